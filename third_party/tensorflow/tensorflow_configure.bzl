@@ -1,0 +1,55 @@
+"""A repository for the TensorFlow that an interpreter has installed."""
+
+# The interpreter, and a mark of its TensorFlow (path and version) that makes Bazel look again when it changes.
+_PYTHON = "TF_RNN_OPS_PYTHON"
+_INSTALLATION = "TF_RNN_OPS_TENSORFLOW"
+
+_QUERY = """
+import tensorflow as tf
+print("include", tf.sysconfig.get_include())
+for flag in tf.sysconfig.get_compile_flags():
+    if flag.startswith("-D"):
+        print("define", flag[len("-D"):])
+    elif not flag.startswith("-I"):
+        print("copt", flag)
+for flag in tf.sysconfig.get_link_flags():
+    print("linkopt", flag)
+"""
+
+def _query_tensorflow(repository_ctx):
+    """Returns what tf.sysconfig says: a dict of lists."""
+    python = repository_ctx.os.environ.get(_PYTHON)
+    if not python:
+        fail("%s must name a Python interpreter that has TensorFlow installed; tools/bazel.sh sets it" % _PYTHON)
+    result = repository_ctx.execute(
+        [python, "-c", _QUERY],
+        environment = {"TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONPATH": ""},
+    )
+    if result.return_code != 0:
+        fail("%s cannot import TensorFlow:\n%s" % (python, result.stderr))
+    answers = {"include": [], "define": [], "copt": [], "linkopt": []}
+    for line in result.stdout.splitlines():
+        key, _, value = line.partition(" ")
+        if key in answers and value:
+            answers[key].append(value)
+    return answers
+
+def _tensorflow_configure_impl(repository_ctx):
+    answers = _query_tensorflow(repository_ctx)
+    repository_ctx.symlink(answers["include"][0], "include")
+    repository_ctx.symlink(Label("//third_party/tensorflow:tensorflow.BUILD"), "BUILD")
+    repository_ctx.file("flags.bzl", "\n".join([
+        '"""Flags of the installed TensorFlow, from tf.sysconfig."""',
+        "",
+        "TENSORFLOW_COPTS = %s" % repr(answers["copt"]),
+        "TENSORFLOW_DEFINES = %s" % repr(answers["define"]),
+        "TENSORFLOW_LINKOPTS = %s" % repr(answers["linkopt"]),
+        "",
+    ]))
+
+tensorflow_configure = repository_rule(
+    implementation = _tensorflow_configure_impl,
+    configure = True,
+    environ = [_PYTHON, _INSTALLATION],
+    local = True,
+)
