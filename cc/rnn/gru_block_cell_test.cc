@@ -1,0 +1,494 @@
+#include "cc/rnn/gru_block_cell.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <limits>
+#include <random>
+#include <string>
+#include <thread>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace tf_rnn_ops::rnn {
+namespace {
+
+// ---------------------------------------------------------------------------
+// Storage types to and from double, written independently of the engine.
+
+double ToDouble(double value) { return value; }
+double ToDouble(float value) { return value; }
+double ToDouble(BFloat16 value) {
+  const std::uint32_t bits = static_cast<std::uint32_t>(value.bits) << 16;
+  float result;
+  std::memcpy(&result, &bits, sizeof(result));
+  return result;
+}
+double ToDouble(Half value) {
+  const int exponent = (value.bits >> 10) & 31;
+  const int fraction = value.bits & 1023;
+  const double sign = (value.bits >> 15) != 0 ? -1.0 : 1.0;
+  if (exponent == 31) {
+    return sign * (fraction == 0 ? std::numeric_limits<double>::infinity()
+                                 : std::numeric_limits<double>::quiet_NaN());
+  }
+  if (exponent == 0) return sign * std::ldexp(fraction, -24);
+  return sign * std::ldexp(1024 + fraction, exponent - 25);
+}
+
+// Rounds toward zero, which is good enough to make inputs.
+template <typename T>
+T FromDouble(double value) {
+  if constexpr (std::is_same_v<T, BFloat16>) {
+    const float single = static_cast<float>(value);
+    std::uint32_t bits;
+    std::memcpy(&bits, &single, sizeof(bits));
+    return BFloat16{static_cast<std::uint16_t>(bits >> 16)};
+  } else if constexpr (std::is_same_v<T, Half>) {
+    const std::uint16_t sign = std::signbit(value) ? 0x8000 : 0;
+    int exponent;
+    const double fraction = std::frexp(std::fabs(value), &exponent);
+    if (fraction == 0) return Half{sign};
+    if (exponent < -13) {  // denormal
+      const int bits = static_cast<int>(std::ldexp(fraction, exponent + 24));
+      return Half{static_cast<std::uint16_t>(sign | bits)};
+    }
+    const int bits = static_cast<int>(std::ldexp(fraction, 11)) - 1024;
+    return Half{
+        static_cast<std::uint16_t>(sign | ((exponent + 14) << 10) | bits)};
+  } else {
+    return static_cast<T>(value);
+  }
+}
+
+template <typename T>
+constexpr double kTolerance = 1e-12;
+template <>
+constexpr double kTolerance<float> = 1e-5;
+template <>
+constexpr double kTolerance<Half> = 3e-3;
+template <>
+constexpr double kTolerance<BFloat16> = 2e-2;
+
+// ---------------------------------------------------------------------------
+// The plain reference: the formulas of gru_block_cell.h, element by element.
+
+using Array = std::vector<double>;
+
+struct Case {
+  GruBlockCellSize size;
+  Array x, h_prev, w_ru, w_c, b_ru, b_c;
+  Array d_r, d_u, d_c, d_h;
+};
+
+struct ForwardResult {
+  Array r, u, c, h;
+};
+
+struct BackwardResult {
+  Array d_x, d_h_prev, d_c_bar, d_r_bar_u_bar;
+};
+
+double Sigmoid(double value) { return 1 / (1 + std::exp(-value)); }
+
+// out[row, col] of [x state] * w + b, w: [I + C, cols].
+double Affine(const Case& k, const Array& state, const Array& w,
+              const Array& b, std::int64_t cols, std::int64_t row,
+              std::int64_t col) {
+  const auto [batch, input_size, cell_size] = k.size;
+  double sum = b[col];
+  for (std::int64_t i = 0; i < input_size; ++i) {
+    sum += k.x[row * input_size + i] * w[i * cols + col];
+  }
+  for (std::int64_t i = 0; i < cell_size; ++i) {
+    sum += state[row * cell_size + i] * w[(input_size + i) * cols + col];
+  }
+  return sum;
+}
+
+ForwardResult ReferenceForward(const Case& k) {
+  const auto [batch, input_size, cell_size] = k.size;
+  const std::size_t state = batch * cell_size;
+  ForwardResult out{Array(state), Array(state), Array(state), Array(state)};
+  Array reset_state(state);
+  for (std::int64_t n = 0; n < batch; ++n) {
+    for (std::int64_t j = 0; j < cell_size; ++j) {
+      const std::int64_t i = n * cell_size + j;
+      out.r[i] =
+          Sigmoid(Affine(k, k.h_prev, k.w_ru, k.b_ru, 2 * cell_size, n, j));
+      out.u[i] = Sigmoid(Affine(k, k.h_prev, k.w_ru, k.b_ru, 2 * cell_size, n,
+                                cell_size + j));
+      reset_state[i] = k.h_prev[i] * out.r[i];
+    }
+  }
+  for (std::int64_t n = 0; n < batch; ++n) {
+    for (std::int64_t j = 0; j < cell_size; ++j) {
+      const std::int64_t i = n * cell_size + j;
+      out.c[i] =
+          std::tanh(Affine(k, reset_state, k.w_c, k.b_c, cell_size, n, j));
+      out.h[i] = out.u[i] * k.h_prev[i] + (1 - out.u[i]) * out.c[i];
+    }
+  }
+  return out;
+}
+
+BackwardResult ReferenceBackward(const Case& k, const ForwardResult& f) {
+  const auto [batch, input_size, cell_size] = k.size;
+  const std::int64_t fan_in = input_size + cell_size;
+  const std::size_t state = batch * cell_size;
+  BackwardResult out{Array(batch * input_size), Array(state), Array(state),
+                     Array(2 * state)};
+  for (std::int64_t n = 0; n < batch; ++n) {
+    double* d_bar = &out.d_r_bar_u_bar[n * 2 * cell_size];
+    const std::int64_t first = n * cell_size;
+    for (std::int64_t j = 0; j < cell_size; ++j) {
+      const std::int64_t i = first + j;
+      out.d_c_bar[i] =
+          (k.d_c[i] + k.d_h[i] * (1 - f.u[i])) * (1 - f.c[i] * f.c[i]);
+      d_bar[cell_size + j] = (k.d_u[i] + k.d_h[i] * (k.h_prev[i] - f.c[i])) *
+                             f.u[i] * (1 - f.u[i]);
+    }
+    Array d_operand(fan_in);  // [d_x_2 d_h_prevr]
+    for (std::int64_t row = 0; row < fan_in; ++row) {
+      for (std::int64_t j = 0; j < cell_size; ++j) {
+        d_operand[row] +=
+            out.d_c_bar[first + j] * k.w_c[row * cell_size + j];
+      }
+    }
+    for (std::int64_t j = 0; j < cell_size; ++j) {
+      const std::int64_t i = first + j;
+      const double d_h_prevr = d_operand[input_size + j];
+      d_bar[j] =
+          (k.d_r[i] + d_h_prevr * k.h_prev[i]) * f.r[i] * (1 - f.r[i]);
+      out.d_h_prev[i] = d_h_prevr * f.r[i] + k.d_h[i] * f.u[i];
+    }
+    for (std::int64_t row = 0; row < fan_in; ++row) {
+      double sum = 0;
+      for (std::int64_t j = 0; j < 2 * cell_size; ++j) {
+        sum += d_bar[j] * k.w_ru[row * 2 * cell_size + j];
+      }
+      if (row < input_size) {
+        out.d_x[n * input_size + row] = d_operand[row] + sum;
+      } else {
+        out.d_h_prev[first + row - input_size] += sum;
+      }
+    }
+  }
+  return out;
+}
+
+// ---------------------------------------------------------------------------
+// The engine under test.
+
+// Rounds `values` to T, in place, and returns them as T.
+template <typename T>
+std::vector<T> Rounded(Array& values) {
+  std::vector<T> result;
+  for (double& value : values) {
+    result.push_back(FromDouble<T>(value));
+    value = ToDouble(result.back());
+  }
+  return result;
+}
+
+Case RandomCase(const GruBlockCellSize& size, unsigned seed) {
+  std::mt19937 generator(seed);
+  const auto random = [&](std::int64_t count, double scale) {
+    std::normal_distribution<double> normal(0, scale);
+    Array values(count);
+    for (double& value : values) value = normal(generator);
+    return values;
+  };
+  const auto [batch, input_size, cell_size] = size;
+  const std::int64_t state = batch * cell_size;
+  const std::int64_t fan_in = input_size + cell_size;
+  const double scale = fan_in == 0 ? 1 : 1 / std::sqrt(fan_in);
+  return Case{size,
+              random(batch * input_size, 1),
+              random(state, 1),
+              random(fan_in * 2 * cell_size, scale),
+              random(fan_in * cell_size, scale),
+              random(2 * cell_size, 1),
+              random(cell_size, 1),
+              random(state, 1),
+              random(state, 1),
+              random(state, 1),
+              random(state, 1)};
+}
+
+// An array that begins `offset` elements after an allocation does, with given
+// values or, to be written, with garbage.
+template <typename T>
+class Shifted {
+ public:
+  Shifted(const std::vector<T>& values, std::size_t offset)
+      : storage_(offset + values.size()), offset_(offset) {
+    std::copy(values.begin(), values.end(), data());
+  }
+  Shifted(std::size_t size, std::size_t offset)
+      : storage_(offset + size, FromDouble<T>(77)), offset_(offset) {}
+
+  T* data() { return storage_.data() + offset_; }
+  Array ToDoubles() {
+    Array result;
+    for (auto i = storage_.begin() + offset_; i != storage_.end(); ++i) {
+      result.push_back(ToDouble(*i));
+    }
+    return result;
+  }
+
+ private:
+  std::vector<T> storage_;
+  std::size_t offset_;
+};
+
+template <typename T>
+struct Engine {
+  Engine(InstructionSet instruction_set, Case& k)
+      : kernels(GetGruBlockCellKernels<T>(instruction_set)),
+        size(k.size),
+        x(Rounded<T>(k.x)),
+        h_prev(Rounded<T>(k.h_prev)),
+        w_ru(Rounded<T>(k.w_ru)),
+        w_c(Rounded<T>(k.w_c)),
+        b_ru(Rounded<T>(k.b_ru)),
+        b_c(Rounded<T>(k.b_c)),
+        d_r(Rounded<T>(k.d_r)),
+        d_u(Rounded<T>(k.d_u)),
+        d_c(Rounded<T>(k.d_c)),
+        d_h(Rounded<T>(k.d_h)) {}
+
+  // With every array `offset` elements into its allocation.
+  ForwardResult Forward(Executor& executor, std::size_t offset = 0) {
+    const std::size_t state = size.batch * size.cell_size;
+    const auto in = [offset](const std::vector<T>& values) {
+      return Shifted<T>(values, offset);
+    };
+    Shifted<T> x_in = in(x), h_prev_in = in(h_prev), w_ru_in = in(w_ru),
+               w_c_in = in(w_c), b_ru_in = in(b_ru), b_c_in = in(b_c);
+    Shifted<T> r(state, offset), u(state, offset), c(state, offset),
+        h(state, offset);
+    Shifted<ComputeType<T>> workspace(GruBlockCellForwardWorkspace<T>(size),
+                                      offset);
+    GruBlockCellForward<T> a;
+    a.size = size;
+    a.x = x_in.data();
+    a.h_prev = h_prev_in.data();
+    a.w_ru = w_ru_in.data();
+    a.w_c = w_c_in.data();
+    a.b_ru = b_ru_in.data();
+    a.b_c = b_c_in.data();
+    a.r = r.data();
+    a.u = u.data();
+    a.c = c.data();
+    a.h = h.data();
+    a.workspace = workspace.data();
+    kernels.forward(a, executor);
+    return {r.ToDoubles(), u.ToDoubles(), c.ToDoubles(), h.ToDoubles()};
+  }
+
+  // Of the forward result, rounded to T in place.
+  BackwardResult Backward(ForwardResult& f, bool with_gate_gradients,
+                          Executor& executor, std::size_t offset = 0) {
+    const std::size_t state = size.batch * size.cell_size;
+    const auto in = [offset](const std::vector<T>& values) {
+      return Shifted<T>(values, offset);
+    };
+    Shifted<T> h_prev_in = in(h_prev), w_ru_in = in(w_ru), w_c_in = in(w_c),
+               r = in(Rounded<T>(f.r)), u = in(Rounded<T>(f.u)),
+               c = in(Rounded<T>(f.c)), d_r_in = in(d_r), d_u_in = in(d_u),
+               d_c_in = in(d_c), d_h_in = in(d_h);
+    Shifted<T> d_x(size.batch * size.input_size, offset),
+        d_h_prev(state, offset), d_c_bar(state, offset),
+        d_r_bar_u_bar(2 * state, offset);
+    Shifted<ComputeType<T>> workspace(GruBlockCellBackwardWorkspace<T>(size),
+                                      offset);
+    GruBlockCellBackward<T> a;
+    a.size = size;
+    a.h_prev = h_prev_in.data();
+    a.w_ru = w_ru_in.data();
+    a.w_c = w_c_in.data();
+    a.r = r.data();
+    a.u = u.data();
+    a.c = c.data();
+    a.d_r = with_gate_gradients ? d_r_in.data() : nullptr;
+    a.d_u = with_gate_gradients ? d_u_in.data() : nullptr;
+    a.d_c = with_gate_gradients ? d_c_in.data() : nullptr;
+    a.d_h = d_h_in.data();
+    a.d_x = d_x.data();
+    a.d_h_prev = d_h_prev.data();
+    a.d_c_bar = d_c_bar.data();
+    a.d_r_bar_u_bar = d_r_bar_u_bar.data();
+    a.workspace = workspace.data();
+    kernels.backward(a, executor);
+    return {d_x.ToDoubles(), d_h_prev.ToDoubles(), d_c_bar.ToDoubles(),
+            d_r_bar_u_bar.ToDoubles()};
+  }
+
+  GruBlockCellKernels<T> kernels;
+  GruBlockCellSize size;
+  std::vector<T> x, h_prev, w_ru, w_c, b_ru, b_c, d_r, d_u, d_c, d_h;
+};
+
+void ExpectSameBits(const ForwardResult& a, const ForwardResult& b) {
+  EXPECT_TRUE(a.r == b.r);
+  EXPECT_TRUE(a.u == b.u);
+  EXPECT_TRUE(a.c == b.c);
+  EXPECT_TRUE(a.h == b.h);
+}
+
+void ExpectSameBits(const BackwardResult& a, const BackwardResult& b) {
+  EXPECT_TRUE(a.d_x == b.d_x);
+  EXPECT_TRUE(a.d_h_prev == b.d_h_prev);
+  EXPECT_TRUE(a.d_c_bar == b.d_c_bar);
+  EXPECT_TRUE(a.d_r_bar_u_bar == b.d_r_bar_u_bar);
+}
+
+void ExpectClose(const Array& actual, const Array& expected, double tolerance,
+                 const std::string& what) {
+  ASSERT_EQ(actual.size(), expected.size()) << what;
+  double largest = 0;
+  for (double value : expected) largest = std::max(largest, std::fabs(value));
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    ASSERT_LE(std::fabs(actual[i] - expected[i]), tolerance * largest)
+        << what << "[" << i << "] is " << actual[i] << ", should be "
+        << expected[i];
+  }
+}
+
+template <typename T>
+class GruBlockCellTest : public testing::Test {
+ protected:
+  // Calls check(case, engine) for sizes about the widths of vectors and tiles, under every instruction set.
+  void ForEachSize(const std::function<void(Case&, Engine<T>&)>& check) {
+    const GruBlockCellSize sizes[] = {
+        {1, 1, 1},   {2, 3, 5},    {1, 128, 256}, {3, 17, 33}, {7, 16, 64},
+        {0, 3, 4},   {3, 0, 4},    {3, 4, 0},     {3, 0, 0},   {0, 0, 0},
+        {129, 5, 8}, {32, 31, 65}, {5, 130, 200},
+    };
+    for (InstructionSet instruction_set : SupportedInstructionSets()) {
+      for (const GruBlockCellSize& size : sizes) {
+        SCOPED_TRACE(std::string(InstructionSetName(instruction_set)) +
+                     " batch " + std::to_string(size.batch) + " input_size " +
+                     std::to_string(size.input_size) + " cell_size " +
+                     std::to_string(size.cell_size));
+        Case k = RandomCase(size, 1);
+        Engine<T> engine(instruction_set, k);
+        check(k, engine);
+      }
+    }
+  }
+};
+
+using StorageTypes = testing::Types<float, double, Half, BFloat16>;
+TYPED_TEST_SUITE(GruBlockCellTest, StorageTypes);
+
+TYPED_TEST(GruBlockCellTest, ForwardEqualsTheReference) {
+  SerialExecutor executor;
+  this->ForEachSize([&](Case& k, Engine<TypeParam>& engine) {
+    const ForwardResult actual = engine.Forward(executor);
+    const ForwardResult expected = ReferenceForward(k);
+    const double tolerance = kTolerance<TypeParam>;
+    ExpectClose(actual.r, expected.r, tolerance, "r");
+    ExpectClose(actual.u, expected.u, tolerance, "u");
+    ExpectClose(actual.c, expected.c, tolerance, "c");
+    ExpectClose(actual.h, expected.h, tolerance, "h");
+  });
+}
+
+TYPED_TEST(GruBlockCellTest, BackwardEqualsTheReference) {
+  SerialExecutor executor;
+  for (bool with_gate_gradients : {false, true}) {
+    this->ForEachSize([&](Case& k, Engine<TypeParam>& engine) {
+      ForwardResult forward = ReferenceForward(k);
+      const BackwardResult actual =
+          engine.Backward(forward, with_gate_gradients, executor);
+      if (!with_gate_gradients) {
+        for (Array* zero : {&k.d_r, &k.d_u, &k.d_c}) {
+          std::fill(zero->begin(), zero->end(), 0.0);
+        }
+      }
+      const BackwardResult expected = ReferenceBackward(k, forward);
+      const double tolerance = kTolerance<TypeParam>;
+      ExpectClose(actual.d_x, expected.d_x, tolerance, "d_x");
+      ExpectClose(actual.d_h_prev, expected.d_h_prev, tolerance, "d_h_prev");
+      ExpectClose(actual.d_c_bar, expected.d_c_bar, tolerance, "d_c_bar");
+      ExpectClose(actual.d_r_bar_u_bar, expected.d_r_bar_u_bar, tolerance,
+                  "d_r_bar_u_bar");
+    });
+  }
+}
+
+TYPED_TEST(GruBlockCellTest, SameBitsForAnyNumberOfThreads) {
+  this->ForEachSize([&](Case&, Engine<TypeParam>& engine) {
+    SerialExecutor serial;
+    ForwardResult forward = engine.Forward(serial);
+    const BackwardResult backward = engine.Backward(forward, true, serial);
+    for (int num_threads : {2, 5}) {
+      std::vector<std::thread> threads;
+      PoolExecutor pool(
+          [&](std::function<void()> closure) {
+            threads.emplace_back(std::move(closure));
+          },
+          num_threads);
+      ExpectSameBits(engine.Forward(pool), forward);
+      ExpectSameBits(engine.Backward(forward, true, pool), backward);
+      for (std::thread& thread : threads) thread.join();
+    }
+  });
+}
+
+TYPED_TEST(GruBlockCellTest, SameBitsWhereverTheArraysLie) {
+  this->ForEachSize([&](Case&, Engine<TypeParam>& engine) {
+    SerialExecutor executor;
+    ForwardResult forward = engine.Forward(executor);
+    const BackwardResult backward = engine.Backward(forward, true, executor);
+    for (std::size_t offset : {1, 3, 5, 8}) {
+      ExpectSameBits(engine.Forward(executor, offset), forward);
+      ExpectSameBits(engine.Backward(forward, true, executor, offset),
+                     backward);
+    }
+  });
+}
+
+TYPED_TEST(GruBlockCellTest, SpecialValuesPropagate) {
+  SerialExecutor executor;
+  const double inf = std::numeric_limits<double>::infinity();
+  for (InstructionSet instruction_set : SupportedInstructionSets()) {
+    SCOPED_TRACE(InstructionSetName(instruction_set));
+    Case k = RandomCase({3, 2, 20}, 1);
+    Engine<TypeParam> engine(instruction_set, k);
+    const double special[] = {inf, -inf,
+                              std::numeric_limits<double>::quiet_NaN()};
+    for (double value : special) {
+      for (TypeParam& bias : engine.b_ru) {
+        if constexpr (std::is_same_v<TypeParam, Half>) {
+          bias = std::isnan(value) ? Half{0x7e00}
+                                   : Half{static_cast<std::uint16_t>(
+                                         value > 0 ? 0x7c00 : 0xfc00)};
+        } else {
+          bias = FromDouble<TypeParam>(value);
+        }
+      }
+      const ForwardResult f = engine.Forward(executor);
+      for (std::size_t i = 0; i < f.u.size(); ++i) {
+        if (std::isnan(value)) {
+          EXPECT_TRUE(std::isnan(f.r[i]) && std::isnan(f.u[i]) &&
+                      std::isnan(f.c[i]) && std::isnan(f.h[i]));
+        } else {
+          EXPECT_EQ(f.r[i], value > 0 ? 1 : 0);
+          EXPECT_EQ(f.u[i], value > 0 ? 1 : 0);
+          EXPECT_EQ(f.h[i], value > 0 ? k.h_prev[i] : f.c[i]);
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tf_rnn_ops::rnn

@@ -1,0 +1,63 @@
+#include "cc/rnn/instruction_set.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+namespace tf_rnn_ops::rnn {
+namespace {
+
+// The choice is made once in a process, so each case runs in one of its own.
+void ExpectActive(const char* variable, InstructionSet expected) {
+  if (variable == nullptr) {
+    unsetenv("TF_RNN_OPS_ISA");
+  } else {
+    setenv("TF_RNN_OPS_ISA", variable, /*overwrite=*/1);
+  }
+  EXPECT_EXIT(std::exit(ActiveInstructionSet() == expected ? 0 : 1),
+              testing::ExitedWithCode(0), "");
+}
+
+TEST(InstructionSetTest, NamesParse) {
+  for (InstructionSet each : {InstructionSet::kBaseline, InstructionSet::kAvx2,
+                              InstructionSet::kAvx512}) {
+    InstructionSet parsed;
+    ASSERT_TRUE(ParseInstructionSet(InstructionSetName(each), &parsed));
+    EXPECT_EQ(parsed, each);
+  }
+  InstructionSet untouched = InstructionSet::kAvx2;
+  EXPECT_FALSE(ParseInstructionSet("AVX2", &untouched));
+  EXPECT_EQ(untouched, InstructionSet::kAvx2);
+}
+
+TEST(InstructionSetTest, SupportedAreAscendingFromBaseline) {
+  const auto supported = SupportedInstructionSets();
+  ASSERT_FALSE(supported.empty());
+  EXPECT_EQ(supported.front(), InstructionSet::kBaseline);
+  EXPECT_TRUE(std::is_sorted(supported.begin(), supported.end()));
+}
+
+TEST(InstructionSetTest, TheHighestSupportedIsActive) {
+  const InstructionSet highest = SupportedInstructionSets().back();
+  ExpectActive(nullptr, highest);
+  ExpectActive("", highest);
+}
+
+TEST(InstructionSetTest, TheVariableCaps) {
+  for (InstructionSet each : SupportedInstructionSets()) {
+    ExpectActive(InstructionSetName(each), each);
+  }
+}
+
+TEST(InstructionSetTest, AnUnknownNameIsReportedAndIgnored) {
+  setenv("TF_RNN_OPS_ISA", "avx3", /*overwrite=*/1);
+  EXPECT_EXIT(
+      std::exit(ActiveInstructionSet() == SupportedInstructionSets().back()
+                    ? 0
+                    : 1),
+      testing::ExitedWithCode(0), "TF_RNN_OPS_ISA is \"avx3\"");
+}
+
+}  // namespace
+}  // namespace tf_rnn_ops::rnn

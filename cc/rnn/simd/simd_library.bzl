@@ -1,0 +1,53 @@
+"""C++ libraries that are compiled once for each instruction set."""
+
+load("@rules_cc//cc:defs.bzl", "cc_library")
+
+# In ascending order; the names are those of TF_RNN_OPS_ISA. What is listed is
+# told to the compiler for these files alone.
+_X86_64 = {
+    "avx2": ["-mavx2", "-mfma", "-mf16c"],
+    "avx512": [
+        "-mavx2",
+        "-mfma",
+        "-mf16c",
+        "-mavx512f",
+        "-mavx512cd",
+        "-mavx512bw",
+        "-mavx512dq",
+        "-mavx512vl",
+        "-mprefer-vector-width=512",
+    ],
+}
+
+def simd_library(name, srcs, hdrs, deps, textual_hdrs = [], copts = []):
+    """Compiles `srcs` for each instruction set; `name` is all of them together.
+
+    Args:
+      name: the library to depend on; NAME_INSTRUCTION_SET is each part of it.
+      srcs: sources, all in the namespace TF_RNN_OPS_INSTRUCTION_SET.
+      hdrs: headers that do not depend on the instruction set.
+      deps: libraries with headers for both.
+      textual_hdrs: headers that do.
+      copts: flags for every instruction set.
+    """
+    parts = {}
+    for instruction_set, flags in [("baseline", [])] + _X86_64.items():
+        part = name + "_" + instruction_set
+        cc_library(
+            name = part,
+            srcs = srcs,
+            hdrs = hdrs,
+            copts = copts + flags,
+            local_defines = ["TF_RNN_OPS_INSTRUCTION_SET=" + instruction_set],
+            textual_hdrs = textual_hdrs,
+            deps = deps,
+        )
+        parts[instruction_set] = ":" + part
+    cc_library(
+        name = name,
+        hdrs = hdrs,
+        deps = deps + [parts["baseline"]] + select({
+            "@platforms//cpu:x86_64": [parts[key] for key in _X86_64],
+            "//conditions:default": [],
+        }),
+    )
