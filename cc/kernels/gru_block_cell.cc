@@ -1,0 +1,245 @@
+#include "cc/rnn/gru_block_cell.h"
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "cc/kernels/engine.h"
+#include "cc/rnn/instruction_set.h"
+#include "tensorflow/core/framework/op_kernel.h"
+#include "tensorflow/core/framework/tensor.h"
+#include "tensorflow/core/framework/tensor_shape.h"
+#include "tensorflow/core/lib/core/errors.h"
+#include "tensorflow/core/util/overflow.h"
+
+namespace tf_rnn_ops {
+namespace {
+
+using ::tensorflow::OpKernel;
+using ::tensorflow::OpKernelConstruction;
+using ::tensorflow::OpKernelContext;
+using ::tensorflow::Tensor;
+using ::tensorflow::TensorShape;
+
+// The inputs of a step, forward or backward, found by their names and checked
+// against one another.
+class CellInputs {
+ public:
+  explicit CellInputs(OpKernelContext* ctx) : ctx_(ctx) {}
+
+  // Reads x, h_prev, w_ru, w_c, b_ru and b_c.
+  absl::Status ReadForwardInputs() {
+    TF_RETURN_IF_ERROR(ReadSize());
+    const std::int64_t fan_in =
+        tensorflow::AddWithoutOverflow(size_.input_size, size_.cell_size);
+    const std::int64_t gates =
+        tensorflow::MultiplyWithoutOverflow(2, size_.cell_size);
+    if (fan_in < 0 || gates < 0) {
+      return absl::InvalidArgumentError(absl::StrCat("x and h_prev are too wide: input_size is ",
+                             size_.input_size, " and cell_size is ",
+                             size_.cell_size));
+    }
+    TF_RETURN_IF_ERROR(Read("w_ru", "[input_size + cell_size, 2 * cell_size]",
+                            {fan_in, gates}, &w_ru));
+    TF_RETURN_IF_ERROR(Read("w_c", "[input_size + cell_size, cell_size]",
+                            {fan_in, size_.cell_size}, &w_c));
+    TF_RETURN_IF_ERROR(Read("b_ru", "[2 * cell_size]", {gates}, &b_ru));
+    return Read("b_c", "[cell_size]", {size_.cell_size}, &b_c);
+  }
+
+  // Reads an input of the state's shape.
+  absl::Status ReadState(const char* name, const Tensor** tensor) const {
+    return Read(name, "[batch, cell_size]", {size_.batch, size_.cell_size},
+                tensor);
+  }
+
+  const rnn::GruBlockCellSize& size() const { return size_; }
+
+  const Tensor* x = nullptr;
+  const Tensor* h_prev = nullptr;
+  const Tensor* w_ru = nullptr;
+  const Tensor* w_c = nullptr;
+  const Tensor* b_ru = nullptr;
+  const Tensor* b_c = nullptr;
+
+ private:
+  // The sizes of the cell, from x and h_prev.
+  absl::Status ReadSize() {
+    TF_RETURN_IF_ERROR(ctx_->input("x", &x));
+    TF_RETURN_IF_ERROR(ctx_->input("h_prev", &h_prev));
+    if (x->dims() != 2) {
+      return absl::InvalidArgumentError(absl::StrCat("x must be [batch, input_size], but is ",
+                             x->shape().DebugString()));
+    }
+    if (h_prev->dims() != 2 || h_prev->dim_size(0) != x->dim_size(0)) {
+      return absl::InvalidArgumentError(absl::StrCat("h_prev must be [batch, cell_size] = [",
+                             x->dim_size(0), ",?], but is ",
+                             h_prev->shape().DebugString()));
+    }
+    size_ = {x->dim_size(0), x->dim_size(1), h_prev->dim_size(1)};
+    return absl::OkStatus();
+  }
+
+  absl::Status Read(const char* name, const char* meaning,
+                    std::initializer_list<std::int64_t> expected,
+                    const Tensor** tensor) const {
+    TF_RETURN_IF_ERROR(ctx_->input(name, tensor));
+    const TensorShape& actual = (*tensor)->shape();
+    bool equal = actual.dims() == static_cast<int>(expected.size());
+    std::string wanted;
+    int axis = 0;
+    for (std::int64_t dim : expected) {
+      equal = equal && actual.dim_size(axis) == dim;
+      absl::StrAppend(&wanted, axis == 0 ? "" : ",", dim);
+      ++axis;
+    }
+    if (equal) return absl::OkStatus();
+    return absl::InvalidArgumentError(absl::StrCat(name, " must be ", meaning, " = [", wanted,
+                           "], but is ", actual.DebugString()));
+  }
+
+  OpKernelContext* const ctx_;
+  rnn::GruBlockCellSize size_{0, 0, 0};
+};
+
+template <typename T>
+class GRUBlockCellOp : public OpKernel {
+ public:
+  explicit GRUBlockCellOp(OpKernelConstruction* ctx) : OpKernel(ctx) {}
+
+  void Compute(OpKernelContext* ctx) override {
+    CellInputs inputs(ctx);
+    OP_REQUIRES_OK(ctx, inputs.ReadForwardInputs());
+
+    const TensorShape& state_shape = inputs.h_prev->shape();
+    Tensor *r, *u, *c, *h;
+    OP_REQUIRES_OK(ctx, ctx->allocate_output("r", state_shape, &r));
+    OP_REQUIRES_OK(ctx, ctx->allocate_output("u", state_shape, &u));
+    OP_REQUIRES_OK(ctx, ctx->allocate_output("c", state_shape, &c));
+    OP_REQUIRES_OK(ctx, ctx->allocate_output("h", state_shape, &h));
+    Tensor workspace;
+    OP_REQUIRES_OK(
+        ctx, AllocateWorkspace<Scratch>(
+                 ctx, rnn::GruBlockCellForwardWorkspace<E>(inputs.size()),
+                 &workspace));
+
+    rnn::GruBlockCellForward<E> step;
+    step.size = inputs.size();
+    step.x = EngineData<T>(*inputs.x);
+    step.h_prev = EngineData<T>(*inputs.h_prev);
+    step.w_ru = EngineData<T>(*inputs.w_ru);
+    step.w_c = EngineData<T>(*inputs.w_c);
+    step.b_ru = EngineData<T>(*inputs.b_ru);
+    step.b_c = EngineData<T>(*inputs.b_c);
+    step.r = EngineData<T>(r);
+    step.u = EngineData<T>(u);
+    step.c = EngineData<T>(c);
+    step.h = EngineData<T>(h);
+    step.workspace = workspace.flat<Scratch>().data();
+    rnn::PoolExecutor executor = IntraOpExecutor(ctx);
+    kernels_.forward(step, executor);
+  }
+
+ private:
+  using E = EngineType<T>;
+  using Scratch = rnn::ComputeType<E>;
+
+  const rnn::GruBlockCellKernels<E> kernels_ =
+      rnn::GetGruBlockCellKernels<E>(rnn::ActiveInstructionSet());
+};
+
+// GRUBlockCellGrad and, with gradients of r, u and c too, GRUBlockCellGradV2.
+template <typename T, bool with_gate_gradients>
+class GRUBlockCellGradOp : public OpKernel {
+ public:
+  explicit GRUBlockCellGradOp(OpKernelConstruction* ctx) : OpKernel(ctx) {}
+
+  void Compute(OpKernelContext* ctx) override {
+    CellInputs inputs(ctx);
+    OP_REQUIRES_OK(ctx, inputs.ReadForwardInputs());
+    const Tensor *r, *u, *c, *d_h;
+    OP_REQUIRES_OK(ctx, inputs.ReadState("r", &r));
+    OP_REQUIRES_OK(ctx, inputs.ReadState("u", &u));
+    OP_REQUIRES_OK(ctx, inputs.ReadState("c", &c));
+    OP_REQUIRES_OK(ctx, inputs.ReadState("d_h", &d_h));
+
+    rnn::GruBlockCellBackward<E> step{};
+    if (with_gate_gradients) {
+      const Tensor *d_r, *d_u, *d_c;
+      OP_REQUIRES_OK(ctx, inputs.ReadState("d_r", &d_r));
+      OP_REQUIRES_OK(ctx, inputs.ReadState("d_u", &d_u));
+      OP_REQUIRES_OK(ctx, inputs.ReadState("d_c", &d_c));
+      step.d_r = EngineData<T>(*d_r);
+      step.d_u = EngineData<T>(*d_u);
+      step.d_c = EngineData<T>(*d_c);
+    }
+
+    const TensorShape& state_shape = inputs.h_prev->shape();
+    TensorShape gates_shape;
+    OP_REQUIRES_OK(ctx, TensorShape::BuildTensorShape(
+                            {inputs.size().batch, inputs.b_ru->dim_size(0)},
+                            &gates_shape));
+    Tensor *d_x, *d_h_prev, *d_c_bar, *d_r_bar_u_bar;
+    OP_REQUIRES_OK(ctx, ctx->allocate_output("d_x", inputs.x->shape(), &d_x));
+    OP_REQUIRES_OK(ctx,
+                   ctx->allocate_output("d_h_prev", state_shape, &d_h_prev));
+    OP_REQUIRES_OK(ctx, ctx->allocate_output("d_c_bar", state_shape, &d_c_bar));
+    OP_REQUIRES_OK(ctx, ctx->allocate_output("d_r_bar_u_bar", gates_shape,
+                                             &d_r_bar_u_bar));
+    Tensor workspace;
+    OP_REQUIRES_OK(
+        ctx, AllocateWorkspace<Scratch>(
+                 ctx, rnn::GruBlockCellBackwardWorkspace<E>(inputs.size()),
+                 &workspace));
+
+    step.size = inputs.size();
+    step.h_prev = EngineData<T>(*inputs.h_prev);
+    step.w_ru = EngineData<T>(*inputs.w_ru);
+    step.w_c = EngineData<T>(*inputs.w_c);
+    step.r = EngineData<T>(*r);
+    step.u = EngineData<T>(*u);
+    step.c = EngineData<T>(*c);
+    step.d_h = EngineData<T>(*d_h);
+    step.d_x = EngineData<T>(d_x);
+    step.d_h_prev = EngineData<T>(d_h_prev);
+    step.d_c_bar = EngineData<T>(d_c_bar);
+    step.d_r_bar_u_bar = EngineData<T>(d_r_bar_u_bar);
+    step.workspace = workspace.flat<Scratch>().data();
+    rnn::PoolExecutor executor = IntraOpExecutor(ctx);
+    kernels_.backward(step, executor);
+  }
+
+ private:
+  using E = EngineType<T>;
+  using Scratch = rnn::ComputeType<E>;
+
+  const rnn::GruBlockCellKernels<E> kernels_ =
+      rnn::GetGruBlockCellKernels<E>(rnn::ActiveInstructionSet());
+};
+
+template <typename T>
+using GRUBlockCellGradV1Op = GRUBlockCellGradOp<T, false>;
+template <typename T>
+using GRUBlockCellGradV2Op = GRUBlockCellGradOp<T, true>;
+
+#define REGISTER(NAME, KERNEL, T)                          \
+  REGISTER_KERNEL_BUILDER(Name("TfRnnOps>" NAME)           \
+                              .Device(tensorflow::DEVICE_CPU) \
+                              .TypeConstraint<T>("T"),     \
+                          KERNEL<T>)
+#define REGISTER_ALL(T)                                        \
+  REGISTER("GRUBlockCell", GRUBlockCellOp, T);                 \
+  REGISTER("GRUBlockCellGrad", GRUBlockCellGradV1Op, T);       \
+  REGISTER("GRUBlockCellGradV2", GRUBlockCellGradV2Op, T)
+
+REGISTER_ALL(float);
+REGISTER_ALL(double);
+REGISTER_ALL(Eigen::half);
+REGISTER_ALL(Eigen::bfloat16);
+
+#undef REGISTER_ALL
+#undef REGISTER
+
+}  // namespace
+}  // namespace tf_rnn_ops
