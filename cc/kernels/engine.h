@@ -57,8 +57,7 @@ absl::Status AllocateWorkspace(tensorflow::OpKernelContext* ctx,
                                std::int64_t num_elements,
                                tensorflow::Tensor* workspace) {
   return ctx->allocate_temp(tensorflow::DataTypeToEnum<T>::value,
-                            tensorflow::TensorShape({num_elements}),
-                            workspace);
+                            tensorflow::TensorShape({num_elements}), workspace);
 }
 
 }  // namespace tf_rnn_ops

@@ -36,9 +36,9 @@ class CellInputs {
     const std::int64_t gates =
         tensorflow::MultiplyWithoutOverflow(2, size_.cell_size);
     if (fan_in < 0 || gates < 0) {
-      return absl::InvalidArgumentError(absl::StrCat("x and h_prev are too wide: input_size is ",
-                             size_.input_size, " and cell_size is ",
-                             size_.cell_size));
+      return absl::InvalidArgumentError(absl::StrCat(
+          "x and h_prev are too wide: input_size is ", size_.input_size,
+          " and cell_size is ", size_.cell_size));
     }
     TF_RETURN_IF_ERROR(Read("w_ru", "[input_size + cell_size, 2 * cell_size]",
                             {fan_in, gates}, &w_ru));
@@ -69,13 +69,13 @@ class CellInputs {
     TF_RETURN_IF_ERROR(ctx_->input("x", &x));
     TF_RETURN_IF_ERROR(ctx_->input("h_prev", &h_prev));
     if (x->dims() != 2) {
-      return absl::InvalidArgumentError(absl::StrCat("x must be [batch, input_size], but is ",
-                             x->shape().DebugString()));
+      return absl::InvalidArgumentError(absl::StrCat(
+          "x must be [batch, input_size], but is ", x->shape().DebugString()));
     }
     if (h_prev->dims() != 2 || h_prev->dim_size(0) != x->dim_size(0)) {
-      return absl::InvalidArgumentError(absl::StrCat("h_prev must be [batch, cell_size] = [",
-                             x->dim_size(0), ",?], but is ",
-                             h_prev->shape().DebugString()));
+      return absl::InvalidArgumentError(
+          absl::StrCat("h_prev must be [batch, cell_size] = [", x->dim_size(0),
+                       ",?], but is ", h_prev->shape().DebugString()));
     }
     size_ = {x->dim_size(0), x->dim_size(1), h_prev->dim_size(1)};
     return absl::OkStatus();
@@ -95,8 +95,9 @@ class CellInputs {
       ++axis;
     }
     if (equal) return absl::OkStatus();
-    return absl::InvalidArgumentError(absl::StrCat(name, " must be ", meaning, " = [", wanted,
-                           "], but is ", actual.DebugString()));
+    return absl::InvalidArgumentError(absl::StrCat(name, " must be ", meaning,
+                                                   " = [", wanted, "], but is ",
+                                                   actual.DebugString()));
   }
 
   OpKernelContext* const ctx_;
@@ -119,10 +120,10 @@ class GRUBlockCellOp : public OpKernel {
     OP_REQUIRES_OK(ctx, ctx->allocate_output("c", state_shape, &c));
     OP_REQUIRES_OK(ctx, ctx->allocate_output("h", state_shape, &h));
     Tensor workspace;
-    OP_REQUIRES_OK(
-        ctx, AllocateWorkspace<Scratch>(
-                 ctx, rnn::GruBlockCellForwardWorkspace<E>(inputs.size()),
-                 &workspace));
+    OP_REQUIRES_OK(ctx,
+                   AllocateWorkspace<Scratch>(
+                       ctx, rnn::GruBlockCellForwardWorkspace<E>(inputs.size()),
+                       &workspace));
 
     rnn::GruBlockCellForward<E> step;
     step.size = inputs.size();
@@ -223,14 +224,14 @@ using GRUBlockCellGradV1Op = GRUBlockCellGradOp<T, false>;
 template <typename T>
 using GRUBlockCellGradV2Op = GRUBlockCellGradOp<T, true>;
 
-#define REGISTER(NAME, KERNEL, T)                          \
-  REGISTER_KERNEL_BUILDER(Name("TfRnnOps>" NAME)           \
+#define REGISTER(NAME, KERNEL, T)                             \
+  REGISTER_KERNEL_BUILDER(Name("TfRnnOps>" NAME)              \
                               .Device(tensorflow::DEVICE_CPU) \
-                              .TypeConstraint<T>("T"),     \
+                              .TypeConstraint<T>("T"),        \
                           KERNEL<T>)
-#define REGISTER_ALL(T)                                        \
-  REGISTER("GRUBlockCell", GRUBlockCellOp, T);                 \
-  REGISTER("GRUBlockCellGrad", GRUBlockCellGradV1Op, T);       \
+#define REGISTER_ALL(T)                                  \
+  REGISTER("GRUBlockCell", GRUBlockCellOp, T);           \
+  REGISTER("GRUBlockCellGrad", GRUBlockCellGradV1Op, T); \
   REGISTER("GRUBlockCellGradV2", GRUBlockCellGradV2Op, T)
 
 REGISTER_ALL(float);

@@ -34,8 +34,8 @@ class CellSizes {
     TF_RETURN_IF_ERROR(MergeMatrix(
         "w_ru", "[input_size + cell_size, 2 * cell_size]", &fan_in_, &gates_));
     Derive();
-    TF_RETURN_IF_ERROR(MergeMatrix(
-        "w_c", "[input_size + cell_size, cell_size]", &fan_in_, &cell_size_));
+    TF_RETURN_IF_ERROR(MergeMatrix("w_c", "[input_size + cell_size, cell_size]",
+                                   &fan_in_, &cell_size_));
     Derive();
     TF_RETURN_IF_ERROR(MergeVector("b_ru", "[2 * cell_size]", &gates_));
     Derive();
@@ -118,8 +118,7 @@ class CellSizes {
           Value(gates_), " where cell_size is ", c_->DebugString(cell_size_)));
     }
     // After Derive, two known sizes without a third leave nothing for it.
-    const int known =
-        Known(fan_in_) + Known(input_size_) + Known(cell_size_);
+    const int known = Known(fan_in_) + Known(input_size_) + Known(cell_size_);
     if (known == 2 || (known == 3 && Value(fan_in_) - Value(input_size_) !=
                                          Value(cell_size_))) {
       return absl::InvalidArgumentError(absl::StrCat(

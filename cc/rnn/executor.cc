@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <memory>
 #include <mutex>
@@ -12,8 +13,9 @@
 namespace tf_rnn_ops::rnn {
 namespace {
 
-// The tasks of one ParallelFor call, shared by the threads that work on them. A pool thread may look at it long after
-// the call has returned; it then finds no task left and does not touch `task_`.
+// The tasks of one ParallelFor call, shared by the threads that work on them. A
+// pool thread may look at it long after the call has returned; it then finds no
+// task left and does not touch `task_`.
 class TaskQueue {
  public:
   TaskQueue(std::int64_t count, const Executor::Task* task)
@@ -33,8 +35,12 @@ class TaskQueue {
 
   // Waits for the tasks that were taken.
   void Wait() {
+    const auto finished = [this] { return unfinished_.load() == 0; };
     std::unique_lock<std::mutex> lock(mutex_);
-    all_finished_.wait(lock, [this] { return unfinished_.load() == 0; });
+    // Not wait(): it is a symbol of GCC 12's library alone, and would keep a
+    // wheel that is built with it from systems with an older one.
+    while (!all_finished_.wait_for(lock, std::chrono::hours(1), finished)) {
+    }
   }
 
  private:

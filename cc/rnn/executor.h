@@ -8,15 +8,17 @@
 
 namespace tf_rnn_ops::rnn {
 
-// Runs independent tasks. How they are spread over threads never changes what they compute: a task sees the same
-// arguments and the same floating-point mode (denormals are flushed to zero) wherever it runs.
+// Runs independent tasks. How they are spread over threads never changes what
+// they compute: a task sees the same arguments and the same floating-point mode
+// (denormals are flushed to zero) wherever it runs.
 class Executor {
  public:
   using Task = std::function<void(std::int64_t)>;
 
   virtual ~Executor() = default;
 
-  // Calls task(0), ..., task(count - 1), each once, in any order, and returns when all have returned.
+  // Calls task(0), ..., task(count - 1), each once, in any order, and returns
+  // when all have returned.
   void ParallelFor(std::int64_t count, const Task& task);
 
  private:
@@ -29,8 +31,9 @@ class SerialExecutor final : public Executor {
   void Run(std::int64_t count, const Task& task) override;
 };
 
-// Shares tasks between the calling thread and a pool. The calling thread takes tasks like any other and waits only
-// for tasks that a pool thread has already begun, so it makes progress even if the pool never starts a thread.
+// Shares tasks between the calling thread and a pool. The calling thread takes
+// tasks like any other and waits only for tasks that a pool thread has already
+// begun, so it makes progress even if the pool never starts a thread.
 class PoolExecutor final : public Executor {
  public:
   // Hands a closure to the pool, to be run once at any later time.

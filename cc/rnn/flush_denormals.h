@@ -11,8 +11,9 @@
 
 namespace tf_rnn_ops::rnn {
 
-// While it lives, the calling thread reads and writes denormal numbers as zero, as TensorFlow's own threads do: they
-// carry no information in a network and cost a hundred times an ordinary number.
+// While it lives, the calling thread reads and writes denormal numbers as zero,
+// as TensorFlow's own threads do: they carry no information in a network and
+// cost a hundred times an ordinary number.
 class ScopedFlushDenormals {
  public:
   ScopedFlushDenormals() : saved_(Read()) { Write(saved_ | kFlushBits); }
@@ -34,7 +35,9 @@ class ScopedFlushDenormals {
     asm volatile("mrs %0, fpcr" : "=r"(value));
     return value;
   }
-  static void Write(Register value) { asm volatile("msr fpcr, %0" ::"r"(value)); }
+  static void Write(Register value) {
+    asm volatile("msr fpcr, %0" ::"r"(value));
+  }
 #else
   using Register = int;
   static constexpr Register kFlushBits = 0;

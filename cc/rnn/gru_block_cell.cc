@@ -18,7 +18,7 @@ std::int64_t GruBlockCellForwardWorkspace(const GruBlockCellSize& size) {
   const std::int64_t state = batch * cell_size;
   const std::int64_t reset_state = state;
   if (!kIsWidened<T>) return reset_state;
-  const std::int64_t activations = batch * input_size + state;    // x, h_prev
+  const std::int64_t activations = batch * input_size + state;  // x, h_prev
   const std::int64_t weights = (input_size + cell_size) * 3 * cell_size;
   const std::int64_t biases = 3 * cell_size;
   const std::int64_t outputs = 4 * state;  // r, u, c, h
@@ -52,11 +52,11 @@ GruBlockCellKernels<T> GetGruBlockCellKernels(InstructionSet instruction_set) {
   }
 }
 
-#define INSTANTIATE(T)                                                      \
-  template std::int64_t GruBlockCellForwardWorkspace<T>(                    \
-      const GruBlockCellSize&);                                             \
-  template std::int64_t GruBlockCellBackwardWorkspace<T>(                   \
-      const GruBlockCellSize&);                                             \
+#define INSTANTIATE(T)                                    \
+  template std::int64_t GruBlockCellForwardWorkspace<T>(  \
+      const GruBlockCellSize&);                           \
+  template std::int64_t GruBlockCellBackwardWorkspace<T>( \
+      const GruBlockCellSize&);                           \
   template GruBlockCellKernels<T> GetGruBlockCellKernels<T>(InstructionSet)
 
 INSTANTIATE(Half);

@@ -1,11 +1,13 @@
-// One step of the GRU cell that applies the reset gate before the recurrent product, forward and backward:
+// One step of the GRU cell that applies the reset gate before the recurrent
+// product, forward and backward:
 //
-//   [r_bar u_bar] = [x h_prev] * w_ru + b_ru      r = sigmoid(r_bar)   u = sigmoid(u_bar)
-//   c_bar = [x (h_prev ∘ r)] * w_c + b_c          c = tanh(c_bar)
-//   h = u ∘ h_prev + (1 - u) ∘ c
+//   [r_bar u_bar] = [x h_prev] * w_ru + b_ru      r = sigmoid(r_bar)   u =
+//   sigmoid(u_bar) c_bar = [x (h_prev ∘ r)] * w_c + b_c          c =
+//   tanh(c_bar) h = u ∘ h_prev + (1 - u) ∘ c
 //
-// All arrays are dense and row-major, owned by the caller, and hold B = batch, I = input_size and C = cell_size as
-// written beside them. An output may not overlap an input or another output. Arrays of size zero may be null.
+// All arrays are dense and row-major, owned by the caller, and hold B = batch,
+// I = input_size and C = cell_size as written beside them. An output may not
+// overlap an input or another output. Arrays of size zero may be null.
 
 #ifndef TF_RNN_OPS_CC_RNN_GRU_BLOCK_CELL_H_
 #define TF_RNN_OPS_CC_RNN_GRU_BLOCK_CELL_H_
@@ -42,8 +44,8 @@ struct GruBlockCellForward {
   ComputeType<T>* workspace;
 };
 
-// The vector-Jacobian product of the step, up to the gates: the gradients of the weights are products of these
-// results with the inputs.
+// The vector-Jacobian product of the step, up to the gates: the gradients of
+// the weights are products of these results with the inputs.
 //
 //   d_c_bar = (d_c + d_h ∘ (1 - u)) ∘ (1 - c ∘ c)
 //   d_u_bar = (d_u + d_h ∘ (h_prev - c)) ∘ u ∘ (1 - u)

@@ -97,9 +97,8 @@ struct BackwardResult {
 double Sigmoid(double value) { return 1 / (1 + std::exp(-value)); }
 
 // out[row, col] of [x state] * w + b, w: [I + C, cols].
-double Affine(const Case& k, const Array& state, const Array& w,
-              const Array& b, std::int64_t cols, std::int64_t row,
-              std::int64_t col) {
+double Affine(const Case& k, const Array& state, const Array& w, const Array& b,
+              std::int64_t cols, std::int64_t row, std::int64_t col) {
   const auto [batch, input_size, cell_size] = k.size;
   double sum = b[col];
   for (std::int64_t i = 0; i < input_size; ++i) {
@@ -121,8 +120,8 @@ ForwardResult ReferenceForward(const Case& k) {
       const std::int64_t i = n * cell_size + j;
       out.r[i] =
           Sigmoid(Affine(k, k.h_prev, k.w_ru, k.b_ru, 2 * cell_size, n, j));
-      out.u[i] = Sigmoid(Affine(k, k.h_prev, k.w_ru, k.b_ru, 2 * cell_size, n,
-                                cell_size + j));
+      out.u[i] = Sigmoid(
+          Affine(k, k.h_prev, k.w_ru, k.b_ru, 2 * cell_size, n, cell_size + j));
       reset_state[i] = k.h_prev[i] * out.r[i];
     }
   }
@@ -156,15 +155,13 @@ BackwardResult ReferenceBackward(const Case& k, const ForwardResult& f) {
     Array d_operand(fan_in);  // [d_x_2 d_h_prevr]
     for (std::int64_t row = 0; row < fan_in; ++row) {
       for (std::int64_t j = 0; j < cell_size; ++j) {
-        d_operand[row] +=
-            out.d_c_bar[first + j] * k.w_c[row * cell_size + j];
+        d_operand[row] += out.d_c_bar[first + j] * k.w_c[row * cell_size + j];
       }
     }
     for (std::int64_t j = 0; j < cell_size; ++j) {
       const std::int64_t i = first + j;
       const double d_h_prevr = d_operand[input_size + j];
-      d_bar[j] =
-          (k.d_r[i] + d_h_prevr * k.h_prev[i]) * f.r[i] * (1 - f.r[i]);
+      d_bar[j] = (k.d_r[i] + d_h_prevr * k.h_prev[i]) * f.r[i] * (1 - f.r[i]);
       out.d_h_prev[i] = d_h_prevr * f.r[i] + k.d_h[i] * f.u[i];
     }
     for (std::int64_t row = 0; row < fan_in; ++row) {
@@ -364,7 +361,8 @@ void ExpectClose(const Array& actual, const Array& expected, double tolerance,
 template <typename T>
 class GruBlockCellTest : public testing::Test {
  protected:
-  // Calls check(case, engine) for sizes about the widths of vectors and tiles, under every instruction set.
+  // Calls check(case, engine) for sizes about the widths of vectors and tiles,
+  // under every instruction set.
   void ForEachSize(const std::function<void(Case&, Engine<T>&)>& check) {
     const GruBlockCellSize sizes[] = {
         {1, 1, 1},   {2, 3, 5},    {1, 128, 256}, {3, 17, 33}, {7, 16, 64},

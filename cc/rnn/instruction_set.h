@@ -21,11 +21,13 @@ const char* InstructionSetName(InstructionSet instruction_set);
 // Whether `name` is an instruction set's name; sets `*result` if so.
 bool ParseInstructionSet(std::string_view name, InstructionSet* result);
 
-// The instruction sets that both this CPU and this build have, in ascending order.
+// The instruction sets that both this CPU and this build have, in ascending
+// order.
 std::vector<InstructionSet> SupportedInstructionSets();
 
-// The one in use: the highest supported, or the highest supported up to the one that the environment variable
-// TF_RNN_OPS_ISA names. Decided once, at the first call. A variable that names none is reported on stderr and ignored.
+// The one in use: the highest supported, or the highest supported up to the one
+// that the environment variable TF_RNN_OPS_ISA names. Decided once, at the
+// first call. A variable that names none is reported on stderr and ignored.
 InstructionSet ActiveInstructionSet();
 
 }  // namespace tf_rnn_ops::rnn

@@ -53,9 +53,8 @@ TEST(InstructionSetTest, TheVariableCaps) {
 TEST(InstructionSetTest, AnUnknownNameIsReportedAndIgnored) {
   setenv("TF_RNN_OPS_ISA", "avx3", /*overwrite=*/1);
   EXPECT_EXIT(
-      std::exit(ActiveInstructionSet() == SupportedInstructionSets().back()
-                    ? 0
-                    : 1),
+      std::exit(
+          ActiveInstructionSet() == SupportedInstructionSets().back() ? 0 : 1),
       testing::ExitedWithCode(0), "TF_RNN_OPS_ISA is \"avx3\"");
 }
 

@@ -1,4 +1,5 @@
-// Conversion of arrays between the types that values are stored in and computed in.
+// Conversion of arrays between the types that values are stored in and computed
+// in.
 
 #ifndef TF_RNN_OPS_CC_RNN_SIMD_CONVERT_H_
 #define TF_RNN_OPS_CC_RNN_SIMD_CONVERT_H_

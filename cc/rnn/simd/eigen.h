@@ -1,8 +1,11 @@
-// Eigen for the files of this folder, which are compiled once for each instruction set.
+// Eigen for the files of this folder, which are compiled once for each
+// instruction set.
 //
-// Eigen is made of inline functions. Compiled for two instruction sets under one name, the linker would keep either,
-// and a CPU without AVX-512 could be handed the AVX-512 one. So Eigen's namespace, like ours, carries the name of the
-// instruction set. A test reads the object files' symbols and holds them to that.
+// Eigen is made of inline functions. Compiled for two instruction sets under
+// one name, the linker would keep either, and a CPU without AVX-512 could be
+// handed the AVX-512 one. So Eigen's namespace, like ours, carries the name of
+// the instruction set. A test reads the object files' symbols and holds them to
+// that.
 
 #ifndef TF_RNN_OPS_CC_RNN_SIMD_EIGEN_H_
 #define TF_RNN_OPS_CC_RNN_SIMD_EIGEN_H_
@@ -17,8 +20,8 @@
 // Defined for all that follows, so that our code too says Eigen::.
 #define Eigen TF_RNN_OPS_CONCATENATE(Eigen_, TF_RNN_OPS_INSTRUCTION_SET)
 
-// Products of every size go through the packed kernel. The other one, for tiny sizes, adds up in an order that depends
-// on where the arrays lie in memory.
+// Products of every size go through the packed kernel. The other one, for tiny
+// sizes, adds up in an order that depends on where the arrays lie in memory.
 #define EIGEN_GEMM_TO_COEFFBASED_THRESHOLD 0
 
 #include "Eigen/Core"

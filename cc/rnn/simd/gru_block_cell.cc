@@ -78,8 +78,8 @@ class ForwardStep {
   void ResetGate(const Tile& tile) const {
     GateProduct(tile, 0, r_);
     tile.ForEachRun<T>([&](auto row, auto col, auto count) {
-      const Lanes<T> r_bar = Load<T>(r_.At(row, col), count) +
-                             Load(b_ru_.At(0, col), count);
+      const Lanes<T> r_bar =
+          Load<T>(r_.At(row, col), count) + Load(b_ru_.At(0, col), count);
       const Lanes<T> r = r_bar.logistic();
       const Lanes<T> h_prev = Load(h_prev_.At(row, col), count);
       Store<T>(r, r_.At(row, col), count);
@@ -109,8 +109,8 @@ class ForwardStep {
   void Candidate(const Tile& tile) const {
     ProductTile<T>(x_, Constant(reset_state_), w_c_, tile, tile.Of(c_));
     tile.ForEachRun<T>([&](auto row, auto col, auto count) {
-      const Lanes<T> c_bar = Load<T>(c_.At(row, col), count) +
-                             Load(b_c_.At(0, col), count);
+      const Lanes<T> c_bar =
+          Load<T>(c_.At(row, col), count) + Load(b_c_.At(0, col), count);
       const Lanes<T> c = c_bar.tanh();
       const Lanes<T> u = Load<T>(u_.At(row, col), count);
       const Lanes<T> h_prev = Load(h_prev_.At(row, col), count);
@@ -124,13 +124,13 @@ class ForwardStep {
   const MatrixView<const T> h_prev_;  // [B, C]
   const Weights<T> w_ru_;
   const Weights<T> w_c_;
-  const MatrixView<const T> b_ru_;    // [1, 2C]
-  const MatrixView<const T> b_c_;     // [1, C]
-  const MatrixView<T> r_;             // [B, C]
-  const MatrixView<T> u_;             // [B, C]
-  const MatrixView<T> c_;             // [B, C]
-  const MatrixView<T> h_;             // [B, C]
-  const MatrixView<T> reset_state_;   // [B, C], h_prev ∘ r
+  const MatrixView<const T> b_ru_;   // [1, 2C]
+  const MatrixView<const T> b_c_;    // [1, C]
+  const MatrixView<T> r_;            // [B, C]
+  const MatrixView<T> u_;            // [B, C]
+  const MatrixView<T> c_;            // [B, C]
+  const MatrixView<T> h_;            // [B, C]
+  const MatrixView<T> reset_state_;  // [B, C], h_prev ∘ r
 };
 
 template <typename T>
@@ -182,14 +182,14 @@ class BackwardStep {
                           const OnState& on_state) const {
     const TileGrid input_tiles(size_.batch, size_.input_size, depth);
     const TileGrid state_tiles(size_.batch, size_.cell_size, depth);
-    executor.ParallelFor(
-        input_tiles.size() + state_tiles.size(), [&](std::int64_t i) {
-          if (i < state_tiles.size()) {
-            on_state(state_tiles[i]);
-          } else {
-            on_input(input_tiles[i - state_tiles.size()]);
-          }
-        });
+    executor.ParallelFor(input_tiles.size() + state_tiles.size(),
+                         [&](std::int64_t i) {
+                           if (i < state_tiles.size()) {
+                             on_state(state_tiles[i]);
+                           } else {
+                             on_input(input_tiles[i - state_tiles.size()]);
+                           }
+                         });
   }
 
   // d_c_bar = (d_c + d_h ∘ (1 - u)) ∘ (1 - c ∘ c)
@@ -212,8 +212,7 @@ class BackwardStep {
   // d_x = d_x_2
   void InputFromCandidate(const Tile& tile) const {
     MultiplyTransposed<T>(Constant(d_c_bar_).Rows(tile.row, tile.rows),
-                          w_c_.input.Rows(tile.col, tile.cols),
-                          tile.Of(d_x_));
+                          w_c_.input.Rows(tile.col, tile.cols), tile.Of(d_x_));
   }
 
   // d_r_bar = (d_r + d_h_prevr ∘ h_prev) ∘ r ∘ (1 - r)
@@ -254,19 +253,19 @@ class BackwardStep {
   const MatrixView<const T> h_prev_;  // [B, C]
   const Weights<T> w_ru_;
   const Weights<T> w_c_;
-  const MatrixView<const T> r_;       // [B, C]
-  const MatrixView<const T> u_;       // [B, C]
-  const MatrixView<const T> c_;       // [B, C]
-  const MatrixView<const T> d_r_;     // [B, C] or null
-  const MatrixView<const T> d_u_;     // [B, C] or null
-  const MatrixView<const T> d_c_;     // [B, C] or null
-  const MatrixView<const T> d_h_;     // [B, C]
-  const MatrixView<T> d_x_;           // [B, I]
-  const MatrixView<T> d_h_prev_;      // [B, C]
-  const MatrixView<T> d_c_bar_;       // [B, C]
-  const MatrixView<T> d_ru_bar_;      // [B, 2C]: [d_r_bar d_u_bar]
-  const MatrixView<T> d_r_bar_;       // [B, C]
-  const MatrixView<T> d_u_bar_;       // [B, C]
+  const MatrixView<const T> r_;    // [B, C]
+  const MatrixView<const T> u_;    // [B, C]
+  const MatrixView<const T> c_;    // [B, C]
+  const MatrixView<const T> d_r_;  // [B, C] or null
+  const MatrixView<const T> d_u_;  // [B, C] or null
+  const MatrixView<const T> d_c_;  // [B, C] or null
+  const MatrixView<const T> d_h_;  // [B, C]
+  const MatrixView<T> d_x_;        // [B, I]
+  const MatrixView<T> d_h_prev_;   // [B, C]
+  const MatrixView<T> d_c_bar_;    // [B, C]
+  const MatrixView<T> d_ru_bar_;   // [B, 2C]: [d_r_bar d_u_bar]
+  const MatrixView<T> d_r_bar_;    // [B, C]
+  const MatrixView<T> d_u_bar_;    // [B, C]
 };
 
 template <typename T>

@@ -9,8 +9,9 @@
 
 namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
 
-// As many elements as fill the widest vector. Every element, those at a row's end included, goes through the same
-// vector code: its bits do not depend on its place in a row or on the row's place in memory.
+// As many elements as fill the widest vector. Every element, those at a row's
+// end included, goes through the same vector code: its bits do not depend on
+// its place in a row or on the row's place in memory.
 template <typename T>
 constexpr std::int64_t kLanes = 64 / sizeof(T);
 template <typename T>

@@ -12,7 +12,7 @@ namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
 // A dense row-major matrix, or a block of one. S: T or const T.
 template <typename S>
 struct MatrixView {
-  S* data;              // [rows, cols] with consecutive rows `stride` apart
+  S* data;  // [rows, cols] with consecutive rows `stride` apart
   std::int64_t rows;
   std::int64_t cols;
   std::int64_t stride;

@@ -1,6 +1,6 @@
 """C++ libraries that are compiled once for each instruction set."""
 
-load("@rules_cc//cc:defs.bzl", "cc_library")
+load("@rules_cc//cc:defs.bzl", "cc_library", "cc_test")
 
 # In ascending order; the names are those of TF_RNN_OPS_ISA. What is listed is
 # told to the compiler for these files alone.
@@ -22,6 +22,8 @@ _X86_64 = {
 def simd_library(name, srcs, hdrs, deps, textual_hdrs = [], copts = []):
     """Compiles `srcs` for each instruction set; `name` is all of them together.
 
+    NAME_symbols_test holds what is compiled for the higher sets to its own names.
+
     Args:
       name: the library to depend on; NAME_INSTRUCTION_SET is each part of it.
       srcs: sources, all in the namespace TF_RNN_OPS_INSTRUCTION_SET.
@@ -38,16 +40,38 @@ def simd_library(name, srcs, hdrs, deps, textual_hdrs = [], copts = []):
             srcs = srcs,
             hdrs = hdrs,
             copts = copts + flags,
+            linkstatic = True,
             local_defines = ["TF_RNN_OPS_INSTRUCTION_SET=" + instruction_set],
             textual_hdrs = textual_hdrs,
             deps = deps,
         )
+        native.filegroup(
+            name = part + "_archive",
+            srcs = [part],
+        )
         parts[instruction_set] = ":" + part
+    higher = [(key, parts[key]) for key in _X86_64]
     cc_library(
         name = name,
         hdrs = hdrs,
         deps = deps + [parts["baseline"]] + select({
-            "@platforms//cpu:x86_64": [parts[key] for key in _X86_64],
+            "@platforms//cpu:x86_64": [part for _, part in higher],
             "//conditions:default": [],
         }),
+    )
+    cc_test(
+        name = name + "_symbols_test",
+        size = "small",
+        srcs = ["//cc/rnn/simd:symbols_test.cc"],
+        args = select({
+            "@platforms//cpu:x86_64": ["%s=$(rootpath %s_archive)" % pair for pair in higher],
+            "//conditions:default": [],
+        }),
+        data = select({
+            "@platforms//cpu:x86_64": [part + "_archive" for _, part in higher],
+            "//conditions:default": [],
+        }),
+        # Without optimization, functions of the standard library stay whole.
+        tags = ["optimized"],
+        deps = ["//third_party/googletest"],
     )

@@ -35,8 +35,10 @@ struct Tile {
   }
 };
 
-// Cuts a [rows, cols] matrix, each element of which costs `depth` multiply-adds. The cut depends on these three
-// numbers alone, not on the number of threads, so that the same sums are formed in the same order everywhere.
+// Cuts a [rows, cols] matrix, each element of which costs `depth`
+// multiply-adds. The cut depends on these three numbers alone, not on the
+// number of threads, so that the same sums are formed in the same order
+// everywhere.
 class TileGrid {
  public:
   TileGrid(std::int64_t rows, std::int64_t cols, std::int64_t depth)
