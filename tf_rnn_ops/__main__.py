@@ -1,0 +1,98 @@
+"""`python -m tf_rnn_ops`: what a bug report needs."""
+
+import os
+import platform
+from collections.abc import Sequence
+
+import keras
+import numpy as np
+import tensorflow as tf
+from tensorflow.python.framework import kernels as kernel_registry
+
+from tf_rnn_ops import __version__, _build_info, _library
+
+_OP_PREFIX = "TfRnnOps>"
+
+
+def _op_names() -> list[str]:
+    """Returns the names of the ops that the library registers, without their namespace."""
+    prefix = _OP_PREFIX.replace(">", "_")
+    return sorted(name.removeprefix(prefix) for name in dir(_library.ops) if name.startswith(prefix))
+
+
+def _registered_kernels() -> list[tuple[str, str, str]]:
+    """Returns (op, device, dtypes) for every op and device that has kernels, and (op, "none", "") for the others."""
+    rows = []
+    for op in _op_names():
+        dtypes_by_device: dict[str, list[str]] = {}
+        for kernel in kernel_registry.get_registered_kernels_for_op(_OP_PREFIX + op).kernel:
+            dtypes = dtypes_by_device.setdefault(kernel.device_type, [])
+            for constraint in kernel.constraint:
+                dtypes += [tf.as_dtype(each).name for each in constraint.allowed_values.list.type]
+        for device, dtypes in sorted(dtypes_by_device.items()):
+            rows.append((op, device, " ".join(sorted(dtypes))))
+        if not dtypes_by_device:
+            rows.append((op, "none", ""))
+    return rows
+
+
+def _cpu_name() -> str:
+    """Returns the CPU's name as the system gives it."""
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as cpuinfo:
+            for line in cpuinfo:
+                if line.startswith("model name"):
+                    return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
+
+
+def _versions() -> list[tuple[str, str]]:
+    """Returns what is installed and what the op library was built with, as (name, value)."""
+    return [
+        ("tf_rnn_ops", __version__),
+        ("built for TensorFlow", _build_info.TENSORFLOW_VERSION),
+        ("built with", _build_info.COMPILER),
+        ("TensorFlow", tf.__version__),
+        ("Keras", f"{keras.__version__}, backend {keras.backend.backend()}"),
+        ("NumPy", np.__version__),
+        ("Python", platform.python_version()),
+        ("system", f"{platform.platform()}, {'-'.join(platform.libc_ver())}"),
+        ("CPU", f"{_cpu_name()}, {os.cpu_count()} cores"),
+        ("op library", str(_library.LIBRARY_PATH)),
+    ]
+
+
+def _instruction_sets() -> str:
+    cap = os.environ.get("TF_RNN_OPS_ISA")
+    return (
+        f"{_library.active_instruction_set()} (this CPU and build have: "
+        f"{' '.join(_library.supported_instruction_sets())}; TF_RNN_OPS_ISA is {cap or 'not set'})"
+    )
+
+
+def _gpu_library() -> str:
+    gpus = tf.config.list_physical_devices("GPU")
+    seen = f"TensorFlow sees {len(gpus)} GPU{'' if len(gpus) == 1 else 's'}"
+    return f"not loaded: version {__version__} has none ({seen})"
+
+
+def _print_table(rows: Sequence[tuple[str, ...]]) -> None:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        print("  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+def main() -> None:
+    """Prints versions, instruction set, GPU library and kernels."""
+    print("versions")
+    _print_table(_versions())
+    print("\ndevices")
+    _print_table([("instruction set", _instruction_sets()), ("GPU library", _gpu_library())])
+    print("\nkernels")
+    _print_table([("op", "device", "dtypes"), *_registered_kernels()])
+
+
+if __name__ == "__main__":
+    main()
