@@ -1,0 +1,35 @@
+"""Set-up that every test shares, and the parity table at the end of a run."""
+
+import os
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+import hypothesis
+import keras
+import parity
+import pytest
+
+hypothesis.settings.register_profile(
+    "default",
+    deadline=None,  # timing never decides a test
+    derandomize=True,
+    print_blob=True,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+)
+hypothesis.settings.load_profile("default")
+
+
+@pytest.fixture(autouse=True)
+def seeded():
+    """Gives every test the same random numbers, whatever ran before it."""
+    keras.utils.set_random_seed(0)
+
+
+def pytest_terminal_summary(terminalreporter):
+    """Prints the largest difference that was seen of each op, dtype and output."""
+    rows = parity.table()
+    if not rows:
+        return
+    terminalreporter.section("parity: largest differences, relative to the largest magnitude of the tensor")
+    for row in rows:
+        terminalreporter.write_line(row)

@@ -1,0 +1,67 @@
+"""Comparison with a trusted result, and a record of how close each came."""
+
+import collections
+
+import numpy as np
+
+# Relative to the largest magnitude of the tensor.
+TOLERANCES = {"float64": 1e-12, "float32": 1e-5, "float16": 3e-3, "bfloat16": 2e-2}
+
+_largest: dict[tuple[str, str, str, str], float] = collections.defaultdict(float)
+_compared: dict[tuple[str, str, str, str], int] = collections.defaultdict(int)
+
+
+def to_float64(tensor) -> np.ndarray:
+    """Returns a tensor or array of any floating type as a float64 array."""
+    return np.asarray(tensor).astype(np.float64)
+
+
+def difference(actual, expected) -> float:
+    """Returns the largest difference of two arrays, relative to the largest magnitude of `expected`.
+
+    Where `expected` is not finite, `actual` must be equal, or the difference is infinite.
+    """
+    actual, expected = to_float64(actual), to_float64(expected)
+    assert actual.shape == expected.shape, f"shape {actual.shape}, should be {expected.shape}"
+    finite = np.isfinite(expected)
+    if not np.array_equal(actual[~finite], expected[~finite], equal_nan=True) or not np.isfinite(actual[finite]).all():
+        return np.inf
+    largest = np.max(np.abs(expected[finite]), initial=0.0)
+    error = np.max(np.abs(actual[finite] - expected[finite]), initial=0.0)
+    if error == 0:
+        return 0.0
+    return error / largest if largest > 0 else np.inf
+
+
+def check(op: str, peer: str, actual, expected, fields=None) -> None:
+    """Asserts that the outputs of an op equal a peer's within rounding, and records how close they came.
+
+    Args:
+      op: the op's name.
+      peer: what the expected outputs are from.
+      actual: the op's outputs, a named tuple.
+      expected: the peer's outputs, a named tuple or a dict with the same fields.
+      fields: the outputs to compare; all by default.
+    """
+    expected = expected if isinstance(expected, dict) else expected._asdict()
+    for field in fields or actual._fields:
+        output = getattr(actual, field)
+        dtype = output.dtype.name
+        error = difference(output, expected[field])
+        key = (op, peer, dtype, field)
+        _largest[key] = max(_largest[key], error)
+        _compared[key] += 1
+        assert error <= TOLERANCES[dtype], f"{op}.{field}, {dtype}, against {peer}: differs by {error:.2g}"
+
+
+def table() -> list[str]:
+    """Returns the record as lines of text."""
+    if not _largest:
+        return []
+    rows = [("op", "output", "dtype", "against", "cases", "difference", "allowed")]
+    for op, peer, dtype, field in sorted(_largest):
+        key = (op, peer, dtype, field)
+        allowed = f"{TOLERANCES[dtype]:.0e}"
+        rows.append((op, field, dtype, peer, str(_compared[key]), f"{_largest[key]:.1e}", allowed))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]

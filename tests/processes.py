@@ -1,0 +1,26 @@
+"""Runs Python programs in processes of their own."""
+
+import os
+import subprocess
+import sys
+import textwrap
+
+
+def run_python(*arguments, cwd="/", **environment):
+    """Runs this interpreter and returns the finished process, with its output as text."""
+    return subprocess.run(
+        [sys.executable, *arguments],
+        cwd=cwd,
+        env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+
+
+def run_code(code, *arguments, **options):
+    """Runs Python code that must succeed, and returns what it printed."""
+    process = run_python("-c", textwrap.dedent(code), *arguments, **options)
+    assert process.returncode == 0, process.stderr[-2000:]
+    return process.stdout

@@ -1,0 +1,171 @@
+"""Arguments of the wrong rank, size or dtype are refused by name, eagerly and in graphs, and nothing worse happens."""
+
+import re
+
+import gru_inputs
+import numpy as np
+import pytest
+import tensorflow as tf
+from hypothesis import given
+from hypothesis import strategies as st
+
+import tf_rnn_ops
+
+SIZE = (2, 3, 4)
+ERRORS = (tf.errors.InvalidArgumentError, ValueError)
+
+
+def forward_inputs():
+    return gru_inputs.cell_inputs(SIZE, "float32")
+
+
+def grad_inputs():
+    batch, _, cell_size = SIZE
+    state = np.zeros((batch, cell_size), "float32")
+    return {**forward_inputs(), "r": state, "u": state, "c": state, "d_h": state}
+
+
+def grad_v2_inputs():
+    state = grad_inputs()["d_h"]
+    return {**grad_inputs(), "d_r": state, "d_u": state, "d_c": state}
+
+
+OPS = {
+    "GRUBlockCell": (tf_rnn_ops.raw_ops.GRUBlockCell, forward_inputs),
+    "GRUBlockCellGrad": (tf_rnn_ops.raw_ops.GRUBlockCellGrad, grad_inputs),
+    "GRUBlockCellGradV2": (tf_rnn_ops._library.ops.tf_rnn_ops_gru_block_cell_grad_v2, grad_v2_inputs),
+}
+CASES = [(op, argument) for op, (_, make) in OPS.items() for argument in make()]
+
+
+def wrong_shapes(shape):
+    """Shapes near a right one: another rank, each dimension one more, one less and none."""
+    yield ()
+    yield (*shape, 1)
+    yield (1, *shape)
+    yield shape[:-1]
+    for axis, size in enumerate(shape):
+        for wrong in (size - 1, size + 1, 0, 2 * size):
+            yield (*shape[:axis], wrong, *shape[axis + 1 :])
+
+
+def names_argument(message, argument):
+    return re.search(rf"\b{argument}\b", message) is not None
+
+
+def run_eagerly(op, inputs):
+    return op(**inputs)
+
+
+def run_with_known_shapes(op, inputs):
+    """Builds a graph whose shapes are known: the shape function judges."""
+    with tf.Graph().as_default():
+        return op(**{name: tf.compat.v1.placeholder(value.dtype, value.shape) for name, value in inputs.items()})
+
+
+def run_with_unknown_shapes(op, inputs):
+    """Runs a graph whose shapes are not known when it is built: the kernel judges."""
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        placeholders = {name: tf.compat.v1.placeholder(value.dtype) for name, value in inputs.items()}
+        outputs = op(**placeholders)
+        return session.run(outputs, {placeholders[name]: value for name, value in inputs.items()})
+
+
+@pytest.mark.parametrize("run", [run_eagerly, run_with_known_shapes, run_with_unknown_shapes])
+@pytest.mark.parametrize(("op", "argument"), CASES)
+def test_wrong_shape_is_refused_by_name(op, argument, run):
+    function, make = OPS[op]
+    right = make()
+    run(function, right)
+    for shape in wrong_shapes(right[argument].shape):
+        wrong = {**right, argument: np.zeros(shape, "float32")}
+        with pytest.raises(ERRORS) as error:
+            run(function, wrong)
+        message = str(error.value)
+        # A wrong x or h_prev may show only in what must fit it.
+        candidates = right if argument in ("x", "h_prev") else [argument]
+        assert any(names_argument(message, each) for each in candidates), (shape, message)
+        assert " must " in message
+        assert " but " in message
+
+
+def test_the_message_says_what_came_and_what_should_have_come():
+    wrong = {**forward_inputs(), "w_c": np.zeros((7, 5), "float32")}
+    expected = r"w_c must be \[input_size \+ cell_size, cell_size\] = \[7,4\], but is \[7,5\]"
+    for run in (run_eagerly, run_with_known_shapes, run_with_unknown_shapes):
+        with pytest.raises(ERRORS, match=expected):
+            run(tf_rnn_ops.raw_ops.GRUBlockCell, wrong)
+
+
+@pytest.mark.parametrize(("op", "argument"), CASES)
+def test_wrong_dtype_is_refused(op, argument):
+    function, make = OPS[op]
+    for dtype in ("float64", "int32", "complex64", "bool"):
+        wrong = {name: tf.constant(value) for name, value in make().items()}
+        wrong[argument] = tf.cast(wrong[argument], dtype)
+        with pytest.raises((*ERRORS, TypeError)):
+            function(**wrong)
+
+
+@pytest.mark.parametrize("dtype", ["int32", "complex64"])
+def test_unsupported_dtype_everywhere_is_refused(dtype):
+    with pytest.raises((*ERRORS, TypeError, tf.errors.NotFoundError), match=r"[Tt]"):
+        tf_rnn_ops.raw_ops.GRUBlockCell(**{n: tf.cast(v, dtype) for n, v in forward_inputs().items()})
+
+
+def test_positional_arguments_are_refused_as_by_the_twin():
+    with pytest.raises(TypeError):
+        tf_rnn_ops.raw_ops.GRUBlockCell(*forward_inputs().values())
+    with pytest.raises(TypeError):
+        tf.raw_ops.GRUBlockCell(*forward_inputs().values())
+
+
+shapes = st.lists(st.integers(0, 5), max_size=4).map(tuple)
+
+
+@given(data=st.data())
+def test_any_shapes_are_answered_or_refused(data):
+    """Whatever the shapes: a result where the built-in op gives one, an error that names an argument elsewhere."""
+    right = gru_inputs.cell_inputs(
+        data.draw(st.tuples(st.integers(0, 3), st.integers(0, 3), st.integers(1, 3))), "float32"
+    )
+    changed = data.draw(st.lists(st.sampled_from(sorted(right)), max_size=2, unique=True))
+    inputs = {**right, **{name: np.zeros(data.draw(shapes), "float32") for name in changed}}
+    try:
+        expected = tf.raw_ops.GRUBlockCell(**inputs)
+    except tf.errors.InvalidArgumentError:
+        for run in (run_eagerly, run_with_known_shapes, run_with_unknown_shapes):
+            with pytest.raises(ERRORS, match=r"must"):
+                run(tf_rnn_ops.raw_ops.GRUBlockCell, inputs)
+    else:
+        for run in (run_eagerly, run_with_known_shapes, run_with_unknown_shapes):
+            outputs = run(tf_rnn_ops.raw_ops.GRUBlockCell, inputs)
+            assert [each.shape for each in outputs] == [each.shape for each in expected]
+
+
+HUGE = 2**62
+
+
+@pytest.mark.parametrize(
+    ("x", "h_prev"),
+    [((0, HUGE), (0, HUGE)), ((0, 1), (0, HUGE)), ((0, HUGE), (0, 1)), ((HUGE, 0), (HUGE, 1)), ((HUGE, 1), (HUGE, 0))],
+    ids=str,
+)
+def test_sizes_whose_sums_or_products_overflow_are_refused(x, h_prev):
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        inputs = {name: tf.compat.v1.placeholder(tf.float32) for name in forward_inputs()}
+        feed = {inputs[name]: value for name, value in forward_inputs().items() if name not in ("x", "h_prev")}
+        # NumPy has no such arrays; TensorFlow, which stores nothing for them, does.
+        for name, shape in (("x", x), ("h_prev", h_prev)):
+            if 0 in shape:
+                inputs[name] = tf.zeros(tf.constant(shape, tf.int64))
+            else:
+                feed[inputs[name]] = np.zeros((3, shape[1]), "float32")
+        with pytest.raises(ERRORS, match=r"must|too wide"):
+            session.run(tf_rnn_ops.raw_ops.GRUBlockCell(**inputs), feed)
+
+
+def test_a_huge_batch_of_nothing_is_answered():
+    nothing = tf.zeros(tf.constant([HUGE, 0], tf.int64))
+    weights = {"w_ru": tf.zeros([0, 0]), "w_c": tf.zeros([0, 0]), "b_ru": tf.zeros([0]), "b_c": tf.zeros([0])}
+    assert tf_rnn_ops.raw_ops.GRUBlockCell(x=nothing, h_prev=nothing, **weights).h.shape == (HUGE, 0)

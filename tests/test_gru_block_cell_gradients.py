@@ -1,0 +1,181 @@
+"""The registered gradient of GRUBlockCell, of every input through every output."""
+
+import collections
+import itertools
+
+import gru_inputs
+import numpy as np
+import parity
+import pytest
+import reference
+import tensorflow as tf
+from hypothesis import given
+from hypothesis import strategies as st
+from tensorflow.python.framework import ops as gradient_registry
+
+import tf_rnn_ops
+
+Gradients = collections.namedtuple("Gradients", ["x", "h_prev", "w_ru", "w_c", "b_ru", "b_c"])
+INPUTS = Gradients._fields
+OUTPUTS = ("r", "u", "c", "h")
+# Every choice of outputs that a loss may depend on.
+OUTPUT_SETS = [set for n in range(1, 5) for set in itertools.combinations(OUTPUTS, n)]
+
+
+def plain_gru(x, h_prev, w_ru, w_c, b_ru, b_c):
+    """The cell in TensorFlow operations that TensorFlow can differentiate."""
+    r, u = tf.split(tf.sigmoid(tf.matmul(tf.concat([x, h_prev], 1), w_ru) + b_ru), 2, axis=1)
+    c = tf.tanh(tf.matmul(tf.concat([x, h_prev * r], 1), w_c) + b_c)
+    return reference.GRUStep(r, u, c, u * h_prev + (1 - u) * c)
+
+
+def our_gru(*inputs):
+    return tf_rnn_ops.raw_ops.GRUBlockCell(**dict(zip(INPUTS, inputs, strict=True)))
+
+
+def weighted_sum(outputs, weights, of):
+    """A loss that depends on the outputs in `of` alone."""
+    return tf.add_n([tf.reduce_sum(getattr(outputs, name) * weights["d_" + name]) for name in of])
+
+
+def gradients(cell, inputs, weights, of):
+    """Gradients of weighted_sum with respect to every input, by an eager tape."""
+    variables = [tf.constant(inputs[name]) for name in INPUTS]
+    with tf.GradientTape() as tape:
+        tape.watch(variables)
+        loss = weighted_sum(cell(*variables), weights, of)
+    return dict(zip(INPUTS, tape.gradient(loss, variables), strict=True))
+
+
+def check_gradients(actual, expected):
+    """Compares gradients, by input, with a plain GRU's. One that does not exist counts as zero."""
+    wanted = {name: tf.zeros_like(actual[name]) if value is None else value for name, value in expected.items()}
+    parity.check("GRUBlockCell's gradient", "plain GRU", Gradients(**actual), wanted)
+
+
+@pytest.mark.parametrize("of", OUTPUT_SETS, ids="".join)
+@pytest.mark.parametrize("size", [(4, 3, 6), (2, 0, 3), (1, 1, 1), (0, 3, 4)], ids=str)
+def test_equals_tensorflow_differentiating_a_plain_gru(size, of):
+    inputs = gru_inputs.cell_inputs(size, "float64")
+    weights = gru_inputs.output_gradients(size, "float64")
+    actual = gradients(our_gru, inputs, weights, of)
+    check_gradients(actual, gradients(plain_gru, inputs, weights, of))
+
+
+@given(
+    size=st.tuples(st.integers(0, 6), st.integers(0, 40), st.integers(1, 40)),
+    of=st.sampled_from(OUTPUT_SETS),
+    dtype=st.sampled_from(gru_inputs.DTYPES),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_equals_a_plain_gru_at_any_size(size, of, dtype, seed):
+    """Against float64 on the same rounded inputs.
+
+    r, u and c reach the backward pass rounded to the dtype, so their rounding counts several times in the 16-bit
+    types: the batch is kept small enough for the contract's tolerance to hold all the same.
+    """
+    inputs = gru_inputs.cell_inputs(size, dtype, seed)
+    weights = gru_inputs.output_gradients(size, dtype, seed)
+    actual = gradients(our_gru, inputs, weights, of)
+    expected = gradients(plain_gru, gru_inputs.float64(inputs), gru_inputs.float64(weights), of)
+    check_gradients(actual, expected)
+
+
+@pytest.mark.parametrize("output", OUTPUTS)
+@pytest.mark.parametrize("argument", INPUTS)
+def test_equals_central_differences(argument, output):
+    size = (2, 3, 4)
+    inputs = gru_inputs.cell_inputs(size, "float64")
+    weights = gru_inputs.output_gradients(size, "float64")
+    actual = gradients(our_gru, inputs, weights, [output])[argument].numpy()
+
+    step = 1e-6
+    expected = np.zeros_like(actual)
+    for index in np.ndindex(*actual.shape):
+        losses = []
+        for direction in (-step, step):
+            moved = {name: value.copy() for name, value in inputs.items()}
+            moved[argument][index] += direction
+            losses.append(float(weighted_sum(our_gru(*moved.values()), weights, [output])))
+        expected[index] = (losses[1] - losses[0]) / (2 * step)
+    np.testing.assert_allclose(actual, expected, atol=1e-8)
+
+
+@pytest.mark.parametrize("of", OUTPUT_SETS, ids="".join)
+def test_in_a_graph_by_tf_gradients(of):
+    inputs = gru_inputs.cell_inputs((3, 4, 5), "float64")
+    weights = gru_inputs.output_gradients((3, 4, 5), "float64")
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        placeholders = [tf.compat.v1.placeholder(tf.float64, inputs[name].shape) for name in INPUTS]
+        graph_gradients = tf.gradients(weighted_sum(our_gru(*placeholders), weights, of), placeholders)
+        values = session.run(graph_gradients, dict(zip(placeholders, inputs.values(), strict=True)))
+    actual = {name: tf.constant(value) for name, value in zip(INPUTS, values, strict=True)}
+    check_gradients(actual, gradients(plain_gru, inputs, weights, of))
+
+
+@pytest.mark.parametrize("of", OUTPUT_SETS, ids="".join)
+def test_none_counts_as_zero(of):
+    """TensorFlow fills in zeros for outputs that a loss does not use, but a gradient function may be handed None."""
+    inputs = gru_inputs.cell_inputs((3, 4, 5), "float64")
+    weights = gru_inputs.output_gradients((3, 4, 5), "float64")
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        op = our_gru(*inputs.values()).h.op
+        incoming = [tf.constant(weights["d_" + name]) if name in of else None for name in OUTPUTS]
+        results = gradient_registry.get_gradient_function(op)(op, *incoming)
+        assert {result.op.type for result in results[:2]} == {
+            "TfRnnOps>GRUBlockCellGrad" if of == ("h",) else "TfRnnOps>GRUBlockCellGradV2"
+        }
+        values = session.run(results)
+    actual = {name: tf.constant(value) for name, value in zip(INPUTS, values, strict=True)}
+    check_gradients(actual, gradients(plain_gru, inputs, weights, of))
+
+
+@pytest.mark.parametrize("dtype", gru_inputs.DTYPES)
+def test_grad_v2_equals_the_reference(dtype):
+    for size in [*gru_inputs.SIZES, gru_inputs.NO_CELLS]:
+        inputs = gru_inputs.cell_inputs(size, dtype)
+        step = our_gru(*inputs.values())
+        grad_inputs = {**inputs, **{n: getattr(step, n).numpy() for n in "ruc"}}
+        grad_inputs |= gru_inputs.output_gradients(size, dtype)
+        actual = tf_rnn_ops._library.ops.tf_rnn_ops_gru_block_cell_grad_v2(**grad_inputs)
+        expected = reference.gru_block_cell_grad(**gru_inputs.float64(grad_inputs))
+        parity.check("GRUBlockCellGradV2", "float64", actual, expected)
+
+
+def test_only_what_is_asked_for_is_in_the_graph():
+    """A loss that needs no gradient of the weights pays for none."""
+    inputs = gru_inputs.cell_inputs((3, 4, 5), "float64")
+
+    @tf.function
+    def state_gradient(x, h_prev, *weights):
+        with tf.GradientTape() as tape:
+            tape.watch(h_prev)
+            loss = tf.reduce_sum(our_gru(x, h_prev, *weights).h)
+        return tape.gradient(loss, h_prev)
+
+    concrete = state_gradient.get_concrete_function(*(tf.constant(value) for value in inputs.values()))
+    needed = tf.compat.v1.graph_util.extract_sub_graph(concrete.graph.as_graph_def(), [concrete.outputs[0].op.name])
+    types = {node.op for node in needed.node}
+    assert "TfRnnOps>GRUBlockCellGradV2" in types
+    assert "MatMul" not in types
+
+
+def test_through_time():
+    """Gradients of a whole sequence, in tf.function with a while loop."""
+    size = (3, 4, 5)
+    inputs = gru_inputs.cell_inputs(size, "float64")
+    sequence = np.random.default_rng(2).standard_normal((7, 3, 4))
+    names = ("w_ru", "w_c", "b_ru", "b_c")
+
+    @tf.function
+    def loss_gradients(cell_is_ours, sequence, h, *weights):
+        with tf.GradientTape() as tape:
+            tape.watch(weights)
+            for x in sequence:
+                h = (our_gru if cell_is_ours else plain_gru)(x, h, *weights).h
+            loss = tf.reduce_sum(h * h)
+        return tape.gradient(loss, weights)
+
+    arguments = [tf.constant(sequence), tf.constant(inputs["h_prev"]), *(tf.constant(inputs[n]) for n in names)]
+    for name, a, b in zip(names, loss_gradients(True, *arguments), loss_gradients(False, *arguments), strict=True):
+        assert parity.difference(a, b) < 1e-11, name

@@ -1,0 +1,146 @@
+"""The GRU ops against the built-in ones and against the float64 reference."""
+
+import gru_inputs
+import numpy as np
+import parity
+import pytest
+import reference
+import tensorflow as tf
+from hypothesis import given
+from hypothesis import strategies as st
+
+import tf_rnn_ops
+
+sizes = st.tuples(st.integers(0, 9), st.integers(0, 70), st.integers(1, 70))
+
+
+def check_against_builtin(inputs, d_h):
+    """Compares a float32 step, forward and backward, with TensorFlow's own ops."""
+    actual = tf_rnn_ops.raw_ops.GRUBlockCell(**inputs)
+    expected = tf.raw_ops.GRUBlockCell(**inputs)
+    parity.check("GRUBlockCell", "tf.raw_ops", actual, expected)
+    grad_inputs = {**inputs, "r": expected.r, "u": expected.u, "c": expected.c, "d_h": d_h}
+    actual_grad = tf_rnn_ops.raw_ops.GRUBlockCellGrad(**grad_inputs)
+    expected_grad = tf.raw_ops.GRUBlockCellGrad(**grad_inputs)
+    parity.check("GRUBlockCellGrad", "tf.raw_ops", actual_grad, expected_grad)
+
+
+def check_against_reference(size, dtype, seed=0):
+    """Compares a step, forward and backward, with the float64 reference on the same rounded inputs."""
+    inputs = gru_inputs.cell_inputs(size, dtype, seed)
+    actual = tf_rnn_ops.raw_ops.GRUBlockCell(**inputs)
+    assert all(output.dtype.name == dtype for output in actual)
+    parity.check("GRUBlockCell", "float64", actual, reference.gru_block_cell(**gru_inputs.float64(inputs)))
+
+    gates = {"r": actual.r.numpy(), "u": actual.u.numpy(), "c": actual.c.numpy()}
+    grad_inputs = {**inputs, **gates, "d_h": gru_inputs.output_gradients(size, dtype, seed)["d_h"]}
+    expected_grad = reference.gru_block_cell_grad(**gru_inputs.float64(grad_inputs))
+    actual_grad = tf_rnn_ops.raw_ops.GRUBlockCellGrad(**grad_inputs)
+    assert all(output.dtype.name == dtype for output in actual_grad)
+    parity.check("GRUBlockCellGrad", "float64", actual_grad, expected_grad)
+
+
+@pytest.mark.parametrize("size", gru_inputs.SIZES, ids=str)
+def test_equals_builtin(size):
+    check_against_builtin(gru_inputs.cell_inputs(size, "float32"), gru_inputs.output_gradients(size, "float32")["d_h"])
+
+
+@given(size=sizes, seed=st.integers(0, 2**32 - 1))
+def test_equals_builtin_at_any_size(size, seed):
+    inputs = gru_inputs.cell_inputs(size, "float32", seed)
+    check_against_builtin(inputs, gru_inputs.output_gradients(size, "float32", seed)["d_h"])
+
+
+@pytest.mark.slow
+def test_equals_builtin_when_large():
+    size = gru_inputs.LARGE
+    check_against_builtin(gru_inputs.cell_inputs(size, "float32"), gru_inputs.output_gradients(size, "float32")["d_h"])
+
+
+@pytest.mark.parametrize("dtype", gru_inputs.DTYPES)
+@pytest.mark.parametrize("size", [*gru_inputs.SIZES, gru_inputs.NO_CELLS], ids=str)
+def test_equals_reference(size, dtype):
+    check_against_reference(size, dtype)
+
+
+@given(size=sizes, seed=st.integers(0, 2**32 - 1), dtype=st.sampled_from(gru_inputs.DTYPES))
+def test_equals_reference_at_any_size(size, seed, dtype):
+    check_against_reference(size, dtype, seed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", gru_inputs.DTYPES)
+def test_equals_reference_when_large(dtype):
+    check_against_reference(gru_inputs.LARGE, dtype)
+
+
+SPECIAL = {
+    "zero": 0.0,
+    "minus zero": -0.0,
+    "inf": np.inf,
+    "-inf": -np.inf,
+    "nan": np.nan,
+    "denormal": 1e-40,
+    "huge": 3e38,
+}
+
+
+@pytest.mark.parametrize("value", SPECIAL.values(), ids=SPECIAL.keys())
+@pytest.mark.parametrize("argument", ["x", "h_prev", "w_ru", "w_c", "b_ru", "b_c", "d_h", "r", "u", "c"])
+def test_special_values_give_what_the_builtin_gives(argument, value):
+    """One special number in an otherwise ordinary argument."""
+    size = (3, 17, 40)
+    inputs = gru_inputs.cell_inputs(size, "float32")
+    if argument in inputs:
+        inputs[argument].flat[5] = value
+        outputs = tf_rnn_ops.raw_ops.GRUBlockCell(**inputs)
+        parity.check("GRUBlockCell", "tf.raw_ops, special", outputs, tf.raw_ops.GRUBlockCell(**inputs))
+    forward = tf.raw_ops.GRUBlockCell(**inputs)
+    grad_inputs = {
+        **inputs,
+        **{name: getattr(forward, name).numpy() for name in "ruc"},
+        "d_h": gru_inputs.output_gradients(size, "float32")["d_h"],
+    }
+    if argument in ("r", "u", "c", "d_h"):
+        grad_inputs[argument].flat[5] = value
+    outputs = tf_rnn_ops.raw_ops.GRUBlockCellGrad(**grad_inputs)
+    parity.check("GRUBlockCellGrad", "tf.raw_ops, special", outputs, tf.raw_ops.GRUBlockCellGrad(**grad_inputs))
+
+
+@pytest.mark.parametrize("value", [1e-40, -1e-39])
+def test_denormals_alone_are_flushed_as_the_builtin_flushes_them(value):
+    inputs = {name: np.full_like(each, value) for name, each in gru_inputs.cell_inputs((2, 3, 20), "float32").items()}
+    expected = tf.raw_ops.GRUBlockCell(**inputs)
+    parity.check("GRUBlockCell", "tf.raw_ops, special", tf_rnn_ops.raw_ops.GRUBlockCell(**inputs), expected)
+
+
+@pytest.mark.parametrize("dtype", gru_inputs.DTYPES)
+def test_inputs_are_not_written_and_results_repeat(dtype):
+    size = (5, 33, 70)
+    inputs = gru_inputs.cell_inputs(size, dtype)
+    before = {name: value.copy() for name, value in inputs.items()}
+    tensors = {name: tf.constant(value) for name, value in inputs.items()}
+    step = tf_rnn_ops.raw_ops.GRUBlockCell(**tensors)
+    d_h = tf.constant(gru_inputs.output_gradients(size, dtype)["d_h"])
+    grad_inputs = {**tensors, "r": step.r, "u": step.u, "c": step.c, "d_h": d_h}
+    first = tf_rnn_ops.raw_ops.GRUBlockCellGrad(**grad_inputs)
+    second = tf_rnn_ops.raw_ops.GRUBlockCellGrad(**grad_inputs)
+    for a, b in zip(first, second, strict=True):
+        np.testing.assert_array_equal(a.numpy(), b.numpy())
+    for name, value in before.items():
+        np.testing.assert_array_equal(tensors[name].numpy(), value)
+
+
+def test_slices_that_are_not_aligned_give_the_same_bits():
+    """A slice of a tensor may begin anywhere in memory."""
+    inputs = gru_inputs.cell_inputs((8, 33, 37), "float32")
+    whole = tf_rnn_ops.raw_ops.GRUBlockCell(**inputs)
+    x, h_prev = tf.constant(inputs["x"]), tf.constant(inputs["h_prev"])
+    for first in range(1, 8):
+        part = tf_rnn_ops.raw_ops.GRUBlockCell(**{**inputs, "x": x[first:], "h_prev": h_prev[first:]})
+        same = tf_rnn_ops.raw_ops.GRUBlockCell(
+            **{**inputs, "x": inputs["x"][first:].copy(), "h_prev": inputs["h_prev"][first:].copy()}
+        )
+        for a, b, c in zip(part, same, whole, strict=True):
+            np.testing.assert_array_equal(a.numpy(), b.numpy())
+            assert parity.difference(a, c[first:]) < 1e-5

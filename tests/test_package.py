@@ -1,0 +1,180 @@
+"""Importing the package, what it says of itself, and what the library exports."""
+
+import doctest
+import inspect
+import pathlib
+import re
+import shutil
+import subprocess
+
+import keras
+import numpy as np
+import processes
+import pytest
+import tensorflow as tf
+
+import tf_rnn_ops
+from tf_rnn_ops import _library
+
+ROOT = pathlib.Path(__file__).parent.parent
+PACKAGE = pathlib.Path(tf_rnn_ops.__file__).parent
+
+
+def copy_package(tmp_path):
+    """A copy of the installed package that a process can be made to import."""
+    return shutil.copytree(PACKAGE, tmp_path / "tf_rnn_ops")
+
+
+def import_error(tmp_path):
+    """Imports the copy, which must fail, and returns the last line that Python printed."""
+    process = processes.run_python("-c", "import tf_rnn_ops", PYTHONPATH=str(tmp_path))
+    assert process.returncode == 1
+    return process.stderr.strip().splitlines()[-1]
+
+
+@pytest.mark.parametrize("folder", ["/", "tmp_path"])
+def test_imports_from_any_folder(folder, tmp_path):
+    cwd = tmp_path if folder == "tmp_path" else folder
+    assert processes.run_code("import tf_rnn_ops; print(tf_rnn_ops.__version__)", cwd=cwd).strip()
+
+
+def test_another_tensorflow_is_refused_in_one_sentence(tmp_path):
+    (copy_package(tmp_path) / "_build_info.py").write_text('TENSORFLOW_VERSION = "2.5.1"\nCOMPILER = "gcc"\n')
+    message = import_error(tmp_path)
+    assert message.startswith("ImportError: tf_rnn_ops ")
+    assert "was built for TensorFlow 2.5, but TensorFlow " + tf.__version__ in message
+    assert 'pip install "tensorflow==2.5.*"' in message
+    assert "pip install ." in message
+
+
+def test_another_patch_release_is_accepted():
+    _library.check_tensorflow("2.21.3", "2.21.0")
+    with pytest.raises(ImportError, match=r"built for TensorFlow 2\.21, but TensorFlow 2\.2\.0 is installed"):
+        _library.check_tensorflow("2.2.0", "2.21.0")
+
+
+def test_without_tensorflow_the_import_says_so(tmp_path):
+    copy_package(tmp_path)
+    code = "import sys; sys.modules['tensorflow'] = None; import tf_rnn_ops"
+    process = processes.run_python("-c", code, PYTHONPATH=str(tmp_path))
+    assert "ImportError: tf_rnn_ops" in process.stderr
+    assert "needs TensorFlow, which is not installed" in process.stderr
+
+
+def test_a_missing_library_is_named(tmp_path):
+    path = copy_package(tmp_path) / "libtf_rnn_ops.so"
+    path.unlink()
+    assert import_error(tmp_path) == (
+        f"ImportError: tf_rnn_ops's op library {path} is missing: install the package again."
+    )
+
+
+@pytest.mark.parametrize("content", [b"", b"not a library"])
+def test_a_broken_library_is_named(tmp_path, content):
+    path = copy_package(tmp_path) / "libtf_rnn_ops.so"
+    path.write_bytes(content)
+    message = import_error(tmp_path)
+    assert message.startswith("ImportError: ")
+    assert str(path) in message
+
+
+def test_the_source_folder_says_that_it_is_one(tmp_path):
+    (copy_package(tmp_path) / "_build_info.py").unlink()
+    assert "is tf_rnn_ops's source, which has no op library" in import_error(tmp_path)
+
+
+def test_imports_twice_and_after_plain_loading():
+    processes.run_code(
+        """
+        import sys
+        import tensorflow as tf
+        tf.load_op_library(sys.argv[1])
+        import tf_rnn_ops
+        for name in [name for name in sys.modules if name.startswith("tf_rnn_ops")]:
+            if "gradients" not in name:
+                del sys.modules[name]
+        import tf_rnn_ops
+        """,
+        str(_library.LIBRARY_PATH),
+    )
+
+
+def test_raw_ops_are_called_as_their_twins():
+    for name in tf_rnn_ops.raw_ops.__all__:
+        ours = inspect.signature(getattr(tf_rnn_ops.raw_ops, name)).parameters
+        twins = inspect.signature(getattr(tf.raw_ops, name)).parameters
+        assert list(ours) == list(twins)
+        assert {n: p.default for n, p in ours.items()} == {n: p.default for n, p in twins.items()}
+
+
+def test_results_are_named_as_the_twins():
+    inputs = {
+        "x": [[1.0]],
+        "h_prev": [[2.0]],
+        "w_ru": [[1.0] * 2] * 2,
+        "w_c": [[1.0]] * 2,
+        "b_ru": [0.0] * 2,
+        "b_c": [0.0],
+    }
+    ours, twins = tf_rnn_ops.raw_ops.GRUBlockCell(**inputs), tf.raw_ops.GRUBlockCell(**inputs)
+    assert ours._fields == twins._fields
+    gates = {"r": ours.r, "u": ours.u, "c": ours.c, "d_h": ours.h}
+    ours, twins = tf_rnn_ops.raw_ops.GRUBlockCellGrad(**inputs, **gates), tf.raw_ops.GRUBlockCellGrad(**inputs, **gates)
+    assert ours._fields == twins._fields
+
+
+@pytest.mark.parametrize("module", [tf_rnn_ops.raw_ops, tf_rnn_ops.layers.gru_block_cell], ids=lambda m: m.__name__)
+def test_docstring_examples_run(module):
+    names = {"tf": tf, "np": np, "keras": keras}
+    failed, attempted = doctest.testmod(module, extraglobs=names, optionflags=doctest.NORMALIZE_WHITESPACE)
+    assert attempted > 0
+    assert failed == 0
+
+
+def test_report_names_what_a_bug_report_needs():
+    printed = processes.run_python("-m", "tf_rnn_ops").stdout
+    for wanted in (tf_rnn_ops.__version__, tf.__version__, keras.__version__, np.__version__, str(PACKAGE)):
+        assert wanted in printed
+    assert re.search(rf"instruction set +{_library.active_instruction_set()} ", printed)
+    assert re.search(r"GPU library +not loaded: ", printed)
+    dtypes = "bfloat16 float16 float32 float64"
+    for op in ("GRUBlockCell", "GRUBlockCellGrad", "GRUBlockCellGradV2"):
+        assert re.search(rf"^ +{op} +CPU +{dtypes}$", printed, re.MULTILINE)
+
+
+def test_an_unknown_instruction_set_is_reported():
+    process = processes.run_python("-m", "tf_rnn_ops", TF_RNN_OPS_ISA="avx9")
+    assert process.returncode == 0
+    assert 'TF_RNN_OPS_ISA is "avx9" and is ignored' in process.stderr
+
+
+def library_symbols(*options):
+    """The library's symbols as nm lists them: (type, name)."""
+    nm = shutil.which("nm")
+    if nm is None:
+        pytest.skip("needs binutils' nm")
+    lines = subprocess.run([nm, *options, _library.LIBRARY_PATH], capture_output=True, text=True, check=True).stdout
+    return [tuple(line[17:].split(" ", 1)) for line in lines.splitlines()]
+
+
+def test_the_library_exports_its_c_functions_alone():
+    exported = {name for _, name in library_symbols("-D", "--defined-only")}
+    assert exported == {"TfRnnOps_ActiveInstructionSet", "TfRnnOps_SupportedInstructionSets"}
+
+
+def test_the_library_needs_nothing_but_tensorflow_and_the_system():
+    readelf = shutil.which("readelf")
+    if readelf is None:
+        pytest.skip("needs binutils' readelf")
+    dynamic = subprocess.run([readelf, "-d", _library.LIBRARY_PATH], capture_output=True, text=True, check=True).stdout
+    needed = set(re.findall(r"NEEDED.*\[(.*)\]", dynamic))
+    system = {"libc.so.6", "libm.so.6", "libstdc++.so.6", "libgcc_s.so.1", "libpthread.so.0", "ld-linux-x86-64.so.2"}
+    assert needed - system == {"libtensorflow_framework.so.2"}
+    assert "RPATH" not in dynamic
+    assert "RUNPATH" not in dynamic
+
+
+@pytest.mark.skipif(not (ROOT / "README.md").is_file(), reason="needs the README")
+def test_the_readme_example_runs_as_written(tmp_path):
+    (example,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    assert processes.run_code(example, cwd=tmp_path).strip()
