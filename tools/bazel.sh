@@ -1,0 +1,33 @@
+#!/usr/bin/env bash
+# Runs Bazel against the TensorFlow of one interpreter: the one that TF_RNN_OPS_PYTHON names, else the development
+# environment's, else python3. Sets Bazel up first if that was not done.
+
+source "$(dirname "$0")/shell.sh"
+cd "$REPOSITORY"
+
+[ -x "$TOOLS_STATE/bazel" ] || tools/setup_bazel.sh
+
+python=${TF_RNN_OPS_PYTHON:-}
+if [ -z "$python" ]; then
+  python=$REPOSITORY/.venv/bin/python
+  [ -x "$python" ] || python=$(command -v python3) || fail "there is no python3"
+fi
+
+# Where TensorFlow is and since when, without the seconds that importing it takes.
+installation=$(env -u PYTHONPATH "$python" -c '
+import importlib.util, os
+spec = importlib.util.find_spec("tensorflow")
+print(spec.origin, os.stat(spec.origin).st_mtime_ns) if spec else None
+')
+[ -n "$installation" ] ||
+  fail "$python has no TensorFlow to build against; install it there, or name another interpreter in TF_RNN_OPS_PYTHON"
+
+command=${1:?usage: tools/bazel.sh COMMAND [ARGUMENT ...]}
+shift
+settings=()
+case $command in
+build | test | run | coverage | query | cquery | aquery | fetch)
+  settings=("--repo_env=TF_RNN_OPS_PYTHON=$python" "--repo_env=TF_RNN_OPS_TENSORFLOW=$installation")
+  ;;
+esac
+exec "$TOOLS_STATE/bazel" "$command" "${settings[@]}" "$@"

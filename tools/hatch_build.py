@@ -1,0 +1,72 @@
+"""Builds the op library with Bazel and puts it into the wheel."""
+
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import sysconfig
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+_LIBRARY = "libtf_rnn_ops.so"
+
+
+def _build_python() -> str:
+    """Returns the interpreter whose TensorFlow the library is built against."""
+    return os.environ.get("TF_RNN_OPS_PYTHON") or sys.executable
+
+
+def _build_environment() -> dict[str, str]:
+    """Returns this environment without what isolates a build from the interpreter's own packages."""
+    hidden = ("PYTHONPATH", "PYTHONNOUSERSITE")
+    environment = {name: value for name, value in os.environ.items() if name not in hidden}
+    return {**environment, "TF_RNN_OPS_PYTHON": _build_python(), "TF_CPP_MIN_LOG_LEVEL": "3"}
+
+
+def _tensorflow_version() -> str:
+    """Returns the version of the TensorFlow to build against."""
+    script = "import tensorflow as tf; print(tf.__version__)"
+    result = subprocess.run(
+        [_build_python(), "-c", script], env=_build_environment(), capture_output=True, text=True, check=False
+    )
+    if result.returncode != 0:
+        reason = result.stderr.strip().splitlines()[-1:]
+        raise SystemExit(
+            f"tf_rnn_ops builds against the TensorFlow of {_build_python()}, which cannot import it "
+            f"({' '.join(reason)}). Install TensorFlow there, or name another interpreter in TF_RNN_OPS_PYTHON."
+        )
+    return result.stdout.split()[-1]
+
+
+def _compiler() -> str:
+    """Returns the name and version of the compiler that Bazel uses."""
+    compiler = os.environ.get("CC", "gcc")
+    result = subprocess.run([compiler, "--version"], capture_output=True, text=True, check=True)
+    return result.stdout.splitlines()[0]
+
+
+def _platform_tag() -> str:
+    """Returns the platform part of a wheel's name for a library built here."""
+    return re.sub(r"[^a-z0-9_]", "_", sysconfig.get_platform().lower())
+
+
+class BazelBuildHook(BuildHookInterface):
+    """Hatchling's hook: see https://hatch.pypa.io/latest/plugins/build-hook/reference."""
+
+    def initialize(self, version, build_data):
+        """Builds the library and names the files to add to the wheel."""
+        root = pathlib.Path(self.root)
+        tensorflow_version = _tensorflow_version()
+        subprocess.run([root / "tools/bazel.sh", "build", f"//:{_LIBRARY}"], env=_build_environment(), check=True)
+        build_info = root / "build" / "_build_info.py"
+        build_info.parent.mkdir(exist_ok=True)
+        build_info.write_text(
+            '"""What the op library was built with."""\n\n'
+            f"TENSORFLOW_VERSION = {tensorflow_version!r}\n"
+            f"COMPILER = {_compiler()!r}\n"
+        )
+        build_data["pure_python"] = False
+        build_data["tag"] = f"py3-none-{_platform_tag()}"
+        build_data["force_include"][str(root / "bazel-bin" / _LIBRARY)] = f"tf_rnn_ops/{_LIBRARY}"
+        build_data["force_include"][str(build_info)] = "tf_rnn_ops/_build_info.py"
