@@ -54,26 +54,20 @@ class ForwardStep {
         reset_state_(a.workspace, size_.batch, size_.cell_size) {}
 
   void Run(Executor& executor) const {
-    const TileGrid gate_tiles = Grid();
-    executor.ParallelFor(2 * gate_tiles.size(), [&](std::int64_t i) {
+    const TileGrid tiles(size_.batch, size_.cell_size,
+                         size_.input_size + size_.cell_size);
+    executor.ParallelFor(2 * tiles.size(), [&](std::int64_t i) {
       if (i % 2 == 0) {
-        ResetGate(gate_tiles[i / 2]);
+        ResetGate(tiles[i / 2]);
       } else {
-        UpdateGate(gate_tiles[i / 2]);
+        UpdateGate(tiles[i / 2]);
       }
     });
-    const TileGrid candidate_tiles = Grid();
-    executor.ParallelFor(candidate_tiles.size(), [&](std::int64_t i) {
-      Candidate(candidate_tiles[i]);
-    });
+    executor.ParallelFor(tiles.size(),
+                         [&](std::int64_t i) { Candidate(tiles[i]); });
   }
 
  private:
-  TileGrid Grid() const {
-    return TileGrid(size_.batch, size_.cell_size,
-                    size_.input_size + size_.cell_size);
-  }
-
   // r = sigmoid(r_bar), and h_prev ∘ r
   void ResetGate(const Tile& tile) const {
     GateProduct(tile, 0, r_);
