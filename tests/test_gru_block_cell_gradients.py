@@ -63,17 +63,13 @@ def test_equals_tensorflow_differentiating_a_plain_gru(size, of):
 
 
 @given(
-    size=st.tuples(st.integers(0, 6), st.integers(0, 40), st.integers(1, 40)),
+    size=st.tuples(st.integers(0, 100), st.integers(0, 70), st.integers(1, 70)),
     of=st.sampled_from(OUTPUT_SETS),
     dtype=st.sampled_from(gru_inputs.DTYPES),
     seed=st.integers(0, 2**32 - 1),
 )
 def test_equals_a_plain_gru_at_any_size(size, of, dtype, seed):
-    """Against float64 on the same rounded inputs.
-
-    r, u and c reach the backward pass rounded to the dtype, so their rounding counts several times in the 16-bit
-    types: the batch is kept small enough for the contract's tolerance to hold all the same.
-    """
+    """Against float64 on the same rounded inputs."""
     inputs = gru_inputs.cell_inputs(size, dtype, seed)
     weights = gru_inputs.output_gradients(size, dtype, seed)
     actual = gradients(our_gru, inputs, weights, of)

@@ -132,7 +132,7 @@ def test_initializers_see_the_matrices_that_they_fill():
         bias_initializer=record("bias"),
     )
     cell.build([None, 3])
-    assert set(seen) == {("kernel", (3, 12)), ("recurrent", (4, 12)), ("bias", (12,))}
+    assert seen == [("kernel", (3, 12)), ("recurrent", (4, 12)), ("bias", (12,))]
     assert [weight.shape for weight in cell.weights] == [(7, 8), (7, 4), (8,), (4,)]
     for matrix in cell.get_weights()[:2]:
         np.testing.assert_array_equal(matrix[:3], 1)
@@ -141,8 +141,10 @@ def test_initializers_see_the_matrices_that_they_fill():
         np.testing.assert_array_equal(bias, 3)
 
 
-def test_recurrent_weights_are_orthogonal_by_default():
-    cell = GRUBlockCell(4)
+@pytest.mark.parametrize("seed", [None, 1, keras.random.SeedGenerator(1)], ids=["none", "int", "generator"])
+def test_recurrent_weights_are_orthogonal(seed):
+    """A seed generator gives new numbers at each call, so the matrix must be drawn once."""
+    cell = GRUBlockCell(4, recurrent_initializer=keras.initializers.Orthogonal(seed=seed))
     cell.build([None, 3])
     recurrent = np.hstack([matrix[3:] for matrix in cell.get_weights()[:2]])  # [units, 3 * units]
     np.testing.assert_allclose(recurrent @ recurrent.T, np.eye(4), atol=1e-5)
@@ -204,6 +206,10 @@ def test_config_round_trips():
 def test_bad_units_are_refused(units):
     with pytest.raises(ValueError, match="units must be a positive integer, but is"):
         GRUBlockCell(units)
+
+
+def test_numpy_units_are_integers():
+    assert GRUBlockCell(np.int64(3)).get_config()["units"] == 3
 
 
 def test_an_unknown_number_of_features_is_refused():

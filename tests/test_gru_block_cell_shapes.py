@@ -54,6 +54,21 @@ def test_what_follows_from_some(shapes, sizes):
     assert output_shapes(shapes) == expected_shapes(*sizes)
 
 
+def grad_shapes(shapes):
+    """The static output shapes of GRUBlockCellGrad alone, as above."""
+    with tf.Graph().as_default():
+        names = (*NAMES, "r", "u", "c", "d_h")
+        inputs = {name: tf.compat.v1.placeholder(tf.float32, shapes.get(name)) for name in names}
+        return [each.shape.as_list() for each in tf_rnn_ops.raw_ops.GRUBlockCellGrad(**inputs)]
+
+
+@pytest.mark.parametrize("state", ["r", "u", "c", "d_h"])
+def test_what_follows_from_the_states_of_a_gradient(state):
+    assert grad_shapes({state: (2, 4), "w_c": (7, None)}) == expected_shapes(2, 3, 4)[4:]
+    with pytest.raises(ValueError, match="must"):
+        grad_shapes({state: (2, 9), "w_c": (7, None)})
+
+
 @pytest.mark.parametrize(
     "shapes",
     [

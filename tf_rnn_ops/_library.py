@@ -10,8 +10,8 @@ try:
     from tf_rnn_ops import _build_info
 except ImportError:
     raise ImportError(
-        f"{pathlib.Path(__file__).parent} is tf_rnn_ops's source, which has no op library: install it with "
-        "`pip install .` and import it from another folder."
+        f"{pathlib.Path(__file__).parent} is tf_rnn_ops's source, which has no op library: install the package, if it "
+        "is not installed, and start Python in another folder than the source's."
     ) from None
 
 try:

@@ -1,17 +1,19 @@
 #!/usr/bin/env bash
 # Runs Bazel against the TensorFlow of one interpreter: the one that TF_RNN_OPS_PYTHON names, else the development
-# environment's, else python3. Sets Bazel up first if that was not done.
+# environment's, else python3. Sets Bazel up first if that was not done. TF_RNN_OPS_BAZEL_CONFIG may name a config of
+# .bazelrc.
 
 source "$(dirname "$0")/shell.sh"
-cd "$REPOSITORY"
-
-[ -x "$TOOLS_STATE/bazel" ] || tools/setup_bazel.sh
 
 python=${TF_RNN_OPS_PYTHON:-}
 if [ -z "$python" ]; then
   python=$REPOSITORY/.venv/bin/python
-  [ -x "$python" ] || python=$(command -v python3) || fail "there is no python3"
+  [ -x "$python" ] || python=python3
 fi
+python=$(absolute_python "$python")
+cd "$REPOSITORY"
+
+[ -x "$TOOLS_STATE/bazel" ] || tools/setup_bazel.sh
 
 # Where TensorFlow is and since when, without the seconds that importing it takes.
 installation=$(env -u PYTHONPATH "$python" -c '
@@ -28,6 +30,7 @@ settings=()
 case $command in
 build | test | run | coverage | query | cquery | aquery | fetch)
   settings=("--repo_env=TF_RNN_OPS_PYTHON=$python" "--repo_env=TF_RNN_OPS_TENSORFLOW=$installation")
+  [ -z "${TF_RNN_OPS_BAZEL_CONFIG:-}" ] || settings+=("--config=$TF_RNN_OPS_BAZEL_CONFIG")
   ;;
 esac
 exec "$TOOLS_STATE/bazel" "$command" "${settings[@]}" "$@"

@@ -1,25 +1,19 @@
 #!/usr/bin/env bash
 # Chooses the Bazel that builds this project and writes it down in .tools/: Bazelisk with the version that .bazelversion
-# pins where that can be fetched, an installed Bazel (Debian's bazel-bootstrap) where it cannot.
+# pins where that can be fetched, an installed Bazel (Debian's bazel-bootstrap) where it cannot. With --install, that one
+# is installed if it is missing.
 
 source "$(dirname "$0")/shell.sh"
 cd "$REPOSITORY"
 mkdir -p "$TOOLS_STATE"
 
 readonly DEBIAN_RULES=/usr/share/bazel/rules
+readonly DEBIAN_BAZEL=(bazel-bootstrap bazel-rules-java bazel-rules-proto)
 readonly STAND_INS="$REPOSITORY/third_party/bazel_offline"
 
-# Prints Bazelisk's binary: the one on the path, else npm's.
+# Prints Bazelisk's binary: the one that npm installed here, else the one on the path.
 find_bazelisk() {
-  command -v bazelisk && return
-  local binary
-  binary="$REPOSITORY/node_modules/.bin/bazelisk"
-  if [ ! -x "$binary" ]; then
-    command -v npm >/dev/null || return 1
-    say "installing Bazelisk and buildifier from npm"
-    npm ci --no-audit --no-fund >&2
-  fi
-  echo "$binary"
+  command -v "$REPOSITORY/node_modules/.bin/bazelisk" || command -v bazelisk
 }
 
 # Prints the installed Bazel's binary, not a script that would choose again.
@@ -44,6 +38,7 @@ build --override_repository=remote_coverage_tools=$STAND_INS/remote_coverage_too
 SETTINGS
 }
 
+install_missing=${1:-}
 wanted=$(cat .bazelversion)
 bazelisk=$(find_bazelisk) || bazelisk=
 if [ -n "$bazelisk" ]; then
@@ -58,7 +53,9 @@ if [ -n "$bazelisk" ]; then
 fi
 
 if ! find_installed_bazel >/dev/null || [ ! -d "$DEBIAN_RULES" ]; then
-  install_packages bazel-bootstrap bazel-rules-java bazel-rules-proto
+  [ "$install_missing" = --install ] ||
+    fail "there is no Bazel; install Bazelisk, or: sudo apt-get install ${DEBIAN_BAZEL[*]}"
+  install_packages "${DEBIAN_BAZEL[@]}"
 fi
 installed=$(find_installed_bazel) || fail "no Bazel was found; install Debian's bazel-bootstrap"
 write_offline_settings

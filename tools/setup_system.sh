@@ -13,7 +13,7 @@ if ! command -v "$PYTHON" >/dev/null; then
   [ "$PYTHON" = python3 ] || fail "there is no interpreter $PYTHON, which PYTHON names"
   missing+=(python3 python3-venv)
 elif ! "$PYTHON" -c 'import ensurepip, venv' 2>/dev/null; then
-  missing+=(python3-venv)
+  missing+=("$(basename "$PYTHON")-venv")
 fi
 if [ ${#missing[@]} -gt 0 ]; then
   install_packages "${missing[@]}"

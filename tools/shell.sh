@@ -18,6 +18,14 @@ fail() {
   exit 1
 }
 
+# Prints an interpreter's absolute path, given its name or a path from the current folder. Links stay: a virtual
+# environment's interpreter is one.
+absolute_python() {
+  local found
+  found=$(command -v "$1") || fail "there is no interpreter $1"
+  realpath -s "$found"
+}
+
 # Whether Debian packages can be installed without asking anyone.
 can_install_packages() {
   [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null

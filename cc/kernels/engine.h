@@ -3,6 +3,7 @@
 #ifndef TF_RNN_OPS_CC_KERNELS_ENGINE_H_
 #define TF_RNN_OPS_CC_KERNELS_ENGINE_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <utility>
@@ -12,6 +13,7 @@
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/framework/types.h"
 #include "tensorflow/core/lib/core/threadpool.h"
+#include "tensorflow/core/util/work_sharder.h"
 
 namespace tf_rnn_ops {
 
@@ -41,14 +43,15 @@ EngineType<T>* EngineData(tensorflow::Tensor* tensor) {
   return reinterpret_cast<EngineType<T>*>(tensor->flat<T>().data());
 }
 
-// Runs the engine's tasks on TensorFlow's intra-op pool, within its limit.
+// Runs the engine's tasks on TensorFlow's intra-op pool, within its limit and
+// the calling thread's, which tf.data may have lowered.
 inline rnn::PoolExecutor IntraOpExecutor(tensorflow::OpKernelContext* ctx) {
   const auto* workers = ctx->device()->tensorflow_cpu_worker_threads();
   return rnn::PoolExecutor(
       [pool = workers->workers](std::function<void()> closure) {
         pool->Schedule(std::move(closure));
       },
-      workers->num_threads);
+      std::min(workers->num_threads, tensorflow::GetPerThreadMaxParallelism()));
 }
 
 // Allocates scratch memory for one call.

@@ -39,14 +39,19 @@ class CellSizes {
     Derive();
     TF_RETURN_IF_ERROR(MergeVector("b_ru", "[2 * cell_size]", &gates_));
     Derive();
-    TF_RETURN_IF_ERROR(MergeVector("b_c", "[cell_size]", &cell_size_));
-    Derive();
-    return CheckSums();
+    return MergeVector("b_c", "[cell_size]", &cell_size_);
   }
 
   // Reads an input of the state's shape.
   absl::Status ReadState(const char* name) {
     return MergeMatrix(name, "[batch, cell_size]", &batch_, &cell_size_);
+  }
+
+  // To be called after all inputs are read: completes the sizes, and refuses
+  // what each input allows but not all together.
+  absl::Status Finish() {
+    Derive();
+    return CheckSums();
   }
 
   ShapeHandle Input() const { return c_->Matrix(batch_, input_size_); }
@@ -114,7 +119,7 @@ class CellSizes {
         (Value(gates_) % 2 != 0 ||
          (Known(cell_size_) && Value(gates_) / 2 != Value(cell_size_)))) {
       return absl::InvalidArgumentError(absl::StrCat(
-          "w_ru and b_ru must have 2 * cell_size columns, but have ",
+          "w_ru's columns and b_ru must be 2 * cell_size long, but are ",
           Value(gates_), " where cell_size is ", c_->DebugString(cell_size_)));
     }
     // After Derive, two known sizes without a third leave nothing for it.
@@ -149,6 +154,7 @@ class CellSizes {
 absl::Status ForwardShape(InferenceContext* c) {
   CellSizes sizes(c);
   TF_RETURN_IF_ERROR(sizes.ReadForwardInputs());
+  TF_RETURN_IF_ERROR(sizes.Finish());
   for (int i = 0; i < c->num_outputs(); ++i) c->set_output(i, sizes.State());
   return absl::OkStatus();
 }
@@ -160,6 +166,7 @@ absl::Status GradShape(InferenceContext* c,
   CellSizes sizes(c);
   TF_RETURN_IF_ERROR(sizes.ReadForwardInputs());
   for (const char* name : states) TF_RETURN_IF_ERROR(sizes.ReadState(name));
+  TF_RETURN_IF_ERROR(sizes.Finish());
   c->set_output(0, sizes.Input());
   c->set_output(1, sizes.State());
   c->set_output(2, sizes.State());

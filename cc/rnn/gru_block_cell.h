@@ -1,9 +1,12 @@
 // One step of the GRU cell that applies the reset gate before the recurrent
 // product, forward and backward:
 //
-//   [r_bar u_bar] = [x h_prev] * w_ru + b_ru      r = sigmoid(r_bar)   u =
-//   sigmoid(u_bar) c_bar = [x (h_prev ∘ r)] * w_c + b_c          c =
-//   tanh(c_bar) h = u ∘ h_prev + (1 - u) ∘ c
+//   [r_bar u_bar] = [x h_prev] * w_ru + b_ru
+//   r = sigmoid(r_bar)
+//   u = sigmoid(u_bar)
+//   c_bar = [x (h_prev ∘ r)] * w_c + b_c
+//   c = tanh(c_bar)
+//   h = u ∘ h_prev + (1 - u) ∘ c
 //
 // All arrays are dense and row-major, owned by the caller, and hold B = batch,
 // I = input_size and C = cell_size as written beside them. An output may not

@@ -143,7 +143,7 @@ BackwardResult ReferenceBackward(const Case& k, const ForwardResult& f) {
   BackwardResult out{Array(batch * input_size), Array(state), Array(state),
                      Array(2 * state)};
   for (std::int64_t n = 0; n < batch; ++n) {
-    double* d_bar = &out.d_r_bar_u_bar[n * 2 * cell_size];
+    double* d_bar = out.d_r_bar_u_bar.data() + n * 2 * cell_size;
     const std::int64_t first = n * cell_size;
     for (std::int64_t j = 0; j < cell_size; ++j) {
       const std::int64_t i = first + j;

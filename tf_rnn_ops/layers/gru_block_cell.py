@@ -1,5 +1,8 @@
 """The GRU cell that resets the state before the matrix product, for `keras.layers.RNN`."""
 
+import functools
+import numbers
+
 import keras
 
 from tf_rnn_ops import raw_ops
@@ -82,12 +85,12 @@ class GRUBlockCell(keras.layers.Layer):
                 f"GRUBlockCell needs Keras to run on TensorFlow, but it runs on {keras.backend.backend()}: "
                 "set KERAS_BACKEND=tensorflow before Keras is imported."
             )
-        if isinstance(units, bool) or not isinstance(units, int) or units <= 0:
+        if isinstance(units, bool) or not isinstance(units, numbers.Integral) or units <= 0:
             raise ValueError(f"units must be a positive integer, but is {units!r}")
         super().__init__(**kwargs)
-        self.units = units
-        self.state_size = units
-        self.output_size = units
+        self.units = int(units)
+        self.state_size = self.units
+        self.output_size = self.units
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
         self.recurrent_initializer = keras.initializers.get(recurrent_initializer)
         self.bias_initializer = keras.initializers.get(bias_initializer)
@@ -105,18 +108,29 @@ class GRUBlockCell(keras.layers.Layer):
         features = input_shape[-1]
         if features is None:
             raise ValueError(f"GRUBlockCell needs the last dimension of its input, but the shape is {input_shape}")
-        self.w_ru = self._add_matrix("w_ru", features, _RESET_AND_UPDATE)
-        self.w_c = self._add_matrix("w_c", features, _CANDIDATE)
-        self.b_ru = self._add_bias("b_ru", _RESET_AND_UPDATE)
-        self.b_c = self._add_bias("b_c", _CANDIDATE)
 
-    def _add_matrix(self, name, features, gates):
-        """Adds a matrix, [features + units, gates * units]."""
-
-        def initialize(shape, dtype=None):
+        @functools.cache
+        def draw_matrix(dtype):
+            """Draws all gates' weights, [features + units, 3 * units], once for both matrices."""
             kernel = _draw(self.kernel_initializer, (features, 3 * self.units), dtype)
             recurrent = _draw(self.recurrent_initializer, (self.units, 3 * self.units), dtype)
-            return keras.ops.concatenate([kernel, recurrent], axis=0)[:, self._columns(gates)]
+            return keras.ops.concatenate([kernel, recurrent], axis=0)
+
+        @functools.cache
+        def draw_bias(dtype):
+            """Draws all gates' biases, [3 * units], once for both vectors."""
+            return _draw(self.bias_initializer, (3 * self.units,), dtype)
+
+        self.w_ru = self._add_matrix("w_ru", features, _RESET_AND_UPDATE, draw_matrix)
+        self.w_c = self._add_matrix("w_c", features, _CANDIDATE, draw_matrix)
+        self.b_ru = self._add_bias("b_ru", _RESET_AND_UPDATE, draw_bias)
+        self.b_c = self._add_bias("b_c", _CANDIDATE, draw_bias)
+
+    def _add_matrix(self, name, features, gates, draw):
+        """Adds a matrix, [features + units, gates * units], with the gates' columns of what `draw` returns."""
+
+        def initialize(shape, dtype=None):
+            return draw(dtype)[:, self._columns(gates)]
 
         def regularize(matrix):
             penalty = 0.0
@@ -144,11 +158,11 @@ class GRUBlockCell(keras.layers.Layer):
             constraint=constrain if is_constrained else None,
         )
 
-    def _add_bias(self, name, gates):
-        """Adds a bias, [gates * units]."""
+    def _add_bias(self, name, gates, draw):
+        """Adds a bias, [gates * units], with the gates' part of what `draw` returns."""
 
         def initialize(shape, dtype=None):
-            return _draw(self.bias_initializer, (3 * self.units,), dtype)[self._columns(gates)]
+            return draw(dtype)[self._columns(gates)]
 
         return self.add_weight(
             name=name,

@@ -80,6 +80,7 @@ class TileGrid {
             : static_cast<std::int64_t>(kMultiplyAddsPerTile /
                                         multiply_adds_per_col);
     const std::int64_t least = for_balance > for_work ? for_balance : for_work;
+    if (least >= cols) return cols;
     return (least / kColsMultiple + 1) * kColsMultiple;
   }
 
