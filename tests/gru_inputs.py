@@ -2,6 +2,7 @@
 
 import numpy as np
 import tensorflow as tf
+from hypothesis import strategies as st
 
 DTYPES = ("float32", "float64", "float16", "bfloat16")
 
@@ -23,6 +24,15 @@ SIZES = [
 # The built-in gradient op leaves d_x unwritten for this one, so only the reference can judge it.
 NO_CELLS = (3, 4, 0)
 LARGE = (128, 1024, 1024)
+
+
+def sizes(max_batch):
+    """A strategy for (batch, input_size, cell_size) of any remainder by the vector width.
+
+    Not of fewer than 8 cells: a tensor of few elements may consist of sums that all but cancel, whose rounding error is
+    large beside anything there is to measure it by.
+    """
+    return st.tuples(st.integers(0, max_batch), st.integers(0, 70), st.integers(8, 70))
 
 
 def random_array(rng, *shape, scale=1.0):

@@ -5,22 +5,12 @@ import tensorflow as tf
 from tf_rnn_ops._library import ops
 
 
-def _product_over_batch(a: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
-    """Returns a^T * b for a, [batch, m], and b, [batch, n], summed in at least float32."""
-    wide = tf.float32 if a.dtype.size == 2 else a.dtype
-    product = tf.matmul(tf.cast(a, wide), tf.cast(b, wide), transpose_a=True)
-    return tf.cast(product, a.dtype)
-
-
-def _sum_over_batch(a: tf.Tensor) -> tf.Tensor:
-    """Returns the sum over the first axis of a, [batch, n], formed in at least float32."""
-    wide = tf.float32 if a.dtype.size == 2 else a.dtype
-    return tf.cast(tf.reduce_sum(tf.cast(a, wide), axis=0), a.dtype)
-
-
 @tf.RegisterGradient("TfRnnOps>GRUBlockCell")
 def _gru_block_cell_grad(op, d_r, d_u, d_c, d_h):
     """The gradient of GRUBlockCell: of its inputs x, h_prev, w_ru, w_c, b_ru and b_c.
+
+    For the 16-bit types all of it is in float32: sums over the batch of rounded numbers could lose what is left when
+    they cancel.
 
     Args:
       op: the forward op.
@@ -29,19 +19,24 @@ def _gru_block_cell_grad(op, d_r, d_u, d_c, d_h):
       d_c: the same for the candidate.
       d_h: the same for the new state.
     """
-    x, h_prev, *weights = op.inputs
-    r, u, c, h = op.outputs
+    dtype = op.outputs[0].dtype
+    wide = tf.float32 if dtype.size == 2 else dtype
+    x, h_prev, *weights = (tf.cast(each, wide) for each in op.inputs)
+    r, u, c, h = (tf.cast(each, wide) for each in op.outputs)
+    d_outputs = [None if each is None else tf.cast(each, wide) for each in (d_r, d_u, d_c, d_h)]
+
     step = (x, h_prev, *weights, r, u, c)
-    if d_r is None and d_u is None and d_c is None:
-        grads = ops.tf_rnn_ops_gru_block_cell_grad(*step, d_h)
-    else:
-        d_outputs = (tf.zeros_like(h) if d is None else d for d in (d_r, d_u, d_c, d_h))
+    if any(each is not None for each in d_outputs[:3]):
+        d_outputs = [tf.zeros_like(h) if each is None else each for each in d_outputs]
         grads = ops.tf_rnn_ops_gru_block_cell_grad_v2(*step, *d_outputs)
-    return (
+    else:
+        grads = ops.tf_rnn_ops_gru_block_cell_grad(*step, d_outputs[3])
+    d_inputs = (
         grads.d_x,
         grads.d_h_prev,
-        _product_over_batch(tf.concat([x, h_prev], axis=1), grads.d_r_bar_u_bar),
-        _product_over_batch(tf.concat([x, h_prev * r], axis=1), grads.d_c_bar),
-        _sum_over_batch(grads.d_r_bar_u_bar),
-        _sum_over_batch(grads.d_c_bar),
+        tf.matmul(tf.concat([x, h_prev], axis=1), grads.d_r_bar_u_bar, transpose_a=True),
+        tf.matmul(tf.concat([x, h_prev * r], axis=1), grads.d_c_bar, transpose_a=True),
+        tf.reduce_sum(grads.d_r_bar_u_bar, axis=0),
+        tf.reduce_sum(grads.d_c_bar, axis=0),
     )
+    return [tf.cast(each, dtype) for each in d_inputs]
