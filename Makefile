@@ -11,6 +11,8 @@ SHELL := /bin/bash
 export TF_RNN_OPS_BAZEL_CONFIG := strict
 # make builds for the TensorFlow of its own environment.
 unexport TF_RNN_OPS_PYTHON
+# pip is not to advertise newer versions of itself.
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 WHEEL_SOURCES := $(shell find cc tf_rnn_ops third_party -type f -not -name '*.pyc') BUILD WORKSPACE .bazelrc .bazelversion \
 	LICENSE README.md build_pip_pkg.sh libtf_rnn_ops.lds pyproject.toml tools/hatch_build.py tools/bazel.sh tools/shell.sh
@@ -42,7 +44,7 @@ node_modules/ready: package-lock.json | .tools/system-packages
 $(VENV)/ready: requirements/dev.txt | .tools/system-packages
 	@echo "==> installing the development environment into $(VENV)"
 	@$(PYTHON) -m venv $(VENV)
-	@$(VENV)/bin/python -m pip install --disable-pip-version-check -r requirements/dev.txt
+	@$(VENV)/bin/python -m pip install -r requirements/dev.txt
 	@touch $@
 
 # ---------------------------------------------------------------- the wheel
@@ -61,7 +63,7 @@ dist/ready: $(WHEEL_SOURCES) $(VENV)/ready | .tools/bazel
 # The development environment imports the package as its users do: from the wheel.
 $(VENV)/installed: dist/ready
 	@echo "==> installing the wheel into $(VENV)"
-	@$(VENV)/bin/python -m pip install --disable-pip-version-check --quiet --no-index --no-deps --force-reinstall dist/*.whl
+	@$(VENV)/bin/python -m pip install --quiet --no-index --no-deps --force-reinstall dist/*.whl
 	@touch $@
 
 # ---------------------------------------------------------------- use
@@ -95,9 +97,9 @@ $(WHEEL_ENV)/installed: dist/ready
 	@echo "==> installing TensorFlow and the wheel alone into $(WHEEL_ENV)"
 	@rm -rf $(WHEEL_ENV)
 	@$(PYTHON) -m venv $(WHEEL_ENV)
-	@$(WHEEL_ENV)/bin/python -m pip install --disable-pip-version-check --quiet -c requirements/dev.txt tensorflow dist/*.whl
+	@$(WHEEL_ENV)/bin/python -m pip install --quiet -c requirements/dev.txt tensorflow dist/*.whl
 	@cd / && $(CURDIR)/$(WHEEL_ENV)/bin/python -m tf_rnn_ops
-	@$(WHEEL_ENV)/bin/python -m pip install --disable-pip-version-check --quiet -c requirements/dev.txt pytest hypothesis
+	@$(WHEEL_ENV)/bin/python -m pip install --quiet -c requirements/dev.txt pytest hypothesis
 	@touch $@
 
 .PHONY: sanitize
