@@ -2,21 +2,21 @@
 
 load("@rules_cc//cc:defs.bzl", "cc_library", "cc_test")
 
+_AVX2 = ["-mavx2", "-mfma", "-mf16c"]
+_AVX512 = _AVX2 + [
+    "-mavx512f",
+    "-mavx512cd",
+    "-mavx512bw",
+    "-mavx512dq",
+    "-mavx512vl",
+    "-mprefer-vector-width=512",
+]
+
 # In ascending order; the names are those of TF_RNN_OPS_ISA. What is listed is
 # told to the compiler for these files alone.
 _X86_64 = {
-    "avx2": ["-mavx2", "-mfma", "-mf16c"],
-    "avx512": [
-        "-mavx2",
-        "-mfma",
-        "-mf16c",
-        "-mavx512f",
-        "-mavx512cd",
-        "-mavx512bw",
-        "-mavx512dq",
-        "-mavx512vl",
-        "-mprefer-vector-width=512",
-    ],
+    "avx2": _AVX2,
+    "avx512": _AVX512,
 }
 
 # GCC 12 takes more than four minutes for a file of Eigen's AVX-512 products under AddressSanitizer, and half a minute
