@@ -1,6 +1,7 @@
 """Inputs of the GRU ops for the tests."""
 
 import numpy as np
+import parity
 import tensorflow as tf
 from hypothesis import strategies as st
 
@@ -63,6 +64,11 @@ def output_gradients(size, dtype="float64", seed=1) -> dict[str, np.ndarray]:
     return cast({f"d_{name}": random_array(rng, batch, cell_size) for name in "ruch"}, dtype)
 
 
+def grad_inputs(inputs, step, **gradients):
+    """Returns the inputs of a gradient op: a forward step's inputs, its gates as arrays, and incoming gradients."""
+    return {**inputs, **{name: getattr(step, name).numpy() for name in "ruc"}, **gradients}
+
+
 def cast(arrays, dtype):
     """Returns the arrays of a dict in another dtype, which may be bfloat16."""
     return {name: value.astype(tf.as_dtype(dtype).as_numpy_dtype) for name, value in arrays.items()}
@@ -70,4 +76,4 @@ def cast(arrays, dtype):
 
 def float64(arrays):
     """Returns the arrays of a dict, or the tensors, as float64 arrays."""
-    return {name: np.asarray(value).astype(np.float64) for name, value in arrays.items()}
+    return {name: parity.to_float64(value) for name, value in arrays.items()}

@@ -143,8 +143,7 @@ def test_grad_v2_equals_the_reference(dtype):
     for size in [*gru_inputs.SIZES, gru_inputs.NO_CELLS]:
         inputs = gru_inputs.cell_inputs(size, dtype)
         step = our_gru(*inputs.values())
-        grad_inputs = {**inputs, **{n: getattr(step, n).numpy() for n in "ruc"}}
-        grad_inputs |= gru_inputs.output_gradients(size, dtype)
+        grad_inputs = gru_inputs.grad_inputs(inputs, step, **gru_inputs.output_gradients(size, dtype))
         actual = tf_rnn_ops._library.ops.tf_rnn_ops_gru_block_cell_grad_v2(**grad_inputs)
         expected = reference.gru_block_cell_grad(**gru_inputs.float64(grad_inputs))
         parity.check("GRUBlockCellGradV2", "float64", actual, expected)

@@ -19,7 +19,7 @@ def check_against_builtin(inputs, d_h):
     actual = tf_rnn_ops.raw_ops.GRUBlockCell(**inputs)
     expected = tf.raw_ops.GRUBlockCell(**inputs)
     parity.check("GRUBlockCell", "tf.raw_ops", actual, expected)
-    grad_inputs = {**inputs, "r": expected.r, "u": expected.u, "c": expected.c, "d_h": d_h}
+    grad_inputs = gru_inputs.grad_inputs(inputs, expected, d_h=d_h)
     actual_grad = tf_rnn_ops.raw_ops.GRUBlockCellGrad(**grad_inputs)
     expected_grad = tf.raw_ops.GRUBlockCellGrad(**grad_inputs)
     parity.check("GRUBlockCellGrad", "tf.raw_ops", actual_grad, expected_grad)
@@ -32,8 +32,8 @@ def check_against_reference(size, dtype, seed=0):
     assert all(output.dtype.name == dtype for output in actual)
     parity.check("GRUBlockCell", "float64", actual, reference.gru_block_cell(**gru_inputs.float64(inputs)))
 
-    gates = {"r": actual.r.numpy(), "u": actual.u.numpy(), "c": actual.c.numpy()}
-    grad_inputs = {**inputs, **gates, "d_h": gru_inputs.output_gradients(size, dtype, seed)["d_h"]}
+    d_h = gru_inputs.output_gradients(size, dtype, seed)["d_h"]
+    grad_inputs = gru_inputs.grad_inputs(inputs, actual, d_h=d_h)
     expected_grad = reference.gru_block_cell_grad(**gru_inputs.float64(grad_inputs))
     actual_grad = tf_rnn_ops.raw_ops.GRUBlockCellGrad(**grad_inputs)
     assert all(output.dtype.name == dtype for output in actual_grad)
@@ -96,11 +96,8 @@ def test_special_values_give_what_the_builtin_gives(argument, value):
         outputs = tf_rnn_ops.raw_ops.GRUBlockCell(**inputs)
         parity.check("GRUBlockCell", "tf.raw_ops, special", outputs, tf.raw_ops.GRUBlockCell(**inputs))
     forward = tf.raw_ops.GRUBlockCell(**inputs)
-    grad_inputs = {
-        **inputs,
-        **{name: getattr(forward, name).numpy() for name in "ruc"},
-        "d_h": gru_inputs.output_gradients(size, "float32")["d_h"],
-    }
+    d_h = gru_inputs.output_gradients(size, "float32")["d_h"]
+    grad_inputs = gru_inputs.grad_inputs(inputs, forward, d_h=d_h)
     if argument in ("r", "u", "c", "d_h"):
         grad_inputs[argument].flat[5] = value
     outputs = tf_rnn_ops.raw_ops.GRUBlockCellGrad(**grad_inputs)
@@ -122,7 +119,7 @@ def test_inputs_are_not_written_and_results_repeat(dtype):
     tensors = {name: tf.constant(value) for name, value in inputs.items()}
     step = tf_rnn_ops.raw_ops.GRUBlockCell(**tensors)
     d_h = tf.constant(gru_inputs.output_gradients(size, dtype)["d_h"])
-    grad_inputs = {**tensors, "r": step.r, "u": step.u, "c": step.c, "d_h": d_h}
+    grad_inputs = {**tensors, "r": step.r, "u": step.u, "c": step.c, "d_h": d_h}  # the same memory both times
     first = tf_rnn_ops.raw_ops.GRUBlockCellGrad(**grad_inputs)
     second = tf_rnn_ops.raw_ops.GRUBlockCellGrad(**grad_inputs)
     for a, b in zip(first, second, strict=True):
