@@ -5,30 +5,53 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 
 namespace tf_rnn_ops::rnn {
 
-// Runs independent tasks. How they are spread over threads never changes what
-// they compute: a task sees the same arguments and the same floating-point mode
-// (denormals are flushed to zero) wherever it runs.
+// Runs tasks. How they are spread over threads never changes what they compute:
+// a task sees the same arguments and the same floating-point mode (denormals
+// are flushed to zero) wherever it runs. Only `worker` tells where that is: no
+// two tasks that run at the same time are given the same one, so that each
+// worker can have scratch memory of its own.
 class Executor {
  public:
-  using Task = std::function<void(std::int64_t)>;
+  using Task = std::function<void(std::int64_t task)>;
+  using WorkerTask = std::function<void(std::int64_t task, int worker)>;
+  using StepTask =
+      std::function<void(std::int64_t step, std::int64_t task, int worker)>;
 
   virtual ~Executor() = default;
+
+  // How many tasks may run at the same time: `worker` is less.
+  virtual int num_threads() const = 0;
 
   // Calls task(0), ..., task(count - 1), each once, in any order, and returns
   // when all have returned.
   void ParallelFor(std::int64_t count, const Task& task);
+  void ParallelFor(std::int64_t count, const WorkerTask& task);
+
+  // Does so `num_steps` times, one step after another: the tasks of a step see
+  // what those of all steps before it did. A step costs no more than a
+  // hand-over between threads that are already there.
+  void ParallelSteps(std::int64_t num_steps, std::int64_t tasks_per_step,
+                     const StepTask& task);
 
  private:
-  virtual void Run(std::int64_t count, const Task& task) = 0;
+  virtual void Run(std::int64_t count, const WorkerTask& task) = 0;
+  virtual void RunSteps(std::int64_t num_steps, std::int64_t tasks_per_step,
+                        const StepTask& task) = 0;
 };
 
 // Runs every task on the calling thread.
 class SerialExecutor final : public Executor {
+ public:
+  int num_threads() const override { return 1; }
+
  private:
-  void Run(std::int64_t count, const Task& task) override;
+  void Run(std::int64_t count, const WorkerTask& task) override;
+  void RunSteps(std::int64_t num_steps, std::int64_t tasks_per_step,
+                const StepTask& task) override;
 };
 
 // Shares tasks between the calling thread and a pool. The calling thread takes
@@ -42,8 +65,17 @@ class PoolExecutor final : public Executor {
   // num_threads: how many threads, the calling one included, may work at once.
   PoolExecutor(Schedule schedule, int num_threads);
 
+  int num_threads() const override { return num_threads_; }
+
  private:
-  void Run(std::int64_t count, const Task& task) override;
+  void Run(std::int64_t count, const WorkerTask& task) override;
+  void RunSteps(std::int64_t num_steps, std::int64_t tasks_per_step,
+                const StepTask& task) override;
+
+  // Has up to `num_threads` threads call queue->Work(worker), the calling one
+  // among them, and returns when queue->Wait() does.
+  template <typename Queue>
+  void Share(const std::shared_ptr<Queue>& queue, std::int64_t num_threads);
 
   const Schedule schedule_;
   const int num_threads_;

@@ -6,36 +6,88 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
-#include <mutex>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "cc/rnn/test_support.h"
+
 namespace tf_rnn_ops::rnn {
 namespace {
-
-// Starts a thread for each closure, and joins them all when it goes.
-class Threads {
- public:
-  ~Threads() {
-    for (std::thread& thread : threads_) thread.join();
-  }
-  PoolExecutor::Schedule Schedule() {
-    return [this](std::function<void()> closure) {
-      std::lock_guard<std::mutex> lock(mutex_);
-      threads_.emplace_back(std::move(closure));
-    };
-  }
-
- private:
-  std::mutex mutex_;
-  std::vector<std::thread> threads_;
-};
 
 void ExpectEachTaskOnce(Executor& executor, std::int64_t count) {
   std::vector<std::atomic<int>> calls(count);
   executor.ParallelFor(count, [&](std::int64_t i) { ++calls[i]; });
   for (std::int64_t i = 0; i < count; ++i) EXPECT_EQ(calls[i], 1) << i;
+}
+
+// Every task of a step must see that all tasks of the step before have run.
+void ExpectStepsInOrder(Executor& executor, std::int64_t num_steps,
+                        std::int64_t tasks_per_step) {
+  std::vector<std::int64_t> steps_done(tasks_per_step);  // plain: races show
+  std::atomic<int> errors{0};
+  const auto step_task = [&](std::int64_t step, std::int64_t task, int worker) {
+    if (worker < 0 || worker >= executor.num_threads()) ++errors;
+    if (steps_done[task] != step) ++errors;
+    ++steps_done[task];
+  };
+  // Reads in odd steps what others wrote in even ones.
+  executor.ParallelSteps(2 * num_steps, tasks_per_step,
+                         [&](std::int64_t step, std::int64_t task, int worker) {
+                           if (step % 2 == 0) {
+                             step_task(step / 2, task, worker);
+                             return;
+                           }
+                           for (std::int64_t done : steps_done) {
+                             if (done != step / 2 + 1) ++errors;
+                           }
+                         });
+  EXPECT_EQ(errors, 0);
+  for (std::int64_t done : steps_done) EXPECT_EQ(done, num_steps);
+}
+
+TEST(SerialExecutorTest, RunsStepsInOrder) {
+  SerialExecutor executor;
+  ExpectStepsInOrder(executor, 3, 4);
+  ExpectStepsInOrder(executor, 0, 4);
+  ExpectStepsInOrder(executor, 3, 0);
+}
+
+TEST(PoolExecutorTest, RunsStepsInOrder) {
+  Threads threads;
+  for (int num_threads : {1, 2, 5}) {
+    PoolExecutor executor(threads.Schedule(), num_threads);
+    for (std::int64_t tasks : {0, 1, 2, 3, 9}) {
+      ExpectStepsInOrder(executor, 200, tasks);
+    }
+  }
+}
+
+TEST(PoolExecutorTest, RunsStepsWithoutAnyPoolThread) {
+  std::vector<std::function<void()>> late;
+  {
+    PoolExecutor executor(
+        [&](std::function<void()> closure) {
+          late.push_back(std::move(closure));
+        },
+        4);
+    ExpectStepsInOrder(executor, 5, 8);
+  }
+  EXPECT_EQ(late.size(), 3u);
+  for (auto& closure : late) closure();
+}
+
+TEST(PoolExecutorTest, NoTwoTasksOfOneWorkerRunAtOnce) {
+  Threads threads;
+  PoolExecutor executor(threads.Schedule(), 4);
+  std::vector<std::atomic<int>> running(executor.num_threads());
+  std::atomic<int> errors{0};
+  executor.ParallelFor(200, [&](std::int64_t, int worker) {
+    if (++running[worker] != 1) ++errors;
+    std::this_thread::yield();
+    --running[worker];
+  });
+  EXPECT_EQ(errors, 0);
 }
 
 TEST(SerialExecutorTest, RunsEachTaskOnce) {

@@ -5,80 +5,20 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <cstring>
 #include <functional>
 #include <limits>
 #include <random>
 #include <string>
-#include <thread>
 #include <type_traits>
-#include <utility>
 #include <vector>
+
+#include "cc/rnn/test_support.h"
 
 namespace tf_rnn_ops::rnn {
 namespace {
 
 // ---------------------------------------------------------------------------
-// Storage types to and from double, written independently of the engine.
-
-double ToDouble(double value) { return value; }
-double ToDouble(float value) { return value; }
-double ToDouble(BFloat16 value) {
-  const std::uint32_t bits = static_cast<std::uint32_t>(value.bits) << 16;
-  float result;
-  std::memcpy(&result, &bits, sizeof(result));
-  return result;
-}
-double ToDouble(Half value) {
-  const int exponent = (value.bits >> 10) & 31;
-  const int fraction = value.bits & 1023;
-  const double sign = (value.bits >> 15) != 0 ? -1.0 : 1.0;
-  if (exponent == 31) {
-    return sign * (fraction == 0 ? std::numeric_limits<double>::infinity()
-                                 : std::numeric_limits<double>::quiet_NaN());
-  }
-  if (exponent == 0) return sign * std::ldexp(fraction, -24);
-  return sign * std::ldexp(1024 + fraction, exponent - 25);
-}
-
-// Rounds toward zero, which is good enough to make inputs.
-template <typename T>
-T FromDouble(double value) {
-  if constexpr (std::is_same_v<T, BFloat16>) {
-    const float single = static_cast<float>(value);
-    std::uint32_t bits;
-    std::memcpy(&bits, &single, sizeof(bits));
-    return BFloat16{static_cast<std::uint16_t>(bits >> 16)};
-  } else if constexpr (std::is_same_v<T, Half>) {
-    const std::uint16_t sign = std::signbit(value) ? 0x8000 : 0;
-    int exponent;
-    const double fraction = std::frexp(std::fabs(value), &exponent);
-    if (fraction == 0) return Half{sign};
-    if (exponent < -13) {  // denormal
-      const int bits = static_cast<int>(std::ldexp(fraction, exponent + 24));
-      return Half{static_cast<std::uint16_t>(sign | bits)};
-    }
-    const int bits = static_cast<int>(std::ldexp(fraction, 11)) - 1024;
-    return Half{
-        static_cast<std::uint16_t>(sign | ((exponent + 14) << 10) | bits)};
-  } else {
-    return static_cast<T>(value);
-  }
-}
-
-template <typename T>
-constexpr double kTolerance = 1e-12;
-template <>
-constexpr double kTolerance<float> = 1e-5;
-template <>
-constexpr double kTolerance<Half> = 3e-3;
-template <>
-constexpr double kTolerance<BFloat16> = 2e-2;
-
-// ---------------------------------------------------------------------------
 // The plain reference: the formulas of gru_block_cell.h, element by element.
-
-using Array = std::vector<double>;
 
 struct Case {
   GruBlockCellSize size;
@@ -182,24 +122,10 @@ BackwardResult ReferenceBackward(const Case& k, const ForwardResult& f) {
 // ---------------------------------------------------------------------------
 // The engine under test.
 
-// Rounds `values` to T, in place, and returns them as T.
-template <typename T>
-std::vector<T> Rounded(Array& values) {
-  std::vector<T> result;
-  for (double& value : values) {
-    result.push_back(FromDouble<T>(value));
-    value = ToDouble(result.back());
-  }
-  return result;
-}
-
 Case RandomCase(const GruBlockCellSize& size, unsigned seed) {
   std::mt19937 generator(seed);
   const auto random = [&](std::int64_t count, double scale) {
-    std::normal_distribution<double> normal(0, scale);
-    Array values(count);
-    for (double& value : values) value = normal(generator);
-    return values;
+    return RandomArray(count, scale, generator);
   };
   const auto [batch, input_size, cell_size] = size;
   const std::int64_t state = batch * cell_size;
@@ -346,18 +272,6 @@ void ExpectSameBits(const BackwardResult& a, const BackwardResult& b) {
   EXPECT_TRUE(a.d_r_bar_u_bar == b.d_r_bar_u_bar);
 }
 
-void ExpectClose(const Array& actual, const Array& expected, double tolerance,
-                 const std::string& what) {
-  ASSERT_EQ(actual.size(), expected.size()) << what;
-  double largest = 0;
-  for (double value : expected) largest = std::max(largest, std::fabs(value));
-  for (std::size_t i = 0; i < expected.size(); ++i) {
-    ASSERT_LE(std::fabs(actual[i] - expected[i]), tolerance * largest)
-        << what << "[" << i << "] is " << actual[i] << ", should be "
-        << expected[i];
-  }
-}
-
 template <typename T>
 class GruBlockCellTest : public testing::Test {
  protected:
@@ -428,15 +342,10 @@ TYPED_TEST(GruBlockCellTest, SameBitsForAnyNumberOfThreads) {
     ForwardResult forward = engine.Forward(serial);
     const BackwardResult backward = engine.Backward(forward, true, serial);
     for (int num_threads : {2, 5}) {
-      std::vector<std::thread> threads;
-      PoolExecutor pool(
-          [&](std::function<void()> closure) {
-            threads.emplace_back(std::move(closure));
-          },
-          num_threads);
+      Threads threads;
+      PoolExecutor pool(threads.Schedule(), num_threads);
       ExpectSameBits(engine.Forward(pool), forward);
       ExpectSameBits(engine.Backward(forward, true, pool), backward);
-      for (std::thread& thread : threads) thread.join();
     }
   });
 }

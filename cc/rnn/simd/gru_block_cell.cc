@@ -5,6 +5,7 @@
 #include "cc/rnn/simd/convert.h"
 #include "cc/rnn/simd/lanes.h"
 #include "cc/rnn/simd/matrix_product.h"
+#include "cc/rnn/simd/matrix_view.h"
 #include "cc/rnn/simd/tile_grid.h"
 
 namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {

@@ -17,9 +17,12 @@ constexpr std::int64_t kLanes = 64 / sizeof(T);
 template <typename T>
 using Lanes = Eigen::Array<T, kLanes<T>, 1>;
 
+// So that lanes stay in registers from one function to the next.
+#define TF_RNN_OPS_INLINE inline __attribute__((always_inline))
+
 // The `count` <= kLanes<T> elements from `from`; zero in the remaining lanes.
 template <typename T>
-Lanes<T> Load(const T* from, std::int64_t count) {
+TF_RNN_OPS_INLINE Lanes<T> Load(const T* from, std::int64_t count) {
   Lanes<T> lanes;
   if (count == kLanes<T>) {
     lanes = Eigen::Map<const Lanes<T>>(from);
@@ -32,7 +35,7 @@ Lanes<T> Load(const T* from, std::int64_t count) {
 
 // The first `count` <= kLanes<T> lanes, to `to`.
 template <typename T>
-void Store(const Lanes<T>& lanes, T* to, std::int64_t count) {
+TF_RNN_OPS_INLINE void Store(const Lanes<T>& lanes, T* to, std::int64_t count) {
   if (count == kLanes<T>) {
     Eigen::Map<Lanes<T>>{to} = lanes;
   } else {

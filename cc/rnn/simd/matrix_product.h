@@ -1,47 +1,12 @@
-// Views of row-major matrices, and the products of their tiles.
+// Products of the tiles of row-major matrices.
 
 #ifndef TF_RNN_OPS_CC_RNN_SIMD_MATRIX_PRODUCT_H_
 #define TF_RNN_OPS_CC_RNN_SIMD_MATRIX_PRODUCT_H_
 
-#include <cstdint>
-
 #include "cc/rnn/simd/eigen.h"
+#include "cc/rnn/simd/matrix_view.h"
 
 namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
-
-// A dense row-major matrix, or a block of one. S: T or const T.
-template <typename S>
-struct MatrixView {
-  S* data;  // [rows, cols] with consecutive rows `stride` apart
-  std::int64_t rows;
-  std::int64_t cols;
-  std::int64_t stride;
-
-  MatrixView(S* data, std::int64_t rows, std::int64_t cols)
-      : MatrixView(data, rows, cols, cols) {}
-  MatrixView(S* data, std::int64_t rows, std::int64_t cols, std::int64_t stride)
-      : data(data), rows(rows), cols(cols), stride(stride) {}
-
-  S* At(std::int64_t row, std::int64_t col) const {
-    return data + row * stride + col;
-  }
-  MatrixView Block(std::int64_t row, std::int64_t col, std::int64_t num_rows,
-                   std::int64_t num_cols) const {
-    return MatrixView(At(row, col), num_rows, num_cols, stride);
-  }
-  MatrixView Rows(std::int64_t row, std::int64_t num_rows) const {
-    return Block(row, 0, num_rows, cols);
-  }
-  MatrixView Cols(std::int64_t col, std::int64_t num_cols) const {
-    return Block(0, col, rows, num_cols);
-  }
-};
-
-// The same matrix, to be read only.
-template <typename T>
-MatrixView<const T> Constant(const MatrixView<T>& view) {
-  return MatrixView<const T>(view.data, view.rows, view.cols, view.stride);
-}
 
 template <typename T>
 using RowMajorMatrix =

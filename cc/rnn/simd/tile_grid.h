@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "cc/rnn/simd/lanes.h"
-#include "cc/rnn/simd/matrix_product.h"
+#include "cc/rnn/simd/matrix_view.h"
 
 namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
 
