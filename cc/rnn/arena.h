@@ -1,0 +1,42 @@
+// Scratch memory, cut into arrays.
+
+#ifndef TF_RNN_OPS_CC_RNN_ARENA_H_
+#define TF_RNN_OPS_CC_RNN_ARENA_H_
+
+#include <cstdint>
+
+#include "cc/rnn/checked_math.h"
+
+namespace tf_rnn_ops::rnn {
+
+// Hands out arrays from one block of memory, one after another, or only counts
+// what that would take: the same code does both, so that the two cannot differ.
+class Arena {
+ public:
+  // Each array begins at a multiple of this many bytes from the block's start.
+  static constexpr std::int64_t kAlignment = 64;
+
+  // memory: the block; null to count only.
+  explicit Arena(void* memory) : memory_(static_cast<char*>(memory)) {}
+
+  // An array of `count` elements; null when only counting.
+  template <typename T>
+  T* Take(CheckedInt count) {
+    char* const array = memory_ == nullptr ? nullptr : memory_ + used_.value();
+    const CheckedInt bytes = count * static_cast<std::int64_t>(sizeof(T));
+    const std::int64_t rest = bytes.value() % kAlignment;
+    used_ = used_ + bytes + (rest == 0 ? 0 : kAlignment - rest);
+    return reinterpret_cast<T*>(array);
+  }
+
+  // The bytes handed out, or -1 if they exceed what std::int64_t can count.
+  std::int64_t used() const { return used_.valid() ? used_.value() : -1; }
+
+ private:
+  char* const memory_;
+  CheckedInt used_ = 0;
+};
+
+}  // namespace tf_rnn_ops::rnn
+
+#endif  // TF_RNN_OPS_CC_RNN_ARENA_H_

@@ -1,0 +1,40 @@
+// Sizes whose products may be too large to count.
+
+#ifndef TF_RNN_OPS_CC_RNN_CHECKED_MATH_H_
+#define TF_RNN_OPS_CC_RNN_CHECKED_MATH_H_
+
+#include <cstdint>
+
+namespace tf_rnn_ops::rnn {
+
+// An integer that remembers whether computing it overflowed.
+class CheckedInt {
+ public:
+  // Not explicit: a size is a checked size.
+  CheckedInt(std::int64_t value) : value_(value) {}
+
+  bool valid() const { return valid_; }
+  std::int64_t value() const { return value_; }
+
+  friend CheckedInt operator+(CheckedInt a, CheckedInt b) {
+    CheckedInt sum(0);
+    sum.valid_ = !__builtin_add_overflow(a.value_, b.value_, &sum.value_) &&
+                 a.valid_ && b.valid_;
+    return sum;
+  }
+  friend CheckedInt operator*(CheckedInt a, CheckedInt b) {
+    CheckedInt product(0);
+    product.valid_ =
+        !__builtin_mul_overflow(a.value_, b.value_, &product.value_) &&
+        a.valid_ && b.valid_;
+    return product;
+  }
+
+ private:
+  std::int64_t value_;
+  bool valid_ = true;
+};
+
+}  // namespace tf_rnn_ops::rnn
+
+#endif  // TF_RNN_OPS_CC_RNN_CHECKED_MATH_H_

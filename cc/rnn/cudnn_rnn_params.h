@@ -1,0 +1,69 @@
+// Where cuDNN keeps each matrix and bias of a network in its params buffer.
+//
+// First all matrices, pseudo-layer by pseudo-layer: the input matrix W, the
+// recurrent one R and, with a projection, the projection P. Then all biases,
+// pseudo-layer by pseudo-layer: that of W, that of R. Nothing lies between.
+// Matrices are row-major and applied as y = x * W^T; the gates' matrices follow
+// one another, each [num_units, fan_in], and so do their biases, each
+// [num_units].
+
+#ifndef TF_RNN_OPS_CC_RNN_CUDNN_RNN_PARAMS_H_
+#define TF_RNN_OPS_CC_RNN_CUDNN_RNN_PARAMS_H_
+
+#include <cstdint>
+
+#include "cc/rnn/rnn_config.h"
+
+namespace tf_rnn_ops::rnn {
+
+// The number of elements of the params buffer, or -1 if it exceeds what
+// std::int64_t can count.
+std::int64_t CudnnRnnParamsSize(const RnnConfig& config);
+
+// A matrix [rows, cols] in the params buffer. A bias has one column.
+struct ParamsRegion {
+  std::int64_t offset;  // of the first element
+  std::int64_t rows;
+  std::int64_t cols;
+
+  std::int64_t size() const { return rows * cols; }
+};
+
+// For a config whose CudnnRnnParamsSize is not negative.
+class CudnnRnnParamsLayout {
+ public:
+  explicit CudnnRnnParamsLayout(const RnnConfig& config);
+
+  std::int64_t size() const;
+
+  // All gates of a pseudo-layer together.
+  ParamsRegion InputMatrix(std::int64_t pseudo_layer) const;
+  ParamsRegion RecurrentMatrix(std::int64_t pseudo_layer) const;
+  ParamsRegion InputBias(std::int64_t pseudo_layer) const;
+  ParamsRegion RecurrentBias(std::int64_t pseudo_layer) const;
+  // [num_proj, num_units], of size 0 without a projection.
+  ParamsRegion Projection(std::int64_t pseudo_layer) const;
+
+  // The canonical form: pseudo-layer by pseudo-layer, the input matrices of the
+  // gates, their recurrent matrices, and the projection if there is one. An
+  // input matrix that skip_input leaves out is [num_units, 0].
+  std::int64_t num_weights() const;
+  ParamsRegion Weight(std::int64_t index) const;
+  // Pseudo-layer by pseudo-layer, the input biases of the gates, then the
+  // recurrent ones; each [num_units].
+  std::int64_t num_biases() const;
+  ParamsRegion Bias(std::int64_t index) const;
+
+ private:
+  std::int64_t InputColumns(std::int64_t pseudo_layer) const;
+  // The elements of a pseudo-layer's matrices W, R and P.
+  std::int64_t MatricesSize(std::int64_t pseudo_layer) const;
+  std::int64_t MatricesOffset(std::int64_t pseudo_layer) const;
+  std::int64_t BiasesOffset(std::int64_t pseudo_layer) const;
+
+  const RnnConfig config_;
+};
+
+}  // namespace tf_rnn_ops::rnn
+
+#endif  // TF_RNN_OPS_CC_RNN_CUDNN_RNN_PARAMS_H_

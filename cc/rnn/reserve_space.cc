@@ -1,0 +1,216 @@
+#include "cc/rnn/reserve_space.h"
+
+#include <cmath>
+#include <cstring>
+
+#include "cc/rnn/checked_math.h"
+#include "cc/rnn/float16.h"
+
+namespace tf_rnn_ops::rnn {
+namespace {
+
+constexpr std::uint64_t kMagic = 0x31'50'53'52'6e'6e'72'74;  // "trnnRSP1"
+
+// The first bytes of a reserve_space.
+struct Header {
+  std::uint64_t magic;
+  std::int16_t mode;
+  std::int16_t skip_input;
+  std::int16_t num_directions;
+  std::int16_t time_major;
+  std::int64_t num_layers;
+  std::int64_t input_size;
+  std::int64_t num_units;
+  std::int64_t num_proj;
+  std::int64_t time;
+  std::int64_t batch;
+  std::uint64_t sequence_lengths;  // a hash
+  std::uint32_t dropout;           // the bits of a float
+  std::uint32_t element_size;
+  RandomStream stream;
+  std::uint64_t unused[3];
+};
+static_assert(sizeof(Header) == kReserveSpaceHeaderBytes);
+
+// FNV-1a of the lengths; 0 where there are none.
+std::uint64_t Hash(const std::int32_t* lengths, std::int64_t size) {
+  if (lengths == nullptr) return 0;
+  std::uint64_t hash = 0xcbf29ce484222325;
+  for (std::int64_t i = 0; i < size; ++i) {
+    hash = (hash ^ static_cast<std::uint32_t>(lengths[i])) * 0x100000001b3;
+  }
+  return hash;
+}
+
+std::uint32_t Bits(float value) {
+  std::uint32_t bits;
+  std::memcpy(&bits, &value, sizeof(bits));
+  return bits;
+}
+
+template <typename T>
+Header MakeHeader(const ReserveSpaceKey& key, const RandomStream& stream) {
+  Header header{};
+  header.magic = kMagic;
+  header.mode = static_cast<std::int16_t>(key.config.mode);
+  header.skip_input = key.config.skip_input;
+  header.num_directions = static_cast<std::int16_t>(key.config.num_directions);
+  header.time_major = key.time_major;
+  header.num_layers = key.config.num_layers;
+  header.input_size = key.config.input_size;
+  header.num_units = key.config.num_units;
+  header.num_proj = key.config.num_proj;
+  header.time = key.size.time;
+  header.batch = key.size.batch;
+  header.sequence_lengths = Hash(key.sequence_lengths, key.size.batch);
+  header.dropout = Bits(key.dropout);
+  header.element_size = sizeof(T);
+  header.stream = stream;
+  return header;
+}
+
+template <typename T>
+Header ReadHeader(const T* reserve_space) {
+  Header header;
+  std::memcpy(&header, reserve_space, sizeof(header));
+  return header;
+}
+
+const char* ModeName(std::int64_t mode) {
+  switch (static_cast<RnnMode>(mode)) {
+    case RnnMode::kRelu:
+      return "rnn_relu";
+    case RnnMode::kTanh:
+      return "rnn_tanh";
+    case RnnMode::kLstm:
+      return "lstm";
+    case RnnMode::kGru:
+      return "gru";
+  }
+  return "unknown";
+}
+
+// Collects what differs, in words.
+class Differences {
+ public:
+  template <typename V>
+  void Compare(const char* name, V recorded, V expected) {
+    if (recorded != expected) {
+      Add(name, std::to_string(recorded), std::to_string(expected));
+    }
+  }
+  void Add(const char* name, const std::string& recorded,
+           const std::string& expected) {
+    text_ += text_.empty() ? "" : "; ";
+    text_ += std::string(name) + " was " + recorded + ", but is " + expected;
+  }
+  const std::string& text() const { return text_; }
+
+ private:
+  std::string text_;
+};
+
+std::string Describe(const Header& recorded, const Header& expected) {
+  Differences differences;
+  if (recorded.mode != expected.mode) {
+    differences.Add("rnn_mode", ModeName(recorded.mode),
+                    ModeName(expected.mode));
+  }
+  differences.Compare("skip_input", recorded.skip_input, expected.skip_input);
+  differences.Compare("the number of directions", recorded.num_directions,
+                      expected.num_directions);
+  differences.Compare("time_major", recorded.time_major, expected.time_major);
+  differences.Compare("num_layers", recorded.num_layers, expected.num_layers);
+  differences.Compare("input_size", recorded.input_size, expected.input_size);
+  differences.Compare("num_units", recorded.num_units, expected.num_units);
+  differences.Compare("num_proj", recorded.num_proj, expected.num_proj);
+  differences.Compare("time", recorded.time, expected.time);
+  differences.Compare("batch", recorded.batch, expected.batch);
+  differences.Compare("the size of an element", recorded.element_size,
+                      expected.element_size);
+  if (recorded.dropout != expected.dropout) {
+    differences.Add("dropout", "another", "not the same");
+  }
+  if (recorded.sequence_lengths != expected.sequence_lengths) {
+    differences.Add("sequence_lengths", "another", "not the same");
+  }
+  return differences.text();
+}
+
+}  // namespace
+
+template <typename T>
+std::int64_t ReserveSpaceSize(const RnnConfig& config, const RnnSize& size) {
+  const CheckedInt rows = CheckedInt(size.time) * size.batch;
+  const CheckedInt cells = rows * config.num_pseudo_layers() *
+                           NumKeptBlocks(config.mode) * config.num_units;
+  const CheckedInt outputs = rows * NumKeptOutputs<T>(config) *
+                             config.num_directions * config.output_size();
+  constexpr std::int64_t kElements =
+      sizeof(ComputeType<T>) / sizeof(T);  // for an activation
+  const CheckedInt total =
+      (cells + outputs) * kElements +
+      kReserveSpaceHeaderBytes / static_cast<std::int64_t>(sizeof(T));
+  const CheckedInt bytes = total * static_cast<std::int64_t>(sizeof(T));
+  return bytes.valid() ? total.value() : -1;
+}
+
+template <typename T>
+void WriteReserveSpaceHeader(const ReserveSpaceKey& key,
+                             const RandomStream& stream, T* reserve_space) {
+  const Header header = MakeHeader<T>(key, stream);
+  std::memcpy(static_cast<void*>(reserve_space), &header, sizeof(header));
+}
+
+template <typename T>
+std::string ReserveSpaceMismatch(const ReserveSpaceKey& key,
+                                 const T* reserve_space,
+                                 std::int64_t num_elements) {
+  const std::int64_t expected_size = ReserveSpaceSize<T>(key.config, key.size);
+  const std::string sizes = "it has " + std::to_string(num_elements) +
+                            " elements and should have " +
+                            std::to_string(expected_size);
+  if (num_elements * static_cast<std::int64_t>(sizeof(T)) <
+      kReserveSpaceHeaderBytes) {
+    return "it is not what a forward pass with is_training=True returned: " +
+           sizes;
+  }
+  const Header recorded = ReadHeader(reserve_space);
+  if (recorded.magic != kMagic) {
+    return "it is not what a forward pass of this op returned";
+  }
+  const std::string differences =
+      Describe(recorded, MakeHeader<T>(key, recorded.stream));
+  if (!differences.empty()) {
+    return "the forward pass that returned it was another: " + differences;
+  }
+  return num_elements == expected_size ? "" : sizes;
+}
+
+template <typename T>
+RandomStream ReserveSpaceStream(const T* reserve_space) {
+  return ReadHeader(reserve_space).stream;
+}
+
+std::int64_t NumDropoutSamples(const RnnConfig& config, const RnnSize& size,
+                               float dropout) {
+  if (dropout == 0) return 0;
+  return (config.num_layers - 1) * NumLayerDropoutSamples(config, size);
+}
+
+#define INSTANTIATE(T)                                                         \
+  template std::int64_t ReserveSpaceSize<T>(const RnnConfig&, const RnnSize&); \
+  template void WriteReserveSpaceHeader<T>(const ReserveSpaceKey&,             \
+                                           const RandomStream&, T*);           \
+  template std::string ReserveSpaceMismatch<T>(const ReserveSpaceKey&,         \
+                                               const T*, std::int64_t);        \
+  template RandomStream ReserveSpaceStream<T>(const T*)
+
+INSTANTIATE(Half);
+INSTANTIATE(BFloat16);
+INSTANTIATE(float);
+INSTANTIATE(double);
+
+#undef INSTANTIATE
+
+}  // namespace tf_rnn_ops::rnn

@@ -1,0 +1,87 @@
+// What the forward pass of a network leaves for its backward pass.
+//
+// First a header that names the configuration, 128 bytes. Then, in the type
+// that the engine computes in, activations [time, batch, ...]:
+//
+//   - of each pseudo-layer, what its cell needs: LSTM i, f, g, o and c,
+//     5 * num_units; GRU r, u, n and R_n h_prev + bR_n, 4 * num_units; none for
+//     rnn_relu and rnn_tanh, whose outputs say enough;
+//   - of each layer but the last, its output, num_directions * output_size;
+//   - of the last layer too, for rnn_relu and rnn_tanh in a 16-bit type: the
+//     derivative of what is saturated is lost in an output that was rounded.
+//
+// Dropout masks are drawn again from the header's random stream.
+
+#ifndef TF_RNN_OPS_CC_RNN_RESERVE_SPACE_H_
+#define TF_RNN_OPS_CC_RNN_RESERVE_SPACE_H_
+
+#include <cstdint>
+#include <string>
+
+#include "cc/rnn/random_stream.h"
+#include "cc/rnn/rnn_config.h"
+
+namespace tf_rnn_ops::rnn {
+
+constexpr std::int64_t kReserveSpaceHeaderBytes = 128;
+
+// How many values a cell keeps for each unit and step.
+constexpr std::int64_t NumKeptBlocks(RnnMode mode) {
+  return mode == RnnMode::kLstm ? 5 : mode == RnnMode::kGru ? 4 : 0;
+}
+
+// How many layers' outputs are kept, from the first on.
+template <typename T>
+constexpr std::int64_t NumKeptOutputs(const RnnConfig& config) {
+  return NumKeptBlocks(config.mode) == 0 && sizeof(T) == 2
+             ? config.num_layers
+             : config.num_layers - 1;
+}
+
+// What must be the same in the forward pass and the backward pass.
+struct ReserveSpaceKey {
+  RnnConfig config;
+  RnnSize size;
+  bool time_major;
+  const std::int32_t* sequence_lengths;  // [batch], or null
+  float dropout;
+};
+
+// The number of elements of type T, or -1 if it exceeds what std::int64_t can
+// count. 16-bit types take two elements for an activation.
+template <typename T>
+std::int64_t ReserveSpaceSize(const RnnConfig& config, const RnnSize& size);
+
+// Fills the header.
+template <typename T>
+void WriteReserveSpaceHeader(const ReserveSpaceKey& key,
+                             const RandomStream& stream, T* reserve_space);
+
+// What is wrong with a reserve_space of `num_elements` for a backward pass with
+// this key, in words; empty if nothing is.
+template <typename T>
+std::string ReserveSpaceMismatch(const ReserveSpaceKey& key,
+                                 const T* reserve_space,
+                                 std::int64_t num_elements);
+
+// The stream in the header.
+template <typename T>
+RandomStream ReserveSpaceStream(const T* reserve_space);
+
+// How many values of the stream's counter a layer's mask [time, batch,
+// num_directions * output_size] takes: four elements each.
+inline std::int64_t NumLayerDropoutSamples(const RnnConfig& config,
+                                           const RnnSize& size) {
+  return (size.time * size.batch * config.num_directions *
+              config.output_size() +
+          3) /
+         4;
+}
+
+// How many the masks of all layers but the first take.
+std::int64_t NumDropoutSamples(const RnnConfig& config, const RnnSize& size,
+                               float dropout);
+
+}  // namespace tf_rnn_ops::rnn
+
+#endif  // TF_RNN_OPS_CC_RNN_RESERVE_SPACE_H_

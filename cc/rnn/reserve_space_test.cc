@@ -1,0 +1,116 @@
+#include "cc/rnn/reserve_space.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "cc/rnn/float16.h"
+
+namespace tf_rnn_ops::rnn {
+namespace {
+
+const RnnConfig kConfig{RnnMode::kLstm, false, 2, 3, 5, 7, 4};
+const RnnSize kSize{11, 13};
+
+TEST(ReserveSpaceTest, SizeIsTheHeaderAndTheActivations) {
+  // Cells: 6 pseudo-layers of 5 * 7 values; outputs: 2 layers of 2 * 4.
+  const std::int64_t lstm = 11 * 13 * (6 * 5 * 7 + 2 * 2 * 4);
+  EXPECT_EQ(ReserveSpaceSize<double>(kConfig, kSize), 16 + lstm);
+  EXPECT_EQ(ReserveSpaceSize<float>(kConfig, kSize), 32 + lstm);
+  EXPECT_EQ(ReserveSpaceSize<Half>(kConfig, kSize), 64 + 2 * lstm);
+  EXPECT_EQ(ReserveSpaceSize<BFloat16>(kConfig, kSize), 64 + 2 * lstm);
+}
+
+TEST(ReserveSpaceTest, SizeOfEachMode) {
+  const auto size = [](RnnMode mode, auto element) {
+    return ReserveSpaceSize<decltype(element)>({mode, false, 1, 2, 3, 10, 0},
+                                               {1, 1});
+  };
+  EXPECT_EQ(size(RnnMode::kLstm, 1.0f), 32 + 2 * 50 + 10);
+  EXPECT_EQ(size(RnnMode::kGru, 1.0f), 32 + 2 * 40 + 10);
+  for (RnnMode plain : {RnnMode::kTanh, RnnMode::kRelu}) {
+    EXPECT_EQ(size(plain, 1.0f), 32 + 10);
+    // The last layer's output too.
+    EXPECT_EQ(size(plain, Half{}), 64 + 2 * 20);
+  }
+}
+
+TEST(ReserveSpaceTest, SizeThatCannotBeCounted) {
+  const std::int64_t large = std::int64_t{1} << 31;
+  EXPECT_EQ(ReserveSpaceSize<float>(kConfig, {large, large}), -1);
+  const RnnConfig config{RnnMode::kGru, false, 1, large, 1, large, 0};
+  EXPECT_EQ(ReserveSpaceSize<Half>(config, {1, 1}), -1);
+}
+
+TEST(ReserveSpaceTest, MismatchNamesWhatDiffers) {
+  const std::vector<std::int32_t> lengths(13, 4), others(13, 5);
+  const ReserveSpaceKey key{kConfig, kSize, true, lengths.data(), 0.5f};
+  const std::int64_t size = ReserveSpaceSize<float>(kConfig, kSize);
+  std::vector<float> space(size);
+  WriteReserveSpaceHeader(key, {1, 2, 3}, space.data());
+  EXPECT_EQ(ReserveSpaceMismatch(key, space.data(), size), "");
+
+  struct Difference {
+    ReserveSpaceKey key;
+    const char* name;
+  };
+  std::vector<Difference> differences;
+  const auto differ = [&](const char* name) -> ReserveSpaceKey& {
+    differences.push_back({key, name});
+    return differences.back().key;
+  };
+  differ("rnn_mode was lstm, but is gru").config.mode = RnnMode::kGru;
+  differ("skip_input").config.skip_input = true;
+  differ("the number of directions").config.num_directions = 1;
+  differ("num_layers was 3, but is 2").config.num_layers = 2;
+  differ("input_size").config.input_size = 6;
+  differ("num_units").config.num_units = 8;
+  differ("num_proj").config.num_proj = 0;
+  differ("time was 11, but is 13").size = {13, 13};
+  differ("batch").size = {11, 12};
+  differ("time_major").time_major = false;
+  differ("dropout").dropout = 0.25f;
+  differ("sequence_lengths").sequence_lengths = others.data();
+  differ("sequence_lengths").sequence_lengths = nullptr;
+  for (const Difference& difference : differences) {
+    const std::string message =
+        ReserveSpaceMismatch(difference.key, space.data(), size);
+    EXPECT_NE(message.find(difference.name), std::string::npos)
+        << difference.name << ": " << message;
+  }
+}
+
+TEST(ReserveSpaceTest, MismatchOfWhatNoForwardPassReturned) {
+  const ReserveSpaceKey key{kConfig, kSize, true, nullptr, 0.0f};
+  const std::int64_t size = ReserveSpaceSize<double>(kConfig, kSize);
+  std::vector<double> space(size);
+  EXPECT_NE(ReserveSpaceMismatch(key, space.data(), size), "");
+  const double* none = nullptr;
+  EXPECT_NE(ReserveSpaceMismatch(key, none, 0), "");
+  WriteReserveSpaceHeader(key, {}, space.data());
+  EXPECT_EQ(ReserveSpaceMismatch(key, space.data(), size), "");
+  EXPECT_NE(ReserveSpaceMismatch(key, space.data(), size - 1), "");
+}
+
+TEST(ReserveSpaceTest, KeepsTheStream) {
+  std::vector<Half> space(64);
+  const std::uint64_t last = std::numeric_limits<std::uint64_t>::max();
+  WriteReserveSpaceHeader({kConfig, kSize, true, nullptr, 0.5f}, {1, 2, last},
+                          space.data());
+  const RandomStream stream = ReserveSpaceStream(space.data());
+  EXPECT_EQ(stream.key, 1u);
+  EXPECT_EQ(stream.counter_low, 2u);
+  EXPECT_EQ(stream.counter_high, last);
+}
+
+TEST(ReserveSpaceTest, DropoutSamples) {
+  EXPECT_EQ(NumDropoutSamples(kConfig, kSize, 0.0f), 0);
+  // 11 * 13 * 8 elements, four a sample, for two layers.
+  EXPECT_EQ(NumDropoutSamples(kConfig, kSize, 0.5f), 2 * 286);
+}
+
+}  // namespace
+}  // namespace tf_rnn_ops::rnn

@@ -1,0 +1,53 @@
+// What a stacked recurrent network is made of.
+
+#ifndef TF_RNN_OPS_CC_RNN_RNN_CONFIG_H_
+#define TF_RNN_OPS_CC_RNN_RNN_CONFIG_H_
+
+#include <cstdint>
+
+namespace tf_rnn_ops::rnn {
+
+enum class RnnMode { kRelu, kTanh, kLstm, kGru };
+
+// The gates of a cell, each with weights and biases of its own: in cuDNN's
+// order, LSTM input, forget, new cell, output; GRU reset, update, new.
+constexpr std::int64_t NumGates(RnnMode mode) {
+  return mode == RnnMode::kLstm ? 4 : mode == RnnMode::kGru ? 3 : 1;
+}
+
+// A stack of layers of one or two directions. One direction of one layer is a
+// pseudo-layer: layer 0 forward, layer 0 backward, layer 1 forward, ...
+struct RnnConfig {
+  RnnMode mode;
+  // Layer 0 has no input matrix: its input is added to every gate, and
+  // input_size is num_units.
+  bool skip_input;
+  std::int64_t num_directions;  // 1 or 2: forward, backward
+  std::int64_t num_layers;      // at least 1
+  std::int64_t input_size;
+  std::int64_t num_units;
+  // LSTM only: the size that the hidden state is projected to, less than
+  // num_units, or 0 for no projection.
+  std::int64_t num_proj;
+
+  std::int64_t num_gates() const { return NumGates(mode); }
+  bool has_cell_state() const { return mode == RnnMode::kLstm; }
+  std::int64_t num_pseudo_layers() const { return num_layers * num_directions; }
+  // The size of the hidden state.
+  std::int64_t output_size() const {
+    return num_proj > 0 ? num_proj : num_units;
+  }
+  // The size of what enters the gates' input matrices of a layer.
+  std::int64_t fan_in(std::int64_t layer) const {
+    return layer == 0 ? input_size : num_directions * output_size();
+  }
+};
+
+struct RnnSize {
+  std::int64_t time;
+  std::int64_t batch;
+};
+
+}  // namespace tf_rnn_ops::rnn
+
+#endif  // TF_RNN_OPS_CC_RNN_RNN_CONFIG_H_
