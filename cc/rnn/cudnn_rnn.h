@@ -1,0 +1,107 @@
+// A whole recurrent network over a sequence, forward and backward: what cuDNN
+// computes, and the same params buffer.
+//
+//   rnn_relu, rnn_tanh:
+//     h = act(W x + bW + R h_prev + bR)
+//   lstm:
+//     i = sigmoid(W_i x + bW_i + R_i h_prev + bR_i), f and o alike
+//     g = tanh(W_g x + bW_g + R_g h_prev + bR_g)
+//     c = f ∘ c_prev + i ∘ g
+//     h = o ∘ tanh(c), or with a projection h = P (o ∘ tanh(c))
+//   gru:
+//     r = sigmoid(W_r x + bW_r + R_r h_prev + bR_r), u alike
+//     n = tanh(W_n x + bW_n + r ∘ (R_n h_prev + bR_n))
+//     h = (1 - u) ∘ n + u ∘ h_prev
+//
+// A layer's input is the output of the layer below, both directions
+// concatenated, after dropout. All arrays are dense and row-major, owned by the
+// caller, and hold T = time, B = batch, I = input_size, U = num_units,
+// O = output_size, D = num_directions and P = num_layers * D as written beside
+// them. An output may not overlap an input or another output. Arrays of size
+// zero may be null.
+
+#ifndef TF_RNN_OPS_CC_RNN_CUDNN_RNN_H_
+#define TF_RNN_OPS_CC_RNN_CUDNN_RNN_H_
+
+#include <cstdint>
+
+#include "cc/rnn/executor.h"
+#include "cc/rnn/float16.h"
+#include "cc/rnn/instruction_set.h"
+#include "cc/rnn/random_stream.h"
+#include "cc/rnn/reserve_space.h"
+#include "cc/rnn/rnn_config.h"
+
+namespace tf_rnn_ops::rnn {
+
+// T: Half, BFloat16, float or double.
+template <typename T>
+struct CudnnRnnForward {
+  RnnConfig config;
+  RnnSize size;
+  // Otherwise input and output are [B, T, ...] and the states [B, P, ...].
+  bool time_major;
+  // [B], each at most T, or null where all are T. Past a sequence's end the
+  // output is zero; the final states are those of its last step, at which the
+  // backward direction starts.
+  const std::int32_t* sequence_lengths;
+  // Whether to apply dropout and to fill reserve_space.
+  bool is_training;
+  float dropout;        // in [0, 1]
+  RandomStream stream;  // of the dropout masks
+  const T* input;       // [T, B, I]
+  const T* input_h;     // [P, B, O]
+  const T* input_c;     // [P, B, U]; LSTM only
+  const T* params;      // [CudnnRnnParamsSize(config)]
+  T* output;            // [T, B, D * O]
+  T* output_h;          // [P, B, O]
+  T* output_c;          // [P, B, U]; LSTM only
+  T* reserve_space;     // [ReserveSpaceSize<T>(config, size)]; training only
+  void* workspace;      // [CudnnRnnForwardWorkspace(this)] bytes
+};
+
+template <typename T>
+struct CudnnRnnBackward {
+  RnnConfig config;
+  RnnSize size;
+  bool time_major;
+  const std::int32_t* sequence_lengths;
+  float dropout;
+  const T* input;              // [T, B, I]
+  const T* input_h;            // [P, B, O]
+  const T* input_c;            // [P, B, U]; LSTM only
+  const T* params;             // [CudnnRnnParamsSize(config)]
+  const T* output;             // [T, B, D * O]
+  const T* output_backprop;    // [T, B, D * O]
+  const T* output_h_backprop;  // [P, B, O]
+  const T* output_c_backprop;  // [P, B, U]; LSTM only
+  // As the forward pass of the same config left it: ReserveSpaceMismatch is
+  // empty.
+  const T* reserve_space;
+  T* input_backprop;    // [T, B, I]
+  T* input_h_backprop;  // [P, B, O]
+  T* input_c_backprop;  // [P, B, U]; LSTM only
+  T* params_backprop;   // [CudnnRnnParamsSize(config)]
+  void* workspace;      // [CudnnRnnBackwardWorkspace(this)] bytes
+};
+
+// How many bytes of scratch memory a call needs with up to `num_threads`
+// threads, or -1 if they exceed what std::int64_t can count. The pointers of
+// the arguments are not looked at, but for whether sequence_lengths is null.
+template <typename T>
+struct CudnnRnnKernels {
+  std::int64_t (*forward_workspace)(const CudnnRnnForward<T>&, int num_threads);
+  std::int64_t (*backward_workspace)(const CudnnRnnBackward<T>&,
+                                     int num_threads);
+  // The same bits for any executor.
+  void (*forward)(const CudnnRnnForward<T>&, Executor&);
+  void (*backward)(const CudnnRnnBackward<T>&, Executor&);
+};
+
+// The kernels for a supported instruction set.
+template <typename T>
+CudnnRnnKernels<T> GetCudnnRnnKernels(InstructionSet instruction_set);
+
+}  // namespace tf_rnn_ops::rnn
+
+#endif  // TF_RNN_OPS_CC_RNN_CUDNN_RNN_H_

@@ -1,0 +1,620 @@
+#include "cc/rnn/cudnn_rnn.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstdlib>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "cc/rnn/cudnn_rnn_params.h"
+#include "cc/rnn/test_support.h"
+
+namespace tf_rnn_ops::rnn {
+namespace {
+
+// A network and what goes into it, in the caller's order.
+struct Case {
+  RnnConfig config;
+  RnnSize size;
+  bool time_major = true;
+  float dropout = 0;
+  std::vector<std::int32_t> lengths;  // empty where all have all steps
+  Array input, input_h, input_c, params;
+  Array d_output, d_output_h, d_output_c;
+
+  std::int64_t width() const {
+    return config.num_directions * config.output_size();
+  }
+  std::int64_t pseudo_layers() const { return config.num_pseudo_layers(); }
+  std::int64_t length(std::int64_t sample) const {
+    return lengths.empty() ? size.time : lengths[sample];
+  }
+  // Where an element of an array of steps or pseudo-layers is.
+  std::int64_t At(std::int64_t step, std::int64_t steps, std::int64_t sample,
+                  std::int64_t width, std::int64_t i) const {
+    const std::int64_t row =
+        time_major ? step * size.batch + sample : sample * steps + step;
+    return row * width + i;
+  }
+};
+
+struct ForwardResult {
+  Array output, output_h, output_c;
+};
+
+struct BackwardResult {
+  Array input, input_h, input_c, params;
+};
+
+const RandomStream kStream{12345, 678, 9};
+
+// ---------------------------------------------------------------------------
+// The plain reference: the formulas of cudnn_rnn.h, element by element.
+
+double Sigmoid(double value) { return 1 / (1 + std::exp(-value)); }
+
+// Philox4x32-10, one word.
+std::uint32_t RandomWord(std::uint64_t counter, int word) {
+  std::uint32_t c[4] = {static_cast<std::uint32_t>(counter),
+                        static_cast<std::uint32_t>(counter >> 32),
+                        static_cast<std::uint32_t>(kStream.counter_high), 0};
+  std::uint32_t key[2] = {static_cast<std::uint32_t>(kStream.key), 0};
+  for (int round = 0; round < 10; ++round) {
+    const std::uint64_t a = std::uint64_t{0xD2511F53} * c[0];
+    const std::uint64_t b = std::uint64_t{0xCD9E8D57} * c[2];
+    const std::uint32_t next[4] = {
+        static_cast<std::uint32_t>(b >> 32) ^ c[1] ^ key[0],
+        static_cast<std::uint32_t>(b),
+        static_cast<std::uint32_t>(a >> 32) ^ c[3] ^ key[1],
+        static_cast<std::uint32_t>(a)};
+    std::copy_n(next, 4, c);
+    key[0] += 0x9E3779B9;
+    key[1] += 0xBB67AE85;
+  }
+  return c[word];
+}
+
+// What dropout multiplies element i of the input of a layer above the first by.
+double Mask(const Case& k, std::int64_t layer, std::int64_t i) {
+  if (k.dropout == 0) return 1;
+  const std::int64_t samples = (k.size.time * k.size.batch * k.width() + 3) / 4;
+  const std::uint32_t word =
+      RandomWord(kStream.counter_low + (layer - 1) * samples + i / 4, i % 4);
+  const double uniform = word / 4294967296.0;
+  return uniform < double{k.dropout} ? 0 : 1 / (1 - double{k.dropout});
+}
+
+// y += matrix * x, for rows [first, first + y.size()).
+void AddProduct(const Case& k, const ParamsRegion& region, std::int64_t first,
+                const Array& x, Array& y) {
+  for (std::size_t i = 0; i < y.size(); ++i) {
+    for (std::int64_t j = 0; j < region.cols; ++j) {
+      y[i] += k.params[region.offset + (first + i) * region.cols + j] * x[j];
+    }
+  }
+}
+
+// One step of one pseudo-layer for one sample; replaces h and c.
+void Step(const Case& k, std::int64_t pseudo_layer, const Array& x, Array& h,
+          Array& c) {
+  const RnnConfig& config = k.config;
+  const std::int64_t units = config.num_units;
+  const CudnnRnnParamsLayout layout(config);
+  const bool skips = config.skip_input && pseudo_layer < config.num_directions;
+  const Array one{1};
+  std::vector<Array> input, recurrent;  // [gates][U]
+  for (std::int64_t gate = 0; gate < config.num_gates(); ++gate) {
+    Array from_input = skips ? x : Array(units);
+    Array from_state(units);
+    const std::int64_t first = gate * units;
+    if (!skips) {
+      AddProduct(k, layout.InputMatrix(pseudo_layer), first, x, from_input);
+    }
+    AddProduct(k, layout.InputBias(pseudo_layer), first, one, from_input);
+    AddProduct(k, layout.RecurrentMatrix(pseudo_layer), first, h, from_state);
+    AddProduct(k, layout.RecurrentBias(pseudo_layer), first, one, from_state);
+    input.push_back(from_input);
+    recurrent.push_back(from_state);
+  }
+  const auto gate = [&](int i, std::int64_t unit) {
+    return input[i][unit] + recurrent[i][unit];
+  };
+  Array out(units);
+  for (std::int64_t u = 0; u < units; ++u) {
+    switch (config.mode) {
+      case RnnMode::kRelu:
+        out[u] = std::max(gate(0, u), 0.0);
+        break;
+      case RnnMode::kTanh:
+        out[u] = std::tanh(gate(0, u));
+        break;
+      case RnnMode::kLstm:
+        c[u] = Sigmoid(gate(1, u)) * c[u] +
+               Sigmoid(gate(0, u)) * std::tanh(gate(2, u));
+        out[u] = Sigmoid(gate(3, u)) * std::tanh(c[u]);
+        break;
+      case RnnMode::kGru: {
+        const double n =
+            std::tanh(input[2][u] + Sigmoid(gate(0, u)) * recurrent[2][u]);
+        const double update = Sigmoid(gate(1, u));
+        out[u] = (1 - update) * n + update * h[u];
+        break;
+      }
+    }
+  }
+  if (config.num_proj > 0) {
+    Array projected(config.num_proj);
+    AddProduct(k, layout.Projection(pseudo_layer), 0, out, projected);
+    out = projected;
+  }
+  h = out;
+}
+
+ForwardResult ReferenceForward(const Case& k) {
+  const RnnConfig& config = k.config;
+  const auto [time, batch] = k.size;
+  const std::int64_t out = config.output_size(), units = config.num_units;
+  ForwardResult result{{}, k.input_h, k.input_c};
+  // [time][batch][fan_in]
+  std::vector<std::vector<Array>> x(time, std::vector<Array>(batch));
+  for (std::int64_t t = 0; t < time; ++t) {
+    for (std::int64_t b = 0; b < batch; ++b) {
+      for (std::int64_t i = 0; i < config.input_size; ++i) {
+        x[t][b].push_back(k.input[k.At(t, time, b, config.input_size, i)]);
+      }
+    }
+  }
+  for (std::int64_t layer = 0; layer < config.num_layers; ++layer) {
+    std::vector<std::vector<Array>> y(
+        time, std::vector<Array>(batch, Array(k.width())));
+    for (std::int64_t d = 0; d < config.num_directions; ++d) {
+      const std::int64_t p = layer * config.num_directions + d;
+      for (std::int64_t b = 0; b < batch; ++b) {
+        Array h, c;
+        const auto at = [&](std::int64_t size, std::int64_t i) {
+          return k.At(p, k.pseudo_layers(), b, size, i);
+        };
+        for (std::int64_t i = 0; i < out; ++i) {
+          h.push_back(k.input_h[at(out, i)]);
+        }
+        for (std::int64_t i = 0; i < units && config.has_cell_state(); ++i) {
+          c.push_back(k.input_c[at(units, i)]);
+        }
+        for (std::int64_t step = 0; step < k.length(b); ++step) {
+          const std::int64_t t = d == 0 ? step : k.length(b) - 1 - step;
+          Step(k, p, x[t][b], h, c);
+          std::copy(h.begin(), h.end(), y[t][b].begin() + d * out);
+        }
+        for (std::int64_t i = 0; i < out; ++i) {
+          result.output_h[at(out, i)] = h[i];
+        }
+        for (std::size_t i = 0; i < c.size(); ++i) {
+          result.output_c[at(units, i)] = c[i];
+        }
+      }
+    }
+    x = y;
+    for (std::int64_t t = 0; t < time && layer + 1 < config.num_layers; ++t) {
+      for (std::int64_t b = 0; b < batch; ++b) {
+        for (std::int64_t i = 0; i < k.width(); ++i) {
+          x[t][b][i] *= Mask(k, layer + 1, (t * batch + b) * k.width() + i);
+        }
+      }
+    }
+  }
+  result.output.resize(time * batch * k.width());
+  for (std::int64_t t = 0; t < time; ++t) {
+    for (std::int64_t b = 0; b < batch; ++b) {
+      for (std::int64_t i = 0; i < k.width(); ++i) {
+        result.output[k.At(t, time, b, k.width(), i)] = x[t][b][i];
+      }
+    }
+  }
+  return result;
+}
+
+double Dot(const Array& a, const Array& b) {
+  double sum = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) sum += a[i] * b[i];
+  return sum;
+}
+
+// What the gradients are of.
+double ReferenceLoss(const Case& k) {
+  const ForwardResult result = ReferenceForward(k);
+  return Dot(result.output, k.d_output) + Dot(result.output_h, k.d_output_h) +
+         Dot(result.output_c, k.d_output_c);
+}
+
+// ---------------------------------------------------------------------------
+// The engine under test.
+
+// An array in an allocation of just its size, for the sanitizer to watch over,
+// aligned as TensorFlow aligns.
+template <typename T>
+class Buffer {
+ public:
+  explicit Buffer(std::int64_t size) : size_(size) {
+    const std::size_t bytes = size * sizeof(T);
+    void* memory = nullptr;
+    EXPECT_EQ(posix_memalign(&memory, 64, bytes), 0);
+    data_.reset(static_cast<T*>(memory));
+    // What is not written is seen.
+    std::fill_n(reinterpret_cast<unsigned char*>(data()), bytes, 0xff);
+  }
+  explicit Buffer(const std::vector<T>& values) : Buffer(values.size()) {
+    std::copy(values.begin(), values.end(), data());
+  }
+
+  T* data() { return data_.get(); }
+  Array ToDoubles() {
+    Array result;
+    for (std::int64_t i = 0; i < size_; ++i) {
+      result.push_back(ToDouble(data()[i]));
+    }
+    return result;
+  }
+
+ private:
+  struct Free {
+    void operator()(T* memory) const { std::free(memory); }
+  };
+  std::int64_t size_;
+  std::unique_ptr<T[], Free> data_{nullptr};
+};
+
+template <typename T>
+class Engine {
+ public:
+  Engine(InstructionSet instruction_set, Case& k)
+      : k_(k),
+        kernels_(GetCudnnRnnKernels<T>(instruction_set)),
+        input_(Rounded<T>(k.input)),
+        input_h_(Rounded<T>(k.input_h)),
+        input_c_(Rounded<T>(k.input_c)),
+        params_(Rounded<T>(k.params)),
+        d_output_(Rounded<T>(k.d_output)),
+        d_output_h_(Rounded<T>(k.d_output_h)),
+        d_output_c_(Rounded<T>(k.d_output_c)),
+        output_(k.d_output.size()),
+        reserve_space_(ReserveSpaceSize<T>(k.config, k.size)) {}
+
+  ForwardResult Forward(bool is_training, Executor& executor) {
+    Buffer<T> output_h(k_.input_h.size()), output_c(k_.input_c.size());
+    CudnnRnnForward<T> a{};
+    Fill(a);
+    a.is_training = is_training;
+    a.stream = kStream;
+    a.output = output_.data();
+    a.output_h = output_h.data();
+    a.output_c = output_c.data();
+    a.reserve_space = is_training ? reserve_space_.data() : nullptr;
+    Buffer<char> workspace(
+        kernels_.forward_workspace(a, executor.num_threads()));
+    a.workspace = workspace.data();
+    kernels_.forward(a, executor);
+    return {output_.ToDoubles(), output_h.ToDoubles(), output_c.ToDoubles()};
+  }
+
+  // Of the last forward pass.
+  BackwardResult Backward(Executor& executor) {
+    Buffer<T> d_input(k_.input.size()), d_h(k_.input_h.size()),
+        d_c(k_.input_c.size()), d_params(k_.params.size());
+    CudnnRnnBackward<T> a{};
+    Fill(a);
+    a.output = output_.data();
+    a.output_backprop = d_output_.data();
+    a.output_h_backprop = d_output_h_.data();
+    a.output_c_backprop = d_output_c_.data();
+    a.reserve_space = reserve_space_.data();
+    a.input_backprop = d_input.data();
+    a.input_h_backprop = d_h.data();
+    a.input_c_backprop = d_c.data();
+    a.params_backprop = d_params.data();
+    Buffer<char> workspace(
+        kernels_.backward_workspace(a, executor.num_threads()));
+    a.workspace = workspace.data();
+    kernels_.backward(a, executor);
+    return {d_input.ToDoubles(), d_h.ToDoubles(), d_c.ToDoubles(),
+            d_params.ToDoubles()};
+  }
+
+ private:
+  template <typename Pass>
+  void Fill(Pass& a) {
+    a.config = k_.config;
+    a.size = k_.size;
+    a.time_major = k_.time_major;
+    a.sequence_lengths = k_.lengths.empty() ? nullptr : k_.lengths.data();
+    a.dropout = k_.dropout;
+    a.input = input_.data();
+    a.input_h = input_h_.data();
+    a.input_c = input_c_.data();
+    a.params = params_.data();
+  }
+
+  const Case& k_;
+  const CudnnRnnKernels<T> kernels_;
+  Buffer<T> input_, input_h_, input_c_, params_;
+  Buffer<T> d_output_, d_output_h_, d_output_c_;
+  Buffer<T> output_, reserve_space_;
+};
+
+Case RandomCase(const RnnConfig& config, const RnnSize& size) {
+  std::mt19937 generator(1);
+  Case k;
+  k.config = config;
+  k.size = size;
+  const std::int64_t steps = size.time * size.batch;
+  const std::int64_t hidden =
+      k.pseudo_layers() * size.batch * config.output_size();
+  const std::int64_t cell =
+      config.has_cell_state()
+          ? k.pseudo_layers() * size.batch * config.num_units
+          : 0;
+  const double scale = 1 / std::sqrt(1.0 + config.num_units);
+  k.input = RandomArray(steps * config.input_size, 1, generator);
+  k.input_h = RandomArray(hidden, 1, generator);
+  k.input_c = RandomArray(cell, 1, generator);
+  k.params = RandomArray(CudnnRnnParamsSize(config), scale, generator);
+  k.d_output = RandomArray(steps * k.width(), 1, generator);
+  k.d_output_h = RandomArray(hidden, 1, generator);
+  k.d_output_c = RandomArray(cell, 1, generator);
+  return k;
+}
+
+// Every mode and option, in sizes about the widths of vectors and panels.
+std::vector<Case> Cases() {
+  std::vector<Case> cases;
+  for (RnnMode mode :
+       {RnnMode::kTanh, RnnMode::kRelu, RnnMode::kLstm, RnnMode::kGru}) {
+    cases.push_back(RandomCase({mode, false, 1, 1, 1, 1, 0}, {2, 7}));
+    cases.push_back(RandomCase({mode, false, 1, 1, 5, 37, 0}, {4, 3}));
+    cases.push_back(RandomCase({mode, true, 2, 1, 19, 19, 0}, {3, 14}));
+    Case deep = RandomCase({mode, false, 2, 3, 3, 17, 0}, {5, 4});
+    deep.lengths = {2, 0, 5, 1};
+    deep.dropout = 0.5f;
+    cases.push_back(deep);
+    Case batch_major = RandomCase({mode, false, 1, 2, 3, 9, 0}, {3, 5});
+    batch_major.time_major = false;
+    cases.push_back(batch_major);
+    for (RnnSize size : {RnnSize{0, 3}, RnnSize{3, 0}}) {
+      cases.push_back(RandomCase({mode, false, 2, 2, 3, 4, 0}, size));
+    }
+    cases.push_back(RandomCase({mode, false, 1, 2, 0, 4, 0}, {2, 2}));
+    cases.push_back(RandomCase({mode, false, 1, 2, 3, 0, 0}, {2, 2}));
+  }
+  for (std::int64_t num_proj : {1, 18}) {
+    Case k = RandomCase({RnnMode::kLstm, false, 2, 2, 3, 20, num_proj}, {4, 3});
+    cases.push_back(k);
+    k.lengths = {4, 0, 2};
+    k.time_major = false;
+    k.dropout = 0.25f;
+    cases.push_back(k);
+  }
+  return cases;
+}
+
+std::string Describe(const Case& k) {
+  const RnnConfig& c = k.config;
+  return "mode " + std::to_string(static_cast<int>(c.mode)) + " skip_input " +
+         std::to_string(c.skip_input) + " directions " +
+         std::to_string(c.num_directions) + " layers " +
+         std::to_string(c.num_layers) + " input_size " +
+         std::to_string(c.input_size) + " num_units " +
+         std::to_string(c.num_units) + " num_proj " +
+         std::to_string(c.num_proj) + " time " + std::to_string(k.size.time) +
+         " batch " + std::to_string(k.size.batch);
+}
+
+template <typename T>
+void ForEachCase(const std::function<void(Case&, Engine<T>&)>& check) {
+  for (InstructionSet instruction_set : SupportedInstructionSets()) {
+    for (Case& k : Cases()) {
+      SCOPED_TRACE(std::string(InstructionSetName(instruction_set)) + " " +
+                   Describe(k));
+      Engine<T> engine(instruction_set, k);
+      check(k, engine);
+    }
+  }
+}
+
+template <typename T>
+class CudnnRnnTest : public testing::Test {};
+using StorageTypes = testing::Types<float, double, Half, BFloat16>;
+TYPED_TEST_SUITE(CudnnRnnTest, StorageTypes);
+
+TYPED_TEST(CudnnRnnTest, ForwardEqualsTheReference) {
+  SerialExecutor executor;
+  ForEachCase<TypeParam>([&](Case& k, Engine<TypeParam>& engine) {
+    const ForwardResult actual = engine.Forward(/*is_training=*/true, executor);
+    const ForwardResult expected = ReferenceForward(k);
+    const double tolerance = kTolerance<TypeParam>;
+    ExpectClose(actual.output, expected.output, tolerance, "output");
+    ExpectClose(actual.output_h, expected.output_h, tolerance, "output_h");
+    ExpectClose(actual.output_c, expected.output_c, tolerance, "output_c");
+  });
+}
+
+TYPED_TEST(CudnnRnnTest, InferenceHasNoDropout) {
+  SerialExecutor executor;
+  ForEachCase<TypeParam>([&](Case& k, Engine<TypeParam>& engine) {
+    const ForwardResult actual =
+        engine.Forward(/*is_training=*/false, executor);
+    k.dropout = 0;
+    const ForwardResult expected = ReferenceForward(k);
+    const double tolerance = kTolerance<TypeParam>;
+    ExpectClose(actual.output, expected.output, tolerance, "output");
+    ExpectClose(actual.output_h, expected.output_h, tolerance, "output_h");
+    ExpectClose(actual.output_c, expected.output_c, tolerance, "output_c");
+  });
+}
+
+// Along a random direction in all inputs at once.
+TEST(CudnnRnnGradientTest, EqualsCentralDifferences) {
+  SerialExecutor executor;
+  ForEachCase<double>([&](Case& k, Engine<double>& engine) {
+    engine.Forward(/*is_training=*/true, executor);
+    const BackwardResult gradient = engine.Backward(executor);
+    std::mt19937 generator(2);
+    // Small enough that no rectifier is near its kink.
+    constexpr double kStep = 1e-6;
+    double expected = 0, actual = 0;
+    Case above = k, below = k;
+    const auto move = [&](Array Case::* array, const Array& slope) {
+      ASSERT_EQ(slope.size(), (k.*array).size());
+      const Array direction = RandomArray(slope.size(), 1, generator);
+      actual += Dot(slope, direction);
+      for (std::size_t i = 0; i < slope.size(); ++i) {
+        (above.*array)[i] += kStep * direction[i];
+        (below.*array)[i] -= kStep * direction[i];
+      }
+    };
+    move(&Case::input, gradient.input);
+    move(&Case::input_h, gradient.input_h);
+    move(&Case::input_c, gradient.input_c);
+    move(&Case::params, gradient.params);
+    expected = (ReferenceLoss(above) - ReferenceLoss(below)) / (2 * kStep);
+    EXPECT_NEAR(actual, expected, 1e-7 * (1 + std::fabs(expected)));
+  });
+}
+
+TYPED_TEST(CudnnRnnTest, BackwardEqualsThatOfDouble) {
+  SerialExecutor executor;
+  ForEachCase<TypeParam>([&](Case& k, Engine<TypeParam>& engine) {
+    engine.Forward(/*is_training=*/true, executor);
+    const BackwardResult actual = engine.Backward(executor);
+    // The engine has rounded the case.
+    Engine<double> wide(InstructionSet::kBaseline, k);
+    wide.Forward(/*is_training=*/true, executor);
+    const BackwardResult expected = wide.Backward(executor);
+    const double tolerance = kTolerance<TypeParam>;
+    ExpectClose(actual.input, expected.input, tolerance, "input");
+    ExpectClose(actual.input_h, expected.input_h, tolerance, "input_h");
+    ExpectClose(actual.input_c, expected.input_c, tolerance, "input_c");
+    ExpectClose(actual.params, expected.params, tolerance, "params");
+  });
+}
+
+TYPED_TEST(CudnnRnnTest, SameBitsForAnyNumberOfThreads) {
+  ForEachCase<TypeParam>([&](Case&, Engine<TypeParam>& engine) {
+    SerialExecutor serial;
+    const ForwardResult forward = engine.Forward(/*is_training=*/true, serial);
+    const BackwardResult backward = engine.Backward(serial);
+    for (int num_threads : {2, 5}) {
+      Threads threads;
+      PoolExecutor pool(threads.Schedule(), num_threads);
+      const ForwardResult f = engine.Forward(/*is_training=*/true, pool);
+      EXPECT_TRUE(f.output == forward.output);
+      EXPECT_TRUE(f.output_h == forward.output_h);
+      EXPECT_TRUE(f.output_c == forward.output_c);
+      const BackwardResult b = engine.Backward(pool);
+      EXPECT_TRUE(b.input == backward.input);
+      EXPECT_TRUE(b.input_h == backward.input_h);
+      EXPECT_TRUE(b.input_c == backward.input_c);
+      EXPECT_TRUE(b.params == backward.params);
+    }
+  });
+}
+
+// A step that is cut into many tasks.
+TEST(CudnnRnnThreadsTest, SameBitsOfALargeNetwork) {
+  for (std::int64_t num_proj : {0, 70}) {
+    Case k =
+        RandomCase({RnnMode::kLstm, false, 2, 2, 40, 130, num_proj}, {6, 40});
+    for (int i = 0; i < 40; ++i) k.lengths.push_back(i % 7);
+    Engine<float> engine(ActiveInstructionSet(), k);
+    SerialExecutor serial;
+    const ForwardResult forward = engine.Forward(/*is_training=*/true, serial);
+    const BackwardResult backward = engine.Backward(serial);
+    Threads threads;
+    PoolExecutor pool(threads.Schedule(), 4);
+    EXPECT_TRUE(engine.Forward(true, pool).output == forward.output);
+    EXPECT_TRUE(engine.Backward(pool).params == backward.params);
+  }
+}
+
+// Nothing past a sequence's end has an effect, be it a number or not.
+TYPED_TEST(CudnnRnnTest, PaddingHasNoEffect) {
+  SerialExecutor executor;
+  for (InstructionSet instruction_set : SupportedInstructionSets()) {
+    SCOPED_TRACE(InstructionSetName(instruction_set));
+    for (RnnMode mode : {RnnMode::kTanh, RnnMode::kLstm, RnnMode::kGru}) {
+      Case k = RandomCase({mode, false, 2, 2, 3, 17, 0}, {5, 4});
+      k.lengths = {2, 0, 5, 1};
+      Case padded = k;
+      for (std::int64_t b = 0; b < k.size.batch; ++b) {
+        for (std::int64_t t = k.length(b); t < k.size.time; ++t) {
+          for (int i = 0; i < 3; ++i) {
+            padded.input[k.At(t, k.size.time, b, 3, i)] =
+                std::numeric_limits<double>::quiet_NaN();
+          }
+          for (std::int64_t i = 0; i < k.width(); ++i) {
+            padded.d_output[k.At(t, k.size.time, b, k.width(), i)] =
+                std::numeric_limits<double>::quiet_NaN();
+          }
+        }
+      }
+      Engine<TypeParam> clean(instruction_set, k);
+      Engine<TypeParam> dirty(instruction_set, padded);
+      EXPECT_TRUE(clean.Forward(true, executor).output ==
+                  dirty.Forward(true, executor).output);
+      const BackwardResult expected = clean.Backward(executor);
+      const BackwardResult actual = dirty.Backward(executor);
+      EXPECT_TRUE(actual.input == expected.input);
+      EXPECT_TRUE(actual.input_h == expected.input_h);
+      EXPECT_TRUE(actual.params == expected.params);
+    }
+  }
+}
+
+// Where nothing is to be computed, other sizes may be beyond all measure.
+TEST(CudnnRnnEmptyTest, TakesNoTimeAndNoMemory) {
+  const std::int64_t large = std::int64_t{1} << 62;
+  const auto kernels = GetCudnnRnnKernels<float>(InstructionSet::kBaseline);
+  SerialExecutor executor;
+  struct {
+    RnnConfig config;
+    RnnSize size;
+  } const empty[] = {
+      {{RnnMode::kGru, false, 1, large, 3, 0, 0}, {5, 0}},
+      {{RnnMode::kGru, false, 1, 1, large, 0, 0}, {0, 0}},
+      {{RnnMode::kLstm, false, 1, large, 3, 0, 0}, {0, 1}},
+      {{RnnMode::kTanh, false, 1, 1, 3, 0, 0}, {0, large}},
+  };
+  for (const auto& each : empty) {
+    CudnnRnnForward<float> forward{};
+    forward.config = each.config;
+    forward.size = each.size;
+    EXPECT_EQ(kernels.forward_workspace(forward, 2), 0);
+    kernels.forward(forward, executor);
+    CudnnRnnBackward<float> backward{};
+    backward.config = each.config;
+    backward.size = each.size;
+    EXPECT_EQ(kernels.backward_workspace(backward, 2), 0);
+    kernels.backward(backward, executor);
+  }
+}
+
+TEST(CudnnRnnWorkspaceTest, ThatCannotBeCounted) {
+  const std::int64_t large = std::int64_t{1} << 31;
+  CudnnRnnForward<float> forward{};
+  forward.config = {RnnMode::kLstm, false, 1, 1, 0, 1, 0};
+  forward.size = {large, large};
+  CudnnRnnBackward<float> backward{};
+  backward.config = forward.config;
+  backward.size = forward.size;
+  const auto kernels = GetCudnnRnnKernels<float>(InstructionSet::kBaseline);
+  EXPECT_EQ(kernels.forward_workspace(forward, 2), -1);
+  EXPECT_EQ(kernels.backward_workspace(backward, 2), -1);
+}
+
+}  // namespace
+}  // namespace tf_rnn_ops::rnn

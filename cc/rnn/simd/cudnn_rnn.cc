@@ -1,0 +1,436 @@
+#include "cc/rnn/simd/cudnn_rnn.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+
+#include "cc/rnn/arena.h"
+#include "cc/rnn/cudnn_rnn_params.h"
+#include "cc/rnn/executor.h"
+#include "cc/rnn/reserve_space.h"
+#include "cc/rnn/rnn_config.h"
+#include "cc/rnn/simd/cells.h"
+#include "cc/rnn/simd/convert.h"
+#include "cc/rnn/simd/dropout.h"
+#include "cc/rnn/simd/layer_backward.h"
+#include "cc/rnn/simd/layer_forward.h"
+#include "cc/rnn/simd/staging.h"
+#include "cc/rnn/simd/step_tasks.h"
+
+namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
+namespace {
+
+// The shapes of a network's arrays.
+struct Shapes {
+  Shapes(const RnnConfig& config, const RnnSize& size)
+      : input{size.time, size.batch, config.input_size},
+        output{size.time, size.batch,
+               config.num_directions * config.output_size()},
+        hidden_state{config.num_pseudo_layers(), size.batch,
+                     config.output_size()},
+        cell_state{config.num_pseudo_layers(), size.batch,
+                   config.has_cell_state() ? config.num_units : 0},
+        // As one row: no order to change.
+        params{1, 1, CudnnRnnParamsSize(config)} {}
+
+  StagedShape input;
+  StagedShape output;
+  StagedShape hidden_state;
+  StagedShape cell_state;
+  StagedShape params;
+};
+
+// Whether there is no state, so that nothing is to be computed. The other sizes
+// may then be beyond all measure.
+bool IsEmpty(const RnnConfig& config, const RnnSize& size) {
+  return size.batch == 0 || config.num_units == 0;
+}
+
+template <typename T>
+void FillZero(T* array, std::int64_t size, Executor& executor) {
+  ForEachPiece(size, executor, [=](std::int64_t offset, std::int64_t length) {
+    // All bits zero is zero in every type.
+    std::memset(static_cast<void*>(array + offset), 0, length * sizeof(T));
+  });
+}
+
+// What a reserve_space holds after its header.
+template <typename C>
+struct KeptActivations {
+  C* kept;     // [P, T, B, K * U]
+  C* outputs;  // [NumKeptOutputs, T, B, D * O]
+
+  template <typename T>
+  KeptActivations(T* reserve_space, const RnnConfig& config,
+                  const RnnSize& size)
+      : kept(nullptr), outputs(nullptr) {
+    if (reserve_space == nullptr) return;
+    kept = reinterpret_cast<C*>(reserve_space +
+                                kReserveSpaceHeaderBytes / sizeof(T));
+    outputs = kept + config.num_layers * LayerKeptSize(config, size);
+  }
+
+  // Of one layer.
+  static std::int64_t LayerKeptSize(const RnnConfig& config,
+                                    const RnnSize& size) {
+    return config.num_directions * size.time * size.batch *
+           NumKeptBlocks(config.mode) * config.num_units;
+  }
+};
+
+// Calls run(cell), where the cell's type is that of the mode.
+template <typename C, typename Run>
+void WithCell(RnnMode mode, const Run& run) {
+  switch (mode) {
+    case RnnMode::kRelu:
+      return run(ReluCell<C>());
+    case RnnMode::kTanh:
+      return run(TanhCell<C>());
+    case RnnMode::kLstm:
+      return run(LstmCell<C>());
+    case RnnMode::kGru:
+      return run(GruCell<C>());
+  }
+}
+
+template <typename T>
+class ForwardCall {
+ public:
+  using C = ComputeType<T>;
+
+  ForwardCall(const CudnnRnnForward<T>& a, int num_threads, Arena& arena)
+      : a_(a),
+        shapes_(a.config, a.size),
+        activations_(a.is_training ? a.reserve_space : nullptr, a.config,
+                     a.size),
+        staging_(a.time_major),
+        // The order of the params is not that of the time.
+        params_staging_(/*time_major=*/true),
+        input_(staging_.Buffer(shapes_.input, arena)),
+        input_h_(staging_.Buffer(shapes_.hidden_state, arena)),
+        input_c_(staging_.Buffer(shapes_.cell_state, arena)),
+        params_(params_staging_.Buffer(shapes_.params, arena)),
+        output_(staging_.Buffer(shapes_.output, arena)),
+        output_h_(staging_.Buffer(shapes_.hidden_state, arena)),
+        output_c_(staging_.Buffer(shapes_.cell_state, arena)),
+        dropped_(arena.Take<C>(AppliesDropout() ? shapes_.output.size() : 0)),
+        inner_outputs_(
+            arena.Take<C>(shapes_.output.size() * NumInnerOutputs())),
+        scratch_(a.config, a.size, num_threads, arena) {}
+
+  void Run(Executor& executor) const {
+    if (!IsEmpty(a_.config, a_.size)) Compute(executor);
+    if (a_.is_training) {
+      WriteReserveSpaceHeader(
+          {a_.config, a_.size, a_.time_major, a_.sequence_lengths, a_.dropout},
+          a_.stream, a_.reserve_space);
+    }
+  }
+
+ private:
+  void Compute(Executor& executor) const {
+    LayerForwardArguments<C> layer{
+        a_.config,
+        a_.size,
+        SequenceLengths(a_.sequence_lengths, a_.size.time),
+        0,
+        params_staging_.Read(a_.params, params_, shapes_.params, executor),
+        staging_.Read(a_.input, input_, shapes_.input, executor),
+        staging_.Read(a_.input_h, input_h_, shapes_.hidden_state, executor),
+        staging_.Read(a_.input_c, input_c_, shapes_.cell_state, executor),
+        nullptr,
+        staging_.Target(a_.output_h, output_h_),
+        staging_.Target(a_.output_c, output_c_),
+        nullptr};
+    RunLayers(layer, executor);
+    staging_.Write(LayerOutput(a_.config.num_layers - 1), a_.output,
+                   shapes_.output, executor);
+    staging_.Write(output_h_, a_.output_h, shapes_.hidden_state, executor);
+    staging_.Write(output_c_, a_.output_c, shapes_.cell_state, executor);
+  }
+
+  bool AppliesDropout() const {
+    return a_.is_training && a_.dropout > 0 && a_.config.num_layers > 1;
+  }
+  // How many outputs of inner layers are kept here. In training they are all
+  // kept in the reserve_space; otherwise a layer needs that of the one below.
+  std::int64_t NumInnerOutputs() const {
+    return a_.is_training ? 0 : Min(a_.config.num_layers - 1, 2);
+  }
+
+  // `layer` comes with the arguments of the first layer, but for its output.
+  void RunLayers(LayerForwardArguments<C> layer, Executor& executor) const {
+    const std::int64_t hidden_size =
+        shapes_.hidden_state.size().value() / a_.config.num_layers;
+    const std::int64_t cell_size =
+        shapes_.cell_state.size().value() / a_.config.num_layers;
+    for (; layer.layer < a_.config.num_layers; ++layer.layer) {
+      layer.output = LayerOutput(layer.layer);
+      if (a_.is_training) {
+        layer.kept =
+            activations_.kept +
+            layer.layer * activations_.LayerKeptSize(a_.config, a_.size);
+      }
+      WithCell<C>(a_.config.mode, [&](auto cell) {
+        LayerForward<C, decltype(cell)>(layer, scratch_, executor).Run();
+      });
+      layer.input = NextInput(layer, executor);
+      layer.input_h += hidden_size;
+      layer.output_h += hidden_size;
+      layer.input_c += cell_size;
+      layer.output_c += cell_size;
+    }
+  }
+
+  C* LayerOutput(std::int64_t layer) const {
+    const std::int64_t size = shapes_.output.size().value();
+    if (a_.is_training && layer < NumKeptOutputs<T>(a_.config)) {
+      return activations_.outputs + layer * size;
+    }
+    if (layer == a_.config.num_layers - 1) {
+      return staging_.Target(a_.output, output_);
+    }
+    return inner_outputs_ + layer % 2 * size;
+  }
+
+  // The input of the layer above.
+  const C* NextInput(const LayerForwardArguments<C>& layer,
+                     Executor& executor) const {
+    if (!AppliesDropout() || layer.layer == a_.config.num_layers - 1) {
+      return layer.output;
+    }
+    ApplyDropout(layer.output, dropped_, shapes_.output.size().value(),
+                 a_.dropout, a_.stream,
+                 layer.layer * NumLayerDropoutSamples(a_.config, a_.size),
+                 executor);
+    return dropped_;
+  }
+
+  const CudnnRnnForward<T>& a_;
+  const Shapes shapes_;
+  const KeptActivations<C> activations_;
+  const Staging<T> staging_;
+  const Staging<T> params_staging_;
+  C* const input_;
+  C* const input_h_;
+  C* const input_c_;
+  C* const params_;
+  C* const output_;
+  C* const output_h_;
+  C* const output_c_;
+  C* const dropped_;        // [T, B, D * O]
+  C* const inner_outputs_;  // [NumInnerOutputs(), T, B, D * O]
+  const LayerForwardScratch<C> scratch_;
+};
+
+template <typename T>
+class BackwardCall {
+ public:
+  using C = ComputeType<T>;
+
+  BackwardCall(const CudnnRnnBackward<T>& a, int num_threads, Arena& arena)
+      : a_(a),
+        shapes_(a.config, a.size),
+        staging_(a.time_major),
+        params_staging_(/*time_major=*/true),
+        input_(staging_.Buffer(shapes_.input, arena)),
+        input_h_(staging_.Buffer(shapes_.hidden_state, arena)),
+        input_c_(staging_.Buffer(shapes_.cell_state, arena)),
+        params_(params_staging_.Buffer(shapes_.params, arena)),
+        output_(staging_.Buffer(shapes_.output, arena)),
+        valid_input_(arena.Take<C>(
+            a.sequence_lengths == nullptr ? 0 : shapes_.input.size())),
+        d_output_(staging_.Buffer(shapes_.output, arena)),
+        d_output_h_(staging_.Buffer(shapes_.hidden_state, arena)),
+        d_output_c_(staging_.Buffer(shapes_.cell_state, arena)),
+        d_input_(staging_.Buffer(shapes_.input, arena)),
+        d_h_(staging_.Buffer(shapes_.hidden_state, arena)),
+        d_c_(staging_.Buffer(shapes_.cell_state, arena)),
+        d_params_(params_staging_.Buffer(shapes_.params, arena)),
+        dropped_(arena.Take<C>(AppliesDropout() ? shapes_.output.size() : 0)),
+        d_inner_(arena.Take<C>(shapes_.output.size() *
+                               Min(a.config.num_layers - 1, 2))),
+        scratch_(a.config, a.size, num_threads, arena) {}
+
+  void Run(Executor& executor) const {
+    if (IsEmpty(a_.config, a_.size)) {
+      FillZero(a_.input_backprop, shapes_.input.size().value(), executor);
+      FillZero(a_.params_backprop, shapes_.params.size().value(), executor);
+      return;
+    }
+    Compute(executor);
+  }
+
+ private:
+  void Compute(Executor& executor) const {
+    LayerBackwardArguments<C> layer{
+        a_.config,
+        a_.size,
+        SequenceLengths(a_.sequence_lengths, a_.size.time),
+        0,
+        params_staging_.Read(a_.params, params_, shapes_.params, executor),
+        ReadInput(executor),
+        staging_.Read(a_.input_h, input_h_, shapes_.hidden_state, executor),
+        staging_.Read(a_.input_c, input_c_, shapes_.cell_state, executor),
+        staging_.Read(a_.output, output_, shapes_.output, executor),
+        nullptr,
+        staging_.Read(a_.output_backprop, d_output_, shapes_.output, executor),
+        staging_.Target(a_.input_backprop, d_input_),
+        staging_.Target(a_.input_h_backprop, d_h_),
+        staging_.Target(a_.input_c_backprop, d_c_),
+        params_staging_.Target(a_.params_backprop, d_params_)};
+    // Where the layers find the gradients of the final states.
+    std::copy_n(staging_.Read(a_.output_h_backprop, d_output_h_,
+                              shapes_.hidden_state, executor),
+                shapes_.hidden_state.size().value(), layer.d_h);
+    std::copy_n(staging_.Read(a_.output_c_backprop, d_output_c_,
+                              shapes_.cell_state, executor),
+                shapes_.cell_state.size().value(), layer.d_c);
+    RunLayers(layer, executor);
+    staging_.Write(d_input_, a_.input_backprop, shapes_.input, executor);
+    staging_.Write(d_h_, a_.input_h_backprop, shapes_.hidden_state, executor);
+    staging_.Write(d_c_, a_.input_c_backprop, shapes_.cell_state, executor);
+    params_staging_.Write(d_params_, a_.params_backprop, shapes_.params,
+                          executor);
+  }
+
+  bool AppliesDropout() const {
+    return a_.dropout > 0 && a_.config.num_layers > 1;
+  }
+
+  // The input, with zeros past each sequence's end: what is there may not even
+  // be a number, and is multiplied by the zeros of the gates' gradients.
+  const C* ReadInput(Executor& executor) const {
+    const C* input = staging_.Read(a_.input, input_, shapes_.input, executor);
+    const SequenceLengths lengths(a_.sequence_lengths, a_.size.time);
+    if (lengths.all_equal()) return input;
+    const std::int64_t width = shapes_.input.width;
+    executor.ParallelFor(a_.size.time, [&](std::int64_t t) {
+      for (std::int64_t sample = 0; sample < a_.size.batch; ++sample) {
+        const std::int64_t row = (t * a_.size.batch + sample) * width;
+        if (lengths.IsValid(t, sample)) {
+          std::copy_n(input + row, width, valid_input_ + row);
+        } else {
+          std::fill_n(valid_input_ + row, width, C(0));
+        }
+      }
+    });
+    return valid_input_;
+  }
+
+  // `network` has the arrays of the whole network.
+  void RunLayers(const LayerBackwardArguments<C>& network,
+                 Executor& executor) const {
+    const std::int64_t hidden_size =
+        shapes_.hidden_state.size().value() / a_.config.num_layers;
+    const std::int64_t cell_size =
+        shapes_.cell_state.size().value() / a_.config.num_layers;
+    const std::int64_t output_size = shapes_.output.size().value();
+    const KeptActivations<const C> activations(a_.reserve_space, a_.config,
+                                               a_.size);
+    LayerBackwardArguments<C> layer = network;
+    for (std::int64_t i = a_.config.num_layers - 1; i >= 0; --i) {
+      layer.layer = i;
+      layer.input_h = network.input_h + i * hidden_size;
+      layer.input_c = network.input_c + i * cell_size;
+      layer.d_h = network.d_h + i * hidden_size;
+      layer.d_c = network.d_c + i * cell_size;
+      layer.kept =
+          activations.kept + i * activations.LayerKeptSize(a_.config, a_.size);
+      if (i < NumKeptOutputs<T>(a_.config)) {
+        layer.output = activations.outputs + i * output_size;
+      }
+      if (i < a_.config.num_layers - 1) {
+        layer.d_output = layer.d_input;  // of the layer above
+      }
+      if (i == 0) {
+        layer.input = network.input;
+        layer.d_input = network.d_input;
+      } else {
+        layer.input = Dropped(activations.outputs + (i - 1) * output_size,
+                              dropped_, i, executor);
+        layer.d_input = d_inner_ + (i - 1) % 2 * output_size;
+      }
+      WithCell<C>(a_.config.mode, [&](auto cell) {
+        LayerBackward<C, decltype(cell)>(layer, scratch_, executor).Run();
+      });
+      if (i > 0) Dropped(layer.d_input, layer.d_input, i, executor);
+    }
+  }
+
+  // from ∘ the mask of a layer's input, written to `to`.
+  const C* Dropped(const C* from, C* to, std::int64_t layer,
+                   Executor& executor) const {
+    if (!AppliesDropout()) return from;
+    ApplyDropout(from, to, shapes_.output.size().value(), a_.dropout,
+                 ReserveSpaceStream(a_.reserve_space),
+                 (layer - 1) * NumLayerDropoutSamples(a_.config, a_.size),
+                 executor);
+    return to;
+  }
+
+  const CudnnRnnBackward<T>& a_;
+  const Shapes shapes_;
+  const Staging<T> staging_;
+  const Staging<T> params_staging_;
+  C* const input_;
+  C* const input_h_;
+  C* const input_c_;
+  C* const params_;
+  C* const output_;
+  C* const valid_input_;
+  C* const d_output_;
+  C* const d_output_h_;
+  C* const d_output_c_;
+  C* const d_input_;
+  C* const d_h_;
+  C* const d_c_;
+  C* const d_params_;
+  C* const dropped_;  // [T, B, D * O]
+  C* const d_inner_;  // the gradients of two inner layers' inputs
+  const LayerBackwardScratch<C> scratch_;
+};
+
+// The bytes of scratch memory that a call takes.
+template <typename Call, typename Arguments>
+std::int64_t Workspace(const Arguments& arguments, int num_threads) {
+  if (IsEmpty(arguments.config, arguments.size)) return 0;
+  Arena arena(nullptr);
+  Call(arguments, num_threads, arena);
+  return arena.used();
+}
+
+template <typename Call, typename Arguments>
+void Run(const Arguments& arguments, Executor& executor) {
+  Arena arena(arguments.workspace);
+  Call(arguments, executor.num_threads(), arena).Run(executor);
+}
+
+template <typename T>
+CudnnRnnKernels<T> Kernels() {
+  return {&Workspace<ForwardCall<T>, CudnnRnnForward<T>>,
+          &Workspace<BackwardCall<T>, CudnnRnnBackward<T>>,
+          &Run<ForwardCall<T>, CudnnRnnForward<T>>,
+          &Run<BackwardCall<T>, CudnnRnnBackward<T>>};
+}
+
+}  // namespace
+
+template <>
+CudnnRnnKernels<float> CudnnRnn<float>() {
+  return Kernels<float>();
+}
+template <>
+CudnnRnnKernels<double> CudnnRnn<double>() {
+  return Kernels<double>();
+}
+template <>
+CudnnRnnKernels<Half> CudnnRnn<Half>() {
+  return Kernels<Half>();
+}
+template <>
+CudnnRnnKernels<BFloat16> CudnnRnn<BFloat16>() {
+  return Kernels<BFloat16>();
+}
+
+}  // namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET

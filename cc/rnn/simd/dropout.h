@@ -1,0 +1,84 @@
+// Dropout with masks drawn from a counter-based random stream.
+
+#ifndef TF_RNN_OPS_CC_RNN_SIMD_DROPOUT_H_
+#define TF_RNN_OPS_CC_RNN_SIMD_DROPOUT_H_
+
+#include <cstdint>
+
+#include "cc/rnn/executor.h"
+#include "cc/rnn/random_stream.h"
+#include "cc/rnn/simd/convert.h"
+
+namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
+
+// Counters whose random bits are computed together, in vectors.
+constexpr int kPhiloxLanes = 16;
+
+// bits[i]: the 128 random bits of the stream's counter + `offset` + i, as four
+// words.
+inline void Philox(const RandomStream& stream, std::uint64_t offset,
+                   std::uint32_t bits[kPhiloxLanes][4]) {
+  std::uint32_t c0[kPhiloxLanes], c1[kPhiloxLanes];
+  std::uint32_t c2[kPhiloxLanes], c3[kPhiloxLanes];
+  for (int i = 0; i < kPhiloxLanes; ++i) {
+    const std::uint64_t low = stream.counter_low + (offset + i);
+    const std::uint64_t high =
+        stream.counter_high + (low < stream.counter_low ? 1 : 0);
+    c0[i] = static_cast<std::uint32_t>(low);
+    c1[i] = static_cast<std::uint32_t>(low >> 32);
+    c2[i] = static_cast<std::uint32_t>(high);
+    c3[i] = static_cast<std::uint32_t>(high >> 32);
+  }
+  std::uint32_t key0 = static_cast<std::uint32_t>(stream.key);
+  std::uint32_t key1 = static_cast<std::uint32_t>(stream.key >> 32);
+  for (int round = 0; round < 10; ++round) {
+    for (int i = 0; i < kPhiloxLanes; ++i) {
+      const std::uint64_t product0 = std::uint64_t{0xD2511F53} * c0[i];
+      const std::uint64_t product1 = std::uint64_t{0xCD9E8D57} * c2[i];
+      c0[i] = static_cast<std::uint32_t>(product1 >> 32) ^ c1[i] ^ key0;
+      c1[i] = static_cast<std::uint32_t>(product1);
+      c2[i] = static_cast<std::uint32_t>(product0 >> 32) ^ c3[i] ^ key1;
+      c3[i] = static_cast<std::uint32_t>(product0);
+    }
+    key0 += 0x9E3779B9;
+    key1 += 0xBB67AE85;
+  }
+  for (int i = 0; i < kPhiloxLanes; ++i) {
+    bits[i][0] = c0[i];
+    bits[i][1] = c1[i];
+    bits[i][2] = c2[i];
+    bits[i][3] = c3[i];
+  }
+}
+
+// to[i] = from[i] * mask[i], where mask[i] is 0 with probability `rate` and
+// 1 / (1 - rate) otherwise. `from` and `to` may be the same array, of `size`
+// elements. The mask depends on the stream, `first_counter` and i alone.
+template <typename T>
+void ApplyDropout(const T* from, T* to, std::int64_t size, float rate,
+                  const RandomStream& stream, std::int64_t first_counter,
+                  Executor& executor) {
+  // 2^32 for a rate of 1: no word is as large.
+  const std::uint64_t threshold =
+      static_cast<std::uint64_t>(static_cast<double>(rate) * 4294967296.0);
+  const T scale =
+      rate == 1.0f ? T(0) : static_cast<T>(1.0 / (1.0 - double{rate}));
+  constexpr std::int64_t kElements = 4 * kPhiloxLanes;
+  static_assert(kPiece % kElements == 0);
+  ForEachPiece(size, executor, [=](std::int64_t offset, std::int64_t length) {
+    for (std::int64_t i = offset; i < offset + length; i += kElements) {
+      std::uint32_t bits[kPhiloxLanes][4];
+      Philox(stream, first_counter + i / 4, bits);
+      const std::uint32_t* words = bits[0];
+      const std::int64_t left = offset + length - i;
+      const std::int64_t count = left < kElements ? left : kElements;
+      for (std::int64_t j = 0; j < count; ++j) {
+        to[i + j] = words[j] >= threshold ? from[i + j] * scale : T(0);
+      }
+    }
+  });
+}
+
+}  // namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET
+
+#endif  // TF_RNN_OPS_CC_RNN_SIMD_DROPOUT_H_

@@ -1,0 +1,90 @@
+#include "cc/rnn/simd/dropout.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include "cc/rnn/executor.h"
+#include "cc/rnn/random_stream.h"
+
+namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
+namespace {
+
+using Words = std::array<std::uint32_t, 4>;
+
+Words FirstWords(const RandomStream& stream, std::uint64_t offset = 0) {
+  std::uint32_t bits[kPhiloxLanes][4];
+  Philox(stream, offset, bits);
+  return {bits[0][0], bits[0][1], bits[0][2], bits[0][3]};
+}
+
+// The known answers of Random123, the authors' library.
+TEST(PhiloxTest, GivesTheKnownAnswers) {
+  EXPECT_EQ(FirstWords({0, 0, 0}),
+            (Words{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
+  const std::uint64_t ones = std::numeric_limits<std::uint64_t>::max();
+  EXPECT_EQ(FirstWords({ones, ones, ones}),
+            (Words{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}));
+  EXPECT_EQ(
+      FirstWords({0x299f31d0a4093822, 0x85a308d3243f6a88, 0x0370734413198a2e}),
+      (Words{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}));
+}
+
+TEST(PhiloxTest, CountsInAllOfTheCounter) {
+  const std::uint64_t last = std::numeric_limits<std::uint64_t>::max();
+  std::uint32_t bits[kPhiloxLanes][4];
+  Philox({1, last - 1, 5}, 0, bits);
+  for (int i = 0; i < kPhiloxLanes; ++i) {
+    const std::uint64_t high = i < 2 ? 5 : 6;
+    const Words expected = FirstWords({1, last - 1 + i, high});
+    EXPECT_EQ((Words{bits[i][0], bits[i][1], bits[i][2], bits[i][3]}), expected)
+        << i;
+  }
+}
+
+TEST(DropoutTest, ScalesWhatItKeepsAndZeroesTheRest) {
+  SerialExecutor executor;
+  const std::int64_t size = 100'003;
+  const std::vector<double> from(size, 3.0);
+  for (float rate : {0.1f, 0.5f, 0.9f}) {
+    std::vector<double> to(size);
+    ApplyDropout(from.data(), to.data(), size, rate, {7, 0, 0}, 0, executor);
+    std::int64_t kept = 0;
+    for (double value : to) {
+      if (value == 0) continue;
+      EXPECT_DOUBLE_EQ(value, 3.0 / (1.0 - double{rate}));
+      ++kept;
+    }
+    const double expected = size * (1.0 - rate);
+    EXPECT_LT(std::fabs(kept - expected), 4 * std::sqrt(expected * rate))
+        << rate;
+  }
+}
+
+TEST(DropoutTest, OfRateZeroAndOne) {
+  SerialExecutor executor;
+  const std::vector<float> from(1000, 2.0f);
+  std::vector<float> to(1000);
+  ApplyDropout(from.data(), to.data(), 1000, 0.0f, {7, 0, 0}, 0, executor);
+  EXPECT_EQ(to, from);
+  ApplyDropout(from.data(), to.data(), 1000, 1.0f, {7, 0, 0}, 0, executor);
+  EXPECT_EQ(to, std::vector<float>(1000, 0.0f));
+}
+
+TEST(DropoutTest, AMaskIsTheTailOfOneThatBeginsEarlier) {
+  SerialExecutor executor;
+  const std::vector<float> from(1000, 1.0f);
+  std::vector<float> all(1000), tail(1000);
+  ApplyDropout(from.data(), all.data(), 1000, 0.5f, {7, 9, 0}, 0, executor);
+  ApplyDropout(from.data(), tail.data(), 600, 0.5f, {7, 9, 0}, 100, executor);
+  for (int i = 0; i < 600; ++i) EXPECT_EQ(tail[i], all[i + 400]) << i;
+  EXPECT_NE(std::vector<float>(all.begin(), all.begin() + 600),
+            std::vector<float>(tail.begin(), tail.begin() + 600));
+}
+
+}  // namespace
+}  // namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET

@@ -1,0 +1,110 @@
+// A caller's arrays, as the network reads and writes them: time-major and in
+// the type that it computes in. Where they are so already, they are used as
+// they are; otherwise they are copied.
+
+#ifndef TF_RNN_OPS_CC_RNN_SIMD_STAGING_H_
+#define TF_RNN_OPS_CC_RNN_SIMD_STAGING_H_
+
+#include <cstdint>
+#include <type_traits>
+
+#include "cc/rnn/arena.h"
+#include "cc/rnn/executor.h"
+#include "cc/rnn/float16.h"
+#include "cc/rnn/simd/convert.h"
+#include "cc/rnn/simd/eigen.h"
+
+namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
+
+// An array [outer, inner, width] in time-major order: outer is the time or the
+// pseudo-layer, inner the batch.
+struct StagedShape {
+  std::int64_t outer;
+  std::int64_t inner;
+  std::int64_t width;
+
+  CheckedInt size() const { return CheckedInt(outer) * inner * width; }
+};
+
+template <typename T>
+class Staging {
+ public:
+  using C = ComputeType<T>;
+
+  explicit Staging(bool time_major) : time_major_(time_major) {}
+
+  // Memory for an array's copy, or null if it needs none.
+  C* Buffer(const StagedShape& shape, Arena& arena) const {
+    return IsCopied() ? arena.Take<C>(shape.size()) : nullptr;
+  }
+
+  // The caller's array, copied to its buffer if it has one.
+  const C* Read(const T* from, C* buffer, const StagedShape& shape,
+                Executor& executor) const {
+    if constexpr (std::is_same_v<T, C>) {
+      if (time_major_) return from;
+    }
+    ForEachRun(shape, executor, [&](auto ours, auto theirs, auto length) {
+      ConvertRun(from + theirs, buffer + ours, length);
+    });
+    return buffer;
+  }
+
+  // Where to write what the caller's array is to hold.
+  C* Target(T* to, C* buffer) const {
+    if constexpr (std::is_same_v<T, C>) {
+      if (time_major_) return to;
+    }
+    return buffer;
+  }
+
+  // Copies the buffer, if there is one, to the caller's array.
+  void Write(const C* buffer, T* to, const StagedShape& shape,
+             Executor& executor) const {
+    if (!IsCopied()) return;
+    ForEachRun(shape, executor, [&](auto ours, auto theirs, auto length) {
+      ConvertRun(buffer + ours, to + theirs, length);
+    });
+  }
+
+ private:
+  bool IsCopied() const { return !std::is_same_v<T, C> || !time_major_; }
+
+  // Calls body(ours, theirs, length) for runs of elements that are neighbours
+  // in both orders: with the offset of the first in ours and in the caller's.
+  template <typename Body>
+  void ForEachRun(const StagedShape& shape, Executor& executor,
+                  const Body& body) const {
+    if (time_major_) {
+      ForEachPiece(shape.size().value(), executor,
+                   [&](std::int64_t offset, std::int64_t length) {
+                     body(offset, offset, length);
+                   });
+      return;
+    }
+    executor.ParallelFor(shape.outer, [&](std::int64_t i) {
+      for (std::int64_t j = 0; j < shape.inner; ++j) {
+        body((i * shape.inner + j) * shape.width,
+             (j * shape.outer + i) * shape.width, shape.width);
+      }
+    });
+  }
+
+  static void ConvertRun(const C* from, C* to, std::int64_t length) {
+    for (std::int64_t i = 0; i < length; ++i) to[i] = from[i];
+  }
+  template <typename From, typename To>
+  static void ConvertRun(const From* from, To* to, std::int64_t length) {
+    Eigen::Map<Eigen::ArrayX<EigenType<To>>>(
+        reinterpret_cast<EigenType<To>*>(to), length) =
+        Eigen::Map<const Eigen::ArrayX<EigenType<From>>>(
+            reinterpret_cast<const EigenType<From>*>(from), length)
+            .template cast<EigenType<To>>();
+  }
+
+  const bool time_major_;
+};
+
+}  // namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET
+
+#endif  // TF_RNN_OPS_CC_RNN_SIMD_STAGING_H_
