@@ -1,14 +1,29 @@
 """The ops, named and called as their twins in `tf.raw_ops`.
 
-Replacing `tf.raw_ops.` by `tf_rnn_ops.raw_ops.` is the whole migration. All arguments are keywords. Where a twin takes
-float32 only, these take bfloat16, half, float32 and float64; bfloat16 and half are computed in float32.
+Replacing `tf.raw_ops.` by `tf_rnn_ops.raw_ops.` is the whole migration. All arguments are keywords. All ops run on the
+CPU, where the twins of the CudnnRNN ops do not, and take bfloat16, half, float32 and float64, where the twins of the
+GRUBlockCell ops take float32 only; bfloat16 and half are computed in float32.
 """
 
 from typing import Any
 
 from tf_rnn_ops._library import ops
 
-__all__ = ["GRUBlockCell", "GRUBlockCellGrad"]
+__all__ = [
+    "CudnnRNN",
+    "CudnnRNNBackprop",
+    "CudnnRNNBackpropV2",
+    "CudnnRNNBackpropV3",
+    "CudnnRNNCanonicalToParams",
+    "CudnnRNNCanonicalToParamsV2",
+    "CudnnRNNParamsSize",
+    "CudnnRNNParamsToCanonical",
+    "CudnnRNNParamsToCanonicalV2",
+    "CudnnRNNV2",
+    "CudnnRNNV3",
+    "GRUBlockCell",
+    "GRUBlockCellGrad",
+]
 
 
 def GRUBlockCell(*, x, h_prev, w_ru, w_c, b_ru, b_c, name: str | None = None) -> Any:
@@ -90,4 +105,887 @@ def GRUBlockCellGrad(*, x, h_prev, w_ru, w_c, b_ru, b_c, r, u, c, d_h, name: str
     """
     return ops.tf_rnn_ops_gru_block_cell_grad(
         x=x, h_prev=h_prev, w_ru=w_ru, w_c=w_c, b_ru=b_ru, b_c=b_c, r=r, u=u, c=c, d_h=d_h, name=name
+    )
+
+
+def CudnnRNN(
+    *,
+    input,
+    input_h,
+    input_c,
+    params,
+    rnn_mode: str = "lstm",
+    input_mode: str = "linear_input",
+    direction: str = "unidirectional",
+    dropout: float = 0,
+    seed: int = 0,
+    seed2: int = 0,
+    is_training: bool = True,
+    name: str | None = None,
+) -> Any:
+    """Runs a stack of recurrent layers over a sequence, as cuDNN does.
+
+    At each step a pseudo-layer, which is one direction of one layer, computes from its input x
+
+        rnn_relu   h = max(0, W x + bW + R h_prev + bR)
+        rnn_tanh   h = tanh(W x + bW + R h_prev + bR)
+        lstm       i = sigmoid(W_i x + bW_i + R_i h_prev + bR_i), f and o alike
+                   g = tanh(W_g x + bW_g + R_g h_prev + bR_g)
+                   c = f ∘ c_prev + i ∘ g
+                   h = o ∘ tanh(c), or with `CudnnRNNV3`'s projection h = P (o ∘ tanh(c))
+        gru        r = sigmoid(W_r x + bW_r + R_r h_prev + bR_r), u alike
+                   n = tanh(W_n x + bW_n + r ∘ (R_n h_prev + bR_n))
+                   h = (1 - u) ∘ n + u ∘ h_prev
+
+    The output of a layer is h of all directions, forward first, joined along the last axis. Source: NVIDIA's
+    documentation of cuDNN, cudnnRNNMode_t.
+
+    The twin of `tf.raw_ops.CudnnRNN`, and differentiable with respect to `input`, `input_h`, `input_c` and `params`
+    through `output`, `output_h` and `output_c`, if `is_training`.
+
+    Args:
+      input: the sequence, [time, batch, input_size].
+      input_h: hidden states before the first step, [num_layers * num_directions, batch, num_units].
+      input_c: cell states before the first step, of the shape of `input_h`. Ignored unless `rnn_mode` is "lstm".
+      params: all weights and biases, [params_size]; `CudnnRNNCanonicalToParams` makes them.
+      rnn_mode: "rnn_relu", "rnn_tanh", "lstm" or "gru".
+      input_mode: "linear_input"; "skip_input" adds the input to every gate of layer 0 in place of its product with a
+        matrix, and input_size must be num_units; "auto_select" is "skip_input" where these are equal and "linear_input"
+        elsewhere.
+      direction: "unidirectional" (num_directions is 1) or "bidirectional" (2).
+      dropout: the probability that an element of the input of a layer other than the first is set to 0, if
+        `is_training`. The others are divided by 1 - `dropout`.
+      seed: with `seed2`, fixes the random numbers of dropout. If both are 0, they are seeded at random.
+      seed2: see `seed`.
+      is_training: whether to apply dropout and to fill `reserve_space`.
+      name: a name for the operation.
+
+    Returns:
+      A named tuple of the hidden states of the last layer at each step, `output`, [time, batch, num_directions *
+      num_units]; those after the last step, `output_h`, of the shape of `input_h`; the cell states after the last step,
+      `output_c`, of the shape of `input_c`, a scalar 0 in other modes than "lstm"; and what the gradient op needs,
+      `reserve_space`, a vector, empty unless `is_training`.
+
+    Raises:
+      tf.errors.InvalidArgumentError: if an argument's shape does not fit the others' or the attributes, or an attribute
+        is out of range, when run eagerly.
+      ValueError: the same, when a graph is built.
+
+    Example:
+      >>> x, h = tf.ones([5, 2, 3]), tf.zeros([1, 2, 4])
+      >>> size = CudnnRNNParamsSize(num_layers=1, num_units=4, input_size=3, T=tf.float32, S=tf.int32)
+      >>> rnn = CudnnRNN(input=x, input_h=h, input_c=h, params=tf.zeros(size))
+      >>> rnn.output.shape.as_list()
+      [5, 2, 4]
+    """
+    return ops.tf_rnn_ops_cudnn_rnn(
+        input=input,
+        input_h=input_h,
+        input_c=input_c,
+        params=params,
+        rnn_mode=rnn_mode,
+        input_mode=input_mode,
+        direction=direction,
+        dropout=dropout,
+        seed=seed,
+        seed2=seed2,
+        is_training=is_training,
+        name=name,
+    )
+
+
+def CudnnRNNV2(
+    *,
+    input,
+    input_h,
+    input_c,
+    params,
+    rnn_mode: str = "lstm",
+    input_mode: str = "linear_input",
+    direction: str = "unidirectional",
+    dropout: float = 0,
+    seed: int = 0,
+    seed2: int = 0,
+    is_training: bool = True,
+    name: str | None = None,
+) -> Any:
+    """Runs a stack of recurrent layers over a sequence, as cuDNN does: `CudnnRNN` with one more result.
+
+    The formulas are those of `CudnnRNN`.
+
+    The twin of `tf.raw_ops.CudnnRNNV2`, and differentiable with respect to `input`, `input_h`, `input_c` and `params`
+    through `output`, `output_h` and `output_c`, if `is_training`.
+
+    Args:
+      input: the sequence, [time, batch, input_size].
+      input_h: hidden states before the first step, [num_layers * num_directions, batch, num_units].
+      input_c: cell states before the first step, of the shape of `input_h`. Ignored unless `rnn_mode` is "lstm".
+      params: all weights and biases, [params_size]; `CudnnRNNCanonicalToParams` makes them.
+      rnn_mode: "rnn_relu", "rnn_tanh", "lstm" or "gru".
+      input_mode: "linear_input"; "skip_input" adds the input to every gate of layer 0 in place of its product with a
+        matrix, and input_size must be num_units; "auto_select" is "skip_input" where these are equal and "linear_input"
+        elsewhere.
+      direction: "unidirectional" (num_directions is 1) or "bidirectional" (2).
+      dropout: the probability that an element of the input of a layer other than the first is set to 0, if
+        `is_training`. The others are divided by 1 - `dropout`.
+      seed: with `seed2`, fixes the random numbers of dropout. If both are 0, they are seeded at random.
+      seed2: see `seed`.
+      is_training: whether to apply dropout and to fill `reserve_space`.
+      name: a name for the operation.
+
+    Returns:
+      A named tuple of the hidden states of the last layer at each step, `output`, [time, batch, num_directions *
+      num_units]; those after the last step, `output_h`, of the shape of `input_h`; the cell states after the last step,
+      `output_c`, of the shape of `input_c`, a scalar 0 in other modes than "lstm"; what the gradient op needs,
+      `reserve_space`, a vector, empty unless `is_training`; and an int8 `host_reserved` of no use here.
+
+    Raises:
+      tf.errors.InvalidArgumentError: if an argument's shape does not fit the others' or the attributes, or an attribute
+        is out of range, when run eagerly.
+      ValueError: the same, when a graph is built.
+
+    Example:
+      >>> x, h = tf.ones([5, 2, 3]), tf.zeros([1, 2, 4])
+      >>> size = CudnnRNNParamsSize(num_layers=1, num_units=4, input_size=3, T=tf.float32, S=tf.int32)
+      >>> rnn = CudnnRNNV2(input=x, input_h=h, input_c=h, params=tf.zeros(size))
+      >>> rnn.output.shape.as_list()
+      [5, 2, 4]
+    """
+    return ops.tf_rnn_ops_cudnn_rnnv2(
+        input=input,
+        input_h=input_h,
+        input_c=input_c,
+        params=params,
+        rnn_mode=rnn_mode,
+        input_mode=input_mode,
+        direction=direction,
+        dropout=dropout,
+        seed=seed,
+        seed2=seed2,
+        is_training=is_training,
+        name=name,
+    )
+
+
+def CudnnRNNV3(
+    *,
+    input,
+    input_h,
+    input_c,
+    params,
+    sequence_lengths,
+    rnn_mode: str = "lstm",
+    input_mode: str = "linear_input",
+    direction: str = "unidirectional",
+    dropout: float = 0,
+    seed: int = 0,
+    seed2: int = 0,
+    num_proj: int = 0,
+    is_training: bool = True,
+    time_major: bool = True,
+    name: str | None = None,
+) -> Any:
+    """Runs a stack of recurrent layers over sequences of any lengths, as cuDNN does.
+
+    The formulas are those of `CudnnRNN`. Past the last step of an entry of the batch its output is 0; its final states
+    are those of its last step, or the initial ones if it has none; and the backward direction starts at its last step.
+    output_size is `num_proj`, or num_units where there is no projection.
+
+    The twin of `tf.raw_ops.CudnnRNNV3`, and differentiable with respect to `input`, `input_h`, `input_c` and `params`
+    through `output`, `output_h` and `output_c`, if `is_training`.
+
+    Args:
+      input: the sequence, [time, batch, input_size].
+      input_h: hidden states before the first step, [num_layers * num_directions, batch, output_size].
+      input_c: cell states before the first step, [num_layers * num_directions, batch, num_units]. Ignored unless
+        `rnn_mode` is "lstm".
+      params: all weights and biases, [params_size]; `CudnnRNNCanonicalToParamsV2` makes them.
+      sequence_lengths: int32, the number of steps of each entry of the batch, from 0 to time, [batch].
+      rnn_mode: "rnn_relu", "rnn_tanh", "lstm" or "gru".
+      input_mode: "linear_input"; "skip_input" adds the input to every gate of layer 0 in place of its product with a
+        matrix, and input_size must be num_units; "auto_select" is "skip_input" where these are equal and "linear_input"
+        elsewhere.
+      direction: "unidirectional" (num_directions is 1) or "bidirectional" (2).
+      dropout: the probability that an element of the input of a layer other than the first is set to 0, if
+        `is_training`. The others are divided by 1 - `dropout`.
+      seed: with `seed2`, fixes the random numbers of dropout. If both are 0, they are seeded at random.
+      seed2: see `seed`.
+      num_proj: the size of the projection of the hidden state, "lstm" only and less than num_units. 0, or num_units,
+        for none.
+      is_training: whether to apply dropout and to fill `reserve_space`.
+      time_major: whether time comes before batch. If not, the first two dimensions of all sequences and states are
+        swapped.
+      name: a name for the operation.
+
+    Returns:
+      A named tuple of the hidden states of the last layer at each step, `output`, [time, batch, num_directions *
+      output_size]; those after the last step, `output_h`, of the shape of `input_h`; the cell states after the last
+      step, `output_c`, of the shape of `input_c`, a scalar 0 in other modes than "lstm"; what the gradient op needs,
+      `reserve_space`, a vector, empty unless `is_training`; and an int8 `host_reserved` of no use here.
+
+    Raises:
+      tf.errors.InvalidArgumentError: if an argument's shape does not fit the others' or the attributes, or an attribute
+        is out of range, when run eagerly.
+      ValueError: the same, when a graph is built.
+
+    Example:
+      >>> x, h = tf.ones([5, 2, 3]), tf.zeros([1, 2, 4])
+      >>> size = CudnnRNNParamsSize(num_layers=1, num_units=4, input_size=3, T=tf.float32, S=tf.int32)
+      >>> rnn = CudnnRNNV3(input=x, input_h=h, input_c=h, params=tf.zeros(size), sequence_lengths=[5, 2])
+      >>> rnn.output.shape.as_list()
+      [5, 2, 4]
+    """
+    return ops.tf_rnn_ops_cudnn_rnnv3(
+        input=input,
+        input_h=input_h,
+        input_c=input_c,
+        params=params,
+        sequence_lengths=sequence_lengths,
+        rnn_mode=rnn_mode,
+        input_mode=input_mode,
+        direction=direction,
+        dropout=dropout,
+        seed=seed,
+        seed2=seed2,
+        num_proj=num_proj,
+        is_training=is_training,
+        time_major=time_major,
+        name=name,
+    )
+
+
+def CudnnRNNBackprop(
+    *,
+    input,
+    input_h,
+    input_c,
+    params,
+    output,
+    output_h,
+    output_c,
+    output_backprop,
+    output_h_backprop,
+    output_c_backprop,
+    reserve_space,
+    rnn_mode: str = "lstm",
+    input_mode: str = "linear_input",
+    direction: str = "unidirectional",
+    dropout: float = 0,
+    seed: int = 0,
+    seed2: int = 0,
+    name: str | None = None,
+) -> Any:
+    """Computes the gradients of `CudnnRNN`.
+
+    The twin of `tf.raw_ops.CudnnRNNBackprop`. It leaves its inputs as they are: run twice, it gives the same gradients
+    twice.
+
+    Args:
+      input: as in the forward op.
+      input_h: as in the forward op.
+      input_c: as in the forward op.
+      params: as in the forward op.
+      output: as the forward op gave it.
+      output_h: as the forward op gave it.
+      output_c: as the forward op gave it.
+      output_backprop: gradient with respect to `output`, of its shape.
+      output_h_backprop: gradient with respect to `output_h`, of its shape.
+      output_c_backprop: gradient with respect to `output_c`, of its shape. Ignored unless `rnn_mode` is "lstm".
+      reserve_space: as the forward op gave it, with `is_training` and the same other attributes.
+      rnn_mode: as in the forward op.
+      input_mode: as in the forward op.
+      direction: as in the forward op.
+      dropout: as in the forward op.
+      seed: as in the forward op.
+      seed2: as in the forward op.
+      name: a name for the operation.
+
+    Returns:
+      A named tuple of the gradients with respect to `input`, `input_backprop`; `input_h`, `input_h_backprop`;
+      `input_c`, `input_c_backprop`, 0 in other modes than "lstm"; and `params`, `params_backprop`; each of the shape of
+      what it is the gradient of.
+
+    Raises:
+      tf.errors.InvalidArgumentError: if an argument's shape does not fit the others' or the attributes, or an attribute
+        is out of range, or `reserve_space` is from a forward op of other shapes or attributes, when run eagerly.
+      ValueError: the same, when a graph is built.
+
+    Example:
+      >>> x, h = tf.ones([5, 2, 3]), tf.zeros([1, 2, 4])
+      >>> size = CudnnRNNParamsSize(num_layers=1, num_units=4, input_size=3, T=tf.float32, S=tf.int32)
+      >>> inputs = dict(input=x, input_h=h, input_c=h, params=tf.zeros(size))
+      >>> rnn = CudnnRNN(**inputs)
+      >>> d_rnn = dict(output_backprop=rnn.output, output_h_backprop=rnn.output_h, output_c_backprop=rnn.output_c)
+      >>> CudnnRNNBackprop(**inputs, **rnn._asdict(), **d_rnn).params_backprop.shape == size
+      True
+    """
+    return ops.tf_rnn_ops_cudnn_rnn_backprop(
+        input=input,
+        input_h=input_h,
+        input_c=input_c,
+        params=params,
+        output=output,
+        output_h=output_h,
+        output_c=output_c,
+        output_backprop=output_backprop,
+        output_h_backprop=output_h_backprop,
+        output_c_backprop=output_c_backprop,
+        reserve_space=reserve_space,
+        rnn_mode=rnn_mode,
+        input_mode=input_mode,
+        direction=direction,
+        dropout=dropout,
+        seed=seed,
+        seed2=seed2,
+        name=name,
+    )
+
+
+def CudnnRNNBackpropV2(
+    *,
+    input,
+    input_h,
+    input_c,
+    params,
+    output,
+    output_h,
+    output_c,
+    output_backprop,
+    output_h_backprop,
+    output_c_backprop,
+    reserve_space,
+    host_reserved,
+    rnn_mode: str = "lstm",
+    input_mode: str = "linear_input",
+    direction: str = "unidirectional",
+    dropout: float = 0,
+    seed: int = 0,
+    seed2: int = 0,
+    name: str | None = None,
+) -> Any:
+    """Computes the gradients of `CudnnRNNV2`.
+
+    The twin of `tf.raw_ops.CudnnRNNBackpropV2`. It leaves its inputs as they are: run twice, it gives the same
+    gradients twice.
+
+    Args:
+      input: as in the forward op.
+      input_h: as in the forward op.
+      input_c: as in the forward op.
+      params: as in the forward op.
+      output: as the forward op gave it.
+      output_h: as the forward op gave it.
+      output_c: as the forward op gave it.
+      output_backprop: gradient with respect to `output`, of its shape.
+      output_h_backprop: gradient with respect to `output_h`, of its shape.
+      output_c_backprop: gradient with respect to `output_c`, of its shape. Ignored unless `rnn_mode` is "lstm".
+      reserve_space: as the forward op gave it, with `is_training` and the same other attributes.
+      host_reserved: ignored; cuDNN keeps its choice of algorithm in it.
+      rnn_mode: as in the forward op.
+      input_mode: as in the forward op.
+      direction: as in the forward op.
+      dropout: as in the forward op.
+      seed: as in the forward op.
+      seed2: as in the forward op.
+      name: a name for the operation.
+
+    Returns:
+      A named tuple of the gradients with respect to `input`, `input_backprop`; `input_h`, `input_h_backprop`;
+      `input_c`, `input_c_backprop`, 0 in other modes than "lstm"; and `params`, `params_backprop`; each of the shape of
+      what it is the gradient of.
+
+    Raises:
+      tf.errors.InvalidArgumentError: if an argument's shape does not fit the others' or the attributes, or an attribute
+        is out of range, or `reserve_space` is from a forward op of other shapes or attributes, when run eagerly.
+      ValueError: the same, when a graph is built.
+
+    Example:
+      >>> x, h = tf.ones([5, 2, 3]), tf.zeros([1, 2, 4])
+      >>> size = CudnnRNNParamsSize(num_layers=1, num_units=4, input_size=3, T=tf.float32, S=tf.int32)
+      >>> inputs = dict(input=x, input_h=h, input_c=h, params=tf.zeros(size))
+      >>> rnn = CudnnRNNV2(**inputs)
+      >>> d_rnn = dict(output_backprop=rnn.output, output_h_backprop=rnn.output_h, output_c_backprop=rnn.output_c)
+      >>> CudnnRNNBackpropV2(**inputs, **rnn._asdict(), **d_rnn).params_backprop.shape == size
+      True
+    """
+    return ops.tf_rnn_ops_cudnn_rnn_backprop_v2(
+        input=input,
+        input_h=input_h,
+        input_c=input_c,
+        params=params,
+        output=output,
+        output_h=output_h,
+        output_c=output_c,
+        output_backprop=output_backprop,
+        output_h_backprop=output_h_backprop,
+        output_c_backprop=output_c_backprop,
+        reserve_space=reserve_space,
+        host_reserved=host_reserved,
+        rnn_mode=rnn_mode,
+        input_mode=input_mode,
+        direction=direction,
+        dropout=dropout,
+        seed=seed,
+        seed2=seed2,
+        name=name,
+    )
+
+
+def CudnnRNNBackpropV3(
+    *,
+    input,
+    input_h,
+    input_c,
+    params,
+    sequence_lengths,
+    output,
+    output_h,
+    output_c,
+    output_backprop,
+    output_h_backprop,
+    output_c_backprop,
+    reserve_space,
+    host_reserved,
+    rnn_mode: str = "lstm",
+    input_mode: str = "linear_input",
+    direction: str = "unidirectional",
+    dropout: float = 0,
+    seed: int = 0,
+    seed2: int = 0,
+    num_proj: int = 0,
+    time_major: bool = True,
+    name: str | None = None,
+) -> Any:
+    """Computes the gradients of `CudnnRNNV3`.
+
+    The twin of `tf.raw_ops.CudnnRNNBackpropV3`. It leaves its inputs as they are: run twice, it gives the same
+    gradients twice.
+
+    Args:
+      input: as in the forward op.
+      input_h: as in the forward op.
+      input_c: as in the forward op.
+      params: as in the forward op.
+      sequence_lengths: as in the forward op.
+      output: as the forward op gave it.
+      output_h: as the forward op gave it.
+      output_c: as the forward op gave it.
+      output_backprop: gradient with respect to `output`, of its shape.
+      output_h_backprop: gradient with respect to `output_h`, of its shape.
+      output_c_backprop: gradient with respect to `output_c`, of its shape. Ignored unless `rnn_mode` is "lstm".
+      reserve_space: as the forward op gave it, with `is_training` and the same other attributes.
+      host_reserved: ignored; cuDNN keeps its choice of algorithm in it.
+      rnn_mode: as in the forward op.
+      input_mode: as in the forward op.
+      direction: as in the forward op.
+      dropout: as in the forward op.
+      seed: as in the forward op.
+      seed2: as in the forward op.
+      num_proj: as in the forward op.
+      time_major: as in the forward op.
+      name: a name for the operation.
+
+    Returns:
+      A named tuple of the gradients with respect to `input`, `input_backprop`; `input_h`, `input_h_backprop`;
+      `input_c`, `input_c_backprop`, 0 in other modes than "lstm"; and `params`, `params_backprop`; each of the shape of
+      what it is the gradient of.
+
+    Raises:
+      tf.errors.InvalidArgumentError: if an argument's shape does not fit the others' or the attributes, or an attribute
+        is out of range, or `reserve_space` is from a forward op of other shapes or attributes, when run eagerly.
+      ValueError: the same, when a graph is built.
+
+    Example:
+      >>> x, h = tf.ones([5, 2, 3]), tf.zeros([1, 2, 4])
+      >>> size = CudnnRNNParamsSize(num_layers=1, num_units=4, input_size=3, T=tf.float32, S=tf.int32)
+      >>> inputs = dict(input=x, input_h=h, input_c=h, params=tf.zeros(size), sequence_lengths=[5, 2])
+      >>> rnn = CudnnRNNV3(**inputs)
+      >>> d_rnn = dict(output_backprop=rnn.output, output_h_backprop=rnn.output_h, output_c_backprop=rnn.output_c)
+      >>> CudnnRNNBackpropV3(**inputs, **rnn._asdict(), **d_rnn).params_backprop.shape == size
+      True
+    """
+    return ops.tf_rnn_ops_cudnn_rnn_backprop_v3(
+        input=input,
+        input_h=input_h,
+        input_c=input_c,
+        params=params,
+        sequence_lengths=sequence_lengths,
+        output=output,
+        output_h=output_h,
+        output_c=output_c,
+        output_backprop=output_backprop,
+        output_h_backprop=output_h_backprop,
+        output_c_backprop=output_c_backprop,
+        reserve_space=reserve_space,
+        host_reserved=host_reserved,
+        rnn_mode=rnn_mode,
+        input_mode=input_mode,
+        direction=direction,
+        dropout=dropout,
+        seed=seed,
+        seed2=seed2,
+        num_proj=num_proj,
+        time_major=time_major,
+        name=name,
+    )
+
+
+def CudnnRNNParamsSize(
+    *,
+    num_layers,
+    num_units,
+    input_size,
+    T,  # noqa: N803  # named as the twin
+    S,  # noqa: N803  # named as the twin
+    rnn_mode: str = "lstm",
+    input_mode: str = "linear_input",
+    direction: str = "unidirectional",
+    dropout: float = 0,
+    seed: int = 0,
+    seed2: int = 0,
+    num_proj: int = 0,
+    name: str | None = None,
+) -> Any:
+    """Computes the number of elements of a network's params buffer.
+
+    A pseudo-layer, which is one direction of one layer, has num_units * (fan_in + output_size + 2) of them for each of
+    its gates, and with a projection num_proj * num_units more. fan_in is input_size in layer 0, or 0 if the input is
+    not multiplied, and num_directions * output_size above; output_size is `num_proj`, or num_units without a
+    projection. There are 4 gates in "lstm", 3 in "gru" and 1 elsewhere.
+
+    The twin of `tf.raw_ops.CudnnRNNParamsSize`.
+
+    Args:
+      num_layers: the number of layers, an int32 scalar, at least 1.
+      num_units: the size of a cell, an int32 scalar.
+      input_size: the size of the input of layer 0, an int32 scalar.
+      T: the dtype of the params; of no influence.
+      S: the dtype of the result, `tf.int32` or `tf.int64`.
+      rnn_mode: "rnn_relu", "rnn_tanh", "lstm" or "gru".
+      input_mode: "linear_input"; "skip_input", where layer 0 has no input matrices and input_size must be num_units;
+        "auto_select" is "skip_input" where these are equal and "linear_input" elsewhere.
+      direction: "unidirectional" (num_directions is 1) or "bidirectional" (2).
+      dropout: of no influence.
+      seed: of no influence.
+      seed2: of no influence.
+      num_proj: the size of the projection of the hidden state, "lstm" only and less than num_units. 0, or num_units,
+        for none.
+      name: a name for the operation.
+
+    Returns:
+      The number, [1].
+
+    Raises:
+      tf.errors.InvalidArgumentError: if a size is negative or no scalar, the sizes do not fit one another or the
+        attributes, an attribute is out of range, or the number does not fit into `S`, when run eagerly.
+      ValueError: the same, when a graph is built.
+
+    Example:
+      >>> int(CudnnRNNParamsSize(num_layers=1, num_units=4, input_size=3, T=tf.float32, S=tf.int32)[0])
+      144
+    """
+    return ops.tf_rnn_ops_cudnn_rnn_params_size(
+        num_layers=num_layers,
+        num_units=num_units,
+        input_size=input_size,
+        T=T,
+        S=S,
+        rnn_mode=rnn_mode,
+        input_mode=input_mode,
+        direction=direction,
+        dropout=dropout,
+        seed=seed,
+        seed2=seed2,
+        num_proj=num_proj,
+        name=name,
+    )
+
+
+def CudnnRNNCanonicalToParams(
+    *,
+    num_layers,
+    num_units,
+    input_size,
+    weights,
+    biases,
+    rnn_mode: str = "lstm",
+    input_mode: str = "linear_input",
+    direction: str = "unidirectional",
+    dropout: float = 0,
+    seed: int = 0,
+    seed2: int = 0,
+    name: str | None = None,
+) -> Any:
+    """Joins weights and biases into a params buffer.
+
+    Gates are in the order i, f, g, o in "lstm", where g makes the new cell state, and r, u, n in "gru"; pseudo-layers
+    in the order layer 0 forward, layer 0 backward, layer 1 forward, ... fan_in is input_size in layer 0, or 0 if the
+    input is not multiplied, and num_directions * num_units above.
+
+    The twin of `tf.raw_ops.CudnnRNNCanonicalToParams`, and differentiable.
+
+    Args:
+      num_layers: the number of layers, an int32 scalar, at least 1.
+      num_units: the size of a cell, an int32 scalar.
+      input_size: the size of the input of layer 0, an int32 scalar.
+      weights: the matrices, pseudo-layer by pseudo-layer: the input matrices of its gates, [num_units, fan_in], then
+        their recurrent matrices, [num_units, num_units]. Each may be flattened to one dimension.
+      biases: the biases, pseudo-layer by pseudo-layer: those of the input matrices, then those of the recurrent ones,
+        each [num_units].
+      rnn_mode: "rnn_relu", "rnn_tanh", "lstm" or "gru".
+      input_mode: "linear_input"; "skip_input", where layer 0 has no input matrices and input_size must be num_units;
+        "auto_select" is "skip_input" where these are equal and "linear_input" elsewhere.
+      direction: "unidirectional" (num_directions is 1) or "bidirectional" (2).
+      dropout: of no influence.
+      seed: of no influence.
+      seed2: of no influence.
+      name: a name for the operation.
+
+    Returns:
+      The params, [params_size].
+
+    Raises:
+      tf.errors.InvalidArgumentError: if there are more or fewer weights or biases than the network has, a shape is not
+        as said above, or an attribute is out of range, when run eagerly.
+      ValueError: the same, when a graph is built.
+
+    Example:
+      >>> weights, biases = [tf.ones([4, 3])] * 4 + [tf.ones([4, 4])] * 4, [tf.zeros([4])] * 8
+      >>> sizes = dict(num_layers=1, num_units=4, input_size=3)
+      >>> params = CudnnRNNCanonicalToParams(**sizes, weights=weights, biases=biases)
+      >>> params.shape.as_list()
+      [144]
+    """
+    return ops.tf_rnn_ops_cudnn_rnn_canonical_to_params(
+        num_layers=num_layers,
+        num_units=num_units,
+        input_size=input_size,
+        weights=weights,
+        biases=biases,
+        rnn_mode=rnn_mode,
+        input_mode=input_mode,
+        direction=direction,
+        dropout=dropout,
+        seed=seed,
+        seed2=seed2,
+        name=name,
+    )
+
+
+def CudnnRNNCanonicalToParamsV2(
+    *,
+    num_layers,
+    num_units,
+    input_size,
+    weights,
+    biases,
+    rnn_mode: str = "lstm",
+    input_mode: str = "linear_input",
+    direction: str = "unidirectional",
+    dropout: float = 0,
+    seed: int = 0,
+    seed2: int = 0,
+    num_proj: int = 0,
+    name: str | None = None,
+) -> Any:
+    """Joins weights and biases into a params buffer.
+
+    Gates are in the order i, f, g, o in "lstm", where g makes the new cell state, and r, u, n in "gru"; pseudo-layers
+    in the order layer 0 forward, layer 0 backward, layer 1 forward, ... fan_in is input_size in layer 0, or 0 if the
+    input is not multiplied, and num_directions * output_size above; output_size is `num_proj`, or num_units without a
+    projection.
+
+    The twin of `tf.raw_ops.CudnnRNNCanonicalToParamsV2`, and differentiable.
+
+    Args:
+      num_layers: the number of layers, an int32 scalar, at least 1.
+      num_units: the size of a cell, an int32 scalar.
+      input_size: the size of the input of layer 0, an int32 scalar.
+      weights: the matrices, pseudo-layer by pseudo-layer: the input matrices of its gates, [num_units, fan_in], then
+        their recurrent matrices, [num_units, output_size], then, if there is a projection, its matrix, [num_proj,
+        num_units]. Each may be flattened to one dimension.
+      biases: the biases, pseudo-layer by pseudo-layer: those of the input matrices, then those of the recurrent ones,
+        each [num_units].
+      rnn_mode: "rnn_relu", "rnn_tanh", "lstm" or "gru".
+      input_mode: "linear_input"; "skip_input", where layer 0 has no input matrices and input_size must be num_units;
+        "auto_select" is "skip_input" where these are equal and "linear_input" elsewhere.
+      direction: "unidirectional" (num_directions is 1) or "bidirectional" (2).
+      dropout: of no influence.
+      seed: of no influence.
+      seed2: of no influence.
+      num_proj: the size of the projection of the hidden state, "lstm" only and less than num_units. 0, or num_units,
+        for none.
+      name: a name for the operation.
+
+    Returns:
+      The params, [params_size].
+
+    Raises:
+      tf.errors.InvalidArgumentError: if there are more or fewer weights or biases than the network has, a shape is not
+        as said above, or an attribute is out of range, when run eagerly.
+      ValueError: the same, when a graph is built.
+
+    Example:
+      >>> weights, biases = [tf.ones([4, 3])] * 4 + [tf.ones([4, 4])] * 4, [tf.zeros([4])] * 8
+      >>> sizes = dict(num_layers=1, num_units=4, input_size=3)
+      >>> params = CudnnRNNCanonicalToParamsV2(**sizes, weights=weights, biases=biases)
+      >>> params.shape.as_list()
+      [144]
+    """
+    return ops.tf_rnn_ops_cudnn_rnn_canonical_to_params_v2(
+        num_layers=num_layers,
+        num_units=num_units,
+        input_size=input_size,
+        weights=weights,
+        biases=biases,
+        rnn_mode=rnn_mode,
+        input_mode=input_mode,
+        direction=direction,
+        dropout=dropout,
+        seed=seed,
+        seed2=seed2,
+        num_proj=num_proj,
+        name=name,
+    )
+
+
+def CudnnRNNParamsToCanonical(
+    *,
+    num_layers,
+    num_units,
+    input_size,
+    params,
+    num_params: int,
+    rnn_mode: str = "lstm",
+    input_mode: str = "linear_input",
+    direction: str = "unidirectional",
+    dropout: float = 0,
+    seed: int = 0,
+    seed2: int = 0,
+    name: str | None = None,
+) -> Any:
+    """Splits a params buffer into weights and biases.
+
+    The inverse of `CudnnRNNCanonicalToParams`, which says in which order the weights and biases come.
+
+    The twin of `tf.raw_ops.CudnnRNNParamsToCanonical`, and differentiable.
+
+    Args:
+      num_layers: the number of layers, an int32 scalar, at least 1.
+      num_units: the size of a cell, an int32 scalar.
+      input_size: the size of the input of layer 0, an int32 scalar.
+      params: the params, [params_size].
+      num_params: the number of weights, and of biases: num_layers * num_directions * 2 * num_gates, where num_gates is
+        4 in "lstm", 3 in "gru" and 1 elsewhere.
+      rnn_mode: "rnn_relu", "rnn_tanh", "lstm" or "gru".
+      input_mode: "linear_input"; "skip_input", where layer 0 has no input matrices and input_size must be num_units;
+        "auto_select" is "skip_input" where these are equal and "linear_input" elsewhere.
+      direction: "unidirectional" (num_directions is 1) or "bidirectional" (2).
+      dropout: of no influence.
+      seed: of no influence.
+      seed2: of no influence.
+      name: a name for the operation.
+
+    Returns:
+      A named tuple of the matrices, `weights`, and the vectors, `biases`, two lists.
+
+    Raises:
+      tf.errors.InvalidArgumentError: if there are more or fewer weights or biases than the network has, a shape is not
+        as said above, or an attribute is out of range, when run eagerly.
+      ValueError: the same, when a graph is built.
+
+    Example:
+      >>> sizes = dict(num_layers=1, num_units=4, input_size=3)
+      >>> canonical = CudnnRNNParamsToCanonical(**sizes, params=tf.zeros([144]), num_params=8)
+      >>> [each.shape.as_list() for each in canonical.weights[3:5]]
+      [[4, 3], [4, 4]]
+    """
+    return ops.tf_rnn_ops_cudnn_rnn_params_to_canonical(
+        num_layers=num_layers,
+        num_units=num_units,
+        input_size=input_size,
+        params=params,
+        num_params=num_params,
+        rnn_mode=rnn_mode,
+        input_mode=input_mode,
+        direction=direction,
+        dropout=dropout,
+        seed=seed,
+        seed2=seed2,
+        name=name,
+    )
+
+
+def CudnnRNNParamsToCanonicalV2(
+    *,
+    num_layers,
+    num_units,
+    input_size,
+    params,
+    num_params_weights: int,
+    num_params_biases: int,
+    rnn_mode: str = "lstm",
+    input_mode: str = "linear_input",
+    direction: str = "unidirectional",
+    dropout: float = 0,
+    seed: int = 0,
+    seed2: int = 0,
+    num_proj: int = 0,
+    name: str | None = None,
+) -> Any:
+    """Splits a params buffer into weights and biases.
+
+    The inverse of `CudnnRNNCanonicalToParamsV2`, which says in which order the weights and biases come.
+
+    The twin of `tf.raw_ops.CudnnRNNParamsToCanonicalV2`, and differentiable.
+
+    Args:
+      num_layers: the number of layers, an int32 scalar, at least 1.
+      num_units: the size of a cell, an int32 scalar.
+      input_size: the size of the input of layer 0, an int32 scalar.
+      params: the params, [params_size].
+      num_params_weights: the number of weights: num_layers * num_directions * 2 * num_gates, where num_gates is 4 in
+        "lstm", 3 in "gru" and 1 elsewhere; with a projection 2 * num_gates + 1 in place of 2 * num_gates.
+      num_params_biases: the number of biases: num_layers * num_directions * 2 * num_gates.
+      rnn_mode: "rnn_relu", "rnn_tanh", "lstm" or "gru".
+      input_mode: "linear_input"; "skip_input", where layer 0 has no input matrices and input_size must be num_units;
+        "auto_select" is "skip_input" where these are equal and "linear_input" elsewhere.
+      direction: "unidirectional" (num_directions is 1) or "bidirectional" (2).
+      dropout: of no influence.
+      seed: of no influence.
+      seed2: of no influence.
+      num_proj: the size of the projection of the hidden state, "lstm" only and less than num_units. 0, or num_units,
+        for none.
+      name: a name for the operation.
+
+    Returns:
+      A named tuple of the matrices, `weights`, and the vectors, `biases`, two lists.
+
+    Raises:
+      tf.errors.InvalidArgumentError: if there are more or fewer weights or biases than the network has, a shape is not
+        as said above, or an attribute is out of range, when run eagerly.
+      ValueError: the same, when a graph is built.
+
+    Example:
+      >>> sizes = dict(num_layers=1, num_units=4, input_size=3)
+      >>> counts = dict(num_params_weights=8, num_params_biases=8)
+      >>> canonical = CudnnRNNParamsToCanonicalV2(**sizes, params=tf.zeros([144]), **counts)
+      >>> [each.shape.as_list() for each in canonical.weights[3:5]]
+      [[4, 3], [4, 4]]
+    """
+    return ops.tf_rnn_ops_cudnn_rnn_params_to_canonical_v2(
+        num_layers=num_layers,
+        num_units=num_units,
+        input_size=input_size,
+        params=params,
+        num_params_weights=num_params_weights,
+        num_params_biases=num_params_biases,
+        rnn_mode=rnn_mode,
+        input_mode=input_mode,
+        direction=direction,
+        dropout=dropout,
+        seed=seed,
+        seed2=seed2,
+        num_proj=num_proj,
+        name=name,
     )

@@ -33,14 +33,15 @@ struct EngineTypeOf<Eigen::bfloat16> {
 template <typename T>
 using EngineType = typename EngineTypeOf<T>::Type;
 
-// A tensor's elements, as the engine reads and writes them.
+// A tensor's elements, as the engine reads and writes them. Tensors that other
+// libraries lend TensorFlow may lie at addresses at which flat() would abort.
 template <typename T>
 const EngineType<T>* EngineData(const tensorflow::Tensor& tensor) {
-  return reinterpret_cast<const EngineType<T>*>(tensor.flat<T>().data());
+  return static_cast<const EngineType<T>*>(tensor.data());
 }
 template <typename T>
 EngineType<T>* EngineData(tensorflow::Tensor* tensor) {
-  return reinterpret_cast<EngineType<T>*>(tensor->flat<T>().data());
+  return static_cast<EngineType<T>*>(tensor->data());
 }
 
 // Runs the engine's tasks on TensorFlow's intra-op pool, within its limit and

@@ -1,11 +1,11 @@
 #include "cc/rnn/gru_block_cell.h"
 
 #include <cstdint>
-#include <string>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "cc/kernels/engine.h"
+#include "cc/kernels/read_input.h"
 #include "cc/rnn/instruction_set.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/framework/tensor.h"
@@ -40,18 +40,21 @@ class CellInputs {
           "x and h_prev are too wide: input_size is ", size_.input_size,
           " and cell_size is ", size_.cell_size));
     }
-    TF_RETURN_IF_ERROR(Read("w_ru", "[input_size + cell_size, 2 * cell_size]",
-                            {fan_in, gates}, &w_ru));
-    TF_RETURN_IF_ERROR(Read("w_c", "[input_size + cell_size, cell_size]",
-                            {fan_in, size_.cell_size}, &w_c));
-    TF_RETURN_IF_ERROR(Read("b_ru", "[2 * cell_size]", {gates}, &b_ru));
-    return Read("b_c", "[cell_size]", {size_.cell_size}, &b_c);
+    TF_RETURN_IF_ERROR(ReadInput(ctx_, "w_ru",
+                                 "[input_size + cell_size, 2 * cell_size]",
+                                 {fan_in, gates}, &w_ru));
+    TF_RETURN_IF_ERROR(ReadInput(ctx_, "w_c",
+                                 "[input_size + cell_size, cell_size]",
+                                 {fan_in, size_.cell_size}, &w_c));
+    TF_RETURN_IF_ERROR(
+        ReadInput(ctx_, "b_ru", "[2 * cell_size]", {gates}, &b_ru));
+    return ReadInput(ctx_, "b_c", "[cell_size]", {size_.cell_size}, &b_c);
   }
 
   // Reads an input of the state's shape.
   absl::Status ReadState(const char* name, const Tensor** tensor) const {
-    return Read(name, "[batch, cell_size]", {size_.batch, size_.cell_size},
-                tensor);
+    return ReadInput(ctx_, name, "[batch, cell_size]",
+                     {size_.batch, size_.cell_size}, tensor);
   }
 
   const rnn::GruBlockCellSize& size() const { return size_; }
@@ -66,38 +69,12 @@ class CellInputs {
  private:
   // The sizes of the cell, from x and h_prev.
   absl::Status ReadSize() {
-    TF_RETURN_IF_ERROR(ctx_->input("x", &x));
-    TF_RETURN_IF_ERROR(ctx_->input("h_prev", &h_prev));
-    if (x->dims() != 2) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "x must be [batch, input_size], but is ", x->shape().DebugString()));
-    }
-    if (h_prev->dims() != 2 || h_prev->dim_size(0) != x->dim_size(0)) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("h_prev must be [batch, cell_size] = [", x->dim_size(0),
-                       ",?], but is ", h_prev->shape().DebugString()));
-    }
+    TF_RETURN_IF_ERROR(
+        ReadInput(ctx_, "x", "[batch, input_size]", {kAnySize, kAnySize}, &x));
+    TF_RETURN_IF_ERROR(ReadInput(ctx_, "h_prev", "[batch, cell_size]",
+                                 {x->dim_size(0), kAnySize}, &h_prev));
     size_ = {x->dim_size(0), x->dim_size(1), h_prev->dim_size(1)};
     return absl::OkStatus();
-  }
-
-  absl::Status Read(const char* name, const char* meaning,
-                    std::initializer_list<std::int64_t> expected,
-                    const Tensor** tensor) const {
-    TF_RETURN_IF_ERROR(ctx_->input(name, tensor));
-    const TensorShape& actual = (*tensor)->shape();
-    bool equal = actual.dims() == static_cast<int>(expected.size());
-    std::string wanted;
-    int axis = 0;
-    for (std::int64_t dim : expected) {
-      equal = equal && actual.dim_size(axis) == dim;
-      absl::StrAppend(&wanted, axis == 0 ? "" : ",", dim);
-      ++axis;
-    }
-    if (equal) return absl::OkStatus();
-    return absl::InvalidArgumentError(absl::StrCat(name, " must be ", meaning,
-                                                   " = [", wanted, "], but is ",
-                                                   actual.DebugString()));
   }
 
   OpKernelContext* const ctx_;

@@ -3,6 +3,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "cc/ops/merge_shape.h"
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/shape_inference.h"
 #include "tensorflow/core/lib/core/errors.h"
@@ -80,11 +81,8 @@ class CellSizes {
   // Merges the next input's shape with the one that it should have.
   absl::Status Merge(const char* name, const char* meaning,
                      ShapeHandle expected, ShapeHandle* merged) {
-    const ShapeHandle actual = c_->input(next_input_++);
-    if (c_->Merge(actual, expected, merged).ok()) return absl::OkStatus();
-    return absl::InvalidArgumentError(absl::StrCat(
-        name, " must be ", meaning, " = ", c_->DebugString(expected),
-        ", but is ", c_->DebugString(actual)));
+    return MergeShape(c_, name, meaning, c_->input(next_input_++), expected,
+                      merged);
   }
 
   // Fills in what follows from fan_in = input_size + cell_size and

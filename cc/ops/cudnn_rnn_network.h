@@ -1,0 +1,98 @@
+// What the definitions of the CudnnRNN ops share: their attributes, and what
+// follows from these and from the sizes of a network.
+
+#ifndef TF_RNN_OPS_CC_OPS_CUDNN_RNN_NETWORK_H_
+#define TF_RNN_OPS_CC_OPS_CUDNN_RNN_NETWORK_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "tensorflow/core/framework/shape_inference.h"
+
+namespace tf_rnn_ops {
+
+// Attributes for REGISTER_OP.
+namespace cudnn_rnn_attr {
+
+constexpr char kT[] = "T: {bfloat16, half, float, double}";
+constexpr char kRnnMode[] =
+    "rnn_mode: {'rnn_relu', 'rnn_tanh', 'lstm', 'gru'} = 'lstm'";
+constexpr char kInputMode[] =
+    "input_mode: {'linear_input', 'skip_input', 'auto_select'} = "
+    "'linear_input'";
+constexpr char kDirection[] =
+    "direction: {'unidirectional', 'bidirectional'} = 'unidirectional'";
+constexpr char kDropout[] = "dropout: float = 0.0";
+constexpr char kSeed[] = "seed: int = 0";
+constexpr char kSeed2[] = "seed2: int = 0";
+constexpr char kNumProj[] = "num_proj: int = 0";
+
+}  // namespace cudnn_rnn_attr
+
+// A network as the attributes of an op and the shapes of its inputs describe
+// it. Sizes that they do not say are unknown.
+class CudnnRnnNetwork {
+ public:
+  using DimensionHandle = tensorflow::shape_inference::DimensionHandle;
+  using InferenceContext = tensorflow::shape_inference::InferenceContext;
+
+  explicit CudnnRnnNetwork(InferenceContext* c);
+
+  // Reads the attributes that the op has of those above, and refuses those that
+  // no network has.
+  absl::Status ReadAttributes();
+
+  std::int64_t num_gates() const;
+  std::int64_t num_directions() const { return num_directions_; }
+  bool has_cell_state() const { return rnn_mode_ == "lstm"; }
+
+  DimensionHandle num_layers() const { return num_layers_; }
+  DimensionHandle num_units() const { return num_units_; }
+  DimensionHandle input_size() const { return input_size_; }
+  void set_num_layers(DimensionHandle size) { num_layers_ = size; }
+  void set_num_units(DimensionHandle size) { num_units_ = size; }
+  void set_input_size(DimensionHandle size) { input_size_ = size; }
+
+  // The size of the hidden state and its name: num_proj, or num_units if that
+  // attribute is 0.
+  DimensionHandle output_size() const;
+  const char* output_size_name() const;
+  void set_output_size(DimensionHandle size);
+
+  // To be called after all sizes are set: completes them, and refuses those
+  // that do not fit the attributes.
+  absl::Status Finish();
+
+  // Whether each pseudo-layer has a projection matrix. Nothing if that depends
+  // on an unknown num_units.
+  std::optional<bool> has_projection() const;
+  // The columns of the input matrices of layer 0.
+  DimensionHandle FirstInputColumns() const;
+  // The size of the output of all directions of a layer together, which is the
+  // number of columns of the input matrices of the next.
+  absl::Status OutputWidth(DimensionHandle* width) const;
+  // The number of elements of params.
+  absl::Status ParamsSize(DimensionHandle* size) const;
+
+ private:
+  absl::Status CheckAttributes() const;
+  // The rows of a pseudo-layer's projection matrix, 0 if it has none.
+  DimensionHandle ProjectionRows() const;
+  absl::Status TooLarge() const;
+
+  InferenceContext* const c_;
+  std::string rnn_mode_;
+  std::string input_mode_;
+  std::int64_t num_directions_ = 1;
+  float dropout_ = 0;
+  std::int64_t num_proj_ = 0;
+  DimensionHandle num_layers_;
+  DimensionHandle num_units_;
+  DimensionHandle input_size_;
+};
+
+}  // namespace tf_rnn_ops
+
+#endif  // TF_RNN_OPS_CC_OPS_CUDNN_RNN_NETWORK_H_

@@ -1,0 +1,375 @@
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "cc/ops/cudnn_rnn_network.h"
+#include "cc/ops/merge_shape.h"
+#include "tensorflow/core/framework/op.h"
+#include "tensorflow/core/framework/shape_inference.h"
+#include "tensorflow/core/framework/tensor.h"
+#include "tensorflow/core/lib/core/errors.h"
+
+namespace tf_rnn_ops {
+namespace {
+
+using ::tensorflow::Tensor;
+using ::tensorflow::shape_inference::DimensionHandle;
+using ::tensorflow::shape_inference::InferenceContext;
+using ::tensorflow::shape_inference::ShapeHandle;
+
+bool Known(DimensionHandle dim) { return InferenceContext::ValueKnown(dim); }
+std::int64_t Value(DimensionHandle dim) { return InferenceContext::Value(dim); }
+
+// Reads a size that an op has as a scalar input: known if that is a constant.
+absl::Status ReadSize(InferenceContext* c, int index, const char* name,
+                      std::int32_t minimum, DimensionHandle* size) {
+  ShapeHandle merged;
+  TF_RETURN_IF_ERROR(
+      MergeShape(c, name, "a scalar", c->input(index), c->Scalar(), &merged));
+  const Tensor* constant = c->input_tensor(index);
+  if (constant == nullptr) {
+    *size = c->UnknownDim();
+    return absl::OkStatus();
+  }
+  const std::int32_t value = constant->scalar<std::int32_t>()();
+  if (value < minimum) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(name, " must be at least ", minimum, ", but is ", value));
+  }
+  *size = c->MakeDim(value);
+  return absl::OkStatus();
+}
+
+// Reads the attributes, num_layers, num_units and input_size.
+absl::Status ReadNetwork(InferenceContext* c, CudnnRnnNetwork* network) {
+  TF_RETURN_IF_ERROR(network->ReadAttributes());
+  DimensionHandle num_layers, num_units, input_size;
+  TF_RETURN_IF_ERROR(ReadSize(c, 0, "num_layers", 1, &num_layers));
+  TF_RETURN_IF_ERROR(ReadSize(c, 1, "num_units", 0, &num_units));
+  TF_RETURN_IF_ERROR(ReadSize(c, 2, "input_size", 0, &input_size));
+  network->set_num_layers(num_layers);
+  network->set_num_units(num_units);
+  network->set_input_size(input_size);
+  return network->Finish();
+}
+
+// The shapes of the matrices and biases of a network, in their canonical order.
+class CanonicalShapes {
+ public:
+  CanonicalShapes(InferenceContext* c, const CudnnRnnNetwork& network,
+                  std::int64_t num_weights, std::int64_t num_biases)
+      : c_(c),
+        network_(network),
+        num_weights_(num_weights),
+        num_biases_(num_biases) {}
+
+  // Refuses numbers of weights and biases that the network cannot have.
+  absl::Status CheckCounts() const {
+    TF_RETURN_IF_ERROR(CheckNumBiases());
+    return CheckNumWeights();
+  }
+
+  // The shape of a weight is [rows, columns]. To be called after CheckCounts.
+  absl::Status Weight(std::int64_t index, DimensionHandle* rows,
+                      DimensionHandle* columns) const {
+    const std::int64_t gates = network_.num_gates();
+    const std::int64_t per_pseudo_layer = num_weights_ / num_pseudo_layers();
+    const bool is_first_layer =
+        index / per_pseudo_layer < network_.num_directions();
+    const std::int64_t place = index % per_pseudo_layer;
+    *rows = network_.num_units();
+    if (place < gates) {
+      *columns = network_.FirstInputColumns();
+      return is_first_layer ? absl::OkStatus() : network_.OutputWidth(columns);
+    }
+    if (place < 2 * gates) {
+      *columns = network_.output_size();
+      return absl::OkStatus();
+    }
+    *rows = network_.output_size();
+    *columns = network_.num_units();
+    return absl::OkStatus();
+  }
+
+  ShapeHandle Bias() const { return c_->Vector(network_.num_units()); }
+
+ private:
+  std::int64_t biases_per_pseudo_layer() const {
+    return 2 * network_.num_gates();
+  }
+  std::int64_t num_pseudo_layers() const {
+    return num_biases_ / biases_per_pseudo_layer();
+  }
+
+  absl::Status CheckNumBiases() const {
+    const std::int64_t per_layer =
+        biases_per_pseudo_layer() * network_.num_directions();
+    const DimensionHandle num_layers = network_.num_layers();
+    if (num_biases_ % per_layer == 0 &&
+        (!Known(num_layers) || num_biases_ / per_layer == Value(num_layers))) {
+      return absl::OkStatus();
+    }
+    return absl::InvalidArgumentError(absl::StrCat(
+        "biases must be num_layers * num_directions * 2 * num_gates = ",
+        c_->DebugString(num_layers), " * ", network_.num_directions(),
+        " * 2 * ", network_.num_gates(), " vectors, but are ", num_biases_));
+  }
+
+  // Only with a projection has a pseudo-layer more matrices than biases.
+  absl::Status CheckNumWeights() const {
+    const bool projects =
+        network_.has_projection().value_or(num_weights_ != num_biases_);
+    if (num_weights_ == num_biases_ + (projects ? num_pseudo_layers() : 0)) {
+      return absl::OkStatus();
+    }
+    return absl::InvalidArgumentError(
+        absl::StrCat("weights must be num_layers * num_directions * ",
+                     projects ? "(2 * num_gates + 1) = " : "2 * num_gates = ",
+                     num_pseudo_layers(), " * ",
+                     biases_per_pseudo_layer() + (projects ? 1 : 0),
+                     " matrices, but are ", num_weights_));
+  }
+
+  InferenceContext* const c_;
+  const CudnnRnnNetwork& network_;
+  const std::int64_t num_weights_;
+  const std::int64_t num_biases_;
+};
+
+absl::Status ParamsSizeShape(InferenceContext* c) {
+  CudnnRnnNetwork network(c);
+  TF_RETURN_IF_ERROR(ReadNetwork(c, &network));
+  // Refuses what is too large.
+  DimensionHandle size;
+  TF_RETURN_IF_ERROR(network.ParamsSize(&size));
+  c->set_output(0, c->Vector(1));
+  return absl::OkStatus();
+}
+
+absl::Status ParamsToCanonicalShape(InferenceContext* c,
+                                    std::int64_t num_weights,
+                                    std::int64_t num_biases) {
+  CudnnRnnNetwork network(c);
+  TF_RETURN_IF_ERROR(ReadNetwork(c, &network));
+  const CanonicalShapes shapes(c, network, num_weights, num_biases);
+  TF_RETURN_IF_ERROR(shapes.CheckCounts());
+  DimensionHandle size;
+  TF_RETURN_IF_ERROR(network.ParamsSize(&size));
+  ShapeHandle merged;
+  TF_RETURN_IF_ERROR(MergeShape(c, "params", "[params_size]", c->input(3),
+                                c->Vector(size), &merged));
+
+  std::vector<ShapeHandle> weights, biases;
+  for (std::int64_t i = 0; i < num_weights; ++i) {
+    DimensionHandle rows, columns;
+    TF_RETURN_IF_ERROR(shapes.Weight(i, &rows, &columns));
+    weights.push_back(c->Matrix(rows, columns));
+  }
+  biases.assign(num_biases, shapes.Bias());
+  TF_RETURN_IF_ERROR(c->set_output("weights", weights));
+  return c->set_output("biases", biases);
+}
+
+// Refuses a weight that is neither [rows, columns] nor [rows * columns].
+absl::Status CheckWeight(InferenceContext* c, std::int64_t index,
+                         ShapeHandle weight, DimensionHandle rows,
+                         DimensionHandle columns) {
+  DimensionHandle size;
+  TF_RETURN_IF_ERROR(c->Multiply(rows, columns, &size));
+  const ShapeHandle flat = c->Vector(size);
+  const ShapeHandle matrix = c->Matrix(rows, columns);
+  ShapeHandle merged;
+  if (c->Merge(weight, matrix, &merged).ok() ||
+      c->Merge(weight, flat, &merged).ok()) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "weights[", index, "] must be ", c->DebugString(matrix), " or flattened ",
+      c->DebugString(flat), ", but is ", c->DebugString(weight)));
+}
+
+absl::Status CanonicalToParamsShape(InferenceContext* c) {
+  CudnnRnnNetwork network(c);
+  TF_RETURN_IF_ERROR(ReadNetwork(c, &network));
+  std::vector<ShapeHandle> weights, biases;
+  TF_RETURN_IF_ERROR(c->input("weights", &weights));
+  TF_RETURN_IF_ERROR(c->input("biases", &biases));
+  const CanonicalShapes shapes(c, network, weights.size(), biases.size());
+  TF_RETURN_IF_ERROR(shapes.CheckCounts());
+  DimensionHandle size;
+  TF_RETURN_IF_ERROR(network.ParamsSize(&size));
+
+  for (std::size_t i = 0; i < weights.size(); ++i) {
+    DimensionHandle rows, columns;
+    TF_RETURN_IF_ERROR(shapes.Weight(i, &rows, &columns));
+    TF_RETURN_IF_ERROR(CheckWeight(c, i, weights[i], rows, columns));
+  }
+  for (std::size_t i = 0; i < biases.size(); ++i) {
+    ShapeHandle merged;
+    TF_RETURN_IF_ERROR(MergeShape(c, absl::StrCat("biases[", i, "]"),
+                                  "[num_units]", biases[i], shapes.Bias(),
+                                  &merged));
+  }
+  c->set_output(0, c->Vector(size));
+  return absl::OkStatus();
+}
+
+// ---------------------------------------------------------------------------
+// Documentation that the ops share.
+
+constexpr char kNetworkDoc[] = R"doc(
+num_layers: The number of layers, a scalar, at least 1.
+num_units: The size of a cell, a scalar.
+input_size: The size of the input of layer 0, a scalar.
+rnn_mode: What each step computes: rnn_relu, rnn_tanh, lstm or gru.
+input_mode: linear_input, or skip_input, where layer 0 has no matrices W and
+  input_size must be num_units; auto_select is skip_input where these are equal
+  and linear_input elsewhere.
+direction: Whether layers go over the sequence forward alone, or backward too.
+dropout: Of no influence.
+seed: Of no influence.
+seed2: Of no influence.
+)doc";
+
+constexpr char kNumProjDoc[] = R"doc(
+num_proj: The size of lstm's projection, less than num_units. 0, or num_units,
+  for none.
+)doc";
+
+constexpr char kCanonicalDoc[] = R"doc(
+weights: Pseudo-layer by pseudo-layer (layer 0 forward, layer 0 backward, layer
+  1 forward, ...), the matrices W of the gates, [num_units, input_size] in layer
+  0 ([num_units, 0] where the input is not multiplied) and [num_units,
+  num_directions * output_size] above; then the matrices R of the gates,
+  [num_units, output_size]; then, if there is a projection, P, [output_size,
+  num_units]. output_size is num_proj, or num_units without a projection. Gates:
+  lstm i, f, g, o; gru r, u, n.
+biases: Pseudo-layer by pseudo-layer, the biases bW of the gates, then their
+  biases bR, each [num_units].
+)doc";
+
+constexpr char kParamsDoc[] = R"doc(
+params: The buffer, [params_size]: all weights, one after the other and each
+  row-major, then all biases.
+)doc";
+
+REGISTER_OP("TfRnnOps>CudnnRNNParamsSize")
+    .Attr(cudnn_rnn_attr::kT)
+    .Attr("S: {int32, int64}")
+    .Input("num_layers: int32")
+    .Input("num_units: int32")
+    .Input("input_size: int32")
+    .Output("params_size: S")
+    .Attr(cudnn_rnn_attr::kRnnMode)
+    .Attr(cudnn_rnn_attr::kInputMode)
+    .Attr(cudnn_rnn_attr::kDirection)
+    .Attr(cudnn_rnn_attr::kDropout)
+    .Attr(cudnn_rnn_attr::kSeed)
+    .Attr(cudnn_rnn_attr::kSeed2)
+    .Attr(cudnn_rnn_attr::kNumProj)
+    .SetShapeFn(ParamsSizeShape)
+    .Doc(absl::StrCat(R"doc(
+Computes the number of elements of a network's params buffer.
+
+A pseudo-layer, which is one direction of one layer, has for each of its gates
+num_units * (fan_in + output_size + 2) of them, where fan_in is input_size in
+layer 0, or 0 if the input is not multiplied, and num_directions * output_size
+above; and with a projection num_proj * num_units more.
+
+params_size: The number, [1].
+)doc",
+                      kNetworkDoc, kNumProjDoc));
+
+REGISTER_OP("TfRnnOps>CudnnRNNCanonicalToParams")
+    .Attr(cudnn_rnn_attr::kT)
+    .Input("num_layers: int32")
+    .Input("num_units: int32")
+    .Input("input_size: int32")
+    .Input("weights: num_params * T")
+    .Input("biases: num_params * T")
+    .Output("params: T")
+    .Attr("num_params: int >= 1")
+    .Attr(cudnn_rnn_attr::kRnnMode)
+    .Attr(cudnn_rnn_attr::kInputMode)
+    .Attr(cudnn_rnn_attr::kDirection)
+    .Attr(cudnn_rnn_attr::kDropout)
+    .Attr(cudnn_rnn_attr::kSeed)
+    .Attr(cudnn_rnn_attr::kSeed2)
+    .SetShapeFn(CanonicalToParamsShape)
+    .Doc(absl::StrCat("Joins weights and biases into a params buffer.\n",
+                      kCanonicalDoc, kParamsDoc, kNetworkDoc));
+
+REGISTER_OP("TfRnnOps>CudnnRNNCanonicalToParamsV2")
+    .Attr(cudnn_rnn_attr::kT)
+    .Input("num_layers: int32")
+    .Input("num_units: int32")
+    .Input("input_size: int32")
+    .Input("weights: num_params_weights * T")
+    .Input("biases: num_params_biases * T")
+    .Output("params: T")
+    .Attr("num_params_weights: int >= 1")
+    .Attr("num_params_biases: int >= 1")
+    .Attr(cudnn_rnn_attr::kRnnMode)
+    .Attr(cudnn_rnn_attr::kInputMode)
+    .Attr(cudnn_rnn_attr::kDirection)
+    .Attr(cudnn_rnn_attr::kDropout)
+    .Attr(cudnn_rnn_attr::kSeed)
+    .Attr(cudnn_rnn_attr::kSeed2)
+    .Attr(cudnn_rnn_attr::kNumProj)
+    .SetShapeFn(CanonicalToParamsShape)
+    .Doc(absl::StrCat("Joins weights and biases into a params buffer.\n",
+                      kCanonicalDoc, kParamsDoc, kNetworkDoc, kNumProjDoc));
+
+REGISTER_OP("TfRnnOps>CudnnRNNParamsToCanonical")
+    .Attr(cudnn_rnn_attr::kT)
+    .Input("num_layers: int32")
+    .Input("num_units: int32")
+    .Input("input_size: int32")
+    .Input("params: T")
+    .Output("weights: num_params * T")
+    .Output("biases: num_params * T")
+    .Attr("num_params: int >= 1")
+    .Attr(cudnn_rnn_attr::kRnnMode)
+    .Attr(cudnn_rnn_attr::kInputMode)
+    .Attr(cudnn_rnn_attr::kDirection)
+    .Attr(cudnn_rnn_attr::kDropout)
+    .Attr(cudnn_rnn_attr::kSeed)
+    .Attr(cudnn_rnn_attr::kSeed2)
+    .SetShapeFn([](InferenceContext* c) {
+      std::int64_t num_params;
+      TF_RETURN_IF_ERROR(c->GetAttr("num_params", &num_params));
+      return ParamsToCanonicalShape(c, num_params, num_params);
+    })
+    .Doc(absl::StrCat("Splits a params buffer into weights and biases.\n",
+                      kParamsDoc, kCanonicalDoc, kNetworkDoc));
+
+REGISTER_OP("TfRnnOps>CudnnRNNParamsToCanonicalV2")
+    .Attr(cudnn_rnn_attr::kT)
+    .Input("num_layers: int32")
+    .Input("num_units: int32")
+    .Input("input_size: int32")
+    .Input("params: T")
+    .Output("weights: num_params_weights * T")
+    .Output("biases: num_params_biases * T")
+    .Attr("num_params_weights: int >= 1")
+    .Attr("num_params_biases: int >= 1")
+    .Attr(cudnn_rnn_attr::kRnnMode)
+    .Attr(cudnn_rnn_attr::kInputMode)
+    .Attr(cudnn_rnn_attr::kDirection)
+    .Attr(cudnn_rnn_attr::kDropout)
+    .Attr(cudnn_rnn_attr::kSeed)
+    .Attr(cudnn_rnn_attr::kSeed2)
+    .Attr(cudnn_rnn_attr::kNumProj)
+    .SetShapeFn([](InferenceContext* c) {
+      std::int64_t num_weights, num_biases;
+      TF_RETURN_IF_ERROR(c->GetAttr("num_params_weights", &num_weights));
+      TF_RETURN_IF_ERROR(c->GetAttr("num_params_biases", &num_biases));
+      return ParamsToCanonicalShape(c, num_weights, num_biases);
+    })
+    .Doc(absl::StrCat("Splits a params buffer into weights and biases.\n",
+                      kParamsDoc, kCanonicalDoc, kNetworkDoc, kNumProjDoc));
+
+}  // namespace
+}  // namespace tf_rnn_ops

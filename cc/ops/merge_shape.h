@@ -1,0 +1,28 @@
+// How shape functions compare a shape with the one that it should be.
+
+#ifndef TF_RNN_OPS_CC_OPS_MERGE_SHAPE_H_
+#define TF_RNN_OPS_CC_OPS_MERGE_SHAPE_H_
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "tensorflow/core/framework/shape_inference.h"
+
+namespace tf_rnn_ops {
+
+// Merges the shape of the argument `name` with the one that it should have.
+// meaning: what the expected shape's dimensions are, for the error message.
+inline absl::Status MergeShape(
+    tensorflow::shape_inference::InferenceContext* c, absl::string_view name,
+    absl::string_view meaning, tensorflow::shape_inference::ShapeHandle actual,
+    tensorflow::shape_inference::ShapeHandle expected,
+    tensorflow::shape_inference::ShapeHandle* merged) {
+  if (c->Merge(actual, expected, merged).ok()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(name, " must be ", meaning, " = ", c->DebugString(expected),
+                   ", but is ", c->DebugString(actual)));
+}
+
+}  // namespace tf_rnn_ops
+
+#endif  // TF_RNN_OPS_CC_OPS_MERGE_SHAPE_H_
