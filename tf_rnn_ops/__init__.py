@@ -1,7 +1,8 @@
 """Recurrent networks for TensorFlow: ops that run, train and differentiate on every device.
 
 `tf_rnn_ops.raw_ops` holds the ops under the names of their twins in `tf.raw_ops`, `tf_rnn_ops.layers` the Keras layers
-made of them. Importing the package loads the op library and registers the gradients.
+made of them, and `tf_rnn_ops.params` the layout of a network's params buffer. Importing the package loads the op library
+and registers the gradients.
 """
 
 from tf_rnn_ops._version import __version__
@@ -11,7 +12,8 @@ from tf_rnn_ops import _library  # noqa: F401  # isort: skip
 from tf_rnn_ops import (
     gradients,  # noqa: F401  # registers them
     layers,
+    params,
     raw_ops,
 )
 
-__all__ = ["__version__", "layers", "raw_ops"]
+__all__ = ["__version__", "layers", "params", "raw_ops"]

@@ -1,0 +1,399 @@
+"""The layout of the params buffer, packing and unpacking it, and their agreement with the ops."""
+
+import doctest
+import re
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from hypothesis import given
+from hypothesis import strategies as st
+
+import tf_rnn_ops
+from tf_rnn_ops.params import layout, pack, unpack
+
+NUM_GATES = {"rnn_relu": 1, "rnn_tanh": 1, "lstm": 4, "gru": 3}
+
+
+@st.composite
+def layout_arguments(draw):
+    """A strategy for the arguments of `layout`."""
+    mode = draw(st.sampled_from(list(NUM_GATES)))
+    num_units = draw(st.integers(0, 9))
+    input_mode = draw(st.sampled_from(["linear_input", "skip_input", "auto_select"]))
+    return {
+        "rnn_mode": mode,
+        "num_units": num_units,
+        "input_size": num_units if input_mode == "skip_input" else draw(st.integers(0, 9)),
+        "num_layers": draw(st.integers(1, 3)),
+        "direction": draw(st.sampled_from(["unidirectional", "bidirectional"])),
+        "input_mode": input_mode,
+        "num_proj": draw(st.integers(0, num_units)) if mode == "lstm" else 0,
+    }
+
+
+layouts = layout_arguments().map(lambda arguments: layout(**arguments))
+DTYPES = [tf.float32, tf.float64, tf.float16, tf.bfloat16]
+
+
+def running_numbers(size, dtype=np.float64):
+    return np.arange(size).astype(dtype)
+
+
+def test_a_small_layout_as_written_out_by_hand():
+    """Two layers of two directions, each of one gate, with 2 units and an input of 3."""
+    expected = {
+        "layer_0/forward/kernel": (0, (2, 3)),
+        "layer_0/forward/recurrent_kernel": (6, (2, 2)),
+        "layer_0/backward/kernel": (10, (2, 3)),
+        "layer_0/backward/recurrent_kernel": (16, (2, 2)),
+        "layer_1/forward/kernel": (20, (2, 4)),
+        "layer_1/forward/recurrent_kernel": (28, (2, 2)),
+        "layer_1/backward/kernel": (32, (2, 4)),
+        "layer_1/backward/recurrent_kernel": (40, (2, 2)),
+        "layer_0/forward/input_bias": (44, (2,)),
+        "layer_0/forward/recurrent_bias": (46, (2,)),
+        "layer_0/backward/input_bias": (48, (2,)),
+        "layer_0/backward/recurrent_bias": (50, (2,)),
+        "layer_1/forward/input_bias": (52, (2,)),
+        "layer_1/forward/recurrent_bias": (54, (2,)),
+        "layer_1/backward/input_bias": (56, (2,)),
+        "layer_1/backward/recurrent_bias": (58, (2,)),
+    }
+    actual = layout("rnn_tanh", num_units=2, input_size=3, num_layers=2, direction="bidirectional")
+    assert {name: (region.offset, region.shape) for name, region in actual.items()} == expected
+    assert list(actual) == list(expected)
+    assert actual.size == 60
+
+
+def test_gates_and_projection_as_written_out_by_hand():
+    """One LSTM layer of 3 units, projected to 2, that skips the input matrix."""
+    expected = {
+        "layer_0/forward/recurrent_kernel/i": (0, (3, 2)),
+        "layer_0/forward/recurrent_kernel/f": (6, (3, 2)),
+        "layer_0/forward/recurrent_kernel/g": (12, (3, 2)),
+        "layer_0/forward/recurrent_kernel/o": (18, (3, 2)),
+        "layer_0/forward/projection": (24, (2, 3)),
+        "layer_0/forward/input_bias/i": (30, (3,)),
+        "layer_0/forward/input_bias/f": (33, (3,)),
+        "layer_0/forward/input_bias/g": (36, (3,)),
+        "layer_0/forward/input_bias/o": (39, (3,)),
+        "layer_0/forward/recurrent_bias/i": (42, (3,)),
+        "layer_0/forward/recurrent_bias/f": (45, (3,)),
+        "layer_0/forward/recurrent_bias/g": (48, (3,)),
+        "layer_0/forward/recurrent_bias/o": (51, (3,)),
+    }
+    actual = layout("lstm", num_units=3, input_size=3, input_mode="skip_input", num_proj=2)
+    assert {name: (region.offset, region.shape) for name, region in actual.items()} == expected
+    assert actual.size == 54
+
+
+def expected_size(rnn_mode, num_units, input_size, num_layers, direction, input_mode, num_proj):
+    directions = 2 if direction == "bidirectional" else 1
+    output_size = num_proj or num_units
+    projection = num_proj * num_units if num_proj not in (0, num_units) else 0
+    skip = input_mode == "skip_input" or (input_mode == "auto_select" and input_size == num_units)
+    fan_ins = [0 if skip else input_size] + [output_size * directions] * (num_layers - 1)
+    gates = NUM_GATES[rnn_mode] * num_units
+    return directions * sum(gates * (fan_in + output_size + 2) + projection for fan_in in fan_ins)
+
+
+@given(layout_arguments())
+def test_size_equals_the_formula(arguments):
+    assert layout(**arguments).size == expected_size(**arguments)
+
+
+@given(layouts)
+def test_regions_follow_one_another_and_are_named_for_what_they_are(each):
+    offset = 0
+    for name, region in each.items():
+        assert region.name == name
+        parts = (f"layer_{region.layer}", region.direction, region.kind, region.gate)
+        assert name == "/".join(part for part in parts if part)
+        assert region.offset == offset
+        assert region.size == np.prod(region.shape)
+        offset += region.size
+    assert offset == each.size
+
+
+def test_auto_select_skips_the_input_where_it_can():
+    assert layout("gru", 5, 5, input_mode="auto_select") == layout("gru", 5, 5, input_mode="skip_input")
+    assert layout("gru", 5, 4, input_mode="auto_select") == layout("gru", 5, 4)
+
+
+def test_a_projection_to_as_many_units_is_none():
+    assert layout("lstm", 5, 4, num_proj=5) == layout("lstm", 5, 4)
+
+
+def test_printed_it_is_an_aligned_table():
+    each = layout("lstm", num_units=128, input_size=64, num_layers=2, num_proj=32)
+    title, head, *rows = str(each).splitlines()
+    assert title == f"{each!r}, size {each.size}"
+    assert "num_proj=32" in title
+    assert head.split() == ["name", "offset", "size", "shape"]
+    for row, region in zip(rows, each.values(), strict=True):
+        name, offset, size, shape = row.split(maxsplit=3)
+        assert (name, int(offset), int(size), shape) == (
+            region.name,
+            region.offset,
+            region.size,
+            str(list(region.shape)),
+        )
+        assert row.index("[") == head.index("shape")
+        assert row.index(f"{offset} ") + len(offset) == head.index("offset") + len("offset")
+
+
+def test_docstring_examples_run():
+    failed, attempted = doctest.testmod(tf_rnn_ops.params, optionflags=doctest.NORMALIZE_WHITESPACE)
+    assert attempted > 0
+    assert failed == 0
+
+
+@given(layouts, st.sampled_from(DTYPES))
+def test_unpack_then_pack_gives_the_same_bits(each, dtype):
+    params = running_numbers(each.size, dtype.as_numpy_dtype)
+    arrays = unpack(each, params)
+    assert {name: array.shape for name, array in arrays.items()} == {name: r.shape for name, r in each.items()}
+    packed = pack(each, arrays)
+    assert isinstance(packed, np.ndarray)
+    assert packed.dtype == params.dtype
+    np.testing.assert_array_equal(packed, params)
+
+
+@given(layouts, st.sampled_from(DTYPES))
+def test_tensors_and_arrays_are_packed_alike(each, dtype):
+    params = running_numbers(each.size, dtype.as_numpy_dtype)
+    arrays, tensors = unpack(each, params), unpack(each, tf.constant(params))
+    for name in each:
+        assert tf.is_tensor(tensors[name])
+        np.testing.assert_array_equal(tensors[name].numpy(), arrays[name])
+    packed = pack(each, tensors)
+    assert packed.dtype == dtype
+    np.testing.assert_array_equal(packed.numpy(), params)
+
+
+def test_each_region_is_unpacked_from_its_offset():
+    each = layout("gru", 3, 4, num_layers=2, direction="bidirectional")
+    arrays = unpack(each, running_numbers(each.size))
+    for name, region in each.items():
+        np.testing.assert_array_equal(arrays[name].ravel(), np.arange(region.offset, region.offset + region.size))
+
+
+def test_unpacked_arrays_are_views():
+    each = layout("gru", 3, 4)
+    every_second = np.zeros(2 * each.size)[::2]
+    for params in (np.zeros(each.size), every_second):
+        for name, array in unpack(each, params).items():
+            array[...] = each[name].offset
+        for region in each.values():
+            assert (params[region.offset : region.offset + region.size] == region.offset).all()
+
+
+def test_one_tensor_makes_the_result_a_tensor():
+    each = layout("gru", 3, 4)
+    arrays = unpack(each, running_numbers(each.size))
+    arrays["layer_0/forward/kernel/u"] = tf.Variable(arrays["layer_0/forward/kernel/u"])
+    packed = pack(each, arrays)
+    assert tf.is_tensor(packed)
+    np.testing.assert_array_equal(packed.numpy(), running_numbers(each.size))
+
+
+@pytest.mark.parametrize("shape", [None, [None]], ids=str)
+def test_round_trip_in_a_graph_that_does_not_know_the_shape(shape):
+    each = layout("lstm", 3, 4, num_proj=2)
+
+    @tf.function(input_signature=[tf.TensorSpec(shape, tf.float64)])
+    def round_trip(params):
+        arrays = unpack(each, params)
+        assert {name: tuple(array.shape) for name, array in arrays.items()} == {
+            name: r.shape for name, r in each.items()
+        }
+        return pack(each, arrays)
+
+    params = running_numbers(each.size)
+    np.testing.assert_array_equal(round_trip(params).numpy(), params)
+    with pytest.raises(tf.errors.InvalidArgumentError, match=rf"\[5\].*\[{each.size}\]"):
+        round_trip(params[:5])
+
+
+@pytest.mark.parametrize("in_graph", [False, True])
+def test_gradients_pass_through_unpack_and_pack(in_graph):
+    """Of the sum of weight * element, with another weight for each: the weights."""
+    each = layout("lstm", 3, 4, num_layers=2, direction="bidirectional", num_proj=2)
+    weights = running_numbers(each.size)
+    weighted = unpack(each, weights)
+
+    def gradient_of_unpack(params):
+        with tf.GradientTape() as tape:
+            tape.watch(params)
+            arrays = unpack(each, params)
+            total = tf.add_n([tf.reduce_sum(weighted[name] * arrays[name]) for name in each])
+        return tape.gradient(total, params)
+
+    def gradient_of_pack(arrays):
+        with tf.GradientTape() as tape:
+            tape.watch(arrays)
+            total = tf.reduce_sum(weights * pack(each, arrays))
+        return tape.gradient(total, arrays)
+
+    if in_graph:
+        gradient_of_unpack, gradient_of_pack = tf.function(gradient_of_unpack), tf.function(gradient_of_pack)
+    np.testing.assert_array_equal(gradient_of_unpack(tf.zeros([each.size], tf.float64)), weights)
+    zeros = {name: tf.zeros(region.shape, tf.float64) for name, region in each.items()}
+    for name, gradient in gradient_of_pack(zeros).items():
+        np.testing.assert_array_equal(gradient, weighted[name])
+
+
+def test_the_gradient_of_one_array_is_zero_elsewhere():
+    each = layout("gru", 3, 4)
+    params = tf.Variable(running_numbers(each.size))
+    with tf.GradientTape() as tape:
+        total = tf.reduce_sum(unpack(each, params)["layer_0/forward/input_bias/u"])
+    region = each["layer_0/forward/input_bias/u"]
+    expected = np.zeros(each.size)
+    expected[region.offset : region.offset + region.size] = 1
+    np.testing.assert_array_equal(tape.gradient(total, params), expected)
+
+
+GOOD = {"rnn_mode": "lstm", "num_units": 4, "input_size": 3}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"rnn_mode": "LSTM"}, "rnn_mode must be 'rnn_relu' or 'rnn_tanh' or 'lstm' or 'gru', but is 'LSTM'"),
+        ({"direction": "forward"}, "direction must be 'unidirectional' or 'bidirectional', but is 'forward'"),
+        (
+            {"input_mode": None},
+            "input_mode must be 'linear_input' or 'skip_input' or 'auto_select', but is None",
+        ),
+        ({"num_units": -1}, "num_units must be an integer of at least 0, but is -1"),
+        ({"num_units": 4.0}, "num_units must be an integer of at least 0, but is 4.0"),
+        ({"input_size": "3"}, "input_size must be an integer of at least 0, but is '3'"),
+        ({"input_size": None}, "input_size must be an integer of at least 0, but is None"),
+        ({"num_layers": 0}, "num_layers must be an integer of at least 1, but is 0"),
+        ({"num_layers": True}, "num_layers must be an integer of at least 1, but is True"),
+        ({"num_proj": -2}, "num_proj must be an integer of at least 0, but is -2"),
+        ({"num_proj": 5}, "num_proj must be at most num_units, 4, but is 5"),
+        ({"rnn_mode": "gru", "num_proj": 2}, "num_proj must be 0 where rnn_mode is 'gru' and not 'lstm', but is 2"),
+        ({"input_mode": "skip_input"}, "input_size must be num_units, 4, with skip_input, but is 3"),
+    ],
+)
+def test_bad_arguments_are_named(arguments, message):
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        layout(**{**GOOD, **arguments})
+
+
+def test_numpy_integers_are_integers():
+    assert layout("lstm", np.int32(4), np.int64(3)) == layout(**GOOD)
+
+
+@pytest.mark.parametrize("convert", [np.asarray, tf.constant])
+@pytest.mark.parametrize("shape", [(), (143,), (145,), (144, 1)], ids=str)
+def test_params_of_another_shape_are_refused(convert, shape):
+    with pytest.raises(
+        ValueError, match=rf"^params must have the shape \[144\], but has {re.escape(str(list(shape)))}$"
+    ):
+        unpack(layout(**GOOD), convert(np.zeros(shape)))
+
+
+@pytest.mark.parametrize("convert", [np.asarray, tf.constant])
+def test_arrays_of_another_shape_are_refused(convert):
+    each = layout(**GOOD)
+    arrays = unpack(each, convert(np.zeros(each.size)))
+    arrays["layer_0/forward/kernel/f"] = convert(np.zeros([3, 4]))
+    message = r"^layer_0/forward/kernel/f must have the shape \[4, 3\], but has \[3, 4\]$"
+    with pytest.raises(ValueError, match=message):
+        pack(each, arrays)
+
+
+@pytest.mark.parametrize("convert", [np.asarray, tf.constant])
+def test_arrays_of_several_dtypes_are_refused(convert):
+    each = layout(**GOOD)
+    arrays = unpack(each, convert(np.zeros(each.size)))
+    arrays["layer_0/forward/kernel/f"] = np.zeros([4, 3], "float32")
+    message = r"^arrays must be of one dtype, but '.*/kernel/i' is float64 and '.*/kernel/f' float32$"
+    with pytest.raises(ValueError, match=message):
+        pack(each, arrays)
+
+
+def test_missing_and_unknown_names_are_listed():
+    each = layout(**GOOD)
+    arrays = unpack(each, np.zeros(each.size))
+    del arrays["layer_0/forward/kernel/f"]
+    with pytest.raises(ValueError, match=r"lacks 'layer_0/forward/kernel/f' and has none that the layout lacks$"):
+        pack(each, arrays)
+    arrays["kernel"] = np.zeros([4, 3])
+    with pytest.raises(ValueError, match=r"lacks 'layer_0/forward/kernel/f' and has 'kernel' that the layout lacks$"):
+        pack(each, arrays)
+    with pytest.raises(ValueError, match=r"lacks 'layer_0/forward/kernel/i', .* and 12 more and has none"):
+        pack(each, {})
+
+
+def config_of(each):
+    """The attributes of the params ops for a layout."""
+    return {
+        "rnn_mode": each.rnn_mode,
+        "input_mode": each.input_mode,
+        "direction": each.direction,
+        "num_proj": each.num_proj,
+    }
+
+
+def sizes_of(each):
+    """The inputs that the params ops take for a layout."""
+    return {"num_layers": each.num_layers, "num_units": each.num_units, "input_size": each.input_size}
+
+
+def canonical_names(each):
+    """The names of the weights and of the biases in the ops' canonical order."""
+    gates = {"lstm": ["/i", "/f", "/g", "/o"], "gru": ["/r", "/u", "/n"]}.get(each.rnn_mode, [""])
+    directions = ["forward", "backward"] if each.direction == "bidirectional" else ["forward"]
+    weights, biases = [], []
+    for pseudo_layer in [f"layer_{layer}/{way}" for layer in range(each.num_layers) for way in directions]:
+        weights += [f"{pseudo_layer}/kernel{gate}" for gate in gates]
+        weights += [f"{pseudo_layer}/recurrent_kernel{gate}" for gate in gates]
+        weights += [f"{pseudo_layer}/projection"] if each.num_proj else []
+        biases += [f"{pseudo_layer}/input_bias{gate}" for gate in gates]
+        biases += [f"{pseudo_layer}/recurrent_bias{gate}" for gate in gates]
+    return weights, biases
+
+
+def to_canonical(each, params):
+    """The weights and biases that the op makes of a params buffer."""
+    weights, biases = canonical_names(each)
+    return tf_rnn_ops.raw_ops.CudnnRNNParamsToCanonicalV2(
+        **sizes_of(each),
+        params=params,
+        num_params_weights=len(weights),
+        num_params_biases=len(biases),
+        **config_of(each),
+    )
+
+
+@given(layouts)
+def test_size_equals_the_op(each):
+    size = tf_rnn_ops.raw_ops.CudnnRNNParamsSize(**sizes_of(each), T=tf.float32, S=tf.int64, **config_of(each))
+    np.testing.assert_array_equal(size, [each.size])
+
+
+@given(layouts)
+def test_unpack_gives_what_the_op_gives(each):
+    params = running_numbers(each.size)
+    arrays = unpack(each, params)
+    canonical = to_canonical(each, params)
+    weights, biases = canonical_names(each)
+    for name, array in zip(weights + biases, canonical.weights + canonical.biases, strict=True):
+        # The canonical form has an empty matrix where skip_input leaves one out.
+        np.testing.assert_array_equal(array, arrays.pop(name, np.zeros([each.num_units, 0])))
+    assert not arrays
+
+
+@given(layouts)
+def test_pack_gives_what_the_op_gives(each):
+    params = running_numbers(each.size)
+    canonical = to_canonical(each, params)
+    from_op = tf_rnn_ops.raw_ops.CudnnRNNCanonicalToParamsV2(
+        **sizes_of(each), weights=canonical.weights, biases=canonical.biases, **config_of(each)
+    )
+    np.testing.assert_array_equal(pack(each, unpack(each, params)), from_op)
