@@ -13,7 +13,9 @@ _compared: dict[tuple[str, str, str, str], int] = collections.defaultdict(int)
 
 def to_float64(tensor) -> np.ndarray:
     """Returns a tensor or array of any floating type as a float64 array."""
-    return np.asarray(tensor).astype(np.float64)
+    # NumPy cannot make an array of a bfloat16 scalar in a tensor.
+    value = tensor.numpy() if hasattr(tensor, "numpy") else tensor
+    return np.asarray(value).astype(np.float64)
 
 
 def difference(actual, expected) -> float:

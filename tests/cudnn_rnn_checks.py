@@ -1,0 +1,110 @@
+"""Calls of the CudnnRNN ops, and comparisons with the float64 reference, for the tests."""
+
+import cudnn_rnn_inputs
+import cudnn_rnn_reference as reference
+import numpy as np
+import parity
+from cudnn_rnn_inputs import INPUTS, OUTPUTS, Config
+from gru_inputs import float64
+
+import tf_rnn_ops
+
+
+def run_forward(config: Config, inputs, version="V3", **attributes):
+    """Runs a forward op.
+
+    Args:
+      config: the network.
+      inputs: a dict of the op's floating inputs.
+      version: the ending of the op's name.
+      **attributes: what the config does not say: seeds, is_training.
+    """
+    op = getattr(tf_rnn_ops.raw_ops, f"CudnnRNN{version}")
+    return op(**cudnn_rnn_inputs.forward_arguments(config, inputs, version), **attributes)
+
+
+def run_backprop(config: Config, inputs, outputs, gradients, version="V3", **changes):
+    """Runs a backprop op.
+
+    Args:
+      config: the network.
+      inputs: a dict of the forward op's floating inputs.
+      outputs: what the forward op returned.
+      gradients: a dict of the gradients with respect to the outputs.
+      version: the ending of the op's name.
+      **changes: arguments that take the place of those that follow from the above.
+    """
+    op = getattr(tf_rnn_ops.raw_ops, f"CudnnRNNBackprop{version}")
+    return op(**{**cudnn_rnn_inputs.backprop_arguments(config, inputs, outputs, gradients, version), **changes})
+
+
+def all_results(outputs, backprop) -> dict[str, np.ndarray]:
+    """Returns what a forward op and its backprop gave as arrays by name, reserve_space apart."""
+    results = {name: getattr(outputs, name) for name in OUTPUTS} | backprop._asdict()
+    return {name: value.numpy() for name, value in results.items()}
+
+
+def assert_same_bits(actual: dict[str, np.ndarray], expected: dict[str, np.ndarray]) -> None:
+    assert actual.keys() == expected.keys()
+    for name, value in expected.items():
+        np.testing.assert_array_equal(actual[name], value, err_msg=name)
+        assert actual[name].tobytes() == value.tobytes(), f"{name}: the sign of a zero differs"
+
+
+def reference_gradients(config: Config, run: reference.Forward, inputs, gradients, masks=None) -> reference.Backward:
+    """Differentiates a run of the reference, in float64."""
+    input_c, params = (parity.to_float64(inputs[name]) for name in ("input_c", "params"))
+    return reference.backward(config, run, input_c, params, **float64(gradients), masks=masks)
+
+
+def inputs_and_outputs(config: Config, dtype: str, seed: int):
+    """Returns inputs of a network and what the reference makes of them.
+
+    Those of a rectifier network are chosen such that no rectifier is given a number that is as near to 0 as rounding
+    reaches: across it the slope changes from 0 to 1.
+    """
+    inputs = cudnn_rnn_inputs.network_inputs(config, dtype, seed)
+    expected = reference.forward(config, **float64(inputs))
+    if config.rnn_mode == "rnn_relu" and reference.nearest_to_the_kink(expected) < 1e-5:
+        return inputs_and_outputs(config, dtype, seed + 1)
+    return inputs, expected
+
+
+def names_of(config: Config, names):
+    """Those of some inputs or outputs that exist in a mode: only an LSTM has cell states."""
+    return [name for name in names if config.rnn_mode == "lstm" or not name.endswith("_c")]
+
+
+def check_outputs(config: Config, actual, expected: reference.Forward, dtype: str) -> None:
+    """Compares what a forward op returned with the reference."""
+    assert all(getattr(actual, name).dtype.name == dtype for name in (*OUTPUTS, "reserve_space"))
+    parity.check(f"CudnnRNN {config.rnn_mode}", "float64", actual, expected, names_of(config, OUTPUTS))
+    if config.rnn_mode != "lstm":
+        assert actual.output_c.shape == ()
+        assert actual.output_c == 0
+
+
+def check_backprop(config: Config, actual, expected: reference.Backward, dtype: str) -> None:
+    """Compares what a backprop op returned with the reference."""
+    assert all(each.dtype.name == dtype for each in actual)
+    fields = [f"{name}_backprop" for name in names_of(config, INPUTS)]
+    parity.check(f"CudnnRNNBackprop {config.rnn_mode}", "float64", actual, expected, fields)
+    if config.rnn_mode != "lstm":
+        assert actual.input_c_backprop.shape == expected.input_c_backprop.shape
+        assert not actual.input_c_backprop.numpy().any()
+
+
+def check_network(config: Config, dtype: str, version: str, inputs, expected: reference.Forward, gradients) -> None:
+    """Compares a network, forward and backward, with what the reference made of its inputs."""
+    check_outputs(config, run_forward(config, inputs, version, is_training=False), expected, dtype)
+    outputs = run_forward(config, inputs, version)
+    check_outputs(config, outputs, expected, dtype)
+    expected_backprop = reference_gradients(config, expected, inputs, gradients)
+    check_backprop(config, run_backprop(config, inputs, outputs, gradients, version), expected_backprop, dtype)
+
+
+def check_against_reference(config: Config, dtype: str, seed=0, version="V3") -> None:
+    """Compares a network, forward and backward, with the reference on the same rounded inputs."""
+    inputs, expected = inputs_and_outputs(config, dtype, seed)
+    gradients = cudnn_rnn_inputs.output_gradients(config, dtype, seed)
+    check_network(config, dtype, version, inputs, expected, gradients)

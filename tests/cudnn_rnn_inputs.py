@@ -1,0 +1,141 @@
+"""Inputs of the CudnnRNN ops for the tests."""
+
+import dataclasses
+
+import numpy as np
+from cudnn_rnn_reference import NUM_GATES, Config, params_size, unpack
+from gru_inputs import cast, random_array
+from hypothesis import strategies as st
+
+DTYPES = ("float32", "float64", "float16", "bfloat16")
+MODES = tuple(NUM_GATES)
+INPUTS = ("input", "input_h", "input_c", "params")
+OUTPUTS = ("output", "output_h", "output_c")
+# The endings of the ops' names. The first two are time-major, without sequence lengths and projections.
+VERSIONS = ("", "V2", "V3")
+
+
+def major(config: Config, *shape: int) -> tuple[int, ...]:
+    """Returns a shape with its first two sizes exchanged unless time_major."""
+    return shape if config.time_major else (shape[1], shape[0], *shape[2:])
+
+
+def shapes(config: Config) -> dict[str, tuple[int, ...]]:
+    """Returns the shapes of the floating inputs and outputs of the forward ops, reserve_space apart.
+
+    Cell states, which only an LSTM has, are scalars in the other modes: as inputs, the ops ignore them.
+    """
+    states = major(config, config.num_pseudo_layers, config.batch, config.output_size)
+    cell_states = major(config, config.num_pseudo_layers, config.batch, config.num_units)
+    has_cell_state = config.rnn_mode == "lstm"
+    return {
+        "input": major(config, config.time, config.batch, config.input_size),
+        "input_h": states,
+        "input_c": cell_states if has_cell_state else (),
+        "params": (params_size(config),),
+        "output": major(config, config.time, config.batch, config.num_directions * config.output_size),
+        "output_h": states,
+        "output_c": cell_states if has_cell_state else (),
+    }
+
+
+def random_params(config: Config, rng) -> np.ndarray:
+    """Returns parameters that keep every layer's activations of the order of 1."""
+    params = random_array(rng, params_size(config))
+    for weights in unpack(config, params):
+        for matrix in (weights.W, weights.R, weights.P):
+            if matrix is not None:
+                matrix[...] /= np.sqrt(max(matrix.shape[-1], 1))
+    return params
+
+
+def network_inputs(config: Config, dtype="float64", seed=0) -> dict[str, np.ndarray]:
+    """Returns the floating inputs of a forward op, as arrays of `dtype`."""
+    rng = np.random.default_rng(seed)
+    inputs = {name: random_array(rng, *shapes(config)[name]) for name in ("input", "input_h", "input_c")}
+    return cast({**inputs, "params": random_params(config, rng)}, dtype)
+
+
+def output_gradients(config: Config, dtype="float64", seed=0) -> dict[str, np.ndarray]:
+    """Returns gradients with respect to the outputs, as arrays of `dtype`."""
+    rng = np.random.default_rng([seed, 1])  # not the numbers that the inputs of the same seed are made of
+    return cast({f"{name}_backprop": random_array(rng, *shapes(config)[name]) for name in OUTPUTS}, dtype)
+
+
+def inputs_and_gradients(config: Config, dtype="float64", seed=0):
+    """Returns what `network_inputs` and `output_gradients` do."""
+    return network_inputs(config, dtype, seed), output_gradients(config, dtype, seed)
+
+
+def attributes(config: Config, version="V3") -> dict:
+    """Returns the attributes that the forward op and its backprop have in common, the seeds apart."""
+    names = ["rnn_mode", "input_mode", "direction", "dropout"]
+    if version == "V3":
+        names += ["num_proj", "time_major"]
+    return {name: getattr(config, name) for name in names}
+
+
+def forward_arguments(config: Config, inputs, version="V3") -> dict:
+    """Returns the arguments of a forward op.
+
+    Args:
+      config: the network.
+      inputs: a dict of the op's floating inputs.
+      version: the ending of the op's name.
+    """
+    lengths = {"sequence_lengths": config.lengths} if version == "V3" else {}
+    return {**inputs, **lengths, **attributes(config, version)}
+
+
+def backprop_arguments(config: Config, inputs, outputs, gradients, version="V3") -> dict:
+    """Returns the arguments of a backprop op.
+
+    Args:
+      config: the network.
+      inputs: a dict of the forward op's floating inputs.
+      outputs: what the forward op returned.
+      gradients: a dict of the gradients with respect to the outputs.
+      version: the ending of the op's name.
+    """
+    names = [*OUTPUTS, "reserve_space"]
+    if version != "":
+        names.append("host_reserved")
+    from_forward = {name: getattr(outputs, name) for name in names}
+    return {**forward_arguments(config, inputs, version), **from_forward, **gradients}
+
+
+@st.composite
+def configs(draw, version="V3") -> Config:
+    """A strategy for networks with any choice of options.
+
+    Not of fewer than 8 units or inputs, other than none: a tensor of few elements may consist of sums that all but
+    cancel, whose rounding error is large beside anything there is to measure it by.
+    """
+    sizes = st.integers(8, 40)
+    num_units = draw(sizes)
+    input_mode = draw(st.sampled_from(["linear_input", "skip_input", "auto_select"]))
+    input_sizes = {
+        "linear_input": st.one_of(st.just(0), st.just(num_units), sizes),
+        "skip_input": st.just(num_units),
+        "auto_select": st.one_of(st.just(num_units), sizes),
+    }
+    time, batch = draw(st.integers(0, 12)), draw(st.integers(0, 9))
+    config = Config(
+        rnn_mode=draw(st.sampled_from(MODES)),
+        input_mode=input_mode,
+        direction=draw(st.sampled_from(["unidirectional", "bidirectional"])),
+        num_layers=draw(st.integers(1, 3)),
+        num_units=num_units,
+        input_size=draw(input_sizes[input_mode]),
+        time=time,
+        batch=batch,
+    )
+    if version != "V3":
+        return config
+    lengths = st.lists(st.integers(0, time), min_size=batch, max_size=batch).map(tuple)
+    return dataclasses.replace(
+        config,
+        num_proj=draw(st.one_of(st.just(0), st.integers(8, num_units))) if config.rnn_mode == "lstm" else 0,
+        time_major=draw(st.booleans()),
+        sequence_lengths=draw(st.one_of(st.none(), lengths)),
+    )

@@ -1,0 +1,346 @@
+"""Dropout between the layers of the CudnnRNN ops: its distribution, its seeds, and where it acts."""
+
+import dataclasses
+import itertools
+
+import cudnn_rnn_inputs
+import cudnn_rnn_reference as reference
+import numpy as np
+import parity
+import pytest
+import tensorflow as tf
+from cudnn_rnn_checks import all_results, assert_same_bits, reference_gradients, run_backprop, run_forward
+from cudnn_rnn_inputs import DTYPES, INPUTS, MODES, OUTPUTS, VERSIONS, Config
+from gru_inputs import float64
+from hypothesis import given
+from hypothesis import strategies as st
+
+SEEDS = {"seed": 3, "seed2": 4}
+
+
+def scale_of(rate: float) -> float:
+    """What a kept number is multiplied by. The attribute is a float32."""
+    return 1 / (1 - float(np.float32(rate)))
+
+
+def fresh_kernels():
+    """Makes ops start anew at their seeds: setting TensorFlow's own seed lets go of all kernels that ran eagerly."""
+    tf.random.set_seed(0)
+
+
+def mask_reader(config: Config) -> Config:
+    """Returns a network of rectifiers whose dropout masks have the shapes of another network's."""
+    return dataclasses.replace(
+        config,
+        rnn_mode="rnn_relu",
+        input_mode="linear_input",
+        num_units=config.output_size,
+        num_proj=0,
+        sequence_lengths=None,
+    )
+
+
+def reader_inputs(config: Config, layer: int, recurrent: float) -> dict[str, np.ndarray]:
+    """Returns inputs with which a network of rectifiers shows the dropout mask of a layer's input.
+
+    The layer below has an output of ones, whatever its input. Of the layer itself each direction has an output of
+        h = (its units' share of the mask) + recurrent * h_prev
+    """
+    params = np.zeros(reference.params_size(config))
+    below, these = (
+        reference.unpack(config, params)[each * config.num_directions :][: config.num_directions]
+        for each in (layer - 1, layer)
+    )
+    for weights in below:
+        weights.W_bias[...] = 1
+    identity = np.eye(config.num_units)
+    for direction, weights in enumerate(these):
+        assert weights.W is not None
+        weights.W[0, :, direction * config.num_units : (direction + 1) * config.num_units] = identity
+        weights.R[0] = recurrent * identity
+    shapes = cudnn_rnn_inputs.shapes(config)
+    return {**{name: np.zeros(shapes[name]) for name in ("input", "input_h", "input_c")}, "params": params}
+
+
+def dropped_ones(config: Config, dtype="float64", version="V3", **attributes) -> np.ndarray:
+    """Returns what dropout makes of ones above the first of two layers, [time, batch, directions * units]."""
+    reader = mask_reader(config)
+    inputs = cudnn_rnn_inputs.cast(reader_inputs(reader, 1, recurrent=0), dtype)
+    return reference.major(config, run_forward(reader, inputs, version, **attributes).output.numpy())
+
+
+def masks_of(config: Config, **attributes) -> list[np.ndarray]:
+    """Returns the masks that dropout uses in a first call, for each layer above layer 0.
+
+    They are read from the final states, as binary numbers whose digits are the time steps: outputs show no mask but
+    that of the last layer.
+    """
+    reader = mask_reader(config)
+    masks = []
+    for layer in range(1, config.num_layers):
+        fresh_kernels()
+        outputs = run_forward(reader, reader_inputs(reader, layer, recurrent=2), **attributes)
+        states = reference.major(reader, outputs.output_h.numpy())[layer * config.num_directions :]
+        numbers = np.rint(states / scale_of(config.dropout)).astype(np.int64)
+        digits = []
+        for direction in range(config.num_directions):
+            # The first step that a direction takes is the most significant digit.
+            steps = reversed(reference.time_steps(config, direction))
+            place = {t: digit for digit, t in enumerate(steps)}
+            digits.append([numbers[direction] >> place[t] & 1 for t in range(config.time)])
+        shape = (config.time, config.batch, config.num_directions * config.output_size)
+        kept = np.concatenate(digits, axis=-1).reshape(shape)
+        masks.append(kept * scale_of(config.dropout))
+    return masks
+
+
+LARGE = Config(num_layers=2, num_units=64, input_size=2, time=40, batch=50, dropout=0.5)
+RATES = [0.1, 0.25, 0.3, 0.5, 0.9]
+
+
+@pytest.mark.parametrize("rate", RATES)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_number_is_dropped_or_scaled(dtype, rate):
+    values = np.unique(parity.to_float64(dropped_ones(dataclasses.replace(LARGE, dropout=rate), dtype, **SEEDS)))
+    assert values[0] == 0
+    assert len(values) == 2
+    rounding = {"float64": 2**-52, "float32": 2**-23, "float16": 2**-10, "bfloat16": 2**-7}[dtype]
+    assert abs(values[1] / scale_of(rate) - 1) <= rounding
+
+
+def check_share(found, probability, samples):
+    """Asserts that a share of independent samples is within five standard deviations of its expectation."""
+    deviation = np.sqrt(probability * (1 - probability) / samples)
+    assert abs(found - probability) < 5 * deviation
+
+
+@pytest.mark.parametrize("rate", RATES)
+@pytest.mark.parametrize("direction", ["unidirectional", "bidirectional"])
+def test_kept_numbers_are_independent_and_of_the_right_share(direction, rate):
+    """The number of kept ones among n has the mean and the variance of a binomial distribution, however one groups."""
+    kept = dropped_ones(dataclasses.replace(LARGE, direction=direction, dropout=rate), **SEEDS) > 0
+    check_share(kept.mean(), 1 - rate, kept.size)
+    for axis in range(3):
+        size = kept.shape[axis]
+        counts = kept.sum(axis=axis)
+        spread = counts.var(ddof=1) / (size * rate * (1 - rate))
+        # A sample variance of n normal numbers has a variance of 2 / (n - 1); counts have somewhat more.
+        excess = (1 - 6 * rate * (1 - rate)) / (size * rate * (1 - rate))
+        assert abs(spread - 1) < 5 * np.sqrt(2 / (counts.size - 1) + max(excess, 0) / counts.size)
+
+
+def check_unrelated(masks, rate):
+    """Asserts that any two of some masks agree in as many places as two independent ones do."""
+    for a, b in itertools.combinations([mask > 0 for mask in masks], 2):
+        check_share(np.mean(a == b), rate**2 + (1 - rate) ** 2, a.size)
+
+
+@pytest.mark.parametrize("rate", [0.25, 0.5])
+def test_steps_samples_units_directions_and_layers_are_unrelated(rate):
+    config = dataclasses.replace(LARGE, dropout=rate, num_layers=3, direction="bidirectional")
+    masks = masks_of(config, **SEEDS)
+    check_unrelated([half for mask in masks for half in np.split(mask, 2, axis=-1)], rate)
+    first = masks[0]
+    check_unrelated([first[:-1], first[1:]], rate)
+    check_unrelated([first[:, :-1], first[:, 1:]], rate)
+    check_unrelated([first[:, :, :-1], first[:, :, 1:]], rate)
+
+
+def test_calls_and_seeds_are_unrelated():
+    calls = [dropped_ones(LARGE, **SEEDS) for _ in range(4)]
+    check_unrelated(calls, LARGE.dropout)
+    others = [{"seed": 3, "seed2": 5}, {"seed": 4, "seed2": 4}, {"seed": 3}, {"seed2": 4}, {"seed": 4, "seed2": 3}]
+    check_unrelated([calls[0], *(dropped_ones(LARGE, **other) for other in others)], LARGE.dropout)
+
+
+def test_the_same_seeds_give_the_same_masks_anew():
+    calls = []
+    for _ in range(2):
+        fresh_kernels()
+        calls.append([dropped_ones(LARGE, **SEEDS) for _ in range(3)])
+    np.testing.assert_array_equal(calls[0], calls[1])
+    assert not np.array_equal(calls[0][0], calls[0][1])
+
+
+@pytest.mark.parametrize("seeds", [SEEDS, {"seed": 3}, {"seed2": 4}, {"seed": -1, "seed2": 2**62}], ids=str)
+def test_graphs_with_the_same_seeds_give_the_same_masks(seeds):
+    """Ops of their own, in one graph or in several, each start at their seeds; the runs of one go on from there."""
+
+    def results():
+        with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+            reader = mask_reader(LARGE)
+            inputs = reader_inputs(reader, 1, recurrent=0)
+            outputs = [run_forward(reader, inputs, **seeds).output for _ in range(2)]
+            return [session.run(outputs) for _ in range(3)]
+
+    first, second = results(), results()
+    np.testing.assert_array_equal(first, second)
+    for of_one_op, of_another in first:
+        np.testing.assert_array_equal(of_one_op, of_another)
+    assert not np.array_equal(first[0], first[1])
+    assert not np.array_equal(first[1], first[2])
+
+
+def test_without_seeds_every_op_has_its_own():
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        reader = mask_reader(LARGE)
+        inputs = reader_inputs(reader, 1, recurrent=0)
+        masks = session.run([run_forward(reader, inputs).output for _ in range(3)])
+    for _ in range(2):
+        fresh_kernels()
+        masks.append(dropped_ones(LARGE))
+    check_unrelated(masks, LARGE.dropout)
+
+
+def test_every_pass_of_a_loop_draws_a_new_mask():
+    reader = mask_reader(LARGE)
+    inputs = reader_inputs(reader, 1, recurrent=0)
+
+    @tf.function
+    def masks():
+        results = tf.TensorArray(tf.float64, 4)
+        for i in tf.range(4):
+            results = results.write(i, run_forward(reader, inputs, **SEEDS).output)
+        return results.stack()
+
+    check_unrelated([*masks().numpy(), *masks().numpy()], LARGE.dropout)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_masks_are_the_same_for_all_types_and_versions(dtype):
+    expected = dropped_ones(LARGE, **SEEDS) > 0
+    for version in VERSIONS:
+        fresh_kernels()
+        np.testing.assert_array_equal(dropped_ones(LARGE, dtype, version, **SEEDS) > 0, expected)
+
+
+def test_masks_are_the_same_in_either_layout():
+    """[time, batch] or [batch, time]."""
+    expected = dropped_ones(LARGE, **SEEDS)
+    fresh_kernels()
+    np.testing.assert_array_equal(dropped_ones(dataclasses.replace(LARGE, time_major=False), **SEEDS), expected)
+
+
+def check_with_masks(config: Config, inputs, weights, masks, **attributes):
+    """Compares a run with dropout, and its registered gradient, with the reference's with the same masks."""
+    inputs = {name: tf.constant(value) for name, value in inputs.items()}
+    with tf.GradientTape() as tape:
+        tape.watch(inputs)
+        outputs = run_forward(config, inputs, **attributes)
+        loss = tf.add_n([tf.reduce_sum(getattr(outputs, name) * weights[f"{name}_backprop"]) for name in OUTPUTS])
+    gradients = tape.gradient(loss, inputs)
+    expected = reference.forward(config, **float64(inputs), masks=masks)
+    expected_gradients = reference_gradients(config, expected, inputs, weights, masks)
+    tolerance = parity.TOLERANCES[inputs["input"].dtype.name]
+    for name in OUTPUTS:
+        assert parity.difference(getattr(outputs, name), getattr(expected, name)) < tolerance, name
+    for name in INPUTS:
+        assert parity.difference(gradients[name], getattr(expected_gradients, f"{name}_backprop")) < tolerance, name
+
+
+@given(
+    config=cudnn_rnn_inputs.configs(),
+    rate=st.sampled_from(RATES),
+    num_layers=st.integers(2, 4),
+    seed=st.integers(0, 2**31 - 1),
+    seed2=st.integers(1, 2**31 - 1),
+)
+def test_equals_the_reference_with_any_options(config, rate, num_layers, seed, seed2):
+    """Masks depend on nothing but the seeds and the sizes of what they are applied to."""
+    config = dataclasses.replace(config, dropout=rate, num_layers=num_layers)
+    inputs, weights = cudnn_rnn_inputs.inputs_and_gradients(config, seed=seed)
+    masks = masks_of(config, seed=seed, seed2=seed2)
+    fresh_kernels()
+    check_with_masks(config, inputs, weights, masks, seed=seed, seed2=seed2)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("direction", ["unidirectional", "bidirectional"])
+@pytest.mark.parametrize("mode", MODES)
+def test_equals_the_reference(mode, direction, dtype):
+    config = Config(
+        rnn_mode=mode, direction=direction, num_layers=3, num_units=20, time=9, batch=7, dropout=0.25, time_major=False
+    )
+    config = dataclasses.replace(config, sequence_lengths=(9, 0, 4, 8, 1, 7, 9))
+    inputs, weights = cudnn_rnn_inputs.inputs_and_gradients(config, dtype)
+    masks = masks_of(config, **SEEDS)
+    fresh_kernels()
+    check_with_masks(config, inputs, weights, masks, **SEEDS)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_the_backward_pass_uses_the_mask_of_its_forward_pass(mode):
+    """Whatever ran since then."""
+    config = Config(rnn_mode=mode, num_layers=2, num_units=20, dropout=0.5)
+    inputs, weights = cudnn_rnn_inputs.inputs_and_gradients(config)
+    fresh_kernels()
+    masks = [dropped_ones(config, **SEEDS) for _ in range(3)]
+    fresh_kernels()
+    runs = [run_forward(config, inputs, **SEEDS) for _ in range(3)]
+    for outputs, mask in reversed(list(zip(runs, masks, strict=True))):
+        expected = reference.forward(config, **inputs, masks=[mask])
+        assert parity.difference(outputs.output, expected.output) < 1e-12
+        expected_backprop = reference_gradients(config, expected, inputs, weights, [mask])
+        for actual, wanted in zip(run_backprop(config, inputs, outputs, weights), expected_backprop, strict=True):
+            assert parity.difference(actual, wanted) < 1e-12
+
+
+def results_of(config, **attributes):
+    """Everything that a network gives, forward and backward, as arrays by name."""
+    inputs, weights = cudnn_rnn_inputs.inputs_and_gradients(config, "float32")
+    outputs = run_forward(config, inputs, **attributes)
+    return all_results(outputs, run_backprop(config, inputs, outputs, weights))
+
+
+@pytest.mark.parametrize("rate", [0.5, 1.0])
+@pytest.mark.parametrize("direction", ["unidirectional", "bidirectional"])
+@pytest.mark.parametrize("mode", MODES)
+def test_one_layer_knows_no_dropout(mode, direction, rate):
+    config = Config(rnn_mode=mode, direction=direction)
+    expected = results_of(config)
+    assert_same_bits(results_of(dataclasses.replace(config, dropout=rate)), expected)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_rate_of_zero_is_no_dropout(mode):
+    """Whatever the seeds: the results are those of the reference without masks."""
+    config = Config(rnn_mode=mode, num_layers=3, num_units=20, dropout=0.0)
+    expected = results_of(config)
+    assert_same_bits(results_of(config, **SEEDS), expected)
+    inputs, weights = cudnn_rnn_inputs.inputs_and_gradients(config)
+    check_with_masks(config, inputs, weights, None, **SEEDS)
+
+
+@pytest.mark.parametrize("direction", ["unidirectional", "bidirectional"])
+@pytest.mark.parametrize("mode", MODES)
+def test_a_rate_of_one_cuts_the_layers_off_from_one_another(mode, direction):
+    config = Config(rnn_mode=mode, direction=direction, num_layers=3, num_units=20, dropout=1.0)
+    inputs, weights = cudnn_rnn_inputs.inputs_and_gradients(config)
+    mask = np.zeros((config.time, config.batch, config.num_directions * config.num_units))
+    check_with_masks(config, inputs, weights, [mask, mask])
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("mode", MODES)
+def test_without_training_there_is_none(mode, version):
+    config = Config(rnn_mode=mode, num_layers=2, num_units=20, dropout=0.5)
+    inputs = cudnn_rnn_inputs.network_inputs(config, "float32")
+    expected = run_forward(dataclasses.replace(config, dropout=0.0), inputs, version, is_training=False)
+    actual = run_forward(config, inputs, version, is_training=False)
+    for name in OUTPUTS:
+        np.testing.assert_array_equal(getattr(actual, name), getattr(expected, name))
+
+
+@pytest.mark.parametrize("direction", ["unidirectional", "bidirectional"])
+@pytest.mark.parametrize("mode", MODES)
+def test_the_first_input_and_the_last_output_are_not_dropped(mode, direction):
+    config = Config(rnn_mode=mode, direction=direction, num_layers=2, num_units=20)
+    inputs = cudnn_rnn_inputs.network_inputs(config, "float32")
+    without = run_forward(config, inputs)
+    dropped = run_forward(dataclasses.replace(config, dropout=0.5), inputs, **SEEDS)
+    directions = config.num_directions
+    np.testing.assert_array_equal(dropped.output_h[:directions], without.output_h[:directions])
+    assert not np.array_equal(dropped.output, without.output)
+    for direction, output in enumerate(np.split(dropped.output, directions, axis=-1)):
+        last_step = reference.time_steps(config, direction)[-1]
+        np.testing.assert_array_equal(output[last_step], dropped.output_h[directions + direction])

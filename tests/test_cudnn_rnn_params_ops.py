@@ -1,0 +1,325 @@
+"""The ops that size, split and join a params buffer."""
+
+import itertools
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from cudnn_rnn_inputs import DTYPES, MODES
+from cudnn_rnn_reference import Config
+from tensorflow.python.framework import ops as gradient_registry
+
+import tf_rnn_ops
+
+raw_ops = tf_rnn_ops.raw_ops
+
+# Of every kind: (input_mode, input_size, num_proj), for 5 units.
+KINDS = [
+    ("linear_input", 3, 0),
+    ("linear_input", 0, 0),
+    ("skip_input", 5, 0),
+    ("auto_select", 5, 0),
+    ("auto_select", 3, 0),
+    ("linear_input", 3, 2),
+    ("skip_input", 5, 2),
+    ("linear_input", 3, 5),
+]
+NETWORKS = [
+    Config(mode, input_mode, direction, num_layers, 5, input_size, num_proj)
+    for mode, direction, num_layers, (input_mode, input_size, num_proj) in itertools.product(
+        MODES, ["unidirectional", "bidirectional"], [1, 3], KINDS
+    )
+    if mode == "lstm" or num_proj == 0
+]
+SHALLOW = [each for each in NETWORKS if each.num_layers == 1 and each.direction == "bidirectional"]
+NO_UNITS = [Config(mode, num_units=0, input_size=3, num_layers=2) for mode in MODES]
+# With a projection, and with two layers of two directions: the smallest that has all there is.
+PROJECTED = Config("lstm", direction="bidirectional", num_layers=2, num_units=3, input_size=2, num_proj=1)
+
+
+def network_id(config):
+    sizes = f"{config.num_layers}-{config.num_units}-{config.input_size}-{config.num_proj}"
+    return f"{config.rnn_mode}-{config.input_mode}-{config.direction}-{sizes}"
+
+
+every_network = pytest.mark.parametrize("config", NETWORKS + NO_UNITS, ids=network_id)
+
+
+def versions(config):
+    """The versions of the ops that know a network."""
+    return ["V2"] if config.num_proj else ["", "V2"]
+
+
+def size_formula(config):
+    """The size of the params in closed form, not region by region."""
+    gates, directions, layers = config.num_gates, config.num_directions, config.num_layers
+    units, output = config.num_units, config.output_size
+    fan_ins = (0 if config.skips_input else config.input_size) + (layers - 1) * directions * output
+    projection = layers * output * units if config.has_projection else 0
+    return directions * (gates * units * (fan_ins + layers * (output + 2)) + projection)
+
+
+def canonical_shapes(config):
+    """The shapes of the weights and of the biases, in their order."""
+    weights = []
+    for layer in range(config.num_layers):
+        fan_in = 0 if layer == 0 and config.skips_input else config.fan_in(layer)
+        matrices = [(config.num_units, fan_in)] * config.num_gates
+        matrices += [(config.num_units, config.output_size)] * config.num_gates
+        matrices += [(config.output_size, config.num_units)] * config.has_projection
+        weights += matrices * config.num_directions
+    return weights, [(config.num_units,)] * (2 * config.num_gates * config.num_pseudo_layers)
+
+
+def split(config, params):
+    """The weights and biases, as NumPy cuts them out of the buffer one after the other."""
+    weights, biases = canonical_shapes(config)
+    ends = np.cumsum([int(np.prod(shape)) for shape in weights + biases])
+    parts = np.split(params, ends[:-1])
+    return [part.reshape(shape) for part, shape in zip(parts, weights + biases, strict=True)]
+
+
+def sizes(config):
+    return {"num_layers": config.num_layers, "num_units": config.num_units, "input_size": config.input_size}
+
+
+def attributes(config, version):
+    names = ["rnn_mode", "input_mode", "direction"] + ["num_proj"] * (version == "V2")
+    return {name: getattr(config, name) for name in names}
+
+
+def to_canonical(config, params, version="V2"):
+    """Runs CudnnRNNParamsToCanonical, of either version."""
+    weights, biases = canonical_shapes(config)
+    counts = {"num_params": len(biases)}
+    if version == "V2":
+        counts = {"num_params_weights": len(weights), "num_params_biases": len(biases)}
+    op = getattr(raw_ops, "CudnnRNNParamsToCanonical" + version)
+    return op(**sizes(config), params=params, **counts, **attributes(config, version))
+
+
+def to_params(config, weights, biases, version="V2"):
+    """Runs CudnnRNNCanonicalToParams, of either version."""
+    op = getattr(raw_ops, "CudnnRNNCanonicalToParams" + version)
+    return op(**sizes(config), weights=weights, biases=biases, **attributes(config, version))
+
+
+def random_bits(shape, dtype, seed=0):
+    """Numbers of any kind, not all of them finite."""
+    numpy_dtype = np.dtype(tf.as_dtype(dtype).as_numpy_dtype)
+    size = int(np.prod(shape))
+    return np.frombuffer(np.random.default_rng(seed).bytes(size * numpy_dtype.itemsize), numpy_dtype).reshape(shape)
+
+
+def assert_same_bits(actual, expected):
+    actual, expected = np.asarray(actual), np.asarray(expected)
+    assert actual.dtype == expected.dtype
+    assert actual.shape == expected.shape
+    assert actual.tobytes() == expected.tobytes()
+
+
+# ---------------------------------------------------------------- the size
+
+
+@every_network
+@pytest.mark.parametrize("dtype", [tf.int32, tf.int64], ids=lambda dtype: dtype.name)
+def test_size_equals_the_formula(config, dtype):
+    size = raw_ops.CudnnRNNParamsSize(**sizes(config), T=tf.float32, S=dtype, **attributes(config, "V2"))
+    assert size.dtype == dtype
+    np.testing.assert_array_equal(size, [size_formula(config)])
+
+
+def test_size_is_that_of_all_matrices_and_biases():
+    for config in NETWORKS:
+        weights, biases = canonical_shapes(config)
+        assert size_formula(config) == sum(int(np.prod(shape)) for shape in weights + biases)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_size_depends_on_neither_dtype_nor_dropout(dtype):
+    size = raw_ops.CudnnRNNParamsSize(
+        num_layers=1, num_units=4, input_size=3, T=tf.as_dtype(dtype), S=tf.int32, dropout=0.5, seed=3, seed2=4
+    )
+    np.testing.assert_array_equal(size, [4 * 4 * (3 + 4 + 2)])
+
+
+def test_sizes_beyond_int32_are_counted_in_int64():
+    arguments = {"num_layers": 3, "num_units": 40000, "input_size": 1, "T": tf.float32}
+    size = raw_ops.CudnnRNNParamsSize(**arguments, S=tf.int64)
+    np.testing.assert_array_equal(size, [4 * 40000 * ((1 + 40002) + 2 * (40000 + 40002))])
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"S must be int64 .* is int32"):
+        raw_ops.CudnnRNNParamsSize(**arguments, S=tf.int32)
+
+
+# ---------------------------------------------------------------- the order
+
+
+def test_a_small_network_as_written_out_by_hand():
+    """One gate, 2 units, 3 inputs, 1 layer of two directions."""
+    config = Config("rnn_tanh", direction="bidirectional", num_units=2, input_size=3)
+    canonical = to_canonical(config, np.arange(28.0))
+    weights = [
+        [[0, 1, 2], [3, 4, 5]],  # forward, input
+        [[6, 7], [8, 9]],  # forward, recurrent
+        [[10, 11, 12], [13, 14, 15]],  # backward, input
+        [[16, 17], [18, 19]],  # backward, recurrent
+    ]
+    biases = [[20, 21], [22, 23], [24, 25], [26, 27]]
+    for actual, expected in zip(canonical.weights + canonical.biases, weights + biases, strict=True):
+        np.testing.assert_array_equal(actual, expected)
+
+
+def test_gates_and_projection_as_written_out_by_hand():
+    """An LSTM of 2 units projected to 1, and 1 input."""
+    config = Config("lstm", num_units=2, input_size=1, num_proj=1)
+    canonical = to_canonical(config, np.arange(34.0))
+    inputs = [[[0], [1]], [[2], [3]], [[4], [5]], [[6], [7]]]
+    recurrent = [[[8], [9]], [[10], [11]], [[12], [13]], [[14], [15]]]
+    projection = [[[16, 17]]]
+    biases = [[18, 19], [20, 21], [22, 23], [24, 25], [26, 27], [28, 29], [30, 31], [32, 33]]
+    expected = inputs + recurrent + projection + biases
+    for a, b in zip(canonical.weights + canonical.biases, expected, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+@every_network
+def test_canonical_order_is_the_buffers(config):
+    """Whatever the network: what the canonical form lists one after the other follows one another in the buffer."""
+    running = np.arange(size_formula(config), dtype=np.float64)
+    for version in versions(config):
+        weights, biases = to_canonical(config, running, version)
+        for actual, expected in zip(weights + biases, split(config, running), strict=True):
+            assert_same_bits(actual, expected)
+
+
+# ---------------------------------------------------------------- round trips
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_splitting_and_joining_gives_the_same_bits(dtype):
+    for config in NETWORKS + NO_UNITS:
+        params = random_bits([size_formula(config)], dtype)
+        for version in versions(config):
+            canonical = to_canonical(config, params, version)
+            assert_same_bits(to_params(config, *canonical, version), params)
+
+
+def test_in_a_graph_that_knows_no_sizes():
+    """One graph for networks of any sizes: only the numbers of weights and biases are fixed when it is built."""
+    attrs = {"direction": "bidirectional", "num_proj": 2}
+
+    @tf.function(input_signature=[tf.TensorSpec(None, tf.int32)] * 3 + [tf.TensorSpec(None, tf.float32)])
+    def there_and_back(num_layers, num_units, input_size, params):
+        sizes = {"num_layers": num_layers, "num_units": num_units, "input_size": input_size}
+        canonical = raw_ops.CudnnRNNParamsToCanonicalV2(
+            **sizes, params=params, num_params_weights=36, num_params_biases=32, **attrs
+        )
+        size = raw_ops.CudnnRNNParamsSize(**sizes, T=tf.float32, S=tf.int32, **attrs)
+        params = raw_ops.CudnnRNNCanonicalToParamsV2(**sizes, **canonical._asdict(), **attrs)
+        return size, canonical.weights[20], params
+
+    for num_units, input_size in [(3, 4), (7, 1), (5, 5)]:
+        config = Config("lstm", num_layers=2, num_units=num_units, input_size=input_size, **attrs)
+        params = random_bits([size_formula(config)], "float32")
+        size, weight, joined = there_and_back(2, num_units, input_size, params)
+        np.testing.assert_array_equal(size, [params.size])
+        assert weight.shape == (num_units, 4)
+        assert_same_bits(joined, params)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("flattened", [False, True])
+def test_joining_and_splitting_gives_the_same_bits(dtype, flattened):
+    for config in NETWORKS + NO_UNITS:
+        weights, biases = ([random_bits(shape, dtype) for shape in shapes] for shapes in canonical_shapes(config))
+        for version in versions(config):
+            given = [weight.ravel() for weight in weights] if flattened else weights
+            canonical = to_canonical(config, to_params(config, given, biases, version), version)
+            for actual, expected in zip(canonical.weights + canonical.biases, weights + biases, strict=True):
+                assert_same_bits(actual, expected)
+
+
+def test_tensors_that_are_not_aligned_are_split_and_joined():
+    """NumPy lends its arrays as they lie."""
+    config = PROJECTED
+    params = np.arange(size_formula(config) + 1, dtype=np.float32)[1:]
+    lent = tf.experimental.dlpack.from_dlpack(params.__dlpack__())
+    canonical = to_canonical(config, lent)
+    assert_same_bits(to_params(config, *canonical), params)
+
+
+def test_results_are_named_as_the_twins():
+    canonical = to_canonical(PROJECTED, np.zeros(size_formula(PROJECTED)))
+    assert canonical._fields == ("weights", "biases")
+    assert isinstance(canonical.weights, list)
+
+
+# ---------------------------------------------------------------- gradients
+
+
+@pytest.mark.parametrize("config", [*SHALLOW, PROJECTED], ids=network_id)
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("flattened", [False, True])
+def test_gradients_go_where_the_numbers_came_from(config, compiled, flattened):
+    """The ops move numbers and do nothing else, so their gradients are known to the bit."""
+    d_params = np.random.default_rng(1).standard_normal(size_formula(config))
+    d_canonical = split(config, d_params)
+    params = tf.zeros_like(d_params)
+    num_weights = len(canonical_shapes(config)[0])
+    canonical = [tf.constant(each.ravel() if flattened else each) for each in d_canonical]
+
+    def gradients(params, canonical, version):
+        with tf.GradientTape(persistent=True) as tape:
+            tape.watch([params, canonical])
+            joined = to_params(config, canonical[:num_weights], canonical[num_weights:], version)
+            parts = list(itertools.chain(*to_canonical(config, params, version)))
+        return tape.gradient(joined, canonical, d_params), tape.gradient(parts, params, d_canonical)
+
+    for version in versions(config):
+        run = tf.function(gradients) if compiled else gradients
+        of_canonical, of_params = run(params, canonical, version)
+        assert_same_bits(of_params, d_params)
+        for actual, expected, given in zip(of_canonical, d_canonical, canonical, strict=True):
+            assert_same_bits(actual, expected.reshape(given.shape))
+
+
+@pytest.mark.parametrize("version", ["", "V2"])
+def test_an_output_that_a_loss_does_not_use_counts_as_zero(version):
+    config = Config("lstm", num_units=2, input_size=3)
+    params = tf.range(size_formula(config), dtype=tf.float64)
+    with tf.GradientTape() as tape:
+        tape.watch(params)
+        loss = tf.reduce_sum(to_canonical(config, params, version).weights[1])
+    expected = np.zeros(size_formula(config))
+    expected[6:12] = 1
+    np.testing.assert_array_equal(tape.gradient(loss, params), expected)
+
+
+@pytest.mark.parametrize("version", ["", "V2"])
+def test_none_counts_as_zero(version):
+    """A gradient function may be handed None in place of zeros."""
+    config = Config("rnn_relu", num_units=2, input_size=3)
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        canonical = to_canonical(config, tf.zeros([size_formula(config)]), version)
+        op = canonical.weights[0].op
+        gradient = gradient_registry.get_gradient_function(op)
+        *none, d_params = gradient(op, None, tf.ones([2, 2]), None, None)
+        assert none == [None] * 3
+        expected = [0] * 6 + [1] * 4 + [0] * 4
+        np.testing.assert_array_equal(session.run(d_params), expected)
+
+        op = to_params(config, *canonical, version).op
+        d_inputs = gradient_registry.get_gradient_function(op)(op, None)
+        assert d_inputs[:3] == [None] * 3
+        for actual, shape in zip(d_inputs[3:], itertools.chain(*canonical_shapes(config)), strict=True):
+            np.testing.assert_array_equal(session.run(actual), np.zeros(shape))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_gradients_are_of_the_dtype_of_the_params(dtype):
+    config = PROJECTED
+    params = tf.cast(tf.range(size_formula(config)), dtype)
+    with tf.GradientTape() as tape:
+        tape.watch(params)
+        joined = to_params(config, *to_canonical(config, params))
+    assert_same_bits(tape.gradient(joined, params, output_gradients=params), params)

@@ -1,0 +1,212 @@
+"""The reserve_space of the CudnnRNN ops: how large it is, and that backprop refuses one that is not its own."""
+
+import dataclasses
+
+import cudnn_rnn_inputs
+import numpy as np
+import pytest
+import tensorflow as tf
+from cudnn_rnn_checks import run_backprop, run_forward
+from cudnn_rnn_inputs import DTYPES, MODES, VERSIONS, Config
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+HEADER_BYTES = 128
+# What a cell keeps of a step, in multiples of num_units.
+KEPT = {"rnn_relu": 0, "rnn_tanh": 0, "lstm": 5, "gru": 4}
+
+
+def expected_bytes(config: Config, dtype: str) -> int:
+    """A header, what the cells keep, and the outputs of all layers but the last, in the type that is computed in.
+
+    A plain cell's derivative is made of its output: where rounding would spoil that, the last layer's is kept too.
+    """
+    plain_16_bit = KEPT[config.rnn_mode] == 0 and dtype in ("float16", "bfloat16")
+    kept_outputs = config.num_layers if plain_16_bit else config.num_layers - 1
+    cells = KEPT[config.rnn_mode] * config.num_units * config.num_pseudo_layers
+    outputs = kept_outputs * config.num_directions * config.output_size
+    return HEADER_BYTES + (cells + outputs) * config.time * config.batch * (8 if dtype == "float64" else 4)
+
+
+def backprop(config, dtype="float32", version="V3", **changes):
+    """Runs a network forward and backward, with changes to the arguments of the latter."""
+    inputs, gradients = cudnn_rnn_inputs.inputs_and_gradients(config, dtype)
+    return run_backprop(config, inputs, run_forward(config, inputs, version), gradients, version, **changes)
+
+
+def right_reserve_space(config, dtype):
+    return run_forward(config, cudnn_rnn_inputs.network_inputs(config, dtype)).reserve_space.numpy()
+
+
+@settings(max_examples=200)
+@given(config=cudnn_rnn_inputs.configs(), dtype=st.sampled_from(DTYPES))
+def test_holds_a_header_and_the_activations_that_the_backward_pass_needs(config, dtype):
+    outputs = run_forward(config, cudnn_rnn_inputs.network_inputs(config, dtype))
+    assert outputs.reserve_space.dtype.name == dtype
+    num_elements, remainder = divmod(expected_bytes(config, dtype), outputs.reserve_space.dtype.size)
+    assert remainder == 0
+    assert outputs.reserve_space.shape == (num_elements,)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("mode", MODES)
+def test_is_empty_without_training(mode, version, dtype):
+    config = Config(rnn_mode=mode, num_layers=2, dropout=0.5)
+    outputs = run_forward(config, cudnn_rnn_inputs.network_inputs(config, dtype), version, is_training=False)
+    assert outputs.reserve_space.shape == (0,)
+    assert outputs.reserve_space.dtype.name == dtype
+
+
+def test_host_reserved_is_the_builtins():
+    """V2 tells cuDNN's algorithm, of which -1 is the default."""
+    config = Config()
+    inputs = cudnn_rnn_inputs.network_inputs(config, "float32")
+    expected = {("V2", True): [-1, 0], ("V2", False): 0, ("V3", True): 0, ("V3", False): 0}
+    for (version, is_training), value in expected.items():
+        host_reserved = run_forward(config, inputs, version, is_training=is_training).host_reserved
+        assert host_reserved.dtype == tf.int8
+        assert host_reserved.numpy().tolist() == value
+    assert not hasattr(run_forward(config, inputs, ""), "host_reserved")
+
+
+@pytest.mark.parametrize("host_reserved", [[], 5, [1, 2, 3], [[7]]], ids=str)
+@pytest.mark.parametrize("version", ["V2", "V3"])
+def test_backprop_takes_any_host_reserved(version, host_reserved):
+    config = Config()
+    expected = backprop(config, version=version)
+    actual = backprop(config, version=version, host_reserved=tf.constant(host_reserved, tf.int8))
+    for a, b in zip(actual, expected, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+BASE = Config(num_units=10, input_size=10, num_layers=2, time=4, batch=4, sequence_lengths=(4, 2, 3, 4), dropout=0.5)
+# What only the header tells.
+SAME_SIZE: dict[str, dict] = {
+    "sequence_lengths": {"sequence_lengths": (4, 3, 2, 4)},
+    "full sequence_lengths": {"sequence_lengths": None},
+    "dropout": {"dropout": 0.25},
+    "no dropout": {"dropout": 0.0},
+    "time_major": {"time_major": False},
+    "input_mode": {"input_mode": "skip_input"},
+    "input_size": {"input_size": 11},
+    "time and batch": {"time": 8, "batch": 2, "sequence_lengths": (4, 2)},
+    "directions for layers": {"direction": "bidirectional", "num_layers": 1, "num_units": 11},
+}
+OTHER_SIZE: dict[str, dict] = {
+    "rnn_mode": {"rnn_mode": "gru"},
+    "num_units": {"num_units": 11},
+    "num_layers": {"num_layers": 1},
+    "direction": {"direction": "bidirectional"},
+    "num_proj": {"num_proj": 5},
+    "time": {"time": 5},
+    "batch": {"batch": 3, "sequence_lengths": (4, 2, 3)},
+}
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("what", [*SAME_SIZE, *OTHER_SIZE])
+def test_another_configurations_is_refused(what, dtype):
+    other = dataclasses.replace(BASE, **{**SAME_SIZE, **OTHER_SIZE}[what])
+    assert (expected_bytes(other, dtype) == expected_bytes(BASE, dtype)) == (what in SAME_SIZE)
+    backprop(BASE, dtype)
+    backprop(other, dtype)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="reserve_space"):
+        backprop(BASE, dtype, reserve_space=right_reserve_space(other, dtype))
+
+
+@pytest.mark.parametrize(("mode", "other_mode"), [("rnn_relu", "rnn_tanh"), ("rnn_tanh", "rnn_relu")])
+def test_another_modes_of_the_same_size_is_refused(mode, other_mode):
+    config, other = (Config(rnn_mode=each) for each in (mode, other_mode))
+    with pytest.raises(tf.errors.InvalidArgumentError, match="reserve_space"):
+        backprop(config, reserve_space=right_reserve_space(other, "float32"))
+
+
+def test_auto_select_means_what_it_selects():
+    """The configurations are the same in all but name."""
+    for input_mode, input_size in (("skip_input", 8), ("linear_input", 9)):
+        named = Config(num_units=8, input_size=input_size, input_mode=input_mode)
+        selected = dataclasses.replace(named, input_mode="auto_select")
+        expected = backprop(named)
+        actual = backprop(selected, reserve_space=right_reserve_space(named, "float32"))
+        for a, b in zip(actual, expected, strict=True):
+            np.testing.assert_array_equal(a, b)
+
+
+def garbage(size, dtype):
+    """Random bytes as numbers."""
+    bytes_per_element = tf.as_dtype(dtype).size
+    random = np.random.default_rng(0).integers(0, 256, size * bytes_per_element, np.uint8)
+    return random.view(tf.as_dtype(dtype).as_numpy_dtype)
+
+
+WRONG = {
+    "empty": lambda right, dtype: right[:0],
+    "shorter": lambda right, dtype: right[:-1],
+    "longer": lambda right, dtype: np.concatenate([right, right[:1]]),
+    "header alone": lambda right, dtype: right[: HEADER_BYTES // tf.as_dtype(dtype).size],
+    "half a header": lambda right, dtype: right[: HEADER_BYTES // tf.as_dtype(dtype).size // 2],
+    "one number": lambda right, dtype: right[:1],
+    "zeros": lambda right, dtype: np.zeros_like(right),
+    "ones": lambda right, dtype: np.ones_like(right),
+    "garbage": lambda right, dtype: garbage(right.size, dtype),
+    "moved by one": lambda right, dtype: np.roll(right, 1),
+    "matrix": lambda right, dtype: right[np.newaxis],
+    "scalar": lambda right, dtype: right[0],
+}
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("make", WRONG.values(), ids=WRONG.keys())
+@pytest.mark.parametrize("mode", MODES)
+def test_what_is_none_is_refused(mode, make, dtype):
+    config = Config(rnn_mode=mode, num_layers=2, dropout=0.5)
+    wrong = make(right_reserve_space(config, dtype), dtype)
+    with pytest.raises((tf.errors.InvalidArgumentError, ValueError), match="reserve_space"):
+        backprop(config, dtype, reserve_space=wrong)
+
+
+def test_what_is_none_is_refused_in_a_graph_of_unknown_shapes():
+    config = Config(num_layers=2)
+    right = right_reserve_space(config, "float32")
+
+    @tf.function(input_signature=[tf.TensorSpec(None, tf.float32)])
+    def params_backprop(reserve_space):
+        return backprop(config, reserve_space=reserve_space).params_backprop
+
+    np.testing.assert_array_equal(params_backprop(right), backprop(config).params_backprop)
+    for make in WRONG.values():
+        with pytest.raises(tf.errors.InvalidArgumentError, match="reserve_space"):
+            params_backprop(make(right, "float32"))
+
+
+def test_an_inference_runs_is_refused():
+    config = Config()
+    inputs = cudnn_rnn_inputs.network_inputs(config, "float32")
+    reserve_space = run_forward(config, inputs, is_training=False).reserve_space
+    with pytest.raises(tf.errors.InvalidArgumentError, match="reserve_space"):
+        backprop(config, reserve_space=reserve_space)
+
+
+def test_another_dtypes_is_refused():
+    """Even as bytes of the right number."""
+    config = Config()
+    right, other = (right_reserve_space(config, dtype) for dtype in ("float64", "float32"))
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        backprop(config, "float64", reserve_space=other)
+    same_bytes = np.frombuffer(other.tobytes().ljust(right.nbytes, b"\0"), right.dtype)
+    assert same_bytes.shape == right.shape
+    with pytest.raises(tf.errors.InvalidArgumentError, match="reserve_space"):
+        backprop(config, "float64", reserve_space=same_bytes)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_one_versions_serves_the_others(version):
+    """The three versions of the op are one kernel."""
+    config = Config(num_layers=2)
+    expected = backprop(config, version=version)
+    for other in VERSIONS:
+        reserve_space = run_forward(config, cudnn_rnn_inputs.network_inputs(config, "float32"), other).reserve_space
+        actual = backprop(config, version=version, reserve_space=reserve_space)
+        for a, b in zip(actual, expected, strict=True):
+            np.testing.assert_array_equal(a, b)
