@@ -1,0 +1,325 @@
+"""The golden cases: what is recorded of the real cuDNN, and the files that hold it.
+
+The tests share this with tools/record_golden.py, which runs where there is no TensorFlow: NumPy is all that it needs.
+tests/golden/README.md describes the files.
+"""
+
+import dataclasses
+import itertools
+import json
+import pathlib
+import zipfile
+import zlib
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import cudnn_rnn_reference as reference
+import numpy as np
+
+FOLDER = pathlib.Path(__file__).parent / "golden"
+FORMAT = 1
+MODES = ("rnn_relu", "rnn_tanh", "lstm", "gru")
+
+GIVEN = (
+    "input",
+    "input_h",
+    "input_c",
+    "params",
+    "sequence_lengths",
+    "output_backprop",
+    "output_h_backprop",
+    "output_c_backprop",
+)
+OUTPUTS = ("output", "output_h", "output_c")
+BACKPROPS = ("input_backprop", "input_h_backprop", "input_c_backprop", "params_backprop")
+REGIONS = ("matrix_regions", "bias_regions")
+NO_REGION = (-1, 0, 0)  # of an input matrix that skip_input leaves out
+
+_CONFIG_FIELDS = (
+    "rnn_mode",
+    "input_mode",
+    "direction",
+    "num_layers",
+    "num_units",
+    "input_size",
+    "num_proj",
+    "time",
+    "batch",
+    "sequence_lengths",
+)
+
+
+class RecordingError(ValueError):
+    """A file is not a recording of the case that its name says."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """A network, its sizes, and the dtype that it is run in."""
+
+    config: reference.Config
+    dtype: str
+    label: str = ""  # what sets the case apart where the other parts of its name do not
+    seed: int = 0
+
+    @property
+    def name(self) -> str:
+        config = self.config
+        parts = [
+            config.rnn_mode,
+            f"{config.num_layers}x{config.num_directions}",
+            config.input_mode.removesuffix("_input") if config.input_mode != "linear_input" else "",
+            "proj" if config.num_proj else "",
+            "lengths" if config.sequence_lengths else "",
+            self.label,
+            self.dtype,
+        ]
+        return "-".join(part for part in parts if part)
+
+    @property
+    def has_cell_state(self) -> bool:
+        return self.config.rnn_mode == "lstm"
+
+
+@dataclasses.dataclass(frozen=True)
+class Recording:
+    """What one file holds."""
+
+    case: Case
+    arrays: dict[str, np.ndarray]  # all of GIVEN, OUTPUTS, BACKPROPS and REGIONS that the case has, as they are stored
+    recorded_with: dict[str, str]
+
+    def float64(self, *names) -> dict[str, np.ndarray]:
+        """Returns those of the named floating arrays that the case has, as float64."""
+        return {name: to_float64(self.arrays[name], self.case.dtype) for name in names if name in self.arrays}
+
+
+def _case(rnn_mode, num_layers, num_directions, dtype="float32", label="", seed=0, **options) -> Case:
+    """Returns a case, by default of odd sizes, large enough for a relative comparison to mean something."""
+    sizes = {"num_units": 13, "input_size": 11, "time": 7, "batch": 5, **options}
+    direction = "bidirectional" if num_directions == 2 else "unidirectional"
+    config = reference.Config(rnn_mode=rnn_mode, num_layers=num_layers, direction=direction, **sizes)
+    return Case(config, dtype, label, seed)
+
+
+_LENGTHS = {"sequence_lengths": (3, 7, 1, 6, 4)}
+_PROJ = {"num_proj": 9}
+_SKIP = {"input_mode": "skip_input", "input_size": 13}
+
+
+def _of_every_mode() -> Iterator[Case]:
+    """Yields one and two layers and directions, with and without sequence lengths and skip_input."""
+    for mode in MODES:
+        for stack in itertools.product((1, 2), (1, 2)):
+            yield _case(mode, *stack)
+            yield _case(mode, *stack, **_LENGTHS)
+        yield _case(mode, 1, 1, "float64")
+        yield _case(mode, 2, 2, "float64", **_LENGTHS)
+        yield _case(mode, 1, 1, **_SKIP)
+        yield _case(mode, 2, 2, **_SKIP)
+        yield _case(mode, 2, 2, **_SKIP, **_LENGTHS)
+
+
+def _of_lstm_and_gru() -> Iterator[Case]:
+    """Yields projections, other input modes, and sizes out of the ordinary."""
+    for stack in itertools.product((1, 2), (1, 2)):
+        yield _case("lstm", *stack, **_PROJ)
+    yield _case("lstm", 2, 2, **_PROJ, **_LENGTHS)
+    yield _case("lstm", 2, 2, "float64", **_PROJ, **_LENGTHS)
+    yield _case("lstm", 2, 2, **_PROJ, **_SKIP)
+    for mode in ("lstm", "gru"):
+        yield _case(mode, 2, 2, "float64", **_SKIP)
+        yield _case(mode, 2, 2, input_mode="auto_select", label="unequal")
+        yield _case(mode, 2, 2, input_mode="auto_select", input_size=13, label="equal")
+        yield _case(mode, 2, 2, time=1, label="one_step")
+        yield _case(mode, 2, 2, batch=1, label="one_sequence")
+        yield _case(mode, 2, 2, sequence_lengths=(2, 5, 1, 4, 3), label="none_full")
+        yield _case(mode, 1, 1, time=3, batch=17, input_size=33, num_units=65, label="wide")
+
+
+def _of_16_bits() -> Iterator[Case]:
+    """Yields the most of each mode in few time steps, since cuDNN rounds the state at each."""
+    few, few_lengths = {"time": 4, "batch": 3}, {"sequence_lengths": (2, 4, 1)}
+    for dtype in ("float16", "bfloat16"):
+        for mode in ("rnn_tanh", "lstm", "gru"):
+            yield _case(mode, 1, 1, dtype, **few)
+            yield _case(mode, 2, 2, dtype, **few, **few_lengths)
+        yield _case("lstm", 2, 2, dtype, **few, **few_lengths, **_PROJ)
+        yield _case("lstm", 2, 2, dtype, **few, **_SKIP)
+        yield _case("gru", 2, 2, dtype, **few, **_SKIP)
+        # With this seed nothing that enters a rectifier is so near to zero that rounding would choose its slope.
+        yield _case("rnn_relu", 1, 1, dtype, time=3, batch=2, seed=15)
+        yield _case("rnn_relu", 2, 2, dtype, time=3, batch=2, sequence_lengths=(2, 3), seed=15)
+
+
+def _by_name(cases: Iterable[Case]) -> dict[str, Case]:
+    by_name: dict[str, Case] = {}
+    for case in cases:
+        assert case.name not in by_name, f"two cases are called {case.name}"
+        by_name[case.name] = case
+    return by_name
+
+
+CASES = _by_name((*_of_every_mode(), *_of_lstm_and_gru(), *_of_16_bits()))
+
+
+def make_given(case: Case, params_size: int) -> dict[str, np.ndarray]:
+    """Returns what a run of a case is given, as it is stored: the same for the same case and size of params.
+
+    The gradients past a sequence's end are not zero, since they must not matter.
+    """
+    rng = np.random.default_rng([case.seed, zlib.crc32(case.name.encode())])
+    given = {}
+    for name, shape in shapes(case, params_size).items():
+        if name in GIVEN and name != "sequence_lengths":
+            scale = 1 / np.sqrt(case.config.input_size + case.config.num_units) if name == "params" else 1
+            given[name] = from_float64(rng.standard_normal(shape) * scale, case.dtype)
+    if case.config.sequence_lengths:
+        given["sequence_lengths"] = case.config.lengths
+    return given
+
+
+def shapes(case: Case, params_size: int) -> dict[str, tuple[int, ...]]:
+    """Returns the shapes of all arrays of a case."""
+    config = case.config
+    input_shape = (config.time, config.batch, config.input_size)
+    output_shape = (config.time, config.batch, config.num_directions * config.output_size)
+    h_shape = (config.num_pseudo_layers, config.batch, config.output_size)
+    c_shape = (config.num_pseudo_layers, config.batch, config.num_units)
+    all_shapes = {
+        **dict.fromkeys(("input", "input_backprop"), input_shape),
+        **dict.fromkeys(("params", "params_backprop"), (params_size,)),
+        **dict.fromkeys(("output", "output_backprop"), output_shape),
+        **dict.fromkeys(("input_h", "input_h_backprop", "output_h", "output_h_backprop"), h_shape),
+        "matrix_regions": (config.num_pseudo_layers, 2 * config.num_gates + config.has_projection, 3),
+        "bias_regions": (config.num_pseudo_layers, 2 * config.num_gates, 3),
+    }
+    if case.has_cell_state:
+        all_shapes |= dict.fromkeys(("input_c", "input_c_backprop", "output_c", "output_c_backprop"), c_shape)
+    if config.sequence_lengths:
+        all_shapes["sequence_lengths"] = (config.batch,)
+    return all_shapes
+
+
+def documented_regions(config: reference.Config) -> dict[str, np.ndarray]:
+    """Returns the REGIONS of the layout that is documented: the reference takes running numbers apart."""
+    matrices, biases = [], []
+    for kernel, recurrent, projection, *both_biases in reference.unpack(
+        config, np.arange(reference.params_size(config))
+    ):
+        input_matrices = [NO_REGION] * config.num_gates if kernel is None else map(_region, kernel)
+        projections = [] if projection is None else [_region(projection)]
+        matrices.append([*input_matrices, *map(_region, recurrent), *projections])
+        biases.append([_region(gate[:, np.newaxis]) for bias in both_biases for gate in bias])
+    return {"matrix_regions": np.array(matrices), "bias_regions": np.array(biases)}
+
+
+def _region(numbers) -> tuple[int, int, int]:
+    """Returns (offset, rows, columns) of a matrix of running numbers."""
+    return int(numbers[0, 0]), *numbers.shape
+
+
+def reference_results(case: Case, given) -> dict[str, np.ndarray]:
+    """Returns the OUTPUTS and BACKPROPS of the reference for what a run was given, in float64."""
+    wide = {name: to_float64(each, case.dtype) for name, each in given.items() if name != "sequence_lengths"}
+    input_c, d_output_c = wide.get("input_c", np.zeros([])), wide.get("output_c_backprop", np.zeros([]))
+    run = reference.forward(
+        case.config, input=wide["input"], input_h=wide["input_h"], input_c=input_c, params=wide["params"]
+    )
+    grads = reference.backward(
+        case.config,
+        run,
+        input_c=input_c,
+        params=wide["params"],
+        output_backprop=wide["output_backprop"],
+        output_h_backprop=wide["output_h_backprop"],
+        output_c_backprop=d_output_c,
+    )
+    results = {**run._asdict(), **grads._asdict()}
+    return {name: results[name] for name in shapes(case, 0) if name in OUTPUTS + BACKPROPS}
+
+
+def from_float64(array, dtype: str) -> np.ndarray:
+    """Returns a float64 array rounded to a dtype, as it is stored: bfloat16, which NumPy lacks, as its bits."""
+    if dtype != "bfloat16":
+        return array.astype(dtype)
+    bits = array.astype(np.float32).view(np.uint32).astype(np.uint64)
+    return ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16)  # to the nearest, ties to even
+
+
+def to_float64(array, dtype: str) -> np.ndarray:
+    """Returns an array that is stored as `from_float64` stores it as float64."""
+    if dtype == "bfloat16":
+        array = (array.astype(np.uint32) << 16).view(np.float32)
+    return array.astype(np.float64)
+
+
+def stored_dtype(name: str, case: Case) -> np.dtype:
+    """Returns the dtype that an array is stored in."""
+    if name in REGIONS:
+        return np.dtype(np.int64)
+    if name == "sequence_lengths":
+        return np.dtype(np.int32)
+    return np.dtype("uint16" if case.dtype == "bfloat16" else case.dtype)
+
+
+def save(folder: pathlib.Path, recording: Recording) -> pathlib.Path:
+    """Writes a recording into a folder and returns the file."""
+    metadata = {"format": FORMAT, **_describe(recording.case), "recorded_with": recording.recorded_with}
+    path = folder / f"{recording.case.name}.npz"
+    np.savez_compressed(path, metadata=np.array(json.dumps(metadata)), **recording.arrays)  # type: ignore[arg-type]
+    return path
+
+
+def load(path: pathlib.Path) -> Recording:
+    """Reads a recording.
+
+    Raises:
+      RecordingError: if the file is damaged, or holds anything else than its case has.
+    """
+    try:
+        with np.load(path) as file:
+            arrays: dict[str, Any] = {name: file[name] for name in file.files}
+        metadata = json.loads(str(arrays.pop("metadata")))
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        raise RecordingError(f"{path} cannot be read: {error}") from error
+    if metadata.get("format") != FORMAT:
+        raise RecordingError(f"{path} has format {metadata.get('format')}, should have {FORMAT}")
+    case = CASES.get(path.stem)
+    if case is None:
+        raise RecordingError(f"{path} is of no case in the list")
+    _check_metadata(path, case, metadata)
+    _check_arrays(path, case, arrays)
+    return Recording(case, arrays, metadata["recorded_with"])
+
+
+def _describe(case) -> dict[str, Any]:
+    """Returns what the metadata say of a case."""
+    config = {name: getattr(case.config, name) for name in _CONFIG_FIELDS}
+    if case.config.sequence_lengths:
+        config["sequence_lengths"] = list(case.config.sequence_lengths)  # as JSON has it
+    return {"name": case.name, "dtype": case.dtype, "config": config}
+
+
+def _check_metadata(path, case, metadata):
+    """Refuses what was recorded of another case than its name says, or of an earlier form of it."""
+    for key, value in _describe(case).items():
+        if metadata.get(key) != value:
+            raise RecordingError(f"{path} was recorded with {key} {metadata.get(key)}, should be {value}")
+
+
+def _check_arrays(path, case, arrays):
+    """Refuses arrays that are too few, too many, or of another shape or dtype, and other sequence lengths."""
+    expected = shapes(case, np.size(arrays.get("params", ())))
+    if set(arrays) != set(expected):
+        raise RecordingError(f"{path} holds {sorted(arrays)}, should hold {sorted(expected)}")
+    for name, shape in expected.items():
+        if arrays[name].shape != shape:
+            raise RecordingError(f"{path}: {name} has shape {arrays[name].shape}, should have {shape}")
+        if arrays[name].dtype != stored_dtype(name, case):
+            raise RecordingError(
+                f"{path}: {name} has dtype {arrays[name].dtype}, should have {stored_dtype(name, case)}"
+            )
+    lengths = arrays.get("sequence_lengths", case.config.lengths)
+    if not np.array_equal(lengths, case.config.lengths):
+        raise RecordingError(f"{path}: sequence_lengths is {lengths}, should be {case.config.lengths}")

@@ -1,0 +1,262 @@
+"""Runs the network of a golden case by cuDNN, on the GPU. PyTorch provides the GPU's memory."""
+
+import contextlib
+import pathlib
+import sys
+from collections.abc import Iterator
+from ctypes import byref, c_double, c_int, c_size_t, c_void_p
+
+import cudnn_library
+import numpy as np
+import torch  # type: ignore[import-not-found]
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tests"))
+import golden_cases
+
+_MODES = {
+    "rnn_relu": cudnn_library.CUDNN_RNN_RELU,
+    "rnn_tanh": cudnn_library.CUDNN_RNN_TANH,
+    "lstm": cudnn_library.CUDNN_LSTM,
+    "gru": cudnn_library.CUDNN_GRU,
+}
+_DIRECTIONS = {
+    "unidirectional": cudnn_library.CUDNN_UNIDIRECTIONAL,
+    "bidirectional": cudnn_library.CUDNN_BIDIRECTIONAL,
+}
+# By dtype: that of the data, that of the computation, and the kind of mathematics. Never TF32, which rounds to 10 bits.
+_PRECISIONS = {
+    "float32": (cudnn_library.CUDNN_DATA_FLOAT, cudnn_library.CUDNN_DATA_FLOAT, cudnn_library.CUDNN_FMA_MATH),
+    "float64": (cudnn_library.CUDNN_DATA_DOUBLE, cudnn_library.CUDNN_DATA_DOUBLE, cudnn_library.CUDNN_DEFAULT_MATH),
+    "float16": (cudnn_library.CUDNN_DATA_HALF, cudnn_library.CUDNN_DATA_FLOAT, cudnn_library.CUDNN_TENSOR_OP_MATH),
+    "bfloat16": (cudnn_library.CUDNN_DATA_BFLOAT16, cudnn_library.CUDNN_DATA_FLOAT, cudnn_library.CUDNN_TENSOR_OP_MATH),
+}
+_PROJECTION_ID = 8  # cuDNN's number for an LSTM's projection among the matrices of a pseudo-layer
+
+
+def to_torch(array: np.ndarray, dtype: str, device: str) -> torch.Tensor:
+    """Returns an array that is stored as golden_cases stores it as a tensor."""
+    if dtype == "bfloat16" and array.dtype == np.uint16:
+        return torch.from_numpy(array.view(np.int16).copy()).view(torch.bfloat16).to(device)
+    return torch.from_numpy(array.copy()).to(device)
+
+
+def to_numpy(tensor: torch.Tensor) -> np.ndarray:
+    """Returns a tensor as an array that is stored as golden_cases stores it."""
+    tensor = tensor.detach().cpu()
+    if tensor.dtype == torch.bfloat16:
+        return tensor.view(torch.int16).numpy().view(np.uint16)
+    return tensor.numpy()
+
+
+class CudnnNetwork:
+    """The network of a case, for use in a `with` statement.
+
+    Attributes:
+      params_size: the number of elements of its params buffer.
+    """
+
+    def __init__(self, cudnn: cudnn_library.Cudnn, case: golden_cases.Case):
+        self._cudnn = cudnn
+        self._case = case
+        self._config = case.config
+        self._dtype = getattr(torch, case.dtype)
+        self._data_type, self._compute_type, self._math_type = _PRECISIONS[case.dtype]
+
+    def __enter__(self):
+        with contextlib.ExitStack() as resources:
+            self._handle = resources.enter_context(self._cudnn.created(""))
+            self._cudnn.call("cudnnSetStream", self._handle, torch.cuda.current_stream().cuda_stream)
+            dropout = resources.enter_context(self._cudnn.created("DropoutDescriptor"))
+            self._cudnn.call("cudnnSetDropoutDescriptor", dropout, self._handle, 0.0, None, 0, 0)
+            self._network = resources.enter_context(self._cudnn.created("RNNDescriptor"))
+            self._describe_network(dropout)
+            self.params_size = self._find_params_size()
+            self._resources = resources.pop_all()
+        return self
+
+    def __exit__(self, *exception):
+        self._resources.close()
+
+    def regions(self) -> dict[str, np.ndarray]:
+        """Returns where cuDNN says that each matrix and bias lies, as golden_cases.REGIONS."""
+        params = torch.zeros(self.params_size, dtype=self._dtype, device="cuda")
+        gate_ids = list(range(2 * self._config.num_gates))
+        projection_ids = [_PROJECTION_ID] if self._config.has_projection else []
+        matrices, biases = [], []
+        for pseudo_layer in range(self._config.num_pseudo_layers):
+            of_gates = [self._matrix_and_bias(params, pseudo_layer, each) for each in gate_ids]
+            of_projection = [self._matrix_and_bias(params, pseudo_layer, each) for each in projection_ids]
+            matrices.append([matrix for matrix, _ in of_gates + of_projection])
+            biases.append([bias for _, bias in of_gates])
+        return {"matrix_regions": np.array(matrices), "bias_regions": np.array(biases)}
+
+    def run(self, given: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Runs the network forward and backward.
+
+        Args:
+          given: what golden_cases.GIVEN lists, as far as the case has it.
+
+        Returns:
+          What golden_cases.OUTPUTS and BACKPROPS list, as far as the case has it.
+        """
+        shapes = golden_cases.shapes(self._case, self.params_size)
+        names = [name for name in golden_cases.OUTPUTS + golden_cases.BACKPROPS if name in shapes]
+        # Zeros, since cuDNN adds to params_backprop and need not write gradients past a sequence's end.
+        tensors = {name: torch.zeros(shapes[name], dtype=self._dtype, device="cuda") for name in names}
+        tensors |= {name: to_torch(array, self._case.dtype, "cuda") for name, array in given.items()}
+        with self._data_descriptors() as descriptors:
+            self._run(tensors, *descriptors)
+            torch.cuda.synchronize()
+        return {name: to_numpy(tensors[name]) for name in names}
+
+    def _describe_network(self, dropout):
+        config = self._config
+        self._cudnn.call(
+            "cudnnSetRNNDescriptor_v8",
+            self._network,
+            cudnn_library.CUDNN_RNN_ALGO_STANDARD,
+            _MODES[config.rnn_mode],
+            cudnn_library.CUDNN_RNN_DOUBLE_BIAS,
+            _DIRECTIONS[config.direction],
+            cudnn_library.CUDNN_SKIP_INPUT if config.skips_input else cudnn_library.CUDNN_LINEAR_INPUT,
+            self._data_type,
+            self._compute_type,
+            self._math_type,
+            config.input_size,
+            config.num_units,
+            config.output_size,  # num_units: no projection
+            config.num_layers,
+            dropout,
+            cudnn_library.CUDNN_RNN_PADDED_IO_ENABLED,
+        )
+
+    def _find_params_size(self) -> int:
+        num_bytes = c_size_t()
+        self._cudnn.call("cudnnGetRNNWeightSpaceSize", self._handle, self._network, byref(num_bytes))
+        return num_bytes.value // golden_cases.stored_dtype("params", self._case).itemsize
+
+    def _matrix_and_bias(self, params, pseudo_layer, number):
+        """Returns (offset, rows, columns) of a matrix and of its bias; NO_REGION of one that there is not."""
+        with self._cudnn.created("TensorDescriptor") as matrix, self._cudnn.created("TensorDescriptor") as bias:
+            matrix_address, bias_address = c_void_p(), c_void_p()
+            self._cudnn.call(
+                "cudnnGetRNNWeightParams",
+                self._handle,
+                self._network,
+                pseudo_layer,
+                params.nbytes,
+                params.data_ptr(),
+                number,
+                *(matrix, byref(matrix_address)),
+                *(bias, byref(bias_address)),
+            )
+            return self._region(params, matrix, matrix_address), self._region(params, bias, bias_address)
+
+    def _region(self, params, descriptor, address):
+        if address.value is None:
+            return golden_cases.NO_REGION
+        data_type, num_dims, dims, strides = c_int(), c_int(), (c_int * 3)(), (c_int * 3)()
+        self._cudnn.call("cudnnGetTensorNdDescriptor", descriptor, 3, byref(data_type), byref(num_dims), dims, strides)
+        if num_dims.value == 0:
+            return golden_cases.NO_REGION
+        if num_dims.value != 3 or dims[0] != 1:
+            raise cudnn_library.CudnnError(f"cudnnGetRNNWeightParams: {num_dims.value} dimensions, {list(dims)}")
+        return (address.value - params.data_ptr()) // params.element_size(), dims[1], dims[2]
+
+    @contextlib.contextmanager
+    def _data_descriptors(self) -> Iterator[tuple[c_void_p, c_void_p, c_void_p, c_void_p | None]]:
+        """Describes input, output, hidden state and cell state; the last is None if not LSTM."""
+        config = self._config
+        with contextlib.ExitStack() as resources:
+            x, y = (resources.enter_context(self._cudnn.created("RNNDataDescriptor")) for _ in range(2))
+            h, c = (resources.enter_context(self._cudnn.created("TensorDescriptor")) for _ in range(2))
+            self._describe_sequences(x, config.input_size)
+            self._describe_sequences(y, config.num_directions * config.output_size)
+            self._describe_state(h, config.output_size)
+            self._describe_state(c, config.num_units)
+            yield x, y, h, c if self._case.has_cell_state else None
+
+    def _describe_sequences(self, descriptor, size):
+        """Describes an array [time, batch, size] that is to be zero past a sequence's end."""
+        zero = c_double(0)  # the same bits in every type
+        self._cudnn.call(
+            "cudnnSetRNNDataDescriptor",
+            descriptor,
+            self._data_type,
+            cudnn_library.CUDNN_RNN_DATA_LAYOUT_SEQ_MAJOR_UNPACKED,
+            self._config.time,
+            self._config.batch,
+            size,
+            (c_int * self._config.batch)(*self._config.lengths),
+            byref(zero),
+        )
+
+    def _describe_state(self, descriptor, size):
+        """Describes an array [pseudo-layers, batch, size]."""
+        dims = (c_int * 3)(self._config.num_pseudo_layers, self._config.batch, size)
+        strides = (c_int * 3)(self._config.batch * size, size, 1)
+        self._cudnn.call("cudnnSetTensorNdDescriptor", descriptor, self._data_type, 3, dims, strides)
+
+    def _make_workspaces(self, x) -> tuple[torch.Tensor, torch.Tensor]:
+        """Returns the workspace and the reserve space."""
+        sizes = c_size_t(), c_size_t()
+        mode = cudnn_library.CUDNN_FWD_MODE_TRAINING
+        self._cudnn.call("cudnnGetRNNTempSpaceSizes", self._handle, self._network, mode, x, *map(byref, sizes))
+        workspace, reserve_space = (torch.empty(size.value, dtype=torch.uint8, device="cuda") for size in sizes)
+        return workspace, reserve_space
+
+    def _run(self, tensors, x, y, h, c):
+        """Runs the network on tensors by name, forward and backward, and writes the results to those for them.
+
+        Args:
+          tensors: all of GIVEN, OUTPUTS and BACKPROPS that the case has.
+          x: the descriptor of input.
+          y: that of output.
+          h: that of the hidden states.
+          c: that of the cell states, or None if not LSTM.
+        """
+
+        def address(name):
+            return tensors[name].data_ptr() if name in tensors else None
+
+        lengths = torch.tensor(self._config.lengths, dtype=torch.int32, device="cuda")
+        workspace, reserve_space = self._make_workspaces(x)
+        num_bytes = tensors["params"].nbytes
+        scratch = (workspace.nbytes, workspace.data_ptr(), reserve_space.nbytes, reserve_space.data_ptr())
+        self._cudnn.call(
+            "cudnnRNNForward",
+            self._handle,
+            self._network,
+            cudnn_library.CUDNN_FWD_MODE_TRAINING,
+            lengths.data_ptr(),
+            *(x, address("input")),
+            *(y, address("output")),
+            *(h, address("input_h"), address("output_h")),
+            *(c, address("input_c"), address("output_c")),
+            *(num_bytes, address("params")),
+            *scratch,
+        )
+        self._cudnn.call(
+            "cudnnRNNBackwardData_v8",
+            self._handle,
+            self._network,
+            lengths.data_ptr(),
+            *(y, address("output"), address("output_backprop")),
+            *(x, address("input_backprop")),
+            *(h, address("input_h"), address("output_h_backprop"), address("input_h_backprop")),
+            *(c, address("input_c"), address("output_c_backprop"), address("input_c_backprop")),
+            *(num_bytes, address("params")),
+            *scratch,
+        )
+        self._cudnn.call(
+            "cudnnRNNBackwardWeights_v8",
+            self._handle,
+            self._network,
+            cudnn_library.CUDNN_WGRAD_MODE_ADD,
+            lengths.data_ptr(),
+            *(x, address("input")),
+            *(h, address("input_h")),
+            *(y, address("output")),
+            *(num_bytes, address("params_backprop")),
+            *scratch,
+        )
