@@ -72,6 +72,10 @@ $(VENV)/installed: dist/ready
 demo: $(VENV)/installed ## Train a language model on Python's own source and write some.
 	@$(VENV)/bin/python examples/char_language_model.py
 
+.PHONY: benchmark
+benchmark: $(VENV)/installed ## Measure the networks beside Keras.
+	@$(VENV)/bin/python benchmarks/cudnn_rnn.py
+
 # ---------------------------------------------------------------- checks
 
 .PHONY: test

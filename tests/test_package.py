@@ -123,7 +123,11 @@ def test_results_are_named_as_the_twins():
     assert ours._fields == twins._fields
 
 
-@pytest.mark.parametrize("module", [tf_rnn_ops.raw_ops, tf_rnn_ops.layers.gru_block_cell], ids=lambda m: m.__name__)
+@pytest.mark.parametrize(
+    "module",
+    [tf_rnn_ops.raw_ops, tf_rnn_ops.params, tf_rnn_ops.layers.gru_block_cell, tf_rnn_ops.layers.cudnn_rnn],
+    ids=lambda module: module.__name__,
+)
 def test_docstring_examples_run(module):
     names = {"tf": tf, "np": np, "keras": keras}
     failed, attempted = doctest.testmod(module, extraglobs=names, optionflags=doctest.NORMALIZE_WHITESPACE)
@@ -138,7 +142,7 @@ def test_report_names_what_a_bug_report_needs():
     assert re.search(rf"instruction set +{_library.active_instruction_set()} ", printed)
     assert re.search(r"GPU library +not loaded: ", printed)
     dtypes = "bfloat16 float16 float32 float64"
-    for op in ("GRUBlockCell", "GRUBlockCellGrad", "GRUBlockCellGradV2"):
+    for op in (*tf_rnn_ops.raw_ops.__all__, "GRUBlockCellGradV2"):
         assert re.search(rf"^ +{op} +CPU +{dtypes}$", printed, re.MULTILINE)
 
 

@@ -1,6 +1,5 @@
 """The layout of the params buffer, packing and unpacking it, and their agreement with the ops."""
 
-import doctest
 import re
 
 import numpy as np
@@ -141,12 +140,6 @@ def test_printed_it_is_an_aligned_table():
         )
         assert row.index("[") == head.index("shape")
         assert row.index(f"{offset} ") + len(offset) == head.index("offset") + len("offset")
-
-
-def test_docstring_examples_run():
-    failed, attempted = doctest.testmod(tf_rnn_ops.params, optionflags=doctest.NORMALIZE_WHITESPACE)
-    assert attempted > 0
-    assert failed == 0
 
 
 @given(layouts, st.sampled_from(DTYPES))

@@ -24,11 +24,12 @@ def _registered_kernels() -> list[tuple[str, str, str]]:
     """Returns (op, device, dtypes) for every op and device that has kernels, and (op, "none", "") for the others."""
     rows = []
     for op in _op_names():
-        dtypes_by_device: dict[str, list[str]] = {}
+        dtypes_by_device: dict[str, set[str]] = {}
         for kernel in kernel_registry.get_registered_kernels_for_op(_OP_PREFIX + op).kernel:
-            dtypes = dtypes_by_device.setdefault(kernel.device_type, [])
+            dtypes = dtypes_by_device.setdefault(kernel.device_type, set())
             for constraint in kernel.constraint:
-                dtypes += [tf.as_dtype(each).name for each in constraint.allowed_values.list.type]
+                if constraint.name == "T":
+                    dtypes |= {tf.as_dtype(each).name for each in constraint.allowed_values.list.type}
         for device, dtypes in sorted(dtypes_by_device.items()):
             rows.append((op, device, " ".join(sorted(dtypes))))
         if not dtypes_by_device:

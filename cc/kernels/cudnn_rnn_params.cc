@@ -209,11 +209,20 @@ class CudnnRNNParamsToCanonicalOp : public OpKernel {
                               .Device(tensorflow::DEVICE_CPU) \
                               .TypeConstraint<T>("T"),        \
                           KERNEL<T>)
+// The size does not depend on T, which is that of the params.
+#define REGISTER_SIZE(S, T)                                   \
+  REGISTER_KERNEL_BUILDER(Name("TfRnnOps>CudnnRNNParamsSize") \
+                              .Device(tensorflow::DEVICE_CPU) \
+                              .TypeConstraint<S>("S")         \
+                              .TypeConstraint<T>("T"),        \
+                          CudnnRNNParamsSizeOp<S>)
 #define REGISTER_ALL(T)                                                    \
   REGISTER("CudnnRNNCanonicalToParams", CudnnRNNCanonicalToParamsOp, T);   \
   REGISTER("CudnnRNNCanonicalToParamsV2", CudnnRNNCanonicalToParamsOp, T); \
   REGISTER("CudnnRNNParamsToCanonical", CudnnRNNParamsToCanonicalOp, T);   \
-  REGISTER("CudnnRNNParamsToCanonicalV2", CudnnRNNParamsToCanonicalOp, T)
+  REGISTER("CudnnRNNParamsToCanonicalV2", CudnnRNNParamsToCanonicalOp, T); \
+  REGISTER_SIZE(std::int32_t, T);                                          \
+  REGISTER_SIZE(std::int64_t, T)
 
 REGISTER_ALL(float);
 REGISTER_ALL(double);
@@ -221,18 +230,7 @@ REGISTER_ALL(Eigen::half);
 REGISTER_ALL(Eigen::bfloat16);
 
 #undef REGISTER_ALL
-#undef REGISTER
-
-// The size does not depend on T.
-#define REGISTER(S)                                           \
-  REGISTER_KERNEL_BUILDER(Name("TfRnnOps>CudnnRNNParamsSize") \
-                              .Device(tensorflow::DEVICE_CPU) \
-                              .TypeConstraint<S>("S"),        \
-                          CudnnRNNParamsSizeOp<S>)
-
-REGISTER(std::int32_t);
-REGISTER(std::int64_t);
-
+#undef REGISTER_SIZE
 #undef REGISTER
 
 }  // namespace

@@ -1,6 +1,5 @@
 #include "cc/rnn/reserve_space.h"
 
-#include <cmath>
 #include <cstring>
 
 #include "cc/rnn/checked_math.h"
@@ -8,6 +7,16 @@
 
 namespace tf_rnn_ops::rnn {
 namespace {
+
+// Of an element, as TensorFlow names it.
+template <typename T>
+constexpr char kTypeName[] = "float64";
+template <>
+constexpr char kTypeName<float>[] = "float32";
+template <>
+constexpr char kTypeName<Half>[] = "float16";
+template <>
+constexpr char kTypeName<BFloat16>[] = "bfloat16";
 
 constexpr std::uint64_t kMagic = 0x31'50'53'52'6e'6e'72'74;  // "trnnRSP1"
 
@@ -25,10 +34,10 @@ struct Header {
   std::int64_t time;
   std::int64_t batch;
   std::uint64_t sequence_lengths;  // a hash
-  std::uint32_t dropout;           // the bits of a float
-  std::uint32_t element_size;
+  std::uint64_t dropout;           // the bits of a float
   RandomStream stream;
-  std::uint64_t unused[3];
+  char type_name[16];
+  std::uint64_t unused;
 };
 static_assert(sizeof(Header) == kReserveSpaceHeaderBytes);
 
@@ -64,7 +73,7 @@ Header MakeHeader(const ReserveSpaceKey& key, const RandomStream& stream) {
   header.batch = key.size.batch;
   header.sequence_lengths = Hash(key.sequence_lengths, key.size.batch);
   header.dropout = Bits(key.dropout);
-  header.element_size = sizeof(T);
+  std::memcpy(header.type_name, kTypeName<T>, sizeof(kTypeName<T>));
   header.stream = stream;
   return header;
 }
@@ -126,8 +135,10 @@ std::string Describe(const Header& recorded, const Header& expected) {
   differences.Compare("num_proj", recorded.num_proj, expected.num_proj);
   differences.Compare("time", recorded.time, expected.time);
   differences.Compare("batch", recorded.batch, expected.batch);
-  differences.Compare("the size of an element", recorded.element_size,
-                      expected.element_size);
+  if (std::memcmp(recorded.type_name, expected.type_name,
+                  sizeof(recorded.type_name)) != 0) {
+    differences.Add("T", "another", expected.type_name);
+  }
   if (recorded.dropout != expected.dropout) {
     differences.Add("dropout", "another", "not the same");
   }

@@ -83,6 +83,16 @@ TEST(ReserveSpaceTest, MismatchNamesWhatDiffers) {
   }
 }
 
+TEST(ReserveSpaceTest, MismatchOfTheType) {
+  const ReserveSpaceKey key{kConfig, kSize, true, nullptr, 0.5f};
+  const std::int64_t size = ReserveSpaceSize<Half>(kConfig, kSize);
+  std::vector<Half> space(size);
+  WriteReserveSpaceHeader(key, {}, space.data());
+  const auto* other = reinterpret_cast<const BFloat16*>(space.data());
+  EXPECT_NE(ReserveSpaceMismatch(key, other, size).find("bfloat16"),
+            std::string::npos);
+}
+
 TEST(ReserveSpaceTest, MismatchOfWhatNoForwardPassReturned) {
   const ReserveSpaceKey key{kConfig, kSize, true, nullptr, 0.0f};
   const std::int64_t size = ReserveSpaceSize<double>(kConfig, kSize);

@@ -56,6 +56,9 @@ T FromDouble(double value) {
     return BFloat16{static_cast<std::uint16_t>(bits >> 16)};
   } else if constexpr (std::is_same_v<T, Half>) {
     const std::uint16_t sign = std::signbit(value) ? 0x8000 : 0;
+    if (std::isnan(value)) return Half{0x7e00};
+    if (std::isinf(value))
+      return Half{static_cast<std::uint16_t>(sign | 0x7c00)};
     int exponent;
     const double fraction = std::frexp(std::fabs(value), &exponent);
     if (fraction == 0) return Half{sign};

@@ -53,7 +53,7 @@ struct LayerBackwardScratch {
   T* cell_outputs;       // [D, T, B, U], with a projection
   T* first_gates;        // [B, G * U]
   T* d_biases;           // [N * U]
-  T* products;           // [num_threads, B, kPanelCols]
+  T* products;           // [num_threads, B, GroupSize, kPanelCols]
   T* transposed;         // [num_threads, kTransposedScratch]
 
   LayerBackwardScratch(const RnnConfig& config, const RnnSize& size,
@@ -81,8 +81,8 @@ struct LayerBackwardScratch {
         is_projected ? directions * rows * config.num_units : CheckedInt(0));
     first_gates = arena.Take<T>(gates * size.batch);
     d_biases = arena.Take<T>(gradients);
-    products =
-        arena.Take<T>(CheckedInt(num_threads) * size.batch * kPanelCols<T>);
+    products = arena.Take<T>(CheckedInt(num_threads) * size.batch *
+                             GroupSize<T>(size.batch, 1) * kPanelCols<T>);
     transposed = arena.Take<T>(CheckedInt(num_threads) * kTransposedScratch<T>);
   }
 };
@@ -104,6 +104,7 @@ class LayerBackward {
         fan_in_(a_.config.fan_in(a_.layer)),
         skips_input_(a_.layer == 0 && a_.config.skip_input),
         is_projected_(a_.config.num_proj > 0),
+        group_size_(GroupSize<T>(batch_, 1)),
         state_tasks_(directions_, batch_, NumPanels<T>(output_size_),
                      kPanelCols<T> * Cell::kGates * units_,
                      executor.num_threads()),
@@ -240,9 +241,11 @@ class LayerBackward {
   }
 
   // A worker's scratch memory for a product of a task's rows.
-  MatrixView<T> Product(const StepTask& task, int worker) const {
-    return {scratch_.products + worker * batch_ * kPanelCols<T>, task.rows,
-            kPanelCols<T>};
+  MatrixView<T> Product(const StepTask& task, std::int64_t num_panels,
+                        int worker) const {
+    const std::int64_t most = group_size_ * kPanelCols<T>;
+    return {scratch_.products + worker * batch_ * most, task.rows,
+            num_panels * kPanelCols<T>, most};
   }
 
   // The gradient of the hidden state: through R h_prev of the step after, in
@@ -251,11 +254,10 @@ class LayerBackward {
   void StepState(std::int64_t step, const StepTask& task, int worker) const {
     const std::int64_t d = task.direction;
     const std::int64_t t = Time(d, step);
-    const MatrixView<T> product = Product(task, worker);
     const MatrixView<T> d_state = OfDirection(a_.d_h, d, output_size_);
     const PackedMatrix<T> weights = RecurrentWeights(d);
-    for (std::int64_t panel = task.first_panel; panel < task.last_panel;
-         ++panel) {
+    task.ForEachPanelGroup(group_size_, [&](auto panel, auto num_panels) {
+      const MatrixView<T> product = Product(task, num_panels, worker);
       if (step > 0) {
         const MatrixView<const T> gates =
             Constant(Steps(RecurrentGates(d), Time(d, step - 1), 1));
@@ -263,38 +265,36 @@ class LayerBackward {
                        weights.panel_size(), NoMatrix<T>(), product);
       }
       task.ForEachRun<T>(
-          panel, output_size_,
-          [&](std::int64_t sample, std::int64_t unit, std::int64_t count) {
-            Lanes<T> d_h = Load<T>(d_state.At(sample, unit), count);
+          panel, num_panels, output_size_, step, t, [&](const StepRun& run) {
+            T* const to = d_state.At(run.sample, run.unit);
+            Lanes<T> d_h = Load<T>(to, run.count);
             if (step > 0) {
-              d_h += Load<T>(
-                  product.At(sample - task.row, unit % kPanelCols<T>), count);
+              const T* through = product.At(run.sample - task.row,
+                                            run.unit - panel * kPanelCols<T>);
+              d_h += Load(through, run.count);
             }
-            if (step < time_) {
-              d_h = BackwardState(d, t, sample, unit, count, d_h);
-            }
-            Store<T>(d_h, d_state.At(sample, unit), count);
+            if (step < time_) d_h = BackwardState(run, d_h);
+            Store<T>(d_h, to, run.count);
           });
-    }
+    });
   }
 
   // Returns what the state before gets other than through R h_prev.
-  Lanes<T> BackwardState(std::int64_t direction, std::int64_t t,
-                         std::int64_t sample, std::int64_t unit,
-                         std::int64_t count, const Lanes<T>& d_state) const {
-    const bool is_valid = a_.lengths.IsValid(t, sample);
-    const std::int64_t row = t * batch_ + sample;
+  Lanes<T> BackwardState(const StepRun& at, const Lanes<T>& d_state) const {
+    const bool is_valid = a_.lengths.IsValid(at.time, at.sample);
     Lanes<T> d_h = d_state;
     if (is_valid) {
-      d_h += Load(Outputs(a_.d_output, direction).At(row, unit), count);
+      d_h += Load(Outputs(a_.d_output, at.direction).At(Row(at), at.unit),
+                  at.count);
     }
     if (!is_projected_) {
-      if (is_valid) return RunCell(direction, t, sample, unit, count, d_h);
-      SkipCell(direction, t, sample, unit, count);
+      if (is_valid) return RunCell(at, d_h);
+      SkipCell(at);
       return d_state;
     }
-    T* d_projected = ProjectedGradients(direction).At(row, unit);
-    Store<T>(is_valid ? d_h : Lanes<T>(Lanes<T>::Zero()), d_projected, count);
+    T* d_projected = ProjectedGradients(at.direction).At(Row(at), at.unit);
+    Store<T>(is_valid ? d_h : Lanes<T>(Lanes<T>::Zero()), d_projected,
+             at.count);
     return is_valid ? Lanes<T>(Lanes<T>::Zero()) : d_state;
   }
 
@@ -303,77 +303,75 @@ class LayerBackward {
                       int worker) const {
     const std::int64_t d = task.direction;
     const std::int64_t t = Time(d, step);
-    const MatrixView<T> product = Product(task, worker);
     const PackedMatrix<T> weights = Projection(d);
     const MatrixView<const T> d_projected =
         Constant(Steps(ProjectedGradients(d), t, 1));
-    for (std::int64_t panel = task.first_panel; panel < task.last_panel;
-         ++panel) {
+    task.ForEachPanelGroup(group_size_, [&](auto panel, auto num_panels) {
+      const MatrixView<T> product = Product(task, num_panels, worker);
       MultiplyPanels(d_projected.Rows(task.row, task.rows),
                      weights.Panel(panel), weights.panel_size(), NoMatrix<T>(),
                      product);
       task.ForEachRun<T>(
-          panel, units_,
-          [&](std::int64_t sample, std::int64_t unit, std::int64_t count) {
-            if (a_.lengths.IsValid(t, sample)) {
-              const T* d_h =
-                  product.At(sample - task.row, unit % kPanelCols<T>);
-              RunCell(d, t, sample, unit, count, Load(d_h, count));
-            } else {
-              SkipCell(d, t, sample, unit, count);
+          panel, num_panels, units_, step, t, [&](const StepRun& run) {
+            if (!a_.lengths.IsValid(t, run.sample)) {
+              SkipCell(run);
+              return;
             }
+            const T* d_h = product.At(run.sample - task.row,
+                                      run.unit - panel * kPanelCols<T>);
+            RunCell(run, Load(d_h, run.count));
           });
-    }
+    });
   }
 
-  Lanes<T> RunCell(std::int64_t direction, std::int64_t t, std::int64_t sample,
-                   std::int64_t unit, std::int64_t count,
-                   const Lanes<T>& d_h) const {
+  // The row of a matrix [T * B, ...].
+  std::int64_t Row(const StepRun& at) const {
+    return at.time * batch_ + at.sample;
+  }
+
+  Lanes<T> RunCell(const StepRun& at, const Lanes<T>& d_h) const {
     constexpr bool kIsLstm = Cell::kGates == 4;
     constexpr bool kIsGru = Cell::kGates == 3;
-    const std::int64_t row = t * batch_ + sample;
-    const std::int64_t previous_time = PreviousTime(direction, t);
-    const bool has_previous = a_.lengths.IsValid(previous_time, sample);
-    const std::int64_t previous_row = previous_time * batch_ + sample;
+    const std::int64_t d = at.direction;
+    const std::int64_t previous_time = PreviousTime(d, at.time);
+    const bool has_previous = a_.lengths.IsValid(previous_time, at.sample);
+    const std::int64_t previous_row = previous_time * batch_ + at.sample;
     const MatrixView<const T> kept =
-        AllSteps(a_.kept, direction, NumKeptBlocks(a_.config.mode) * units_);
+        AllSteps(a_.kept, d, NumKeptBlocks(a_.config.mode) * units_);
 
     BackwardRun<T> run{};
     run.num_units = units_;
-    run.count = count;
+    run.count = at.count;
     run.d_h = d_h;
-    run.d_gates = CellGradients(direction).At(row, unit);
-    if (kIsLstm || kIsGru) run.kept = kept.At(row, unit);
+    run.d_gates = CellGradients(d).At(Row(at), at.unit);
+    if (kIsLstm || kIsGru) run.kept = kept.At(Row(at), at.unit);
     if (kIsLstm) {
       run.c_prev =
           has_previous
-              ? kept.At(previous_row, 4 * units_ + unit)
-              : OfDirection(a_.input_c, direction, units_).At(sample, unit);
-      run.d_c = OfDirection(a_.d_c, direction, units_).At(sample, unit);
-      if (is_projected_) {
-        run.cell_output = CellOutputs(direction).At(row, unit);
-      }
+              ? kept.At(previous_row, 4 * units_ + at.unit)
+              : OfDirection(a_.input_c, d, units_).At(at.sample, at.unit);
+      run.d_c = OfDirection(a_.d_c, d, units_).At(at.sample, at.unit);
+      if (is_projected_) run.cell_output = CellOutputs(d).At(Row(at), at.unit);
     } else if (kIsGru) {
       run.h_prev =
           has_previous
-              ? Outputs(a_.output, direction).At(previous_row, unit)
-              : OfDirection(a_.input_h, direction, units_).At(sample, unit);
+              ? Outputs(a_.output, d).At(previous_row, at.unit)
+              : OfDirection(a_.input_h, d, units_).At(at.sample, at.unit);
     } else {
-      run.h = Outputs(a_.output, direction).At(row, unit);
+      run.h = Outputs(a_.output, d).At(Row(at), at.unit);
     }
     return Cell::Backward(run);
   }
 
   // Past a sequence's end.
-  void SkipCell(std::int64_t direction, std::int64_t t, std::int64_t sample,
-                std::int64_t unit, std::int64_t count) const {
-    const std::int64_t row = t * batch_ + sample;
-    T* d_gates = CellGradients(direction).At(row, unit);
+  void SkipCell(const StepRun& at) const {
+    T* d_gates = CellGradients(at.direction).At(Row(at), at.unit);
     for (std::int64_t block = 0; block < kBlocks; ++block) {
-      std::fill_n(d_gates + block * units_, count, T(0));
+      std::fill_n(d_gates + block * units_, at.count, T(0));
     }
     if (is_projected_) {
-      std::fill_n(CellOutputs(direction).At(row, unit), count, T(0));
+      std::fill_n(CellOutputs(at.direction).At(Row(at), at.unit), at.count,
+                  T(0));
     }
   }
 
@@ -507,6 +505,7 @@ class LayerBackward {
   const std::int64_t fan_in_;
   const bool skips_input_;
   const bool is_projected_;
+  const std::int64_t group_size_;
   const StepTasks state_tasks_;  // the hidden state's columns
   const StepTasks cell_tasks_;   // the cell's units, with a projection
 };

@@ -58,7 +58,7 @@ struct LayerForwardScratch {
   T* projected;          // [D, StepsAtOnce, B, G * U]
   T* states;             // [2, D, B, O]
   T* cell_outputs;       // [D, B, U], with a projection
-  T* products;           // [num_threads, B, G * kPanelCols]
+  T* products;           // [num_threads, B, GroupSize, G * kPanelCols]
 
   LayerForwardScratch(const RnnConfig& config, const RnnSize& size,
                       int num_threads, Arena& arena) {
@@ -83,6 +83,7 @@ struct LayerForwardScratch {
     cell_outputs = arena.Take<T>(
         config.num_proj > 0 ? directions * size.batch * config.num_units : 0);
     products = arena.Take<T>(CheckedInt(num_threads) * size.batch *
+                             GroupSize<T>(size.batch, config.num_gates()) *
                              config.num_gates() * kPanelCols<T>);
   }
 
@@ -109,6 +110,7 @@ class LayerForward {
         fan_in_(a_.config.fan_in(a_.layer)),
         skips_input_(a_.layer == 0 && a_.config.skip_input),
         is_projected_(a_.config.num_proj > 0),
+        group_size_(GroupSize<T>(batch_, Cell::kGates)),
         cell_tasks_(directions_, batch_, NumPanels<T>(units_),
                     Cell::kGates * kPanelCols<T> * output_size_,
                     executor.num_threads()),
@@ -305,8 +307,8 @@ class LayerForward {
   // A worker's scratch memory for a product of a task's rows.
   MatrixView<T> Product(const StepTask& task, std::int64_t cols,
                         int worker) const {
-    return {scratch_.products + worker * batch_ * Cell::kGates * kPanelCols<T>,
-            task.rows, cols};
+    const std::int64_t most = group_size_ * Cell::kGates * kPanelCols<T>;
+    return {scratch_.products + worker * batch_ * most, task.rows, cols, most};
   }
 
   void StepCell(std::int64_t first_step, std::int64_t steps, std::int64_t step,
@@ -317,76 +319,73 @@ class LayerForward {
     const MatrixView<const T> projected =
         Constant(Projected(task.direction, steps)).Rows(first_row, batch_);
     const MatrixView<const T> state = Constant(State(step, task.direction));
-    const MatrixView<T> product =
-        Product(task, Cell::kGates * kPanelCols<T>, worker);
-    for (std::int64_t panel = task.first_panel; panel < task.last_panel;
-         ++panel) {
+    task.ForEachPanelGroup(group_size_, [&](auto panel, auto num_panels) {
+      constexpr std::int64_t kGateCols = Cell::kGates * kPanelCols<T>;
+      const MatrixView<T> product =
+          Product(task, num_panels * kGateCols, worker);
       MultiplyPanels(state.Rows(task.row, task.rows),
                      RecurrentPanels(task.direction, panel),
                      RecurrentPanelSize(), NoMatrix<T>(), product);
-      task.ForEachRun<T>(
-          panel, units_,
-          [&](std::int64_t sample, std::int64_t unit, std::int64_t count) {
-            if (a_.lengths.IsValid(t, sample)) {
-              const T* product_run =
-                  product.At(sample - task.row, unit % kPanelCols<T>);
-              RunCell(t, step, task.direction, sample, unit, count,
-                      projected.At(sample, unit), product_run);
-            } else {
-              SkipCell(t, step, task.direction, sample, unit, count);
-            }
-          });
-    }
+      task.ForEachRun<T>(panel, num_panels, units_, step, t,
+                         [&](const StepRun& run) {
+                           if (!a_.lengths.IsValid(t, run.sample)) {
+                             SkipCell(run);
+                             return;
+                           }
+                           const std::int64_t col =
+                               (run.unit / kPanelCols<T> - panel) * kGateCols +
+                               run.unit % kPanelCols<T>;
+                           RunCell(run, projected.At(run.sample, run.unit),
+                                   product.At(run.sample - task.row, col));
+                         });
+    });
   }
 
   // What the cell keeps for the backward pass, or null.
-  T* Kept(std::int64_t direction, std::int64_t t, std::int64_t sample,
-          std::int64_t unit) const {
+  T* Kept(const StepRun& at) const {
     if (a_.kept == nullptr) return nullptr;
-    const std::int64_t row = (direction * time_ + t) * batch_ + sample;
-    return a_.kept + row * NumKeptBlocks(a_.config.mode) * units_ + unit;
+    const std::int64_t row =
+        (at.direction * time_ + at.time) * batch_ + at.sample;
+    return a_.kept + row * NumKeptBlocks(a_.config.mode) * units_ + at.unit;
   }
 
-  void RunCell(std::int64_t t, std::int64_t step, std::int64_t direction,
-               std::int64_t sample, std::int64_t unit, std::int64_t count,
-               const T* projected, const T* product) const {
+  void RunCell(const StepRun& at, const T* projected, const T* product) const {
     ForwardRun<T> run{};
     run.num_units = units_;
-    run.count = count;
+    run.count = at.count;
     run.projected = projected;
     run.product = product;
-    run.kept = Kept(direction, t, sample, unit);
+    run.kept = Kept(at);
     if (a_.config.mode == RnnMode::kGru) {
-      run.recurrent_bias =
-          Param(layout_.RecurrentBias(PseudoLayer(direction))).data +
-          2 * units_ + unit;
-      run.h_prev = State(step, direction).At(sample, unit);
+      const ParamsRegion bias =
+          layout_.RecurrentBias(PseudoLayer(at.direction));
+      run.recurrent_bias = Param(bias).At(2 * units_ + at.unit, 0);
+      run.h_prev = State(at.step, at.direction).At(at.sample, at.unit);
     }
     if (a_.config.has_cell_state()) {
-      run.c = CellState(direction).At(sample, unit);
+      run.c = CellState(at.direction).At(at.sample, at.unit);
     }
     const Lanes<T> h = Cell::Forward(run);
     if (is_projected_) {
-      Store<T>(h, CellOutput(direction).At(sample, unit), count);
+      Store<T>(h, CellOutput(at.direction).At(at.sample, at.unit), at.count);
     } else {
-      StoreState(h, t, step, direction, sample, unit, count);
+      StoreState(at, h);
     }
   }
 
   // Past a sequence's end.
-  void SkipCell(std::int64_t t, std::int64_t step, std::int64_t direction,
-                std::int64_t sample, std::int64_t unit,
-                std::int64_t count) const {
-    if (T* kept = Kept(direction, t, sample, unit)) {
+  void SkipCell(const StepRun& at) const {
+    if (T* kept = Kept(at)) {
       for (std::int64_t block = 0; block < NumKeptBlocks(a_.config.mode);
            ++block) {
-        std::fill_n(kept + block * units_, count, T(0));
+        std::fill_n(kept + block * units_, at.count, T(0));
       }
     }
     if (is_projected_) {
-      std::fill_n(CellOutput(direction).At(sample, unit), count, T(0));
+      std::fill_n(CellOutput(at.direction).At(at.sample, at.unit), at.count,
+                  T(0));
     } else {
-      SkipState(t, step, direction, sample, unit, count);
+      SkipState(at);
     }
   }
 
@@ -395,40 +394,39 @@ class LayerForward {
                       int worker) const {
     const std::int64_t d = task.direction;
     const std::int64_t t = TimeOfStep(d, step, time_);
-    const MatrixView<T> product = Product(task, kPanelCols<T>, worker);
     const PackedMatrix<T> projection = Projection(d);
-    for (std::int64_t panel = task.first_panel; panel < task.last_panel;
-         ++panel) {
+    task.ForEachPanelGroup(group_size_, [&](auto panel, auto num_panels) {
+      const MatrixView<T> product =
+          Product(task, num_panels * kPanelCols<T>, worker);
       MultiplyPanels(Constant(CellOutput(d)).Rows(task.row, task.rows),
                      projection.Panel(panel), projection.panel_size(),
                      NoMatrix<T>(), product);
       task.ForEachRun<T>(
-          panel, output_size_,
-          [&](std::int64_t sample, std::int64_t unit, std::int64_t count) {
-            if (a_.lengths.IsValid(t, sample)) {
-              const T* h = product.At(sample - task.row, unit % kPanelCols<T>);
-              StoreState(Load(h, count), t, step, d, sample, unit, count);
-            } else {
-              SkipState(t, step, d, sample, unit, count);
+          panel, num_panels, output_size_, step, t, [&](const StepRun& run) {
+            if (!a_.lengths.IsValid(t, run.sample)) {
+              SkipState(run);
+              return;
             }
+            const T* h = product.At(run.sample - task.row,
+                                    run.unit - panel * kPanelCols<T>);
+            StoreState(run, Load(h, run.count));
           });
-    }
+    });
   }
 
-  void StoreState(const Lanes<T>& h, std::int64_t t, std::int64_t step,
-                  std::int64_t direction, std::int64_t sample,
-                  std::int64_t unit, std::int64_t count) const {
-    Store<T>(h, State(step + 1, direction).At(sample, unit), count);
-    Store<T>(h, Output(t, direction).At(sample, unit), count);
+  void StoreState(const StepRun& at, const Lanes<T>& h) const {
+    const MatrixView<T> next = State(at.step + 1, at.direction);
+    Store<T>(h, next.At(at.sample, at.unit), at.count);
+    Store<T>(h, Output(at.time, at.direction).At(at.sample, at.unit), at.count);
   }
 
   // The state stays as it was.
-  void SkipState(std::int64_t t, std::int64_t step, std::int64_t direction,
-                 std::int64_t sample, std::int64_t unit,
-                 std::int64_t count) const {
-    std::copy_n(State(step, direction).At(sample, unit), count,
-                State(step + 1, direction).At(sample, unit));
-    std::fill_n(Output(t, direction).At(sample, unit), count, T(0));
+  void SkipState(const StepRun& at) const {
+    const MatrixView<T> next = State(at.step + 1, at.direction);
+    std::copy_n(State(at.step, at.direction).At(at.sample, at.unit), at.count,
+                next.At(at.sample, at.unit));
+    std::fill_n(Output(at.time, at.direction).At(at.sample, at.unit), at.count,
+                T(0));
   }
 
   const LayerForwardArguments<T> a_;
@@ -443,6 +441,7 @@ class LayerForward {
   const std::int64_t fan_in_;
   const bool skips_input_;
   const bool is_projected_;
+  const std::int64_t group_size_;
   const StepTasks cell_tasks_;
   const StepTasks projection_tasks_;
 };

@@ -11,6 +11,16 @@
 
 namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
 
+// `count` <= kLanes neighbouring units of one sample in a step of a direction.
+struct StepRun {
+  std::int64_t direction;
+  std::int64_t step;  // counted in the order of the pass
+  std::int64_t time;
+  std::int64_t sample;
+  std::int64_t unit;  // the first
+  std::int64_t count;
+};
+
 // What one task of a step computes: some rows of some panels of one direction.
 struct StepTask {
   std::int64_t direction;
@@ -19,21 +29,41 @@ struct StepTask {
   std::int64_t first_panel;
   std::int64_t last_panel;  // not among them
 
-  // Calls body(row, col, count) for runs of count <= kLanes<T> of the columns
-  // of one panel of a matrix with `cols` columns. Rows and columns are those of
-  // the whole matrix.
+  // Calls body(panel, num_panels) for groups of at most `panels_at_once`.
+  template <typename Body>
+  void ForEachPanelGroup(std::int64_t panels_at_once, const Body& body) const {
+    for (std::int64_t panel = first_panel; panel < last_panel;
+         panel += panels_at_once) {
+      body(panel, Min(panels_at_once, last_panel - panel));
+    }
+  }
+
+  // Calls body(run) for the runs of `num_panels` panels of `num_units` units,
+  // row by row: rows may lie pages apart.
   template <typename T, typename Body>
-  void ForEachRun(std::int64_t panel, std::int64_t cols,
+  void ForEachRun(std::int64_t panel, std::int64_t num_panels,
+                  std::int64_t num_units, std::int64_t step, std::int64_t time,
                   const Body& body) const {
     const std::int64_t begin = panel * kPanelCols<T>;
-    const std::int64_t end = Min(begin + kPanelCols<T>, cols);
+    const std::int64_t end = Min(begin + num_panels * kPanelCols<T>, num_units);
     for (std::int64_t i = row; i < row + rows; ++i) {
       for (std::int64_t j = begin; j < end; j += kLanes<T>) {
-        body(i, j, Min(kLanes<T>, end - j));
+        body(StepRun{direction, step, time, i, j, Min(kLanes<T>, end - j)});
       }
     }
   }
 };
+
+// How many panels, each for `gates` gates, a task multiplies before it goes on
+// with the products' elements: as many as leave them in the second-level cache.
+template <typename T>
+std::int64_t GroupSize(std::int64_t rows, std::int64_t gates) {
+  constexpr std::int64_t kMostPanels = 8;
+  constexpr std::int64_t kMostElements = (512 << 10) / sizeof(T);
+  const std::int64_t panel_elements = rows * gates * kPanelCols<T>;
+  const std::int64_t panels = kMostElements / (panel_elements + 1);
+  return panels < 1 ? 1 : Min(panels, kMostPanels);
+}
 
 // Cuts a step whose result is [directions, rows, panels] into tasks. Bits do
 // not depend on the cut, so it follows the number of threads.
