@@ -109,6 +109,10 @@ struct TileArguments {
   std::int64_t out_stride;  // from row to row
   const T* initial;         // what the product is added to, or null for zero
   std::int64_t initial_stride;
+  // What the CPU is to fetch meanwhile, some elements for each of the chunk's
+  // rows: another tile will read it.
+  const T* next;
+  std::int64_t next_stride;
 };
 
 // out = initial + left * panels, for kRows rows and kPanels panels. With
@@ -124,7 +128,10 @@ __attribute__((noinline)) void MultiplyTile(const TileArguments<T>& a) {
   }
   const T* left = a.left;
   const T* panels = a.panels;
+  const T* next = a.next;
   for (std::int64_t k = 0; k < a.depth; ++k) {
+    __builtin_prefetch(next);
+    next += a.next_stride;
     Vector<T> row[kVectors];
 #pragma GCC unroll 16
     for (int v = 0; v < kVectors; ++v) {
@@ -243,16 +250,25 @@ void MultiplyPanelsChunk(const MatrixView<const T>& left, const T* panels,
     for (std::int64_t tile = 0; tile < tiles.size(); ++tile) {
       const std::int64_t row = tiles.begin(tile);
       const std::int64_t rows = tiles.rows(tile);
+      const T* const chunk = panels + panel * panels_stride;
+      // The tiles of a panel share in fetching the next one.
+      const std::int64_t next_stride =
+          many ? 0 : CeilDiv(kPanelCols<T>, tiles.size());
+      const T* const next =
+          (panel + 1 < num_whole ? chunk + panels_stride : chunk) +
+          tile * next_stride * left.cols;
       const TileArguments<T> a{
           left.At(row, 0),
           left.stride,
-          panels + panel * panels_stride,
+          chunk,
           panels_stride,
           left.cols,
           out.At(row, col),
           out.stride,
           initial.data == nullptr ? nullptr : initial.At(row, col),
-          initial.stride};
+          initial.stride,
+          next,
+          next_stride};
       if (many) {
         GetMultiplyTile<T, false, true>(rows)(a);
       } else if (panel < num_whole) {

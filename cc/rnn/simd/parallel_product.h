@@ -220,7 +220,9 @@ void MultiplyTransposedChunk(const MatrixView<const T>& left,
           to,
           out.stride,
           add ? to : nullptr,
-          out.stride};
+          out.stride,
+          packed_left,
+          0};
       const auto multiply = GetMultiplyTile<T, true, false>(rows);
       if (cols == kPanelCols<T>) {
         multiply(a);
