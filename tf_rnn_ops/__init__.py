@@ -1,8 +1,8 @@
 """Recurrent networks for TensorFlow: ops that run, train and differentiate on every device.
 
 `tf_rnn_ops.raw_ops` holds the ops under the names of their twins in `tf.raw_ops`, `tf_rnn_ops.layers` the Keras layers
-made of them, and `tf_rnn_ops.params` the layout of a network's params buffer. Importing the package loads the op library
-and registers the gradients.
+made of them, and `tf_rnn_ops.params` the layout of a network's params buffer. Importing the package loads the op
+library and registers the gradients.
 """
 
 from tf_rnn_ops._version import __version__

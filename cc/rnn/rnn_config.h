@@ -37,9 +37,15 @@ struct RnnConfig {
   std::int64_t output_size() const {
     return num_proj > 0 ? num_proj : num_units;
   }
-  // The size of what enters the gates' input matrices of a layer.
+  // The size of a layer's input.
   std::int64_t fan_in(std::int64_t layer) const {
     return layer == 0 ? input_size : num_directions * output_size();
+  }
+  // That of the largest input that a layer has an input matrix for.
+  std::int64_t largest_fan_in() const {
+    const std::int64_t first = skip_input ? 0 : fan_in(0);
+    const std::int64_t others = num_layers > 1 ? fan_in(1) : 0;
+    return first > others ? first : others;
   }
 };
 

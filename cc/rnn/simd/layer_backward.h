@@ -64,9 +64,7 @@ struct LayerBackwardScratch {
     const CheckedInt gradients =
         config.mode == RnnMode::kGru ? gates + config.num_units : gates;
     const bool is_projected = config.num_proj > 0;
-    const std::int64_t fan_in =
-        std::max(config.skip_input ? 0 : config.fan_in(0),
-                 config.num_layers > 1 ? config.fan_in(1) : 0);
+    const std::int64_t fan_in = config.largest_fan_in();
     const auto packed = [](CheckedInt depth, std::int64_t cols) {
       return depth * NumPanels<T>(cols) * kPanelCols<T>;
     };

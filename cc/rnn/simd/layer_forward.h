@@ -67,9 +67,7 @@ struct LayerForwardScratch {
     const CheckedInt gates_padded =
         CheckedInt(config.num_gates()) * PaddedCols(config.num_units);
     const CheckedInt state = directions * size.batch * config.output_size();
-    const std::int64_t fan_in =
-        std::max(config.skip_input ? 0 : config.fan_in(0),
-                 config.num_layers > 1 ? config.fan_in(1) : 0);
+    const std::int64_t fan_in = config.largest_fan_in();
     input_weights =
         arena.Take<T>(directions * fan_in * PaddedCols(gates.value()));
     recurrent_weights =
