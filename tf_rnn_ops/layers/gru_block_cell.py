@@ -1,21 +1,15 @@
 """The GRU cell that resets the state before the matrix product, for `keras.layers.RNN`."""
 
 import functools
-import numbers
 
 import keras
 
 from tf_rnn_ops import raw_ops
+from tf_rnn_ops.layers._common import check_backend, checked_units, draw
 
 # The gates of w_ru (reset, update) and of w_c (candidate), in one matrix of fan_out 3 * units.
 _RESET_AND_UPDATE = slice(0, 2)
 _CANDIDATE = slice(2, 3)
-
-
-def _draw(initializer, shape, dtype):
-    """Returns initial values of a dtype, drawn in float32 for the 16-bit ones, which not every initializer can do."""
-    wide = "float32" if dtype in ("float16", "bfloat16") else dtype
-    return keras.ops.cast(initializer(shape, dtype=wide), dtype)
 
 
 @keras.saving.register_keras_serializable(package="tf_rnn_ops")
@@ -80,15 +74,10 @@ class GRUBlockCell(keras.layers.Layer):
         bias_constraint=None,
         **kwargs,
     ):
-        if keras.backend.backend() != "tensorflow":
-            raise RuntimeError(
-                f"GRUBlockCell needs Keras to run on TensorFlow, but it runs on {keras.backend.backend()}: "
-                "set KERAS_BACKEND=tensorflow before Keras is imported."
-            )
-        if isinstance(units, bool) or not isinstance(units, numbers.Integral) or units <= 0:
-            raise ValueError(f"units must be a positive integer, but is {units!r}")
+        check_backend("GRUBlockCell")
+        units = checked_units(units)
         super().__init__(**kwargs)
-        self.units = int(units)
+        self.units = units
         self.state_size = self.units
         self.output_size = self.units
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
@@ -112,14 +101,14 @@ class GRUBlockCell(keras.layers.Layer):
         @functools.cache
         def draw_matrix(dtype):
             """Draws all gates' weights, [features + units, 3 * units], once for both matrices."""
-            kernel = _draw(self.kernel_initializer, (features, 3 * self.units), dtype)
-            recurrent = _draw(self.recurrent_initializer, (self.units, 3 * self.units), dtype)
+            kernel = draw(self.kernel_initializer, (features, 3 * self.units), dtype)
+            recurrent = draw(self.recurrent_initializer, (self.units, 3 * self.units), dtype)
             return keras.ops.concatenate([kernel, recurrent], axis=0)
 
         @functools.cache
         def draw_bias(dtype):
             """Draws all gates' biases, [3 * units], once for both vectors."""
-            return _draw(self.bias_initializer, (3 * self.units,), dtype)
+            return draw(self.bias_initializer, (3 * self.units,), dtype)
 
         self.w_ru = self._add_matrix("w_ru", features, _RESET_AND_UPDATE, draw_matrix)
         self.w_c = self._add_matrix("w_c", features, _CANDIDATE, draw_matrix)

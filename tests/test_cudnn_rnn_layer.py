@@ -1,0 +1,645 @@
+"""The Keras layers of the CudnnRNN op: equality with Keras's own, masks, states, dropout, gradients, serialization."""
+
+import doctest
+import functools
+
+import keras
+import numpy as np
+import parity
+import pytest
+import tensorflow as tf
+
+import tf_rnn_ops
+from tf_rnn_ops.layers import cudnn_rnn
+from tf_rnn_ops.params import pack, unpack
+
+CudnnRNN = tf_rnn_ops.layers.CudnnRNN
+SUBCLASSES = {
+    "lstm": tf_rnn_ops.layers.CudnnLSTM,
+    "gru": tf_rnn_ops.layers.CudnnGRU,
+    "rnn_tanh": tf_rnn_ops.layers.CudnnRNNTanh,
+    "rnn_relu": tf_rnn_ops.layers.CudnnRNNRelu,
+}
+MODES = tuple(SUBCLASSES)
+DIRECTIONS = ("unidirectional", "bidirectional")
+KERAS_LAYERS = {
+    "lstm": keras.layers.LSTM,
+    "gru": keras.layers.GRU,
+    "rnn_tanh": keras.layers.SimpleRNN,
+    "rnn_relu": functools.partial(keras.layers.SimpleRNN, activation="relu"),
+}
+# In the order of the columns of Keras's kernels.
+GATES = {"lstm": ["i", "f", "g", "o"], "gru": ["u", "r", "n"]}
+
+BATCH, TIME, FEATURES, UNITS = 4, 7, 3, 5
+LENGTHS = [7, 3, 0, 5]
+MASK = np.arange(TIME) < np.array(LENGTHS)[:, np.newaxis]
+NOT_RIGHT_PADDED = np.array([[1, 1, 1, 0, 0, 0, 0], [0, 1, 1, 1, 1, 1, 1], [1] * 7, [1] * 7], dtype=bool)
+DATA = np.random.default_rng(0)
+
+
+def sequences(dtype="float64"):
+    return DATA.standard_normal([BATCH, TIME, FEATURES]).astype(dtype)
+
+
+def random_weights(layer):
+    """Gives a layer weights that no initializer would, biases among them."""
+    layer.set_weights([DATA.standard_normal(weight.shape) / 2 for weight in layer.weights])
+
+
+def random_layer(*arguments, features=FEATURES, **keyword_arguments):
+    layer = CudnnRNN(*arguments, **{"dtype": "float64", **keyword_arguments})
+    layer.build([None, None, features])
+    random_weights(layer)
+    return layer
+
+
+def keras_stack(mode, direction, num_layers, **arguments):
+    """Returns Keras's own layers for a network."""
+    layers = []
+    for _ in range(num_layers):
+        layer = KERAS_LAYERS[mode](UNITS, return_sequences=True, return_state=True, dtype="float64", **arguments)
+        layers.append(keras.layers.Bidirectional(layer, dtype="float64") if direction == "bidirectional" else layer)
+    return layers
+
+
+def run_keras_stack(stack, x, mask=None):
+    """Returns the outputs of Keras's own layers and their final states, each [batch, num_pseudo_layers, units]."""
+    states = []
+    for layer in stack:
+        x, *of_layer = layer(x, mask=mask)
+        states += of_layer
+    num_states = 2 if isinstance(stack[0], keras.layers.LSTM) or len(states) == 4 * len(stack) else 1
+    return x, [tf.stack(states[each::num_states], axis=1) for each in range(num_states)]
+
+
+def keras_cells(stack):
+    """Returns for each direction of each layer of a stack its place and what Keras calls its cell."""
+    for number, layer in enumerate(stack):
+        if isinstance(layer, keras.layers.Bidirectional):
+            yield f"layer_{number}/forward", layer.forward_layer.cell
+            yield f"layer_{number}/backward", layer.backward_layer.cell
+        else:
+            yield f"layer_{number}/forward", layer.cell
+
+
+def packed(layout, stack, values):
+    """Returns a params buffer of Keras's weights.
+
+    Args:
+      layout: the layout of the buffer.
+      stack: Keras's layers.
+      values: a function from a Keras variable to what stands for it in the buffer, of the same shape.
+    """
+    gates = GATES.get(layout.rnn_mode, [None])
+    arrays = {}
+
+    def split(place, kind, matrix):
+        for gate, columns in zip(gates, np.split(np.asarray(matrix), len(gates), axis=-1), strict=True):
+            arrays["/".join([place, kind, *([gate] if gate else [])])] = columns.T
+
+    for place, cell in keras_cells(stack):
+        split(place, "kernel", values(cell.kernel))
+        split(place, "recurrent_kernel", values(cell.recurrent_kernel))
+        bias = np.asarray(values(cell.bias))
+        input_bias, recurrent_bias = bias if layout.rnn_mode == "gru" else (bias, np.zeros_like(bias))
+        split(place, "input_bias", input_bias)
+        split(place, "recurrent_bias", recurrent_bias)
+    return pack(layout, arrays)
+
+
+def with_weights_of(stack, mode, direction, **arguments):
+    """Returns a layer with the weights of Keras's layers, which are random."""
+    for layer in stack:
+        random_weights(layer)
+    layer = CudnnRNN(UNITS, mode, len(stack), direction, dtype="float64", **arguments)
+    layer.build([None, None, FEATURES])
+    layer.set_weights([packed(layer.layout, stack, lambda variable: variable.numpy())])
+    return layer
+
+
+@pytest.mark.parametrize("num_layers", [1, 2, 3])
+@pytest.mark.parametrize("direction", DIRECTIONS)
+@pytest.mark.parametrize("mode", MODES)
+def test_equals_keras(mode, direction, num_layers):
+    x = tf.constant(sequences())
+    stack = keras_stack(mode, direction, num_layers)
+    run_keras_stack(stack, x)
+    layer = with_weights_of(stack, mode, direction, return_sequences=True, return_state=True)
+    weights = DATA.standard_normal([BATCH, TIME, 1])
+
+    def outputs_and_gradients(run, variables):
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            output, states = run()
+            loss = tf.reduce_sum(output * weights) + tf.add_n([tf.reduce_sum(state**2) for state in states])
+        return output, states, *tape.gradient(loss, [x, variables])
+
+    variables = [variable.value for each in stack for variable in each.weights]
+    output, states, d_x, d_variables = outputs_and_gradients(lambda: run_keras_stack(stack, x), variables)
+    gradient_of = {id(value): gradient for value, gradient in zip(variables, d_variables, strict=True)}
+    d_params = packed(layer.layout, stack, lambda variable: gradient_of[id(variable.value)])
+
+    def run():
+        output, *states = layer(x, training=True)
+        return output, states
+
+    actual, actual_states, actual_d_x, (actual_d_params,) = outputs_and_gradients(run, [layer.params.value])
+    assert parity.difference(actual, output) < 1e-12
+    for state, expected in zip(actual_states, states, strict=True):
+        assert parity.difference(state, expected) < 1e-12
+    assert parity.difference(actual_d_x, d_x) < 1e-12
+    # Where Keras has one bias, the gradients of both of ours are that of its one.
+    actual_d_params = unpack(layer.layout, actual_d_params.numpy())
+    for name, gradient in unpack(layer.layout, d_params).items():
+        if mode != "gru":
+            gradient = unpack(layer.layout, d_params)[name.replace("recurrent_bias", "input_bias")]
+        assert parity.difference(actual_d_params[name], gradient) < 1e-12, name
+
+
+@pytest.mark.parametrize("direction", DIRECTIONS)
+@pytest.mark.parametrize("mode", MODES)
+def test_equals_keras_with_a_mask(mode, direction):
+    x = sequences()
+    stack = keras_stack(mode, direction, 2)
+    run_keras_stack(stack, x)
+    layer = with_weights_of(stack, mode, direction, return_sequences=True, return_state=True)
+    output, states = run_keras_stack(stack, x, tf.constant(MASK))
+    actual, *actual_states = layer(x, mask=tf.constant(MASK))
+    assert parity.difference(actual, np.where(MASK[..., np.newaxis], output, 0)) < 1e-12
+    for state, expected in zip(actual_states, states, strict=True):
+        assert parity.difference(state, expected) < 1e-12
+
+
+@pytest.mark.parametrize("mask", [None, MASK], ids=["whole", "masked"])
+@pytest.mark.parametrize("direction", DIRECTIONS)
+def test_without_sequences_each_direction_returns_its_last_step(direction, mask):
+    x = sequences()
+    layer = random_layer(UNITS, "gru", 2, direction)
+    sequence_layer = random_layer(UNITS, "gru", 2, direction, return_sequences=True)
+    sequence_layer.set_weights(layer.get_weights())
+    output = sequence_layer(x, mask=mask).numpy()
+    lengths = LENGTHS if mask is not None else [TIME] * BATCH
+    forward_part = np.stack([row[max(length - 1, 0), :UNITS] for row, length in zip(output, lengths, strict=True)])
+    np.testing.assert_array_equal(layer(x, mask=mask), np.hstack([forward_part, output[:, 0, UNITS:]]))
+
+
+def test_the_mask_of_an_embedding_reaches_the_layer_and_those_above():
+    numbers = np.where(MASK, DATA.integers(1, 9, MASK.shape), 0)
+    embedding = keras.layers.Embedding(9, FEATURES, mask_zero=True, dtype="float64")
+    lower = random_layer(UNITS, return_sequences=True)
+    upper = random_layer(UNITS, "gru", features=UNITS)
+    model = keras.Sequential([keras.Input([None], dtype="int32"), embedding, lower, upper])
+    expected = upper(lower(embedding.embeddings.value.numpy()[numbers], mask=MASK), mask=MASK)
+    np.testing.assert_array_equal(model(numbers), expected)
+    np.testing.assert_array_equal(model.predict(numbers, verbose=0), expected)
+
+
+@pytest.mark.parametrize("run", ["eager", "graph", "predict"])
+def test_a_mask_that_is_not_right_padded_is_refused(run):
+    layer = random_layer(UNITS)
+    inputs = [keras.Input([None, FEATURES]), keras.Input([None], dtype="bool")]
+    model = keras.Model(inputs, layer(inputs[0], mask=inputs[1]))
+    x = sequences()
+    runs = {
+        "eager": lambda: layer(x, mask=NOT_RIGHT_PADDED),
+        "graph": lambda: tf.function(layer)(x, mask=NOT_RIGHT_PADDED),
+        "predict": lambda: model.predict([x, NOT_RIGHT_PADDED], verbose=0),
+    }
+    with pytest.raises(tf.errors.InvalidArgumentError, match="mask must be right-padded"):
+        runs[run]()
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_sequence_goes_on_from_the_states_that_it_left(mode):
+    x = sequences()
+    layer = random_layer(UNITS, mode, 3, return_sequences=True, return_state=True)
+    whole = layer(x)
+    first, *states = layer(x[:, :3])
+    second, *final_states = layer(x[:, 3:], initial_state=states)
+    np.testing.assert_allclose(tf.concat([first, second], axis=1), whole[0], rtol=1e-12, atol=1e-12)
+    assert len(final_states) == len(whole) - 1
+    for state, expected in zip(final_states, whole[1:], strict=True):
+        np.testing.assert_allclose(state, expected, rtol=1e-12, atol=1e-12)
+
+
+def test_the_first_state_is_zeros():
+    x = sequences()
+    layer = random_layer(UNITS, num_layers=2, direction="bidirectional")
+    states = layer.get_initial_state(BATCH)
+    for state in states:
+        np.testing.assert_array_equal(state, np.zeros([BATCH, 4, UNITS]))
+    np.testing.assert_array_equal(layer(x, initial_state=states), layer(x))
+
+
+def test_one_state_needs_no_list():
+    x, h = sequences(), DATA.standard_normal([BATCH, 1, UNITS])
+    layer = random_layer(UNITS, "gru")
+    np.testing.assert_array_equal(layer(x, initial_state=h), layer(x, initial_state=[h]))
+    assert not np.array_equal(layer(x, initial_state=h), layer(x))
+
+
+def test_an_encoder_hands_its_states_to_a_decoder():
+    encoder = random_layer(UNITS, num_layers=2, return_state=True, dtype="float32")
+    decoder = random_layer(UNITS, num_layers=2, dtype="float32")
+    inputs = [keras.Input([None, FEATURES]), keras.Input([None, FEATURES])]
+    _, *states = encoder(inputs[0])
+    model = keras.Model(inputs, decoder(inputs[1], initial_state=states))
+    x, y = sequences("float32"), sequences("float32")
+    expected = decoder(y, initial_state=list(encoder(x)[1:]))
+    np.testing.assert_array_equal(model.predict([x, y], verbose=0), expected)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_dropout_is_for_training(mode):
+    x = sequences()
+    layer = random_layer(UNITS, mode, 2, dropout=0.5)
+    without = random_layer(UNITS, mode, 2)
+    without.set_weights(layer.get_weights())
+    for training in ({}, {"training": False}, {"training": None}):
+        np.testing.assert_array_equal(layer(x, **training), without(x))
+    assert not np.array_equal(layer(x, training=True), without(x))
+    np.testing.assert_allclose(without(x, training=True), without(x), rtol=1e-12)
+
+
+def test_dropout_is_between_layers():
+    x = sequences()
+    layer = random_layer(UNITS, dropout=0.9)
+    np.testing.assert_allclose(layer(x, training=True), layer(x), rtol=1e-12)
+
+
+@pytest.mark.parametrize("seed", [0, 7, -1])
+def test_a_seed_fixes_the_masks_of_a_graph(seed):
+    x = sequences()
+    layer = random_layer(UNITS, num_layers=2, dropout=0.5, seed=seed)
+
+    def two_runs():
+        run = tf.function(functools.partial(layer, training=True))
+        return [run(x).numpy() for _ in range(2)]
+
+    first, second = two_runs(), two_runs()
+    np.testing.assert_array_equal(first, second)
+    assert not np.array_equal(first[0], first[1])
+
+
+def test_without_a_seed_every_graph_has_other_masks():
+    x = sequences()
+    layer = random_layer(UNITS, num_layers=2, dropout=0.5)
+    runs = [tf.function(functools.partial(layer, training=True))(x).numpy() for _ in range(2)]
+    assert not np.array_equal(*runs)
+
+
+def gradients_of(layer, x, states, training, mask):
+    """Returns the gradients of a layer's outputs, of all of them, with respect to all that they depend on."""
+    watched = [x, *states, layer.params.value]
+    with tf.GradientTape() as tape:
+        tape.watch(watched)
+        outputs = layer(x, initial_state=states, training=training, mask=mask)
+        loss = tf.add_n([(number + 1.0) * tf.reduce_sum(output**2) for number, output in enumerate(outputs)])
+    return tape.gradient(loss, watched)
+
+
+@pytest.mark.parametrize("mask", [None, MASK], ids=["whole", "masked"])
+@pytest.mark.parametrize("in_graph", [False, True])
+@pytest.mark.parametrize("mode", MODES)
+def test_gradients_of_inference_are_those_of_training_without_dropout(mode, in_graph, mask):
+    arguments = {"num_layers": 2, "direction": "bidirectional", "return_sequences": True, "return_state": True}
+    layer = random_layer(UNITS, mode, dropout=0.5, **arguments)
+    without = random_layer(UNITS, mode, **arguments)
+    without.set_weights(layer.get_weights())
+    x = tf.constant(sequences())
+    states = [tf.constant(DATA.standard_normal([BATCH, 4, UNITS])) for _ in range(2 if mode == "lstm" else 1)]
+    gradients = tf.function(gradients_of) if in_graph else gradients_of
+    actual = gradients(layer, x, states, training=False, mask=mask)
+    expected = gradients(without, x, states, training=True, mask=mask)
+    for gradient, wanted in zip(actual, expected, strict=True):
+        np.testing.assert_array_equal(gradient, wanted)
+        assert np.any(gradient)
+
+
+def test_a_frozen_layer_passes_gradients_on():
+    layer = random_layer(UNITS, dtype="float32", trainable=False)
+    inputs = keras.Input([None, FEATURES])
+    model = keras.Model(inputs, layer(keras.layers.Dense(FEATURES, kernel_initializer="ones")(inputs)))
+    model.compile(keras.optimizers.SGD(0.1), "mse")
+    params = layer.get_weights()[0]
+    kernel = model.layers[1].get_weights()[0]
+    model.train_on_batch(sequences("float32"), np.ones([BATCH, UNITS]))
+    np.testing.assert_array_equal(layer.get_weights()[0], params)
+    assert not np.array_equal(model.layers[1].get_weights()[0], kernel)
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_inference_keeps_nothing_for_a_gradient(training):
+    layer = random_layer(UNITS, num_layers=2)
+    run = tf.function(functools.partial(layer, training=training))
+    graph = run.get_concrete_function(tf.TensorSpec([None, None, FEATURES], tf.float64)).graph
+    (op,) = [op for op in graph.get_operations() if op.type == "TfRnnOps>CudnnRNNV3"]
+    assert op.get_attr("is_training") is training
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("run_eagerly", [False, True])
+def test_fit_learns(mode, run_eagerly):
+    layer = CudnnRNN(8, mode, num_layers=2, direction="bidirectional", dropout=0.05)
+    model = keras.Sequential([keras.Input([None, FEATURES]), layer, keras.layers.Dense(1)])
+    model.compile(keras.optimizers.Adam(0.01), "mse", run_eagerly=run_eagerly)
+    x = DATA.standard_normal([256, 8, FEATURES])
+    y = x[:, :, 0].mean(axis=1, keepdims=True)
+    before = model.evaluate(x, y, verbose=0)
+    model.fit(x, y, batch_size=32, epochs=6, verbose=0)
+    assert model.evaluate(x, y, verbose=0) < before / 2
+
+
+def test_keras_is_not_to_choose_xla():
+    assert not CudnnRNN(UNITS).supports_jit
+
+
+@pytest.mark.parametrize("direction", DIRECTIONS)
+@pytest.mark.parametrize("mode", MODES)
+def test_starts_out_as_keras_does(mode, direction):
+    """With seeds, to the bit: every matrix of one shape is the same then, in Keras too."""
+    initializers = {
+        "kernel_initializer": keras.initializers.GlorotUniform(seed=1),
+        "recurrent_initializer": keras.initializers.Orthogonal(seed=2),
+    }
+    stack = keras_stack(mode, direction, 2, **initializers)
+    run_keras_stack(stack, sequences())
+    layer = CudnnRNN(UNITS, mode, 2, direction, dtype="float64", **initializers)
+    layer.build([None, None, FEATURES])
+    expected = packed(layer.layout, stack, lambda variable: variable.numpy())
+    np.testing.assert_array_equal(layer.get_weights()[0], expected)
+
+
+def test_without_a_seed_no_two_matrices_start_out_alike():
+    layer = CudnnRNN(UNITS, "lstm", 2, "bidirectional", bias_initializer="random_normal", unit_forget_bias=False)
+    layer.build([None, None, 2 * UNITS])
+    arrays = unpack(layer.layout, layer.get_weights()[0])
+    drawn = [array.tobytes() for name, array in arrays.items() if "recurrent_bias" not in name]
+    assert len(set(drawn)) == len(drawn)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_initializers_see_the_matrices_that_they_fill(mode):
+    def constant(value, seen):
+        def initializer(shape, dtype=None):
+            seen.append(tuple(shape))
+            return keras.ops.full(shape, value, dtype=dtype)
+
+        return initializer
+
+    kernels, recurrents, biases = [], [], []
+    layer = CudnnRNN(
+        UNITS,
+        mode,
+        2,
+        "bidirectional",
+        kernel_initializer=constant(1.0, kernels),
+        recurrent_initializer=constant(2.0, recurrents),
+        bias_initializer=constant(3.0, biases),
+        unit_forget_bias=False,
+    )
+    layer.build([None, None, FEATURES])
+    width = len(GATES.get(mode, [None])) * UNITS
+    assert kernels == [(FEATURES, width)] * 2 + [(2 * UNITS, width)] * 2
+    assert recurrents == [(UNITS, width)] * 4
+    # Where Keras has one bias, the other of ours starts out as zeros.
+    assert biases == [(width,)] * (8 if mode == "gru" else 4)
+    values = {"kernel": 1, "recurrent_kernel": 2, "input_bias": 3, "recurrent_bias": 3 if mode == "gru" else 0}
+    for name, array in unpack(layer.layout, layer.get_weights()[0]).items():
+        np.testing.assert_array_equal(array, values[layer.layout[name].kind])
+
+
+@pytest.mark.parametrize("unit_forget_bias", [False, True])
+def test_unit_forget_bias_is_that_of_the_forget_gates_and_1_in_all(unit_forget_bias):
+    layer = CudnnRNN(UNITS, "lstm", 2, unit_forget_bias=unit_forget_bias)
+    layer.build([None, None, FEATURES])
+    arrays = unpack(layer.layout, layer.get_weights()[0])
+    for number in range(2):
+        for gate in "ifgo":
+            biases = [arrays[f"layer_{number}/forward/{kind}_bias/{gate}"] for kind in ("input", "recurrent")]
+            np.testing.assert_array_equal(sum(biases), float(unit_forget_bias and gate == "f"))
+
+
+@pytest.mark.parametrize("input_mode", ["skip_input", "auto_select"])
+def test_the_input_matrix_can_be_skipped(input_mode):
+    layer = CudnnRNN(FEATURES, "rnn_tanh", input_mode=input_mode, recurrent_initializer="zeros", return_sequences=True)
+    x = sequences("float32")
+    np.testing.assert_allclose(layer(x), np.tanh(x), rtol=1e-5)
+    assert layer.params.shape == (FEATURES * FEATURES + 2 * FEATURES,)
+
+
+@pytest.mark.parametrize(
+    ("policy", "variables", "outputs"),
+    [
+        ("float32", "float32", "float32"),
+        ("float64", "float64", "float64"),
+        ("float16", "float16", "float16"),
+        ("bfloat16", "bfloat16", "bfloat16"),
+        ("mixed_float16", "float32", "float16"),
+        ("mixed_bfloat16", "float32", "bfloat16"),
+    ],
+)
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("mode", MODES)
+def test_dtype_policies(mode, training, policy, variables, outputs):
+    layer = CudnnRNN(UNITS, mode, 2, dropout=0.25, return_state=True, dtype=policy)
+    with tf.GradientTape() as tape:
+        results = layer(sequences("float32"), training=training)
+        loss = tf.add_n([tf.reduce_sum(tf.cast(result, tf.float32)) for result in results])
+    assert {result.dtype.name for result in results} == {outputs}
+    assert [weight.dtype for weight in layer.weights] == [variables]
+    (gradient,) = tape.gradient(loss, [weight.value for weight in layer.trainable_variables])
+    assert gradient.dtype == variables
+    assert np.isfinite(parity.to_float64(gradient)).all()
+    assert np.any(gradient)
+
+
+@pytest.mark.parametrize("return_state", [False, True])
+@pytest.mark.parametrize("return_sequences", [False, True])
+@pytest.mark.parametrize("direction", DIRECTIONS)
+@pytest.mark.parametrize("mode", MODES)
+def test_shapes_are_known_beforehand(mode, direction, return_sequences, return_state):
+    layer = CudnnRNN(UNITS, mode, 2, direction, return_sequences=return_sequences, return_state=return_state)
+    results = keras.tree.map_structure(lambda output: output.shape, layer(sequences("float32")))
+    assert layer.compute_output_shape((BATCH, TIME, FEATURES)) == results
+    symbolic = layer(keras.Input([TIME, FEATURES], batch_size=BATCH))
+    assert keras.tree.map_structure(lambda output: output.shape, symbolic) == results
+    graph_outputs = tf.function(layer).get_concrete_function(tf.TensorSpec([None, None, FEATURES], tf.float32)).outputs
+    assert [output.shape[-1] for output in graph_outputs] == [shape[-1] for shape in keras.tree.flatten(results)]
+
+
+@pytest.mark.parametrize("sizes", [(0, TIME), (BATCH, 0)], ids=["no sequences", "no steps"])
+def test_sizes_of_zero(sizes):
+    layer = random_layer(UNITS, num_layers=2, return_sequences=True, return_state=True)
+    output, *states = layer(np.zeros([*sizes, FEATURES]))
+    assert output.shape == (*sizes, UNITS)
+    for state in states:
+        np.testing.assert_array_equal(state, np.zeros([sizes[0], 2, UNITS]))
+
+
+def every_argument_but_mode():
+    """Returns arguments none of which has its default."""
+    return {
+        "units": 7,
+        "num_layers": 3,
+        "direction": "bidirectional",
+        "input_mode": "auto_select",
+        "dropout": 0.5,
+        "seed": 6,
+        "return_sequences": True,
+        "return_state": True,
+        "kernel_initializer": keras.initializers.RandomNormal(stddev=0.5, seed=1),
+        "recurrent_initializer": "identity",
+        "bias_initializer": "ones",
+        "unit_forget_bias": False,
+        "dtype": "mixed_bfloat16",
+        "name": "network",
+        "trainable": False,
+    }
+
+
+def check_config(layer, arguments):
+    """Asserts that a layer's config holds all arguments, and makes an equal layer."""
+    config = layer.get_config()
+    assert set(config) == set(arguments)
+    assert type(layer).from_config(config).get_config() == config
+    restored = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(layer))
+    assert type(restored) is type(layer)
+    assert restored.get_config() == config
+    return restored
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_config_round_trips(mode):
+    arguments = {**every_argument_but_mode(), "rnn_mode": mode}
+    config = CudnnRNN(**arguments).get_config()
+    default = CudnnRNN(4, "rnn_relu" if mode == "lstm" else "lstm").get_config()
+    for name in arguments:
+        assert config[name] != default[name], name
+    check_config(CudnnRNN(**arguments), arguments)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_subclasses_are_the_layer_of_one_mode(mode):
+    arguments = every_argument_but_mode()
+    restored = check_config(SUBCLASSES[mode](**arguments), arguments)
+    assert restored.rnn_mode == mode
+    x = sequences("float32")
+    subclass, layer = SUBCLASSES[mode](UNITS, num_layers=2), CudnnRNN(UNITS, mode, num_layers=2)
+    for each in (subclass, layer):
+        each.build(x.shape)
+    layer.set_weights(subclass.get_weights())
+    np.testing.assert_array_equal(subclass(x), layer(x))
+
+
+def test_a_subclass_takes_no_mode():
+    with pytest.raises(TypeError, match="rnn_mode"):
+        tf_rnn_ops.layers.CudnnLSTM(4, rnn_mode="gru")
+
+
+def small_model():
+    inputs = keras.Input([None, FEATURES])
+    masked = keras.layers.Masking()(inputs)
+    lower = tf_rnn_ops.layers.CudnnGRU(UNITS, num_layers=2, direction="bidirectional", return_sequences=True)(masked)
+    return keras.Model(inputs, CudnnRNN(UNITS, dropout=0.5)(lower))
+
+
+def test_a_saved_model_is_loaded_again(tmp_path):
+    model = small_model()
+    model.save(tmp_path / "model.keras")
+    x = np.where(MASK[..., np.newaxis], sequences("float32"), 0)
+    loaded = keras.saving.load_model(tmp_path / "model.keras")
+    np.testing.assert_array_equal(loaded.predict(x, verbose=0), model.predict(x, verbose=0))
+
+
+def test_an_exported_model_runs_and_has_gradients(tmp_path):
+    model = small_model()
+    model.export(tmp_path / "exported", verbose=False)
+    exported = tf.saved_model.load(tmp_path / "exported")
+    x = tf.constant(np.where(MASK[..., np.newaxis], sequences("float32"), 0))
+    np.testing.assert_array_equal(exported.serve(x), model(x))
+    gradients = []
+    for run in (exported.serve, model):
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = run(x)
+        gradients.append(tape.gradient(y, x))
+    np.testing.assert_array_equal(*gradients)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"units": 0}, "units must be a positive integer, but is 0"),
+        ({"units": 2.5}, "units must be a positive integer, but is 2.5"),
+        ({"units": True}, "units must be a positive integer, but is True"),
+        ({"rnn_mode": "LSTM"}, "rnn_mode must be .*'lstm'.* but is 'LSTM'"),
+        ({"num_layers": 0}, "num_layers must be an integer of at least 1, but is 0"),
+        ({"direction": "backward"}, "direction must be 'unidirectional' or 'bidirectional', but is 'backward'"),
+        ({"input_mode": "linear"}, "input_mode must be .*'linear_input'.* but is 'linear'"),
+        ({"dropout": 1.5}, "dropout must be a number from 0 to 1, but is 1.5"),
+        ({"dropout": float("nan")}, "dropout must be a number from 0 to 1, but is nan"),
+        ({"dropout": "0.5"}, "dropout must be a number from 0 to 1, but is '0.5'"),
+        ({"seed": 0.5}, "seed must be None or an integer of 64 bits, but is 0.5"),
+        ({"seed": 2**63}, "seed must be None or an integer of 64 bits, but is 9223372036854775808"),
+    ],
+    ids=str,
+)
+def test_bad_arguments_are_named(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        CudnnRNN(**{"units": 4, **arguments})
+
+
+def test_numpy_numbers_are_numbers():
+    config = CudnnRNN(np.int64(3), num_layers=np.int32(2), dropout=np.float32(0.5), seed=np.int64(1)).get_config()
+    for name, value in {"units": 3, "num_layers": 2, "dropout": 0.5, "seed": 1}.items():
+        assert config[name] == value
+        assert type(config[name]) is type(value)
+
+
+def test_an_unknown_number_of_features_is_refused():
+    with pytest.raises(ValueError, match="CudnnRNN needs the last dimension of its input"):
+        CudnnRNN(4).build([None, None, None])
+
+
+def test_inputs_that_do_not_fit_are_refused():
+    layer = random_layer(UNITS)
+    for shape in ([BATCH, FEATURES], [BATCH, TIME, FEATURES, 1], [BATCH, TIME, FEATURES + 1]):
+        with pytest.raises(ValueError, match="incompatible with the layer"):
+            layer(np.zeros(shape))
+    unbuilt = CudnnRNN(UNITS)
+    with pytest.raises(ValueError, match="incompatible with the layer"):
+        unbuilt(np.zeros([BATCH, FEATURES]))
+    assert not unbuilt.built
+    with pytest.raises(ValueError, match="input_size must be num_units, 5, with skip_input, but is 3"):
+        CudnnRNN(UNITS, input_mode="skip_input").build([None, None, FEATURES])
+
+
+@pytest.mark.parametrize(
+    "shapes",
+    [
+        [(BATCH, 2, UNITS)],
+        [(BATCH, 2, UNITS)] * 3,
+        [(BATCH, 2, UNITS), (BATCH, 1, UNITS)],
+        [(BATCH, 2, UNITS + 1), (BATCH, 2, UNITS)],
+        [(BATCH, UNITS)] * 2,
+    ],
+    ids=str,
+)
+def test_states_that_do_not_fit_are_refused(shapes):
+    layer = random_layer(UNITS, num_layers=2)
+    with pytest.raises(ValueError, match=r"initial_state must be a list of 2 of shape \(None, 2, 5\)"):
+        layer(sequences(), initial_state=[np.zeros(shape) for shape in shapes])
+
+
+def test_other_backends_are_refused(monkeypatch):
+    monkeypatch.setattr(keras.backend, "backend", lambda: "jax")
+    with pytest.raises(RuntimeError, match="CudnnLSTM needs Keras to run on TensorFlow, but it runs on jax"):
+        tf_rnn_ops.layers.CudnnLSTM(4)
+
+
+def test_docstring_examples_run():
+    results = doctest.testmod(cudnn_rnn, extraglobs={"np": np})
+    assert results.attempted == 2
+    assert results.failed == 0

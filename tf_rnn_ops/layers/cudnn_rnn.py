@@ -1,0 +1,347 @@
+"""Stacks of recurrent layers in one op, with all weights in one vector."""
+
+import itertools
+import numbers
+import operator
+
+import keras
+import tensorflow as tf
+
+from tf_rnn_ops import raw_ops
+from tf_rnn_ops.layers._common import check_backend, checked_units, draw
+from tf_rnn_ops.params import layout, pack
+
+# The gates, None where there is one, in the order of Keras's kernels. Keras calls g of an LSTM c; and u, r and n of a
+# GRU z, r and h.
+_KERAS_GATES = (None, "i", "f", "g", "o", "u", "r", "n")
+
+
+def _fresh(initializer):
+    """Returns an initializer that draws other numbers than this one did, unless its seed says which.
+
+    Keras gives every initializer without a seed one of its own, and with it the same numbers at each call.
+    """
+    has_random_seed = isinstance(initializer, keras.initializers.Initializer) and (
+        initializer.get_config().get("seed", 0) is None
+    )
+    return initializer.clone() if has_random_seed else initializer
+
+
+def _checked_dropout(dropout):
+    """Returns a probability as a float, or refuses what is none."""
+    if isinstance(dropout, bool) or not isinstance(dropout, numbers.Real) or not 0 <= dropout <= 1:
+        raise ValueError(f"dropout must be a number from 0 to 1, but is {dropout!r}")
+    return float(dropout)
+
+
+def _checked_seed(seed):
+    """Returns a seed as an int, or refuses what neither is one nor None."""
+    if seed is None:
+        return None
+    if isinstance(seed, bool) or not isinstance(seed, numbers.Integral) or not -(2**63) <= seed < 2**63:
+        raise ValueError(f"seed must be None or an integer of 64 bits, but is {seed!r}")
+    return int(seed)
+
+
+def _lengths_of(mask):
+    """Returns the number of steps of each sequence, [batch], of a right-padded mask, [batch, time]."""
+    mask = tf.cast(mask, tf.bool)
+    lengths = tf.reduce_sum(tf.cast(mask, tf.int32), axis=1)
+    tf.debugging.assert_equal(
+        mask,
+        tf.sequence_mask(lengths, tf.shape(mask)[1]),
+        message="mask must be right-padded, that is, have in each row all that is True before all that is False",
+    )
+    return lengths
+
+
+@keras.saving.register_keras_serializable(package="tf_rnn_ops")
+class CudnnRNN(keras.layers.Layer):
+    """A stack of recurrent layers, in one direction or both, computed by one op.
+
+    The formulas are those of `tf_rnn_ops.raw_ops.CudnnRNN`. One layer in one direction computes what
+    `keras.layers.LSTM`, `GRU` or `SimpleRNN` does with its default activations; in both directions what
+    `keras.layers.Bidirectional` makes of it; several what a stack of these does, with `keras.layers.Dropout` between
+    them. It starts out as they do as well, every matrix drawn for all gates together.
+
+    The layer holds one weight, `params`, the buffer that `tf_rnn_ops.params` describes. Once the layer is built,
+    `layer.layout` says what lies where in it, and `tf_rnn_ops.params.unpack(layer.layout, layer.params.value)` takes it
+    apart. States are [batch, num_layers * num_directions, units], in the order layer 0 forward, layer 0 backward, layer
+    1 forward and so on.
+
+    Where it does not train, the layer keeps no activations; a gradient that is wanted there nevertheless, such as a
+    saliency map, makes it run once more.
+
+    Args:
+      units: size of the state of each layer and direction, a positive integer.
+      rnn_mode: "lstm", "gru", whose reset gate acts after the matrix product, "rnn_tanh" or "rnn_relu".
+      num_layers: number of layers, a positive integer.
+      direction: "unidirectional" (num_directions is 1) or "bidirectional" (2).
+      input_mode: "linear_input"; "skip_input" adds the input to every gate of layer 0 in place of its product with a
+        matrix, and features must be units; "auto_select" is "skip_input" where these are equal and "linear_input"
+        elsewhere.
+      dropout: the probability that an element of the input of a layer other than the first is set to 0 in training.
+        The others are divided by 1 - `dropout`.
+      seed: an integer that fixes the random numbers of dropout: each graph that the layer is built into draws the same.
+        None for new ones each time.
+      return_sequences: whether to return the outputs of all steps or only of each direction's last.
+      return_state: whether to return the final states too.
+      kernel_initializer: initializer for the input's weights, drawn as one [fan_in, num_gates * units] matrix for each
+        layer and direction. One with an integer seed draws the same for all of those of one shape.
+      recurrent_initializer: initializer for the state's weights, drawn as [units, num_gates * units], likewise.
+      bias_initializer: initializer for the biases, drawn as [num_gates * units], likewise: those of the input and, in
+        a GRU, those of the state, which are zeros in the other modes.
+      unit_forget_bias: whether an LSTM's forget gates get input biases of 1 instead.
+      **kwargs: what every Keras layer takes: name, trainable, dtype. A dtype or policy may compute in bfloat16,
+        float16, float32 or float64.
+
+    Call arguments:
+      inputs: [batch, time, features].
+      initial_state: a list of the states before the first step: that of h and, of an LSTM, that of c. Zeros by default.
+      mask: boolean, [batch, time], and right-padded: in each row all that is True comes before all that is False. The
+        masked steps' outputs are 0; the last step is the last unmasked one. All steps by default.
+      training: whether to apply dropout.
+
+    Returns:
+      The outputs, [batch, time, num_directions * units], or, unless `return_sequences`, those of each direction's last
+      step, [batch, num_directions * units]. With `return_state`, a tuple of them and the states after the last step,
+      of the shapes of `initial_state`.
+
+    Raises:
+      ValueError: if an argument is none of these, or inputs or states have other shapes.
+      tf.errors.InvalidArgumentError: if a mask is not right-padded, or a shape that is known only when the layer is run
+        is another.
+      RuntimeError: if Keras runs on another backend than TensorFlow.
+
+    Example:
+      >>> layer = CudnnRNN(4, num_layers=2, direction="bidirectional")
+      >>> layer(np.ones([2, 10, 3], "float32")).shape  # [batch, time, features] -> [batch, num_directions * units]
+      TensorShape([2, 8])
+    """
+
+    def __init__(
+        self,
+        units,
+        rnn_mode="lstm",
+        num_layers=1,
+        direction="unidirectional",
+        input_mode="linear_input",
+        dropout=0.0,
+        seed=None,
+        return_sequences=False,
+        return_state=False,
+        kernel_initializer="glorot_uniform",
+        recurrent_initializer="orthogonal",
+        bias_initializer="zeros",
+        unit_forget_bias=True,
+        **kwargs,
+    ):
+        check_backend(type(self).__name__)
+        # Refuses bad arguments now: the layout proper is made when the number of features is known.
+        layout(rnn_mode, checked_units(units), units, num_layers, direction, input_mode)
+        super().__init__(**kwargs)
+        self.units = int(units)
+        self.rnn_mode = rnn_mode
+        self.num_layers = int(num_layers)
+        self.direction = direction
+        self.input_mode = input_mode
+        self.dropout = _checked_dropout(dropout)
+        self.seed = _checked_seed(seed)
+        self.return_sequences = return_sequences
+        self.return_state = return_state
+        self.kernel_initializer = keras.initializers.get(kernel_initializer)
+        self.recurrent_initializer = keras.initializers.get(recurrent_initializer)
+        self.bias_initializer = keras.initializers.get(bias_initializer)
+        self.unit_forget_bias = unit_forget_bias
+        self._num_directions = 2 if direction == "bidirectional" else 1
+        self._num_states = 2 if rnn_mode == "lstm" else 1
+        self._state_shape = (self.num_layers * self._num_directions, self.units)  # but for the batch
+        self.input_spec = keras.InputSpec(ndim=3)
+        # The op has no XLA kernel: Keras is not to compile a model that holds this layer with XLA.
+        self.supports_jit = False
+
+    def build(self, input_shape):
+        """Creates the weight for inputs of [batch, time, features]."""
+        features = input_shape[-1]
+        if features is None:
+            raise ValueError(
+                f"{type(self).__name__} needs the last dimension of its input, but the shape is {input_shape}"
+            )
+        self.layout = layout(self.rnn_mode, self.units, features, self.num_layers, self.direction, self.input_mode)
+        self.params = self.add_weight(
+            name="params",
+            shape=(self.layout.size,),
+            initializer=lambda shape, dtype=None: self._initial_params(dtype),
+        )
+        self.input_spec = keras.InputSpec(ndim=3, axes={-1: features})
+
+    def _initial_params(self, dtype):
+        """Returns the params buffer to start with."""
+        arrays = {}
+        for _, gates in itertools.groupby(self.layout.values(), operator.attrgetter("layer", "direction", "kind")):
+            arrays |= self._initial_gates(list(gates), dtype)
+        return pack(self.layout, arrays)
+
+    def _initial_gates(self, regions, dtype):
+        """Returns the values to start with of the regions of one matrix or bias, one for each gate, by name."""
+        initializers = {
+            "kernel": self.kernel_initializer,
+            "recurrent_kernel": self.recurrent_initializer,
+            "input_bias": self.bias_initializer,
+            # Keras's GRU has both biases, its other layers have one.
+            "recurrent_bias": self.bias_initializer if self.rnn_mode == "gru" else keras.initializers.Zeros(),
+        }
+        kind = regions[0].kind
+        num_units, *fan_in = regions[0].shape
+        drawn = draw(_fresh(initializers[kind]), (*fan_in, len(regions) * num_units), dtype)
+        in_keras_order = sorted(regions, key=lambda region: _KERAS_GATES.index(region.gate))
+        parts = keras.ops.split(drawn, len(regions), axis=-1)
+        values = {region.gate: keras.ops.transpose(part) for region, part in zip(in_keras_order, parts, strict=True)}
+        if kind == "input_bias" and self.rnn_mode == "lstm" and self.unit_forget_bias:
+            values["f"] = keras.ops.ones_like(values["f"])
+        return {region.name: values[region.gate] for region in regions}
+
+    def call(self, inputs, initial_state=None, mask=None, training=False):
+        """Computes all steps; see the class."""
+        inputs = self._convert(inputs)
+        batch, time, _ = keras.ops.shape(inputs)
+        states = self.get_initial_state(batch) if initial_state is None else self._checked_states(initial_state)
+        input_h, input_c = states if self.rnn_mode == "lstm" else (*states, tf.zeros([], inputs.dtype))
+        lengths = tf.fill([batch], time) if mask is None else _lengths_of(mask)
+        run = self._train if training else self._infer
+        output, *final_states = run(inputs, input_h, input_c, self._convert(self.params), lengths)
+        if not self.return_sequences:
+            of_last_layer = final_states[0][:, -self._num_directions :]
+            output = tf.reshape(of_last_layer, [batch, self._num_directions * self.units])
+        return (output, *final_states[: self._num_states]) if self.return_state else output
+
+    def _convert(self, value):
+        return keras.ops.cast(value, self.compute_dtype)
+
+    def _checked_states(self, initial_state):
+        """Returns the states that the layer was called with as a list of tensors, or refuses them."""
+        states = initial_state if keras.tree.is_nested(initial_state) else [initial_state]
+        states = [self._convert(state) for state in states]
+        wanted = (None, *self._state_shape)
+        if len(states) != self._num_states or not all(state.shape.is_compatible_with(wanted) for state in states):
+            raise ValueError(
+                f"initial_state must be a list of {self._num_states} of shape {wanted}, where None is the batch, but "
+                f"has the shapes {', '.join(str(state.shape) for state in states)}"
+            )
+        return states
+
+    def _run(self, inputs, input_h, input_c, params, lengths, **attributes):
+        """Runs the op and returns its outputs but for those that only its gradient needs."""
+        outputs = raw_ops.CudnnRNNV3(
+            input=inputs,
+            input_h=input_h,
+            input_c=input_c,
+            params=params,
+            sequence_lengths=lengths,
+            rnn_mode=self.rnn_mode,
+            input_mode=self.input_mode,
+            direction=self.direction,
+            time_major=False,
+            **attributes,
+        )
+        return outputs.output, outputs.output_h, outputs.output_c
+
+    def _train(self, *inputs):
+        """Runs the op with dropout."""
+        # The op takes two seeds, and two zeros for none.
+        seed, seed2 = (0, 0) if self.seed is None else (self.seed, 1)
+        return self._run(*inputs, is_training=True, dropout=self.dropout, seed=seed, seed2=seed2)
+
+    def _infer(self, *inputs):
+        """Runs the op without dropout and lets it keep nothing for a gradient, which then has to run it again."""
+
+        @tf.custom_gradient
+        def infer(*inputs):
+            def gradient(*d_outputs):
+                *differentiable, lengths = inputs
+                with tf.GradientTape() as tape:
+                    tape.watch(differentiable)
+                    outputs = self._run(*differentiable, lengths, is_training=True)
+                return *tape.gradient(outputs, differentiable, output_gradients=d_outputs), None
+
+            return self._run(*inputs, is_training=False), gradient
+
+        return infer(*inputs)
+
+    def get_initial_state(self, batch_size):
+        """Returns the list of states that are the default: zeros, [batch_size, num_layers * num_directions, units]."""
+        return [keras.ops.zeros((batch_size, *self._state_shape), self.compute_dtype) for _ in range(self._num_states)]
+
+    def compute_output_shape(self, input_shape):
+        """Returns the shapes of what the layer returns for inputs of [batch, time, features]."""
+        batch, time, _ = input_shape
+        width = self._num_directions * self.units
+        output = (batch, time, width) if self.return_sequences else (batch, width)
+        return (output, *[(batch, *self._state_shape)] * self._num_states) if self.return_state else output
+
+    def compute_mask(self, inputs, previous_mask):
+        """Returns the mask of the outputs: that of the inputs, if they are sequences too. States have none."""
+        mask = previous_mask if self.return_sequences else None
+        return [mask, *[None] * self._num_states] if self.return_state else mask
+
+    def get_config(self):
+        """Returns the arguments that make an equal layer."""
+        return {
+            **super().get_config(),
+            "units": self.units,
+            "rnn_mode": self.rnn_mode,
+            "num_layers": self.num_layers,
+            "direction": self.direction,
+            "input_mode": self.input_mode,
+            "dropout": self.dropout,
+            "seed": self.seed,
+            "return_sequences": self.return_sequences,
+            "return_state": self.return_state,
+            "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
+            "recurrent_initializer": keras.initializers.serialize(self.recurrent_initializer),
+            "bias_initializer": keras.initializers.serialize(self.bias_initializer),
+            "unit_forget_bias": self.unit_forget_bias,
+        }
+
+
+class _OfOneMode(CudnnRNN):
+    """A `CudnnRNN` whose class says its rnn_mode, and which takes the other arguments."""
+
+    _RNN_MODE = ""
+
+    def __init__(self, units, **kwargs):
+        super().__init__(units, rnn_mode=self._RNN_MODE, **kwargs)
+
+    def get_config(self):
+        """Returns the arguments that make an equal layer."""
+        config = super().get_config()
+        del config["rnn_mode"]
+        return config
+
+
+@keras.saving.register_keras_serializable(package="tf_rnn_ops")
+class CudnnLSTM(_OfOneMode):
+    """A `CudnnRNN` whose rnn_mode is "lstm": `CudnnLSTM(4, num_layers=2)` for `CudnnRNN(4, "lstm", num_layers=2)`."""
+
+    _RNN_MODE = "lstm"
+
+
+@keras.saving.register_keras_serializable(package="tf_rnn_ops")
+class CudnnGRU(_OfOneMode):
+    """A `CudnnRNN` whose rnn_mode is "gru": `CudnnGRU(4, num_layers=2)` for `CudnnRNN(4, "gru", num_layers=2)`."""
+
+    _RNN_MODE = "gru"
+
+
+@keras.saving.register_keras_serializable(package="tf_rnn_ops")
+class CudnnRNNTanh(_OfOneMode):
+    """A `CudnnRNN` whose rnn_mode is "rnn_tanh": `CudnnRNNTanh(4)` for `CudnnRNN(4, "rnn_tanh")`."""
+
+    _RNN_MODE = "rnn_tanh"
+
+
+@keras.saving.register_keras_serializable(package="tf_rnn_ops")
+class CudnnRNNRelu(_OfOneMode):
+    """A `CudnnRNN` whose rnn_mode is "rnn_relu": `CudnnRNNRelu(4)` for `CudnnRNN(4, "rnn_relu")`."""
+
+    _RNN_MODE = "rnn_relu"
