@@ -35,7 +35,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--dropout", type=float, default=0.1, help="share of the numbers dropped between LSTM layers")
     parser.add_argument("--batch", type=int, default=64, help="sequences in a batch")
     parser.add_argument("--time", type=int, default=100, help="characters in a sequence")
-    parser.add_argument("--steps", type=int, default=1000, help="batches to train each model on")
+    parser.add_argument("--steps", type=int, default=700, help="batches to train each model on")
     parser.add_argument("--evaluations", type=int, default=10, help="how often to look at the validation files")
     parser.add_argument("--timed-steps", type=int, default=15, help="steps to time of each LSTM")
     parser.add_argument("--seed", type=int, default=0, help="seed of all random numbers")

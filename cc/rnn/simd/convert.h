@@ -4,7 +4,12 @@
 #ifndef TF_RNN_OPS_CC_RNN_SIMD_CONVERT_H_
 #define TF_RNN_OPS_CC_RNN_SIMD_CONVERT_H_
 
+#if defined(__F16C__)
+#include <immintrin.h>
+#endif
+
 #include <cstdint>
+#include <cstring>
 
 #include "cc/rnn/executor.h"
 #include "cc/rnn/float16.h"
@@ -12,54 +17,76 @@
 
 namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
 
-// Eigen's type of the same bits.
+// to[i] = from[i], rounded to nearest, ties to even, where it must be rounded.
+// Arrays of `size` elements.
 template <typename T>
-struct EigenTypeOf {
-  using Type = T;
-};
-template <>
-struct EigenTypeOf<Half> {
-  using Type = Eigen::half;
-};
-template <>
-struct EigenTypeOf<BFloat16> {
-  using Type = Eigen::bfloat16;
-};
-template <typename T>
-using EigenType = typename EigenTypeOf<T>::Type;
+void Convert(const T* from, T* to, std::int64_t size) {
+  std::memcpy(to, from, size * sizeof(T));
+}
+
+inline void Convert(const BFloat16* from, float* to, std::int64_t size) {
+  for (std::int64_t i = 0; i < size; ++i) {
+    const std::uint32_t bits = std::uint32_t{from[i].bits} << 16;
+    to[i] = __builtin_bit_cast(float, bits);
+  }
+}
+
+inline void Convert(const float* from, BFloat16* to, std::int64_t size) {
+  for (std::int64_t i = 0; i < size; ++i) {
+    const std::uint32_t bits = __builtin_bit_cast(std::uint32_t, from[i]);
+    const std::uint32_t rounded = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+    const std::uint32_t quiet = bits >> 16 | 0x40;  // not a number
+    const bool is_number = (bits & 0x7fffffff) <= 0x7f800000;
+    to[i].bits = static_cast<std::uint16_t>(is_number ? rounded : quiet);
+  }
+}
+
+inline void Convert(const Half* from, float* to, std::int64_t size) {
+  std::int64_t i = 0;
+#if defined(__F16C__)
+  for (; i + 8 <= size; i += 8) {
+    const __m128i halves =
+        _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + i));
+    _mm256_storeu_ps(to + i, _mm256_cvtph_ps(halves));
+  }
+#endif
+  for (; i < size; ++i) {
+    to[i] = static_cast<float>(Eigen::numext::bit_cast<Eigen::half>(from[i]));
+  }
+}
+
+inline void Convert(const float* from, Half* to, std::int64_t size) {
+  std::int64_t i = 0;
+#if defined(__F16C__)
+  for (; i + 8 <= size; i += 8) {
+    const __m128i halves =
+        _mm256_cvtps_ph(_mm256_loadu_ps(from + i), _MM_FROUND_TO_NEAREST_INT);
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(to + i), halves);
+  }
+#endif
+  for (; i < size; ++i) {
+    to[i] = Eigen::numext::bit_cast<Half>(Eigen::half(from[i]));
+  }
+}
 
 // The elements of an array that one task handles.
 constexpr std::int64_t kPiece = 1 << 16;
 
-// Calls convert(offset, length) for pieces that cover [0, size).
-template <typename Function>
-void ForEachPiece(std::int64_t size, Executor& executor,
-                  const Function& convert) {
+// Calls body(offset, length) for pieces that cover [0, size).
+template <typename Body>
+void ForEachPiece(std::int64_t size, Executor& executor, const Body& body) {
   executor.ParallelFor((size + kPiece - 1) / kPiece, [&](std::int64_t i) {
     const std::int64_t offset = i * kPiece;
-    convert(offset, size - offset < kPiece ? size - offset : kPiece);
+    body(offset, size - offset < kPiece ? size - offset : kPiece);
   });
 }
 
-// to[i] = from[i], exactly. Arrays of `size` elements.
-template <typename T>
-void Widen(const T* from, float* to, std::int64_t size, Executor& executor) {
+// Convert, on many threads.
+template <typename From, typename To>
+void ParallelConvert(const From* from, To* to, std::int64_t size,
+                     Executor& executor) {
   ForEachPiece(size, executor, [=](std::int64_t offset, std::int64_t length) {
-    Eigen::Map<Eigen::ArrayXf>(to + offset, length) =
-        Eigen::Map<const Eigen::ArrayX<EigenType<T>>>(
-            reinterpret_cast<const EigenType<T>*>(from + offset), length)
-            .template cast<float>();
-  });
-}
-
-// to[i] = from[i], rounded to nearest, ties to even. Arrays of `size` elements.
-template <typename T>
-void Narrow(const float* from, T* to, std::int64_t size, Executor& executor) {
-  ForEachPiece(size, executor, [=](std::int64_t offset, std::int64_t length) {
-    Eigen::Map<Eigen::ArrayX<EigenType<T>>>(
-        reinterpret_cast<EigenType<T>*>(to + offset), length) =
-        Eigen::Map<const Eigen::ArrayXf>(from + offset, length)
-            .template cast<EigenType<T>>();
+    Convert(from + offset, to + offset, length);
   });
 }
 

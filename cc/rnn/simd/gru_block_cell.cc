@@ -290,7 +290,7 @@ class FloatCopies {
   const float* Widened(const T* from, std::int64_t size) {
     if (from == nullptr) return nullptr;
     float* to = Take(size);
-    Widen(from, to, size, executor_);
+    ParallelConvert(from, to, size, executor_);
     return to;
   }
 
@@ -319,10 +319,10 @@ void ForwardThroughFloat(const GruBlockCellForward<T>& a, Executor& executor) {
   f.h = copies.Take(state);
   f.workspace = copies.Take(state);
   Forward(f, executor);
-  Narrow(f.r, a.r, state, executor);
-  Narrow(f.u, a.u, state, executor);
-  Narrow(f.c, a.c, state, executor);
-  Narrow(f.h, a.h, state, executor);
+  ParallelConvert(f.r, a.r, state, executor);
+  ParallelConvert(f.u, a.u, state, executor);
+  ParallelConvert(f.c, a.c, state, executor);
+  ParallelConvert(f.h, a.h, state, executor);
 }
 
 template <typename T>
@@ -350,10 +350,10 @@ void BackwardThroughFloat(const GruBlockCellBackward<T>& a,
   f.d_r_bar_u_bar = copies.Take(2 * state);
   f.workspace = nullptr;
   Backward(f, executor);
-  Narrow(f.d_x, a.d_x, batch * input_size, executor);
-  Narrow(f.d_h_prev, a.d_h_prev, state, executor);
-  Narrow(f.d_c_bar, a.d_c_bar, state, executor);
-  Narrow(f.d_r_bar_u_bar, a.d_r_bar_u_bar, 2 * state, executor);
+  ParallelConvert(f.d_x, a.d_x, batch * input_size, executor);
+  ParallelConvert(f.d_h_prev, a.d_h_prev, state, executor);
+  ParallelConvert(f.d_c_bar, a.d_c_bar, state, executor);
+  ParallelConvert(f.d_r_bar_u_bar, a.d_r_bar_u_bar, 2 * state, executor);
 }
 
 }  // namespace

@@ -12,7 +12,6 @@
 #include "cc/rnn/executor.h"
 #include "cc/rnn/float16.h"
 #include "cc/rnn/simd/convert.h"
-#include "cc/rnn/simd/eigen.h"
 
 namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
 
@@ -45,7 +44,7 @@ class Staging {
       if (time_major_) return from;
     }
     ForEachRun(shape, executor, [&](auto ours, auto theirs, auto length) {
-      ConvertRun(from + theirs, buffer + ours, length);
+      Convert(from + theirs, buffer + ours, length);
     });
     return buffer;
   }
@@ -63,7 +62,7 @@ class Staging {
              Executor& executor) const {
     if (!IsCopied()) return;
     ForEachRun(shape, executor, [&](auto ours, auto theirs, auto length) {
-      ConvertRun(buffer + ours, to + theirs, length);
+      Convert(buffer + ours, to + theirs, length);
     });
   }
 
@@ -88,18 +87,6 @@ class Staging {
              (j * shape.outer + i) * shape.width, shape.width);
       }
     });
-  }
-
-  static void ConvertRun(const C* from, C* to, std::int64_t length) {
-    for (std::int64_t i = 0; i < length; ++i) to[i] = from[i];
-  }
-  template <typename From, typename To>
-  static void ConvertRun(const From* from, To* to, std::int64_t length) {
-    Eigen::Map<Eigen::ArrayX<EigenType<To>>>(
-        reinterpret_cast<EigenType<To>*>(to), length) =
-        Eigen::Map<const Eigen::ArrayX<EigenType<From>>>(
-            reinterpret_cast<const EigenType<From>*>(from), length)
-            .template cast<EigenType<To>>();
   }
 
   const bool time_major_;
