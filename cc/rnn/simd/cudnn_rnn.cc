@@ -73,7 +73,7 @@ struct KeptActivations {
   // Of one layer.
   static std::int64_t LayerKeptSize(const RnnConfig& config,
                                     const RnnSize& size) {
-    return config.num_directions * size.time * size.batch *
+    return size.time * size.batch * config.num_directions *
            NumKeptBlocks(config.mode) * config.num_units;
   }
 };

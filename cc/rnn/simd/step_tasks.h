@@ -60,6 +60,7 @@ template <typename T>
 std::int64_t GroupSize(std::int64_t rows, std::int64_t gates) {
   constexpr std::int64_t kMostPanels = 8;
   constexpr std::int64_t kMostElements = (512 << 10) / sizeof(T);
+  if (rows >= kMostElements) return 1;
   const std::int64_t panel_elements = rows * gates * kPanelCols<T>;
   const std::int64_t panels = kMostElements / (panel_elements + 1);
   return panels < 1 ? 1 : Min(panels, kMostPanels);
