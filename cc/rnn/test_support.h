@@ -7,8 +7,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <condition_variable>
 #include <cstdint>
 #include <cstring>
+#include <deque>
 #include <functional>
 #include <limits>
 #include <mutex>
@@ -116,22 +118,51 @@ inline void ExpectClose(const Array& actual, const Array& expected,
   }
 }
 
-// Starts a thread for each closure, and joins them all when it goes.
+// A pool of threads.
 class Threads {
  public:
+  Threads() {
+    for (std::thread& thread : threads_) {
+      thread = std::thread([this] { Work(); });
+    }
+  }
+  // Runs what is still in the queue.
   ~Threads() {
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      is_closed_ = true;
+    }
+    changed_.notify_all();
     for (std::thread& thread : threads_) thread.join();
   }
+
   PoolExecutor::Schedule Schedule() {
     return [this](std::function<void()> closure) {
       std::lock_guard<std::mutex> lock(mutex_);
-      threads_.emplace_back(std::move(closure));
+      queue_.push_back(std::move(closure));
+      changed_.notify_one();
     };
   }
 
  private:
+  void Work() {
+    std::unique_lock<std::mutex> lock(mutex_);
+    for (;;) {
+      changed_.wait(lock, [this] { return is_closed_ || !queue_.empty(); });
+      if (queue_.empty()) return;
+      const std::function<void()> closure = std::move(queue_.front());
+      queue_.pop_front();
+      lock.unlock();
+      closure();
+      lock.lock();
+    }
+  }
+
   std::mutex mutex_;
-  std::vector<std::thread> threads_;
+  std::condition_variable changed_;
+  std::deque<std::function<void()>> queue_;
+  bool is_closed_ = false;
+  std::thread threads_[4];
 };
 
 }  // namespace tf_rnn_ops::rnn
