@@ -609,8 +609,7 @@ def zeros(*shape):
 @pytest.mark.parametrize(
     ("input", "input_h"),
     [
-        ((0, HUGE, 3), (1, HUGE, 0)),  # a batch beyond counting
-        ((HUGE, 1, 0), (1, 1, 0)),  # so many steps
+        ((HUGE, 1, 0), (1, 1, 0)),  # steps beyond counting
         ((0, 0, 3), (1, 0, HUGE)),  # so many units
         ((0, 0, HUGE), (1, 0, 4)),  # so many inputs for some units
         ((0, 0, 3), (HUGE, 0, 4)),  # so many layers
@@ -622,6 +621,13 @@ def test_sizes_whose_products_overflow_are_refused(input, input_h):
     state = zeros(*input_h)
     with pytest.raises(tf.errors.InvalidArgumentError, match="must"):
         raw_ops.CudnnRNN(input=zeros(*input), input_h=state, input_c=state, params=zeros(0))
+
+
+def test_a_huge_batch_without_steps_or_units_is_answered():
+    state = zeros(1, HUGE, 0)
+    outputs = raw_ops.CudnnRNN(input=zeros(0, HUGE, 3), input_h=state, input_c=state, params=zeros(0))
+    assert outputs.output.shape == (0, HUGE, 0)
+    assert outputs.output_h.shape == (1, HUGE, 0)
 
 
 def test_a_huge_number_of_steps_of_nothing_is_answered():
