@@ -85,7 +85,22 @@ def test_calls_at_once_give_what_calls_in_turn_give(mode):
     with concurrent.futures.ThreadPoolExecutor(8) as executor:
         for _ in range(5):
             for results, wanted in zip(executor.map(run_all, configs), expected, strict=True):
-                assert_same_bits(results, wanted)
+                assert_all_same_bits(results, wanted)
+
+
+def test_a_limit_of_no_threads_is_one_of_the_calling_thread():
+    """TensorFlow's own kernels take it so."""
+    config = Config(num_units=100, input_size=40, time=10, batch=16)
+    inputs = cudnn_rnn_inputs.network_inputs(config, "float32")
+    dataset = tf.data.Dataset.range(1).map(lambda _: run_forward(config, inputs).output)
+    limited = tf.raw_ops.MaxIntraOpParallelismDataset(
+        input_dataset=dataset._variant_tensor,
+        max_intra_op_parallelism=0,
+        output_types=[tf.float32],
+        output_shapes=[dataset.element_spec.shape],
+    )
+    output = tf.raw_ops.DatasetToSingleElement(dataset=limited, output_types=[tf.float32], output_shapes=[None])[0]
+    np.testing.assert_array_equal(output, run_forward(config, inputs).output)
 
 
 @pytest.mark.parametrize("num_threads", [None, 1, 2])

@@ -166,7 +166,7 @@ void SerialExecutor::RunSteps(std::int64_t num_steps,
 }
 
 PoolExecutor::PoolExecutor(Schedule schedule, int num_threads)
-    : schedule_(std::move(schedule)), num_threads_(num_threads) {}
+    : schedule_(std::move(schedule)), num_threads_(std::max(1, num_threads)) {}
 
 void PoolExecutor::Run(std::int64_t count, const WorkerTask& task) {
   const std::int64_t num_threads = std::min<std::int64_t>(count, num_threads_);

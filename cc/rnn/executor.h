@@ -62,7 +62,8 @@ class PoolExecutor final : public Executor {
   // Hands a closure to the pool, to be run once at any later time.
   using Schedule = std::function<void(std::function<void()>)>;
 
-  // num_threads: how many threads, the calling one included, may work at once.
+  // num_threads: how many threads, the calling one included, may work at once;
+  // less than one means the calling one.
   PoolExecutor(Schedule schedule, int num_threads);
 
   int num_threads() const override { return num_threads_; }

@@ -77,6 +77,17 @@ TEST(PoolExecutorTest, RunsStepsWithoutAnyPoolThread) {
   for (auto& closure : late) closure();
 }
 
+TEST(PoolExecutorTest, RunsOnTheCallingThreadIfItMayUseNone) {
+  for (int num_threads : {0, -1}) {
+    PoolExecutor executor(
+        [](const std::function<void()>&) { FAIL() << "uses the pool"; },
+        num_threads);
+    EXPECT_EQ(executor.num_threads(), 1);
+    ExpectEachTaskOnce(executor, 5);
+    ExpectStepsInOrder(executor, 3, 4);
+  }
+}
+
 TEST(PoolExecutorTest, NoTwoTasksOfOneWorkerRunAtOnce) {
   Threads threads;
   PoolExecutor executor(threads.Schedule(), 4);
