@@ -609,7 +609,6 @@ def zeros(*shape):
 @pytest.mark.parametrize(
     ("input", "input_h"),
     [
-        ((HUGE, 1, 0), (1, 1, 0)),  # steps beyond counting
         ((0, 0, 3), (1, 0, HUGE)),  # so many units
         ((0, 0, HUGE), (1, 0, 4)),  # so many inputs for some units
         ((0, 0, 3), (HUGE, 0, 4)),  # so many layers
@@ -623,18 +622,22 @@ def test_sizes_whose_products_overflow_are_refused(input, input_h):
         raw_ops.CudnnRNN(input=zeros(*input), input_h=state, input_c=state, params=zeros(0))
 
 
-def test_a_huge_batch_without_steps_or_units_is_answered():
-    state = zeros(1, HUGE, 0)
-    outputs = raw_ops.CudnnRNN(input=zeros(0, HUGE, 3), input_h=state, input_c=state, params=zeros(0))
-    assert outputs.output.shape == (0, HUGE, 0)
-    assert outputs.output_h.shape == (1, HUGE, 0)
-
-
-def test_a_huge_number_of_steps_of_nothing_is_answered():
-    state = zeros(1, 0, 4)
-    inputs = {"input": zeros(HUGE, 0, 3), "input_h": state, "input_c": state, "params": zeros(144)}
+@pytest.mark.parametrize(
+    ("input", "input_h", "num_params"),
+    [
+        ((0, HUGE // 2, 3), (2, HUGE // 2, 0), 0),
+        ((HUGE, 1, 0), (2, 1, 0), 0),
+        ((2**31, 2**31, 0), (2, 2**31, 0), 0),
+        ((HUGE, 0, 3), (2, 0, 4), 304),
+    ],
+    ids=str,
+)
+def test_huge_sizes_are_answered_where_there_is_nothing_to_compute(input, input_h, num_params):
+    state = zeros(*input_h)
+    inputs = {"input": zeros(*input), "input_h": state, "input_c": state, "params": zeros(num_params), "dropout": 0.5}
     outputs = raw_ops.CudnnRNN(**inputs)
-    assert outputs.output.shape == (HUGE, 0, 4)
+    assert outputs.output.shape == (*input[:2], input_h[2])
+    assert outputs.output_h.shape == input_h
     gradients = raw_ops.CudnnRNNBackprop(
         **inputs,
         **outputs._asdict(),
@@ -642,4 +645,5 @@ def test_a_huge_number_of_steps_of_nothing_is_answered():
         output_h_backprop=outputs.output_h,
         output_c_backprop=outputs.output_c,
     )
-    np.testing.assert_array_equal(gradients.params_backprop, np.zeros(144))
+    np.testing.assert_array_equal(gradients.params_backprop, np.zeros(num_params))
+    assert gradients.input_backprop.shape == input

@@ -7,7 +7,8 @@
 
 namespace tf_rnn_ops::rnn {
 
-// An integer that remembers whether computing it overflowed.
+// A size that remembers whether computing it overflowed. Nothing times whatever
+// is nothing, even if that was too much to count.
 class CheckedInt {
  public:
   // Not explicit: a size is a checked size.
@@ -24,6 +25,7 @@ class CheckedInt {
   }
   friend CheckedInt operator*(CheckedInt a, CheckedInt b) {
     CheckedInt product(0);
+    if (a.is_nothing() || b.is_nothing()) return product;
     product.valid_ =
         !__builtin_mul_overflow(a.value_, b.value_, &product.value_) &&
         a.valid_ && b.valid_;
@@ -31,6 +33,8 @@ class CheckedInt {
   }
 
  private:
+  bool is_nothing() const { return valid_ && value_ == 0; }
+
   std::int64_t value_;
   bool valid_ = true;
 };

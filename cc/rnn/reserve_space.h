@@ -18,6 +18,7 @@
 #include <cstdint>
 #include <string>
 
+#include "cc/rnn/checked_math.h"
 #include "cc/rnn/random_stream.h"
 #include "cc/rnn/rnn_config.h"
 
@@ -72,10 +73,9 @@ RandomStream ReserveSpaceStream(const T* reserve_space);
 // num_directions * output_size] takes: four elements each.
 inline std::int64_t NumLayerDropoutSamples(const RnnConfig& config,
                                            const RnnSize& size) {
-  return (size.time * size.batch * config.num_directions *
-              config.output_size() +
-          3) /
-         4;
+  const CheckedInt elements = CheckedInt(size.time) * size.batch *
+                              config.num_directions * config.output_size();
+  return (elements.value() + 3) / 4;
 }
 
 // How many the masks of all layers but the first take.

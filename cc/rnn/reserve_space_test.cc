@@ -45,6 +45,12 @@ TEST(ReserveSpaceTest, SizeThatCannotBeCounted) {
   EXPECT_EQ(ReserveSpaceSize<Half>(config, {1, 1}), -1);
 }
 
+TEST(ReserveSpaceTest, SizeOfHoweverManyStepsOfNoUnits) {
+  const std::int64_t large = std::int64_t{1} << 31;
+  const RnnConfig config{RnnMode::kLstm, false, 2, 3, 5, 0, 0};
+  EXPECT_EQ(ReserveSpaceSize<float>(config, {large, large}), 32);
+}
+
 TEST(ReserveSpaceTest, MismatchNamesWhatDiffers) {
   const std::vector<std::int32_t> lengths(13, 4), others(13, 5);
   const ReserveSpaceKey key{kConfig, kSize, true, lengths.data(), 0.5f};

@@ -73,8 +73,10 @@ struct KeptActivations {
   // Of one layer.
   static std::int64_t LayerKeptSize(const RnnConfig& config,
                                     const RnnSize& size) {
-    return size.time * size.batch * config.num_directions *
-           NumKeptBlocks(config.mode) * config.num_units;
+    const CheckedInt rows = CheckedInt(size.time) * size.batch;
+    return (rows * config.num_directions * NumKeptBlocks(config.mode) *
+            config.num_units)
+        .value();
   }
 };
 
