@@ -18,7 +18,7 @@ from cudnn_rnn_checks import (
     run_forward,
 )
 from cudnn_rnn_inputs import DTYPES, INPUTS, MODES, OUTPUTS, VERSIONS, Config
-from gru_inputs import float64
+from gru_inputs import cast, float64
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -191,6 +191,24 @@ def test_special_values_give_what_the_reference_gives(mode, argument, value):
     with np.errstate(all="ignore"):
         expected = reference.forward(config, **float64(inputs))
         check_network(config, "float32", "V3", inputs, expected, gradients)
+
+
+@pytest.mark.parametrize("bias", [2, 4])
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("mode", ["lstm", "gru", "rnn_tanh"])
+def test_saturated_units_keep_their_gradients(mode, dtype, bias):
+    """Of states that hardly move any more: differences of numbers that are nearly equal, such as 1 and h."""
+    config = Config(rnn_mode=mode, num_units=16, time=60, batch=4)
+    inputs, gradients = cudnn_rnn_inputs.inputs_and_gradients(config, "float64")
+    for weights in reference.unpack(config, inputs["params"]):
+        for matrix in (weights.W, weights.R):
+            matrix *= 0.3
+        signs = np.sign(weights.W_bias[0])
+        weights.W_bias[...] = bias * signs
+        weights.R_bias[...] = 0
+        inputs["input_h"][...] = signs
+    inputs, gradients = cast(inputs, dtype), cast(gradients, dtype)
+    check_network(config, dtype, "V3", inputs, reference.forward(config, **float64(inputs)), gradients)
 
 
 # The sizes that the engine is measured at: batch, time, input_size, num_units.

@@ -19,10 +19,11 @@ KEPT = {"rnn_relu": 0, "rnn_tanh": 0, "lstm": 5, "gru": 4}
 def expected_bytes(config: Config, dtype: str) -> int:
     """A header, what the cells keep, and the outputs of all layers but the last, in the type that is computed in.
 
-    A plain cell's derivative is made of its output: where rounding would spoil that, the last layer's is kept too.
+    But for LSTMs, gradients are made of differences of an output: where rounding would spoil these, the last layer's is
+    kept too.
     """
-    plain_16_bit = KEPT[config.rnn_mode] == 0 and dtype in ("float16", "bfloat16")
-    kept_outputs = config.num_layers if plain_16_bit else config.num_layers - 1
+    keeps_the_last = config.rnn_mode != "lstm" and dtype in ("float16", "bfloat16")
+    kept_outputs = config.num_layers if keeps_the_last else config.num_layers - 1
     cells = KEPT[config.rnn_mode] * config.num_units * config.num_pseudo_layers
     outputs = kept_outputs * config.num_directions * config.output_size
     return HEADER_BYTES + (cells + outputs) * config.time * config.batch * (8 if dtype == "float64" else 4)

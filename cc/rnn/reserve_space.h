@@ -7,8 +7,8 @@
 //     5 * num_units; GRU r, u, n and R_n h_prev + bR_n, 4 * num_units; none for
 //     rnn_relu and rnn_tanh, whose outputs say enough;
 //   - of each layer but the last, its output, num_directions * output_size;
-//   - of the last layer too, for rnn_relu and rnn_tanh in a 16-bit type: the
-//     derivative of what is saturated is lost in an output that was rounded.
+//   - of the last layer too, in a 16-bit type, but for LSTMs: gradients of what
+//     is saturated, 1 - h^2 or h - n, are lost in an output that was rounded.
 //
 // Dropout masks are drawn again from the header's random stream.
 
@@ -34,7 +34,7 @@ constexpr std::int64_t NumKeptBlocks(RnnMode mode) {
 // How many layers' outputs are kept, from the first on.
 template <typename T>
 constexpr std::int64_t NumKeptOutputs(const RnnConfig& config) {
-  return NumKeptBlocks(config.mode) == 0 && sizeof(T) == 2
+  return sizeof(T) == 2 && config.mode != RnnMode::kLstm
              ? config.num_layers
              : config.num_layers - 1;
 }

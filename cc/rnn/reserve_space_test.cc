@@ -31,9 +31,11 @@ TEST(ReserveSpaceTest, SizeOfEachMode) {
   };
   EXPECT_EQ(size(RnnMode::kLstm, 1.0f), 32 + 2 * 50 + 10);
   EXPECT_EQ(size(RnnMode::kGru, 1.0f), 32 + 2 * 40 + 10);
+  // The last layer's output too, but for LSTMs.
+  EXPECT_EQ(size(RnnMode::kLstm, Half{}), 64 + 2 * (2 * 50 + 10));
+  EXPECT_EQ(size(RnnMode::kGru, Half{}), 64 + 2 * (2 * 40 + 20));
   for (RnnMode plain : {RnnMode::kTanh, RnnMode::kRelu}) {
     EXPECT_EQ(size(plain, 1.0f), 32 + 10);
-    // The last layer's output too.
     EXPECT_EQ(size(plain, Half{}), 64 + 2 * 20);
   }
 }
