@@ -82,26 +82,30 @@ def test_backprop_takes_any_host_reserved(version, host_reserved):
 
 
 BASE = Config(num_units=10, input_size=10, num_layers=2, time=4, batch=4, sequence_lengths=(4, 2, 3, 4), dropout=0.5)
-# What only the header tells.
+# What makes another configuration of BASE, and what is said of it. Of these only the header tells:
 SAME_SIZE: dict[str, dict] = {
-    "sequence_lengths": {"sequence_lengths": (4, 3, 2, 4)},
-    "full sequence_lengths": {"sequence_lengths": None},
-    "dropout": {"dropout": 0.25},
-    "no dropout": {"dropout": 0.0},
-    "time_major": {"time_major": False},
-    "input_mode": {"input_mode": "skip_input"},
-    "input_size": {"input_size": 11},
-    "time and batch": {"time": 8, "batch": 2, "sequence_lengths": (4, 2)},
-    "directions for layers": {"direction": "bidirectional", "num_layers": 1, "num_units": 11},
+    "sequence_lengths were others": {"sequence_lengths": (4, 3, 2, 4)},
+    "sequence_lengths were others, all full": {"sequence_lengths": None},
+    "dropout was 0.25.*, but is 0.5": {"dropout": 0.25},
+    "dropout was 0.0.*, but is 0.5": {"dropout": 0.0},
+    "time_major was false, but is true": {"time_major": False},
+    "skip_input was true, but is false": {"input_mode": "skip_input"},
+    "input_size was 11, but is 10": {"input_size": 11},
+    "time was 8, but is 4; batch was 2, but is 4": {"time": 8, "batch": 2, "sequence_lengths": (4, 2)},
+    "the number of directions was 2, but is 1; num_layers was 1, but is 2; num_units was 11, but is 10": {
+        "direction": "bidirectional",
+        "num_layers": 1,
+        "num_units": 11,
+    },
 }
 OTHER_SIZE: dict[str, dict] = {
-    "rnn_mode": {"rnn_mode": "gru"},
-    "num_units": {"num_units": 11},
-    "num_layers": {"num_layers": 1},
-    "direction": {"direction": "bidirectional"},
-    "num_proj": {"num_proj": 5},
-    "time": {"time": 5},
-    "batch": {"batch": 3, "sequence_lengths": (4, 2, 3)},
+    "rnn_mode was gru, but is lstm": {"rnn_mode": "gru"},
+    "num_units was 11, but is 10": {"num_units": 11},
+    "num_layers was 1, but is 2": {"num_layers": 1},
+    "the number of directions was 2, but is 1": {"direction": "bidirectional"},
+    "num_proj was 5, but is 0": {"num_proj": 5},
+    "time was 5, but is 4": {"time": 5},
+    "batch was 3, but is 4": {"batch": 3, "sequence_lengths": (4, 2, 3)},
 }
 
 
@@ -112,14 +116,15 @@ def test_another_configurations_is_refused(what, dtype):
     assert (expected_bytes(other, dtype) == expected_bytes(BASE, dtype)) == (what in SAME_SIZE)
     backprop(BASE, dtype)
     backprop(other, dtype)
-    with pytest.raises(tf.errors.InvalidArgumentError, match="reserve_space"):
+    with pytest.raises(tf.errors.InvalidArgumentError, match=f"reserve_space must be .*: {what.split(', all')[0]}"):
         backprop(BASE, dtype, reserve_space=right_reserve_space(other, dtype))
 
 
 @pytest.mark.parametrize(("mode", "other_mode"), [("rnn_relu", "rnn_tanh"), ("rnn_tanh", "rnn_relu")])
 def test_another_modes_of_the_same_size_is_refused(mode, other_mode):
     config, other = (Config(rnn_mode=each) for each in (mode, other_mode))
-    with pytest.raises(tf.errors.InvalidArgumentError, match="reserve_space"):
+    message = f"reserve_space must be .*: rnn_mode was {other_mode}, but is {mode}"
+    with pytest.raises(tf.errors.InvalidArgumentError, match=message):
         backprop(config, reserve_space=right_reserve_space(other, "float32"))
 
 

@@ -34,10 +34,11 @@ struct Header {
   std::int64_t time;
   std::int64_t batch;
   std::uint64_t sequence_lengths;  // a hash
-  std::uint64_t dropout;           // the bits of a float
+  float dropout;
+  std::uint32_t unused;
   RandomStream stream;
   char type_name[16];
-  std::uint64_t unused;
+  std::uint64_t also_unused;
 };
 static_assert(sizeof(Header) == kReserveSpaceHeaderBytes);
 
@@ -49,12 +50,6 @@ std::uint64_t Hash(const std::int32_t* lengths, std::int64_t size) {
     hash = (hash ^ static_cast<std::uint32_t>(lengths[i])) * 0x100000001b3;
   }
   return hash;
-}
-
-std::uint32_t Bits(float value) {
-  std::uint32_t bits;
-  std::memcpy(&bits, &value, sizeof(bits));
-  return bits;
 }
 
 template <typename T>
@@ -72,7 +67,7 @@ Header MakeHeader(const ReserveSpaceKey& key, const RandomStream& stream) {
   header.time = key.size.time;
   header.batch = key.size.batch;
   header.sequence_lengths = Hash(key.sequence_lengths, key.size.batch);
-  header.dropout = Bits(key.dropout);
+  header.dropout = key.dropout;
   std::memcpy(header.type_name, kTypeName<T>, sizeof(kTypeName<T>));
   header.stream = stream;
   return header;
@@ -108,14 +103,22 @@ class Differences {
       Add(name, std::to_string(recorded), std::to_string(expected));
     }
   }
+  void CompareTruth(const char* name, bool recorded, bool expected) {
+    if (recorded != expected) Add(name, Truth(recorded), Truth(expected));
+  }
   void Add(const char* name, const std::string& recorded,
            const std::string& expected) {
+    Add(std::string(name) + " was " + recorded + ", but is " + expected);
+  }
+  void Add(const std::string& difference) {
     text_ += text_.empty() ? "" : "; ";
-    text_ += std::string(name) + " was " + recorded + ", but is " + expected;
+    text_ += difference;
   }
   const std::string& text() const { return text_; }
 
  private:
+  static const char* Truth(bool value) { return value ? "true" : "false"; }
+
   std::string text_;
 };
 
@@ -125,10 +128,12 @@ std::string Describe(const Header& recorded, const Header& expected) {
     differences.Add("rnn_mode", ModeName(recorded.mode),
                     ModeName(expected.mode));
   }
-  differences.Compare("skip_input", recorded.skip_input, expected.skip_input);
+  differences.CompareTruth("skip_input", recorded.skip_input,
+                           expected.skip_input);
   differences.Compare("the number of directions", recorded.num_directions,
                       expected.num_directions);
-  differences.Compare("time_major", recorded.time_major, expected.time_major);
+  differences.CompareTruth("time_major", recorded.time_major,
+                           expected.time_major);
   differences.Compare("num_layers", recorded.num_layers, expected.num_layers);
   differences.Compare("input_size", recorded.input_size, expected.input_size);
   differences.Compare("num_units", recorded.num_units, expected.num_units);
@@ -139,11 +144,9 @@ std::string Describe(const Header& recorded, const Header& expected) {
                   sizeof(recorded.type_name)) != 0) {
     differences.Add("T", "another", expected.type_name);
   }
-  if (recorded.dropout != expected.dropout) {
-    differences.Add("dropout", "another", "not the same");
-  }
+  differences.Compare("dropout", recorded.dropout, expected.dropout);
   if (recorded.sequence_lengths != expected.sequence_lengths) {
-    differences.Add("sequence_lengths", "another", "not the same");
+    differences.Add("sequence_lengths were others");
   }
   return differences.text();
 }
