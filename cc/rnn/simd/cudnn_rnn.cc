@@ -240,8 +240,7 @@ class BackwardCall {
         input_c_(staging_.Buffer(shapes_.cell_state, arena)),
         params_(params_staging_.Buffer(shapes_.params, arena)),
         output_(staging_.Buffer(shapes_.output, arena)),
-        valid_input_(arena.Take<C>(
-            a.sequence_lengths == nullptr ? 0 : shapes_.input.size())),
+        valid_input_(arena.Take<C>(ReadsPadding() ? shapes_.input.size() : 0)),
         d_output_(staging_.Buffer(shapes_.output, arena)),
         d_output_h_(staging_.Buffer(shapes_.hidden_state, arena)),
         d_output_c_(staging_.Buffer(shapes_.cell_state, arena)),
@@ -300,12 +299,18 @@ class BackwardCall {
     return a_.dropout > 0 && a_.config.num_layers > 1;
   }
 
+  // Whether the input past a sequence's end is read: to be multiplied by zeros,
+  // the gradients of the gates.
+  bool ReadsPadding() const {
+    return a_.sequence_lengths != nullptr && !a_.config.skip_input;
+  }
+
   // The input, with zeros past each sequence's end: what is there may not even
-  // be a number, and is multiplied by the zeros of the gates' gradients.
+  // be a number.
   const C* ReadInput(Executor& executor) const {
     const C* input = staging_.Read(a_.input, input_, shapes_.input, executor);
+    if (!ReadsPadding()) return input;
     const SequenceLengths lengths(a_.sequence_lengths, a_.size.time);
-    if (lengths.all_equal()) return input;
     const std::int64_t width = shapes_.input.width;
     executor.ParallelFor(a_.size.time, [&](std::int64_t t) {
       for (std::int64_t sample = 0; sample < a_.size.batch; ++sample) {
