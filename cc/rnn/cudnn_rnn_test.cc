@@ -414,6 +414,35 @@ std::string Describe(const Case& k) {
          " batch " + std::to_string(k.size.batch);
 }
 
+// The scratch memory of inference, in bytes.
+std::int64_t InferenceWorkspace(InstructionSet instruction_set,
+                                const RnnConfig& config, const RnnSize& size) {
+  CudnnRnnForward<float> a{};
+  a.config = config;
+  a.size = size;
+  a.time_major = true;
+  return GetCudnnRnnKernels<float>(instruction_set).forward_workspace(a, 2);
+}
+
+TEST(CudnnRnnTest, InferenceKeepsTheOutputsOfTwoLayersAlone) {
+  constexpr std::int64_t kTime = 1000, kBatch = 3, kUnits = 40;
+  const std::int64_t output = kTime * kBatch * 2 * kUnits * sizeof(float);
+  for (InstructionSet instruction_set : SupportedInstructionSets()) {
+    for (RnnMode mode :
+         {RnnMode::kTanh, RnnMode::kRelu, RnnMode::kLstm, RnnMode::kGru}) {
+      for (std::int64_t num_layers : {1, 2, 3, 4}) {
+        const RnnConfig config{mode, false, 2, num_layers, 30, kUnits, 0};
+        const auto workspace = [&](std::int64_t time) {
+          return InferenceWorkspace(instruction_set, config, {time, kBatch});
+        };
+        const std::int64_t outputs = std::min<std::int64_t>(num_layers - 1, 2);
+        EXPECT_EQ(workspace(2 * kTime) - workspace(kTime), outputs * output)
+            << "mode " << static_cast<int>(mode) << " layers " << num_layers;
+      }
+    }
+  }
+}
+
 template <typename T>
 void ForEachCase(const std::function<void(Case&, Engine<T>&)>& check) {
   for (InstructionSet instruction_set : SupportedInstructionSets()) {
