@@ -1,7 +1,7 @@
 """The Keras layers of the CudnnRNN op: equality with Keras's own, masks, states, dropout, gradients, serialization."""
 
-import doctest
 import functools
+import sys
 
 import keras
 import numpy as np
@@ -10,7 +10,6 @@ import pytest
 import tensorflow as tf
 
 import tf_rnn_ops
-from tf_rnn_ops.layers import cudnn_rnn
 from tf_rnn_ops.params import pack, unpack
 
 CudnnRNN = tf_rnn_ops.layers.CudnnRNN
@@ -36,6 +35,12 @@ LENGTHS = [7, 3, 0, 5]
 MASK = np.arange(TIME) < np.array(LENGTHS)[:, np.newaxis]
 NOT_RIGHT_PADDED = np.array([[1, 1, 1, 0, 0, 0, 0], [0, 1, 1, 1, 1, 1, 1], [1] * 7, [1] * 7], dtype=bool)
 DATA = np.random.default_rng(0)
+
+
+@pytest.fixture(autouse=True)
+def fresh_data(monkeypatch):
+    """Gives every test the same data, whatever ran before it."""
+    monkeypatch.setattr(sys.modules[__name__], "DATA", np.random.default_rng(0))
 
 
 def sequences(dtype="float64"):
@@ -195,6 +200,38 @@ def test_the_mask_of_an_embedding_reaches_the_layer_and_those_above():
     np.testing.assert_array_equal(model.predict(numbers, verbose=0), expected)
 
 
+def test_the_mask_of_an_embedding_reaches_a_layer_that_is_given_states():
+    numbers = np.where(MASK, DATA.integers(1, 9, MASK.shape), 0)
+    embedding = keras.layers.Embedding(9, FEATURES, mask_zero=True, dtype="float64")
+    layer = random_layer(UNITS, "gru", return_sequences=True)
+    h = tf.constant(DATA.standard_normal([BATCH, 1, UNITS]))
+    inputs = [keras.Input([None], dtype="int32"), keras.Input([1, UNITS], dtype="float64")]
+    model = keras.Model(inputs, layer(embedding(inputs[0]), initial_state=inputs[1]))
+    expected = layer(embedding.embeddings.value.numpy()[numbers], initial_state=h, mask=MASK)
+    np.testing.assert_array_equal(layer(embedding(numbers), initial_state=h), expected)
+    np.testing.assert_array_equal(model([tf.constant(numbers), h]), expected)
+    # Keras hands NumPy's float64 on as float32.
+    np.testing.assert_allclose(model.predict([numbers, h.numpy()], verbose=0), expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("shape", [(BATCH, 3), (BATCH, TIME + 2), (1, TIME), (BATCH, TIME, 1), (TIME,)], ids=str)
+@pytest.mark.parametrize("in_graph", [False, True])
+def test_a_mask_of_another_shape_is_refused(shape, in_graph):
+    layer = random_layer(UNITS)
+    run = tf.function(layer) if in_graph else layer
+    with pytest.raises(ValueError, match=r"mask must be \[batch, time\], here \(4, 7\), but has shape"):
+        run(sequences(), mask=np.ones(shape, bool))
+
+
+@pytest.mark.parametrize("shape", [(BATCH, 3), (1, TIME)], ids=str)
+def test_a_mask_of_another_shape_is_refused_when_shapes_are_known(shape):
+    layer = random_layer(UNITS)
+    signature = [tf.TensorSpec([None, None, FEATURES], tf.float64), tf.TensorSpec([None, None], tf.bool)]
+    run = tf.function(lambda x, mask: layer(x, mask=mask), input_signature=signature)
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"mask must be \[batch, time\]"):
+        run(tf.constant(sequences()), tf.ones(shape, tf.bool))
+
+
 @pytest.mark.parametrize("run", ["eager", "graph", "predict"])
 def test_a_mask_that_is_not_right_padded_is_refused(run):
     layer = random_layer(UNITS)
@@ -289,6 +326,35 @@ def test_without_a_seed_every_graph_has_other_masks():
     assert not np.array_equal(*runs)
 
 
+@pytest.mark.parametrize("in_graph", [False, True])
+def test_the_seed_of_keras_fixes_the_masks(in_graph):
+    """Those of a layer without a seed of its own; and no two layers, calls or graphs have the same."""
+    x = sequences()
+
+    def four_runs():
+        keras.utils.set_random_seed(3)
+        outputs = []
+        for _ in range(2):
+            layer = CudnnRNN(UNITS, num_layers=2, dropout=0.5, dtype="float64")
+            layer.build(x.shape)
+            layer.set_weights([np.full(layer.params.shape, 0.5)])
+            run = functools.partial(layer, training=True)
+            runs = [tf.function(run), tf.function(run)] if in_graph else [run, run]
+            outputs += [run(x).numpy() for run in runs]
+        return outputs
+
+    first, second = four_runs(), four_runs()
+    np.testing.assert_array_equal(first, second)
+    assert len({output.tobytes() for output in first}) == len(first)
+
+
+def test_a_layer_that_is_called_twice_in_a_graph_draws_two_masks():
+    x = sequences()
+    layer = random_layer(UNITS, num_layers=2, dropout=0.5)
+    first, second = tf.function(lambda: [layer(x, training=True) for _ in range(2)])()
+    assert not np.array_equal(first, second)
+
+
 def gradients_of(layer, x, states, training, mask):
     """Returns the gradients of a layer's outputs, of all of them, with respect to all that they depend on."""
     watched = [x, *states, layer.params.value]
@@ -351,8 +417,10 @@ def test_fit_learns(mode, run_eagerly):
     assert model.evaluate(x, y, verbose=0) < before / 2
 
 
-def test_keras_is_not_to_choose_xla():
-    assert not CudnnRNN(UNITS).supports_jit
+def test_keras_does_not_choose_xla():
+    model = small_model()
+    model.compile("sgd", "mse")
+    assert not model.jit_compile
 
 
 @pytest.mark.parametrize("direction", DIRECTIONS)
@@ -624,22 +692,23 @@ def test_inputs_that_do_not_fit_are_refused():
         [(BATCH, 2, UNITS), (BATCH, 1, UNITS)],
         [(BATCH, 2, UNITS + 1), (BATCH, 2, UNITS)],
         [(BATCH, UNITS)] * 2,
+        [(BATCH + 1, 2, UNITS)] * 2,
     ],
     ids=str,
 )
 def test_states_that_do_not_fit_are_refused(shapes):
     layer = random_layer(UNITS, num_layers=2)
-    with pytest.raises(ValueError, match=r"initial_state must be a list of 2 of shape \(None, 2, 5\)"):
+    with pytest.raises(ValueError, match=r"initial_state must be a list of 2 of shape \(4, 2, 5\)"):
         layer(sequences(), initial_state=[np.zeros(shape) for shape in shapes])
+
+
+def test_a_missing_state_is_refused():
+    layer = random_layer(UNITS)
+    with pytest.raises(ValueError, match=r"initial_state must be None or a list of 2 tensors, but item 1 is None"):
+        layer(sequences(), initial_state=[np.zeros([BATCH, 1, UNITS]), None])
 
 
 def test_other_backends_are_refused(monkeypatch):
     monkeypatch.setattr(keras.backend, "backend", lambda: "jax")
     with pytest.raises(RuntimeError, match="CudnnLSTM needs Keras to run on TensorFlow, but it runs on jax"):
         tf_rnn_ops.layers.CudnnLSTM(4)
-
-
-def test_docstring_examples_run():
-    results = doctest.testmod(cudnn_rnn, extraglobs={"np": np})
-    assert results.attempted == 2
-    assert results.failed == 0

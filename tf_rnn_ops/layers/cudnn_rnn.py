@@ -3,6 +3,7 @@
 import itertools
 import numbers
 import operator
+import random
 
 import keras
 import tensorflow as tf
@@ -43,9 +44,13 @@ def _checked_seed(seed):
     return int(seed)
 
 
-def _lengths_of(mask):
-    """Returns the number of steps of each sequence, [batch], of a right-padded mask, [batch, time]."""
+def _lengths_of(mask, inputs):
+    """Returns the number of steps of each sequence, [batch], of a right-padded mask, [batch, time], of the inputs."""
     mask = tf.cast(mask, tf.bool)
+    wanted = inputs.shape[:2]
+    if not mask.shape.is_compatible_with(wanted):
+        raise ValueError(f"mask must be [batch, time], here {wanted}, but has shape {mask.shape}")
+    tf.debugging.assert_equal(tf.shape(mask), tf.shape(inputs)[:2], message="mask must be [batch, time]")
     lengths = tf.reduce_sum(tf.cast(mask, tf.int32), axis=1)
     tf.debugging.assert_equal(
         mask,
@@ -82,8 +87,9 @@ class CudnnRNN(keras.layers.Layer):
         elsewhere.
       dropout: the probability that an element of the input of a layer other than the first is set to 0 in training.
         The others are divided by 1 - `dropout`.
-      seed: an integer that fixes the random numbers of dropout: each graph that the layer is built into draws the same.
-        None for new ones each time.
+      seed: an integer that fixes the random numbers of dropout: each graph that the layer is built into draws the same,
+        and layers of equal arguments that run eagerly draw from one stream. With None, each layer and graph draws
+        others than those before it, and the same ones again after `keras.utils.set_random_seed`.
       return_sequences: whether to return the outputs of all steps or only of each direction's last.
       return_state: whether to return the final states too.
       kernel_initializer: initializer for the input's weights, drawn as one [fan_in, num_gates * units] matrix for each
@@ -99,7 +105,8 @@ class CudnnRNN(keras.layers.Layer):
       inputs: [batch, time, features].
       initial_state: a list of the states before the first step: that of h and, of an LSTM, that of c. Zeros by default.
       mask: boolean, [batch, time], and right-padded: in each row all that is True comes before all that is False. The
-        masked steps' outputs are 0; the last step is the last unmasked one. All steps by default.
+        masked steps' outputs are 0; the last step is the last unmasked one. By default the mask that the inputs carry,
+        such as an embedding's, whether or not there is an `initial_state`; all steps if they carry none.
       training: whether to apply dropout.
 
     Returns:
@@ -108,7 +115,7 @@ class CudnnRNN(keras.layers.Layer):
       of the shapes of `initial_state`.
 
     Raises:
-      ValueError: if an argument is none of these, or inputs or states have other shapes.
+      ValueError: if an argument is none of these, or inputs, states or a mask have other shapes.
       tf.errors.InvalidArgumentError: if a mask is not right-padded, or a shape that is known only when the layer is run
         is another.
       RuntimeError: if Keras runs on another backend than TensorFlow.
@@ -155,6 +162,8 @@ class CudnnRNN(keras.layers.Layer):
         self.unit_forget_bias = unit_forget_bias
         self._num_directions = 2 if direction == "bidirectional" else 1
         self._num_states = 2 if rnn_mode == "lstm" else 1
+        self._own_seed = random.randrange(1, 2**31)  # drawn from what Keras's own layers draw theirs from
+        self._num_graphs = 0  # that draw dropout
         self._state_shape = (self.num_layers * self._num_directions, self.units)  # but for the batch
         self.input_spec = keras.InputSpec(ndim=3)
         # The op has no XLA kernel: Keras is not to compile a model that holds this layer with XLA.
@@ -203,11 +212,14 @@ class CudnnRNN(keras.layers.Layer):
 
     def call(self, inputs, initial_state=None, mask=None, training=False):
         """Computes all steps; see the class."""
+        if mask is None:
+            # Keras looks this up where the inputs are the only tensors among the arguments, but not beside states.
+            mask = getattr(inputs, "_keras_mask", None)
         inputs = self._convert(inputs)
         batch, time, _ = keras.ops.shape(inputs)
-        states = self.get_initial_state(batch) if initial_state is None else self._checked_states(initial_state)
+        states = self.get_initial_state(batch) if initial_state is None else self._checked_states(initial_state, inputs)
         input_h, input_c = states if self.rnn_mode == "lstm" else (*states, tf.zeros([], inputs.dtype))
-        lengths = tf.fill([batch], time) if mask is None else _lengths_of(mask)
+        lengths = tf.fill([batch], time) if mask is None else _lengths_of(mask, inputs)
         run = self._train if training else self._infer
         output, *final_states = run(inputs, input_h, input_c, self._convert(self.params), lengths)
         if not self.return_sequences:
@@ -218,15 +230,20 @@ class CudnnRNN(keras.layers.Layer):
     def _convert(self, value):
         return keras.ops.cast(value, self.compute_dtype)
 
-    def _checked_states(self, initial_state):
+    def _checked_states(self, initial_state, inputs):
         """Returns the states that the layer was called with as a list of tensors, or refuses them."""
         states = initial_state if keras.tree.is_nested(initial_state) else [initial_state]
+        for number, state in enumerate(states):
+            if state is None:
+                raise ValueError(
+                    f"initial_state must be None or a list of {self._num_states} tensors, but item {number} is None"
+                )
         states = [self._convert(state) for state in states]
-        wanted = (None, *self._state_shape)
+        wanted = (inputs.shape[0], *self._state_shape)
         if len(states) != self._num_states or not all(state.shape.is_compatible_with(wanted) for state in states):
             raise ValueError(
-                f"initial_state must be a list of {self._num_states} of shape {wanted}, where None is the batch, but "
-                f"has the shapes {', '.join(str(state.shape) for state in states)}"
+                f"initial_state must be a list of {self._num_states} of shape {wanted}, where {wanted[0]} is the "
+                f"batch, but has the shapes {', '.join(str(state.shape) for state in states)}"
             )
         return states
 
@@ -248,9 +265,17 @@ class CudnnRNN(keras.layers.Layer):
 
     def _train(self, *inputs):
         """Runs the op with dropout."""
-        # The op takes two seeds, and two zeros for none.
-        seed, seed2 = (0, 0) if self.seed is None else (self.seed, 1)
+        seed, seed2 = self._seeds()
         return self._run(*inputs, is_training=True, dropout=self.dropout, seed=seed, seed2=seed2)
+
+    def _seeds(self):
+        """Returns the two seeds of an op that draws dropout, which are not to be two zeros: those stand for none."""
+        if self.seed is not None:
+            return self.seed, 1
+        if tf.executing_eagerly():
+            return self._own_seed, 0  # always the same, so that TensorFlow finds the kernel that it has made before
+        self._num_graphs += 1
+        return self._own_seed, self._num_graphs
 
     def _infer(self, *inputs):
         """Runs the op without dropout and lets it keep nothing for a gradient, which then has to run it again."""
