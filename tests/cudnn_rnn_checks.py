@@ -44,7 +44,7 @@ def all_results(outputs, backprop) -> dict[str, np.ndarray]:
     return {name: value.numpy() for name, value in results.items()}
 
 
-def assert_same_bits(actual: dict[str, np.ndarray], expected: dict[str, np.ndarray]) -> None:
+def assert_all_same_bits(actual: dict[str, np.ndarray], expected: dict[str, np.ndarray]) -> None:
     assert actual.keys() == expected.keys()
     for name, value in expected.items():
         np.testing.assert_array_equal(actual[name], value, err_msg=name)

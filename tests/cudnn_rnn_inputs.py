@@ -105,13 +105,19 @@ def backprop_arguments(config: Config, inputs, outputs, gradients, version="V3")
 
 
 @st.composite
-def configs(draw, version="V3") -> Config:
+def configs(draw, version="V3", smallest=8, largest=40) -> Config:
     """A strategy for networks with any choice of options.
 
-    Not of fewer than 8 units or inputs, other than none: a tensor of few elements may consist of sums that all but
-    cancel, whose rounding error is large beside anything there is to measure it by.
+    Of no fewer than 8 units or inputs, other than none, unless asked for: a tensor of few elements may consist of sums
+    that all but cancel, whose rounding error is large beside anything there is to measure it by.
+
+    Args:
+      draw: Hypothesis's.
+      version: the ending of the op's name.
+      smallest: the smallest number of units and inputs.
+      largest: the largest.
     """
-    sizes = st.integers(8, 40)
+    sizes = st.integers(smallest, largest)
     num_units = draw(sizes)
     input_mode = draw(st.sampled_from(["linear_input", "skip_input", "auto_select"]))
     input_sizes = {
@@ -135,7 +141,7 @@ def configs(draw, version="V3") -> Config:
     lengths = st.lists(st.integers(0, time), min_size=batch, max_size=batch).map(tuple)
     return dataclasses.replace(
         config,
-        num_proj=draw(st.one_of(st.just(0), st.integers(8, num_units))) if config.rnn_mode == "lstm" else 0,
+        num_proj=draw(st.one_of(st.just(0), st.integers(smallest, num_units))) if config.rnn_mode == "lstm" else 0,
         time_major=draw(st.booleans()),
         sequence_lengths=draw(st.one_of(st.none(), lengths)),
     )

@@ -9,7 +9,7 @@ import numpy as np
 import parity
 import pytest
 import tensorflow as tf
-from cudnn_rnn_checks import all_results, assert_same_bits, reference_gradients, run_backprop, run_forward
+from cudnn_rnn_checks import all_results, assert_all_same_bits, reference_gradients, run_backprop, run_forward
 from cudnn_rnn_inputs import DTYPES, INPUTS, MODES, OUTPUTS, VERSIONS, Config
 from gru_inputs import float64
 from hypothesis import given
@@ -298,7 +298,7 @@ def results_of(config, **attributes):
 def test_one_layer_knows_no_dropout(mode, direction, rate):
     config = Config(rnn_mode=mode, direction=direction)
     expected = results_of(config)
-    assert_same_bits(results_of(dataclasses.replace(config, dropout=rate)), expected)
+    assert_all_same_bits(results_of(dataclasses.replace(config, dropout=rate)), expected)
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -306,7 +306,7 @@ def test_a_rate_of_zero_is_no_dropout(mode):
     """Whatever the seeds: the results are those of the reference without masks."""
     config = Config(rnn_mode=mode, num_layers=3, num_units=20, dropout=0.0)
     expected = results_of(config)
-    assert_same_bits(results_of(config, **SEEDS), expected)
+    assert_all_same_bits(results_of(config, **SEEDS), expected)
     inputs, weights = cudnn_rnn_inputs.inputs_and_gradients(config)
     check_with_masks(config, inputs, weights, None, **SEEDS)
 

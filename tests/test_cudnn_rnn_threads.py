@@ -9,8 +9,8 @@ import parity
 import processes
 import pytest
 import tensorflow as tf
-from cudnn_rnn_checks import all_results, assert_same_bits, run_backprop, run_forward
-from cudnn_rnn_inputs import INPUTS, MODES, Config
+from cudnn_rnn_checks import all_results, assert_all_same_bits, run_backprop, run_forward
+from cudnn_rnn_inputs import DTYPES, INPUTS, MODES, OUTPUTS, Config
 
 LENGTHS = (9, 4, 0, 7, 9, 1, 2, 8, 9, 3, 5)
 # More units than a tile has, of no round numbers; few samples, and many.
@@ -34,16 +34,20 @@ NETWORKS["one sample"] = Config(num_units=257, input_size=31, time=20, batch=1)
 
 
 def run_all(config: Config, dtype: str = "float32") -> dict[str, np.ndarray]:
-    """Returns everything that a network gives, forward and backward, as arrays by name."""
+    """Returns everything that a network gives, in training, forward and backward, and inference, as arrays by name."""
     inputs, weights = cudnn_rnn_inputs.inputs_and_gradients(config, dtype)
     outputs = run_forward(config, inputs, seed=1, seed2=2)
-    return all_results(outputs, run_backprop(config, inputs, outputs, weights))
+    inference = run_forward(config, inputs, is_training=False)
+    return {
+        **all_results(outputs, run_backprop(config, inputs, outputs, weights)),
+        **{f"inference {name}": getattr(inference, name).numpy() for name in OUTPUTS},
+    }
 
 
 def run_every_network() -> dict[str, np.ndarray]:
     """Returns what all networks give in a first call, in all types, as float64 arrays by name."""
     tf.random.set_seed(0)
-    cases = [(name, dtype) for name in NETWORKS for dtype in ("float32", "float64", "bfloat16")]
+    cases = [(name, dtype) for name in NETWORKS for dtype in DTYPES]
     return {
         f"{name} {dtype} {output}": parity.to_float64(value)
         for name, dtype in cases
@@ -74,7 +78,7 @@ def test_same_bits_for_any_number_of_threads(num_threads, here, tmp_path):
         str(pathlib.Path(__file__).parent),
     )
     results = np.load(tmp_path / "results.npz")
-    assert_same_bits(dict(results), here)
+    assert_all_same_bits(dict(results), here)
 
 
 @pytest.mark.parametrize("mode", MODES)
