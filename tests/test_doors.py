@@ -1,5 +1,8 @@
 """The ops through every door that a user may come by, each in a process of its own where that is the point."""
 
+from typing import NamedTuple
+
+import cudnn_rnn_reference
 import keras
 import numpy as np
 import parity
@@ -7,6 +10,8 @@ import processes
 import pytest
 import reference
 import tensorflow as tf
+from cudnn_rnn_inputs import network_inputs
+from cudnn_rnn_reference import Config
 from gru_inputs import cell_inputs, float64
 
 import tf_rnn_ops
@@ -14,8 +19,26 @@ import tf_rnn_ops
 LIBRARY = str(tf_rnn_ops._library.LIBRARY_PATH)
 
 
-def expected_state():
-    return reference.gru_block_cell(**cell_inputs((2, 3, 4))).h
+class Door(NamedTuple):
+    """An op to come by: its function in the library, its inputs, and one of its outputs with what it should be."""
+
+    function: str
+    inputs: dict[str, np.ndarray]
+    output: str
+    expected: np.ndarray
+
+
+def gru_door() -> Door:
+    inputs = cell_inputs((2, 3, 4))
+    return Door("gru_block_cell", inputs, "h", reference.gru_block_cell(**inputs).h)
+
+
+def lstm_door() -> Door:
+    inputs = network_inputs(Config())
+    return Door("cudnn_rnn", inputs, "output", cudnn_rnn_reference.forward(Config(), **inputs).output)
+
+
+every_door = pytest.mark.parametrize("door", [gru_door(), lstm_door()], ids=lambda door: door.function)
 
 
 def test_tf_function_with_unknown_shapes():
@@ -31,9 +54,10 @@ def test_tf_function_with_unknown_shapes():
         assert parity.difference(actual, reference.gru_block_cell(**inputs).h) < 1e-12
 
 
-def test_a_tf1_graph_after_plain_load_op_library(tmp_path):
+@every_door
+def test_a_tf1_graph_after_plain_load_op_library(door, tmp_path):
     """No import of the package: only TensorFlow and the path of the .so."""
-    np.savez(tmp_path / "inputs.npz", **cell_inputs((2, 3, 4)))
+    np.savez(tmp_path / "inputs.npz", **door.inputs)
     printed = processes.run_code(
         """
         import sys
@@ -43,22 +67,26 @@ def test_a_tf1_graph_after_plain_load_op_library(tmp_path):
         library = tf.load_op_library(sys.argv[1])
         inputs = np.load(sys.argv[2])
         placeholders = {name: tf.placeholder(tf.float64, name=name) for name in inputs}
-        h = library.tf_rnn_ops_gru_block_cell(**placeholders).h
+        output = getattr(getattr(library, "tf_rnn_ops_" + sys.argv[3])(**placeholders), sys.argv[4])
         with tf.Session() as session:
-            result = session.run(h, {placeholders[name]: inputs[name] for name in inputs})
+            result = session.run(output, {placeholders[name]: inputs[name] for name in inputs})
         assert "tf_rnn_ops" not in sys.modules
         print(repr(result.tolist()))
         """,
         LIBRARY,
         str(tmp_path / "inputs.npz"),
+        door.function,
+        door.output,
     )
-    assert parity.difference(np.array(eval(printed)), expected_state()) < 1e-12
+    assert parity.difference(np.array(eval(printed)), door.expected) < 1e-12
 
 
-def test_a_graph_def_written_here_runs_elsewhere(tmp_path):
+@every_door
+def test_a_graph_def_written_here_runs_elsewhere(door, tmp_path):
     with tf.Graph().as_default() as graph:
-        inputs = {name: tf.constant(value) for name, value in cell_inputs((2, 3, 4)).items()}
-        tf.identity(tf_rnn_ops.raw_ops.GRUBlockCell(**inputs).h, name="h")
+        op = getattr(tf_rnn_ops._library.ops, "tf_rnn_ops_" + door.function)
+        inputs = {name: tf.constant(value) for name, value in door.inputs.items()}
+        tf.identity(getattr(op(**inputs), door.output), name="output")
     (tmp_path / "graph.pb").write_bytes(graph.as_graph_def().SerializeToString())
     printed = processes.run_code(
         """
@@ -67,18 +95,23 @@ def test_a_graph_def_written_here_runs_elsewhere(tmp_path):
         import tf_rnn_ops
         graph_def = tf.compat.v1.GraphDef.FromString(open(sys.argv[1], "rb").read())
         with tf.Graph().as_default(), tf.compat.v1.Session() as session:
-            (h,) = tf.import_graph_def(graph_def, return_elements=["h:0"])
-            print(repr(session.run(h).tolist()))
+            (output,) = tf.import_graph_def(graph_def, return_elements=["output:0"])
+            print(repr(session.run(output).tolist()))
         """,
         str(tmp_path / "graph.pb"),
     )
-    assert parity.difference(np.array(eval(printed)), expected_state()) < 1e-12
+    assert parity.difference(np.array(eval(printed)), door.expected) < 1e-12
 
 
-def trained_model():
+LAYERS = {
+    "GRUBlockCell": lambda: keras.layers.RNN(tf_rnn_ops.layers.GRUBlockCell(8, kernel_regularizer="l2")),
+    "CudnnRNN": lambda: tf_rnn_ops.layers.CudnnLSTM(8, num_layers=2, direction="bidirectional", dropout=0.1),
+}
+
+
+def trained_model(layer):
     inputs = keras.Input([None, 3])
-    outputs = keras.layers.RNN(tf_rnn_ops.layers.GRUBlockCell(8, kernel_regularizer="l2"))(inputs)
-    model = keras.Model(inputs, keras.layers.Dense(1)(outputs))
+    model = keras.Model(inputs, keras.layers.Dense(1)(LAYERS[layer]()(inputs)))
     model.compile("adam", "mse")
     rng = np.random.default_rng(0)
     model.fit(rng.standard_normal([16, 5, 3]), rng.standard_normal([16, 1]), verbose=0)
@@ -113,8 +146,9 @@ x = np.load(sys.argv[2])
     ],
     ids=["export", "saved_model", "keras"],
 )
-def test_a_model_saved_here_is_served_elsewhere(tmp_path, save, serve):
-    model = trained_model()
+@pytest.mark.parametrize("layer", LAYERS)
+def test_a_model_saved_here_is_served_elsewhere(tmp_path, save, serve, layer):
+    model = trained_model(layer)
     x = np.random.default_rng(1).standard_normal([4, 9, 3]).astype("float32")
     np.save(tmp_path / "x.npy", x)
     save(model, str(tmp_path / "model"))
@@ -123,8 +157,30 @@ def test_a_model_saved_here_is_served_elsewhere(tmp_path, save, serve):
     assert parity.difference(np.array(eval(printed)), model(x)) < 1e-6
 
 
-def test_weights_round_trip(tmp_path):
-    model, other = trained_model(), trained_model()
+def test_a_model_exported_here_has_gradients_elsewhere(tmp_path):
+    model = trained_model("CudnnRNN")
+    x = np.random.default_rng(1).standard_normal([4, 9, 3]).astype("float32")
+    np.save(tmp_path / "x.npy", x)
+    model.export(tmp_path / "model", verbose=False)
+    code = """
+x = tf.constant(x)
+model = tf.saved_model.load(sys.argv[1])
+with tf.GradientTape() as tape:
+    tape.watch(x)
+    y = model.serve(x)
+print(repr(tape.gradient(y, x).numpy().tolist()))
+"""
+    printed = processes.run_code(SERVE + code, str(tmp_path / "model"), str(tmp_path / "x.npy"))
+    x = tf.constant(x)
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        y = model(x)
+    assert parity.difference(np.array(eval(printed)), tape.gradient(y, x)) < 1e-6
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_weights_round_trip(tmp_path, layer):
+    model, other = trained_model(layer), trained_model(layer)
     model.save_weights(tmp_path / "model.weights.h5")
     other.set_weights([np.zeros_like(weight) for weight in other.get_weights()])
     other.load_weights(tmp_path / "model.weights.h5")
