@@ -31,6 +31,7 @@ WARM_UP = 2  # steps that are not timed
 def parse_arguments() -> argparse.Namespace:
     """Returns the command line's settings."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
+    parser.add_argument("--files", type=int, help="how many files of the library to read, None for all")
     parser.add_argument("--units", type=int, default=256, help="size of a layer's state")
     parser.add_argument("--dropout", type=float, default=0.1, help="share of the numbers dropped between LSTM layers")
     parser.add_argument("--batch", type=int, default=64, help="sequences in a batch")
@@ -40,7 +41,10 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--timed-steps", type=int, default=15, help="steps to time of each LSTM")
     parser.add_argument("--seed", type=int, default=0, help="seed of all random numbers")
     parser.add_argument("--output", type=pathlib.Path, default=pathlib.Path("build/demo"), help="folder for the curves")
-    return parser.parse_args()
+    settings = parser.parse_args()
+    if not 1 <= settings.evaluations <= settings.steps:
+        parser.error(f"--evaluations must be between 1 and --steps = {settings.steps}, but is {settings.evaluations}")
+    return settings
 
 
 def gru(settings: argparse.Namespace) -> list[keras.layers.Layer]:
@@ -148,10 +152,10 @@ def print_step_times(times: dict[str, float], settings: argparse.Namespace) -> N
         f"\none training step of the LSTM, forward, backward and update: {settings.batch} sequences of {settings.time} "
         f"characters,\nmedian of {settings.timed_steps} taken in turns"
     )
-    print(f"  {'':18}  ms per step  speed")
+    print(f"  {'':18}  ms per step  relative speed")
     first = next(iter(times.values()))
     for name, seconds in times.items():
-        print(f"  {name:18}  {seconds * 1e3:11.0f}  {first / seconds:5.2f}")
+        print(f"  {name:18}  {seconds * 1e3:11.0f}  {first / seconds:14.2f}")
 
 
 def draw_curves(histories: dict[str, dict[str, list[float]]], baselines, settings, path: pathlib.Path) -> None:
@@ -201,7 +205,7 @@ def write_sample(model: keras.Model, vocabulary: Vocabulary, length: int, seed: 
 def main() -> None:
     """Trains, compares, writes, times and draws."""
     settings = parse_arguments()
-    training_text, validation_text = read_source()
+    training_text, validation_text = read_source(settings.files)
     vocabulary = Vocabulary(training_text)
     training, validation = vocabulary.encode(training_text), vocabulary.encode(validation_text)
     size = len(vocabulary)

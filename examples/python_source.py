@@ -9,14 +9,18 @@ VALIDATION_EVERY = 20  # every 20th file is for validation
 UNKNOWN = 0  # stands for every character outside the vocabulary
 
 
-def read_source() -> tuple[str, str]:
-    """Returns the texts to train on and to validate on: the standard library's modules, split by file."""
+def read_source(num_files: int | None = None) -> tuple[str, str]:
+    """Returns the texts to train on and to validate on: the standard library's modules, split by file.
+
+    Args:
+      num_files: how many modules to read, in the order of their names; all by default.
+    """
     library = pathlib.Path(sysconfig.get_path("stdlib"))
     skipped = {"site-packages", "dist-packages", "test", "tests", "idlelib", "lib2to3"}
     files = [
         path for path in sorted(library.rglob("*.py")) if not skipped.intersection(path.relative_to(library).parts)
     ]
-    texts = [path.read_text(encoding="utf-8", errors="replace") for path in files]
+    texts = [path.read_text(encoding="utf-8", errors="replace") for path in files[:num_files]]
     validation = texts[::VALIDATION_EVERY]
     training = [text for i, text in enumerate(texts) if i % VALIDATION_EVERY]
     print(f"{len(training)} files to train on, {len(validation)} for validation, from {library}")

@@ -1,0 +1,35 @@
+"""The examples, made small enough for a test."""
+
+import importlib.util
+import pathlib
+import re
+
+import processes
+import pytest
+
+DEMO = pathlib.Path(__file__).parent.parent / "examples" / "char_language_model.py"
+PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
+
+pytestmark = pytest.mark.skipif(importlib.util.find_spec("matplotlib") is None, reason="needs matplotlib")
+
+
+def test_the_demo_trains_compares_writes_times_and_draws(tmp_path):
+    sizes = ["--files=60", "--units=8", "--batch=64", "--steps=20", "--evaluations=2", "--timed-steps=1"]
+    process = processes.run_python(str(DEMO), *sizes, f"--output={tmp_path / 'new'}")
+    assert process.returncode == 0, process.stderr[-2000:]
+    printed = process.stdout
+
+    bits = {name: float(value) for name, value in re.findall(r"^  (\w+) +(\d+\.\d\d)$", printed, re.MULTILINE)}
+    assert list(bits) == ["unigram", "bigram", "GRU", "LSTM"]
+    untrained = 7.0  # of a guess among some 2^7 characters
+    assert 0 < bits["bigram"] < bits["unigram"] < max(bits["GRU"], bits["LSTM"]) < untrained
+    assert re.search(r"what the LSTM writes after 'def ':\n\ndef .{100}", printed, re.DOTALL)
+    for name in ("keras.layers.LSTM", "tf_rnn_ops"):
+        assert re.search(rf"^  {name} +\d+ +\d+\.\d\d$", printed, re.MULTILINE)
+    assert (tmp_path / "new" / "char_language_model.png").read_bytes().startswith(PNG_SIGNATURE)
+
+
+def test_the_demo_refuses_more_evaluations_than_steps():
+    process = processes.run_python(str(DEMO), "--steps=3", "--evaluations=4")
+    assert process.returncode == 2
+    assert "--evaluations must be between 1 and --steps = 3, but is 4" in process.stderr
