@@ -11,6 +11,8 @@ SHELL := /bin/bash
 export TF_RNN_OPS_BAZEL_CONFIG := strict
 # make builds for the TensorFlow of its own environment.
 unexport TF_RNN_OPS_PYTHON
+# Tests start many processes that do little but import TensorFlow, on one core.
+PYTEST := pytest --numprocesses=auto --maxprocesses=4 --dist=worksteal
 # pip is not to advertise newer versions of itself.
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
@@ -69,7 +71,7 @@ $(VENV)/installed: dist/ready
 # ---------------------------------------------------------------- use
 
 .PHONY: demo
-demo: $(VENV)/installed ## Train a language model on Python's own source and write some.
+demo: $(VENV)/installed ## Train two language models on Python's own source and write some.
 	@$(VENV)/bin/python examples/char_language_model.py
 
 .PHONY: benchmark
@@ -89,12 +91,12 @@ test-cc: $(VENV)/ready .tools/bazel ## Run the C++ unit tests.
 .PHONY: test-python
 test-python: $(VENV)/installed ## Run the Python tests on the installed wheel.
 	@echo "==> Python tests"
-	@$(VENV)/bin/pytest
+	@$(VENV)/bin/$(PYTEST)
 
 .PHONY: test-wheel
 test-wheel: $(WHEEL_ENV)/installed ## Run the Python tests in an environment with TensorFlow and the wheel alone.
 	@echo "==> Python tests, in an environment with TensorFlow and the wheel alone"
-	@$(WHEEL_ENV)/bin/pytest -p no:cacheprovider
+	@$(WHEEL_ENV)/bin/$(PYTEST) -p no:cacheprovider
 
 # TensorFlow and the wheel; the import from another folder; and only then what the tests need.
 $(WHEEL_ENV)/installed: dist/ready
@@ -103,7 +105,7 @@ $(WHEEL_ENV)/installed: dist/ready
 	@$(PYTHON) -m venv $(WHEEL_ENV)
 	@$(WHEEL_ENV)/bin/python -m pip install --quiet -c requirements/dev.txt tensorflow dist/*.whl
 	@cd / && $(CURDIR)/$(WHEEL_ENV)/bin/python -m tf_rnn_ops
-	@$(WHEEL_ENV)/bin/python -m pip install --quiet -c requirements/dev.txt pytest hypothesis
+	@$(WHEEL_ENV)/bin/python -m pip install --quiet -c requirements/dev.txt pytest pytest-xdist hypothesis
 	@touch $@
 
 .PHONY: sanitize

@@ -25,6 +25,18 @@ def seeded():
     keras.utils.set_random_seed(0)
 
 
+def pytest_sessionfinish(session):
+    """Sends the parity record to the process that prints, where pytest-xdist runs the tests in others."""
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["parity"] = parity.record()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node):
+    """Takes the parity record of a process that pytest-xdist has finished with, unless it crashed."""
+    parity.merge(getattr(node, "workeroutput", {}).get("parity", []))
+
+
 def pytest_terminal_summary(terminalreporter):
     """Prints the largest difference that was seen of each op, dtype and output."""
     rows = parity.table()

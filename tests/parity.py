@@ -7,8 +7,14 @@ import numpy as np
 # Relative to the largest magnitude of the tensor.
 TOLERANCES = {"float64": 1e-12, "float32": 1e-5, "float16": 3e-3, "bfloat16": 2e-2}
 
+# The largest difference and how many there were, by op, peer, dtype and output.
 _largest: dict[tuple[str, str, str, str], float] = collections.defaultdict(float)
 _compared: dict[tuple[str, str, str, str], int] = collections.defaultdict(int)
+
+
+def _add(key: tuple[str, str, str, str], largest: float, compared: int) -> None:
+    _largest[key] = max(_largest[key], largest)
+    _compared[key] += compared
 
 
 def to_float64(tensor) -> np.ndarray:
@@ -50,10 +56,19 @@ def check(op: str, peer: str, actual, expected, fields=None) -> None:
         output = getattr(actual, field)
         dtype = output.dtype.name
         error = difference(output, expected[field])
-        key = (op, peer, dtype, field)
-        _largest[key] = max(_largest[key], error)
-        _compared[key] += 1
+        _add((op, peer, dtype, field), float(error), 1)
         assert error <= TOLERANCES[dtype], f"{op}.{field}, {dtype}, against {peer}: differs by {error:.2g}"
+
+
+def record() -> list[tuple]:
+    """Returns the record as plain values, which another process can `merge` into its own."""
+    return [(key, _largest[key], _compared[key]) for key in _largest]
+
+
+def merge(rows: list[tuple]) -> None:
+    """Adds the record of another process to this one's."""
+    for key, largest, compared in rows:
+        _add(tuple(key), largest, compared)
 
 
 def table() -> list[str]:
