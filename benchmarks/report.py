@@ -109,8 +109,8 @@ class LineTable:
 def to_json(run: Run) -> dict[str, Any]:
     """Returns all of a run, and what it ran on, in the types that JSON has."""
     return {
-        "versions": dict(bug_report._versions()),
-        "instruction_sets": bug_report._instruction_sets(),
+        "versions": dict(bug_report.versions()),
+        "instruction_sets": bug_report.instruction_sets(),
         "threads": _threads(),
         "load_average": {"before": list(run.load_before), "after": list(run.load_after)},
         "rounds": run.rounds,
@@ -144,7 +144,7 @@ def _measurement_to_json(measurement: Measurement, run: Run) -> dict[str, Any]:
 
 def to_markdown(run: Run) -> str:
     """Returns a table of GFLOP/s, forward / forward + backward, with a line of what it was measured on."""
-    versions = dict(bug_report._versions())
+    versions = dict(bug_report.versions())
     machine = f"{versions['CPU']}; TensorFlow {versions['TensorFlow']}, Keras {versions['Keras'].split(',')[0]}"
     tasks = " / ".join(TASKS.values())
     lines = [

@@ -49,7 +49,7 @@ def _cpu_name() -> str:
     return platform.processor() or platform.machine()
 
 
-def _versions() -> list[tuple[str, str]]:
+def versions() -> list[tuple[str, str]]:
     """Returns what is installed and what the op library was built with, as (name, value)."""
     return [
         ("tf_rnn_ops", __version__),
@@ -65,7 +65,8 @@ def _versions() -> list[tuple[str, str]]:
     ]
 
 
-def _instruction_sets() -> str:
+def instruction_sets() -> str:
+    """Returns the instruction set in use, those that there are, and what TF_RNN_OPS_ISA says, as one line."""
     cap = os.environ.get("TF_RNN_OPS_ISA")
     return (
         f"{_library.active_instruction_set()} (this CPU and build have: "
@@ -88,9 +89,9 @@ def _print_table(rows: Sequence[tuple[str, ...]]) -> None:
 def main() -> None:
     """Prints versions, instruction set, GPU library and kernels."""
     print("versions")
-    _print_table(_versions())
+    _print_table(versions())
     print("\ndevices")
-    _print_table([("instruction set", _instruction_sets()), ("GPU library", _gpu_library())])
+    _print_table([("instruction set", instruction_sets()), ("GPU library", _gpu_library())])
     print("\nkernels")
     _print_table([("op", "device", "dtypes"), *_registered_kernels()])
 
