@@ -1,4 +1,4 @@
-"""Recurrent networks for TensorFlow: ops that run, train and differentiate on every device.
+"""Recurrent networks for TensorFlow: ops that run and train where its own do not.
 
 `tf_rnn_ops.raw_ops` holds the ops under the names of their twins in `tf.raw_ops`, `tf_rnn_ops.layers` the Keras layers
 made of them, and `tf_rnn_ops.params` the layout of a network's params buffer. Importing the package loads the op

@@ -50,8 +50,8 @@ def GRUBlockCell(*, x, h_prev, w_ru, w_c, b_ru, b_c, name: str | None = None) ->
       [batch, cell_size].
 
     Raises:
-      tf.errors.InvalidArgumentError: if an argument's shape does not fit the others', when run eagerly.
-      ValueError: the same, when a graph is built.
+      tf.errors.InvalidArgumentError: if an argument's shape does not fit the others', when run.
+      ValueError: the same, when a graph is built of shapes that are known.
 
     Example:
       >>> x, h, b = tf.ones([1, 2]), tf.zeros([1, 3]), tf.zeros([3])
@@ -94,8 +94,8 @@ def GRUBlockCellGrad(*, x, h_prev, w_ru, w_c, b_ru, b_c, r, u, c, d_h, name: str
       [batch, 2 * cell_size].
 
     Raises:
-      tf.errors.InvalidArgumentError: if an argument's shape does not fit the others', when run eagerly.
-      ValueError: the same, when a graph is built.
+      tf.errors.InvalidArgumentError: if an argument's shape does not fit the others', when run.
+      ValueError: the same, when a graph is built of shapes that are known.
 
     Example:
       >>> inputs = dict(x=tf.ones([1, 2]), h_prev=tf.zeros([1, 3]), w_ru=tf.ones([5, 6]), w_c=tf.ones([5, 3]),
@@ -168,8 +168,8 @@ def CudnnRNN(
 
     Raises:
       tf.errors.InvalidArgumentError: if an argument's shape does not fit the others' or the attributes, or an attribute
-        is out of range, when run eagerly.
-      ValueError: the same, when a graph is built.
+        is out of range, when run.
+      ValueError: the same, when a graph is built of shapes that are known.
 
     Example:
       >>> x, h = tf.ones([5, 2, 3]), tf.zeros([1, 2, 4])
@@ -241,8 +241,8 @@ def CudnnRNNV2(
 
     Raises:
       tf.errors.InvalidArgumentError: if an argument's shape does not fit the others' or the attributes, or an attribute
-        is out of range, when run eagerly.
-      ValueError: the same, when a graph is built.
+        is out of range, when run.
+      ValueError: the same, when a graph is built of shapes that are known.
 
     Example:
       >>> x, h = tf.ones([5, 2, 3]), tf.zeros([1, 2, 4])
@@ -325,8 +325,8 @@ def CudnnRNNV3(
 
     Raises:
       tf.errors.InvalidArgumentError: if an argument's shape does not fit the others' or the attributes, or an attribute
-        is out of range, when run eagerly.
-      ValueError: the same, when a graph is built.
+        is out of range, when run.
+      ValueError: the same, when a graph is built of shapes that are known.
 
     Example:
       >>> x, h = tf.ones([5, 2, 3]), tf.zeros([1, 2, 4])
@@ -407,8 +407,8 @@ def CudnnRNNBackprop(
 
     Raises:
       tf.errors.InvalidArgumentError: if an argument's shape does not fit the others' or the attributes, or an attribute
-        is out of range, or `reserve_space` is from a forward op of other shapes or attributes, when run eagerly.
-      ValueError: the same, when a graph is built.
+        is out of range, or `reserve_space` is from a forward op of other shapes or attributes, when run.
+      ValueError: the same, when a graph is built of shapes that are known.
 
     Example:
       >>> x, h = tf.ones([5, 2, 3]), tf.zeros([1, 2, 4])
@@ -496,8 +496,8 @@ def CudnnRNNBackpropV2(
 
     Raises:
       tf.errors.InvalidArgumentError: if an argument's shape does not fit the others' or the attributes, or an attribute
-        is out of range, or `reserve_space` is from a forward op of other shapes or attributes, when run eagerly.
-      ValueError: the same, when a graph is built.
+        is out of range, or `reserve_space` is from a forward op of other shapes or attributes, when run.
+      ValueError: the same, when a graph is built of shapes that are known.
 
     Example:
       >>> x, h = tf.ones([5, 2, 3]), tf.zeros([1, 2, 4])
@@ -592,8 +592,8 @@ def CudnnRNNBackpropV3(
 
     Raises:
       tf.errors.InvalidArgumentError: if an argument's shape does not fit the others' or the attributes, or an attribute
-        is out of range, or `reserve_space` is from a forward op of other shapes or attributes, when run eagerly.
-      ValueError: the same, when a graph is built.
+        is out of range, or `reserve_space` is from a forward op of other shapes or attributes, when run.
+      ValueError: the same, when a graph is built of shapes that are known.
 
     Example:
       >>> x, h = tf.ones([5, 2, 3]), tf.zeros([1, 2, 4])
@@ -677,8 +677,8 @@ def CudnnRNNParamsSize(
 
     Raises:
       tf.errors.InvalidArgumentError: if a size is negative or no scalar, the sizes do not fit one another or the
-        attributes, an attribute is out of range, or the number does not fit into `S`, when run eagerly.
-      ValueError: the same, when a graph is built.
+        attributes, an attribute is out of range, or the number does not fit into `S`, when run.
+      ValueError: the same, when a graph is built of shapes that are known.
 
     Example:
       >>> int(CudnnRNNParamsSize(num_layers=1, num_units=4, input_size=3, T=tf.float32, S=tf.int32)[0])
@@ -746,8 +746,8 @@ def CudnnRNNCanonicalToParams(
 
     Raises:
       tf.errors.InvalidArgumentError: if there are more or fewer weights or biases than the network has, a shape is not
-        as said above, or an attribute is out of range, when run eagerly.
-      ValueError: the same, when a graph is built.
+        as said above, or an attribute is out of range, when run.
+      ValueError: the same, when a graph is built of shapes that are known.
 
     Example:
       >>> weights, biases = [tf.ones([4, 3])] * 4 + [tf.ones([4, 4])] * 4, [tf.zeros([4])] * 8
@@ -822,8 +822,8 @@ def CudnnRNNCanonicalToParamsV2(
 
     Raises:
       tf.errors.InvalidArgumentError: if there are more or fewer weights or biases than the network has, a shape is not
-        as said above, or an attribute is out of range, when run eagerly.
-      ValueError: the same, when a graph is built.
+        as said above, or an attribute is out of range, when run.
+      ValueError: the same, when a graph is built of shapes that are known.
 
     Example:
       >>> weights, biases = [tf.ones([4, 3])] * 4 + [tf.ones([4, 4])] * 4, [tf.zeros([4])] * 8
@@ -891,8 +891,8 @@ def CudnnRNNParamsToCanonical(
 
     Raises:
       tf.errors.InvalidArgumentError: if there are more or fewer weights or biases than the network has, a shape is not
-        as said above, or an attribute is out of range, when run eagerly.
-      ValueError: the same, when a graph is built.
+        as said above, or an attribute is out of range, when run.
+      ValueError: the same, when a graph is built of shapes that are known.
 
     Example:
       >>> sizes = dict(num_layers=1, num_units=4, input_size=3)
@@ -963,8 +963,8 @@ def CudnnRNNParamsToCanonicalV2(
 
     Raises:
       tf.errors.InvalidArgumentError: if there are more or fewer weights or biases than the network has, a shape is not
-        as said above, or an attribute is out of range, when run eagerly.
-      ValueError: the same, when a graph is built.
+        as said above, or an attribute is out of range, when run.
+      ValueError: the same, when a graph is built of shapes that are known.
 
     Example:
       >>> sizes = dict(num_layers=1, num_units=4, input_size=3)
