@@ -34,7 +34,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--files", type=int, help="how many files of the library to read, None for all")
     parser.add_argument("--units", type=int, default=256, help="size of a layer's state")
     parser.add_argument("--dropout", type=float, default=0.1, help="share of the numbers dropped between LSTM layers")
-    parser.add_argument("--batch", type=int, default=64, help="sequences in a batch")
+    parser.add_argument("--batch", type=int, default=32, help="sequences in a batch")
     parser.add_argument("--time", type=int, default=100, help="characters in a sequence")
     parser.add_argument("--steps", type=int, default=700, help="batches to train each model on")
     parser.add_argument("--evaluations", type=int, default=10, help="how often to look at the validation files")

@@ -5,7 +5,7 @@ import sysconfig
 
 import numpy as np
 
-VALIDATION_EVERY = 20  # every 20th file is for validation
+VALIDATION_EVERY = 40  # every 40th file is for validation
 UNKNOWN = 0  # stands for every character outside the vocabulary
 
 
