@@ -81,7 +81,8 @@ class CudnnRNN(keras.layers.Layer):
       units: size of the state of each layer and direction, a positive integer.
       rnn_mode: "lstm", "gru", whose reset gate acts after the matrix product, "rnn_tanh" or "rnn_relu".
       num_layers: number of layers, a positive integer.
-      direction: "unidirectional" (num_directions is 1) or "bidirectional" (2).
+      direction: "unidirectional" (num_directions is 1) or "bidirectional" (2), which takes the place of
+        `keras.layers.Bidirectional`: that cannot wrap this layer.
       input_mode: "linear_input"; "skip_input" adds the input to every gate of layer 0 in place of its product with a
         matrix, and features must be units; "auto_select" is "skip_input" where these are equal and "linear_input"
         elsewhere.
