@@ -19,6 +19,9 @@
 namespace tf_rnn_ops::rnn {
 namespace {
 
+constexpr RnnMode kModes[] = {RnnMode::kTanh, RnnMode::kRelu, RnnMode::kLstm,
+                              RnnMode::kGru};
+
 // A network and what goes into it, in the caller's order.
 struct Case {
   RnnConfig config;
@@ -373,8 +376,7 @@ Case RandomCase(const RnnConfig& config, const RnnSize& size) {
 // Every mode and option, in sizes about the widths of vectors and panels.
 std::vector<Case> Cases() {
   std::vector<Case> cases;
-  for (RnnMode mode :
-       {RnnMode::kTanh, RnnMode::kRelu, RnnMode::kLstm, RnnMode::kGru}) {
+  for (RnnMode mode : kModes) {
     cases.push_back(RandomCase({mode, false, 1, 1, 1, 1, 0}, {2, 7}));
     cases.push_back(RandomCase({mode, false, 1, 1, 5, 37, 0}, {4, 3}));
     cases.push_back(RandomCase({mode, true, 2, 1, 19, 19, 0}, {3, 14}));
@@ -428,8 +430,7 @@ TEST(CudnnRnnTest, InferenceKeepsTheOutputsOfTwoLayersAlone) {
   constexpr std::int64_t kTime = 1000, kBatch = 3, kUnits = 40;
   const std::int64_t output = kTime * kBatch * 2 * kUnits * sizeof(float);
   for (InstructionSet instruction_set : SupportedInstructionSets()) {
-    for (RnnMode mode :
-         {RnnMode::kTanh, RnnMode::kRelu, RnnMode::kLstm, RnnMode::kGru}) {
+    for (RnnMode mode : kModes) {
       for (std::int64_t num_layers : {1, 2, 3, 4}) {
         const RnnConfig config{mode, false, 2, num_layers, 30, kUnits, 0};
         const auto workspace = [&](std::int64_t time) {

@@ -155,11 +155,9 @@ std::string Describe(const Header& recorded, const Header& expected) {
 
 template <typename T>
 std::int64_t ReserveSpaceSize(const RnnConfig& config, const RnnSize& size) {
-  const CheckedInt rows = CheckedInt(size.time) * size.batch;
-  const CheckedInt cells = rows * config.num_pseudo_layers() *
-                           NumKeptBlocks(config.mode) * config.num_units;
-  const CheckedInt outputs = rows * NumKeptOutputs<T>(config) *
-                             config.num_directions * config.output_size();
+  const CheckedInt cells = LayerKeptSize(config, size) * config.num_layers;
+  const CheckedInt outputs =
+      LayerOutputSize(config, size) * NumKeptOutputs<T>(config);
   constexpr std::int64_t kElements =
       sizeof(ComputeType<T>) / sizeof(T);  // for an activation
   const CheckedInt total =

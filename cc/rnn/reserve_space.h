@@ -39,6 +39,20 @@ constexpr std::int64_t NumKeptOutputs(const RnnConfig& config) {
              : config.num_layers - 1;
 }
 
+// The size of a layer's output, [time, batch, num_directions * output_size].
+inline CheckedInt LayerOutputSize(const RnnConfig& config,
+                                  const RnnSize& size) {
+  return CheckedInt(size.time) * size.batch * config.num_directions *
+         config.output_size();
+}
+
+// The size of what the cells of a layer keep, [num_directions, time, batch,
+// NumKeptBlocks * num_units].
+inline CheckedInt LayerKeptSize(const RnnConfig& config, const RnnSize& size) {
+  return CheckedInt(size.time) * size.batch * config.num_directions *
+         NumKeptBlocks(config.mode) * config.num_units;
+}
+
 // What must be the same in the forward pass and the backward pass.
 struct ReserveSpaceKey {
   RnnConfig config;
@@ -69,13 +83,11 @@ std::string ReserveSpaceMismatch(const ReserveSpaceKey& key,
 template <typename T>
 RandomStream ReserveSpaceStream(const T* reserve_space);
 
-// How many values of the stream's counter a layer's mask [time, batch,
-// num_directions * output_size] takes: four elements each.
+// How many values of the stream's counter the mask of a layer's output takes:
+// four elements each.
 inline std::int64_t NumLayerDropoutSamples(const RnnConfig& config,
                                            const RnnSize& size) {
-  const CheckedInt elements = CheckedInt(size.time) * size.batch *
-                              config.num_directions * config.output_size();
-  return (elements.value() + 3) / 4;
+  return (LayerOutputSize(config, size).value() + 3) / 4;
 }
 
 // How many the masks of all layers but the first take.

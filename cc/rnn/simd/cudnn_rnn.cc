@@ -67,16 +67,7 @@ struct KeptActivations {
     if (reserve_space == nullptr) return;
     kept = reinterpret_cast<C*>(reserve_space +
                                 kReserveSpaceHeaderBytes / sizeof(T));
-    outputs = kept + config.num_layers * LayerKeptSize(config, size);
-  }
-
-  // Of one layer.
-  static std::int64_t LayerKeptSize(const RnnConfig& config,
-                                    const RnnSize& size) {
-    const CheckedInt rows = CheckedInt(size.time) * size.batch;
-    return (rows * config.num_directions * NumKeptBlocks(config.mode) *
-            config.num_units)
-        .value();
+    outputs = kept + config.num_layers * LayerKeptSize(config, size).value();
   }
 };
 
@@ -169,9 +160,8 @@ class ForwardCall {
     for (; layer.layer < a_.config.num_layers; ++layer.layer) {
       layer.output = LayerOutput(layer.layer);
       if (a_.is_training) {
-        layer.kept =
-            activations_.kept +
-            layer.layer * activations_.LayerKeptSize(a_.config, a_.size);
+        layer.kept = activations_.kept +
+                     layer.layer * LayerKeptSize(a_.config, a_.size).value();
       }
       WithCell<C>(a_.config.mode, [&](auto cell) {
         LayerForward<C, decltype(cell)>(layer, scratch_, executor).Run();
@@ -343,7 +333,7 @@ class BackwardCall {
       layer.d_h = network.d_h + i * hidden_size;
       layer.d_c = network.d_c + i * cell_size;
       layer.kept =
-          activations.kept + i * activations.LayerKeptSize(a_.config, a_.size);
+          activations.kept + i * LayerKeptSize(a_.config, a_.size).value();
       if (i < NumKeptOutputs<T>(a_.config)) {
         layer.output = activations.outputs + i * output_size;
       }
