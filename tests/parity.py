@@ -1,20 +1,17 @@
 """Comparison with a trusted result, and a record of how close each came."""
 
-import collections
-
 import numpy as np
 
 # Relative to the largest magnitude of the tensor.
 TOLERANCES = {"float64": 1e-12, "float32": 1e-5, "float16": 3e-3, "bfloat16": 2e-2}
 
 # The largest difference and how many there were, by op, peer, dtype and output.
-_largest: dict[tuple[str, str, str, str], float] = collections.defaultdict(float)
-_compared: dict[tuple[str, str, str, str], int] = collections.defaultdict(int)
+_seen: dict[tuple[str, str, str, str], tuple[float, int]] = {}
 
 
-def _add(key: tuple[str, str, str, str], largest: float, compared: int) -> None:
-    _largest[key] = max(_largest[key], largest)
-    _compared[key] += compared
+def _add(key: tuple[str, str, str, str], difference: float, count: int) -> None:
+    largest, counted = _seen.get(key, (0.0, 0))
+    _seen[key] = max(largest, difference), counted + count
 
 
 def to_float64(tensor) -> np.ndarray:
@@ -62,23 +59,21 @@ def check(op: str, peer: str, actual, expected, fields=None) -> None:
 
 def record() -> list[tuple]:
     """Returns the record as plain values, which another process can `merge` into its own."""
-    return [(key, _largest[key], _compared[key]) for key in _largest]
+    return list(_seen.items())
 
 
 def merge(rows: list[tuple]) -> None:
     """Adds the record of another process to this one's."""
-    for key, largest, compared in rows:
-        _add(tuple(key), largest, compared)
+    for key, (largest, count) in rows:
+        _add(key, largest, count)
 
 
 def table() -> list[str]:
     """Returns the record as lines of text."""
-    if not _largest:
+    if not _seen:
         return []
     rows = [("op", "output", "dtype", "against", "cases", "difference", "allowed")]
-    for op, peer, dtype, field in sorted(_largest):
-        key = (op, peer, dtype, field)
-        allowed = f"{TOLERANCES[dtype]:.0e}"
-        rows.append((op, field, dtype, peer, str(_compared[key]), f"{_largest[key]:.1e}", allowed))
+    for (op, peer, dtype, field), (largest, count) in sorted(_seen.items()):
+        rows.append((op, field, dtype, peer, str(count), f"{largest:.1e}", f"{TOLERANCES[dtype]:.0e}"))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]

@@ -1,6 +1,5 @@
 """The ops, the layout and the reference against what the real cuDNN gave, and the files that say what it gave."""
 
-import collections
 import ctypes
 import dataclasses
 import importlib.util
@@ -184,8 +183,7 @@ def test_rounding_what_is_given_changes_the_results_by_less_than_is_allowed(case
 @pytest.fixture
 def own_parity_record(monkeypatch):
     """Keeps comparisons out of the table at the end of the run."""
-    monkeypatch.setattr(parity, "_largest", collections.defaultdict(float))
-    monkeypatch.setattr(parity, "_compared", collections.defaultdict(int))
+    monkeypatch.setattr(parity, "_seen", {})
 
 
 def recording_of_reference(case):
