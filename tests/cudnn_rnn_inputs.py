@@ -15,6 +15,12 @@ OUTPUTS = ("output", "output_h", "output_c")
 VERSIONS = ("", "V2", "V3")
 
 
+def sized(size: tuple[int, int, int, int], **options) -> Config:
+    """Returns a network of some options and a size: time, batch, input_size, num_units."""
+    time, batch, input_size, num_units = size
+    return Config(time=time, batch=batch, input_size=input_size, num_units=num_units, **options)
+
+
 def major(config: Config, *shape: int) -> tuple[int, ...]:
     """Returns a shape with its first two sizes exchanged unless time_major."""
     return shape if config.time_major else (shape[1], shape[0], *shape[2:])

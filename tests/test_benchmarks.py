@@ -12,6 +12,7 @@ import sys
 import keras
 import numpy as np
 import parity
+import pictures
 import processes
 import pytest
 import tensorflow as tf
@@ -27,8 +28,6 @@ import measure
 import peers
 import report
 
-HAS_MATPLOTLIB = importlib.util.find_spec("matplotlib") is not None
-PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 ROUNDS = 3
 TASKS = ("forward", "forward_backward")
 CELLS = ("lstm", "gru", "tanh")
@@ -149,11 +148,11 @@ def test_markdown_has_a_row_for_every_case(quick_run, quick_results):
 
 def test_picture_is_drawn_where_matplotlib_is_installed(quick_run):
     printed, folder = quick_run
-    if HAS_MATPLOTLIB:
-        assert (folder / "results.png").read_bytes().startswith(PNG_SIGNATURE)
+    if pictures.HAS_MATPLOTLIB:
+        pictures.assert_is_png(folder / "results.png")
     else:
         assert not (folder / "results.png").exists()
-    assert ("no results.png" in printed) != HAS_MATPLOTLIB
+    assert ("no results.png" in printed) != pictures.HAS_MATPLOTLIB
 
 
 def fake_run(peer_names=("tf_rnn_ops", "keras")):
@@ -238,9 +237,9 @@ def test_a_peer_for_inference_alone_has_no_other_task(monkeypatch, tmp_path, cap
     assert len(printed) == 1
     (row,) = [line for line in report.to_markdown(run).splitlines() if line.startswith("| LSTM")]
     assert re.search(r"\| \d+ / *\|", row)
-    if HAS_MATPLOTLIB:
+    if pictures.HAS_MATPLOTLIB:
         cudnn_rnn.write(run, tmp_path)
-        assert (tmp_path / "results.png").read_bytes().startswith(PNG_SIGNATURE)
+        pictures.assert_is_png(tmp_path / "results.png")
 
 
 def test_error_is_relative_to_the_largest_magnitude():

@@ -17,7 +17,7 @@ from cudnn_rnn_checks import (
     run_backprop,
     run_forward,
 )
-from cudnn_rnn_inputs import DTYPES, INPUTS, MODES, OUTPUTS, VERSIONS, Config
+from cudnn_rnn_inputs import DTYPES, INPUTS, MODES, OUTPUTS, VERSIONS, Config, sized
 from gru_inputs import cast, float64
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -62,11 +62,6 @@ SIZES = [
     (3, 33, 64, 48),
     (2, 5, 130, 200),
 ]
-
-
-def sized(size, **options) -> Config:
-    time, batch, input_size, num_units = size
-    return Config(time=time, batch=batch, input_size=input_size, num_units=num_units, **options)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

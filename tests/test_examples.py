@@ -1,16 +1,15 @@
 """The examples, made small enough for a test."""
 
-import importlib.util
 import pathlib
 import re
 
+import pictures
 import processes
 import pytest
 
 DEMO = pathlib.Path(__file__).parent.parent / "examples" / "char_language_model.py"
-PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 
-pytestmark = pytest.mark.skipif(importlib.util.find_spec("matplotlib") is None, reason="needs matplotlib")
+pytestmark = pytest.mark.skipif(not pictures.HAS_MATPLOTLIB, reason="needs matplotlib")
 
 
 def test_the_demo_trains_compares_writes_times_and_draws(tmp_path):
@@ -26,7 +25,7 @@ def test_the_demo_trains_compares_writes_times_and_draws(tmp_path):
     assert re.search(r"what the LSTM writes after 'def ':\n\ndef .{100}", printed, re.DOTALL)
     for name in ("keras.layers.LSTM", "tf_rnn_ops"):
         assert re.search(rf"^  {name} +\d+ +\d+\.\d\d$", printed, re.MULTILINE)
-    assert (tmp_path / "new" / "char_language_model.png").read_bytes().startswith(PNG_SIGNATURE)
+    pictures.assert_is_png(tmp_path / "new" / "char_language_model.png")
 
 
 def test_the_demo_refuses_more_evaluations_than_steps():
