@@ -1,31 +1,39 @@
 // tanh and the logistic function of vectors.
 //
-// Within 2 units in the last place of the exact value everywhere, for float and
-// for double; results that are denormal are zero. What is not a number stays
-// so.
+// Within 2 units in the last place for float, 3 for double. A result that is
+// denormal may be zero. What is not a number stays so.
 //
 // Both come from e^y = s (1 + t), where s = 2^n for the n nearest to y / ln 2,
-// and t = e^r - 1 for the rest r = y - n ln 2, |r| <= ln(2) / 2. As s t is
-// exact and s ± 1 nearly always too, e^y ± 1 = s t + (s ± 1) is rounded once.
+// and t = e^r - 1 for the rest r = y - n ln 2, |r| <= ln(2) / 2. Products with
+// s are exact, and sums are ordered such that few of them are rounded.
 
 #ifndef TF_RNN_OPS_CC_RNN_SIMD_ACTIVATIONS_H_
 #define TF_RNN_OPS_CC_RNN_SIMD_ACTIVATIONS_H_
 
-#include <cstdint>
+#include <type_traits>
 
+#include "cc/rnn/simd/tanh_table.h"
 #include "cc/rnn/simd/vector.h"
 
 namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
 
-// kExpm1: the coefficients q of e^r - 1 ~ r + r^2 (q[0] + q[1] r + ...), by
-// Remez's algorithm in 50 digits: of the polynomials of their degree, that with
-// the least maximum of the relative error for |r| <= 1.0005 ln(2) / 2. The
-// error is 2^-26.2 for float, 2^-55.6 for double.
-// kLn2High + kLn2Low: ln 2. The product of the first and an n is exact, or
-// nearly so where multiplication and addition are one operation.
-// kShift: added to an n, it leaves 2^n's exponent in the lowest bits.
-// kLeast: where the logistic function falls below the least normal number.
-// kMost: from here on, both functions are 1 to the last bit.
+// Whether a * b + c is one operation, rounded once.
+#if defined(__FMA__) || defined(__ARM_FEATURE_FMA)
+constexpr bool kFusedMultiplyAdd = true;
+#else
+constexpr bool kFusedMultiplyAdd = false;
+#endif
+
+// kExpm1: q in e^r - 1 ~ r + r^2 (q[0] + q[1] r + ...), by Remez's algorithm in
+// 50 digits: among polynomials of that degree, the one with the least maximum
+// of the relative error for |r| <= 1.0005 ln(2) / 2, before its rounding. That
+// is 2^-26.2 for float, 2^-55.6 for double.
+// kLn2High + kLn2Low: ln 2. Unless multiply-add is one operation, the first has
+// so few bits that its product with an n is exact.
+// kShift: what is added to it loses its fraction. The sum's lowest bits are
+// then those of the exponent of 2^n.
+// kLeast: below it, the logistic function is less than the least normal number.
+// kMost: above it, tanh and the logistic function are 1 to the last bit.
 template <typename T>
 struct ActivationConstants;
 
@@ -34,15 +42,12 @@ struct ActivationConstants<float> {
   static constexpr float kExpm1[] = {0x1.fffffep-2f, 0x1.5554bp-3f,
                                      0x1.555674p-5f, 0x1.1227bp-7f,
                                      0x1.6bebfep-10f};
-#if defined(__FMA__) || defined(__ARM_FEATURE_FMA)
-  static constexpr float kLn2High = 0x1.62e43p-1f;
-  static constexpr float kLn2Low = -0x1.05c61p-29f;
-#else
-  static constexpr float kLn2High = 0x1.62e4p-1f;
-  static constexpr float kLn2Low = 0x1.7f7d1cp-20f;
-#endif
+  static constexpr float kLn2High = kFusedMultiplyAdd ? 0x1.62e43p-1f  //
+                                                      : 0x1.62e4p-1f;
+  static constexpr float kLn2Low =
+      kFusedMultiplyAdd ? -0x1.05c61p-29f : 0x1.7f7d1cp-20f;
+  static constexpr int kFractionBits = 23;
   static constexpr float kShift = 0x1.8p23f + 127;
-  static constexpr int kExponentShift = 23;
   static constexpr float kLeast = -0x1.5d589ep6f;
   static constexpr float kMost = 18;
 };
@@ -54,16 +59,20 @@ struct ActivationConstants<double> {
       0x1.1111111119010p-7,  0x1.6c16c17ee7264p-10, 0x1.a01a0174fb315p-13,
       0x1.a019a74a73948p-16, 0x1.71de8824c1a46p-19, 0x1.28a206910d0a4p-22,
       0x1.ae6bac693af30p-26};
-  // The first has 42 bits.
-  static constexpr double kLn2High = 0x1.62e42fefa38p-1;
-  static constexpr double kLn2Low = 0x1.ef35793c7673p-45;
+  static constexpr double kLn2High =
+      kFusedMultiplyAdd ? 0x1.62e42fefa39efp-1 : 0x1.62e42fefa38p-1;
+  static constexpr double kLn2Low =
+      kFusedMultiplyAdd ? 0x1.abc9e3b39803fp-56 : 0x1.ef35793c7673p-45;
+  static constexpr int kFractionBits = 52;
   static constexpr double kShift = 0x1.8p52 + 1023;
-  static constexpr int kExponentShift = 52;
   static constexpr double kLeast = -0x1.6232bdd7abcd2p9;
   static constexpr double kMost = 40;
 };
 
-// n = round(multiple * x), which must lie in -126..127 for float, and 2^n.
+constexpr double kLog2E = 1.4426950408889634;
+
+// n = round(multiple * x), and 2^n: what is about 1/4 to a normal number's
+// most.
 template <typename T>
 struct PowerOfTwo {
   Vector<T> n;
@@ -71,87 +80,81 @@ struct PowerOfTwo {
 
   TF_RNN_OPS_VECTOR_INLINE PowerOfTwo(Vector<T> x, T multiple) {
     using Constants = ActivationConstants<T>;
-    // The sum is too large for a fraction: it is rounded.
     const Vector<T> shifted = x * multiple + Constants::kShift;
     n = shifted - Constants::kShift;
-    power = FromBits<T>(ToBits<T>(shifted) << Constants::kExponentShift);
+    power = FromBits<T>(ToBits<T>(shifted) << Constants::kFractionBits);
   }
 };
 
-constexpr double kLog2E = 1.4426950408889634;
+// The coefficient of r^(k+2) in (e^(scale r) - 1) / scale.
+template <typename T>
+constexpr T Expm1Coefficient(int k, int scale) {
+  T coefficient = ActivationConstants<T>::kExpm1[k];
+  for (int i = 0; i <= k; ++i) coefficient *= scale;
+  return coefficient;
+}
 
-// (e^(kScale r) - 1) / kScale, for |kScale r| <= ln(2) / 2.
+// (e^(kScale r) - 1) / kScale, for |kScale r| <= ln(2) / 2 and kScale a power
+// of two or minus one.
 template <typename T, int kScale>
 TF_RNN_OPS_VECTOR_INLINE Vector<T> Expm1(Vector<T> r) {
-  constexpr auto& q = ActivationConstants<T>::kExpm1;
-  constexpr int kTerms = sizeof(q) / sizeof(q[0]);
-  constexpr auto coefficient = [](int k) {
-    T power = 1;
-    for (int i = 0; i <= k; ++i) power *= kScale;
-    return q[k] * power;
-  };
-  Vector<T> sum = Broadcast(coefficient(kTerms - 1));
+  constexpr int kLast =
+      std::extent_v<decltype(ActivationConstants<T>::kExpm1)> - 1;
+  Vector<T> sum = Broadcast(Expm1Coefficient<T>(kLast, kScale));
 #pragma GCC unroll 16
-  for (int k = kTerms - 2; k >= 0; --k) sum = sum * r + coefficient(k);
+  for (int k = kLast - 1; k >= 0; --k) {
+    sum = sum * r + Expm1Coefficient<T>(k, kScale);
+  }
   return sum * (r * r) + r;
 }
 
-// numerator / denominator, for finite numbers and a normal quotient.
+// 1 / (1 + s (1 - u)), where that is a normal number.
 template <typename T>
-TF_RNN_OPS_VECTOR_INLINE Vector<T> Divide(Vector<T> numerator,
-                                          Vector<T> denominator) {
+TF_RNN_OPS_VECTOR_INLINE Vector<T> InverseOfOnePlus(Vector<T> s, Vector<T> u) {
 #if defined(__AVX512F__)
-  // Division of this width is slow: an estimate to 14 bits, and a step of
-  // Newton's iteration.
-  if constexpr (sizeof(T) == 4) {
-    const Vector<T> inverse = _mm512_rcp14_ps(denominator);
-    const Vector<T> quotient = numerator * inverse;
-    return (numerator - quotient * denominator) * inverse + quotient;
+  // Division of so wide vectors is slow. Instead, an estimate of 14 bits and a
+  // step of Newton's iteration.
+  if constexpr (std::is_same_v<T, float>) {
+    const Vector<T> power = s - s * u;
+    const Vector<T> estimate = _mm512_rcp14_ps(power + T(1));
+    const Vector<T> error = (T(1) - power * estimate) - estimate;
+    return estimate * error + estimate;
   }
 #endif
-  return numerator / denominator;
+  return T(1) / (s + (T(1) - s * u));
 }
 
-// 1 / x
-template <typename T>
-TF_RNN_OPS_VECTOR_INLINE Vector<T> Inverse(Vector<T> x) {
-#if defined(__AVX512F__)
-  if constexpr (sizeof(T) == 4) {
-    const Vector<T> inverse = _mm512_rcp14_ps(x);
-    return (T(1) - x * inverse) * inverse + inverse;
-  }
-#endif
-  return T(1) / x;
-}
-
-// With e^(2|x|) = s (1 + 2u), tanh |x| = (e^(2|x|) - 1) / (e^(2|x|) + 1) is
-// (s u + (s - 1) / 2) / (s u + (s + 1) / 2). For small |x| that is u / (1 + u),
-// and u is as accurate as it is small.
+// With e^(-2|x|) = s (1 - 2u), tanh |x| = (1 - e^(-2|x|)) / (1 + e^(-2|x|)) is
+// ((1 - s) / 2 + s u) / ((1 + s) / 2 - s u). For small |x|, that is u / (1 -
+// u), and u is as accurate as it is small.
 template <typename T>
 TF_RNN_OPS_VECTOR_INLINE Vector<T> Tanh(Vector<T> x) {
+#if defined(__AVX512F__)
+  if constexpr (std::is_same_v<T, float>) return TanhFromTable(x);
+#endif
   using Constants = ActivationConstants<T>;
   const Vector<T> y = AtMost<T>(Abs<T>(x), Constants::kMost);
-  const PowerOfTwo<T> s(y, T(2 * kLog2E));
-  Vector<T> r = y - s.n * (Constants::kLn2High / 2);
-  r = r - s.n * (Constants::kLn2Low / 2);
-  const Vector<T> u = Expm1<T, 2>(r);
-  const Vector<T> numerator = s.power * u + (s.power * T(0.5) - T(0.5));
-  return WithSign<T>(Divide<T>(numerator, numerator + T(1)), x);
+  const PowerOfTwo<T> s(y, T(-2 * kLog2E));
+  Vector<T> r = y + s.n * (Constants::kLn2High / 2);
+  // Fused, the first is accurate enough: the larger n, the less it matters.
+  if (!kFusedMultiplyAdd) r += s.n * (Constants::kLn2Low / 2);
+  const Vector<T> u = Expm1<T, -2>(r);
+  const Vector<T> difference = (T(0.5) - s.power * T(0.5)) + s.power * u;
+  const Vector<T> sum = (T(0.5) + s.power * T(0.5)) - s.power * u;
+  return WithSign<T>(difference / sum, x);
 }
 
-// 1 / (1 + e^-x) = 1 / (s t + (s + 1)), where -r and -t are in r's and t's
-// place.
+// 1 / (1 + e^-x), with e^-x = s (1 - u).
 template <typename T>
 TF_RNN_OPS_VECTOR_INLINE Vector<T> Sigmoid(Vector<T> x) {
   using Constants = ActivationConstants<T>;
-  // Far below zero, the rest of this goes astray.
-  const Mask<T> vanishes = x < Constants::kLeast;
-  const Vector<T> y = AtMost<T>(x, 2 * Constants::kMost);
+  const Vector<T> y = AtMost<T>(x, Constants::kMost);
   const PowerOfTwo<T> s(y, T(-kLog2E));
   const Vector<T> r = y + s.n * Constants::kLn2High + s.n * Constants::kLn2Low;
-  const Vector<T> t = Expm1<T, -1>(r);
-  const Vector<T> inverse = Inverse<T>((s.power + T(1)) - s.power * t);
-  return Select<T>(vanishes, Vector<T>{}, inverse);
+  const Vector<T> u = Expm1<T, -1>(r);
+  const Vector<T> inverse = InverseOfOnePlus<T>(s.power, u);
+  // Where e^-x is too large for s, all of this is meaningless.
+  return Select<T>(x < Constants::kLeast, Vector<T>{}, inverse);
 }
 
 }  // namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <type_traits>
 
-#if defined(__AVX2__)
+#if defined(__SSE2__)
 #include <immintrin.h>
 #endif
 
@@ -18,7 +18,7 @@ namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
 
 #if defined(__AVX512F__)
 constexpr std::int64_t kVectorBytes = 64;
-#elif defined(__AVX__)
+#elif defined(__AVX2__)
 constexpr std::int64_t kVectorBytes = 32;
 #else
 constexpr std::int64_t kVectorBytes = 16;
@@ -75,7 +75,29 @@ TF_RNN_OPS_VECTOR_INLINE Vector<T> Select(Mask<T> mask, Vector<T> a,
 // The lesser of the two; x where that is not a number.
 template <typename T>
 TF_RNN_OPS_VECTOR_INLINE Vector<T> AtMost(Vector<T> x, T limit) {
-  return Select<T>(Broadcast(limit) < x, Broadcast(limit), x);
+  const Vector<T> limits = Broadcast(limit);
+  // GCC makes two instructions of a selection.
+#if defined(__AVX512F__)
+  if constexpr (sizeof(T) == 4) {
+    return _mm512_min_ps(limits, x);
+  } else {
+    return _mm512_min_pd(limits, x);
+  }
+#elif defined(__AVX2__)
+  if constexpr (sizeof(T) == 4) {
+    return _mm256_min_ps(limits, x);
+  } else {
+    return _mm256_min_pd(limits, x);
+  }
+#elif defined(__SSE2__)
+  if constexpr (sizeof(T) == 4) {
+    return _mm_min_ps(limits, x);
+  } else {
+    return _mm_min_pd(limits, x);
+  }
+#else
+  return Select<T>(limits < x, limits, x);
+#endif
 }
 
 template <typename T>
