@@ -17,23 +17,16 @@
 
 namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
 
-// Whether a * b + c is one operation, rounded once.
-#if defined(__FMA__) || defined(__ARM_FEATURE_FMA)
-constexpr bool kFusedMultiplyAdd = true;
-#else
-constexpr bool kFusedMultiplyAdd = false;
-#endif
-
 // kExpm1: q in e^r - 1 ~ r + r^2 (q[0] + q[1] r + ...), by Remez's algorithm in
 // 50 digits: among polynomials of that degree, the one with the least maximum
 // of the relative error for |r| <= 1.0005 ln(2) / 2, before its rounding. That
 // is 2^-26.2 for float, 2^-55.6 for double.
-// kLn2High + kLn2Low: ln 2. Unless multiply-add is one operation, the first has
-// so few bits that its product with an n is exact.
-// kShift: what is added to it loses its fraction. The sum's lowest bits are
-// then those of the exponent of 2^n.
-// kLeast: below it, the logistic function is less than the least normal number.
-// kMost: above it, tanh and the logistic function are 1 to the last bit.
+// kLn2High + kLn2Low: ln 2. Unless multiplication and addition are fused, the
+// first has so few bits that its product with an n is exact. kShift: what is
+// added to it loses its fraction. The sum's lowest bits are then those of the
+// exponent of 2^n. kLeast: below it, the logistic function is less than the
+// least normal number. kMost: above it, tanh and the logistic function are 1 to
+// the last bit.
 template <typename T>
 struct ActivationConstants;
 
@@ -80,7 +73,8 @@ struct PowerOfTwo {
 
   TF_RNN_OPS_VECTOR_INLINE PowerOfTwo(Vector<T> x, T multiple) {
     using Constants = ActivationConstants<T>;
-    const Vector<T> shifted = x * multiple + Constants::kShift;
+    const Vector<T> shifted =
+        MultiplyAdd<T>(x, Broadcast(multiple), Broadcast(Constants::kShift));
     n = shifted - Constants::kShift;
     power = FromBits<T>(ToBits<T>(shifted) << Constants::kFractionBits);
   }
@@ -103,9 +97,9 @@ TF_RNN_OPS_VECTOR_INLINE Vector<T> Expm1(Vector<T> r) {
   Vector<T> sum = Broadcast(Expm1Coefficient<T>(kLast, kScale));
 #pragma GCC unroll 16
   for (int k = kLast - 1; k >= 0; --k) {
-    sum = sum * r + Expm1Coefficient<T>(k, kScale);
+    sum = MultiplyAdd<T>(sum, r, Broadcast(Expm1Coefficient<T>(k, kScale)));
   }
-  return sum * (r * r) + r;
+  return MultiplyAdd<T>(sum, r * r, r);
 }
 
 // 1 / (1 + s (1 - u)), where that is a normal number.
@@ -115,13 +109,14 @@ TF_RNN_OPS_VECTOR_INLINE Vector<T> InverseOfOnePlus(Vector<T> s, Vector<T> u) {
   // Division of so wide vectors is slow. Instead, an estimate of 14 bits and a
   // step of Newton's iteration.
   if constexpr (std::is_same_v<T, float>) {
-    const Vector<T> power = s - s * u;
+    const Vector<T> power = SubtractProduct<T>(s, s, u);
     const Vector<T> estimate = _mm512_rcp14_ps(power + T(1));
-    const Vector<T> error = (T(1) - power * estimate) - estimate;
-    return estimate * error + estimate;
+    const Vector<T> error =
+        SubtractProduct<T>(Broadcast(T(1)), power, estimate) - estimate;
+    return MultiplyAdd<T>(estimate, error, estimate);
   }
 #endif
-  return T(1) / (s + (T(1) - s * u));
+  return T(1) / (s + SubtractProduct<T>(Broadcast(T(1)), s, u));
 }
 
 // With e^(-2|x|) = s (1 - 2u), tanh |x| = (1 - e^(-2|x|)) / (1 + e^(-2|x|)) is
@@ -135,12 +130,15 @@ TF_RNN_OPS_VECTOR_INLINE Vector<T> Tanh(Vector<T> x) {
   using Constants = ActivationConstants<T>;
   const Vector<T> y = AtMost<T>(Abs<T>(x), Constants::kMost);
   const PowerOfTwo<T> s(y, T(-2 * kLog2E));
-  Vector<T> r = y + s.n * (Constants::kLn2High / 2);
-  // Fused, the first is accurate enough: the larger n, the less it matters.
+  Vector<T> r = MultiplyAdd<T>(s.n, Broadcast(Constants::kLn2High / 2), y);
+  // Fused, that is accurate enough: the larger n, the less it matters.
   if (!kFusedMultiplyAdd) r += s.n * (Constants::kLn2Low / 2);
   const Vector<T> u = Expm1<T, -2>(r);
-  const Vector<T> difference = (T(0.5) - s.power * T(0.5)) + s.power * u;
-  const Vector<T> sum = (T(0.5) + s.power * T(0.5)) - s.power * u;
+  const Vector<T> half = Broadcast(T(0.5));
+  const Vector<T> difference =
+      MultiplyAdd<T>(s.power, u, SubtractProduct<T>(half, s.power, half));
+  const Vector<T> sum =
+      SubtractProduct<T>(MultiplyAdd<T>(s.power, half, half), s.power, u);
   return WithSign<T>(difference / sum, x);
 }
 
@@ -150,7 +148,8 @@ TF_RNN_OPS_VECTOR_INLINE Vector<T> Sigmoid(Vector<T> x) {
   using Constants = ActivationConstants<T>;
   const Vector<T> y = AtMost<T>(x, Constants::kMost);
   const PowerOfTwo<T> s(y, T(-kLog2E));
-  const Vector<T> r = y + s.n * Constants::kLn2High + s.n * Constants::kLn2Low;
+  Vector<T> r = MultiplyAdd<T>(s.n, Broadcast(Constants::kLn2High), y);
+  r = MultiplyAdd<T>(s.n, Broadcast(Constants::kLn2Low), r);
   const Vector<T> u = Expm1<T, -1>(r);
   const Vector<T> inverse = InverseOfOnePlus<T>(s.power, u);
   // Where e^-x is too large for s, all of this is meaningless.

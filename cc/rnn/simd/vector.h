@@ -65,6 +65,56 @@ TF_RNN_OPS_VECTOR_INLINE Vector<T> Broadcast(T x) {
   return x - Vector<T>{};
 }
 
+// Whether MultiplyAdd and SubtractProduct are rounded once: they are then made
+// of instructions for that, so that it does not hang on the compiler's flags.
+#if defined(__AVX512F__) || (defined(__AVX2__) && defined(__FMA__))
+constexpr bool kFusedMultiplyAdd = true;
+#else
+constexpr bool kFusedMultiplyAdd = false;
+#endif
+
+// a * b + c
+template <typename T>
+TF_RNN_OPS_VECTOR_INLINE Vector<T> MultiplyAdd(Vector<T> a, Vector<T> b,
+                                               Vector<T> c) {
+#if defined(__AVX512F__)
+  if constexpr (sizeof(T) == 4) {
+    return _mm512_fmadd_ps(a, b, c);
+  } else {
+    return _mm512_fmadd_pd(a, b, c);
+  }
+#elif defined(__AVX2__) && defined(__FMA__)
+  if constexpr (sizeof(T) == 4) {
+    return _mm256_fmadd_ps(a, b, c);
+  } else {
+    return _mm256_fmadd_pd(a, b, c);
+  }
+#else
+  return a * b + c;
+#endif
+}
+
+// c - a * b
+template <typename T>
+TF_RNN_OPS_VECTOR_INLINE Vector<T> SubtractProduct(Vector<T> c, Vector<T> a,
+                                                   Vector<T> b) {
+#if defined(__AVX512F__)
+  if constexpr (sizeof(T) == 4) {
+    return _mm512_fnmadd_ps(a, b, c);
+  } else {
+    return _mm512_fnmadd_pd(a, b, c);
+  }
+#elif defined(__AVX2__) && defined(__FMA__)
+  if constexpr (sizeof(T) == 4) {
+    return _mm256_fnmadd_ps(a, b, c);
+  } else {
+    return _mm256_fnmadd_pd(a, b, c);
+  }
+#else
+  return c - a * b;
+#endif
+}
+
 // `a` in the lanes that the mask has, `b` in the others.
 template <typename T>
 TF_RNN_OPS_VECTOR_INLINE Vector<T> Select(Mask<T> mask, Vector<T> a,
