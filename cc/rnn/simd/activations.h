@@ -1,11 +1,12 @@
 // tanh and the logistic function of vectors.
 //
-// Within 2 units in the last place for float, 3 for double. A result that is
-// denormal may be zero. What is not a number stays so.
+// Within 2 units in the last place for float, 3 for double; a result that is
+// denormal may be zero. What is not a number stays so. tanh is odd to the bit.
 //
 // Both come from e^y = s (1 + t), where s = 2^n for the n nearest to y / ln 2,
 // and t = e^r - 1 for the rest r = y - n ln 2, |r| <= ln(2) / 2. Products with
-// s are exact, and sums are ordered such that few of them are rounded.
+// s are exact, and sums are ordered such that few of them are rounded. tanh of
+// float comes from a table instead where vectors have 16 elements.
 
 #ifndef TF_RNN_OPS_CC_RNN_SIMD_ACTIVATIONS_H_
 #define TF_RNN_OPS_CC_RNN_SIMD_ACTIVATIONS_H_
@@ -17,36 +18,38 @@
 
 namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
 
-// kExpm1: q in e^r - 1 ~ r + r^2 (q[0] + q[1] r + ...), by Remez's algorithm in
-// 50 digits: among polynomials of that degree, the one with the least maximum
-// of the relative error for |r| <= 1.0005 ln(2) / 2, before its rounding. That
-// is 2^-26.2 for float, 2^-55.6 for double.
-// kLn2High + kLn2Low: ln 2. Unless multiplication and addition are fused, the
-// first has so few bits that its product with an n is exact. kShift: what is
-// added to it loses its fraction. The sum's lowest bits are then those of the
-// exponent of 2^n. kLeast: below it, the logistic function is less than the
-// least normal number. kMost: above it, tanh and the logistic function are 1 to
-// the last bit.
+// What is particular to a type.
 template <typename T>
 struct ActivationConstants;
 
 template <>
 struct ActivationConstants<float> {
+  // q in e^r - 1 ~ r + r^2 (q[0] + q[1] r + ...), by Remez's algorithm in 50
+  // digits: among polynomials of that degree, the one with the least maximum of
+  // the relative error for |r| <= 1.0005 ln(2) / 2. That is 2^-26.2, before the
+  // coefficients are rounded.
   static constexpr float kExpm1[] = {0x1.fffffep-2f, 0x1.5554bp-3f,
                                      0x1.555674p-5f, 0x1.1227bp-7f,
                                      0x1.6bebfep-10f};
+  // Their sum is ln 2. Unless multiplication and addition are fused, the first
+  // has so few bits that its product with an n is exact.
   static constexpr float kLn2High = kFusedMultiplyAdd ? 0x1.62e43p-1f  //
                                                       : 0x1.62e4p-1f;
   static constexpr float kLn2Low =
       kFusedMultiplyAdd ? -0x1.05c61p-29f : 0x1.7f7d1cp-20f;
   static constexpr int kFractionBits = 23;
+  // What is added to this loses its fraction; the sum's lowest bits are those
+  // of the exponent of 2^n.
   static constexpr float kShift = 0x1.8p23f + 127;
+  // Below it, the logistic function is less than any normal number.
   static constexpr float kLeast = -0x1.5d589ep6f;
+  // Above it, both functions are 1 to the last bit.
   static constexpr float kMost = 18;
 };
 
 template <>
 struct ActivationConstants<double> {
+  // As above; the error is 2^-55.6.
   static constexpr double kExpm1[] = {
       0x1.0000000000005p-1,  0x1.5555555555539p-3,  0x1.555555555228ep-5,
       0x1.1111111119010p-7,  0x1.6c16c17ee7264p-10, 0x1.a01a0174fb315p-13,
@@ -64,8 +67,7 @@ struct ActivationConstants<double> {
 
 constexpr double kLog2E = 1.4426950408889634;
 
-// n = round(multiple * x), and 2^n: what is about 1/4 to a normal number's
-// most.
+// n = round(multiple * x), and 2^n if that is a normal number.
 template <typename T>
 struct PowerOfTwo {
   Vector<T> n;
@@ -119,9 +121,9 @@ TF_RNN_OPS_VECTOR_INLINE Vector<T> InverseOfOnePlus(Vector<T> s, Vector<T> u) {
   return T(1) / (s + SubtractProduct<T>(Broadcast(T(1)), s, u));
 }
 
-// With e^(-2|x|) = s (1 - 2u), tanh |x| = (1 - e^(-2|x|)) / (1 + e^(-2|x|)) is
-// ((1 - s) / 2 + s u) / ((1 + s) / 2 - s u). For small |x|, that is u / (1 -
-// u), and u is as accurate as it is small.
+// (1 - e) / (1 + e) for e = e^(-2|x|) = s (1 - 2u), which is
+//   ((1 - s) / 2 + s u) / ((1 + s) / 2 - s u)
+// and for small |x|, where s = 1, u / (1 - u): u's relative error stays small.
 template <typename T>
 TF_RNN_OPS_VECTOR_INLINE Vector<T> Tanh(Vector<T> x) {
 #if defined(__AVX512F__)
