@@ -2,10 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
-#include <condition_variable>
 #include <memory>
-#include <mutex>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -24,109 +21,19 @@ void Pause() {
 #endif
 }
 
-// The tasks of one ParallelFor call, shared by the threads that work on them. A
-// pool thread may look at it long after the call has returned; it then finds no
-// task left and does not touch `task_`.
-class TaskQueue {
- public:
-  TaskQueue(std::int64_t count, const Executor::WorkerTask* task)
-      : count_(count), task_(task), unfinished_(count) {}
-
-  // Takes and runs tasks until none is left.
-  void Work(int worker) {
-    for (std::int64_t i = next_.fetch_add(1); i < count_;
-         i = next_.fetch_add(1)) {
-      (*task_)(i, worker);
-      if (unfinished_.fetch_sub(1) == 1) {
-        std::lock_guard<std::mutex> lock(mutex_);
-        all_finished_.notify_all();
-      }
+// Waits for another thread, which is expected to be running. Lets others have
+// the CPU if that takes long.
+template <typename Condition>
+void WaitUntil(const Condition& condition) {
+  constexpr int kPausesBeforeYield = 256;  // some ten microseconds
+  for (int pauses = 0; !condition();) {
+    if (++pauses < kPausesBeforeYield) {
+      Pause();
+    } else {
+      std::this_thread::yield();
     }
   }
-
-  // Waits for the tasks that were taken.
-  void Wait() {
-    const auto finished = [this] { return unfinished_.load() == 0; };
-    std::unique_lock<std::mutex> lock(mutex_);
-    // Not wait(): it is a symbol of GCC 12's library alone, and would keep a
-    // wheel that is built with it from systems with an older one.
-    while (!all_finished_.wait_for(lock, std::chrono::hours(1), finished)) {
-    }
-  }
-
- private:
-  const std::int64_t count_;
-  const Executor::WorkerTask* const task_;
-  std::atomic<std::int64_t> next_{0};
-  std::atomic<std::int64_t> unfinished_;
-  std::mutex mutex_;
-  std::condition_variable all_finished_;
-};
-
-// The tasks of one ParallelSteps call. Threads stay with it from step to step:
-// waking one takes longer than many a step does. A thread takes the same tasks
-// in each step if it can, as their data is in its cache.
-class StepQueue {
- public:
-  StepQueue(std::int64_t num_steps, std::int64_t tasks_per_step,
-            std::int64_t num_workers, const Executor::StepTask* task)
-      : num_steps_(num_steps),
-        num_workers_(num_workers),
-        task_(task),
-        next_step_(tasks_per_step) {}
-
-  // Takes and runs tasks until none is left. A thread that comes late begins
-  // with the step that the others are at.
-  void Work(int worker) {
-    for (std::int64_t step = finished_.load() / num_tasks(); step < num_steps_;
-         ++step) {
-      const std::int64_t first = worker * num_tasks() / num_workers_;
-      for (std::int64_t i = 0; i < num_tasks(); ++i) {
-        const std::int64_t task = (first + i) % num_tasks();
-        if (!Take(step, task)) continue;
-        (*task_)(step, task, worker);
-        finished_.fetch_add(1, std::memory_order_release);
-      }
-      WaitFor(step);
-    }
-  }
-
-  // Work has waited for the last step.
-  void Wait() {}
-
- private:
-  std::int64_t num_tasks() const {
-    return static_cast<std::int64_t>(next_step_.size());
-  }
-
-  bool Take(std::int64_t step, std::int64_t task) {
-    std::int64_t expected = step;
-    return next_step_[task].load(std::memory_order_relaxed) == step &&
-           next_step_[task].compare_exchange_strong(expected, step + 1);
-  }
-
-  // Waits for the tasks of a step, all of which were taken.
-  void WaitFor(std::int64_t step) const {
-    constexpr int kPausesBeforeYield = 256;  // some ten microseconds
-    const std::int64_t all = (step + 1) * num_tasks();
-    int pauses = 0;
-    while (finished_.load(std::memory_order_acquire) < all) {
-      if (++pauses < kPausesBeforeYield) {
-        Pause();
-      } else {
-        std::this_thread::yield();
-      }
-    }
-  }
-
-  const std::int64_t num_steps_;
-  const std::int64_t num_workers_;
-  const Executor::StepTask* const task_;
-  // The step that each task is to be taken in next.
-  std::vector<std::atomic<std::int64_t>> next_step_;
-  // Of all steps together. A step begins when all before it are finished.
-  std::atomic<std::int64_t> finished_{0};
-};
+}
 
 }  // namespace
 
@@ -165,31 +72,148 @@ void SerialExecutor::RunSteps(std::int64_t num_steps,
   }
 }
 
+// What a team works at.
+class PoolExecutor::Job {
+ public:
+  virtual ~Job() = default;
+  // Takes and runs tasks until none is left to be taken.
+  virtual void Work(int worker) = 0;
+};
+
+// The tasks of one ParallelFor call.
+class PoolExecutor::TaskJob final : public Job {
+ public:
+  TaskJob(std::int64_t count, const WorkerTask& task)
+      : count_(count), task_(task) {}
+
+  void Work(int worker) override {
+    for (std::int64_t i = next_.fetch_add(1); i < count_;
+         i = next_.fetch_add(1)) {
+      task_(i, worker);
+    }
+  }
+
+ private:
+  const std::int64_t count_;
+  const WorkerTask& task_;
+  std::atomic<std::int64_t> next_{0};
+};
+
+// The tasks of one ParallelSteps call. A thread takes the same tasks in each
+// step if it can, as their data is in its cache.
+class PoolExecutor::StepJob final : public Job {
+ public:
+  StepJob(std::int64_t num_steps, std::int64_t tasks_per_step,
+          std::int64_t num_workers, const StepTask& task)
+      : num_steps_(num_steps),
+        num_workers_(num_workers),
+        task_(task),
+        next_step_(tasks_per_step) {}
+
+  // A thread that comes late begins with the step that the others are at.
+  void Work(int worker) override {
+    for (std::int64_t step = finished_.load() / num_tasks(); step < num_steps_;
+         ++step) {
+      const std::int64_t first = worker * num_tasks() / num_workers_;
+      for (std::int64_t i = 0; i < num_tasks(); ++i) {
+        const std::int64_t task = (first + i) % num_tasks();
+        if (!Take(step, task)) continue;
+        task_(step, task, worker);
+        finished_.fetch_add(1, std::memory_order_release);
+      }
+      // All tasks of the step were taken.
+      const std::int64_t all = (step + 1) * num_tasks();
+      WaitUntil(
+          [&] { return finished_.load(std::memory_order_acquire) >= all; });
+    }
+  }
+
+ private:
+  std::int64_t num_tasks() const {
+    return static_cast<std::int64_t>(next_step_.size());
+  }
+
+  bool Take(std::int64_t step, std::int64_t task) {
+    std::int64_t expected = step;
+    return next_step_[task].load(std::memory_order_relaxed) == step &&
+           next_step_[task].compare_exchange_strong(expected, step + 1);
+  }
+
+  const std::int64_t num_steps_;
+  const std::int64_t num_workers_;
+  const StepTask& task_;
+  // The step that each task is to be taken in next.
+  std::vector<std::atomic<std::int64_t>> next_step_;
+  // Of all steps together. A step begins when all before it are finished.
+  std::atomic<std::int64_t> finished_{0};
+};
+
+// The threads that work for one executor, one job after another.
+class PoolExecutor::Team {
+ public:
+  // The calling thread's part: works at the job, and returns when nobody else
+  // does any more.
+  void Work(Job& job) {
+    job_.store(&job);
+    num_jobs_.fetch_add(1);
+    job.Work(0);
+    // Either a thread sees that the job is gone, or this sees the thread.
+    job_.store(nullptr);
+    WaitUntil([this] { return num_at_work_.load() == 0; });
+  }
+
+  // A pool thread's part: looks out for jobs until the team is dismissed.
+  void LookForWork(int worker) {
+    for (std::int64_t seen = 0; !dismissed_.load();) {
+      const std::int64_t num_jobs = num_jobs_.load();
+      if (num_jobs == seen) {
+        WaitUntil(
+            [&] { return dismissed_.load() || num_jobs_.load() != seen; });
+        continue;
+      }
+      seen = num_jobs;
+      num_at_work_.fetch_add(1);
+      if (Job* job = job_.load()) job->Work(worker);
+      num_at_work_.fetch_sub(1);
+    }
+  }
+
+  void Dismiss() { dismissed_.store(true); }
+
+ private:
+  std::atomic<Job*> job_{nullptr};
+  std::atomic<std::int64_t> num_jobs_{0};  // that there were, this one included
+  std::atomic<int> num_at_work_{0};        // pool threads
+  std::atomic<bool> dismissed_{false};
+};
+
 PoolExecutor::PoolExecutor(Schedule schedule, int num_threads)
-    : schedule_(std::move(schedule)), num_threads_(std::max(1, num_threads)) {}
+    : schedule_(std::move(schedule)),
+      num_threads_(std::max(1, num_threads)),
+      team_(std::make_shared<Team>()) {}
+
+PoolExecutor::~PoolExecutor() { team_->Dismiss(); }
 
 void PoolExecutor::Run(std::int64_t count, const WorkerTask& task) {
-  const std::int64_t num_threads = std::min<std::int64_t>(count, num_threads_);
-  Share(std::make_shared<TaskQueue>(count, &task), num_threads);
+  Recruit(count);
+  TaskJob job(count, task);
+  team_->Work(job);
 }
 
 void PoolExecutor::RunSteps(std::int64_t num_steps, std::int64_t tasks_per_step,
                             const StepTask& task) {
-  const std::int64_t num_threads =
-      std::min<std::int64_t>(tasks_per_step, num_threads_);
-  Share(std::make_shared<StepQueue>(num_steps, tasks_per_step, num_threads,
-                                    &task),
-        num_threads);
+  Recruit(tasks_per_step);
+  StepJob job(num_steps, tasks_per_step,
+              std::min<std::int64_t>(tasks_per_step, num_threads_), task);
+  team_->Work(job);
 }
 
-template <typename Queue>
-void PoolExecutor::Share(const std::shared_ptr<Queue>& queue,
-                         std::int64_t num_threads) {
-  for (int worker = 1; worker < num_threads; ++worker) {
-    schedule_([queue, worker] { queue->Work(worker); });
+void PoolExecutor::Recruit(std::int64_t num_threads) {
+  for (; num_recruited_ < std::min<std::int64_t>(num_threads, num_threads_);
+       ++num_recruited_) {
+    schedule_(
+        [team = team_, worker = num_recruited_] { team->LookForWork(worker); });
   }
-  queue->Work(0);
-  queue->Wait();
 }
 
 }  // namespace tf_rnn_ops::rnn

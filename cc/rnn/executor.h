@@ -13,7 +13,8 @@ namespace tf_rnn_ops::rnn {
 // a task sees the same arguments and the same floating-point mode (denormals
 // are flushed to zero) wherever it runs. Only `worker` tells where that is: no
 // two tasks that run at the same time are given the same one, so that each
-// worker can have scratch memory of its own.
+// worker can have scratch memory of its own. Tasks do not call the executor
+// themselves.
 class Executor {
  public:
   using Task = std::function<void(std::int64_t task)>;
@@ -54,9 +55,11 @@ class SerialExecutor final : public Executor {
                 const StepTask& task) override;
 };
 
-// Shares tasks between the calling thread and a pool. The calling thread takes
-// tasks like any other and waits only for tasks that a pool thread has already
-// begun, so it makes progress even if the pool never starts a thread.
+// Shares tasks between the calling thread and a pool. The pool's threads stay
+// until the executor is gone, and look out for work in between: that costs less
+// than to wake one for each call. The calling thread takes tasks like any other
+// and waits only for threads that are at work already, so it makes progress
+// even if the pool never starts a thread.
 class PoolExecutor final : public Executor {
  public:
   // Hands a closure to the pool, to be run once at any later time.
@@ -65,21 +68,26 @@ class PoolExecutor final : public Executor {
   // num_threads: how many threads, the calling one included, may work at once;
   // less than one means the calling one.
   PoolExecutor(Schedule schedule, int num_threads);
+  ~PoolExecutor() override;
 
   int num_threads() const override { return num_threads_; }
 
  private:
+  class Job;
+  class TaskJob;
+  class StepJob;
+  class Team;
+
   void Run(std::int64_t count, const WorkerTask& task) override;
   void RunSteps(std::int64_t num_steps, std::int64_t tasks_per_step,
                 const StepTask& task) override;
-
-  // Has up to `num_threads` threads call queue->Work(worker), the calling one
-  // among them, and returns when queue->Wait() does.
-  template <typename Queue>
-  void Share(const std::shared_ptr<Queue>& queue, std::int64_t num_threads);
+  // Has the team grow to `num_threads`, if it has fewer and may have so many.
+  void Recruit(std::int64_t num_threads);
 
   const Schedule schedule_;
   const int num_threads_;
+  int num_recruited_ = 1;  // the calling thread, and those asked for
+  const std::shared_ptr<Team> team_;
 };
 
 }  // namespace tf_rnn_ops::rnn

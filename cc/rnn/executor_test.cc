@@ -127,6 +127,45 @@ TEST(PoolExecutorTest, FinishesWithoutAnyPoolThread) {
   EXPECT_EQ(never_started.size(), 3u);
 }
 
+// What a call wrote, the next one reads, whichever thread it runs on.
+TEST(PoolExecutorTest, CallsFollowOneAnother) {
+  Threads threads;
+  for (int num_threads : {1, 2, 5}) {
+    PoolExecutor executor(threads.Schedule(), num_threads);
+    std::vector<std::int64_t> calls(7);  // plain: races show
+    std::atomic<int> errors{0};
+    for (std::int64_t call = 0; call < 500; ++call) {
+      const std::int64_t count = call % 7 + 1;
+      executor.ParallelFor(7, [&](std::int64_t i) {
+        if (calls[i]++ != call) ++errors;
+      });
+      executor.ParallelFor(count, [&](std::int64_t i) {
+        if (calls[6 - i] != call + 1) ++errors;
+      });
+    }
+    EXPECT_EQ(errors, 0);
+  }
+}
+
+TEST(PoolExecutorTest, AThreadThatComesLateJoinsIn) {
+  std::function<void()> late;
+  std::thread thread;
+  {
+    PoolExecutor executor(
+        [&](std::function<void()> closure) { late = std::move(closure); }, 2);
+    ExpectEachTaskOnce(executor, 3);
+    thread = std::thread(late);
+    std::atomic<int> helped{0};
+    while (helped == 0) {
+      executor.ParallelFor(2, [&](std::int64_t, int worker) {
+        helped += worker;
+        std::this_thread::yield();
+      });
+    }
+  }
+  thread.join();
+}
+
 TEST(PoolExecutorTest, ClosuresStartedAfterTheCallDoNothing) {
   std::vector<std::function<void()>> late;
   std::atomic<int> calls{0};
@@ -147,16 +186,6 @@ TEST(PoolExecutorTest, SchedulesNoMoreHelpersThanTasks) {
   PoolExecutor executor([&](std::function<void()>) { ++scheduled; }, 16);
   ExpectEachTaskOnce(executor, 3);
   EXPECT_EQ(scheduled, 2);
-}
-
-TEST(PoolExecutorTest, NestedCallsFinish) {
-  Threads threads;
-  PoolExecutor executor(threads.Schedule(), 4);
-  std::atomic<int> calls{0};
-  executor.ParallelFor(8, [&](std::int64_t) {
-    executor.ParallelFor(8, [&](std::int64_t) { ++calls; });
-  });
-  EXPECT_EQ(calls, 64);
 }
 
 TEST(ExecutorTest, TasksFlushDenormalsAndTheCallerDoesNot) {
