@@ -1,73 +1,98 @@
-// The point-wise mathematics of one step of each cell, on runs of neighbouring
-// units of one sample.
+// The point-wise mathematics of one step of each cell.
 
 #ifndef TF_RNN_OPS_CC_RNN_SIMD_CELLS_H_
 #define TF_RNN_OPS_CC_RNN_SIMD_CELLS_H_
 
 #include <cstdint>
 
-#include "cc/rnn/rnn_config.h"
-#include "cc/rnn/simd/lanes.h"
-#include "cc/rnn/simd/panel_product.h"
+#include "cc/rnn/simd/activations.h"
+#include "cc/rnn/simd/tile_product.h"
+#include "cc/rnn/simd/vector.h"
 
 namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
 
-// `count` <= kLanes<T> neighbouring units in a forward step. Where there are
-// several blocks, each is of one gate and of num_units elements.
+// Neighbouring units of one sample: as many as fill a vector.
 template <typename T>
-struct ForwardRun {
-  std::int64_t num_units;
-  std::int64_t count;
-  const T* projected;       // W x and biases; a block for each gate
-  const T* product;         // R h_prev; kPanelCols elements for each gate
-  const T* recurrent_bias;  // GRU: bR_n
-  const T* h_prev;          // GRU
-  T* c;                     // LSTM: c_prev, replaced by c
-  T* kept;                  // for the backward pass, in blocks; or null
+struct WholeVector {
+  TF_RNN_OPS_VECTOR_INLINE Vector<T> Read(const T* from) const {
+    return Load<T>(from);
+  }
+  TF_RNN_OPS_VECTOR_INLINE void Write(Vector<T> x, T* to) const {
+    Store<T>(x, to);
+  }
+};
 
-  TF_RNN_OPS_INLINE Lanes<T> Projected(std::int64_t gate) const {
-    return Load(projected + gate * num_units, count);
+// Fewer of them, at a row's end. They go through the same vector code: the bits
+// of an element do not depend on its place in a row.
+template <typename T>
+struct PartialVector {
+  std::int64_t count;
+
+  TF_RNN_OPS_VECTOR_INLINE Vector<T> Read(const T* from) const {
+    return LoadPartial<T>(from, count);
   }
-  TF_RNN_OPS_INLINE Lanes<T> Product(std::int64_t gate) const {
-    return Load(product + gate * kPanelCols<T>, count);
+  TF_RNN_OPS_VECTOR_INLINE void Write(Vector<T> x, T* to) const {
+    StorePartial<T>(x, to, count);
   }
-  TF_RNN_OPS_INLINE Lanes<T> Gate(std::int64_t gate) const {
-    return Projected(gate) + Product(gate);
+};
+
+// The units in a forward step. Blocks are numbered as the cell says below.
+template <typename T, typename Units>
+struct ForwardRun {
+  Units units;
+  // In blocks of kTileCols.
+  const T* projected;        // W x and biases, or, if fused, biases alone
+  const T* product;          // R h_prev, and, if fused, W x
+  const T* recurrent_bias;   // GRU: bR_n
+  const T* h_prev;           // GRU
+  T* c;                      // LSTM: c_prev, replaced by c
+  T* kept;                   // for the backward pass, or null
+  std::int64_t kept_stride;  // from one value to the next
+
+  TF_RNN_OPS_VECTOR_INLINE Vector<T> Projected(std::int64_t block) const {
+    return units.Read(projected + block * kTileCols<T>);
   }
-  TF_RNN_OPS_INLINE void Keep(std::int64_t block, const Lanes<T>& value) const {
-    if (kept != nullptr) Store<T>(value, kept + block * num_units, count);
+  TF_RNN_OPS_VECTOR_INLINE Vector<T> Product(std::int64_t block) const {
+    return units.Read(product + block * kTileCols<T>);
+  }
+  TF_RNN_OPS_VECTOR_INLINE void Keep(std::int64_t index, Vector<T> x) const {
+    if (kept != nullptr) units.Write(x, kept + index * kept_stride);
   }
 };
 
 // The same units in a backward step.
-template <typename T>
+template <typename T, typename Units>
 struct BackwardRun {
-  std::int64_t num_units;
-  std::int64_t count;
-  const T* kept;    // by the forward pass, in blocks
-  const T* h_prev;  // GRU
-  const T* c_prev;  // LSTM
-  const T* h;       // rnn_relu, rnn_tanh
-  Lanes<T> d_h;     // gradient with respect to what the forward step returned
-  T* d_c;           // LSTM: that with respect to c, replaced by c_prev's
-  T* d_gates;       // that with respect to the cell's gates, in blocks
-  T* cell_output;   // LSTM: o ∘ tanh(c), where a projection needs it; or null
+  Units units;
+  const T* kept;  // by the forward pass
+  std::int64_t kept_stride;
+  const T* h_prev;            // GRU
+  const T* c_prev;            // LSTM
+  const T* h;                 // rnn_relu, rnn_tanh
+  Vector<T> d_h;              // gradient of what the forward step returned
+  T* d_c;                     // LSTM: that of c, replaced by c_prev's
+  T* d_gates;                 // those of the cell's blocks
+  std::int64_t gates_stride;  // from block to block
+  T* cell_output;  // LSTM: o ∘ tanh(c), where a projection needs it; or null
 
-  TF_RNN_OPS_INLINE Lanes<T> Kept(std::int64_t block) const {
-    return Load(kept + block * num_units, count);
+  TF_RNN_OPS_VECTOR_INLINE Vector<T> Kept(std::int64_t index) const {
+    return units.Read(kept + index * kept_stride);
   }
-  TF_RNN_OPS_INLINE void StoreGate(std::int64_t block,
-                                   const Lanes<T>& value) const {
-    Store<T>(value, d_gates + block * num_units, count);
+  TF_RNN_OPS_VECTOR_INLINE void StoreGate(std::int64_t block,
+                                          Vector<T> x) const {
+    units.Write(x, d_gates + block * gates_stride);
   }
 };
 
 // A cell has
 //   kGates: the gates that W x and R h_prev are made for;
-//   kGradients: the blocks of d_gates. Those from kFirstRecurrent on, kGates of
-//     them, are the gradient of R h_prev + bR. The first kGates are that of
-//     W x + bW, where block i is of gate (i + kFirstInputGate) % kGates;
-//   Forward: returns h, or for an LSTM what a projection makes h of;
+//   kBlocks: the blocks of kGates gates' units that it adds up before they are
+//     activated. The first kGates get W x + bW, where block i is of gate
+//     (i + kFirstInputGate) % kGates; those from kFirstRecurrent on, kGates of
+//     them, get R h_prev + bR in the order of the gates;
+//   Forward: returns h, or for an LSTM what a projection makes h of. kFused:
+//     whether W x is in the product, which then begins with block 0, or in what
+//     is projected, and the product begins with block kFirstRecurrent;
 //   Backward: returns what h_prev gets other than through R h_prev.
 
 // h = act(W x + bW + R h_prev + bR). Derived: Activate(x), and the gradient
@@ -75,27 +100,29 @@ struct BackwardRun {
 template <typename T, typename Derived>
 struct PlainCell {
   static constexpr std::int64_t kGates = 1;
-  static constexpr std::int64_t kGradients = 1;
+  static constexpr std::int64_t kBlocks = 1;
   static constexpr std::int64_t kFirstRecurrent = 0;
   static constexpr std::int64_t kFirstInputGate = 0;
 
-  static TF_RNN_OPS_INLINE Lanes<T> Forward(const ForwardRun<T>& run) {
-    return Derived::Activate(run.Gate(0));
+  template <bool kFused, typename Run>
+  static TF_RNN_OPS_VECTOR_INLINE Vector<T> Forward(const Run& run) {
+    return Derived::Activate(run.Projected(0) + run.Product(0));
   }
 
-  static TF_RNN_OPS_INLINE Lanes<T> Backward(const BackwardRun<T>& run) {
-    run.StoreGate(0, Derived::Gradient(Load(run.h, run.count), run.d_h));
-    return Lanes<T>::Zero();
+  template <typename Run>
+  static TF_RNN_OPS_VECTOR_INLINE Vector<T> Backward(const Run& run) {
+    run.StoreGate(0, Derived::Gradient(run.units.Read(run.h), run.d_h));
+    return Vector<T>{};
   }
 };
 
 template <typename T>
 struct TanhCell : PlainCell<T, TanhCell<T>> {
-  static TF_RNN_OPS_INLINE Lanes<T> Activate(const Lanes<T>& x) {
-    return x.tanh();
+  static TF_RNN_OPS_VECTOR_INLINE Vector<T> Activate(Vector<T> x) {
+    return Tanh<T>(x);
   }
-  static TF_RNN_OPS_INLINE Lanes<T> Gradient(const Lanes<T>& h,
-                                             const Lanes<T>& d_h) {
+  static TF_RNN_OPS_VECTOR_INLINE Vector<T> Gradient(Vector<T> h,
+                                                     Vector<T> d_h) {
     return d_h * (T(1) - h * h);
   }
 };
@@ -103,12 +130,12 @@ struct TanhCell : PlainCell<T, TanhCell<T>> {
 template <typename T>
 struct ReluCell : PlainCell<T, ReluCell<T>> {
   // Not a maximum: that would hide what is not a number.
-  static TF_RNN_OPS_INLINE Lanes<T> Activate(const Lanes<T>& x) {
-    return (x < T(0)).select(Lanes<T>::Zero(), x);
+  static TF_RNN_OPS_VECTOR_INLINE Vector<T> Activate(Vector<T> x) {
+    return Select<T>(x < T(0), Vector<T>{}, x);
   }
-  static TF_RNN_OPS_INLINE Lanes<T> Gradient(const Lanes<T>& h,
-                                             const Lanes<T>& d_h) {
-    return (h > T(0)).select(d_h, Lanes<T>::Zero());
+  static TF_RNN_OPS_VECTOR_INLINE Vector<T> Gradient(Vector<T> h,
+                                                     Vector<T> d_h) {
+    return Select<T>(h > T(0), d_h, Vector<T>{});
   }
 };
 
@@ -116,75 +143,82 @@ struct ReluCell : PlainCell<T, ReluCell<T>> {
 template <typename T>
 struct LstmCell {
   static constexpr std::int64_t kGates = 4;
-  static constexpr std::int64_t kGradients = 4;
+  static constexpr std::int64_t kBlocks = 4;
   static constexpr std::int64_t kFirstRecurrent = 0;
   static constexpr std::int64_t kFirstInputGate = 0;
 
-  static TF_RNN_OPS_INLINE Lanes<T> Forward(const ForwardRun<T>& run) {
-    const Lanes<T> i = run.Gate(0).logistic();
-    const Lanes<T> f = run.Gate(1).logistic();
-    const Lanes<T> g = run.Gate(2).tanh();
-    const Lanes<T> o = run.Gate(3).logistic();
-    const Lanes<T> c = f * Load<T>(run.c, run.count) + i * g;
-    Store<T>(c, run.c, run.count);
+  template <bool kFused, typename Run>
+  static TF_RNN_OPS_VECTOR_INLINE Vector<T> Forward(const Run& run) {
+    const Vector<T> i = Sigmoid<T>(run.Projected(0) + run.Product(0));
+    const Vector<T> f = Sigmoid<T>(run.Projected(1) + run.Product(1));
+    const Vector<T> g = Tanh<T>(run.Projected(2) + run.Product(2));
+    const Vector<T> o = Sigmoid<T>(run.Projected(3) + run.Product(3));
+    const Vector<T> c = f * run.units.Read(run.c) + i * g;
+    run.units.Write(c, run.c);
     run.Keep(0, i);
     run.Keep(1, f);
     run.Keep(2, g);
     run.Keep(3, o);
     run.Keep(4, c);
-    return o * c.tanh();
+    return o * Tanh<T>(c);
   }
 
-  static TF_RNN_OPS_INLINE Lanes<T> Backward(const BackwardRun<T>& run) {
-    const Lanes<T> i = run.Kept(0);
-    const Lanes<T> f = run.Kept(1);
-    const Lanes<T> g = run.Kept(2);
-    const Lanes<T> o = run.Kept(3);
-    const Lanes<T> squashed = run.Kept(4).tanh();
-    const Lanes<T> d_c = Load<T>(run.d_c, run.count) +
-                         run.d_h * o * (T(1) - squashed * squashed);
+  template <typename Run>
+  static TF_RNN_OPS_VECTOR_INLINE Vector<T> Backward(const Run& run) {
+    const Vector<T> i = run.Kept(0);
+    const Vector<T> f = run.Kept(1);
+    const Vector<T> g = run.Kept(2);
+    const Vector<T> o = run.Kept(3);
+    const Vector<T> squashed = Tanh<T>(run.Kept(4));
+    const Vector<T> d_c =
+        run.units.Read(run.d_c) + run.d_h * o * (T(1) - squashed * squashed);
     run.StoreGate(0, d_c * g * i * (T(1) - i));
-    run.StoreGate(1, d_c * Load(run.c_prev, run.count) * f * (T(1) - f));
+    run.StoreGate(1, d_c * run.units.Read(run.c_prev) * f * (T(1) - f));
     run.StoreGate(2, d_c * i * (T(1) - g * g));
     run.StoreGate(3, run.d_h * squashed * o * (T(1) - o));
-    Store<T>(d_c * f, run.d_c, run.count);
+    run.units.Write(d_c * f, run.d_c);
     if (run.cell_output != nullptr) {
-      Store<T>(o * squashed, run.cell_output, run.count);
+      run.units.Write(o * squashed, run.cell_output);
     }
-    return Lanes<T>::Zero();
+    return Vector<T>{};
   }
 };
 
 // q = R_n h_prev + bR_n, n = tanh(W_n x + bW_n + r ∘ q), and
-// h = (1 - u) ∘ n + u ∘ h_prev. Keeps r, u, n and q. The gradients are of n, r,
-// u and q, in this order: those of W x and those of R h_prev are then
-// neighbours.
+// h = (1 - u) ∘ n + u ∘ h_prev. The blocks are n's input, r, u and q. Keeps r,
+// u, n and q.
 template <typename T>
 struct GruCell {
   static constexpr std::int64_t kGates = 3;
-  static constexpr std::int64_t kGradients = 4;
+  static constexpr std::int64_t kBlocks = 4;
   static constexpr std::int64_t kFirstRecurrent = 1;
   static constexpr std::int64_t kFirstInputGate = 2;
 
-  static TF_RNN_OPS_INLINE Lanes<T> Forward(const ForwardRun<T>& run) {
-    const Lanes<T> r = run.Gate(0).logistic();
-    const Lanes<T> u = run.Gate(1).logistic();
-    const Lanes<T> q = run.Product(2) + Load(run.recurrent_bias, run.count);
-    const Lanes<T> n = (run.Projected(2) + r * q).tanh();
+  template <bool kFused, typename Run>
+  static TF_RNN_OPS_VECTOR_INLINE Vector<T> Forward(const Run& run) {
+    constexpr std::int64_t kFirst = kFused ? 0 : kFirstRecurrent;
+    const Vector<T> r = Sigmoid<T>(run.Projected(1) + run.Product(1 - kFirst));
+    const Vector<T> u = Sigmoid<T>(run.Projected(2) + run.Product(2 - kFirst));
+    const Vector<T> q =
+        run.Product(3 - kFirst) + run.units.Read(run.recurrent_bias);
+    Vector<T> input = run.Projected(0);
+    if constexpr (kFused) input += run.Product(0);
+    const Vector<T> n = Tanh<T>(input + r * q);
     run.Keep(0, r);
     run.Keep(1, u);
     run.Keep(2, n);
     run.Keep(3, q);
-    return (T(1) - u) * n + u * Load(run.h_prev, run.count);
+    return (T(1) - u) * n + u * run.units.Read(run.h_prev);
   }
 
-  static TF_RNN_OPS_INLINE Lanes<T> Backward(const BackwardRun<T>& run) {
-    const Lanes<T> r = run.Kept(0);
-    const Lanes<T> u = run.Kept(1);
-    const Lanes<T> n = run.Kept(2);
-    const Lanes<T> q = run.Kept(3);
-    const Lanes<T> d_n = run.d_h * (T(1) - u) * (T(1) - n * n);
-    const Lanes<T> d_u = run.d_h * (Load(run.h_prev, run.count) - n);
+  template <typename Run>
+  static TF_RNN_OPS_VECTOR_INLINE Vector<T> Backward(const Run& run) {
+    const Vector<T> r = run.Kept(0);
+    const Vector<T> u = run.Kept(1);
+    const Vector<T> n = run.Kept(2);
+    const Vector<T> q = run.Kept(3);
+    const Vector<T> d_n = run.d_h * (T(1) - u) * (T(1) - n * n);
+    const Vector<T> d_u = run.d_h * (run.units.Read(run.h_prev) - n);
     run.StoreGate(0, d_n);
     run.StoreGate(1, d_n * q * r * (T(1) - r));
     run.StoreGate(2, d_u * u * (T(1) - u));

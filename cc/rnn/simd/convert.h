@@ -81,6 +81,14 @@ void ForEachPiece(std::int64_t size, Executor& executor, const Body& body) {
   });
 }
 
+template <typename T>
+void FillZero(T* array, std::int64_t size, Executor& executor) {
+  ForEachPiece(size, executor, [=](std::int64_t offset, std::int64_t length) {
+    // All bits zero is zero in every type.
+    std::memset(static_cast<void*>(array + offset), 0, length * sizeof(T));
+  });
+}
+
 // Convert, on many threads.
 template <typename From, typename To>
 void ParallelConvert(const From* from, To* to, std::int64_t size,

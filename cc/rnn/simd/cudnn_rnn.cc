@@ -12,6 +12,7 @@
 #include "cc/rnn/simd/cells.h"
 #include "cc/rnn/simd/convert.h"
 #include "cc/rnn/simd/dropout.h"
+#include "cc/rnn/simd/kept_activations.h"
 #include "cc/rnn/simd/layer_backward.h"
 #include "cc/rnn/simd/layer_forward.h"
 #include "cc/rnn/simd/staging.h"
@@ -46,23 +47,14 @@ bool IsEmpty(const RnnConfig& config, const RnnSize& size) {
   return size.batch == 0 || config.num_units == 0;
 }
 
-template <typename T>
-void FillZero(T* array, std::int64_t size, Executor& executor) {
-  ForEachPiece(size, executor, [=](std::int64_t offset, std::int64_t length) {
-    // All bits zero is zero in every type.
-    std::memset(static_cast<void*>(array + offset), 0, length * sizeof(T));
-  });
-}
-
 // What a reserve_space holds after its header.
 template <typename C>
-struct KeptActivations {
-  C* kept;     // [P, T, B, K * U]
+struct ReservedArrays {
+  C* kept;     // [P / D] KeptActivations, one for each layer
   C* outputs;  // [NumKeptOutputs, T, B, D * O]
 
   template <typename T>
-  KeptActivations(T* reserve_space, const RnnConfig& config,
-                  const RnnSize& size)
+  ReservedArrays(T* reserve_space, const RnnConfig& config, const RnnSize& size)
       : kept(nullptr), outputs(nullptr) {
     if (reserve_space == nullptr) return;
     kept = reinterpret_cast<C*>(reserve_space +
@@ -134,7 +126,7 @@ class ForwardCall {
         nullptr,
         staging_.Target(a_.output_h, output_h_),
         staging_.Target(a_.output_c, output_c_),
-        nullptr};
+        KeptActivations<C>(nullptr, a_.config, a_.size)};
     RunLayers(layer, executor);
     staging_.Write(LayerOutput(a_.config.num_layers - 1), a_.output,
                    shapes_.output, executor);
@@ -160,8 +152,10 @@ class ForwardCall {
     for (; layer.layer < a_.config.num_layers; ++layer.layer) {
       layer.output = LayerOutput(layer.layer);
       if (a_.is_training) {
-        layer.kept = activations_.kept +
-                     layer.layer * LayerKeptSize(a_.config, a_.size).value();
+        layer.kept = KeptActivations<C>(
+            activations_.kept +
+                layer.layer * LayerKeptSize(a_.config, a_.size).value(),
+            a_.config, a_.size);
       }
       WithCell<C>(a_.config.mode, [&](auto cell) {
         LayerForward<C, decltype(cell)>(layer, scratch_, executor).Run();
@@ -200,7 +194,7 @@ class ForwardCall {
 
   const CudnnRnnForward<T>& a_;
   const Shapes shapes_;
-  const KeptActivations<C> activations_;
+  const ReservedArrays<C> activations_;
   const Staging<T> staging_;
   const Staging<T> params_staging_;
   C* const input_;
@@ -264,7 +258,7 @@ class BackwardCall {
         staging_.Read(a_.input_h, input_h_, shapes_.hidden_state, executor),
         staging_.Read(a_.input_c, input_c_, shapes_.cell_state, executor),
         staging_.Read(a_.output, output_, shapes_.output, executor),
-        nullptr,
+        KeptActivations<const C>(nullptr, a_.config, a_.size),
         staging_.Read(a_.output_backprop, d_output_, shapes_.output, executor),
         staging_.Target(a_.input_backprop, d_input_),
         staging_.Target(a_.input_h_backprop, d_h_),
@@ -323,8 +317,8 @@ class BackwardCall {
     const std::int64_t cell_size =
         shapes_.cell_state.size().value() / a_.config.num_layers;
     const std::int64_t output_size = shapes_.output.size().value();
-    const KeptActivations<const C> activations(a_.reserve_space, a_.config,
-                                               a_.size);
+    const ReservedArrays<const C> activations(a_.reserve_space, a_.config,
+                                              a_.size);
     LayerBackwardArguments<C> layer = network;
     for (std::int64_t i = a_.config.num_layers - 1; i >= 0; --i) {
       layer.layer = i;
@@ -332,8 +326,9 @@ class BackwardCall {
       layer.input_c = network.input_c + i * cell_size;
       layer.d_h = network.d_h + i * hidden_size;
       layer.d_c = network.d_c + i * cell_size;
-      layer.kept =
-          activations.kept + i * LayerKeptSize(a_.config, a_.size).value();
+      layer.kept = KeptActivations<const C>(
+          activations.kept + i * LayerKeptSize(a_.config, a_.size).value(),
+          a_.config, a_.size);
       if (i < NumKeptOutputs<T>(a_.config)) {
         layer.output = activations.outputs + i * output_size;
       }

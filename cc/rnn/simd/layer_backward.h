@@ -12,8 +12,9 @@
 #include "cc/rnn/reserve_space.h"
 #include "cc/rnn/rnn_config.h"
 #include "cc/rnn/simd/cells.h"
+#include "cc/rnn/simd/kept_activations.h"
 #include "cc/rnn/simd/matrix_view.h"
-#include "cc/rnn/simd/panel_product.h"
+#include "cc/rnn/simd/pack.h"
 #include "cc/rnn/simd/parallel_product.h"
 #include "cc/rnn/simd/step_tasks.h"
 
@@ -26,12 +27,12 @@ struct LayerBackwardArguments {  // with B > 0 and U > 0
   RnnSize size;
   SequenceLengths lengths;
   std::int64_t layer;
-  const T* params;    // of the whole network
-  const T* input;     // [T, B, F]
-  const T* input_h;   // [D, B, O], of this layer
-  const T* input_c;   // [D, B, U]; LSTM only
-  const T* output;    // [T, B, D * O]
-  const T* kept;      // [D, T, B, K * U], by the forward pass
+  const T* params;   // of the whole network
+  const T* input;    // [T, B, F]
+  const T* input_h;  // [D, B, O], of this layer
+  const T* input_c;  // [D, B, U]; LSTM only
+  const T* output;   // [T, B, D * O]
+  KeptActivations<const T> kept;
   const T* d_output;  // [T, B, D * O]
   T* d_input;         // [T, B, F]
   // On entry the gradients of the final states, on return those of the initial
@@ -41,47 +42,60 @@ struct LayerBackwardArguments {  // with B > 0 and U > 0
   T* d_params;  // of the whole network: this layer's part is written
 };
 
+// The steps whose gradients of the gates are kept, until the gradients of the
+// weights and of the input have been made from them: enough for large products,
+// and few enough to stay in a cache.
+inline std::int64_t BackwardStepsAtOnce(const RnnSize& size) {
+  constexpr std::int64_t kRows = 512;
+  return Min(size.time, Max(kRows / Max(size.batch, 1), 1));
+}
+
 // Scratch memory, enough for any layer of the network. N = the blocks of the
-// cell's gradients.
+// cell, R = BackwardStepsAtOnce * B.
 template <typename T>
 struct LayerBackwardScratch {
-  T* input_weights;      // a packed matrix [G * U, F]
-  T* recurrent_weights;  // [D] packed matrices [G * U, O]
-  T* projection;         // [D] packed matrices [O, U]
-  T* d_gates;            // [D, T, B, N * U]
-  T* d_projected;        // [D, T, B, O], with a projection
-  T* cell_outputs;       // [D, T, B, U], with a projection
-  T* first_gates;        // [B, G * U]
-  T* d_biases;           // [N * U]
-  T* products;           // [num_threads, B, GroupSize, kPanelCols]
-  T* transposed;         // [num_threads, kTransposedScratch]
+  T* input_weights;      // [D, G] right operands [U, F]
+  T* recurrent_weights;  // [D, G] right operands [U, O]
+  T* projection;         // [D] right operands [O, U]
+  T* d_gates;            // [D, N] left operands [R, U]
+  T* d_projected;        // [D] left operands [R, O], with a projection
+  T* cell_outputs;       // [D] right operands [R, U], with a projection
+  T* input;              // a right operand [R, F]
+  T* states;             // a right operand [R, O]
+  T* d_biases;           // [D, N, U]
+  T* products;           // [num_threads, B, GroupSize, kTileCols]
 
   LayerBackwardScratch(const RnnConfig& config, const RnnSize& size,
                        int num_threads, Arena& arena) {
+    using Left = MutableLeftMatrix<T>;
+    using Right = MutableRightMatrix<T>;
     const CheckedInt directions = config.num_directions;
-    const CheckedInt rows = CheckedInt(size.time) * size.batch;
-    const CheckedInt gates = CheckedInt(config.num_gates()) * config.num_units;
-    const CheckedInt gradients =
-        config.mode == RnnMode::kGru ? gates + config.num_units : gates;
-    const bool is_projected = config.num_proj > 0;
+    const CheckedInt rows = CheckedInt(BackwardStepsAtOnce(size)) * size.batch;
+    const CheckedInt units = config.num_units;
+    const std::int64_t gates = config.num_gates();
+    const std::int64_t blocks =
+        config.mode == RnnMode::kGru ? gates + 1 : gates;
     const std::int64_t fan_in = config.largest_fan_in();
-    const auto packed = [](CheckedInt depth, std::int64_t cols) {
-      return depth * NumPanels<T>(cols) * kPanelCols<T>;
-    };
-    input_weights = arena.Take<T>(packed(gates, fan_in));
+    const std::int64_t output_size = config.output_size();
+    const std::int64_t projections = config.num_proj > 0 ? 1 : 0;
+    input_weights =
+        arena.Take<T>(directions * gates * Right::Size(units, fan_in));
     recurrent_weights =
-        arena.Take<T>(directions * packed(gates, config.output_size()));
+        arena.Take<T>(directions * gates * Right::Size(units, output_size));
     projection =
-        arena.Take<T>(directions * packed(config.num_proj, config.num_units));
-    d_gates = arena.Take<T>(directions * rows * gradients);
-    d_projected = arena.Take<T>(directions * rows * config.num_proj);
-    cell_outputs = arena.Take<T>(
-        is_projected ? directions * rows * config.num_units : CheckedInt(0));
-    first_gates = arena.Take<T>(gates * size.batch);
-    d_biases = arena.Take<T>(gradients);
+        arena.Take<T>(directions * projections *
+                      Right::Size(CheckedInt(output_size), config.num_units));
+    d_gates =
+        arena.Take<T>(directions * blocks * Left::Size(rows, config.num_units));
+    d_projected =
+        arena.Take<T>(directions * projections * Left::Size(rows, output_size));
+    cell_outputs = arena.Take<T>(directions * projections *
+                                 Right::Size(rows, config.num_units));
+    input = arena.Take<T>(Right::Size(rows, fan_in));
+    states = arena.Take<T>(Right::Size(rows, output_size));
+    d_biases = arena.Take<T>(directions * blocks * units);
     products = arena.Take<T>(CheckedInt(num_threads) * size.batch *
-                             GroupSize<T>(size.batch, 1) * kPanelCols<T>);
-    transposed = arena.Take<T>(CheckedInt(num_threads) * kTransposedScratch<T>);
+                             GroupSize<T>(size.batch, 1) * kTileCols<T>);
   }
 };
 
@@ -100,34 +114,49 @@ class LayerBackward {
         output_size_(a_.config.output_size()),
         directions_(a_.config.num_directions),
         fan_in_(a_.config.fan_in(a_.layer)),
+        steps_at_once_(BackwardStepsAtOnce(a_.size)),
         skips_input_(a_.layer == 0 && a_.config.skip_input),
         is_projected_(a_.config.num_proj > 0),
         group_size_(GroupSize<T>(batch_, 1)),
-        state_tasks_(directions_, batch_, NumPanels<T>(output_size_),
-                     kPanelCols<T> * Cell::kGates * units_,
+        state_tasks_(directions_, batch_, CeilDiv(output_size_, kTileCols<T>),
+                     kTileCols<T> * Cell::kGates * units_,
                      executor.num_threads()),
-        cell_tasks_(directions_, batch_, NumPanels<T>(units_),
-                    kPanelCols<T> * output_size_, executor.num_threads()) {}
+        cell_tasks_(directions_, batch_, CeilDiv(units_, kTileCols<T>),
+                    kTileCols<T> * output_size_, executor.num_threads()) {}
 
   void Run() const {
     PackWeights();
-    RunSteps();
-    for (std::int64_t d = 0; d < directions_; ++d) {
-      InputWeightGradient(d);
-      RecurrentWeightGradient(d);
-      BiasGradients(d);
-      if (is_projected_) ProjectionGradient(d);
-      InputGradient(d);
+    // Both directions add to it, each in an order of its own.
+    if (directions_ > 1) {
+      FillZero(a_.d_input, time_ * batch_ * fan_in_, executor_);
     }
+    std::int64_t step = 0;
+    do {  // once for a time of zero too: it leaves gradients of zero
+      const Chunk chunk{step, Min(steps_at_once_, time_ - step)};
+      RunSteps(chunk);
+      for (std::int64_t d = 0; d < directions_; ++d) Gradients(d, chunk);
+      step += chunk.steps;
+    } while (step < time_);
+    for (std::int64_t d = 0; d < directions_; ++d) StoreBiasGradients(d);
   }
 
  private:
-  static constexpr std::int64_t kBlocks = Cell::kGradients;
+  using Left = MutableLeftMatrix<T>;
+  using Right = MutableRightMatrix<T>;
+
+  // Steps whose gradients are made at once, in the order of this pass.
+  struct Chunk {
+    std::int64_t first_step;
+    std::int64_t steps;
+  };
 
   std::int64_t PseudoLayer(std::int64_t direction) const {
     return a_.layer * directions_ + direction;
   }
-  std::int64_t Gates() const { return Cell::kGates * units_; }
+  // The gate of a block of W x.
+  static std::int64_t InputGate(std::int64_t block) {
+    return (block + Cell::kFirstInputGate) % Cell::kGates;
+  }
 
   // A matrix in the params buffer, and its gradient.
   MatrixView<const T> Param(const ParamsRegion& region) const {
@@ -136,42 +165,17 @@ class LayerBackward {
   MatrixView<T> ParamGradient(const ParamsRegion& region) const {
     return {a_.d_params + region.offset, region.rows, region.cols};
   }
-
-  // [T * B, columns] of a direction, of an array [D, T, B, columns].
+  // The rows of one gate of a matrix [G * U, ...].
   template <typename S>
-  MatrixView<S> AllSteps(S* array, std::int64_t direction,
-                         std::int64_t columns) const {
-    const std::int64_t rows = time_ * batch_;
-    return {array + direction * rows * columns, rows, columns};
+  MatrixView<S> OfGate(const MatrixView<S>& matrix, std::int64_t gate) const {
+    return matrix.Rows(gate * units_, units_);
   }
-  // The gradients of the cell's gates, [T * B, N * U].
-  MatrixView<T> CellGradients(std::int64_t direction) const {
-    return AllSteps(scratch_.d_gates, direction, kBlocks * units_);
-  }
-  // Those of W x, and those of R h_prev, [T * B, G * U].
-  MatrixView<T> InputGates(std::int64_t direction) const {
-    return CellGradients(direction).Cols(0, Gates());
-  }
-  MatrixView<T> RecurrentGates(std::int64_t direction) const {
-    return CellGradients(direction).Cols(Cell::kFirstRecurrent * units_,
-                                         Gates());
-  }
-  MatrixView<T> ProjectedGradients(std::int64_t direction) const {
-    return AllSteps(scratch_.d_projected, direction, output_size_);
-  }
-  MatrixView<T> CellOutputs(std::int64_t direction) const {
-    return AllSteps(scratch_.cell_outputs, direction, units_);
-  }
-  // [T * B, O] of a direction, of an array [T, B, D * O].
-  MatrixView<const T> Outputs(const T* array, std::int64_t direction) const {
-    return {array + direction * output_size_, time_ * batch_, output_size_,
-            directions_ * output_size_};
-  }
-  // Steps of a matrix [T * B, ...].
-  template <typename S>
-  MatrixView<S> Steps(const MatrixView<S>& matrix, std::int64_t t,
-                      std::int64_t steps) const {
-    return matrix.Rows(t * batch_, steps * batch_);
+  // [B, O] at time t of a direction, of an array [T, B, D * O].
+  MatrixView<const T> Output(const T* array, std::int64_t direction,
+                             std::int64_t t) const {
+    const std::int64_t width = directions_ * output_size_;
+    return {array + t * batch_ * width + direction * output_size_, batch_,
+            output_size_, width};
   }
   // [B, columns] of a direction, of an array [D, B, columns].
   template <typename S>
@@ -180,24 +184,59 @@ class LayerBackward {
     return {array + direction * batch_ * columns, batch_, columns};
   }
 
-  PackedMatrix<T> RecurrentWeights(std::int64_t direction) const {
-    return {scratch_.recurrent_weights +
-                direction * PackedSize<T>(Gates(), output_size_),
-            Gates(), output_size_};
+  // One of the matrices [rows, cols] that follow one another in an array.
+  template <typename Matrix>
+  static Matrix Nth(std::int64_t index, T* array, std::int64_t rows,
+                    std::int64_t cols) {
+    return {array + index * Matrix::Size(rows, cols), rows, cols};
   }
-  PackedMatrix<T> Projection(std::int64_t direction) const {
-    return {
-        scratch_.projection + direction * PackedSize<T>(output_size_, units_),
-        output_size_, units_};
+  std::int64_t RowsAtOnce() const { return steps_at_once_ * batch_; }
+  // The gradients of a block of the cell, [R, U].
+  Left BlockGradients(std::int64_t direction, std::int64_t block) const {
+    return Nth<Left>(direction * Cell::kBlocks + block, scratch_.d_gates,
+                     RowsAtOnce(), units_);
+  }
+  Left ProjectedGradients(std::int64_t direction) const {
+    return Nth<Left>(direction, scratch_.d_projected, RowsAtOnce(),
+                     output_size_);
+  }
+  Right CellOutputs(std::int64_t direction) const {
+    return Nth<Right>(direction, scratch_.cell_outputs, RowsAtOnce(), units_);
+  }
+  Right RecurrentWeights(std::int64_t direction, std::int64_t gate) const {
+    return Nth<Right>(direction * Cell::kGates + gate,
+                      scratch_.recurrent_weights, units_, output_size_);
+  }
+  Right InputWeights(std::int64_t direction, std::int64_t gate) const {
+    return Nth<Right>(direction * Cell::kGates + gate, scratch_.input_weights,
+                      units_, fan_in_);
+  }
+  Right Projection(std::int64_t direction) const {
+    return Nth<Right>(direction, scratch_.projection, output_size_, units_);
+  }
+  T* BiasGradients(std::int64_t direction, std::int64_t block) const {
+    return scratch_.d_biases + (direction * Cell::kBlocks + block) * units_;
   }
 
   void PackWeights() const {
     for (std::int64_t d = 0; d < directions_; ++d) {
-      ParallelPack(Param(layout_.RecurrentMatrix(PseudoLayer(d))), 0,
-                   RecurrentWeights(d), executor_);
+      for (std::int64_t gate = 0; gate < Cell::kGates; ++gate) {
+        const PackWork recurrent(
+            OfGate(Param(layout_.RecurrentMatrix(PseudoLayer(d))), gate),
+            RecurrentWeights(d, gate));
+        if (skips_input_) {
+          RunTogether(executor_, recurrent);
+        } else {
+          RunTogether(
+              executor_, recurrent,
+              PackWork(OfGate(Param(layout_.InputMatrix(PseudoLayer(d))), gate),
+                       InputWeights(d, gate)));
+        }
+      }
       if (is_projected_) {
-        ParallelPack(Param(layout_.Projection(PseudoLayer(d))), 0,
-                     Projection(d), executor_);
+        RunTogether(
+            executor_,
+            PackWork(Param(layout_.Projection(PseudoLayer(d))), Projection(d)));
       }
     }
   }
@@ -212,283 +251,288 @@ class LayerBackward {
   static std::int64_t PreviousTime(std::int64_t direction, std::int64_t t) {
     return direction == 0 ? t - 1 : t + 1;
   }
+  // The earliest time among a direction's steps.
+  std::int64_t FirstTime(std::int64_t direction, const Chunk& chunk) const {
+    return direction == 0 ? time_ - chunk.first_step - chunk.steps
+                          : chunk.first_step;
+  }
 
-  // Runs one step more than there is time: it leaves the gradients of the
-  // initial states.
-  void RunSteps() const {
-    if (time_ == 0) return;
+  // Where a step's rows begin among those of its chunk, which are in the order
+  // of time.
+  std::int64_t FirstRow(std::int64_t direction, const Chunk& chunk,
+                        std::int64_t step) const {
+    return (Time(direction, chunk.first_step + step) -
+            FirstTime(direction, chunk)) *
+           batch_;
+  }
+
+  // Leaves the gradients of the states that the chunk's last step began with.
+  void RunSteps(const Chunk& chunk) const {
+    if (chunk.steps == 0) return;
+    const auto step_state = [&](std::int64_t step, const StepTask& task,
+                                int worker) {
+      StepState(chunk, step, task, worker);
+    };
     if (!is_projected_) {
-      executor_.ParallelSteps(
-          time_ + 1, state_tasks_.size(),
-          [&](std::int64_t step, std::int64_t task, int worker) {
-            StepState(step, state_tasks_[task], worker);
-          });
+      state_tasks_.Run(chunk.steps + 1, executor_, step_state);
       return;
     }
-    executor_.ParallelSteps(
-        2 * time_ + 1, std::max(state_tasks_.size(), cell_tasks_.size()),
-        [&](std::int64_t half_step, std::int64_t task, int worker) {
-          const std::int64_t step = half_step / 2;
-          if (half_step % 2 == 0 && task < state_tasks_.size()) {
-            StepState(step, state_tasks_[task], worker);
-          }
-          if (half_step % 2 == 1 && task < cell_tasks_.size()) {
-            StepProjection(step, cell_tasks_[task], worker);
-          }
+    StepTasks::RunHalves(
+        state_tasks_, cell_tasks_, 2 * chunk.steps + 1, executor_, step_state,
+        [&](std::int64_t step, const StepTask& task, int worker) {
+          StepProjection(chunk, step, task, worker);
         });
   }
 
   // A worker's scratch memory for a product of a task's rows.
   MatrixView<T> Product(const StepTask& task, std::int64_t num_panels,
                         int worker) const {
-    const std::int64_t most = group_size_ * kPanelCols<T>;
+    const std::int64_t most = group_size_ * kTileCols<T>;
     return {scratch_.products + worker * batch_ * most, task.rows,
-            num_panels * kPanelCols<T>, most};
+            num_panels * kTileCols<T>};
   }
 
   // The gradient of the hidden state: through R h_prev of the step after, in
   // other ways, and from the output. Then the cell's, unless there is a
-  // projection in between.
-  void StepState(std::int64_t step, const StepTask& task, int worker) const {
+  // projection in between. The chunk's steps are followed by one that only
+  // goes through R h_prev.
+  void StepState(const Chunk& chunk, std::int64_t step, const StepTask& task,
+                 int worker) const {
     const std::int64_t d = task.direction;
-    const std::int64_t t = Time(d, step);
     const MatrixView<T> d_state = OfDirection(a_.d_h, d, output_size_);
-    const PackedMatrix<T> weights = RecurrentWeights(d);
     task.ForEachPanelGroup(group_size_, [&](auto panel, auto num_panels) {
       const MatrixView<T> product = Product(task, num_panels, worker);
       if (step > 0) {
-        const MatrixView<const T> gates =
-            Constant(Steps(RecurrentGates(d), Time(d, step - 1), 1));
-        MultiplyPanels(gates.Rows(task.row, task.rows), weights.Panel(panel),
-                       weights.panel_size(), NoMatrix<T>(), product);
+        const std::int64_t row = FirstRow(d, chunk, step - 1) + task.row;
+        ProductSum<T> sum;
+        for (std::int64_t gate = 0; gate < Cell::kGates; ++gate) {
+          sum.Add(BlockGradients(d, Cell::kFirstRecurrent + gate)
+                      .Rows(row, task.rows),
+                  RecurrentWeights(d, gate).Cols(panel * kTileCols<T>,
+                                                 product.cols));
+        }
+        Multiply(sum, NoMatrix<T>(), product);
       }
-      task.ForEachRun<T>(
-          panel, num_panels, output_size_, step, t, [&](const StepRun& run) {
-            T* const to = d_state.At(run.sample, run.unit);
-            Lanes<T> d_h = Load<T>(to, run.count);
+      task.ForEachVector<T>(
+          panel, num_panels, output_size_,
+          [&](auto row, auto unit, auto units) {
+            T* const to = d_state.At(row, unit);
+            Vector<T> d_h = units.Read(to);
             if (step > 0) {
-              const T* through = product.At(run.sample - task.row,
-                                            run.unit - panel * kPanelCols<T>);
-              d_h += Load(through, run.count);
+              d_h += units.Read(
+                  product.At(row - task.row, unit - panel * kTileCols<T>));
             }
-            if (step < time_) d_h = BackwardState(run, d_h);
-            Store<T>(d_h, to, run.count);
+            if (step < chunk.steps) {
+              d_h = BackwardState(chunk, step, d, row, unit, units, d_h);
+            }
+            units.Write(d_h, to);
           });
     });
   }
 
   // Returns what the state before gets other than through R h_prev.
-  Lanes<T> BackwardState(const StepRun& at, const Lanes<T>& d_state) const {
-    const bool is_valid = a_.lengths.IsValid(at.time, at.sample);
-    Lanes<T> d_h = d_state;
-    if (is_valid) {
-      d_h += Load(Outputs(a_.d_output, at.direction).At(Row(at), at.unit),
-                  at.count);
+  template <typename Units>
+  Vector<T> BackwardState(const Chunk& chunk, std::int64_t step, std::int64_t d,
+                          std::int64_t row, std::int64_t unit,
+                          const Units& units, Vector<T> d_h) const {
+    const std::int64_t t = Time(d, chunk.first_step + step);
+    const std::int64_t first_row = FirstRow(d, chunk, step);
+    T* const d_projected = is_projected_
+                               ? ProjectedGradients(d).At(first_row + row, unit)
+                               : nullptr;
+    if (!a_.lengths.IsValid(t, row)) {
+      if (is_projected_) {
+        units.Write(Vector<T>{}, d_projected);
+      } else {
+        SkipCell(first_row, d, row, unit, units);
+      }
+      return d_h;
     }
-    if (!is_projected_) {
-      if (is_valid) return RunCell(at, d_h);
-      SkipCell(at);
-      return d_state;
-    }
-    T* d_projected = ProjectedGradients(at.direction).At(Row(at), at.unit);
-    Store<T>(is_valid ? d_h : Lanes<T>(Lanes<T>::Zero()), d_projected,
-             at.count);
-    return is_valid ? Lanes<T>(Lanes<T>::Zero()) : d_state;
+    d_h += units.Read(Output(a_.d_output, d, t).At(row, unit));
+    if (!is_projected_) return RunCell(first_row, d, t, row, unit, units, d_h);
+    units.Write(d_h, d_projected);
+    return Vector<T>{};
   }
 
   // The cell's gradient, through h = P (o ∘ tanh(c)).
-  void StepProjection(std::int64_t step, const StepTask& task,
-                      int worker) const {
+  void StepProjection(const Chunk& chunk, std::int64_t step,
+                      const StepTask& task, int worker) const {
     const std::int64_t d = task.direction;
-    const std::int64_t t = Time(d, step);
-    const PackedMatrix<T> weights = Projection(d);
-    const MatrixView<const T> d_projected =
-        Constant(Steps(ProjectedGradients(d), t, 1));
+    const std::int64_t t = Time(d, chunk.first_step + step);
+    const std::int64_t first_row = FirstRow(d, chunk, step);
     task.ForEachPanelGroup(group_size_, [&](auto panel, auto num_panels) {
       const MatrixView<T> product = Product(task, num_panels, worker);
-      MultiplyPanels(d_projected.Rows(task.row, task.rows),
-                     weights.Panel(panel), weights.panel_size(), NoMatrix<T>(),
-                     product);
-      task.ForEachRun<T>(
-          panel, num_panels, units_, step, t, [&](const StepRun& run) {
-            if (!a_.lengths.IsValid(t, run.sample)) {
-              SkipCell(run);
+      Multiply(ProductSum<T>(
+                   ProjectedGradients(d).Rows(first_row + task.row, task.rows),
+                   Projection(d).Cols(panel * kTileCols<T>, product.cols)),
+               NoMatrix<T>(), product);
+      task.ForEachVector<T>(
+          panel, num_panels, units_, [&](auto row, auto unit, auto units) {
+            if (!a_.lengths.IsValid(t, row)) {
+              SkipCell(first_row, d, row, unit, units);
               return;
             }
-            const T* d_h = product.At(run.sample - task.row,
-                                      run.unit - panel * kPanelCols<T>);
-            RunCell(run, Load(d_h, run.count));
+            const T* d_h =
+                product.At(row - task.row, unit - panel * kTileCols<T>);
+            RunCell(first_row, d, t, row, unit, units, units.Read(d_h));
           });
     });
   }
 
-  // The row of a matrix [T * B, ...].
-  std::int64_t Row(const StepRun& at) const {
-    return at.time * batch_ + at.sample;
-  }
-
-  Lanes<T> RunCell(const StepRun& at, const Lanes<T>& d_h) const {
+  template <typename Units>
+  Vector<T> RunCell(std::int64_t first_row, std::int64_t d, std::int64_t t,
+                    std::int64_t row, std::int64_t unit, const Units& units,
+                    Vector<T> d_h) const {
     constexpr bool kIsLstm = Cell::kGates == 4;
     constexpr bool kIsGru = Cell::kGates == 3;
-    const std::int64_t d = at.direction;
-    const std::int64_t previous_time = PreviousTime(d, at.time);
-    const bool has_previous = a_.lengths.IsValid(previous_time, at.sample);
-    const std::int64_t previous_row = previous_time * batch_ + at.sample;
-    const MatrixView<const T> kept =
-        AllSteps(a_.kept, d, NumKeptBlocks(a_.config.mode) * units_);
+    const std::int64_t previous = PreviousTime(d, t);
+    const bool has_previous = a_.lengths.IsValid(previous, row);
 
-    BackwardRun<T> run{};
-    run.num_units = units_;
-    run.count = at.count;
+    BackwardRun<T, Units> run{};
+    run.units = units;
     run.d_h = d_h;
-    run.d_gates = CellGradients(d).At(Row(at), at.unit);
-    if (kIsLstm || kIsGru) run.kept = kept.At(Row(at), at.unit);
-    if (kIsLstm) {
+    run.d_gates = BlockGradients(d, 0).At(first_row + row, unit);
+    run.gates_stride = Left::Size(RowsAtOnce(), units_);
+    run.kept = a_.kept.At(d, t, row, unit);
+    run.kept_stride = a_.kept.Stride(unit);
+    if constexpr (kIsLstm) {
       run.c_prev =
           has_previous
-              ? kept.At(previous_row, 4 * units_ + at.unit)
-              : OfDirection(a_.input_c, d, units_).At(at.sample, at.unit);
-      run.d_c = OfDirection(a_.d_c, d, units_).At(at.sample, at.unit);
-      if (is_projected_) run.cell_output = CellOutputs(d).At(Row(at), at.unit);
-    } else if (kIsGru) {
-      run.h_prev =
-          has_previous
-              ? Outputs(a_.output, d).At(previous_row, at.unit)
-              : OfDirection(a_.input_h, d, units_).At(at.sample, at.unit);
+              ? a_.kept.At(d, previous, row, unit) + 4 * run.kept_stride
+              : OfDirection(a_.input_c, d, units_).At(row, unit);
+      run.d_c = OfDirection(a_.d_c, d, units_).At(row, unit);
+      if (is_projected_) {
+        run.cell_output = CellOutputs(d).At(first_row + row, unit);
+      }
+    } else if constexpr (kIsGru) {
+      run.h_prev = has_previous
+                       ? Output(a_.output, d, previous).At(row, unit)
+                       : OfDirection(a_.input_h, d, units_).At(row, unit);
     } else {
-      run.h = Outputs(a_.output, d).At(Row(at), at.unit);
+      run.h = Output(a_.output, d, t).At(row, unit);
     }
     return Cell::Backward(run);
   }
 
   // Past a sequence's end.
-  void SkipCell(const StepRun& at) const {
-    T* d_gates = CellGradients(at.direction).At(Row(at), at.unit);
-    for (std::int64_t block = 0; block < kBlocks; ++block) {
-      std::fill_n(d_gates + block * units_, at.count, T(0));
+  template <typename Units>
+  void SkipCell(std::int64_t first_row, std::int64_t d, std::int64_t row,
+                std::int64_t unit, const Units& units) const {
+    for (std::int64_t block = 0; block < Cell::kBlocks; ++block) {
+      units.Write(Vector<T>{},
+                  BlockGradients(d, block).At(first_row + row, unit));
     }
     if (is_projected_) {
-      std::fill_n(CellOutputs(at.direction).At(Row(at), at.unit), at.count,
-                  T(0));
+      units.Write(Vector<T>{}, CellOutputs(d).At(first_row + row, unit));
     }
   }
 
-  // Calls body(first_column, first_row, num_gates) for the neighbouring gates
-  // among InputGates that are neighbours in the input matrix too: from the
-  // column of the former, and from the row of the latter.
-  template <typename Body>
-  void ForEachInputGates(const Body& body) const {
-    constexpr std::int64_t kWrapped = Cell::kGates - Cell::kFirstInputGate;
-    body(0, Cell::kFirstInputGate * units_, kWrapped * units_);
-    if (Cell::kFirstInputGate > 0) {
-      body(kWrapped * units_, 0, Cell::kFirstInputGate * units_);
+  // The gradients of everything but the states, of which each chunk adds a
+  // part.
+  void Gradients(std::int64_t d, const Chunk& chunk) const {
+    const std::int64_t rows = chunk.steps * batch_;
+    const std::int64_t first = FirstTime(d, chunk) * batch_;
+    const bool add = chunk.first_step > 0;
+    const int num_threads = executor_.num_threads();
+    const std::int64_t pseudo_layer = PseudoLayer(d);
+    const Right input(scratch_.input, rows, fan_in_);
+    const Right states(scratch_.states, rows, output_size_);
+    const MatrixView<const T> x =
+        MatrixView<const T>(a_.input, time_ * batch_, fan_in_)
+            .Rows(first, rows);
+    RunTogether(executor_, PackWork(x, input),
+                Tasks{chunk.steps, [&](std::int64_t i) {
+                        PackPreviousStates(d, FirstTime(d, chunk) + i,
+                                           states.Rows(i * batch_, batch_));
+                      }});
+
+    // dR = (d blocks)^T h_prev, dW = (d blocks)^T x, dx = (d blocks) W
+    WorkList<MultiplyTransposedWork<T>> weights;
+    for (std::int64_t gate = 0; gate < Cell::kGates; ++gate) {
+      weights.Add(
+          {BlockGradients(d, Cell::kFirstRecurrent + gate).Rows(0, rows),
+           states, add,
+           OfGate(ParamGradient(layout_.RecurrentMatrix(pseudo_layer)), gate),
+           num_threads});
+      if (skips_input_) continue;
+      weights.Add({BlockGradients(d, gate).Rows(0, rows), input, add,
+                   OfGate(ParamGradient(layout_.InputMatrix(pseudo_layer)),
+                          InputGate(gate)),
+                   num_threads});
     }
-  }
-
-  // dW = (d gates)^T x
-  void InputWeightGradient(std::int64_t direction) const {
-    if (skips_input_) return;
-    const MatrixView<const T> input(a_.input, time_ * batch_, fan_in_);
-    const MatrixView<T> gradient =
-        ParamGradient(layout_.InputMatrix(PseudoLayer(direction)));
-    ForEachInputGates([&](auto col, auto row, auto count) {
-      ParallelMultiplyTransposed(
-          Constant(InputGates(direction)).Cols(col, count), input,
-          /*add=*/false, scratch_.transposed, gradient.Rows(row, count),
-          executor_);
-    });
-  }
-
-  // dR = (d gates)^T h_prev. Where the previous time is not valid, the output
-  // is zero: what the initial state contributes is added apart.
-  void RecurrentWeightGradient(std::int64_t direction) const {
-    const MatrixView<const T> gates = Constant(RecurrentGates(direction));
-    const MatrixView<const T> states = Outputs(a_.output, direction);
-    const MatrixView<T> gradient =
-        ParamGradient(layout_.RecurrentMatrix(PseudoLayer(direction)));
-    const std::int64_t pairs = std::max<std::int64_t>(time_ - 1, 0);
-    const std::int64_t shift = Min(time_, 1);
-    ParallelMultiplyTransposed(Steps(gates, direction == 0 ? shift : 0, pairs),
-                               Steps(states, direction == 0 ? 0 : shift, pairs),
-                               /*add=*/false, scratch_.transposed, gradient,
-                               executor_);
-    if (time_ == 0) return;
-    ParallelMultiplyTransposed(
-        FirstGates(direction),
-        Constant(OfDirection(a_.input_h, direction, output_size_)),
-        /*add=*/true, scratch_.transposed, gradient, executor_);
-  }
-
-  // The gradients of R h_prev at the first step of each sample, [B, G * U].
-  MatrixView<const T> FirstGates(std::int64_t direction) const {
-    const MatrixView<T> gates = RecurrentGates(direction);
-    if (direction == 0) return Constant(Steps(gates, 0, 1));
-    if (a_.lengths.all_equal()) return Constant(Steps(gates, time_ - 1, 1));
-    const MatrixView<T> first(scratch_.first_gates, batch_, Gates());
-    for (std::int64_t sample = 0; sample < batch_; ++sample) {
-      const std::int64_t length = a_.lengths.of(sample);
-      if (length == 0) {
-        std::fill_n(first.At(sample, 0), Gates(), T(0));
-      } else {
-        std::copy_n(gates.At((length - 1) * batch_ + sample, 0), Gates(),
-                    first.At(sample, 0));
-      }
+    // dP = (d h)^T (o ∘ tanh(c))
+    if (is_projected_) {
+      weights.Add(
+          {ProjectedGradients(d).Rows(0, rows), CellOutputs(d).Rows(0, rows),
+           add, ParamGradient(layout_.Projection(pseudo_layer)), num_threads});
     }
-    return Constant(first);
-  }
-
-  void BiasGradients(std::int64_t direction) const {
-    T* const sums = scratch_.d_biases;
-    ParallelColumnSums(Constant(CellGradients(direction)), sums, executor_);
-    T* const input =
-        ParamGradient(layout_.InputBias(PseudoLayer(direction))).data;
-    ForEachInputGates([&](auto col, auto row, auto count) {
-      std::copy_n(sums + col, count, input + row);
-    });
-    std::copy_n(
-        sums + Cell::kFirstRecurrent * units_, Gates(),
-        ParamGradient(layout_.RecurrentBias(PseudoLayer(direction))).data);
-  }
-
-  // dP = (d h)^T (o ∘ tanh(c))
-  void ProjectionGradient(std::int64_t direction) const {
-    ParallelMultiplyTransposed(
-        Constant(ProjectedGradients(direction)),
-        Constant(CellOutputs(direction)), /*add=*/false, scratch_.transposed,
-        ParamGradient(layout_.Projection(PseudoLayer(direction))), executor_);
-  }
-
-  // dx = (d gates) W, summed over the directions.
-  void InputGradient(std::int64_t direction) const {
-    const MatrixView<T> gradient(a_.d_input, time_ * batch_, fan_in_);
-    const MatrixView<const T> gates = Constant(InputGates(direction));
-    const bool add = direction > 0;
+    WorkList<ColumnSumsWork<T>> biases;
+    for (std::int64_t block = 0; block < Cell::kBlocks; ++block) {
+      biases.Add({BlockGradients(d, block).Rows(0, rows), add,
+                  BiasGradients(d, block)});
+    }
+    const MatrixView<T> d_input =
+        MatrixView<T>(a_.d_input, time_ * batch_, fan_in_).Rows(first, rows);
     if (skips_input_) {
-      SumGates(gates, add, gradient);
+      RunTogether(executor_, weights, biases,
+                  Tasks{rows, [&](std::int64_t row) {
+                          SumGates(d, row, d_input.At(row, 0));
+                        }});
       return;
     }
-    const PackedMatrix<T> weights{scratch_.input_weights, Gates(), fan_in_};
-    const MatrixView<const T> matrix =
-        Param(layout_.InputMatrix(PseudoLayer(direction)));
-    ForEachInputGates([&](auto col, auto row, auto count) {
-      ParallelPack(matrix.Rows(row, count), col, weights, executor_);
-    });
-    ParallelMultiply(gates, weights, add ? Constant(gradient) : NoMatrix<T>(),
-                     gradient, executor_);
+    ProductSum<T> sum;
+    for (std::int64_t block = 0; block < Cell::kGates; ++block) {
+      sum.Add(BlockGradients(d, block).Rows(0, rows),
+              InputWeights(d, InputGate(block)));
+    }
+    RunTogether(
+        executor_,
+        MultiplyWork(sum, directions_ > 1 ? Constant(d_input) : NoMatrix<T>(),
+                     d_input, num_threads),
+        weights, biases);
   }
 
-  // sum = the sum of the gates, or sum += that.
-  void SumGates(const MatrixView<const T>& gates, bool add,
-                const MatrixView<T>& sum) const {
-    executor_.ParallelFor(sum.rows, [&](std::int64_t row) {
-      for (std::int64_t i = 0; i < units_; ++i) {
-        T total = add ? *sum.At(row, i) : T(0);
-        for (std::int64_t gate = 0; gate < Cell::kGates; ++gate) {
-          total += *gates.At(row, gate * units_ + i);
-        }
-        *sum.At(row, i) = total;
+  // The states that the step at time t began with, [B, O].
+  void PackPreviousStates(std::int64_t d, std::int64_t t,
+                          const Right& states) const {
+    const std::int64_t previous = PreviousTime(d, t);
+    const MatrixView<const T> initial =
+        OfDirection(a_.input_h, d, output_size_);
+    if (previous < 0 || previous >= time_) {
+      Pack(initial, states);
+      return;
+    }
+    Pack(Output(a_.output, d, previous), states);
+    if (a_.lengths.all_equal() || d == 0) return;
+    for (std::int64_t row = 0; row < batch_; ++row) {
+      if (a_.lengths.IsValid(t, row) && !a_.lengths.IsValid(previous, row)) {
+        Pack(initial.Rows(row, 1), states.Rows(row, 1));
       }
-    });
+    }
+  }
+
+  // Adds the gradients of the gates of a row to those of the input, which each
+  // of them gets as it is.
+  void SumGates(std::int64_t d, std::int64_t row, T* d_input) const {
+    for (std::int64_t unit = 0; unit < units_; ++unit) {
+      T total = directions_ > 1 ? d_input[unit] : T(0);
+      for (std::int64_t block = 0; block < Cell::kGates; ++block) {
+        total += *BlockGradients(d, block).At(row, unit);
+      }
+      d_input[unit] = total;
+    }
+  }
+
+  void StoreBiasGradients(std::int64_t d) const {
+    T* const input = ParamGradient(layout_.InputBias(PseudoLayer(d))).data;
+    T* const recurrent =
+        ParamGradient(layout_.RecurrentBias(PseudoLayer(d))).data;
+    for (std::int64_t gate = 0; gate < Cell::kGates; ++gate) {
+      std::copy_n(BiasGradients(d, gate), units_,
+                  input + InputGate(gate) * units_);
+      std::copy_n(BiasGradients(d, Cell::kFirstRecurrent + gate), units_,
+                  recurrent + gate * units_);
+    }
   }
 
   const LayerBackwardArguments<T> a_;
@@ -501,6 +545,7 @@ class LayerBackward {
   const std::int64_t output_size_;
   const std::int64_t directions_;
   const std::int64_t fan_in_;
+  const std::int64_t steps_at_once_;
   const bool skips_input_;
   const bool is_projected_;
   const std::int64_t group_size_;

@@ -12,8 +12,9 @@
 #include "cc/rnn/reserve_space.h"
 #include "cc/rnn/rnn_config.h"
 #include "cc/rnn/simd/cells.h"
+#include "cc/rnn/simd/kept_activations.h"
 #include "cc/rnn/simd/matrix_view.h"
-#include "cc/rnn/simd/panel_product.h"
+#include "cc/rnn/simd/pack.h"
 #include "cc/rnn/simd/parallel_product.h"
 #include "cc/rnn/simd/step_tasks.h"
 
@@ -34,60 +35,69 @@ struct LayerForwardArguments {  // with B > 0 and U > 0
   T* output;         // [T, B, D * O]
   T* output_h;       // [D, B, O]
   T* output_c;       // [D, B, U]; LSTM only
-  T* kept;           // [D, T, B, K * U], or null
+  KeptActivations<T> kept;
 };
 
-// The input projection is made for so many rows at once, time by time: enough
-// for one large product, and few enough to stay in a cache.
-constexpr std::int64_t kProjectedRows = 256;
+// Whether W x is made in each step, together with R h_prev, so that it needs no
+// memory; otherwise it is made for many steps at once, as few rows do not keep
+// the multipliers busy.
+inline bool FusesInput(const RnnSize& size) {
+  constexpr std::int64_t kLeastRows = 8;
+  return size.batch >= kLeastRows;
+}
 
-// The steps whose input projection is made at once.
+// The steps whose input is prepared at once: it then stays in a cache.
 inline std::int64_t StepsAtOnce(const RnnSize& size) {
-  const std::int64_t steps =
-      kProjectedRows / std::max<std::int64_t>(size.batch, 1);
-  return Min(size.time, std::max<std::int64_t>(steps, 1));
+  constexpr std::int64_t kRows = 256;
+  return Min(size.time, Max(kRows / Max(size.batch, 1), 1));
 }
 
 // Scratch memory, enough for any layer of the network.
 template <typename T>
 struct LayerForwardScratch {
-  T* input_weights;      // [D] packed matrices [F, G * U]
-  T* recurrent_weights;  // [D, panels of U, G] panels [O, kPanelCols]
-  T* projection;         // [D] packed matrices [U, O]
-  T* bias;               // [D, G * U]
-  T* projected;          // [D, StepsAtOnce, B, G * U]
-  T* states;             // [2, D, B, O]
-  T* cell_outputs;       // [D, B, U], with a projection
-  T* products;           // [num_threads, B, GroupSize, G * kPanelCols]
+  T* input_weights;      // [D, panels of U, G] blocks [F, kTileCols]
+  T* recurrent_weights;  // [D, panels of U, G] blocks [O, kTileCols]
+  T* projection;         // [D] right operands [U, O]
+  T* bias;               // [D, panels of U, G * kTileCols]
+  T* input;              // [D] left operands [StepsAtOnce * B, F]
+  T* projected;  // [D, StepsAtOnce * B, panels of U, G * kTileCols], not fused
+  T* states;     // [2, D] left operands [B, O]
+  T* cell_outputs;  // [D] left operands [B, U], with a projection
+  T* products;      // [num_threads, B, GroupSize, blocks * kTileCols]
 
   LayerForwardScratch(const RnnConfig& config, const RnnSize& size,
                       int num_threads, Arena& arena) {
     const CheckedInt directions = config.num_directions;
-    const CheckedInt gates = CheckedInt(config.num_gates()) * config.num_units;
-    const CheckedInt gates_padded =
-        CheckedInt(config.num_gates()) * PaddedCols(config.num_units);
-    const CheckedInt state = directions * size.batch * config.output_size();
+    const std::int64_t gates = config.num_gates();
+    const CheckedInt panels = directions * gates *
+                              CeilDiv(config.num_units, kTileCols<T>) *
+                              kTileCols<T>;
+    const CheckedInt rows = CheckedInt(StepsAtOnce(size)) * size.batch;
     const std::int64_t fan_in = config.largest_fan_in();
-    input_weights =
-        arena.Take<T>(directions * fan_in * PaddedCols(gates.value()));
-    recurrent_weights =
-        arena.Take<T>(directions * gates_padded * config.output_size());
-    projection = arena.Take<T>(directions * PaddedCols(config.num_proj) *
-                               config.num_units);
-    bias = arena.Take<T>(directions * gates);
-    projected =
-        arena.Take<T>(directions * StepsAtOnce(size) * size.batch * gates);
-    states = arena.Take<T>(state * 2);
+    const std::int64_t output_size = config.output_size();
+    const bool is_projected = config.num_proj > 0;
+    const bool fuses = FusesInput(size) && !config.skip_input;
+    input_weights = arena.Take<T>(panels * fan_in);
+    recurrent_weights = arena.Take<T>(panels * output_size);
+    projection = arena.Take<T>(
+        directions *
+        RightMatrix<T>::Size(CheckedInt(is_projected ? config.num_units : 0),
+                             output_size));
+    bias = arena.Take<T>(panels);
+    input = arena.Take<T>(directions * LeftMatrix<T>::Size(rows, fan_in));
+    projected = arena.Take<T>(panels * (fuses ? 0 : rows));
+    states = arena.Take<T>(
+        directions * LeftMatrix<T>::Size(CheckedInt(size.batch), output_size) *
+        2);
     cell_outputs = arena.Take<T>(
-        config.num_proj > 0 ? directions * size.batch * config.num_units : 0);
-    products = arena.Take<T>(CheckedInt(num_threads) * size.batch *
-                             GroupSize<T>(size.batch, config.num_gates()) *
-                             config.num_gates() * kPanelCols<T>);
-  }
-
-  // Up to whole panels.
-  static std::int64_t PaddedCols(std::int64_t cols) {
-    return NumPanels<T>(cols) * kPanelCols<T>;
+        directions *
+        LeftMatrix<T>::Size(CheckedInt(is_projected ? size.batch : 0),
+                            config.num_units));
+    // The same for all cells, and enough for any.
+    constexpr std::int64_t kMostBlocks = 4;
+    products =
+        arena.Take<T>(CheckedInt(num_threads) * size.batch *
+                      GroupSize<T>(size.batch, 1) * kMostBlocks * kTileCols<T>);
   }
 };
 
@@ -107,50 +117,70 @@ class LayerForward {
         directions_(a_.config.num_directions),
         fan_in_(a_.config.fan_in(a_.layer)),
         skips_input_(a_.layer == 0 && a_.config.skip_input),
+        is_fused_(FusesInput(a_.size) && !a_.config.skip_input),
         is_projected_(a_.config.num_proj > 0),
-        group_size_(GroupSize<T>(batch_, Cell::kGates)),
-        cell_tasks_(directions_, batch_, NumPanels<T>(units_),
-                    Cell::kGates * kPanelCols<T> * output_size_,
+        group_size_(GroupSize<T>(batch_, Cell::kBlocks)),
+        panels_(CeilDiv(units_, kTileCols<T>)),
+        cell_tasks_(directions_, batch_, panels_,
+                    Cell::kGates * kTileCols<T> * output_size_,
                     executor.num_threads()),
-        projection_tasks_(directions_, batch_, NumPanels<T>(output_size_),
-                          kPanelCols<T> * units_, executor.num_threads()) {}
+        projection_tasks_(directions_, batch_,
+                          CeilDiv(output_size_, kTileCols<T>),
+                          kTileCols<T> * units_, executor.num_threads()) {}
 
   void Run() const {
     if (a_.config.has_cell_state()) {
       std::copy_n(a_.input_c, directions_ * batch_ * units_, a_.output_c);
     }
     if (time_ == 0) {
-      std::copy_n(a_.input_h, StateSize(), a_.output_h);
+      std::copy_n(a_.input_h, directions_ * batch_ * output_size_, a_.output_h);
       return;
     }
-    std::copy_n(a_.input_h, StateSize(), State(0, 0).data);
+    for (std::int64_t d = 0; d < directions_; ++d) {
+      Pack(Constant(OfDirection(a_.input_h, d)), State(0, d));
+    }
     PackWeights();
     AddBiases();
     const std::int64_t at_once = StepsAtOnce(a_.size);
     for (std::int64_t step = 0; step < time_; step += at_once) {
-      const std::int64_t steps = Min(at_once, time_ - step);
-      ProjectInput(step, steps);
-      RunSteps(step, steps);
+      const Chunk chunk{step, Min(at_once, time_ - step)};
+      PrepareInput(chunk);
+      RunSteps(chunk);
     }
-    std::copy_n(State(time_, 0).data, StateSize(), a_.output_h);
+    for (std::int64_t d = 0; d < directions_; ++d) {
+      Unpack(Constant(State(time_, d)), OfDirection(a_.output_h, d));
+    }
   }
 
  private:
+  // The steps whose input is prepared at once.
+  struct Chunk {
+    std::int64_t first_step;
+    std::int64_t steps;
+  };
+
+  static constexpr std::int64_t kPanelBlocks = Cell::kGates * kTileCols<T>;
+
   std::int64_t PseudoLayer(std::int64_t direction) const {
     return a_.layer * directions_ + direction;
   }
-  std::int64_t StateSize() const { return directions_ * batch_ * output_size_; }
 
   // A matrix in the params buffer.
   MatrixView<const T> Param(const ParamsRegion& region) const {
     return {a_.params + region.offset, region.rows, region.cols};
   }
 
+  // [B, O] of an array [D, B, O].
+  template <typename S>
+  MatrixView<S> OfDirection(S* array, std::int64_t direction) const {
+    return {array + direction * batch_ * output_size_, batch_, output_size_};
+  }
   // The hidden state of a direction before `step`, [B, O].
-  MatrixView<T> State(std::int64_t step, std::int64_t direction) const {
+  MutableLeftMatrix<T> State(std::int64_t step, std::int64_t direction) const {
     const std::int64_t index = step % 2 * directions_ + direction;
-    return {scratch_.states + index * batch_ * output_size_, batch_,
-            output_size_};
+    return {scratch_.states +
+                index * MutableLeftMatrix<T>::Size(batch_, output_size_),
+            batch_, output_size_};
   }
   // The output of a direction at time t, [B, O].
   MatrixView<T> Output(std::int64_t t, std::int64_t direction) const {
@@ -161,229 +191,283 @@ class LayerForward {
   MatrixView<T> CellState(std::int64_t direction) const {
     return {a_.output_c + direction * batch_ * units_, batch_, units_};
   }
-  MatrixView<T> CellOutput(std::int64_t direction) const {
-    return {scratch_.cell_outputs + direction * batch_ * units_, batch_,
-            units_};
+  MutableLeftMatrix<T> CellOutput(std::int64_t direction) const {
+    return {scratch_.cell_outputs +
+                direction * MutableLeftMatrix<T>::Size(batch_, units_),
+            batch_, units_};
   }
+  // [panels, G * kTileCols], the blocks of all gates of the same units
+  // together.
   T* Bias(std::int64_t direction) const {
-    return scratch_.bias + direction * Cell::kGates * units_;
+    return scratch_.bias + direction * panels_ * kPanelBlocks;
   }
-  PackedMatrix<T> InputWeights(std::int64_t direction) const {
-    const std::int64_t gates = Cell::kGates * units_;
-    return {scratch_.input_weights + direction * PackedSize<T>(fan_in_, gates),
-            fan_in_, gates};
+  // The weights [depth, G * kTileCols] of some panels, of an array of all.
+  MutableRightMatrix<T> Weights(T* array, std::int64_t depth,
+                                std::int64_t direction, std::int64_t panel,
+                                std::int64_t num_panels) const {
+    return {array + (direction * panels_ + panel) * kPanelBlocks * depth, depth,
+            num_panels * kPanelBlocks};
   }
-  PackedMatrix<T> Projection(std::int64_t direction) const {
-    return {
-        scratch_.projection + direction * PackedSize<T>(units_, output_size_),
-        units_, output_size_};
+  MutableRightMatrix<T> InputWeights(std::int64_t direction, std::int64_t panel,
+                                     std::int64_t num_panels) const {
+    return Weights(scratch_.input_weights, fan_in_, direction, panel,
+                   num_panels);
   }
-  std::int64_t RecurrentPanelSize() const {
-    return output_size_ * kPanelCols<T>;
+  MutableRightMatrix<T> RecurrentWeights(std::int64_t direction,
+                                         std::int64_t panel,
+                                         std::int64_t num_panels) const {
+    return Weights(scratch_.recurrent_weights, output_size_, direction, panel,
+                   num_panels);
   }
-  // The panels of all gates of the same units.
-  T* RecurrentPanels(std::int64_t direction, std::int64_t panel) const {
-    return scratch_.recurrent_weights +
-           (direction * NumPanels<T>(units_) + panel) * Cell::kGates *
-               RecurrentPanelSize();
+  MutableRightMatrix<T> Projection(std::int64_t direction) const {
+    return {scratch_.projection +
+                direction * MutableRightMatrix<T>::Size(units_, output_size_),
+            units_, output_size_};
   }
 
   void PackWeights() const {
     for (std::int64_t d = 0; d < directions_; ++d) {
       const std::int64_t pseudo_layer = PseudoLayer(d);
-      if (!skips_input_) {
-        ParallelPackTransposed(Param(layout_.InputMatrix(pseudo_layer)),
-                               InputWeights(d), executor_);
-      }
-      PackRecurrentWeights(d);
+      const std::int64_t num_blocks = panels_ * Cell::kGates;
+      const Tasks input{skips_input_ ? 0 : num_blocks, [&](std::int64_t i) {
+                          PackBlock(layout_.InputMatrix(pseudo_layer),
+                                    i / Cell::kGates,
+                                    (i + Cell::kFirstInputGate) % Cell::kGates,
+                                    InputWeights(d, 0, panels_)
+                                        .Cols(i * kTileCols<T>, kTileCols<T>));
+                        }};
+      const Tasks recurrent{num_blocks, [&](std::int64_t i) {
+                              PackBlock(
+                                  layout_.RecurrentMatrix(pseudo_layer),
+                                  i / Cell::kGates, i % Cell::kGates,
+                                  RecurrentWeights(d, 0, panels_)
+                                      .Cols(i * kTileCols<T>, kTileCols<T>));
+                            }};
+      RunTogether(executor_, input, recurrent);
       if (is_projected_) {
-        ParallelPackTransposed(Param(layout_.Projection(pseudo_layer)),
-                               Projection(d), executor_);
+        RunTogether(executor_,
+                    PackTransposedWork(Param(layout_.Projection(pseudo_layer)),
+                                       Projection(d)));
       }
     }
   }
 
-  void PackRecurrentWeights(std::int64_t direction) const {
-    const MatrixView<const T> matrix =
-        Param(layout_.RecurrentMatrix(PseudoLayer(direction)));
-    const std::int64_t panels = NumPanels<T>(units_);
-    executor_.ParallelFor(panels * Cell::kGates, [&](std::int64_t i) {
-      const std::int64_t panel = i / Cell::kGates, gate = i % Cell::kGates;
-      const std::int64_t unit = panel * kPanelCols<T>;
-      PackTransposedPanel(
-          matrix.Rows(gate * units_ + unit, Min(kPanelCols<T>, units_ - unit)),
-          RecurrentPanels(direction, panel) + gate * RecurrentPanelSize());
-    });
+  // Packs the weights of a gate of a panel's units.
+  void PackBlock(const ParamsRegion& region, std::int64_t panel,
+                 std::int64_t gate, const MutableRightMatrix<T>& to) const {
+    const std::int64_t unit = panel * kTileCols<T>;
+    PackTransposed(Param(region).Rows(gate * units_ + unit,
+                                      Min(kTileCols<T>, units_ - unit)),
+                   to);
   }
 
   // What is added to W x: both biases, but for the gate of a GRU whose
   // recurrent bias belongs elsewhere.
   void AddBiases() const {
-    constexpr std::int64_t kGatesWithBoth =
-        Cell::kFirstRecurrent == 0 ? Cell::kGates : Cell::kGates - 1;
     for (std::int64_t d = 0; d < directions_; ++d) {
       const T* input = Param(layout_.InputBias(PseudoLayer(d))).data;
       const T* recurrent = Param(layout_.RecurrentBias(PseudoLayer(d))).data;
-      T* sum = Bias(d);
-      for (std::int64_t i = 0; i < Cell::kGates * units_; ++i) {
-        sum[i] =
-            i < kGatesWithBoth * units_ ? input[i] + recurrent[i] : input[i];
+      for (std::int64_t i = 0; i < panels_ * kPanelBlocks; ++i) {
+        const std::int64_t unit =
+            i / kPanelBlocks * kTileCols<T> + i % kTileCols<T>;
+        const std::int64_t block = i % kPanelBlocks / kTileCols<T>;
+        const std::int64_t gate =
+            (block + Cell::kFirstInputGate) % Cell::kGates;
+        T sum = 0;
+        if (unit < units_) {
+          sum = input[gate * units_ + unit];
+          if (block >= Cell::kFirstRecurrent) {
+            sum += recurrent[gate * units_ + unit];
+          }
+        }
+        Bias(d)[i] = sum;
       }
     }
   }
 
-  // W x and biases of a direction for `steps` steps from `first_step` on, in
-  // the order of time: [steps * B, G * U].
-  MatrixView<T> Projected(std::int64_t direction, std::int64_t steps) const {
-    const std::int64_t gates = Cell::kGates * units_;
-    return {
-        scratch_.projected + direction * StepsAtOnce(a_.size) * batch_ * gates,
-        steps * batch_, gates};
-  }
-
   // The earliest time among a direction's steps.
-  std::int64_t FirstTime(std::int64_t direction, std::int64_t first_step,
-                         std::int64_t steps) const {
-    return direction == 0 ? first_step : time_ - first_step - steps;
+  std::int64_t FirstTime(std::int64_t direction, const Chunk& chunk) const {
+    return direction == 0 ? chunk.first_step
+                          : time_ - chunk.first_step - chunk.steps;
   }
 
-  void ProjectInput(std::int64_t first_step, std::int64_t steps) const {
+  // The input of the steps, [steps * B, F], in the order of time.
+  MutableLeftMatrix<T> Input(std::int64_t direction, const Chunk& chunk) const {
+    const std::int64_t size =
+        MutableLeftMatrix<T>::Size(StepsAtOnce(a_.size) * batch_, fan_in_);
+    return {scratch_.input + direction * size, chunk.steps * batch_, fan_in_};
+  }
+  // W x and biases of the steps, [steps * B, panels * G * kTileCols].
+  MatrixView<T> Projected(std::int64_t direction, const Chunk& chunk) const {
+    const std::int64_t cols = panels_ * kPanelBlocks;
+    return {
+        scratch_.projected + direction * StepsAtOnce(a_.size) * batch_ * cols,
+        chunk.steps * batch_, cols};
+  }
+
+  void PrepareInput(const Chunk& chunk) const {
     for (std::int64_t d = 0; d < directions_; ++d) {
-      const std::int64_t row = FirstTime(d, first_step, steps) * batch_;
       const MatrixView<const T> x =
           MatrixView<const T>(a_.input, time_ * batch_, fan_in_)
-              .Rows(row, steps * batch_);
-      const MatrixView<const T> bias(Bias(d), 1, Cell::kGates * units_, 0);
-      const MatrixView<T> projected = Projected(d, steps);
+              .Rows(FirstTime(d, chunk) * batch_, chunk.steps * batch_);
       if (skips_input_) {
-        AddInput(x, bias, projected);
-      } else {
-        ParallelMultiply(x, InputWeights(d), bias, projected, executor_);
+        AddInput(x, d, chunk);
+        continue;
+      }
+      RunTogether(executor_, PackWork(x, Input(d, chunk)));
+      if (!is_fused_) {
+        const MatrixView<const T> bias(Bias(d), 1, panels_ * kPanelBlocks, 0);
+        RunTogether(
+            executor_,
+            MultiplyWork(
+                ProductSum<T>(Input(d, chunk), InputWeights(d, 0, panels_)),
+                bias, Projected(d, chunk), executor_.num_threads()));
       }
     }
   }
 
   // projected = bias + x, for each gate.
-  void AddInput(const MatrixView<const T>& x, const MatrixView<const T>& bias,
-                const MatrixView<T>& projected) const {
+  void AddInput(const MatrixView<const T>& x, std::int64_t direction,
+                const Chunk& chunk) const {
+    const MatrixView<T> projected = Projected(direction, chunk);
     executor_.ParallelFor(x.rows, [&](std::int64_t row) {
-      for (std::int64_t gate = 0; gate < Cell::kGates; ++gate) {
-        const T* b = bias.At(0, gate * units_);
-        T* to = projected.At(row, gate * units_);
-        for (std::int64_t i = 0; i < units_; ++i) {
-          to[i] = b[i] + x.At(row, 0)[i];
+      std::copy_n(Bias(direction), projected.cols, projected.At(row, 0));
+      for (std::int64_t unit = 0; unit < units_; ++unit) {
+        T* to = projected.At(
+            row, unit / kTileCols<T> * kPanelBlocks + unit % kTileCols<T>);
+        for (std::int64_t block = 0; block < Cell::kGates; ++block) {
+          to[block * kTileCols<T>] += *x.At(row, unit);
         }
       }
     });
   }
 
-  void RunSteps(std::int64_t first_step, std::int64_t steps) const {
+  void RunSteps(const Chunk& chunk) const {
+    const auto step_cell = [&](std::int64_t step, const StepTask& task,
+                               int worker) {
+      if (is_fused_) {
+        StepCell<true>(chunk, chunk.first_step + step, task, worker);
+      } else {
+        StepCell<false>(chunk, chunk.first_step + step, task, worker);
+      }
+    };
     if (!is_projected_) {
-      executor_.ParallelSteps(
-          steps, cell_tasks_.size(),
-          [&](std::int64_t step, std::int64_t task, int worker) {
-            StepCell(first_step, steps, first_step + step, cell_tasks_[task],
-                     worker);
-          });
+      cell_tasks_.Run(chunk.steps, executor_, step_cell);
       return;
     }
-    const std::int64_t tasks =
-        std::max(cell_tasks_.size(), projection_tasks_.size());
-    executor_.ParallelSteps(
-        2 * steps, tasks,
-        [&](std::int64_t half_step, std::int64_t task, int worker) {
-          const std::int64_t step = first_step + half_step / 2;
-          if (half_step % 2 == 0 && task < cell_tasks_.size()) {
-            StepCell(first_step, steps, step, cell_tasks_[task], worker);
-          }
-          if (half_step % 2 == 1 && task < projection_tasks_.size()) {
-            StepProjection(step, projection_tasks_[task], worker);
-          }
+    StepTasks::RunHalves(
+        cell_tasks_, projection_tasks_, 2 * chunk.steps, executor_, step_cell,
+        [&](std::int64_t step, const StepTask& task, int worker) {
+          StepProjection(chunk.first_step + step, task, worker);
         });
   }
 
   // A worker's scratch memory for a product of a task's rows.
   MatrixView<T> Product(const StepTask& task, std::int64_t cols,
                         int worker) const {
-    const std::int64_t most = group_size_ * Cell::kGates * kPanelCols<T>;
-    return {scratch_.products + worker * batch_ * most, task.rows, cols, most};
+    const std::int64_t most = GroupSize<T>(batch_, 1) * 4 * kTileCols<T>;
+    return {scratch_.products + worker * batch_ * most, task.rows, cols};
   }
 
-  void StepCell(std::int64_t first_step, std::int64_t steps, std::int64_t step,
-                const StepTask& task, int worker) const {
-    const std::int64_t t = TimeOfStep(task.direction, step, time_);
-    const std::int64_t first_row =
-        (t - FirstTime(task.direction, first_step, steps)) * batch_;
-    const MatrixView<const T> projected =
-        Constant(Projected(task.direction, steps)).Rows(first_row, batch_);
-    const MatrixView<const T> state = Constant(State(step, task.direction));
+  template <bool kFused>
+  void StepCell(const Chunk& chunk, std::int64_t step, const StepTask& task,
+                int worker) const {
+    constexpr std::int64_t kBlocks = kFused ? Cell::kBlocks : Cell::kGates;
+    const std::int64_t d = task.direction;
+    const std::int64_t t = TimeOfStep(d, step, time_);
+    const std::int64_t first_row = (t - FirstTime(d, chunk)) * batch_;
     task.ForEachPanelGroup(group_size_, [&](auto panel, auto num_panels) {
-      constexpr std::int64_t kGateCols = Cell::kGates * kPanelCols<T>;
       const MatrixView<T> product =
-          Product(task, num_panels * kGateCols, worker);
-      MultiplyPanels(state.Rows(task.row, task.rows),
-                     RecurrentPanels(task.direction, panel),
-                     RecurrentPanelSize(), NoMatrix<T>(), product);
-      task.ForEachRun<T>(panel, num_panels, units_, step, t,
-                         [&](const StepRun& run) {
-                           if (!a_.lengths.IsValid(t, run.sample)) {
-                             SkipCell(run);
-                             return;
-                           }
-                           const std::int64_t col =
-                               (run.unit / kPanelCols<T> - panel) * kGateCols +
-                               run.unit % kPanelCols<T>;
-                           RunCell(run, projected.At(run.sample, run.unit),
-                                   product.At(run.sample - task.row, col));
-                         });
+          Product(task, num_panels * kBlocks * kTileCols<T>, worker);
+      const LeftMatrix<T> state = State(step, d).Rows(task.row, task.rows);
+      if constexpr (kFused) {
+        const LeftMatrix<T> x =
+            Input(d, chunk).Rows(first_row + task.row, task.rows);
+        for (std::int64_t i = 0; i < num_panels; ++i) {
+          MultiplyFused(
+              x, InputWeights(d, panel + i, 1), state,
+              RecurrentWeights(d, panel + i, 1),
+              product.Cols(i * kBlocks * kTileCols<T>, kBlocks * kTileCols<T>));
+        }
+      } else {
+        Multiply(ProductSum<T>(state, RecurrentWeights(d, panel, num_panels)),
+                 NoMatrix<T>(), product);
+      }
+      task.ForEachVector<T>(
+          panel, num_panels, units_, [&](auto row, auto unit, auto units) {
+            if (!a_.lengths.IsValid(t, row)) {
+              SkipCell(step, d, t, row, unit, units);
+              return;
+            }
+            ForwardRun<T, decltype(units)> run{};
+            run.units = units;
+            const std::int64_t in_panel = unit % kTileCols<T>;
+            const std::int64_t col =
+                unit / kTileCols<T> * kPanelBlocks + in_panel;
+            run.projected = kFused
+                                ? Bias(d) + col
+                                : Projected(d, chunk).At(first_row + row, col);
+            run.product =
+                product.At(row - task.row, (unit / kTileCols<T> - panel) *
+                                                   kBlocks * kTileCols<T> +
+                                               in_panel);
+            RunCell<kFused>(step, d, t, row, unit, run);
+          });
     });
   }
 
-  // What the cell keeps for the backward pass, or null.
-  T* Kept(const StepRun& at) const {
-    if (a_.kept == nullptr) return nullptr;
-    const std::int64_t row =
-        (at.direction * time_ + at.time) * batch_ + at.sample;
-    return a_.kept + row * NumKeptBlocks(a_.config.mode) * units_ + at.unit;
+  // W x in the first blocks, R h_prev in those from kFirstRecurrent on, and the
+  // sum where both are.
+  static void MultiplyFused(const LeftMatrix<T>& x,
+                            const RightMatrix<T>& input_weights,
+                            const LeftMatrix<T>& state,
+                            const RightMatrix<T>& recurrent_weights,
+                            const MatrixView<T>& product) {
+    constexpr std::int64_t kAlone = Cell::kFirstRecurrent * kTileCols<T>;
+    constexpr std::int64_t kShared = kPanelBlocks - kAlone;
+    Multiply(ProductSum<T>(x, input_weights), NoMatrix<T>(),
+             product.Cols(0, kPanelBlocks));
+    const MatrixView<T> shared = product.Cols(kAlone, kShared);
+    Multiply(ProductSum<T>(state, recurrent_weights.Cols(0, kShared)),
+             Constant(shared), shared);
+    if constexpr (kAlone > 0) {
+      Multiply(ProductSum<T>(state, recurrent_weights.Cols(kShared, kAlone)),
+               NoMatrix<T>(), product.Cols(kPanelBlocks, kAlone));
+    }
   }
 
-  void RunCell(const StepRun& at, const T* projected, const T* product) const {
-    ForwardRun<T> run{};
-    run.num_units = units_;
-    run.count = at.count;
-    run.projected = projected;
-    run.product = product;
-    run.kept = Kept(at);
-    if (a_.config.mode == RnnMode::kGru) {
-      const ParamsRegion bias =
-          layout_.RecurrentBias(PseudoLayer(at.direction));
-      run.recurrent_bias = Param(bias).At(2 * units_ + at.unit, 0);
-      run.h_prev = State(at.step, at.direction).At(at.sample, at.unit);
+  template <bool kFused, typename Run>
+  void RunCell(std::int64_t step, std::int64_t d, std::int64_t t,
+               std::int64_t row, std::int64_t unit, Run& run) const {
+    run.kept = a_.kept.At(d, t, row, unit);
+    run.kept_stride = a_.kept.Stride(unit);
+    if constexpr (Cell::kGates == 3) {
+      run.recurrent_bias =
+          Param(layout_.RecurrentBias(PseudoLayer(d))).data + 2 * units_ + unit;
+      run.h_prev = State(step, d).At(row, unit);
     }
-    if (a_.config.has_cell_state()) {
-      run.c = CellState(at.direction).At(at.sample, at.unit);
-    }
-    const Lanes<T> h = Cell::Forward(run);
+    if constexpr (Cell::kGates == 4) run.c = CellState(d).At(row, unit);
+    const Vector<T> h = Cell::template Forward<kFused>(run);
     if (is_projected_) {
-      Store<T>(h, CellOutput(at.direction).At(at.sample, at.unit), at.count);
+      run.units.Write(h, CellOutput(d).At(row, unit));
     } else {
-      StoreState(at, h);
+      StoreState(step, d, t, row, unit, run.units, h);
     }
   }
 
   // Past a sequence's end.
-  void SkipCell(const StepRun& at) const {
-    if (T* kept = Kept(at)) {
-      for (std::int64_t block = 0; block < NumKeptBlocks(a_.config.mode);
-           ++block) {
-        std::fill_n(kept + block * units_, at.count, T(0));
+  template <typename Units>
+  void SkipCell(std::int64_t step, std::int64_t d, std::int64_t t,
+                std::int64_t row, std::int64_t unit, const Units& units) const {
+    if (T* kept = a_.kept.At(d, t, row, unit)) {
+      for (std::int64_t i = 0; i < a_.kept.values(); ++i) {
+        units.Write(Vector<T>{}, kept + i * a_.kept.Stride(unit));
       }
     }
     if (is_projected_) {
-      std::fill_n(CellOutput(at.direction).At(at.sample, at.unit), at.count,
-                  T(0));
+      units.Write(Vector<T>{}, CellOutput(d).At(row, unit));
     } else {
-      SkipState(at);
+      SkipState(step, d, t, row, unit, units);
     }
   }
 
@@ -392,39 +476,42 @@ class LayerForward {
                       int worker) const {
     const std::int64_t d = task.direction;
     const std::int64_t t = TimeOfStep(d, step, time_);
-    const PackedMatrix<T> projection = Projection(d);
     task.ForEachPanelGroup(group_size_, [&](auto panel, auto num_panels) {
-      const MatrixView<T> product =
-          Product(task, num_panels * kPanelCols<T>, worker);
-      MultiplyPanels(Constant(CellOutput(d)).Rows(task.row, task.rows),
-                     projection.Panel(panel), projection.panel_size(),
-                     NoMatrix<T>(), product);
-      task.ForEachRun<T>(
-          panel, num_panels, output_size_, step, t, [&](const StepRun& run) {
-            if (!a_.lengths.IsValid(t, run.sample)) {
-              SkipState(run);
-              return;
+      const std::int64_t cols = num_panels * kTileCols<T>;
+      const MatrixView<T> product = Product(task, cols, worker);
+      Multiply(ProductSum<T>(CellOutput(d).Rows(task.row, task.rows),
+                             Projection(d).Cols(panel * kTileCols<T>, cols)),
+               NoMatrix<T>(), product);
+      task.ForEachVector<T>(
+          panel, num_panels, output_size_,
+          [&](auto row, auto unit, auto units) {
+            if (a_.lengths.IsValid(t, row)) {
+              const T* h =
+                  product.At(row - task.row, unit - panel * kTileCols<T>);
+              StoreState(step, d, t, row, unit, units, units.Read(h));
+            } else {
+              SkipState(step, d, t, row, unit, units);
             }
-            const T* h = product.At(run.sample - task.row,
-                                    run.unit - panel * kPanelCols<T>);
-            StoreState(run, Load(h, run.count));
           });
     });
   }
 
-  void StoreState(const StepRun& at, const Lanes<T>& h) const {
-    const MatrixView<T> next = State(at.step + 1, at.direction);
-    Store<T>(h, next.At(at.sample, at.unit), at.count);
-    Store<T>(h, Output(at.time, at.direction).At(at.sample, at.unit), at.count);
+  template <typename Units>
+  void StoreState(std::int64_t step, std::int64_t d, std::int64_t t,
+                  std::int64_t row, std::int64_t unit, const Units& units,
+                  Vector<T> h) const {
+    units.Write(h, State(step + 1, d).At(row, unit));
+    units.Write(h, Output(t, d).At(row, unit));
   }
 
   // The state stays as it was.
-  void SkipState(const StepRun& at) const {
-    const MatrixView<T> next = State(at.step + 1, at.direction);
-    std::copy_n(State(at.step, at.direction).At(at.sample, at.unit), at.count,
-                next.At(at.sample, at.unit));
-    std::fill_n(Output(at.time, at.direction).At(at.sample, at.unit), at.count,
-                T(0));
+  template <typename Units>
+  void SkipState(std::int64_t step, std::int64_t d, std::int64_t t,
+                 std::int64_t row, std::int64_t unit,
+                 const Units& units) const {
+    units.Write(units.Read(State(step, d).At(row, unit)),
+                State(step + 1, d).At(row, unit));
+    units.Write(Vector<T>{}, Output(t, d).At(row, unit));
   }
 
   const LayerForwardArguments<T> a_;
@@ -438,8 +525,10 @@ class LayerForward {
   const std::int64_t directions_;
   const std::int64_t fan_in_;
   const bool skips_input_;
+  const bool is_fused_;
   const bool is_projected_;
   const std::int64_t group_size_;
+  const std::int64_t panels_;  // of units
   const StepTasks cell_tasks_;
   const StepTasks projection_tasks_;
 };

@@ -4,51 +4,61 @@
 #define TF_RNN_OPS_CC_RNN_SIMD_PARALLEL_PRODUCT_H_
 
 #include <cstdint>
-#include <cstring>
+#include <optional>
 
 #include "cc/rnn/executor.h"
+#include "cc/rnn/simd/block_product.h"
 #include "cc/rnn/simd/matrix_view.h"
-#include "cc/rnn/simd/panel_product.h"
+#include "cc/rnn/simd/pack.h"
 
 namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
 
-// A matrix [depth, cols], packed for use as a right factor.
-template <typename T>
-struct PackedMatrix {
-  T* data;  // [NumPanels(cols), depth, kPanelCols]
-  std::int64_t depth;
-  std::int64_t cols;
+// Work that consists of tasks 0, ..., size() - 1, in any order and at the same
+// time, each to be done by one call of operator()(task).
+template <typename Body>
+struct Tasks {
+  std::int64_t count;
+  Body body;
 
-  std::int64_t panel_size() const { return depth * kPanelCols<T>; }
-  T* Panel(std::int64_t panel) const { return data + panel * panel_size(); }
+  std::int64_t size() const { return count; }
+  void operator()(std::int64_t task) const { body(task); }
+};
+template <typename Body>
+Tasks(std::int64_t, Body) -> Tasks<Body>;
+
+// Several pieces of work of one kind, done as one.
+template <typename Work>
+class WorkList {
+ public:
+  void Add(const Work& work) { works_[num_works_++].emplace(work); }
+
+  std::int64_t size() const {
+    std::int64_t sum = 0;
+    for (int i = 0; i < num_works_; ++i) sum += works_[i]->size();
+    return sum;
+  }
+  void operator()(std::int64_t task) const {
+    int i = 0;
+    for (; task >= works_[i]->size(); ++i) task -= works_[i]->size();
+    (*works_[i])(task);
+  }
+
+ private:
+  static constexpr int kMost = 9;
+
+  std::optional<Work> works_[kMost];
+  int num_works_ = 0;
 };
 
-// How many elements PackedMatrix::data points to.
-template <typename T>
-std::int64_t PackedSize(std::int64_t depth, std::int64_t cols) {
-  return NumPanels<T>(cols) * depth * kPanelCols<T>;
-}
-
-// Packs the rows of `matrix`, [rows, packed.cols], into the packed matrix's
-// rows from `first_row` on.
-template <typename T>
-void ParallelPack(const MatrixView<const T>& matrix, std::int64_t first_row,
-                  const PackedMatrix<T>& packed, Executor& executor) {
-  executor.ParallelFor(NumPanels<T>(packed.cols), [&](std::int64_t panel) {
-    const std::int64_t col = panel * kPanelCols<T>;
-    PackPanel(matrix.Cols(col, Min(kPanelCols<T>, packed.cols - col)),
-              packed.Panel(panel) + first_row * kPanelCols<T>);
-  });
-}
-
-// Packs the transpose of `matrix`, [packed.cols, packed.depth].
-template <typename T>
-void ParallelPackTransposed(const MatrixView<const T>& matrix,
-                            const PackedMatrix<T>& packed, Executor& executor) {
-  executor.ParallelFor(NumPanels<T>(packed.cols), [&](std::int64_t panel) {
-    const std::int64_t col = panel * kPanelCols<T>;
-    PackTransposedPanel(matrix.Rows(col, Min(kPanelCols<T>, packed.cols - col)),
-                        packed.Panel(panel));
+// Does all the work, as if it were one.
+template <typename... Work>
+void RunTogether(Executor& executor, const Work&... work) {
+  executor.ParallelFor((work.size() + ... + 0), [&](std::int64_t task) {
+    const auto run_if_mine = [&](const auto& mine) {
+      if (task >= 0 && task < mine.size()) mine(task);
+      task -= mine.size();
+    };
+    (run_if_mine(work), ...);
   });
 }
 
@@ -56,24 +66,16 @@ void ParallelPackTransposed(const MatrixView<const T>& matrix,
 // do not depend on the cut, so it may follow the number of threads.
 class Blocks {
  public:
-  static constexpr std::int64_t kMaxPanels = 16;
-
-  // Blocks of up to max_tiles tiles of rows and kMaxPanels panels of columns;
-  // down to min_tiles where more would leave threads idle.
-  template <typename T>
-  static Blocks Of(const MatrixView<T>& matrix, std::int64_t min_tiles,
-                   std::int64_t max_tiles, int num_threads) {
-    constexpr std::int64_t kBlocksPerThread = 2;
-    std::int64_t tiles = max_tiles;
-    for (;;) {
-      const Blocks blocks(matrix.rows, matrix.cols, tiles * kMaxTileRows,
-                          kMaxPanels * kPanelCols<T>);
-      if (tiles <= min_tiles ||
-          blocks.size() >= kBlocksPerThread * num_threads) {
-        return blocks;
-      }
-      tiles /= 2;
-    }
+  // Blocks of at most so many rows and columns, of whole multiples of the least
+  // of each; of fewer rows where more would leave threads idle.
+  Blocks(std::int64_t rows, std::int64_t cols, std::int64_t least_rows,
+         std::int64_t most_rows, std::int64_t most_cols, int num_threads)
+      : rows_(rows), cols_(cols), block_cols_(most_cols) {
+    constexpr std::int64_t kBlocksPerThread = 4;
+    const std::int64_t wanted =
+        CeilDiv(kBlocksPerThread * num_threads, Max(blocks_across(), 1));
+    const std::int64_t units = CeilDiv(CeilDiv(rows, wanted), least_rows);
+    block_rows_ = Min(most_rows, Max(units, 1) * least_rows);
   }
 
   std::int64_t size() const {
@@ -93,13 +95,6 @@ class Blocks {
   }
 
  private:
-  Blocks(std::int64_t rows, std::int64_t cols, std::int64_t block_rows,
-         std::int64_t block_cols)
-      : rows_(rows),
-        cols_(cols),
-        block_rows_(block_rows),
-        block_cols_(block_cols) {}
-
   std::int64_t blocks_across() const { return CeilDiv(cols_, block_cols_); }
 
   std::int64_t rows_;
@@ -108,180 +103,140 @@ class Blocks {
   std::int64_t block_cols_;
 };
 
-// out = initial + left * right. initial: as in MultiplyPanels.
-template <typename T>
-void ParallelMultiply(const MatrixView<const T>& left,
-                      const PackedMatrix<T>& right,
-                      const MatrixView<const T>& initial,
-                      const MatrixView<T>& out, Executor& executor) {
-  if (out.rows == 0 || out.cols == 0) return;
-  const Blocks blocks = Blocks::Of(out, 2, 16, executor.num_threads());
-  executor.ParallelFor(blocks.size(), [&](std::int64_t i) {
-    const std::int64_t row = blocks.row(i), col = blocks.col(i);
-    const std::int64_t rows = blocks.rows(i), cols = blocks.cols(i);
-    MultiplyPanels(
-        left.Rows(row, rows), right.Panel(col / kPanelCols<T>),
-        right.panel_size(),
-        initial.data == nullptr ? initial : initial.Block(row, col, rows, cols),
-        out.Block(row, col, rows, cols));
-  });
-}
+// to = from. The tasks take rows.
+template <typename T, std::int64_t kCols>
+class PackWork {
+ public:
+  PackWork(const MatrixView<const T>& from, const BlockMatrix<T, kCols>& to)
+      : from_(from), to_(to), rows_(kElements / (from.cols + 1) + 1) {}
 
-// The tiles whose left operands are packed together: they and the panels stay
-// in the second-level cache.
-constexpr std::int64_t kMaxPackedTiles = 64;
-
-// From tile to tile and from panel to panel of packed operands. One cache line
-// more than they take: at multiples of a page, all would want the same places
-// of the cache.
-template <typename T>
-constexpr std::int64_t kPackedTileSize =
-    kDepthChunk * kMaxTileRows + 64 / sizeof(T);
-template <typename T>
-constexpr std::int64_t kPackedPanelSize =
-    kDepthChunk * kPanelCols<T> + 64 / sizeof(T);
-
-// How many elements of scratch memory ParallelMultiplyTransposed needs for each
-// thread.
-template <typename T>
-constexpr std::int64_t kTransposedScratch =
-    kMaxPackedTiles * kPackedTileSize<T> +
-    Blocks::kMaxPanels * kPackedPanelSize<T>;
-
-// Has the CPU fetch the row that is to be read a few rows after `row`: the next
-// ones may lie pages apart, which it does not foresee.
-template <typename T>
-void PrefetchRowAfter(const MatrixView<const T>& matrix, std::int64_t row) {
-  constexpr std::int64_t kRowsAhead = 16;
-  if (row + kRowsAhead >= matrix.rows) return;
-  const T* from = matrix.At(row + kRowsAhead, 0);
-  for (std::int64_t i = 0; i < matrix.cols; i += 64 / sizeof(T)) {
-    __builtin_prefetch(from + i);
+  std::int64_t size() const {
+    return from_.cols == 0 ? 0 : CeilDiv(from_.rows, rows_);
   }
-}
-
-// Packs the transpose of `matrix`, [depth, rows], tile by tile: [depth,
-// tiles.rows(tile)] each. Reads row by row, as rows may lie pages apart.
-template <typename T>
-void PackTiles(const MatrixView<const T>& matrix, const RowTiles& tiles,
-               T* packed) {
-  for (std::int64_t k = 0; k < matrix.rows; ++k) {
-    PrefetchRowAfter(matrix, k);
-    const T* from = matrix.At(k, 0);
-    for (std::int64_t tile = 0; tile < tiles.size(); ++tile) {
-      const std::int64_t rows = tiles.rows(tile);
-      T* to = packed + tile * kPackedTileSize<T> + k * rows;
-      if (rows == kMaxTileRows) {
-        std::memcpy(to, from, kMaxTileRows * sizeof(T));
-      } else {
-        for (std::int64_t i = 0; i < rows; ++i) to[i] = from[i];
-      }
-      from += rows;
-    }
+  void operator()(std::int64_t task) const {
+    const std::int64_t row = task * rows_;
+    const std::int64_t rows = Min(rows_, from_.rows - row);
+    Pack(from_.Rows(row, rows), to_.Rows(row, rows));
   }
-}
 
-// Packs a matrix [depth, cols] panel by panel, reading row by row.
-template <typename T>
-void PackPanels(const MatrixView<const T>& matrix, T* panels) {
-  for (std::int64_t k = 0; k < matrix.rows; ++k) {
-    PrefetchRowAfter(matrix, k);
-    for (std::int64_t col = 0; col < matrix.cols; col += kPanelCols<T>) {
-      PackPanel(matrix.Block(k, col, 1, Min(kPanelCols<T>, matrix.cols - col)),
-                panels + col / kPanelCols<T> * kPackedPanelSize<T> +
-                    k * kPanelCols<T>);
-    }
+ private:
+  static constexpr std::int64_t kElements = 1 << 14;
+
+  MatrixView<const T> from_;
+  BlockMatrix<T, kCols> to_;
+  std::int64_t rows_;  // of a task
+};
+
+// to = from^T. The tasks take blocks.
+template <typename T, std::int64_t kCols>
+class PackTransposedWork {
+ public:
+  PackTransposedWork(const MatrixView<const T>& from,
+                     const BlockMatrix<T, kCols>& to)
+      : from_(from), to_(to) {}
+
+  std::int64_t size() const { return to_.num_blocks(); }
+  void operator()(std::int64_t task) const {
+    const std::int64_t col = task * kCols;
+    const std::int64_t cols = Min(kCols, to_.cols - col);
+    PackTransposed(from_.Rows(col, cols), to_.Cols(col, cols));
   }
-}
 
-// One chunk of the depth of a block of ParallelMultiplyTransposed.
+ private:
+  MatrixView<const T> from_;
+  BlockMatrix<T, kCols> to_;
+};
+
+// out = initial + factors.
 template <typename T>
-void MultiplyTransposedChunk(const MatrixView<const T>& left,
-                             const MatrixView<const T>& right, bool add,
-                             T* scratch, const MatrixView<T>& out) {
-  T* const packed_left = scratch;
-  T* const panels = scratch + kMaxPackedTiles * kPackedTileSize<T>;
-  const std::int64_t depth = left.rows;
-  const RowTiles tiles(out.rows);
-  PackTiles(left, tiles, packed_left);
-  PackPanels(right, panels);
-  for (std::int64_t col = 0; col < out.cols; col += kPanelCols<T>) {
-    const std::int64_t cols = Min(kPanelCols<T>, out.cols - col);
-    for (std::int64_t tile = 0; tile < tiles.size(); ++tile) {
-      const std::int64_t row = tiles.begin(tile);
-      const std::int64_t rows = tiles.rows(tile);
-      T* const to = out.At(row, col);
-      const TileArguments<T> a{
-          packed_left + tile * kPackedTileSize<T>,
-          0,
-          panels + col / kPanelCols<T> * kPackedPanelSize<T>,
-          0,
-          depth,
-          to,
-          out.stride,
-          add ? to : nullptr,
-          out.stride,
-          packed_left,
-          0};
-      const auto multiply = GetMultiplyTile<T, true, false>(rows);
-      if (cols == kPanelCols<T>) {
-        multiply(a);
-      } else {
-        MultiplyPartialTile(multiply, a, rows, cols);
-      }
-    }
+class MultiplyWork {
+ public:
+  MultiplyWork(const ProductSum<T>& factors, const MatrixView<const T>& initial,
+               const MatrixView<T>& out, int num_threads)
+      : factors_(factors),
+        initial_(initial),
+        out_(out),
+        blocks_(out.rows, out.cols, kMaxTileRows, 16 * kMaxTileRows,
+                16 * kTileCols<T>, num_threads) {}
+
+  std::int64_t size() const { return blocks_.size(); }
+  void operator()(std::int64_t task) const {
+    const std::int64_t row = blocks_.row(task), col = blocks_.col(task);
+    const std::int64_t rows = blocks_.rows(task), cols = blocks_.cols(task);
+    Multiply(factors_.Block(row, col, rows, cols),
+             initial_.data == nullptr ? initial_
+                                      : initial_.Block(row, col, rows, cols),
+             out_.Block(row, col, rows, cols));
   }
-}
 
-// out = left^T * right, or out += that. scratch: [executor.num_threads(),
-// kTransposedScratch].
-template <typename T>
-void ParallelMultiplyTransposed(const MatrixView<const T>& left,
-                                const MatrixView<const T>& right, bool add,
-                                T* scratch, const MatrixView<T>& out,
-                                Executor& executor) {
-  if (out.rows == 0 || out.cols == 0) return;
-  // Each block packs its operands: with few rows, that is most of its work.
-  const Blocks blocks =
-      Blocks::Of(out, 8, kMaxPackedTiles, executor.num_threads());
-  executor.ParallelFor(blocks.size(), [&](std::int64_t i, int worker) {
-    const std::int64_t row = blocks.row(i), col = blocks.col(i);
-    const std::int64_t rows = blocks.rows(i), cols = blocks.cols(i);
-    std::int64_t k = 0;
-    do {  // once for a depth of zero too
-      const std::int64_t depth = Min(kDepthChunk, left.rows - k);
-      MultiplyTransposedChunk(left.Block(k, row, depth, rows),
-                              right.Block(k, col, depth, cols), add || k > 0,
-                              scratch + worker * kTransposedScratch<T>,
-                              out.Block(row, col, rows, cols));
-      k += depth;
-    } while (k < left.rows);
-  });
-}
+ private:
+  ProductSum<T> factors_;
+  MatrixView<const T> initial_;
+  MatrixView<T> out_;
+  Blocks blocks_;
+};
 
-// sums[j] = the sum of column j.
+// out = left^T * right, or out += that.
 template <typename T>
-void ParallelColumnSums(const MatrixView<const T>& matrix, T* sums,
-                        Executor& executor) {
-  // Whole cache lines; and enough rows to leave little to the running total's
-  // rounding.
-  constexpr std::int64_t kCols = 256 / sizeof(T);
-  executor.ParallelFor(CeilDiv(matrix.cols, kCols), [&](std::int64_t block) {
-    const std::int64_t col = block * kCols;
-    const std::int64_t cols = Min(kCols, matrix.cols - col);
-    T total[kCols] = {};
-    for (std::int64_t row = 0; row < matrix.rows;) {
-      const std::int64_t end = Min(row + kDepthChunk, matrix.rows);
-      T chunk[kCols] = {};
+class MultiplyTransposedWork {
+ public:
+  MultiplyTransposedWork(const LeftMatrix<T>& left, const RightMatrix<T>& right,
+                         bool add, const MatrixView<T>& out, int num_threads)
+      : left_(left),
+        right_(right),
+        add_(add),
+        out_(out),
+        blocks_(out.rows, out.cols, kLeftCols<T>, kMostTransposedRows,
+                16 * kTileCols<T>, num_threads) {}
+
+  std::int64_t size() const { return blocks_.size(); }
+  void operator()(std::int64_t task) const {
+    const std::int64_t row = blocks_.row(task), col = blocks_.col(task);
+    const std::int64_t rows = blocks_.rows(task), cols = blocks_.cols(task);
+    const MatrixView<T> out = out_.Block(row, col, rows, cols);
+    MultiplyTransposed(left_.Cols(row, rows), right_.Cols(col, cols),
+                       add_ ? Constant(out) : NoMatrix<T>(), out);
+  }
+
+ private:
+  LeftMatrix<T> left_;
+  RightMatrix<T> right_;
+  bool add_;
+  MatrixView<T> out_;
+  Blocks blocks_;
+};
+
+// sums[j] = the sum of column j, or sums[j] += that. The tasks take blocks.
+template <typename T>
+class ColumnSumsWork {
+ public:
+  ColumnSumsWork(const LeftMatrix<T>& matrix, bool add, T* sums)
+      : matrix_(matrix), add_(add), sums_(sums) {}
+
+  std::int64_t size() const { return matrix_.num_blocks(); }
+  void operator()(std::int64_t task) const {
+    const std::int64_t col = task * kLeftCols<T>;
+    T total[kLeftCols<T>] = {};
+    for (std::int64_t row = 0; row < matrix_.rows;) {
+      // Few enough rows to leave little to the running sum's rounding.
+      const std::int64_t end = Min(row + kDepthChunk, matrix_.rows);
+      T chunk[kLeftCols<T>] = {};
       for (; row < end; ++row) {
-        const T* from = matrix.At(row, col);
-        for (std::int64_t j = 0; j < cols; ++j) chunk[j] += from[j];
+        const T* from = matrix_.At(row, col);
+        for (std::int64_t j = 0; j < kLeftCols<T>; ++j) chunk[j] += from[j];
       }
-      for (std::int64_t j = 0; j < cols; ++j) total[j] += chunk[j];
+      for (std::int64_t j = 0; j < kLeftCols<T>; ++j) total[j] += chunk[j];
     }
-    for (std::int64_t j = 0; j < cols; ++j) sums[col + j] = total[j];
-  });
-}
+    for (std::int64_t j = 0; j < Min(kLeftCols<T>, matrix_.cols - col); ++j) {
+      sums_[col + j] = add_ ? sums_[col + j] + total[j] : total[j];
+    }
+  }
+
+ private:
+  LeftMatrix<T> matrix_;
+  bool add_;
+  T* sums_;
+};
 
 }  // namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET
 

@@ -29,6 +29,26 @@ std::vector<double> Random(std::int64_t size, unsigned seed) {
   return RandomArray(size, 1, generator);
 }
 
+MatrixView<const double> View(const std::vector<double>& array,
+                              std::int64_t rows, std::int64_t cols) {
+  return {array.data(), rows, cols};
+}
+
+// An operand and its memory, which holds what no product should see.
+template <typename Matrix>
+struct Operand {
+  Operand(std::int64_t rows, std::int64_t cols)
+      : memory(Matrix::Size(rows, cols), 1e30),
+        matrix(memory.data(), rows, cols) {}
+
+  std::vector<double> memory;
+  Matrix matrix;
+};
+template <typename T>
+using Left = Operand<MutableLeftMatrix<T>>;
+template <typename T>
+using Right = Operand<MutableRightMatrix<T>>;
+
 class ParallelProductTest : public testing::TestWithParam<ProductSize> {
  protected:
   // [rows, depth] times [depth, cols], element by element.
@@ -71,20 +91,48 @@ TEST_P(ParallelProductTest, MultiplyEqualsThePlainLoop) {
   for (std::int64_t i = 0; i < rows * cols; ++i) expected[i] += bias[i % cols];
 
   for (bool transposed : {false, true}) {
-    std::vector<double> panels(PackedSize<double>(depth, cols));
-    const PackedMatrix<double> packed{panels.data(), depth, cols};
+    Left<double> left(rows, depth);
+    Right<double> right(depth, cols);
+    const PackWork pack_left(View(a, rows, depth), left.matrix);
     if (transposed) {
-      ParallelPackTransposed<double>({b_transposed.data(), cols, depth}, packed,
-                                     executor_);
+      RunTogether(
+          executor_, pack_left,
+          PackTransposedWork(View(b_transposed, cols, depth), right.matrix));
     } else {
-      ParallelPack<double>({b.data(), depth, cols}, 0, packed, executor_);
+      RunTogether(executor_, pack_left,
+                  PackWork(View(b, depth, cols), right.matrix));
     }
     std::vector<double> out(rows * cols, 77);
-    ParallelMultiply<double>({a.data(), rows, depth}, packed,
-                             {bias.data(), 1, cols, 0},
-                             {out.data(), rows, cols}, executor_);
+    RunTogether(executor_,
+                MultiplyWork(ProductSum<double>(left.matrix, right.matrix),
+                             MatrixView<const double>(bias.data(), 1, cols, 0),
+                             MatrixView<double>(out.data(), rows, cols), 1));
     ExpectClose(out, expected, 1e-14, transposed ? "transposed" : "plain");
   }
+}
+
+TEST_P(ParallelProductTest, MultiplyAddsSeveralProducts) {
+  const auto [rows, depth, cols] = GetParam();
+  std::vector<double> expected(rows * cols);
+  std::vector<Left<double>> lefts;
+  std::vector<Right<double>> rights;
+  ProductSum<double> sum;
+  for (unsigned i = 0; i < 3; ++i) {
+    const std::vector<double> a = Random(rows * depth, 2 * i);
+    const std::vector<double> b = Random(depth * cols, 2 * i + 1);
+    const std::vector<double> product = Product(a, b);
+    for (std::int64_t j = 0; j < rows * cols; ++j) expected[j] += product[j];
+    const Left<double>& left = lefts.emplace_back(rows, depth);
+    const Right<double>& right = rights.emplace_back(depth, cols);
+    Pack(View(a, rows, depth), left.matrix);
+    Pack(View(b, depth, cols), right.matrix);
+    sum.Add(left.matrix, right.matrix);
+  }
+  std::vector<double> out(rows * cols, 77);
+  RunTogether(executor_,
+              MultiplyWork(sum, NoMatrix<double>(),
+                           MatrixView<double>(out.data(), rows, cols), 1));
+  ExpectClose(out, expected, 1e-14, "sum");
 }
 
 TEST_P(ParallelProductTest, MultiplyTransposedEqualsThePlainLoop) {
@@ -93,16 +141,19 @@ TEST_P(ParallelProductTest, MultiplyTransposedEqualsThePlainLoop) {
   const std::vector<double> a_transposed = Transposed(a, rows, depth);
   const std::vector<double> b = Random(depth * cols, 2);
   const std::vector<double> before = Random(rows * cols, 3);
-  std::vector<double> scratch(kTransposedScratch<double>);
+  Left<double> left(depth, rows);
+  Right<double> right(depth, cols);
+  Pack(View(a_transposed, depth, rows), left.matrix);
+  Pack(View(b, depth, cols), right.matrix);
   for (bool add : {false, true}) {
     std::vector<double> expected = Product(a, b);
     if (add) {
       for (std::int64_t i = 0; i < rows * cols; ++i) expected[i] += before[i];
     }
     std::vector<double> out = before;
-    ParallelMultiplyTransposed<double>(
-        {a_transposed.data(), depth, rows}, {b.data(), depth, cols}, add,
-        scratch.data(), {out.data(), rows, cols}, executor_);
+    RunTogether(executor_, MultiplyTransposedWork<double>(
+                               left.matrix, right.matrix, add,
+                               MatrixView<double>(out.data(), rows, cols), 1));
     ExpectClose(out, expected, 1e-14, add ? "added" : "alone");
   }
 }
@@ -110,13 +161,30 @@ TEST_P(ParallelProductTest, MultiplyTransposedEqualsThePlainLoop) {
 TEST_P(ParallelProductTest, ColumnSumsEqualThePlainLoop) {
   const auto [rows, depth, cols] = GetParam();
   const std::vector<double> matrix = Random(depth * cols, 1);
-  std::vector<double> expected(cols), sums(cols, 77);
-  for (std::int64_t i = 0; i < depth * cols; ++i) {
-    expected[i % cols] += matrix[i];
+  Left<double> packed(depth, cols);
+  Pack(View(matrix, depth, cols), packed.matrix);
+  const std::vector<double> before = Random(cols, 3);
+  for (bool add : {false, true}) {
+    std::vector<double> expected = add ? before : std::vector<double>(cols);
+    for (std::int64_t i = 0; i < depth * cols; ++i) {
+      expected[i % cols] += matrix[i];
+    }
+    std::vector<double> sums = before;
+    RunTogether(executor_,
+                ColumnSumsWork<double>(packed.matrix, add, sums.data()));
+    ExpectClose(sums, expected, 1e-14, add ? "added" : "alone");
   }
-  ParallelColumnSums<double>({matrix.data(), depth, cols}, sums.data(),
-                             executor_);
-  ExpectClose(sums, expected, 1e-14, "sums");
+}
+
+TEST_P(ParallelProductTest, UnpackUndoesPack) {
+  const auto [rows, depth, cols] = GetParam();
+  const std::vector<double> matrix = Random(depth * cols, 1);
+  Left<double> packed(depth, cols);
+  Pack(View(matrix, depth, cols), packed.matrix);
+  std::vector<double> unpacked(depth * cols);
+  Unpack(Constant(packed.matrix),
+         MatrixView<double>(unpacked.data(), depth, cols));
+  EXPECT_EQ(unpacked, matrix);
 }
 
 INSTANTIATE_TEST_SUITE_P(Sizes, ParallelProductTest, testing::ValuesIn(kSizes),
@@ -131,21 +199,24 @@ TEST(ParallelProductThreadsTest, SameBitsForAnyNumberOfThreads) {
   const std::int64_t rows = 300, depth = 300, cols = 100;
   const std::vector<double> a = Random(rows * depth, 1);
   const std::vector<double> b = Random(depth * cols, 2);
-  std::vector<double> panels(PackedSize<double>(depth, cols));
-  const PackedMatrix<double> packed{panels.data(), depth, cols};
+  Left<double> left(rows, depth);
+  Right<double> right(depth, cols);
   std::vector<double> first, first_transposed;
   for (int num_threads : {1, 2, 7}) {
     Threads threads;
     PoolExecutor executor(threads.Schedule(), num_threads);
-    ParallelPack<double>({b.data(), depth, cols}, 0, packed, executor);
-    std::vector<double> out(rows * cols), out_transposed(rows * cols);
-    std::vector<double> scratch(num_threads * kTransposedScratch<double>);
-    ParallelMultiply<double>({a.data(), rows, depth}, packed,
-                             NoMatrix<double>(), {out.data(), rows, cols},
-                             executor);
-    ParallelMultiplyTransposed<double>(
-        {a.data(), depth, rows}, {b.data(), depth, cols}, false, scratch.data(),
-        {out_transposed.data(), rows, cols}, executor);
+    RunTogether(executor, PackWork(View(a, rows, depth), left.matrix),
+                PackWork(View(b, depth, cols), right.matrix));
+    std::vector<double> out(rows * cols), out_transposed(depth * cols);
+    RunTogether(
+        executor,
+        MultiplyWork(ProductSum<double>(left.matrix, right.matrix),
+                     NoMatrix<double>(),
+                     MatrixView<double>(out.data(), rows, cols), num_threads),
+        MultiplyTransposedWork<double>(
+            left.matrix, right.matrix, false,
+            MatrixView<double>(out_transposed.data(), depth, cols),
+            num_threads));
     if (num_threads == 1) {
       first = out;
       first_transposed = out_transposed;

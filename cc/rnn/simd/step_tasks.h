@@ -5,23 +5,15 @@
 
 #include <cstdint>
 
+#include "cc/rnn/executor.h"
 #include "cc/rnn/rnn_config.h"
-#include "cc/rnn/simd/lanes.h"
-#include "cc/rnn/simd/panel_product.h"
+#include "cc/rnn/simd/cells.h"
+#include "cc/rnn/simd/tile_product.h"
 
 namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
 
-// `count` <= kLanes neighbouring units of one sample in a step of a direction.
-struct StepRun {
-  std::int64_t direction;
-  std::int64_t step;  // counted in the order of the pass
-  std::int64_t time;
-  std::int64_t sample;
-  std::int64_t unit;  // the first
-  std::int64_t count;
-};
-
 // What one task of a step computes: some rows of some panels of one direction.
+// A panel is kTileCols units.
 struct StepTask {
   std::int64_t direction;
   std::int64_t row;
@@ -38,66 +30,130 @@ struct StepTask {
     }
   }
 
-  // Calls body(run) for the runs of `num_panels` panels of `num_units` units,
-  // row by row: rows may lie pages apart.
+  // Calls body(row, unit, units) for the rows of this task and the vectors of
+  // `num_panels` panels of `num_units` units, where `units` is a WholeVector or
+  // a PartialVector.
   template <typename T, typename Body>
-  void ForEachRun(std::int64_t panel, std::int64_t num_panels,
-                  std::int64_t num_units, std::int64_t step, std::int64_t time,
-                  const Body& body) const {
-    const std::int64_t begin = panel * kPanelCols<T>;
-    const std::int64_t end = Min(begin + num_panels * kPanelCols<T>, num_units);
-    for (std::int64_t i = row; i < row + rows; ++i) {
-      for (std::int64_t j = begin; j < end; j += kLanes<T>) {
-        body(StepRun{direction, step, time, i, j, Min(kLanes<T>, end - j)});
+  void ForEachVector(std::int64_t panel, std::int64_t num_panels,
+                     std::int64_t num_units, const Body& body) const {
+    constexpr std::int64_t kElements = kVectorElements<T>;
+    const std::int64_t end =
+        Min((panel + num_panels) * kTileCols<T>, num_units);
+    std::int64_t unit = panel * kTileCols<T>;
+    for (; unit + kElements <= end; unit += kElements) {
+      for (std::int64_t i = row; i < row + rows; ++i) {
+        body(i, unit, WholeVector<T>());
       }
+    }
+    if (unit == end) return;
+    for (std::int64_t i = row; i < row + rows; ++i) {
+      body(i, unit, PartialVector<T>{end - unit});
     }
   }
 };
 
-// How many panels, each for `gates` gates, a task multiplies before it goes on
-// with the products' elements: as many as leave them in the second-level cache.
+// How many panels, each for `blocks` blocks, a task multiplies before it goes
+// on with the products' elements: as many as leave them in the first-level
+// cache, and enough for the widest tiles.
 template <typename T>
-std::int64_t GroupSize(std::int64_t rows, std::int64_t gates) {
-  constexpr std::int64_t kMostPanels = 8;
-  constexpr std::int64_t kMostElements = (512 << 10) / sizeof(T);
-  if (rows >= kMostElements) return 1;
-  const std::int64_t panel_elements = rows * gates * kPanelCols<T>;
-  const std::int64_t panels = kMostElements / (panel_elements + 1);
-  return panels < 1 ? 1 : Min(panels, kMostPanels);
+std::int64_t GroupSize(std::int64_t rows, std::int64_t blocks) {
+  constexpr std::int64_t kMostElements = (32 << 10) / sizeof(T);
+  const std::int64_t panels =
+      kMostElements / (Min(rows, kMostElements) * blocks * kTileCols<T> + 1);
+  return Max(1, Min(panels, 2 * kWidest));
 }
 
-// Cuts a step whose result is [directions, rows, panels] into tasks. Bits do
-// not depend on the cut, so it follows the number of threads.
+// Cuts the steps whose results are [directions, rows, panels] into tasks. Bits
+// do not depend on the cut, so it follows the number of threads.
 class StepTasks {
  public:
   // panel_work: the multiply-adds of one row of one panel.
   StepTasks(std::int64_t directions, std::int64_t rows, std::int64_t panels,
             std::int64_t panel_work, int num_threads)
       : directions_(directions), rows_(rows), panels_(panels) {
+    // Fewer rows do not keep the multipliers as busy.
+    constexpr std::int64_t kLeastRows = 16;
+    row_groups_ = CeilDiv(num_threads, directions);
+    are_independent_ = row_groups_ == 1 || rows / row_groups_ >= kLeastRows;
+    if (are_independent_) {
+      panel_groups_ = 1;
+    } else {
+      CutPanels(panel_work, num_threads);
+    }
+  }
+
+  // Calls body(step, task, worker) for each task of each step, where tasks see
+  // what those of the steps before did.
+  template <typename Body>
+  void Run(std::int64_t num_steps, Executor& executor, const Body& body) const {
+    if (are_independent_) {
+      executor.ParallelFor(size(), [&](std::int64_t i, int worker) {
+        const StepTask task = (*this)[i];
+        for (std::int64_t step = 0; step < num_steps; ++step) {
+          body(step, task, worker);
+        }
+      });
+    } else {
+      executor.ParallelSteps(
+          num_steps, size(),
+          [&](std::int64_t step, std::int64_t i, int worker) {
+            body(step, (*this)[i], worker);
+          });
+    }
+  }
+
+  // The same where a step has two halves, with tasks of their own: even half
+  // steps are of `first`, odd ones of `second`. Both are for the same rows and
+  // threads.
+  template <typename FirstBody, typename SecondBody>
+  static void RunHalves(const StepTasks& first, const StepTasks& second,
+                        std::int64_t num_half_steps, Executor& executor,
+                        const FirstBody& first_body,
+                        const SecondBody& second_body) {
+    const auto run = [&](std::int64_t half_step, std::int64_t i, int worker) {
+      if (half_step % 2 == 0 && i < first.size()) {
+        first_body(half_step / 2, first[i], worker);
+      }
+      if (half_step % 2 == 1 && i < second.size()) {
+        second_body(half_step / 2, second[i], worker);
+      }
+    };
+    if (first.are_independent_) {
+      executor.ParallelFor(first.size(), [&](std::int64_t i, int worker) {
+        for (std::int64_t half = 0; half < num_half_steps; ++half) {
+          run(half, i, worker);
+        }
+      });
+    } else {
+      executor.ParallelSteps(num_half_steps, Max(first.size(), second.size()),
+                             run);
+    }
+  }
+
+ private:
+  void CutPanels(std::int64_t panel_work, int num_threads) {
     // A task is worth the hand-over to another thread; there are enough that
     // threads which are slower take fewer.
     constexpr double kLeastWork = 1 << 15;
     constexpr std::int64_t kTasksPerThread = 2;
-    const double work = static_cast<double>(rows) *
-                        static_cast<double>(panels) *
+    const double work = static_cast<double>(rows_) *
+                        static_cast<double>(panels_) *
                         static_cast<double>(panel_work);
     const std::int64_t most =
-        num_threads == 1 ? 1
-                         : CeilDiv(kTasksPerThread * num_threads, directions);
+        CeilDiv(kTasksPerThread * num_threads, directions_);
     const std::int64_t wanted =
         work < kLeastWork * static_cast<double>(most)
             ? static_cast<std::int64_t>(work / kLeastWork) + 1
             : most;
-    panel_groups_ = Min(panels, wanted);
-    row_groups_ = panels == 0 ? 0
-                              : Min(CeilDiv(rows, kMaxTileRows),
-                                    CeilDiv(wanted, panel_groups_));
+    panel_groups_ = Min(panels_, wanted);
+    row_groups_ = panels_ == 0 ? 0
+                               : Min(CeilDiv(rows_, kMaxTileRows),
+                                     CeilDiv(wanted, panel_groups_));
   }
 
   std::int64_t size() const {
     return directions_ * panel_groups_ * row_groups_;
   }
-
   StepTask operator[](std::int64_t index) const {
     const std::int64_t rows = index % row_groups_;
     const std::int64_t panels = index / row_groups_ % panel_groups_;
@@ -108,12 +164,13 @@ class StepTasks {
             (panels + 1) * panels_ / panel_groups_};
   }
 
- private:
   std::int64_t directions_;
   std::int64_t rows_;
   std::int64_t panels_;
   std::int64_t panel_groups_;
   std::int64_t row_groups_;
+  // Whether a task's rows need nothing from other tasks: they have all panels.
+  bool are_independent_;
 };
 
 // The valid steps of a batch of sequences of different lengths.

@@ -1,0 +1,73 @@
+// Views of matrices whose columns come in blocks of one cache line.
+
+#ifndef TF_RNN_OPS_CC_RNN_SIMD_BLOCK_MATRIX_H_
+#define TF_RNN_OPS_CC_RNN_SIMD_BLOCK_MATRIX_H_
+
+#include <cstdint>
+#include <type_traits>
+
+#include "cc/rnn/simd/matrix_view.h"
+
+namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
+
+inline std::int64_t CeilDiv(std::int64_t a, std::int64_t b) {
+  return (a + b - 1) / b;
+}
+inline std::int64_t Min(std::int64_t a, std::int64_t b) {
+  return a < b ? a : b;
+}
+inline std::int64_t Max(std::int64_t a, std::int64_t b) {
+  return a > b ? a : b;
+}
+
+// A matrix of which every block of kCols columns lies by itself, its rows one
+// after the other: [blocks, rows, kCols]. The operands of products have this
+// form. Rows and columns alike are then read from neighbouring cache lines, and
+// never from lines that lie a power of two apart, which would want the same
+// place in the cache. What the last block has beyond the matrix is zero.
+// S: T or const T.
+template <typename S, std::int64_t kCols>
+struct BlockMatrix {
+  S* data;
+  std::int64_t rows;
+  std::int64_t cols;
+  std::int64_t stride;  // from block to block
+
+  BlockMatrix() : BlockMatrix(nullptr, 0, 0) {}
+  BlockMatrix(S* data, std::int64_t rows, std::int64_t cols)
+      : BlockMatrix(data, rows, cols, rows * kCols) {}
+  BlockMatrix(S* data, std::int64_t rows, std::int64_t cols,
+              std::int64_t stride)
+      : data(data), rows(rows), cols(cols), stride(stride) {}
+  operator BlockMatrix<const S, kCols>() const {
+    return {data, rows, cols, stride};
+  }
+
+  // How many elements a matrix takes.
+  template <typename Int>
+  static Int Size(Int rows, std::int64_t cols) {
+    return rows * (CeilDiv(cols, kCols) * kCols);
+  }
+
+  std::int64_t num_blocks() const { return CeilDiv(cols, kCols); }
+  S* At(std::int64_t row, std::int64_t col) const {
+    return data + col / kCols * stride + row * kCols + col % kCols;
+  }
+  BlockMatrix Rows(std::int64_t row, std::int64_t num_rows) const {
+    return {At(row, 0), num_rows, cols, stride};
+  }
+  // From a block's first column on.
+  BlockMatrix Cols(std::int64_t col, std::int64_t num_cols) const {
+    return {At(0, col), rows, num_cols, stride};
+  }
+};
+
+// The same matrix, to be read only.
+template <typename T, std::int64_t kCols>
+BlockMatrix<const T, kCols> Constant(const BlockMatrix<T, kCols>& matrix) {
+  return matrix;
+}
+
+}  // namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET
+
+#endif  // TF_RNN_OPS_CC_RNN_SIMD_BLOCK_MATRIX_H_

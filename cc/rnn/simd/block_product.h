@@ -1,0 +1,222 @@
+// Products of matrices, on one thread.
+//
+// An element of a product is always the sum over chunks of kDepthChunk terms,
+// each added up in ascending order from zero: its bits depend neither on the
+// place of the element in the matrix nor on how the work is cut.
+
+#ifndef TF_RNN_OPS_CC_RNN_SIMD_BLOCK_PRODUCT_H_
+#define TF_RNN_OPS_CC_RNN_SIMD_BLOCK_PRODUCT_H_
+
+#include <cstdint>
+
+#include "cc/rnn/simd/block_matrix.h"
+#include "cc/rnn/simd/matrix_view.h"
+#include "cc/rnn/simd/tile_product.h"
+
+namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
+
+// So many rows of kTileCols columns stay in the first-level cache.
+constexpr std::int64_t kDepthChunk = 256;
+
+// Cuts rows into tiles of nearly equal height, at most kMost.
+template <std::int64_t kMost>
+class RowTiles {
+ public:
+  explicit RowTiles(std::int64_t rows)
+      : size_(CeilDiv(rows, kMost)),
+        least_(size_ == 0 ? 0 : rows / size_),
+        num_higher_(rows - size_ * least_) {}
+
+  std::int64_t size() const { return size_; }
+  std::int64_t begin(std::int64_t tile) const {
+    return tile * least_ + Min(tile, num_higher_);
+  }
+  std::int64_t rows(std::int64_t tile) const {
+    return least_ + (tile < num_higher_ ? 1 : 0);
+  }
+
+ private:
+  std::int64_t size_;
+  std::int64_t least_;       // rows of a tile
+  std::int64_t num_higher_;  // the first tiles, which have one row more
+};
+
+// Calls multiply(a) for a tile of kTileCols columns, of which `out` and
+// `initial` have only the first `cols`.
+template <typename T>
+void MultiplyPartialTile(MultiplyTileFunction<T> multiply, TileArguments<T> a,
+                         std::int64_t rows, std::int64_t cols) {
+  T tile[kMaxTileRows * kTileCols<T>];
+  T* const out = a.out;
+  const std::int64_t out_stride = a.out_stride;
+  const T* const initial = a.initial;
+  a.out = tile;
+  a.out_stride = kTileCols<T>;
+  a.initial = nullptr;
+  multiply(a);
+  for (std::int64_t i = 0; i < rows; ++i) {
+    for (std::int64_t j = 0; j < cols; ++j) {
+      const T sum = tile[i * kTileCols<T> + j];
+      out[i * out_stride + j] =
+          initial == nullptr ? sum : initial[i * a.initial_stride + j] + sum;
+    }
+  }
+}
+
+template <typename T>
+TileArguments<T> MakeTileArguments(const LeftMatrix<T>& left,
+                                   const RightMatrix<T>& right,
+                                   std::int64_t depth,
+                                   const MatrixView<const T>& initial,
+                                   const MatrixView<T>& out, std::int64_t row,
+                                   std::int64_t col) {
+  return {left.data,
+          left.stride,
+          right.At(0, col),
+          right.stride,
+          depth,
+          out.At(row, col),
+          out.stride,
+          initial.data == nullptr ? nullptr : initial.At(row, col),
+          initial.stride,
+          left.data,
+          0};
+}
+
+// One chunk of the depth of Multiply.
+template <typename T>
+void MultiplyChunk(const LeftMatrix<T>& left, const RightMatrix<T>& right,
+                   const MatrixView<const T>& initial,
+                   const MatrixView<T>& out) {
+  const std::int64_t depth = left.cols;
+  const RowTiles<kMaxTileRows> tiles(out.rows);
+  const std::int64_t most_width = MostWidth(out.rows);
+  for (std::int64_t col = 0; col < out.cols;) {
+    const std::int64_t width =
+        Max(1, Min(most_width, (out.cols - col) / kTileCols<T>));
+    const std::int64_t cols = Min(width * kTileCols<T>, out.cols - col);
+    for (std::int64_t tile = 0; tile < tiles.size(); ++tile) {
+      const std::int64_t row = tiles.begin(tile);
+      const std::int64_t rows = tiles.rows(tile);
+      TileArguments<T> a = MakeTileArguments(left.Rows(row, rows), right, depth,
+                                             initial, out, row, col);
+      if (width == 1 && col + cols < out.cols) {
+        // The tiles of a block share in fetching the next one.
+        a.next_stride = CeilDiv(kTileCols<T>, tiles.size());
+        a.next = right.At(0, col + cols) + tile * depth * a.next_stride;
+      }
+      const auto multiply = GetMultiplyTile<T>(rows, width);
+      if (cols == width * kTileCols<T>) {
+        multiply(a);
+      } else {
+        MultiplyPartialTile(multiply, a, rows, cols);
+      }
+    }
+    col += cols;
+  }
+}
+
+// A sum of products: of the left matrices, each with the right one beside it.
+template <typename T>
+struct ProductSum {
+  static constexpr int kMost = 4;
+
+  struct Factors {
+    LeftMatrix<T> left;
+    RightMatrix<T> right;
+  };
+
+  ProductSum() = default;
+  ProductSum(const LeftMatrix<T>& left, const RightMatrix<T>& right) {
+    Add(left, right);
+  }
+  void Add(const LeftMatrix<T>& left, const RightMatrix<T>& right) {
+    terms[size++] = {left, right};
+  }
+  // The factors of a block of the sum. col: the first of a block of kTileCols.
+  ProductSum Block(std::int64_t row, std::int64_t col, std::int64_t rows,
+                   std::int64_t cols) const {
+    ProductSum block;
+    for (int i = 0; i < size; ++i) {
+      block.Add(terms[i].left.Rows(row, rows), terms[i].right.Cols(col, cols));
+    }
+    return block;
+  }
+
+  Factors terms[kMost];
+  int size = 0;
+};
+
+// out = initial + sum. initial: like `out`, or with a stride of 0 for one row
+// that serves all, or null for zero.
+template <typename T>
+void Multiply(const ProductSum<T>& sum, const MatrixView<const T>& initial,
+              const MatrixView<T>& out) {
+  MatrixView<const T> add_to = initial;
+  for (int i = 0; i < sum.size; ++i) {
+    const auto& [left, right] = sum.terms[i];
+    for (std::int64_t k = 0; k < left.cols; k += kDepthChunk) {
+      const std::int64_t depth = Min(kDepthChunk, left.cols - k);
+      MultiplyChunk(left.Cols(k, depth), right.Rows(k, depth), add_to, out);
+      add_to = Constant(out);
+    }
+  }
+  // Without any term, the initial values are the result.
+  if (add_to.data != out.data) {
+    MultiplyChunk(LeftMatrix<T>(nullptr, out.rows, 0),
+                  RightMatrix<T>(nullptr, 0, out.cols), add_to, out);
+  }
+}
+
+// What stays in the second-level cache, of columns of the left operand of
+// MultiplyTransposed.
+constexpr std::int64_t kMostTransposedRows = 512;
+
+// One chunk of the depth of MultiplyTransposed.
+template <typename T>
+void MultiplyTransposedChunk(const LeftMatrix<T>& left,
+                             const RightMatrix<T>& right,
+                             const MatrixView<const T>& initial,
+                             const MatrixView<T>& out) {
+  constexpr std::int64_t kRows = kMaxTransposedTileRows;
+  for (std::int64_t col = 0; col < out.cols; col += kTileCols<T>) {
+    const std::int64_t cols = Min(kTileCols<T>, out.cols - col);
+    for (std::int64_t row = 0; row < out.rows; row += kRows) {
+      const std::int64_t rows = Min(kRows, out.rows - row);
+      TileArguments<T> a = MakeTileArguments(left.Cols(row, rows), right,
+                                             left.rows, initial, out, row, col);
+      if (col == 0 && row + kLeftCols<T> < out.rows) {
+        // The tiles of a block share in fetching the next one.
+        a.next_stride = kRows;
+        a.next = left.At(0, row - row % kLeftCols<T> + kLeftCols<T>) +
+                 row % kLeftCols<T> * left.rows;
+      }
+      const auto multiply = GetMultiplyTransposedTile<T>(rows);
+      if (cols == kTileCols<T>) {
+        multiply(a);
+      } else {
+        MultiplyPartialTile(multiply, a, rows, cols);
+      }
+    }
+  }
+}
+
+// out = initial + left^T * right. initial: as in Multiply.
+template <typename T>
+void MultiplyTransposed(const LeftMatrix<T>& left, const RightMatrix<T>& right,
+                        const MatrixView<const T>& initial,
+                        const MatrixView<T>& out) {
+  MatrixView<const T> add_to = initial;
+  std::int64_t k = 0;
+  do {  // once for a depth of zero too: the initial values are then the result
+    const std::int64_t depth = Min(kDepthChunk, left.rows - k);
+    MultiplyTransposedChunk(left.Rows(k, depth), right.Rows(k, depth), add_to,
+                            out);
+    add_to = Constant(out);
+    k += depth;
+  } while (k < left.rows);
+}
+
+}  // namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET
+
+#endif  // TF_RNN_OPS_CC_RNN_SIMD_BLOCK_PRODUCT_H_

@@ -1,0 +1,54 @@
+// Where the activations of a layer lie that its cells keep.
+
+#ifndef TF_RNN_OPS_CC_RNN_SIMD_KEPT_ACTIVATIONS_H_
+#define TF_RNN_OPS_CC_RNN_SIMD_KEPT_ACTIVATIONS_H_
+
+#include <cstdint>
+
+#include "cc/rnn/reserve_space.h"
+#include "cc/rnn/rnn_config.h"
+#include "cc/rnn/simd/tile_product.h"
+
+namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
+
+// K values for each unit, sample and step of each direction, [D, T, blocks of
+// U, B, K, units of the block]: what a step reads, a few units of many samples,
+// is then in one piece. S: T or const T.
+template <typename S>
+class KeptActivations {
+ public:
+  // data: null if nothing is kept.
+  KeptActivations(S* data, const RnnConfig& config, const RnnSize& size)
+      : data_(data),
+        values_(NumKeptBlocks(config.mode)),
+        units_(config.num_units),
+        time_(size.time),
+        batch_(size.batch) {}
+
+  // The first value of a unit; null if nothing is kept.
+  S* At(std::int64_t direction, std::int64_t t, std::int64_t sample,
+        std::int64_t unit) const {
+    if (data_ == nullptr) return nullptr;
+    const std::int64_t in_block = unit % kLeftCols<S>;
+    return data_ +
+           ((direction * time_ + t) * units_ + unit - in_block) * batch_ *
+               values_ +
+           sample * values_ * Stride(unit) + in_block;
+  }
+  // From one value of a unit to the next.
+  std::int64_t Stride(std::int64_t unit) const {
+    return Min(kLeftCols<S>, units_ - unit / kLeftCols<S> * kLeftCols<S>);
+  }
+  std::int64_t values() const { return values_; }
+
+ private:
+  S* data_;
+  std::int64_t values_;
+  std::int64_t units_;
+  std::int64_t time_;
+  std::int64_t batch_;
+};
+
+}  // namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET
+
+#endif  // TF_RNN_OPS_CC_RNN_SIMD_KEPT_ACTIVATIONS_H_

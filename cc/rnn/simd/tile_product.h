@@ -1,0 +1,182 @@
+// The micro-kernels: the product of one tile, held in registers.
+
+#ifndef TF_RNN_OPS_CC_RNN_SIMD_TILE_PRODUCT_H_
+#define TF_RNN_OPS_CC_RNN_SIMD_TILE_PRODUCT_H_
+
+#include <array>
+#include <cstdint>
+#include <utility>
+
+#include "cc/rnn/simd/block_matrix.h"
+#include "cc/rnn/simd/vector.h"
+
+#define TF_RNN_OPS_LAMBDA_INLINE __attribute__((always_inline))
+
+namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
+
+// The vectors of a tile's row, and the rows of the highest tile: its sums fill
+// most of the vector registers.
+#if defined(__AVX512F__)
+constexpr std::int64_t kTileVectors = 2;
+constexpr std::int64_t kMaxTileRows = 12;
+constexpr std::int64_t kMaxTransposedTileRows = 8;
+#elif defined(__AVX__)
+constexpr std::int64_t kTileVectors = 2;
+constexpr std::int64_t kMaxTileRows = 6;
+constexpr std::int64_t kMaxTransposedTileRows = 4;
+#else
+constexpr std::int64_t kTileVectors = 4;
+constexpr std::int64_t kMaxTileRows = 2;
+constexpr std::int64_t kMaxTransposedTileRows = 2;
+#endif
+template <typename T>
+constexpr std::int64_t kTileCols = kTileVectors * kVectorElements<T>;
+
+// The operands of products. A row of a block of the left one is a cache line.
+template <typename T>
+constexpr std::int64_t kLeftCols = 64 / sizeof(T);
+template <typename T>
+using LeftMatrix = BlockMatrix<const T, kLeftCols<T>>;
+template <typename T>
+using RightMatrix = BlockMatrix<const T, kTileCols<T>>;
+template <typename T>
+using MutableLeftMatrix = BlockMatrix<T, kLeftCols<T>>;
+template <typename T>
+using MutableRightMatrix = BlockMatrix<T, kTileCols<T>>;
+
+// What a tile of a product is made from.
+template <typename T>
+struct TileArguments {
+  const T* left;             // in blocks of kLeftCols
+  std::int64_t left_stride;  // from block to block
+  const T* right;            // in blocks of kTileCols
+  std::int64_t right_stride;
+  std::int64_t depth;
+  T* out;
+  std::int64_t out_stride;  // from row to row
+  const T* initial;         // what the product is added to, or null for zero
+  std::int64_t initial_stride;
+  // What the CPU is to fetch meanwhile, some elements for each term: another
+  // tile will read it.
+  const T* next;
+  std::int64_t next_stride;
+};
+
+// A tile of out = initial + left * right:
+//
+//                      right   [depth, kVectors vectors]
+//                      k -> +-----+-----+
+//                           | v 0 | v 1 |    loaded once for all rows
+//                           +-----+-----+
+//   left [kRows, depth]
+//        k                  out [kRows, kVectors vectors]
+//      +---+                +-----+-----+
+//    0 | x |  broadcast     | sum | sum |    one register each
+//    1 | x |       to all   | sum | sum |
+//      | : |      lanes     |  :  |  :  |
+//      +---+                +-----+-----+
+//
+// With kTransposed, left is [depth, kRows], in one block. Every sum is that of
+// its terms in ascending order of k, from zero.
+template <typename T, int kRows, int kVectors, bool kTransposed>
+__attribute__((noinline)) void MultiplyTile(const TileArguments<T>& a) {
+  constexpr std::int64_t kElements = kVectorElements<T>;
+  Vector<T> sums[kRows][kVectors];
+#pragma GCC unroll 16
+  for (int i = 0; i < kRows; ++i) {
+#pragma GCC unroll 16
+    for (int v = 0; v < kVectors; ++v) sums[i][v] = Vector<T>{};
+  }
+  const T* left = a.left;
+  const T* right = a.right;
+  const T* next = a.next;
+  const auto add_term = [&](const T* column) TF_RNN_OPS_LAMBDA_INLINE {
+    __builtin_prefetch(next);
+    next += a.next_stride;
+    Vector<T> row[kVectors];
+#pragma GCC unroll 16
+    for (int v = 0; v < kVectors; ++v) {
+      row[v] = Load<T>(right + v / kTileVectors * a.right_stride +
+                       v % kTileVectors * kElements);
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < kRows; ++i) {
+      const Vector<T> element =
+          Broadcast<T>(column[kTransposed ? i : i * kLeftCols<T>]);
+#pragma GCC unroll 16
+      for (int v = 0; v < kVectors; ++v) sums[i][v] += element * row[v];
+    }
+    right += kTileCols<T>;
+  };
+  std::int64_t k = 0;
+  for (; k + kLeftCols<T> <= a.depth; k += kLeftCols<T>) {
+#pragma GCC unroll 4
+    for (std::int64_t j = 0; j < kLeftCols<T>; ++j) {
+      add_term(left + (kTransposed ? j * kLeftCols<T> : j));
+    }
+    left += kTransposed ? kLeftCols<T> * kLeftCols<T> : a.left_stride;
+  }
+  for (; k < a.depth; ++k) {
+    add_term(left);
+    left += kTransposed ? kLeftCols<T> : 1;
+  }
+#pragma GCC unroll 16
+  for (int i = 0; i < kRows; ++i) {
+#pragma GCC unroll 16
+    for (int v = 0; v < kVectors; ++v) {
+      const std::int64_t col = v * kElements;
+      if (a.initial != nullptr) {
+        sums[i][v] += Load<T>(a.initial + i * a.initial_stride + col);
+      }
+      Store<T>(sums[i][v], a.out + i * a.out_stride + col);
+    }
+  }
+}
+
+// How many times kTileVectors a tile of so many rows may take at once: few rows
+// alone do not keep the multipliers busy.
+constexpr int kWidest = 4;
+constexpr int MostWidth(std::int64_t rows) {
+  return rows == 1 ? kWidest : rows <= 3 && kMaxTileRows >= 6 ? 2 : 1;
+}
+
+template <typename T>
+using MultiplyTileFunction = void (*)(const TileArguments<T>&);
+
+// The functions for kRows rows and each width that there is.
+template <typename T, int kRows, bool kTransposed, std::size_t... i>
+constexpr std::array<MultiplyTileFunction<T>, kWidest> MultiplyTileWidths(
+    std::index_sequence<i...>) {
+  return {
+      &MultiplyTile<T, kRows, int{i + 1} * int{kTileVectors}, kTransposed>...};
+}
+template <typename T, std::size_t... i>
+constexpr std::array<std::array<MultiplyTileFunction<T>, kWidest>, sizeof...(i)>
+MultiplyTileTable(std::index_sequence<i...>) {
+  return {MultiplyTileWidths<T, int{i + 1}, false>(
+      std::make_index_sequence<MostWidth(i + 1)>())...};
+}
+template <typename T, std::size_t... i>
+constexpr std::array<MultiplyTileFunction<T>, sizeof...(i)>
+MultiplyTransposedTileTable(std::index_sequence<i...>) {
+  return {&MultiplyTile<T, int{i + 1}, kTileVectors, true>...};
+}
+
+// The function for `rows` rows and `width` times kTileVectors.
+template <typename T>
+MultiplyTileFunction<T> GetMultiplyTile(std::int64_t rows, std::int64_t width) {
+  static constexpr auto kTable =
+      MultiplyTileTable<T>(std::make_index_sequence<kMaxTileRows>());
+  return kTable[rows - 1][width - 1];
+}
+
+template <typename T>
+MultiplyTileFunction<T> GetMultiplyTransposedTile(std::int64_t rows) {
+  static constexpr auto kTable = MultiplyTransposedTileTable<T>(
+      std::make_index_sequence<kMaxTransposedTileRows>());
+  return kTable[rows - 1];
+}
+
+}  // namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET
+
+#endif  // TF_RNN_OPS_CC_RNN_SIMD_TILE_PRODUCT_H_
