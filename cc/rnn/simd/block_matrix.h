@@ -4,7 +4,6 @@
 #define TF_RNN_OPS_CC_RNN_SIMD_BLOCK_MATRIX_H_
 
 #include <cstdint>
-#include <type_traits>
 
 #include "cc/rnn/simd/matrix_view.h"
 
@@ -53,6 +52,7 @@ struct BlockMatrix {
   S* At(std::int64_t row, std::int64_t col) const {
     return data + col / kCols * stride + row * kCols + col % kCols;
   }
+  ColumnView<S> Column(std::int64_t col) const { return {At(0, col), kCols}; }
   BlockMatrix Rows(std::int64_t row, std::int64_t num_rows) const {
     return {At(row, 0), num_rows, cols, stride};
   }

@@ -66,21 +66,21 @@ struct BackwardRun {
   Units units;
   const T* kept;  // by the forward pass
   std::int64_t kept_stride;
-  const T* h_prev;            // GRU
-  const T* c_prev;            // LSTM
-  const T* h;                 // rnn_relu, rnn_tanh
-  Vector<T> d_h;              // gradient of what the forward step returned
-  T* d_c;                     // LSTM: that of c, replaced by c_prev's
-  T* d_gates;                 // those of the cell's blocks
-  std::int64_t gates_stride;  // from block to block
+  const T* h_prev;  // GRU
+  const T* c_prev;  // LSTM
+  const T* h;       // rnn_relu, rnn_tanh
+  Vector<T> d_h;    // gradient of what the forward step returned
+  T* d_c;           // LSTM: that of c, replaced by c_prev's
+  T* d_blocks;      // those of the cell's blocks
+  std::int64_t d_blocks_stride;
   T* cell_output;  // LSTM: o ∘ tanh(c), where a projection needs it; or null
 
   TF_RNN_OPS_VECTOR_INLINE Vector<T> Kept(std::int64_t index) const {
     return units.Read(kept + index * kept_stride);
   }
-  TF_RNN_OPS_VECTOR_INLINE void StoreGate(std::int64_t block,
-                                          Vector<T> x) const {
-    units.Write(x, d_gates + block * gates_stride);
+  TF_RNN_OPS_VECTOR_INLINE void StoreBlock(std::int64_t block,
+                                           Vector<T> x) const {
+    units.Write(x, d_blocks + block * d_blocks_stride);
   }
 };
 
@@ -111,7 +111,7 @@ struct PlainCell {
 
   template <typename Run>
   static TF_RNN_OPS_VECTOR_INLINE Vector<T> Backward(const Run& run) {
-    run.StoreGate(0, Derived::Gradient(run.units.Read(run.h), run.d_h));
+    run.StoreBlock(0, Derived::Gradient(run.units.Read(run.h), run.d_h));
     return Vector<T>{};
   }
 };
@@ -172,10 +172,10 @@ struct LstmCell {
     const Vector<T> squashed = Tanh<T>(run.Kept(4));
     const Vector<T> d_c =
         run.units.Read(run.d_c) + run.d_h * o * (T(1) - squashed * squashed);
-    run.StoreGate(0, d_c * g * i * (T(1) - i));
-    run.StoreGate(1, d_c * run.units.Read(run.c_prev) * f * (T(1) - f));
-    run.StoreGate(2, d_c * i * (T(1) - g * g));
-    run.StoreGate(3, run.d_h * squashed * o * (T(1) - o));
+    run.StoreBlock(0, d_c * g * i * (T(1) - i));
+    run.StoreBlock(1, d_c * run.units.Read(run.c_prev) * f * (T(1) - f));
+    run.StoreBlock(2, d_c * i * (T(1) - g * g));
+    run.StoreBlock(3, run.d_h * squashed * o * (T(1) - o));
     run.units.Write(d_c * f, run.d_c);
     if (run.cell_output != nullptr) {
       run.units.Write(o * squashed, run.cell_output);
@@ -219,10 +219,10 @@ struct GruCell {
     const Vector<T> q = run.Kept(3);
     const Vector<T> d_n = run.d_h * (T(1) - u) * (T(1) - n * n);
     const Vector<T> d_u = run.d_h * (run.units.Read(run.h_prev) - n);
-    run.StoreGate(0, d_n);
-    run.StoreGate(1, d_n * q * r * (T(1) - r));
-    run.StoreGate(2, d_u * u * (T(1) - u));
-    run.StoreGate(3, d_n * r);
+    run.StoreBlock(0, d_n);
+    run.StoreBlock(1, d_n * q * r * (T(1) - r));
+    run.StoreBlock(2, d_u * u * (T(1) - u));
+    run.StoreBlock(3, d_n * r);
     return run.d_h * u;
   }
 };

@@ -25,15 +25,15 @@ class KeptActivations {
         time_(size.time),
         batch_(size.batch) {}
 
-  // The first value of a unit; null if nothing is kept.
-  S* At(std::int64_t direction, std::int64_t t, std::int64_t sample,
-        std::int64_t unit) const {
-    if (data_ == nullptr) return nullptr;
+  // The first value of a unit, of each sample; null if nothing is kept.
+  ColumnView<S> Column(std::int64_t direction, std::int64_t t,
+                       std::int64_t unit) const {
+    if (data_ == nullptr) return {nullptr, 0};
     const std::int64_t in_block = unit % kLeftCols<S>;
-    return data_ +
-           ((direction * time_ + t) * units_ + unit - in_block) * batch_ *
-               values_ +
-           sample * values_ * Stride(unit) + in_block;
+    const std::int64_t before =
+        (direction * time_ + t) * units_ + unit - in_block;
+    return {data_ + before * batch_ * values_ + in_block,
+            values_ * Stride(unit)};
   }
   // From one value of a unit to the next.
   std::int64_t Stride(std::int64_t unit) const {

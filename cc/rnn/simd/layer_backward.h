@@ -314,51 +314,64 @@ class LayerBackward {
         Multiply(sum, NoMatrix<T>(), product);
       }
       task.ForEachVector<T>(
-          panel, num_panels, output_size_,
-          [&](auto row, auto unit, auto units) {
-            T* const to = d_state.At(row, unit);
-            Vector<T> d_h = units.Read(to);
-            if (step > 0) {
-              d_h += units.Read(
-                  product.At(row - task.row, unit - panel * kTileCols<T>));
+          panel, num_panels, output_size_, [&](auto unit, auto units) {
+            const ColumnView<T> through =
+                step > 0 ? product.Column(unit - panel * kTileCols<T>)
+                         : ColumnView<T>{};
+            if (step == chunk.steps) {
+              AddColumn(task, through, d_state.Column(unit), units);
+            } else if (is_projected_) {
+              StoreProjected(chunk, step, task, through, unit, units);
+            } else {
+              BackwardColumns columns = CellColumns(chunk, step, d, unit);
+              columns.through = through;
+              columns.d_state = d_state.Column(unit);
+              columns.d_output = Output(a_.d_output, d, columns.t).Column(unit);
+              RunCells(task, columns, units);
             }
-            if (step < chunk.steps) {
-              d_h = BackwardState(chunk, step, d, row, unit, units, d_h);
-            }
-            units.Write(d_h, to);
           });
     });
   }
 
-  // Returns what the state before gets other than through R h_prev.
+  // to += from, for the rows of a task. `from` has these alone.
   template <typename Units>
-  Vector<T> BackwardState(const Chunk& chunk, std::int64_t step, std::int64_t d,
-                          std::int64_t row, std::int64_t unit,
-                          const Units& units, Vector<T> d_h) const {
+  static void AddColumn(const StepTask& task, const ColumnView<T>& from,
+                        const ColumnView<T>& to, const Units& units) {
+    for (std::int64_t i = 0; i < task.rows; ++i) {
+      T* const sum = to.At(task.row + i);
+      units.Write(units.Read(sum) + units.Read(from.At(i)), sum);
+    }
+  }
+
+  // Past a sequence's end, what comes through the state stays there. Otherwise
+  // it and the output's gradient go through the projection.
+  template <typename Units>
+  void StoreProjected(const Chunk& chunk, std::int64_t step,
+                      const StepTask& task, const ColumnView<T>& through,
+                      std::int64_t unit, const Units& units) const {
+    const std::int64_t d = task.direction;
     const std::int64_t t = Time(d, chunk.first_step + step);
     const std::int64_t first_row = FirstRow(d, chunk, step);
-    T* const d_projected = is_projected_
-                               ? ProjectedGradients(d).At(first_row + row, unit)
-                               : nullptr;
-    if (!a_.lengths.IsValid(t, row)) {
-      if (is_projected_) {
-        units.Write(Vector<T>{}, d_projected);
-      } else {
-        SkipCell(first_row, d, row, unit, units);
+    for (std::int64_t i = 0; i < task.rows; ++i) {
+      const std::int64_t row = task.row + i;
+      T* const d_state = OfDirection(a_.d_h, d, output_size_).At(row, unit);
+      T* const d_projected = ProjectedGradients(d).At(first_row + row, unit);
+      Vector<T> d_h = units.Read(d_state);
+      if (through.data != nullptr) d_h += units.Read(through.At(i));
+      Vector<T> stays = d_h, goes = Vector<T>{};
+      if (a_.lengths.IsValid(t, row)) {
+        stays = Vector<T>{};
+        goes = d_h + units.Read(Output(a_.d_output, d, t).At(row, unit));
       }
-      return d_h;
+      units.Write(stays, d_state);
+      units.Write(goes, d_projected);
     }
-    d_h += units.Read(Output(a_.d_output, d, t).At(row, unit));
-    if (!is_projected_) return RunCell(first_row, d, t, row, unit, units, d_h);
-    units.Write(d_h, d_projected);
-    return Vector<T>{};
   }
 
   // The cell's gradient, through h = P (o ∘ tanh(c)).
   void StepProjection(const Chunk& chunk, std::int64_t step,
                       const StepTask& task, int worker) const {
     const std::int64_t d = task.direction;
-    const std::int64_t t = Time(d, chunk.first_step + step);
     const std::int64_t first_row = FirstRow(d, chunk, step);
     task.ForEachPanelGroup(group_size_, [&](auto panel, auto num_panels) {
       const MatrixView<T> product = Product(task, num_panels, worker);
@@ -367,63 +380,129 @@ class LayerBackward {
                    Projection(d).Cols(panel * kTileCols<T>, product.cols)),
                NoMatrix<T>(), product);
       task.ForEachVector<T>(
-          panel, num_panels, units_, [&](auto row, auto unit, auto units) {
-            if (!a_.lengths.IsValid(t, row)) {
-              SkipCell(first_row, d, row, unit, units);
-              return;
-            }
-            const T* d_h =
-                product.At(row - task.row, unit - panel * kTileCols<T>);
-            RunCell(first_row, d, t, row, unit, units, units.Read(d_h));
+          panel, num_panels, units_, [&](auto unit, auto units) {
+            BackwardColumns columns = CellColumns(chunk, step, d, unit);
+            columns.through = product.Column(unit - panel * kTileCols<T>);
+            RunCells(task, columns, units);
           });
     });
   }
 
-  template <typename Units>
-  Vector<T> RunCell(std::int64_t first_row, std::int64_t d, std::int64_t t,
-                    std::int64_t row, std::int64_t unit, const Units& units,
-                    Vector<T> d_h) const {
-    constexpr bool kIsLstm = Cell::kGates == 4;
-    constexpr bool kIsGru = Cell::kGates == 3;
-    const std::int64_t previous = PreviousTime(d, t);
-    const bool has_previous = a_.lengths.IsValid(previous, row);
+  // The units of a vector, in each row of a step.
+  struct BackwardColumns {
+    std::int64_t t;
+    std::int64_t previous_time;
+    ColumnView<const T> kept;
+    std::int64_t kept_stride;
+    // What the step began with: the cell state of an LSTM, the hidden state of
+    // a GRU.
+    ColumnView<const T> previous;
+    ColumnView<const T> initial;  // where the previous time is not valid
+    ColumnView<const T> h;
+    ColumnView<T> d_c;
+    ColumnView<T> d_blocks;
+    std::int64_t d_blocks_stride;
+    ColumnView<T> cell_output;
+    // What the gradient of the step's result is the sum of; any may be null.
+    ColumnView<T> through;  // from the task's first row on
+    ColumnView<T> d_state;
+    ColumnView<const T> d_output;
+  };
 
-    BackwardRun<T, Units> run{};
-    run.units = units;
-    run.d_h = d_h;
-    run.d_gates = BlockGradients(d, 0).At(first_row + row, unit);
-    run.gates_stride = Left::Size(RowsAtOnce(), units_);
-    run.kept = a_.kept.At(d, t, row, unit);
-    run.kept_stride = a_.kept.Stride(unit);
-    if constexpr (kIsLstm) {
-      run.c_prev =
-          has_previous
-              ? a_.kept.At(d, previous, row, unit) + 4 * run.kept_stride
-              : OfDirection(a_.input_c, d, units_).At(row, unit);
-      run.d_c = OfDirection(a_.d_c, d, units_).At(row, unit);
-      if (is_projected_) {
-        run.cell_output = CellOutputs(d).At(first_row + row, unit);
+  BackwardColumns CellColumns(const Chunk& chunk, std::int64_t step,
+                              std::int64_t d, std::int64_t unit) const {
+    const std::int64_t first_row = FirstRow(d, chunk, step);
+    BackwardColumns columns{};
+    columns.t = Time(d, chunk.first_step + step);
+    columns.previous_time = PreviousTime(d, columns.t);
+    columns.kept = a_.kept.Column(d, columns.t, unit);
+    columns.kept_stride = a_.kept.Stride(unit);
+    columns.d_blocks =
+        BlockGradients(d, 0).Rows(first_row, batch_).Column(unit);
+    columns.d_blocks_stride = Left::Size(RowsAtOnce(), units_);
+    const bool has_previous =
+        columns.previous_time >= 0 && columns.previous_time < time_;
+    if constexpr (Cell::kGates == 4) {
+      columns.initial = OfDirection(a_.input_c, d, units_).Column(unit);
+      if (has_previous) {
+        columns.previous = a_.kept.Column(d, columns.previous_time, unit);
+        columns.previous.data += 4 * columns.kept_stride;
       }
-    } else if constexpr (kIsGru) {
-      run.h_prev = has_previous
-                       ? Output(a_.output, d, previous).At(row, unit)
-                       : OfDirection(a_.input_h, d, units_).At(row, unit);
+      columns.d_c = OfDirection(a_.d_c, d, units_).Column(unit);
+      if (is_projected_) {
+        columns.cell_output =
+            CellOutputs(d).Rows(first_row, batch_).Column(unit);
+      }
+    } else if constexpr (Cell::kGates == 3) {
+      columns.initial = OfDirection(a_.input_h, d, units_).Column(unit);
+      if (has_previous) {
+        columns.previous =
+            Output(a_.output, d, columns.previous_time).Column(unit);
+      }
     } else {
-      run.h = Output(a_.output, d, t).At(row, unit);
+      columns.h = Output(a_.output, d, columns.t).Column(unit);
     }
-    return Cell::Backward(run);
+    return columns;
   }
 
-  // Past a sequence's end.
+  // `columns` is a copy so that the compiler can keep it in registers.
   template <typename Units>
-  void SkipCell(std::int64_t first_row, std::int64_t d, std::int64_t row,
-                std::int64_t unit, const Units& units) const {
+  void RunCells(const StepTask& task, const BackwardColumns columns,
+                const Units units) const {
+    const SequenceLengths lengths = a_.lengths;
+    for (std::int64_t i = 0; i < task.rows; ++i) {
+      const std::int64_t row = task.row + i;
+      if (!lengths.IsValid(columns.t, row)) {
+        SkipCell(columns, row, i, units);
+        continue;
+      }
+      const T* const previous = lengths.IsValid(columns.previous_time, row)
+                                    ? columns.previous.At(row)
+                                    : columns.initial.At(row);
+      Vector<T> d_h{};
+      if (columns.d_state.data != nullptr) {
+        d_h = units.Read(columns.d_state.At(row)) +
+              units.Read(columns.d_output.At(row));
+      }
+      if (columns.through.data != nullptr) {
+        d_h += units.Read(columns.through.At(i));
+      }
+      const BackwardRun<T, Units> run{
+          units,
+          columns.kept.At(row),
+          columns.kept_stride,
+          previous,
+          previous,
+          columns.h.At(row),
+          d_h,
+          columns.d_c.At(row),
+          columns.d_blocks.At(row),
+          columns.d_blocks_stride,
+          columns.cell_output.data == nullptr ? nullptr
+                                              : columns.cell_output.At(row),
+      };
+      const Vector<T> stays = Cell::Backward(run);
+      if (columns.d_state.data != nullptr) {
+        units.Write(stays, columns.d_state.At(row));
+      }
+    }
+  }
+
+  // Past a sequence's end, what comes through the state stays there.
+  template <typename Units>
+  void SkipCell(const BackwardColumns& columns, std::int64_t row,
+                std::int64_t i, const Units& units) const {
     for (std::int64_t block = 0; block < Cell::kBlocks; ++block) {
       units.Write(Vector<T>{},
-                  BlockGradients(d, block).At(first_row + row, unit));
+                  columns.d_blocks.At(row) + block * columns.d_blocks_stride);
     }
-    if (is_projected_) {
-      units.Write(Vector<T>{}, CellOutputs(d).At(first_row + row, unit));
+    if (columns.cell_output.data != nullptr) {
+      units.Write(Vector<T>{}, columns.cell_output.At(row));
+    }
+    if (columns.d_state.data != nullptr && columns.through.data != nullptr) {
+      T* const d_state = columns.d_state.At(row);
+      units.Write(units.Read(d_state) + units.Read(columns.through.At(i)),
+                  d_state);
     }
   }
 

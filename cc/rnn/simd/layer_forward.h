@@ -394,24 +394,20 @@ class LayerForward {
                  NoMatrix<T>(), product);
       }
       task.ForEachVector<T>(
-          panel, num_panels, units_, [&](auto row, auto unit, auto units) {
-            if (!a_.lengths.IsValid(t, row)) {
-              SkipCell(step, d, t, row, unit, units);
-              return;
-            }
-            ForwardRun<T, decltype(units)> run{};
-            run.units = units;
+          panel, num_panels, units_, [&](auto unit, auto units) {
             const std::int64_t in_panel = unit % kTileCols<T>;
             const std::int64_t col =
                 unit / kTileCols<T> * kPanelBlocks + in_panel;
-            run.projected = kFused
-                                ? Bias(d) + col
-                                : Projected(d, chunk).At(first_row + row, col);
-            run.product =
-                product.At(row - task.row, (unit / kTileCols<T> - panel) *
-                                                   kBlocks * kTileCols<T> +
-                                               in_panel);
-            RunCell<kFused>(step, d, t, row, unit, run);
+            ForwardColumns columns = StateColumns(step, d, t, unit);
+            columns.projected =
+                kFused ? ColumnView<const T>{Bias(d) + col, 0}
+                       : Constant(Projected(d, chunk).Rows(first_row + task.row,
+                                                           task.rows))
+                             .Column(col);
+            columns.product = Constant(product).Column(
+                (unit / kTileCols<T> - panel) * kBlocks * kTileCols<T> +
+                in_panel);
+            RunCells<kFused>(task, t, columns, units);
           });
     });
   }
@@ -436,38 +432,83 @@ class LayerForward {
     }
   }
 
-  template <bool kFused, typename Run>
-  void RunCell(std::int64_t step, std::int64_t d, std::int64_t t,
-               std::int64_t row, std::int64_t unit, Run& run) const {
-    run.kept = a_.kept.At(d, t, row, unit);
-    run.kept_stride = a_.kept.Stride(unit);
+  // The units of a vector, in each row of a task.
+  struct ForwardColumns {
+    ColumnView<const T> projected;  // from the task's first row on
+    ColumnView<const T> product;    // likewise
+    const T* recurrent_bias;
+    ColumnView<const T> h_prev;
+    ColumnView<T> c;
+    ColumnView<T> kept;
+    std::int64_t kept_stride;
+    ColumnView<T> h;  // the next state or, with a projection, what it takes
+    ColumnView<T> output;  // null with a projection
+  };
+
+  ForwardColumns StateColumns(std::int64_t step, std::int64_t d, std::int64_t t,
+                              std::int64_t unit) const {
+    ForwardColumns columns{};
+    columns.h_prev = Constant(State(step, d)).Column(unit);
+    columns.kept = a_.kept.Column(d, t, unit);
+    columns.kept_stride = a_.kept.Stride(unit);
     if constexpr (Cell::kGates == 3) {
-      run.recurrent_bias =
+      columns.recurrent_bias =
           Param(layout_.RecurrentBias(PseudoLayer(d))).data + 2 * units_ + unit;
-      run.h_prev = State(step, d).At(row, unit);
     }
-    if constexpr (Cell::kGates == 4) run.c = CellState(d).At(row, unit);
-    const Vector<T> h = Cell::template Forward<kFused>(run);
+    if constexpr (Cell::kGates == 4) columns.c = CellState(d).Column(unit);
     if (is_projected_) {
-      run.units.Write(h, CellOutput(d).At(row, unit));
+      columns.h = CellOutput(d).Column(unit);
     } else {
-      StoreState(step, d, t, row, unit, run.units, h);
+      columns.h = State(step + 1, d).Column(unit);
+      columns.output = Output(t, d).Column(unit);
+    }
+    return columns;
+  }
+
+  // `columns` is a copy so that the compiler can keep it in registers.
+  template <bool kFused, typename Units>
+  void RunCells(const StepTask& task, std::int64_t t,
+                const ForwardColumns columns, const Units units) const {
+    const SequenceLengths lengths = a_.lengths;
+    for (std::int64_t i = 0; i < task.rows; ++i) {
+      const std::int64_t row = task.row + i;
+      if (!lengths.IsValid(t, row)) {
+        SkipCell(columns, row, units);
+        continue;
+      }
+      const ForwardRun<T, Units> run{
+          units,
+          columns.projected.At(i),
+          columns.product.At(i),
+          columns.recurrent_bias,
+          columns.h_prev.At(row),
+          columns.c.At(row),
+          columns.kept.At(row),
+          columns.kept_stride,
+      };
+      const Vector<T> h = Cell::template Forward<kFused>(run);
+      units.Write(h, columns.h.At(row));
+      if (columns.output.data != nullptr) {
+        units.Write(h, columns.output.At(row));
+      }
     }
   }
 
-  // Past a sequence's end.
+  // Past a sequence's end, the state stays as it was.
   template <typename Units>
-  void SkipCell(std::int64_t step, std::int64_t d, std::int64_t t,
-                std::int64_t row, std::int64_t unit, const Units& units) const {
-    if (T* kept = a_.kept.At(d, t, row, unit)) {
+  void SkipCell(const ForwardColumns& columns, std::int64_t row,
+                const Units& units) const {
+    if (columns.kept.data != nullptr) {
       for (std::int64_t i = 0; i < a_.kept.values(); ++i) {
-        units.Write(Vector<T>{}, kept + i * a_.kept.Stride(unit));
+        units.Write(Vector<T>{},
+                    columns.kept.At(row) + i * columns.kept_stride);
       }
     }
-    if (is_projected_) {
-      units.Write(Vector<T>{}, CellOutput(d).At(row, unit));
+    if (columns.output.data == nullptr) {
+      units.Write(Vector<T>{}, columns.h.At(row));
     } else {
-      SkipState(step, d, t, row, unit, units);
+      units.Write(units.Read(columns.h_prev.At(row)), columns.h.At(row));
+      units.Write(Vector<T>{}, columns.output.At(row));
     }
   }
 
@@ -483,35 +524,28 @@ class LayerForward {
                              Projection(d).Cols(panel * kTileCols<T>, cols)),
                NoMatrix<T>(), product);
       task.ForEachVector<T>(
-          panel, num_panels, output_size_,
-          [&](auto row, auto unit, auto units) {
-            if (a_.lengths.IsValid(t, row)) {
-              const T* h =
-                  product.At(row - task.row, unit - panel * kTileCols<T>);
-              StoreState(step, d, t, row, unit, units, units.Read(h));
-            } else {
-              SkipState(step, d, t, row, unit, units);
+          panel, num_panels, output_size_, [&](auto unit, auto units) {
+            const ColumnView<T> h = product.Column(unit - panel * kTileCols<T>);
+            for (std::int64_t i = 0; i < task.rows; ++i) {
+              StoreProjected(step, d, t, task.row + i, unit, units, h.At(i));
             }
           });
     });
   }
 
   template <typename Units>
-  void StoreState(std::int64_t step, std::int64_t d, std::int64_t t,
-                  std::int64_t row, std::int64_t unit, const Units& units,
-                  Vector<T> h) const {
-    units.Write(h, State(step + 1, d).At(row, unit));
-    units.Write(h, Output(t, d).At(row, unit));
-  }
-
-  // The state stays as it was.
-  template <typename Units>
-  void SkipState(std::int64_t step, std::int64_t d, std::int64_t t,
-                 std::int64_t row, std::int64_t unit,
-                 const Units& units) const {
-    units.Write(units.Read(State(step, d).At(row, unit)),
-                State(step + 1, d).At(row, unit));
-    units.Write(Vector<T>{}, Output(t, d).At(row, unit));
+  void StoreProjected(std::int64_t step, std::int64_t d, std::int64_t t,
+                      std::int64_t row, std::int64_t unit, const Units& units,
+                      const T* h) const {
+    T* const state = State(step + 1, d).At(row, unit);
+    T* const output = Output(t, d).At(row, unit);
+    if (a_.lengths.IsValid(t, row)) {
+      units.Write(units.Read(h), state);
+      units.Write(units.Read(h), output);
+    } else {
+      units.Write(units.Read(State(step, d).At(row, unit)), state);
+      units.Write(Vector<T>{}, output);
+    }
   }
 
   const LayerForwardArguments<T> a_;

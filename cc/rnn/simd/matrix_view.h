@@ -7,6 +7,15 @@
 
 namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
 
+// Column j of a matrix: element i is data[i * stride]. S: T or const T.
+template <typename S>
+struct ColumnView {
+  S* data;
+  std::int64_t stride;
+
+  S* At(std::int64_t row) const { return data + row * stride; }
+};
+
 // A dense row-major matrix, or a block of one. S: T or const T.
 template <typename S>
 struct MatrixView {
@@ -23,6 +32,7 @@ struct MatrixView {
   S* At(std::int64_t row, std::int64_t col) const {
     return data + row * stride + col;
   }
+  ColumnView<S> Column(std::int64_t col) const { return {At(0, col), stride}; }
   MatrixView Block(std::int64_t row, std::int64_t col, std::int64_t num_rows,
                    std::int64_t num_cols) const {
     return MatrixView(At(row, col), num_rows, num_cols, stride);

@@ -30,25 +30,19 @@ struct StepTask {
     }
   }
 
-  // Calls body(row, unit, units) for the rows of this task and the vectors of
-  // `num_panels` panels of `num_units` units, where `units` is a WholeVector or
-  // a PartialVector.
+  // Calls body(unit, units) for the vectors of `num_panels` panels of
+  // `num_units` units, where `units` is a WholeVector or a PartialVector.
   template <typename T, typename Body>
-  void ForEachVector(std::int64_t panel, std::int64_t num_panels,
-                     std::int64_t num_units, const Body& body) const {
+  static void ForEachVector(std::int64_t panel, std::int64_t num_panels,
+                            std::int64_t num_units, const Body& body) {
     constexpr std::int64_t kElements = kVectorElements<T>;
     const std::int64_t end =
         Min((panel + num_panels) * kTileCols<T>, num_units);
     std::int64_t unit = panel * kTileCols<T>;
     for (; unit + kElements <= end; unit += kElements) {
-      for (std::int64_t i = row; i < row + rows; ++i) {
-        body(i, unit, WholeVector<T>());
-      }
+      body(unit, WholeVector<T>());
     }
-    if (unit == end) return;
-    for (std::int64_t i = row; i < row + rows; ++i) {
-      body(i, unit, PartialVector<T>{end - unit});
-    }
+    if (unit < end) body(unit, PartialVector<T>{end - unit});
   }
 };
 
