@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "cc/rnn/checked_math.h"
 #include "cc/rnn/simd/matrix_view.h"
 
 namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
@@ -20,11 +21,10 @@ inline std::int64_t Max(std::int64_t a, std::int64_t b) {
 }
 
 // A matrix of which every block of kCols columns lies by itself, its rows one
-// after the other: [blocks, rows, kCols]. The operands of products have this
-// form. Rows and columns alike are then read from neighbouring cache lines, and
-// never from lines that lie a power of two apart, which would want the same
-// place in the cache. What the last block has beyond the matrix is zero.
-// S: T or const T.
+// after the other: [blocks, rows and some more, kCols]. The operands of
+// products have this form. Rows and columns alike are then read from
+// neighbouring cache lines. What the last block has beyond the matrix's columns
+// is zero. S: T or const T.
 template <typename S, std::int64_t kCols>
 struct BlockMatrix {
   S* data;
@@ -34,7 +34,7 @@ struct BlockMatrix {
 
   BlockMatrix() : BlockMatrix(nullptr, 0, 0) {}
   BlockMatrix(S* data, std::int64_t rows, std::int64_t cols)
-      : BlockMatrix(data, rows, cols, rows * kCols) {}
+      : BlockMatrix(data, rows, cols, (rows + Padding(rows)) * kCols) {}
   BlockMatrix(S* data, std::int64_t rows, std::int64_t cols,
               std::int64_t stride)
       : data(data), rows(rows), cols(cols), stride(stride) {}
@@ -43,9 +43,8 @@ struct BlockMatrix {
   }
 
   // How many elements a matrix takes.
-  template <typename Int>
-  static Int Size(Int rows, std::int64_t cols) {
-    return rows * (CeilDiv(cols, kCols) * kCols);
+  static CheckedInt Size(CheckedInt rows, std::int64_t cols) {
+    return (rows + Padding(rows.value())) * CeilDiv(cols, kCols) * kCols;
   }
 
   std::int64_t num_blocks() const { return CeilDiv(cols, kCols); }
@@ -60,7 +59,26 @@ struct BlockMatrix {
   BlockMatrix Cols(std::int64_t col, std::int64_t num_cols) const {
     return {At(0, col), rows, num_cols, stride};
   }
+
+ private:
+  // The rows that each block has beyond the matrix's. Some rows of neighbouring
+  // blocks are read together: they are not to want the same places in the
+  // first-level cache, as lines do that lie a multiple of 4096 bytes apart.
+  static std::int64_t Padding(std::int64_t rows) {
+    constexpr std::int64_t kPeriod = 4096 / (kCols * sizeof(S));
+    constexpr std::int64_t kLeast = kPeriod / 5;
+    if (rows == 0) return 0;
+    const std::int64_t beyond = rows % kPeriod;
+    if (beyond < kLeast) return kLeast - beyond;
+    return beyond > kPeriod - kLeast ? kPeriod + kLeast - beyond : 0;
+  }
 };
+
+// How many elements a matrix takes that is known to fit into memory.
+template <typename Matrix>
+std::int64_t SizeOf(std::int64_t rows, std::int64_t cols) {
+  return Matrix::Size(rows, cols).value();
+}
 
 // The same matrix, to be read only.
 template <typename T, std::int64_t kCols>

@@ -188,7 +188,7 @@ class LayerBackward {
   template <typename Matrix>
   static Matrix Nth(std::int64_t index, T* array, std::int64_t rows,
                     std::int64_t cols) {
-    return {array + index * Matrix::Size(rows, cols), rows, cols};
+    return {array + index * SizeOf<Matrix>(rows, cols), rows, cols};
   }
   std::int64_t RowsAtOnce() const { return steps_at_once_ * batch_; }
   // The gradients of a block of the cell, [R, U].
@@ -419,7 +419,7 @@ class LayerBackward {
     columns.kept_stride = a_.kept.Stride(unit);
     columns.d_blocks =
         BlockGradients(d, 0).Rows(first_row, batch_).Column(unit);
-    columns.d_blocks_stride = Left::Size(RowsAtOnce(), units_);
+    columns.d_blocks_stride = SizeOf<Left>(RowsAtOnce(), units_);
     const bool has_previous =
         columns.previous_time >= 0 && columns.previous_time < time_;
     if constexpr (Cell::kGates == 4) {

@@ -69,23 +69,24 @@ struct LayerForwardScratch {
                       int num_threads, Arena& arena) {
     const CheckedInt directions = config.num_directions;
     const std::int64_t gates = config.num_gates();
-    const CheckedInt panels = directions * gates *
-                              CeilDiv(config.num_units, kTileCols<T>) *
-                              kTileCols<T>;
+    const std::int64_t panel_cols =
+        gates * CeilDiv(config.num_units, kTileCols<T>) * kTileCols<T>;
     const CheckedInt rows = CheckedInt(StepsAtOnce(size)) * size.batch;
     const std::int64_t fan_in = config.largest_fan_in();
     const std::int64_t output_size = config.output_size();
     const bool is_projected = config.num_proj > 0;
     const bool fuses = FusesInput(size) && !config.skip_input;
-    input_weights = arena.Take<T>(panels * fan_in);
-    recurrent_weights = arena.Take<T>(panels * output_size);
+    input_weights =
+        arena.Take<T>(directions * RightMatrix<T>::Size(fan_in, panel_cols));
+    recurrent_weights = arena.Take<T>(
+        directions * RightMatrix<T>::Size(output_size, panel_cols));
     projection = arena.Take<T>(
         directions *
         RightMatrix<T>::Size(CheckedInt(is_projected ? config.num_units : 0),
                              output_size));
-    bias = arena.Take<T>(panels);
+    bias = arena.Take<T>(directions * panel_cols);
     input = arena.Take<T>(directions * LeftMatrix<T>::Size(rows, fan_in));
-    projected = arena.Take<T>(panels * (fuses ? 0 : rows));
+    projected = arena.Take<T>(directions * panel_cols * (fuses ? 0 : rows));
     states = arena.Take<T>(
         directions * LeftMatrix<T>::Size(CheckedInt(size.batch), output_size) *
         2);
@@ -179,7 +180,7 @@ class LayerForward {
   MutableLeftMatrix<T> State(std::int64_t step, std::int64_t direction) const {
     const std::int64_t index = step % 2 * directions_ + direction;
     return {scratch_.states +
-                index * MutableLeftMatrix<T>::Size(batch_, output_size_),
+                index * SizeOf<MutableLeftMatrix<T>>(batch_, output_size_),
             batch_, output_size_};
   }
   // The output of a direction at time t, [B, O].
@@ -193,7 +194,7 @@ class LayerForward {
   }
   MutableLeftMatrix<T> CellOutput(std::int64_t direction) const {
     return {scratch_.cell_outputs +
-                direction * MutableLeftMatrix<T>::Size(batch_, units_),
+                direction * SizeOf<MutableLeftMatrix<T>>(batch_, units_),
             batch_, units_};
   }
   // [panels, G * kTileCols], the blocks of all gates of the same units
@@ -205,8 +206,11 @@ class LayerForward {
   MutableRightMatrix<T> Weights(T* array, std::int64_t depth,
                                 std::int64_t direction, std::int64_t panel,
                                 std::int64_t num_panels) const {
-    return {array + (direction * panels_ + panel) * kPanelBlocks * depth, depth,
-            num_panels * kPanelBlocks};
+    const MutableRightMatrix<T> all(
+        array + direction * SizeOf<MutableRightMatrix<T>>(
+                                depth, panels_ * kPanelBlocks),
+        depth, panels_ * kPanelBlocks);
+    return all.Cols(panel * kPanelBlocks, num_panels * kPanelBlocks);
   }
   MutableRightMatrix<T> InputWeights(std::int64_t direction, std::int64_t panel,
                                      std::int64_t num_panels) const {
@@ -221,7 +225,7 @@ class LayerForward {
   }
   MutableRightMatrix<T> Projection(std::int64_t direction) const {
     return {scratch_.projection +
-                direction * MutableRightMatrix<T>::Size(units_, output_size_),
+                direction * SizeOf<MutableRightMatrix<T>>(units_, output_size_),
             units_, output_size_};
   }
 
@@ -294,7 +298,7 @@ class LayerForward {
   // The input of the steps, [steps * B, F], in the order of time.
   MutableLeftMatrix<T> Input(std::int64_t direction, const Chunk& chunk) const {
     const std::int64_t size =
-        MutableLeftMatrix<T>::Size(StepsAtOnce(a_.size) * batch_, fan_in_);
+        SizeOf<MutableLeftMatrix<T>>(StepsAtOnce(a_.size) * batch_, fan_in_);
     return {scratch_.input + direction * size, chunk.steps * batch_, fan_in_};
   }
   // W x and biases of the steps, [steps * B, panels * G * kTileCols].

@@ -38,7 +38,7 @@ MatrixView<const double> View(const std::vector<double>& array,
 template <typename Matrix>
 struct Operand {
   Operand(std::int64_t rows, std::int64_t cols)
-      : memory(Matrix::Size(rows, cols), 1e30),
+      : memory(SizeOf<Matrix>(rows, cols), 1e30),
         matrix(memory.data(), rows, cols) {}
 
   std::vector<double> memory;

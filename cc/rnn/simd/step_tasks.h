@@ -51,7 +51,7 @@ struct StepTask {
 // cache, and enough for the widest tiles.
 template <typename T>
 std::int64_t GroupSize(std::int64_t rows, std::int64_t blocks) {
-  constexpr std::int64_t kMostElements = (32 << 10) / sizeof(T);
+  constexpr std::int64_t kMostElements = (64 << 10) / sizeof(T);
   const std::int64_t panels =
       kMostElements / (Min(rows, kMostElements) * blocks * kTileCols<T> + 1);
   return Max(1, Min(panels, 2 * kWidest));

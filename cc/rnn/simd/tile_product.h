@@ -87,6 +87,16 @@ __attribute__((noinline)) void MultiplyTile(const TileArguments<T>& a) {
 #pragma GCC unroll 16
     for (int v = 0; v < kVectors; ++v) sums[i][v] = Vector<T>{};
   }
+  if (a.initial != nullptr) {
+    // It may be far away, and is needed only at the end.
+#pragma GCC unroll 16
+    for (int i = 0; i < kRows; ++i) {
+      for (std::int64_t col = 0; col < kVectors * kElements;
+           col += kLeftCols<T>) {
+        __builtin_prefetch(a.initial + i * a.initial_stride + col);
+      }
+    }
+  }
   const T* left = a.left;
   const T* right = a.right;
   const T* next = a.next;
