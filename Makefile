@@ -3,6 +3,7 @@
 PYTHON ?= python3
 VENV := .venv
 WHEEL_ENV := build/wheel-env
+BENCH_ENV := build/bench-env
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DELETE_ON_ERROR:
@@ -74,9 +75,21 @@ $(VENV)/installed: dist/ready
 demo: $(VENV)/installed ## Train two language models on Python's own source and write some.
 	@$(VENV)/bin/python examples/char_language_model.py
 
-.PHONY: benchmark
-benchmark: $(VENV)/installed ## Measure the networks beside Keras.
-	@$(VENV)/bin/python benchmarks/cudnn_rnn.py
+.PHONY: bench
+bench: $(BENCH_ENV)/installed ## Measure the ops beside Keras, PyTorch, ONNX Runtime; OPTIONS="--quick" tries it out.
+	@$(BENCH_ENV)/bin/python benchmarks/bench.py $(OPTIONS)
+
+$(BENCH_ENV)/ready: requirements/bench.txt | .tools/system-packages
+	@echo "==> installing the peers into $(BENCH_ENV)"
+	@rm -rf $(BENCH_ENV)
+	@$(PYTHON) -m venv $(BENCH_ENV)
+	@$(BENCH_ENV)/bin/python -m pip install --quiet -r requirements/bench.txt
+	@touch $@
+
+$(BENCH_ENV)/installed: dist/ready $(BENCH_ENV)/ready
+	@echo "==> installing the wheel into $(BENCH_ENV)"
+	@$(BENCH_ENV)/bin/python -m pip install --quiet --no-index --no-deps --force-reinstall dist/*.whl
+	@touch $@
 
 # ---------------------------------------------------------------- checks
 
@@ -133,10 +146,11 @@ format: $(VENV)/ready node_modules/ready ## Format all code.
 	@$(VENV)/bin/ruff check --fix
 	@$(VENV)/bin/ruff format
 
+LOCK := $(VENV)/bin/uv pip compile --universal --python-version 3.10 --no-header --no-emit-find-links --upgrade
 .PHONY: lock
-lock: $(VENV)/ready ## Pin the newest versions that requirements/dev.in allows.
-	@$(VENV)/bin/uv pip compile --universal --python-version 3.10 --no-header --no-emit-find-links --upgrade \
-		requirements/dev.in -o requirements/dev.txt
+lock: $(VENV)/ready ## Pin the newest versions that requirements/*.in allow.
+	@$(LOCK) requirements/dev.in -o requirements/dev.txt
+	@$(LOCK) --excludes requirements/bench-excludes.txt requirements/bench.in -o requirements/bench.txt
 
 .PHONY: clean
 clean: ## Remove everything that was built, set up or found.

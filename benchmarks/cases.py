@@ -1,28 +1,33 @@
-"""What is measured: sizes of networks, the numbers that these are given, and how many operations that takes."""
+"""What is measured: cases, their sizes, and how many operations they take."""
 
 import dataclasses
-
-import numpy as np
-import tensorflow as tf
+import re
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
 
 NUM_GATES = {"lstm": 4, "gru": 3, "tanh": 1}
-DTYPES = ("bfloat16", "float16", "float32", "float64")
+DTYPES = ("bfloat16", "float32", "float64")
 
 FORWARD = "forward"
 FORWARD_BACKWARD = "forward_backward"
-TASKS = {FORWARD: "forward", FORWARD_BACKWARD: "forward + backward"}
+BACKWARD = "backward"
+PRODUCT = "product"
+TASKS = {FORWARD: "forward", FORWARD_BACKWARD: "forward + backward", BACKWARD: "backward", PRODUCT: "product"}
 
 
 @dataclasses.dataclass(frozen=True)
-class Case:
-    """A network of one layer and one direction.
+class Network:
+    """A recurrent network over whole sequences.
 
     Attributes:
       cell: "lstm", "gru" (which resets the state after the matrix product) or "tanh".
       batch: the number of sequences.
-      time: the number of steps of each.
+      time: the number of steps of the longest.
       input_size: the size of the input at a step.
-      units: the size of the state and of the output at a step.
+      units: the size of the state of each layer and direction.
+      layers: the number of layers.
+      bidirectional: whether each layer runs in both directions.
+      varying: whether the sequences are of different lengths, `lengths`.
       dtype: the type of everything that goes in and comes out.
     """
 
@@ -31,46 +36,75 @@ class Case:
     time: int
     input_size: int
     units: int
+    layers: int = 1
+    bidirectional: bool = False
+    varying: bool = False
     dtype: str = "float32"
 
-    @classmethod
-    def parse(cls, name: str) -> "Case":
-        """Returns the case of a name such as "lstm-32-100-128-256" or "gru-1-10-8-8-bfloat16".
-
-        Raises:
-          ValueError: if there is none of that name.
-        """
-        cell, *sizes = name.split("-")
-        dtype = sizes.pop() if sizes and sizes[-1] in DTYPES else "float32"
-        if cell not in NUM_GATES or len(sizes) != 4 or not all(size.isdecimal() and int(size) > 0 for size in sizes):
-            raise ValueError(
-                f"a case is named CELL-BATCH-TIME-INPUT-UNITS or CELL-BATCH-TIME-INPUT-UNITS-DTYPE, with a cell of "
-                f"{', '.join(NUM_GATES)}, sizes of at least 1 and a dtype of {', '.join(DTYPES)}; {name!r} is not"
-            )
-        batch, time, input_size, units = map(int, sizes)
-        return cls(cell, batch, time, input_size, units, dtype)
+    tasks: ClassVar[Sequence[str]] = (FORWARD, FORWARD_BACKWARD)
 
     @property
     def name(self) -> str:
-        """The name that `parse` takes."""
-        dtype = "" if self.dtype == "float32" else f"-{self.dtype}"
-        return f"{self.cell}-{self.batch}-{self.time}-{self.input_size}-{self.units}{dtype}"
-
-    @property
-    def network(self) -> str:
-        """The kind of network, as people call it."""
-        return {"lstm": "LSTM", "gru": "GRU", "tanh": "tanh RNN"}[self.cell]
+        """The name that `parse_case` takes."""
+        options = {
+            f"{self.layers}layers": self.layers > 1,
+            "bidirectional": self.bidirectional,
+            "varying": self.varying,
+            self.dtype: self.dtype != "float32",
+        }
+        sizes = (self.cell, self.batch, self.time, self.input_size, self.units)
+        return "-".join(map(str, [*sizes, *(option for option, is_set in options.items() if is_set)]))
 
     @property
     def title(self) -> str:
         """The network and its sizes: batch, time, input and units."""
-        dtype = "" if self.dtype == "float32" else f", {self.dtype}"
-        return f"{self.network} {self.batch}, {self.time}, {self.input_size}, {self.units}{dtype}"
+        options = {
+            f"{self.layers} layers": self.layers > 1,
+            "bidirectional": self.bidirectional,
+            f"lengths {min(self.lengths)} to {max(self.lengths)}": self.varying,
+            self.dtype: self.dtype != "float32",
+        }
+        kind = {"lstm": "LSTM", "gru": "GRU", "tanh": "tanh RNN"}[self.cell]
+        sizes = f"{kind} {self.batch}, {self.time}, {self.input_size}, {self.units}"
+        return ", ".join([sizes, *(option for option, is_set in options.items() if is_set)])
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it is a single float32 layer of one direction over sequences of one length."""
+        plain = Network(self.cell, self.batch, self.time, self.input_size, self.units)
+        return self == plain
+
+    @property
+    def lengths(self) -> list[int]:
+        """The number of steps of each sequence, longest first: all `time`, or spread from that to a quarter of it."""
+        if not self.varying:
+            return [self.time] * self.batch
+        shortest = -(-self.time // 4)
+        return [self.time - (self.time - shortest) * index // max(1, self.batch - 1) for index in range(self.batch)]
 
     @property
     def num_gates(self) -> int:
         """The number of gates of the cell."""
         return NUM_GATES[self.cell]
+
+    @property
+    def directions(self) -> Sequence[str]:
+        """The directions of each layer."""
+        return ("forward", "backward") if self.bidirectional else ("forward",)
+
+    @property
+    def output_size(self) -> int:
+        """The size of a layer's output at a step, which is that of the input of the layer above it."""
+        return len(self.directions) * self.units
+
+    @property
+    def pseudo_layers(self) -> Mapping[str, int]:
+        """The size of the input of each direction of each layer, by names such as "layer_0/forward"."""
+        return {
+            f"layer_{layer}/{direction}": self.output_size if layer else self.input_size
+            for layer in range(self.layers)
+            for direction in self.directions
+        }
 
     def flops(self, task: str) -> int:
         """Returns the floating-point operations of a task's matrix products; all others are left out.
@@ -79,77 +113,116 @@ class Case:
         addition, for each of its units * (input_size + units) elements. The backward pass does as much twice: for the
         gradients of input and state, and for those of the matrices.
         """
-        forward = 2 * self.batch * self.time * self.num_gates * self.units * (self.input_size + self.units)
+        rows = sum(self.lengths) * self.num_gates * self.units
+        forward = sum(2 * rows * (fan_in + self.units) for fan_in in self.pseudo_layers.values())
         return {FORWARD: forward, FORWARD_BACKWARD: 3 * forward}[task]
 
 
-TABLE = tuple(
-    map(
-        Case.parse,
-        [
-            "lstm-1-100-128-256",
-            "lstm-32-100-128-256",
-            "lstm-64-50-512-512",
-            "lstm-128-25-1024-1024",
-            "gru-32-100-128-256",
-            "gru-64-50-512-512",
-            "tanh-32-100-128-256",
-            "lstm-64-50-512-512-bfloat16",
-        ],
-    )
-)
+@dataclasses.dataclass(frozen=True)
+class CellSteps:
+    """Steps of a `GRUBlockCell`, each an op that starts from the state (backward: its gradient) that another gave.
 
-# Every cell and every dtype of the table, as small as can be.
-QUICK_TABLE = tuple(map(Case.parse, ["lstm-2-3-8-16", "gru-2-3-8-16", "tanh-2-3-8-16", "lstm-2-3-8-16-bfloat16"]))
+    Attributes:
+      batch: the number of sequences.
+      input_size: the size of the input.
+      units: the size of the state.
+      steps: the number of ops that one call runs.
+      dtype: the type of everything that goes in and comes out.
+    """
+
+    batch: int
+    input_size: int
+    units: int
+    steps: int = 8
+    dtype: str = "float32"
+
+    tasks: ClassVar[Sequence[str]] = (FORWARD, BACKWARD)
+
+    @property
+    def name(self) -> str:
+        """The name that `parse_case` takes."""
+        dtype = "" if self.dtype == "float32" else f"-{self.dtype}"
+        return f"gru_block_cell-{self.batch}-{self.input_size}-{self.units}-{self.steps}steps{dtype}"
+
+    @property
+    def title(self) -> str:
+        """The cell and its sizes: batch, input and units."""
+        dtype = "" if self.dtype == "float32" else f", {self.dtype}"
+        return f"GRUBlockCell {self.batch}, {self.input_size}, {self.units}{dtype}"
+
+    def flops(self, task: str) -> int:
+        """Returns the floating-point operations of the matrix products of all steps.
+
+        Three gates multiply input and state by a matrix; backward, their gradients are multiplied by its transpose.
+        """
+        return {
+            task: self.steps * 2 * self.batch * 3 * self.units * (self.input_size + self.units) for task in self.tasks
+        }[task]
 
 
 @dataclasses.dataclass(frozen=True)
-class Problem:
-    """The numbers that a network is given, as arrays of the case's dtype.
-
-    Gates are in cuDNN's order: i, f, g, o of an LSTM; r, u, n of a GRU.
+class Product:
+    """The product of two square matrices, which shows what the machine can do.
 
     Attributes:
-      inputs: [batch, time, input_size].
-      output_gradient: gradient of a scalar with respect to the output, [batch, time, units].
-      kernel: the input's weights, [gates, units, input_size].
-      recurrent_kernel: the state's weights, [gates, units, units].
-      input_bias: the bias of the product with the input, [gates, units].
-      recurrent_bias: the bias of the product with the state, [gates, units].
+      size: the number of rows and columns.
+      dtype: the type of the factors and the product.
     """
 
-    inputs: np.ndarray
-    output_gradient: np.ndarray
-    kernel: np.ndarray
-    recurrent_kernel: np.ndarray
-    input_bias: np.ndarray
-    recurrent_bias: np.ndarray
+    size: int
+    dtype: str = "float32"
 
-    def astype(self, dtype: str) -> "Problem":
-        """Returns the same numbers in another dtype."""
-        numpy_dtype = tf.as_dtype(dtype).as_numpy_dtype
-        arrays = {field.name: getattr(self, field.name).astype(numpy_dtype) for field in dataclasses.fields(self)}
-        return Problem(**arrays)
+    tasks: ClassVar[Sequence[str]] = (PRODUCT,)
+
+    @property
+    def name(self) -> str:
+        """The name that `parse_case` takes."""
+        return f"product-{self.size}-{self.dtype}"
+
+    @property
+    def title(self) -> str:
+        """The dtype and the size."""
+        return f"{self.dtype} product of size {self.size}"
+
+    def flops(self, task: str) -> int:
+        """Returns the floating-point operations of the product."""
+        return {PRODUCT: 2 * self.size**3}[task]
 
 
-def random_problem(case: Case) -> Problem:
-    """Returns the same random numbers for a case in every run."""
-    rng = np.random.default_rng(0)
-    gates, units = case.num_gates, case.units
+Case = Network | CellSteps | Product
 
-    def weights(*shape):
-        return rng.uniform(-1, 1, shape) / np.sqrt(units)
+_SIZE = "[1-9][0-9]*"
+_DTYPE = f"(?P<dtype>{'|'.join(DTYPES)})"
+_PATTERNS: dict[type, str] = {
+    Network: f"(?P<cell>{'|'.join(NUM_GATES)})-(?P<batch>{_SIZE})-(?P<time>{_SIZE})-(?P<input_size>{_SIZE})"
+    f"-(?P<units>{_SIZE})(-(?P<layers>{_SIZE})layers)?(?P<bidirectional>-bidirectional)?(?P<varying>-varying)?"
+    f"(-{_DTYPE})?",
+    CellSteps: f"gru_block_cell-(?P<batch>{_SIZE})-(?P<input_size>{_SIZE})-(?P<units>{_SIZE})"
+    f"(-(?P<steps>{_SIZE})steps)?(-{_DTYPE})?",
+    Product: f"product-(?P<size>{_SIZE})(-{_DTYPE})?",
+}
+_TEXTS = ("cell", "dtype")
+_FLAGS = ("bidirectional", "varying")
 
-    def biases():
-        # Few enough bits for the sum of two to be exact in every dtype: some peers take nothing but the sum.
-        return rng.integers(-32, 32, [gates, units], endpoint=True) / 64
 
-    problem = Problem(
-        inputs=rng.standard_normal([case.batch, case.time, case.input_size]),
-        output_gradient=rng.standard_normal([case.batch, case.time, units]),
-        kernel=weights(gates, units, case.input_size),
-        recurrent_kernel=weights(gates, units, units),
-        input_bias=biases(),
-        recurrent_bias=biases(),
+def parse_case(name: str) -> Case:
+    """Returns the case of a name such as "lstm-32-100-128-256", "gru-1-10-8-8-bfloat16" or "gru_block_cell-1-8-16".
+
+    Raises:
+      ValueError: if there is none of that name.
+    """
+    for kind, pattern in _PATTERNS.items():
+        if match := re.fullmatch(pattern, name):
+            found = {key: value for key, value in match.groupdict().items() if value}
+            return kind(
+                **{
+                    key: value if key in _TEXTS else True if key in _FLAGS else int(value)
+                    for key, value in found.items()
+                }
+            )
+    raise ValueError(
+        f"a case is named CELL-BATCH-TIME-INPUT-UNITS, with a cell of {', '.join(NUM_GATES)}, and after it, in this "
+        f"order, any of -Nlayers, -bidirectional, -varying and -DTYPE; gru_block_cell-BATCH-INPUT-UNITS, with any of "
+        f"-Nsteps and -DTYPE; or product-SIZE, with -DTYPE; sizes are at least 1 and dtypes {', '.join(DTYPES)}; "
+        f"{name!r} is not"
     )
-    return problem.astype(case.dtype)

@@ -1,27 +1,20 @@
 """How it is measured: peers take turns, so that whatever else the machine does hits all alike."""
 
+import contextlib
 import dataclasses
-import functools
 import math
+import pathlib
 import random
-import time
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import TypeVar
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import numpy as np
-import tensorflow as tf
-from cases import TASKS, Case, Problem, random_problem
-from peers import PEERS, Keras
-
-WARM_UP_CALLS = 3
-SAMPLE_SECONDS = 0.05  # short calls are timed many at once
-PRODUCT_SIZES = (1024, 1536, 2048)
+from cases import TASKS, Case
+from peers import Peer
+from workers import Worker
 
 # The largest error that a peer may have, be it one that adds numbers up in 16 bits. What computes something else has no
 # place in a comparison.
-ALLOWED_ERRORS = {"float64": 1e-11, "float32": 1e-5, "float16": 2e-2, "bfloat16": 1e-1}
-
-Key = TypeVar("Key", bound=Hashable)
+ALLOWED_ERRORS = {"float64": 1e-11, "float32": 1e-5, "bfloat16": 1e-1}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,13 +22,15 @@ class Measurement:
     """How long a peer took for a task of a case.
 
     Attributes:
-      case: the network.
+      section: the part of the benchmark that it belongs to.
+      case: what was computed.
       peer: the peer's name in `PEERS`.
       task: the name in `TASKS`.
       seconds: the time of one call in each round.
       error: the largest difference of a result from the float64 one, relative to the largest magnitude of its tensor.
     """
 
+    section: str
     case: Case
     peer: str
     task: str
@@ -51,52 +46,136 @@ class Measurement:
     @property
     def gflops(self) -> tuple[float, float, float]:
         """The lower quartile, the median and the upper quartile of 1e9 operations a second."""
-        lower, median, upper = (self.case.flops(self.task) / seconds / 1e9 for seconds in reversed(self.quartiles))
+        lower, median, upper = (self._gflops(seconds) for seconds in reversed(self.quartiles))
         return lower, median, upper
 
+    @property
+    def best_gflops(self) -> float:
+        """1e9 operations a second of the fastest round."""
+        return self._gflops(min(self.seconds))
 
-def measure_case(case: Case, names: Sequence[str], rounds: int) -> tuple[list[Measurement], dict[int, float]]:
-    """Checks the results of the peers of these names and measures each in all of its tasks.
+    def _gflops(self, seconds: float) -> float:
+        return self.case.flops(self.task) / seconds / 1e9
 
-    Returns:
-      The measurements, and what a matrix product reached in between: by size, 1e9 operations a second of the fastest
-      float32 product of two square matrices.
 
-    Raises:
-      ValueError: if a peer's results are wrong.
+@dataclasses.dataclass(frozen=True)
+class Turn:
+    """A task that a peer is ready to do when it is its turn.
+
+    Attributes:
+      case: what is computed.
+      peer: the peer's name.
+      task: the name in `TASKS`.
+      error: see `Measurement`.
     """
-    problem = random_problem(case)
-    peers = {name: PEERS[name](case, problem) for name in names}
-    keys = [(name, task) for task in TASKS for name, peer in peers.items() if task in peer.tasks]
-    expected = _float64_results(case, problem)
-    errors = {(name, task): largest_error(peers[name].results(task), expected[task]) for name, task in keys}
-    for (name, task), error in errors.items():
-        if not error <= ALLOWED_ERRORS[case.dtype]:
-            raise ValueError(f"{name} computes a wrong {TASKS[task]} of {case.name}: its error is {error:.1e}")
 
-    functions: dict[Hashable, Callable[[], object]] = {}
-    functions |= {(name, task): functools.partial(peers[name].run, task) for name, task in keys}
-    functions |= {size: _matrix_product(size) for size in PRODUCT_SIZES}
-    seconds = time_in_turns(functions, rounds)
-    measurements = [Measurement(case, *key, seconds[key], errors[key]) for key in keys]
-    return measurements, {size: 2 * size**3 / min(seconds[size]) / 1e9 for size in PRODUCT_SIZES}
+    case: Case
+    peer: str
+    task: str
+    error: float
 
 
-def _float64_results(case: Case, problem: Problem) -> dict[str, dict[str, np.ndarray]]:
-    """Returns the results of every task, computed by Keras in float64 on the numbers that the peers are given."""
-    reference = Keras(dataclasses.replace(case, dtype="float64"), problem.astype("float64"))
-    return {task: reference.results(task) for task in TASKS}
+class Bench:
+    """The processes of peers and of the reference. A context manager, which ends them.
+
+    Attributes:
+      versions: what each peer says of itself, by its name.
+
+    Args:
+      peers: whom to measure.
+      reference: whose results are right.
+      threads: the number of threads that each may use.
+      log: the file for the messages of all.
+    """
+
+    def __init__(self, peers: Sequence[Peer], reference: Peer, threads: int, log: pathlib.Path):
+        with contextlib.ExitStack() as stack:
+            self._reference = stack.enter_context(Worker(reference, threads, log))
+            self._workers = {peer.name: stack.enter_context(Worker(peer, threads, log)) for peer in peers}
+            # The answer says that the process is ready and leaves the CPU to the others.
+            self._reference.versions()
+            self.versions = {name: worker.versions() for name, worker in self._workers.items()}
+            self._stack = stack.pop_all()
+
+    def __enter__(self) -> "Bench":
+        return self
+
+    def __exit__(self, *exception) -> None:
+        self._stack.close()
+
+    def prepare(self, case: Case, peers: Collection[str]) -> list[Turn]:
+        """Returns the tasks of a case for all of the peers that can do them, their results checked.
+
+        Raises:
+          ValueError: if a peer's results are wrong.
+        """
+        workers = {name: worker for name, worker in self._workers.items() if name in peers}
+        keys = [(name, task) for name, worker in workers.items() for task in worker.prepare(case)]
+        self._reference.prepare(case)
+        expected = {task: self._reference.results(case, task) for task in dict.fromkeys(task for _, task in keys)}
+        self._reference.forget(case)
+        turns = []
+        for name, task in keys:
+            error = largest_error(workers[name].results(case, task), expected[task])
+            if not error <= ALLOWED_ERRORS[case.dtype]:
+                raise ValueError(f"{name} computes a wrong {TASKS[task]} of {case.name}: its error is {error:.1e}")
+            workers[name].calibrate(case, task)
+            turns.append(Turn(case, name, task, error))
+        return turns
+
+    def measure(
+        self, section: str, case: Case, peers: Collection[str], rounds: int, products: Sequence[Turn] = ()
+    ) -> list[Measurement]:
+        """Checks the results of peers and measures them in all that they can do of a case.
+
+        In every round each task has one turn, in an order that changes from round to round, so that none always comes
+        after the same other one.
+
+        Args:
+          section: what the measurements are made for.
+          case: what to compute.
+          peers: the names of those that take part.
+          rounds: how many samples to take of each task.
+          products: products, prepared; in each round each peer takes one turn at one of its own.
+
+        Returns:
+          The measurements of the case and of those products that had a turn.
+
+        Raises:
+          ValueError: if a peer's results are wrong.
+        """
+        turns = self.prepare(case, peers)
+        seconds: dict[Turn, list[float]] = {turn: [] for turn in [*turns, *products]}
+        shuffler = random.Random(case.name)
+        for _ in range(rounds):
+            order = [*turns, *_one_of_each_peer(products, shuffler)]
+            shuffler.shuffle(order)
+            for turn in order:
+                seconds[turn].append(self._workers[turn.peer].sample(turn.case, turn.task))
+        for turn in turns:
+            self._workers[turn.peer].forget(case)
+        return [
+            Measurement(section, turn.case, turn.peer, turn.task, samples, turn.error)
+            for turn, samples in seconds.items()
+            if samples
+        ]
 
 
-def _matrix_product(size: int) -> Callable[[], None]:
-    """Returns a function that multiplies two [size, size] matrices."""
-    factor = tf.random.stateless_normal([size, size], seed=[0, 0])
+def _one_of_each_peer(turns: Sequence[Turn], chooser: random.Random) -> list[Turn]:
+    by_peer: dict[str, list[Turn]] = {}
+    for turn in turns:
+        by_peer.setdefault(turn.peer, []).append(turn)
+    return [chooser.choice(own) for own in by_peer.values()]
 
-    def multiply():
-        tf.matmul(factor, factor)
-        tf.test.experimental.sync_devices()
 
-    return multiply
+def merge(measurements: Iterable[Measurement]) -> list[Measurement]:
+    """Returns measurements in which the samples of those that differ in nothing else are together."""
+    merged: dict[tuple, Measurement] = {}
+    for each in measurements:
+        key = (each.section, each.case, each.peer, each.task)
+        seconds = [*merged[key].seconds, *each.seconds] if key in merged else each.seconds
+        merged[key] = dataclasses.replace(each, seconds=seconds)
+    return list(merged.values())
 
 
 def largest_error(actual: Mapping[str, np.ndarray], expected: Mapping[str, np.ndarray]) -> float:
@@ -110,36 +189,7 @@ def largest_error(actual: Mapping[str, np.ndarray], expected: Mapping[str, np.nd
     for name in expected:
         if actual[name].shape != expected[name].shape:
             raise ValueError(f"{name} must have shape {expected[name].shape}, but has {actual[name].shape}")
-        difference = np.abs(actual[name].astype(np.float64) - expected[name])
-        errors.append(float(np.max(difference) / np.max(np.abs(expected[name]))))
+        # Zeros, such as the gradient of the state's weights after a single step, have no magnitude to compare with.
+        magnitude = np.max(np.abs(expected[name])) or 1.0
+        errors.append(float(np.max(np.abs(actual[name] - expected[name])) / magnitude))
     return max(errors) if np.isfinite(errors).all() else math.inf
-
-
-def time_in_turns(functions: Mapping[Key, Callable[[], object]], rounds: int) -> dict[Key, list[float]]:
-    """Returns how many seconds one call of each function took in each round.
-
-    In every round each function has one turn, in an order that changes from round to round, so that none always comes
-    after the same other one. What came before the first round is not timed.
-    """
-    calls = {key: _calls_per_turn(function) for key, function in functions.items()}
-    seconds: dict[Key, list[float]] = {key: [] for key in functions}
-    order = list(functions)
-    shuffler = random.Random(0)
-    for _ in range(rounds):
-        shuffler.shuffle(order)
-        for key in order:
-            seconds[key].append(_seconds_per_call(functions[key], calls[key]))
-    return seconds
-
-
-def _calls_per_turn(function: Callable[[], object]) -> int:
-    """Warms a function up and returns how many calls of it make a sample that is long enough."""
-    fastest = min(_seconds_per_call(function, 1) for _ in range(WARM_UP_CALLS))
-    return max(1, math.ceil(SAMPLE_SECONDS / fastest))
-
-
-def _seconds_per_call(function: Callable[[], object], calls: int) -> float:
-    start = time.perf_counter()
-    for _ in range(calls):
-        function()
-    return (time.perf_counter() - start) / calls

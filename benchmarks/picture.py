@@ -1,93 +1,171 @@
-"""The picture of a run."""
+"""The picture of a run: how fast each peer is, and where the limit lies."""
 
+import dataclasses
 import pathlib
+from collections.abc import Sequence
+from typing import Any
 
 import matplotlib
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
-import numpy as np
-from cases import TASKS, Case
-from measure import Measurement
-from peers import KERAS, OURS, PEERS
-from report import Run, ratio_to_keras
+from cases import BACKWARD, FORWARD, FORWARD_BACKWARD, TASKS, Case, CellSteps, Network
+from matplotlib.axes import Axes
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+from peers import KERAS, KERAS_XLA, ONNX_RUNTIME, OURS, PEERS, PYTORCH, RAW_OPS
+from run import Run
 
-# The first, which is ours, stands out; those that it is compared with are quiet.
-_COLORS = ("#d1495b", "#5b7b9a", "#a9bccd", "#8a8f6a", "#c9b458", "#7a6a8a")
+# Ours stands out.
+_STYLES: dict[str, dict[str, Any]] = {
+    OURS: {"color": "#c8102e", "marker": "o", "markersize": 8, "zorder": 5},
+    KERAS: {"color": "#7c8aa5", "marker": "s", "markersize": 5.5},
+    KERAS_XLA: {"color": "#b9a13c", "marker": "v", "markersize": 6.5},
+    PYTORCH: {"color": "#e07b39", "marker": "D", "markersize": 5.5},
+    ONNX_RUNTIME: {"color": "#2a7f9e", "marker": "^", "markersize": 6.5},
+    RAW_OPS: {"color": "#4f9a5b", "marker": "P", "markersize": 6.5},
+}
+_GRAY = "#666666"
+_BAND = "#f3f3f3"
+_RATIO_TICKS = (0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1, 1.5, 2, 3, 5, 10, 20, 50, 100)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Group:
+    """Cases that share axes.
+
+    Attributes:
+      title: what they are.
+      cases: the cases, from top to bottom.
+      tasks: the tasks that the two halves of the picture show.
+      dtype: the type of the limit that they can reach.
+    """
+
+    title: str
+    cases: Sequence[Case]
+    tasks: Sequence[str]
+    dtype: str
 
 
 def draw(run: Run, path: pathlib.Path) -> None:
-    """Saves bars of GFLOP/s: a row for each task, a column for each dtype, which has an axis of its own."""
-    cases_by_dtype: dict[str, list[Case]] = {}
-    for case in run.cases:
-        cases_by_dtype.setdefault(case.dtype, []).append(case)
+    """Saves dots of GFLOP/s and of ratios: a row of axes for each kind of case, half a row for each task."""
+    groups = _groups(run)
+    if not groups:
+        return
+    heights = [len(group.cases) + 1.4 for group in groups]
     figure, grid = plt.subplots(
-        len(TASKS),
-        len(cases_by_dtype),
-        figsize=(max(9, 2 + 1.4 * len(run.cases)), 7.5),
-        width_ratios=[len(cases) for cases in cases_by_dtype.values()],
-        sharey="col",
+        len(groups),
+        4,
+        figsize=(17, 2.2 + 0.33 * sum(heights)),
+        height_ratios=heights,
+        width_ratios=[1.15, 1, 1.15, 1],
         squeeze=False,
         layout="constrained",
     )
-    for axes, dtype in zip(grid[0], cases_by_dtype, strict=True):
-        axes.set_title(dtype, fontsize=10)
-    for row, (task, title) in zip(grid, TASKS.items(), strict=True):
-        row[0].set_ylabel(f"GFLOP/s, {title}")
-        for axes, cases in zip(row, cases_by_dtype.values(), strict=True):
-            _draw_cases(axes, run, cases, task)
-    figure.suptitle(_caption(run), x=0.01, ha="left", fontsize=11)
-    figure.legend(*grid[0][0].get_legend_handles_labels(), loc="outside lower center", ncols=6, frameon=False)
-    figure.savefig(path, dpi=120)
+    for row, group in zip(grid, groups, strict=True):
+        for half, task in enumerate(group.tasks):
+            _draw_speeds(row[2 * half], run, group, task)
+            _draw_ratios(row[2 * half + 1], run, group, task)
+        _label_cases(row, group)
+    figure.suptitle(_caption(run), x=0.01, ha="left", fontsize=12)
+    figure.legend(*_legend(grid), loc="outside lower center", ncols=8, frameon=False, fontsize=11)
+    figure.savefig(path, dpi=110)
     plt.close(figure)
 
 
+def _groups(run: Run) -> list[_Group]:
+    """Returns the groups that have cases in the run."""
+    both, of_cell = (FORWARD, FORWARD_BACKWARD), (FORWARD, BACKWARD)
+
+    def networks(dtype):
+        return [case for case in run.cases() if isinstance(case, Network) and case.dtype == dtype]
+
+    groups = [
+        _Group("float32", networks("float32"), both, "float32"),
+        _Group("bfloat16", networks("bfloat16"), both, "bfloat16"),
+        _Group("", [case for case in run.cases() if isinstance(case, CellSteps)], of_cell, "float32"),
+    ]
+    return [group for group in groups if group.cases]
+
+
 def _caption(run: Run) -> str:
-    lines = ["Networks of batch, time, input, units on the CPU"]
-    lines.append(f"Bars: medians of {run.rounds} rounds. Lines: quartiles.")
-    if KERAS in run.peers:
-        lines[-1] += f" Numbers: how many times as fast as {PEERS[KERAS].label}."
-    return "\n".join(lines)
+    cpu = run.versions.get(OURS, {}).get("CPU", "")
+    return (
+        f"Networks of batch, time, input, units on {cpu}, {run.threads} threads, {run.date}\n"
+        f"Dots: medians of {run.rounds} rounds; lines through them: quartiles. "
+        "Dashed: the best matrix product of any library."
+    )
 
 
-def _draw_cases(axes, run: Run, cases: list[Case], task: str) -> None:
-    """Draws a group of bars for each case, and the limit where the cases are of its dtype."""
-    places = np.arange(len(cases))
-    width = 0.84 / len(run.peers)
-    for index, peer in enumerate(run.peers):
-        offset = (index - (len(run.peers) - 1) / 2) * width
-        measurements = [run.find(case, peer, task) for case in cases]
-        _draw_bars(axes, places + offset, width, measurements, _COLORS[index % len(_COLORS)], PEERS[peer].label)
-        if peer == OURS:
-            _draw_ratios(axes, run, places + offset, measurements)
-    if cases[0].dtype == "float32":
-        axes.axhline(run.limit, color="gray", linestyle="--", linewidth=1)
-        place = {"xy": (0, run.limit), "xycoords": ("axes fraction", "data"), "textcoords": "offset points"}
-        axes.annotate("fastest matrix product", xytext=(4, 3), color="gray", fontsize=9, **place)
-    axes.set_xticks(places, [_tick(case) for case in cases], fontsize=8.5)
-    axes.tick_params(axis="x", length=0)
-    axes.set_xlim(-0.55, len(cases) - 0.45)
-    axes.margins(y=0.1)
-    axes.spines[["top", "right"]].set_visible(False)
+def _draw_speeds(axes: Axes, run: Run, group: _Group, task: str) -> None:
+    """Draws the GFLOP/s of all peers and the limit."""
+    for peer in run.peers():
+        points = [(place, run.find(case, peer, task)) for place, case in enumerate(group.cases)]
+        found = [(place, each) for place, each in points if each]
+        if found:
+            places = [place for place, _ in found]
+            lower, median, upper = zip(*(each.gflops for _, each in found), strict=True)
+            errors = [
+                [m - low for m, low in zip(median, lower, strict=True)],
+                [h - m for h, m in zip(upper, median, strict=True)],
+            ]
+            style = {"linestyle": "none", "elinewidth": 1.2, "label": PEERS[peer].label, **_STYLES[peer]}
+            axes.errorbar(median, places, xerr=errors, **style)
+    limit = run.limit(group.dtype)
+    if limit is not None:
+        axes.axvline(limit, color=_GRAY, linestyle="--", linewidth=1.2, label="best product")
+    axes.set_xlim(left=0)
+    axes.set_title(f"{_title(group, task)}, GFLOP/s", fontsize=10.5, loc="left")
+    _dress(axes, group)
 
 
-def _draw_bars(axes, places, width: float, measurements: list[Measurement | None], color: str, label: str) -> None:
-    """Draws one peer's bars, with the quartiles; a case that the peer cannot do has none."""
-    lower, median, upper = np.array([each.gflops if each else (np.nan,) * 3 for each in measurements]).T
-    axes.bar(places, median, 0.94 * width, color=color, label=label)
-    axes.errorbar(places, median, [median - lower, upper - median], fmt="none", ecolor="black", elinewidth=0.8)
+def _draw_ratios(axes: Axes, run: Run, group: _Group, task: str) -> None:
+    """Draws how many times as fast as each peer we are; where that is less than once, the ground is tinted."""
+    axes.set_xscale("log")
+    highest, lowest = 1.6, 0.8
+    for peer in (name for name in run.peers() if name != OURS):
+        ratios = [(place, run.ratio(case, task, [peer])) for place, case in enumerate(group.cases)]
+        found = [(place, ratio) for place, ratio in ratios if ratio is not None]
+        if found:
+            axes.plot([ratio for _, ratio in found], [place for place, _ in found], linestyle="none", **_STYLES[peer])
+            highest = max([highest, *(ratio for _, ratio in found)])
+            lowest = min([lowest, *(ratio for _, ratio in found)])
+    axes.set_xlim(lowest / 1.12, highest * 1.12)
+    axes.axvspan(lowest / 2, 1, color="#fbe3e0", zorder=0, linewidth=0)
+    axes.axvline(1, color=_STYLES[OURS]["color"], linewidth=1.4, zorder=1)
+    axes.xaxis.set_major_locator(FixedLocator(_RATIO_TICKS))
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}x"))
+    axes.set_title("ours is x times as fast", fontsize=10.5, loc="left")
+    _dress(axes, group)
 
 
-def _draw_ratios(axes, run: Run, places, measurements: list[Measurement | None]) -> None:
-    """Writes above our bars how many times as fast as Keras they are."""
-    for place, measurement in zip(places, measurements, strict=True):
-        ratio = ratio_to_keras(measurement, run.measurements) if measurement else None
-        if measurement and ratio:
-            top = (place, measurement.gflops[2])
-            style = {"ha": "center", "va": "bottom", "fontsize": 9, "color": _COLORS[0]}
-            axes.annotate(f"{ratio:.1f}", top, (0, 3), textcoords="offset points", **style)
+def _title(group: _Group, task: str) -> str:
+    return ", ".join(filter(None, [TASKS[task], group.title]))
 
 
-def _tick(case: Case) -> str:
-    """Returns what stands below a case's bars."""
-    return f"{case.network}\n{case.batch}, {case.time}, {case.input_size}, {case.units}"
+def _dress(axes: Axes, group: _Group) -> None:
+    """Gives every second case a ground, and hides what does not carry anything."""
+    for place in range(0, len(group.cases), 2):
+        axes.axhspan(place - 0.5, place + 0.5, color=_BAND, zorder=-1, linewidth=0)
+    axes.set_ylim(len(group.cases) - 0.4, -0.6)
+    axes.tick_params(axis="y", length=0)
+    axes.spines[["top", "right", "left"]].set_visible(False)
+    axes.grid(axis="x", color="#dddddd", linewidth=0.6)
+    axes.set_axisbelow(True)
+
+
+def _label_cases(row: Sequence[Axes], group: _Group) -> None:
+    """Names the cases once, to the left of the row."""
+    for index, axes in enumerate(row):
+        titles = [case.title.removesuffix(f", {group.dtype}") if index == 0 else "" for case in group.cases]
+        axes.set_yticks(range(len(group.cases)), titles, fontsize=10)
+
+
+def _legend(grid) -> tuple[list, list[str]]:
+    """Returns the handles and the labels of all peers, each once."""
+    handles: dict[str, Any] = {}
+    for axes in grid.flat:
+        for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
+            handles.setdefault(label, handle)
+    order = [label for label in [*(peer.label for peer in PEERS.values()), "best product"] if label in handles]
+    return [handles[label] for label in order], order

@@ -1,66 +1,16 @@
-"""What is told of a run: lines while it runs, a file for programs and a table for people."""
+"""What is told of a run: lines while it runs, and tables for people."""
 
-import dataclasses
-import os
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+import math
+from collections.abc import Callable, Iterable, Sequence
 
-import tensorflow as tf
-from cases import TASKS, Case
+from cases import BACKWARD, FORWARD, FORWARD_BACKWARD, TASKS, Case, CellSteps, Network
 from measure import Measurement
 from peers import KERAS, OURS, PEERS
+from run import MemoryMeasurement, Run
+from sections import BATCHES, CALLS, LENGTHS
+from targets import Verdict, judge
 
-from tf_rnn_ops import __main__ as bug_report
-
-
-@dataclasses.dataclass(frozen=True)
-class Run:
-    """One run of the benchmark.
-
-    Attributes:
-      rounds: the number of samples of each measurement.
-      load_before: the machine's load averages over 1, 5 and 15 minutes when the run began.
-      load_after: those when it ended.
-      product_gflops: 1e9 operations a second of the fastest product of two square float32 matrices, by size.
-      measurements: all that was measured, case by case.
-    """
-
-    rounds: int
-    load_before: Sequence[float]
-    load_after: Sequence[float]
-    product_gflops: Mapping[int, float]
-    measurements: Sequence[Measurement]
-
-    @property
-    def limit(self) -> float:
-        """1e9 operations a second of the fastest product of any size."""
-        return max(self.product_gflops.values())
-
-    @property
-    def cases(self) -> list[Case]:
-        """The cases, in the order in which they were measured."""
-        return list(dict.fromkeys(each.case for each in self.measurements))
-
-    @property
-    def peers(self) -> list[str]:
-        """The peers' names, in the order in which they were measured."""
-        return list(dict.fromkeys(each.peer for each in self.measurements))
-
-    def find(self, case: Case, peer: str, task: str) -> Measurement | None:
-        """Returns a measurement, or None if that was not measured."""
-        return find(self.measurements, case, peer, task)
-
-
-def find(measurements: Sequence[Measurement], case: Case, peer: str, task: str) -> Measurement | None:
-    """Returns the measurement of a peer in a task of a case, or None if there is none."""
-    wanted = (case, peer, task)
-    return next((each for each in measurements if (each.case, each.peer, each.task) == wanted), None)
-
-
-def ratio_to_keras(measurement: Measurement, measurements: Sequence[Measurement]) -> float | None:
-    """Returns how many times as fast as Keras a peer was, or None if Keras is not among the measurements."""
-    keras = find(measurements, measurement.case, KERAS, measurement.task)
-    return measurement.gflops[1] / keras.gflops[1] if keras else None
+_MEBI = 2**20
 
 
 class LineTable:
@@ -70,21 +20,20 @@ class LineTable:
       cases: the cases that are to come, which decide how wide the table is.
     """
 
-    _HEAD = ("batch, time, input, units", "task", "peer", "ms", "quartiles", "GFLOP/s", "x Keras", "error")
+    _HEAD = ("case", "task", "peer", "ms", "quartiles", "GFLOP/s", "ours x", "error")
 
-    def __init__(self, cases: Sequence[Case]):
-        titles = [case.title for case in cases]
-        labels = [peer.label for peer in PEERS.values()]
-        columns = [titles, TASKS.values(), labels]
+    def __init__(self, cases: Iterable[Case]):
+        columns = [[case.title for case in cases], TASKS.values(), [peer.label for peer in PEERS.values()]]
         widths = [max(map(len, [head, *column])) for head, column in zip(self._HEAD, columns, strict=False)]
-        self._widths = [*widths, -9, -19, -7, -7, -7]  # negative: aligned to the right
+        self._widths = [*widths, -9, -19, -8, -7, -7]  # negative: aligned to the right
         self._print_line(self._HEAD)
 
     def print_case(self, measurements: Sequence[Measurement]) -> None:
         """Prints all measurements of one case."""
+        ours = {each.task: each for each in measurements if each.peer == OURS}
         for each in measurements:
-            lower, median, upper = (f"{1e3 * seconds:.2f}" for seconds in each.quartiles)
-            ratio = ratio_to_keras(each, measurements)
+            lower, median, upper = (_milliseconds(seconds) for seconds in each.quartiles)
+            ratio = each.quartiles[1] / ours[each.task].quartiles[1] if each.task in ours else None
             self._print_line(
                 (
                     each.case.title,
@@ -92,8 +41,8 @@ class LineTable:
                     PEERS[each.peer].label,
                     median,
                     f"{lower} - {upper}",
-                    f"{each.gflops[1]:.1f}",
-                    "-" if ratio is None else f"{ratio:.2f}",
+                    _figure(each.gflops[1]),
+                    "-" if ratio is None or each.peer == OURS else f"{ratio:.2f}",
                     f"{each.error:.0e}",
                 )
             )
@@ -106,73 +55,169 @@ class LineTable:
         print("  ".join(aligned), flush=True)
 
 
-def to_json(run: Run) -> dict[str, Any]:
-    """Returns all of a run, and what it ran on, in the types that JSON has."""
-    return {
-        "versions": dict(bug_report.versions()),
-        "instruction_sets": bug_report.instruction_sets(),
-        "threads": _threads(),
-        "load_average": {"before": list(run.load_before), "after": list(run.load_after)},
-        "rounds": run.rounds,
-        "limit": {"gflops": run.limit, "gflops_by_size": {str(size): g for size, g in run.product_gflops.items()}},
-        "results": [_measurement_to_json(each, run) for each in run.measurements],
-    }
-
-
-def _threads() -> dict[str, int]:
-    return {
-        "cores": len(os.sched_getaffinity(0)),
-        # 0 stands for one for each core.
-        "intra_op": tf.config.threading.get_intra_op_parallelism_threads(),
-        "inter_op": tf.config.threading.get_inter_op_parallelism_threads(),
-    }
-
-
-def _measurement_to_json(measurement: Measurement, run: Run) -> dict[str, Any]:
-    names = ("lower_quartile", "median", "upper_quartile")
-    return {
-        "case": {"name": measurement.case.name, **dataclasses.asdict(measurement.case)},
-        "peer": measurement.peer,
-        "task": measurement.task,
-        "flops": measurement.case.flops(measurement.task),
-        "seconds": {**dict(zip(names, measurement.quartiles, strict=True)), "samples": list(measurement.seconds)},
-        "gflops": dict(zip(names, measurement.gflops, strict=True)),
-        "ratio_to_keras": ratio_to_keras(measurement, run.measurements),
-        "error": measurement.error,
-    }
+def print_memory(measurement: MemoryMeasurement) -> None:
+    """Prints how much memory a training step took."""
+    memory, label = measurement.memory, PEERS[measurement.peer].label
+    of_process = f"{memory.baseline / _MEBI:.0f} MiB before, {memory.peak / _MEBI:.0f} MiB at most"
+    print(f"{measurement.case.title}  {label}  {memory.step / _MEBI:.1f} MiB ({of_process})", flush=True)
 
 
 def to_markdown(run: Run) -> str:
-    """Returns a table of GFLOP/s, forward / forward + backward, with a line of what it was measured on."""
-    versions = dict(bug_report.versions())
-    machine = f"{versions['CPU']}; TensorFlow {versions['TensorFlow']}, Keras {versions['Keras'].split(',')[0]}"
-    tasks = " / ".join(TASKS.values())
-    lines = [
-        f"GFLOP/s, {tasks}; medians of {run.rounds} rounds. {machine}. The fastest float32 matrix product in the same "
-        f"run: {run.limit:.0f}. Load average before {run.load_before[0]:.1f}, after {run.load_after[0]:.1f}.",
-        "",
+    """Returns all that was measured as tables, with a line of what it was measured on."""
+    parts = [_conditions(run), _section("Targets", _targets(judge(run)))]
+    for task, kind in ((FORWARD, Network), (FORWARD_BACKWARD, Network), (FORWARD, CellSteps), (BACKWARD, CellSteps)):
+        cases = [case for case in run.cases() if isinstance(case, kind)]
+        parts.append(_section(f"{_kind_title(kind)}, {TASKS[task]}, GFLOP/s", _speeds(run, cases, task)))
+    parts += [
+        _section("Memory of a training step, MiB", _memory(run)),
+        _section("Time against the length of the sequences, ms", _times(run, LENGTHS, _milliseconds)),
+        _section("Time against the number of sequences, ms", _times(run, BATCHES, _milliseconds)),
+        _section("A call at the smallest sizes, µs", _times(run, CALLS, _microseconds)),
+        _section("Products of square matrices, GFLOP/s", _products(run)),
     ]
-    has_ratio = KERAS in run.peers
-    head = ["batch, time, input, units", *(PEERS[peer].label for peer in run.peers)]
-    head += [f"{PEERS[OURS].label} : {PEERS[KERAS].label}"] if has_ratio else []
-    rows = [head, ["---", *("---:" for _ in head[1:])]]
-    for case in run.cases:
-        row = [case.title, *(_cell(run, case, peer, _speed) for peer in run.peers)]
-        row += [_cell(run, case, OURS, _ratio)] if has_ratio else []
-        rows.append(row)
-    lines += [f"| {' | '.join(row)} |" for row in rows]
+    return "\n".join(filter(None, parts))
+
+
+def targets_to_text(run: Run) -> str:
+    """Returns the table of targets for a terminal."""
+    rows = _target_rows(judge(run))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
+
+
+def _kind_title(kind: type) -> str:
+    return "Networks of batch, time, input, units" if kind is Network else "Cells of batch, input, units"
+
+
+def _conditions(run: Run) -> str:
+    versions = {name: value for of_peer in reversed(list(run.versions.values())) for name, value in of_peer.items()}
+    limits = [f"{limit:.0f} in {dtype}" for dtype in ("float32", "bfloat16") if (limit := run.limit(dtype)) is not None]
+    lines = [
+        f"Medians of {run.rounds} rounds, {run.date}. {versions.get('CPU', 'Unknown CPU')}, {run.threads} threads, "
+        f"load average before {run.load_before[0]:.1f}, after {run.load_after[0]:.1f}.",
+        f"Instruction set of tf_rnn_ops: {versions.get('instruction set', 'unknown')}.",
+        "Libraries: "
+        + ", ".join(
+            f"{name} {versions[name].split(',')[0]}"
+            for name in ("tf_rnn_ops", "TensorFlow", "Keras", "PyTorch", "ONNX Runtime")
+            if name in versions
+        )
+        + ".",
+    ]
+    if limits:
+        lines.append(f"The best matrix product of any of them, GFLOP/s: {', '.join(limits)}.")
+    for name, packages in run.left_out.items():
+        lines.append(f"{PEERS[name].label} is left out: {', '.join(packages)} not installed.")
     return "\n".join(lines) + "\n"
 
 
-def _cell(run: Run, case: Case, peer: str, to_text: Callable[[Measurement, Run], str]) -> str:
-    """Returns the text of each task of a case, where it was measured."""
-    measurements = [run.find(case, peer, task) for task in TASKS]
-    return " / ".join(to_text(each, run) if each else "" for each in measurements)
+def _section(title: str, table: str) -> str:
+    return f"### {title}\n\n{table}" if table else ""
 
 
-def _speed(measurement: Measurement, run: Run) -> str:
-    return f"{measurement.gflops[1]:.0f}"
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]], words: int = 1) -> str:
+    """Returns a table whose first columns, of words, are aligned to the left; nothing without rows."""
+    if not rows:
+        return ""
+    rule = ["---"] * words + ["---:"] * (len(head) - words)
+    return "".join(f"| {' | '.join(row)} |\n" for row in (head, rule, *rows))
 
 
-def _ratio(measurement: Measurement, run: Run) -> str:
-    return f"{ratio_to_keras(measurement, run.measurements):.1f}"
+def _targets(verdicts: Sequence[Verdict]) -> str:
+    head, *rows = _target_rows(verdicts)
+    return _table(head, rows, words=len(head))
+
+
+def _target_rows(verdicts: Sequence[Verdict]) -> list[Sequence[str]]:
+    rows: list[Sequence[str]] = [("target", "", "measured", "met?", "where")]
+    for verdict in verdicts:
+        measured = "-" if verdict.measured is None else f"{verdict.measured:.2f}"
+        met = {True: "yes", False: "no", None: "not measured"}[verdict.is_met]
+        rows.append((verdict.target.title, verdict.target.demand, measured, met, verdict.where))
+    return rows
+
+
+def _speeds(run: Run, cases: Sequence[Case], task: str) -> str:
+    """Returns a table of a task: our speed and its share of the limit; others' speeds and how ours compares."""
+    peers = [peer for peer in run.peers() if any(run.find(case, peer, task) for case in cases)]
+    others = [peer for peer in peers if peer != OURS]
+    head = ["", PEERS[OURS].label, "of the best product", *(f"{PEERS[peer].label} (ours is x)" for peer in others)]
+    rows = []
+    for case in cases:
+        share = run.share(case, OURS, task)
+        row = [case.title, _speed(run, case, OURS, task), "" if share is None else f"{100 * share:.0f}%"]
+        rows.append([*row, *(_speed_and_ratio(run, case, peer, task) for peer in others)])
+    means = [_mean([run.ratio(case, task, [peer]) for case in cases]) for peer in others]
+    if any(means):
+        rows.append(["geometric mean", "", "", *(mean and f"({mean})" for mean in means)])
+    return _table(head, rows)
+
+
+def _speed(run: Run, case: Case, peer: str, task: str) -> str:
+    measurement = run.find(case, peer, task)
+    return _figure(measurement.gflops[1]) if measurement else ""
+
+
+def _speed_and_ratio(run: Run, case: Case, peer: str, task: str) -> str:
+    ratio = run.ratio(case, task, [peer])
+    return _speed(run, case, peer, task) + ("" if ratio is None else f" ({ratio:.2f})")
+
+
+def _mean(ratios: Sequence[float | None]) -> str:
+    logs = [math.log(ratio) for ratio in ratios if ratio is not None]
+    return f"{math.exp(sum(logs) / len(logs)):.2f}" if logs else ""
+
+
+def _memory(run: Run) -> str:
+    measured = {each.peer for each in run.memory}
+    peers = [peer for peer in PEERS if peer in measured]
+    rows = []
+    for case in run.memory_cases():
+        sizes = [run.step_bytes(case, peer) for peer in peers]
+        ratio = run.memory_ratio(case, KERAS)
+        rows.append(
+            [
+                case.title,
+                *("" if size is None else f"{size / _MEBI:.0f}" for size in sizes),
+                "" if ratio is None else f"{ratio:.2f}",
+            ]
+        )
+    return _table(["", *(PEERS[peer].label for peer in peers), "ours / Keras's"], rows)
+
+
+def _times(run: Run, section: str, to_text: Callable[[float], str]) -> str:
+    """Returns a table of the medians of a section, of each task and peer."""
+    peers = run.peers(section)
+    rows = []
+    for case in run.cases(section):
+        for task in case.tasks:
+            found = [run.find(case, peer, task, section) for peer in peers]
+            cells = [to_text(each.quartiles[1]) if each else "" for each in found]
+            if any(cells):
+                rows.append([case.title, TASKS[task], *cells])
+    return _table(["", "task", *(PEERS[peer].label for peer in peers)], rows, words=2)
+
+
+def _milliseconds(seconds: float) -> str:
+    return _figure(1e3 * seconds)
+
+
+def _microseconds(seconds: float) -> str:
+    return _figure(1e6 * seconds)
+
+
+def _figure(number: float) -> str:
+    """Returns a number with two digits that count, or as many as there are before the point."""
+    return f"{number:.0f}" if number >= 10 else f"{number:.2g}"
+
+
+def _products(run: Run) -> str:
+    products = sorted(
+        [*run.products("float32"), *run.products("bfloat16")],
+        key=lambda each: (each.case.name.split("-")[-1] != "float32", each.case.flops(each.task)),
+    )
+    rows = [
+        [each.case.title, PEERS[each.peer].label, _figure(each.gflops[1]), _figure(each.best_gflops)]
+        for each in products
+    ]
+    return _table(["", "by", "median", "best round"], rows, words=2)

@@ -8,7 +8,7 @@ from ctypes import byref, c_double, c_int, c_size_t, c_void_p
 
 import cudnn_library
 import numpy as np
-import torch  # type: ignore[import-not-found]
+import torch
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tests"))
 import golden_cases

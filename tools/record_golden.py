@@ -18,7 +18,7 @@ from collections.abc import Callable
 
 import cudnn_library
 import numpy as np
-import torch  # type: ignore[import-not-found]
+import torch
 from cudnn_network import CudnnNetwork, to_numpy, to_torch
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tests"))

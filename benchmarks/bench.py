@@ -1,0 +1,205 @@
+"""Measures the ops beside other implementations of the same networks, on the CPU and in one run.
+
+Each library runs in a process of its own, and they take turns. Of networks it measures inference (forward) and a step
+of training without the update (forward + backward); of GRUBlockCell the op and its gradient; further the memory of a
+training step, how time grows with the length and the number of sequences, and what the smallest call costs. It prints
+a line for each measurement and writes results.json, results.md and results.png. docs/performance.md says what the
+figures mean.
+"""
+
+import argparse
+import datetime
+import json
+import os
+import pathlib
+from collections.abc import Collection, Sequence
+
+# Of the libraries' processes, which inherit it: none is to use a GPU.
+os.environ["CUDA_VISIBLE_DEVICES"] = ""
+os.environ["KERAS_BACKEND"] = "tensorflow"
+
+import picture
+from cases import Case, Product, parse_case
+from measure import Bench, Measurement, merge
+from peers import OTHERS, OURS, PEERS, REFERENCE
+from report import LineTable, print_memory, targets_to_text, to_markdown
+from run import MemoryMeasurement, Run, to_json
+from sections import MAIN, MEMORY, PRODUCT_DTYPES, PRODUCT_SIZES, QUICK_PRODUCT_SIZES, SECTIONS, Section
+from workers import Worker
+
+ROUNDS = 15
+QUICK_ROUNDS = 2
+LEAST_ROUNDS = 3
+
+
+def parse_arguments() -> argparse.Namespace:
+    """Returns the command line's settings."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument(
+        "--sections",
+        type=_names_of(SECTIONS),
+        metavar="SECTION,...",
+        help=f"parts of it: {', '.join(SECTIONS)} (default: all; with --cases: {MAIN})",
+    )
+    parser.add_argument(
+        "--cases",
+        type=_cases,
+        metavar="CASE,...",
+        help="what to compute in place of the sections' own cases, such as lstm-32-100-128-256 (cell, batch, time, "
+        "input, units), gru-8-20-64-64-2layers-bidirectional-varying-bfloat16 or gru_block_cell-1-128-256",
+    )
+    parser.add_argument(
+        "--peers",
+        type=_names_of(OTHERS),
+        default=OTHERS,
+        metavar="PEER,...",
+        help=f"whom to compare with (default: {','.join(OTHERS)})",
+    )
+    parser.add_argument("--rounds", type=_positive, metavar="N", help=f"samples of each figure (default: {ROUNDS})")
+    parser.add_argument(
+        "--threads",
+        type=_positive,
+        default=len(os.sched_getaffinity(0)),
+        metavar="N",
+        help="threads of each library (default: as many as there are CPUs, %(default)s)",
+    )
+    parser.add_argument(
+        "--output",
+        type=pathlib.Path,
+        default=pathlib.Path("build/bench"),
+        metavar="DIR",
+        help="folder for the results (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--quick",
+        action="store_true",
+        help=f"tiny networks and {QUICK_ROUNDS} rounds unless told otherwise: says whether all works, not how fast",
+    )
+    settings = parser.parse_args()
+    settings.sections = settings.sections or ([MAIN] if settings.cases else list(SECTIONS))
+    settings.rounds = settings.rounds or (QUICK_ROUNDS if settings.quick else ROUNDS)
+    return settings
+
+
+def _cases(text: str) -> list[Case]:
+    try:
+        return list(dict.fromkeys(parse_case(name) for name in text.split(",")))
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
+def _names_of(known: Collection[str]):
+    def names(text: str) -> list[str]:
+        chosen = list(dict.fromkeys(text.split(",")))
+        for name in chosen:
+            if name not in known:
+                raise argparse.ArgumentTypeError(f"{name!r} is none of {', '.join(known)}")
+        return chosen
+
+    return names
+
+
+def _positive(text: str) -> int:
+    if not text.isdecimal() or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a positive integer")
+    return int(text)
+
+
+def run_benchmark(settings: argparse.Namespace) -> Run:
+    """Measures what the settings ask for, prints it, and returns the run."""
+    date, load_before = datetime.date.today().isoformat(), os.getloadavg()
+    left_out = {name: missing for name in settings.peers if (missing := PEERS[name].missing_packages())}
+    for name, packages in left_out.items():
+        print(f"{PEERS[name].label} is left out: {', '.join(packages)} not installed")
+    peers = [OURS, *(name for name in settings.peers if name not in left_out)]
+    log = settings.output / "libraries.log"
+    memory = _measure_memory(settings, peers, log) if MEMORY in settings.sections else []
+    with Bench([PEERS[name] for name in peers], REFERENCE, settings.threads, log) as bench:
+        measurements = [each for section in _timed_sections(settings) for each in _time(section, bench, settings)]
+    return Run(
+        date=date,
+        rounds=settings.rounds,
+        threads=settings.threads,
+        has_amx="amx_bf16" in _cpu_flags(),
+        load_before=load_before,
+        load_after=os.getloadavg(),
+        versions=bench.versions,
+        left_out=left_out,
+        measurements=merge(measurements),
+        memory=memory,
+    )
+
+
+def _timed_sections(settings: argparse.Namespace) -> list[Section]:
+    return [SECTIONS[name] for name in settings.sections if name != MEMORY]
+
+
+def _cases_of(section: Section, settings: argparse.Namespace) -> Sequence[Case]:
+    return settings.cases or (section.quick_cases if settings.quick else section.cases)
+
+
+def _measure_memory(settings: argparse.Namespace, peers: Collection[str], log: pathlib.Path) -> list[MemoryMeasurement]:
+    """Measures each peer in each case in a process that does nothing else."""
+    section = SECTIONS[MEMORY]
+    print(f"\n{section.title}")
+    measured = []
+    for case in _cases_of(section, settings):
+        for name in (name for name in section.peers if name in peers):
+            with Worker(PEERS[name], settings.threads, log) as worker:
+                measured.append(MemoryMeasurement(case, name, worker.step_memory(case)))
+            print_memory(measured[-1])
+    return measured
+
+
+def _time(section: Section, bench: Bench, settings: argparse.Namespace) -> list[Measurement]:
+    """Times all cases of a section."""
+    cases = _cases_of(section, settings)
+    rounds = settings.rounds
+    if section.rounds_divisor > 1:
+        rounds = min(rounds, max(LEAST_ROUNDS, rounds // section.rounds_divisor))
+    print(f"\n{section.title}")
+    table = LineTable(cases)
+    sizes = QUICK_PRODUCT_SIZES if settings.quick else PRODUCT_SIZES
+    dtypes = (
+        [dtype for dtype in PRODUCT_DTYPES if any(case.dtype == dtype for case in cases)]
+        if section.name == MAIN
+        else []
+    )
+    products = [turn for dtype in dtypes for size in sizes for turn in bench.prepare(Product(size, dtype), list(PEERS))]
+    measurements = []
+    for case in cases:
+        beside = [turn for turn in products if turn.case.dtype == case.dtype]
+        of_case = bench.measure(section.name, case, section.peers, rounds, beside)
+        table.print_case([each for each in of_case if each.case == case])
+        measurements += of_case
+    return measurements
+
+
+def _cpu_flags() -> Collection[str]:
+    """Returns the words that Linux has for the CPU, its features among them."""
+    try:
+        return pathlib.Path("/proc/cpuinfo").read_text().split()
+    except OSError:
+        return []
+
+
+def write(run: Run, folder: pathlib.Path) -> None:
+    """Writes the results in every form and says where they are."""
+    (folder / "results.json").write_text(json.dumps(to_json(run), indent=1) + "\n")
+    (folder / "results.md").write_text(to_markdown(run))
+    picture.draw(run, folder / "results.png")
+    print(f"results.json, results.md and results.png are in {folder.resolve()}")
+
+
+def main() -> None:
+    """Measures, prints and writes."""
+    settings = parse_arguments()
+    settings.output.mkdir(parents=True, exist_ok=True)
+    run = run_benchmark(settings)
+    print(f"\n{targets_to_text(run)}\n")
+    print(f"load average before {run.load_before[0]:.2f}, after {run.load_after[0]:.2f}")
+    write(run, settings.output)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,76 @@
+"""How much memory a training step takes, as Linux counts it."""
+
+import ctypes
+import dataclasses
+import gc
+import pathlib
+
+from cases import FORWARD_BACKWARD, Case, Network
+from programs import Library, Program
+
+STEPS = 3
+_STATUS = pathlib.Path("/proc/self/status")
+_CLEAR_REFS = pathlib.Path("/proc/self/clear_refs")
+_RESET_PEAK = "5"
+
+
+@dataclasses.dataclass(frozen=True)
+class StepMemory:
+    """The resident memory of a process, in bytes.
+
+    Attributes:
+      baseline: what it has before its first training steps: the library, the tensors and the weights.
+      peak: the most that it has during these.
+    """
+
+    baseline: int
+    peak: int
+
+    @property
+    def step(self) -> int:
+        """What the step adds: kept activations, work space and gradients."""
+        return self.peak - self.baseline
+
+
+def step_memory(library: Library, case: Case) -> StepMemory:
+    """Returns what the first training steps of a network take, in a process that has done nothing like it before.
+
+    A tiny network of the same kind comes first, so that the library's code and threads count for the baseline; what
+    the library keeps for networks of this size counts for the steps.
+
+    Raises:
+      ValueError: if the library cannot train such a network.
+    """
+    if not isinstance(case, Network):
+        raise ValueError(f"there are training steps of networks only, not of {case.name}")
+    tiny = _program(library, dataclasses.replace(case, batch=2, time=2, input_size=8, units=8))
+    _train(tiny)
+    program = _program(library, case)
+    _give_back_free_memory()
+    baseline = _resident("VmRSS")
+    _CLEAR_REFS.write_text(_RESET_PEAK)
+    _train(program)
+    return StepMemory(baseline, _resident("VmHWM"))
+
+
+def _program(library: Library, case: Network) -> Program:
+    program = library.network(case)
+    if program is None or FORWARD_BACKWARD not in program.calls:
+        raise ValueError(f"{type(library).__name__} cannot train {case.name}")
+    return program
+
+
+def _train(program: Program) -> None:
+    for _ in range(STEPS):
+        program.calls[FORWARD_BACKWARD]()
+
+
+def _give_back_free_memory() -> None:
+    gc.collect()
+    ctypes.CDLL(None).malloc_trim(0)
+
+
+def _resident(field: str) -> int:
+    """Returns a field of /proc/self/status that counts kilobytes, in bytes."""
+    (line,) = (line for line in _STATUS.read_text().splitlines() if line.startswith(f"{field}:"))
+    return 1024 * int(line.split()[1])

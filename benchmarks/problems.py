@@ -1,0 +1,148 @@
+"""The numbers that the networks of the cases are given: the same in every process and in every run."""
+
+import dataclasses
+import functools
+from collections.abc import Mapping
+
+import ml_dtypes
+import numpy as np
+from cases import CellSteps, Network, Product
+
+NUMPY_DTYPES = {"bfloat16": ml_dtypes.bfloat16, "float32": np.float32, "float64": np.float64}
+
+
+@dataclasses.dataclass(frozen=True)
+class Weights:
+    """The weights of one direction of a layer, or their gradients. G = gates, in cuDNN's order; U = units.
+
+    The gates are i, f, g, o of an LSTM and r, u, n of a GRU.
+
+    Attributes:
+      kernel: the input's weights, [G, U, fan_in].
+      recurrent_kernel: the state's weights, [G, U, U].
+      input_bias: the bias of the product with the input, [G, U].
+      recurrent_bias: the bias of the product with the state, [G, U].
+    """
+
+    kernel: np.ndarray
+    recurrent_kernel: np.ndarray
+    input_bias: np.ndarray
+    recurrent_bias: np.ndarray
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Returns the arrays by name."""
+        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+
+    def map(self, function) -> "Weights":
+        """Returns the results of a function of each array."""
+        return Weights(**{name: function(array) for name, array in self.arrays().items()})
+
+
+@dataclasses.dataclass(frozen=True)
+class NetworkProblem:
+    """What a network is given, as arrays of one dtype.
+
+    Attributes:
+      inputs: [batch, time, input_size].
+      output_gradient: gradient of a scalar with respect to the output, [batch, time, output_size]; zero past the end of
+        a sequence.
+      weights: the weights of each pseudo-layer, by the names in `Network.pseudo_layers`.
+    """
+
+    inputs: np.ndarray
+    output_gradient: np.ndarray
+    weights: Mapping[str, Weights]
+
+    def astype(self, dtype: str) -> "NetworkProblem":
+        """Returns the same numbers in another dtype."""
+        numpy_dtype = NUMPY_DTYPES[dtype]
+        return NetworkProblem(
+            self.inputs.astype(numpy_dtype),
+            self.output_gradient.astype(numpy_dtype),
+            {name: weights.map(lambda array: array.astype(numpy_dtype)) for name, weights in self.weights.items()},
+        )
+
+
+def is_valid(case: Network) -> np.ndarray:
+    """Returns whether a step is within its sequence, [batch, time, 1]."""
+    return np.arange(case.time)[None, :, None] < np.array(case.lengths)[:, None, None]
+
+
+def name_gradients(inputs: np.ndarray, weights: Mapping[str, Weights]) -> dict[str, np.ndarray]:
+    """Returns the gradients of the inputs and of each pseudo-layer's weights in the form that all peers share."""
+    named = {
+        f"{layer}/{name}": array for layer, gradients in weights.items() for name, array in gradients.arrays().items()
+    }
+    return {"inputs": inputs, **named}
+
+
+def network_problem(case: Network) -> NetworkProblem:
+    """Returns the numbers for a network, rounded to its dtype."""
+    rng = np.random.default_rng(0)
+    gates, units = case.num_gates, case.units
+
+    def matrix(fan_in):
+        return rng.uniform(-1, 1, [gates, units, fan_in]) / np.sqrt(units)
+
+    def bias():
+        # Few enough bits for the sum of two to be exact in every dtype: some peers take nothing but the sum.
+        return rng.integers(-32, 32, [gates, units], endpoint=True) / 64
+
+    problem = NetworkProblem(
+        inputs=rng.standard_normal([case.batch, case.time, case.input_size]),
+        output_gradient=rng.standard_normal([case.batch, case.time, case.output_size]) * is_valid(case),
+        weights={
+            name: Weights(matrix(fan_in), matrix(units), bias(), bias()) for name, fan_in in case.pseudo_layers.items()
+        },
+    )
+    return problem.astype(case.dtype)
+
+
+@dataclasses.dataclass(frozen=True)
+class CellProblem:
+    """What a `GRUBlockCell` and its gradient are given.
+
+    Attributes:
+      forward: the arguments of `GRUBlockCell`, by name.
+      gates: the arguments r, u and c of `GRUBlockCellGrad`.
+      d_h: its argument of that name.
+    """
+
+    forward: Mapping[str, np.ndarray]
+    gates: Mapping[str, np.ndarray]
+    d_h: np.ndarray
+
+
+def cell_problem(case: CellSteps) -> CellProblem:
+    """Returns the numbers for a cell, rounded to its dtype."""
+    rng = np.random.default_rng(0)
+    batch, units, fan_in = case.batch, case.units, case.input_size + case.units
+    dtype = NUMPY_DTYPES[case.dtype]
+
+    def normal(*shape):
+        return rng.standard_normal(shape).astype(dtype)
+
+    def uniform(low, *shape):
+        return rng.uniform(low, 1, shape).astype(dtype)
+
+    return CellProblem(
+        forward={
+            "x": normal(batch, case.input_size),
+            "h_prev": uniform(-1, batch, units),
+            "w_ru": normal(fan_in, 2 * units) / dtype(np.sqrt(fan_in)),
+            "w_c": normal(fan_in, units) / dtype(np.sqrt(fan_in)),
+            "b_ru": normal(2 * units),
+            "b_c": normal(units),
+        },
+        gates={"r": uniform(0, batch, units), "u": uniform(0, batch, units), "c": uniform(-1, batch, units)},
+        d_h=normal(batch, units),
+    )
+
+
+@functools.lru_cache(maxsize=1)
+def product_factors(case: Product) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the two factors of a product, rounded to its dtype."""
+    rng = np.random.default_rng(0)
+    shape = [case.size, case.size]
+    left, right = (rng.standard_normal(shape).astype(NUMPY_DTYPES[case.dtype]) for _ in range(2))
+    return left, right

@@ -1,0 +1,67 @@
+"""What a library has to offer to be measured: programs for the cases that it can do."""
+
+import abc
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from cases import Case, CellSteps, Network, Product
+
+
+class Program(abc.ABC):
+    """A case that a library has made ready to run.
+
+    Attributes:
+      calls: what is timed, by task: functions that do all of a task and return when it is done. Of a `Network`, FORWARD
+        is inference, the outputs of all steps from a state of zeros; FORWARD_BACKWARD a step of training without the
+        update, the outputs and the gradients with respect to the input and all weights. Of `CellSteps`, FORWARD and
+        BACKWARD run `GRUBlockCell` and `GRUBlockCellGrad`. PRODUCT multiplies.
+    """
+
+    calls: Mapping[str, Callable[[], Any]]
+
+    @abc.abstractmethod
+    def results(self, task: str) -> dict[str, np.ndarray]:
+        """Does a task and returns its results in the form that all libraries have in common.
+
+        Returns:
+          Of a `Network`: for FORWARD the "output", [batch, time, output_size], which is zero past the end of a
+          sequence; for FORWARD_BACKWARD what `problems.name_gradients` does. Of `CellSteps`: what the last op gave, by
+          the names of its outputs. Of a `Product`: "product".
+        """
+
+
+class Library(abc.ABC):
+    """A library, in the process that measures it.
+
+    Args:
+      threads: the number of threads that it may use for one operation.
+    """
+
+    @abc.abstractmethod
+    def __init__(self, threads: int):
+        pass
+
+    @abc.abstractmethod
+    def versions(self) -> dict[str, str]:
+        """Returns what is to be known of what is measured, by what it is."""
+
+    def program(self, case: Case) -> Program | None:
+        """Returns a program for a case, or None if the library does not do such cases."""
+        if isinstance(case, Network):
+            return self.network(case)
+        if isinstance(case, CellSteps):
+            return self.cell_steps(case)
+        return self.product(case)
+
+    def network(self, case: Network) -> Program | None:
+        """Returns a program for a network, or None if the library has none such."""
+        return None
+
+    def cell_steps(self, case: CellSteps) -> Program | None:
+        """Returns a program for steps of a `GRUBlockCell`, or None if the library has none."""
+        return None
+
+    def product(self, case: Product) -> Program | None:
+        """Returns a program for a product, or None if the library's are not measured."""
+        return None

@@ -1,0 +1,170 @@
+"""One run of the benchmark: all that was measured, and what follows from it."""
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from cases import Case, Product, parse_case
+from measure import Measurement
+from memory import StepMemory
+from peers import OURS, PEERS
+from sections import MAIN
+
+
+@dataclasses.dataclass(frozen=True)
+class MemoryMeasurement:
+    """How much memory a peer's training step took.
+
+    Attributes:
+      case: the network.
+      peer: the peer's name in `PEERS`.
+      memory: what was measured.
+    """
+
+    case: Case
+    peer: str
+    memory: StepMemory
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """One run of the benchmark.
+
+    Attributes:
+      date: when it began.
+      rounds: the number of samples of each measurement of the main section.
+      threads: the number of threads that each library might use.
+      has_amx: whether the CPU multiplies matrices of bfloat16 by itself.
+      load_before: the machine's load averages over 1, 5 and 15 minutes when the run began.
+      load_after: those when it ended.
+      versions: what each peer says of itself.
+      left_out: the packages that peers would have needed that were left out, by their names.
+      measurements: all that was timed.
+      memory: the memory of training steps.
+    """
+
+    date: str
+    rounds: int
+    threads: int
+    has_amx: bool
+    load_before: Sequence[float]
+    load_after: Sequence[float]
+    versions: Mapping[str, Mapping[str, str]]
+    left_out: Mapping[str, Sequence[str]]
+    measurements: Sequence[Measurement]
+    memory: Sequence[MemoryMeasurement]
+
+    def of_section(self, section: str) -> list[Measurement]:
+        """Returns the measurements of a section, without the products that show the main section's limit."""
+        own = [each for each in self.measurements if each.section == section]
+        return [each for each in own if section != MAIN or not isinstance(each.case, Product)]
+
+    def cases(self, section: str = MAIN) -> list[Case]:
+        """Returns the cases of a section, in the order in which they were measured."""
+        return list(dict.fromkeys(each.case for each in self.of_section(section)))
+
+    def peers(self, section: str = MAIN) -> list[str]:
+        """Returns the names of those who took part in a section, in the order of `PEERS`."""
+        names = {each.peer for each in self.of_section(section)}
+        return [name for name in PEERS if name in names]
+
+    def find(self, case: Case, peer: str, task: str, section: str = MAIN) -> Measurement | None:
+        """Returns a measurement, or None if that was not measured."""
+        wanted = (section, case, peer, task)
+        return next((each for each in self.measurements if _key(each) == wanted), None)
+
+    def products(self, dtype: str) -> list[Measurement]:
+        """Returns the measurements of the products of a dtype that show the limit."""
+        own = [each for each in self.measurements if each.section == MAIN]
+        return [each for each in own if isinstance(each.case, Product) and each.case.dtype == dtype]
+
+    def limit(self, dtype: str) -> float | None:
+        """Returns 1e9 operations a second of the fastest product of any size by any peer, or None if there is none."""
+        return max((each.best_gflops for each in self.products(dtype)), default=None)
+
+    def share(self, case: Case, peer: str, task: str) -> float | None:
+        """Returns how much of the limit a peer reached, or None if that was not measured."""
+        measurement, limit = self.find(case, peer, task), self.limit(case.dtype)
+        return measurement.gflops[1] / limit if measurement and limit else None
+
+    def ratio(self, case: Case, task: str, peers: Iterable[str], section: str = MAIN) -> float | None:
+        """Returns how many times as fast as the fastest of these peers we were, or None if that was not measured."""
+        ours = self.find(case, OURS, task, section)
+        theirs = [found for peer in peers if (found := self.find(case, peer, task, section))]
+        return min(each.quartiles[1] for each in theirs) / ours.quartiles[1] if ours and theirs else None
+
+    def memory_cases(self) -> list[Case]:
+        """Returns the networks whose training steps' memory was measured."""
+        return list(dict.fromkeys(each.case for each in self.memory))
+
+    def step_bytes(self, case: Case, peer: str) -> int | None:
+        """Returns the bytes that a peer's training step took, or None if that was not measured."""
+        found = (each.memory.step for each in self.memory if (each.case, each.peer) == (case, peer))
+        return next(found, None)
+
+    def memory_ratio(self, case: Case, peer: str) -> float | None:
+        """Returns the memory of our training step, a peer's being 1, or None if that was not measured."""
+        ours, theirs = self.step_bytes(case, OURS), self.step_bytes(case, peer)
+        return ours / theirs if ours is not None and theirs else None
+
+
+def _key(measurement: Measurement) -> tuple[str, Case, str, str]:
+    return (measurement.section, measurement.case, measurement.peer, measurement.task)
+
+
+def to_json(run: Run) -> dict[str, Any]:
+    """Returns all of a run in the types that JSON has; `from_json` reads it."""
+    fields = {field.name: getattr(run, field.name) for field in dataclasses.fields(run)}
+    limits = {dtype: run.limit(dtype) for dtype in ("float32", "bfloat16")}
+    return {
+        **fields,
+        "limit_gflops": limits,
+        "measurements": [_measurement_to_json(each, run) for each in run.measurements],
+        "memory": [
+            {
+                "case": each.case.name,
+                "peer": each.peer,
+                "baseline_bytes": each.memory.baseline,
+                "peak_bytes": each.memory.peak,
+            }
+            for each in run.memory
+        ],
+    }
+
+
+def _measurement_to_json(measurement: Measurement, run: Run) -> dict[str, Any]:
+    names = ("lower_quartile", "median", "upper_quartile")
+    return {
+        "section": measurement.section,
+        "case": measurement.case.name,
+        "peer": measurement.peer,
+        "task": measurement.task,
+        "flops": measurement.case.flops(measurement.task),
+        "seconds": {**dict(zip(names, measurement.quartiles, strict=True)), "samples": list(measurement.seconds)},
+        "gflops": dict(zip(names, measurement.gflops, strict=True)),
+        "ratio": run.ratio(measurement.case, measurement.task, [measurement.peer], measurement.section),
+        "error": measurement.error,
+    }
+
+
+def from_json(data: Mapping[str, Any]) -> Run:
+    """Returns the run that `to_json` described."""
+    fields = {field.name: data[field.name] for field in dataclasses.fields(Run)}
+    measurements = [
+        Measurement(
+            each["section"],
+            parse_case(each["case"]),
+            each["peer"],
+            each["task"],
+            each["seconds"]["samples"],
+            each["error"],
+        )
+        for each in data["measurements"]
+    ]
+    memory = [
+        MemoryMeasurement(
+            parse_case(each["case"]), each["peer"], StepMemory(each["baseline_bytes"], each["peak_bytes"])
+        )
+        for each in data["memory"]
+    ]
+    return Run(**{**fields, "measurements": measurements, "memory": memory})

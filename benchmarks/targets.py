@@ -1,0 +1,153 @@
+"""Where the engine has to arrive, and whether a run shows that it has."""
+
+import dataclasses
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeGuard
+
+from cases import BACKWARD, FORWARD, FORWARD_BACKWARD, Case, CellSteps, Network
+from peers import KERAS, KERAS_XLA, ONNX_RUNTIME, OURS, PYTORCH, RAW_OPS
+from run import Run
+
+
+@dataclasses.dataclass(frozen=True)
+class Target:
+    """A bound on figures of several cases.
+
+    Attributes:
+      title: what the figures are.
+      bound: what each has to reach, or the geometric mean of them.
+      figures: the figure of each case that was measured, of a run.
+      is_mean: whether the bound is on the geometric mean.
+      at_most: whether a figure has to be the bound at most, and not at least.
+    """
+
+    title: str
+    bound: float
+    figures: Callable[[Run], Mapping[Case, float]]
+    is_mean: bool = False
+    at_most: bool = False
+
+    @property
+    def demand(self) -> str:
+        """What has to be reached, in words."""
+        return f"{'≤' if self.at_most else '≥'} {self.bound:g}{', geometric mean' if self.is_mean else ''}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Verdict:
+    """What a run says of a target.
+
+    Attributes:
+      target: the target.
+      measured: the figure that counts; None if nothing was measured.
+      where: the case that it belongs to, or how many cases the mean is of.
+    """
+
+    target: Target
+    measured: float | None
+    where: str
+
+    @property
+    def is_met(self) -> bool | None:
+        """Whether the target has been reached; None if nothing was measured."""
+        if self.measured is None:
+            return None
+        return self.measured <= self.target.bound if self.target.at_most else self.measured >= self.target.bound
+
+
+def judge(run: Run) -> list[Verdict]:
+    """Returns what a run says of each target."""
+    return [_judge(target, target.figures(run)) for target in TARGETS]
+
+
+def _judge(target: Target, figures: Mapping[Case, float]) -> Verdict:
+    if not figures:
+        return Verdict(target, None, "")
+    if target.is_mean:
+        mean = math.exp(sum(map(math.log, figures.values())) / len(figures))
+        return Verdict(target, mean, f"{len(figures)} cases")
+    worst = (max if target.at_most else min)(figures, key=lambda case: figures[case])
+    return Verdict(target, figures[worst], worst.title)
+
+
+def _ratios(is_meant: Callable[[Case], bool], task: str, *peers: str) -> Callable[[Run], Mapping[Case, float]]:
+    """Returns a function of a run that gives how many times as fast as the fastest of these peers we are."""
+
+    def figures(run: Run) -> dict[Case, float]:
+        ratios = {case: run.ratio(case, task, peers) for case in run.cases() if is_meant(case)}
+        return {case: ratio for case, ratio in ratios.items() if ratio is not None}
+
+    return figures
+
+
+def _where_amx(figures: Callable[[Run], Mapping[Case, float]]) -> Callable[[Run], Mapping[Case, float]]:
+    """Returns a function that gives the figures of a run on a CPU with AMX, and none of another."""
+    return lambda run: figures(run) if run.has_amx else {}
+
+
+def _shares(task: str) -> Callable[[Run], Mapping[Case, float]]:
+    """Returns a function of a run that gives our share of the best product, of networks of 512 units and more."""
+
+    def figures(run: Run) -> dict[Case, float]:
+        shares = {case: run.share(case, OURS, task) for case in run.cases() if _plain(case) and case.units >= 512}
+        return {case: share for case, share in shares.items() if share is not None}
+
+    return figures
+
+
+def _memory(run: Run) -> dict[Case, float]:
+    """Returns the memory of our training steps, that of Keras being 1."""
+    ratios = {case: run.memory_ratio(case, KERAS) for case in run.memory_cases()}
+    return {case: ratio for case, ratio in ratios.items() if ratio is not None}
+
+
+def _plain(case: Case, *cells: str) -> TypeGuard[Network]:
+    return isinstance(case, Network) and case.is_plain and (not cells or case.cell in cells)
+
+
+def _lstm(case: Case) -> TypeGuard[Network]:
+    return _plain(case, "lstm")
+
+
+def _lstm_of_one(case: Case) -> bool:
+    return _lstm(case) and case.batch == 1
+
+
+def _others(case: Case) -> bool:
+    return _plain(case, "gru", "tanh")
+
+
+def _cell(case: Case) -> bool:
+    return isinstance(case, CellSteps)
+
+
+def _bfloat16(case: Case) -> bool:
+    return isinstance(case, Network) and case.dtype == "bfloat16"
+
+
+_PYTORCH = _ratios(_plain, FORWARD_BACKWARD, PYTORCH)
+_KERAS = _ratios(_plain, FORWARD_BACKWARD, KERAS, KERAS_XLA)
+_CELL_GRAD = _ratios(_cell, BACKWARD, RAW_OPS)
+
+TARGETS: Sequence[Target] = (
+    Target("LSTM forward / ONNX Runtime", 1.0, _ratios(_lstm, FORWARD, ONNX_RUNTIME)),
+    Target("LSTM forward / ONNX Runtime, batch 1", 1.1, _ratios(_lstm_of_one, FORWARD, ONNX_RUNTIME)),
+    Target("GRU, tanh forward / ONNX Runtime", 1.3, _ratios(_others, FORWARD, ONNX_RUNTIME)),
+    Target("forward + backward / PyTorch", 1.2, _PYTORCH),
+    Target("forward + backward / PyTorch", 1.6, _PYTORCH, is_mean=True),
+    Target("forward + backward / the better of Keras and Keras XLA", 1.3, _KERAS),
+    Target("forward + backward / the better of Keras and Keras XLA", 2.5, _KERAS, is_mean=True),
+    Target("share of the best product, units ≥ 512, forward", 0.85, _shares(FORWARD)),
+    Target("share of the best product, units ≥ 512, forward + backward", 0.75, _shares(FORWARD_BACKWARD)),
+    Target("GRUBlockCell / tf.raw_ops", 1.3, _ratios(_cell, FORWARD, RAW_OPS)),
+    Target("GRUBlockCellGrad / tf.raw_ops", 3.0, _CELL_GRAD),
+    Target("GRUBlockCellGrad / tf.raw_ops", 5.0, _CELL_GRAD, is_mean=True),
+    Target("bfloat16 forward / PyTorch, with AMX", 1.1, _where_amx(_ratios(_bfloat16, FORWARD, PYTORCH))),
+    Target(
+        "bfloat16 forward + backward / PyTorch, with AMX",
+        1.1,
+        _where_amx(_ratios(_bfloat16, FORWARD_BACKWARD, PYTORCH)),
+    ),
+    Target("memory of a training step / Keras", 0.6, _memory, at_most=True),
+)

@@ -1,0 +1,368 @@
+"""What runs on TensorFlow: ours, Keras in graph mode and compiled by XLA, `tf.raw_ops`, and the float64 reference."""
+
+import abc
+import dataclasses
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar
+
+import keras
+import numpy as np
+import tensorflow as tf
+from cases import BACKWARD, FORWARD, FORWARD_BACKWARD, PRODUCT, CellSteps, Network, Product
+from problems import (
+    CellProblem,
+    NetworkProblem,
+    Weights,
+    cell_problem,
+    is_valid,
+    name_gradients,
+    network_problem,
+    product_factors,
+)
+from programs import Library, Program
+
+
+def graph_call(function: Callable, *tensors, jit_compile: bool = False) -> Callable[[], Any]:
+    """Returns a call of a function's graph with tensors, which TensorFlow could compute with if the graph held them."""
+    graph_function = tf.function(function, jit_compile=jit_compile).get_concrete_function(*tensors)
+    return functools.partial(graph_function, *tensors)
+
+
+class NetworkProgram(Program):
+    """A network that runs in a `tf.function`."""
+
+    def __init__(self, case: Network, problem: NetworkProblem, jit_compile: bool = False):
+        self._case = case
+        inputs = tf.constant(self._own_layout(problem.inputs))
+        output_gradient = tf.constant(self._own_layout(problem.output_gradient))
+        lengths = tf.constant(case.lengths, tf.int32)
+        self._variables = self._create_variables(problem)
+        compiled = functools.partial(graph_call, jit_compile=jit_compile)
+        self.calls = {
+            FORWARD: compiled(self._forward, inputs, lengths),
+            FORWARD_BACKWARD: compiled(self._gradients, inputs, lengths, output_gradient),
+        }
+
+    @staticmethod
+    def _own_layout(array: np.ndarray) -> np.ndarray:
+        """Returns [batch, time, features] as the network takes and gives it, and the other way round."""
+        return array
+
+    @abc.abstractmethod
+    def _create_variables(self, problem: NetworkProblem) -> list:
+        """Creates the network and returns the variables to differentiate with respect to."""
+
+    @abc.abstractmethod
+    def _network(self, inputs, lengths, training: bool):
+        """Returns the outputs of inputs."""
+
+    @abc.abstractmethod
+    def _weights(self, arrays: Sequence[np.ndarray]) -> Mapping[str, Weights]:
+        """Returns arrays of the variables' shapes as the weights of each pseudo-layer."""
+
+    def _forward(self, inputs, lengths):
+        return self._network(inputs, lengths, training=False)
+
+    def _gradients(self, inputs, lengths, output_gradient):
+        """Returns the gradients of the sum of output ∘ output_gradient."""
+        with tf.GradientTape() as tape:
+            tape.watch(inputs)
+            output = self._network(inputs, lengths, training=True)
+        return tape.gradient(output, [inputs, *self._variables], output_gradients=output_gradient)
+
+    def results(self, task: str) -> dict[str, np.ndarray]:
+        """See the base class."""
+        result = self.calls[task]()
+        if task == FORWARD:
+            # What Keras gives past the end of a sequence is another matter.
+            return {"output": np.where(is_valid(self._case), self._own_layout(result.numpy()), 0)}
+        inputs, *others = (tensor.numpy() for tensor in result)
+        return name_gradients(self._own_layout(inputs), self._weights(others))
+
+
+class CudnnRNNProgram(NetworkProgram):
+    """`tf_rnn_ops.raw_ops.CudnnRNNV3`, time-major."""
+
+    _RNN_MODES: ClassVar[dict[str, str]] = {"lstm": "lstm", "gru": "gru", "tanh": "rnn_tanh"}
+
+    @staticmethod
+    def _own_layout(array: np.ndarray) -> np.ndarray:
+        return np.ascontiguousarray(np.swapaxes(array, 0, 1))
+
+    def _create_variables(self, problem: NetworkProblem) -> list:
+        matrices = [(each.kernel, each.recurrent_kernel) for each in problem.weights.values()]
+        biases = [(each.input_bias, each.recurrent_bias) for each in problem.weights.values()]
+        self._params = tf.Variable(np.concatenate([array.ravel() for pair in matrices + biases for array in pair]))
+        return [self._params]
+
+    def _network(self, inputs, lengths, training: bool):
+        # Not at the top: the other libraries of this module do without the package.
+        import tf_rnn_ops
+
+        case = self._case
+        zeros = tf.zeros([len(case.pseudo_layers), case.batch, case.units], inputs.dtype)
+        return tf_rnn_ops.raw_ops.CudnnRNNV3(
+            input=inputs,
+            input_h=zeros,
+            input_c=zeros,
+            params=self._params,
+            sequence_lengths=lengths,
+            rnn_mode=self._RNN_MODES[case.cell],
+            direction="bidirectional" if case.bidirectional else "unidirectional",
+            is_training=training,
+        ).output
+
+    def _weights(self, arrays: Sequence[np.ndarray]) -> Mapping[str, Weights]:
+        case = self._case
+        (rest,) = arrays
+
+        def take(*shape):
+            nonlocal rest
+            taken, rest = np.split(rest, [np.prod(shape)])
+            return taken.reshape(shape)
+
+        gates, units = case.num_gates, case.units
+        matrices = [(take(gates, units, fan_in), take(gates, units, units)) for fan_in in case.pseudo_layers.values()]
+        biases = [(take(gates, units), take(gates, units)) for _ in matrices]
+        pairs = zip(case.pseudo_layers, matrices, biases, strict=True)
+        return {name: Weights(*of_layer, *of_layer_biases) for name, of_layer, of_layer_biases in pairs}
+
+
+class KerasProgram(NetworkProgram):
+    """`keras.layers.LSTM`, `GRU` or `SimpleRNN`, batch-major, in `Bidirectional` or with a mask where need be."""
+
+    _LAYERS: ClassVar[dict[str, type]] = {
+        "lstm": keras.layers.LSTM,
+        "gru": keras.layers.GRU,
+        "tanh": keras.layers.SimpleRNN,
+    }
+    # Where Keras has each of cuDNN's gates, and so where cuDNN has each of Keras's: it exchanges the gates r and u.
+    _GATES: ClassVar[dict[str, list[int]]] = {"lstm": [0, 1, 2, 3], "gru": [1, 0, 2], "tanh": [0]}
+
+    def _create_variables(self, problem: NetworkProblem) -> list:
+        case = self._case
+        self._layers = [self._create_layer() for _ in range(case.layers)]
+        fan_ins = [case.input_size, *[case.output_size] * (case.layers - 1)]
+        for layer, fan_in in zip(self._layers, fan_ins, strict=True):
+            layer.build((case.batch, case.time, fan_in))
+        variables = [variable for layer in self._layers for variable in layer.trainable_variables]
+        arrays = [array for weights in problem.weights.values() for array in self._keras_weights(weights)]
+        for variable, array in zip(variables, arrays, strict=True):
+            variable.assign(array)
+        return [variable.value for variable in variables]
+
+    def _create_layer(self):
+        case = self._case
+        # The default initializer of the recurrent kernel does not know every dtype.
+        layer = self._LAYERS[case.cell](
+            case.units, return_sequences=True, recurrent_initializer="zeros", dtype=case.dtype
+        )
+        return keras.layers.Bidirectional(layer, dtype=case.dtype) if case.bidirectional else layer
+
+    def _keras_weights(self, weights: Weights) -> list[np.ndarray]:
+        """Returns a pseudo-layer's weights in the shapes of Keras's."""
+        gates = self._GATES[self._case.cell]
+
+        def matrix(kernel):  # [gates, units, fan_in] to [fan_in, gates * units]
+            return np.moveaxis(kernel[gates], -1, 0).reshape(kernel.shape[-1], -1)
+
+        if self._case.cell == "gru":
+            bias = np.stack([weights.input_bias[gates].ravel(), weights.recurrent_bias[gates].ravel()])
+        else:
+            bias = (weights.input_bias + weights.recurrent_bias)[gates].ravel()
+        return [matrix(weights.kernel), matrix(weights.recurrent_kernel), bias]
+
+    def _network(self, inputs, lengths, training: bool):
+        mask = tf.sequence_mask(lengths, self._case.time) if self._case.varying else None
+        for layer in self._layers:
+            inputs = layer(inputs, mask=mask, training=training)
+        return inputs
+
+    def _weights(self, arrays: Sequence[np.ndarray]) -> Mapping[str, Weights]:
+        triples = zip(arrays[0::3], arrays[1::3], arrays[2::3], strict=True)
+        return {
+            name: self._common_weights(*triple) for name, triple in zip(self._case.pseudo_layers, triples, strict=True)
+        }
+
+    def _common_weights(self, kernel: np.ndarray, recurrent_kernel: np.ndarray, bias: np.ndarray) -> Weights:
+        """Returns arrays in the shapes of Keras's weights in those of `Weights`."""
+        gates = self._GATES[self._case.cell]
+        num_gates, units = self._case.num_gates, self._case.units
+
+        def matrix(kernel):  # [fan_in, gates * units] to [gates, units, fan_in]
+            return np.moveaxis(kernel.reshape(-1, num_gates, units), 0, -1)[gates]
+
+        # A bias that is the sum of two has the gradient of each.
+        biases = np.broadcast_to(bias.reshape(-1, num_gates, units), [2, num_gates, units])[:, gates]
+        return Weights(matrix(kernel), matrix(recurrent_kernel), *biases)
+
+
+class CellProgram(Program):
+    """The ops `GRUBlockCell` and `GRUBlockCellGrad` of a module of raw ops, several steps in a `tf.function`."""
+
+    def __init__(self, case: CellSteps, problem: CellProblem, raw_ops):
+        self._case = case
+        self._raw_ops = raw_ops
+        forward = {name: tf.constant(array) for name, array in problem.forward.items()}
+        gates = {name: tf.constant(array) for name, array in problem.gates.items()}
+        self.calls = {
+            FORWARD: graph_call(self._forward, forward),
+            BACKWARD: graph_call(self._backward, forward, gates, tf.constant(problem.d_h)),
+        }
+
+    def _forward(self, arguments):
+        for _ in range(self._case.steps):
+            step = self._raw_ops.GRUBlockCell(**arguments)
+            arguments = {**arguments, "h_prev": step.h}
+        return step._asdict()
+
+    def _backward(self, arguments, gates, d_h):
+        for _ in range(self._case.steps):
+            gradients = self._raw_ops.GRUBlockCellGrad(**arguments, **gates, d_h=d_h)
+            d_h = gradients.d_h_prev
+        return gradients._asdict()
+
+    def results(self, task: str) -> dict[str, np.ndarray]:
+        """See the base class."""
+        return {name: tensor.numpy() for name, tensor in self.calls[task]().items()}
+
+
+class ProductProgram(Program):
+    """`tf.matmul`, in a `tf.function`."""
+
+    def __init__(self, case: Product):
+        self.calls = {PRODUCT: graph_call(tf.matmul, *map(tf.constant, product_factors(case)))}
+
+    def results(self, task: str) -> dict[str, np.ndarray]:
+        """See the base class."""
+        return {"product": self.calls[task]().numpy()}
+
+
+class TensorFlowLibrary(Library):
+    """A library whose operations run on TensorFlow's threads."""
+
+    def __init__(self, threads: int):
+        # Keras, too, is to run on the CPU.
+        tf.config.set_visible_devices([], "GPU")
+        tf.config.threading.set_intra_op_parallelism_threads(threads)
+        # One thread for operations would keep Keras's training step, whose graph has branches, from its best.
+        tf.config.threading.set_inter_op_parallelism_threads(threads)
+
+    def versions(self) -> dict[str, str]:
+        """See the base class."""
+        return {"TensorFlow": tf.__version__}
+
+
+class TfRnnOps(TensorFlowLibrary):
+    """The ops of this project."""
+
+    def versions(self) -> dict[str, str]:
+        """See the base class."""
+        from tf_rnn_ops import __main__ as bug_report
+
+        return {**dict(bug_report.versions()), "instruction set": bug_report.instruction_sets()}
+
+    def network(self, case: Network) -> Program:
+        """See the base class."""
+        return CudnnRNNProgram(case, network_problem(case))
+
+    def cell_steps(self, case: CellSteps) -> Program:
+        """See the base class."""
+        import tf_rnn_ops
+
+        return CellProgram(case, cell_problem(case), tf_rnn_ops.raw_ops)
+
+
+class Keras(TensorFlowLibrary):
+    """Keras's layers in graph mode."""
+
+    jit_compile: ClassVar[bool] = False
+
+    def versions(self) -> dict[str, str]:
+        """See the base class."""
+        return {**super().versions(), "Keras": keras.__version__}
+
+    def network(self, case: Network) -> Program:
+        """See the base class."""
+        return KerasProgram(case, network_problem(case), self.jit_compile)
+
+
+class KerasXla(Keras):
+    """Keras's layers, compiled by XLA."""
+
+    jit_compile = True
+
+
+class RawOps(TensorFlowLibrary):
+    """TensorFlow's own ops."""
+
+    def cell_steps(self, case: CellSteps) -> Program | None:
+        """See the base class."""
+        return CellProgram(case, cell_problem(case), tf.raw_ops) if case.dtype == "float32" else None
+
+    def product(self, case: Product) -> Program:
+        """See the base class."""
+        return ProductProgram(case)
+
+
+class Float64CellProgram(Program):
+    """The formulas of a `GRUBlockCell`, as the documentation of the ops gives them."""
+
+    def __init__(self, case: CellSteps):
+        self._steps = case.steps
+        self._problem = cell_problem(case)
+        self.calls = {}
+
+    def results(self, task: str) -> dict[str, np.ndarray]:
+        """See the base class."""
+        forward = {name: array.astype(np.float64) for name, array in self._problem.forward.items()}
+        if task == FORWARD:
+            return self._forward(**forward)
+        gates = {name: array.astype(np.float64) for name, array in self._problem.gates.items()}
+        return self._backward(**forward, **gates, d_h=self._problem.d_h.astype(np.float64))
+
+    def _forward(self, x, h_prev, w_ru, w_c, b_ru, b_c) -> dict[str, np.ndarray]:
+        for _ in range(self._steps):
+            r, u = np.split(1 / (1 + np.exp(-(np.hstack([x, h_prev]) @ w_ru + b_ru))), 2, axis=1)
+            c = np.tanh(np.hstack([x, h_prev * r]) @ w_c + b_c)
+            h_prev = u * h_prev + (1 - u) * c
+        return {"r": r, "u": u, "c": c, "h": h_prev}
+
+    def _backward(self, x, h_prev, w_ru, w_c, b_ru, b_c, r, u, c, d_h) -> dict[str, np.ndarray]:
+        for _ in range(self._steps):
+            d_c_bar = d_h * (1 - u) * (1 - c * c)
+            d_u_bar = d_h * (h_prev - c) * u * (1 - u)
+            d_x_2, d_h_prevr = np.split(d_c_bar @ w_c.T, [x.shape[1]], axis=1)
+            d_r_bar_u_bar = np.hstack([d_h_prevr * h_prev * r * (1 - r), d_u_bar])
+            d_x_1, d_h_prev_1 = np.split(d_r_bar_u_bar @ w_ru.T, [x.shape[1]], axis=1)
+            d_h = d_h_prev_1 + d_h_prevr * r + d_h * u
+        return {"d_x": d_x_1 + d_x_2, "d_h_prev": d_h, "d_c_bar": d_c_bar, "d_r_bar_u_bar": d_r_bar_u_bar}
+
+
+class Float64ProductProgram(Program):
+    """NumPy's product."""
+
+    def __init__(self, case: Product):
+        self._factors = [factor.astype(np.float64) for factor in product_factors(case)]
+        self.calls = {}
+
+    def results(self, task: str) -> dict[str, np.ndarray]:
+        """See the base class."""
+        return {"product": np.matmul(*self._factors)}
+
+
+class Float64Reference(TensorFlowLibrary):
+    """What is right: every case in float64, on the numbers that the libraries are given; networks by Keras."""
+
+    def network(self, case: Network) -> Program:
+        """See the base class."""
+        return KerasProgram(dataclasses.replace(case, dtype="float64"), network_problem(case).astype("float64"))
+
+    def cell_steps(self, case: CellSteps) -> Program:
+        """See the base class."""
+        return Float64CellProgram(case)
+
+    def product(self, case: Product) -> Program:
+        """See the base class."""
+        return Float64ProductProgram(case)
