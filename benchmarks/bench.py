@@ -9,6 +9,7 @@ figures mean.
 
 import argparse
 import datetime
+import importlib.util
 import json
 import os
 import pathlib
@@ -18,7 +19,6 @@ from collections.abc import Collection, Sequence
 os.environ["CUDA_VISIBLE_DEVICES"] = ""
 os.environ["KERAS_BACKEND"] = "tensorflow"
 
-import picture
 from cases import Case, Product, parse_case
 from measure import Bench, Measurement, merge
 from peers import OTHERS, OURS, PEERS, REFERENCE
@@ -187,8 +187,15 @@ def write(run: Run, folder: pathlib.Path) -> None:
     """Writes the results in every form and says where they are."""
     (folder / "results.json").write_text(json.dumps(to_json(run), indent=1) + "\n")
     (folder / "results.md").write_text(to_markdown(run))
-    picture.draw(run, folder / "results.png")
-    print(f"results.json, results.md and results.png are in {folder.resolve()}")
+    written = ["results.json", "results.md"]
+    if importlib.util.find_spec("matplotlib"):
+        import picture
+
+        picture.draw(run, folder / "results.png")
+        written.append("results.png")
+    else:
+        print("no results.png, because matplotlib is not installed")
+    print(f"{', '.join(written)} are in {folder.resolve()}")
 
 
 def main() -> None:

@@ -1,0 +1,751 @@
+"""The benchmark: that it compares like with like, and reports what it measured. No test looks at speed."""
+
+import dataclasses
+import importlib
+import importlib.util
+import itertools
+import json
+import math
+import pathlib
+import re
+import sys
+
+import numpy as np
+import parity
+import pictures
+import processes
+import pytest
+import tensorflow as tf
+
+import tf_rnn_ops
+
+# The program's modules, which import each other by their bare names.
+sys.path.append(str(pathlib.Path(__file__).parent.parent / "benchmarks"))
+
+import bench
+import cases
+import measure
+import memory
+import peers
+import problems
+import report
+import run
+import sections
+import targets
+import workers
+from peers import KERAS, KERAS_XLA, ONNX_RUNTIME, OURS, PEERS, PYTORCH, RAW_OPS
+
+ROUNDS = 3
+QUICK_PEERS = [KERAS, PYTORCH, ONNX_RUNTIME, RAW_OPS]
+QUICK_SECTIONS = [sections.MAIN, sections.MEMORY, sections.CALLS]
+INSTALLED = [name for name in PEERS if not PEERS[name].missing_packages()]
+
+
+# Sizes that are all different, so that none can stand for another.
+NETWORKS = [
+    "lstm-3-4-5-6",
+    "gru-3-4-5-6",
+    "tanh-3-4-5-6",
+    "lstm-3-4-5-6-2layers-bidirectional",
+    "gru-3-4-5-6-2layers-bidirectional",
+    "lstm-3-7-5-6-varying",
+    "gru-3-7-5-6-varying",
+]
+
+
+def library(name):
+    """The library of a peer, in this process; skips the test if it is not installed."""
+    peer = peers.REFERENCE if name == peers.REFERENCE.name else PEERS[name]
+    for package in peer.packages:
+        pytest.importorskip(package)
+    module, class_name = peer.library.split(".")
+    kind = getattr(importlib.import_module(module), class_name)
+    # TensorFlow takes no settings once it runs, and PyTorch some only once.
+    instance = kind.__new__(kind)
+    instance._threads = 1
+    return instance
+
+
+def program(name, case):
+    return library(name).program(case)
+
+
+# ---------------------------------------------------------------- the whole program
+
+
+@pytest.fixture(scope="module")
+def quick_run(tmp_path_factory):
+    """What a quick run printed, and the folder that it wrote to."""
+    folder = tmp_path_factory.mktemp("benchmark") / "new"
+    options = {
+        "rounds": ROUNDS,
+        "peers": ",".join(QUICK_PEERS),
+        "sections": ",".join(QUICK_SECTIONS),
+        "threads": 1,
+        "output": folder,
+    }
+    arguments = [f"--{name}={value}" for name, value in options.items()]
+    process = processes.run_python(bench.__file__, "--quick", *arguments)
+    assert process.returncode == 0, process.stderr[-2000:]
+    return process.stdout, folder
+
+
+@pytest.fixture(scope="module")
+def quick_results(quick_run):
+    """The results.json of the quick run."""
+    return json.loads((quick_run[1] / "results.json").read_text())
+
+
+def quick_keys():
+    """(section, case, peer, task) of all that a quick run times, but for products."""
+    for name in (sections.MAIN, sections.CALLS):
+        for case, peer in itertools.product(sections.SECTIONS[name].quick_cases, [OURS, *QUICK_PEERS]):
+            if peer in INSTALLED:
+                for task in tasks_of(peer, case):
+                    yield name, case.name, peer, task
+
+
+def tasks_of(peer, case):
+    """The tasks that a peer can do of a case."""
+    if isinstance(case, cases.Product):
+        return case.tasks if peer in (PYTORCH, ONNX_RUNTIME, RAW_OPS) else ()
+    if isinstance(case, cases.CellSteps):
+        return case.tasks if peer in (OURS, RAW_OPS) else ()
+    if peer == ONNX_RUNTIME:
+        return [cases.FORWARD] if case.dtype == "float32" else ()
+    return () if peer == RAW_OPS else case.tasks
+
+
+def key_of(result):
+    return result["section"], result["case"], result["peer"], result["task"]
+
+
+def is_limit(result):
+    return result["section"] == sections.MAIN and result["case"].startswith("product")
+
+
+def test_json_has_every_measurement_once(quick_results):
+    timed = [key_of(result) for result in quick_results["measurements"] if not is_limit(result)]
+    assert sorted(timed) == sorted(quick_keys())
+
+
+def test_json_has_products_by_every_peer_that_has_them(quick_results):
+    expected = {RAW_OPS, *(name for name in (PYTORCH, ONNX_RUNTIME) if name in INSTALLED)}
+    products = [result for result in quick_results["measurements"] if is_limit(result)]
+    assert {result["peer"] for result in products if "float32" in result["case"]} == expected
+    assert {result["peer"] for result in products if "bfloat16" in result["case"]} == expected - {ONNX_RUNTIME}
+    for dtype, limit in quick_results["limit_gflops"].items():
+        fastest = [r["flops"] / min(r["seconds"]["samples"]) / 1e9 for r in products if dtype in r["case"]]
+        assert limit == pytest.approx(max(fastest))
+
+
+def test_json_has_medians_and_quartiles_of_the_samples(quick_results):
+    for result in quick_results["measurements"]:
+        seconds, gflops = result["seconds"], result["gflops"]
+        assert is_limit(result) or len(seconds["samples"]) == ROUNDS
+        assert min(seconds["samples"]) > 0
+        names = ("lower_quartile", "median", "upper_quartile")
+        quartiles = np.percentile(seconds["samples"], [25, 50, 75])
+        np.testing.assert_allclose([seconds[name] for name in names], quartiles)
+        # The faster, the more operations a second.
+        np.testing.assert_allclose([gflops[name] for name in names], result["flops"] / quartiles[::-1] / 1e9)
+
+
+def test_json_has_ratios_to_ours(quick_results):
+    by_key = {key_of(result): result for result in quick_results["measurements"]}
+    for (section, case, _, task), result in by_key.items():
+        ours = by_key.get((section, case, OURS, task))
+        expected = ours and pytest.approx(result["seconds"]["median"] / ours["seconds"]["median"])
+        assert result["ratio"] == expected
+
+
+def test_json_has_small_errors(quick_results):
+    for result in quick_results["measurements"]:
+        dtype = cases.parse_case(result["case"]).dtype
+        # Others may add up in 16 bits, which costs them more than rounding the result would.
+        factor = 1 if result["peer"] == OURS else 5
+        assert 0 <= result["error"] <= factor * parity.TOLERANCES[dtype]
+
+
+def test_json_has_the_memory_of_training_steps(quick_results):
+    expected = [name for name in sections.SECTIONS[sections.MEMORY].peers if name in INSTALLED]
+    assert [each["peer"] for each in quick_results["memory"]] == expected
+    for each in quick_results["memory"]:
+        assert 0 < each["baseline_bytes"] <= each["peak_bytes"]
+
+
+def test_json_says_what_it_was_measured_on(quick_results):
+    versions = quick_results["versions"]
+    assert versions[OURS]["tf_rnn_ops"] == tf_rnn_ops.__version__
+    assert versions[OURS]["CPU"]
+    assert tf_rnn_ops._library.active_instruction_set() in versions[OURS]["instruction set"]
+    assert versions[KERAS]["TensorFlow"] == tf.__version__
+    assert quick_results["threads"] == 1
+    assert quick_results["rounds"] == ROUNDS
+    assert [len(quick_results[f"load_{when}"]) for when in ("before", "after")] == [3, 3]
+
+
+def test_what_is_not_installed_is_left_out_with_a_word(quick_run, quick_results):
+    missing = {name: PEERS[name].missing_packages() for name in QUICK_PEERS if name not in INSTALLED}
+    assert quick_results["left_out"] == missing
+    for name, packages in missing.items():
+        assert f"{PEERS[name].label} is left out: {', '.join(packages)} not installed" in quick_run[0]
+
+
+def test_results_are_read_as_they_were_written(quick_results):
+    again = run.to_json(run.from_json(quick_results))
+    assert json.loads(json.dumps(again)) == quick_results
+
+
+def test_printed_table_has_a_line_for_every_measurement(quick_run, quick_results):
+    lines = [re.split(r" {2,}", line) for line in quick_run[0].splitlines()]
+    for result in quick_results["measurements"]:
+        if not is_limit(result):
+            title = cases.parse_case(result["case"]).title
+            wanted = [title, cases.TASKS[result["task"]], PEERS[result["peer"]].label]
+            milliseconds = 1e3 * result["seconds"]["median"]
+            medians = [float(cells[3]) for cells in lines if cells[:3] == wanted]
+            assert any(median == pytest.approx(milliseconds, rel=0.06) for median in medians), wanted
+
+
+def test_markdown_has_every_case_of_the_main_section(quick_run):
+    text = (quick_run[1] / "results.md").read_text()
+    for case in sections.SECTIONS[sections.MAIN].quick_cases:
+        # A table for each task.
+        assert len(re.findall(rf"^\| {re.escape(case.title)} \| ", text, re.MULTILINE)) >= len(case.tasks), case
+    for target in targets.TARGETS:
+        assert f"| {target.title} | {target.demand} | " in text
+        assert target.title in quick_run[0]
+
+
+def test_picture_is_drawn_where_matplotlib_is_installed(quick_run):
+    printed, folder = quick_run
+    if pictures.HAS_MATPLOTLIB:
+        pictures.assert_is_png(folder / "results.png")
+    else:
+        assert not (folder / "results.png").exists()
+    assert ("no results.png" in printed) != pictures.HAS_MATPLOTLIB
+
+
+# ---------------------------------------------------------------- runs that were made up
+
+
+def fake_run(seconds, **fields):
+    """A run with seconds of (case, peer, task), in which nothing was measured."""
+    measurements = [
+        measure.Measurement(sections.MAIN, cases.parse_case(case), peer, task, [value], error=0.0)
+        for (case, peer, task), value in seconds.items()
+    ]
+    defaults = {
+        "date": "2026-11-21",
+        "rounds": 1,
+        "threads": 1,
+        "has_amx": False,
+        "load_before": (0.0,) * 3,
+        "load_after": (0.0,) * 3,
+        "versions": {},
+        "left_out": {},
+        "measurements": measurements,
+        "memory": [],
+    }
+    return run.Run(**{**defaults, **fields})
+
+
+def verdicts(made_up):
+    return {(each.target.title, each.target.is_mean): each for each in targets.judge(made_up)}
+
+
+def test_without_matplotlib_the_rest_is_written(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    bench.write(fake_run({("lstm-1-2-3-4", OURS, "forward"): 1.0}), tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["results.json", "results.md"]
+    assert "matplotlib is not installed" in capsys.readouterr().out
+
+
+@pytest.mark.skipif(not pictures.HAS_MATPLOTLIB, reason="needs matplotlib")
+def test_picture_of_a_run_of_one_peer(tmp_path):
+    bench.write(fake_run({("lstm-1-2-3-4", OURS, "forward"): 1.0}), tmp_path)
+    pictures.assert_is_png(tmp_path / "results.png")
+
+
+def test_ratio_is_to_the_fastest_of_several_peers():
+    name, task = "lstm-1-2-3-4", "forward_backward"
+    made_up = fake_run({(name, OURS, task): 1.0, (name, KERAS, task): 3.0, (name, KERAS_XLA, task): 2.0})
+    case = cases.parse_case(name)
+    assert made_up.ratio(case, task, [KERAS]) == 3
+    assert made_up.ratio(case, task, [KERAS, KERAS_XLA]) == 2
+    assert made_up.ratio(case, task, [PYTORCH]) is None
+    assert made_up.ratio(case, "forward", [KERAS]) is None
+
+
+def test_share_is_of_the_fastest_product_of_the_same_dtype():
+    case = cases.parse_case("lstm-1-2-3-4")
+    product = cases.Product(64)
+    made_up = fake_run(
+        {
+            (case.name, OURS, "forward"): case.flops("forward") / 30e9,
+            (product.name, PYTORCH, "product"): product.flops("product") / 60e9,
+            (product.name, RAW_OPS, "product"): product.flops("product") / 50e9,
+            ("product-64-bfloat16", RAW_OPS, "product"): product.flops("product") / 90e9,
+        }
+    )
+    assert made_up.limit("float32") == pytest.approx(60)
+    assert made_up.share(case, OURS, "forward") == pytest.approx(0.5)
+    assert made_up.share(case, KERAS, "forward") is None
+    assert made_up.cases() == [case]
+
+
+def test_targets_take_the_worst_case_and_the_geometric_mean():
+    seconds = {}
+    for name, ratio in {"lstm-1-2-3-4": 1.5, "gru-1-2-3-4": 6.0, "lstm-1-2-3-4-varying": 0.1}.items():
+        seconds |= {(name, OURS, "forward_backward"): 1.0, (name, PYTORCH, "forward_backward"): ratio}
+    judged = verdicts(fake_run(seconds))
+    worst = judged["forward + backward / PyTorch", False]
+    assert (worst.measured, worst.where, worst.is_met) == (1.5, "LSTM 1, 2, 3, 4", True)
+    mean = judged["forward + backward / PyTorch", True]
+    assert mean.measured == pytest.approx(3)
+    assert mean.is_met
+    assert judged["LSTM forward / ONNX Runtime", False].is_met is None
+
+
+@pytest.mark.parametrize(("ratio", "is_met"), [(1.29, False), (1.31, True)])
+def test_a_target_is_met_from_its_bound_on(ratio, is_met):
+    name = "gru_block_cell-1-2-3"
+    judged = verdicts(fake_run({(name, OURS, "forward"): 1.0, (name, RAW_OPS, "forward"): ratio}))
+    assert judged["GRUBlockCell / tf.raw_ops", False].is_met == is_met
+
+
+def test_target_of_bfloat16_asks_for_amx():
+    name = "lstm-1-2-3-4-bfloat16"
+    seconds = {(name, OURS, "forward"): 1.0, (name, PYTORCH, "forward"): 2.0}
+    for has_amx, is_met in ((True, True), (False, None)):
+        judged = verdicts(fake_run(seconds, has_amx=has_amx))
+        assert judged["bfloat16 forward / PyTorch, with AMX", False].is_met is is_met
+
+
+def test_target_of_memory_is_an_upper_bound():
+    case = cases.parse_case("lstm-1-2-3-4")
+    taken = [(OURS, memory.StepMemory(100, 150)), (KERAS, memory.StepMemory(300, 400))]
+    made_up = fake_run({}, memory=[run.MemoryMeasurement(case, *each) for each in taken])
+    verdict = verdicts(made_up)["memory of a training step / Keras", False]
+    assert (verdict.measured, verdict.is_met) == (0.5, True)
+    assert "| LSTM 1, 2, 3, 4 | 0 | 0 | 0.50 |" in report.to_markdown(made_up)
+
+
+@pytest.fixture
+def publish():
+    """The module, which draws."""
+    pytest.importorskip("matplotlib")
+    return importlib.import_module("publish")
+
+
+def test_publishing_replaces_what_is_between_the_marks(publish, tmp_path):
+    page = tmp_path / "performance.md"
+    page.write_text(f"before\n\n{publish.BEGIN}\nold\n{publish.END}\n\nafter\n")
+    made_up = fake_run({("lstm-1-2-3-4", OURS, "forward"): 1.0})
+    publish.publish(made_up, tmp_path)
+    text = page.read_text()
+    assert text.startswith(f"before\n\n{publish.BEGIN}\n")
+    assert text.endswith(f"\n{publish.END}\n\nafter\n")
+    assert report.to_markdown(made_up) in text
+    assert "old" not in text
+    pictures.assert_is_png(tmp_path / "performance.png")
+    publish.publish(made_up, tmp_path)
+    assert page.read_text() == text
+
+
+def test_publishing_needs_the_marks(publish, tmp_path):
+    (tmp_path / "performance.md").write_text("no marks")
+    with pytest.raises(ValueError, match=r"performance\.md must hold"):
+        publish.publish(fake_run({}), tmp_path)
+
+
+def test_documentation_has_the_marks(publish):
+    text = (publish.DOCS / "performance.md").read_text()
+    assert text.count(publish.BEGIN) == text.count(publish.END) == 1
+
+
+# ---------------------------------------------------------------- what the libraries compute
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize("peer", [OURS, KERAS, KERAS_XLA, PYTORCH, ONNX_RUNTIME])
+def test_networks_equal_the_reference(peer, name):
+    # ONNX Runtime has no float64.
+    dtype = "float32" if peer == ONNX_RUNTIME else "float64"
+    case = dataclasses.replace(cases.parse_case(name), dtype=dtype)
+    prepared, reference = program(peer, case), program("float64", case)
+    problem = problems.network_problem(case)
+    shapes = {
+        "forward": {"output": problem.output_gradient.shape},
+        "forward_backward": {
+            key: array.shape for key, array in problems.name_gradients(problem.inputs, problem.weights).items()
+        },
+    }
+    assert list(prepared.calls) == list(tasks_of(peer, dataclasses.replace(case, dtype="float32")))
+    for task in prepared.calls:
+        actual, expected = prepared.results(task), reference.results(task)
+        assert {key: array.shape for key, array in actual.items()} == shapes[task]
+        assert measure.largest_error(actual, expected) <= parity.TOLERANCES[dtype]
+
+
+@pytest.mark.parametrize("peer", [OURS, KERAS, PYTORCH])
+@pytest.mark.parametrize("cell", ["lstm", "gru"])
+def test_networks_of_bfloat16_are_near_the_reference(peer, cell):
+    case = cases.parse_case(f"{cell}-3-4-5-6-bfloat16")
+    prepared, reference = program(peer, case), program("float64", case)
+    for task in case.tasks:
+        actual = {key: array.astype(np.float64) for key, array in prepared.results(task).items()}
+        assert measure.largest_error(actual, reference.results(task)) <= 5 * parity.TOLERANCES["bfloat16"]
+
+
+@pytest.mark.parametrize("peer", [OURS, RAW_OPS])
+def test_cells_equal_the_reference(peer):
+    case = cases.parse_case("gru_block_cell-3-4-5-6steps")
+    prepared, reference = program(peer, case), program("float64", case)
+    for task in case.tasks:
+        assert measure.largest_error(prepared.results(task), reference.results(task)) <= parity.TOLERANCES["float32"]
+
+
+@pytest.mark.parametrize("dtype", sections.PRODUCT_DTYPES)
+@pytest.mark.parametrize("peer", [PYTORCH, ONNX_RUNTIME, RAW_OPS])
+def test_products_equal_the_reference(peer, dtype):
+    case = cases.Product(5, dtype)
+    prepared, reference = program(peer, case), program("float64", case)
+    if prepared is None:
+        assert (peer, dtype) == (ONNX_RUNTIME, "bfloat16")
+    else:
+        actual = {key: array.astype(np.float64) for key, array in prepared.results("product").items()}
+        assert measure.largest_error(actual, reference.results("product")) <= parity.TOLERANCES[dtype]
+
+
+@pytest.mark.parametrize("name", ["lstm-2-3-4-5", "gru-3-4-2-3-2layers-bidirectional-float64", "gru-3-4-2-3-varying"])
+def test_gradients_are_those_of_the_forward_task(name, monkeypatch):
+    """A step along a gradient changes the sum of output ∘ output_gradient by what the gradient says."""
+    case = dataclasses.replace(cases.parse_case(name), dtype="float64")
+    problem = problems.network_problem(case)
+    gradients = program("float64", case).results("forward_backward")
+    step = 1e-6
+
+    def moved(sign):
+        weights = {
+            layer: problems.Weights(
+                **{key: array + sign * step * gradients[f"{layer}/{key}"] for key, array in of_layer.arrays().items()}
+            )
+            for layer, of_layer in problem.weights.items()
+        }
+        return dataclasses.replace(problem, inputs=problem.inputs + sign * step * gradients["inputs"], weights=weights)
+
+    def loss(sign):
+        monkeypatch.setattr("tensorflow_libraries.network_problem", lambda case: moved(sign))
+        return np.sum(program("float64", case).results("forward")["output"] * problem.output_gradient)
+
+    difference = (loss(1) - loss(-1)) / (2 * step)
+    assert difference == pytest.approx(sum(np.sum(gradient**2) for gradient in gradients.values()), rel=1e-6)
+
+
+# ---------------------------------------------------------------- how it is measured
+
+
+class LocalWorker:
+    """Stands for a `Worker`, without a process; a call of another peer's turn is recorded."""
+
+    turns: list[tuple[str, str, str]]
+    spoil: str | None
+
+    def __init__(self, peer, threads, log):
+        self.peer = peer
+        self._session = workers.Session(library(peer.name))
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception):
+        pass
+
+    def versions(self):
+        return {}
+
+    def prepare(self, case):
+        return self._session.prepare(case.name)
+
+    def results(self, case, task):
+        arrays = self._session.results(case.name, task)
+        last = list(arrays)[-1]
+        return {**arrays, last: arrays[last] * 1.01} if self.spoil == (self.peer.name, task) else arrays
+
+    def calibrate(self, case, task):
+        pass
+
+    def sample(self, case, task):
+        self.turns.append((self.peer.name, case.name, task))
+        return float(len(self.turns))
+
+    def forget(self, case):
+        self._session.forget(case.name)
+
+
+@pytest.fixture
+def local_bench(monkeypatch, tmp_path):
+    """A function that makes a bench of peers that run in this process."""
+    monkeypatch.setattr(measure, "Worker", LocalWorker)
+    monkeypatch.setattr(LocalWorker, "turns", [], raising=False)
+    monkeypatch.setattr(LocalWorker, "spoil", None, raising=False)
+    return lambda *names: measure.Bench([PEERS[name] for name in names], peers.REFERENCE, 1, tmp_path / "log")
+
+
+@pytest.mark.parametrize("task", ["forward", "forward_backward"])
+def test_a_peer_of_wrong_results_is_refused(task, local_bench, monkeypatch):
+    monkeypatch.setattr(LocalWorker, "spoil", (KERAS, task))
+    case = cases.parse_case("lstm-3-4-5-6")
+    message = f"^keras computes a wrong {re.escape(cases.TASKS[task])} of lstm-3-4-5-6: "
+    with local_bench(OURS, KERAS) as made, pytest.raises(ValueError, match=message):
+        made.measure("main", case, [OURS, KERAS], rounds=1)
+
+
+def test_peers_take_turns(local_bench):
+    case = cases.parse_case("lstm-1-2-3-4")
+    rounds = 8
+    with local_bench(OURS, KERAS, RAW_OPS) as made:
+        products = [turn for size in (2, 3) for turn in made.prepare(cases.Product(size), [OURS, KERAS, RAW_OPS])]
+        measured = made.measure("main", case, [OURS, KERAS, RAW_OPS], rounds, products)
+    keys = sorted([(peer, case.name, task) for peer in (OURS, KERAS) for task in case.tasks])
+    each_round = len(keys) + 1
+    turns = LocalWorker.turns
+    assert len(turns) == rounds * each_round
+    orders = [turns[start : start + each_round] for start in range(0, len(turns), each_round)]
+    for order in orders:
+        assert sorted(turn for turn in order if turn[0] != RAW_OPS) == keys
+        assert sum(turn[0] == RAW_OPS for turn in order) == 1
+    assert len({tuple(order) for order in orders}) > 1
+    assert {each.case.name for each in measured} == {case.name, "product-2-float32", "product-3-float32"}
+    assert sorted(value for each in measured for value in each.seconds) == list(range(1, len(turns) + 1))
+
+
+def test_only_those_who_are_asked_take_part(local_bench):
+    with local_bench(OURS, KERAS) as made:
+        measured = made.measure("main", cases.parse_case("lstm-1-2-3-4"), [KERAS, PYTORCH], rounds=1)
+    assert {each.peer for each in measured} == {KERAS}
+
+
+def test_samples_of_the_same_are_put_together():
+    case = cases.Product(2)
+    parts = [
+        measure.Measurement("main", case, peer, "product", seconds, 0.0)
+        for peer, seconds in ((PYTORCH, [1.0]), (RAW_OPS, [2.0]), (PYTORCH, [3.0, 4.0]))
+    ]
+    merged = measure.merge(parts)
+    assert [(each.peer, each.seconds) for each in merged] == [(PYTORCH, [1.0, 3.0, 4.0]), (RAW_OPS, [2.0])]
+
+
+class Clock:
+    """Stands for `time.perf_counter`, and for a function that takes a known time."""
+
+    def __init__(self):
+        self.now = 0.0
+        self.calls = 0
+
+    def function(self, seconds):
+        def call():
+            self.calls += 1
+            self.now += next(seconds)
+
+        return call
+
+
+@pytest.fixture
+def clocked_session(monkeypatch):
+    """A function that makes a session whose one case takes known times, and its clock."""
+    clock = Clock()
+    monkeypatch.setattr(workers.time, "perf_counter", lambda: clock.now)
+
+    def make(seconds):
+        class Known:
+            def program(self, case):
+                return type("Program", (), {"calls": {"product": clock.function(seconds)}})
+
+        session = workers.Session(Known())
+        session.prepare("product-2")
+        return session
+
+    return make, clock
+
+
+def test_short_calls_are_timed_many_at_once_after_a_warm_up(clocked_session):
+    make, clock = clocked_session
+    # The first call, which compiles, takes long; those after it a quarter of a sample, and 2 times that in turns.
+    quarter = workers.SAMPLE_SECONDS / 4
+    calibration = [100.0] + [quarter] * (workers.CALIBRATION_CALLS - 1)
+    session = make(itertools.chain(calibration, itertools.repeat(2 * quarter)))
+    session.calibrate("product-2", "product")
+    assert clock.calls == workers.CALIBRATION_CALLS
+    assert session.sample("product-2", "product") == pytest.approx(2 * quarter)
+    assert clock.calls == workers.CALIBRATION_CALLS + 1 + 4
+
+
+def test_a_turn_warms_up_for_a_while(clocked_session):
+    make, clock = clocked_session
+    session = make(itertools.repeat(workers.WARM_UP_SECONDS / 4))
+    session.calibrate("product-2", "product")
+    clock.calls, clock.now = 0, 0.0
+    session.sample("product-2", "product")
+    assert workers.WARM_UP_SECONDS <= clock.now - workers.SAMPLE_SECONDS <= 2 * workers.WARM_UP_SECONDS
+
+
+def test_error_is_relative_to_the_largest_magnitude():
+    expected = {"a": np.array([1.0, -4.0]), "b": np.array([100.0, 0.0]), "zero": np.zeros(2)}
+    assert measure.largest_error(expected, expected) == 0
+    actual = {**expected, "a": np.array([1.5, -4.0]), "b": np.array([101.0, 0.5])}
+    assert measure.largest_error(actual, expected) == 0.125
+    assert measure.largest_error({**expected, "zero": np.array([0.0, -0.5])}, expected) == 0.5
+    for wrong in (math.nan, math.inf):
+        assert measure.largest_error({**expected, "a": np.array([1.0, wrong])}, expected) == math.inf
+
+
+def test_results_of_other_names_or_shapes_are_refused():
+    expected = {"a": np.ones([2, 1])}
+    with pytest.raises(ValueError, match="results must be a, but are b"):
+        measure.largest_error({"b": np.ones([2, 1])}, expected)
+    with pytest.raises(ValueError, match=r"a must have shape \(2, 1\), but has \(1, 2\)"):
+        measure.largest_error({"a": np.ones([1, 2])}, expected)
+
+
+def made_up_worker(library_name, tmp_path):
+    return workers.Worker(peers.Peer("x", "Nobody", library_name, []), 2, tmp_path / "log")
+
+
+def test_what_goes_wrong_in_a_process_is_told(tmp_path):
+    with made_up_worker("cases.Product", tmp_path) as worker:
+        with pytest.raises(workers.WorkerError, match=r"Nobody failed:\n(.|\n)*no attribute 'versions'"):
+            worker.versions()
+        with pytest.raises(workers.WorkerError, match="no attribute 'program'"):
+            worker.prepare(cases.Product(2))
+
+
+def test_a_process_that_ends_is_told(tmp_path):
+    with (
+        made_up_worker("os._exit", tmp_path) as worker,
+        pytest.raises(workers.WorkerError, match=r"the process of Nobody ended with 2; see .*log"),
+    ):
+        worker.versions()
+
+
+@pytest.mark.parametrize("peer", [OURS, KERAS, PYTORCH])
+def test_memory_of_a_step_holds_its_gradients(peer):
+    case = cases.parse_case("lstm-8-20-64-512")
+    measured = memory.step_memory(library(peer), case)
+    assert measured.baseline > 0
+    assert measured.step >= 4 * 4 * 512 * (512 + 64)
+
+
+@pytest.mark.parametrize(("peer", "name"), [(OURS, "gru_block_cell-1-2-3"), (RAW_OPS, "lstm-1-2-3-4")])
+def test_memory_of_what_is_not_trained_is_refused(peer, name):
+    with pytest.raises(ValueError, match=re.escape(name.split("-")[0])):
+        memory.step_memory(library(peer), cases.parse_case(name))
+
+
+# ---------------------------------------------------------------- cases and options
+
+
+def test_names_of_cases_are_read_as_they_are_written():
+    for section in sections.SECTIONS.values():
+        for case in [*section.cases, *section.quick_cases]:
+            assert cases.parse_case(case.name) == case
+    assert cases.parse_case("gru-1-20-3-4-bfloat16") == cases.Network("gru", 1, 20, 3, 4, dtype="bfloat16")
+    everything = cases.Network("lstm", 1, 2, 3, 4, layers=2, bidirectional=True, varying=True, dtype="float64")
+    assert cases.parse_case("lstm-1-2-3-4-2layers-bidirectional-varying-float64") == everything
+    assert cases.parse_case("tanh-1-20-3-4").dtype == "float32"
+    assert cases.parse_case("gru_block_cell-1-20-3-7steps-bfloat16") == cases.CellSteps(1, 20, 3, 7, "bfloat16")
+    assert cases.parse_case("product-12") == cases.Product(12, "float32")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "",
+        "lstm",
+        "lstm-1-2-3",
+        "lstm-1-2-3-4-5",
+        "lstm-1-2-3-0",
+        "rnn-1-2-3-4",
+        "lstm-1-2-3-4-int8",
+        "lstm-1-2-3-4-varying-bidirectional",
+        "gru_block_cell-1-2",
+        "product",
+    ],
+)
+def test_other_names_of_cases_are_refused(name):
+    with pytest.raises(ValueError, match="a case is named CELL-BATCH-TIME-INPUT-UNITS"):
+        cases.parse_case(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "forward"),
+    [
+        ("lstm-2-3-5-7", 2 * 2 * 3 * 4 * 7 * (5 + 7)),
+        ("gru-2-3-5-7", 2 * 2 * 3 * 3 * 7 * (5 + 7)),
+        ("tanh-2-3-5-7-2layers", 2 * 2 * 3 * 7 * ((5 + 7) + (7 + 7))),
+        ("tanh-2-3-5-7-2layers-bidirectional", 2 * 2 * 3 * 2 * 7 * ((5 + 7) + (14 + 7))),
+        ("tanh-2-8-5-7-varying", 2 * (8 + 2) * 7 * (5 + 7)),
+        ("gru_block_cell-2-5-7-3steps", 3 * 2 * 2 * 3 * 7 * (5 + 7)),
+    ],
+)
+def test_operations_are_counted(name, forward):
+    case = cases.parse_case(name)
+    other = {"forward_backward": 3, "backward": 1}
+    assert {task: case.flops(task) for task in case.tasks} == {
+        "forward": forward,
+        **{task: times * forward for task, times in other.items() if task in case.tasks},
+    }
+
+
+@pytest.mark.parametrize("batch", [1, 2, 5, 32])
+def test_lengths_vary_from_all_to_a_quarter(batch):
+    case = cases.Network("lstm", batch, 10, 1, 1, varying=True)
+    assert case.lengths[0] == 10
+    assert case.lengths == sorted(case.lengths, reverse=True)
+    assert len(case.lengths) == batch
+    assert batch == 1 or case.lengths[-1] == 3
+    assert dataclasses.replace(case, varying=False).lengths == [10] * batch
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        ("--cases=lstm-1-2-3-4,lstm", "'lstm' is not"),
+        ("--peers=keras,nobody", "'nobody' is none of keras, keras_xla"),
+        ("--peers=tf_rnn_ops", "'tf_rnn_ops' is none of"),
+        ("--sections=main,none", "'none' is none of main, memory"),
+        ("--rounds=0", "'0' is not a positive integer"),
+        ("--threads=some", "'some' is not a positive integer"),
+    ],
+)
+def test_bad_options_are_refused(option, message, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["bench.py", option])
+    with pytest.raises(SystemExit) as exit_info:
+        bench.parse_arguments()
+    assert exit_info.value.code == 2
+    assert message in capsys.readouterr().err
+
+
+def test_options_choose_what_is_measured(monkeypatch):
+    def settings(*options):
+        monkeypatch.setattr(sys, "argv", ["bench.py", *options])
+        return bench.parse_arguments()
+
+    default = settings()
+    assert default.sections == list(sections.SECTIONS)
+    assert default.peers == peers.OTHERS
+    assert settings("--quick").rounds < default.rounds
+    chosen = settings("--quick", "--cases=gru-1-2-3-4,tanh-1-2-3-4", "--peers=keras_xla,keras", "--rounds=7")
+    assert chosen.sections == [sections.MAIN]
+    assert [case.name for case in chosen.cases] == ["gru-1-2-3-4", "tanh-1-2-3-4"]
+    assert chosen.peers == ["keras_xla", "keras"]
+    assert chosen.rounds == 7
+    assert settings("--sections=calls,memory").sections == ["calls", "memory"]
+
+
+def test_the_main_section_has_every_size_for_every_cell():
+    sizes = ["1-100-128-256", "32-100-128-256", "64-50-512-512", "128-25-1024-1024"]
+    names = {case.name for case in sections.SECTIONS[sections.MAIN].cases}
+    assert names >= {f"{cell}-{size}" for cell in cases.NUM_GATES for size in sizes}
