@@ -27,7 +27,7 @@ from run import MemoryMeasurement, Run, to_json
 from sections import MAIN, MEMORY, PRODUCT_DTYPES, PRODUCT_SIZES, QUICK_PRODUCT_SIZES, SECTIONS, Section
 from workers import Worker
 
-ROUNDS = 15
+ROUNDS = 12
 QUICK_ROUNDS = 2
 LEAST_ROUNDS = 3
 
@@ -204,7 +204,8 @@ def main() -> None:
     settings.output.mkdir(parents=True, exist_ok=True)
     run = run_benchmark(settings)
     print(f"\n{targets_to_text(run)}\n")
-    print(f"load average before {run.load_before[0]:.2f}, after {run.load_after[0]:.2f}")
+    print(f"load average before {run.load_before[0]:.2f}, after {run.load_after[0]:.2f}; ", end="")
+    print(f"{run.disturbed():.0%} of the samples were disturbed by other processes")
     write(run, settings.output)
 
 

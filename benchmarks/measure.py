@@ -10,7 +10,11 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 import numpy as np
 from cases import TASKS, Case
 from peers import Peer
-from workers import Worker
+from workers import Sample, Worker
+
+# A sample is disturbed when other processes took more than this share of the CPUs' time.
+DISTURBANCE = 0.2
+TRIES = 3  # how often it is taken at most; the least disturbed one counts
 
 # The largest error that a peer may have, be it one that adds numbers up in 16 bits. What computes something else has no
 # place in a comparison.
@@ -28,6 +32,7 @@ class Measurement:
       task: the name in `TASKS`.
       seconds: the time of one call in each round.
       error: the largest difference of a result from the float64 one, relative to the largest magnitude of its tensor.
+      others: the share of the CPUs' time that other processes took in each round.
     """
 
     section: str
@@ -36,6 +41,7 @@ class Measurement:
     task: str
     seconds: Sequence[float]
     error: float
+    others: Sequence[float]
 
     @property
     def quartiles(self) -> tuple[float, float, float]:
@@ -145,20 +151,37 @@ class Bench:
           ValueError: if a peer's results are wrong.
         """
         turns = self.prepare(case, peers)
-        seconds: dict[Turn, list[float]] = {turn: [] for turn in [*turns, *products]}
+        samples: dict[Turn, list[Sample]] = {turn: [] for turn in [*turns, *products]}
         shuffler = random.Random(case.name)
         for _ in range(rounds):
             order = [*turns, *_one_of_each_peer(products, shuffler)]
             shuffler.shuffle(order)
             for turn in order:
-                seconds[turn].append(self._workers[turn.peer].sample(turn.case, turn.task))
+                samples[turn].append(self._sample(turn))
         for turn in turns:
             self._workers[turn.peer].forget(case)
         return [
-            Measurement(section, turn.case, turn.peer, turn.task, samples, turn.error)
-            for turn, samples in seconds.items()
-            if samples
+            Measurement(
+                section,
+                turn.case,
+                turn.peer,
+                turn.task,
+                [sample.seconds for sample in taken],
+                turn.error,
+                [sample.others for sample in taken],
+            )
+            for turn, taken in samples.items()
+            if taken
         ]
+
+    def _sample(self, turn: Turn) -> Sample:
+        """Returns the first sample that is not disturbed, or the least disturbed of several."""
+        taken = []
+        for _ in range(TRIES):
+            taken.append(self._workers[turn.peer].sample(turn.case, turn.task))
+            if taken[-1].others <= DISTURBANCE:
+                break
+        return min(taken, key=lambda sample: sample.others)
 
 
 def _one_of_each_peer(turns: Sequence[Turn], chooser: random.Random) -> list[Turn]:
@@ -173,8 +196,11 @@ def merge(measurements: Iterable[Measurement]) -> list[Measurement]:
     merged: dict[tuple, Measurement] = {}
     for each in measurements:
         key = (each.section, each.case, each.peer, each.task)
-        seconds = [*merged[key].seconds, *each.seconds] if key in merged else each.seconds
-        merged[key] = dataclasses.replace(each, seconds=seconds)
+        if key in merged:
+            seconds, others = [*merged[key].seconds, *each.seconds], [*merged[key].others, *each.others]
+            merged[key] = dataclasses.replace(each, seconds=seconds, others=others)
+        else:
+            merged[key] = each
     return list(merged.values())
 
 

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 
 from cases import BACKWARD, FORWARD, FORWARD_BACKWARD, TASKS, Case, CellSteps, Network
-from measure import Measurement
+from measure import DISTURBANCE, Measurement
 from peers import KERAS, OURS, PEERS
 from run import MemoryMeasurement, Run
 from sections import BATCHES, CALLS, LENGTHS
@@ -95,6 +95,7 @@ def _conditions(run: Run) -> str:
     lines = [
         f"Medians of {run.rounds} rounds, {run.date}. {versions.get('CPU', 'Unknown CPU')}, {run.threads} threads, "
         f"load average before {run.load_before[0]:.1f}, after {run.load_after[0]:.1f}.",
+        f"Samples in which other processes took more than {DISTURBANCE:.0%} of the CPUs' time: {run.disturbed():.0%}.",
         f"Instruction set of tf_rnn_ops: {versions.get('instruction set', 'unknown')}.",
         "Libraries: "
         + ", ".join(

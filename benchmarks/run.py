@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from cases import Case, Product, parse_case
-from measure import Measurement
+from measure import DISTURBANCE, Measurement
 from memory import StepMemory
 from peers import OURS, PEERS
 from sections import MAIN
@@ -93,6 +93,11 @@ class Run:
         theirs = [found for peer in peers if (found := self.find(case, peer, task, section))]
         return min(each.quartiles[1] for each in theirs) / ours.quartiles[1] if ours and theirs else None
 
+    def disturbed(self) -> float:
+        """Returns the share of the samples in which other processes of the machine had much to do."""
+        others = [share for each in self.measurements for share in each.others]
+        return sum(share > DISTURBANCE for share in others) / max(1, len(others))
+
     def memory_cases(self) -> list[Case]:
         """Returns the networks whose training steps' memory was measured."""
         return list(dict.fromkeys(each.case for each in self.memory))
@@ -144,6 +149,7 @@ def _measurement_to_json(measurement: Measurement, run: Run) -> dict[str, Any]:
         "gflops": dict(zip(names, measurement.gflops, strict=True)),
         "ratio": run.ratio(measurement.case, measurement.task, [measurement.peer], measurement.section),
         "error": measurement.error,
+        "others": list(measurement.others),
     }
 
 
@@ -158,6 +164,7 @@ def from_json(data: Mapping[str, Any]) -> Run:
             each["task"],
             each["seconds"]["samples"],
             each["error"],
+            each["others"],
         )
         for each in data["measurements"]
     ]

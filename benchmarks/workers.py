@@ -4,6 +4,7 @@ Only one of them works at a time. Libraries' threads may spin for a while after 
 one's turn begins only when a process has come to rest.
 """
 
+import dataclasses
 import importlib
 import math
 import multiprocessing
@@ -23,12 +24,31 @@ from peers import Peer
 from programs import Library, Program
 
 CALIBRATION_CALLS = 3
+LONG_SECONDS = 0.5  # a call that takes longer shows nothing of what was before it
 WARM_UP_SECONDS = 0.01
 SAMPLE_SECONDS = 0.05  # short calls are timed many at once
 
 REST_SECONDS = 0.01  # a process rests when it has used none of the CPU's time for so long,
 REST_SHARE = 0.05  # or no more than this share of it
 LONGEST_UNREST = 1.0
+
+_STAT = pathlib.Path("/proc/stat")
+# Where /proc/stat has the time that a CPU was idle, and that it waited for a disk.
+_IDLE_FIELDS = (3, 4)
+
+
+@dataclasses.dataclass(frozen=True)
+class Sample:
+    """What a turn gave.
+
+    Attributes:
+      seconds: the time of one call.
+      others: the share of the time of all CPUs that other processes of the machine took meanwhile. Linux counts it in
+        hundredths of a second, so that of a short turn it is a rough figure.
+    """
+
+    seconds: float
+    others: float
 
 
 class Session:
@@ -42,6 +62,7 @@ class Session:
         self._library = library
         self._programs: dict[str, Program] = {}
         self._calls: dict[tuple[str, str], int] = {}
+        self._is_long: dict[tuple[str, str], bool] = {}
 
     def versions(self) -> dict[str, str]:
         """Returns what is to be known of what is measured, by what it is."""
@@ -63,14 +84,19 @@ class Session:
         """Runs a task for the first times, and finds out how many calls make a sample that is long enough."""
         fastest = min(self._seconds_per_call(name, task, 1) for _ in range(CALIBRATION_CALLS))
         self._calls[name, task] = max(1, math.ceil(SAMPLE_SECONDS / fastest))
+        self._is_long[name, task] = fastest > LONG_SECONDS
 
     def sample(self, name: str, task: str) -> float:
         """Warms up, because the turns of others have cooled the caches, and returns how many seconds a call took."""
+        if not self._is_long[name, task]:
+            self._warm_up(name, task)
+        return self._seconds_per_call(name, task, self._calls[name, task])
+
+    def _warm_up(self, name: str, task: str) -> None:
         end = time.perf_counter() + WARM_UP_SECONDS
         self._seconds_per_call(name, task, 1)
         while time.perf_counter() < end:
             self._seconds_per_call(name, task, 1)
-        return self._seconds_per_call(name, task, self._calls[name, task])
 
     def _seconds_per_call(self, name: str, task: str, calls: int) -> float:
         function = self._programs[name].calls[task]
@@ -103,6 +129,14 @@ def _serve(connection: Connection, library: str, threads: int, log: pathlib.Path
             connection.send((getattr(session, method)(*arguments), None))
         except Exception:
             connection.send((None, traceback.format_exc()))
+
+
+def _busy_seconds() -> float:
+    """Returns for how long the CPUs, together, have been doing something or were taken away by the host."""
+    first, *fields = _STAT.read_text().partition("\n")[0].split()
+    assert first == "cpu"
+    busy = [int(field) for index, field in enumerate(fields[:8]) if index not in _IDLE_FIELDS]
+    return sum(busy) / os.sysconf("SC_CLK_TCK")
 
 
 class WorkerError(RuntimeError):
@@ -183,9 +217,13 @@ class Worker:
         """See `Session`."""
         self._request("calibrate", case.name, task)
 
-    def sample(self, case: Case, task: str) -> float:
-        """See `Session`."""
-        return self._request("sample", case.name, task)
+    def sample(self, case: Case, task: str) -> Sample:
+        """Returns how many seconds a call took, see `Session`, and how much the rest of the machine did meanwhile."""
+        start, busy, own = time.monotonic(), _busy_seconds(), self._cpu_seconds()
+        seconds = self._request("sample", case.name, task)
+        available = (time.monotonic() - start) * (os.cpu_count() or 1)
+        by_others = (_busy_seconds() - busy) - (self._cpu_seconds() - own)
+        return Sample(seconds, min(1.0, max(0.0, by_others / available)))
 
     def forget(self, case: Case) -> None:
         """See `Session`."""

@@ -9,6 +9,7 @@ import math
 import pathlib
 import re
 import sys
+from collections.abc import Iterator
 
 import numpy as np
 import parity
@@ -233,7 +234,7 @@ def test_picture_is_drawn_where_matplotlib_is_installed(quick_run):
 def fake_run(seconds, **fields):
     """A run with seconds of (case, peer, task), in which nothing was measured."""
     measurements = [
-        measure.Measurement(sections.MAIN, cases.parse_case(case), peer, task, [value], error=0.0)
+        measure.Measurement(sections.MAIN, cases.parse_case(case), peer, task, [value], error=0.0, others=[0.0])
         for (case, peer, task), value in seconds.items()
     ]
     defaults = {
@@ -451,7 +452,8 @@ class LocalWorker:
     """Stands for a `Worker`, without a process; a call of another peer's turn is recorded."""
 
     turns: list[tuple[str, str, str]]
-    spoil: str | None
+    spoil: tuple[str, str] | None
+    others: Iterator[float]
 
     def __init__(self, peer, threads, log):
         self.peer = peer
@@ -479,7 +481,7 @@ class LocalWorker:
 
     def sample(self, case, task):
         self.turns.append((self.peer.name, case.name, task))
-        return float(len(self.turns))
+        return workers.Sample(float(len(self.turns)), next(self.others))
 
     def forget(self, case):
         self._session.forget(case.name)
@@ -491,6 +493,7 @@ def local_bench(monkeypatch, tmp_path):
     monkeypatch.setattr(measure, "Worker", LocalWorker)
     monkeypatch.setattr(LocalWorker, "turns", [], raising=False)
     monkeypatch.setattr(LocalWorker, "spoil", None, raising=False)
+    monkeypatch.setattr(LocalWorker, "others", itertools.repeat(0.0), raising=False)
     return lambda *names: measure.Bench([PEERS[name] for name in names], peers.REFERENCE, 1, tmp_path / "log")
 
 
@@ -522,6 +525,16 @@ def test_peers_take_turns(local_bench):
     assert sorted(value for each in measured for value in each.seconds) == list(range(1, len(turns) + 1))
 
 
+@pytest.mark.parametrize(
+    ("others", "counts"), [([0.9, 0.1, 0.0], 2), ([0.5, 0.3, 0.4], 2), ([0.1, 0.0, 0.0], 1), ([0.9, 0.8, 0.7], 3)]
+)
+def test_disturbed_samples_are_taken_again(others, counts, local_bench, monkeypatch):
+    monkeypatch.setattr(LocalWorker, "others", iter(others))
+    with local_bench(RAW_OPS) as made:
+        (measured,) = made.measure("main", cases.Product(2), [RAW_OPS], rounds=1)
+    assert (measured.seconds, measured.others) == ([float(counts)], [others[counts - 1]])
+
+
 def test_only_those_who_are_asked_take_part(local_bench):
     with local_bench(OURS, KERAS) as made:
         measured = made.measure("main", cases.parse_case("lstm-1-2-3-4"), [KERAS, PYTORCH], rounds=1)
@@ -531,11 +544,12 @@ def test_only_those_who_are_asked_take_part(local_bench):
 def test_samples_of_the_same_are_put_together():
     case = cases.Product(2)
     parts = [
-        measure.Measurement("main", case, peer, "product", seconds, 0.0)
+        measure.Measurement("main", case, peer, "product", seconds, 0.0, others=seconds)
         for peer, seconds in ((PYTORCH, [1.0]), (RAW_OPS, [2.0]), (PYTORCH, [3.0, 4.0]))
     ]
     merged = measure.merge(parts)
     assert [(each.peer, each.seconds) for each in merged] == [(PYTORCH, [1.0, 3.0, 4.0]), (RAW_OPS, [2.0])]
+    assert all(each.others == each.seconds for each in merged)
 
 
 class Clock:
@@ -590,6 +604,15 @@ def test_a_turn_warms_up_for_a_while(clocked_session):
     clock.calls, clock.now = 0, 0.0
     session.sample("product-2", "product")
     assert workers.WARM_UP_SECONDS <= clock.now - workers.SAMPLE_SECONDS <= 2 * workers.WARM_UP_SECONDS
+
+
+def test_long_calls_need_no_warm_up(clocked_session):
+    make, clock = clocked_session
+    session = make(itertools.repeat(2 * workers.LONG_SECONDS))
+    session.calibrate("product-2", "product")
+    clock.calls = 0
+    assert session.sample("product-2", "product") == pytest.approx(2 * workers.LONG_SECONDS)
+    assert clock.calls == 1
 
 
 def test_error_is_relative_to_the_largest_magnitude():
