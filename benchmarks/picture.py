@@ -26,7 +26,9 @@ _STYLES: dict[str, dict[str, Any]] = {
 }
 _GRAY = "#666666"
 _BAND = "#f3f3f3"
-_RATIO_TICKS = (0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1, 1.5, 2, 3, 5, 10, 20, 50, 100)
+_RATIO_TICKS = (0.1, 0.2, 0.3, 0.5, 0.7, 1, 1.5, 2, 3, 5, 7, 10)
+_WIDE_RATIO_TICKS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100)
+_WIDE = 12  # from this ratio of the highest to the lowest ratio on
 
 
 @dataclasses.dataclass(frozen=True)
@@ -132,7 +134,7 @@ def _draw_ratios(axes: Axes, run: Run, group: _Group, task: str) -> None:
     axes.set_xlim(lowest / 1.12, highest * 1.12)
     axes.axvspan(lowest / 2, 1, color="#fbe3e0", zorder=0, linewidth=0)
     axes.axvline(1, color=_STYLES[OURS]["color"], linewidth=1.4, zorder=1)
-    axes.xaxis.set_major_locator(FixedLocator(_RATIO_TICKS))
+    axes.xaxis.set_major_locator(FixedLocator(_RATIO_TICKS if highest / lowest < _WIDE else _WIDE_RATIO_TICKS))
     axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}x"))
     axes.set_title("ours is x times as fast", fontsize=10.5, loc="left")

@@ -66,7 +66,7 @@ def _judge(target: Target, figures: Mapping[Case, float]) -> Verdict:
         return Verdict(target, None, "")
     if target.is_mean:
         mean = math.exp(sum(map(math.log, figures.values())) / len(figures))
-        return Verdict(target, mean, f"{len(figures)} cases")
+        return Verdict(target, mean, f"number of cases: {len(figures)}")
     worst = (max if target.at_most else min)(figures, key=lambda case: figures[case])
     return Verdict(target, figures[worst], worst.title)
 
