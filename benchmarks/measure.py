@@ -158,7 +158,7 @@ class Bench:
             shuffler.shuffle(order)
             for turn in order:
                 samples[turn].append(self._sample(turn))
-        for turn in turns:
+        for turn in set(turns) - set(products):
             self._workers[turn.peer].forget(case)
         return [
             Measurement(

@@ -541,6 +541,16 @@ def test_only_those_who_are_asked_take_part(local_bench):
     assert {each.peer for each in measured} == {KERAS}
 
 
+def test_a_product_may_be_a_case_among_products(local_bench):
+    case = cases.Product(2)
+    with local_bench(RAW_OPS) as made:
+        products = made.prepare(case, [RAW_OPS])
+        for _ in range(2):
+            made.measure("main", case, [RAW_OPS], 1, products)
+            (turn,) = products
+            assert made._workers[RAW_OPS].results(turn.case, turn.task)
+
+
 def test_samples_of_the_same_are_put_together():
     case = cases.Product(2)
     parts = [
