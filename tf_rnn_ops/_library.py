@@ -88,7 +88,7 @@ def _c_string_function(name: str) -> str:
 
 
 def active_instruction_set() -> str:
-    """Returns the instruction set that the CPU kernels use: "baseline", "avx2" or "avx512"."""
+    """Returns the instruction set that the CPU kernels use: "baseline", "avx2", "avx512" or "amx"."""
     return _c_string_function("TfRnnOps_ActiveInstructionSet")
 
 

@@ -1,13 +1,51 @@
 #include "cc/rnn/cudnn_rnn.h"
 
+#include <type_traits>
+
 #include "cc/rnn/simd/cudnn_rnn.h"
 
 namespace tf_rnn_ops::rnn {
+
+namespace {
+
+#if defined(__x86_64__)
+
+// AMX rounds the states that products take to bfloat16. That is as accurate as
+// the type, but where a ReLU is near its kink: there, the gradient could turn
+// out to be that of the other side.
+CudnnRnnKernels<BFloat16> AmxKernels(const RnnConfig& config) {
+  return config.mode == RnnMode::kRelu ? avx512::CudnnRnn<BFloat16>()
+                                       : amx::CudnnRnn<BFloat16>();
+}
+
+CudnnRnnKernels<BFloat16> AmxKernels() {
+  using Forward = CudnnRnnForward<BFloat16>;
+  using Backward = CudnnRnnBackward<BFloat16>;
+  return {[](const Forward& a, int num_threads) {
+            return AmxKernels(a.config).forward_workspace(a, num_threads);
+          },
+          [](const Backward& a, int num_threads) {
+            return AmxKernels(a.config).backward_workspace(a, num_threads);
+          },
+          [](const Forward& a, Executor& executor) {
+            AmxKernels(a.config).forward(a, executor);
+          },
+          [](const Backward& a, Executor& executor) {
+            AmxKernels(a.config).backward(a, executor);
+          }};
+}
+
+#endif
+
+}  // namespace
 
 template <typename T>
 CudnnRnnKernels<T> GetCudnnRnnKernels(InstructionSet instruction_set) {
   switch (instruction_set) {
 #if defined(__x86_64__)
+    case InstructionSet::kAmx:
+      if constexpr (std::is_same_v<T, BFloat16>) return AmxKernels();
+      [[fallthrough]];
     case InstructionSet::kAvx512:
       return avx512::CudnnRnn<T>();
     case InstructionSet::kAvx2:

@@ -42,6 +42,7 @@ template <typename T>
 GruBlockCellKernels<T> GetGruBlockCellKernels(InstructionSet instruction_set) {
   switch (instruction_set) {
 #if defined(__x86_64__)
+    case InstructionSet::kAmx:
     case InstructionSet::kAvx512:
       return avx512::GruBlockCell<T>();
     case InstructionSet::kAvx2:

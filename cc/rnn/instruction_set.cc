@@ -1,5 +1,13 @@
 #include "cc/rnn/instruction_set.h"
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+#if defined(__linux__)
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+
 #include <cstdio>
 #include <cstdlib>
 
@@ -7,7 +15,35 @@ namespace tf_rnn_ops::rnn {
 namespace {
 
 constexpr InstructionSet kAll[] = {
-    InstructionSet::kBaseline, InstructionSet::kAvx2, InstructionSet::kAvx512};
+    InstructionSet::kBaseline, InstructionSet::kAvx2, InstructionSet::kAvx512,
+    InstructionSet::kAmx};
+
+#if defined(__x86_64__)
+// Whether the CPU has AMX's bfloat16 products and AVX-512's conversions to
+// bfloat16. (GCC 12's __builtin_cpu_supports does not know them.)
+bool CpuHasAmxBfloat16() {
+  constexpr unsigned kAmxBfloat16 = 1u << 22;    // EDX of leaf 7, 0
+  constexpr unsigned kAmxTile = 1u << 24;        // likewise
+  constexpr unsigned kAvx512Bfloat16 = 1u << 5;  // EAX of leaf 7, 1
+  unsigned eax, ebx, ecx, edx;
+  if (!__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx)) return false;
+  if ((edx & kAmxBfloat16) == 0 || (edx & kAmxTile) == 0) return false;
+  if (!__get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx)) return false;
+  return (eax & kAvx512Bfloat16) != 0;
+}
+
+// Asks the operating system for the tile registers, which it grants a process
+// on demand. What was granted stays so.
+bool MayUseTiles() {
+#if defined(__linux__)
+  constexpr int kRequestPermission = 0x1023;  // ARCH_REQ_XCOMP_PERM
+  constexpr int kTileData = 18;               // XFEATURE_XTILEDATA
+  return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+#else
+  return false;
+#endif
+}
+#endif
 
 bool Supports(InstructionSet instruction_set) {
   switch (instruction_set) {
@@ -24,6 +60,9 @@ bool Supports(InstructionSet instruction_set) {
              __builtin_cpu_supports("avx512bw") &&
              __builtin_cpu_supports("avx512dq") &&
              __builtin_cpu_supports("avx512vl");
+    case InstructionSet::kAmx:
+      return Supports(InstructionSet::kAvx512) && CpuHasAmxBfloat16() &&
+             MayUseTiles();
 #endif
     default:
       return false;
@@ -32,14 +71,14 @@ bool Supports(InstructionSet instruction_set) {
 
 // The cap that TF_RNN_OPS_ISA sets, or none.
 InstructionSet CapFromEnvironment() {
-  constexpr InstructionSet kNone = InstructionSet::kAvx512;
+  constexpr InstructionSet kNone = InstructionSet::kAmx;
   const char* value = std::getenv("TF_RNN_OPS_ISA");
   if (value == nullptr || *value == '\0') return kNone;
   InstructionSet cap;
   if (ParseInstructionSet(value, &cap)) return cap;
   std::fprintf(stderr,
                "tf_rnn_ops: TF_RNN_OPS_ISA is \"%s\" and is ignored; it should "
-               "be baseline, avx2 or avx512\n",
+               "be baseline, avx2, avx512 or amx\n",
                value);
   return kNone;
 }
@@ -54,6 +93,8 @@ const char* InstructionSetName(InstructionSet instruction_set) {
       return "avx2";
     case InstructionSet::kAvx512:
       return "avx512";
+    case InstructionSet::kAmx:
+      return "amx";
   }
   return "unknown";
 }

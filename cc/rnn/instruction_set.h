@@ -13,9 +13,10 @@ enum class InstructionSet {
   kBaseline,  // what the compiler assumes of any CPU of the architecture
   kAvx2,      // AVX2, FMA, F16C
   kAvx512,    // AVX-512 F, CD, BW, DQ, VL
+  kAmx,       // AMX TILE, BF16; AVX-512 BF16
 };
 
-// "baseline", "avx2", "avx512".
+// "baseline", "avx2", "avx512", "amx".
 const char* InstructionSetName(InstructionSet instruction_set);
 
 // Whether `name` is an instruction set's name; sets `*result` if so.

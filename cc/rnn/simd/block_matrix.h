@@ -25,8 +25,10 @@ inline std::int64_t Max(std::int64_t a, std::int64_t b) {
 // products have this form. Rows and columns alike are then read from
 // neighbouring cache lines. What the last block has beyond the matrix's columns
 // is zero. S: T or const T.
-template <typename S, std::int64_t kCols>
+template <typename S, std::int64_t kBlockCols>
 struct BlockMatrix {
+  static constexpr std::int64_t kCols = kBlockCols;
+
   S* data;
   std::int64_t rows;
   std::int64_t cols;

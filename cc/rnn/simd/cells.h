@@ -5,11 +5,26 @@
 
 #include <cstdint>
 
+#include "cc/rnn/float16.h"
 #include "cc/rnn/simd/activations.h"
+#include "cc/rnn/simd/convert.h"
 #include "cc/rnn/simd/tile_product.h"
 #include "cc/rnn/simd/vector.h"
 
 namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
+
+// The first `count` lanes to `to`, rounded to nearest, ties to even.
+template <typename V>
+TF_RNN_OPS_VECTOR_INLINE void StoreRounded(V x, std::int64_t count,
+                                           BFloat16* to) {
+#if defined(__AVX512BF16__)
+  const __m256bh rounded = _mm512_cvtneps_pbh((__m512)x);
+  _mm256_mask_storeu_epi16(to, (std::uint32_t{1} << count) - 1,
+                           (__m256i)rounded);
+#else
+  Convert(reinterpret_cast<const float*>(&x), to, count);
+#endif
+}
 
 // Neighbouring units of one sample: as many as fill a vector.
 template <typename T>
@@ -19,6 +34,10 @@ struct WholeVector {
   }
   TF_RNN_OPS_VECTOR_INLINE void Write(Vector<T> x, T* to) const {
     Store<T>(x, to);
+  }
+  // Rounded to nearest, ties to even.
+  TF_RNN_OPS_VECTOR_INLINE void Write(Vector<T> x, BFloat16* to) const {
+    StoreRounded(x, kVectorElements<T>, to);
   }
 };
 
@@ -33,6 +52,9 @@ struct PartialVector {
   }
   TF_RNN_OPS_VECTOR_INLINE void Write(Vector<T> x, T* to) const {
     StorePartial<T>(x, to, count);
+  }
+  TF_RNN_OPS_VECTOR_INLINE void Write(Vector<T> x, BFloat16* to) const {
+    StoreRounded(x, count, to);
   }
 };
 
@@ -60,9 +82,11 @@ struct ForwardRun {
   }
 };
 
-// The same units in a backward step.
-template <typename T, typename Units>
+// The same units in a backward step. P: the type of products' operands.
+template <typename P, typename Units>
 struct BackwardRun {
+  using T = ComputeType<P>;
+
   Units units;
   const T* kept;  // by the forward pass
   std::int64_t kept_stride;
@@ -71,7 +95,7 @@ struct BackwardRun {
   const T* h;       // rnn_relu, rnn_tanh
   Vector<T> d_h;    // gradient of what the forward step returned
   T* d_c;           // LSTM: that of c, replaced by c_prev's
-  T* d_blocks;      // those of the cell's blocks
+  P* d_blocks;      // those of the cell's blocks
   std::int64_t d_blocks_stride;
   T* cell_output;  // LSTM: o ∘ tanh(c), where a projection needs it; or null
 

@@ -31,6 +31,14 @@ inline void Convert(const BFloat16* from, float* to, std::int64_t size) {
   }
 }
 
+template <typename T>
+T Widened(T x) {
+  return x;
+}
+inline float Widened(BFloat16 x) {
+  return __builtin_bit_cast(float, std::uint32_t{x.bits} << 16);
+}
+
 inline void Convert(const float* from, BFloat16* to, std::int64_t size) {
   for (std::int64_t i = 0; i < size; ++i) {
     const std::uint32_t bits = __builtin_bit_cast(std::uint32_t, from[i]);

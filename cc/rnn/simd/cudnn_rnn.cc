@@ -2,13 +2,14 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstring>
+#include <type_traits>
 
 #include "cc/rnn/arena.h"
 #include "cc/rnn/cudnn_rnn_params.h"
 #include "cc/rnn/executor.h"
 #include "cc/rnn/reserve_space.h"
 #include "cc/rnn/rnn_config.h"
+#include "cc/rnn/simd/amx_product.h"
 #include "cc/rnn/simd/cells.h"
 #include "cc/rnn/simd/convert.h"
 #include "cc/rnn/simd/dropout.h"
@@ -20,6 +21,33 @@
 
 namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
 namespace {
+
+// What products take for values stored as T: T itself, where the CPU has
+// products of it, or what the network computes in.
+template <typename T>
+struct OperandTypeOf {
+  using Type = ComputeType<T>;
+};
+#if defined(__AMX_BF16__)
+template <>
+struct OperandTypeOf<BFloat16> {
+  using Type = BFloat16;
+};
+#endif
+template <typename T>
+using OperandType = typename OperandTypeOf<T>::Type;
+
+// The params as operands: as they are, or copied.
+template <typename T>
+const OperandType<T>* ReadParams(const T* params, const Staging<T>& staging,
+                                 ComputeType<T>* buffer,
+                                 const StagedShape& shape, Executor& executor) {
+  if constexpr (std::is_same_v<T, OperandType<T>>) {
+    return params;
+  } else {
+    return staging.Read(params, buffer, shape, executor);
+  }
+}
 
 // The shapes of a network's arrays.
 struct Shapes {
@@ -82,6 +110,7 @@ template <typename T>
 class ForwardCall {
  public:
   using C = ComputeType<T>;
+  using P = OperandType<T>;
 
   ForwardCall(const CudnnRnnForward<T>& a, int num_threads, Arena& arena)
       : a_(a),
@@ -114,12 +143,13 @@ class ForwardCall {
 
  private:
   void Compute(Executor& executor) const {
-    LayerForwardArguments<C> layer{
+    LayerForwardArguments<P> layer{
         a_.config,
         a_.size,
         SequenceLengths(a_.sequence_lengths, a_.size.time),
         0,
-        params_staging_.Read(a_.params, params_, shapes_.params, executor),
+        ReadParams(a_.params, params_staging_, params_, shapes_.params,
+                   executor),
         staging_.Read(a_.input, input_, shapes_.input, executor),
         staging_.Read(a_.input_h, input_h_, shapes_.hidden_state, executor),
         staging_.Read(a_.input_c, input_c_, shapes_.cell_state, executor),
@@ -144,7 +174,7 @@ class ForwardCall {
   }
 
   // `layer` comes with the arguments of the first layer, but for its output.
-  void RunLayers(LayerForwardArguments<C> layer, Executor& executor) const {
+  void RunLayers(LayerForwardArguments<P> layer, Executor& executor) const {
     const std::int64_t hidden_size =
         shapes_.hidden_state.size().value() / a_.config.num_layers;
     const std::int64_t cell_size =
@@ -158,7 +188,7 @@ class ForwardCall {
             a_.config, a_.size);
       }
       WithCell<C>(a_.config.mode, [&](auto cell) {
-        LayerForward<C, decltype(cell)>(layer, scratch_, executor).Run();
+        LayerForward<P, decltype(cell)>(layer, scratch_, executor).Run();
       });
       layer.input = NextInput(layer, executor);
       layer.input_h += hidden_size;
@@ -180,7 +210,7 @@ class ForwardCall {
   }
 
   // The input of the layer above.
-  const C* NextInput(const LayerForwardArguments<C>& layer,
+  const C* NextInput(const LayerForwardArguments<P>& layer,
                      Executor& executor) const {
     if (!AppliesDropout() || layer.layer == a_.config.num_layers - 1) {
       return layer.output;
@@ -206,13 +236,14 @@ class ForwardCall {
   C* const output_c_;
   C* const dropped_;        // [T, B, D * O]
   C* const inner_outputs_;  // [NumInnerOutputs(), T, B, D * O]
-  const LayerForwardScratch<C> scratch_;
+  const LayerForwardScratch<P> scratch_;
 };
 
 template <typename T>
 class BackwardCall {
  public:
   using C = ComputeType<T>;
+  using P = OperandType<T>;
 
   BackwardCall(const CudnnRnnBackward<T>& a, int num_threads, Arena& arena)
       : a_(a),
@@ -248,12 +279,13 @@ class BackwardCall {
 
  private:
   void Compute(Executor& executor) const {
-    LayerBackwardArguments<C> layer{
+    LayerBackwardArguments<P> layer{
         a_.config,
         a_.size,
         SequenceLengths(a_.sequence_lengths, a_.size.time),
         0,
-        params_staging_.Read(a_.params, params_, shapes_.params, executor),
+        ReadParams(a_.params, params_staging_, params_, shapes_.params,
+                   executor),
         ReadInput(executor),
         staging_.Read(a_.input_h, input_h_, shapes_.hidden_state, executor),
         staging_.Read(a_.input_c, input_c_, shapes_.cell_state, executor),
@@ -310,7 +342,7 @@ class BackwardCall {
   }
 
   // `network` has the arrays of the whole network.
-  void RunLayers(const LayerBackwardArguments<C>& network,
+  void RunLayers(const LayerBackwardArguments<P>& network,
                  Executor& executor) const {
     const std::int64_t hidden_size =
         shapes_.hidden_state.size().value() / a_.config.num_layers;
@@ -319,7 +351,7 @@ class BackwardCall {
     const std::int64_t output_size = shapes_.output.size().value();
     const ReservedArrays<const C> activations(a_.reserve_space, a_.config,
                                               a_.size);
-    LayerBackwardArguments<C> layer = network;
+    LayerBackwardArguments<P> layer = network;
     for (std::int64_t i = a_.config.num_layers - 1; i >= 0; --i) {
       layer.layer = i;
       layer.input_h = network.input_h + i * hidden_size;
@@ -344,7 +376,7 @@ class BackwardCall {
         layer.d_input = d_inner_ + (i - 1) % 2 * output_size;
       }
       WithCell<C>(a_.config.mode, [&](auto cell) {
-        LayerBackward<C, decltype(cell)>(layer, scratch_, executor).Run();
+        LayerBackward<P, decltype(cell)>(layer, scratch_, executor).Run();
       });
       if (i > 0) Dropped(layer.d_input, layer.d_input, i, executor);
     }
@@ -380,7 +412,7 @@ class BackwardCall {
   C* const d_params_;
   C* const dropped_;  // [T, B, D * O]
   C* const d_inner_;  // the gradients of two inner layers' inputs
-  const LayerBackwardScratch<C> scratch_;
+  const LayerBackwardScratch<P> scratch_;
 };
 
 // The bytes of scratch memory that a call takes.
@@ -408,6 +440,12 @@ CudnnRnnKernels<T> Kernels() {
 
 }  // namespace
 
+#if defined(__AMX_BF16__)
+template <>
+CudnnRnnKernels<BFloat16> CudnnRnn<BFloat16>() {
+  return Kernels<BFloat16>();
+}
+#else
 template <>
 CudnnRnnKernels<float> CudnnRnn<float>() {
   return Kernels<float>();
@@ -424,5 +462,6 @@ template <>
 CudnnRnnKernels<BFloat16> CudnnRnn<BFloat16>() {
   return Kernels<BFloat16>();
 }
+#endif
 
 }  // namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET

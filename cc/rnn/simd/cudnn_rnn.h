@@ -22,6 +22,12 @@ template <typename T>
 CudnnRnnKernels<T> CudnnRnn();
 }  // namespace avx512
 
+// For bfloat16 alone; the others have nothing more than with avx512.
+namespace amx {
+template <typename T>
+CudnnRnnKernels<T> CudnnRnn();
+}  // namespace amx
+
 }  // namespace tf_rnn_ops::rnn
 
 #endif  // TF_RNN_OPS_CC_RNN_SIMD_CUDNN_RNN_H_

@@ -13,6 +13,7 @@
 #include "cc/rnn/rnn_config.h"
 #include "cc/rnn/simd/cells.h"
 #include "cc/rnn/simd/kept_activations.h"
+#include "cc/rnn/simd/layer_forward.h"
 #include "cc/rnn/simd/matrix_view.h"
 #include "cc/rnn/simd/pack.h"
 #include "cc/rnn/simd/parallel_product.h"
@@ -21,13 +22,16 @@
 namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
 
 // Sizes as in cc/rnn/cudnn_rnn.h; F = fan_in of the layer, K = kept blocks.
-template <typename T>
+// P: the type of the params and of products' operands.
+template <typename P>
 struct LayerBackwardArguments {  // with B > 0 and U > 0
+  using T = ComputeType<P>;
+
   RnnConfig config;
   RnnSize size;
   SequenceLengths lengths;
   std::int64_t layer;
-  const T* params;   // of the whole network
+  const P* params;   // of the whole network
   const T* input;    // [T, B, F]
   const T* input_h;  // [D, B, O], of this layer
   const T* input_c;  // [D, B, U]; LSTM only
@@ -50,25 +54,33 @@ inline std::int64_t BackwardStepsAtOnce(const RnnSize& size) {
   return Min(size.time, Max(kRows / Max(size.batch, 1), 1));
 }
 
+// Whether products want the transpose of their left operand packed.
+template <typename P>
+constexpr bool kTransposesLeft = kRoundsState<P>;
+
 // Scratch memory, enough for any layer of the network. N = the blocks of the
 // cell, R = BackwardStepsAtOnce * B.
-template <typename T>
+template <typename P>
 struct LayerBackwardScratch {
-  T* input_weights;      // [D, G] right operands [U, F]
-  T* recurrent_weights;  // [D, G] right operands [U, O]
-  T* projection;         // [D] right operands [O, U]
-  T* d_gates;            // [D, N] left operands [R, U]
-  T* d_projected;        // [D] left operands [R, O], with a projection
-  T* cell_outputs;       // [D] right operands [R, U], with a projection
-  T* input;              // a right operand [R, F]
-  T* states;             // a right operand [R, O]
-  T* d_biases;           // [D, N, U]
-  T* products;           // [num_threads, B, GroupSize, kTileCols]
+  using T = ComputeType<P>;
+  using Left = MutableLeftMatrix<P>;
+  using Right = MutableRightMatrix<P>;
+
+  P* input_weights;        // [D, G] right operands [U, F]
+  P* recurrent_weights;    // [D, G] right operands [U, O]
+  P* projection;           // [D] right operands [O, U]
+  P* d_gates;              // [D, N] left operands [R, U]
+  P* d_projected;          // [D] left operands [R, O], with a projection
+  T* cell_outputs;         // [D, R, U], with a projection
+  P* packed_cell_outputs;  // a right operand of these
+  P* transposed;  // [N] left operands [U, R], and one [O, R] with a projection
+  P* input;       // a right operand [R, F]
+  P* states;      // a right operand [R, O]
+  T* d_biases;    // [D, N, U]
+  T* products;    // [num_threads, B, GroupSize, kTileCols]
 
   LayerBackwardScratch(const RnnConfig& config, const RnnSize& size,
                        int num_threads, Arena& arena) {
-    using Left = MutableLeftMatrix<T>;
-    using Right = MutableRightMatrix<T>;
     const CheckedInt directions = config.num_directions;
     const CheckedInt rows = CheckedInt(BackwardStepsAtOnce(size)) * size.batch;
     const CheckedInt units = config.num_units;
@@ -79,31 +91,40 @@ struct LayerBackwardScratch {
     const std::int64_t output_size = config.output_size();
     const std::int64_t projections = config.num_proj > 0 ? 1 : 0;
     input_weights =
-        arena.Take<T>(directions * gates * Right::Size(units, fan_in));
+        arena.Take<P>(directions * gates * Right::Size(units, fan_in));
     recurrent_weights =
-        arena.Take<T>(directions * gates * Right::Size(units, output_size));
+        arena.Take<P>(directions * gates * Right::Size(units, output_size));
     projection =
-        arena.Take<T>(directions * projections *
+        arena.Take<P>(directions * projections *
                       Right::Size(CheckedInt(output_size), config.num_units));
     d_gates =
-        arena.Take<T>(directions * blocks * Left::Size(rows, config.num_units));
+        arena.Take<P>(directions * blocks * Left::Size(rows, config.num_units));
     d_projected =
-        arena.Take<T>(directions * projections * Left::Size(rows, output_size));
-    cell_outputs = arena.Take<T>(directions * projections *
-                                 Right::Size(rows, config.num_units));
-    input = arena.Take<T>(Right::Size(rows, fan_in));
-    states = arena.Take<T>(Right::Size(rows, output_size));
+        arena.Take<P>(directions * projections * Left::Size(rows, output_size));
+    cell_outputs =
+        arena.Take<T>(directions * projections * rows * config.num_units);
+    packed_cell_outputs =
+        arena.Take<P>(projections * Right::Size(rows, config.num_units));
+    transposed = arena.Take<P>(
+        kTransposesLeft<P>
+            ? blocks * Left::Size(units, rows.value()) +
+                  projections * Left::Size(output_size, rows.value())
+            : CheckedInt(0));
+    input = arena.Take<P>(Right::Size(rows, fan_in));
+    states = arena.Take<P>(Right::Size(rows, output_size));
     d_biases = arena.Take<T>(directions * blocks * units);
     products = arena.Take<T>(CheckedInt(num_threads) * size.batch *
                              GroupSize<T>(size.batch, 1) * kTileCols<T>);
   }
 };
 
-template <typename T, typename Cell>
+template <typename P, typename Cell>
 class LayerBackward {
  public:
-  LayerBackward(const LayerBackwardArguments<T>& arguments,
-                const LayerBackwardScratch<T>& scratch, Executor& executor)
+  using T = ComputeType<P>;
+
+  LayerBackward(const LayerBackwardArguments<P>& arguments,
+                const LayerBackwardScratch<P>& scratch, Executor& executor)
       : a_(arguments),
         scratch_(scratch),
         executor_(executor),
@@ -126,6 +147,17 @@ class LayerBackward {
 
   void Run() const {
     PackWeights();
+    // What products read beyond the units must be a number.
+    if (kRoundsState<P> && units_ % Left::kCols != 0) {
+      FillZero(scratch_.d_gates,
+               directions_ * Cell::kBlocks * SizeOf<Left>(RowsAtOnce(), units_),
+               executor_);
+    }
+    if (kRoundsState<P> && is_projected_) {
+      FillZero(scratch_.d_projected,
+               directions_ * SizeOf<Left>(RowsAtOnce(), output_size_),
+               executor_);
+    }
     // Both directions add to it, each in an order of its own.
     if (directions_ > 1) {
       FillZero(a_.d_input, time_ * batch_ * fan_in_, executor_);
@@ -141,8 +173,8 @@ class LayerBackward {
   }
 
  private:
-  using Left = MutableLeftMatrix<T>;
-  using Right = MutableRightMatrix<T>;
+  using Left = MutableLeftMatrix<P>;
+  using Right = MutableRightMatrix<P>;
 
   // Steps whose gradients are made at once, in the order of this pass.
   struct Chunk {
@@ -159,7 +191,7 @@ class LayerBackward {
   }
 
   // A matrix in the params buffer, and its gradient.
-  MatrixView<const T> Param(const ParamsRegion& region) const {
+  MatrixView<const P> Param(const ParamsRegion& region) const {
     return {a_.params + region.offset, region.rows, region.cols};
   }
   MatrixView<T> ParamGradient(const ParamsRegion& region) const {
@@ -186,7 +218,7 @@ class LayerBackward {
 
   // One of the matrices [rows, cols] that follow one another in an array.
   template <typename Matrix>
-  static Matrix Nth(std::int64_t index, T* array, std::int64_t rows,
+  static Matrix Nth(std::int64_t index, P* array, std::int64_t rows,
                     std::int64_t cols) {
     return {array + index * SizeOf<Matrix>(rows, cols), rows, cols};
   }
@@ -200,8 +232,9 @@ class LayerBackward {
     return Nth<Left>(direction, scratch_.d_projected, RowsAtOnce(),
                      output_size_);
   }
-  Right CellOutputs(std::int64_t direction) const {
-    return Nth<Right>(direction, scratch_.cell_outputs, RowsAtOnce(), units_);
+  MatrixView<T> CellOutputs(std::int64_t direction) const {
+    return {scratch_.cell_outputs + direction * RowsAtOnce() * units_,
+            RowsAtOnce(), units_};
   }
   Right RecurrentWeights(std::int64_t direction, std::int64_t gate) const {
     return Nth<Right>(direction * Cell::kGates + gate,
@@ -304,7 +337,7 @@ class LayerBackward {
       const MatrixView<T> product = Product(task, num_panels, worker);
       if (step > 0) {
         const std::int64_t row = FirstRow(d, chunk, step - 1) + task.row;
-        ProductSum<T> sum;
+        ProductSum<P> sum;
         for (std::int64_t gate = 0; gate < Cell::kGates; ++gate) {
           sum.Add(BlockGradients(d, Cell::kFirstRecurrent + gate)
                       .Rows(row, task.rows),
@@ -355,7 +388,7 @@ class LayerBackward {
     for (std::int64_t i = 0; i < task.rows; ++i) {
       const std::int64_t row = task.row + i;
       T* const d_state = OfDirection(a_.d_h, d, output_size_).At(row, unit);
-      T* const d_projected = ProjectedGradients(d).At(first_row + row, unit);
+      P* const d_projected = ProjectedGradients(d).At(first_row + row, unit);
       Vector<T> d_h = units.Read(d_state);
       if (through.data != nullptr) d_h += units.Read(through.At(i));
       Vector<T> stays = d_h, goes = Vector<T>{};
@@ -375,7 +408,7 @@ class LayerBackward {
     const std::int64_t first_row = FirstRow(d, chunk, step);
     task.ForEachPanelGroup(group_size_, [&](auto panel, auto num_panels) {
       const MatrixView<T> product = Product(task, num_panels, worker);
-      Multiply(ProductSum<T>(
+      Multiply(ProductSum<P>(
                    ProjectedGradients(d).Rows(first_row + task.row, task.rows),
                    Projection(d).Cols(panel * kTileCols<T>, product.cols)),
                NoMatrix<T>(), product);
@@ -400,7 +433,7 @@ class LayerBackward {
     ColumnView<const T> initial;  // where the previous time is not valid
     ColumnView<const T> h;
     ColumnView<T> d_c;
-    ColumnView<T> d_blocks;
+    ColumnView<P> d_blocks;
     std::int64_t d_blocks_stride;
     ColumnView<T> cell_output;
     // What the gradient of the step's result is the sum of; any may be null.
@@ -467,7 +500,7 @@ class LayerBackward {
       if (columns.through.data != nullptr) {
         d_h += units.Read(columns.through.At(i));
       }
-      const BackwardRun<T, Units> run{
+      const BackwardRun<P, Units> run{
           units,
           columns.kept.At(row),
           columns.kept_stride,
@@ -516,36 +549,44 @@ class LayerBackward {
     const std::int64_t pseudo_layer = PseudoLayer(d);
     const Right input(scratch_.input, rows, fan_in_);
     const Right states(scratch_.states, rows, output_size_);
+    const PackWork pack_states(
+        PreviousStates{*this, d, FirstTime(d, chunk), rows, output_size_},
+        states);
     const MatrixView<const T> x =
         MatrixView<const T>(a_.input, time_ * batch_, fan_in_)
             .Rows(first, rows);
-    RunTogether(executor_, PackWork(x, input),
-                Tasks{chunk.steps, [&](std::int64_t i) {
-                        PackPreviousStates(d, FirstTime(d, chunk) + i,
-                                           states.Rows(i * batch_, batch_));
-                      }});
-
+    if (skips_input_) {
+      RunTogether(executor_, pack_states);
+    } else {
+      RunTogether(executor_, pack_states, PackWork(x, input));
+    }
+    if (is_projected_) {
+      RunTogether(executor_,
+                  PackWork(Constant(CellOutputs(d).Rows(0, rows)),
+                           Right(scratch_.packed_cell_outputs, rows, units_)));
+    }
+    if constexpr (kTransposesLeft<P>) TransposeGradients(d, rows);
     // dR = (d blocks)^T h_prev, dW = (d blocks)^T x, dx = (d blocks) W
-    WorkList<MultiplyTransposedWork<T>> weights;
+    WorkList<WeightWork> weights;
     for (std::int64_t gate = 0; gate < Cell::kGates; ++gate) {
-      weights.Add(
-          {BlockGradients(d, Cell::kFirstRecurrent + gate).Rows(0, rows),
-           states, add,
-           OfGate(ParamGradient(layout_.RecurrentMatrix(pseudo_layer)), gate),
-           num_threads});
+      const std::int64_t block = Cell::kFirstRecurrent + gate;
+      weights.Add(MakeWeightWork(
+          BlockGradients(d, block).Rows(0, rows), block, states, add,
+          OfGate(ParamGradient(layout_.RecurrentMatrix(pseudo_layer)), gate)));
       if (skips_input_) continue;
-      weights.Add({BlockGradients(d, gate).Rows(0, rows), input, add,
-                   OfGate(ParamGradient(layout_.InputMatrix(pseudo_layer)),
-                          InputGate(gate)),
-                   num_threads});
+      weights.Add(MakeWeightWork(
+          BlockGradients(d, gate).Rows(0, rows), gate, input, add,
+          OfGate(ParamGradient(layout_.InputMatrix(pseudo_layer)),
+                 InputGate(gate))));
     }
     // dP = (d h)^T (o ∘ tanh(c))
     if (is_projected_) {
       weights.Add(
-          {ProjectedGradients(d).Rows(0, rows), CellOutputs(d).Rows(0, rows),
-           add, ParamGradient(layout_.Projection(pseudo_layer)), num_threads});
+          MakeWeightWork(ProjectedGradients(d).Rows(0, rows), Cell::kBlocks,
+                         Right(scratch_.packed_cell_outputs, rows, units_), add,
+                         ParamGradient(layout_.Projection(pseudo_layer))));
     }
-    WorkList<ColumnSumsWork<T>> biases;
+    WorkList<ColumnSumsWork<P>> biases;
     for (std::int64_t block = 0; block < Cell::kBlocks; ++block) {
       biases.Add({BlockGradients(d, block).Rows(0, rows), add,
                   BiasGradients(d, block)});
@@ -559,7 +600,7 @@ class LayerBackward {
                         }});
       return;
     }
-    ProductSum<T> sum;
+    ProductSum<P> sum;
     for (std::int64_t block = 0; block < Cell::kGates; ++block) {
       sum.Add(BlockGradients(d, block).Rows(0, rows),
               InputWeights(d, InputGate(block)));
@@ -571,24 +612,75 @@ class LayerBackward {
         weights, biases);
   }
 
-  // The states that the step at time t began with, [B, O].
-  void PackPreviousStates(std::int64_t d, std::int64_t t,
-                          const Right& states) const {
-    const std::int64_t previous = PreviousTime(d, t);
-    const MatrixView<const T> initial =
-        OfDirection(a_.input_h, d, output_size_);
-    if (previous < 0 || previous >= time_) {
-      Pack(initial, states);
-      return;
-    }
-    Pack(Output(a_.output, d, previous), states);
-    if (a_.lengths.all_equal() || d == 0) return;
-    for (std::int64_t row = 0; row < batch_; ++row) {
-      if (a_.lengths.IsValid(t, row) && !a_.lengths.IsValid(previous, row)) {
-        Pack(initial.Rows(row, 1), states.Rows(row, 1));
-      }
+  // The product of the transpose of a matrix with another.
+  using WeightWork = std::conditional_t<kTransposesLeft<P>, MultiplyWork<P>,
+                                        MultiplyTransposedWork<T>>;
+  // left: [rows, ...]. index: among those that TransposeGradients transposes.
+  WeightWork MakeWeightWork(const Left& left, std::int64_t index,
+                            const Right& right, bool add,
+                            const MatrixView<T>& out) const {
+    const int num_threads = executor_.num_threads();
+    if constexpr (kTransposesLeft<P>) {
+      return {ProductSum<P>(Transposed(index, left.cols, left.rows), right),
+              add ? Constant(out) : NoMatrix<T>(), out, num_threads};
+    } else {
+      return {left, right, add, out, num_threads};
     }
   }
+
+  // The transpose of the gradients of a block, or, after all blocks, of the
+  // projected ones.
+  Left Transposed(std::int64_t index, std::int64_t rows,
+                  std::int64_t cols) const {
+    return {scratch_.transposed + index * SizeOf<Left>(units_, RowsAtOnce()),
+            rows, cols};
+  }
+  void TransposeGradients(std::int64_t d, std::int64_t rows) const {
+    const auto transpose = [&](const Left& from, std::int64_t index,
+                               std::int64_t task) {
+      const std::int64_t col = task * Left::kCols;
+      const std::int64_t cols = Min(Left::kCols, from.cols - col);
+      PackTransposed(Constant(from.Rows(0, rows).Cols(col, cols)),
+                     Transposed(index, from.cols, rows).Rows(col, cols));
+    };
+    const std::int64_t blocks = CeilDiv(units_, Left::kCols);
+    RunTogether(executor_,
+                Tasks{Cell::kBlocks * blocks,
+                      [&](std::int64_t i) {
+                        transpose(BlockGradients(d, i / blocks), i / blocks,
+                                  i % blocks);
+                      }},
+                Tasks{is_projected_ ? CeilDiv(output_size_, Left::kCols) : 0,
+                      [&](std::int64_t i) {
+                        transpose(ProjectedGradients(d), Cell::kBlocks, i);
+                      }});
+  }
+
+  // The states that the steps from `first_time` on began with, [rows, O].
+  struct PreviousStates {
+    const LayerBackward& layer;
+    std::int64_t direction;
+    std::int64_t first_time;
+    std::int64_t rows;
+    std::int64_t cols;
+
+    const T* Row(std::int64_t row) const {
+      const std::int64_t t = first_time + row / layer.batch_;
+      const std::int64_t sample = row % layer.batch_;
+      const std::int64_t previous = PreviousTime(direction, t);
+      const SequenceLengths& lengths = layer.a_.lengths;
+      if (lengths.IsValid(previous, sample)) {
+        return layer.Output(layer.a_.output, direction, previous).Row(sample);
+      }
+      // Past a sequence's end there are zeros: what has no gradient there need
+      // not be a number elsewhere.
+      if (!lengths.IsValid(t, sample)) {
+        return layer.Output(layer.a_.output, direction, t).Row(sample);
+      }
+      return layer.OfDirection(layer.a_.input_h, direction, layer.output_size_)
+          .Row(sample);
+    }
+  };
 
   // Adds the gradients of the gates of a row to those of the input, which each
   // of them gets as it is.
@@ -596,7 +688,7 @@ class LayerBackward {
     for (std::int64_t unit = 0; unit < units_; ++unit) {
       T total = directions_ > 1 ? d_input[unit] : T(0);
       for (std::int64_t block = 0; block < Cell::kGates; ++block) {
-        total += *BlockGradients(d, block).At(row, unit);
+        total += Widened(*BlockGradients(d, block).At(row, unit));
       }
       d_input[unit] = total;
     }
@@ -614,8 +706,8 @@ class LayerBackward {
     }
   }
 
-  const LayerBackwardArguments<T> a_;
-  const LayerBackwardScratch<T> scratch_;
+  const LayerBackwardArguments<P> a_;
+  const LayerBackwardScratch<P> scratch_;
   Executor& executor_;
   const CudnnRnnParamsLayout layout_;
   const std::int64_t time_;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <type_traits>
 
 #include "cc/rnn/arena.h"
 #include "cc/rnn/cudnn_rnn_params.h"
@@ -22,13 +23,16 @@ namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
 
 // Sizes as in cc/rnn/cudnn_rnn.h; F = fan_in of the layer, G = gates, K = kept
 // blocks.
-template <typename T>
+// P: the type of the params and of products' operands.
+template <typename P>
 struct LayerForwardArguments {  // with B > 0 and U > 0
+  using T = ComputeType<P>;
+
   RnnConfig config;
   RnnSize size;
   SequenceLengths lengths;
   std::int64_t layer;
-  const T* params;   // of the whole network
+  const P* params;   // of the whole network
   const T* input;    // [T, B, F]
   const T* input_h;  // [D, B, O], of this layer
   const T* input_c;  // [D, B, U]; LSTM only
@@ -52,18 +56,29 @@ inline std::int64_t StepsAtOnce(const RnnSize& size) {
   return Min(size.time, Max(kRows / Max(size.batch, 1), 1));
 }
 
+// Whether the states that products take have fewer bits than what they are
+// computed in.
+template <typename P>
+constexpr bool kRoundsState = !std::is_same_v<P, ComputeType<P>>;
+
 // Scratch memory, enough for any layer of the network.
-template <typename T>
+template <typename P>
 struct LayerForwardScratch {
-  T* input_weights;      // [D, panels of U, G] blocks [F, kTileCols]
-  T* recurrent_weights;  // [D, panels of U, G] blocks [O, kTileCols]
-  T* projection;         // [D] right operands [U, O]
+  using T = ComputeType<P>;
+  using Left = MutableLeftMatrix<P>;
+  using Right = MutableRightMatrix<P>;
+
+  P* input_weights;      // [D, panels of U, G] blocks [F, kTileCols]
+  P* recurrent_weights;  // [D, panels of U, G] blocks [O, kTileCols]
+  P* projection;         // [D] right operands [U, O]
   T* bias;               // [D, panels of U, G * kTileCols]
-  T* input;              // [D] left operands [StepsAtOnce * B, F]
+  P* input;              // [D] left operands [StepsAtOnce * B, F]
   T* projected;  // [D, StepsAtOnce * B, panels of U, G * kTileCols], not fused
-  T* states;     // [2, D] left operands [B, O]
-  T* cell_outputs;  // [D] left operands [B, U], with a projection
-  T* products;      // [num_threads, B, GroupSize, blocks * kTileCols]
+  P* states;     // [2, D] left operands [B, O]
+  P* cell_outputs;    // [D] left operands [B, U], with a projection
+  T* recurrent_bias;  // [D, U]; GRU: that of the gate that is not in `bias`
+  T* hidden;          // [D, B, O], where the states are rounded
+  T* products;        // [num_threads, B, GroupSize, blocks * kTileCols]
 
   LayerForwardScratch(const RnnConfig& config, const RnnSize& size,
                       int num_threads, Arena& arena) {
@@ -76,24 +91,26 @@ struct LayerForwardScratch {
     const std::int64_t output_size = config.output_size();
     const bool is_projected = config.num_proj > 0;
     const bool fuses = FusesInput(size) && !config.skip_input;
-    input_weights =
-        arena.Take<T>(directions * RightMatrix<T>::Size(fan_in, panel_cols));
-    recurrent_weights = arena.Take<T>(
-        directions * RightMatrix<T>::Size(output_size, panel_cols));
-    projection = arena.Take<T>(
+    input_weights = arena.Take<P>(directions * Right::Size(fan_in, panel_cols));
+    recurrent_weights =
+        arena.Take<P>(directions * Right::Size(output_size, panel_cols));
+    projection = arena.Take<P>(
         directions *
-        RightMatrix<T>::Size(CheckedInt(is_projected ? config.num_units : 0),
-                             output_size));
+        Right::Size(CheckedInt(is_projected ? config.num_units : 0),
+                    output_size));
     bias = arena.Take<T>(directions * panel_cols);
-    input = arena.Take<T>(directions * LeftMatrix<T>::Size(rows, fan_in));
+    input = arena.Take<P>(directions * Left::Size(rows, fan_in));
     projected = arena.Take<T>(directions * panel_cols * (fuses ? 0 : rows));
-    states = arena.Take<T>(
-        directions * LeftMatrix<T>::Size(CheckedInt(size.batch), output_size) *
-        2);
-    cell_outputs = arena.Take<T>(
-        directions *
-        LeftMatrix<T>::Size(CheckedInt(is_projected ? size.batch : 0),
-                            config.num_units));
+    states = arena.Take<P>(directions *
+                           Left::Size(CheckedInt(size.batch), output_size) * 2);
+    cell_outputs = arena.Take<P>(
+        directions * Left::Size(CheckedInt(is_projected ? size.batch : 0),
+                                config.num_units));
+    recurrent_bias = arena.Take<T>(
+        directions * (config.mode == RnnMode::kGru ? config.num_units : 0));
+    hidden =
+        arena.Take<T>(kRoundsState<P> ? directions * size.batch * output_size
+                                      : CheckedInt(0));
     // The same for all cells, and enough for any.
     constexpr std::int64_t kMostBlocks = 4;
     products =
@@ -102,11 +119,13 @@ struct LayerForwardScratch {
   }
 };
 
-template <typename T, typename Cell>
+template <typename P, typename Cell>
 class LayerForward {
  public:
-  LayerForward(const LayerForwardArguments<T>& arguments,
-               const LayerForwardScratch<T>& scratch, Executor& executor)
+  using T = ComputeType<P>;
+
+  LayerForward(const LayerForwardArguments<P>& arguments,
+               const LayerForwardScratch<P>& scratch, Executor& executor)
       : a_(arguments),
         scratch_(scratch),
         executor_(executor),
@@ -138,7 +157,16 @@ class LayerForward {
       return;
     }
     for (std::int64_t d = 0; d < directions_; ++d) {
-      Pack(Constant(OfDirection(a_.input_h, d)), State(0, d));
+      // What states have beyond the matrix is never written again.
+      Pack(OfDirection(a_.input_h, d), State(0, d));
+      Pack(OfDirection(a_.input_h, d), State(1, d));
+    }
+    if constexpr (kRoundsState<P>) {
+      std::copy_n(a_.input_h, directions_ * batch_ * output_size_,
+                  scratch_.hidden);
+      FillZero(scratch_.cell_outputs,
+               is_projected_ ? directions_ * SizeOf<Left>(batch_, units_) : 0,
+               executor_);
     }
     PackWeights();
     AddBiases();
@@ -148,12 +176,20 @@ class LayerForward {
       PrepareInput(chunk);
       RunSteps(chunk);
     }
-    for (std::int64_t d = 0; d < directions_; ++d) {
-      Unpack(Constant(State(time_, d)), OfDirection(a_.output_h, d));
+    if constexpr (kRoundsState<P>) {
+      std::copy_n(scratch_.hidden, directions_ * batch_ * output_size_,
+                  a_.output_h);
+    } else {
+      for (std::int64_t d = 0; d < directions_; ++d) {
+        Unpack(Constant(State(time_, d)), OfDirection(a_.output_h, d));
+      }
     }
   }
 
  private:
+  using Left = MutableLeftMatrix<P>;
+  using Right = MutableRightMatrix<P>;
+
   // The steps whose input is prepared at once.
   struct Chunk {
     std::int64_t first_step;
@@ -167,7 +203,7 @@ class LayerForward {
   }
 
   // A matrix in the params buffer.
-  MatrixView<const T> Param(const ParamsRegion& region) const {
+  MatrixView<const P> Param(const ParamsRegion& region) const {
     return {a_.params + region.offset, region.rows, region.cols};
   }
 
@@ -177,10 +213,9 @@ class LayerForward {
     return {array + direction * batch_ * output_size_, batch_, output_size_};
   }
   // The hidden state of a direction before `step`, [B, O].
-  MutableLeftMatrix<T> State(std::int64_t step, std::int64_t direction) const {
+  Left State(std::int64_t step, std::int64_t direction) const {
     const std::int64_t index = step % 2 * directions_ + direction;
-    return {scratch_.states +
-                index * SizeOf<MutableLeftMatrix<T>>(batch_, output_size_),
+    return {scratch_.states + index * SizeOf<Left>(batch_, output_size_),
             batch_, output_size_};
   }
   // The output of a direction at time t, [B, O].
@@ -192,9 +227,8 @@ class LayerForward {
   MatrixView<T> CellState(std::int64_t direction) const {
     return {a_.output_c + direction * batch_ * units_, batch_, units_};
   }
-  MutableLeftMatrix<T> CellOutput(std::int64_t direction) const {
-    return {scratch_.cell_outputs +
-                direction * SizeOf<MutableLeftMatrix<T>>(batch_, units_),
+  Left CellOutput(std::int64_t direction) const {
+    return {scratch_.cell_outputs + direction * SizeOf<Left>(batch_, units_),
             batch_, units_};
   }
   // [panels, G * kTileCols], the blocks of all gates of the same units
@@ -202,31 +236,31 @@ class LayerForward {
   T* Bias(std::int64_t direction) const {
     return scratch_.bias + direction * panels_ * kPanelBlocks;
   }
+  T* RecurrentBias(std::int64_t direction) const {
+    return scratch_.recurrent_bias + direction * units_;
+  }
   // The weights [depth, G * kTileCols] of some panels, of an array of all.
-  MutableRightMatrix<T> Weights(T* array, std::int64_t depth,
-                                std::int64_t direction, std::int64_t panel,
-                                std::int64_t num_panels) const {
-    const MutableRightMatrix<T> all(
-        array + direction * SizeOf<MutableRightMatrix<T>>(
-                                depth, panels_ * kPanelBlocks),
-        depth, panels_ * kPanelBlocks);
+  Right Weights(P* array, std::int64_t depth, std::int64_t direction,
+                std::int64_t panel, std::int64_t num_panels) const {
+    const Right all(
+        array + direction * SizeOf<Right>(depth, panels_ * kPanelBlocks), depth,
+        panels_ * kPanelBlocks);
     return all.Cols(panel * kPanelBlocks, num_panels * kPanelBlocks);
   }
-  MutableRightMatrix<T> InputWeights(std::int64_t direction, std::int64_t panel,
-                                     std::int64_t num_panels) const {
+  Right InputWeights(std::int64_t direction, std::int64_t panel,
+                     std::int64_t num_panels) const {
     return Weights(scratch_.input_weights, fan_in_, direction, panel,
                    num_panels);
   }
-  MutableRightMatrix<T> RecurrentWeights(std::int64_t direction,
-                                         std::int64_t panel,
-                                         std::int64_t num_panels) const {
+  Right RecurrentWeights(std::int64_t direction, std::int64_t panel,
+                         std::int64_t num_panels) const {
     return Weights(scratch_.recurrent_weights, output_size_, direction, panel,
                    num_panels);
   }
-  MutableRightMatrix<T> Projection(std::int64_t direction) const {
-    return {scratch_.projection +
-                direction * SizeOf<MutableRightMatrix<T>>(units_, output_size_),
-            units_, output_size_};
+  Right Projection(std::int64_t direction) const {
+    return {
+        scratch_.projection + direction * SizeOf<Right>(units_, output_size_),
+        units_, output_size_};
   }
 
   void PackWeights() const {
@@ -258,7 +292,7 @@ class LayerForward {
 
   // Packs the weights of a gate of a panel's units.
   void PackBlock(const ParamsRegion& region, std::int64_t panel,
-                 std::int64_t gate, const MutableRightMatrix<T>& to) const {
+                 std::int64_t gate, const Right& to) const {
     const std::int64_t unit = panel * kTileCols<T>;
     PackTransposed(Param(region).Rows(gate * units_ + unit,
                                       Min(kTileCols<T>, units_ - unit)),
@@ -269,8 +303,11 @@ class LayerForward {
   // recurrent bias belongs elsewhere.
   void AddBiases() const {
     for (std::int64_t d = 0; d < directions_; ++d) {
-      const T* input = Param(layout_.InputBias(PseudoLayer(d))).data;
-      const T* recurrent = Param(layout_.RecurrentBias(PseudoLayer(d))).data;
+      const P* input = Param(layout_.InputBias(PseudoLayer(d))).data;
+      const P* recurrent = Param(layout_.RecurrentBias(PseudoLayer(d))).data;
+      if constexpr (Cell::kGates == 3) {
+        Convert(recurrent + 2 * units_, RecurrentBias(d), units_);
+      }
       for (std::int64_t i = 0; i < panels_ * kPanelBlocks; ++i) {
         const std::int64_t unit =
             i / kPanelBlocks * kTileCols<T> + i % kTileCols<T>;
@@ -279,9 +316,9 @@ class LayerForward {
             (block + Cell::kFirstInputGate) % Cell::kGates;
         T sum = 0;
         if (unit < units_) {
-          sum = input[gate * units_ + unit];
+          sum = Widened(input[gate * units_ + unit]);
           if (block >= Cell::kFirstRecurrent) {
-            sum += recurrent[gate * units_ + unit];
+            sum += Widened(recurrent[gate * units_ + unit]);
           }
         }
         Bias(d)[i] = sum;
@@ -296,9 +333,9 @@ class LayerForward {
   }
 
   // The input of the steps, [steps * B, F], in the order of time.
-  MutableLeftMatrix<T> Input(std::int64_t direction, const Chunk& chunk) const {
+  Left Input(std::int64_t direction, const Chunk& chunk) const {
     const std::int64_t size =
-        SizeOf<MutableLeftMatrix<T>>(StepsAtOnce(a_.size) * batch_, fan_in_);
+        SizeOf<Left>(StepsAtOnce(a_.size) * batch_, fan_in_);
     return {scratch_.input + direction * size, chunk.steps * batch_, fan_in_};
   }
   // W x and biases of the steps, [steps * B, panels * G * kTileCols].
@@ -324,7 +361,7 @@ class LayerForward {
         RunTogether(
             executor_,
             MultiplyWork(
-                ProductSum<T>(Input(d, chunk), InputWeights(d, 0, panels_)),
+                ProductSum<P>(Input(d, chunk), InputWeights(d, 0, panels_)),
                 bias, Projected(d, chunk), executor_.num_threads()));
       }
     }
@@ -383,9 +420,9 @@ class LayerForward {
     task.ForEachPanelGroup(group_size_, [&](auto panel, auto num_panels) {
       const MatrixView<T> product =
           Product(task, num_panels * kBlocks * kTileCols<T>, worker);
-      const LeftMatrix<T> state = State(step, d).Rows(task.row, task.rows);
+      const LeftMatrix<P> state = State(step, d).Rows(task.row, task.rows);
       if constexpr (kFused) {
-        const LeftMatrix<T> x =
+        const LeftMatrix<P> x =
             Input(d, chunk).Rows(first_row + task.row, task.rows);
         for (std::int64_t i = 0; i < num_panels; ++i) {
           MultiplyFused(
@@ -394,7 +431,7 @@ class LayerForward {
               product.Cols(i * kBlocks * kTileCols<T>, kBlocks * kTileCols<T>));
         }
       } else {
-        Multiply(ProductSum<T>(state, RecurrentWeights(d, panel, num_panels)),
+        Multiply(ProductSum<P>(state, RecurrentWeights(d, panel, num_panels)),
                  NoMatrix<T>(), product);
       }
       task.ForEachVector<T>(
@@ -418,20 +455,20 @@ class LayerForward {
 
   // W x in the first blocks, R h_prev in those from kFirstRecurrent on, and the
   // sum where both are.
-  static void MultiplyFused(const LeftMatrix<T>& x,
-                            const RightMatrix<T>& input_weights,
-                            const LeftMatrix<T>& state,
-                            const RightMatrix<T>& recurrent_weights,
+  static void MultiplyFused(const LeftMatrix<P>& x,
+                            const RightMatrix<P>& input_weights,
+                            const LeftMatrix<P>& state,
+                            const RightMatrix<P>& recurrent_weights,
                             const MatrixView<T>& product) {
     constexpr std::int64_t kAlone = Cell::kFirstRecurrent * kTileCols<T>;
     constexpr std::int64_t kShared = kPanelBlocks - kAlone;
-    Multiply(ProductSum<T>(x, input_weights), NoMatrix<T>(),
+    Multiply(ProductSum<P>(x, input_weights), NoMatrix<T>(),
              product.Cols(0, kPanelBlocks));
     const MatrixView<T> shared = product.Cols(kAlone, kShared);
-    Multiply(ProductSum<T>(state, recurrent_weights.Cols(0, kShared)),
+    Multiply(ProductSum<P>(state, recurrent_weights.Cols(0, kShared)),
              Constant(shared), shared);
     if constexpr (kAlone > 0) {
-      Multiply(ProductSum<T>(state, recurrent_weights.Cols(kShared, kAlone)),
+      Multiply(ProductSum<P>(state, recurrent_weights.Cols(kShared, kAlone)),
                NoMatrix<T>(), product.Cols(kPanelBlocks, kAlone));
     }
   }
@@ -445,19 +482,24 @@ class LayerForward {
     ColumnView<T> c;
     ColumnView<T> kept;
     std::int64_t kept_stride;
-    ColumnView<T> h;  // the next state or, with a projection, what it takes
+    ColumnView<P> h;  // the next state or, with a projection, what it takes
+    ColumnView<T> hidden;  // h, where that is rounded, for the next step
     ColumnView<T> output;  // null with a projection
   };
 
   ForwardColumns StateColumns(std::int64_t step, std::int64_t d, std::int64_t t,
                               std::int64_t unit) const {
     ForwardColumns columns{};
-    columns.h_prev = Constant(State(step, d)).Column(unit);
+    if constexpr (kRoundsState<P>) {
+      columns.hidden = OfDirection(scratch_.hidden, d).Column(unit);
+      columns.h_prev = {columns.hidden.data, columns.hidden.stride};
+    } else {
+      columns.h_prev = Constant(State(step, d)).Column(unit);
+    }
     columns.kept = a_.kept.Column(d, t, unit);
     columns.kept_stride = a_.kept.Stride(unit);
     if constexpr (Cell::kGates == 3) {
-      columns.recurrent_bias =
-          Param(layout_.RecurrentBias(PseudoLayer(d))).data + 2 * units_ + unit;
+      columns.recurrent_bias = RecurrentBias(d) + unit;
     }
     if constexpr (Cell::kGates == 4) columns.c = CellState(d).Column(unit);
     if (is_projected_) {
@@ -492,9 +534,9 @@ class LayerForward {
       };
       const Vector<T> h = Cell::template Forward<kFused>(run);
       units.Write(h, columns.h.At(row));
-      if (columns.output.data != nullptr) {
-        units.Write(h, columns.output.At(row));
-      }
+      if (columns.output.data == nullptr) continue;
+      units.Write(h, columns.output.At(row));
+      if constexpr (kRoundsState<P>) units.Write(h, columns.hidden.At(row));
     }
   }
 
@@ -524,7 +566,7 @@ class LayerForward {
     task.ForEachPanelGroup(group_size_, [&](auto panel, auto num_panels) {
       const std::int64_t cols = num_panels * kTileCols<T>;
       const MatrixView<T> product = Product(task, cols, worker);
-      Multiply(ProductSum<T>(CellOutput(d).Rows(task.row, task.rows),
+      Multiply(ProductSum<P>(CellOutput(d).Rows(task.row, task.rows),
                              Projection(d).Cols(panel * kTileCols<T>, cols)),
                NoMatrix<T>(), product);
       task.ForEachVector<T>(
@@ -541,19 +583,16 @@ class LayerForward {
   void StoreProjected(std::int64_t step, std::int64_t d, std::int64_t t,
                       std::int64_t row, std::int64_t unit, const Units& units,
                       const T* h) const {
-    T* const state = State(step + 1, d).At(row, unit);
-    T* const output = Output(t, d).At(row, unit);
-    if (a_.lengths.IsValid(t, row)) {
-      units.Write(units.Read(h), state);
-      units.Write(units.Read(h), output);
-    } else {
-      units.Write(units.Read(State(step, d).At(row, unit)), state);
-      units.Write(Vector<T>{}, output);
-    }
+    const ForwardColumns state = StateColumns(step, d, t, unit);
+    const bool is_valid = a_.lengths.IsValid(t, row);
+    const Vector<T> next = units.Read(is_valid ? h : state.h_prev.At(row));
+    units.Write(next, State(step + 1, d).At(row, unit));
+    units.Write(is_valid ? next : Vector<T>{}, Output(t, d).At(row, unit));
+    if constexpr (kRoundsState<P>) units.Write(next, state.hidden.At(row));
   }
 
-  const LayerForwardArguments<T> a_;
-  const LayerForwardScratch<T> scratch_;
+  const LayerForwardArguments<P> a_;
+  const LayerForwardScratch<P> scratch_;
   Executor& executor_;
   const CudnnRnnParamsLayout layout_;
   const std::int64_t time_;

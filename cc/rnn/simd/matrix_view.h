@@ -32,6 +32,7 @@ struct MatrixView {
   S* At(std::int64_t row, std::int64_t col) const {
     return data + row * stride + col;
   }
+  S* Row(std::int64_t row) const { return At(row, 0); }
   ColumnView<S> Column(std::int64_t col) const { return {At(0, col), stride}; }
   MatrixView Block(std::int64_t row, std::int64_t col, std::int64_t num_rows,
                    std::int64_t num_cols) const {

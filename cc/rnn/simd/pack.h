@@ -8,36 +8,51 @@
 #include <utility>
 
 #include "cc/rnn/simd/block_matrix.h"
+#include "cc/rnn/simd/convert.h"
 #include "cc/rnn/simd/matrix_view.h"
 #include "cc/rnn/simd/vector.h"
 
 namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
 
+// What is packed is anything that has rows and cols, and of which Row(i) is the
+// elements of a row: a MatrixView, or rows from several places.
+
 // Has the CPU fetch the row that is to be read a few rows after `row`: rows may
 // lie pages apart, which it does not foresee.
-template <typename T>
-void PrefetchRowAfter(const MatrixView<const T>& matrix, std::int64_t row) {
+template <typename Rows>
+void PrefetchRowAfter(const Rows& from, std::int64_t row) {
   constexpr std::int64_t kRowsAhead = 4;
-  if (row + kRowsAhead >= matrix.rows) return;
-  const T* from = matrix.At(row + kRowsAhead, 0);
-  for (std::int64_t i = 0; i < matrix.cols; i += 64 / sizeof(T)) {
-    __builtin_prefetch(from + i);
+  if (row + kRowsAhead >= from.rows) return;
+  const auto* elements = from.Row(row + kRowsAhead);
+  for (std::int64_t i = 0; i < from.cols; i += 64 / sizeof(*elements)) {
+    __builtin_prefetch(elements + i);
   }
 }
 
-// to = from, of the same size.
-template <typename T, std::int64_t kCols>
-void Pack(const MatrixView<const T>& from, const BlockMatrix<T, kCols>& to) {
+// Packs `count` rows from `first` on: to = from, of the same size; rounded to
+// nearest where T has fewer bits.
+template <typename Rows, typename T, std::int64_t kCols>
+void PackRows(const Rows& from, std::int64_t first, std::int64_t count,
+              const BlockMatrix<T, kCols>& to) {
   const std::int64_t whole = from.cols / kCols * kCols;
-  for (std::int64_t row = 0; row < from.rows; ++row) {
+  for (std::int64_t row = first; row < first + count; ++row) {
     PrefetchRowAfter(from, row);
+    const auto* elements = from.Row(row);
     for (std::int64_t col = 0; col < whole; col += kCols) {
-      std::memcpy(to.At(row, col), from.At(row, col), kCols * sizeof(T));
+      Convert(elements + col, to.At(row, col), kCols);
     }
-    for (std::int64_t col = whole; col < to.num_blocks() * kCols; ++col) {
-      *to.At(row, col) = col < from.cols ? *from.At(row, col) : T(0);
-    }
+    if (whole == from.cols) continue;
+    T* const last = to.At(row, whole);
+    Convert(elements + whole, last, from.cols - whole);
+    std::memset(static_cast<void*>(last + from.cols - whole), 0,
+                (whole + kCols - from.cols) * sizeof(T));
   }
+}
+
+// The same for all rows.
+template <typename Rows, typename Matrix>
+void Pack(const Rows& from, const Matrix& to) {
+  PackRows(from, 0, from.rows, to);
 }
 
 // to = from, the other way round.

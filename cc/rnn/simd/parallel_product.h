@@ -103,55 +103,60 @@ class Blocks {
   std::int64_t block_cols_;
 };
 
-// to = from. The tasks take rows.
-template <typename T, std::int64_t kCols>
+// to = from, as Pack does it. The tasks take rows.
+template <typename Rows, typename Matrix>
 class PackWork {
  public:
-  PackWork(const MatrixView<const T>& from, const BlockMatrix<T, kCols>& to)
-      : from_(from), to_(to), rows_(kElements / (from.cols + 1) + 1) {}
+  PackWork(const Rows& from, const Matrix& to)
+      : from_(from),
+        to_(to),
+        rows_(kElements / ((from.cols + 1) * kMultiple) * kMultiple +
+              kMultiple) {}
 
   std::int64_t size() const {
     return from_.cols == 0 ? 0 : CeilDiv(from_.rows, rows_);
   }
   void operator()(std::int64_t task) const {
     const std::int64_t row = task * rows_;
-    const std::int64_t rows = Min(rows_, from_.rows - row);
-    Pack(from_.Rows(row, rows), to_.Rows(row, rows));
+    PackRows(from_, row, Min(rows_, from_.rows - row), to_);
   }
 
  private:
   static constexpr std::int64_t kElements = 1 << 14;
+  // Some forms keep so many rows together.
+  static constexpr std::int64_t kMultiple = 32;
 
-  MatrixView<const T> from_;
-  BlockMatrix<T, kCols> to_;
+  Rows from_;
+  Matrix to_;
   std::int64_t rows_;  // of a task
 };
 
 // to = from^T. The tasks take blocks.
-template <typename T, std::int64_t kCols>
+template <typename T, typename Matrix>
 class PackTransposedWork {
  public:
-  PackTransposedWork(const MatrixView<const T>& from,
-                     const BlockMatrix<T, kCols>& to)
+  PackTransposedWork(const MatrixView<const T>& from, const Matrix& to)
       : from_(from), to_(to) {}
 
   std::int64_t size() const { return to_.num_blocks(); }
   void operator()(std::int64_t task) const {
-    const std::int64_t col = task * kCols;
-    const std::int64_t cols = Min(kCols, to_.cols - col);
+    const std::int64_t col = task * Matrix::kCols;
+    const std::int64_t cols = Min(Matrix::kCols, to_.cols - col);
     PackTransposed(from_.Rows(col, cols), to_.Cols(col, cols));
   }
 
  private:
   MatrixView<const T> from_;
-  BlockMatrix<T, kCols> to_;
+  Matrix to_;
 };
 
-// out = initial + factors.
-template <typename T>
+// out = initial + factors. P: the type of the factors.
+template <typename P>
 class MultiplyWork {
  public:
-  MultiplyWork(const ProductSum<T>& factors, const MatrixView<const T>& initial,
+  using T = ComputeType<P>;
+
+  MultiplyWork(const ProductSum<P>& factors, const MatrixView<const T>& initial,
                const MatrixView<T>& out, int num_threads)
       : factors_(factors),
         initial_(initial),
@@ -170,7 +175,7 @@ class MultiplyWork {
   }
 
  private:
-  ProductSum<T> factors_;
+  ProductSum<P> factors_;
   MatrixView<const T> initial_;
   MatrixView<T> out_;
   Blocks blocks_;
@@ -207,33 +212,36 @@ class MultiplyTransposedWork {
 };
 
 // sums[j] = the sum of column j, or sums[j] += that. The tasks take blocks.
-template <typename T>
+template <typename P>
 class ColumnSumsWork {
  public:
-  ColumnSumsWork(const LeftMatrix<T>& matrix, bool add, T* sums)
+  using T = ComputeType<P>;
+
+  ColumnSumsWork(const LeftMatrix<P>& matrix, bool add, T* sums)
       : matrix_(matrix), add_(add), sums_(sums) {}
 
   std::int64_t size() const { return matrix_.num_blocks(); }
   void operator()(std::int64_t task) const {
-    const std::int64_t col = task * kLeftCols<T>;
-    T total[kLeftCols<T>] = {};
+    const std::int64_t col = task * kLeftCols<P>;
+    T total[kLeftCols<P>] = {};
     for (std::int64_t row = 0; row < matrix_.rows;) {
       // Few enough rows to leave little to the running sum's rounding.
       const std::int64_t end = Min(row + kDepthChunk, matrix_.rows);
-      T chunk[kLeftCols<T>] = {};
+      T chunk[kLeftCols<P>] = {};
       for (; row < end; ++row) {
-        const T* from = matrix_.At(row, col);
-        for (std::int64_t j = 0; j < kLeftCols<T>; ++j) chunk[j] += from[j];
+        T terms[kLeftCols<P>];
+        Convert(matrix_.At(row, col), terms, kLeftCols<P>);
+        for (std::int64_t j = 0; j < kLeftCols<P>; ++j) chunk[j] += terms[j];
       }
-      for (std::int64_t j = 0; j < kLeftCols<T>; ++j) total[j] += chunk[j];
+      for (std::int64_t j = 0; j < kLeftCols<P>; ++j) total[j] += chunk[j];
     }
-    for (std::int64_t j = 0; j < Min(kLeftCols<T>, matrix_.cols - col); ++j) {
+    for (std::int64_t j = 0; j < Min(kLeftCols<P>, matrix_.cols - col); ++j) {
       sums_[col + j] = add_ ? sums_[col + j] + total[j] : total[j];
     }
   }
 
  private:
-  LeftMatrix<T> matrix_;
+  LeftMatrix<P> matrix_;
   bool add_;
   T* sums_;
 };

@@ -12,18 +12,28 @@ _AVX512 = _AVX2 + [
     "-mprefer-vector-width=512",
 ]
 
+_AMX = _AVX512 + [
+    "-mavx512bf16",
+    "-mamx-tile",
+    "-mamx-bf16",
+]
+
 # In ascending order; the names are those of TF_RNN_OPS_ISA. What is listed is
 # told to the compiler for these files alone.
 _X86_64 = {
     "avx2": _AVX2,
     "avx512": _AVX512,
+    "amx": _AMX,
 }
 
 # GCC 12 takes more than four minutes for a file of Eigen's AVX-512 products under AddressSanitizer, and half a minute
 # for the same with AVX2.
-_UNSANITIZED = {"avx512": ["-fno-sanitize=all"]}
+_UNSANITIZED = {
+    "avx512": ["-fno-sanitize=all"],
+    "amx": ["-fno-sanitize=all"],
+}
 
-def simd_library(name, srcs, hdrs, deps, textual_hdrs = [], copts = []):
+def simd_library(name, srcs, hdrs, deps, textual_hdrs = [], copts = [], has_amx = False):
     """Compiles `srcs` for each instruction set; `name` is all of them together.
 
     NAME_symbols_test holds what is compiled for the higher sets to its own names.
@@ -35,9 +45,15 @@ def simd_library(name, srcs, hdrs, deps, textual_hdrs = [], copts = []):
       deps: libraries with headers for both.
       textual_hdrs: headers that do.
       copts: flags for every instruction set.
+      has_amx: whether there is anything to gain from AMX.
     """
+    instruction_sets = {
+        key: flags
+        for key, flags in _X86_64.items()
+        if has_amx or key != "amx"
+    }
     parts = {}
-    for instruction_set, flags in [("baseline", [])] + _X86_64.items():
+    for instruction_set, flags in [("baseline", [])] + instruction_sets.items():
         part = name + "_" + instruction_set
         cc_library(
             name = part,
@@ -60,7 +76,7 @@ def simd_library(name, srcs, hdrs, deps, textual_hdrs = [], copts = []):
             tags = ["manual"],
         )
         parts[instruction_set] = ":" + part
-    higher = [(key, parts[key]) for key in _X86_64]
+    higher = [(key, parts[key]) for key in instruction_sets]
     cc_library(
         name = name,
         hdrs = hdrs,

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "cc/rnn/float16.h"
 #include "cc/rnn/simd/block_matrix.h"
 #include "cc/rnn/simd/vector.h"
 
@@ -30,7 +31,8 @@ constexpr std::int64_t kMaxTileRows = 2;
 constexpr std::int64_t kMaxTransposedTileRows = 2;
 #endif
 template <typename T>
-constexpr std::int64_t kTileCols = kTileVectors * kVectorElements<T>;
+constexpr std::int64_t kTileCols =
+    kTileVectors * kVectorElements<ComputeType<T>>;
 
 // The operands of products. A row of a block of the left one is a cache line.
 template <typename T>
@@ -38,11 +40,17 @@ constexpr std::int64_t kLeftCols = 64 / sizeof(T);
 template <typename T>
 using LeftMatrix = BlockMatrix<const T, kLeftCols<T>>;
 template <typename T>
-using RightMatrix = BlockMatrix<const T, kTileCols<T>>;
-template <typename T>
 using MutableLeftMatrix = BlockMatrix<T, kLeftCols<T>>;
+
 template <typename T>
-using MutableRightMatrix = BlockMatrix<T, kTileCols<T>>;
+struct RightMatrixOf {
+  using Type = BlockMatrix<const T, kTileCols<T>>;
+  using Mutable = BlockMatrix<T, kTileCols<T>>;
+};
+template <typename T>
+using RightMatrix = typename RightMatrixOf<T>::Type;
+template <typename T>
+using MutableRightMatrix = typename RightMatrixOf<T>::Mutable;
 
 // What a tile of a product is made from.
 template <typename T>
