@@ -82,9 +82,18 @@ class NetworkProgram(Program):
 
 
 class CudnnRNNProgram(NetworkProgram):
-    """`tf_rnn_ops.raw_ops.CudnnRNNV3`, time-major."""
+    """`tf_rnn_ops.raw_ops.CudnnRNNV3`, time-major: forward called as it is, forward and backward in a `tf.function`."""
 
     _RNN_MODES: ClassVar[dict[str, str]] = {"lstm": "lstm", "gru": "gru", "tanh": "rnn_tanh"}
+
+    def __init__(self, case: Network, problem: NetworkProblem):
+        super().__init__(case, problem)
+        inputs = tf.constant(self._own_layout(problem.inputs))
+        lengths = tf.constant(case.lengths, tf.int32)
+        params = tf.constant(self._params)
+        self.calls[FORWARD] = functools.partial(
+            self._call, inputs, lengths, params, self._zero_states(), training=False
+        )
 
     @staticmethod
     def _own_layout(array: np.ndarray) -> np.ndarray:
@@ -97,16 +106,22 @@ class CudnnRNNProgram(NetworkProgram):
         return [self._params]
 
     def _network(self, inputs, lengths, training: bool):
+        return self._call(inputs, lengths, self._params, self._zero_states(), training)
+
+    def _zero_states(self):
+        case = self._case
+        return tf.zeros([len(case.pseudo_layers), case.batch, case.units], self._params.dtype)
+
+    def _call(self, inputs, lengths, params, states, training: bool):
         # Not at the top: the other libraries of this module do without the package.
         import tf_rnn_ops
 
         case = self._case
-        zeros = tf.zeros([len(case.pseudo_layers), case.batch, case.units], inputs.dtype)
         return tf_rnn_ops.raw_ops.CudnnRNNV3(
             input=inputs,
-            input_h=zeros,
-            input_c=zeros,
-            params=self._params,
+            input_h=states,
+            input_c=states,
+            params=params,
             sequence_lengths=lengths,
             rnn_mode=self._RNN_MODES[case.cell],
             direction="bidirectional" if case.bidirectional else "unidirectional",

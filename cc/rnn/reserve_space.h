@@ -1,7 +1,7 @@
 // What the forward pass of a network leaves for its backward pass.
 //
 // First a header that names the configuration, 128 bytes. Then, in the type
-// that the engine computes in, activations [time, batch, ...]:
+// that the engine computes in, activations for each time and sample:
 //
 //   - of each pseudo-layer, what its cell needs: LSTM i, f, g, o and c,
 //     5 * num_units; GRU r, u, n and R_n h_prev + bR_n, 4 * num_units; none for
@@ -46,8 +46,8 @@ inline CheckedInt LayerOutputSize(const RnnConfig& config,
          config.output_size();
 }
 
-// The size of what the cells of a layer keep, [num_directions, time, batch,
-// NumKeptBlocks * num_units].
+// The size of what the cells of a layer keep: NumKeptBlocks values for each
+// unit, sample, time and direction.
 inline CheckedInt LayerKeptSize(const RnnConfig& config, const RnnSize& size) {
   return CheckedInt(size.time) * size.batch * config.num_directions *
          NumKeptBlocks(config.mode) * config.num_units;

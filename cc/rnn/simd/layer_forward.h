@@ -78,7 +78,7 @@ struct LayerForwardScratch {
   P* cell_outputs;    // [D] left operands [B, U], with a projection
   T* recurrent_bias;  // [D, U]; GRU: that of the gate that is not in `bias`
   T* hidden;          // [D, B, O], where the states are rounded
-  T* products;        // [num_threads, B, GroupSize, blocks * kTileCols]
+  T* products;        // [num_threads, ProductSize]
 
   LayerForwardScratch(const RnnConfig& config, const RnnSize& size,
                       int num_threads, Arena& arena) {
@@ -111,11 +111,14 @@ struct LayerForwardScratch {
     hidden =
         arena.Take<T>(kRoundsState<P> ? directions * size.batch * output_size
                                       : CheckedInt(0));
-    // The same for all cells, and enough for any.
+    products = arena.Take<T>(CheckedInt(num_threads) * ProductSize(size.batch));
+  }
+
+  // What a worker's product takes, of any cell.
+  static CheckedInt ProductSize(std::int64_t batch) {
     constexpr std::int64_t kMostBlocks = 4;
-    products =
-        arena.Take<T>(CheckedInt(num_threads) * size.batch *
-                      GroupSize<T>(size.batch, 1) * kMostBlocks * kTileCols<T>);
+    return CheckedInt(batch) * GroupSize<T>(batch, 1) * kMostBlocks *
+           kTileCols<T>;
   }
 };
 
@@ -406,8 +409,9 @@ class LayerForward {
   // A worker's scratch memory for a product of a task's rows.
   MatrixView<T> Product(const StepTask& task, std::int64_t cols,
                         int worker) const {
-    const std::int64_t most = GroupSize<T>(batch_, 1) * 4 * kTileCols<T>;
-    return {scratch_.products + worker * batch_ * most, task.rows, cols};
+    return {scratch_.products +
+                worker * LayerForwardScratch<P>::ProductSize(batch_).value(),
+            task.rows, cols};
   }
 
   template <bool kFused>
