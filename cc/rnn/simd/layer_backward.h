@@ -140,10 +140,11 @@ class LayerBackward {
         is_projected_(a_.config.num_proj > 0),
         group_size_(GroupSize<T>(batch_, 1)),
         state_tasks_(directions_, batch_, CeilDiv(output_size_, kTileCols<T>),
-                     kTileCols<T> * Cell::kGates * units_,
+                     kTileCols<T> * Cell::kGates * units_, sizeof(P),
                      executor.num_threads()),
         cell_tasks_(directions_, batch_, CeilDiv(units_, kTileCols<T>),
-                    kTileCols<T> * output_size_, executor.num_threads()) {}
+                    kTileCols<T> * output_size_, sizeof(P),
+                    executor.num_threads()) {}
 
   void Run() const {
     PackWeights();

@@ -145,11 +145,11 @@ class LayerForward {
         group_size_(GroupSize<T>(batch_, Cell::kBlocks)),
         panels_(CeilDiv(units_, kTileCols<T>)),
         cell_tasks_(directions_, batch_, panels_,
-                    Cell::kGates * kTileCols<T> * output_size_,
-                    executor.num_threads()),
-        projection_tasks_(directions_, batch_,
-                          CeilDiv(output_size_, kTileCols<T>),
-                          kTileCols<T> * units_, executor.num_threads()) {}
+                    kPanelBlocks * (output_size_ + (is_fused_ ? fan_in_ : 0)),
+                    sizeof(P), executor.num_threads()),
+        projection_tasks_(
+            directions_, batch_, CeilDiv(output_size_, kTileCols<T>),
+            kTileCols<T> * units_, sizeof(P), executor.num_threads()) {}
 
   void Run() const {
     if (a_.config.has_cell_state()) {

@@ -61,18 +61,27 @@ std::int64_t GroupSize(std::int64_t rows, std::int64_t blocks) {
 // do not depend on the cut, so it follows the number of threads.
 class StepTasks {
  public:
-  // panel_work: the multiply-adds of one row of one panel.
+  // panel_weights: the weights of a panel, of weight_bytes each. Each takes a
+  // multiply-add for each row.
   StepTasks(std::int64_t directions, std::int64_t rows, std::int64_t panels,
-            std::int64_t panel_work, int num_threads)
+            std::int64_t panel_weights, std::int64_t weight_bytes,
+            int num_threads)
       : directions_(directions), rows_(rows), panels_(panels) {
-    // Fewer rows do not keep the multipliers as busy.
+    // Fewer rows do not keep the multipliers as busy; and more weights do not
+    // stay in a thread's second-level cache from step to step.
     constexpr std::int64_t kLeastRows = 16;
+    constexpr double kMostBytes = 2 << 20;
     row_groups_ = CeilDiv(num_threads, directions);
-    are_independent_ = row_groups_ == 1 || rows / row_groups_ >= kLeastRows;
+    are_independent_ =
+        row_groups_ == 1 ||
+        (rows / row_groups_ >= kLeastRows &&
+         static_cast<double>(panels) * static_cast<double>(panel_weights) *
+                 static_cast<double>(weight_bytes) <=
+             kMostBytes);
     if (are_independent_) {
       panel_groups_ = 1;
     } else {
-      CutPanels(panel_work, num_threads);
+      CutPanels(panel_weights, num_threads);
     }
   }
 
@@ -112,7 +121,7 @@ class StepTasks {
         second_body(half_step / 2, second[i], worker);
       }
     };
-    if (first.are_independent_) {
+    if (first.are_independent_ && second.are_independent_) {
       executor.ParallelFor(first.size(), [&](std::int64_t i, int worker) {
         for (std::int64_t half = 0; half < num_half_steps; ++half) {
           run(half, i, worker);
@@ -125,14 +134,14 @@ class StepTasks {
   }
 
  private:
-  void CutPanels(std::int64_t panel_work, int num_threads) {
+  void CutPanels(std::int64_t panel_weights, int num_threads) {
     // A task is worth the hand-over to another thread; there are enough that
     // threads which are slower take fewer.
     constexpr double kLeastWork = 1 << 15;
     constexpr std::int64_t kTasksPerThread = 2;
     const double work = static_cast<double>(rows_) *
                         static_cast<double>(panels_) *
-                        static_cast<double>(panel_work);
+                        static_cast<double>(panel_weights);
     const std::int64_t most =
         CeilDiv(kTasksPerThread * num_threads, directions_);
     const std::int64_t wanted =
