@@ -57,6 +57,21 @@ class CellInputs {
                      {size_.batch, size_.cell_size}, tensor);
   }
 
+  // Allocates the bytes that the engine asks for; negative if they are too many
+  // to count.
+  absl::Status AllocateWorkspace(std::int64_t num_bytes,
+                                 Tensor* workspace) const {
+    if (num_bytes < 0) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("x and h_prev must take no more memory than can be "
+                       "counted, but x is ",
+                       x->shape().DebugString(), " and h_prev is ",
+                       h_prev->shape().DebugString()));
+    }
+    return tf_rnn_ops::AllocateWorkspace<std::uint8_t>(ctx_, num_bytes,
+                                                       workspace);
+  }
+
   const rnn::GruBlockCellSize& size() const { return size_; }
 
   const Tensor* x = nullptr;
@@ -96,13 +111,8 @@ class GRUBlockCellOp : public OpKernel {
     OP_REQUIRES_OK(ctx, ctx->allocate_output("u", state_shape, &u));
     OP_REQUIRES_OK(ctx, ctx->allocate_output("c", state_shape, &c));
     OP_REQUIRES_OK(ctx, ctx->allocate_output("h", state_shape, &h));
-    Tensor workspace;
-    OP_REQUIRES_OK(ctx,
-                   AllocateWorkspace<Scratch>(
-                       ctx, rnn::GruBlockCellForwardWorkspace<E>(inputs.size()),
-                       &workspace));
 
-    rnn::GruBlockCellForward<E> step;
+    rnn::GruBlockCellForward<E> step{};
     step.size = inputs.size();
     step.x = EngineData<T>(*inputs.x);
     step.h_prev = EngineData<T>(*inputs.h_prev);
@@ -114,14 +124,18 @@ class GRUBlockCellOp : public OpKernel {
     step.u = EngineData<T>(u);
     step.c = EngineData<T>(c);
     step.h = EngineData<T>(h);
-    step.workspace = workspace.flat<Scratch>().data();
     rnn::PoolExecutor executor = IntraOpExecutor(ctx);
+    Tensor workspace;
+    OP_REQUIRES_OK(ctx,
+                   inputs.AllocateWorkspace(
+                       kernels_.forward_workspace(step, executor.num_threads()),
+                       &workspace));
+    step.workspace = workspace.data();
     kernels_.forward(step, executor);
   }
 
  private:
   using E = EngineType<T>;
-  using Scratch = rnn::ComputeType<E>;
 
   const rnn::GruBlockCellKernels<E> kernels_ =
       rnn::GetGruBlockCellKernels<E>(rnn::ActiveInstructionSet());
@@ -165,11 +179,6 @@ class GRUBlockCellGradOp : public OpKernel {
     OP_REQUIRES_OK(ctx, ctx->allocate_output("d_c_bar", state_shape, &d_c_bar));
     OP_REQUIRES_OK(ctx, ctx->allocate_output("d_r_bar_u_bar", gates_shape,
                                              &d_r_bar_u_bar));
-    Tensor workspace;
-    OP_REQUIRES_OK(
-        ctx, AllocateWorkspace<Scratch>(
-                 ctx, rnn::GruBlockCellBackwardWorkspace<E>(inputs.size()),
-                 &workspace));
 
     step.size = inputs.size();
     step.h_prev = EngineData<T>(*inputs.h_prev);
@@ -183,14 +192,18 @@ class GRUBlockCellGradOp : public OpKernel {
     step.d_h_prev = EngineData<T>(d_h_prev);
     step.d_c_bar = EngineData<T>(d_c_bar);
     step.d_r_bar_u_bar = EngineData<T>(d_r_bar_u_bar);
-    step.workspace = workspace.flat<Scratch>().data();
     rnn::PoolExecutor executor = IntraOpExecutor(ctx);
+    Tensor workspace;
+    OP_REQUIRES_OK(
+        ctx, inputs.AllocateWorkspace(
+                 kernels_.backward_workspace(step, executor.num_threads()),
+                 &workspace));
+    step.workspace = workspace.data();
     kernels_.backward(step, executor);
   }
 
  private:
   using E = EngineType<T>;
-  using Scratch = rnn::ComputeType<E>;
 
   const rnn::GruBlockCellKernels<E> kernels_ =
       rnn::GetGruBlockCellKernels<E>(rnn::ActiveInstructionSet());

@@ -43,8 +43,7 @@ struct GruBlockCellForward {
   T* u;             // [B, C]
   T* c;             // [B, C]
   T* h;             // [B, C]
-  // Scratch memory: [GruBlockCellForwardWorkspace<T>(size)].
-  ComputeType<T>* workspace;
+  void* workspace;  // [GruBlockCellKernels::forward_workspace] bytes
 };
 
 // The vector-Jacobian product of the step, up to the gates: the gradients of
@@ -74,19 +73,20 @@ struct GruBlockCellBackward {
   T* d_h_prev;       // [B, C]
   T* d_c_bar;        // [B, C]
   T* d_r_bar_u_bar;  // [B, 2C]
-  // Scratch memory: [GruBlockCellBackwardWorkspace<T>(size)].
-  ComputeType<T>* workspace;
+  void* workspace;   // [GruBlockCellKernels::backward_workspace] bytes
 };
 
-// How many elements of scratch memory a step needs.
-template <typename T>
-std::int64_t GruBlockCellForwardWorkspace(const GruBlockCellSize& size);
-template <typename T>
-std::int64_t GruBlockCellBackwardWorkspace(const GruBlockCellSize& size);
-
-// The step, compiled for one instruction set. The same bits for any executor.
+// The step, compiled for one instruction set.
 template <typename T>
 struct GruBlockCellKernels {
+  // How many bytes of scratch memory a step needs with up to `num_threads`
+  // threads, or -1 if they exceed what std::int64_t can count. The pointers of
+  // the arguments are not looked at.
+  std::int64_t (*forward_workspace)(const GruBlockCellForward<T>&,
+                                    int num_threads);
+  std::int64_t (*backward_workspace)(const GruBlockCellBackward<T>&,
+                                     int num_threads);
+  // The same bits for any executor.
   void (*forward)(const GruBlockCellForward<T>&, Executor&);
   void (*backward)(const GruBlockCellBackward<T>&, Executor&);
 };

@@ -196,9 +196,7 @@ struct Engine {
                w_c_in = in(w_c), b_ru_in = in(b_ru), b_c_in = in(b_c);
     Shifted<T> r(state, offset), u(state, offset), c(state, offset),
         h(state, offset);
-    Shifted<ComputeType<T>> workspace(GruBlockCellForwardWorkspace<T>(size),
-                                      offset);
-    GruBlockCellForward<T> a;
+    GruBlockCellForward<T> a{};
     a.size = size;
     a.x = x_in.data();
     a.h_prev = h_prev_in.data();
@@ -210,7 +208,9 @@ struct Engine {
     a.u = u.data();
     a.c = c.data();
     a.h = h.data();
-    a.workspace = workspace.data();
+    std::vector<ComputeType<T>> workspace =
+        Workspace(kernels.forward_workspace(a, executor.num_threads()), offset);
+    a.workspace = workspace.data() + offset;
     kernels.forward(a, executor);
     return {r.ToDoubles(), u.ToDoubles(), c.ToDoubles(), h.ToDoubles()};
   }
@@ -229,9 +229,7 @@ struct Engine {
     Shifted<T> d_x(size.batch * size.input_size, offset),
         d_h_prev(state, offset), d_c_bar(state, offset),
         d_r_bar_u_bar(2 * state, offset);
-    Shifted<ComputeType<T>> workspace(GruBlockCellBackwardWorkspace<T>(size),
-                                      offset);
-    GruBlockCellBackward<T> a;
+    GruBlockCellBackward<T> a{};
     a.size = size;
     a.h_prev = h_prev_in.data();
     a.w_ru = w_ru_in.data();
@@ -247,10 +245,19 @@ struct Engine {
     a.d_h_prev = d_h_prev.data();
     a.d_c_bar = d_c_bar.data();
     a.d_r_bar_u_bar = d_r_bar_u_bar.data();
-    a.workspace = workspace.data();
+    std::vector<ComputeType<T>> workspace = Workspace(
+        kernels.backward_workspace(a, executor.num_threads()), offset);
+    a.workspace = workspace.data() + offset;
     kernels.backward(a, executor);
     return {d_x.ToDoubles(), d_h_prev.ToDoubles(), d_c_bar.ToDoubles(),
             d_r_bar_u_bar.ToDoubles()};
+  }
+
+  // So many bytes of garbage, `offset` elements into an allocation.
+  static std::vector<ComputeType<T>> Workspace(std::int64_t bytes,
+                                               std::size_t offset) {
+    return std::vector<ComputeType<T>>(offset + bytes / sizeof(ComputeType<T>),
+                                       ComputeType<T>(1e30));
   }
 
   GruBlockCellKernels<T> kernels;

@@ -74,12 +74,14 @@ TileArguments<T> MakeTileArguments(const LeftMatrix<T>& left,
           left.stride,
           right.At(0, col),
           right.stride,
+          kTileCols<T>,
           depth,
           out.At(row, col),
           out.stride,
           initial.data == nullptr ? nullptr : initial.At(row, col),
           initial.stride,
           left.data,
+          0,
           0};
 }
 

@@ -59,15 +59,18 @@ struct TileArguments {
   std::int64_t left_stride;  // from block to block
   const T* right;            // in blocks of kTileCols
   std::int64_t right_stride;
+  std::int64_t right_row_stride;  // from row to row
   std::int64_t depth;
   T* out;
   std::int64_t out_stride;  // from row to row
   const T* initial;         // what the product is added to, or null for zero
   std::int64_t initial_stride;
-  // What the CPU is to fetch meanwhile, some elements for each term: another
-  // tile will read it.
+  // What the CPU is to fetch meanwhile, as another tile will read it: something
+  // for each term, so many elements from one to the next, and so many more
+  // after each block of the left operand.
   const T* next;
   std::int64_t next_stride;
+  std::int64_t next_block_stride;
 };
 
 // A tile of out = initial + left * right:
@@ -124,7 +127,7 @@ __attribute__((noinline)) void MultiplyTile(const TileArguments<T>& a) {
 #pragma GCC unroll 16
       for (int v = 0; v < kVectors; ++v) sums[i][v] += element * row[v];
     }
-    right += kTileCols<T>;
+    right += a.right_row_stride;
   };
   std::int64_t k = 0;
   for (; k + kLeftCols<T> <= a.depth; k += kLeftCols<T>) {
@@ -133,6 +136,7 @@ __attribute__((noinline)) void MultiplyTile(const TileArguments<T>& a) {
       add_term(left + (kTransposed ? j * kLeftCols<T> : j));
     }
     left += kTransposed ? kLeftCols<T> * kLeftCols<T> : a.left_stride;
+    next += a.next_block_stride;
   }
   for (; k < a.depth; ++k) {
     add_term(left);
