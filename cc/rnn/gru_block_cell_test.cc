@@ -282,13 +282,15 @@ void ExpectSameBits(const BackwardResult& a, const BackwardResult& b) {
 template <typename T>
 class GruBlockCellTest : public testing::Test {
  protected:
-  // Calls check(case, engine) for sizes about the widths of vectors and tiles,
-  // under every instruction set.
+  // Calls check(case, engine) for sizes about those of vectors, tiles, panels,
+  // chunks and tasks, and for few rows, under every instruction set.
   void ForEachSize(const std::function<void(Case&, Engine<T>&)>& check) {
     const GruBlockCellSize sizes[] = {
-        {1, 1, 1},   {2, 3, 5},    {1, 128, 256}, {3, 17, 33}, {7, 16, 64},
-        {0, 3, 4},   {3, 0, 4},    {3, 4, 0},     {3, 0, 0},   {0, 0, 0},
-        {129, 5, 8}, {32, 31, 65}, {5, 130, 200},
+        {1, 1, 1},     {2, 3, 5},    {1, 128, 256}, {3, 17, 33},
+        {7, 16, 64},   {0, 3, 4},    {3, 0, 4},     {3, 4, 0},
+        {3, 0, 0},     {0, 0, 0},    {129, 5, 8},   {32, 31, 65},
+        {5, 130, 200}, {2, 40, 300}, {4, 129, 65},  {13, 260, 33},
+        {33, 16, 257}, {1, 513, 70}, {100, 33, 48},
     };
     for (InstructionSet instruction_set : SupportedInstructionSets()) {
       for (const GruBlockCellSize& size : sizes) {
@@ -368,6 +370,77 @@ TYPED_TEST(GruBlockCellTest, SameBitsWhereverTheArraysLie) {
                      backward);
     }
   });
+}
+
+// The weights of a column, if forward, or of a row are those of all others, and
+// so are the samples.
+Case UniformCase(const GruBlockCellSize& size, bool forward) {
+  Case k = RandomCase(size, 1);
+  const std::int64_t fan_in = size.input_size + size.cell_size;
+  const auto repeat = [](Array& array, std::int64_t cols, bool by_row) {
+    const Array first = array;
+    for (std::size_t i = 0; i < array.size(); ++i) {
+      array[i] = first[by_row ? i % cols : i / cols * cols];
+    }
+  };
+  for (Array* weights : {&k.w_ru, &k.w_c}) {
+    repeat(*weights, static_cast<std::int64_t>(weights->size()) / fan_in,
+           /*by_row=*/!forward);
+  }
+  repeat(k.x, size.input_size, /*by_row=*/true);
+  for (Array* array :
+       {&k.h_prev, &k.b_ru, &k.b_c, &k.d_h, &k.d_r, &k.d_u, &k.d_c}) {
+    std::fill(array->begin(), array->end(), (*array)[0]);
+  }
+  return k;
+}
+
+void ExpectUniform(const Array& array, const std::string& what) {
+  for (double value : array) ASSERT_EQ(value, array[0]) << what;
+}
+
+TYPED_TEST(GruBlockCellTest, SameBitsWhereverAnElementIs) {
+  SerialExecutor executor;
+  for (InstructionSet instruction_set : SupportedInstructionSets()) {
+    for (std::int64_t batch : {1, 2, 3, 5, 11, 17, 41, 70}) {
+      SCOPED_TRACE(std::string(InstructionSetName(instruction_set)) +
+                   " batch " + std::to_string(batch));
+      const GruBlockCellSize size{batch, 37, 301};
+      Case forward = UniformCase(size, true);
+      const ForwardResult f =
+          Engine<TypeParam>(instruction_set, forward).Forward(executor);
+      ExpectUniform(f.r, "r");
+      ExpectUniform(f.u, "u");
+      ExpectUniform(f.c, "c");
+      ExpectUniform(f.h, "h");
+      Case backward = UniformCase(size, false);
+      ForwardResult gates = f;
+      const BackwardResult b = Engine<TypeParam>(instruction_set, backward)
+                                   .Backward(gates, true, executor);
+      ExpectUniform(b.d_x, "d_x");
+      ExpectUniform(b.d_h_prev, "d_h_prev");
+      ExpectUniform(b.d_c_bar, "d_c_bar");
+    }
+  }
+}
+
+TYPED_TEST(GruBlockCellTest, WorkspaceIsCounted) {
+  const std::int64_t huge = std::int64_t{1} << 61;
+  for (InstructionSet instruction_set : SupportedInstructionSets()) {
+    const auto kernels = GetGruBlockCellKernels<TypeParam>(instruction_set);
+    GruBlockCellForward<TypeParam> forward{};
+    GruBlockCellBackward<TypeParam> backward{};
+    const auto expect = [&](const GruBlockCellSize& size, int num_threads,
+                            std::int64_t expected) {
+      forward.size = backward.size = size;
+      EXPECT_EQ(kernels.forward_workspace(forward, num_threads), expected);
+      EXPECT_EQ(kernels.backward_workspace(backward, num_threads), expected);
+    };
+    expect({0, huge, huge}, 4, 0);
+    expect({huge, huge, 0}, 4, 0);
+    expect({huge, 1, huge}, 4, -1);
+    expect({huge, 0, 9}, 4, -1);
+  }
 }
 
 TYPED_TEST(GruBlockCellTest, SpecialValuesPropagate) {

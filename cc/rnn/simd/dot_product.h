@@ -59,7 +59,7 @@ class DotProduct {
   void Multiply(std::int64_t row, std::int64_t rows, std::int64_t col,
                 std::int64_t cols, const MatrixView<T>& out) const {
     const RowTiles<kMaxDotRows> tiles(rows);
-    const std::int64_t most_rows = CeilDiv(rows, tiles.size());
+    const std::int64_t most_rows = rows <= 2 ? rows : kMaxDotRows;
     const std::int64_t most_cols = kDotSums / most_rows;
     for (std::int64_t j = 0; j < cols; j += most_cols) {
       for (std::int64_t i = 0; i < tiles.size(); ++i) {
@@ -162,9 +162,9 @@ class DotProduct {
                                         const MatrixView<T>&);
 
   static MultiplyTileFunction GetMultiplyTile(std::int64_t rows) {
-    static constexpr MultiplyTileFunction kTable[kMaxDotRows] = {
-        &MultiplyTile<1>, &MultiplyTile<2>, &MultiplyTile<3>, &MultiplyTile<4>};
-    return kTable[rows - 1];
+    return rows == 1   ? &MultiplyTile<1>
+           : rows == 2 ? &MultiplyTile<2>
+                       : &MultiplyTile<kMaxDotRows>;
   }
 
   Term terms_[kMost];

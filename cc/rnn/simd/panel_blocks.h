@@ -40,7 +40,7 @@ struct PanelBlock {
 };
 
 // Cuts products of a [rows, depth] matrix with some of [depth, cols] each into
-// blocks that are each the work of one task. Bits do not depend on the cut, so
+// blocks that are the work of one task each. Bits do not depend on the cut, so
 // it follows the number of threads.
 template <typename T>
 class PanelBlocks {
@@ -51,45 +51,60 @@ class PanelBlocks {
 
   PanelBlocks(std::int64_t rows, std::int64_t depth, std::int64_t cols,
               std::int64_t num_products, int num_threads)
-      : blocks_(rows, cols, kLeastRows, kMostRows,
-                PanelsPerTask(rows, depth, cols, num_products, num_threads) *
-                    kTileCols<T>,
-                num_threads),
-        num_products_(num_products) {}
+      : rows_(rows),
+        cols_(cols),
+        num_products_(num_products),
+        block_cols_(kTileCols<T> * PanelsPerBlock(rows, depth, num_threads)),
+        row_groups_(RowGroups(num_threads)) {}
 
-  std::int64_t size() const { return num_products_ * blocks_.size(); }
+  std::int64_t size() const {
+    return num_products_ * blocks_across() * row_groups_;
+  }
   std::int64_t product(std::int64_t task) const {
-    return task / blocks_.size();
+    return task / row_groups_ / blocks_across();
   }
   PanelBlock block(std::int64_t task) const {
-    const std::int64_t i = task % blocks_.size();
-    return {blocks_.row(i), blocks_.rows(i), blocks_.col(i), blocks_.cols(i)};
+    const std::int64_t group = task % row_groups_;
+    const std::int64_t row = group * rows_ / row_groups_;
+    const std::int64_t col = task / row_groups_ % blocks_across() * block_cols_;
+    return {row, (group + 1) * rows_ / row_groups_ - row, col,
+            Min(block_cols_, cols_ - col)};
   }
 
  private:
-  // Each task packs the weights of its columns, whatever its rows.
-  static constexpr std::int64_t kLeastRows = 4 * kMaxTileRows;
+  // There are enough tasks that threads which are slower take fewer.
+  static constexpr std::int64_t kTasksPerThread = 4;
 
-  static std::int64_t PanelsPerTask(std::int64_t rows, std::int64_t depth,
-                                    std::int64_t cols,
-                                    std::int64_t num_products,
-                                    int num_threads) {
-    // A task is worth the hand-over to another thread; there are enough that
-    // threads which are slower take fewer.
+  std::int64_t blocks_across() const { return CeilDiv(cols_, block_cols_); }
+
+  std::int64_t PanelsPerBlock(std::int64_t rows, std::int64_t depth,
+                              int num_threads) const {
+    // A task is worth the hand-over to another thread.
     constexpr double kLeastWork = 1 << 17;
-    constexpr std::int64_t kTasksPerThread = 2;
     constexpr std::int64_t kRowsWorthReading = 3;  // of weights
     const double panel_work = static_cast<double>(rows + kRowsWorthReading) *
                               static_cast<double>(depth * kTileCols<T>);
     const std::int64_t for_work =
         static_cast<std::int64_t>(kLeastWork / panel_work) + 1;
-    const std::int64_t panels = num_products * CeilDiv(cols, kTileCols<T>);
+    const std::int64_t panels = num_products_ * CeilDiv(cols_, kTileCols<T>);
     const std::int64_t for_balance = panels / (kTasksPerThread * num_threads);
     return Max(Max(for_work, for_balance), MostWidth(rows));
   }
 
-  Blocks blocks_;
+  // All rows together take a block's weights, which each group of them packs
+  // anew, unless threads were idle.
+  std::int64_t RowGroups(int num_threads) const {
+    constexpr std::int64_t kLeastRows = 4 * kMaxTileRows;
+    const std::int64_t for_balance =
+        CeilDiv(num_threads, Max(num_products_ * blocks_across(), 1));
+    return Max(CeilDiv(rows_, kMostRows), Min(for_balance, rows_ / kLeastRows));
+  }
+
+  std::int64_t rows_;
+  std::int64_t cols_;
   std::int64_t num_products_;
+  std::int64_t block_cols_;
+  std::int64_t row_groups_;
 };
 
 // Scratch memory of the workers.

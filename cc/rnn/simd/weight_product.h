@@ -5,7 +5,9 @@
 // cache, and each chunk is multiplied by all rows of the left operand while the
 // next one is fetched. One tile's rows take the weights where they are.
 //
-// An element is the sum over the chunks of each product as in block_product.h.
+// An element is the sum over chunks of kWeightDepth terms of each product,
+// added up in ascending order: its bits depend neither on its place nor on the
+// cut.
 
 #ifndef TF_RNN_OPS_CC_RNN_SIMD_WEIGHT_PRODUCT_H_
 #define TF_RNN_OPS_CC_RNN_SIMD_WEIGHT_PRODUCT_H_
@@ -20,6 +22,9 @@
 
 namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
 
+// The rows of weights that are multiplied at once.
+constexpr std::int64_t kWeightDepth = 128;
+
 // The columns of weights that are packed at once: of so many, a row is as many
 // cache lines as a block of the left operand has terms.
 template <typename T>
@@ -27,7 +32,7 @@ constexpr std::int64_t kWeightCols = kLeftCols<T> * kLeftCols<T>;
 
 // The elements of scratch memory that a worker needs to pack a chunk.
 template <typename T>
-constexpr std::int64_t kPackedChunkSize = kDepthChunk * kWeightCols<T>;
+constexpr std::int64_t kPackedChunkSize = kWeightDepth * kWeightCols<T>;
 
 // A sum of products of left operands with weights [depth, cols] or, if
 // transposed, [cols, depth].
@@ -45,21 +50,9 @@ class WeightProduct {
   // out: [rows, cols rounded up to whole kTileCols]
   void Multiply(std::int64_t row, std::int64_t rows, std::int64_t col,
                 std::int64_t cols, T* packed, const MatrixView<T>& out) const {
-    if (!kTransposed && rows <= kMaxTileRows) {
-      const std::int64_t whole = cols / kTileCols<T> * kTileCols<T>;
-      if (whole > 0) {
-        MultiplyInPlace(row, rows, col, whole, out.Cols(0, whole));
-      }
-      if (whole < cols) {
-        MultiplyPacked(row, rows, col + whole, cols - whole, packed,
-                       out.Cols(whole, kTileCols<T>));
-      }
-      return;
-    }
     for (std::int64_t i = 0; i < cols; i += kColsAtOnce) {
-      const std::int64_t part = Min(kColsAtOnce, cols - i);
-      MultiplyPacked(row, rows, col + i, part, packed,
-                     out.Cols(i, Min(kColsAtOnce, out.cols - i)));
+      MultiplyColumns(row, rows, col + i, Min(kColsAtOnce, cols - i), packed,
+                      out.Cols(i, Min(kColsAtOnce, out.cols - i)));
     }
   }
 
@@ -84,7 +77,7 @@ class WeightProduct {
   Chunk ChunkAt(int term, std::int64_t first) const {
     return {
         term, first,
-        term < size_ ? Min(kDepthChunk, terms_[term].left.cols - first) : 0};
+        term < size_ ? Min(kWeightDepth, terms_[term].left.cols - first) : 0};
   }
   Chunk FirstChunk() const { return ChunkAt(0, 0); }
   // The chunk after, or one of no depth.
@@ -109,46 +102,50 @@ class WeightProduct {
     return kTransposed ? terms_[0].weights.rows : terms_[0].weights.cols;
   }
 
-  // Whole panels, for the rows of one tile.
-  void MultiplyInPlace(std::int64_t row, std::int64_t rows, std::int64_t col,
-                       std::int64_t cols, const MatrixView<T>& out) const {
-    const std::int64_t panels = cols / kTileCols<T>;
-    for (std::int64_t panel = 0; panel < panels;) {
-      const std::int64_t width = Min(MostWidth(rows), panels - panel);
-      const std::int64_t first = panel * kTileCols<T>;
-      MatrixView<const T> initial = NoMatrix<T>();
-      for (Chunk chunk = FirstChunk(); chunk.depth > 0; chunk = Next(chunk)) {
-        const MatrixView<const T> weights =
-            Weights(chunk, col + first, width * kTileCols<T>);
-        TileArguments<T> a =
-            MakeTileArguments(Left(chunk, row, rows),
-                              RightMatrix<T>(weights.data, chunk.depth,
-                                             weights.cols, kTileCols<T>),
-                              chunk.depth, initial, out, 0, first);
-        a.right = weights.data;
-        a.right_row_stride = weights.stride;
-        GetMultiplyTile<T>(rows, width)(a);
-        initial = Constant(out);
-      }
-      panel += width;
-    }
-  }
+  // A chunk of weights, in place or packed: panels of kTileCols columns.
+  struct Panels {
+    const T* data;
+    std::int64_t stride;      // from panel to panel
+    std::int64_t row_stride;  // from row to row
+  };
 
   // At most kColsAtOnce columns.
-  void MultiplyPacked(std::int64_t row, std::int64_t rows, std::int64_t col,
-                      std::int64_t cols, T* packed,
-                      const MatrixView<T>& out) const {
-    MatrixView<const T> initial = NoMatrix<T>();
+  void MultiplyColumns(std::int64_t row, std::int64_t rows, std::int64_t col,
+                       std::int64_t cols, T* packed,
+                       const MatrixView<T>& out) const {
+    // The last columns are packed if they do not fill a panel.
+    const std::int64_t in_place =
+        TakesInPlace(rows) ? cols / kTileCols<T> * kTileCols<T> : 0;
+    const MatrixView<T> in_place_out = out.Cols(0, in_place);
+    const MatrixView<T> packed_out = out.Cols(in_place, out.cols - in_place);
     for (Chunk chunk = FirstChunk(); chunk.depth > 0; chunk = Next(chunk)) {
-      const MutableRightMatrix<T> right(packed, chunk.depth, cols);
-      PackChunk(Weights(chunk, col, cols), right);
-      MultiplyChunk(Left(chunk, row, rows), right, initial,
-                    WeightsAfter(chunk, col, cols), out);
-      initial = Constant(out);
+      const bool add = chunk.term > 0 || chunk.first > 0;
+      const LeftMatrix<T> left = Left(chunk, row, rows);
+      const MatrixView<const T> weights = Weights(chunk, col, cols);
+      const MatrixView<const T> next = WeightsAfter(chunk, col, cols);
+      if (in_place > 0) {
+        MultiplyChunk(left, {weights.data, kTileCols<T>, weights.stride}, add,
+                      next, in_place_out);
+      }
+      if (in_place < cols) {
+        PackChunk(Weights(chunk, col + in_place, cols - in_place),
+                  MutableRightMatrix<T>(packed, chunk.depth, cols - in_place));
+        MultiplyChunk(left, {packed, chunk.depth * kTileCols<T>, kTileCols<T>},
+                      add, in_place > 0 ? NoMatrix<T>() : next, packed_out);
+      }
     }
   }
 
-  // The weights that MultiplyPacked packs after those of a chunk.
+  // Whether so many rows take the weights in place. Rows of weights that lie
+  // far apart want the same places in the cache; only one tile's read them
+  // once.
+  bool TakesInPlace(std::int64_t rows) const {
+    constexpr std::int64_t kMostStride = 2048 / sizeof(T);
+    return !kTransposed &&
+           (rows <= kMaxTileRows || terms_[0].weights.stride <= kMostStride);
+  }
+
+  // The weights that MultiplyColumns takes after those of a chunk.
   MatrixView<const T> WeightsAfter(const Chunk& chunk, std::int64_t col,
                                    std::int64_t cols) const {
     const Chunk next = Next(chunk);
@@ -157,23 +154,27 @@ class WeightProduct {
     return Weights(FirstChunk(), next_col, Min(cols, num_cols() - next_col));
   }
 
-  // One chunk of the depth, while `next` is fetched.
-  static void MultiplyChunk(const LeftMatrix<T>& left,
-                            const RightMatrix<T>& right,
-                            const MatrixView<const T>& initial,
-                            const MatrixView<const T>& next,
+  // out = left * right, or out += that, while `next` is fetched.
+  static void MultiplyChunk(const LeftMatrix<T>& left, const Panels& right,
+                            bool add, const MatrixView<const T>& next,
                             const MatrixView<T>& out) {
+    const MatrixView<const T> initial = add ? Constant(out) : NoMatrix<T>();
     const RowTiles<kMaxTileRows> tiles(out.rows);
-    const std::int64_t num_tiles =
-        CeilDiv(out.cols, kTileCols<T>) * tiles.size();
-    for (std::int64_t col = 0; col < out.cols; col += kTileCols<T>) {
+    const std::int64_t panels = out.cols / kTileCols<T>;
+    const std::int64_t most_width = MostWidth(out.rows);
+    const std::int64_t num_tiles = CeilDiv(panels, most_width) * tiles.size();
+    std::int64_t num_done = 0;
+    for (std::int64_t panel = 0; panel < panels; panel += most_width) {
+      const std::int64_t width = Min(most_width, panels - panel);
       for (std::int64_t i = 0; i < tiles.size(); ++i) {
         const std::int64_t row = tiles.begin(i);
-        TileArguments<T> a =
-            MakeTileArguments(left.Rows(row, tiles.rows(i)), right, left.cols,
-                              initial, out, row, col);
-        Fetch(next, col / kTileCols<T> * tiles.size() + i, num_tiles, &a);
-        GetMultiplyTile<T>(tiles.rows(i), 1)(a);
+        TileArguments<T> a = MakeTileArguments(
+            left.Rows(row, tiles.rows(i)),
+            RightMatrix<T>(right.data, left.cols, out.cols, right.stride),
+            left.cols, initial, out, row, panel * kTileCols<T>);
+        a.right_row_stride = right.row_stride;
+        Fetch(next, num_done++, num_tiles, &a);
+        GetMultiplyTile<T>(tiles.rows(i), width)(a);
       }
     }
   }
