@@ -1,9 +1,9 @@
 // Products of few rows with the transposes of row-major matrices, on one
 // thread: all operands are read where they are.
 //
-// An element is the sum of kVectorElements sums, each of every so manieth term
-// in ascending order: its bits depend neither on the place of the element in
-// the matrix nor on how the work is cut.
+// An element is the sum over the lanes of a vector, where the terms of a lane
+// are added up in ascending order: its bits depend neither on the place of the
+// element in the matrix nor on how the work is cut.
 
 #ifndef TF_RNN_OPS_CC_RNN_SIMD_DOT_PRODUCT_H_
 #define TF_RNN_OPS_CC_RNN_SIMD_DOT_PRODUCT_H_

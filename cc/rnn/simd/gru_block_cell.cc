@@ -166,30 +166,55 @@ class BackwardCall {
   const GruBlockStepBackwardScratch<C> scratch_;
 };
 
+// Whether a step takes no more than some ten microseconds: to wake another
+// thread for a part of it then costs more than the thread saves.
+bool IsSmall(const GruBlockCellSize& size) {
+  constexpr double kMostWork = 1 << 21;    // multiply-adds
+  constexpr double kRowsWorthReading = 3;  // of weights
+  const double cell_size = static_cast<double>(size.cell_size);
+  const double fan_in = static_cast<double>(size.input_size) + cell_size;
+  return (static_cast<double>(size.batch) + kRowsWorthReading) * fan_in * 3 *
+             cell_size <
+         kMostWork;
+}
+
 // The bytes of scratch memory that a call takes.
 template <typename Call, typename Arguments>
 std::int64_t Workspace(const Arguments& arguments, int num_threads) {
   if (IsEmpty(arguments.size)) return 0;
   Arena arena(nullptr);
-  Call(arguments, num_threads, arena);
+  Call(arguments, IsSmall(arguments.size) ? 1 : num_threads, arena);
   return arena.used();
+}
+
+template <typename Call, typename Arguments>
+void RunCall(const Arguments& arguments, Executor& executor) {
+  Arena arena(arguments.workspace);
+  Call(arguments, executor.num_threads(), arena).Run(executor);
+}
+
+template <typename Call, typename Arguments>
+void Run(const Arguments& arguments, Executor& executor) {
+  if (IsSmall(arguments.size)) {
+    SerialExecutor serial;
+    RunCall<Call>(arguments, serial);
+  } else {
+    RunCall<Call>(arguments, executor);
+  }
 }
 
 template <typename T>
 void Forward(const GruBlockCellForward<T>& a, Executor& executor) {
-  if (IsEmpty(a.size)) return;
-  Arena arena(a.workspace);
-  ForwardCall<T>(a, executor.num_threads(), arena).Run(executor);
+  if (!IsEmpty(a.size)) Run<ForwardCall<T>>(a, executor);
 }
 
 template <typename T>
 void Backward(const GruBlockCellBackward<T>& a, Executor& executor) {
   if (IsEmpty(a.size)) {
     FillZero(a.d_x, a.size.batch * a.size.input_size, executor);
-    return;
+  } else {
+    Run<BackwardCall<T>>(a, executor);
   }
-  Arena arena(a.workspace);
-  BackwardCall<T>(a, executor.num_threads(), arena).Run(executor);
 }
 
 template <typename T>
