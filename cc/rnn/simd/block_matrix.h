@@ -21,7 +21,7 @@ inline std::int64_t Max(std::int64_t a, std::int64_t b) {
 }
 
 // A matrix of which every block of kCols columns lies by itself, its rows one
-// after the other: [blocks, rows and some more, kCols]. The operands of
+// after the other: [blocks, rows, kCols]. The operands of
 // products have this form. Rows and columns alike are then read from
 // neighbouring cache lines. What the last block has beyond the matrix's columns
 // is zero. S: T or const T.
@@ -36,7 +36,7 @@ struct BlockMatrix {
 
   BlockMatrix() : BlockMatrix(nullptr, 0, 0) {}
   BlockMatrix(S* data, std::int64_t rows, std::int64_t cols)
-      : BlockMatrix(data, rows, cols, (rows + Padding(rows)) * kCols) {}
+      : BlockMatrix(data, rows, cols, rows * kCols) {}
   BlockMatrix(S* data, std::int64_t rows, std::int64_t cols,
               std::int64_t stride)
       : data(data), rows(rows), cols(cols), stride(stride) {}
@@ -46,7 +46,7 @@ struct BlockMatrix {
 
   // How many elements a matrix takes.
   static CheckedInt Size(CheckedInt rows, std::int64_t cols) {
-    return (rows + Padding(rows.value())) * CeilDiv(cols, kCols) * kCols;
+    return rows * CeilDiv(cols, kCols) * kCols;
   }
 
   std::int64_t num_blocks() const { return CeilDiv(cols, kCols); }
@@ -60,19 +60,6 @@ struct BlockMatrix {
   // From a block's first column on.
   BlockMatrix Cols(std::int64_t col, std::int64_t num_cols) const {
     return {At(0, col), rows, num_cols, stride};
-  }
-
- private:
-  // The rows that each block has beyond the matrix's. Some rows of neighbouring
-  // blocks are read together: they are not to want the same places in the
-  // first-level cache, as lines do that lie a multiple of 4096 bytes apart.
-  static std::int64_t Padding(std::int64_t rows) {
-    constexpr std::int64_t kPeriod = 4096 / (kCols * sizeof(S));
-    constexpr std::int64_t kLeast = kPeriod / 5;
-    if (rows == 0) return 0;
-    const std::int64_t beyond = rows % kPeriod;
-    if (beyond < kLeast) return kLeast - beyond;
-    return beyond > kPeriod - kLeast ? kPeriod + kLeast - beyond : 0;
   }
 };
 

@@ -73,10 +73,10 @@ class GruBlockStepForward {
     if (batch_ > 1) {
       RunTogether(
           executor_,
-          PackWork<T, kLeftCols<T>>({a_.x, batch_, input_size_},
-                                    {scratch_.x, batch_, input_size_}),
-          PackWork<T, kLeftCols<T>>({a_.h_prev, batch_, cell_size_},
-                                    {scratch_.h_prev, batch_, cell_size_}));
+          PackWork(MatrixView<const T>(a_.x, batch_, input_size_),
+                   MutableLeftMatrix<T>(scratch_.x, batch_, input_size_)),
+          PackWork(MatrixView<const T>(a_.h_prev, batch_, cell_size_),
+                   MutableLeftMatrix<T>(scratch_.h_prev, batch_, cell_size_)));
     }
     executor_.ParallelFor(gate_blocks_.size(),
                           [this](std::int64_t task, int worker) {
