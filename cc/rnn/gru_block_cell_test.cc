@@ -290,7 +290,7 @@ class GruBlockCellTest : public testing::Test {
         {7, 16, 64},   {0, 3, 4},    {3, 0, 4},     {3, 4, 0},
         {3, 0, 0},     {0, 0, 0},    {129, 5, 8},   {32, 31, 65},
         {5, 130, 200}, {2, 40, 300}, {4, 129, 65},  {13, 260, 33},
-        {33, 16, 257}, {1, 513, 70}, {100, 33, 48},
+        {33, 16, 257}, {1, 513, 70}, {2, 300, 520}, {130, 40, 100},
     };
     for (InstructionSet instruction_set : SupportedInstructionSets()) {
       for (const GruBlockCellSize& size : sizes) {

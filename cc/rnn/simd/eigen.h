@@ -20,10 +20,6 @@
 // Defined for all that follows, so that our code too says Eigen::.
 #define Eigen TF_RNN_OPS_CONCATENATE(Eigen_, TF_RNN_OPS_INSTRUCTION_SET)
 
-// Products of every size go through the packed kernel. The other one, for tiny
-// sizes, adds up in an order that depends on where the arrays lie in memory.
-#define EIGEN_GEMM_TO_COEFFBASED_THRESHOLD 0
-
 #include "Eigen/Core"
 
 #endif  // TF_RNN_OPS_CC_RNN_SIMD_EIGEN_H_
