@@ -290,7 +290,7 @@ class GruBlockCellTest : public testing::Test {
         {7, 16, 64},   {0, 3, 4},    {3, 0, 4},     {3, 4, 0},
         {3, 0, 0},     {0, 0, 0},    {129, 5, 8},   {32, 31, 65},
         {5, 130, 200}, {2, 40, 300}, {4, 129, 65},  {13, 260, 33},
-        {33, 16, 257}, {1, 513, 70}, {2, 300, 520}, {130, 40, 100},
+        {33, 16, 257}, {1, 513, 70}, {2, 300, 400}, {130, 40, 100},
     };
     for (InstructionSet instruction_set : SupportedInstructionSets()) {
       for (const GruBlockCellSize& size : sizes) {
@@ -402,10 +402,10 @@ void ExpectUniform(const Array& array, const std::string& what) {
 TYPED_TEST(GruBlockCellTest, SameBitsWhereverAnElementIs) {
   SerialExecutor executor;
   for (InstructionSet instruction_set : SupportedInstructionSets()) {
-    for (std::int64_t batch : {1, 2, 3, 5, 11, 17, 41, 70}) {
+    for (std::int64_t batch : {1, 3, 11, 41}) {
       SCOPED_TRACE(std::string(InstructionSetName(instruction_set)) +
                    " batch " + std::to_string(batch));
-      const GruBlockCellSize size{batch, 37, 301};
+      const GruBlockCellSize size{batch, 19, 161};
       Case forward = UniformCase(size, true);
       const ForwardResult f =
           Engine<TypeParam>(instruction_set, forward).Forward(executor);

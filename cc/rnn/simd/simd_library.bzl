@@ -26,13 +26,6 @@ _X86_64 = {
     "amx": _AMX,
 }
 
-# GCC 12 takes more than four minutes for a file of Eigen's AVX-512 products under AddressSanitizer, and half a minute
-# for the same with AVX2.
-_UNSANITIZED = {
-    "avx512": ["-fno-sanitize=all"],
-    "amx": ["-fno-sanitize=all"],
-}
-
 def simd_library(name, srcs, hdrs, deps, textual_hdrs = [], copts = [], has_amx = False):
     """Compiles `srcs` for each instruction set; `name` is all of them together.
 
@@ -59,10 +52,7 @@ def simd_library(name, srcs, hdrs, deps, textual_hdrs = [], copts = [], has_amx 
             name = part,
             srcs = srcs,
             hdrs = hdrs,
-            copts = copts + flags + select({
-                "//cc/rnn/simd:address_sanitizer": _UNSANITIZED.get(instruction_set, []),
-                "//conditions:default": [],
-            }),
+            copts = copts + flags,
             linkstatic = True,
             # Built where it is depended on, which is where the CPU can have it.
             tags = ["manual"],
