@@ -91,9 +91,8 @@ class CudnnRNNProgram(NetworkProgram):
         inputs = tf.constant(self._own_layout(problem.inputs))
         lengths = tf.constant(case.lengths, tf.int32)
         params = tf.constant(self._params)
-        self.calls[FORWARD] = functools.partial(
-            self._call, inputs, lengths, params, self._zero_states(), training=False
-        )
+        forward = functools.partial(self._call, inputs, lengths, params, self._zero_states(), training=False)
+        self.calls = {**self.calls, FORWARD: forward}
 
     @staticmethod
     def _own_layout(array: np.ndarray) -> np.ndarray:

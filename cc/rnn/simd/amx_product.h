@@ -82,6 +82,11 @@ inline void Interleave(__m512i a, __m512i b, BFloat16* to) {
   _mm512_storeu_si512(to + 32, _mm512_permutex2var_epi16(a, high, b));
 }
 
+// 16 pairs of elements, as what a float takes.
+inline Vector<float> LoadPairs(const BFloat16* from) {
+  return (Vector<float>)_mm512_loadu_si512(from);
+}
+
 // The elements of a row from a block's first column on, and zeros; only zeros
 // past the last row.
 template <typename Rows>
@@ -125,13 +130,12 @@ inline void PackTransposed(const MatrixView<const BFloat16>& from,
         Vector<float> pairs[kLanes];
 #pragma GCC unroll 16
         for (std::int64_t i = 0; i < kLanes; ++i) {
-          pairs[i] =
-              Load<float>(reinterpret_cast<const float*>(from.At(j + i, k)));
+          pairs[i] = LoadPairs(from.At(j + i, k));
         }
         Transpose<float>(pairs);
 #pragma GCC unroll 16
         for (std::int64_t i = 0; i < kLanes; ++i) {
-          Store<float>(pairs[i], reinterpret_cast<float*>(to.At(k + 2 * i, j)));
+          _mm512_storeu_si512(to.At(k + 2 * i, j), (__m512i)pairs[i]);
         }
       }
     }
@@ -164,10 +168,8 @@ inline void PackTransposed(const LeftMatrix<BFloat16>& from,
 #pragma GCC unroll 16
       for (std::int64_t i = 0; i < kLanes; ++i) {
         const std::int64_t from_row = row + half * kLanes + i;
-        pairs[half][i] = from_row < from.rows
-                             ? Load<float>(reinterpret_cast<const float*>(
-                                   from.At(from_row, 0)))
-                             : Vector<float>{};
+        pairs[half][i] = from_row < from.rows ? LoadPairs(from.At(from_row, 0))
+                                              : Vector<float>{};
       }
       Transpose<float>(pairs[half]);
     }
