@@ -1,0 +1,102 @@
+#include "cc/rnn/simd/product_functions.h"
+
+#include "cc/rnn/simd/amx_product.h"
+#include "cc/rnn/simd/block_product.h"
+#include "cc/rnn/simd/pack.h"
+
+namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
+namespace {
+
+template <typename P>
+std::int64_t LeftScratch(const ProductSize& size) {
+  return SizeOf<MutableLeftMatrix<P>>(size.rows, size.depth);
+}
+
+template <typename P>
+std::int64_t RightScratch(const ProductSize& size) {
+  return SizeOf<MutableRightMatrix<P>>(size.depth, size.cols);
+}
+
+template <typename P>
+MutableLeftMatrix<P> PackLeft(const ProductArguments<P>& a) {
+  const MutableLeftMatrix<P> left(a.left_scratch, a.size.rows, a.size.depth);
+  Pack(MatrixView<const P>(a.left, a.size.rows, a.size.depth), left);
+  return left;
+}
+
+template <typename P>
+MutableRightMatrix<P> PackRight(const ProductArguments<P>& a) {
+  const MutableRightMatrix<P> right(a.right_scratch, a.size.depth, a.size.cols);
+  Pack(MatrixView<const P>(a.right, a.size.depth, a.size.cols), right);
+  return right;
+}
+
+template <typename P>
+MutableRightMatrix<P> PackTransposedRight(const ProductArguments<P>& a) {
+  using Right = MutableRightMatrix<P>;
+  const MatrixView<const P> from(a.right, a.size.cols, a.size.depth);
+  const Right right(a.right_scratch, a.size.depth, a.size.cols);
+  for (std::int64_t col = 0; col < right.cols; col += Right::kCols) {
+    const std::int64_t cols = Min(Right::kCols, right.cols - col);
+    PackTransposed(from.Rows(col, cols), right.Cols(col, cols));
+  }
+  return right;
+}
+
+template <typename P>
+MatrixView<ComputeType<P>> Out(const ProductArguments<P>& a) {
+  return {a.out, a.size.rows, a.size.cols};
+}
+
+template <typename P>
+MatrixView<const ComputeType<P>> Initial(const ProductArguments<P>& a) {
+  return {a.initial, a.size.rows, a.size.cols};
+}
+
+template <typename P>
+void MultiplyPlain(const ProductArguments<P>& a) {
+  Multiply(ProductSum<P>(PackLeft(a), PackRight(a)), Initial(a), Out(a));
+}
+
+template <typename P>
+void MultiplyRightTransposed(const ProductArguments<P>& a) {
+  Multiply(ProductSum<P>(PackLeft(a), PackTransposedRight(a)), Initial(a),
+           Out(a));
+}
+
+template <typename P>
+void MultiplyLeftTransposed(const ProductArguments<P>& a) {
+  using Left = MutableLeftMatrix<P>;
+  const auto [rows, depth, cols] = a.size;
+  const Left left(a.left_scratch, depth, rows);
+  Pack(MatrixView<const P>(a.left, depth, rows), left);
+#if defined(__AMX_BF16__)
+  const Left transposed(a.left_scratch + SizeOf<Left>(depth, rows), rows,
+                        depth);
+  for (std::int64_t row = 0; row < rows; row += Left::kCols) {
+    const std::int64_t count = Min(Left::kCols, rows - row);
+    PackTransposed(Constant(left.Cols(row, count)),
+                   transposed.Rows(row, count));
+  }
+  Multiply(ProductSum<P>(transposed, PackRight(a)), Initial(a), Out(a));
+#else
+  MultiplyTransposed<P>(left, PackRight(a), Initial(a), Out(a));
+#endif
+}
+
+}  // namespace
+
+template <typename P>
+ProductFunctions<P> GetProductFunctions() {
+  return {&LeftScratch<P>, &RightScratch<P>, &MultiplyPlain<P>,
+          &MultiplyRightTransposed<P>, &MultiplyLeftTransposed<P>};
+}
+
+#if defined(__AMX_BF16__)
+template ProductFunctions<BFloat16> GetProductFunctions();
+#else
+template ProductFunctions<float> GetProductFunctions();
+template ProductFunctions<double> GetProductFunctions();
+#endif
+
+}  // namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET
