@@ -25,7 +25,7 @@ void Pause() {
 // the CPU if that takes long.
 template <typename Condition>
 void WaitUntil(const Condition& condition) {
-  constexpr int kPausesBeforeYield = 256;  // some ten microseconds
+  constexpr int kPausesBeforeYield = 256;  // some microseconds
   for (int pauses = 0; !condition();) {
     if (++pauses < kPausesBeforeYield) {
       Pause();

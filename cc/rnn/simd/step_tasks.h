@@ -135,15 +135,19 @@ class StepTasks {
 
  private:
   void CutPanels(std::int64_t panel_weights, int num_threads) {
-    // A task is worth the hand-over to another thread; there are enough that
-    // threads which are slower take fewer.
+    // A task is worth the hand-over to another thread. There are enough that
+    // threads which are slower take fewer; but where steps are short, a thread
+    // waits less for another than for weights that are in the other's cache.
     constexpr double kLeastWork = 1 << 15;
-    constexpr std::int64_t kTasksPerThread = 2;
+    constexpr double kShortWork = 1 << 22;
     const double work = static_cast<double>(rows_) *
                         static_cast<double>(panels_) *
                         static_cast<double>(panel_weights);
+    const std::int64_t tasks_per_thread =
+        work * static_cast<double>(directions_) < kShortWork * num_threads ? 1
+                                                                           : 2;
     const std::int64_t most =
-        CeilDiv(kTasksPerThread * num_threads, directions_);
+        CeilDiv(tasks_per_thread * num_threads, directions_);
     const std::int64_t wanted =
         work < kLeastWork * static_cast<double>(most)
             ? static_cast<std::int64_t>(work / kLeastWork) + 1
