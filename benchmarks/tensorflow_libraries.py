@@ -40,7 +40,7 @@ class NetworkProgram(Program):
         self._variables = self._create_variables(problem)
         compiled = functools.partial(graph_call, jit_compile=jit_compile)
         self.calls = {
-            FORWARD: compiled(self._forward, inputs, lengths),
+            FORWARD: self._forward_call(compiled, inputs, lengths),
             FORWARD_BACKWARD: compiled(self._gradients, inputs, lengths, output_gradient),
         }
 
@@ -60,6 +60,10 @@ class NetworkProgram(Program):
     @abc.abstractmethod
     def _weights(self, arrays: Sequence[np.ndarray]) -> Mapping[str, Weights]:
         """Returns arrays of the variables' shapes as the weights of each pseudo-layer."""
+
+    def _forward_call(self, compiled: Callable, inputs, lengths) -> Callable[[], Any]:
+        """Returns the call of the network for inference; `compiled` is `graph_call` with the program's settings."""
+        return compiled(self._forward, inputs, lengths)
 
     def _forward(self, inputs, lengths):
         return self._network(inputs, lengths, training=False)
@@ -86,13 +90,9 @@ class CudnnRNNProgram(NetworkProgram):
 
     _RNN_MODES: ClassVar[dict[str, str]] = {"lstm": "lstm", "gru": "gru", "tanh": "rnn_tanh"}
 
-    def __init__(self, case: Network, problem: NetworkProblem):
-        super().__init__(case, problem)
-        inputs = tf.constant(self._own_layout(problem.inputs))
-        lengths = tf.constant(case.lengths, tf.int32)
+    def _forward_call(self, compiled: Callable, inputs, lengths) -> Callable[[], Any]:
         params = tf.constant(self._params)
-        forward = functools.partial(self._call, inputs, lengths, params, self._zero_states(), training=False)
-        self.calls = {**self.calls, FORWARD: forward}
+        return functools.partial(self._call, inputs, lengths, params, self._zero_states(), training=False)
 
     @staticmethod
     def _own_layout(array: np.ndarray) -> np.ndarray:
