@@ -9,8 +9,6 @@
 #include <immintrin.h>
 
 #include <cstdint>
-#include <cstring>
-#include <utility>
 
 #include "cc/rnn/checked_math.h"
 #include "cc/rnn/float16.h"
@@ -307,8 +305,7 @@ inline void Multiply(const ProductSum<BFloat16>& sum,
                                   ? &MultiplyPartialTiles<true>
                                   : &MultiplyPartialTiles<false>;
         multiply(sum.Block(i, col, height, cols),
-                 initial.data == nullptr ? initial
-                                         : initial.Block(i, col, height, cols),
+                 BlockIfAny(initial, i, col, height, cols),
                  out.Block(i, col, height, cols));
       }
     }

@@ -254,24 +254,19 @@ class LayerBackward {
 
   void PackWeights() const {
     for (std::int64_t d = 0; d < directions_; ++d) {
+      const std::int64_t pseudo_layer = PseudoLayer(d);
+      WorkList<PackWork<MatrixView<const P>, Right>> weights;
       for (std::int64_t gate = 0; gate < Cell::kGates; ++gate) {
-        const PackWork recurrent(
-            OfGate(Param(layout_.RecurrentMatrix(PseudoLayer(d))), gate),
-            RecurrentWeights(d, gate));
-        if (skips_input_) {
-          RunTogether(executor_, recurrent);
-        } else {
-          RunTogether(
-              executor_, recurrent,
-              PackWork(OfGate(Param(layout_.InputMatrix(PseudoLayer(d))), gate),
-                       InputWeights(d, gate)));
-        }
+        weights.Add({OfGate(Param(layout_.RecurrentMatrix(pseudo_layer)), gate),
+                     RecurrentWeights(d, gate)});
+        if (skips_input_) continue;
+        weights.Add({OfGate(Param(layout_.InputMatrix(pseudo_layer)), gate),
+                     InputWeights(d, gate)});
       }
       if (is_projected_) {
-        RunTogether(
-            executor_,
-            PackWork(Param(layout_.Projection(PseudoLayer(d))), Projection(d)));
+        weights.Add({Param(layout_.Projection(pseudo_layer)), Projection(d)});
       }
+      RunTogether(executor_, weights);
     }
   }
 
@@ -550,22 +545,18 @@ class LayerBackward {
     const std::int64_t pseudo_layer = PseudoLayer(d);
     const Right input(scratch_.input, rows, fan_in_);
     const Right states(scratch_.states, rows, output_size_);
-    const PackWork pack_states(
-        PreviousStates{*this, d, FirstTime(d, chunk), rows, output_size_},
-        states);
+    const Right cell_outputs(scratch_.packed_cell_outputs, rows, units_);
     const MatrixView<const T> x =
         MatrixView<const T>(a_.input, time_ * batch_, fan_in_)
-            .Rows(first, rows);
-    if (skips_input_) {
-      RunTogether(executor_, pack_states);
-    } else {
-      RunTogether(executor_, pack_states, PackWork(x, input));
-    }
-    if (is_projected_) {
-      RunTogether(executor_,
-                  PackWork(Constant(CellOutputs(d).Rows(0, rows)),
-                           Right(scratch_.packed_cell_outputs, rows, units_)));
-    }
+            .Rows(first, skips_input_ ? 0 : rows);
+    RunTogether(
+        executor_,
+        PackWork(
+            PreviousStates{*this, d, FirstTime(d, chunk), rows, output_size_},
+            states),
+        PackWork(x, input),
+        PackWork(Constant(CellOutputs(d).Rows(0, is_projected_ ? rows : 0)),
+                 cell_outputs));
     if constexpr (kTransposesLeft<P>) TransposeGradients(d, rows);
     // dR = (d blocks)^T h_prev, dW = (d blocks)^T x, dx = (d blocks) W
     WorkList<WeightWork> weights;
@@ -582,10 +573,9 @@ class LayerBackward {
     }
     // dP = (d h)^T (o ∘ tanh(c))
     if (is_projected_) {
-      weights.Add(
-          MakeWeightWork(ProjectedGradients(d).Rows(0, rows), Cell::kBlocks,
-                         Right(scratch_.packed_cell_outputs, rows, units_), add,
-                         ParamGradient(layout_.Projection(pseudo_layer))));
+      weights.Add(MakeWeightWork(
+          ProjectedGradients(d).Rows(0, rows), Cell::kBlocks, cell_outputs, add,
+          ParamGradient(layout_.Projection(pseudo_layer))));
     }
     WorkList<ColumnSumsWork<P>> biases;
     for (std::int64_t block = 0; block < Cell::kBlocks; ++block) {

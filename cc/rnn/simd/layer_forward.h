@@ -160,9 +160,10 @@ class LayerForward {
       return;
     }
     for (std::int64_t d = 0; d < directions_; ++d) {
-      // What states have beyond the matrix is never written again.
       Pack(OfDirection(a_.input_h, d), State(0, d));
-      Pack(OfDirection(a_.input_h, d), State(1, d));
+      // Products read what rounded states have beyond the matrix: it is never
+      // written again.
+      if (kRoundsState<P>) Pack(OfDirection(a_.input_h, d), State(1, d));
     }
     if constexpr (kRoundsState<P>) {
       std::copy_n(a_.input_h, directions_ * batch_ * output_size_,

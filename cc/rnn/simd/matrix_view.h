@@ -58,6 +58,15 @@ MatrixView<const T> NoMatrix() {
   return MatrixView<const T>(nullptr, 0, 0);
 }
 
+// A block of a matrix that there may be.
+template <typename T>
+MatrixView<const T> BlockIfAny(const MatrixView<const T>& matrix,
+                               std::int64_t row, std::int64_t col,
+                               std::int64_t num_rows, std::int64_t num_cols) {
+  return matrix.data == nullptr ? matrix
+                                : matrix.Block(row, col, num_rows, num_cols);
+}
+
 }  // namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET
 
 #endif  // TF_RNN_OPS_CC_RNN_SIMD_MATRIX_VIEW_H_

@@ -169,8 +169,7 @@ class MultiplyWork {
     const std::int64_t row = blocks_.row(task), col = blocks_.col(task);
     const std::int64_t rows = blocks_.rows(task), cols = blocks_.cols(task);
     Multiply(factors_.Block(row, col, rows, cols),
-             initial_.data == nullptr ? initial_
-                                      : initial_.Block(row, col, rows, cols),
+             BlockIfAny(initial_, row, col, rows, cols),
              out_.Block(row, col, rows, cols));
   }
 

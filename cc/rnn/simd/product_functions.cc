@@ -3,6 +3,7 @@
 #include "cc/rnn/simd/amx_product.h"
 #include "cc/rnn/simd/block_product.h"
 #include "cc/rnn/simd/pack.h"
+#include "cc/rnn/simd/parallel_product.h"
 
 namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
 namespace {
@@ -33,13 +34,10 @@ MutableRightMatrix<P> PackRight(const ProductArguments<P>& a) {
 
 template <typename P>
 MutableRightMatrix<P> PackTransposedRight(const ProductArguments<P>& a) {
-  using Right = MutableRightMatrix<P>;
-  const MatrixView<const P> from(a.right, a.size.cols, a.size.depth);
-  const Right right(a.right_scratch, a.size.depth, a.size.cols);
-  for (std::int64_t col = 0; col < right.cols; col += Right::kCols) {
-    const std::int64_t cols = Min(Right::kCols, right.cols - col);
-    PackTransposed(from.Rows(col, cols), right.Cols(col, cols));
-  }
+  const MutableRightMatrix<P> right(a.right_scratch, a.size.depth, a.size.cols);
+  const PackTransposedWork work(
+      MatrixView<const P>(a.right, a.size.cols, a.size.depth), right);
+  for (std::int64_t i = 0; i < work.size(); ++i) work(i);
   return right;
 }
 
