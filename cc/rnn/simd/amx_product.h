@@ -290,7 +290,8 @@ void MultiplyPartialTiles(const ProductSum<BFloat16>& sum,
 // last blocks have beyond their columns must be finite.
 inline void Multiply(const ProductSum<BFloat16>& sum,
                      const MatrixView<const float>& initial,
-                     const MatrixView<float>& out) {
+                     const MatrixView<float>& out,
+                     const BFloat16* /*then*/ = nullptr) {
   constexpr std::int64_t kCols = PairMatrix<BFloat16>::kCols;
   for (std::int64_t row = 0; row < out.rows;) {
     // Rows of one height, so that the tiles' shapes stay.

@@ -85,11 +85,12 @@ TileArguments<T> MakeTileArguments(const LeftMatrix<T>& left,
           0};
 }
 
-// One chunk of the depth of Multiply.
+// One chunk of the depth of Multiply. then: what will be read as `right` is, or
+// null.
 template <typename T>
 void MultiplyChunk(const LeftMatrix<T>& left, const RightMatrix<T>& right,
-                   const MatrixView<const T>& initial,
-                   const MatrixView<T>& out) {
+                   const MatrixView<const T>& initial, const MatrixView<T>& out,
+                   const T* then) {
   const std::int64_t depth = left.cols;
   const RowTiles<kMaxTileRows> tiles(out.rows);
   const std::int64_t most_width = MostWidth(out.rows);
@@ -97,15 +98,17 @@ void MultiplyChunk(const LeftMatrix<T>& left, const RightMatrix<T>& right,
     const std::int64_t width =
         Max(1, Min(most_width, (out.cols - col) / kTileCols<T>));
     const std::int64_t cols = Min(width * kTileCols<T>, out.cols - col);
+    const T* const next =
+        col + cols < out.cols ? right.At(0, col + cols) : then;
     for (std::int64_t tile = 0; tile < tiles.size(); ++tile) {
       const std::int64_t row = tiles.begin(tile);
       const std::int64_t rows = tiles.rows(tile);
       TileArguments<T> a = MakeTileArguments(left.Rows(row, rows), right, depth,
                                              initial, out, row, col);
-      if (width == 1 && col + cols < out.cols) {
+      if (width == 1 && next != nullptr) {
         // The tiles of a block share in fetching the next one.
         a.next_stride = CeilDiv(kTileCols<T>, tiles.size());
-        a.next = right.At(0, col + cols) + tile * depth * a.next_stride;
+        a.next = next + tile * depth * a.next_stride;
       }
       const auto multiply = GetMultiplyTile<T>(rows, width);
       if (cols == width * kTileCols<T>) {
@@ -150,29 +153,34 @@ struct ProductSum {
 };
 
 // out = initial + sum. initial: like `out`, or with a stride of 0 for one row
-// that serves all, or null for zero.
+// that serves all, or null for zero. then: the right operand of the product
+// after this one, or null; the CPU fetches the beginning meanwhile.
 template <typename T>
 void Multiply(const ProductSum<T>& sum, const MatrixView<const T>& initial,
-              const MatrixView<T>& out) {
+              const MatrixView<T>& out, const T* then = nullptr) {
   MatrixView<const T> add_to = initial;
   for (int i = 0; i < sum.size; ++i) {
     const auto& [left, right] = sum.terms[i];
     for (std::int64_t k = 0; k < left.cols; k += kDepthChunk) {
       const std::int64_t depth = Min(kDepthChunk, left.cols - k);
-      MultiplyChunk(left.Cols(k, depth), right.Rows(k, depth), add_to, out);
+      const T* const next = k + depth < left.cols ? right.At(k + depth, 0)
+                            : i + 1 < sum.size    ? sum.terms[i + 1].right.data
+                                                  : then;
+      MultiplyChunk(left.Cols(k, depth), right.Rows(k, depth), add_to, out,
+                    next);
       add_to = Constant(out);
     }
   }
   // Without any term, the initial values are the result.
   if (add_to.data != out.data) {
     MultiplyChunk(LeftMatrix<T>(nullptr, out.rows, 0),
-                  RightMatrix<T>(nullptr, 0, out.cols), add_to, out);
+                  RightMatrix<T>(nullptr, 0, out.cols), add_to, out, then);
   }
 }
 
 // What stays in the second-level cache, of columns of the left operand of
 // MultiplyTransposed.
-constexpr std::int64_t kMostTransposedRows = 512;
+constexpr std::int64_t kMostTransposedRows = 256;
 
 // One chunk of the depth of MultiplyTransposed.
 template <typename T>

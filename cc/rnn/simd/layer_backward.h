@@ -340,7 +340,9 @@ class LayerBackward {
                   RecurrentWeights(d, gate).Cols(panel * kTileCols<T>,
                                                  product.cols));
         }
-        Multiply(sum, NoMatrix<T>(), product);
+        Multiply(sum, NoMatrix<T>(), product,
+                 RecurrentWeights(d, 0).At(
+                     0, task.PanelAfter(panel + num_panels - 1) * kTileCols<T>));
       }
       task.ForEachVector<T>(
           panel, num_panels, output_size_, [&](auto unit, auto units) {

@@ -433,11 +433,15 @@ class LayerForward {
           MultiplyFused(
               x, InputWeights(d, panel + i, 1), state,
               RecurrentWeights(d, panel + i, 1),
-              product.Cols(i * kBlocks * kTileCols<T>, kBlocks * kTileCols<T>));
+              product.Cols(i * kBlocks * kTileCols<T>, kBlocks * kTileCols<T>),
+              InputWeights(d, task.PanelAfter(panel + i), 1).data);
         }
       } else {
-        Multiply(ProductSum<P>(state, RecurrentWeights(d, panel, num_panels)),
-                 NoMatrix<T>(), product);
+        Multiply(
+            ProductSum<P>(state, RecurrentWeights(d, panel, num_panels)),
+            NoMatrix<T>(), product,
+            RecurrentWeights(d, task.PanelAfter(panel + num_panels - 1), 1)
+                .data);
       }
       task.ForEachVector<T>(
           panel, num_panels, units_, [&](auto unit, auto units) {
@@ -459,22 +463,23 @@ class LayerForward {
   }
 
   // W x in the first blocks, R h_prev in those from kFirstRecurrent on, and the
-  // sum where both are.
+  // sum where both are. then: as in Multiply.
   static void MultiplyFused(const LeftMatrix<P>& x,
                             const RightMatrix<P>& input_weights,
                             const LeftMatrix<P>& state,
                             const RightMatrix<P>& recurrent_weights,
-                            const MatrixView<T>& product) {
+                            const MatrixView<T>& product, const P* then) {
     constexpr std::int64_t kAlone = Cell::kFirstRecurrent * kTileCols<T>;
     constexpr std::int64_t kShared = kPanelBlocks - kAlone;
+    const RightMatrix<P> alone = recurrent_weights.Cols(kShared, kAlone);
     Multiply(ProductSum<P>(x, input_weights), NoMatrix<T>(),
-             product.Cols(0, kPanelBlocks));
+             product.Cols(0, kPanelBlocks), recurrent_weights.data);
     const MatrixView<T> shared = product.Cols(kAlone, kShared);
     Multiply(ProductSum<P>(state, recurrent_weights.Cols(0, kShared)),
-             Constant(shared), shared);
+             Constant(shared), shared, kAlone > 0 ? alone.data : then);
     if constexpr (kAlone > 0) {
-      Multiply(ProductSum<P>(state, recurrent_weights.Cols(kShared, kAlone)),
-               NoMatrix<T>(), product.Cols(kPanelBlocks, kAlone));
+      Multiply(ProductSum<P>(state, alone), NoMatrix<T>(),
+               product.Cols(kPanelBlocks, kAlone), then);
     }
   }
 

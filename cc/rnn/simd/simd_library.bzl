@@ -9,6 +9,7 @@ _AVX512 = _AVX2 + [
     "-mavx512bw",
     "-mavx512dq",
     "-mavx512vl",
+    "-mprfchw",
     "-mprefer-vector-width=512",
 ]
 

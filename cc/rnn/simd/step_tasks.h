@@ -21,6 +21,11 @@ struct StepTask {
   std::int64_t first_panel;
   std::int64_t last_panel;  // not among them
 
+  // What comes after a panel, in this step or the next.
+  std::int64_t PanelAfter(std::int64_t panel) const {
+    return panel + 1 < last_panel ? panel + 1 : first_panel;
+  }
+
   // Calls body(panel, num_panels) for groups of at most `panels_at_once`.
   template <typename Body>
   void ForEachPanelGroup(std::int64_t panels_at_once, const Body& body) const {

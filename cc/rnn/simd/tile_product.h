@@ -98,21 +98,20 @@ __attribute__((noinline)) void MultiplyTile(const TileArguments<T>& a) {
 #pragma GCC unroll 16
     for (int v = 0; v < kVectors; ++v) sums[i][v] = Vector<T>{};
   }
-  if (a.initial != nullptr) {
-    // It may be far away, and is needed only at the end.
+  // What is written at the end may be far away. Mostly it is also what the sums
+  // are added to.
 #pragma GCC unroll 16
-    for (int i = 0; i < kRows; ++i) {
-      for (std::int64_t col = 0; col < kVectors * kElements;
-           col += kLeftCols<T>) {
-        __builtin_prefetch(a.initial + i * a.initial_stride + col);
-      }
+  for (int i = 0; i < kRows; ++i) {
+    for (std::int64_t col = 0; col < kVectors * kElements;
+         col += kLeftCols<T>) {
+      __builtin_prefetch(a.out + i * a.out_stride + col, 1);
     }
   }
   const T* left = a.left;
   const T* right = a.right;
   const T* next = a.next;
   const auto add_term = [&](const T* column) TF_RNN_OPS_LAMBDA_INLINE {
-    __builtin_prefetch(next);
+    __builtin_prefetch(next, 0, 2);  // into the second-level cache
     next += a.next_stride;
     Vector<T> row[kVectors];
 #pragma GCC unroll 16
