@@ -220,10 +220,23 @@ class TileShapes {
   } config_;
 };
 
-// Rows of 32 columns of sum: out = initial + sum, with the shapes of TileShapes
-// in place. kLower: whether there are more than 16 rows.
+// What a tile of a product is made from: a chunk of the depth.
+struct TileFactors {
+  static constexpr std::int64_t kLine = 32;  // elements of a cache line
+  // The lines of a right operand that a tile reads with each step of the depth.
+  static constexpr std::int64_t kLines = PairMatrix<BFloat16>::kCols;
+
+  LeftMatrix<BFloat16> left;
+  RightMatrix<BFloat16> right;
+  // What the CPU is to fetch meanwhile: so many lines with each step.
+  const BFloat16* next;
+  std::int64_t next_lines;
+};
+
+// Rows of 32 columns: out = initial + left * right, with the shapes of
+// TileShapes in place. kLower: whether there are more than 16 rows.
 template <bool kLower>
-void MultiplyTiles(const ProductSum<BFloat16>& sum,
+void MultiplyTiles(const TileFactors& factors,
                    const MatrixView<const float>& initial,
                    const MatrixView<float>& out) {
   constexpr std::int64_t kHalf = 16;  // columns of a tile of sums
@@ -239,24 +252,26 @@ void MultiplyTiles(const ProductSum<BFloat16>& sum,
     if (kLower) _tile_loadd(2, initial.At(kHalf, 0), stride);
     if (kLower) _tile_loadd(3, initial.At(kHalf, kHalf), stride);
   }
-  for (int i = 0; i < sum.size; ++i) {
-    const auto& [left, right] = sum.terms[i];
-    const BFloat16* from_left = left.data;
-    const BFloat16* from_right = right.data;
-    for (std::int64_t k = 0; k < left.cols; k += kLeftCols<BFloat16>) {
-      _tile_loadd(6, from_right, 128);
-      _tile_loadd(7, from_right + 2 * kHalf, 128);
-      _tile_loadd(4, from_left, 64);
-      _tile_dpbf16ps(0, 4, 6);
-      _tile_dpbf16ps(1, 4, 7);
-      if (kLower) {
-        _tile_loadd(5, from_left + kHalf * kLeftCols<BFloat16>, 64);
-        _tile_dpbf16ps(2, 5, 6);
-        _tile_dpbf16ps(3, 5, 7);
-      }
-      from_left += left.stride;
-      from_right += kLeftCols<BFloat16> * PairMatrix<BFloat16>::kCols;
+  const BFloat16* left = factors.left.data;
+  const BFloat16* right = factors.right.data;
+  const BFloat16* next = factors.next;
+  for (std::int64_t k = 0; k < factors.left.cols; k += kLeftCols<BFloat16>) {
+    for (std::int64_t line = 0; line < factors.next_lines; ++line) {
+      __builtin_prefetch(next + line * TileFactors::kLine, 0, 2);
     }
+    next += factors.next_lines * TileFactors::kLine;
+    _tile_loadd(6, right, 128);
+    _tile_loadd(7, right + 2 * kHalf, 128);
+    _tile_loadd(4, left, 64);
+    _tile_dpbf16ps(0, 4, 6);
+    _tile_dpbf16ps(1, 4, 7);
+    if (kLower) {
+      _tile_loadd(5, left + kHalf * kLeftCols<BFloat16>, 64);
+      _tile_dpbf16ps(2, 5, 6);
+      _tile_dpbf16ps(3, 5, 7);
+    }
+    left += factors.left.stride;
+    right += TileFactors::kLines * TileFactors::kLine;
   }
   const std::int64_t stride = out.stride * 4;
   _tile_stored(0, out.At(0, 0), stride);
@@ -267,17 +282,17 @@ void MultiplyTiles(const ProductSum<BFloat16>& sum,
 
 // The same for at most 32 columns.
 template <bool kLower>
-void MultiplyPartialTiles(const ProductSum<BFloat16>& sum,
+void MultiplyPartialTiles(const TileFactors& factors,
                           const MatrixView<const float>& initial,
                           const MatrixView<float>& out) {
   constexpr std::int64_t kCols = PairMatrix<BFloat16>::kCols;
   if (out.cols == kCols) {
-    MultiplyTiles<kLower>(sum, initial, out);
+    MultiplyTiles<kLower>(factors, initial, out);
     return;
   }
   float tile[TileShapes::kMostRows * kCols];
   const MatrixView<float> product(tile, out.rows, kCols);
-  MultiplyTiles<kLower>(sum, NoMatrix<float>(), product);
+  MultiplyTiles<kLower>(factors, NoMatrix<float>(), product);
   for (std::int64_t i = 0; i < out.rows; ++i) {
     for (std::int64_t j = 0; j < out.cols; ++j) {
       *out.At(i, j) =
@@ -286,12 +301,62 @@ void MultiplyPartialTiles(const ProductSum<BFloat16>& sum,
   }
 }
 
-// out = initial + sum. initial: as for other types. What the left operands'
-// last blocks have beyond their columns must be finite.
-inline void Multiply(const ProductSum<BFloat16>& sum,
-                     const MatrixView<const float>& initial,
-                     const MatrixView<float>& out,
-                     const BFloat16* /*then*/ = nullptr) {
+// Rows of a block of 32 columns, in tiles of `height` rows, of which there is a
+// whole number: out = initial + left * right. next: what is read after `right`,
+// or null.
+inline void MultiplyBlock(const LeftMatrix<BFloat16>& left,
+                          const RightMatrix<BFloat16>& right,
+                          const MatrixView<const float>& initial,
+                          const MatrixView<float>& out, std::int64_t height,
+                          const BFloat16* next) {
+  const std::int64_t tiles = out.rows / height;
+  const std::int64_t next_lines =
+      next == nullptr ? 0 : CeilDiv(TileFactors::kLines, tiles);
+  const auto multiply = height > TileShapes::kRows
+                            ? &MultiplyPartialTiles<true>
+                            : &MultiplyPartialTiles<false>;
+  for (std::int64_t tile = 0; tile < tiles; ++tile) {
+    const std::int64_t row = tile * height;
+    const std::int64_t steps = CeilDiv(left.cols, left.kCols);
+    const std::int64_t fetched =
+        tile * steps * next_lines * TileFactors::kLine;
+    multiply({left.Rows(row, height), right, next + fetched, next_lines},
+             BlockIfAny(initial, row, 0, height, out.cols),
+             out.Block(row, 0, height, out.cols));
+  }
+}
+
+// The same for a sum. then: as in Multiply.
+inline void MultiplyBlock(const ProductSum<BFloat16>& sum,
+                          const MatrixView<const float>& initial,
+                          const MatrixView<float>& out, std::int64_t height,
+                          const ProductSum<BFloat16>& then) {
+  // A block's rows for so many terms stay in the first-level cache.
+  constexpr std::int64_t kDepth = 512;
+  MatrixView<const float> add_to = initial;
+  for (int i = 0; i < sum.size; ++i) {
+    const auto& [left, right] = sum.terms[i];
+    for (std::int64_t k = 0; k < left.cols; k += kDepth) {
+      const std::int64_t depth = Min(kDepth, left.cols - k);
+      MultiplyBlock(left.Cols(k, depth), right.Rows(k, depth), add_to, out,
+                    height, NextRight(sum, i, k + depth, then));
+      add_to = Constant(out);
+    }
+  }
+  // Without any term, the initial values are the result.
+  if (add_to.data != out.data) {
+    MultiplyBlock(LeftMatrix<BFloat16>(nullptr, out.rows, 0),
+                  RightMatrix<BFloat16>(nullptr, 0, out.cols), add_to, out,
+                  height, nullptr);
+  }
+}
+
+// out = initial + sum. initial, then: as for other types. What the left
+// operands' last blocks have beyond their columns must be finite.
+inline void Multiply(
+    const ProductSum<BFloat16>& sum, const MatrixView<const float>& initial,
+    const MatrixView<float>& out,
+    const ProductSum<BFloat16>& then = ProductSum<BFloat16>()) {
   constexpr std::int64_t kCols = PairMatrix<BFloat16>::kCols;
   for (std::int64_t row = 0; row < out.rows;) {
     // Rows of one height, so that the tiles' shapes stay.
@@ -301,14 +366,12 @@ inline void Multiply(const ProductSum<BFloat16>& sum,
     const TileShapes shapes(height);
     for (std::int64_t col = 0; col < out.cols; col += kCols) {
       const std::int64_t cols = Min(kCols, out.cols - col);
-      for (std::int64_t i = row; i < row + rows; i += height) {
-        const auto multiply = height > TileShapes::kRows
-                                  ? &MultiplyPartialTiles<true>
-                                  : &MultiplyPartialTiles<false>;
-        multiply(sum.Block(i, col, height, cols),
-                 BlockIfAny(initial, i, col, height, cols),
-                 out.Block(i, col, height, cols));
-      }
+      MultiplyBlock(sum.Block(row, col, rows, cols),
+                    BlockIfAny(initial, row, col, rows, cols),
+                    out.Block(row, col, rows, cols), height,
+                    col + cols < out.cols
+                        ? sum.Block(row, col + cols, rows, kCols)
+                        : then);
     }
     row += rows;
   }

@@ -152,29 +152,40 @@ struct ProductSum {
   int size = 0;
 };
 
+// What is read after the first `depth` rows of the right operand of term i of
+// `sum`, which comes before `then`; null where nothing does.
+template <typename T>
+const T* NextRight(const ProductSum<T>& sum, int i, std::int64_t depth,
+                   const ProductSum<T>& then) {
+  const auto& [left, right] = sum.terms[i];
+  if (depth < left.cols) return right.At(depth, 0);
+  if (i + 1 < sum.size) return sum.terms[i + 1].right.data;
+  return then.size > 0 ? then.terms[0].right.data : nullptr;
+}
+
 // out = initial + sum. initial: like `out`, or with a stride of 0 for one row
-// that serves all, or null for zero. then: the right operand of the product
-// after this one, or null; the CPU fetches the beginning meanwhile.
+// that serves all, or null for zero. then: what is multiplied after this, if
+// that is known: the CPU fetches the first block of the right operands
+// meanwhile.
 template <typename T>
 void Multiply(const ProductSum<T>& sum, const MatrixView<const T>& initial,
-              const MatrixView<T>& out, const T* then = nullptr) {
+              const MatrixView<T>& out,
+              const ProductSum<T>& then = ProductSum<T>()) {
   MatrixView<const T> add_to = initial;
   for (int i = 0; i < sum.size; ++i) {
     const auto& [left, right] = sum.terms[i];
     for (std::int64_t k = 0; k < left.cols; k += kDepthChunk) {
       const std::int64_t depth = Min(kDepthChunk, left.cols - k);
-      const T* const next = k + depth < left.cols ? right.At(k + depth, 0)
-                            : i + 1 < sum.size    ? sum.terms[i + 1].right.data
-                                                  : then;
       MultiplyChunk(left.Cols(k, depth), right.Rows(k, depth), add_to, out,
-                    next);
+                    NextRight(sum, i, k + depth, then));
       add_to = Constant(out);
     }
   }
   // Without any term, the initial values are the result.
   if (add_to.data != out.data) {
     MultiplyChunk(LeftMatrix<T>(nullptr, out.rows, 0),
-                  RightMatrix<T>(nullptr, 0, out.cols), add_to, out, then);
+                  RightMatrix<T>(nullptr, 0, out.cols), add_to, out,
+                  static_cast<const T*>(nullptr));
   }
 }
 

@@ -333,16 +333,19 @@ class LayerBackward {
       const MatrixView<T> product = Product(task, num_panels, worker);
       if (step > 0) {
         const std::int64_t row = FirstRow(d, chunk, step - 1) + task.row;
-        ProductSum<P> sum;
-        for (std::int64_t gate = 0; gate < Cell::kGates; ++gate) {
-          sum.Add(BlockGradients(d, Cell::kFirstRecurrent + gate)
-                      .Rows(row, task.rows),
-                  RecurrentWeights(d, gate).Cols(panel * kTileCols<T>,
-                                                 product.cols));
-        }
-        Multiply(sum, NoMatrix<T>(), product,
-                 RecurrentWeights(d, 0).At(
-                     0, task.PanelAfter(panel + num_panels - 1) * kTileCols<T>));
+        const auto factors = [&](std::int64_t first_panel, std::int64_t cols) {
+          ProductSum<P> sum;
+          for (std::int64_t gate = 0; gate < Cell::kGates; ++gate) {
+            sum.Add(BlockGradients(d, Cell::kFirstRecurrent + gate)
+                        .Rows(row, task.rows),
+                    RecurrentWeights(d, gate).Cols(first_panel * kTileCols<T>,
+                                                   cols));
+          }
+          return sum;
+        };
+        Multiply(factors(panel, product.cols), NoMatrix<T>(), product,
+                 factors(task.PanelAfter(panel + num_panels - 1),
+                         kTileCols<T>));
       }
       task.ForEachVector<T>(
           panel, num_panels, output_size_, [&](auto unit, auto units) {

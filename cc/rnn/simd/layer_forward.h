@@ -426,22 +426,20 @@ class LayerForward {
       const MatrixView<T> product =
           Product(task, num_panels * kBlocks * kTileCols<T>, worker);
       const LeftMatrix<P> state = State(step, d).Rows(task.row, task.rows);
+      const std::int64_t next = task.PanelAfter(panel + num_panels - 1);
       if constexpr (kFused) {
         const LeftMatrix<P> x =
             Input(d, chunk).Rows(first_row + task.row, task.rows);
         for (std::int64_t i = 0; i < num_panels; ++i) {
-          MultiplyFused(
-              x, InputWeights(d, panel + i, 1), state,
-              RecurrentWeights(d, panel + i, 1),
-              product.Cols(i * kBlocks * kTileCols<T>, kBlocks * kTileCols<T>),
-              InputWeights(d, task.PanelAfter(panel + i), 1).data);
+          MultiplyFused({d, x, state}, panel + i,
+                        i + 1 < num_panels ? panel + i + 1 : next,
+                        product.Cols(i * kBlocks * kTileCols<T>,
+                                     kBlocks * kTileCols<T>));
         }
       } else {
-        Multiply(
-            ProductSum<P>(state, RecurrentWeights(d, panel, num_panels)),
-            NoMatrix<T>(), product,
-            RecurrentWeights(d, task.PanelAfter(panel + num_panels - 1), 1)
-                .data);
+        Multiply(ProductSum<P>(state, RecurrentWeights(d, panel, num_panels)),
+                 NoMatrix<T>(), product,
+                 ProductSum<P>(state, RecurrentWeights(d, next, 1)));
       }
       task.ForEachVector<T>(
           panel, num_panels, units_, [&](auto unit, auto units) {
@@ -462,25 +460,51 @@ class LayerForward {
     });
   }
 
-  // W x in the first blocks, R h_prev in those from kFirstRecurrent on, and the
-  // sum where both are. then: as in Multiply.
-  static void MultiplyFused(const LeftMatrix<P>& x,
-                            const RightMatrix<P>& input_weights,
-                            const LeftMatrix<P>& state,
-                            const RightMatrix<P>& recurrent_weights,
-                            const MatrixView<T>& product, const P* then) {
+  // What a step multiplies by weights, both [rows, ...].
+  struct Factors {
+    std::int64_t direction;
+    LeftMatrix<P> x;
+    LeftMatrix<P> state;
+  };
+
+  // For a panel, W x in the first blocks, R h_prev in those from
+  // kFirstRecurrent on, and the sum where both are. next: the panel after it.
+  void MultiplyFused(const Factors& factors, std::int64_t panel,
+                     std::int64_t next, const MatrixView<T>& product) const {
     constexpr std::int64_t kAlone = Cell::kFirstRecurrent * kTileCols<T>;
     constexpr std::int64_t kShared = kPanelBlocks - kAlone;
-    const RightMatrix<P> alone = recurrent_weights.Cols(kShared, kAlone);
-    Multiply(ProductSum<P>(x, input_weights), NoMatrix<T>(),
-             product.Cols(0, kPanelBlocks), recurrent_weights.data);
-    const MatrixView<T> shared = product.Cols(kAlone, kShared);
-    Multiply(ProductSum<P>(state, recurrent_weights.Cols(0, kShared)),
-             Constant(shared), shared, kAlone > 0 ? alone.data : then);
-    if constexpr (kAlone > 0) {
-      Multiply(ProductSum<P>(state, alone), NoMatrix<T>(),
-               product.Cols(kPanelBlocks, kAlone), then);
+    const auto multiply = [&](std::int64_t col, std::int64_t cols,
+                              const ProductSum<P>& sum,
+                              const ProductSum<P>& then) {
+      Multiply(sum, NoMatrix<T>(), product.Cols(col, cols), then);
+    };
+    if constexpr (kAlone == 0) {
+      multiply(0, kShared, SharedFactors(factors, panel),
+               SharedFactors(factors, next));
+    } else {
+      const auto input = [&](std::int64_t p) {
+        return ProductSum<P>(factors.x, InputWeights(factors.direction, p, 1)
+                                            .Cols(0, kAlone));
+      };
+      const ProductSum<P> recurrent(
+          factors.state, RecurrentWeights(factors.direction, panel, 1)
+                             .Cols(kShared, kAlone));
+      multiply(0, kAlone, input(panel), SharedFactors(factors, panel));
+      multiply(kAlone, kShared, SharedFactors(factors, panel), recurrent);
+      multiply(kPanelBlocks, kAlone, recurrent, input(next));
     }
+  }
+  // The factors of the blocks that have both W x and R h_prev.
+  ProductSum<P> SharedFactors(const Factors& factors,
+                              std::int64_t panel) const {
+    constexpr std::int64_t kAlone = Cell::kFirstRecurrent * kTileCols<T>;
+    constexpr std::int64_t kShared = kPanelBlocks - kAlone;
+    ProductSum<P> sum(
+        factors.x,
+        InputWeights(factors.direction, panel, 1).Cols(kAlone, kShared));
+    sum.Add(factors.state,
+            RecurrentWeights(factors.direction, panel, 1).Cols(0, kShared));
+    return sum;
   }
 
   // The units of a vector, in each row of a task.
