@@ -107,6 +107,34 @@ def test_raw_ops_are_called_as_their_twins():
         assert {n: p.default for n, p in ours.items()} == {n: p.default for n, p in twins.items()}
 
 
+def test_calls_with_defaults_take_the_short_way(monkeypatch):
+    # TensorFlow calls an op from Python by a way that is some times slower if an attribute is not of its exact type.
+    for name in dir(_library.ops):
+        if name.endswith("_eager_fallback"):
+            monkeypatch.setattr(_library.ops, name, None)
+    state = tf.zeros([1, 2, 4])
+    params = tf.zeros([4 * 4 * (3 + 4 + 2)])
+    run = {"input": tf.zeros([5, 2, 3]), "input_h": state, "input_c": state, "params": params}
+    for version, more in {"": {}, "V2": {}, "V3": {"sequence_lengths": tf.fill([2], 5)}}.items():
+        forward = getattr(tf_rnn_ops.raw_ops, f"CudnnRNN{version}")(**run, **more)
+        gradients = {
+            "output": forward.output,
+            "output_h": forward.output_h,
+            "output_c": forward.output_c,
+            "output_backprop": forward.output,
+            "output_h_backprop": forward.output_h,
+            "output_c_backprop": forward.output_c,
+            "reserve_space": forward.reserve_space,
+        }
+        if version:
+            gradients["host_reserved"] = forward.host_reserved
+        getattr(tf_rnn_ops.raw_ops, f"CudnnRNNBackprop{version}")(**run, **more, **gradients)
+    size = {"num_layers": 1, "num_units": 4, "input_size": 3}
+    tf_rnn_ops.raw_ops.CudnnRNNParamsSize(**size, T=tf.float32, S=tf.int32)
+    weights, biases = tf_rnn_ops.raw_ops.CudnnRNNParamsToCanonical(**size, params=params, num_params=8)
+    tf_rnn_ops.raw_ops.CudnnRNNCanonicalToParams(**size, weights=weights, biases=biases)
+
+
 def test_results_are_named_as_the_twins():
     inputs = {
         "x": [[1.0]],
