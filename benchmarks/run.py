@@ -79,8 +79,11 @@ class Run:
         return [each for each in own if isinstance(each.case, Product) and each.case.dtype == dtype]
 
     def limit(self, dtype: str) -> float | None:
-        """Returns 1e9 operations a second of the fastest product of any size by any peer, or None if there is none."""
-        return max((each.best_gflops for each in self.products(dtype)), default=None)
+        """Returns 1e9 operations a second of the fastest product of any size by any peer, or None if there is none.
+
+        It is a median, as is what is held against it: what slows the machine down now and then has slowed both.
+        """
+        return max((each.gflops[1] for each in self.products(dtype)), default=None)
 
     def share(self, case: Case, peer: str, task: str) -> float | None:
         """Returns how much of the limit a peer reached, or None if that was not measured."""
