@@ -111,6 +111,15 @@ test-wheel: $(WHEEL_ENV)/installed ## Run the Python tests in an environment wit
 	@echo "==> Python tests, in an environment with TensorFlow and the wheel alone"
 	@$(WHEEL_ENV)/bin/$(PYTEST) -p no:cacheprovider
 
+.PHONY: test-isa
+test-isa: $(VENV)/installed ## Run the Python tests under each instruction set that the CPU has.
+	@isas=$$(TF_CPP_MIN_LOG_LEVEL=3 $(VENV)/bin/python -I -c "$(PRINT_ISAS)"); \
+	for isa in $$isas; do \
+		echo "==> Python tests with TF_RNN_OPS_ISA=$$isa"; \
+		TF_RNN_OPS_ISA=$$isa $(VENV)/bin/$(PYTEST); \
+	done
+PRINT_ISAS := import tf_rnn_ops; print(*tf_rnn_ops._library.supported_instruction_sets())
+
 # TensorFlow and the wheel; the import from another folder; and only then what the tests need.
 $(WHEEL_ENV)/installed: dist/ready
 	@echo "==> installing TensorFlow and the wheel alone into $(WHEEL_ENV)"
