@@ -118,18 +118,22 @@ class ForwardCall {
         activations_(a.is_training ? a.reserve_space : nullptr, a.config,
                      a.size),
         staging_(a.time_major),
+        operand_staging_(a.time_major),
         // The order of the params is not that of the time.
         params_staging_(/*time_major=*/true),
-        input_(staging_.Buffer(shapes_.input, arena)),
+        input_(operand_staging_.Buffer(shapes_.input, arena)),
         input_h_(staging_.Buffer(shapes_.hidden_state, arena)),
         input_c_(staging_.Buffer(shapes_.cell_state, arena)),
         params_(params_staging_.Buffer(shapes_.params, arena)),
-        output_(staging_.Buffer(shapes_.output, arena)),
+        output_(operand_staging_.Buffer(shapes_.output, arena)),
         output_h_(staging_.Buffer(shapes_.hidden_state, arena)),
         output_c_(staging_.Buffer(shapes_.cell_state, arena)),
         dropped_(arena.Take<C>(AppliesDropout() ? shapes_.output.size() : 0)),
         inner_outputs_(
             arena.Take<C>(shapes_.output.size() * NumInnerOutputs())),
+        inner_inputs_(arena.Take<P>(
+            shapes_.output.size() *
+            (kRoundsState<P> ? Min(a.config.num_layers - 1, 2) : 0))),
         scratch_(a.config, a.size, num_threads, arena) {}
 
   void Run(Executor& executor) const {
@@ -150,16 +154,16 @@ class ForwardCall {
         0,
         ReadParams(a_.params, params_staging_, params_, shapes_.params,
                    executor),
-        staging_.Read(a_.input, input_, shapes_.input, executor),
+        operand_staging_.Read(a_.input, input_, shapes_.input, executor),
         staging_.Read(a_.input_h, input_h_, shapes_.hidden_state, executor),
         staging_.Read(a_.input_c, input_c_, shapes_.cell_state, executor),
+        nullptr,
         nullptr,
         staging_.Target(a_.output_h, output_h_),
         staging_.Target(a_.output_c, output_c_),
         KeptActivations<C>(nullptr, a_.config, a_.size)};
     RunLayers(layer, executor);
-    staging_.Write(LayerOutput(a_.config.num_layers - 1), a_.output,
-                   shapes_.output, executor);
+    WriteOutput(executor);
     staging_.Write(output_h_, a_.output_h, shapes_.hidden_state, executor);
     staging_.Write(output_c_, a_.output_c, shapes_.cell_state, executor);
   }
@@ -168,9 +172,11 @@ class ForwardCall {
     return a_.is_training && a_.dropout > 0 && a_.config.num_layers > 1;
   }
   // How many outputs of inner layers are kept here. In training they are all
-  // kept in the reserve_space; otherwise a layer needs that of the one below.
+  // kept in the reserve_space; otherwise a layer needs that of the one below,
+  // or only what it is rounded to.
   std::int64_t NumInnerOutputs() const {
-    return a_.is_training ? 0 : Min(a_.config.num_layers - 1, 2);
+    return a_.is_training || kRoundsState<P> ? 0
+                                             : Min(a_.config.num_layers - 1, 2);
   }
 
   // `layer` comes with the arguments of the first layer, but for its output.
@@ -181,6 +187,7 @@ class ForwardCall {
         shapes_.cell_state.size().value() / a_.config.num_layers;
     for (; layer.layer < a_.config.num_layers; ++layer.layer) {
       layer.output = LayerOutput(layer.layer);
+      layer.rounded_output = RoundedOutput(layer.layer);
       if (a_.is_training) {
         layer.kept = KeptActivations<C>(
             activations_.kept +
@@ -198,44 +205,78 @@ class ForwardCall {
     }
   }
 
+  bool IsLast(std::int64_t layer) const {
+    return layer == a_.config.num_layers - 1;
+  }
+
+  // Null where only what it is rounded to is wanted.
   C* LayerOutput(std::int64_t layer) const {
     const std::int64_t size = shapes_.output.size().value();
     if (a_.is_training && layer < NumKeptOutputs<T>(a_.config)) {
       return activations_.outputs + layer * size;
     }
-    if (layer == a_.config.num_layers - 1) {
-      return staging_.Target(a_.output, output_);
+    if constexpr (kRoundsState<P>) {
+      return nullptr;
+    } else {
+      return IsLast(layer) ? operand_staging_.Target(a_.output, output_)
+                           : inner_outputs_ + layer % 2 * size;
     }
-    return inner_outputs_ + layer % 2 * size;
+  }
+  // Null where nothing is rounded.
+  P* RoundedOutput(std::int64_t layer) const {
+    if constexpr (!kRoundsState<P>) return nullptr;
+    return IsLast(layer) ? operand_staging_.Target(a_.output, output_)
+                         : InnerInput(layer);
+  }
+  // What a layer's output is rounded to, as the input of the layer above.
+  P* InnerInput(std::int64_t layer) const {
+    return inner_inputs_ + layer % 2 * shapes_.output.size().value();
+  }
+
+  void WriteOutput(Executor& executor) const {
+    if constexpr (kRoundsState<P>) {
+      operand_staging_.Write(output_, a_.output, shapes_.output, executor);
+    } else {
+      staging_.Write(LayerOutput(a_.config.num_layers - 1), a_.output,
+                     shapes_.output, executor);
+    }
   }
 
   // The input of the layer above.
-  const C* NextInput(const LayerForwardArguments<P>& layer,
+  const P* NextInput(const LayerForwardArguments<P>& layer,
                      Executor& executor) const {
-    if (!AppliesDropout() || layer.layer == a_.config.num_layers - 1) {
-      return layer.output;
+    const std::int64_t size = shapes_.output.size().value();
+    const bool is_dropped = AppliesDropout() && !IsLast(layer.layer);
+    if (is_dropped) {
+      ApplyDropout(layer.output, dropped_, size, a_.dropout, a_.stream,
+                   layer.layer * NumLayerDropoutSamples(a_.config, a_.size),
+                   executor);
     }
-    ApplyDropout(layer.output, dropped_, shapes_.output.size().value(),
-                 a_.dropout, a_.stream,
-                 layer.layer * NumLayerDropoutSamples(a_.config, a_.size),
-                 executor);
-    return dropped_;
+    if constexpr (kRoundsState<P>) {
+      if (!is_dropped) return layer.rounded_output;
+      ParallelConvert(dropped_, InnerInput(layer.layer), size, executor);
+      return InnerInput(layer.layer);
+    } else {
+      return is_dropped ? dropped_ : layer.output;
+    }
   }
 
   const CudnnRnnForward<T>& a_;
   const Shapes shapes_;
   const ReservedArrays<C> activations_;
   const Staging<T> staging_;
+  const Staging<T, P> operand_staging_;
   const Staging<T> params_staging_;
-  C* const input_;
+  P* const input_;
   C* const input_h_;
   C* const input_c_;
   C* const params_;
-  C* const output_;
+  P* const output_;
   C* const output_h_;
   C* const output_c_;
   C* const dropped_;        // [T, B, D * O]
   C* const inner_outputs_;  // [NumInnerOutputs(), T, B, D * O]
+  P* const inner_inputs_;   // [2 or fewer, T, B, D * O], where P has fewer bits
   const LayerForwardScratch<P> scratch_;
 };
 

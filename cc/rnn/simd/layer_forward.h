@@ -32,13 +32,14 @@ struct LayerForwardArguments {  // with B > 0 and U > 0
   RnnSize size;
   SequenceLengths lengths;
   std::int64_t layer;
-  const P* params;   // of the whole network
-  const T* input;    // [T, B, F]
-  const T* input_h;  // [D, B, O], of this layer
-  const T* input_c;  // [D, B, U]; LSTM only
-  T* output;         // [T, B, D * O]
-  T* output_h;       // [D, B, O]
-  T* output_c;       // [D, B, U]; LSTM only
+  const P* params;    // of the whole network
+  const P* input;     // [T, B, F]
+  const T* input_h;   // [D, B, O], of this layer
+  const T* input_c;   // [D, B, U]; LSTM only
+  T* output;          // [T, B, D * O]; null if not wanted
+  P* rounded_output;  // likewise, where P has fewer bits
+  T* output_h;        // [D, B, O]
+  T* output_c;        // [D, B, U]; LSTM only
   KeptActivations<T> kept;
 };
 
@@ -222,11 +223,15 @@ class LayerForward {
     return {scratch_.states + index * SizeOf<Left>(batch_, output_size_),
             batch_, output_size_};
   }
-  // The output of a direction at time t, [B, O].
-  MatrixView<T> Output(std::int64_t t, std::int64_t direction) const {
+  // The columns of a direction's output at time t, from unit `unit` on; null if
+  // there is no output.
+  template <typename S>
+  ColumnView<S> OutputColumn(S* output, std::int64_t t, std::int64_t direction,
+                             std::int64_t unit) const {
+    if (output == nullptr) return {};
     const std::int64_t width = directions_ * output_size_;
-    return {a_.output + t * batch_ * width + direction * output_size_, batch_,
-            output_size_, width};
+    return {output + t * batch_ * width + direction * output_size_ + unit,
+            width};
   }
   MatrixView<T> CellState(std::int64_t direction) const {
     return {a_.output_c + direction * batch_ * units_, batch_, units_};
@@ -352,8 +357,8 @@ class LayerForward {
 
   void PrepareInput(const Chunk& chunk) const {
     for (std::int64_t d = 0; d < directions_; ++d) {
-      const MatrixView<const T> x =
-          MatrixView<const T>(a_.input, time_ * batch_, fan_in_)
+      const MatrixView<const P> x =
+          MatrixView<const P>(a_.input, time_ * batch_, fan_in_)
               .Rows(FirstTime(d, chunk) * batch_, chunk.steps * batch_);
       if (skips_input_) {
         AddInput(x, d, chunk);
@@ -372,7 +377,7 @@ class LayerForward {
   }
 
   // projected = bias + x, for each gate.
-  void AddInput(const MatrixView<const T>& x, std::int64_t direction,
+  void AddInput(const MatrixView<const P>& x, std::int64_t direction,
                 const Chunk& chunk) const {
     const MatrixView<T> projected = Projected(direction, chunk);
     executor_.ParallelFor(x.rows, [&](std::int64_t row) {
@@ -381,7 +386,7 @@ class LayerForward {
         T* to = projected.At(
             row, unit / kTileCols<T> * kPanelBlocks + unit % kTileCols<T>);
         for (std::int64_t block = 0; block < Cell::kGates; ++block) {
-          to[block * kTileCols<T>] += *x.At(row, unit);
+          to[block * kTileCols<T>] += Widened(*x.At(row, unit));
         }
       }
     });
@@ -518,7 +523,8 @@ class LayerForward {
     std::int64_t kept_stride;
     ColumnView<P> h;  // the next state or, with a projection, what it takes
     ColumnView<T> hidden;  // h, where that is rounded, for the next step
-    ColumnView<T> output;  // null with a projection
+    ColumnView<T> output;  // null if not wanted
+    ColumnView<P> rounded_output;  // likewise
   };
 
   ForwardColumns StateColumns(std::int64_t step, std::int64_t d, std::int64_t t,
@@ -536,13 +542,20 @@ class LayerForward {
       columns.recurrent_bias = RecurrentBias(d) + unit;
     }
     if constexpr (Cell::kGates == 4) columns.c = CellState(d).Column(unit);
-    if (is_projected_) {
-      columns.h = CellOutput(d).Column(unit);
-    } else {
-      columns.h = State(step + 1, d).Column(unit);
-      columns.output = Output(t, d).Column(unit);
-    }
+    columns.h = is_projected_ ? CellOutput(d).Column(unit)
+                              : State(step + 1, d).Column(unit);
+    columns.output = OutputColumn(a_.output, t, d, unit);
+    columns.rounded_output = OutputColumn(a_.rounded_output, t, d, unit);
     return columns;
+  }
+
+  template <typename Units>
+  static void WriteOutput(const ForwardColumns& columns, std::int64_t row,
+                          const Units& units, Vector<T> h) {
+    if (columns.output.data != nullptr) units.Write(h, columns.output.At(row));
+    if constexpr (kRoundsState<P>) {
+      units.Write(h, columns.rounded_output.At(row));
+    }
   }
 
   // `columns` is a copy so that the compiler can keep it in registers.
@@ -550,6 +563,7 @@ class LayerForward {
   void RunCells(const StepTask& task, std::int64_t t,
                 const ForwardColumns columns, const Units units) const {
     const SequenceLengths lengths = a_.lengths;
+    const bool is_projected = is_projected_;
     for (std::int64_t i = 0; i < task.rows; ++i) {
       const std::int64_t row = task.row + i;
       if (!lengths.IsValid(t, row)) {
@@ -568,8 +582,8 @@ class LayerForward {
       };
       const Vector<T> h = Cell::template Forward<kFused>(run);
       units.Write(h, columns.h.At(row));
-      if (columns.output.data == nullptr) continue;
-      units.Write(h, columns.output.At(row));
+      if (is_projected) continue;
+      WriteOutput(columns, row, units, h);
       if constexpr (kRoundsState<P>) units.Write(h, columns.hidden.At(row));
     }
   }
@@ -584,11 +598,11 @@ class LayerForward {
                     columns.kept.At(row) + i * columns.kept_stride);
       }
     }
-    if (columns.output.data == nullptr) {
+    if (is_projected_) {
       units.Write(Vector<T>{}, columns.h.At(row));
     } else {
       units.Write(units.Read(columns.h_prev.At(row)), columns.h.At(row));
-      units.Write(Vector<T>{}, columns.output.At(row));
+      WriteOutput(columns, row, units, Vector<T>{});
     }
   }
 
@@ -621,7 +635,7 @@ class LayerForward {
     const bool is_valid = a_.lengths.IsValid(t, row);
     const Vector<T> next = units.Read(is_valid ? h : state.h_prev.At(row));
     units.Write(next, State(step + 1, d).At(row, unit));
-    units.Write(is_valid ? next : Vector<T>{}, Output(t, d).At(row, unit));
+    WriteOutput(state, row, units, is_valid ? next : Vector<T>{});
     if constexpr (kRoundsState<P>) units.Write(next, state.hidden.At(row));
   }
 

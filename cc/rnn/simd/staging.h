@@ -1,6 +1,6 @@
-// A caller's arrays, as the network reads and writes them: time-major and in
-// the type that it computes in. Where they are so already, they are used as
-// they are; otherwise they are copied.
+// A caller's arrays, as the network reads and writes them: time-major and in a
+// type of its own. Where they are so already, they are used as they are;
+// otherwise they are copied.
 
 #ifndef TF_RNN_OPS_CC_RNN_SIMD_STAGING_H_
 #define TF_RNN_OPS_CC_RNN_SIMD_STAGING_H_
@@ -25,11 +25,10 @@ struct StagedShape {
   CheckedInt size() const { return CheckedInt(outer) * inner * width; }
 };
 
-template <typename T>
+// T: the caller's type. C: the network's.
+template <typename T, typename C = ComputeType<T>>
 class Staging {
  public:
-  using C = ComputeType<T>;
-
   explicit Staging(bool time_major) : time_major_(time_major) {}
 
   // Memory for an array's copy, or null if it needs none.
