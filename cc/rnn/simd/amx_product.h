@@ -233,6 +233,9 @@ struct TileFactors {
   std::int64_t next_lines;
 };
 
+template <>
+inline constexpr std::int64_t kWholeTileRows<BFloat16> = TileShapes::kMostRows;
+
 // Rows of 32 columns: out = initial + left * right, with the shapes of
 // TileShapes in place. kLower: whether there are more than 16 rows.
 template <bool kLower>
@@ -318,8 +321,7 @@ inline void MultiplyBlock(const LeftMatrix<BFloat16>& left,
   for (std::int64_t tile = 0; tile < tiles; ++tile) {
     const std::int64_t row = tile * height;
     const std::int64_t steps = CeilDiv(left.cols, left.kCols);
-    const std::int64_t fetched =
-        tile * steps * next_lines * TileFactors::kLine;
+    const std::int64_t fetched = tile * steps * next_lines * TileFactors::kLine;
     multiply({left.Rows(row, height), right, next + fetched, next_lines},
              BlockIfAny(initial, row, 0, height, out.cols),
              out.Block(row, 0, height, out.cols));

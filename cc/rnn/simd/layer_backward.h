@@ -343,9 +343,9 @@ class LayerBackward {
           }
           return sum;
         };
-        Multiply(factors(panel, product.cols), NoMatrix<T>(), product,
-                 factors(task.PanelAfter(panel + num_panels - 1),
-                         kTileCols<T>));
+        Multiply(
+            factors(panel, product.cols), NoMatrix<T>(), product,
+            factors(task.PanelAfter(panel + num_panels - 1), kTileCols<T>));
       }
       task.ForEachVector<T>(
           panel, num_panels, output_size_, [&](auto unit, auto units) {

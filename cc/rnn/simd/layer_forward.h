@@ -436,10 +436,10 @@ class LayerForward {
         const LeftMatrix<P> x =
             Input(d, chunk).Rows(first_row + task.row, task.rows);
         for (std::int64_t i = 0; i < num_panels; ++i) {
-          MultiplyFused({d, x, state}, panel + i,
-                        i + 1 < num_panels ? panel + i + 1 : next,
-                        product.Cols(i * kBlocks * kTileCols<T>,
-                                     kBlocks * kTileCols<T>));
+          MultiplyFused(
+              {d, x, state}, panel + i,
+              i + 1 < num_panels ? panel + i + 1 : next,
+              product.Cols(i * kBlocks * kTileCols<T>, kBlocks * kTileCols<T>));
         }
       } else {
         Multiply(ProductSum<P>(state, RecurrentWeights(d, panel, num_panels)),
@@ -488,12 +488,12 @@ class LayerForward {
                SharedFactors(factors, next));
     } else {
       const auto input = [&](std::int64_t p) {
-        return ProductSum<P>(factors.x, InputWeights(factors.direction, p, 1)
-                                            .Cols(0, kAlone));
+        return ProductSum<P>(
+            factors.x, InputWeights(factors.direction, p, 1).Cols(0, kAlone));
       };
       const ProductSum<P> recurrent(
-          factors.state, RecurrentWeights(factors.direction, panel, 1)
-                             .Cols(kShared, kAlone));
+          factors.state,
+          RecurrentWeights(factors.direction, panel, 1).Cols(kShared, kAlone));
       multiply(0, kAlone, input(panel), SharedFactors(factors, panel));
       multiply(kAlone, kShared, SharedFactors(factors, panel), recurrent);
       multiply(kPanelBlocks, kAlone, recurrent, input(next));

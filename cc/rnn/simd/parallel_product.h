@@ -161,7 +161,8 @@ class MultiplyWork {
       : factors_(factors),
         initial_(initial),
         out_(out),
-        blocks_(out.rows, out.cols, kMaxTileRows, 16 * kMaxTileRows,
+        blocks_(out.rows, out.cols, kWholeTileRows<P>,
+                kMostRows / kWholeTileRows<P> * kWholeTileRows<P>,
                 16 * kTileCols<T>, num_threads) {}
 
   std::int64_t size() const { return blocks_.size(); }
@@ -174,6 +175,9 @@ class MultiplyWork {
   }
 
  private:
+  // So many rows of the left operand stay in the second-level cache.
+  static constexpr std::int64_t kMostRows = 192;
+
   ProductSum<P> factors_;
   MatrixView<const T> initial_;
   MatrixView<T> out_;

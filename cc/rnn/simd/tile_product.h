@@ -52,6 +52,11 @@ using RightMatrix = typename RightMatrixOf<T>::Type;
 template <typename T>
 using MutableRightMatrix = typename RightMatrixOf<T>::Mutable;
 
+// The rows of the highest tile of a product of T: blocks of a product have a
+// multiple of it.
+template <typename T>
+constexpr std::int64_t kWholeTileRows = kMaxTileRows;
+
 // What a tile of a product is made from.
 template <typename T>
 struct TileArguments {
