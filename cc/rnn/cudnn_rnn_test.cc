@@ -380,6 +380,7 @@ std::vector<Case> Cases() {
     cases.push_back(RandomCase({mode, false, 1, 1, 1, 1, 0}, {2, 7}));
     cases.push_back(RandomCase({mode, false, 1, 1, 5, 37, 0}, {4, 3}));
     cases.push_back(RandomCase({mode, true, 2, 1, 19, 19, 0}, {3, 14}));
+    cases.push_back(RandomCase({mode, false, 2, 2, 5, 37, 0}, {3, 41}));
     Case deep = RandomCase({mode, false, 2, 3, 3, 17, 0}, {5, 4});
     deep.lengths = {2, 0, 5, 1};
     deep.dropout = 0.5f;

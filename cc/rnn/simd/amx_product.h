@@ -346,11 +346,7 @@ inline void MultiplyBlock(const ProductSum<BFloat16>& sum,
     }
   }
   // Without any term, the initial values are the result.
-  if (add_to.data != out.data) {
-    MultiplyBlock(LeftMatrix<BFloat16>(nullptr, out.rows, 0),
-                  RightMatrix<BFloat16>(nullptr, 0, out.cols), add_to, out,
-                  height, nullptr);
-  }
+  if (add_to.data != out.data) CopyInitial(initial, out);
 }
 
 // out = initial + sum. initial, then: as for other types. What the left
@@ -366,14 +362,16 @@ inline void Multiply(
     const std::int64_t height = Min(left, TileShapes::kMostRows);
     const std::int64_t rows = left / height * height;
     const TileShapes shapes(height);
+    const std::int64_t rows_left = out.rows - row - rows;
     for (std::int64_t col = 0; col < out.cols; col += kCols) {
       const std::int64_t cols = Min(kCols, out.cols - col);
+      const ProductSum<BFloat16> next =
+          col + cols < out.cols ? sum.Block(row, col + cols, rows, kCols)
+          : rows_left > 0       ? sum.Block(row + rows, 0, rows_left, kCols)
+                                : then;
       MultiplyBlock(sum.Block(row, col, rows, cols),
                     BlockIfAny(initial, row, col, rows, cols),
-                    out.Block(row, col, rows, cols), height,
-                    col + cols < out.cols
-                        ? sum.Block(row, col + cols, rows, kCols)
-                        : then);
+                    out.Block(row, col, rows, cols), height, next);
     }
     row += rows;
   }

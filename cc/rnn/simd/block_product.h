@@ -152,6 +152,16 @@ struct ProductSum {
   int size = 0;
 };
 
+// out = initial, or zero.
+template <typename T>
+void CopyInitial(const MatrixView<const T>& initial, const MatrixView<T>& out) {
+  for (std::int64_t i = 0; i < out.rows; ++i) {
+    for (std::int64_t j = 0; j < out.cols; ++j) {
+      *out.At(i, j) = initial.data == nullptr ? T(0) : *initial.At(i, j);
+    }
+  }
+}
+
 // What is read after the first `depth` rows of the right operand of term i of
 // `sum`, which comes before `then`; null where nothing does.
 template <typename T>
@@ -182,11 +192,7 @@ void Multiply(const ProductSum<T>& sum, const MatrixView<const T>& initial,
     }
   }
   // Without any term, the initial values are the result.
-  if (add_to.data != out.data) {
-    MultiplyChunk(LeftMatrix<T>(nullptr, out.rows, 0),
-                  RightMatrix<T>(nullptr, 0, out.cols), add_to, out,
-                  static_cast<const T*>(nullptr));
-  }
+  if (add_to.data != out.data) CopyInitial(initial, out);
 }
 
 // What stays in the second-level cache, of columns of the left operand of

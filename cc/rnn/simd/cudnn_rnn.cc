@@ -133,7 +133,7 @@ class ForwardCall {
             arena.Take<C>(shapes_.output.size() * NumInnerOutputs())),
         inner_inputs_(arena.Take<P>(
             shapes_.output.size() *
-            (kRoundsState<P> ? Min(a.config.num_layers - 1, 2) : 0))),
+            (kRoundsOperands<P> ? Min(a.config.num_layers - 1, 2) : 0))),
         scratch_(a.config, a.size, num_threads, arena) {}
 
   void Run(Executor& executor) const {
@@ -175,8 +175,9 @@ class ForwardCall {
   // kept in the reserve_space; otherwise a layer needs that of the one below,
   // or only what it is rounded to.
   std::int64_t NumInnerOutputs() const {
-    return a_.is_training || kRoundsState<P> ? 0
-                                             : Min(a_.config.num_layers - 1, 2);
+    return a_.is_training || kRoundsOperands<P>
+               ? 0
+               : Min(a_.config.num_layers - 1, 2);
   }
 
   // `layer` comes with the arguments of the first layer, but for its output.
@@ -215,7 +216,7 @@ class ForwardCall {
     if (a_.is_training && layer < NumKeptOutputs<T>(a_.config)) {
       return activations_.outputs + layer * size;
     }
-    if constexpr (kRoundsState<P>) {
+    if constexpr (kRoundsOperands<P>) {
       return nullptr;
     } else {
       return IsLast(layer) ? operand_staging_.Target(a_.output, output_)
@@ -224,7 +225,7 @@ class ForwardCall {
   }
   // Null where nothing is rounded.
   P* RoundedOutput(std::int64_t layer) const {
-    if constexpr (!kRoundsState<P>) return nullptr;
+    if constexpr (!kRoundsOperands<P>) return nullptr;
     return IsLast(layer) ? operand_staging_.Target(a_.output, output_)
                          : InnerInput(layer);
   }
@@ -234,7 +235,7 @@ class ForwardCall {
   }
 
   void WriteOutput(Executor& executor) const {
-    if constexpr (kRoundsState<P>) {
+    if constexpr (kRoundsOperands<P>) {
       operand_staging_.Write(output_, a_.output, shapes_.output, executor);
     } else {
       staging_.Write(LayerOutput(a_.config.num_layers - 1), a_.output,
@@ -252,7 +253,7 @@ class ForwardCall {
                    layer.layer * NumLayerDropoutSamples(a_.config, a_.size),
                    executor);
     }
-    if constexpr (kRoundsState<P>) {
+    if constexpr (kRoundsOperands<P>) {
       if (!is_dropped) return layer.rounded_output;
       ParallelConvert(dropped_, InnerInput(layer.layer), size, executor);
       return InnerInput(layer.layer);

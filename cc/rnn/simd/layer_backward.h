@@ -56,7 +56,7 @@ inline std::int64_t BackwardStepsAtOnce(const RnnSize& size) {
 
 // Whether products want the transpose of their left operand packed.
 template <typename P>
-constexpr bool kTransposesLeft = kRoundsState<P>;
+constexpr bool kTransposesLeft = kRoundsOperands<P>;
 
 // Scratch memory, enough for any layer of the network. N = the blocks of the
 // cell, R = BackwardStepsAtOnce * B.
@@ -149,12 +149,12 @@ class LayerBackward {
   void Run() const {
     PackWeights();
     // What products read beyond the units must be a number.
-    if (kRoundsState<P> && units_ % Left::kCols != 0) {
+    if (kRoundsOperands<P> && units_ % Left::kCols != 0) {
       FillZero(scratch_.d_gates,
                directions_ * Cell::kBlocks * SizeOf<Left>(RowsAtOnce(), units_),
                executor_);
     }
-    if (kRoundsState<P> && is_projected_) {
+    if (kRoundsOperands<P> && is_projected_) {
       FillZero(scratch_.d_projected,
                directions_ * SizeOf<Left>(RowsAtOnce(), output_size_),
                executor_);

@@ -36,8 +36,8 @@ struct LayerForwardArguments {  // with B > 0 and U > 0
   const P* input;     // [T, B, F]
   const T* input_h;   // [D, B, O], of this layer
   const T* input_c;   // [D, B, U]; LSTM only
-  T* output;          // [T, B, D * O]; null if not wanted
-  P* rounded_output;  // likewise, where P has fewer bits
+  T* output;          // [T, B, D * O]; null if only that is wanted:
+  P* rounded_output;  // the same, where P has fewer bits; otherwise null
   T* output_h;        // [D, B, O]
   T* output_c;        // [D, B, U]; LSTM only
   KeptActivations<T> kept;
@@ -57,10 +57,10 @@ inline std::int64_t StepsAtOnce(const RnnSize& size) {
   return Min(size.time, Max(kRows / Max(size.batch, 1), 1));
 }
 
-// Whether the states that products take have fewer bits than what they are
+// Whether what products take, inputs and states, has fewer bits than what it is
 // computed in.
 template <typename P>
-constexpr bool kRoundsState = !std::is_same_v<P, ComputeType<P>>;
+constexpr bool kRoundsOperands = !std::is_same_v<P, ComputeType<P>>;
 
 // Scratch memory, enough for any layer of the network.
 template <typename P>
@@ -110,8 +110,8 @@ struct LayerForwardScratch {
     recurrent_bias = arena.Take<T>(
         directions * (config.mode == RnnMode::kGru ? config.num_units : 0));
     hidden =
-        arena.Take<T>(kRoundsState<P> ? directions * size.batch * output_size
-                                      : CheckedInt(0));
+        arena.Take<T>(kRoundsOperands<P> ? directions * size.batch * output_size
+                                         : CheckedInt(0));
     products = arena.Take<T>(CheckedInt(num_threads) * ProductSize(size.batch));
   }
 
@@ -164,9 +164,9 @@ class LayerForward {
       Pack(OfDirection(a_.input_h, d), State(0, d));
       // Products read what rounded states have beyond the matrix: it is never
       // written again.
-      if (kRoundsState<P>) Pack(OfDirection(a_.input_h, d), State(1, d));
+      if (kRoundsOperands<P>) Pack(OfDirection(a_.input_h, d), State(1, d));
     }
-    if constexpr (kRoundsState<P>) {
+    if constexpr (kRoundsOperands<P>) {
       std::copy_n(a_.input_h, directions_ * batch_ * output_size_,
                   scratch_.hidden);
       FillZero(scratch_.cell_outputs,
@@ -181,7 +181,7 @@ class LayerForward {
       PrepareInput(chunk);
       RunSteps(chunk);
     }
-    if constexpr (kRoundsState<P>) {
+    if constexpr (kRoundsOperands<P>) {
       std::copy_n(scratch_.hidden, directions_ * batch_ * output_size_,
                   a_.output_h);
     } else {
@@ -524,13 +524,13 @@ class LayerForward {
     ColumnView<P> h;  // the next state or, with a projection, what it takes
     ColumnView<T> hidden;  // h, where that is rounded, for the next step
     ColumnView<T> output;  // null if not wanted
-    ColumnView<P> rounded_output;  // likewise
+    ColumnView<P> rounded_output;  // where P has fewer bits
   };
 
   ForwardColumns StateColumns(std::int64_t step, std::int64_t d, std::int64_t t,
                               std::int64_t unit) const {
     ForwardColumns columns{};
-    if constexpr (kRoundsState<P>) {
+    if constexpr (kRoundsOperands<P>) {
       columns.hidden = OfDirection(scratch_.hidden, d).Column(unit);
       columns.h_prev = {columns.hidden.data, columns.hidden.stride};
     } else {
@@ -544,8 +544,11 @@ class LayerForward {
     if constexpr (Cell::kGates == 4) columns.c = CellState(d).Column(unit);
     columns.h = is_projected_ ? CellOutput(d).Column(unit)
                               : State(step + 1, d).Column(unit);
-    columns.output = OutputColumn(a_.output, t, d, unit);
-    columns.rounded_output = OutputColumn(a_.rounded_output, t, d, unit);
+    // With a projection, the output has fewer columns than there are units.
+    if (unit < output_size_) {
+      columns.output = OutputColumn(a_.output, t, d, unit);
+      columns.rounded_output = OutputColumn(a_.rounded_output, t, d, unit);
+    }
     return columns;
   }
 
@@ -553,7 +556,7 @@ class LayerForward {
   static void WriteOutput(const ForwardColumns& columns, std::int64_t row,
                           const Units& units, Vector<T> h) {
     if (columns.output.data != nullptr) units.Write(h, columns.output.At(row));
-    if constexpr (kRoundsState<P>) {
+    if constexpr (kRoundsOperands<P>) {
       units.Write(h, columns.rounded_output.At(row));
     }
   }
@@ -584,7 +587,7 @@ class LayerForward {
       units.Write(h, columns.h.At(row));
       if (is_projected) continue;
       WriteOutput(columns, row, units, h);
-      if constexpr (kRoundsState<P>) units.Write(h, columns.hidden.At(row));
+      if constexpr (kRoundsOperands<P>) units.Write(h, columns.hidden.At(row));
     }
   }
 
@@ -636,7 +639,7 @@ class LayerForward {
     const Vector<T> next = units.Read(is_valid ? h : state.h_prev.At(row));
     units.Write(next, State(step + 1, d).At(row, unit));
     WriteOutput(state, row, units, is_valid ? next : Vector<T>{});
-    if constexpr (kRoundsState<P>) units.Write(next, state.hidden.At(row));
+    if constexpr (kRoundsOperands<P>) units.Write(next, state.hidden.At(row));
   }
 
   const LayerForwardArguments<P> a_;

@@ -175,8 +175,7 @@ class MultiplyWork {
   }
 
  private:
-  // So many rows of the left operand stay in the second-level cache.
-  static constexpr std::int64_t kMostRows = 192;
+  static constexpr std::int64_t kMostRows = 16 * kMaxTileRows;
 
   ProductSum<P> factors_;
   MatrixView<const T> initial_;

@@ -57,6 +57,17 @@ void MultiplyPlain(const ProductArguments<P>& a) {
 }
 
 template <typename P>
+void MultiplySum(const ProductArguments<P>& a) {
+  const LeftMatrix<P> left = PackLeft(a);
+  const RightMatrix<P> right = PackRight(a);
+  const std::int64_t first = a.size.depth / 2 / kLeftCols<P> * kLeftCols<P>;
+  const std::int64_t second = a.size.depth - first;
+  ProductSum<P> sum(left.Cols(0, first), right.Rows(0, first));
+  sum.Add(left.Cols(first, second), right.Rows(first, second));
+  Multiply(sum, Initial(a), Out(a), /*then=*/sum);
+}
+
+template <typename P>
 void MultiplyRightTransposed(const ProductArguments<P>& a) {
   Multiply(ProductSum<P>(PackLeft(a), PackTransposedRight(a)), Initial(a),
            Out(a));
@@ -86,8 +97,12 @@ void MultiplyLeftTransposed(const ProductArguments<P>& a) {
 
 template <typename P>
 ProductFunctions<P> GetProductFunctions() {
-  return {&LeftScratch<P>, &RightScratch<P>, &MultiplyPlain<P>,
-          &MultiplyRightTransposed<P>, &MultiplyLeftTransposed<P>};
+  return {&LeftScratch<P>,
+          &RightScratch<P>,
+          &MultiplyPlain<P>,
+          &MultiplySum<P>,
+          &MultiplyRightTransposed<P>,
+          &MultiplyLeftTransposed<P>};
 }
 
 #if defined(__AMX_BF16__)

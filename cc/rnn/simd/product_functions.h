@@ -28,11 +28,14 @@ struct ProductArguments {
 
 template <typename P>
 struct ProductFunctions {
-  // The sizes of what multiply and multiply_right_transposed take.
+  // The sizes of what multiply, multiply_sum and multiply_right_transposed
+  // take.
   std::int64_t (*left_scratch)(const ProductSize& size);
   std::int64_t (*right_scratch)(const ProductSize& size);
   // out = initial + left * right
   void (*multiply)(const ProductArguments<P>& a);
+  // The same, as a sum of two products that share the depth.
+  void (*multiply_sum)(const ProductArguments<P>& a);
   void (*multiply_right_transposed)(const ProductArguments<P>& a);
   // Takes as much scratch as multiply, of a size with rows and depth exchanged
   // for the left one, and, for bfloat16, as much again as multiply.

@@ -109,6 +109,7 @@ void CheckProducts(const ProductFunctions<P>& functions,
       std::vector<P> right;
     } forms[] = {
         {"plain", functions.multiply, left.As<P>(), right.As<P>()},
+        {"of two terms", functions.multiply_sum, left.As<P>(), right.As<P>()},
         {"right transposed", functions.multiply_right_transposed, left.As<P>(),
          right.Transposed().As<P>()},
         {"left transposed", functions.multiply_left_transposed,
@@ -127,10 +128,11 @@ void CheckProducts(const ProductFunctions<P>& functions,
 
 // About the sizes of tiles, blocks and chunks of any instruction set.
 const ProductSize kSizes[] = {
-    {1, 1, 1},     {1, 7, 100},  {1, 300, 130}, {2, 300, 33},   {3, 64, 16},
-    {5, 9, 64},    {6, 31, 65},  {7, 33, 7},    {12, 16, 32},   {13, 257, 17},
-    {16, 32, 32},  {17, 64, 31}, {31, 33, 34},  {32, 512, 64},  {33, 100, 96},
-    {40, 513, 64}, {200, 30, 3}, {64, 64, 33},  {150, 100, 70},
+    {1, 1, 1},      {1, 7, 100},  {1, 300, 130}, {2, 300, 33},   {3, 64, 16},
+    {5, 9, 64},     {6, 31, 65},  {7, 33, 7},    {12, 16, 32},   {13, 257, 17},
+    {16, 32, 32},   {17, 64, 31}, {31, 33, 34},  {32, 512, 64},  {33, 100, 96},
+    {40, 513, 64},  {200, 30, 3}, {64, 64, 33},  {150, 100, 70}, {70, 0, 33},
+    {70, 1100, 40},
 };
 
 class ProductTest

@@ -9,6 +9,7 @@ _AVX512 = _AVX2 + [
     "-mavx512bw",
     "-mavx512dq",
     "-mavx512vl",
+    # A hint, which CPUs that do not know it take for no operation.
     "-mprfchw",
     "-mprefer-vector-width=512",
 ]
