@@ -335,18 +335,11 @@ inline void MultiplyBlock(const ProductSum<BFloat16>& sum,
                           const ProductSum<BFloat16>& then) {
   // A block's rows for so many terms stay in the first-level cache.
   constexpr std::int64_t kDepth = 512;
-  MatrixView<const float> add_to = initial;
-  for (int i = 0; i < sum.size; ++i) {
-    const auto& [left, right] = sum.terms[i];
-    for (std::int64_t k = 0; k < left.cols; k += kDepth) {
-      const std::int64_t depth = Min(kDepth, left.cols - k);
-      MultiplyBlock(left.Cols(k, depth), right.Rows(k, depth), add_to, out,
-                    height, NextRight(sum, i, k + depth, then));
-      add_to = Constant(out);
-    }
-  }
-  // Without any term, the initial values are the result.
-  if (add_to.data != out.data) CopyInitial(initial, out);
+  MultiplyInChunks(sum, then, kDepth, initial, out,
+                   [&](const auto& left, const auto& right, const auto& add_to,
+                       const BFloat16* next) {
+                     MultiplyBlock(left, right, add_to, out, height, next);
+                   });
 }
 
 // out = initial + sum. initial, then: as for other types. What the left

@@ -173,6 +173,30 @@ const T* NextRight(const ProductSum<T>& sum, int i, std::int64_t depth,
   return then.size > 0 ? then.terms[0].right.data : nullptr;
 }
 
+// out = initial + sum, chunk by chunk: calls
+// multiply_chunk(left, right, add_to, next) for at most `most_depth` terms of a
+// product at a time, which sets out = add_to + left * right. next: as
+// MultiplyChunk's `then`. T: the type of the factors.
+template <typename T, typename ChunkMultiply>
+void MultiplyInChunks(const ProductSum<T>& sum, const ProductSum<T>& then,
+                      std::int64_t most_depth,
+                      const MatrixView<const ComputeType<T>>& initial,
+                      const MatrixView<ComputeType<T>>& out,
+                      const ChunkMultiply& multiply_chunk) {
+  MatrixView<const ComputeType<T>> add_to = initial;
+  for (int i = 0; i < sum.size; ++i) {
+    const auto& [left, right] = sum.terms[i];
+    for (std::int64_t k = 0; k < left.cols; k += most_depth) {
+      const std::int64_t depth = Min(most_depth, left.cols - k);
+      multiply_chunk(left.Cols(k, depth), right.Rows(k, depth), add_to,
+                     NextRight(sum, i, k + depth, then));
+      add_to = Constant(out);
+    }
+  }
+  // Without any term, the initial values are the result.
+  if (add_to.data != out.data) CopyInitial(initial, out);
+}
+
 // out = initial + sum. initial: like `out`, or with a stride of 0 for one row
 // that serves all, or null for zero. then: what is multiplied after this, if
 // that is known: the CPU fetches the first block of the right operands
@@ -181,18 +205,10 @@ template <typename T>
 void Multiply(const ProductSum<T>& sum, const MatrixView<const T>& initial,
               const MatrixView<T>& out,
               const ProductSum<T>& then = ProductSum<T>()) {
-  MatrixView<const T> add_to = initial;
-  for (int i = 0; i < sum.size; ++i) {
-    const auto& [left, right] = sum.terms[i];
-    for (std::int64_t k = 0; k < left.cols; k += kDepthChunk) {
-      const std::int64_t depth = Min(kDepthChunk, left.cols - k);
-      MultiplyChunk(left.Cols(k, depth), right.Rows(k, depth), add_to, out,
-                    NextRight(sum, i, k + depth, then));
-      add_to = Constant(out);
-    }
-  }
-  // Without any term, the initial values are the result.
-  if (add_to.data != out.data) CopyInitial(initial, out);
+  MultiplyInChunks(
+      sum, then, kDepthChunk, initial, out,
+      [&](const auto& left, const auto& right, const auto& add_to,
+          const T* next) { MultiplyChunk(left, right, add_to, out, next); });
 }
 
 // What stays in the second-level cache, of columns of the left operand of

@@ -202,6 +202,10 @@ class LayerForward {
   };
 
   static constexpr std::int64_t kPanelBlocks = Cell::kGates * kTileCols<T>;
+  // The columns of a panel's blocks that have only W x, as many as have only
+  // R h_prev, and of those that have both.
+  static constexpr std::int64_t kAlone = Cell::kFirstRecurrent * kTileCols<T>;
+  static constexpr std::int64_t kShared = kPanelBlocks - kAlone;
 
   std::int64_t PseudoLayer(std::int64_t direction) const {
     return a_.layer * directions_ + direction;
@@ -476,8 +480,6 @@ class LayerForward {
   // kFirstRecurrent on, and the sum where both are. next: the panel after it.
   void MultiplyFused(const Factors& factors, std::int64_t panel,
                      std::int64_t next, const MatrixView<T>& product) const {
-    constexpr std::int64_t kAlone = Cell::kFirstRecurrent * kTileCols<T>;
-    constexpr std::int64_t kShared = kPanelBlocks - kAlone;
     const auto multiply = [&](std::int64_t col, std::int64_t cols,
                               const ProductSum<P>& sum,
                               const ProductSum<P>& then) {
@@ -502,8 +504,6 @@ class LayerForward {
   // The factors of the blocks that have both W x and R h_prev.
   ProductSum<P> SharedFactors(const Factors& factors,
                               std::int64_t panel) const {
-    constexpr std::int64_t kAlone = Cell::kFirstRecurrent * kTileCols<T>;
-    constexpr std::int64_t kShared = kPanelBlocks - kAlone;
     ProductSum<P> sum(
         factors.x,
         InputWeights(factors.direction, panel, 1).Cols(kAlone, kShared));
