@@ -552,6 +552,14 @@ class LayerForward {
     return columns;
   }
 
+  // Stores wait for their lines, and a column's are too far apart for the CPU
+  // to fetch the next ones by itself.
+  static void FetchOutput(const ForwardColumns& columns, std::int64_t row) {
+    if (columns.output.data != nullptr) {
+      __builtin_prefetch(columns.output.At(row), 1);
+    }
+  }
+
   template <typename Units>
   static void WriteOutput(const ForwardColumns& columns, std::int64_t row,
                           const Units& units, Vector<T> h) {
@@ -567,8 +575,11 @@ class LayerForward {
                 const ForwardColumns columns, const Units units) const {
     const SequenceLengths lengths = a_.lengths;
     const bool is_projected = is_projected_;
+    constexpr std::int64_t kRowsAhead = 8;
+    const std::int64_t last_row = task.row + task.rows - 1;
     for (std::int64_t i = 0; i < task.rows; ++i) {
       const std::int64_t row = task.row + i;
+      FetchOutput(columns, Min(row + kRowsAhead, last_row));
       if (!lengths.IsValid(t, row)) {
         SkipCell(columns, row, units);
         continue;
