@@ -35,6 +35,9 @@ struct WholeVector {
   TF_RNN_OPS_VECTOR_INLINE void Write(Vector<T> x, T* to) const {
     Store<T>(x, to);
   }
+  TF_RNN_OPS_VECTOR_INLINE void WriteUncached(Vector<T> x, T* to) const {
+    StoreUncached<T>(x, to);
+  }
   // Rounded to nearest, ties to even.
   TF_RNN_OPS_VECTOR_INLINE void Write(Vector<T> x, BFloat16* to) const {
     StoreRounded(x, kVectorElements<T>, to);
@@ -53,6 +56,9 @@ struct PartialVector {
   TF_RNN_OPS_VECTOR_INLINE void Write(Vector<T> x, T* to) const {
     StorePartial<T>(x, to, count);
   }
+  TF_RNN_OPS_VECTOR_INLINE void WriteUncached(Vector<T> x, T* to) const {
+    Write(x, to);
+  }
   TF_RNN_OPS_VECTOR_INLINE void Write(Vector<T> x, BFloat16* to) const {
     StoreRounded(x, count, to);
   }
@@ -70,6 +76,7 @@ struct ForwardRun {
   T* c;                      // LSTM: c_prev, replaced by c
   T* kept;                   // for the backward pass, or null
   std::int64_t kept_stride;  // from one value to the next
+  bool keeps_uncached;
 
   TF_RNN_OPS_VECTOR_INLINE Vector<T> Projected(std::int64_t block) const {
     return units.Read(projected + block * kTileCols<T>);
@@ -78,7 +85,12 @@ struct ForwardRun {
     return units.Read(product + block * kTileCols<T>);
   }
   TF_RNN_OPS_VECTOR_INLINE void Keep(std::int64_t index, Vector<T> x) const {
-    if (kept != nullptr) units.Write(x, kept + index * kept_stride);
+    if (kept == nullptr) return;
+    if (keeps_uncached) {
+      units.WriteUncached(x, kept + index * kept_stride);
+    } else {
+      units.Write(x, kept + index * kept_stride);
+    }
   }
 };
 

@@ -8,6 +8,7 @@
 #include "cc/rnn/reserve_space.h"
 #include "cc/rnn/rnn_config.h"
 #include "cc/rnn/simd/tile_product.h"
+#include "cc/rnn/simd/vector.h"
 
 namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
 
@@ -23,7 +24,14 @@ class KeptActivations {
         values_(NumKeptBlocks(config.mode)),
         units_(config.num_units),
         time_(size.time),
-        batch_(size.batch) {}
+        batch_(size.batch),
+        is_uncached_(kVectorIsLine &&
+                     reinterpret_cast<std::uintptr_t>(data) % kVectorBytes ==
+                         0 &&
+                     config.num_units % kLeftCols<S> == 0 &&
+                     config.num_directions * time_ * units_ * batch_ *
+                             values_ >
+                         kMostCached) {}
 
   // The first value of a unit, of each sample; null if nothing is kept.
   ColumnView<S> Column(std::int64_t direction, std::int64_t t,
@@ -41,12 +49,19 @@ class KeptActivations {
   }
   std::int64_t values() const { return values_; }
 
+  // Whether they are best written past the caches: they are more than would
+  // stay there until the backward pass, and their lines are whole vectors.
+  bool is_uncached() const { return is_uncached_; }
+
  private:
+  static constexpr std::int64_t kMostCached = (2 << 20) / sizeof(S);
+
   S* data_;
   std::int64_t values_;
   std::int64_t units_;
   std::int64_t time_;
   std::int64_t batch_;
+  bool is_uncached_;
 };
 
 }  // namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET

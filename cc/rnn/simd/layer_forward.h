@@ -467,6 +467,7 @@ class LayerForward {
             RunCells<kFused>(task, t, columns, units);
           });
     });
+    if (a_.kept.is_uncached()) FinishUncached();
   }
 
   // What a step multiplies by weights, both [rows, ...].
@@ -575,6 +576,7 @@ class LayerForward {
                 const ForwardColumns columns, const Units units) const {
     const SequenceLengths lengths = a_.lengths;
     const bool is_projected = is_projected_;
+    const bool keeps_uncached = a_.kept.is_uncached();
     constexpr std::int64_t kRowsAhead = 8;
     const std::int64_t last_row = task.row + task.rows - 1;
     for (std::int64_t i = 0; i < task.rows; ++i) {
@@ -593,6 +595,7 @@ class LayerForward {
           columns.c.At(row),
           columns.kept.At(row),
           columns.kept_stride,
+          keeps_uncached,
       };
       const Vector<T> h = Cell::template Forward<kFused>(run);
       units.Write(h, columns.h.At(row));

@@ -173,6 +173,29 @@ TF_RNN_OPS_VECTOR_INLINE void Store(Vector<T> x, T* to) {
   *reinterpret_cast<Vector<T>*>(to) = x;
 }
 
+// Whether a vector fills a cache line, so that StoreUncached makes sense.
+constexpr bool kVectorIsLine = kVectorBytes == 64;
+
+// Past the caches: the line is not fetched first and pushes no other one out.
+// to: a multiple of kVectorBytes. Other threads see it after FinishUncached.
+template <typename T>
+TF_RNN_OPS_VECTOR_INLINE void StoreUncached(Vector<T> x, T* to) {
+#if defined(__AVX512F__)
+  if constexpr (sizeof(T) == 4) {
+    _mm512_stream_ps(to, x);
+  } else {
+    _mm512_stream_pd(to, x);
+  }
+#else
+  Store<T>(x, to);
+#endif
+}
+inline void FinishUncached() {
+#if defined(__AVX512F__)
+  _mm_sfence();
+#endif
+}
+
 // What chooses the first `count` lanes.
 #if defined(__AVX512F__)
 TF_RNN_OPS_VECTOR_INLINE std::uint16_t FirstLanes(std::int64_t count) {
