@@ -402,6 +402,11 @@ std::vector<Case> Cases() {
     k.dropout = 0.25f;
     cases.push_back(k);
   }
+  // So many steps and samples that what is kept of them goes past the caches.
+  cases.push_back(
+      RandomCase({RnnMode::kLstm, false, 1, 1, 3, 16, 0}, {104, 64}));
+  cases.push_back(
+      RandomCase({RnnMode::kGru, false, 1, 1, 3, 16, 0}, {130, 64}));
   return cases;
 }
 

@@ -29,8 +29,7 @@ class KeptActivations {
                      reinterpret_cast<std::uintptr_t>(data) % kVectorBytes ==
                          0 &&
                      config.num_units % kLeftCols<S> == 0 &&
-                     config.num_directions * time_ * units_ * batch_ *
-                             values_ >
+                     config.num_directions * time_ * units_ * batch_ * values_ >
                          kMostCached) {}
 
   // The first value of a unit, of each sample; null if nothing is kept.
