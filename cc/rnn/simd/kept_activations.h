@@ -25,10 +25,7 @@ class KeptActivations {
         units_(config.num_units),
         time_(size.time),
         batch_(size.batch),
-        is_uncached_(kVectorIsLine &&
-                     reinterpret_cast<std::uintptr_t>(data) % kVectorBytes ==
-                         0 &&
-                     config.num_units % kLeftCols<S> == 0 &&
+        is_uncached_(data != nullptr && HasWholeLines() &&
                      config.num_directions * time_ * units_ * batch_ * values_ >
                          kMostCached) {}
 
@@ -54,6 +51,11 @@ class KeptActivations {
 
  private:
   static constexpr std::int64_t kMostCached = (2 << 20) / sizeof(S);
+
+  bool HasWholeLines() const {
+    return kVectorIsLine && units_ % kLeftCols<S> == 0 &&
+           reinterpret_cast<std::uintptr_t>(data_) % kVectorBytes == 0;
+  }
 
   S* data_;
   std::int64_t values_;
