@@ -30,6 +30,7 @@ from workers import Worker
 ROUNDS = 12
 QUICK_ROUNDS = 2
 LEAST_ROUNDS = 3
+MEMORY_PROCESSES = 3  # how often memory is measured: where TensorFlow's allocator puts things differs between processes
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -139,12 +140,13 @@ def _cases_of(section: Section, settings: argparse.Namespace) -> Sequence[Case]:
 
 
 def _measure_memory(settings: argparse.Namespace, peers: Collection[str], log: pathlib.Path) -> list[MemoryMeasurement]:
-    """Measures each peer in each case in a process that does nothing else."""
+    """Measures each peer in each case, each time in a process that does nothing else."""
     section = SECTIONS[MEMORY]
     print(f"\n{section.title}")
+    names = [name for name in section.peers if name in peers]
     measured = []
     for case in _cases_of(section, settings):
-        for name in (name for name in section.peers if name in peers):
+        for name in names * (1 if settings.quick else MEMORY_PROCESSES):
             with Worker(PEERS[name], settings.threads, log) as worker:
                 measured.append(MemoryMeasurement(case, name, worker.step_memory(case)))
             print_memory(measured[-1])

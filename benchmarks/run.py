@@ -1,6 +1,7 @@
 """One run of the benchmark: all that was measured, and what follows from it."""
 
 import dataclasses
+import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -106,9 +107,9 @@ class Run:
         return list(dict.fromkeys(each.case for each in self.memory))
 
     def step_bytes(self, case: Case, peer: str) -> int | None:
-        """Returns the bytes that a peer's training step took, or None if that was not measured."""
-        found = (each.memory.step for each in self.memory if (each.case, each.peer) == (case, peer))
-        return next(found, None)
+        """Returns the median of the bytes that a peer's training step took, or None if that was not measured."""
+        found = [each.memory.step for each in self.memory if (each.case, each.peer) == (case, peer)]
+        return round(statistics.median(found)) if found else None
 
     def memory_ratio(self, case: Case, peer: str) -> float | None:
         """Returns the memory of our training step, a peer's being 1, or None if that was not measured."""

@@ -324,6 +324,20 @@ def test_target_of_bfloat16_asks_for_amx():
         assert judged["bfloat16 forward / PyTorch, with AMX", False].is_met is is_met
 
 
+def test_memory_is_the_median_of_processes():
+    case = cases.parse_case("lstm-1-2-3-4")
+    peaks = {OURS: (190, 150, 100), KERAS: (400, 300, 2000)}
+    made_up = fake_run(
+        {},
+        memory=[
+            run.MemoryMeasurement(case, peer, memory.StepMemory(100, peak)) for peer in peaks for peak in peaks[peer]
+        ],
+    )
+    assert made_up.step_bytes(case, OURS) == 50
+    assert made_up.memory_ratio(case, KERAS) == pytest.approx(50 / 300)
+    assert made_up.step_bytes(case, PYTORCH) is None
+
+
 def test_target_of_memory_is_an_upper_bound():
     case = cases.parse_case("lstm-1-2-3-4")
     taken = [(OURS, memory.StepMemory(100, 150)), (KERAS, memory.StepMemory(300, 400))]
