@@ -388,6 +388,10 @@ std::vector<Case> Cases() {
     Case batch_major = RandomCase({mode, false, 1, 2, 3, 9, 0}, {3, 5});
     batch_major.time_major = false;
     cases.push_back(batch_major);
+    // Ever fewer rows have steps left, and the last step none.
+    Case sorted = RandomCase({mode, false, 1, 2, 3, 19, 0}, {6, 40});
+    for (int i = 0; i < 40; ++i) sorted.lengths.push_back(5 - i / 8);
+    cases.push_back(sorted);
     for (RnnSize size : {RnnSize{0, 3}, RnnSize{3, 0}}) {
       cases.push_back(RandomCase({mode, false, 2, 2, 3, 4, 0}, size));
     }
@@ -396,6 +400,8 @@ std::vector<Case> Cases() {
   }
   for (std::int64_t num_proj : {1, 18}) {
     Case k = RandomCase({RnnMode::kLstm, false, 2, 2, 3, 20, num_proj}, {4, 3});
+    cases.push_back(k);
+    k.lengths = {3, 2, 0};
     cases.push_back(k);
     k.lengths = {4, 0, 2};
     k.time_major = false;

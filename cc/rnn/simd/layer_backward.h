@@ -141,9 +141,9 @@ class LayerBackward {
         group_size_(GroupSize<T>(batch_, 1)),
         state_tasks_(directions_, batch_, CeilDiv(output_size_, kTileCols<T>),
                      kTileCols<T> * Cell::kGates * units_, sizeof(P),
-                     executor.num_threads()),
+                     a_.lengths, executor.num_threads()),
         cell_tasks_(directions_, batch_, CeilDiv(units_, kTileCols<T>),
-                    kTileCols<T> * output_size_, sizeof(P),
+                    kTileCols<T> * output_size_, sizeof(P), a_.lengths,
                     executor.num_threads()) {}
 
   void Run() const {
@@ -333,19 +333,25 @@ class LayerBackward {
       const MatrixView<T> product = Product(task, num_panels, worker);
       if (step > 0) {
         const std::int64_t row = FirstRow(d, chunk, step - 1) + task.row;
+        const std::int64_t rows = a_.lengths.ValidSamples(
+            Time(d, chunk.first_step + step - 1), task.row, task.rows);
         const auto factors = [&](std::int64_t first_panel, std::int64_t cols) {
           ProductSum<P> sum;
           for (std::int64_t gate = 0; gate < Cell::kGates; ++gate) {
-            sum.Add(BlockGradients(d, Cell::kFirstRecurrent + gate)
-                        .Rows(row, task.rows),
-                    RecurrentWeights(d, gate).Cols(first_panel * kTileCols<T>,
-                                                   cols));
+            sum.Add(
+                BlockGradients(d, Cell::kFirstRecurrent + gate).Rows(row, rows),
+                RecurrentWeights(d, gate).Cols(first_panel * kTileCols<T>,
+                                               cols));
           }
           return sum;
         };
         Multiply(
-            factors(panel, product.cols), NoMatrix<T>(), product,
+            factors(panel, product.cols), NoMatrix<T>(), product.Rows(0, rows),
             factors(task.PanelAfter(panel + num_panels - 1), kTileCols<T>));
+        // Past their end, sequences have gradients of zero.
+        for (std::int64_t i = rows; i < task.rows; ++i) {
+          std::fill_n(product.Row(i), product.cols, T(0));
+        }
       }
       task.ForEachVector<T>(
           panel, num_panels, output_size_, [&](auto unit, auto units) {
@@ -407,12 +413,14 @@ class LayerBackward {
                       const StepTask& task, int worker) const {
     const std::int64_t d = task.direction;
     const std::int64_t first_row = FirstRow(d, chunk, step);
+    const std::int64_t rows = a_.lengths.ValidSamples(
+        Time(d, chunk.first_step + step), task.row, task.rows);
     task.ForEachPanelGroup(group_size_, [&](auto panel, auto num_panels) {
       const MatrixView<T> product = Product(task, num_panels, worker);
-      Multiply(ProductSum<P>(
-                   ProjectedGradients(d).Rows(first_row + task.row, task.rows),
-                   Projection(d).Cols(panel * kTileCols<T>, product.cols)),
-               NoMatrix<T>(), product);
+      Multiply(
+          ProductSum<P>(ProjectedGradients(d).Rows(first_row + task.row, rows),
+                        Projection(d).Cols(panel * kTileCols<T>, product.cols)),
+          NoMatrix<T>(), product.Rows(0, rows));
       task.ForEachVector<T>(
           panel, num_panels, units_, [&](auto unit, auto units) {
             BackwardColumns columns = CellColumns(chunk, step, d, unit);

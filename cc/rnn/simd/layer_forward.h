@@ -147,10 +147,11 @@ class LayerForward {
         panels_(CeilDiv(units_, kTileCols<T>)),
         cell_tasks_(directions_, batch_, panels_,
                     kPanelBlocks * (output_size_ + (is_fused_ ? fan_in_ : 0)),
-                    sizeof(P), executor.num_threads()),
-        projection_tasks_(
-            directions_, batch_, CeilDiv(output_size_, kTileCols<T>),
-            kTileCols<T> * units_, sizeof(P), executor.num_threads()) {}
+                    sizeof(P), a_.lengths, executor.num_threads()),
+        projection_tasks_(directions_, batch_,
+                          CeilDiv(output_size_, kTileCols<T>),
+                          kTileCols<T> * units_, sizeof(P), a_.lengths,
+                          executor.num_threads()) {}
 
   void Run() const {
     if (a_.config.has_cell_state()) {
@@ -416,12 +417,12 @@ class LayerForward {
         });
   }
 
-  // A worker's scratch memory for a product of a task's rows.
-  MatrixView<T> Product(const StepTask& task, std::int64_t cols,
+  // A worker's scratch memory for a product of some rows.
+  MatrixView<T> Product(std::int64_t rows, std::int64_t cols,
                         int worker) const {
     return {scratch_.products +
                 worker * LayerForwardScratch<P>::ProductSize(batch_).value(),
-            task.rows, cols};
+            rows, cols};
   }
 
   template <bool kFused>
@@ -431,14 +432,16 @@ class LayerForward {
     const std::int64_t d = task.direction;
     const std::int64_t t = TimeOfStep(d, step, time_);
     const std::int64_t first_row = (t - FirstTime(d, chunk)) * batch_;
+    // What is past a sequence's end is not multiplied.
+    const std::int64_t rows = a_.lengths.ValidSamples(t, task.row, task.rows);
     task.ForEachPanelGroup(group_size_, [&](auto panel, auto num_panels) {
       const MatrixView<T> product =
-          Product(task, num_panels * kBlocks * kTileCols<T>, worker);
-      const LeftMatrix<P> state = State(step, d).Rows(task.row, task.rows);
+          Product(rows, num_panels * kBlocks * kTileCols<T>, worker);
+      const LeftMatrix<P> state = State(step, d).Rows(task.row, rows);
       const std::int64_t next = task.PanelAfter(panel + num_panels - 1);
       if constexpr (kFused) {
         const LeftMatrix<P> x =
-            Input(d, chunk).Rows(first_row + task.row, task.rows);
+            Input(d, chunk).Rows(first_row + task.row, rows);
         for (std::int64_t i = 0; i < num_panels; ++i) {
           MultiplyFused(
               {d, x, state}, panel + i,
@@ -628,10 +631,11 @@ class LayerForward {
                       int worker) const {
     const std::int64_t d = task.direction;
     const std::int64_t t = TimeOfStep(d, step, time_);
+    const std::int64_t rows = a_.lengths.ValidSamples(t, task.row, task.rows);
     task.ForEachPanelGroup(group_size_, [&](auto panel, auto num_panels) {
       const std::int64_t cols = num_panels * kTileCols<T>;
-      const MatrixView<T> product = Product(task, cols, worker);
-      Multiply(ProductSum<P>(CellOutput(d).Rows(task.row, task.rows),
+      const MatrixView<T> product = Product(rows, cols, worker);
+      Multiply(ProductSum<P>(CellOutput(d).Rows(task.row, rows),
                              Projection(d).Cols(panel * kTileCols<T>, cols)),
                NoMatrix<T>(), product);
       task.ForEachVector<T>(

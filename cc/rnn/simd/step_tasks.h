@@ -62,6 +62,50 @@ std::int64_t GroupSize(std::int64_t rows, std::int64_t blocks) {
   return Max(1, Min(panels, 2 * kWidest));
 }
 
+// The valid steps of a batch of sequences of different lengths.
+class SequenceLengths {
+ public:
+  // lengths: [batch], or null where all are `time`.
+  SequenceLengths(const std::int32_t* lengths, std::int64_t time)
+      : lengths_(lengths), time_(time) {}
+
+  bool all_equal() const { return lengths_ == nullptr; }
+  std::int64_t of(std::int64_t sample) const {
+    return lengths_ == nullptr ? time_ : lengths_[sample];
+  }
+  bool IsValid(std::int64_t t, std::int64_t sample) const {
+    return t >= 0 && t < of(sample);
+  }
+
+  // How many of the samples [first, first + count) there are up to the last one
+  // that is valid at time t.
+  std::int64_t ValidSamples(std::int64_t t, std::int64_t first,
+                            std::int64_t count) const {
+    if (lengths_ == nullptr) return IsValid(t, first) ? count : 0;
+    while (count > 0 && !IsValid(t, first + count - 1)) --count;
+    return count;
+  }
+  // The sum of these over all times.
+  double ValidSteps(std::int64_t first, std::int64_t count) const {
+    if (lengths_ == nullptr) {
+      return static_cast<double>(count) * static_cast<double>(time_);
+    }
+    double sum = 0;
+    std::int64_t longest = 0;
+    for (; count > 0; --count) {
+      const std::int64_t length = of(first + count - 1);
+      if (length <= longest) continue;
+      sum += static_cast<double>(count) * static_cast<double>(length - longest);
+      longest = length;
+    }
+    return sum;
+  }
+
+ private:
+  const std::int32_t* lengths_;
+  std::int64_t time_;
+};
+
 // Cuts the steps whose results are [directions, rows, panels] into tasks. Bits
 // do not depend on the cut, so it follows the number of threads.
 class StepTasks {
@@ -70,7 +114,7 @@ class StepTasks {
   // multiply-add for each row.
   StepTasks(std::int64_t directions, std::int64_t rows, std::int64_t panels,
             std::int64_t panel_weights, std::int64_t weight_bytes,
-            int num_threads)
+            const SequenceLengths& lengths, int num_threads)
       : directions_(directions), rows_(rows), panels_(panels) {
     // Fewer rows do not keep the multipliers as busy; and more weights do not
     // stay in a thread's second-level cache from step to step.
@@ -82,7 +126,8 @@ class StepTasks {
         (rows / row_groups_ >= kLeastRows &&
          static_cast<double>(panels) * static_cast<double>(panel_weights) *
                  static_cast<double>(weight_bytes) <=
-             kMostBytes);
+             kMostBytes &&
+         HaveEqualWork(lengths));
     if (are_independent_) {
       panel_groups_ = 1;
     } else {
@@ -139,6 +184,22 @@ class StepTasks {
   }
 
  private:
+  // Whether no thread waits long for another if each has rows of its own.
+  bool HaveEqualWork(const SequenceLengths& lengths) const {
+    constexpr double kMostWork = 1.1;  // of a thread, where 1 is the mean
+    double most = 0;
+    for (std::int64_t i = 0; i < row_groups_; ++i) {
+      const std::int64_t row = RowOfGroup(i);
+      const double steps = lengths.ValidSteps(row, RowOfGroup(i + 1) - row);
+      most = steps > most ? steps : most;
+    }
+    return most * static_cast<double>(row_groups_) <=
+           kMostWork * lengths.ValidSteps(0, rows_);
+  }
+  std::int64_t RowOfGroup(std::int64_t group) const {
+    return group * rows_ / row_groups_;
+  }
+
   void CutPanels(std::int64_t panel_weights, int num_threads) {
     // A task is worth the hand-over to another thread. There are enough that
     // threads which are slower take fewer; but where steps are short, a thread
@@ -169,10 +230,9 @@ class StepTasks {
   StepTask operator[](std::int64_t index) const {
     const std::int64_t rows = index % row_groups_;
     const std::int64_t panels = index / row_groups_ % panel_groups_;
-    const std::int64_t row = rows * rows_ / row_groups_;
+    const std::int64_t row = RowOfGroup(rows);
     return {index / row_groups_ / panel_groups_, row,
-            (rows + 1) * rows_ / row_groups_ - row,
-            panels * panels_ / panel_groups_,
+            RowOfGroup(rows + 1) - row, panels * panels_ / panel_groups_,
             (panels + 1) * panels_ / panel_groups_};
   }
 
@@ -183,26 +243,6 @@ class StepTasks {
   std::int64_t row_groups_;
   // Whether a task's rows need nothing from other tasks: they have all panels.
   bool are_independent_;
-};
-
-// The valid steps of a batch of sequences of different lengths.
-class SequenceLengths {
- public:
-  // lengths: [batch], or null where all are `time`.
-  SequenceLengths(const std::int32_t* lengths, std::int64_t time)
-      : lengths_(lengths), time_(time) {}
-
-  bool all_equal() const { return lengths_ == nullptr; }
-  std::int64_t of(std::int64_t sample) const {
-    return lengths_ == nullptr ? time_ : lengths_[sample];
-  }
-  bool IsValid(std::int64_t t, std::int64_t sample) const {
-    return t >= 0 && t < of(sample);
-  }
-
- private:
-  const std::int32_t* lengths_;
-  std::int64_t time_;
 };
 
 // The time of a direction's step `step`, forward (0) or backward (1).
