@@ -86,10 +86,11 @@ struct ForwardRun {
   }
   TF_RNN_OPS_VECTOR_INLINE void Keep(std::int64_t index, Vector<T> x) const {
     if (kept == nullptr) return;
+    T* const to = kept + index * kept_stride;
     if (keeps_uncached) {
-      units.WriteUncached(x, kept + index * kept_stride);
+      units.WriteUncached(x, to);
     } else {
-      units.Write(x, kept + index * kept_stride);
+      units.Write(x, to);
     }
   }
 };

@@ -329,12 +329,16 @@ class LayerBackward {
                  int worker) const {
     const std::int64_t d = task.direction;
     const MatrixView<T> d_state = OfDirection(a_.d_h, d, output_size_);
+    // What the step after has gradients of.
+    const std::int64_t rows =
+        step == 0
+            ? 0
+            : a_.lengths.ValidSamples(Time(d, chunk.first_step + step - 1),
+                                      task.row, task.rows);
     task.ForEachPanelGroup(group_size_, [&](auto panel, auto num_panels) {
       const MatrixView<T> product = Product(task, num_panels, worker);
       if (step > 0) {
         const std::int64_t row = FirstRow(d, chunk, step - 1) + task.row;
-        const std::int64_t rows = a_.lengths.ValidSamples(
-            Time(d, chunk.first_step + step - 1), task.row, task.rows);
         const auto factors = [&](std::int64_t first_panel, std::int64_t cols) {
           ProductSum<P> sum;
           for (std::int64_t gate = 0; gate < Cell::kGates; ++gate) {
@@ -349,9 +353,7 @@ class LayerBackward {
             factors(panel, product.cols), NoMatrix<T>(), product.Rows(0, rows),
             factors(task.PanelAfter(panel + num_panels - 1), kTileCols<T>));
         // Past their end, sequences have gradients of zero.
-        for (std::int64_t i = rows; i < task.rows; ++i) {
-          std::fill_n(product.Row(i), product.cols, T(0));
-        }
+        CopyInitial(NoMatrix<T>(), product.Rows(rows, task.rows - rows));
       }
       task.ForEachVector<T>(
           panel, num_panels, output_size_, [&](auto unit, auto units) {

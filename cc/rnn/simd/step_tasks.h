@@ -81,15 +81,11 @@ class SequenceLengths {
   // that is valid at time t.
   std::int64_t ValidSamples(std::int64_t t, std::int64_t first,
                             std::int64_t count) const {
-    if (lengths_ == nullptr) return IsValid(t, first) ? count : 0;
     while (count > 0 && !IsValid(t, first + count - 1)) --count;
     return count;
   }
-  // The sum of these over all times.
+  // The sum of these over all times. A sample counts where no later one does.
   double ValidSteps(std::int64_t first, std::int64_t count) const {
-    if (lengths_ == nullptr) {
-      return static_cast<double>(count) * static_cast<double>(time_);
-    }
     double sum = 0;
     std::int64_t longest = 0;
     for (; count > 0; --count) {
