@@ -80,23 +80,43 @@ class PoolExecutor::Job {
   virtual void Work(int worker) = 0;
 };
 
-// The tasks of one ParallelFor call.
+// The tasks of one ParallelFor call. Each thread has a share of neighbouring
+// ones, the same whenever there are as many: what it wrote the last time is in
+// its cache. When it has done its own it helps the others.
 class PoolExecutor::TaskJob final : public Job {
  public:
-  TaskJob(std::int64_t count, const WorkerTask& task)
-      : count_(count), task_(task) {}
+  TaskJob(std::int64_t count, std::int64_t num_workers, const WorkerTask& task)
+      : count_(count), task_(task), next_(num_workers) {
+    for (std::int64_t share = 0; share < num_workers; ++share) {
+      next_[share].store(Begin(share), std::memory_order_relaxed);
+    }
+  }
 
   void Work(int worker) override {
-    for (std::int64_t i = next_.fetch_add(1); i < count_;
-         i = next_.fetch_add(1)) {
-      task_(i, worker);
+    for (std::int64_t i = 0; i < num_workers(); ++i) {
+      WorkAtShare((worker + i) % num_workers(), worker);
     }
   }
 
  private:
+  std::int64_t num_workers() const {
+    return static_cast<std::int64_t>(next_.size());
+  }
+  std::int64_t Begin(std::int64_t share) const {
+    return share * count_ / num_workers();
+  }
+
+  void WorkAtShare(std::int64_t share, int worker) {
+    const std::int64_t end = Begin(share + 1);
+    for (std::int64_t task = next_[share].fetch_add(1); task < end;
+         task = next_[share].fetch_add(1)) {
+      task_(task, worker);
+    }
+  }
+
   const std::int64_t count_;
   const WorkerTask& task_;
-  std::atomic<std::int64_t> next_{0};
+  std::vector<std::atomic<std::int64_t>> next_;  // of each share
 };
 
 // The tasks of one ParallelSteps call. A thread takes the same tasks in each
@@ -196,7 +216,7 @@ PoolExecutor::~PoolExecutor() { team_->Dismiss(); }
 
 void PoolExecutor::Run(std::int64_t count, const WorkerTask& task) {
   Recruit(count);
-  TaskJob job(count, task);
+  TaskJob job(count, std::min<std::int64_t>(count, num_threads_), task);
   team_->Work(job);
 }
 

@@ -166,6 +166,24 @@ TEST(PoolExecutorTest, AThreadThatComesLateJoinsIn) {
   thread.join();
 }
 
+// So that in the next call it finds in its cache what it wrote in this one.
+TEST(PoolExecutorTest, AThreadTakesTheSameTasksInEachCallIfItCan) {
+  Threads threads;
+  PoolExecutor executor(threads.Schedule(), 2);
+  for (int call = 0; call < 3; ++call) {
+    std::atomic<std::int64_t> first_of_other{-1};
+    executor.ParallelFor(4, [&](std::int64_t task, int worker) {
+      if (worker == 1) {
+        std::int64_t none = -1;
+        first_of_other.compare_exchange_strong(none, task);
+      } else {
+        while (first_of_other < 0) std::this_thread::yield();
+      }
+    });
+    EXPECT_EQ(first_of_other, 2);
+  }
+}
+
 TEST(PoolExecutorTest, ClosuresStartedAfterTheCallDoNothing) {
   std::vector<std::function<void()>> late;
   std::atomic<int> calls{0};
