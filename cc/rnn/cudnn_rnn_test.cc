@@ -413,6 +413,13 @@ std::vector<Case> Cases() {
       RandomCase({RnnMode::kLstm, false, 1, 1, 3, 16, 0}, {104, 64}));
   cases.push_back(
       RandomCase({RnnMode::kGru, false, 1, 1, 3, 16, 0}, {130, 64}));
+  // So many that the output does.
+  Case long_output =
+      RandomCase({RnnMode::kTanh, false, 1, 2, 3, 16, 0}, {260, 64});
+  for (int i = 0; i < 64; ++i) long_output.lengths.push_back(i * 37 % 64 * 4);
+  cases.push_back(long_output);
+  cases.push_back(
+      RandomCase({RnnMode::kLstm, false, 1, 1, 3, 17, 16}, {520, 64}));
   return cases;
 }
 

@@ -7,6 +7,7 @@
 
 #include "cc/rnn/reserve_space.h"
 #include "cc/rnn/rnn_config.h"
+#include "cc/rnn/simd/cache.h"
 #include "cc/rnn/simd/tile_product.h"
 #include "cc/rnn/simd/vector.h"
 
@@ -25,9 +26,10 @@ class KeptActivations {
         units_(config.num_units),
         time_(size.time),
         batch_(size.batch),
-        is_uncached_(data != nullptr && HasWholeLines() &&
-                     config.num_directions * time_ * units_ * batch_ * values_ >
-                         kMostCached) {}
+        is_uncached_(IsBestUncached(data,
+                                    config.num_directions * time_ * batch_,
+                                    values_ * units_) &&
+                     units_ % kLeftCols<S> == 0) {}
 
   // The first value of a unit, of each sample; null if nothing is kept.
   ColumnView<S> Column(std::int64_t direction, std::int64_t t,
@@ -45,18 +47,10 @@ class KeptActivations {
   }
   std::int64_t values() const { return values_; }
 
-  // Whether they are best written past the caches: they are more than would
-  // stay there until the backward pass, and their lines are whole vectors.
+  // Whether they are best written past the caches.
   bool is_uncached() const { return is_uncached_; }
 
  private:
-  static constexpr std::int64_t kMostCached = (2 << 20) / sizeof(S);
-
-  bool HasWholeLines() const {
-    return kVectorIsLine && units_ % kLeftCols<S> == 0 &&
-           reinterpret_cast<std::uintptr_t>(data_) % kVectorBytes == 0;
-  }
-
   S* data_;
   std::int64_t values_;
   std::int64_t units_;

@@ -12,6 +12,7 @@
 #include "cc/rnn/executor.h"
 #include "cc/rnn/reserve_space.h"
 #include "cc/rnn/rnn_config.h"
+#include "cc/rnn/simd/cache.h"
 #include "cc/rnn/simd/cells.h"
 #include "cc/rnn/simd/kept_activations.h"
 #include "cc/rnn/simd/matrix_view.h"
@@ -143,6 +144,9 @@ class LayerForward {
         skips_input_(a_.layer == 0 && a_.config.skip_input),
         is_fused_(FusesInput(a_.size) && !a_.config.skip_input),
         is_projected_(a_.config.num_proj > 0),
+        output_is_uncached_(IsBestUncached(a_.output, time_ * batch_,
+                                           directions_ * output_size_) &&
+                            output_size_ % kVectorElements<T> == 0),
         group_size_(GroupSize<T>(batch_, Cell::kBlocks)),
         panels_(CeilDiv(units_, kTileCols<T>)),
         cell_tasks_(directions_, batch_, panels_,
@@ -470,7 +474,7 @@ class LayerForward {
             RunCells<kFused>(task, t, columns, units);
           });
     });
-    if (a_.kept.is_uncached()) FinishUncached();
+    if (a_.kept.is_uncached() || output_is_uncached_) FinishUncached();
   }
 
   // What a step multiplies by weights, both [rows, ...].
@@ -525,9 +529,11 @@ class LayerForward {
     ColumnView<T> c;
     ColumnView<T> kept;
     std::int64_t kept_stride;
+    bool keeps_uncached;
     ColumnView<P> h;  // the next state or, with a projection, what it takes
     ColumnView<T> hidden;  // h, where that is rounded, for the next step
     ColumnView<T> output;  // null if not wanted
+    bool output_is_uncached;
     ColumnView<P> rounded_output;  // where P has fewer bits
   };
 
@@ -542,6 +548,7 @@ class LayerForward {
     }
     columns.kept = a_.kept.Column(d, t, unit);
     columns.kept_stride = a_.kept.Stride(unit);
+    columns.keeps_uncached = a_.kept.is_uncached();
     if constexpr (Cell::kGates == 3) {
       columns.recurrent_bias = RecurrentBias(d) + unit;
     }
@@ -551,15 +558,16 @@ class LayerForward {
     // With a projection, the output has fewer columns than there are units.
     if (unit < output_size_) {
       columns.output = OutputColumn(a_.output, t, d, unit);
+      columns.output_is_uncached = output_is_uncached_;
       columns.rounded_output = OutputColumn(a_.rounded_output, t, d, unit);
     }
     return columns;
   }
 
-  // Stores wait for their lines, and a column's are too far apart for the CPU
-  // to fetch the next ones by itself.
+  // Stores to a cache wait for their lines, and a column's are too far apart
+  // for the CPU to fetch the next ones by itself.
   static void FetchOutput(const ForwardColumns& columns, std::int64_t row) {
-    if (columns.output.data != nullptr) {
+    if (columns.output.data != nullptr && !columns.output_is_uncached) {
       __builtin_prefetch(columns.output.At(row), 1);
     }
   }
@@ -567,7 +575,11 @@ class LayerForward {
   template <typename Units>
   static void WriteOutput(const ForwardColumns& columns, std::int64_t row,
                           const Units& units, Vector<T> h) {
-    if (columns.output.data != nullptr) units.Write(h, columns.output.At(row));
+    if (columns.output_is_uncached) {
+      units.WriteUncached(h, columns.output.At(row));
+    } else if (columns.output.data != nullptr) {
+      units.Write(h, columns.output.At(row));
+    }
     if constexpr (kRoundsOperands<P>) {
       units.Write(h, columns.rounded_output.At(row));
     }
@@ -579,7 +591,6 @@ class LayerForward {
                 const ForwardColumns columns, const Units units) const {
     const SequenceLengths lengths = a_.lengths;
     const bool is_projected = is_projected_;
-    const bool keeps_uncached = a_.kept.is_uncached();
     constexpr std::int64_t kRowsAhead = 8;
     const std::int64_t last_row = task.row + task.rows - 1;
     for (std::int64_t i = 0; i < task.rows; ++i) {
@@ -598,7 +609,7 @@ class LayerForward {
           columns.c.At(row),
           columns.kept.At(row),
           columns.kept_stride,
-          keeps_uncached,
+          columns.keeps_uncached,
       };
       const Vector<T> h = Cell::template Forward<kFused>(run);
       units.Write(h, columns.h.At(row));
@@ -646,6 +657,7 @@ class LayerForward {
             }
           });
     });
+    if (output_is_uncached_) FinishUncached();
   }
 
   template <typename Units>
@@ -673,6 +685,7 @@ class LayerForward {
   const bool skips_input_;
   const bool is_fused_;
   const bool is_projected_;
+  const bool output_is_uncached_;
   const std::int64_t group_size_;
   const std::int64_t panels_;  // of units
   const StepTasks cell_tasks_;

@@ -7,6 +7,7 @@
 
 #include "cc/rnn/executor.h"
 #include "cc/rnn/rnn_config.h"
+#include "cc/rnn/simd/cache.h"
 #include "cc/rnn/simd/cells.h"
 #include "cc/rnn/simd/tile_product.h"
 
@@ -115,14 +116,13 @@ class StepTasks {
     // Fewer rows do not keep the multipliers as busy; and more weights do not
     // stay in a thread's second-level cache from step to step.
     constexpr std::int64_t kLeastRows = 16;
-    constexpr double kMostBytes = 2 << 20;
     row_groups_ = CeilDiv(num_threads, directions);
     are_independent_ =
         row_groups_ == 1 ||
         (rows / row_groups_ >= kLeastRows &&
          static_cast<double>(panels) * static_cast<double>(panel_weights) *
                  static_cast<double>(weight_bytes) <=
-             kMostBytes &&
+             kSecondLevelBytes &&
          HaveEqualWork(lengths));
     if (are_independent_) {
       panel_groups_ = 1;

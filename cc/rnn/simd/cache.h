@@ -1,0 +1,28 @@
+// What the engine takes for granted of the caches.
+
+#ifndef TF_RNN_OPS_CC_RNN_SIMD_CACHE_H_
+#define TF_RNN_OPS_CC_RNN_SIMD_CACHE_H_
+
+#include <cstdint>
+
+#include "cc/rnn/simd/vector.h"
+
+namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
+
+// The bytes of a core's second-level cache.
+constexpr std::int64_t kSecondLevelBytes = 2 << 20;
+
+// Whether an array of rows of so many elements, if there is one, is best
+// written past the caches: it is more than would stay there until somebody
+// reads it, and its lines are whole vectors.
+template <typename T>
+bool IsBestUncached(const T* data, std::int64_t rows, std::int64_t cols) {
+  constexpr std::int64_t kMostCached = kSecondLevelBytes / sizeof(T);
+  return kVectorIsLine && data != nullptr && rows * cols > kMostCached &&
+         cols % kVectorElements<T> == 0 &&
+         reinterpret_cast<std::uintptr_t>(data) % kVectorBytes == 0;
+}
+
+}  // namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET
+
+#endif  // TF_RNN_OPS_CC_RNN_SIMD_CACHE_H_
