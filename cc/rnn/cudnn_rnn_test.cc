@@ -392,6 +392,16 @@ std::vector<Case> Cases() {
     Case sorted = RandomCase({mode, false, 1, 2, 3, 19, 0}, {6, 40});
     for (int i = 0; i < 40; ++i) sorted.lengths.push_back(5 - i / 8);
     cases.push_back(sorted);
+    // So many weights, and most of the samples so short, that they are sorted.
+    Case unsorted = RandomCase({mode, false, 1, 1, 5, 160, 0}, {3, 12});
+    unsorted.lengths = {0, 0, 1, 0, 0, 0, 3, 0, 0, 0, 0, 3};
+    cases.push_back(unsorted);
+    Case deep_unsorted = RandomCase({mode, false, 2, 2, 3, 61, 0}, {7, 10});
+    deep_unsorted.lengths = {2, 0, 1, 0, 3, 0, 1, 0, 0, 7};
+    deep_unsorted.dropout = 0.5f;
+    cases.push_back(deep_unsorted);
+    deep_unsorted.time_major = false;
+    cases.push_back(deep_unsorted);
     for (RnnSize size : {RnnSize{0, 3}, RnnSize{3, 0}}) {
       cases.push_back(RandomCase({mode, false, 2, 2, 3, 4, 0}, size));
     }

@@ -9,6 +9,7 @@
 #include "cc/rnn/executor.h"
 #include "cc/rnn/reserve_space.h"
 #include "cc/rnn/rnn_config.h"
+#include "cc/rnn/sample_order.h"
 #include "cc/rnn/simd/amx_product.h"
 #include "cc/rnn/simd/cells.h"
 #include "cc/rnn/simd/convert.h"
@@ -75,6 +76,54 @@ bool IsEmpty(const RnnConfig& config, const RnnSize& size) {
   return size.batch == 0 || config.num_units == 0;
 }
 
+// The samples of a batch: in which order the network takes them, and how long
+// they are.
+class Samples {
+ public:
+  // lengths: [batch], or null where all are `time`.
+  Samples(const std::int32_t* lengths, const RnnConfig& config,
+          const RnnSize& size, Arena& arena)
+      : size_(size),
+        callers_lengths_(lengths),
+        are_sorted_(IsWorthSorting(lengths, config, size)),
+        order_(arena.Take<std::int32_t>(are_sorted_ ? size.batch : 0)),
+        sorted_lengths_(
+            arena.Take<std::int32_t>(are_sorted_ ? size.batch : 0)) {}
+
+  // Before `order` and `lengths` are used.
+  void Sort() const {
+    if (!are_sorted_) return;
+    SortSamples(callers_lengths_, size_.batch, order_);
+    for (std::int64_t i = 0; i < size_.batch; ++i) {
+      sorted_lengths_[i] = callers_lengths_[order_[i]];
+    }
+  }
+
+  SampleOrder order() const { return {!are_sorted_, order_}; }
+  SequenceLengths lengths() const {
+    return {are_sorted_ ? sorted_lengths_ : callers_lengths_, size_.time};
+  }
+
+ private:
+  RnnSize size_;
+  const std::int32_t* callers_lengths_;
+  bool are_sorted_;
+  std::int32_t* order_;           // [B]
+  std::int32_t* sorted_lengths_;  // [B]
+};
+
+// to = from ∘ mask. Which elements of the mask a sample takes does not depend
+// on the order of the samples.
+template <typename C>
+void ApplyDropout(const C* from, C* to, const StagedShape& shape,
+                  const SampleOrder& order, const DropoutMask& mask,
+                  Executor& executor) {
+  ForEachRun(shape, /*time_major=*/true, order, executor,
+             [&](auto ours, auto theirs, auto length) {
+               mask.Apply(from + ours, to + ours, theirs, length);
+             });
+}
+
 // What a reserve_space holds after its header.
 template <typename C>
 struct ReservedArrays {
@@ -117,8 +166,9 @@ class ForwardCall {
         shapes_(a.config, a.size),
         activations_(a.is_training ? a.reserve_space : nullptr, a.config,
                      a.size),
-        staging_(a.time_major),
-        operand_staging_(a.time_major),
+        samples_(a.sequence_lengths, a.config, a.size, arena),
+        staging_(a.time_major, samples_.order()),
+        operand_staging_(a.time_major, samples_.order()),
         // The order of the params is not that of the time.
         params_staging_(/*time_major=*/true),
         input_(operand_staging_.Buffer(shapes_.input, arena)),
@@ -147,10 +197,11 @@ class ForwardCall {
 
  private:
   void Compute(Executor& executor) const {
+    samples_.Sort();
     LayerForwardArguments<P> layer{
         a_.config,
         a_.size,
-        SequenceLengths(a_.sequence_lengths, a_.size.time),
+        samples_.lengths(),
         0,
         ReadParams(a_.params, params_staging_, params_, shapes_.params,
                    executor),
@@ -249,9 +300,11 @@ class ForwardCall {
     const std::int64_t size = shapes_.output.size().value();
     const bool is_dropped = AppliesDropout() && !IsLast(layer.layer);
     if (is_dropped) {
-      ApplyDropout(layer.output, dropped_, size, a_.dropout, a_.stream,
-                   layer.layer * NumLayerDropoutSamples(a_.config, a_.size),
-                   executor);
+      const DropoutMask mask(
+          a_.dropout, a_.stream,
+          layer.layer * NumLayerDropoutSamples(a_.config, a_.size));
+      ApplyDropout<C>(layer.output, dropped_, shapes_.output, samples_.order(),
+                      mask, executor);
     }
     if constexpr (kRoundsOperands<P>) {
       if (!is_dropped) return layer.rounded_output;
@@ -265,6 +318,7 @@ class ForwardCall {
   const CudnnRnnForward<T>& a_;
   const Shapes shapes_;
   const ReservedArrays<C> activations_;
+  const Samples samples_;
   const Staging<T> staging_;
   const Staging<T, P> operand_staging_;
   const Staging<T> params_staging_;
@@ -290,7 +344,8 @@ class BackwardCall {
   BackwardCall(const CudnnRnnBackward<T>& a, int num_threads, Arena& arena)
       : a_(a),
         shapes_(a.config, a.size),
-        staging_(a.time_major),
+        samples_(a.sequence_lengths, a.config, a.size, arena),
+        staging_(a.time_major, samples_.order()),
         params_staging_(/*time_major=*/true),
         input_(staging_.Buffer(shapes_.input, arena)),
         input_h_(staging_.Buffer(shapes_.hidden_state, arena)),
@@ -321,10 +376,11 @@ class BackwardCall {
 
  private:
   void Compute(Executor& executor) const {
+    samples_.Sort();
     LayerBackwardArguments<P> layer{
         a_.config,
         a_.size,
-        SequenceLengths(a_.sequence_lengths, a_.size.time),
+        samples_.lengths(),
         0,
         ReadParams(a_.params, params_staging_, params_, shapes_.params,
                    executor),
@@ -368,7 +424,7 @@ class BackwardCall {
   const C* ReadInput(Executor& executor) const {
     const C* input = staging_.Read(a_.input, input_, shapes_.input, executor);
     if (!ReadsPadding()) return input;
-    const SequenceLengths lengths(a_.sequence_lengths, a_.size.time);
+    const SequenceLengths lengths = samples_.lengths();
     const std::int64_t width = shapes_.input.width;
     executor.ParallelFor(a_.size.time, [&](std::int64_t t) {
       for (std::int64_t sample = 0; sample < a_.size.batch; ++sample) {
@@ -428,15 +484,16 @@ class BackwardCall {
   const C* Dropped(const C* from, C* to, std::int64_t layer,
                    Executor& executor) const {
     if (!AppliesDropout()) return from;
-    ApplyDropout(from, to, shapes_.output.size().value(), a_.dropout,
-                 ReserveSpaceStream(a_.reserve_space),
-                 (layer - 1) * NumLayerDropoutSamples(a_.config, a_.size),
-                 executor);
+    const DropoutMask mask(
+        a_.dropout, ReserveSpaceStream(a_.reserve_space),
+        (layer - 1) * NumLayerDropoutSamples(a_.config, a_.size));
+    ApplyDropout<C>(from, to, shapes_.output, samples_.order(), mask, executor);
     return to;
   }
 
   const CudnnRnnBackward<T>& a_;
   const Shapes shapes_;
+  const Samples samples_;
   const Staging<T> staging_;
   const Staging<T> params_staging_;
   C* const input_;

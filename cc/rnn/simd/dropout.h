@@ -5,9 +5,7 @@
 
 #include <cstdint>
 
-#include "cc/rnn/executor.h"
 #include "cc/rnn/random_stream.h"
-#include "cc/rnn/simd/convert.h"
 
 namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
 
@@ -51,33 +49,48 @@ inline void Philox(const RandomStream& stream, std::uint64_t offset,
   }
 }
 
-// to[i] = from[i] * mask[i], where mask[i] is 0 with probability `rate` and
-// 1 / (1 - rate) otherwise. `from` and `to` may be the same array, of `size`
-// elements. The mask depends on the stream, `first_counter` and i alone.
-template <typename T>
-void ApplyDropout(const T* from, T* to, std::int64_t size, float rate,
-                  const RandomStream& stream, std::int64_t first_counter,
-                  Executor& executor) {
-  // 2^32 for a rate of 1: no word is as large.
-  const std::uint64_t threshold =
-      static_cast<std::uint64_t>(static_cast<double>(rate) * 4294967296.0);
-  const T scale =
-      rate == 1.0f ? T(0) : static_cast<T>(1.0 / (1.0 - double{rate}));
-  constexpr std::int64_t kElements = 4 * kPhiloxLanes;
-  static_assert(kPiece % kElements == 0);
-  ForEachPiece(size, executor, [=](std::int64_t offset, std::int64_t length) {
-    for (std::int64_t i = offset; i < offset + length; i += kElements) {
+// Elements that are 0 with probability `rate` and 1 / (1 - rate) otherwise.
+// They depend on the stream, `first_counter` and their index alone.
+class DropoutMask {
+ public:
+  DropoutMask(float rate, const RandomStream& stream,
+              std::int64_t first_counter)
+      : stream_(stream),
+        first_counter_(first_counter),
+        // 2^32 for a rate of 1: no word is as large.
+        threshold_(static_cast<std::uint64_t>(static_cast<double>(rate) *
+                                              4294967296.0)),
+        scale_(rate == 1.0f ? 0 : 1.0 / (1.0 - double{rate})) {}
+
+  // to[i] = from[i] * mask[first + i]. `from` and `to` may be the same array,
+  // of `size` elements.
+  template <typename T>
+  void Apply(const T* from, T* to, std::int64_t first,
+             std::int64_t size) const {
+    constexpr std::int64_t kElements = 4 * kPhiloxLanes;
+    const T scale = static_cast<T>(scale_);
+    std::int64_t done = 0;
+    while (done < size) {
+      const std::int64_t skipped = (first + done) % kElements;
+      const std::int64_t left = size - done;
+      const std::int64_t count =
+          left < kElements - skipped ? left : kElements - skipped;
       std::uint32_t bits[kPhiloxLanes][4];
-      Philox(stream, first_counter + i / 4, bits);
-      const std::uint32_t* words = bits[0];
-      const std::int64_t left = offset + length - i;
-      const std::int64_t count = left < kElements ? left : kElements;
-      for (std::int64_t j = 0; j < count; ++j) {
-        to[i + j] = words[j] >= threshold ? from[i + j] * scale : T(0);
+      Philox(stream_, first_counter_ + (first + done - skipped) / 4, bits);
+      const std::uint32_t* words = bits[0] + skipped;
+      for (std::int64_t i = 0; i < count; ++i) {
+        to[done + i] = words[i] >= threshold_ ? from[done + i] * scale : T(0);
       }
+      done += count;
     }
-  });
-}
+  }
+
+ private:
+  RandomStream stream_;
+  std::int64_t first_counter_;
+  std::uint64_t threshold_;
+  double scale_;
+};
 
 }  // namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET
 

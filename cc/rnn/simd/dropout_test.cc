@@ -8,7 +8,6 @@
 #include <limits>
 #include <vector>
 
-#include "cc/rnn/executor.h"
 #include "cc/rnn/random_stream.h"
 
 namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
@@ -47,12 +46,11 @@ TEST(PhiloxTest, CountsInAllOfTheCounter) {
 }
 
 TEST(DropoutTest, ScalesWhatItKeepsAndZeroesTheRest) {
-  SerialExecutor executor;
   const std::int64_t size = 100'003;
   const std::vector<double> from(size, 3.0);
   for (float rate : {0.1f, 0.5f, 0.9f}) {
     std::vector<double> to(size);
-    ApplyDropout(from.data(), to.data(), size, rate, {7, 0, 0}, 0, executor);
+    DropoutMask(rate, {7, 0, 0}, 0).Apply(from.data(), to.data(), 0, size);
     std::int64_t kept = 0;
     for (double value : to) {
       if (value == 0) continue;
@@ -66,24 +64,39 @@ TEST(DropoutTest, ScalesWhatItKeepsAndZeroesTheRest) {
 }
 
 TEST(DropoutTest, OfRateZeroAndOne) {
-  SerialExecutor executor;
   const std::vector<float> from(1000, 2.0f);
   std::vector<float> to(1000);
-  ApplyDropout(from.data(), to.data(), 1000, 0.0f, {7, 0, 0}, 0, executor);
+  DropoutMask(0.0f, {7, 0, 0}, 0).Apply(from.data(), to.data(), 0, 1000);
   EXPECT_EQ(to, from);
-  ApplyDropout(from.data(), to.data(), 1000, 1.0f, {7, 0, 0}, 0, executor);
+  DropoutMask(1.0f, {7, 0, 0}, 0).Apply(from.data(), to.data(), 0, 1000);
   EXPECT_EQ(to, std::vector<float>(1000, 0.0f));
 }
 
+std::vector<float> MaskElements(const DropoutMask& mask, std::int64_t first,
+                                std::int64_t size) {
+  std::vector<float> elements(size, 1.0f);
+  mask.Apply(elements.data(), elements.data(), first, size);
+  return elements;
+}
+
 TEST(DropoutTest, AMaskIsTheTailOfOneThatBeginsEarlier) {
-  SerialExecutor executor;
-  const std::vector<float> from(1000, 1.0f);
-  std::vector<float> all(1000), tail(1000);
-  ApplyDropout(from.data(), all.data(), 1000, 0.5f, {7, 9, 0}, 0, executor);
-  ApplyDropout(from.data(), tail.data(), 600, 0.5f, {7, 9, 0}, 100, executor);
-  for (int i = 0; i < 600; ++i) EXPECT_EQ(tail[i], all[i + 400]) << i;
-  EXPECT_NE(std::vector<float>(all.begin(), all.begin() + 600),
-            std::vector<float>(tail.begin(), tail.begin() + 600));
+  const std::vector<float> all = MaskElements({0.5f, {7, 9, 0}, 0}, 0, 1000);
+  const std::vector<float> tail = MaskElements({0.5f, {7, 9, 0}, 100}, 0, 600);
+  EXPECT_EQ(tail, std::vector<float>(all.begin() + 400, all.end()));
+  EXPECT_NE(tail, std::vector<float>(all.begin(), all.begin() + 600));
+}
+
+TEST(DropoutTest, APartOfAMaskIsThatOfTheWhole) {
+  const DropoutMask mask(0.5f, {7, 9, 0}, 3);
+  const std::vector<float> all = MaskElements(mask, 0, 300);
+  for (std::int64_t first : {0, 1, 5, 63, 64, 65, 200}) {
+    for (std::int64_t size : {0, 1, 59, 64, 100}) {
+      EXPECT_EQ(
+          MaskElements(mask, first, size),
+          std::vector<float>(all.begin() + first, all.begin() + first + size))
+          << first << " " << size;
+    }
+  }
 }
 
 }  // namespace

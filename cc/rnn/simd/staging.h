@@ -1,6 +1,6 @@
-// A caller's arrays, as the network reads and writes them: time-major and in a
-// type of its own. Where they are so already, they are used as they are;
-// otherwise they are copied.
+// A caller's arrays, as the network reads and writes them: time-major, with the
+// samples in an order of its own, and in a type of its own. Where they are so
+// already, they are used as they are; otherwise they are copied.
 
 #ifndef TF_RNN_OPS_CC_RNN_SIMD_STAGING_H_
 #define TF_RNN_OPS_CC_RNN_SIMD_STAGING_H_
@@ -25,11 +25,46 @@ struct StagedShape {
   CheckedInt size() const { return CheckedInt(outer) * inner * width; }
 };
 
+// The order in which the network takes the samples.
+struct SampleOrder {
+  bool is_callers;
+  const std::int32_t* samples;  // [batch], unless it is the caller's
+
+  std::int64_t of(std::int64_t place) const {
+    return is_callers ? place : samples[place];
+  }
+};
+constexpr SampleOrder kCallersOrder{true, nullptr};
+
+// Calls body(ours, theirs, length) for runs of elements that are neighbours in
+// both orders: with the offset of the first in ours and in the caller's.
+template <typename Body>
+void ForEachRun(const StagedShape& shape, bool time_major,
+                const SampleOrder& order, Executor& executor,
+                const Body& body) {
+  if (time_major && order.is_callers) {
+    ForEachPiece(shape.size().value(), executor,
+                 [&](std::int64_t offset, std::int64_t length) {
+                   body(offset, offset, length);
+                 });
+    return;
+  }
+  executor.ParallelFor(shape.outer, [&](std::int64_t i) {
+    for (std::int64_t j = 0; j < shape.inner; ++j) {
+      const std::int64_t sample = order.of(j);
+      const std::int64_t row =
+          time_major ? i * shape.inner + sample : sample * shape.outer + i;
+      body((i * shape.inner + j) * shape.width, row * shape.width, shape.width);
+    }
+  });
+}
+
 // T: the caller's type. C: the network's.
 template <typename T, typename C = ComputeType<T>>
 class Staging {
  public:
-  explicit Staging(bool time_major) : time_major_(time_major) {}
+  explicit Staging(bool time_major, const SampleOrder& order = kCallersOrder)
+      : time_major_(time_major), order_(order) {}
 
   // Memory for an array's copy, or null if it needs none.
   C* Buffer(const StagedShape& shape, Arena& arena) const {
@@ -40,18 +75,19 @@ class Staging {
   const C* Read(const T* from, C* buffer, const StagedShape& shape,
                 Executor& executor) const {
     if constexpr (std::is_same_v<T, C>) {
-      if (time_major_) return from;
+      if (!IsCopied()) return from;
     }
-    ForEachRun(shape, executor, [&](auto ours, auto theirs, auto length) {
-      Convert(from + theirs, buffer + ours, length);
-    });
+    ForEachRun(shape, time_major_, order_, executor,
+               [&](auto ours, auto theirs, auto length) {
+                 Convert(from + theirs, buffer + ours, length);
+               });
     return buffer;
   }
 
   // Where to write what the caller's array is to hold.
   C* Target(T* to, C* buffer) const {
     if constexpr (std::is_same_v<T, C>) {
-      if (time_major_) return to;
+      if (!IsCopied()) return to;
     }
     return buffer;
   }
@@ -60,35 +96,19 @@ class Staging {
   void Write(const C* buffer, T* to, const StagedShape& shape,
              Executor& executor) const {
     if (!IsCopied()) return;
-    ForEachRun(shape, executor, [&](auto ours, auto theirs, auto length) {
-      Convert(buffer + ours, to + theirs, length);
-    });
+    ForEachRun(shape, time_major_, order_, executor,
+               [&](auto ours, auto theirs, auto length) {
+                 Convert(buffer + ours, to + theirs, length);
+               });
   }
 
  private:
-  bool IsCopied() const { return !std::is_same_v<T, C> || !time_major_; }
-
-  // Calls body(ours, theirs, length) for runs of elements that are neighbours
-  // in both orders: with the offset of the first in ours and in the caller's.
-  template <typename Body>
-  void ForEachRun(const StagedShape& shape, Executor& executor,
-                  const Body& body) const {
-    if (time_major_) {
-      ForEachPiece(shape.size().value(), executor,
-                   [&](std::int64_t offset, std::int64_t length) {
-                     body(offset, offset, length);
-                   });
-      return;
-    }
-    executor.ParallelFor(shape.outer, [&](std::int64_t i) {
-      for (std::int64_t j = 0; j < shape.inner; ++j) {
-        body((i * shape.inner + j) * shape.width,
-             (j * shape.outer + i) * shape.width, shape.width);
-      }
-    });
+  bool IsCopied() const {
+    return !std::is_same_v<T, C> || !time_major_ || !order_.is_callers;
   }
 
   const bool time_major_;
+  const SampleOrder order_;
 };
 
 }  // namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET

@@ -1,0 +1,42 @@
+#include "cc/rnn/sample_order.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "cc/rnn/cudnn_rnn_params.h"
+
+namespace tf_rnn_ops::rnn {
+
+bool IsWorthSorting(const std::int32_t* lengths, const RnnConfig& config,
+                    const RnnSize& size) {
+  if (lengths == nullptr) return false;
+  // As many multiplications and additions take the time of copying an element.
+  constexpr double kCopyWork = 128;
+  // A step computes the samples up to the last one that is not over.
+  double unsorted_steps = 0, sorted_steps = 0;
+  std::int32_t longest = 0;
+  for (std::int64_t i = size.batch - 1; i >= 0; --i) {
+    longest = std::max(longest, lengths[i]);
+    unsorted_steps += longest;
+    sorted_steps += lengths[i];
+  }
+  const double copied = static_cast<double>(size.time) *
+                        static_cast<double>(size.batch) *
+                        (static_cast<double>(config.input_size) +
+                         static_cast<double>(config.num_directions) *
+                             static_cast<double>(config.output_size()));
+  // A step of a sample takes each weight once.
+  const double step_work = static_cast<double>(CudnnRnnParamsSize(config));
+  return (unsorted_steps - sorted_steps) * step_work > copied * kCopyWork;
+}
+
+void SortSamples(const std::int32_t* lengths, std::int64_t batch,
+                 std::int32_t* samples) {
+  std::iota(samples, samples + batch, 0);
+  std::stable_sort(samples, samples + batch,
+                   [lengths](std::int32_t a, std::int32_t b) {
+                     return lengths[a] > lengths[b];
+                   });
+}
+
+}  // namespace tf_rnn_ops::rnn

@@ -1,0 +1,26 @@
+// The order in which a network takes the samples of a batch.
+
+#ifndef TF_RNN_OPS_CC_RNN_SAMPLE_ORDER_H_
+#define TF_RNN_OPS_CC_RNN_SAMPLE_ORDER_H_
+
+#include <cstdint>
+
+#include "cc/rnn/rnn_config.h"
+
+namespace tf_rnn_ops::rnn {
+
+// Whether it saves time to take the samples longest first: a step then computes
+// those alone that are not over, but inputs and outputs have to be copied. The
+// same for both passes and any number of threads.
+// lengths: [batch], or null where all are `time`.
+bool IsWorthSorting(const std::int32_t* lengths, const RnnConfig& config,
+                    const RnnSize& size);
+
+// samples: [batch], the samples longest first; those of the same length as they
+// come.
+void SortSamples(const std::int32_t* lengths, std::int64_t batch,
+                 std::int32_t* samples);
+
+}  // namespace tf_rnn_ops::rnn
+
+#endif  // TF_RNN_OPS_CC_RNN_SAMPLE_ORDER_H_

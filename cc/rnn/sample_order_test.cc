@@ -1,0 +1,47 @@
+#include "cc/rnn/sample_order.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "cc/rnn/rnn_config.h"
+
+namespace tf_rnn_ops::rnn {
+namespace {
+
+using Lengths = std::vector<std::int32_t>;
+
+TEST(SortSamplesTest, LongestFirstAndElseAsTheyCome) {
+  const Lengths lengths{3, 0, 7, 3, 9, 0};
+  std::vector<std::int32_t> samples(lengths.size());
+  SortSamples(lengths.data(), 6, samples.data());
+  EXPECT_EQ(samples, (std::vector<std::int32_t>{4, 2, 0, 3, 1, 5}));
+}
+
+bool AreWorthSorting(const Lengths& lengths, std::int64_t num_units) {
+  const RnnConfig config{RnnMode::kLstm, false, 1, 1, 128, num_units, 0};
+  const std::int64_t batch = static_cast<std::int64_t>(lengths.size());
+  return IsWorthSorting(lengths.data(), config, {100, batch});
+}
+
+TEST(IsWorthSortingTest, WhereItSavesMoreThanCopiesCost) {
+  EXPECT_TRUE(AreWorthSorting({25, 50, 75, 100}, 256));
+  EXPECT_TRUE(AreWorthSorting({100, 25, 50, 75}, 256));
+  // Little is saved.
+  EXPECT_FALSE(AreWorthSorting({100, 99, 98, 99}, 256));
+  // The work is little beside the copies.
+  EXPECT_FALSE(AreWorthSorting({25, 50, 75, 100}, 8));
+}
+
+TEST(IsWorthSortingTest, NotWhereTheyAreSortedOrThereAreNone) {
+  EXPECT_FALSE(AreWorthSorting({100, 75, 50, 25}, 256));
+  EXPECT_FALSE(AreWorthSorting({100, 100, 100}, 256));
+  EXPECT_FALSE(AreWorthSorting({0, 0}, 256));
+  EXPECT_FALSE(AreWorthSorting({}, 256));
+  const RnnConfig config{RnnMode::kLstm, false, 1, 1, 128, 256, 0};
+  EXPECT_FALSE(IsWorthSorting(nullptr, config, {100, 32}));
+}
+
+}  // namespace
+}  // namespace tf_rnn_ops::rnn
