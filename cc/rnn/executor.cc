@@ -107,10 +107,13 @@ class PoolExecutor::TaskJob final : public Job {
   }
 
   void WorkAtShare(std::int64_t share, int worker) {
+    std::atomic<std::int64_t>& next = next_[share];
     const std::int64_t end = Begin(share + 1);
-    for (std::int64_t task = next_[share].fetch_add(1); task < end;
-         task = next_[share].fetch_add(1)) {
-      task_(task, worker);
+    // A share that is done is not written to: threads need not wait in line to
+    // see that it is.
+    while (next.load(std::memory_order_relaxed) < end) {
+      const std::int64_t task = next.fetch_add(1);
+      if (task < end) task_(task, worker);
     }
   }
 
