@@ -3,6 +3,7 @@
 #include <array>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -76,7 +77,7 @@ class NetworkInputs {
     pass->config = config_;
     pass->size = size_;
     pass->time_major = attributes_.time_major();
-    pass->sequence_lengths = sequence_lengths;
+    pass->sequence_lengths = sequence_lengths();
     pass->dropout = attributes_.dropout();
     pass->input = EngineData<T>(*input);
     pass->input_h = EngineData<T>(*input_h);
@@ -96,13 +97,15 @@ class NetworkInputs {
   const rnn::RnnConfig& config() const { return config_; }
   const rnn::RnnSize& size() const { return size_; }
   const TensorShape& output_shape() const { return output_shape_; }
+  // [batch], or null where every sequence has all steps.
+  const std::int32_t* sequence_lengths() const {
+    return sequence_lengths_.empty() ? nullptr : sequence_lengths_.data();
+  }
 
   const Tensor* input = nullptr;
   const Tensor* input_h = nullptr;
   const Tensor* input_c = nullptr;
   const Tensor* params = nullptr;
-  // [batch], or null where every sequence has all steps.
-  const std::int32_t* sequence_lengths = nullptr;
 
  private:
   // The sizes of the network and the sequence, from input, input_h and input_c.
@@ -148,17 +151,21 @@ class NetworkInputs {
     const Tensor* tensor;
     TF_RETURN_IF_ERROR(
         ReadInput(ctx_, "sequence_lengths", "[batch]", {size_.batch}, &tensor));
+    // A copy: the caller may write to memory that it lends TensorFlow, and what
+    // has been checked must stay so.
     const std::int32_t* lengths = EngineData<std::int32_t>(*tensor);
+    sequence_lengths_.assign(lengths, lengths + size_.batch);
     bool all_have_all_steps = true;
     for (std::int64_t i = 0; i < size_.batch; ++i) {
-      if (lengths[i] < 0 || lengths[i] > size_.time) {
+      const std::int32_t length = sequence_lengths_[i];
+      if (length < 0 || length > size_.time) {
         return absl::InvalidArgumentError(absl::StrCat(
             "sequence_lengths[", i, "] must be between 0 and time = ",
-            size_.time, ", but is ", lengths[i]));
+            size_.time, ", but is ", length));
       }
-      all_have_all_steps = all_have_all_steps && lengths[i] == size_.time;
+      all_have_all_steps = all_have_all_steps && length == size_.time;
     }
-    sequence_lengths = all_have_all_steps ? nullptr : lengths;
+    if (all_have_all_steps) sequence_lengths_.clear();
     return absl::OkStatus();
   }
 
@@ -204,6 +211,7 @@ class NetworkInputs {
   rnn::RnnConfig config_{};
   rnn::RnnSize size_{kAnySize, kAnySize};
   TensorShape output_shape_;
+  std::vector<std::int32_t> sequence_lengths_;  // none where all are the same
 };
 
 // Allocates the bytes that the engine asks for; negative if they are too many
@@ -424,7 +432,7 @@ class CudnnRNNBackwardOp : public OpKernel {
         tensor->IsAligned() ? *tensor : tensorflow::tensor::DeepCopy(*tensor);
     const rnn::ReserveSpaceKey key = {
         inputs.config(), inputs.size(), attributes_.time_major(),
-        inputs.sequence_lengths, attributes_.dropout()};
+        inputs.sequence_lengths(), attributes_.dropout()};
     const std::string mismatch = rnn::ReserveSpaceMismatch(
         key, EngineData<T>(*reserve_space), reserve_space->NumElements());
     if (mismatch.empty()) return absl::OkStatus();
