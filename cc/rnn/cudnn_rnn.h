@@ -86,8 +86,8 @@ struct CudnnRnnBackward {
 };
 
 // How many bytes of scratch memory a call needs with up to `num_threads`
-// threads, or -1 if they exceed what std::int64_t can count. Of the pointers of
-// the arguments only sequence_lengths is looked at.
+// threads, or -1 if they exceed what std::int64_t can count. Of the arrays only
+// sequence_lengths is read: it must be the same in the pass itself.
 template <typename T>
 struct CudnnRnnKernels {
   std::int64_t (*forward_workspace)(const CudnnRnnForward<T>&, int num_threads);

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "cc/rnn/cudnn_rnn_params.h"
+#include "cc/rnn/sample_order.h"
 #include "cc/rnn/test_support.h"
 
 namespace tf_rnn_ops::rnn {
@@ -373,6 +374,15 @@ Case RandomCase(const RnnConfig& config, const RnnSize& size) {
   return k;
 }
 
+// One with so many weights, and most samples so short, that they are sorted.
+Case UnsortedCase(const RnnConfig& config) {
+  Case k = RandomCase(config, {7, 10});
+  k.lengths = {2, 0, 1, 0, 3, 0, 1, 0, 0, 7};
+  EXPECT_TRUE(
+      IsWorthSorting(k.lengths.data(), config, k.size, /*is_training=*/true));
+  return k;
+}
+
 // Every mode and option, in sizes about the widths of vectors and panels.
 std::vector<Case> Cases() {
   std::vector<Case> cases;
@@ -392,16 +402,12 @@ std::vector<Case> Cases() {
     Case sorted = RandomCase({mode, false, 1, 2, 3, 19, 0}, {6, 40});
     for (int i = 0; i < 40; ++i) sorted.lengths.push_back(5 - i / 8);
     cases.push_back(sorted);
-    // So many weights, and most of the samples so short, that they are sorted.
-    Case unsorted = RandomCase({mode, false, 1, 1, 5, 160, 0}, {3, 12});
-    unsorted.lengths = {0, 0, 1, 0, 0, 0, 3, 0, 0, 0, 0, 3};
+    Case unsorted = UnsortedCase({mode, false, 2, 3, 3, 61, 0});
     cases.push_back(unsorted);
-    Case deep_unsorted = RandomCase({mode, false, 2, 2, 3, 61, 0}, {7, 10});
-    deep_unsorted.lengths = {2, 0, 1, 0, 3, 0, 1, 0, 0, 7};
-    deep_unsorted.dropout = 0.5f;
-    cases.push_back(deep_unsorted);
-    deep_unsorted.time_major = false;
-    cases.push_back(deep_unsorted);
+    unsorted.dropout = 0.5f;
+    cases.push_back(unsorted);
+    unsorted.time_major = false;
+    cases.push_back(unsorted);
     for (RnnSize size : {RnnSize{0, 3}, RnnSize{3, 0}}) {
       cases.push_back(RandomCase({mode, false, 2, 2, 3, 4, 0}, size));
     }
@@ -418,16 +424,21 @@ std::vector<Case> Cases() {
     k.dropout = 0.25f;
     cases.push_back(k);
   }
+  cases.push_back(UnsortedCase({RnnMode::kLstm, false, 1, 2, 5, 64, 24}));
+  cases.push_back(UnsortedCase({RnnMode::kLstm, true, 1, 3, 64, 64, 0}));
   // So many steps and samples that what is kept of them goes past the caches.
   cases.push_back(
       RandomCase({RnnMode::kLstm, false, 1, 1, 3, 16, 0}, {104, 64}));
   cases.push_back(
       RandomCase({RnnMode::kGru, false, 1, 1, 3, 16, 0}, {130, 64}));
-  // So many that the output does.
-  Case long_output =
-      RandomCase({RnnMode::kTanh, false, 1, 2, 3, 16, 0}, {260, 64});
-  for (int i = 0; i < 64; ++i) long_output.lengths.push_back(i * 37 % 64 * 4);
-  cases.push_back(long_output);
+  // So many that the output does; that of 24 columns must not, as half of its
+  // rows begin within a line.
+  for (std::int64_t num_units : {16, 24}) {
+    Case k =
+        RandomCase({RnnMode::kTanh, false, 2, 1, 3, num_units, 0}, {260, 64});
+    for (int i = 0; i < 64; ++i) k.lengths.push_back(i * 37 % 64 * 4);
+    cases.push_back(k);
+  }
   cases.push_back(
       RandomCase({RnnMode::kLstm, false, 1, 1, 3, 17, 16}, {520, 64}));
   return cases;
@@ -601,35 +612,45 @@ TEST(CudnnRnnThreadsTest, SameBitsOfALargeNetwork) {
 }
 
 // Nothing past a sequence's end has an effect, be it a number or not.
+// The same, with what is not a number past the sequences' ends.
+Case WithPadding(Case k) {
+  const double padding = std::numeric_limits<double>::quiet_NaN();
+  const std::int64_t input_size = k.config.input_size;
+  for (std::int64_t b = 0; b < k.size.batch; ++b) {
+    for (std::int64_t t = k.length(b); t < k.size.time; ++t) {
+      for (std::int64_t i = 0; i < input_size; ++i) {
+        k.input[k.At(t, k.size.time, b, input_size, i)] = padding;
+      }
+      for (std::int64_t i = 0; i < k.width(); ++i) {
+        k.d_output[k.At(t, k.size.time, b, k.width(), i)] = padding;
+      }
+    }
+  }
+  return k;
+}
+
 TYPED_TEST(CudnnRnnTest, PaddingHasNoEffect) {
   SerialExecutor executor;
   for (InstructionSet instruction_set : SupportedInstructionSets()) {
-    SCOPED_TRACE(InstructionSetName(instruction_set));
     for (RnnMode mode : {RnnMode::kTanh, RnnMode::kLstm, RnnMode::kGru}) {
-      Case k = RandomCase({mode, false, 2, 2, 3, 17, 0}, {5, 4});
-      k.lengths = {2, 0, 5, 1};
-      Case padded = k;
-      for (std::int64_t b = 0; b < k.size.batch; ++b) {
-        for (std::int64_t t = k.length(b); t < k.size.time; ++t) {
-          for (int i = 0; i < 3; ++i) {
-            padded.input[k.At(t, k.size.time, b, 3, i)] =
-                std::numeric_limits<double>::quiet_NaN();
-          }
-          for (std::int64_t i = 0; i < k.width(); ++i) {
-            padded.d_output[k.At(t, k.size.time, b, k.width(), i)] =
-                std::numeric_limits<double>::quiet_NaN();
-          }
-        }
+      Case small = RandomCase({mode, false, 2, 2, 3, 17, 0}, {5, 4});
+      small.lengths = {2, 0, 5, 1};
+      std::vector<Case> cases{small,
+                              UnsortedCase({mode, false, 2, 3, 3, 61, 0})};
+      for (Case& k : cases) {
+        SCOPED_TRACE(std::string(InstructionSetName(instruction_set)) + " " +
+                     Describe(k));
+        Case padded = WithPadding(k);
+        Engine<TypeParam> clean(instruction_set, k);
+        Engine<TypeParam> dirty(instruction_set, padded);
+        EXPECT_TRUE(clean.Forward(true, executor).output ==
+                    dirty.Forward(true, executor).output);
+        const BackwardResult expected = clean.Backward(executor);
+        const BackwardResult actual = dirty.Backward(executor);
+        EXPECT_TRUE(actual.input == expected.input);
+        EXPECT_TRUE(actual.input_h == expected.input_h);
+        EXPECT_TRUE(actual.params == expected.params);
       }
-      Engine<TypeParam> clean(instruction_set, k);
-      Engine<TypeParam> dirty(instruction_set, padded);
-      EXPECT_TRUE(clean.Forward(true, executor).output ==
-                  dirty.Forward(true, executor).output);
-      const BackwardResult expected = clean.Backward(executor);
-      const BackwardResult actual = dirty.Backward(executor);
-      EXPECT_TRUE(actual.input == expected.input);
-      EXPECT_TRUE(actual.input_h == expected.input_h);
-      EXPECT_TRUE(actual.params == expected.params);
     }
   }
 }

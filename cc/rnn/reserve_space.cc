@@ -18,7 +18,7 @@ constexpr char kTypeName<Half>[] = "float16";
 template <>
 constexpr char kTypeName<BFloat16>[] = "bfloat16";
 
-constexpr std::uint64_t kMagic = 0x31'50'53'52'6e'6e'72'74;  // "trnnRSP1"
+constexpr std::uint64_t kMagic = 0x32'50'53'52'6e'6e'72'74;  // "trnnRSP2"
 
 // The first bytes of a reserve_space.
 struct Header {

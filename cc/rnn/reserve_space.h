@@ -1,7 +1,8 @@
 // What the forward pass of a network leaves for its backward pass.
 //
 // First a header that names the configuration, 128 bytes. Then, in the type
-// that the engine computes in, activations for each time and sample:
+// that the engine computes in, activations for each time and sample, the
+// samples in the order in which the engine takes them (sample_order.h):
 //
 //   - of each pseudo-layer, what its cell needs: LSTM i, f, g, o and c,
 //     5 * num_units; GRU r, u, n and R_n h_prev + bR_n, 4 * num_units; none for

@@ -8,10 +8,11 @@
 namespace tf_rnn_ops::rnn {
 
 bool IsWorthSorting(const std::int32_t* lengths, const RnnConfig& config,
-                    const RnnSize& size) {
+                    const RnnSize& size, bool is_training) {
   if (lengths == nullptr) return false;
   // As many multiplications and additions take the time of copying an element.
-  constexpr double kCopyWork = 128;
+  // The backward pass copies twice as many elements and saves half as much.
+  const double copy_work = is_training ? 256 : 128;
   // A step computes the samples up to the last one that is not over.
   double unsorted_steps = 0, sorted_steps = 0;
   std::int32_t longest = 0;
@@ -27,14 +28,14 @@ bool IsWorthSorting(const std::int32_t* lengths, const RnnConfig& config,
                              static_cast<double>(config.output_size()));
   // A step of a sample takes each weight once.
   const double step_work = static_cast<double>(CudnnRnnParamsSize(config));
-  return (unsorted_steps - sorted_steps) * step_work > copied * kCopyWork;
+  return (unsorted_steps - sorted_steps) * step_work > copied * copy_work;
 }
 
 void SortSamples(const std::int32_t* lengths, std::int64_t batch,
-                 std::int32_t* samples) {
-  std::iota(samples, samples + batch, 0);
+                 std::int64_t* samples) {
+  std::iota(samples, samples + batch, std::int64_t{0});
   std::stable_sort(samples, samples + batch,
-                   [lengths](std::int32_t a, std::int32_t b) {
+                   [lengths](std::int64_t a, std::int64_t b) {
                      return lengths[a] > lengths[b];
                    });
 }

@@ -11,15 +11,15 @@ namespace tf_rnn_ops::rnn {
 
 // Whether it saves time to take the samples longest first: a step then computes
 // those alone that are not over, but inputs and outputs have to be copied. The
-// same for both passes and any number of threads.
+// same for both passes of a training step and for any number of threads.
 // lengths: [batch], or null where all are `time`.
 bool IsWorthSorting(const std::int32_t* lengths, const RnnConfig& config,
-                    const RnnSize& size);
+                    const RnnSize& size, bool is_training);
 
 // samples: [batch], the samples longest first; those of the same length as they
 // come.
 void SortSamples(const std::int32_t* lengths, std::int64_t batch,
-                 std::int32_t* samples);
+                 std::int64_t* samples);
 
 }  // namespace tf_rnn_ops::rnn
 

@@ -14,15 +14,16 @@ using Lengths = std::vector<std::int32_t>;
 
 TEST(SortSamplesTest, LongestFirstAndElseAsTheyCome) {
   const Lengths lengths{3, 0, 7, 3, 9, 0};
-  std::vector<std::int32_t> samples(lengths.size());
+  std::vector<std::int64_t> samples(lengths.size());
   SortSamples(lengths.data(), 6, samples.data());
-  EXPECT_EQ(samples, (std::vector<std::int32_t>{4, 2, 0, 3, 1, 5}));
+  EXPECT_EQ(samples, (std::vector<std::int64_t>{4, 2, 0, 3, 1, 5}));
 }
 
-bool AreWorthSorting(const Lengths& lengths, std::int64_t num_units) {
+bool AreWorthSorting(const Lengths& lengths, std::int64_t num_units,
+                     bool is_training = false) {
   const RnnConfig config{RnnMode::kLstm, false, 1, 1, 128, num_units, 0};
   const std::int64_t batch = static_cast<std::int64_t>(lengths.size());
-  return IsWorthSorting(lengths.data(), config, {100, batch});
+  return IsWorthSorting(lengths.data(), config, {100, batch}, is_training);
 }
 
 TEST(IsWorthSortingTest, WhereItSavesMoreThanCopiesCost) {
@@ -32,6 +33,9 @@ TEST(IsWorthSortingTest, WhereItSavesMoreThanCopiesCost) {
   EXPECT_FALSE(AreWorthSorting({100, 99, 98, 99}, 256));
   // The work is little beside the copies.
   EXPECT_FALSE(AreWorthSorting({25, 50, 75, 100}, 8));
+  // Training copies more.
+  EXPECT_TRUE(AreWorthSorting({25, 50, 75, 100}, 128));
+  EXPECT_FALSE(AreWorthSorting({25, 50, 75, 100}, 128, /*is_training=*/true));
 }
 
 TEST(IsWorthSortingTest, NotWhereTheyAreSortedOrThereAreNone) {
@@ -40,7 +44,7 @@ TEST(IsWorthSortingTest, NotWhereTheyAreSortedOrThereAreNone) {
   EXPECT_FALSE(AreWorthSorting({0, 0}, 256));
   EXPECT_FALSE(AreWorthSorting({}, 256));
   const RnnConfig config{RnnMode::kLstm, false, 1, 1, 128, 256, 0};
-  EXPECT_FALSE(IsWorthSorting(nullptr, config, {100, 32}));
+  EXPECT_FALSE(IsWorthSorting(nullptr, config, {100, 32}, false));
 }
 
 }  // namespace

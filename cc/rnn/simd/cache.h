@@ -12,14 +12,14 @@ namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
 // The bytes of a core's second-level cache.
 constexpr std::int64_t kSecondLevelBytes = 2 << 20;
 
-// Whether an array of rows of so many elements, if there is one, is best
-// written past the caches: it is more than would stay there until somebody
-// reads it, and its lines are whole vectors.
+// Whether an array of `size` elements, if there is one, is best written past
+// the caches: it is more than would stay there until somebody reads it, and it
+// consists of runs, of so many elements each, that are whole lines.
 template <typename T>
-bool IsBestUncached(const T* data, std::int64_t rows, std::int64_t cols) {
+bool IsBestUncached(const T* data, std::int64_t size, std::int64_t run) {
   constexpr std::int64_t kMostCached = kSecondLevelBytes / sizeof(T);
-  return kVectorIsLine && data != nullptr && rows * cols > kMostCached &&
-         cols % kVectorElements<T> == 0 &&
+  return kVectorIsLine && data != nullptr && size > kMostCached &&
+         run % kVectorElements<T> == 0 &&
          reinterpret_cast<std::uintptr_t>(data) % kVectorBytes == 0;
 }
 

@@ -82,11 +82,11 @@ class Samples {
  public:
   // lengths: [batch], or null where all are `time`.
   Samples(const std::int32_t* lengths, const RnnConfig& config,
-          const RnnSize& size, Arena& arena)
+          const RnnSize& size, bool is_training, Arena& arena)
       : size_(size),
         callers_lengths_(lengths),
-        are_sorted_(IsWorthSorting(lengths, config, size)),
-        order_(arena.Take<std::int32_t>(are_sorted_ ? size.batch : 0)),
+        are_sorted_(IsWorthSorting(lengths, config, size, is_training)),
+        order_(arena.Take<std::int64_t>(are_sorted_ ? size.batch : 0)),
         sorted_lengths_(
             arena.Take<std::int32_t>(are_sorted_ ? size.batch : 0)) {}
 
@@ -108,7 +108,7 @@ class Samples {
   RnnSize size_;
   const std::int32_t* callers_lengths_;
   bool are_sorted_;
-  std::int32_t* order_;           // [B]
+  std::int64_t* order_;           // [B]
   std::int32_t* sorted_lengths_;  // [B]
 };
 
@@ -166,7 +166,7 @@ class ForwardCall {
         shapes_(a.config, a.size),
         activations_(a.is_training ? a.reserve_space : nullptr, a.config,
                      a.size),
-        samples_(a.sequence_lengths, a.config, a.size, arena),
+        samples_(a.sequence_lengths, a.config, a.size, a.is_training, arena),
         staging_(a.time_major, samples_.order()),
         operand_staging_(a.time_major, samples_.order()),
         // The order of the params is not that of the time.
@@ -344,7 +344,8 @@ class BackwardCall {
   BackwardCall(const CudnnRnnBackward<T>& a, int num_threads, Arena& arena)
       : a_(a),
         shapes_(a.config, a.size),
-        samples_(a.sequence_lengths, a.config, a.size, arena),
+        samples_(a.sequence_lengths, a.config, a.size, /*is_training=*/true,
+                 arena),
         staging_(a.time_major, samples_.order()),
         params_staging_(/*time_major=*/true),
         input_(staging_.Buffer(shapes_.input, arena)),
@@ -352,7 +353,9 @@ class BackwardCall {
         input_c_(staging_.Buffer(shapes_.cell_state, arena)),
         params_(params_staging_.Buffer(shapes_.params, arena)),
         output_(staging_.Buffer(shapes_.output, arena)),
-        valid_input_(arena.Take<C>(ReadsPadding() ? shapes_.input.size() : 0)),
+        valid_input_(arena.Take<C>(ReadsPadding() && !staging_.is_copied()
+                                       ? shapes_.input.size()
+                                       : 0)),
         d_output_(staging_.Buffer(shapes_.output, arena)),
         d_output_h_(staging_.Buffer(shapes_.hidden_state, arena)),
         d_output_c_(staging_.Buffer(shapes_.cell_state, arena)),
@@ -424,19 +427,20 @@ class BackwardCall {
   const C* ReadInput(Executor& executor) const {
     const C* input = staging_.Read(a_.input, input_, shapes_.input, executor);
     if (!ReadsPadding()) return input;
+    C* const valid_input = staging_.is_copied() ? input_ : valid_input_;
     const SequenceLengths lengths = samples_.lengths();
     const std::int64_t width = shapes_.input.width;
     executor.ParallelFor(a_.size.time, [&](std::int64_t t) {
       for (std::int64_t sample = 0; sample < a_.size.batch; ++sample) {
         const std::int64_t row = (t * a_.size.batch + sample) * width;
-        if (lengths.IsValid(t, sample)) {
-          std::copy_n(input + row, width, valid_input_ + row);
-        } else {
-          std::fill_n(valid_input_ + row, width, C(0));
+        if (!lengths.IsValid(t, sample)) {
+          std::fill_n(valid_input + row, width, C(0));
+        } else if (valid_input != input) {
+          std::copy_n(input + row, width, valid_input + row);
         }
       }
     });
-    return valid_input_;
+    return valid_input;
   }
 
   // `network` has the arrays of the whole network.

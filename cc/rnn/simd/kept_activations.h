@@ -26,10 +26,9 @@ class KeptActivations {
         units_(config.num_units),
         time_(size.time),
         batch_(size.batch),
-        is_uncached_(IsBestUncached(data,
-                                    config.num_directions * time_ * batch_,
-                                    values_ * units_) &&
-                     units_ % kLeftCols<S> == 0) {}
+        is_uncached_(IsBestUncached(
+            data, config.num_directions * time_ * batch_ * values_ * units_,
+            units_)) {}
 
   // The first value of a unit, of each sample; null if nothing is kept.
   ColumnView<S> Column(std::int64_t direction, std::int64_t t,

@@ -144,9 +144,9 @@ class LayerForward {
         skips_input_(a_.layer == 0 && a_.config.skip_input),
         is_fused_(FusesInput(a_.size) && !a_.config.skip_input),
         is_projected_(a_.config.num_proj > 0),
-        output_is_uncached_(IsBestUncached(a_.output, time_ * batch_,
-                                           directions_ * output_size_) &&
-                            output_size_ % kVectorElements<T> == 0),
+        output_is_uncached_(IsBestUncached(
+            a_.output, time_ * batch_ * directions_ * output_size_,
+            output_size_)),
         group_size_(GroupSize<T>(batch_, Cell::kBlocks)),
         panels_(CeilDiv(units_, kTileCols<T>)),
         cell_tasks_(directions_, batch_, panels_,

@@ -28,7 +28,8 @@ struct StagedShape {
 // The order in which the network takes the samples.
 struct SampleOrder {
   bool is_callers;
-  const std::int32_t* samples;  // [batch], unless it is the caller's
+  // [batch], unless it is the caller's; null, too, while memory is counted.
+  const std::int64_t* samples;
 
   std::int64_t of(std::int64_t place) const {
     return is_callers ? place : samples[place];
@@ -66,16 +67,20 @@ class Staging {
   explicit Staging(bool time_major, const SampleOrder& order = kCallersOrder)
       : time_major_(time_major), order_(order) {}
 
+  bool is_copied() const {
+    return !std::is_same_v<T, C> || !time_major_ || !order_.is_callers;
+  }
+
   // Memory for an array's copy, or null if it needs none.
   C* Buffer(const StagedShape& shape, Arena& arena) const {
-    return IsCopied() ? arena.Take<C>(shape.size()) : nullptr;
+    return is_copied() ? arena.Take<C>(shape.size()) : nullptr;
   }
 
   // The caller's array, copied to its buffer if it has one.
   const C* Read(const T* from, C* buffer, const StagedShape& shape,
                 Executor& executor) const {
     if constexpr (std::is_same_v<T, C>) {
-      if (!IsCopied()) return from;
+      if (!is_copied()) return from;
     }
     ForEachRun(shape, time_major_, order_, executor,
                [&](auto ours, auto theirs, auto length) {
@@ -87,7 +92,7 @@ class Staging {
   // Where to write what the caller's array is to hold.
   C* Target(T* to, C* buffer) const {
     if constexpr (std::is_same_v<T, C>) {
-      if (!IsCopied()) return to;
+      if (!is_copied()) return to;
     }
     return buffer;
   }
@@ -95,7 +100,7 @@ class Staging {
   // Copies the buffer, if there is one, to the caller's array.
   void Write(const C* buffer, T* to, const StagedShape& shape,
              Executor& executor) const {
-    if (!IsCopied()) return;
+    if (!is_copied()) return;
     ForEachRun(shape, time_major_, order_, executor,
                [&](auto ours, auto theirs, auto length) {
                  Convert(buffer + ours, to + theirs, length);
@@ -103,10 +108,6 @@ class Staging {
   }
 
  private:
-  bool IsCopied() const {
-    return !std::is_same_v<T, C> || !time_major_ || !order_.is_callers;
-  }
-
   const bool time_major_;
   const SampleOrder order_;
 };
