@@ -1,6 +1,7 @@
 """What is measured: cases, their sizes, and how many operations they take."""
 
 import dataclasses
+import random
 import re
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
@@ -76,11 +77,13 @@ class Network:
 
     @property
     def lengths(self) -> list[int]:
-        """The number of steps of each sequence, longest first: all `time`, or spread from that to a quarter of it."""
+        """The number of steps of each sequence: all `time`, or spread from that to a quarter of it, in no order."""
         if not self.varying:
             return [self.time] * self.batch
         shortest = -(-self.time // 4)
-        return [self.time - (self.time - shortest) * index // max(1, self.batch - 1) for index in range(self.batch)]
+        lengths = [self.time - (self.time - shortest) * index // max(1, self.batch - 1) for index in range(self.batch)]
+        random.Random(self.batch).shuffle(lengths)
+        return lengths
 
     @property
     def num_gates(self) -> int:
@@ -133,7 +136,7 @@ class CellSteps:
     batch: int
     input_size: int
     units: int
-    steps: int = 8
+    steps: int = 50
     dtype: str = "float32"
 
     tasks: ClassVar[Sequence[str]] = (FORWARD, BACKWARD)

@@ -59,7 +59,7 @@ class NetworkProgram(Program):
     def _network(self, inputs: torch.Tensor) -> torch.Tensor:
         if not self._case.varying:
             return self._module(inputs)[0]
-        packed = torch.nn.utils.rnn.pack_padded_sequence(inputs, self._lengths)
+        packed = torch.nn.utils.rnn.pack_padded_sequence(inputs, self._lengths, enforce_sorted=False)
         return torch.nn.utils.rnn.pad_packed_sequence(self._module(packed)[0], total_length=self._case.time)[0]
 
     def results(self, task: str) -> dict[str, np.ndarray]:

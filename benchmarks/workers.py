@@ -26,7 +26,7 @@ from programs import Library, Program
 CALIBRATION_CALLS = 3
 LONG_SECONDS = 0.5  # a call that takes longer shows nothing of what was before it
 WARM_UP_SECONDS = 0.01
-SAMPLE_SECONDS = 0.05  # short calls are timed many at once
+SAMPLE_SECONDS = 0.2  # short calls are timed many at once, as in the loop of a training or a server
 
 REST_SECONDS = 0.01  # a process rests when it has used none of the CPU's time for so long,
 REST_SHARE = 0.05  # or no more than this share of it

@@ -749,10 +749,11 @@ def test_operations_are_counted(name, forward):
 @pytest.mark.parametrize("batch", [1, 2, 5, 32])
 def test_lengths_vary_from_all_to_a_quarter(batch):
     case = cases.Network("lstm", batch, 10, 1, 1, varying=True)
-    assert case.lengths[0] == 10
-    assert case.lengths == sorted(case.lengths, reverse=True)
     assert len(case.lengths) == batch
-    assert batch == 1 or case.lengths[-1] == 3
+    assert max(case.lengths) == 10
+    assert batch == 1 or min(case.lengths) == 3
+    assert case.lengths == dataclasses.replace(case).lengths
+    assert batch < 32 or case.lengths != sorted(case.lengths, reverse=True)
     assert dataclasses.replace(case, varying=False).lengths == [10] * batch
 
 
