@@ -431,8 +431,13 @@ std::vector<Case> Cases() {
       RandomCase({RnnMode::kLstm, false, 1, 1, 3, 16, 0}, {104, 64}));
   cases.push_back(
       RandomCase({RnnMode::kGru, false, 1, 1, 3, 16, 0}, {130, 64}));
-  // So many that the output does; that of 24 columns must not, as half of its
-  // rows begin within a line.
+  return cases;
+}
+
+// So many steps and samples that the output goes past the caches; that of 24
+// columns must not, as half of its rows begin within a line.
+std::vector<Case> LargeOutputCases() {
+  std::vector<Case> cases;
   for (std::int64_t num_units : {16, 24}) {
     Case k =
         RandomCase({RnnMode::kTanh, false, 2, 1, 3, num_units, 0}, {260, 64});
@@ -511,6 +516,24 @@ TYPED_TEST(CudnnRnnTest, ForwardEqualsTheReference) {
     ExpectClose(actual.output_h, expected.output_h, tolerance, "output_h");
     ExpectClose(actual.output_c, expected.output_c, tolerance, "output_c");
   });
+}
+
+TYPED_TEST(CudnnRnnTest, LargeOutputEqualsTheReference) {
+  SerialExecutor executor;
+  std::vector<Case> cases = LargeOutputCases();
+  for (Case& k : cases) {
+    const ForwardResult expected = ReferenceForward(k);
+    for (InstructionSet instruction_set : SupportedInstructionSets()) {
+      SCOPED_TRACE(std::string(InstructionSetName(instruction_set)) + " " +
+                   Describe(k));
+      Engine<TypeParam> engine(instruction_set, k);
+      const ForwardResult actual =
+          engine.Forward(/*is_training=*/true, executor);
+      const double tolerance = kTolerance<TypeParam>;
+      ExpectClose(actual.output, expected.output, tolerance, "output");
+      ExpectClose(actual.output_h, expected.output_h, tolerance, "output_h");
+    }
+  }
 }
 
 TYPED_TEST(CudnnRnnTest, InferenceHasNoDropout) {
