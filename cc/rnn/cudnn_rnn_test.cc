@@ -403,7 +403,6 @@ std::vector<Case> Cases() {
     for (int i = 0; i < 40; ++i) sorted.lengths.push_back(5 - i / 8);
     cases.push_back(sorted);
     Case unsorted = UnsortedCase({mode, false, 2, 3, 3, 61, 0});
-    cases.push_back(unsorted);
     unsorted.dropout = 0.5f;
     cases.push_back(unsorted);
     unsorted.time_major = false;
