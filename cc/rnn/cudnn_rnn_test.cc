@@ -633,7 +633,6 @@ TEST(CudnnRnnThreadsTest, SameBitsOfALargeNetwork) {
   }
 }
 
-// Nothing past a sequence's end has an effect, be it a number or not.
 // The same, with what is not a number past the sequences' ends.
 Case WithPadding(Case k) {
   const double padding = std::numeric_limits<double>::quiet_NaN();
@@ -651,6 +650,7 @@ Case WithPadding(Case k) {
   return k;
 }
 
+// Nothing past a sequence's end has an effect, be it a number or not.
 TYPED_TEST(CudnnRnnTest, PaddingHasNoEffect) {
   SerialExecutor executor;
   for (InstructionSet instruction_set : SupportedInstructionSets()) {

@@ -7,20 +7,25 @@
 
 namespace tf_rnn_ops::rnn {
 
+double ComputedSteps(const std::int32_t* lengths, std::int64_t count) {
+  double steps = 0;
+  std::int32_t longest = 0;
+  for (; count > 0; --count) {
+    longest = std::max(longest, lengths[count - 1]);
+    steps += longest;
+  }
+  return steps;
+}
+
 bool IsWorthSorting(const std::int32_t* lengths, const RnnConfig& config,
                     const RnnSize& size, bool is_training) {
   if (lengths == nullptr) return false;
   // As many multiplications and additions take the time of copying an element.
   // The backward pass copies twice as many elements and saves half as much.
   const double copy_work = is_training ? 256 : 128;
-  // A step computes the samples up to the last one that is not over.
-  double unsorted_steps = 0, sorted_steps = 0;
-  std::int32_t longest = 0;
-  for (std::int64_t i = size.batch - 1; i >= 0; --i) {
-    longest = std::max(longest, lengths[i]);
-    unsorted_steps += longest;
-    sorted_steps += lengths[i];
-  }
+  const double unsorted_steps = ComputedSteps(lengths, size.batch);
+  const double sorted_steps =
+      std::accumulate(lengths, lengths + size.batch, 0.0);
   const double copied = static_cast<double>(size.time) *
                         static_cast<double>(size.batch) *
                         (static_cast<double>(config.input_size) +

@@ -9,6 +9,11 @@
 
 namespace tf_rnn_ops::rnn {
 
+// How many samples all steps compute together: each those up to the last one
+// that is not over.
+// lengths: [count]
+double ComputedSteps(const std::int32_t* lengths, std::int64_t count);
+
 // Whether it saves time to take the samples longest first: a step then computes
 // those alone that are not over, but inputs and outputs have to be copied. The
 // same for both passes of a training step and for any number of threads.

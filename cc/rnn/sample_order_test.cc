@@ -12,6 +12,13 @@ namespace {
 
 using Lengths = std::vector<std::int32_t>;
 
+TEST(ComputedStepsTest, CountsASampleWhereALaterOneIsNotOver) {
+  const Lengths lengths{3, 0, 7, 2};
+  EXPECT_EQ(ComputedSteps(lengths.data(), 4), 7 + 7 + 7 + 2);
+  EXPECT_EQ(ComputedSteps(lengths.data(), 2), 3);
+  EXPECT_EQ(ComputedSteps(lengths.data(), 0), 0);
+}
+
 TEST(SortSamplesTest, LongestFirstAndElseAsTheyCome) {
   const Lengths lengths{3, 0, 7, 3, 9, 0};
   std::vector<std::int64_t> samples(lengths.size());

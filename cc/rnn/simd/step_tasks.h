@@ -7,6 +7,7 @@
 
 #include "cc/rnn/executor.h"
 #include "cc/rnn/rnn_config.h"
+#include "cc/rnn/sample_order.h"
 #include "cc/rnn/simd/cache.h"
 #include "cc/rnn/simd/cells.h"
 #include "cc/rnn/simd/tile_product.h"
@@ -70,7 +71,6 @@ class SequenceLengths {
   SequenceLengths(const std::int32_t* lengths, std::int64_t time)
       : lengths_(lengths), time_(time) {}
 
-  bool all_equal() const { return lengths_ == nullptr; }
   std::int64_t of(std::int64_t sample) const {
     return lengths_ == nullptr ? time_ : lengths_[sample];
   }
@@ -85,17 +85,11 @@ class SequenceLengths {
     while (count > 0 && !IsValid(t, first + count - 1)) --count;
     return count;
   }
-  // The sum of these over all times. A sample counts where no later one does.
+  // The sum of these over all times.
   double ValidSteps(std::int64_t first, std::int64_t count) const {
-    double sum = 0;
-    std::int64_t longest = 0;
-    for (; count > 0; --count) {
-      const std::int64_t length = of(first + count - 1);
-      if (length <= longest) continue;
-      sum += static_cast<double>(count) * static_cast<double>(length - longest);
-      longest = length;
-    }
-    return sum;
+    return lengths_ == nullptr
+               ? static_cast<double>(count) * static_cast<double>(time_)
+               : ComputedSteps(lengths_ + first, count);
   }
 
  private:
