@@ -1,0 +1,286 @@
+// What the tests of cudnn_rnn.h share: networks, what goes into them, and the
+// engine that runs them.
+
+#ifndef TF_RNN_OPS_CC_RNN_CUDNN_RNN_TEST_SUPPORT_H_
+#define TF_RNN_OPS_CC_RNN_CUDNN_RNN_TEST_SUPPORT_H_
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstdlib>
+#include <functional>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "cc/rnn/cudnn_rnn.h"
+#include "cc/rnn/cudnn_rnn_params.h"
+#include "cc/rnn/sample_order.h"
+#include "cc/rnn/test_support.h"
+
+namespace tf_rnn_ops::rnn {
+
+constexpr RnnMode kModes[] = {RnnMode::kTanh, RnnMode::kRelu, RnnMode::kLstm,
+                              RnnMode::kGru};
+
+// A network and what goes into it, in the caller's order.
+struct Case {
+  RnnConfig config;
+  RnnSize size;
+  bool time_major = true;
+  float dropout = 0;
+  std::vector<std::int32_t> lengths;  // empty where all have all steps
+  Array input, input_h, input_c, params;
+  Array d_output, d_output_h, d_output_c;
+
+  std::int64_t width() const {
+    return config.num_directions * config.output_size();
+  }
+  std::int64_t pseudo_layers() const { return config.num_pseudo_layers(); }
+  std::int64_t length(std::int64_t sample) const {
+    return lengths.empty() ? size.time : lengths[sample];
+  }
+  // Where an element of an array of steps or pseudo-layers is.
+  std::int64_t At(std::int64_t step, std::int64_t steps, std::int64_t sample,
+                  std::int64_t width, std::int64_t i) const {
+    const std::int64_t row =
+        time_major ? step * size.batch + sample : sample * steps + step;
+    return row * width + i;
+  }
+};
+
+struct ForwardResult {
+  Array output, output_h, output_c;
+};
+
+struct BackwardResult {
+  Array input, input_h, input_c, params;
+};
+
+const RandomStream kStream{12345, 678, 9};
+
+// An array in an allocation of just its size, for the sanitizer to watch over,
+// aligned as TensorFlow aligns.
+template <typename T>
+class Buffer {
+ public:
+  explicit Buffer(std::int64_t size) : size_(size) {
+    const std::size_t bytes = size * sizeof(T);
+    void* memory = nullptr;
+    EXPECT_EQ(posix_memalign(&memory, 64, bytes), 0);
+    data_.reset(static_cast<T*>(memory));
+    // What is not written is seen.
+    std::fill_n(reinterpret_cast<unsigned char*>(data()), bytes, 0xff);
+  }
+  explicit Buffer(const std::vector<T>& values) : Buffer(values.size()) {
+    std::copy(values.begin(), values.end(), data());
+  }
+
+  T* data() { return data_.get(); }
+  Array ToDoubles() {
+    Array result;
+    for (std::int64_t i = 0; i < size_; ++i) {
+      result.push_back(ToDouble(data()[i]));
+    }
+    return result;
+  }
+
+ private:
+  struct Free {
+    void operator()(T* memory) const { std::free(memory); }
+  };
+  std::int64_t size_;
+  std::unique_ptr<T[], Free> data_{nullptr};
+};
+
+template <typename T>
+class Engine {
+ public:
+  Engine(InstructionSet instruction_set, Case& k)
+      : k_(k),
+        kernels_(GetCudnnRnnKernels<T>(instruction_set)),
+        input_(Rounded<T>(k.input)),
+        input_h_(Rounded<T>(k.input_h)),
+        input_c_(Rounded<T>(k.input_c)),
+        params_(Rounded<T>(k.params)),
+        d_output_(Rounded<T>(k.d_output)),
+        d_output_h_(Rounded<T>(k.d_output_h)),
+        d_output_c_(Rounded<T>(k.d_output_c)),
+        output_(k.d_output.size()),
+        reserve_space_(ReserveSpaceSize<T>(k.config, k.size)) {}
+
+  ForwardResult Forward(bool is_training, Executor& executor) {
+    Buffer<T> output_h(k_.input_h.size()), output_c(k_.input_c.size());
+    CudnnRnnForward<T> a{};
+    Fill(a);
+    a.is_training = is_training;
+    a.stream = kStream;
+    a.output = output_.data();
+    a.output_h = output_h.data();
+    a.output_c = output_c.data();
+    a.reserve_space = is_training ? reserve_space_.data() : nullptr;
+    Buffer<char> workspace(
+        kernels_.forward_workspace(a, executor.num_threads()));
+    a.workspace = workspace.data();
+    kernels_.forward(a, executor);
+    return {output_.ToDoubles(), output_h.ToDoubles(), output_c.ToDoubles()};
+  }
+
+  // Of the last forward pass.
+  BackwardResult Backward(Executor& executor) {
+    Buffer<T> d_input(k_.input.size()), d_h(k_.input_h.size()),
+        d_c(k_.input_c.size()), d_params(k_.params.size());
+    CudnnRnnBackward<T> a{};
+    Fill(a);
+    a.output = output_.data();
+    a.output_backprop = d_output_.data();
+    a.output_h_backprop = d_output_h_.data();
+    a.output_c_backprop = d_output_c_.data();
+    a.reserve_space = reserve_space_.data();
+    a.input_backprop = d_input.data();
+    a.input_h_backprop = d_h.data();
+    a.input_c_backprop = d_c.data();
+    a.params_backprop = d_params.data();
+    Buffer<char> workspace(
+        kernels_.backward_workspace(a, executor.num_threads()));
+    a.workspace = workspace.data();
+    kernels_.backward(a, executor);
+    return {d_input.ToDoubles(), d_h.ToDoubles(), d_c.ToDoubles(),
+            d_params.ToDoubles()};
+  }
+
+ private:
+  template <typename Pass>
+  void Fill(Pass& a) {
+    a.config = k_.config;
+    a.size = k_.size;
+    a.time_major = k_.time_major;
+    a.sequence_lengths = k_.lengths.empty() ? nullptr : k_.lengths.data();
+    a.dropout = k_.dropout;
+    a.input = input_.data();
+    a.input_h = input_h_.data();
+    a.input_c = input_c_.data();
+    a.params = params_.data();
+  }
+
+  const Case& k_;
+  const CudnnRnnKernels<T> kernels_;
+  Buffer<T> input_, input_h_, input_c_, params_;
+  Buffer<T> d_output_, d_output_h_, d_output_c_;
+  Buffer<T> output_, reserve_space_;
+};
+
+Case RandomCase(const RnnConfig& config, const RnnSize& size) {
+  std::mt19937 generator(1);
+  Case k;
+  k.config = config;
+  k.size = size;
+  const std::int64_t steps = size.time * size.batch;
+  const std::int64_t hidden =
+      k.pseudo_layers() * size.batch * config.output_size();
+  const std::int64_t cell =
+      config.has_cell_state()
+          ? k.pseudo_layers() * size.batch * config.num_units
+          : 0;
+  const double scale = 1 / std::sqrt(1.0 + config.num_units);
+  k.input = RandomArray(steps * config.input_size, 1, generator);
+  k.input_h = RandomArray(hidden, 1, generator);
+  k.input_c = RandomArray(cell, 1, generator);
+  k.params = RandomArray(CudnnRnnParamsSize(config), scale, generator);
+  k.d_output = RandomArray(steps * k.width(), 1, generator);
+  k.d_output_h = RandomArray(hidden, 1, generator);
+  k.d_output_c = RandomArray(cell, 1, generator);
+  return k;
+}
+
+// One with so many weights, and most samples so short, that they are sorted.
+Case UnsortedCase(const RnnConfig& config) {
+  Case k = RandomCase(config, {7, 10});
+  k.lengths = {2, 0, 1, 0, 3, 0, 1, 0, 0, 7};
+  EXPECT_TRUE(
+      IsWorthSorting(k.lengths.data(), config, k.size, /*is_training=*/true));
+  return k;
+}
+
+// Every mode and option, in sizes about the widths of vectors and panels.
+std::vector<Case> Cases() {
+  std::vector<Case> cases;
+  for (RnnMode mode : kModes) {
+    cases.push_back(RandomCase({mode, false, 1, 1, 1, 1, 0}, {2, 7}));
+    cases.push_back(RandomCase({mode, false, 1, 1, 5, 37, 0}, {4, 3}));
+    cases.push_back(RandomCase({mode, true, 2, 1, 19, 19, 0}, {3, 14}));
+    cases.push_back(RandomCase({mode, false, 2, 2, 5, 37, 0}, {3, 41}));
+    Case deep = RandomCase({mode, false, 2, 3, 3, 17, 0}, {5, 4});
+    deep.lengths = {2, 0, 5, 1};
+    deep.dropout = 0.5f;
+    cases.push_back(deep);
+    Case batch_major = RandomCase({mode, false, 1, 2, 3, 9, 0}, {3, 5});
+    batch_major.time_major = false;
+    cases.push_back(batch_major);
+    // Ever fewer rows have steps left, and the last step none.
+    Case sorted = RandomCase({mode, false, 1, 2, 3, 19, 0}, {6, 40});
+    for (int i = 0; i < 40; ++i) sorted.lengths.push_back(5 - i / 8);
+    cases.push_back(sorted);
+    Case unsorted = UnsortedCase({mode, false, 2, 3, 3, 61, 0});
+    unsorted.dropout = 0.5f;
+    cases.push_back(unsorted);
+    unsorted.time_major = false;
+    cases.push_back(unsorted);
+    for (RnnSize size : {RnnSize{0, 3}, RnnSize{3, 0}}) {
+      cases.push_back(RandomCase({mode, false, 2, 2, 3, 4, 0}, size));
+    }
+    cases.push_back(RandomCase({mode, false, 1, 2, 0, 4, 0}, {2, 2}));
+    cases.push_back(RandomCase({mode, false, 1, 2, 3, 0, 0}, {2, 2}));
+  }
+  for (std::int64_t num_proj : {1, 18}) {
+    Case k = RandomCase({RnnMode::kLstm, false, 2, 2, 3, 20, num_proj}, {4, 3});
+    cases.push_back(k);
+    k.lengths = {3, 2, 0};
+    cases.push_back(k);
+    k.lengths = {4, 0, 2};
+    k.time_major = false;
+    k.dropout = 0.25f;
+    cases.push_back(k);
+  }
+  cases.push_back(UnsortedCase({RnnMode::kLstm, false, 1, 2, 5, 64, 24}));
+  cases.push_back(UnsortedCase({RnnMode::kLstm, true, 1, 3, 64, 64, 0}));
+  // So many steps and samples that what is kept of them goes past the caches.
+  cases.push_back(
+      RandomCase({RnnMode::kLstm, false, 1, 1, 3, 16, 0}, {104, 64}));
+  cases.push_back(
+      RandomCase({RnnMode::kGru, false, 1, 1, 3, 16, 0}, {130, 64}));
+  return cases;
+}
+
+std::string Describe(const Case& k) {
+  const RnnConfig& c = k.config;
+  return "mode " + std::to_string(static_cast<int>(c.mode)) + " skip_input " +
+         std::to_string(c.skip_input) + " directions " +
+         std::to_string(c.num_directions) + " layers " +
+         std::to_string(c.num_layers) + " input_size " +
+         std::to_string(c.input_size) + " num_units " +
+         std::to_string(c.num_units) + " num_proj " +
+         std::to_string(c.num_proj) + " time " + std::to_string(k.size.time) +
+         " batch " + std::to_string(k.size.batch);
+}
+
+template <typename T>
+void ForEachCase(const std::function<void(Case&, Engine<T>&)>& check) {
+  for (InstructionSet instruction_set : SupportedInstructionSets()) {
+    for (Case& k : Cases()) {
+      SCOPED_TRACE(std::string(InstructionSetName(instruction_set)) + " " +
+                   Describe(k));
+      Engine<T> engine(instruction_set, k);
+      check(k, engine);
+    }
+  }
+}
+
+using StorageTypes = testing::Types<float, double, Half, BFloat16>;
+
+}  // namespace tf_rnn_ops::rnn
+
+#endif  // TF_RNN_OPS_CC_RNN_CUDNN_RNN_TEST_SUPPORT_H_

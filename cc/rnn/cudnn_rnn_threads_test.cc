@@ -1,0 +1,64 @@
+#include <gtest/gtest.h>
+
+#include <cstdint>
+
+#include "cc/rnn/cudnn_rnn_test_support.h"
+
+namespace tf_rnn_ops::rnn {
+namespace {
+
+template <typename T>
+class CudnnRnnThreadsTest : public testing::Test {};
+TYPED_TEST_SUITE(CudnnRnnThreadsTest, StorageTypes);
+
+TYPED_TEST(CudnnRnnThreadsTest, SameBitsForAnyNumberOfThreads) {
+  ForEachCase<TypeParam>([&](Case&, Engine<TypeParam>& engine) {
+    SerialExecutor serial;
+    const ForwardResult forward = engine.Forward(/*is_training=*/true, serial);
+    const BackwardResult backward = engine.Backward(serial);
+    for (int num_threads : {2, 5}) {
+      Threads threads;
+      PoolExecutor pool(threads.Schedule(), num_threads);
+      const ForwardResult f = engine.Forward(/*is_training=*/true, pool);
+      EXPECT_TRUE(f.output == forward.output);
+      EXPECT_TRUE(f.output_h == forward.output_h);
+      EXPECT_TRUE(f.output_c == forward.output_c);
+      const BackwardResult b = engine.Backward(pool);
+      EXPECT_TRUE(b.input == backward.input);
+      EXPECT_TRUE(b.input_h == backward.input_h);
+      EXPECT_TRUE(b.input_c == backward.input_c);
+      EXPECT_TRUE(b.params == backward.params);
+    }
+  });
+}
+
+// A step that is cut into many tasks.
+void ExpectSameBitsOfALargeNetwork(Case k) {
+  Engine<float> engine(ActiveInstructionSet(), k);
+  SerialExecutor serial;
+  const ForwardResult forward = engine.Forward(/*is_training=*/true, serial);
+  const BackwardResult backward = engine.Backward(serial);
+  Threads threads;
+  PoolExecutor pool(threads.Schedule(), 4);
+  EXPECT_TRUE(engine.Forward(true, pool).output == forward.output);
+  EXPECT_TRUE(engine.Backward(pool).params == backward.params);
+}
+
+TEST(CudnnRnnManyTasksTest, SameBitsOfManySamples) {
+  for (std::int64_t num_proj : {0, 70}) {
+    Case k =
+        RandomCase({RnnMode::kLstm, false, 2, 2, 40, 130, num_proj}, {6, 40});
+    for (int i = 0; i < 40; ++i) k.lengths.push_back(i % 7);
+    ExpectSameBitsOfALargeNetwork(k);
+  }
+}
+
+TEST(CudnnRnnManyTasksTest, SameBitsOfOneSample) {
+  for (RnnMode mode : kModes) {
+    ExpectSameBitsOfALargeNetwork(
+        RandomCase({mode, false, 1, 1, 40, 260, 0}, {50, 1}));
+  }
+}
+
+}  // namespace
+}  // namespace tf_rnn_ops::rnn
