@@ -173,7 +173,7 @@ class Engine {
   Buffer<T> output_, reserve_space_;
 };
 
-Case RandomCase(const RnnConfig& config, const RnnSize& size) {
+inline Case RandomCase(const RnnConfig& config, const RnnSize& size) {
   std::mt19937 generator(1);
   Case k;
   k.config = config;
@@ -197,7 +197,7 @@ Case RandomCase(const RnnConfig& config, const RnnSize& size) {
 }
 
 // One with so many weights, and most samples so short, that they are sorted.
-Case UnsortedCase(const RnnConfig& config) {
+inline Case UnsortedCase(const RnnConfig& config) {
   Case k = RandomCase(config, {7, 10});
   k.lengths = {2, 0, 1, 0, 3, 0, 1, 0, 0, 7};
   EXPECT_TRUE(
@@ -206,7 +206,7 @@ Case UnsortedCase(const RnnConfig& config) {
 }
 
 // Every mode and option, in sizes about the widths of vectors and panels.
-std::vector<Case> Cases() {
+inline std::vector<Case> Cases() {
   std::vector<Case> cases;
   for (RnnMode mode : kModes) {
     cases.push_back(RandomCase({mode, false, 1, 1, 1, 1, 0}, {2, 7}));
@@ -255,7 +255,7 @@ std::vector<Case> Cases() {
   return cases;
 }
 
-std::string Describe(const Case& k) {
+inline std::string Describe(const Case& k) {
   const RnnConfig& c = k.config;
   return "mode " + std::to_string(static_cast<int>(c.mode)) + " skip_input " +
          std::to_string(c.skip_input) + " directions " +

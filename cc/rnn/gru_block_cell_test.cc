@@ -5,34 +5,16 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <functional>
 #include <limits>
-#include <random>
 #include <string>
-#include <type_traits>
-#include <vector>
 
-#include "cc/rnn/test_support.h"
+#include "cc/rnn/gru_block_cell_test_support.h"
 
 namespace tf_rnn_ops::rnn {
 namespace {
 
 // ---------------------------------------------------------------------------
 // The plain reference: the formulas of gru_block_cell.h, element by element.
-
-struct Case {
-  GruBlockCellSize size;
-  Array x, h_prev, w_ru, w_c, b_ru, b_c;
-  Array d_r, d_u, d_c, d_h;
-};
-
-struct ForwardResult {
-  Array r, u, c, h;
-};
-
-struct BackwardResult {
-  Array d_x, d_h_prev, d_c_bar, d_r_bar_u_bar;
-};
 
 double Sigmoid(double value) { return 1 / (1 + std::exp(-value)); }
 
@@ -119,199 +101,13 @@ BackwardResult ReferenceBackward(const Case& k, const ForwardResult& f) {
   return out;
 }
 
-// ---------------------------------------------------------------------------
-// The engine under test.
-
-Case RandomCase(const GruBlockCellSize& size, unsigned seed) {
-  std::mt19937 generator(seed);
-  const auto random = [&](std::int64_t count, double scale) {
-    return RandomArray(count, scale, generator);
-  };
-  const auto [batch, input_size, cell_size] = size;
-  const std::int64_t state = batch * cell_size;
-  const std::int64_t fan_in = input_size + cell_size;
-  const double scale = fan_in == 0 ? 1 : 1 / std::sqrt(fan_in);
-  return Case{size,
-              random(batch * input_size, 1),
-              random(state, 1),
-              random(fan_in * 2 * cell_size, scale),
-              random(fan_in * cell_size, scale),
-              random(2 * cell_size, 1),
-              random(cell_size, 1),
-              random(state, 1),
-              random(state, 1),
-              random(state, 1),
-              random(state, 1)};
-}
-
-// An array that begins `offset` elements after an allocation does, with given
-// values or, to be written, with garbage.
 template <typename T>
-class Shifted {
- public:
-  Shifted(const std::vector<T>& values, std::size_t offset)
-      : storage_(offset + values.size()), offset_(offset) {
-    std::copy(values.begin(), values.end(), data());
-  }
-  Shifted(std::size_t size, std::size_t offset)
-      : storage_(offset + size, FromDouble<T>(77)), offset_(offset) {}
-
-  T* data() { return storage_.data() + offset_; }
-  Array ToDoubles() {
-    Array result;
-    for (auto i = storage_.begin() + offset_; i != storage_.end(); ++i) {
-      result.push_back(ToDouble(*i));
-    }
-    return result;
-  }
-
- private:
-  std::vector<T> storage_;
-  std::size_t offset_;
-};
-
-template <typename T>
-struct Engine {
-  Engine(InstructionSet instruction_set, Case& k)
-      : kernels(GetGruBlockCellKernels<T>(instruction_set)),
-        size(k.size),
-        x(Rounded<T>(k.x)),
-        h_prev(Rounded<T>(k.h_prev)),
-        w_ru(Rounded<T>(k.w_ru)),
-        w_c(Rounded<T>(k.w_c)),
-        b_ru(Rounded<T>(k.b_ru)),
-        b_c(Rounded<T>(k.b_c)),
-        d_r(Rounded<T>(k.d_r)),
-        d_u(Rounded<T>(k.d_u)),
-        d_c(Rounded<T>(k.d_c)),
-        d_h(Rounded<T>(k.d_h)) {}
-
-  // With every array `offset` elements into its allocation.
-  ForwardResult Forward(Executor& executor, std::size_t offset = 0) {
-    const std::size_t state = size.batch * size.cell_size;
-    const auto in = [offset](const std::vector<T>& values) {
-      return Shifted<T>(values, offset);
-    };
-    Shifted<T> x_in = in(x), h_prev_in = in(h_prev), w_ru_in = in(w_ru),
-               w_c_in = in(w_c), b_ru_in = in(b_ru), b_c_in = in(b_c);
-    Shifted<T> r(state, offset), u(state, offset), c(state, offset),
-        h(state, offset);
-    GruBlockCellForward<T> a{};
-    a.size = size;
-    a.x = x_in.data();
-    a.h_prev = h_prev_in.data();
-    a.w_ru = w_ru_in.data();
-    a.w_c = w_c_in.data();
-    a.b_ru = b_ru_in.data();
-    a.b_c = b_c_in.data();
-    a.r = r.data();
-    a.u = u.data();
-    a.c = c.data();
-    a.h = h.data();
-    std::vector<ComputeType<T>> workspace =
-        Workspace(kernels.forward_workspace(a, executor.num_threads()), offset);
-    a.workspace = workspace.data() + offset;
-    kernels.forward(a, executor);
-    return {r.ToDoubles(), u.ToDoubles(), c.ToDoubles(), h.ToDoubles()};
-  }
-
-  // Of the forward result, rounded to T in place.
-  BackwardResult Backward(ForwardResult& f, bool with_gate_gradients,
-                          Executor& executor, std::size_t offset = 0) {
-    const std::size_t state = size.batch * size.cell_size;
-    const auto in = [offset](const std::vector<T>& values) {
-      return Shifted<T>(values, offset);
-    };
-    Shifted<T> h_prev_in = in(h_prev), w_ru_in = in(w_ru), w_c_in = in(w_c),
-               r = in(Rounded<T>(f.r)), u = in(Rounded<T>(f.u)),
-               c = in(Rounded<T>(f.c)), d_r_in = in(d_r), d_u_in = in(d_u),
-               d_c_in = in(d_c), d_h_in = in(d_h);
-    Shifted<T> d_x(size.batch * size.input_size, offset),
-        d_h_prev(state, offset), d_c_bar(state, offset),
-        d_r_bar_u_bar(2 * state, offset);
-    GruBlockCellBackward<T> a{};
-    a.size = size;
-    a.h_prev = h_prev_in.data();
-    a.w_ru = w_ru_in.data();
-    a.w_c = w_c_in.data();
-    a.r = r.data();
-    a.u = u.data();
-    a.c = c.data();
-    a.d_r = with_gate_gradients ? d_r_in.data() : nullptr;
-    a.d_u = with_gate_gradients ? d_u_in.data() : nullptr;
-    a.d_c = with_gate_gradients ? d_c_in.data() : nullptr;
-    a.d_h = d_h_in.data();
-    a.d_x = d_x.data();
-    a.d_h_prev = d_h_prev.data();
-    a.d_c_bar = d_c_bar.data();
-    a.d_r_bar_u_bar = d_r_bar_u_bar.data();
-    std::vector<ComputeType<T>> workspace = Workspace(
-        kernels.backward_workspace(a, executor.num_threads()), offset);
-    a.workspace = workspace.data() + offset;
-    kernels.backward(a, executor);
-    return {d_x.ToDoubles(), d_h_prev.ToDoubles(), d_c_bar.ToDoubles(),
-            d_r_bar_u_bar.ToDoubles()};
-  }
-
-  // So many bytes of garbage, `offset` elements into an allocation.
-  static std::vector<ComputeType<T>> Workspace(std::int64_t bytes,
-                                               std::size_t offset) {
-    return std::vector<ComputeType<T>>(offset + bytes / sizeof(ComputeType<T>),
-                                       ComputeType<T>(1e30));
-  }
-
-  GruBlockCellKernels<T> kernels;
-  GruBlockCellSize size;
-  std::vector<T> x, h_prev, w_ru, w_c, b_ru, b_c, d_r, d_u, d_c, d_h;
-};
-
-void ExpectSameBits(const ForwardResult& a, const ForwardResult& b) {
-  EXPECT_TRUE(a.r == b.r);
-  EXPECT_TRUE(a.u == b.u);
-  EXPECT_TRUE(a.c == b.c);
-  EXPECT_TRUE(a.h == b.h);
-}
-
-void ExpectSameBits(const BackwardResult& a, const BackwardResult& b) {
-  EXPECT_TRUE(a.d_x == b.d_x);
-  EXPECT_TRUE(a.d_h_prev == b.d_h_prev);
-  EXPECT_TRUE(a.d_c_bar == b.d_c_bar);
-  EXPECT_TRUE(a.d_r_bar_u_bar == b.d_r_bar_u_bar);
-}
-
-template <typename T>
-class GruBlockCellTest : public testing::Test {
- protected:
-  // Calls check(case, engine) for sizes about those of vectors, tiles, panels,
-  // chunks and tasks, and for few rows, under every instruction set.
-  void ForEachSize(const std::function<void(Case&, Engine<T>&)>& check) {
-    const GruBlockCellSize sizes[] = {
-        {1, 1, 1},     {2, 3, 5},    {1, 128, 256}, {3, 17, 33},
-        {7, 16, 64},   {0, 3, 4},    {3, 0, 4},     {3, 4, 0},
-        {3, 0, 0},     {0, 0, 0},    {129, 5, 8},   {32, 31, 65},
-        {5, 130, 200}, {2, 40, 300}, {4, 129, 65},  {13, 260, 33},
-        {33, 16, 257}, {1, 513, 70}, {2, 300, 400}, {130, 40, 100},
-    };
-    for (InstructionSet instruction_set : SupportedInstructionSets()) {
-      for (const GruBlockCellSize& size : sizes) {
-        SCOPED_TRACE(std::string(InstructionSetName(instruction_set)) +
-                     " batch " + std::to_string(size.batch) + " input_size " +
-                     std::to_string(size.input_size) + " cell_size " +
-                     std::to_string(size.cell_size));
-        Case k = RandomCase(size, 1);
-        Engine<T> engine(instruction_set, k);
-        check(k, engine);
-      }
-    }
-  }
-};
-
-using StorageTypes = testing::Types<float, double, Half, BFloat16>;
+class GruBlockCellTest : public testing::Test {};
 TYPED_TEST_SUITE(GruBlockCellTest, StorageTypes);
 
 TYPED_TEST(GruBlockCellTest, ForwardEqualsTheReference) {
   SerialExecutor executor;
-  this->ForEachSize([&](Case& k, Engine<TypeParam>& engine) {
+  ForEachSize<TypeParam>([&](Case& k, Engine<TypeParam>& engine) {
     const ForwardResult actual = engine.Forward(executor);
     const ForwardResult expected = ReferenceForward(k);
     const double tolerance = kTolerance<TypeParam>;
@@ -325,7 +121,7 @@ TYPED_TEST(GruBlockCellTest, ForwardEqualsTheReference) {
 TYPED_TEST(GruBlockCellTest, BackwardEqualsTheReference) {
   SerialExecutor executor;
   for (bool with_gate_gradients : {false, true}) {
-    this->ForEachSize([&](Case& k, Engine<TypeParam>& engine) {
+    ForEachSize<TypeParam>([&](Case& k, Engine<TypeParam>& engine) {
       ForwardResult forward = ReferenceForward(k);
       const BackwardResult actual =
           engine.Backward(forward, with_gate_gradients, executor);
@@ -345,22 +141,8 @@ TYPED_TEST(GruBlockCellTest, BackwardEqualsTheReference) {
   }
 }
 
-TYPED_TEST(GruBlockCellTest, SameBitsForAnyNumberOfThreads) {
-  this->ForEachSize([&](Case&, Engine<TypeParam>& engine) {
-    SerialExecutor serial;
-    ForwardResult forward = engine.Forward(serial);
-    const BackwardResult backward = engine.Backward(forward, true, serial);
-    for (int num_threads : {2, 5}) {
-      Threads threads;
-      PoolExecutor pool(threads.Schedule(), num_threads);
-      ExpectSameBits(engine.Forward(pool), forward);
-      ExpectSameBits(engine.Backward(forward, true, pool), backward);
-    }
-  });
-}
-
 TYPED_TEST(GruBlockCellTest, SameBitsWhereverTheArraysLie) {
-  this->ForEachSize([&](Case&, Engine<TypeParam>& engine) {
+  ForEachSize<TypeParam>([&](Case&, Engine<TypeParam>& engine) {
     SerialExecutor executor;
     ForwardResult forward = engine.Forward(executor);
     const BackwardResult backward = engine.Backward(forward, true, executor);

@@ -1,0 +1,27 @@
+#include <gtest/gtest.h>
+
+#include "cc/rnn/gru_block_cell_test_support.h"
+
+namespace tf_rnn_ops::rnn {
+namespace {
+
+template <typename T>
+class GruBlockCellThreadsTest : public testing::Test {};
+TYPED_TEST_SUITE(GruBlockCellThreadsTest, StorageTypes);
+
+TYPED_TEST(GruBlockCellThreadsTest, SameBitsForAnyNumberOfThreads) {
+  ForEachSize<TypeParam>([&](Case&, Engine<TypeParam>& engine) {
+    SerialExecutor serial;
+    ForwardResult forward = engine.Forward(serial);
+    const BackwardResult backward = engine.Backward(forward, true, serial);
+    for (int num_threads : {2, 5}) {
+      Threads threads;
+      PoolExecutor pool(threads.Schedule(), num_threads);
+      ExpectSameBits(engine.Forward(pool), forward);
+      ExpectSameBits(engine.Backward(forward, true, pool), backward);
+    }
+  });
+}
+
+}  // namespace
+}  // namespace tf_rnn_ops::rnn
