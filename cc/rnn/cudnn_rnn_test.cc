@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -193,7 +194,7 @@ double ReferenceLoss(const Case& k) {
 }
 
 // So many steps and samples that the output goes past the caches; that of 24
-// columns must not, as half of its rows begin within a line.
+// floats must not, as half of its rows begin within a line.
 std::vector<Case> LargeOutputCases() {
   std::vector<Case> cases;
   for (std::int64_t num_units : {16, 24}) {
@@ -262,6 +263,7 @@ TYPED_TEST(CudnnRnnTest, LargeOutputEqualsTheReference) {
       Engine<TypeParam> engine(instruction_set, k);
       const ForwardResult actual =
           engine.Forward(/*is_training=*/true, executor);
+      EXPECT_GT(actual.output.size() * sizeof(float), std::size_t{2} << 20);
       const double tolerance = kTolerance<TypeParam>;
       ExpectClose(actual.output, expected.output, tolerance, "output");
       ExpectClose(actual.output_h, expected.output_h, tolerance, "output_h");
@@ -368,6 +370,35 @@ TYPED_TEST(CudnnRnnTest, PaddingHasNoEffect) {
         EXPECT_TRUE(actual.input == expected.input);
         EXPECT_TRUE(actual.input_h == expected.input_h);
         EXPECT_TRUE(actual.params == expected.params);
+      }
+    }
+  }
+}
+
+// Nor does a sequence that is over meet the weights, be they numbers or not:
+// the gradients of the final states pass through as they are.
+TYPED_TEST(CudnnRnnTest, NoWeightHasAnEffectOnSequencesWithoutSteps) {
+  SerialExecutor executor;
+  for (InstructionSet instruction_set : SupportedInstructionSets()) {
+    for (RnnConfig config : {RnnConfig{RnnMode::kTanh, false, 1, 1, 3, 17, 0},
+                             {RnnMode::kGru, false, 1, 1, 3, 17, 0},
+                             {RnnMode::kLstm, false, 1, 1, 3, 17, 0},
+                             {RnnMode::kLstm, false, 1, 1, 3, 17, 5}}) {
+      Case k = RandomCase(config, {3, 4});
+      k.lengths = {0, 0, 1, 3};
+      SCOPED_TRACE(std::string(InstructionSetName(instruction_set)) + " " +
+                   Describe(k));
+      std::fill(k.params.begin(), k.params.end(),
+                std::numeric_limits<double>::infinity());
+      Engine<TypeParam> engine(instruction_set, k);
+      engine.Forward(/*is_training=*/true, executor);
+      const BackwardResult actual = engine.Backward(executor);
+      for (std::int64_t i = 0; i < 2 * config.output_size(); ++i) {
+        EXPECT_EQ(actual.input_h[i], k.d_output_h[i]) << i;
+      }
+      for (std::int64_t i = 0; i < 2 * config.num_units; ++i) {
+        if (!config.has_cell_state()) break;
+        EXPECT_EQ(actual.input_c[i], k.d_output_c[i]) << i;
       }
     }
   }

@@ -48,9 +48,20 @@ TEST(CudnnRnnManyTasksTest, SameBitsOfManySamples) {
   for (std::int64_t num_proj : {0, 70}) {
     Case k =
         RandomCase({RnnMode::kLstm, false, 2, 2, 40, 130, num_proj}, {6, 40});
-    for (int i = 0; i < 40; ++i) k.lengths.push_back(i % 7);
+    ExpectSameBitsOfALargeNetwork(k);
+    for (int i = 0; i < 40; ++i) k.lengths.push_back(6 - i % 2);
+    EXPECT_FALSE(IsWorthSorting(k.lengths.data(), k.config, k.size, true));
+    ExpectSameBitsOfALargeNetwork(k);
+    for (int i = 0; i < 40; ++i) k.lengths[i] = i % 7;
+    EXPECT_TRUE(IsWorthSorting(k.lengths.data(), k.config, k.size, true));
     ExpectSameBitsOfALargeNetwork(k);
   }
+}
+
+// Whose output goes past the caches.
+TEST(CudnnRnnManyTasksTest, SameBitsOfALargeOutput) {
+  ExpectSameBitsOfALargeNetwork(
+      RandomCase({RnnMode::kTanh, false, 2, 1, 3, 16, 0}, {260, 64}));
 }
 
 TEST(CudnnRnnManyTasksTest, SameBitsOfOneSample) {

@@ -49,8 +49,9 @@ TEST(IsWorthSortingTest, NotWhereTheyAreSortedOrThereAreNone) {
   EXPECT_FALSE(AreWorthSorting({100, 75, 50, 25}, 256));
   EXPECT_FALSE(AreWorthSorting({100, 100, 100}, 256));
   EXPECT_FALSE(AreWorthSorting({0, 0}, 256));
-  EXPECT_FALSE(AreWorthSorting({}, 256));
   const RnnConfig config{RnnMode::kLstm, false, 1, 1, 128, 256, 0};
+  const std::int32_t none = 0;
+  EXPECT_FALSE(IsWorthSorting(&none, config, {100, 0}, false));
   EXPECT_FALSE(IsWorthSorting(nullptr, config, {100, 32}, false));
 }
 

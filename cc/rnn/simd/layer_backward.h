@@ -321,6 +321,15 @@ class LayerBackward {
             num_panels * kTileCols<T>};
   }
 
+  // Past their end, sequences have gradients of zero, whatever the weights are.
+  void ClearRowsPastTheEnd(std::int64_t t, const StepTask& task,
+                           const MatrixView<T>& product) const {
+    for (std::int64_t i = 0; i < task.rows; ++i) {
+      if (a_.lengths.IsValid(t, task.row + i)) continue;
+      CopyInitial(NoMatrix<T>(), product.Rows(i, 1));
+    }
+  }
+
   // The gradient of the hidden state: through R h_prev of the step after, in
   // other ways, and from the output. Then the cell's, unless there is a
   // projection in between. The chunk's steps are followed by one that only
@@ -329,12 +338,10 @@ class LayerBackward {
                  int worker) const {
     const std::int64_t d = task.direction;
     const MatrixView<T> d_state = OfDirection(a_.d_h, d, output_size_);
-    // What the step after has gradients of.
+    // What the step after has gradients of, and when that is.
+    const std::int64_t after = Time(d, chunk.first_step + step - 1);
     const std::int64_t rows =
-        step == 0
-            ? 0
-            : a_.lengths.ValidSamples(Time(d, chunk.first_step + step - 1),
-                                      task.row, task.rows);
+        step == 0 ? 0 : a_.lengths.ValidSamples(after, task.row, task.rows);
     task.ForEachPanelGroup(group_size_, [&](auto panel, auto num_panels) {
       const MatrixView<T> product = Product(task, num_panels, worker);
       if (step > 0) {
@@ -352,8 +359,7 @@ class LayerBackward {
         Multiply(
             factors(panel, product.cols), NoMatrix<T>(), product.Rows(0, rows),
             factors(task.PanelAfter(panel + num_panels - 1), kTileCols<T>));
-        // Past their end, sequences have gradients of zero.
-        CopyInitial(NoMatrix<T>(), product.Rows(rows, task.rows - rows));
+        ClearRowsPastTheEnd(after, task, product);
       }
       task.ForEachVector<T>(
           panel, num_panels, output_size_, [&](auto unit, auto units) {
