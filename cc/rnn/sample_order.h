@@ -18,7 +18,9 @@ double ComputedSteps(const std::int32_t* lengths, std::int64_t count);
 // those alone that are not over, but inputs and outputs have to be copied. The
 // same for both passes of a training step and for any number of threads. A
 // reserve_space does not say which it was: to change the answer is to change
-// its format. lengths: [batch], or null where all are `time`.
+// its format.
+//
+// lengths: [batch], or null where all are `time`.
 bool IsWorthSorting(const std::int32_t* lengths, const RnnConfig& config,
                     const RnnSize& size, bool is_training);
 
