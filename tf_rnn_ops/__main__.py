@@ -8,6 +8,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 from tensorflow.python.framework import kernels as kernel_registry
+from tensorflow.python.framework import op_def_registry
 
 from tf_rnn_ops import __version__, _build_info, _library
 
@@ -20,16 +21,22 @@ def _op_names() -> list[str]:
     return sorted(name.removeprefix(prefix) for name in dir(_library.ops) if name.startswith(prefix))
 
 
+def _dtypes(kernel) -> set[str]:
+    """Returns the values of T that a kernel is for: those of its op unless it says otherwise."""
+    op = op_def_registry.get(kernel.op)
+    allowed = {attr.name: attr.allowed_values for attr in op.attr} | {
+        constraint.name: constraint.allowed_values for constraint in kernel.constraint
+    }
+    return {tf.as_dtype(each).name for each in allowed["T"].list.type}
+
+
 def _registered_kernels() -> list[tuple[str, str, str]]:
     """Returns (op, device, dtypes) for every op and device that has kernels, and (op, "none", "") for the others."""
     rows = []
     for op in _op_names():
         dtypes_by_device: dict[str, set[str]] = {}
         for kernel in kernel_registry.get_registered_kernels_for_op(_OP_PREFIX + op).kernel:
-            dtypes = dtypes_by_device.setdefault(kernel.device_type, set())
-            for constraint in kernel.constraint:
-                if constraint.name == "T":
-                    dtypes |= {tf.as_dtype(each).name for each in constraint.allowed_values.list.type}
+            dtypes_by_device.setdefault(kernel.device_type, set()).update(_dtypes(kernel))
         for device, dtypes in sorted(dtypes_by_device.items()):
             rows.append((op, device, " ".join(sorted(dtypes))))
         if not dtypes_by_device:
@@ -62,6 +69,7 @@ def versions() -> list[tuple[str, str]]:
         ("system", f"{platform.platform()}, {'-'.join(platform.libc_ver())}"),
         ("CPU", f"{_cpu_name()}, {os.cpu_count()} cores"),
         ("op library", str(_library.LIBRARY_PATH)),
+        ("kernels for TensorFlow's own ops", str(_library.BUILTIN_KERNELS_PATH)),
     ]
 
 

@@ -7,8 +7,10 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "cc/kernels/cpu_kernels.h"
 #include "cc/kernels/cudnn_rnn_attributes.h"
 #include "cc/kernels/engine.h"
+#include "cc/kernels/kernels.h"
 #include "cc/kernels/read_input.h"
 #include "cc/rnn/cudnn_rnn_params.h"
 #include "cc/rnn/instruction_set.h"
@@ -336,6 +338,7 @@ class CudnnRNNForwardOp : public OpKernel {
 
   CudnnRnnAttributes attributes_;
   bool is_training_ = true;
+  int reserve_space_index_;
   DropoutGenerator generator_;
   const rnn::CudnnRnnKernels<E> kernels_ =
       rnn::GetCudnnRnnKernels<E>(rnn::ActiveInstructionSet());

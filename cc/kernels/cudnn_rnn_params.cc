@@ -7,8 +7,10 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "cc/kernels/cpu_kernels.h"
 #include "cc/kernels/cudnn_rnn_attributes.h"
 #include "cc/kernels/engine.h"
+#include "cc/kernels/kernels.h"
 #include "cc/kernels/read_input.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/framework/tensor.h"
@@ -204,34 +206,20 @@ class CudnnRNNParamsToCanonicalOp : public OpKernel {
   CudnnRnnAttributes attributes_;
 };
 
-#define REGISTER(NAME, KERNEL, T)                             \
-  REGISTER_KERNEL_BUILDER(Name("TfRnnOps>" NAME)              \
-                              .Device(tensorflow::DEVICE_CPU) \
-                              .TypeConstraint<T>("T"),        \
-                          KERNEL<T>)
-// The size does not depend on T, which is that of the params.
-#define REGISTER_SIZE(S, T)                                   \
-  REGISTER_KERNEL_BUILDER(Name("TfRnnOps>CudnnRNNParamsSize") \
-                              .Device(tensorflow::DEVICE_CPU) \
-                              .TypeConstraint<S>("S")         \
-                              .TypeConstraint<T>("T"),        \
-                          CudnnRNNParamsSizeOp<S>)
-#define REGISTER_ALL(T)                                                    \
-  REGISTER("CudnnRNNCanonicalToParams", CudnnRNNCanonicalToParamsOp, T);   \
-  REGISTER("CudnnRNNCanonicalToParamsV2", CudnnRNNCanonicalToParamsOp, T); \
-  REGISTER("CudnnRNNParamsToCanonical", CudnnRNNParamsToCanonicalOp, T);   \
-  REGISTER("CudnnRNNParamsToCanonicalV2", CudnnRNNParamsToCanonicalOp, T); \
-  REGISTER_SIZE(std::int32_t, T);                                          \
-  REGISTER_SIZE(std::int64_t, T)
-
-REGISTER_ALL(float);
-REGISTER_ALL(double);
-REGISTER_ALL(Eigen::half);
-REGISTER_ALL(Eigen::bfloat16);
-
-#undef REGISTER_ALL
-#undef REGISTER_SIZE
-#undef REGISTER
-
 }  // namespace
+
+void AddCudnnRnnParamsKernels(const CpuKernels& kernels) {
+  // The size does not depend on T, which is that of the params.
+  kernels.Add<CudnnRNNParamsSizeOp, std::int32_t, std::int64_t>(
+      "CudnnRNNParamsSize", "S");
+  kernels.AddForEachFloat<CudnnRNNCanonicalToParamsOp>(
+      "CudnnRNNCanonicalToParams");
+  kernels.AddForEachFloat<CudnnRNNCanonicalToParamsOp>(
+      "CudnnRNNCanonicalToParamsV2");
+  kernels.AddForEachFloat<CudnnRNNParamsToCanonicalOp>(
+      "CudnnRNNParamsToCanonical");
+  kernels.AddForEachFloat<CudnnRNNParamsToCanonicalOp>(
+      "CudnnRNNParamsToCanonicalV2");
+}
+
 }  // namespace tf_rnn_ops

@@ -4,7 +4,9 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "cc/kernels/cpu_kernels.h"
 #include "cc/kernels/engine.h"
+#include "cc/kernels/kernels.h"
 #include "cc/kernels/read_input.h"
 #include "cc/rnn/instruction_set.h"
 #include "tensorflow/core/framework/op_kernel.h"
@@ -214,23 +216,12 @@ using GRUBlockCellGradV1Op = GRUBlockCellGradOp<T, false>;
 template <typename T>
 using GRUBlockCellGradV2Op = GRUBlockCellGradOp<T, true>;
 
-#define REGISTER(NAME, KERNEL, T)                             \
-  REGISTER_KERNEL_BUILDER(Name("TfRnnOps>" NAME)              \
-                              .Device(tensorflow::DEVICE_CPU) \
-                              .TypeConstraint<T>("T"),        \
-                          KERNEL<T>)
-#define REGISTER_ALL(T)                                  \
-  REGISTER("GRUBlockCell", GRUBlockCellOp, T);           \
-  REGISTER("GRUBlockCellGrad", GRUBlockCellGradV1Op, T); \
-  REGISTER("GRUBlockCellGradV2", GRUBlockCellGradV2Op, T)
-
-REGISTER_ALL(float);
-REGISTER_ALL(double);
-REGISTER_ALL(Eigen::half);
-REGISTER_ALL(Eigen::bfloat16);
-
-#undef REGISTER_ALL
-#undef REGISTER
-
 }  // namespace
+
+void AddGruBlockCellKernels(const CpuKernels& kernels) {
+  kernels.AddForEachFloat<GRUBlockCellOp>("GRUBlockCell");
+  kernels.AddForEachFloat<GRUBlockCellGradV1Op>("GRUBlockCellGrad");
+  kernels.AddForEachFloat<GRUBlockCellGradV2Op>("GRUBlockCellGradV2");
+}
+
 }  // namespace tf_rnn_ops

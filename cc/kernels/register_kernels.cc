@@ -1,0 +1,18 @@
+// Registers the kernels of our own ops when the op library is loaded.
+
+#include "cc/kernels/cpu_kernels.h"
+#include "cc/kernels/kernels.h"
+
+namespace tf_rnn_ops {
+namespace {
+
+[[maybe_unused]] const bool registered = [] {
+  const CpuKernels kernels("TfRnnOps>");
+  AddCudnnRnnKernels(kernels);
+  AddCudnnRnnParamsKernels(kernels);
+  AddGruBlockCellKernels(kernels);
+  return true;
+}();
+
+}  // namespace
+}  // namespace tf_rnn_ops
