@@ -256,11 +256,15 @@ class CudnnRNNForwardOp : public OpKernel {
     OP_REQUIRES_OK(ctx, attributes_.Read(ctx));
     OP_REQUIRES_OK(ctx, ctx->GetAttr("is_training", &is_training_));
     OP_REQUIRES_OK(ctx, generator_.Init(ctx));
+    int end;
+    OP_REQUIRES_OK(ctx,
+                   OutputRange("reserve_space", &reserve_space_index_, &end));
   }
 
   void Compute(OpKernelContext* ctx) override {
     NetworkInputs inputs(ctx, attributes_);
     OP_REQUIRES_OK(ctx, inputs.ReadForwardInputs(version >= 3));
+    const bool trains = Trains(ctx, inputs);
 
     Tensor *output, *output_h, *output_c, *reserve_space;
     OP_REQUIRES_OK(
@@ -268,13 +272,14 @@ class CudnnRNNForwardOp : public OpKernel {
     OP_REQUIRES_OK(ctx, ctx->allocate_output(
                             "output_h", inputs.input_h->shape(), &output_h));
     OP_REQUIRES_OK(ctx, AllocateCellState(ctx, inputs, &output_c));
-    OP_REQUIRES_OK(ctx, AllocateReserveSpace(ctx, inputs, &reserve_space));
+    OP_REQUIRES_OK(ctx,
+                   AllocateReserveSpace(ctx, inputs, trains, &reserve_space));
     if constexpr (version >= 2) OP_REQUIRES_OK(ctx, MakeHostReserved(ctx));
 
     rnn::CudnnRnnForward<E> pass{};
     inputs.Fill<T>(&pass);
-    pass.is_training = is_training_;
-    if (is_training_) {
+    pass.is_training = trains;
+    if (trains) {
       pass.stream = generator_.Reserve(rnn::NumDropoutSamples(
           inputs.config(), inputs.size(), attributes_.dropout()));
     }
@@ -295,6 +300,16 @@ class CudnnRNNForwardOp : public OpKernel {
  private:
   using E = EngineType<T>;
 
+  // Whether there is something to drop or to keep for a gradient. Graphs that
+  // are made for GPUs say is_training where they serve, and in them nothing
+  // reads reserve_space.
+  bool Trains(OpKernelContext* ctx, const NetworkInputs& inputs) const {
+    const bool drops =
+        attributes_.dropout() > 0 && inputs.config().num_layers > 1;
+    return is_training_ &&
+           (drops || ctx->output_required(reserve_space_index_));
+  }
+
   // output_c is a scalar 0 where there is no cell state.
   static absl::Status AllocateCellState(OpKernelContext* ctx,
                                         const NetworkInputs& inputs,
@@ -309,12 +324,12 @@ class CudnnRNNForwardOp : public OpKernel {
     return absl::OkStatus();
   }
 
-  absl::Status AllocateReserveSpace(OpKernelContext* ctx,
-                                    const NetworkInputs& inputs,
-                                    Tensor** reserve_space) const {
+  static absl::Status AllocateReserveSpace(OpKernelContext* ctx,
+                                           const NetworkInputs& inputs,
+                                           bool trains,
+                                           Tensor** reserve_space) {
     const std::int64_t size =
-        is_training_ ? rnn::ReserveSpaceSize<E>(inputs.config(), inputs.size())
-                     : 0;
+        trains ? rnn::ReserveSpaceSize<E>(inputs.config(), inputs.size()) : 0;
     if (size < 0) return inputs.TooLarge();
     return ctx->allocate_output("reserve_space", TensorShape({size}),
                                 reserve_space);
@@ -450,26 +465,28 @@ class CudnnRNNBackwardOp : public OpKernel {
       rnn::GetCudnnRnnKernels<E>(rnn::ActiveInstructionSet());
 };
 
-#define REGISTER(NAME, KERNEL, VERSION, T)                    \
-  REGISTER_KERNEL_BUILDER(Name("TfRnnOps>" NAME)              \
-                              .Device(tensorflow::DEVICE_CPU) \
-                              .TypeConstraint<T>("T"),        \
-                          KERNEL<T, VERSION>)
-#define REGISTER_ALL(T)                                     \
-  REGISTER("CudnnRNN", CudnnRNNForwardOp, 1, T);            \
-  REGISTER("CudnnRNNV2", CudnnRNNForwardOp, 2, T);          \
-  REGISTER("CudnnRNNV3", CudnnRNNForwardOp, 3, T);          \
-  REGISTER("CudnnRNNBackprop", CudnnRNNBackwardOp, 1, T);   \
-  REGISTER("CudnnRNNBackpropV2", CudnnRNNBackwardOp, 2, T); \
-  REGISTER("CudnnRNNBackpropV3", CudnnRNNBackwardOp, 3, T)
-
-REGISTER_ALL(float);
-REGISTER_ALL(double);
-REGISTER_ALL(Eigen::half);
-REGISTER_ALL(Eigen::bfloat16);
-
-#undef REGISTER_ALL
-#undef REGISTER
+template <typename T>
+using CudnnRNNForwardV1Op = CudnnRNNForwardOp<T, 1>;
+template <typename T>
+using CudnnRNNForwardV2Op = CudnnRNNForwardOp<T, 2>;
+template <typename T>
+using CudnnRNNForwardV3Op = CudnnRNNForwardOp<T, 3>;
+template <typename T>
+using CudnnRNNBackwardV1Op = CudnnRNNBackwardOp<T, 1>;
+template <typename T>
+using CudnnRNNBackwardV2Op = CudnnRNNBackwardOp<T, 2>;
+template <typename T>
+using CudnnRNNBackwardV3Op = CudnnRNNBackwardOp<T, 3>;
 
 }  // namespace
+
+void AddCudnnRnnKernels(const CpuKernels& kernels) {
+  kernels.AddForEachFloat<CudnnRNNForwardV1Op>("CudnnRNN");
+  kernels.AddForEachFloat<CudnnRNNForwardV2Op>("CudnnRNNV2");
+  kernels.AddForEachFloat<CudnnRNNForwardV3Op>("CudnnRNNV3");
+  kernels.AddForEachFloat<CudnnRNNBackwardV1Op>("CudnnRNNBackprop");
+  kernels.AddForEachFloat<CudnnRNNBackwardV2Op>("CudnnRNNBackpropV2");
+  kernels.AddForEachFloat<CudnnRNNBackwardV3Op>("CudnnRNNBackpropV3");
+}
+
 }  // namespace tf_rnn_ops
