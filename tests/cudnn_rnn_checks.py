@@ -10,20 +10,21 @@ from gru_inputs import float64
 import tf_rnn_ops
 
 
-def run_forward(config: Config, inputs, version="V3", **attributes):
+def run_forward(config: Config, inputs, version="V3", raw_ops=tf_rnn_ops.raw_ops, **attributes):
     """Runs a forward op.
 
     Args:
       config: the network.
       inputs: a dict of the op's floating inputs.
       version: the ending of the op's name.
+      raw_ops: the module that has the op: ours or TensorFlow's.
       **attributes: what the config does not say: seeds, is_training.
     """
-    op = getattr(tf_rnn_ops.raw_ops, f"CudnnRNN{version}")
+    op = getattr(raw_ops, f"CudnnRNN{version}")
     return op(**cudnn_rnn_inputs.forward_arguments(config, inputs, version), **attributes)
 
 
-def run_backprop(config: Config, inputs, outputs, gradients, version="V3", **changes):
+def run_backprop(config: Config, inputs, outputs, gradients, version="V3", raw_ops=tf_rnn_ops.raw_ops, **changes):
     """Runs a backprop op.
 
     Args:
@@ -32,9 +33,10 @@ def run_backprop(config: Config, inputs, outputs, gradients, version="V3", **cha
       outputs: what the forward op returned.
       gradients: a dict of the gradients with respect to the outputs.
       version: the ending of the op's name.
+      raw_ops: the module that has the op: ours or TensorFlow's.
       **changes: arguments that take the place of those that follow from the above.
     """
-    op = getattr(tf_rnn_ops.raw_ops, f"CudnnRNNBackprop{version}")
+    op = getattr(raw_ops, f"CudnnRNNBackprop{version}")
     return op(**{**cudnn_rnn_inputs.backprop_arguments(config, inputs, outputs, gradients, version), **changes})
 
 
@@ -94,17 +96,25 @@ def check_backprop(config: Config, actual, expected: reference.Backward, dtype: 
         assert not actual.input_c_backprop.numpy().any()
 
 
-def check_network(config: Config, dtype: str, version: str, inputs, expected: reference.Forward, gradients) -> None:
+def check_network(
+    config: Config,
+    dtype: str,
+    version: str,
+    inputs,
+    expected: reference.Forward,
+    gradients,
+    raw_ops=tf_rnn_ops.raw_ops,
+) -> None:
     """Compares a network, forward and backward, with what the reference made of its inputs."""
-    check_outputs(config, run_forward(config, inputs, version, is_training=False), expected, dtype)
-    outputs = run_forward(config, inputs, version)
+    check_outputs(config, run_forward(config, inputs, version, raw_ops, is_training=False), expected, dtype)
+    outputs = run_forward(config, inputs, version, raw_ops)
     check_outputs(config, outputs, expected, dtype)
     expected_backprop = reference_gradients(config, expected, inputs, gradients)
-    check_backprop(config, run_backprop(config, inputs, outputs, gradients, version), expected_backprop, dtype)
+    check_backprop(config, run_backprop(config, inputs, outputs, gradients, version, raw_ops), expected_backprop, dtype)
 
 
-def check_against_reference(config: Config, dtype: str, seed=0, version="V3") -> None:
+def check_against_reference(config: Config, dtype: str, seed=0, version="V3", raw_ops=tf_rnn_ops.raw_ops) -> None:
     """Compares a network, forward and backward, with the reference on the same rounded inputs."""
     inputs, expected = inputs_and_outputs(config, dtype, seed)
     gradients = cudnn_rnn_inputs.output_gradients(config, dtype, seed)
-    check_network(config, dtype, version, inputs, expected, gradients)
+    check_network(config, dtype, version, inputs, expected, gradients, raw_ops)

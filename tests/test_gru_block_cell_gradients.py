@@ -1,6 +1,5 @@
 """The registered gradient of GRUBlockCell, of every input through every output."""
 
-import collections
 import itertools
 
 import gru_inputs
@@ -9,48 +8,20 @@ import parity
 import pytest
 import reference
 import tensorflow as tf
+from gru_checks import INPUTS, check_gradients, gradients, plain_gru, weighted_sum
 from hypothesis import given
 from hypothesis import strategies as st
 from tensorflow.python.framework import ops as gradient_registry
 
 import tf_rnn_ops
 
-Gradients = collections.namedtuple("Gradients", ["x", "h_prev", "w_ru", "w_c", "b_ru", "b_c"])
-INPUTS = Gradients._fields
 OUTPUTS = ("r", "u", "c", "h")
 # Every choice of outputs that a loss may depend on.
 OUTPUT_SETS = [set for n in range(1, 5) for set in itertools.combinations(OUTPUTS, n)]
 
 
-def plain_gru(x, h_prev, w_ru, w_c, b_ru, b_c):
-    """The cell in TensorFlow operations that TensorFlow can differentiate."""
-    r, u = tf.split(tf.sigmoid(tf.matmul(tf.concat([x, h_prev], 1), w_ru) + b_ru), 2, axis=1)
-    c = tf.tanh(tf.matmul(tf.concat([x, h_prev * r], 1), w_c) + b_c)
-    return reference.GRUStep(r, u, c, u * h_prev + (1 - u) * c)
-
-
 def our_gru(*inputs):
     return tf_rnn_ops.raw_ops.GRUBlockCell(**dict(zip(INPUTS, inputs, strict=True)))
-
-
-def weighted_sum(outputs, weights, of):
-    """A loss that depends on the outputs in `of` alone."""
-    return tf.add_n([tf.reduce_sum(getattr(outputs, name) * weights["d_" + name]) for name in of])
-
-
-def gradients(cell, inputs, weights, of):
-    """Gradients of weighted_sum with respect to every input, by an eager tape."""
-    variables = [tf.constant(inputs[name]) for name in INPUTS]
-    with tf.GradientTape() as tape:
-        tape.watch(variables)
-        loss = weighted_sum(cell(*variables), weights, of)
-    return dict(zip(INPUTS, tape.gradient(loss, variables), strict=True))
-
-
-def check_gradients(actual, expected, peer="plain GRU"):
-    """Compares gradients, by input. One that does not exist counts as zero."""
-    wanted = {name: tf.zeros_like(actual[name]) if value is None else value for name, value in expected.items()}
-    parity.check("GRUBlockCell's gradient", peer, Gradients(**actual), wanted)
 
 
 def reference_gradients(inputs, step, d_outputs):

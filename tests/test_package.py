@@ -153,7 +153,13 @@ def test_results_are_named_as_the_twins():
 
 @pytest.mark.parametrize(
     "module",
-    [tf_rnn_ops.raw_ops, tf_rnn_ops.params, tf_rnn_ops.layers.gru_block_cell, tf_rnn_ops.layers.cudnn_rnn],
+    [
+        tf_rnn_ops.builtin_kernels,
+        tf_rnn_ops.raw_ops,
+        tf_rnn_ops.params,
+        tf_rnn_ops.layers.gru_block_cell,
+        tf_rnn_ops.layers.cudnn_rnn,
+    ],
     ids=lambda module: module.__name__,
 )
 def test_docstring_examples_run(module):
@@ -180,25 +186,27 @@ def test_an_unknown_instruction_set_is_reported():
     assert 'TF_RNN_OPS_ISA is "avx9" and is ignored' in process.stderr
 
 
-def library_symbols(*options):
-    """The library's symbols as nm lists them: (type, name)."""
+def library_symbols(library, *options):
+    """A library's symbols as nm lists them: (type, name)."""
     nm = shutil.which("nm")
     if nm is None:
         pytest.skip("needs binutils' nm")
-    lines = subprocess.run([nm, *options, _library.LIBRARY_PATH], capture_output=True, text=True, check=True).stdout
+    lines = subprocess.run([nm, *options, library], capture_output=True, text=True, check=True).stdout
     return [tuple(line[17:].split(" ", 1)) for line in lines.splitlines()]
 
 
-def test_the_library_exports_its_c_functions_alone():
-    exported = {name for _, name in library_symbols("-D", "--defined-only")}
+def test_the_libraries_export_their_c_functions_alone():
+    exported = {name for _, name in library_symbols(_library.LIBRARY_PATH, "-D", "--defined-only")}
     assert exported == {"TfRnnOps_ActiveInstructionSet", "TfRnnOps_SupportedInstructionSets"}
+    assert library_symbols(_library.BUILTIN_KERNELS_PATH, "-D", "--defined-only") == []
 
 
-def test_the_library_needs_nothing_but_tensorflow_and_the_system():
+@pytest.mark.parametrize("library", [_library.LIBRARY_PATH, _library.BUILTIN_KERNELS_PATH], ids=lambda path: path.name)
+def test_a_library_needs_nothing_but_tensorflow_and_the_system(library):
     readelf = shutil.which("readelf")
     if readelf is None:
         pytest.skip("needs binutils' readelf")
-    dynamic = subprocess.run([readelf, "-d", _library.LIBRARY_PATH], capture_output=True, text=True, check=True).stdout
+    dynamic = subprocess.run([readelf, "-d", library], capture_output=True, text=True, check=True).stdout
     needed = set(re.findall(r"NEEDED.*\[(.*)\]", dynamic))
     system = {"libc.so.6", "libm.so.6", "libstdc++.so.6", "libgcc_s.so.1", "libpthread.so.0", "ld-linux-x86-64.so.2"}
     assert needed - system == {"libtensorflow_framework.so.2"}

@@ -24,7 +24,10 @@ except ModuleNotFoundError as error:
         f'`pip install "tensorflow~={_build_info.TENSORFLOW_VERSION}"`, or the same with tensorflow-cpu.'
     ) from None
 
+# Our ops, and kernels for them.
 LIBRARY_PATH = pathlib.Path(__file__).with_name("libtf_rnn_ops.so")
+# Kernels for TensorFlow's own ops, to be loaded by those who ask for them.
+BUILTIN_KERNELS_PATH = pathlib.Path(__file__).with_name("libtf_rnn_ops_builtin_kernels.so")
 
 
 def _minor_version(version: str) -> str:

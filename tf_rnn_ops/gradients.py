@@ -6,8 +6,8 @@ from tf_rnn_ops._library import ops
 
 
 @tf.RegisterGradient("TfRnnOps>GRUBlockCell")
-def _gru_block_cell_grad(op, d_r, d_u, d_c, d_h):
-    """The gradient of GRUBlockCell: of its inputs x, h_prev, w_ru, w_c, b_ru and b_c.
+def gru_block_cell_grad(op, d_r, d_u, d_c, d_h):
+    """The gradient of GRUBlockCell, ours or TensorFlow's own: of its inputs x, h_prev, w_ru, w_c, b_ru and b_c.
 
     For the 16-bit types all of it is in float32: sums over the batch of rounded numbers could lose what is left when
     they cancel.
@@ -113,15 +113,15 @@ def _canonical_to_params_grad(op, d_params, params_to_canonical, **attrs):
 
 
 @tf.RegisterGradient("TfRnnOps>CudnnRNNCanonicalToParams")
-def _canonical_to_params_v1_grad(op, d_params):
-    """The gradient of CudnnRNNCanonicalToParams."""
+def canonical_to_params_v1_grad(op, d_params):
+    """The gradient of CudnnRNNCanonicalToParams, ours or TensorFlow's own."""
     attrs = _cudnn_rnn_attrs(op, "num_params")
     return _canonical_to_params_grad(op, d_params, ops.tf_rnn_ops_cudnn_rnn_params_to_canonical, **attrs)
 
 
 @tf.RegisterGradient("TfRnnOps>CudnnRNNCanonicalToParamsV2")
-def _canonical_to_params_v2_grad(op, d_params):
-    """The gradient of CudnnRNNCanonicalToParamsV2."""
+def canonical_to_params_v2_grad(op, d_params):
+    """The gradient of CudnnRNNCanonicalToParamsV2, ours or TensorFlow's own."""
     attrs = _cudnn_rnn_attrs(op, "num_params_weights", "num_params_biases", "num_proj")
     return _canonical_to_params_grad(op, d_params, ops.tf_rnn_ops_cudnn_rnn_params_to_canonical_v2, **attrs)
 
@@ -142,16 +142,16 @@ def _params_to_canonical_grad(op, d_canonical, num_weights, canonical_to_params,
 
 
 @tf.RegisterGradient("TfRnnOps>CudnnRNNParamsToCanonical")
-def _params_to_canonical_v1_grad(op, *d_canonical):
-    """The gradient of CudnnRNNParamsToCanonical."""
+def params_to_canonical_v1_grad(op, *d_canonical):
+    """The gradient of CudnnRNNParamsToCanonical, ours or TensorFlow's own."""
     num_weights = op.get_attr("num_params")
     canonical_to_params = ops.tf_rnn_ops_cudnn_rnn_canonical_to_params
     return _params_to_canonical_grad(op, d_canonical, num_weights, canonical_to_params, **_cudnn_rnn_attrs(op))
 
 
 @tf.RegisterGradient("TfRnnOps>CudnnRNNParamsToCanonicalV2")
-def _params_to_canonical_v2_grad(op, *d_canonical):
-    """The gradient of CudnnRNNParamsToCanonicalV2."""
+def params_to_canonical_v2_grad(op, *d_canonical):
+    """The gradient of CudnnRNNParamsToCanonicalV2, ours or TensorFlow's own."""
     num_weights = op.get_attr("num_params_weights")
     canonical_to_params = ops.tf_rnn_ops_cudnn_rnn_canonical_to_params_v2
     attrs = _cudnn_rnn_attrs(op, "num_proj")

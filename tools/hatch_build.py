@@ -1,4 +1,4 @@
-"""Builds the op library with Bazel and puts it into the wheel."""
+"""Builds the libraries with Bazel and puts them into the wheel."""
 
 import os
 import pathlib
@@ -9,7 +9,8 @@ import sysconfig
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-_LIBRARY = "libtf_rnn_ops.so"
+# The op library, and that of the kernels for TensorFlow's own ops.
+_LIBRARIES = ("libtf_rnn_ops.so", "libtf_rnn_ops_builtin_kernels.so")
 
 
 def _build_python() -> str:
@@ -55,10 +56,11 @@ class BazelBuildHook(BuildHookInterface):
     """Hatchling's hook: see https://hatch.pypa.io/latest/plugins/build-hook/reference."""
 
     def initialize(self, version, build_data):
-        """Builds the library and names the files to add to the wheel."""
+        """Builds the libraries and names the files to add to the wheel."""
         root = pathlib.Path(self.root)
         tensorflow_version = _tensorflow_version()
-        subprocess.run([root / "tools/bazel.sh", "build", f"//:{_LIBRARY}"], env=_build_environment(), check=True)
+        targets = [f"//:{library}" for library in _LIBRARIES]
+        subprocess.run([root / "tools/bazel.sh", "build", *targets], env=_build_environment(), check=True)
         build_info = root / "build" / "_build_info.py"
         build_info.parent.mkdir(exist_ok=True)
         build_info.write_text(
@@ -68,5 +70,6 @@ class BazelBuildHook(BuildHookInterface):
         )
         build_data["pure_python"] = False
         build_data["tag"] = f"py3-none-{_platform_tag()}"
-        build_data["force_include"][str(root / "bazel-bin" / _LIBRARY)] = f"tf_rnn_ops/{_LIBRARY}"
+        for library in _LIBRARIES:
+            build_data["force_include"][str(root / "bazel-bin" / library)] = f"tf_rnn_ops/{library}"
         build_data["force_include"][str(build_info)] = "tf_rnn_ops/_build_info.py"

@@ -1,0 +1,230 @@
+"""TensorFlow's own ops on the CPU, as `enable_builtin_kernels` makes them run: kernels and gradients.
+
+Graphs that hold them are in test_gpu_graphs.py.
+"""
+
+import itertools
+import shutil
+
+import cudnn_rnn_inputs
+import cudnn_rnn_reference
+import gru_inputs
+import numpy as np
+import parity
+import processes
+import pytest
+import tensorflow as tf
+from cudnn_rnn_checks import check_against_reference, reference_gradients
+from cudnn_rnn_inputs import DTYPES, INPUTS, MODES, OUTPUTS, VERSIONS, Config
+from gru_checks import INPUTS as GRU_INPUTS
+from gru_checks import check_gradients, gradients, plain_gru
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import tf_rnn_ops
+
+tf_rnn_ops.enable_builtin_kernels()
+
+BUILTIN_KERNELS = str(tf_rnn_ops._library.BUILTIN_KERNELS_PATH)
+DIRECTIONS = ("unidirectional", "bidirectional")
+
+
+# ---------------------------------------------------------------- kernels
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("direction", DIRECTIONS)
+@pytest.mark.parametrize("mode", MODES)
+def test_equal_the_reference(mode, direction, version, dtype):
+    config = Config(rnn_mode=mode, direction=direction, num_layers=2, num_units=9, input_size=8, time=5, batch=3)
+    check_against_reference(config, dtype, version=version, raw_ops=tf.raw_ops)
+
+
+@settings(max_examples=50)
+@given(config=cudnn_rnn_inputs.configs(), dtype=st.sampled_from(DTYPES), seed=st.integers(0, 2**32 - 1))
+def test_equal_the_reference_with_any_options(config, dtype, seed):
+    check_against_reference(config, dtype, seed, raw_ops=tf.raw_ops)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("mode", MODES)
+def test_gradients_by_tensorflows_own_functions(mode, version):
+    config = Config(rnn_mode=mode, direction="bidirectional", num_layers=2, num_units=5, input_size=3, time=4, batch=3)
+    inputs, d_outputs = cudnn_rnn_inputs.inputs_and_gradients(config)
+    run = cudnn_rnn_reference.forward(config, **inputs)
+    expected = reference_gradients(config, run, inputs, d_outputs)
+
+    tensors = {name: tf.constant(value) for name, value in inputs.items()}
+    with tf.GradientTape() as tape:
+        tape.watch(tensors)
+        op = getattr(tf.raw_ops, f"CudnnRNN{version}")
+        outputs = op(**cudnn_rnn_inputs.forward_arguments(config, tensors, version))
+        loss = tf.add_n([tf.reduce_sum(getattr(outputs, name) * d_outputs[f"{name}_backprop"]) for name in OUTPUTS])
+    actual = tape.gradient(loss, tensors)
+    for name in INPUTS:
+        assert parity.difference(actual[name], getattr(expected, f"{name}_backprop")) < 1e-12, name
+
+
+@pytest.mark.parametrize("size_type", [tf.int32, tf.int64], ids=lambda each: each.name)
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("direction", DIRECTIONS)
+@pytest.mark.parametrize("mode", MODES)
+def test_params_size(mode, direction, dtype, size_type):
+    config = Config(rnn_mode=mode, direction=direction, num_layers=2, num_units=5, input_size=3)
+    size = tf.raw_ops.CudnnRNNParamsSize(
+        num_layers=2, num_units=5, input_size=3, T=dtype, S=size_type, rnn_mode=mode, direction=direction
+    )
+    assert size.numpy().tolist() == [cudnn_rnn_reference.params_size(config)]
+
+
+def to_canonical(config, params, version):
+    """Takes a params buffer apart with TensorFlow's own op. Returns its weights and its biases."""
+    num_biases = 2 * config.num_gates * config.num_pseudo_layers
+    num_params = {"": {"num_params": num_biases}}.get(
+        version, {"num_params_weights": num_biases, "num_params_biases": num_biases}
+    )
+    op = getattr(tf.raw_ops, f"CudnnRNNParamsToCanonical{version}")
+    return op(**canonical_arguments(config), params=params, **num_params)
+
+
+def to_params(config, weights, biases, version):
+    """Makes a params buffer with TensorFlow's own op."""
+    op = getattr(tf.raw_ops, f"CudnnRNNCanonicalToParams{version}")
+    return op(**canonical_arguments(config), weights=weights, biases=biases)
+
+
+def canonical_arguments(config):
+    names = ("num_layers", "num_units", "input_size", "rnn_mode", "direction")
+    return {name: getattr(config, name) for name in names}
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(("mode", "version"), [*itertools.product(MODES, ["", "V2"])])
+def test_params_to_canonical_and_back(mode, version, dtype):
+    config = Config(rnn_mode=mode, direction="bidirectional", num_layers=2, num_units=5, input_size=3)
+    params = cudnn_rnn_inputs.network_inputs(config, dtype)["params"]
+    weights, biases = to_canonical(config, params, version)
+    pseudo_layers = cudnn_rnn_reference.unpack(config, params)
+    matrices = [matrix for each in pseudo_layers for matrix in (*each.W, *each.R)]
+    vectors = [vector for each in pseudo_layers for vector in (*each.W_bias, *each.R_bias)]
+    for actual, expected in zip([*weights, *biases], [*matrices, *vectors], strict=True):
+        np.testing.assert_array_equal(actual, expected)
+    np.testing.assert_array_equal(to_params(config, weights, biases, version), params)
+
+
+@pytest.mark.parametrize("version", ["", "V2"])
+def test_gradients_of_the_conversions(version):
+    """Both only move numbers: so do their gradients, back."""
+    config = Config(rnn_mode="lstm", num_layers=2, num_units=5, input_size=3)
+    params = tf.constant(cudnn_rnn_inputs.network_inputs(config)["params"])
+    factors = tf.range(params.shape[0], dtype=params.dtype)
+    with tf.GradientTape() as tape:
+        tape.watch(params)
+        weights, biases = to_canonical(config, params, version)
+        loss = tf.reduce_sum(to_params(config, weights, biases, version) ** 2 * factors)
+    np.testing.assert_allclose(tape.gradient(loss, params), 2 * params * factors, rtol=1e-12)
+
+
+# ---------------------------------------------------------------- GRUBlockCell, which TensorFlow cannot train
+
+
+def builtin_gru(*inputs):
+    return tf.raw_ops.GRUBlockCell(**dict(zip(GRU_INPUTS, inputs, strict=True)))
+
+
+@pytest.mark.parametrize("of", [("h",), ("r", "u", "c", "h")], ids="".join)
+@pytest.mark.parametrize("size", [(4, 3, 6), (2, 0, 3), (1, 1, 1)], ids=str)
+def test_gradient_of_tensorflows_own_gru_block_cell(size, of):
+    inputs = gru_inputs.cell_inputs(size, "float32")
+    weights = gru_inputs.output_gradients(size, "float32")
+    wide = [gru_inputs.float64(each) for each in (inputs, weights)]
+    check_gradients(gradients(builtin_gru, inputs, weights, of), gradients(plain_gru, *wide, of))
+
+
+# ---------------------------------------------------------------- what enabling does
+
+
+def test_is_off_until_asked_for_and_harmless_twice():
+    processes.run_code(
+        """
+        import tensorflow as tf
+        import tf_rnn_ops
+
+        def size():
+            return tf.raw_ops.CudnnRNNParamsSize(num_layers=1, num_units=4, input_size=3, T=tf.float32, S=tf.int32)
+
+        try:
+            size()
+        except tf.errors.OpError as error:
+            assert "CudnnRNNParamsSize" in str(error)
+        else:
+            raise AssertionError("ran without a kernel")
+        tf_rnn_ops.enable_builtin_kernels()
+        assert size().numpy().tolist() == [144]
+        tf_rnn_ops.enable_builtin_kernels()
+        assert size().numpy().tolist() == [144]
+        """
+    )
+
+
+def test_steps_aside_where_tensorflow_has_kernels_and_a_gradient(tmp_path):
+    """A copy of the library, loaded first, plays a TensorFlow that has kernels of its own."""
+    copy = shutil.copy(BUILTIN_KERNELS, tmp_path)
+    process = processes.run_python(
+        "-c",
+        """
+import sys
+import warnings
+import tensorflow as tf
+tf.load_op_library(sys.argv[1])
+tf.RegisterGradient("GRUBlockCell")(lambda op, *grads: [tf.fill(tf.shape(each), 7.0) for each in op.inputs])
+import tf_rnn_ops
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    tf_rnn_ops.enable_builtin_kernels()
+(warning,) = caught
+assert "GRUBlockCell has a gradient already, which is kept" in str(warning.message)
+assert warning.filename == "<string>", warning.filename
+x = tf.ones([1, 1])
+with tf.GradientTape() as tape:
+    tape.watch(x)
+    h = tf.raw_ops.GRUBlockCell(x=x, h_prev=x, w_ru=tf.ones([2, 2]), w_c=tf.ones([2, 1]), b_ru=[0.0, 0.0], b_c=[0.0]).h
+assert tape.gradient(h, x).numpy() == 14  # of x and of h_prev
+print(tf.raw_ops.CudnnRNNParamsSize(num_layers=1, num_units=4, input_size=3, T=tf.float32, S=tf.int32).numpy())
+""",
+        str(copy),
+        TF_CPP_MIN_LOG_LEVEL="1",
+    )
+    assert process.returncode == 0, process.stderr[-2000:]
+    assert process.stdout == "[144]\n"
+    for op in ("CudnnRNN", "CudnnRNNV3", "CudnnRNNBackprop", "CudnnRNNParamsSize"):
+        assert process.stderr.count(f" {op} has a kernel for the CPU already, which is kept") == 1
+
+
+# ---------------------------------------------------------------- graphs that say is_training where they serve
+
+
+def kept_bytes(fetch_reserve_space: bool, dropout: float, num_layers: int) -> int:
+    """Runs a graph and returns the size of its op's reserve_space as the executor saw it; 0 if it was left empty."""
+    config = Config(num_layers=num_layers, num_units=5, input_size=3, time=4, batch=3, dropout=dropout)
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        arguments = cudnn_rnn_inputs.forward_arguments(config, cudnn_rnn_inputs.network_inputs(config), "V2")
+        outputs = tf.raw_ops.CudnnRNNV2(**arguments, name="network")
+        fetched = [outputs.output, *([outputs.reserve_space] if fetch_reserve_space else [])]
+        options = tf.compat.v1.RunOptions(trace_level=tf.compat.v1.RunOptions.FULL_TRACE)
+        metadata = tf.compat.v1.RunMetadata()
+        session.run(fetched, options=options, run_metadata=metadata)
+    (node,) = (
+        node for device in metadata.step_stats.dev_stats for node in device.node_stats if node.node_name == "network"
+    )
+    (reserve_space,) = (each.tensor_description for each in node.output if each.slot == 3)
+    return reserve_space.allocation_description.requested_bytes
+
+
+def test_nothing_is_kept_for_a_gradient_that_nobody_asks_for():
+    """Keras's graphs for GPUs say is_training=True always."""
+    assert kept_bytes(True, dropout=0.0, num_layers=2) > 0
+    assert kept_bytes(False, dropout=0.0, num_layers=2) == 0
+    assert kept_bytes(False, dropout=0.5, num_layers=1) == 0
+    assert kept_bytes(False, dropout=0.5, num_layers=2) > 0  # which drops, as it was told to
