@@ -20,7 +20,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 WHEEL_SOURCES := $(shell find cc tf_rnn_ops third_party -type f -not -name '*.pyc') BUILD WORKSPACE .bazelrc .bazelversion \
 	LICENSE README.md build_pip_pkg.sh libtf_rnn_ops.lds pyproject.toml tools/hatch_build.py tools/bazel.sh tools/shell.sh
 SHELL_SCRIPTS := $(wildcard *.sh tools/*.sh) .ci/run
-CC_SOURCES := $(shell find cc -name '*.cc' -o -name '*.h')
+CC_SOURCES := $(shell find cc examples -name '*.cc' -o -name '*.c' -o -name '*.h')
 BAZEL_FILES := $(shell find . -path ./node_modules -prune -o -path './$(VENV)' -prune -o -path './build' -prune \
 	-o \( -name BUILD -o -name WORKSPACE -o -name '*.bzl' -o -name '*.BUILD' \) -type f -print)
 

@@ -1,17 +1,19 @@
 """The examples, made small enough for a test."""
 
-import pathlib
 import re
 
+import pages
 import pictures
 import processes
 import pytest
 
-DEMO = pathlib.Path(__file__).parent.parent / "examples" / "char_language_model.py"
+EXAMPLES = pages.ROOT / "examples"
+DEMO = EXAMPLES / "char_language_model.py"
 
-pytestmark = pytest.mark.skipif(not pictures.HAS_MATPLOTLIB, reason="needs matplotlib")
+needs_matplotlib = pytest.mark.skipif(not pictures.HAS_MATPLOTLIB, reason="needs matplotlib")
 
 
+@needs_matplotlib
 def test_the_demo_trains_compares_writes_times_and_draws(tmp_path):
     sizes = ["--files=60", "--units=8", "--batch=64", "--steps=20", "--evaluations=2", "--timed-steps=1"]
     process = processes.run_python(str(DEMO), *sizes, f"--output={tmp_path / 'new'}")
@@ -28,7 +30,16 @@ def test_the_demo_trains_compares_writes_times_and_draws(tmp_path):
     pictures.assert_is_png(tmp_path / "new" / "char_language_model.png")
 
 
+@needs_matplotlib
 def test_the_demo_refuses_more_evaluations_than_steps():
     process = processes.run_python(str(DEMO), "--steps=3", "--evaluations=4")
     assert process.returncode == 2
     assert "--evaluations must be between 1 and --steps = 3, but is 4" in process.stderr
+
+
+def test_the_saved_model_for_gpus_is_served_and_trained():
+    process = processes.run_python(str(EXAMPLES / "gpu_saved_model.py"), "--steps=40")
+    assert process.returncode == 0, process.stderr[-2000:]
+    untrained, trained = re.findall(r"^(?:after|trained).*: loss (\d\.\d+)$", process.stdout, re.MULTILINE)
+    assert float(trained) < float(untrained) / 4
+    assert "No OpKernel was registered to support Op 'CudnnRNNV3'" in process.stdout

@@ -9,6 +9,7 @@ import subprocess
 
 import keras
 import numpy as np
+import pages
 import processes
 import pytest
 import tensorflow as tf
@@ -16,7 +17,6 @@ import tensorflow as tf
 import tf_rnn_ops
 from tf_rnn_ops import _library
 
-ROOT = pathlib.Path(__file__).parent.parent
 PACKAGE = pathlib.Path(tf_rnn_ops.__file__).parent
 
 
@@ -214,7 +214,5 @@ def test_a_library_needs_nothing_but_tensorflow_and_the_system(library):
     assert "RUNPATH" not in dynamic
 
 
-@pytest.mark.skipif(not (ROOT / "README.md").is_file(), reason="needs the README")
 def test_the_readme_example_runs_as_written(tmp_path):
-    (example,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-    assert processes.run_code(example, cwd=tmp_path).strip()
+    assert processes.run_code(pages.code_of("README.md", "python"), cwd=tmp_path).strip()
