@@ -1,6 +1,7 @@
 """Importing the package, what it says of itself, and what the library exports."""
 
 import doctest
+import importlib
 import inspect
 import pathlib
 import re
@@ -151,19 +152,17 @@ def test_results_are_named_as_the_twins():
     assert ours._fields == twins._fields
 
 
-@pytest.mark.parametrize(
-    "module",
-    [
-        tf_rnn_ops.builtin_kernels,
-        tf_rnn_ops.raw_ops,
-        tf_rnn_ops.params,
-        tf_rnn_ops.layers.gru_block_cell,
-        tf_rnn_ops.layers.cudnn_rnn,
-    ],
-    ids=lambda module: module.__name__,
-)
+def modules_with_examples():
+    """Returns the package's modules whose docstrings have examples."""
+    files = [file for file in sorted(PACKAGE.rglob("*.py")) if ">>>" in file.read_text()]
+    parts = [file.relative_to(PACKAGE.parent).with_suffix("").parts for file in files]
+    return [importlib.import_module(".".join(each).removesuffix(".__init__")) for each in parts]
+
+
+@pytest.mark.parametrize("module", modules_with_examples(), ids=lambda module: module.__name__)
 def test_docstring_examples_run(module):
-    names = {"tf": tf, "np": np, "keras": keras}
+    of_params = {name: getattr(tf_rnn_ops.params, name) for name in tf_rnn_ops.params.__all__}
+    names = {"tf": tf, "np": np, "keras": keras, **of_params}
     failed, attempted = doctest.testmod(module, extraglobs=names, optionflags=doctest.NORMALIZE_WHITESPACE)
     assert attempted > 0
     assert failed == 0
