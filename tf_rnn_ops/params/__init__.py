@@ -16,7 +16,8 @@ in the order i (input), f (forget), g (the new cell's candidate), o (output); th
 (new). Source: cuDNN's documentation of cudnnGetRNNWeightParams, which tells the address of each.
 """
 
+from tf_rnn_ops.params._keras import from_keras, to_keras
 from tf_rnn_ops.params._layout import Layout, Region, layout
 from tf_rnn_ops.params._packing import pack, unpack
 
-__all__ = ["Layout", "Region", "layout", "pack", "unpack"]
+__all__ = ["Layout", "Region", "from_keras", "layout", "pack", "to_keras", "unpack"]

@@ -3,9 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-import tensorflow as tf
-
+from tf_rnn_ops.params._arrays import check_one_dtype, library_of
 from tf_rnn_ops.params._layout import Layout
 
 
@@ -31,13 +29,10 @@ def pack(layout: Layout, arrays: Mapping[str, Any]) -> Any:
       (144,)
     """
     _check_names(layout, arrays)
-    in_tensorflow = any(map(tf.is_tensor, arrays.values()))
-    convert, checked = (tf.convert_to_tensor, _checked_tensor) if in_tensorflow else (np.asarray, _checked_array)
-    parts = {name: checked(name, convert(arrays[name]), region.shape) for name, region in layout.items()}
-    _check_one_dtype(parts)
-    if in_tensorflow:
-        return tf.concat([tf.reshape(part, [-1]) for part in parts.values()], axis=0)
-    return np.concatenate([np.ravel(part) for part in parts.values()])
+    library = library_of(arrays.values())
+    parts = {name: library.checked(name, library.convert(arrays[name]), each.shape) for name, each in layout.items()}
+    check_one_dtype("arrays", parts)
+    return library.concat([library.reshape(part, [-1]) for part in parts.values()])
 
 
 def unpack(layout: Layout, params: Any) -> dict[str, Any]:
@@ -62,14 +57,10 @@ def unpack(layout: Layout, params: Any) -> dict[str, Any]:
       >>> float(params.sum())
       4.0
     """
-    sizes = [region.size for region in layout.values()]
-    if tf.is_tensor(params):
-        params = _checked_tensor("params", tf.convert_to_tensor(params), (layout.size,))
-        parts, reshape = tf.split(params, sizes), tf.reshape
-    else:
-        params = _checked_array("params", np.asarray(params), (layout.size,))
-        parts, reshape = np.split(params, np.cumsum(sizes)[:-1]), np.reshape
-    return {name: reshape(part, region.shape) for (name, region), part in zip(layout.items(), parts, strict=True)}
+    library = library_of([params])
+    params = library.checked("params", library.convert(params), (layout.size,))
+    parts = library.split(params, [region.size for region in layout.values()])
+    return {name: library.reshape(part, each.shape) for (name, each), part in zip(layout.items(), parts, strict=True)}
 
 
 def _check_names(layout, arrays):
@@ -89,32 +80,3 @@ def _shortened(names):
         return "none"
     shown = ", ".join(map(repr, names[:4]))
     return shown if len(names) <= 4 else f"{shown} and {len(names) - 4} more"
-
-
-def _check_one_dtype(arrays):
-    """Refuses arrays of more than one dtype."""
-    first = next(iter(arrays))
-    for name, array in arrays.items():
-        if array.dtype != arrays[first].dtype:
-            raise ValueError(
-                f"arrays must be of one dtype, but {first!r} is {arrays[first].dtype.name} and {name!r} "
-                f"{array.dtype.name}"
-            )
-
-
-def _checked_array(name, array, shape):
-    """Returns a NumPy array, or refuses it if it has another shape."""
-    if array.shape != shape:
-        raise _wrong_shape(name, array.shape, shape)
-    return array
-
-
-def _checked_tensor(name, tensor, shape):
-    """Returns a tensor, or refuses it if it has another shape: now if that is known, otherwise when it is run."""
-    if not tensor.shape.is_compatible_with(shape):
-        raise _wrong_shape(name, tensor.shape, shape)
-    return tf.ensure_shape(tensor, shape)
-
-
-def _wrong_shape(name, shape, wanted):
-    return ValueError(f"{name} must have the shape {list(wanted)}, but has {list(shape)}")

@@ -1,0 +1,332 @@
+"""Keras's weights to and from the params buffer, by what Keras's layers compute with them."""
+
+import re
+
+import keras
+import keras_networks
+import numpy as np
+import parity
+import pytest
+import tensorflow as tf
+from cudnn_rnn_inputs import MODES, forward_arguments, network_inputs, output_gradients
+from cudnn_rnn_reference import Config
+from hypothesis import given
+from hypothesis import strategies as st
+
+import tf_rnn_ops
+from tf_rnn_ops.params import from_keras, layout, to_keras
+
+DIRECTIONS = ("unidirectional", "bidirectional")
+
+
+def network(**options) -> Config:
+    return Config(**{"num_units": 5, "input_size": 3, "time": 6, "time_major": False, **options})
+
+
+def layout_of(config: Config):
+    return layout(config.rnn_mode, config.num_units, config.input_size, config.num_layers, config.direction)
+
+
+def parts(config, results):
+    """Returns the outputs of a layer of the op by name, states [batch, pseudo-layers, units]."""
+    names = ["output", "output_h", "output_c"] if config.rnn_mode == "lstm" else ["output", "output_h"]
+    return [getattr(results, name) for name in names]
+
+
+def run_op(config, x, params):
+    inputs = network_inputs(config)
+    states = {name: np.zeros_like(inputs[name]) for name in ("input_h", "input_c")}
+    return parts(
+        config, tf_rnn_ops.raw_ops.CudnnRNNV3(**forward_arguments(config, {"input": x, "params": params, **states}))
+    )
+
+
+def run_keras(config, layers, x):
+    """Returns what `run_op` does, of Keras's layers."""
+    states = []
+    for layer in layers:
+        x, *of_layer = layer(x)
+        states += of_layer
+    num_states = 2 if config.rnn_mode == "lstm" else 1
+    return [x, *(tf.stack(states[number::num_states], axis=1) for number in range(num_states))]
+
+
+def random_stack(config, seed=0, **arguments):
+    """Returns Keras's layers for a network with random weights, biases among them."""
+    layers = keras_networks.stack(config, **arguments)
+    rng = np.random.default_rng(seed)
+    keras_networks.assign(layers, [rng.standard_normal(each.shape) / 2 for each in keras_networks.variables(layers)])
+    return layers
+
+
+networks = pytest.mark.parametrize(
+    "config",
+    [
+        network(rnn_mode=mode, direction=direction, num_layers=num_layers)
+        for mode in MODES
+        for direction in DIRECTIONS
+        for num_layers in (1, 3)
+    ],
+    ids=lambda config: f"{config.rnn_mode}-{config.direction}-{config.num_layers}",
+)
+
+
+@networks
+@pytest.mark.parametrize("use_bias", [True, False])
+def test_from_keras_computes_what_keras_does_with_gradients_of_its_weights(config, use_bias):
+    layers = random_stack(config, use_bias=use_bias)
+    variables = keras_networks.variables(layers)
+    x = tf.constant(network_inputs(config)["input"])
+    scales = list(output_gradients(config).values())[: 3 if config.rnn_mode == "lstm" else 2]
+
+    def outputs_and_gradients(run):
+        with tf.GradientTape() as tape:
+            outputs = run()
+            loss = tf.add_n([tf.reduce_sum(output * scale) for output, scale in zip(outputs, scales, strict=True)])
+        return outputs, tape.gradient(loss, [variable.value for variable in variables])
+
+    expected = outputs_and_gradients(lambda: run_keras(config, layers, x))
+    actual = outputs_and_gradients(lambda: run_op(config, x, from_keras(layout_of(config), variables)))
+    for ours, theirs in zip(tf.nest.flatten(actual), tf.nest.flatten(expected), strict=True):
+        assert parity.difference(ours, theirs) < 1e-12
+
+
+@networks
+@pytest.mark.parametrize("use_bias", [True, False])
+def test_to_keras_gives_weights_with_which_keras_computes_what_the_op_does(config, use_bias):
+    inputs = network_inputs(config)
+    params = inputs["params"]
+    if not use_bias:
+        params[-2 * config.num_pseudo_layers * config.num_gates * config.num_units :] = 0
+    layers = keras_networks.stack(config, use_bias=use_bias)
+    keras_networks.assign(layers, to_keras(layout_of(config), params, use_bias))
+    expected = run_keras(config, layers, inputs["input"])
+    for ours, theirs in zip(run_op(config, inputs["input"], params), expected, strict=True):
+        assert parity.difference(ours, theirs) < 1e-12
+
+
+def test_what_get_weights_returns_is_taken():
+    config = network(rnn_mode="gru", direction="bidirectional")
+    (layer,) = random_stack(config)
+    params = from_keras(layout_of(config), layer.get_weights())
+    assert isinstance(params, np.ndarray)
+    np.testing.assert_array_equal(params, keras_networks.params_from_weights(config, layer.get_weights()))
+    layer.set_weights(to_keras(layout_of(config), params))
+    np.testing.assert_array_equal(from_keras(layout_of(config), layer.weights), params)
+
+
+@st.composite
+def configs(draw) -> Config:
+    """A strategy for networks that Keras has, of any size."""
+    sizes = st.integers(0, 6)
+    return Config(
+        rnn_mode=draw(st.sampled_from(MODES)),
+        direction=draw(st.sampled_from(DIRECTIONS)),
+        num_layers=draw(st.integers(1, 3)),
+        num_units=draw(sizes),
+        input_size=draw(sizes),
+    )
+
+
+DTYPES = st.sampled_from([tf.float32, tf.float64, tf.float16, tf.bfloat16])
+libraries = pytest.mark.parametrize("convert", [np.asarray, tf.constant], ids=["numpy", "tensorflow"])
+
+
+def running_numbers(config, dtype):
+    """A params buffer of numbers that every type holds, though not without repetition."""
+    return (np.arange(layout_of(config).size) % 128).astype(dtype.as_numpy_dtype)
+
+
+@libraries
+@given(configs(), DTYPES)
+def test_from_keras_equals_the_reference_to_the_bit(convert, config, dtype):
+    weights = keras_networks.weights_from_params(config, running_numbers(config, dtype))
+    params = from_keras(layout_of(config), [convert(weight) for weight in weights])
+    assert tf.is_tensor(params) == (convert is tf.constant)
+    assert params.dtype == dtype
+    np.testing.assert_array_equal(params, keras_networks.params_from_weights(config, weights))
+
+
+@libraries
+@given(configs(), DTYPES)
+def test_to_keras_equals_the_reference_to_the_bit(convert, config, dtype):
+    params = running_numbers(config, dtype)
+    actual = to_keras(layout_of(config), convert(params))
+    for ours, theirs in zip(actual, keras_networks.weights_from_params(config, params), strict=True):
+        assert tf.is_tensor(ours) == (convert is tf.constant)
+        assert ours.dtype == dtype
+        np.testing.assert_array_equal(ours, theirs)
+
+
+@libraries
+@given(configs(), st.booleans())
+def test_weights_come_back_as_they_were(convert, config, use_bias):
+    weights = keras_networks.weights_from_params(config, running_numbers(config, tf.float64), use_bias)
+    params = from_keras(layout_of(config), [convert(weight) for weight in weights])
+    for ours, theirs in zip(to_keras(layout_of(config), params, use_bias), weights, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+def test_numpy_results_share_no_memory():
+    config = network(direction="bidirectional")
+    params = running_numbers(config, tf.float32)
+    for weight in to_keras(layout_of(config), params):
+        assert not np.shares_memory(weight, params)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_gradients_pass_through_to_keras(mode):
+    """Of the sum of scale * weight, which to_keras makes of params linearly: that of the reference's matrix."""
+    config = network(rnn_mode=mode, num_units=2, num_layers=2)
+    each = layout_of(config)
+    params = tf.zeros([each.size], tf.float64)
+    shapes = [weight.shape for weight in to_keras(each, params)]
+    scales = [np.random.default_rng(0).standard_normal(shape) for shape in shapes]
+    with tf.GradientTape() as tape:
+        tape.watch(params)
+        total = tf.add_n([tf.reduce_sum(s * weight) for s, weight in zip(scales, to_keras(each, params), strict=True)])
+    gradient = tape.gradient(total, params)
+    for index, unit in enumerate(np.eye(each.size)):
+        weights = keras_networks.weights_from_params(config, unit)
+        expected = sum(np.sum(s * weight) for s, weight in zip(scales, weights, strict=True))
+        assert gradient[index].numpy() == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize("shape_is_known", [True, False])
+@pytest.mark.parametrize("mode", MODES)
+def test_in_a_graph(mode, shape_is_known):
+    config = network(rnn_mode=mode, direction="bidirectional")
+    params = running_numbers(config, tf.float64)
+    weights = keras_networks.weights_from_params(config, params)
+    specs = [tf.TensorSpec(weight.shape if shape_is_known else None, tf.float64) for weight in weights]
+
+    @tf.function(input_signature=specs)
+    def round_trip(*weights):
+        params = from_keras(layout_of(config), weights)
+        assert params.shape == layout_of(config).size
+        return to_keras(layout_of(config), params)
+
+    for ours, theirs in zip(round_trip(*weights), weights, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    if not shape_is_known:
+        with pytest.raises(tf.errors.InvalidArgumentError, match=r"expected shape \[3,\d+\]"):
+            round_trip(weights[1], *weights[1:])
+
+
+def test_an_lstm_is_converted_by_whole_matrices():
+    """It is done in every step of a network: no gate is touched by itself."""
+    config = network(num_layers=2, direction="bidirectional")
+    weights = [tf.constant(w) for w in keras_networks.weights_from_params(config, running_numbers(config, tf.float32))]
+    convert = tf.function(lambda *weights: from_keras(layout_of(config), weights))
+    ops = [op.type for op in convert.get_concrete_function(*weights).graph.get_operations()]
+    assert ops.count("Transpose") == 8  # two matrices of each pseudo-layer
+    assert ops.count("ConcatV2") == 1
+    assert not {"Split", "SplitV", "StridedSlice", "GatherV2", "EnsureShape"} & set(ops)
+
+
+def test_mixed_arrays_and_variables_make_a_tensor():
+    config = network(rnn_mode="gru")
+    weights = keras_networks.weights_from_params(config, running_numbers(config, tf.float32))
+    expected = keras_networks.params_from_weights(config, weights)
+    for variable in (tf.Variable(weights[1]), keras.Variable(weights[1], dtype="float32")):
+        params = from_keras(layout_of(config), [weights[0], variable, weights[2]])
+        assert tf.is_tensor(params)
+        np.testing.assert_array_equal(params, expected)
+
+
+LSTM = network(num_layers=2)
+GRU = network(rnn_mode="gru", direction="bidirectional")
+
+
+def with_item(number, make):
+    """Returns a change of one of the weights."""
+    return lambda weights: [make(w) if index == number else w for index, w in enumerate(weights)]
+
+
+@libraries
+@pytest.mark.parametrize(
+    ("config", "change", "message"),
+    [
+        (
+            LSTM,
+            lambda weights: weights[:-1],
+            "weights must be a list of 6, or 4 without biases, for a layout of 2 pseudo-layers, but has 5 items",
+        ),
+        (
+            LSTM,
+            lambda weights: [],
+            "weights must be a list of 6, or 4 without biases, for a layout of 2 pseudo-layers, but has 0 items",
+        ),
+        (
+            LSTM,
+            with_item(3, lambda weight: weight.T),
+            "weights[3] (layer_1/forward/kernel) must have the shape [5, 20], but has [20, 5]",
+        ),
+        (
+            LSTM,
+            with_item(1, lambda weight: weight[:4]),
+            "weights[1] (layer_0/forward/recurrent_kernel) must have the shape [5, 20], but has [4, 20]",
+        ),
+        (
+            GRU,
+            with_item(5, lambda weight: weight[0]),
+            "weights[5] (layer_0/backward/bias, of a GRU with reset_after=True) must have the shape [2, 15], "
+            "but has [15]",
+        ),
+        (
+            LSTM,
+            with_item(2, lambda weight: weight.astype("float32")),
+            "weights must be of one dtype, but 'weights[0] (layer_0/forward/kernel)' is float64 and "
+            "'weights[2] (layer_0/forward/bias)' float32",
+        ),
+        (
+            LSTM,
+            lambda weights: [weight.astype("int32") for weight in weights],
+            "weights[0] (layer_0/forward/kernel) must be of a floating type, but is int32",
+        ),
+    ],
+    ids=str,
+)
+def test_weights_that_do_not_fit_are_refused(convert, config, change, message):
+    weights = keras_networks.weights_from_params(config, running_numbers(config, tf.float64))
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        from_keras(layout_of(config), [convert(weight) for weight in change(weights)])
+
+
+@pytest.mark.parametrize(
+    ("each", "message"),
+    [
+        (
+            layout("lstm", 4, 3, num_proj=2),
+            "layout must have num_proj 0, as Keras's layers have no projection, but has 2",
+        ),
+        (
+            layout("gru", 4, 4, input_mode="skip_input"),
+            "layout must have the input_mode 'linear_input', as Keras's layers do, but has 'skip_input'",
+        ),
+    ],
+    ids=["projection", "skip_input"],
+)
+def test_layouts_that_keras_has_no_layers_of_are_refused(each, message):
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        from_keras(each, [])
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        to_keras(each, np.zeros(each.size))
+
+
+@libraries
+def test_params_of_another_shape_are_refused(convert):
+    message = r"^params must have the shape \[440\], but has \[399\]$"
+    with pytest.raises(ValueError, match=message):
+        to_keras(layout_of(LSTM), convert(np.zeros(399)))
+
+
+@pytest.mark.parametrize(
+    ("convert", "error"), [(np.asarray, ValueError), (tf.constant, tf.errors.InvalidArgumentError)], ids=["numpy", "tf"]
+)
+def test_biases_are_not_lost(convert, error):
+    each = layout("lstm", 4, 3)
+    params = np.zeros(each.size)
+    params[each["layer_0/forward/recurrent_bias/o"].offset] = 1
+    with pytest.raises(error, match="layer_0/forward/recurrent_bias must be zeros with use_bias=False, but is not"):
+        to_keras(each, convert(params), use_bias=False)

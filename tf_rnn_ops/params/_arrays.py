@@ -1,0 +1,113 @@
+"""What the conversions need of NumPy and of TensorFlow, under the same names, and checks of arrays."""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+
+class Library(NamedTuple):
+    """The functions of a library of arrays.
+
+    Attributes:
+      convert: makes an array of what can be made one.
+      checked: (name, array, shape): returns the array, or refuses it by name if it has another shape.
+      concat: joins arrays along their first dimension.
+      split: (array, sizes): cuts an array along its first dimension into parts of these sizes.
+      reshape: (array, shape).
+      transpose: returns a new array with the dimensions reversed.
+      stack: joins arrays along a new first dimension.
+      zeros: (shape, dtype).
+      check_zeros: refuses arrays, by name, that are not zeros.
+    """
+
+    convert: Callable[..., Any]
+    checked: Callable[..., Any]
+    concat: Callable[..., Any]
+    split: Callable[..., Any]
+    reshape: Callable[..., Any]
+    transpose: Callable[..., Any]
+    stack: Callable[..., Any]
+    zeros: Callable[..., Any]
+    check_zeros: Callable[..., None]
+
+
+def library_of(arrays: Iterable[Any]) -> Library:
+    """Returns TensorFlow if any of some arrays is a tensor or variable, otherwise NumPy."""
+    return TENSORFLOW if any(map(tf.is_tensor, arrays)) else NUMPY
+
+
+def check_one_dtype(argument: str, arrays: Mapping[str, Any]) -> None:
+    """Refuses arrays, by name, of an argument if they are of more than one dtype."""
+    first = next(iter(arrays))
+    for name, array in arrays.items():
+        if array.dtype != arrays[first].dtype:
+            raise ValueError(
+                f"{argument} must be of one dtype, but {first!r} is {arrays[first].dtype.name} and {name!r} "
+                f"{array.dtype.name}"
+            )
+
+
+def check_floating(arrays: Mapping[str, Any]) -> None:
+    """Refuses arrays, by name, that are not of a floating type."""
+    for name, array in arrays.items():
+        if not tf.as_dtype(array.dtype).is_floating:
+            raise ValueError(f"{name} must be of a floating type, but is {array.dtype.name}")
+
+
+def _checked_array(name, array, shape):
+    """Returns a NumPy array, or refuses it if it has another shape."""
+    if array.shape != shape:
+        raise _wrong_shape(name, array.shape, shape)
+    return array
+
+
+def _checked_tensor(name, tensor, shape):
+    """Returns a tensor, or refuses it if it has another shape: now if that is known, otherwise when it is run."""
+    if not tensor.shape.is_compatible_with(shape):
+        raise _wrong_shape(name, tensor.shape, shape)
+    return tensor if tensor.shape.is_fully_defined() else tf.ensure_shape(tensor, shape)
+
+
+def _wrong_shape(name, shape, wanted):
+    return ValueError(f"{name} must have the shape {list(wanted)}, but has {list(shape)}")
+
+
+def _check_array_zeros(arrays):
+    for name, array in arrays.items():
+        if np.any(array):
+            raise ValueError(_not_zeros(name))
+
+
+def _check_tensor_zeros(tensors):
+    for name, tensor in tensors.items():
+        tf.debugging.assert_equal(tensor, tf.zeros_like(tensor), message=_not_zeros(name))
+
+
+def _not_zeros(name):
+    return f"{name} must be zeros with use_bias=False, but is not"
+
+
+NUMPY = Library(
+    convert=np.asarray,
+    checked=_checked_array,
+    concat=np.concatenate,
+    split=lambda array, sizes: np.split(array, np.cumsum(sizes)[:-1]),
+    reshape=np.reshape,
+    transpose=lambda array: np.array(np.transpose(array), order="C"),
+    stack=np.stack,
+    zeros=np.zeros,
+    check_zeros=_check_array_zeros,
+)
+TENSORFLOW = Library(
+    convert=tf.convert_to_tensor,
+    checked=_checked_tensor,
+    concat=lambda tensors: tf.concat(tensors, axis=0),
+    split=tf.split,
+    reshape=tf.reshape,
+    transpose=tf.transpose,
+    stack=tf.stack,
+    zeros=tf.zeros,
+    check_zeros=_check_tensor_zeros,
+)

@@ -1,0 +1,187 @@
+"""Keras's weights."""
+
+import functools
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from tf_rnn_ops.params._arrays import Library, check_floating, check_one_dtype, library_of
+from tf_rnn_ops.params._blocks import blocks, split_into_blocks
+from tf_rnn_ops.params._layout import Layout
+
+
+class _Weight(NamedTuple):
+    """A weight of a Keras layer: the pseudo-layer that it is of, what it is of it, and its shape."""
+
+    pseudo_layer: str
+    kind: str
+    shape: tuple[int, ...]
+
+
+def from_keras(layout: Layout, weights: Iterable[Any]) -> Any:
+    """Returns the params buffer that holds the weights of Keras layers.
+
+    The layers are `keras.layers.LSTM`, `GRU` with `reset_after=True`, or `SimpleRNN`, or `keras.layers.Bidirectional`
+    layers of one of these: what `get_weights()` returns of each layer of a stack, one after the other.
+
+    Where the Keras layer has one bias and cuDNN's two, which are added, the input bias becomes Keras's and the
+    recurrent bias zeros. Biases that Keras is without are zeros. A GRU's gates change places: Keras has the update gate
+    first. Without biases, weights do not show whether a GRU has `reset_after=True`; what it computes without is another
+    function.
+
+    Args:
+      layout: the layout of the buffer, with an input matrix in every layer and without a projection.
+      weights: for each pseudo-layer (layer 0 forward, layer 0 backward, layer 1 forward, ...) the kernel,
+        [fan_in, num_gates * num_units], the recurrent kernel, [num_units, num_gates * num_units], and, unless the
+        layers have `use_bias=False`, the bias: [num_gates * num_units], or [2, num_gates * num_units] of a GRU. All are
+        of one floating dtype.
+
+    Returns:
+      A vector, [layout.size]: a tensor, and differentiable, if any of the weights is a tensor or variable; otherwise a
+      new NumPy array.
+
+    Raises:
+      ValueError: if Keras has no layers of such a layout, or the weights have another number, shape or dtype.
+      tf.errors.InvalidArgumentError: if a tensor whose shape is known only when it is run has another.
+
+    Source: the formulas of `keras.layers.LSTM`, `GRU` and `SimpleRNN`, beside those of `tf_rnn_ops.raw_ops.CudnnRNN`.
+
+    Example:
+      >>> lstm = keras.layers.LSTM(4)
+      >>> lstm.build([None, None, 3])  # [batch, time, features]
+      >>> from_keras(layout("lstm", num_units=4, input_size=3), lstm.get_weights()).shape  # [layout.size]
+      (144,)
+    """
+    weights = list(weights)
+    library = library_of(weights)
+    of_block = _by_block(layout, _checked(library, layout, weights))
+    absent = {block.name for block in blocks(layout)} - set(of_block)
+    if absent:
+        dtype = next(iter(of_block.values())).dtype
+        of_block |= dict.fromkeys(absent, library.zeros(blocks(layout)[-1].shape, dtype))  # biases are of one shape
+    parts = [in_cudnn_order(library, layout.rnn_mode, of_block[block.name]) for block in blocks(layout)]
+    return library.concat([library.reshape(part, [-1]) for of_one in parts for part in of_one])
+
+
+def to_keras(layout: Layout, params: Any, use_bias: bool = True) -> list[Any]:
+    """Returns the weights of the Keras layers that compute what a params buffer makes the ops compute.
+
+    Args:
+      layout: the layout of the buffer, with an input matrix in every layer and without a projection.
+      params: the buffer, [layout.size].
+      use_bias: whether the layers have biases. Where one has one bias and cuDNN two, it is their sum. Without, the
+        buffer's biases must be zeros, because they would be lost.
+
+    Returns:
+      The weights that `from_keras` takes, in that order, for `set_weights`. Of a NumPy array they are new NumPy arrays,
+      of a tensor or variable tensors, differentiable with respect to it.
+
+    Raises:
+      ValueError: if Keras has no layers of such a layout, params has another shape, or there are biases that would be
+        lost.
+      tf.errors.InvalidArgumentError: the last of a tensor, and if one whose shape is known only when it is run has
+        another.
+
+    Source: as for `from_keras`.
+
+    Example:
+      >>> gru = layout("gru", num_units=4, input_size=3)
+      >>> [weight.shape for weight in to_keras(gru, np.zeros(gru.size, "float32"))]
+      [(3, 12), (4, 12), (2, 12)]
+    """
+    library = library_of([params])
+    expected = _expected(layout, use_bias)
+    of_block = split_into_blocks(library, layout, params)
+    if not use_bias:
+        library.check_zeros({name: array for name, array in of_block.items() if name.endswith("bias")})
+    of_block = {name: in_keras_order(library, layout.rnn_mode, block) for name, block in of_block.items()}
+    return [_weight(library, layout, each, of_block) for each in expected]
+
+
+def in_cudnn_order(library: Library, rnn_mode: str, weight: Any) -> list[Any]:
+    """Returns the parts, one below the other, of the block that holds a weight of Keras's.
+
+    Args:
+      library: that of the weight.
+      rnn_mode: the mode of the network.
+      weight: a matrix, [fan_in, num_gates * num_units], or a bias, [num_gates * num_units].
+    """
+    rows = library.transpose(weight) if len(weight.shape) == 2 else weight
+    if rnn_mode != "gru":
+        return [rows]
+    update, reset, new = library.split(rows, [rows.shape[0] // 3] * 3)
+    return [reset, update, new]
+
+
+def in_keras_order(library: Library, rnn_mode: str, block: Any) -> Any:
+    """Returns the weight of Keras's that a block holds: the reverse of `in_cudnn_order`."""
+    if rnn_mode == "gru":
+        reset, update, new = library.split(block, [block.shape[0] // 3] * 3)
+        block = library.concat([update, reset, new])
+    return library.transpose(block) if len(block.shape) == 2 else block
+
+
+@functools.lru_cache
+def _expected(layout: Layout, use_bias: bool) -> tuple[_Weight, ...]:
+    """Returns the weights of the Keras layers of a layout, or refuses one that has none."""
+    if layout.num_proj > 0:
+        raise ValueError(
+            f"layout must have num_proj 0, as Keras's layers have no projection, but has {layout.num_proj}"
+        )
+    if layout.input_mode == "skip_input":
+        raise ValueError("layout must have the input_mode 'linear_input', as Keras's layers do, but has 'skip_input'")
+    weights = []
+    for block in blocks(layout):
+        if block.kind in ("kernel", "recurrent_kernel"):
+            weights.append(_Weight(block.pseudo_layer, block.kind, block.shape[::-1]))
+        elif block.kind == "input_bias" and use_bias:
+            shape = (2, *block.shape) if layout.rnn_mode == "gru" else block.shape
+            weights.append(_Weight(block.pseudo_layer, "bias", shape))
+    pseudo_layers = list(dict.fromkeys(block.pseudo_layer for block in blocks(layout)))
+    return tuple(sorted(weights, key=lambda weight: pseudo_layers.index(weight.pseudo_layer)))
+
+
+def _checked(library: Library, layout: Layout, weights: list[Any]) -> dict[_Weight, Any]:
+    """Returns the weights of Keras layers as arrays by what they are, or refuses them."""
+    with_biases, without = _expected(layout, True), _expected(layout, False)
+    if len(weights) not in (len(with_biases), len(without)):
+        raise ValueError(
+            f"weights must be a list of {len(with_biases)}, or {len(without)} without biases, for a layout of "
+            f"{len(without) // 2} pseudo-layers, but has {len(weights)} items"
+        )
+    expected = with_biases if len(weights) == len(with_biases) else without
+    names = [f"weights[{number}] ({_described(layout, each)})" for number, each in enumerate(expected)]
+    arrays = {
+        name: library.checked(name, library.convert(weight), each.shape)
+        for name, each, weight in zip(names, expected, weights, strict=True)
+    }
+    check_one_dtype("weights", arrays)
+    check_floating(arrays)
+    return dict(zip(expected, arrays.values(), strict=True))
+
+
+def _described(layout: Layout, weight: _Weight) -> str:
+    """Returns what to call a weight in an error."""
+    reset_after = ", of a GRU with reset_after=True" if (layout.rnn_mode, weight.kind) == ("gru", "bias") else ""
+    return f"{weight.pseudo_layer}/{weight.kind}{reset_after}"
+
+
+def _by_block(layout: Layout, weights: dict[_Weight, Any]) -> dict[str, Any]:
+    """Returns the weights of Keras layers by the names of the blocks that hold them."""
+    of_block = {}
+    for each, array in weights.items():
+        if each.kind != "bias":
+            of_block[f"{each.pseudo_layer}/{each.kind}"] = array
+        elif layout.rnn_mode == "gru":
+            of_block[f"{each.pseudo_layer}/input_bias"] = array[0]
+            of_block[f"{each.pseudo_layer}/recurrent_bias"] = array[1]
+        else:
+            of_block[f"{each.pseudo_layer}/input_bias"] = array
+    return of_block
+
+
+def _weight(library: Library, layout: Layout, weight: _Weight, of_block: dict[str, Any]) -> Any:
+    """Returns the array of one weight, given those of the blocks in Keras's order."""
+    if weight.kind != "bias":
+        return of_block[f"{weight.pseudo_layer}/{weight.kind}"]
+    biases = [of_block[f"{weight.pseudo_layer}/{kind}"] for kind in ("input_bias", "recurrent_bias")]
+    return library.stack(biases) if layout.rnn_mode == "gru" else biases[0] + biases[1]
