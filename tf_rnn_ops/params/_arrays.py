@@ -16,7 +16,8 @@ class Library(NamedTuple):
       concat: joins arrays along their first dimension.
       split: (array, sizes): cuts an array along its first dimension into parts of these sizes.
       reshape: (array, shape).
-      transpose: returns a new array with the dimensions reversed.
+      flatten: makes a vector of an array.
+      transpose: exchanges the dimensions of a matrix, in a new array.
       stack: joins arrays along a new first dimension.
       zeros: (shape, dtype).
       check_zeros: refuses arrays, by name, that are not zeros.
@@ -27,6 +28,7 @@ class Library(NamedTuple):
     concat: Callable[..., Any]
     split: Callable[..., Any]
     reshape: Callable[..., Any]
+    flatten: Callable[..., Any]
     transpose: Callable[..., Any]
     stack: Callable[..., Any]
     zeros: Callable[..., Any]
@@ -89,13 +91,18 @@ def _not_zeros(name):
     return f"{name} must be zeros with use_bias=False, but is not"
 
 
+# Eager calls take less time to make tensors of these than of lists.
+_VECTOR = np.array([-1], np.int32)
+_EXCHANGED = np.array([1, 0], np.int32)
+
 NUMPY = Library(
     convert=np.asarray,
     checked=_checked_array,
     concat=np.concatenate,
     split=lambda array, sizes: np.split(array, np.cumsum(sizes)[:-1]),
     reshape=np.reshape,
-    transpose=lambda array: np.array(np.transpose(array), order="C"),
+    flatten=np.ravel,
+    transpose=lambda matrix: np.array(matrix.T, order="C"),
     stack=np.stack,
     zeros=np.zeros,
     check_zeros=_check_array_zeros,
@@ -106,7 +113,8 @@ TENSORFLOW = Library(
     concat=lambda tensors: tf.concat(tensors, axis=0),
     split=tf.split,
     reshape=tf.reshape,
-    transpose=tf.transpose,
+    flatten=lambda tensor: tf.reshape(tensor, _VECTOR),
+    transpose=lambda matrix: tf.transpose(matrix, _EXCHANGED),
     stack=tf.stack,
     zeros=tf.zeros,
     check_zeros=_check_tensor_zeros,

@@ -59,7 +59,7 @@ def from_keras(layout: Layout, weights: Iterable[Any]) -> Any:
         dtype = next(iter(of_block.values())).dtype
         of_block |= dict.fromkeys(absent, library.zeros(blocks(layout)[-1].shape, dtype))  # biases are of one shape
     parts = [in_cudnn_order(library, layout.rnn_mode, of_block[block.name]) for block in blocks(layout)]
-    return library.concat([library.reshape(part, [-1]) for of_one in parts for part in of_one])
+    return library.concat([library.flatten(part) for of_one in parts for part in of_one])
 
 
 def to_keras(layout: Layout, params: Any, use_bias: bool = True) -> list[Any]:

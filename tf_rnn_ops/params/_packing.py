@@ -32,7 +32,7 @@ def pack(layout: Layout, arrays: Mapping[str, Any]) -> Any:
     library = library_of(arrays.values())
     parts = {name: library.checked(name, library.convert(arrays[name]), each.shape) for name, each in layout.items()}
     check_one_dtype("arrays", parts)
-    return library.concat([library.reshape(part, [-1]) for part in parts.values()])
+    return library.concat([library.flatten(part) for part in parts.values()])
 
 
 def unpack(layout: Layout, params: Any) -> dict[str, Any]:
