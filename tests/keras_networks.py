@@ -9,6 +9,7 @@ import functools
 import cudnn_rnn_reference as reference
 import keras
 import numpy as np
+import tensorflow as tf
 from cudnn_rnn_reference import Config
 
 LAYERS = {
@@ -30,6 +31,31 @@ def stack(config: Config, **arguments) -> list[keras.layers.Layer]:
         layer.build((config.batch, config.time, config.fan_in(number)))
         layers.append(layer)
     return layers
+
+
+def run(config: Config, layers, x, initial_states=None, **arguments) -> list:
+    """Returns the outputs of a stack of Keras layers and their final states.
+
+    Args:
+      config: the network.
+      layers: what `stack` returns.
+      x: the input, [batch, time, input].
+      initial_states: the state of h and, of an LSTM, of c, each [batch, pseudo-layers, units]; zeros by default.
+      **arguments: call arguments for each layer.
+
+    Returns:
+      The output, [batch, time, directions * units], and the final states like `initial_states`.
+    """
+    states = []
+    for number, layer in enumerate(layers):
+        if initial_states is not None:
+            pseudo_layers = range(number * config.num_directions, (number + 1) * config.num_directions)
+            # Keras has both states of a direction side by side.
+            arguments["initial_state"] = [state[:, each] for each in pseudo_layers for state in initial_states]
+        x, *of_layer = layer(x, **arguments)
+        states += of_layer
+    num_states = 2 if config.rnn_mode == "lstm" else 1
+    return [x, *(tf.stack(states[each::num_states], axis=1) for each in range(num_states))]
 
 
 def variables(layers) -> list:

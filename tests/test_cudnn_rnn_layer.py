@@ -4,13 +4,15 @@ import functools
 import sys
 
 import keras
+import keras_networks
 import numpy as np
 import parity
 import pytest
 import tensorflow as tf
+from cudnn_rnn_reference import NUM_GATES, Config
 
 import tf_rnn_ops
-from tf_rnn_ops.params import pack, unpack
+from tf_rnn_ops.params import unpack
 
 CudnnRNN = tf_rnn_ops.layers.CudnnRNN
 SUBCLASSES = {
@@ -21,14 +23,6 @@ SUBCLASSES = {
 }
 MODES = tuple(SUBCLASSES)
 DIRECTIONS = ("unidirectional", "bidirectional")
-KERAS_LAYERS = {
-    "lstm": keras.layers.LSTM,
-    "gru": keras.layers.GRU,
-    "rnn_tanh": keras.layers.SimpleRNN,
-    "rnn_relu": functools.partial(keras.layers.SimpleRNN, activation="relu"),
-}
-# In the order of the columns of Keras's kernels.
-GATES = {"lstm": ["i", "f", "g", "o"], "gru": ["u", "r", "n"]}
 
 BATCH, TIME, FEATURES, UNITS = 4, 7, 3, 5
 LENGTHS = [7, 3, 0, 5]
@@ -59,67 +53,19 @@ def random_layer(*arguments, features=FEATURES, **keyword_arguments):
     return layer
 
 
-def keras_stack(mode, direction, num_layers, **arguments):
-    """Returns Keras's own layers for a network."""
-    layers = []
-    for _ in range(num_layers):
-        layer = KERAS_LAYERS[mode](UNITS, return_sequences=True, return_state=True, dtype="float64", **arguments)
-        layers.append(keras.layers.Bidirectional(layer, dtype="float64") if direction == "bidirectional" else layer)
-    return layers
+def network(mode, direction, num_layers) -> Config:
+    """Returns the network that a layer of UNITS is."""
+    return Config(mode, "linear_input", direction, num_layers, UNITS, FEATURES)
 
 
-def run_keras_stack(stack, x, mask=None):
-    """Returns the outputs of Keras's own layers and their final states, each [batch, num_pseudo_layers, units]."""
-    states = []
-    for layer in stack:
-        x, *of_layer = layer(x, mask=mask)
-        states += of_layer
-    num_states = 2 if isinstance(stack[0], keras.layers.LSTM) or len(states) == 4 * len(stack) else 1
-    return x, [tf.stack(states[each::num_states], axis=1) for each in range(num_states)]
-
-
-def keras_cells(stack):
-    """Returns for each direction of each layer of a stack its place and what Keras calls its cell."""
-    for number, layer in enumerate(stack):
-        if isinstance(layer, keras.layers.Bidirectional):
-            yield f"layer_{number}/forward", layer.forward_layer.cell
-            yield f"layer_{number}/backward", layer.backward_layer.cell
-        else:
-            yield f"layer_{number}/forward", layer.cell
-
-
-def packed(layout, stack, values):
-    """Returns a params buffer of Keras's weights.
-
-    Args:
-      layout: the layout of the buffer.
-      stack: Keras's layers.
-      values: a function from a Keras variable to what stands for it in the buffer, of the same shape.
-    """
-    gates = GATES.get(layout.rnn_mode, [None])
-    arrays = {}
-
-    def split(place, kind, matrix):
-        for gate, columns in zip(gates, np.split(np.asarray(matrix), len(gates), axis=-1), strict=True):
-            arrays["/".join([place, kind, *([gate] if gate else [])])] = columns.T
-
-    for place, cell in keras_cells(stack):
-        split(place, "kernel", values(cell.kernel))
-        split(place, "recurrent_kernel", values(cell.recurrent_kernel))
-        bias = np.asarray(values(cell.bias))
-        input_bias, recurrent_bias = bias if layout.rnn_mode == "gru" else (bias, np.zeros_like(bias))
-        split(place, "input_bias", input_bias)
-        split(place, "recurrent_bias", recurrent_bias)
-    return pack(layout, arrays)
-
-
-def with_weights_of(stack, mode, direction, **arguments):
+def with_weights_of(stack, config, **arguments):
     """Returns a layer with the weights of Keras's layers, which are random."""
     for layer in stack:
         random_weights(layer)
-    layer = CudnnRNN(UNITS, mode, len(stack), direction, dtype="float64", **arguments)
+    layer = CudnnRNN(UNITS, config.rnn_mode, len(stack), config.direction, dtype="float64", **arguments)
     layer.build([None, None, FEATURES])
-    layer.set_weights([packed(layer.layout, stack, lambda variable: variable.numpy())])
+    weights = [variable.numpy() for variable in keras_networks.variables(stack)]
+    layer.set_weights([keras_networks.params_from_weights(config, weights)])
     return layer
 
 
@@ -128,48 +74,40 @@ def with_weights_of(stack, mode, direction, **arguments):
 @pytest.mark.parametrize("mode", MODES)
 def test_equals_keras(mode, direction, num_layers):
     x = tf.constant(sequences())
-    stack = keras_stack(mode, direction, num_layers)
-    run_keras_stack(stack, x)
-    layer = with_weights_of(stack, mode, direction, return_sequences=True, return_state=True)
+    config = network(mode, direction, num_layers)
+    stack = keras_networks.stack(config)
+    layer = with_weights_of(stack, config, return_sequences=True, return_state=True)
     weights = DATA.standard_normal([BATCH, TIME, 1])
 
     def outputs_and_gradients(run, variables):
         with tf.GradientTape() as tape:
             tape.watch(x)
-            output, states = run()
+            output, *states = run(x)
             loss = tf.reduce_sum(output * weights) + tf.add_n([tf.reduce_sum(state**2) for state in states])
-        return output, states, *tape.gradient(loss, [x, variables])
+        return [output, *states], *tape.gradient(loss, [x, [variable.value for variable in variables]])
 
-    variables = [variable.value for each in stack for variable in each.weights]
-    output, states, d_x, d_variables = outputs_and_gradients(lambda: run_keras_stack(stack, x), variables)
-    gradient_of = {id(value): gradient for value, gradient in zip(variables, d_variables, strict=True)}
-    d_params = packed(layer.layout, stack, lambda variable: gradient_of[id(variable.value)])
-
-    def run():
-        output, *states = layer(x, training=True)
-        return output, states
-
-    actual, actual_states, actual_d_x, (actual_d_params,) = outputs_and_gradients(run, [layer.params.value])
-    assert parity.difference(actual, output) < 1e-12
-    for state, expected in zip(actual_states, states, strict=True):
-        assert parity.difference(state, expected) < 1e-12
-    assert parity.difference(actual_d_x, d_x) < 1e-12
+    run_keras = functools.partial(keras_networks.run, config, stack)
+    outputs, d_x, d_weights = outputs_and_gradients(run_keras, keras_networks.variables(stack))
+    run = functools.partial(layer, training=True)
+    actual, actual_d_x, (actual_d_params,) = outputs_and_gradients(run, layer.weights)
+    for ours, theirs in zip([*actual, actual_d_x], [*outputs, d_x], strict=True):
+        assert parity.difference(ours, theirs) < 1e-12
     # Where Keras has one bias, the gradients of both of ours are that of its one.
+    d_params = unpack(layer.layout, keras_networks.params_from_weights(config, d_weights))
     actual_d_params = unpack(layer.layout, actual_d_params.numpy())
-    for name, gradient in unpack(layer.layout, d_params).items():
-        if mode != "gru":
-            gradient = unpack(layer.layout, d_params)[name.replace("recurrent_bias", "input_bias")]
-        assert parity.difference(actual_d_params[name], gradient) < 1e-12, name
+    for name, gradient in actual_d_params.items():
+        expected = d_params[name if mode == "gru" else name.replace("recurrent_bias", "input_bias")]
+        assert parity.difference(gradient, expected) < 1e-12, name
 
 
 @pytest.mark.parametrize("direction", DIRECTIONS)
 @pytest.mark.parametrize("mode", MODES)
 def test_equals_keras_with_a_mask(mode, direction):
     x = sequences()
-    stack = keras_stack(mode, direction, 2)
-    run_keras_stack(stack, x)
-    layer = with_weights_of(stack, mode, direction, return_sequences=True, return_state=True)
-    output, states = run_keras_stack(stack, x, tf.constant(MASK))
+    config = network(mode, direction, 2)
+    stack = keras_networks.stack(config)
+    layer = with_weights_of(stack, config, return_sequences=True, return_state=True)
+    output, *states = keras_networks.run(config, stack, x, mask=tf.constant(MASK))
     actual, *actual_states = layer(x, mask=tf.constant(MASK))
     assert parity.difference(actual, np.where(MASK[..., np.newaxis], output, 0)) < 1e-12
     for state, expected in zip(actual_states, states, strict=True):
@@ -431,11 +369,12 @@ def test_starts_out_as_keras_does(mode, direction):
         "kernel_initializer": keras.initializers.GlorotUniform(seed=1),
         "recurrent_initializer": keras.initializers.Orthogonal(seed=2),
     }
-    stack = keras_stack(mode, direction, 2, **initializers)
-    run_keras_stack(stack, sequences())
+    config = network(mode, direction, 2)
+    stack = keras_networks.stack(config, **initializers)
     layer = CudnnRNN(UNITS, mode, 2, direction, dtype="float64", **initializers)
     layer.build([None, None, FEATURES])
-    expected = packed(layer.layout, stack, lambda variable: variable.numpy())
+    weights = [variable.numpy() for variable in keras_networks.variables(stack)]
+    expected = keras_networks.params_from_weights(config, weights)
     np.testing.assert_array_equal(layer.get_weights()[0], expected)
 
 
@@ -468,7 +407,7 @@ def test_initializers_see_the_matrices_that_they_fill(mode):
         unit_forget_bias=False,
     )
     layer.build([None, None, FEATURES])
-    width = len(GATES.get(mode, [None])) * UNITS
+    width = NUM_GATES[mode] * UNITS
     assert kernels == [(FEATURES, width)] * 2 + [(2 * UNITS, width)] * 2
     assert recurrents == [(UNITS, width)] * 4
     # Where Keras has one bias, the other of ours starts out as zeros.

@@ -3,7 +3,7 @@
 import dataclasses
 
 import cudnn_rnn_reference as reference
-import keras
+import keras_networks
 import numpy as np
 import parity
 import pytest
@@ -105,74 +105,10 @@ def test_masks_multiply_the_inputs_of_layers(mode):
     np.testing.assert_array_equal(cut_off.output, reference.forward(upper_config, **upper_inputs).output)
 
 
-KERAS_LAYERS: dict[str, tuple[type, dict]] = {
-    "lstm": (keras.layers.LSTM, {}),
-    "gru": (keras.layers.GRU, {"reset_after": True}),
-    "rnn_tanh": (keras.layers.SimpleRNN, {"activation": "tanh"}),
-    "rnn_relu": (keras.layers.SimpleRNN, {"activation": "relu"}),
-}
-
-
-def keras_order(mode, by_gate):
-    """Exchanges the reset and update gates of a GRU: Keras has the update gate first, and so the other way round."""
-    return by_gate[[1, 0, 2]] if mode == "gru" else by_gate
-
-
-def keras_matrix(mode, by_gate):
-    """[gates, units, fan_in] to [fan_in, gates * units]."""
-    by_gate = keras_order(mode, by_gate)
-    return by_gate.reshape(-1, by_gate.shape[-1]).T
-
-
-def keras_weights(mode, weights: reference.Weights) -> list[np.ndarray]:
-    """Returns the weights of a Keras layer that computes the same as a pseudo-layer."""
-    biases = keras_order(mode, weights.W_bias).ravel(), keras_order(mode, weights.R_bias).ravel()
-    bias = np.stack(biases) if mode == "gru" else biases[0] + biases[1]
-    return [keras_matrix(mode, weights.W), keras_matrix(mode, weights.R), bias]
-
-
-def keras_gradients(mode, gradient: reference.Weights) -> list[np.ndarray]:
-    """Returns the gradients with respect to `keras_weights`, of which one bias stands for the sum of two."""
-    kernel, recurrent_kernel, bias = keras_weights(mode, gradient)
-    return [kernel, recurrent_kernel, bias if mode == "gru" else bias / 2]
-
-
-def keras_layer(config: Config, layer: int, weights: list[reference.Weights]):
-    """Builds a Keras layer of one or two directions that computes the same as a layer's pseudo-layers."""
-    layer_class, options = KERAS_LAYERS[config.rnn_mode]
-    keras_layer = layer_class(config.num_units, return_sequences=True, return_state=True, dtype="float64", **options)
-    if config.num_directions == 2:
-        keras_layer = keras.layers.Bidirectional(keras_layer, dtype="float64")
-    keras_layer.build((config.batch, config.time, config.fan_in(layer)))
-    keras_layer.set_weights([each for one in weights for each in keras_weights(config.rnn_mode, one)])
-    return keras_layer
-
-
-def by_layer(config, pseudo_layers):
-    """Groups something of every pseudo-layer by layers."""
-    starts = range(0, config.num_pseudo_layers, config.num_directions)
-    return [pseudo_layers[start : start + config.num_directions] for start in starts]
-
-
-def run_keras(config, layers, x, initial_states):
-    """Runs Keras layers one upon another.
-
-    Args:
-      config: the network.
-      layers: the Keras layers.
-      x: the input, [batch, time, input].
-      initial_states: by layer, a list of states as Keras takes them, each [batch, units].
-
-    Returns:
-      The output, [batch, time, directions * units], and final states like `initial_states`.
-    """
-    mask = tf.sequence_mask(config.lengths, config.time)
-    states = []
-    for layer, initial_state in zip(layers, initial_states, strict=True):
-        x, *state = layer(x, mask=mask, initial_state=initial_state)
-        states.append(state)
-    # Keras repeats the last output past a sequence's end.
-    return x * tf.cast(mask, x.dtype)[:, :, tf.newaxis], states
+def keras_gradients(config, d_params) -> list[np.ndarray]:
+    """Returns the gradients with respect to Keras's weights, of which one bias stands for the sum of two."""
+    weights = keras_networks.weights_from_params(config, d_params)
+    return [each / 2 if each.ndim == 1 else each for each in weights]
 
 
 @pytest.mark.parametrize("lengths", [None, LENGTHS], ids=["full", "lengths"])
@@ -180,46 +116,34 @@ def run_keras(config, layers, x, initial_states):
 @pytest.mark.parametrize("direction", DIRECTIONS)
 @pytest.mark.parametrize("mode", MODES)
 def test_equals_keras(mode, direction, num_layers, lengths):
-    config = network(rnn_mode=mode, direction=direction, num_layers=num_layers, sequence_lengths=lengths)
-    inputs, weights = network_inputs(config), output_gradients(config)
-    run = reference.forward(config, **inputs)
-    expected = gradients(config, inputs, weights)
+    options = {"rnn_mode": mode, "direction": direction, "num_layers": num_layers}
+    config = network(**options, sequence_lengths=lengths, time_major=False)
+    names = ("h", "c") if mode == "lstm" else ("h",)
+    inputs, scales = network_inputs(config), output_gradients(config)
+    actual = reference.forward(config, **inputs)
+    actual_gradients = gradients(config, inputs, scales)
 
-    layers = [
-        keras_layer(config, layer, of_layer)
-        for layer, of_layer in enumerate(by_layer(config, reference.unpack(config, inputs["params"])))
-    ]
-    x = tf.constant(inputs["input"].swapaxes(0, 1))
-    state_names = ("h", "c") if mode == "lstm" else ("h",)
-    # By pseudo-layer, then h and c: the order in which Keras has them within a layer.
-    initial_states = [
-        [tf.constant(inputs[f"input_{name}"][p]) for p in pseudo_layers for name in state_names]
-        for pseudo_layers in by_layer(config, range(config.num_pseudo_layers))
-    ]
+    layers = keras_networks.stack(config)
+    keras_networks.assign(layers, keras_networks.weights_from_params(config, inputs["params"]))
+    x, states = tf.constant(inputs["input"]), [tf.constant(inputs[f"input_{name}"]) for name in names]
+    mask = tf.sequence_mask(config.lengths, config.time)
     with tf.GradientTape() as tape:
-        tape.watch([x, initial_states])
-        output, states = run_keras(config, layers, x, initial_states)
-        final = {
-            name: tf.stack([each for of_layer in states for each in of_layer[i :: len(state_names)]])
-            for i, name in enumerate(state_names)
-        }
-        loss = tf.reduce_sum(output * weights["output_backprop"].swapaxes(0, 1))
-        for name in state_names:
-            loss += tf.reduce_sum(final[name] * weights[f"output_{name}_backprop"])
-    d_x, d_states, d_weights = tape.gradient(loss, [x, initial_states, [layer.weights for layer in layers]])
+        tape.watch([x, states])
+        output, *final_states = keras_networks.run(config, layers, x, states, mask=mask)
+        output *= tf.cast(mask, x.dtype)[:, :, tf.newaxis]  # Keras repeats the last output past a sequence's end
+        expected = dict(zip(OUTPUTS, [output, *final_states], strict=False))
+        loss = tf.add_n([tf.reduce_sum(each * scales[f"{name}_backprop"]) for name, each in expected.items()])
+    d_x, d_states, d_weights = tape.gradient(loss, [x, states, keras_networks.variables(layers)])
 
-    def check(actual, keras_result):
-        assert parity.difference(actual, keras_result) < 1e-12
+    def check(ours, keras_result):
+        assert parity.difference(ours, keras_result) < 1e-12
 
-    check(run.output.swapaxes(0, 1), output)
-    check(expected["input"].swapaxes(0, 1), d_x)
-    for i, name in enumerate(state_names):
-        check(getattr(run, f"output_{name}"), final[name])
-        check(expected[f"input_{name}"], tf.stack([each for one in d_states for each in one[i :: len(state_names)]]))
-    d_pseudo_layers = reference.unpack(config, expected["params"])
-    flat_keras_gradients = [each for of_layer in d_weights for each in of_layer]
-    flat_gradients = [each for one in d_pseudo_layers for each in keras_gradients(mode, one)]
-    for ours, theirs in zip(flat_gradients, flat_keras_gradients, strict=True):
+    for name, each in expected.items():
+        check(getattr(actual, name), each)
+    check(actual_gradients["input"], d_x)
+    for name, each in zip(names, d_states, strict=True):
+        check(actual_gradients[f"input_{name}"], each)
+    for ours, theirs in zip(keras_gradients(config, actual_gradients["params"]), d_weights, strict=True):
         check(ours, theirs)
 
 

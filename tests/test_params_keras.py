@@ -27,28 +27,11 @@ def layout_of(config: Config):
     return layout(config.rnn_mode, config.num_units, config.input_size, config.num_layers, config.direction)
 
 
-def parts(config, results):
-    """Returns the outputs of a layer of the op by name, states [batch, pseudo-layers, units]."""
-    names = ["output", "output_h", "output_c"] if config.rnn_mode == "lstm" else ["output", "output_h"]
-    return [getattr(results, name) for name in names]
-
-
 def run_op(config, x, params):
-    inputs = network_inputs(config)
-    states = {name: np.zeros_like(inputs[name]) for name in ("input_h", "input_c")}
-    return parts(
-        config, tf_rnn_ops.raw_ops.CudnnRNNV3(**forward_arguments(config, {"input": x, "params": params, **states}))
-    )
-
-
-def run_keras(config, layers, x):
-    """Returns what `run_op` does, of Keras's layers."""
-    states = []
-    for layer in layers:
-        x, *of_layer = layer(x)
-        states += of_layer
-    num_states = 2 if config.rnn_mode == "lstm" else 1
-    return [x, *(tf.stack(states[number::num_states], axis=1) for number in range(num_states))]
+    """Returns what `keras_networks.run` does."""
+    inputs = {name: np.zeros_like(value) for name, value in network_inputs(config).items()}
+    results = tf_rnn_ops.raw_ops.CudnnRNNV3(**forward_arguments(config, {**inputs, "input": x, "params": params}))
+    return list(results[: 3 if config.rnn_mode == "lstm" else 2])
 
 
 def random_stack(config, seed=0, **arguments):
@@ -85,7 +68,7 @@ def test_from_keras_computes_what_keras_does_with_gradients_of_its_weights(confi
             loss = tf.add_n([tf.reduce_sum(output * scale) for output, scale in zip(outputs, scales, strict=True)])
         return outputs, tape.gradient(loss, [variable.value for variable in variables])
 
-    expected = outputs_and_gradients(lambda: run_keras(config, layers, x))
+    expected = outputs_and_gradients(lambda: keras_networks.run(config, layers, x))
     actual = outputs_and_gradients(lambda: run_op(config, x, from_keras(layout_of(config), variables)))
     for ours, theirs in zip(tf.nest.flatten(actual), tf.nest.flatten(expected), strict=True):
         assert parity.difference(ours, theirs) < 1e-12
@@ -100,7 +83,7 @@ def test_to_keras_gives_weights_with_which_keras_computes_what_the_op_does(confi
         params[-2 * config.num_pseudo_layers * config.num_gates * config.num_units :] = 0
     layers = keras_networks.stack(config, use_bias=use_bias)
     keras_networks.assign(layers, to_keras(layout_of(config), params, use_bias))
-    expected = run_keras(config, layers, inputs["input"])
+    expected = keras_networks.run(config, layers, inputs["input"])
     for ours, theirs in zip(run_op(config, inputs["input"], params), expected, strict=True):
         assert parity.difference(ours, theirs) < 1e-12
 
@@ -285,7 +268,7 @@ def with_item(number, make):
             "weights[0] (layer_0/forward/kernel) must be of a floating type, but is int32",
         ),
     ],
-    ids=str,
+    ids=["one less", "none", "transposed", "rows", "no reset_after", "dtypes", "integers"],
 )
 def test_weights_that_do_not_fit_are_refused(convert, config, change, message):
     weights = keras_networks.weights_from_params(config, running_numbers(config, tf.float64))

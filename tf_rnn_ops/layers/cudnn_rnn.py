@@ -1,8 +1,6 @@
 """Stacks of recurrent layers in one op, with all weights in one vector."""
 
-import itertools
 import numbers
-import operator
 import random
 
 import keras
@@ -10,11 +8,10 @@ import tensorflow as tf
 
 from tf_rnn_ops import raw_ops
 from tf_rnn_ops.layers._common import check_backend, checked_units, draw
-from tf_rnn_ops.params import layout, pack
-
-# The gates, None where there is one, in the order of Keras's kernels. Keras calls g of an LSTM c; and u, r and n of a
-# GRU z, r and h.
-_KERAS_GATES = (None, "i", "f", "g", "o", "u", "r", "n")
+from tf_rnn_ops.params import layout
+from tf_rnn_ops.params._arrays import TENSORFLOW
+from tf_rnn_ops.params._blocks import blocks
+from tf_rnn_ops.params._keras import pack_keras_blocks
 
 
 def _fresh(initializer):
@@ -188,13 +185,11 @@ class CudnnRNN(keras.layers.Layer):
 
     def _initial_params(self, dtype):
         """Returns the params buffer to start with."""
-        arrays = {}
-        for _, gates in itertools.groupby(self.layout.values(), operator.attrgetter("layer", "direction", "kind")):
-            arrays |= self._initial_gates(list(gates), dtype)
-        return pack(self.layout, arrays)
+        drawn = {block.name: self._initial_weight(block, dtype) for block in blocks(self.layout)}
+        return pack_keras_blocks(TENSORFLOW, self.layout, drawn)
 
-    def _initial_gates(self, regions, dtype):
-        """Returns the values to start with of the regions of one matrix or bias, one for each gate, by name."""
+    def _initial_weight(self, block, dtype):
+        """Returns the values to start with of the matrix or bias that a block holds, as Keras has it."""
         initializers = {
             "kernel": self.kernel_initializer,
             "recurrent_kernel": self.recurrent_initializer,
@@ -202,15 +197,11 @@ class CudnnRNN(keras.layers.Layer):
             # Keras's GRU has both biases, its other layers have one.
             "recurrent_bias": self.bias_initializer if self.rnn_mode == "gru" else keras.initializers.Zeros(),
         }
-        kind = regions[0].kind
-        num_units, *fan_in = regions[0].shape
-        drawn = draw(_fresh(initializers[kind]), (*fan_in, len(regions) * num_units), dtype)
-        in_keras_order = sorted(regions, key=lambda region: _KERAS_GATES.index(region.gate))
-        parts = keras.ops.split(drawn, len(regions), axis=-1)
-        values = {region.gate: keras.ops.transpose(part) for region, part in zip(in_keras_order, parts, strict=True)}
-        if kind == "input_bias" and self.rnn_mode == "lstm" and self.unit_forget_bias:
-            values["f"] = keras.ops.ones_like(values["f"])
-        return {region.name: values[region.gate] for region in regions}
+        drawn = draw(_fresh(initializers[block.kind]), block.shape[::-1], dtype)
+        if block.kind == "input_bias" and self.rnn_mode == "lstm" and self.unit_forget_bias:
+            i, f, g, o = keras.ops.split(drawn, 4)
+            drawn = keras.ops.concatenate([i, keras.ops.ones_like(f), g, o])
+        return drawn
 
     def call(self, inputs, initial_state=None, mask=None, training=False):
         """Computes all steps; see the class."""

@@ -1,7 +1,7 @@
 """Keras's weights."""
 
 import functools
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from tf_rnn_ops.params._arrays import Library, check_floating, check_one_dtype, library_of
@@ -58,8 +58,7 @@ def from_keras(layout: Layout, weights: Iterable[Any]) -> Any:
     if absent:
         dtype = next(iter(of_block.values())).dtype
         of_block |= dict.fromkeys(absent, library.zeros(blocks(layout)[-1].shape, dtype))  # biases are of one shape
-    parts = [in_cudnn_order(library, layout.rnn_mode, of_block[block.name]) for block in blocks(layout)]
-    return library.concat([library.flatten(part) for of_one in parts for part in of_one])
+    return pack_keras_blocks(library, layout, of_block)
 
 
 def to_keras(layout: Layout, params: Any, use_bias: bool = True) -> list[Any]:
@@ -93,18 +92,24 @@ def to_keras(layout: Layout, params: Any, use_bias: bool = True) -> list[Any]:
     of_block = split_into_blocks(library, layout, params)
     if not use_bias:
         library.check_zeros({name: array for name, array in of_block.items() if name.endswith("bias")})
-    of_block = {name: in_keras_order(library, layout.rnn_mode, block) for name, block in of_block.items()}
+    of_block = {name: _columns(library, layout.rnn_mode, block) for name, block in of_block.items()}
     return [_weight(library, layout, each, of_block) for each in expected]
 
 
-def in_cudnn_order(library: Library, rnn_mode: str, weight: Any) -> list[Any]:
-    """Returns the parts, one below the other, of the block that holds a weight of Keras's.
+def pack_keras_blocks(library: Library, layout: Layout, of_block: Mapping[str, Any]) -> Any:
+    """Returns the params buffer of matrices and biases as Keras has them.
 
     Args:
-      library: that of the weight.
-      rnn_mode: the mode of the network.
-      weight: a matrix, [fan_in, num_gates * num_units], or a bias, [num_gates * num_units].
+      library: that of the arrays.
+      layout: the layout of the buffer.
+      of_block: for each block an array of its shape reversed, the gates in Keras's order.
     """
+    parts = [part for block in blocks(layout) for part in _rows(library, layout.rnn_mode, of_block[block.name])]
+    return library.concat([library.flatten(part) for part in parts])
+
+
+def _rows(library: Library, rnn_mode: str, weight: Any) -> list[Any]:
+    """Returns the parts, one below the other, of the block that holds a matrix or bias of Keras's."""
     rows = library.transpose(weight) if len(weight.shape) == 2 else weight
     if rnn_mode != "gru":
         return [rows]
@@ -112,8 +117,8 @@ def in_cudnn_order(library: Library, rnn_mode: str, weight: Any) -> list[Any]:
     return [reset, update, new]
 
 
-def in_keras_order(library: Library, rnn_mode: str, block: Any) -> Any:
-    """Returns the weight of Keras's that a block holds: the reverse of `in_cudnn_order`."""
+def _columns(library: Library, rnn_mode: str, block: Any) -> Any:
+    """Returns Keras's matrix or bias that a block holds: the reverse of `_rows`."""
     if rnn_mode == "gru":
         reset, update, new = library.split(block, [block.shape[0] // 3] * 3)
         block = library.concat([update, reset, new])
