@@ -155,11 +155,12 @@ format: $(VENV)/ready node_modules/ready ## Format all code.
 	@$(VENV)/bin/ruff check --fix
 	@$(VENV)/bin/ruff format
 
-LOCK := $(VENV)/bin/uv pip compile --universal --python-version 3.10 --no-header --no-emit-find-links --upgrade
+LOCK := $(VENV)/bin/uv pip compile --universal --python-version 3.10 --no-header --no-emit-find-links --upgrade \
+	--excludes requirements/excludes.txt
 .PHONY: lock
 lock: $(VENV)/ready ## Pin the newest versions that requirements/*.in allow.
 	@$(LOCK) requirements/dev.in -o requirements/dev.txt
-	@$(LOCK) --excludes requirements/bench-excludes.txt requirements/bench.in -o requirements/bench.txt
+	@$(LOCK) requirements/bench.in -o requirements/bench.txt
 
 .PHONY: clean
 clean: ## Remove everything that was built, set up or found.

@@ -19,5 +19,17 @@ in the order i (input), f (forget), g (the new cell's candidate), o (output); th
 from tf_rnn_ops.params._keras import from_keras, to_keras
 from tf_rnn_ops.params._layout import Layout, Region, layout
 from tf_rnn_ops.params._packing import pack, unpack
+from tf_rnn_ops.params._pytorch import from_pytorch, layout_from_pytorch, to_pytorch
 
-__all__ = ["Layout", "Region", "from_keras", "layout", "pack", "to_keras", "unpack"]
+__all__ = [
+    "Layout",
+    "Region",
+    "from_keras",
+    "from_pytorch",
+    "layout",
+    "layout_from_pytorch",
+    "pack",
+    "to_keras",
+    "to_pytorch",
+    "unpack",
+]

@@ -1,6 +1,6 @@
-"""What the conversions need of NumPy and of TensorFlow, under the same names, and checks of arrays."""
+"""What the conversions need of NumPy and of TensorFlow, under the same names."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,7 +20,7 @@ class Library(NamedTuple):
       transpose: exchanges the dimensions of a matrix, in a new array.
       stack: joins arrays along a new first dimension.
       zeros: (shape, dtype).
-      check_zeros: refuses arrays, by name, that are not zeros.
+      check_zeros: (name, array, when): refuses an array by name if it is not zeros, which it must be `when`.
     """
 
     convert: Callable[..., Any]
@@ -38,24 +38,6 @@ class Library(NamedTuple):
 def library_of(arrays: Iterable[Any]) -> Library:
     """Returns TensorFlow if any of some arrays is a tensor or variable, otherwise NumPy."""
     return TENSORFLOW if any(map(tf.is_tensor, arrays)) else NUMPY
-
-
-def check_one_dtype(argument: str, arrays: Mapping[str, Any]) -> None:
-    """Refuses arrays, by name, of an argument if they are of more than one dtype."""
-    first = next(iter(arrays))
-    for name, array in arrays.items():
-        if array.dtype != arrays[first].dtype:
-            raise ValueError(
-                f"{argument} must be of one dtype, but {first!r} is {arrays[first].dtype.name} and {name!r} "
-                f"{array.dtype.name}"
-            )
-
-
-def check_floating(arrays: Mapping[str, Any]) -> None:
-    """Refuses arrays, by name, that are not of a floating type."""
-    for name, array in arrays.items():
-        if not tf.as_dtype(array.dtype).is_floating:
-            raise ValueError(f"{name} must be of a floating type, but is {array.dtype.name}")
 
 
 def _checked_array(name, array, shape):
@@ -76,19 +58,19 @@ def _wrong_shape(name, shape, wanted):
     return ValueError(f"{name} must have the shape {list(wanted)}, but has {list(shape)}")
 
 
-def _check_array_zeros(arrays):
-    for name, array in arrays.items():
-        if np.any(array):
-            raise ValueError(_not_zeros(name))
+def _check_array_zeros(name, array, when):
+    """Refuses a NumPy array that is not zeros."""
+    if np.any(array):
+        raise ValueError(_not_zeros(name, when))
 
 
-def _check_tensor_zeros(tensors):
-    for name, tensor in tensors.items():
-        tf.debugging.assert_equal(tensor, tf.zeros_like(tensor), message=_not_zeros(name))
+def _check_tensor_zeros(name, tensor, when):
+    """Refuses a tensor that is not zeros, when it is run."""
+    tf.debugging.assert_equal(tensor, tf.zeros_like(tensor), message=_not_zeros(name, when))
 
 
-def _not_zeros(name):
-    return f"{name} must be zeros with use_bias=False, but is not"
+def _not_zeros(name, when):
+    return f"{name} must be zeros {when}, but is not"
 
 
 # Eager calls take less time to make tensors of these than of lists.

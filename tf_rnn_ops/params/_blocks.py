@@ -16,30 +16,45 @@ class Block:
     """The regions of all gates of one kind of a pseudo-layer: adjacent in the buffer, they make one matrix or bias.
 
     Attributes:
-      name: the pseudo-layer and the kind, such as "layer_0/forward/kernel".
-      pseudo_layer: the pseudo-layer that it belongs to, such as "layer_0/forward".
       kind: that of its regions.
+      layer: the layer that it belongs to, from 0.
+      direction: "forward" or "backward".
       shape: [num_gates * num_units, fan_in] of a matrix, [num_gates * num_units] of a bias, [num_proj, num_units] of a
         projection.
     """
 
-    name: str
-    pseudo_layer: str
     kind: str
+    layer: int
+    direction: str
     shape: tuple[int, ...]
+
+    @property
+    def pseudo_layer(self) -> str:
+        """The pseudo-layer that it belongs to, such as "layer_0/forward"."""
+        return f"layer_{self.layer}/{self.direction}"
+
+    @property
+    def name(self) -> str:
+        """Its pseudo-layer and kind, such as "layer_0/forward/kernel"."""
+        return f"{self.pseudo_layer}/{self.kind}"
 
 
 @functools.lru_cache
 def blocks(layout: Layout) -> tuple[Block, ...]:
     """Returns the blocks of a layout in the order of the buffer."""
     made = []
-    for of_block, regions in itertools.groupby(layout.values(), operator.attrgetter("layer", "direction", "kind")):
-        layer, direction, kind = of_block
-        heights, *fan_in = zip(*(region.shape for region in regions), strict=True)
-        pseudo_layer = f"layer_{layer}/{direction}"
-        shape = (sum(heights), *(each[0] for each in fan_in))
-        made.append(Block(f"{pseudo_layer}/{kind}", pseudo_layer, kind, shape))
+    for of_block, gates in itertools.groupby(layout.values(), operator.attrgetter("kind", "layer", "direction")):
+        heights, *fan_in = zip(*(region.shape for region in gates), strict=True)
+        made.append(Block(*of_block, shape=(sum(heights), *(each[0] for each in fan_in))))
     return tuple(made)
+
+
+def blocks_of_pseudo_layers(layout: Layout) -> dict[str, dict[str, Block]]:
+    """Returns the blocks of each pseudo-layer by their kinds."""
+    of_pseudo_layers: dict[str, dict[str, Block]] = {}
+    for block in blocks(layout):
+        of_pseudo_layers.setdefault(block.pseudo_layer, {})[block.kind] = block
+    return of_pseudo_layers
 
 
 def split_into_blocks(library: Library, layout: Layout, params: Any) -> dict[str, Any]:

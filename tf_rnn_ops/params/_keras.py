@@ -4,8 +4,15 @@ import functools
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from tf_rnn_ops.params._arrays import Library, check_floating, check_one_dtype, library_of
-from tf_rnn_ops.params._blocks import blocks, split_into_blocks
+from tf_rnn_ops.params._arrays import Library, library_of
+from tf_rnn_ops.params._blocks import blocks, blocks_of_pseudo_layers, split_into_blocks
+from tf_rnn_ops.params._checks import (
+    check_floating,
+    check_linear_input,
+    check_no_projection,
+    check_one_dtype,
+    check_zero_biases,
+)
 from tf_rnn_ops.params._layout import Layout
 
 
@@ -62,7 +69,7 @@ def from_keras(layout: Layout, weights: Iterable[Any]) -> Any:
 
 
 def to_keras(layout: Layout, params: Any, use_bias: bool = True) -> list[Any]:
-    """Returns the weights of the Keras layers that compute what a params buffer makes the ops compute.
+    """Returns the weights of the Keras layers that compute what the ops do with a params buffer.
 
     Args:
       layout: the layout of the buffer, with an input matrix in every layer and without a projection.
@@ -91,7 +98,7 @@ def to_keras(layout: Layout, params: Any, use_bias: bool = True) -> list[Any]:
     expected = _expected(layout, use_bias)
     of_block = split_into_blocks(library, layout, params)
     if not use_bias:
-        library.check_zeros({name: array for name, array in of_block.items() if name.endswith("bias")})
+        check_zero_biases(library, of_block, "use_bias")
     of_block = {name: _columns(library, layout.rnn_mode, block) for name, block in of_block.items()}
     return [_weight(library, layout, each, of_block) for each in expected]
 
@@ -128,21 +135,16 @@ def _columns(library: Library, rnn_mode: str, block: Any) -> Any:
 @functools.lru_cache
 def _expected(layout: Layout, use_bias: bool) -> tuple[_Weight, ...]:
     """Returns the weights of the Keras layers of a layout, or refuses one that has none."""
-    if layout.num_proj > 0:
-        raise ValueError(
-            f"layout must have num_proj 0, as Keras's layers have no projection, but has {layout.num_proj}"
-        )
-    if layout.input_mode == "skip_input":
-        raise ValueError("layout must have the input_mode 'linear_input', as Keras's layers do, but has 'skip_input'")
+    check_linear_input(layout, "Keras's layers")
+    check_no_projection(layout, "Keras's layers")
     weights = []
-    for block in blocks(layout):
-        if block.kind in ("kernel", "recurrent_kernel"):
-            weights.append(_Weight(block.pseudo_layer, block.kind, block.shape[::-1]))
-        elif block.kind == "input_bias" and use_bias:
-            shape = (2, *block.shape) if layout.rnn_mode == "gru" else block.shape
-            weights.append(_Weight(block.pseudo_layer, "bias", shape))
-    pseudo_layers = list(dict.fromkeys(block.pseudo_layer for block in blocks(layout)))
-    return tuple(sorted(weights, key=lambda weight: pseudo_layers.index(weight.pseudo_layer)))
+    for pseudo_layer, of_one in blocks_of_pseudo_layers(layout).items():
+        for kind in ("kernel", "recurrent_kernel"):
+            weights.append(_Weight(pseudo_layer, kind, of_one[kind].shape[::-1]))
+        if use_bias:
+            shape = of_one["input_bias"].shape
+            weights.append(_Weight(pseudo_layer, "bias", (2, *shape) if layout.rnn_mode == "gru" else shape))
+    return tuple(weights)
 
 
 def _checked(library: Library, layout: Layout, weights: list[Any]) -> dict[_Weight, Any]:

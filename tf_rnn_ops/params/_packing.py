@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from tf_rnn_ops.params._arrays import check_one_dtype, library_of
+from tf_rnn_ops.params._arrays import library_of
+from tf_rnn_ops.params._checks import check_names, check_one_dtype
 from tf_rnn_ops.params._layout import Layout
 
 
@@ -28,7 +29,7 @@ def pack(layout: Layout, arrays: Mapping[str, Any]) -> Any:
       >>> params.shape  # [layout.size]
       (144,)
     """
-    _check_names(layout, arrays)
+    check_names("arrays", layout, arrays)
     library = library_of(arrays.values())
     parts = {name: library.checked(name, library.convert(arrays[name]), each.shape) for name, each in layout.items()}
     check_one_dtype("arrays", parts)
@@ -61,22 +62,3 @@ def unpack(layout: Layout, params: Any) -> dict[str, Any]:
     params = library.checked("params", library.convert(params), (layout.size,))
     parts = library.split(params, [region.size for region in layout.values()])
     return {name: library.reshape(part, each.shape) for (name, each), part in zip(layout.items(), parts, strict=True)}
-
-
-def _check_names(layout, arrays):
-    """Refuses arrays that do not have exactly the names of a layout."""
-    missing = [name for name in layout if name not in arrays]
-    unknown = [name for name in arrays if name not in layout]
-    if missing or unknown:
-        raise ValueError(
-            f"arrays must have the layout's {len(layout)} names, but lacks {_shortened(missing)} and has "
-            f"{_shortened(unknown)} that the layout lacks"
-        )
-
-
-def _shortened(names):
-    """Returns the first few of some names as text."""
-    if not names:
-        return "none"
-    shown = ", ".join(map(repr, names[:4]))
-    return shown if len(names) <= 4 else f"{shown} and {len(names) - 4} more"

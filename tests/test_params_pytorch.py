@@ -1,0 +1,314 @@
+"""PyTorch's weights to and from the params buffer, by what PyTorch's modules compute with them."""
+
+import re
+
+import numpy as np
+import parity
+import pytest
+import tensorflow as tf
+from cudnn_rnn_inputs import INPUTS, OUTPUTS, forward_arguments, network_inputs, output_gradients
+from cudnn_rnn_reference import Config
+
+import tf_rnn_ops
+from tf_rnn_ops.params import from_pytorch, layout, layout_from_pytorch, to_pytorch, unpack
+
+torch = pytest.importorskip("torch")
+
+LENGTHS = (4, 6, 1)
+
+
+def network(**options) -> Config:
+    return Config(**{"num_units": 5, "input_size": 3, "time": 6, **options})
+
+
+MODES: dict[str, dict] = {
+    "lstm": {},
+    "projection": {"rnn_mode": "lstm", "num_proj": 2},
+    "gru": {"rnn_mode": "gru"},
+    "rnn_tanh": {"rnn_mode": "rnn_tanh"},
+    "rnn_relu": {"rnn_mode": "rnn_relu"},
+}
+networks = pytest.mark.parametrize(
+    "config",
+    [
+        pytest.param(network(direction=direction, num_layers=layers, **options), id=f"{name}-{direction}-{layers}")
+        for name, options in MODES.items()
+        for direction in ("unidirectional", "bidirectional")
+        for layers in (1, 3)
+    ],
+)
+biases = pytest.mark.parametrize("bias", [True, False])
+
+
+def layout_of(config):
+    """Returns the layout of a network's params buffer."""
+    sizes = (config.num_units, config.input_size, config.num_layers)
+    return layout(config.rnn_mode, *sizes, config.direction, num_proj=config.num_proj)
+
+
+def module_of(config, bias=True):
+    """Returns PyTorch's module for a network, with random weights."""
+    torch.manual_seed(0)
+    arguments = {"bias": bias, "bidirectional": config.direction == "bidirectional", "dtype": torch.float64}
+    if config.rnn_mode == "lstm":
+        make, arguments["proj_size"] = torch.nn.LSTM, config.num_proj
+    elif config.rnn_mode == "gru":
+        make = torch.nn.GRU
+    else:
+        make, arguments["nonlinearity"] = torch.nn.RNN, config.rnn_mode.removeprefix("rnn_")
+    return make(config.input_size, config.num_units, config.num_layers, **arguments)
+
+
+def names_of(config, names):
+    """Returns those of some inputs or outputs that a network has: only an LSTM has cell states."""
+    return [name for name in names if config.rnn_mode == "lstm" or not name.endswith("_c")]
+
+
+def run_pytorch(config, module, inputs):
+    """Returns a module's outputs and the gradients of their sum, scaled, with respect to its input and states."""
+    tensors = {name: torch.tensor(inputs[name], requires_grad=True) for name in names_of(config, INPUTS[:3])}
+    x, *states = tensors.values()
+    if config.sequence_lengths is not None:
+        x = torch.nn.utils.rnn.pack_padded_sequence(x, config.sequence_lengths, enforce_sorted=False)
+    output, final_states = module(x, tuple(states) if config.rnn_mode == "lstm" else states[0])
+    if config.sequence_lengths is not None:
+        output, _ = torch.nn.utils.rnn.pad_packed_sequence(output, total_length=config.time)
+    outputs = [output, *(final_states if config.rnn_mode == "lstm" else [final_states])]
+    scales = output_gradients(config)
+    names = names_of(config, OUTPUTS)
+    loss = sum(
+        (each * torch.tensor(scales[f"{name}_backprop"])).sum() for name, each in zip(names, outputs, strict=True)
+    )
+    module.zero_grad()
+    loss.backward()
+    return [each.detach().numpy() for each in outputs], [each.grad.numpy() for each in tensors.values()]
+
+
+def run_op(config, inputs):
+    """Returns what `run_pytorch` does, of the op, and the gradient with respect to params."""
+    tensors = {name: tf.constant(inputs[name]) for name in INPUTS}
+    names = names_of(config, OUTPUTS)
+    scales = output_gradients(config)
+    with tf.GradientTape() as tape:
+        tape.watch(tensors)
+        results = tf_rnn_ops.raw_ops.CudnnRNNV3(**forward_arguments(config, tensors))
+        outputs = [getattr(results, name) for name in names]
+        loss = tf.add_n([tf.reduce_sum(getattr(results, name) * scales[f"{name}_backprop"]) for name in names])
+    gradients = tape.gradient(loss, tensors)
+    return outputs, [gradients[name] for name in names_of(config, INPUTS[:3])], gradients["params"]
+
+
+def check(actual, expected):
+    for ours, theirs in zip(actual, expected, strict=True):
+        assert parity.difference(ours, theirs) < 1e-12
+
+
+@pytest.mark.parametrize("lengths", [None, LENGTHS], ids=["whole", "packed"])
+@biases
+@networks
+def test_from_pytorch_computes_what_pytorch_does_with_its_gradients(config, bias, lengths):
+    config = network(**{**vars(config), "sequence_lengths": lengths})
+    module = module_of(config, bias)
+    inputs = {**network_inputs(config), "params": from_pytorch(layout_of(config), module.state_dict())}
+    outputs, gradients = run_pytorch(config, module, inputs)
+    actual, actual_gradients, d_params = run_op(config, inputs)
+    check(actual, outputs)
+    check(actual_gradients, gradients)
+    d_weights = {name: weight.grad for name, weight in module.named_parameters()}
+    expected = unpack(layout_of(config), from_pytorch(layout_of(config), d_weights))
+    for name, gradient in unpack(layout_of(config), d_params.numpy()).items():
+        if bias or not name.split("/")[2].endswith("bias"):
+            assert parity.difference(gradient, expected[name]) < 1e-12, name
+
+
+@biases
+@networks
+def test_to_pytorch_gives_weights_with_which_pytorch_computes_what_the_op_does(config, bias):
+    inputs = network_inputs(config)
+    if not bias:
+        inputs["params"][-2 * config.num_pseudo_layers * config.num_gates * config.num_units :] = 0
+    module = module_of(config, bias)
+    weights = to_pytorch(layout_of(config), inputs["params"], bias=bias)
+    assert list(weights) == list(module.state_dict())
+    module.load_state_dict({name: torch.from_numpy(weight) for name, weight in weights.items()})
+    outputs, _ = run_pytorch(config, module, inputs)
+    check(run_op(config, inputs)[0], outputs)
+
+
+@biases
+@networks
+def test_the_layout_is_that_of_the_module(config, bias):
+    nonlinearity = config.rnn_mode.removeprefix("rnn_") if config.rnn_mode.startswith("rnn") else "tanh"
+    state_dict = module_of(config, bias).state_dict()
+    assert layout_from_pytorch(state_dict, nonlinearity=nonlinearity) == layout_of(config)
+
+
+@networks
+def test_weights_come_back_as_they_were(config):
+    each = layout_of(config)
+    state_dict = module_of(config).state_dict()
+    weights = to_pytorch(each, from_pytorch(each, state_dict))
+    for name, weight in weights.items():
+        np.testing.assert_array_equal(weight, state_dict[name])
+    assert list(weights) == list(state_dict)
+
+
+def test_a_module_inside_another():
+    model = torch.nn.ModuleDict(
+        {"encoder": module_of(network(rnn_mode="gru")), "decoder": module_of(network(num_layers=2, num_proj=2))}
+    )
+    for name, module in model.items():
+        each = layout_from_pytorch(model.state_dict(), prefix=f"{name}.")
+        params = from_pytorch(each, model.state_dict(), prefix=f"{name}.")
+        np.testing.assert_array_equal(params, from_pytorch(each, module.state_dict()))
+        weights = to_pytorch(each, params, prefix=f"{name}.")
+        assert set(weights) == {other for other in model.state_dict() if other.startswith(name)}
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64], ids=str)
+def test_dtypes_are_kept(dtype):
+    module = torch.nn.LSTM(3, 4, dtype=dtype)
+    params = from_pytorch(layout("lstm", 4, 3), module.state_dict())
+    assert params.dtype == str(dtype).removeprefix("torch.")
+    for weight in to_pytorch(layout("lstm", 4, 3), params).values():
+        assert weight.dtype == params.dtype
+
+
+def test_results_share_no_memory():
+    module = module_of(network())
+    params = from_pytorch(layout_of(network()), module.state_dict())
+    for name, weight in to_pytorch(layout_of(network()), params).items():
+        assert not np.shares_memory(weight, params)
+        assert not np.shares_memory(module.state_dict()[name].numpy(), params)
+
+
+def test_tensors_that_make_no_arrays_are_refused_by_pytorch():
+    module = torch.nn.GRU(3, 4)
+    each = layout("gru", 4, 3)
+    with pytest.raises(RuntimeError, match="requires grad"):
+        from_pytorch(each, dict(module.named_parameters()))
+    with pytest.raises(TypeError, match="BFloat16"):
+        from_pytorch(each, module.bfloat16().state_dict())
+
+
+def without(name):
+    return lambda weights: {other: weight for other, weight in weights.items() if other != name}
+
+
+def with_changed(name, change):
+    return lambda weights: {**weights, name: change(weights.get(name))}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        pytest.param(
+            lambda weights: {},
+            "state_dict must have the layout's 4 names, but lacks 'weight_ih_l0', 'weight_hh_l0', 'weight_ih_l1', "
+            "'weight_hh_l1' and has none that the layout lacks",
+            id="none",
+        ),
+        pytest.param(
+            without("weight_hh_l1"),
+            "state_dict must have the layout's 8 names, but lacks 'weight_hh_l1' and has none that the layout lacks",
+            id="one less",
+        ),
+        pytest.param(
+            without("bias_hh_l1"),
+            "state_dict must have the layout's 8 names, but lacks 'bias_hh_l1' and has none that the layout lacks",
+            id="one bias less",
+        ),
+        pytest.param(
+            with_changed("weight_ih_l2", lambda _: np.zeros([20, 5])),
+            "state_dict must have the layout's 8 names, but lacks none and has 'weight_ih_l2' that the layout lacks",
+            id="a third layer",
+        ),
+        pytest.param(
+            with_changed("weight_ih_l0_reverse", lambda _: np.zeros([20, 3])),
+            "state_dict must have the layout's 8 names, but lacks none and has 'weight_ih_l0_reverse' that the layout "
+            "lacks",
+            id="another direction",
+        ),
+        pytest.param(
+            with_changed("weight_hr_l0", lambda _: np.zeros([2, 5])),
+            "state_dict must have the layout's 8 names, but lacks none and has 'weight_hr_l0' that the layout lacks",
+            id="a projection",
+        ),
+        pytest.param(
+            with_changed("weight_ih_l1", np.transpose),
+            "weight_ih_l1 must have the shape [20, 5], but has [5, 20]",
+            id="transposed",
+        ),
+        pytest.param(
+            with_changed("bias_hh_l0", lambda weight: weight.astype("float32")),
+            "state_dict must be of one dtype, but 'weight_ih_l0' is float64 and 'bias_hh_l0' float32",
+            id="dtypes",
+        ),
+        pytest.param(
+            lambda weights: {name: weight.astype("int64") for name, weight in weights.items()},
+            "weight_ih_l0 must be of a floating type, but is int64",
+            id="integers",
+        ),
+    ],
+)
+def test_weights_that_do_not_fit_are_refused(change, message):
+    each = layout_of(network(num_layers=2))
+    weights = to_pytorch(each, np.zeros(each.size))
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        from_pytorch(each, change(weights))
+
+
+def test_other_modules_do_not_matter():
+    each = layout_of(network())
+    weights = to_pytorch(each, np.arange(each.size, dtype="float64"), prefix="lstm.")
+    weights |= {"weight_ih_l0": np.zeros(1), "lstm.extra.weight_ih_l5": np.zeros(1), "lstm.weight": np.zeros(1)}
+    assert layout_from_pytorch(weights, prefix="lstm.") == each
+    np.testing.assert_array_equal(from_pytorch(each, weights, prefix="lstm."), np.arange(each.size))
+
+
+def test_layouts_that_pytorch_has_no_modules_of_are_refused():
+    each = layout("gru", 4, 4, input_mode="skip_input")
+    message = "^layout must have the input_mode 'linear_input', as PyTorch's modules do, but has 'skip_input'$"
+    with pytest.raises(ValueError, match=message):
+        from_pytorch(each, {})
+    with pytest.raises(ValueError, match=message):
+        to_pytorch(each, np.zeros(each.size))
+
+
+def test_biases_are_not_lost():
+    each = layout("gru", 4, 3)
+    params = np.zeros(each.size)
+    params[-1] = 1
+    with pytest.raises(ValueError, match="layer_0/forward/recurrent_bias must be zeros with bias=False, but is not"):
+        to_pytorch(each, params, bias=False)
+
+
+@pytest.mark.parametrize(
+    ("weights", "arguments", "message"),
+    [
+        pytest.param(
+            {"weight_ih_l0": np.zeros([16, 3]), "weight_hh_l0": np.zeros([16, 4])},
+            {"prefix": "lstm."},
+            "state_dict must have a matrix 'lstm.weight_hh_l0', but has none of that name",
+            id="prefix",
+        ),
+        pytest.param(
+            {"weight_ih_l0": np.zeros([16, 3]), "weight_hh_l0": np.zeros([16])},
+            {},
+            "state_dict must have a matrix 'weight_hh_l0', but has one of the shape [16]",
+            id="a vector",
+        ),
+        pytest.param(
+            {"weight_ih_l0": np.zeros([8, 3]), "weight_hh_l0": np.zeros([8, 4])},
+            {},
+            "weight_hh_l0 must have 4, 3 or 1 rows for each of 4 units, but has 8",
+            id="two gates",
+        ),
+        pytest.param(
+            {}, {"nonlinearity": "sigmoid"}, "nonlinearity must be 'tanh' or 'relu', but is 'sigmoid'", id="sigmoid"
+        ),
+    ],
+)
+def test_what_has_no_layout_is_refused(weights, arguments, message):
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        layout_from_pytorch(weights, **arguments)

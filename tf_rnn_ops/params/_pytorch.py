@@ -1,0 +1,168 @@
+"""PyTorch's weights."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from tf_rnn_ops.params._arrays import NUMPY
+from tf_rnn_ops.params._blocks import Block, blocks, blocks_of_pseudo_layers, split_into_blocks
+from tf_rnn_ops.params._checks import (
+    check_floating,
+    check_linear_input,
+    check_names,
+    check_one_dtype,
+    check_zero_biases,
+)
+from tf_rnn_ops.params._layout import Layout, layout
+
+# What PyTorch calls the kinds of a block, in the order in which its modules have them.
+_KINDS = {
+    "kernel": "weight_ih",
+    "recurrent_kernel": "weight_hh",
+    "input_bias": "bias_ih",
+    "recurrent_bias": "bias_hh",
+    "projection": "weight_hr",
+}
+_WEIGHT = re.compile(rf"(?:{'|'.join(_KINDS.values())})_l(?P<layer>\d+)(?P<is_backward>_reverse)?")
+_NONLINEARITIES = {"tanh": "rnn_tanh", "relu": "rnn_relu"}
+
+
+def layout_from_pytorch(state_dict: Mapping[str, Any], prefix: str = "", nonlinearity: str = "tanh") -> Layout:
+    """Returns the layout of the params buffer for a `torch.nn.LSTM`, `GRU` or `RNN`, as the shapes of its weights show.
+
+    Args:
+      state_dict: the weights, as for `from_pytorch`.
+      prefix: what precedes their names, as for `from_pytorch`.
+      nonlinearity: "tanh" or "relu": that of a `torch.nn.RNN`, which its weights do not show.
+
+    Returns:
+      A `Layout`.
+
+    Raises:
+      ValueError: if there are no weights of such a module, or nonlinearity is none of these.
+
+    Example:
+      >>> weights = {"rnn.weight_ih_l0": np.ones([12, 3]), "rnn.weight_hh_l0": np.ones([12, 4])}
+      >>> layout_from_pytorch(weights, prefix="rnn.").rnn_mode
+      'gru'
+    """
+    if nonlinearity not in _NONLINEARITIES:
+        raise ValueError(f"nonlinearity must be 'tanh' or 'relu', but is {nonlinearity!r}")
+    given = _weights_under(prefix, state_dict)
+    num_rows, num_outputs = _shape_of_matrix(state_dict, f"{prefix}weight_hh_l0")
+    _, input_size = _shape_of_matrix(state_dict, f"{prefix}weight_ih_l0")
+    has_projection = "weight_hr_l0" in given
+    num_units = _shape_of_matrix(state_dict, f"{prefix}weight_hr_l0")[1] if has_projection else num_outputs
+    modes = {4 * num_units: "lstm", 3 * num_units: "gru", num_units: _NONLINEARITIES[nonlinearity]}
+    if num_units == 0 or num_rows not in modes:
+        raise ValueError(
+            f"{prefix}weight_hh_l0 must have 4, 3 or 1 rows for each of {num_units} units, but has {num_rows}"
+        )
+    num_layers = 1 + max(int(each["layer"]) for each in given.values())
+    direction = "bidirectional" if any(each["is_backward"] for each in given.values()) else "unidirectional"
+    num_proj = num_outputs if has_projection else 0
+    return layout(modes[num_rows], num_units, input_size, num_layers, direction, num_proj=num_proj)
+
+
+def from_pytorch(layout: Layout, state_dict: Mapping[str, Any], prefix: str = "") -> np.ndarray:
+    """Returns the params buffer that holds the weights of a `torch.nn.LSTM`, `GRU` or `RNN`.
+
+    PyTorch's matrices and biases go into the buffer as they are: its gates are in the same order. Biases that a module
+    is without (`bias=False`) are zeros.
+
+    Args:
+      layout: the layout of the buffer, as `layout_from_pytorch` makes it.
+      state_dict: what `state_dict()` returns of the module, or of one that it is a part of: a mapping of names such as
+        "weight_ih_l0", "bias_hh_l1_reverse" or "weight_hr_l0" to what `numpy.asarray` makes an array of, such as a
+        tensor on the CPU. All weights of the module are of one floating dtype. What else there is, is ignored.
+      prefix: what precedes the names of the weights, such as "encoder.lstm.".
+
+    Returns:
+      A new NumPy array, [layout.size].
+
+    Raises:
+      ValueError: if PyTorch has no module of such a layout, or the weights are not those of the layout, or have another
+        shape or dtype.
+      RuntimeError: PyTorch's own, for a tensor that requires a gradient, which those of `state_dict()` do not: it
+        needs `detach()`.
+      TypeError: PyTorch's own, for a tensor that is not on the CPU or is of bfloat16: it needs `cpu()` or `float()`.
+
+    Source: the formulas in the documentation of `torch.nn.LSTM`, `GRU` and `RNN`, beside those of
+    `tf_rnn_ops.raw_ops.CudnnRNN`.
+
+    Example:
+      >>> weights = {"weight_ih_l0": np.ones([16, 3]), "weight_hh_l0": np.ones([16, 4])}  # nn.LSTM(3, 4, bias=False)
+      >>> from_pytorch(layout_from_pytorch(weights), weights).shape  # [layout.size]
+      (144,)
+    """
+    check_linear_input(layout, "PyTorch's modules")
+    given = _weights_under(prefix, state_dict)
+    has_bias = any(name.startswith("bias") for name in given)
+    expected = {f"{prefix}{name}": block for name, block in _weights(layout, has_bias).items()}
+    check_names("state_dict", expected, [f"{prefix}{name}" for name in given])
+    arrays = {name: NUMPY.checked(name, np.asarray(state_dict[name]), block.shape) for name, block in expected.items()}
+    check_one_dtype("state_dict", arrays)
+    check_floating(arrays)
+    of_block = dict(zip(expected.values(), arrays.values(), strict=True))
+    dtype = next(iter(arrays.values())).dtype
+    parts = [of_block[block] if block in of_block else np.zeros(block.shape, dtype) for block in blocks(layout)]
+    return np.concatenate([np.ravel(part) for part in parts])
+
+
+def to_pytorch(layout: Layout, params: Any, prefix: str = "", bias: bool = True) -> dict[str, np.ndarray]:
+    """Returns the weights of the `torch.nn.LSTM`, `GRU` or `RNN` that computes what the ops do with a params buffer.
+
+    Args:
+      layout: the layout of the buffer, with an input matrix in every layer.
+      params: the buffer, [layout.size].
+      prefix: what is to precede the names, such as "encoder.lstm.".
+      bias: whether the module has biases. Without, the buffer's must be zeros, because they would be lost.
+
+    Returns:
+      New NumPy arrays by the names of `torch.nn.Module.state_dict`. `torch.from_numpy` makes tensors of them.
+
+    Raises:
+      ValueError: if PyTorch has no module of such a layout, params has another shape, or there are biases that would be
+        lost.
+
+    Source: as for `from_pytorch`.
+
+    Example:
+      >>> rnn = layout("rnn_tanh", num_units=4, input_size=3)
+      >>> list(to_pytorch(rnn, np.zeros(rnn.size)))
+      ['weight_ih_l0', 'weight_hh_l0', 'bias_ih_l0', 'bias_hh_l0']
+    """
+    check_linear_input(layout, "PyTorch's modules")
+    of_block = split_into_blocks(NUMPY, layout, np.array(params))
+    if not bias:
+        check_zero_biases(NUMPY, of_block, "bias")
+    return {f"{prefix}{name}": of_block[block.name] for name, block in _weights(layout, bias).items()}
+
+
+def _weights_under(prefix: str, state_dict: Mapping[str, Any]) -> dict[str, re.Match[str]]:
+    """Returns the names, less the prefix, that are those of weights, each with its parts."""
+    names = [name.removeprefix(prefix) for name in state_dict if name.startswith(prefix)]
+    return {name: match for name in names if (match := _WEIGHT.fullmatch(name))}
+
+
+def _weights(layout: Layout, bias: bool) -> dict[str, Block]:
+    """Returns the blocks of a module with or without biases by PyTorch's names, in its order."""
+    weights = {}
+    for of_one in blocks_of_pseudo_layers(layout).values():
+        for kind, word in _KINDS.items():
+            if kind in of_one and (bias or not kind.endswith("bias")):
+                block = of_one[kind]
+                weights[f"{word}_l{block.layer}{'_reverse' if block.direction == 'backward' else ''}"] = block
+    return weights
+
+
+def _shape_of_matrix(state_dict: Mapping[str, Any], name: str) -> tuple[int, int]:
+    """Returns the shape of a matrix, or refuses a state dict without it."""
+    if name not in state_dict:
+        raise ValueError(f"state_dict must have a matrix {name!r}, but has none of that name")
+    shape = tuple(np.shape(state_dict[name]))
+    if len(shape) != 2:
+        raise ValueError(f"state_dict must have a matrix {name!r}, but has one of the shape {list(shape)}")
+    return shape
