@@ -295,7 +295,7 @@ def test_biases_are_not_lost():
         pytest.param(
             {"weight_ih_l0": np.zeros([16, 3]), "weight_hh_l0": np.zeros([16])},
             {},
-            "state_dict must have a matrix 'weight_hh_l0', but has one of the shape [16]",
+            "state_dict must have a matrix 'weight_hh_l0', but its shape is [16]",
             id="a vector",
         ),
         pytest.param(

@@ -20,16 +20,20 @@ from tf_rnn_ops.params._keras import from_keras, to_keras
 from tf_rnn_ops.params._layout import Layout, Region, layout
 from tf_rnn_ops.params._packing import pack, unpack
 from tf_rnn_ops.params._pytorch import from_pytorch, layout_from_pytorch, to_pytorch
+from tf_rnn_ops.params._tf1 import from_tf1, layout_from_tf1, to_tf1
 
 __all__ = [
     "Layout",
     "Region",
     "from_keras",
     "from_pytorch",
+    "from_tf1",
     "layout",
     "layout_from_pytorch",
+    "layout_from_tf1",
     "pack",
     "to_keras",
     "to_pytorch",
+    "to_tf1",
     "unpack",
 ]

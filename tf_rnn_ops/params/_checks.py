@@ -3,6 +3,7 @@
 from collections.abc import Collection, Mapping
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from tf_rnn_ops.params._arrays import Library
@@ -55,6 +56,24 @@ def check_no_projection(layout: Layout, others: str) -> None:
     """Refuses a layout with a projection, because others than cuDNN's networks have none."""
     if layout.num_proj > 0:
         raise ValueError(f"layout must have num_proj 0, as {others} have no projection, but has {layout.num_proj}")
+
+
+def mode_of_nonlinearity(nonlinearity: str) -> str:
+    """Returns the rnn_mode of a network of one gate, or refuses what is no nonlinearity."""
+    modes = {"tanh": "rnn_tanh", "relu": "rnn_relu"}
+    if nonlinearity not in modes:
+        raise ValueError(f"nonlinearity must be 'tanh' or 'relu', but is {nonlinearity!r}")
+    return modes[nonlinearity]
+
+
+def shape_of_matrix(argument: str, arrays: Mapping[str, Any], name: str) -> tuple[int, int]:
+    """Returns the shape of a matrix among the arrays of an argument, or refuses them if it is none or not there."""
+    if name not in arrays:
+        raise ValueError(f"{argument} must have a matrix {name!r}, but has none of that name")
+    shape = tuple(np.shape(arrays[name]))
+    if len(shape) != 2:
+        raise ValueError(f"{argument} must have a matrix {name!r}, but its shape is {list(shape)}")
+    return shape
 
 
 def _shortened(names):

@@ -14,6 +14,8 @@ from tf_rnn_ops.params._checks import (
     check_names,
     check_one_dtype,
     check_zero_biases,
+    mode_of_nonlinearity,
+    shape_of_matrix,
 )
 from tf_rnn_ops.params._layout import Layout, layout
 
@@ -26,7 +28,6 @@ _KINDS = {
     "projection": "weight_hr",
 }
 _WEIGHT = re.compile(rf"(?:{'|'.join(_KINDS.values())})_l(?P<layer>\d+)(?P<is_backward>_reverse)?")
-_NONLINEARITIES = {"tanh": "rnn_tanh", "relu": "rnn_relu"}
 
 
 def layout_from_pytorch(state_dict: Mapping[str, Any], prefix: str = "", nonlinearity: str = "tanh") -> Layout:
@@ -48,14 +49,13 @@ def layout_from_pytorch(state_dict: Mapping[str, Any], prefix: str = "", nonline
       >>> layout_from_pytorch(weights, prefix="rnn.").rnn_mode
       'gru'
     """
-    if nonlinearity not in _NONLINEARITIES:
-        raise ValueError(f"nonlinearity must be 'tanh' or 'relu', but is {nonlinearity!r}")
+    mode_of_one_gate = mode_of_nonlinearity(nonlinearity)
     given = _weights_under(prefix, state_dict)
-    num_rows, num_outputs = _shape_of_matrix(state_dict, f"{prefix}weight_hh_l0")
-    _, input_size = _shape_of_matrix(state_dict, f"{prefix}weight_ih_l0")
+    num_rows, num_outputs = shape_of_matrix("state_dict", state_dict, f"{prefix}weight_hh_l0")
+    _, input_size = shape_of_matrix("state_dict", state_dict, f"{prefix}weight_ih_l0")
     has_projection = "weight_hr_l0" in given
-    num_units = _shape_of_matrix(state_dict, f"{prefix}weight_hr_l0")[1] if has_projection else num_outputs
-    modes = {4 * num_units: "lstm", 3 * num_units: "gru", num_units: _NONLINEARITIES[nonlinearity]}
+    num_units = shape_of_matrix("state_dict", state_dict, f"{prefix}weight_hr_l0")[1] if has_projection else num_outputs
+    modes = {4 * num_units: "lstm", 3 * num_units: "gru", num_units: mode_of_one_gate}
     if num_units == 0 or num_rows not in modes:
         raise ValueError(
             f"{prefix}weight_hh_l0 must have 4, 3 or 1 rows for each of {num_units} units, but has {num_rows}"
@@ -156,13 +156,3 @@ def _weights(layout: Layout, bias: bool) -> dict[str, Block]:
                 block = of_one[kind]
                 weights[f"{word}_l{block.layer}{'_reverse' if block.direction == 'backward' else ''}"] = block
     return weights
-
-
-def _shape_of_matrix(state_dict: Mapping[str, Any], name: str) -> tuple[int, int]:
-    """Returns the shape of a matrix, or refuses a state dict without it."""
-    if name not in state_dict:
-        raise ValueError(f"state_dict must have a matrix {name!r}, but has none of that name")
-    shape = tuple(np.shape(state_dict[name]))
-    if len(shape) != 2:
-        raise ValueError(f"state_dict must have a matrix {name!r}, but has one of the shape {list(shape)}")
-    return shape

@@ -1,0 +1,419 @@
+"""The checkpoints of TensorFlow 1's contrib to and from the params buffer, by what TensorFlow 1's cells compute."""
+
+import re
+import warnings
+
+import numpy as np
+import parity
+import pytest
+import tensorflow as tf
+from cudnn_rnn_inputs import MODES, OUTPUTS, forward_arguments, network_inputs, output_gradients
+from cudnn_rnn_reference import Config
+from tensorflow.python.keras.layers.legacy_rnn import rnn_cell_impl
+
+import tf_rnn_ops
+from tf_rnn_ops.params import from_tf1, layout, layout_from_tf1, to_tf1
+
+v1 = tf.compat.v1
+LENGTHS = (4, 6, 1)
+SCOPE = "model/encoder"
+
+
+class CudnnCompatibleGRUCell(rnn_cell_impl.GRUCell):
+    """The cell of that name in contrib, which went with it: its formulas are those that its documentation gives.
+
+    r = sigmoid(...), u = sigmoid(...), c = tanh(W x + bW + r ∘ (R h + bR)), h = (1 - u) ∘ c + u ∘ h
+    """
+
+    def build(self, inputs_shape):
+        fan_in, units = inputs_shape[1], self._num_units
+        self.gates = [
+            self.add_weight(name="gates/kernel", shape=[fan_in + units, 2 * units]),
+            self.add_weight(name="gates/bias", shape=[2 * units]),
+        ]
+        self.input_projection, self.hidden_projection = (
+            [
+                self.add_weight(name=f"candidate/{name}/kernel", shape=[height, units]),
+                self.add_weight(name=f"candidate/{name}/bias", shape=[units]),
+            ]
+            for name, height in (("input_projection", fan_in), ("hidden_projection", units))
+        )
+        self.built = True
+
+    def call(self, inputs, state):
+        def project(x, kernel, bias):
+            return tf.matmul(x, kernel) + bias
+
+        r, u = tf.split(tf.sigmoid(project(tf.concat([inputs, state], axis=1), *self.gates)), 2, axis=1)
+        c = tf.tanh(project(inputs, *self.input_projection) + r * project(state, *self.hidden_projection))
+        h = (1 - u) * c + u * state
+        return h, h
+
+
+def cell_of(config):
+    """Returns one of TensorFlow 1's cells; those of contrib had these classes' mathematics and these names."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the cells are deprecated
+        if config.rnn_mode == "lstm":
+            return rnn_cell_impl.LSTMCell(
+                config.num_units, forget_bias=0.0, name="cudnn_compatible_lstm_cell", dtype=tf.float64
+            )
+        if config.rnn_mode == "gru":
+            return CudnnCompatibleGRUCell(config.num_units, name="cudnn_compatible_gru_cell", dtype=tf.float64)
+        activation = tf.tanh if config.rnn_mode == "rnn_tanh" else tf.nn.relu
+        return rnn_cell_impl.BasicRNNCell(config.num_units, activation, dtype=tf.float64)
+
+
+def state_of(config, inputs, pseudo_layer):
+    """Returns the initial state of a pseudo-layer as a cell takes it."""
+    h, c = inputs["input_h"][pseudo_layer], inputs["input_c"]
+    return rnn_cell_impl.LSTMStateTuple(c[pseudo_layer], h) if config.rnn_mode == "lstm" else h
+
+
+def run_cells(config, inputs):
+    """Adds a network of TensorFlow 1's cells to the graph, and returns its output and its final states by cell."""
+    options = {"sequence_length": config.lengths, "time_major": True}
+    states = [state_of(config, inputs, each) for each in range(config.num_pseudo_layers)]
+    x = tf.constant(inputs["input"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        if config.num_directions == 1:
+            cells = rnn_cell_impl.MultiRNNCell([cell_of(config) for _ in range(config.num_layers)])
+            return v1.nn.dynamic_rnn(cells, x, initial_state=tuple(states), **options)
+        final_states = []
+        # As contrib's stack_bidirectional_dynamic_rnn did.
+        with v1.variable_scope("stack_bidirectional_rnn"):
+            for layer in range(config.num_layers):
+                with v1.variable_scope(f"cell_{layer}"):
+                    pair = dict(zip(("initial_state_fw", "initial_state_bw"), states[2 * layer :], strict=False))
+                    outputs, of_layer = v1.nn.bidirectional_dynamic_rnn(
+                        cell_of(config), cell_of(config), x, **pair, **options
+                    )
+                x = tf.concat(outputs, axis=-1)
+                final_states += of_layer
+        return x, final_states
+
+
+def outputs_of_cells(config, inputs):
+    """Adds a network to the graph, and returns its outputs by the names of the op's."""
+    output, states = run_cells(config, inputs)
+    if config.rnn_mode == "lstm":
+        return {
+            "output": output,
+            "output_h": tf.stack([state.h for state in states]),
+            "output_c": tf.stack([state.c for state in states]),
+        }
+    return {"output": output, "output_h": tf.stack(states)}
+
+
+def loss_of(config, outputs):
+    """Returns the sum of outputs, scaled."""
+    scales = output_gradients(config)
+    return tf.add_n([tf.reduce_sum(each * scales[f"{name}_backprop"]) for name, each in outputs.items()])
+
+
+def run_op(config, inputs, params):
+    """Returns the op's outputs by name, and the gradient of their loss with respect to params."""
+    params = tf.constant(params)
+    with tf.GradientTape() as tape:
+        tape.watch(params)
+        results = tf_rnn_ops.raw_ops.CudnnRNNV3(**forward_arguments(config, {**inputs, "params": params}))
+        names = OUTPUTS if config.rnn_mode == "lstm" else OUTPUTS[:2]
+        outputs = {name: getattr(results, name) for name in names}
+        loss = loss_of(config, outputs)
+    return outputs, tape.gradient(loss, params)
+
+
+def save(variables, path):
+    """Writes a checkpoint as TensorFlow 1 did, of arrays by name."""
+    with tf.Graph().as_default(), v1.Session() as session:
+        made = [v1.get_variable(name, initializer=value) for name, value in variables.items()]
+        session.run(v1.global_variables_initializer())
+        return v1.train.Saver(made).save(session, str(path))
+
+
+def network(**options) -> Config:
+    return Config(**{"num_units": 5, "input_size": 3, "time": 6, "sequence_lengths": LENGTHS, **options})
+
+
+def layout_of(config):
+    return layout(config.rnn_mode, config.num_units, config.input_size, config.num_layers, config.direction)
+
+
+def nonlinearity_of(config):
+    return "relu" if config.rnn_mode == "rnn_relu" else "tanh"
+
+
+networks = pytest.mark.parametrize(
+    "config",
+    [
+        pytest.param(network(rnn_mode=mode, direction=direction, num_layers=layers), id=f"{mode}-{direction}-{layers}")
+        for mode in MODES
+        for direction, layers in (("unidirectional", 1), ("unidirectional", 3), ("bidirectional", 2))
+    ],
+)
+
+
+@networks
+def test_from_tf1_computes_what_the_cells_did_that_wrote_the_checkpoint(config, tmp_path):
+    inputs = network_inputs(config)
+    with tf.Graph().as_default(), v1.Session() as session:
+        initializer = v1.random_uniform_initializer(-1, 1, seed=1)
+        with v1.variable_scope(SCOPE, initializer=initializer):
+            outputs = outputs_of_cells(config, inputs)
+        variables = v1.trainable_variables()
+        gradients = tf.gradients(loss_of(config, outputs), variables)
+        session.run(v1.global_variables_initializer())
+        # The cells' biases are zeros at first.
+        rng = np.random.default_rng(0)
+        session.run([variable.assign(rng.uniform(-1, 1, variable.shape)) for variable in variables])
+        path = v1.train.Saver().save(session, str(tmp_path / "model"))
+        outputs, gradients = session.run([outputs, gradients])
+        names = [variable.op.name for variable in variables]
+
+    assert layout_from_tf1(path, nonlinearity=nonlinearity_of(config)) == layout_of(config)
+    params = from_tf1(layout_of(config), path)
+    actual, d_params = run_op(config, inputs, params)
+    for name, expected in outputs.items():
+        assert parity.difference(actual[name], expected) < 1e-12, name
+    d_variables = to_tf1(layout_of(config), d_params, SCOPE)
+    assert set(d_variables) == set(names)
+    for name, expected in zip(names, gradients, strict=True):
+        # A bias of a cell is two of ours, each half of it, but for the candidate of a GRU.
+        is_half = name.endswith("bias") and "candidate" not in name
+        assert parity.difference(d_variables[name] / (2 if is_half else 1), expected) < 1e-12, name
+
+
+@networks
+def test_to_tf1_makes_a_checkpoint_that_the_cells_restore(config, tmp_path):
+    inputs = network_inputs(config)
+    path = save(to_tf1(layout_of(config), inputs["params"], SCOPE), tmp_path / "model")
+    with tf.Graph().as_default(), v1.Session() as session:
+        with v1.variable_scope(SCOPE):
+            outputs = outputs_of_cells(config, inputs)
+        v1.train.Saver().restore(session, path)
+        outputs = session.run(outputs)
+    actual, _ = run_op(config, inputs, inputs["params"])
+    for name, expected in outputs.items():
+        assert parity.difference(actual[name], expected) < 1e-12, name
+
+
+LSTM = "rnn/multi_rnn_cell/cell_{}/cudnn_compatible_lstm_cell"
+GRU = "stack_bidirectional_rnn/cell_{}/bidirectional_rnn/{}/cudnn_compatible_gru_cell"
+RNN = "rnn/multi_rnn_cell/cell_{}/basic_rnn_cell"
+OF_GRU = [
+    f"{part}/{name}"
+    for part in ("gates", "candidate/input_projection", "candidate/hidden_projection")
+    for name in ("kernel", "bias")
+]
+
+
+@pytest.mark.parametrize(
+    ("config", "names"),
+    [
+        (
+            network(num_layers=2),
+            [f"{LSTM.format(layer)}/{name}" for layer in (0, 1) for name in ("kernel", "bias")],
+        ),
+        (
+            network(rnn_mode="gru", direction="bidirectional"),
+            [f"{GRU.format(0, way)}/{name}" for way in ("fw", "bw") for name in OF_GRU],
+        ),
+        (network(rnn_mode="rnn_tanh"), [f"{RNN.format(0)}/kernel", f"{RNN.format(0)}/bias"]),
+        (network(rnn_mode="rnn_relu"), [f"{RNN.format(0)}/kernel", f"{RNN.format(0)}/bias"]),
+    ],
+    ids=["lstm", "gru", "rnn_tanh", "rnn_relu"],
+)
+def test_the_names_are_those_that_contrib_wrote(config, names):
+    each = layout_of(config)
+    assert sorted(to_tf1(each, np.zeros(each.size))) == sorted(names)
+
+
+def test_gates_and_rows_as_written_out_by_hand():
+    """An LSTM of one unit and two inputs: the columns of its kernel are i, g, f, o, the rows x0, x1, h."""
+    kernel = np.array([[11.0, 12, 13, 14], [21, 22, 23, 24], [31, 32, 33, 34]])
+    bias = np.array([2.0, 4, 6, 8])
+    name = LSTM.format(0)
+    params = from_tf1(layout("lstm", 1, 2), {f"{name}/kernel": kernel, f"{name}/bias": bias})
+    # i, f, g, o: the input's matrix, the state's, and both biases.
+    expected = [11, 21, 13, 23, 12, 22, 14, 24, 31, 33, 32, 34, 1, 3, 2, 4, 1, 3, 2, 4]
+    np.testing.assert_array_equal(params, expected)
+
+
+def random_params(config):
+    return np.random.default_rng(0).standard_normal(layout_of(config).size)
+
+
+@networks
+def test_variables_come_back_as_they_were(config):
+    variables = to_tf1(layout_of(config), random_params(config))
+    again = to_tf1(layout_of(config), from_tf1(layout_of(config), variables))
+    assert list(again) == list(variables)
+    for name, variable in variables.items():
+        np.testing.assert_array_equal(again[name], variable)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_dtypes_are_kept_and_no_memory_is_shared(dtype):
+    config = network(rnn_mode="gru")
+    params = random_params(config).astype(dtype)
+    variables = to_tf1(layout_of(config), params)
+    again = from_tf1(layout_of(config), variables)
+    assert again.dtype == dtype
+    for variable in variables.values():
+        assert variable.dtype == dtype
+        assert not np.shares_memory(variable, params)
+        assert not np.shares_memory(variable, again)
+
+
+def test_paths_readers_and_mappings_are_taken_and_what_else_they_hold_ignored(tmp_path):
+    """Such as the opaque copy of the GPU's, an optimizer's slots, and other layers."""
+    config = network()
+    each = layout_of(config)
+    variables = to_tf1(each, random_params(config), "encoder")
+    kernel = f"encoder/{LSTM.format(0)}/kernel"
+    others = {
+        "encoder/cudnn_lstm/opaque_kernel": np.zeros(200),
+        f"{kernel}/Adam": np.zeros_like(variables[kernel]),
+        f"{kernel.replace('/kernel', '/w_i_diag')}": np.zeros(5),
+        "encoder/rnn/multi_rnn_cell/cell_1/lstm_cell/kernel": np.zeros([10, 20]),
+        "global_step": np.array(3),
+    }
+    path = save({**variables, **others}, tmp_path / "model")
+    expected = from_tf1(each, variables)
+    for source in (path, tmp_path / "model", tf.train.load_checkpoint(path), {**variables, **others}):
+        assert layout_from_tf1(source) == each
+        np.testing.assert_array_equal(from_tf1(each, source), expected)
+
+
+def two_networks():
+    """Returns the variables of two networks of one layout in two scopes, and their params buffers."""
+    config = network()
+    each = layout_of(config)
+    first, second = random_params(config), -random_params(config)
+    return each, {**to_tf1(each, first, "encoder"), **to_tf1(each, second, "model/decoder")}, first, second
+
+
+def test_a_prefix_tells_networks_apart():
+    each, variables, first, second = two_networks()
+    for prefix, params in (("encoder", first), ("encoder/", first), ("model/decoder", second)):
+        assert layout_from_tf1(variables, prefix) == each
+        actual = to_tf1(each, from_tf1(each, variables, prefix))
+        for name, variable in to_tf1(each, params).items():
+            np.testing.assert_array_equal(actual[name], variable)
+
+
+def test_a_layout_tells_networks_of_one_scope_apart():
+    variables = {}
+    for config in (network(), network(direction="bidirectional"), network(rnn_mode="gru")):
+        variables |= to_tf1(layout_of(config), random_params(config))
+    for config in (network(), network(direction="bidirectional"), network(rnn_mode="gru")):
+        actual = to_tf1(layout_of(config), from_tf1(layout_of(config), variables))
+        for name, variable in actual.items():
+            np.testing.assert_array_equal(variable, variables[name])
+    with pytest.raises(ValueError, match=r"^variables must be those of one network, .* but the first cells are 'rnn"):
+        layout_from_tf1(variables)
+
+
+@pytest.mark.parametrize("read", [lambda each, variables: from_tf1(each, variables), lambda _, v: layout_from_tf1(v)])
+def test_several_networks_are_not_guessed_at(read):
+    each, variables, *_ = two_networks()
+    message = (
+        "variables must be those of one network, of which prefix may say the scope, but the first cells are "
+        f"'encoder/{LSTM.format(0)}' and 'model/decoder/{LSTM.format(0)}'"
+    )
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        read(each, variables)
+
+
+def test_an_unknown_prefix_is_named():
+    each, variables, *_ = two_networks()
+    name = LSTM.format(0)
+    message = (
+        f"variables must have the layout's 2 names, but lacks 'other/{name}/kernel', 'other/{name}/bias' and has none "
+        "that the layout lacks"
+    )
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        from_tf1(each, variables, "other")
+    with pytest.raises(ValueError, match=r"but the first cells are none$"):
+        layout_from_tf1(variables, "other")
+
+
+def test_no_prefix_is_a_prefix():
+    config = network()
+    each = layout_of(config)
+    at_the_root, params = to_tf1(each, random_params(config)), from_tf1(each, to_tf1(each, random_params(config)))
+    variables = {**to_tf1(each, -random_params(config), "encoder"), **at_the_root}
+    np.testing.assert_array_equal(from_tf1(each, variables, ""), params)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        pytest.param(
+            lambda variables: dict(list(variables.items())[:-1]),
+            f"variables must have the layout's 4 names, but lacks '{LSTM.format(1)}/bias' and has none that the layout "
+            "lacks",
+            id="one less",
+        ),
+        pytest.param(
+            lambda variables: {**variables, f"{LSTM.format(2)}/kernel": np.zeros([10, 20])},
+            f"variables must have the layout's 4 names, but lacks none and has '{LSTM.format(2)}/kernel' that the "
+            "layout lacks",
+            id="a third layer",
+        ),
+        pytest.param(
+            lambda variables: {**variables, f"{LSTM.format(0)}/kernel": np.zeros([7, 20])},
+            f"{LSTM.format(0)}/kernel must have the shape [8, 20], but has [7, 20]",
+            id="features",
+        ),
+        pytest.param(
+            lambda variables: {**variables, f"{LSTM.format(0)}/bias": np.zeros([20], "float32")},
+            f"variables must be of one dtype, but '{LSTM.format(0)}/kernel' is float64 and '{LSTM.format(0)}/bias' "
+            "float32",
+            id="dtypes",
+        ),
+        pytest.param(
+            lambda variables: {name: variable.astype("int32") for name, variable in variables.items()},
+            f"{LSTM.format(0)}/kernel must be of a floating type, but is int32",
+            id="integers",
+        ),
+    ],
+)
+def test_variables_that_do_not_fit_are_refused(change, message):
+    config = network(num_layers=2)
+    variables = to_tf1(layout_of(config), random_params(config))
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        from_tf1(layout_of(config), change(variables))
+
+
+@pytest.mark.parametrize(
+    ("each", "message"),
+    [
+        (layout("lstm", 4, 3, num_proj=2), "layout must have num_proj 0, as the layers that contrib saved have no "),
+        (
+            layout("gru", 4, 4, input_mode="skip_input"),
+            "layout must have the input_mode 'linear_input', as the layers ",
+        ),
+    ],
+    ids=["projection", "skip_input"],
+)
+def test_layouts_that_contrib_saved_nothing_of_are_refused(each, message):
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}"):
+        from_tf1(each, {})
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}"):
+        to_tf1(each, np.zeros(each.size))
+
+
+@pytest.mark.parametrize(
+    ("variables", "arguments", "message"),
+    [
+        ({f"{LSTM.format(1)}/kernel": 0}, {}, f"variables must have a matrix '{LSTM.format(0)}/kernel', but has none"),
+        ({f"{LSTM.format(0)}/kernel": 0}, {}, f"variables must have a matrix '{LSTM.format(0)}/kernel', but its shape"),
+        ({}, {"nonlinearity": "sigmoid"}, "nonlinearity must be 'tanh' or 'relu', but is 'sigmoid'"),
+    ],
+    ids=["layer 0", "scalar", "sigmoid"],
+)
+def test_what_has_no_layout_is_refused(variables, arguments, message):
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}"):
+        layout_from_tf1(variables, **arguments)
