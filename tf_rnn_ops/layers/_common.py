@@ -3,6 +3,9 @@
 import numbers
 
 import keras
+import tensorflow as tf
+
+from tf_rnn_ops import raw_ops
 
 
 def check_backend(layer):
@@ -25,3 +28,34 @@ def draw(initializer, shape, dtype):
     """Returns initial values of a dtype, drawn in float32 for the 16-bit ones, which not every initializer can do."""
     wide = "float32" if dtype in ("float16", "bfloat16") else dtype
     return keras.ops.cast(initializer(shape, dtype=wide), dtype)
+
+
+def run_network(inputs, input_h, input_c, params, lengths, **attributes):
+    """Runs a network, batch first, and returns its outputs but for those that only its gradient needs."""
+    outputs = raw_ops.CudnnRNNV3(
+        input=inputs,
+        input_h=input_h,
+        input_c=input_c,
+        params=params,
+        sequence_lengths=lengths,
+        time_major=False,
+        **attributes,
+    )
+    return outputs.output, outputs.output_h, outputs.output_c
+
+
+def infer_network(*inputs, **attributes):
+    """Runs a network without dropout and lets it keep nothing for a gradient, which then has to run it again."""
+
+    @tf.custom_gradient
+    def infer(*inputs):
+        def gradient(*d_outputs):
+            *differentiable, lengths = inputs
+            with tf.GradientTape() as tape:
+                tape.watch(differentiable)
+                outputs = run_network(*differentiable, lengths, is_training=True, **attributes)
+            return *tape.gradient(outputs, differentiable, output_gradients=d_outputs), None
+
+        return run_network(*inputs, is_training=False, **attributes), gradient
+
+    return infer(*inputs)

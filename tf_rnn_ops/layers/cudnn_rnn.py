@@ -6,8 +6,7 @@ import random
 import keras
 import tensorflow as tf
 
-from tf_rnn_ops import raw_ops
-from tf_rnn_ops.layers._common import check_backend, checked_units, draw
+from tf_rnn_ops.layers._common import check_backend, checked_units, draw, infer_network, run_network
 from tf_rnn_ops.params import layout
 from tf_rnn_ops.params._arrays import TENSORFLOW
 from tf_rnn_ops.params._blocks import blocks
@@ -213,8 +212,8 @@ class CudnnRNN(keras.layers.Layer):
         states = self.get_initial_state(batch) if initial_state is None else self._checked_states(initial_state, inputs)
         input_h, input_c = states if self.rnn_mode == "lstm" else (*states, tf.zeros([], inputs.dtype))
         lengths = tf.fill([batch], time) if mask is None else _lengths_of(mask, inputs)
-        run = self._train if training else self._infer
-        output, *final_states = run(inputs, input_h, input_c, self._convert(self.params), lengths)
+        network = inputs, input_h, input_c, self._convert(self.params), lengths
+        output, *final_states = self._train(*network) if training else infer_network(*network, **self._attributes())
         if not self.return_sequences:
             of_last_layer = final_states[0][:, -self._num_directions :]
             output = tf.reshape(of_last_layer, [batch, self._num_directions * self.units])
@@ -240,26 +239,15 @@ class CudnnRNN(keras.layers.Layer):
             )
         return states
 
-    def _run(self, inputs, input_h, input_c, params, lengths, **attributes):
-        """Runs the op and returns its outputs but for those that only its gradient needs."""
-        outputs = raw_ops.CudnnRNNV3(
-            input=inputs,
-            input_h=input_h,
-            input_c=input_c,
-            params=params,
-            sequence_lengths=lengths,
-            rnn_mode=self.rnn_mode,
-            input_mode=self.input_mode,
-            direction=self.direction,
-            time_major=False,
-            **attributes,
-        )
-        return outputs.output, outputs.output_h, outputs.output_c
+    def _attributes(self):
+        """Returns the attributes of the op but for those of training."""
+        return {"rnn_mode": self.rnn_mode, "input_mode": self.input_mode, "direction": self.direction}
 
     def _train(self, *inputs):
         """Runs the op with dropout."""
         seed, seed2 = self._seeds()
-        return self._run(*inputs, is_training=True, dropout=self.dropout, seed=seed, seed2=seed2)
+        dropout = {"dropout": self.dropout, "seed": seed, "seed2": seed2}
+        return run_network(*inputs, is_training=True, **self._attributes(), **dropout)
 
     def _seeds(self):
         """Returns the two seeds of an op that draws dropout, which are not to be two zeros: those stand for none."""
@@ -269,22 +257,6 @@ class CudnnRNN(keras.layers.Layer):
             return self._own_seed, 0  # always the same, so that TensorFlow finds the kernel that it has made before
         self._num_graphs += 1
         return self._own_seed, self._num_graphs
-
-    def _infer(self, *inputs):
-        """Runs the op without dropout and lets it keep nothing for a gradient, which then has to run it again."""
-
-        @tf.custom_gradient
-        def infer(*inputs):
-            def gradient(*d_outputs):
-                *differentiable, lengths = inputs
-                with tf.GradientTape() as tape:
-                    tape.watch(differentiable)
-                    outputs = self._run(*differentiable, lengths, is_training=True)
-                return *tape.gradient(outputs, differentiable, output_gradients=d_outputs), None
-
-            return self._run(*inputs, is_training=False), gradient
-
-        return infer(*inputs)
 
     def get_initial_state(self, batch_size):
         """Returns the list of states that are the default: zeros, [batch_size, num_layers * num_directions, units]."""
