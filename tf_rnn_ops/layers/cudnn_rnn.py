@@ -6,22 +6,10 @@ import random
 import keras
 import tensorflow as tf
 
-from tf_rnn_ops.layers._common import check_backend, checked_units, draw, infer_network, run_network
+from tf_rnn_ops.layers._common import check_backend, checked_units, infer_network, run_network
+from tf_rnn_ops.layers._initial_params import initial_params
+from tf_rnn_ops.layers._sequence_lengths import lengths_of_mask
 from tf_rnn_ops.params import layout
-from tf_rnn_ops.params._arrays import TENSORFLOW
-from tf_rnn_ops.params._blocks import blocks
-from tf_rnn_ops.params._keras import pack_keras_blocks
-
-
-def _fresh(initializer):
-    """Returns an initializer that draws other numbers than this one did, unless its seed says which.
-
-    Keras gives every initializer without a seed one of its own, and with it the same numbers at each call.
-    """
-    has_random_seed = isinstance(initializer, keras.initializers.Initializer) and (
-        initializer.get_config().get("seed", 0) is None
-    )
-    return initializer.clone() if has_random_seed else initializer
 
 
 def _checked_dropout(dropout):
@@ -38,23 +26,6 @@ def _checked_seed(seed):
     if isinstance(seed, bool) or not isinstance(seed, numbers.Integral) or not -(2**63) <= seed < 2**63:
         raise ValueError(f"seed must be None or an integer of 64 bits, but is {seed!r}")
     return int(seed)
-
-
-def _lengths_of(mask, inputs):
-    """Returns the number of steps of each sequence, [batch], of a right-padded mask, [batch, time], of the inputs."""
-    mask = tf.cast(mask, tf.bool)
-    wanted = inputs.shape[:2]
-    if not mask.shape.is_compatible_with(wanted):
-        raise ValueError(f"mask must be [batch, time], here {wanted}, but has shape {mask.shape}")
-    if not (mask.shape.is_fully_defined() and wanted.is_fully_defined()):
-        tf.debugging.assert_equal(tf.shape(mask), tf.shape(inputs)[:2], message="mask must be [batch, time]")
-    lengths = tf.reduce_sum(tf.cast(mask, tf.int32), axis=1)
-    tf.debugging.assert_equal(
-        mask,
-        tf.sequence_mask(lengths, tf.shape(mask)[1]),
-        message="mask must be right-padded, that is, have in each row all that is True before all that is False",
-    )
-    return lengths
 
 
 @keras.saving.register_keras_serializable(package="tf_rnn_ops")
@@ -184,11 +155,6 @@ class CudnnRNN(keras.layers.Layer):
 
     def _initial_params(self, dtype):
         """Returns the params buffer to start with."""
-        drawn = {block.name: self._initial_weight(block, dtype) for block in blocks(self.layout)}
-        return pack_keras_blocks(TENSORFLOW, self.layout, drawn)
-
-    def _initial_weight(self, block, dtype):
-        """Returns the values to start with of the matrix or bias that a block holds, as Keras has it."""
         initializers = {
             "kernel": self.kernel_initializer,
             "recurrent_kernel": self.recurrent_initializer,
@@ -196,11 +162,7 @@ class CudnnRNN(keras.layers.Layer):
             # Keras's GRU has both biases, its other layers have one.
             "recurrent_bias": self.bias_initializer if self.rnn_mode == "gru" else keras.initializers.Zeros(),
         }
-        drawn = draw(_fresh(initializers[block.kind]), block.shape[::-1], dtype)
-        if block.kind == "input_bias" and self.rnn_mode == "lstm" and self.unit_forget_bias:
-            i, f, g, o = keras.ops.split(drawn, 4)
-            drawn = keras.ops.concatenate([i, keras.ops.ones_like(f), g, o])
-        return drawn
+        return initial_params(self.layout, initializers, self.unit_forget_bias, dtype)
 
     def call(self, inputs, initial_state=None, mask=None, training=False):
         """Computes all steps; see the class."""
@@ -211,7 +173,7 @@ class CudnnRNN(keras.layers.Layer):
         batch, time, _ = keras.ops.shape(inputs)
         states = self.get_initial_state(batch) if initial_state is None else self._checked_states(initial_state, inputs)
         input_h, input_c = states if self.rnn_mode == "lstm" else (*states, tf.zeros([], inputs.dtype))
-        lengths = tf.fill([batch], time) if mask is None else _lengths_of(mask, inputs)
+        lengths = tf.fill([batch], time) if mask is None else lengths_of_mask(mask, inputs)
         network = inputs, input_h, input_c, self._convert(self.params), lengths
         output, *final_states = self._train(*network) if training else infer_network(*network, **self._attributes())
         if not self.return_sequences:
