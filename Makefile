@@ -50,6 +50,12 @@ $(VENV)/ready: requirements/dev.txt | .tools/system-packages
 	@$(VENV)/bin/python -m pip install -r requirements/dev.txt
 	@touch $@
 
+# What the tests compare with beside that.
+$(VENV)/peers: requirements/test.txt $(VENV)/ready
+	@echo "==> installing the frameworks that the tests compare with into $(VENV)"
+	@$(VENV)/bin/python -m pip install --quiet -r requirements/test.txt
+	@touch $@
+
 # ---------------------------------------------------------------- the wheel
 
 .PHONY: wheel
@@ -102,7 +108,7 @@ test-cc: $(VENV)/ready .tools/bazel ## Run the C++ unit tests.
 	@tools/bazel.sh test //...
 
 .PHONY: test-python
-test-python: $(VENV)/installed ## Run the Python tests on the installed wheel.
+test-python: $(VENV)/installed $(VENV)/peers ## Run the Python tests on the installed wheel.
 	@echo "==> Python tests"
 	@$(VENV)/bin/$(PYTEST)
 
@@ -112,7 +118,7 @@ test-wheel: $(WHEEL_ENV)/installed ## Run the Python tests in an environment wit
 	@$(WHEEL_ENV)/bin/$(PYTEST) -p no:cacheprovider
 
 .PHONY: test-isa
-test-isa: $(VENV)/installed ## Run the Python tests under each instruction set that the CPU has.
+test-isa: $(VENV)/installed $(VENV)/peers ## Run the Python tests under each instruction set that the CPU has.
 	@isas=$$(TF_CPP_MIN_LOG_LEVEL=3 $(VENV)/bin/python -I -c "$(PRINT_ISAS)"); \
 	for isa in $$isas; do \
 		echo "==> Python tests with TF_RNN_OPS_ISA=$$isa"; \
@@ -160,6 +166,7 @@ LOCK := $(VENV)/bin/uv pip compile --universal --python-version 3.10 --no-header
 .PHONY: lock
 lock: $(VENV)/ready ## Pin the newest versions that requirements/*.in allow.
 	@$(LOCK) requirements/dev.in -o requirements/dev.txt
+	@$(LOCK) requirements/test.in -o requirements/test.txt
 	@$(LOCK) requirements/bench.in -o requirements/bench.txt
 
 .PHONY: clean
