@@ -293,6 +293,27 @@ def test_a_layer_that_is_called_twice_in_a_graph_draws_two_masks():
     assert not np.array_equal(first, second)
 
 
+@pytest.mark.parametrize("seed", [None, 7])
+@pytest.mark.parametrize("in_graph", [False, True])
+def test_no_two_replicas_draw_the_same_masks(in_graph, seed):
+    """Whose programs are the same ones in all else, the seed of Keras included, as those of several machines are."""
+    x = sequences()
+    strategy = tf.distribute.OneDeviceStrategy("CPU:0")
+
+    def run_as(replica):
+        keras.utils.set_random_seed(3)
+        layer = CudnnRNN(UNITS, num_layers=2, dropout=0.5, seed=seed, dtype="float64")
+        layer.build(x.shape)
+        layer.set_weights([np.full(layer.params.shape, 0.5)])
+        run = functools.partial(layer, training=True)
+        with strategy.scope(), tf.distribute.ReplicaContext(strategy, replica_id_in_sync_group=replica):
+            return (tf.function(run) if in_graph else run)(x).numpy()
+
+    first, second = ([run_as(replica) for replica in range(3)] for _ in range(2))
+    np.testing.assert_array_equal(first, second)
+    assert len({output.tobytes() for output in first}) == len(first)
+
+
 def gradients_of(layer, x, states, training, mask):
     """Returns the gradients of a layer's outputs, of all of them, with respect to all that they depend on."""
     watched = [x, *states, layer.params.value]

@@ -28,6 +28,12 @@ def _checked_seed(seed):
     return int(seed)
 
 
+def _replica_number():
+    """Returns which of a distribution strategy's replicas is running, on any machine; 0 where there is no strategy."""
+    replica = tf.distribute.get_replica_context() if tf.distribute.has_strategy() else None
+    return 0 if replica is None else int(tf.get_static_value(replica.replica_id_in_sync_group))
+
+
 @keras.saving.register_keras_serializable(package="tf_rnn_ops")
 class CudnnRNN(keras.layers.Layer):
     """A stack of recurrent layers, in one direction or both, computed by one op.
@@ -58,7 +64,9 @@ class CudnnRNN(keras.layers.Layer):
         The others are divided by 1 - `dropout`.
       seed: an integer that fixes the random numbers of dropout: each graph that the layer is built into draws the same,
         and layers of equal arguments that run eagerly draw from one stream. With None, each layer and graph draws
-        others than those before it, and the same ones again after `keras.utils.set_random_seed`.
+        others than those before it, and the same ones again after `keras.utils.set_random_seed`. The replicas of a
+        distribution strategy draw different ones, but for the workers of a `tf.distribute.ParameterServerStrategy`:
+        with a seed they draw the same, with None others in each run.
       return_sequences: whether to return the outputs of all steps or only of each direction's last.
       return_state: whether to return the final states too.
       kernel_initializer: initializer for the input's weights, drawn as one [fan_in, num_gates * units] matrix for each
@@ -212,13 +220,18 @@ class CudnnRNN(keras.layers.Layer):
         return run_network(*inputs, is_training=True, **self._attributes(), **dropout)
 
     def _seeds(self):
-        """Returns the two seeds of an op that draws dropout, which are not to be two zeros: those stand for none."""
+        """Returns the two seeds of an op that draws dropout; two zeros let each of its kernels take its own."""
+        strategy = tf.distribute.get_strategy()
+        if self.seed is None and isinstance(strategy, tf.distribute.ParameterServerStrategy):
+            return 0, 0  # All workers run one graph.
+        first_of_replica = _replica_number() << 32
         if self.seed is not None:
-            return self.seed, 1
+            return self.seed, first_of_replica + 1
         if tf.executing_eagerly():
-            return self._own_seed, 0  # always the same, so that TensorFlow finds the kernel that it has made before
+            # Always the same, so that TensorFlow finds the kernel that it has made before.
+            return self._own_seed, first_of_replica
         self._num_graphs += 1
-        return self._own_seed, self._num_graphs
+        return self._own_seed, first_of_replica + self._num_graphs
 
     def get_initial_state(self, batch_size):
         """Returns the list of states that are the default: zeros, [batch_size, num_layers * num_directions, units]."""
