@@ -8,6 +8,11 @@ import hypothesis
 import keras
 import parity
 import pytest
+import tensorflow as tf
+
+# Distribution strategies need several devices. All share their threads, and everything else runs on the first.
+(cpu,) = tf.config.list_physical_devices("CPU")
+tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
 
 hypothesis.settings.register_profile(
     "default",

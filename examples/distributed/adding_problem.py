@@ -1,0 +1,83 @@
+"""The adding problem: what the examples of distributed training learn, and how one process learns it alone.
+
+A step of a sequence has a number from 0 to 1 and a marker. Two steps are marked, one in each half, and the sum of their
+numbers is to be told at the end. Whoever always says 1 has a mean squared error of 1/6.
+Source: Hochreiter and Schmidhuber, 1997, Long short-term memory.
+"""
+
+import argparse
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+import tf_rnn_ops
+
+TIME = 10
+GLOBAL_BATCH = 64  # sequences in a step, of all replicas together
+ERROR_OF_THE_MEAN = 1 / 6
+
+
+def parse_arguments(description: str) -> argparse.Namespace:
+    """Returns the command line's settings, and sets Keras's float type."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
+    parser.add_argument("--steps", type=int, default=500, help="batches to train on")
+    parser.add_argument("--dtype", choices=["float32", "float64"], default="float32", help="type of all numbers")
+    settings = parser.parse_args()
+    keras.config.set_floatx(settings.dtype)
+    return settings
+
+
+def sequences(num: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Returns sequences, [num, TIME, 2], and the sums that are to be told, [num, 1]."""
+    random = np.random.default_rng(seed)
+    numbers = random.random([num, TIME])
+    markers = np.zeros([num, TIME])
+    for half in np.split(np.arange(TIME), 2):
+        markers[np.arange(num), random.choice(half, num)] = 1
+    x = np.stack([numbers, markers], axis=-1)
+    y = np.sum(numbers * markers, axis=1, keepdims=True)
+    return x.astype(keras.config.floatx()), y.astype(keras.config.floatx())
+
+
+def batches(steps: int) -> tf.data.Dataset:
+    """Returns the batch of each step: sequences, [GLOBAL_BATCH, TIME, 2], and sums, [GLOBAL_BATCH, 1]."""
+    return tf.data.Dataset.from_tensor_slices(sequences(steps * GLOBAL_BATCH)).batch(GLOBAL_BATCH)
+
+
+def build() -> tuple[keras.Model, keras.Optimizer]:
+    """Returns a model and its optimizer, with all their variables; the same ones each time."""
+    keras.utils.set_random_seed(0)
+    lstm = tf_rnn_ops.layers.CudnnLSTM(32)
+    model = keras.Sequential([keras.Input([TIME, 2]), lstm, keras.layers.Dense(1)])
+    optimizer = keras.optimizers.Adam(0.01)
+    optimizer.build(model.trainable_variables)
+    return model, optimizer
+
+
+def train_step(model: keras.Model, optimizer: keras.Optimizer, x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
+    """Trains on what one replica is given of a step's batch, and returns its share of the mean squared error.
+
+    The shares of all replicas add up to the error, and their gradients, which the optimizer adds up, to its gradient.
+    """
+    with tf.GradientTape() as tape:
+        share = tf.reduce_sum((model(x, training=True) - y) ** 2) / GLOBAL_BATCH
+    optimizer.apply(tape.gradient(share, model.trainable_variables), model.trainable_variables)
+    return share
+
+
+def train_alone(steps: int) -> list[float]:
+    """Trains without a strategy and returns the error of each step."""
+    model, optimizer = build()
+    step = tf.function(lambda x, y: train_step(model, optimizer, x, y))
+    return [float(step(*batch)) for batch in batches(steps)]
+
+
+def print_comparison(name: str, losses: list[float], alone: list[float]) -> None:
+    """Prints the errors of some steps beside those of one process alone, and how far all of them differ at most."""
+    print(f"mean squared error; always saying 1 has {ERROR_OF_THE_MEAN:.4f}")
+    print(f"  step       alone  {name}")
+    for step in sorted({0, 1, *range(0, len(losses), max(1, len(losses) // 5)), len(losses) - 1}):
+        print(f"  {step + 1:4}  {alone[step]:.8f}  {losses[step]:.8f}")
+    difference = np.max(np.abs(np.subtract(losses, alone)) / np.array(alone))
+    print(f"largest relative difference of a step: {difference:.1e}")
