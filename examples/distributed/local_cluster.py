@@ -16,7 +16,8 @@ import time
 from collections.abc import Iterator
 from typing import NamedTuple
 
-PR_SET_PDEATHSIG = 1  # of Linux's prctl
+LIBC = ctypes.CDLL(None)
+PR_SET_PDEATHSIG = 1  # of prctl
 
 
 class Task(NamedTuple):
@@ -82,7 +83,7 @@ def _started_task(cluster: dict[str, list[str]], job: str, index: int) -> Iterat
 
 def _end_with_parent() -> None:
     """Has Linux kill this process when its parent ends, however that comes about."""
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def _wait(tasks: list[Task], awaited: str, timeout: float) -> None:
