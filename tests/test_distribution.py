@@ -68,22 +68,28 @@ def test_parameter_servers_train_as_one_process_does_and_learn():
     assert last < ERROR_OF_THE_MEAN / 3 < first / 1.2
 
 
+# Leaves the number of its process in a file that appears with all its content.
+TASK = """
+import json, os, pathlib, sys, time
+
+sys.path.insert(0, {examples!r})
+import local_cluster
+
+if "TF_CONFIG" not in os.environ:
+    local_cluster.run({{"worker": 2}}, awaited="worker", timeout={timeout})
+    sys.exit()
+config = json.loads(os.environ["TF_CONFIG"])
+index = config["task"]["index"]
+new = pathlib.Path(__file__).with_name(f"{{index}}.new")
+new.write_text(str(os.getpid()))
+new.rename(new.with_suffix(".pid"))
+"""
+
+
 def start_cluster(tmp_path, program, timeout=60):
-    """Starts a program as two workers of a cluster whose launcher waits for them, and returns the launcher."""
+    """Starts a program as two workers of a cluster and returns their launcher, which waits for them."""
     path = tmp_path / "program.py"
-    path.write_text(
-        f"import json, os, pathlib, sys, time\n"
-        f"sys.path.insert(0, {str(EXAMPLES)!r})\n"
-        f"import local_cluster\n"
-        f"if 'TF_CONFIG' not in os.environ:\n"
-        f"    local_cluster.run({{'worker': 2}}, awaited='worker', timeout={timeout})\n"
-        f"    sys.exit()\n"
-        f"config = json.loads(os.environ['TF_CONFIG'])\n"
-        f"index = config['task']['index']\n"
-        f"(pathlib.Path(__file__).parent / f'{{index}}.new').write_text(str(os.getpid()))\n"
-        f"os.rename(f'{tmp_path}/{{index}}.new', f'{tmp_path}/{{index}}.pid')\n"
-        f"{program}\n"
-    )
+    path.write_text(TASK.format(examples=str(EXAMPLES), timeout=timeout) + program)
     return subprocess.Popen([sys.executable, str(path)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
@@ -135,13 +141,14 @@ def test_a_cluster_ends_with_its_launcher(tmp_path):
 def test_the_tasks_of_a_cluster_can_listen_at_their_addresses_and_others_get_other_ports(tmp_path):
     program = """
 import socket
-host, port = config['cluster']['worker'][index].split(':')
+
+host, port = config["cluster"]["worker"][index].split(":")
 with socket.socket() as other:
-    other.bind(('', 0))
+    other.bind(("", 0))
     assert other.getsockname()[1] != int(port)
 with socket.create_server((host, int(port))) as server:
     socket.create_connection((host, int(port))).close()
-print(json.dumps(config['cluster']))
+print(json.dumps(config["cluster"]))
 """
     output, errors = start_cluster(tmp_path, program).communicate(timeout=30)
     assert not errors
