@@ -24,6 +24,8 @@ def parse_arguments(description: str) -> argparse.Namespace:
     parser.add_argument("--steps", type=int, default=500, help="batches to train on")
     parser.add_argument("--dtype", choices=["float32", "float64"], default="float32", help="type of all numbers")
     settings = parser.parse_args()
+    if settings.steps < 10:
+        parser.error(f"--steps must be at least 10, but is {settings.steps}")
     keras.config.set_floatx(settings.dtype)
     return settings
 

@@ -54,8 +54,9 @@ class Training:
 def coordinate(resolver: tf.distribute.cluster_resolver.ClusterResolver, steps: int) -> None:
     """Trains on the servers, and alone, and compares."""
     strategy = tf.distribute.ParameterServerStrategy(resolver)
-    few = max(1, steps // 5)
-    print_comparison(f"{CLUSTER['worker']} workers, one by one", Training(strategy).one_by_one(few), train_alone(few))
+    num_workers = resolver.cluster_spec().num_tasks("worker")
+    few = steps // 5
+    print_comparison(f"{num_workers} workers, one by one", Training(strategy).one_by_one(few), train_alone(few))
     losses = Training(strategy).as_workers_are_free(steps)
     first, *_, last = (np.mean(tenth) for tenth in np.array_split(losses, 10))
     print(f"as workers are free: error {first:.4f} in the first tenth of {steps} steps, {last:.4f} in the last")
