@@ -506,8 +506,8 @@ def test_sizes_of_zero(sizes):
         np.testing.assert_array_equal(state, np.zeros([sizes[0], 2, UNITS]))
 
 
-def every_argument_but_mode():
-    """Returns arguments none of which has its default."""
+def every_argument_but_mode(mode):
+    """Returns arguments none of which has its default, but for a projection where the mode has none."""
     return {
         "units": 7,
         "num_layers": 3,
@@ -521,6 +521,9 @@ def every_argument_but_mode():
         "recurrent_initializer": "identity",
         "bias_initializer": "ones",
         "unit_forget_bias": False,
+        "num_proj": 3 if mode == "lstm" else 0,
+        "projection_initializer": "zeros",
+        "time_major": True,
         "dtype": "mixed_bfloat16",
         "name": "network",
         "trainable": False,
@@ -540,17 +543,17 @@ def check_config(layer, arguments):
 
 @pytest.mark.parametrize("mode", MODES)
 def test_config_round_trips(mode):
-    arguments = {**every_argument_but_mode(), "rnn_mode": mode}
+    arguments = {**every_argument_but_mode(mode), "rnn_mode": mode}
     config = CudnnRNN(**arguments).get_config()
     default = CudnnRNN(4, "rnn_relu" if mode == "lstm" else "lstm").get_config()
     for name in arguments:
-        assert config[name] != default[name], name
+        assert config[name] != default[name] or (name, config[name]) == ("num_proj", 0), name
     check_config(CudnnRNN(**arguments), arguments)
 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_subclasses_are_the_layer_of_one_mode(mode):
-    arguments = every_argument_but_mode()
+    arguments = every_argument_but_mode(mode)
     restored = check_config(SUBCLASSES[mode](**arguments), arguments)
     assert restored.rnn_mode == mode
     x = sequences("float32")
@@ -606,6 +609,9 @@ def test_an_exported_model_runs_and_has_gradients(tmp_path):
         ({"num_layers": 0}, "num_layers must be an integer of at least 1, but is 0"),
         ({"direction": "backward"}, "direction must be 'unidirectional' or 'bidirectional', but is 'backward'"),
         ({"input_mode": "linear"}, "input_mode must be .*'linear_input'.* but is 'linear'"),
+        ({"num_proj": 5}, "num_proj must be at most num_units, 4, but is 5"),
+        ({"num_proj": 2.0}, "num_proj must be an integer of at least 0, but is 2.0"),
+        ({"num_proj": 2, "rnn_mode": "gru"}, "num_proj must be 0 where rnn_mode is 'gru' and not 'lstm', but is 2"),
         ({"dropout": 1.5}, "dropout must be a number from 0 to 1, but is 1.5"),
         ({"dropout": float("nan")}, "dropout must be a number from 0 to 1, but is nan"),
         ({"dropout": "0.5"}, "dropout must be a number from 0 to 1, but is '0.5'"),
@@ -658,7 +664,8 @@ def test_inputs_that_do_not_fit_are_refused():
 )
 def test_states_that_do_not_fit_are_refused(shapes):
     layer = random_layer(UNITS, num_layers=2)
-    with pytest.raises(ValueError, match=r"initial_state must be a list of 2 of shape \(4, 2, 5\)"):
+    message = r"initial_state must be a list of 2 tensors of the shapes \(4, 2, 5\) and \(4, 2, 5\), but has \("
+    with pytest.raises(ValueError, match=message):
         layer(sequences(), initial_state=[np.zeros(shape) for shape in shapes])
 
 

@@ -30,15 +30,15 @@ def draw(initializer, shape, dtype):
     return keras.ops.cast(initializer(shape, dtype=wide), dtype)
 
 
-def run_network(inputs, input_h, input_c, params, lengths, **attributes):
-    """Runs a network, batch first, and returns its outputs but for those that only its gradient needs."""
+def run_network(inputs, input_h, input_c, params, lengths, time_major=False, **attributes):
+    """Runs a network and returns its outputs but for those that only its gradient needs."""
     outputs = raw_ops.CudnnRNNV3(
         input=inputs,
         input_h=input_h,
         input_c=input_c,
         params=params,
         sequence_lengths=lengths,
-        time_major=False,
+        time_major=time_major,
         **attributes,
     )
     return outputs.output, outputs.output_h, outputs.output_c

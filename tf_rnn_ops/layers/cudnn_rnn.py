@@ -8,8 +8,8 @@ import tensorflow as tf
 
 from tf_rnn_ops.layers._common import check_backend, checked_units, infer_network, run_network
 from tf_rnn_ops.layers._initial_params import initial_params
-from tf_rnn_ops.layers._sequence_lengths import lengths_of_mask
-from tf_rnn_ops.params import layout
+from tf_rnn_ops.layers._sequence_lengths import checked_lengths, lengths_of_mask
+from tf_rnn_ops.params import layout, pack, unpack
 
 
 def _checked_dropout(dropout):
@@ -34,6 +34,11 @@ def _replica_number():
     return 0 if replica is None else int(tf.get_static_value(replica.replica_id_in_sync_group))
 
 
+def _listed(shapes):
+    """Returns shapes as text."""
+    return " and ".join(map(str, shapes))
+
+
 @keras.saving.register_keras_serializable(package="tf_rnn_ops")
 class CudnnRNN(keras.layers.Layer):
     """A stack of recurrent layers, in one direction or both, computed by one op.
@@ -44,9 +49,13 @@ class CudnnRNN(keras.layers.Layer):
     them. It starts out as they do as well, every matrix drawn for all gates together.
 
     The layer holds one weight, `params`, the buffer that `tf_rnn_ops.params` describes. Once the layer is built,
-    `layer.layout` says what lies where in it, and `tf_rnn_ops.params.unpack(layer.layout, layer.params.value)` takes it
-    apart. States are [batch, num_layers * num_directions, units], in the order layer 0 forward, layer 0 backward, layer
-    1 forward and so on.
+    `layer.layout` says what lies where in it, `layer.canonical_weights` is the matrices and biases by name, and
+    `layer.assign_canonical_weights` writes some or all of them. Weights of Keras's layers, of PyTorch and of TensorFlow
+    1's contrib are assigned as `layer.params.assign(tf_rnn_ops.params.from_keras(layer.layout, weights))`.
+
+    States are [batch, num_layers * num_directions, units], in the order layer 0 forward, layer 0 backward, layer 1
+    forward and so on. The layer keeps none from one call to the next: what `return_state` gives is handed on as
+    `initial_state`.
 
     Where it does not train, the layer keeps no activations; a gradient that is wanted there nevertheless, such as a
     saliency map, makes it run once more.
@@ -71,30 +80,40 @@ class CudnnRNN(keras.layers.Layer):
       return_state: whether to return the final states too.
       kernel_initializer: initializer for the input's weights, drawn as one [fan_in, num_gates * units] matrix for each
         layer and direction. One with an integer seed draws the same for all of those of one shape.
-      recurrent_initializer: initializer for the state's weights, drawn as [units, num_gates * units], likewise.
+      recurrent_initializer: initializer for the state's weights, drawn as [units, num_gates * units], or
+        [num_proj, num_gates * units], likewise.
       bias_initializer: initializer for the biases, drawn as [num_gates * units], likewise: those of the input and, in
         a GRU, those of the state, which are zeros in the other modes.
       unit_forget_bias: whether an LSTM's forget gates get input biases of 1 instead.
+      num_proj: the size that an LSTM's hidden state h, and so the output of each layer and direction, is projected to,
+        at most units; None, 0 or units for no projection. In the shapes of h and of outputs it takes the place of
+        units, in that of c it does not.
+      projection_initializer: initializer for the projections, drawn as [units, num_proj] for each layer and direction.
+      time_major: whether time comes before batch in the inputs, a mask and the outputs, and
+        num_layers * num_directions before batch in the states.
       **kwargs: what every Keras layer takes: name, trainable, dtype. A dtype or policy may compute in bfloat16,
         float16, float32 or float64.
 
     Call arguments:
-      inputs: [batch, time, features].
+      inputs: [batch, time, features], or [time, batch, features] if `time_major`.
       initial_state: a list of the states before the first step: that of h and, of an LSTM, that of c. Zeros by default.
-      mask: boolean, [batch, time], and right-padded: in each row all that is True comes before all that is False. The
-        masked steps' outputs are 0; the last step is the last unmasked one. By default the mask that the inputs carry,
-        such as an embedding's, whether or not there is an `initial_state`; all steps if they carry none.
+      mask: boolean, [batch, time], or [time, batch] if `time_major`, and right-padded: of each sequence all that is
+        True comes before all that is False. The masked steps' outputs are 0; the last step is the last unmasked one. By
+        default the mask that the inputs carry, such as an embedding's, whether or not there is an `initial_state`; all
+        steps if they carry none.
       training: whether to apply dropout.
+      sequence_lengths: integers, [batch]: the number of steps of each sequence, from 0 to time. They have the effect of
+        a mask, which must say the same if there is one as well; but layers above know of a mask only.
 
     Returns:
       The outputs, [batch, time, num_directions * units], or, unless `return_sequences`, those of each direction's last
-      step, [batch, num_directions * units]. With `return_state`, a tuple of them and the states after the last step,
-      of the shapes of `initial_state`.
+      step, [batch, num_directions * units]. If `time_major`, the former are [time, batch, num_directions * units]. With
+      `return_state`, a tuple of them and the states after the last step, of the shapes of `initial_state`.
 
     Raises:
-      ValueError: if an argument is none of these, or inputs, states or a mask have other shapes.
-      tf.errors.InvalidArgumentError: if a mask is not right-padded, or a shape that is known only when the layer is run
-        is another.
+      ValueError: if an argument is none of these, or inputs, states, a mask or lengths have other shapes.
+      tf.errors.InvalidArgumentError: if a mask is not right-padded, a length is not from 0 to time or not what the mask
+        says, or a shape that is known only when the layer is run is another.
       RuntimeError: if Keras runs on another backend than TensorFlow.
 
     Example:
@@ -118,11 +137,16 @@ class CudnnRNN(keras.layers.Layer):
         recurrent_initializer="orthogonal",
         bias_initializer="zeros",
         unit_forget_bias=True,
+        num_proj=None,
+        projection_initializer="glorot_uniform",
+        time_major=False,
         **kwargs,
     ):
         check_backend(type(self).__name__)
+        self._refuse_go_backwards(kwargs)
         # Refuses bad arguments now: the layout proper is made when the number of features is known.
-        layout(rnn_mode, checked_units(units), units, num_layers, direction, input_mode)
+        num_proj = 0 if num_proj is None else num_proj
+        any_layout = layout(rnn_mode, checked_units(units), units, num_layers, direction, input_mode, num_proj)
         super().__init__(**kwargs)
         self.units = int(units)
         self.rnn_mode = rnn_mode
@@ -137,23 +161,43 @@ class CudnnRNN(keras.layers.Layer):
         self.recurrent_initializer = keras.initializers.get(recurrent_initializer)
         self.bias_initializer = keras.initializers.get(bias_initializer)
         self.unit_forget_bias = unit_forget_bias
+        self.num_proj = int(num_proj)
+        self.projection_initializer = keras.initializers.get(projection_initializer)
+        self.time_major = time_major
         self._num_directions = 2 if direction == "bidirectional" else 1
-        self._num_states = 2 if rnn_mode == "lstm" else 1
+        self._output_size = any_layout.num_proj or self.units  # of one direction
+        self._state_sizes = (self._output_size, self.units) if rnn_mode == "lstm" else (self._output_size,)
         self._own_seed = random.randrange(1, 2**31)  # drawn from what Keras's own layers draw theirs from
         self._num_graphs = 0  # that draw dropout
-        self._state_shape = (self.num_layers * self._num_directions, self.units)  # but for the batch
         self.input_spec = keras.InputSpec(ndim=3)
         # The op has no XLA kernel: Keras is not to compile a model that holds this layer with XLA.
         self.supports_jit = False
 
+    @classmethod
+    def _refuse_go_backwards(cls, arguments):
+        """Refuses the argument that keras.layers.Bidirectional gives to a copy of the layer that it wraps."""
+        if "go_backwards" in arguments:
+            raise ValueError(
+                f"{cls.__name__} has no argument go_backwards, and keras.layers.Bidirectional cannot wrap it: "
+                "direction='bidirectional' makes it run in both directions by itself"
+            )
+
+    @classmethod
+    def from_config(cls, config):
+        """Returns the layer that a config of `get_config` describes."""
+        cls._refuse_go_backwards(config)  # Keras would say it with the whole config around it.
+        return super().from_config(config)
+
     def build(self, input_shape):
-        """Creates the weight for inputs of [batch, time, features]."""
+        """Creates the weight for inputs of [..., features]."""
         features = input_shape[-1]
         if features is None:
             raise ValueError(
                 f"{type(self).__name__} needs the last dimension of its input, but the shape is {input_shape}"
             )
-        self.layout = layout(self.rnn_mode, self.units, features, self.num_layers, self.direction, self.input_mode)
+        self.layout = layout(
+            self.rnn_mode, self.units, features, self.num_layers, self.direction, self.input_mode, self.num_proj
+        )
         self.params = self.add_weight(
             name="params",
             shape=(self.layout.size,),
@@ -166,52 +210,124 @@ class CudnnRNN(keras.layers.Layer):
         initializers = {
             "kernel": self.kernel_initializer,
             "recurrent_kernel": self.recurrent_initializer,
+            "projection": self.projection_initializer,
             "input_bias": self.bias_initializer,
             # Keras's GRU has both biases, its other layers have one.
             "recurrent_bias": self.bias_initializer if self.rnn_mode == "gru" else keras.initializers.Zeros(),
         }
         return initial_params(self.layout, initializers, self.unit_forget_bias, dtype)
 
-    def call(self, inputs, initial_state=None, mask=None, training=False):
+    @property
+    def canonical_weights(self):
+        """The matrices and biases that `params` holds: tensors by the names of `layout`, each of its shape.
+
+        They are differentiable with respect to `params`.
+
+        Raises:
+          ValueError: if the layer is not built.
+        """
+        if not self.built:
+            raise ValueError(f"{type(self).__name__} has no weights before it is built or called")
+        return unpack(self.layout, self.params.value)
+
+    def assign_canonical_weights(self, arrays):
+        """Writes matrices and biases into `params`.
+
+        Args:
+          arrays: arrays or tensors by names of `layout`, each of its shape. What they do not name stays as it is.
+
+        Raises:
+          ValueError: if the layer is not built, or has no weight of a name, or one of another shape.
+
+        Example:
+          >>> layer = CudnnRNN(4, rnn_mode="rnn_tanh")
+          >>> layer.build([None, None, 3])  # [batch, time, features]
+          >>> layer.assign_canonical_weights({"layer_0/forward/input_bias": np.ones([4])})
+          >>> float(tf.reduce_sum(layer.canonical_weights["layer_0/forward/input_bias"]))
+          4.0
+        """
+        weights = self.canonical_weights
+        weights |= {name: tf.cast(array, self.params.dtype) for name, array in arrays.items()}
+        self.params.assign(pack(self.layout, weights))
+
+    def call(self, inputs, initial_state=None, mask=None, training=False, sequence_lengths=None):
         """Computes all steps; see the class."""
-        if mask is None:
-            # Keras looks this up where the inputs are the only tensors among the arguments, but not beside states.
-            mask = getattr(inputs, "_keras_mask", None)
+        lengths = self._lengths(inputs, mask, sequence_lengths)
         inputs = self._convert(inputs)
-        batch, time, _ = keras.ops.shape(inputs)
+        batch = keras.ops.shape(inputs)[self._batch_axis]
         states = self.get_initial_state(batch) if initial_state is None else self._checked_states(initial_state, inputs)
         input_h, input_c = states if self.rnn_mode == "lstm" else (*states, tf.zeros([], inputs.dtype))
-        lengths = tf.fill([batch], time) if mask is None else lengths_of_mask(mask, inputs)
         network = inputs, input_h, input_c, self._convert(self.params), lengths
         output, *final_states = self._train(*network) if training else infer_network(*network, **self._attributes())
         if not self.return_sequences:
-            of_last_layer = final_states[0][:, -self._num_directions :]
-            output = tf.reshape(of_last_layer, [batch, self._num_directions * self.units])
-        return (output, *final_states[: self._num_states]) if self.return_state else output
+            output = self._of_last_layer(final_states[0])
+        return (output, *final_states[: len(self._state_sizes)]) if self.return_state else output
 
     def _convert(self, value):
         return keras.ops.cast(value, self.compute_dtype)
 
+    @property
+    def _batch_axis(self):
+        """Which dimension of inputs, outputs and states the batch is."""
+        return 1 if self.time_major else 0
+
+    def _lengths(self, inputs, mask, sequence_lengths):
+        """Returns the number of steps of each sequence, [batch], that the layer was called with."""
+        if mask is None:
+            # Keras looks this up where the inputs are the only tensors among the arguments, but not beside others.
+            mask = getattr(inputs, "_keras_mask", None)
+        if mask is None and sequence_lengths is None:
+            shape = keras.ops.shape(inputs)
+            return tf.fill([shape[self._batch_axis]], shape[1 - self._batch_axis])
+        of_mask = None if mask is None else lengths_of_mask(mask, inputs, self.time_major)
+        if sequence_lengths is None:
+            return of_mask
+        lengths = checked_lengths(sequence_lengths, inputs.shape[self._batch_axis])
+        if of_mask is not None:
+            tf.debugging.assert_equal(lengths, of_mask, message="sequence_lengths must be those that the mask says")
+        return lengths
+
+    def _state_shapes(self, batch):
+        """Returns the shapes of the states."""
+        pseudo_layers = self.num_layers * self._num_directions
+        first = (pseudo_layers, batch) if self.time_major else (batch, pseudo_layers)
+        return [(*first, size) for size in self._state_sizes]
+
     def _checked_states(self, initial_state, inputs):
         """Returns the states that the layer was called with as a list of tensors, or refuses them."""
         states = initial_state if keras.tree.is_nested(initial_state) else [initial_state]
+        wanted = self._state_shapes(inputs.shape[self._batch_axis])
         for number, state in enumerate(states):
             if state is None:
                 raise ValueError(
-                    f"initial_state must be None or a list of {self._num_states} tensors, but item {number} is None"
+                    f"initial_state must be None or a list of {len(wanted)} tensors, but item {number} is None"
                 )
         states = [self._convert(state) for state in states]
-        wanted = (inputs.shape[0], *self._state_shape)
-        if len(states) != self._num_states or not all(state.shape.is_compatible_with(wanted) for state in states):
+        fits = len(states) == len(wanted) and all(
+            state.shape.is_compatible_with(shape) for state, shape in zip(states, wanted, strict=True)
+        )
+        if not fits:
             raise ValueError(
-                f"initial_state must be a list of {self._num_states} of shape {wanted}, where {wanted[0]} is the "
-                f"batch, but has the shapes {', '.join(str(state.shape) for state in states)}"
+                f"initial_state must be a list of {len(wanted)} tensors of the shapes {_listed(wanted)}, but has "
+                f"{_listed(state.shape for state in states)}"
             )
         return states
 
+    def _of_last_layer(self, states):
+        """Returns the states of the last layer with both directions side by side: [batch, num_directions * size]."""
+        of_directions = states[-self._num_directions :] if self.time_major else states[:, -self._num_directions :]
+        by_sequence = tf.transpose(of_directions, [1, 0, 2]) if self.time_major else of_directions
+        return tf.reshape(by_sequence, [-1, self._num_directions * self._output_size])
+
     def _attributes(self):
         """Returns the attributes of the op but for those of training."""
-        return {"rnn_mode": self.rnn_mode, "input_mode": self.input_mode, "direction": self.direction}
+        return {
+            "rnn_mode": self.rnn_mode,
+            "input_mode": self.input_mode,
+            "direction": self.direction,
+            "num_proj": self.num_proj,
+            "time_major": self.time_major,
+        }
 
     def _train(self, *inputs):
         """Runs the op with dropout."""
@@ -235,19 +351,19 @@ class CudnnRNN(keras.layers.Layer):
 
     def get_initial_state(self, batch_size):
         """Returns the list of states that are the default: zeros, [batch_size, num_layers * num_directions, units]."""
-        return [keras.ops.zeros((batch_size, *self._state_shape), self.compute_dtype) for _ in range(self._num_states)]
+        return [keras.ops.zeros(shape, self.compute_dtype) for shape in self._state_shapes(batch_size)]
 
     def compute_output_shape(self, input_shape):
         """Returns the shapes of what the layer returns for inputs of [batch, time, features]."""
-        batch, time, _ = input_shape
-        width = self._num_directions * self.units
-        output = (batch, time, width) if self.return_sequences else (batch, width)
-        return (output, *[(batch, *self._state_shape)] * self._num_states) if self.return_state else output
+        batch = input_shape[self._batch_axis]
+        width = self._num_directions * self._output_size
+        output = (*input_shape[:2], width) if self.return_sequences else (batch, width)
+        return (output, *self._state_shapes(batch)) if self.return_state else output
 
     def compute_mask(self, inputs, previous_mask):
         """Returns the mask of the outputs: that of the inputs, if they are sequences too. States have none."""
         mask = previous_mask if self.return_sequences else None
-        return [mask, *[None] * self._num_states] if self.return_state else mask
+        return [mask, *[None] * len(self._state_sizes)] if self.return_state else mask
 
     def get_config(self):
         """Returns the arguments that make an equal layer."""
@@ -266,6 +382,9 @@ class CudnnRNN(keras.layers.Layer):
             "recurrent_initializer": keras.initializers.serialize(self.recurrent_initializer),
             "bias_initializer": keras.initializers.serialize(self.bias_initializer),
             "unit_forget_bias": self.unit_forget_bias,
+            "num_proj": self.num_proj,
+            "projection_initializer": keras.initializers.serialize(self.projection_initializer),
+            "time_major": self.time_major,
         }
 
 
