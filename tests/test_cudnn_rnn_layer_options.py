@@ -349,6 +349,26 @@ def test_canonical_weights_that_do_not_fit_are_refused():
             use(tf_rnn_ops.layers.CudnnLSTM(UNITS))
 
 
+@pytest.mark.parametrize("options", MODES_AND_PROJECTION, ids=lambda options: "-".join(map(str, options.values())))
+def test_a_layer_is_made_of_params(options):
+    layer = random_layer(network(**options, direction="bidirectional"), return_state=True)
+    copy = CudnnRNN.from_params(layer.layout, layer.params.value, dtype="float64", return_state=True, name="copy")
+    assert copy.layout == layer.layout
+    assert {**copy.get_config(), "name": layer.name} == layer.get_config()
+    np.testing.assert_array_equal(copy.get_weights()[0], layer.get_weights()[0])
+
+
+def test_a_layer_is_made_of_params_that_fit():
+    each = tf_rnn_ops.params.layout("gru", 5, 5, input_mode="skip_input")
+    layer = tf_rnn_ops.layers.CudnnGRU.from_params(each, np.arange(each.size))
+    assert layer.layout == each
+    np.testing.assert_array_equal(layer.get_weights()[0], np.arange(each.size, dtype="float32"))
+    with pytest.raises(ValueError, match="layout must have the rnn_mode 'lstm' for CudnnLSTM, but has 'gru'"):
+        tf_rnn_ops.layers.CudnnLSTM.from_params(each, np.zeros(each.size))
+    with pytest.raises(ValueError, match="shape"):
+        CudnnRNN.from_params(each, np.zeros(each.size - 1))
+
+
 @pytest.mark.parametrize(
     "make",
     [

@@ -162,7 +162,7 @@ def modules_with_examples():
 @pytest.mark.parametrize("module", modules_with_examples(), ids=lambda module: module.__name__)
 def test_docstring_examples_run(module):
     of_params = {name: getattr(tf_rnn_ops.params, name) for name in tf_rnn_ops.params.__all__}
-    names = {"tf": tf, "np": np, "keras": keras, **of_params}
+    names = {"tf": tf, "np": np, "keras": keras, "tf_rnn_ops": tf_rnn_ops, **of_params}
     failed, attempted = doctest.testmod(module, extraglobs=names, optionflags=doctest.NORMALIZE_WHITESPACE)
     assert attempted > 0
     assert failed == 0

@@ -51,7 +51,8 @@ class CudnnRNN(keras.layers.Layer):
     The layer holds one weight, `params`, the buffer that `tf_rnn_ops.params` describes. Once the layer is built,
     `layer.layout` says what lies where in it, `layer.canonical_weights` is the matrices and biases by name, and
     `layer.assign_canonical_weights` writes some or all of them. Weights of Keras's layers, of PyTorch and of TensorFlow
-    1's contrib are assigned as `layer.params.assign(tf_rnn_ops.params.from_keras(layer.layout, weights))`.
+    1's contrib are assigned as `layer.params.assign(tf_rnn_ops.params.from_keras(layer.layout, weights))`, or make a
+    layer by `from_params`.
 
     States are [batch, num_layers * num_directions, units], in the order layer 0 forward, layer 0 backward, layer 1
     forward and so on. The layer keeps none from one call to the next: what `return_state` gives is handed on as
@@ -181,6 +182,43 @@ class CudnnRNN(keras.layers.Layer):
                 f"{cls.__name__} has no argument go_backwards, and keras.layers.Bidirectional cannot wrap it: "
                 "direction='bidirectional' makes it run in both directions by itself"
             )
+
+    @classmethod
+    def from_params(cls, layout, params, **arguments):
+        """Returns a built layer that has the weights of a params buffer.
+
+        Args:
+          layout: the layout of the buffer, a `tf_rnn_ops.params.Layout`.
+          params: the buffer, [layout.size].
+          **arguments: those of the layer that the layout does not say, such as return_sequences.
+
+        Raises:
+          ValueError: if the layer is a subclass for another mode, params has another shape, or an argument is none of
+            the layer's.
+
+        Example:
+          >>> weights = {"weight_ih_l0": np.ones([16, 3]), "weight_hh_l0": np.ones([16, 4])}  # of a torch.nn.LSTM
+          >>> lstm = tf_rnn_ops.params.layout_from_pytorch(weights)
+          >>> layer = CudnnRNN.from_params(lstm, tf_rnn_ops.params.from_pytorch(lstm, weights))
+          >>> layer(np.ones([2, 10, 3], "float32")).shape  # [batch, time, features] -> [batch, units]
+          TensorShape([2, 4])
+        """
+        layer = cls(**cls._arguments_of(layout), **arguments)
+        layer.build([None, None, layout.input_size])
+        layer.params.assign(params)
+        return layer
+
+    @classmethod
+    def _arguments_of(cls, layout):
+        """Returns the arguments of a layer with weights of a layout."""
+        return {
+            "units": layout.num_units,
+            "rnn_mode": layout.rnn_mode,
+            "num_layers": layout.num_layers,
+            "direction": layout.direction,
+            "input_mode": layout.input_mode,
+            "num_proj": layout.num_proj,
+        }
 
     @classmethod
     def from_config(cls, config):
@@ -395,6 +433,16 @@ class _OfOneMode(CudnnRNN):
 
     def __init__(self, units, **kwargs):
         super().__init__(units, rnn_mode=self._RNN_MODE, **kwargs)
+
+    @classmethod
+    def _arguments_of(cls, layout):
+        arguments = super()._arguments_of(layout)
+        rnn_mode = arguments.pop("rnn_mode")
+        if rnn_mode != cls._RNN_MODE:
+            raise ValueError(
+                f"layout must have the rnn_mode {cls._RNN_MODE!r} for {cls.__name__}, but has {rnn_mode!r}"
+            )
+        return arguments
 
     def get_config(self):
         """Returns the arguments that make an equal layer."""
