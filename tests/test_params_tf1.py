@@ -1,15 +1,14 @@
 """The checkpoints of TensorFlow 1's contrib to and from the params buffer, by what TensorFlow 1's cells compute."""
 
 import re
-import warnings
 
 import numpy as np
 import parity
 import pytest
 import tensorflow as tf
+import tf1_networks
 from cudnn_rnn_inputs import MODES, OUTPUTS, forward_arguments, network_inputs, output_gradients
 from cudnn_rnn_reference import Config
-from tensorflow.python.keras.layers.legacy_rnn import rnn_cell_impl
 
 import tf_rnn_ops
 from tf_rnn_ops.params import from_tf1, layout, layout_from_tf1, to_tf1
@@ -17,93 +16,6 @@ from tf_rnn_ops.params import from_tf1, layout, layout_from_tf1, to_tf1
 v1 = tf.compat.v1
 LENGTHS = (4, 6, 1)
 SCOPE = "model/encoder"
-
-
-class CudnnCompatibleGRUCell(rnn_cell_impl.GRUCell):
-    """The cell of that name in contrib, which went with it: its formulas are those that its documentation gives.
-
-    r = sigmoid(...), u = sigmoid(...), c = tanh(W x + bW + r ∘ (R h + bR)), h = (1 - u) ∘ c + u ∘ h
-    """
-
-    def build(self, inputs_shape):
-        fan_in, units = inputs_shape[1], self._num_units
-        self.gates = [
-            self.add_weight(name="gates/kernel", shape=[fan_in + units, 2 * units]),
-            self.add_weight(name="gates/bias", shape=[2 * units]),
-        ]
-        self.input_projection, self.hidden_projection = (
-            [
-                self.add_weight(name=f"candidate/{name}/kernel", shape=[height, units]),
-                self.add_weight(name=f"candidate/{name}/bias", shape=[units]),
-            ]
-            for name, height in (("input_projection", fan_in), ("hidden_projection", units))
-        )
-        self.built = True
-
-    def call(self, inputs, state):
-        def project(x, kernel, bias):
-            return tf.matmul(x, kernel) + bias
-
-        r, u = tf.split(tf.sigmoid(project(tf.concat([inputs, state], axis=1), *self.gates)), 2, axis=1)
-        c = tf.tanh(project(inputs, *self.input_projection) + r * project(state, *self.hidden_projection))
-        h = (1 - u) * c + u * state
-        return h, h
-
-
-def cell_of(config):
-    """Returns one of TensorFlow 1's cells; those of contrib had these classes' mathematics and these names."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the cells are deprecated
-        if config.rnn_mode == "lstm":
-            return rnn_cell_impl.LSTMCell(
-                config.num_units, forget_bias=0.0, name="cudnn_compatible_lstm_cell", dtype=tf.float64
-            )
-        if config.rnn_mode == "gru":
-            return CudnnCompatibleGRUCell(config.num_units, name="cudnn_compatible_gru_cell", dtype=tf.float64)
-        activation = tf.tanh if config.rnn_mode == "rnn_tanh" else tf.nn.relu
-        return rnn_cell_impl.BasicRNNCell(config.num_units, activation, dtype=tf.float64)
-
-
-def state_of(config, inputs, pseudo_layer):
-    """Returns the initial state of a pseudo-layer as a cell takes it."""
-    h, c = inputs["input_h"][pseudo_layer], inputs["input_c"]
-    return rnn_cell_impl.LSTMStateTuple(c[pseudo_layer], h) if config.rnn_mode == "lstm" else h
-
-
-def run_cells(config, inputs):
-    """Adds a network of TensorFlow 1's cells to the graph, and returns its output and its final states by cell."""
-    options = {"sequence_length": config.lengths, "time_major": True}
-    states = [state_of(config, inputs, each) for each in range(config.num_pseudo_layers)]
-    x = tf.constant(inputs["input"])
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        if config.num_directions == 1:
-            cells = rnn_cell_impl.MultiRNNCell([cell_of(config) for _ in range(config.num_layers)])
-            return v1.nn.dynamic_rnn(cells, x, initial_state=tuple(states), **options)
-        final_states = []
-        # As contrib's stack_bidirectional_dynamic_rnn did.
-        with v1.variable_scope("stack_bidirectional_rnn"):
-            for layer in range(config.num_layers):
-                with v1.variable_scope(f"cell_{layer}"):
-                    pair = dict(zip(("initial_state_fw", "initial_state_bw"), states[2 * layer :], strict=False))
-                    outputs, of_layer = v1.nn.bidirectional_dynamic_rnn(
-                        cell_of(config), cell_of(config), x, **pair, **options
-                    )
-                x = tf.concat(outputs, axis=-1)
-                final_states += of_layer
-        return x, final_states
-
-
-def outputs_of_cells(config, inputs):
-    """Adds a network to the graph, and returns its outputs by the names of the op's."""
-    output, states = run_cells(config, inputs)
-    if config.rnn_mode == "lstm":
-        return {
-            "output": output,
-            "output_h": tf.stack([state.h for state in states]),
-            "output_c": tf.stack([state.c for state in states]),
-        }
-    return {"output": output, "output_h": tf.stack(states)}
 
 
 def loss_of(config, outputs):
@@ -122,14 +34,6 @@ def run_op(config, inputs, params):
         outputs = {name: getattr(results, name) for name in names}
         loss = loss_of(config, outputs)
     return outputs, tape.gradient(loss, params)
-
-
-def save(variables, path):
-    """Writes a checkpoint as TensorFlow 1 did, of arrays by name."""
-    with tf.Graph().as_default(), v1.Session() as session:
-        made = [v1.get_variable(name, initializer=value) for name, value in variables.items()]
-        session.run(v1.global_variables_initializer())
-        return v1.train.Saver(made).save(session, str(path))
 
 
 def network(**options) -> Config:
@@ -160,7 +64,7 @@ def test_from_tf1_computes_what_the_cells_did_that_wrote_the_checkpoint(config, 
     with tf.Graph().as_default(), v1.Session() as session:
         initializer = v1.random_uniform_initializer(-1, 1, seed=1)
         with v1.variable_scope(SCOPE, initializer=initializer):
-            outputs = outputs_of_cells(config, inputs)
+            outputs = tf1_networks.outputs(config, inputs)
         variables = v1.trainable_variables()
         gradients = tf.gradients(loss_of(config, outputs), variables)
         session.run(v1.global_variables_initializer())
@@ -187,10 +91,10 @@ def test_from_tf1_computes_what_the_cells_did_that_wrote_the_checkpoint(config, 
 @networks
 def test_to_tf1_makes_a_checkpoint_that_the_cells_restore(config, tmp_path):
     inputs = network_inputs(config)
-    path = save(to_tf1(layout_of(config), inputs["params"], SCOPE), tmp_path / "model")
+    path = tf1_networks.save(to_tf1(layout_of(config), inputs["params"], SCOPE), tmp_path / "model")
     with tf.Graph().as_default(), v1.Session() as session:
         with v1.variable_scope(SCOPE):
-            outputs = outputs_of_cells(config, inputs)
+            outputs = tf1_networks.outputs(config, inputs)
         v1.train.Saver().restore(session, path)
         outputs = session.run(outputs)
     actual, _ = run_op(config, inputs, inputs["params"])
@@ -279,7 +183,7 @@ def test_paths_readers_and_mappings_are_taken_and_what_else_they_hold_ignored(tm
         "encoder/rnn/multi_rnn_cell/cell_1/lstm_cell/kernel": np.zeros([10, 20]),
         "global_step": np.array(3),
     }
-    path = save({**variables, **others}, tmp_path / "model")
+    path = tf1_networks.save({**variables, **others}, tmp_path / "model")
     expected = from_tf1(each, variables)
     for source in (path, tmp_path / "model", tf.train.load_checkpoint(path), {**variables, **others}):
         assert layout_from_tf1(source) == each

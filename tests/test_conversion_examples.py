@@ -1,0 +1,65 @@
+"""The programs that carry weights over from elsewhere, and the pages that show them."""
+
+import pathlib
+import re
+
+import numpy as np
+import parity
+import processes
+import pytest
+import tensorflow as tf
+import tf1_networks
+from cudnn_rnn_reference import Config
+
+ROOT = pathlib.Path(__file__).parent.parent
+SCOPE = "model/encoder"
+
+
+def run_example(name, *arguments):
+    """Runs a program of the examples and returns what it printed."""
+    process = processes.run_python(str(ROOT / "examples" / name), *arguments)
+    assert process.returncode == 0, process.stderr[-2000:]
+    return process.stdout
+
+
+@pytest.mark.parametrize("page", ["pytorch.md", "tf1_checkpoint.md"])
+def test_the_page_shows_the_program(page):
+    ((name, shown),) = re.findall(r"<!-- (\S+) -->\n```python\n(.*?)```", (ROOT / "docs" / page).read_text(), re.DOTALL)
+    assert shown == (ROOT / name).read_text()
+
+
+def test_the_program_for_pytorch():
+    pytest.importorskip("torch")
+    printed = run_example("from_pytorch.py")
+    difference, largest = re.search(r"differ by at most (\S+); the largest is (\S+)\.$", printed, re.MULTILINE).groups()
+    assert float(difference) < 1e-5 * float(largest)
+
+
+def write_checkpoint(config, path):
+    """Writes a checkpoint of a network of TensorFlow 1's cells, and returns its path and the output for ones."""
+    states = np.zeros((config.num_pseudo_layers, config.batch, config.num_units))
+    inputs = {"input": np.ones((config.time, config.batch, config.input_size)), "input_h": states, "input_c": states}
+    v1 = tf1_networks.v1
+    with tf.Graph().as_default(), v1.Session() as session:
+        with v1.variable_scope(SCOPE, initializer=v1.random_uniform_initializer(-1, 1, seed=1)):
+            output = tf1_networks.outputs(config, inputs)["output"]
+        v1.get_variable("other", initializer=0.0)
+        session.run(v1.global_variables_initializer())
+        return v1.train.Saver().save(session, str(path)), session.run(output)
+
+
+def test_the_program_for_a_tf1_checkpoint(tmp_path):
+    config = Config(
+        rnn_mode="gru", direction="bidirectional", num_layers=2, num_units=4, input_size=3, time=10, batch=1
+    )
+    path, output = write_checkpoint(config, tmp_path / "model.ckpt")
+    printed = run_example("from_tf1_checkpoint.py", path, SCOPE)
+    assert "Layout(rnn_mode='gru', num_units=4, input_size=3, num_layers=2, direction='bidirectional'" in printed
+    numbers = re.search(r"its output begins with (.*)$", printed, re.MULTILINE)[1]
+    assert parity.difference(np.array(eval(f"[{numbers}]")), output[-1, 0, :6]) < 1e-5
+
+
+def test_the_program_for_a_tf1_checkpoint_writes_one_if_there_is_none():
+    printed = run_example("from_tf1_checkpoint.py")
+    assert "Layout(rnn_mode='lstm', num_units=64, input_size=32, num_layers=2, direction='bidirectional'" in printed
+    assert re.search(r"its output begins with (-?0\.\d{6}(, )?){6}$", printed, re.MULTILINE)

@@ -1,0 +1,106 @@
+"""Networks of TensorFlow 1's cells, which compute what the layers of its contrib did, and checkpoints as it wrote them.
+
+TensorFlow still has the cells, but for the one of contrib's GRU, and with them the names that they gave to variables.
+"""
+
+import warnings
+
+import tensorflow as tf
+from tensorflow.python.keras.layers.legacy_rnn import rnn_cell_impl
+
+v1 = tf.compat.v1
+
+
+class CudnnCompatibleGRUCell(rnn_cell_impl.GRUCell):
+    """The cell of that name in contrib, which went with it: its formulas are those that its documentation gives.
+
+    r = sigmoid(...), u = sigmoid(...), c = tanh(W x + bW + r ∘ (R h + bR)), h = (1 - u) ∘ c + u ∘ h
+    """
+
+    def build(self, inputs_shape):
+        fan_in, units = inputs_shape[1], self._num_units
+        self.gates = [
+            self.add_weight(name="gates/kernel", shape=[fan_in + units, 2 * units]),
+            self.add_weight(name="gates/bias", shape=[2 * units]),
+        ]
+        self.input_projection, self.hidden_projection = (
+            [
+                self.add_weight(name=f"candidate/{name}/kernel", shape=[height, units]),
+                self.add_weight(name=f"candidate/{name}/bias", shape=[units]),
+            ]
+            for name, height in (("input_projection", fan_in), ("hidden_projection", units))
+        )
+        self.built = True
+
+    def call(self, inputs, state):
+        def project(x, kernel, bias):
+            return tf.matmul(x, kernel) + bias
+
+        r, u = tf.split(tf.sigmoid(project(tf.concat([inputs, state], axis=1), *self.gates)), 2, axis=1)
+        c = tf.tanh(project(inputs, *self.input_projection) + r * project(state, *self.hidden_projection))
+        h = (1 - u) * c + u * state
+        return h, h
+
+
+def _cell(config):
+    """Returns one of TensorFlow 1's cells; those of contrib had these classes' mathematics and these names."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the cells are deprecated
+        if config.rnn_mode == "lstm":
+            return rnn_cell_impl.LSTMCell(
+                config.num_units, forget_bias=0.0, name="cudnn_compatible_lstm_cell", dtype=tf.float64
+            )
+        if config.rnn_mode == "gru":
+            return CudnnCompatibleGRUCell(config.num_units, name="cudnn_compatible_gru_cell", dtype=tf.float64)
+        activation = tf.tanh if config.rnn_mode == "rnn_tanh" else tf.nn.relu
+        return rnn_cell_impl.BasicRNNCell(config.num_units, activation, dtype=tf.float64)
+
+
+def _state(config, inputs, pseudo_layer):
+    """Returns the initial state of a pseudo-layer as a cell takes it."""
+    h, c = inputs["input_h"][pseudo_layer], inputs["input_c"]
+    return rnn_cell_impl.LSTMStateTuple(c[pseudo_layer], h) if config.rnn_mode == "lstm" else h
+
+
+def _run(config, inputs):
+    """Adds a network of TensorFlow 1's cells to the graph, and returns its output and its final states by cell."""
+    options = {"sequence_length": config.lengths, "time_major": True}
+    states = [_state(config, inputs, each) for each in range(config.num_pseudo_layers)]
+    x = tf.constant(inputs["input"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        if config.num_directions == 1:
+            cells = rnn_cell_impl.MultiRNNCell([_cell(config) for _ in range(config.num_layers)])
+            return v1.nn.dynamic_rnn(cells, x, initial_state=tuple(states), **options)
+        final_states = []
+        # As contrib's stack_bidirectional_dynamic_rnn did.
+        with v1.variable_scope("stack_bidirectional_rnn"):
+            for layer in range(config.num_layers):
+                with v1.variable_scope(f"cell_{layer}"):
+                    pair = dict(zip(("initial_state_fw", "initial_state_bw"), states[2 * layer :], strict=False))
+                    outputs, of_layer = v1.nn.bidirectional_dynamic_rnn(
+                        _cell(config), _cell(config), x, **pair, **options
+                    )
+                x = tf.concat(outputs, axis=-1)
+                final_states += of_layer
+        return x, final_states
+
+
+def outputs(config, inputs):
+    """Adds a network to the graph, and returns its outputs by the names of the op's."""
+    output, states = _run(config, inputs)
+    if config.rnn_mode == "lstm":
+        return {
+            "output": output,
+            "output_h": tf.stack([state.h for state in states]),
+            "output_c": tf.stack([state.c for state in states]),
+        }
+    return {"output": output, "output_h": tf.stack(states)}
+
+
+def save(variables, path):
+    """Writes a checkpoint as TensorFlow 1 did, of arrays by name."""
+    with tf.Graph().as_default(), v1.Session() as session:
+        made = [v1.get_variable(name, initializer=value) for name, value in variables.items()]
+        session.run(v1.global_variables_initializer())
+        return v1.train.Saver(made).save(session, str(path))
