@@ -49,8 +49,9 @@ def random_layer(config: Config, **arguments):
 MODES_AND_PROJECTION = [*({"rnn_mode": mode} for mode in MODES), {"rnn_mode": "lstm", "num_proj": 2}]
 
 
-@pytest.mark.parametrize("training", [False, True])
-@pytest.mark.parametrize("lengths", [None, LENGTHS], ids=["whole", "lengths"])
+@pytest.mark.parametrize(
+    ("lengths", "training"), [(None, True), (LENGTHS, False)], ids=["whole-training", "lengths-inference"]
+)
 @pytest.mark.parametrize("time_major", [False, True], ids=["batch-major", "time-major"])
 @pytest.mark.parametrize("direction", DIRECTIONS)
 @pytest.mark.parametrize("options", MODES_AND_PROJECTION, ids=lambda options: "-".join(map(str, options.values())))

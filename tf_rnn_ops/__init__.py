@@ -1,8 +1,9 @@
 """Recurrent networks for TensorFlow: ops that run and train where its own do not.
 
 `tf_rnn_ops.raw_ops` holds the ops under the names of their twins in `tf.raw_ops`, `tf_rnn_ops.layers` the Keras layers
-made of them, and `tf_rnn_ops.params` the layout of a network's params buffer. Importing the package loads the op
-library and registers the gradients. `tf_rnn_ops.enable_builtin_kernels` lets graphs of TensorFlow's own ops run.
+made of them, and `tf_rnn_ops.params` the layout of a network's params buffer, with conversions of weights from
+elsewhere. Importing the package loads the op library and registers the gradients. `tf_rnn_ops.enable_builtin_kernels`
+lets graphs of TensorFlow's own ops run.
 """
 
 from tf_rnn_ops._version import __version__

@@ -1,7 +1,9 @@
 """The params buffer of the CudnnRNN ops: where in it each matrix and bias lies.
 
 The ops take all weights of a network as one vector, `params`. `layout` says which of its elements hold what; `pack`
-makes the vector of named arrays, `unpack` takes it apart. No device is needed for either.
+makes the vector of named arrays, `unpack` takes it apart. `from_keras`, `from_pytorch` and `from_tf1` make it of the
+weights of Keras's layers, of PyTorch's modules and of the layers of TensorFlow 1's contrib; `to_keras`, `to_pytorch`
+and `to_tf1` are the ways back. No device is needed for any of it.
 
 With a pseudo-layer for each direction of each layer - layer 0 forward, layer 0 backward, layer 1 forward, ... - the
 buffer holds, densely packed,
