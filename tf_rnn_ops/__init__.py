@@ -2,8 +2,8 @@
 
 `tf_rnn_ops.raw_ops` holds the ops under the names of their twins in `tf.raw_ops`, `tf_rnn_ops.layers` the Keras layers
 made of them, and `tf_rnn_ops.params` the layout of a network's params buffer, with conversions of weights from
-elsewhere. Importing the package loads the op library and registers the gradients. `tf_rnn_ops.enable_builtin_kernels`
-lets graphs of TensorFlow's own ops run.
+elsewhere. `tf_rnn_ops.accelerate_keras` lets Keras's own layers run on the ops, and `tf_rnn_ops.enable_builtin_kernels`
+graphs of TensorFlow's own. Importing the package loads the op library and registers the gradients.
 """
 
 from tf_rnn_ops._version import __version__
@@ -16,6 +16,7 @@ from tf_rnn_ops import (
     params,
     raw_ops,
 )
+from tf_rnn_ops.acceleration import accelerate_keras
 from tf_rnn_ops.builtin_kernels import enable_builtin_kernels
 
-__all__ = ["__version__", "enable_builtin_kernels", "layers", "params", "raw_ops"]
+__all__ = ["__version__", "accelerate_keras", "enable_builtin_kernels", "layers", "params", "raw_ops"]

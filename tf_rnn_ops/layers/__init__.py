@@ -2,5 +2,16 @@
 
 from tf_rnn_ops.layers.cudnn_rnn import CudnnGRU, CudnnLSTM, CudnnRNN, CudnnRNNRelu, CudnnRNNTanh
 from tf_rnn_ops.layers.gru_block_cell import GRUBlockCell
+from tf_rnn_ops.layers.keras_layers import GRU, LSTM, SimpleRNN
 
-__all__ = ["CudnnGRU", "CudnnLSTM", "CudnnRNN", "CudnnRNNRelu", "CudnnRNNTanh", "GRUBlockCell"]
+__all__ = [
+    "GRU",
+    "LSTM",
+    "CudnnGRU",
+    "CudnnLSTM",
+    "CudnnRNN",
+    "CudnnRNNRelu",
+    "CudnnRNNTanh",
+    "GRUBlockCell",
+    "SimpleRNN",
+]

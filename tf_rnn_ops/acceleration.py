@@ -1,0 +1,177 @@
+"""Keras's own recurrent layers on these ops, in models that are not changed."""
+
+import functools
+import inspect
+import threading
+import weakref
+
+import keras
+
+from tf_rnn_ops.layers import _inner_loop
+from tf_rnn_ops.layers._common import check_backend
+
+__all__ = ["Acceleration", "accelerate_keras"]
+
+_OLDEST_KERAS = (3, 5)
+
+# Where Keras runs a cell over all steps. LSTM and GRU try cuDNN first; RNN serves SimpleRNN too.
+_LAYERS = (keras.layers.LSTM, keras.layers.GRU, keras.layers.RNN)
+# What a model makes its compiled functions with, and where it keeps them.
+_FUNCTIONS = {f"make_{name}": name for name in ("train_function", "test_function", "predict_function")}
+
+
+class Acceleration:
+    """What `accelerate_keras` returns: a context manager that ends the acceleration, as `restore` does."""
+
+    def __enter__(self):
+        _switch.add(self)
+        return self
+
+    def __exit__(self, *_):
+        self.restore()
+
+    def restore(self):
+        """Gives Keras its own path back, unless it is accelerated by another call too. Twice is harmless."""
+        _switch.remove(self)
+
+
+def accelerate_keras():
+    """Lets Keras's own LSTM, GRU and SimpleRNN run on the op `CudnnRNNV3` where it computes what they do.
+
+    Models need no change: from now on, their layers, and `keras.layers.RNN` of their cells, take the op's path, alone
+    and within `Bidirectional` and `TimeDistributed`, whether a model is made or loaded before or after. A compiled
+    function that a model has made already (by `fit`, `predict` and so on) is made again. A `tf.function` of your own
+    keeps the path that it was traced with.
+
+    What the op does not compute, and what XLA compiles, takes Keras's path: docs/keras.md has the list. So does
+    everything where TensorFlow sees a GPU. As the op has no XLA kernel, Keras does not compile a model with XLA while
+    its layers can train on the op, even if its `jit_compile` is true.
+
+    Returns:
+      An `Acceleration`: its method `restore()` ends it, and so does the end of a `with` block. Keras stays accelerated
+      while any of several calls has not been ended, in whatever order they are.
+
+    Raises:
+      RuntimeError: if Keras runs on another backend than TensorFlow, is older than 3.5, or is not built as those
+        versions are that this was written for.
+
+    Example:
+      >>> model = keras.Sequential([keras.layers.LSTM(4)])
+      >>> with accelerate_keras():
+      ...     model.predict(np.ones([2, 10, 3], "float32"), verbose=0).shape  # [batch, time, features]
+      (2, 4)
+    """
+    check_backend("accelerate_keras")
+    _check_keras()
+    return Acceleration().__enter__()
+
+
+def _check_keras():
+    """Refuses a Keras whose layers and models are not built as is needed."""
+    version = tuple(int(each) for each in keras.__version__.split(".")[:2])
+    arguments = ["self", "sequences", "initial_state", "mask", "training"]
+    if (
+        version >= _OLDEST_KERAS
+        and all(list(inspect.signature(each.inner_loop).parameters) == arguments for each in _LAYERS)
+        and all(hasattr(keras.Model, each) for each in (*_FUNCTIONS, "jit_compile", "_flatten_layers"))
+    ):
+        return
+    raise RuntimeError(
+        f"accelerate_keras works with Keras {'.'.join(map(str, _OLDEST_KERAS))} to 3.15, but Keras {keras.__version__} "
+        "is installed: use the layers of tf_rnn_ops.layers, or another Keras."
+    )
+
+
+class _Switch:
+    """Keeps Keras's classes patched while there are accelerations."""
+
+    def __init__(self):
+        self._lock = threading.RLock()
+        self._accelerations = set()
+        self._originals = []  # (class, name of the attribute, what it was)
+        self._models = weakref.WeakSet()  # whose functions take the op's path
+
+    def add(self, acceleration):
+        with self._lock:
+            if not self._accelerations:
+                self._patch_all()
+            self._accelerations.add(acceleration)
+
+    def remove(self, acceleration):
+        with self._lock:
+            if self._accelerations == {acceleration}:
+                self._restore_all()
+            self._accelerations.discard(acceleration)
+
+    def _patch_all(self):
+        for layer in _LAYERS:
+            self._patch(layer, "inner_loop", _on_op)
+        for make in _FUNCTIONS:
+            self._patch(_owner(keras.Model, make), make, self._after_remaking)
+        self._patch(_owner(keras.Model, "jit_compile"), "jit_compile", _without_xla)
+
+    def _patch(self, owner, name, wrap):
+        original = vars(owner)[name]
+        self._originals.append((owner, name, original))
+        setattr(owner, name, wrap(original))
+
+    def _restore_all(self):
+        while self._originals:
+            setattr(*self._originals.pop())
+        models, self._models = self._models, weakref.WeakSet()
+        for model in models:
+            _remake_functions(model)
+
+    def _after_remaking(self, make):
+        """Returns a model's method `make`, but that the first of these to be called makes all functions again."""
+
+        @functools.wraps(make)
+        def make_function(model, *args, **kwargs):
+            if model not in self._models and _has_cell_for_op(model, training=False):
+                self._models.add(model)
+                _remake_functions(model)
+            return make(model, *args, **kwargs)
+
+        return make_function
+
+
+_switch = _Switch()
+
+
+def _owner(cls, name):
+    """Returns the class that a class has an attribute from."""
+    return next(each for each in cls.__mro__ if name in vars(each))
+
+
+def _on_op(inner_loop):
+    """Returns a layer's method `inner_loop`, but on the op where that can be."""
+
+    @functools.wraps(inner_loop)
+    def accelerated(layer, sequences, initial_state, mask, training=False):
+        arguments = layer, sequences, initial_state, mask, training
+        return _inner_loop.inner_loop(*arguments) if _inner_loop.can_run(*arguments) else inner_loop(*arguments)
+
+    return accelerated
+
+
+def _without_xla(jit_compile):
+    """Returns a model's property `jit_compile`, but false where XLA would keep the model from training on the op."""
+
+    def getter(model):
+        on_op = not _inner_loop.sees_gpu() and _has_cell_for_op(model, training=True)
+        return not on_op and jit_compile.fget(model)
+
+    return property(getter, jit_compile.fset)
+
+
+def _has_cell_for_op(model, training):
+    """Returns whether a model has a cell that the op can run."""
+    layers = (each for each in model._flatten_layers() if isinstance(each, keras.layers.RNN))
+    return any(_inner_loop.can_run_cell(each.cell, training) for each in layers)
+
+
+def _remake_functions(model):
+    """Makes those compiled functions again that a model has, so that they are traced anew."""
+    for make, function in _FUNCTIONS.items():
+        if getattr(model, function, None) is not None:
+            getattr(model, make)(force=True)

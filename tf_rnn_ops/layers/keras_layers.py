@@ -1,0 +1,128 @@
+"""Keras's LSTM, GRU and SimpleRNN, computed by one op."""
+
+import keras
+
+from tf_rnn_ops.layers import _inner_loop
+from tf_rnn_ops.layers._common import check_backend
+
+
+class _RunsOnOp:
+    """What makes one of Keras's layers run on the op, where the op can compute what it computes."""
+
+    def __init__(self, *args, **kwargs):
+        check_backend(type(self).__name__)
+        super().__init__(*args, **kwargs)
+        # The op has no XLA kernel: Keras is not to compile a model with XLA that could train on the op.
+        self.supports_jit = self.supports_jit and not _inner_loop.can_run_cell(self.cell, training=True)
+
+    def inner_loop(self, sequences, initial_state, mask, training=False):
+        """Runs the cell over all steps; see `keras.layers.RNN`."""
+        arguments = sequences, initial_state, mask, training
+        if _inner_loop.can_run(self, *arguments):
+            return _inner_loop.inner_loop(self, *arguments)
+        return super().inner_loop(*arguments)
+
+
+@keras.saving.register_keras_serializable(package="tf_rnn_ops")
+class LSTM(_RunsOnOp, keras.layers.LSTM):
+    """`keras.layers.LSTM`, computed by one op: the same arguments, weights, config and results.
+
+    Where the op cannot compute what the arguments ask for, such as another activation or recurrent dropout in training,
+    and where XLA compiles, the layer takes Keras's path; so it does where TensorFlow sees a GPU. Any mask can be
+    expressed. docs/keras.md has the list. `use_cudnn` chooses among Keras's paths, and is of no influence on the op's.
+
+    Weights and config are those of Keras's layer: `keras.layers.LSTM.from_config(layer.get_config())` makes the one of
+    the other, `get_weights` and `set_weights` carry the weights over.
+
+    Where it does not train, the layer keeps no activations; a gradient that is wanted there nevertheless, such as a
+    saliency map, makes it run once more.
+
+    Args:
+      *args: those of `keras.layers.LSTM`.
+      **kwargs: those of `keras.layers.LSTM`.
+
+    Call arguments:
+      sequences: [batch, time, features].
+      initial_state: a list of the states before the first step, [batch, units] each. Zeros by default.
+      mask: boolean, [batch, time]: where it is false, the state stays, and the output is that of the step before.
+      training: whether to apply dropout.
+
+    Returns:
+      The outputs, [batch, time, units], with `return_sequences`, or that of the last step, [batch, units]. With
+      `return_state`, a tuple of them and the final states, [batch, units] each.
+
+    Raises:
+      ValueError: if an argument is refused by Keras.
+      tf.errors.InvalidArgumentError: if the shape of a mask or state is known only when the layer is run, and wrong.
+      RuntimeError: if Keras runs on another backend than TensorFlow.
+
+    Example:
+      >>> layer = LSTM(4, return_sequences=True)
+      >>> layer(np.ones([2, 10, 3], "float32")).shape  # [batch, time, features] -> [batch, time, units]
+      TensorShape([2, 10, 4])
+    """
+
+
+@keras.saving.register_keras_serializable(package="tf_rnn_ops")
+class GRU(_RunsOnOp, keras.layers.GRU):
+    """`keras.layers.GRU`, computed by one op: the same arguments, weights, config and results.
+
+    What `LSTM` says holds here too. With `reset_after=False` the layer takes Keras's path; `GRUBlockCell` computes that
+    kind of GRU.
+
+    Args:
+      *args: those of `keras.layers.GRU`.
+      **kwargs: those of `keras.layers.GRU`.
+
+    Call arguments:
+      sequences: [batch, time, features].
+      initial_state: the state before the first step, [batch, units]. Zeros by default.
+      mask: boolean, [batch, time]: where it is false, the state stays, and the output is that of the step before.
+      training: whether to apply dropout.
+
+    Returns:
+      The outputs, [batch, time, units], with `return_sequences`, or that of the last step, [batch, units]. With
+      `return_state`, a tuple of them and the final state, [batch, units].
+
+    Raises:
+      ValueError: if an argument is refused by Keras.
+      tf.errors.InvalidArgumentError: if the shape of a mask or state is known only when the layer is run, and wrong.
+      RuntimeError: if Keras runs on another backend than TensorFlow.
+
+    Example:
+      >>> layer = GRU(4)
+      >>> layer(np.ones([2, 10, 3], "float32")).shape  # [batch, time, features] -> [batch, units]
+      TensorShape([2, 4])
+    """
+
+
+@keras.saving.register_keras_serializable(package="tf_rnn_ops")
+class SimpleRNN(_RunsOnOp, keras.layers.SimpleRNN):
+    """`keras.layers.SimpleRNN`, computed by one op: the same arguments, weights, config and results.
+
+    What `LSTM` says holds here too. The op has tanh and relu; other activations take Keras's path.
+
+    Args:
+      *args: those of `keras.layers.SimpleRNN`.
+      **kwargs: those of `keras.layers.SimpleRNN`.
+
+    Call arguments:
+      sequences: [batch, time, features].
+      initial_state: the state before the first step, [batch, units]. Zeros by default.
+      mask: boolean, [batch, time]: where it is false, the state stays, and the output is that of the step before.
+      training: whether to apply dropout.
+
+    Returns:
+      The outputs, [batch, time, units], with `return_sequences`, or that of the last step, [batch, units]. With
+      `return_state`, a tuple of them and the final state, [batch, units].
+
+    Raises:
+      ValueError: if an argument is refused by Keras.
+      tf.errors.InvalidArgumentError: if the shape of a mask or state is known only when the layer is run, and wrong.
+      RuntimeError: if Keras runs on another backend than TensorFlow.
+
+    Example:
+      >>> layer = SimpleRNN(4, activation="relu")
+      >>> layer(np.ones([2, 10, 3], "float32")).shape  # [batch, time, features] -> [batch, units]
+      TensorShape([2, 4])
+    """
