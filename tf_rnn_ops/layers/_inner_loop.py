@@ -59,7 +59,8 @@ def sees_gpu():
 def can_run(layer, sequences, initial_state, mask, training):
     """Returns whether the op computes what a layer's `inner_loop` would return for these arguments."""
     return (
-        not sees_gpu()
+        keras.backend.backend() == "tensorflow"
+        and not sees_gpu()
         and not _is_compiled_by_xla()
         and not (tf.is_tensor(training) and not hasattr(training, "numpy"))
         and can_run_cell(layer.cell, training)

@@ -3,17 +3,19 @@
 import keras
 
 from tf_rnn_ops.layers import _inner_loop
-from tf_rnn_ops.layers._common import check_backend
 
 
 class _RunsOnOp:
     """What makes one of Keras's layers run on the op, where the op can compute what it computes."""
 
-    def __init__(self, *args, **kwargs):
-        check_backend(type(self).__name__)
-        super().__init__(*args, **kwargs)
-        # The op has no XLA kernel: Keras is not to compile a model with XLA that could train on the op.
-        self.supports_jit = self.supports_jit and not _inner_loop.can_run_cell(self.cell, training=True)
+    @property
+    def supports_jit(self):
+        """Whether Keras may compile a model that holds the layer with XLA, for which the op has no kernel."""
+        return self._supports_jit and not _inner_loop.can_run_cell(self.cell, training=True)
+
+    @supports_jit.setter
+    def supports_jit(self, value):
+        self._supports_jit = value
 
     def inner_loop(self, sequences, initial_state, mask, training=False):
         """Runs the cell over all steps; see `keras.layers.RNN`."""
@@ -28,8 +30,9 @@ class LSTM(_RunsOnOp, keras.layers.LSTM):
     """`keras.layers.LSTM`, computed by one op: the same arguments, weights, config and results.
 
     Where the op cannot compute what the arguments ask for, such as another activation or recurrent dropout in training,
-    and where XLA compiles, the layer takes Keras's path; so it does where TensorFlow sees a GPU. Any mask can be
-    expressed. docs/keras.md has the list. `use_cudnn` chooses among Keras's paths, and is of no influence on the op's.
+    and where XLA compiles, the layer takes Keras's path; so it does where TensorFlow sees a GPU or Keras runs on
+    another backend. Any mask can be expressed. docs/keras.md has the list. `use_cudnn` chooses among Keras's paths, and
+    is of no influence on the op's.
 
     Weights and config are those of Keras's layer: `keras.layers.LSTM.from_config(layer.get_config())` makes the one of
     the other, `get_weights` and `set_weights` carry the weights over.
@@ -54,7 +57,6 @@ class LSTM(_RunsOnOp, keras.layers.LSTM):
     Raises:
       ValueError: if an argument is refused by Keras.
       tf.errors.InvalidArgumentError: if the shape of a mask or state is known only when the layer is run, and wrong.
-      RuntimeError: if Keras runs on another backend than TensorFlow.
 
     Example:
       >>> layer = LSTM(4, return_sequences=True)
@@ -87,7 +89,6 @@ class GRU(_RunsOnOp, keras.layers.GRU):
     Raises:
       ValueError: if an argument is refused by Keras.
       tf.errors.InvalidArgumentError: if the shape of a mask or state is known only when the layer is run, and wrong.
-      RuntimeError: if Keras runs on another backend than TensorFlow.
 
     Example:
       >>> layer = GRU(4)
@@ -119,7 +120,6 @@ class SimpleRNN(_RunsOnOp, keras.layers.SimpleRNN):
     Raises:
       ValueError: if an argument is refused by Keras.
       tf.errors.InvalidArgumentError: if the shape of a mask or state is known only when the layer is run, and wrong.
-      RuntimeError: if Keras runs on another backend than TensorFlow.
 
     Example:
       >>> layer = SimpleRNN(4, activation="relu")

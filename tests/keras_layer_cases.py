@@ -1,0 +1,104 @@
+"""What the tests of Keras's layers on the op have in common."""
+
+from typing import NamedTuple
+
+import keras
+import numpy as np
+import parity
+import pytest
+import tensorflow as tf
+
+import tf_rnn_ops
+
+OURS = {"LSTM": tf_rnn_ops.layers.LSTM, "GRU": tf_rnn_ops.layers.GRU, "SimpleRNN": tf_rnn_ops.layers.SimpleRNN}
+KERAS = {"LSTM": keras.layers.LSTM, "GRU": keras.layers.GRU, "SimpleRNN": keras.layers.SimpleRNN}
+KINDS = tuple(OURS)
+
+BATCH, TIME, FEATURES, UNITS = 4, 6, 3, 5
+
+MASKS = {
+    "right-padded": np.arange(TIME) < np.array([6, 3, 0, 1])[:, np.newaxis],
+    "left-padded": np.arange(TIME) >= np.array([0, 3, 6, 5])[:, np.newaxis],
+    "gaps": np.array([[1, 0, 1, 1, 0, 1], [0, 1, 0, 0, 1, 0], [1] * 6, [0, 0, 1, 1, 0, 0]], bool),
+    "nothing": np.zeros([BATCH, TIME], bool),
+    "all": np.ones([BATCH, TIME], bool),
+}
+
+
+class Tensor(NamedTuple):
+    """A tensor by itself, for `parity.check`."""
+
+    tensor: tf.Tensor
+
+
+class Runs:
+    """How often the op was run or built into a graph."""
+
+    def __init__(self):
+        self.count = 0
+
+    def during(self, call):
+        """Returns how often the op was run during a call, and what the call returns."""
+        before = self.count
+        result = call()
+        return self.count - before, result
+
+
+@pytest.fixture
+def runs(monkeypatch):
+    """Counts the runs of the op."""
+    counted, op = Runs(), tf_rnn_ops.raw_ops.CudnnRNNV3
+
+    def count(**arguments):
+        counted.count += 1
+        return op(**arguments)
+
+    monkeypatch.setattr(tf_rnn_ops.raw_ops, "CudnnRNNV3", count)
+    return counted
+
+
+def data(*shape, dtype="float64", seed=0):
+    """Returns random numbers."""
+    return np.random.default_rng([seed, *shape]).standard_normal(shape).astype(dtype)
+
+
+def pair(kind, units=UNITS, features=FEATURES, batch=None, **arguments):
+    """Returns one of our layers and Keras's, with the same weights, which no initializer would give them."""
+    arguments = {"dtype": "float64", **arguments}
+    layers = OURS[kind](units, **arguments), KERAS[kind](units, **arguments)
+    for layer in layers:
+        layer.build([batch, None, features])
+    randomize(layers[1])
+    layers[0].set_weights(layers[1].get_weights())
+    return layers
+
+
+def randomize(layer):
+    """Gives a layer weights that no initializer would, biases among them."""
+    layer.set_weights([data(*weight.shape, seed=number) / 2 for number, weight in enumerate(layer.get_weights())])
+
+
+def outputs_and_gradients(run, variables):
+    """Returns what a function returns, as a list, and the gradients of a loss in which every element counts.
+
+    Args:
+      run: the function.
+      variables: what to differentiate with respect to: tensors and variables.
+    """
+    with tf.GradientTape() as tape:
+        tape.watch(variables)
+        outputs = tf.nest.flatten(run())
+        weights = [data(*output.shape, seed=1) for output in outputs]
+        losses = [tf.reduce_sum(tf.cast(y, tf.float64) * w) for y, w in zip(outputs, weights, strict=True)]
+        loss = tf.add_n(losses)
+    return outputs, tape.gradient(loss, variables)
+
+
+def check_equal(actual, expected, name):
+    """Asserts that two lists of tensors are the same within what parity allows, and records how close they came."""
+    assert len(actual) == len(expected)
+    for one, other in zip(actual, expected, strict=True):
+        assert (one is None) == (other is None)
+        if one is not None:
+            assert one.dtype == other.dtype
+            parity.check(name, "Keras", Tensor(one), Tensor(other))

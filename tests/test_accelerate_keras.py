@@ -1,0 +1,342 @@
+"""accelerate_keras: what runs on the op, for how long, and that results stay the same."""
+
+import concurrent.futures
+
+import keras
+import numpy as np
+import parity
+import pytest
+import tensorflow as tf
+from keras_layer_cases import (
+    BATCH,
+    FEATURES,
+    KERAS,
+    KINDS,
+    MASKS,
+    OURS,
+    TIME,
+    UNITS,
+    check_equal,
+    data,
+    outputs_and_gradients,
+    pair,
+    randomize,
+    runs,  # noqa: F401  # a fixture
+)
+
+from tf_rnn_ops import accelerate_keras
+
+X = data(BATCH, TIME, FEATURES, dtype="float32")
+Y = data(BATCH, 1, dtype="float32")
+
+
+@pytest.fixture(autouse=True)
+def is_restored():
+    """Checks that every test leaves Keras as it was."""
+    classes = (keras.layers.LSTM, keras.layers.GRU, keras.layers.SimpleRNN, keras.layers.RNN, *keras.Model.__mro__)
+    names = ("inner_loop", "jit_compile", "make_train_function", "make_test_function", "make_predict_function")
+
+    def attributes():
+        return [vars(cls).get(name) for cls in classes for name in names]
+
+    before = attributes()
+    yield
+    assert attributes() == before
+
+
+def sequential():
+    return keras.Sequential([keras.Input([None, FEATURES]), keras.layers.LSTM(UNITS), keras.layers.Dense(1)])
+
+
+def functional():
+    inputs = keras.Input([None, FEATURES])
+    outputs, *states = keras.layers.GRU(UNITS, return_sequences=True, return_state=True)(inputs)
+    outputs = keras.layers.GRU(UNITS)(outputs, initial_state=states)
+    return keras.Model(inputs, keras.layers.Dense(1)(outputs))
+
+
+class Subclassed(keras.Model):
+    def __init__(self):
+        super().__init__()
+        self.recurrent = keras.layers.Bidirectional(keras.layers.SimpleRNN(UNITS))
+        self.dense = keras.layers.Dense(1)
+
+    def call(self, x, training=False):
+        return self.dense(self.recurrent(x, training=training))
+
+
+MODELS = {"sequential": (sequential, 1), "functional": (functional, 2), "subclassed": (Subclassed, 2)}
+
+
+def compiled_model(make=sequential, **arguments):
+    model = make()
+    model.compile("sgd", "mse", **arguments)
+    return model
+
+
+def predict(model):
+    return model.predict(X, verbose=0)
+
+
+@pytest.mark.parametrize("make", MODELS)
+def test_a_model_follows_the_acceleration(make, runs):  # noqa: F811
+    make, num_layers = MODELS[make]
+    model = compiled_model(make)
+    expected = model(X)
+    assert runs.during(lambda: predict(model))[0] == 0
+    with accelerate_keras():
+        count, actual = runs.during(lambda: predict(model))
+        assert count == num_layers
+        np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-6)
+        assert runs.during(lambda: predict(model))[0] == 0  # traced already
+        count, actual = runs.during(lambda: model(X))
+        assert count == num_layers
+        np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-6)
+    for call in (predict, lambda model: model(X)):
+        assert runs.during(lambda: call(model))[0] == 0  # noqa: B023
+
+
+def test_every_function_of_a_model_is_made_again(runs):  # noqa: F811
+    model = compiled_model()
+    calls = [
+        lambda: model.fit(X, Y, verbose=0),
+        lambda: model.evaluate(X, Y, verbose=0),
+        lambda: predict(model),
+    ]
+    for call in calls:
+        assert runs.during(call)[0] == 0
+    with accelerate_keras():
+        for call in calls:
+            assert runs.during(call)[0] == 1
+
+
+def test_a_restored_model_takes_keras_path(runs, monkeypatch):  # noqa: F811
+    model = compiled_model()
+    with accelerate_keras():
+        model.fit(X, Y, verbose=0)
+        predict(model)
+    taken, inner_loop = [], keras.layers.RNN.inner_loop
+
+    def count(layer, *arguments, **keyword_arguments):
+        taken.append(layer)
+        return inner_loop(layer, *arguments, **keyword_arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(keras.layers.RNN, "inner_loop", count)
+        predict(model)
+        assert len(taken) == 1
+        model.fit(X, Y, verbose=0)
+        assert len(taken) > 1
+
+
+def test_a_model_that_is_saved_and_loaded(runs, tmp_path):  # noqa: F811
+    model = compiled_model(functional, jit_compile=True)
+    expected = model(X)
+    model.save(tmp_path / "model.keras")
+    before = keras.models.load_model(tmp_path / "model.keras")
+    with accelerate_keras():
+        after = keras.models.load_model(tmp_path / "model.keras")
+        for loaded in (before, after):
+            count, actual = runs.during(lambda: predict(loaded))  # noqa: B023
+            assert count == 2
+            np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-6)
+        after.save(tmp_path / "again.keras")
+    assert keras.models.load_model(tmp_path / "again.keras").jit_compile
+
+
+def test_restore_within_fit(runs):  # noqa: F811
+    model = compiled_model()
+    acceleration = accelerate_keras()
+    restore = keras.callbacks.LambdaCallback(on_epoch_end=lambda *_: acceleration.restore())
+    count, history = runs.during(lambda: model.fit(X, Y, epochs=3, verbose=0, callbacks=[restore]))
+    assert count == 1
+    losses = history.history["loss"]
+    assert losses == sorted(losses, reverse=True)
+
+
+def is_accelerated(runs):  # noqa: F811
+    return runs.during(lambda: keras.layers.GRU(2)(X))[0] == 1
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 0, 2), (1, 2, 0, 1)])
+def test_ends_with_the_last_restore_in_any_order(order, runs):  # noqa: F811
+    accelerations = [accelerate_keras() for _ in range(3)]
+    for number, index in enumerate(order):
+        assert is_accelerated(runs) == (len(set(order[:number])) < 3)
+        accelerations[index].restore()
+    assert not is_accelerated(runs)
+    accelerations[0].restore()
+    assert not is_accelerated(runs)
+
+
+def test_nests(runs):  # noqa: F811
+    with accelerate_keras():
+        with accelerate_keras() as inner:
+            inner.restore()
+            assert is_accelerated(runs)
+        assert is_accelerated(runs)
+    assert not is_accelerated(runs)
+
+
+def test_ends_with_an_exception(runs):  # noqa: F811
+    with pytest.raises(ZeroDivisionError), accelerate_keras():
+        1 / 0  # noqa: B018
+    assert not is_accelerated(runs)
+
+
+def test_may_be_entered_again(runs):  # noqa: F811
+    acceleration = accelerate_keras()
+    for _ in range(2):
+        with acceleration:
+            assert is_accelerated(runs)
+        assert not is_accelerated(runs)
+
+
+def test_threads(runs):  # noqa: F811
+    layer = keras.layers.LSTM(UNITS)
+    expected = layer(X)
+
+    def work(_):
+        for _ in range(20):
+            with accelerate_keras():
+                np.testing.assert_allclose(layer(X), expected, rtol=1e-5, atol=1e-6)
+
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        list(pool.map(work, range(4)))
+    assert not is_accelerated(runs)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_equals_keras(kind, runs):  # noqa: F811
+    for training in (False, True):
+        for mask in (None, MASKS["gaps"]):
+            _, layer = pair(kind, dropout=0.3, seed=1, return_sequences=True, return_state=True)
+            again = pair(kind, dropout=0.3, seed=1, return_sequences=True, return_state=True)[1]
+            x = tf.constant(X, tf.float64)
+
+            def results(layer):
+                variables = [x, *(variable.value for variable in layer.trainable_weights)]  # noqa: B023
+                return outputs_and_gradients(lambda: layer(x, mask=mask, training=training), variables)  # noqa: B023
+
+            expected = results(layer)
+            with accelerate_keras():
+                count, actual = runs.during(lambda: results(again))  # noqa: B023
+            assert count == (1 if training else 2)  # with a gradient where it does not train
+            for one, other in zip(actual, expected, strict=True):
+                check_equal(one, other, f"accelerated {kind}")
+
+
+def test_rnn_of_a_cell(runs):  # noqa: F811
+    layer = keras.layers.RNN(keras.layers.LSTMCell(UNITS), return_sequences=True, go_backwards=True)
+    layer.build(X.shape)
+    randomize(layer)
+    expected = layer(X)
+    with accelerate_keras():
+        count, actual = runs.during(lambda: layer(X))
+    assert count == 1
+    assert parity.difference(actual, expected) < 1e-5
+
+
+def test_other_layers_are_not_touched(runs):  # noqa: F811
+    cells = [keras.layers.LSTMCell(UNITS), keras.layers.GRUCell(UNITS)]
+    layers = [
+        keras.layers.RNN(cells),
+        keras.layers.LSTM(UNITS, activation="relu"),
+        keras.layers.GRU(UNITS, reset_after=False),
+    ]
+    expected = [layer(X) for layer in layers]
+    with accelerate_keras():
+        for layer, output in zip(layers, expected, strict=True):
+            count, actual = runs.during(lambda: layer(X))  # noqa: B023
+            assert count == 0
+            np.testing.assert_array_equal(actual, output)
+        convolutional = keras.layers.ConvLSTM1D(2, 3)
+        assert runs.during(lambda: convolutional(data(2, 3, 6, 2)))[0] == 0
+
+
+def test_our_layers_are_not_touched(runs):  # noqa: F811
+    layer = OURS["LSTM"](UNITS)
+    for _ in range(2):
+        with accelerate_keras():
+            assert runs.during(lambda: layer(X))[0] == 1
+        assert runs.during(lambda: layer(X))[0] == 1
+
+
+@pytest.mark.parametrize("kind", ["LSTM", "GRU"])
+def test_use_cudnn_works_without_a_gpu(kind, runs):  # noqa: F811
+    layer = KERAS[kind](UNITS, use_cudnn=True)
+    with accelerate_keras():
+        assert runs.during(lambda: layer(X))[0] == 1
+    with pytest.raises(ValueError, match="use_cudnn=True was specified"):
+        layer(X)
+
+
+def test_a_gpu_is_left_to_keras(runs, monkeypatch):  # noqa: F811
+    model = compiled_model(functional, jit_compile=True)
+    with accelerate_keras(), monkeypatch.context() as patch:
+        patch.setattr(tf.config, "list_logical_devices", lambda kind=None: ["a GPU"] if kind == "GPU" else [])
+        assert model.jit_compile
+        assert runs.during(lambda: model(X))[0] == 0
+
+
+def test_xla(runs):  # noqa: F811
+    """A model that its user wants compiled runs on the op; what is compiled all the same takes Keras's path."""
+    model = compiled_model(jit_compile=True)
+    expected = predict(model)
+    with accelerate_keras():
+        assert not model.jit_compile
+        count, actual = runs.during(lambda: predict(model))
+        assert count == 1
+        np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-6)
+        count, actual = runs.during(lambda: tf.function(lambda x: model(x), jit_compile=True, autograph=False)(X))
+        assert count == 0
+        np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-6)
+    assert model.jit_compile
+
+
+def test_a_model_whose_training_takes_keras_path_may_be_compiled_by_xla():
+    model = keras.Sequential([keras.layers.LSTM(2, recurrent_dropout=0.1)])
+    model.compile("sgd", "mse", jit_compile=True)
+    with accelerate_keras():
+        assert model.jit_compile
+
+
+def test_trains_to_the_same_losses(runs):  # noqa: F811
+    def losses():
+        keras.utils.set_random_seed(1)
+        model = compiled_model(
+            lambda: keras.Sequential(
+                [
+                    keras.layers.Embedding(9, 4, mask_zero=True),
+                    keras.layers.Bidirectional(keras.layers.LSTM(UNITS, dropout=0.2)),
+                    keras.layers.Dense(1),
+                ]
+            )
+        )
+        numbers = np.random.default_rng(0).integers(0, 9, [32, 7])
+        return model.fit(numbers, numbers.mean(axis=1) / 9, batch_size=8, epochs=2, verbose=0).history["loss"]
+
+    expected = losses()
+    with accelerate_keras():
+        count, actual = runs.during(losses)
+    assert count > 0
+    np.testing.assert_allclose(actual, expected, rtol=1e-5)
+
+
+def test_an_old_keras_is_refused(monkeypatch):
+    monkeypatch.setattr(keras, "__version__", "3.4.1")
+    with pytest.raises(RuntimeError, match=r"works with Keras 3\.5 to 3\.15, but Keras 3\.4\.1 is installed"):
+        accelerate_keras()
+
+
+def test_a_keras_that_is_built_otherwise_is_refused(monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(keras.layers.GRU, "inner_loop", lambda self, inputs: inputs)
+        with pytest.raises(RuntimeError, match="accelerate_keras works with Keras"):
+            accelerate_keras()
+
+
+def test_other_backends_are_refused(monkeypatch):
+    monkeypatch.setattr(keras.backend, "backend", lambda: "jax")
+    with pytest.raises(RuntimeError, match="accelerate_keras needs Keras to run on TensorFlow, but it runs on jax"):
+        accelerate_keras()

@@ -1,0 +1,461 @@
+"""Keras's LSTM, GRU and SimpleRNN on the op: equality with Keras's own, what takes its path, configs, files."""
+
+import inspect
+import json
+
+import keras
+import ml_dtypes
+import numpy as np
+import parity
+import processes
+import pytest
+import tensorflow as tf
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from keras_layer_cases import (
+    BATCH,
+    FEATURES,
+    KERAS,
+    KINDS,
+    MASKS,
+    OURS,
+    TIME,
+    UNITS,
+    check_equal,
+    data,
+    outputs_and_gradients,
+    pair,
+    randomize,
+    runs,  # noqa: F401  # a fixture
+)
+
+# Not shrinking: an example takes half a second, and is small as it is.
+PHASES = [Phase.explicit, Phase.reuse, Phase.generate]
+
+
+def variables_of(layer):
+    return [variable.value for variable in layer.trainable_weights]
+
+
+CASES = st.fixed_dictionaries(
+    {
+        "kind": st.sampled_from(KINDS),
+        "dtype": st.sampled_from(["float64", "float32"]),
+        "go_backwards": st.booleans(),
+        "return_sequences": st.booleans(),
+        "return_state": st.booleans(),
+        "zero_output_for_mask": st.booleans(),
+        "use_bias": st.booleans(),
+        "unroll": st.booleans(),
+        "dropout": st.sampled_from([0.0, 0.4]),
+    }
+)
+MASK = st.none() | st.sampled_from(list(MASKS.values())) | arrays(bool, (BATCH, TIME))
+
+
+def with_unknown_sizes(run, arguments):
+    """Returns a function of a dict of tensors in a graph that knows neither batch nor time."""
+    unknown = {"x": [None, None, FEATURES], "mask": [None, None], "states": [None, UNITS]}
+    specs = {
+        name: tf.nest.map_structure(lambda each: tf.TensorSpec(unknown[name], each.dtype), value)  # noqa: B023
+        for name, value in arguments.items()
+    }
+    return tf.function(run, input_signature=[specs], autograph=False)
+
+
+@settings(max_examples=40, phases=PHASES)
+@given(
+    case=CASES, mask=MASK, with_states=st.booleans(), training=st.booleans(), call=st.sampled_from(["eager", "graph"])
+)
+def test_equals_keras(case, mask, with_states, training, call):
+    kind, dtype = case["kind"], case["dtype"]
+    ours, kerass = pair(**case, seed=3)
+    arguments = {"x": tf.constant(data(BATCH, TIME, FEATURES, dtype=dtype))}
+    if mask is not None:
+        arguments["mask"] = tf.constant(mask)
+    if with_states:
+        arguments["states"] = [tf.constant(data(BATCH, UNITS, dtype=dtype, seed=7)) for _ in ours.state_size]
+
+    def results(layer):
+        def run(arguments):
+            x, states, mask = (arguments.get(name) for name in ("x", "states", "mask"))
+            if case["unroll"]:
+                x = tf.ensure_shape(x, [None, TIME, FEATURES])
+                mask = None if mask is None else tf.ensure_shape(mask, [None, TIME])
+            return layer(x, initial_state=states, mask=mask, training=training)
+
+        called = run if call == "eager" else with_unknown_sizes(run, arguments)
+        watched = [arguments["x"], *arguments.get("states", []), *variables_of(layer)]
+        return outputs_and_gradients(lambda: called(arguments), watched)
+
+    for actual, expected in zip(results(ours), results(kerass), strict=True):
+        check_equal(actual, expected, f"layers.{kind}")
+
+
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("mask", [None, *MASKS])
+@pytest.mark.parametrize("kind", KINDS)
+def test_runs_on_the_op_alone(kind, mask, training, runs, monkeypatch):  # noqa: F811
+    def refuse(*_, **__):
+        raise AssertionError("ran Keras's path")
+
+    monkeypatch.setattr(keras.layers.RNN, "inner_loop", refuse)
+    layer = OURS[kind](UNITS, go_backwards=True, dropout=0.1)
+    count, _ = runs.during(lambda: layer(data(BATCH, TIME, FEATURES), mask=MASKS.get(mask), training=training))
+    assert count == 1
+
+
+@pytest.mark.parametrize("policy", ["float16", "bfloat16", "mixed_float16", "mixed_bfloat16"])
+@pytest.mark.parametrize("mask", [None, "gaps"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_16_bit_types_equal_float64_on_the_rounded_numbers(kind, mask, policy):
+    dtype = policy.removeprefix("mixed_")
+    rounded = ml_dtypes.bfloat16 if dtype == "bfloat16" else np.float16
+    # Keras draws no orthogonal matrices in bfloat16.
+    ours, _ = pair(kind, dtype=policy, recurrent_initializer="zeros", return_sequences=True, return_state=True)
+    kerass = KERAS[kind](UNITS, dtype="float64", return_sequences=True, return_state=True)
+    kerass.build([None, None, FEATURES])
+    kerass.set_weights([weight.astype(rounded).astype("float64") for weight in ours.get_weights()])
+    x = data(BATCH, TIME, FEATURES).astype(rounded)
+
+    def results(layer, x):
+        run = lambda: layer(x, mask=MASKS.get(mask), training=True)  # noqa: E731
+        return outputs_and_gradients(run, [x, *variables_of(layer)])
+
+    outputs, (d_x, *d_weights) = results(ours, tf.constant(x))
+    expected, expected_gradients = results(kerass, tf.constant(x.astype("float64")))
+    assert all(each.dtype == dtype for each in (*outputs, d_x))
+    assert all(each.dtype == ours.variable_dtype for each in d_weights)
+    for actual, each in zip([*outputs, d_x, *d_weights], [*expected, *expected_gradients], strict=True):
+        assert parity.difference(actual, each) <= parity.TOLERANCES[dtype]
+
+
+class OtherLSTMCell(keras.layers.LSTMCell):
+    """A cell that computes something else."""
+
+    def call(self, inputs, states, training=False):
+        h, states = super().call(inputs, states, training=training)
+        return 2 * h, states
+
+
+# What takes Keras's path: kind, arguments of the layer and of its call.
+FALLBACKS = {
+    "LSTM activation": ("LSTM", {"activation": "relu"}, {}),
+    "LSTM recurrent activation": ("LSTM", {"recurrent_activation": "hard_sigmoid"}, {}),
+    "GRU activation": ("GRU", {"activation": None}, {}),
+    "GRU recurrent activation": ("GRU", {"recurrent_activation": "tanh"}, {}),
+    "SimpleRNN activation": ("SimpleRNN", {"activation": "gelu"}, {}),
+    "GRU reset_after": ("GRU", {"reset_after": False}, {}),
+    "recurrent dropout": ("LSTM", {"recurrent_dropout": 0.3}, {"training": True}),
+    "recurrent dropout of SimpleRNN": ("SimpleRNN", {"recurrent_dropout": 0.3}, {"training": True}),
+    "both dropouts": ("GRU", {"dropout": 0.2, "recurrent_dropout": 0.3}, {"training": True}),
+    "mask of units": ("GRU", {}, {"mask": data(BATCH, TIME, UNITS) > 0}),
+    "one state for the batch": ("LSTM", {}, {"initial_state": [data(1, UNITS), data(1, UNITS, seed=1)]}),
+}
+
+
+@pytest.mark.parametrize("case", FALLBACKS)
+def test_what_the_op_cannot_express_takes_keras_path(case, runs):  # noqa: F811
+    kind, arguments, call = FALLBACKS[case]
+    ours, kerass = pair(kind, seed=5, return_sequences=True, **arguments)
+    x = data(BATCH, TIME, FEATURES)
+    count, actual = runs.during(lambda: ours(x, **call))
+    assert count == 0
+    np.testing.assert_array_equal(actual, kerass(x, **call))
+
+
+def test_another_cell_takes_keras_path(runs):  # noqa: F811
+    x = data(BATCH, TIME, FEATURES)
+    ours, kerass = OURS["LSTM"](UNITS), KERAS["LSTM"](UNITS)
+    for layer in (ours, kerass):
+        layer.cell = OtherLSTMCell.from_config(layer.cell.get_config())
+        layer.build(x.shape)
+    randomize(ours)
+    kerass.set_weights(ours.get_weights())
+    count, actual = runs.during(lambda: ours(x))
+    assert count == 0
+    np.testing.assert_array_equal(actual, kerass(x))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_recurrent_dropout_runs_on_the_op_elsewhere_than_in_training(kind, runs):  # noqa: F811
+    ours, kerass = pair(kind, recurrent_dropout=0.3, dropout=0.2)
+    x = data(BATCH, TIME, FEATURES)
+    count, actual = runs.during(lambda: ours(x))
+    assert count == 1
+    assert parity.difference(actual, kerass(x)) < 1e-12
+
+
+@pytest.mark.parametrize("activation", ["relu", keras.ops.relu, tf.nn.relu, keras.ops.tanh, tf.tanh])
+def test_simple_rnn_has_two_activations_by_any_name(activation, runs):  # noqa: F811
+    ours, kerass = pair("SimpleRNN", activation=activation)
+    x = data(BATCH, TIME, FEATURES)
+    count, actual = runs.during(lambda: ours(x))
+    assert count == 1
+    assert parity.difference(actual, kerass(x)) < 1e-12
+
+
+@pytest.mark.parametrize("kind", ["LSTM", "GRU"])
+def test_use_cudnn_is_of_no_influence(kind, runs):  # noqa: F811
+    for use_cudnn in (True, False, "auto"):
+        layer = OURS[kind](UNITS, use_cudnn=use_cudnn)
+        assert runs.during(lambda: layer(data(BATCH, TIME, FEATURES)))[0] == 1  # noqa: B023
+
+
+def test_a_gpu_is_left_to_keras(runs, monkeypatch):  # noqa: F811
+    layer = OURS["SimpleRNN"](UNITS)
+    monkeypatch.setattr(tf.config, "list_logical_devices", lambda kind=None: ["a GPU"] if kind == "GPU" else [])
+    assert runs.during(lambda: layer(data(BATCH, TIME, FEATURES)))[0] == 0
+
+
+MASK_FORMS = {
+    "numbers": lambda mask: mask.astype("float32"),
+    "with a last dimension": lambda mask: mask[..., np.newaxis],
+    "nested": lambda mask: [tf.constant(mask), None, None],
+}
+
+
+@pytest.mark.parametrize("form", MASK_FORMS)
+def test_forms_of_a_mask(form, runs):  # noqa: F811
+    ours, kerass = pair("LSTM", return_sequences=True)
+    x, mask = data(BATCH, TIME, FEATURES), MASK_FORMS[form](MASKS["gaps"])
+    count, actual = runs.during(lambda: ours(x, mask=mask))
+    assert count == 1
+    assert parity.difference(actual, kerass(x, mask=mask)) < 1e-12
+
+
+@pytest.mark.parametrize("call", ["eager", "graph"])
+def test_the_mask_of_a_batch_of_one_is_that_of_all(call):
+    ours, kerass = pair("GRU", return_sequences=True)
+    arguments = {"x": tf.constant(data(BATCH, TIME, FEATURES)), "mask": tf.constant(MASKS["gaps"][:1])}
+
+    def result(layer):
+        run = lambda arguments: layer(arguments["x"], mask=arguments["mask"])  # noqa: E731
+        return (run if call == "eager" else with_unknown_sizes(run, arguments))(arguments)
+
+    assert parity.difference(result(ours), result(kerass)) < 1e-12
+
+
+@pytest.mark.parametrize("shape", [(BATCH, TIME - 1), (BATCH, TIME + 1), (2, TIME)])
+def test_a_mask_of_another_shape_is_refused(shape):
+    layer = OURS["LSTM"](UNITS, return_sequences=True)
+    arguments = {"x": tf.constant(data(BATCH, TIME, FEATURES, dtype="float32")), "mask": tf.ones(shape, tf.bool)}
+    run = with_unknown_sizes(lambda arguments: layer(arguments["x"], mask=arguments["mask"]), arguments)
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"mask must have as many steps|Incompatible shapes"):
+        run(arguments)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_numbers_at_masked_steps_are_of_no_influence(kind):
+    layer = OURS[kind](UNITS, return_sequences=True, dtype="float64")
+    x, mask = data(BATCH, TIME, FEATURES), MASKS["gaps"]
+    spoilt = np.where(mask[..., np.newaxis], x, np.nan)
+    layer.build(x.shape)
+
+    def results(x):
+        x = tf.constant(x)
+        return outputs_and_gradients(lambda: layer(x, mask=mask, training=True), [x, *variables_of(layer)])
+
+    for actual, expected in zip(results(spoilt), results(x), strict=True):
+        for one, other in zip(actual, expected, strict=True):
+            np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("batch", [0, BATCH])
+def test_sizes_of_zero(batch):
+    layer = OURS["LSTM"](UNITS, return_sequences=True, return_state=True)
+    layer.build([None, None, FEATURES])
+    arguments = {"x": tf.zeros([batch, 0, FEATURES]), "mask": tf.zeros([batch, 0], tf.bool)}
+    run = with_unknown_sizes(lambda arguments: layer(arguments["x"], mask=arguments["mask"]), arguments)
+    output, h, c = run(arguments)
+    assert output.shape == [batch, 0, UNITS]
+    assert not np.any(h)
+    assert c.shape == [batch, UNITS]
+
+
+@pytest.mark.parametrize("merge_mode", ["sum", "mul", "concat", "ave", None])
+@pytest.mark.parametrize("kind", KINDS)
+def test_bidirectional(kind, merge_mode, runs):  # noqa: F811
+    x, mask = data(BATCH, TIME, FEATURES), MASKS["gaps"]
+    for return_sequences in (False, True):
+        arguments = {"return_sequences": return_sequences, "return_state": True, "dtype": "float64"}
+        ours, kerass = (
+            keras.layers.Bidirectional(each[kind](UNITS, **arguments), merge_mode=merge_mode, dtype="float64")
+            for each in (OURS, KERAS)
+        )
+        ours.build(x.shape)
+        kerass.build(x.shape)
+        randomize(ours)
+        kerass.set_weights(ours.get_weights())
+        count, actual = runs.during(lambda: ours(x, mask=mask))  # noqa: B023
+        assert count == 2
+        assert type(ours.backward_layer) is OURS[kind]
+        check_equal(tf.nest.flatten(actual), tf.nest.flatten(kerass(x, mask=mask)), f"Bidirectional({kind})")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_time_distributed(kind, runs):  # noqa: F811
+    ours, kerass = pair(kind)
+    x = data(BATCH, 2, TIME, FEATURES)
+    count, actual = runs.during(lambda: keras.layers.TimeDistributed(ours, dtype="float64")(x))
+    assert count > 0
+    assert parity.difference(actual, keras.layers.TimeDistributed(kerass, dtype="float64")(x)) < 1e-12
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_stateful(kind):
+    layers = pair(kind, batch=BATCH, stateful=True)
+    for number in range(3):
+        x = data(BATCH, TIME, FEATURES, seed=number)
+        actual, expected = (layer(x) for layer in layers)
+        assert parity.difference(actual, expected) < 1e-12
+        for state, other in zip(layers[0].states, layers[1].states, strict=True):
+            assert parity.difference(state, other) < 1e-12
+        if number == 1:
+            for layer in layers:
+                layer.reset_state()
+
+
+def losses_of_training(layers):
+    """Returns the losses of a few steps of a model with an embedding that masks, dropout and the three layers."""
+    keras.utils.set_random_seed(1)
+    model = keras.Sequential(
+        [
+            keras.layers.Embedding(20, 6, mask_zero=True),
+            layers["LSTM"](8, dropout=0.2, return_sequences=True),
+            layers["GRU"](8, dropout=0.1, return_sequences=True),
+            layers["SimpleRNN"](8),
+            keras.layers.Dense(1),
+        ]
+    )
+    model.compile(keras.optimizers.Adam(0.01), "mse")
+    numbers = np.random.default_rng(0).integers(0, 20, [32, 7])
+    history = model.fit(numbers, numbers.mean(axis=1) / 20, batch_size=8, epochs=2, verbose=0, shuffle=False)
+    return [*history.history["loss"], *model.predict(numbers, verbose=0).ravel()]
+
+
+def test_trains_to_the_same_losses(runs):  # noqa: F811
+    count, actual = runs.during(lambda: losses_of_training(OURS))
+    assert count > 0
+    np.testing.assert_allclose(actual, losses_of_training(KERAS), rtol=1e-4)
+
+
+def test_keras_does_not_compile_a_model_with_xla(runs):  # noqa: F811
+    model = keras.Sequential([OURS["GRU"](2)])
+    with pytest.warns(UserWarning, match="Model doesn't support `jit_compile=True`"):
+        model.compile("sgd", "mse", jit_compile=True)
+    assert runs.during(lambda: model.predict(data(BATCH, TIME, FEATURES), verbose=0))[0] > 0
+
+
+def test_xla_takes_keras_path(runs):  # noqa: F811
+    ours, kerass = pair("LSTM", features=2, units=2)
+    assert not ours.supports_jit
+    x = data(BATCH, 2, 2)
+    compiled = tf.function(ours, jit_compile=True, autograph=False)
+    count, actual = runs.during(lambda: compiled(x))
+    assert count == 0
+    assert parity.difference(actual, kerass(x)) < 1e-12
+    assert runs.during(lambda: ours(x))[0] == 1
+
+
+def test_what_cannot_train_on_the_op_may_be_compiled_by_xla():
+    assert OURS["LSTM"](4, activation="relu").supports_jit
+    assert OURS["GRU"](4, recurrent_dropout=0.1).supports_jit
+    assert not OURS["GRU"](4).supports_jit
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_configs_and_weights_exchange_with_keras(kind):
+    arguments = {
+        "activation": "relu" if kind == "SimpleRNN" else "tanh",
+        "use_bias": False,
+        "kernel_initializer": keras.initializers.RandomNormal(stddev=0.5, seed=1),
+        "recurrent_regularizer": "l2",
+        "bias_constraint": "non_neg",
+        "dropout": 0.1,
+        "recurrent_dropout": 0.2,
+        "seed": 3,
+        "return_sequences": True,
+        "return_state": True,
+        "go_backwards": True,
+        "stateful": True,
+        "unroll": True,
+        "zero_output_for_mask": True,
+        "name": "layer",
+        "dtype": "mixed_bfloat16",
+    }
+    ours = OURS[kind](UNITS, **arguments)
+    assert ours.get_config() == KERAS[kind](UNITS, **arguments).get_config()
+    for cls in (KERAS[kind], OURS[kind]):
+        restored = cls.from_config(ours.get_config())
+        assert type(restored) is cls
+        assert restored.get_config() == ours.get_config()
+    restored = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(ours))
+    assert type(restored) is OURS[kind]
+    assert restored.get_config() == ours.get_config()
+
+
+def test_a_layer_shows_the_arguments_of_keras():
+    for kind in KINDS:
+        assert inspect.signature(OURS[kind]) == inspect.signature(KERAS[kind])
+
+
+def saved_model():
+    """Returns a model of the three layers, with a mask."""
+    keras.utils.set_random_seed(2)
+    return keras.Sequential(
+        [
+            keras.layers.Embedding(9, 4, mask_zero=True),
+            keras.layers.Bidirectional(OURS["LSTM"](UNITS, return_sequences=True)),
+            OURS["GRU"](UNITS, return_sequences=True),
+            OURS["SimpleRNN"](UNITS),
+        ]
+    )
+
+
+LOAD = """
+import json, sys
+import keras, numpy as np, tensorflow as tf
+import tf_rnn_ops
+
+folder = sys.argv[1]
+numbers = np.array(json.loads(sys.argv[2]))
+model = keras.models.load_model(f"{folder}/model.keras")
+assert type(model.layers[2]) is tf_rnn_ops.layers.GRU
+results = [model.predict(numbers, verbose=0)]
+fresh = keras.models.clone_model(model)
+fresh(numbers)
+fresh.load_weights(f"{folder}/model.weights.h5")
+results.append(fresh(numbers).numpy())
+exported = tf.saved_model.load(f"{folder}/exported")
+results.append(exported.serve(numbers.astype("float32")).numpy())
+saved = tf.saved_model.load(f"{folder}/saved")
+with tf.GradientTape() as tape:
+    output = saved(tf.constant(numbers))
+assert all(np.any(each) for each in tape.gradient(output, saved.variables_of_model[1:3]))
+results.append(output.numpy())
+print(json.dumps([each.tolist() for each in results]))
+"""
+
+
+def test_saved_files_load_in_a_fresh_process(tmp_path):
+    model, numbers = saved_model(), np.array([[1, 2, 3, 0], [4, 0, 0, 0], [5, 6, 0, 7]])
+    expected = model(numbers)
+    model.save(tmp_path / "model.keras")
+    model.save_weights(tmp_path / "model.weights.h5")
+    model.export(tmp_path / "exported", verbose=False)
+    module = tf.Module()
+    module.model = model
+    module.variables_of_model = [variable.value for variable in model.variables]
+    module.__call__ = tf.function(model, input_signature=[tf.TensorSpec([None, None], tf.int64)], autograph=False)
+    tf.saved_model.save(module, tmp_path / "saved")
+    printed = processes.run_code(LOAD, str(tmp_path), json.dumps(numbers.tolist()))
+    for actual in json.loads(printed.splitlines()[-1]):
+        np.testing.assert_allclose(actual, expected, rtol=1e-6)
+
+
+def test_other_backends_take_keras_path(monkeypatch, runs):  # noqa: F811
+    layer = OURS["SimpleRNN"](UNITS)
+    monkeypatch.setattr(keras.backend, "backend", lambda: "jax")
+    assert runs.during(lambda: layer(data(BATCH, TIME, FEATURES)))[0] == 0
