@@ -1,0 +1,33 @@
+"""Keras's own tests of its recurrent layers, which its wheel ships, with Keras accelerated."""
+
+import pathlib
+import re
+
+import processes
+
+FILES = (
+    "lstm_test",
+    "gru_test",
+    "simple_rnn_test",
+    "bidirectional_test",
+    "rnn_test",
+    "time_distributed_test",
+    "stacked_rnn_cells_test",
+    "dropout_rnn_cell_test",
+)
+# Those of them whose layers the op can run.
+ON_THE_OP = ("lstm_test", "gru_test", "simple_rnn_test", "bidirectional_test")
+
+
+def test_keras_own_tests_pass(tmp_path):
+    tests = pathlib.Path(__file__).parent
+    options = ["-q", "-p", "no:cacheprovider", "-p", "accelerated_keras_plugin", f"--rootdir={tmp_path}"]
+    modules = [f"keras.src.layers.rnn.{file}" for file in FILES]
+    code = f"import sys; sys.path.append({str(tests)!r}); import pytest; sys.exit(pytest.main(sys.argv[1:]))"
+    process = processes.run_python("-c", code, *options, "--pyargs", *modules, cwd=tmp_path)
+    assert process.returncode == 0, process.stdout[-5000:]
+    passed = int(re.search(r"(\d+) passed", process.stdout)[1])
+    assert passed > 60
+    runs = dict(re.findall(r"runs of the op in (\w+): (\d+)", process.stdout))
+    assert set(runs) == set(ON_THE_OP)
+    assert all(int(count) > 10 for count in runs.values())
