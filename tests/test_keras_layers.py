@@ -444,7 +444,7 @@ def test_saved_files_load_in_a_fresh_process(tmp_path):
     expected = model(numbers)
     model.save(tmp_path / "model.keras")
     model.save_weights(tmp_path / "model.weights.h5")
-    model.export(tmp_path / "exported", verbose=False)
+    model.export(tmp_path / "exported")
     module = tf.Module()
     module.model = model
     module.variables_of_model = [variable.value for variable in model.variables]
