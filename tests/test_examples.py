@@ -48,3 +48,13 @@ def test_the_saved_model_for_gpus_is_served_and_trained():
     untrained, trained = re.findall(r"^(?:after|trained).*: loss (\d\.\d+)$", process.stdout, re.MULTILINE)
     assert float(trained) < float(untrained) / 4
     assert "No OpKernel was registered to support Op 'CudnnRNNV3'" in process.stdout
+
+
+def test_the_page_of_keras_shows_a_program_that_runs():
+    program = EXAMPLES / "accelerated_keras.py"
+    assert f"```python\n{program.read_text()}```" in (pages.ROOT / "docs" / "keras.md").read_text()
+    process = processes.run_python(str(program))
+    assert process.returncode == 0, process.stderr[-2000:]
+    difference = re.search(r"^largest difference from Keras's own predictions: (\S+)$", process.stdout, re.MULTILINE)
+    assert difference is not None
+    assert 0 < float(difference[1]) < 1e-5
