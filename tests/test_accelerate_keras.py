@@ -154,6 +154,19 @@ def test_restore_within_fit(runs):  # noqa: F811
     assert losses == sorted(losses, reverse=True)
 
 
+def test_a_model_that_makes_its_functions_itself(runs):  # noqa: F811
+    class Own(keras.Sequential):
+        def make_predict_function(self):
+            self.predict_function = self.predict_function or (lambda batches: self(keras.tree.flatten(batches)[0]))
+
+    model = compiled_model(lambda: Own([keras.layers.GRU(1)]))
+    expected = predict(model)
+    model.fit(X, Y, verbose=0)
+    with accelerate_keras():
+        assert runs.during(lambda: model.fit(X, Y, verbose=0))[0] == 1
+        assert predict(model).shape == expected.shape
+
+
 def is_accelerated(runs):  # noqa: F811
     return runs.during(lambda: keras.layers.GRU(2)(X))[0] == 1
 

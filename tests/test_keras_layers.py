@@ -187,6 +187,14 @@ def test_recurrent_dropout_runs_on_the_op_elsewhere_than_in_training(kind, runs)
     assert parity.difference(actual, kerass(x)) < 1e-12
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_dropout_of_one(kind):
+    """Keras's SimpleRNN drops all, its others nothing."""
+    ours, kerass = pair(kind, dropout=1.0)
+    x = data(BATCH, TIME, FEATURES)
+    assert parity.difference(ours(x, training=True), kerass(x, training=True)) < 1e-12
+
+
 @pytest.mark.parametrize("activation", ["relu", keras.ops.relu, tf.nn.relu, keras.ops.tanh, tf.tanh])
 def test_simple_rnn_has_two_activations_by_any_name(activation, runs):  # noqa: F811
     ours, kerass = pair("SimpleRNN", activation=activation)

@@ -171,7 +171,7 @@ def _has_cell_for_op(model, training):
 
 
 def _remake_functions(model):
-    """Makes those compiled functions again that a model has, so that they are traced anew."""
+    """Makes those compiled functions again that a model has, unless it makes them itself: they are traced anew."""
     for make, function in _FUNCTIONS.items():
-        if getattr(model, function, None) is not None:
+        if getattr(model, function, None) is not None and getattr(type(model), make) is getattr(keras.Model, make):
             getattr(model, make)(force=True)

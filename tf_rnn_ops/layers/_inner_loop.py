@@ -222,7 +222,9 @@ def _checked_mask(mask, sequences):
 
 def _dropped_out(cell, sequences, training):
     """Returns sequences with the same inputs dropped in all steps, by the mask that the cell drew."""
-    if not training or cell.dropout == 0:
+    # LSTM and GRU take a dropout of 1 for none.
+    drops = 0 < cell.dropout < 1 or (cell.dropout == 1 and rnn_mode(cell) not in ("lstm", "gru"))
+    if not (training and drops):
         return sequences
     return sequences * tf.expand_dims(cell.get_dropout_mask(sequences[:, 0, :]), 1)
 
