@@ -14,6 +14,8 @@ import tensorflow as tf
 (cpu,) = tf.config.list_physical_devices("CPU")
 tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
 
+import tf_rnn_ops
+
 hypothesis.settings.register_profile(
     "default",
     deadline=None,  # timing never decides a test
@@ -28,6 +30,32 @@ hypothesis.settings.load_profile("default")
 def seeded():
     """Gives every test the same random numbers, whatever ran before it."""
     keras.utils.set_random_seed(0)
+
+
+class Runs:
+    """How often the op CudnnRNNV3 was run or built into a graph."""
+
+    def __init__(self):
+        self.count = 0
+
+    def during(self, call, *arguments, **keyword_arguments):
+        """Returns how often the op was run during a call, and what the call returns."""
+        before = self.count
+        result = call(*arguments, **keyword_arguments)
+        return self.count - before, result
+
+
+@pytest.fixture
+def runs(monkeypatch):
+    """Counts the runs of the op CudnnRNNV3."""
+    counted, op = Runs(), tf_rnn_ops.raw_ops.CudnnRNNV3
+
+    def count(**arguments):
+        counted.count += 1
+        return op(**arguments)
+
+    monkeypatch.setattr(tf_rnn_ops.raw_ops, "CudnnRNNV3", count)
+    return counted
 
 
 def pytest_sessionfinish(session):

@@ -5,7 +5,6 @@ from typing import NamedTuple
 import keras
 import numpy as np
 import parity
-import pytest
 import tensorflow as tf
 
 import tf_rnn_ops
@@ -29,32 +28,6 @@ class Tensor(NamedTuple):
     """A tensor by itself, for `parity.check`."""
 
     tensor: tf.Tensor
-
-
-class Runs:
-    """How often the op was run or built into a graph."""
-
-    def __init__(self):
-        self.count = 0
-
-    def during(self, call):
-        """Returns how often the op was run during a call, and what the call returns."""
-        before = self.count
-        result = call()
-        return self.count - before, result
-
-
-@pytest.fixture
-def runs(monkeypatch):
-    """Counts the runs of the op."""
-    counted, op = Runs(), tf_rnn_ops.raw_ops.CudnnRNNV3
-
-    def count(**arguments):
-        counted.count += 1
-        return op(**arguments)
-
-    monkeypatch.setattr(tf_rnn_ops.raw_ops, "CudnnRNNV3", count)
-    return counted
 
 
 def data(*shape, dtype="float64", seed=0):

@@ -21,7 +21,6 @@ from keras_layer_cases import (
     outputs_and_gradients,
     pair,
     randomize,
-    runs,  # noqa: F401  # a fixture
 )
 
 from tf_rnn_ops import accelerate_keras
@@ -79,7 +78,7 @@ def predict(model):
 
 
 @pytest.mark.parametrize("make", MODELS)
-def test_a_model_follows_the_acceleration(make, runs):  # noqa: F811
+def test_a_model_follows_the_acceleration(make, runs):
     make, num_layers = MODELS[make]
     model = compiled_model(make)
     expected = model(X)
@@ -93,10 +92,10 @@ def test_a_model_follows_the_acceleration(make, runs):  # noqa: F811
         assert count == num_layers
         np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-6)
     for call in (predict, lambda model: model(X)):
-        assert runs.during(lambda: call(model))[0] == 0  # noqa: B023
+        assert runs.during(call, model)[0] == 0
 
 
-def test_every_function_of_a_model_is_made_again(runs):  # noqa: F811
+def test_every_function_of_a_model_is_made_again(runs):
     model = compiled_model()
     calls = [
         lambda: model.fit(X, Y, verbose=0),
@@ -110,7 +109,7 @@ def test_every_function_of_a_model_is_made_again(runs):  # noqa: F811
             assert runs.during(call)[0] == 1
 
 
-def test_a_restored_model_takes_keras_path(runs, monkeypatch):  # noqa: F811
+def test_a_restored_model_takes_keras_path(runs, monkeypatch):
     model = compiled_model()
     with accelerate_keras():
         model.fit(X, Y, verbose=0)
@@ -129,7 +128,7 @@ def test_a_restored_model_takes_keras_path(runs, monkeypatch):  # noqa: F811
         assert len(taken) > 1
 
 
-def test_a_model_that_is_saved_and_loaded(runs, tmp_path):  # noqa: F811
+def test_a_model_that_is_saved_and_loaded(runs, tmp_path):
     model = compiled_model(functional, jit_compile=True)
     expected = model(X)
     model.save(tmp_path / "model.keras")
@@ -137,14 +136,14 @@ def test_a_model_that_is_saved_and_loaded(runs, tmp_path):  # noqa: F811
     with accelerate_keras():
         after = keras.models.load_model(tmp_path / "model.keras")
         for loaded in (before, after):
-            count, actual = runs.during(lambda: predict(loaded))  # noqa: B023
+            count, actual = runs.during(predict, loaded)
             assert count == 2
             np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-6)
         after.save(tmp_path / "again.keras")
     assert keras.models.load_model(tmp_path / "again.keras").jit_compile
 
 
-def test_restore_within_fit(runs):  # noqa: F811
+def test_restore_within_fit(runs):
     model = compiled_model()
     acceleration = accelerate_keras()
     restore = keras.callbacks.LambdaCallback(on_epoch_end=lambda *_: acceleration.restore())
@@ -154,7 +153,7 @@ def test_restore_within_fit(runs):  # noqa: F811
     assert losses == sorted(losses, reverse=True)
 
 
-def test_a_model_that_makes_its_functions_itself(runs):  # noqa: F811
+def test_a_model_that_makes_its_functions_itself(runs):
     class Own(keras.Sequential):
         def make_predict_function(self):
             self.predict_function = self.predict_function or (lambda batches: self(keras.tree.flatten(batches)[0]))
@@ -167,12 +166,12 @@ def test_a_model_that_makes_its_functions_itself(runs):  # noqa: F811
         assert predict(model).shape == expected.shape
 
 
-def is_accelerated(runs):  # noqa: F811
+def is_accelerated(runs):
     return runs.during(lambda: keras.layers.GRU(2)(X))[0] == 1
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 0, 2), (1, 2, 0, 1)])
-def test_ends_with_the_last_restore_in_any_order(order, runs):  # noqa: F811
+def test_ends_with_the_last_restore_in_any_order(order, runs):
     accelerations = [accelerate_keras() for _ in range(3)]
     for number, index in enumerate(order):
         assert is_accelerated(runs) == (len(set(order[:number])) < 3)
@@ -182,7 +181,7 @@ def test_ends_with_the_last_restore_in_any_order(order, runs):  # noqa: F811
     assert not is_accelerated(runs)
 
 
-def test_nests(runs):  # noqa: F811
+def test_nests(runs):
     with accelerate_keras():
         with accelerate_keras() as inner:
             inner.restore()
@@ -191,13 +190,13 @@ def test_nests(runs):  # noqa: F811
     assert not is_accelerated(runs)
 
 
-def test_ends_with_an_exception(runs):  # noqa: F811
+def test_ends_with_an_exception(runs):
     with pytest.raises(ZeroDivisionError), accelerate_keras():
         1 / 0  # noqa: B018
     assert not is_accelerated(runs)
 
 
-def test_may_be_entered_again(runs):  # noqa: F811
+def test_may_be_entered_again(runs):
     acceleration = accelerate_keras()
     for _ in range(2):
         with acceleration:
@@ -205,7 +204,7 @@ def test_may_be_entered_again(runs):  # noqa: F811
         assert not is_accelerated(runs)
 
 
-def test_threads(runs):  # noqa: F811
+def test_threads(runs):
     layer = keras.layers.LSTM(UNITS)
     expected = layer(X)
 
@@ -219,27 +218,28 @@ def test_threads(runs):  # noqa: F811
     assert not is_accelerated(runs)
 
 
+@pytest.mark.parametrize("mask", [None, "gaps"])
+@pytest.mark.parametrize("training", [False, True])
 @pytest.mark.parametrize("kind", KINDS)
-def test_equals_keras(kind, runs):  # noqa: F811
-    for training in (False, True):
-        for mask in (None, MASKS["gaps"]):
-            _, layer = pair(kind, dropout=0.3, seed=1, return_sequences=True, return_state=True)
-            again = pair(kind, dropout=0.3, seed=1, return_sequences=True, return_state=True)[1]
-            x = tf.constant(X, tf.float64)
+def test_equals_keras(kind, training, mask, runs):
+    plain, accelerated = (
+        pair(kind, dropout=0.3, seed=1, return_sequences=True, return_state=True)[1] for _ in range(2)
+    )
+    x = tf.constant(X, tf.float64)
 
-            def results(layer):
-                variables = [x, *(variable.value for variable in layer.trainable_weights)]  # noqa: B023
-                return outputs_and_gradients(lambda: layer(x, mask=mask, training=training), variables)  # noqa: B023
+    def results(layer):
+        variables = [x, *(variable.value for variable in layer.trainable_weights)]
+        return outputs_and_gradients(lambda: layer(x, mask=MASKS.get(mask), training=training), variables)
 
-            expected = results(layer)
-            with accelerate_keras():
-                count, actual = runs.during(lambda: results(again))  # noqa: B023
-            assert count == (1 if training else 2)  # with a gradient where it does not train
-            for one, other in zip(actual, expected, strict=True):
-                check_equal(one, other, f"accelerated {kind}")
+    expected = results(plain)
+    with accelerate_keras():
+        count, actual = runs.during(results, accelerated)
+    assert count == (1 if training else 2)  # where it does not train, once more for the gradient
+    for one, other in zip(actual, expected, strict=True):
+        check_equal(one, other, f"accelerated {kind}")
 
 
-def test_rnn_of_a_cell(runs):  # noqa: F811
+def test_rnn_of_a_cell(runs):
     layer = keras.layers.RNN(keras.layers.LSTMCell(UNITS), return_sequences=True, go_backwards=True)
     layer.build(X.shape)
     randomize(layer)
@@ -250,24 +250,25 @@ def test_rnn_of_a_cell(runs):  # noqa: F811
     assert parity.difference(actual, expected) < 1e-5
 
 
-def test_other_layers_are_not_touched(runs):  # noqa: F811
+def test_other_layers_are_not_touched(runs):
     cells = [keras.layers.LSTMCell(UNITS), keras.layers.GRUCell(UNITS)]
     layers = [
         keras.layers.RNN(cells),
         keras.layers.LSTM(UNITS, activation="relu"),
         keras.layers.GRU(UNITS, reset_after=False),
+        keras.layers.RNN(keras.layers.GRUCell(UNITS, dtype="float64")),
     ]
     expected = [layer(X) for layer in layers]
     with accelerate_keras():
         for layer, output in zip(layers, expected, strict=True):
-            count, actual = runs.during(lambda: layer(X))  # noqa: B023
+            count, actual = runs.during(layer, X)
             assert count == 0
             np.testing.assert_array_equal(actual, output)
         convolutional = keras.layers.ConvLSTM1D(2, 3)
         assert runs.during(lambda: convolutional(data(2, 3, 6, 2)))[0] == 0
 
 
-def test_our_layers_are_not_touched(runs):  # noqa: F811
+def test_our_layers_are_not_touched(runs):
     layer = OURS["LSTM"](UNITS)
     for _ in range(2):
         with accelerate_keras():
@@ -276,7 +277,7 @@ def test_our_layers_are_not_touched(runs):  # noqa: F811
 
 
 @pytest.mark.parametrize("kind", ["LSTM", "GRU"])
-def test_use_cudnn_works_without_a_gpu(kind, runs):  # noqa: F811
+def test_use_cudnn_works_without_a_gpu(kind, runs):
     layer = KERAS[kind](UNITS, use_cudnn=True)
     with accelerate_keras():
         assert runs.during(lambda: layer(X))[0] == 1
@@ -284,7 +285,7 @@ def test_use_cudnn_works_without_a_gpu(kind, runs):  # noqa: F811
         layer(X)
 
 
-def test_a_gpu_is_left_to_keras(runs, monkeypatch):  # noqa: F811
+def test_a_gpu_is_left_to_keras(runs, monkeypatch):
     model = compiled_model(functional, jit_compile=True)
     with accelerate_keras(), monkeypatch.context() as patch:
         patch.setattr(tf.config, "list_logical_devices", lambda kind=None: ["a GPU"] if kind == "GPU" else [])
@@ -292,7 +293,7 @@ def test_a_gpu_is_left_to_keras(runs, monkeypatch):  # noqa: F811
         assert runs.during(lambda: model(X))[0] == 0
 
 
-def test_xla(runs):  # noqa: F811
+def test_xla(runs):
     """A model that its user wants compiled runs on the op; what is compiled all the same takes Keras's path."""
     model = compiled_model(jit_compile=True)
     expected = predict(model)
@@ -314,7 +315,7 @@ def test_a_model_whose_training_takes_keras_path_may_be_compiled_by_xla():
         assert model.jit_compile
 
 
-def test_trains_to_the_same_losses(runs):  # noqa: F811
+def test_trains_to_the_same_losses(runs):
     def losses():
         keras.utils.set_random_seed(1)
         model = compiled_model(

@@ -62,8 +62,8 @@ def can_run(layer, sequences, initial_state, mask, training):
         keras.backend.backend() == "tensorflow"
         and not sees_gpu()
         and not _is_compiled_by_xla()
-        and not (tf.is_tensor(training) and not hasattr(training, "numpy"))
         and can_run_cell(layer.cell, training)
+        and layer.compute_dtype == layer.cell.compute_dtype
         and isinstance(sequences, tf.Tensor)
         and sequences.dtype.is_floating
         and _are_states(initial_state, layer.cell, sequences)
