@@ -99,9 +99,11 @@ class _Switch:
 
     def remove(self, acceleration):
         with self._lock:
-            if self._accelerations == {acceleration}:
+            if acceleration not in self._accelerations:
+                return
+            self._accelerations.remove(acceleration)
+            if not self._accelerations:
                 self._restore_all()
-            self._accelerations.discard(acceleration)
 
     def _patch_all(self):
         for layer in _LAYERS:
