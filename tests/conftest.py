@@ -10,11 +10,11 @@ import parity
 import pytest
 import tensorflow as tf
 
+import tf_rnn_ops
+
 # Distribution strategies need several devices. All share their threads, and everything else runs on the first.
 (cpu,) = tf.config.list_physical_devices("CPU")
 tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
-
-import tf_rnn_ops
 
 hypothesis.settings.register_profile(
     "default",
