@@ -28,6 +28,7 @@ from keras_layer_cases import (
     pair,
     randomize,
 )
+from tensorflow.python.framework import config  # the way back is not public
 
 # Not shrinking: an example takes half a second, and is small as it is.
 PHASES = [Phase.explicit, Phase.reuse, Phase.generate]
@@ -192,7 +193,11 @@ def test_a_dropout_of_one(kind):
     """Keras's SimpleRNN drops all, its others nothing."""
     ours, kerass = pair(kind, dropout=1.0)
     x = data(BATCH, TIME, FEATURES)
-    assert parity.difference(ours(x, training=True), kerass(x, training=True)) < 1e-12
+    try:
+        expected = kerass(x, training=True)
+    except ValueError:
+        pytest.skip("this Keras refuses it")
+    assert parity.difference(ours(x, training=True), expected) < 1e-12
 
 
 @pytest.mark.parametrize("activation", ["relu", keras.ops.relu, tf.nn.relu, keras.ops.tanh, tf.tanh])
@@ -407,6 +412,23 @@ def test_configs_and_weights_exchange_with_keras(kind):
 def test_a_layer_shows_the_arguments_of_keras():
     for kind in KINDS:
         assert inspect.signature(OURS[kind]) == inspect.signature(KERAS[kind])
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_op_determinism(training):
+    ours, _ = pair("LSTM", units=32, return_sequences=True)
+    x, mask = data(64, 50, FEATURES), data(64, 50, seed=1) > 0
+
+    def results():
+        return outputs_and_gradients(lambda: ours(x, mask=mask, training=training), variables_of(ours))
+
+    tf.config.experimental.enable_op_determinism()
+    try:
+        first, second = results(), results()
+    finally:
+        config.disable_op_determinism()
+    for one, other in zip(tf.nest.flatten(first), tf.nest.flatten(second), strict=True):
+        np.testing.assert_array_equal(one, other)
 
 
 def saved_model():
