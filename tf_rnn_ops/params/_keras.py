@@ -30,10 +30,10 @@ def from_keras(layout: Layout, weights: Iterable[Any]) -> Any:
     The layers are `keras.layers.LSTM`, `GRU` with `reset_after=True`, or `SimpleRNN`, or `keras.layers.Bidirectional`
     layers of one of these: what `get_weights()` returns of each layer of a stack, one after the other.
 
-    Where the Keras layer has one bias and cuDNN's two, which are added, the input bias becomes Keras's and the
-    recurrent bias zeros. Biases that Keras is without are zeros. A GRU's gates change places: Keras has the update gate
-    first. Without biases, weights do not show whether a GRU has `reset_after=True`; what it computes without is another
-    function.
+    Where a Keras layer has one bias and cuDNN two, which are added, the input bias is Keras's and the recurrent bias is
+    zeros. Where the layer has none, both are zeros. The gates of a GRU change places: Keras has the update gate first.
+    The weights of a GRU without biases do not show whether it has `reset_after=True`; without it, it computes something
+    else than cuDNN.
 
     Args:
       layout: the layout of the buffer, with an input matrix in every layer and without a projection.
