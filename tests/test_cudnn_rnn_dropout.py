@@ -14,6 +14,7 @@ from cudnn_rnn_inputs import DTYPES, INPUTS, MODES, OUTPUTS, VERSIONS, Config
 from gru_inputs import float64
 from hypothesis import given
 from hypothesis import strategies as st
+from tensorflow.python.framework import config as tensorflow_config  # the way back from determinism is not public
 
 SEEDS = {"seed": 3, "seed2": 4}
 
@@ -344,3 +345,24 @@ def test_the_first_input_and_the_last_output_are_not_dropped(mode, direction):
     for direction, output in enumerate(np.split(dropped.output, directions, axis=-1)):
         last_step = reference.time_steps(config, direction)[-1]
         np.testing.assert_array_equal(output[last_step], dropped.output_h[directions + direction])
+
+
+@pytest.fixture
+def determinism():
+    """Has TensorFlow refuse what differs from run to run."""
+    tf.config.experimental.enable_op_determinism()
+    yield
+    tensorflow_config.disable_op_determinism()
+
+
+@pytest.mark.usefixtures("determinism")
+@pytest.mark.parametrize("version", VERSIONS)
+def test_determinism_asks_for_a_seed_where_there_is_dropout(version):
+    config = Config(num_layers=2)
+    dropping = dataclasses.replace(config, dropout=0.5)
+    inputs = cudnn_rnn_inputs.network_inputs(config)
+    run_forward(config, inputs, version)
+    run_forward(dropping, inputs, version, is_training=False)
+    run_forward(dropping, inputs, version, **SEEDS)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="seed"):
+        run_forward(dropping, inputs, version)

@@ -255,7 +255,9 @@ class CudnnRNNForwardOp : public OpKernel {
   explicit CudnnRNNForwardOp(OpKernelConstruction* ctx) : OpKernel(ctx) {
     OP_REQUIRES_OK(ctx, attributes_.Read(ctx));
     OP_REQUIRES_OK(ctx, ctx->GetAttr("is_training", &is_training_));
-    OP_REQUIRES_OK(ctx, generator_.Init(ctx));
+    // Without dropout there is nothing random, and TensorFlow, where it is to
+    // be deterministic, must not ask for a seed.
+    if (Drops()) OP_REQUIRES_OK(ctx, generator_.Init(ctx));
     int end;
     OP_REQUIRES_OK(ctx,
                    OutputRange("reserve_space", &reserve_space_index_, &end));
@@ -279,7 +281,7 @@ class CudnnRNNForwardOp : public OpKernel {
     rnn::CudnnRnnForward<E> pass{};
     inputs.Fill<T>(&pass);
     pass.is_training = trains;
-    if (trains) {
+    if (trains && Drops()) {
       pass.stream = generator_.Reserve(rnn::NumDropoutSamples(
           inputs.config(), inputs.size(), attributes_.dropout()));
     }
@@ -300,14 +302,16 @@ class CudnnRNNForwardOp : public OpKernel {
  private:
   using E = EngineType<T>;
 
+  // Whether the op drops inputs of layers above the first, if there are any.
+  bool Drops() const { return is_training_ && attributes_.dropout() > 0; }
+
   // Whether there is something to drop or to keep for a gradient. Graphs that
   // are made for GPUs say is_training where they serve, and in them nothing
   // reads reserve_space.
   bool Trains(OpKernelContext* ctx, const NetworkInputs& inputs) const {
-    const bool drops =
-        attributes_.dropout() > 0 && inputs.config().num_layers > 1;
-    return is_training_ &&
-           (drops || ctx->output_required(reserve_space_index_));
+    const bool drops = Drops() && inputs.config().num_layers > 1;
+    return drops ||
+           (is_training_ && ctx->output_required(reserve_space_index_));
   }
 
   // output_c is a scalar 0 where there is no cell state.

@@ -32,8 +32,6 @@ def draw(initializer, shape, dtype):
 
 def run_network(inputs, input_h, input_c, params, lengths, time_major=False, **attributes):
     """Runs a network and returns its outputs but for those that only its gradient needs."""
-    # Without dropout a seed is of no influence, but TensorFlow's op determinism wants one.
-    attributes = {"seed": 1} | attributes
     outputs = raw_ops.CudnnRNNV3(
         input=inputs,
         input_h=input_h,
