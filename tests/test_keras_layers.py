@@ -94,6 +94,18 @@ def test_equals_keras(kind, case, mask, with_states, training, call):
         check_equal(actual, expected, f"layers.{kind}")
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_unrolled_backwards_with_zeros_for_masked_steps(kind):
+    """Keras's zeros are at other steps."""
+    layers = pair(kind, unroll=True, go_backwards=True, zero_output_for_mask=True, return_sequences=True)
+    x, mask = tf.constant(data(BATCH, TIME, FEATURES)), tf.constant(MASKS["gaps"])
+    ours, kerass = (
+        outputs_and_gradients(lambda layer=layer: layer(x, mask=mask), [x, *variables_of(layer)]) for layer in layers
+    )
+    for actual, expected in zip(ours, kerass, strict=True):
+        check_equal(actual, expected, f"layers.{kind}")
+
+
 @pytest.mark.parametrize("training", [False, True])
 @pytest.mark.parametrize("mask", [None, *MASKS])
 @pytest.mark.parametrize("kind", KINDS)

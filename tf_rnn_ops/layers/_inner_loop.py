@@ -68,6 +68,7 @@ def can_run(layer, sequences, initial_state, mask, training):
         and sequences.dtype.is_floating
         and _are_states(initial_state, layer.cell, sequences)
         and _is_mask(mask, sequences)
+        and not (_flat(mask)[0] is not None and _zeroes_other_steps(layer))
     )
 
 
@@ -171,6 +172,11 @@ class _UnmaskedSteps:
 def _drops_out_by_gate(cell):
     """Returns whether a cell drops other inputs for each of its gates in training."""
     return cell.dropout > 0 and getattr(cell, "implementation", 2) == 1
+
+
+def _zeroes_other_steps(layer):
+    """Returns whether Keras zeroes the outputs of other steps than the masked ones: it reverses all but the mask."""
+    return layer.unroll and layer.go_backwards and layer.zero_output_for_mask
 
 
 def _is_compiled_by_xla():
