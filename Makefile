@@ -112,10 +112,14 @@ test-python: $(VENV)/installed $(VENV)/peers ## Run the Python tests on the inst
 	@echo "==> Python tests"
 	@$(VENV)/bin/$(PYTEST)
 
+# Those in which a missing or other package would show. The numbers of the others do not depend on what is installed.
+WHEEL_TESTS := $(addprefix tests/test_,package.py doors.py examples.py builtin_kernels.py gpu_graphs.py \
+	accelerate_keras.py params.py params_keras.py params_tf1.py cudnn_rnn_layer.py gru_block_cell_layer.py)
+
 .PHONY: test-wheel
-test-wheel: $(WHEEL_ENV)/installed ## Run the Python tests in an environment with TensorFlow and the wheel alone.
-	@echo "==> Python tests, in an environment with TensorFlow and the wheel alone"
-	@$(WHEEL_ENV)/bin/$(PYTEST) -p no:cacheprovider
+test-wheel: $(WHEEL_ENV)/installed ## Run the tests of each way in, in an environment with TensorFlow and the wheel alone.
+	@echo "==> Python tests of each way in, in an environment with TensorFlow and the wheel alone"
+	@$(WHEEL_ENV)/bin/$(PYTEST) -p no:cacheprovider $(WHEEL_TESTS)
 
 .PHONY: test-isa
 test-isa: $(VENV)/installed $(VENV)/peers ## Run the Python tests under each instruction set that the CPU has.
