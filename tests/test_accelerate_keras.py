@@ -143,6 +143,49 @@ def test_a_model_that_is_saved_and_loaded(runs, tmp_path):
     assert keras.models.load_model(tmp_path / "again.keras").jit_compile
 
 
+class Lazy(keras.Model):
+    """A model that has no layers before it is built."""
+
+    def build(self, shape):
+        self.recurrent = keras.layers.LSTM(UNITS)
+        self.recurrent.build(shape)
+        self.built = True
+
+    def call(self, x):
+        return self.recurrent(x)
+
+
+def test_a_model_whose_layers_show_late(runs):
+    model = compiled_model(Lazy)
+    with accelerate_keras():
+        assert runs.during(predict, model)[0] > 0
+        function = model.predict_function
+    predict(model)
+    assert model.predict_function is not function
+
+
+class Equal(Subclassed):
+    """A model that equals all others of its class."""
+
+    def __eq__(self, other):
+        return type(other) is type(self)
+
+    def __hash__(self):
+        return 1
+
+
+def test_models_that_are_equal(runs):
+    models = [compiled_model(Equal) for _ in range(2)]
+    functions = []
+    with accelerate_keras():
+        for model in models:
+            assert runs.during(predict, model)[0] > 0
+            functions.append(model.predict_function)
+    for model, function in zip(models, functions, strict=True):
+        predict(model)
+        assert model.predict_function is not function
+
+
 def test_restore_within_fit(runs):
     model = compiled_model()
     acceleration = accelerate_keras()

@@ -89,7 +89,7 @@ class _Switch:
         self._lock = threading.RLock()
         self._accelerations = set()
         self._originals = []  # (class, name of the attribute, what it was)
-        self._models = weakref.WeakSet()  # whose functions take the op's path
+        self._models = weakref.WeakValueDictionary()  # by id, those whose functions take the op's path
 
     def add(self, acceleration):
         with self._lock:
@@ -120,7 +120,7 @@ class _Switch:
     def _restore_all(self):
         while self._originals:
             setattr(*self._originals.pop())
-        models, self._models = self._models, weakref.WeakSet()
+        models, self._models = list(self._models.values()), weakref.WeakValueDictionary()
         for model in models:
             _remake_functions(model)
 
@@ -129,8 +129,9 @@ class _Switch:
 
         @functools.wraps(make)
         def make_function(model, *args, **kwargs):
-            if model not in self._models and _has_cell_for_op(model, training=False):
-                self._models.add(model)
+            # Before it is built, a model may not show what layers it will have.
+            if id(model) not in self._models and (not model.built or _has_cell_for_op(model, training=False)):
+                self._models[id(model)] = model
                 _remake_functions(model)
             return make(model, *args, **kwargs)
 
