@@ -94,6 +94,35 @@ def test_equals_keras(kind, case, mask, with_states, training, call):
         check_equal(actual, expected, f"layers.{kind}")
 
 
+@pytest.mark.parametrize("kind", ["GRU", "SimpleRNN"])
+def test_more_states_than_one_needs_are_as_in_keras(kind):
+    """Such as those of an encoder of LSTMs, which Keras's GRU takes the first of, and its SimpleRNN refuses."""
+    x, states = data(BATCH, TIME, FEATURES), [data(BATCH, UNITS, seed=each) for each in (1, 2)]
+    ours, kerass = pair(kind)
+    try:
+        expected = kerass(x, initial_state=states)
+    except ValueError:
+        with pytest.raises(ValueError):  # noqa: PT011  # Keras's words
+            ours(x, initial_state=states)
+    else:
+        assert parity.difference(ours(x, initial_state=states), expected) < 1e-12
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_state_of_a_batch_of_one_is_that_of_all(kind):
+    """Which shows only when the graph is run."""
+    layers = pair(kind)
+    arguments = {"x": tf.constant(data(BATCH, TIME, FEATURES)), "states": [tf.constant(data(1, UNITS))]}
+    arguments["states"] *= len(layers[0].state_size)
+    actual, expected = (
+        with_unknown_sizes(lambda each, layer=layer: layer(each["x"], initial_state=each["states"]), arguments)(
+            arguments
+        )
+        for layer in layers
+    )
+    assert parity.difference(actual, expected) < 1e-12
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_unrolled_backwards_with_zeros_for_masked_steps(kind):
     """Keras's zeros are at other steps."""

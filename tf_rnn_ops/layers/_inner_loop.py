@@ -65,6 +65,7 @@ def can_run(layer, sequences, initial_state, mask, training):
         and can_run_cell(layer.cell, training)
         and layer.compute_dtype == layer.cell.compute_dtype
         and isinstance(sequences, tf.Tensor)
+        and sequences.shape.rank == 3
         and sequences.dtype.is_floating
         and _are_states(initial_state, layer.cell, sequences)
         and _is_mask(mask, sequences)
@@ -89,7 +90,7 @@ def inner_loop(layer, sequences, initial_state, mask, training):
     cell = layer.cell
     dtype = cell.compute_dtype
     x = keras.ops.cast(_dropped_out(cell, sequences, training), dtype)
-    states = [tf.expand_dims(keras.ops.cast(each, dtype), 1) for each in _flat(initial_state)]
+    states = [tf.expand_dims(_of_batch(keras.ops.cast(each, dtype), x), 1) for each in _flat(initial_state)]
     input_h, input_c = states if len(states) == 2 else (*states, tf.zeros([], dtype))
     mask = _flat(mask)[0]
     steps = _AllSteps(x, layer.go_backwards) if mask is None else _UnmaskedSteps(mask, x, layer)
@@ -189,12 +190,18 @@ def _flat(nested):
 
 
 def _are_states(initial_state, cell, sequences):
-    """Returns whether initial states are what the op takes: not, say, one state for the whole batch."""
-    wanted = (sequences.shape[0], cell.units)
-    return all(
-        each.shape.rank == 2 and each.shape[1] is not None and each.shape.is_compatible_with(wanted)
-        for each in _flat(initial_state)
+    """Returns whether initial states are as many as the op takes, and as large: not, say, one for the whole batch."""
+    states, wanted = _flat(initial_state), (sequences.shape[0], cell.units)
+    return len(states) == (2 if rnn_mode(cell) == "lstm" else 1) and all(
+        each.shape.rank == 2 and each.shape[1] is not None and each.shape.is_compatible_with(wanted) for each in states
     )
+
+
+def _of_batch(state, x):
+    """Returns a state, [batch, units]. As in Keras, one of a batch of 1 is that of all, which only a run may show."""
+    if state.shape[0] is not None and state.shape[0] == x.shape[0]:
+        return state
+    return tf.broadcast_to(state, [tf.shape(x)[0], state.shape[1]])
 
 
 def _is_mask(mask, sequences):
