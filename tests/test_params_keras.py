@@ -313,3 +313,21 @@ def test_biases_are_not_lost(convert, error):
     params[each["layer_0/forward/recurrent_bias/o"].offset] = 1
     with pytest.raises(error, match="layer_0/forward/recurrent_bias must be zeros with use_bias=False, but is not"):
         to_keras(each, convert(params), use_bias=False)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_another_order_of_bytes(mode):
+    """Of arrays from a file that another machine wrote, some of which a sum has put into this machine's."""
+    of_mode = layout(mode, num_units=4, input_size=3)
+    params = np.random.default_rng(0).standard_normal(of_mode.size).astype(">f4")
+    weights = to_keras(of_mode, params)
+    again = to_keras(of_mode, from_keras(of_mode, weights))
+    for one, other in zip(weights, again, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_a_type_that_tensorflow_lacks_is_refused():
+    of_lstm = layout("lstm", num_units=4, input_size=3)
+    weights = [each.astype(np.longdouble) for each in to_keras(of_lstm, np.zeros(of_lstm.size))]
+    with pytest.raises(ValueError, match=r"weights\[0\] .* must be of a floating type, but is "):
+        from_keras(of_lstm, weights)

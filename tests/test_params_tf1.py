@@ -239,7 +239,7 @@ def test_an_unknown_prefix_is_named():
     )
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         from_tf1(each, variables, "other")
-    with pytest.raises(ValueError, match=r"but the first cells are none$"):
+    with pytest.raises(ValueError, match=r"the first cells are none under 'other', where there are 'encoder/rnn/"):
         layout_from_tf1(variables, "other")
 
 
@@ -321,3 +321,16 @@ def test_layouts_that_contrib_saved_nothing_of_are_refused(each, message):
 def test_what_has_no_layout_is_refused(variables, arguments, message):
     with pytest.raises(ValueError, match=f"^{re.escape(message)}"):
         layout_from_tf1(variables, **arguments)
+
+
+def test_a_checkpoint_without_cells_is_refused():
+    with pytest.raises(
+        ValueError, match=r"the first cells are none: no name has cudnn_compatible_lstm_cell, .* or basic"
+    ):
+        layout_from_tf1({"cudnn_lstm/opaque_kernel": np.ones(100)})
+
+
+def test_a_kernel_of_no_whole_number_of_units_is_refused():
+    scope = LSTM.format(0)
+    with pytest.raises(ValueError, match=f"{scope}/kernel must have 4 columns for each unit, but has 23 in all"):
+        layout_from_tf1({f"{scope}/kernel": np.ones([10, 23]), f"{scope}/bias": np.ones(23)})

@@ -25,7 +25,7 @@ def check_one_dtype(argument: str, arrays: Mapping[str, Any]) -> None:
     """Refuses arrays, by name, of an argument if they are of more than one dtype."""
     first = next(iter(arrays))
     for name, array in arrays.items():
-        if array.dtype != arrays[first].dtype:
+        if array.dtype.name != arrays[first].dtype.name:  # in whatever order of bytes
             raise ValueError(
                 f"{argument} must be of one dtype, but {first!r} is {arrays[first].dtype.name} and {name!r} "
                 f"{array.dtype.name}"
@@ -35,8 +35,16 @@ def check_one_dtype(argument: str, arrays: Mapping[str, Any]) -> None:
 def check_floating(arrays: Mapping[str, Any]) -> None:
     """Refuses arrays, by name, that are not of a floating type."""
     for name, array in arrays.items():
-        if not tf.as_dtype(array.dtype).is_floating:
+        if not _is_floating(array.dtype):
             raise ValueError(f"{name} must be of a floating type, but is {array.dtype.name}")
+
+
+def _is_floating(dtype: Any) -> bool:
+    """Returns whether a type is one of TensorFlow's floating types."""
+    try:
+        return tf.as_dtype(dtype).is_floating
+    except TypeError:
+        return False
 
 
 def check_zero_biases(library: Library, of_block: Mapping[str, Any], argument: str) -> None:

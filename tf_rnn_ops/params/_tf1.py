@@ -118,14 +118,16 @@ def layout_from_tf1(variables: Any, prefix: str | None = None, nonlinearity: str
     variables = _opened(variables)
     networks = _networks(variables, prefix)
     if len(networks) != 1:
-        raise _not_one(networks)
+        raise _not_one(networks, variables, prefix)
     ((network, layers),) = networks.items()
     rnn_mode, scope = rnn_mode_of[network.cell], network.scope(0, "forward")
     if rnn_mode == "gru":
         input_size, num_units = shape_of_matrix("variables", variables, f"{scope}/candidate/input_projection/kernel")
     else:
         num_rows, num_columns = shape_of_matrix("variables", variables, f"{scope}/kernel")
-        num_units = num_columns // len(_GATES[rnn_mode])
+        num_units, remainder = divmod(num_columns, len(_GATES[rnn_mode]))
+        if remainder > 0:
+            raise ValueError(f"{scope}/kernel must have 4 columns for each unit, but has {num_columns} in all")
         input_size = num_rows - num_units
     return layout(rnn_mode, num_units, input_size, 1 + max(layers.values()), network.direction)
 
@@ -172,7 +174,7 @@ def from_tf1(layout: Layout, variables: Any, prefix: str | None = None) -> np.nd
     alike = _network(layout, "")[1:]
     networks = {each: names for each, names in _networks(variables, prefix).items() if each[1:] == alike}
     if len(networks) > 1:
-        raise _not_one(networks)
+        raise _not_one(networks, variables, prefix)
     network, given = next(iter(networks.items()), (_network(layout, prefix or ""), {}))
     cells = _cells(layout, network)
     shapes = {f"{cell.scope}/{name}": shape for cell in cells for name, shape in cell.shapes.items()}
@@ -254,12 +256,21 @@ def _networks(names: Iterable[str], prefix: str | None) -> dict[_Network, dict[s
     return networks
 
 
-def _not_one(networks: Iterable[_Network]) -> ValueError:
-    scopes = [network.scope(0, "forward") for network in networks]
-    found = " and ".join(map(repr, scopes)) or "none"
+def _not_one(networks: Iterable[_Network], variables: Iterable[str], prefix: str | None) -> ValueError:
+    """Returns the error where there is no network of that prefix among the variables, or more than one."""
+    found = _first_cells(networks)
+    if not found:
+        elsewhere = _first_cells(_networks(variables, None))
+        found = "none" if prefix is None else f"none under {prefix!r}"
+        found += f", where there are {elsewhere}" if elsewhere else f": no name has {_LSTM}, {_GRU} or {_BASIC}"
     return ValueError(
         f"variables must be those of one network, of which prefix may say the scope, but the first cells are {found}"
     )
+
+
+def _first_cells(networks: Iterable[_Network]) -> str:
+    """Returns the scopes of the first cells of some networks as text."""
+    return " and ".join(repr(network.scope(0, "forward")) for network in networks)
 
 
 def _cells(layout: Layout, network: _Network) -> list[_Cell]:
