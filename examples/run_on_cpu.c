@@ -100,6 +100,10 @@ static TF_Tensor* Run(TF_Graph* graph, TF_Output input, TF_Tensor* sequence,
                       TF_Output output) {
   TF_Status* status = TF_NewStatus();
   TF_SessionOptions* options = TF_NewSessionOptions();
+  /* A ConfigProto with allow_soft_placement: the graph may name a GPU. */
+  const unsigned char config[] = {7 << 3, 1};
+  TF_SetConfig(options, config, sizeof(config), status);
+  Check("session", status);
   TF_Session* session = TF_NewSession(graph, options, status);
   Check("session", status);
   TF_Tensor* result = NULL;

@@ -351,11 +351,14 @@ def test_the_page_runs_a_graph_without_python(tmp_path):
     inputs = cudnn_rnn_inputs.network_inputs(config, "float32")
     with tf.Graph().as_default() as graph:
         x = tf.compat.v1.placeholder(tf.float32, [None, 2, 3], name="x")
-        op = tf.raw_ops.CudnnRNN(**{**inputs, "input": x})
+        with tf.device("/device:GPU:0"):
+            op = tf.raw_ops.CudnnRNN(**{**inputs, "input": x})
         tf.identity(op.output, name="y")
-    (tmp_path / "graph.pb").write_bytes(graph.as_graph_def().SerializeToString())
-    np.savetxt(tmp_path / "numbers.txt", inputs["input"].ravel())
-    shutil.copy(pages.ROOT / "examples" / "run_on_cpu.c", tmp_path)
+    examples = tmp_path / "examples"
+    examples.mkdir()
+    (examples / "graph.pb").write_bytes(graph.as_graph_def().SerializeToString())
+    np.savetxt(examples / "numbers.txt", inputs["input"].ravel())
+    shutil.copy(pages.ROOT / "examples" / "run_on_cpu.c", examples)
 
     commands = pages.code_of("docs/gpu_graph.md", "sh")
     path = os.pathsep.join([str(pathlib.Path(sys.executable).parent), os.environ["PATH"]])
