@@ -63,17 +63,17 @@ def train(model, steps: int) -> None:
         with tf.GradientTape() as tape:
             loss = loss_of(model, series)
         optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables, strict=True))
-        if step % (steps // 4) == 0:
+        if step % max(1, steps // 4) == 0:
             print(f"  step {step:4}  loss {loss:.4f}")
 
 
 def show(path: str) -> None:
-    """Loads a SavedModel and prints its signatures and how many variables it has."""
+    """Loads a SavedModel and prints its signatures and how many variables they have."""
     model = tf.saved_model.load(path)
     for name, signature in model.signatures.items():
         arguments = ", ".join(map(str, signature.structured_input_signature[1].values()))
         print(f"{name}: {arguments} -> {signature.structured_outputs}")
-    print(f"{len(getattr(model, 'trainable_variables', []))} variables to train")
+        print(f"  of {len(signature.trainable_variables)} variables that can be trained")
 
 
 def main() -> None:
