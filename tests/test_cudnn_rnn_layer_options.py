@@ -366,7 +366,7 @@ def test_a_layer_is_made_of_params_that_fit():
     np.testing.assert_array_equal(layer.get_weights()[0], np.arange(each.size, dtype="float32"))
     with pytest.raises(ValueError, match="layout must have the rnn_mode 'lstm' for CudnnLSTM, but has 'gru'"):
         tf_rnn_ops.layers.CudnnLSTM.from_params(each, np.zeros(each.size))
-    with pytest.raises(ValueError, match="shape"):
+    with pytest.raises(ValueError, match=rf"params must have the shape \[{each.size}\], but has \[{each.size - 1}\]"):
         CudnnRNN.from_params(each, np.zeros(each.size - 1))
 
 

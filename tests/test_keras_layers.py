@@ -94,6 +94,14 @@ def test_equals_keras(kind, case, mask, with_states, training, call):
         check_equal(actual, expected, f"layers.{kind}")
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_another_number_of_features_is_refused_in_keras_words(kind):
+    for layer in pair(kind):
+        with pytest.raises((ValueError, tf.errors.InvalidArgumentError)) as error:
+            layer(data(BATCH, TIME, FEATURES + 1))
+        assert "params" not in str(error.value)
+
+
 @pytest.mark.parametrize("kind", ["GRU", "SimpleRNN"])
 def test_more_states_than_one_needs_are_as_in_keras(kind):
     """Such as those of an encoder of LSTMs, which Keras's GRU takes the first of, and its SimpleRNN refuses."""

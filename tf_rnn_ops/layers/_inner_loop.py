@@ -66,6 +66,7 @@ def can_run(layer, sequences, initial_state, mask, training):
         and layer.compute_dtype == layer.cell.compute_dtype
         and isinstance(sequences, tf.Tensor)
         and sequences.shape.rank == 3
+        and sequences.shape[2] in (None, layer.cell.kernel.shape[0])
         and sequences.dtype.is_floating
         and _are_states(initial_state, layer.cell, sequences)
         and _is_mask(mask, sequences)

@@ -4,6 +4,7 @@ import numbers
 import random
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from tf_rnn_ops.layers._common import check_backend, checked_units, infer_network, run_network
@@ -203,6 +204,9 @@ class CudnnRNN(keras.layers.Layer):
           >>> layer(np.ones([2, 10, 3], "float32")).shape  # [batch, time, features] -> [batch, units]
           TensorShape([2, 4])
         """
+        shape = tuple(np.shape(params))
+        if shape != (layout.size,):
+            raise ValueError(f"params must have the shape {[layout.size]}, but has {list(shape)}")
         layer = cls(**cls._arguments_of(layout), **arguments)
         layer.build([None, None, layout.input_size])
         layer.params.assign(params)
