@@ -20,6 +20,7 @@ from gru_checks import INPUTS as GRU_INPUTS
 from gru_checks import check_gradients, gradients, plain_gru
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tensorflow.python.framework import kernels as kernel_registry
 
 import tf_rnn_ops
 
@@ -200,6 +201,17 @@ print(tf.raw_ops.CudnnRNNParamsSize(num_layers=1, num_units=4, input_size=3, T=t
     assert process.stdout == "[144]\n"
     for op in ("CudnnRNN", "CudnnRNNV3", "CudnnRNNBackprop", "CudnnRNNParamsSize"):
         assert process.stderr.count(f" {op} has a kernel for the CPU already, which is kept") == 1
+
+
+@pytest.mark.parametrize("name", [name for name in tf_rnn_ops.raw_ops.__all__ if name.startswith("CudnnRNN")])
+def test_a_gpus_kernel_goes_on_to_be_preferred(name):
+    """TensorFlow's placer takes the kernel of the highest priority, and among equals a GPU's before a CPU's."""
+    kernels = kernel_registry.get_registered_kernels_for_op(name).kernel
+    priorities = {
+        device: {each.priority for each in kernels if each.device_type == device} for device in ("CPU", "GPU")
+    }
+    assert priorities["CPU"] == {0}
+    assert priorities["GPU"] <= {0}  # none in a TensorFlow that was built for CPUs alone
 
 
 # ---------------------------------------------------------------- graphs that say is_training where they serve
