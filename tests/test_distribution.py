@@ -160,9 +160,12 @@ print(json.dumps(config["cluster"]))
 # ---------------------------------------------------------------- replicas of one process
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def strategy():
-    """A strategy of two devices, which `conftest.py` makes of the CPU."""
+    """A strategy of two devices, which `conftest.py` makes of the CPU; one for the process.
+
+    A second one numbers its reductions as the first did, and TensorFlow remembers their shapes by these numbers.
+    """
     return tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
 
 
