@@ -4,6 +4,7 @@ import pathlib
 import re
 
 ROOT = pathlib.Path(__file__).parent.parent
+EXAMPLES = ROOT / "examples"
 
 
 def code_of(page: str, language: str) -> str:

@@ -19,8 +19,13 @@ def run_python(*arguments, cwd="/", **environment):
     )
 
 
+def run_program(*arguments, **options):
+    """Does what `run_python` does with what must succeed, and returns what was printed."""
+    process = run_python(*arguments, **options)
+    assert process.returncode == 0, process.stdout[-2000:] + process.stderr[-2000:]
+    return process.stdout
+
+
 def run_code(code, *arguments, **options):
     """Runs Python code that must succeed, and returns what it printed."""
-    process = run_python("-c", textwrap.dedent(code), *arguments, **options)
-    assert process.returncode == 0, process.stderr[-2000:]
-    return process.stdout
+    return run_program("-c", textwrap.dedent(code), *arguments, **options)

@@ -1,9 +1,9 @@
 """The programs that carry weights over from elsewhere, and the pages that show them."""
 
-import pathlib
 import re
 
 import numpy as np
+import pages
 import parity
 import processes
 import pytest
@@ -11,21 +11,20 @@ import tensorflow as tf
 import tf1_networks
 from cudnn_rnn_reference import Config
 
-ROOT = pathlib.Path(__file__).parent.parent
 SCOPE = "model/encoder"
 
 
 def run_example(name, *arguments):
     """Runs a program of the examples and returns what it printed."""
-    process = processes.run_python(str(ROOT / "examples" / name), *arguments)
-    assert process.returncode == 0, process.stderr[-2000:]
-    return process.stdout
+    return processes.run_program(str(pages.EXAMPLES / name), *arguments)
 
 
 @pytest.mark.parametrize("page", ["pytorch.md", "tf1_checkpoint.md"])
 def test_the_page_shows_the_program(page):
-    ((name, shown),) = re.findall(r"<!-- (\S+) -->\n```python\n(.*?)```", (ROOT / "docs" / page).read_text(), re.DOTALL)
-    assert shown == (ROOT / name).read_text()
+    ((name, shown),) = re.findall(
+        r"<!-- (\S+) -->\n```python\n(.*?)```", (pages.ROOT / "docs" / page).read_text(), re.DOTALL
+    )
+    assert shown == (pages.ROOT / name).read_text()
 
 
 def test_the_program_for_pytorch():

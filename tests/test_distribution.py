@@ -10,6 +10,7 @@ import time
 
 import keras
 import numpy as np
+import pages
 import parity
 import processes
 import pytest
@@ -17,7 +18,7 @@ import tensorflow as tf
 
 import tf_rnn_ops
 
-EXAMPLES = pathlib.Path(__file__).parent.parent / "examples" / "distributed"
+EXAMPLES = pages.EXAMPLES / "distributed"
 ERROR_OF_THE_MEAN = 1 / 6  # what the examples start from
 
 NUM, BATCH, TIME, FEATURES, UNITS = 40, 8, 6, 3, 5
@@ -30,9 +31,7 @@ Y = X[:, :, :1].mean(axis=1)
 
 def run_example(name, *arguments):
     """Runs an example, which must succeed, and returns what it printed."""
-    process = processes.run_python(str(EXAMPLES / name), *arguments)
-    assert process.returncode == 0, process.stdout[-2000:] + process.stderr[-2000:]
-    return process.stdout
+    return processes.run_program(str(EXAMPLES / name), *arguments)
 
 
 def compared(printed):

@@ -7,8 +7,7 @@ import pictures
 import processes
 import pytest
 
-EXAMPLES = pages.ROOT / "examples"
-DEMO = EXAMPLES / "char_language_model.py"
+DEMO = pages.EXAMPLES / "char_language_model.py"
 
 needs_matplotlib = pytest.mark.skipif(not pictures.HAS_MATPLOTLIB, reason="needs matplotlib")
 
@@ -16,9 +15,7 @@ needs_matplotlib = pytest.mark.skipif(not pictures.HAS_MATPLOTLIB, reason="needs
 @needs_matplotlib
 def test_the_demo_trains_compares_writes_and_draws(tmp_path):
     sizes = ["--files=60", "--units=8", "--batch=64", "--steps=20", "--evaluations=2", "--compared-steps=3"]
-    process = processes.run_python(str(DEMO), *sizes, f"--output={tmp_path / 'new'}")
-    assert process.returncode == 0, process.stderr[-2000:]
-    printed = process.stdout
+    printed = processes.run_program(str(DEMO), *sizes, f"--output={tmp_path / 'new'}")
 
     bits = {name: float(value) for name, value in re.findall(r"^  (\w+) +(\d+\.\d\d)$", printed, re.MULTILINE)}
     assert list(bits) == ["unigram", "bigram", "GRU", "LSTM"]
@@ -43,18 +40,16 @@ def test_the_demo_refuses_more_evaluations_than_steps():
 
 
 def test_the_saved_model_for_gpus_is_served_and_trained():
-    process = processes.run_python(str(EXAMPLES / "gpu_saved_model.py"), "--steps=40")
-    assert process.returncode == 0, process.stderr[-2000:]
-    untrained, trained = re.findall(r"^(?:after|trained).*: loss (\d\.\d+)$", process.stdout, re.MULTILINE)
+    printed = processes.run_program(str(pages.EXAMPLES / "gpu_saved_model.py"), "--steps=40")
+    untrained, trained = re.findall(r"^(?:after|trained).*: loss (\d\.\d+)$", printed, re.MULTILINE)
     assert float(trained) < float(untrained) / 4
-    assert "No OpKernel was registered to support Op 'CudnnRNNV3'" in process.stdout
+    assert "No OpKernel was registered to support Op 'CudnnRNNV3'" in printed
 
 
 def test_the_page_of_keras_shows_a_program_that_runs():
-    program = EXAMPLES / "accelerated_keras.py"
+    program = pages.EXAMPLES / "accelerated_keras.py"
     assert f"```python\n{program.read_text()}```" in (pages.ROOT / "docs" / "keras.md").read_text()
-    process = processes.run_python(str(program))
-    assert process.returncode == 0, process.stderr[-2000:]
-    difference = re.search(r"^largest difference from Keras's own predictions: (\S+)$", process.stdout, re.MULTILINE)
+    printed = processes.run_program(str(program))
+    difference = re.search(r"^largest difference from Keras's own predictions: (\S+)$", printed, re.MULTILINE)
     assert difference is not None
     assert 0 < float(difference[1]) < 1e-5

@@ -4,13 +4,14 @@ import numbers
 import random
 
 import keras
-import numpy as np
 import tensorflow as tf
 
 from tf_rnn_ops.layers._common import check_backend, checked_units, infer_network, run_network
 from tf_rnn_ops.layers._initial_params import initial_params
 from tf_rnn_ops.layers._sequence_lengths import checked_lengths, lengths_of_mask
 from tf_rnn_ops.params import layout, pack, unpack
+from tf_rnn_ops.params._arrays import library_of
+from tf_rnn_ops.params._checks import checked_params
 
 
 def _checked_dropout(dropout):
@@ -204,9 +205,7 @@ class CudnnRNN(keras.layers.Layer):
           >>> layer(np.ones([2, 10, 3], "float32")).shape  # [batch, time, features] -> [batch, units]
           TensorShape([2, 4])
         """
-        shape = tuple(np.shape(params))
-        if shape != (layout.size,):
-            raise ValueError(f"params must have the shape {[layout.size]}, but has {list(shape)}")
+        params = checked_params(library_of([params]), layout, params)
         layer = cls(**cls._arguments_of(layout), **arguments)
         layer.build([None, None, layout.input_size])
         layer.params.assign(params)

@@ -8,6 +8,7 @@ import operator
 from typing import Any
 
 from tf_rnn_ops.params._arrays import Library
+from tf_rnn_ops.params._checks import checked_params
 from tf_rnn_ops.params._layout import Layout
 
 
@@ -59,6 +60,5 @@ def blocks_of_pseudo_layers(layout: Layout) -> dict[str, dict[str, Block]]:
 
 def split_into_blocks(library: Library, layout: Layout, params: Any) -> dict[str, Any]:
     """Returns the blocks that a params buffer holds by name, or refuses one of another shape."""
-    params = library.checked("params", library.convert(params), (layout.size,))
-    parts = library.split(params, [math.prod(block.shape) for block in blocks(layout)])
+    parts = library.split(checked_params(library, layout, params), [math.prod(block.shape) for block in blocks(layout)])
     return {block.name: library.reshape(part, block.shape) for block, part in zip(blocks(layout), parts, strict=True)}

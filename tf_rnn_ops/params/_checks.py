@@ -10,6 +10,11 @@ from tf_rnn_ops.params._arrays import Library
 from tf_rnn_ops.params._layout import Layout
 
 
+def checked_params(library: Library, layout: Layout, params: Any) -> Any:
+    """Returns a params buffer as an array of a library, or refuses one of another size than a layout's."""
+    return library.checked("params", library.convert(params), (layout.size,))
+
+
 def check_names(argument: str, wanted: Collection[str], given: Collection[str]) -> None:
     """Refuses an argument whose names, given, are not exactly those wanted."""
     missing = [name for name in wanted if name not in given]

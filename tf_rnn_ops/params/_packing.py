@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tf_rnn_ops.params._arrays import library_of
-from tf_rnn_ops.params._checks import check_names, check_one_dtype
+from tf_rnn_ops.params._checks import check_names, check_one_dtype, checked_params
 from tf_rnn_ops.params._layout import Layout
 
 
@@ -59,6 +59,5 @@ def unpack(layout: Layout, params: Any) -> dict[str, Any]:
       4.0
     """
     library = library_of([params])
-    params = library.checked("params", library.convert(params), (layout.size,))
-    parts = library.split(params, [region.size for region in layout.values()])
+    parts = library.split(checked_params(library, layout, params), [region.size for region in layout.values()])
     return {name: library.reshape(part, each.shape) for (name, each), part in zip(layout.items(), parts, strict=True)}
