@@ -124,6 +124,63 @@ void ApplyDropout(const C* from, C* to, const StagedShape& shape,
              });
 }
 
+// What a forward pass dropped, dropped again.
+template <typename T>
+class LayerDropout {
+ public:
+  using C = ComputeType<T>;
+
+  // output: the shape of a layer's output.
+  LayerDropout(const RnnConfig& config, const RnnSize& size, float dropout,
+               const T* reserve_space, const StagedShape& output,
+               const SampleOrder& order)
+      : config_(config),
+        size_(size),
+        dropout_(config.num_layers > 1 ? dropout : 0),
+        reserve_space_(reserve_space),
+        shape_(output),
+        order_(order) {}
+
+  bool drops() const { return dropout_ > 0; }
+
+  // from ∘ the mask of the input of a layer above the first, written to `to`;
+  // `from` itself where nothing is dropped.
+  const C* Apply(const C* from, C* to, std::int64_t layer,
+                 Executor& executor) const {
+    if (!drops()) return from;
+    const DropoutMask mask(
+        dropout_, ReserveSpaceStream(reserve_space_),
+        (layer - 1) * NumLayerDropoutSamples(config_, size_));
+    ApplyDropout<C>(from, to, shape_, order_, mask, executor);
+    return to;
+  }
+
+ private:
+  RnnConfig config_;
+  RnnSize size_;
+  float dropout_;
+  const T* reserve_space_;
+  StagedShape shape_;
+  SampleOrder order_;
+};
+
+// Copies steps of a sequence, with zeros past each sequence's end: what is
+// there may not even be a number. `from` and `to` may be the same array.
+template <typename C>
+void CopyValidSteps(const C* from, C* to, const StagedShape& shape,
+                    const SequenceLengths& lengths, Executor& executor) {
+  executor.ParallelFor(shape.outer, [&](std::int64_t t) {
+    for (std::int64_t sample = 0; sample < shape.inner; ++sample) {
+      const std::int64_t row = (t * shape.inner + sample) * shape.width;
+      if (!lengths.IsValid(t, sample)) {
+        std::fill_n(to + row, shape.width, C(0));
+      } else if (to != from) {
+        std::copy_n(from + row, shape.width, to + row);
+      }
+    }
+  });
+}
+
 // What a reserve_space holds after its header.
 template <typename C>
 struct ReservedArrays {
@@ -348,6 +405,8 @@ class BackwardCall {
                  arena),
         staging_(a.time_major, samples_.order()),
         params_staging_(/*time_major=*/true),
+        dropout_(a.config, a.size, a.dropout, a.reserve_space, shapes_.output,
+                 samples_.order()),
         input_(staging_.Buffer(shapes_.input, arena)),
         input_h_(staging_.Buffer(shapes_.hidden_state, arena)),
         input_c_(staging_.Buffer(shapes_.cell_state, arena)),
@@ -363,7 +422,7 @@ class BackwardCall {
         d_h_(staging_.Buffer(shapes_.hidden_state, arena)),
         d_c_(staging_.Buffer(shapes_.cell_state, arena)),
         d_params_(params_staging_.Buffer(shapes_.params, arena)),
-        dropped_(arena.Take<C>(AppliesDropout() ? shapes_.output.size() : 0)),
+        dropped_(arena.Take<C>(dropout_.drops() ? shapes_.output.size() : 0)),
         d_inner_(arena.Take<C>(shapes_.output.size() *
                                Min(a.config.num_layers - 1, 2))),
         scratch_(a.config, a.size, num_threads, arena) {}
@@ -388,10 +447,10 @@ class BackwardCall {
         ReadParams(a_.params, params_staging_, params_, shapes_.params,
                    executor),
         ReadInput(executor),
-        staging_.Read(a_.input_h, input_h_, shapes_.hidden_state, executor),
-        staging_.Read(a_.input_c, input_c_, shapes_.cell_state, executor),
-        staging_.Read(a_.output, output_, shapes_.output, executor),
-        KeptActivations<const C>(nullptr, a_.config, a_.size),
+        {staging_.Read(a_.input_h, input_h_, shapes_.hidden_state, executor),
+         staging_.Read(a_.input_c, input_c_, shapes_.cell_state, executor),
+         staging_.Read(a_.output, output_, shapes_.output, executor),
+         KeptActivations<const C>(nullptr, a_.config, a_.size)},
         staging_.Read(a_.output_backprop, d_output_, shapes_.output, executor),
         staging_.Target(a_.input_backprop, d_input_),
         staging_.Target(a_.input_h_backprop, d_h_),
@@ -412,10 +471,6 @@ class BackwardCall {
                           executor);
   }
 
-  bool AppliesDropout() const {
-    return a_.dropout > 0 && a_.config.num_layers > 1;
-  }
-
   // Whether the input past a sequence's end is read: to be multiplied by zeros,
   // the gradients of the gates.
   bool ReadsPadding() const {
@@ -428,18 +483,8 @@ class BackwardCall {
     const C* input = staging_.Read(a_.input, input_, shapes_.input, executor);
     if (!ReadsPadding()) return input;
     C* const valid_input = staging_.is_copied() ? input_ : valid_input_;
-    const SequenceLengths lengths = samples_.lengths();
-    const std::int64_t width = shapes_.input.width;
-    executor.ParallelFor(a_.size.time, [&](std::int64_t t) {
-      for (std::int64_t sample = 0; sample < a_.size.batch; ++sample) {
-        const std::int64_t row = (t * a_.size.batch + sample) * width;
-        if (!lengths.IsValid(t, sample)) {
-          std::fill_n(valid_input + row, width, C(0));
-        } else if (valid_input != input) {
-          std::copy_n(input + row, width, valid_input + row);
-        }
-      }
-    });
+    CopyValidSteps(input, valid_input, shapes_.input, samples_.lengths(),
+                   executor);
     return valid_input;
   }
 
@@ -456,15 +501,15 @@ class BackwardCall {
     LayerBackwardArguments<P> layer = network;
     for (std::int64_t i = a_.config.num_layers - 1; i >= 0; --i) {
       layer.layer = i;
-      layer.input_h = network.input_h + i * hidden_size;
-      layer.input_c = network.input_c + i * cell_size;
+      layer.states.input_h = network.states.input_h + i * hidden_size;
+      layer.states.input_c = network.states.input_c + i * cell_size;
       layer.d_h = network.d_h + i * hidden_size;
       layer.d_c = network.d_c + i * cell_size;
-      layer.kept = KeptActivations<const C>(
+      layer.states.kept = KeptActivations<const C>(
           activations.kept + i * LayerKeptSize(a_.config, a_.size).value(),
           a_.config, a_.size);
       if (i < NumKeptOutputs<T>(a_.config)) {
-        layer.output = activations.outputs + i * output_size;
+        layer.states.output = activations.outputs + i * output_size;
       }
       if (i < a_.config.num_layers - 1) {
         layer.d_output = layer.d_input;  // of the layer above
@@ -473,26 +518,15 @@ class BackwardCall {
         layer.input = network.input;
         layer.d_input = network.d_input;
       } else {
-        layer.input = Dropped(activations.outputs + (i - 1) * output_size,
-                              dropped_, i, executor);
+        layer.input = dropout_.Apply(
+            activations.outputs + (i - 1) * output_size, dropped_, i, executor);
         layer.d_input = d_inner_ + (i - 1) % 2 * output_size;
       }
       WithCell<C>(a_.config.mode, [&](auto cell) {
         LayerBackward<P, decltype(cell)>(layer, scratch_, executor).Run();
       });
-      if (i > 0) Dropped(layer.d_input, layer.d_input, i, executor);
+      if (i > 0) dropout_.Apply(layer.d_input, layer.d_input, i, executor);
     }
-  }
-
-  // from ∘ the mask of a layer's input, written to `to`.
-  const C* Dropped(const C* from, C* to, std::int64_t layer,
-                   Executor& executor) const {
-    if (!AppliesDropout()) return from;
-    const DropoutMask mask(
-        a_.dropout, ReserveSpaceStream(a_.reserve_space),
-        (layer - 1) * NumLayerDropoutSamples(a_.config, a_.size));
-    ApplyDropout<C>(from, to, shapes_.output, samples_.order(), mask, executor);
-    return to;
   }
 
   const CudnnRnnBackward<T>& a_;
@@ -500,6 +534,7 @@ class BackwardCall {
   const Samples samples_;
   const Staging<T> staging_;
   const Staging<T> params_staging_;
+  const LayerDropout<T> dropout_;
   C* const input_;
   C* const input_h_;
   C* const input_c_;

@@ -14,8 +14,10 @@
 #include "cc/rnn/simd/cells.h"
 #include "cc/rnn/simd/kept_activations.h"
 #include "cc/rnn/simd/layer_forward.h"
+#include "cc/rnn/simd/layer_states.h"
 #include "cc/rnn/simd/matrix_view.h"
 #include "cc/rnn/simd/pack.h"
+#include "cc/rnn/simd/packed_weights.h"
 #include "cc/rnn/simd/parallel_product.h"
 #include "cc/rnn/simd/step_tasks.h"
 
@@ -31,12 +33,9 @@ struct LayerBackwardArguments {  // with B > 0 and U > 0
   RnnSize size;
   SequenceLengths lengths;
   std::int64_t layer;
-  const P* params;   // of the whole network
-  const T* input;    // [T, B, F]
-  const T* input_h;  // [D, B, O], of this layer
-  const T* input_c;  // [D, B, U]; LSTM only
-  const T* output;   // [T, B, D * O]
-  KeptActivations<const T> kept;
+  const P* params;  // of the whole network
+  const T* input;   // [T, B, F]
+  LayerStateArrays<T> states;
   const T* d_output;  // [T, B, D * O]
   T* d_input;         // [T, B, F]
   // On entry the gradients of the final states, on return those of the initial
@@ -66,9 +65,7 @@ struct LayerBackwardScratch {
   using Left = MutableLeftMatrix<P>;
   using Right = MutableRightMatrix<P>;
 
-  P* input_weights;        // [D, G] right operands [U, F]
-  P* recurrent_weights;    // [D, G] right operands [U, O]
-  P* projection;           // [D] right operands [O, U]
+  GateWeightsScratch<P> weights;
   P* d_gates;              // [D, N] left operands [R, U]
   P* d_projected;          // [D] left operands [R, O], with a projection
   T* cell_outputs;         // [D, R, U], with a projection
@@ -80,7 +77,8 @@ struct LayerBackwardScratch {
   T* products;    // [num_threads, B, GroupSize, kTileCols]
 
   LayerBackwardScratch(const RnnConfig& config, const RnnSize& size,
-                       int num_threads, Arena& arena) {
+                       int num_threads, Arena& arena)
+      : weights(config, arena) {
     const CheckedInt directions = config.num_directions;
     const CheckedInt rows = CheckedInt(BackwardStepsAtOnce(size)) * size.batch;
     const CheckedInt units = config.num_units;
@@ -90,13 +88,6 @@ struct LayerBackwardScratch {
     const std::int64_t fan_in = config.largest_fan_in();
     const std::int64_t output_size = config.output_size();
     const std::int64_t projections = config.num_proj > 0 ? 1 : 0;
-    input_weights =
-        arena.Take<P>(directions * gates * Right::Size(units, fan_in));
-    recurrent_weights =
-        arena.Take<P>(directions * gates * Right::Size(units, output_size));
-    projection =
-        arena.Take<P>(directions * projections *
-                      Right::Size(CheckedInt(output_size), config.num_units));
     d_gates =
         arena.Take<P>(directions * blocks * Left::Size(rows, config.num_units));
     d_projected =
@@ -129,6 +120,8 @@ class LayerBackward {
         scratch_(scratch),
         executor_(executor),
         layout_(a_.config),
+        weights_(a_.config, a_.layer, a_.params, scratch_.weights),
+        states_(a_.config, a_.size, a_.lengths, a_.states),
         time_(a_.size.time),
         batch_(a_.size.batch),
         units_(a_.config.num_units),
@@ -147,7 +140,7 @@ class LayerBackward {
                     executor.num_threads()) {}
 
   void Run() const {
-    PackWeights();
+    weights_.Pack(executor_);
     // What products read beyond the units must be a number.
     if (kRoundsOperands<P> && units_ % Left::kCols != 0) {
       FillZero(scratch_.d_gates,
@@ -191,10 +184,7 @@ class LayerBackward {
     return (block + Cell::kFirstInputGate) % Cell::kGates;
   }
 
-  // A matrix in the params buffer, and its gradient.
-  MatrixView<const P> Param(const ParamsRegion& region) const {
-    return {a_.params + region.offset, region.rows, region.cols};
-  }
+  // The gradient of a matrix in the params buffer.
   MatrixView<T> ParamGradient(const ParamsRegion& region) const {
     return {a_.d_params + region.offset, region.rows, region.cols};
   }
@@ -203,11 +193,11 @@ class LayerBackward {
   MatrixView<S> OfGate(const MatrixView<S>& matrix, std::int64_t gate) const {
     return matrix.Rows(gate * units_, units_);
   }
-  // [B, O] at time t of a direction, of an array [T, B, D * O].
-  MatrixView<const T> Output(const T* array, std::int64_t direction,
-                             std::int64_t t) const {
+  // [B, O] at time t of a direction.
+  MatrixView<const T> OutputGradient(std::int64_t direction,
+                                     std::int64_t t) const {
     const std::int64_t width = directions_ * output_size_;
-    return {array + t * batch_ * width + direction * output_size_, batch_,
+    return {a_.d_output + t * batch_ * width + direction * output_size_, batch_,
             output_size_, width};
   }
   // [B, columns] of a direction, of an array [D, B, columns].
@@ -237,48 +227,14 @@ class LayerBackward {
     return {scratch_.cell_outputs + direction * RowsAtOnce() * units_,
             RowsAtOnce(), units_};
   }
-  Right RecurrentWeights(std::int64_t direction, std::int64_t gate) const {
-    return Nth<Right>(direction * Cell::kGates + gate,
-                      scratch_.recurrent_weights, units_, output_size_);
-  }
-  Right InputWeights(std::int64_t direction, std::int64_t gate) const {
-    return Nth<Right>(direction * Cell::kGates + gate, scratch_.input_weights,
-                      units_, fan_in_);
-  }
-  Right Projection(std::int64_t direction) const {
-    return Nth<Right>(direction, scratch_.projection, output_size_, units_);
-  }
   T* BiasGradients(std::int64_t direction, std::int64_t block) const {
     return scratch_.d_biases + (direction * Cell::kBlocks + block) * units_;
-  }
-
-  void PackWeights() const {
-    for (std::int64_t d = 0; d < directions_; ++d) {
-      const std::int64_t pseudo_layer = PseudoLayer(d);
-      WorkList<PackWork<MatrixView<const P>, Right>> weights;
-      for (std::int64_t gate = 0; gate < Cell::kGates; ++gate) {
-        weights.Add({OfGate(Param(layout_.RecurrentMatrix(pseudo_layer)), gate),
-                     RecurrentWeights(d, gate)});
-        if (skips_input_) continue;
-        weights.Add({OfGate(Param(layout_.InputMatrix(pseudo_layer)), gate),
-                     InputWeights(d, gate)});
-      }
-      if (is_projected_) {
-        weights.Add({Param(layout_.Projection(pseudo_layer)), Projection(d)});
-      }
-      RunTogether(executor_, weights);
-    }
   }
 
   // The time that a direction's backward step is about: `step` counts from the
   // last step of the forward pass.
   std::int64_t Time(std::int64_t direction, std::int64_t step) const {
     return TimeOfStep(1 - direction, step, time_);
-  }
-  // The time whose state the step at time t began with; before 0 or not valid
-  // where that is the initial one.
-  static std::int64_t PreviousTime(std::int64_t direction, std::int64_t t) {
-    return direction == 0 ? t - 1 : t + 1;
   }
   // The earliest time among a direction's steps.
   std::int64_t FirstTime(std::int64_t direction, const Chunk& chunk) const {
@@ -351,8 +307,8 @@ class LayerBackward {
           for (std::int64_t gate = 0; gate < Cell::kGates; ++gate) {
             sum.Add(
                 BlockGradients(d, Cell::kFirstRecurrent + gate).Rows(row, rows),
-                RecurrentWeights(d, gate).Cols(first_panel * kTileCols<T>,
-                                               cols));
+                weights_.Recurrent(d, gate).Cols(first_panel * kTileCols<T>,
+                                                 cols));
           }
           return sum;
         };
@@ -374,7 +330,7 @@ class LayerBackward {
               BackwardColumns columns = CellColumns(chunk, step, d, unit);
               columns.through = through;
               columns.d_state = d_state.Column(unit);
-              columns.d_output = Output(a_.d_output, d, columns.t).Column(unit);
+              columns.d_output = OutputGradient(d, columns.t).Column(unit);
               RunCells(task, columns, units);
             }
           });
@@ -409,7 +365,7 @@ class LayerBackward {
       Vector<T> stays = d_h, goes = Vector<T>{};
       if (a_.lengths.IsValid(t, row)) {
         stays = Vector<T>{};
-        goes = d_h + units.Read(Output(a_.d_output, d, t).At(row, unit));
+        goes = d_h + units.Read(OutputGradient(d, t).At(row, unit));
       }
       units.Write(stays, d_state);
       units.Write(goes, d_projected);
@@ -426,8 +382,9 @@ class LayerBackward {
     task.ForEachPanelGroup(group_size_, [&](auto panel, auto num_panels) {
       const MatrixView<T> product = Product(task, num_panels, worker);
       Multiply(
-          ProductSum<P>(ProjectedGradients(d).Rows(first_row + task.row, rows),
-                        Projection(d).Cols(panel * kTileCols<T>, product.cols)),
+          ProductSum<P>(
+              ProjectedGradients(d).Rows(first_row + task.row, rows),
+              weights_.Projection(d).Cols(panel * kTileCols<T>, product.cols)),
           NoMatrix<T>(), product.Rows(0, rows));
       task.ForEachVector<T>(
           panel, num_panels, units_, [&](auto unit, auto units) {
@@ -442,13 +399,7 @@ class LayerBackward {
   struct BackwardColumns {
     std::int64_t t;
     std::int64_t previous_time;
-    ColumnView<const T> kept;
-    std::int64_t kept_stride;
-    // What the step began with: the cell state of an LSTM, the hidden state of
-    // a GRU.
-    ColumnView<const T> previous;
-    ColumnView<const T> initial;  // where the previous time is not valid
-    ColumnView<const T> h;
+    typename LayerStates<T>::Columns states;
     ColumnView<T> d_c;
     ColumnView<P> d_blocks;
     std::int64_t d_blocks_stride;
@@ -464,33 +415,17 @@ class LayerBackward {
     const std::int64_t first_row = FirstRow(d, chunk, step);
     BackwardColumns columns{};
     columns.t = Time(d, chunk.first_step + step);
-    columns.previous_time = PreviousTime(d, columns.t);
-    columns.kept = a_.kept.Column(d, columns.t, unit);
-    columns.kept_stride = a_.kept.Stride(unit);
+    columns.previous_time = states_.PreviousTime(d, columns.t);
+    columns.states = states_.template At<Cell>(d, columns.t, unit);
     columns.d_blocks =
         BlockGradients(d, 0).Rows(first_row, batch_).Column(unit);
     columns.d_blocks_stride = SizeOf<Left>(RowsAtOnce(), units_);
-    const bool has_previous =
-        columns.previous_time >= 0 && columns.previous_time < time_;
     if constexpr (Cell::kGates == 4) {
-      columns.initial = OfDirection(a_.input_c, d, units_).Column(unit);
-      if (has_previous) {
-        columns.previous = a_.kept.Column(d, columns.previous_time, unit);
-        columns.previous.data += 4 * columns.kept_stride;
-      }
       columns.d_c = OfDirection(a_.d_c, d, units_).Column(unit);
       if (is_projected_) {
         columns.cell_output =
             CellOutputs(d).Rows(first_row, batch_).Column(unit);
       }
-    } else if constexpr (Cell::kGates == 3) {
-      columns.initial = OfDirection(a_.input_h, d, units_).Column(unit);
-      if (has_previous) {
-        columns.previous =
-            Output(a_.output, d, columns.previous_time).Column(unit);
-      }
-    } else {
-      columns.h = Output(a_.output, d, columns.t).Column(unit);
     }
     return columns;
   }
@@ -506,9 +441,8 @@ class LayerBackward {
         SkipCell(columns, row, i, units);
         continue;
       }
-      const T* const previous = lengths.IsValid(columns.previous_time, row)
-                                    ? columns.previous.At(row)
-                                    : columns.initial.At(row);
+      const T* const previous = columns.states.Previous(
+          lengths.IsValid(columns.previous_time, row), row);
       Vector<T> d_h{};
       if (columns.d_state.data != nullptr) {
         d_h = units.Read(columns.d_state.At(row)) +
@@ -519,11 +453,11 @@ class LayerBackward {
       }
       const BackwardRun<P, Units> run{
           units,
-          columns.kept.At(row),
-          columns.kept_stride,
+          columns.states.kept.At(row),
+          columns.states.kept_stride,
           previous,
           previous,
-          columns.h.At(row),
+          columns.states.h.At(row),
           d_h,
           columns.d_c.At(row),
           columns.d_blocks.At(row),
@@ -572,9 +506,9 @@ class LayerBackward {
             .Rows(first, skips_input_ ? 0 : rows);
     RunTogether(
         executor_,
-        PackWork(
-            PreviousStates{*this, d, FirstTime(d, chunk), rows, output_size_},
-            states),
+        PackWork(PreviousHiddenRows<T>{states_, d, FirstTime(d, chunk), batch_,
+                                       rows, output_size_},
+                 states),
         PackWork(x, input),
         PackWork(Constant(CellOutputs(d).Rows(0, is_projected_ ? rows : 0)),
                  cell_outputs));
@@ -615,7 +549,7 @@ class LayerBackward {
     ProductSum<P> sum;
     for (std::int64_t block = 0; block < Cell::kGates; ++block) {
       sum.Add(BlockGradients(d, block).Rows(0, rows),
-              InputWeights(d, InputGate(block)));
+              weights_.Input(d, InputGate(block)));
     }
     RunTogether(
         executor_,
@@ -668,32 +602,6 @@ class LayerBackward {
                       }});
   }
 
-  // The states that the steps from `first_time` on began with, [rows, O].
-  struct PreviousStates {
-    const LayerBackward& layer;
-    std::int64_t direction;
-    std::int64_t first_time;
-    std::int64_t rows;
-    std::int64_t cols;
-
-    const T* Row(std::int64_t row) const {
-      const std::int64_t t = first_time + row / layer.batch_;
-      const std::int64_t sample = row % layer.batch_;
-      const std::int64_t previous = PreviousTime(direction, t);
-      const SequenceLengths& lengths = layer.a_.lengths;
-      if (lengths.IsValid(previous, sample)) {
-        return layer.Output(layer.a_.output, direction, previous).Row(sample);
-      }
-      // Past a sequence's end there are zeros: what has no gradient there need
-      // not be a number elsewhere.
-      if (!lengths.IsValid(t, sample)) {
-        return layer.Output(layer.a_.output, direction, t).Row(sample);
-      }
-      return layer.OfDirection(layer.a_.input_h, direction, layer.output_size_)
-          .Row(sample);
-    }
-  };
-
   // Adds the gradients of the gates of a row to those of the input, which each
   // of them gets as it is.
   void SumGates(std::int64_t d, std::int64_t row, T* d_input) const {
@@ -722,6 +630,8 @@ class LayerBackward {
   const LayerBackwardScratch<P> scratch_;
   Executor& executor_;
   const CudnnRnnParamsLayout layout_;
+  const GateWeights<P, Cell> weights_;
+  const LayerStates<T> states_;
   const std::int64_t time_;
   const std::int64_t batch_;
   const std::int64_t units_;

@@ -17,6 +17,7 @@
 #include "cc/rnn/simd/kept_activations.h"
 #include "cc/rnn/simd/matrix_view.h"
 #include "cc/rnn/simd/pack.h"
+#include "cc/rnn/simd/packed_weights.h"
 #include "cc/rnn/simd/parallel_product.h"
 #include "cc/rnn/simd/step_tasks.h"
 
@@ -68,13 +69,10 @@ template <typename P>
 struct LayerForwardScratch {
   using T = ComputeType<P>;
   using Left = MutableLeftMatrix<P>;
-  using Right = MutableRightMatrix<P>;
 
-  P* input_weights;      // [D, panels of U, G] blocks [F, kTileCols]
-  P* recurrent_weights;  // [D, panels of U, G] blocks [O, kTileCols]
-  P* projection;         // [D] right operands [U, O]
-  T* bias;               // [D, panels of U, G * kTileCols]
-  P* input;              // [D] left operands [StepsAtOnce * B, F]
+  PanelWeightsScratch<P> weights;
+  T* bias;       // [D, panels of U, G * kTileCols]
+  P* input;      // [D] left operands [StepsAtOnce * B, F]
   T* projected;  // [D, StepsAtOnce * B, panels of U, G * kTileCols], not fused
   P* states;     // [2, D] left operands [B, O]
   P* cell_outputs;    // [D] left operands [B, U], with a projection
@@ -83,7 +81,8 @@ struct LayerForwardScratch {
   T* products;        // [num_threads, ProductSize]
 
   LayerForwardScratch(const RnnConfig& config, const RnnSize& size,
-                      int num_threads, Arena& arena) {
+                      int num_threads, Arena& arena)
+      : weights(config, arena) {
     const CheckedInt directions = config.num_directions;
     const std::int64_t gates = config.num_gates();
     const std::int64_t panel_cols =
@@ -93,13 +92,6 @@ struct LayerForwardScratch {
     const std::int64_t output_size = config.output_size();
     const bool is_projected = config.num_proj > 0;
     const bool fuses = FusesInput(size) && !config.skip_input;
-    input_weights = arena.Take<P>(directions * Right::Size(fan_in, panel_cols));
-    recurrent_weights =
-        arena.Take<P>(directions * Right::Size(output_size, panel_cols));
-    projection = arena.Take<P>(
-        directions *
-        Right::Size(CheckedInt(is_projected ? config.num_units : 0),
-                    output_size));
     bias = arena.Take<T>(directions * panel_cols);
     input = arena.Take<P>(directions * Left::Size(rows, fan_in));
     projected = arena.Take<T>(directions * panel_cols * (fuses ? 0 : rows));
@@ -135,6 +127,7 @@ class LayerForward {
         scratch_(scratch),
         executor_(executor),
         layout_(a_.config),
+        weights_(a_.config, a_.layer, a_.params, scratch_.weights),
         time_(a_.size.time),
         batch_(a_.size.batch),
         units_(a_.config.num_units),
@@ -178,7 +171,7 @@ class LayerForward {
                is_projected_ ? directions_ * SizeOf<Left>(batch_, units_) : 0,
                executor_);
     }
-    PackWeights();
+    weights_.Pack(executor_);
     AddBiases();
     const std::int64_t at_once = StepsAtOnce(a_.size);
     for (std::int64_t step = 0; step < time_; step += at_once) {
@@ -198,7 +191,6 @@ class LayerForward {
 
  private:
   using Left = MutableLeftMatrix<P>;
-  using Right = MutableRightMatrix<P>;
 
   // The steps whose input is prepared at once.
   struct Chunk {
@@ -257,66 +249,6 @@ class LayerForward {
   T* RecurrentBias(std::int64_t direction) const {
     return scratch_.recurrent_bias + direction * units_;
   }
-  // The weights [depth, G * kTileCols] of some panels, of an array of all.
-  Right Weights(P* array, std::int64_t depth, std::int64_t direction,
-                std::int64_t panel, std::int64_t num_panels) const {
-    const Right all(
-        array + direction * SizeOf<Right>(depth, panels_ * kPanelBlocks), depth,
-        panels_ * kPanelBlocks);
-    return all.Cols(panel * kPanelBlocks, num_panels * kPanelBlocks);
-  }
-  Right InputWeights(std::int64_t direction, std::int64_t panel,
-                     std::int64_t num_panels) const {
-    return Weights(scratch_.input_weights, fan_in_, direction, panel,
-                   num_panels);
-  }
-  Right RecurrentWeights(std::int64_t direction, std::int64_t panel,
-                         std::int64_t num_panels) const {
-    return Weights(scratch_.recurrent_weights, output_size_, direction, panel,
-                   num_panels);
-  }
-  Right Projection(std::int64_t direction) const {
-    return {
-        scratch_.projection + direction * SizeOf<Right>(units_, output_size_),
-        units_, output_size_};
-  }
-
-  void PackWeights() const {
-    for (std::int64_t d = 0; d < directions_; ++d) {
-      const std::int64_t pseudo_layer = PseudoLayer(d);
-      const std::int64_t num_blocks = panels_ * Cell::kGates;
-      const Tasks input{skips_input_ ? 0 : num_blocks, [&](std::int64_t i) {
-                          PackBlock(layout_.InputMatrix(pseudo_layer),
-                                    i / Cell::kGates,
-                                    (i + Cell::kFirstInputGate) % Cell::kGates,
-                                    InputWeights(d, 0, panels_)
-                                        .Cols(i * kTileCols<T>, kTileCols<T>));
-                        }};
-      const Tasks recurrent{num_blocks, [&](std::int64_t i) {
-                              PackBlock(
-                                  layout_.RecurrentMatrix(pseudo_layer),
-                                  i / Cell::kGates, i % Cell::kGates,
-                                  RecurrentWeights(d, 0, panels_)
-                                      .Cols(i * kTileCols<T>, kTileCols<T>));
-                            }};
-      RunTogether(executor_, input, recurrent);
-      if (is_projected_) {
-        RunTogether(executor_,
-                    PackTransposedWork(Param(layout_.Projection(pseudo_layer)),
-                                       Projection(d)));
-      }
-    }
-  }
-
-  // Packs the weights of a gate of a panel's units.
-  void PackBlock(const ParamsRegion& region, std::int64_t panel,
-                 std::int64_t gate, const Right& to) const {
-    const std::int64_t unit = panel * kTileCols<T>;
-    PackTransposed(Param(region).Rows(gate * units_ + unit,
-                                      Min(kTileCols<T>, units_ - unit)),
-                   to);
-  }
-
   // What is added to W x: both biases, but for the gate of a GRU whose
   // recurrent bias belongs elsewhere.
   void AddBiases() const {
@@ -379,7 +311,7 @@ class LayerForward {
         RunTogether(
             executor_,
             MultiplyWork(
-                ProductSum<P>(Input(d, chunk), InputWeights(d, 0, panels_)),
+                ProductSum<P>(Input(d, chunk), weights_.Input(d, 0, panels_)),
                 bias, Projected(d, chunk), executor_.num_threads()));
       }
     }
@@ -453,9 +385,9 @@ class LayerForward {
               product.Cols(i * kBlocks * kTileCols<T>, kBlocks * kTileCols<T>));
         }
       } else {
-        Multiply(ProductSum<P>(state, RecurrentWeights(d, panel, num_panels)),
+        Multiply(ProductSum<P>(state, weights_.Recurrent(d, panel, num_panels)),
                  NoMatrix<T>(), product,
-                 ProductSum<P>(state, RecurrentWeights(d, next, 1)));
+                 ProductSum<P>(state, weights_.Recurrent(d, next, 1)));
       }
       task.ForEachVector<T>(
           panel, num_panels, units_, [&](auto unit, auto units) {
@@ -499,11 +431,11 @@ class LayerForward {
     } else {
       const auto input = [&](std::int64_t p) {
         return ProductSum<P>(
-            factors.x, InputWeights(factors.direction, p, 1).Cols(0, kAlone));
+            factors.x, weights_.Input(factors.direction, p, 1).Cols(0, kAlone));
       };
       const ProductSum<P> recurrent(
-          factors.state,
-          RecurrentWeights(factors.direction, panel, 1).Cols(kShared, kAlone));
+          factors.state, weights_.Recurrent(factors.direction, panel, 1)
+                             .Cols(kShared, kAlone));
       multiply(0, kAlone, input(panel), SharedFactors(factors, panel));
       multiply(kAlone, kShared, SharedFactors(factors, panel), recurrent);
       multiply(kPanelBlocks, kAlone, recurrent, input(next));
@@ -514,9 +446,9 @@ class LayerForward {
                               std::int64_t panel) const {
     ProductSum<P> sum(
         factors.x,
-        InputWeights(factors.direction, panel, 1).Cols(kAlone, kShared));
+        weights_.Input(factors.direction, panel, 1).Cols(kAlone, kShared));
     sum.Add(factors.state,
-            RecurrentWeights(factors.direction, panel, 1).Cols(0, kShared));
+            weights_.Recurrent(factors.direction, panel, 1).Cols(0, kShared));
     return sum;
   }
 
@@ -646,8 +578,9 @@ class LayerForward {
     task.ForEachPanelGroup(group_size_, [&](auto panel, auto num_panels) {
       const std::int64_t cols = num_panels * kTileCols<T>;
       const MatrixView<T> product = Product(rows, cols, worker);
-      Multiply(ProductSum<P>(CellOutput(d).Rows(task.row, rows),
-                             Projection(d).Cols(panel * kTileCols<T>, cols)),
+      Multiply(ProductSum<P>(
+                   CellOutput(d).Rows(task.row, rows),
+                   weights_.Projection(d).Cols(panel * kTileCols<T>, cols)),
                NoMatrix<T>(), product);
       task.ForEachVector<T>(
           panel, num_panels, output_size_, [&](auto unit, auto units) {
@@ -676,6 +609,7 @@ class LayerForward {
   const LayerForwardScratch<P> scratch_;
   Executor& executor_;
   const CudnnRnnParamsLayout layout_;
+  const PanelWeights<P, Cell> weights_;
   const std::int64_t time_;
   const std::int64_t batch_;
   const std::int64_t units_;
