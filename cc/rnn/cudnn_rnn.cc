@@ -21,17 +21,24 @@ CudnnRnnKernels<BFloat16> AmxKernels(const RnnConfig& config) {
 CudnnRnnKernels<BFloat16> AmxKernels() {
   using Forward = CudnnRnnForward<BFloat16>;
   using Backward = CudnnRnnBackward<BFloat16>;
+  using BackwardGrad = CudnnRnnBackwardGrad<BFloat16>;
   return {[](const Forward& a, int num_threads) {
             return AmxKernels(a.config).forward_workspace(a, num_threads);
           },
           [](const Backward& a, int num_threads) {
             return AmxKernels(a.config).backward_workspace(a, num_threads);
           },
+          [](const BackwardGrad& a, int num_threads) {
+            return AmxKernels(a.config).backward_grad_workspace(a, num_threads);
+          },
           [](const Forward& a, Executor& executor) {
             AmxKernels(a.config).forward(a, executor);
           },
           [](const Backward& a, Executor& executor) {
             AmxKernels(a.config).backward(a, executor);
+          },
+          [](const BackwardGrad& a, Executor& executor) {
+            AmxKernels(a.config).backward_grad(a, executor);
           }};
 }
 

@@ -85,17 +85,64 @@ struct CudnnRnnBackward {
   void* workspace;      // [CudnnRnnBackwardWorkspace(this)] bytes
 };
 
+// The gradient of the backward pass (docs/second_order.md): what is
+// differentiated is the sum of the products of its results with dot_input,
+// dot_input_h, dot_input_c and dot_params. Then the gradients with respect to
+// the network's inputs are what the backward pass changes by where these move
+// in that direction, and those with respect to the incoming gradients what the
+// network's results change by.
+template <typename T>
+struct CudnnRnnBackwardGrad {
+  RnnConfig config;
+  RnnSize size;
+  bool time_major;
+  const std::int32_t* sequence_lengths;
+  float dropout;
+  // As the backward pass was given them.
+  const T* input;              // [T, B, I]
+  const T* input_h;            // [P, B, O]
+  const T* input_c;            // [P, B, U]; LSTM only
+  const T* params;             // [CudnnRnnParamsSize(config)]
+  const T* output;             // [T, B, D * O]
+  const T* output_backprop;    // [T, B, D * O]
+  const T* output_h_backprop;  // [P, B, O]
+  const T* output_c_backprop;  // [P, B, U]; LSTM only
+  const T* reserve_space;
+  // Gradients with respect to the results of the backward pass, each null for
+  // zeros, which then cost nothing.
+  const T* dot_input;    // [T, B, I]
+  const T* dot_input_h;  // [P, B, O]
+  const T* dot_input_c;  // [P, B, U]; LSTM only
+  const T* dot_params;   // [CudnnRnnParamsSize(config)]
+  // Gradients with respect to what the backward pass was given, each null if
+  // not wanted. Those of the network's inputs are total: its results and the
+  // reserve_space follow from them. If none of these is wanted, there is only
+  // one sweep.
+  T* input_grad;              // [T, B, I]
+  T* input_h_grad;            // [P, B, O]
+  T* input_c_grad;            // [P, B, U]; LSTM only
+  T* params_grad;             // [CudnnRnnParamsSize(config)]
+  T* output_backprop_grad;    // [T, B, D * O]
+  T* output_h_backprop_grad;  // [P, B, O]
+  T* output_c_backprop_grad;  // [P, B, U]; LSTM only
+  void* workspace;            // [CudnnRnnBackwardGradWorkspace(this)] bytes
+};
+
 // How many bytes of scratch memory a call needs with up to `num_threads`
 // threads, or -1 if they exceed what std::int64_t can count. Of the arrays only
-// sequence_lengths is read: it must be the same in the pass itself.
+// sequence_lengths is read: it must be the same in the pass itself, and what
+// may be null must be so in both or in neither.
 template <typename T>
 struct CudnnRnnKernels {
   std::int64_t (*forward_workspace)(const CudnnRnnForward<T>&, int num_threads);
   std::int64_t (*backward_workspace)(const CudnnRnnBackward<T>&,
                                      int num_threads);
+  std::int64_t (*backward_grad_workspace)(const CudnnRnnBackwardGrad<T>&,
+                                          int num_threads);
   // The same bits for any executor.
   void (*forward)(const CudnnRnnForward<T>&, Executor&);
   void (*backward)(const CudnnRnnBackward<T>&, Executor&);
+  void (*backward_grad)(const CudnnRnnBackwardGrad<T>&, Executor&);
 };
 
 // The kernels for a supported instruction set.

@@ -331,23 +331,6 @@ TYPED_TEST(CudnnRnnTest, BackwardEqualsThatOfDouble) {
   });
 }
 
-// The same, with what is not a number past the sequences' ends.
-Case WithPadding(Case k) {
-  const double padding = std::numeric_limits<double>::quiet_NaN();
-  const std::int64_t input_size = k.config.input_size;
-  for (std::int64_t b = 0; b < k.size.batch; ++b) {
-    for (std::int64_t t = k.length(b); t < k.size.time; ++t) {
-      for (std::int64_t i = 0; i < input_size; ++i) {
-        k.input[k.At(t, k.size.time, b, input_size, i)] = padding;
-      }
-      for (std::int64_t i = 0; i < k.width(); ++i) {
-        k.d_output[k.At(t, k.size.time, b, k.width(), i)] = padding;
-      }
-    }
-  }
-  return k;
-}
-
 // Nothing past a sequence's end has an effect, be it a number or not.
 TYPED_TEST(CudnnRnnTest, PaddingHasNoEffect) {
   SerialExecutor executor;
@@ -429,6 +412,11 @@ TEST(CudnnRnnEmptyTest, TakesNoTimeAndNoMemory) {
     backward.size = each.size;
     EXPECT_EQ(kernels.backward_workspace(backward, 2), 0);
     kernels.backward(backward, executor);
+    CudnnRnnBackwardGrad<float> backward_grad{};
+    backward_grad.config = each.config;
+    backward_grad.size = each.size;
+    EXPECT_EQ(kernels.backward_grad_workspace(backward_grad, 2), 0);
+    kernels.backward_grad(backward_grad, executor);
   }
 }
 
@@ -443,6 +431,10 @@ TEST(CudnnRnnWorkspaceTest, ThatCannotBeCounted) {
   const auto kernels = GetCudnnRnnKernels<float>(InstructionSet::kBaseline);
   EXPECT_EQ(kernels.forward_workspace(forward, 2), -1);
   EXPECT_EQ(kernels.backward_workspace(backward, 2), -1);
+  CudnnRnnBackwardGrad<float> backward_grad{};
+  backward_grad.config = forward.config;
+  backward_grad.size = forward.size;
+  EXPECT_EQ(kernels.backward_grad_workspace(backward_grad, 2), -1);
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <random>
 #include <string>
@@ -35,6 +36,8 @@ struct Case {
   std::vector<std::int32_t> lengths;  // empty where all have all steps
   Array input, input_h, input_c, params;
   Array d_output, d_output_h, d_output_c;
+  // Gradients with respect to the results of the backward pass.
+  Array dot_input, dot_input_h, dot_input_c, dot_params;
 
   std::int64_t width() const {
     return config.num_directions * config.output_size();
@@ -58,6 +61,23 @@ struct ForwardResult {
 
 struct BackwardResult {
   Array input, input_h, input_c, params;
+};
+
+struct BackwardGradResult {
+  Array input, input_h, input_c, params;
+  Array d_output, d_output_h, d_output_c;
+};
+
+// What the gradient of the backward pass is given that may be zeros, and what
+// is wanted of it.
+struct BackwardGradParts {
+  bool has_dot_input = true;
+  bool has_dot_states = true;
+  bool has_dot_params = true;
+  bool wants_input = true;
+  bool wants_states = true;
+  bool wants_params = true;
+  bool wants_outputs = true;
 };
 
 const RandomStream kStream{12345, 678, 9};
@@ -109,6 +129,10 @@ class Engine {
         d_output_(Rounded<T>(k.d_output)),
         d_output_h_(Rounded<T>(k.d_output_h)),
         d_output_c_(Rounded<T>(k.d_output_c)),
+        dot_input_(Rounded<T>(k.dot_input)),
+        dot_input_h_(Rounded<T>(k.dot_input_h)),
+        dot_input_c_(Rounded<T>(k.dot_input_c)),
+        dot_params_(Rounded<T>(k.dot_params)),
         output_(k.d_output.size()),
         reserve_space_(ReserveSpaceSize<T>(k.config, k.size)) {}
 
@@ -152,6 +176,49 @@ class Engine {
             d_params.ToDoubles()};
   }
 
+  // Of the last forward pass. What is not wanted is empty.
+  BackwardGradResult BackwardGrad(Executor& executor,
+                                  const BackwardGradParts& parts = {}) {
+    const auto result = [](const Array& like, bool is_wanted) {
+      return Buffer<T>(is_wanted ? like.size() : 0);
+    };
+    Buffer<T> input = result(k_.input, parts.wants_input);
+    Buffer<T> input_h = result(k_.input_h, parts.wants_states);
+    Buffer<T> input_c = result(k_.input_c, parts.wants_states);
+    Buffer<T> params = result(k_.params, parts.wants_params);
+    Buffer<T> d_output = result(k_.d_output, parts.wants_outputs);
+    Buffer<T> d_output_h = result(k_.d_output_h, parts.wants_outputs);
+    Buffer<T> d_output_c = result(k_.d_output_c, parts.wants_outputs);
+    const auto data = [](Buffer<T>& buffer, bool is_there) {
+      return is_there ? buffer.data() : nullptr;
+    };
+    CudnnRnnBackwardGrad<T> a{};
+    Fill(a);
+    a.output = output_.data();
+    a.output_backprop = d_output_.data();
+    a.output_h_backprop = d_output_h_.data();
+    a.output_c_backprop = d_output_c_.data();
+    a.reserve_space = reserve_space_.data();
+    a.dot_input = data(dot_input_, parts.has_dot_input);
+    a.dot_input_h = data(dot_input_h_, parts.has_dot_states);
+    a.dot_input_c = data(dot_input_c_, parts.has_dot_states);
+    a.dot_params = data(dot_params_, parts.has_dot_params);
+    a.input_grad = data(input, parts.wants_input);
+    a.input_h_grad = data(input_h, parts.wants_states);
+    a.input_c_grad = data(input_c, parts.wants_states);
+    a.params_grad = data(params, parts.wants_params);
+    a.output_backprop_grad = data(d_output, parts.wants_outputs);
+    a.output_h_backprop_grad = data(d_output_h, parts.wants_outputs);
+    a.output_c_backprop_grad = data(d_output_c, parts.wants_outputs);
+    Buffer<char> workspace(
+        kernels_.backward_grad_workspace(a, executor.num_threads()));
+    a.workspace = workspace.data();
+    kernels_.backward_grad(a, executor);
+    return {input.ToDoubles(),     input_h.ToDoubles(),  input_c.ToDoubles(),
+            params.ToDoubles(),    d_output.ToDoubles(), d_output_h.ToDoubles(),
+            d_output_c.ToDoubles()};
+  }
+
  private:
   template <typename Pass>
   void Fill(Pass& a) {
@@ -170,6 +237,7 @@ class Engine {
   const CudnnRnnKernels<T> kernels_;
   Buffer<T> input_, input_h_, input_c_, params_;
   Buffer<T> d_output_, d_output_h_, d_output_c_;
+  Buffer<T> dot_input_, dot_input_h_, dot_input_c_, dot_params_;
   Buffer<T> output_, reserve_space_;
 };
 
@@ -193,6 +261,10 @@ inline Case RandomCase(const RnnConfig& config, const RnnSize& size) {
   k.d_output = RandomArray(steps * k.width(), 1, generator);
   k.d_output_h = RandomArray(hidden, 1, generator);
   k.d_output_c = RandomArray(cell, 1, generator);
+  k.dot_input = RandomArray(k.input.size(), 1, generator);
+  k.dot_input_h = RandomArray(hidden, 1, generator);
+  k.dot_input_c = RandomArray(cell, 1, generator);
+  k.dot_params = RandomArray(k.params.size(), scale, generator);
   return k;
 }
 
@@ -265,6 +337,24 @@ inline std::string Describe(const Case& k) {
          std::to_string(c.num_units) + " num_proj " +
          std::to_string(c.num_proj) + " time " + std::to_string(k.size.time) +
          " batch " + std::to_string(k.size.batch);
+}
+
+// The same, with what is not a number past the sequences' ends.
+inline Case WithPadding(Case k) {
+  const double padding = std::numeric_limits<double>::quiet_NaN();
+  const std::int64_t input_size = k.config.input_size;
+  for (std::int64_t b = 0; b < k.size.batch; ++b) {
+    for (std::int64_t t = k.length(b); t < k.size.time; ++t) {
+      for (std::int64_t i = 0; i < input_size; ++i) {
+        const std::int64_t at = k.At(t, k.size.time, b, input_size, i);
+        k.input[at] = k.dot_input[at] = padding;
+      }
+      for (std::int64_t i = 0; i < k.width(); ++i) {
+        k.d_output[k.At(t, k.size.time, b, k.width(), i)] = padding;
+      }
+    }
+  }
+  return k;
 }
 
 template <typename T>

@@ -11,11 +11,23 @@ template <typename T>
 class CudnnRnnThreadsTest : public testing::Test {};
 TYPED_TEST_SUITE(CudnnRnnThreadsTest, StorageTypes);
 
+void ExpectEqual(const BackwardGradResult& actual,
+                 const BackwardGradResult& expected) {
+  EXPECT_TRUE(actual.input == expected.input);
+  EXPECT_TRUE(actual.input_h == expected.input_h);
+  EXPECT_TRUE(actual.input_c == expected.input_c);
+  EXPECT_TRUE(actual.params == expected.params);
+  EXPECT_TRUE(actual.d_output == expected.d_output);
+  EXPECT_TRUE(actual.d_output_h == expected.d_output_h);
+  EXPECT_TRUE(actual.d_output_c == expected.d_output_c);
+}
+
 TYPED_TEST(CudnnRnnThreadsTest, SameBitsForAnyNumberOfThreads) {
   ForEachCase<TypeParam>([&](Case&, Engine<TypeParam>& engine) {
     SerialExecutor serial;
     const ForwardResult forward = engine.Forward(/*is_training=*/true, serial);
     const BackwardResult backward = engine.Backward(serial);
+    const BackwardGradResult backward_grad = engine.BackwardGrad(serial);
     for (int num_threads : {2, 5}) {
       Threads threads;
       PoolExecutor pool(threads.Schedule(), num_threads);
@@ -28,6 +40,7 @@ TYPED_TEST(CudnnRnnThreadsTest, SameBitsForAnyNumberOfThreads) {
       EXPECT_TRUE(b.input_h == backward.input_h);
       EXPECT_TRUE(b.input_c == backward.input_c);
       EXPECT_TRUE(b.params == backward.params);
+      ExpectEqual(engine.BackwardGrad(pool), backward_grad);
     }
   });
 }
@@ -38,10 +51,12 @@ void ExpectSameBitsOfALargeNetwork(Case k) {
   SerialExecutor serial;
   const ForwardResult forward = engine.Forward(/*is_training=*/true, serial);
   const BackwardResult backward = engine.Backward(serial);
+  const BackwardGradResult backward_grad = engine.BackwardGrad(serial);
   Threads threads;
   PoolExecutor pool(threads.Schedule(), 4);
   EXPECT_TRUE(engine.Forward(true, pool).output == forward.output);
   EXPECT_TRUE(engine.Backward(pool).params == backward.params);
+  ExpectEqual(engine.BackwardGrad(pool), backward_grad);
 }
 
 TEST(CudnnRnnManyTasksTest, SameBitsOfManySamples) {

@@ -121,6 +121,95 @@ struct BackwardRun {
   }
 };
 
+// The units in a step of the tangent sweep. dot_q is what q changes by.
+template <typename P, typename Units>
+struct TangentRun {
+  using T = ComputeType<P>;
+
+  Units units;
+  const T* kept;  // by the forward pass
+  std::int64_t kept_stride;
+  const T* h_prev;  // GRU
+  const T* c_prev;  // LSTM
+  const T* h;       // rnn_relu, rnn_tanh
+  // In blocks of kTileCols.
+  const T* projected;   // of W x + bW, in blocks 0 to kGates, or null for zeros
+  const T* product;     // of R h_prev + bR, in blocks from kFirstRecurrent on
+  const T* dot_h_prev;  // GRU
+  T* dot_c;             // LSTM: c_prev's, replaced by c's
+  T* dot_kept;          // each kept_stride after the other
+  P* cell_output;  // LSTM: o ∘ tanh(c), where a projection needs it; or null
+
+  TF_RNN_OPS_VECTOR_INLINE Vector<T> Kept(std::int64_t index) const {
+    return units.Read(kept + index * kept_stride);
+  }
+  TF_RNN_OPS_VECTOR_INLINE Vector<T> Projected(std::int64_t block) const {
+    return projected == nullptr ? Vector<T>{}
+                                : units.Read(projected + block * kTileCols<T>);
+  }
+  TF_RNN_OPS_VECTOR_INLINE Vector<T> Product(std::int64_t block) const {
+    return units.Read(product + block * kTileCols<T>);
+  }
+  TF_RNN_OPS_VECTOR_INLINE void Keep(std::int64_t index, Vector<T> dot) const {
+    units.Write(dot, dot_kept + index * kept_stride);
+  }
+};
+
+// The units in a backward step, together with what each value changes by.
+template <typename P, typename Units>
+struct BackwardGradRun {
+  using T = ComputeType<P>;
+
+  BackwardRun<P, Units> first;
+  const T* dot_kept;
+  const T* dot_h_prev;  // GRU
+  const T* dot_c_prev;  // LSTM
+  const T* dot_h;       // rnn_relu, rnn_tanh
+  Vector<T> dot_d_h;
+  T* dot_d_c;  // LSTM
+  P* dot_d_blocks;
+  T* dot_cell_output;  // LSTM, where there is first.cell_output
+
+  TF_RNN_OPS_VECTOR_INLINE Vector<T> DotKept(std::int64_t index) const {
+    return first.units.Read(dot_kept + index * first.kept_stride);
+  }
+  TF_RNN_OPS_VECTOR_INLINE void StoreBlock(std::int64_t block, Vector<T> d,
+                                           Vector<T> dot_d) const {
+    first.StoreBlock(block, d);
+    first.units.Write(dot_d, dot_d_blocks + block * first.d_blocks_stride);
+  }
+};
+
+// A gradient and what it changes by.
+template <typename T>
+struct GradientAndDot {
+  Vector<T> d;
+  Vector<T> dot_d;
+};
+
+// The gradient through s = sigmoid(z), or t = tanh(z), of which d is that with
+// respect to the result, with what it changes by.
+template <typename T>
+TF_RNN_OPS_VECTOR_INLINE GradientAndDot<T> SigmoidGradient(
+    const GradientAndDot<T>& d, Vector<T> s, Vector<T> dot_s) {
+  const Vector<T> slope = s * (T(1) - s);
+  return {d.d * slope, d.dot_d * slope + d.d * (T(1) - (s + s)) * dot_s};
+}
+template <typename T>
+TF_RNN_OPS_VECTOR_INLINE GradientAndDot<T> TanhGradient(
+    const GradientAndDot<T>& d, Vector<T> t, Vector<T> dot_t) {
+  const Vector<T> slope = T(1) - t * t;
+  const Vector<T> product = d.d * t * dot_t;
+  return {d.d * slope, d.dot_d * slope - (product + product)};
+}
+
+// d ∘ x, and what it changes by.
+template <typename T>
+TF_RNN_OPS_VECTOR_INLINE GradientAndDot<T> Times(const GradientAndDot<T>& d,
+                                                 Vector<T> x, Vector<T> dot_x) {
+  return {d.d * x, d.dot_d * x + d.d * dot_x};
+}
+
 // A cell has
 //   kGates: the gates that W x and R h_prev are made for;
 //   kBlocks: the blocks of kGates gates' units that it adds up before they are
@@ -130,10 +219,12 @@ struct BackwardRun {
 //   Forward: returns h, or for an LSTM what a projection makes h of. kFused:
 //     whether W x is in the product, which then begins with block 0, or in what
 //     is projected, and the product begins with block kFirstRecurrent;
-//   Backward: returns what h_prev gets other than through R h_prev.
+//   Backward: returns what h_prev gets other than through R h_prev;
+//   Tangent: returns what the result of Forward changes by;
+//   BackwardGrad: as Backward, with what it changes by.
 
 // h = act(W x + bW + R h_prev + bR). Derived: Activate(x), and the gradient
-// through it given its result.
+// through it given its result, alone and with what it changes by.
 template <typename T, typename Derived>
 struct PlainCell {
   static constexpr std::int64_t kGates = 1;
@@ -151,6 +242,22 @@ struct PlainCell {
     run.StoreBlock(0, Derived::Gradient(run.units.Read(run.h), run.d_h));
     return Vector<T>{};
   }
+
+  template <typename Run>
+  static TF_RNN_OPS_VECTOR_INLINE Vector<T> Tangent(const Run& run) {
+    return Derived::Gradient(run.units.Read(run.h),
+                             run.Projected(0) + run.Product(0));
+  }
+
+  template <typename Run>
+  static TF_RNN_OPS_VECTOR_INLINE GradientAndDot<T> BackwardGrad(
+      const Run& run) {
+    const GradientAndDot<T> d_z = Derived::Gradient(
+        run.first.units.Read(run.first.h), run.first.units.Read(run.dot_h),
+        GradientAndDot<T>{run.first.d_h, run.dot_d_h});
+    run.StoreBlock(0, d_z.d, d_z.dot_d);
+    return {Vector<T>{}, Vector<T>{}};
+  }
 };
 
 template <typename T>
@@ -161,6 +268,10 @@ struct TanhCell : PlainCell<T, TanhCell<T>> {
   static TF_RNN_OPS_VECTOR_INLINE Vector<T> Gradient(Vector<T> h,
                                                      Vector<T> d_h) {
     return d_h * (T(1) - h * h);
+  }
+  static TF_RNN_OPS_VECTOR_INLINE GradientAndDot<T> Gradient(
+      Vector<T> h, Vector<T> dot_h, const GradientAndDot<T>& d_h) {
+    return TanhGradient<T>(d_h, h, dot_h);
   }
 };
 
@@ -173,6 +284,10 @@ struct ReluCell : PlainCell<T, ReluCell<T>> {
   static TF_RNN_OPS_VECTOR_INLINE Vector<T> Gradient(Vector<T> h,
                                                      Vector<T> d_h) {
     return Select<T>(h > T(0), d_h, Vector<T>{});
+  }
+  static TF_RNN_OPS_VECTOR_INLINE GradientAndDot<T> Gradient(
+      Vector<T> h, Vector<T>, const GradientAndDot<T>& d_h) {
+    return {Gradient(h, d_h.d), Gradient(h, d_h.dot_d)};
   }
 };
 
@@ -219,6 +334,79 @@ struct LstmCell {
     }
     return Vector<T>{};
   }
+
+  template <typename Run>
+  static TF_RNN_OPS_VECTOR_INLINE Vector<T> Tangent(const Run& run) {
+    const Vector<T> i = run.Kept(0);
+    const Vector<T> f = run.Kept(1);
+    const Vector<T> g = run.Kept(2);
+    const Vector<T> o = run.Kept(3);
+    const Vector<T> dot_i =
+        i * (T(1) - i) * (run.Projected(0) + run.Product(0));
+    const Vector<T> dot_f =
+        f * (T(1) - f) * (run.Projected(1) + run.Product(1));
+    const Vector<T> dot_g =
+        (T(1) - g * g) * (run.Projected(2) + run.Product(2));
+    const Vector<T> dot_o =
+        o * (T(1) - o) * (run.Projected(3) + run.Product(3));
+    const Vector<T> dot_c = dot_f * run.units.Read(run.c_prev) +
+                            f * run.units.Read(run.dot_c) + dot_i * g +
+                            i * dot_g;
+    const Vector<T> squashed = Tanh<T>(run.Kept(4));
+    run.units.Write(dot_c, run.dot_c);
+    run.Keep(0, dot_i);
+    run.Keep(1, dot_f);
+    run.Keep(2, dot_g);
+    run.Keep(3, dot_o);
+    run.Keep(4, dot_c);
+    if (run.cell_output != nullptr) {
+      run.units.Write(o * squashed, run.cell_output);
+    }
+    return dot_o * squashed + o * (T(1) - squashed * squashed) * dot_c;
+  }
+
+  template <typename Run>
+  static TF_RNN_OPS_VECTOR_INLINE GradientAndDot<T> BackwardGrad(
+      const Run& run) {
+    const auto& first = run.first;
+    const GradientAndDot<T> d_h{first.d_h, run.dot_d_h};
+    const Vector<T> o = first.Kept(3), dot_o = run.DotKept(3);
+    const Vector<T> squashed = Tanh<T>(first.Kept(4));
+    const Vector<T> slope = T(1) - squashed * squashed;
+    const Vector<T> dot_squashed = slope * run.DotKept(4);
+    const GradientAndDot<T> d_o =
+        SigmoidGradient<T>(Times<T>(d_h, squashed, dot_squashed), o, dot_o);
+    run.StoreBlock(3, d_o.d, d_o.dot_d);
+    if (first.cell_output != nullptr) {
+      first.units.Write(o * squashed, first.cell_output);
+      first.units.Write(dot_o * squashed + o * dot_squashed,
+                        run.dot_cell_output);
+    }
+    GradientAndDot<T> d_c =
+        TanhGradient<T>(Times<T>(d_h, o, dot_o), squashed, dot_squashed);
+    d_c.d += first.units.Read(first.d_c);
+    d_c.dot_d += first.units.Read(run.dot_d_c);
+
+    const Vector<T> i = first.Kept(0), dot_i = run.DotKept(0);
+    const Vector<T> g = first.Kept(2), dot_g = run.DotKept(2);
+    const GradientAndDot<T> d_i =
+        SigmoidGradient<T>(Times<T>(d_c, g, dot_g), i, dot_i);
+    run.StoreBlock(0, d_i.d, d_i.dot_d);
+    const GradientAndDot<T> d_g =
+        TanhGradient<T>(Times<T>(d_c, i, dot_i), g, dot_g);
+    run.StoreBlock(2, d_g.d, d_g.dot_d);
+
+    const Vector<T> f = first.Kept(1), dot_f = run.DotKept(1);
+    const GradientAndDot<T> d_f =
+        SigmoidGradient<T>(Times<T>(d_c, first.units.Read(first.c_prev),
+                                    first.units.Read(run.dot_c_prev)),
+                           f, dot_f);
+    run.StoreBlock(1, d_f.d, d_f.dot_d);
+    const GradientAndDot<T> d_c_prev = Times<T>(d_c, f, dot_f);
+    first.units.Write(d_c_prev.d, first.d_c);
+    first.units.Write(d_c_prev.dot_d, run.dot_d_c);
+    return {Vector<T>{}, Vector<T>{}};
+  }
 };
 
 // q = R_n h_prev + bR_n, n = tanh(W_n x + bW_n + r ∘ q), and
@@ -261,6 +449,50 @@ struct GruCell {
     run.StoreBlock(2, d_u * u * (T(1) - u));
     run.StoreBlock(3, d_n * r);
     return run.d_h * u;
+  }
+
+  template <typename Run>
+  static TF_RNN_OPS_VECTOR_INLINE Vector<T> Tangent(const Run& run) {
+    const Vector<T> r = run.Kept(0);
+    const Vector<T> u = run.Kept(1);
+    const Vector<T> n = run.Kept(2);
+    const Vector<T> dot_q = run.Product(2);
+    const Vector<T> dot_r =
+        r * (T(1) - r) * (run.Projected(1) + run.Product(0));
+    const Vector<T> dot_u =
+        u * (T(1) - u) * (run.Projected(2) + run.Product(1));
+    const Vector<T> dot_n =
+        (T(1) - n * n) * (run.Projected(0) + dot_r * run.Kept(3) + r * dot_q);
+    run.Keep(0, dot_r);
+    run.Keep(1, dot_u);
+    run.Keep(2, dot_n);
+    run.Keep(3, dot_q);
+    return (T(1) - u) * dot_n + u * run.units.Read(run.dot_h_prev) +
+           dot_u * (run.units.Read(run.h_prev) - n);
+  }
+
+  template <typename Run>
+  static TF_RNN_OPS_VECTOR_INLINE GradientAndDot<T> BackwardGrad(
+      const Run& run) {
+    const auto& first = run.first;
+    const GradientAndDot<T> d_h{first.d_h, run.dot_d_h};
+    const Vector<T> r = first.Kept(0), dot_r = run.DotKept(0);
+    const Vector<T> u = first.Kept(1), dot_u = run.DotKept(1);
+    const Vector<T> n = first.Kept(2), dot_n = run.DotKept(2);
+    const GradientAndDot<T> d_n =
+        TanhGradient<T>(Times<T>(d_h, T(1) - u, -dot_u), n, dot_n);
+    run.StoreBlock(0, d_n.d, d_n.dot_d);
+    const GradientAndDot<T> d_r = SigmoidGradient<T>(
+        Times<T>(d_n, first.Kept(3), run.DotKept(3)), r, dot_r);
+    run.StoreBlock(1, d_r.d, d_r.dot_d);
+    const GradientAndDot<T> d_u =
+        SigmoidGradient<T>(Times<T>(d_h, first.units.Read(first.h_prev) - n,
+                                    first.units.Read(run.dot_h_prev) - dot_n),
+                           u, dot_u);
+    run.StoreBlock(2, d_u.d, d_u.dot_d);
+    const GradientAndDot<T> d_q = Times<T>(d_n, r, dot_r);
+    run.StoreBlock(3, d_q.d, d_q.dot_d);
+    return Times<T>(d_h, u, dot_u);
   }
 };
 

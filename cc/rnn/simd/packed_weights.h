@@ -23,10 +23,14 @@ template <typename P>
 struct PanelWeightsScratch {
   using Right = MutableRightMatrix<P>;
 
-  P* input;       // [D, panels of U, G] blocks [F, kTileCols]
-  P* recurrent;   // [D, panels of U, G] blocks [O, kTileCols]
-  P* projection;  // [D] right operands [U, O]
+  // [D, panels of U, G] blocks [F, kTileCols]
+  P* input = nullptr;
+  // [D, panels of U, G] blocks [O, kTileCols]
+  P* recurrent = nullptr;
+  P* projection = nullptr;  // [D] right operands [U, O]
 
+  // None, for weights that are not to be packed.
+  PanelWeightsScratch() = default;
   PanelWeightsScratch(const RnnConfig& config, Arena& arena) {
     const CheckedInt directions = config.num_directions;
     const std::int64_t panel_cols = config.num_gates() *
@@ -154,10 +158,12 @@ template <typename P>
 struct GateWeightsScratch {
   using Right = MutableRightMatrix<P>;
 
-  P* input;       // [D, G] right operands [U, F]
-  P* recurrent;   // [D, G] right operands [U, O]
-  P* projection;  // [D] right operands [O, U]
+  P* input = nullptr;       // [D, G] right operands [U, F]
+  P* recurrent = nullptr;   // [D, G] right operands [U, O]
+  P* projection = nullptr;  // [D] right operands [O, U]
 
+  // None, for weights that are not to be packed.
+  GateWeightsScratch() = default;
   GateWeightsScratch(const RnnConfig& config, Arena& arena) {
     const CheckedInt directions = config.num_directions;
     const CheckedInt units = config.num_units;

@@ -1,0 +1,228 @@
+// The gradient of the backward pass, against differences of the passes that
+// cudnn_rnn_test.cc compares with the plain reference.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "cc/rnn/cudnn_rnn_test_support.h"
+
+namespace tf_rnn_ops::rnn {
+namespace {
+
+// The case moved by `step` in the direction of what the gradient is given.
+Case Moved(Case k, double step) {
+  const auto move = [step](Array& array, const Array& direction) {
+    for (std::size_t i = 0; i < array.size(); ++i) {
+      array[i] += step * direction[i];
+    }
+  };
+  move(k.input, k.dot_input);
+  move(k.input_h, k.dot_input_h);
+  move(k.input_c, k.dot_input_c);
+  move(k.params, k.dot_params);
+  return k;
+}
+
+// (above - below) / distance
+Array Slope(const Array& above, const Array& below, double distance) {
+  Array slope(above.size());
+  for (std::size_t i = 0; i < slope.size(); ++i) {
+    slope[i] = (above[i] - below[i]) / distance;
+  }
+  return slope;
+}
+
+BackwardGradResult CentralDifferences(InstructionSet instruction_set,
+                                      const Case& k) {
+  // Small enough that no rectifier is near its kink.
+  constexpr double kStep = 1e-6;
+  SerialExecutor executor;
+  Case above = Moved(k, kStep), below = Moved(k, -kStep);
+  Engine<double> engine_above(instruction_set, above);
+  Engine<double> engine_below(instruction_set, below);
+  const ForwardResult f_above = engine_above.Forward(true, executor);
+  const ForwardResult f_below = engine_below.Forward(true, executor);
+  const BackwardResult b_above = engine_above.Backward(executor);
+  const BackwardResult b_below = engine_below.Backward(executor);
+  const auto slope = [](const Array& a, const Array& b) {
+    return Slope(a, b, 2 * kStep);
+  };
+  return {slope(b_above.input, b_below.input),
+          slope(b_above.input_h, b_below.input_h),
+          slope(b_above.input_c, b_below.input_c),
+          slope(b_above.params, b_below.params),
+          slope(f_above.output, f_below.output),
+          slope(f_above.output_h, f_below.output_h),
+          slope(f_above.output_c, f_below.output_c)};
+}
+
+void ExpectAllClose(const BackwardGradResult& actual,
+                    const BackwardGradResult& expected, double tolerance) {
+  ExpectClose(actual.input, expected.input, tolerance, "input");
+  ExpectClose(actual.input_h, expected.input_h, tolerance, "input_h");
+  ExpectClose(actual.input_c, expected.input_c, tolerance, "input_c");
+  ExpectClose(actual.params, expected.params, tolerance, "params");
+  ExpectClose(actual.d_output, expected.d_output, tolerance, "d_output");
+  ExpectClose(actual.d_output_h, expected.d_output_h, tolerance, "d_output_h");
+  ExpectClose(actual.d_output_c, expected.d_output_c, tolerance, "d_output_c");
+}
+
+TEST(CudnnRnnBackwardGradDifferencesTest, EqualsCentralDifferences) {
+  SerialExecutor executor;
+  for (InstructionSet instruction_set : SupportedInstructionSets()) {
+    for (Case& k : Cases()) {
+      SCOPED_TRACE(std::string(InstructionSetName(instruction_set)) + " " +
+                   Describe(k));
+      Engine<double> engine(instruction_set, k);
+      engine.Forward(/*is_training=*/true, executor);
+      ExpectAllClose(engine.BackwardGrad(executor),
+                     CentralDifferences(instruction_set, k), 1e-7);
+    }
+  }
+}
+
+template <typename T>
+class CudnnRnnBackwardGradTest : public testing::Test {};
+TYPED_TEST_SUITE(CudnnRnnBackwardGradTest, StorageTypes);
+
+TYPED_TEST(CudnnRnnBackwardGradTest, EqualsThatOfDouble) {
+  SerialExecutor executor;
+  ForEachCase<TypeParam>([&](Case& k, Engine<TypeParam>& engine) {
+    engine.Forward(/*is_training=*/true, executor);
+    // The engine has rounded the case.
+    Engine<double> wide(InstructionSet::kBaseline, k);
+    wide.Forward(/*is_training=*/true, executor);
+    ExpectAllClose(engine.BackwardGrad(executor), wide.BackwardGrad(executor),
+                   kTolerance<TypeParam>);
+  });
+}
+
+// Sets to zeros what `parts` has none of.
+Case WithZeros(Case k, const BackwardGradParts& parts) {
+  const auto clear = [](Array& array) {
+    std::fill(array.begin(), array.end(), 0);
+  };
+  if (!parts.has_dot_input) clear(k.dot_input);
+  if (!parts.has_dot_states) clear(k.dot_input_h);
+  if (!parts.has_dot_states) clear(k.dot_input_c);
+  if (!parts.has_dot_params) clear(k.dot_params);
+  return k;
+}
+
+// What is null is as zeros would be.
+TYPED_TEST(CudnnRnnBackwardGradTest, NullIsZeros) {
+  SerialExecutor executor;
+  for (InstructionSet instruction_set : SupportedInstructionSets()) {
+    for (const Case& full : Cases()) {
+      for (int some : {1, 2, 3, 4, 5, 6}) {
+        BackwardGradParts parts;
+        parts.has_dot_input = (some & 1) != 0;
+        parts.has_dot_states = (some & 2) != 0;
+        parts.has_dot_params = (some & 4) != 0;
+        Case k = WithZeros(full, parts);
+        SCOPED_TRACE(std::string(InstructionSetName(instruction_set)) + " " +
+                     Describe(k) + " some " + std::to_string(some));
+        Engine<TypeParam> engine(instruction_set, k);
+        engine.Forward(/*is_training=*/true, executor);
+        ExpectAllClose(engine.BackwardGrad(executor, parts),
+                       engine.BackwardGrad(executor),
+                       kTolerance<TypeParam> / 10);
+      }
+    }
+  }
+}
+
+// What is not wanted changes nothing of what is.
+TYPED_TEST(CudnnRnnBackwardGradTest, NullIsNotWanted) {
+  SerialExecutor executor;
+  ForEachCase<TypeParam>([&](Case&, Engine<TypeParam>& engine) {
+    engine.Forward(/*is_training=*/true, executor);
+    const BackwardGradResult all = engine.BackwardGrad(executor);
+    for (int some : {1, 2, 4, 7, 8, 14}) {
+      BackwardGradParts parts;
+      parts.wants_input = (some & 1) != 0;
+      parts.wants_states = (some & 2) != 0;
+      parts.wants_params = (some & 4) != 0;
+      parts.wants_outputs = (some & 8) != 0;
+      const BackwardGradResult result = engine.BackwardGrad(executor, parts);
+      EXPECT_TRUE(!parts.wants_input || result.input == all.input);
+      EXPECT_TRUE(!parts.wants_states || (result.input_h == all.input_h &&
+                                          result.input_c == all.input_c));
+      EXPECT_TRUE(!parts.wants_params || result.params == all.params);
+      EXPECT_TRUE(!parts.wants_outputs ||
+                  (result.d_output == all.d_output &&
+                   result.d_output_h == all.d_output_h &&
+                   result.d_output_c == all.d_output_c));
+    }
+  });
+}
+
+// Nothing past a sequence's end has an effect, be it a number or not.
+TYPED_TEST(CudnnRnnBackwardGradTest, PaddingHasNoEffect) {
+  SerialExecutor executor;
+  for (InstructionSet instruction_set : SupportedInstructionSets()) {
+    for (RnnMode mode : {RnnMode::kTanh, RnnMode::kLstm, RnnMode::kGru}) {
+      Case small = RandomCase({mode, false, 2, 2, 3, 17, 0}, {5, 4});
+      small.lengths = {2, 0, 5, 1};
+      for (Case& k : std::vector<Case>{
+               small, UnsortedCase({mode, false, 2, 3, 3, 61, 0})}) {
+        SCOPED_TRACE(std::string(InstructionSetName(instruction_set)) + " " +
+                     Describe(k));
+        Case padded = WithPadding(k);
+        Engine<TypeParam> clean(instruction_set, k);
+        Engine<TypeParam> dirty(instruction_set, padded);
+        clean.Forward(/*is_training=*/true, executor);
+        dirty.Forward(/*is_training=*/true, executor);
+        const BackwardGradResult expected = clean.BackwardGrad(executor);
+        const BackwardGradResult actual = dirty.BackwardGrad(executor);
+        EXPECT_TRUE(actual.input == expected.input);
+        EXPECT_TRUE(actual.input_h == expected.input_h);
+        EXPECT_TRUE(actual.params == expected.params);
+        EXPECT_TRUE(actual.d_output == expected.d_output);
+        EXPECT_TRUE(actual.d_output_h == expected.d_output_h);
+      }
+    }
+  }
+}
+
+// Nor does a sequence without steps meet the weights, be they numbers or not.
+TYPED_TEST(CudnnRnnBackwardGradTest,
+           NoWeightHasAnEffectOnSequencesWithoutSteps) {
+  SerialExecutor executor;
+  for (InstructionSet instruction_set : SupportedInstructionSets()) {
+    for (RnnConfig config : {RnnConfig{RnnMode::kTanh, false, 1, 1, 3, 17, 0},
+                             {RnnMode::kGru, false, 1, 1, 3, 17, 0},
+                             {RnnMode::kLstm, false, 1, 1, 3, 17, 0},
+                             {RnnMode::kLstm, false, 1, 1, 3, 17, 5}}) {
+      Case k = RandomCase(config, {3, 4});
+      k.lengths = {0, 0, 1, 3};
+      SCOPED_TRACE(std::string(InstructionSetName(instruction_set)) + " " +
+                   Describe(k));
+      for (Array* params : {&k.params, &k.dot_params}) {
+        std::fill(params->begin(), params->end(),
+                  std::numeric_limits<double>::infinity());
+      }
+      Engine<TypeParam> engine(instruction_set, k);
+      engine.Forward(/*is_training=*/true, executor);
+      const BackwardGradResult actual = engine.BackwardGrad(executor);
+      for (std::int64_t i = 0; i < 2 * config.output_size(); ++i) {
+        EXPECT_EQ(actual.input_h[i], 0) << i;
+        EXPECT_EQ(actual.d_output_h[i], k.dot_input_h[i]) << i;
+      }
+      for (std::int64_t i = 0; i < 2 * config.num_units; ++i) {
+        if (!config.has_cell_state()) break;
+        EXPECT_EQ(actual.input_c[i], 0) << i;
+        EXPECT_EQ(actual.d_output_c[i], k.dot_input_c[i]) << i;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tf_rnn_ops::rnn
