@@ -32,12 +32,10 @@
 #include <string>
 
 #include "absl/status/status.h"
-#include "absl/strings/str_cat.h"
 #include "cc/kernels/cudnn_rnn_attributes.h"
 #include "cc/kernels/cudnn_rnn_inputs.h"
 #include "cc/kernels/device_kernels.h"
 #include "cc/kernels/engine_type.h"
-#include "cc/kernels/read_input.h"
 #include "cc/rnn/cudnn_rnn.h"
 #include "cc/rnn/reserve_space.h"
 #include "tensorflow/core/framework/op_kernel.h"
@@ -164,7 +162,13 @@ class CudnnRNNBackwardOp : public tensorflow::OpKernel {
     OP_REQUIRES_OK(ctx, ReadOutputs(inputs, &pass));
     OP_REQUIRES_OK(ctx, ReadGradients(inputs, &pass));
     tensorflow::Tensor reserve_space;
-    OP_REQUIRES_OK(ctx, ReadReserveSpace(ctx, inputs, &reserve_space));
+    OP_REQUIRES_OK(ctx,
+                   inputs.ReadReserveSpace(
+                       [&](tensorflow::Tensor* tensor, std::string* mismatch) {
+                         return engine_.FindReserveSpaceMismatch(
+                             ctx, inputs, version, tensor, mismatch);
+                       },
+                       &reserve_space));
     pass.reserve_space = EngineData<T>(reserve_space);
 
     OP_REQUIRES_OK(ctx, AllocateGradients(ctx, inputs, &pass));
@@ -220,24 +224,6 @@ class CudnnRNNBackwardOp : public tensorflow::OpKernel {
     pass->input_c_backprop = EngineData<T>(input_c);
     pass->params_backprop = EngineData<T>(params);
     return absl::OkStatus();
-  }
-
-  // Reads reserve_space and refuses one that another forward pass left.
-  absl::Status ReadReserveSpace(tensorflow::OpKernelContext* ctx,
-                                const CudnnRnnInputs& inputs,
-                                tensorflow::Tensor* reserve_space) {
-    const tensorflow::Tensor* tensor;
-    TF_RETURN_IF_ERROR(ReadInput(ctx, "reserve_space", "[reserve_space_size]",
-                                 {kAnySize}, &tensor));
-    *reserve_space = *tensor;
-    std::string mismatch;
-    TF_RETURN_IF_ERROR(engine_.FindReserveSpaceMismatch(
-        ctx, inputs, version, reserve_space, &mismatch));
-    if (mismatch.empty()) return absl::OkStatus();
-    return absl::InvalidArgumentError(absl::StrCat(
-        "reserve_space must be what the forward op returned for the same "
-        "inputs and attributes, with is_training=True, but ",
-        mismatch));
   }
 
   CudnnRnnAttributes attributes_;

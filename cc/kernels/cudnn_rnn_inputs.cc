@@ -16,13 +16,24 @@ using ::tensorflow::TensorShape;
 
 absl::Status CudnnRnnInputs::ReadForwardInputs(bool has_sequence_lengths) {
   TF_RETURN_IF_ERROR(ReadSizes());
-  TF_RETURN_IF_ERROR(ReadInput(ctx_, "params", "[params_size]",
-                               {rnn::CudnnRnnParamsSize(config_)}, &params));
+  TF_RETURN_IF_ERROR(ReadParams("params", &params));
   const auto shape = SequenceShape(size_.time, output_width());
   if (!TensorShape::BuildTensorShape(shape, &output_shape_).ok()) {
     return TooLarge();
   }
   return has_sequence_lengths ? ReadSequenceLengths() : absl::OkStatus();
+}
+
+absl::Status CudnnRnnInputs::ReadNetworkInput(const char* name,
+                                              const Tensor** tensor) const {
+  return ReadSequence(name, "time", size_.time, "input_size",
+                      config_.input_size, tensor);
+}
+
+absl::Status CudnnRnnInputs::ReadParams(const char* name,
+                                        const Tensor** tensor) const {
+  return ReadInput(ctx_, name, "[params_size]",
+                   {rnn::CudnnRnnParamsSize(config_)}, tensor);
 }
 
 absl::Status CudnnRnnInputs::ReadOutput(const char* name,

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 #include "cc/kernels/cudnn_rnn_attributes.h"
 #include "cc/kernels/engine_type.h"
 #include "cc/kernels/read_input.h"
@@ -16,6 +17,7 @@
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/framework/tensor.h"
 #include "tensorflow/core/framework/tensor_shape.h"
+#include "tensorflow/core/lib/core/errors.h"
 
 namespace tf_rnn_ops {
 
@@ -30,6 +32,14 @@ class CudnnRnnInputs {
   // Reads input, input_h, input_c, params and, if the op has them,
   // sequence_lengths.
   absl::Status ReadForwardInputs(bool has_sequence_lengths);
+
+  // Reads an input of the shape of the network's input.
+  absl::Status ReadNetworkInput(const char* name,
+                                const tensorflow::Tensor** tensor) const;
+
+  // Reads an input of the shape of params.
+  absl::Status ReadParams(const char* name,
+                          const tensorflow::Tensor** tensor) const;
 
   // Reads an input of the output's shape.
   absl::Status ReadOutput(const char* name,
@@ -56,6 +66,24 @@ class CudnnRnnInputs {
     pass->input_h = EngineData<T>(*input_h);
     pass->input_c = EngineData<T>(*input_c);
     pass->params = EngineData<T>(*params);
+  }
+
+  // Reads reserve_space and refuses one that another forward pass left.
+  // find_mismatch(tensor, mismatch): as an engine's FindReserveSpaceMismatch.
+  template <typename FindMismatch>
+  absl::Status ReadReserveSpace(const FindMismatch& find_mismatch,
+                                tensorflow::Tensor* reserve_space) const {
+    const tensorflow::Tensor* tensor;
+    TF_RETURN_IF_ERROR(ReadInput(ctx_, "reserve_space", "[reserve_space_size]",
+                                 {kAnySize}, &tensor));
+    *reserve_space = *tensor;
+    std::string mismatch;
+    TF_RETURN_IF_ERROR(find_mismatch(reserve_space, &mismatch));
+    if (mismatch.empty()) return absl::OkStatus();
+    return absl::InvalidArgumentError(absl::StrCat(
+        "reserve_space must be what the forward op returned for the same "
+        "inputs and attributes, with is_training=True, but ",
+        mismatch));
   }
 
   // The error where sizes are larger than what can be counted.

@@ -1,5 +1,7 @@
+#include <algorithm>
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -35,10 +37,19 @@ class SequenceShapes {
 
   // Reads input, input_h, input_c and, if the op has them, sequence_lengths.
   absl::Status ReadForwardInputs(bool has_sequence_lengths) {
-    TF_RETURN_IF_ERROR(ReadInput());
+    TF_RETURN_IF_ERROR(ReadInput("input"));
     TF_RETURN_IF_ERROR(ReadHiddenState("input_h"));
     TF_RETURN_IF_ERROR(ReadCellState("input_c"));
     return has_sequence_lengths ? ReadSequenceLengths() : absl::OkStatus();
+  }
+
+  // Reads an input of the shape of the network's input.
+  absl::Status ReadInput(const char* name) {
+    DimensionHandle size = network_.input_size();
+    TF_RETURN_IF_ERROR(
+        MergeSequence(name, "time", &time_, "input_size", &size));
+    network_.set_input_size(size);
+    return absl::OkStatus();
   }
 
   // Reads an input of the output's shape.
@@ -97,8 +108,14 @@ class SequenceShapes {
     TF_RETURN_IF_ERROR(network_.Finish());
     DimensionHandle size;
     TF_RETURN_IF_ERROR(network_.ParamsSize(&size));
-    return MergeShape(c_, "params", "[params_size]", Shape("params"),
-                      c_->Vector(size), &params_);
+    params_ = c_->Vector(size);
+    return ReadParams("params");
+  }
+
+  // Reads an input of the shape of params, after Finish.
+  absl::Status ReadParams(const char* name) {
+    return MergeShape(c_, name, "[params_size]", Shape(name), params_,
+                      &params_);
   }
 
   ShapeHandle Input() const { return Sequence(time_, network_.input_size()); }
@@ -117,21 +134,13 @@ class SequenceShapes {
                ? Sequence(pseudo_layers_, network_.num_units())
                : c_->Scalar();
   }
-  // Of input_c_backprop.
-  ShapeHandle InputCellState() const {
-    return network_.has_cell_state() ? CellState() : Shape("input_c");
+  // Of the gradient with respect to an input of the cell state's shape.
+  ShapeHandle CellStateOf(const char* name) const {
+    return network_.has_cell_state() ? CellState() : Shape(name);
   }
   ShapeHandle Params() const { return params_; }
 
  private:
-  absl::Status ReadInput() {
-    DimensionHandle size = network_.input_size();
-    TF_RETURN_IF_ERROR(
-        MergeSequence("input", "time", &time_, "input_size", &size));
-    network_.set_input_size(size);
-    return absl::OkStatus();
-  }
-
   absl::Status ReadSequenceLengths() {
     ShapeHandle merged;
     TF_RETURN_IF_ERROR(MergeShape(c_, "sequence_lengths", "[batch]",
@@ -237,8 +246,55 @@ absl::Status BackpropShape(InferenceContext* c, int version) {
 
   c->set_output(0, shapes.Input());
   c->set_output(1, shapes.HiddenState());
-  c->set_output(2, shapes.InputCellState());
+  c->set_output(2, shapes.CellStateOf("input_c"));
   c->set_output(3, shapes.Params());
+  return absl::OkStatus();
+}
+
+absl::Status BackpropGradShape(InferenceContext* c) {
+  SequenceShapes shapes(c);
+  TF_RETURN_IF_ERROR(shapes.ReadAttributes());
+  TF_RETURN_IF_ERROR(shapes.ReadForwardInputs(/*has_sequence_lengths=*/true));
+  TF_RETURN_IF_ERROR(shapes.ReadOutput("output"));
+  TF_RETURN_IF_ERROR(shapes.ReadOutput("output_backprop"));
+  TF_RETURN_IF_ERROR(shapes.ReadHiddenState("output_h_backprop"));
+  TF_RETURN_IF_ERROR(shapes.ReadCellState("output_c_backprop"));
+  TF_RETURN_IF_ERROR(shapes.ReadReserveSpace());
+  TF_RETURN_IF_ERROR(shapes.ReadInput("input_backprop_grad"));
+  TF_RETURN_IF_ERROR(shapes.ReadHiddenState("input_h_backprop_grad"));
+  TF_RETURN_IF_ERROR(shapes.ReadCellState("input_c_backprop_grad"));
+  TF_RETURN_IF_ERROR(shapes.Finish());
+  TF_RETURN_IF_ERROR(shapes.ReadParams("params_backprop_grad"));
+
+  ShapeHandle output;
+  TF_RETURN_IF_ERROR(shapes.Output(&output));
+  const std::pair<const char*, ShapeHandle> results[] = {
+      {"input_grad", shapes.Input()},
+      {"input_h_grad", shapes.HiddenState()},
+      {"input_c_grad", shapes.CellStateOf("input_c")},
+      {"params_grad", shapes.Params()},
+      {"output_backprop_grad", output},
+      {"output_h_backprop_grad", shapes.HiddenState()},
+      {"output_c_backprop_grad", shapes.CellStateOf("output_c_backprop")},
+  };
+  std::vector<std::string> skip;
+  TF_RETURN_IF_ERROR(c->GetAttr("skip", &skip));
+  for (const auto& [name, shape] : results) {
+    const bool is_skipped =
+        std::find(skip.begin(), skip.end(), name) != skip.end();
+    TF_RETURN_IF_ERROR(
+        c->set_output(name, {is_skipped ? c->Vector(0) : shape}));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status DropoutMasksShape(InferenceContext* c) {
+  SequenceShapes shapes(c);
+  TF_RETURN_IF_ERROR(shapes.ReadAttributes());
+  TF_RETURN_IF_ERROR(shapes.ReadForwardInputs(/*has_sequence_lengths=*/true));
+  TF_RETURN_IF_ERROR(shapes.ReadReserveSpace());
+  TF_RETURN_IF_ERROR(shapes.Finish());
+  c->set_output(0, c->UnknownShapeOfRank(4));
   return absl::OkStatus();
 }
 
@@ -512,6 +568,131 @@ REGISTER_OP("TfRnnOps>CudnnRNNBackpropV3")
     .Doc(absl::StrCat("Computes the gradients of CudnnRNNV3.\n",
                       kBackpropArgumentsDoc, kBackpropHostReservedDoc,
                       kAttributesDoc, kSequenceArgumentsDoc));
+
+REGISTER_OP("TfRnnOps>CudnnRNNBackpropGrad")
+    .Attr(cudnn_rnn_attr::kT)
+    .Input("input: T")
+    .Input("input_h: T")
+    .Input("input_c: T")
+    .Input("params: T")
+    .Input("sequence_lengths: int32")
+    .Input("output: T")
+    .Input("output_backprop: T")
+    .Input("output_h_backprop: T")
+    .Input("output_c_backprop: T")
+    .Input("reserve_space: T")
+    .Input("input_backprop_grad: T")
+    .Input("input_h_backprop_grad: T")
+    .Input("input_c_backprop_grad: T")
+    .Input("params_backprop_grad: T")
+    .Output("input_grad: T")
+    .Output("input_h_grad: T")
+    .Output("input_c_grad: T")
+    .Output("params_grad: T")
+    .Output("output_backprop_grad: T")
+    .Output("output_h_backprop_grad: T")
+    .Output("output_c_backprop_grad: T")
+    .Attr(cudnn_rnn_attr::kRnnMode)
+    .Attr(cudnn_rnn_attr::kInputMode)
+    .Attr(cudnn_rnn_attr::kDirection)
+    .Attr(cudnn_rnn_attr::kDropout)
+    .Attr(cudnn_rnn_attr::kNumProj)
+    .Attr("time_major: bool = true")
+    .Attr(
+        "skip: list({'input_grad', 'input_h_grad', 'input_c_grad', "
+        "'params_grad', 'output_backprop_grad', 'output_h_backprop_grad', "
+        "'output_c_backprop_grad'}) = []")
+    .SetIsStateful()
+    .SetShapeFn(BackpropGradShape)
+    .Doc(R"doc(
+Computes the gradients of CudnnRNNBackprop, V2 and V3.
+
+With z = (input, input_h, input_c, params), F(z) = (output, output_h, output_c),
+J the derivative of F, and d the gradients with respect to its results, the
+gradient op computes B(z, d) = J(z)^T d. With v the gradients with respect to
+what that gives, those of <v, B(z, d)> are
+
+  with respect to d: J(z) v
+  with respect to z: the derivative of B(z, d) in the direction v.
+
+The latter are total: output and reserve_space follow from z, and there are no
+gradients with respect to them. Parts of v that are all zeros cost next to
+nothing. Dropout has the mask of the forward op.
+
+input: As in the forward op.
+input_h: As in the forward op.
+input_c: As in the forward op.
+params: As in the forward op.
+sequence_lengths: As in the forward op; time for each entry of the batch where
+  that has none.
+output: As the forward op gave it.
+output_backprop: As in the gradient op.
+output_h_backprop: As in the gradient op.
+output_c_backprop: As in the gradient op.
+reserve_space: As the forward op gave it, with is_training = true and the same
+  attributes. If that ran on a GPU, it is run again; then dropout must be 0, or
+  num_layers 1.
+input_backprop_grad: Gradient with respect to input_backprop, of its shape.
+input_h_backprop_grad: Gradient with respect to input_h_backprop, of its shape.
+input_c_backprop_grad: Gradient with respect to input_c_backprop, of its shape.
+  Ignored where rnn_mode is not lstm.
+params_backprop_grad: Gradient with respect to params_backprop, of its shape.
+input_grad: Gradient with respect to input, of its shape.
+input_h_grad: Gradient with respect to input_h, of its shape.
+input_c_grad: Gradient with respect to input_c, of its shape; 0 where rnn_mode
+  is not lstm.
+params_grad: Gradient with respect to params, of its shape.
+output_backprop_grad: Gradient with respect to output_backprop, of its shape.
+output_h_backprop_grad: Gradient with respect to output_h_backprop, of its
+  shape.
+output_c_backprop_grad: Gradient with respect to output_c_backprop, of its
+  shape; 0 where rnn_mode is not lstm.
+rnn_mode: As in the forward op.
+input_mode: As in the forward op.
+direction: As in the forward op.
+dropout: As in the forward op.
+num_proj: As in the forward op.
+time_major: As in the forward op.
+skip: Results that are not wanted, and are vectors of no elements.
+)doc");
+
+REGISTER_OP("TfRnnOps>CudnnRNNDropoutMasks")
+    .Attr(cudnn_rnn_attr::kT)
+    .Input("input: T")
+    .Input("input_h: T")
+    .Input("input_c: T")
+    .Input("params: T")
+    .Input("sequence_lengths: int32")
+    .Input("reserve_space: T")
+    .Output("masks: T")
+    .Attr(cudnn_rnn_attr::kRnnMode)
+    .Attr(cudnn_rnn_attr::kInputMode)
+    .Attr(cudnn_rnn_attr::kDirection)
+    .Attr(cudnn_rnn_attr::kDropout)
+    .Attr(cudnn_rnn_attr::kNumProj)
+    .Attr("time_major: bool = true")
+    .SetShapeFn(DropoutMasksShape)
+    .Doc(R"doc(
+Draws the dropout masks of a run of CudnnRNN, V2 or V3 again.
+
+input: As in the forward op.
+input_h: As in the forward op.
+input_c: As in the forward op.
+params: As in the forward op.
+sequence_lengths: As in the forward op; time for each entry of the batch where
+  that has none.
+reserve_space: As the forward op gave it, with is_training = true and the same
+  attributes.
+masks: What the input of each layer but the first was multiplied by,
+  [num_layers - 1, time, batch, num_directions * output_size] whatever
+  time_major is: 0, or 1 / (1 - dropout).
+rnn_mode: As in the forward op.
+input_mode: As in the forward op.
+direction: As in the forward op.
+dropout: As in the forward op.
+num_proj: As in the forward op.
+time_major: As in the forward op.
+)doc");
 
 }  // namespace
 }  // namespace tf_rnn_ops

@@ -213,6 +213,19 @@ std::string ReserveSpaceMismatch(const ReserveSpaceKey& key, const void* header,
 }
 
 template <typename T>
+ReserveSpaceOrigin FindReserveSpaceOrigin(const T* reserve_space,
+                                          std::int64_t num_elements) {
+  const bool has_header = num_elements * static_cast<std::int64_t>(sizeof(T)) >=
+                          kReserveSpaceHeaderBytes;
+  const Header header = has_header ? ReadHeader(reserve_space) : Header{};
+  const bool is_of_gpu =
+      header.magic == kMagic &&
+      header.device == static_cast<std::uint32_t>(Device::kGpu);
+  if (!is_of_gpu) return {Device::kCpu, 0};
+  return {Device::kGpu, header.variant};
+}
+
+template <typename T>
 RandomStream ReserveSpaceStream(const T* reserve_space) {
   return ReadHeader(reserve_space).stream;
 }
@@ -229,6 +242,8 @@ std::int64_t NumDropoutSamples(const RnnConfig& config, const RnnSize& size,
                                            const RandomStream&, void*);        \
   template std::string ReserveSpaceMismatch<T>(                                \
       const ReserveSpaceKey&, const void*, std::int64_t, std::int64_t);        \
+  template ReserveSpaceOrigin FindReserveSpaceOrigin<T>(const T*,              \
+                                                        std::int64_t);         \
   template RandomStream ReserveSpaceStream<T>(const T*)
 
 INSTANTIATE(Half);

@@ -97,6 +97,16 @@ std::string ReserveSpaceMismatch(const ReserveSpaceKey& key,
                                  ReserveSpaceSize<T>(key.config, key.size));
 }
 
+// What computed the forward pass that left a reserve_space.
+struct ReserveSpaceOrigin {
+  Device device;
+  std::uint64_t variant;
+};
+// The CPU, for what is no reserve_space at all.
+template <typename T>
+ReserveSpaceOrigin FindReserveSpaceOrigin(const T* reserve_space,
+                                          std::int64_t num_elements);
+
 // The stream in the header.
 template <typename T>
 RandomStream ReserveSpaceStream(const T* reserve_space);

@@ -10,6 +10,12 @@ namespace tf_rnn_ops {
 // CudnnRNN, its versions and their backprops.
 void AddCudnnRnnKernels(const DeviceKernels& kernels);
 
+// CudnnRNNBackpropGrad, which TensorFlow has not.
+void AddCudnnRnnBackpropGradKernels(const DeviceKernels& kernels);
+
+// CudnnRNNDropoutMasks, which TensorFlow has not.
+void AddCudnnRnnDropoutMasksKernels(const DeviceKernels& kernels);
+
 // CudnnRNNParamsSize, CudnnRNNCanonicalToParams, CudnnRNNParamsToCanonical and
 // the versions of these.
 void AddCudnnRnnParamsKernels(const DeviceKernels& kernels);

@@ -9,6 +9,8 @@ namespace {
 [[maybe_unused]] const bool registered = [] {
   const DeviceKernels kernels(tensorflow::DEVICE_CPU, "TfRnnOps>");
   AddCudnnRnnKernels(kernels);
+  AddCudnnRnnBackpropGradKernels(kernels);
+  AddCudnnRnnDropoutMasksKernels(kernels);
   AddCudnnRnnParamsKernels(kernels);
   AddGruBlockCellKernels(kernels);
   return true;
