@@ -10,6 +10,10 @@ from tf_rnn_ops import _library, gradients
 # TensorFlow's own ops that have no gradient of TensorFlow's, and ours.
 _GRADIENTS = {
     "GRUBlockCell": gradients.gru_block_cell_grad,
+    "GRUBlockCellGrad": gradients.gru_block_cell_grad_grad,
+    "CudnnRNNBackprop": gradients.cudnn_rnn_backprop_grad,
+    "CudnnRNNBackpropV2": gradients.cudnn_rnn_backprop_grad,
+    "CudnnRNNBackpropV3": gradients.cudnn_rnn_backprop_v3_grad,
     "CudnnRNNCanonicalToParams": gradients.canonical_to_params_v1_grad,
     "CudnnRNNCanonicalToParamsV2": gradients.canonical_to_params_v2_grad,
     "CudnnRNNParamsToCanonical": gradients.params_to_canonical_v1_grad,
@@ -26,8 +30,8 @@ def enable_builtin_kernels() -> None:
     TensorFlow has kernels for `CudnnRNN`, `CudnnRNNV2`, `CudnnRNNV3`, their backprops and the ops about their params
     for GPUs alone, so that a graph that holds one cannot be run elsewhere. This registers kernels for the CPU: those of
     `tf_rnn_ops.raw_ops`, for the same types. A GraphDef, SavedModel or frozen graph with these ops then runs as it is,
-    and trains if it did. Gradients are registered too, for TensorFlow's own `GRUBlockCell` and for the conversions
-    between weights and params.
+    and trains if it did. Gradients are registered too, for TensorFlow's own `GRUBlockCell`, for the conversions
+    between weights and params, and for the gradients of both ops.
 
     Call it before a graph with these ops is run for the first time. What runs on a GPU goes on to do so: TensorFlow
     prefers a GPU's kernel where there is one. A second call does nothing. It cannot be undone within the process.

@@ -1,7 +1,11 @@
 """Gradients of the ops. Importing this module registers them with TensorFlow."""
 
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
 import tensorflow as tf
 
+from tf_rnn_ops import _plain_network
 from tf_rnn_ops._library import ops
 
 
@@ -42,15 +46,75 @@ def gru_block_cell_grad(op, d_r, d_u, d_c, d_h):
     return [tf.cast(each, dtype) for each in d_inputs]
 
 
+def _is_wanted(op, index):
+    """Whether the gradient with respect to an op's input is asked for, as far as TensorFlow says."""
+    return index not in (getattr(op, "skip_input_indices", None) or ())
+
+
+@tf.RegisterGradient("TfRnnOps>GRUBlockCellGrad")
+@tf.RegisterGradient("TfRnnOps>GRUBlockCellGradV2")
+def gru_block_cell_grad_grad(op, *v):
+    """The gradient of GRUBlockCellGrad, ours or TensorFlow's own, and of our V2, as docs/second_order.md derives it.
+
+    It is made of operations that TensorFlow differentiates. Each input gets the partial derivative; there are none
+    with respect to x, b_ru and b_c, of which the op takes nothing. For the 16-bit types all of it is in float32.
+
+    Args:
+      op: the gradient op.
+      *v: gradients with respect to its outputs d_x, d_h_prev, d_c_bar and d_r_bar_u_bar, each of its shape or None for
+        zeros.
+    """
+    dtype = op.outputs[0].dtype
+    wide = tf.float32 if dtype.size == 2 else dtype
+    _, h_prev, w_ru, w_c, _, _, r, u, c, *d_outputs = (tf.cast(each, wide) for each in op.inputs)
+    _, _, d_c_bar, d_ru_bar = (tf.cast(each, wide) for each in op.outputs)
+    v_x, v_h, v_c_bar, v_ru_bar = (tf.cast(each, wide) for each in _zeros_for_none(v, op.outputs))
+    has_d_gates = len(d_outputs) > 1
+    d_r, d_u, d_c, d_h = d_outputs if has_d_gates else (0, 0, 0, *d_outputs)
+
+    # The backward step.
+    e_c, e_u = d_c + d_h * (1 - u), d_u + d_h * (h_prev - c)
+    p = tf.matmul(d_c_bar, w_c[-tf.shape(h_prev)[1] :], transpose_b=True)
+    e_r = d_r + p * h_prev
+    # Its formulas from the last to the first; g_q is the gradient with respect to q.
+    v_x_h = tf.concat([v_x, v_h], axis=1)
+    g_r_bar, g_u_bar = tf.split(v_ru_bar + tf.matmul(v_x_h, w_ru), 2, axis=1)
+    g_e_r, g_e_u = g_r_bar * r * (1 - r), g_u_bar * u * (1 - u)
+    g_p = v_h * r + g_e_r * h_prev
+    v_x_g_p = tf.concat([v_x, g_p], axis=1)
+    g_c_bar = v_c_bar + tf.matmul(v_x_g_p, w_c)
+    g_e_c = g_c_bar * (1 - c * c)
+
+    grads = [
+        None,
+        g_e_r * p + g_e_u * d_h,
+        tf.matmul(v_x_h, d_ru_bar, transpose_a=True) if _is_wanted(op, 2) else None,
+        tf.matmul(v_x_g_p, d_c_bar, transpose_a=True) if _is_wanted(op, 3) else None,
+        None,
+        None,
+        v_h * p + g_r_bar * e_r * (1 - 2 * r),
+        v_h * d_h + g_u_bar * e_u * (1 - 2 * u) - g_e_c * d_h,
+        -2 * g_c_bar * e_c * c - g_e_u * d_h,
+        *([g_e_r, g_e_u, g_e_c] if has_d_gates else []),
+        v_h * u + g_e_u * (h_prev - c) + g_e_c * (1 - u),
+    ]
+    return [None if grad is None else tf.cast(grad, dtype) for grad in grads]
+
+
 def _zeros_for_none(grads, outputs):
     """Returns the gradients with respect to an op's outputs, with zeros in place of None."""
     return [tf.zeros_like(output) if grad is None else grad for grad, output in zip(grads, outputs, strict=True)]
 
 
+def _network_attrs(op, *more):
+    """Returns the attributes of a CudnnRNN op that say what it computes, and those of the names in `more`."""
+    names = ("rnn_mode", "input_mode", "direction", "dropout", *more)
+    return {name: op.get_attr(name) for name in names}
+
+
 def _cudnn_rnn_attrs(op, *more):
     """Returns the attributes that every op of the CudnnRNN family has, and those of the names in `more`."""
-    names = ("rnn_mode", "input_mode", "direction", "dropout", "seed", "seed2", *more)
-    return {name: op.get_attr(name) for name in names}
+    return _network_attrs(op, "seed", "seed2", *more)
 
 
 def _cudnn_rnn_grad(op, d_outputs, backprop, *more_attrs):
@@ -92,6 +156,168 @@ def _cudnn_rnn_v3_grad(op, *d_outputs):
     """The gradient of CudnnRNNV3, whose last input, sequence_lengths, has none."""
     grads = _cudnn_rnn_grad(op, d_outputs, ops.tf_rnn_ops_cudnn_rnn_backprop_v3, "num_proj", "time_major")
     return [*grads, None]
+
+
+# The results of CudnnRNNBackpropGrad: gradients with respect to the network's inputs, and to the incoming gradients.
+_BACKPROP_GRADS = (
+    *("input_grad", "input_h_grad", "input_c_grad", "params_grad"),
+    *("output_backprop_grad", "output_h_backprop_grad", "output_c_backprop_grad"),
+)
+
+
+class _BackwardPass(NamedTuple):
+    """What a CudnnRNNBackprop op of any version was given, as one of V3 would have been."""
+
+    network: Sequence[tf.Tensor]  # input, input_h, input_c and params
+    sequence_lengths: tf.Tensor
+    output: tf.Tensor
+    d_outputs: Sequence[tf.Tensor]  # gradients with respect to output, output_h and output_c
+    reserve_space: tf.Tensor
+    attrs: dict[str, Any]
+
+    def differentiate(self, v, wanted=_BACKPROP_GRADS):
+        """Returns the results of CudnnRNNBackpropGrad by name, those that are `wanted`.
+
+        Args:
+          v: gradients with respect to the results of the backward pass, each of its shape.
+          wanted: the names.
+        """
+        results = ops.tf_rnn_ops_cudnn_rnn_backprop_grad(
+            *self.network,
+            self.sequence_lengths,
+            self.output,
+            *self.d_outputs,
+            self.reserve_space,
+            *v,
+            skip=[name for name in _BACKPROP_GRADS if name not in wanted],
+            **self.attrs,
+        )
+        return {name: getattr(results, name) for name in wanted}
+
+    def run(self, d_outputs):
+        """Returns the results of the backward pass for other gradients with respect to the outputs."""
+        # Of the final states only their shapes are looked at.
+        return list(
+            ops.tf_rnn_ops_cudnn_rnn_backprop_v3(
+                *self.network,
+                self.sequence_lengths,
+                self.output,
+                *map(tf.zeros_like, self.d_outputs[1:]),
+                *d_outputs,
+                self.reserve_space,
+                tf.zeros([], tf.int8),
+                **self.attrs,
+            )
+        )
+
+    def differentiate_twice(self, v, s):
+        """Differentiates all results of CudnnRNNBackpropGrad, as operations of TensorFlow that have any derivative.
+
+        Args:
+          v: as `differentiate` takes them.
+          s: gradients with respect to the results, each of its shape.
+
+        Returns:
+          The gradients with respect to the network's inputs, and those with respect to `d_outputs`.
+        """
+        plain = _plain_network.Network(
+            _plain_network.make_layout(self.network, self.attrs),
+            self.attrs["time_major"],
+            self.sequence_lengths,
+            self._dropout_masks(),
+        )
+        sources = [list(self.network), list(self.d_outputs)]
+        dtype = self.output.dtype
+        wide = tf.float32 if dtype.size == 2 else dtype
+        with tf.GradientTape() as tape:
+            tape.watch(sources)
+            network, d_outputs = ([tf.cast(each, wide) for each in some] for some in sources)
+            results = _plain_network.backprop_grad(plain, network, d_outputs, [tf.cast(each, wide) for each in v])
+        return tape.gradient(results, sources, output_gradients=[tf.cast(each, wide) for each in s])
+
+    def _dropout_masks(self):
+        """Returns what the inputs of the layers above the first were multiplied by, or None if nothing was dropped."""
+        if self.attrs["dropout"] == 0:
+            return None
+        masks = ops.tf_rnn_ops_cudnn_rnn_dropout_masks(
+            *self.network, self.sequence_lengths, self.reserve_space, **self.attrs
+        )
+        return tf.cast(masks, tf.float32) if masks.dtype.size == 2 else masks
+
+
+def _full_lengths(op):
+    """Returns sequence lengths for a CudnnRNN op that has none: its whole time, which comes first."""
+    time, batch, _ = tf.unstack(tf.shape(op.inputs[0]))
+    return tf.fill([batch], time)
+
+
+def _cudnn_rnn_backprop_grad(op, v, backward_pass, first_d_output):
+    """The gradients of a CudnnRNNBackprop op of any version; docs/second_order.md derives them.
+
+    Those with respect to the network's inputs are total: there are none with respect to its outputs and reserve_space.
+
+    Args:
+      op: the gradient op.
+      v: gradients with respect to its outputs, each of its shape or None for zeros.
+      backward_pass: what it was given.
+      first_d_output: the index of its input output_backprop.
+    """
+    indices = (0, 1, 2, 3, first_d_output, first_d_output + 1, first_d_output + 2)
+    names = {i: name for i, name in zip(indices, _BACKPROP_GRADS, strict=True) if _is_wanted(op, i)}
+    grads = backward_pass.differentiate(_zeros_for_none(v, op.outputs), names.values())
+    return [grads[names[i]] if i in names else None for i in range(len(op.inputs))]
+
+
+@tf.RegisterGradient("TfRnnOps>CudnnRNNBackprop")
+@tf.RegisterGradient("TfRnnOps>CudnnRNNBackpropV2")
+def cudnn_rnn_backprop_grad(op, *v):
+    """The gradient of CudnnRNNBackprop and V2, ours or TensorFlow's own."""
+    network, (output, _, _), d_outputs, reserve_space = op.inputs[:4], op.inputs[4:7], op.inputs[7:10], op.inputs[10]
+    attrs = {**_network_attrs(op), "num_proj": 0, "time_major": True}
+    backward_pass = _BackwardPass(network, _full_lengths(op), output, d_outputs, reserve_space, attrs)
+    return _cudnn_rnn_backprop_grad(op, v, backward_pass, 7)
+
+
+@tf.RegisterGradient("TfRnnOps>CudnnRNNBackpropV3")
+def cudnn_rnn_backprop_v3_grad(op, *v):
+    """The gradient of CudnnRNNBackpropV3, ours or TensorFlow's own."""
+    network, lengths, (output, _, _) = op.inputs[:4], op.inputs[4], op.inputs[5:8]
+    attrs = _network_attrs(op, "num_proj", "time_major")
+    backward_pass = _BackwardPass(network, lengths, output, op.inputs[8:11], op.inputs[11], attrs)
+    return _cudnn_rnn_backprop_grad(op, v, backward_pass, 8)
+
+
+@tf.RegisterGradient("TfRnnOps>CudnnRNNBackpropGrad")
+def _cudnn_rnn_backprop_grad_grad(op, *s):
+    """The gradient of CudnnRNNBackpropGrad.
+
+    Its results (H v, J v) are linear in v, so that the gradient with respect to v is H s_z + Jᵀ s_d: the same op once
+    more, and a backward pass. For the others, a plain network is differentiated.
+
+    Args:
+      op: the gradient op.
+      *s: gradients with respect to its outputs, s_z and s_d, each of its shape or None for zeros.
+    """
+    network, lengths, output, d_outputs, reserve_space, v = (
+        *(op.inputs[:4], op.inputs[4], op.inputs[5]),
+        *(op.inputs[6:9], op.inputs[9], op.inputs[10:]),
+    )
+    attrs = _network_attrs(op, "num_proj", "time_major")
+    backward_pass = _BackwardPass(network, lengths, output, d_outputs, reserve_space, attrs)
+    # A result that was skipped has no elements.
+    skipped = [tf.compat.as_str(name) for name in op.get_attr("skip")]
+    s = [
+        tf.zeros_like(like) if grad is None or name in skipped else grad
+        for name, grad, like in zip(_BACKPROP_GRADS, s, (*network, *d_outputs), strict=True)
+    ]
+
+    grads = [None] * len(op.inputs)
+    if any(_is_wanted(op, i) for i in range(10, 14)):
+        again = backward_pass.differentiate(s[:4], _BACKPROP_GRADS[:4])
+        grads[10:14] = [a + b for a, b in zip(again.values(), backward_pass.run(s[4:]), strict=True)]
+    if any(_is_wanted(op, i) for i in (0, 1, 2, 3, 6, 7, 8)):
+        grads[:4], grads[6:9] = backward_pass.differentiate_twice(v, s)
+    return grads
 
 
 def _canonical_to_params_grad(op, d_params, params_to_canonical, **attrs):

@@ -1,0 +1,183 @@
+"""The CudnnRNN ops in operations that TensorFlow differentiates any number of times, for the higher orders.
+
+It is slow and takes much memory, and exists to be differentiated where the ops themselves have no gradient.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from tf_rnn_ops.params import Layout, layout
+from tf_rnn_ops.params._arrays import TENSORFLOW
+from tf_rnn_ops.params._blocks import blocks_of_pseudo_layers, split_into_blocks
+
+
+class Network(NamedTuple):
+    """What a network computes, apart from what goes into it.
+
+    Attributes:
+      layout: that of its params.
+      time_major: whether time comes before batch.
+      sequence_lengths: [batch].
+      masks: what the input of each layer but the first is multiplied by, [num_layers - 1, time, batch, output], or
+        None.
+    """
+
+    layout: Layout
+    time_major: bool
+    sequence_lengths: tf.Tensor
+    masks: tf.Tensor | None
+
+
+def make_layout(arguments: Sequence[tf.Tensor], attrs: dict[str, Any]) -> Layout:
+    """Returns the layout of a network's params, from the shapes of its arguments, which must be known but for time.
+
+    Args:
+      arguments: input, input_h, input_c and params.
+      attrs: rnn_mode, input_mode, direction, num_proj and time_major.
+
+    Raises:
+      ValueError: if a size is not known.
+    """
+    text = {name: tf.compat.as_str(attrs[name]) for name in ("rnn_mode", "input_mode", "direction")}
+    input, input_h, input_c, _ = arguments
+    pseudo_layers = input_h.shape[0 if attrs["time_major"] else 1]
+    num_units = (input_c if text["rnn_mode"] == "lstm" else input_h).shape[2]
+    if None in (pseudo_layers, num_units, input.shape[2]):
+        raise ValueError(
+            "Gradients of a third or higher order need to know num_layers, num_units and input_size when a graph is "
+            f"built, but input is {input.shape}, input_h {input_h.shape} and input_c {input_c.shape}."
+        )
+    directions = 2 if text["direction"] == "bidirectional" else 1
+    return layout(
+        **text,
+        num_units=num_units,
+        input_size=input.shape[2],
+        num_layers=pseudo_layers // directions,
+        num_proj=attrs["num_proj"],
+    )
+
+
+def _step(rnn_mode, weights, a, h_prev, c_prev):
+    """Returns the hidden state, [batch, output], and the cell state, [batch, units].
+
+    Args:
+      rnn_mode: what the step computes.
+      weights: the blocks of the pseudo-layer by their kinds.
+      a: the gates' share of the input, [batch, gates * units].
+      h_prev: [batch, output].
+      c_prev: [batch, units]; handed on if not LSTM.
+    """
+    b = tf.matmul(h_prev, weights["recurrent_kernel"], transpose_b=True) + weights["recurrent_bias"]
+    if rnn_mode == "lstm":
+        i, f, g, o = tf.split(a + b, 4, axis=1)
+        c = tf.sigmoid(f) * c_prev + tf.sigmoid(i) * tf.tanh(g)
+        m = tf.sigmoid(o) * tf.tanh(c)
+        return (tf.matmul(m, weights["projection"], transpose_b=True) if "projection" in weights else m), c
+    if rnn_mode == "gru":
+        (a_r, a_u, a_n), (b_r, b_u, b_n) = tf.split(a, 3, axis=1), tf.split(b, 3, axis=1)
+        u = tf.sigmoid(a_u + b_u)
+        return (1 - u) * tf.tanh(a_n + tf.sigmoid(a_r + b_r) * b_n) + u * h_prev, c_prev
+    return (tf.tanh if rnn_mode == "rnn_tanh" else tf.nn.relu)(a + b), c_prev
+
+
+def _sequence(network, weights, x, h, c, is_backward):
+    """Runs a pseudo-layer.
+
+    Args:
+      network: the network.
+      weights: the blocks of the pseudo-layer by their kinds.
+      x: [time, batch, fan_in].
+      h: [batch, output].
+      c: [batch, units].
+      is_backward: whether it goes backward in time.
+
+    Returns:
+      The output, [time, batch, output], and the final states.
+    """
+    time, batch, _ = tf.unstack(tf.shape(x))
+    width = weights["input_bias"].shape[0]
+    rows = tf.reshape(x, [time * batch, x.shape[2]])
+    if "kernel" in weights:
+        a = tf.matmul(rows, weights["kernel"], transpose_b=True)
+    else:
+        a = tf.tile(rows, [1, width // x.shape[2]])
+    a = tf.reshape(a + weights["input_bias"], [time, batch, width])
+    inputs = tf.TensorArray(x.dtype, size=time, element_shape=[None, width]).unstack(a)
+    outputs = tf.TensorArray(x.dtype, size=time, element_shape=[None, h.shape[1]])
+
+    def step(i, h, c, outputs):
+        t = time - 1 - i if is_backward else i
+        valid = (t < network.sequence_lengths)[:, tf.newaxis]
+        new_h, new_c = _step(network.layout.rnn_mode, weights, inputs.read(t), h, c)
+        outputs = outputs.write(t, tf.where(valid, new_h, tf.zeros_like(new_h)))
+        return i + 1, tf.where(valid, new_h, h), tf.where(valid, new_c, c), outputs
+
+    _, h, c, outputs = tf.while_loop(lambda i, *_: i < time, step, (0, h, c, outputs), maximum_iterations=time)
+    return tf.ensure_shape(outputs.stack(), [None, None, h.shape[1]]), h, c
+
+
+def forward(network: Network, input, input_h, input_c, params) -> list[tf.Tensor]:
+    """Runs a network.
+
+    Args:
+      network: what it computes.
+      input: as the op takes it.
+      input_h: as the op takes it.
+      input_c: as the op takes it.
+      params: as the op takes it.
+
+    Returns:
+      output and output_h, and for an LSTM output_c.
+    """
+
+    def major(tensor):
+        return tensor if network.time_major else tf.transpose(tensor, [1, 0, 2])
+
+    of_name = split_into_blocks(TENSORFLOW, network.layout, params)
+    is_lstm = network.layout.rnn_mode == "lstm"
+    num_directions = 2 if network.layout.direction == "bidirectional" else 1
+    pseudo_layers = network.layout.num_layers * num_directions
+    h = tf.unstack(major(input_h), pseudo_layers)
+    c = tf.unstack(major(input_c), pseudo_layers) if is_lstm else list(h)
+    x, outputs = major(input), []
+    for p, blocks in enumerate(blocks_of_pseudo_layers(network.layout).values()):
+        layer, direction = divmod(p, num_directions)
+        if direction == 0 and layer > 0:
+            x = tf.concat(outputs, axis=-1)
+            x = x if network.masks is None else x * network.masks[layer - 1]
+            outputs = []
+        weights = {kind: of_name[block.name] for kind, block in blocks.items()}
+        output, h[p], c[p] = _sequence(network, weights, x, h[p], c[p], direction == 1)
+        outputs.append(output)
+    results = [tf.concat(outputs, axis=-1), tf.stack(h), *([tf.stack(c)] if is_lstm else [])]
+    return [major(each) for each in results]
+
+
+def backprop_grad(network: Network, arguments, d_outputs, v) -> list[tf.Tensor]:
+    """Returns what the op CudnnRNNBackpropGrad does.
+
+    Args:
+      network: what the network computes.
+      arguments: input, input_h, input_c and params.
+      d_outputs: gradients with respect to output, output_h and output_c.
+      v: gradients with respect to the results of the backward pass.
+    """
+    with tf.GradientTape() as outer:
+        outer.watch([*arguments, *d_outputs])
+        with tf.GradientTape() as inner:
+            inner.watch(arguments)
+            outputs = forward(network, *arguments)
+        d_arguments = inner.gradient(
+            outputs,
+            arguments,
+            output_gradients=d_outputs[: len(outputs)],
+            unconnected_gradients=tf.UnconnectedGradients.ZERO,
+        )
+    return outer.gradient(
+        d_arguments,
+        [*arguments, *d_outputs],
+        output_gradients=v,
+        unconnected_gradients=tf.UnconnectedGradients.ZERO,
+    )
