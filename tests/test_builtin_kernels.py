@@ -14,7 +14,7 @@ import parity
 import processes
 import pytest
 import tensorflow as tf
-from cudnn_rnn_checks import check_against_reference, reference_gradients, tape_gradients, tensors
+from cudnn_rnn_checks import check_against_reference, reference_gradients, run_forward, tape_gradients, tensors
 from cudnn_rnn_inputs import DTYPES, INPUTS, MODES, VERSIONS, Config
 from cudnn_rnn_params_checks import to_canonical, to_params
 from gru_checks import INPUTS as GRU_INPUTS
@@ -60,6 +60,44 @@ def test_gradients_by_tensorflows_own_functions(mode, version):
     actual = tape_gradients(config, tensors(inputs), d_outputs, version=version, raw_ops=tf.raw_ops)
     for name in INPUTS:
         assert parity.difference(actual[name], getattr(expected, f"{name}_backprop")) < 1e-12, name
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_gradients_of_tensorflows_own_gradients(version):
+    config = Config(
+        rnn_mode="lstm", direction="bidirectional", num_layers=2, num_units=5, input_size=3, time=4, batch=3
+    )
+    inputs = {name: tf.constant(value) for name, value in cudnn_rnn_inputs.network_inputs(config).items()}
+
+    def penalty_gradients(raw_ops):
+        with tf.GradientTape() as outer:
+            outer.watch(inputs)
+            with tf.GradientTape() as inner:
+                inner.watch(inputs)
+                loss = tf.reduce_sum(tf.sin(run_forward(config, inputs, version, raw_ops).output))
+            value = tf.add_n([tf.reduce_sum(each**2) for each in inner.gradient(loss, inputs).values()])
+        return outer.gradient(value, inputs)
+
+    actual, expected = (penalty_gradients(each) for each in (tf.raw_ops, tf_rnn_ops.raw_ops))
+    for name in INPUTS:
+        np.testing.assert_array_equal(actual[name], expected[name], err_msg=name)
+
+
+def test_gradient_of_tensorflows_own_gru_block_cell_grad():
+    inputs = {name: tf.constant(each) for name, each in gru_inputs.cell_inputs((3, 4, 5), "float32").items()}
+
+    def penalty_gradients(raw_ops):
+        with tf.GradientTape() as outer:
+            outer.watch(inputs)
+            step = raw_ops.GRUBlockCell(**inputs)
+            gates = {name: getattr(step, name) for name in "ruc"}
+            d_x = raw_ops.GRUBlockCellGrad(**inputs, **gates, d_h=tf.ones_like(step.h)).d_x
+            value = tf.reduce_sum(d_x**2)
+        return outer.gradient(value, inputs)
+
+    actual, expected = (penalty_gradients(each) for each in (tf.raw_ops, tf_rnn_ops.raw_ops))
+    for name, value in expected.items():
+        assert parity.difference(actual[name], value) < 1e-5, name
 
 
 @pytest.mark.parametrize("size_type", [tf.int32, tf.int64], ids=lambda each: each.name)

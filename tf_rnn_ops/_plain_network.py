@@ -141,7 +141,8 @@ def forward(network: Network, input, input_h, input_c, params) -> list[tf.Tensor
     pseudo_layers = network.layout.num_layers * num_directions
     h = tf.unstack(major(input_h), pseudo_layers)
     c = tf.unstack(major(input_c), pseudo_layers) if is_lstm else list(h)
-    x, outputs = major(input), []
+    x = major(input)
+    outputs: list[tf.Tensor] = []
     for p, blocks in enumerate(blocks_of_pseudo_layers(network.layout).values()):
         layer, direction = divmod(p, num_directions)
         if direction == 0 and layer > 0:

@@ -298,10 +298,8 @@ def _cudnn_rnn_backprop_grad_grad(op, *s):
       op: the gradient op.
       *s: gradients with respect to its outputs, s_z and s_d, each of its shape or None for zeros.
     """
-    network, lengths, output, d_outputs, reserve_space, v = (
-        *(op.inputs[:4], op.inputs[4], op.inputs[5]),
-        *(op.inputs[6:9], op.inputs[9], op.inputs[10:]),
-    )
+    network, lengths, output, d_outputs = op.inputs[:4], op.inputs[4], op.inputs[5], op.inputs[6:9]
+    reserve_space, v = op.inputs[9], op.inputs[10:]
     attrs = _network_attrs(op, "num_proj", "time_major")
     backward_pass = _BackwardPass(network, lengths, output, d_outputs, reserve_space, attrs)
     # A result that was skipped has no elements.

@@ -1,0 +1,590 @@
+"""Gradients of gradients of the CudnnRNN ops, of every input, and of higher orders."""
+
+import dataclasses
+import re
+
+import cudnn_rnn_inputs
+import cudnn_rnn_reference as first_order
+import keras
+import numpy as np
+import parity
+import plain_networks
+import pytest
+import tensorflow as tf
+from cudnn_rnn_checks import names_of, run_backprop, run_forward
+from cudnn_rnn_inputs import DTYPES, INPUTS, MODES, OUTPUTS, VERSIONS
+from gru_inputs import float64
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_cudnn_rnn_reference import DIRECTIONS, LENGTHS, NETWORKS, inputs_away_from_kinks, network
+from test_second_order_reference import ARGUMENTS, output_backprops, second_order
+
+import tf_rnn_ops
+from tf_rnn_ops._library import ops
+
+DROPPED = network(num_layers=3, direction="bidirectional", sequence_lengths=LENGTHS, dropout=0.5)
+GRADS = tuple(f"{name}_grad" for name in ARGUMENTS)
+BACKPROP_GRADS = tuple(f"{name}_backprop_grad" for name in INPUTS)
+COMPILED = pytest.mark.parametrize("compiled", [False, True], ids=["eager", "tf.function"])
+
+
+def tensors(arrays):
+    return {name: tf.constant(value) for name, value in arrays.items()}
+
+
+def maybe_compiled(function, compiled):
+    return tf.function(function) if compiled else function
+
+
+def grad_arguments(config, inputs, outputs, gradients, v) -> dict:
+    """Returns the arguments of CudnnRNNBackpropGrad."""
+    names = ("rnn_mode", "input_mode", "direction", "dropout", "num_proj", "time_major")
+    return {
+        **inputs,
+        **gradients,
+        **dict(zip(BACKPROP_GRADS, v, strict=True)),
+        **{name: getattr(config, name) for name in names},
+        "sequence_lengths": config.lengths,
+        "output": outputs.output,
+        "reserve_space": outputs.reserve_space,
+    }
+
+
+def backprop_grad(config, inputs, outputs, gradients, v, **changes):
+    """Runs CudnnRNNBackpropGrad."""
+    return ops.tf_rnn_ops_cudnn_rnn_backprop_grad(
+        **{**grad_arguments(config, inputs, outputs, gradients, v), **changes}
+    )
+
+
+def masks_of(config, inputs, outputs):
+    """Returns the dropout masks of a run as arrays, or None."""
+    if config.dropout == 0:
+        return None
+    names = ("rnn_mode", "input_mode", "direction", "dropout", "num_proj", "time_major")
+    return ops.tf_rnn_ops_cudnn_rnn_dropout_masks(
+        **inputs,
+        sequence_lengths=config.lengths,
+        reserve_space=outputs.reserve_space,
+        **{name: getattr(config, name) for name in names},
+    ).numpy()
+
+
+def arguments_of(config, dtype="float64", seed=0):
+    """Returns the arguments of a backward pass that are given, and gradients with respect to its results."""
+    inputs, gradients = cudnn_rnn_inputs.inputs_and_gradients(config, dtype, seed)
+    v = cudnn_rnn_inputs.cast(output_backprops(config, inputs, seed + 5)._asdict(), dtype)
+    return inputs, gradients, list(v.values())
+
+
+# ---------------------------------------------------------------- the op
+
+
+@settings(max_examples=200)
+@given(
+    config=cudnn_rnn_inputs.configs(),
+    dropout=st.sampled_from([0.0, 0.3]),
+    dtype=st.sampled_from(DTYPES),
+    seed=st.integers(0, 2**20),
+)
+def test_equals_the_reference_with_any_options(config, dropout, dtype, seed):
+    """Against float64 on the same rounded inputs."""
+    config = dataclasses.replace(config, dropout=dropout)
+    inputs, gradients, v = arguments_of(config, dtype, seed)
+    outputs = run_forward(config, inputs, seed=7)
+    actual = backprop_grad(config, inputs, outputs, gradients, v)
+    masks = masks_of(config, inputs, outputs)
+    wide = float64({**inputs, **gradients})
+    run = first_order.forward(config, **{name: wide[name] for name in INPUTS}, masks=masks)
+    if config.rnn_mode == "rnn_relu" and first_order.nearest_to_the_kink(run) < 1e-2:
+        return
+    expected = second_order(config, wide, first_order.Backward(*map(parity.to_float64, v)), masks)
+    wanted = {f"{name}_grad": value for name, value in expected.items()}
+    fields = [name for name in GRADS if config.rnn_mode == "lstm" or "_c" not in name]
+    parity.check(f"CudnnRNNBackpropGrad {config.rnn_mode}", "float64", actual, wanted, fields)
+    for name in set(GRADS) - set(fields):
+        assert not getattr(actual, name).numpy().any()
+
+
+@pytest.mark.parametrize("time_major", [True, False])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_dropout_masks_are_those_of_the_forward_pass(dtype, time_major):
+    config = dataclasses.replace(DROPPED, dropout=0.3, time_major=time_major)
+    inputs, _, _ = arguments_of(config, dtype)
+    outputs = run_forward(config, inputs, seed=7)
+    masks = masks_of(config, inputs, outputs)
+    assert masks.shape == (2, config.time, config.batch, 2 * config.num_units)
+    run = first_order.forward(config, **float64(inputs), masks=parity.to_float64(masks))
+    parity.check("CudnnRNNDropoutMasks", "float64", outputs, run, OUTPUTS)
+
+
+def test_zeros_are_left_out_and_what_is_no_number_is_not():
+    config = network(num_layers=2, direction="bidirectional")
+    inputs, gradients, v = arguments_of(config)
+    outputs = run_forward(config, inputs)
+    for index in (0, 3):
+        parts = [np.zeros_like(each) if i == index else each for i, each in enumerate(v)]
+        expected = second_order(config, {**inputs, **gradients}, first_order.Backward(*parts))
+        actual = backprop_grad(config, inputs, outputs, gradients, parts)
+        for name, value in zip(ARGUMENTS, actual, strict=True):
+            assert parity.difference(value, expected[name]) < 1e-12, name
+        parts[index].flat[-1] = np.nan
+        result = backprop_grad(config, inputs, outputs, gradients, parts)
+        assert np.isnan(result.input_h_grad).any()
+
+
+@pytest.mark.parametrize("skipped", GRADS)
+def test_what_is_skipped_is_empty_and_changes_nothing(skipped):
+    config = network(num_layers=2, direction="bidirectional", sequence_lengths=LENGTHS)
+    inputs, gradients, v = arguments_of(config)
+    outputs = run_forward(config, inputs)
+    full = backprop_grad(config, inputs, outputs, gradients, v)
+    for skip in [skipped], [name for name in GRADS if name != skipped]:
+        for name, value in backprop_grad(config, inputs, outputs, gradients, v, skip=skip)._asdict().items():
+            if name in skip:
+                assert value.shape == (0,)
+            else:
+                np.testing.assert_array_equal(value, getattr(full, name))
+
+
+GPU_AT = 76  # where the header of a reserve_space says which device it is of
+
+
+def of_gpu(reserve_space):
+    """Returns what a GPU might have left: the same header, but for the device, and other contents."""
+    content = bytearray(reserve_space.numpy().tobytes()[:160])
+    content[GPU_AT] = 1
+    return np.frombuffer(bytes(content), reserve_space.dtype.as_numpy_dtype)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_forward_pass_of_a_gpu_runs_again(dtype):
+    config = network(num_layers=2, direction="bidirectional", sequence_lengths=LENGTHS)
+    inputs, gradients, v = arguments_of(config, dtype)
+    outputs = run_forward(config, inputs)
+    expected = backprop_grad(config, inputs, outputs, gradients, v)
+    changes = {"reserve_space": of_gpu(outputs.reserve_space), "output": np.zeros_like(outputs.output)}
+    actual = backprop_grad(config, inputs, outputs, gradients, v, **changes)
+    for name in GRADS:
+        np.testing.assert_array_equal(getattr(actual, name), getattr(expected, name), err_msg=name)
+
+
+def test_dropout_of_a_gpu_is_refused():
+    inputs, gradients, v = arguments_of(DROPPED)
+    outputs = run_forward(DROPPED, inputs)
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"reserve_space.*GPU, whose dropout"):
+        backprop_grad(DROPPED, inputs, outputs, gradients, v, reserve_space=of_gpu(outputs.reserve_space))
+
+
+def test_the_reserve_space_of_another_network_is_refused():
+    config = network()
+    inputs, gradients, v = arguments_of(config)
+    other = network(num_units=6)
+    reserve_space = run_forward(other, cudnn_rnn_inputs.network_inputs(other)).reserve_space
+    outputs = run_forward(config, inputs)
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"reserve_space.*num_units was 6, but is 5"):
+        backprop_grad(config, inputs, outputs, gradients, v, reserve_space=reserve_space)
+    for device in (lambda each: each, of_gpu):
+        with pytest.raises(tf.errors.InvalidArgumentError, match=r"reserve_space.*num_units was 6, but is 5"):
+            backprop_grad(config, inputs, outputs, gradients, v, reserve_space=device(reserve_space))
+
+
+@COMPILED
+@pytest.mark.parametrize("name", [*INPUTS, "output", *ARGUMENTS[4:], "reserve_space", *BACKPROP_GRADS])
+def test_an_argument_of_another_shape_is_refused_by_name(name, compiled):
+    config = network(num_layers=2)
+    inputs, gradients, v = arguments_of(config)
+    arguments = grad_arguments(config, inputs, run_forward(config, inputs), gradients, v)
+    shape = arguments[name].shape
+    wrong = [[*shape, 1], [*shape[:-1], shape[-1] + 1], [shape[0] + 1, *shape[1:]]]
+    # input and the states say what sizes there are; others are then found not to fit.
+    culprit = name if name not in INPUTS[:3] else r"\w+"
+    for each in wrong[:1] if name == "reserve_space" else wrong:
+        changed = {**arguments, name: tf.zeros(each, tf.float64)}
+        with pytest.raises((tf.errors.InvalidArgumentError, ValueError), match=rf"\b{culprit} must be"):
+            maybe_compiled(lambda changed=changed: ops.tf_rnn_ops_cudnn_rnn_backprop_grad(**changed), compiled)()
+
+
+def test_shapes_are_known_in_a_graph():
+    config = network(num_layers=2, direction="bidirectional")
+    inputs, gradients, v = arguments_of(config)
+    arguments = grad_arguments(config, inputs, run_forward(config, inputs), gradients, v)
+
+    @tf.function
+    def run():
+        results = ops.tf_rnn_ops_cudnn_rnn_backprop_grad(**arguments, skip=["params_grad"])
+        for name in ARGUMENTS:
+            wanted = [0] if name == "params" else {**inputs, **gradients}[name].shape
+            assert getattr(results, f"{name}_grad").shape == wanted, name
+        return results
+
+    run()
+
+
+# ---------------------------------------------------------------- the registered gradients
+
+
+def penalty(run, inputs, of):
+    """A function of an output and of the gradients of a loss that is linear in none, by the inputs in `of`."""
+    with tf.GradientTape() as tape:
+        tape.watch([inputs[name] for name in of])
+        outputs = run(inputs)
+        loss = tf.add_n([tf.reduce_sum(tf.sin(each)) for each in outputs[:3]])
+    gradients = tape.gradient(loss, [inputs[name] for name in of], unconnected_gradients="zero")
+    return tf.add_n([tf.reduce_sum(each**2) for each in gradients]) + tf.reduce_sum(outputs[0] ** 2)
+
+
+def penalty_gradients(run, inputs, of=INPUTS, wanted=INPUTS):
+    """The gradients of the penalty, by input."""
+    with tf.GradientTape() as tape:
+        tape.watch([inputs[name] for name in wanted])
+        value = penalty(run, inputs, of)
+    return tape.gradient(value, {name: inputs[name] for name in wanted}, unconnected_gradients="zero")
+
+
+def ours(config, version="V3", **attributes):
+    return lambda inputs: run_forward(config, inputs, version, **attributes)
+
+
+def plain(config, masks=None):
+    return lambda inputs: plain_networks.cudnn_rnn(config, **inputs, masks=masks)
+
+
+def check(actual, expected, tolerance=1e-9):
+    assert actual.keys() == expected.keys()
+    for name, value in expected.items():
+        assert parity.difference(actual[name], value) < tolerance, name
+
+
+@COMPILED
+@pytest.mark.parametrize("config", NETWORKS.values(), ids=NETWORKS.keys())
+def test_equals_tensorflow_differentiating_a_plain_network_twice(config, compiled):
+    inputs = tensors(cudnn_rnn_inputs.network_inputs(config))
+    function = maybe_compiled(lambda inputs: penalty_gradients(ours(config), inputs), compiled)
+    check(function(inputs), tf.function(penalty_gradients)(plain(config), inputs))
+
+
+@pytest.mark.parametrize("of", [("input",), ("params",), ("input_h", "input_c")], ids="-".join)
+@pytest.mark.parametrize("wanted", [("input",), ("params",), INPUTS], ids="-".join)
+@pytest.mark.parametrize("version", VERSIONS)
+def test_of_some_inputs_with_respect_to_others(version, wanted, of):
+    config = network(num_layers=2, direction="bidirectional")
+    inputs = tensors(cudnn_rnn_inputs.network_inputs(config))
+    for compiled in (False, True):
+        function = maybe_compiled(lambda i: penalty_gradients(ours(config, version), i, of, wanted), compiled)
+        check(function(inputs), penalty_gradients(plain(config), inputs, of, wanted))
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_dropout_has_the_mask_of_the_first_pass(mode):
+    config = dataclasses.replace(DROPPED, rnn_mode=mode)
+    inputs = tensors(cudnn_rnn_inputs.network_inputs(config))
+    runs = []
+
+    def run(inputs):
+        runs.append(run_forward(config, inputs, seed=7))
+        return runs[-1]
+
+    actual = penalty_gradients(run, inputs)
+    masks = masks_of(config, inputs, runs[-1])
+    assert (masks == 0).any()
+    check(actual, penalty_gradients(plain(config, masks), inputs))
+
+
+@settings(max_examples=60)
+@given(config=cudnn_rnn_inputs.configs(smallest=8, largest=20), seed=st.integers(0, 2**20))
+def test_equals_central_differences_of_the_first_gradient(config, seed):
+    """In a random direction in all arguments of the backward pass at once."""
+    inputs = inputs_away_from_kinks(config, None, seed)
+    arguments = {**inputs, **cudnn_rnn_inputs.output_gradients(config, seed=seed)}
+    v = output_backprops(config, inputs, seed)
+    rng, distance = np.random.default_rng(seed), 1e-6
+    direction = {name: rng.standard_normal(value.shape) for name, value in arguments.items()}
+
+    def product(arguments):
+        inputs, gradients = ({name: arguments[name] for name in some} for some in (INPUTS, ARGUMENTS[4:]))
+        results = run_backprop(config, inputs, run_forward(config, inputs), gradients)
+        return tf.add_n([tf.reduce_sum(a * b) for a, b in zip(results, v, strict=True)])
+
+    watched = tensors(arguments)
+    with tf.GradientTape() as tape:
+        tape.watch(watched)
+        value = product(watched)
+    slopes = tape.gradient(value, watched, unconnected_gradients="zero")
+    actual = sum(np.sum(slopes[name] * direction[name]) for name in names_of(config, ARGUMENTS))
+    moved = [
+        product({name: value + sign * distance * direction[name] for name, value in arguments.items()}).numpy()
+        for sign in (-1, 1)
+    ]
+    scale = 1 + sum(np.sum(np.abs(slopes[name] * direction[name])) for name in names_of(config, ARGUMENTS))
+    assert abs(actual - (moved[1] - moved[0]) / (2 * distance)) < 1e-6 * scale
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_the_hessian_is_symmetric(mode):
+    """<w, H v> = <v, H w>, at sizes too large for differences."""
+    config = network(
+        rnn_mode=mode, direction=DIRECTIONS[1], num_layers=2, num_units=100, input_size=70, time=60, batch=20
+    )
+    inputs = tensors(cudnn_rnn_inputs.network_inputs(config))
+
+    @tf.function
+    def hessian_product(v):
+        with tf.GradientTape() as outer:
+            outer.watch(inputs)
+            with tf.GradientTape() as inner:
+                inner.watch(inputs)
+                loss = tf.reduce_sum(tf.sin(run_forward(config, inputs).output))
+            gradients = inner.gradient(loss, inputs, unconnected_gradients="zero")
+            product = tf.add_n([tf.reduce_sum(gradients[name] * v[name]) for name in INPUTS])
+        return outer.gradient(product, inputs, unconnected_gradients="zero")
+
+    def product(a, b):
+        return sum(np.sum(a[name] * b[name]) for name in INPUTS)
+
+    v, w = (dict(zip(INPUTS, map(tf.constant, output_backprops(config, inputs, seed)), strict=True)) for seed in (5, 6))
+    assert abs(product(w, hessian_product(v)) / product(v, hessian_product(w)) - 1) < 1e-9
+
+
+# ---------------------------------------------------------------- every way to ask
+
+
+@COMPILED
+@pytest.mark.parametrize("mode", MODES)
+def test_forward_accumulator(mode, compiled):
+    """J v, and H v by a tape within."""
+    config = network(rnn_mode=mode, num_layers=2, direction="bidirectional", sequence_lengths=LENGTHS)
+    inputs, _, v = arguments_of(config)
+    inputs, tangents = tensors(inputs), dict(zip(INPUTS, map(tf.constant, v), strict=True))
+
+    def products(run):
+        primals, directions = ([each[name] for name in INPUTS] for each in (inputs, tangents))
+        with tf.autodiff.ForwardAccumulator(primals, directions) as accumulator:
+            with tf.GradientTape() as tape:
+                tape.watch(primals)
+                outputs = run(dict(zip(INPUTS, primals, strict=True)))
+                loss = tf.add_n([tf.reduce_sum(tf.sin(each)) for each in outputs[:3]])
+            gradients = tape.gradient(loss, primals, unconnected_gradients="zero")
+        outputs = {name: accumulator.jvp(each) for name, each in zip(names_of(config, OUTPUTS), outputs, strict=False)}
+        inputs_ = names_of(config, INPUTS)
+        of_gradients = {name: g for name, g in zip(INPUTS, gradients, strict=True) if name in inputs_}
+        return outputs, {name: accumulator.jvp(g) for name, g in of_gradients.items()}
+
+    actual = maybe_compiled(lambda: products(ours(config)), compiled)()
+    for some, expected in zip(actual, products(plain(config)), strict=True):
+        check(some, expected)
+
+
+def state_of(config, x, inputs, run):
+    return tf.reduce_sum(tf.sin(run({**inputs, "input": x}).output), axis=(0, 2))
+
+
+@COMPILED
+@pytest.mark.parametrize("pfor", [False, True])
+def test_jacobians_of_a_gradient(pfor, compiled):
+    """A Hessian, and one for each entry of the batch."""
+    config = network(time=3, batch=2, input_size=2)
+    inputs = tensors(cudnn_rnn_inputs.network_inputs(config))
+
+    def jacobians(run):
+        x = inputs["input"]
+        with tf.GradientTape(persistent=True) as outer:
+            outer.watch(x)
+            with tf.GradientTape() as inner:
+                inner.watch(x)
+                value = state_of(config, x, inputs, run)
+            gradient = inner.gradient(value, x)
+        whole = outer.jacobian(gradient, x, experimental_use_pfor=pfor)
+        first = outer.jacobian(value, x, experimental_use_pfor=pfor)
+        return {"whole": whole, "first": first}
+
+    check(maybe_compiled(lambda: jacobians(ours(config)), compiled)(), jacobians(plain(config)))
+
+
+@COMPILED
+@pytest.mark.parametrize("pfor", [False, True])
+def test_batch_jacobian_of_a_gradient(pfor, compiled):
+    config = network(time=3, batch=2, input_size=2, time_major=False)
+    inputs = tensors(cudnn_rnn_inputs.network_inputs(config))
+
+    def jacobian(run):
+        x = inputs["input"]
+        with tf.GradientTape(persistent=True) as outer:
+            outer.watch(x)
+            with tf.GradientTape() as inner:
+                inner.watch(x)
+                value = tf.reduce_sum(tf.sin(run({**inputs, "input": x}).output))
+            gradient = inner.gradient(value, x)
+        return {"jacobian": outer.batch_jacobian(gradient, x, experimental_use_pfor=pfor)}
+
+    check(maybe_compiled(lambda: jacobian(ours(config)), compiled)(), jacobian(plain(config)))
+
+
+def test_hessians_in_a_graph():
+    config = network(time=2, batch=2, input_size=2, num_units=3)
+    arrays = cudnn_rnn_inputs.network_inputs(config)
+
+    def hessian(run):
+        with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+            inputs = {name: tf.constant(value) for name, value in arrays.items()}
+            loss = tf.reduce_sum(tf.sin(run(inputs).output))
+            return dict(zip(INPUTS, session.run(tf.hessians(loss, [inputs[name] for name in INPUTS])), strict=True))
+
+    check(hessian(ours(config)), hessian(plain(config)))
+
+
+def test_persistent_tapes_give_the_same_twice():
+    config = dataclasses.replace(DROPPED, sequence_lengths=None)
+    inputs = tensors(cudnn_rnn_inputs.network_inputs(config))
+    with tf.GradientTape(persistent=True) as outer:
+        outer.watch(inputs)
+        with tf.GradientTape(persistent=True) as inner:
+            inner.watch(inputs)
+            loss = tf.reduce_sum(tf.sin(run_forward(config, inputs).output))
+        values = [tf.reduce_sum(inner.gradient(loss, inputs["input"]) ** 2) for _ in range(2)]
+    first, *others = (outer.gradient(value, inputs) for value in (*values, *values))
+    for other in others:
+        for name in INPUTS:
+            np.testing.assert_array_equal(other[name], first[name])
+
+
+def test_recompute_grad():
+    """Of a penalty; TensorFlow's recompute_grad has no gradient of its own gradient."""
+    config = network(num_layers=2)
+    inputs = tensors(cudnn_rnn_inputs.network_inputs(config))
+
+    def value(*arrays):
+        return penalty(ours(config), dict(zip(INPUTS, arrays, strict=True)), ("input",))
+
+    with tf.GradientTape() as tape:
+        tape.watch(inputs)
+        recomputed = tf.recompute_grad(value)(*(inputs[name] for name in INPUTS))
+    check(tape.gradient(recomputed, inputs), penalty_gradients(plain(config), inputs, ("input",)))
+
+
+def test_in_a_graph_of_unknown_shapes():
+    config = network(num_layers=2, direction="bidirectional")
+    inputs = tensors(cudnn_rnn_inputs.network_inputs(config))
+    unknown = {name: tf.TensorSpec(None, tf.float64) for name in INPUTS}
+    function = tf.function(lambda inputs: penalty_gradients(ours(config), inputs), input_signature=[unknown])
+    check(function(inputs), penalty_gradients(plain(config), inputs))
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_only_what_is_asked_for_is_made(monkeypatch, compiled):
+    """A penalty on the gradient of data makes nothing of the second order but what params need."""
+    config = network()
+    inputs = tensors(cudnn_rnn_inputs.network_inputs(config))
+    skipped, op = [], ops.tf_rnn_ops_cudnn_rnn_backprop_grad
+
+    def spy(*arguments, skip, **attributes):
+        skipped.append(set(skip))
+        return op(*arguments, skip=skip, **attributes)
+
+    monkeypatch.setattr(ops, "tf_rnn_ops_cudnn_rnn_backprop_grad", spy)
+    maybe_compiled(lambda: penalty_gradients(ours(config), inputs, ("input",), ("params",)), compiled)()
+    assert all({"input_grad", "input_h_grad", "input_c_grad"} <= each for each in skipped)
+    assert all("params_grad" not in each for each in skipped)
+    assert skipped
+
+
+# ---------------------------------------------------------------- layers
+
+
+LAYERS = {
+    "lstm": (tf_rnn_ops.layers.LSTM, keras.layers.LSTM),
+    "gru": (tf_rnn_ops.layers.GRU, keras.layers.GRU),
+    "tanh": (tf_rnn_ops.layers.SimpleRNN, keras.layers.SimpleRNN),
+}
+
+
+@COMPILED
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("layer", LAYERS.values(), ids=LAYERS.keys())
+def test_layers_equal_keras_differentiating_its_own(layer, training, compiled):
+    make, make_keras = layer
+    x = tf.constant(np.random.default_rng(0).standard_normal((3, 5, 4)))
+    layers = [each(6, dtype="float64", return_sequences=True) for each in (make, make_keras)]
+    for each in layers:
+        each.build(x.shape)
+    layers[1].set_weights(layers[0].get_weights())
+
+    def gradients(layer):
+        with tf.GradientTape() as outer:
+            with tf.GradientTape() as inner:
+                inner.watch(x)
+                loss = tf.reduce_sum(tf.sin(layer(x, training=training)))
+            norm = tf.norm(inner.gradient(loss, x))
+        return outer.gradient((norm - 1) ** 2, [each.value for each in layer.trainable_weights])
+
+    actual, expected = (maybe_compiled(gradients, compiled)(layer) for layer in layers)
+    for a, b in zip(actual, expected, strict=True):
+        assert parity.difference(a, b) < 1e-9
+
+
+# ---------------------------------------------------------------- higher orders
+
+
+def third_order(run, inputs):
+    """Gradients of a function of gradients of a penalty."""
+    with tf.GradientTape() as tape:
+        tape.watch(inputs)
+        gradients = penalty_gradients(run, inputs)
+        value = tf.add_n([tf.reduce_sum(tf.sin(each)) for each in gradients.values()])
+    return tape.gradient(value, inputs, unconnected_gradients="zero")
+
+
+THIRD_ORDER = {
+    "lengths": {"num_layers": 2, "direction": "bidirectional", "sequence_lengths": LENGTHS},
+    "skip_input, batch-major": {"input_mode": "skip_input", "input_size": 5, "time_major": False},
+}
+
+
+@pytest.mark.parametrize("options", THIRD_ORDER.values(), ids=THIRD_ORDER.keys())
+@pytest.mark.parametrize("mode", MODES)
+def test_third_order(mode, options):
+    config = network(rnn_mode=mode, **{"num_proj": 3, **options} if mode == "lstm" else options)
+    inputs = tensors(cudnn_rnn_inputs.network_inputs(config))
+    check(third_order(ours(config), inputs), third_order(plain(config), inputs))
+
+
+@pytest.mark.parametrize("mode", ["lstm", "gru"])
+def test_third_order_in_a_function(mode):
+    config = network(rnn_mode=mode, sequence_lengths=LENGTHS)
+    inputs = tensors(cudnn_rnn_inputs.network_inputs(config))
+    actual = tf.function(lambda: third_order(ours(config), inputs))()
+    check(actual, third_order(plain(config), inputs))
+
+
+def test_third_order_with_dropout():
+    config = dataclasses.replace(DROPPED, num_layers=2)
+    inputs, runs = tensors(cudnn_rnn_inputs.network_inputs(config)), []
+
+    def run(inputs):
+        runs.append(run_forward(config, inputs, seed=7))
+        return runs[-1]
+
+    actual = third_order(run, inputs)
+    check(actual, third_order(plain(config, masks_of(config, inputs, runs[-1])), inputs))
+
+
+def test_fourth_order():
+    config = network(time=2, num_units=3, input_size=2)
+    inputs = tensors(cudnn_rnn_inputs.network_inputs(config))
+
+    def fourth_order(run):
+        with tf.GradientTape() as tape:
+            tape.watch(inputs)
+            value = tf.add_n([tf.reduce_sum(tf.sin(each)) for each in third_order(run, inputs).values()])
+        return tape.gradient(value, inputs)
+
+    check(fourth_order(ours(config)), fourth_order(plain(config)))
+
+
+def test_third_order_needs_sizes():
+    config = network()
+    inputs = tensors(cudnn_rnn_inputs.network_inputs(config))
+    unknown = {name: tf.TensorSpec(None, tf.float64) for name in INPUTS}
+    function = tf.function(lambda inputs: third_order(ours(config), inputs), input_signature=[unknown])
+    with pytest.raises(ValueError, match=re.escape("need to know num_layers, num_units and input_size")):
+        function(inputs)
