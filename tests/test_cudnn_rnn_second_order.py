@@ -7,6 +7,7 @@ import cudnn_rnn_inputs
 import cudnn_rnn_reference as first_order
 import keras
 import numpy as np
+import pages
 import parity
 import plain_networks
 import pytest
@@ -588,3 +589,13 @@ def test_third_order_needs_sizes():
     function = tf.function(lambda inputs: third_order(ours(config), inputs), input_signature=[unknown])
     with pytest.raises(ValueError, match=re.escape("need to know num_layers, num_units and input_size")):
         function(inputs)
+
+
+def test_the_page_shows_a_program_that_runs():
+    shown: dict = {}
+    exec(pages.code_of("docs/second_order.md", "python"), shown)
+    assert shown["penalty"] > 0
+    gradients = [each.numpy() for each in shown["gradients"] if each is not None]
+    assert len(gradients) > 3
+    assert all(np.isfinite(each).all() for each in gradients)
+    assert any(each.any() for each in gradients)
