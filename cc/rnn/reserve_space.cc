@@ -202,7 +202,8 @@ std::string ReserveSpaceMismatch(const ReserveSpaceKey& key, const void* header,
   }
   const Header recorded = ReadHeader(header);
   if (recorded.magic != kMagic) {
-    return "it is not what a forward pass of this op returned";
+    return "it is not what tf_rnn_ops's forward pass returned, as when "
+           "TensorFlow's own kernel for GPUs ran it";
   }
   const std::string differences =
       Describe(recorded, MakeHeader<T>(key, recorded.stream));
