@@ -15,12 +15,13 @@ import tensorflow as tf
 from cudnn_rnn_checks import names_of, run_backprop, run_forward
 from cudnn_rnn_inputs import DTYPES, INPUTS, MODES, OUTPUTS, VERSIONS
 from gru_inputs import float64
-from hypothesis import given, settings
+from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 from test_cudnn_rnn_reference import DIRECTIONS, LENGTHS, NETWORKS, inputs_away_from_kinks, network
 from test_second_order_reference import ARGUMENTS, output_backprops, second_order
 
 import tf_rnn_ops
+from tf_rnn_ops import raw_ops
 from tf_rnn_ops._library import ops
 
 DROPPED = network(num_layers=3, direction="bidirectional", sequence_lengths=LENGTHS, dropout=0.5)
@@ -68,6 +69,7 @@ def masks_of(config, inputs, outputs):
         sequence_lengths=config.lengths,
         reserve_space=outputs.reserve_space,
         **{name: getattr(config, name) for name in names},
+        masks_type=tf.float64,
     ).numpy()
 
 
@@ -98,7 +100,7 @@ def test_equals_the_reference_with_any_options(config, dropout, dtype, seed):
     wide = float64({**inputs, **gradients})
     run = first_order.forward(config, **{name: wide[name] for name in INPUTS}, masks=masks)
     if config.rnn_mode == "rnn_relu" and first_order.nearest_to_the_kink(run) < 1e-2:
-        return
+        reject()
     expected = second_order(config, wide, first_order.Backward(*map(parity.to_float64, v)), masks)
     wanted = {f"{name}_grad": value for name, value in expected.items()}
     fields = [name for name in GRADS if config.rnn_mode == "lstm" or "_c" not in name]
@@ -115,11 +117,11 @@ def test_dropout_masks_are_those_of_the_forward_pass(dtype, time_major):
     outputs = run_forward(config, inputs, seed=7)
     masks = masks_of(config, inputs, outputs)
     assert masks.shape == (2, config.time, config.batch, 2 * config.num_units)
-    run = first_order.forward(config, **float64(inputs), masks=parity.to_float64(masks))
+    run = first_order.forward(config, **float64(inputs), masks=masks)
     parity.check("CudnnRNNDropoutMasks", "float64", outputs, run, OUTPUTS)
 
 
-def test_zeros_are_left_out_and_what_is_no_number_is_not():
+def test_directions_of_zeros_and_with_one_that_is_no_number():
     config = network(num_layers=2, direction="bidirectional")
     inputs, gradients, v = arguments_of(config)
     outputs = run_forward(config, inputs)
@@ -134,6 +136,41 @@ def test_zeros_are_left_out_and_what_is_no_number_is_not():
         assert np.isnan(result.input_h_grad).any()
 
 
+def padded(config, name, array, value):
+    """Returns a copy of an array of the shape of the argument `name`, with `value` past the ends of sequences."""
+    if name not in ("input", "output_backprop"):
+        return array
+    is_padding = np.arange(config.time)[:, np.newaxis] >= config.lengths
+    return np.where((is_padding if config.time_major else is_padding.T)[..., np.newaxis], value, array)
+
+
+@pytest.mark.parametrize("time_major", [True, False])
+def test_what_is_past_the_ends_takes_no_part(time_major):
+    """In the second order, and in the third, whose plain network would spread what is no number."""
+    config = network(num_layers=2, direction="bidirectional", sequence_lengths=LENGTHS, time_major=time_major)
+    inputs, gradients, v = arguments_of(config)
+    outputs = run_forward(config, inputs)
+    arrays = {**inputs, **gradients}
+    s = {name: np.random.default_rng(1).standard_normal(array.shape) for name, array in arrays.items()}
+
+    def orders(value):
+        padded_arrays, padded_s = (
+            {name: padded(config, name, array, value) for name, array in each.items()} for each in (arrays, s)
+        )
+        directions = [padded(config, name, array, value) for name, array in zip(INPUTS, v, strict=True)]
+        watched = {**tensors(padded_arrays), **dict(zip(BACKPROP_GRADS, map(tf.constant, directions), strict=True))}
+        with tf.GradientTape() as tape:
+            tape.watch(watched)
+            results = ops.tf_rnn_ops_cudnn_rnn_backprop_grad(
+                **{**grad_arguments(config, inputs, outputs, gradients, v), **watched}
+            )
+        third = tape.gradient(list(results), watched, output_gradients=[tf.constant(padded_s[name]) for name in arrays])
+        return [*results, *third.values()]
+
+    for actual, expected in zip(orders(np.nan), orders(0.0), strict=True):
+        np.testing.assert_array_equal(actual, expected)
+
+
 @pytest.mark.parametrize("skipped", GRADS)
 def test_what_is_skipped_is_empty_and_changes_nothing(skipped):
     config = network(num_layers=2, direction="bidirectional", sequence_lengths=LENGTHS)
@@ -146,6 +183,32 @@ def test_what_is_skipped_is_empty_and_changes_nothing(skipped):
                 assert value.shape == (0,)
             else:
                 np.testing.assert_array_equal(value, getattr(full, name))
+
+
+def test_dropout_masks_whose_size_cannot_be_counted_are_refused():
+    """Those of a batch of none, of which every array that there is has no elements."""
+    input, state = (tf.zeros(tf.constant(shape, tf.int64)) for shape in ([2**62, 0, 3], [3, 0, 4]))
+    inputs = {"input": input, "input_h": state, "input_c": state}
+    network_of = {"rnn_mode": "gru", "input_mode": "linear_input", "direction": "unidirectional", "dropout": 0.5}
+    params = tf.zeros(108 + 2 * 120)
+    outputs = raw_ops.CudnnRNN(**inputs, params=params, **network_of)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="no more memory than can be counted"):
+        ops.tf_rnn_ops_cudnn_rnn_dropout_masks(
+            **inputs,
+            params=params,
+            sequence_lengths=tf.zeros(0, tf.int32),
+            reserve_space=outputs.reserve_space,
+            **network_of,
+            num_proj=0,
+        )
+
+
+def test_a_reserve_space_of_tensorflow_for_gpus_is_refused_by_name():
+    config = network()
+    inputs, gradients, v = arguments_of(config)
+    outputs = run_forward(config, inputs)
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"reserve_space.*TensorFlow's own kernel for GPUs"):
+        backprop_grad(config, inputs, outputs, gradients, v, reserve_space=np.zeros_like(outputs.reserve_space))
 
 
 GPU_AT = 76  # where the header of a reserve_space says which device it is of
@@ -220,6 +283,36 @@ def test_shapes_are_known_in_a_graph():
         return results
 
     run()
+
+
+@COMPILED
+def test_nothing_wanted_is_nothing_run(compiled):
+    """What is refused where something is made is not looked at."""
+    config = network()
+    inputs, gradients, v = arguments_of(config)
+    arguments = grad_arguments(config, inputs, run_forward(config, inputs), gradients, v)
+    arguments["reserve_space"] = np.zeros(3)
+    results = maybe_compiled(lambda: ops.tf_rnn_ops_cudnn_rnn_backprop_grad(**arguments, skip=list(GRADS)), compiled)()
+    assert all(each.shape == (0,) for each in results)
+
+
+def test_shapes_of_dropout_masks_are_known_in_a_graph():
+    inputs = tensors(arguments_of(DROPPED)[0])
+    reserve_space = run_forward(DROPPED, inputs, seed=7).reserve_space
+    names = ("rnn_mode", "input_mode", "direction", "dropout", "num_proj", "time_major")
+
+    @tf.function
+    def run(**inputs):
+        masks = ops.tf_rnn_ops_cudnn_rnn_dropout_masks(
+            **inputs,
+            sequence_lengths=DROPPED.lengths,
+            reserve_space=reserve_space,
+            **{name: getattr(DROPPED, name) for name in names},
+        )
+        assert masks.shape == (2, DROPPED.time, DROPPED.batch, 2 * DROPPED.num_units)
+        return masks
+
+    assert run(**inputs).dtype == tf.float32
 
 
 # ---------------------------------------------------------------- the registered gradients
@@ -557,29 +650,96 @@ def test_third_order_in_a_function(mode):
     check(actual, third_order(plain(config), inputs))
 
 
-def test_third_order_with_dropout():
-    config = dataclasses.replace(DROPPED, num_layers=2)
-    inputs, runs = tensors(cudnn_rnn_inputs.network_inputs(config)), []
+def with_its_run(config, inputs, gradients):
+    """Returns what `gradients` makes of a network's run, and that run."""
+    runs = []
 
     def run(inputs):
         runs.append(run_forward(config, inputs, seed=7))
         return runs[-1]
 
-    actual = third_order(run, inputs)
-    check(actual, third_order(plain(config, masks_of(config, inputs, runs[-1])), inputs))
+    return gradients(run, inputs), runs[-1]
 
 
-def test_fourth_order():
-    config = network(time=2, num_units=3, input_size=2)
+THIRD_ORDER_DROPOUT = {
+    "two directions": {"direction": "bidirectional", "sequence_lengths": LENGTHS},
+    "an output of one": {"num_units": 1},  # which a mask of an unknown width might be broadcast to
+}
+
+
+@COMPILED
+@pytest.mark.parametrize("options", THIRD_ORDER_DROPOUT.values(), ids=THIRD_ORDER_DROPOUT.keys())
+def test_third_order_with_dropout(options, compiled):
+    config = network(num_layers=2, dropout=0.5, **options)
+    inputs = tensors(cudnn_rnn_inputs.network_inputs(config))
+    actual, run = maybe_compiled(lambda: with_its_run(config, inputs, third_order), compiled)()
+    masks = masks_of(config, inputs, run)
+    assert (masks == 0).any()
+    check(actual, third_order(plain(config, masks), inputs))
+
+
+def test_dropout_of_one_layer_takes_no_masks_in_the_third_order(monkeypatch):
+    config = network(time=2, dropout=0.5)
+    inputs = tensors(cudnn_rnn_inputs.network_inputs(config))
+    monkeypatch.delattr(ops, "tf_rnn_ops_cudnn_rnn_dropout_masks")
+    check(third_order(ours(config), inputs), third_order(plain(config), inputs))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_the_third_order_hands_a_backward_pass_the_header_for_gpus(monkeypatch, dtype):
+    """As host_reserved, in which the GPU's kernel looks for it; the CPU's does not."""
+    config = network(time=2)
+    inputs = tensors(arguments_of(config, dtype)[0])
+    handed, op = [], ops.tf_rnn_ops_cudnn_rnn_backprop_v3
+
+    def spy(*arguments, **attributes):
+        handed.append(arguments[11:13])
+        return op(*arguments, **attributes)
+
+    monkeypatch.setattr(ops, "tf_rnn_ops_cudnn_rnn_backprop_v3", spy)
+    third_order(ours(config), inputs)
+    of_third = [(r.numpy(), h.numpy()) for r, h in handed if h.shape != []]
+    assert of_third
+    for reserve_space, host_reserved in of_third:
+        assert host_reserved.tobytes() == reserve_space.tobytes()[:128]
+
+
+@pytest.mark.parametrize("is_batch_known", [True, False])
+@pytest.mark.parametrize("mode", ["lstm", "rnn_tanh"])
+def test_third_order_of_no_steps(mode, is_batch_known):
+    """Whose final states are the initial ones."""
+    config = network(rnn_mode=mode, time=0, direction="bidirectional", num_layers=2)
     inputs = tensors(cudnn_rnn_inputs.network_inputs(config))
 
-    def fourth_order(run):
+    def copy(inputs):
+        output = tf.zeros([0, config.batch, 2 * config.num_units], tf.float64)
+        output_c = inputs["input_c"] if mode == "lstm" else tf.zeros([], tf.float64)
+        return plain_networks.Outputs(output, inputs["input_h"], output_c)
+
+    batch = config.batch if is_batch_known else None
+    shapes = {name: [each.shape[0], batch, each.shape[2]] for name, each in inputs.items() if each.shape.rank == 3}
+    signature = {name: tf.TensorSpec(shapes.get(name, each.shape), tf.float64) for name, each in inputs.items()}
+    function = tf.function(lambda inputs: third_order(ours(config), inputs), input_signature=[signature])
+    expected = third_order(copy, inputs)
+    assert expected["input_h"].numpy().any()
+    check(function(inputs), expected)
+    check(third_order(ours(config), inputs), expected)
+
+
+@COMPILED
+@pytest.mark.parametrize("options", [{}, {"num_layers": 2, "dropout": 0.5}], ids=["", "dropout"])
+def test_fourth_order(options, compiled):
+    config = network(time=2, num_units=3, input_size=2, **options)
+    inputs = tensors(cudnn_rnn_inputs.network_inputs(config))
+
+    def fourth_order(run, inputs):
         with tf.GradientTape() as tape:
             tape.watch(inputs)
             value = tf.add_n([tf.reduce_sum(tf.sin(each)) for each in third_order(run, inputs).values()])
         return tape.gradient(value, inputs)
 
-    check(fourth_order(ours(config)), fourth_order(plain(config)))
+    actual, run = maybe_compiled(lambda: with_its_run(config, inputs, fourth_order), compiled)()
+    check(actual, fourth_order(plain(config, masks_of(config, inputs, run)), inputs))
 
 
 def test_third_order_needs_sizes():

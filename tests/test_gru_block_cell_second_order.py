@@ -74,7 +74,7 @@ def penalty_gradients(cell, inputs, of):
 
 @COMPILED
 @pytest.mark.parametrize("of", [*OUTPUTS, OUTPUTS], ids="".join)
-@pytest.mark.parametrize("size", [(4, 3, 6), (2, 0, 3), (1, 1, 1), (0, 3, 4)], ids=str)
+@pytest.mark.parametrize("size", [(4, 3, 6), (2, 0, 3), (1, 1, 1), (0, 3, 4), (2, 3, 0)], ids=str)
 def test_equals_tensorflow_differentiating_a_plain_gru_twice(size, of, compiled):
     inputs = tensors(gru_inputs.cell_inputs(size))
     function = tf.function(penalty_gradients) if compiled else penalty_gradients

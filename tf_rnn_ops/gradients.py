@@ -66,7 +66,7 @@ def gru_block_cell_grad_grad(op, *v):
     """
     dtype = op.outputs[0].dtype
     wide = tf.float32 if dtype.size == 2 else dtype
-    _, h_prev, w_ru, w_c, _, _, r, u, c, *d_outputs = (tf.cast(each, wide) for each in op.inputs)
+    x, h_prev, w_ru, w_c, _, _, r, u, c, *d_outputs = (tf.cast(each, wide) for each in op.inputs)
     _, _, d_c_bar, d_ru_bar = (tf.cast(each, wide) for each in op.outputs)
     v_x, v_h, v_c_bar, v_ru_bar = (tf.cast(each, wide) for each in _zeros_for_none(v, op.outputs))
     has_d_gates = len(d_outputs) > 1
@@ -74,7 +74,7 @@ def gru_block_cell_grad_grad(op, *v):
 
     # The backward step.
     e_c, e_u = d_c + d_h * (1 - u), d_u + d_h * (h_prev - c)
-    p = tf.matmul(d_c_bar, w_c[-tf.shape(h_prev)[1] :], transpose_b=True)
+    p = tf.matmul(d_c_bar, w_c[tf.shape(x)[1] :], transpose_b=True)
     e_r = d_r + p * h_prev
     # Its formulas from the last to the first; g_q is the gradient with respect to q.
     v_x_h = tf.concat([v_x, v_h], axis=1)
@@ -205,10 +205,14 @@ class _BackwardPass(NamedTuple):
                 *map(tf.zeros_like, self.d_outputs[1:]),
                 *d_outputs,
                 self.reserve_space,
-                tf.zeros([], tf.int8),
+                self._host_reserved(),
                 **self.attrs,
             )
         )
+
+    def _host_reserved(self):
+        """Returns what a kernel for GPUs reads: the header that its reserve_space begins with, [128] bytes."""
+        return tf.reshape(tf.bitcast(self.reserve_space[: 128 // self.reserve_space.dtype.size], tf.int8), [-1])
 
     def differentiate_twice(self, v, s):
         """Differentiates all results of CudnnRNNBackpropGrad, as operations of TensorFlow that have any derivative.
@@ -220,29 +224,28 @@ class _BackwardPass(NamedTuple):
         Returns:
           The gradients with respect to the network's inputs, and those with respect to `d_outputs`.
         """
-        plain = _plain_network.Network(
-            _plain_network.make_layout(self.network, self.attrs),
-            self.attrs["time_major"],
-            self.sequence_lengths,
-            self._dropout_masks(),
-        )
-        sources = [list(self.network), list(self.d_outputs)]
         dtype = self.output.dtype
         wide = tf.float32 if dtype.size == 2 else dtype
+        layout = _plain_network.make_layout(self.network, self.attrs)
+        is_dropped = self.attrs["dropout"] > 0 and layout.num_layers > 1
+        masks = self._dropout_masks(wide) if is_dropped else None
+        plain = _plain_network.Network(layout, self.attrs["time_major"], self.sequence_lengths, masks)
+        sources = [list(self.network), list(self.d_outputs)]
         with tf.GradientTape() as tape:
             tape.watch(sources)
             network, d_outputs = ([tf.cast(each, wide) for each in some] for some in sources)
             results = _plain_network.backprop_grad(plain, network, d_outputs, [tf.cast(each, wide) for each in v])
         return tape.gradient(results, sources, output_gradients=[tf.cast(each, wide) for each in s])
 
-    def _dropout_masks(self):
-        """Returns what the inputs of the layers above the first were multiplied by, or None if nothing was dropped."""
-        if self.attrs["dropout"] == 0:
-            return None
-        masks = ops.tf_rnn_ops_cudnn_rnn_dropout_masks(
-            *self.network, self.sequence_lengths, self.reserve_space, **self.attrs
+    def _dropout_masks(self, dtype):
+        """Returns what the inputs of the layers above the first were multiplied by."""
+        return ops.tf_rnn_ops_cudnn_rnn_dropout_masks(
+            *self.network, self.sequence_lengths, self.reserve_space, masks_type=dtype, **self.attrs
         )
-        return tf.cast(masks, tf.float32) if masks.dtype.size == 2 else masks
+
+
+# The masks are drawn for the sizes of the arguments, whatever is in them.
+tf.no_gradient("TfRnnOps>CudnnRNNDropoutMasks")
 
 
 def _full_lengths(op):

@@ -125,6 +125,14 @@ class SequenceShapes {
     *output = Sequence(time_, width);
     return absl::OkStatus();
   }
+  // Of what the input of each layer but the first is multiplied by.
+  absl::Status Masks(ShapeHandle* masks) const {
+    DimensionHandle layers, width;
+    TF_RETURN_IF_ERROR(c_->Subtract(network_.num_layers(), 1, &layers));
+    TF_RETURN_IF_ERROR(network_.OutputWidth(&width));
+    *masks = c_->MakeShape({layers, time_, batch_, width});
+    return absl::OkStatus();
+  }
   ShapeHandle HiddenState() const {
     return Sequence(pseudo_layers_, network_.output_size());
   }
@@ -294,7 +302,9 @@ absl::Status DropoutMasksShape(InferenceContext* c) {
   TF_RETURN_IF_ERROR(shapes.ReadForwardInputs(/*has_sequence_lengths=*/true));
   TF_RETURN_IF_ERROR(shapes.ReadReserveSpace());
   TF_RETURN_IF_ERROR(shapes.Finish());
-  c->set_output(0, c->UnknownShapeOfRank(4));
+  ShapeHandle masks;
+  TF_RETURN_IF_ERROR(shapes.Masks(&masks));
+  c->set_output(0, masks);
   return absl::OkStatus();
 }
 
@@ -602,7 +612,6 @@ REGISTER_OP("TfRnnOps>CudnnRNNBackpropGrad")
         "skip: list({'input_grad', 'input_h_grad', 'input_c_grad', "
         "'params_grad', 'output_backprop_grad', 'output_h_backprop_grad', "
         "'output_c_backprop_grad'}) = []")
-    .SetIsStateful()
     .SetShapeFn(BackpropGradShape)
     .Doc(R"doc(
 Computes the gradients of CudnnRNNBackprop, V2 and V3.
@@ -664,13 +673,14 @@ REGISTER_OP("TfRnnOps>CudnnRNNDropoutMasks")
     .Input("params: T")
     .Input("sequence_lengths: int32")
     .Input("reserve_space: T")
-    .Output("masks: T")
+    .Output("masks: masks_type")
     .Attr(cudnn_rnn_attr::kRnnMode)
     .Attr(cudnn_rnn_attr::kInputMode)
     .Attr(cudnn_rnn_attr::kDirection)
     .Attr(cudnn_rnn_attr::kDropout)
     .Attr(cudnn_rnn_attr::kNumProj)
     .Attr("time_major: bool = true")
+    .Attr("masks_type: {float, double} = DT_FLOAT")
     .SetShapeFn(DropoutMasksShape)
     .Doc(R"doc(
 Draws the dropout masks of a run of CudnnRNN, V2 or V3 again.
@@ -692,6 +702,7 @@ direction: As in the forward op.
 dropout: As in the forward op.
 num_proj: As in the forward op.
 time_major: As in the forward op.
+masks_type: The type of masks, whatever T is.
 )doc");
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <iterator>
 #include <string>
 #include <type_traits>
 #include <vector>
@@ -72,12 +73,13 @@ class CudnnRNNBackpropGradOp : public tensorflow::OpKernel {
     inputs.Fill<T>(&pass);
     OP_REQUIRES_OK(ctx, ReadBackwardPass(inputs, &pass));
     OP_REQUIRES_OK(ctx, ReadDirection(inputs, &pass));
+    OP_REQUIRES_OK(ctx, AllocateResults(ctx, inputs, &pass));
+    if (!IsAnythingWanted(pass)) return;
     Tensor reserve_space, output;
     OP_REQUIRES_OK(ctx, ReadForwardPass(ctx, inputs, &reserve_space, &output));
     pass.reserve_space = EngineData<T>(reserve_space);
     pass.output = EngineData<T>(output);
 
-    OP_REQUIRES_OK(ctx, AllocateResults(ctx, inputs, &pass));
     rnn::PoolExecutor executor = IntraOpExecutor(ctx);
     Tensor workspace;
     OP_REQUIRES_OK(ctx, AllocateWorkspace(ctx, inputs,
@@ -238,6 +240,18 @@ class CudnnRNNBackpropGradOp : public tensorflow::OpKernel {
       }
     }
     return absl::OkStatus();
+  }
+
+  static bool IsAnythingWanted(const rnn::CudnnRnnBackwardGrad<E>& pass) {
+    const E* const results[] = {pass.input_grad,
+                                pass.input_h_grad,
+                                pass.input_c_grad,
+                                pass.params_grad,
+                                pass.output_backprop_grad,
+                                pass.output_h_backprop_grad,
+                                pass.output_c_backprop_grad};
+    return std::any_of(std::begin(results), std::end(results),
+                       [](const E* result) { return result != nullptr; });
   }
 
   CudnnRnnAttributes attributes_;

@@ -10,7 +10,7 @@
 #include "cc/kernels/cudnn_rnn_inputs.h"
 #include "cc/kernels/device_kernels.h"
 #include "cc/kernels/engine_type.h"
-#include "cc/rnn/float16.h"
+#include "cc/rnn/random_stream.h"
 #include "cc/rnn/reserve_space.h"
 #include "cc/rnn/simd/dropout_masks.h"
 #include "tensorflow/core/framework/op_kernel.h"
@@ -45,23 +45,31 @@ class CudnnRNNDropoutMasksOp : public tensorflow::OpKernel {
                               return absl::OkStatus();
                             },
                             &reserve_space));
-    const TensorShape& output = inputs.output_shape();
-    const TensorShape shape({inputs.config().num_layers - 1, inputs.size().time,
-                             inputs.size().batch, output.dim_size(2)});
+    const std::int64_t sizes[] = {inputs.config().num_layers - 1,
+                                  inputs.size().time, inputs.size().batch,
+                                  inputs.output_shape().dim_size(2)};
+    TensorShape shape;
+    OP_REQUIRES(ctx, TensorShape::BuildTensorShape(sizes, &shape).ok(),
+                inputs.TooLarge());
     Tensor* masks;
     OP_REQUIRES_OK(ctx, ctx->allocate_output("masks", shape, &masks));
-    Tensor computed;
-    OP_REQUIRES_OK(ctx, ctx->allocate_temp(tensorflow::DataTypeToEnum<C>::value,
-                                           shape, &computed));
-    rnn::PoolExecutor executor = IntraOpExecutor(ctx);
-    rnn::FillDropoutMasks(inputs.config(), inputs.size(), attributes_.dropout(),
-                          rnn::ReserveSpaceStream(EngineData<T>(reserve_space)),
-                          computed.flat<C>().data(), executor);
-    masks->flat<T>() = computed.flat<C>().template cast<T>();
+    const auto stream = rnn::ReserveSpaceStream(EngineData<T>(reserve_space));
+    if (masks->dtype() == tensorflow::DT_DOUBLE) {
+      Fill<double>(ctx, inputs, stream, masks);
+    } else {
+      Fill<float>(ctx, inputs, stream, masks);
+    }
   }
 
  private:
-  using C = rnn::ComputeType<EngineType<T>>;
+  // M: the type of the masks.
+  template <typename M>
+  void Fill(OpKernelContext* ctx, const CudnnRnnInputs& inputs,
+            const rnn::RandomStream& stream, Tensor* masks) const {
+    rnn::PoolExecutor executor = IntraOpExecutor(ctx);
+    rnn::FillDropoutMasks(inputs.config(), inputs.size(), attributes_.dropout(),
+                          stream, masks->flat<M>().data(), executor);
+  }
 
   std::string FindMismatch(const CudnnRnnInputs& inputs,
                            const Tensor& reserve_space) const {
