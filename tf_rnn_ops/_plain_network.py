@@ -104,8 +104,10 @@ def _sequence(network, weights, x, h, c, is_backward):
     else:
         a = tf.tile(rows, [1, width // x.shape[2]])
     a = tf.reshape(a + weights["input_bias"], [time, batch, width])
-    inputs = tf.TensorArray(x.dtype, size=time, element_shape=[None, width]).unstack(a)
-    outputs = tf.TensorArray(x.dtype, size=time, element_shape=[None, h.shape[1]])
+    inputs = tf.TensorArray(x.dtype, size=time, element_shape=[x.shape[1], width]).unstack(a)
+    # The last element lets a sequence of no steps have a shape where batch is not known.
+    outputs = tf.TensorArray(x.dtype, size=time + 1, element_shape=[x.shape[1], h.shape[1]])
+    outputs = outputs.write(time, tf.zeros_like(h))
 
     def step(i, h, c, outputs):
         t = time - 1 - i if is_backward else i
@@ -115,7 +117,16 @@ def _sequence(network, weights, x, h, c, is_backward):
         return i + 1, tf.where(valid, new_h, h), tf.where(valid, new_c, c), outputs
 
     _, h, c, outputs = tf.while_loop(lambda i, *_: i < time, step, (0, h, c, outputs), maximum_iterations=time)
-    return tf.ensure_shape(outputs.stack(), [None, None, h.shape[1]]), h, c
+    return tf.ensure_shape(outputs.stack()[:time], [None, None, h.shape[1]]), h, c
+
+
+def _without_padding(x, sequence_lengths):
+    """Returns a sequence, [time, batch, size], with zeros past the ends: numbers that are none would spread from there.
+
+    The same happens to the gradient with respect to it, to the gradient of that, and so on.
+    """
+    is_valid = tf.range(tf.shape(x)[0])[:, tf.newaxis] < sequence_lengths
+    return tf.where(is_valid[:, :, tf.newaxis], x, tf.zeros_like(x))
 
 
 def forward(network: Network, input, input_h, input_c, params) -> list[tf.Tensor]:
@@ -141,7 +152,7 @@ def forward(network: Network, input, input_h, input_c, params) -> list[tf.Tensor
     pseudo_layers = network.layout.num_layers * num_directions
     h = tf.unstack(major(input_h), pseudo_layers)
     c = tf.unstack(major(input_c), pseudo_layers) if is_lstm else list(h)
-    x = major(input)
+    x = _without_padding(major(input), network.sequence_lengths)
     outputs: list[tf.Tensor] = []
     for p, blocks in enumerate(blocks_of_pseudo_layers(network.layout).values()):
         layer, direction = divmod(p, num_directions)
