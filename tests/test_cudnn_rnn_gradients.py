@@ -111,6 +111,25 @@ def test_none_counts_as_zero(version, of):
     check_gradients(config, inputs, weights, of, dict(zip(INPUTS, values, strict=True)))
 
 
+@pytest.mark.parametrize("options", [{}, {"input_mode": "skip_input", "input_size": 4}, {"sequence_lengths": (3, 0)}])
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
+@pytest.mark.parametrize("mode", MODES)
+def test_what_a_graph_does_not_go_on_with_changes_nothing_else(mode, dtype, options):
+    """In a graph the kernel makes no gradient that nothing reads; called by itself it makes them all."""
+    config = small(rnn_mode=mode, direction="bidirectional", **options)
+    inputs, weights = map(tensors, cudnn_rnn_inputs.inputs_and_gradients(config, dtype))
+    every = tape_gradients(config, inputs, weights)
+    for wanted in [("input",), ("params",), ("input_h",), ("input", "params"), ("input_h", "params")]:
+
+        @tf.function
+        def some(inputs, wanted=wanted):
+            gradients = tape_gradients(config, inputs, weights)
+            return {name: gradients[name] for name in wanted}
+
+        for name, gradient in some(inputs).items():
+            assert gradient.numpy().tobytes() == every[name].numpy().tobytes(), f"{name} of {wanted}"
+
+
 def test_nothing_but_the_floating_inputs_has_a_gradient():
     config = small(sequence_lengths=(3, 1))
     inputs = tensors(cudnn_rnn_inputs.network_inputs(config))

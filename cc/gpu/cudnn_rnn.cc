@@ -64,8 +64,11 @@ Status BackwardWithoutSteps(const Call& call,
       pass.size.time * pass.size.batch * config.input_size * sizeof(T);
   TF_RNN_OPS_GPU_RETURN_IF_ERROR(
       ZeroBytes(call, input_bytes, pass.input_backprop));
-  TF_RNN_OPS_GPU_RETURN_IF_ERROR(ZeroBytes(
-      call, rnn::CudnnRnnParamsSize(config) * sizeof(T), pass.params_backprop));
+  if (pass.params_backprop != nullptr) {
+    TF_RNN_OPS_GPU_RETURN_IF_ERROR(
+        ZeroBytes(call, rnn::CudnnRnnParamsSize(config) * sizeof(T),
+                  pass.params_backprop));
+  }
   TF_RNN_OPS_GPU_RETURN_IF_ERROR(CopyBytes(
       call, StateBytes(config, pass.size, config.output_size(), sizeof(T)),
       pass.output_h_backprop, pass.input_h_backprop));
@@ -156,8 +159,8 @@ Status StageForward(const rnn::CudnnRnnForward<T>& pass,
 struct BackwardArrays {
   const void *x, *hx, *weights, *y, *dy, *dhy;
   const void *cx = nullptr, *dcy = nullptr;
-  void *dx, *dhx, *dweights;
-  void* dcx = nullptr;
+  void *dx, *dhx;
+  void *dweights = nullptr, *dcx = nullptr;
 };
 
 template <typename T>
@@ -182,8 +185,10 @@ Status StageBackward(const rnn::CudnnRnnBackward<T>& pass,
       staging.Read(pass.output_h_backprop, h, &arrays->dhy));
   TF_RNN_OPS_GPU_RETURN_IF_ERROR(
       cudnn_pass->WriteInputGradient(pass.input_backprop, &arrays->dx));
-  TF_RNN_OPS_GPU_RETURN_IF_ERROR(
-      cudnn_pass->WriteParamsGradient(pass.params_backprop, &arrays->dweights));
+  if (pass.params_backprop != nullptr) {
+    TF_RNN_OPS_GPU_RETURN_IF_ERROR(cudnn_pass->WriteParamsGradient(
+        pass.params_backprop, &arrays->dweights));
+  }
   TF_RNN_OPS_GPU_RETURN_IF_ERROR(staging.Write(
       pass.input_h_backprop, h, pass.output_h_backprop, &arrays->dhx));
   if (!pass.config.has_cell_state()) return Status();
@@ -316,6 +321,7 @@ Status CudnnRnn<T>::RunBackward(const CudnnRnnCall& call,
           cudnn_pass.workspace_bytes(), workspace, cudnn_pass.reserve_bytes(),
           reserve_space),
       "cudnnRNNBackwardData_v8"));
+  if (arrays.dweights == nullptr) return cudnn_pass.Finish();
   // After the other, whose results it needs in the reserve space.
   TF_RNN_OPS_GPU_RETURN_IF_ERROR(cudnn_.Check(
       cudnn_.cudnnRNNBackwardWeights_v8(

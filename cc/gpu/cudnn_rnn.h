@@ -63,7 +63,7 @@ class CudnnRnn {
 
   Status Forward(const CudnnRnnCall& call, const rnn::CudnnRnnForward<T>& pass);
 
-  // reserve_space is not written to.
+  // reserve_space is not written to. input_backprop must not be null.
   Status Backward(const CudnnRnnCall& call,
                   const rnn::CudnnRnnBackward<T>& pass);
 

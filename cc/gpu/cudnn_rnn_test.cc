@@ -103,6 +103,26 @@ TYPED_TEST(CudnnRnnTest, ConvertsParamsThatCudnnKeepsElsewhere) {
   }
 }
 
+TYPED_TEST(CudnnRnnTest, MakesNoGradientOfParamsThatIsNotWanted) {
+  FakeCudnnGpu gpu;
+  std::vector<Case> cases = CasesWithoutDropout();
+  cases.push_back(RandomCase({RnnMode::kLstm, false, 1, 1, 3, 5, 0}, {0, 2}));
+  for (Case& k : cases) {
+    SCOPED_TRACE(rnn::Describe(k));
+    FakeNetwork<TypeParam> network(&gpu, k);
+    ForwardResult forward;
+    BackwardResult all, some;
+    ASSERT_TRUE(network.Forward(/*is_training=*/true, &forward).ok());
+    ASSERT_TRUE(network.Backward(&all).ok());
+    gpu.cudnn().ClearCalls();
+    ASSERT_TRUE(network.Backward(&some, /*wants_params=*/false).ok());
+    EXPECT_TRUE(gpu.cudnn().calls("cudnnRNNBackwardWeights_v8").empty());
+    EXPECT_EQ(some.input, all.input);
+    EXPECT_EQ(some.input_h, all.input_h);
+    EXPECT_EQ(some.input_c, all.input_c);
+  }
+}
+
 TEST(CudnnRnnTest, ParamsThatAreTheSameAreNotCopied) {
   FakeCudnnGpu gpu;
   Case k = RandomCase({RnnMode::kGru, false, 2, 2, 3, 5, 0}, {4, 6});

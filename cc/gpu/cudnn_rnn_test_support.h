@@ -76,13 +76,14 @@ class GpuNetwork {
     return Status();
   }
 
-  // Of the last forward pass.
-  Status Backward(rnn::BackwardResult* result) {
+  // Of the last forward pass. The gradient of params is empty if not wanted.
+  Status Backward(rnn::BackwardResult* result, bool wants_params = true) {
     FakeScratchAllocator scratch(&gpu_.driver());
     FakeDeviceArray<T> d_input(&gpu_.driver(), k_.input.size());
     FakeDeviceArray<T> d_h(&gpu_.driver(), k_.input_h.size());
     FakeDeviceArray<T> d_c(&gpu_.driver(), k_.input_c.size());
-    FakeDeviceArray<T> d_params(&gpu_.driver(), k_.params.size());
+    FakeDeviceArray<T> d_params(&gpu_.driver(),
+                                wants_params ? k_.params.size() : 0);
     rnn::CudnnRnnBackward<T> pass{};
     Fill(&pass);
     pass.output = output_.data();
@@ -93,7 +94,7 @@ class GpuNetwork {
     pass.input_backprop = d_input.data();
     pass.input_h_backprop = d_h.data();
     pass.input_c_backprop = d_c.data();
-    pass.params_backprop = d_params.data();
+    pass.params_backprop = wants_params ? d_params.data() : nullptr;
     const std::vector<char> before = reserve_space_->ToVector();
     TF_RNN_OPS_GPU_RETURN_IF_ERROR(backward_.Backward(Call(&scratch), pass));
     EXPECT_EQ(reserve_space_->ToVector(), before) << "was written to";

@@ -11,6 +11,9 @@
 //   // Allocates and fills the output host_reserved.
 //   absl::Status MakeHostReserved(OpKernelContext*, const ReserveSpacePlan&,
 //                                 int version, bool is_training) const;
+//   // Whether Backward needs room for input_backprop if nothing reads it, too.
+//   // It makes no params_backprop if that is null.
+//   static constexpr bool kNeedsInputBackprop;
 //   // Runs the passes. The engine provides workspace and random stream.
 //   absl::Status Forward(OpKernelContext*, const CudnnRnnInputs&,
 //                        const ReserveSpacePlan&, rnn::CudnnRnnForward<E>*);
@@ -152,6 +155,9 @@ class CudnnRNNBackwardOp : public tensorflow::OpKernel {
   explicit CudnnRNNBackwardOp(tensorflow::OpKernelConstruction* ctx)
       : tensorflow::OpKernel(ctx) {
     OP_REQUIRES_OK(ctx, attributes_.Read(ctx));
+    int end;
+    OP_REQUIRES_OK(ctx, OutputRange("input_backprop", &input_index_, &end));
+    OP_REQUIRES_OK(ctx, OutputRange("params_backprop", &params_index_, &end));
   }
 
   void Compute(tensorflow::OpKernelContext* ctx) override {
@@ -203,30 +209,39 @@ class CudnnRNNBackwardOp : public tensorflow::OpKernel {
   }
 
   // Allocates the gradients with respect to the inputs, of their shapes. That
-  // of an input_c that is ignored is zero.
+  // of an input_c that is ignored is zero. Those that a graph does not go on
+  // with are not made.
   absl::Status AllocateGradients(tensorflow::OpKernelContext* ctx,
                                  const CudnnRnnInputs& inputs,
                                  rnn::CudnnRnnBackward<E>* pass) const {
-    tensorflow::Tensor *input, *input_h, *input_c, *params;
-    TF_RETURN_IF_ERROR(
-        ctx->allocate_output("input_backprop", inputs.input->shape(), &input));
+    if (Engine<T>::kNeedsInputBackprop || ctx->output_required(input_index_)) {
+      tensorflow::Tensor* input;
+      TF_RETURN_IF_ERROR(
+          ctx->allocate_output(input_index_, inputs.input->shape(), &input));
+      pass->input_backprop = EngineData<T>(input);
+    }
+    if (ctx->output_required(params_index_)) {
+      tensorflow::Tensor* params;
+      TF_RETURN_IF_ERROR(
+          ctx->allocate_output(params_index_, inputs.params->shape(), &params));
+      pass->params_backprop = EngineData<T>(params);
+    }
+    tensorflow::Tensor *input_h, *input_c;
     TF_RETURN_IF_ERROR(ctx->allocate_output("input_h_backprop",
                                             inputs.input_h->shape(), &input_h));
     TF_RETURN_IF_ERROR(ctx->allocate_output("input_c_backprop",
                                             inputs.input_c->shape(), &input_c));
-    TF_RETURN_IF_ERROR(ctx->allocate_output("params_backprop",
-                                            inputs.params->shape(), &params));
     if (!inputs.config().has_cell_state()) {
       TF_RETURN_IF_ERROR(engine_.SetZero(ctx, input_c));
     }
-    pass->input_backprop = EngineData<T>(input);
     pass->input_h_backprop = EngineData<T>(input_h);
     pass->input_c_backprop = EngineData<T>(input_c);
-    pass->params_backprop = EngineData<T>(params);
     return absl::OkStatus();
   }
 
   CudnnRnnAttributes attributes_;
+  int input_index_;
+  int params_index_;
   Engine<T> engine_{attributes_};
 };
 

@@ -29,6 +29,15 @@ class Arena {
     return reinterpret_cast<T*>(array);
   }
 
+  // Counts what a copy of this arena has handed out, to be used before or after
+  // what this one has since.
+  void Share(const Arena& copy) {
+    if (!used_.valid()) return;
+    if (!copy.used_.valid() || copy.used_.value() > used_.value()) {
+      used_ = copy.used_;
+    }
+  }
+
   // The bytes handed out, or -1 if they exceed what std::int64_t can count.
   std::int64_t used() const { return used_.valid() ? used_.value() : -1; }
 

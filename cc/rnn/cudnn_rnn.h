@@ -78,10 +78,10 @@ struct CudnnRnnBackward {
   // As the forward pass of the same config left it: ReserveSpaceMismatch is
   // empty.
   const T* reserve_space;
-  T* input_backprop;    // [T, B, I]
+  T* input_backprop;    // [T, B, I], or null if not wanted
   T* input_h_backprop;  // [P, B, O]
   T* input_c_backprop;  // [P, B, U]; LSTM only
-  T* params_backprop;   // [CudnnRnnParamsSize(config)]
+  T* params_backprop;   // [CudnnRnnParamsSize(config)], or null if not wanted
   void* workspace;      // [CudnnRnnBackwardWorkspace(this)] bytes
 };
 

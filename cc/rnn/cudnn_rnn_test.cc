@@ -331,6 +331,22 @@ TYPED_TEST(CudnnRnnTest, BackwardEqualsThatOfDouble) {
   });
 }
 
+// What is not wanted changes nothing of what is.
+TYPED_TEST(CudnnRnnTest, NullIsNotWanted) {
+  SerialExecutor executor;
+  ForEachCase<TypeParam>([&](Case&, Engine<TypeParam>& engine) {
+    engine.Forward(/*is_training=*/true, executor);
+    const BackwardResult all = engine.Backward(executor);
+    for (BackwardParts parts :
+         {BackwardParts{true, false}, {false, true}, {false, false}}) {
+      const BackwardResult some = engine.Backward(executor, parts);
+      EXPECT_TRUE(!parts.wants_input || some.input == all.input);
+      EXPECT_TRUE(some.input_h == all.input_h && some.input_c == all.input_c);
+      EXPECT_TRUE(!parts.wants_params || some.params == all.params);
+    }
+  });
+}
+
 // Nothing past a sequence's end has an effect, be it a number or not.
 TYPED_TEST(CudnnRnnTest, PaddingHasNoEffect) {
   SerialExecutor executor;

@@ -63,6 +63,12 @@ struct BackwardResult {
   Array input, input_h, input_c, params;
 };
 
+// What is wanted of the backward pass, apart from the gradients of the states.
+struct BackwardParts {
+  bool wants_input = true;
+  bool wants_params = true;
+};
+
 struct BackwardGradResult {
   Array input, input_h, input_c, params;
   Array d_output, d_output_h, d_output_c;
@@ -153,10 +159,11 @@ class Engine {
     return {output_.ToDoubles(), output_h.ToDoubles(), output_c.ToDoubles()};
   }
 
-  // Of the last forward pass.
-  BackwardResult Backward(Executor& executor) {
-    Buffer<T> d_input(k_.input.size()), d_h(k_.input_h.size()),
-        d_c(k_.input_c.size()), d_params(k_.params.size());
+  // Of the last forward pass. What is not wanted is empty.
+  BackwardResult Backward(Executor& executor, const BackwardParts& parts = {}) {
+    Buffer<T> d_input(parts.wants_input ? k_.input.size() : 0);
+    Buffer<T> d_h(k_.input_h.size()), d_c(k_.input_c.size());
+    Buffer<T> d_params(parts.wants_params ? k_.params.size() : 0);
     CudnnRnnBackward<T> a{};
     Fill(a);
     a.output = output_.data();
@@ -164,10 +171,10 @@ class Engine {
     a.output_h_backprop = d_output_h_.data();
     a.output_c_backprop = d_output_c_.data();
     a.reserve_space = reserve_space_.data();
-    a.input_backprop = d_input.data();
+    a.input_backprop = parts.wants_input ? d_input.data() : nullptr;
     a.input_h_backprop = d_h.data();
     a.input_c_backprop = d_c.data();
-    a.params_backprop = d_params.data();
+    a.params_backprop = parts.wants_params ? d_params.data() : nullptr;
     Buffer<char> workspace(
         kernels_.backward_workspace(a, executor.num_threads()));
     a.workspace = workspace.data();

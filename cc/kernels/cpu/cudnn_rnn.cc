@@ -52,6 +52,8 @@ class CpuCudnnRnn {
  public:
   using E = EngineType<T>;
 
+  static constexpr bool kNeedsInputBackprop = false;
+
   explicit CpuCudnnRnn(const CudnnRnnAttributes& attributes)
       : attributes_(attributes) {}
 

@@ -67,6 +67,8 @@ class GpuCudnnRnn {
  public:
   using E = EngineType<T>;
 
+  static constexpr bool kNeedsInputBackprop = true;
+
   explicit GpuCudnnRnn(const CudnnRnnAttributes& attributes)
       : attributes_(attributes) {}
 

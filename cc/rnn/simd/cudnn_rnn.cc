@@ -73,6 +73,12 @@ struct Shapes {
   StagedShape params;
 };
 
+// Of a result, if it is wanted.
+template <typename T>
+void FillZeroIfWanted(T* wanted, const StagedShape& shape, Executor& executor) {
+  if (wanted != nullptr) FillZero(wanted, shape.size().value(), executor);
+}
+
 // Whether there is no state, so that nothing is to be computed. The other sizes
 // may then be beyond all measure.
 bool IsEmpty(const RnnConfig& config, const RnnSize& size) {
@@ -421,19 +427,21 @@ class BackwardCall {
         d_output_(staging_.Buffer(shapes_.output, arena)),
         d_output_h_(staging_.Buffer(shapes_.hidden_state, arena)),
         d_output_c_(staging_.Buffer(shapes_.cell_state, arena)),
-        d_input_(staging_.Buffer(shapes_.input, arena)),
+        d_input_(staging_.ResultBuffer(a.input_backprop, shapes_.input, arena)),
         d_h_(staging_.Buffer(shapes_.hidden_state, arena)),
         d_c_(staging_.Buffer(shapes_.cell_state, arena)),
-        d_params_(params_staging_.Buffer(shapes_.params, arena)),
+        d_params_(params_staging_.ResultBuffer(a.params_backprop,
+                                               shapes_.params, arena)),
         dropped_(arena.Take<C>(dropout_.drops() ? shapes_.output.size() : 0)),
         d_inner_(arena.Take<C>(shapes_.output.size() *
                                Min(a.config.num_layers - 1, 2))),
-        scratch_(a.config, a.size, num_threads, arena) {}
+        scratch_(a.config, a.size, a.params_backprop != nullptr, num_threads,
+                 arena) {}
 
   void Run(Executor& executor) const {
     if (IsEmpty(a_.config, a_.size)) {
-      FillZero(a_.input_backprop, shapes_.input.size().value(), executor);
-      FillZero(a_.params_backprop, shapes_.params.size().value(), executor);
+      FillZeroIfWanted(a_.input_backprop, shapes_.input, executor);
+      FillZeroIfWanted(a_.params_backprop, shapes_.params, executor);
       return;
     }
     Compute(executor);
@@ -596,45 +604,39 @@ class BackwardGradCall {
         dot_c_(Result(a.output_c_backprop_grad, shapes_.cell_state, arena)),
         dot_d_h_(Result(a.input_h_grad, shapes_.hidden_state, arena)),
         dot_d_c_(Result(a.input_c_grad, shapes_.cell_state, arena)),
-        dot_d_input_(staging_.Buffer(shapes_.input, arena)),
-        dot_d_params_(params_staging_.Buffer(shapes_.params, arena)),
+        dot_d_input_(staging_.ResultBuffer(a.input_grad, shapes_.input, arena)),
+        dot_d_params_(
+            params_staging_.ResultBuffer(a.params_grad, shapes_.params, arena)),
         dropped_(arena.Take<C>(dropout_.drops() ? shapes_.output.size() : 0)),
         dot_dropped_(
             arena.Take<C>(dropout_.drops() ? shapes_.output.size() : 0)),
-        d_inner_(arena.Take<C>(shapes_.output.size() *
-                               Min(a.config.num_layers - 1, 2))),
-        dot_d_inner_(arena.Take<C>(shapes_.output.size() *
-                                   Min(a.config.num_layers - 1, 2))),
-        tangent_scratch_(a.config, a.size, a.dot_params != nullptr, num_threads,
-                         arena),
-        gradient_scratch_(a.config, a.size, a.dot_params != nullptr,
-                          num_threads, arena) {}
+        d_inner_(arena.Take<C>(shapes_.output.size() * NumInnerGradients())),
+        dot_d_inner_(
+            arena.Take<C>(shapes_.output.size() * NumInnerGradients())),
+        scratch_(a, num_threads, arena) {}
 
   void Run(Executor& executor) const {
     if (IsEmpty(a_.config, a_.size)) {
-      if (a_.input_grad != nullptr) {
-        FillZero(a_.input_grad, shapes_.input.size().value(), executor);
-      }
-      if (a_.params_grad != nullptr) {
-        FillZero(a_.params_grad, shapes_.params.size().value(), executor);
-      }
+      FillZeroIfWanted(a_.input_grad, shapes_.input, executor);
+      FillZeroIfWanted(a_.params_grad, shapes_.params, executor);
       return;
     }
     samples_.Sort();
     const Network network = ReadNetwork(executor);
     RunTangentSweep(network, executor);
-    Write(dot_output_, a_.output_backprop_grad, shapes_.output, executor);
-    Write(dot_h_, a_.output_h_backprop_grad, shapes_.hidden_state, executor);
-    Write(dot_c_, a_.output_c_backprop_grad, shapes_.cell_state, executor);
-    if (!WantsGradientSweep()) return;
+    staging_.Write(dot_output_, a_.output_backprop_grad, shapes_.output,
+                   executor);
+    staging_.Write(dot_h_, a_.output_h_backprop_grad, shapes_.hidden_state,
+                   executor);
+    staging_.Write(dot_c_, a_.output_c_backprop_grad, shapes_.cell_state,
+                   executor);
+    if (!WantsGradientSweep(a_)) return;
     RunGradientSweep(network, executor);
-    Write(dot_d_h_, a_.input_h_grad, shapes_.hidden_state, executor);
-    Write(dot_d_c_, a_.input_c_grad, shapes_.cell_state, executor);
-    Write(dot_d_input_, a_.input_grad, shapes_.input, executor);
-    if (a_.params_grad != nullptr) {
-      params_staging_.Write(dot_d_params_, a_.params_grad, shapes_.params,
-                            executor);
-    }
+    staging_.Write(dot_d_h_, a_.input_h_grad, shapes_.hidden_state, executor);
+    staging_.Write(dot_d_c_, a_.input_c_grad, shapes_.cell_state, executor);
+    staging_.Write(dot_d_input_, a_.input_grad, shapes_.input, executor);
+    params_staging_.Write(dot_d_params_, a_.params_grad, shapes_.params,
+                          executor);
   }
 
  private:
@@ -648,9 +650,31 @@ class BackwardGradCall {
     LayerStateArrays<C> dot_states;
   };
 
-  bool WantsGradientSweep() const {
-    return a_.input_grad != nullptr || a_.input_h_grad != nullptr ||
-           a_.input_c_grad != nullptr || a_.params_grad != nullptr;
+  static bool WantsGradientSweep(const CudnnRnnBackwardGrad<T>& a) {
+    return a.input_grad != nullptr || a.input_h_grad != nullptr ||
+           a.input_c_grad != nullptr || a.params_grad != nullptr;
+  }
+
+  // Scratch memory of the sweeps, which need it one after the other.
+  struct SweepScratch {
+    SweepScratch(const CudnnRnnBackwardGrad<T>& a, int num_threads,
+                 Arena& arena)
+        : gradient_arena(arena),
+          tangent(a.config, a.size, a.dot_params != nullptr, num_threads,
+                  arena),
+          gradient(a.config, a.size, a.dot_params != nullptr,
+                   a.params_grad != nullptr, num_threads, gradient_arena) {
+      if (WantsGradientSweep(a)) arena.Share(gradient_arena);
+    }
+
+    Arena gradient_arena;  // begins where what the tangent sweep takes does
+    LayerTangentScratch<P> tangent;
+    LayerBackwardGradScratch<P> gradient;
+  };
+
+  // Each with respect to a layer's input.
+  std::int64_t NumInnerGradients() const {
+    return WantsGradientSweep(a_) ? Min(a_.config.num_layers - 1, 2) : 0;
   }
 
   // Whether steps past a sequence's end are read: to be multiplied by zeros,
@@ -679,10 +703,6 @@ class BackwardGradCall {
     return wanted == nullptr || staging_.is_copied()
                ? arena.Take<C>(shape.size())
                : staging_.Target(wanted, nullptr);
-  }
-  void Write(const C* result, T* wanted, const StagedShape& shape,
-             Executor& executor) const {
-    if (wanted != nullptr) staging_.Write(result, wanted, shape, executor);
   }
 
   // A state, or zeros if it is null, in memory of its own.
@@ -794,7 +814,7 @@ class BackwardGradCall {
           dot_c_ + i * cell_size(),
           KeptActivations<C>(dot_kept_ + i * kept_size(), a_.config, a_.size)};
       WithCell<C>(a_.config.mode, [&](auto cell) {
-        LayerTangent<P, decltype(cell)>(layer, tangent_scratch_, executor)
+        LayerTangent<P, decltype(cell)>(layer, scratch_.tangent, executor)
             .Run();
       });
     }
@@ -825,11 +845,9 @@ class BackwardGradCall {
            d_c_ + i * cell_size()},
           {dot_d_output, DotInputGradient(i), dot_d_h_ + i * hidden_size(),
            dot_d_c_ + i * cell_size()},
-          a_.params_grad == nullptr
-              ? nullptr
-              : params_staging_.Target(a_.params_grad, dot_d_params_)};
+          params_staging_.Target(a_.params_grad, dot_d_params_)};
       WithCell<C>(a_.config.mode, [&](auto cell) {
-        LayerBackwardGrad<P, decltype(cell)>(layer, gradient_scratch_, executor)
+        LayerBackwardGrad<P, decltype(cell)>(layer, scratch_.gradient, executor)
             .Run();
       });
       if (i == 0) break;
@@ -845,9 +863,7 @@ class BackwardGradCall {
   }
   C* DotInputGradient(std::int64_t layer) const {
     if (layer > 0) return InputGradient(layer, dot_d_inner_);
-    return a_.input_grad == nullptr
-               ? nullptr
-               : staging_.Target(a_.input_grad, dot_d_input_);
+    return staging_.Target(a_.input_grad, dot_d_input_);
   }
 
   const CudnnRnnBackwardGrad<T>& a_;
@@ -883,8 +899,7 @@ class BackwardGradCall {
   C* const dot_dropped_;  // [T, B, D * O]
   C* const d_inner_;      // the gradients of two inner layers' inputs
   C* const dot_d_inner_;  // likewise
-  const LayerTangentScratch<P> tangent_scratch_;
-  const LayerBackwardGradScratch<P> gradient_scratch_;
+  const SweepScratch scratch_;
 };
 
 // The bytes of scratch memory that a call takes.

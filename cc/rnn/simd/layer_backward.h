@@ -37,12 +37,13 @@ struct LayerBackwardArguments {  // with B > 0 and U > 0
   const T* input;   // [T, B, F]
   LayerStateArrays<T> states;
   const T* d_output;  // [T, B, D * O]
-  T* d_input;         // [T, B, F]
+  T* d_input;         // [T, B, F], or null if not wanted
   // On entry the gradients of the final states, on return those of the initial
   // ones.
   T* d_h;       // [D, B, O]
   T* d_c;       // [D, B, U]; LSTM only
-  T* d_params;  // of the whole network: this layer's part is written
+  T* d_params;  // of the whole network: this layer's part is written; null if
+                // not wanted
 };
 
 // The steps whose gradients of the gates are kept, until the gradients of the
@@ -66,18 +67,19 @@ struct LayerBackwardScratch {
   using Right = MutableRightMatrix<P>;
 
   GateWeightsScratch<P> weights;
-  P* d_gates;              // [D, N] left operands [R, U]
-  P* d_projected;          // [D] left operands [R, O], with a projection
-  T* cell_outputs;         // [D, R, U], with a projection
-  P* packed_cell_outputs;  // a right operand of these
+  P* d_gates;       // [D, N] left operands [R, U]
+  P* d_projected;   // [D] left operands [R, O], with a projection
+  T* cell_outputs;  // [D, R, U], with a projection
+  T* products;      // [num_threads, B, GroupSize, kTileCols]
+  // If the gradients of the params are wanted.
+  P* packed_cell_outputs;  // a right operand [R, U], with a projection
   P* transposed;  // [N] left operands [U, R], and one [O, R] with a projection
   P* input;       // a right operand [R, F]
   P* states;      // a right operand [R, O]
   T* d_biases;    // [D, N, U]
-  T* products;    // [num_threads, B, GroupSize, kTileCols]
 
   LayerBackwardScratch(const RnnConfig& config, const RnnSize& size,
-                       int num_threads, Arena& arena)
+                       bool wants_params, int num_threads, Arena& arena)
       : weights(config, arena) {
     const CheckedInt directions = config.num_directions;
     const CheckedInt rows = CheckedInt(BackwardStepsAtOnce(size)) * size.batch;
@@ -94,18 +96,19 @@ struct LayerBackwardScratch {
         arena.Take<P>(directions * projections * Left::Size(rows, output_size));
     cell_outputs =
         arena.Take<T>(directions * projections * rows * config.num_units);
-    packed_cell_outputs =
-        arena.Take<P>(projections * Right::Size(rows, config.num_units));
-    transposed = arena.Take<P>(
-        kTransposesLeft<P>
-            ? blocks * Left::Size(units, rows.value()) +
-                  projections * Left::Size(output_size, rows.value())
-            : CheckedInt(0));
-    input = arena.Take<P>(Right::Size(rows, fan_in));
-    states = arena.Take<P>(Right::Size(rows, output_size));
-    d_biases = arena.Take<T>(directions * blocks * units);
     products = arena.Take<T>(CheckedInt(num_threads) * size.batch *
                              GroupSize<T>(size.batch, 1) * kTileCols<T>);
+    const CheckedInt depth = wants_params ? rows : CheckedInt(0);
+    packed_cell_outputs =
+        arena.Take<P>(projections * Right::Size(depth, config.num_units));
+    transposed = arena.Take<P>(
+        kTransposesLeft<P>
+            ? blocks * Left::Size(units, depth.value()) +
+                  projections * Left::Size(output_size, depth.value())
+            : CheckedInt(0));
+    input = arena.Take<P>(Right::Size(depth, fan_in));
+    states = arena.Take<P>(Right::Size(depth, output_size));
+    d_biases = arena.Take<T>(directions * blocks * units);
   }
 };
 
@@ -140,7 +143,7 @@ class LayerBackward {
                     executor.num_threads()) {}
 
   void Run() const {
-    weights_.Pack(executor_);
+    weights_.Pack(a_.d_input != nullptr, executor_);
     // What products read beyond the units must be a number.
     if (kRoundsOperands<P> && units_ % Left::kCols != 0) {
       FillZero(scratch_.d_gates,
@@ -153,7 +156,7 @@ class LayerBackward {
                executor_);
     }
     // Both directions add to it, each in an order of its own.
-    if (directions_ > 1) {
+    if (directions_ > 1 && a_.d_input != nullptr) {
       FillZero(a_.d_input, time_ * batch_ * fan_in_, executor_);
     }
     std::int64_t step = 0;
@@ -490,77 +493,100 @@ class LayerBackward {
     }
   }
 
+  // The product of the transpose of a matrix with another.
+  using WeightWork = std::conditional_t<kTransposesLeft<P>, MultiplyWork<P>,
+                                        MultiplyTransposedWork<T>>;
+  // What makes the gradients of a direction's weights.
+  struct WeightGradients {
+    WorkList<WeightWork> matrices;
+    WorkList<ColumnSumsWork<P>> biases;
+  };
+
   // The gradients of everything but the states, of which each chunk adds a
   // part.
   void Gradients(std::int64_t d, const Chunk& chunk) const {
+    WeightGradients weights;
+    if (a_.d_params != nullptr) weights = MakeWeightGradients(d, chunk);
+    if (skips_input_ && a_.d_input != nullptr) {
+      const MatrixView<T> d_input = OfChunk(a_.d_input, d, chunk);
+      RunTogether(executor_, weights.matrices, weights.biases,
+                  Tasks{d_input.rows, [&](std::int64_t row) {
+                          SumGates(d, row, d_input.At(row, 0));
+                        }});
+    } else {
+      RunTogether(executor_, MakeInputGradients(d, chunk), weights.matrices,
+                  weights.biases);
+    }
+  }
+
+  // The rows of a chunk's steps, of an array [T, B, F].
+  template <typename S>
+  MatrixView<S> OfChunk(S* array, std::int64_t d, const Chunk& chunk) const {
+    return MatrixView<S>(array, time_ * batch_, fan_in_)
+        .Rows(FirstTime(d, chunk) * batch_, chunk.steps * batch_);
+  }
+
+  // dR = (d blocks)^T h_prev, dW = (d blocks)^T x, dP = (d h)^T (o ∘ tanh(c)).
+  // Packs the right operands.
+  WeightGradients MakeWeightGradients(std::int64_t d,
+                                      const Chunk& chunk) const {
     const std::int64_t rows = chunk.steps * batch_;
-    const std::int64_t first = FirstTime(d, chunk) * batch_;
     const bool add = chunk.first_step > 0;
-    const int num_threads = executor_.num_threads();
     const std::int64_t pseudo_layer = PseudoLayer(d);
     const Right input(scratch_.input, rows, fan_in_);
     const Right states(scratch_.states, rows, output_size_);
     const Right cell_outputs(scratch_.packed_cell_outputs, rows, units_);
-    const MatrixView<const T> x =
-        MatrixView<const T>(a_.input, time_ * batch_, fan_in_)
-            .Rows(first, skips_input_ ? 0 : rows);
     RunTogether(
         executor_,
         PackWork(PreviousHiddenRows<T>{states_, d, FirstTime(d, chunk), batch_,
                                        rows, output_size_},
                  states),
-        PackWork(x, input),
+        PackWork(OfChunk(a_.input, d, chunk).Rows(0, skips_input_ ? 0 : rows),
+                 input),
         PackWork(Constant(CellOutputs(d).Rows(0, is_projected_ ? rows : 0)),
                  cell_outputs));
     if constexpr (kTransposesLeft<P>) TransposeGradients(d, rows);
-    // dR = (d blocks)^T h_prev, dW = (d blocks)^T x, dx = (d blocks) W
-    WorkList<WeightWork> weights;
+    WeightGradients weights;
     for (std::int64_t gate = 0; gate < Cell::kGates; ++gate) {
       const std::int64_t block = Cell::kFirstRecurrent + gate;
-      weights.Add(MakeWeightWork(
+      weights.matrices.Add(MakeWeightWork(
           BlockGradients(d, block).Rows(0, rows), block, states, add,
           OfGate(ParamGradient(layout_.RecurrentMatrix(pseudo_layer)), gate)));
       if (skips_input_) continue;
-      weights.Add(MakeWeightWork(
+      weights.matrices.Add(MakeWeightWork(
           BlockGradients(d, gate).Rows(0, rows), gate, input, add,
           OfGate(ParamGradient(layout_.InputMatrix(pseudo_layer)),
                  InputGate(gate))));
     }
-    // dP = (d h)^T (o ∘ tanh(c))
     if (is_projected_) {
-      weights.Add(MakeWeightWork(
+      weights.matrices.Add(MakeWeightWork(
           ProjectedGradients(d).Rows(0, rows), Cell::kBlocks, cell_outputs, add,
           ParamGradient(layout_.Projection(pseudo_layer))));
     }
-    WorkList<ColumnSumsWork<P>> biases;
     for (std::int64_t block = 0; block < Cell::kBlocks; ++block) {
-      biases.Add({BlockGradients(d, block).Rows(0, rows), add,
-                  BiasGradients(d, block)});
+      weights.biases.Add({BlockGradients(d, block).Rows(0, rows), add,
+                          BiasGradients(d, block)});
     }
-    const MatrixView<T> d_input =
-        MatrixView<T>(a_.d_input, time_ * batch_, fan_in_).Rows(first, rows);
-    if (skips_input_) {
-      RunTogether(executor_, weights, biases,
-                  Tasks{rows, [&](std::int64_t row) {
-                          SumGates(d, row, d_input.At(row, 0));
-                        }});
-      return;
+    return weights;
+  }
+
+  // dx = (d blocks) W, if it is wanted.
+  MultiplyWork<P> MakeInputGradients(std::int64_t d, const Chunk& chunk) const {
+    const int num_threads = executor_.num_threads();
+    if (a_.d_input == nullptr) {
+      const MatrixView<T> none(nullptr, 0, 0);
+      return {ProductSum<P>(), NoMatrix<T>(), none, num_threads};
     }
     ProductSum<P> sum;
     for (std::int64_t block = 0; block < Cell::kGates; ++block) {
-      sum.Add(BlockGradients(d, block).Rows(0, rows),
+      sum.Add(BlockGradients(d, block).Rows(0, chunk.steps * batch_),
               weights_.Input(d, InputGate(block)));
     }
-    RunTogether(
-        executor_,
-        MultiplyWork(sum, directions_ > 1 ? Constant(d_input) : NoMatrix<T>(),
-                     d_input, num_threads),
-        weights, biases);
+    const MatrixView<T> d_input = OfChunk(a_.d_input, d, chunk);
+    return {sum, directions_ > 1 ? Constant(d_input) : NoMatrix<T>(), d_input,
+            num_threads};
   }
 
-  // The product of the transpose of a matrix with another.
-  using WeightWork = std::conditional_t<kTransposesLeft<P>, MultiplyWork<P>,
-                                        MultiplyTransposedWork<T>>;
   // left: [rows, ...]. index: among those that TransposeGradients transposes.
   WeightWork MakeWeightWork(const Left& left, std::int64_t index,
                             const Right& right, bool add,
@@ -615,6 +641,7 @@ class LayerBackward {
   }
 
   void StoreBiasGradients(std::int64_t d) const {
+    if (a_.d_params == nullptr) return;
     T* const input = ParamGradient(layout_.InputBias(PseudoLayer(d))).data;
     T* const recurrent =
         ParamGradient(layout_.RecurrentBias(PseudoLayer(d))).data;

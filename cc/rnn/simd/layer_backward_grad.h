@@ -76,18 +76,20 @@ struct LayerBackwardGradScratch {
   GateWeightsScratch<P> weights;
   GateWeightsScratch<P> dot_weights;  // if there are dot_params
   P* d_gates;                         // [D, N] left operands [2 * R, U]
-  P* d_projected;          // [D] left operands [2 * R, O], with a projection
-  T* cell_outputs;         // [D, 2 * R, U], with a projection
-  P* packed_cell_outputs;  // a right operand of these
+  P* d_projected;   // [D] left operands [2 * R, O], with a projection
+  T* cell_outputs;  // [D, 2 * R, U], with a projection
+  T* products;      // [num_threads, 2, B, GroupSize, kTileCols]
+  // If the gradients of the params are wanted.
+  P* packed_cell_outputs;  // a right operand [2 * R, U], with a projection
   // [N] left operands [U, 2 * R], and one [O, 2 * R] with a projection
   P* transposed;
   P* input;     // a right operand [2 * R, F]
   P* states;    // a right operand [2 * R, O]
   T* d_biases;  // [D, N, U]
-  T* products;  // [num_threads, 2, B, GroupSize, kTileCols]
 
   LayerBackwardGradScratch(const RnnConfig& config, const RnnSize& size,
-                           bool has_dot_params, int num_threads, Arena& arena)
+                           bool has_dot_params, bool wants_params,
+                           int num_threads, Arena& arena)
       : weights(config, arena) {
     if (has_dot_params) dot_weights = GateWeightsScratch<P>(config, arena);
     const CheckedInt directions = config.num_directions;
@@ -105,18 +107,19 @@ struct LayerBackwardGradScratch {
         arena.Take<P>(directions * projections * Left::Size(rows, output_size));
     cell_outputs =
         arena.Take<T>(directions * projections * rows * config.num_units);
-    packed_cell_outputs =
-        arena.Take<P>(projections * Right::Size(rows, config.num_units));
-    transposed = arena.Take<P>(
-        kTransposesLeft<P>
-            ? blocks * Left::Size(units, rows.value()) +
-                  projections * Left::Size(output_size, rows.value())
-            : CheckedInt(0));
-    input = arena.Take<P>(Right::Size(rows, config.largest_fan_in()));
-    states = arena.Take<P>(Right::Size(rows, output_size));
-    d_biases = arena.Take<T>(directions * blocks * units);
     products = arena.Take<T>(CheckedInt(num_threads) * 2 * size.batch *
                              GroupSize<T>(size.batch, 1) * kTileCols<T>);
+    const CheckedInt depth = wants_params ? rows : CheckedInt(0);
+    packed_cell_outputs =
+        arena.Take<P>(projections * Right::Size(depth, config.num_units));
+    transposed = arena.Take<P>(
+        kTransposesLeft<P>
+            ? blocks * Left::Size(units, depth.value()) +
+                  projections * Left::Size(output_size, depth.value())
+            : CheckedInt(0));
+    input = arena.Take<P>(Right::Size(depth, config.largest_fan_in()));
+    states = arena.Take<P>(Right::Size(depth, output_size));
+    d_biases = arena.Take<T>(directions * blocks * units);
   }
 };
 
@@ -170,8 +173,8 @@ class LayerBackwardGrad {
                     executor.num_threads()) {}
 
   void Run() const {
-    weights_.Pack(executor_);
-    if (has_dot_params_) dot_weights_.Pack(executor_);
+    weights_.Pack(wants_input(), executor_);
+    if (has_dot_params_) dot_weights_.Pack(wants_input(), executor_);
     ClearScratch();
     // Both directions add to them, each in an order of its own.
     if (directions_ > 1) {
@@ -205,6 +208,11 @@ class LayerBackwardGrad {
   // transpose with an input, and below it what that changes by, is then what
   // the gradient of weights changes by.
   enum Half { kDot = 0, kFirst = 1 };
+
+  // Whether any gradient with respect to the layer's input is.
+  bool wants_input() const {
+    return a_.d.input != nullptr || a_.dot_d.input != nullptr;
+  }
 
   std::int64_t PseudoLayer(std::int64_t direction) const {
     return a_.layer * directions_ + direction;

@@ -199,15 +199,16 @@ class GateWeights {
         skips_input_(layer == 0 && config.skip_input),
         is_projected_(config.num_proj > 0) {}
 
-  // To be called before the matrices below are read.
-  void Pack(Executor& executor) const {
+  // To be called before the matrices below are read. has_input: whether those
+  // of the input are.
+  void Pack(bool has_input, Executor& executor) const {
     for (std::int64_t d = 0; d < directions_; ++d) {
       const std::int64_t pseudo_layer = layer_ * directions_ + d;
       WorkList<PackWork<MatrixView<const P>, Right>> weights;
       for (std::int64_t gate = 0; gate < Cell::kGates; ++gate) {
         weights.Add({OfGate(layout_.RecurrentMatrix(pseudo_layer), gate),
                      Recurrent(d, gate)});
-        if (skips_input_) continue;
+        if (!has_input || skips_input_) continue;
         weights.Add(
             {OfGate(layout_.InputMatrix(pseudo_layer), gate), Input(d, gate)});
       }

@@ -77,6 +77,12 @@ class Staging {
     return is_copied() ? arena.Take<C>(shape.size()) : nullptr;
   }
 
+  // Likewise, for a result; none if it is null, because it is not wanted.
+  C* ResultBuffer(const T* wanted, const StagedShape& shape,
+                  Arena& arena) const {
+    return wanted == nullptr ? nullptr : Buffer(shape, arena);
+  }
+
   // The caller's array, copied to its buffer if it has one.
   const C* Read(const T* from, C* buffer, const StagedShape& shape,
                 Executor& executor) const {
@@ -90,7 +96,7 @@ class Staging {
     return buffer;
   }
 
-  // Where to write what the caller's array is to hold.
+  // Where to write what the caller's array is to hold; null if there is none.
   C* Target(T* to, C* buffer) const {
     if constexpr (std::is_same_v<T, C>) {
       if (!is_copied()) return to;
@@ -98,10 +104,10 @@ class Staging {
     return buffer;
   }
 
-  // Copies the buffer, if there is one, to the caller's array.
+  // Copies the buffer to the caller's array, if there are both.
   void Write(const C* buffer, T* to, const StagedShape& shape,
              Executor& executor) const {
-    if (!is_copied()) return;
+    if (!is_copied() || to == nullptr) return;
     ForEachRun(shape, time_major_, order_, executor,
                [&](auto ours, auto theirs, auto length) {
                  Convert(buffer + ours, to + theirs, length);
