@@ -2,9 +2,9 @@
 
 Each library runs in a process of its own, and they take turns. Of networks it measures inference (forward) and a step
 of training without the update (forward + backward); of GRUBlockCell the op and its gradient; further the memory of a
-training step, how time grows with the length and the number of sequences, and what the smallest call costs. It prints
-a line for each measurement and writes results.json, results.md and results.png. docs/performance.md says what the
-figures mean.
+training step, how time grows with the length and the number of sequences, what the smallest call costs, and what the
+gradient of a penalty on a gradient takes. It prints a line for each measurement and writes results.json, results.md and
+results.png. docs/performance.md says what the figures mean.
 """
 
 import argparse
@@ -26,7 +26,7 @@ from peers import OTHERS, OURS, PEERS, REFERENCE, without_missing
 from report import LineTable, print_memory, targets_to_text, to_markdown
 from run import MemoryMeasurement, Run, to_json
 from sections import MAIN, MEMORY, PRODUCT_DTYPES, PRODUCT_SIZES, QUICK_PRODUCT_SIZES, SECTIONS, Section
-from targets import judge
+from targets import SECOND_ORDER_TARGETS, TARGETS, judge
 from workers import Worker
 
 ROUNDS = 12
@@ -161,7 +161,7 @@ def main() -> None:
     settings = parse_arguments()
     settings.output.mkdir(parents=True, exist_ok=True)
     run = run_benchmark(settings)
-    print(f"\n{targets_to_text(judge(run))}\n")
+    print(f"\n{targets_to_text(judge(run, [*TARGETS, *SECOND_ORDER_TARGETS]))}\n")
     print(f"load average before {run.load_before[0]:.2f}, after {run.load_after[0]:.2f}; ", end="")
     print(f"{run.disturbed():.0%} of the samples were disturbed by other processes")
     write(run, settings.output)

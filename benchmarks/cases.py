@@ -12,8 +12,15 @@ DTYPES = ("bfloat16", "float16", "float32", "float64")
 FORWARD = "forward"
 FORWARD_BACKWARD = "forward_backward"
 BACKWARD = "backward"
+PENALTY = "penalty"
 PRODUCT = "product"
-TASKS = {FORWARD: "forward", FORWARD_BACKWARD: "forward + backward", BACKWARD: "backward", PRODUCT: "product"}
+TASKS = {
+    FORWARD: "forward",
+    FORWARD_BACKWARD: "forward + backward",
+    BACKWARD: "backward",
+    PENALTY: "penalty's gradient",
+    PRODUCT: "product",
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,6 +50,7 @@ class Network:
     dtype: str = "float32"
 
     tasks: ClassVar[Sequence[str]] = (FORWARD, FORWARD_BACKWARD)
+    training_task: ClassVar[str] = FORWARD_BACKWARD
 
     @property
     def name(self) -> str:
@@ -122,6 +130,44 @@ class Network:
 
 
 @dataclasses.dataclass(frozen=True)
+class PenalizedNetwork(Network):
+    """A network in whose training a penalty stands on the gradient of a score with respect to the input.
+
+    The score is half the sum of the output's squares, each times its part of the problem's `output_gradient`, so that
+    every pass depends on the one before it. The penalty is the mean over the sequences of (norm - 1)², where norm is
+    that of the score's gradient with respect to a sequence.
+    """
+
+    tasks: ClassVar[Sequence[str]] = (FORWARD_BACKWARD, PENALTY)
+    training_task: ClassVar[str] = PENALTY
+
+    @property
+    def name(self) -> str:
+        """The name that `parse_case` takes."""
+        return f"penalty-{super().name}"
+
+    @property
+    def title(self) -> str:
+        """The network, its sizes, and that there is a penalty."""
+        return f"{super().title}, penalty"
+
+    @property
+    def plain(self) -> Network:
+        """The same network without a penalty."""
+        return Network(**dataclasses.asdict(self))
+
+    def flops(self, task: str) -> int:
+        """Returns the floating-point operations of a task's matrix products.
+
+        The gradient of a penalty runs the network forward and backward, then backward through both: to the output's
+        gradient, which takes as much as a forward pass, to input, state and weights through the backward pass, four
+        times as much, and through the forward pass, twice as much.
+        """
+        forward = self.plain.flops(FORWARD)
+        return 10 * forward if task == PENALTY else self.plain.flops(task)
+
+
+@dataclasses.dataclass(frozen=True)
 class CellSteps:
     """Steps of a `GRUBlockCell`, each an op that starts from the state (backward: its gradient) that another gave.
 
@@ -196,10 +242,14 @@ Case = Network | CellSteps | Product
 
 _SIZE = "[1-9][0-9]*"
 _DTYPE = f"(?P<dtype>{'|'.join(DTYPES)})"
-_PATTERNS: dict[type, str] = {
-    Network: f"(?P<cell>{'|'.join(NUM_GATES)})-(?P<batch>{_SIZE})-(?P<time>{_SIZE})-(?P<input_size>{_SIZE})"
+_NETWORK = (
+    f"(?P<cell>{'|'.join(NUM_GATES)})-(?P<batch>{_SIZE})-(?P<time>{_SIZE})-(?P<input_size>{_SIZE})"
     f"-(?P<units>{_SIZE})(-(?P<layers>{_SIZE})layers)?(?P<bidirectional>-bidirectional)?(?P<varying>-varying)?"
-    f"(-{_DTYPE})?",
+    f"(-{_DTYPE})?"
+)
+_PATTERNS: dict[type, str] = {
+    Network: _NETWORK,
+    PenalizedNetwork: f"penalty-{_NETWORK}",
     CellSteps: f"gru_block_cell-(?P<batch>{_SIZE})-(?P<input_size>{_SIZE})-(?P<units>{_SIZE})"
     f"(-(?P<steps>{_SIZE})steps)?(-{_DTYPE})?",
     Product: f"product-(?P<size>{_SIZE})(-{_DTYPE})?",
@@ -225,7 +275,7 @@ def parse_case(name: str) -> Case:
             )
     raise ValueError(
         f"a case is named CELL-BATCH-TIME-INPUT-UNITS, with a cell of {', '.join(NUM_GATES)}, and after it, in this "
-        f"order, any of -Nlayers, -bidirectional, -varying and -DTYPE; gru_block_cell-BATCH-INPUT-UNITS, with any of "
-        f"-Nsteps and -DTYPE; or product-SIZE, with -DTYPE; sizes are at least 1 and dtypes {', '.join(DTYPES)}; "
-        f"{name!r} is not"
+        f"order, any of -Nlayers, -bidirectional, -varying and -DTYPE, or penalty- and such a name; "
+        f"gru_block_cell-BATCH-INPUT-UNITS, with any of -Nsteps and -DTYPE; or product-SIZE, with -DTYPE; sizes are at "
+        f"least 1 and dtypes {', '.join(DTYPES)}; {name!r} is not"
     )

@@ -4,9 +4,11 @@ import ctypes
 import dataclasses
 import gc
 import pathlib
+from collections.abc import Callable
+from typing import Any
 
-from cases import FORWARD_BACKWARD, Case, Network
-from programs import Library, Program
+from cases import Case, Network
+from programs import Library
 
 STEPS = 3
 _STATUS = pathlib.Path("/proc/self/status")
@@ -43,26 +45,26 @@ def step_memory(library: Library, case: Case) -> StepMemory:
     """
     if not isinstance(case, Network):
         raise ValueError(f"there are training steps of networks only, not of {case.name}")
-    tiny = _program(library, dataclasses.replace(case, batch=2, time=2, input_size=8, units=8))
+    tiny = _training_step(library, dataclasses.replace(case, batch=2, time=2, input_size=8, units=8))
     _train(tiny)
-    program = _program(library, case)
+    step = _training_step(library, case)
     _give_back_free_memory()
     baseline = _resident("VmRSS")
     _CLEAR_REFS.write_text(_RESET_PEAK)
-    _train(program)
+    _train(step)
     return StepMemory(baseline, _resident("VmHWM"))
 
 
-def _program(library: Library, case: Network) -> Program:
+def _training_step(library: Library, case: Network) -> Callable[[], Any]:
     program = library.network(case)
-    if program is None or FORWARD_BACKWARD not in program.calls:
+    if program is None or case.training_task not in program.calls:
         raise ValueError(f"{type(library).__name__} cannot train {case.name}")
-    return program
+    return program.calls[case.training_task]
 
 
-def _train(program: Program) -> None:
+def _train(step: Callable[[], Any]) -> None:
     for _ in range(STEPS):
-        program.calls[FORWARD_BACKWARD]()
+        step()
 
 
 def _give_back_free_memory() -> None:

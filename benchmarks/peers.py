@@ -32,6 +32,7 @@ class Peer:
 OURS = "tf_rnn_ops"
 KERAS = "keras"
 KERAS_XLA = "keras_xla"
+KERAS_UNROLLED = "keras_unrolled"
 PYTORCH = "pytorch"
 ONNX_RUNTIME = "onnxruntime"
 RAW_OPS = "tf_raw_ops"
@@ -42,6 +43,7 @@ PEERS = {
         Peer(OURS, "tf_rnn_ops", "tensorflow_libraries.TfRnnOps", ["tensorflow", "tf_rnn_ops"]),
         Peer(KERAS, "Keras", "tensorflow_libraries.Keras", ["tensorflow", "keras"]),
         Peer(KERAS_XLA, "Keras XLA", "tensorflow_libraries.KerasXla", ["tensorflow", "keras"]),
+        Peer(KERAS_UNROLLED, "Keras unrolled", "tensorflow_libraries.KerasUnrolled", ["tensorflow", "keras"]),
         Peer(PYTORCH, "PyTorch", "pytorch_library.PyTorch", ["torch"]),
         Peer(ONNX_RUNTIME, "ONNX Runtime", "onnxruntime_library.OnnxRuntime", ["onnx", "onnxruntime"]),
         Peer(RAW_OPS, "tf.raw_ops", "tensorflow_libraries.RawOps", ["tensorflow"]),

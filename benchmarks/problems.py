@@ -73,12 +73,17 @@ def is_valid(case: Network) -> np.ndarray:
     return np.arange(case.time)[None, :, None] < np.array(case.lengths)[:, None, None]
 
 
-def name_gradients(inputs: np.ndarray, weights: Mapping[str, Weights]) -> dict[str, np.ndarray]:
-    """Returns the gradients of the inputs and of each pseudo-layer's weights in the form that all peers share."""
+def name_gradients(first: Mapping[str, np.ndarray], weights: Mapping[str, Weights]) -> dict[str, np.ndarray]:
+    """Returns results in the form that all peers share.
+
+    Args:
+      first: the gradient of the inputs, or the penalty, by its name.
+      weights: the gradients of each pseudo-layer's weights.
+    """
     named = {
         f"{layer}/{name}": array for layer, gradients in weights.items() for name, array in gradients.arrays().items()
     }
-    return {"inputs": inputs, **named}
+    return {**first, **named}
 
 
 def network_problem(case: Network) -> NetworkProblem:

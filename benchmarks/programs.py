@@ -14,8 +14,9 @@ class Program(abc.ABC):
     Attributes:
       calls: what is timed, by task: functions that do all of a task, or start what `Library.synchronize` waits for. Of
         a `Network`, FORWARD is inference, the outputs of all steps from a state of zeros; FORWARD_BACKWARD a step of
-        training without the update, the outputs and the gradients with respect to the input and all weights. Of
-        `CellSteps`, FORWARD and BACKWARD run `GRUBlockCell` and `GRUBlockCellGrad`. PRODUCT multiplies.
+        training without the update, the outputs and the gradients with respect to the input and all weights; PENALTY
+        the gradient of a `PenalizedNetwork`'s penalty with respect to all weights. Of `CellSteps`, FORWARD and BACKWARD
+        run `GRUBlockCell` and `GRUBlockCellGrad`. PRODUCT multiplies.
     """
 
     calls: Mapping[str, Callable[[], Any]]
@@ -26,8 +27,8 @@ class Program(abc.ABC):
 
         Returns:
           Of a `Network`: for FORWARD the "output", [batch, time, output_size], which is zero past the end of a
-          sequence; for FORWARD_BACKWARD what `problems.name_gradients` does. Of `CellSteps`: what the last op gave, by
-          the names of its outputs. Of a `Product`: "product".
+          sequence; for FORWARD_BACKWARD and PENALTY what `problems.name_gradients` does. Of `CellSteps`: what the last
+          op gave, by the names of its outputs. Of a `Product`: "product".
         """
 
 

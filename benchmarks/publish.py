@@ -1,33 +1,45 @@
-"""Puts the results of a run into the documentation: the tables and the picture of docs/performance.md."""
+"""Puts the results of a run into the documentation: the tables and the picture of the pages that are about them."""
 
 import argparse
 import json
 import pathlib
 
 import picture
-from report import to_markdown
+from report import first_order_to_markdown, second_order_to_markdown
 from run import Run, from_json
+from sections import SECOND_ORDER
 
 DOCS = pathlib.Path(__file__).parent.parent / "docs"
 BEGIN = "<!-- Results: written by benchmarks/publish.py -->"
 END = "<!-- End of results -->"
 
 
-def publish(run: Run, docs: pathlib.Path) -> None:
-    """Replaces what is between the marks in performance.md, and performance.png.
+def publish(run: Run, docs: pathlib.Path) -> list[pathlib.Path]:
+    """Replaces what is between the marks in the pages that the run has results for, which it returns.
+
+    Networks and cells are in performance.md, with performance.png; gradients of penalties in second_order.md.
 
     Raises:
-      ValueError: if performance.md has not each mark once.
+      ValueError: if such a page has not each mark once.
     """
-    page = docs / "performance.md"
+    pages = []
+    if run.cases():
+        picture.draw(run, docs / "performance.png")
+        text = f"![How fast each library is](performance.png)\n\n{first_order_to_markdown(run)}"
+        pages.append(_replace(docs / "performance.md", text))
+    if run.cases(SECOND_ORDER):
+        pages.append(_replace(docs / "second_order.md", second_order_to_markdown(run)))
+    return pages
+
+
+def _replace(page: pathlib.Path, block: str) -> pathlib.Path:
     text = page.read_text()
     if not (text.count(BEGIN) == text.count(END) == 1):
         raise ValueError(f"{page} must hold {BEGIN!r} and {END!r} once each")
     before, rest = text.split(BEGIN)
     _, after = rest.split(END)
-    block = f"{BEGIN}\n\n![How fast each library is](performance.png)\n\n{to_markdown(run)}\n{END}"
-    page.write_text(before + block + after)
-    picture.draw(run, docs / "performance.png")
+    page.write_text(f"{before}{BEGIN}\n\n{block}\n{END}{after}")
+    return page
 
 
 def main() -> None:
@@ -35,8 +47,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=pathlib.Path, help="what --output of bench.py was, such as build/bench")
     results = parser.parse_args().folder / "results.json"
-    publish(from_json(json.loads(results.read_text())), DOCS)
-    print(f"{DOCS / 'performance.md'} and performance.png show {results}")
+    for page in publish(from_json(json.loads(results.read_text())), DOCS):
+        print(f"{page} shows {results}")
 
 
 if __name__ == "__main__":

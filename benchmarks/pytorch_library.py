@@ -5,7 +5,7 @@ from typing import ClassVar
 
 import numpy as np
 import torch
-from cases import FORWARD, FORWARD_BACKWARD, PRODUCT, Network, Product
+from cases import FORWARD, FORWARD_BACKWARD, PENALTY, PRODUCT, Network, Product
 from problems import NetworkProblem, Weights, name_gradients, network_problem, product_factors
 from programs import Library, Program
 
@@ -47,7 +47,8 @@ class NetworkProgram(Program):
         with torch.no_grad():
             for parameter, array in zip(self._module.parameters(), arrays, strict=True):
                 parameter.copy_(to_torch(array).reshape(parameter.shape))
-        self.calls = {FORWARD: self._forward, FORWARD_BACKWARD: self._gradients}
+        calls = {FORWARD: self._forward, FORWARD_BACKWARD: self._gradients, PENALTY: self._penalty_gradients}
+        self.calls = {task: calls[task] for task in case.tasks}
 
     def _forward(self) -> torch.Tensor:
         self._module.eval()
@@ -60,6 +61,16 @@ class NetworkProgram(Program):
         watched = [self._watched_inputs, *self._module.parameters()]
         return torch.autograd.grad(output, watched, self._output_gradient)
 
+    def _penalty_gradients(self) -> tuple[torch.Tensor, ...]:
+        """Returns the penalty, see `cases.PenalizedNetwork`, and its gradients with respect to the parameters."""
+        self._module.train()
+        output = self._network(self._watched_inputs)
+        score = (self._output_gradient * output * output).sum() / 2
+        (slopes,) = torch.autograd.grad(score, self._watched_inputs, create_graph=True)
+        norms = slopes.to(torch.promote_types(slopes.dtype, torch.float32)).norm(dim=(0, 2))
+        penalty = ((norms - 1) ** 2).mean()
+        return penalty, *torch.autograd.grad(penalty, list(self._module.parameters()))
+
     def _network(self, inputs: torch.Tensor) -> torch.Tensor:
         if not self._case.varying:
             return self._module(inputs)[0]
@@ -70,8 +81,9 @@ class NetworkProgram(Program):
         """See the base class."""
         if task == FORWARD:
             return {"output": _to_numpy(self._forward()).swapaxes(0, 1)}
-        inputs, *others = map(_to_numpy, self._gradients())
-        return name_gradients(inputs.swapaxes(0, 1), self._weights(others))
+        first, *others = map(_to_numpy, self.calls[task]())
+        named = {"penalty": first} if task == PENALTY else {"inputs": first.swapaxes(0, 1)}
+        return name_gradients(named, self._weights(others))
 
     def _weights(self, arrays: list[np.ndarray]) -> Mapping[str, Weights]:
         """Returns arrays of the parameters' shapes as the weights of each pseudo-layer."""

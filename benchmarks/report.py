@@ -3,12 +3,12 @@
 import math
 from collections.abc import Callable, Iterable, Sequence
 
-from cases import BACKWARD, FORWARD, FORWARD_BACKWARD, TASKS, Case, CellSteps, Network
+from cases import BACKWARD, FORWARD, FORWARD_BACKWARD, PENALTY, TASKS, Case, CellSteps, Network, PenalizedNetwork
 from measure import DISTURBANCE, Measurement
 from peers import KERAS, OURS, PEERS
 from run import MemoryMeasurement, Run
-from sections import BATCHES, CALLS, LENGTHS
-from targets import Verdict, judge
+from sections import BATCHES, CALLS, LENGTHS, SECOND_ORDER
+from targets import SECOND_ORDER_TARGETS, Verdict, judge
 
 _MEBI = 2**20
 
@@ -64,16 +64,40 @@ def print_memory(measurement: MemoryMeasurement) -> None:
 
 def to_markdown(run: Run) -> str:
     """Returns all that was measured as tables, with a line of what it was measured on."""
-    parts = [_conditions(run), _section("Targets", _targets(judge(run)))]
+    return "\n".join(filter(None, [_conditions(run), _first_order(run), _second_order(run)]))
+
+
+def first_order_to_markdown(run: Run) -> str:
+    """Returns what `to_markdown` does, but for the gradients of penalties."""
+    return "\n".join(filter(None, [_conditions(run), _first_order(run)]))
+
+
+def second_order_to_markdown(run: Run) -> str:
+    """Returns what `to_markdown` does of the gradients of penalties."""
+    return "\n".join(filter(None, [_conditions(run), _second_order(run)]))
+
+
+def _first_order(run: Run) -> str:
+    parts = [_section("Targets", _targets(judge(run)))]
     for task, kind in ((FORWARD, Network), (FORWARD_BACKWARD, Network), (FORWARD, CellSteps), (BACKWARD, CellSteps)):
         cases = [case for case in run.cases() if isinstance(case, kind)]
         parts.append(_section(f"{_kind_title(kind)}, {TASKS[task]}, GFLOP/s", _speeds(run, cases, task)))
+    plain = [case for case in run.memory_cases() if not isinstance(case, PenalizedNetwork)]
     parts += [
-        _section("Memory of a training step, MiB", _memory(run)),
+        _section("Memory of a training step, MiB", _memory(run, plain)),
         _section("Time against the length of the sequences, ms", _times(run, LENGTHS, _milliseconds)),
         _section("Time against the number of sequences, ms", _times(run, BATCHES, _milliseconds)),
         _section("A call at the smallest sizes, µs", _times(run, CALLS, _microseconds)),
         _section("Products of square matrices, GFLOP/s", _products(run)),
+    ]
+    return "\n".join(filter(None, parts))
+
+
+def _second_order(run: Run) -> str:
+    parts = [
+        _section("Targets of gradients of penalties", _targets(judge(run, SECOND_ORDER_TARGETS))),
+        _section("Networks of batch, time, input, units, with a penalty, ms", _penalties(run)),
+        _section("Memory of a training step with a penalty, MiB", _penalty_memory(run)),
     ]
     return "\n".join(filter(None, parts))
 
@@ -125,6 +149,8 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]], words: int = 1) -
 
 
 def _targets(verdicts: Sequence[Verdict]) -> str:
+    if all(verdict.measured is None for verdict in verdicts):
+        return ""
     head, *rows = _target_rows(verdicts)
     return _table(head, rows, words=len(head))
 
@@ -169,11 +195,10 @@ def _mean(ratios: Sequence[float | None]) -> str:
     return f"{math.exp(sum(logs) / len(logs)):.2f}" if logs else ""
 
 
-def _memory(run: Run) -> str:
-    measured = {each.peer for each in run.memory}
-    peers = [peer for peer in PEERS if peer in measured]
+def _memory(run: Run, cases: Sequence[Case]) -> str:
+    peers = _memory_peers(run)
     rows = []
-    for case in run.memory_cases():
+    for case in cases:
         sizes = [run.step_bytes(case, peer) for peer in peers]
         ratio = run.memory_ratio(case, KERAS)
         rows.append(
@@ -184,6 +209,55 @@ def _memory(run: Run) -> str:
             ]
         )
     return _table(["", *(PEERS[peer].label for peer in peers), "ours / Keras's"], rows)
+
+
+def _memory_peers(run: Run) -> list[str]:
+    measured = {each.peer for each in run.memory}
+    return [peer for peer in PEERS if peer in measured]
+
+
+def _penalties(run: Run) -> str:
+    """Returns a table of what penalties' gradients take; of others, how many times as long as ours."""
+    peers = run.peers(SECOND_ORDER)
+    others = [peer for peer in peers if peer != OURS]
+    of_ours = [TASKS[FORWARD_BACKWARD], TASKS[PENALTY], "their ratio"]
+    head = [
+        "",
+        *(f"{PEERS[OURS].label}: {name}" for name in of_ours),
+        *(f"{PEERS[peer].label} (ours x)" for peer in others),
+    ]
+    rows = []
+    for case in run.cases(SECOND_ORDER):
+        if not isinstance(case, PenalizedNetwork):
+            continue
+        found = [run.find(case, OURS, task, SECOND_ORDER) for task in (FORWARD_BACKWARD, PENALTY)]
+        cost = run.penalty_cost(case, OURS)
+        row = [case.plain.title, *(_milliseconds(each.quartiles[1]) if each else "" for each in found)]
+        rows.append([*row, "" if cost is None else f"{cost:.2f}", *(_penalty_of(run, case, peer) for peer in others)])
+    return _table(head, rows)
+
+
+def _penalty_of(run: Run, case: Case, peer: str) -> str:
+    measurement = run.find(case, peer, PENALTY, SECOND_ORDER)
+    ratio = run.ratio(case, PENALTY, [peer], SECOND_ORDER)
+    if measurement is None:
+        return ""
+    return _milliseconds(measurement.quartiles[1]) + ("" if ratio is None else f" ({ratio:.1f})")
+
+
+def _penalty_memory(run: Run) -> str:
+    """Returns a table of what training steps with a penalty take, and how many times as much as without."""
+    peers = _memory_peers(run)
+    rows = []
+    for case in run.memory_cases():
+        if not isinstance(case, PenalizedNetwork):
+            continue
+        cells = []
+        for peer in peers:
+            size, times = run.step_bytes(case, peer), run.penalty_memory(case, peer)
+            cells.append("" if size is None else f"{size / _MEBI:.0f}" + ("" if times is None else f" ({times:.2f})"))
+        rows.append([case.plain.title, *cells])
+    return _table(["", *(f"{PEERS[peer].label} (x without)" for peer in peers)], rows)
 
 
 def _times(run: Run, section: str, to_text: Callable[[float], str]) -> str:

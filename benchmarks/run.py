@@ -5,11 +5,11 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from cases import Case, Product, parse_case
+from cases import FORWARD_BACKWARD, PENALTY, Case, PenalizedNetwork, Product, parse_case
 from measure import DISTURBANCE, Measurement
 from memory import StepMemory
 from peers import OURS, PEERS
-from sections import MAIN
+from sections import MAIN, SECOND_ORDER
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,6 +96,17 @@ class Run:
         ours = self.find(case, OURS, task, section)
         theirs = [found for peer in peers if (found := self.find(case, peer, task, section))]
         return min(each.quartiles[1] for each in theirs) / ours.quartiles[1] if ours and theirs else None
+
+    def penalty_cost(self, case: Case, peer: str) -> float | None:
+        """Returns how many times a peer's training step a penalty's gradient takes, or None if not measured."""
+        penalty = self.find(case, peer, PENALTY, SECOND_ORDER)
+        plain = self.find(case, peer, FORWARD_BACKWARD, SECOND_ORDER)
+        return penalty.quartiles[1] / plain.quartiles[1] if penalty and plain else None
+
+    def penalty_memory(self, case: PenalizedNetwork, peer: str) -> float | None:
+        """Returns a penalty's memory, that of the peer's plain training step being 1, or None if not measured."""
+        penalty, plain = self.step_bytes(case, peer), self.step_bytes(case.plain, peer)
+        return penalty / plain if penalty is not None and plain is not None else None
 
     def disturbed(self) -> float:
         """Returns the share of the samples in which other processes of the machine had much to do."""

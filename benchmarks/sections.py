@@ -4,13 +4,14 @@ import dataclasses
 from collections.abc import Sequence
 
 from cases import Case, parse_case
-from peers import GPU_PEERS, KERAS, ONNX_RUNTIME, OURS, PEERS, PYTORCH
+from peers import GPU_PEERS, KERAS, KERAS_UNROLLED, KERAS_XLA, ONNX_RUNTIME, OURS, PEERS, PYTORCH
 
 MAIN = "main"
 MEMORY = "memory"
 LENGTHS = "lengths"
 BATCHES = "batches"
 CALLS = "calls"
+SECOND_ORDER = "second_order"
 
 
 def _cases(*names: str) -> tuple[Case, ...]:
@@ -23,6 +24,11 @@ _TABLE = _cases(
     *(f"{cell}-32-100-128-256-{option}" for option in ("2layers-bidirectional", "varying") for cell in ("lstm", "gru")),
     *(f"{cell}-{sizes}-bfloat16" for cell in ("lstm", "gru") for sizes in ("32-100-128-256", "64-50-512-512")),
     *(f"gru_block_cell-{sizes}" for sizes in ("1-128-256", "32-128-256", "64-512-512", "128-1024-1024")),
+)
+_PENALIZED = _cases(
+    *(f"penalty-{cell}-{sizes}" for cell in ("lstm", "gru", "tanh") for sizes in _SIZES),
+    "penalty-lstm-32-100-128-256-2layers-bidirectional",
+    "penalty-lstm-64-50-512-512-bfloat16",
 )
 # Every kind of case, as small as can be.
 _QUICK_TABLE = _cases(
@@ -53,7 +59,7 @@ class Section:
     title: str
     cases: Sequence[Case]
     quick_cases: Sequence[Case]
-    peers: Sequence[str] = tuple(PEERS)
+    peers: Sequence[str] = tuple(name for name in PEERS if name != KERAS_UNROLLED)
     rounds_divisor: int = 1
 
 
@@ -72,8 +78,13 @@ SECTIONS = {
                 "lstm-128-25-1024-1024",
                 "lstm-32-1000-128-256",
                 "gru-64-50-512-512",
+                "penalty-lstm-32-100-128-256",
+                "penalty-lstm-64-50-512-512",
+                "penalty-lstm-128-25-1024-1024",
+                "penalty-lstm-32-1000-128-256",
+                "penalty-gru-64-50-512-512",
             ),
-            _cases("lstm-2-3-8-16"),
+            _cases("lstm-2-3-8-16", "penalty-lstm-2-3-8-16"),
             peers=(OURS, KERAS, PYTORCH),
         ),
         Section(
@@ -98,6 +109,14 @@ SECTIONS = {
             # The product shows what the library's simplest call costs.
             _cases("lstm-1-1-1-1", "gru-1-1-1-1", "tanh-1-1-1-1", "gru_block_cell-1-1-1-1steps", "product-1"),
             _cases("lstm-1-1-1-1", "gru_block_cell-1-1-1-1steps", "product-1"),
+        ),
+        Section(
+            SECOND_ORDER,
+            "the gradient of a penalty on a gradient",
+            _PENALIZED,
+            _cases("penalty-lstm-2-3-8-16"),
+            (OURS, KERAS, KERAS_XLA, KERAS_UNROLLED, PYTORCH),
+            rounds_divisor=2,
         ),
     )
 }

@@ -5,9 +5,10 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeGuard
 
-from cases import BACKWARD, FORWARD, FORWARD_BACKWARD, Case, CellSteps, Network
-from peers import KERAS, KERAS_XLA, ONNX_RUNTIME, OURS, PYTORCH, RAW_OPS
+from cases import BACKWARD, FORWARD, FORWARD_BACKWARD, PENALTY, Case, CellSteps, Network, PenalizedNetwork
+from peers import KERAS, KERAS_UNROLLED, KERAS_XLA, ONNX_RUNTIME, OURS, PYTORCH, RAW_OPS
 from run import Run
+from sections import SECOND_ORDER
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,7 +99,35 @@ def _shares(task: str) -> Callable[[Run], Mapping[Case, float]]:
 
 def _memory(run: Run) -> dict[Case, float]:
     """Returns the memory of our training steps, that of Keras being 1."""
-    ratios = {case: run.memory_ratio(case, KERAS) for case in run.memory_cases()}
+    cases = [case for case in run.memory_cases() if not isinstance(case, PenalizedNetwork)]
+    ratios = {case: run.memory_ratio(case, KERAS) for case in cases}
+    return {case: ratio for case, ratio in ratios.items() if ratio is not None}
+
+
+def _penalized(run: Run) -> list[PenalizedNetwork]:
+    return [case for case in run.cases(SECOND_ORDER) if isinstance(case, PenalizedNetwork)]
+
+
+def _penalty_costs(run: Run) -> dict[Case, float]:
+    """Returns the times of our penalties' gradients, those of plain training steps being 1."""
+    costs = {case: run.penalty_cost(case, OURS) for case in _penalized(run)}
+    return {case: cost for case, cost in costs.items() if cost is not None}
+
+
+def _penalty_ratios(*peers: str) -> Callable[[Run], Mapping[Case, float]]:
+    """Returns a function of a run that gives how many times as fast as the fastest of these peers penalties are."""
+
+    def figures(run: Run) -> dict[Case, float]:
+        ratios = {case: run.ratio(case, PENALTY, peers, SECOND_ORDER) for case in _penalized(run)}
+        return {case: ratio for case, ratio in ratios.items() if ratio is not None}
+
+    return figures
+
+
+def _penalty_memory(run: Run) -> dict[Case, float]:
+    """Returns the memory of our training steps with a penalty, that of those without being 1."""
+    cases = [case for case in run.memory_cases() if isinstance(case, PenalizedNetwork)]
+    ratios = {case: run.penalty_memory(case, OURS) for case in cases}
     return {case: ratio for case, ratio in ratios.items() if ratio is not None}
 
 
@@ -154,6 +183,15 @@ TARGETS: Sequence[Target] = (
         _where_amx(_ratios(_bfloat16, FORWARD_BACKWARD, PYTORCH)),
     ),
     Target("memory of a training step / Keras", 0.6, _memory, at_most=True),
+)
+
+_KERAS_PENALTIES = _penalty_ratios(KERAS, KERAS_XLA, KERAS_UNROLLED)
+
+SECOND_ORDER_TARGETS: Sequence[Target] = (
+    Target("penalty's gradient / forward + backward", 3.5, _penalty_costs, at_most=True),
+    Target("penalty's gradient / the best of Keras, Keras XLA and Keras unrolled", 2.0, _KERAS_PENALTIES),
+    Target("penalty's gradient / the best of Keras, Keras XLA and Keras unrolled", 3.0, _KERAS_PENALTIES, is_mean=True),
+    Target("memory of a training step with a penalty / without", 3.0, _penalty_memory, at_most=True),
 )
 
 GPU_TARGETS: Sequence[Target] = (

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import keras
 import numpy as np
 import tensorflow as tf
-from cases import BACKWARD, FORWARD, FORWARD_BACKWARD, PRODUCT, CellSteps, Network, Product
+from cases import BACKWARD, FORWARD, FORWARD_BACKWARD, PENALTY, PRODUCT, CellSteps, Network, Product
 from problems import (
     CellProblem,
     NetworkProblem,
@@ -30,7 +30,13 @@ def graph_call(function: Callable, *tensors, jit_compile: bool = False) -> Calla
 
 
 class NetworkProgram(Program):
-    """A network that runs in a `tf.function`."""
+    """A network that runs in a `tf.function`.
+
+    Attributes:
+      batch_axis: the axis of the sequences in the network's own layout.
+    """
+
+    batch_axis: ClassVar[int] = 0
 
     def __init__(self, case: Network, problem: NetworkProblem, jit_compile: bool = False):
         self._case = case
@@ -39,10 +45,12 @@ class NetworkProgram(Program):
         lengths = tf.constant(case.lengths, tf.int32)
         self._variables = self._create_variables(problem)
         compiled = functools.partial(graph_call, jit_compile=jit_compile)
-        self.calls = {
-            FORWARD: self._forward_call(compiled, inputs, lengths),
-            FORWARD_BACKWARD: compiled(self._gradients, inputs, lengths, output_gradient),
+        make_call = {
+            FORWARD: lambda: self._forward_call(compiled, inputs, lengths),
+            FORWARD_BACKWARD: lambda: compiled(self._gradients, inputs, lengths, output_gradient),
+            PENALTY: lambda: compiled(self._penalty_gradients, inputs, lengths, output_gradient),
         }
+        self.calls = {task: make_call[task]() for task in case.tasks}
 
     @staticmethod
     def _own_layout(array: np.ndarray) -> np.ndarray:
@@ -75,19 +83,33 @@ class NetworkProgram(Program):
             output = self._network(inputs, lengths, training=True)
         return tape.gradient(output, [inputs, *self._variables], output_gradients=output_gradient)
 
+    def _penalty_gradients(self, inputs, lengths, output_weights):
+        """Returns the penalty, see `cases.PenalizedNetwork`, and its gradients with respect to the variables."""
+        with tf.GradientTape() as tape:
+            with tf.GradientTape() as inner:
+                inner.watch(inputs)
+                output = self._network(inputs, lengths, training=True)
+                score = tf.reduce_sum(output_weights * output * output) / 2
+            slopes = tf.cast(inner.gradient(score, inputs), tf.float64 if inputs.dtype.size == 8 else tf.float32)
+            norms = tf.norm(slopes, axis=[1 - self.batch_axis, 2])
+            penalty = tf.reduce_mean((norms - 1) ** 2)
+        return [penalty, *tape.gradient(penalty, self._variables)]
+
     def results(self, task: str) -> dict[str, np.ndarray]:
         """See the base class."""
         result = self.calls[task]()
         if task == FORWARD:
             # What Keras gives past the end of a sequence is another matter.
             return {"output": np.where(is_valid(self._case), self._own_layout(result.numpy()), 0)}
-        inputs, *others = (tensor.numpy() for tensor in result)
-        return name_gradients(self._own_layout(inputs), self._weights(others))
+        first, *others = (tensor.numpy() for tensor in result)
+        named = {"penalty": first} if task == PENALTY else {"inputs": self._own_layout(first)}
+        return name_gradients(named, self._weights(others))
 
 
 class CudnnRNNProgram(NetworkProgram):
     """`CudnnRNNV3` of a module of raw ops, time-major: forward as it is, forward and backward in a `tf.function`."""
 
+    batch_axis = 1
     _RNN_MODES: ClassVar[dict[str, str]] = {"lstm": "lstm", "gru": "gru", "tanh": "rnn_tanh"}
 
     def __init__(self, case: Network, problem: NetworkProblem, raw_ops):
@@ -155,6 +177,10 @@ class KerasProgram(NetworkProgram):
     # Where Keras has each of cuDNN's gates, and so where cuDNN has each of Keras's: it exchanges the gates r and u.
     _GATES: ClassVar[dict[str, list[int]]] = {"lstm": [0, 1, 2, 3], "gru": [1, 0, 2], "tanh": [0]}
 
+    def __init__(self, case: Network, problem: NetworkProblem, jit_compile: bool = False, unroll: bool = False):
+        self._unroll = unroll
+        super().__init__(case, problem, jit_compile)
+
     def _create_variables(self, problem: NetworkProblem) -> list:
         case = self._case
         self._layers = [self._create_layer() for _ in range(case.layers)]
@@ -171,7 +197,11 @@ class KerasProgram(NetworkProgram):
         case = self._case
         # The default initializer of the recurrent kernel does not know every dtype.
         layer = self._LAYERS[case.cell](
-            case.units, return_sequences=True, recurrent_initializer="zeros", dtype=case.dtype
+            case.units,
+            return_sequences=True,
+            unroll=self._unroll,
+            recurrent_initializer="zeros",
+            dtype=case.dtype,
         )
         return keras.layers.Bidirectional(layer, dtype=case.dtype) if case.bidirectional else layer
 
@@ -296,6 +326,7 @@ class Keras(TensorFlowLibrary):
     """Keras's layers in graph mode."""
 
     jit_compile: ClassVar[bool] = False
+    unroll: ClassVar[bool] = False
 
     def versions(self) -> dict[str, str]:
         """See the base class."""
@@ -303,13 +334,19 @@ class Keras(TensorFlowLibrary):
 
     def network(self, case: Network) -> Program:
         """See the base class."""
-        return KerasProgram(case, network_problem(case), self.jit_compile)
+        return KerasProgram(case, network_problem(case), self.jit_compile, self.unroll)
 
 
 class KerasXla(Keras):
     """Keras's layers, compiled by XLA."""
 
     jit_compile = True
+
+
+class KerasUnrolled(Keras):
+    """Keras's layers in graph mode, with a part of the graph for each step."""
+
+    unroll = True
 
 
 class RawOps(TensorFlowLibrary):

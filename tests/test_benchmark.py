@@ -35,11 +35,11 @@ import sections
 import targets
 import workers
 from local_workers import LocalWorker
-from peers import KERAS, KERAS_XLA, ONNX_RUNTIME, OURS, PEERS, PYTORCH, RAW_OPS
+from peers import KERAS, KERAS_UNROLLED, KERAS_XLA, ONNX_RUNTIME, OURS, PEERS, PYTORCH, RAW_OPS
 
 ROUNDS = 3
 QUICK_PEERS = [KERAS, PYTORCH, ONNX_RUNTIME, RAW_OPS]
-QUICK_SECTIONS = [sections.MAIN, sections.MEMORY, sections.CALLS]
+QUICK_SECTIONS = [sections.MAIN, sections.MEMORY, sections.CALLS, sections.SECOND_ORDER]
 INSTALLED = [name for name in PEERS if not PEERS[name].missing_packages()]
 
 
@@ -93,9 +93,10 @@ def quick_results(quick_run):
 
 def quick_keys():
     """(section, case, peer, task) of all that a quick run times, but for products."""
-    for name in (sections.MAIN, sections.CALLS):
-        for case, peer in itertools.product(sections.SECTIONS[name].quick_cases, [OURS, *QUICK_PEERS]):
-            if peer in INSTALLED:
+    for name in (sections.MAIN, sections.CALLS, sections.SECOND_ORDER):
+        section = sections.SECTIONS[name]
+        for case, peer in itertools.product(section.quick_cases, [OURS, *QUICK_PEERS]):
+            if peer in INSTALLED and peer in section.peers:
                 for task in tasks_of(peer, case):
                     yield name, case.name, peer, task
 
@@ -163,8 +164,11 @@ def test_json_has_small_errors(quick_results):
 
 
 def test_json_has_the_memory_of_training_steps(quick_results):
-    expected = [name for name in sections.SECTIONS[sections.MEMORY].peers if name in INSTALLED]
-    assert [each["peer"] for each in quick_results["memory"]] == expected
+    section = sections.SECTIONS[sections.MEMORY]
+    measured = [(each["case"], each["peer"]) for each in quick_results["memory"]]
+    assert measured == [
+        (case.name, peer) for case in section.quick_cases for peer in section.peers if peer in INSTALLED
+    ]
     for each in quick_results["memory"]:
         assert 0 < each["baseline_bytes"] <= each["peak_bytes"]
 
@@ -208,9 +212,19 @@ def test_markdown_has_every_case_of_the_main_section(quick_run):
     for case in sections.SECTIONS[sections.MAIN].quick_cases:
         # A table for each task.
         assert len(re.findall(rf"^\| {re.escape(case.title)} \| ", text, re.MULTILINE)) >= len(case.tasks), case
-    for target in targets.TARGETS:
+    for target in [*targets.TARGETS, *targets.SECOND_ORDER_TARGETS]:
         assert f"| {target.title} | {target.demand} | " in text
         assert target.title in quick_run[0]
+
+
+def test_markdown_has_every_penalty(quick_run, quick_results):
+    text = (quick_run[1] / "results.md").read_text()
+    rows = {cells[0]: cells for line in text.splitlines() if len(cells := line.strip("| ").split(" | ")) > 4}
+    for case in sections.SECTIONS[sections.SECOND_ORDER].quick_cases:
+        found = [r for r in quick_results["measurements"] if (r["case"], r["peer"]) == (case.name, OURS)]
+        medians = {each["task"]: each["seconds"]["median"] for each in found}
+        cost = medians["penalty"] / medians["forward_backward"]
+        assert float(rows[case.plain.title][3]) == pytest.approx(cost, abs=0.006)
 
 
 def test_picture_is_drawn_where_matplotlib_is_installed(quick_run):
@@ -225,10 +239,10 @@ def test_picture_is_drawn_where_matplotlib_is_installed(quick_run):
 # ---------------------------------------------------------------- runs that were made up
 
 
-def fake_run(seconds, **fields):
+def fake_run(seconds, section=sections.MAIN, **fields):
     """A run with seconds of (case, peer, task), in which nothing was measured."""
     measurements = [
-        measure.Measurement(sections.MAIN, cases.parse_case(case), peer, task, [value], error=0.0, others=[0.0])
+        measure.Measurement(section, cases.parse_case(case), peer, task, [value], error=0.0, others=[0.0])
         for (case, peer, task), value in seconds.items()
     ]
     defaults = {
@@ -247,7 +261,8 @@ def fake_run(seconds, **fields):
 
 
 def verdicts(made_up):
-    return {(each.target.title, each.target.is_mean): each for each in targets.judge(made_up)}
+    judged = targets.judge(made_up, [*targets.TARGETS, *targets.SECOND_ORDER_TARGETS])
+    return {(each.target.title, each.target.is_mean): each for each in judged}
 
 
 def test_without_matplotlib_the_rest_is_written(tmp_path, monkeypatch, capsys):
@@ -341,6 +356,42 @@ def test_target_of_memory_is_an_upper_bound():
     assert "| LSTM 1, 2, 3, 4 | 0 | 0 | 0.50 |" in report.to_markdown(made_up)
 
 
+def test_targets_of_penalties():
+    seconds = {}
+    for name, (plain, penalty) in {"penalty-lstm-1-2-3-4": (2.0, 5.0), "penalty-gru-1-2-3-4": (1.0, 3.0)}.items():
+        seconds |= {(name, OURS, "forward_backward"): plain, (name, OURS, "penalty"): penalty}
+        seconds |= {(name, KERAS, "penalty"): 24.0, (name, KERAS_UNROLLED, "penalty"): 12.0}
+    judged = verdicts(fake_run(seconds, section=sections.SECOND_ORDER))
+    cost = judged["penalty's gradient / forward + backward", False]
+    assert (cost.measured, cost.where, cost.is_met) == (3.0, "GRU 1, 2, 3, 4, penalty", True)
+    title = "penalty's gradient / the best of Keras, Keras XLA and Keras unrolled"
+    assert judged[title, False].measured == pytest.approx(12 / 5)
+    assert judged[title, True].measured == pytest.approx(math.sqrt(12 / 5 * 12 / 3))
+    assert judged["forward + backward / PyTorch", False].measured is None
+
+
+def test_memory_of_a_penalty_is_beside_that_of_the_same_step_without():
+    penalized = cases.parse_case("penalty-lstm-1-2-3-4")
+    mebi = 2**20
+    sizes = {
+        (penalized, OURS): 150,
+        (penalized.plain, OURS): 50,
+        (penalized, KERAS): 800,
+        (penalized.plain, KERAS): 200,
+    }
+    made_up = fake_run(
+        {},
+        memory=[
+            run.MemoryMeasurement(*key, memory.StepMemory(100 * mebi, (100 + size) * mebi))
+            for key, size in sizes.items()
+        ],
+    )
+    verdict = verdicts(made_up)["memory of a training step with a penalty / without", False]
+    assert (verdict.measured, verdict.is_met) == (3.0, True)
+    assert verdicts(made_up)["memory of a training step / Keras", False].measured == pytest.approx(50 / 200)
+    assert "| LSTM 1, 2, 3, 4 | 150 (3.00) | 800 (4.00) |" in report.to_markdown(made_up)
+
+
 @pytest.fixture
 def publish():
     """The module, which draws."""
@@ -356,21 +407,41 @@ def test_publishing_replaces_what_is_between_the_marks(publish, tmp_path):
     text = page.read_text()
     assert text.startswith(f"before\n\n{publish.BEGIN}\n")
     assert text.endswith(f"\n{publish.END}\n\nafter\n")
-    assert report.to_markdown(made_up) in text
+    assert report.first_order_to_markdown(made_up) in text
     assert "old" not in text
     pictures.assert_is_png(tmp_path / "performance.png")
     publish.publish(made_up, tmp_path)
     assert page.read_text() == text
 
 
-def test_publishing_needs_the_marks(publish, tmp_path):
-    (tmp_path / "performance.md").write_text("no marks")
-    with pytest.raises(ValueError, match=r"performance\.md must hold"):
-        publish.publish(fake_run({}), tmp_path)
+def test_penalties_are_published_on_their_own_page(publish, tmp_path):
+    page = tmp_path / "second_order.md"
+    page.write_text(f"before\n\n{publish.BEGIN}\nold\n{publish.END}\n\nafter\n")
+    name = "penalty-lstm-1-2-3-4"
+    seconds = {(name, OURS, "forward_backward"): 2e-3, (name, OURS, "penalty"): 5e-3, (name, KERAS, "penalty"): 2e-2}
+    assert publish.publish(fake_run(seconds, section=sections.SECOND_ORDER), tmp_path) == [page]
+    text = page.read_text()
+    assert "| LSTM 1, 2, 3, 4 | 2 | 5 | 2.50 | 20 (4.0) |" in text
+    assert "old" not in text
+    assert list(tmp_path.iterdir()) == [page]
 
 
-def test_documentation_has_the_marks(publish):
-    text = (publish.DOCS / "performance.md").read_text()
+@pytest.mark.parametrize(
+    ("page", "section", "case"),
+    [
+        ("performance.md", sections.MAIN, "lstm-1-2-3-4"),
+        ("second_order.md", sections.SECOND_ORDER, "penalty-lstm-1-2-3-4"),
+    ],
+)
+def test_publishing_needs_the_marks(publish, tmp_path, page, section, case):
+    (tmp_path / page).write_text("no marks")
+    with pytest.raises(ValueError, match=rf"{re.escape(page)} must hold"):
+        publish.publish(fake_run({(case, OURS, "forward_backward"): 1.0}, section), tmp_path)
+
+
+@pytest.mark.parametrize("page", ["performance.md", "second_order.md"])
+def test_documentation_has_the_marks(publish, page):
+    text = (publish.DOCS / page).read_text()
     assert text.count(publish.BEGIN) == text.count(publish.END) == 1
 
 
@@ -388,7 +459,8 @@ def test_networks_equal_the_reference(peer, name):
     shapes = {
         "forward": {"output": problem.output_gradient.shape},
         "forward_backward": {
-            key: array.shape for key, array in problems.name_gradients(problem.inputs, problem.weights).items()
+            key: array.shape
+            for key, array in problems.name_gradients({"inputs": problem.inputs}, problem.weights).items()
         },
     }
     assert list(prepared.calls) == list(tasks_of(peer, dataclasses.replace(case, dtype="float32")))
@@ -396,6 +468,44 @@ def test_networks_equal_the_reference(peer, name):
         actual, expected = prepared.results(task), reference.results(task)
         assert {key: array.shape for key, array in actual.items()} == shapes[task]
         assert measure.largest_error(actual, expected) <= parity.TOLERANCES[dtype]
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize("peer", [OURS, KERAS, KERAS_XLA, KERAS_UNROLLED, PYTORCH])
+def test_penalties_equal_the_reference(peer, name):
+    case = cases.parse_case(f"penalty-{name}-float64")
+    prepared, reference = program(peer, case), program("float64", case)
+    assert list(prepared.calls) == ["forward_backward", "penalty"]
+    problem = problems.network_problem(case)
+    named = problems.name_gradients({"penalty": np.array(0.0)}, problem.weights)
+    for task in prepared.calls:
+        actual, expected = prepared.results(task), reference.results(task)
+        if task == "penalty":
+            assert {key: array.shape for key, array in actual.items()} == {k: a.shape for k, a in named.items()}
+        assert measure.largest_error(actual, expected) <= 1e-11
+
+
+def test_a_penalty_is_on_the_norm_of_the_gradient_of_each_sequence():
+    """By differences of the score, of one element after another."""
+    case = cases.parse_case("penalty-lstm-2-3-2-3-float64")
+    problem = problems.network_problem(case)
+    ours = library(OURS)
+    ours_module = sys.modules[type(ours).__module__]
+
+    def score(inputs):
+        moved = dataclasses.replace(problem, inputs=inputs)
+        network = ours_module.CudnnRNNProgram(case.plain, moved, tf_rnn_ops.raw_ops)
+        return (network.results("forward")["output"] ** 2 * problem.output_gradient).sum() / 2
+
+    step = 1e-6
+    slopes = np.zeros_like(problem.inputs)
+    for index in np.ndindex(*slopes.shape):
+        unit = np.zeros_like(slopes)
+        unit[index] = step
+        slopes[index] = (score(problem.inputs + unit) - score(problem.inputs - unit)) / (2 * step)
+    norms = np.sqrt((slopes**2).sum(axis=(1, 2)))
+    penalty = ours.program(case).results("penalty")["penalty"]
+    np.testing.assert_allclose(penalty, np.mean((norms - 1) ** 2), rtol=1e-8)
 
 
 @pytest.mark.parametrize("peer", [OURS, KERAS, PYTORCH])
@@ -705,15 +815,13 @@ def test_other_names_of_cases_are_refused(name):
         ("tanh-2-3-5-7-2layers-bidirectional", 2 * 2 * 3 * 2 * 7 * ((5 + 7) + (14 + 7))),
         ("tanh-2-8-5-7-varying", 2 * (8 + 2) * 7 * (5 + 7)),
         ("gru_block_cell-2-5-7-3steps", 3 * 2 * 2 * 3 * 7 * (5 + 7)),
+        ("penalty-lstm-2-3-5-7", 2 * 2 * 3 * 4 * 7 * (5 + 7)),
     ],
 )
 def test_operations_are_counted(name, forward):
     case = cases.parse_case(name)
-    other = {"forward_backward": 3, "backward": 1}
-    assert {task: case.flops(task) for task in case.tasks} == {
-        "forward": forward,
-        **{task: times * forward for task, times in other.items() if task in case.tasks},
-    }
+    times = {"forward": 1, "forward_backward": 3, "backward": 1, "penalty": 10}
+    assert {task: case.flops(task) for task in case.tasks} == {task: times[task] * forward for task in case.tasks}
 
 
 @pytest.mark.parametrize("batch", [1, 2, 5, 32])
