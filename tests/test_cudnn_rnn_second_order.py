@@ -615,6 +615,105 @@ def test_layers_equal_keras_differentiating_its_own(layer, training, compiled):
         assert parity.difference(a, b) < 1e-9
 
 
+def make_layer(name, x):
+    """A layer from [batch, time, features] to [batch, time, units], built, and the variables that it trains."""
+    makers = {
+        **{key: lambda make=make: make(4, dtype="float64", return_sequences=True) for key, (make, _) in LAYERS.items()},
+        "cudnn": lambda: tf_rnn_ops.layers.CudnnRNN(
+            4, rnn_mode="lstm", num_layers=2, direction="bidirectional", dtype="float64", return_sequences=True
+        ),
+        "cell": lambda: keras.layers.RNN(
+            tf_rnn_ops.layers.GRUBlockCell(4, dtype="float64"), dtype="float64", return_sequences=True
+        ),
+    }
+    layer = makers[name]()
+    layer.build(x.shape)
+    return layer, [each.value for each in layer.trainable_weights]
+
+
+EVERY_LAYER = pytest.mark.parametrize("name", [*LAYERS, "cudnn", "cell"])
+
+
+def layer_loss(layer, x):
+    return tf.reduce_sum(tf.sin(layer(x, training=True)), axis=[1, 2])  # [batch]
+
+
+def hessian_product(layer, x, weights, v):
+    """H v of a layer's loss with respect to its weights, by a tape around a tape."""
+    with tf.GradientTape() as outer:
+        with tf.GradientTape() as inner:
+            loss = tf.reduce_sum(layer_loss(layer, x))
+        gradients = inner.gradient(loss, weights)
+        product = tf.add_n([tf.reduce_sum(g * each) for g, each in zip(gradients, v, strict=True)])
+    return outer.gradient(product, weights)
+
+
+@COMPILED
+@EVERY_LAYER
+def test_hessian_products_of_layers(name, compiled):
+    """By a tape around a tape, against differences of the gradients."""
+    rng = np.random.default_rng(0)
+    x = tf.constant(rng.standard_normal((2, 4, 3)))
+    layer, weights = make_layer(name, x)
+    v = [tf.constant(rng.standard_normal(each.shape)) for each in weights]
+    actual = maybe_compiled(lambda: hessian_product(layer, x, weights, v), compiled)()
+
+    step = 1e-5
+    values = [each.numpy() for each in weights]
+
+    def gradients_at(distance):
+        for weight, value, direction in zip(weights, values, v, strict=True):
+            weight.assign(value + distance * direction.numpy())
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(layer_loss(layer, x))
+        return [each.numpy() for each in tape.gradient(loss, weights)]
+
+    for product, above, below in zip(actual, gradients_at(step), gradients_at(-step), strict=True):
+        assert parity.difference(product, (above - below) / (2 * step)) < 1e-7
+
+
+@COMPILED
+@pytest.mark.parametrize("name", [*LAYERS, "cudnn"])
+def test_forward_accumulator_around_a_tape_of_layers(name, compiled):
+    rng = np.random.default_rng(1)
+    x = tf.constant(rng.standard_normal((2, 4, 3)))
+    layer, weights = make_layer(name, x)
+    v = [tf.constant(rng.standard_normal(each.shape)) for each in weights]
+
+    def products():
+        with tf.autodiff.ForwardAccumulator(weights, v) as accumulator:
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_sum(layer_loss(layer, x))
+            gradients = tape.gradient(loss, weights)
+        return [accumulator.jvp(each) for each in gradients]
+
+    expected = hessian_product(layer, x, weights, v)
+    for a, b in zip(maybe_compiled(products, compiled)(), expected, strict=True):
+        assert parity.difference(a, b) < 1e-9
+
+
+@pytest.mark.parametrize("pfor", [False, True])
+@EVERY_LAYER
+def test_jacobians_of_gradients_of_layers(name, pfor):
+    """The whole, and of each entry of the batch by itself, which are its blocks."""
+    x = tf.constant(np.random.default_rng(2).standard_normal((2, 3, 2)))
+    layer, _ = make_layer(name, x)
+    with tf.GradientTape(persistent=True) as outer:
+        outer.watch(x)
+        with tf.GradientTape() as inner:
+            inner.watch(x)
+            loss = layer_loss(layer, x)
+        gradient = inner.gradient(loss, x)
+    whole = outer.jacobian(gradient, x, experimental_use_pfor=pfor).numpy()  # [2, 3, 2, 2, 3, 2]
+    blocks = outer.batch_jacobian(gradient, x, experimental_use_pfor=pfor).numpy()  # [2, 3, 2, 3, 2]
+    flat = whole.reshape(12, 12)
+    assert parity.difference(flat, flat.T) < 1e-9
+    assert np.abs(flat).max() > 1e-3
+    for i in range(2):
+        assert parity.difference(whole[i, :, :, i], blocks[i]) < 1e-9
+        assert np.abs(whole[i, :, :, 1 - i]).max() == 0
+
+
 # ---------------------------------------------------------------- higher orders
 
 
