@@ -3,23 +3,21 @@
 #ifndef TF_RNN_OPS_CC_RNN_SIMD_LAYER_BACKWARD_H_
 #define TF_RNN_OPS_CC_RNN_SIMD_LAYER_BACKWARD_H_
 
-#include <algorithm>
 #include <cstdint>
 
 #include "cc/rnn/arena.h"
-#include "cc/rnn/cudnn_rnn_params.h"
 #include "cc/rnn/executor.h"
-#include "cc/rnn/reserve_space.h"
 #include "cc/rnn/rnn_config.h"
 #include "cc/rnn/simd/cells.h"
-#include "cc/rnn/simd/kept_activations.h"
+#include "cc/rnn/simd/convert.h"
 #include "cc/rnn/simd/layer_forward.h"
 #include "cc/rnn/simd/layer_states.h"
 #include "cc/rnn/simd/matrix_view.h"
-#include "cc/rnn/simd/pack.h"
 #include "cc/rnn/simd/packed_weights.h"
 #include "cc/rnn/simd/parallel_product.h"
+#include "cc/rnn/simd/step_gradients.h"
 #include "cc/rnn/simd/step_tasks.h"
+#include "cc/rnn/simd/tile_product.h"
 
 namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
 
@@ -54,62 +52,22 @@ inline std::int64_t BackwardStepsAtOnce(const RnnSize& size) {
   return Min(size.time, Max(kRows / Max(size.batch, 1), 1));
 }
 
-// Whether products want the transpose of their left operand packed.
-template <typename P>
-constexpr bool kTransposesLeft = kRoundsOperands<P>;
-
-// Scratch memory, enough for any layer of the network. N = the blocks of the
-// cell, R = BackwardStepsAtOnce * B.
+// Scratch memory, enough for any layer of the network.
 template <typename P>
 struct LayerBackwardScratch {
   using T = ComputeType<P>;
-  using Left = MutableLeftMatrix<P>;
-  using Right = MutableRightMatrix<P>;
 
   GateWeightsScratch<P> weights;
-  P* d_gates;       // [D, N] left operands [R, U]
-  P* d_projected;   // [D] left operands [R, O], with a projection
-  T* cell_outputs;  // [D, R, U], with a projection
-  T* products;      // [num_threads, B, GroupSize, kTileCols]
-  // If the gradients of the params are wanted.
-  P* packed_cell_outputs;  // a right operand [R, U], with a projection
-  P* transposed;  // [N] left operands [U, R], and one [O, R] with a projection
-  P* input;       // a right operand [R, F]
-  P* states;      // a right operand [R, O]
-  T* d_biases;    // [D, N, U]
+  StepGradientsScratch<P> steps;
+  T* products;  // [num_threads, B, GroupSize, kTileCols]
 
   LayerBackwardScratch(const RnnConfig& config, const RnnSize& size,
                        bool wants_params, int num_threads, Arena& arena)
-      : weights(config, arena) {
-    const CheckedInt directions = config.num_directions;
-    const CheckedInt rows = CheckedInt(BackwardStepsAtOnce(size)) * size.batch;
-    const CheckedInt units = config.num_units;
-    const std::int64_t gates = config.num_gates();
-    const std::int64_t blocks =
-        config.mode == RnnMode::kGru ? gates + 1 : gates;
-    const std::int64_t fan_in = config.largest_fan_in();
-    const std::int64_t output_size = config.output_size();
-    const std::int64_t projections = config.num_proj > 0 ? 1 : 0;
-    d_gates =
-        arena.Take<P>(directions * blocks * Left::Size(rows, config.num_units));
-    d_projected =
-        arena.Take<P>(directions * projections * Left::Size(rows, output_size));
-    cell_outputs =
-        arena.Take<T>(directions * projections * rows * config.num_units);
-    products = arena.Take<T>(CheckedInt(num_threads) * size.batch *
-                             GroupSize<T>(size.batch, 1) * kTileCols<T>);
-    const CheckedInt depth = wants_params ? rows : CheckedInt(0);
-    packed_cell_outputs =
-        arena.Take<P>(projections * Right::Size(depth, config.num_units));
-    transposed = arena.Take<P>(
-        kTransposesLeft<P>
-            ? blocks * Left::Size(units, depth.value()) +
-                  projections * Left::Size(output_size, depth.value())
-            : CheckedInt(0));
-    input = arena.Take<P>(Right::Size(depth, fan_in));
-    states = arena.Take<P>(Right::Size(depth, output_size));
-    d_biases = arena.Take<T>(directions * blocks * units);
-  }
+      : weights(config, arena),
+        steps(config, CheckedInt(BackwardStepsAtOnce(size)) * size.batch,
+              wants_params, arena),
+        products(arena.Take<T>(CheckedInt(num_threads) * size.batch *
+                               GroupSize<T>(size.batch, 1) * kTileCols<T>)) {}
 };
 
 template <typename P, typename Cell>
@@ -122,16 +80,16 @@ class LayerBackward {
       : a_(arguments),
         scratch_(scratch),
         executor_(executor),
-        layout_(a_.config),
         weights_(a_.config, a_.layer, a_.params, scratch_.weights),
         states_(a_.config, a_.size, a_.lengths, a_.states),
+        steps_(a_.config, a_.size, a_.layer, BackwardStepsAtOnce(a_.size),
+               /*times=*/1, a_.d_params, scratch_.steps, executor),
         time_(a_.size.time),
         batch_(a_.size.batch),
         units_(a_.config.num_units),
         output_size_(a_.config.output_size()),
         directions_(a_.config.num_directions),
         fan_in_(a_.config.fan_in(a_.layer)),
-        steps_at_once_(BackwardStepsAtOnce(a_.size)),
         skips_input_(a_.layer == 0 && a_.config.skip_input),
         is_projected_(a_.config.num_proj > 0),
         group_size_(GroupSize<T>(batch_, 1)),
@@ -144,58 +102,21 @@ class LayerBackward {
 
   void Run() const {
     weights_.Pack(a_.d_input != nullptr, executor_);
-    // What products read beyond the units must be a number.
-    if (kRoundsOperands<P> && units_ % Left::kCols != 0) {
-      FillZero(scratch_.d_gates,
-               directions_ * Cell::kBlocks * SizeOf<Left>(RowsAtOnce(), units_),
-               executor_);
-    }
-    if (kRoundsOperands<P> && is_projected_) {
-      FillZero(scratch_.d_projected,
-               directions_ * SizeOf<Left>(RowsAtOnce(), output_size_),
-               executor_);
-    }
+    steps_.Clear();
     // Both directions add to it, each in an order of its own.
     if (directions_ > 1 && a_.d_input != nullptr) {
       FillZero(a_.d_input, time_ * batch_ * fan_in_, executor_);
     }
-    std::int64_t step = 0;
-    do {  // once for a time of zero too: it leaves gradients of zero
-      const Chunk chunk{step, Min(steps_at_once_, time_ - step)};
+    steps_.ForEachChunk([&](const StepChunk& chunk) {
       RunSteps(chunk);
       for (std::int64_t d = 0; d < directions_; ++d) Gradients(d, chunk);
-      step += chunk.steps;
-    } while (step < time_);
-    for (std::int64_t d = 0; d < directions_; ++d) StoreBiasGradients(d);
+    });
+    steps_.StoreBiasGradients();
   }
 
  private:
   using Left = MutableLeftMatrix<P>;
-  using Right = MutableRightMatrix<P>;
 
-  // Steps whose gradients are made at once, in the order of this pass.
-  struct Chunk {
-    std::int64_t first_step;
-    std::int64_t steps;
-  };
-
-  std::int64_t PseudoLayer(std::int64_t direction) const {
-    return a_.layer * directions_ + direction;
-  }
-  // The gate of a block of W x.
-  static std::int64_t InputGate(std::int64_t block) {
-    return (block + Cell::kFirstInputGate) % Cell::kGates;
-  }
-
-  // The gradient of a matrix in the params buffer.
-  MatrixView<T> ParamGradient(const ParamsRegion& region) const {
-    return {a_.d_params + region.offset, region.rows, region.cols};
-  }
-  // The rows of one gate of a matrix [G * U, ...].
-  template <typename S>
-  MatrixView<S> OfGate(const MatrixView<S>& matrix, std::int64_t gate) const {
-    return matrix.Rows(gate * units_, units_);
-  }
   // [B, O] at time t of a direction.
   MatrixView<const T> OutputGradient(std::int64_t direction,
                                      std::int64_t t) const {
@@ -210,52 +131,8 @@ class LayerBackward {
     return {array + direction * batch_ * columns, batch_, columns};
   }
 
-  // One of the matrices [rows, cols] that follow one another in an array.
-  template <typename Matrix>
-  static Matrix Nth(std::int64_t index, P* array, std::int64_t rows,
-                    std::int64_t cols) {
-    return {array + index * SizeOf<Matrix>(rows, cols), rows, cols};
-  }
-  std::int64_t RowsAtOnce() const { return steps_at_once_ * batch_; }
-  // The gradients of a block of the cell, [R, U].
-  Left BlockGradients(std::int64_t direction, std::int64_t block) const {
-    return Nth<Left>(direction * Cell::kBlocks + block, scratch_.d_gates,
-                     RowsAtOnce(), units_);
-  }
-  Left ProjectedGradients(std::int64_t direction) const {
-    return Nth<Left>(direction, scratch_.d_projected, RowsAtOnce(),
-                     output_size_);
-  }
-  MatrixView<T> CellOutputs(std::int64_t direction) const {
-    return {scratch_.cell_outputs + direction * RowsAtOnce() * units_,
-            RowsAtOnce(), units_};
-  }
-  T* BiasGradients(std::int64_t direction, std::int64_t block) const {
-    return scratch_.d_biases + (direction * Cell::kBlocks + block) * units_;
-  }
-
-  // The time that a direction's backward step is about: `step` counts from the
-  // last step of the forward pass.
-  std::int64_t Time(std::int64_t direction, std::int64_t step) const {
-    return TimeOfStep(1 - direction, step, time_);
-  }
-  // The earliest time among a direction's steps.
-  std::int64_t FirstTime(std::int64_t direction, const Chunk& chunk) const {
-    return direction == 0 ? time_ - chunk.first_step - chunk.steps
-                          : chunk.first_step;
-  }
-
-  // Where a step's rows begin among those of its chunk, which are in the order
-  // of time.
-  std::int64_t FirstRow(std::int64_t direction, const Chunk& chunk,
-                        std::int64_t step) const {
-    return (Time(direction, chunk.first_step + step) -
-            FirstTime(direction, chunk)) *
-           batch_;
-  }
-
   // Leaves the gradients of the states that the chunk's last step began with.
-  void RunSteps(const Chunk& chunk) const {
+  void RunSteps(const StepChunk& chunk) const {
     if (chunk.steps == 0) return;
     const auto step_state = [&](std::int64_t step, const StepTask& task,
                                 int worker) {
@@ -293,25 +170,25 @@ class LayerBackward {
   // other ways, and from the output. Then the cell's, unless there is a
   // projection in between. The chunk's steps are followed by one that only
   // goes through R h_prev.
-  void StepState(const Chunk& chunk, std::int64_t step, const StepTask& task,
-                 int worker) const {
+  void StepState(const StepChunk& chunk, std::int64_t step,
+                 const StepTask& task, int worker) const {
     const std::int64_t d = task.direction;
     const MatrixView<T> d_state = OfDirection(a_.d_h, d, output_size_);
     // What the step after has gradients of, and when that is.
-    const std::int64_t after = Time(d, chunk.first_step + step - 1);
+    const std::int64_t after = steps_.Time(d, chunk.first_step + step - 1);
     const std::int64_t rows =
         step == 0 ? 0 : a_.lengths.ValidSamples(after, task.row, task.rows);
     task.ForEachPanelGroup(group_size_, [&](auto panel, auto num_panels) {
       const MatrixView<T> product = Product(task, num_panels, worker);
       if (step > 0) {
-        const std::int64_t row = FirstRow(d, chunk, step - 1) + task.row;
+        const std::int64_t row = steps_.FirstRow(d, chunk, step - 1) + task.row;
         const auto factors = [&](std::int64_t first_panel, std::int64_t cols) {
           ProductSum<P> sum;
           for (std::int64_t gate = 0; gate < Cell::kGates; ++gate) {
-            sum.Add(
-                BlockGradients(d, Cell::kFirstRecurrent + gate).Rows(row, rows),
-                weights_.Recurrent(d, gate).Cols(first_panel * kTileCols<T>,
-                                                 cols));
+            sum.Add(steps_.Block(d, Cell::kFirstRecurrent + gate, chunk)
+                        .Rows(row, rows),
+                    weights_.Recurrent(d, gate).Cols(first_panel * kTileCols<T>,
+                                                     cols));
           }
           return sum;
         };
@@ -353,16 +230,17 @@ class LayerBackward {
   // Past a sequence's end, what comes through the state stays there. Otherwise
   // it and the output's gradient go through the projection.
   template <typename Units>
-  void StoreProjected(const Chunk& chunk, std::int64_t step,
+  void StoreProjected(const StepChunk& chunk, std::int64_t step,
                       const StepTask& task, const ColumnView<T>& through,
                       std::int64_t unit, const Units& units) const {
     const std::int64_t d = task.direction;
-    const std::int64_t t = Time(d, chunk.first_step + step);
-    const std::int64_t first_row = FirstRow(d, chunk, step);
+    const std::int64_t t = steps_.Time(d, chunk.first_step + step);
+    const std::int64_t first_row = steps_.FirstRow(d, chunk, step);
     for (std::int64_t i = 0; i < task.rows; ++i) {
       const std::int64_t row = task.row + i;
       T* const d_state = OfDirection(a_.d_h, d, output_size_).At(row, unit);
-      P* const d_projected = ProjectedGradients(d).At(first_row + row, unit);
+      P* const d_projected =
+          steps_.Projected(d, chunk).At(first_row + row, unit);
       Vector<T> d_h = units.Read(d_state);
       if (through.data != nullptr) d_h += units.Read(through.At(i));
       Vector<T> stays = d_h, goes = Vector<T>{};
@@ -376,17 +254,17 @@ class LayerBackward {
   }
 
   // The cell's gradient, through h = P (o ∘ tanh(c)).
-  void StepProjection(const Chunk& chunk, std::int64_t step,
+  void StepProjection(const StepChunk& chunk, std::int64_t step,
                       const StepTask& task, int worker) const {
     const std::int64_t d = task.direction;
-    const std::int64_t first_row = FirstRow(d, chunk, step);
+    const std::int64_t first_row = steps_.FirstRow(d, chunk, step);
     const std::int64_t rows = a_.lengths.ValidSamples(
-        Time(d, chunk.first_step + step), task.row, task.rows);
+        steps_.Time(d, chunk.first_step + step), task.row, task.rows);
     task.ForEachPanelGroup(group_size_, [&](auto panel, auto num_panels) {
       const MatrixView<T> product = Product(task, num_panels, worker);
       Multiply(
           ProductSum<P>(
-              ProjectedGradients(d).Rows(first_row + task.row, rows),
+              steps_.Projected(d, chunk).Rows(first_row + task.row, rows),
               weights_.Projection(d).Cols(panel * kTileCols<T>, product.cols)),
           NoMatrix<T>(), product.Rows(0, rows));
       task.ForEachVector<T>(
@@ -413,21 +291,21 @@ class LayerBackward {
     ColumnView<const T> d_output;
   };
 
-  BackwardColumns CellColumns(const Chunk& chunk, std::int64_t step,
+  BackwardColumns CellColumns(const StepChunk& chunk, std::int64_t step,
                               std::int64_t d, std::int64_t unit) const {
-    const std::int64_t first_row = FirstRow(d, chunk, step);
+    const std::int64_t first_row = steps_.FirstRow(d, chunk, step);
     BackwardColumns columns{};
-    columns.t = Time(d, chunk.first_step + step);
+    columns.t = steps_.Time(d, chunk.first_step + step);
     columns.previous_time = states_.PreviousTime(d, columns.t);
     columns.states = states_.template At<Cell>(d, columns.t, unit);
     columns.d_blocks =
-        BlockGradients(d, 0).Rows(first_row, batch_).Column(unit);
-    columns.d_blocks_stride = SizeOf<Left>(RowsAtOnce(), units_);
+        steps_.Block(d, 0, chunk).Rows(first_row, batch_).Column(unit);
+    columns.d_blocks_stride = steps_.BlockStride();
     if constexpr (Cell::kGates == 4) {
       columns.d_c = OfDirection(a_.d_c, d, units_).Column(unit);
       if (is_projected_) {
         columns.cell_output =
-            CellOutputs(d).Rows(first_row, batch_).Column(unit);
+            steps_.CellOutputs(d, chunk).Rows(first_row, batch_).Column(unit);
       }
     }
     return columns;
@@ -493,85 +371,28 @@ class LayerBackward {
     }
   }
 
-  // The product of the transpose of a matrix with another.
-  using WeightWork = std::conditional_t<kTransposesLeft<P>, MultiplyWork<P>,
-                                        MultiplyTransposedWork<T>>;
-  // What makes the gradients of a direction's weights.
-  struct WeightGradients {
-    WorkList<WeightWork> matrices;
-    WorkList<ColumnSumsWork<P>> biases;
-  };
-
   // The gradients of everything but the states, of which each chunk adds a
   // part.
-  void Gradients(std::int64_t d, const Chunk& chunk) const {
-    WeightGradients weights;
-    if (a_.d_params != nullptr) weights = MakeWeightGradients(d, chunk);
+  void Gradients(std::int64_t d, const StepChunk& chunk) const {
+    const std::int64_t rows = steps_.Rows(chunk);
+    const PreviousHiddenRows<T> h_prev{
+        states_, d, steps_.FirstTime(d, chunk), batch_, rows, output_size_};
+    const MatrixView<const T> x = steps_.RowsOf(a_.input, d, chunk);
+    const auto weights = steps_.MakeWeightGradients(
+        d, chunk, h_prev, x.Rows(0, skips_input_ ? 0 : rows));
     if (skips_input_ && a_.d_input != nullptr) {
-      const MatrixView<T> d_input = OfChunk(a_.d_input, d, chunk);
-      RunTogether(executor_, weights.matrices, weights.biases,
-                  Tasks{d_input.rows, [&](std::int64_t row) {
-                          SumGates(d, row, d_input.At(row, 0));
-                        }});
+      RunTogether(
+          executor_, weights.matrices, weights.biases,
+          steps_.SumOfGatesWork(d, chunk, steps_.RowsOf(a_.d_input, d, chunk)));
     } else {
       RunTogether(executor_, MakeInputGradients(d, chunk), weights.matrices,
                   weights.biases);
     }
   }
 
-  // The rows of a chunk's steps, of an array [T, B, F].
-  template <typename S>
-  MatrixView<S> OfChunk(S* array, std::int64_t d, const Chunk& chunk) const {
-    return MatrixView<S>(array, time_ * batch_, fan_in_)
-        .Rows(FirstTime(d, chunk) * batch_, chunk.steps * batch_);
-  }
-
-  // dR = (d blocks)^T h_prev, dW = (d blocks)^T x, dP = (d h)^T (o ∘ tanh(c)).
-  // Packs the right operands.
-  WeightGradients MakeWeightGradients(std::int64_t d,
-                                      const Chunk& chunk) const {
-    const std::int64_t rows = chunk.steps * batch_;
-    const bool add = chunk.first_step > 0;
-    const std::int64_t pseudo_layer = PseudoLayer(d);
-    const Right input(scratch_.input, rows, fan_in_);
-    const Right states(scratch_.states, rows, output_size_);
-    const Right cell_outputs(scratch_.packed_cell_outputs, rows, units_);
-    RunTogether(
-        executor_,
-        PackWork(PreviousHiddenRows<T>{states_, d, FirstTime(d, chunk), batch_,
-                                       rows, output_size_},
-                 states),
-        PackWork(OfChunk(a_.input, d, chunk).Rows(0, skips_input_ ? 0 : rows),
-                 input),
-        PackWork(Constant(CellOutputs(d).Rows(0, is_projected_ ? rows : 0)),
-                 cell_outputs));
-    if constexpr (kTransposesLeft<P>) TransposeGradients(d, rows);
-    WeightGradients weights;
-    for (std::int64_t gate = 0; gate < Cell::kGates; ++gate) {
-      const std::int64_t block = Cell::kFirstRecurrent + gate;
-      weights.matrices.Add(MakeWeightWork(
-          BlockGradients(d, block).Rows(0, rows), block, states, add,
-          OfGate(ParamGradient(layout_.RecurrentMatrix(pseudo_layer)), gate)));
-      if (skips_input_) continue;
-      weights.matrices.Add(MakeWeightWork(
-          BlockGradients(d, gate).Rows(0, rows), gate, input, add,
-          OfGate(ParamGradient(layout_.InputMatrix(pseudo_layer)),
-                 InputGate(gate))));
-    }
-    if (is_projected_) {
-      weights.matrices.Add(MakeWeightWork(
-          ProjectedGradients(d).Rows(0, rows), Cell::kBlocks, cell_outputs, add,
-          ParamGradient(layout_.Projection(pseudo_layer))));
-    }
-    for (std::int64_t block = 0; block < Cell::kBlocks; ++block) {
-      weights.biases.Add({BlockGradients(d, block).Rows(0, rows), add,
-                          BiasGradients(d, block)});
-    }
-    return weights;
-  }
-
   // dx = (d blocks) W, if it is wanted.
-  MultiplyWork<P> MakeInputGradients(std::int64_t d, const Chunk& chunk) const {
+  MultiplyWork<P> MakeInputGradients(std::int64_t d,
+                                     const StepChunk& chunk) const {
     const int num_threads = executor_.num_threads();
     if (a_.d_input == nullptr) {
       const MatrixView<T> none(nullptr, 0, 0);
@@ -579,93 +400,26 @@ class LayerBackward {
     }
     ProductSum<P> sum;
     for (std::int64_t block = 0; block < Cell::kGates; ++block) {
-      sum.Add(BlockGradients(d, block).Rows(0, chunk.steps * batch_),
-              weights_.Input(d, InputGate(block)));
+      sum.Add(steps_.Block(d, block, chunk),
+              weights_.Input(d, steps_.InputGate(block)));
     }
-    const MatrixView<T> d_input = OfChunk(a_.d_input, d, chunk);
+    const MatrixView<T> d_input = steps_.RowsOf(a_.d_input, d, chunk);
     return {sum, directions_ > 1 ? Constant(d_input) : NoMatrix<T>(), d_input,
             num_threads};
-  }
-
-  // left: [rows, ...]. index: among those that TransposeGradients transposes.
-  WeightWork MakeWeightWork(const Left& left, std::int64_t index,
-                            const Right& right, bool add,
-                            const MatrixView<T>& out) const {
-    const int num_threads = executor_.num_threads();
-    if constexpr (kTransposesLeft<P>) {
-      return {ProductSum<P>(Transposed(index, left.cols, left.rows), right),
-              add ? Constant(out) : NoMatrix<T>(), out, num_threads};
-    } else {
-      return {left, right, add, out, num_threads};
-    }
-  }
-
-  // The transpose of the gradients of a block, or, after all blocks, of the
-  // projected ones.
-  Left Transposed(std::int64_t index, std::int64_t rows,
-                  std::int64_t cols) const {
-    return {scratch_.transposed + index * SizeOf<Left>(units_, RowsAtOnce()),
-            rows, cols};
-  }
-  void TransposeGradients(std::int64_t d, std::int64_t rows) const {
-    const auto transpose = [&](const Left& from, std::int64_t index,
-                               std::int64_t task) {
-      const std::int64_t col = task * Left::kCols;
-      const std::int64_t cols = Min(Left::kCols, from.cols - col);
-      PackTransposed(Constant(from.Rows(0, rows).Cols(col, cols)),
-                     Transposed(index, from.cols, rows).Rows(col, cols));
-    };
-    const std::int64_t blocks = CeilDiv(units_, Left::kCols);
-    RunTogether(executor_,
-                Tasks{Cell::kBlocks * blocks,
-                      [&](std::int64_t i) {
-                        transpose(BlockGradients(d, i / blocks), i / blocks,
-                                  i % blocks);
-                      }},
-                Tasks{is_projected_ ? CeilDiv(output_size_, Left::kCols) : 0,
-                      [&](std::int64_t i) {
-                        transpose(ProjectedGradients(d), Cell::kBlocks, i);
-                      }});
-  }
-
-  // Adds the gradients of the gates of a row to those of the input, which each
-  // of them gets as it is.
-  void SumGates(std::int64_t d, std::int64_t row, T* d_input) const {
-    for (std::int64_t unit = 0; unit < units_; ++unit) {
-      T total = directions_ > 1 ? d_input[unit] : T(0);
-      for (std::int64_t block = 0; block < Cell::kGates; ++block) {
-        total += Widened(*BlockGradients(d, block).At(row, unit));
-      }
-      d_input[unit] = total;
-    }
-  }
-
-  void StoreBiasGradients(std::int64_t d) const {
-    if (a_.d_params == nullptr) return;
-    T* const input = ParamGradient(layout_.InputBias(PseudoLayer(d))).data;
-    T* const recurrent =
-        ParamGradient(layout_.RecurrentBias(PseudoLayer(d))).data;
-    for (std::int64_t gate = 0; gate < Cell::kGates; ++gate) {
-      std::copy_n(BiasGradients(d, gate), units_,
-                  input + InputGate(gate) * units_);
-      std::copy_n(BiasGradients(d, Cell::kFirstRecurrent + gate), units_,
-                  recurrent + gate * units_);
-    }
   }
 
   const LayerBackwardArguments<P> a_;
   const LayerBackwardScratch<P> scratch_;
   Executor& executor_;
-  const CudnnRnnParamsLayout layout_;
   const GateWeights<P, Cell> weights_;
   const LayerStates<T> states_;
+  const StepGradients<P, Cell> steps_;
   const std::int64_t time_;
   const std::int64_t batch_;
   const std::int64_t units_;
   const std::int64_t output_size_;
   const std::int64_t directions_;
   const std::int64_t fan_in_;
-  const std::int64_t steps_at_once_;
   const bool skips_input_;
   const bool is_projected_;
   const std::int64_t group_size_;

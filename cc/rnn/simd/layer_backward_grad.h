@@ -5,23 +5,21 @@
 #ifndef TF_RNN_OPS_CC_RNN_SIMD_LAYER_BACKWARD_GRAD_H_
 #define TF_RNN_OPS_CC_RNN_SIMD_LAYER_BACKWARD_GRAD_H_
 
-#include <algorithm>
 #include <cstdint>
-#include <type_traits>
 
 #include "cc/rnn/arena.h"
-#include "cc/rnn/cudnn_rnn_params.h"
 #include "cc/rnn/executor.h"
 #include "cc/rnn/rnn_config.h"
 #include "cc/rnn/simd/cells.h"
-#include "cc/rnn/simd/layer_backward.h"
+#include "cc/rnn/simd/convert.h"
 #include "cc/rnn/simd/layer_forward.h"
 #include "cc/rnn/simd/layer_states.h"
 #include "cc/rnn/simd/matrix_view.h"
-#include "cc/rnn/simd/pack.h"
 #include "cc/rnn/simd/packed_weights.h"
 #include "cc/rnn/simd/parallel_product.h"
+#include "cc/rnn/simd/step_gradients.h"
 #include "cc/rnn/simd/step_tasks.h"
+#include "cc/rnn/simd/tile_product.h"
 
 namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
 
@@ -65,62 +63,27 @@ inline std::int64_t BackwardGradStepsAtOnce(const RnnSize& size) {
   return Min(size.time, Max(kRows / Max(size.batch, 1), 1));
 }
 
-// Scratch memory, enough for any layer of the network. N = the blocks of the
-// cell, R = BackwardGradStepsAtOnce * B.
+// Scratch memory, enough for any layer of the network.
 template <typename P>
 struct LayerBackwardGradScratch {
   using T = ComputeType<P>;
-  using Left = MutableLeftMatrix<P>;
-  using Right = MutableRightMatrix<P>;
 
   GateWeightsScratch<P> weights;
   GateWeightsScratch<P> dot_weights;  // if there are dot_params
-  P* d_gates;                         // [D, N] left operands [2 * R, U]
-  P* d_projected;   // [D] left operands [2 * R, O], with a projection
-  T* cell_outputs;  // [D, 2 * R, U], with a projection
-  T* products;      // [num_threads, 2, B, GroupSize, kTileCols]
-  // If the gradients of the params are wanted.
-  P* packed_cell_outputs;  // a right operand [2 * R, U], with a projection
-  // [N] left operands [U, 2 * R], and one [O, 2 * R] with a projection
-  P* transposed;
-  P* input;     // a right operand [2 * R, F]
-  P* states;    // a right operand [2 * R, O]
-  T* d_biases;  // [D, N, U]
+  StepGradientsScratch<P> steps;
+  T* products;  // [num_threads, 2, B, GroupSize, kTileCols]
 
   LayerBackwardGradScratch(const RnnConfig& config, const RnnSize& size,
                            bool has_dot_params, bool wants_params,
                            int num_threads, Arena& arena)
-      : weights(config, arena) {
-    if (has_dot_params) dot_weights = GateWeightsScratch<P>(config, arena);
-    const CheckedInt directions = config.num_directions;
-    const CheckedInt rows =
-        CheckedInt(BackwardGradStepsAtOnce(size)) * size.batch * 2;
-    const CheckedInt units = config.num_units;
-    const std::int64_t gates = config.num_gates();
-    const std::int64_t blocks =
-        config.mode == RnnMode::kGru ? gates + 1 : gates;
-    const std::int64_t output_size = config.output_size();
-    const std::int64_t projections = config.num_proj > 0 ? 1 : 0;
-    d_gates =
-        arena.Take<P>(directions * blocks * Left::Size(rows, config.num_units));
-    d_projected =
-        arena.Take<P>(directions * projections * Left::Size(rows, output_size));
-    cell_outputs =
-        arena.Take<T>(directions * projections * rows * config.num_units);
-    products = arena.Take<T>(CheckedInt(num_threads) * 2 * size.batch *
-                             GroupSize<T>(size.batch, 1) * kTileCols<T>);
-    const CheckedInt depth = wants_params ? rows : CheckedInt(0);
-    packed_cell_outputs =
-        arena.Take<P>(projections * Right::Size(depth, config.num_units));
-    transposed = arena.Take<P>(
-        kTransposesLeft<P>
-            ? blocks * Left::Size(units, depth.value()) +
-                  projections * Left::Size(output_size, depth.value())
-            : CheckedInt(0));
-    input = arena.Take<P>(Right::Size(depth, config.largest_fan_in()));
-    states = arena.Take<P>(Right::Size(depth, output_size));
-    d_biases = arena.Take<T>(directions * blocks * units);
-  }
+      : weights(config, arena),
+        dot_weights(has_dot_params ? GateWeightsScratch<P>(config, arena)
+                                   : GateWeightsScratch<P>()),
+        steps(config,
+              CheckedInt(BackwardGradStepsAtOnce(size)) * size.batch * 2,
+              wants_params, arena),
+        products(arena.Take<T>(CheckedInt(num_threads) * 2 * size.batch *
+                               GroupSize<T>(size.batch, 1) * kTileCols<T>)) {}
 };
 
 // One matrix upon another, to be packed.
@@ -149,18 +112,18 @@ class LayerBackwardGrad {
       : a_(arguments),
         scratch_(scratch),
         executor_(executor),
-        layout_(a_.config),
         weights_(a_.config, a_.layer, a_.params, scratch_.weights),
         dot_weights_(a_.config, a_.layer, a_.dot_params, scratch_.dot_weights),
         states_(a_.config, a_.size, a_.lengths, a_.states),
         dot_states_(a_.config, a_.size, a_.lengths, a_.dot_states),
+        steps_(a_.config, a_.size, a_.layer, BackwardGradStepsAtOnce(a_.size),
+               /*times=*/2, a_.dot_d_params, scratch_.steps, executor),
         time_(a_.size.time),
         batch_(a_.size.batch),
         units_(a_.config.num_units),
         output_size_(a_.config.output_size()),
         directions_(a_.config.num_directions),
         fan_in_(a_.config.fan_in(a_.layer)),
-        steps_at_once_(BackwardGradStepsAtOnce(a_.size)),
         skips_input_(a_.layer == 0 && a_.config.skip_input),
         is_projected_(a_.config.num_proj > 0),
         has_dot_params_(a_.dot_params != nullptr),
@@ -175,7 +138,7 @@ class LayerBackwardGrad {
   void Run() const {
     weights_.Pack(wants_input(), executor_);
     if (has_dot_params_) dot_weights_.Pack(wants_input(), executor_);
-    ClearScratch();
+    steps_.Clear();
     // Both directions add to them, each in an order of its own.
     if (directions_ > 1) {
       for (T* d_input : {a_.d.input, a_.dot_d.input}) {
@@ -183,30 +146,20 @@ class LayerBackwardGrad {
         FillZero(d_input, time_ * batch_ * fan_in_, executor_);
       }
     }
-    std::int64_t step = 0;
-    do {  // once for a time of zero too: it leaves gradients of zero
-      const Chunk chunk{step, Min(steps_at_once_, time_ - step)};
+    steps_.ForEachChunk([&](const StepChunk& chunk) {
       RunSteps(chunk);
       for (std::int64_t d = 0; d < directions_; ++d) Gradients(d, chunk);
-      step += chunk.steps;
-    } while (step < time_);
-    for (std::int64_t d = 0; d < directions_; ++d) StoreBiasGradients(d);
+    });
+    steps_.StoreBiasGradients();
   }
 
  private:
   using Left = MutableLeftMatrix<P>;
-  using Right = MutableRightMatrix<P>;
 
-  // Steps whose gradients are made at once, in the order of this pass.
-  struct Chunk {
-    std::int64_t first_step;
-    std::int64_t steps;
-  };
-
-  // Of the 2 * R rows of a matrix, the upper half of those that a chunk has are
-  // what gradients change by, the lower half the gradients: the product of the
-  // transpose with an input, and below it what that changes by, is then what
-  // the gradient of weights changes by.
+  // The upper half of the rows that a chunk has in a matrix are what gradients
+  // change by, the lower half the gradients: the product of the transpose with
+  // an input, and below it what that changes by, is then what the gradient of
+  // weights changes by.
   enum Half { kDot = 0, kFirst = 1 };
 
   // Whether any gradient with respect to the layer's input is.
@@ -214,95 +167,20 @@ class LayerBackwardGrad {
     return a_.d.input != nullptr || a_.dot_d.input != nullptr;
   }
 
-  std::int64_t PseudoLayer(std::int64_t direction) const {
-    return a_.layer * directions_ + direction;
-  }
-  // The gate of a block of W x.
-  static std::int64_t InputGate(std::int64_t block) {
-    return (block + Cell::kFirstInputGate) % Cell::kGates;
-  }
-
-  // The result for a matrix in the params buffer.
-  MatrixView<T> ParamGradient(const ParamsRegion& region) const {
-    return {a_.dot_d_params + region.offset, region.rows, region.cols};
-  }
-  // The rows of one gate of a matrix [G * U, ...].
-  MatrixView<T> OfGate(const MatrixView<T>& matrix, std::int64_t gate) const {
-    return matrix.Rows(gate * units_, units_);
-  }
   // [B, columns] of a direction, of an array [D, B, columns].
   MatrixView<T> OfDirection(T* array, std::int64_t direction,
                             std::int64_t columns) const {
     return {array + direction * batch_ * columns, batch_, columns};
   }
 
-  std::int64_t MostRows() const { return 2 * steps_at_once_ * batch_; }
-  std::int64_t Rows(const Chunk& chunk) const { return chunk.steps * batch_; }
-  // One of the matrices that follow one another in an array, of which `chunk`
-  // has 2 * Rows(chunk) rows.
-  Left Nth(std::int64_t index, P* array, std::int64_t cols,
-           const Chunk& chunk) const {
-    return Left(array + index * SizeOf<Left>(MostRows(), cols), MostRows(),
-                cols)
-        .Rows(0, 2 * Rows(chunk));
-  }
-  // The gradients of a block of the cell, [2 * Rows(chunk), U].
-  Left BlockGradients(std::int64_t direction, std::int64_t block,
-                      const Chunk& chunk) const {
-    return Nth(direction * Cell::kBlocks + block, scratch_.d_gates, units_,
-               chunk);
-  }
-  Left ProjectedGradients(std::int64_t direction, const Chunk& chunk) const {
-    return Nth(direction, scratch_.d_projected, output_size_, chunk);
-  }
-  // The outputs of the cells, and below them what they change by.
-  MatrixView<T> CellOutputs(std::int64_t direction, const Chunk& chunk) const {
-    return {scratch_.cell_outputs + direction * MostRows() * units_,
-            2 * Rows(chunk), units_};
-  }
-  // One half of such a matrix.
+  // One half of a matrix that a chunk has rows in.
   template <typename Matrix>
   Matrix HalfOf(const Matrix& both, Half half) const {
     return both.Rows(half * both.rows / 2, both.rows / 2);
   }
-  T* BiasGradients(std::int64_t direction, std::int64_t block) const {
-    return scratch_.d_biases + (direction * Cell::kBlocks + block) * units_;
-  }
-
-  // What products read beyond the units must be a number.
-  void ClearScratch() const {
-    if (!kRoundsOperands<P>) return;
-    if (units_ % Left::kCols != 0) {
-      FillZero(scratch_.d_gates,
-               directions_ * Cell::kBlocks * SizeOf<Left>(MostRows(), units_),
-               executor_);
-    }
-    if (is_projected_) {
-      FillZero(scratch_.d_projected,
-               directions_ * SizeOf<Left>(MostRows(), output_size_), executor_);
-    }
-  }
-
-  // The time that a direction's step is about: `step` counts from the last step
-  // of the forward pass.
-  std::int64_t Time(std::int64_t direction, std::int64_t step) const {
-    return TimeOfStep(1 - direction, step, time_);
-  }
-  // The earliest time among a direction's steps.
-  std::int64_t FirstTime(std::int64_t direction, const Chunk& chunk) const {
-    return direction == 0 ? time_ - chunk.first_step - chunk.steps
-                          : chunk.first_step;
-  }
-  // Where a step's rows begin in a half, which is in the order of time.
-  std::int64_t FirstRow(std::int64_t direction, const Chunk& chunk,
-                        std::int64_t step) const {
-    return (Time(direction, chunk.first_step + step) -
-            FirstTime(direction, chunk)) *
-           batch_;
-  }
 
   // Leaves the gradients of the states that the chunk's last step began with.
-  void RunSteps(const Chunk& chunk) const {
+  void RunSteps(const StepChunk& chunk) const {
     if (chunk.steps == 0) return;
     const auto step_state = [&](std::int64_t step, const StepTask& task,
                                 int worker) {
@@ -402,10 +280,10 @@ class LayerBackwardGrad {
   // other ways, and from the output. Then the cell's, unless there is a
   // projection in between. The chunk's steps are followed by one that only
   // goes through R h_prev.
-  void StepState(const Chunk& chunk, std::int64_t step, const StepTask& task,
-                 int worker) const {
+  void StepState(const StepChunk& chunk, std::int64_t step,
+                 const StepTask& task, int worker) const {
     const std::int64_t d = task.direction;
-    const std::int64_t t = Time(d, chunk.first_step + step);
+    const std::int64_t t = steps_.Time(d, chunk.first_step + step);
     task.ForEachPanelGroup(group_size_, [&](auto panel, auto num_panels) {
       const Products products = MakeProducts(task, num_panels, worker);
       if (step > 0) {
@@ -428,8 +306,8 @@ class LayerBackwardGrad {
                 dot.Stay(task.row + i, i, units);
               }
             } else if (is_projected_) {
-              const std::int64_t row = FirstRow(d, chunk, step);
-              const Left both = ProjectedGradients(d, chunk);
+              const std::int64_t row = steps_.FirstRow(d, chunk, step);
+              const Left both = steps_.Projected(d, chunk);
               StoreProjected(task, t, first,
                              HalfOf(both, kFirst).Rows(row, batch_), unit,
                              units);
@@ -446,20 +324,20 @@ class LayerBackwardGrad {
   }
 
   // Through R h_prev of the step after.
-  void MultiplyStateGradients(const Chunk& chunk, std::int64_t step,
+  void MultiplyStateGradients(const StepChunk& chunk, std::int64_t step,
                               const StepTask& task, std::int64_t panel,
                               const Products& products) const {
     const std::int64_t d = task.direction;
-    const std::int64_t after = Time(d, chunk.first_step + step - 1);
+    const std::int64_t after = steps_.Time(d, chunk.first_step + step - 1);
     const std::int64_t rows =
         a_.lengths.ValidSamples(after, task.row, task.rows);
-    const std::int64_t row = FirstRow(d, chunk, step - 1) + task.row;
+    const std::int64_t row = steps_.FirstRow(d, chunk, step - 1) + task.row;
     const auto factors_of = [&](Half half, const GateWeights<P, Cell>& weights,
                                 std::int64_t first_panel, std::int64_t cols) {
       ProductSum<P> sum;
       for (std::int64_t gate = 0; gate < Cell::kGates; ++gate) {
         sum.Add(
-            HalfOf(BlockGradients(d, Cell::kFirstRecurrent + gate, chunk), half)
+            HalfOf(steps_.Block(d, Cell::kFirstRecurrent + gate, chunk), half)
                 .Rows(row, rows),
             weights.Recurrent(d, gate).Cols(first_panel * kTileCols<T>, cols));
       }
@@ -496,19 +374,19 @@ class LayerBackwardGrad {
   }
 
   // The cell's gradient, through h = P (o ∘ tanh(c)).
-  void StepProjection(const Chunk& chunk, std::int64_t step,
+  void StepProjection(const StepChunk& chunk, std::int64_t step,
                       const StepTask& task, int worker) const {
     const std::int64_t d = task.direction;
-    const std::int64_t row = FirstRow(d, chunk, step) + task.row;
+    const std::int64_t row = steps_.FirstRow(d, chunk, step) + task.row;
     const std::int64_t rows = a_.lengths.ValidSamples(
-        Time(d, chunk.first_step + step), task.row, task.rows);
+        steps_.Time(d, chunk.first_step + step), task.row, task.rows);
     task.ForEachPanelGroup(group_size_, [&](auto panel, auto num_panels) {
       const Products products = MakeProducts(task, num_panels, worker);
       const std::int64_t col = panel * kTileCols<T>;
       MultiplyBoth(
           [&](Half half, const GateWeights<P, Cell>& weights) {
             return ProductSum<P>(
-                HalfOf(ProjectedGradients(d, chunk), half).Rows(row, rows),
+                HalfOf(steps_.Projected(d, chunk), half).Rows(row, rows),
                 weights.Projection(d).Cols(col, products.first.cols));
           },
           rows, ProductSum<P>(), products);
@@ -539,23 +417,23 @@ class LayerBackwardGrad {
     ColumnView<T> dot_cell_output;
   };
 
-  CellColumns MakeColumns(const Chunk& chunk, std::int64_t step, std::int64_t d,
-                          std::int64_t unit) const {
-    const std::int64_t row = FirstRow(d, chunk, step);
+  CellColumns MakeColumns(const StepChunk& chunk, std::int64_t step,
+                          std::int64_t d, std::int64_t unit) const {
+    const std::int64_t row = steps_.FirstRow(d, chunk, step);
     CellColumns columns{};
-    columns.t = Time(d, chunk.first_step + step);
+    columns.t = steps_.Time(d, chunk.first_step + step);
     columns.previous_time = states_.PreviousTime(d, columns.t);
     columns.states = states_.template At<Cell>(d, columns.t, unit);
     columns.dot_states = dot_states_.template At<Cell>(d, columns.t, unit);
-    const Left blocks = BlockGradients(d, 0, chunk);
+    const Left blocks = steps_.Block(d, 0, chunk);
     columns.d_blocks = HalfOf(blocks, kFirst).Rows(row, batch_).Column(unit);
     columns.dot_d_blocks = HalfOf(blocks, kDot).Rows(row, batch_).Column(unit);
-    columns.d_blocks_stride = SizeOf<Left>(MostRows(), units_);
+    columns.d_blocks_stride = steps_.BlockStride();
     if constexpr (Cell::kGates == 4) {
       columns.d_c = OfDirection(a_.d.c, d, units_).Column(unit);
       columns.dot_d_c = OfDirection(a_.dot_d.c, d, units_).Column(unit);
       if (is_projected_) {
-        const MatrixView<T> outputs = CellOutputs(d, chunk);
+        const MatrixView<T> outputs = steps_.CellOutputs(d, chunk);
         // It meets what gradients change by, and what it changes by meets them.
         columns.cell_output =
             HalfOf(outputs, kDot).Rows(row, batch_).Column(unit);
@@ -622,143 +500,51 @@ class LayerBackwardGrad {
 
   // The gradients of everything but the states, of which each chunk adds a
   // part.
-  void Gradients(std::int64_t d, const Chunk& chunk) const {
-    if (a_.dot_d_params != nullptr) WeightGradients(d, chunk);
+  void Gradients(std::int64_t d, const StepChunk& chunk) const {
+    WeightGradients(d, chunk);
     if (a_.dot_d.input == nullptr) return;
     if (skips_input_) {
-      const MatrixView<T> dot_d_input = OfChunk(a_.dot_d.input, d, chunk);
-      executor_.ParallelFor(dot_d_input.rows, [&](std::int64_t row) {
-        SumGates(d, chunk, row, dot_d_input.At(row, 0));
-      });
+      RunTogether(executor_,
+                  steps_.SumOfGatesWork(
+                      d, chunk, steps_.RowsOf(a_.dot_d.input, d, chunk)));
     } else {
       InputGradients(d, chunk);
     }
   }
 
-  // The rows of a chunk's steps, of an array [T, B, F].
-  template <typename S>
-  MatrixView<S> OfChunk(S* array, std::int64_t d, const Chunk& chunk) const {
-    return MatrixView<S>(array, time_ * batch_, fan_in_)
-        .Rows(FirstTime(d, chunk) * batch_, Rows(chunk));
-  }
-
   // dR = (d blocks)ᵀ h_prev and dW = (d blocks)ᵀ x change by
   // [ḋ; d blocks]ᵀ [x; ẋ] and the like.
-  void WeightGradients(std::int64_t d, const Chunk& chunk) const {
-    const std::int64_t rows = Rows(chunk);
-    // What x meets, and, if x changes, what that meets.
-    const std::int64_t input_rows = skips_input_              ? 0
-                                    : a_.dot_input == nullptr ? rows
-                                                              : 2 * rows;
-    const Right input(scratch_.input, input_rows, fan_in_);
-    const Right states(scratch_.states, 2 * rows, output_size_);
-    const Right cell_outputs(scratch_.packed_cell_outputs, 2 * rows, units_);
-    PackFactors(d, chunk, input, states, cell_outputs);
-    const bool add = chunk.first_step > 0;
-    const std::int64_t pseudo_layer = PseudoLayer(d);
-    WorkList<WeightWork> weights;
-    for (std::int64_t gate = 0; gate < Cell::kGates; ++gate) {
-      const std::int64_t block = Cell::kFirstRecurrent + gate;
-      weights.Add(MakeWeightWork(
-          BlockGradients(d, block, chunk), block, states, add,
-          OfGate(ParamGradient(layout_.RecurrentMatrix(pseudo_layer)), gate)));
-      if (skips_input_) continue;
-      weights.Add(MakeWeightWork(
-          BlockGradients(d, gate, chunk).Rows(0, input_rows), gate, input, add,
-          OfGate(ParamGradient(layout_.InputMatrix(pseudo_layer)),
-                 InputGate(gate))));
-    }
-    if (is_projected_) {
-      weights.Add(MakeWeightWork(
-          ProjectedGradients(d, chunk), Cell::kBlocks, cell_outputs, add,
-          ParamGradient(layout_.Projection(pseudo_layer))));
-    }
-    WorkList<ColumnSumsWork<P>> biases;
-    for (std::int64_t block = 0; block < Cell::kBlocks; ++block) {
-      biases.Add({HalfOf(BlockGradients(d, block, chunk), kDot), add,
-                  BiasGradients(d, block)});
-    }
-    RunTogether(executor_, weights, biases);
-  }
-
-  // What the gradients are multiplied by, above what that changes by.
-  void PackFactors(std::int64_t d, const Chunk& chunk, const Right& input,
-                   const Right& states, const Right& cell_outputs) const {
-    const auto x = [&](const T* array, bool is_wanted) {
-      return is_wanted ? OfChunk(array, d, chunk) : NoMatrix<T>();
-    };
+  void WeightGradients(std::int64_t d, const StepChunk& chunk) const {
     const auto h_prev = [&](const LayerStates<T>& of) {
-      return PreviousHiddenRows<T>{of,     d,           FirstTime(d, chunk),
-                                   batch_, Rows(chunk), output_size_};
+      return PreviousHiddenRows<T>{of,
+                                   d,
+                                   steps_.FirstTime(d, chunk),
+                                   batch_,
+                                   steps_.Rows(chunk),
+                                   output_size_};
     };
-    StackedRows inputs{x(a_.input, input.rows > 0),
-                       x(a_.dot_input, input.rows > Rows(chunk))};
-    RunTogether(
-        executor_,
-        PackWork(StackedRows{h_prev(states_), h_prev(dot_states_)}, states),
-        PackWork(inputs, input),
-        PackWork(
-            is_projected_ ? Constant(CellOutputs(d, chunk)) : NoMatrix<T>(),
-            cell_outputs));
-    if constexpr (kTransposesLeft<P>) TransposeGradients(d, chunk);
-  }
-
-  // The product of the transpose of a matrix with another.
-  using WeightWork = std::conditional_t<kTransposesLeft<P>, MultiplyWork<P>,
-                                        MultiplyTransposedWork<T>>;
-  // left: the first rows of what TransposeGradients transposes as `index`.
-  WeightWork MakeWeightWork(const Left& left, std::int64_t index,
-                            const Right& right, bool add,
-                            const MatrixView<T>& out) const {
-    const int num_threads = executor_.num_threads();
-    if constexpr (kTransposesLeft<P>) {
-      return {ProductSum<P>(Transposed(index, left.cols, left.rows), right),
-              add ? Constant(out) : NoMatrix<T>(), out, num_threads};
-    } else {
-      return {left, right, add, out, num_threads};
-    }
-  }
-
-  // The transpose of the gradients of a block, or, after all blocks, of the
-  // projected ones.
-  Left Transposed(std::int64_t index, std::int64_t rows,
-                  std::int64_t cols) const {
-    return {scratch_.transposed + index * SizeOf<Left>(units_, MostRows()),
-            rows, cols};
-  }
-  void TransposeGradients(std::int64_t d, const Chunk& chunk) const {
-    const auto transpose = [&](const Left& from, std::int64_t index,
-                               std::int64_t task) {
-      const std::int64_t col = task * Left::kCols;
-      const std::int64_t cols = Min(Left::kCols, from.cols - col);
-      PackTransposed(Constant(from.Cols(col, cols)),
-                     Transposed(index, from.cols, from.rows).Rows(col, cols));
+    const auto x = [&](const T* array) {
+      return skips_input_ || array == nullptr ? NoMatrix<T>()
+                                              : steps_.RowsOf(array, d, chunk);
     };
-    const std::int64_t blocks = CeilDiv(units_, Left::kCols);
-    RunTogether(executor_,
-                Tasks{Cell::kBlocks * blocks,
-                      [&](std::int64_t i) {
-                        transpose(BlockGradients(d, i / blocks, chunk),
-                                  i / blocks, i % blocks);
-                      }},
-                Tasks{is_projected_ ? CeilDiv(output_size_, Left::kCols) : 0,
-                      [&](std::int64_t i) {
-                        transpose(ProjectedGradients(d, chunk), Cell::kBlocks,
-                                  i);
-                      }});
+    const auto weights = steps_.MakeWeightGradients(
+        d, chunk, StackedRows{h_prev(states_), h_prev(dot_states_)},
+        StackedRows{x(a_.input), x(a_.dot_input)});
+    RunTogether(executor_, weights.matrices, weights.biases);
   }
 
   // dx = (d blocks) W, and what it changes by: (ḋ blocks) W + (d blocks) Ẇ.
-  void InputGradients(std::int64_t d, const Chunk& chunk) const {
+  void InputGradients(std::int64_t d, const StepChunk& chunk) const {
     const auto work = [&](Half half, const GateWeights<P, Cell>& weights,
                           T* array, bool adds) {
       ProductSum<P> sum;
       for (std::int64_t block = 0; block < Cell::kGates; ++block) {
-        sum.Add(HalfOf(BlockGradients(d, block, chunk), half),
-                weights.Input(d, InputGate(block)));
+        sum.Add(HalfOf(steps_.Block(d, block, chunk), half),
+                weights.Input(d, steps_.InputGate(block)));
       }
-      const MatrixView<T> out = array == nullptr ? MatrixView<T>(nullptr, 0, 0)
-                                                 : OfChunk(array, d, chunk);
+      const MatrixView<T> out = array == nullptr
+                                    ? MatrixView<T>(nullptr, 0, 0)
+                                    : steps_.RowsOf(array, d, chunk);
       return MultiplyWork<P>(sum, adds ? Constant(out) : NoMatrix<T>(), out,
                              executor_.num_threads());
     };
@@ -770,48 +556,20 @@ class LayerBackwardGrad {
     }
   }
 
-  // Adds what the gradients of the gates of a row change by to those of the
-  // input, which each of them gets as it is.
-  void SumGates(std::int64_t d, const Chunk& chunk, std::int64_t row,
-                T* dot_d_input) const {
-    for (std::int64_t unit = 0; unit < units_; ++unit) {
-      T total = directions_ > 1 ? dot_d_input[unit] : T(0);
-      for (std::int64_t block = 0; block < Cell::kGates; ++block) {
-        total += Widened(
-            *HalfOf(BlockGradients(d, block, chunk), kDot).At(row, unit));
-      }
-      dot_d_input[unit] = total;
-    }
-  }
-
-  void StoreBiasGradients(std::int64_t d) const {
-    if (a_.dot_d_params == nullptr) return;
-    T* const input = ParamGradient(layout_.InputBias(PseudoLayer(d))).data;
-    T* const recurrent =
-        ParamGradient(layout_.RecurrentBias(PseudoLayer(d))).data;
-    for (std::int64_t gate = 0; gate < Cell::kGates; ++gate) {
-      std::copy_n(BiasGradients(d, gate), units_,
-                  input + InputGate(gate) * units_);
-      std::copy_n(BiasGradients(d, Cell::kFirstRecurrent + gate), units_,
-                  recurrent + gate * units_);
-    }
-  }
-
   const LayerBackwardGradArguments<P> a_;
   const LayerBackwardGradScratch<P> scratch_;
   Executor& executor_;
-  const CudnnRnnParamsLayout layout_;
   const GateWeights<P, Cell> weights_;
   const GateWeights<P, Cell> dot_weights_;
   const LayerStates<T> states_;
   const LayerStates<T> dot_states_;
+  const StepGradients<P, Cell> steps_;
   const std::int64_t time_;
   const std::int64_t batch_;
   const std::int64_t units_;
   const std::int64_t output_size_;
   const std::int64_t directions_;
   const std::int64_t fan_in_;
-  const std::int64_t steps_at_once_;
   const bool skips_input_;
   const bool is_projected_;
   const bool has_dot_params_;
