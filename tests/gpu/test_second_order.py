@@ -1,0 +1,97 @@
+"""Gradients of gradients where the first passes run on a GPU: the second order's op runs on the CPU."""
+
+import cudnn_rnn_inputs
+import gru_inputs
+import parity
+import pytest
+import tensorflow as tf
+from cudnn_rnn_checks import run_forward, tensors
+from cudnn_rnn_inputs import DTYPES, INPUTS, MODES, VERSIONS, Config
+from devices import CPU_OPS, DEVICE, OPS, needs_gpu
+from test_cudnn_rnn_second_order import penalty_gradients, third_order
+
+pytestmark = pytest.mark.gpu
+
+COMPILED = pytest.mark.parametrize("compiled", [False, True], ids=["eager", "tf.function"])
+
+
+def network(**options) -> Config:
+    return Config(direction="bidirectional", num_layers=2, num_units=6, input_size=5, **options)
+
+
+def run_on(raw_ops, config, version="V3"):
+    return lambda inputs: run_forward(config, inputs, version, raw_ops)
+
+
+def on_device(function, compiled):
+    """A function that runs on the device, but for what has a kernel for the CPU alone."""
+
+    def run(*arguments):
+        with tf.device(DEVICE):
+            return function(*arguments)
+
+    return tf.function(run) if compiled else run
+
+
+@COMPILED
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("mode", MODES)
+def test_a_penaltys_gradients_equal_the_cpus(mode, version, dtype, compiled):
+    config = network(rnn_mode=mode)
+    inputs = tensors(cudnn_rnn_inputs.network_inputs(config, dtype))
+    gradients = on_device(lambda inputs: penalty_gradients(run_on(OPS, config, version), inputs), compiled)
+    expected = penalty_gradients(run_on(CPU_OPS, config, version), inputs)
+    for name, actual in gradients(inputs).items():
+        # Each side has the first gradients' rounding in its second ones.
+        assert parity.difference(actual, expected[name]) < 10 * parity.TOLERANCES[dtype], name
+
+
+@COMPILED
+@pytest.mark.parametrize("options", [{"sequence_lengths": (5, 0, 3)}, {"time_major": False}, {"num_proj": 4}], ids=str)
+def test_options(options, compiled):
+    config = network(rnn_mode="lstm", **options)
+    inputs = tensors(cudnn_rnn_inputs.network_inputs(config))
+    gradients = on_device(lambda inputs: penalty_gradients(run_on(OPS, config), inputs), compiled)(inputs)
+    expected = penalty_gradients(run_on(CPU_OPS, config), inputs)
+    for name in INPUTS:
+        assert parity.difference(gradients[name], expected[name]) < 1e-11, name
+
+
+@COMPILED
+def test_third_order(compiled):
+    config = Config(rnn_mode="gru", num_units=3, input_size=2, time=3, batch=2)
+    inputs = tensors(cudnn_rnn_inputs.network_inputs(config))
+    gradients = on_device(lambda inputs: third_order(run_on(OPS, config), inputs), compiled)(inputs)
+    expected = third_order(run_on(CPU_OPS, config), inputs)
+    for name in ("input", "input_h", "params"):
+        assert parity.difference(gradients[name], expected[name]) < 1e-11, name
+
+
+@needs_gpu
+def test_dropout_between_layers_is_refused_by_name():
+    """The second order runs the forward pass again, and cannot draw what cuDNN has dropped."""
+    config = network(rnn_mode="lstm", dropout=0.5)
+    inputs = tensors(cudnn_rnn_inputs.network_inputs(config))
+    with pytest.raises(tf.errors.OpError, match="dropout"), tf.device(DEVICE):
+        penalty_gradients(run_on(OPS, config), inputs)
+
+
+@COMPILED
+@pytest.mark.parametrize("dtype", gru_inputs.DTYPES)
+def test_gru_block_cell(dtype, compiled):
+    inputs = tensors(gru_inputs.cell_inputs((3, 4, 5), dtype))
+
+    def gradients(raw_ops):
+        with tf.GradientTape() as tape:
+            tape.watch(inputs)
+            with tf.GradientTape() as inner:
+                inner.watch(inputs)
+                loss = tf.reduce_sum(tf.sin(raw_ops.GRUBlockCell(**inputs).h))
+            first = inner.gradient(loss, inputs)
+            value = tf.add_n([tf.reduce_sum(each**2) for each in first.values()])
+        return tape.gradient(value, inputs)
+
+    expected = gradients(CPU_OPS)
+    for name, actual in on_device(lambda: gradients(OPS), compiled)().items():
+        assert parity.difference(actual, expected[name]) < 10 * parity.TOLERANCES[dtype], name
