@@ -6,7 +6,7 @@ import pathlib
 
 import picture
 from report import first_order_to_markdown, second_order_to_markdown
-from run import Run, from_json
+from run import Run, from_json, join
 from sections import SECOND_ORDER
 
 DOCS = pathlib.Path(__file__).parent.parent / "docs"
@@ -43,12 +43,18 @@ def _replace(page: pathlib.Path, block: str) -> pathlib.Path:
 
 
 def main() -> None:
-    """Reads the folder that bench.py wrote to, and publishes it."""
+    """Reads the folders that bench.py wrote to, and publishes them."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("folder", type=pathlib.Path, help="what --output of bench.py was, such as build/bench")
-    results = parser.parse_args().folder / "results.json"
-    for page in publish(from_json(json.loads(results.read_text())), DOCS):
-        print(f"{page} shows {results}")
+    parser.add_argument(
+        "folders",
+        type=pathlib.Path,
+        nargs="+",
+        metavar="folder",
+        help="what --output of bench.py was, such as build/bench; several, if parts were measured one after another",
+    )
+    results = [folder / "results.json" for folder in parser.parse_args().folders]
+    for page in publish(join([from_json(json.loads(each.read_text())) for each in results]), DOCS):
+        print(f"{page} shows {', '.join(map(str, results))}")
 
 
 if __name__ == "__main__":

@@ -132,6 +132,12 @@ def _key(measurement: Measurement) -> tuple[str, Case, str, str]:
     return (measurement.section, measurement.case, measurement.peer, measurement.task)
 
 
+def join(runs: Sequence[Run]) -> Run:
+    """Returns runs of different parts of the benchmark as one, which says of itself what the first does."""
+    measurements = [each for run in runs for each in run.measurements]
+    return dataclasses.replace(runs[0], measurements=measurements, memory=[each for run in runs for each in run.memory])
+
+
 def to_json(run: Run) -> dict[str, Any]:
     """Returns all of a run in the types that JSON has; `from_json` reads it."""
     fields = {field.name: getattr(run, field.name) for field in dataclasses.fields(run)}

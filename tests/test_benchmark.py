@@ -392,6 +392,16 @@ def test_memory_of_a_penalty_is_beside_that_of_the_same_step_without():
     assert "| LSTM 1, 2, 3, 4 | 150 (3.00) | 800 (4.00) |" in report.to_markdown(made_up)
 
 
+def test_runs_of_different_parts_are_joined():
+    case = cases.parse_case("lstm-1-2-3-4")
+    taken = run.MemoryMeasurement(case, OURS, memory.StepMemory(100, 150))
+    first = fake_run({(case.name, OURS, "forward"): 1.0}, date="first")
+    joined = run.join([first, fake_run({(case.name, KERAS, "forward"): 2.0}, date="second", memory=[taken])])
+    assert joined.ratio(case, "forward", [KERAS]) == 2
+    assert joined.step_bytes(case, OURS) == 50
+    assert joined.date == "first"
+
+
 @pytest.fixture
 def publish():
     """The module, which draws."""
