@@ -3,8 +3,9 @@
 The critic gives high scores to windows of the source of Python's standard library and low ones to those of a generator.
 The difference of the mean scores estimates the Wasserstein distance between the two, provided that the critic's slope
 is at most 1. A penalty drives it there: the norm of the gradient of the score with respect to a window, between a real
-and a generated one, is to be 1. Training differentiates this gradient, through the LSTM. See Gulrajani et al., Improved
-Training of Wasserstein GANs, 2017.
+and a generated one, is to be 1. Training differentiates this gradient, through the LSTM. The norm settles a little
+above 1, where the penalty balances what a steeper critic gains. See Gulrajani et al., Improved Training of Wasserstein
+GANs, 2017.
 """
 
 import argparse
