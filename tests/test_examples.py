@@ -1,7 +1,9 @@
 """The examples, made small enough for a test."""
 
+import itertools
 import re
 
+import numpy as np
 import pages
 import pictures
 import processes
@@ -37,6 +39,49 @@ def test_the_demo_refuses_more_evaluations_than_steps():
     process = processes.run_python(str(DEMO), "--steps=3", "--evaluations=4")
     assert process.returncode == 2
     assert "--evaluations must be between 1 and --steps = 3, but is 4" in process.stderr
+
+
+def table_below(heading, printed):
+    """Returns the numbers of the table whose head follows a heading, [rows, columns]."""
+    lines = printed.split(heading, 1)[1].splitlines()[2:]
+    rows = itertools.takewhile(lambda line: re.fullmatch(r"[-+ .e\d]+", line), lines)
+    return np.array([row.split() for row in rows], dtype=float)
+
+
+@needs_matplotlib
+def test_wgan_gp_drives_the_norm_of_the_gradient_to_1(tmp_path):
+    sizes = ["--files=20", "--units=16", "--batch=16", "--time=8", "--steps=40"]
+    printed = processes.run_program(str(pages.EXAMPLES / "wgan_gp.py"), *sizes, f"--output={tmp_path / 'new'}")
+
+    step, _, norm, penalty = table_below("training with 10 times the penalty", printed).T
+    assert np.array_equal(step, [1, *range(4, 41, 4)])
+    assert abs(norm[0] - 1) > 0.2
+    assert np.all(np.abs(norm[-5:] - 1) < 0.2)
+    assert max(penalty[-5:]) < 0.05 < penalty[0]
+    free_norm = table_below("training with 0 times the penalty", printed)[:, 2]
+    assert max(free_norm[-5:]) > 5
+    last_line = r"\nmean norm of the critic's gradient in the last tenth .*: (\S+) with the penalty, (\S+) without\n$"
+    match = re.search(last_line, printed)
+    assert match is not None
+    with_penalty, without = (float(each.replace(",", "")) for each in match.groups())
+    assert 0.9 < with_penalty < 1.1
+    assert without > 5
+    assert len(re.findall(r"^what the generator writes:(?: ['\"].{8}['\"]){5}$", printed, re.MULTILINE)) == 2
+    pictures.assert_is_png(tmp_path / "new" / "wgan_gp.png")
+
+
+@needs_matplotlib
+def test_maml_learns_to_learn(tmp_path):
+    sizes = ["--units=24", "--time=10", "--shots=12", "--tasks=4", "--steps=300", "--inner-steps=1", "--inner-rate=0.2"]
+    unseen = ["--unseen-tasks=20", "--unseen-steps=3"]
+    printed = processes.run_program(str(pages.EXAMPLES / "maml.py"), *sizes, *unseen, f"--output={tmp_path / 'new'}")
+
+    step, maml, first_order, joint = table_below("loss on the query sets of 20 unseen tasks", printed).T
+    assert np.array_equal(step, range(4))
+    assert maml[1] < maml[0] / 2
+    assert maml[1] < first_order[1] / 2
+    assert maml[1] < joint[3] / 1.5 < joint[0] / 1.5
+    pictures.assert_is_png(tmp_path / "new" / "maml.png")
 
 
 def test_the_saved_model_for_gpus_is_served_and_trained():
