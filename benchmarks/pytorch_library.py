@@ -65,8 +65,8 @@ class NetworkProgram(Program):
         """Returns the penalty, see `cases.PenalizedNetwork`, and its gradients with respect to the parameters."""
         self._module.train()
         output = self._network(self._watched_inputs)
-        score = (self._output_gradient * output * output).sum() / 2
-        (slopes,) = torch.autograd.grad(score, self._watched_inputs, create_graph=True)
+        score_gradient = self._output_gradient * output
+        (slopes,) = torch.autograd.grad(output, self._watched_inputs, score_gradient, create_graph=True)
         norms = slopes.to(torch.promote_types(slopes.dtype, torch.float32)).norm(dim=(0, 2))
         penalty = ((norms - 1) ** 2).mean()
         return penalty, *torch.autograd.grad(penalty, list(self._module.parameters()))

@@ -89,8 +89,9 @@ class NetworkProgram(Program):
             with tf.GradientTape() as inner:
                 inner.watch(inputs)
                 output = self._network(inputs, lengths, training=True)
-                score = tf.reduce_sum(output_weights * output * output) / 2
-            slopes = tf.cast(inner.gradient(score, inputs), tf.float64 if inputs.dtype.size == 8 else tf.float32)
+            # The score's gradient with respect to the output is given, so that the time is the network's.
+            slopes = inner.gradient(output, inputs, output_gradients=output_weights * output)
+            slopes = tf.cast(slopes, tf.float64 if inputs.dtype.size == 8 else tf.float32)
             norms = tf.norm(slopes, axis=[1 - self.batch_axis, 2])
             penalty = tf.reduce_mean((norms - 1) ** 2)
         return [penalty, *tape.gradient(penalty, self._variables)]
