@@ -1,5 +1,6 @@
 """What is told of a run: lines while it runs, and tables for people."""
 
+import dataclasses
 import math
 from collections.abc import Callable, Iterable, Sequence
 
@@ -74,7 +75,8 @@ def first_order_to_markdown(run: Run) -> str:
 
 def second_order_to_markdown(run: Run) -> str:
     """Returns what `to_markdown` does of the gradients of penalties."""
-    return "\n".join(filter(None, [_conditions(run), _second_order(run)]))
+    rounds = max((len(each.seconds) for each in run.of_section(SECOND_ORDER)), default=run.rounds)
+    return "\n".join(filter(None, [_conditions(dataclasses.replace(run, rounds=rounds)), _second_order(run)]))
 
 
 def _first_order(run: Run) -> str:
