@@ -95,6 +95,32 @@ def test_a_model_follows_the_acceleration(make, runs):
         assert runs.during(call, model)[0] == 0
 
 
+def penalty_gradients(model, x):
+    """Gradients of a penalty on the gradient of a model's outputs with respect to its input."""
+    with tf.GradientTape() as tape:
+        with tf.GradientTape() as inner:
+            inner.watch(x)
+            score = tf.reduce_sum(tf.sin(model(x, training=True)))
+        norms = tf.norm(inner.gradient(score, x), axis=[1, 2])
+        penalty = tf.reduce_mean((norms - 1) ** 2)
+    return tape.gradient(penalty, [each.value for each in model.trainable_weights])
+
+
+@pytest.mark.parametrize("compiled", [False, True], ids=["eager", "tf.function"])
+@pytest.mark.parametrize("make", MODELS)
+def test_gradients_of_gradients(make, compiled, runs):
+    make, num_layers = MODELS[make]
+    model, x = make(), tf.constant(X)
+    model(x)
+    expected = penalty_gradients(model, x)
+    with accelerate_keras():
+        call = tf.function(penalty_gradients) if compiled else penalty_gradients
+        count, actual = runs.during(lambda: call(model, x))
+    assert count == num_layers
+    for a, b in zip(actual, expected, strict=True):
+        assert parity.difference(a, b) < 1e-5
+
+
 def test_every_function_of_a_model_is_made_again(runs):
     model = compiled_model()
     calls = [
