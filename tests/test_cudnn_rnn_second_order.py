@@ -12,7 +12,7 @@ import parity
 import plain_networks
 import pytest
 import tensorflow as tf
-from cudnn_rnn_checks import names_of, run_backprop, run_forward
+from cudnn_rnn_checks import names_of, run_backprop, run_forward, tensors
 from cudnn_rnn_inputs import DTYPES, INPUTS, MODES, OUTPUTS, VERSIONS
 from gru_inputs import float64
 from hypothesis import assume, given, settings
@@ -30,22 +30,23 @@ BACKPROP_GRADS = tuple(f"{name}_backprop_grad" for name in INPUTS)
 COMPILED = pytest.mark.parametrize("compiled", [False, True], ids=["eager", "tf.function"])
 
 
-def tensors(arrays):
-    return {name: tf.constant(value) for name, value in arrays.items()}
-
-
 def maybe_compiled(function, compiled):
     return tf.function(function) if compiled else function
 
 
+def attributes_of(config) -> dict:
+    """Returns the attributes that CudnnRNNBackpropGrad and CudnnRNNDropoutMasks have."""
+    names = ("rnn_mode", "input_mode", "direction", "dropout", "num_proj", "time_major")
+    return {name: getattr(config, name) for name in names}
+
+
 def grad_arguments(config, inputs, outputs, gradients, v) -> dict:
     """Returns the arguments of CudnnRNNBackpropGrad."""
-    names = ("rnn_mode", "input_mode", "direction", "dropout", "num_proj", "time_major")
     return {
         **inputs,
         **gradients,
         **dict(zip(BACKPROP_GRADS, v, strict=True)),
-        **{name: getattr(config, name) for name in names},
+        **attributes_of(config),
         "sequence_lengths": config.lengths,
         "output": outputs.output,
         "reserve_space": outputs.reserve_space,
@@ -63,12 +64,11 @@ def masks_of(config, inputs, outputs):
     """Returns the dropout masks of a run as arrays, or None."""
     if config.dropout == 0:
         return None
-    names = ("rnn_mode", "input_mode", "direction", "dropout", "num_proj", "time_major")
     return ops.tf_rnn_ops_cudnn_rnn_dropout_masks(
         **inputs,
         sequence_lengths=config.lengths,
         reserve_space=outputs.reserve_space,
-        **{name: getattr(config, name) for name in names},
+        **attributes_of(config),
         masks_type=tf.float64,
     ).numpy()
 
@@ -298,7 +298,6 @@ def test_nothing_wanted_is_nothing_run(compiled):
 def test_shapes_of_dropout_masks_are_known_in_a_graph():
     inputs = tensors(arguments_of(DROPPED)[0])
     reserve_space = run_forward(DROPPED, inputs, seed=7).reserve_space
-    names = ("rnn_mode", "input_mode", "direction", "dropout", "num_proj", "time_major")
 
     @tf.function
     def run(**inputs):
@@ -306,7 +305,7 @@ def test_shapes_of_dropout_masks_are_known_in_a_graph():
             **inputs,
             sequence_lengths=DROPPED.lengths,
             reserve_space=reserve_space,
-            **{name: getattr(DROPPED, name) for name in names},
+            **attributes_of(DROPPED),
         )
         assert masks.shape == (2, DROPPED.time, DROPPED.batch, 2 * DROPPED.num_units)
         return masks

@@ -6,6 +6,7 @@ import parity
 import pytest
 import reference
 import tensorflow as tf
+from cudnn_rnn_checks import tensors
 from gru_checks import INPUTS, plain_gru
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,10 +18,6 @@ from tf_rnn_ops._library import ops
 GATE_GRADIENTS = ("d_r", "d_u", "d_c")
 GRADS = ("d_x", "d_h_prev", "d_c_bar", "d_r_bar_u_bar")
 COMPILED = pytest.mark.parametrize("compiled", [False, True], ids=["eager", "tf.function"])
-
-
-def tensors(arrays):
-    return {name: tf.constant(value) for name, value in arrays.items()}
 
 
 def check(actual, expected, tolerance=1e-9):
