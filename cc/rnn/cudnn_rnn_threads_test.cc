@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cstdint>
 
 #include "cc/rnn/cudnn_rnn_test_support.h"
@@ -83,6 +84,47 @@ TEST(CudnnRnnManyTasksTest, SameBitsOfOneSample) {
   for (RnnMode mode : kModes) {
     ExpectSameBitsOfALargeNetwork(
         RandomCase({mode, false, 1, 1, 40, 260, 0}, {50, 1}));
+  }
+}
+
+// Runs all passes with executors that are cancelled when they have been asked
+// 0, 1, 3, 7, ... times, until that is no longer within a pass.
+void RunCancelledPasses(Engine<float>& engine, Threads& threads,
+                        int num_threads) {
+  bool is_cancelled = true;
+  for (int limit = 0; is_cancelled; limit = 2 * limit + 1) {
+    std::atomic<int> asked{0};
+    const auto asked_enough = [&] { return asked.fetch_add(1) >= limit; };
+    is_cancelled = false;
+    for (const auto pass :
+         {+[](Engine<float>& e, Executor& x) { e.Forward(true, x); },
+          +[](Engine<float>& e, Executor& x) { e.Backward(x); },
+          +[](Engine<float>& e, Executor& x) { e.BackwardGrad(x); }}) {
+      asked = 0;
+      PoolExecutor executor(threads.Schedule(), num_threads, asked_enough);
+      pass(engine, executor);
+      is_cancelled |= executor.is_cancelled();
+    }
+  }
+}
+
+// It stays within its memory, which sanitizers watch, and waits for nothing.
+TEST(CudnnRnnCancelledTest, LeavesNothingBehind) {
+  for (RnnMode mode : kModes) {
+    Case k = RandomCase({mode, false, 2, 2, 20, 40, 0}, {6, 9});
+    k.lengths = {6, 0, 3, 6, 1, 2, 6, 5, 4};
+    Engine<float> engine(ActiveInstructionSet(), k);
+    SerialExecutor serial;
+    const ForwardResult forward = engine.Forward(/*is_training=*/true, serial);
+    const BackwardResult backward = engine.Backward(serial);
+    const BackwardGradResult backward_grad = engine.BackwardGrad(serial);
+    Threads threads;
+    for (int num_threads : {1, 3}) {
+      RunCancelledPasses(engine, threads, num_threads);
+      EXPECT_TRUE(engine.Forward(true, serial).output == forward.output);
+      EXPECT_TRUE(engine.Backward(serial).params == backward.params);
+      ExpectEqual(engine.BackwardGrad(serial), backward_grad);
+    }
   }
 }
 

@@ -43,7 +43,8 @@ void Executor::ParallelFor(std::int64_t count, const Task& task) {
 
 void Executor::ParallelFor(std::int64_t count, const WorkerTask& task) {
   if (count <= 0) return;
-  Run(count, [&task](std::int64_t i, int worker) {
+  Run(count, [this, &task](std::int64_t i, int worker) {
+    if (is_cancelled()) return;
     ScopedFlushDenormals flush_denormals;
     task(i, worker);
   });
@@ -54,7 +55,8 @@ void Executor::ParallelSteps(std::int64_t num_steps,
                              const StepTask& task) {
   if (num_steps <= 0 || tasks_per_step <= 0) return;
   RunSteps(num_steps, tasks_per_step,
-           [&task](std::int64_t step, std::int64_t i, int worker) {
+           [this, &task](std::int64_t step, std::int64_t i, int worker) {
+             if (is_cancelled()) return;
              ScopedFlushDenormals flush_denormals;
              task(step, i, worker);
            });
@@ -210,8 +212,10 @@ class PoolExecutor::Team {
   std::atomic<bool> dismissed_{false};
 };
 
-PoolExecutor::PoolExecutor(Schedule schedule, int num_threads)
-    : schedule_(std::move(schedule)),
+PoolExecutor::PoolExecutor(Schedule schedule, int num_threads,
+                           IsCancelled is_cancelled)
+    : Executor(std::move(is_cancelled)),
+      schedule_(std::move(schedule)),
       num_threads_(std::max(1, num_threads)),
       team_(std::make_shared<Team>()) {}
 

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <utility>
 
 namespace tf_rnn_ops::rnn {
 
@@ -15,8 +16,15 @@ namespace tf_rnn_ops::rnn {
 // two tasks that run at the same time are given the same one, so that each
 // worker can have scratch memory of its own. Tasks do not call the executor
 // themselves.
+//
+// From when the executor is cancelled on, tasks are left out, so that the
+// calls that remain return at once. One that runs already may then read what a
+// task that was left out has not written: no task takes a place in memory from
+// what another wrote.
 class Executor {
  public:
+  // Whether nobody wants the results any more. Never takes it back.
+  using IsCancelled = std::function<bool()>;
   using Task = std::function<void(std::int64_t task)>;
   using WorkerTask = std::function<void(std::int64_t task, int worker)>;
   using StepTask =
@@ -26,6 +34,9 @@ class Executor {
 
   // How many tasks may run at the same time: `worker` is less.
   virtual int num_threads() const = 0;
+
+  // Whether tasks are left out: what they write is then not to be used.
+  bool is_cancelled() const { return is_cancelled_ && is_cancelled_(); }
 
   // Calls task(0), ..., task(count - 1), each once, in any order, and returns
   // when all have returned.
@@ -38,15 +49,25 @@ class Executor {
   void ParallelSteps(std::int64_t num_steps, std::int64_t tasks_per_step,
                      const StepTask& task);
 
+ protected:
+  // is_cancelled: nothing, if it never is.
+  explicit Executor(IsCancelled is_cancelled)
+      : is_cancelled_(std::move(is_cancelled)) {}
+
  private:
   virtual void Run(std::int64_t count, const WorkerTask& task) = 0;
   virtual void RunSteps(std::int64_t num_steps, std::int64_t tasks_per_step,
                         const StepTask& task) = 0;
+
+  const IsCancelled is_cancelled_;
 };
 
 // Runs every task on the calling thread.
 class SerialExecutor final : public Executor {
  public:
+  explicit SerialExecutor(IsCancelled is_cancelled = {})
+      : Executor(std::move(is_cancelled)) {}
+
   int num_threads() const override { return 1; }
 
  private:
@@ -67,7 +88,8 @@ class PoolExecutor final : public Executor {
 
   // num_threads: how many threads, the calling one included, may work at once;
   // less than one means the calling one.
-  PoolExecutor(Schedule schedule, int num_threads);
+  PoolExecutor(Schedule schedule, int num_threads,
+               IsCancelled is_cancelled = {});
   ~PoolExecutor() override;
 
   int num_threads() const override { return num_threads_; }

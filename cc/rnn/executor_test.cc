@@ -206,6 +206,46 @@ TEST(PoolExecutorTest, SchedulesNoMoreHelpersThanTasks) {
   EXPECT_EQ(scheduled, 2);
 }
 
+// Cancels in the second of five steps, and expects no task of a later one.
+void ExpectNoStepAfterCancelling(Executor& executor,
+                                 std::atomic<bool>& cancelled) {
+  std::atomic<int> errors{0};
+  executor.ParallelSteps(5, 7, [&](std::int64_t step, std::int64_t task, int) {
+    if (step > 1) ++errors;
+    if (step == 1 && task == 3) cancelled = true;
+  });
+  EXPECT_TRUE(executor.is_cancelled());
+  executor.ParallelFor(9, [&](std::int64_t) { ++errors; });
+  EXPECT_EQ(errors, 0);
+}
+
+TEST(SerialExecutorTest, LeavesOutTasksWhenCancelled) {
+  std::atomic<bool> cancelled{false};
+  SerialExecutor executor([&] { return cancelled.load(); });
+  EXPECT_FALSE(executor.is_cancelled());
+  ExpectEachTaskOnce(executor, 5);
+  std::int64_t calls = 0;
+  executor.ParallelFor(10, [&](std::int64_t task) {
+    ++calls;
+    cancelled = task == 3;
+  });
+  EXPECT_EQ(calls, 4);
+  cancelled = false;
+  ExpectNoStepAfterCancelling(executor, cancelled);
+}
+
+TEST(PoolExecutorTest, LeavesOutTasksWhenCancelled) {
+  Threads threads;
+  for (int num_threads : {1, 2, 5}) {
+    std::atomic<bool> cancelled{false};
+    PoolExecutor executor(threads.Schedule(), num_threads,
+                          [&] { return cancelled.load(); });
+    EXPECT_FALSE(executor.is_cancelled());
+    ExpectEachTaskOnce(executor, 100);
+    ExpectNoStepAfterCancelling(executor, cancelled);
+  }
+}
+
 TEST(ExecutorTest, TasksFlushDenormalsAndTheCallerDoesNot) {
   volatile float smallest = std::numeric_limits<float>::min();
   Threads threads;

@@ -90,26 +90,14 @@ class CpuCudnnRnn {
       pass->stream = generator_.Reserve(
           rnn::NumDropoutSamples(pass->config, pass->size, pass->dropout));
     }
-    rnn::PoolExecutor executor = IntraOpExecutor(ctx);
-    Tensor workspace;
-    TF_RETURN_IF_ERROR(AllocateWorkspace(
-        ctx, inputs, kernels_.forward_workspace(*pass, executor.num_threads()),
-        &workspace));
-    pass->workspace = workspace.data();
-    kernels_.forward(*pass, executor);
-    return absl::OkStatus();
+    return RunPass(ctx, inputs, kernels_.forward_workspace, kernels_.forward,
+                   pass);
   }
 
   absl::Status Backward(OpKernelContext* ctx, const CudnnRnnInputs& inputs,
                         rnn::CudnnRnnBackward<E>* pass) const {
-    rnn::PoolExecutor executor = IntraOpExecutor(ctx);
-    Tensor workspace;
-    TF_RETURN_IF_ERROR(AllocateWorkspace(
-        ctx, inputs, kernels_.backward_workspace(*pass, executor.num_threads()),
-        &workspace));
-    pass->workspace = workspace.data();
-    kernels_.backward(*pass, executor);
-    return absl::OkStatus();
+    return RunPass(ctx, inputs, kernels_.backward_workspace, kernels_.backward,
+                   pass);
   }
 
   absl::Status FindReserveSpaceMismatch(OpKernelContext*,

@@ -80,14 +80,8 @@ class CudnnRNNBackpropGradOp : public tensorflow::OpKernel {
     pass.reserve_space = EngineData<T>(reserve_space);
     pass.output = EngineData<T>(output);
 
-    rnn::PoolExecutor executor = IntraOpExecutor(ctx);
-    Tensor workspace;
-    OP_REQUIRES_OK(ctx, AllocateWorkspace(ctx, inputs,
-                                          kernels_.backward_grad_workspace(
-                                              pass, executor.num_threads()),
-                                          &workspace));
-    pass.workspace = workspace.data();
-    kernels_.backward_grad(pass, executor);
+    OP_REQUIRES_OK(ctx, RunPass(ctx, inputs, kernels_.backward_grad_workspace,
+                                kernels_.backward_grad, &pass));
   }
 
  private:
@@ -189,14 +183,8 @@ class CudnnRNNBackpropGradOp : public tensorflow::OpKernel {
     pass.output_h = EngineData<T>(&output_h);
     pass.output_c = EngineData<T>(&output_c);
     pass.reserve_space = EngineData<T>(reserve_space);
-    rnn::PoolExecutor executor = IntraOpExecutor(ctx);
-    Tensor workspace;
-    TF_RETURN_IF_ERROR(AllocateWorkspace(
-        ctx, inputs, kernels_.forward_workspace(pass, executor.num_threads()),
-        &workspace));
-    pass.workspace = workspace.data();
-    kernels_.forward(pass, executor);
-    return absl::OkStatus();
+    return RunPass(ctx, inputs, kernels_.forward_workspace, kernels_.forward,
+                   &pass);
   }
 
   // Allocates the results that are wanted. Those for cell states that the

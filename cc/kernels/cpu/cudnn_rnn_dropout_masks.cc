@@ -54,21 +54,20 @@ class CudnnRNNDropoutMasksOp : public tensorflow::OpKernel {
     Tensor* masks;
     OP_REQUIRES_OK(ctx, ctx->allocate_output("masks", shape, &masks));
     const auto stream = rnn::ReserveSpaceStream(EngineData<T>(reserve_space));
-    if (masks->dtype() == tensorflow::DT_DOUBLE) {
-      Fill<double>(ctx, inputs, stream, masks);
-    } else {
-      Fill<float>(ctx, inputs, stream, masks);
-    }
+    const bool is_double = masks->dtype() == tensorflow::DT_DOUBLE;
+    OP_REQUIRES_OK(ctx, is_double ? Fill<double>(ctx, inputs, stream, masks)
+                                  : Fill<float>(ctx, inputs, stream, masks));
   }
 
  private:
   // M: the type of the masks.
   template <typename M>
-  void Fill(OpKernelContext* ctx, const CudnnRnnInputs& inputs,
-            const rnn::RandomStream& stream, Tensor* masks) const {
+  absl::Status Fill(OpKernelContext* ctx, const CudnnRnnInputs& inputs,
+                    const rnn::RandomStream& stream, Tensor* masks) const {
     rnn::PoolExecutor executor = IntraOpExecutor(ctx);
     rnn::FillDropoutMasks(inputs.config(), inputs.size(), attributes_.dropout(),
                           stream, masks->flat<M>().data(), executor);
+    return CheckNotCancelled(ctx, executor);
   }
 
   std::string FindMismatch(const CudnnRnnInputs& inputs,

@@ -10,34 +10,59 @@
 
 #include "absl/status/status.h"
 #include "cc/rnn/executor.h"
+#include "tensorflow/core/framework/cancellation.h"
 #include "tensorflow/core/framework/op_kernel.h"
+#include "tensorflow/core/framework/tensor.h"
+#include "tensorflow/core/framework/tensor_shape.h"
 #include "tensorflow/core/framework/types.h"
+#include "tensorflow/core/lib/core/errors.h"
 #include "tensorflow/core/lib/core/threadpool.h"
 #include "tensorflow/core/util/work_sharder.h"
 
 namespace tf_rnn_ops {
 
 // Runs the engine's tasks on TensorFlow's intra-op pool, within its limit and
-// the calling thread's, which tf.data may have lowered.
+// the calling thread's, which tf.data may have lowered, until TensorFlow
+// cancels the step that the kernel is called in.
 inline rnn::PoolExecutor IntraOpExecutor(tensorflow::OpKernelContext* ctx) {
   const auto* workers = ctx->device()->tensorflow_cpu_worker_threads();
+  rnn::Executor::IsCancelled is_cancelled;
+  if (auto* manager = ctx->cancellation_manager()) {
+    is_cancelled = [manager] { return manager->IsCancelled(); };
+  }
   return rnn::PoolExecutor(
       [pool = workers->workers](std::function<void()> closure) {
         pool->Schedule(std::move(closure));
       },
-      std::min(workers->num_threads, tensorflow::GetPerThreadMaxParallelism()));
+      std::min(workers->num_threads, tensorflow::GetPerThreadMaxParallelism()),
+      std::move(is_cancelled));
 }
 
-// Allocates the bytes of scratch memory that the engine asks for; negative if
-// they are too many to count.
-// inputs: whose TooLarge() says so.
-template <typename Inputs>
-absl::Status AllocateWorkspace(tensorflow::OpKernelContext* ctx,
-                               const Inputs& inputs, std::int64_t num_bytes,
-                               tensorflow::Tensor* workspace) {
+// What to return when an executor's tasks are done.
+inline absl::Status CheckNotCancelled(tensorflow::OpKernelContext* ctx,
+                                      const rnn::Executor& executor) {
+  if (!executor.is_cancelled()) return absl::OkStatus();
+  return tensorflow::errors::Cancelled(ctx->op_kernel().type_string(),
+                                       " was cancelled while it ran.");
+}
+
+// Runs a pass of the engine, with scratch memory for it.
+// inputs: whose TooLarge() says that the pass takes too much memory to count.
+// workspace: returns how many bytes of scratch memory the pass takes; negative
+//   if they are too many to count.
+template <typename Inputs, typename Pass>
+absl::Status RunPass(tensorflow::OpKernelContext* ctx, const Inputs& inputs,
+                     std::int64_t (*workspace)(const Pass&, int num_threads),
+                     void (*run)(const Pass&, rnn::Executor&), Pass* pass) {
+  rnn::PoolExecutor executor = IntraOpExecutor(ctx);
+  const std::int64_t num_bytes = workspace(*pass, executor.num_threads());
   if (num_bytes < 0) return inputs.TooLarge();
-  return ctx->allocate_temp(tensorflow::DT_UINT8,
-                            tensorflow::TensorShape({num_bytes}), workspace);
+  tensorflow::Tensor scratch;
+  TF_RETURN_IF_ERROR(ctx->allocate_temp(
+      tensorflow::DT_UINT8, tensorflow::TensorShape({num_bytes}), &scratch));
+  pass->workspace = scratch.data();
+  run(*pass, executor);
+  return CheckNotCancelled(ctx, executor);
 }
 
 }  // namespace tf_rnn_ops

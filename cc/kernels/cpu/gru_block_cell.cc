@@ -21,26 +21,14 @@ class CpuGruBlockCell {
 
   absl::Status Forward(OpKernelContext* ctx, const GruBlockCellInputs& inputs,
                        rnn::GruBlockCellForward<E>* step) const {
-    rnn::PoolExecutor executor = IntraOpExecutor(ctx);
-    Tensor workspace;
-    TF_RETURN_IF_ERROR(AllocateWorkspace(
-        ctx, inputs, kernels_.forward_workspace(*step, executor.num_threads()),
-        &workspace));
-    step->workspace = workspace.data();
-    kernels_.forward(*step, executor);
-    return absl::OkStatus();
+    return RunPass(ctx, inputs, kernels_.forward_workspace, kernels_.forward,
+                   step);
   }
 
   absl::Status Backward(OpKernelContext* ctx, const GruBlockCellInputs& inputs,
                         rnn::GruBlockCellBackward<E>* step) const {
-    rnn::PoolExecutor executor = IntraOpExecutor(ctx);
-    Tensor workspace;
-    TF_RETURN_IF_ERROR(AllocateWorkspace(
-        ctx, inputs, kernels_.backward_workspace(*step, executor.num_threads()),
-        &workspace));
-    step->workspace = workspace.data();
-    kernels_.backward(*step, executor);
-    return absl::OkStatus();
+    return RunPass(ctx, inputs, kernels_.backward_workspace, kernels_.backward,
+                   step);
   }
 
  private:
