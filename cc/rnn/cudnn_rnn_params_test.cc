@@ -212,6 +212,20 @@ TEST(CudnnRnnParamsTest, LargeSizesThatCanBeCountedAre) {
   EXPECT_EQ(CudnnRnnParamsSize(config), -1);
 }
 
+// Arithmetic that overflows on the way is seen by UndefinedBehaviorSanitizer.
+TEST(CudnnRnnParamsTest, LayoutOfHoweverManyInputsOfNoUnits) {
+  RnnConfig config = LstmConfig();
+  config.num_units = 0;
+  config.num_layers = 2;
+  config.input_size = std::numeric_limits<std::int64_t>::max();
+  ASSERT_EQ(CudnnRnnParamsSize(config), 0);
+  const CudnnRnnParamsLayout layout(config);
+  EXPECT_EQ(layout.size(), 0);
+  EXPECT_EQ(layout.InputMatrix(0).cols, config.input_size);
+  EXPECT_EQ(layout.Weight(layout.num_weights() - 1).offset, 0);
+  EXPECT_EQ(layout.Bias(layout.num_biases() - 1).offset, 0);
+}
+
 TEST(CudnnRnnParamsTest, SkippedInputHasNoColumns) {
   RnnConfig config = LstmConfig();
   config.input_size = config.num_units;
