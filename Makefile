@@ -198,6 +198,11 @@ sanitize: $(VENV)/ready .tools/bazel ## Run the C++ unit tests under Address+Und
 	@echo "==> C++ unit tests under ThreadSanitizer"
 	@tools/bazel.sh test --config=tsan //cc/rnn/... //cc/gpu/...
 
+# OPTIONS: --seconds N for each target, --merge to renew the corpus, names of targets.
+.PHONY: fuzz-engine
+fuzz-engine: $(VENV)/ready .tools/bazel ## Fuzz the engine, a minute for each target; OPTIONS="--seconds 1200" for longer.
+	@tools/fuzz_engine.sh $(OPTIONS)
+
 .PHONY: lint
 lint: $(VENV)/ready node_modules/ready ## Check formatting, style and types.
 	@$(VENV)/bin/clang-format --dry-run --Werror $(CC_SOURCES)

@@ -1,0 +1,49 @@
+"""Fuzz targets."""
+
+load("@rules_cc//cc:defs.bzl", "cc_binary", "cc_library", "cc_test")
+load("//cc/rnn:copts.bzl", "RNN_COPTS")
+
+def fuzz_target(name, srcs, deps):
+    """A libFuzzer binary, and a test that runs the same over its corpus.
+
+    The binary takes --config=fuzz. The test, NAME_corpus_test, takes any
+    compiler.
+
+    Args:
+      name: of the binary. corpus/NAME holds its corpus.
+      srcs: where LLVMFuzzerTestOneInput is.
+      deps: of srcs.
+    """
+    cc_library(
+        name = name + "_target",
+        testonly = True,
+        srcs = srcs,
+        copts = RNN_COPTS,
+        tags = ["manual"],
+        deps = deps,
+        alwayslink = True,
+    )
+    cc_binary(
+        name = name,
+        testonly = True,
+        linkopts = ["-fsanitize=fuzzer"],
+        tags = ["manual"],
+        deps = [name + "_target"],
+    )
+    native.filegroup(
+        name = name + "_corpus",
+        srcs = native.glob(["corpus/%s/*" % name]),
+    )
+    cc_test(
+        name = name + "_corpus_test",
+        size = "medium",
+        srcs = ["//cc/rnn:fuzz_corpus_main.cc"],
+        args = ["$(rootpaths :%s_corpus)" % name],
+        copts = RNN_COPTS,
+        data = [name + "_corpus"],
+        tags = ["serial"],
+        deps = [
+            name + "_target",
+            "//cc/rnn:fuzz_support",
+        ],
+    )

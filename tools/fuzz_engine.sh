@@ -1,0 +1,95 @@
+#!/usr/bin/env bash
+# Fuzzes the engine: each target in cc/rnn for --seconds (60), one after another, from its corpus in cc/rnn/corpus. New
+# inputs, logs and what failed are left in build/fuzz/TARGET. With --merge, the corpus is then chosen anew. Targets may
+# be named; otherwise it is all of them.
+
+source "$(dirname "$0")/shell.sh"
+cd "$REPOSITORY"
+
+# With .bazelrc's.
+readonly CLANG=clang-19
+readonly SYMBOLIZER=llvm-symbolizer-19
+# A corpus is kept to so many files: all that cover something new would be some hundred, and cover little more.
+readonly CORPUS_FILES=64
+readonly PACKAGES=(clang-19 libclang-rt-19-dev llvm-19)
+
+has_libfuzzer() {
+  command -v "$CLANG" >/dev/null && command -v "$SYMBOLIZER" >/dev/null &&
+    [ -f "$("$CLANG" -print-file-name="libclang_rt.fuzzer-$(uname -m).a")" ]
+}
+
+# Where the corpus of a target is.
+corpus_of() {
+  echo "cc/rnn/corpus/$1"
+}
+
+build_targets() {
+  tools/bazel.sh build --config=fuzz "${targets[@]/#///cc/rnn:}" >&2
+  for target in "${targets[@]}"; do
+    mkdir -p "build/fuzz/$target/found" "$(corpus_of "$target")"
+    cp -f "bazel-bin/cc/rnn/$target" "build/fuzz/$target/run"
+  done
+}
+
+# Runs a target. What it finds new goes to the first folder named.
+run_target() {
+  local state=build/fuzz/$1
+  if ! "$state/run" -max_total_time="$seconds" -max_len=400 -len_control=0 -timeout=120 -print_final_stats=1 \
+    -artifact_prefix="$state/" "$state/found" "$(corpus_of "$1")" >"$state/log" 2>&1; then
+    tail -n 40 "$state/log" >&2
+    fail "$1 failed; the input is in $state, the log is $state/log"
+  fi
+  grep -E '^#[0-9]+\s+DONE|stat::(number_of_executed_units|peak_rss_mb)' "$state/log"
+}
+
+# Puts what covers as much as the folders together, in as few files as libFuzzer finds, into the first.
+cover() {
+  local log=$1 control_file=$2
+  shift 2
+  rm -rf "$control_file" "$1"
+  mkdir "$1"
+  "$state/run" -set_cover_merge=1 -use_counters=0 -merge_control_file="$control_file" "$@" >"$log" 2>&1 ||
+    fail "the corpus cannot be merged; see $log"
+}
+
+# Replaces a target's corpus by the files, of it and of what was found, that cover the most.
+merge_corpus() {
+  local state=build/fuzz/$1 corpus chosen
+  corpus=$(corpus_of "$1")
+  cover "$state/merge.log" "$state/merge.control" "$state/merged" "$corpus" "$state/found"
+  cover "$state/merge.log" "$state/merge.control" "$state/again" "$state/merged"
+  mapfile -t chosen < <(.venv/bin/python tools/choose_corpus.py "$state/merge.control" "$CORPUS_FILES")
+  rm -rf "$corpus"
+  mkdir "$corpus"
+  cp "${chosen[@]}" "$corpus/"
+  say "$1: ${#chosen[@]} files, of $(find "$state/merged" -type f | wc -l) that cover everything"
+}
+
+seconds=60
+merges=
+targets=()
+while [ $# -gt 0 ]; do
+  case $1 in
+  --seconds)
+    seconds=${2:?--seconds takes a number}
+    shift
+    ;;
+  --merge) merges=1 ;;
+  -*) fail "unknown option $1; there are --seconds N and --merge" ;;
+  *) targets+=("$1") ;;
+  esac
+  shift
+done
+if [ ${#targets[@]} = 0 ]; then
+  for source in cc/rnn/*_fuzz.cc; do targets+=("$(basename "$source" .cc)"); done
+fi
+
+has_libfuzzer || install_packages "${PACKAGES[@]}"
+ASAN_SYMBOLIZER_PATH=$(command -v "$SYMBOLIZER")
+export ASAN_SYMBOLIZER_PATH
+build_targets
+for target in "${targets[@]}"; do
+  say "fuzzing $target for $seconds seconds"
+  run_target "$target"
+  [ -z "$merges" ] || merge_corpus "$target"
+done
