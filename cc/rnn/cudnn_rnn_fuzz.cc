@@ -1,6 +1,6 @@
 // Fuzzes the passes of small networks, whatever the network and its sequence:
-// none touches what is beside its arrays, reads what nothing has written, or
-// gives other bits on threads.
+// none touches what is beside its arrays, also where it is cancelled, reads
+// what nothing has written, or gives other bits on threads.
 
 #include <cstddef>
 #include <cstdint>
@@ -66,6 +66,14 @@ void FuzzPasses(FuzzInput& input) {
                          Values(input.Word(8), are_any_bits));
   RequireSame(RunPasses(run, kZero, passes, scattering),
               RunPasses(run, kNan, passes, serial));
+  if (input.Bool()) {
+    // Results are then nothing to compare: tasks are left out.
+    ScatteringExecutor cancelled(scattering.num_threads(),
+                                 [checks = input.Word(2)]() mutable {
+                                   return checks == 0 || --checks == 0;
+                                 });
+    RunPasses(run, kNan, passes, cancelled);
+  }
 }
 
 }  // namespace

@@ -177,7 +177,8 @@ class Values {
 // step in any order, here the last first, each with another worker.
 class ScatteringExecutor final : public Executor {
  public:
-  explicit ScatteringExecutor(int num_threads) : num_threads_(num_threads) {}
+  explicit ScatteringExecutor(int num_threads, IsCancelled is_cancelled = {})
+      : Executor(std::move(is_cancelled)), num_threads_(num_threads) {}
 
   int num_threads() const override { return num_threads_; }
 
