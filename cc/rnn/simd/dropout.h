@@ -12,10 +12,13 @@ namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
 // Counters whose random bits are computed together, in vectors.
 constexpr int kPhiloxLanes = 16;
 
-// bits[i]: the 128 random bits of the stream's counter + `offset` + i, as four
-// words.
+// The random words that so many counters give.
+constexpr int kPhiloxWords = 4 * kPhiloxLanes;
+
+// words: [kPhiloxLanes, 4], in each row the 128 random bits of the stream's
+// counter + `offset` + the row's number.
 inline void Philox(const RandomStream& stream, std::uint64_t offset,
-                   std::uint32_t bits[kPhiloxLanes][4]) {
+                   std::uint32_t words[kPhiloxWords]) {
   std::uint32_t c0[kPhiloxLanes], c1[kPhiloxLanes];
   std::uint32_t c2[kPhiloxLanes], c3[kPhiloxLanes];
   for (int i = 0; i < kPhiloxLanes; ++i) {
@@ -42,10 +45,10 @@ inline void Philox(const RandomStream& stream, std::uint64_t offset,
     key1 += 0xBB67AE85;
   }
   for (int i = 0; i < kPhiloxLanes; ++i) {
-    bits[i][0] = c0[i];
-    bits[i][1] = c1[i];
-    bits[i][2] = c2[i];
-    bits[i][3] = c3[i];
+    words[4 * i] = c0[i];
+    words[4 * i + 1] = c1[i];
+    words[4 * i + 2] = c2[i];
+    words[4 * i + 3] = c3[i];
   }
 }
 
@@ -67,19 +70,18 @@ class DropoutMask {
   template <typename T>
   void Apply(const T* from, T* to, std::int64_t first,
              std::int64_t size) const {
-    constexpr std::int64_t kElements = 4 * kPhiloxLanes;
     const T scale = static_cast<T>(scale_);
     std::int64_t done = 0;
     while (done < size) {
-      const std::int64_t skipped = (first + done) % kElements;
+      const std::int64_t skipped = (first + done) % kPhiloxWords;
       const std::int64_t left = size - done;
       const std::int64_t count =
-          left < kElements - skipped ? left : kElements - skipped;
-      std::uint32_t bits[kPhiloxLanes][4];
-      Philox(stream_, first_counter_ + (first + done - skipped) / 4, bits);
-      const std::uint32_t* words = bits[0] + skipped;
+          left < kPhiloxWords - skipped ? left : kPhiloxWords - skipped;
+      std::uint32_t words[kPhiloxWords];
+      Philox(stream_, first_counter_ + (first + done - skipped) / 4, words);
+      const std::uint32_t* const mask = words + skipped;
       for (std::int64_t i = 0; i < count; ++i) {
-        to[done + i] = words[i] >= threshold_ ? from[done + i] * scale : T(0);
+        to[done + i] = mask[i] >= threshold_ ? from[done + i] * scale : T(0);
       }
       done += count;
     }

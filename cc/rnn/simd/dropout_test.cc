@@ -16,9 +16,9 @@ namespace {
 using Words = std::array<std::uint32_t, 4>;
 
 Words FirstWords(const RandomStream& stream, std::uint64_t offset = 0) {
-  std::uint32_t bits[kPhiloxLanes][4];
-  Philox(stream, offset, bits);
-  return {bits[0][0], bits[0][1], bits[0][2], bits[0][3]};
+  std::uint32_t words[kPhiloxWords];
+  Philox(stream, offset, words);
+  return {words[0], words[1], words[2], words[3]};
 }
 
 // The known answers of Random123, the authors' library.
@@ -35,13 +35,13 @@ TEST(PhiloxTest, GivesTheKnownAnswers) {
 
 TEST(PhiloxTest, CountsInAllOfTheCounter) {
   const std::uint64_t last = std::numeric_limits<std::uint64_t>::max();
-  std::uint32_t bits[kPhiloxLanes][4];
-  Philox({1, last - 1, 5}, 0, bits);
+  std::uint32_t words[kPhiloxWords];
+  Philox({1, last - 1, 5}, 0, words);
   for (int i = 0; i < kPhiloxLanes; ++i) {
     const std::uint64_t high = i < 2 ? 5 : 6;
     const Words expected = FirstWords({1, last - 1 + i, high});
-    EXPECT_EQ((Words{bits[i][0], bits[i][1], bits[i][2], bits[i][3]}), expected)
-        << i;
+    const std::uint32_t* const row = words + 4 * i;
+    EXPECT_EQ((Words{row[0], row[1], row[2], row[3]}), expected) << i;
   }
 }
 
