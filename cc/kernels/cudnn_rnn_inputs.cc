@@ -1,5 +1,6 @@
 #include "cc/kernels/cudnn_rnn_inputs.h"
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <string>
@@ -7,6 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "cc/rnn/cudnn_rnn_params.h"
+#include "tensorflow/core/framework/allocator.h"
 #include "tensorflow/core/lib/core/errors.h"
 
 namespace tf_rnn_ops {
@@ -109,19 +111,21 @@ absl::Status CudnnRnnInputs::ReadSequenceLengths() {
       ReadInput(ctx_, "sequence_lengths", "[batch]", {size_.batch}, &tensor));
   // A copy: the caller may write to memory that it lends TensorFlow, and what
   // has been checked must stay so.
-  const std::int32_t* lengths = EngineData<std::int32_t>(*tensor);
-  sequence_lengths_.assign(lengths, lengths + size_.batch);
-  bool all_have_all_steps = true;
+  tensorflow::AllocatorAttributes on_host;
+  on_host.set_on_host(true);
+  TF_RETURN_IF_ERROR(ctx_->allocate_temp(tensor->dtype(), tensor->shape(),
+                                         &sequence_lengths_, on_host));
+  std::int32_t* const lengths = EngineData<std::int32_t>(&sequence_lengths_);
+  std::copy_n(EngineData<std::int32_t>(*tensor), size_.batch, lengths);
   for (std::int64_t i = 0; i < size_.batch; ++i) {
-    const std::int32_t length = sequence_lengths_[i];
+    const std::int32_t length = lengths[i];
     if (length < 0 || length > size_.time) {
       return absl::InvalidArgumentError(absl::StrCat(
           "sequence_lengths[", i, "] must be between 0 and time = ", size_.time,
           ", but is ", length));
     }
-    all_have_all_steps = all_have_all_steps && length == size_.time;
+    all_have_all_steps_ = all_have_all_steps_ && length == size_.time;
   }
-  if (all_have_all_steps) sequence_lengths_.clear();
   return absl::OkStatus();
 }
 

@@ -6,7 +6,6 @@
 #include <array>
 #include <cstdint>
 #include <string>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -94,7 +93,8 @@ class CudnnRnnInputs {
   const tensorflow::TensorShape& output_shape() const { return output_shape_; }
   // [batch], or null where every sequence has all steps.
   const std::int32_t* sequence_lengths() const {
-    return sequence_lengths_.empty() ? nullptr : sequence_lengths_.data();
+    return all_have_all_steps_ ? nullptr
+                               : EngineData<std::int32_t>(sequence_lengths_);
   }
 
   const tensorflow::Tensor* input = nullptr;
@@ -139,7 +139,8 @@ class CudnnRnnInputs {
   rnn::RnnConfig config_{};
   rnn::RnnSize size_{kAnySize, kAnySize};
   tensorflow::TensorShape output_shape_;
-  std::vector<std::int32_t> sequence_lengths_;  // none where all are the same
+  tensorflow::Tensor sequence_lengths_;  // [batch], a copy in host memory
+  bool all_have_all_steps_ = true;
 };
 
 }  // namespace tf_rnn_ops

@@ -10,7 +10,6 @@
 #include "cc/rnn/reserve_space.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/framework/tensor.h"
-#include "tensorflow/core/framework/tensor_util.h"
 #include "tensorflow/core/lib/core/errors.h"
 #include "tensorflow/core/lib/random/philox_random.h"
 #include "tensorflow/core/util/guarded_philox_random.h"
@@ -100,14 +99,11 @@ class CpuCudnnRnn {
                    pass);
   }
 
-  absl::Status FindReserveSpaceMismatch(OpKernelContext*,
+  absl::Status FindReserveSpaceMismatch(OpKernelContext* ctx,
                                         const CudnnRnnInputs& inputs, int,
                                         Tensor* reserve_space,
                                         std::string* mismatch) const {
-    // The engine finds wider types than T in it.
-    if (!reserve_space->IsAligned()) {
-      *reserve_space = tensorflow::tensor::DeepCopy(*reserve_space);
-    }
+    TF_RETURN_IF_ERROR(AlignReserveSpace(ctx, reserve_space));
     const rnn::ReserveSpaceKey key = {
         inputs.config(), inputs.size(), attributes_.time_major(),
         inputs.sequence_lengths(), attributes_.dropout()};

@@ -20,7 +20,6 @@
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/framework/tensor.h"
 #include "tensorflow/core/framework/tensor_shape.h"
-#include "tensorflow/core/framework/tensor_util.h"
 #include "tensorflow/core/lib/core/errors.h"
 
 namespace tf_rnn_ops {
@@ -127,7 +126,8 @@ class CudnnRNNBackpropGradOp : public tensorflow::OpKernel {
     bool is_of_gpu = false;
     TF_RETURN_IF_ERROR(inputs.ReadReserveSpace(
         [&](Tensor* tensor, std::string* mismatch) {
-          *mismatch = FindMismatch(inputs, tensor, &is_of_gpu);
+          TF_RETURN_IF_ERROR(AlignReserveSpace(ctx, tensor));
+          *mismatch = FindMismatch(inputs, *tensor, &is_of_gpu);
           return absl::OkStatus();
         },
         reserve_space));
@@ -135,14 +135,10 @@ class CudnnRNNBackpropGradOp : public tensorflow::OpKernel {
     return RunForward(ctx, inputs, reserve_space, output);
   }
 
-  std::string FindMismatch(const CudnnRnnInputs& inputs, Tensor* reserve_space,
-                           bool* is_of_gpu) const {
-    // The engine finds wider types than T in it.
-    if (!reserve_space->IsAligned()) {
-      *reserve_space = tensorflow::tensor::DeepCopy(*reserve_space);
-    }
-    const E* const data = EngineData<T>(*reserve_space);
-    const std::int64_t size = reserve_space->NumElements();
+  std::string FindMismatch(const CudnnRnnInputs& inputs,
+                           const Tensor& reserve_space, bool* is_of_gpu) const {
+    const E* const data = EngineData<T>(reserve_space);
+    const std::int64_t size = reserve_space.NumElements();
     const auto origin = rnn::FindReserveSpaceOrigin(data, size);
     *is_of_gpu = origin.device == rnn::Device::kGpu;
     const rnn::ReserveSpaceKey key = {inputs.config(),

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <functional>
 #include <utility>
 
@@ -63,6 +64,19 @@ absl::Status RunPass(tensorflow::OpKernelContext* ctx, const Inputs& inputs,
   pass->workspace = scratch.data();
   run(*pass, executor);
   return CheckNotCancelled(ctx, executor);
+}
+
+// Puts an aligned copy in the place of a reserve_space that is not, in which
+// the engine finds wider types than its own.
+inline absl::Status AlignReserveSpace(tensorflow::OpKernelContext* ctx,
+                                      tensorflow::Tensor* reserve_space) {
+  if (reserve_space->IsAligned()) return absl::OkStatus();
+  tensorflow::Tensor copy;
+  TF_RETURN_IF_ERROR(ctx->allocate_temp(reserve_space->dtype(),
+                                        reserve_space->shape(), &copy));
+  std::memcpy(copy.data(), reserve_space->data(), reserve_space->TotalBytes());
+  *reserve_space = std::move(copy);
+  return absl::OkStatus();
 }
 
 }  // namespace tf_rnn_ops
