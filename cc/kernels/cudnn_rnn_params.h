@@ -142,29 +142,34 @@ class CudnnRNNParamsToCanonicalOp : public tensorflow::OpKernel {
     OP_REQUIRES_OK(ctx, ReadInput(ctx, "params", "[params_size]",
                                   {layout.size()}, &params));
 
+    for (int i = 0; i < weights.size(); ++i) {
+      const rnn::ParamsRegion region = layout.Weight(i);
+      OP_REQUIRES_OK(ctx, Allocate({region.rows, region.cols}, i, &weights));
+    }
+    for (int i = 0; i < biases.size(); ++i) {
+      OP_REQUIRES_OK(ctx, Allocate({layout.Bias(i).size()}, i, &biases));
+    }
+
     Copier copier;
     OP_REQUIRES_OK(ctx, copier.Init(ctx));
     for (int i = 0; i < weights.size(); ++i) {
-      const rnn::ParamsRegion region = layout.Weight(i);
-      OP_REQUIRES_OK(ctx, CopyRegion(region, {region.rows, region.cols},
-                                     *params, i, copier, &weights));
+      OP_REQUIRES_OK(ctx, Copy(layout.Weight(i), *params, copier, weights[i]));
     }
     for (int i = 0; i < biases.size(); ++i) {
-      const rnn::ParamsRegion region = layout.Bias(i);
-      OP_REQUIRES_OK(ctx, CopyRegion(region, {region.size()}, *params, i,
-                                     copier, &biases));
+      OP_REQUIRES_OK(ctx, Copy(layout.Bias(i), *params, copier, biases[i]));
     }
   }
 
  private:
-  // Makes the output of that index, of that shape, from the region of params.
-  static absl::Status CopyRegion(const rnn::ParamsRegion& region,
-                                 const tensorflow::TensorShape& shape,
-                                 const tensorflow::Tensor& params, int index,
-                                 Copier& copier,
-                                 tensorflow::OpOutputList* outputs) {
+  static absl::Status Allocate(const tensorflow::TensorShape& shape, int index,
+                               tensorflow::OpOutputList* outputs) {
     tensorflow::Tensor* output;
-    TF_RETURN_IF_ERROR(outputs->allocate(index, shape, &output));
+    return outputs->allocate(index, shape, &output);
+  }
+
+  static absl::Status Copy(const rnn::ParamsRegion& region,
+                           const tensorflow::Tensor& params, Copier& copier,
+                           tensorflow::Tensor* output) {
     return copier.Copy(EngineData<T>(params) + region.offset,
                        region.size() * sizeof(T), EngineData<T>(output));
   }
