@@ -1,0 +1,6 @@
+"""Lets the programs here import the references and inputs of the tests."""
+
+import pathlib
+import sys
+
+sys.path.append(str(pathlib.Path(__file__).parent.parent / "tests"))

@@ -1,0 +1,137 @@
+"""Calls of the ops that take far longer than anybody waits for them, and ways to end them.
+
+For processes of their own.
+"""
+
+import threading
+import time
+from collections.abc import Callable
+
+import cudnn_rnn_inputs
+import mixed_calls
+import process_resources
+import tensorflow as tf
+from cudnn_rnn_checks import run_backprop, run_forward, tensors
+from cudnn_rnn_inputs import OUTPUTS, Config
+from mixed_calls import Call
+from tensorflow.python.eager import cancellation  # the only way to cancel one call of a function
+
+SHORT, LONG = 1_000, 100_000  # steps
+# Many layers take long, but little memory; what the backward pass needs is of every layer.
+FORWARD = {"num_layers": 12, "num_units": 256, "input_size": 8, "batch": 1}
+BACKWARD = {**FORWARD, "num_layers": 1, "direction": "bidirectional"}
+MEASURED = 3  # how often the short call is measured
+SECONDS_BEFORE = 0.5  # that a call has run for when it is ended
+# What part of a whole call's time one that was ended may take. It takes milliseconds, but the machine may be busy.
+GENEROUS = 0.4
+MIB = 1 << 20
+
+
+def inference(num_steps: int) -> Call:
+    """Returns a call that runs a network."""
+    config = Config("lstm", time=num_steps, **FORWARD)
+
+    def compute(inputs):
+        outputs = run_forward(config, inputs, is_training=False)
+        return [getattr(outputs, name) for name in OUTPUTS]
+
+    return Call("CudnnRNNV3", compute, tensors(cudnn_rnn_inputs.network_inputs(config, "float32")))
+
+
+def backprop(num_steps: int) -> Call:
+    """Returns a call that differentiates a network, which has been run."""
+    config = Config("gru", time=num_steps, **BACKWARD)
+    inputs, gradients = map(tensors, cudnn_rnn_inputs.inputs_and_gradients(config, "float32"))
+    arguments = (inputs, run_forward(config, inputs), gradients)
+    return Call("CudnnRNNBackpropV3", lambda arguments: list(run_backprop(config, *arguments)), arguments)
+
+
+def seconds_of(call: Callable) -> float:
+    start = time.monotonic()
+    call()
+    return time.monotonic() - start
+
+
+def refused_after(run: Callable, error: type[Exception]) -> float:
+    """Returns the seconds until a call raises an error."""
+    start = time.monotonic()
+    try:
+        run()
+    except error:
+        return time.monotonic() - start
+    raise AssertionError(f"the call ended without {error.__name__}")
+
+
+def soon(action: Callable[[], None]) -> None:
+    """Has another thread do something while the next call runs."""
+    threading.Timer(SECONDS_BEFORE, action).start()
+
+
+def cancel_function(long: Call) -> float:
+    """Cancels one call of a function."""
+    manager = cancellation.CancellationManager()
+    function = manager.get_cancelable_function(long.in_graph().compute)
+    soon(manager.start_cancel)
+    return refused_after(lambda: function(long.arguments), tf.errors.CancelledError)
+
+
+def close_session(long: Call) -> float:
+    """Closes the session that a call runs in."""
+    with tf.Graph().as_default():
+        placeholders = tf.nest.map_structure(
+            lambda each: tf.compat.v1.placeholder(each.dtype, each.shape), long.arguments
+        )
+        results = long.compute(placeholders)
+        session = tf.compat.v1.Session()
+        values = [each.numpy() for each in tf.nest.flatten(long.arguments)]
+        feed = dict(zip(tf.nest.flatten(placeholders), values, strict=True))
+        soon(session.close)
+        return refused_after(lambda: session.run(results, feed), tf.errors.CancelledError)
+
+
+def fail_beside(long: Call) -> float:
+    """Has another op of the same graph fail."""
+
+    def wait_and_fail():
+        time.sleep(SECONDS_BEFORE)
+        raise ValueError("as it is to")
+
+    @tf.function
+    def beside(arguments):
+        tf.numpy_function(wait_and_fail, [], [])
+        return long.compute(arguments)
+
+    return refused_after(lambda: beside(long.arguments), tf.errors.InvalidArgumentError)
+
+
+ENDS = {"cancelled": cancel_function, "closed": close_session, "failed": fail_beside}
+CALLS = {"forward": inference, "backward": backprop}
+
+
+def check(num_threads: int) -> list[str]:
+    """Ends calls in every way, and checks those that come after them; returns a line for each.
+
+    Args:
+      num_threads: the size of TensorFlow's intra-op pool.
+
+    Raises:
+      AssertionError: if a call runs on, the next one is wrong, or something of it is left.
+    """
+    tf.config.threading.set_intra_op_parallelism_threads(num_threads)
+    tf.config.threading.set_inter_op_parallelism_threads(2)
+    lines = []
+    for name, make in CALLS.items():
+        short, long = make(SHORT), make(LONG)
+        expected = mixed_calls.contents(short())
+        whole = min(seconds_of(short) for _ in range(MEASURED)) * LONG / SHORT
+        for how, end in ENDS.items():
+            end(long)  # what TensorFlow keeps from a first time is no leak
+            memory, threads = process_resources.memory(), process_resources.num_threads()
+            seconds = end(long)
+            assert seconds < GENEROUS * whole, f"{name}, {how}: {seconds:.1f} s of {whole:.1f} s"
+            assert mixed_calls.contents(short()) == expected, f"{name}, {how}: the next call is wrong"
+            growth = process_resources.memory() - memory
+            assert growth < 8 * MIB, f"{name}, {how}: {growth >> 20} MiB are left"
+            assert process_resources.num_threads() <= threads, f"{name}, {how}: threads are left"
+            lines.append(f"{name} {how}: {seconds:.2f} s of {whole:.1f} s")
+    return lines

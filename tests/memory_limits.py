@@ -1,0 +1,217 @@
+"""Calls of the ops in a process whose address space is limited: at every size, until there is room for them.
+
+For a process of its own, in which MALLOC_MMAP_THRESHOLD_ has malloc ask the system for every tensor of these sizes.
+"""
+
+import contextlib
+import dataclasses
+import re
+import resource
+import time
+from collections.abc import Collection
+
+import cudnn_rnn_inputs
+import gru_inputs
+import mixed_calls
+import process_resources
+import tensorflow as tf
+from cudnn_rnn_checks import run_backprop, run_forward, tensors
+from cudnn_rnn_inputs import OUTPUTS, Config
+from mixed_calls import Call
+from test_cudnn_rnn_bad_input import lent
+from test_cudnn_rnn_second_order import backprop_grad
+
+import tf_rnn_ops
+from tf_rnn_ops._library import ops
+
+# oneDNN has an allocator of its own, which keeps what was freed.
+ENVIRONMENT = {"TF_ENABLE_ONEDNN_OPTS": "0", "MALLOC_MMAP_THRESHOLD_": str(64 << 10)}
+# What Python and TensorFlow may take meanwhile, and how much more room there is from one call to the next.
+ROOM_FOR_OTHERS = 8 << 20
+STAIR = 5 << 20
+# Tensors of 6 to 70 MiB, and what is computed of them takes long enough to be measured.
+NETWORK = Config("lstm", num_units=384, input_size=256, time=110, batch=64, sequence_lengths=(110,) * 32 + (90,) * 32)
+CELL = (8192, 64, 512)
+PARAMS = Config("gru", num_units=1200, input_size=1200)
+DROPPED = Config("gru", num_layers=2, num_units=256, input_size=8, time=64, batch=512, dropout=0.5)
+EMPTY = Config(num_units=0, input_size=0, time=0, batch=16 << 20)
+
+
+@contextlib.contextmanager
+def limited(more_bytes: int):
+    """Lets the process take no more address space than it has, and some more bytes."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (1024 * process_resources.status("VmSize") + more_bytes, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    """What came of a call that was made with more and more room.
+
+    Attributes:
+      refused: the tensors that there was no room for, as TensorFlow describes them.
+      num_refusals: how often there was none.
+      room: the bytes that were enough.
+      seconds: of a refusal, at the most, in all threads together.
+      seconds_of_a_call: those of a call.
+    """
+
+    refused: set[str]
+    num_refusals: int
+    room: int
+    seconds: float
+    seconds_of_a_call: float
+
+
+def climb(call: Call) -> Outcome:
+    """Makes a call with more and more room, until there is enough, and checks every call that comes after another.
+
+    Raises:
+      AssertionError: if a refusal is no ResourceExhaustedError, or what follows gives other bits.
+    """
+    expected = mixed_calls.contents(call())
+    start = time.process_time()
+    call()
+    seconds_of_a_call = time.process_time() - start
+    refused, num_refusals, longest, room = set(), 0, 0.0, ROOM_FOR_OTHERS
+    while True:
+        process_resources.give_back_free_memory()
+        try:
+            with limited(room):
+                start = time.process_time()
+                results = call()
+        except tf.errors.ResourceExhaustedError as error:
+            longest = max(longest, time.process_time() - start)
+            refused.add(what_was_refused(error.message))
+            num_refusals += 1
+            room += STAIR
+            continue
+        assert mixed_calls.contents(results) == expected
+        return Outcome(refused, num_refusals, room, longest, seconds_of_a_call)
+
+
+def what_was_refused(message: str) -> str:
+    """Returns a tensor's shape and type as they stand in a message: "[64,64,512] float"."""
+    shape, dtype = re.search(r"OOM when allocating tensor with shape(\[[\d,]*\]) and type (\w+)", message).groups()
+    return f"{shape} {dtype}"
+
+
+def run_network(config: Config, inputs, is_training: bool) -> list[tf.Tensor]:
+    outputs = run_forward(config, inputs, is_training=is_training)
+    return [getattr(outputs, name) for name in (*OUTPUTS, "reserve_space")]
+
+
+def all_calls() -> dict[str, Call]:
+    """Returns a call of every op that takes memory, by a name."""
+    inputs, gradients = map(tensors, cudnn_rnn_inputs.inputs_and_gradients(NETWORK, "float32"))
+    outputs = run_forward(NETWORK, inputs)
+    v = list(run_backprop(NETWORK, inputs, outputs, gradients))
+    dropped = tensors(cudnn_rnn_inputs.network_inputs(DROPPED, "float32"))
+    dropped_outputs = run_forward(DROPPED, dropped, seed=1)
+    cell, d_cell = (
+        tensors(gru_inputs.cell_inputs(CELL, "float32")),
+        tensors(gru_inputs.output_gradients(CELL, "float32")),
+    )
+    step = tf_rnn_ops.raw_ops.GRUBlockCell(**cell)
+    gates = {name: getattr(step, name) for name in "ruc"}
+    params = tf.constant(cudnn_rnn_inputs.network_inputs(PARAMS, "float32")["params"])
+    network = {name: getattr(PARAMS, name) for name in ("num_layers", "num_units", "input_size", "rnn_mode")}
+    canonical = tf_rnn_ops.raw_ops.CudnnRNNParamsToCanonical(params=params, num_params=6, **network)
+    # Without units or steps there is nothing but the sequences' lengths.
+    empty = tensors(cudnn_rnn_inputs.network_inputs(EMPTY, "float32")) | {
+        "sequence_lengths": tf.zeros([EMPTY.batch], tf.int32)
+    }
+    raw_ops = tf_rnn_ops.raw_ops
+    calls = [
+        Call("CudnnRNNV3", lambda inputs: run_network(NETWORK, inputs, is_training=True), inputs),
+        Call("CudnnRNNV3 in inference", lambda inputs: run_network(NETWORK, inputs, is_training=False), inputs),
+        Call("CudnnRNNV3 of empty sequences", lambda inputs: [raw_ops.CudnnRNNV3(**inputs).output], empty),
+        Call(
+            "CudnnRNNBackpropV3",
+            lambda arguments: list(run_backprop(NETWORK, *arguments)),
+            (inputs, outputs, gradients),
+        ),
+        Call(
+            "CudnnRNNBackpropV3 of an unaligned reserve_space",
+            lambda arguments: list(run_backprop(NETWORK, *arguments[:3], reserve_space=arguments[3])),
+            (inputs, outputs, gradients, lent(outputs.reserve_space.numpy())),
+        ),
+        Call(
+            "CudnnRNNBackpropGrad",
+            lambda arguments: list(backprop_grad(NETWORK, *arguments)),
+            (inputs, outputs, gradients, v),
+        ),
+        Call(
+            "CudnnRNNDropoutMasks",
+            lambda arguments: [mixed_calls.dropout_masks(DROPPED, *arguments)],
+            (dropped, dropped_outputs),
+        ),
+        Call("GRUBlockCell", lambda cell: list(raw_ops.GRUBlockCell(**cell)), cell),
+        Call(
+            "GRUBlockCellGrad",
+            lambda arguments: list(raw_ops.GRUBlockCellGrad(**arguments)),
+            {**cell, **gates, "d_h": d_cell["d_h"]},
+        ),
+        Call(
+            "GRUBlockCellGradV2",
+            lambda arguments: list(ops.tf_rnn_ops_gru_block_cell_grad_v2(**arguments)),
+            {**cell, **gates, **d_cell},
+        ),
+        Call(
+            "CudnnRNNParamsToCanonical",
+            lambda params: tf.nest.flatten(raw_ops.CudnnRNNParamsToCanonical(params=params, num_params=6, **network)),
+            params,
+        ),
+        Call(
+            "CudnnRNNCanonicalToParams",
+            lambda canonical: [raw_ops.CudnnRNNCanonicalToParams(**canonical, **network)],
+            canonical._asdict(),
+        ),
+    ]
+    return {call.name: call for call in calls}
+
+
+def in_dataset(call: Call) -> Call:
+    """Returns a call whose results come from a dataset, which is read on after an error."""
+    dataset = tf.data.Dataset.range(1 << 30).map(lambda _: call.compute(call.arguments))
+    options = tf.data.Options()
+    options.autotune.enabled = False  # it would start a thread, which takes more room than any tensor
+    iterator = iter(dataset.with_options(options))
+    return Call(f"{call.name} in a dataset", lambda _: list(next(iterator)), None)
+
+
+DOORS = {"eager": lambda call: call, "graph": Call.in_graph, "dataset": in_dataset}
+
+
+def check(door: str, names: Collection[str] = ()) -> dict[str, Outcome]:
+    """Makes calls with more and more room, and returns what came of them.
+
+    Args:
+      door: how: "eager", "graph" or "dataset".
+      names: which; all by default.
+
+    Raises:
+      AssertionError: if there was no refusal, or one after something was computed, or what `climb` finds.
+    """
+    outcomes = {}
+    for name, call in all_calls().items():
+        if names and name not in names:
+            continue
+        outcome = outcomes[name] = climb(DOORS[door](call))
+        assert outcome.num_refusals > 0, f"{name}, {door}: {outcome}"
+        assert outcome.seconds < outcome.seconds_of_a_call / 4, f"{name}, {door}, was refused late: {outcome}"
+    return outcomes
+
+
+def to_text(outcomes: dict[str, Outcome]) -> list[str]:
+    """Returns a line for each call."""
+    return [
+        f"{name}: {outcome.num_refusals} refusals, for want of {', '.join(sorted(outcome.refused))}, "
+        f"within {1e3 * outcome.seconds:.1f} ms; a call takes {outcome.room >> 20} MiB and "
+        f"{1e3 * outcome.seconds_of_a_call:.0f} ms"
+        for name, outcome in outcomes.items()
+    ]

@@ -1,0 +1,84 @@
+"""A call that nobody waits for any more ends early, and those after it are right."""
+
+import pathlib
+import signal
+import time
+
+import processes
+import pytest
+
+TESTS = str(pathlib.Path(__file__).parent)
+# Without it TensorFlow has an allocator that keeps what was freed.
+NO_ONEDNN = {"TF_ENABLE_ONEDNN_OPTS": "0"}
+# Runs a call of seconds, or of minutes, in this process.
+LONG_CALL = """
+import sys
+sys.path.append(sys.argv[1])
+import os, signal, threading, time
+import interruptions, mixed_calls
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("num_threads", [1, 2])
+def test_cancelled_steps_end_and_leave_nothing(num_threads):
+    """A function that is cancelled, a session that is closed, a graph in which another op fails; of 100 000 steps."""
+    code = """
+        import sys
+        sys.path.append(sys.argv[1])
+        import interruptions
+        print(*interruptions.check(int(sys.argv[2])), sep="\\n")
+        """
+    printed = processes.run_code(code, TESTS, str(num_threads), **NO_ONEDNN)
+    assert len(printed.splitlines()) == 6
+
+
+@pytest.mark.parametrize("compiled", [False, True], ids=["eager", "tf.function"])
+def test_ctrl_c_is_raised_when_the_op_has_run(compiled):
+    """As with TensorFlow's own ops: Python's handler runs when they return."""
+    code = (
+        LONG_CALL
+        + """
+short, long = interruptions.inference(1000), interruptions.inference(10_000)
+if sys.argv[2] == "True":
+    short, long = short.in_graph(), long.in_graph()
+expected = mixed_calls.contents(short())
+long_expected = mixed_calls.contents(long())
+for _ in range(2):
+    interruptions.soon(lambda: os.kill(os.getpid(), signal.SIGINT))
+    try:
+        long()
+        time.sleep(10)
+    except KeyboardInterrupt:
+        print("interrupted")
+    assert mixed_calls.contents(short()) == expected
+    assert mixed_calls.contents(long()) == long_expected
+"""
+    )
+    assert processes.run_code(code, TESTS, str(compiled)).splitlines() == ["interrupted"] * 2
+
+
+@pytest.mark.parametrize("end", ["return", "sys.exit(3)", "SIGTERM"])
+def test_the_process_ends_while_a_thread_runs_an_op(end):
+    """Of 100 000 steps, for which nothing waits."""
+    code = (
+        LONG_CALL
+        + """
+long = interruptions.inference(interruptions.LONG)
+threading.Thread(target=long, daemon=True).start()
+time.sleep(1)
+print("ending", flush=True)
+if sys.argv[2] == "SIGTERM":
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(100)
+if sys.argv[2] == "sys.exit(3)":
+    sys.exit(3)
+"""
+    )
+    start = time.monotonic()
+    process = processes.run_python("-c", code, TESTS, end)
+    assert process.stdout.splitlines() == ["ending"], process.stderr[-2000:]
+    assert process.returncode == {"return": 0, "sys.exit(3)": 3, "SIGTERM": -signal.SIGTERM}[end], process.stderr[
+        -2000:
+    ]
+    assert time.monotonic() - start < 100

@@ -1,0 +1,50 @@
+"""What there is no memory for is ResourceExhaustedError, before anything is computed, and what follows is right."""
+
+import pathlib
+
+import memory_limits
+import numpy as np
+import processes
+import pytest
+import tensorflow as tf
+
+import tf_rnn_ops
+
+TESTS = str(pathlib.Path(__file__).parent)
+CHECK = """
+import sys
+sys.path.append(sys.argv[1])
+import memory_limits
+print(*memory_limits.to_text(memory_limits.check(sys.argv[2], sys.argv[3:])), sep="\\n")
+"""
+
+
+def test_every_op_at_every_size_of_memory():
+    processes.run_code(CHECK, TESTS, "eager", **memory_limits.ENVIRONMENT)
+
+
+@pytest.mark.parametrize("door", ["graph", "dataset"])
+def test_graphs_and_datasets_go_on_after_an_error(door):
+    names = ["CudnnRNNV3", "CudnnRNNBackpropV3", "CudnnRNNBackpropGrad", "GRUBlockCell"]
+    processes.run_code(CHECK, TESTS, door, *names, **memory_limits.ENVIRONMENT)
+
+
+@pytest.mark.parametrize("compiled", [False, True], ids=["eager", "tf.function"])
+def test_more_than_any_machine_has(compiled):
+    """An output of 32 TiB, for inputs that are of no features: they take 72 MiB."""
+    steps = sequences = 1 << 20
+    states = tf.zeros([1, sequences, 8])
+    arguments = {
+        "input": tf.zeros([steps, sequences, 0]),
+        "input_h": states,
+        "input_c": states,
+        "params": tf.zeros([4 * 8 * 10]),
+        "sequence_lengths": tf.fill([sequences], steps),
+    }
+    op = tf.function(tf_rnn_ops.raw_ops.CudnnRNNV3) if compiled else tf_rnn_ops.raw_ops.CudnnRNNV3
+    with pytest.raises(
+        tf.errors.ResourceExhaustedError, match=r"OOM when allocating tensor with shape\[1048576,1048576,8\]"
+    ):
+        op(**arguments)
+    small = {**arguments, "input": tf.zeros([1, sequences, 0]), "sequence_lengths": tf.ones([sequences], tf.int32)}
+    np.testing.assert_array_equal(op(**small).output, np.zeros([1, sequences, 8]))
