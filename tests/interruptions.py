@@ -21,7 +21,7 @@ SHORT, LONG = 1_000, 100_000  # steps
 FORWARD = {"num_layers": 12, "num_units": 256, "input_size": 8, "batch": 1}
 BACKWARD = {**FORWARD, "num_layers": 1, "direction": "bidirectional"}
 MEASURED = 3  # how often the short call is measured
-SECONDS_BEFORE = 0.5  # that a call has run for when it is ended
+SECONDS_BEFORE = 0.3  # that a call has run for when it is ended
 # What part of a whole call's time one that was ended may take. It takes milliseconds, but the machine may be busy.
 GENEROUS = 0.4
 MIB = 1 << 20
@@ -96,7 +96,7 @@ def fail_beside(long: Call) -> float:
         time.sleep(SECONDS_BEFORE)
         raise ValueError("as it is to")
 
-    @tf.function
+    @tf.function(autograph=False)
     def beside(arguments):
         tf.numpy_function(wait_and_fail, [], [])
         return long.compute(arguments)

@@ -1,4 +1,4 @@
-"""Many threads that call the ops at once: each sees what it would see alone, nothing waits for ever, nothing is left."""
+"""Threads that call the ops at once see what each would see alone, wait for nothing for ever, and leave nothing."""
 
 import pathlib
 
