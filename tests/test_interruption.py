@@ -33,14 +33,9 @@ def test_cancelled_steps_end_and_leave_nothing(num_threads):
     assert len(printed.splitlines()) == 6
 
 
-@pytest.mark.parametrize("compiled", [False, True], ids=["eager", "tf.function"])
-def test_ctrl_c_is_raised_when_the_op_has_run(compiled):
-    """As with TensorFlow's own ops: Python's handler runs when they return."""
-    code = (
-        LONG_CALL
-        + """
+CTRL_C = """
 long = interruptions.inference(5_000)
-if sys.argv[2] == "True":
+if sys.argv[2] == "tf.function":
     long = long.in_graph()
 expected = mixed_calls.contents(long())
 interruptions.soon(lambda: os.kill(os.getpid(), signal.SIGINT))
@@ -51,15 +46,15 @@ except KeyboardInterrupt:
     print("interrupted")
 assert mixed_calls.contents(long()) == expected
 """
-    assert processes.run_code(code, TESTS, str(compiled)).splitlines() == ["interrupted"]
 
 
-@pytest.mark.parametrize("end", ["return", "sys.exit(3)", "SIGTERM"])
-def test_the_process_ends_while_a_thread_runs_an_op(end):
-    """Of 100 000 steps, for which nothing waits."""
-    code = (
-        LONG_CALL
-        + """
+@pytest.mark.parametrize("door", ["eager", "tf.function"])
+def test_ctrl_c_is_raised_when_the_op_has_run(door):
+    """As with TensorFlow's own ops: Python's handler runs when they return."""
+    assert processes.run_code(LONG_CALL + CTRL_C, TESTS, door).splitlines() == ["interrupted"]
+
+
+END = """
 long = interruptions.inference(interruptions.LONG)
 threading.Thread(target=long, daemon=True).start()
 time.sleep(1)
@@ -67,14 +62,15 @@ print("ending", flush=True)
 if sys.argv[2] == "SIGTERM":
     os.kill(os.getpid(), signal.SIGTERM)
     time.sleep(100)
-if sys.argv[2] == "sys.exit(3)":
-    sys.exit(3)
+sys.exit(int(sys.argv[2]))
 """
-    )
+
+
+@pytest.mark.parametrize(("end", "returncode"), [("0", 0), ("3", 3), ("SIGTERM", -signal.SIGTERM)])
+def test_the_process_ends_while_a_thread_runs_an_op(end, returncode):
+    """Of 100 000 steps, for which nothing waits."""
     start = time.monotonic()
-    process = processes.run_python("-c", code, TESTS, end)
+    process = processes.run_python("-c", LONG_CALL + END, TESTS, end)
     assert process.stdout.splitlines() == ["ending"], process.stderr[-2000:]
-    assert process.returncode == {"return": 0, "sys.exit(3)": 3, "SIGTERM": -signal.SIGTERM}[end], process.stderr[
-        -2000:
-    ]
+    assert process.returncode == returncode, process.stderr[-2000:]
     assert time.monotonic() - start < 100
