@@ -203,6 +203,10 @@ sanitize: $(VENV)/ready .tools/bazel ## Run the C++ unit tests under Address+Und
 fuzz-engine: $(VENV)/ready .tools/bazel ## Fuzz the engine, a minute for each target; OPTIONS="--seconds 1200" for longer.
 	@tools/fuzz_engine.sh $(OPTIONS)
 
+.PHONY: soak
+soak: $(VENV)/installed ## Run the ops for long: threads, trainings, sequences, no memory; OPTIONS="--minutes 10".
+	@$(VENV)/bin/python stress/soak.py $(OPTIONS)
+
 .PHONY: lint
 lint: $(VENV)/ready node_modules/ready ## Check formatting, style and types.
 	@$(VENV)/bin/clang-format --dry-run --Werror $(CC_SOURCES)

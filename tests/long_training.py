@@ -19,7 +19,8 @@ from gru_inputs import cast
 
 DELAY = 2
 NUM_BATCHES = 50
-LEARNING_RATE = 4.0
+LEARNING_RATE = 0.25  # small enough that a step does not make differences between weights grow
+MOST_GROWTH = 4 << 20  # of memory after the first checkpoint, in bytes
 HALF_AN_ULP = 2.0**-24  # of float32, relative to the number
 
 
@@ -144,3 +145,23 @@ def run(config: Config, num_steps: int, num_checkpoints: int):
             memory=process_resources.memory(),
             num_threads=process_resources.num_threads(),
         )
+
+
+def check(config: Config, num_steps: int, num_checkpoints: int) -> list[Checkpoint]:
+    """Trains in both types, and returns the checkpoints.
+
+    Raises:
+      AssertionError: if a gradient or a weight is farther from the float64 one's than rounding takes it, the loss
+        differs, or the process holds more and more.
+    """
+    checkpoints = []
+    for point in run(config, num_steps, num_checkpoints):
+        checkpoints.append(point)
+        assert point.gradient_error <= parity.TOLERANCES["float32"], point
+        assert point.wide_gradient_error <= parity.TOLERANCES["float64"], point
+        assert point.distance <= point.bound, point
+        assert abs(point.loss - point.wide_loss) <= 1e-3 * point.wide_loss, point
+        assert point.memory - checkpoints[0].memory <= MOST_GROWTH, point
+        assert point.num_threads <= checkpoints[0].num_threads, point
+    assert checkpoints[-1].loss < checkpoints[0].loss
+    return checkpoints
