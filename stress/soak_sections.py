@@ -81,7 +81,7 @@ def run_long_sequence(mode: str, dtype: str, num_steps: int) -> str:
     """Runs a sequence forward and backward."""
     part, whole = long_sequences.check_linear(mode, dtype, num_steps)
     long_sequences.check_right(mode, dtype, num_steps)
-    worst = max(float(row.rsplit("  ", 2)[-2]) for row in parity.table()[1:])
+    worst = max(float(row.split()[-2]) for row in parity.table()[1:])
     return (
         f"differs by {worst:.1e} at most, allowed {parity.TOLERANCES[dtype]:.0e}; {whole.seconds:.2f} s of CPU and "
         f"{whole.memory / 2**20:.0f} MiB, a quarter of the steps {part.seconds:.2f} s and {part.memory / 2**20:.0f} MiB"

@@ -6,6 +6,7 @@ For processes of their own.
 import threading
 import time
 from collections.abc import Callable
+from typing import Any
 
 import cudnn_rnn_inputs
 import mixed_calls
@@ -18,8 +19,8 @@ from tensorflow.python.eager import cancellation  # the only way to cancel one c
 
 SHORT, LONG = 1_000, 100_000  # steps
 # Many layers take long, but little memory; what the backward pass needs is of every layer.
-FORWARD = {"num_layers": 12, "num_units": 256, "input_size": 8, "batch": 1}
-BACKWARD = {**FORWARD, "num_layers": 1, "direction": "bidirectional"}
+FORWARD: dict[str, Any] = {"num_layers": 12, "num_units": 256, "input_size": 8, "batch": 1}
+BACKWARD: dict[str, Any] = {**FORWARD, "num_layers": 1, "direction": "bidirectional"}
 MEASURED = 3  # how often the short call is measured
 SECONDS_BEFORE = 0.3  # that a call has run for when it is ended
 # What part of a whole call's time one that was ended may take. It takes milliseconds, but the machine may be busy.

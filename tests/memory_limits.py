@@ -96,8 +96,9 @@ def climb(call: Call) -> Outcome:
 
 def what_was_refused(message: str) -> str:
     """Returns a tensor's shape and type as they stand in a message: "[64,64,512] float"."""
-    shape, dtype = re.search(r"OOM when allocating tensor with shape(\[[\d,]*\]) and type (\w+)", message).groups()
-    return f"{shape} {dtype}"
+    found = re.search(r"OOM when allocating tensor with shape(\[[\d,]*\]) and type (\w+)", message)
+    assert found is not None, message
+    return " ".join(found.groups())
 
 
 def run_network(config: Config, inputs, is_training: bool) -> list[tf.Tensor]:
