@@ -238,8 +238,12 @@ void PoolExecutor::RunSteps(std::int64_t num_steps, std::int64_t tasks_per_step,
 void PoolExecutor::Recruit(std::int64_t num_threads) {
   for (; num_recruited_ < std::min<std::int64_t>(num_threads, num_threads_);
        ++num_recruited_) {
-    schedule_(
-        [team = team_, worker = num_recruited_] { team->LookForWork(worker); });
+    // A pool with too much to do already runs the closure at once, on the
+    // calling thread, which cannot wait for itself.
+    schedule_([team = team_, worker = num_recruited_,
+               caller = std::this_thread::get_id()] {
+      if (std::this_thread::get_id() != caller) team->LookForWork(worker);
+    });
   }
 }
 

@@ -127,6 +127,14 @@ TEST(PoolExecutorTest, FinishesWithoutAnyPoolThread) {
   EXPECT_EQ(never_started.size(), 3u);
 }
 
+// As Eigen's pool does where a thousand closures wait for each of its threads.
+TEST(PoolExecutorTest, FinishesIfThePoolRunsClosuresAtOnce) {
+  PoolExecutor executor([](const std::function<void()>& closure) { closure(); },
+                        4);
+  ExpectEachTaskOnce(executor, 10);
+  ExpectStepsInOrder(executor, 3, 4);
+}
+
 // What a call wrote, the next one reads, whichever thread it runs on.
 TEST(PoolExecutorTest, CallsFollowOneAnother) {
   Threads threads;
