@@ -19,6 +19,15 @@ def copy_package(folder):
     return shutil.copytree(PACKAGE, folder / PACKAGE.name)
 
 
+def link_package(folder):
+    """Returns a folder of links to the package's files, any of which may be replaced by another file."""
+    copy = folder / PACKAGE.name
+    copy.mkdir(parents=True)
+    for file in PACKAGE.iterdir():
+        (copy / file.name).symlink_to(file)
+    return copy
+
+
 def _run(name, *arguments, **environment):
     """Runs a program such as GNU's binutils and returns what it prints, or skips the test where it is not installed."""
     program = shutil.which(name)

@@ -6,10 +6,11 @@ import sys
 import textwrap
 
 
-def run_python(*arguments, cwd="/", **environment):
-    """Runs this interpreter and returns the finished process, with its output as text."""
+def run_python(*arguments, cwd="/", prefix=(), **environment):
+    """Runs this interpreter, by way of the program `prefix` if there is one. Returns the finished process, with its
+    output as text."""
     return subprocess.run(
-        [sys.executable, *arguments],
+        [*prefix, sys.executable, *arguments],
         cwd=cwd,
         env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", **environment},
         capture_output=True,

@@ -1,27 +1,60 @@
 """Importing the package and loading its libraries: what is refused, in one sentence, and what is not."""
 
+import os
+import pathlib
+import platform
+import re
+import shutil
+import subprocess
+import textwrap
+import zipfile
+
+import forked
 import processes
 import pytest
 import tensorflow as tf
-from package_files import copy_package
+from hypothesis import given
+from hypothesis import strategies as st
+from package_files import PACKAGE, copy_package, link_package
 
-from tf_rnn_ops import _library
+from tf_rnn_ops import _library, _library_file
+
+LIBRARIES = [
+    path for path in (_library.LIBRARY_PATH, _library.BUILTIN_KERNELS_PATH, _library.GPU_KERNELS_PATH) if path.exists()
+]
+INSTALL_AGAIN = "install the package again."
+# The program that runs another without the right to read and write what it is not allowed to, which root has.
+WITHOUT_PRIVILEGES = (
+    "setpriv",
+    "--bounding-set=-dac_override,-dac_read_search",
+    "--inh-caps=-dac_override,-dac_read_search",
+)
+
+# Runs an op, and its gradient.
+USE = """
+import tensorflow as tf
+import tf_rnn_ops
+x = tf.ones([1, 1])
+with tf.GradientTape() as tape:
+    tape.watch(x)
+    h = tf_rnn_ops.raw_ops.GRUBlockCell(
+        x=x, h_prev=x, w_ru=tf.ones([2, 2]), w_c=tf.ones([2, 1]), b_ru=[0.0, 0.0], b_c=[0.0]
+    ).h
+assert abs(h.numpy().item() - 0.9945838) < 1e-6
+assert 0 < abs(tape.gradient(h, x).numpy().item()) < 1
+"""
+FORGET = """
+for name in [name for name in sys.modules if name.split(".")[0] == "tf_rnn_ops"]:
+    del sys.modules[name]
+"""
 
 
-def import_error(tmp_path):
-    """Imports the copy, which must fail, and returns the last line that Python printed."""
-    process = processes.run_python("-c", "import tf_rnn_ops", PYTHONPATH=str(tmp_path))
-    assert process.returncode == 1
-    return process.stderr.strip().splitlines()[-1]
+def importing(folder, code, **environment):
+    """Returns code that imports the package of a folder and goes on with `code`."""
+    return f"import os, sys\nos.environ |= {environment}\nsys.path.insert(0, {str(folder)!r})\n" + textwrap.dedent(code)
 
 
-def test_another_tensorflow_is_refused_in_one_sentence(tmp_path):
-    (copy_package(tmp_path) / "_build_info.py").write_text('TENSORFLOW_VERSION = "2.5.1"\nCOMPILER = "gcc"\n')
-    message = import_error(tmp_path)
-    assert message.startswith("ImportError: tf_rnn_ops ")
-    assert "was built for TensorFlow 2.5, but TensorFlow " + tf.__version__ in message
-    assert 'pip install "tensorflow==2.5.*"' in message
-    assert "pip install ." in message
+# ---------------------------------------------------------------- TensorFlow, and the package's files
 
 
 def test_another_patch_release_is_accepted():
@@ -38,39 +71,412 @@ def test_without_tensorflow_the_import_says_so(tmp_path):
     assert "needs TensorFlow, which is not installed" in process.stderr
 
 
-def test_a_missing_library_is_named(tmp_path):
-    path = copy_package(tmp_path) / "libtf_rnn_ops.so"
-    path.unlink()
-    assert import_error(tmp_path) == (
-        f"ImportError: tf_rnn_ops's op library {path} is missing: install the package again."
+def test_what_is_no_installed_package_says_so(tmp_path):
+    another = link_package(tmp_path / "another")
+    (another / "_build_info.py").unlink()
+    (another / "_build_info.py").write_text('TENSORFLOW_VERSION = "2.5.1"\nCOMPILER = "gcc"\n')
+    source = link_package(tmp_path / "source")
+    (source / "_build_info.py").unlink()
+    archive = tmp_path / "archive.whl"
+    with zipfile.ZipFile(archive, "w") as wheel:
+        for file in PACKAGE.rglob("*.py"):
+            wheel.write(file, file.relative_to(PACKAGE.parent))
+    folders = {"another TensorFlow": another.parent, "source": source.parent, "archive": archive}
+    ended = forked.run_codes(
+        tmp_path, {name: importing(folder, "import tf_rnn_ops") for name, folder in folders.items()}
+    )
+    assert [each.status for each in ended.values()] == [1, 1, 1]
+
+    message = ended["another TensorFlow"].last_line
+    assert message.startswith("ImportError: tf_rnn_ops ")
+    assert "was built for TensorFlow 2.5, but TensorFlow " + tf.__version__ in message
+    assert 'pip install "tensorflow==2.5.*"' in message
+    assert "pip install ." in message
+    assert f"{source} is tf_rnn_ops's source, which has no op library" in ended["source"].last_line
+    assert ended["archive"].last_line == (
+        f"ImportError: tf_rnn_ops cannot be imported from inside {archive}, since its libraries must be files: "
+        "install it with `pip install` instead."
     )
 
 
-@pytest.mark.parametrize("content", [b"", b"not a library"])
-def test_a_broken_library_is_named(tmp_path, content):
-    path = copy_package(tmp_path) / "libtf_rnn_ops.so"
+# ---------------------------------------------------------------- damaged and foreign libraries
+
+
+def machine_code(path):
+    """Makes a library that of a CPU of another kind."""
+    content = bytearray(path.read_bytes())
+    content[18] = 0xB7 if platform.machine() == "x86_64" else 0x3E
+    return bytes(content)
+
+
+def of_32_bits(path):
+    content = bytearray(path.read_bytes())
+    content[4] = 1
+    return bytes(content)
+
+
+def half_zeros(path):
+    half, rest = divmod(path.stat().st_size, 2)
+    return path.read_bytes()[:half] + bytes(half + rest)
+
+
+def half(path):
+    return path.read_bytes()[: path.stat().st_size // 2]
+
+
+def of_another_library(path):
+    """Returns one of the package's other libraries."""
+    return LIBRARIES[LIBRARIES.index(path) - 1].read_bytes()
+
+
+def for_another_tensorflow(path):
+    return path.read_bytes().replace(b"libtensorflow_framework.so.2\0", b"libtensorflow_framework.so.9\0")
+
+
+# What stands in a library's place, and what is said of it.
+CONTENTS = {
+    "empty": (lambda path: b"", "has 0 bytes, and is not a library"),
+    "text": (lambda path: b"not a library", "has 13 bytes, and is not a library"),
+    "long text": (lambda path: b"not a library" * 100, "is not a library for 64-bit Linux"),
+    "half": (half, r"ends after \d+ bytes, before it should"),
+    "half zeros": (half_zeros, "is damaged: its end is missing"),
+    "another kind of CPU": (machine_code, "is for another kind of CPU than .+"),
+    "32 bits": (of_32_bits, "is not a library for 64-bit Linux"),
+    "another library": (of_another_library, "is another library, which has no kernel of .+ for the .PU"),
+    "another TensorFlow": (for_another_tensorflow, r"cannot be loaded into TensorFlow .+ \(libtensorflow_.+"),
+}
+
+# What is done with each library, which must print the sentence and leave what does not need it usable.
+LOAD = {
+    "libtf_rnn_ops.so": """
+        try:
+            import tf_rnn_ops
+        except ImportError as error:
+            print(error)
+        """,
+    "libtf_rnn_ops_builtin_kernels.so": """
+        import tf_rnn_ops
+        try:
+            tf_rnn_ops.enable_builtin_kernels()
+        except ImportError as error:
+            print(error)
+        """
+    + textwrap.indent(USE, " " * 8),
+    "libtf_rnn_ops_gpu.so": """
+        import warnings
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            import tf_rnn_ops
+        for each in caught:
+            if "tf_rnn_ops" in str(each.message):
+                print(str(each.message).removeprefix("tf_rnn_ops runs on the CPU alone: "))
+        """
+    + textwrap.indent(USE, " " * 8),
+}
+
+
+def loading(copy, library):
+    return importing(copy.parent, LOAD[library.name], TF_RNN_OPS_GPU="1" if "gpu" in library.name else "0")
+
+
+def replace(copy, library, content):
+    """Puts a file in the place of a copy's library."""
+    path = copy / library.name
+    path.unlink()
     path.write_bytes(content)
-    message = import_error(tmp_path)
-    assert message.startswith("ImportError: ")
-    assert str(path) in message
 
 
-def test_the_source_folder_says_that_it_is_one(tmp_path):
-    (copy_package(tmp_path) / "_build_info.py").unlink()
-    assert "is tf_rnn_ops's source, which has no op library" in import_error(tmp_path)
+def check_sentence(ended, path, expected):
+    assert ended.status == 0, ended.output
+    sentence = ended.output.strip()
+    assert re.fullmatch(
+        rf"tf_rnn_ops's library {re.escape(str(path))} {expected}: install the package again.*\.", sentence
+    )
 
 
-def test_imports_twice_and_after_plain_loading():
+def test_a_damaged_or_foreign_library_is_refused_in_one_sentence(tmp_path):
+    codes, paths, expected = {}, {}, {}
+    for library in LIBRARIES:
+        for kind, (content, sentence) in CONTENTS.items():
+            name = f"{library.name}: {kind}"
+            copy = link_package(tmp_path / name.replace(": ", "-"))
+            replace(copy, library, content(library))
+            codes[name], paths[name], expected[name] = loading(copy, library), copy / library.name, sentence
+    ended = forked.run_codes(tmp_path, codes)
+    for name, each in ended.items():
+        check_sentence(each, paths[name], expected[name])
+
+
+def test_what_is_not_a_file_is_refused_in_one_sentence(tmp_path):
+    codes, paths, expected = {}, {}, {}
+    makers = {
+        "missing": (lambda path: None, "is missing"),
+        "a folder": (pathlib.Path.mkdir, "is not a file"),
+        "a link to nothing": (lambda path: path.symlink_to("/nowhere"), "is not a file"),
+        "a pipe": (os.mkfifo, "is not a file"),
+    }
+    for library in LIBRARIES:
+        for kind, (make, sentence) in makers.items():
+            name = f"{library.name}: {kind}"
+            copy = link_package(tmp_path / name.replace(": ", "-"))
+            (copy / library.name).unlink()
+            make(copy / library.name)
+            codes[name], paths[name], expected[name] = loading(copy, library), copy / library.name, sentence
+    ended = forked.run_codes(tmp_path, codes)
+    without_gpu_library = f"{_library.GPU_KERNELS_PATH.name}: missing"
+    for name, each in ended.items():
+        if name == without_gpu_library:  # of which some builds have none
+            assert each.status == 0, each.output
+            assert each.output == f"this build of tf_rnn_ops has no GPU library, which would be {paths[name]}.\n"
+        else:
+            check_sentence(each, paths[name], expected[name])
+
+
+@pytest.mark.skipif(os.geteuid() == 0 and not shutil.which("setpriv"), reason="root may read everything")
+def test_what_may_not_be_read_or_written(tmp_path):
+    codes, paths = {}, {}
+    for library in LIBRARIES:
+        copy = link_package(tmp_path / library.name)
+        replace(copy, library, b"")
+        (copy / library.name).chmod(0)
+        codes[library.name], paths[library.name] = loading(copy, library), copy / library.name
+    copy = link_package(tmp_path / "read-only")
+    for folder in (copy, copy.parent):
+        folder.chmod(0o555)
+    codes["read-only"] = importing(copy.parent, USE + f"assert tf_rnn_ops.__file__.startswith({str(copy)!r})")
+    prefix = WITHOUT_PRIVILEGES if os.geteuid() == 0 else ()
+    ended = forked.run_codes(tmp_path, codes, prefix=prefix, HOME=str(copy), TMPDIR=str(copy))
+    for library, path in paths.items():
+        check_sentence(ended[library], path, r"cannot be read \(Permission denied\)")
+    assert ended["read-only"].status == 0, ended["read-only"].output
+
+
+@pytest.mark.parametrize("library", LIBRARIES, ids=lambda path: path.name)
+def test_a_library_that_ends_early_is_refused_wherever_it_ends(library, tmp_path):
+    """The dynamic loader would be ended by SIGBUS."""
+    copy = tmp_path / library.name
+    shutil.copy(library, copy)
+    copy.chmod(0o600)
+    assert _library_file.why_not_loadable(copy) is None
+    size = copy.stat().st_size
+    for length in [*range(size - 1, size - 300, -1), *range(size - 300, 0, -4001), *range(300, -1, -1)]:
+        os.truncate(copy, length)
+        assert _library_file.why_not_loadable(copy), length
+
+
+@given(changes=st.dictionaries(st.integers(0, 1023), st.integers(0, 255), max_size=20))
+def test_a_damaged_header_is_read_to_its_end(changes, tmp_path_factory):
+    content = bytearray(_library.LIBRARY_PATH.read_bytes()[:4096])
+    for position, value in changes.items():
+        content[position] = value
+    path = tmp_path_factory.mktemp("damaged") / "library.so"
+    path.write_bytes(content)
+    assert _library_file.why_not_loadable(path)  # it has 4096 bytes
+
+
+def test_a_stripped_library_is_loaded(tmp_path):
+    """As some who package software make them smaller."""
+    if not shutil.which("strip"):
+        pytest.skip("needs the program strip")
+    stripped = tmp_path / "stripped.so"
+    subprocess.run(["strip", "-o", stripped, _library.LIBRARY_PATH], check=True)
+    assert _library_file.why_not_loadable(stripped) is None
+
+
+# ---------------------------------------------------------------- two copies
+
+
+def test_two_copies_in_one_process(tmp_path):
+    a, b = (link_package(tmp_path / name) for name in ("a", "b"))
+    for copy in (a, b):  # as files of their own, as which the loader knows them
+        replace(copy, _library.LIBRARY_PATH, _library.LIBRARY_PATH.read_bytes())
+    elsewhere = tmp_path / "renamed.so"
+    shutil.copy(a / "libtf_rnn_ops.so", elsewhere)
+    (tmp_path / "linked.so").symlink_to(a / "libtf_rnn_ops.so")
+    load = "import tensorflow as tf; tf.load_op_library({!r})\n"
+    a_then_b = f"""
+import sys
+{USE}
+first = tf_rnn_ops
+{FORGET}
+sys.path.insert(0, {str(b.parent)!r})
+try:
+    import tf_rnn_ops
+except ImportError as error:
+    print(error)
+tf_rnn_ops = first
+"""
+    ended = forked.run_codes(
+        tmp_path,
+        {
+            "package, then package": importing(a.parent, a_then_b + USE.replace("import tf_rnn_ops", "")),
+            "library, then package": importing(
+                b.parent, load.format(str(a / "libtf_rnn_ops.so")) + "import tf_rnn_ops"
+            ),
+            "renamed library": importing(b.parent, load.format(str(elsewhere)) + "import tf_rnn_ops"),
+            "package, then library": importing(a.parent, USE + load.format(str(b / "libtf_rnn_ops.so")) + USE),
+            "its library, then package": importing(a.parent, load.format(str(a / "libtf_rnn_ops.so")) + USE),
+            "its library by a link": importing(
+                a.parent, load.format(str(tmp_path / "linked.so")) + "import tf_rnn_ops"
+            ),
+        },
+    )
+    beside = (
+        "another copy of tf_rnn_ops is in this process ({}), beside which {} cannot be loaded: start a new process and "
+        "load one of the two there."
+    )
+    of_a, of_b = (str(copy / "libtf_rnn_ops.so") for copy in (a, b))
+    refused = beside.format(of_a, of_b)
+    assert ended["package, then package"] == forked.Ended(0, refused + "\n")
+    assert ended["library, then package"].last_line == f"ImportError: {refused}"
+    assert ended["renamed library"].last_line == f"ImportError: {beside.format('at an unknown path', of_b)}"
+    assert ended["package, then library"].status == 0, ended["package, then library"].output
+    assert ended["its library, then package"] == forked.Ended(0, "")
+    assert ended["its library by a link"].last_line == (
+        f"ImportError: {of_a} was loaded by another path before, so that TensorFlow has no functions for it: import "
+        "tf_rnn_ops first, or load the library by this path."
+    )
+
+
+# ---------------------------------------------------------------- ways to import
+
+
+def test_imports_again(tmp_path):
+    reload = """
+import importlib
+for module in (tf_rnn_ops._library, tf_rnn_ops.raw_ops, tf_rnn_ops.gradients, tf_rnn_ops.layers, tf_rnn_ops):
+    importlib.reload(module)
+"""
+    in_a_thread = """
+import threading
+barrier = threading.Barrier(4)
+def import_it():
+    barrier.wait()
+    import tf_rnn_ops
+    seen.append(tf_rnn_ops.raw_ops.GRUBlockCell)
+seen = []
+threads = [threading.Thread(target=import_it) for _ in range(4)]
+for each in threads:
+    each.start()
+for each in threads:
+    each.join()
+assert len(seen) == 4 and len(set(seen)) == 1
+"""
+    hidden_gpu = "import tensorflow as tf; tf.config.set_visible_devices([], 'GPU')\n"
+    enabled_twice = f"tf_rnn_ops.enable_builtin_kernels()\n{FORGET + USE}tf_rnn_ops.enable_builtin_kernels()\n"
+    ended = forked.run_codes(
+        tmp_path,
+        {
+            "twice": importing(PACKAGE.parent, USE + FORGET + USE),
+            "reload": importing(PACKAGE.parent, USE + reload + USE),
+            "threads": importing(PACKAGE.parent, in_a_thread + USE),
+            "hidden GPU": importing(PACKAGE.parent, hidden_gpu + USE),
+            "enabled twice": importing(PACKAGE.parent, USE + enabled_twice),
+        },
+    )
+    for name, each in ended.items():
+        assert each.status == 0, f"{name}: {each.output}"
+        assert "Error" not in each.output
+
+
+@pytest.mark.parametrize(
+    ("options", "environment"),
+    [
+        (["-O"], {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0", "CUDA_VISIBLE_DEVICES": ""}),
+        (["-OO", "-W", "error::BytesWarning", "-bb"], {"CUDA_VISIBLE_DEVICES": "-1", "HOME": "/nowhere"}),
+    ],
+    ids=["C locale", "optimized"],
+)
+def test_odd_paths_options_and_environments(options, environment, tmp_path):
+    copy = link_package(tmp_path / "with a space, 'quotes' and ünïcödé 網路")
+    for library in LIBRARIES:
+        replace(copy, library, library.read_bytes())
+    code = """
+import os
+import sys
+import tensorflow as tf
+import tf_rnn_ops
+assert tf_rnn_ops.raw_ops.GRUBlockCell(
+    x=[[1.0]], h_prev=[[1.0]], w_ru=tf.ones([2, 2]), w_c=tf.ones([2, 1]), b_ru=[0.0, 0.0], b_c=[0.0]
+).h.shape == [1, 1] or sys.exit("wrong shape")
+tf_rnn_ops.enable_builtin_kernels()
+assert tf_rnn_ops.gpu_kernels.why_not_loaded() is None or sys.exit("no GPU library")
+sys.stdout.buffer.write(os.fsencode(tf_rnn_ops._library.LIBRARY_PATH))
+"""
+    environment = {"PYTHONPATH": str(copy.parent), "TF_RNN_OPS_GPU": "1", **environment}
+    printed = processes.run_program(*options, "-c", code, **environment)
+    assert printed == str(copy / "libtf_rnn_ops.so")
+
+
+# ---------------------------------------------------------------- other processes
+
+
+WORKER = """
+import numpy as np
+
+def use():
+    import tf_rnn_ops
+    x = np.ones([64, 64], "float32")
+    weights = {"w_ru": np.ones([128, 128]), "w_c": np.ones([128, 64]), "b_ru": np.ones(128), "b_c": np.ones(64)}
+    weights = {name: (each / 100).astype("float32") for name, each in weights.items()}
+    return tf_rnn_ops.raw_ops.GRUBlockCell(x=x, h_prev=x, **weights).h.numpy().tolist()
+
+def predict(model):
+    return model(np.ones([4, 5, 3], "float32")).numpy().tolist()
+"""
+
+
+@pytest.mark.slow
+def test_in_processes_of_multiprocessing(tmp_path):
+    (tmp_path / "worker.py").write_text(WORKER)
     processes.run_code(
         """
-        import sys
-        import tensorflow as tf
-        tf.load_op_library(sys.argv[1])
-        import tf_rnn_ops
-        for name in [name for name in sys.modules if name.startswith("tf_rnn_ops")]:
-            if "gradients" not in name:
-                del sys.modules[name]
-        import tf_rnn_ops
+        import multiprocessing
+        import worker
+
+        def in_a_process(method, function, *arguments):
+            with multiprocessing.get_context(method).Pool(1) as pool:
+                return pool.apply_async(function, arguments).get(timeout=120)
+
+        expected = in_a_process("fork", worker.use)
+        assert worker.use() == expected
+        assert in_a_process("fork", worker.use) == expected
+        assert in_a_process("forkserver", worker.use) == expected
+
+        import keras
+        from tf_rnn_ops import layers
+        model = keras.Sequential([keras.Input([5, 3]), layers.CudnnGRU(6, return_sequences=True), layers.LSTM(4)])
+        assert in_a_process("spawn", worker.predict, model) == worker.predict(model)
         """,
-        str(_library.LIBRARY_PATH),
+        PYTHONPATH=os.pathsep.join([str(tmp_path), str(PACKAGE.parent)]),
     )
+
+
+def test_a_forked_child_goes_on_without_the_threads_of_its_parent(tmp_path):
+    """A fork takes the pool's threads away. TensorFlow's own large operations, and every tf.function, hang there."""
+    code = f"""
+import numpy as np
+import os
+import signal
+import tensorflow as tf
+tf.config.threading.set_intra_op_parallelism_threads(2)
+{USE}
+layer = tf_rnn_ops.layers.CudnnLSTM(32)
+x = tf.random.normal([32, 1, 32])
+
+def gradients():
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum(layer(x) ** 2)
+    return [each.numpy() for each in tape.gradient(loss, layer.trainable_variables)]
+
+expected = gradients()
+child = os.fork()
+if child == 0:
+    signal.alarm(60)
+    for _ in range(2500):  # the pool takes 1024 closures for each of its threads
+        last = layer(x)
+    os._exit(0 if all(map(np.array_equal, gradients(), expected)) else 1)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+"""
+    (ended,) = forked.run_codes(tmp_path, {"fork": importing(PACKAGE.parent, code)}).values()
+    assert ended.status == 0, ended.output

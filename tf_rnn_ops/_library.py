@@ -1,9 +1,11 @@
 """Loads the op library, or says in one sentence why it cannot be loaded."""
 
 import ctypes
+import os
 import pathlib
 from types import ModuleType
 
+from tf_rnn_ops import _library_file
 from tf_rnn_ops._version import __version__
 
 try:
@@ -23,6 +25,8 @@ except ModuleNotFoundError as error:
         f"tf_rnn_ops {__version__} needs TensorFlow, which is not installed: run "
         f'`pip install "tensorflow~={_build_info.TENSORFLOW_VERSION}"`, or the same with tensorflow-cpu.'
     ) from None
+from tensorflow.python.framework import kernels as kernel_registry
+from tensorflow.python.framework import op_def_registry
 
 # Our ops, and kernels for them.
 LIBRARY_PATH = pathlib.Path(__file__).with_name("libtf_rnn_ops.so")
@@ -30,6 +34,13 @@ LIBRARY_PATH = pathlib.Path(__file__).with_name("libtf_rnn_ops.so")
 BUILTIN_KERNELS_PATH = pathlib.Path(__file__).with_name("libtf_rnn_ops_builtin_kernels.so")
 # Kernels for GPUs, for our ops. Not every platform has it.
 GPU_KERNELS_PATH = pathlib.Path(__file__).with_name("libtf_rnn_ops_gpu.so")
+
+# The op and device of a kernel that is there once a library is loaded.
+_REGISTERED_BY = {
+    LIBRARY_PATH: ("TfRnnOps>GRUBlockCell", "CPU"),
+    BUILTIN_KERNELS_PATH: ("CudnnRNNV3", "CPU"),
+    GPU_KERNELS_PATH: ("TfRnnOps>GRUBlockCell", "GPU"),
+}
 
 
 def _minor_version(version: str) -> str:
@@ -58,7 +69,7 @@ def check_tensorflow(installed: str, built_for: str) -> None:
 
 
 def load(path: pathlib.Path) -> ModuleType:
-    """Loads an op library.
+    """Loads one of the package's libraries.
 
     Args:
       path: the .so file.
@@ -67,22 +78,87 @@ def load(path: pathlib.Path) -> ModuleType:
       The module that `tf.load_op_library` makes of it.
 
     Raises:
-      ImportError: if the file is missing or cannot be loaded.
+      ImportError: if the file is missing, damaged or another library, or cannot be loaded.
     """
-    if not path.is_file():
-        raise ImportError(f"tf_rnn_ops's op library {path} is missing: install the package again.")
+    problem = _library_file.why_not_loadable(path)
+    if problem:
+        raise ImportError(_install_again(path, problem))
     try:
-        return tf.load_op_library(str(path))
+        # The bytes, since TensorFlow would encode a path as UTF-8 whatever the system does.
+        module = tf.load_op_library(os.fsencode(path))
     except (tf.errors.OpError, OSError, RuntimeError) as error:
+        reason = str(error).removeprefix(f"{path}: ")
         raise ImportError(
-            f"tf_rnn_ops's op library {path} cannot be loaded into TensorFlow {tf.__version__}: {error}"
+            f"tf_rnn_ops's library {path} cannot be loaded into TensorFlow {tf.__version__} ({reason}): install the "
+            "package again, or build it for this TensorFlow with `pip install .` from its source."
         ) from error
+    op, device = _REGISTERED_BY[path]
+    if device not in {each.device_type for each in kernel_registry.get_registered_kernels_for_op(op).kernel}:
+        raise ImportError(_install_again(path, f"is another library, which has no kernel of {op} for the {device}"))
+    return module
+
+
+def _install_again(path: pathlib.Path, problem: str) -> str:
+    return f"tf_rnn_ops's library {path} {problem}: install the package again."
+
+
+def _load_ops() -> ModuleType:
+    """Loads the op library, unless that of another copy of the package is in this process, and returns its functions.
+
+    TensorFlow would keep the ops and kernels of the first copy, and call them in the name of the second.
+    """
+    _check_not_in_archive()
+    if _is_registered() and not _is_loaded(LIBRARY_PATH):
+        raise ImportError(
+            f"another copy of tf_rnn_ops is in this process ({', '.join(_mapped_copies()) or 'at an unknown path'}), "
+            f"beside which {LIBRARY_PATH} cannot be loaded: start a new process and load one of the two there."
+        )
+    ops = load(LIBRARY_PATH)
+    if not hasattr(ops, "tf_rnn_ops_gru_block_cell"):
+        raise ImportError(
+            f"{LIBRARY_PATH} was loaded by another path before, so that TensorFlow has no functions for it: "
+            "import tf_rnn_ops first, or load the library by this path."
+        )
+    return ops
+
+
+def _check_not_in_archive() -> None:
+    archive = next((folder for folder in LIBRARY_PATH.parents if folder.is_file()), None)
+    if archive:
+        raise ImportError(
+            f"tf_rnn_ops cannot be imported from inside {archive}, since its libraries must be files: install it with "
+            "`pip install` instead."
+        )
+
+
+def _is_registered() -> bool:
+    """Returns whether TensorFlow has our ops."""
+    op, _ = _REGISTERED_BY[LIBRARY_PATH]
+    return op_def_registry.get(op) is not None
+
+
+def _is_loaded(path: pathlib.Path) -> bool:
+    """Returns whether the library of a file is in this process, by whatever path it was loaded."""
+    try:
+        ctypes.CDLL(str(path), mode=os.RTLD_LAZY | os.RTLD_NOLOAD)
+    except OSError:
+        return False
+    return True
+
+
+def _mapped_copies() -> list[str]:
+    """Returns the paths of the op libraries in this process, as far as they have the library's name."""
+    try:
+        lines = os.fsdecode(pathlib.Path("/proc/self/maps").read_bytes()).splitlines()
+    except OSError:
+        return []
+    return sorted({line.split(maxsplit=5)[-1] for line in lines if LIBRARY_PATH.name in line})
 
 
 check_tensorflow(tf.__version__, _build_info.TENSORFLOW_VERSION)
 
 # The functions of every op, as generated from the op definitions.
-ops = load(LIBRARY_PATH)
+ops = _load_ops()
 
 
 def c_string(path: pathlib.Path, name: str) -> str:

@@ -74,7 +74,7 @@ def _load() -> str | None:
     """Loads the library. Returns why it cannot be loaded, which a warning has said, or None."""
     path = _library.GPU_KERNELS_PATH
     try:
-        if not path.is_file():
+        if not os.path.lexists(path):
             raise ImportError(f"this build of tf_rnn_ops has no GPU library, which would be {path}.")
         _library.load(path)
     except ImportError as error:

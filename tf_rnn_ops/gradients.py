@@ -1,5 +1,6 @@
 """Gradients of the ops. Importing this module registers them with TensorFlow."""
 
+import contextlib
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -9,7 +10,21 @@ from tf_rnn_ops import _plain_network
 from tf_rnn_ops._library import ops
 
 
-@tf.RegisterGradient("TfRnnOps>GRUBlockCell")
+def _gradient_of(op):
+    """Registers the decorated function as an op's gradient, unless the op has one.
+
+    It has one where the package is imported anew, since TensorFlow lets go of none.
+    """
+
+    def register(function):
+        with contextlib.suppress(KeyError):
+            tf.RegisterGradient(op)(function)
+        return function
+
+    return register
+
+
+@_gradient_of("TfRnnOps>GRUBlockCell")
 def gru_block_cell_grad(op, d_r, d_u, d_c, d_h):
     """The gradient of GRUBlockCell, ours or TensorFlow's own: of its inputs x, h_prev, w_ru, w_c, b_ru and b_c.
 
@@ -51,8 +66,8 @@ def _is_wanted(op, index):
     return index not in (getattr(op, "skip_input_indices", None) or ())
 
 
-@tf.RegisterGradient("TfRnnOps>GRUBlockCellGrad")
-@tf.RegisterGradient("TfRnnOps>GRUBlockCellGradV2")
+@_gradient_of("TfRnnOps>GRUBlockCellGrad")
+@_gradient_of("TfRnnOps>GRUBlockCellGradV2")
 def gru_block_cell_grad_grad(op, *v):
     """The gradient of GRUBlockCellGrad, ours or TensorFlow's own, and of our V2, as docs/second_order.md derives it.
 
@@ -139,19 +154,19 @@ def _cudnn_rnn_grad(op, d_outputs, backprop, *more_attrs):
     return list(backprop(*op.inputs, *op.outputs[:3], *d_states, *op.outputs[3:], **attrs))
 
 
-@tf.RegisterGradient("TfRnnOps>CudnnRNN")
+@_gradient_of("TfRnnOps>CudnnRNN")
 def _cudnn_rnn_v1_grad(op, *d_outputs):
     """The gradient of CudnnRNN."""
     return _cudnn_rnn_grad(op, d_outputs, ops.tf_rnn_ops_cudnn_rnn_backprop)
 
 
-@tf.RegisterGradient("TfRnnOps>CudnnRNNV2")
+@_gradient_of("TfRnnOps>CudnnRNNV2")
 def _cudnn_rnn_v2_grad(op, *d_outputs):
     """The gradient of CudnnRNNV2."""
     return _cudnn_rnn_grad(op, d_outputs, ops.tf_rnn_ops_cudnn_rnn_backprop_v2)
 
 
-@tf.RegisterGradient("TfRnnOps>CudnnRNNV3")
+@_gradient_of("TfRnnOps>CudnnRNNV3")
 def _cudnn_rnn_v3_grad(op, *d_outputs):
     """The gradient of CudnnRNNV3, whose last input, sequence_lengths, has none."""
     grads = _cudnn_rnn_grad(op, d_outputs, ops.tf_rnn_ops_cudnn_rnn_backprop_v3, "num_proj", "time_major")
@@ -245,7 +260,8 @@ class _BackwardPass(NamedTuple):
 
 
 # The masks are drawn for the sizes of the arguments, whatever is in them.
-tf.no_gradient("TfRnnOps>CudnnRNNDropoutMasks")
+with contextlib.suppress(KeyError):  # as in _gradient_of
+    tf.no_gradient("TfRnnOps>CudnnRNNDropoutMasks")
 
 
 def _full_lengths(op):
@@ -271,8 +287,8 @@ def _cudnn_rnn_backprop_grad(op, v, backward_pass, first_d_output):
     return [grads[names[i]] if i in names else None for i in range(len(op.inputs))]
 
 
-@tf.RegisterGradient("TfRnnOps>CudnnRNNBackprop")
-@tf.RegisterGradient("TfRnnOps>CudnnRNNBackpropV2")
+@_gradient_of("TfRnnOps>CudnnRNNBackprop")
+@_gradient_of("TfRnnOps>CudnnRNNBackpropV2")
 def cudnn_rnn_backprop_grad(op, *v):
     """The gradient of CudnnRNNBackprop and V2, ours or TensorFlow's own."""
     network, (output, _, _), d_outputs, reserve_space = op.inputs[:4], op.inputs[4:7], op.inputs[7:10], op.inputs[10]
@@ -281,7 +297,7 @@ def cudnn_rnn_backprop_grad(op, *v):
     return _cudnn_rnn_backprop_grad(op, v, backward_pass, 7)
 
 
-@tf.RegisterGradient("TfRnnOps>CudnnRNNBackpropV3")
+@_gradient_of("TfRnnOps>CudnnRNNBackpropV3")
 def cudnn_rnn_backprop_v3_grad(op, *v):
     """The gradient of CudnnRNNBackpropV3, ours or TensorFlow's own."""
     network, lengths, (output, _, _) = op.inputs[:4], op.inputs[4], op.inputs[5:8]
@@ -290,7 +306,7 @@ def cudnn_rnn_backprop_v3_grad(op, *v):
     return _cudnn_rnn_backprop_grad(op, v, backward_pass, 8)
 
 
-@tf.RegisterGradient("TfRnnOps>CudnnRNNBackpropGrad")
+@_gradient_of("TfRnnOps>CudnnRNNBackpropGrad")
 def _cudnn_rnn_backprop_grad_grad(op, *s):
     """The gradient of CudnnRNNBackpropGrad.
 
@@ -339,14 +355,14 @@ def _canonical_to_params_grad(op, d_params, params_to_canonical, **attrs):
     return [None, None, None, *reshaped]
 
 
-@tf.RegisterGradient("TfRnnOps>CudnnRNNCanonicalToParams")
+@_gradient_of("TfRnnOps>CudnnRNNCanonicalToParams")
 def canonical_to_params_v1_grad(op, d_params):
     """The gradient of CudnnRNNCanonicalToParams, ours or TensorFlow's own."""
     attrs = _cudnn_rnn_attrs(op, "num_params")
     return _canonical_to_params_grad(op, d_params, ops.tf_rnn_ops_cudnn_rnn_params_to_canonical, **attrs)
 
 
-@tf.RegisterGradient("TfRnnOps>CudnnRNNCanonicalToParamsV2")
+@_gradient_of("TfRnnOps>CudnnRNNCanonicalToParamsV2")
 def canonical_to_params_v2_grad(op, d_params):
     """The gradient of CudnnRNNCanonicalToParamsV2, ours or TensorFlow's own."""
     attrs = _cudnn_rnn_attrs(op, "num_params_weights", "num_params_biases", "num_proj")
@@ -368,7 +384,7 @@ def _params_to_canonical_grad(op, d_canonical, num_weights, canonical_to_params,
     return [None, None, None, d_params]
 
 
-@tf.RegisterGradient("TfRnnOps>CudnnRNNParamsToCanonical")
+@_gradient_of("TfRnnOps>CudnnRNNParamsToCanonical")
 def params_to_canonical_v1_grad(op, *d_canonical):
     """The gradient of CudnnRNNParamsToCanonical, ours or TensorFlow's own."""
     num_weights = op.get_attr("num_params")
@@ -376,7 +392,7 @@ def params_to_canonical_v1_grad(op, *d_canonical):
     return _params_to_canonical_grad(op, d_canonical, num_weights, canonical_to_params, **_cudnn_rnn_attrs(op))
 
 
-@tf.RegisterGradient("TfRnnOps>CudnnRNNParamsToCanonicalV2")
+@_gradient_of("TfRnnOps>CudnnRNNParamsToCanonicalV2")
 def params_to_canonical_v2_grad(op, *d_canonical):
     """The gradient of CudnnRNNParamsToCanonicalV2, ours or TensorFlow's own."""
     num_weights = op.get_attr("num_params_weights")
