@@ -125,7 +125,7 @@ test-python: $(VENV)/installed $(VENV)/peers ## Run the Python tests on the inst
 	@$(VENV)/bin/$(PYTEST)
 
 # Those in which a missing or other package would show. The numbers of the others do not depend on what is installed.
-WHEEL_TESTS := $(addprefix tests/test_,package.py loading.py doors.py examples.py builtin_kernels.py gpu_graphs.py \
+WHEEL_TESTS := $(addprefix tests/test_,package.py loading.py compat.py doors.py examples.py builtin_kernels.py gpu_graphs.py \
 	accelerate_keras.py params.py params_keras.py params_tf1.py cudnn_rnn_layer.py gru_block_cell_layer.py)
 
 .PHONY: test-wheel

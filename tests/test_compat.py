@@ -1,0 +1,212 @@
+"""What earlier releases wrote is read, gives what it gave then, and can be trained further.
+
+tests/compat/README.md says what is kept.
+"""
+
+import contextlib
+import pathlib
+import shutil
+
+import compat_networks
+import cudnn_rnn_inputs
+import keras
+import numpy as np
+import op_definitions
+import parity
+import pytest
+import tensorflow as tf
+from cudnn_rnn_checks import run_forward
+
+import tf_rnn_ops
+
+tf_rnn_ops.enable_builtin_kernels()
+
+VERSIONS = sorted(folder for folder in (pathlib.Path(__file__).parent / "compat").iterdir() if folder.is_dir())
+# Of float32. What comes after some training has the rounding of all of it.
+TOLERANCE = {"output": 1e-5, "output_after_training": 1e-4, "gradient": 1e-4}
+
+versions = pytest.mark.parametrize("version", VERSIONS, ids=lambda folder: folder.name)
+
+
+def files(suffix):
+    """Has a test called with the version and name of every file of a kind that there is."""
+    found = [(version, file.name.removesuffix(suffix)) for version in VERSIONS for file in version.glob(f"*{suffix}")]
+    ids = [f"{version.name}-{name}" for version, name in sorted(found)]
+    return pytest.mark.parametrize(("version", "name"), sorted(found), ids=ids)
+
+
+def check_values(file, function, variables):
+    """Compares a network with the values that it gave when it was written, and trains it."""
+    expected = dict(np.load(file))
+    actual = compat_networks.values(function, variables, expected.pop("x"))
+    assert actual.keys() == expected.keys()
+    for name, value in expected.items():
+        difference = parity.difference(actual[name], value)
+        assert difference < TOLERANCE[name.rstrip("_0123456789")], f"{name}: {difference}"
+    assert parity.difference(actual["output_after_training"], actual["output"]) > 1e-2
+
+
+def check_network(version, name, make):
+    """Makes a network of files in the way in which it was written; an accelerated one by Keras itself too."""
+    for context in [contextlib.nullcontext(), *([tf_rnn_ops.accelerate_keras()] if name == "accelerated" else [])]:
+        with context:
+            model = make()
+            check_values(version / f"{name}.npz", model, model.trainable_variables)
+
+
+@files(".keras")
+def test_keras_files(version, name):
+    check_network(version, name, lambda: keras.models.load_model(version / f"{name}.keras"))
+
+
+@files(".weights.h5")
+def test_files_of_weights(version, name):
+    def load():
+        model = compat_networks.build(name)
+        model.load_weights(version / f"{name}.weights.h5")
+        return model
+
+    check_network(version, name, load)
+
+
+@files(".checkpoint.index")
+def test_checkpoints(version, name):
+    def restore():
+        model = compat_networks.build(name)
+        status = tf.train.Checkpoint(model=model).read(str(version / f"{name}.checkpoint"))
+        status.assert_existing_objects_matched().assert_consumed()
+        return model
+
+    check_network(version, name, restore)
+
+
+@files(".saved_model.zip")
+def test_saved_models(version, name, tmp_path):
+    shutil.unpack_archive(version / f"{name}.saved_model.zip", tmp_path)
+    module = tf.saved_model.load(tmp_path)
+    check_values(version / f"{name}.npz", module.call, module.weights)
+
+
+@versions
+@pytest.mark.parametrize("mode", compat_networks.MODES)
+def test_params_buffers(version, mode):
+    params, expected = np.load(version / f"params_{mode}.npy"), np.load(version / f"params_{mode}.npz")
+    for name, value in compat_networks.named_parts(mode, params).items():
+        np.testing.assert_array_equal(value, expected[name])
+    config = compat_networks.params_config(mode)
+    inputs = {name: expected[name] for name in cudnn_rnn_inputs.INPUTS if name in expected}
+    outputs = run_forward(config, {**inputs, "params": params})
+    for name in cudnn_rnn_inputs.OUTPUTS:
+        assert parity.difference(getattr(outputs, name), expected[name]) < TOLERANCE["output"], name
+
+
+def test_every_network_is_recorded():
+    """So that a file that is missing, or a network that is new in this version, shows."""
+    folder = pathlib.Path(__file__).parent / "compat" / tf_rnn_ops.__version__
+    if not folder.exists():
+        pytest.skip("this version is not released")
+    recorded = {file.name for file in folder.iterdir()}
+    for name in compat_networks.NETWORKS:
+        kinds = ("keras", "weights.h5", "checkpoint.index", "saved_model.zip", "npz")
+        assert recorded >= {f"{name}.{kind}" for kind in kinds}
+    assert recorded >= {f"{name}.{kind}" for name in compat_networks.OPS for kind in ("saved_model.zip", "npz")}
+    assert recorded >= {f"params_{mode}.{kind}" for mode in compat_networks.MODES for kind in ("npy", "npz")}
+    assert "ops.pbtxt" in recorded
+
+
+# ---------------------------------------------------------------- op definitions
+
+
+def definitions(version):
+    return op_definitions.from_text((version / "ops.pbtxt").read_text())
+
+
+@versions
+def test_graphs_of_earlier_op_definitions_mean_the_same(version):
+    assert op_definitions.incompatibilities(definitions(version), op_definitions.current()) == []
+
+
+def test_this_versions_definitions_are_those_that_are_kept():
+    """Even what may change in a later version does not in one that is out."""
+    kept = {version.name: definitions(version) for version in VERSIONS}
+    assert kept.get(tf_rnn_ops.__version__, op_definitions.current()) == op_definitions.current()
+
+
+def renamed(op):
+    op.name += "2"
+
+
+def attribute_removed(op):
+    del op.attr[0]
+
+
+def attribute_without_default(op):
+    op.attr.add(name="new", type="int")
+
+
+def other_default(op):
+    (attr,) = (each for each in op.attr if each.name == "dropout")
+    attr.default_value.f = 0.5
+
+
+def default_removed(op):
+    (attr,) = (each for each in op.attr if each.name == "dropout")
+    attr.ClearField("default_value")
+
+
+def fewer_types(op):
+    del op.attr[0].allowed_values.list.type[-1]
+
+
+def least_value(op):
+    (attr,) = (each for each in op.attr if each.name == "seed")
+    attr.has_minimum, attr.minimum = True, 0
+
+
+def input_renamed(op):
+    op.input_arg[0].name = "x"
+
+
+def input_added(op):
+    op.input_arg.add(name="new", type=tf.int32.as_datatype_enum)
+
+
+def output_of_another_type(op):
+    op.output_arg[1].type_attr, op.output_arg[1].type = "", tf.float32.as_datatype_enum
+
+
+def outputs_exchanged(op):
+    op.output_arg[0].name, op.output_arg[1].name = op.output_arg[1].name, op.output_arg[0].name
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (renamed, "is no more"),
+        (attribute_removed, "T is no more"),
+        (attribute_without_default, "new is new and has no default"),
+        (other_default, "dropout has another default"),
+        (default_removed, "dropout has another default"),
+        (fewer_types, "T may no more be"),
+        (least_value, "seed must be 0 or more"),
+        (input_renamed, "its inputs are others"),
+        (input_added, "its inputs are others"),
+        (output_of_another_type, "its outputs are others"),
+        (outputs_exchanged, "its outputs are others"),
+    ],
+    ids=lambda each: getattr(each, "__name__", ""),
+)
+def test_a_change_of_an_op_that_old_graphs_would_feel_is_found(change, sentence):
+    old, new = op_definitions.current(), op_definitions.current()
+    (op,) = (each for each in new.op if each.name == "TfRnnOps>CudnnRNNV2")
+    change(op)
+    (found,) = op_definitions.incompatibilities(old, new)
+    assert sentence in found
+
+
+def test_a_change_of_an_op_that_old_graphs_do_not_feel_is_allowed():
+    old, new = op_definitions.current(), op_definitions.current()
+    new.op.add(name="TfRnnOps>New")
+    new.op[0].attr.add(name="new", type="int").default_value.i = 1
+    new.op[0].attr[0].allowed_values.list.type.append(tf.int8.as_datatype_enum)
+    assert op_definitions.incompatibilities(old, new) == []
