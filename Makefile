@@ -16,8 +16,11 @@ export TF_RNN_OPS_BAZEL_CONFIG := strict
 unexport TF_RNN_OPS_PYTHON
 # Tests start many processes that do little but import TensorFlow, on one core.
 PYTEST := pytest --numprocesses=auto --maxprocesses=4 --dist=worksteal
-# pip is not to advertise newer versions of itself.
+# pip is not to advertise newer versions of itself: it is the interpreter's own.
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# What is installed from a registry is what a lock in requirements/ has a hash of; then the wheel, from dist/.
+INSTALL_LOCKED := -m pip install --require-hashes
+INSTALL_WHEEL := -m pip install --quiet --no-index
 
 WHEEL_SOURCES := $(shell find cc tf_rnn_ops third_party -type f -not -name '*.pyc') BUILD WORKSPACE .bazelrc .bazelversion \
 	LICENSE README.md build_pip_pkg.sh libtf_rnn_ops.lds pyproject.toml tools/hatch_build.py tools/bazel.sh tools/shell.sh
@@ -49,13 +52,19 @@ node_modules/ready: package-lock.json | .tools/system-packages
 $(VENV)/ready: requirements/dev.txt | .tools/system-packages
 	@echo "==> installing the development environment into $(VENV)"
 	@$(PYTHON) -m venv $(VENV)
-	@$(VENV)/bin/python -m pip install -r requirements/dev.txt
+	@$(VENV)/bin/python $(INSTALL_LOCKED) -r requirements/dev.txt
 	@touch $@
 
+# PyTorch's build for CPUs alone where pip can find it, else PyPI's.
+INSTALL_TORCH = $(1) $(INSTALL_LOCKED) --quiet -r requirements/torch_cpu.txt 2>/dev/null || \
+	{ echo "==> pip finds no PyTorch for CPUs alone; installing PyPI's"; \
+	$(1) $(INSTALL_LOCKED) --quiet -r requirements/torch.txt; }
+
 # What the tests compare with beside that.
-$(VENV)/peers: requirements/test.txt $(VENV)/ready
+$(VENV)/peers: requirements/test.txt requirements/torch.txt requirements/torch_cpu.txt $(VENV)/ready
 	@echo "==> installing the frameworks that the tests compare with into $(VENV)"
-	@$(VENV)/bin/python -m pip install --quiet -r requirements/test.txt
+	@$(VENV)/bin/python $(INSTALL_LOCKED) --quiet -r requirements/test.txt
+	@$(call INSTALL_TORCH,$(VENV)/bin/python)
 	@touch $@
 
 # ---------------------------------------------------------------- the wheel
@@ -74,7 +83,7 @@ dist/ready: $(WHEEL_SOURCES) $(VENV)/ready | .tools/bazel
 # The development environment imports the package as its users do: from the wheel.
 $(VENV)/installed: dist/ready
 	@echo "==> installing the wheel into $(VENV)"
-	@$(VENV)/bin/python -m pip install --quiet --no-index --no-deps --force-reinstall dist/*.whl
+	@$(VENV)/bin/python $(INSTALL_WHEEL) --no-deps --force-reinstall dist/*.whl
 	@touch $@
 
 # ---------------------------------------------------------------- use
@@ -87,16 +96,17 @@ demo: $(VENV)/installed ## Train two language models on Python's own source and 
 bench: $(BENCH_ENV)/installed ## Measure the ops beside Keras, PyTorch, ONNX Runtime; OPTIONS="--quick" tries it out.
 	@$(BENCH_ENV)/bin/python benchmarks/bench.py $(OPTIONS)
 
-$(BENCH_ENV)/ready: requirements/bench.txt | .tools/system-packages
+$(BENCH_ENV)/ready: requirements/bench.txt requirements/torch.txt requirements/torch_cpu.txt | .tools/system-packages
 	@echo "==> installing the peers into $(BENCH_ENV)"
 	@rm -rf $(BENCH_ENV)
 	@$(PYTHON) -m venv $(BENCH_ENV)
-	@$(BENCH_ENV)/bin/python -m pip install --quiet -r requirements/bench.txt
+	@$(BENCH_ENV)/bin/python $(INSTALL_LOCKED) --quiet -r requirements/bench.txt
+	@$(call INSTALL_TORCH,$(BENCH_ENV)/bin/python)
 	@touch $@
 
 $(BENCH_ENV)/installed: dist/ready $(BENCH_ENV)/ready
 	@echo "==> installing the wheel into $(BENCH_ENV)"
-	@$(BENCH_ENV)/bin/python -m pip install --quiet --no-index --no-deps --force-reinstall dist/*.whl
+	@$(BENCH_ENV)/bin/python $(INSTALL_WHEEL) --no-deps --force-reinstall dist/*.whl
 	@touch $@
 
 .PHONY: gpu-bench
@@ -116,7 +126,7 @@ test-cc: $(VENV)/ready $(CUDNN)/ready .tools/bazel ## Run the C++ unit tests.
 $(CUDNN)/ready: requirements/cudnn.txt $(VENV)/ready
 	@echo "==> installing cuDNN, which the C++ tests hold our calls against, into $(CUDNN)"
 	@rm -rf $(CUDNN)
-	@$(VENV)/bin/python -m pip install --quiet --no-deps --target $(CUDNN) -r requirements/cudnn.txt
+	@$(VENV)/bin/python $(INSTALL_LOCKED) --quiet --no-deps --target $(CUDNN) -r requirements/cudnn.txt
 	@mkdir -p $(CUDNN) && touch $@
 
 .PHONY: test-python
@@ -143,13 +153,14 @@ test-isa: $(VENV)/installed $(VENV)/peers ## Run the Python tests under each ins
 PRINT_ISAS := import tf_rnn_ops; print(*tf_rnn_ops._library.supported_instruction_sets())
 
 # TensorFlow and the wheel; the import from another folder; and only then what the tests need.
-$(WHEEL_ENV)/installed: dist/ready
+$(WHEEL_ENV)/installed: requirements/tensorflow.txt requirements/wheel.txt dist/ready
 	@echo "==> installing TensorFlow and the wheel alone into $(WHEEL_ENV)"
 	@rm -rf $(WHEEL_ENV)
 	@$(PYTHON) -m venv $(WHEEL_ENV)
-	@$(WHEEL_ENV)/bin/python -m pip install --quiet -c requirements/dev.txt tensorflow dist/*.whl
+	@$(WHEEL_ENV)/bin/python $(INSTALL_LOCKED) --quiet -r requirements/tensorflow.txt
+	@$(WHEEL_ENV)/bin/python $(INSTALL_WHEEL) dist/*.whl
 	@cd / && $(CURDIR)/$(WHEEL_ENV)/bin/python -m tf_rnn_ops
-	@$(WHEEL_ENV)/bin/python -m pip install --quiet -c requirements/dev.txt pytest pytest-xdist hypothesis
+	@$(WHEEL_ENV)/bin/python $(INSTALL_LOCKED) --quiet -r requirements/wheel.txt
 	@touch $@
 
 # Those of the ops that hold on any device, but for a dropout of everything, which cuDNN has not. TensorFlow takes the
@@ -183,12 +194,12 @@ $(GPU_ENV)/ready: requirements/gpu.txt | .tools/system-packages
 	@echo "==> installing TensorFlow with NVIDIA's libraries into $(GPU_ENV)"
 	@rm -rf $(GPU_ENV)
 	@$(PYTHON) -m venv $(GPU_ENV)
-	@$(GPU_ENV)/bin/python -m pip install --quiet -r requirements/gpu.txt
+	@$(GPU_ENV)/bin/python $(INSTALL_LOCKED) --quiet -r requirements/gpu.txt
 	@touch $@
 
 $(GPU_ENV)/installed: dist/ready $(GPU_ENV)/ready
 	@echo "==> installing the wheel into $(GPU_ENV)"
-	@$(GPU_ENV)/bin/python -m pip install --quiet --no-index --no-deps --force-reinstall dist/*.whl
+	@$(GPU_ENV)/bin/python $(INSTALL_WHEEL) --no-deps --force-reinstall dist/*.whl
 	@touch $@
 
 .PHONY: sanitize
@@ -225,14 +236,17 @@ format: $(VENV)/ready node_modules/ready ## Format all code.
 	@$(VENV)/bin/ruff check --fix
 	@$(VENV)/bin/ruff format
 
-LOCK := $(VENV)/bin/uv pip compile --universal --python-version 3.10 --no-header --no-emit-find-links --upgrade \
-	--excludes requirements/excludes.txt
+LOCK := $(VENV)/bin/uv pip compile --universal --python-version 3.10 --generate-hashes --no-header --no-emit-find-links \
+	--no-python-downloads --upgrade
+# Where PyTorch's builds for CPUs alone are: a folder or a page.
+TORCH_CPU_BUILDS ?= $(or $(PIP_FIND_LINKS),https://download.pytorch.org/whl/cpu/torch/)
 .PHONY: lock
-lock: $(VENV)/ready ## Pin the newest versions that requirements/*.in allow.
-	@$(LOCK) requirements/dev.in -o requirements/dev.txt
-	@$(LOCK) requirements/test.in -o requirements/test.txt
-	@$(LOCK) requirements/bench.in -o requirements/bench.txt
-	@$(LOCK) requirements/gpu.in -o requirements/gpu.txt
+lock: $(VENV)/ready ## Pin the newest versions that requirements/*.in allow, with their hashes.
+	@for lock in dev tensorflow wheel test torch; do $(LOCK) requirements/$$lock.in -o requirements/$$lock.txt; done
+	@$(LOCK) --find-links $(TORCH_CPU_BUILDS) --excludes requirements/torch_cpu_excludes.txt requirements/torch_cpu.in \
+		-o requirements/torch_cpu.txt
+	@for lock in bench gpu; do $(LOCK) requirements/$$lock.in -o requirements/$$lock.txt; done
+	@$(LOCK) --no-deps requirements/cudnn.in -o requirements/cudnn.txt
 
 .PHONY: clean
 clean: ## Remove everything that was built, set up or found.

@@ -1,0 +1,104 @@
+"""What is installed to build and test the project: pinned, and told from anything else by its hash."""
+
+import json
+import re
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from pages import ROOT
+
+REQUIREMENTS = ROOT / "requirements"
+LOCKS = sorted(path.with_suffix(".txt") for path in REQUIREMENTS.glob("*.in"))
+SHA256 = re.compile(r" --hash=sha256:[0-9a-f]{64}(?= |$)")
+
+
+def logical_lines(path):
+    """Returns the lines of a file without comments, those that a backslash continues as one."""
+    text = re.sub(r"\\\n", " ", path.read_text())
+    return [line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")]
+
+
+def locked(path):
+    """Returns the requirements in a lock, and how many hashes each has."""
+    lines = logical_lines(path)
+    return [(Requirement(SHA256.sub("", line)), len(SHA256.findall(line))) for line in lines]
+
+
+def test_there_are_locks():
+    assert {lock.name for lock in LOCKS} >= {"dev.txt", "test.txt", "bench.txt", "gpu.txt", "cudnn.txt"}
+
+
+@pytest.mark.parametrize("lock", LOCKS, ids=lambda path: path.name)
+def test_a_lock_has_one_version_and_hashes_of_everything(lock):
+    requirements = locked(lock)
+    assert requirements
+    for requirement, hashes in requirements:
+        assert [each.operator for each in requirement.specifier] == ["=="], requirement
+        assert "*" not in str(requirement.specifier), requirement
+        assert hashes > 0, requirement
+
+
+@pytest.mark.parametrize("lock", LOCKS, ids=lambda path: path.name)
+def test_a_lock_has_what_it_is_made_from(lock):
+    wanted = [line for line in logical_lines(lock.with_suffix(".in")) if not line.startswith("-c ")]
+    assert wanted
+    for each in map(Requirement, wanted):
+        name = canonicalize_name(each.name)
+        versions = [requirement for requirement, _ in locked(lock) if canonicalize_name(requirement.name) == name]
+        assert versions, each
+        for version in versions:
+            (pin,) = version.specifier
+            assert each.specifier.contains(pin.version), f"{each} is pinned as {version}"
+
+
+def installs():
+    """Returns what the Makefile and the scripts install with pip, variables replaced by what they stand for."""
+    makefile = (ROOT / "Makefile").read_text()
+    for name in ("INSTALL_LOCKED", "INSTALL_WHEEL"):
+        (value,) = re.findall(rf"^{name} := (.*)$", makefile, re.MULTILINE)
+        makefile = re.sub(rf"^{name} := .*$", "", makefile, flags=re.MULTILINE).replace(f"$({name})", value)
+    scripts = [path.read_text() for path in (*ROOT.glob("*.sh"), *ROOT.glob("tools/*.sh"), ROOT / ".ci/run")]
+    return re.findall(r"pip install ([^\n;|]*)", "\n".join([makefile, *scripts]))
+
+
+def test_what_is_installed_is_of_a_lock_or_our_own():
+    commands = installs()
+    assert len(commands) > 8
+    for command in commands:
+        arguments = command.replace("2>/dev/null", "").split()
+        if arguments[-1] == "dist/*.whl":
+            assert "--no-index" in arguments, command
+        else:
+            assert "--require-hashes" in arguments, command
+            assert arguments[-2] == "-r", command
+            assert ROOT / arguments[-1] in LOCKS, command
+
+
+def test_the_build_requirements_of_the_wheel_are_locked():
+    text = (ROOT / "pyproject.toml").read_text()
+    (block,) = re.findall(r"^requires = \[\n(.*?)^\]", text, re.DOTALL | re.MULTILINE)
+    pins = {canonicalize_name(requirement.name): requirement for requirement, _ in locked(REQUIREMENTS / "dev.txt")}
+    requires = [Requirement(each) for each in re.findall(r'^  "(.*)",$', block, re.MULTILINE)]
+    assert len(requires) == 2
+    for each in requires:
+        (pin,) = pins[canonicalize_name(each.name)].specifier
+        assert each.specifier.contains(pin.version)
+    assert "--no-isolation" in (ROOT / "build_pip_pkg.sh").read_text()
+
+
+def test_npm_installs_what_its_lock_has_the_hashes_of():
+    packages = json.loads((ROOT / "package-lock.json").read_text())["packages"]
+    top = packages.pop("")
+    assert {f"node_modules/{name}" for name in top["devDependencies"]} <= packages.keys()
+    for package in packages.values():
+        assert package["integrity"].startswith("sha512-")
+    commands = re.findall(r"@npm (\S+)", (ROOT / "Makefile").read_text())
+    assert commands == ["ci"]
+
+
+def test_bazel_downloads_nothing_of_ours():
+    files = [ROOT / "WORKSPACE", *ROOT.glob("third_party/**/*.bzl"), *ROOT.glob("third_party/**/*.BUILD")]
+    assert len(files) > 3
+    for file in files:
+        assert not re.search(r"http_archive|http_file|git_repository|\.download|https?://", file.read_text()), file
