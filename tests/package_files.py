@@ -69,7 +69,7 @@ def undefined(library):
     return {name.partition("@")[0] for kind, name in symbols(library, "-D", "-u") if kind == "U"}
 
 
-def stack_flags(library):
-    """Returns what a library asks the stack to be: letters of readable, writable and executable."""
-    (flags,) = re.findall(r"GNU_STACK(?: +0x[0-9a-f]+)+ +([RWE ]{3}) ", _run("readelf", "-lW", library))
-    return flags.strip()
+def segments(library):
+    """Returns what the loader makes of a library in memory: (type, letters of readable, writable and executable)."""
+    found = re.findall(r"^ +([A-Z_]+)(?: +0x[0-9a-f]+)+ +([RWE ]{3}) ", _run("readelf", "-lW", library), re.MULTILINE)
+    return [(kind, flags.replace(" ", "")) for kind, flags in found]

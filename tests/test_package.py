@@ -138,7 +138,29 @@ def test_a_librarys_undefined_symbols_are_those_of_the_libraries_that_it_needs(l
 
 @pytest.mark.parametrize("library", LIBRARIES, ids=lambda path: path.name)
 def test_a_librarys_stack_is_not_executable(library):
-    assert package_files.stack_flags(library) == "RW"
+    assert ("GNU_STACK", "RW") in package_files.segments(library)
+
+
+@pytest.mark.parametrize("library", LIBRARIES, ids=lambda path: path.name)
+def test_what_the_loader_fills_in_is_read_only_once_a_library_is_loaded(library):
+    assert "GNU_RELRO" in dict(package_files.segments(library))
+    dynamic_section = package_files.dynamic_section(library)
+    # All of it is filled in at once, not a function's address when it is first called.
+    assert re.search(r"\(FLAGS\) +BIND_NOW", dynamic_section)
+    assert re.search(r"\(FLAGS_1\) +Flags: NOW", dynamic_section)
+
+
+@pytest.mark.parametrize("library", LIBRARIES, ids=lambda path: path.name)
+def test_a_librarys_code_is_not_writable_even_while_it_is_loaded(library):
+    loaded = [flags for kind, flags in package_files.segments(library) if kind == "LOAD"]
+    assert "RE" in loaded
+    assert not [flags for flags in loaded if "W" in flags and "E" in flags]
+    assert "TEXTREL" not in package_files.dynamic_section(library)
+
+
+@pytest.mark.parametrize("library", LIBRARIES, ids=lambda path: path.name)
+def test_a_library_notices_that_its_stack_was_overrun(library):
+    assert "__stack_chk_fail" in package_files.undefined(library)
 
 
 def test_the_readme_example_runs_as_written(tmp_path):

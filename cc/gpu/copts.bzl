@@ -1,6 +1,8 @@
 """How the GPU's part is compiled."""
 
-GPU_COPTS = [
+load("//cc:hardening.bzl", "HARDENING_COPTS")
+
+GPU_COPTS = HARDENING_COPTS + [
     "-Wall",
     "-Wextra",
     "-fvisibility=hidden",

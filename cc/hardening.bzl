@@ -1,0 +1,9 @@
+"""How code that reads what users give it is compiled."""
+
+# Bazel's own toolchain asks for the weaker form of both, and that is what the engine in cc/rnn has, which is handed
+# checked sizes.
+HARDENING_COPTS = [
+    "-fstack-protector-strong",
+    "-U_FORTIFY_SOURCE",
+    "-D_FORTIFY_SOURCE=2",
+]
