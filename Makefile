@@ -218,6 +218,10 @@ fuzz-engine: $(VENV)/ready .tools/bazel ## Fuzz the engine, a minute for each ta
 soak: $(VENV)/installed ## Run the ops for long: threads, trainings, sequences, no memory; OPTIONS="--minutes 10".
 	@$(VENV)/bin/python stress/soak.py $(OPTIONS)
 
+.PHONY: reproduce
+reproduce: dist/ready ## Build the wheel again, in another folder and without caches, and compare every byte.
+	@tools/reproduce.sh dist/*.whl
+
 .PHONY: lint
 lint: $(VENV)/ready node_modules/ready ## Check formatting, style and types.
 	@$(VENV)/bin/clang-format --dry-run --Werror $(CC_SOURCES)

