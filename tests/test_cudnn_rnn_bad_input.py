@@ -557,6 +557,15 @@ def test_weights_and_biases_of_another_shape_are_refused(version, kind, run):
 
 
 @pytest.mark.parametrize("run", RUNS_OF_CONSTANTS)
+@pytest.mark.parametrize("version", ["", "V2"])
+def test_weights_are_refused_before_room_is_made_for_params(version, run):
+    """Of the terabytes that a wrong num_units asks for."""
+    op, right = right_arguments("CudnnRNNCanonicalToParams" + version)
+    wrong = {**right, "num_units": np.array(2**20, np.int32)}
+    assert_refused(run, op, wrong, r"weights\[0\] must be .*1048576,.*, but is \[\d,\d\]")
+
+
+@pytest.mark.parametrize("run", RUNS_OF_CONSTANTS)
 @pytest.mark.parametrize("name", [name for name in PARAMS_OPS if "ToCanonical" in name])
 def test_params_of_another_shape_are_refused(name, run):
     op, right = right_arguments(name)

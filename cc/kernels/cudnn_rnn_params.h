@@ -72,7 +72,16 @@ class CudnnRNNCanonicalToParamsOp : public tensorflow::OpKernel {
     OP_REQUIRES_OK(ctx, ctx->input_list("biases", &biases));
     OP_REQUIRES_OK(ctx, CheckCounts(config, weights.size(), biases.size()));
 
+    // All of them before room is made for params: wrong sizes may ask for more
+    // than there is.
     const rnn::CudnnRnnParamsLayout layout(config);
+    for (int i = 0; i < weights.size(); ++i) {
+      OP_REQUIRES_OK(ctx, CheckWeight(i, layout.Weight(i), weights[i]));
+    }
+    for (int i = 0; i < biases.size(); ++i) {
+      OP_REQUIRES_OK(ctx, CheckBias(i, layout.Bias(i), biases[i]));
+    }
+
     tensorflow::Tensor* params;
     OP_REQUIRES_OK(
         ctx, ctx->allocate_output(
@@ -80,35 +89,30 @@ class CudnnRNNCanonicalToParamsOp : public tensorflow::OpKernel {
     Copier copier;
     OP_REQUIRES_OK(ctx, copier.Init(ctx));
     for (int i = 0; i < weights.size(); ++i) {
-      OP_REQUIRES_OK(
-          ctx, CopyWeight(i, layout.Weight(i), weights[i], copier, params));
+      OP_REQUIRES_OK(ctx, Copy(layout.Weight(i), weights[i], copier, params));
     }
     for (int i = 0; i < biases.size(); ++i) {
-      OP_REQUIRES_OK(ctx,
-                     CopyBias(i, layout.Bias(i), biases[i], copier, params));
+      OP_REQUIRES_OK(ctx, Copy(layout.Bias(i), biases[i], copier, params));
     }
   }
 
  private:
-  static absl::Status CopyWeight(int index, const rnn::ParamsRegion& region,
-                                 const tensorflow::Tensor& weight,
-                                 Copier& copier, tensorflow::Tensor* params) {
-    if (!HasShape(weight, {region.rows, region.cols}) &&
-        !HasShape(weight, {region.size()})) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("weights[", index, "] must be [", region.rows, ",",
-                       region.cols, "] or flattened [", region.size(),
-                       "], but is ", weight.shape().DebugString()));
+  static absl::Status CheckWeight(int index, const rnn::ParamsRegion& region,
+                                  const tensorflow::Tensor& weight) {
+    if (HasShape(weight, {region.rows, region.cols}) ||
+        HasShape(weight, {region.size()})) {
+      return absl::OkStatus();
     }
-    return Copy(region, weight, copier, params);
+    return absl::InvalidArgumentError(
+        absl::StrCat("weights[", index, "] must be [", region.rows, ",",
+                     region.cols, "] or flattened [", region.size(),
+                     "], but is ", weight.shape().DebugString()));
   }
 
-  static absl::Status CopyBias(int index, const rnn::ParamsRegion& region,
-                               const tensorflow::Tensor& bias, Copier& copier,
-                               tensorflow::Tensor* params) {
-    TF_RETURN_IF_ERROR(CheckShape(absl::StrCat("biases[", index, "]"),
-                                  "[num_units]", {region.size()}, bias));
-    return Copy(region, bias, copier, params);
+  static absl::Status CheckBias(int index, const rnn::ParamsRegion& region,
+                                const tensorflow::Tensor& bias) {
+    return CheckShape(absl::StrCat("biases[", index, "]"), "[num_units]",
+                      {region.size()}, bias);
   }
 
   static absl::Status Copy(const rnn::ParamsRegion& region,
