@@ -202,6 +202,17 @@ def test_dropout_masks_whose_size_cannot_be_counted_are_refused():
         )
 
 
+def test_dropout_masks_of_no_elements_are_made_at_once():
+    """Whatever the number of layers is: counting to it would take hours."""
+    input, state = tf.zeros([3, 2, 0]), tf.zeros(tf.constant([2**40, 2, 0], tf.int64))
+    inputs = {"input": input, "input_h": state, "input_c": state, "params": tf.zeros(0), "dropout": 0.5}
+    outputs = raw_ops.CudnnRNN(**inputs)
+    masks = ops.tf_rnn_ops_cudnn_rnn_dropout_masks(
+        **inputs, sequence_lengths=[3, 3], reserve_space=outputs.reserve_space
+    )
+    assert masks.shape == (2**40 - 1, 3, 2, 0)
+
+
 def test_a_reserve_space_of_tensorflow_for_gpus_is_refused_by_name():
     config = network()
     inputs, gradients, v = arguments_of(config)

@@ -14,6 +14,7 @@ void FillDropoutMasks(const RnnConfig& config, const RnnSize& size,
                       float dropout, const RandomStream& stream, T* masks,
                       Executor& executor) {
   const std::int64_t layer_size = LayerOutputSize(config, size).value();
+  if (layer_size == 0) return;  // of any number of layers
   const std::int64_t layer_samples = NumLayerDropoutSamples(config, size);
   for (std::int64_t i = 0; i < config.num_layers - 1; ++i) {
     const TF_RNN_OPS_INSTRUCTION_SET::DropoutMask mask(dropout, stream,
