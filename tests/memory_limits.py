@@ -1,6 +1,6 @@
 """Calls of the ops in a process whose address space is limited: at every size, until there is room for them.
 
-For a process of its own, in which MALLOC_MMAP_THRESHOLD_ has malloc ask the system for every tensor of these sizes.
+For a process of its own, with ENVIRONMENT.
 """
 
 import contextlib
@@ -24,8 +24,9 @@ from test_cudnn_rnn_second_order import backprop_grad
 import tf_rnn_ops
 from tf_rnn_ops._library import ops
 
-# oneDNN has an allocator of its own, which keeps what was freed.
-ENVIRONMENT = {"TF_ENABLE_ONEDNN_OPTS": "0", "MALLOC_MMAP_THRESHOLD_": str(64 << 10)}
+# Every tensor is asked of the system, and given back to it: by no allocator of oneDNN, and from no thread's own arena,
+# whose address space is there from the start.
+ENVIRONMENT = {"TF_ENABLE_ONEDNN_OPTS": "0", "MALLOC_MMAP_THRESHOLD_": str(64 << 10), "MALLOC_ARENA_MAX": "1"}
 # What Python and TensorFlow may take meanwhile, and how much more room there is from one call to the next.
 ROOM_FOR_OTHERS = 8 << 20
 STAIR = 5 << 20
@@ -78,8 +79,8 @@ def climb(call: Call) -> Outcome:
     call()
     seconds_of_a_call = time.process_time() - start
     refused, num_refusals, longest, room = set(), 0, 0.0, ROOM_FOR_OTHERS
+    process_resources.give_back_free_memory()
     while True:
-        process_resources.give_back_free_memory()
         try:
             with limited(room):
                 start = time.process_time()

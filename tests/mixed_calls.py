@@ -36,7 +36,7 @@ class Call:
 
     def in_graph(self) -> "Call":
         """Returns the same as a graph of its own, which is built at once."""
-        function = tf.function(self.compute).get_concrete_function(self.arguments)
+        function = tf.function(self.compute, autograph=False).get_concrete_function(self.arguments)
         return Call(f"{self.name} in a graph", function, self.arguments)
 
 
