@@ -210,17 +210,17 @@ def collect(dataset: tf.data.Dataset) -> Results:
     return [tf.stack(results) for results in zip(*dataset, strict=True)]
 
 
-def of_all_in_a_map(arguments) -> Results:
-    return collect(tf.data.Dataset.range(NUM_INPUTS).map(lambda i: of_one(arguments, i), num_parallel_calls=4))
+def mapped(arguments) -> tf.data.Dataset:
+    return tf.data.Dataset.range(NUM_INPUTS).map(lambda i: of_one(arguments, i), num_parallel_calls=4)
 
 
-def of_all_in_an_interleaved_map(arguments) -> Results:
+def mapped_and_interleaved(arguments) -> tf.data.Dataset:
     """Maps run at once within datasets that are read at once."""
 
     def dataset_of(i):
         return tf.data.Dataset.range(i, i + 1).map(lambda i: of_one(arguments, i), num_parallel_calls=2)
 
-    return collect(tf.data.Dataset.range(NUM_INPUTS).interleave(dataset_of, cycle_length=3, num_parallel_calls=3))
+    return tf.data.Dataset.range(NUM_INPUTS).interleave(dataset_of, cycle_length=3, num_parallel_calls=3)
 
 
 def many_at_once() -> tuple[Call, Sequence[Call]]:
@@ -231,7 +231,7 @@ def many_at_once() -> tuple[Call, Sequence[Call]]:
     calls = [
         Call("many in one graph", of_all_in_one_graph, arguments).in_graph(),
         Call("tf.while_loop", of_all_in_a_loop, arguments).in_graph(),
-        Call("Dataset.map", of_all_in_a_map, arguments),
-        Call("Dataset.interleave", of_all_in_an_interleaved_map, arguments),
+        Call("Dataset.map", collect, mapped(arguments)),
+        Call("Dataset.interleave", collect, mapped_and_interleaved(arguments)),
     ]
     return Call("many in turn", of_all_in_turn, arguments), calls
