@@ -6,6 +6,7 @@ WHEEL_ENV := build/wheel-env
 BENCH_ENV := build/bench-env
 GPU_ENV := build/gpu-env
 CUDNN := build/cudnn
+QEMU := build/qemu
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DELETE_ON_ERROR:
@@ -221,6 +222,20 @@ soak: $(VENV)/installed ## Run the ops for long: threads, trainings, sequences, 
 .PHONY: reproduce
 reproduce: dist/ready ## Build the wheel again, in another folder and without caches, and compare every byte.
 	@tools/reproduce.sh dist/*.whl
+
+# CPUs that this one need not be. TensorFlow's own kernels need AVX and F16C; QEMU has no AVX-512.
+.PHONY: emulate
+emulate: $(VENV)/installed $(VENV)/peers $(QEMU)/ready ## Run every op on an emulated CPU without AVX2, and on one with it.
+	@$(EMULATE) -cpu IvyBridge $(VENV)/bin/python stress/one_cpu.py --instruction-set baseline
+	@$(EMULATE) -cpu Haswell $(VENV)/bin/python stress/one_cpu.py --instruction-set avx2
+EMULATE := TF_CPP_MIN_LOG_LEVEL=3 $(QEMU)/usr/bin/qemu-x86_64-static
+
+$(QEMU)/ready:
+	@echo "==> fetching Debian's QEMU into $(QEMU)"
+	@rm -rf $(QEMU)
+	@mkdir -p $(QEMU)
+	@cd $(QEMU) && apt-get download qemu-user-static && dpkg-deb -x qemu-user-static_*.deb . && rm qemu-user-static_*.deb
+	@touch $@
 
 .PHONY: lint
 lint: $(VENV)/ready node_modules/ready ## Check formatting, style and types.

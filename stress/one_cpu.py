@@ -1,0 +1,90 @@
+"""Runs every op forward and backward on the CPU that it finds, and compares with the float64 reference.
+
+    python stress/one_cpu.py [--instruction-set NAME]
+
+It is for CPUs that are emulated: an instruction that the CPU does not have ends the process. `make emulate` runs it on
+one that has AVX alone and on one that has AVX2. The tests have many more cases, which would take hours there.
+"""
+
+import argparse
+import itertools
+from typing import Any
+
+import paths  # noqa: F401  # before what it makes importable
+
+import cudnn_rnn_checks  # isort: skip
+import gru_checks
+import numpy as np
+import tensorflow as tf
+from cudnn_rnn_inputs import DTYPES, MODES, VERSIONS, network_inputs
+from cudnn_rnn_params_checks import to_canonical, to_params
+from cudnn_rnn_reference import Config
+
+import tf_rnn_ops
+from tf_rnn_ops import _library
+
+# Beyond the widths of vectors and tiles of every instruction set, with remainders.
+SIZE: dict[str, Any] = {"num_units": 37, "input_size": 19, "time": 3, "batch": 5}
+
+
+def check_gru_block_cell() -> int:
+    """Compares GRUBlockCell and its gradient ops. Returns how many comparisons were made."""
+    for dtype in DTYPES:
+        gru_checks.check_against_reference((5, 19, 37), dtype)
+        gru_checks.check_grad_v2((5, 19, 37), dtype)
+    return 2 * len(DTYPES)
+
+
+def check_cudnn_rnn(raw_ops) -> int:
+    """Compares every version of CudnnRNN and its backprop. Returns how many comparisons were made."""
+    cases = list(itertools.product(MODES, VERSIONS, DTYPES))
+    for mode, version, dtype in cases:
+        config = Config(rnn_mode=mode, direction="bidirectional", num_layers=2, **SIZE)
+        cudnn_rnn_checks.check_against_reference(config, dtype, version=version, raw_ops=raw_ops)
+    return len(cases)
+
+
+def check_params_ops(raw_ops) -> int:
+    """Takes params apart and puts them together again. Returns how many comparisons were made."""
+    cases = list(itertools.product(MODES, ("", "V2"), DTYPES))
+    for mode, version, dtype in cases:
+        config = Config(rnn_mode=mode, **SIZE)
+        params = network_inputs(config, dtype)["params"]
+        weights, biases = to_canonical(config, params, version, raw_ops)
+        again = to_params(config, weights, biases, version, raw_ops)
+        np.testing.assert_array_equal(again, params)
+    return len(cases)
+
+
+def check_second_order() -> int:
+    """Runs the gradient of a gradient in each mode. Returns how many were run."""
+    for mode in MODES:
+        config = Config(rnn_mode=mode, **SIZE)
+        inputs = {name: tf.constant(value) for name, value in network_inputs(config, "float32").items()}
+        with tf.GradientTape() as outer:
+            outer.watch(inputs)
+            with tf.GradientTape() as inner:
+                inner.watch(inputs)
+                output = cudnn_rnn_checks.run_forward(config, inputs).output
+            penalty = tf.reduce_sum(inner.gradient(output, inputs["params"]) ** 2)
+        assert np.isfinite(outer.gradient(penalty, inputs["params"])).all()
+    return len(MODES)
+
+
+def main() -> None:
+    """Runs all, and prints the instruction set in use and how much was compared."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--instruction-set", help="what the kernels must have chosen")
+    expected = parser.parse_args().instruction_set
+    active = _library.active_instruction_set()
+    if expected and active != expected:
+        raise SystemExit(f"the kernels use {active}, not {expected}")
+    tf_rnn_ops.enable_builtin_kernels()
+    count = check_gru_block_cell() + check_second_order()
+    for raw_ops in (tf_rnn_ops.raw_ops, tf.raw_ops):
+        count += check_cudnn_rnn(raw_ops) + check_params_ops(raw_ops)
+    print(f"{active}: {count} comparisons with the reference hold")
+
+
+if __name__ == "__main__":
+    main()
