@@ -420,6 +420,10 @@ def use():
     weights = {"w_ru": np.ones([128, 128]), "w_c": np.ones([128, 64]), "b_ru": np.ones(128), "b_c": np.ones(64)}
     weights = {name: (each / 100).astype("float32") for name, each in weights.items()}
     return tf_rnn_ops.raw_ops.GRUBlockCell(x=x, h_prev=x, **weights).h.numpy().tolist()
+"""
+PREDICTOR = """
+import numpy as np
+import tf_rnn_ops  # before the model is unpickled, for which Keras must know the layers
 
 def predict(model):
     return model(np.ones([4, 5, 3], "float32")).numpy().tolist()
@@ -429,6 +433,7 @@ def predict(model):
 @pytest.mark.slow
 def test_in_processes_of_multiprocessing(tmp_path):
     (tmp_path / "worker.py").write_text(WORKER)
+    (tmp_path / "predictor.py").write_text(PREDICTOR)
     processes.run_code(
         """
         import multiprocessing
@@ -444,9 +449,10 @@ def test_in_processes_of_multiprocessing(tmp_path):
         assert in_a_process("forkserver", worker.use) == expected
 
         import keras
+        import predictor
         from tf_rnn_ops import layers
         model = keras.Sequential([keras.Input([5, 3]), layers.CudnnGRU(6, return_sequences=True), layers.LSTM(4)])
-        assert in_a_process("spawn", worker.predict, model) == worker.predict(model)
+        assert in_a_process("spawn", predictor.predict, model) == predictor.predict(model)
         """,
         PYTHONPATH=os.pathsep.join([str(tmp_path), str(PACKAGE.parent)]),
     )
