@@ -237,6 +237,10 @@ $(QEMU)/ready:
 	@cd $(QEMU) && apt-get download qemu-user-static && dpkg-deb -x qemu-user-static_*.deb . && rm qemu-user-static_*.deb
 	@touch $@
 
+.PHONY: fuzz
+fuzz: $(VENV)/installed ## Call every op with near-valid arguments and judge the answers; OPTIONS="--calls 1000" for few.
+	@$(VENV)/bin/python stress/fuzz.py $(OPTIONS)
+
 .PHONY: lint
 lint: $(VENV)/ready node_modules/ready ## Check formatting, style and types.
 	@$(VENV)/bin/clang-format --dry-run --Werror $(CC_SOURCES)

@@ -1,0 +1,96 @@
+"""Calls every op with near-valid arguments, in processes that may be lost, and judges what comes of each call.
+
+python stress/fuzz.py --calls 200000 --seed 1
+python stress/fuzz.py --seed 1 --call 4711
+python stress/fuzz.py --library tensorflow --calls 20000
+"""
+
+import argparse
+import dataclasses
+import functools
+import json
+import os
+import pathlib
+import sys
+import time
+
+import fuzz_session  # makes the tests' references importable
+
+import fuzz_draw  # isort: skip
+from fuzz_run import LIBRARIES
+from fuzz_table import Table
+from fuzz_workers import Answer, Workers
+
+FOLDER = pathlib.Path(__file__).parent.parent / "build" / "fuzz"
+SECONDS_BETWEEN_LINES = 30
+
+
+def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
+    """Parses the command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--calls", type=int, default=200_000, help="how many calls to make")
+    parser.add_argument("--first", type=int, default=0, help="the number of the first")
+    parser.add_argument("--seed", type=int, default=1, help="what all calls follow from, beside their numbers")
+    parser.add_argument("--call", type=int, help="repeats the call of that number alone, in this process")
+    parser.add_argument("--library", choices=LIBRARIES, default=LIBRARIES[0], help="whose ops to call")
+    parser.add_argument("--workers", type=int, default=os.cpu_count(), help="the number of processes")
+    parser.add_argument("--patience", type=float, default=60, help="seconds after which a call counts as hanging")
+    parser.add_argument("--folder", type=pathlib.Path, default=FOLDER, help="where findings are written to")
+    return parser.parse_args(arguments)
+
+
+def repeat(options: argparse.Namespace) -> int:
+    """Makes one call in this process and prints all there is to be said of it."""
+    make = fuzz_session.prepare(options.library, options.seed)
+    call = fuzz_draw.draw(options.seed, options.call)
+    words = {"op": call.op, "way": call.way, "spoils": call.spoils, "arguments": call.describe()}
+    print(json.dumps(words, indent=2), flush=True)
+    report = make(options.call)
+    print(f"{'finding: ' if report.is_finding else ''}{report.kind}\n{report.text}")
+    return int(report.is_finding)
+
+
+def report_of(answer: Answer, seed: int) -> fuzz_session.Report:
+    """Returns the report of an answer, which has none where its process was lost: `--call` says the rest."""
+    if not answer.failure:
+        return answer.result
+    op = fuzz_draw.op_of(seed, answer.number)
+    return fuzz_session.Report(op, "unknown", answer.failure, is_finding=True, text=answer.words)
+
+
+def fuzz(options: argparse.Namespace) -> int:
+    """Makes all calls and prints the table."""
+    table, start, last_line = Table(), time.monotonic(), 0.0
+    prepare = functools.partial(fuzz_session.prepare, options.library, options.seed)
+    path = options.folder / f"findings-{options.library}-{options.seed}.jsonl"
+    numbers = range(options.first, options.first + options.calls)
+    with (
+        Workers(prepare, options.workers, options.folder, options.patience, ["fuzz_session"]) as workers,
+        path.open("w") as file,
+    ):
+        for answer in workers.answers(numbers):
+            report = report_of(answer, options.seed)
+            table.add(report)
+            if report.is_finding:
+                file.write(json.dumps({"number": answer.number, **dataclasses.asdict(report)}) + "\n")
+                file.flush()
+            seconds = time.monotonic() - start
+            if seconds - last_line > SECONDS_BETWEEN_LINES:
+                last_line = seconds
+                print(f"{seconds:.0f} s: {table.num_calls()} calls, {table.num_findings} findings", flush=True)
+    print(f"\n{table.markdown()}\n")
+    print(f"{table.num_calls()} calls of {options.library}, seed {options.seed}, in {time.monotonic() - start:.0f} s")
+    print(f"{table.num_findings} findings{f', in {path}' if table.num_findings else ''}")
+    return int(table.num_findings > 0)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Runs the command."""
+    options = parse_arguments(arguments)
+    # For the process that the workers are forked from.
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(pathlib.Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
+    return fuzz(options) if options.call is None else repeat(options)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,187 @@
+"""What an op is called with, and how it is said in words."""
+
+import dataclasses
+import functools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from tensorflow.python.framework import op_def_registry  # op definitions are not public in Python
+
+OPS = (
+    "GRUBlockCell",
+    "GRUBlockCellGrad",
+    "GRUBlockCellGradV2",
+    "CudnnRNN",
+    "CudnnRNNV2",
+    "CudnnRNNV3",
+    "CudnnRNNBackprop",
+    "CudnnRNNBackpropV2",
+    "CudnnRNNBackpropV3",
+    "CudnnRNNBackpropGrad",
+    "CudnnRNNDropoutMasks",
+    "CudnnRNNParamsSize",
+    "CudnnRNNCanonicalToParams",
+    "CudnnRNNCanonicalToParamsV2",
+    "CudnnRNNParamsToCanonical",
+    "CudnnRNNParamsToCanonicalV2",
+)
+LARGEST_COMPUTED = 2**16  # beyond, no reference follows step by step
+LARGEST_COUNT = 2**22  # elements that an array may have
+
+
+@dataclasses.dataclass(frozen=True)
+class Empty:
+    """Stands for a tensor without elements, of a shape that NumPy may not have."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype
+
+
+@dataclasses.dataclass
+class Call:
+    """A call of an op.
+
+    Attributes:
+      op: the op's name, without a namespace.
+      way: how it is called; one of fuzz_run.WAYS.
+      arguments: by name: arrays, `Empty`s and lists of these; and attributes.
+      seed: of the choices that the way leaves open.
+      spoils: what was done to a valid call, in words.
+      follows: whether what a forward op left is still among the arguments of a backward op as it was.
+    """
+
+    op: str
+    way: str
+    arguments: dict[str, Any]
+    seed: int = 0
+    spoils: list[str] = dataclasses.field(default_factory=list)
+    follows: bool = True
+
+    @property
+    def tensor_names(self) -> list[str]:
+        """The names of the arguments that are tensors, or lists of them."""
+        return [name for name in input_names(self.op) if name in self.arguments]
+
+    @property
+    def attribute_names(self) -> list[str]:
+        """The names of the arguments that are attributes."""
+        return [name for name in self.arguments if name not in input_names(self.op)]
+
+    def is_huge(self) -> bool:
+        """Whether a size is beyond what a reference can follow."""
+        sizes = [self.arguments.get(name) for name in ("num_layers", "num_units", "input_size")]
+        return any(isinstance(each, Empty) for each in flat_tensors(self.arguments)) or any(
+            isinstance(each, np.ndarray)
+            and each.size == 1
+            and each.dtype.kind == "i"
+            and abs(int(each.flat[0])) > LARGEST_COMPUTED
+            for each in sizes
+        )
+
+    def describe(self) -> dict[str, str]:
+        """Returns the arguments in short words, by name."""
+        return {name: describe(value) for name, value in self.arguments.items()}
+
+
+@functools.cache
+def definition(op: str):
+    """Returns the definition of one of our ops."""
+    return op_def_registry.get(f"TfRnnOps>{op}")
+
+
+@functools.cache
+def input_names(op: str) -> tuple[str, ...]:
+    """Returns the names of the tensors that an op takes."""
+    return tuple(each.name for each in definition(op).input_arg)
+
+
+@functools.cache
+def attribute_types(op: str) -> dict[str, str]:
+    """Returns the types of the attributes of an op, as op definitions say them, by name."""
+    return {each.name: each.type for each in definition(op).attr}
+
+
+def numpy_dtype(dtype) -> np.dtype:
+    """Returns NumPy's dtype for TensorFlow's."""
+    return np.dtype(tf.as_dtype(dtype).as_numpy_dtype)
+
+
+def is_tensor(argument) -> bool:
+    """Whether an argument is an array or stands for one."""
+    return isinstance(argument, (np.ndarray, Empty))
+
+
+def map_tensors(function: Callable, argument):
+    """Applies a function to an argument that is a tensor, or to each tensor of a list; leaves others as they are."""
+    if isinstance(argument, list):
+        return [map_tensors(function, each) for each in argument]
+    return function(argument) if is_tensor(argument) else argument
+
+
+def flat_tensors(arguments: dict[str, Any]) -> list:
+    """Returns all tensors among some arguments."""
+    tensors: list = []
+    for argument in arguments.values():
+        map_tensors(tensors.append, argument)
+    return tensors
+
+
+def can_be_made(shape) -> bool:
+    """Whether TensorFlow has tensors of a shape, whose sizes it multiplies from the first on, and there is room."""
+    counts = [math.prod(shape[:length]) for length in range(len(shape) + 1)]
+    return max(counts) < 2**63 and counts[-1] <= LARGEST_COUNT
+
+
+def zeros(shape, dtype):
+    """Returns zeros of a shape that can be made."""
+    if any(each > LARGEST_COMPUTED for each in shape):
+        return Empty(tuple(shape), np.dtype(dtype))
+    return np.zeros(shape, dtype)
+
+
+def array_of(tensor):
+    """Returns an op's result as an argument for another."""
+    shape, dtype = tuple(tensor.shape), numpy_dtype(tensor.dtype)
+    return zeros(shape, dtype) if 0 in shape else np.asarray(tensor.numpy()).astype(dtype, copy=False)
+
+
+def tensor_of(argument) -> tf.Tensor:
+    """Returns an argument as a tensor."""
+    if isinstance(argument, Empty):
+        return tf.zeros(tf.constant(argument.shape, tf.int64), tf.as_dtype(argument.dtype))
+    return tf.constant(argument)
+
+
+def as_float32(call: Call) -> None:
+    """Casts the floats of a call that are of one dtype, for ops that have no other."""
+    dtypes = {each.dtype for each in flat_tensors(call.arguments)}
+    if len(dtypes) == 1 and tf.as_dtype(dtypes.pop()).is_floating:
+        call.arguments = {name: map_tensors(_cast_to_float32, value) for name, value in call.arguments.items()}
+
+
+def _cast_to_float32(argument):
+    if isinstance(argument, Empty):
+        return dataclasses.replace(argument, dtype=np.dtype(np.float32))
+    with np.errstate(all="ignore"):
+        return argument.astype(np.float32)
+
+
+def forget_kernels() -> None:
+    """Lets go of the kernels that ran eagerly: what dropout one draws depends on what it drew before."""
+    tf.random.set_seed(0)
+
+
+def describe(argument) -> str:
+    """Returns an argument in short words."""
+    if isinstance(argument, list) and argument and all(map(is_tensor, argument)):
+        return f"list of {len(argument)}: " + ", ".join(map(describe, argument[:12]))
+    if not is_tensor(argument):
+        return repr(argument)[:200]
+    name = tf.as_dtype(argument.dtype).name if argument.dtype.kind != "O" else "string"
+    text = f"{name}{list(argument.shape)}"
+    if isinstance(argument, np.ndarray) and argument.size <= 9 and argument.dtype.kind in "iu":
+        text += f" = {argument.tolist()}"
+    return text

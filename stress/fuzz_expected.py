@@ -1,0 +1,472 @@
+"""What a call has to give, from its arguments alone: results, by the float64 references, or a refusal."""
+
+import dataclasses
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import cudnn_rnn_params_checks as params_checks
+import cudnn_rnn_reference as network_reference
+import numpy as np
+import parity
+import reference as cell_reference
+import second_order_reference
+import tensorflow as tf
+from cudnn_rnn_inputs import DTYPES, INPUTS, OUTPUTS
+from cudnn_rnn_reference import Backward, Config
+from fuzz_calls import Call, definition, is_tensor, numpy_dtype, tensor_of
+from fuzz_run import Results
+from fuzz_spoils import VALID_STRINGS
+from fuzz_valid import RESULT_NAMES, argument_shapes, is_huge
+
+from tf_rnn_ops._library import ops as own_ops
+
+# How far what a rectifier is given must be from 0, where its slope changes.
+KINKS = {"float64": 1e-9, "float32": 1e-4, "float16": 1e-2, "bfloat16": 1e-1}
+ANY = -1  # a size of a result that may be any
+
+
+class MisfitError(Exception):
+    """Why a call must be refused."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Expected:
+    """What a result must be.
+
+    Attributes:
+      shape: its shape, with ANY where any size will do.
+      dtype: its dtype.
+      values: its values, or None where nothing says them.
+      is_exact: whether it must be of the same bits as the values.
+      has_zero_factors: whether the reference multiplies by zeros what the op leaves out: padding, or what is dropped.
+        That makes no difference, but to what is no number.
+    """
+
+    shape: tuple[int, ...]
+    dtype: np.dtype
+    values: np.ndarray | None = None
+    is_exact: bool = False
+    has_zero_factors: bool = False
+
+
+def require(condition, what: str) -> None:
+    """Raises a misfit unless a condition holds."""
+    if not condition:
+        raise MisfitError(what)
+
+
+# ---------------------------------------------------------------- attributes
+
+_DEFAULT_FIELDS = {"float": "f", "int": "i", "bool": "b", "string": "s", "type": "type"}
+_PYTHON_TYPES = {
+    "float": (float, int),
+    "int": (int,),
+    "bool": (bool,),
+    "string": (str, bytes),
+    "type": (tf.DType,),
+    "list(string)": (list,),
+}
+
+
+def attribute(call: Call, name: str) -> Any:
+    """Returns the value of an attribute."""
+    (of_op,) = (each for each in definition(call.op).attr if each.name == name)
+    value = call.arguments.get(name)
+    if value is None:
+        require(of_op.HasField("default_value"), f"{name} is missing")
+        default = of_op.default_value
+        value = [] if of_op.type == "list(string)" else getattr(default, _DEFAULT_FIELDS[of_op.type])
+        value = tf.as_dtype(value) if of_op.type == "type" else value
+    require(isinstance(value, _PYTHON_TYPES[of_op.type]), f"{name} is no {of_op.type}")
+    return value
+
+
+def string_attribute(call: Call, name: str) -> str:
+    """Returns the value of an attribute that is one of some words."""
+    value = attribute(call, name)
+    text = value.decode(errors="replace") if isinstance(value, bytes) else value
+    require(text in VALID_STRINGS[name], f"{name} is unknown")
+    return text
+
+
+def int_attribute(call: Call, name: str) -> int:
+    """Returns the value of an attribute that is an integer, or 0 where the op has not got it."""
+    if name not in {each.name for each in definition(call.op).attr}:
+        return 0
+    value = attribute(call, name)
+    require(-(2**63) <= value < 2**63, f"{name} is no int64")
+    return value
+
+
+def network_attributes(call: Call) -> dict[str, Any]:
+    """Returns the attributes that all ops of networks have, as a Config names them."""
+    dropout = float(np.float32(np.clip(attribute(call, "dropout"), -1e38, 1e38)))
+    require(0 <= dropout <= 1, "dropout is no probability")
+    for name in ("seed", "seed2"):
+        int_attribute(call, name)
+    return {
+        **{name: string_attribute(call, name) for name in VALID_STRINGS},
+        "dropout": dropout,
+        "num_proj": int_attribute(call, "num_proj"),
+    }
+
+
+def check_config(config: Config) -> None:
+    """Refuses a network that cannot be."""
+    require(config.num_layers >= 1, "num_layers is too small")
+    require(config.num_proj >= 0, "num_proj is negative")
+    require(config.num_proj == 0 or config.rnn_mode == "lstm", "num_proj is for lstm")
+    require(config.num_proj <= config.num_units, "num_proj is too large")
+    require(config.input_mode != "skip_input" or config.input_size == config.num_units, "input_size is not num_units")
+    require(params_checks.size_formula(config) < 2**63, "params cannot be counted")
+
+
+# ---------------------------------------------------------------- tensors
+
+
+def tensor(call: Call, name: str):
+    """Returns an argument that must be a tensor."""
+    value = call.arguments.get(name)
+    require(is_tensor(value), f"{name} is no tensor")
+    return value
+
+
+def common_dtype(call: Call) -> str:
+    """Returns the dtype T of an op's floating inputs, and refuses other dtypes of any input."""
+    dtypes = set()
+    for each in definition(call.op).input_arg:
+        value: Any = call.arguments.get(each.name)
+        tensors: list[Any] = value if each.number_attr and isinstance(value, list) else [value]
+        require(tensors and all(map(is_tensor, tensors)), f"{each.name} is no tensor")
+        if each.type_attr:
+            dtypes |= {one.dtype for one in tensors}
+        else:
+            require(tensors[0].dtype == numpy_dtype(each.type), f"{each.name} is of another dtype")
+    names = [name for name in DTYPES if dtypes == {numpy_dtype(name)}]
+    require(names, "T is no float, or not one")
+    return names[0]
+
+
+def require_shape(call: Call, name: str, shape) -> None:
+    """Refuses a tensor of another shape."""
+    require(tuple(tensor(call, name).shape) == tuple(shape), f"{name} is not of shape {shape}")
+
+
+def float64(call: Call, names: Iterable[str]) -> dict[str, np.ndarray]:
+    """Returns arguments in float64."""
+    return {name: parity.to_float64(call.arguments[name]) for name in names}
+
+
+# ---------------------------------------------------------------- networks
+
+
+def read_network(call: Call) -> tuple[Config, str]:
+    """Returns the network that a call is of, and its dtype."""
+    dtype, attributes = common_dtype(call), network_attributes(call)
+    has_v3 = "time_major" in {each.name for each in definition(call.op).attr}
+    time_major = attribute(call, "time_major") if has_v3 else True
+    h, x = tensor(call, "input_h").shape, tensor(call, "input").shape
+    require(len(x) == len(h) == 3, "input and input_h have three dimensions")
+    (time, batch), pseudo_layers = (x[:2], h[0]) if time_major else (x[1::-1], h[1])
+    is_projected = attributes["num_proj"] > 0 and attributes["rnn_mode"] == "lstm"
+    units = tensor(call, "input_c").shape[-1:] if is_projected else h[2:]
+    directions = 2 if attributes["direction"] == "bidirectional" else 1
+    require(units and pseudo_layers % directions == 0, "input_h is of whole layers")
+    config = Config(
+        **attributes,
+        num_layers=pseudo_layers // directions,
+        num_units=units[0],
+        input_size=x[2],
+        time=time,
+        batch=batch,
+        time_major=time_major,
+    )
+    check_config(config)
+    check_tensors(call, config)
+    return with_lengths(call, config), dtype
+
+
+def check_tensors(call: Call, config: Config) -> None:
+    """Refuses tensors that do not fit a network."""
+    shapes = argument_shapes(config)
+    for name in call.tensor_names:
+        of = name.removesuffix("_grad").removesuffix("_backprop")
+        if of in shapes and (config.rnn_mode == "lstm" or not of.endswith("_c")):
+            require_shape(call, name, shapes[of])
+    if "reserve_space" in call.tensor_names:
+        require(len(tensor(call, "reserve_space").shape) == 1, "reserve_space is no vector")
+
+
+def with_lengths(call: Call, config: Config) -> Config:
+    """Returns a network with the sequence lengths of a call."""
+    if "sequence_lengths" not in call.tensor_names:
+        return config
+    require_shape(call, "sequence_lengths", (config.batch,))
+    if is_huge(config):
+        return config
+    lengths = tuple(map(int, call.arguments["sequence_lengths"]))
+    require(all(0 <= each <= config.time for each in lengths), "sequence_lengths are beyond time")
+    return dataclasses.replace(config, sequence_lengths=lengths)
+
+
+def has_zero_factors(config: Config) -> bool:
+    """Whether steps are past the ends of sequences, or inputs may be dropped."""
+    return config.dropout > 0 or bool((config.lengths < config.time).any())
+
+
+def masks_of(call: Call, config: Config, reserve_space) -> np.ndarray | None:
+    """Returns the dropout masks of a run, or None."""
+    if config.dropout == 0 or config.num_layers == 1:
+        return None
+    return own_ops.tf_rnn_ops_cudnn_rnn_dropout_masks(
+        **{name: tensor_of(call.arguments[name]) for name in INPUTS},
+        sequence_lengths=config.lengths,
+        reserve_space=tensor_of(reserve_space),
+        **{name: getattr(config, name) for name in (*VALID_STRINGS, "dropout", "num_proj", "time_major")},
+        masks_type=tf.float64,
+    ).numpy()
+
+
+def can_compute(call: Call, config: Config) -> bool:
+    """Whether a reference can follow a network and hold all arguments."""
+    return not call.is_huge() and not is_huge(config)
+
+
+def without_padding(config: Config, array: np.ndarray) -> np.ndarray:
+    """Returns a sequence with zeros past the ends, which take no part but would spread what is no number."""
+    is_padding = network_reference.major(config, np.arange(config.time)[:, np.newaxis] >= config.lengths)
+    return np.where(is_padding[..., np.newaxis], 0, array)
+
+
+def wide_arguments(call: Call, config: Config, names: Iterable[str]) -> dict[str, np.ndarray]:
+    """Returns arguments in float64, as references take them."""
+    wide = float64(call, names)
+    sequences = {name for name in wide if name.removesuffix("_grad").removesuffix("_backprop") in ("input", "output")}
+    return {name: without_padding(config, array) if name in sequences else array for name, array in wide.items()}
+
+
+def expect_forward(call: Call, results: Results) -> dict[str, Expected]:
+    """Expects what CudnnRNN, V2 or V3 gives."""
+    config, dtype_name = read_network(call)
+    is_training, dtype = attribute(call, "is_training"), numpy_dtype(dtype_name)
+    shapes = argument_shapes(config)
+    values: dict[str, np.ndarray] = {}
+    if can_compute(call, config):
+        masks = masks_of(call, config, results["reserve_space"]) if is_training else None
+        run = network_reference.forward(config, **wide_arguments(call, config, INPUTS), masks=masks)
+        values = {name: getattr(run, name) for name in OUTPUTS}
+    leaves_out = bool(values) and has_zero_factors(config)
+    expected = {name: Expected(shapes[name], dtype, values.get(name), has_zero_factors=leaves_out) for name in OUTPUTS}
+    expected["reserve_space"] = Expected((ANY if is_training else 0,), dtype)
+    if call.op != "CudnnRNN":
+        is_pair = call.op == "CudnnRNNV2" and is_training
+        expected["host_reserved"] = Expected((2,) if is_pair else (), np.dtype(np.int8))
+    return expected
+
+
+def forward_run(call: Call, config: Config, wide, dtype: str):
+    """Returns the forward pass before a backward pass and its masks, or None where nothing can follow it."""
+    if not wide or not call.follows:
+        return None
+    masks = masks_of(call, config, call.arguments["reserve_space"])
+    run = network_reference.forward(config, **{name: wide[name] for name in INPUTS}, masks=masks)
+    # At no number, there is no slope either.
+    has_slopes = config.rnn_mode != "rnn_relu" or network_reference.nearest_to_the_kink(run) >= KINKS[dtype]
+    return (run, masks) if has_slopes else None
+
+
+def expect_backprop(call: Call, results: Results) -> dict[str, Expected]:
+    """Expects what CudnnRNNBackprop, V2 or V3 gives."""
+    config, dtype = read_network(call)
+    gradients = [f"{name}_backprop" for name in OUTPUTS]
+    wide = wide_arguments(call, config, (*INPUTS, *gradients)) if can_compute(call, config) else {}
+    run = forward_run(call, config, wide, dtype)
+    values: dict[str, np.ndarray] = {}
+    if run is not None:
+        of_outputs = {name: wide[name] for name in gradients}
+        backward = network_reference.backward(
+            config, run[0], wide["input_c"], wide["params"], **of_outputs, masks=run[1]
+        )
+        values = backward._asdict()
+    leaves_out = bool(values) and has_zero_factors(config)
+    return {
+        f"{name}_backprop": Expected(
+            tuple(call.arguments[name].shape),
+            numpy_dtype(dtype),
+            values.get(f"{name}_backprop"),
+            has_zero_factors=leaves_out,
+        )
+        for name in INPUTS
+    }
+
+
+def expect_backprop_grad(call: Call, results: Results) -> dict[str, Expected]:
+    """Expects what CudnnRNNBackpropGrad gives."""
+    config, dtype = read_network(call)
+    skip = attribute(call, "skip")
+    names = [name for name in skip if isinstance(name, str)]
+    require(len(names) == len(skip) and set(names) <= set(RESULT_NAMES), "skip has unknown names")
+    gradients = [f"{name}_backprop" for name in OUTPUTS]
+    of_results = [f"{name}_backprop_grad" for name in INPUTS]
+    wide = wide_arguments(call, config, (*INPUTS, *gradients, *of_results)) if can_compute(call, config) else {}
+    run = forward_run(call, config, wide, dtype)
+    values: dict[str, np.ndarray] = {}
+    if run is not None:
+        grad = second_order_reference.backward_grad(
+            config,
+            run[0],
+            wide["input_c"],
+            wide["params"],
+            **{name: wide[name] for name in gradients},
+            v=Backward(*(wide[name] for name in of_results)),
+            masks=run[1],
+        )
+        values = {f"{name}_grad": value for name, value in grad._asdict().items()}
+    leaves_out = bool(values) and has_zero_factors(config)
+    return {
+        name: Expected((0,), numpy_dtype(dtype))
+        if name in names
+        else Expected(
+            tuple(call.arguments[name.removesuffix("_grad")].shape),
+            numpy_dtype(dtype),
+            values.get(name),
+            has_zero_factors=leaves_out,
+        )
+        for name in RESULT_NAMES
+    }
+
+
+def expect_dropout_masks(call: Call, results: Results) -> dict[str, Expected]:
+    """Expects what CudnnRNNDropoutMasks gives: in each place one of two numbers."""
+    config, _ = read_network(call)
+    masks_type = attribute(call, "masks_type")
+    require(masks_type in (tf.float32, tf.float64), "masks_type is float or double")
+    shape = (config.num_layers - 1, config.time, config.batch, config.num_directions * config.output_size)
+    values = None
+    if can_compute(call, config):
+        kept = 0 if config.dropout == 1 else 1 / (1 - config.dropout)
+        values = np.where(parity.to_float64(results["masks"]) == 0, 0 if config.dropout > 0 else kept, kept)
+    return {"masks": Expected(shape, numpy_dtype(masks_type), values)}
+
+
+# ---------------------------------------------------------------- params
+
+
+def read_sizes(call: Call) -> Config:
+    """Returns the network of a params op."""
+    attributes = network_attributes(call)
+    sizes: dict[str, Any] = {}
+    for name, smallest in (("num_layers", 1), ("num_units", 0), ("input_size", 0)):
+        require_shape(call, name, ())
+        require(tensor(call, name).dtype == np.int32, f"{name} is no int32")
+        sizes[name] = int(tensor(call, name))
+        require(sizes[name] >= smallest, f"{name} is too small")
+    config = Config(**attributes, **sizes)
+    check_config(config)
+    return config
+
+
+def expect_params_size(call: Call, results: Results) -> dict[str, Expected]:
+    """Expects what CudnnRNNParamsSize gives."""
+    config, s = read_sizes(call), attribute(call, "S")
+    require(s in (tf.int32, tf.int64), "S is int32 or int64")
+    require(attribute(call, "T").name in DTYPES, "T is no float")
+    size = params_checks.size_formula(config)
+    require(s == tf.int64 or size < 2**31, "S is int32")
+    dtype = numpy_dtype(s)
+    return {"params_size": Expected((1,), dtype, np.array([size], dtype), is_exact=True)}
+
+
+def check_counts(config: Config, num_weights: int, num_biases: int) -> None:
+    """Refuses numbers of weights and biases that the network has not."""
+    biases = config.num_pseudo_layers * 2 * config.num_gates
+    require(num_biases == biases, "another number of biases")
+    require(num_weights == biases + config.num_pseudo_layers * config.has_projection, "another number of weights")
+
+
+def expect_canonical_to_params(call: Call, results: Results) -> dict[str, Expected]:
+    """Expects what CudnnRNNCanonicalToParams or its V2 gives."""
+    dtype, config = numpy_dtype(common_dtype(call)), read_sizes(call)
+    parts: list[np.ndarray] = []
+    for name in ("weights", "biases"):
+        require(isinstance(call.arguments.get(name), list), f"{name} is no list")
+    check_counts(config, len(call.arguments["weights"]), len(call.arguments["biases"]))
+    for name, shapes in zip(("weights", "biases"), params_checks.canonical_shapes(config), strict=True):
+        for array, shape in zip(call.arguments[name], shapes, strict=True):
+            require(array.shape in (shape, (int(np.prod(shape)),)), f"{name} are of another shape")
+            parts.append(np.zeros(0, dtype) if 0 in shape else array.reshape(-1))
+    return {"params": Expected((sum(map(len, parts)),), dtype, np.concatenate(parts), is_exact=True)}
+
+
+def expect_params_to_canonical(call: Call, results: Results) -> dict[str, list[Expected]]:
+    """Expects what CudnnRNNParamsToCanonical or its V2 gives."""
+    dtype, config = numpy_dtype(common_dtype(call)), read_sizes(call)
+    if call.op.endswith("V2"):
+        counts = int_attribute(call, "num_params_weights"), int_attribute(call, "num_params_biases")
+    else:
+        counts = (int_attribute(call, "num_params"),) * 2
+    check_counts(config, *counts)
+    require_shape(call, "params", (params_checks.size_formula(config),))
+    parts = params_checks.split(config, call.arguments["params"])
+    expected = [Expected(part.shape, dtype, part, is_exact=True) for part in parts]
+    return {"weights": expected[: counts[0]], "biases": expected[counts[0] :]}
+
+
+# ---------------------------------------------------------------- GRUBlockCell
+
+
+def read_cell(call: Call) -> tuple[np.dtype, dict[str, np.ndarray], dict[str, tuple[int, ...]]]:
+    """Returns the dtype of a call, its arguments in float64 unless they are huge, and the shapes of its results."""
+    dtype = numpy_dtype(common_dtype(call))
+    x, h_prev = tensor(call, "x").shape, tensor(call, "h_prev").shape
+    require(len(x) == len(h_prev) == 2, "x and h_prev are matrices")
+    (batch, input_size), cell_size = x, h_prev[1]
+    require(2 * cell_size < 2**63 and input_size + cell_size < 2**63, "too wide")
+    shapes: dict[str, tuple[int, ...]] = dict.fromkeys(call.tensor_names, (batch, cell_size)) | {
+        "x": (batch, input_size),
+        "w_ru": (input_size + cell_size, 2 * cell_size),
+        "w_c": (input_size + cell_size, cell_size),
+        "b_ru": (2 * cell_size,),
+        "b_c": (cell_size,),
+    }
+    for name in call.tensor_names:
+        require_shape(call, name, shapes[name])
+    wide = {} if call.is_huge() else float64(call, call.tensor_names)
+    state, of_x, gates = (batch, cell_size), (batch, input_size), (batch, 2 * cell_size)
+    of_results = dict.fromkeys("ruch", state) | {"d_x": of_x, "d_h_prev": state, "d_c_bar": state}
+    return dtype, wide, {**of_results, "d_r_bar_u_bar": gates}
+
+
+def expect_cell(call: Call, results: Results) -> dict[str, Expected]:
+    """Expects what GRUBlockCell and its gradient ops give."""
+    dtype, wide, shapes = read_cell(call)
+    function = cell_reference.gru_block_cell if call.op == "GRUBlockCell" else cell_reference.gru_block_cell_grad
+    values = function(**wide)._asdict() if wide else {}
+    names = [each.name for each in definition(call.op).output_arg]
+    return {name: Expected(shapes[name], dtype, values.get(name)) for name in names}
+
+
+_EXPECT: dict[str, Callable[[Call, Results], dict[str, Any]]] = {
+    **dict.fromkeys(("GRUBlockCell", "GRUBlockCellGrad", "GRUBlockCellGradV2"), expect_cell),
+    **dict.fromkeys(("CudnnRNN", "CudnnRNNV2", "CudnnRNNV3"), expect_forward),
+    **dict.fromkeys(("CudnnRNNBackprop", "CudnnRNNBackpropV2", "CudnnRNNBackpropV3"), expect_backprop),
+    "CudnnRNNBackpropGrad": expect_backprop_grad,
+    "CudnnRNNDropoutMasks": expect_dropout_masks,
+    "CudnnRNNParamsSize": expect_params_size,
+    **dict.fromkeys(("CudnnRNNCanonicalToParams", "CudnnRNNCanonicalToParamsV2"), expect_canonical_to_params),
+    **dict.fromkeys(("CudnnRNNParamsToCanonical", "CudnnRNNParamsToCanonicalV2"), expect_params_to_canonical),
+}
+
+
+def expect(call: Call, results: Results) -> dict[str, Any]:
+    """Returns what the results of a call must be, by name; lists where they are lists.
+
+    Args:
+      call: the call.
+      results: what it gave, of which the dropout masks are taken.
+
+    Raises:
+      MisfitError: if it should have been refused.
+    """
+    with np.errstate(all="ignore"):
+        return _EXPECT[call.op](call, results)

@@ -1,0 +1,179 @@
+"""Calls an op eagerly, through tf.function and through a graph, with shapes that are partly unknown there."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from fuzz_calls import (
+    Call,
+    Empty,
+    array_of,
+    definition,
+    flat_tensors,
+    forget_kernels,
+    is_tensor,
+    map_tensors,
+    tensor_of,
+)
+
+import tf_rnn_ops
+from tf_rnn_ops._library import ops as own_ops
+
+LIBRARIES = ("tf_rnn_ops", "builtin-kernels", "tensorflow")
+WAYS = ("eager", "function", "graph")
+WAY_SHARES = (0.91, 0.05, 0.04)  # of all calls: tracing a graph takes much longer than running it
+
+# Those that `tf_rnn_ops.raw_ops` has not.
+_OWN_FUNCTIONS = {
+    "GRUBlockCellGradV2": "tf_rnn_ops_gru_block_cell_grad_v2",
+    "CudnnRNNBackpropGrad": "tf_rnn_ops_cudnn_rnn_backprop_grad",
+    "CudnnRNNDropoutMasks": "tf_rnn_ops_cudnn_rnn_dropout_masks",
+}
+
+Results = dict[str, Any]
+
+
+@dataclasses.dataclass
+class Outcome:
+    """What came of a call.
+
+    Attributes:
+      results: the results by name, as arguments are; or None.
+      error: what was raised instead, or None.
+      inferred: the shapes of the results that the op's shape function inferred, by name.
+    """
+
+    results: Results | None = None
+    error: Exception | None = None
+    inferred: dict[str, Any] = dataclasses.field(default_factory=dict)
+
+
+def function_of(library: str, op: str) -> Callable | None:
+    """Returns the Python function of an op, or None where the library has no such op."""
+    if library != "tf_rnn_ops":
+        return getattr(tf.raw_ops, op, None)
+    return getattr(own_ops, _OWN_FUNCTIONS[op]) if op in _OWN_FUNCTIONS else getattr(tf_rnn_ops.raw_ops, op)
+
+
+def run(call: Call, function: Callable, way: str) -> Outcome:
+    """Makes a call in one of the WAYS."""
+    if call.arguments.get("dropout"):
+        forget_kernels()
+    try:
+        return {"eager": run_eagerly, "function": run_function, "graph": run_graph}[way](call, function)
+    except Exception as error:  # judged by its class
+        return Outcome(error=error)
+
+
+def named(call: Call, outputs) -> Results:
+    """Returns what an op returned by name."""
+    return outputs._asdict() if hasattr(outputs, "_asdict") else {definition(call.op).output_arg[0].name: outputs}
+
+
+def arrays(call: Call, outputs) -> Results:
+    """Returns what an op returned as arguments are, by name."""
+    return {name: tf.nest.map_structure(array_of, value) for name, value in named(call, outputs).items()}
+
+
+def run_eagerly(call: Call, function: Callable) -> Outcome:
+    """Calls an op eagerly."""
+    arguments = {name: map_tensors(tensor_of, value) for name, value in call.arguments.items()}
+    return Outcome(arrays(call, function(**arguments)))
+
+
+# ---------------------------------------------------------------- graphs
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """How the tensors of a call get into a graph: each as a constant, or fed with a shape that may be unknown."""
+
+    is_constant: list[bool]
+    specs: list[tf.TensorSpec]
+
+    def is_fed(self, index: int) -> bool:
+        """Whether a tensor is fed."""
+        return not self.is_constant[index]
+
+
+def partial_shape(rng, shape) -> list[int | None] | None:
+    """Returns a shape of which all, some or nothing is unknown."""
+    kind = rng.random()
+    if kind < 0.3:
+        return None
+    unknown_share = 0 if kind < 0.5 else 1 if kind < 0.6 else 0.5
+    return [None if rng.random() < unknown_share else size for size in shape]
+
+
+def dtype_of(tensor) -> tf.DType:
+    """Returns the dtype that TensorFlow has for an argument."""
+    return tf.string if tensor.dtype == object else tf.as_dtype(tensor.dtype)
+
+
+def plan_of(call: Call) -> Plan:
+    """Draws how the tensors of a call get into a graph."""
+    rng = np.random.default_rng(call.seed)
+    tensors = flat_tensors(call.arguments)
+    return Plan(
+        [isinstance(each, np.ndarray) and bool(rng.random() < 0.25) for each in tensors],
+        [tf.TensorSpec(partial_shape(rng, each.shape), dtype_of(each)) for each in tensors],
+    )
+
+
+def call_with(call: Call, function: Callable, tensors: list[tf.Tensor]):
+    """Calls an op with tensors in the places of its own."""
+    remaining = iter(tensors)
+    arguments = {
+        name: map_tensors(lambda _: next(remaining), value) if has_tensors(value) else value
+        for name, value in call.arguments.items()
+    }
+    return function(**arguments)
+
+
+def has_tensors(argument) -> bool:
+    """Whether an argument is a tensor or a list of them."""
+    return is_tensor(argument) or (isinstance(argument, list) and any(map(is_tensor, argument)))
+
+
+def shapes_of(call: Call, outputs) -> dict[str, Any]:
+    """Returns the shapes of what an op returned, by name."""
+    return {name: tf.nest.map_structure(lambda each: each.shape, value) for name, value in named(call, outputs).items()}
+
+
+def run_function(call: Call, function: Callable) -> Outcome:
+    """Calls an op in a tf.function that is traced for shapes which may be unknown."""
+    tensors, plan = flat_tensors(call.arguments), plan_of(call)
+    inferred: dict[str, Any] = {}
+
+    def traced(*fed):
+        remaining = iter(fed)
+        inside = [tensor_of(each) if plan.is_constant[i] else next(remaining) for i, each in enumerate(tensors)]
+        outputs = call_with(call, function, inside)
+        inferred.update(shapes_of(call, outputs))
+        return outputs
+
+    specs = [spec for i, spec in enumerate(plan.specs) if plan.is_fed(i)]
+    concrete = tf.function(traced, input_signature=specs, autograph=False).get_concrete_function()
+    outputs = concrete(*(tensor_of(each) for i, each in enumerate(tensors) if plan.is_fed(i)))
+    return Outcome(arrays(call, outputs), inferred=inferred)
+
+
+def run_graph(call: Call, function: Callable) -> Outcome:
+    """Runs an op in a session, whose placeholders have shapes that may be unknown."""
+    tensors, plan = flat_tensors(call.arguments), plan_of(call)
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        inside = [
+            tensor_of(each) if plan.is_constant[i] else tf.compat.v1.placeholder(spec.dtype, spec.shape)
+            for i, (each, spec) in enumerate(zip(tensors, plan.specs, strict=True))
+        ]
+        outputs = call_with(call, function, inside)
+        inferred = shapes_of(call, outputs)
+        feed = {inside[i]: each for i, each in enumerate(tensors) if plan.is_fed(i)}
+        return Outcome(named(call, session.run(outputs, feed)), inferred=inferred)
+
+
+def can_be_fed(call: Call) -> bool:
+    """Whether a session can be given, and can give, all that a call is about: it does so in NumPy's arrays."""
+    return not any(isinstance(each, Empty) for each in flat_tensors(call.arguments))

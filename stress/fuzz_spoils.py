@@ -1,0 +1,311 @@
+"""Ways to spoil a valid call."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from fuzz_calls import (
+    Call,
+    Empty,
+    attribute_types,
+    can_be_made,
+    is_tensor,
+    numpy_dtype,
+    zeros,
+)
+from fuzz_valid import HUGE, VALID, choice
+
+INT32 = np.iinfo(np.int32)
+INT64 = np.iinfo(np.int64)
+OTHER_DTYPES = (*("float32", "float64", "float16", "bfloat16") * 2, "int8", "int32", "int64", "uint8", "bool")
+EXOTIC_DTYPES = ("complex64", "uint64", "float8_e5m2", "string")
+# Those that a backward op must be given as the forward op had or left them.
+FORWARD_ARGUMENTS = (
+    *("input", "input_h", "input_c", "params", "sequence_lengths", "output", "reserve_space"),
+    *("rnn_mode", "input_mode", "direction", "dropout", "num_proj", "time_major"),
+)
+FLOATS = (-0.1, 1.1, np.nan, np.inf, -np.inf, 1e-45, -1e-50, 0.0, 1.0, 1 - 1e-9, 1 + 1e-9, 2.0**127, 1e300, 0.5)
+INTS = (0, 1, -1, 2, 3, 9, 10, INT32.max, INT32.min, 2**31, 2**32, INT64.max, INT64.min, INT64.max + 1, 2**62)
+STRINGS = ("", "LSTM", "lstm ", "rnn", "sideways", "none", "\0", "ü", "lstm\0", "x" * 2000, b"\xff\xfe")
+VALID_STRINGS = {
+    "rnn_mode": ("rnn_relu", "rnn_tanh", "lstm", "gru"),
+    "input_mode": ("linear_input", "skip_input", "auto_select"),
+    "direction": ("unidirectional", "bidirectional"),
+}
+TYPES = (tf.float32, tf.float64, tf.float16, tf.bfloat16, tf.int32, tf.int64, tf.string, tf.resource, tf.bool)
+# More would have TensorFlow itself make as many results before an op is asked.
+COUNTS = (0, -1, 1, 2, 7, 1000, INT32.min, INT64.min)
+SIZES = (0, -1, 1, 2, 7, 46341, 65536, 2**30, INT32.max, INT32.min)
+
+
+@dataclasses.dataclass(frozen=True)
+class Spoil:
+    """A way to spoil a call.
+
+    Attributes:
+      share: how often it is taken, relative to others.
+      function: spoils a call and returns what was done in words, or None where there was nothing to be done it to.
+    """
+
+    share: float
+    function: Callable[[np.random.Generator, Call], str | None]
+
+
+def spoil(rng, call: Call) -> None:
+    """Spoils a call once."""
+    shares = np.array([each.share for each in SPOILS])
+    what = SPOILS[rng.choice(len(SPOILS), p=shares / shares.sum())].function(rng, call)
+    if what is None:
+        spoil(rng, call)
+    else:
+        call.spoils.append(what)
+
+
+def replace(call: Call, name: str, value) -> None:
+    """Gives a call another argument."""
+    call.arguments[name] = value
+    if name in FORWARD_ARGUMENTS:
+        call.follows = False
+
+
+# ---------------------------------------------------------------- tensors
+
+
+def pick_tensor(rng, call: Call) -> tuple[str, int | None, Any]:
+    """Picks an argument that is a tensor, or one of a list: its name, its place in the list and itself."""
+    name = choice(rng, call.tensor_names)
+    value = call.arguments[name]
+    if isinstance(value, list) and value:
+        index = int(rng.integers(len(value)))
+        return name, index, value[index]
+    return name, None, value
+
+
+def put(call: Call, name: str, index: int | None, value) -> str:
+    """Puts another tensor in a place that `pick_tensor` gave, and returns it in words."""
+    if index is None:
+        replace(call, name, value)
+        return name
+    replaced = list(call.arguments[name])
+    replaced[index] = value
+    replace(call, name, replaced)
+    return f"{name}[{index}]"
+
+
+def random_tensor(rng, shape, dtype):
+    """Returns a tensor of a shape that can be made."""
+    empty = zeros(shape, dtype)
+    if isinstance(empty, Empty) or empty.size == 0:
+        return empty
+    if dtype.kind == "O":
+        return np.full(shape, b"text", object)
+    if dtype.kind in "iub":
+        return rng.integers(0, 2, shape).astype(dtype)
+    return rng.standard_normal(shape).astype(dtype)
+
+
+def near_shape(rng, shape) -> tuple[int, ...]:
+    """Returns a shape near another: one more dimension, one less, two exchanged, or one of another size."""
+    kinds = ["add"] if not shape else ["add", "remove", "size", "size", "size", "exchange", "flatten"]
+    kind, axis = choice(rng, kinds), int(rng.integers(max(len(shape), 1)))
+    sizes = list(shape)
+    if kind == "add":
+        sizes.insert(axis, int(choice(rng, (0, 1, 2))))
+    elif kind == "remove":
+        del sizes[axis]
+    elif kind == "size":
+        sizes[axis] = max(0, choice(rng, (sizes[axis] - 1, sizes[axis] + 1, 0, 1, 2 * sizes[axis])))
+    elif kind == "exchange":
+        sizes[0], sizes[axis] = sizes[axis], sizes[0]
+    else:
+        sizes = [int(np.prod(sizes, dtype=object))]
+    return tuple(sizes)
+
+
+def far_shape(rng) -> tuple[int, ...]:
+    """Returns a shape of any rank up to 6."""
+    return tuple(int(size) for size in rng.integers(0, choice(rng, (3, 10)), int(rng.integers(7))))
+
+
+def huge_shape(rng, shape) -> tuple[int, ...]:
+    """Returns a shape of huge sizes and a 0."""
+    sizes = list(shape) or [0]
+    for axis in range(len(sizes)):
+        if rng.random() < 0.5:
+            sizes[axis] = choice(rng, HUGE)
+    sizes[int(rng.integers(len(sizes)))] = 0
+    return tuple(sizes)
+
+
+def spoil_shape(rng, call: Call) -> str | None:
+    """Gives a tensor another shape."""
+    name, index, value = pick_tensor(rng, call)
+    if not is_tensor(value):
+        return None
+    kind = rng.random()
+    shape = (
+        near_shape(rng, value.shape) if kind < 0.7 else far_shape(rng) if kind < 0.85 else huge_shape(rng, value.shape)
+    )
+    if shape == value.shape or not can_be_made(shape):
+        return None
+    return put(call, name, index, random_tensor(rng, shape, value.dtype)) + f" of shape {list(shape)}"
+
+
+def spoil_dtype(rng, call: Call) -> str | None:
+    """Gives a tensor another dtype."""
+    name, index, value = pick_tensor(rng, call)
+    if not is_tensor(value):
+        return None
+    dtype = numpy_dtype(choice(rng, OTHER_DTYPES if rng.random() < 0.8 else EXOTIC_DTYPES))
+    if dtype == value.dtype or isinstance(value, Empty):
+        return None
+    return put(call, name, index, random_tensor(rng, value.shape, dtype)) + f" of dtype {dtype}"
+
+
+def spoil_kind(rng, call: Call) -> str | None:
+    """Gives something else than a tensor, or a list of another length."""
+    name = choice(rng, call.tensor_names)
+    value = call.arguments[name]
+    if isinstance(value, list):
+        kind = choice(rng, ("one less", "one more", "none", "half", "not a list", "None"))
+        first = value[:1]
+        lists = {"one less": value[1:], "one more": value + first, "none": [], "half": value[: len(value) // 2]}
+        replace(call, name, lists.get(kind, first[0] if first and kind == "not a list" else None))
+        return f"{name}: {kind}"
+    if rng.random() < 0.7:
+        return None
+    replace(call, name, None)
+    return f"{name} is None"
+
+
+def spoil_lengths(rng, call: Call) -> str | None:
+    """Gives sequence lengths that no sequence has, or other ones."""
+    lengths = call.arguments.get("sequence_lengths")
+    if not isinstance(lengths, np.ndarray) or lengths.size == 0 or lengths.dtype != np.int32:
+        return None
+    changed = lengths.copy()
+    longest = int(lengths.max())
+    value = choice(rng, (-1, INT32.min, INT32.max, min(longest + 1, INT32.max), longest, 0))
+    changed.flat[int(rng.integers(lengths.size))] = value
+    replace(call, "sequence_lengths", changed)
+    return f"sequence_lengths with {value}"
+
+
+def spoil_sizes(rng, call: Call) -> str | None:
+    """Gives sizes that no network has, or other ones."""
+    names = [name for name in ("num_layers", "num_units", "input_size") if name in call.arguments]
+    if not names:
+        return None
+    name, value = choice(rng, names), choice(rng, SIZES)
+    replace(call, name, np.array(value, np.int32))
+    return f"{name} is {value}"
+
+
+# ---------------------------------------------------------------- reserve_space
+
+
+def spoil_reserve_space(rng, call: Call) -> str | None:
+    """Gives a reserve_space that the forward op has not left."""
+    value = call.arguments.get("reserve_space")
+    if not isinstance(value, np.ndarray) or value.ndim != 1 or value.size == 0 or value.dtype == object:
+        return None
+    name = choice(rng, tuple(RESERVE_SPACES))
+    replace(call, "reserve_space", RESERVE_SPACES[name](rng, call, value))
+    return f"reserve_space: {name}"
+
+
+def flip_bits(rng, value: np.ndarray, num_bytes: int) -> np.ndarray:
+    """Returns a copy with some bits of the first bytes turned over."""
+    data = bytearray(value.tobytes())
+    for _ in range(int(rng.integers(1, 5))):
+        data[int(rng.integers(min(num_bytes, len(data))))] ^= 1 << int(rng.integers(8))
+    return np.frombuffer(bytes(data), value.dtype)
+
+
+def of_another_call(rng, call: Call, value: np.ndarray) -> np.ndarray:
+    """Returns the reserve_space of another valid call, in this one's dtype."""
+    other = VALID[call.op](rng)["reserve_space"]
+    data = other.tobytes() if isinstance(other, np.ndarray) else b""
+    return np.frombuffer(data[: len(data) // value.itemsize * value.itemsize], value.dtype)
+
+
+RESERVE_SPACES: dict[str, Callable[[np.random.Generator, Call, np.ndarray], np.ndarray]] = {
+    "truncated": lambda rng, call, value: value[: int(rng.integers(value.size))].copy(),
+    "nothing": lambda rng, call, value: value[:0].copy(),
+    "longer": lambda rng, call, value: np.concatenate([value, value[: int(rng.integers(1, value.size + 1))]]),
+    "header's bits": lambda rng, call, value: flip_bits(rng, value, 128),
+    "any bits": lambda rng, call, value: flip_bits(rng, value, value.nbytes),
+    "random bytes": lambda rng, call, value: np.frombuffer(rng.bytes(value.nbytes), value.dtype),
+    "header, then random bytes": lambda rng, call, value: np.frombuffer(
+        value.tobytes()[:128] + rng.bytes(max(value.nbytes - 128, 0)), value.dtype
+    ),
+    "of another call": of_another_call,
+}
+
+
+def spoil_host_reserved(rng, call: Call) -> str | None:
+    """Gives a host_reserved of any bytes."""
+    if not isinstance(call.arguments.get("host_reserved"), np.ndarray):
+        return None
+    shape = far_shape(rng)
+    value = np.frombuffer(rng.bytes(int(np.prod(shape))), np.int8).reshape(shape)
+    replace(call, "host_reserved", value)
+    return f"host_reserved of random bytes of shape {list(shape)}"
+
+
+# ---------------------------------------------------------------- attributes
+
+
+def wrong_attribute(rng, name: str, kind: str) -> Any:
+    """Returns a value for an attribute of a type, as op definitions name it; often one at its limits."""
+    if rng.random() < 0.06:
+        return choice(rng, (None, "text", [], object))
+    if name.startswith("num_params"):
+        return choice(rng, COUNTS)
+    if kind == "float":
+        return choice(rng, FLOATS)
+    if kind == "int":
+        return choice(rng, INTS)
+    if kind == "bool":
+        return bool(rng.random() < 0.5)
+    if kind == "type":
+        return choice(rng, TYPES)
+    if kind == "string":
+        return choice(rng, VALID_STRINGS[name] if rng.random() < 0.6 else STRINGS)
+    return choice(rng, (["input_grad", "input_grad"], ["unknown"], [1], "input_grad", ["output_c_backprop_grad", ""]))
+
+
+def spoil_attribute(rng, call: Call) -> str | None:
+    """Gives an attribute another value."""
+    if not call.attribute_names:
+        return None
+    name = choice(rng, call.attribute_names)
+    value = wrong_attribute(rng, name, attribute_types(call.op)[name])
+    replace(call, name, value)
+    return f"{name} is {str(value)[:40]!r}"
+
+
+def leave_out(rng, call: Call) -> str | None:
+    """Leaves an argument out."""
+    if rng.random() < 0.7:
+        return None
+    name = choice(rng, tuple(call.arguments))
+    del call.arguments[name]
+    if name in FORWARD_ARGUMENTS:
+        call.follows = False
+    return f"no {name}"
+
+
+SPOILS = (
+    Spoil(8, spoil_shape),
+    Spoil(2, spoil_dtype),
+    Spoil(1, spoil_kind),
+    Spoil(2, spoil_lengths),
+    Spoil(3, spoil_sizes),
+    Spoil(6, spoil_reserve_space),
+    Spoil(0.5, spoil_host_reserved),
+    Spoil(5, spoil_attribute),
+    Spoil(0.7, leave_out),
+)

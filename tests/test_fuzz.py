@@ -1,0 +1,204 @@
+"""The fuzzer: a short run of it, and that it notices what it is there for."""
+
+import collections
+import pathlib
+import re
+import sys
+
+import misbehaving
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import tf_rnn_ops
+
+# The program's modules, which import each other by their bare names.
+sys.path.append(str(pathlib.Path(__file__).parent.parent / "stress"))
+
+import fuzz
+import fuzz_draw
+import fuzz_expected
+import fuzz_judge
+import fuzz_run
+import fuzz_session
+import fuzz_valid
+import fuzz_workers
+from fuzz_calls import OPS, Call, flat_tensors, tensor_of, zeros
+
+SEED = 1
+OURS = fuzz_run.LIBRARIES[0]
+
+
+# ---------------------------------------------------------------- a short run
+
+
+def test_calls_of_every_op_find_nothing():
+    reports = [fuzz_session.fuzz(OURS, SEED, number) for number in range(300)]
+    assert [report for report in reports if report.is_finding] == []
+    assert {report.op for report in reports} == set(OPS)
+    kinds = collections.Counter(report.kind for report in reports)
+    assert kinds["compared"] >= 90
+    assert kinds["InvalidArgumentError"] >= 90
+
+
+def contents(call: Call) -> dict:
+    """Returns the arguments of a call in what can be compared."""
+    return {
+        name: [fuzz_judge.bytes_of(each) for each in flat_tensors({name: value})] or repr(value)
+        for name, value in call.arguments.items()
+    }
+
+
+def test_a_call_follows_from_its_number_alone():
+    numbers = range(60)
+    first = [fuzz_draw.draw(SEED, number) for number in numbers]
+    fuzz_draw.draw_valid.cache_clear()
+    for number in reversed(numbers):
+        again = fuzz_draw.draw(SEED, number)
+        assert (again.op, again.way, again.spoils) == (first[number].op, first[number].way, first[number].spoils)
+        assert again.op == fuzz_draw.op_of(SEED, number)
+        assert contents(again) == contents(first[number])
+
+
+def test_the_command_prints_a_table(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("PYTHONPATH", "")  # the command changes it
+    status = fuzz.main(["--calls=40", f"--seed={SEED}", "--workers=1", f"--folder={tmp_path}"])
+    assert status == 0
+    printed = capsys.readouterr().out
+    (total,) = re.findall(r"^\| all \| (\d+) \|", printed, re.MULTILINE)
+    assert total == "40"
+    assert printed.endswith("0 findings\n")
+    assert (tmp_path / f"findings-{OURS}-{SEED}.jsonl").read_text() == ""
+
+
+# ---------------------------------------------------------------- what the judge notices
+
+
+def step_call(**changes) -> Call:
+    """Returns a valid call of GRUBlockCell, with other arguments."""
+    sizes = {"x": (2, 3), "h_prev": (2, 4), "w_ru": (7, 8), "w_c": (7, 4), "b_ru": (8,), "b_c": (4,)}
+    arguments = {name: np.full(shape, 0.25, np.float32) for name, shape in sizes.items()}
+    return Call("GRUBlockCell", "eager", {**arguments, **changes})
+
+
+WRONG_SHAPE = np.zeros((2, 5), np.float32)
+step = tf_rnn_ops.raw_ops.GRUBlockCell
+
+
+def refuse(error):
+    """Returns an op that refuses everything."""
+
+    def op(**arguments):
+        raise error
+
+    return op
+
+
+def test_right_answers_and_refusals_are_no_findings():
+    assert fuzz_judge.judge(step_call(), step).kind == "compared"
+    refusal = fuzz_judge.judge(step_call(b_c=WRONG_SHAPE), step)
+    assert refusal.kind == "InvalidArgumentError"
+    assert not refusal.is_finding
+
+
+@pytest.mark.parametrize(
+    ("call", "op", "kind"),
+    [
+        (step_call(), lambda **a: step(**a)._replace(r=step(**a).r * 1.001), "wrong result"),
+        (step_call(), lambda **a: step(**a)._replace(h=step(**a).h[:1]), "wrong result"),
+        (step_call(), lambda **a: step(**a)._replace(h=tf.cast(step(**a).h, tf.float64)), "wrong result"),
+        (step_call(b_c=WRONG_SHAPE), lambda **a: step(**{**a, "b_c": a["b_ru"][:4]}), "accepted though invalid"),
+        (step_call(), refuse(ValueError("b_c must be another")), "refused though valid"),
+        (step_call(b_c=WRONG_SHAPE), refuse(ValueError("something must be another")), "no argument named"),
+        (step_call(b_c=WRONG_SHAPE), refuse(RuntimeError("b_c")), "error RuntimeError"),
+        (step_call(b_c=WRONG_SHAPE), refuse(tf.errors.InternalError(None, None, "b_c")), "error InternalError"),
+    ],
+)
+def test_faults_of_an_op_are_findings(call, op, kind):
+    verdict = fuzz_judge.judge(call, op)
+    assert verdict.kind == kind
+    assert verdict.is_finding
+
+
+def test_nan_where_there_should_be_none_is_a_finding():
+    call = step_call()
+    call.arguments["x"] = np.array([[np.nan, 0, 0], [0, 0, 0]], np.float32)
+    assert fuzz_judge.judge(call, step).kind == "compared"
+    spread = fuzz_judge.judge(call, lambda **a: step(**a)._replace(h=step(**a).h * np.nan))
+    assert spread.kind == "wrong result"
+    assert "NaN in 4 places where there should be none" in spread.text
+
+
+def test_an_input_that_is_written_to_is_a_finding():
+    call = step_call()
+
+    def op(**arguments):
+        outputs = step(**arguments)
+        call.arguments["b_ru"].view(np.int32)[0] ^= 1  # less than rounding
+        return outputs
+
+    assert fuzz_judge.judge(call, op).kind == "writes to its inputs"
+
+
+@pytest.mark.parametrize("way", ["function", "graph"])
+def test_a_graph_that_refuses_what_is_accepted_eagerly_is_a_finding(way):
+    call = step_call(b_c=WRONG_SHAPE)
+    call.way = way
+
+    def op(**arguments):
+        if tf.executing_eagerly():
+            return step(**{**arguments, "b_c": tf.zeros(4)})
+        return step(**arguments)
+
+    assert fuzz_judge.judge(call, op).kind == "refused in one way only"
+
+
+@pytest.mark.parametrize("way", ["function", "graph"])
+def test_a_wrong_shape_inferred_is_a_finding(way):
+    call = step_call()
+
+    def op(**arguments):
+        outputs = step(**arguments)
+        wrong = tf.compat.v1.placeholder_with_default(outputs.h, None)
+        wrong.set_shape([3, None]) if not tf.executing_eagerly() else None
+        return outputs._replace(h=wrong)
+
+    call.way = way
+    assert fuzz_judge.judge(call, op).kind == "wrong shape inferred"
+
+
+def test_a_misfit_says_what_does_not_fit():
+    with pytest.raises(fuzz_expected.MisfitError, match="b_c is not of shape"):
+        fuzz_expected.expect(step_call(b_c=WRONG_SHAPE), {})
+
+
+def test_huge_sizes_are_among_those_drawn():
+    rng = np.random.default_rng(0)
+    sizes = {size for _ in range(1000) for size in fuzz_valid.draw_cell(rng, ())["x"].shape}
+    assert {2**31, 2**62, 2**63 - 1} <= sizes
+    assert tensor_of(zeros((2**62, 0), np.float32)).shape == (2**62, 0)
+
+
+# ---------------------------------------------------------------- processes that are lost
+
+
+def test_lost_processes_are_noticed_and_replaced(tmp_path):
+    numbers = range(120)
+    with fuzz_workers.Workers(misbehaving.prepare, 2, tmp_path, patience=3) as workers:
+        answers = {answer.number: answer for answer in workers.answers(numbers)}
+    lost = {misbehaving.ABORTS: "abort", misbehaving.HANGS: "hang", misbehaving.EXITS: "abort"}
+    assert {number: answer.failure for number, answer in answers.items() if answer.failure} == lost
+    assert {number: answer.result for number, answer in answers.items() if not answer.failure} == {
+        number: number**2 for number in numbers if number not in lost
+    }
+    for number, cause in ((misbehaving.ABORTS, "SIGABRT"), (misbehaving.EXITS, "exit code 5")):
+        assert answers[number].words.startswith(cause)
+        assert f"at {number}\n" in answers[number].words
+
+
+def test_processes_that_cannot_be_prepared_are_an_error(tmp_path):
+    with (
+        fuzz_workers.Workers(misbehaving.fail_to_prepare, 1, tmp_path) as workers,
+        pytest.raises(RuntimeError, match=r"could not be prepared(.|\n)*no work"),
+    ):
+        list(workers.answers(range(3)))
