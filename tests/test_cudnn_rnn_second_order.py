@@ -306,6 +306,17 @@ def test_nothing_wanted_is_nothing_run(compiled):
     assert all(each.shape == (0,) for each in results)
 
 
+@pytest.mark.parametrize("name", ["output", "reserve_space"])
+def test_wrong_shapes_are_refused_where_all_results_are_empty(name):
+    config = network(num_units=0, input_size=0)
+    inputs, gradients, v = arguments_of(config)
+    arguments = grad_arguments(config, inputs, run_forward(config, inputs), gradients, v)
+    results = ops.tf_rnn_ops_cudnn_rnn_backprop_grad(**arguments)
+    assert all(0 in each.shape for each in results)
+    with pytest.raises(tf.errors.InvalidArgumentError, match=f"{name} must be"):
+        ops.tf_rnn_ops_cudnn_rnn_backprop_grad(**{**arguments, name: np.zeros((2, 0, 0, 0))})
+
+
 def test_shapes_of_dropout_masks_are_known_in_a_graph():
     inputs = tensors(arguments_of(DROPPED)[0])
     reserve_space = run_forward(DROPPED, inputs, seed=7).reserve_space

@@ -72,10 +72,13 @@ class CudnnRNNBackpropGradOp : public tensorflow::OpKernel {
     inputs.Fill<T>(&pass);
     OP_REQUIRES_OK(ctx, ReadBackwardPass(inputs, &pass));
     OP_REQUIRES_OK(ctx, ReadDirection(inputs, &pass));
-    OP_REQUIRES_OK(ctx, AllocateResults(ctx, inputs, &pass));
-    if (!IsAnythingWanted(pass)) return;
+    bool is_anything_wanted;
+    OP_REQUIRES_OK(ctx,
+                   AllocateResults(ctx, inputs, &pass, &is_anything_wanted));
+    if (!is_anything_wanted) return;
     Tensor reserve_space, output;
     OP_REQUIRES_OK(ctx, ReadForwardPass(ctx, inputs, &reserve_space, &output));
+    if (!IsAnythingMade(pass)) return;
     pass.reserve_space = EngineData<T>(reserve_space);
     pass.output = EngineData<T>(output);
 
@@ -185,9 +188,11 @@ class CudnnRNNBackpropGradOp : public tensorflow::OpKernel {
 
   // Allocates the results that are wanted. Those for cell states that the
   // network has not are zero.
+  // is_anything_wanted: whether the pass is to make one, though it be empty.
   absl::Status AllocateResults(OpKernelContext* ctx,
                                const CudnnRnnInputs& inputs,
-                               rnn::CudnnRnnBackwardGrad<E>* pass) const {
+                               rnn::CudnnRnnBackwardGrad<E>* pass,
+                               bool* is_anything_wanted) const {
     const Tensor* d_output_c;
     TF_RETURN_IF_ERROR(ctx->input("output_c_backprop", &d_output_c));
     const struct {
@@ -207,6 +212,7 @@ class CudnnRNNBackpropGradOp : public tensorflow::OpKernel {
          &pass->output_c_backprop_grad},
     };
     const bool has_cell_state = inputs.config().has_cell_state();
+    *is_anything_wanted = false;
     for (int i = 0; i < ctx->num_outputs(); ++i) {
       const auto& [name, shape, data] = results[i];
       const bool is_wanted =
@@ -221,12 +227,14 @@ class CudnnRNNBackpropGradOp : public tensorflow::OpKernel {
         result->flat<T>().setZero();
       } else if (is_wanted) {
         *data = EngineData<T>(result);
+        *is_anything_wanted = true;
       }
     }
     return absl::OkStatus();
   }
 
-  static bool IsAnythingWanted(const rnn::CudnnRnnBackwardGrad<E>& pass) {
+  // Whether there is a result with elements.
+  static bool IsAnythingMade(const rnn::CudnnRnnBackwardGrad<E>& pass) {
     const E* const results[] = {pass.input_grad,
                                 pass.input_h_grad,
                                 pass.input_c_grad,
