@@ -8,7 +8,9 @@ python stress/fuzz.py --library tensorflow --calls 20000
 import argparse
 import dataclasses
 import functools
+import itertools
 import json
+import math
 import os
 import pathlib
 import sys
@@ -31,6 +33,7 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--calls", type=int, default=200_000, help="how many calls to make")
     parser.add_argument("--first", type=int, default=0, help="the number of the first")
     parser.add_argument("--seed", type=int, default=1, help="what all calls follow from, beside their numbers")
+    parser.add_argument("--seconds", type=float, default=math.inf, help="after which no more calls are made")
     parser.add_argument("--call", type=int, help="repeats the call of that number alone, in this process")
     parser.add_argument("--library", choices=LIBRARIES, default=LIBRARIES[0], help="whose ops to call")
     parser.add_argument("--workers", type=int, default=os.cpu_count(), help="the number of processes")
@@ -63,7 +66,9 @@ def fuzz(options: argparse.Namespace) -> int:
     table, start, last_line = Table(), time.monotonic(), 0.0
     prepare = functools.partial(fuzz_session.prepare, options.library, options.seed)
     path = options.folder / f"findings-{options.library}-{options.seed}.jsonl"
-    numbers = range(options.first, options.first + options.calls)
+    numbers = itertools.takewhile(
+        lambda _: time.monotonic() - start < options.seconds, range(options.first, options.first + options.calls)
+    )
     with (
         Workers(prepare, options.workers, options.folder, options.patience, ["fuzz_session"]) as workers,
         path.open("w") as file,

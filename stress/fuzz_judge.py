@@ -196,7 +196,8 @@ def describe_difference(call: Call, expected: Expected, actual) -> str:
         return ""
     if expected.is_exact:
         return "" if actual.tobytes() == expected.values.tobytes() else "has other bits"
-    return describe_distance(call, expected, actual)
+    with np.errstate(invalid="ignore"):  # of casts of NaNs that signal
+        return describe_distance(call, expected, actual)
 
 
 def largest_argument(call: Call) -> float:

@@ -71,6 +71,12 @@ def test_the_command_prints_a_table(tmp_path, monkeypatch, capsys):
     assert (tmp_path / f"findings-{OURS}-{SEED}.jsonl").read_text() == ""
 
 
+def test_the_command_ends_in_time(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("PYTHONPATH", "")  # the command changes it
+    assert fuzz.main(["--seconds=0", "--workers=1", f"--folder={tmp_path}"]) == 0
+    assert "\n0 calls of " in capsys.readouterr().out
+
+
 # ---------------------------------------------------------------- what the judge notices
 
 
