@@ -8,13 +8,14 @@ python stress/fuzz.py --library tensorflow --calls 20000
 import argparse
 import dataclasses
 import functools
-import itertools
 import json
 import math
 import os
 import pathlib
 import sys
 import time
+from collections.abc import Iterator
+from typing import TextIO
 
 import fuzz_session  # makes the tests' references importable
 
@@ -61,24 +62,35 @@ def report_of(answer: Answer, seed: int) -> fuzz_session.Report:
     return fuzz_session.Report(op, "unknown", answer.failure, is_finding=True, text=answer.words)
 
 
+def numbers_of(options: argparse.Namespace) -> Iterator[int]:
+    """Yields the numbers of the calls to make, until it is time to end."""
+    end = time.monotonic() + options.seconds
+    for number in range(options.first, options.first + options.calls):
+        if time.monotonic() > end:
+            return
+        yield number
+
+
+def write_finding(file: TextIO, number: int, report: fuzz_session.Report) -> None:
+    """Writes a line about a finding."""
+    file.write(json.dumps({"number": number, **dataclasses.asdict(report)}) + "\n")
+    file.flush()
+
+
 def fuzz(options: argparse.Namespace) -> int:
     """Makes all calls and prints the table."""
     table, start, last_line = Table(), time.monotonic(), 0.0
     prepare = functools.partial(fuzz_session.prepare, options.library, options.seed)
     path = options.folder / f"findings-{options.library}-{options.seed}.jsonl"
-    numbers = itertools.takewhile(
-        lambda _: time.monotonic() - start < options.seconds, range(options.first, options.first + options.calls)
-    )
     with (
         Workers(prepare, options.workers, options.folder, options.patience, ["fuzz_session"]) as workers,
         path.open("w") as file,
     ):
-        for answer in workers.answers(numbers):
+        for answer in workers.answers(numbers_of(options)):
             report = report_of(answer, options.seed)
             table.add(report)
             if report.is_finding:
-                file.write(json.dumps({"number": answer.number, **dataclasses.asdict(report)}) + "\n")
-                file.flush()
+                write_finding(file, answer.number, report)
             seconds = time.monotonic() - start
             if seconds - last_line > SECONDS_BETWEEN_LINES:
                 last_line = seconds
