@@ -241,6 +241,11 @@ $(QEMU)/ready:
 fuzz: $(VENV)/installed ## Call every op with near-valid arguments and judge the answers; OPTIONS="--calls 1000" for few.
 	@$(VENV)/bin/python stress/fuzz.py $(OPTIONS)
 
+.PHONY: memcheck
+memcheck: $(VENV)/installed $(VENV)/peers ## Run the ops' Python tests on libraries built for Address+Undefined sanitizers.
+	@echo "==> Python tests under AddressSanitizer and UndefinedBehaviorSanitizer"
+	@tools/memcheck.sh $(OPTIONS)
+
 .PHONY: lint
 lint: $(VENV)/ready node_modules/ready ## Check formatting, style and types.
 	@$(VENV)/bin/clang-format --dry-run --Werror $(CC_SOURCES)

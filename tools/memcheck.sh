@@ -1,0 +1,49 @@
+#!/usr/bin/env bash
+# Runs Python tests of the ops with their libraries built for AddressSanitizer and UndefinedBehaviorSanitizer, which see
+# what our own code reads and writes outside of what TensorFlow allocated. pytest's arguments may be given; otherwise
+# the tests are those below: each op, type, mode and pass, and bad input.
+
+source "$(dirname "$0")/shell.sh"
+cd "$REPOSITORY"
+
+readonly STATE="$REPOSITORY/build/memcheck"
+readonly LIBRARIES=(libtf_rnn_ops.so libtf_rnn_ops_builtin_kernels.so)
+readonly TESTS=(
+  tests/test_{builtin_kernels,golden}.py
+  tests/test_cudnn_rnn_{bad_input,dropout,gradients,params_ops,parity,reserve_space,second_order,shapes}.py
+  tests/test_gru_block_cell_{bad_input,gradients,parity,second_order,shapes}.py
+)
+
+# Makes a copy of the installed package with the sanitizers' libraries. That for GPUs has nothing to run on.
+make_package() {
+  local installed
+  installed=$(.venv/bin/python -I -c 'import importlib.util as u; print(*u.find_spec("tf_rnn_ops").submodule_search_locations)')
+  rm -rf "$STATE"
+  mkdir -p "$STATE/package"
+  cp -r "$installed" "$STATE/package/"
+  rm -f "$STATE/package/tf_rnn_ops"/*.so
+  tools/bazel.sh build --config=asan "${LIBRARIES[@]/#///:}" >&2
+  cp -f "${LIBRARIES[@]/#/bazel-bin/}" "$STATE/package/tf_rnn_ops/"
+}
+
+# Reports go to files: pytest's workers would lose them. What is off is TensorFlow's and Python's: they leak what lives
+# as long as the process, free in one library what another allocated, and define some globals twice. Memory that cannot
+# be had is null, as it is without the sanitizers.
+run_tests() {
+  local off=detect_leaks=0:alloc_dealloc_mismatch=0:new_delete_type_mismatch=0:detect_odr_violation=0
+  PYTHONPATH="$STATE/package" \
+    LD_PRELOAD="$(g++ -print-file-name=libasan.so) $(g++ -print-file-name=libubsan.so)" \
+    ASAN_OPTIONS="$off:allocator_may_return_null=1:log_path=$STATE/report" \
+    UBSAN_OPTIONS="print_stacktrace=1:log_path=$STATE/report" \
+    .venv/bin/pytest -p no:cacheprovider -q --numprocesses=2 --dist=worksteal "$@"
+}
+
+make_package
+failed=
+run_tests "${@:-${TESTS[@]}}" || failed=1
+if compgen -G "$STATE/report.*" >/dev/null; then
+  cat "$STATE"/report.* >&2
+  fail "the sanitizers found what is above"
+fi
+[ -z "$failed" ] || fail "the tests failed"
+say "the sanitizers found nothing"
