@@ -151,7 +151,7 @@ def array_of(tensor):
 def tensor_of(argument) -> tf.Tensor:
     """Returns an argument as a tensor."""
     if isinstance(argument, Empty):
-        return tf.zeros(tf.constant(argument.shape, tf.int64), tf.as_dtype(argument.dtype))
+        return tf.reshape(tensor_of(np.zeros(0, argument.dtype)), tf.constant(argument.shape, tf.int64))
     return tf.constant(argument)
 
 

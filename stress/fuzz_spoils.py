@@ -28,7 +28,7 @@ FORWARD_ARGUMENTS = (
 )
 FLOATS = (-0.1, 1.1, np.nan, np.inf, -np.inf, 1e-45, -1e-50, 0.0, 1.0, 1 - 1e-9, 1 + 1e-9, 2.0**127, 1e300, 0.5)
 INTS = (0, 1, -1, 2, 3, 9, 10, INT32.max, INT32.min, 2**31, 2**32, INT64.max, INT64.min, INT64.max + 1, 2**62)
-STRINGS = ("", "LSTM", "lstm ", "rnn", "sideways", "none", "\0", "ü", "lstm\0", "x" * 2000, b"\xff\xfe")
+STRINGS = ("", "LSTM", "lstm ", "rnn", "sideways", "none", "\0", "ü", "lstm\0", "x" * 2000, b"bytes")
 VALID_STRINGS = {
     "rnn_mode": ("rnn_relu", "rnn_tanh", "lstm", "gru"),
     "input_mode": ("linear_input", "skip_input", "auto_select"),
