@@ -137,7 +137,7 @@ def can_be_made(shape) -> bool:
 
 def zeros(shape, dtype):
     """Returns zeros of a shape that can be made."""
-    if any(each > LARGEST_COMPUTED for each in shape):
+    if 0 in shape and any(each > LARGEST_COMPUTED for each in shape):
         return Empty(tuple(shape), np.dtype(dtype))
     return np.zeros(shape, dtype)
 

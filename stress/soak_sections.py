@@ -79,7 +79,8 @@ def training(settings: argparse.Namespace) -> Iterator[Part]:
 
 def run_long_sequence(mode: str, dtype: str, num_steps: int) -> str:
     """Runs a sequence forward and backward."""
-    part, whole = long_sequences.check_linear(mode, dtype, num_steps)
+    part, whole = long_sequences.check_memory(mode, dtype, num_steps)
+    assert whole.seconds < 4 * long_sequences.MOST_RATIO * part.seconds, f"{part} {whole}"
     long_sequences.check_right(mode, dtype, num_steps)
     worst = max(float(row.split()[-2]) for row in parity.table()[1:])
     return (
@@ -98,6 +99,8 @@ def long_sequence(settings: argparse.Namespace) -> Iterator[Part]:
 def run_out_of_memory(door: str, names: tuple[str, ...]) -> str:
     """Makes calls with more and more memory, until there is enough."""
     outcomes = memory_limits.check(door, names)
+    for name, outcome in outcomes.items():
+        assert outcome.seconds < outcome.seconds_of_a_call / 4, f"{name} was refused late: {outcome}"
     refusals = sum(outcome.num_refusals for outcome in outcomes.values())
     return f"{refusals} refusals in {len(outcomes)} kinds of calls, none computed before, every call after them right"
 

@@ -353,5 +353,9 @@ def backward(
 
 
 def nearest_to_the_kink(run: Forward) -> float:
-    """Returns the smallest magnitude of what the rectifiers of a run were given: at 0 their slope changes."""
-    return min((np.abs(step.a + step.b).min(initial=np.inf) for steps in run.steps for step in steps), default=np.inf)
+    """Returns the smallest magnitude of what the rectifiers of a run were given: at 0 their slope changes.
+
+    It is no number where one of these is none.
+    """
+    magnitudes = [np.abs(step.a + step.b).min(initial=np.inf) for steps in run.steps for step in steps]
+    return np.min(magnitudes, initial=np.inf)

@@ -197,7 +197,7 @@ def check(door: str, names: Collection[str] = ()) -> dict[str, Outcome]:
       names: which; all by default.
 
     Raises:
-      AssertionError: if there was no refusal, or one after something was computed, or what `climb` finds.
+      AssertionError: if there was no refusal, or what `climb` finds.
     """
     outcomes = {}
     for name, call in all_calls().items():
@@ -205,7 +205,6 @@ def check(door: str, names: Collection[str] = ()) -> dict[str, Outcome]:
             continue
         outcome = outcomes[name] = climb(DOORS[door](call))
         assert outcome.num_refusals > 0, f"{name}, {door}: {outcome}"
-        assert outcome.seconds < outcome.seconds_of_a_call / 4, f"{name}, {door}, was refused late: {outcome}"
     return outcomes
 
 

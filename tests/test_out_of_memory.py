@@ -1,4 +1,4 @@
-"""What there is no memory for is ResourceExhaustedError, before anything is computed, and what follows is right."""
+"""What there is no memory for is ResourceExhaustedError, and what follows is right."""
 
 import pathlib
 

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 #include "cc/rnn/executor.h"
 #include "tensorflow/core/framework/cancellation.h"
 #include "tensorflow/core/framework/op_kernel.h"
@@ -43,8 +44,8 @@ inline rnn::PoolExecutor IntraOpExecutor(tensorflow::OpKernelContext* ctx) {
 inline absl::Status CheckNotCancelled(tensorflow::OpKernelContext* ctx,
                                       const rnn::Executor& executor) {
   if (!executor.is_cancelled()) return absl::OkStatus();
-  return tensorflow::errors::Cancelled(ctx->op_kernel().type_string(),
-                                       " was cancelled while it ran.");
+  return absl::CancelledError(absl::StrCat(ctx->op_kernel().type_string(),
+                                           " was cancelled while it ran."));
 }
 
 // Runs a pass of the engine, with scratch memory for it.
