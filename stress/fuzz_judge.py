@@ -201,9 +201,9 @@ def describe_difference(call: Call, expected: Expected, actual) -> str:
 
 
 def largest_argument(call: Call) -> float:
-    """Returns the largest magnitude among the floating arguments; NaN where one is none."""
+    """Returns the largest magnitude among the floating arguments."""
     floats = [
-        np.abs(parity.to_float64(each)).max(initial=0)
+        np.fmax.reduce(np.abs(parity.to_float64(each)), axis=None, initial=0)
         for each in flat_tensors(call.arguments)
         if isinstance(each, np.ndarray) and tf.as_dtype(each.dtype).is_floating
     ]

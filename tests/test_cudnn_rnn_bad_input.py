@@ -616,13 +616,15 @@ def test_sizes_whose_products_overflow_are_refused(input, input_h):
         ((HUGE, 1, 0), (2, 1, 0), 0),
         ((2**31, 2**31, 0), (2, 2**31, 0), 0),
         ((HUGE, 0, 3), (2, 0, 4), 304),
+        ((0, 1, 2 * HUGE - 1), (2, 1, 0), 0),  # inputs of no units
     ],
     ids=str,
 )
-def test_huge_sizes_are_answered_where_there_is_nothing_to_compute(input, input_h, num_params):
+@pytest.mark.parametrize("run", [raw_ops.CudnnRNN, tf.function(raw_ops.CudnnRNN)], ids=["eager", "graph"])
+def test_huge_sizes_are_answered_where_there_is_nothing_to_compute(run, input, input_h, num_params):
     state = zeros(*input_h)
     inputs = {"input": zeros(*input), "input_h": state, "input_c": state, "params": zeros(num_params), "dropout": 0.5}
-    outputs = raw_ops.CudnnRNN(**inputs)
+    outputs = run(**inputs)
     assert outputs.output.shape == (*input[:2], input_h[2])
     assert outputs.output_h.shape == input_h
     gradients = raw_ops.CudnnRNNBackprop(

@@ -145,10 +145,13 @@ absl::Status CudnnRnnNetwork::ParamsSize(DimensionHandle* size) const {
   const DimensionHandle projection =
       math.Multiply(num_units_, ProjectionRows());
   const auto pseudo_layer_size = [&](DimensionHandle input_columns) {
-    // The input matrix, the recurrent one and the biases of both.
-    const DimensionHandle columns =
-        math.Add(math.Add(input_columns, output_size()), 2);
-    return math.Add(math.Multiply(rows, columns), projection);
+    // The recurrent matrix and two biases.
+    const DimensionHandle recurrent =
+        math.Multiply(rows, math.Add(output_size(), 2));
+    // Not summed with those before: there may be more columns than can be
+    // counted if there are no rows.
+    const DimensionHandle input = math.Multiply(rows, input_columns);
+    return math.Add(math.Add(input, recurrent), projection);
   };
   const DimensionHandle first_layer = pseudo_layer_size(FirstInputColumns());
   const DimensionHandle other_layer =
