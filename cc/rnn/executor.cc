@@ -37,6 +37,11 @@ void WaitUntil(const Condition& condition) {
 
 }  // namespace
 
+Executor::Executor(IsCancelled is_cancelled)
+    : is_cancelled_(std::move(is_cancelled)) {}
+
+Executor::~Executor() = default;
+
 void Executor::ParallelFor(std::int64_t count, const Task& task) {
   ParallelFor(count, [&task](std::int64_t i, int) { task(i); });
 }
@@ -61,6 +66,11 @@ void Executor::ParallelSteps(std::int64_t num_steps,
              task(step, i, worker);
            });
 }
+
+SerialExecutor::SerialExecutor() : SerialExecutor(IsCancelled()) {}
+
+SerialExecutor::SerialExecutor(IsCancelled is_cancelled)
+    : Executor(std::move(is_cancelled)) {}
 
 void SerialExecutor::Run(std::int64_t count, const WorkerTask& task) {
   for (std::int64_t i = 0; i < count; ++i) task(i, 0);

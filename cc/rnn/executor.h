@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <utility>
 
 namespace tf_rnn_ops::rnn {
 
@@ -30,7 +29,9 @@ class Executor {
   using StepTask =
       std::function<void(std::int64_t step, std::int64_t task, int worker)>;
 
-  virtual ~Executor() = default;
+  // Not inline, like the constructors: what creates an executor for one
+  // instruction set must not be linked into code for another.
+  virtual ~Executor();
 
   // How many tasks may run at the same time: `worker` is less.
   virtual int num_threads() const = 0;
@@ -51,8 +52,7 @@ class Executor {
 
  protected:
   // is_cancelled: nothing, if it never is.
-  explicit Executor(IsCancelled is_cancelled)
-      : is_cancelled_(std::move(is_cancelled)) {}
+  explicit Executor(IsCancelled is_cancelled);
 
  private:
   virtual void Run(std::int64_t count, const WorkerTask& task) = 0;
@@ -65,8 +65,8 @@ class Executor {
 // Runs every task on the calling thread.
 class SerialExecutor final : public Executor {
  public:
-  explicit SerialExecutor(IsCancelled is_cancelled = {})
-      : Executor(std::move(is_cancelled)) {}
+  SerialExecutor();
+  explicit SerialExecutor(IsCancelled is_cancelled);
 
   int num_threads() const override { return 1; }
 
