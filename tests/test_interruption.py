@@ -35,6 +35,8 @@ def test_cancelled_steps_end_and_leave_nothing(num_threads):
 
 
 CTRL_C = """
+# A process that was started in the background may have been told to take no notice of it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 long = interruptions.inference(500)
 if sys.argv[2] == "tf.function":
     long = long.in_graph()
