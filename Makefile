@@ -136,8 +136,8 @@ test-python: $(VENV)/installed $(VENV)/peers ## Run the Python tests on the inst
 	@$(VENV)/bin/$(PYTEST)
 
 # Those in which a missing or other package would show. The numbers of the others do not depend on what is installed.
-WHEEL_TESTS := $(addprefix tests/test_,package.py loading.py compat.py doors.py examples.py builtin_kernels.py gpu_graphs.py \
-	accelerate_keras.py params.py params_keras.py params_tf1.py cudnn_rnn_layer.py gru_block_cell_layer.py)
+WHEEL_TESTS := $(addprefix tests/test_,package.py loading.py compat.py doors.py examples.py builtin_kernels.py \
+	gpu_graphs.py accelerate_keras.py params.py params_keras.py params_tf1.py cudnn_rnn_layer.py gru_block_cell_layer.py)
 
 .PHONY: test-wheel
 test-wheel: $(WHEEL_ENV)/installed ## Run the tests of each way in, in an environment with TensorFlow and the wheel alone.
@@ -210,6 +210,12 @@ sanitize: $(VENV)/ready .tools/bazel ## Run the C++ unit tests under Address+Und
 	@echo "==> C++ unit tests under ThreadSanitizer"
 	@tools/bazel.sh test --config=tsan //cc/rnn/... //cc/gpu/...
 
+# ---------------------------------------------------------------- attempts to break it, longer than tests may take
+
+.PHONY: fuzz
+fuzz: $(VENV)/installed ## Call every op with near-valid arguments and judge the answers; OPTIONS="--calls 1000" for few.
+	@$(VENV)/bin/python stress/fuzz.py $(OPTIONS)
+
 # OPTIONS: --seconds N for each target, --merge to renew the corpus, names of targets.
 .PHONY: fuzz-engine
 fuzz-engine: $(VENV)/ready .tools/bazel ## Fuzz the engine, a minute for each target; OPTIONS="--seconds 1200" for longer.
@@ -219,16 +225,17 @@ fuzz-engine: $(VENV)/ready .tools/bazel ## Fuzz the engine, a minute for each ta
 soak: $(VENV)/installed ## Run the ops for long: threads, trainings, sequences, no memory; OPTIONS="--minutes 10".
 	@$(VENV)/bin/python stress/soak.py $(OPTIONS)
 
-.PHONY: reproduce
-reproduce: dist/ready ## Build the wheel again, in another folder and without caches, and compare every byte.
-	@tools/reproduce.sh dist/*.whl
+.PHONY: memcheck
+memcheck: $(VENV)/installed $(VENV)/peers ## Run the ops' Python tests on libraries built for Address+Undefined sanitizers.
+	@echo "==> Python tests under AddressSanitizer and UndefinedBehaviorSanitizer"
+	@tools/memcheck.sh $(OPTIONS)
 
 # CPUs that this one need not be. TensorFlow's own kernels need AVX and F16C; QEMU has no AVX-512.
+QEMU_USER := TF_CPP_MIN_LOG_LEVEL=3 $(QEMU)/usr/bin/qemu-x86_64-static
 .PHONY: emulate
 emulate: $(VENV)/installed $(VENV)/peers $(QEMU)/ready ## Run every op on an emulated CPU without AVX2, and on one with it.
-	@$(EMULATE) -cpu IvyBridge $(VENV)/bin/python stress/one_cpu.py --instruction-set baseline
-	@$(EMULATE) -cpu Haswell $(VENV)/bin/python stress/one_cpu.py --instruction-set avx2
-EMULATE := TF_CPP_MIN_LOG_LEVEL=3 $(QEMU)/usr/bin/qemu-x86_64-static
+	@$(QEMU_USER) -cpu IvyBridge $(VENV)/bin/python stress/one_cpu.py --instruction-set baseline
+	@$(QEMU_USER) -cpu Haswell $(VENV)/bin/python stress/one_cpu.py --instruction-set avx2
 
 $(QEMU)/ready:
 	@echo "==> fetching Debian's QEMU into $(QEMU)"
@@ -237,14 +244,11 @@ $(QEMU)/ready:
 	@cd $(QEMU) && apt-get download qemu-user-static && dpkg-deb -x qemu-user-static_*.deb . && rm qemu-user-static_*.deb
 	@touch $@
 
-.PHONY: fuzz
-fuzz: $(VENV)/installed ## Call every op with near-valid arguments and judge the answers; OPTIONS="--calls 1000" for few.
-	@$(VENV)/bin/python stress/fuzz.py $(OPTIONS)
+.PHONY: reproduce
+reproduce: dist/ready ## Build the wheel again, in another folder and without caches, and compare every byte.
+	@tools/reproduce.sh dist/*.whl
 
-.PHONY: memcheck
-memcheck: $(VENV)/installed $(VENV)/peers ## Run the ops' Python tests on libraries built for Address+Undefined sanitizers.
-	@echo "==> Python tests under AddressSanitizer and UndefinedBehaviorSanitizer"
-	@tools/memcheck.sh $(OPTIONS)
+# ---------------------------------------------------------------- code
 
 .PHONY: lint
 lint: $(VENV)/ready node_modules/ready ## Check formatting, style and types.
