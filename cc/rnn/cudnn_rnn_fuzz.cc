@@ -44,15 +44,6 @@ std::vector<ExactArray<T>> RunPasses(const Run& run, int garbage,
 }
 
 template <typename T>
-void RequireSame(const std::vector<ExactArray<T>>& results,
-                 const std::vector<ExactArray<T>>& others) {
-  for (std::size_t i = 0; i < results.size(); ++i) {
-    Require(AreSame(results[i], others[i]),
-            "a pass gives the same bits for any executor and garbage");
-  }
-}
-
-template <typename T>
 void FuzzPasses(FuzzInput& input) {
   const InstructionSet instruction_set = ReadInstructionSet(input);
   const FuzzedNetwork network = ReadSmallNetwork(input);

@@ -136,7 +136,7 @@ class FuzzedPasses {
       reserve_space_.Fill(garbage);
       a.reserve_space = reserve_space_.data();
     }
-    Run(a, kernels_.forward_workspace, kernels_.forward, garbage, executor);
+    RunPass(a, kernels_.forward_workspace, kernels_.forward, garbage, executor);
     results.push_back(Copy(output_));
     return results;
   }
@@ -154,7 +154,8 @@ class FuzzedPasses {
     a.input_c_backprop = Result(true, network_.cell_size(), garbage, results);
     a.params_backprop =
         Result(wanted & 2, network_.params_size(), garbage, results);
-    Run(a, kernels_.backward_workspace, kernels_.backward, garbage, executor);
+    RunPass(a, kernels_.backward_workspace, kernels_.backward, garbage,
+            executor);
     return results;
   }
 
@@ -179,8 +180,8 @@ class FuzzedPasses {
     a.output_backprop_grad = result(16, network_.output_size());
     a.output_h_backprop_grad = result(32, network_.hidden_size());
     a.output_c_backprop_grad = result(64, network_.cell_size());
-    Run(a, kernels_.backward_grad_workspace, kernels_.backward_grad, garbage,
-        executor);
+    RunPass(a, kernels_.backward_grad_workspace, kernels_.backward_grad,
+            garbage, executor);
     return results;
   }
 
@@ -225,17 +226,6 @@ class FuzzedPasses {
     a.output_h_backprop = d_output_h_.data();
     a.output_c_backprop = d_output_c_.data();
     a.reserve_space = reserve_space_.data();
-  }
-
-  template <typename Pass, typename Workspace, typename Kernel>
-  static void Run(Pass& a, Workspace workspace_size, Kernel kernel, int garbage,
-                  Executor& executor) {
-    const std::int64_t size = workspace_size(a, executor.num_threads());
-    Require(size >= 0, "the workspace of a small network can be counted");
-    ExactArray<char> workspace(size);
-    workspace.Fill(garbage);
-    a.workspace = workspace.data();
-    kernel(a, executor);
   }
 
   const FuzzedNetwork& network_;

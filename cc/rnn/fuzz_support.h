@@ -124,6 +124,28 @@ bool AreSame(const ExactArray<T>& a, const ExactArray<T>& b) {
   return a.size() == b.size();
 }
 
+template <typename T>
+void RequireSame(const std::vector<ExactArray<T>>& results,
+                 const std::vector<ExactArray<T>>& others) {
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    Require(AreSame(results[i], others[i]),
+            "a pass gives the same bits for any executor and garbage");
+  }
+}
+
+// Runs a kernel of the engine in a workspace of just the size that it asks for.
+// garbage: what every byte of that is.
+template <typename Pass, typename Workspace, typename Kernel>
+void RunPass(Pass& a, Workspace workspace_size, Kernel kernel, int garbage,
+             Executor& executor) {
+  const std::int64_t size = workspace_size(a, executor.num_threads());
+  Require(size >= 0, "the workspace of a small pass can be counted");
+  ExactArray<char> workspace(size);
+  workspace.Fill(garbage);
+  a.workspace = workspace.data();
+  kernel(a, executor);
+}
+
 // Makes the numbers that a network is given.
 class Values {
  public:

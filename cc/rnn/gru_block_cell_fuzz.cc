@@ -48,7 +48,7 @@ class FuzzedSteps {
     a.u = results[1].data();
     a.c = results[2].data();
     a.h = results[3].data();
-    Run(a, kernels_.forward_workspace, kernels_.forward, garbage, executor);
+    RunPass(a, kernels_.forward_workspace, kernels_.forward, garbage, executor);
     return results;
   }
 
@@ -74,7 +74,8 @@ class FuzzedSteps {
     a.d_h_prev = results[1].data();
     a.d_c_bar = results[2].data();
     a.d_r_bar_u_bar = results[3].data();
-    Run(a, kernels_.backward_workspace, kernels_.backward, garbage, executor);
+    RunPass(a, kernels_.backward_workspace, kernels_.backward, garbage,
+            executor);
     return results;
   }
 
@@ -95,17 +96,6 @@ class FuzzedSteps {
     return results;
   }
 
-  template <typename Step, typename Workspace, typename Kernel>
-  static void Run(Step& a, Workspace workspace_size, Kernel kernel, int garbage,
-                  Executor& executor) {
-    const std::int64_t size = workspace_size(a, executor.num_threads());
-    Require(size >= 0, "the workspace of a small step can be counted");
-    ExactArray<char> workspace(size);
-    workspace.Fill(garbage);
-    a.workspace = workspace.data();
-    kernel(a, executor);
-  }
-
   const GruBlockCellSize size_;
   const GruBlockCellKernels<T> kernels_;
   const std::int64_t misalignment_;
@@ -123,15 +113,6 @@ class FuzzedSteps {
   ExactArray<T> d_c_ = Given(Of(1));
   ExactArray<T> d_h_ = Given(Of(1));
 };
-
-template <typename T>
-void RequireSame(const std::vector<ExactArray<T>>& results,
-                 const std::vector<ExactArray<T>>& others) {
-  for (std::size_t i = 0; i < results.size(); ++i) {
-    Require(AreSame(results[i], others[i]),
-            "a step gives the same bits for any executor and garbage");
-  }
-}
 
 template <typename T>
 void RunSteps(FuzzInput& input) {
