@@ -1,10 +1,8 @@
 """Long sequences, large networks and many calls of the CudnnRNN ops."""
 
-import pathlib
-import resource
-
 import cudnn_rnn_inputs
 import cudnn_rnn_reference as reference
+import process_resources
 import pytest
 import tensorflow as tf
 from cudnn_rnn_checks import check_against_reference, check_outputs, run_backprop, run_forward
@@ -54,12 +52,6 @@ def test_many_layers():
     check_against_reference(Config(num_layers=16, direction="bidirectional", num_units=24, input_size=16), "float32")
 
 
-def memory_in_use() -> int:
-    """Returns how many bytes of memory this process holds."""
-    pages = int(pathlib.Path("/proc/self/statm").read_text().split()[1])
-    return pages * resource.getpagesize()
-
-
 @pytest.mark.parametrize("mode", MODES)
 def test_memory_does_not_grow_from_call_to_call(mode):
     """Not by a quarter of the output, which is smaller than anything that a leak could be of."""
@@ -76,8 +68,8 @@ def test_memory_does_not_grow_from_call_to_call(mode):
             run_backprop(config, inputs, run_forward(config, inputs), weights)
 
     run(20)
-    before = memory_in_use()
+    before = process_resources.memory()
     num_calls = 200
     run(num_calls)
     output_bytes = weights["output_backprop"].numpy().nbytes
-    assert memory_in_use() - before < num_calls * output_bytes / 4
+    assert process_resources.memory() - before < num_calls * output_bytes / 4
