@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <limits>
 #include <string>
 
@@ -12,10 +13,10 @@
 namespace tf_rnn_ops::gpu {
 namespace {
 
-// Refuses a tensor that cuDNN cannot be told of.
-Status CheckShape(const StagedShape& shape, std::int64_t batch) {
+// Refuses what cuDNN cannot count.
+Status CheckCounts(std::initializer_list<std::int64_t> counts) {
   constexpr std::int64_t kLargest = std::numeric_limits<std::int32_t>::max();
-  if (std::max({shape.steps, shape.width, batch}) <= kLargest) return Status();
+  if (std::max(counts) <= kLargest) return Status();
   return Status(StatusCode::kUnimplemented,
                 "cuDNN counts steps, samples and sizes of vectors up to " +
                     std::to_string(kLargest));
@@ -52,11 +53,13 @@ CudnnRnnPass::CudnnRnnPass(const Call& call, const Cudnn& cudnn,
       network_(network),
       sequences_(sequences),
       type_(type),
-      staging_(call, type, network.type(), sequences.size, sequences.time_major,
-               sequences.lengths) {}
+      staging_(call, type, network.type(), sequences.size,
+               sequences.time_major) {}
 
 Status CudnnRnnPass::Init(cudnnForwardMode_t mode) {
   TF_RNN_OPS_GPU_RETURN_IF_ERROR(CheckTime(sequences_.size.time));
+  TF_RNN_OPS_GPU_RETURN_IF_ERROR(CheckCounts({sequences_.size.batch}));
+  TF_RNN_OPS_GPU_RETURN_IF_ERROR(staging_.Init(sequences_.lengths));
   TF_RNN_OPS_GPU_RETURN_IF_ERROR(DescribeSequences(input_shape(), &input_));
   TF_RNN_OPS_GPU_RETURN_IF_ERROR(DescribeSequences(output_shape(), &output_));
   TF_RNN_OPS_GPU_RETURN_IF_ERROR(
@@ -89,7 +92,7 @@ StagedShape CudnnRnnPass::cell_state_shape() const {
 
 Status CudnnRnnPass::DescribeSequences(
     const StagedShape& shape, CudnnRnnDataDescriptor* descriptor) const {
-  TF_RNN_OPS_GPU_RETURN_IF_ERROR(CheckShape(shape, staging_.batch()));
+  TF_RNN_OPS_GPU_RETURN_IF_ERROR(CheckCounts({shape.steps, shape.width}));
   TF_RNN_OPS_GPU_RETURN_IF_ERROR(
       descriptor->Create(cudnn_, "cudnnCreateRNNDataDescriptor"));
   double zero = 0;  // the same bits in every type
@@ -100,14 +103,13 @@ Status CudnnRnnPass::DescribeSequences(
                                 : CUDNN_RNN_DATA_LAYOUT_BATCH_MAJOR_UNPACKED,
           static_cast<std::int32_t>(shape.steps),
           static_cast<std::int32_t>(staging_.batch()),
-          static_cast<std::int32_t>(shape.width), staging_.lengths().data(),
-          &zero),
+          static_cast<std::int32_t>(shape.width), staging_.lengths(), &zero),
       "cudnnSetRNNDataDescriptor");
 }
 
 Status CudnnRnnPass::DescribeState(const StagedShape& shape,
                                    CudnnTensorDescriptor* descriptor) const {
-  TF_RNN_OPS_GPU_RETURN_IF_ERROR(CheckShape(shape, staging_.batch()));
+  TF_RNN_OPS_GPU_RETURN_IF_ERROR(CheckCounts({shape.steps, shape.width}));
   TF_RNN_OPS_GPU_RETURN_IF_ERROR(
       descriptor->Create(cudnn_, "cudnnCreateTensorDescriptor"));
   const auto steps = static_cast<std::int32_t>(shape.steps);

@@ -2,6 +2,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <new>
+#include <string>
 
 namespace tf_rnn_ops::gpu {
 namespace {
@@ -16,29 +19,52 @@ void* At(void* array, std::int64_t index, DataType type) {
          index * static_cast<std::int64_t>(SizeOf(type));
 }
 
+// Memory for what there may be as much of as the batch has samples.
+template <typename T>
+Status AllocateOnHost(std::int64_t size, std::unique_ptr<T[]>* array) {
+  array->reset(new (std::nothrow) T[size]);
+  if (*array != nullptr) return Status();
+  return Status(StatusCode::kOutOfMemory,
+                "the host has no " + std::to_string(size * sizeof(T)) +
+                    " bytes for what cuDNN is told of the sequences");
+}
+
 }  // namespace
 
 CudnnRnnStaging::CudnnRnnStaging(const Call& call, DataType type,
                                  DataType cudnn_type, const rnn::RnnSize& size,
-                                 bool time_major,
-                                 const std::int32_t* sequence_lengths)
+                                 bool time_major)
     : call_(call),
       type_(type),
       cudnn_type_(cudnn_type),
       size_(size),
-      time_major_(time_major) {
-  const auto time = static_cast<std::int32_t>(size.time);
-  for (std::int64_t i = 0; i < size.batch; ++i) {
-    const std::int32_t length =
-        sequence_lengths == nullptr ? time : sequence_lengths[i];
+      time_major_(time_major) {}
+
+Status CudnnRnnStaging::Init(const std::int32_t* sequence_lengths) {
+  const auto time = static_cast<std::int32_t>(size_.time);
+  const auto length_of = [&](std::int64_t i) {
+    return sequence_lengths == nullptr ? time : sequence_lengths[i];
+  };
+  const auto begins_run = [&](std::int64_t i) {
+    return length_of(i) > 0 && (i == 0 || length_of(i - 1) == 0);
+  };
+  std::int64_t num_runs = 0;
+  for (std::int64_t i = 0; i < size_.batch; ++i) {
+    batch_ += length_of(i) > 0;
+    num_runs += begins_run(i);
+  }
+  TF_RNN_OPS_GPU_RETURN_IF_ERROR(AllocateOnHost(batch_, &lengths_));
+  TF_RNN_OPS_GPU_RETURN_IF_ERROR(AllocateOnHost(num_runs, &runs_));
+  std::int64_t staged = 0;
+  for (std::int64_t i = 0; i < size_.batch; ++i) {
+    const std::int32_t length = length_of(i);
     if (length == 0) continue;
-    if (runs_.empty() || runs_.back().first + runs_.back().count != i) {
-      runs_.push_back({i, batch(), 0});
-    }
-    ++runs_.back().count;
-    lengths_.push_back(length);
+    if (begins_run(i)) runs_[num_runs_++] = {i, staged, 0};
+    ++runs_[num_runs_ - 1].count;
+    lengths_[staged++] = length;
     has_shorter_sequences_ = has_shorter_sequences_ || length < time;
   }
+  return Status();
 }
 
 std::size_t CudnnRnnStaging::NumBytes(const StagedShape& shape) const {
@@ -141,7 +167,8 @@ Status CudnnRnnStaging::Gather(const void* tensor, const StagedShape& shape,
                                void* staged) {
   const RowStrides from = TensorStrides(shape);
   const RowStrides to = StagedStrides(shape);
-  for (const Run& run : runs_) {
+  for (std::int64_t i = 0; i < num_runs_; ++i) {
+    const Run& run = runs_[i];
     TF_RNN_OPS_GPU_RETURN_IF_ERROR(
         CopyRows(call_, type_, {shape.steps, run.count, shape.width},
                  At(tensor, run.first * from.inner, type_), from,
@@ -154,7 +181,8 @@ Status CudnnRnnStaging::Scatter(const void* staged, const StagedShape& shape,
                                 void* tensor) {
   const RowStrides from = StagedStrides(shape);
   const RowStrides to = TensorStrides(shape);
-  for (const Run& run : runs_) {
+  for (std::int64_t i = 0; i < num_runs_; ++i) {
+    const Run& run = runs_[i];
     TF_RNN_OPS_GPU_RETURN_IF_ERROR(
         CopyRows(call_, type_, {shape.steps, run.count, shape.width},
                  At(staged, run.staged_first * from.inner, type_), from,

@@ -12,6 +12,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "cc/gpu/arrays.h"
@@ -34,14 +35,16 @@ struct StagedShape {
 class CudnnRnnStaging {
  public:
   // type: of the tensors; cudnn_type: of what cuDNN computes.
-  // sequence_lengths: [batch], or null.
   CudnnRnnStaging(const Call& call, DataType type, DataType cudnn_type,
-                  const rnn::RnnSize& size, bool time_major,
-                  const std::int32_t* sequence_lengths);
+                  const rnn::RnnSize& size, bool time_major);
+
+  // sequence_lengths: [batch], or null where all have as many steps as there
+  // are.
+  Status Init(const std::int32_t* sequence_lengths);
 
   // The lengths of the sequences that cuDNN is given, each at least 1.
-  const std::vector<std::int32_t>& lengths() const { return lengths_; }
-  std::int64_t batch() const { return lengths_.size(); }
+  const std::int32_t* lengths() const { return lengths_.get(); }
+  std::int64_t batch() const { return batch_; }
   bool has_shorter_sequences() const { return has_shorter_sequences_; }
 
   // The bytes of a tensor in cuDNN's form.
@@ -99,9 +102,11 @@ class CudnnRnnStaging {
   const DataType cudnn_type_;
   const rnn::RnnSize size_;
   const bool time_major_;
+  std::int64_t batch_ = 0;
+  std::int64_t num_runs_ = 0;
   bool has_shorter_sequences_ = false;
-  std::vector<std::int32_t> lengths_;
-  std::vector<Run> runs_;
+  std::unique_ptr<std::int32_t[]> lengths_;  // [batch_]
+  std::unique_ptr<Run[]> runs_;              // [num_runs_]
   std::vector<Result> results_;
 };
 

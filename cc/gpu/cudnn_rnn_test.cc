@@ -1,10 +1,15 @@
 #include "cc/gpu/cudnn_rnn.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
+#include <fstream>
+#include <iostream>
 #include <memory>
 #include <string>
 #include <vector>
@@ -372,7 +377,41 @@ TEST(CudnnRnnTest, RefusesWhatCudnnCannotCount) {
   EXPECT_NE(status.message().find("time must be at most 65535"),
             std::string::npos)
       << status.message();
+  status = RunInference(&gpu, {RnnMode::kTanh, false, 1, 1, 1, 1, 0},
+                        {1, std::int64_t{1} << 40});
+  EXPECT_EQ(status.code(), StatusCode::kUnimplemented);
+  EXPECT_NE(status.message().find("cuDNN counts steps, samples"),
+            std::string::npos)
+      << status.message();
 }
+
+// The sanitizers have an address space of their own.
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+// Leaves the process that many bytes more than it has.
+void LimitMemory(std::size_t num_bytes) {
+  std::int64_t num_pages = 0;
+  std::ifstream("/proc/self/statm") >> num_pages;
+  rlimit limit;
+  ASSERT_EQ(getrlimit(RLIMIT_AS, &limit), 0);
+  limit.rlim_cur = num_pages * sysconf(_SC_PAGESIZE) + num_bytes;
+  ASSERT_EQ(setrlimit(RLIMIT_AS, &limit), 0);
+}
+
+TEST(CudnnRnnTest, NoMemoryOnTheHostIsTold) {
+  const auto run = [] {
+    FakeCudnnGpu gpu;
+    LimitMemory(64 << 20);
+    const Status status = RunInference(
+        &gpu, {RnnMode::kTanh, false, 1, 1, 1, 1, 0}, {1, 1 << 25});
+    std::cerr << status.message();
+    std::exit(static_cast<int>(status.code()));
+  };
+  EXPECT_EXIT(
+      run(),
+      testing::ExitedWithCode(static_cast<int>(StatusCode::kOutOfMemory)),
+      "the host has no 134217728 bytes");
+}
+#endif
 
 TEST(CudnnRnnTest, Tf32IsNothingToOtherTypes) {
   FakeCudnnGpu gpu;
