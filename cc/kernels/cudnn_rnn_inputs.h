@@ -12,6 +12,7 @@
 #include "cc/kernels/cudnn_rnn_attributes.h"
 #include "cc/kernels/engine_type.h"
 #include "cc/kernels/read_input.h"
+#include "cc/rnn/reserve_space.h"
 #include "cc/rnn/rnn_config.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/framework/tensor.h"
@@ -83,6 +84,12 @@ class CudnnRnnInputs {
         "reserve_space must be what the forward op returned for the same "
         "inputs and attributes, with is_training=True, but ",
         mismatch));
+  }
+
+  // What the reserve_space of these inputs is known by, if it is a CPU's.
+  rnn::ReserveSpaceKey MakeReserveSpaceKey() const {
+    return {config_, size_, attributes_.time_major(), sequence_lengths(),
+            attributes_.dropout()};
   }
 
   // The error where sizes are larger than what can be counted.

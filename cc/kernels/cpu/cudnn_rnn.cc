@@ -53,8 +53,7 @@ class CpuCudnnRnn {
 
   static constexpr bool kNeedsInputBackprop = false;
 
-  explicit CpuCudnnRnn(const CudnnRnnAttributes& attributes)
-      : attributes_(attributes) {}
+  explicit CpuCudnnRnn(const CudnnRnnAttributes&) {}
 
   absl::Status InitDropout(OpKernelConstruction* ctx) {
     return generator_.Init(ctx);
@@ -104,10 +103,8 @@ class CpuCudnnRnn {
                                         Tensor* reserve_space,
                                         std::string* mismatch) const {
     TF_RETURN_IF_ERROR(AlignReserveSpace(ctx, reserve_space));
-    const rnn::ReserveSpaceKey key = {
-        inputs.config(), inputs.size(), attributes_.time_major(),
-        inputs.sequence_lengths(), attributes_.dropout()};
-    *mismatch = rnn::ReserveSpaceMismatch(key, EngineData<T>(*reserve_space),
+    *mismatch = rnn::ReserveSpaceMismatch(inputs.MakeReserveSpaceKey(),
+                                          EngineData<T>(*reserve_space),
                                           reserve_space->NumElements());
     return absl::OkStatus();
   }
@@ -118,7 +115,6 @@ class CpuCudnnRnn {
   }
 
  private:
-  const CudnnRnnAttributes& attributes_;
   DropoutGenerator generator_;
   const rnn::CudnnRnnKernels<E> kernels_ =
       rnn::GetCudnnRnnKernels<E>(rnn::ActiveInstructionSet());

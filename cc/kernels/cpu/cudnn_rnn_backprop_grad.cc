@@ -144,13 +144,9 @@ class CudnnRNNBackpropGradOp : public tensorflow::OpKernel {
     const std::int64_t size = reserve_space.NumElements();
     const auto origin = rnn::FindReserveSpaceOrigin(data, size);
     *is_of_gpu = origin.device == rnn::Device::kGpu;
-    const rnn::ReserveSpaceKey key = {inputs.config(),
-                                      inputs.size(),
-                                      attributes_.time_major(),
-                                      inputs.sequence_lengths(),
-                                      attributes_.dropout(),
-                                      origin.device,
-                                      origin.variant};
+    rnn::ReserveSpaceKey key = inputs.MakeReserveSpaceKey();
+    key.device = origin.device;
+    key.variant = origin.variant;
     if (!*is_of_gpu) return rnn::ReserveSpaceMismatch(key, data, size);
     if (attributes_.dropout() > 0 && inputs.config().num_layers > 1) {
       return "it was left by a GPU, whose dropout the CPU cannot repeat";

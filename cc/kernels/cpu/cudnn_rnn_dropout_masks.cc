@@ -41,7 +41,10 @@ class CudnnRNNDropoutMasksOp : public tensorflow::OpKernel {
     Tensor reserve_space;
     OP_REQUIRES_OK(ctx, inputs.ReadReserveSpace(
                             [&](Tensor* tensor, std::string* mismatch) {
-                              *mismatch = FindMismatch(inputs, *tensor);
+                              *mismatch = rnn::ReserveSpaceMismatch(
+                                  inputs.MakeReserveSpaceKey(),
+                                  EngineData<T>(*tensor),
+                                  tensor->NumElements());
                               return absl::OkStatus();
                             },
                             &reserve_space));
@@ -68,15 +71,6 @@ class CudnnRNNDropoutMasksOp : public tensorflow::OpKernel {
     rnn::FillDropoutMasks(inputs.config(), inputs.size(), attributes_.dropout(),
                           stream, masks->flat<M>().data(), executor);
     return CheckNotCancelled(ctx, executor);
-  }
-
-  std::string FindMismatch(const CudnnRnnInputs& inputs,
-                           const Tensor& reserve_space) const {
-    const rnn::ReserveSpaceKey key = {
-        inputs.config(), inputs.size(), attributes_.time_major(),
-        inputs.sequence_lengths(), attributes_.dropout()};
-    return rnn::ReserveSpaceMismatch(key, EngineData<T>(reserve_space),
-                                     reserve_space.NumElements());
   }
 
   CudnnRnnAttributes attributes_;

@@ -87,7 +87,7 @@ class GpuCudnnRnn {
   absl::Status PlanReserveSpace(OpKernelContext* ctx,
                                 const CudnnRnnInputs& inputs,
                                 ReserveSpacePlan* plan) {
-    rnn::ReserveSpaceKey key = KeyOf(inputs);
+    rnn::ReserveSpaceKey key = inputs.MakeReserveSpaceKey();
     OpCall call(ctx);
     TF_RETURN_IF_ERROR(call.Init());
     TF_RETURN_IF_ERROR(FindReserveSpaceSize(&call, gpu::Purpose::kTraining,
@@ -139,7 +139,7 @@ class GpuCudnnRnn {
                                         std::string* mismatch) {
     OpCall call(ctx);
     TF_RETURN_IF_ERROR(call.Init());
-    rnn::ReserveSpaceKey key = KeyOf(inputs);
+    rnn::ReserveSpaceKey key = inputs.MakeReserveSpaceKey();
     std::int64_t size;
     TF_RETURN_IF_ERROR(
         FindReserveSpaceSize(&call, gpu::Purpose::kGradients, &key, &size));
@@ -166,11 +166,6 @@ class GpuCudnnRnn {
 
   static gpu::CudnnRnnCall CallWith(OpCall* call) {
     return {call->call(), call->lasting(), AllowsTf32()};
-  }
-
-  rnn::ReserveSpaceKey KeyOf(const CudnnRnnInputs& inputs) const {
-    return {inputs.config(), inputs.size(), attributes_.time_major(),
-            inputs.sequence_lengths(), attributes_.dropout()};
   }
 
   // The number of a reserve space's elements. Completes the key.
