@@ -12,6 +12,19 @@ template <typename T>
 class CudnnRnnThreadsTest : public testing::Test {};
 TYPED_TEST_SUITE(CudnnRnnThreadsTest, StorageTypes);
 
+void ExpectEqual(const ForwardResult& actual, const ForwardResult& expected) {
+  EXPECT_TRUE(actual.output == expected.output);
+  EXPECT_TRUE(actual.output_h == expected.output_h);
+  EXPECT_TRUE(actual.output_c == expected.output_c);
+}
+
+void ExpectEqual(const BackwardResult& actual, const BackwardResult& expected) {
+  EXPECT_TRUE(actual.input == expected.input);
+  EXPECT_TRUE(actual.input_h == expected.input_h);
+  EXPECT_TRUE(actual.input_c == expected.input_c);
+  EXPECT_TRUE(actual.params == expected.params);
+}
+
 void ExpectEqual(const BackwardGradResult& actual,
                  const BackwardGradResult& expected) {
   EXPECT_TRUE(actual.input == expected.input);
@@ -23,25 +36,36 @@ void ExpectEqual(const BackwardGradResult& actual,
   EXPECT_TRUE(actual.d_output_c == expected.d_output_c);
 }
 
+// What all passes of a network give.
+struct PassResults {
+  ForwardResult forward;
+  BackwardResult backward;
+  BackwardGradResult backward_grad;
+};
+
+template <typename T>
+PassResults RunPasses(Engine<T>& engine, Executor& executor) {
+  PassResults results;
+  results.forward = engine.Forward(/*is_training=*/true, executor);
+  results.backward = engine.Backward(executor);
+  results.backward_grad = engine.BackwardGrad(executor);
+  return results;
+}
+
+void ExpectEqual(const PassResults& actual, const PassResults& expected) {
+  ExpectEqual(actual.forward, expected.forward);
+  ExpectEqual(actual.backward, expected.backward);
+  ExpectEqual(actual.backward_grad, expected.backward_grad);
+}
+
 TYPED_TEST(CudnnRnnThreadsTest, SameBitsForAnyNumberOfThreads) {
   ForEachCase<TypeParam>([&](Case&, Engine<TypeParam>& engine) {
     SerialExecutor serial;
-    const ForwardResult forward = engine.Forward(/*is_training=*/true, serial);
-    const BackwardResult backward = engine.Backward(serial);
-    const BackwardGradResult backward_grad = engine.BackwardGrad(serial);
+    const PassResults expected = RunPasses(engine, serial);
     for (int num_threads : {2, 5}) {
       Threads threads;
       PoolExecutor pool(threads.Schedule(), num_threads);
-      const ForwardResult f = engine.Forward(/*is_training=*/true, pool);
-      EXPECT_TRUE(f.output == forward.output);
-      EXPECT_TRUE(f.output_h == forward.output_h);
-      EXPECT_TRUE(f.output_c == forward.output_c);
-      const BackwardResult b = engine.Backward(pool);
-      EXPECT_TRUE(b.input == backward.input);
-      EXPECT_TRUE(b.input_h == backward.input_h);
-      EXPECT_TRUE(b.input_c == backward.input_c);
-      EXPECT_TRUE(b.params == backward.params);
-      ExpectEqual(engine.BackwardGrad(pool), backward_grad);
+      ExpectEqual(RunPasses(engine, pool), expected);
     }
   });
 }
@@ -50,14 +74,10 @@ TYPED_TEST(CudnnRnnThreadsTest, SameBitsForAnyNumberOfThreads) {
 void ExpectSameBitsOfALargeNetwork(Case k) {
   Engine<float> engine(ActiveInstructionSet(), k);
   SerialExecutor serial;
-  const ForwardResult forward = engine.Forward(/*is_training=*/true, serial);
-  const BackwardResult backward = engine.Backward(serial);
-  const BackwardGradResult backward_grad = engine.BackwardGrad(serial);
+  const PassResults expected = RunPasses(engine, serial);
   Threads threads;
   PoolExecutor pool(threads.Schedule(), 4);
-  EXPECT_TRUE(engine.Forward(true, pool).output == forward.output);
-  EXPECT_TRUE(engine.Backward(pool).params == backward.params);
-  ExpectEqual(engine.BackwardGrad(pool), backward_grad);
+  ExpectEqual(RunPasses(engine, pool), expected);
 }
 
 TEST(CudnnRnnManyTasksTest, SameBitsOfManySamples) {
@@ -115,15 +135,11 @@ TEST(CudnnRnnCancelledTest, LeavesNothingBehind) {
     k.lengths = {6, 0, 3, 6, 1, 2, 6, 5, 4};
     Engine<float> engine(ActiveInstructionSet(), k);
     SerialExecutor serial;
-    const ForwardResult forward = engine.Forward(/*is_training=*/true, serial);
-    const BackwardResult backward = engine.Backward(serial);
-    const BackwardGradResult backward_grad = engine.BackwardGrad(serial);
+    const PassResults expected = RunPasses(engine, serial);
     Threads threads;
     for (int num_threads : {1, 3}) {
       RunCancelledPasses(engine, threads, num_threads);
-      EXPECT_TRUE(engine.Forward(true, serial).output == forward.output);
-      EXPECT_TRUE(engine.Backward(serial).params == backward.params);
-      ExpectEqual(engine.BackwardGrad(serial), backward_grad);
+      ExpectEqual(RunPasses(engine, serial), expected);
     }
   }
 }
