@@ -132,7 +132,7 @@ def flat_tensors(arguments: dict[str, Any]) -> list:
 def can_be_made(shape) -> bool:
     """Whether TensorFlow has tensors of a shape, whose sizes it multiplies from the first on, and there is room."""
     counts = [math.prod(shape[:length]) for length in range(len(shape) + 1)]
-    return max(counts) < 2**63 and counts[-1] <= LARGEST_COUNT
+    return max([*shape, *counts]) < 2**63 and counts[-1] <= LARGEST_COUNT
 
 
 def zeros(shape, dtype):

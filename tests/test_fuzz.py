@@ -23,7 +23,7 @@ import fuzz_run
 import fuzz_session
 import fuzz_valid
 import fuzz_workers
-from fuzz_calls import OPS, Call, flat_tensors, tensor_of, zeros
+from fuzz_calls import OPS, Call, can_be_made, flat_tensors, tensor_of, zeros
 
 SEED = 1
 OURS = fuzz_run.LIBRARIES[0]
@@ -183,6 +183,11 @@ def test_huge_sizes_are_among_those_drawn():
     sizes = {size for _ in range(1000) for size in fuzz_valid.draw_cell(rng, ())["x"].shape}
     assert {2**31, 2**62, 2**63 - 1} <= sizes
     assert tensor_of(zeros((2**62, 0), np.float32)).shape == (2**62, 0)
+
+
+@pytest.mark.parametrize("shape", [(0, 2**63), (2**63, 0), (2**62, 2, 0)])
+def test_shapes_that_tensorflow_has_not_are_not_drawn(shape):
+    assert not can_be_made(shape)
 
 
 # ---------------------------------------------------------------- processes that are lost
