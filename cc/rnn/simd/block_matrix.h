@@ -10,8 +10,9 @@
 
 namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
 
+// Of any size, the largest included.
 inline std::int64_t CeilDiv(std::int64_t a, std::int64_t b) {
-  return (a + b - 1) / b;
+  return a / b + (a % b != 0);
 }
 inline std::int64_t Min(std::int64_t a, std::int64_t b) {
   return a < b ? a : b;
