@@ -131,9 +131,14 @@ $(CUDNN)/ready: requirements/cudnn.txt $(VENV)/ready
 	@mkdir -p $(CUDNN) && touch $@
 
 .PHONY: test-python
-test-python: $(VENV)/installed $(VENV)/peers ## Run the Python tests on the installed wheel.
+test-python: $(VENV)/installed $(VENV)/peers ## Run the Python tests on the installed wheel, but for the slow ones.
 	@echo "==> Python tests"
-	@$(VENV)/bin/$(PYTEST)
+	@$(VENV)/bin/$(PYTEST) -m "not slow"
+
+.PHONY: test-slow
+test-slow: $(VENV)/installed $(VENV)/peers ## Run the slow Python tests, which CI has no time for.
+	@echo "==> slow Python tests"
+	@$(VENV)/bin/$(PYTEST) -m slow
 
 # Those in which a missing or other package would show. The numbers of the others do not depend on what is installed.
 WHEEL_TESTS := $(addprefix tests/test_,package.py loading.py compat.py doors.py examples.py builtin_kernels.py \
@@ -142,7 +147,7 @@ WHEEL_TESTS := $(addprefix tests/test_,package.py loading.py compat.py doors.py 
 .PHONY: test-wheel
 test-wheel: $(WHEEL_ENV)/installed ## Run the tests of each way in, in an environment with TensorFlow and the wheel alone.
 	@echo "==> Python tests of each way in, in an environment with TensorFlow and the wheel alone"
-	@$(WHEEL_ENV)/bin/$(PYTEST) -p no:cacheprovider $(WHEEL_TESTS)
+	@$(WHEEL_ENV)/bin/$(PYTEST) -m "not slow" -p no:cacheprovider $(WHEEL_TESTS)
 
 .PHONY: test-isa
 test-isa: $(VENV)/installed $(VENV)/peers ## Run the Python tests under each instruction set that the CPU has.

@@ -5,6 +5,9 @@ import subprocess
 import sys
 import textwrap
 
+# Seconds after which a process is taken for hanging, however busy the machine is.
+FOREVER = 1200
+
 
 def run_python(*arguments, cwd="/", prefix=(), **environment):
     """Runs this interpreter, by way of the program `prefix` if there is one. Returns the finished process, with its
@@ -16,7 +19,7 @@ def run_python(*arguments, cwd="/", prefix=(), **environment):
         capture_output=True,
         text=True,
         check=False,
-        timeout=300,
+        timeout=FOREVER,
     )
 
 

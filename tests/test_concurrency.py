@@ -11,8 +11,10 @@ MIB = 1 << 20
 
 
 # The sizes of TensorFlow's intra-op and inter-op pools; 0 is as many as there are CPUs.
-@pytest.mark.slow
-@pytest.mark.parametrize(("intra_op", "inter_op"), [(1, 1), (2, 1), (8, 0)])
+@pytest.mark.parametrize(
+    ("intra_op", "inter_op"),
+    [(1, 1), pytest.param(2, 1, marks=pytest.mark.slow), pytest.param(8, 0, marks=pytest.mark.slow)],
+)
 def test_sixteen_threads_with_calls_of_every_op(intra_op, inter_op):
     processes.run_code(
         """

@@ -10,7 +10,6 @@ from cudnn_rnn_inputs import MODES, Config, sized
 from gru_inputs import float64
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("mode", ["lstm", "gru", "rnn_tanh"])
 def test_five_thousand_steps(mode, dtype):
@@ -18,26 +17,22 @@ def test_five_thousand_steps(mode, dtype):
     check_against_reference(config, dtype)
 
 
-@pytest.mark.slow
 def test_five_thousand_steps_in_both_directions_of_two_layers():
     options = {"num_layers": 2, "direction": "bidirectional", "sequence_lengths": (5000, 3000)}
     check_against_reference(sized((5000, 2, 16, 24), **options), "float32")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("size", [(10, 512, 64, 128), (4, 16, 1024, 1024), (3, 1, 2048, 1000)], ids=str)
 @pytest.mark.parametrize("mode", ["lstm", "gru", "rnn_tanh"])
 def test_large_batches_and_many_units(mode, size):
     check_against_reference(sized(size, rnn_mode=mode), "float32")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64"])
 def test_large_batches_of_other_types(dtype):
     check_against_reference(sized((10, 512, 64, 128)), dtype)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("size", [(5000, 4, 16, 24), (10, 512, 64, 128), (4, 16, 1024, 1024)], ids=str)
 def test_many_rectifiers_forward(size):
     """Backward, some of so many are given numbers so near to 0 that rounding decides about their slope."""
@@ -47,7 +42,6 @@ def test_many_rectifiers_forward(size):
     check_outputs(config, outputs, reference.forward(config, **float64(inputs)), "float32")
 
 
-@pytest.mark.slow
 def test_many_layers():
     check_against_reference(Config(num_layers=16, direction="bidirectional", num_units=24, input_size=16), "float32")
 

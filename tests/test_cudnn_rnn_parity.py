@@ -216,16 +216,15 @@ def test_saturated_units_keep_their_gradients(mode, dtype, bias):
 # The sizes that the engine is measured at: batch, time, input_size, num_units.
 BENCHMARKS = [
     ("lstm", (1, 100, 128, 256)),
-    ("lstm", (32, 100, 128, 256)),
-    ("lstm", (64, 50, 512, 512)),
-    ("lstm", (128, 25, 1024, 1024)),
+    pytest.param("lstm", (32, 100, 128, 256), marks=pytest.mark.slow),
+    pytest.param("lstm", (64, 50, 512, 512), marks=pytest.mark.slow),
+    pytest.param("lstm", (128, 25, 1024, 1024), marks=pytest.mark.slow),
     ("gru", (32, 100, 128, 256)),
-    ("gru", (64, 50, 512, 512)),
+    pytest.param("gru", (64, 50, 512, 512), marks=pytest.mark.slow),
     ("rnn_tanh", (32, 100, 128, 256)),
 ]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("mode", "size"), BENCHMARKS, ids=str)
 def test_equals_reference_at_the_sizes_of_the_benchmark(mode, size):
     batch, time, input_size, num_units = size

@@ -28,6 +28,10 @@ DROPPED = network(num_layers=3, direction="bidirectional", sequence_lengths=LENG
 GRADS = tuple(f"{name}_grad" for name in ARGUMENTS)
 BACKPROP_GRADS = tuple(f"{name}_backprop_grad" for name in INPUTS)
 COMPILED = pytest.mark.parametrize("compiled", [False, True], ids=["eager", "tf.function"])
+# Where a graph takes long to build.
+SLOWLY_COMPILED = pytest.mark.parametrize(
+    "compiled", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["eager", "tf.function"]
+)
 
 
 def maybe_compiled(function, compiled):
@@ -370,7 +374,7 @@ def check(actual, expected, tolerance=1e-9):
         assert parity.difference(actual[name], value) < tolerance, name
 
 
-@COMPILED
+@SLOWLY_COMPILED
 @pytest.mark.parametrize("config", NETWORKS.values(), ids=NETWORKS.keys())
 def test_equals_tensorflow_differentiating_a_plain_network_twice(config, compiled):
     inputs = tensors(cudnn_rnn_inputs.network_inputs(config))
@@ -761,7 +765,7 @@ def test_third_order(mode, options):
     check(third_order(ours(config), inputs), third_order(plain(config), inputs))
 
 
-@pytest.mark.parametrize("mode", ["lstm", "gru"])
+@pytest.mark.parametrize("mode", [pytest.param("lstm", marks=pytest.mark.slow), "gru"])
 def test_third_order_in_a_function(mode):
     config = network(rnn_mode=mode, sequence_lengths=LENGTHS)
     inputs = tensors(cudnn_rnn_inputs.network_inputs(config))
@@ -786,7 +790,7 @@ THIRD_ORDER_DROPOUT = {
 }
 
 
-@COMPILED
+@SLOWLY_COMPILED
 @pytest.mark.parametrize("options", THIRD_ORDER_DROPOUT.values(), ids=THIRD_ORDER_DROPOUT.keys())
 def test_third_order_with_dropout(options, compiled):
     config = network(num_layers=2, dropout=0.5, **options)
@@ -850,7 +854,7 @@ def test_third_order_of_no_steps(mode, is_batch_known):
     [
         ({}, False),
         ({"rnn_mode": "rnn_tanh", "num_layers": 2, "dropout": 0.5}, False),
-        ({"rnn_mode": "rnn_tanh", "num_layers": 2, "dropout": 0.5}, True),
+        pytest.param({"rnn_mode": "rnn_tanh", "num_layers": 2, "dropout": 0.5}, True, marks=pytest.mark.slow),
     ],
     ids=["eager", "dropout-eager", "dropout-tf.function"],
 )

@@ -41,7 +41,7 @@ def compared(printed):
     return *np.array(rows, float).T, float(difference)
 
 
-@pytest.mark.parametrize("name", ["mirrored.py", "multi_worker.py"])
+@pytest.mark.parametrize("name", ["mirrored.py", pytest.param("multi_worker.py", marks=pytest.mark.slow)])
 def test_replicas_that_wait_for_one_another_train_as_one_process_does(name):
     """In float64: in float32, training itself makes more of a difference in the last bit."""
     printed = run_example(name, "--steps=250", "--dtype=float64")
@@ -57,6 +57,7 @@ def test_replicas_that_wait_for_one_another_train_as_one_process_does(name):
         assert results["0"] == results["1"]
 
 
+@pytest.mark.slow
 def test_parameter_servers_train_as_one_process_does_and_learn():
     printed = run_example("parameter_server.py", "--steps=500", "--dtype=float64")
     _, one_by_one, difference = compared(printed)

@@ -134,10 +134,11 @@ x = np.load(sys.argv[2])
             lambda model, path: model.export(path, verbose=False),
             "model = tf.saved_model.load(sys.argv[1])\ny = model.serve(x)",
         ),
-        (
+        pytest.param(
             lambda model, path: tf.saved_model.save(model, path),
             "model = tf.saved_model.load(sys.argv[1])\n"
             "y = model.signatures['serving_default'](tf.constant(x))['output_0']",
+            marks=pytest.mark.slow,
         ),
         (
             lambda model, path: model.save(path + ".keras"),

@@ -48,6 +48,7 @@ def table_below(heading, printed):
     return np.array([row.split() for row in rows], dtype=float)
 
 
+@pytest.mark.slow
 @needs_matplotlib
 def test_wgan_gp_drives_the_norm_of_the_gradient_to_1(tmp_path):
     sizes = ["--files=20", "--units=16", "--batch=16", "--time=8", "--steps=40"]
@@ -70,6 +71,7 @@ def test_wgan_gp_drives_the_norm_of_the_gradient_to_1(tmp_path):
     pictures.assert_is_png(tmp_path / "new" / "wgan_gp.png")
 
 
+@pytest.mark.slow
 @needs_matplotlib
 def test_maml_learns_to_learn(tmp_path):
     sizes = ["--units=24", "--time=10", "--shots=12", "--tasks=4", "--steps=300", "--inner-steps=1", "--inner-rate=0.2"]

@@ -99,6 +99,7 @@ def output_and_gradients(model, x):
     return [output, *tape.gradient(loss, variables)]
 
 
+@pytest.mark.slow
 def test_a_saved_model_of_keras_is_served_and_trained(tmp_path):
     x = padded_sequences()
     np.save(tmp_path / "x.npy", x)
@@ -257,6 +258,7 @@ with tf.Graph().as_default():
 # ---------------------------------------------------------------- SavedModels of tf.keras, Keras 2
 
 
+@pytest.mark.slow
 def test_a_saved_model_of_tf_keras_keeps_working(tmp_path):
     """It holds its layers twice, for CPUs and for GPUs, and the device chooses when it is run."""
     tf_keras = pytest.importorskip("tf_keras")

@@ -25,7 +25,6 @@ def test_equals_builtin_at_any_size(size, seed):
     check_against_builtin(inputs, gru_inputs.output_gradients(size, "float32", seed)["d_h"])
 
 
-@pytest.mark.slow
 def test_equals_builtin_when_large():
     size = gru_inputs.LARGE
     check_against_builtin(gru_inputs.cell_inputs(size, "float32"), gru_inputs.output_gradients(size, "float32")["d_h"])
@@ -42,7 +41,6 @@ def test_equals_reference_at_any_size(size, seed, dtype):
     check_against_reference(size, dtype, seed)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("dtype", gru_inputs.DTYPES)
 def test_equals_reference_when_large(dtype):
     check_against_reference(gru_inputs.LARGE, dtype)

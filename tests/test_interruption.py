@@ -18,8 +18,7 @@ import interruptions, mixed_calls
 """
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("num_threads", [1, 2])
+@pytest.mark.parametrize("num_threads", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_cancelled_steps_end_and_leave_nothing(num_threads):
     """A function that is cancelled, a session that is closed, a graph in which another op fails.
 

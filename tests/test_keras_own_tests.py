@@ -21,6 +21,7 @@ FILES = (
 ON_THE_OP = ("lstm_test", "gru_test", "simple_rnn_test", "bidirectional_test")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(
     importlib.util.find_spec(f"keras.src.layers.rnn.{FILES[0]}") is None,
     reason="needs a Keras whose wheel has its tests",

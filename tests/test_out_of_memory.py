@@ -24,8 +24,7 @@ def test_every_op_at_every_size_of_memory():
     processes.run_code(CHECK, TESTS, "eager", **memory_limits.ENVIRONMENT)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("door", ["graph", "dataset"])
+@pytest.mark.parametrize("door", ["graph", pytest.param("dataset", marks=pytest.mark.slow)])
 def test_graphs_and_datasets_go_on_after_an_error(door):
     names = ["CudnnRNNV3", "CudnnRNNBackpropV3", "CudnnRNNBackpropGrad", "GRUBlockCell"]
     processes.run_code(CHECK, TESTS, door, *names, **memory_limits.ENVIRONMENT)

@@ -1,0 +1,190 @@
+"""A run of the whole benchmark, in tiny sizes: what it prints and writes."""
+
+import itertools
+import json
+import pathlib
+import re
+import sys
+
+import numpy as np
+import parity
+import pictures
+import processes
+import pytest
+import tensorflow as tf
+from test_benchmark import INSTALLED, tasks_of
+
+import tf_rnn_ops
+
+# The program's modules, which import each other by their bare names.
+sys.path.append(str(pathlib.Path(__file__).parent.parent / "benchmarks"))
+
+import bench
+import cases
+import run
+import sections
+import targets
+from peers import KERAS, ONNX_RUNTIME, OURS, PEERS, PYTORCH, RAW_OPS
+
+pytestmark = pytest.mark.slow
+
+ROUNDS = 3
+QUICK_PEERS = [KERAS, PYTORCH, ONNX_RUNTIME, RAW_OPS]
+QUICK_SECTIONS = [sections.MAIN, sections.MEMORY, sections.CALLS, sections.SECOND_ORDER]
+
+
+@pytest.fixture(scope="module")
+def quick_run(tmp_path_factory):
+    """What a quick run printed, and the folder that it wrote to."""
+    folder = tmp_path_factory.mktemp("benchmark") / "new"
+    options = {
+        "rounds": ROUNDS,
+        "peers": ",".join(QUICK_PEERS),
+        "sections": ",".join(QUICK_SECTIONS),
+        "threads": 1,
+        "output": folder,
+    }
+    arguments = [f"--{name}={value}" for name, value in options.items()]
+    process = processes.run_python(bench.__file__, "--quick", *arguments)
+    assert process.returncode == 0, process.stderr[-2000:]
+    return process.stdout, folder
+
+
+@pytest.fixture(scope="module")
+def quick_results(quick_run):
+    """The results.json of the quick run."""
+    return json.loads((quick_run[1] / "results.json").read_text())
+
+
+def quick_keys():
+    """(section, case, peer, task) of all that a quick run times, but for products."""
+    for name in (sections.MAIN, sections.CALLS, sections.SECOND_ORDER):
+        section = sections.SECTIONS[name]
+        for case, peer in itertools.product(section.quick_cases, [OURS, *QUICK_PEERS]):
+            if peer in INSTALLED and peer in section.peers:
+                for task in tasks_of(peer, case):
+                    yield name, case.name, peer, task
+
+
+def key_of(result):
+    return result["section"], result["case"], result["peer"], result["task"]
+
+
+def is_limit(result):
+    return result["section"] == sections.MAIN and result["case"].startswith("product")
+
+
+def test_json_has_every_measurement_once(quick_results):
+    timed = [key_of(result) for result in quick_results["measurements"] if not is_limit(result)]
+    assert sorted(timed) == sorted(quick_keys())
+
+
+def test_json_has_products_by_every_peer_that_has_them(quick_results):
+    expected = {RAW_OPS, *(name for name in (PYTORCH, ONNX_RUNTIME) if name in INSTALLED)}
+    products = [result for result in quick_results["measurements"] if is_limit(result)]
+    assert {result["peer"] for result in products if "float32" in result["case"]} == expected
+    assert {result["peer"] for result in products if "bfloat16" in result["case"]} == expected - {ONNX_RUNTIME}
+    for dtype, limit in quick_results["limit_gflops"].items():
+        fastest = [r["flops"] / r["seconds"]["median"] / 1e9 for r in products if dtype in r["case"]]
+        assert limit == pytest.approx(max(fastest))
+
+
+def test_json_has_medians_and_quartiles_of_the_samples(quick_results):
+    for result in quick_results["measurements"]:
+        seconds, gflops = result["seconds"], result["gflops"]
+        assert is_limit(result) or len(seconds["samples"]) == ROUNDS
+        assert min(seconds["samples"]) > 0
+        names = ("lower_quartile", "median", "upper_quartile")
+        quartiles = np.percentile(seconds["samples"], [25, 50, 75])
+        np.testing.assert_allclose([seconds[name] for name in names], quartiles)
+        # The faster, the more operations a second.
+        np.testing.assert_allclose([gflops[name] for name in names], result["flops"] / quartiles[::-1] / 1e9)
+
+
+def test_json_has_ratios_to_ours(quick_results):
+    by_key = {key_of(result): result for result in quick_results["measurements"]}
+    for (section, case, _, task), result in by_key.items():
+        ours = by_key.get((section, case, OURS, task))
+        expected = ours and pytest.approx(result["seconds"]["median"] / ours["seconds"]["median"])
+        assert result["ratio"] == expected
+
+
+def test_json_has_small_errors(quick_results):
+    for result in quick_results["measurements"]:
+        dtype = cases.parse_case(result["case"]).dtype
+        # Others may add up in 16 bits, which costs them more than rounding the result would.
+        factor = 1 if result["peer"] == OURS else 5
+        assert 0 <= result["error"] <= factor * parity.TOLERANCES[dtype]
+
+
+def test_json_has_the_memory_of_training_steps(quick_results):
+    section = sections.SECTIONS[sections.MEMORY]
+    measured = [(each["case"], each["peer"]) for each in quick_results["memory"]]
+    assert measured == [
+        (case.name, peer) for case in section.quick_cases for peer in section.peers if peer in INSTALLED
+    ]
+    for each in quick_results["memory"]:
+        assert 0 < each["baseline_bytes"] <= each["peak_bytes"]
+
+
+def test_json_says_what_it_was_measured_on(quick_results):
+    versions = quick_results["versions"]
+    assert versions[OURS]["tf_rnn_ops"] == tf_rnn_ops.__version__
+    assert versions[OURS]["CPU"]
+    assert tf_rnn_ops._library.active_instruction_set() in versions[OURS]["instruction set"]
+    assert versions[KERAS]["TensorFlow"] == tf.__version__
+    assert quick_results["threads"] == 1
+    assert quick_results["rounds"] == ROUNDS
+    assert [len(quick_results[f"load_{when}"]) for when in ("before", "after")] == [3, 3]
+
+
+def test_what_is_not_installed_is_left_out_with_a_word(quick_run, quick_results):
+    missing = {name: PEERS[name].missing_packages() for name in QUICK_PEERS if name not in INSTALLED}
+    assert quick_results["left_out"] == missing
+    for name, packages in missing.items():
+        assert f"{PEERS[name].label} is left out: {', '.join(packages)} not installed" in quick_run[0]
+
+
+def test_results_are_read_as_they_were_written(quick_results):
+    again = run.to_json(run.from_json(quick_results))
+    assert json.loads(json.dumps(again)) == quick_results
+
+
+def test_printed_table_has_a_line_for_every_measurement(quick_run, quick_results):
+    lines = [re.split(r" {2,}", line) for line in quick_run[0].splitlines()]
+    for result in quick_results["measurements"]:
+        if not is_limit(result):
+            title = cases.parse_case(result["case"]).title
+            wanted = [title, cases.TASKS[result["task"]], PEERS[result["peer"]].label]
+            milliseconds = 1e3 * result["seconds"]["median"]
+            medians = [float(cells[3]) for cells in lines if cells[:3] == wanted]
+            assert any(median == pytest.approx(milliseconds, rel=0.06) for median in medians), wanted
+
+
+def test_markdown_has_every_case_of_the_main_section(quick_run):
+    text = (quick_run[1] / "results.md").read_text()
+    for case in sections.SECTIONS[sections.MAIN].quick_cases:
+        # A table for each task.
+        assert len(re.findall(rf"^\| {re.escape(case.title)} \| ", text, re.MULTILINE)) >= len(case.tasks), case
+    for target in [*targets.TARGETS, *targets.SECOND_ORDER_TARGETS]:
+        assert f"| {target.title} | {target.demand} | " in text
+        assert target.title in quick_run[0]
+
+
+def test_markdown_has_every_penalty(quick_run, quick_results):
+    text = (quick_run[1] / "results.md").read_text()
+    rows = {cells[0]: cells for line in text.splitlines() if len(cells := line.strip("| ").split(" | ")) > 4}
+    for case in sections.SECTIONS[sections.SECOND_ORDER].quick_cases:
+        found = [r for r in quick_results["measurements"] if (r["case"], r["peer"]) == (case.name, OURS)]
+        medians = {each["task"]: each["seconds"]["median"] for each in found}
+        cost = medians["penalty"] / medians["forward_backward"]
+        assert float(rows[case.plain.title][3]) == pytest.approx(cost, abs=0.006)
+
+
+def test_picture_is_drawn_where_matplotlib_is_installed(quick_run):
+    printed, folder = quick_run
+    if pictures.HAS_MATPLOTLIB:
+        pictures.assert_is_png(folder / "results.png")
+    else:
+        assert not (folder / "results.png").exists()
+    assert ("no results.png" in printed) != pictures.HAS_MATPLOTLIB
