@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs Python tests of the ops with their libraries built for AddressSanitizer and UndefinedBehaviorSanitizer, which see
 # what our own code reads and writes outside of what TensorFlow allocated. pytest's arguments may be given; otherwise
-# the tests are those below: each op, type, mode and pass, and bad input.
+# the tests are those below, but for the slow ones: each op, type, mode and pass, and bad input.
 
 source "$(dirname "$0")/shell.sh"
 cd "$REPOSITORY"
@@ -9,6 +9,7 @@ cd "$REPOSITORY"
 readonly STATE="$REPOSITORY/build/memcheck"
 readonly LIBRARIES=(libtf_rnn_ops.so libtf_rnn_ops_builtin_kernels.so)
 readonly TESTS=(
+  -m "not slow"
   tests/test_{builtin_kernels,golden}.py
   tests/test_cudnn_rnn_{bad_input,dropout,gradients,params_ops,parity,reserve_space,second_order,shapes}.py
   tests/test_gru_block_cell_{bad_input,gradients,parity,second_order,shapes}.py
