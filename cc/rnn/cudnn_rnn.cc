@@ -2,13 +2,14 @@
 
 #include <type_traits>
 
+#include "cc/rnn/instruction_set.h"
 #include "cc/rnn/simd/cudnn_rnn.h"
 
 namespace tf_rnn_ops::rnn {
 
 namespace {
 
-#if defined(__x86_64__)
+#if defined(TF_RNN_OPS_HAS_HIGHER_SETS)
 
 // AMX rounds the states that products take to bfloat16. That is as accurate as
 // the type, but where a ReLU is near its kink: there, the gradient could turn
@@ -49,7 +50,7 @@ CudnnRnnKernels<BFloat16> AmxKernels() {
 template <typename T>
 CudnnRnnKernels<T> GetCudnnRnnKernels(InstructionSet instruction_set) {
   switch (instruction_set) {
-#if defined(__x86_64__)
+#if defined(TF_RNN_OPS_HAS_HIGHER_SETS)
     case InstructionSet::kAmx:
       if constexpr (std::is_same_v<T, BFloat16>) return AmxKernels();
       [[fallthrough]];

@@ -1,12 +1,13 @@
 #include "cc/rnn/gru_block_cell.h"
 
+#include "cc/rnn/instruction_set.h"
 #include "cc/rnn/simd/gru_block_cell.h"
 
 namespace tf_rnn_ops::rnn {
 template <typename T>
 GruBlockCellKernels<T> GetGruBlockCellKernels(InstructionSet instruction_set) {
   switch (instruction_set) {
-#if defined(__x86_64__)
+#if defined(TF_RNN_OPS_HAS_HIGHER_SETS)
     case InstructionSet::kAmx:
     case InstructionSet::kAvx512:
       return avx512::GruBlockCell<T>();

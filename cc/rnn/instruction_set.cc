@@ -1,6 +1,6 @@
 #include "cc/rnn/instruction_set.h"
 
-#if defined(__x86_64__)
+#if defined(TF_RNN_OPS_HAS_HIGHER_SETS)
 #include <cpuid.h>
 #endif
 #if defined(__linux__)
@@ -18,7 +18,7 @@ constexpr InstructionSet kAll[] = {
     InstructionSet::kBaseline, InstructionSet::kAvx2, InstructionSet::kAvx512,
     InstructionSet::kAmx};
 
-#if defined(__x86_64__)
+#if defined(TF_RNN_OPS_HAS_HIGHER_SETS)
 // Whether the CPU has AMX's bfloat16 products and AVX-512's conversions to
 // bfloat16. (GCC 12's __builtin_cpu_supports does not know them.)
 bool CpuHasAmxBfloat16() {
@@ -49,7 +49,7 @@ bool Supports(InstructionSet instruction_set) {
   switch (instruction_set) {
     case InstructionSet::kBaseline:
       return true;
-#if defined(__x86_64__)
+#if defined(TF_RNN_OPS_HAS_HIGHER_SETS)
     case InstructionSet::kAvx2:
       return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
              __builtin_cpu_supports("f16c");

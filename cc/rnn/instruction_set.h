@@ -6,6 +6,12 @@
 #include <string_view>
 #include <vector>
 
+// Whether the build has sets beyond the baseline: not for other CPUs, nor with
+// .bazelrc's config `baseline`.
+#if defined(__x86_64__) && !defined(TF_RNN_OPS_BASELINE_ALONE)
+#define TF_RNN_OPS_HAS_HIGHER_SETS
+#endif
+
 namespace tf_rnn_ops::rnn {
 
 // In ascending order: a CPU that has one has all before it.

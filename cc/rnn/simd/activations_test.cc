@@ -21,7 +21,7 @@ namespace {
 template <typename T>
 VectorFunctions<T> GetVectorFunctions(InstructionSet instruction_set) {
   switch (instruction_set) {
-#if defined(__x86_64__)
+#if defined(TF_RNN_OPS_HAS_HIGHER_SETS)
     case InstructionSet::kAvx512:
       return avx512::GetVectorFunctions<T>();
     case InstructionSet::kAvx2:

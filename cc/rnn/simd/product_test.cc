@@ -18,7 +18,7 @@ namespace {
 template <typename P>
 ProductFunctions<P> Functions(InstructionSet instruction_set) {
   switch (instruction_set) {
-#if defined(__x86_64__)
+#if defined(TF_RNN_OPS_HAS_HIGHER_SETS)
     case InstructionSet::kAvx512:
       return avx512::GetProductFunctions<P>();
     case InstructionSet::kAvx2:
@@ -140,7 +140,7 @@ class ProductTest
 
 TEST_P(ProductTest, EqualsThePlainLoop) {
   const auto& [instruction_set, size] = GetParam();
-#if defined(__x86_64__)
+#if defined(TF_RNN_OPS_HAS_HIGHER_SETS)
   if (instruction_set == InstructionSet::kAmx) {
     CheckProducts(amx::GetProductFunctions<BFloat16>(), size);
     return;

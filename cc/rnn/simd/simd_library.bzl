@@ -73,7 +73,7 @@ def simd_library(name, srcs, hdrs, deps, textual_hdrs = [], copts = [], has_amx 
         name = name,
         hdrs = hdrs,
         deps = deps + [parts["baseline"]] + select({
-            "@platforms//cpu:x86_64": [part for _, part in higher],
+            "//cc/rnn/simd:has_higher_sets": [part for _, part in higher],
             "//conditions:default": [],
         }),
     )
@@ -82,11 +82,11 @@ def simd_library(name, srcs, hdrs, deps, textual_hdrs = [], copts = [], has_amx 
         size = "small",
         srcs = ["//cc/rnn/simd:symbols_test.cc"],
         args = select({
-            "@platforms//cpu:x86_64": ["%s=$(rootpath %s_archive)" % pair for pair in higher],
+            "//cc/rnn/simd:has_higher_sets": ["%s=$(rootpath %s_archive)" % pair for pair in higher],
             "//conditions:default": [],
         }),
         data = select({
-            "@platforms//cpu:x86_64": [part + "_archive" for _, part in higher],
+            "//cc/rnn/simd:has_higher_sets": [part + "_archive" for _, part in higher],
             "//conditions:default": [],
         }),
         # Without optimization, functions of the standard library stay whole.
