@@ -208,12 +208,14 @@ $(GPU_ENV)/installed: dist/ready $(GPU_ENV)/ready
 	@$(GPU_ENV)/bin/python $(INSTALL_WHEEL) --no-deps --force-reinstall dist/*.whl
 	@touch $@
 
+# Threads share work alike in all instruction sets but AMX. Without --config=baseline it is all of them, which takes minutes
+# more.
 .PHONY: sanitize
 sanitize: $(VENV)/ready .tools/bazel ## Run the C++ unit tests under Address+Undefined and Thread sanitizers.
 	@echo "==> C++ unit tests under AddressSanitizer and UndefinedBehaviorSanitizer"
 	@tools/bazel.sh test --config=asan //cc/rnn/... //cc/gpu/...
 	@echo "==> C++ unit tests under ThreadSanitizer"
-	@tools/bazel.sh test --config=tsan //cc/rnn/... //cc/gpu/...
+	@tools/bazel.sh test --config=tsan --config=baseline //cc/rnn/... //cc/gpu/...
 
 # ---------------------------------------------------------------- attempts to break it, longer than tests may take
 
