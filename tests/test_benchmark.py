@@ -316,6 +316,7 @@ def test_networks_equal_the_reference(peer, name):
 
 SLOW_PENALTIES = [
     *itertools.product([OURS, KERAS, PYTORCH], SLOW_NETWORKS),
+    # Their graphs take so long to build that the other networks are left out.
     *itertools.product([KERAS_XLA, KERAS_UNROLLED], QUICK_NETWORKS),
 ]
 
