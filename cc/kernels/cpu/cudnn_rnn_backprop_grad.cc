@@ -72,7 +72,7 @@ class CudnnRNNBackpropGradOp : public tensorflow::OpKernel {
     inputs.Fill<T>(&pass);
     OP_REQUIRES_OK(ctx, ReadBackwardPass(inputs, &pass));
     OP_REQUIRES_OK(ctx, ReadDirection(inputs, &pass));
-    bool is_anything_wanted;
+    bool is_anything_wanted = false;
     OP_REQUIRES_OK(ctx,
                    AllocateResults(ctx, inputs, &pass, &is_anything_wanted));
     if (!is_anything_wanted) return;
