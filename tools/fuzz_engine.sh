@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Fuzzes the engine: each target in cc/rnn for --seconds (60), one after another, from its corpus in cc/rnn/corpus. New
 # inputs, logs and what failed are left in build/fuzz/TARGET. With --merge, the corpus is then chosen anew. Targets may
-# be named; otherwise it is all of them.
+# be named; otherwise it is all of them. What showed a fault is kept in cc/rnn/faults/TARGET, which no merge touches.
 
 source "$(dirname "$0")/shell.sh"
 cd "$REPOSITORY"

@@ -10,7 +10,8 @@ def fuzz_target(name, srcs, deps):
     compiler.
 
     Args:
-      name: of the binary. corpus/NAME holds its corpus.
+      name: of the binary. corpus/NAME holds its corpus, faults/NAME what once
+        showed a fault.
       srcs: where LLVMFuzzerTestOneInput is.
       deps: of srcs.
     """
@@ -32,7 +33,10 @@ def fuzz_target(name, srcs, deps):
     )
     native.filegroup(
         name = name + "_corpus",
-        srcs = native.glob(["corpus/%s/*" % name]),
+        srcs = native.glob([
+            "corpus/%s/*" % name,
+            "faults/%s/*" % name,
+        ]),
     )
     cc_test(
         name = name + "_corpus_test",
