@@ -238,13 +238,12 @@ memcheck: $(VENV)/installed $(VENV)/peers ## Run the ops' Python tests on librar
 	@tools/memcheck.sh $(OPTIONS)
 
 # CPUs that this one need not be. TensorFlow's own kernels need AVX and F16C; QEMU has no AVX-512. NumPy's OpenBLAS, which
-# the reference multiplies with, takes some emulated CPUs for one with AVX2 unless it is told.
-QEMU_USER := $(QEMU)/usr/bin/qemu-x86_64-static
-EMULATE = TF_CPP_MIN_LOG_LEVEL=3 OPENBLAS_CORETYPE=$(2) $(QEMU_USER) -cpu $(1) $(VENV)/bin/python stress/one_cpu.py
+# the reference multiplies with, takes some emulated CPUs for one with AVX2 unless it is told to do with AVX.
+QEMU_USER := TF_CPP_MIN_LOG_LEVEL=3 OPENBLAS_CORETYPE=Sandybridge $(QEMU)/usr/bin/qemu-x86_64-static
 .PHONY: emulate
 emulate: $(VENV)/installed $(VENV)/peers $(QEMU)/ready ## Run every op on an emulated CPU without AVX2, and on one with it.
-	@$(call EMULATE,IvyBridge,Sandybridge) --instruction-set baseline
-	@$(call EMULATE,Haswell,Haswell) --instruction-set avx2
+	@$(QEMU_USER) -cpu IvyBridge $(VENV)/bin/python stress/one_cpu.py --instruction-set baseline
+	@$(QEMU_USER) -cpu Haswell $(VENV)/bin/python stress/one_cpu.py --instruction-set avx2
 
 $(QEMU)/ready:
 	@echo "==> fetching Debian's QEMU into $(QEMU)"
