@@ -282,7 +282,13 @@ class LayerForward {
                           : time_ - chunk.first_step - chunk.steps;
   }
 
-  // The input of the steps, [steps * B, F], in the order of time.
+  // The input of the steps, [steps * B, F], in the order of time: where it
+  // lies, and packed.
+  MatrixView<const P> InputRows(std::int64_t direction,
+                                const Chunk& chunk) const {
+    return MatrixView<const P>(a_.input, time_ * batch_, fan_in_)
+        .Rows(FirstTime(direction, chunk) * batch_, chunk.steps * batch_);
+  }
   Left Input(std::int64_t direction, const Chunk& chunk) const {
     const std::int64_t size =
         SizeOf<Left>(StepsAtOnce(a_.size) * batch_, fan_in_);
@@ -296,30 +302,30 @@ class LayerForward {
         chunk.steps * batch_, cols};
   }
 
+  // Both directions' at once: a thread that has a direction to itself then
+  // prepares that.
   void PrepareInput(const Chunk& chunk) const {
+    WorkList<PackWork<MatrixView<const P>, Left>> inputs;
+    WorkList<MultiplyWork<P>> products;
     for (std::int64_t d = 0; d < directions_; ++d) {
-      const MatrixView<const P> x =
-          MatrixView<const P>(a_.input, time_ * batch_, fan_in_)
-              .Rows(FirstTime(d, chunk) * batch_, chunk.steps * batch_);
       if (skips_input_) {
-        AddInput(x, d, chunk);
+        AddInput(d, chunk);
         continue;
       }
-      RunTogether(executor_, PackWork(x, Input(d, chunk)));
-      if (!is_fused_) {
-        const MatrixView<const T> bias(Bias(d), 1, panels_ * kPanelBlocks, 0);
-        RunTogether(
-            executor_,
-            MultiplyWork(
-                ProductSum<P>(Input(d, chunk), weights_.Input(d, 0, panels_)),
-                bias, Projected(d, chunk), executor_.num_threads()));
-      }
+      inputs.Add({InputRows(d, chunk), Input(d, chunk)});
+      if (is_fused_) continue;
+      products.Add(
+          {ProductSum<P>(Input(d, chunk), weights_.Input(d, 0, panels_)),
+           MatrixView<const T>(Bias(d), 1, panels_ * kPanelBlocks, 0),
+           Projected(d, chunk), executor_.num_threads()});
     }
+    RunTogether(executor_, inputs);
+    RunTogether(executor_, products);
   }
 
   // projected = bias + x, for each gate.
-  void AddInput(const MatrixView<const P>& x, std::int64_t direction,
-                const Chunk& chunk) const {
+  void AddInput(std::int64_t direction, const Chunk& chunk) const {
+    const MatrixView<const P> x = InputRows(direction, chunk);
     const MatrixView<T> projected = Projected(direction, chunk);
     executor_.ParallelFor(x.rows, [&](std::int64_t row) {
       std::copy_n(Bias(direction), projected.cols, projected.At(row, 0));

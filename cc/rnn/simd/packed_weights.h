@@ -69,32 +69,22 @@ class PanelWeights {
         skips_input_(layer == 0 && config.skip_input),
         is_projected_(config.num_proj > 0) {}
 
-  // To be called before the matrices below are read.
+  // To be called before the matrices below are read. Tasks go from direction to
+  // direction and from panel to panel, as those of steps do: a thread, whose
+  // share is neighbouring ones, then has in its cache what it multiplies.
   void Pack(Executor& executor) const {
+    const std::int64_t num_blocks = panels_ * Cell::kGates;
+    RunTogether(executor,
+                Tasks{directions_ * num_blocks, [&](std::int64_t task) {
+                        PackBlocks(task / num_blocks, task % num_blocks);
+                      }});
+    if (!is_projected_) return;
+    WorkList<PackTransposedWork<P, Right>> projections;
     for (std::int64_t d = 0; d < directions_; ++d) {
-      const std::int64_t pseudo_layer = layer_ * directions_ + d;
-      const std::int64_t num_blocks = panels_ * Cell::kGates;
-      const Tasks input{
-          skips_input_ ? 0 : num_blocks, [&](std::int64_t i) {
-            PackBlock(
-                layout_.InputMatrix(pseudo_layer), i / Cell::kGates,
-                (i + Cell::kFirstInputGate) % Cell::kGates,
-                Input(d, 0, panels_).Cols(i * kTileCols<P>, kTileCols<P>));
-          }};
-      const Tasks recurrent{
-          num_blocks, [&](std::int64_t i) {
-            PackBlock(
-                layout_.RecurrentMatrix(pseudo_layer), i / Cell::kGates,
-                i % Cell::kGates,
-                Recurrent(d, 0, panels_).Cols(i * kTileCols<P>, kTileCols<P>));
-          }};
-      RunTogether(executor, input, recurrent);
-      if (is_projected_) {
-        RunTogether(executor,
-                    PackTransposedWork(Param(layout_.Projection(pseudo_layer)),
-                                       Projection(d)));
-      }
+      projections.Add(
+          {Param(layout_.Projection(PseudoLayer(d))), Projection(d)});
     }
+    RunTogether(executor, projections);
   }
 
   // Of some panels: [F, num_panels * G * kTileCols].
@@ -118,10 +108,26 @@ class PanelWeights {
  private:
   static constexpr std::int64_t kPanelBlocks = Cell::kGates * kTileCols<P>;
 
+  std::int64_t PseudoLayer(std::int64_t direction) const {
+    return layer_ * directions_ + direction;
+  }
   MatrixView<const P> Param(const ParamsRegion& region) const {
     return {params_ + region.offset, region.rows, region.cols};
   }
 
+  // Packs a block of W and one of R.
+  void PackBlocks(std::int64_t direction, std::int64_t block) const {
+    const std::int64_t panel = block / Cell::kGates;
+    const std::int64_t gate = block % Cell::kGates;
+    const std::int64_t col = block * kTileCols<P>;
+    if (!skips_input_) {
+      PackBlock(layout_.InputMatrix(PseudoLayer(direction)), panel,
+                (gate + Cell::kFirstInputGate) % Cell::kGates,
+                Input(direction, 0, panels_).Cols(col, kTileCols<P>));
+    }
+    PackBlock(layout_.RecurrentMatrix(PseudoLayer(direction)), panel, gate,
+              Recurrent(direction, 0, panels_).Cols(col, kTileCols<P>));
+  }
   // Packs the weights of a gate of a panel's units.
   void PackBlock(const ParamsRegion& region, std::int64_t panel,
                  std::int64_t gate, const Right& to) const {

@@ -63,29 +63,33 @@ void RunTogether(Executor& executor, const Work&... work) {
 }
 
 // Cuts a matrix into blocks, each the work of one task. The bits of a product
-// do not depend on the cut, so it may follow the number of threads.
+// do not depend on the cut, so it may follow the number of threads. Blocks are
+// numbered down the columns: a thread's share, which is neighbouring ones,
+// reads few of the right operand's columns, and where others cut the same
+// columns into shares, such as steps do, they are in the same thread's cache.
 class Blocks {
  public:
   // Blocks of at most so many rows and columns, of whole multiples of the least
-  // of each; of fewer rows where more would leave threads idle.
+  // of each, and of nearly equal width; of fewer rows where more would leave
+  // threads idle.
   Blocks(std::int64_t rows, std::int64_t cols, std::int64_t least_rows,
-         std::int64_t most_rows, std::int64_t most_cols, int num_threads)
-      : rows_(rows), cols_(cols), block_cols_(most_cols) {
+         std::int64_t most_rows, std::int64_t least_cols,
+         std::int64_t most_cols, int num_threads)
+      : rows_(rows),
+        cols_(cols),
+        block_cols_(Multiple(cols, CeilDiv(cols, most_cols), least_cols)) {
     constexpr std::int64_t kBlocksPerThread = 4;
     const std::int64_t wanted =
         CeilDiv(kBlocksPerThread * num_threads, Max(blocks_across(), 1));
-    const std::int64_t units = CeilDiv(CeilDiv(rows, wanted), least_rows);
-    block_rows_ = Min(most_rows, Max(units, 1) * least_rows);
+    block_rows_ = Min(most_rows, Multiple(rows, wanted, least_rows));
   }
 
-  std::int64_t size() const {
-    return CeilDiv(rows_, block_rows_) * blocks_across();
-  }
+  std::int64_t size() const { return blocks_down() * blocks_across(); }
   std::int64_t row(std::int64_t block) const {
-    return block / blocks_across() * block_rows_;
+    return block % blocks_down() * block_rows_;
   }
   std::int64_t col(std::int64_t block) const {
-    return block % blocks_across() * block_cols_;
+    return block / blocks_down() * block_cols_;
   }
   std::int64_t rows(std::int64_t block) const {
     return Min(block_rows_, rows_ - row(block));
@@ -95,6 +99,14 @@ class Blocks {
   }
 
  private:
+  // The least multiple of `least` of which `count` are no less than `size`; one
+  // at least.
+  static std::int64_t Multiple(std::int64_t size, std::int64_t count,
+                               std::int64_t least) {
+    return Max(CeilDiv(CeilDiv(size, Max(count, 1)), least), 1) * least;
+  }
+
+  std::int64_t blocks_down() const { return CeilDiv(rows_, block_rows_); }
   std::int64_t blocks_across() const { return CeilDiv(cols_, block_cols_); }
 
   std::int64_t rows_;
@@ -162,7 +174,7 @@ class MultiplyWork {
         initial_(initial),
         out_(out),
         blocks_(out.rows, out.cols, kWholeTileRows<P>,
-                kMostRows / kWholeTileRows<P> * kWholeTileRows<P>,
+                kMostRows / kWholeTileRows<P> * kWholeTileRows<P>, kTileCols<T>,
                 16 * kTileCols<T>, num_threads) {}
 
   std::int64_t size() const { return blocks_.size(); }
@@ -194,7 +206,7 @@ class MultiplyTransposedWork {
         add_(add),
         out_(out),
         blocks_(out.rows, out.cols, kLeftCols<T>, kMostTransposedRows,
-                16 * kTileCols<T>, num_threads) {}
+                kTileCols<T>, 16 * kTileCols<T>, num_threads) {}
 
   std::int64_t size() const { return blocks_.size(); }
   void operator()(std::int64_t task) const {
