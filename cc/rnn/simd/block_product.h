@@ -173,6 +173,20 @@ const T* NextRight(const ProductSum<T>& sum, int i, std::int64_t depth,
   return then.size > 0 ? then.terms[0].right.data : nullptr;
 }
 
+// Has the CPU fetch a left operand that is about to be read, if that is so
+// small that it takes no time: other threads may have written it, and a product
+// would wait for one line after the other.
+template <typename T>
+TF_RNN_OPS_VECTOR_INLINE void FetchIfSmall(const LeftMatrix<T>& left) {
+  constexpr std::int64_t kMostLines = 256;
+  if (left.rows * left.num_blocks() > kMostLines) return;
+  for (std::int64_t col = 0; col < left.cols; col += kLeftCols<T>) {
+    for (std::int64_t row = 0; row < left.rows; ++row) {
+      __builtin_prefetch(left.At(row, col));
+    }
+  }
+}
+
 // out = initial + sum, chunk by chunk: calls
 // multiply_chunk(left, right, add_to, next) for at most `most_depth` terms of a
 // product at a time, which sets out = add_to + left * right. next: as
@@ -183,6 +197,7 @@ void MultiplyInChunks(const ProductSum<T>& sum, const ProductSum<T>& then,
                       const MatrixView<const ComputeType<T>>& initial,
                       const MatrixView<ComputeType<T>>& out,
                       const ChunkMultiply& multiply_chunk) {
+  for (int i = 0; i < sum.size; ++i) FetchIfSmall(sum.terms[i].left);
   MatrixView<const ComputeType<T>> add_to = initial;
   for (int i = 0; i < sum.size; ++i) {
     const auto& [left, right] = sum.terms[i];

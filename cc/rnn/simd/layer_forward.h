@@ -504,7 +504,8 @@ class LayerForward {
 
   // Stores to a cache wait for their lines, and a column's are too far apart
   // for the CPU to fetch the next ones by itself.
-  static void FetchOutput(const ForwardColumns& columns, std::int64_t row) {
+  static TF_RNN_OPS_VECTOR_INLINE void FetchOutput(
+      const ForwardColumns& columns, std::int64_t row) {
     if (columns.output.data != nullptr && !columns.output_is_uncached) {
       __builtin_prefetch(columns.output.At(row), 1);
     }

@@ -20,7 +20,8 @@ namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
 // Has the CPU fetch the row that is to be read a few rows after `row`: rows may
 // lie pages apart, which it does not foresee.
 template <typename Rows>
-void PrefetchRowAfter(const Rows& from, std::int64_t row) {
+TF_RNN_OPS_VECTOR_INLINE void PrefetchRowAfter(const Rows& from,
+                                               std::int64_t row) {
   constexpr std::int64_t kRowsAhead = 4;
   if (row + kRowsAhead >= from.rows) return;
   const auto* elements = from.Row(row + kRowsAhead);

@@ -13,7 +13,9 @@
 
 namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
 
-// So that vectors stay in registers from one function to the next.
+// So that vectors stay in registers from one function to the next, and that
+// prefetches stay at all: GCC takes a function that does nothing else for one
+// without any effect, and leaves out calls of it.
 #define TF_RNN_OPS_VECTOR_INLINE inline __attribute__((always_inline))
 
 #if defined(__AVX512F__)
