@@ -291,8 +291,9 @@ class LayerBackward {
     ColumnView<const T> d_output;
   };
 
-  BackwardColumns CellColumns(const StepChunk& chunk, std::int64_t step,
-                              std::int64_t d, std::int64_t unit) const {
+  TF_RNN_OPS_VECTOR_INLINE BackwardColumns
+  CellColumns(const StepChunk& chunk, std::int64_t step, std::int64_t d,
+              std::int64_t unit) const {
     const std::int64_t first_row = steps_.FirstRow(d, chunk, step);
     BackwardColumns columns{};
     columns.t = steps_.Time(d, chunk.first_step + step);
@@ -311,10 +312,12 @@ class LayerBackward {
     return columns;
   }
 
-  // `columns` is a copy so that the compiler can keep it in registers.
+  // Inlined, as of few rows a call would take as long as the cells. `columns`
+  // is a copy so that the compiler can keep it in registers.
   template <typename Units>
-  void RunCells(const StepTask& task, const BackwardColumns columns,
-                const Units units) const {
+  TF_RNN_OPS_VECTOR_INLINE void RunCells(const StepTask& task,
+                                         const BackwardColumns columns,
+                                         const Units units) const {
     const SequenceLengths lengths = a_.lengths;
     for (std::int64_t i = 0; i < task.rows; ++i) {
       const std::int64_t row = task.row + i;

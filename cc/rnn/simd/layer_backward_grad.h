@@ -417,8 +417,10 @@ class LayerBackwardGrad {
     ColumnView<T> dot_cell_output;
   };
 
-  CellColumns MakeColumns(const StepChunk& chunk, std::int64_t step,
-                          std::int64_t d, std::int64_t unit) const {
+  TF_RNN_OPS_VECTOR_INLINE CellColumns MakeColumns(const StepChunk& chunk,
+                                                   std::int64_t step,
+                                                   std::int64_t d,
+                                                   std::int64_t unit) const {
     const std::int64_t row = steps_.FirstRow(d, chunk, step);
     CellColumns columns{};
     columns.t = steps_.Time(d, chunk.first_step + step);
@@ -444,10 +446,12 @@ class LayerBackwardGrad {
     return columns;
   }
 
-  // `columns` is a copy so that the compiler can keep it in registers.
+  // Inlined, as of few rows a call would take as long as the cells. `columns`
+  // is a copy so that the compiler can keep it in registers.
   template <typename Units>
-  void RunCells(const StepTask& task, const CellColumns columns,
-                const Units units) const {
+  TF_RNN_OPS_VECTOR_INLINE void RunCells(const StepTask& task,
+                                         const CellColumns columns,
+                                         const Units units) const {
     const SequenceLengths lengths = a_.lengths;
     const bool has_cell_output = columns.cell_output.data != nullptr;
     for (std::int64_t i = 0; i < task.rows; ++i) {

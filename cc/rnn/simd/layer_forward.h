@@ -475,8 +475,9 @@ class LayerForward {
     ColumnView<P> rounded_output;  // where P has fewer bits
   };
 
-  ForwardColumns StateColumns(std::int64_t step, std::int64_t d, std::int64_t t,
-                              std::int64_t unit) const {
+  TF_RNN_OPS_VECTOR_INLINE ForwardColumns
+  StateColumns(std::int64_t step, std::int64_t d, std::int64_t t,
+               std::int64_t unit) const {
     ForwardColumns columns{};
     if constexpr (kRoundsOperands<P>) {
       columns.hidden = OfDirection(scratch_.hidden, d).Column(unit);
@@ -524,10 +525,12 @@ class LayerForward {
     }
   }
 
-  // `columns` is a copy so that the compiler can keep it in registers.
+  // Inlined, as of few rows a call would take as long as the cells. `columns`
+  // is a copy so that the compiler can keep it in registers.
   template <bool kFused, typename Units>
-  void RunCells(const StepTask& task, std::int64_t t,
-                const ForwardColumns columns, const Units units) const {
+  TF_RNN_OPS_VECTOR_INLINE void RunCells(const StepTask& task, std::int64_t t,
+                                         const ForwardColumns columns,
+                                         const Units units) const {
     const SequenceLengths lengths = a_.lengths;
     const bool is_projected = is_projected_;
     constexpr std::int64_t kRowsAhead = 8;

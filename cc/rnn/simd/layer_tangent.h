@@ -383,8 +383,10 @@ class LayerTangent {
     ColumnView<T> output;
   };
 
-  TangentColumns Columns(std::int64_t step, std::int64_t d, std::int64_t t,
-                         std::int64_t unit) const {
+  TF_RNN_OPS_VECTOR_INLINE TangentColumns Columns(std::int64_t step,
+                                                  std::int64_t d,
+                                                  std::int64_t t,
+                                                  std::int64_t unit) const {
     TangentColumns columns{};
     columns.states = states_.template At<Cell>(d, t, unit);
     columns.previous_time = states_.PreviousTime(d, t);
@@ -403,10 +405,12 @@ class LayerTangent {
     return columns;
   }
 
-  // `columns` is a copy so that the compiler can keep it in registers.
+  // Inlined, as of few rows a call would take as long as the cells. `columns`
+  // is a copy so that the compiler can keep it in registers.
   template <typename Units>
-  void RunCells(const StepTask& task, std::int64_t t,
-                const TangentColumns columns, const Units units) const {
+  TF_RNN_OPS_VECTOR_INLINE void RunCells(const StepTask& task, std::int64_t t,
+                                         const TangentColumns columns,
+                                         const Units units) const {
     const SequenceLengths lengths = a_.lengths;
     for (std::int64_t i = 0; i < task.rows; ++i) {
       const std::int64_t row = task.row + i;
