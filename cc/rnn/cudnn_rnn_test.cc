@@ -208,6 +208,14 @@ std::vector<Case> LargeOutputCases() {
   return cases;
 }
 
+// Weights beyond the second-level caches for as many samples as a tile has rows
+// at most.
+std::vector<Case> LargeWeightsCases() {
+  return {RandomCase({RnnMode::kLstm, false, 1, 1, 300, 340, 0}, {3, 9}),
+          RandomCase({RnnMode::kGru, false, 2, 2, 64, 300, 0}, {2, 12}),
+          RandomCase({RnnMode::kTanh, false, 1, 1, 500, 1200, 0}, {2, 8})};
+}
+
 // The scratch memory of inference, in bytes.
 std::int64_t InferenceWorkspace(InstructionSet instruction_set,
                                 const RnnConfig& config, const RnnSize& size) {
@@ -252,22 +260,38 @@ TYPED_TEST(CudnnRnnTest, ForwardEqualsTheReference) {
   });
 }
 
-TYPED_TEST(CudnnRnnTest, LargeOutputEqualsTheReference) {
+// Calls check(result) with that of each instruction set, after comparing it.
+template <typename T, typename Check>
+void ExpectForwardEqualsTheReference(Case& k, const Check& check) {
   SerialExecutor executor;
+  const ForwardResult expected = ReferenceForward(k);
+  for (InstructionSet instruction_set : SupportedInstructionSets()) {
+    SCOPED_TRACE(std::string(InstructionSetName(instruction_set)) + " " +
+                 Describe(k));
+    Engine<T> engine(instruction_set, k);
+    const ForwardResult actual = engine.Forward(/*is_training=*/true, executor);
+    const double tolerance = kTolerance<T>;
+    ExpectClose(actual.output, expected.output, tolerance, "output");
+    ExpectClose(actual.output_h, expected.output_h, tolerance, "output_h");
+    ExpectClose(actual.output_c, expected.output_c, tolerance, "output_c");
+    check(actual);
+  }
+}
+
+TYPED_TEST(CudnnRnnTest, LargeOutputEqualsTheReference) {
   std::vector<Case> cases = LargeOutputCases();
   for (Case& k : cases) {
-    const ForwardResult expected = ReferenceForward(k);
-    for (InstructionSet instruction_set : SupportedInstructionSets()) {
-      SCOPED_TRACE(std::string(InstructionSetName(instruction_set)) + " " +
-                   Describe(k));
-      Engine<TypeParam> engine(instruction_set, k);
-      const ForwardResult actual =
-          engine.Forward(/*is_training=*/true, executor);
-      EXPECT_GT(actual.output.size() * sizeof(float), std::size_t{2} << 20);
-      const double tolerance = kTolerance<TypeParam>;
-      ExpectClose(actual.output, expected.output, tolerance, "output");
-      ExpectClose(actual.output_h, expected.output_h, tolerance, "output_h");
-    }
+    ExpectForwardEqualsTheReference<TypeParam>(k, [](const auto& result) {
+      EXPECT_GT(result.output.size() * sizeof(float), std::size_t{2} << 20);
+    });
+  }
+}
+
+TYPED_TEST(CudnnRnnTest, LargeWeightsEqualTheReference) {
+  std::vector<Case> cases = LargeWeightsCases();
+  for (Case& k : cases) {
+    ExpectForwardEqualsTheReference<TypeParam>(k, [](const auto&) {});
+    EXPECT_GT(k.params.size() * sizeof(float), std::size_t{3} << 20);
   }
 }
 

@@ -46,11 +46,21 @@ struct LayerForwardArguments {  // with B > 0 and U > 0
 };
 
 // Whether W x is made in each step, together with R h_prev, so that it needs no
-// memory; otherwise it is made for many steps at once, as few rows do not keep
-// the multipliers busy.
-inline bool FusesInput(const RnnSize& size) {
+// memory. Otherwise it is made for many steps at once, as few rows do not keep
+// the multipliers busy: even a whole tile's take less time than weights that
+// come from beyond the second-level caches. Bits depend on this, so that the
+// number of threads may not decide.
+template <typename P>
+bool FusesInput(const RnnConfig& config, const RnnSize& size) {
   constexpr std::int64_t kLeastRows = 8;
-  return size.batch >= kLeastRows;
+  if (config.skip_input || size.batch < kLeastRows) return false;
+  // What two threads' caches hold beside everything else.
+  constexpr double kMostBytes = 1.5 * kSecondLevelBytes;
+  const double weights = static_cast<double>(config.num_gates()) *
+                         static_cast<double>(config.num_units) *
+                         (static_cast<double>(config.largest_fan_in()) +
+                          static_cast<double>(config.output_size()));
+  return size.batch > kMaxTileRows || weights * sizeof(P) <= kMostBytes;
 }
 
 // The steps whose input is prepared at once: it then stays in a cache.
@@ -91,7 +101,7 @@ struct LayerForwardScratch {
     const std::int64_t fan_in = config.largest_fan_in();
     const std::int64_t output_size = config.output_size();
     const bool is_projected = config.num_proj > 0;
-    const bool fuses = FusesInput(size) && !config.skip_input;
+    const bool fuses = FusesInput<P>(config, size);
     bias = arena.Take<T>(directions * panel_cols);
     input = arena.Take<P>(directions * Left::Size(rows, fan_in));
     projected = arena.Take<T>(directions * panel_cols * (fuses ? 0 : rows));
@@ -135,7 +145,7 @@ class LayerForward {
         directions_(a_.config.num_directions),
         fan_in_(a_.config.fan_in(a_.layer)),
         skips_input_(a_.layer == 0 && a_.config.skip_input),
-        is_fused_(FusesInput(a_.size) && !a_.config.skip_input),
+        is_fused_(FusesInput<P>(a_.config, a_.size)),
         is_projected_(a_.config.num_proj > 0),
         output_is_uncached_(IsBestUncached(
             a_.output, time_ * batch_ * directions_ * output_size_,
