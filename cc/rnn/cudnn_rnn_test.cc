@@ -248,51 +248,40 @@ template <typename T>
 class CudnnRnnTest : public testing::Test {};
 TYPED_TEST_SUITE(CudnnRnnTest, StorageTypes);
 
-TYPED_TEST(CudnnRnnTest, ForwardEqualsTheReference) {
+// Returns what it has compared.
+template <typename T>
+ForwardResult ExpectForwardEqualsTheReference(const Case& k,
+                                              Engine<T>& engine) {
   SerialExecutor executor;
-  ForEachCase<TypeParam>([&](Case& k, Engine<TypeParam>& engine) {
-    const ForwardResult actual = engine.Forward(/*is_training=*/true, executor);
-    const ForwardResult expected = ReferenceForward(k);
-    const double tolerance = kTolerance<TypeParam>;
-    ExpectClose(actual.output, expected.output, tolerance, "output");
-    ExpectClose(actual.output_h, expected.output_h, tolerance, "output_h");
-    ExpectClose(actual.output_c, expected.output_c, tolerance, "output_c");
+  const ForwardResult actual = engine.Forward(/*is_training=*/true, executor);
+  const ForwardResult expected = ReferenceForward(k);
+  const double tolerance = kTolerance<T>;
+  ExpectClose(actual.output, expected.output, tolerance, "output");
+  ExpectClose(actual.output_h, expected.output_h, tolerance, "output_h");
+  ExpectClose(actual.output_c, expected.output_c, tolerance, "output_c");
+  return actual;
+}
+
+TYPED_TEST(CudnnRnnTest, ForwardEqualsTheReference) {
+  ForEachCase<TypeParam>([](Case& k, Engine<TypeParam>& engine) {
+    ExpectForwardEqualsTheReference(k, engine);
   });
 }
 
-// Calls check(result) with that of each instruction set, after comparing it.
-template <typename T, typename Check>
-void ExpectForwardEqualsTheReference(Case& k, const Check& check) {
-  SerialExecutor executor;
-  const ForwardResult expected = ReferenceForward(k);
-  for (InstructionSet instruction_set : SupportedInstructionSets()) {
-    SCOPED_TRACE(std::string(InstructionSetName(instruction_set)) + " " +
-                 Describe(k));
-    Engine<T> engine(instruction_set, k);
-    const ForwardResult actual = engine.Forward(/*is_training=*/true, executor);
-    const double tolerance = kTolerance<T>;
-    ExpectClose(actual.output, expected.output, tolerance, "output");
-    ExpectClose(actual.output_h, expected.output_h, tolerance, "output_h");
-    ExpectClose(actual.output_c, expected.output_c, tolerance, "output_c");
-    check(actual);
-  }
-}
-
 TYPED_TEST(CudnnRnnTest, LargeOutputEqualsTheReference) {
-  std::vector<Case> cases = LargeOutputCases();
-  for (Case& k : cases) {
-    ExpectForwardEqualsTheReference<TypeParam>(k, [](const auto& result) {
-      EXPECT_GT(result.output.size() * sizeof(float), std::size_t{2} << 20);
-    });
-  }
+  ForEachCase<TypeParam>(
+      LargeOutputCases(), [](Case& k, Engine<TypeParam>& engine) {
+        const ForwardResult result = ExpectForwardEqualsTheReference(k, engine);
+        EXPECT_GT(result.output.size() * sizeof(float), std::size_t{2} << 20);
+      });
 }
 
 TYPED_TEST(CudnnRnnTest, LargeWeightsEqualTheReference) {
-  std::vector<Case> cases = LargeWeightsCases();
-  for (Case& k : cases) {
-    ExpectForwardEqualsTheReference<TypeParam>(k, [](const auto&) {});
-    EXPECT_GT(k.params.size() * sizeof(float), std::size_t{3} << 20);
-  }
+  ForEachCase<TypeParam>(
+      LargeWeightsCases(), [](Case& k, Engine<TypeParam>& engine) {
+        ExpectForwardEqualsTheReference(k, engine);
+        EXPECT_GT(k.params.size() * sizeof(float), std::size_t{3} << 20);
+      });
 }
 
 TYPED_TEST(CudnnRnnTest, InferenceHasNoDropout) {

@@ -365,15 +365,23 @@ inline Case WithPadding(Case k) {
 }
 
 template <typename T>
-void ForEachCase(const std::function<void(Case&, Engine<T>&)>& check) {
+using CaseCheck = std::function<void(Case&, Engine<T>&)>;
+
+// Calls check(case, engine) for each case, under each instruction set.
+template <typename T>
+void ForEachCase(const std::vector<Case>& cases, const CaseCheck<T>& check) {
   for (InstructionSet instruction_set : SupportedInstructionSets()) {
-    for (Case& k : Cases()) {
+    for (Case k : cases) {
       SCOPED_TRACE(std::string(InstructionSetName(instruction_set)) + " " +
                    Describe(k));
       Engine<T> engine(instruction_set, k);
       check(k, engine);
     }
   }
+}
+template <typename T>
+void ForEachCase(const CaseCheck<T>& check) {
+  ForEachCase<T>(Cases(), check);
 }
 
 using StorageTypes = testing::Types<float, double, Half, BFloat16>;
