@@ -46,17 +46,18 @@ class RowTiles {
 template <typename T>
 void MultiplyPartialTile(MultiplyTileFunction<T> multiply, TileArguments<T> a,
                          std::int64_t rows, std::int64_t cols) {
-  T tile[kMaxTileRows * kTileCols<T>];
-  T* const out = a.out;
+  using Sum = ComputeType<T>;
+  Sum tile[kMaxTileRows * kTileCols<T>];
+  Sum* const out = a.out;
   const std::int64_t out_stride = a.out_stride;
-  const T* const initial = a.initial;
+  const Sum* const initial = a.initial;
   a.out = tile;
   a.out_stride = kTileCols<T>;
   a.initial = nullptr;
   multiply(a);
   for (std::int64_t i = 0; i < rows; ++i) {
     for (std::int64_t j = 0; j < cols; ++j) {
-      const T sum = tile[i * kTileCols<T> + j];
+      const Sum sum = tile[i * kTileCols<T> + j];
       out[i * out_stride + j] =
           initial == nullptr ? sum : initial[i * a.initial_stride + j] + sum;
     }
@@ -64,18 +65,16 @@ void MultiplyPartialTile(MultiplyTileFunction<T> multiply, TileArguments<T> a,
 }
 
 template <typename T>
-TileArguments<T> MakeTileArguments(const LeftMatrix<T>& left,
-                                   const RightMatrix<T>& right,
-                                   std::int64_t depth,
-                                   const MatrixView<const T>& initial,
-                                   const MatrixView<T>& out, std::int64_t row,
-                                   std::int64_t col) {
+TileArguments<T> MakeTileArguments(
+    const LeftMatrix<T>& left, const RightMatrix<T>& right, std::int64_t depth,
+    const MatrixView<const ComputeType<T>>& initial,
+    const MatrixView<ComputeType<T>>& out, std::int64_t row, std::int64_t col) {
   return {left.data,
           left.stride,
           right.At(0, col),
           right.stride,
-          kTileCols<T>,
-          depth,
+          kTileCols<T> * Term<T>::kElements,
+          CeilDiv(depth, Term<T>::kElements),
           out.At(row, col),
           out.stride,
           initial.data == nullptr ? nullptr : initial.At(row, col),
@@ -89,9 +88,8 @@ TileArguments<T> MakeTileArguments(const LeftMatrix<T>& left,
 // null.
 template <typename T>
 void MultiplyChunk(const LeftMatrix<T>& left, const RightMatrix<T>& right,
-                   const MatrixView<const T>& initial, const MatrixView<T>& out,
-                   const T* then) {
-  const std::int64_t depth = left.cols;
+                   const MatrixView<const ComputeType<T>>& initial,
+                   const MatrixView<ComputeType<T>>& out, const T* then) {
   const RowTiles<kMaxTileRows> tiles(out.rows);
   const std::int64_t most_width = MostWidth(out.rows);
   for (std::int64_t col = 0; col < out.cols;) {
@@ -103,12 +101,12 @@ void MultiplyChunk(const LeftMatrix<T>& left, const RightMatrix<T>& right,
     for (std::int64_t tile = 0; tile < tiles.size(); ++tile) {
       const std::int64_t row = tiles.begin(tile);
       const std::int64_t rows = tiles.rows(tile);
-      TileArguments<T> a = MakeTileArguments(left.Rows(row, rows), right, depth,
-                                             initial, out, row, col);
+      TileArguments<T> a = MakeTileArguments<T>(
+          left.Rows(row, rows), right, left.cols, initial, out, row, col);
       if (width == 1 && next != nullptr) {
         // The tiles of a block share in fetching the next one.
-        a.next_stride = CeilDiv(kTileCols<T>, tiles.size());
-        a.next = next + tile * depth * a.next_stride;
+        a.next_stride = CeilDiv(a.right_term_stride, tiles.size());
+        a.next = next + tile * a.depth * a.next_stride;
       }
       const auto multiply = GetMultiplyTile<T>(rows, width);
       if (cols == width * kTileCols<T>) {
@@ -217,13 +215,14 @@ void MultiplyInChunks(const ProductSum<T>& sum, const ProductSum<T>& then,
 // that is known: the CPU fetches the first block of the right operands
 // meanwhile.
 template <typename T>
-void Multiply(const ProductSum<T>& sum, const MatrixView<const T>& initial,
-              const MatrixView<T>& out,
+void Multiply(const ProductSum<T>& sum,
+              const MatrixView<const ComputeType<T>>& initial,
+              const MatrixView<ComputeType<T>>& out,
               const ProductSum<T>& then = ProductSum<T>()) {
   MultiplyInChunks(
-      sum, then, kDepthChunk, initial, out,
+      sum, then, kDepthChunk * Term<T>::kElements, initial, out,
       [&](const auto& left, const auto& right, const auto& add_to,
-          const T* next) { MultiplyChunk(left, right, add_to, out, next); });
+          const T* next) { MultiplyChunk<T>(left, right, add_to, out, next); });
 }
 
 // What stays in the second-level cache, of columns of the left operand of

@@ -57,6 +57,24 @@ using MutableRightMatrix = typename RightMatrixOf<T>::Mutable;
 template <typename T>
 constexpr std::int64_t kWholeTileRows = kMaxTileRows;
 
+// What a product adds up, in each lane: the product of an element of the left
+// operand's row and one of the right one's column, or of several neighbours.
+template <typename T>
+struct Term {
+  static constexpr std::int64_t kElements = 1;  // of each operand
+
+  static TF_RNN_OPS_VECTOR_INLINE Vector<T> LoadLeft(const T* left) {
+    return Broadcast<T>(*left);
+  }
+  static TF_RNN_OPS_VECTOR_INLINE Vector<T> LoadRight(const T* right) {
+    return Load<T>(right);
+  }
+  static TF_RNN_OPS_VECTOR_INLINE Vector<T> Add(Vector<T> sum, Vector<T> left,
+                                                Vector<T> right) {
+    return sum + left * right;
+  }
+};
+
 // What a tile of a product is made from.
 template <typename T>
 struct TileArguments {
@@ -64,11 +82,12 @@ struct TileArguments {
   std::int64_t left_stride;  // from block to block
   const T* right;            // in blocks of kTileCols
   std::int64_t right_stride;
-  std::int64_t right_row_stride;  // from row to row
-  std::int64_t depth;
-  T* out;
+  std::int64_t right_term_stride;  // from what a term takes to the next
+  std::int64_t depth;              // terms
+  ComputeType<T>* out;
   std::int64_t out_stride;  // from row to row
-  const T* initial;         // what the product is added to, or null for zero
+  // What the product is added to, or null for zero.
+  const ComputeType<T>* initial;
   std::int64_t initial_stride;
   // What the CPU is to fetch meanwhile, as another tile will read it: something
   // for each term, so many elements from one to the next, and so many more
@@ -80,11 +99,11 @@ struct TileArguments {
 
 // A tile of out = initial + left * right:
 //
-//                      right   [depth, kVectors vectors]
+//                      right   [terms, kVectors vectors]
 //                      k -> +-----+-----+
 //                           | v 0 | v 1 |    loaded once for all rows
 //                           +-----+-----+
-//   left [kRows, depth]
+//   left [kRows, terms]
 //        k                  out [kRows, kVectors vectors]
 //      +---+                +-----+-----+
 //    0 | x |  broadcast     | sum | sum |    one register each
@@ -92,23 +111,24 @@ struct TileArguments {
 //      | : |      lanes     |  :  |  :  |
 //      +---+                +-----+-----+
 //
-// With kTransposed, left is [depth, kRows], in one block. Every sum is that of
+// With kTransposed, left is [terms, kRows], in one block. Every sum is that of
 // its terms in ascending order of k, from zero.
 template <typename T, int kRows, int kVectors, bool kTransposed>
 __attribute__((noinline)) void MultiplyTile(const TileArguments<T>& a) {
-  constexpr std::int64_t kElements = kVectorElements<T>;
-  Vector<T> sums[kRows][kVectors];
+  using Sum = ComputeType<T>;
+  constexpr std::int64_t kLanes = kVectorElements<Sum>;
+  constexpr std::int64_t kTermElements = Term<T>::kElements;
+  Vector<Sum> sums[kRows][kVectors];
 #pragma GCC unroll 16
   for (int i = 0; i < kRows; ++i) {
 #pragma GCC unroll 16
-    for (int v = 0; v < kVectors; ++v) sums[i][v] = Vector<T>{};
+    for (int v = 0; v < kVectors; ++v) sums[i][v] = Vector<Sum>{};
   }
   // What is written at the end may be far away. Mostly it is also what the sums
   // are added to.
 #pragma GCC unroll 16
   for (int i = 0; i < kRows; ++i) {
-    for (std::int64_t col = 0; col < kVectors * kElements;
-         col += kLeftCols<T>) {
+    for (std::int64_t col = 0; col < kVectors * kLanes; col += kLeftCols<Sum>) {
       __builtin_prefetch(a.out + i * a.out_stride + col, 1);
     }
   }
@@ -118,43 +138,48 @@ __attribute__((noinline)) void MultiplyTile(const TileArguments<T>& a) {
   const auto add_term = [&](const T* column) TF_RNN_OPS_LAMBDA_INLINE {
     __builtin_prefetch(next, 0, 2);  // into the second-level cache
     next += a.next_stride;
-    Vector<T> row[kVectors];
+    Vector<Sum> row[kVectors];
 #pragma GCC unroll 16
     for (int v = 0; v < kVectors; ++v) {
-      row[v] = Load<T>(right + v / kTileVectors * a.right_stride +
-                       v % kTileVectors * kElements);
+      row[v] = Term<T>::LoadRight(right + v / kTileVectors * a.right_stride +
+                                  v % kTileVectors * kLanes * kTermElements);
     }
 #pragma GCC unroll 16
     for (int i = 0; i < kRows; ++i) {
-      const Vector<T> element =
-          Broadcast<T>(column[kTransposed ? i : i * kLeftCols<T>]);
+      const Vector<Sum> element =
+          Term<T>::LoadLeft(column + (kTransposed ? i : i * kLeftCols<T>));
 #pragma GCC unroll 16
-      for (int v = 0; v < kVectors; ++v) sums[i][v] += element * row[v];
+      for (int v = 0; v < kVectors; ++v) {
+        sums[i][v] = Term<T>::Add(sums[i][v], element, row[v]);
+      }
     }
-    right += a.right_row_stride;
+    right += a.right_term_stride;
   };
+  constexpr std::int64_t kLineTerms = kLeftCols<T> / kTermElements;
+  constexpr std::int64_t kTermStride =
+      kTransposed ? kLeftCols<T> : kTermElements;
   std::int64_t k = 0;
-  for (; k + kLeftCols<T> <= a.depth; k += kLeftCols<T>) {
+  for (; k + kLineTerms <= a.depth; k += kLineTerms) {
 #pragma GCC unroll 4
-    for (std::int64_t j = 0; j < kLeftCols<T>; ++j) {
-      add_term(left + (kTransposed ? j * kLeftCols<T> : j));
+    for (std::int64_t j = 0; j < kLineTerms; ++j) {
+      add_term(left + j * kTermStride);
     }
-    left += kTransposed ? kLeftCols<T> * kLeftCols<T> : a.left_stride;
+    left += kTransposed ? kLineTerms * kTermStride : a.left_stride;
     next += a.next_block_stride;
   }
   for (; k < a.depth; ++k) {
     add_term(left);
-    left += kTransposed ? kLeftCols<T> : 1;
+    left += kTermStride;
   }
 #pragma GCC unroll 16
   for (int i = 0; i < kRows; ++i) {
 #pragma GCC unroll 16
     for (int v = 0; v < kVectors; ++v) {
-      const std::int64_t col = v * kElements;
+      const std::int64_t col = v * kLanes;
       if (a.initial != nullptr) {
-        sums[i][v] += Load<T>(a.initial + i * a.initial_stride + col);
+        sums[i][v] += Load<Sum>(a.initial + i * a.initial_stride + col);
       }
-      Store<T>(sums[i][v], a.out + i * a.out_stride + col);
+      Store<Sum>(sums[i][v], a.out + i * a.out_stride + col);
     }
   }
 }

@@ -172,7 +172,7 @@ class WeightProduct {
             left.Rows(row, tiles.rows(i)),
             RightMatrix<T>(right.data, left.cols, out.cols, right.stride),
             left.cols, initial, out, row, panel * kTileCols<T>);
-        a.right_row_stride = right.row_stride;
+        a.right_term_stride = right.row_stride;
         Fetch(next, num_done++, num_tiles, &a);
         GetMultiplyTile<T>(tiles.rows(i), width)(a);
       }
