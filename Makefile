@@ -208,8 +208,8 @@ $(GPU_ENV)/installed: dist/ready $(GPU_ENV)/ready
 	@$(GPU_ENV)/bin/python $(INSTALL_WHEEL) --no-deps --force-reinstall dist/*.whl
 	@touch $@
 
-# Threads share work alike in all instruction sets but AMX. Without --config=baseline it is all of them, which takes minutes
-# more.
+# Threads share work alike in all instruction sets but those for bfloat16 alone. Without --config=baseline it is all of them,
+# which takes minutes more.
 .PHONY: sanitize
 sanitize: $(VENV)/ready .tools/bazel ## Run the C++ unit tests under Address+Undefined and Thread sanitizers.
 	@echo "==> C++ unit tests under AddressSanitizer and UndefinedBehaviorSanitizer"

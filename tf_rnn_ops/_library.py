@@ -169,7 +169,7 @@ def c_string(path: pathlib.Path, name: str) -> str:
 
 
 def active_instruction_set() -> str:
-    """Returns the instruction set that the CPU kernels use: "baseline", "avx2", "avx512" or "amx"."""
+    """Returns the instruction set that the CPU kernels use, by the name that TF_RNN_OPS_ISA gives it."""
     return c_string(LIBRARY_PATH, "TfRnnOps_ActiveInstructionSet")
 
 

@@ -11,35 +11,41 @@ namespace {
 
 #if defined(TF_RNN_OPS_HAS_HIGHER_SETS)
 
-// AMX rounds the states that products take to bfloat16. That is as accurate as
-// the type, but where a ReLU is near its kink: there, the gradient could turn
-// out to be that of the other side.
-CudnnRnnKernels<BFloat16> AmxKernels(const RnnConfig& config) {
+// The kernels `kProducts` has of an instruction set with products of bfloat16,
+// which take the states rounded to bfloat16. That is as accurate as the type,
+// but where a ReLU is near its kink: there, the gradient could turn out to be
+// that of the other side.
+template <CudnnRnnKernels<BFloat16> (*kKernels)()>
+CudnnRnnKernels<BFloat16> KernelsFor(const RnnConfig& config) {
   return config.mode == RnnMode::kRelu ? avx512::CudnnRnn<BFloat16>()
-                                       : amx::CudnnRnn<BFloat16>();
+                                       : kKernels();
 }
 
-CudnnRnnKernels<BFloat16> AmxKernels() {
+template <CudnnRnnKernels<BFloat16> (*kKernels)()>
+CudnnRnnKernels<BFloat16> UnlessRelu() {
   using Forward = CudnnRnnForward<BFloat16>;
   using Backward = CudnnRnnBackward<BFloat16>;
   using BackwardGrad = CudnnRnnBackwardGrad<BFloat16>;
   return {[](const Forward& a, int num_threads) {
-            return AmxKernels(a.config).forward_workspace(a, num_threads);
+            return KernelsFor<kKernels>(a.config).forward_workspace(
+                a, num_threads);
           },
           [](const Backward& a, int num_threads) {
-            return AmxKernels(a.config).backward_workspace(a, num_threads);
+            return KernelsFor<kKernels>(a.config).backward_workspace(
+                a, num_threads);
           },
           [](const BackwardGrad& a, int num_threads) {
-            return AmxKernels(a.config).backward_grad_workspace(a, num_threads);
+            return KernelsFor<kKernels>(a.config).backward_grad_workspace(
+                a, num_threads);
           },
           [](const Forward& a, Executor& executor) {
-            AmxKernels(a.config).forward(a, executor);
+            KernelsFor<kKernels>(a.config).forward(a, executor);
           },
           [](const Backward& a, Executor& executor) {
-            AmxKernels(a.config).backward(a, executor);
+            KernelsFor<kKernels>(a.config).backward(a, executor);
           },
           [](const BackwardGrad& a, Executor& executor) {
-            AmxKernels(a.config).backward_grad(a, executor);
+            KernelsFor<kKernels>(a.config).backward_grad(a, executor);
           }};
 }
 
@@ -52,7 +58,14 @@ CudnnRnnKernels<T> GetCudnnRnnKernels(InstructionSet instruction_set) {
   switch (instruction_set) {
 #if defined(TF_RNN_OPS_HAS_HIGHER_SETS)
     case InstructionSet::kAmx:
-      if constexpr (std::is_same_v<T, BFloat16>) return AmxKernels();
+      if constexpr (std::is_same_v<T, BFloat16>) {
+        return UnlessRelu<&amx::CudnnRnn<BFloat16>>();
+      }
+      [[fallthrough]];
+    case InstructionSet::kAvx512Bf16:
+      if constexpr (std::is_same_v<T, BFloat16>) {
+        return UnlessRelu<&avx512_bf16::CudnnRnn<BFloat16>>();
+      }
       [[fallthrough]];
     case InstructionSet::kAvx512:
       return avx512::CudnnRnn<T>();

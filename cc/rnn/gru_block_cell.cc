@@ -9,6 +9,7 @@ GruBlockCellKernels<T> GetGruBlockCellKernels(InstructionSet instruction_set) {
   switch (instruction_set) {
 #if defined(TF_RNN_OPS_HAS_HIGHER_SETS)
     case InstructionSet::kAmx:
+    case InstructionSet::kAvx512Bf16:
     case InstructionSet::kAvx512:
       return avx512::GruBlockCell<T>();
     case InstructionSet::kAvx2:

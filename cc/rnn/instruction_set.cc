@@ -16,20 +16,22 @@ namespace {
 
 constexpr InstructionSet kAll[] = {
     InstructionSet::kBaseline, InstructionSet::kAvx2, InstructionSet::kAvx512,
-    InstructionSet::kAmx};
+    InstructionSet::kAvx512Bf16, InstructionSet::kAmx};
 
 #if defined(TF_RNN_OPS_HAS_HIGHER_SETS)
-// Whether the CPU has AMX's bfloat16 products and AVX-512's conversions to
-// bfloat16. (GCC 12's __builtin_cpu_supports does not know them.)
-bool CpuHasAmxBfloat16() {
-  constexpr unsigned kAmxBfloat16 = 1u << 22;    // EDX of leaf 7, 0
-  constexpr unsigned kAmxTile = 1u << 24;        // likewise
+// What GCC 12's __builtin_cpu_supports does not know.
+bool CpuHasAvx512Bfloat16() {
   constexpr unsigned kAvx512Bfloat16 = 1u << 5;  // EAX of leaf 7, 1
   unsigned eax, ebx, ecx, edx;
-  if (!__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx)) return false;
-  if ((edx & kAmxBfloat16) == 0 || (edx & kAmxTile) == 0) return false;
-  if (!__get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx)) return false;
-  return (eax & kAvx512Bfloat16) != 0;
+  return __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) &&
+         (eax & kAvx512Bfloat16) != 0;
+}
+bool CpuHasAmxBfloat16() {
+  constexpr unsigned kAmxBfloat16 = 1u << 22;  // EDX of leaf 7, 0
+  constexpr unsigned kAmxTile = 1u << 24;      // likewise
+  unsigned eax, ebx, ecx, edx;
+  return __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) &&
+         (edx & kAmxBfloat16) != 0 && (edx & kAmxTile) != 0;
 }
 
 // Asks the operating system for the tile registers, which it grants a process
@@ -60,8 +62,10 @@ bool Supports(InstructionSet instruction_set) {
              __builtin_cpu_supports("avx512bw") &&
              __builtin_cpu_supports("avx512dq") &&
              __builtin_cpu_supports("avx512vl");
+    case InstructionSet::kAvx512Bf16:
+      return Supports(InstructionSet::kAvx512) && CpuHasAvx512Bfloat16();
     case InstructionSet::kAmx:
-      return Supports(InstructionSet::kAvx512) && CpuHasAmxBfloat16() &&
+      return Supports(InstructionSet::kAvx512Bf16) && CpuHasAmxBfloat16() &&
              MayUseTiles();
 #endif
     default:
@@ -78,7 +82,7 @@ InstructionSet CapFromEnvironment() {
   if (ParseInstructionSet(value, &cap)) return cap;
   std::fprintf(stderr,
                "tf_rnn_ops: TF_RNN_OPS_ISA is \"%s\" and is ignored; it should "
-               "be baseline, avx2, avx512 or amx\n",
+               "be baseline, avx2, avx512, avx512_bf16 or amx\n",
                value);
   return kNone;
 }
@@ -93,6 +97,8 @@ const char* InstructionSetName(InstructionSet instruction_set) {
       return "avx2";
     case InstructionSet::kAvx512:
       return "avx512";
+    case InstructionSet::kAvx512Bf16:
+      return "avx512_bf16";
     case InstructionSet::kAmx:
       return "amx";
   }

@@ -16,13 +16,14 @@ namespace tf_rnn_ops::rnn {
 
 // In ascending order: a CPU that has one has all before it.
 enum class InstructionSet {
-  kBaseline,  // what the compiler assumes of any CPU of the architecture
-  kAvx2,      // AVX2, FMA, F16C
-  kAvx512,    // AVX-512 F, CD, BW, DQ, VL
-  kAmx,       // AMX TILE, BF16; AVX-512 BF16
+  kBaseline,    // what the compiler assumes of any CPU of the architecture
+  kAvx2,        // AVX2, FMA, F16C
+  kAvx512,      // AVX-512 F, CD, BW, DQ, VL
+  kAvx512Bf16,  // AVX-512 BF16
+  kAmx,         // AMX TILE, BF16
 };
 
-// "baseline", "avx2", "avx512", "amx".
+// "baseline", "avx2", "avx512", "avx512_bf16", "amx".
 const char* InstructionSetName(InstructionSet instruction_set);
 
 // Whether `name` is an instruction set's name; sets `*result` if so.

@@ -20,8 +20,10 @@ void ExpectActive(const char* variable, InstructionSet expected) {
 }
 
 TEST(InstructionSetTest, NamesParse) {
-  for (InstructionSet each : {InstructionSet::kBaseline, InstructionSet::kAvx2,
-                              InstructionSet::kAvx512, InstructionSet::kAmx}) {
+  for (InstructionSet each :
+       {InstructionSet::kBaseline, InstructionSet::kAvx2,
+        InstructionSet::kAvx512, InstructionSet::kAvx512Bf16,
+        InstructionSet::kAmx}) {
     InstructionSet parsed;
     ASSERT_TRUE(ParseInstructionSet(InstructionSetName(each), &parsed));
     EXPECT_EQ(parsed, each);

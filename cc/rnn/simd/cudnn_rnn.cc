@@ -41,7 +41,7 @@ CudnnRnnKernels<T> Kernels() {
 
 }  // namespace
 
-#if defined(__AMX_BF16__)
+#if defined(__AVX512BF16__)
 template <>
 CudnnRnnKernels<BFloat16> CudnnRnn<BFloat16>() {
   return Kernels<BFloat16>();

@@ -23,6 +23,12 @@ CudnnRnnKernels<T> CudnnRnn();
 }  // namespace avx512
 
 // For bfloat16 alone; the others have nothing more than with avx512.
+namespace avx512_bf16 {
+template <typename T>
+CudnnRnnKernels<T> CudnnRnn();
+}  // namespace avx512_bf16
+
+// Likewise.
 namespace amx {
 template <typename T>
 CudnnRnnKernels<T> CudnnRnn();

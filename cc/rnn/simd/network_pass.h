@@ -20,6 +20,7 @@
 #include "cc/rnn/simd/convert.h"
 #include "cc/rnn/simd/dropout.h"
 #include "cc/rnn/simd/kept_activations.h"
+#include "cc/rnn/simd/pair_matrix.h"
 #include "cc/rnn/simd/staging.h"
 #include "cc/rnn/simd/step_tasks.h"
 
@@ -31,7 +32,7 @@ template <typename T>
 struct OperandTypeOf {
   using Type = ComputeType<T>;
 };
-#if defined(__AMX_BF16__)
+#if defined(__AVX512BF16__)
 template <>
 struct OperandTypeOf<BFloat16> {
   using Type = BFloat16;

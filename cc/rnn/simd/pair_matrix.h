@@ -9,6 +9,7 @@
 #include <immintrin.h>
 
 #include <cstdint>
+#include <cstring>
 
 #include "cc/rnn/checked_math.h"
 #include "cc/rnn/float16.h"
@@ -66,6 +67,35 @@ struct RightMatrixOf<BFloat16> {
   using Mutable = PairMatrix<BFloat16>;
 };
 
+// 16 pairs of elements, as what a float takes.
+inline Vector<float> LoadPairs(const BFloat16* from) {
+  return (Vector<float>)_mm512_loadu_si512(from);
+}
+
+// A pair of neighbours of the left operand's row, and a pair of the right one's
+// rows: both products are added, the sum rounded after each. Numbers too small
+// to be normal count as zero.
+template <>
+struct Term<BFloat16> {
+  static constexpr std::int64_t kElements = 2;
+
+  static TF_RNN_OPS_VECTOR_INLINE Vector<float> LoadLeft(const BFloat16* left) {
+    std::int32_t pair;
+    std::memcpy(&pair, left, sizeof(pair));
+    return (Vector<float>)_mm512_set1_epi32(pair);
+  }
+  static TF_RNN_OPS_VECTOR_INLINE Vector<float> LoadRight(
+      const BFloat16* right) {
+    return LoadPairs(right);
+  }
+  static TF_RNN_OPS_VECTOR_INLINE Vector<float> Add(Vector<float> sum,
+                                                    Vector<float> left,
+                                                    Vector<float> right) {
+    return _mm512_dpbf16_ps(sum, (__m512bh)left, (__m512bh)right);
+  }
+};
+static_assert(kTileCols<BFloat16> == PairMatrix<BFloat16>::kCols);
+
 // Interleaves two vectors of 16-bit elements.
 inline void Interleave(__m512i a, __m512i b, BFloat16* to) {
   alignas(64) static constexpr struct Indices {
@@ -78,11 +108,6 @@ inline void Interleave(__m512i a, __m512i b, BFloat16* to) {
   const __m512i high = _mm512_load_si512(kIndices.element + 32);
   _mm512_storeu_si512(to, _mm512_permutex2var_epi16(a, low, b));
   _mm512_storeu_si512(to + 32, _mm512_permutex2var_epi16(a, high, b));
-}
-
-// 16 pairs of elements, as what a float takes.
-inline Vector<float> LoadPairs(const BFloat16* from) {
-  return (Vector<float>)_mm512_loadu_si512(from);
 }
 
 // The elements of a row from a block's first column on, and zeros; only zeros

@@ -3,6 +3,7 @@
 #include "cc/rnn/simd/amx_product.h"
 #include "cc/rnn/simd/block_product.h"
 #include "cc/rnn/simd/pack.h"
+#include "cc/rnn/simd/pair_matrix.h"
 #include "cc/rnn/simd/parallel_product.h"
 
 namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
@@ -79,7 +80,7 @@ void MultiplyLeftTransposed(const ProductArguments<P>& a) {
   const auto [rows, depth, cols] = a.size;
   const Left left(a.left_scratch, depth, rows);
   Pack(MatrixView<const P>(a.left, depth, rows), left);
-#if defined(__AMX_BF16__)
+#if defined(__AVX512BF16__)
   const Left transposed(a.left_scratch + SizeOf<Left>(depth, rows), rows,
                         depth);
   for (std::int64_t row = 0; row < rows; row += Left::kCols) {
@@ -105,7 +106,7 @@ ProductFunctions<P> GetProductFunctions() {
           &MultiplyLeftTransposed<P>};
 }
 
-#if defined(__AMX_BF16__)
+#if defined(__AVX512BF16__)
 template ProductFunctions<BFloat16> GetProductFunctions();
 #else
 template ProductFunctions<float> GetProductFunctions();

@@ -58,6 +58,12 @@ ProductFunctions<P> GetProductFunctions();
 }  // namespace avx512
 
 // For bfloat16 alone, which the others do not have.
+namespace avx512_bf16 {
+template <typename P>
+ProductFunctions<P> GetProductFunctions();
+}  // namespace avx512_bf16
+
+// Likewise.
 namespace amx {
 template <typename P>
 ProductFunctions<P> GetProductFunctions();

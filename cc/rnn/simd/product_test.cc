@@ -145,6 +145,10 @@ TEST_P(ProductTest, EqualsThePlainLoop) {
     CheckProducts(amx::GetProductFunctions<BFloat16>(), size);
     return;
   }
+  if (instruction_set == InstructionSet::kAvx512Bf16) {
+    CheckProducts(avx512_bf16::GetProductFunctions<BFloat16>(), size);
+    return;
+  }
 #endif
   CheckProducts(Functions<float>(instruction_set), size);
   CheckProducts(Functions<double>(instruction_set), size);

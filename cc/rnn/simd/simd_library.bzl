@@ -14,8 +14,9 @@ _AVX512 = _AVX2 + [
     "-mprefer-vector-width=512",
 ]
 
-_AMX = _AVX512 + [
-    "-mavx512bf16",
+_AVX512_BF16 = _AVX512 + ["-mavx512bf16"]
+
+_AMX = _AVX512_BF16 + [
     "-mamx-tile",
     "-mamx-bf16",
 ]
@@ -25,10 +26,14 @@ _AMX = _AVX512 + [
 _X86_64 = {
     "avx2": _AVX2,
     "avx512": _AVX512,
+    "avx512_bf16": _AVX512_BF16,
     "amx": _AMX,
 }
 
-def simd_library(name, srcs, hdrs, deps, textual_hdrs = [], copts = [], has_amx = False):
+# Of use for bfloat16 alone.
+_BFLOAT16 = ["avx512_bf16", "amx"]
+
+def simd_library(name, srcs, hdrs, deps, textual_hdrs = [], copts = [], multiplies_bfloat16 = False):
     """Compiles `srcs` for each instruction set; `name` is all of them together.
 
     NAME_symbols_test holds what is compiled for the higher sets to its own names.
@@ -40,12 +45,12 @@ def simd_library(name, srcs, hdrs, deps, textual_hdrs = [], copts = [], has_amx 
       deps: libraries with headers for both.
       textual_hdrs: headers that do.
       copts: flags for every instruction set.
-      has_amx: whether there is anything to gain from AMX.
+      multiplies_bfloat16: whether there is anything to gain from products of bfloat16.
     """
     instruction_sets = {
         key: flags
         for key, flags in _X86_64.items()
-        if has_amx or key != "amx"
+        if multiplies_bfloat16 or key not in _BFLOAT16
     }
     parts = {}
     for instruction_set, flags in [("baseline", [])] + instruction_sets.items():
