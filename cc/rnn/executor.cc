@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <memory>
 #include <thread>
 #include <utility>
@@ -42,6 +43,11 @@ Executor::Executor(IsCancelled is_cancelled)
 
 Executor::~Executor() = default;
 
+bool Executor::IsWorthSharing(double microseconds) const {
+  return microseconds >=
+         (AreThreadsAwake() ? kWorthHandingOver : kWorthWakingThreads);
+}
+
 void Executor::ParallelFor(std::int64_t count, const Task& task) {
   ParallelFor(count, [&task](std::int64_t i, int) { task(i); });
 }
@@ -72,6 +78,8 @@ SerialExecutor::SerialExecutor() : SerialExecutor(IsCancelled()) {}
 SerialExecutor::SerialExecutor(IsCancelled is_cancelled)
     : Executor(std::move(is_cancelled)) {}
 
+bool SerialExecutor::AreThreadsAwake() const { return false; }
+
 void SerialExecutor::Run(std::int64_t count, const WorkerTask& task) {
   for (std::int64_t i = 0; i < count; ++i) task(i, 0);
 }
@@ -82,6 +90,20 @@ void SerialExecutor::RunSteps(std::int64_t num_steps,
   for (std::int64_t step = 0; step < num_steps; ++step) {
     for (std::int64_t i = 0; i < tasks_per_step; ++i) task(step, i, 0);
   }
+}
+
+void PoolCalls::Note() {
+  last_.store(std::chrono::steady_clock::now().time_since_epoch().count(),
+              std::memory_order_relaxed);
+}
+
+bool PoolCalls::HadOneJustNow() const {
+  // TensorFlow's threads look out for work a little longer.
+  constexpr std::chrono::microseconds kJustNow(50);
+  const std::chrono::steady_clock::time_point last(
+      std::chrono::steady_clock::duration(
+          last_.load(std::memory_order_relaxed)));
+  return std::chrono::steady_clock::now() - last < kJustNow;
 }
 
 // What a team works at.
@@ -223,13 +245,20 @@ class PoolExecutor::Team {
 };
 
 PoolExecutor::PoolExecutor(Schedule schedule, int num_threads,
-                           IsCancelled is_cancelled)
+                           IsCancelled is_cancelled, PoolCalls* calls)
     : Executor(std::move(is_cancelled)),
       schedule_(std::move(schedule)),
       num_threads_(std::max(1, num_threads)),
+      calls_(calls),
+      are_threads_awake_(calls != nullptr && calls->HadOneJustNow()),
       team_(std::make_shared<Team>()) {}
 
-PoolExecutor::~PoolExecutor() { team_->Dismiss(); }
+PoolExecutor::~PoolExecutor() {
+  team_->Dismiss();
+  if (calls_ != nullptr) calls_->Note();
+}
+
+bool PoolExecutor::AreThreadsAwake() const { return are_threads_awake_; }
 
 void PoolExecutor::Run(std::int64_t count, const WorkerTask& task) {
   Recruit(count);

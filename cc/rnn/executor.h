@@ -3,11 +3,18 @@
 #ifndef TF_RNN_OPS_CC_RNN_EXECUTOR_H_
 #define TF_RNN_OPS_CC_RNN_EXECUTOR_H_
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
 
 namespace tf_rnn_ops::rnn {
+
+// Work that takes one thread less than so many microseconds is not done sooner
+// by several: to hand it over takes as long, and to wake threads that are not
+// looking out for any takes longer.
+constexpr double kWorthHandingOver = 5;
+constexpr double kWorthWakingThreads = 20;
 
 // Runs tasks. How they are spread over threads never changes what they compute:
 // a task sees the same arguments and the same floating-point mode (denormals
@@ -36,6 +43,9 @@ class Executor {
   // How many tasks may run at the same time: `worker` is less.
   virtual int num_threads() const = 0;
 
+  // Whether work is better shared that takes one thread so long.
+  bool IsWorthSharing(double microseconds) const;
+
   // Whether tasks are left out: what they write is then not to be used.
   bool is_cancelled() const { return is_cancelled_ && is_cancelled_(); }
 
@@ -55,6 +65,8 @@ class Executor {
   explicit Executor(IsCancelled is_cancelled);
 
  private:
+  // Whether threads other than the calling one are looking out for work.
+  virtual bool AreThreadsAwake() const = 0;
   virtual void Run(std::int64_t count, const WorkerTask& task) = 0;
   virtual void RunSteps(std::int64_t num_steps, std::int64_t tasks_per_step,
                         const StepTask& task) = 0;
@@ -71,9 +83,23 @@ class SerialExecutor final : public Executor {
   int num_threads() const override { return 1; }
 
  private:
+  bool AreThreadsAwake() const override;
   void Run(std::int64_t count, const WorkerTask& task) override;
   void RunSteps(std::int64_t num_steps, std::int64_t tasks_per_step,
                 const StepTask& task) override;
+};
+
+// When a pool was last called for, by any executor: for a while after it had
+// work, a pool's threads look out for more. Where calls follow one another more
+// closely than that, the threads that one of them wakes are there for the next.
+class PoolCalls {
+ public:
+  void Note();
+  bool HadOneJustNow() const;
+
+ private:
+  // std::chrono::steady_clock's ticks.
+  std::atomic<std::int64_t> last_{0};
 };
 
 // Shares tasks between the calling thread and a pool. The pool's threads stay
@@ -88,8 +114,10 @@ class PoolExecutor final : public Executor {
 
   // num_threads: how many threads, the calling one included, may work at once;
   // less than one means the calling one.
+  // calls: those for the pool, to which this one is added; if null, its threads
+  // are taken to be asleep.
   PoolExecutor(Schedule schedule, int num_threads,
-               IsCancelled is_cancelled = {});
+               IsCancelled is_cancelled = {}, PoolCalls* calls = nullptr);
   ~PoolExecutor() override;
 
   int num_threads() const override { return num_threads_; }
@@ -100,6 +128,7 @@ class PoolExecutor final : public Executor {
   class StepJob;
   class Team;
 
+  bool AreThreadsAwake() const override;
   void Run(std::int64_t count, const WorkerTask& task) override;
   void RunSteps(std::int64_t num_steps, std::int64_t tasks_per_step,
                 const StepTask& task) override;
@@ -108,6 +137,8 @@ class PoolExecutor final : public Executor {
 
   const Schedule schedule_;
   const int num_threads_;
+  PoolCalls* const calls_;
+  const bool are_threads_awake_;
   int num_recruited_ = 1;  // the calling thread, and those asked for
   const std::shared_ptr<Team> team_;
 };

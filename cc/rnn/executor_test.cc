@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <limits>
@@ -51,6 +52,32 @@ TEST(SerialExecutorTest, RunsStepsInOrder) {
   ExpectStepsInOrder(executor, 3, 4);
   ExpectStepsInOrder(executor, 0, 4);
   ExpectStepsInOrder(executor, 3, 0);
+}
+
+TEST(SerialExecutorTest, SharesNothing) {
+  EXPECT_FALSE(SerialExecutor().IsWorthSharing(kWorthWakingThreads - 1));
+}
+
+TEST(PoolExecutorTest, SharesLittleWorkIfThePoolWasJustCalled) {
+  const auto schedule = [](const std::function<void()>&) {};
+  const auto shares = [&](PoolCalls* calls, double microseconds) {
+    return PoolExecutor(schedule, 2, {}, calls).IsWorthSharing(microseconds);
+  };
+  EXPECT_FALSE(shares(nullptr, kWorthWakingThreads - 1));
+  EXPECT_TRUE(shares(nullptr, kWorthWakingThreads));
+  PoolCalls calls;
+  EXPECT_FALSE(shares(&calls, kWorthWakingThreads - 1));
+  EXPECT_TRUE(shares(&calls, kWorthWakingThreads));
+  calls.Note();
+  std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  EXPECT_FALSE(shares(&calls, kWorthWakingThreads - 1));
+  // Each of these is soon after the one before, unless the test is interrupted.
+  bool shared = false;
+  for (int i = 0; i < 1000 && !shared; ++i) {
+    shared = shares(&calls, kWorthHandingOver);
+    EXPECT_FALSE(shares(&calls, kWorthHandingOver - 1));
+  }
+  EXPECT_TRUE(shared);
 }
 
 TEST(PoolExecutorTest, RunsStepsInOrder) {

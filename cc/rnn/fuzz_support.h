@@ -205,6 +205,7 @@ class ScatteringExecutor final : public Executor {
   int num_threads() const override { return num_threads_; }
 
  private:
+  bool AreThreadsAwake() const override { return true; }
   void Run(std::int64_t count, const WorkerTask& task) override {
     while (count > 0) task(--count, NextWorker());
   }

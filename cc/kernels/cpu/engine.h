@@ -23,6 +23,12 @@
 
 namespace tf_rnn_ops {
 
+// Of the engine, for intra-op pools, of which a process has one as a rule.
+inline rnn::PoolCalls& IntraOpPoolCalls() {
+  static rnn::PoolCalls calls;
+  return calls;
+}
+
 // Runs the engine's tasks on TensorFlow's intra-op pool, within its limit and
 // the calling thread's, which tf.data may have lowered, until TensorFlow
 // cancels the step that the kernel is called in.
@@ -37,7 +43,7 @@ inline rnn::PoolExecutor IntraOpExecutor(tensorflow::OpKernelContext* ctx) {
         pool->Schedule(std::move(closure));
       },
       std::min(workers->num_threads, tensorflow::GetPerThreadMaxParallelism()),
-      std::move(is_cancelled));
+      std::move(is_cancelled), &IntraOpPoolCalls());
 }
 
 // What to return when an executor's tasks are done.

@@ -166,16 +166,14 @@ class BackwardCall {
   const GruBlockStepBackwardScratch<C> scratch_;
 };
 
-// Whether a step takes no more than some ten microseconds: to wake another
-// thread for a part of it then costs more than the thread saves.
-bool IsSmall(const GruBlockCellSize& size) {
-  constexpr double kMostWork = 1 << 21;    // multiply-adds
-  constexpr double kRowsWorthReading = 3;  // of weights
+// About how long one thread takes for a step.
+double Microseconds(const GruBlockCellSize& size) {
+  constexpr double kWorkPerMicrosecond = 1e5;  // multiply-adds
+  constexpr double kRowsWorthReading = 3;      // of weights
   const double cell_size = static_cast<double>(size.cell_size);
   const double fan_in = static_cast<double>(size.input_size) + cell_size;
   return (static_cast<double>(size.batch) + kRowsWorthReading) * fan_in * 3 *
-             cell_size <
-         kMostWork;
+         cell_size / kWorkPerMicrosecond;
 }
 
 // The bytes of scratch memory that a call takes.
@@ -183,7 +181,8 @@ template <typename Call, typename Arguments>
 std::int64_t Workspace(const Arguments& arguments, int num_threads) {
   if (IsEmpty(arguments.size)) return 0;
   Arena arena(nullptr);
-  Call(arguments, IsSmall(arguments.size) ? 1 : num_threads, arena);
+  const bool is_never_shared = Microseconds(arguments.size) < kWorthHandingOver;
+  Call(arguments, is_never_shared ? 1 : num_threads, arena);
   return arena.used();
 }
 
@@ -195,11 +194,11 @@ void RunCall(const Arguments& arguments, Executor& executor) {
 
 template <typename Call, typename Arguments>
 void Run(const Arguments& arguments, Executor& executor) {
-  if (IsSmall(arguments.size)) {
+  if (executor.IsWorthSharing(Microseconds(arguments.size))) {
+    RunCall<Call>(arguments, executor);
+  } else {
     SerialExecutor serial;
     RunCall<Call>(arguments, serial);
-  } else {
-    RunCall<Call>(arguments, executor);
   }
 }
 
