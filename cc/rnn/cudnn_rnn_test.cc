@@ -212,8 +212,8 @@ std::vector<Case> LargeOutputCases() {
 // at most.
 std::vector<Case> LargeWeightsCases() {
   return {RandomCase({RnnMode::kLstm, false, 1, 1, 300, 340, 0}, {3, 9}),
-          RandomCase({RnnMode::kGru, false, 2, 2, 64, 300, 0}, {2, 12}),
-          RandomCase({RnnMode::kTanh, false, 1, 1, 500, 1200, 0}, {2, 8})};
+          RandomCase({RnnMode::kGru, false, 2, 2, 64, 300, 0}, {3, 12}),
+          RandomCase({RnnMode::kTanh, false, 1, 1, 500, 1200, 0}, {4, 8})};
 }
 
 // The scratch memory of inference, in bytes.

@@ -1,5 +1,5 @@
 // Products of few rows with the transposes of row-major matrices, on one
-// thread: all operands are read where they are.
+// thread: these are read where they are.
 //
 // An element is the sum over the lanes of a vector, where the terms of a lane
 // are added up in ascending order: its bits depend neither on the place of the
@@ -17,6 +17,7 @@
 #include "cc/rnn/simd/block_product.h"
 #include "cc/rnn/simd/matrix_view.h"
 #include "cc/rnn/simd/pack.h"
+#include "cc/rnn/simd/tile_product.h"
 #include "cc/rnn/simd/vector.h"
 
 namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
@@ -47,19 +48,24 @@ TF_RNN_OPS_VECTOR_INLINE Vector<T> SumsOfLanes(Vector<T>* vectors) {
 }
 
 // A sum of products of matrices [rows, depth] with the transposes of matrices
-// [cols, depth].
-template <typename T>
+// [cols, depth]. P: the type of the factors.
+template <typename P>
 class DotProduct {
  public:
-  void Add(const MatrixView<const T>& left, const MatrixView<const T>& right) {
-    terms_[size_++] = {left, right};
+  using T = ComputeType<P>;
+
+  void Add(const MatrixView<const P>& left, const MatrixView<const P>& right) {
+    factors_[size_++] = {left.data, left.stride, kLine, right};
+  }
+  void Add(const LeftMatrix<P>& left, const MatrixView<const P>& right) {
+    factors_[size_++] = {left.data, kLine, left.stride, right};
   }
 
   // out = a block of the sum.
   void Multiply(std::int64_t row, std::int64_t rows, std::int64_t col,
                 std::int64_t cols, const MatrixView<T>& out) const {
     const RowTiles<kMaxDotRows> tiles(rows);
-    const std::int64_t most_rows = rows <= 2 ? rows : kMaxDotRows;
+    const std::int64_t most_rows = rows <= 2 ? Max(rows, 1) : kMaxDotRows;
     const std::int64_t most_cols = kDotSums / most_rows;
     for (std::int64_t j = 0; j < cols; j += most_cols) {
       for (std::int64_t i = 0; i < tiles.size(); ++i) {
@@ -74,10 +80,16 @@ class DotProduct {
 
  private:
   static constexpr int kMost = 3;
+  // The elements of a cache line, and of a vector.
+  static constexpr std::int64_t kLine = kLeftCols<P>;
+  static constexpr std::int64_t kElements =
+      kVectorElements<T> * Term<P>::kElements;
 
-  struct Term {
-    MatrixView<const T> left{nullptr, 0, 0};
-    MatrixView<const T> right{nullptr, 0, 0};
+  struct Factors {
+    const P* left = nullptr;
+    std::int64_t left_stride = 0;       // from row to row
+    std::int64_t left_line_stride = 0;  // from line to line of a row
+    MatrixView<const P> right{nullptr, 0, 0};
   };
 
   struct Tile {
@@ -104,53 +116,62 @@ class DotProduct {
   static __attribute__((noinline)) void MultiplyTile(const DotProduct& product,
                                                      const Tile& tile,
                                                      const MatrixView<T>& out) {
-    constexpr std::int64_t kElements = kVectorElements<T>;
     constexpr int kCols = kDotSums / kRows;
     Vector<T> sums[kDotSums];
 #pragma GCC unroll 16
     for (int i = 0; i < kDotSums; ++i) sums[i] = Vector<T>{};
     for (int term = 0; term < product.size_; ++term) {
-      const auto& [left, right] = product.terms_[term];
-      const T* rows[kRows];
+      const Factors& factors = product.factors_[term];
+      const P* rows[kRows];
 #pragma GCC unroll 16
       for (int i = 0; i < kRows; ++i) {
-        rows[i] = left.At(tile.row + Min(i, tile.rows - 1), 0);
+        rows[i] = factors.left +
+                  (tile.row + Min(i, tile.rows - 1)) * factors.left_stride;
       }
-      const T* cols[kCols];
+      const P* cols[kCols];
 #pragma GCC unroll 16
       for (int j = 0; j < kCols; ++j) {
-        cols[j] = right.At(tile.col + Min(j, tile.cols - 1), 0);
+        cols[j] = factors.right.At(tile.col + Min(j, tile.cols - 1), 0);
       }
-      const auto add_terms = [&](const auto& load) TF_RNN_OPS_LAMBDA_INLINE {
+      std::int64_t line = 0;  // where the left operand's lines begin
+      std::int64_t k = 0;
+      // Those of a vector of each, `offset` elements from the line's begin.
+      const auto add_terms = [&](std::int64_t offset,
+                                 const auto& load) TF_RNN_OPS_LAMBDA_INLINE {
         Vector<T> row[kRows];
 #pragma GCC unroll 16
-        for (int i = 0; i < kRows; ++i) row[i] = load(rows[i]);
+        for (int i = 0; i < kRows; ++i) row[i] = load(rows[i] + line + offset);
 #pragma GCC unroll 16
         for (int j = 0; j < kCols; ++j) {
-          const Vector<T> col = load(cols[j]);
+          const Vector<T> col = load(cols[j] + k + offset);
 #pragma GCC unroll 16
           for (int i = 0; i < kRows; ++i) {
             sums[i * kCols + j] =
-                rnn::TF_RNN_OPS_INSTRUCTION_SET::MultiplyAdd<T>(
-                    row[i], col, sums[i * kCols + j]);
+                Term<P>::Add(sums[i * kCols + j], row[i], col);
           }
         }
       };
-      std::int64_t k = 0;
-      for (; k + kElements <= left.cols; k += kElements) {
-        add_terms([k](const T* from)
-                      TF_RNN_OPS_LAMBDA_INLINE { return Load<T>(from + k); });
+      const auto load = [](const P* from) TF_RNN_OPS_LAMBDA_INLINE {
+        return Term<P>::LoadRight(from);
+      };
+      const std::int64_t depth = factors.right.cols;
+      for (; k + kLine <= depth; k += kLine) {
+#pragma GCC unroll 4
+        for (std::int64_t i = 0; i < kLine; i += kElements) add_terms(i, load);
+        line += factors.left_line_stride;
       }
-      if (k < left.cols) {
-        const std::int64_t rest = left.cols - k;
-        add_terms([k, rest](const T* from) TF_RNN_OPS_LAMBDA_INLINE {
-          return LoadPartial<T>(from + k, rest);
+      std::int64_t i = 0;
+      for (; k + i + kElements <= depth; i += kElements) add_terms(i, load);
+      const std::int64_t rest = depth - k - i;
+      if (rest > 0) {
+        add_terms(i, [rest](const P* from) TF_RNN_OPS_LAMBDA_INLINE {
+          return Term<P>::LoadPartialRight(from, rest);
         });
       }
     }
     T totals[kDotSums];
 #pragma GCC unroll 16
-    for (int i = 0; i < kDotSums; i += kElements) {
+    for (int i = 0; i < kDotSums; i += kVectorElements<T>) {
       Store<T>(SumsOfLanes<T>(sums + i), totals + i);
     }
     for (std::int64_t i = 0; i < tile.rows; ++i) {
@@ -167,7 +188,7 @@ class DotProduct {
                        : &MultiplyTile<kMaxDotRows>;
   }
 
-  Term terms_[kMost];
+  Factors factors_[kMost];
   int size_ = 0;
 };
 

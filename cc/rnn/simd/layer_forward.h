@@ -20,6 +20,7 @@
 #include "cc/rnn/simd/packed_weights.h"
 #include "cc/rnn/simd/parallel_product.h"
 #include "cc/rnn/simd/step_tasks.h"
+#include "cc/rnn/simd/weights_in_place.h"
 
 namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
 
@@ -45,6 +46,18 @@ struct LayerForwardArguments {  // with B > 0 and U > 0
   KeptActivations<T> kept;
 };
 
+// Whether weights are read where they lie: in a few steps of a few rows, they
+// are multiplied sooner than packed. Bits depend on this, too.
+template <typename P>
+bool ReadsWeightsInPlace(const RnnConfig& config, const RnnSize& size) {
+  constexpr double kMost = sizeof(P) < 4 ? 36 : 48;
+  constexpr double kRowsWorthReading = 8;  // of weights
+  return !config.skip_input &&
+         static_cast<double>(size.time) *
+                 (static_cast<double>(size.batch) + kRowsWorthReading) <=
+             kMost;
+}
+
 // Whether W x is made in each step, together with R h_prev, so that it needs no
 // memory. Otherwise it is made for many steps at once, as few rows do not keep
 // the multipliers busy: even a whole tile's take less time than weights that
@@ -53,6 +66,7 @@ struct LayerForwardArguments {  // with B > 0 and U > 0
 template <typename P>
 bool FusesInput(const RnnConfig& config, const RnnSize& size) {
   constexpr std::int64_t kLeastRows = 8;
+  if (ReadsWeightsInPlace<P>(config, size)) return true;
   if (config.skip_input || size.batch < kLeastRows) return false;
   // What two threads' caches hold beside everything else.
   constexpr double kMostBytes = 1.5 * kSecondLevelBytes;
@@ -80,9 +94,9 @@ struct LayerForwardScratch {
   using T = ComputeType<P>;
   using Left = MutableLeftMatrix<P>;
 
-  PanelWeightsScratch<P> weights;
-  T* bias;       // [D, panels of U, G * kTileCols]
-  P* input;      // [D] left operands [StepsAtOnce * B, F]
+  PanelWeightsScratch<P> weights;  // none, nor `input`, if read in place
+  T* bias;                         // [D, panels of U, G * kTileCols]
+  P* input;                        // [D] left operands [StepsAtOnce * B, F]
   T* projected;  // [D, StepsAtOnce * B, panels of U, G * kTileCols], not fused
   P* states;     // [2, D] left operands [B, O]
   P* cell_outputs;    // [D] left operands [B, U], with a projection
@@ -92,7 +106,9 @@ struct LayerForwardScratch {
 
   LayerForwardScratch(const RnnConfig& config, const RnnSize& size,
                       int num_threads, Arena& arena)
-      : weights(config, arena) {
+      : weights(ReadsWeightsInPlace<P>(config, size)
+                    ? PanelWeightsScratch<P>()
+                    : PanelWeightsScratch<P>(config, arena)) {
     const CheckedInt directions = config.num_directions;
     const std::int64_t gates = config.num_gates();
     const std::int64_t panel_cols =
@@ -103,7 +119,10 @@ struct LayerForwardScratch {
     const bool is_projected = config.num_proj > 0;
     const bool fuses = FusesInput<P>(config, size);
     bias = arena.Take<T>(directions * panel_cols);
-    input = arena.Take<P>(directions * Left::Size(rows, fan_in));
+    input = arena.Take<P>(
+        directions *
+        Left::Size(ReadsWeightsInPlace<P>(config, size) ? CheckedInt(0) : rows,
+                   fan_in));
     projected = arena.Take<T>(directions * panel_cols * (fuses ? 0 : rows));
     states = arena.Take<P>(directions *
                            Left::Size(CheckedInt(size.batch), output_size) * 2);
@@ -138,6 +157,7 @@ class LayerForward {
         executor_(executor),
         layout_(a_.config),
         weights_(a_.config, a_.layer, a_.params, scratch_.weights),
+        weights_in_place_(a_.config, a_.layer, a_.params),
         time_(a_.size.time),
         batch_(a_.size.batch),
         units_(a_.config.num_units),
@@ -145,6 +165,7 @@ class LayerForward {
         directions_(a_.config.num_directions),
         fan_in_(a_.config.fan_in(a_.layer)),
         skips_input_(a_.layer == 0 && a_.config.skip_input),
+        reads_in_place_(ReadsWeightsInPlace<P>(a_.config, a_.size)),
         is_fused_(FusesInput<P>(a_.config, a_.size)),
         is_projected_(a_.config.num_proj > 0),
         output_is_uncached_(IsBestUncached(
@@ -181,12 +202,12 @@ class LayerForward {
                is_projected_ ? directions_ * SizeOf<Left>(batch_, units_) : 0,
                executor_);
     }
-    weights_.Pack(executor_);
+    if (!reads_in_place_) weights_.Pack(executor_);
     AddBiases();
     const std::int64_t at_once = StepsAtOnce(a_.size);
     for (std::int64_t step = 0; step < time_; step += at_once) {
       const Chunk chunk{step, Min(at_once, time_ - step)};
-      PrepareInput(chunk);
+      if (!reads_in_place_) PrepareInput(chunk);
       RunSteps(chunk);
     }
     if constexpr (kRoundsOperands<P>) {
@@ -392,13 +413,19 @@ class LayerForward {
       const LeftMatrix<P> state = State(step, d).Rows(task.row, rows);
       const std::int64_t next = task.PanelAfter(panel + num_panels - 1);
       if constexpr (kFused) {
-        const LeftMatrix<P> x =
-            Input(d, chunk).Rows(first_row + task.row, rows);
         for (std::int64_t i = 0; i < num_panels; ++i) {
+          const MatrixView<T> out =
+              product.Cols(i * kBlocks * kTileCols<T>, kBlocks * kTileCols<T>);
+          if (reads_in_place_) {
+            weights_in_place_.Multiply(
+                d, panel + i,
+                InputRows(d, chunk).Rows(first_row + task.row, rows), state,
+                out);
+            continue;
+          }
           MultiplyFused(
-              {d, x, state}, panel + i,
-              i + 1 < num_panels ? panel + i + 1 : next,
-              product.Cols(i * kBlocks * kTileCols<T>, kBlocks * kTileCols<T>));
+              {d, Input(d, chunk).Rows(first_row + task.row, rows), state},
+              panel + i, i + 1 < num_panels ? panel + i + 1 : next, out);
         }
       } else {
         Multiply(ProductSum<P>(state, weights_.Recurrent(d, panel, num_panels)),
@@ -596,15 +623,20 @@ class LayerForward {
     const std::int64_t t = TimeOfStep(d, step, time_);
     const std::int64_t rows = a_.lengths.ValidSamples(t, task.row, task.rows);
     task.ForEachPanelGroup(group_size_, [&](auto panel, auto num_panels) {
+      const std::int64_t col = panel * kTileCols<T>;
       const std::int64_t cols = num_panels * kTileCols<T>;
       const MatrixView<T> product = Product(rows, cols, worker);
-      Multiply(ProductSum<P>(
-                   CellOutput(d).Rows(task.row, rows),
-                   weights_.Projection(d).Cols(panel * kTileCols<T>, cols)),
-               NoMatrix<T>(), product);
+      const LeftMatrix<P> hidden = CellOutput(d).Rows(task.row, rows);
+      if (reads_in_place_) {
+        weights_in_place_.Project(d, hidden, col, Min(cols, output_size_ - col),
+                                  product);
+      } else {
+        Multiply(ProductSum<P>(hidden, weights_.Projection(d).Cols(col, cols)),
+                 NoMatrix<T>(), product);
+      }
       task.ForEachVector<T>(
           panel, num_panels, output_size_, [&](auto unit, auto units) {
-            const ColumnView<T> h = product.Column(unit - panel * kTileCols<T>);
+            const ColumnView<T> h = product.Column(unit - col);
             for (std::int64_t i = 0; i < task.rows; ++i) {
               StoreProjected(step, d, t, task.row + i, unit, units, h.At(i));
             }
@@ -630,6 +662,7 @@ class LayerForward {
   Executor& executor_;
   const CudnnRnnParamsLayout layout_;
   const PanelWeights<P, Cell> weights_;
+  const WeightsInPlace<P, Cell> weights_in_place_;
   const std::int64_t time_;
   const std::int64_t batch_;
   const std::int64_t units_;
@@ -637,6 +670,7 @@ class LayerForward {
   const std::int64_t directions_;
   const std::int64_t fan_in_;
   const bool skips_input_;
+  const bool reads_in_place_;
   const bool is_fused_;
   const bool is_projected_;
   const bool output_is_uncached_;

@@ -88,6 +88,11 @@ struct Term<BFloat16> {
       const BFloat16* right) {
     return LoadPairs(right);
   }
+  static TF_RNN_OPS_VECTOR_INLINE Vector<float> LoadPartialRight(
+      const BFloat16* right, std::int64_t count) {
+    const __mmask32 mask = (__mmask32{1} << count) - 1;
+    return (Vector<float>)_mm512_maskz_loadu_epi16(mask, right);
+  }
   static TF_RNN_OPS_VECTOR_INLINE Vector<float> Add(Vector<float> sum,
                                                     Vector<float> left,
                                                     Vector<float> right) {

@@ -66,8 +66,15 @@ struct Term {
   static TF_RNN_OPS_VECTOR_INLINE Vector<T> LoadLeft(const T* left) {
     return Broadcast<T>(*left);
   }
+  // Of as many terms as a vector has lanes: neighbours in a block of the right
+  // operand, or in rows of both.
   static TF_RNN_OPS_VECTOR_INLINE Vector<T> LoadRight(const T* right) {
     return Load<T>(right);
+  }
+  // The first `count` elements of these, and zeros.
+  static TF_RNN_OPS_VECTOR_INLINE Vector<T> LoadPartialRight(
+      const T* right, std::int64_t count) {
+    return LoadPartial<T>(right, count);
   }
   static TF_RNN_OPS_VECTOR_INLINE Vector<T> Add(Vector<T> sum, Vector<T> left,
                                                 Vector<T> right) {
