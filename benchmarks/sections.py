@@ -90,7 +90,7 @@ SECTIONS = {
         Section(
             LENGTHS,
             "time against the length of the sequences",
-            _cases(*(f"lstm-4-{time}-128-256" for time in (100, 300, 1000, 3000, 10000))),
+            _cases(*(f"lstm-4-{time}-128-256" for time in (1, 10, 100, 300, 1000, 3000, 10000))),
             _cases("lstm-2-1-8-16", "lstm-2-10-8-16"),
             _CURVE_PEERS,
             rounds_divisor=4,
