@@ -32,6 +32,7 @@ class NetworkBackward {
                  arena),
         staging_(a.time_major, samples_.order()),
         params_staging_(/*time_major=*/true),
+        d_params_staging_(/*time_major=*/true),
         dropout_(a.config, a.size, a.dropout, a.reserve_space, shapes_.output,
                  samples_.order()),
         input_(staging_.Buffer(shapes_.input, arena)),
@@ -48,8 +49,8 @@ class NetworkBackward {
         d_input_(staging_.ResultBuffer(a.input_backprop, shapes_.input, arena)),
         d_h_(staging_.Buffer(shapes_.hidden_state, arena)),
         d_c_(staging_.Buffer(shapes_.cell_state, arena)),
-        d_params_(params_staging_.ResultBuffer(a.params_backprop,
-                                               shapes_.params, arena)),
+        d_params_(d_params_staging_.ResultBuffer(a.params_backprop,
+                                                 shapes_.params, arena)),
         dropped_(arena.Take<C>(dropout_.drops() ? shapes_.output.size() : 0)),
         d_inner_(arena.Take<C>(shapes_.output.size() *
                                Min(a.config.num_layers - 1, 2))),
@@ -73,8 +74,7 @@ class NetworkBackward {
         a_.size,
         samples_.lengths(),
         0,
-        ReadParams(a_.params, params_staging_, params_, shapes_.params,
-                   executor),
+        params_staging_.Read(a_.params, params_, shapes_.params, executor),
         ReadInput(executor),
         {staging_.Read(a_.input_h, input_h_, shapes_.hidden_state, executor),
          staging_.Read(a_.input_c, input_c_, shapes_.cell_state, executor),
@@ -84,7 +84,7 @@ class NetworkBackward {
         staging_.Target(a_.input_backprop, d_input_),
         staging_.Target(a_.input_h_backprop, d_h_),
         staging_.Target(a_.input_c_backprop, d_c_),
-        params_staging_.Target(a_.params_backprop, d_params_)};
+        d_params_staging_.Target(a_.params_backprop, d_params_)};
     // Where the layers find the gradients of the final states.
     std::copy_n(staging_.Read(a_.output_h_backprop, d_output_h_,
                               shapes_.hidden_state, executor),
@@ -96,8 +96,8 @@ class NetworkBackward {
     staging_.Write(d_input_, a_.input_backprop, shapes_.input, executor);
     staging_.Write(d_h_, a_.input_h_backprop, shapes_.hidden_state, executor);
     staging_.Write(d_c_, a_.input_c_backprop, shapes_.cell_state, executor);
-    params_staging_.Write(d_params_, a_.params_backprop, shapes_.params,
-                          executor);
+    d_params_staging_.Write(d_params_, a_.params_backprop, shapes_.params,
+                            executor);
   }
 
   // Whether the input past a sequence's end is read: to be multiplied by zeros,
@@ -162,12 +162,13 @@ class NetworkBackward {
   const NetworkShapes shapes_;
   const Samples samples_;
   const Staging<T> staging_;
-  const Staging<T> params_staging_;
+  const Staging<T, P> params_staging_;
+  const Staging<T> d_params_staging_;
   const LayerDropout<T> dropout_;
   C* const input_;
   C* const input_h_;
   C* const input_c_;
-  C* const params_;
+  P* const params_;
   C* const output_;
   C* const valid_input_;
   C* const d_output_;

@@ -37,6 +37,7 @@ class NetworkBackwardGrad {
                  arena),
         staging_(a.time_major, samples_.order()),
         params_staging_(/*time_major=*/true),
+        d_params_staging_(/*time_major=*/true),
         dropout_(a.config, a.size, a.dropout, a.reserve_space, shapes_.output,
                  samples_.order()),
         input_(staging_.Buffer(shapes_.input, arena)),
@@ -63,8 +64,8 @@ class NetworkBackwardGrad {
         dot_d_h_(Result(a.input_h_grad, shapes_.hidden_state, arena)),
         dot_d_c_(Result(a.input_c_grad, shapes_.cell_state, arena)),
         dot_d_input_(staging_.ResultBuffer(a.input_grad, shapes_.input, arena)),
-        dot_d_params_(
-            params_staging_.ResultBuffer(a.params_grad, shapes_.params, arena)),
+        dot_d_params_(d_params_staging_.ResultBuffer(a.params_grad,
+                                                     shapes_.params, arena)),
         dropped_(arena.Take<C>(dropout_.drops() ? shapes_.output.size() : 0)),
         dot_dropped_(
             arena.Take<C>(dropout_.drops() ? shapes_.output.size() : 0)),
@@ -93,8 +94,8 @@ class NetworkBackwardGrad {
     staging_.Write(dot_d_h_, a_.input_h_grad, shapes_.hidden_state, executor);
     staging_.Write(dot_d_c_, a_.input_c_grad, shapes_.cell_state, executor);
     staging_.Write(dot_d_input_, a_.input_grad, shapes_.input, executor);
-    params_staging_.Write(dot_d_params_, a_.params_grad, shapes_.params,
-                          executor);
+    d_params_staging_.Write(dot_d_params_, a_.params_grad, shapes_.params,
+                            executor);
   }
 
  private:
@@ -180,12 +181,11 @@ class NetworkBackwardGrad {
     CopyState(a_.dot_input_c, dot_input_c_, shapes_.cell_state, executor);
     const KeptActivations<const C> none(nullptr, a_.config, a_.size);
     return {
-        ReadParams(a_.params, params_staging_, params_, shapes_.params,
-                   executor),
+        params_staging_.Read(a_.params, params_, shapes_.params, executor),
         a_.dot_params == nullptr
             ? nullptr
-            : ReadParams(a_.dot_params, params_staging_, dot_params_,
-                         shapes_.params, executor),
+            : params_staging_.Read(a_.dot_params, dot_params_, shapes_.params,
+                                   executor),
         ReadInput(a_.input, input_, valid_input_, executor),
         ReadInput(a_.dot_input, dot_input_, valid_dot_input_, executor),
         {staging_.Read(a_.input_h, input_h_, shapes_.hidden_state, executor),
@@ -303,7 +303,7 @@ class NetworkBackwardGrad {
            d_c_ + i * cell_size()},
           {dot_d_output, DotInputGradient(i), dot_d_h_ + i * hidden_size(),
            dot_d_c_ + i * cell_size()},
-          params_staging_.Target(a_.params_grad, dot_d_params_)};
+          d_params_staging_.Target(a_.params_grad, dot_d_params_)};
       WithCell<C>(a_.config.mode, [&](auto cell) {
         LayerBackwardGrad<P, decltype(cell)>(layer, scratch_.gradient, executor)
             .Run();
@@ -328,12 +328,13 @@ class NetworkBackwardGrad {
   const NetworkShapes shapes_;
   const Samples samples_;
   const Staging<T> staging_;
-  const Staging<T> params_staging_;
+  const Staging<T, P> params_staging_;
+  const Staging<T> d_params_staging_;
   const LayerDropout<T> dropout_;
   C* const input_;
   C* const input_h_;
   C* const input_c_;
-  C* const params_;
+  P* const params_;
   C* const output_;
   C* const d_output_;
   C* const d_h_;
@@ -343,7 +344,7 @@ class NetworkBackwardGrad {
   C* const dot_input_;
   C* const dot_input_h_;
   C* const dot_input_c_;
-  C* const dot_params_;
+  P* const dot_params_;
   C* const dot_kept_;           // [P / D] KeptActivations, one for each layer
   C* const dot_inner_outputs_;  // [P / D - 1, T, B, D * O]
   C* const dot_output_;

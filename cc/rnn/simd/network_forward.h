@@ -68,8 +68,7 @@ class NetworkForward {
         a_.size,
         samples_.lengths(),
         0,
-        ReadParams(a_.params, params_staging_, params_, shapes_.params,
-                   executor),
+        params_staging_.Read(a_.params, params_, shapes_.params, executor),
         operand_staging_.Read(a_.input, input_, shapes_.input, executor),
         staging_.Read(a_.input_h, input_h_, shapes_.hidden_state, executor),
         staging_.Read(a_.input_c, input_c_, shapes_.cell_state, executor),
@@ -186,11 +185,11 @@ class NetworkForward {
   const Samples samples_;
   const Staging<T> staging_;
   const Staging<T, P> operand_staging_;
-  const Staging<T> params_staging_;
+  const Staging<T, P> params_staging_;
   P* const input_;
   C* const input_h_;
   C* const input_c_;
-  C* const params_;
+  P* const params_;
   P* const output_;
   C* const output_h_;
   C* const output_c_;

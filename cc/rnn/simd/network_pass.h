@@ -41,18 +41,6 @@ struct OperandTypeOf<BFloat16> {
 template <typename T>
 using OperandType = typename OperandTypeOf<T>::Type;
 
-// The params as operands: as they are, or copied.
-template <typename T>
-const OperandType<T>* ReadParams(const T* params, const Staging<T>& staging,
-                                 ComputeType<T>* buffer,
-                                 const StagedShape& shape, Executor& executor) {
-  if constexpr (std::is_same_v<T, OperandType<T>>) {
-    return params;
-  } else {
-    return staging.Read(params, buffer, shape, executor);
-  }
-}
-
 // The shapes of a network's arrays.
 struct NetworkShapes {
   NetworkShapes(const RnnConfig& config, const RnnSize& size)
