@@ -113,11 +113,12 @@ class PanelScratch {
  public:
   PanelScratch(std::int64_t rows, int num_threads, Arena& arena)
       : product_size_(Min(rows, PanelBlocks<T>::kMostRows) * kWeightCols<T>),
-        packed_(arena.Take<T>(CheckedInt(num_threads) * kPackedChunkSize<T>)),
+        packed_size_(PackedChunkSize<T>(rows)),
+        packed_(arena.Take<T>(CheckedInt(num_threads) * packed_size_)),
         products_(arena.Take<T>(CheckedInt(num_threads) * product_size_)) {}
 
-  // [kPackedChunkSize]
-  T* Packed(int worker) const { return packed_ + worker * kPackedChunkSize<T>; }
+  // [PackedChunkSize(rows)]
+  T* Packed(int worker) const { return packed_ + worker * packed_size_; }
   // A part of a product, [rows, cols rounded up to whole panels].
   MatrixView<T> Product(const PanelBlock& part, int worker) const {
     return {products_ + worker * product_size_, part.rows,
@@ -126,6 +127,7 @@ class PanelScratch {
 
  private:
   std::int64_t product_size_;
+  std::int64_t packed_size_;
   T* packed_;
   T* products_;
 };

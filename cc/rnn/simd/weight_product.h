@@ -30,9 +30,12 @@ constexpr std::int64_t kWeightDepth = 128;
 template <typename T>
 constexpr std::int64_t kWeightCols = kLeftCols<T> * kLeftCols<T>;
 
-// The elements of scratch memory that a worker needs to pack a chunk.
+// The elements of scratch memory that a worker needs to pack a chunk for so
+// many rows: one tile's take at most a panel packed.
 template <typename T>
-constexpr std::int64_t kPackedChunkSize = kWeightDepth * kWeightCols<T>;
+std::int64_t PackedChunkSize(std::int64_t rows) {
+  return kWeightDepth * (rows <= kMaxTileRows ? kTileCols<T> : kWeightCols<T>);
+}
 
 // A sum of products of left operands with weights [depth, cols] or, if
 // transposed, [cols, depth].
@@ -46,7 +49,7 @@ class WeightProduct {
 
   // out = a block of the sum, of which there is at least one product.
   // cols: at most kWeightCols.
-  // packed: [kPackedChunkSize]
+  // packed: [PackedChunkSize(rows)]
   // out: [rows, cols rounded up to whole kTileCols]
   void Multiply(std::int64_t row, std::int64_t rows, std::int64_t col,
                 std::int64_t cols, T* packed, const MatrixView<T>& out) const {
