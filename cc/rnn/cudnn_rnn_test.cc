@@ -367,7 +367,9 @@ TYPED_TEST(CudnnRnnTest, PaddingHasNoEffect) {
     for (RnnMode mode : {RnnMode::kTanh, RnnMode::kLstm, RnnMode::kGru}) {
       Case small = RandomCase({mode, false, 2, 2, 3, 17, 0}, {5, 4});
       small.lengths = {2, 0, 5, 1};
-      std::vector<Case> cases{small,
+      Case in_place = RandomCase({mode, false, 2, 2, 3, 17, 0}, {3, 4});
+      in_place.lengths = {2, 0, 3, 1};
+      std::vector<Case> cases{small, in_place,
                               UnsortedCase({mode, false, 2, 3, 3, 61, 0})};
       for (Case& k : cases) {
         SCOPED_TRACE(std::string(InstructionSetName(instruction_set)) + " " +

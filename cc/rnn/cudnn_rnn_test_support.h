@@ -288,11 +288,12 @@ inline Case UnsortedCase(const RnnConfig& config) {
 inline std::vector<Case> Cases() {
   std::vector<Case> cases;
   for (RnnMode mode : kModes) {
-    cases.push_back(RandomCase({mode, false, 1, 1, 1, 1, 0}, {2, 7}));
     // So few steps that weights are read where they lie, and more.
-    for (RnnSize size : {RnnSize{4, 3}, RnnSize{9, 3}}) {
+    for (RnnSize size : {RnnSize{2, 7}, RnnSize{9, 7}}) {
+      cases.push_back(RandomCase({mode, false, 1, 1, 1, 1, 0}, size));
       cases.push_back(RandomCase({mode, false, 1, 1, 5, 37, 0}, size));
     }
+    cases.push_back(RandomCase({mode, false, 1, 1, 67, 33, 0}, {3, 3}));
     cases.push_back(RandomCase({mode, true, 2, 1, 19, 19, 0}, {3, 14}));
     cases.push_back(RandomCase({mode, false, 2, 2, 5, 37, 0}, {3, 41}));
     Case deep = RandomCase({mode, false, 2, 3, 3, 17, 0}, {5, 4});
@@ -314,16 +315,18 @@ inline std::vector<Case> Cases() {
     for (RnnSize size : {RnnSize{0, 3}, RnnSize{3, 0}}) {
       cases.push_back(RandomCase({mode, false, 2, 2, 3, 4, 0}, size));
     }
-    cases.push_back(RandomCase({mode, false, 1, 2, 0, 4, 0}, {2, 2}));
-    cases.push_back(RandomCase({mode, false, 1, 2, 3, 0, 0}, {2, 2}));
+    for (RnnSize size : {RnnSize{2, 2}, RnnSize{7, 2}}) {
+      cases.push_back(RandomCase({mode, false, 1, 2, 0, 4, 0}, size));
+      cases.push_back(RandomCase({mode, false, 1, 2, 3, 0, 0}, size));
+    }
   }
-  for (RnnSize size : {RnnSize{4, 3}, RnnSize{7, 3}}) {
+  for (RnnSize size : {RnnSize{3, 3}, RnnSize{7, 3}}) {
     for (std::int64_t num_proj : {1, 18}) {
-      Case k = RandomCase({RnnMode::kLstm, false, 2, 2, 3, 20, num_proj}, size);
+      Case k = RandomCase({RnnMode::kLstm, false, 2, 2, 3, 39, num_proj}, size);
       cases.push_back(k);
       k.lengths = {3, 2, 0};
       cases.push_back(k);
-      k.lengths = {4, 0, 2};
+      k.lengths = {static_cast<std::int32_t>(size.time), 0, 2};
       k.time_major = false;
       k.dropout = 0.25f;
       cases.push_back(k);

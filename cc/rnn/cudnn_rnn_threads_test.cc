@@ -71,8 +71,9 @@ TYPED_TEST(CudnnRnnThreadsTest, SameBitsForAnyNumberOfThreads) {
 }
 
 // A step that is cut into many tasks.
+template <typename T = float>
 void ExpectSameBitsOfALargeNetwork(Case k) {
-  Engine<float> engine(ActiveInstructionSet(), k);
+  Engine<T> engine(ActiveInstructionSet(), k);
   SerialExecutor serial;
   const PassResults expected = RunPasses(engine, serial);
   Threads threads;
@@ -104,6 +105,21 @@ TEST(CudnnRnnManyTasksTest, SameBitsOfOneSample) {
   for (RnnMode mode : kModes) {
     ExpectSameBitsOfALargeNetwork(
         RandomCase({mode, false, 1, 1, 40, 260, 0}, {50, 1}));
+  }
+}
+
+// Whose weights are read where they lie.
+TEST(CudnnRnnManyTasksTest, SameBitsOfAFewSteps) {
+  for (RnnMode mode : kModes) {
+    for (RnnSize size : {RnnSize{4, 1}, RnnSize{2, 10}, RnnSize{1, 28}}) {
+      Case k = RandomCase({mode, false, 1, 1, 40, 260, 0}, size);
+      ExpectSameBitsOfALargeNetwork(k);
+      ExpectSameBitsOfALargeNetwork<BFloat16>(k);
+      if (mode != RnnMode::kLstm) continue;
+      k = RandomCase({mode, false, 1, 1, 40, 260, 200}, size);
+      ExpectSameBitsOfALargeNetwork(k);
+      ExpectSameBitsOfALargeNetwork<BFloat16>(k);
+    }
   }
 }
 

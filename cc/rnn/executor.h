@@ -43,7 +43,8 @@ class Executor {
   // How many tasks may run at the same time: `worker` is less.
   virtual int num_threads() const = 0;
 
-  // Whether work is better shared that takes one thread so long.
+  // Whether work is better shared, among threads if there are several, that
+  // takes one of them so long.
   bool IsWorthSharing(double microseconds) const;
 
   // Whether tasks are left out: what they write is then not to be used.
@@ -89,9 +90,10 @@ class SerialExecutor final : public Executor {
                 const StepTask& task) override;
 };
 
-// When a pool was last called for, by any executor: for a while after it had
-// work, a pool's threads look out for more. Where calls follow one another more
-// closely than that, the threads that one of them wakes are there for the next.
+// When a pool's executors, be there work for its threads or not, were last
+// called: for a while after they had some, these look out for more. Where calls
+// follow one another more closely than that, the second may have to wake
+// threads, and those after it find them awake.
 class PoolCalls {
  public:
   void Note();

@@ -54,10 +54,6 @@ TEST(SerialExecutorTest, RunsStepsInOrder) {
   ExpectStepsInOrder(executor, 3, 0);
 }
 
-TEST(SerialExecutorTest, SharesNothing) {
-  EXPECT_FALSE(SerialExecutor().IsWorthSharing(kWorthWakingThreads - 1));
-}
-
 TEST(PoolExecutorTest, SharesLittleWorkIfThePoolWasJustCalled) {
   const auto schedule = [](const std::function<void()>&) {};
   const auto shares = [&](PoolCalls* calls, double microseconds) {

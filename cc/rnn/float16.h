@@ -1,5 +1,5 @@
 // The 16-bit floating-point types, as storage: the engine widens them to
-// float32 before it computes.
+// float32 before it computes, but for products that the CPU has.
 
 #ifndef TF_RNN_OPS_CC_RNN_FLOAT16_H_
 #define TF_RNN_OPS_CC_RNN_FLOAT16_H_

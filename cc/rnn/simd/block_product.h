@@ -9,13 +9,15 @@
 
 #include <cstdint>
 
+#include "cc/rnn/float16.h"
 #include "cc/rnn/simd/block_matrix.h"
 #include "cc/rnn/simd/matrix_view.h"
 #include "cc/rnn/simd/tile_product.h"
 
 namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
 
-// So many rows of kTileCols columns stay in the first-level cache.
+// The right operand's rows of kTileCols columns that so many terms take stay in
+// the first-level cache.
 constexpr std::int64_t kDepthChunk = 256;
 
 // Cuts rows into tiles of nearly equal height, at most kMost.
@@ -186,8 +188,8 @@ TF_RNN_OPS_VECTOR_INLINE void FetchIfSmall(const LeftMatrix<T>& left) {
 }
 
 // out = initial + sum, chunk by chunk: calls
-// multiply_chunk(left, right, add_to, next) for at most `most_depth` terms of a
-// product at a time, which sets out = add_to + left * right. next: as
+// multiply_chunk(left, right, add_to, next) for at most `most_depth` columns of
+// a left operand at a time, which sets out = add_to + left * right. next: as
 // MultiplyChunk's `then`. T: the type of the factors.
 template <typename T, typename ChunkMultiply>
 void MultiplyInChunks(const ProductSum<T>& sum, const ProductSum<T>& then,

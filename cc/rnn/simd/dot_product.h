@@ -13,6 +13,7 @@
 #include <cstring>
 #include <utility>
 
+#include "cc/rnn/float16.h"
 #include "cc/rnn/simd/block_matrix.h"
 #include "cc/rnn/simd/block_product.h"
 #include "cc/rnn/simd/matrix_view.h"

@@ -78,7 +78,7 @@ struct Term {
   }
   static TF_RNN_OPS_VECTOR_INLINE Vector<T> Add(Vector<T> sum, Vector<T> left,
                                                 Vector<T> right) {
-    return sum + left * right;
+    return MultiplyAdd<T>(left, right, sum);
   }
 };
 
@@ -122,6 +122,7 @@ struct TileArguments {
 // its terms in ascending order of k, from zero.
 template <typename T, int kRows, int kVectors, bool kTransposed>
 __attribute__((noinline)) void MultiplyTile(const TileArguments<T>& a) {
+  static_assert(!kTransposed || Term<T>::kElements == 1);
   using Sum = ComputeType<T>;
   constexpr std::int64_t kLanes = kVectorElements<Sum>;
   constexpr std::int64_t kTermElements = Term<T>::kElements;

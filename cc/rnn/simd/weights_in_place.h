@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "cc/rnn/cudnn_rnn_params.h"
+#include "cc/rnn/float16.h"
 #include "cc/rnn/rnn_config.h"
 #include "cc/rnn/simd/block_matrix.h"
 #include "cc/rnn/simd/dot_product.h"
