@@ -11,10 +11,9 @@ namespace {
 
 #if defined(TF_RNN_OPS_HAS_HIGHER_SETS)
 
-// The kernels `kProducts` has of an instruction set with products of bfloat16,
-// which take the states rounded to bfloat16. That is as accurate as the type,
-// but where a ReLU is near its kink: there, the gradient could turn out to be
-// that of the other side.
+// kKernels: of an instruction set whose products take bfloat16, so that states
+// are rounded to it. That is as accurate as the type, but where a ReLU is near
+// its kink: there, the gradient could turn out to be that of the other side.
 template <CudnnRnnKernels<BFloat16> (*kKernels)()>
 CudnnRnnKernels<BFloat16> KernelsFor(const RnnConfig& config) {
   return config.mode == RnnMode::kRelu ? avx512::CudnnRnn<BFloat16>()
