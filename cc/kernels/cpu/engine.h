@@ -23,7 +23,8 @@
 
 namespace tf_rnn_ops {
 
-// Of the engine, for intra-op pools, of which a process has one as a rule.
+// The engine's calls for the intra-op pool, of which a process has one as a
+// rule.
 inline rnn::PoolCalls& IntraOpPoolCalls() {
   static rnn::PoolCalls calls;
   return calls;
