@@ -18,8 +18,8 @@ import tensorflow as tf
 from cudnn_rnn_checks import run_backprop, run_forward, tensors
 from cudnn_rnn_inputs import OUTPUTS, Config
 from mixed_calls import Call
-from test_cudnn_rnn_bad_input import lent
 from test_cudnn_rnn_second_order import backprop_grad
+from unaligned import at_offset
 
 import tf_rnn_ops
 from tf_rnn_ops._library import ops
@@ -140,7 +140,7 @@ def all_calls() -> dict[str, Call]:
         Call(
             "CudnnRNNBackpropV3 of an unaligned reserve_space",
             lambda arguments: list(run_backprop(NETWORK, *arguments[:3], reserve_space=arguments[3])),
-            (inputs, outputs, gradients, lent(outputs.reserve_space.numpy())),
+            (inputs, outputs, gradients, at_offset(outputs.reserve_space.numpy(), 4)),
         ),
         Call(
             "CudnnRNNBackpropGrad",

@@ -413,25 +413,6 @@ def test_positional_arguments_are_refused_as_by_the_twin(name):
         getattr(tf.raw_ops, name)(*right.values())
 
 
-def lent(array):
-    """A tensor of the same numbers that lies one element behind what TensorFlow itself would align."""
-    moved = np.zeros(array.size + 1, array.dtype)[1:].reshape(array.shape)
-    moved[...] = array
-    return tf.experimental.dlpack.from_dlpack(moved.__dlpack__())
-
-
-@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
-@pytest.mark.parametrize("name", SEQUENCE_OPS)
-def test_tensors_that_are_not_aligned_give_the_same_bits(name, dtype):
-    """They come from other libraries; ops of TensorFlow's own abort on them."""
-    config = dataclasses.replace(PROJECTED if name.endswith("V3") else CONFIG, num_layers=2, num_units=9)
-    op, right = sequence_op(name, config, dtype)
-    tensors, attributes = split_inputs(right)
-    moved = {argument: value if value.dtype == np.int8 else lent(value) for argument, value in tensors.items()}
-    for actual, expected in zip(op(**moved, **attributes), op(**right), strict=True):
-        assert np.asarray(actual).tobytes() == np.asarray(expected).tobytes()
-
-
 # ---------------------------------------------------------------- params
 
 

@@ -154,15 +154,6 @@ def test_joining_and_splitting_gives_the_same_bits(dtype, flattened):
                 assert_same_bits(actual, expected)
 
 
-def test_tensors_that_are_not_aligned_are_split_and_joined():
-    """NumPy lends its arrays as they lie."""
-    config = PROJECTED
-    params = np.arange(size_formula(config) + 1, dtype=np.float32)[1:]
-    lent = tf.experimental.dlpack.from_dlpack(params.__dlpack__())
-    canonical = to_canonical(config, lent)
-    assert_same_bits(to_params(config, *canonical), params)
-
-
 def test_results_are_named_as_the_twins():
     canonical = to_canonical(PROJECTED, np.zeros(size_formula(PROJECTED)))
     assert canonical._fields == ("weights", "biases")

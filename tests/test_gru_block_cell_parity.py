@@ -98,18 +98,3 @@ def test_inputs_are_not_written_and_results_repeat(dtype):
         np.testing.assert_array_equal(a.numpy(), b.numpy())
     for name, value in before.items():
         np.testing.assert_array_equal(tensors[name].numpy(), value)
-
-
-def test_slices_that_are_not_aligned_give_the_same_bits():
-    """A slice of a tensor may begin anywhere in memory."""
-    inputs = gru_inputs.cell_inputs((8, 33, 37), "float32")
-    whole = tf_rnn_ops.raw_ops.GRUBlockCell(**inputs)
-    x, h_prev = tf.constant(inputs["x"]), tf.constant(inputs["h_prev"])
-    for first in range(1, 8):
-        part = tf_rnn_ops.raw_ops.GRUBlockCell(**{**inputs, "x": x[first:], "h_prev": h_prev[first:]})
-        same = tf_rnn_ops.raw_ops.GRUBlockCell(
-            **{**inputs, "x": inputs["x"][first:].copy(), "h_prev": inputs["h_prev"][first:].copy()}
-        )
-        for a, b, c in zip(part, same, whole, strict=True):
-            np.testing.assert_array_equal(a.numpy(), b.numpy())
-            assert parity.difference(a, c[first:]) < 1e-5

@@ -1,0 +1,200 @@
+"""Every tensor input of every op lies at an address that TensorFlow itself would not have chosen.
+
+Other libraries lend TensorFlow memory that is aligned to the size of an element at best; most of TensorFlow's own
+accessors abort on it, and so do most of its own ops.
+"""
+
+import pathlib
+import sys
+import unittest.mock
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from tensorflow.python.framework import kernels as kernel_registry
+from tensorflow.python.framework import op_def_registry
+from tensorflow.python.framework import ops as tf_ops
+from unaligned import ALIGNMENT, Unaligned, at_offset
+
+import tf_rnn_ops
+
+# The fuzzer's valid calls of every op.
+sys.path.append(str(pathlib.Path(__file__).parent.parent / "stress"))
+
+import fuzz_calls
+import fuzz_valid
+
+tf_rnn_ops.enable_builtin_kernels()
+
+OURS = "TfRnnOps>"
+FLOATS = (tf.float32, tf.float64, tf.float16, tf.bfloat16)
+
+
+def names_of_kernels() -> list[str]:
+    """Returns the names of the ops that we have kernels for the CPU of: our own, and TensorFlow's CudnnRNN."""
+    kernels = kernel_registry.get_all_registered_kernels().kernel
+    names = {each.op for each in kernels if each.device_type == "CPU"}
+    return sorted(name for name in names if name.startswith((OURS, "CudnnRNN")))
+
+
+OPS = names_of_kernels()
+
+
+def dtypes_of(name):
+    """Returns the floating types that an op is for."""
+    (attr,) = (each for each in op_def_registry.get(name).attr if each.name == "T")
+    return [tf.as_dtype(each) for each in attr.allowed_values.list.type if tf.as_dtype(each) in FLOATS]
+
+
+CASES = [pytest.param(name, dtype, id=f"{name}-{dtype.name}") for name in OPS for dtype in dtypes_of(name)]
+
+
+def test_our_ops_and_tensorflows_are_found():
+    ours = {name.removeprefix(OURS) for name in OPS if name.startswith(OURS)}
+    assert ours == set(fuzz_valid.VALID)
+    assert {"CudnnRNNV3", "CudnnRNNBackpropV3", "CudnnRNNParamsToCanonicalV2"} <= set(OPS)
+    assert all(set(dtypes_of(name)) == set(FLOATS) for name in OPS)
+
+
+# ---------------------------------------------------------------- calls
+
+
+def function_of(name):
+    """Returns the Python function of an op."""
+    if name.startswith(OURS):
+        return getattr(tf_rnn_ops._library.ops, name.replace(">", "_"))
+    return getattr(tf.raw_ops, name)
+
+
+def draw(name, dtype, seed, largest=9):
+    """Draws valid arguments of an op: of numbers that are finite, and sizes of 1 to `largest`."""
+    options = {
+        "DTYPES": (dtype.name,),
+        "HUGE_SHARE": 0,
+        "WILD_SHARE": 0,
+        "draw_size": lambda rng: int(rng.integers(1, largest + 1)),
+    }
+    with unittest.mock.patch.multiple(fuzz_valid, **options):
+        arguments = fuzz_valid.VALID[name.removeprefix(OURS)](np.random.default_rng(seed))
+    return {**arguments, "is_training": True} if "is_training" in arguments else arguments
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int32", "float16", "float32", "float64"])
+def test_tensors_lie_where_they_are_put(dtype):
+    array = np.arange(5).astype(dtype)
+    for offset in range(array.itemsize, ALIGNMENT, array.itemsize):
+        lent = np.from_dlpack(at_offset(array, offset))
+        assert lent.ctypes.data % ALIGNMENT == offset
+        np.testing.assert_array_equal(lent, array)
+
+
+def run(name, arguments, place):
+    """Calls an op with the arrays among its arguments put into tensors by a function. Returns its results."""
+    fuzz_calls.forget_kernels()
+    tensors = {key: fuzz_calls.map_tensors(place, value) for key, value in arguments.items()}
+    return tf.nest.flatten(function_of(name)(**tensors))
+
+
+def contents(tensors):
+    """Returns what can be compared of tensors, and None."""
+    return [each if each is None else (each.shape, each.dtype, each.numpy().tobytes()) for each in tensors]
+
+
+# ---------------------------------------------------------------- results
+
+
+@pytest.mark.parametrize(("name", "dtype"), CASES)
+def test_results_are_of_the_same_bits(name, dtype):
+    for seed, largest in ((0, 9), (1, 9), (2, 40)):
+        arguments = draw(name, dtype, seed, largest)
+        expected = run(name, arguments, tf.constant)
+        assert contents(run(name, arguments, Unaligned())) == contents(expected)
+
+
+@pytest.mark.parametrize("name", OPS)
+def test_tensors_without_elements_may_lie_anywhere(name):
+    """Even between the places of elements."""
+
+    def place(array):
+        return at_offset(array, 1) if array.size == 0 else tf.constant(array)
+
+    with unittest.mock.patch.object(fuzz_valid, "draw_size", return_value=0):
+        arguments = fuzz_valid.VALID[name.removeprefix(OURS)](np.random.default_rng(0))
+    assert contents(run(name, arguments, place)) == contents(run(name, arguments, tf.constant))
+
+
+@pytest.mark.parametrize("name", OPS)
+def test_elements_between_their_places_are_refused(name):
+    """C++ has none there."""
+    arguments = draw(name, tf.float32, 0)
+    names = [each.name for each in op_def_registry.get(name).input_arg if each.name != "host_reserved"]  # of bytes
+    for argument in names:
+        misplaced = tf.nest.map_structure(lambda array: at_offset(array, 1), arguments[argument])
+        message = (
+            rf"{argument}(\[\d+\])? must start at a multiple of \d bytes, the size of its elements, but starts 1 past"
+        )
+        with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+            run(name, {**arguments, argument: misplaced}, tf.constant)
+
+
+# ---------------------------------------------------------------- gradients
+
+
+def weights_of(tensors):
+    """Returns arrays of the shapes of tensors."""
+    rng = np.random.default_rng(7)
+    return [np.asarray(rng.standard_normal(each.shape), each.dtype.as_numpy_dtype) for each in tensors]
+
+
+def some(tensors):
+    """Returns those tensors that are there and have a derivative."""
+    return [each for each in tensors if each is not None and each.dtype.is_floating]
+
+
+def gradients(name, arguments, place):
+    """Returns the gradients of an op of first and second order with respect to each floating input."""
+    sources = []
+
+    def place_source(array):
+        tensor = place(array)
+        sources.append(tensor) if tensor.dtype.is_floating else None
+        return tensor
+
+    with tf.GradientTape() as outer, tf.GradientTape() as inner:
+        tensors = {key: fuzz_calls.map_tensors(place_source, value) for key, value in arguments.items()}
+        outer.watch(sources)
+        inner.watch(sources)
+        results = some(tf.nest.flatten(function_of(name)(**tensors)))
+        d_results = list(map(place, weights_of(results)))
+        outer.watch(d_results)
+        first = some(inner.gradient(results, sources, d_results))
+    v = list(map(place, weights_of(first)))
+    return [*first, *outer.gradient(first, [*sources, *d_results], v)]
+
+
+def has_gradient(name):
+    """Whether an op has a gradient with respect to anything."""
+    return tf_ops.gradient_registry.lookup(name) is not None
+
+
+def takes_long(name, dtype):
+    """Whether an op's gradients are of the third or fourth order of a network's, step by step."""
+    return name.endswith("BackpropGrad") or ("Backprop" in name and dtype != tf.float32)
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [
+        pytest.param(*each.values, id=each.id, marks=[pytest.mark.slow] if takes_long(*each.values) else [])
+        for each in CASES
+    ],
+)
+def test_gradients_are_of_the_same_bits(name, dtype):
+    if name.endswith("ParamsSize") or not has_gradient(name):
+        pytest.skip("no gradient")
+    arguments = draw(name, dtype, 1, 2)
+    fuzz_calls.forget_kernels()
+    expected = gradients(name, arguments, tf.constant)
+    fuzz_calls.forget_kernels()
+    assert contents(gradients(name, arguments, Unaligned())) == contents(expected)
+    assert len(some(expected)) >= 2
