@@ -39,6 +39,7 @@
 #include "cc/kernels/cudnn_rnn_inputs.h"
 #include "cc/kernels/device_kernels.h"
 #include "cc/kernels/engine_type.h"
+#include "cc/kernels/make_output.h"
 #include "cc/rnn/cudnn_rnn.h"
 #include "cc/rnn/reserve_space.h"
 #include "tensorflow/core/framework/op_kernel.h"
@@ -128,8 +129,7 @@ class CudnnRNNForwardOp : public tensorflow::OpKernel {
       return ctx->allocate_output("output_c", inputs.input_c->shape(),
                                   output_c);
     }
-    TF_RETURN_IF_ERROR(
-        ctx->allocate_output("output_c", tensorflow::TensorShape(), output_c));
+    TF_RETURN_IF_ERROR(MakeOutput(ctx, "output_c", {}, output_c));
     return engine_.SetZero(ctx, *output_c);
   }
 
@@ -138,8 +138,7 @@ class CudnnRNNForwardOp : public tensorflow::OpKernel {
                                            const ReserveSpacePlan& plan,
                                            tensorflow::Tensor** reserve_space) {
     if (plan.size < 0) return inputs.TooLarge();
-    return ctx->allocate_output(
-        "reserve_space", tensorflow::TensorShape({plan.size}), reserve_space);
+    return MakeOutput(ctx, "reserve_space", {plan.size}, reserve_space);
   }
 
   CudnnRnnAttributes attributes_;

@@ -53,7 +53,7 @@ absl::Status CudnnRnnInputs::ReadHiddenState(const char* name,
 
 absl::Status CudnnRnnInputs::ReadCellState(const char* name,
                                            const Tensor** tensor) const {
-  if (!config_.has_cell_state()) return ctx_->input(name, tensor);
+  if (!config_.has_cell_state()) return ReadInput(ctx_, name, tensor);
   return ReadState(name, config_.num_pseudo_layers(), "num_units",
                    config_.num_units, tensor);
 }
@@ -69,20 +69,20 @@ absl::Status CudnnRnnInputs::TooLarge() const {
 absl::Status CudnnRnnInputs::ReadSizes() {
   TF_RETURN_IF_ERROR(
       ReadSequence("input", "time", kAnySize, "input_size", kAnySize, &input));
-  size_ = {input->dim_size(step_axis()), input->dim_size(batch_axis())};
+  size_ = {AxisSize(*input, step_axis()), AxisSize(*input, batch_axis())};
   const bool projects = attributes_.num_proj() > 0;
   TF_RETURN_IF_ERROR(ReadState("input_h", kAnySize, output_size_name(),
                                projects ? attributes_.num_proj() : kAnySize,
                                &input_h));
-  const std::int64_t pseudo_layers = input_h->dim_size(step_axis());
-  std::int64_t num_units = input_h->dim_size(2);
-  TF_RETURN_IF_ERROR(ctx_->input("input_c", &input_c));
+  const std::int64_t pseudo_layers = AxisSize(*input_h, step_axis());
+  std::int64_t num_units = AxisSize(*input_h, 2);
+  TF_RETURN_IF_ERROR(ReadInput(ctx_, "input_c", &input_c));
   if (attributes_.rnn_mode() == rnn::RnnMode::kLstm) {
     TF_RETURN_IF_ERROR(ReadState("input_c", pseudo_layers, "num_units",
                                  projects ? kAnySize : num_units, &input_c));
-    num_units = input_c->dim_size(2);
+    num_units = AxisSize(*input_c, 2);
   }
-  return MakeConfig(pseudo_layers, num_units, input->dim_size(2));
+  return MakeConfig(pseudo_layers, num_units, AxisSize(*input, 2));
 }
 
 absl::Status CudnnRnnInputs::MakeConfig(std::int64_t pseudo_layers,

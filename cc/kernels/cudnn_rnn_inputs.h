@@ -98,6 +98,9 @@ class CudnnRnnInputs {
   const rnn::RnnConfig& config() const { return config_; }
   const rnn::RnnSize& size() const { return size_; }
   const tensorflow::TensorShape& output_shape() const { return output_shape_; }
+  std::int64_t output_width() const {
+    return config_.num_directions * config_.output_size();
+  }
   // [batch], or null where every sequence has all steps.
   const std::int32_t* sequence_lengths() const {
     return all_have_all_steps_ ? nullptr
@@ -134,9 +137,6 @@ class CudnnRnnInputs {
 
   int step_axis() const { return attributes_.time_major() ? 0 : 1; }
   int batch_axis() const { return attributes_.time_major() ? 1 : 0; }
-  std::int64_t output_width() const {
-    return config_.num_directions * config_.output_size();
-  }
   const char* output_size_name() const {
     return attributes_.num_proj() > 0 ? "num_proj" : "num_units";
   }

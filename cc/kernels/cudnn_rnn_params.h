@@ -3,9 +3,11 @@
 #ifndef TF_RNN_OPS_CC_KERNELS_CUDNN_RNN_PARAMS_H_
 #define TF_RNN_OPS_CC_KERNELS_CUDNN_RNN_PARAMS_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <initializer_list>
 #include <limits>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -13,11 +15,11 @@
 #include "cc/kernels/cudnn_rnn_params_inputs.h"
 #include "cc/kernels/device_kernels.h"
 #include "cc/kernels/engine_type.h"
+#include "cc/kernels/make_output.h"
 #include "cc/kernels/read_input.h"
 #include "cc/rnn/cudnn_rnn_params.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/framework/tensor.h"
-#include "tensorflow/core/framework/tensor_shape.h"
 #include "tensorflow/core/lib/core/errors.h"
 
 namespace tf_rnn_ops {
@@ -40,9 +42,7 @@ class CudnnRNNParamsSizeOp : public tensorflow::OpKernel {
         absl::InvalidArgumentError(absl::StrCat(
             "S must be int64 for a params_size of ", size, ", but is int32")));
     tensorflow::Tensor* params_size;
-    OP_REQUIRES_OK(
-        ctx, ctx->allocate_output("params_size", tensorflow::TensorShape({1}),
-                                  &params_size));
+    OP_REQUIRES_OK(ctx, MakeOutput(ctx, "params_size", {1}, &params_size));
     *EngineData<S>(params_size) = static_cast<S>(size);
   }
 
@@ -67,32 +67,30 @@ class CudnnRNNCanonicalToParamsOp : public tensorflow::OpKernel {
   void Compute(tensorflow::OpKernelContext* ctx) override {
     rnn::RnnConfig config;
     OP_REQUIRES_OK(ctx, ReadConfig(ctx, attributes_, &config));
-    tensorflow::OpInputList weights, biases;
-    OP_REQUIRES_OK(ctx, ctx->input_list("weights", &weights));
-    OP_REQUIRES_OK(ctx, ctx->input_list("biases", &biases));
+    std::vector<const tensorflow::Tensor*> weights, biases;
+    OP_REQUIRES_OK(ctx, ReadInputs(ctx, "weights", &weights));
+    OP_REQUIRES_OK(ctx, ReadInputs(ctx, "biases", &biases));
     OP_REQUIRES_OK(ctx, CheckCounts(config, weights.size(), biases.size()));
 
     // All of them before room is made for params: wrong sizes may ask for more
     // than there is.
     const rnn::CudnnRnnParamsLayout layout(config);
-    for (int i = 0; i < weights.size(); ++i) {
-      OP_REQUIRES_OK(ctx, CheckWeight(i, layout.Weight(i), weights[i]));
+    for (std::size_t i = 0; i < weights.size(); ++i) {
+      OP_REQUIRES_OK(ctx, CheckWeight(i, layout.Weight(i), *weights[i]));
     }
-    for (int i = 0; i < biases.size(); ++i) {
-      OP_REQUIRES_OK(ctx, CheckBias(i, layout.Bias(i), biases[i]));
+    for (std::size_t i = 0; i < biases.size(); ++i) {
+      OP_REQUIRES_OK(ctx, CheckBias(i, layout.Bias(i), *biases[i]));
     }
 
     tensorflow::Tensor* params;
-    OP_REQUIRES_OK(
-        ctx, ctx->allocate_output(
-                 "params", tensorflow::TensorShape({layout.size()}), &params));
+    OP_REQUIRES_OK(ctx, MakeOutput(ctx, "params", {layout.size()}, &params));
     Copier copier;
     OP_REQUIRES_OK(ctx, copier.Init(ctx));
-    for (int i = 0; i < weights.size(); ++i) {
-      OP_REQUIRES_OK(ctx, Copy(layout.Weight(i), weights[i], copier, params));
+    for (std::size_t i = 0; i < weights.size(); ++i) {
+      OP_REQUIRES_OK(ctx, Copy(layout.Weight(i), *weights[i], copier, params));
     }
-    for (int i = 0; i < biases.size(); ++i) {
-      OP_REQUIRES_OK(ctx, Copy(layout.Bias(i), biases[i], copier, params));
+    for (std::size_t i = 0; i < biases.size(); ++i) {
+      OP_REQUIRES_OK(ctx, Copy(layout.Bias(i), *biases[i], copier, params));
     }
   }
 
@@ -137,40 +135,40 @@ class CudnnRNNParamsToCanonicalOp : public tensorflow::OpKernel {
   void Compute(tensorflow::OpKernelContext* ctx) override {
     rnn::RnnConfig config;
     OP_REQUIRES_OK(ctx, ReadConfig(ctx, attributes_, &config));
-    tensorflow::OpOutputList weights, biases;
-    OP_REQUIRES_OK(ctx, ctx->output_list("weights", &weights));
-    OP_REQUIRES_OK(ctx, ctx->output_list("biases", &biases));
-    OP_REQUIRES_OK(ctx, CheckCounts(config, weights.size(), biases.size()));
+    int first_weight, first_bias, end;
+    OP_REQUIRES_OK(ctx, OutputRange("weights", &first_weight, &first_bias));
+    OP_REQUIRES_OK(ctx, OutputRange("biases", &first_bias, &end));
+    OP_REQUIRES_OK(
+        ctx, CheckCounts(config, first_bias - first_weight, end - first_bias));
     const rnn::CudnnRnnParamsLayout layout(config);
     const tensorflow::Tensor* params;
     OP_REQUIRES_OK(ctx, ReadInput(ctx, "params", "[params_size]",
                                   {layout.size()}, &params));
 
-    for (int i = 0; i < weights.size(); ++i) {
-      const rnn::ParamsRegion region = layout.Weight(i);
-      OP_REQUIRES_OK(ctx, Allocate({region.rows, region.cols}, i, &weights));
+    std::vector<tensorflow::Tensor*> outputs(end);
+    for (int i = first_weight; i < first_bias; ++i) {
+      const rnn::ParamsRegion region = layout.Weight(i - first_weight);
+      OP_REQUIRES_OK(
+          ctx, MakeOutput(ctx, i, {region.rows, region.cols}, &outputs[i]));
     }
-    for (int i = 0; i < biases.size(); ++i) {
-      OP_REQUIRES_OK(ctx, Allocate({layout.Bias(i).size()}, i, &biases));
+    for (int i = first_bias; i < end; ++i) {
+      const rnn::ParamsRegion region = layout.Bias(i - first_bias);
+      OP_REQUIRES_OK(ctx, MakeOutput(ctx, i, {region.size()}, &outputs[i]));
     }
 
     Copier copier;
     OP_REQUIRES_OK(ctx, copier.Init(ctx));
-    for (int i = 0; i < weights.size(); ++i) {
-      OP_REQUIRES_OK(ctx, Copy(layout.Weight(i), *params, copier, weights[i]));
+    for (int i = first_weight; i < first_bias; ++i) {
+      OP_REQUIRES_OK(ctx, Copy(layout.Weight(i - first_weight), *params, copier,
+                               outputs[i]));
     }
-    for (int i = 0; i < biases.size(); ++i) {
-      OP_REQUIRES_OK(ctx, Copy(layout.Bias(i), *params, copier, biases[i]));
+    for (int i = first_bias; i < end; ++i) {
+      OP_REQUIRES_OK(
+          ctx, Copy(layout.Bias(i - first_bias), *params, copier, outputs[i]));
     }
   }
 
  private:
-  static absl::Status Allocate(const tensorflow::TensorShape& shape, int index,
-                               tensorflow::OpOutputList* outputs) {
-    tensorflow::Tensor* output;
-    return outputs->allocate(index, shape, &output);
-  }
-
   static absl::Status Copy(const rnn::ParamsRegion& region,
                            const tensorflow::Tensor& params, Copier& copier,
                            tensorflow::Tensor* output) {

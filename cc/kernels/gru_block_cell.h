@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "cc/kernels/device_kernels.h"
 #include "cc/kernels/engine_type.h"
+#include "cc/kernels/make_output.h"
 #include "cc/kernels/read_input.h"
 #include "cc/rnn/gru_block_cell.h"
 #include "tensorflow/core/framework/op_kernel.h"
@@ -79,8 +80,8 @@ class GruBlockCellInputs {
     TF_RETURN_IF_ERROR(
         ReadInput(ctx_, "x", "[batch, input_size]", {kAnySize, kAnySize}, &x));
     TF_RETURN_IF_ERROR(ReadInput(ctx_, "h_prev", "[batch, cell_size]",
-                                 {x->dim_size(0), kAnySize}, &h_prev));
-    size_ = {x->dim_size(0), x->dim_size(1), h_prev->dim_size(1)};
+                                 {AxisSize(*x, 0), kAnySize}, &h_prev));
+    size_ = {AxisSize(*x, 0), AxisSize(*x, 1), AxisSize(*h_prev, 1)};
     return absl::OkStatus();
   }
 
@@ -158,17 +159,15 @@ class GRUBlockCellGradOp : public tensorflow::OpKernel {
     }
 
     const tensorflow::TensorShape& state_shape = inputs.h_prev->shape();
-    tensorflow::TensorShape gates_shape;
-    OP_REQUIRES_OK(ctx, tensorflow::TensorShape::BuildTensorShape(
-                            {inputs.size().batch, inputs.b_ru->dim_size(0)},
-                            &gates_shape));
     tensorflow::Tensor *d_x, *d_h_prev, *d_c_bar, *d_r_bar_u_bar;
     OP_REQUIRES_OK(ctx, ctx->allocate_output("d_x", inputs.x->shape(), &d_x));
     OP_REQUIRES_OK(ctx,
                    ctx->allocate_output("d_h_prev", state_shape, &d_h_prev));
     OP_REQUIRES_OK(ctx, ctx->allocate_output("d_c_bar", state_shape, &d_c_bar));
-    OP_REQUIRES_OK(ctx, ctx->allocate_output("d_r_bar_u_bar", gates_shape,
-                                             &d_r_bar_u_bar));
+    OP_REQUIRES_OK(ctx,
+                   MakeOutput(ctx, "d_r_bar_u_bar",
+                              {inputs.size().batch, AxisSize(*inputs.b_ru, 0)},
+                              &d_r_bar_u_bar));
 
     step.size = inputs.size();
     step.h_prev = EngineData<T>(*inputs.h_prev);

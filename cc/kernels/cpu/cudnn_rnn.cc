@@ -6,6 +6,7 @@
 #include "absl/status/status.h"
 #include "cc/kernels/cpu/engine.h"
 #include "cc/kernels/cpu/kernels.h"
+#include "cc/kernels/make_output.h"
 #include "cc/rnn/instruction_set.h"
 #include "cc/rnn/reserve_space.h"
 #include "tensorflow/core/framework/op_kernel.h"
@@ -20,7 +21,6 @@ namespace {
 using ::tensorflow::OpKernelConstruction;
 using ::tensorflow::OpKernelContext;
 using ::tensorflow::Tensor;
-using ::tensorflow::TensorShape;
 
 // A kernel's stream of random numbers, which its calls share.
 class DropoutGenerator {
@@ -70,15 +70,13 @@ class CpuCudnnRnn {
                                 int version, bool is_training) const {
     Tensor* host_reserved;
     if (version > 2 || !is_training) {
-      TF_RETURN_IF_ERROR(
-          ctx->allocate_output("host_reserved", TensorShape(), &host_reserved));
-      host_reserved->scalar<std::int8_t>()() = 0;
+      TF_RETURN_IF_ERROR(MakeOutput(ctx, "host_reserved", {}, &host_reserved));
+      *EngineData<std::int8_t>(host_reserved) = 0;
       return absl::OkStatus();
     }
-    TF_RETURN_IF_ERROR(ctx->allocate_output("host_reserved", TensorShape({2}),
-                                            &host_reserved));
-    host_reserved->vec<std::int8_t>()(0) = -1;
-    host_reserved->vec<std::int8_t>()(1) = 0;
+    TF_RETURN_IF_ERROR(MakeOutput(ctx, "host_reserved", {2}, &host_reserved));
+    EngineData<std::int8_t>(host_reserved)[0] = -1;
+    EngineData<std::int8_t>(host_reserved)[1] = 0;
     return absl::OkStatus();
   }
 
@@ -110,7 +108,7 @@ class CpuCudnnRnn {
   }
 
   absl::Status SetZero(OpKernelContext*, Tensor* tensor) const {
-    tensor->flat<T>().setZero();
+    tf_rnn_ops::SetZero(tensor);
     return absl::OkStatus();
   }
 

@@ -14,6 +14,7 @@
 #include "cc/kernels/cudnn_rnn_inputs.h"
 #include "cc/kernels/device_kernels.h"
 #include "cc/kernels/engine_type.h"
+#include "cc/kernels/make_output.h"
 #include "cc/rnn/cudnn_rnn.h"
 #include "cc/rnn/instruction_set.h"
 #include "cc/rnn/reserve_space.h"
@@ -30,12 +31,12 @@ using ::tensorflow::OpKernelContext;
 using ::tensorflow::Tensor;
 using ::tensorflow::TensorShape;
 
-template <typename T>
-bool IsZero(T x) {
-  if constexpr (sizeof(T) == 2) {
-    return (Eigen::numext::bit_cast<std::uint16_t>(x) & 0x7fff) == 0;
+template <typename E>
+bool IsZero(E x) {
+  if constexpr (sizeof(E) == 2) {
+    return (x.bits & 0x7fff) == 0;
   } else {
-    return x == T(0);
+    return x == 0;
   }
 }
 
@@ -43,7 +44,7 @@ bool IsZero(T x) {
 template <typename T>
 bool AreZeros(const Tensor& tensor) {
   constexpr std::int64_t kAtOnce = 1024;  // without a branch for each
-  const T* const elements = tensor.flat<T>().data();
+  const EngineType<T>* const elements = EngineData<T>(tensor);
   const std::int64_t size = tensor.NumElements();
   for (std::int64_t i = 0; i < size; i += kAtOnce) {
     bool are_zeros = true;
@@ -162,8 +163,7 @@ class CudnnRNNBackpropGradOp : public tensorflow::OpKernel {
         rnn::ReserveSpaceSize<E>(inputs.config(), inputs.size());
     if (size < 0) return inputs.TooLarge();
     Tensor output_h, output_c;
-    TF_RETURN_IF_ERROR(
-        ctx->allocate_temp(dtype, TensorShape({size}), reserve_space));
+    TF_RETURN_IF_ERROR(MakeTemp(ctx, dtype, {size}, reserve_space));
     TF_RETURN_IF_ERROR(
         ctx->allocate_temp(dtype, inputs.output_shape(), output));
     TF_RETURN_IF_ERROR(
@@ -190,7 +190,7 @@ class CudnnRNNBackpropGradOp : public tensorflow::OpKernel {
                                rnn::CudnnRnnBackwardGrad<E>* pass,
                                bool* is_anything_wanted) const {
     const Tensor* d_output_c;
-    TF_RETURN_IF_ERROR(ctx->input("output_c_backprop", &d_output_c));
+    TF_RETURN_IF_ERROR(ReadInput(ctx, "output_c_backprop", &d_output_c));
     const struct {
       const char* name;
       TensorShape shape;
@@ -215,12 +215,12 @@ class CudnnRNNBackpropGradOp : public tensorflow::OpKernel {
           std::find(skip_.begin(), skip_.end(), name) == skip_.end() &&
           ctx->output_required(i);
       Tensor* result;
-      TF_RETURN_IF_ERROR(ctx->allocate_output(
-          i, is_wanted ? shape : TensorShape({0}), &result));
+      TF_RETURN_IF_ERROR(is_wanted ? ctx->allocate_output(i, shape, &result)
+                                   : MakeOutput(ctx, i, {0}, &result));
       const bool is_of_cell_state =
           data == &pass->input_c_grad || data == &pass->output_c_backprop_grad;
       if (is_of_cell_state && !has_cell_state) {
-        result->flat<T>().setZero();
+        SetZero(result);
       } else if (is_wanted) {
         *data = EngineData<T>(result);
         *is_anything_wanted = true;

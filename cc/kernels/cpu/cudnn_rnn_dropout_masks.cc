@@ -50,7 +50,7 @@ class CudnnRNNDropoutMasksOp : public tensorflow::OpKernel {
                             &reserve_space));
     const std::int64_t sizes[] = {inputs.config().num_layers - 1,
                                   inputs.size().time, inputs.size().batch,
-                                  inputs.output_shape().dim_size(2)};
+                                  inputs.output_width()};
     TensorShape shape;
     OP_REQUIRES(ctx, TensorShape::BuildTensorShape(sizes, &shape).ok(),
                 inputs.TooLarge());
@@ -69,7 +69,7 @@ class CudnnRNNDropoutMasksOp : public tensorflow::OpKernel {
                     const rnn::RandomStream& stream, Tensor* masks) const {
     rnn::PoolExecutor executor = IntraOpExecutor(ctx);
     rnn::FillDropoutMasks(inputs.config(), inputs.size(), attributes_.dropout(),
-                          stream, masks->flat<M>().data(), executor);
+                          stream, EngineData<M>(masks), executor);
     return CheckNotCancelled(ctx, executor);
   }
 

@@ -11,11 +11,11 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "cc/kernels/make_output.h"
 #include "cc/rnn/executor.h"
 #include "tensorflow/core/framework/cancellation.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/framework/tensor.h"
-#include "tensorflow/core/framework/tensor_shape.h"
 #include "tensorflow/core/framework/types.h"
 #include "tensorflow/core/lib/core/errors.h"
 #include "tensorflow/core/lib/core/threadpool.h"
@@ -67,11 +67,15 @@ absl::Status RunPass(tensorflow::OpKernelContext* ctx, const Inputs& inputs,
   const std::int64_t num_bytes = workspace(*pass, executor.num_threads());
   if (num_bytes < 0) return inputs.TooLarge();
   tensorflow::Tensor scratch;
-  TF_RETURN_IF_ERROR(ctx->allocate_temp(
-      tensorflow::DT_UINT8, tensorflow::TensorShape({num_bytes}), &scratch));
+  TF_RETURN_IF_ERROR(
+      MakeTemp(ctx, tensorflow::DT_UINT8, {num_bytes}, &scratch));
   pass->workspace = scratch.data();
   run(*pass, executor);
   return CheckNotCancelled(ctx, executor);
+}
+
+inline void SetZero(tensorflow::Tensor* tensor) {
+  std::fill_n(static_cast<char*>(tensor->data()), tensor->TotalBytes(), 0);
 }
 
 // Puts an aligned copy in the place of a reserve_space that is not, in which

@@ -15,6 +15,7 @@
 #include "cc/gpu/cudnn_rnn.h"
 #include "cc/kernels/gpu/engine.h"
 #include "cc/kernels/gpu/kernels.h"
+#include "cc/kernels/make_output.h"
 #include "cc/rnn/reserve_space.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/framework/tensor.h"
@@ -28,7 +29,6 @@ namespace {
 using ::tensorflow::OpKernelConstruction;
 using ::tensorflow::OpKernelContext;
 using ::tensorflow::Tensor;
-using ::tensorflow::TensorShape;
 
 // The process's handles.
 absl::Status FindHandles(const gpu::Cudnn** cudnn,
@@ -103,8 +103,8 @@ class GpuCudnnRnn {
                                 bool is_training) const {
     Tensor* host_reserved;
     const std::int64_t size = is_training ? plan.header.size() : 0;
-    TF_RETURN_IF_ERROR(ctx->allocate_output(
-        "host_reserved", TensorShape({size}), &host_reserved));
+    TF_RETURN_IF_ERROR(
+        MakeOutput(ctx, "host_reserved", {size}, &host_reserved));
     std::copy_n(plan.header.data(), size,
                 static_cast<char*>(host_reserved->data()));
     return absl::OkStatus();
@@ -185,7 +185,7 @@ class GpuCudnnRnn {
   static absl::Status ReadHostReserved(OpKernelContext* ctx,
                                        gpu::ReserveSpaceHeader* header) {
     const Tensor* host_reserved;
-    TF_RETURN_IF_ERROR(ctx->input("host_reserved", &host_reserved));
+    TF_RETURN_IF_ERROR(ReadInput(ctx, "host_reserved", &host_reserved));
     if (HasShape(*host_reserved, {rnn::kReserveSpaceHeaderBytes})) {
       std::copy_n(static_cast<const char*>(host_reserved->data()),
                   header->size(), header->data());

@@ -6,10 +6,10 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "cc/kernels/make_output.h"
 #include "tensorflow/core/framework/device_base.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/framework/tensor.h"
-#include "tensorflow/core/framework/tensor_shape.h"
 #include "tensorflow/core/framework/types.h"
 #include "tensorflow/core/lib/core/errors.h"
 #include "tsl/platform/tensor_float_32_utils.h"
@@ -52,12 +52,9 @@ gpu::Status OpMemory::Allocate(std::size_t num_bytes,
 
 gpu::Status OpMemory::AllocateTensor(std::size_t num_bytes,
                                      tensorflow::Tensor* tensor) {
-  tensorflow::TensorShape shape;
-  absl::Status status = tensorflow::TensorShape::BuildTensorShape(
-      {static_cast<std::int64_t>(num_bytes)}, &shape);
-  if (status.ok()) {
-    status = ctx_->allocate_temp(tensorflow::DT_UINT8, shape, tensor);
-  }
+  const absl::Status status =
+      MakeTemp(ctx_, tensorflow::DT_UINT8,
+               {static_cast<std::int64_t>(num_bytes)}, tensor);
   if (status.ok()) return gpu::Status();
   return gpu::Status(absl::IsResourceExhausted(status)
                          ? gpu::StatusCode::kOutOfMemory
