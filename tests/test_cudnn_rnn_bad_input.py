@@ -435,6 +435,20 @@ def test_sizes_that_are_no_scalars_are_refused(name, argument, run):
         assert_refused(run, op, wrong, rf"{argument} must be a scalar = \[\], but is \[")
 
 
+@pytest.mark.parametrize("argument", ["num_layers", "num_units", "input_size"])
+@pytest.mark.parametrize("name", PARAMS_OPS)
+def test_constants_that_are_no_scalars_are_refused(name, argument):
+    """TensorFlow finds their values while it builds a graph, but not their shapes."""
+    op, right = right_arguments(name)
+    for shape in [(0,), (1,), (2,)]:
+        with tf.Graph().as_default():
+            wrong = tf.io.parse_tensor(tf.io.serialize_tensor(np.ones(shape, np.int32)), tf.int32)
+            assert wrong.shape.rank is None
+            assert_refused(
+                run_eagerly, op, {**right, argument: wrong}, rf"{argument} must be a scalar = \[\], but is \["
+            )
+
+
 @pytest.mark.parametrize("run", RUNS_OF_CONSTANTS)
 @pytest.mark.parametrize(
     ("argument", "wrong", "minimum"),

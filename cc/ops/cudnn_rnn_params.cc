@@ -25,15 +25,19 @@ std::int64_t Value(DimensionHandle dim) { return InferenceContext::Value(dim); }
 // Reads a size that an op has as a scalar input: known if that is a constant.
 absl::Status ReadSize(InferenceContext* c, int index, const char* name,
                       std::int32_t minimum, DimensionHandle* size) {
-  ShapeHandle merged;
-  TF_RETURN_IF_ERROR(
-      MergeShape(c, name, "a scalar", c->input(index), c->Scalar(), &merged));
   const Tensor* constant = c->input_tensor(index);
+  // TensorFlow may know a constant's value where it does not infer its shape.
+  ShapeHandle shape = c->input(index), merged;
+  if (constant != nullptr) {
+    TF_RETURN_IF_ERROR(c->MakeShapeFromTensorShape(constant->shape(), &shape));
+  }
+  TF_RETURN_IF_ERROR(
+      MergeShape(c, name, "a scalar", shape, c->Scalar(), &merged));
   if (constant == nullptr) {
     *size = c->UnknownDim();
     return absl::OkStatus();
   }
-  const std::int32_t value = constant->scalar<std::int32_t>()();
+  const auto value = *static_cast<const std::int32_t*>(constant->data());
   if (value < minimum) {
     return absl::InvalidArgumentError(
         absl::StrCat(name, " must be at least ", minimum, ", but is ", value));
