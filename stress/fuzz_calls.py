@@ -27,6 +27,7 @@ OPS = (
     "CudnnRNNCanonicalToParamsV2",
     "CudnnRNNParamsToCanonical",
     "CudnnRNNParamsToCanonicalV2",
+    "AlignTensor",
 )
 LARGEST_COMPUTED = 2**16  # beyond, no reference follows step by step
 LARGEST_COUNT = 2**22  # elements that an array may have

@@ -446,6 +446,15 @@ def expect_cell(call: Call, results: Results) -> dict[str, Expected]:
     return {name: Expected(shapes[name], dtype, values.get(name)) for name in names}
 
 
+# ---------------------------------------------------------------- AlignTensor
+
+
+def expect_aligned(call: Call, results: Results) -> dict[str, Expected]:
+    """Expects what AlignTensor gives: what it is given."""
+    dtype, given = numpy_dtype(common_dtype(call)), tensor(call, "tensor")
+    return {"aligned": Expected(given.shape, dtype, given, is_exact=True)}
+
+
 _EXPECT: dict[str, Callable[[Call, Results], dict[str, Any]]] = {
     **dict.fromkeys(("GRUBlockCell", "GRUBlockCellGrad", "GRUBlockCellGradV2"), expect_cell),
     **dict.fromkeys(("CudnnRNN", "CudnnRNNV2", "CudnnRNNV3"), expect_forward),
@@ -455,6 +464,7 @@ _EXPECT: dict[str, Callable[[Call, Results], dict[str, Any]]] = {
     "CudnnRNNParamsSize": expect_params_size,
     **dict.fromkeys(("CudnnRNNCanonicalToParams", "CudnnRNNCanonicalToParamsV2"), expect_canonical_to_params),
     **dict.fromkeys(("CudnnRNNParamsToCanonical", "CudnnRNNParamsToCanonicalV2"), expect_params_to_canonical),
+    "AlignTensor": expect_aligned,
 }
 
 

@@ -326,6 +326,15 @@ def cell_grad(rng, gradients: tuple[str, ...]) -> Arguments:
     return {**arrays, **{name: array_of(getattr(step, name)) for name in "ruc"}}
 
 
+# ---------------------------------------------------------------- AlignTensor
+
+
+def align_tensor(rng) -> Arguments:
+    """Draws arguments of AlignTensor."""
+    shape = [draw_size(rng) for _ in range(rng.integers(4))]
+    return {"tensor": params_checks.random_bits(shape, choice(rng, DTYPES), draw_seed(rng))}
+
+
 VALID: dict[str, Callable[[np.random.Generator], Arguments]] = {
     "GRUBlockCell": lambda rng: draw_cell(rng, ()),
     "GRUBlockCellGrad": lambda rng: cell_grad(rng, ("d_h",)),
@@ -343,4 +352,5 @@ VALID: dict[str, Callable[[np.random.Generator], Arguments]] = {
     "CudnnRNNCanonicalToParamsV2": lambda rng: canonical_to_params(rng, "V2"),
     "CudnnRNNParamsToCanonical": lambda rng: params_to_canonical(rng, ""),
     "CudnnRNNParamsToCanonicalV2": lambda rng: params_to_canonical(rng, "V2"),
+    "AlignTensor": align_tensor,
 }

@@ -4,6 +4,7 @@
 #define TF_RNN_OPS_CC_KERNELS_CPU_ENGINE_H_
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <functional>
@@ -73,6 +74,18 @@ absl::Status RunPass(tensorflow::OpKernelContext* ctx, const Inputs& inputs,
   run(*pass, executor);
   return CheckNotCancelled(ctx, executor);
 }
+
+// Copies within the CPU's memory.
+class CpuCopier {
+ public:
+  absl::Status Init(tensorflow::OpKernelContext*) { return absl::OkStatus(); }
+
+  absl::Status Copy(const void* source, std::size_t num_bytes, void* target) {
+    std::copy_n(static_cast<const char*>(source), num_bytes,
+                static_cast<char*>(target));
+    return absl::OkStatus();
+  }
+};
 
 inline void SetZero(tensorflow::Tensor* tensor) {
   std::fill_n(static_cast<char*>(tensor->data()), tensor->TotalBytes(), 0);

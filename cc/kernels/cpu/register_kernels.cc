@@ -8,6 +8,7 @@ namespace {
 
 [[maybe_unused]] const bool registered = [] {
   const DeviceKernels kernels(tensorflow::DEVICE_CPU, "TfRnnOps>");
+  AddAlignTensorKernels(kernels);
   AddCudnnRnnKernels(kernels);
   AddCudnnRnnBackpropGradKernels(kernels);
   AddCudnnRnnDropoutMasksKernels(kernels);

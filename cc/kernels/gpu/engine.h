@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "cc/gpu/arrays.h"
 #include "cc/gpu/call.h"
 #include "cc/gpu/cuda_driver.h"
 #include "cc/gpu/status.h"
@@ -52,6 +53,23 @@ class OpCall {
   OpMemory memory_;
   gpu::Call call_{};
   std::unique_ptr<gpu::ScopedContext> context_;
+};
+
+// Copies within a GPU's memory.
+class GpuCopier {
+ public:
+  absl::Status Init(tensorflow::OpKernelContext* ctx) {
+    call_ = std::make_unique<OpCall>(ctx);
+    return call_->Init();
+  }
+
+  absl::Status Copy(const void* source, std::size_t num_bytes, void* target) {
+    return ToAbslStatus(
+        gpu::CopyBytes(call_->call(), num_bytes, source, target));
+  }
+
+ private:
+  std::unique_ptr<OpCall> call_;
 };
 
 // Whether the user lets products of float32 be rounded to 10 bits.

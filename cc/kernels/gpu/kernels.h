@@ -14,6 +14,9 @@ void AddGpuCudnnRnnKernels(const DeviceKernels& kernels);
 // the versions of these.
 void AddGpuCudnnRnnParamsKernels(const DeviceKernels& kernels);
 
+// AlignTensor, which TensorFlow has not.
+void AddGpuAlignTensorKernels(const DeviceKernels& kernels);
+
 // GRUBlockCell and its gradients.
 void AddGpuGruBlockCellKernels(const DeviceKernels& kernels);
 

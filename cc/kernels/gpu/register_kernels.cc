@@ -9,6 +9,7 @@ namespace {
 
 [[maybe_unused]] const bool registered = [] {
   const DeviceKernels kernels(tensorflow::DEVICE_GPU, "TfRnnOps>");
+  AddGpuAlignTensorKernels(kernels);
   AddGpuCudnnRnnKernels(kernels);
   AddGpuCudnnRnnParamsKernels(kernels);
   AddGpuGruBlockCellKernels(kernels);
