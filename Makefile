@@ -265,6 +265,7 @@ lint: $(VENV)/ready node_modules/ready ## Check formatting, style and types.
 	@$(VENV)/bin/ruff format --check
 	@$(VENV)/bin/ruff check
 	@$(VENV)/bin/mypy
+	@$(VENV)/bin/python tools/check_accessors.py
 	@$(VENV)/bin/shellcheck -x -P SCRIPTDIR $(SHELL_SCRIPTS)
 	@echo "lint: clean"
 
