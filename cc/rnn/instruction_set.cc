@@ -127,8 +127,9 @@ InstructionSet ActiveInstructionSet() {
   static const InstructionSet active = [] {
     const InstructionSet cap = CapFromEnvironment();
     InstructionSet highest = InstructionSet::kBaseline;
-    for (InstructionSet candidate : SupportedInstructionSets()) {
-      if (candidate <= cap) highest = candidate;
+    // None above the cap is asked after: what the system grants stays so.
+    for (InstructionSet candidate : kAll) {
+      if (candidate <= cap && Supports(candidate)) highest = candidate;
     }
     return highest;
   }();

@@ -30,7 +30,7 @@ const char* InstructionSetName(InstructionSet instruction_set);
 bool ParseInstructionSet(std::string_view name, InstructionSet* result);
 
 // The instruction sets that both this CPU and this build have, in ascending
-// order.
+// order. Asks the system for all that they need, as AMX's tile registers.
 std::vector<InstructionSet> SupportedInstructionSets();
 
 // The one in use: the highest supported, or the highest supported up to the one

@@ -2,8 +2,15 @@
 
 #include <gtest/gtest.h>
 
+#if defined(__linux__)
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+
 #include <algorithm>
+#include <cstdint>
 #include <cstdlib>
+#include <optional>
 
 namespace tf_rnn_ops::rnn {
 namespace {
@@ -18,6 +25,33 @@ void ExpectActive(const char* variable, InstructionSet expected) {
   EXPECT_EXIT(std::exit(ActiveInstructionSet() == expected ? 0 : 1),
               testing::ExitedWithCode(0), "");
 }
+
+#if defined(__linux__) && defined(TF_RNN_OPS_HAS_HIGHER_SETS)
+// Whether the system has granted this process AMX's tile registers; none where
+// it does not know.
+std::optional<bool> TilesArePermitted() {
+  constexpr int kGetPermission = 0x1022;  // ARCH_GET_XCOMP_PERM
+  constexpr int kTileData = 18;           // XFEATURE_XTILEDATA
+  std::uint64_t permitted = 0;
+  if (syscall(SYS_arch_prctl, kGetPermission, &permitted) != 0) return {};
+  return (permitted >> kTileData & 1) != 0;
+}
+
+// The first test: processes inherit what others here are granted.
+TEST(InstructionSetTest, TilesAreAskedForWhereAmxMayBeUsedAlone) {
+  if (TilesArePermitted() != false) GTEST_SKIP();
+  for (InstructionSet cap :
+       {InstructionSet::kAvx512Bf16, InstructionSet::kAmx}) {
+    setenv("TF_RNN_OPS_ISA", InstructionSetName(cap), /*overwrite=*/1);
+    EXPECT_EXIT(
+        {
+          const bool uses_amx = ActiveInstructionSet() == InstructionSet::kAmx;
+          std::exit(TilesArePermitted() == uses_amx ? 0 : 1);
+        },
+        testing::ExitedWithCode(0), "");
+  }
+}
+#endif
 
 TEST(InstructionSetTest, NamesParse) {
   for (InstructionSet each :
