@@ -130,8 +130,9 @@ struct CudnnRnnBackwardGrad {
 
 // How many bytes of scratch memory a call needs with up to `num_threads`
 // threads, or -1 if they exceed what std::int64_t can count. Of the arrays only
-// sequence_lengths is read: it must be the same in the pass itself, and what
-// may be null must be so in both or in neither.
+// sequence_lengths and the header of a backward pass's reserve_space are read:
+// they must be the same in the pass itself, and what may be null must be so in
+// both or in neither.
 template <typename T>
 struct CudnnRnnKernels {
   std::int64_t (*forward_workspace)(const CudnnRnnForward<T>&, int num_threads);

@@ -18,7 +18,7 @@ constexpr char kTypeName<Half>[] = "float16";
 template <>
 constexpr char kTypeName<BFloat16>[] = "bfloat16";
 
-constexpr std::uint64_t kMagic = 0x32'50'53'52'6e'6e'72'74;  // "trnnRSP2"
+constexpr std::uint64_t kMagic = 0x33'50'53'52'6e'6e'72'74;  // "trnnRSP3"
 
 // The first bytes of a reserve_space.
 struct Header {
@@ -35,7 +35,8 @@ struct Header {
   std::int64_t batch;
   std::uint64_t sequence_lengths;  // a hash
   float dropout;
-  std::uint32_t device;
+  std::uint16_t device;
+  std::uint16_t is_sorted;
   RandomStream stream;
   char type_name[16];
   std::uint64_t variant;
@@ -53,7 +54,8 @@ std::uint64_t Hash(const std::int32_t* lengths, std::int64_t size) {
 }
 
 template <typename T>
-Header MakeHeader(const ReserveSpaceKey& key, const RandomStream& stream) {
+Header MakeHeader(const ReserveSpaceKey& key, const RandomStream& stream,
+                  bool is_sorted) {
   Header header{};
   header.magic = kMagic;
   header.mode = static_cast<std::int16_t>(key.config.mode);
@@ -68,7 +70,8 @@ Header MakeHeader(const ReserveSpaceKey& key, const RandomStream& stream) {
   header.batch = key.size.batch;
   header.sequence_lengths = Hash(key.sequence_lengths, key.size.batch);
   header.dropout = key.dropout;
-  header.device = static_cast<std::uint32_t>(key.device);
+  header.device = static_cast<std::uint16_t>(key.device);
+  header.is_sorted = is_sorted;
   header.variant = key.variant;
   std::memcpy(header.type_name, kTypeName<T>, sizeof(kTypeName<T>));
   header.stream = stream;
@@ -81,8 +84,8 @@ Header ReadHeader(const void* bytes) {
   return header;
 }
 
-const char* DeviceName(std::uint32_t device) {
-  return device == static_cast<std::uint32_t>(Device::kGpu) ? "GPU" : "CPU";
+const char* DeviceName(std::uint16_t device) {
+  return device == static_cast<std::uint16_t>(Device::kGpu) ? "GPU" : "CPU";
 }
 
 const char* ModeName(std::int64_t mode) {
@@ -183,8 +186,9 @@ std::int64_t ReserveSpaceSize(const RnnConfig& config, const RnnSize& size) {
 
 template <typename T>
 void WriteReserveSpaceHeader(const ReserveSpaceKey& key,
-                             const RandomStream& stream, void* reserve_space) {
-  const Header header = MakeHeader<T>(key, stream);
+                             const RandomStream& stream, void* reserve_space,
+                             bool is_sorted) {
+  const Header header = MakeHeader<T>(key, stream, is_sorted);
   std::memcpy(reserve_space, &header, sizeof(header));
 }
 
@@ -201,12 +205,14 @@ std::string ReserveSpaceMismatch(const ReserveSpaceKey& key, const void* header,
            sizes;
   }
   const Header recorded = ReadHeader(header);
-  if (recorded.magic != kMagic) {
+  // Without lengths there is nothing to sort by.
+  const int most_sorted = recorded.sequence_lengths == 0 ? 0 : 1;
+  if (recorded.magic != kMagic || recorded.is_sorted > most_sorted) {
     return "it is not what tf_rnn_ops's forward pass returned, as when "
            "TensorFlow's own kernel for GPUs ran it";
   }
-  const std::string differences =
-      Describe(recorded, MakeHeader<T>(key, recorded.stream));
+  const std::string differences = Describe(
+      recorded, MakeHeader<T>(key, recorded.stream, recorded.is_sorted != 0));
   if (!differences.empty()) {
     return "the forward pass that returned it was another: " + differences;
   }
@@ -221,7 +227,7 @@ ReserveSpaceOrigin FindReserveSpaceOrigin(const T* reserve_space,
   const Header header = has_header ? ReadHeader(reserve_space) : Header{};
   const bool is_of_gpu =
       header.magic == kMagic &&
-      header.device == static_cast<std::uint32_t>(Device::kGpu);
+      header.device == static_cast<std::uint16_t>(Device::kGpu);
   if (!is_of_gpu) return {Device::kCpu, 0};
   return {Device::kGpu, header.variant};
 }
@@ -229,6 +235,11 @@ ReserveSpaceOrigin FindReserveSpaceOrigin(const T* reserve_space,
 template <typename T>
 RandomStream ReserveSpaceStream(const T* reserve_space) {
   return ReadHeader(reserve_space).stream;
+}
+
+template <typename T>
+bool ReserveSpaceIsSorted(const T* reserve_space) {
+  return ReadHeader(reserve_space).is_sorted != 0;
 }
 
 std::int64_t NumDropoutSamples(const RnnConfig& config, const RnnSize& size,
@@ -240,12 +251,13 @@ std::int64_t NumDropoutSamples(const RnnConfig& config, const RnnSize& size,
 #define INSTANTIATE(T)                                                         \
   template std::int64_t ReserveSpaceSize<T>(const RnnConfig&, const RnnSize&); \
   template void WriteReserveSpaceHeader<T>(const ReserveSpaceKey&,             \
-                                           const RandomStream&, void*);        \
+                                           const RandomStream&, void*, bool);  \
   template std::string ReserveSpaceMismatch<T>(                                \
       const ReserveSpaceKey&, const void*, std::int64_t, std::int64_t);        \
   template ReserveSpaceOrigin FindReserveSpaceOrigin<T>(const T*,              \
                                                         std::int64_t);         \
-  template RandomStream ReserveSpaceStream<T>(const T*)
+  template RandomStream ReserveSpaceStream<T>(const T*);                       \
+  template bool ReserveSpaceIsSorted<T>(const T*)
 
 INSTANTIATE(Half);
 INSTANTIATE(BFloat16);

@@ -1,8 +1,8 @@
 // What the forward pass of a network leaves for its backward pass.
 //
-// First a header that names the configuration, 128 bytes. Then, in the type
-// that the engine computes in, activations for each time and sample, the
-// samples in the order in which the engine takes them (sample_order.h):
+// First a header that names the configuration and the order of the samples, 128
+// bytes. Then, in the type that the engine computes in, activations for each
+// time and sample, in that order:
 //
 //   - of each pseudo-layer, what its cell needs: LSTM i, f, g, o and c,
 //     5 * num_units; GRU r, u, n and R_n h_prev + bR_n, 4 * num_units; none for
@@ -55,7 +55,7 @@ inline CheckedInt LayerKeptSize(const RnnConfig& config, const RnnSize& size) {
 }
 
 // What computes a pass.
-enum class Device : std::uint32_t { kCpu, kGpu };
+enum class Device : std::uint16_t { kCpu, kGpu };
 
 // What must be the same in the forward pass and the backward pass.
 struct ReserveSpaceKey {
@@ -75,9 +75,12 @@ template <typename T>
 std::int64_t ReserveSpaceSize(const RnnConfig& config, const RnnSize& size);
 
 // Fills the header.
+// is_sorted: whether the samples lie as SortSamples orders them, not as they
+// come.
 template <typename T>
 void WriteReserveSpaceHeader(const ReserveSpaceKey& key,
-                             const RandomStream& stream, void* reserve_space);
+                             const RandomStream& stream, void* reserve_space,
+                             bool is_sorted = false);
 
 // What is wrong with a reserve_space of `num_elements` for a backward pass with
 // this key, in words; empty if nothing is.
@@ -110,6 +113,10 @@ ReserveSpaceOrigin FindReserveSpaceOrigin(const T* reserve_space,
 // The stream in the header.
 template <typename T>
 RandomStream ReserveSpaceStream(const T* reserve_space);
+
+// Whether the header says that the samples are sorted.
+template <typename T>
+bool ReserveSpaceIsSorted(const T* reserve_space);
 
 // How many values of the stream's counter the mask of a layer's output takes:
 // four elements each.

@@ -35,9 +35,9 @@ ExactArray<T> ReadReserveSpace(const FuzzedNetwork& network, FuzzInput& input) {
   }
   if (static_cast<std::int64_t>(reserve_space.bytes()) >=
       kReserveSpaceHeaderBytes) {
-    WriteReserveSpaceHeader<T>(network.key(),
-                               {input.Word(8), input.Word(8), input.Word(8)},
-                               reserve_space.data());
+    WriteReserveSpaceHeader<T>(
+        network.key(), {input.Word(8), input.Word(8), input.Word(8)},
+        reserve_space.data(), !network.lengths.empty() && input.Bool());
   }
   for (std::int64_t changes = input.UpTo(20); changes > 0; --changes) {
     const std::uint64_t place = input.Word(2);

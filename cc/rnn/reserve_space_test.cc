@@ -58,7 +58,8 @@ TEST(ReserveSpaceTest, MismatchNamesWhatDiffers) {
   const ReserveSpaceKey key{kConfig, kSize, true, lengths.data(), 0.5f};
   const std::int64_t size = ReserveSpaceSize<float>(kConfig, kSize);
   std::vector<float> space(size);
-  WriteReserveSpaceHeader<float>(key, {1, 2, 3}, space.data());
+  WriteReserveSpaceHeader<float>(key, {1, 2, 3}, space.data(),
+                                 /*is_sorted=*/true);
   EXPECT_EQ(ReserveSpaceMismatch(key, space.data(), size), "");
 
   struct Difference {
@@ -113,6 +114,23 @@ TEST(ReserveSpaceTest, MismatchOfWhatNoForwardPassReturned) {
   WriteReserveSpaceHeader<double>(key, {}, space.data());
   EXPECT_EQ(ReserveSpaceMismatch(key, space.data(), size), "");
   EXPECT_NE(ReserveSpaceMismatch(key, space.data(), size - 1), "");
+}
+
+TEST(ReserveSpaceTest, KeepsTheOrderOfTheSamples) {
+  const std::vector<std::int32_t> lengths(13, 4);
+  const ReserveSpaceKey key{kConfig, kSize, true, lengths.data(), 0.0f};
+  const ReserveSpaceKey key_without{kConfig, kSize, true, nullptr, 0.0f};
+  const std::int64_t size = ReserveSpaceSize<float>(kConfig, kSize);
+  std::vector<float> space(size);
+  for (bool is_sorted : {false, true}) {
+    WriteReserveSpaceHeader<float>(key, {}, space.data(), is_sorted);
+    EXPECT_EQ(ReserveSpaceIsSorted(space.data()), is_sorted);
+    EXPECT_EQ(ReserveSpaceMismatch(key, space.data(), size), "");
+    // What has no lengths cannot be sorted.
+    WriteReserveSpaceHeader<float>(key_without, {}, space.data(), is_sorted);
+    EXPECT_EQ(ReserveSpaceMismatch(key_without, space.data(), size).empty(),
+              !is_sorted);
+  }
 }
 
 TEST(ReserveSpaceTest, KeepsTheStream) {

@@ -16,9 +16,8 @@ double ComputedSteps(const std::int32_t* lengths, std::int64_t count);
 
 // Whether it saves time to take the samples longest first: a step then computes
 // those alone that are not over, but inputs and outputs have to be copied. The
-// same for both passes of a training step and for any number of threads. A
-// reserve_space does not say which it was: to change the answer is to change
-// its format.
+// same for any number of threads. The backward pass takes them as the forward
+// pass did: reserve_space says how.
 //
 // lengths: [batch], or null where all are `time`.
 bool IsWorthSorting(const std::int32_t* lengths, const RnnConfig& config,

@@ -28,7 +28,7 @@ class NetworkBackward {
   NetworkBackward(const CudnnRnnBackward<T>& a, int num_threads, Arena& arena)
       : a_(a),
         shapes_(a.config, a.size),
-        samples_(a.sequence_lengths, a.config, a.size, /*is_training=*/true,
+        samples_(a.sequence_lengths, a.size, LeftSorted(a.reserve_space),
                  arena),
         staging_(a.time_major, samples_.order()),
         params_staging_(/*time_major=*/true),

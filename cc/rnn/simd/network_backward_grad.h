@@ -33,7 +33,7 @@ class NetworkBackwardGrad {
                       Arena& arena)
       : a_(a),
         shapes_(a.config, a.size),
-        samples_(a.sequence_lengths, a.config, a.size, /*is_training=*/true,
+        samples_(a.sequence_lengths, a.size, LeftSorted(a.reserve_space),
                  arena),
         staging_(a.time_major, samples_.order()),
         params_staging_(/*time_major=*/true),

@@ -10,6 +10,7 @@
 #include "cc/rnn/executor.h"
 #include "cc/rnn/reserve_space.h"
 #include "cc/rnn/rnn_config.h"
+#include "cc/rnn/sample_order.h"
 #include "cc/rnn/simd/cells.h"
 #include "cc/rnn/simd/convert.h"
 #include "cc/rnn/simd/dropout.h"
@@ -31,7 +32,10 @@ class NetworkForward {
         shapes_(a.config, a.size),
         activations_(a.is_training ? a.reserve_space : nullptr, a.config,
                      a.size),
-        samples_(a.sequence_lengths, a.config, a.size, a.is_training, arena),
+        samples_(
+            a.sequence_lengths, a.size,
+            IsWorthSorting(a.sequence_lengths, a.config, a.size, a.is_training),
+            arena),
         staging_(a.time_major, samples_.order()),
         operand_staging_(a.time_major, samples_.order()),
         // The order of the params is not that of the time.
@@ -56,7 +60,7 @@ class NetworkForward {
     if (a_.is_training) {
       WriteReserveSpaceHeader<T>(
           {a_.config, a_.size, a_.time_major, a_.sequence_lengths, a_.dropout},
-          a_.stream, a_.reserve_space);
+          a_.stream, a_.reserve_space, samples_.are_sorted());
     }
   }
 

@@ -5,6 +5,7 @@
 #define TF_RNN_OPS_CC_RNN_SIMD_NETWORK_PASS_H_
 
 #include <algorithm>
+#include <cassert>
 #include <cstdint>
 #include <type_traits>
 
@@ -78,14 +79,17 @@ inline bool HasNoState(const RnnConfig& config, const RnnSize& size) {
 class Samples {
  public:
   // lengths: [batch], or null where all are `time`.
-  Samples(const std::int32_t* lengths, const RnnConfig& config,
-          const RnnSize& size, bool is_training, Arena& arena)
+  // are_sorted: whether they are taken longest first; then there are lengths.
+  Samples(const std::int32_t* lengths, const RnnSize& size, bool are_sorted,
+          Arena& arena)
       : size_(size),
         callers_lengths_(lengths),
-        are_sorted_(IsWorthSorting(lengths, config, size, is_training)),
+        are_sorted_(are_sorted),
         order_(arena.Take<std::int64_t>(are_sorted_ ? size.batch : 0)),
         sorted_lengths_(
-            arena.Take<std::int32_t>(are_sorted_ ? size.batch : 0)) {}
+            arena.Take<std::int32_t>(are_sorted_ ? size.batch : 0)) {
+    assert(lengths != nullptr || !are_sorted);
+  }
 
   // Before `order` and `lengths` are used.
   void Sort() const {
@@ -96,6 +100,7 @@ class Samples {
     }
   }
 
+  bool are_sorted() const { return are_sorted_; }
   SampleOrder order() const { return {!are_sorted_, order_}; }
   SequenceLengths lengths() const {
     return {are_sorted_ ? sorted_lengths_ : callers_lengths_, size_.time};
@@ -108,6 +113,13 @@ class Samples {
   std::int64_t* order_;           // [B]
   std::int32_t* sorted_lengths_;  // [B]
 };
+
+// Whether a forward pass left its samples sorted. Null where only workspaces
+// are counted, of a pass over samples as they come.
+template <typename T>
+bool LeftSorted(const T* reserve_space) {
+  return reserve_space != nullptr && ReserveSpaceIsSorted(reserve_space);
+}
 
 // to = from ∘ mask. Which elements of the mask a sample takes does not depend
 // on the order of the samples.
