@@ -8,4 +8,7 @@ RNN_COPTS = [
     "-Wno-uninitialized",
     "-fvisibility=hidden",
     "-fno-math-errno",
+    # Whether GCC fuses a product and a sum depends on what it inlines around
+    # them: copies of one expression could differ in the last bit.
+    "-ffp-contract=off",
 ]

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <map>
 #include <random>
 #include <string>
 #include <vector>
@@ -340,7 +341,8 @@ TYPED_TEST(CudnnRnnTest, BackwardEqualsThatOfDouble) {
     ExpectClose(actual.input, expected.input, tolerance, "input");
     ExpectClose(actual.input_h, expected.input_h, tolerance, "input_h");
     ExpectClose(actual.input_c, expected.input_c, tolerance, "input_c");
-    ExpectClose(actual.params, expected.params, tolerance, "params");
+    ExpectParamsClose(k.config, actual.params, expected.params, tolerance,
+                      "params");
   });
 }
 
@@ -357,6 +359,160 @@ TYPED_TEST(CudnnRnnTest, NullIsNotWanted) {
       EXPECT_TRUE(some.input_h == all.input_h && some.input_c == all.input_c);
       EXPECT_TRUE(!parts.wants_params || some.params == all.params);
     }
+  });
+}
+
+// The backward pass does not decide anew whether to sort the samples.
+TEST(CudnnRnnSampleOrderTest, IsWhatReserveSpaceSays) {
+  SerialExecutor executor;
+  // Its activations are the first layer's output, [time, batch, num_units].
+  const RnnConfig config{RnnMode::kTanh, false, 1, 2, 3, 200, 0};
+  ForEachCase<double>({UnsortedCase(config)}, [&](Case& k,
+                                                  Engine<double>& engine) {
+    engine.Forward(/*is_training=*/true, executor);
+    ASSERT_TRUE(ReserveSpaceIsSorted(engine.reserve_space()));
+    const BackwardResult expected = engine.Backward(executor);
+    const BackwardGradResult expected_grad = engine.BackwardGrad(executor);
+
+    const auto [time, batch] = k.size;
+    std::vector<std::int64_t> order(batch);
+    SortSamples(k.lengths.data(), batch, order.data());
+    double* const activations =
+        engine.reserve_space() + kReserveSpaceHeaderBytes / sizeof(double);
+    const Array sorted(activations,
+                       activations + time * batch * config.num_units);
+    for (std::int64_t row = 0; row < time * batch; ++row) {
+      const std::int64_t to = row / batch * batch + order[row % batch];
+      std::copy_n(sorted.begin() + row * config.num_units, config.num_units,
+                  activations + to * config.num_units);
+    }
+    WriteReserveSpaceHeader<double>(
+        {k.config, k.size, k.time_major, k.lengths.data(), k.dropout}, kStream,
+        engine.reserve_space(), /*is_sorted=*/false);
+    const BackwardResult actual = engine.Backward(executor);
+    const double tolerance = kTolerance<double>;
+    ExpectClose(actual.input, expected.input, tolerance, "input");
+    ExpectClose(actual.input_h, expected.input_h, tolerance, "input_h");
+    ExpectParamsClose(k.config, actual.params, expected.params, tolerance,
+                      "params");
+    const BackwardGradResult grad = engine.BackwardGrad(executor);
+    ExpectClose(grad.input, expected_grad.input, tolerance, "input grad");
+    ExpectClose(grad.params, expected_grad.params, tolerance, "params grad");
+    ExpectClose(grad.d_output, expected_grad.d_output, tolerance,
+                "d_output grad");
+  });
+}
+
+// Of each element, which others are the same in a network whose units and
+// samples do not differ.
+using Alike = std::vector<std::int64_t>;
+
+// In [blocks, batch, parts * width]: those of a part of a block.
+Alike AlikeInParts(const Array& array, std::int64_t blocks, std::int64_t batch,
+                   std::int64_t parts) {
+  const std::int64_t size = static_cast<std::int64_t>(array.size());
+  const std::int64_t row = size / blocks / batch, width = row / parts;
+  Alike alike;
+  for (std::int64_t i = 0; i < size; ++i) {
+    alike.push_back(i / (batch * row) * parts + i % row / width);
+  }
+  return alike;
+}
+
+// In the params: the rows of a gate's matrix or bias, and those columns of it
+// that take units of one direction.
+Alike AlikeInParams(const RnnConfig& config) {
+  const CudnnRnnParamsLayout layout(config);
+  Alike alike(layout.size());
+  const auto set = [&](const ParamsRegion& region, std::int64_t width) {
+    for (std::int64_t i = 0; i < region.size(); ++i) {
+      const std::int64_t row = i / region.cols, col = i % region.cols;
+      alike[region.offset + i] =
+          region.offset + row / config.num_units * region.cols + col / width;
+    }
+  };
+  for (std::int64_t p = 0; p < config.num_pseudo_layers(); ++p) {
+    set(layout.InputMatrix(p),
+        p < config.num_directions ? 1 : config.num_units);
+    set(layout.RecurrentMatrix(p), config.num_units);
+    set(layout.InputBias(p), 1);
+    set(layout.RecurrentBias(p), 1);
+  }
+  return alike;
+}
+
+void MakeAlike(const Alike& alike, Array& array) {
+  std::map<std::int64_t, double> values;
+  for (std::size_t i = 0; i < array.size(); ++i) {
+    array[i] = values.emplace(alike[i], array[i]).first->second;
+  }
+}
+
+void ExpectAlike(const Alike& alike, const Array& array, const char* what) {
+  Array expected = array;
+  MakeAlike(alike, expected);
+  for (std::size_t i = 0; i < array.size(); ++i) {
+    ASSERT_EQ(array[i], expected[i]) << what << "[" << i << "]";
+  }
+}
+
+// Whole vectors of units and what is left of one, and tiles of any height.
+TYPED_TEST(CudnnRnnTest, SameBitsWhereverAnElementIs) {
+  SerialExecutor executor;
+  std::vector<Case> cases;
+  for (RnnMode mode : kModes) {
+    for (std::int64_t num_units : {9, 53}) {
+      for (std::int64_t batch : {1, 7, 41}) {
+        for (std::int64_t time : {2, 9}) {
+          cases.push_back(
+              RandomCase({mode, false, 2, 2, 5, num_units, 0}, {time, batch}));
+        }
+      }
+    }
+  }
+  struct Kinds {
+    Alike input, state, output, params;
+  };
+  const auto kinds_of = [](const Case& k) -> Kinds {
+    const auto [time, batch] = k.size;
+    return {AlikeInParts(k.input, time, batch, k.config.input_size),
+            AlikeInParts(k.input_h, k.pseudo_layers(), batch, 1),
+            AlikeInParts(k.d_output, time, batch, k.config.num_directions),
+            AlikeInParams(k.config)};
+  };
+  for (Case& k : cases) {
+    const Kinds kinds = kinds_of(k);
+    for (Array* array : {&k.input, &k.dot_input})
+      MakeAlike(kinds.input, *array);
+    for (Array* array : {&k.input_h, &k.input_c, &k.d_output_h, &k.d_output_c,
+                         &k.dot_input_h, &k.dot_input_c}) {
+      MakeAlike(kinds.state, *array);
+    }
+    MakeAlike(kinds.output, k.d_output);
+    for (Array* array : {&k.params, &k.dot_params}) {
+      MakeAlike(kinds.params, *array);
+    }
+  }
+  ForEachCase<TypeParam>(cases, [&](Case& k, Engine<TypeParam>& engine) {
+    const Kinds kinds = kinds_of(k);
+    const ForwardResult forward =
+        engine.Forward(/*is_training=*/true, executor);
+    ExpectAlike(kinds.output, forward.output, "output");
+    ExpectAlike(kinds.state, forward.output_h, "output_h");
+    ExpectAlike(kinds.state, forward.output_c, "output_c");
+    const BackwardResult backward = engine.Backward(executor);
+    ExpectAlike(kinds.input, backward.input, "input");
+    ExpectAlike(kinds.state, backward.input_h, "input_h");
+    ExpectAlike(kinds.state, backward.input_c, "input_c");
+    ExpectAlike(kinds.params, backward.params, "params");
+    const BackwardGradResult grad = engine.BackwardGrad(executor);
+    ExpectAlike(kinds.input, grad.input, "input grad");
+    ExpectAlike(kinds.state, grad.input_h, "input_h grad");
+    ExpectAlike(kinds.state, grad.input_c, "input_c grad");
+    ExpectAlike(kinds.params, grad.params, "params grad");
+    ExpectAlike(kinds.output, grad.d_output, "d_output grad");
+    ExpectAlike(kinds.state, grad.d_output_h, "d_output_h grad");
+    ExpectAlike(kinds.state, grad.d_output_c, "d_output_c grad");
   });
 }
 

@@ -226,6 +226,9 @@ class Engine {
             d_output_c.ToDoubles()};
   }
 
+  // That of the last forward pass.
+  T* reserve_space() { return reserve_space_.data(); }
+
  private:
   template <typename Pass>
   void Fill(Pass& a) {
@@ -370,6 +373,32 @@ inline Case WithPadding(Case k) {
     }
   }
   return k;
+}
+
+// Compares gradients of params, and the matrices and biases of the gates one by
+// one: a wrong small bias would hide behind a large matrix. But for those of a
+// few elements: they may be sums that all but cancel, whose rounding is large
+// beside what is left.
+inline void ExpectParamsClose(const RnnConfig& config, const Array& actual,
+                              const Array& expected, double tolerance,
+                              const std::string& what) {
+  constexpr std::int64_t kFew = 8;
+  ExpectClose(actual, expected, tolerance, what);
+  const CudnnRnnParamsLayout layout(config);
+  const auto expect = [&](const ParamsRegion& region, const std::string& name) {
+    if (region.size() < kFew) return;
+    const auto part = [&region](const Array& params) {
+      const auto begin = params.begin() + region.offset;
+      return Array(begin, begin + region.size());
+    };
+    ExpectClose(part(actual), part(expected), tolerance, what + " " + name);
+  };
+  for (std::int64_t i = 0; i < layout.num_weights(); ++i) {
+    expect(layout.Weight(i), "matrix " + std::to_string(i));
+  }
+  for (std::int64_t i = 0; i < layout.num_biases(); ++i) {
+    expect(layout.Bias(i), "bias " + std::to_string(i));
+  }
 }
 
 template <typename T>

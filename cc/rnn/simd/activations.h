@@ -158,6 +158,12 @@ TF_RNN_OPS_VECTOR_INLINE Vector<T> Sigmoid(Vector<T> x) {
   return Select<T>(x < Constants::kLeast, Vector<T>{}, inverse);
 }
 
+// The derivative of tanh where its value is t: 1 - t^2.
+template <typename T>
+TF_RNN_OPS_VECTOR_INLINE Vector<T> TanhSlope(Vector<T> t) {
+  return SubtractProduct<T>(Broadcast(T(1)), t, t);
+}
+
 }  // namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET
 
 #endif  // TF_RNN_OPS_CC_RNN_SIMD_ACTIVATIONS_H_

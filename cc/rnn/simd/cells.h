@@ -193,21 +193,22 @@ template <typename T>
 TF_RNN_OPS_VECTOR_INLINE GradientAndDot<T> SigmoidGradient(
     const GradientAndDot<T>& d, Vector<T> s, Vector<T> dot_s) {
   const Vector<T> slope = s * (T(1) - s);
-  return {d.d * slope, d.dot_d * slope + d.d * (T(1) - (s + s)) * dot_s};
+  return {d.d * slope,
+          SumOfProducts<T>(d.dot_d, slope, d.d * (T(1) - (s + s)), dot_s)};
 }
 template <typename T>
 TF_RNN_OPS_VECTOR_INLINE GradientAndDot<T> TanhGradient(
     const GradientAndDot<T>& d, Vector<T> t, Vector<T> dot_t) {
-  const Vector<T> slope = T(1) - t * t;
-  const Vector<T> product = d.d * t * dot_t;
-  return {d.d * slope, d.dot_d * slope - (product + product)};
+  const Vector<T> slope = TanhSlope<T>(t);
+  return {d.d * slope,
+          SumOfProducts<T>(d.dot_d, slope, d.d * (t * T(-2)), dot_t)};
 }
 
 // d ∘ x, and what it changes by.
 template <typename T>
 TF_RNN_OPS_VECTOR_INLINE GradientAndDot<T> Times(const GradientAndDot<T>& d,
                                                  Vector<T> x, Vector<T> dot_x) {
-  return {d.d * x, d.dot_d * x + d.d * dot_x};
+  return {d.d * x, SumOfProducts<T>(d.dot_d, x, d.d, dot_x)};
 }
 
 // A cell has
@@ -267,7 +268,7 @@ struct TanhCell : PlainCell<T, TanhCell<T>> {
   }
   static TF_RNN_OPS_VECTOR_INLINE Vector<T> Gradient(Vector<T> h,
                                                      Vector<T> d_h) {
-    return d_h * (T(1) - h * h);
+    return d_h * TanhSlope<T>(h);
   }
   static TF_RNN_OPS_VECTOR_INLINE GradientAndDot<T> Gradient(
       Vector<T> h, Vector<T> dot_h, const GradientAndDot<T>& d_h) {
@@ -305,7 +306,7 @@ struct LstmCell {
     const Vector<T> f = Sigmoid<T>(run.Projected(1) + run.Product(1));
     const Vector<T> g = Tanh<T>(run.Projected(2) + run.Product(2));
     const Vector<T> o = Sigmoid<T>(run.Projected(3) + run.Product(3));
-    const Vector<T> c = f * run.units.Read(run.c) + i * g;
+    const Vector<T> c = SumOfProducts<T>(f, run.units.Read(run.c), i, g);
     run.units.Write(c, run.c);
     run.Keep(0, i);
     run.Keep(1, f);
@@ -322,11 +323,11 @@ struct LstmCell {
     const Vector<T> g = run.Kept(2);
     const Vector<T> o = run.Kept(3);
     const Vector<T> squashed = Tanh<T>(run.Kept(4));
-    const Vector<T> d_c =
-        run.units.Read(run.d_c) + run.d_h * o * (T(1) - squashed * squashed);
+    const Vector<T> d_c = MultiplyAdd<T>(run.d_h * o, TanhSlope<T>(squashed),
+                                         run.units.Read(run.d_c));
     run.StoreBlock(0, d_c * g * i * (T(1) - i));
     run.StoreBlock(1, d_c * run.units.Read(run.c_prev) * f * (T(1) - f));
-    run.StoreBlock(2, d_c * i * (T(1) - g * g));
+    run.StoreBlock(2, d_c * i * TanhSlope<T>(g));
     run.StoreBlock(3, run.d_h * squashed * o * (T(1) - o));
     run.units.Write(d_c * f, run.d_c);
     if (run.cell_output != nullptr) {
@@ -346,12 +347,12 @@ struct LstmCell {
     const Vector<T> dot_f =
         f * (T(1) - f) * (run.Projected(1) + run.Product(1));
     const Vector<T> dot_g =
-        (T(1) - g * g) * (run.Projected(2) + run.Product(2));
+        TanhSlope<T>(g) * (run.Projected(2) + run.Product(2));
     const Vector<T> dot_o =
         o * (T(1) - o) * (run.Projected(3) + run.Product(3));
-    const Vector<T> dot_c = dot_f * run.units.Read(run.c_prev) +
-                            f * run.units.Read(run.dot_c) + dot_i * g +
-                            i * dot_g;
+    const Vector<T> dot_c = SumOfProducts<T>(dot_f, run.units.Read(run.c_prev),
+                                             f, run.units.Read(run.dot_c)) +
+                            SumOfProducts<T>(dot_i, g, i, dot_g);
     const Vector<T> squashed = Tanh<T>(run.Kept(4));
     run.units.Write(dot_c, run.dot_c);
     run.Keep(0, dot_i);
@@ -362,7 +363,7 @@ struct LstmCell {
     if (run.cell_output != nullptr) {
       run.units.Write(o * squashed, run.cell_output);
     }
-    return dot_o * squashed + o * (T(1) - squashed * squashed) * dot_c;
+    return SumOfProducts<T>(dot_o, squashed, o * TanhSlope<T>(squashed), dot_c);
   }
 
   template <typename Run>
@@ -372,14 +373,13 @@ struct LstmCell {
     const GradientAndDot<T> d_h{first.d_h, run.dot_d_h};
     const Vector<T> o = first.Kept(3), dot_o = run.DotKept(3);
     const Vector<T> squashed = Tanh<T>(first.Kept(4));
-    const Vector<T> slope = T(1) - squashed * squashed;
-    const Vector<T> dot_squashed = slope * run.DotKept(4);
+    const Vector<T> dot_squashed = TanhSlope<T>(squashed) * run.DotKept(4);
     const GradientAndDot<T> d_o =
         SigmoidGradient<T>(Times<T>(d_h, squashed, dot_squashed), o, dot_o);
     run.StoreBlock(3, d_o.d, d_o.dot_d);
     if (first.cell_output != nullptr) {
       first.units.Write(o * squashed, first.cell_output);
-      first.units.Write(dot_o * squashed + o * dot_squashed,
+      first.units.Write(SumOfProducts<T>(dot_o, squashed, o, dot_squashed),
                         run.dot_cell_output);
     }
     GradientAndDot<T> d_c =
@@ -428,12 +428,12 @@ struct GruCell {
         run.Product(3 - kFirst) + run.units.Read(run.recurrent_bias);
     Vector<T> input = run.Projected(0);
     if constexpr (kFused) input += run.Product(0);
-    const Vector<T> n = Tanh<T>(input + r * q);
+    const Vector<T> n = Tanh<T>(MultiplyAdd<T>(r, q, input));
     run.Keep(0, r);
     run.Keep(1, u);
     run.Keep(2, n);
     run.Keep(3, q);
-    return (T(1) - u) * n + u * run.units.Read(run.h_prev);
+    return SumOfProducts<T>(T(1) - u, n, u, run.units.Read(run.h_prev));
   }
 
   template <typename Run>
@@ -442,7 +442,7 @@ struct GruCell {
     const Vector<T> u = run.Kept(1);
     const Vector<T> n = run.Kept(2);
     const Vector<T> q = run.Kept(3);
-    const Vector<T> d_n = run.d_h * (T(1) - u) * (T(1) - n * n);
+    const Vector<T> d_n = run.d_h * (T(1) - u) * TanhSlope<T>(n);
     const Vector<T> d_u = run.d_h * (run.units.Read(run.h_prev) - n);
     run.StoreBlock(0, d_n);
     run.StoreBlock(1, d_n * q * r * (T(1) - r));
@@ -462,13 +462,15 @@ struct GruCell {
     const Vector<T> dot_u =
         u * (T(1) - u) * (run.Projected(2) + run.Product(1));
     const Vector<T> dot_n =
-        (T(1) - n * n) * (run.Projected(0) + dot_r * run.Kept(3) + r * dot_q);
+        TanhSlope<T>(n) *
+        (run.Projected(0) + SumOfProducts<T>(dot_r, run.Kept(3), r, dot_q));
     run.Keep(0, dot_r);
     run.Keep(1, dot_u);
     run.Keep(2, dot_n);
     run.Keep(3, dot_q);
-    return (T(1) - u) * dot_n + u * run.units.Read(run.dot_h_prev) +
-           dot_u * (run.units.Read(run.h_prev) - n);
+    return MultiplyAdd<T>(
+        dot_u, run.units.Read(run.h_prev) - n,
+        SumOfProducts<T>(T(1) - u, dot_n, u, run.units.Read(run.dot_h_prev)));
   }
 
   template <typename Run>

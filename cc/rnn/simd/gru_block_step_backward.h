@@ -8,6 +8,7 @@
 #include "cc/rnn/arena.h"
 #include "cc/rnn/executor.h"
 #include "cc/rnn/gru_block_cell.h"
+#include "cc/rnn/simd/activations.h"
 #include "cc/rnn/simd/dot_product.h"
 #include "cc/rnn/simd/matrix_view.h"
 #include "cc/rnn/simd/panel_blocks.h"
@@ -164,7 +165,7 @@ class GruBlockStepBackward {
         Vector<T> d_u = d_h * (h_prev - c);
         if (a_.d_c != nullptr) d_c += units.Read(a_.d_c + i);
         if (a_.d_u != nullptr) d_u += units.Read(a_.d_u + i);
-        d_c_bar_.Write(row, unit, units, d_c * (T(1) - c * c));
+        d_c_bar_.Write(row, unit, units, d_c * TanhSlope<T>(c));
         d_u_bar_.Write(row, unit, units, d_u * u * (T(1) - u));
       });
     }
@@ -203,9 +204,10 @@ class GruBlockStepBackward {
                     Vector<T> d_r = d_h_prevr * units.Read(a_.h_prev + i);
                     if (a_.d_r != nullptr) d_r += units.Read(a_.d_r + i);
                     d_r_bar_.Write(row, unit, units, d_r * r * (T(1) - r));
-                    units.Write(d_h_prevr * r + units.Read(a_.d_h + i) *
-                                                    units.Read(a_.u + i),
-                                a_.d_h_prev + i);
+                    units.Write(
+                        SumOfProducts<T>(d_h_prevr, r, units.Read(a_.d_h + i),
+                                         units.Read(a_.u + i)),
+                        a_.d_h_prev + i);
                   });
   }
 

@@ -158,7 +158,8 @@ class GruBlockStepForward {
                     const Vector<T> c = Tanh<T>(c_bar);
                     const Vector<T> u = units.Read(a_.u + i);
                     units.Write(c, a_.c + i);
-                    units.Write(u * units.Read(a_.h_prev + i) + (T(1) - u) * c,
+                    units.Write(SumOfProducts<T>(u, units.Read(a_.h_prev + i),
+                                                 T(1) - u, c),
                                 a_.h + i);
                   });
   }

@@ -4,11 +4,14 @@
 #ifndef TF_RNN_OPS_CC_RNN_SIMD_VECTOR_H_
 #define TF_RNN_OPS_CC_RNN_SIMD_VECTOR_H_
 
+#include <cassert>
 #include <cstdint>
 #include <type_traits>
 
 #if defined(__SSE2__)
 #include <immintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
 #endif
 
 namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
@@ -68,8 +71,9 @@ TF_RNN_OPS_VECTOR_INLINE Vector<T> Broadcast(T x) {
 }
 
 // Whether MultiplyAdd and SubtractProduct are rounded once: they are then made
-// of instructions for that, so that it does not hang on the compiler's flags.
-#if defined(__AVX512F__) || (defined(__AVX2__) && defined(__FMA__))
+// of instructions for that. The compiler fuses nothing by itself (copts.bzl).
+#if defined(__AVX512F__) || (defined(__AVX2__) && defined(__FMA__)) || \
+    defined(__aarch64__)
 constexpr bool kFusedMultiplyAdd = true;
 #else
 constexpr bool kFusedMultiplyAdd = false;
@@ -90,6 +94,12 @@ TF_RNN_OPS_VECTOR_INLINE Vector<T> MultiplyAdd(Vector<T> a, Vector<T> b,
     return _mm256_fmadd_ps(a, b, c);
   } else {
     return _mm256_fmadd_pd(a, b, c);
+  }
+#elif defined(__aarch64__)
+  if constexpr (sizeof(T) == 4) {
+    return vfmaq_f32(c, a, b);
+  } else {
+    return vfmaq_f64(c, a, b);
   }
 #else
   return a * b + c;
@@ -112,9 +122,22 @@ TF_RNN_OPS_VECTOR_INLINE Vector<T> SubtractProduct(Vector<T> c, Vector<T> a,
   } else {
     return _mm256_fnmadd_pd(a, b, c);
   }
+#elif defined(__aarch64__)
+  if constexpr (sizeof(T) == 4) {
+    return vfmsq_f32(c, a, b);
+  } else {
+    return vfmsq_f64(c, a, b);
+  }
 #else
   return c - a * b;
 #endif
+}
+
+// a * b + c * d
+template <typename T>
+TF_RNN_OPS_VECTOR_INLINE Vector<T> SumOfProducts(Vector<T> a, Vector<T> b,
+                                                 Vector<T> c, Vector<T> d) {
+  return MultiplyAdd<T>(a, b, c * d);
 }
 
 // `a` in the lanes that the mask has, `b` in the others.
@@ -221,6 +244,7 @@ TF_RNN_OPS_VECTOR_INLINE __m256i FirstLanes(std::int64_t count) {
 template <typename T>
 TF_RNN_OPS_VECTOR_INLINE Vector<T> LoadPartial(const T* from,
                                                std::int64_t count) {
+  assert(count >= 0 && count <= kVectorElements<T>);
 #if defined(__AVX512F__)
   if constexpr (sizeof(T) == 4) {
     return _mm512_maskz_loadu_ps(FirstLanes(count), from);
@@ -244,6 +268,7 @@ TF_RNN_OPS_VECTOR_INLINE Vector<T> LoadPartial(const T* from,
 template <typename T>
 TF_RNN_OPS_VECTOR_INLINE void StorePartial(Vector<T> x, T* to,
                                            std::int64_t count) {
+  assert(count >= 0 && count <= kVectorElements<T>);
 #if defined(__AVX512F__)
   if constexpr (sizeof(T) == 4) {
     _mm512_mask_storeu_ps(to, FirstLanes(count), x);
