@@ -3,6 +3,7 @@
 #ifndef TF_RNN_OPS_CC_RNN_ARENA_H_
 #define TF_RNN_OPS_CC_RNN_ARENA_H_
 
+#include <cassert>
 #include <cstdint>
 
 #include "cc/rnn/checked_math.h"
@@ -22,6 +23,7 @@ class Arena {
   // An array of `count` elements; null when only counting.
   template <typename T>
   T* Take(CheckedInt count) {
+    assert(memory_ == nullptr || (used_ + count).valid());
     char* const array = memory_ == nullptr ? nullptr : memory_ + used_.value();
     const CheckedInt bytes = count * static_cast<std::int64_t>(sizeof(T));
     const std::int64_t rest = bytes.value() % kAlignment;

@@ -1,5 +1,7 @@
 #include "cc/rnn/cudnn_rnn_params.h"
 
+#include <cassert>
+
 #include "cc/rnn/checked_math.h"
 
 namespace tf_rnn_ops::rnn {
@@ -40,6 +42,7 @@ std::int64_t CudnnRnnParamsLayout::size() const {
 
 ParamsRegion CudnnRnnParamsLayout::InputMatrix(
     std::int64_t pseudo_layer) const {
+  assert(pseudo_layer >= 0 && pseudo_layer < config_.num_pseudo_layers());
   return {MatricesOffset(pseudo_layer), config_.num_gates() * config_.num_units,
           InputColumns(pseudo_layer)};
 }
@@ -57,6 +60,7 @@ ParamsRegion CudnnRnnParamsLayout::Projection(std::int64_t pseudo_layer) const {
 }
 
 ParamsRegion CudnnRnnParamsLayout::InputBias(std::int64_t pseudo_layer) const {
+  assert(pseudo_layer >= 0 && pseudo_layer < config_.num_pseudo_layers());
   return {BiasesOffset(pseudo_layer), config_.num_gates() * config_.num_units,
           1};
 }

@@ -3,6 +3,7 @@
 #ifndef TF_RNN_OPS_CC_RNN_SIMD_BLOCK_MATRIX_H_
 #define TF_RNN_OPS_CC_RNN_SIMD_BLOCK_MATRIX_H_
 
+#include <cassert>
 #include <cstdint>
 
 #include "cc/rnn/checked_math.h"
@@ -56,10 +57,14 @@ struct BlockMatrix {
   }
   ColumnView<S> Column(std::int64_t col) const { return {At(0, col), kCols}; }
   BlockMatrix Rows(std::int64_t row, std::int64_t num_rows) const {
+    assert(row >= 0 && num_rows >= 0 && row + num_rows <= rows);
     return {At(row, 0), num_rows, cols, stride};
   }
-  // From a block's first column on.
+  // From a block's first column on, or within a block.
   BlockMatrix Cols(std::int64_t col, std::int64_t num_cols) const {
+    assert(col >= 0 && num_cols >= 0);
+    assert(col % kCols == 0 || col % kCols + num_cols <= kCols);
+    assert(CeilDiv(col + num_cols, kCols) <= num_blocks());
     return {At(0, col), rows, num_cols, stride};
   }
 };

@@ -7,6 +7,7 @@
 #ifndef TF_RNN_OPS_CC_RNN_SIMD_BLOCK_PRODUCT_H_
 #define TF_RNN_OPS_CC_RNN_SIMD_BLOCK_PRODUCT_H_
 
+#include <cassert>
 #include <cstdint>
 
 #include "cc/rnn/float16.h"
@@ -136,6 +137,7 @@ struct ProductSum {
     Add(left, right);
   }
   void Add(const LeftMatrix<T>& left, const RightMatrix<T>& right) {
+    assert(size < kMost && left.cols == right.rows);
     terms[size++] = {left, right};
   }
   // The factors of a block of the sum. col: the first of a block of kTileCols.

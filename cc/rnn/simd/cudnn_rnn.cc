@@ -1,5 +1,6 @@
 #include "cc/rnn/simd/cudnn_rnn.h"
 
+#include <cassert>
 #include <cstdint>
 
 #include "cc/rnn/arena.h"
@@ -26,7 +27,10 @@ std::int64_t Workspace(const Arguments& arguments, int num_threads) {
 template <typename Call, typename Arguments>
 void Run(const Arguments& arguments, Executor& executor) {
   Arena arena(arguments.workspace);
-  Call(arguments, executor.num_threads(), arena).Run(executor);
+  const Call call(arguments, executor.num_threads(), arena);
+  assert(HasNoState(arguments.config, arguments.size) ||
+         arena.used() == Workspace<Call>(arguments, executor.num_threads()));
+  call.Run(executor);
 }
 
 template <typename T>

@@ -9,6 +9,7 @@
 #define TF_RNN_OPS_CC_RNN_SIMD_DOT_PRODUCT_H_
 
 #include <array>
+#include <cassert>
 #include <cstdint>
 #include <cstring>
 #include <utility>
@@ -56,9 +57,11 @@ class DotProduct {
   using T = ComputeType<P>;
 
   void Add(const MatrixView<const P>& left, const MatrixView<const P>& right) {
+    assert(size_ < kMost && left.cols == right.cols);
     factors_[size_++] = {left.data, left.stride, kLine, right};
   }
   void Add(const LeftMatrix<P>& left, const MatrixView<const P>& right) {
+    assert(size_ < kMost && left.cols == right.cols);
     factors_[size_++] = {left.data, kLine, left.stride, right};
   }
 

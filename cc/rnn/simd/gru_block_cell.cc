@@ -1,5 +1,6 @@
 #include "cc/rnn/simd/gru_block_cell.h"
 
+#include <cassert>
 #include <cstdint>
 
 #include "cc/rnn/arena.h"
@@ -189,7 +190,9 @@ std::int64_t Workspace(const Arguments& arguments, int num_threads) {
 template <typename Call, typename Arguments>
 void RunCall(const Arguments& arguments, Executor& executor) {
   Arena arena(arguments.workspace);
-  Call(arguments, executor.num_threads(), arena).Run(executor);
+  const Call call(arguments, executor.num_threads(), arena);
+  assert(arena.used() <= Workspace<Call>(arguments, executor.num_threads()));
+  call.Run(executor);
 }
 
 template <typename Call, typename Arguments>

@@ -3,6 +3,7 @@
 #ifndef TF_RNN_OPS_CC_RNN_SIMD_KEPT_ACTIVATIONS_H_
 #define TF_RNN_OPS_CC_RNN_SIMD_KEPT_ACTIVATIONS_H_
 
+#include <cassert>
 #include <cstdint>
 
 #include "cc/rnn/reserve_space.h"
@@ -34,6 +35,7 @@ class KeptActivations {
   ColumnView<S> Column(std::int64_t direction, std::int64_t t,
                        std::int64_t unit) const {
     if (data_ == nullptr) return {nullptr, 0};
+    assert(t >= 0 && t < time_ && unit >= 0 && unit < units_);
     const std::int64_t in_block = unit % kLeftCols<S>;
     const std::int64_t before =
         (direction * time_ + t) * units_ + unit - in_block;

@@ -3,6 +3,7 @@
 #ifndef TF_RNN_OPS_CC_RNN_SIMD_MATRIX_VIEW_H_
 #define TF_RNN_OPS_CC_RNN_SIMD_MATRIX_VIEW_H_
 
+#include <cassert>
 #include <cstdint>
 
 namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
@@ -19,7 +20,9 @@ struct ColumnView {
 // A dense row-major matrix, or a block of one. S: T or const T.
 template <typename S>
 struct MatrixView {
-  S* data;  // [rows, cols] with consecutive rows `stride` apart
+  // [rows, cols] with consecutive rows `stride` apart; with a stride of 0, one
+  // row that serves any number.
+  S* data;
   std::int64_t rows;
   std::int64_t cols;
   std::int64_t stride;
@@ -36,6 +39,9 @@ struct MatrixView {
   ColumnView<S> Column(std::int64_t col) const { return {At(0, col), stride}; }
   MatrixView Block(std::int64_t row, std::int64_t col, std::int64_t num_rows,
                    std::int64_t num_cols) const {
+    assert(row >= 0 && num_rows >= 0);
+    assert(row + num_rows <= rows || stride == 0);
+    assert(col >= 0 && num_cols >= 0 && col + num_cols <= cols);
     return MatrixView(At(row, col), num_rows, num_cols, stride);
   }
   MatrixView Rows(std::int64_t row, std::int64_t num_rows) const {

@@ -8,6 +8,7 @@
 
 #include <immintrin.h>
 
+#include <cassert>
 #include <cstdint>
 #include <cstring>
 
@@ -54,10 +55,14 @@ struct PairMatrix {
   }
   // From an even row on.
   PairMatrix Rows(std::int64_t row, std::int64_t num_rows) const {
+    assert(row >= 0 && row % 2 == 0);
+    assert(num_rows >= 0 && row + num_rows <= rows);
     return {At(row, 0), num_rows, cols, stride};
   }
   // From a block's first column on.
   PairMatrix Cols(std::int64_t col, std::int64_t num_cols) const {
+    assert(col >= 0 && col % kCols == 0);
+    assert(num_cols >= 0 && CeilDiv(col + num_cols, kCols) <= num_blocks());
     return {At(0, col), rows, num_cols, stride};
   }
 };

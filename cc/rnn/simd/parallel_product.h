@@ -3,6 +3,7 @@
 #ifndef TF_RNN_OPS_CC_RNN_SIMD_PARALLEL_PRODUCT_H_
 #define TF_RNN_OPS_CC_RNN_SIMD_PARALLEL_PRODUCT_H_
 
+#include <cassert>
 #include <cstdint>
 #include <optional>
 
@@ -30,7 +31,10 @@ Tasks(std::int64_t, Body) -> Tasks<Body>;
 template <typename Work>
 class WorkList {
  public:
-  void Add(const Work& work) { works_[num_works_++].emplace(work); }
+  void Add(const Work& work) {
+    assert(num_works_ < kMost);
+    works_[num_works_++].emplace(work);
+  }
 
   std::int64_t size() const {
     std::int64_t sum = 0;
@@ -38,6 +42,7 @@ class WorkList {
     return sum;
   }
   void operator()(std::int64_t task) const {
+    assert(task >= 0 && task < size());
     int i = 0;
     for (; task >= works_[i]->size(); ++i) task -= works_[i]->size();
     (*works_[i])(task);

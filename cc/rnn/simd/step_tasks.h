@@ -3,6 +3,7 @@
 #ifndef TF_RNN_OPS_CC_RNN_SIMD_STEP_TASKS_H_
 #define TF_RNN_OPS_CC_RNN_SIMD_STEP_TASKS_H_
 
+#include <cassert>
 #include <cstdint>
 
 #include "cc/rnn/executor.h"
@@ -72,7 +73,9 @@ class SequenceLengths {
       : lengths_(lengths), time_(time) {}
 
   std::int64_t of(std::int64_t sample) const {
-    return lengths_ == nullptr ? time_ : lengths_[sample];
+    if (lengths_ == nullptr) return time_;
+    assert(lengths_[sample] >= 0 && lengths_[sample] <= time_);
+    return lengths_[sample];
   }
   bool IsValid(std::int64_t t, std::int64_t sample) const {
     return t >= 0 && t < of(sample);
@@ -218,6 +221,7 @@ class StepTasks {
     return directions_ * panel_groups_ * row_groups_;
   }
   StepTask operator[](std::int64_t index) const {
+    assert(index >= 0 && index < size());
     const std::int64_t rows = index % row_groups_;
     const std::int64_t panels = index / row_groups_ % panel_groups_;
     const std::int64_t row = RowOfGroup(rows);

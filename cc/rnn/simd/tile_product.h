@@ -4,6 +4,7 @@
 #define TF_RNN_OPS_CC_RNN_SIMD_TILE_PRODUCT_H_
 
 #include <array>
+#include <cassert>
 #include <cstdint>
 #include <utility>
 
@@ -226,6 +227,8 @@ template <typename T>
 MultiplyTileFunction<T> GetMultiplyTile(std::int64_t rows, std::int64_t width) {
   static constexpr auto kTable =
       MultiplyTileTable<T>(std::make_index_sequence<kMaxTileRows>());
+  assert(rows >= 1 && rows <= kMaxTileRows);
+  assert(width >= 1 && width <= MostWidth(rows));
   return kTable[rows - 1][width - 1];
 }
 
@@ -233,6 +236,7 @@ template <typename T>
 MultiplyTileFunction<T> GetMultiplyTransposedTile(std::int64_t rows) {
   static constexpr auto kTable = MultiplyTransposedTileTable<T>(
       std::make_index_sequence<kMaxTransposedTileRows>());
+  assert(rows >= 1 && rows <= kMaxTransposedTileRows);
   return kTable[rows - 1];
 }
 

@@ -12,6 +12,7 @@
 #ifndef TF_RNN_OPS_CC_RNN_SIMD_WEIGHT_PRODUCT_H_
 #define TF_RNN_OPS_CC_RNN_SIMD_WEIGHT_PRODUCT_H_
 
+#include <cassert>
 #include <cstdint>
 
 #include "cc/rnn/simd/block_matrix.h"
@@ -44,7 +45,10 @@ class WeightProduct {
  public:
   // left: [rows, depth]
   void Add(const LeftMatrix<T>& left, const MatrixView<const T>& weights) {
-    if (left.cols > 0) terms_[size_++] = {left, weights};
+    assert(left.cols == (kTransposed ? weights.cols : weights.rows));
+    if (left.cols == 0) return;
+    assert(size_ < kMost);
+    terms_[size_++] = {left, weights};
   }
 
   // out = a block of the sum, of which there is at least one product.
