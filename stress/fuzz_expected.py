@@ -11,7 +11,7 @@ import parity
 import reference as cell_reference
 import second_order_reference
 import tensorflow as tf
-from cudnn_rnn_inputs import DTYPES, INPUTS, OUTPUTS
+from cudnn_rnn_inputs import DTYPES, INPUTS, OUTPUTS, regions
 from cudnn_rnn_reference import Backward, Config
 from fuzz_calls import Call, definition, is_tensor, numpy_dtype, tensor_of
 from fuzz_run import Results
@@ -40,6 +40,7 @@ class Expected:
       is_exact: whether it must be of the same bits as the values.
       has_zero_factors: whether the reference multiplies by zeros what the op leaves out: padding, or what is dropped.
         That makes no difference, but to what is no number.
+      regions: slices that are compared by themselves, too.
     """
 
     shape: tuple[int, ...]
@@ -47,6 +48,7 @@ class Expected:
     values: np.ndarray | None = None
     is_exact: bool = False
     has_zero_factors: bool = False
+    regions: tuple[slice, ...] = ()
 
 
 def require(condition, what: str) -> None:
@@ -295,6 +297,7 @@ def expect_backprop(call: Call, results: Results) -> dict[str, Expected]:
             numpy_dtype(dtype),
             values.get(f"{name}_backprop"),
             has_zero_factors=leaves_out,
+            regions=regions(config, name) if values else (),
         )
         for name in INPUTS
     }
@@ -331,6 +334,7 @@ def expect_backprop_grad(call: Call, results: Results) -> dict[str, Expected]:
             numpy_dtype(dtype),
             values.get(name),
             has_zero_factors=leaves_out,
+            regions=regions(config, name.removesuffix("_grad")) if values else (),
         )
         for name in RESULT_NAMES
     }

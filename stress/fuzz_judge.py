@@ -213,8 +213,8 @@ def largest_argument(call: Call) -> float:
 def describe_distance(call: Call, expected: Expected, actual) -> str:
     """Returns in words how a result differs from its values by more than rounding, if it does.
 
-    Rounding is measured by the largest number there is, or 1, which is of the order of what was computed with: a small
-    tensor may consist of sums that all but cancel.
+    Rounding is measured by the largest number of the tensor, or of a region of it, or 1, which is of the order of what
+    was computed with: a small tensor may consist of sums that all but cancel.
     """
     should, is_ = expected.values, parity.to_float64(actual)
     assert should is not None
@@ -224,8 +224,11 @@ def describe_distance(call: Call, expected: Expected, actual) -> str:
     more, less = (np.argwhere(np.isnan(a) & ~np.isnan(b)).tolist() for a, b in ((is_, should), (should, is_)))
     if more or (less and not expected.has_zero_factors):
         return f"NaN in {len(more)} places where there should be none, {more[:5]}; not in {len(less)}, {less[:5]}"
-    finite = np.isfinite(should)
-    scale = max(1.0, np.max(np.abs(should[finite]), initial=0.0))
-    tolerance = parity.TOLERANCES[tf.as_dtype(actual.dtype).name] * scale
-    error = np.abs(is_[finite] - should[finite]).max(initial=0.0)
-    return "" if error <= tolerance else f"differs by {error:.3g}, of {scale:.3g}"
+    tolerance = parity.TOLERANCES[tf.as_dtype(actual.dtype).name]
+    for region in (..., *expected.regions):
+        finite = np.isfinite(should[region])
+        scale = max(1.0, np.max(np.abs(should[region][finite]), initial=0.0))
+        error = np.abs(is_[region][finite] - should[region][finite]).max(initial=0.0)
+        if error > tolerance * scale:
+            return f"differs by {error:.3g}, of {scale:.3g}"
+    return ""

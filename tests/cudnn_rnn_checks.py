@@ -116,11 +116,22 @@ def check_outputs(config: Config, actual, expected: reference.Forward, dtype: st
         assert actual.output_c == 0
 
 
+def check_gradients(op: str, peer: str, config: Config, actual, expected, ending="_backprop", names=INPUTS) -> None:
+    """Compares gradients, those of params matrix by matrix and bias by bias."""
+    names = names_of(config, names)
+    regions = {f"{name}{ending}": cudnn_rnn_inputs.regions(config, name) for name in names}
+    parity.check(op, peer, actual, expected, list(regions), regions)
+
+
+def gradient_difference(config: Config, name: str, actual, expected) -> float:
+    """Returns `parity.difference` of gradients with respect to an input, or the largest of params' regions."""
+    return parity.difference(actual, expected, cudnn_rnn_inputs.regions(config, name))
+
+
 def check_backprop(config: Config, actual, expected: reference.Backward, dtype: str) -> None:
     """Compares what a backprop op returned with the reference."""
     assert all(each.dtype.name == dtype for each in actual)
-    fields = [f"{name}_backprop" for name in names_of(config, INPUTS)]
-    parity.check(f"CudnnRNNBackprop {config.rnn_mode}", "float64", actual, expected, fields)
+    check_gradients(f"CudnnRNNBackprop {config.rnn_mode}", "float64", config, actual, expected)
     if config.rnn_mode != "lstm":
         assert actual.input_c_backprop.shape == expected.input_c_backprop.shape
         assert not actual.input_c_backprop.numpy().any()
@@ -174,8 +185,7 @@ def check_against_peer(config: Config, dtype: str, version: str, peer: str, peer
         run_backprop(config, inputs, outputs, gradients, version, each)
         for outputs, each in ((ours, raw_ops), (theirs, peer_ops))
     )
-    fields = [f"{each}_backprop" for each in names_of(config, INPUTS)]
-    parity.check(name.format("Backprop"), peer, ours, theirs, fields)
+    check_gradients(name.format("Backprop"), peer, config, ours, theirs)
 
 
 def check_repeats_and_writes_to_nothing(config: Config, dtype: str, raw_ops=tf_rnn_ops.raw_ops) -> None:

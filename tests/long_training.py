@@ -13,7 +13,7 @@ import numpy as np
 import parity
 import process_resources
 import tensorflow as tf
-from cudnn_rnn_checks import run_backprop, run_forward
+from cudnn_rnn_checks import gradient_difference, run_backprop, run_forward
 from cudnn_rnn_inputs import Config
 from gru_inputs import cast
 
@@ -132,7 +132,8 @@ def run(config: Config, num_steps: int, num_checkpoints: int):
         bound += interval * HALF_AN_ULP * float(np.abs(wide.params()).max())
         loss, wide_loss = np.mean(losses, axis=0)
         error, wide_error = (
-            parity.difference(each.gradient(number), each.reference_gradient(number)) for each in (narrow, wide)
+            gradient_difference(config, "params", each.gradient(number), each.reference_gradient(number))
+            for each in (narrow, wide)
         )
         yield Checkpoint(
             step=number + 1,

@@ -21,10 +21,15 @@ def to_float64(tensor) -> np.ndarray:
     return np.asarray(value).astype(np.float64)
 
 
-def difference(actual, expected) -> float:
+def difference(actual, expected, regions=()) -> float:
     """Returns the largest difference of two arrays, relative to the largest magnitude of `expected`.
 
     Where `expected` is not finite, `actual` must be equal, or the difference is infinite.
+
+    Args:
+      actual: an array.
+      expected: an array of the same shape.
+      regions: slices of the arrays that are compared by themselves, too, each measured by its own largest magnitude.
     """
     actual, expected = to_float64(actual), to_float64(expected)
     assert actual.shape == expected.shape, f"shape {actual.shape}, should be {expected.shape}"
@@ -33,12 +38,11 @@ def difference(actual, expected) -> float:
         return np.inf
     largest = np.max(np.abs(expected[finite]), initial=0.0)
     error = np.max(np.abs(actual[finite] - expected[finite]), initial=0.0)
-    if error == 0:
-        return 0.0
-    return error / largest if largest > 0 else np.inf
+    relative = error / largest if largest > 0 else np.inf if error > 0 else 0.0
+    return max([relative, *(difference(actual[region], expected[region]) for region in regions)])
 
 
-def check(op: str, peer: str, actual, expected, fields=None) -> None:
+def check(op: str, peer: str, actual, expected, fields=None, regions=None) -> None:
     """Asserts that the outputs of an op equal a peer's within rounding, and records how close they came.
 
     Args:
@@ -47,12 +51,13 @@ def check(op: str, peer: str, actual, expected, fields=None) -> None:
       actual: the op's outputs, a named tuple.
       expected: the peer's outputs, a named tuple or a dict with the same fields.
       fields: the outputs to compare; all by default.
+      regions: by output, slices that are compared by themselves, too.
     """
     expected = expected if isinstance(expected, dict) else expected._asdict()
     for field in fields or actual._fields:
         output = getattr(actual, field)
         dtype = output.dtype.name
-        error = difference(output, expected[field])
+        error = difference(output, expected[field], (regions or {}).get(field, ()))
         _add((op, peer, dtype, field), float(error), 1)
         assert error <= TOLERANCES[dtype], f"{op}.{field}, {dtype}, against {peer}: differs by {error:.2g}"
 

@@ -5,11 +5,11 @@ import itertools
 import cudnn_rnn_inputs
 import cudnn_rnn_reference as reference
 import numpy as np
-import parity
 import pytest
 import tensorflow as tf
 from cudnn_rnn_checks import (
     check_repeats_and_writes_to_nothing,
+    gradient_difference,
     reference_gradients,
     run_forward,
     tape_gradients,
@@ -43,7 +43,7 @@ def check_gradients(config, inputs, weights, of, actual):
     expected = reference_gradients(config, run, inputs, only(weights, of))
     for name in INPUTS:
         assert actual[name].dtype == inputs[name].dtype
-        assert parity.difference(actual[name], getattr(expected, f"{name}_backprop")) < 1e-12, name
+        assert gradient_difference(config, name, actual[name], getattr(expected, f"{name}_backprop")) < 1e-12, name
 
 
 @pytest.mark.parametrize("compiled", [False, True], ids=["eager", "tf.function"])

@@ -12,7 +12,7 @@ import parity
 import plain_networks
 import pytest
 import tensorflow as tf
-from cudnn_rnn_checks import names_of, run_backprop, run_forward, tensors
+from cudnn_rnn_checks import gradient_difference, names_of, run_backprop, run_forward, tensors
 from cudnn_rnn_inputs import DTYPES, INPUTS, MODES, OUTPUTS, VERSIONS
 from gru_inputs import float64
 from hypothesis import assume, given, settings
@@ -107,7 +107,8 @@ def test_equals_the_reference_with_any_options(config, dropout, dtype, seed):
     expected = second_order(config, wide, first_order.Backward(*map(parity.to_float64, v)), masks)
     wanted = {f"{name}_grad": value for name, value in expected.items()}
     fields = [name for name in GRADS if config.rnn_mode == "lstm" or "_c" not in name]
-    parity.check(f"CudnnRNNBackpropGrad {config.rnn_mode}", "float64", actual, wanted, fields)
+    regions = {"params_grad": cudnn_rnn_inputs.regions(config, "params")}
+    parity.check(f"CudnnRNNBackpropGrad {config.rnn_mode}", "float64", actual, wanted, fields, regions)
     for name in set(GRADS) - set(fields):
         assert not getattr(actual, name).numpy().any()
 
@@ -133,7 +134,7 @@ def test_directions_of_zeros_and_with_one_that_is_no_number():
         expected = second_order(config, {**inputs, **gradients}, first_order.Backward(*parts))
         actual = backprop_grad(config, inputs, outputs, gradients, parts)
         for name, value in zip(ARGUMENTS, actual, strict=True):
-            assert parity.difference(value, expected[name]) < 1e-12, name
+            assert gradient_difference(config, name, value, expected[name]) < 1e-12, name
         parts[index].flat[-1] = np.nan
         result = backprop_grad(config, inputs, outputs, gradients, parts)
         assert np.isnan(result.input_h_grad).any()
@@ -368,10 +369,10 @@ def plain(config, masks=None):
     return lambda inputs: plain_networks.cudnn_rnn(config, **inputs, masks=masks)
 
 
-def check(actual, expected, tolerance=1e-9):
+def check(config, actual, expected, tolerance=1e-9):
     assert actual.keys() == expected.keys()
     for name, value in expected.items():
-        assert parity.difference(actual[name], value) < tolerance, name
+        assert gradient_difference(config, name, actual[name], value) < tolerance, name
 
 
 @SLOWLY_COMPILED
@@ -379,7 +380,7 @@ def check(actual, expected, tolerance=1e-9):
 def test_equals_tensorflow_differentiating_a_plain_network_twice(config, compiled):
     inputs = tensors(cudnn_rnn_inputs.network_inputs(config))
     function = maybe_compiled(lambda inputs: penalty_gradients(ours(config), inputs), compiled)
-    check(function(inputs), tf.function(penalty_gradients)(plain(config), inputs))
+    check(config, function(inputs), tf.function(penalty_gradients)(plain(config), inputs))
 
 
 @pytest.mark.parametrize("of", [("input",), ("params",), ("input_h", "input_c")], ids="-".join)
@@ -390,7 +391,7 @@ def test_of_some_inputs_with_respect_to_others(version, wanted, of):
     inputs = tensors(cudnn_rnn_inputs.network_inputs(config))
     for compiled in (False, True):
         function = maybe_compiled(lambda i: penalty_gradients(ours(config, version), i, of, wanted), compiled)
-        check(function(inputs), penalty_gradients(plain(config), inputs, of, wanted))
+        check(config, function(inputs), penalty_gradients(plain(config), inputs, of, wanted))
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -406,7 +407,7 @@ def test_dropout_has_the_mask_of_the_first_pass(mode):
     actual = penalty_gradients(run, inputs)
     masks = masks_of(config, inputs, runs[-1])
     assert (masks == 0).any()
-    check(actual, penalty_gradients(plain(config, masks), inputs))
+    check(config, actual, penalty_gradients(plain(config, masks), inputs))
 
 
 @settings(max_examples=60)
@@ -490,7 +491,7 @@ def test_forward_accumulator(mode, compiled):
 
     actual = maybe_compiled(lambda: products(ours(config)), compiled)()
     for some, expected in zip(actual, products(plain(config)), strict=True):
-        check(some, expected)
+        check(config, some, expected)
 
 
 def state_of(config, x, inputs, run):
@@ -516,7 +517,7 @@ def test_jacobians_of_a_gradient(pfor, compiled):
         first = outer.jacobian(value, x, experimental_use_pfor=pfor)
         return {"whole": whole, "first": first}
 
-    check(maybe_compiled(lambda: jacobians(ours(config)), compiled)(), jacobians(plain(config)))
+    check(config, maybe_compiled(lambda: jacobians(ours(config)), compiled)(), jacobians(plain(config)))
 
 
 @COMPILED
@@ -535,7 +536,7 @@ def test_batch_jacobian_of_a_gradient(pfor, compiled):
             gradient = inner.gradient(value, x)
         return {"jacobian": outer.batch_jacobian(gradient, x, experimental_use_pfor=pfor)}
 
-    check(maybe_compiled(lambda: jacobian(ours(config)), compiled)(), jacobian(plain(config)))
+    check(config, maybe_compiled(lambda: jacobian(ours(config)), compiled)(), jacobian(plain(config)))
 
 
 def test_hessians_in_a_graph():
@@ -548,7 +549,7 @@ def test_hessians_in_a_graph():
             loss = tf.reduce_sum(tf.sin(run(inputs).output))
             return dict(zip(INPUTS, session.run(tf.hessians(loss, [inputs[name] for name in INPUTS])), strict=True))
 
-    check(hessian(ours(config)), hessian(plain(config)))
+    check(config, hessian(ours(config)), hessian(plain(config)))
 
 
 def test_persistent_tapes_give_the_same_twice():
@@ -577,7 +578,7 @@ def test_recompute_grad():
     with tf.GradientTape() as tape:
         tape.watch(inputs)
         recomputed = tf.recompute_grad(value)(*(inputs[name] for name in INPUTS))
-    check(tape.gradient(recomputed, inputs), penalty_gradients(plain(config), inputs, ("input",)))
+    check(config, tape.gradient(recomputed, inputs), penalty_gradients(plain(config), inputs, ("input",)))
 
 
 def test_in_a_graph_of_unknown_shapes():
@@ -585,7 +586,7 @@ def test_in_a_graph_of_unknown_shapes():
     inputs = tensors(cudnn_rnn_inputs.network_inputs(config))
     unknown = {name: tf.TensorSpec(None, tf.float64) for name in INPUTS}
     function = tf.function(lambda inputs: penalty_gradients(ours(config), inputs), input_signature=[unknown])
-    check(function(inputs), penalty_gradients(plain(config), inputs))
+    check(config, function(inputs), penalty_gradients(plain(config), inputs))
 
 
 @pytest.mark.parametrize("compiled", [False, True])
@@ -762,7 +763,7 @@ THIRD_ORDER = {
 def test_third_order(mode, options):
     config = network(rnn_mode=mode, **{"num_proj": 3, **options} if mode == "lstm" else options)
     inputs = tensors(cudnn_rnn_inputs.network_inputs(config))
-    check(third_order(ours(config), inputs), third_order(plain(config), inputs))
+    check(config, third_order(ours(config), inputs), third_order(plain(config), inputs))
 
 
 @pytest.mark.parametrize("mode", [pytest.param("lstm", marks=pytest.mark.slow), "gru"])
@@ -770,7 +771,7 @@ def test_third_order_in_a_function(mode):
     config = network(rnn_mode=mode, sequence_lengths=LENGTHS)
     inputs = tensors(cudnn_rnn_inputs.network_inputs(config))
     actual = tf.function(lambda: third_order(ours(config), inputs))()
-    check(actual, third_order(plain(config), inputs))
+    check(config, actual, third_order(plain(config), inputs))
 
 
 def with_its_run(config, inputs, gradients):
@@ -798,14 +799,14 @@ def test_third_order_with_dropout(options, compiled):
     actual, run = maybe_compiled(lambda: with_its_run(config, inputs, third_order), compiled)()
     masks = masks_of(config, inputs, run)
     assert (masks == 0).any()
-    check(actual, third_order(plain(config, masks), inputs))
+    check(config, actual, third_order(plain(config, masks), inputs))
 
 
 def test_dropout_of_one_layer_takes_no_masks_in_the_third_order(monkeypatch):
     config = network(time=2, dropout=0.5)
     inputs = tensors(cudnn_rnn_inputs.network_inputs(config))
     monkeypatch.delattr(ops, "tf_rnn_ops_cudnn_rnn_dropout_masks")
-    check(third_order(ours(config), inputs), third_order(plain(config), inputs))
+    check(config, third_order(ours(config), inputs), third_order(plain(config), inputs))
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -845,8 +846,8 @@ def test_third_order_of_no_steps(mode, is_batch_known):
     function = tf.function(lambda inputs: third_order(ours(config), inputs), input_signature=[signature])
     expected = third_order(copy, inputs)
     assert expected["input_h"].numpy().any()
-    check(function(inputs), expected)
-    check(third_order(ours(config), inputs), expected)
+    check(config, function(inputs), expected)
+    check(config, third_order(ours(config), inputs), expected)
 
 
 @pytest.mark.parametrize(
@@ -870,7 +871,7 @@ def test_fourth_order(options, compiled):
         return tape.gradient(value, inputs, unconnected_gradients="zero")
 
     actual, run = maybe_compiled(lambda: with_its_run(config, inputs, fourth_order), compiled)()
-    check(actual, fourth_order(plain(config, masks_of(config, inputs, run)), inputs))
+    check(config, actual, fourth_order(plain(config, masks_of(config, inputs, run)), inputs))
 
 
 def test_third_order_needs_sizes():

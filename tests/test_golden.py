@@ -7,6 +7,7 @@ import pathlib
 import re
 import types
 
+import cudnn_rnn_inputs
 import cudnn_rnn_reference as reference
 import golden_cases
 import numpy as np
@@ -59,15 +60,7 @@ def check(path, library):
 def check_layout(recording):
     """Compares every region of params with where the package says that it lies."""
     config = recording.case.config
-    layout = tf_rnn_ops.params.layout(
-        rnn_mode=config.rnn_mode,
-        num_units=config.num_units,
-        input_size=config.input_size,
-        num_layers=config.num_layers,
-        direction=config.direction,
-        input_mode=config.input_mode,
-        num_proj=config.num_proj,
-    )
+    layout = cudnn_rnn_inputs.params_layout(config)
     matrices = [(each.offset, *each.shape) for each in layout.values() if len(each.shape) == 2]
     biases = [(each.offset, *each.shape, 1) for each in layout.values() if len(each.shape) == 1]
     recorded_matrices = [tuple(each) for each in recording.arrays["matrix_regions"].reshape(-1, 3)]
@@ -76,11 +69,16 @@ def check_layout(recording):
     assert recording.arrays["params"].size == layout.size
 
 
+def regions(case):
+    """Returns the parts of results that are compared one by one."""
+    return {"params_backprop": cudnn_rnn_inputs.regions(case.config, "params")}
+
+
 def check_reference(recording, library):
     """Compares what was recorded with the float64 reference on the same inputs."""
     expected = golden_cases.reference_results(recording.case, recording.arrays)
     actual = types.SimpleNamespace(**{name: typed(recording, name) for name in expected})
-    parity.check(library, "float64", actual, expected, fields=expected)
+    parity.check(library, "float64", actual, expected, fields=expected, regions=regions(recording.case))
 
 
 def check_ops(recording, library):
@@ -89,7 +87,7 @@ def check_ops(recording, library):
     outputs = recording.float64(*golden_cases.OUTPUTS)
     backprops = recording.float64(*golden_cases.BACKPROPS)
     parity.check("CudnnRNNV3", library, forward, outputs, fields=outputs)
-    parity.check("CudnnRNNBackpropV3", library, backward, backprops, fields=backprops)
+    parity.check("CudnnRNNBackpropV3", library, backward, backprops, fields=backprops, regions=regions(recording.case))
 
 
 def run_ops(recording):
@@ -174,7 +172,8 @@ def test_rounding_what_is_given_changes_the_results_by_less_than_is_allowed(case
         errors = {name: EPSILONS[case.dtype] * rng.uniform(-0.5, 0.5, each.shape) for name, each in wide.items()}
         rounded = golden_cases.reference_results(in_float64, {name: wide[name] * (1 + errors[name]) for name in wide})
         for name, expected in exact.items():
-            assert parity.difference(rounded[name], expected) < parity.TOLERANCES[case.dtype]
+            error = parity.difference(rounded[name], expected, regions(case).get(name, ()))
+            assert error < parity.TOLERANCES[case.dtype], name
 
 
 # The files: recorded from the reference instead of cuDNN, and damaged.

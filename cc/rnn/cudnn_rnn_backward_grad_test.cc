@@ -63,12 +63,13 @@ BackwardGradResult CentralDifferences(InstructionSet instruction_set,
           slope(f_above.output_c, f_below.output_c)};
 }
 
-void ExpectAllClose(const BackwardGradResult& actual,
+void ExpectAllClose(const RnnConfig& config, const BackwardGradResult& actual,
                     const BackwardGradResult& expected, double tolerance) {
   ExpectClose(actual.input, expected.input, tolerance, "input");
   ExpectClose(actual.input_h, expected.input_h, tolerance, "input_h");
   ExpectClose(actual.input_c, expected.input_c, tolerance, "input_c");
-  ExpectClose(actual.params, expected.params, tolerance, "params");
+  ExpectParamsClose(config, actual.params, expected.params, tolerance,
+                    "params");
   ExpectClose(actual.d_output, expected.d_output, tolerance, "d_output");
   ExpectClose(actual.d_output_h, expected.d_output_h, tolerance, "d_output_h");
   ExpectClose(actual.d_output_c, expected.d_output_c, tolerance, "d_output_c");
@@ -82,7 +83,7 @@ TEST(CudnnRnnBackwardGradDifferencesTest, EqualsCentralDifferences) {
                    Describe(k));
       Engine<double> engine(instruction_set, k);
       engine.Forward(/*is_training=*/true, executor);
-      ExpectAllClose(engine.BackwardGrad(executor),
+      ExpectAllClose(k.config, engine.BackwardGrad(executor),
                      CentralDifferences(instruction_set, k), 1e-7);
     }
   }
@@ -99,8 +100,8 @@ TYPED_TEST(CudnnRnnBackwardGradTest, EqualsThatOfDouble) {
     // The engine has rounded the case.
     Engine<double> wide(InstructionSet::kBaseline, k);
     wide.Forward(/*is_training=*/true, executor);
-    ExpectAllClose(engine.BackwardGrad(executor), wide.BackwardGrad(executor),
-                   kTolerance<TypeParam>);
+    ExpectAllClose(k.config, engine.BackwardGrad(executor),
+                   wide.BackwardGrad(executor), kTolerance<TypeParam>);
   });
 }
 
@@ -138,7 +139,7 @@ TYPED_TEST(CudnnRnnBackwardGradTest, NullIsZeros) {
                      Describe(k) + " choice " + std::to_string(choice));
         Engine<TypeParam> engine(instruction_set, k);
         engine.Forward(/*is_training=*/true, executor);
-        ExpectAllClose(engine.BackwardGrad(executor, parts),
+        ExpectAllClose(k.config, engine.BackwardGrad(executor, parts),
                        engine.BackwardGrad(executor),
                        kTolerance<TypeParam> / 10);
       }
