@@ -140,6 +140,13 @@ test-slow: $(VENV)/installed $(VENV)/peers ## Run the slow Python tests, which C
 	@echo "==> slow Python tests"
 	@$(VENV)/bin/$(PYTEST) -m slow
 
+.PHONY: test-random
+test-random: $(VENV)/installed $(VENV)/peers ## Run property tests and fuzzer with a fresh seed; SEED=1 CALLS=1000 choose.
+	@seed=$${SEED:-$$RANDOM}; \
+	echo "==> property tests and fuzzer; to repeat them: make test-random SEED=$$seed"; \
+	$(VENV)/bin/$(PYTEST) -m hypothesis --hypothesis-profile=random --hypothesis-seed=$$seed; \
+	$(VENV)/bin/python stress/fuzz.py --seed $$seed --calls $${CALLS:-20000}
+
 # Those in which a missing or other package would show. The numbers of the others do not depend on what is installed.
 WHEEL_TESTS := $(addprefix tests/test_,package.py loading.py compat.py doors.py examples.py builtin_kernels.py \
 	gpu_graphs.py accelerate_keras.py params.py params_keras.py params_tf1.py cudnn_rnn_layer.py gru_block_cell_layer.py)

@@ -31,6 +31,8 @@ hypothesis.settings.register_profile(
     suppress_health_check=[hypothesis.HealthCheck.too_slow],
 )
 hypothesis.settings.load_profile("default")
+# `make test-random` chooses it, and a seed.
+hypothesis.settings.register_profile("random", hypothesis.settings.get_profile("default"), derandomize=False)
 
 
 @pytest.fixture(autouse=True)
