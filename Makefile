@@ -148,7 +148,7 @@ test-random: $(VENV)/installed $(VENV)/peers ## Run property tests and fuzzer wi
 	$(VENV)/bin/python stress/fuzz.py --seed $$seed --calls $${CALLS:-20000}
 
 # Those in which a missing or other package would show. The numbers of the others do not depend on what is installed.
-WHEEL_TESTS := $(addprefix tests/test_,package.py loading.py compat.py doors.py examples.py builtin_kernels.py \
+WHEEL_TESTS := $(addprefix tests/test_,package.py loading.py snapshots.py doors.py examples.py builtin_kernels.py \
 	gpu_graphs.py accelerate_keras.py params.py params_keras.py params_tf1.py cudnn_rnn_layer.py gru_block_cell_layer.py)
 
 .PHONY: test-wheel

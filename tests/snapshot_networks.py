@@ -1,7 +1,7 @@
-"""What the files in tests/compat hold: networks with random weights of their own.
+"""What the files in tests/snapshots hold: networks with random weights of their own.
 
-A builder here is never changed, since the files of each release are read into what it builds. What a later release is
-to record beside these gets a builder of its own.
+The files are read into what a builder makes: who changes one records the snapshot anew. After the release of a version
+its builders are not changed; what a later one is to record beside these gets a builder of its own.
 """
 
 import contextlib

@@ -1,19 +1,19 @@
-"""What earlier releases wrote is read, gives what it gave then, and can be trained further.
+"""What is kept as a snapshot is read, gives what it gave when it was written, and can be trained further.
 
-tests/compat/README.md says what is kept.
+There is one snapshot, of 0.1.0, which is not released. tests/snapshots/README.md says what it holds.
 """
 
 import contextlib
 import pathlib
 import shutil
 
-import compat_networks
 import cudnn_rnn_inputs
 import keras
 import numpy as np
 import op_definitions
 import parity
 import pytest
+import snapshot_networks
 import tensorflow as tf
 from cudnn_rnn_checks import run_forward
 
@@ -21,7 +21,7 @@ import tf_rnn_ops
 
 tf_rnn_ops.enable_builtin_kernels()
 
-VERSIONS = sorted(folder for folder in (pathlib.Path(__file__).parent / "compat").iterdir() if folder.is_dir())
+VERSIONS = sorted(folder for folder in (pathlib.Path(__file__).parent / "snapshots").iterdir() if folder.is_dir())
 # Of float32. What comes after some training has the rounding of all of it.
 TOLERANCE = {"output": 1e-5, "output_after_training": 1e-4, "gradient": 1e-4}
 
@@ -38,7 +38,7 @@ def files(suffix):
 def check_values(file, function, variables):
     """Compares a network with the values that it gave when it was written, and trains it."""
     expected = dict(np.load(file))
-    actual = compat_networks.values(function, variables, expected.pop("x"))
+    actual = snapshot_networks.values(function, variables, expected.pop("x"))
     assert actual.keys() == expected.keys()
     for name, value in expected.items():
         difference = parity.difference(actual[name], value)
@@ -62,7 +62,7 @@ def test_keras_files(version, name):
 @files(".weights.h5")
 def test_files_of_weights(version, name):
     def load():
-        model = compat_networks.build(name)
+        model = snapshot_networks.build(name)
         model.load_weights(version / f"{name}.weights.h5")
         return model
 
@@ -72,7 +72,7 @@ def test_files_of_weights(version, name):
 @files(".checkpoint.index")
 def test_checkpoints(version, name):
     def restore():
-        model = compat_networks.build(name)
+        model = snapshot_networks.build(name)
         status = tf.train.Checkpoint(model=model).read(str(version / f"{name}.checkpoint"))
         status.assert_existing_objects_matched().assert_consumed()
         return model
@@ -88,12 +88,12 @@ def test_saved_models(version, name, tmp_path):
 
 
 @versions
-@pytest.mark.parametrize("mode", compat_networks.MODES)
+@pytest.mark.parametrize("mode", snapshot_networks.MODES)
 def test_params_buffers(version, mode):
     params, expected = np.load(version / f"params_{mode}.npy"), np.load(version / f"params_{mode}.npz")
-    for name, value in compat_networks.named_parts(mode, params).items():
+    for name, value in snapshot_networks.named_parts(mode, params).items():
         np.testing.assert_array_equal(value, expected[name])
-    config = compat_networks.params_config(mode)
+    config = snapshot_networks.params_config(mode)
     inputs = {name: expected[name] for name in cudnn_rnn_inputs.INPUTS if name in expected}
     outputs = run_forward(config, {**inputs, "params": params})
     for name in cudnn_rnn_inputs.OUTPUTS:
@@ -102,15 +102,15 @@ def test_params_buffers(version, mode):
 
 def test_every_network_is_recorded():
     """So that a file that is missing, or a network that is new in this version, shows."""
-    folder = pathlib.Path(__file__).parent / "compat" / tf_rnn_ops.__version__
+    folder = pathlib.Path(__file__).parent / "snapshots" / tf_rnn_ops.__version__
     if not folder.exists():
         pytest.skip("this version is not released")
     recorded = {file.name for file in folder.iterdir()}
-    for name in compat_networks.NETWORKS:
+    for name in snapshot_networks.NETWORKS:
         kinds = ("keras", "weights.h5", "checkpoint.index", "saved_model.zip", "npz")
         assert recorded >= {f"{name}.{kind}" for kind in kinds}
-    assert recorded >= {f"{name}.{kind}" for name in compat_networks.OPS for kind in ("saved_model.zip", "npz")}
-    assert recorded >= {f"params_{mode}.{kind}" for mode in compat_networks.MODES for kind in ("npy", "npz")}
+    assert recorded >= {f"{name}.{kind}" for name in snapshot_networks.OPS for kind in ("saved_model.zip", "npz")}
+    assert recorded >= {f"params_{mode}.{kind}" for mode in snapshot_networks.MODES for kind in ("npy", "npz")}
     assert "ops.pbtxt" in recorded
 
 

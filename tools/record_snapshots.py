@@ -1,9 +1,9 @@
-"""Records what this release writes, for the tests of all later ones: tests/compat/VERSION.
+"""Records what this version writes, as a snapshot that later ones must read: tests/snapshots/VERSION.
 
-    python tools/record_compat.py [--output FOLDER]
+    python tools/record_snapshots.py [--output FOLDER]
 
-Needs the package installed, in the version that is to be released, and runs on the CPU. tests/compat/README.md says
-what is written. Files that are there already are never written again.
+Needs the package installed and runs on the CPU. tests/snapshots/README.md says what is written. A folder that is there
+already is not written again: remove that of an unreleased version first.
 """
 
 import argparse
@@ -20,12 +20,12 @@ import tensorflow as tf
 import tf_rnn_ops
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tests"))
-import compat_networks
 import cudnn_rnn_inputs
 import op_definitions
+import snapshot_networks
 from cudnn_rnn_checks import run_forward
 
-COMPAT = pathlib.Path(__file__).resolve().parent.parent / "tests" / "compat"
+SNAPSHOTS = pathlib.Path(__file__).resolve().parent.parent / "tests" / "snapshots"
 
 
 def save_module(module: tf.Module, path: pathlib.Path) -> None:
@@ -38,31 +38,31 @@ def save_module(module: tf.Module, path: pathlib.Path) -> None:
 def record_network(name: str, folder: pathlib.Path) -> None:
     """Writes one of the Keras models in each of the ways in which one may be kept, and the values that it gives."""
     keras.utils.set_random_seed(0)
-    x = compat_networks.network_input()
-    with compat_networks.as_made(name):
-        model = compat_networks.build(name)
+    x = snapshot_networks.network_input()
+    with snapshot_networks.as_made(name):
+        model = snapshot_networks.build(name)
         model.save(folder / f"{name}.keras")
         model.save_weights(folder / f"{name}.weights.h5")
         tf.train.Checkpoint(model=model).write(folder / f"{name}.checkpoint")
         save_module(
-            compat_networks.Served(model, model.trainable_variables, [None, *x.shape[1:]]),
+            snapshot_networks.Served(model, model.trainable_variables, [None, *x.shape[1:]]),
             folder / f"{name}.saved_model",
         )
-        values = compat_networks.values(model, model.trainable_variables, x)
+        values = snapshot_networks.values(model, model.trainable_variables, x)
     np.savez_compressed(folder / f"{name}.npz", x=x, **values)
 
 
 def record_ops(name: str, folder: pathlib.Path) -> None:
     """Writes a SavedModel with every op, and the values that it gives."""
-    module = compat_networks.Ops(compat_networks.OPS[name])
+    module = snapshot_networks.Ops(snapshot_networks.OPS[name])
     save_module(module, folder / f"{name}.saved_model")
-    x = compat_networks.network_input()
-    np.savez_compressed(folder / f"{name}.npz", x=x, **compat_networks.values(module.call, module.weights, x))
+    x = snapshot_networks.network_input()
+    np.savez_compressed(folder / f"{name}.npz", x=x, **snapshot_networks.values(module.call, module.weights, x))
 
 
 def record_params(mode: str, folder: pathlib.Path) -> None:
     """Writes a params buffer, the arrays in it, and what the network gives with it."""
-    config = compat_networks.params_config(mode)
+    config = snapshot_networks.params_config(mode)
     inputs: dict[str, Any] = cudnn_rnn_inputs.network_inputs(config, "float32")
     outputs = run_forward(config, inputs)
     params = inputs.pop("params")
@@ -71,25 +71,25 @@ def record_params(mode: str, folder: pathlib.Path) -> None:
         folder / f"params_{mode}.npz",
         **inputs,
         **{name: getattr(outputs, name).numpy() for name in cudnn_rnn_inputs.OUTPUTS},
-        **compat_networks.named_parts(mode, params),
+        **snapshot_networks.named_parts(mode, params),
     )
 
 
 def main() -> None:
     """Writes all that this version's folder holds."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--output", type=pathlib.Path, default=COMPAT, help="the folder of the versions' folders")
+    parser.add_argument("--output", type=pathlib.Path, default=SNAPSHOTS, help="the folder of the versions' folders")
     folder = parser.parse_args().output / tf_rnn_ops.__version__
     if folder.exists():
-        parser.error(f"{folder} is there already, and what a release wrote is never written again")
+        parser.error(f"{folder} is there already; only that of an unreleased version may be removed and written anew")
     tf_rnn_ops.enable_builtin_kernels()
     folder.mkdir(parents=True)
     (folder / "ops.pbtxt").write_text(op_definitions.to_text(op_definitions.current()))
-    for name in compat_networks.NETWORKS:
+    for name in snapshot_networks.NETWORKS:
         record_network(name, folder)
-    for name in compat_networks.OPS:
+    for name in snapshot_networks.OPS:
         record_ops(name, folder)
-    for mode in compat_networks.MODES:
+    for mode in snapshot_networks.MODES:
         record_params(mode, folder)
     size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
     print(f"{folder}: {size // 1024} KiB")
