@@ -1,9 +1,15 @@
 #include "cc/rnn/executor.h"
 
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cstddef>
 #include <memory>
+#include <new>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -12,6 +18,24 @@
 
 namespace tf_rnn_ops::rnn {
 namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// How long a helper stays before what waits in the pool has its turn. Where all
+// workers have waited for one another it goes earlier: the calling thread,
+// which is not in the middle of a task then, can ask for the next helper at
+// once.
+constexpr std::chrono::microseconds kLongestStay(1900);
+constexpr std::chrono::microseconds kStayUntilMeeting(1000);
+constexpr std::chrono::microseconds kLongestFarewell(3);
+constexpr Clock::time_point kNever = Clock::time_point::max();
+
+// How long a thread looks out for another one to finish a task before it lets
+// others have the CPU: longer than it takes where that thread has one, too.
+constexpr std::chrono::microseconds kLongestLookOut(50);
+
+// What threads write side by side lies on lines of its own.
+constexpr std::size_t kCacheLine = 64;
 
 // Tells the CPU that the thread has nothing to do but look again.
 void Pause() {
@@ -22,17 +46,64 @@ void Pause() {
 #endif
 }
 
-// Waits for another thread, which is expected to be running. Lets others have
-// the CPU if that takes long.
-template <typename Condition>
-void WaitUntil(const Condition& condition) {
-  constexpr int kPausesBeforeYield = 256;  // some microseconds
-  for (int pauses = 0; !condition();) {
-    if (++pauses < kPausesBeforeYield) {
+// Looks until condition() is true, and returns true, or until gives_up(), which
+// is asked less often.
+template <typename Condition, typename GivesUp>
+bool LookOut(const Condition& condition, const GivesUp& gives_up) {
+  constexpr int kLooks = 16;  // some hundred nanoseconds
+  do {
+    for (int i = 0; i < kLooks; ++i) {
+      if (condition()) return true;
       Pause();
-    } else {
-      std::this_thread::yield();
     }
+  } while (!gives_up());
+  return condition();
+}
+
+// Where one thread sleeps until others have made a condition true. A futex:
+// the standard library's condition variables ask for a newer glibc.
+class Bed {
+ public:
+  template <typename Condition>
+  void SleepUntil(const Condition& condition) {
+    is_taken_.store(true);
+    for (;;) {
+      const std::uint32_t seen = num_changes_.load();
+      if (condition()) break;
+      Futex(FUTEX_WAIT_PRIVATE, seen);
+    }
+    is_taken_.store(false);
+  }
+
+  // To be called after each change. Either the sleeper sees the change, or this
+  // sees the sleeper.
+  void WakeSleeper() {
+    if (!is_taken_.load()) return;
+    num_changes_.fetch_add(1);
+    Futex(FUTEX_WAKE_PRIVATE, 1);
+  }
+
+ private:
+  void Futex(int operation, std::uint32_t value) {
+    static_assert(sizeof(num_changes_) == sizeof(value));
+    syscall(SYS_futex, &num_changes_, operation, value, nullptr, nullptr, 0);
+  }
+
+  alignas(kCacheLine) std::atomic<bool> is_taken_{false};
+  std::atomic<std::uint32_t> num_changes_{0};
+};
+
+void RunStepsSerially(std::int64_t num_steps, std::int64_t tasks_per_step,
+                      const Executor::StepTask& task) {
+  for (std::int64_t step = 0; step < num_steps; ++step) {
+    for (std::int64_t i = 0; i < tasks_per_step; ++i) task(step, i, 0);
+  }
+}
+
+void RunSequencesSerially(std::int64_t num_steps, std::int64_t num_sequences,
+                          const Executor::StepTask& task) {
+  for (std::int64_t i = 0; i < num_sequences; ++i) {
+    for (std::int64_t step = 0; step < num_steps; ++step) task(step, i, 0);
   }
 }
 
@@ -49,14 +120,12 @@ bool Executor::IsWorthSharing(double microseconds) const {
 }
 
 void Executor::ParallelFor(std::int64_t count, const Task& task) {
-  ParallelFor(count, [&task](std::int64_t i, int) { task(i); });
+  ParallelSteps(1, count,
+                [&task](std::int64_t, std::int64_t i, int) { task(i); });
 }
 
 void Executor::ParallelFor(std::int64_t count, const WorkerTask& task) {
-  if (count <= 0) return;
-  Run(count, [this, &task](std::int64_t i, int worker) {
-    if (is_cancelled()) return;
-    ScopedFlushDenormals flush_denormals;
+  ParallelSteps(1, count, [&task](std::int64_t, std::int64_t i, int worker) {
     task(i, worker);
   });
 }
@@ -66,11 +135,26 @@ void Executor::ParallelSteps(std::int64_t num_steps,
                              const StepTask& task) {
   if (num_steps <= 0 || tasks_per_step <= 0) return;
   RunSteps(num_steps, tasks_per_step,
-           [this, &task](std::int64_t step, std::int64_t i, int worker) {
-             if (is_cancelled()) return;
-             ScopedFlushDenormals flush_denormals;
-             task(step, i, worker);
+           [&](std::int64_t step, std::int64_t i, int worker) {
+             RunTask(task, step, i, worker);
            });
+}
+
+void Executor::ParallelSequences(std::int64_t num_steps,
+                                 std::int64_t num_sequences,
+                                 const StepTask& task) {
+  if (num_steps <= 0 || num_sequences <= 0) return;
+  RunSequences(num_steps, num_sequences,
+               [&](std::int64_t step, std::int64_t i, int worker) {
+                 RunTask(task, step, i, worker);
+               });
+}
+
+void Executor::RunTask(const StepTask& task, std::int64_t step, std::int64_t i,
+                       int worker) const {
+  if (is_cancelled()) return;
+  const ScopedFlushDenormals flush_denormals;
+  task(step, i, worker);
 }
 
 SerialExecutor::SerialExecutor() : SerialExecutor(IsCancelled()) {}
@@ -80,210 +164,447 @@ SerialExecutor::SerialExecutor(IsCancelled is_cancelled)
 
 bool SerialExecutor::AreThreadsAwake() const { return false; }
 
-void SerialExecutor::Run(std::int64_t count, const WorkerTask& task) {
-  for (std::int64_t i = 0; i < count; ++i) task(i, 0);
-}
-
 void SerialExecutor::RunSteps(std::int64_t num_steps,
                               std::int64_t tasks_per_step,
                               const StepTask& task) {
-  for (std::int64_t step = 0; step < num_steps; ++step) {
-    for (std::int64_t i = 0; i < tasks_per_step; ++i) task(step, i, 0);
-  }
+  RunStepsSerially(num_steps, tasks_per_step, task);
 }
 
-void PoolCalls::Note() {
-  last_.store(std::chrono::steady_clock::now().time_since_epoch().count(),
+void SerialExecutor::RunSequences(std::int64_t num_steps,
+                                  std::int64_t num_sequences,
+                                  const StepTask& task) {
+  RunSequencesSerially(num_steps, num_sequences, task);
+}
+
+void PoolUsers::Enter() { num_users_.fetch_add(1, std::memory_order_relaxed); }
+
+void PoolUsers::Leave() {
+  num_users_.fetch_sub(1, std::memory_order_relaxed);
+  last_.store(Clock::now().time_since_epoch().count(),
               std::memory_order_relaxed);
 }
 
-bool PoolCalls::HadOneJustNow() const {
-  // TensorFlow's threads look out for work a little longer.
-  constexpr std::chrono::microseconds kJustNow(50);
-  const std::chrono::steady_clock::time_point last(
-      std::chrono::steady_clock::duration(
-          last_.load(std::memory_order_relaxed)));
-  return std::chrono::steady_clock::now() - last < kJustNow;
+int PoolUsers::FairShare(int num_threads) const {
+  const int num_users = num_users_.load(std::memory_order_relaxed);
+  return std::max(1, num_threads / std::max(1, num_users));
 }
 
-// What a team works at.
+bool PoolUsers::WasOneThereJustNow() const {
+  // TensorFlow's threads look out for work a little longer.
+  constexpr std::chrono::microseconds kJustNow(50);
+  const Clock::time_point last(
+      Clock::duration(last_.load(std::memory_order_relaxed)));
+  return Clock::now() - last < kJustNow;
+}
+
+// A thread that takes tasks: the calling one, or a helper.
+class PoolExecutor::Worker {
+ public:
+  Worker(Team& team, int index);
+
+  // The calling thread's is 0.
+  int index() const { return index_; }
+  bool is_caller() const { return index_ == 0; }
+  Clock::time_point arrival() const { return arrival_; }
+  // What the last of the following said.
+  bool is_staying() const { return is_staying_; }
+
+  // Whether to go on. Asked between tasks; the calling thread, which always
+  // does, asks the pool for helpers.
+  bool Stays();
+
+  // Waits for a condition that other workers make true. Returns whether to go
+  // on.
+  template <typename Condition>
+  bool WaitUntil(const Condition& condition);
+
+  // The same where all workers have just waited for one another.
+  bool StaysAfterMeeting();
+
+  // Tells those who wait that something has changed.
+  void Notify();
+
+ private:
+  // Whether a helper stays that has been there for less than so long.
+  bool StaysFor(Clock::duration longest) {
+    is_staying_ = Clock::now() - arrival_ < longest && IsWanted();
+    return is_staying_;
+  }
+  bool IsWanted() const;
+
+  Team& team_;
+  const int index_;
+  const Clock::time_point arrival_;
+  bool is_staying_ = true;
+};
+
+// The tasks of a call, cut into shares of neighbouring ones. Each worker has
+// the same share in each step, and whenever there are as many tasks: what it
+// wrote the last time is in its cache. When it has done its own it helps the
+// others.
 class PoolExecutor::Job {
  public:
-  virtual ~Job() = default;
-  // Takes and runs tasks until none is left to be taken.
-  virtual void Work(int worker) = 0;
-};
+  struct alignas(kCacheLine) Share {
+    // Tasks of all steps together.
+    std::atomic<std::int64_t> num_taken{0};
+    std::atomic<std::int64_t> num_finished{0};
+    // Of sequences: whether a worker is at work at it.
+    std::atomic<bool> is_held{false};
+  };
 
-// The tasks of one ParallelFor call. Each thread has a share of neighbouring
-// ones, the same whenever there are as many: what it wrote the last time is in
-// its cache. When it has done its own it helps the others.
-class PoolExecutor::TaskJob final : public Job {
- public:
-  TaskJob(std::int64_t count, std::int64_t num_workers, const WorkerTask& task)
-      : count_(count), task_(task), next_(num_workers) {
-    for (std::int64_t share = 0; share < num_workers; ++share) {
-      next_[share].store(Begin(share), std::memory_order_relaxed);
-    }
-  }
-
-  void Work(int worker) override {
-    for (std::int64_t i = 0; i < num_workers(); ++i) {
-      WorkAtShare((worker + i) % num_workers(), worker);
-    }
-  }
-
- private:
-  std::int64_t num_workers() const {
-    return static_cast<std::int64_t>(next_.size());
-  }
-  std::int64_t Begin(std::int64_t share) const {
-    return share * count_ / num_workers();
-  }
-
-  void WorkAtShare(std::int64_t share, int worker) {
-    std::atomic<std::int64_t>& next = next_[share];
-    const std::int64_t end = Begin(share + 1);
-    // A share that is done is not written to: threads need not wait in line to
-    // see that it is.
-    while (next.load(std::memory_order_relaxed) < end) {
-      const std::int64_t task = next.fetch_add(1);
-      if (task < end) task_(task, worker);
-    }
-  }
-
-  const std::int64_t count_;
-  const WorkerTask& task_;
-  std::vector<std::atomic<std::int64_t>> next_;  // of each share
-};
-
-// The tasks of one ParallelSteps call. A thread takes the same tasks in each
-// step if it can, as their data is in its cache.
-class PoolExecutor::StepJob final : public Job {
- public:
-  StepJob(std::int64_t num_steps, std::int64_t tasks_per_step,
-          std::int64_t num_workers, const StepTask& task)
+  // shares: [num_shares], no more than there are tasks in a step
+  Job(std::int64_t num_steps, std::int64_t tasks_per_step, const StepTask& task,
+      Share* shares, int num_shares)
       : num_steps_(num_steps),
-        num_workers_(num_workers),
+        tasks_per_step_(tasks_per_step),
         task_(task),
-        next_step_(tasks_per_step) {}
-
-  // A thread that comes late begins with the step that the others are at.
-  void Work(int worker) override {
-    for (std::int64_t step = finished_.load() / num_tasks(); step < num_steps_;
-         ++step) {
-      const std::int64_t first = worker * num_tasks() / num_workers_;
-      for (std::int64_t i = 0; i < num_tasks(); ++i) {
-        const std::int64_t task = (first + i) % num_tasks();
-        if (!Take(step, task)) continue;
-        task_(step, task, worker);
-        finished_.fetch_add(1, std::memory_order_release);
-      }
-      // All tasks of the step were taken.
-      const std::int64_t all = (step + 1) * num_tasks();
-      WaitUntil(
-          [&] { return finished_.load(std::memory_order_acquire) >= all; });
+        shares_(shares),
+        num_shares_(num_shares) {
+    for (int i = 0; i < num_shares; ++i) {
+      shares[i].num_taken.store(0, std::memory_order_relaxed);
+      shares[i].num_finished.store(0, std::memory_order_relaxed);
+      shares[i].is_held.store(false, std::memory_order_relaxed);
     }
   }
+  virtual ~Job() = default;
 
- private:
-  std::int64_t num_tasks() const {
-    return static_cast<std::int64_t>(next_step_.size());
+  // Takes and runs tasks until none is left to be taken, or the worker goes.
+  virtual void Work(Worker& worker) = 0;
+  // How many workers find something to do.
+  virtual int num_workers() const = 0;
+
+ protected:
+  std::int64_t first_task(int share) const {
+    return share * tasks_per_step_ / num_shares_;
   }
-
-  bool Take(std::int64_t step, std::int64_t task) {
-    std::int64_t expected = step;
-    return next_step_[task].load(std::memory_order_relaxed) == step &&
-           next_step_[task].compare_exchange_strong(expected, step + 1);
+  std::int64_t num_tasks(int share) const {
+    return first_task(share + 1) - first_task(share);
+  }
+  // The share that a worker takes as its i-th.
+  int ShareOf(const Worker& worker, int i) const {
+    return (worker.index() + i) % num_shares_;
   }
 
   const std::int64_t num_steps_;
-  const std::int64_t num_workers_;
+  const std::int64_t tasks_per_step_;
   const StepTask& task_;
-  // The step that each task is to be taken in next.
-  std::vector<std::atomic<std::int64_t>> next_step_;
-  // Of all steps together. A step begins when all before it are finished.
-  std::atomic<std::int64_t> finished_{0};
+  Share* const shares_;
+  const int num_shares_;
 };
 
-// The threads that work for one executor, one job after another.
-class PoolExecutor::Team {
+// Steps, each of which begins when all tasks of the one before are finished.
+class PoolExecutor::StepJob final : public Job {
  public:
-  // The calling thread's part: works at the job, and returns when nobody else
-  // does any more.
-  void Work(Job& job) {
-    job_.store(&job);
-    num_jobs_.fetch_add(1);
-    job.Work(0);
-    // Either a thread sees that the job is gone, or this sees the thread.
-    job_.store(nullptr);
-    WaitUntil([this] { return num_at_work_.load() == 0; });
-  }
+  using Job::Job;
 
-  // A pool thread's part: looks out for jobs until the team is dismissed.
-  void LookForWork(int worker) {
-    for (std::int64_t seen = 0; !dismissed_.load();) {
-      const std::int64_t num_jobs = num_jobs_.load();
-      if (num_jobs == seen) {
-        WaitUntil(
-            [&] { return dismissed_.load() || num_jobs_.load() != seen; });
-        continue;
+  int num_workers() const override { return num_shares_; }
+
+  void Work(Worker& worker) override {
+    for (std::int64_t step = CurrentStep(); step < num_steps_; ++step) {
+      for (int i = 0; i < num_shares_; ++i) {
+        if (!WorkAtShare(ShareOf(worker, i), step, worker)) return;
       }
-      seen = num_jobs;
-      num_at_work_.fetch_add(1);
-      if (Job* job = job_.load()) job->Work(worker);
-      num_at_work_.fetch_sub(1);
+      if (step + 1 == num_steps_) return;
+      if (!worker.WaitUntil([&] { return IsFinished(step); })) return;
+      if (!worker.StaysAfterMeeting()) return;
     }
   }
 
-  void Dismiss() { dismissed_.store(true); }
-
  private:
-  std::atomic<Job*> job_{nullptr};
-  std::atomic<std::int64_t> num_jobs_{0};  // that there were, this one included
-  std::atomic<int> num_at_work_{0};        // pool threads
-  std::atomic<bool> dismissed_{false};
+  // The step that the others are at, for a worker that comes late.
+  std::int64_t CurrentStep() const {
+    std::int64_t step = num_steps_;
+    for (int i = 0; i < num_shares_; ++i) {
+      step = std::min(step, shares_[i].num_finished.load() / num_tasks(i));
+    }
+    return step;
+  }
+
+  bool IsFinished(std::int64_t step) const {
+    for (int i = 0; i < num_shares_; ++i) {
+      if (shares_[i].num_finished.load() < (step + 1) * num_tasks(i)) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  bool WorkAtShare(int i, std::int64_t step, Worker& worker) {
+    Share& share = shares_[i];
+    const std::int64_t begin = step * num_tasks(i);
+    std::int64_t taken = share.num_taken.load(std::memory_order_relaxed);
+    while (taken < begin + num_tasks(i)) {
+      if (!share.num_taken.compare_exchange_weak(taken, taken + 1)) continue;
+      task_(step, first_task(i) + taken - begin, worker.index());
+      share.num_finished.fetch_add(1);
+      worker.Notify();
+      if (!worker.Stays()) return false;
+      taken = share.num_taken.load(std::memory_order_relaxed);
+    }
+    return true;
+  }
 };
 
+// Sequences of steps. A worker holds a share while it is at work at its
+// sequences, one after another. Another one may go on where it leaves.
+class PoolExecutor::SequenceJob final : public Job {
+ public:
+  using Job::Job;
+
+  int num_workers() const override {
+    int num_open = 0;
+    for (int i = 0; i < num_shares_; ++i) num_open += !IsFinished(i);
+    return num_open;
+  }
+
+  void Work(Worker& worker) override {
+    do {
+      for (int i = 0; i < num_shares_; ++i) {
+        if (!WorkAtShare(ShareOf(worker, i), worker)) return;
+      }
+      // The calling thread takes over what helpers leave.
+    } while (worker.is_caller() && num_workers() > 0 &&
+             worker.WaitUntil([this] { return IsAnyFree(); }));
+  }
+
+ private:
+  bool IsFinished(int i) const {
+    return shares_[i].num_finished.load() == num_tasks(i) * num_steps_;
+  }
+
+  // Whether there is something to be done that nobody does, or nothing at all.
+  bool IsAnyFree() const {
+    bool are_all_finished = true;
+    for (int i = 0; i < num_shares_; ++i) {
+      if (IsFinished(i)) continue;
+      if (!shares_[i].is_held.load()) return true;
+      are_all_finished = false;
+    }
+    return are_all_finished;
+  }
+
+  bool WorkAtShare(int i, Worker& worker) {
+    Share& share = shares_[i];
+    if (IsFinished(i) || share.is_held.exchange(true)) return true;
+    bool stays = true;
+    while (stays && !IsFinished(i)) {
+      const std::int64_t done =
+          share.num_finished.load(std::memory_order_relaxed);
+      task_(done % num_steps_, first_task(i) + done / num_steps_,
+            worker.index());
+      share.num_finished.store(done + 1);
+      stays = worker.Stays();
+    }
+    share.is_held.store(false);
+    worker.Notify();
+    return stays;
+  }
+};
+
+// Those who work for one executor, at one job after another.
+class PoolExecutor::Team : public std::enable_shared_from_this<Team> {
+ public:
+  Team(const Schedule& schedule, int num_threads, const PoolUsers* users)
+      : schedule_(schedule),
+        num_threads_(num_threads),
+        users_(users),
+        shares_(num_threads),
+        is_recruited_(num_threads),
+        arrivals_(num_threads) {
+    for (auto& arrival : arrivals_) arrival.store(kNever);
+  }
+
+  Job::Share* shares() { return shares_.data(); }
+  Bed& bed() { return bed_; }
+
+  // How many threads may work now.
+  int num_wanted() const {
+    return users_ == nullptr ? num_threads_ : users_->FairShare(num_threads_);
+  }
+
+  // The calling thread's part: works at the job, and returns when nobody else
+  // does any more.
+  void Run(Job& job) {
+    job_.store(&job);
+    num_jobs_.fetch_add(1);
+    Worker caller(*this, 0);
+    caller.StaysAfterMeeting();
+    job.Work(caller);
+    // Either a helper sees that the job is gone, or this sees the helper.
+    job_.store(nullptr);
+    caller.WaitUntil([this] { return num_at_work_.load() == 0; });
+  }
+
+  // A helper's part.
+  void Help(int index) {
+    Worker helper(*this, index);
+    arrivals_[index].store(helper.arrival());
+    std::int64_t seen;
+    do {
+      seen = num_jobs_.load();
+      num_at_work_.fetch_add(1);
+      if (Job* job = job_.load()) job->Work(helper);
+      num_at_work_.fetch_sub(1);
+      bed_.WakeSleeper();
+    } while (helper.is_staying() && helper.WaitUntil([&] {
+      return is_dismissed_.load() || num_jobs_.load() != seen;
+    }) && !is_dismissed_.load() &&
+             helper.StaysAfterMeeting());
+    arrivals_[index].store(kNever);
+    is_recruited_[index].store(false);
+    num_recruited_.fetch_sub(1);
+  }
+
+  // Lets those go whose time it is, when all have waited for one another.
+  // Called by the calling thread.
+  void Relieve() const {
+    const Clock::time_point now = Clock::now();
+    for (int index = 1; index < num_threads_; ++index) {
+      if (now - arrivals_[index].load() < kStayUntilMeeting) continue;
+      LookOut([&] { return !is_recruited_[index].load(); },
+              [&] { return Clock::now() - now > kLongestFarewell; });
+    }
+  }
+
+  // Asks the pool for helpers, as far as they are wanted and not asked for yet.
+  // Called by the calling thread, during a job.
+  void Recruit() {
+    const int num_helpers = num_recruited_.load(std::memory_order_relaxed);
+    if (num_helpers + 1 >= num_wanted()) return;
+    const int num_workers = std::min(
+        num_wanted(), job_.load(std::memory_order_relaxed)->num_workers());
+    if (num_helpers + 1 >= num_workers) return;
+    for (int index = 1; index < num_workers; ++index) {
+      if (!is_recruited_[index].load()) Recruit(index);
+    }
+  }
+
+  void Dismiss() { is_dismissed_.store(true); }
+
+ private:
+  void Recruit(int index) {
+    is_recruited_[index].store(true);
+    num_recruited_.fetch_add(1);
+    try {
+      schedule_([team = shared_from_this(), index,
+                 caller = std::this_thread::get_id()] {
+        // A pool with too much to do already runs the closure at once, on the
+        // calling thread, which cannot wait for itself.
+        if (std::this_thread::get_id() != caller) team->Help(index);
+      });
+    } catch (const std::bad_alloc&) {
+      // The others do without.
+    }
+  }
+
+  const Schedule& schedule_;  // for the calling thread alone
+  const int num_threads_;
+  const PoolUsers* const users_;
+  std::vector<Job::Share> shares_;
+  // Whether each worker is a helper who was asked for and has not left.
+  std::vector<std::atomic<bool>> is_recruited_;
+  std::vector<std::atomic<Clock::time_point>> arrivals_;  // kNever: not there
+  Bed bed_;                                              // the calling thread's
+  alignas(kCacheLine) std::atomic<int> num_at_work_{0};  // helpers
+  // What changes from job to job.
+  alignas(kCacheLine) std::atomic<Job*> job_{nullptr};
+  std::atomic<std::int64_t> num_jobs_{0};  // that there were, this one included
+  std::atomic<int> num_recruited_{0};
+  std::atomic<bool> is_dismissed_{false};
+};
+
+PoolExecutor::Worker::Worker(Team& team, int index)
+    : team_(team), index_(index), arrival_(Clock::now()) {}
+
+bool PoolExecutor::Worker::IsWanted() const {
+  return index_ < team_.num_wanted();
+}
+
+bool PoolExecutor::Worker::Stays() {
+  if (is_caller()) {
+    team_.Recruit();
+    return true;
+  }
+  return StaysFor(kLongestStay);
+}
+
+bool PoolExecutor::Worker::StaysAfterMeeting() {
+  if (!is_caller()) return StaysFor(kStayUntilMeeting);
+  team_.Relieve();
+  return Stays();
+}
+
+template <typename Condition>
+bool PoolExecutor::Worker::WaitUntil(const Condition& condition) {
+  if (is_caller()) {
+    if (condition()) return true;
+    const Clock::time_point begin = Clock::now();
+    if (!LookOut(condition,
+                 [&] { return Clock::now() - begin > kLongestLookOut; })) {
+      team_.bed().SleepUntil(condition);
+    }
+    return true;
+  }
+  const Clock::time_point begin = Clock::now();
+  return LookOut(condition, [&] {
+    if (Clock::now() - begin > kLongestLookOut) std::this_thread::yield();
+    return !Stays();
+  });
+}
+
+void PoolExecutor::Worker::Notify() {
+  if (!is_caller()) team_.bed().WakeSleeper();
+}
+
 PoolExecutor::PoolExecutor(Schedule schedule, int num_threads,
-                           IsCancelled is_cancelled, PoolCalls* calls)
+                           IsCancelled is_cancelled, PoolUsers* users)
     : Executor(std::move(is_cancelled)),
       schedule_(std::move(schedule)),
       num_threads_(std::max(1, num_threads)),
-      calls_(calls),
-      are_threads_awake_(calls != nullptr && calls->HadOneJustNow()),
-      team_(std::make_shared<Team>()) {}
+      users_(users),
+      are_threads_awake_(users != nullptr && users->WasOneThereJustNow()) {
+  if (users_ != nullptr) users_->Enter();
+}
 
 PoolExecutor::~PoolExecutor() {
-  team_->Dismiss();
-  if (calls_ != nullptr) calls_->Note();
+  if (team_ != nullptr) team_->Dismiss();
+  if (users_ != nullptr) users_->Leave();
 }
 
 bool PoolExecutor::AreThreadsAwake() const { return are_threads_awake_; }
 
-void PoolExecutor::Run(std::int64_t count, const WorkerTask& task) {
-  Recruit(count);
-  TaskJob job(count, std::min<std::int64_t>(count, num_threads_), task);
-  team_->Work(job);
-}
-
 void PoolExecutor::RunSteps(std::int64_t num_steps, std::int64_t tasks_per_step,
                             const StepTask& task) {
-  Recruit(tasks_per_step);
-  StepJob job(num_steps, tasks_per_step,
-              std::min<std::int64_t>(tasks_per_step, num_threads_), task);
-  team_->Work(job);
+  if (!RunAsTeam<StepJob>(num_steps, tasks_per_step, task)) {
+    RunStepsSerially(num_steps, tasks_per_step, task);
+  }
 }
 
-void PoolExecutor::Recruit(std::int64_t num_threads) {
-  for (; num_recruited_ < std::min<std::int64_t>(num_threads, num_threads_);
-       ++num_recruited_) {
-    // A pool with too much to do already runs the closure at once, on the
-    // calling thread, which cannot wait for itself.
-    schedule_([team = team_, worker = num_recruited_,
-               caller = std::this_thread::get_id()] {
-      if (std::this_thread::get_id() != caller) team->LookForWork(worker);
-    });
+void PoolExecutor::RunSequences(std::int64_t num_steps,
+                                std::int64_t num_sequences,
+                                const StepTask& task) {
+  if (!RunAsTeam<SequenceJob>(num_steps, num_sequences, task)) {
+    RunSequencesSerially(num_steps, num_sequences, task);
   }
+}
+
+template <typename JobType>
+bool PoolExecutor::RunAsTeam(std::int64_t num_steps,
+                             std::int64_t tasks_per_step,
+                             const StepTask& task) {
+  const int num_workers =
+      static_cast<int>(std::min<std::int64_t>(tasks_per_step, num_threads_));
+  if (num_workers == 1) return false;
+  if (team_ == nullptr) {
+    try {
+      team_ = std::make_shared<Team>(schedule_, num_threads_, users_);
+    } catch (const std::bad_alloc&) {
+      return false;
+    }
+  }
+  JobType job(num_steps, tasks_per_step, task, team_->shares(), num_workers);
+  team_->Run(job);
+  return true;
 }
 
 }  // namespace tf_rnn_ops::rnn

@@ -21,7 +21,8 @@ constexpr double kWorthWakingThreads = 20;
 // are flushed to zero) wherever it runs. Only `worker` tells where that is: no
 // two tasks that run at the same time are given the same one, so that each
 // worker can have scratch memory of its own. Tasks do not call the executor
-// themselves.
+// themselves, and take no longer than a millisecond: threads come and go
+// between tasks.
 //
 // From when the executor is cancelled on, tasks are left out, so that the
 // calls that remain return at once. One that runs already may then read what a
@@ -61,6 +62,11 @@ class Executor {
   void ParallelSteps(std::int64_t num_steps, std::int64_t tasks_per_step,
                      const StepTask& task);
 
+  // The same for tasks that see only what the task of the same number did in
+  // the steps before: sequences, none of which waits for another.
+  void ParallelSequences(std::int64_t num_steps, std::int64_t num_sequences,
+                         const StepTask& task);
+
  protected:
   // is_cancelled: nothing, if it never is.
   explicit Executor(IsCancelled is_cancelled);
@@ -68,9 +74,14 @@ class Executor {
  private:
   // Whether threads other than the calling one are looking out for work.
   virtual bool AreThreadsAwake() const = 0;
-  virtual void Run(std::int64_t count, const WorkerTask& task) = 0;
+  // There is at least one step and one task.
   virtual void RunSteps(std::int64_t num_steps, std::int64_t tasks_per_step,
                         const StepTask& task) = 0;
+  virtual void RunSequences(std::int64_t num_steps, std::int64_t num_sequences,
+                            const StepTask& task) = 0;
+
+  void RunTask(const StepTask& task, std::int64_t step, std::int64_t i,
+               int worker) const;
 
   const IsCancelled is_cancelled_;
 };
@@ -85,30 +96,42 @@ class SerialExecutor final : public Executor {
 
  private:
   bool AreThreadsAwake() const override;
-  void Run(std::int64_t count, const WorkerTask& task) override;
   void RunSteps(std::int64_t num_steps, std::int64_t tasks_per_step,
                 const StepTask& task) override;
+  void RunSequences(std::int64_t num_steps, std::int64_t num_sequences,
+                    const StepTask& task) override;
 };
 
-// When a pool's executors, be there work for its threads or not, were last
-// called: for a while after they had some, these look out for more. Where calls
-// follow one another more closely than that, the second may have to wake
-// threads, and those after it find them awake.
-class PoolCalls {
+// The executors that use a pool now, and when the last one went.
+class PoolUsers {
  public:
-  void Note();
-  bool HadOneJustNow() const;
+  void Enter();
+  void Leave();
+
+  // How many threads each of them may use, of so many.
+  int FairShare(int num_threads) const;
+
+  // Whether one was there just now, be there work for the pool's threads or
+  // not: for a while after they had some, these look out for more. Where calls
+  // follow one another more closely than that, the second may have to wake
+  // threads, and those after it find them awake.
+  bool WasOneThereJustNow() const;
 
  private:
+  std::atomic<int> num_users_{0};
   // std::chrono::steady_clock's ticks.
   std::atomic<std::int64_t> last_{0};
 };
 
-// Shares tasks between the calling thread and a pool. The pool's threads stay
-// until the executor is gone, and look out for work in between: that costs less
-// than to wake one for each call. The calling thread takes tasks like any other
-// and waits only for threads that are at work already, so it makes progress
-// even if the pool never starts a thread.
+// Shares tasks between the calling thread and a pool.
+//
+// The calling thread takes tasks like any other and waits only for tasks that
+// have begun, so it makes progress even if the pool never starts a thread. It
+// asks the pool for helpers, and again for each that has left while there is
+// work for it: what waits in the pool comes first. A helper looks out for work
+// between tasks, which costs less than to wake one for each call, and leaves
+// 2 ms after it came, when the executor is gone, or when the pool has so many
+// users that its thread is wanted elsewhere.
 class PoolExecutor final : public Executor {
  public:
   // Hands a closure to the pool, to be run once at any later time.
@@ -116,33 +139,38 @@ class PoolExecutor final : public Executor {
 
   // num_threads: how many threads, the calling one included, may work at once;
   // less than one means the calling one.
-  // calls: those for the pool, to which this one is added; if null, its threads
-  // are taken to be asleep.
+  // users: those of the pool, among which this one is counted; if null, it is
+  // the only one, and the pool's threads are taken to be asleep.
   PoolExecutor(Schedule schedule, int num_threads,
-               IsCancelled is_cancelled = {}, PoolCalls* calls = nullptr);
+               IsCancelled is_cancelled = {}, PoolUsers* users = nullptr);
   ~PoolExecutor() override;
+  PoolExecutor(const PoolExecutor&) = delete;
+  PoolExecutor& operator=(const PoolExecutor&) = delete;
 
   int num_threads() const override { return num_threads_; }
 
  private:
   class Job;
-  class TaskJob;
   class StepJob;
+  class SequenceJob;
   class Team;
+  class Worker;
 
   bool AreThreadsAwake() const override;
-  void Run(std::int64_t count, const WorkerTask& task) override;
   void RunSteps(std::int64_t num_steps, std::int64_t tasks_per_step,
                 const StepTask& task) override;
-  // Has the team grow to `num_threads`, if it has fewer and may have so many.
-  void Recruit(std::int64_t num_threads);
+  void RunSequences(std::int64_t num_steps, std::int64_t num_sequences,
+                    const StepTask& task) override;
+  // Whether that was possible; there may be no other thread, or no memory.
+  template <typename JobType>
+  bool RunAsTeam(std::int64_t num_steps, std::int64_t tasks_per_step,
+                 const StepTask& task);
 
   const Schedule schedule_;
   const int num_threads_;
-  PoolCalls* const calls_;
+  PoolUsers* const users_;
   const bool are_threads_awake_;
-  int num_recruited_ = 1;  // the calling thread, and those asked for
-  const std::shared_ptr<Team> team_;
+  std::shared_ptr<Team> team_;  // made when there is work to be shared
 };
 
 }  // namespace tf_rnn_ops::rnn

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <new>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -47,8 +48,32 @@ void ExpectStepsInOrder(Executor& executor, std::int64_t num_steps,
   for (std::int64_t done : steps_done) EXPECT_EQ(done, num_steps);
 }
 
+// Every task must see what the task of the same number did in all steps before.
+void ExpectSequencesInOrder(Executor& executor, std::int64_t num_steps,
+                            std::int64_t num_sequences) {
+  std::vector<std::int64_t> steps_done(num_sequences);  // plain: races show
+  std::atomic<int> errors{0};
+  executor.ParallelSequences(
+      num_steps, num_sequences,
+      [&](std::int64_t step, std::int64_t sequence, int worker) {
+        if (worker < 0 || worker >= executor.num_threads()) ++errors;
+        if (steps_done[sequence]++ != step) ++errors;
+      });
+  EXPECT_EQ(errors, 0);
+  for (std::int64_t done : steps_done) EXPECT_EQ(done, num_steps);
+}
+
+void Work(std::chrono::microseconds time) {
+  const auto end = std::chrono::steady_clock::now() + time;
+  while (std::chrono::steady_clock::now() < end) {
+  }
+}
+
 TEST(SerialExecutorTest, RunsStepsInOrder) {
   SerialExecutor executor;
+  ExpectSequencesInOrder(executor, 3, 4);
+  ExpectSequencesInOrder(executor, 0, 4);
+  ExpectSequencesInOrder(executor, 3, 0);
   ExpectStepsInOrder(executor, 3, 4);
   ExpectStepsInOrder(executor, 0, 4);
   ExpectStepsInOrder(executor, 3, 0);
@@ -56,22 +81,22 @@ TEST(SerialExecutorTest, RunsStepsInOrder) {
 
 TEST(PoolExecutorTest, SharesLittleWorkIfThePoolWasJustCalled) {
   const auto schedule = [](const std::function<void()>&) {};
-  const auto shares = [&](PoolCalls* calls, double microseconds) {
-    return PoolExecutor(schedule, 2, {}, calls).IsWorthSharing(microseconds);
+  const auto shares = [&](PoolUsers* users, double microseconds) {
+    return PoolExecutor(schedule, 2, {}, users).IsWorthSharing(microseconds);
   };
   EXPECT_FALSE(shares(nullptr, kWorthWakingThreads - 1));
   EXPECT_TRUE(shares(nullptr, kWorthWakingThreads));
-  PoolCalls calls;
-  EXPECT_FALSE(shares(&calls, kWorthWakingThreads - 1));
-  EXPECT_TRUE(shares(&calls, kWorthWakingThreads));
-  calls.Note();
+  PoolUsers users;
+  EXPECT_FALSE(shares(&users, kWorthWakingThreads - 1));
   std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  EXPECT_FALSE(shares(&calls, kWorthWakingThreads - 1));
+  EXPECT_TRUE(shares(&users, kWorthWakingThreads));
+  std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  EXPECT_FALSE(shares(&users, kWorthWakingThreads - 1));
   // Each of these is soon after the one before, unless the test is interrupted.
   bool shared = false;
   for (int i = 0; i < 1000 && !shared; ++i) {
-    shared = shares(&calls, kWorthHandingOver);
-    EXPECT_FALSE(shares(&calls, kWorthHandingOver - 1));
+    shared = shares(&users, kWorthHandingOver);
+    EXPECT_FALSE(shares(&users, kWorthHandingOver - 1));
   }
   EXPECT_TRUE(shared);
 }
@@ -82,6 +107,7 @@ TEST(PoolExecutorTest, RunsStepsInOrder) {
     PoolExecutor executor(threads.Schedule(), num_threads);
     for (std::int64_t tasks : {0, 1, 2, 3, 9}) {
       ExpectStepsInOrder(executor, 200, tasks);
+      ExpectSequencesInOrder(executor, 200, tasks);
     }
   }
 }
@@ -95,6 +121,7 @@ TEST(PoolExecutorTest, RunsStepsWithoutAnyPoolThread) {
         },
         4);
     ExpectStepsInOrder(executor, 5, 8);
+    ExpectSequencesInOrder(executor, 5, 8);
   }
   EXPECT_EQ(late.size(), 3u);
   for (auto& closure : late) closure();
@@ -154,6 +181,100 @@ TEST(PoolExecutorTest, FinishesWithoutAnyPoolThread) {
 TEST(PoolExecutorTest, FinishesIfThePoolRunsClosuresAtOnce) {
   PoolExecutor executor([](const std::function<void()>& closure) { closure(); },
                         4);
+  ExpectEachTaskOnce(executor, 10);
+  ExpectStepsInOrder(executor, 3, 4);
+  ExpectSequencesInOrder(executor, 3, 4);
+}
+
+// A pool's only thread is at work for an executor when something else is handed
+// to the pool. That runs while there is still a lot to do for the executor.
+template <typename Run>
+void ExpectThePoolHasItsTurn(const Run& run) {
+  Threads threads(1);
+  const auto schedule = threads.Schedule();
+  PoolExecutor executor(schedule, 2);
+  std::atomic<bool> has_helped{false}, was_handed_over{false}, has_run{false};
+  std::atomic<int> helped_after{0};
+  run(executor, [&](std::int64_t, std::int64_t, int worker) {
+    if (has_run && helped_after > 0) return;  // all is shown
+    Work(std::chrono::microseconds(200));
+    if (worker == 1) {
+      has_helped = true;
+      if (has_run) ++helped_after;
+    } else if (has_helped && !was_handed_over.exchange(true)) {
+      schedule([&] { has_run = true; });
+    }
+  });
+  EXPECT_TRUE(has_run);
+  EXPECT_GT(helped_after, 0);  // the helper came back
+}
+
+TEST(PoolExecutorTest, AHelperLeavesSoonAndComesBack) {
+  constexpr std::int64_t kMany = 20000;  // 4 seconds
+  ExpectThePoolHasItsTurn([](Executor& executor, const auto& task) {
+    executor.ParallelSteps(1, kMany, task);
+  });
+  ExpectThePoolHasItsTurn([](Executor& executor, const auto& task) {
+    executor.ParallelSteps(kMany / 4, 4, task);
+  });
+  ExpectThePoolHasItsTurn([](Executor& executor, const auto& task) {
+    executor.ParallelSequences(kMany / 2, 2, task);
+  });
+}
+
+// As many users as threads: each has its own thread alone.
+TEST(PoolExecutorTest, NobodyHelpsWhereAThreadIsWantedElsewhere) {
+  Threads threads;
+  PoolUsers users;
+  PoolExecutor executor(threads.Schedule(), 2, {}, &users);
+  EXPECT_EQ(users.FairShare(2), 2);
+  std::atomic<bool> has_helped{false};
+  executor.ParallelSteps(20000, 2, [&](std::int64_t, std::int64_t, int worker) {
+    if (has_helped) return;
+    Work(std::chrono::microseconds(100));
+    has_helped = has_helped || worker == 1;
+  });
+  EXPECT_TRUE(has_helped);
+  const PoolExecutor other(threads.Schedule(), 2, {}, &users);
+  EXPECT_EQ(users.FairShare(2), 1);
+  std::atomic<int> helped{0};
+  const auto task = [&](std::int64_t, std::int64_t, int worker) {
+    helped += worker;
+  };
+  executor.ParallelSteps(1, 100, task);  // a helper that is there still leaves
+  helped = 0;
+  executor.ParallelSteps(100, 2, task);
+  executor.ParallelSequences(100, 2, task);
+  EXPECT_EQ(helped, 0);
+}
+
+// Users come and go, and helpers with them.
+TEST(PoolExecutorTest, HelpersComeAndGo) {
+  Threads threads;
+  PoolUsers users;
+  std::atomic<bool> is_over{false};
+  std::thread other([&] {
+    while (!is_over) {
+      users.Enter();
+      std::this_thread::yield();
+      users.Leave();
+      std::this_thread::yield();
+    }
+  });
+  for (int i = 0; i < 20; ++i) {
+    PoolExecutor executor(threads.Schedule(), 2 + i % 3, {}, &users);
+    ExpectStepsInOrder(executor, 200, 1 + i % 7);
+    ExpectSequencesInOrder(executor, 200, 1 + i % 7);
+    ExpectEachTaskOnce(executor, 100);
+  }
+  is_over = true;
+  other.join();
+}
+
+// Without memory to hand work over, the calling thread does it.
+TEST(PoolExecutorTest, DoesWithoutAPoolThatHasNoMemory) {
+  PoolExecutor executor(
+      [](const std::function<void()>&) { throw std::bad_alloc(); }, 4);
   ExpectEachTaskOnce(executor, 10);
   ExpectStepsInOrder(executor, 3, 4);
 }

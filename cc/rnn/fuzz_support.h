@@ -206,14 +206,21 @@ class ScatteringExecutor final : public Executor {
 
  private:
   bool AreThreadsAwake() const override { return true; }
-  void Run(std::int64_t count, const WorkerTask& task) override {
-    while (count > 0) task(--count, NextWorker());
-  }
   void RunSteps(std::int64_t num_steps, std::int64_t tasks_per_step,
                 const StepTask& task) override {
     for (std::int64_t step = 0; step < num_steps; ++step) {
-      Run(tasks_per_step,
-          [&](std::int64_t i, int worker) { task(step, i, worker); });
+      for (std::int64_t i = tasks_per_step; i > 0;) {
+        task(step, --i, NextWorker());
+      }
+    }
+  }
+  void RunSequences(std::int64_t num_steps, std::int64_t num_sequences,
+                    const StepTask& task) override {
+    for (std::int64_t i = num_sequences; i > 0;) {
+      --i;
+      for (std::int64_t step = 0; step < num_steps; ++step) {
+        task(step, i, NextWorker());
+      }
     }
   }
   int NextWorker() { return worker_ = (worker_ + 1) % num_threads_; }

@@ -16,10 +16,11 @@ TYPED_TEST(GruBlockCellThreadsTest, SameBitsForAnyNumberOfThreads) {
     const BackwardResult backward = engine.Backward(forward, true, serial);
     for (int num_threads : {2, 5}) {
       Threads threads;
-      // Noted just now, it has steps shared that are too short for the other.
-      PoolCalls calls;
-      calls.Note();
-      for (PoolCalls* each : {&calls, static_cast<PoolCalls*>(nullptr)}) {
+      // If one left just now, steps are shared that otherwise are too short.
+      PoolUsers users;
+      users.Enter();
+      users.Leave();
+      for (PoolUsers* each : {&users, static_cast<PoolUsers*>(nullptr)}) {
         PoolExecutor pool(threads.Schedule(), num_threads, {}, each);
         ExpectSameBits(engine.Forward(pool), forward);
         ExpectSameBits(engine.Backward(forward, true, pool), backward);

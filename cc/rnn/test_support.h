@@ -121,9 +121,9 @@ inline void ExpectClose(const Array& actual, const Array& expected,
 // A pool of threads.
 class Threads {
  public:
-  Threads() {
-    for (std::thread& thread : threads_) {
-      thread = std::thread([this] { Work(); });
+  explicit Threads(int size = 4) {
+    for (int i = 0; i < size; ++i) {
+      threads_.emplace_back([this] { Work(); });
     }
   }
   // Runs what is still in the queue.
@@ -162,7 +162,7 @@ class Threads {
   std::condition_variable changed_;
   std::deque<std::function<void()>> queue_;
   bool is_closed_ = false;
-  std::thread threads_[4];
+  std::vector<std::thread> threads_;
 };
 
 }  // namespace tf_rnn_ops::rnn

@@ -3,11 +3,14 @@
 #ifndef TF_RNN_OPS_CC_KERNELS_CPU_ENGINE_H_
 #define TF_RNN_OPS_CC_KERNELS_CPU_ENGINE_H_
 
+#include <sched.h>
+
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <functional>
+#include <limits>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -24,11 +27,21 @@
 
 namespace tf_rnn_ops {
 
-// The engine's calls for the intra-op pool, of which a process has one as a
-// rule.
-inline rnn::PoolCalls& IntraOpPoolCalls() {
-  static rnn::PoolCalls calls;
-  return calls;
+// The engine's calls that use the intra-op pool, of which a process has one as
+// a rule; if it has several, they have the same CPUs.
+inline rnn::PoolUsers& IntraOpPoolUsers() {
+  static rnn::PoolUsers users;
+  return users;
+}
+
+// The CPUs that the calling thread may run on: more threads would wait for one
+// another's.
+inline int NumCpus() {
+  cpu_set_t cpus;
+  if (sched_getaffinity(0, sizeof(cpus), &cpus) != 0) {
+    return std::numeric_limits<int>::max();  // more than fit into the set
+  }
+  return CPU_COUNT(&cpus);
 }
 
 // Runs the engine's tasks on TensorFlow's intra-op pool, within its limit and
@@ -44,8 +57,9 @@ inline rnn::PoolExecutor IntraOpExecutor(tensorflow::OpKernelContext* ctx) {
       [pool = workers->workers](std::function<void()> closure) {
         pool->Schedule(std::move(closure));
       },
-      std::min(workers->num_threads, tensorflow::GetPerThreadMaxParallelism()),
-      std::move(is_cancelled), &IntraOpPoolCalls());
+      std::min({workers->num_threads, tensorflow::GetPerThreadMaxParallelism(),
+                NumCpus()}),
+      std::move(is_cancelled), &IntraOpPoolUsers());
 }
 
 // What to return when an executor's tasks are done.
