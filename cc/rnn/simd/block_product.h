@@ -140,6 +140,12 @@ struct ProductSum {
     assert(size < kMost && left.cols == right.rows);
     terms[size++] = {left, right};
   }
+  // The number of its terms of each element.
+  std::int64_t depth() const {
+    std::int64_t depth = 0;
+    for (int i = 0; i < size; ++i) depth += terms[i].left.cols;
+    return depth;
+  }
   // The factors of a block of the sum. col: the first of a block of kTileCols.
   ProductSum Block(std::int64_t row, std::int64_t col, std::int64_t rows,
                    std::int64_t cols) const {

@@ -7,6 +7,7 @@
 
 #include "cc/rnn/arena.h"
 #include "cc/rnn/simd/block_matrix.h"
+#include "cc/rnn/simd/cache.h"
 #include "cc/rnn/simd/matrix_view.h"
 #include "cc/rnn/simd/parallel_product.h"
 #include "cc/rnn/simd/step_tasks.h"
@@ -55,7 +56,7 @@ class PanelBlocks {
         cols_(cols),
         num_products_(num_products),
         block_cols_(kTileCols<T> * PanelsPerBlock(rows, depth, num_threads)),
-        row_groups_(RowGroups(num_threads)) {}
+        row_groups_(RowGroups(depth, num_threads)) {}
 
   std::int64_t size() const {
     return num_products_ * blocks_across() * row_groups_;
@@ -88,16 +89,21 @@ class PanelBlocks {
         static_cast<std::int64_t>(kLeastWork / panel_work) + 1;
     const std::int64_t panels = num_products_ * CeilDiv(cols_, kTileCols<T>);
     const std::int64_t for_balance = panels / (kTasksPerThread * num_threads);
-    return Max(Max(for_work, for_balance), MostWidth(rows));
+    const std::int64_t most =
+        static_cast<std::int64_t>(kMostTaskWork<T> / panel_work);
+    return Max(Max(for_work, Min(for_balance, most)), MostWidth(rows));
   }
 
   // All rows together take a block's weights, which each group of them packs
-  // anew, unless threads were idle.
-  std::int64_t RowGroups(int num_threads) const {
+  // anew, unless threads were idle or the tasks too long.
+  std::int64_t RowGroups(std::int64_t depth, int num_threads) const {
     constexpr std::int64_t kLeastRows = 4 * kMaxTileRows;
     const std::int64_t for_balance =
         CeilDiv(num_threads, Max(num_products_ * blocks_across(), 1));
-    return Max(CeilDiv(rows_, kMostRows), Min(for_balance, rows_ / kLeastRows));
+    const std::int64_t for_length = LeastTasks<T>(
+        static_cast<double>(rows_) * static_cast<double>(block_cols_ * depth));
+    return Max(CeilDiv(rows_, kMostRows),
+               Min(Max(for_balance, for_length), rows_ / kLeastRows));
   }
 
   std::int64_t rows_;

@@ -9,6 +9,7 @@
 
 #include "cc/rnn/executor.h"
 #include "cc/rnn/simd/block_product.h"
+#include "cc/rnn/simd/cache.h"
 #include "cc/rnn/simd/matrix_view.h"
 #include "cc/rnn/simd/pack.h"
 
@@ -75,18 +76,24 @@ void RunTogether(Executor& executor, const Work&... work) {
 class Blocks {
  public:
   // Blocks of at most so many rows and columns, of whole multiples of the least
-  // of each, and of nearly equal width; of fewer rows where more would leave
-  // threads idle.
+  // of each, and of nearly equal width; of fewer where they would take more
+  // than `most_elements`, and of fewer rows where threads would be idle.
   Blocks(std::int64_t rows, std::int64_t cols, std::int64_t least_rows,
          std::int64_t most_rows, std::int64_t least_cols,
-         std::int64_t most_cols, int num_threads)
+         std::int64_t most_cols, double most_elements, int num_threads)
       : rows_(rows),
         cols_(cols),
-        block_cols_(Multiple(cols, CeilDiv(cols, most_cols), least_cols)) {
+        block_cols_(Multiple(
+            cols,
+            CeilDiv(cols,
+                    AtMost(most_cols, most_elements / least_rows, least_cols)),
+            least_cols)) {
     constexpr std::int64_t kBlocksPerThread = 4;
     const std::int64_t wanted =
         CeilDiv(kBlocksPerThread * num_threads, Max(blocks_across(), 1));
-    block_rows_ = Min(most_rows, Multiple(rows, wanted, least_rows));
+    block_rows_ =
+        Min(AtMost(most_rows, most_elements / block_cols_, least_rows),
+            Multiple(rows, wanted, least_rows));
   }
 
   std::int64_t size() const { return blocks_down() * blocks_across(); }
@@ -110,6 +117,13 @@ class Blocks {
                                std::int64_t least) {
     return Max(CeilDiv(CeilDiv(size, Max(count, 1)), least), 1) * least;
   }
+  // `most`, or the largest multiple of `least` that is no more than `limit`;
+  // one at least.
+  static std::int64_t AtMost(std::int64_t most, double limit,
+                             std::int64_t least) {
+    if (static_cast<double>(most) <= limit) return most;
+    return Max(static_cast<std::int64_t>(limit) / least, 1) * least;
+  }
 
   std::int64_t blocks_down() const { return CeilDiv(rows_, block_rows_); }
   std::int64_t blocks_across() const { return CeilDiv(cols_, block_cols_); }
@@ -119,6 +133,14 @@ class Blocks {
   std::int64_t block_rows_;
   std::int64_t block_cols_;
 };
+
+// How many elements of a product are the work of a task at most: less than of
+// others, as all threads seldom wait for one another there, and a calling
+// thread in the middle of a task does not see that a helper has gone.
+template <typename T>
+double MostElements(std::int64_t depth) {
+  return kMostTaskWork<T> / 4 / static_cast<double>(depth + 1);
+}
 
 // to = from, as Pack does it. The tasks take rows.
 template <typename Rows, typename Matrix>
@@ -180,7 +202,8 @@ class MultiplyWork {
         out_(out),
         blocks_(out.rows, out.cols, kWholeTileRows<P>,
                 kMostRows / kWholeTileRows<P> * kWholeTileRows<P>, kTileCols<T>,
-                16 * kTileCols<T>, num_threads) {}
+                4 * kTileCols<T>, MostElements<T>(factors.depth()),
+                num_threads) {}
 
   std::int64_t size() const { return blocks_.size(); }
   void operator()(std::int64_t task) const {
@@ -211,7 +234,8 @@ class MultiplyTransposedWork {
         add_(add),
         out_(out),
         blocks_(out.rows, out.cols, kLeftCols<T>, kMostTransposedRows,
-                kTileCols<T>, 16 * kTileCols<T>, num_threads) {}
+                kTileCols<T>, 4 * kTileCols<T>, MostElements<T>(left.rows),
+                num_threads) {}
 
   std::int64_t size() const { return blocks_.size(); }
   void operator()(std::int64_t task) const {

@@ -114,17 +114,19 @@ class StepTasks {
     // stay in a thread's second-level cache from step to step.
     constexpr std::int64_t kLeastRows = 16;
     row_groups_ = CeilDiv(num_threads, directions);
+    const double weights =
+        static_cast<double>(panels) * static_cast<double>(panel_weights);
     are_independent_ =
         row_groups_ == 1 ||
         (rows / row_groups_ >= kLeastRows &&
-         static_cast<double>(panels) * static_cast<double>(panel_weights) *
-                 static_cast<double>(weight_bytes) <=
-             kSecondLevelBytes &&
+         weights * static_cast<double>(weight_bytes) <= kSecondLevelBytes &&
          HaveEqualWork(lengths));
     if (are_independent_) {
       panel_groups_ = 1;
+      row_groups_ *= LeastTasks<float>(weights * static_cast<double>(rows) /
+                                       static_cast<double>(row_groups_));
     } else {
-      CutPanels(panel_weights, num_threads);
+      CutPanels(weights * static_cast<double>(rows), num_threads);
     }
   }
 
@@ -132,20 +134,10 @@ class StepTasks {
   // what those of the steps before did.
   template <typename Body>
   void Run(std::int64_t num_steps, Executor& executor, const Body& body) const {
-    if (are_independent_) {
-      executor.ParallelFor(size(), [&](std::int64_t i, int worker) {
-        const StepTask task = (*this)[i];
-        for (std::int64_t step = 0; step < num_steps; ++step) {
-          body(step, task, worker);
-        }
-      });
-    } else {
-      executor.ParallelSteps(
-          num_steps, size(),
-          [&](std::int64_t step, std::int64_t i, int worker) {
-            body(step, (*this)[i], worker);
-          });
-    }
+    RunTasks(are_independent_, num_steps, size(), executor,
+             [&](std::int64_t step, std::int64_t i, int worker) {
+               body(step, (*this)[i], worker);
+             });
   }
 
   // The same where a step has two halves, with tasks of their own: even half
@@ -156,27 +148,30 @@ class StepTasks {
                         std::int64_t num_half_steps, Executor& executor,
                         const FirstBody& first_body,
                         const SecondBody& second_body) {
-    const auto run = [&](std::int64_t half_step, std::int64_t i, int worker) {
-      if (half_step % 2 == 0 && i < first.size()) {
-        first_body(half_step / 2, first[i], worker);
-      }
-      if (half_step % 2 == 1 && i < second.size()) {
-        second_body(half_step / 2, second[i], worker);
-      }
-    };
-    if (first.are_independent_ && second.are_independent_) {
-      executor.ParallelFor(first.size(), [&](std::int64_t i, int worker) {
-        for (std::int64_t half = 0; half < num_half_steps; ++half) {
-          run(half, i, worker);
-        }
-      });
-    } else {
-      executor.ParallelSteps(num_half_steps, Max(first.size(), second.size()),
-                             run);
-    }
+    RunTasks(first.are_independent_ && second.are_independent_, num_half_steps,
+             Max(first.size(), second.size()), executor,
+             [&](std::int64_t half_step, std::int64_t i, int worker) {
+               if (half_step % 2 == 0 && i < first.size()) {
+                 first_body(half_step / 2, first[i], worker);
+               }
+               if (half_step % 2 == 1 && i < second.size()) {
+                 second_body(half_step / 2, second[i], worker);
+               }
+             });
   }
 
  private:
+  template <typename Body>
+  static void RunTasks(bool are_independent, std::int64_t num_steps,
+                       std::int64_t num_tasks, Executor& executor,
+                       const Body& body) {
+    if (are_independent) {
+      executor.ParallelSequences(num_steps, num_tasks, body);
+    } else {
+      executor.ParallelSteps(num_steps, num_tasks, body);
+    }
+  }
+
   // Whether no thread waits long for another if each has rows of its own.
   bool HaveEqualWork(const SequenceLengths& lengths) const {
     constexpr double kMostWork = 1.1;  // of a thread, where 1 is the mean
@@ -193,20 +188,19 @@ class StepTasks {
     return group * rows_ / row_groups_;
   }
 
-  void CutPanels(std::int64_t panel_weights, int num_threads) {
+  // work: the multiply-adds of one direction's step
+  void CutPanels(double work, int num_threads) {
     // A task is worth the hand-over to another thread. There are enough that
     // threads which are slower take fewer; but where steps are short, a thread
     // waits less for another than for weights that are in the other's cache.
     constexpr double kLeastWork = 1 << 15;
     constexpr double kShortWork = 1 << 22;
-    const double work = static_cast<double>(rows_) *
-                        static_cast<double>(panels_) *
-                        static_cast<double>(panel_weights);
     const std::int64_t tasks_per_thread =
         work * static_cast<double>(directions_) < kShortWork * num_threads ? 1
                                                                            : 2;
     const std::int64_t most =
-        CeilDiv(tasks_per_thread * num_threads, directions_);
+        Max(CeilDiv(tasks_per_thread * num_threads, directions_),
+            LeastTasks<float>(work));
     const std::int64_t wanted =
         work < kLeastWork * static_cast<double>(most)
             ? static_cast<std::int64_t>(work / kLeastWork) + 1
