@@ -225,7 +225,8 @@ def describe_distance(call: Call, expected: Expected, actual) -> str:
     if more or (less and not expected.has_zero_factors):
         return f"NaN in {len(more)} places where there should be none, {more[:5]}; not in {len(less)}, {less[:5]}"
     tolerance = parity.TOLERANCES[tf.as_dtype(actual.dtype).name]
-    for region in (..., *expected.regions):
+    regions: list[Any] = [..., *expected.regions]
+    for region in regions:
         finite = np.isfinite(should[region])
         scale = max(1.0, np.max(np.abs(should[region][finite]), initial=0.0))
         error = np.abs(is_[region][finite] - should[region][finite]).max(initial=0.0)

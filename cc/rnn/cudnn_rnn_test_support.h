@@ -376,8 +376,8 @@ inline Case WithPadding(Case k) {
 }
 
 // Compares gradients of params, and the matrices and biases of the gates one by
-// one: a wrong small bias would hide behind a large matrix. But for those of few
-// elements, which may be sums that all but cancel: their rounding is large
+// one: a wrong small bias would hide behind a large matrix. But for those of
+// few elements, which may be sums that all but cancel: their rounding is large
 // beside what is left.
 inline void ExpectParamsClose(const RnnConfig& config, const Array& actual,
                               const Array& expected, double tolerance,
