@@ -97,6 +97,20 @@ TEST(CudnnRnnManyTasksTest, SameBitsOfManySamples) {
   }
 }
 
+// Threads have rows of their own, and more than one task takes at once: a step
+// of the cells does, one of the projection does not.
+TEST(CudnnRnnManyTasksTest, SameBitsOfManyProjectedSamples) {
+  ExpectSameBitsOfALargeNetwork(
+      RandomCase({RnnMode::kLstm, false, 1, 1, 40, 260, 150}, {2, 400}));
+}
+
+// Each direction's weights are more than stay in a cache, and its steps longer
+// than tasks may be.
+TEST(CudnnRnnManyTasksTest, SameBitsOfTwoLargeDirections) {
+  ExpectSameBitsOfALargeNetwork(
+      RandomCase({RnnMode::kLstm, false, 1, 2, 40, 520, 0}, {2, 40}));
+}
+
 // Whose output goes past the caches.
 TEST(CudnnRnnManyTasksTest, SameBitsOfALargeOutput) {
   ExpectSameBitsOfALargeNetwork(

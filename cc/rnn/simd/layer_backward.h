@@ -93,12 +93,12 @@ class LayerBackward {
         skips_input_(a_.layer == 0 && a_.config.skip_input),
         is_projected_(a_.config.num_proj > 0),
         group_size_(GroupSize<T>(batch_, 1)),
-        state_tasks_(directions_, batch_, CeilDiv(output_size_, kTileCols<T>),
-                     kTileCols<T> * Cell::kGates * units_, sizeof(P),
-                     a_.lengths, executor.num_threads()),
-        cell_tasks_(directions_, batch_, CeilDiv(units_, kTileCols<T>),
-                    kTileCols<T> * output_size_, sizeof(P), a_.lengths,
-                    executor.num_threads()) {}
+        tasks_(directions_, batch_, sizeof(P), a_.lengths,
+               executor.num_threads(),
+               {CeilDiv(output_size_, kTileCols<T>),
+                kTileCols<T> * Cell::kGates * units_},
+               {is_projected_ ? CeilDiv(units_, kTileCols<T>) : 0,
+                kTileCols<T> * output_size_}) {}
 
   void Run() const {
     weights_.Pack(a_.d_input != nullptr, executor_);
@@ -139,14 +139,13 @@ class LayerBackward {
       StepState(chunk, step, task, worker);
     };
     if (!is_projected_) {
-      state_tasks_.Run(chunk.steps + 1, executor_, step_state);
+      tasks_.Run(chunk.steps + 1, executor_, step_state);
       return;
     }
-    StepTasks::RunHalves(
-        state_tasks_, cell_tasks_, 2 * chunk.steps + 1, executor_, step_state,
-        [&](std::int64_t step, const StepTask& task, int worker) {
-          StepProjection(chunk, step, task, worker);
-        });
+    tasks_.RunHalves(2 * chunk.steps + 1, executor_, step_state,
+                     [&](std::int64_t step, const StepTask& task, int worker) {
+                       StepProjection(chunk, step, task, worker);
+                     });
   }
 
   // A worker's scratch memory for a product of a task's rows.
@@ -426,8 +425,7 @@ class LayerBackward {
   const bool skips_input_;
   const bool is_projected_;
   const std::int64_t group_size_;
-  const StepTasks state_tasks_;  // the hidden state's columns
-  const StepTasks cell_tasks_;   // the cell's units, with a projection
+  const StepTasks tasks_;  // the hidden state's columns, the projected units
 };
 
 }  // namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET

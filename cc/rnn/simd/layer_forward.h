@@ -173,13 +173,12 @@ class LayerForward {
             output_size_)),
         group_size_(GroupSize<T>(batch_, Cell::kBlocks)),
         panels_(CeilDiv(units_, kTileCols<T>)),
-        cell_tasks_(directions_, batch_, panels_,
-                    kPanelBlocks * (output_size_ + (is_fused_ ? fan_in_ : 0)),
-                    sizeof(P), a_.lengths, executor.num_threads()),
-        projection_tasks_(directions_, batch_,
-                          CeilDiv(output_size_, kTileCols<T>),
-                          kTileCols<T> * units_, sizeof(P), a_.lengths,
-                          executor.num_threads()) {}
+        tasks_(directions_, batch_, sizeof(P), a_.lengths,
+               executor.num_threads(),
+               {panels_,
+                kPanelBlocks * (output_size_ + (is_fused_ ? fan_in_ : 0))},
+               {is_projected_ ? CeilDiv(output_size_, kTileCols<T>) : 0,
+                kTileCols<T> * units_}) {}
 
   void Run() const {
     if (a_.config.has_cell_state()) {
@@ -380,14 +379,13 @@ class LayerForward {
       }
     };
     if (!is_projected_) {
-      cell_tasks_.Run(chunk.steps, executor_, step_cell);
+      tasks_.Run(chunk.steps, executor_, step_cell);
       return;
     }
-    StepTasks::RunHalves(
-        cell_tasks_, projection_tasks_, 2 * chunk.steps, executor_, step_cell,
-        [&](std::int64_t step, const StepTask& task, int worker) {
-          StepProjection(chunk.first_step + step, task, worker);
-        });
+    tasks_.RunHalves(2 * chunk.steps, executor_, step_cell,
+                     [&](std::int64_t step, const StepTask& task, int worker) {
+                       StepProjection(chunk.first_step + step, task, worker);
+                     });
   }
 
   // A worker's scratch memory for a product of some rows.
@@ -676,8 +674,7 @@ class LayerForward {
   const bool output_is_uncached_;
   const std::int64_t group_size_;
   const std::int64_t panels_;  // of units
-  const StepTasks cell_tasks_;
-  const StepTasks projection_tasks_;
+  const StepTasks tasks_;      // cells, and the projection
 };
 
 }  // namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET

@@ -120,12 +120,10 @@ class LayerTangent {
         has_dot_params_(a_.dot_params != nullptr),
         group_size_(GroupSize<T>(batch_, Cell::kBlocks)),
         panels_(CeilDiv(units_, kTileCols<T>)),
-        cell_tasks_(directions_, batch_, panels_, kPanelBlocks * output_size_,
-                    sizeof(P), a_.lengths, executor.num_threads()),
-        projection_tasks_(directions_, batch_,
-                          CeilDiv(output_size_, kTileCols<T>),
-                          kTileCols<T> * units_, sizeof(P), a_.lengths,
-                          executor.num_threads()) {}
+        tasks_(directions_, batch_, sizeof(P), a_.lengths,
+               executor.num_threads(), {panels_, kPanelBlocks * output_size_},
+               {is_projected_ ? CeilDiv(output_size_, kTileCols<T>) : 0,
+                kTileCols<T> * units_}) {}
 
   void Run() const {
     if (time_ == 0) return;
@@ -311,14 +309,13 @@ class LayerTangent {
       StepCell(chunk, chunk.first_step + step, task, worker);
     };
     if (!is_projected_) {
-      cell_tasks_.Run(chunk.steps, executor_, step_cell);
+      tasks_.Run(chunk.steps, executor_, step_cell);
       return;
     }
-    StepTasks::RunHalves(
-        cell_tasks_, projection_tasks_, 2 * chunk.steps, executor_, step_cell,
-        [&](std::int64_t step, const StepTask& task, int worker) {
-          StepProjection(chunk.first_step + step, task, worker);
-        });
+    tasks_.RunHalves(2 * chunk.steps, executor_, step_cell,
+                     [&](std::int64_t step, const StepTask& task, int worker) {
+                       StepProjection(chunk.first_step + step, task, worker);
+                     });
   }
 
   // A worker's scratch memory for a product of some rows.
@@ -517,8 +514,7 @@ class LayerTangent {
   const bool has_dot_params_;
   const std::int64_t group_size_;
   const std::int64_t panels_;  // of units
-  const StepTasks cell_tasks_;
-  const StepTasks projection_tasks_;
+  const StepTasks tasks_;      // cells, and the projection
 };
 
 }  // namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET

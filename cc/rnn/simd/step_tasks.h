@@ -100,33 +100,50 @@ class SequenceLengths {
   std::int64_t time_;
 };
 
-// Cuts the steps whose results are [directions, rows, panels] into tasks. Bits
-// do not depend on the cut, so it follows the number of threads.
+// What a step computes for each direction, or one of its halves: results
+// [rows, panels]. A panel takes as many weights, and a multiply-add with each
+// for each row.
+struct StepWork {
+  std::int64_t panels;
+  std::int64_t panel_weights;
+
+  double weights() const {
+    return static_cast<double>(panels) * static_cast<double>(panel_weights);
+  }
+};
+
+// Cuts steps into tasks. Bits do not depend on the cut, so it follows the
+// number of threads.
 class StepTasks {
  public:
-  // panel_weights: the weights of a panel, of weight_bytes each. Each takes a
-  // multiply-add for each row.
-  StepTasks(std::int64_t directions, std::int64_t rows, std::int64_t panels,
-            std::int64_t panel_weights, std::int64_t weight_bytes,
-            const SequenceLengths& lengths, int num_threads)
-      : directions_(directions), rows_(rows), panels_(panels) {
+  // second: where a step has two halves, one after the other.
+  StepTasks(std::int64_t directions, std::int64_t rows,
+            std::int64_t weight_bytes, const SequenceLengths& lengths,
+            int num_threads, const StepWork& first, const StepWork& second = {})
+      : directions_(directions), rows_(rows) {
+    const double weights =
+        first.weights() > second.weights() ? first.weights() : second.weights();
+    const std::int64_t threads = CeilDiv(num_threads, directions);
+    // A thread that has no other to take turns with goes on to the end.
+    const std::int64_t row_groups =
+        num_threads == 1
+            ? 1
+            : threads * LeastTasks<float>(weights * static_cast<double>(rows) /
+                                          static_cast<double>(threads));
     // Fewer rows do not keep the multipliers as busy; and more weights do not
     // stay in a thread's second-level cache from step to step.
     constexpr std::int64_t kLeastRows = 16;
-    row_groups_ = CeilDiv(num_threads, directions);
-    const double weights =
-        static_cast<double>(panels) * static_cast<double>(panel_weights);
-    are_independent_ =
-        row_groups_ == 1 ||
-        (rows / row_groups_ >= kLeastRows &&
+    are_sequences_ =
+        row_groups == 1 ||
+        (rows / threads >= kLeastRows &&
          weights * static_cast<double>(weight_bytes) <= kSecondLevelBytes &&
-         HaveEqualWork(lengths));
-    if (are_independent_) {
-      panel_groups_ = 1;
-      row_groups_ *= LeastTasks<float>(weights * static_cast<double>(rows) /
-                                       static_cast<double>(row_groups_));
+         HaveEqualWork(lengths, threads));
+    if (are_sequences_) {
+      first_ = {first.panels, 1, row_groups};
+      second_ = {second.panels, 1, row_groups};
     } else {
-      CutPanels(weights * static_cast<double>(rows), num_threads);
+      first_ = CutOfPanels(first, num_threads);
+      second_ = CutOfPanels(second, num_threads);
     }
   }
 
@@ -134,67 +151,73 @@ class StepTasks {
   // what those of the steps before did.
   template <typename Body>
   void Run(std::int64_t num_steps, Executor& executor, const Body& body) const {
-    RunTasks(are_independent_, num_steps, size(), executor,
+    RunTasks(num_steps, size(first_), executor,
              [&](std::int64_t step, std::int64_t i, int worker) {
-               body(step, (*this)[i], worker);
+               body(step, Task(first_, i), worker);
              });
   }
 
-  // The same where a step has two halves, with tasks of their own: even half
-  // steps are of `first`, odd ones of `second`. Both are for the same rows and
-  // threads.
+  // The same for halves of steps: the even ones are first halves.
   template <typename FirstBody, typename SecondBody>
-  static void RunHalves(const StepTasks& first, const StepTasks& second,
-                        std::int64_t num_half_steps, Executor& executor,
-                        const FirstBody& first_body,
-                        const SecondBody& second_body) {
-    RunTasks(first.are_independent_ && second.are_independent_, num_half_steps,
-             Max(first.size(), second.size()), executor,
+  void RunHalves(std::int64_t num_half_steps, Executor& executor,
+                 const FirstBody& first_body,
+                 const SecondBody& second_body) const {
+    RunTasks(num_half_steps, Max(size(first_), size(second_)), executor,
              [&](std::int64_t half_step, std::int64_t i, int worker) {
-               if (half_step % 2 == 0 && i < first.size()) {
-                 first_body(half_step / 2, first[i], worker);
+               if (half_step % 2 == 0 && i < size(first_)) {
+                 first_body(half_step / 2, Task(first_, i), worker);
                }
-               if (half_step % 2 == 1 && i < second.size()) {
-                 second_body(half_step / 2, second[i], worker);
+               if (half_step % 2 == 1 && i < size(second_)) {
+                 second_body(half_step / 2, Task(second_, i), worker);
                }
              });
   }
 
  private:
+  // Of what a step, or half of it, computes for a direction.
+  struct Cut {
+    std::int64_t panels;
+    std::int64_t panel_groups;
+    std::int64_t row_groups;
+  };
+
   template <typename Body>
-  static void RunTasks(bool are_independent, std::int64_t num_steps,
-                       std::int64_t num_tasks, Executor& executor,
-                       const Body& body) {
-    if (are_independent) {
+  void RunTasks(std::int64_t num_steps, std::int64_t num_tasks,
+                Executor& executor, const Body& body) const {
+    if (are_sequences_) {
       executor.ParallelSequences(num_steps, num_tasks, body);
     } else {
       executor.ParallelSteps(num_steps, num_tasks, body);
     }
   }
 
-  // Whether no thread waits long for another if each has rows of its own.
-  bool HaveEqualWork(const SequenceLengths& lengths) const {
+  // Whether none of so many threads waits long for another if each has rows of
+  // its own.
+  bool HaveEqualWork(const SequenceLengths& lengths,
+                     std::int64_t threads) const {
     constexpr double kMostWork = 1.1;  // of a thread, where 1 is the mean
     double most = 0;
-    for (std::int64_t i = 0; i < row_groups_; ++i) {
-      const std::int64_t row = RowOfGroup(i);
-      const double steps = lengths.ValidSteps(row, RowOfGroup(i + 1) - row);
+    for (std::int64_t i = 0; i < threads; ++i) {
+      const std::int64_t row = FirstRow(i, threads);
+      const std::int64_t rows = FirstRow(i + 1, threads) - row;
+      const double steps = lengths.ValidSteps(row, rows);
       most = steps > most ? steps : most;
     }
-    return most * static_cast<double>(row_groups_) <=
+    return most * static_cast<double>(threads) <=
            kMostWork * lengths.ValidSteps(0, rows_);
   }
-  std::int64_t RowOfGroup(std::int64_t group) const {
-    return group * rows_ / row_groups_;
+  std::int64_t FirstRow(std::int64_t group, std::int64_t groups) const {
+    return group * rows_ / groups;
   }
 
-  // work: the multiply-adds of one direction's step
-  void CutPanels(double work, int num_threads) {
+  Cut CutOfPanels(const StepWork& step, int num_threads) const {
+    if (step.panels == 0) return {0, 0, 0};
     // A task is worth the hand-over to another thread. There are enough that
     // threads which are slower take fewer; but where steps are short, a thread
     // waits less for another than for weights that are in the other's cache.
     constexpr double kLeastWork = 1 << 15;
     constexpr double kShortWork = 1 << 22;
+    const double work = step.weights() * static_cast<double>(rows_);
     const std::int64_t tasks_per_thread =
         work * static_cast<double>(directions_) < kShortWork * num_threads ? 1
                                                                            : 2;
@@ -205,32 +228,32 @@ class StepTasks {
         work < kLeastWork * static_cast<double>(most)
             ? static_cast<std::int64_t>(work / kLeastWork) + 1
             : most;
-    panel_groups_ = Min(panels_, wanted);
-    row_groups_ = panels_ == 0 ? 0
-                               : Min(CeilDiv(rows_, kMaxTileRows),
-                                     CeilDiv(wanted, panel_groups_));
+    const std::int64_t panel_groups = Min(step.panels, wanted);
+    return {step.panels, panel_groups,
+            Min(CeilDiv(rows_, kMaxTileRows), CeilDiv(wanted, panel_groups))};
   }
 
-  std::int64_t size() const {
-    return directions_ * panel_groups_ * row_groups_;
+  std::int64_t size(const Cut& cut) const {
+    return directions_ * cut.panel_groups * cut.row_groups;
   }
-  StepTask operator[](std::int64_t index) const {
-    assert(index >= 0 && index < size());
-    const std::int64_t rows = index % row_groups_;
-    const std::int64_t panels = index / row_groups_ % panel_groups_;
-    const std::int64_t row = RowOfGroup(rows);
-    return {index / row_groups_ / panel_groups_, row,
-            RowOfGroup(rows + 1) - row, panels * panels_ / panel_groups_,
-            (panels + 1) * panels_ / panel_groups_};
+  StepTask Task(const Cut& cut, std::int64_t index) const {
+    assert(index >= 0 && index < size(cut));
+    const std::int64_t rows = index % cut.row_groups;
+    const std::int64_t panels = index / cut.row_groups % cut.panel_groups;
+    const std::int64_t row = FirstRow(rows, cut.row_groups);
+    return {index / cut.row_groups / cut.panel_groups, row,
+            FirstRow(rows + 1, cut.row_groups) - row,
+            panels * cut.panels / cut.panel_groups,
+            (panels + 1) * cut.panels / cut.panel_groups};
   }
 
   std::int64_t directions_;
   std::int64_t rows_;
-  std::int64_t panels_;
-  std::int64_t panel_groups_;
-  std::int64_t row_groups_;
-  // Whether a task's rows need nothing from other tasks: they have all panels.
-  bool are_independent_;
+  // Whether a task needs nothing from those of other rows: it has all panels,
+  // and both halves are cut alike.
+  bool are_sequences_;
+  Cut first_;
+  Cut second_;
 };
 
 // The time of a direction's step `step`, forward (0) or backward (1).
