@@ -2,9 +2,10 @@
 
 Each library runs in a process of its own, and they take turns. Of networks it measures inference (forward) and a step
 of training without the update (forward + backward); of GRUBlockCell the op and its gradient; further the memory of a
-training step, how time grows with the length and the number of sequences, what the smallest call costs, and what the
-gradient of a penalty on a gradient takes. It prints a line for each measurement and writes results.json, results.md and
-results.png. docs/performance.md says what the figures mean.
+training step, how time grows with the length and the number of sequences, what the smallest call costs, what the
+gradient of a penalty on a gradient takes, and how the libraries share a machine with other work. It prints a line for
+each measurement and writes results.json, results.md and results.png. docs/performance.md and docs/sharing.md say what
+the figures mean.
 """
 
 import argparse
@@ -13,7 +14,7 @@ import importlib.util
 import json
 import os
 import pathlib
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 # Of the libraries' processes, which inherit it: none is to use a GPU.
 os.environ["CUDA_VISIBLE_DEVICES"] = ""
@@ -26,9 +27,10 @@ from peers import OTHERS, OURS, PEERS, REFERENCE, without_missing
 from report import LineTable, print_memory, targets_to_text, to_markdown
 from run import MemoryMeasurement, Run, to_json
 from sections import MAIN, MEMORY, PRODUCT_DTYPES, PRODUCT_SIZES, QUICK_PRODUCT_SIZES, SECTIONS, Section
-from targets import SECOND_ORDER_TARGETS, TARGETS, judge
+from targets import judge_what_was_measured
 from workers import Worker
 
+OPTIONS = list(dict.fromkeys(section.option for section in SECTIONS.values()))
 ROUNDS = 12
 LEAST_ROUNDS = 3
 MEMORY_PROCESSES = 3  # how often memory is measured: where TensorFlow's allocator puts things differs between processes
@@ -39,9 +41,9 @@ def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
         "--sections",
-        type=names_of(SECTIONS),
+        type=names_of(OPTIONS),
         metavar="SECTION,...",
-        help=f"parts of it: {', '.join(SECTIONS)} (default: all; with --cases: {MAIN})",
+        help=f"parts of it: {', '.join(OPTIONS)} (default: all; with --cases: {MAIN})",
     )
     parser.add_argument(
         "--cases",
@@ -59,7 +61,7 @@ def parse_arguments() -> argparse.Namespace:
         help="threads of each library (default: as many as there are CPUs, %(default)s)",
     )
     settings = parser.parse_args()
-    settings.sections = settings.sections or ([MAIN] if settings.cases else list(SECTIONS))
+    settings.sections = settings.sections or ([MAIN] if settings.cases else OPTIONS)
     settings.rounds = settings.rounds or (QUICK_ROUNDS if settings.quick else ROUNDS)
     return settings
 
@@ -71,8 +73,13 @@ def run_benchmark(settings: argparse.Namespace) -> Run:
     peers = [OURS, *(peer.name for peer in others)]
     log = settings.output / "libraries.log"
     memory = _measure_memory(settings, peers, log) if MEMORY in settings.sections else []
-    with Bench([PEERS[name] for name in peers], REFERENCE, settings.threads, log) as bench:
-        measurements = [each for section in _timed_sections(settings) for each in _time(section, bench, settings)]
+    measurements: list[Measurement] = []
+    versions: Mapping[str, Mapping[str, str]] = {}
+    for factor, sections in _by_threads_per_cpu(settings).items():
+        taking_part = [PEERS[name] for name in peers if any(name in section.peers for section in sections)]
+        with Bench(taking_part, REFERENCE, factor * settings.threads, log) as bench:
+            versions = {**bench.versions, **versions}
+            measurements += [each for section in sections for each in _time(section, bench, settings)]
     return Run(
         date=date,
         rounds=settings.rounds,
@@ -80,15 +87,18 @@ def run_benchmark(settings: argparse.Namespace) -> Run:
         has_amx="amx_bf16" in _cpu_flags(),
         load_before=load_before,
         load_after=os.getloadavg(),
-        versions=bench.versions,
+        versions=versions,
         left_out=left_out,
         measurements=merge(measurements),
         memory=memory,
     )
 
 
-def _timed_sections(settings: argparse.Namespace) -> list[Section]:
-    return [SECTIONS[name] for name in settings.sections if name != MEMORY]
+def _by_threads_per_cpu(settings: argparse.Namespace) -> Mapping[int, Sequence[Section]]:
+    """Returns the sections to be timed, by how many threads the libraries' processes have for each CPU."""
+    timed = [each for each in SECTIONS.values() if each.option in settings.sections and each.name != MEMORY]
+    factors = dict.fromkeys(section.load.threads_per_cpu for section in timed)
+    return {factor: [each for each in timed if each.load.threads_per_cpu == factor] for factor in factors}
 
 
 def _cases_of(section: Section, settings: argparse.Namespace) -> Sequence[Case]:
@@ -127,7 +137,8 @@ def _time(section: Section, bench: Bench, settings: argparse.Namespace) -> list[
     measurements = []
     for case in chosen:
         beside = [turn for turn in products if turn.case.dtype == case.dtype]
-        of_case = bench.measure(section.name, case, section.peers, rounds, beside)
+        load = section.quick_load if settings.quick else section.load
+        of_case = bench.measure(section.name, case, section.peers, rounds, beside, section.tasks, load)
         table.print_case([each for each in of_case if each.case == case])
         measurements += of_case
     return measurements
@@ -161,7 +172,7 @@ def main() -> None:
     settings = parse_arguments()
     settings.output.mkdir(parents=True, exist_ok=True)
     run = run_benchmark(settings)
-    print(f"\n{targets_to_text(judge(run, [*TARGETS, *SECOND_ORDER_TARGETS]))}\n")
+    print(f"\n{targets_to_text(judge_what_was_measured(run))}\n")
     print(f"load average before {run.load_before[0]:.2f}, after {run.load_after[0]:.2f}; ", end="")
     print(f"{run.disturbed():.0%} of the samples were disturbed by other processes")
     write(run, settings.output)

@@ -14,12 +14,16 @@ FORWARD_BACKWARD = "forward_backward"
 BACKWARD = "backward"
 PENALTY = "penalty"
 PRODUCT = "product"
+TANH = "tanh"
+MAPPED = "mapped"
 TASKS = {
     FORWARD: "forward",
     FORWARD_BACKWARD: "forward + backward",
     BACKWARD: "backward",
     PENALTY: "penalty's gradient",
     PRODUCT: "product",
+    TANH: "tanh",
+    MAPPED: "tanh in tf.data",
 }
 
 
@@ -238,7 +242,35 @@ class Product:
         return {PRODUCT: 2 * self.size**3}[task]
 
 
-Case = Network | CellSteps | Product
+@dataclasses.dataclass(frozen=True)
+class Elementwise:
+    """The hyperbolic tangent of each element of a vector: the small op of somebody else.
+
+    Attributes:
+      size: the number of elements.
+    """
+
+    size: int
+
+    tasks: ClassVar[Sequence[str]] = (TANH, MAPPED)
+    dtype: ClassVar[str] = "float32"
+
+    @property
+    def name(self) -> str:
+        """The name that `parse_case` takes."""
+        return f"elementwise-{self.size}"
+
+    @property
+    def title(self) -> str:
+        """The function and the size."""
+        return f"tanh of {self.size} elements"
+
+    def flops(self, task: str) -> int:
+        """Returns the number of elements."""
+        return {task: self.size for task in self.tasks}[task]
+
+
+Case = Network | CellSteps | Product | Elementwise
 
 _SIZE = "[1-9][0-9]*"
 _DTYPE = f"(?P<dtype>{'|'.join(DTYPES)})"
@@ -253,6 +285,7 @@ _PATTERNS: dict[type, str] = {
     CellSteps: f"gru_block_cell-(?P<batch>{_SIZE})-(?P<input_size>{_SIZE})-(?P<units>{_SIZE})"
     f"(-(?P<steps>{_SIZE})steps)?(-{_DTYPE})?",
     Product: f"product-(?P<size>{_SIZE})(-{_DTYPE})?",
+    Elementwise: f"elementwise-(?P<size>{_SIZE})",
 }
 _TEXTS = ("cell", "dtype")
 _FLAGS = ("bidirectional", "varying")
@@ -276,6 +309,6 @@ def parse_case(name: str) -> Case:
     raise ValueError(
         f"a case is named CELL-BATCH-TIME-INPUT-UNITS, with a cell of {', '.join(NUM_GATES)}, and after it, in this "
         f"order, any of -Nlayers, -bidirectional, -varying and -DTYPE, or penalty- and such a name; "
-        f"gru_block_cell-BATCH-INPUT-UNITS, with any of -Nsteps and -DTYPE; or product-SIZE, with -DTYPE; sizes are at "
-        f"least 1 and dtypes {', '.join(DTYPES)}; {name!r} is not"
+        f"gru_block_cell-BATCH-INPUT-UNITS, with any of -Nsteps and -DTYPE; product-SIZE, with -DTYPE; or "
+        f"elementwise-SIZE; sizes are at least 1 and dtypes {', '.join(DTYPES)}; {name!r} is not"
     )

@@ -5,10 +5,11 @@ import dataclasses
 import math
 import pathlib
 import random
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 
 import numpy as np
 from cases import TASKS, Case
+from loads import QUIET, Load, neighbours
 from peers import Peer
 from workers import Sample, Worker
 
@@ -33,6 +34,7 @@ class Measurement:
       seconds: the time of one call in each round.
       error: the largest difference of a result from the float64 one, relative to the largest magnitude of its tensor.
       others: the share of the CPUs' time that other processes took in each round.
+      waits: the seconds that each call of all rounds took, where they were timed one by one.
     """
 
     section: str
@@ -42,6 +44,11 @@ class Measurement:
     seconds: Sequence[float]
     error: float
     others: Sequence[float]
+    waits: Sequence[float] = ()
+
+    def wait(self, percent: float) -> float:
+        """Returns the seconds that so many of a hundred calls did not exceed."""
+        return float(np.percentile(self.waits, percent))
 
     @property
     def quartiles(self) -> tuple[float, float, float]:
@@ -118,14 +125,14 @@ class Bench:
     def __exit__(self, *exception) -> None:
         self._stack.close()
 
-    def prepare(self, case: Case, peers: Collection[str]) -> list[Turn]:
-        """Returns the tasks of a case for all of the peers that can do them, their results checked.
+    def prepare(self, case: Case, peers: Collection[str], tasks: Container[str] = TASKS) -> list[Turn]:
+        """Returns those of some tasks of a case that each of the peers can do, their results checked.
 
         Raises:
           ValueError: if a peer's results are wrong.
         """
         workers = {name: worker for name, worker in self._workers.items() if name in peers}
-        keys = [(name, task) for name, worker in workers.items() for task in worker.prepare(case)]
+        keys = [(name, task) for name, worker in workers.items() for task in worker.prepare(case) if task in tasks]
         self._reference.prepare(case)
         expected = {task: self._reference.results(case, task) for task in dict.fromkeys(task for _, task in keys)}
         self._reference.forget(case)
@@ -139,7 +146,14 @@ class Bench:
         return turns
 
     def measure(
-        self, section: str, case: Case, peers: Collection[str], rounds: int, products: Sequence[Turn] = ()
+        self,
+        section: str,
+        case: Case,
+        peers: Collection[str],
+        rounds: int,
+        products: Sequence[Turn] = (),
+        tasks: Container[str] = TASKS,
+        load: Load = QUIET,
     ) -> list[Measurement]:
         """Checks the results of peers and measures them in all that they can do of a case.
 
@@ -152,6 +166,8 @@ class Bench:
           peers: the names of those that take part.
           rounds: how many samples to take of each task.
           products: products, prepared; in each round each peer takes one turn at one of its own.
+          tasks: what to measure, as far as the case has it.
+          load: what else happens meanwhile.
 
         Returns:
           The measurements of the case and of those products that had a turn.
@@ -159,16 +175,18 @@ class Bench:
         Raises:
           ValueError: if a peer's results are wrong.
         """
-        turns = self.prepare(case, peers)
+        turns = self.prepare(case, self._loaded(peers, load), tasks)
         samples: dict[Turn, list[Sample]] = {turn: [] for turn in [*turns, *products]}
         shuffler = random.Random(case.name)
-        for _ in range(rounds):
-            order = [*turns, *_one_of_each_peer(products, shuffler)]
-            shuffler.shuffle(order)
-            for turn in order:
-                samples[turn].append(self._sample(turn))
+        with neighbours(load.neighbours):
+            for _ in range(rounds):
+                order = [*turns, *_one_of_each_peer(products, shuffler)]
+                shuffler.shuffle(order)
+                for turn in order:
+                    samples[turn].append(self._sample(turn, load))
         for turn in set(turns) - set(products):
-            self._workers[turn.peer].forget(case)
+            for each in {case, *(other for other, _ in load.beside)}:
+                self._workers[turn.peer].forget(each)
         return [
             Measurement(
                 section,
@@ -178,16 +196,24 @@ class Bench:
                 [sample.seconds for sample in taken],
                 turn.error,
                 [sample.others for sample in taken],
+                [wait for sample in taken for wait in sample.waits],
             )
             for turn, taken in samples.items()
             if taken
         ]
 
-    def _sample(self, turn: Turn) -> Sample:
+    def _loaded(self, peers: Collection[str], load: Load) -> list[str]:
+        """Makes the calls of a load ready, and returns the peers that have all of them."""
+        able = [name for name in self._workers if name in peers]
+        for other, task in load.beside:
+            able = [name for name in able if task in self._workers[name].prepare(other)]
+        return able
+
+    def _sample(self, turn: Turn, load: Load) -> Sample:
         """Returns the first sample that is not disturbed, or the least disturbed of several."""
         taken = []
         for _ in range(TRIES):
-            taken.append(self._workers[turn.peer].sample(turn.case, turn.task))
+            taken.append(self._workers[turn.peer].sample(turn.case, turn.task, load))
             if taken[-1].others <= DISTURBANCE:
                 break
         return min(taken, key=lambda sample: sample.others)
@@ -206,8 +232,13 @@ def merge(measurements: Iterable[Measurement]) -> list[Measurement]:
     for each in measurements:
         key = (each.section, each.case, each.peer, each.task)
         if key in merged:
-            seconds, others = [*merged[key].seconds, *each.seconds], [*merged[key].others, *each.others]
-            merged[key] = dataclasses.replace(each, seconds=seconds, others=others)
+            parts = (merged[key], each)
+            merged[key] = dataclasses.replace(
+                each,
+                seconds=[value for part in parts for value in part.seconds],
+                others=[value for part in parts for value in part.others],
+                waits=[value for part in parts for value in part.waits],
+            )
         else:
             merged[key] = each
     return list(merged.values())

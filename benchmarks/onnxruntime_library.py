@@ -1,4 +1,4 @@
-"""ONNX Runtime, for inference: the operators LSTM, GRU and RNN, and MatMul."""
+"""ONNX Runtime, for inference: the operators LSTM, GRU and RNN, MatMul and Tanh."""
 
 import functools
 from collections.abc import Sequence
@@ -6,9 +6,9 @@ from collections.abc import Sequence
 import numpy as np
 import onnx
 import onnxruntime
-from cases import FORWARD, PRODUCT, Network, Product
+from cases import FORWARD, PRODUCT, TANH, Elementwise, Network, Product
 from onnx import TensorProto, helper, numpy_helper
-from problems import NetworkProblem, Weights, network_problem, product_factors
+from problems import NetworkProblem, Weights, elements, network_problem, product_factors
 from programs import Library, Program
 
 _OPERATORS = {"lstm": "LSTM", "gru": "GRU", "tanh": "RNN"}
@@ -112,6 +112,20 @@ class ProductProgram(Program):
         return {"product": product}
 
 
+class ElementwiseProgram(Program):
+    """The operator Tanh."""
+
+    def __init__(self, case: Elementwise, threads: int):
+        inputs = [helper.make_tensor_value_info("x", TensorProto.FLOAT, [case.size])]
+        session = _session(_model([helper.make_node("Tanh", ["x"], ["tanh"])], inputs, "tanh", []), threads)
+        self.calls = {TANH: functools.partial(session.run, None, {"x": elements(case)})}
+
+    def results(self, task: str) -> dict[str, np.ndarray]:
+        """See the base class."""
+        (tanh,) = self.calls[task]()
+        return {"tanh": tanh}
+
+
 class OnnxRuntime(Library):
     """ONNX Runtime, which knows these operators in float32 only."""
 
@@ -129,3 +143,7 @@ class OnnxRuntime(Library):
     def product(self, case: Product) -> Program | None:
         """See the base class."""
         return ProductProgram(case, self._threads) if case.dtype == "float32" else None
+
+    def elementwise(self, case: Elementwise) -> Program:
+        """See the base class."""
+        return ElementwiseProgram(case, self._threads)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import ml_dtypes
 import numpy as np
-from cases import CellSteps, Network, Product
+from cases import CellSteps, Elementwise, Network, Product
 
 NUMPY_DTYPES = {
     "bfloat16": ml_dtypes.bfloat16,
@@ -147,6 +147,11 @@ def cell_problem(case: CellSteps) -> CellProblem:
         gates={"r": uniform(0, batch, units), "u": uniform(0, batch, units), "c": uniform(-1, batch, units)},
         d_h=normal(batch, units),
     )
+
+
+def elements(case: Elementwise) -> np.ndarray:
+    """Returns the argument of an elementwise function."""
+    return np.random.default_rng(0).standard_normal(case.size).astype(NUMPY_DTYPES[case.dtype])
 
 
 @functools.lru_cache(maxsize=1)

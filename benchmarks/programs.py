@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-from cases import Case, CellSteps, Network, Product
+from cases import Case, CellSteps, Elementwise, Network, Product
 
 
 class Program(abc.ABC):
@@ -16,7 +16,8 @@ class Program(abc.ABC):
         a `Network`, FORWARD is inference, the outputs of all steps from a state of zeros; FORWARD_BACKWARD a step of
         training without the update, the outputs and the gradients with respect to the input and all weights; PENALTY
         the gradient of a `PenalizedNetwork`'s penalty with respect to all weights. Of `CellSteps`, FORWARD and BACKWARD
-        run `GRUBlockCell` and `GRUBlockCellGrad`. PRODUCT multiplies.
+        run `GRUBlockCell` and `GRUBlockCellGrad`. PRODUCT multiplies. TANH computes the function; MAPPED does so
+        in a `tf.data` pipeline that has threads of its own.
     """
 
     calls: Mapping[str, Callable[[], Any]]
@@ -28,7 +29,7 @@ class Program(abc.ABC):
         Returns:
           Of a `Network`: for FORWARD the "output", [batch, time, output_size], which is zero past the end of a
           sequence; for FORWARD_BACKWARD and PENALTY what `problems.name_gradients` does. Of `CellSteps`: what the last
-          op gave, by the names of its outputs. Of a `Product`: "product".
+          op gave, by the names of its outputs. Of a `Product`: "product"; of `Elementwise`: "tanh".
         """
 
 
@@ -56,7 +57,7 @@ class Library(abc.ABC):
             return self.network(case)
         if isinstance(case, CellSteps):
             return self.cell_steps(case)
-        return self.product(case)
+        return self.product(case) if isinstance(case, Product) else self.elementwise(case)
 
     def network(self, case: Network) -> Program | None:
         """Returns a program for a network, or None if the library has none such."""
@@ -68,4 +69,8 @@ class Library(abc.ABC):
 
     def product(self, case: Product) -> Program | None:
         """Returns a program for a product, or None if the library's are not measured."""
+        return None
+
+    def elementwise(self, case: Elementwise) -> Program | None:
+        """Returns a program for an elementwise function, or None if the library's are not measured."""
         return None

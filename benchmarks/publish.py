@@ -5,9 +5,9 @@ import json
 import pathlib
 
 import picture
-from report import first_order_to_markdown, second_order_to_markdown
+from report import first_order_to_markdown, second_order_to_markdown, sharing_to_markdown
 from run import Run, from_json, join
-from sections import SECOND_ORDER
+from sections import CLIENTS, SECOND_ORDER
 
 DOCS = pathlib.Path(__file__).parent.parent / "docs"
 BEGIN = "<!-- Results: written by benchmarks/publish.py -->"
@@ -17,7 +17,8 @@ END = "<!-- End of results -->"
 def publish(run: Run, docs: pathlib.Path) -> list[pathlib.Path]:
     """Replaces what is between the marks in the pages that the run has results for, which it returns.
 
-    Networks and cells are in performance.md, with performance.png; gradients of penalties in second_order.md.
+    Networks and cells are in performance.md, with performance.png; gradients of penalties in second_order.md; sharing
+    a machine in sharing.md.
 
     Raises:
       ValueError: if such a page has not each mark once.
@@ -29,6 +30,8 @@ def publish(run: Run, docs: pathlib.Path) -> list[pathlib.Path]:
         pages.append(_replace(docs / "performance.md", text))
     if run.cases(SECOND_ORDER):
         pages.append(_replace(docs / "second_order.md", second_order_to_markdown(run)))
+    if run.cases(CLIENTS[1]):
+        pages.append(_replace(docs / "sharing.md", sharing_to_markdown(run)))
     return pages
 
 

@@ -1,12 +1,12 @@
-"""PyTorch's `nn.LSTM`, `nn.GRU` and `nn.RNN`, and its matrix product."""
+"""PyTorch's `nn.LSTM`, `nn.GRU` and `nn.RNN`, its matrix product and `tanh`."""
 
 from collections.abc import Mapping
 from typing import ClassVar
 
 import numpy as np
 import torch
-from cases import FORWARD, FORWARD_BACKWARD, PENALTY, PRODUCT, Network, Product
-from problems import NetworkProblem, Weights, name_gradients, network_problem, product_factors
+from cases import FORWARD, FORWARD_BACKWARD, PENALTY, PRODUCT, TANH, Elementwise, Network, Product
+from problems import NetworkProblem, Weights, elements, name_gradients, network_problem, product_factors
 from programs import Library, Program
 
 _MODULES = {"lstm": torch.nn.LSTM, "gru": torch.nn.GRU, "tanh": torch.nn.RNN}
@@ -110,6 +110,22 @@ class ProductProgram(Program):
         return {"product": _to_numpy(self._product())}
 
 
+class ElementwiseProgram(Program):
+    """`torch.tanh`."""
+
+    def __init__(self, case: Elementwise):
+        self._argument = _to_torch(elements(case), case.dtype)
+        self.calls = {TANH: self._tanh}
+
+    def _tanh(self) -> torch.Tensor:
+        with torch.inference_mode():
+            return torch.tanh(self._argument)
+
+    def results(self, task: str) -> dict[str, np.ndarray]:
+        """See the base class."""
+        return {"tanh": _to_numpy(self._tanh())}
+
+
 class PyTorch(Library):
     """PyTorch."""
 
@@ -128,6 +144,10 @@ class PyTorch(Library):
     def product(self, case: Product) -> Program:
         """See the base class."""
         return ProductProgram(case)
+
+    def elementwise(self, case: Elementwise) -> Program:
+        """See the base class."""
+        return ElementwiseProgram(case)
 
 
 class PyTorchCuda(Library):

@@ -8,8 +8,21 @@ from cases import BACKWARD, FORWARD, FORWARD_BACKWARD, PENALTY, TASKS, Case, Cel
 from measure import DISTURBANCE, Measurement
 from peers import KERAS, OURS, PEERS
 from run import MemoryMeasurement, Run
-from sections import BATCHES, CALLS, LENGTHS, SECOND_ORDER
-from targets import SECOND_ORDER_TARGETS, Verdict, judge
+from sections import (
+    BATCHES,
+    CALLS,
+    CLIENTS,
+    LENGTHS,
+    NEIGHBOUR,
+    PIPELINE,
+    SECOND_ORDER,
+    SECTIONS,
+    THREADS_PER_CPU,
+    WAIT_ALONE,
+    WAIT_BESIDE_PRODUCTS,
+    WAIT_BESIDE_SEQUENCES,
+)
+from targets import SECOND_ORDER_TARGETS, SHARING_TARGETS, Verdict, judge
 
 _MEBI = 2**20
 
@@ -21,12 +34,12 @@ class LineTable:
       cases: the cases that are to come, which decide how wide the table is.
     """
 
-    _HEAD = ("case", "task", "peer", "ms", "quartiles", "GFLOP/s", "ours x", "error")
+    _HEAD = ("case", "task", "peer", "ms", "quartiles", "GFLOP/s", "ours x", "error", "p50; p99")
 
     def __init__(self, cases: Iterable[Case]):
         columns = [[case.title for case in cases], TASKS.values(), [peer.label for peer in PEERS.values()]]
         widths = [max(map(len, [head, *column])) for head, column in zip(self._HEAD, columns, strict=False)]
-        self._widths = [*widths, -9, -19, -8, -7, -7]  # negative: aligned to the right
+        self._widths = [*widths, -9, -19, -8, -7, -7, -14]  # negative: aligned to the right
         self._print_line(self._HEAD)
 
     def print_case(self, measurements: Sequence[Measurement]) -> None:
@@ -45,6 +58,7 @@ class LineTable:
                     _figure(each.gflops[1]),
                     "-" if ratio is None or each.peer == OURS else f"{ratio:.2f}",
                     f"{each.error:.0e}",
+                    _waits(each) if each.waits else "-",
                 )
             )
 
@@ -65,7 +79,7 @@ def print_memory(measurement: MemoryMeasurement) -> None:
 
 def to_markdown(run: Run) -> str:
     """Returns all that was measured as tables, with a line of what it was measured on."""
-    return "\n".join(filter(None, [_conditions(run), _first_order(run), _second_order(run)]))
+    return "\n".join(filter(None, [_conditions(run), _first_order(run), _second_order(run), _sharing(run)]))
 
 
 def first_order_to_markdown(run: Run) -> str:
@@ -77,6 +91,12 @@ def second_order_to_markdown(run: Run) -> str:
     """Returns what `to_markdown` does of the gradients of penalties."""
     rounds = max((len(each.seconds) for each in run.of_section(SECOND_ORDER)), default=run.rounds)
     return "\n".join(filter(None, [_conditions(dataclasses.replace(run, rounds=rounds)), _second_order(run)]))
+
+
+def sharing_to_markdown(run: Run) -> str:
+    """Returns what `to_markdown` does of the machine that is shared."""
+    rounds = max((len(each.seconds) for name in CLIENTS.values() for each in run.of_section(name)), default=run.rounds)
+    return "\n".join(filter(None, [_conditions(dataclasses.replace(run, rounds=rounds)), _sharing(run)]))
 
 
 def _first_order(run: Run) -> str:
@@ -102,6 +122,22 @@ def _second_order(run: Run) -> str:
         _section("Memory of a training step with a penalty, MiB", _penalty_memory(run)),
     ]
     return "\n".join(filter(None, parts))
+
+
+def _sharing(run: Run) -> str:
+    crowded = [NEIGHBOUR, *THREADS_PER_CPU.values(), PIPELINE]
+    parts = [
+        _section("Targets of sharing", _targets(judge(run, SHARING_TARGETS))),
+        _section("Wait for a small op, ms: median; 99th percentile", _small_op(run)),
+        _section("Requests a second; median and 99th percentile of their waits, ms", _clients(run)),
+        *(_section(f"{_of_section(name)}, ms a call", _crowded(run, name)) for name in crowded),
+    ]
+    return "\n".join(filter(None, parts))
+
+
+def _of_section(name: str) -> str:
+    title = SECTIONS[name].title
+    return title[0].upper() + title[1:]
 
 
 def targets_to_text(verdicts: Sequence[Verdict]) -> str:
@@ -273,6 +309,48 @@ def _times(run: Run, section: str, to_text: Callable[[float], str]) -> str:
             if any(cells):
                 rows.append([case.title, TASKS[task], *cells])
     return _table(["", "task", *(PEERS[peer].label for peer in peers)], rows, words=2)
+
+
+def _waits(measurement: Measurement) -> str:
+    return "; ".join(_milliseconds(measurement.wait(percent)) for percent in (50, 99))
+
+
+def _small_op(run: Run) -> str:
+    names = (WAIT_ALONE, WAIT_BESIDE_PRODUCTS, WAIT_BESIDE_SEQUENCES)
+    found = {name: {each.peer: _waits(each) for each in run.of_section(name)} for name in names}
+    peers = [peer for peer in PEERS if any(peer in of_section for of_section in found.values())]
+    rows = [[SECTIONS[name].title, *(each.get(peer, "") for peer in peers)] for name, each in found.items() if each]
+    return _table(["", *(PEERS[peer].label for peer in peers)], rows)
+
+
+def _clients(run: Run) -> str:
+    peers = run.peers(CLIENTS[1])
+    rows = []
+    for case in run.cases(CLIENTS[1]):
+        for count, name in CLIENTS.items():
+            found = [run.find(case, peer, FORWARD, name) for peer in peers]
+            cells = [f"{1 / each.quartiles[1]:.0f}; {_waits(each)}" if each else "" for each in found]
+            rows.append([case.title, str(count), *cells])
+    return _table(["", "clients", *(PEERS[peer].label for peer in peers)], rows, words=2)
+
+
+def _crowded(run: Run, section: str) -> str:
+    peers = run.peers(section)
+    rows = []
+    for case in run.cases(section):
+        for task in case.tasks:
+            cells = [_time_and_ratio(run, case, peer, task, section) for peer in peers]
+            if any(cells):
+                rows.append([case.title, TASKS[task], *cells])
+    head = ["", "task", *(PEERS[peer].label + ("" if peer == OURS else " (ours x)") for peer in peers)]
+    return _table(head, rows, words=2)
+
+
+def _time_and_ratio(run: Run, case: Case, peer: str, task: str, section: str) -> str:
+    measurement, ratio = run.find(case, peer, task, section), run.ratio(case, task, [peer], section)
+    if measurement is None:
+        return ""
+    return _milliseconds(measurement.quartiles[1]) + ("" if peer == OURS or ratio is None else f" ({ratio:.2f})")
 
 
 def _milliseconds(seconds: float) -> str:

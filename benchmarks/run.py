@@ -171,6 +171,7 @@ def _measurement_to_json(measurement: Measurement, run: Run) -> dict[str, Any]:
         "ratio": run.ratio(measurement.case, measurement.task, [measurement.peer], measurement.section),
         "error": measurement.error,
         "others": list(measurement.others),
+        "waits": list(measurement.waits),
     }
 
 
@@ -186,6 +187,7 @@ def from_json(data: Mapping[str, Any]) -> Run:
             each["seconds"]["samples"],
             each["error"],
             each["others"],
+            each["waits"],
         )
         for each in data["measurements"]
     ]

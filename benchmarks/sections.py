@@ -1,10 +1,11 @@
 """The parts of the benchmark: which cases they have, who takes part and how often."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
-from cases import Case, parse_case
-from peers import GPU_PEERS, KERAS, KERAS_UNROLLED, KERAS_XLA, ONNX_RUNTIME, OURS, PEERS, PYTORCH
+from cases import FORWARD, FORWARD_BACKWARD, MAPPED, PRODUCT, TANH, TASKS, Case, Network, parse_case
+from loads import QUIET, Load
+from peers import GPU_PEERS, KERAS, KERAS_UNROLLED, KERAS_XLA, ONNX_RUNTIME, OURS, PEERS, PYTORCH, RAW_OPS
 
 MAIN = "main"
 MEMORY = "memory"
@@ -12,6 +13,7 @@ LENGTHS = "lengths"
 BATCHES = "batches"
 CALLS = "calls"
 SECOND_ORDER = "second_order"
+SHARING = "sharing"
 
 
 def _cases(*names: str) -> tuple[Case, ...]:
@@ -53,6 +55,9 @@ class Section:
       quick_cases: the same, so small that it takes no time.
       peers: who takes part.
       rounds_divisor: how many times fewer rounds than the main section it has.
+      tasks: what is measured of the cases.
+      load: what else happens meanwhile.
+      quick_load: the same, so small that it takes no time.
     """
 
     name: str
@@ -61,9 +66,105 @@ class Section:
     quick_cases: Sequence[Case]
     peers: Sequence[str] = tuple(name for name in PEERS if name != KERAS_UNROLLED)
     rounds_divisor: int = 1
+    tasks: Container[str] = tuple(TASKS)
+    load: Load = QUIET
+    quick_load: Load = QUIET
+
+    @property
+    def option(self) -> str:
+        """What the command line calls it, or what it is a part of."""
+        return self.name.partition("/")[0]
 
 
 _CURVE_PEERS = (OURS, KERAS, PYTORCH, ONNX_RUNTIME)
+
+# The parts of "sharing": how it is to share the machine, and how to share it with us.
+WAIT_ALONE = f"{SHARING}/wait_alone"
+WAIT_BESIDE_PRODUCTS = f"{SHARING}/wait_beside_products"
+WAIT_BESIDE_SEQUENCES = f"{SHARING}/wait_beside_sequences"
+CLIENTS = {count: f"{SHARING}/clients_{count}" for count in (1, 4, 16)}
+NEIGHBOUR = f"{SHARING}/neighbour"
+THREADS_PER_CPU = {count: f"{SHARING}/threads_per_cpu_{count}" for count in (2, 4)}
+PIPELINE = f"{SHARING}/pipeline"
+
+
+def _beside(case: str, task: str, threads: int) -> Sequence[tuple[Case, str]]:
+    return [(parse_case(case), task)] * threads
+
+
+def _wait(name: str, title: str, peers: Sequence[str], beside: str = "", quick: str = "", task: str = "") -> Section:
+    """How long a small op waits, that comes now and then, beside two threads that never rest."""
+    return Section(
+        name,
+        title,
+        _cases("elementwise-1000000"),
+        _cases("elementwise-100"),
+        peers,
+        rounds_divisor=2,
+        tasks=[TANH],
+        load=Load(seconds=2.0, pause=0.005, beside=_beside(beside, task, 2) if beside else []),
+        quick_load=Load(seconds=0.02, beside=_beside(quick, task, 2) if quick else []),
+    )
+
+
+def _clients(count: int) -> Section:
+    return Section(
+        CLIENTS[count],
+        f"{count} threads that call the same network",
+        _cases("lstm-1-30-256-384", "lstm-8-30-256-384"),
+        _cases("lstm-2-3-8-16"),
+        _CURVE_PEERS,
+        rounds_divisor=2,
+        tasks=[FORWARD],
+        load=Load(seconds=1.5, clients=count),
+        quick_load=Load(seconds=0.02, clients=count),
+    )
+
+
+def _crowded(name: str, title: str, load: Load) -> Section:
+    """The networks of the main table, where there are fewer CPUs than threads that want them."""
+    crowded = [case for case in _TABLE if isinstance(case, Network) and case.dtype == "float32"]
+    quick = _cases("lstm-2-3-8-16")
+    peers = (OURS, PYTORCH, ONNX_RUNTIME)
+    return Section(name, title, crowded, quick, peers, rounds_divisor=2, load=load, quick_load=load)
+
+
+_SHARING = (
+    _wait(WAIT_ALONE, "the wait for a small op, alone", (RAW_OPS, PYTORCH, ONNX_RUNTIME)),
+    _wait(
+        WAIT_BESIDE_PRODUCTS,
+        "the wait for a small op, beside two threads of matrix products",
+        (RAW_OPS, PYTORCH, ONNX_RUNTIME),
+        "product-1024",
+        "product-8",
+        PRODUCT,
+    ),
+    _wait(
+        WAIT_BESIDE_SEQUENCES,
+        "the wait for a small op, beside two threads of long sequences",
+        _CURVE_PEERS,
+        "lstm-32-400-256-512",
+        "lstm-2-3-8-16",
+        FORWARD,
+    ),
+    *map(_clients, CLIENTS),
+    _crowded(NEIGHBOUR, "beside another process on one of the CPUs", Load(neighbours=1)),
+    *(
+        _crowded(name, f"with {count} times as many threads as CPUs", Load(threads_per_cpu=count))
+        for count, name in THREADS_PER_CPU.items()
+    ),
+    Section(
+        PIPELINE,
+        "training beside a tf.data pipeline",
+        _cases("lstm-32-100-128-256", "lstm-64-50-512-512"),
+        _cases("lstm-2-3-8-16"),
+        (OURS, KERAS),
+        rounds_divisor=2,
+        tasks=[FORWARD_BACKWARD],
+        load=Load(seconds=2.0, beside=_beside("elementwise-1000000", MAPPED, 1)),
+        quick_load=Load(seconds=0.02, beside=_beside("elementwise-100", MAPPED, 1)),
+    ),
+)
 
 SECTIONS = {
     section.name: section
@@ -118,6 +219,7 @@ SECTIONS = {
             (OURS, KERAS, KERAS_XLA, KERAS_UNROLLED, PYTORCH),
             rounds_divisor=2,
         ),
+        *_SHARING,
     )
 }
 

@@ -5,10 +5,18 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeGuard
 
-from cases import BACKWARD, FORWARD, FORWARD_BACKWARD, PENALTY, Case, CellSteps, Network, PenalizedNetwork
+from cases import BACKWARD, FORWARD, FORWARD_BACKWARD, PENALTY, TANH, TASKS, Case, CellSteps, Network, PenalizedNetwork
 from peers import KERAS, KERAS_UNROLLED, KERAS_XLA, ONNX_RUNTIME, OURS, PYTORCH, RAW_OPS
 from run import Run
-from sections import SECOND_ORDER
+from sections import (
+    CLIENTS,
+    MAIN,
+    NEIGHBOUR,
+    SECOND_ORDER,
+    THREADS_PER_CPU,
+    WAIT_BESIDE_PRODUCTS,
+    WAIT_BESIDE_SEQUENCES,
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,6 +70,12 @@ def judge(run: Run, targets: Sequence[Target] | None = None) -> list[Verdict]:
     return [_judge(target, target.figures(run)) for target in (TARGETS if targets is None else targets)]
 
 
+def judge_what_was_measured(run: Run) -> list[Verdict]:
+    """Returns what a run says of the targets of those parts of the benchmark of which it has anything."""
+    parts = [judge(run, targets) for targets in (TARGETS, SECOND_ORDER_TARGETS, SHARING_TARGETS)]
+    return [each for part in parts if any(each.measured is not None for each in part) for each in part]
+
+
 def _judge(target: Target, figures: Mapping[Case, float]) -> Verdict:
     if not figures:
         return Verdict(target, None, "")
@@ -72,11 +86,13 @@ def _judge(target: Target, figures: Mapping[Case, float]) -> Verdict:
     return Verdict(target, figures[worst], worst.title)
 
 
-def _ratios(is_meant: Callable[[Case], bool], task: str, *peers: str) -> Callable[[Run], Mapping[Case, float]]:
+def _ratios(
+    is_meant: Callable[[Case], bool], task: str, *peers: str, section: str = MAIN
+) -> Callable[[Run], Mapping[Case, float]]:
     """Returns a function of a run that gives how many times as fast as the fastest of these peers we are."""
 
     def figures(run: Run) -> dict[Case, float]:
-        ratios = {case: run.ratio(case, task, peers) for case in run.cases() if is_meant(case)}
+        ratios = {case: run.ratio(case, task, peers, section) for case in run.cases(section) if is_meant(case)}
         return {case: ratio for case, ratio in ratios.items() if ratio is not None}
 
     return figures
@@ -129,6 +145,42 @@ def _penalty_memory(run: Run) -> dict[Case, float]:
     cases = [case for case in run.memory_cases() if isinstance(case, PenalizedNetwork)]
     ratios = {case: run.penalty_memory(case, OURS) for case in cases}
     return {case: ratio for case, ratio in ratios.items() if ratio is not None}
+
+
+def _wait_for_small_op(percent: float) -> Callable[[Run], Mapping[Case, float]]:
+    """Returns a function of a run that gives the wait beside our sequences, that beside matrix products being 1."""
+
+    def figures(run: Run) -> dict[Case, float]:
+        cases = run.cases(WAIT_BESIDE_SEQUENCES)
+        pairs = {
+            case: (
+                run.find(case, OURS, TANH, WAIT_BESIDE_SEQUENCES),
+                run.find(case, RAW_OPS, TANH, WAIT_BESIDE_PRODUCTS),
+            )
+            for case in cases
+        }
+        return {
+            case: ours.wait(percent) / products.wait(percent)
+            for case, (ours, products) in pairs.items()
+            if ours and products
+        }
+
+    return figures
+
+
+def _clients_wait(section: str) -> Callable[[Run], Mapping[Case, float]]:
+    """Returns a function of a run that gives our 99th percentiles, the better library's being 1."""
+
+    def figures(run: Run) -> dict[Case, float]:
+        waits = {}
+        for case in run.cases(section):
+            ours = run.find(case, OURS, FORWARD, section)
+            theirs = [found for peer in _SERVERS if (found := run.find(case, peer, FORWARD, section))]
+            if ours and theirs:
+                waits[case] = ours.wait(99) / min(each.wait(99) for each in theirs)
+        return waits
+
+    return figures
 
 
 def _plain(case: Case, *cells: str) -> TypeGuard[Network]:
@@ -192,6 +244,40 @@ SECOND_ORDER_TARGETS: Sequence[Target] = (
     Target("penalty's gradient / the best of Keras, Keras XLA and Keras unrolled", 2.0, _KERAS_PENALTIES),
     Target("penalty's gradient / the best of Keras, Keras XLA and Keras unrolled", 3.0, _KERAS_PENALTIES, is_mean=True),
     Target("memory of a training step with a penalty / without", 3.0, _penalty_memory, at_most=True),
+)
+
+_SERVERS = (PYTORCH, ONNX_RUNTIME)
+
+SHARING_TARGETS: Sequence[Target] = (
+    Target("a small op's wait, median / beside matrix products", 1.5, _wait_for_small_op(50), at_most=True),
+    Target("a small op's wait, 99th percentile / beside matrix products", 1.5, _wait_for_small_op(99), at_most=True),
+    *(
+        target
+        for count, section in CLIENTS.items()
+        if count > 1
+        for target in (
+            Target(
+                f"{count} clients: requests a second / the better of PyTorch and ONNX Runtime",
+                1.0,
+                _ratios(_network, FORWARD, *_SERVERS, section=section),
+            ),
+            Target(
+                f"{count} clients: 99th percentile / the better of PyTorch and ONNX Runtime",
+                1.0,
+                _clients_wait(section),
+                at_most=True,
+            ),
+        )
+    ),
+    *(
+        Target(f"{title}, {TASKS[task]} / the faster of PyTorch and ONNX Runtime", 1.0, ratios)
+        for title, section in (
+            ("one CPU is busy", NEIGHBOUR),
+            *((f"{count} threads for each CPU", name) for count, name in THREADS_PER_CPU.items()),
+        )
+        for task in (FORWARD, FORWARD_BACKWARD)
+        for ratios in [_ratios(_network, task, *_SERVERS, section=section)]
+    ),
 )
 
 GPU_TARGETS: Sequence[Target] = (

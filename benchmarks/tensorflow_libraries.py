@@ -9,12 +9,25 @@ from typing import Any, ClassVar
 import keras
 import numpy as np
 import tensorflow as tf
-from cases import BACKWARD, FORWARD, FORWARD_BACKWARD, PENALTY, PRODUCT, CellSteps, Network, Product
+from cases import (
+    BACKWARD,
+    FORWARD,
+    FORWARD_BACKWARD,
+    MAPPED,
+    PENALTY,
+    PRODUCT,
+    TANH,
+    CellSteps,
+    Elementwise,
+    Network,
+    Product,
+)
 from problems import (
     CellProblem,
     NetworkProblem,
     Weights,
     cell_problem,
+    elements,
     is_valid,
     name_gradients,
     network_problem,
@@ -285,10 +298,26 @@ class ProductProgram(Program):
         return {"product": self.calls[task]().numpy()}
 
 
+class ElementwiseProgram(Program):
+    """`tf.tanh`, by itself and in a `tf.data` pipeline that has a pool of threads for itself."""
+
+    def __init__(self, case: Elementwise, threads: int):
+        argument = tf.constant(elements(case))
+        dataset = tf.data.Dataset.from_tensors(argument).repeat().map(tf.tanh, num_parallel_calls=threads)
+        options = tf.data.Options()
+        options.threading.private_threadpool_size = threads
+        self.calls = {TANH: graph_call(tf.tanh, argument), MAPPED: iter(dataset.with_options(options)).get_next}
+
+    def results(self, task: str) -> dict[str, np.ndarray]:
+        """See the base class."""
+        return {"tanh": self.calls[task]().numpy()}
+
+
 class TensorFlowLibrary(Library):
     """A library whose operations run on TensorFlow's threads."""
 
     def __init__(self, threads: int):
+        self._threads = threads
         # Keras, too, is to run on the CPU.
         tf.config.set_visible_devices([], "GPU")
         tf.config.threading.set_intra_op_parallelism_threads(threads)
@@ -298,6 +327,10 @@ class TensorFlowLibrary(Library):
     def versions(self) -> dict[str, str]:
         """See the base class."""
         return {"TensorFlow": tf.__version__}
+
+    def elementwise(self, case: Elementwise) -> Program:
+        """See the base class."""
+        return ElementwiseProgram(case, self._threads)
 
 
 class TfRnnOps(TensorFlowLibrary):
@@ -408,6 +441,18 @@ class Float64ProductProgram(Program):
         return {"product": np.matmul(*self._factors)}
 
 
+class Float64ElementwiseProgram(Program):
+    """NumPy's function."""
+
+    def __init__(self, case: Elementwise):
+        self._argument = elements(case).astype(np.float64)
+        self.calls = {}
+
+    def results(self, task: str) -> dict[str, np.ndarray]:
+        """See the base class."""
+        return {"tanh": np.tanh(self._argument)}
+
+
 class Float64Reference(TensorFlowLibrary):
     """What is right: every case in float64, on the numbers that the libraries are given; networks by Keras."""
 
@@ -422,3 +467,7 @@ class Float64Reference(TensorFlowLibrary):
     def product(self, case: Product) -> Program:
         """See the base class."""
         return Float64ProductProgram(case)
+
+    def elementwise(self, case: Elementwise) -> Program:
+        """See the base class."""
+        return Float64ElementwiseProgram(case)

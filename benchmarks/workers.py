@@ -20,6 +20,7 @@ from typing import Any
 import memory
 import numpy as np
 from cases import Case, parse_case
+from loads import Load, Requests, time_requests
 from peers import Peer
 from programs import Library, Program
 
@@ -45,10 +46,12 @@ class Sample:
       seconds: the time of one call.
       others: the share of the time of all CPUs that other processes of the machine took meanwhile. Linux counts it in
         hundredths of a second, so that of a short turn it is a rough figure.
+      waits: the seconds that each call took, where they were timed one by one.
     """
 
     seconds: float
     others: float
+    waits: Sequence[float] = ()
 
 
 class Session:
@@ -91,6 +94,11 @@ class Session:
         if not self._is_long[name, task]:
             self._warm_up(name, task)
         return self._seconds_per_call(name, task, self._calls[name, task])
+
+    def serve(self, name: str, task: str, load: Load) -> Requests:
+        """Returns how long calls take under a load, whose own calls have been prepared too."""
+        beside = [self._programs[other.name].calls[other_task] for other, other_task in load.beside]
+        return time_requests(self._programs[name].calls[task], beside, load)
 
     def _warm_up(self, name: str, task: str) -> None:
         end = time.perf_counter() + WARM_UP_SECONDS
@@ -218,13 +226,20 @@ class Worker:
         """See `Session`."""
         self._request("calibrate", case.name, task)
 
-    def sample(self, case: Case, task: str) -> Sample:
-        """Returns how many seconds a call took, see `Session`, and how much the rest of the machine did meanwhile."""
+    def sample(self, case: Case, task: str, load: Load) -> Sample:
+        """Returns how many seconds a call took, see `Session`, and how much the rest of the machine did meanwhile.
+
+        What the load's neighbours did is not counted.
+        """
         start, busy, own = time.monotonic(), _busy_seconds(), self._cpu_seconds()
-        seconds = self._request("sample", case.name, task)
-        available = (time.monotonic() - start) * (os.cpu_count() or 1)
-        by_others = (_busy_seconds() - busy) - (self._cpu_seconds() - own)
-        return Sample(seconds, min(1.0, max(0.0, by_others / available)))
+        if load.seconds:
+            requests = self._request("serve", case.name, task, load)
+        else:
+            requests = Requests(self._request("sample", case.name, task), ())
+        elapsed, cpus = time.monotonic() - start, os.cpu_count() or 1
+        by_others = (_busy_seconds() - busy) - (self._cpu_seconds() - own) - load.neighbours * elapsed
+        others = min(1.0, max(0.0, by_others / (elapsed * cpus)))
+        return Sample(requests.seconds, others, requests.waits)
 
     def forget(self, case: Case) -> None:
         """See `Session`."""

@@ -50,9 +50,10 @@ class LocalWorker:
     def calibrate(self, case, task):
         pass
 
-    def sample(self, case, task):
+    def sample(self, case, task, load):
         self.turns.append((self.peer.name, case.name, task))
-        return workers.Sample(float(len(self.turns)), next(self.others))
+        waits = self._session.serve(case.name, task, load).waits if load.seconds else ()
+        return workers.Sample(float(len(self.turns)), next(self.others), waits)
 
     def forget(self, case):
         self._session.forget(case.name)

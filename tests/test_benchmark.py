@@ -5,9 +5,12 @@ import importlib
 import importlib.util
 import itertools
 import math
+import os
 import pathlib
 import re
 import sys
+import threading
+import time
 
 import numpy as np
 import parity
@@ -21,6 +24,7 @@ sys.path.append(str(pathlib.Path(__file__).parent.parent / "benchmarks"))
 
 import bench
 import cases
+import loads
 import local_workers
 import measure
 import memory
@@ -65,6 +69,8 @@ def tasks_of(peer, case):
         return case.tasks if peer in (PYTORCH, ONNX_RUNTIME, RAW_OPS) else ()
     if isinstance(case, cases.CellSteps):
         return case.tasks if peer in (OURS, RAW_OPS) else ()
+    if isinstance(case, cases.Elementwise):
+        return [cases.TANH] if peer in (PYTORCH, ONNX_RUNTIME) else case.tasks
     if peer == ONNX_RUNTIME:
         return [cases.FORWARD] if case.dtype == "float32" else ()
     return () if peer == RAW_OPS else case.tasks
@@ -73,10 +79,10 @@ def tasks_of(peer, case):
 # ---------------------------------------------------------------- runs that were made up
 
 
-def fake_run(seconds, section=sections.MAIN, **fields):
+def fake_run(seconds, section=sections.MAIN, waits=(), **fields):
     """A run with seconds of (case, peer, task), in which nothing was measured."""
     measurements = [
-        measure.Measurement(section, cases.parse_case(case), peer, task, [value], error=0.0, others=[0.0])
+        measure.Measurement(section, cases.parse_case(case), peer, task, [value], 0.0, others=[0.0], waits=waits)
         for (case, peer, task), value in seconds.items()
     ]
     defaults = {
@@ -95,7 +101,7 @@ def fake_run(seconds, section=sections.MAIN, **fields):
 
 
 def verdicts(made_up):
-    judged = targets.judge(made_up, [*targets.TARGETS, *targets.SECOND_ORDER_TARGETS])
+    judged = targets.judge(made_up, [*targets.TARGETS, *targets.SECOND_ORDER_TARGETS, *targets.SHARING_TARGETS])
     return {(each.target.title, each.target.is_mean): each for each in judged}
 
 
@@ -226,6 +232,42 @@ def test_memory_of_a_penalty_is_beside_that_of_the_same_step_without():
     assert "| LSTM 1, 2, 3, 4 | 150 (3.00) | 800 (4.00) |" in report.to_markdown(made_up)
 
 
+def test_targets_of_clients_are_beside_the_better_of_two():
+    name, section = "lstm-1-2-3-4", sections.CLIENTS[4]
+    parts = [
+        fake_run({(name, peer, "forward"): seconds}, section, waits=[*[1.0] * 98, wait, wait])
+        for peer, seconds, wait in ((OURS, 2.0, 6.0), (PYTORCH, 3.0, 4.0), (ONNX_RUNTIME, 5.0, 3.0))
+    ]
+    made_up = run.join(parts)
+    judged = verdicts(made_up)
+    rate = judged["4 clients: requests a second / the better of PyTorch and ONNX Runtime", False]
+    assert (rate.measured, rate.is_met) == (1.5, True)
+    wait = judged["4 clients: 99th percentile / the better of PyTorch and ONNX Runtime", False]
+    assert wait.measured == pytest.approx(made_up.measurements[0].wait(99) / made_up.measurements[2].wait(99))
+    assert not wait.is_met
+    assert judged["16 clients: requests a second / the better of PyTorch and ONNX Runtime", False].is_met is None
+
+
+def test_targets_of_a_small_op_are_beside_matrix_products():
+    name = "elementwise-5"
+    made_up = run.join(
+        [
+            fake_run({(name, OURS, "tanh"): 1.0}, sections.WAIT_BESIDE_SEQUENCES, waits=[0.003, 0.003]),
+            fake_run({(name, RAW_OPS, "tanh"): 1.0}, sections.WAIT_BESIDE_PRODUCTS, waits=[0.002, 0.002]),
+        ]
+    )
+    for figure in ("median", "99th percentile"):
+        verdict = verdicts(made_up)[f"a small op's wait, {figure} / beside matrix products", False]
+        assert (verdict.measured, verdict.is_met) == (pytest.approx(1.5), True)
+    text = report.sharing_to_markdown(made_up)
+    assert f"| {sections.SECTIONS[sections.WAIT_BESIDE_SEQUENCES].title} | 3; 3 |  |" in text
+
+
+def test_only_targets_of_what_was_measured_are_printed():
+    made_up = fake_run({("lstm-1-2-3-4", peer, "forward"): 1.0 for peer in (OURS, PYTORCH)}, sections.NEIGHBOUR)
+    assert [each.target for each in targets.judge_what_was_measured(made_up)] == list(targets.SHARING_TARGETS)
+
+
 def test_runs_of_different_parts_are_joined():
     case = cases.parse_case("lstm-1-2-3-4")
     taken = run.MemoryMeasurement(case, OURS, memory.StepMemory(100, 150))
@@ -270,6 +312,15 @@ def test_penalties_are_published_on_their_own_page(publish, tmp_path):
     assert list(tmp_path.iterdir()) == [page]
 
 
+def test_sharing_is_published_on_its_own_page(publish, tmp_path):
+    page = tmp_path / "sharing.md"
+    page.write_text(f"before\n\n{publish.BEGIN}\nold\n{publish.END}\n\nafter\n")
+    seconds = {("lstm-1-2-3-4", OURS, "forward"): 5e-3, ("lstm-1-2-3-4", PYTORCH, "forward"): 1e-2}
+    made_up = fake_run(seconds, section=sections.CLIENTS[1], waits=[4e-3, 6e-3])
+    assert publish.publish(made_up, tmp_path) == [page]
+    assert "| LSTM 1, 2, 3, 4 | 1 | 200; 5; 6 | 100; 5; 6 |" in page.read_text()
+
+
 @pytest.mark.parametrize(
     ("page", "section", "case"),
     [
@@ -283,7 +334,7 @@ def test_publishing_needs_the_marks(publish, tmp_path, page, section, case):
         publish.publish(fake_run({(case, OURS, "forward_backward"): 1.0}, section), tmp_path)
 
 
-@pytest.mark.parametrize("page", ["performance.md", "second_order.md"])
+@pytest.mark.parametrize("page", ["performance.md", "second_order.md", "sharing.md"])
 def test_documentation_has_the_marks(publish, page):
     text = (publish.DOCS / page).read_text()
     assert text.count(publish.BEGIN) == text.count(publish.END) == 1
@@ -394,6 +445,15 @@ def test_products_equal_the_reference(peer, dtype):
         assert measure.largest_error(actual, reference.results("product")) <= parity.TOLERANCES[dtype]
 
 
+@pytest.mark.parametrize("peer", [OURS, PYTORCH, ONNX_RUNTIME, RAW_OPS])
+def test_elementwise_functions_equal_the_reference(peer):
+    case = cases.Elementwise(100)
+    prepared, reference = program(peer, case), program("float64", case)
+    assert list(prepared.calls) == list(tasks_of(peer, case))
+    for task in prepared.calls:
+        assert measure.largest_error(prepared.results(task), reference.results(task)) <= parity.TOLERANCES["float32"]
+
+
 @pytest.mark.parametrize("name", ["lstm-2-3-4-5", "gru-3-4-2-3-2layers-bidirectional-float64", "gru-3-4-2-3-varying"])
 def test_gradients_are_those_of_the_forward_task(name, monkeypatch):
     """A step along a gradient changes the sum of output ∘ output_gradient by what the gradient says."""
@@ -486,15 +546,57 @@ def test_a_product_may_be_a_case_among_products(local_bench):
             assert made._workers[RAW_OPS].results(turn.case, turn.task)
 
 
+def test_who_has_not_what_is_to_run_beside_takes_no_part(local_bench):
+    load = loads.Load(seconds=0.01, clients=3, beside=[(cases.Product(2), "product")])
+    with local_bench(OURS, RAW_OPS) as made:
+        measured = made.measure("x", cases.Elementwise(2), [OURS, RAW_OPS], 2, tasks=[cases.TANH], load=load)
+    assert [(each.peer, each.task) for each in measured] == [(RAW_OPS, cases.TANH)]
+    assert len(measured[0].seconds) == 2
+    assert len(measured[0].waits) >= 2 * load.clients
+
+
+def test_every_wait_of_every_client_is_timed_beside_others():
+    begun, at_once = threading.Event(), threading.Barrier(3)
+    calls = itertools.count()
+
+    def call():
+        assert begun.wait(10)  # something is repeated meanwhile
+        next(calls)
+        at_once.wait(10)
+
+    requests = loads.time_requests(call, [begun.set], loads.Load(seconds=0.0, clients=3))
+    assert len(requests.waits) == next(calls) == 3
+    assert min(requests.waits) > 0
+
+
+def test_what_fails_beside_is_told():
+    def fail():
+        raise ValueError("it failed")
+
+    with pytest.raises(ValueError, match="it failed"):
+        loads.time_requests(lambda: None, [fail], loads.Load(seconds=0.01))
+
+
+def test_neighbours_are_busy_and_end():
+    cpus = sorted(os.sched_getaffinity(0))
+    with loads.neighbours(1) as (process,):
+        deadline = time.monotonic() + 10
+        while os.sched_getaffinity(process.pid) != {cpus[-1]} and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert os.sched_getaffinity(process.pid) == {cpus[-1]}
+        assert process.poll() is None
+    assert process.poll() is not None
+
+
 def test_samples_of_the_same_are_put_together():
     case = cases.Product(2)
     parts = [
-        measure.Measurement("main", case, peer, "product", seconds, 0.0, others=seconds)
+        measure.Measurement("main", case, peer, "product", seconds, 0.0, others=seconds, waits=seconds)
         for peer, seconds in ((PYTORCH, [1.0]), (RAW_OPS, [2.0]), (PYTORCH, [3.0, 4.0]))
     ]
     merged = measure.merge(parts)
     assert [(each.peer, each.seconds) for each in merged] == [(PYTORCH, [1.0, 3.0, 4.0]), (RAW_OPS, [2.0])]
-    assert all(each.others == each.seconds for each in merged)
+    assert all(each.others == each.waits == each.seconds for each in merged)
 
 
 class Clock:
@@ -716,7 +818,7 @@ def test_options_choose_what_is_measured(monkeypatch):
         return bench.parse_arguments()
 
     default = settings()
-    assert default.sections == list(sections.SECTIONS)
+    assert default.sections == bench.OPTIONS
     assert default.peers == peers.OTHERS
     assert settings("--quick").rounds < default.rounds
     chosen = settings("--quick", "--cases=gru-1-2-3-4,tanh-1-2-3-4", "--peers=keras_xla,keras", "--rounds=7")

@@ -30,7 +30,7 @@ pytestmark = pytest.mark.slow
 
 ROUNDS = 3
 QUICK_PEERS = [KERAS, PYTORCH, ONNX_RUNTIME, RAW_OPS]
-QUICK_SECTIONS = [sections.MAIN, sections.MEMORY, sections.CALLS, sections.SECOND_ORDER]
+QUICK_SECTIONS = [sections.MAIN, sections.MEMORY, sections.CALLS, sections.SECOND_ORDER, sections.SHARING]
 
 
 @pytest.fixture(scope="module")
@@ -58,12 +58,15 @@ def quick_results(quick_run):
 
 def quick_keys():
     """(section, case, peer, task) of all that a quick run times, but for products."""
-    for name in (sections.MAIN, sections.CALLS, sections.SECOND_ORDER):
-        section = sections.SECTIONS[name]
+    timed = [each for each in sections.SECTIONS.values() if each.option in QUICK_SECTIONS]
+    for section in timed:
+        if section.name == sections.MEMORY:
+            continue
         for case, peer in itertools.product(section.quick_cases, [OURS, *QUICK_PEERS]):
             if peer in INSTALLED and peer in section.peers:
                 for task in tasks_of(peer, case):
-                    yield name, case.name, peer, task
+                    if task in section.tasks:
+                        yield section.name, case.name, peer, task
 
 
 def key_of(result):
@@ -99,6 +102,14 @@ def test_json_has_medians_and_quartiles_of_the_samples(quick_results):
         np.testing.assert_allclose([seconds[name] for name in names], quartiles)
         # The faster, the more operations a second.
         np.testing.assert_allclose([gflops[name] for name in names], result["flops"] / quartiles[::-1] / 1e9)
+
+
+def test_json_has_every_wait_of_requests(quick_results):
+    for result in quick_results["measurements"]:
+        load = sections.SECTIONS[result["section"]].quick_load
+        assert bool(result["waits"]) == bool(load.seconds)
+        assert len(result["waits"]) >= load.clients * ROUNDS or not load.seconds
+        assert min(result["waits"], default=1) > 0
 
 
 def test_json_has_ratios_to_ours(quick_results):
@@ -166,7 +177,7 @@ def test_markdown_has_every_case_of_the_main_section(quick_run):
     for case in sections.SECTIONS[sections.MAIN].quick_cases:
         # A table for each task.
         assert len(re.findall(rf"^\| {re.escape(case.title)} \| ", text, re.MULTILINE)) >= len(case.tasks), case
-    for target in [*targets.TARGETS, *targets.SECOND_ORDER_TARGETS]:
+    for target in [*targets.TARGETS, *targets.SECOND_ORDER_TARGETS, *targets.SHARING_TARGETS]:
         assert f"| {target.title} | {target.demand} | " in text
         assert target.title in quick_run[0]
 
