@@ -33,10 +33,34 @@ _X86_64 = {
 # Of use for bfloat16 alone.
 _BFLOAT16 = ["avx512_bf16", "amx"]
 
+def _isolated(name, part, instruction_set):
+    """What `part` has compiled, with no names for others to see but those that carry the set's.
+
+    The linker keeps one of several inline functions of the same name, whatever
+    they were compiled for. How many there are, of headers outside of the set's
+    namespace and of the standard library, hangs on what was inlined.
+    """
+    native.genrule(
+        name = name + "_object",
+        srcs = [part + "_archive"],
+        outs = [name + ".pic.o"],
+        cmd = ("$(CC) -r -nostdlib -o $@.all -Wl,--force-group-allocation,--whole-archive $< && " +
+               "$(OBJCOPY) --wildcard --keep-global-symbol='{own}' --weaken-symbol='{own}' $@.all $@").format(
+            own = "*%d%s*" % (len(instruction_set), instruction_set),
+        ),
+        tags = ["manual"],
+        toolchains = ["@bazel_tools//tools/cpp:current_cc_toolchain"],
+    )
+    cc_library(
+        name = name,
+        srcs = [name + "_object"],
+        tags = ["manual"],
+    )
+
 def simd_library(name, srcs, hdrs, deps, textual_hdrs = [], copts = [], multiplies_bfloat16 = False):
     """Compiles `srcs` for each instruction set; `name` is all of them together.
 
-    NAME_symbols_test holds what is compiled for the higher sets to its own names.
+    NAME_symbols_test shows that the higher sets share no name with others.
 
     Args:
       name: the library to depend on; NAME_INSTRUCTION_SET is each part of it.
@@ -52,7 +76,10 @@ def simd_library(name, srcs, hdrs, deps, textual_hdrs = [], copts = [], multipli
         for key, flags in _X86_64.items()
         if multiplies_bfloat16 or key not in _BFLOAT16
     }
-    parts = {}
+    baseline = name + "_baseline"
+    plain = []
+    isolated = []
+    symbols_test_args = []
     for instruction_set, flags in [("baseline", [])] + instruction_sets.items():
         part = name + "_" + instruction_set
         cc_library(
@@ -72,13 +99,18 @@ def simd_library(name, srcs, hdrs, deps, textual_hdrs = [], copts = [], multipli
             srcs = [part],
             tags = ["manual"],
         )
-        parts[instruction_set] = ":" + part
-    higher = [(key, parts[key]) for key in instruction_sets]
+        if part == baseline:
+            continue
+        plain.append(part)
+        isolated.append(part + "_isolated")
+        symbols_test_args.append("%s=$(rootpath %s_isolated_object)" % (instruction_set, part))
+        _isolated(part + "_isolated", part, instruction_set)
     cc_library(
         name = name,
         hdrs = hdrs,
-        deps = deps + [parts["baseline"]] + select({
-            "//cc/rnn/simd:has_higher_sets": [part for _, part in higher],
+        deps = deps + [baseline] + select({
+            "//cc/rnn/simd:has_higher_sets": isolated,
+            "//cc/rnn/simd:fuzzes_higher_sets": plain,
             "//conditions:default": [],
         }),
     )
@@ -87,14 +119,13 @@ def simd_library(name, srcs, hdrs, deps, textual_hdrs = [], copts = [], multipli
         size = "small",
         srcs = ["//cc/rnn/simd:symbols_test.cc"],
         args = select({
-            "//cc/rnn/simd:has_higher_sets": ["%s=$(rootpath %s_archive)" % pair for pair in higher],
+            "//cc/rnn/simd:has_higher_sets": symbols_test_args,
             "//conditions:default": [],
         }),
         data = select({
-            "//cc/rnn/simd:has_higher_sets": [part + "_archive" for _, part in higher],
+            "//cc/rnn/simd:has_higher_sets": [part + "_object" for part in isolated],
             "//conditions:default": [],
         }),
-        # Without optimization, functions of the standard library stay whole.
-        tags = ["optimized"],
+        tags = ["serial"],
         deps = ["//third_party/googletest"],
     )
