@@ -21,14 +21,12 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// How long a helper stays before what waits in the pool has its turn. Where all
-// workers have waited for one another it goes earlier: the calling thread,
-// which is not in the middle of a task then, can ask for the next helper at
-// once.
+// How long a helper stays before what waits in the pool has its turn, and how
+// long before that the pool is asked for the next one: more than a task takes.
 constexpr std::chrono::microseconds kLongestStay(1900);
-constexpr std::chrono::microseconds kStayUntilMeeting(1000);
-constexpr std::chrono::microseconds kLongestFarewell(3);
-constexpr Clock::time_point kNever = Clock::time_point::max();
+constexpr std::chrono::microseconds kNotice(600);
+// How often the calling thread sees to its helpers.
+constexpr std::chrono::microseconds kBetweenLooks(100);
 
 // How long a thread looks out for another one to finish a task before it lets
 // others have the CPU: longer than it takes where that thread has one, too.
@@ -205,7 +203,6 @@ class PoolExecutor::Worker {
   // The calling thread's is 0.
   int index() const { return index_; }
   bool is_caller() const { return index_ == 0; }
-  Clock::time_point arrival() const { return arrival_; }
   // What the last of the following said.
   bool is_staying() const { return is_staying_; }
 
@@ -218,23 +215,12 @@ class PoolExecutor::Worker {
   template <typename Condition>
   bool WaitUntil(const Condition& condition);
 
-  // The same where all workers have just waited for one another.
-  bool StaysAfterMeeting();
-
   // Tells those who wait that something has changed.
   void Notify();
 
  private:
-  // Whether a helper stays that has been there for less than so long.
-  bool StaysFor(Clock::duration longest) {
-    is_staying_ = Clock::now() - arrival_ < longest && IsWanted();
-    return is_staying_;
-  }
-  bool IsWanted() const;
-
   Team& team_;
   const int index_;
-  const Clock::time_point arrival_;
   bool is_staying_ = true;
 };
 
@@ -305,8 +291,10 @@ class PoolExecutor::StepJob final : public Job {
         if (!WorkAtShare(ShareOf(worker, i), step, worker)) return;
       }
       if (step + 1 == num_steps_) return;
-      if (!worker.WaitUntil([&] { return IsFinished(step); })) return;
-      if (!worker.StaysAfterMeeting()) return;
+      if (!worker.WaitUntil([&] { return IsFinished(step); }) ||
+          !worker.Stays()) {
+        return;
+      }
     }
   }
 
@@ -409,10 +397,7 @@ class PoolExecutor::Team : public std::enable_shared_from_this<Team> {
         num_threads_(num_threads),
         users_(users),
         shares_(num_threads),
-        is_recruited_(num_threads),
-        arrivals_(num_threads) {
-    for (auto& arrival : arrivals_) arrival.store(kNever);
-  }
+        places_(num_threads) {}
 
   Job::Share* shares() { return shares_.data(); }
   Bed& bed() { return bed_; }
@@ -428,7 +413,7 @@ class PoolExecutor::Team : public std::enable_shared_from_this<Team> {
     job_.store(&job);
     num_jobs_.fetch_add(1);
     Worker caller(*this, 0);
-    caller.StaysAfterMeeting();
+    Recruit(Clock::now());
     job.Work(caller);
     // Either a helper sees that the job is gone, or this sees the helper.
     job_.store(nullptr);
@@ -438,7 +423,6 @@ class PoolExecutor::Team : public std::enable_shared_from_this<Team> {
   // A helper's part.
   void Help(int index) {
     Worker helper(*this, index);
-    arrivals_[index].store(helper.arrival());
     std::int64_t seen;
     do {
       seen = num_jobs_.load();
@@ -448,90 +432,96 @@ class PoolExecutor::Team : public std::enable_shared_from_this<Team> {
       bed_.WakeSleeper();
     } while (helper.is_staying() && helper.WaitUntil([&] {
       return is_dismissed_.load() || num_jobs_.load() != seen;
-    }) && !is_dismissed_.load() &&
-             helper.StaysAfterMeeting());
-    arrivals_[index].store(kNever);
-    is_recruited_[index].store(false);
-    num_recruited_.fetch_sub(1);
+    }) && !is_dismissed_.load());
   }
 
-  // Lets those go whose time it is, when all have waited for one another.
-  // Called by the calling thread.
-  void Relieve() const {
+  // Whether a helper stays.
+  bool MayStay(int index) const {
+    return Clock::now() < places_[index].leaves.load() && index < num_wanted();
+  }
+
+  // Asks the pool for helpers, if it was not just done.
+  void SeeToHelpers() {
     const Clock::time_point now = Clock::now();
-    for (int index = 1; index < num_threads_; ++index) {
-      if (now - arrivals_[index].load() < kStayUntilMeeting) continue;
-      LookOut([&] { return !is_recruited_[index].load(); },
-              [&] { return Clock::now() - now > kLongestFarewell; });
-    }
-  }
-
-  // Asks the pool for helpers, as far as they are wanted and not asked for yet.
-  // Called by the calling thread, during a job.
-  void Recruit() {
-    const int num_helpers = num_recruited_.load(std::memory_order_relaxed);
-    if (num_helpers + 1 >= num_wanted()) return;
-    const int num_workers = std::min(
-        num_wanted(), job_.load(std::memory_order_relaxed)->num_workers());
-    if (num_helpers + 1 >= num_workers) return;
-    for (int index = 1; index < num_workers; ++index) {
-      if (!is_recruited_[index].load()) Recruit(index);
-    }
+    if (now - last_look_ >= kBetweenLooks) Recruit(now);
   }
 
   void Dismiss() { is_dismissed_.store(true); }
 
  private:
-  void Recruit(int index) {
-    is_recruited_[index].store(true);
-    num_recruited_.fetch_add(1);
+  // Where a helper works: at most one at a time.
+  struct alignas(kCacheLine) Place {
+    std::atomic<bool> is_asked_for{false};  // the pool has a closure for it
+    std::atomic<bool> is_taken{false};
+    std::atomic<Clock::time_point> leaves{Clock::time_point()};
+  };
+
+  // Asks the pool for the helpers that are wanted and not there, and for those
+  // who are to follow the ones that leave soon. By the calling thread, during a
+  // job.
+  void Recruit(Clock::time_point now) {
+    last_look_ = now;
+    const int num_workers = std::min(
+        num_wanted(), job_.load(std::memory_order_relaxed)->num_workers());
+    for (int index = 1; index < num_workers; ++index) {
+      Place& place = places_[index];
+      if (place.is_asked_for.load()) continue;
+      if (place.is_taken.load() && now < place.leaves.load() - kNotice)
+        continue;
+      Ask(index);
+    }
+  }
+
+  void Ask(int index) {
+    places_[index].is_asked_for.store(true);
     try {
       schedule_([team = shared_from_this(), index,
                  caller = std::this_thread::get_id()] {
         // A pool with too much to do already runs the closure at once, on the
         // calling thread, which cannot wait for itself.
-        if (std::this_thread::get_id() != caller) team->Help(index);
+        if (std::this_thread::get_id() != caller) team->Come(index);
       });
     } catch (const std::bad_alloc&) {
       // The others do without.
     }
   }
 
+  // The pool has a thread to spare. If there is a helper already, then nothing
+  // waits for that one's thread, and it stays instead.
+  void Come(int index) {
+    Place& place = places_[index];
+    place.leaves.store(Clock::now() + kLongestStay);
+    const bool was_taken = place.is_taken.exchange(true);
+    place.is_asked_for.store(false);
+    if (was_taken) return;
+    Help(index);
+    place.is_taken.store(false);
+  }
+
   const Schedule& schedule_;  // for the calling thread alone
   const int num_threads_;
   const PoolUsers* const users_;
   std::vector<Job::Share> shares_;
-  // Whether each worker is a helper who was asked for and has not left.
-  std::vector<std::atomic<bool>> is_recruited_;
-  std::vector<std::atomic<Clock::time_point>> arrivals_;  // kNever: not there
+  std::vector<Place> places_;  // by the worker's index
+  Clock::time_point last_look_;
   Bed bed_;                                              // the calling thread's
   alignas(kCacheLine) std::atomic<int> num_at_work_{0};  // helpers
   // What changes from job to job.
   alignas(kCacheLine) std::atomic<Job*> job_{nullptr};
   std::atomic<std::int64_t> num_jobs_{0};  // that there were, this one included
-  std::atomic<int> num_recruited_{0};
   std::atomic<bool> is_dismissed_{false};
 };
 
 PoolExecutor::Worker::Worker(Team& team, int index)
-    : team_(team), index_(index), arrival_(Clock::now()) {}
-
-bool PoolExecutor::Worker::IsWanted() const {
-  return index_ < team_.num_wanted();
-}
+    : team_(team), index_(index) {}
 
 bool PoolExecutor::Worker::Stays() {
   if (is_caller()) {
-    team_.Recruit();
-    return true;
+    team_.SeeToHelpers();
+  } else {
+    is_staying_ = team_.MayStay(index_);
   }
-  return StaysFor(kLongestStay);
-}
-
-bool PoolExecutor::Worker::StaysAfterMeeting() {
-  if (!is_caller()) return StaysFor(kStayUntilMeeting);
-  team_.Relieve();
-  return Stays();
+  return is_staying_;
 }
 
 template <typename Condition>

@@ -127,11 +127,13 @@ class PoolUsers {
 //
 // The calling thread takes tasks like any other and waits only for tasks that
 // have begun, so it makes progress even if the pool never starts a thread. It
-// asks the pool for helpers, and again for each that has left while there is
-// work for it: what waits in the pool comes first. A helper looks out for work
-// between tasks, which costs less than to wake one for each call, and leaves
-// 2 ms after it came, when the executor is gone, or when the pool has so many
-// users that its thread is wanted elsewhere.
+// asks the pool for helpers. A helper looks out for work between tasks, which
+// costs less than to wake one for each call. It leaves 2 ms after it came, when
+// the executor is gone, or when the pool has so many users that its thread is
+// wanted elsewhere. Shortly before the 2 ms are over, the calling thread asks
+// the pool for the next one, which comes after what waits in the pool. If it
+// comes before the helper has left, then nothing waits, and the helper stays
+// for 2 ms more in its place.
 class PoolExecutor final : public Executor {
  public:
   // Hands a closure to the pool, to be run once at any later time.

@@ -222,6 +222,38 @@ TEST(PoolExecutorTest, AHelperLeavesSoonAndComesBack) {
   });
 }
 
+// A pool that starts a thread for each closure has always one to spare.
+TEST(PoolExecutorTest, AHelperStaysWhereNothingWaitsInThePool) {
+  static thread_local int thread_number = 0;
+  std::vector<std::thread> pool;
+  {
+    PoolExecutor executor(
+        [&](const std::function<void()>& closure) {
+          const int number = static_cast<int>(pool.size()) + 1;
+          pool.emplace_back([closure, number] {
+            thread_number = number;
+            closure();
+          });
+        },
+        2);
+    const auto now = [] { return std::chrono::steady_clock::now(); };
+    int helper = 0;
+    auto since = now();
+    std::atomic<bool> has_stayed{false};
+    executor.ParallelSteps(
+        20000, 2, [&](std::int64_t, std::int64_t, int worker) {
+          if (has_stayed) return;
+          Work(std::chrono::microseconds(200));
+          if (worker == 0) return;
+          if (thread_number != helper) since = now();
+          helper = thread_number;
+          has_stayed = now() - since > std::chrono::milliseconds(10);
+        });
+    EXPECT_TRUE(has_stayed);
+  }
+  for (std::thread& thread : pool) thread.join();
+}
+
 // As many users as threads: each has its own thread alone.
 TEST(PoolExecutorTest, NobodyHelpsWhereAThreadIsWantedElsewhere) {
   Threads threads;
@@ -300,22 +332,29 @@ TEST(PoolExecutorTest, CallsFollowOneAnother) {
 }
 
 TEST(PoolExecutorTest, AThreadThatComesLateJoinsIn) {
-  std::function<void()> late;
-  std::thread thread;
-  {
-    PoolExecutor executor(
-        [&](std::function<void()> closure) { late = std::move(closure); }, 2);
-    ExpectEachTaskOnce(executor, 3);
-    thread = std::thread(late);
-    std::atomic<int> helped{0};
-    while (helped == 0) {
-      executor.ParallelFor(2, [&](std::int64_t, int worker) {
-        helped += worker;
-        std::this_thread::yield();
-      });
-    }
+  Threads threads(1);
+  const auto schedule = threads.Schedule();
+  std::vector<std::function<void()>> waiting;
+  bool is_late = true;
+  PoolExecutor executor(
+      [&](std::function<void()> closure) {
+        if (is_late) {
+          waiting.push_back(std::move(closure));
+        } else {
+          schedule(std::move(closure));
+        }
+      },
+      2);
+  ExpectEachTaskOnce(executor, 3);
+  is_late = false;
+  for (auto& closure : waiting) schedule(std::move(closure));
+  std::atomic<int> helped{0};
+  while (helped == 0) {
+    executor.ParallelFor(2, [&](std::int64_t, int worker) {
+      helped += worker;
+      std::this_thread::yield();
+    });
   }
-  thread.join();
 }
 
 // So that in the next call it finds in its cache what it wrote in this one.
