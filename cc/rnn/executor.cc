@@ -1,7 +1,9 @@
 #include "cc/rnn/executor.h"
 
 #include <linux/futex.h>
+#include <pthread.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -23,10 +25,10 @@ using Clock = std::chrono::steady_clock;
 
 // How long a helper stays before what waits in the pool has its turn, and how
 // long before that the pool is asked for the next one: more than a task takes.
-constexpr std::chrono::microseconds kLongestStay(1900);
+constexpr std::chrono::microseconds kLongestStay(1400);
 constexpr std::chrono::microseconds kNotice(600);
 // How often the calling thread sees to its helpers.
-constexpr std::chrono::microseconds kBetweenLooks(100);
+constexpr std::chrono::microseconds kBetweenLooks(200);
 
 // How long a thread looks out for another one to finish a task before it lets
 // others have the CPU: longer than it takes where that thread has one, too.
@@ -89,6 +91,34 @@ class Bed {
 
   alignas(kCacheLine) std::atomic<bool> is_taken_{false};
   std::atomic<std::uint32_t> num_changes_{0};
+};
+
+// Whether one thread has run, as others see it by its clock of CPU time.
+class RunningTime {
+ public:
+  // Called by the thread that is to be watched.
+  void Watch() {
+    clockid_t clock;
+    if (pthread_getcpuclockid(pthread_self(), &clock) == 0) clock_ = clock;
+  }
+
+  // Whether it is known not to have run since the last call. For one thread to
+  // call.
+  bool HasNotRun() {
+    const clockid_t clock = clock_.load();
+    timespec now;
+    if (clock == kNone || clock_gettime(clock, &now) != 0) return false;
+    const bool has_run =
+        now.tv_sec != last_.tv_sec || now.tv_nsec != last_.tv_nsec;
+    last_ = now;
+    return !has_run;
+  }
+
+ private:
+  static constexpr clockid_t kNone = CLOCK_REALTIME;  // no thread's
+
+  std::atomic<clockid_t> clock_{kNone};
+  timespec last_{};
 };
 
 void RunStepsSerially(std::int64_t num_steps, std::int64_t tasks_per_step,
@@ -461,13 +491,16 @@ class PoolExecutor::Team : public std::enable_shared_from_this<Team> {
   // job.
   void Recruit(Clock::time_point now) {
     last_look_ = now;
+    const bool nothing_waits = spare_.HasNotRun();
     const int num_workers = std::min(
         num_wanted(), job_.load(std::memory_order_relaxed)->num_workers());
     for (int index = 1; index < num_workers; ++index) {
       Place& place = places_[index];
       if (place.is_asked_for.load()) continue;
-      if (place.is_taken.load() && now < place.leaves.load() - kNotice)
-        continue;
+      if (place.is_taken.load()) {
+        if (nothing_waits) place.leaves.store(now + kLongestStay);
+        if (now < place.leaves.load() - kNotice) continue;
+      }
       Ask(index);
     }
   }
@@ -486,14 +519,18 @@ class PoolExecutor::Team : public std::enable_shared_from_this<Team> {
     }
   }
 
-  // The pool has a thread to spare. If there is a helper already, then nothing
-  // waits for that one's thread, and it stays instead.
+  // If there is a helper already, then the pool has a thread to spare: nothing
+  // waits for the helper's, which stays instead, and goes on to do so while the
+  // spare one does not run.
   void Come(int index) {
     Place& place = places_[index];
     place.leaves.store(Clock::now() + kLongestStay);
     const bool was_taken = place.is_taken.exchange(true);
     place.is_asked_for.store(false);
-    if (was_taken) return;
+    if (was_taken) {
+      spare_.Watch();
+      return;
+    }
     Help(index);
     place.is_taken.store(false);
   }
@@ -504,7 +541,8 @@ class PoolExecutor::Team : public std::enable_shared_from_this<Team> {
   std::vector<Job::Share> shares_;
   std::vector<Place> places_;  // by the worker's index
   Clock::time_point last_look_;
-  Bed bed_;                                              // the calling thread's
+  RunningTime spare_;  // of a thread of the pool
+  Bed bed_;            // the calling thread's
   alignas(kCacheLine) std::atomic<int> num_at_work_{0};  // helpers
   // What changes from job to job.
   alignas(kCacheLine) std::atomic<Job*> job_{nullptr};

@@ -132,8 +132,9 @@ class PoolUsers {
 // the executor is gone, or when the pool has so many users that its thread is
 // wanted elsewhere. Shortly before the 2 ms are over, the calling thread asks
 // the pool for the next one, which comes after what waits in the pool. If it
-// comes before the helper has left, then nothing waits, and the helper stays
-// for 2 ms more in its place.
+// comes before the helper has left, then the pool has a thread to spare and
+// nothing waits: the helper stays in its place, and on for as long as the spare
+// thread has nothing to do.
 class PoolExecutor final : public Executor {
  public:
   // Hands a closure to the pool, to be run once at any later time.

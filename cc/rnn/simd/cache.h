@@ -15,7 +15,7 @@ constexpr std::int64_t kSecondLevelBytes = 2 << 20;
 // The multiply-adds of a task at most: half a millisecond's or less, so that a
 // thread can soon leave for other work.
 template <typename T>
-constexpr double kMostTaskWork = kVectorElements<T> * double{1 << 20};
+constexpr double kMostTaskWork = kVectorElements<T> * double{1 << 21};
 
 // How many tasks so many multiply-adds are at least.
 template <typename T>

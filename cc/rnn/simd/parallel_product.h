@@ -134,12 +134,10 @@ class Blocks {
   std::int64_t block_cols_;
 };
 
-// How many elements of a product are the work of a task at most: less than of
-// others, as all threads seldom wait for one another there, and a calling
-// thread in the middle of a task does not see that a helper has gone.
+// How many elements of a product are the work of a task at most.
 template <typename T>
 double MostElements(std::int64_t depth) {
-  return kMostTaskWork<T> / 4 / static_cast<double>(depth + 1);
+  return kMostTaskWork<T> / static_cast<double>(depth + 1);
 }
 
 // to = from, as Pack does it. The tasks take rows.

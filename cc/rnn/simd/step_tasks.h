@@ -218,12 +218,13 @@ class StepTasks {
     constexpr double kLeastWork = 1 << 15;
     constexpr double kShortWork = 1 << 22;
     const double work = step.weights() * static_cast<double>(rows_);
+    const std::int64_t threads = CeilDiv(num_threads, directions_);
     const std::int64_t tasks_per_thread =
         work * static_cast<double>(directions_) < kShortWork * num_threads ? 1
                                                                            : 2;
     const std::int64_t most =
         Max(CeilDiv(tasks_per_thread * num_threads, directions_),
-            LeastTasks<float>(work));
+            threads * CeilDiv(LeastTasks<float>(work), threads));
     const std::int64_t wanted =
         work < kLeastWork * static_cast<double>(most)
             ? static_cast<std::int64_t>(work / kLeastWork) + 1
