@@ -110,7 +110,7 @@ def _wait(name: str, title: str, peers: Sequence[str], beside: str = "", quick: 
 def _clients(count: int) -> Section:
     return Section(
         CLIENTS[count],
-        f"{count} threads that call the same network",
+        f"clients of the same network: {count}",
         _cases("lstm-1-30-256-384", "lstm-8-30-256-384"),
         _cases("lstm-2-3-8-16"),
         _CURVE_PEERS,

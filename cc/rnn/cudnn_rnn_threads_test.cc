@@ -3,7 +3,6 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
-#include <thread>
 
 #include "cc/rnn/cudnn_rnn_test_support.h"
 
@@ -143,15 +142,7 @@ TEST(CudnnRnnManyTasksTest, SameBitsOfAFewSteps) {
 TEST(CudnnRnnManyTasksTest, SameBitsWhenHelpersComeAndGo) {
   Threads threads;
   PoolUsers users;
-  std::atomic<bool> is_over{false};
-  std::thread other([&] {
-    while (!is_over) {
-      for (int i = 0; i < 2; ++i) users.Enter();
-      std::this_thread::sleep_for(std::chrono::microseconds(50));
-      for (int i = 0; i < 2; ++i) users.Leave();
-      std::this_thread::sleep_for(std::chrono::microseconds(50));
-    }
-  });
+  const UsersNowAndAgain others(users, 2, std::chrono::microseconds(50));
   for (std::int64_t batch : {1, 40}) {  // steps together, sequences apart
     Case k = RandomCase({RnnMode::kLstm, false, 1, 1, 40, 130, 0}, {50, batch});
     Engine<float> engine(ActiveInstructionSet(), k);
@@ -162,8 +153,6 @@ TEST(CudnnRnnManyTasksTest, SameBitsWhenHelpersComeAndGo) {
       ExpectEqual(RunPasses(engine, pool), expected);
     }
   }
-  is_over = true;
-  other.join();
 }
 
 // Runs all passes with executors that are cancelled when they have been asked

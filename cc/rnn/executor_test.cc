@@ -284,23 +284,13 @@ TEST(PoolExecutorTest, NobodyHelpsWhereAThreadIsWantedElsewhere) {
 TEST(PoolExecutorTest, HelpersComeAndGo) {
   Threads threads;
   PoolUsers users;
-  std::atomic<bool> is_over{false};
-  std::thread other([&] {
-    while (!is_over) {
-      users.Enter();
-      std::this_thread::yield();
-      users.Leave();
-      std::this_thread::yield();
-    }
-  });
+  const UsersNowAndAgain others(users, 1, std::chrono::microseconds(1));
   for (int i = 0; i < 20; ++i) {
     PoolExecutor executor(threads.Schedule(), 2 + i % 3, {}, &users);
     ExpectStepsInOrder(executor, 200, 1 + i % 7);
     ExpectSequencesInOrder(executor, 200, 1 + i % 7);
     ExpectEachTaskOnce(executor, 100);
   }
-  is_over = true;
-  other.join();
 }
 
 // Without memory to hand work over, the calling thread does it.

@@ -6,6 +6,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <cmath>
 #include <condition_variable>
 #include <cstdint>
@@ -163,6 +165,29 @@ class Threads {
   std::deque<std::function<void()>> queue_;
   bool is_closed_ = false;
   std::vector<std::thread> threads_;
+};
+
+// Others who use a pool now and again, so that helpers come and go.
+class UsersNowAndAgain {
+ public:
+  UsersNowAndAgain(PoolUsers& users, int count,
+                   std::chrono::microseconds interval)
+      : thread_([this, &users, count, interval] {
+          while (!is_over_) {
+            for (int i = 0; i < count; ++i) users.Enter();
+            std::this_thread::sleep_for(interval);
+            for (int i = 0; i < count; ++i) users.Leave();
+            std::this_thread::sleep_for(interval);
+          }
+        }) {}
+  ~UsersNowAndAgain() {
+    is_over_ = true;
+    thread_.join();
+  }
+
+ private:
+  std::atomic<bool> is_over_{false};
+  std::thread thread_;
 };
 
 }  // namespace tf_rnn_ops::rnn
