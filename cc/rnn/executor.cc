@@ -93,32 +93,46 @@ class Bed {
   std::atomic<std::uint32_t> num_changes_{0};
 };
 
-// Whether one thread has run, as others see it by its clock of CPU time.
-class RunningTime {
+// A thread of the pool that was seen idle, and is taken to be so while its
+// clock of CPU time stands still. It may have been given work that blocks it
+// before that clock first stood still, so it is believed for a while only.
+class IdleThread {
  public:
-  // Called by the thread that is to be watched.
+  // Called by the thread.
   void Watch() {
     clockid_t clock;
-    if (pthread_getcpuclockid(pthread_self(), &clock) == 0) clock_ = clock;
+    if (pthread_getcpuclockid(pthread_self(), &clock) == 0) seen_ = clock;
   }
 
-  // Whether it is known not to have run since the last call. For one thread to
-  // call.
-  bool HasNotRun() {
-    const clockid_t clock = clock_.load();
-    timespec now;
-    if (clock == kNone || clock_gettime(clock, &now) != 0) return false;
+  // Whether it is idle. For one thread to call, at intervals.
+  bool IsIdle(Clock::time_point now) {
+    if (const clockid_t seen = seen_.exchange(kNone); seen != kNone) {
+      clock_ = seen;
+      until_ = now + kBelieved;
+      stands_still_ = false;
+    }
+    timespec time;
+    if (clock_ == kNone || now > until_ || clock_gettime(clock_, &time) != 0) {
+      return false;
+    }
     const bool has_run =
-        now.tv_sec != last_.tv_sec || now.tv_nsec != last_.tv_nsec;
-    last_ = now;
-    return !has_run;
+        time.tv_sec != time_.tv_sec || time.tv_nsec != time_.tv_nsec;
+    time_ = time;
+    // At first it looks out for work, as the pool's threads do.
+    if (has_run && stands_still_) clock_ = kNone;
+    stands_still_ = !has_run;
+    return stands_still_;
   }
 
  private:
   static constexpr clockid_t kNone = CLOCK_REALTIME;  // no thread's
+  static constexpr std::chrono::milliseconds kBelieved{20};
 
-  std::atomic<clockid_t> clock_{kNone};
-  timespec last_{};
+  std::atomic<clockid_t> seen_{kNone};
+  clockid_t clock_ = kNone;
+  Clock::time_point until_;
+  timespec time_{};
+  bool stands_still_ = false;
 };
 
 void RunStepsSerially(std::int64_t num_steps, std::int64_t tasks_per_step,
@@ -491,7 +505,7 @@ class PoolExecutor::Team : public std::enable_shared_from_this<Team> {
   // job.
   void Recruit(Clock::time_point now) {
     last_look_ = now;
-    const bool nothing_waits = spare_.HasNotRun();
+    const bool nothing_waits = idle_.IsIdle(now);
     const int num_workers = std::min(
         num_wanted(), job_.load(std::memory_order_relaxed)->num_workers());
     for (int index = 1; index < num_workers; ++index) {
@@ -519,16 +533,15 @@ class PoolExecutor::Team : public std::enable_shared_from_this<Team> {
     }
   }
 
-  // If there is a helper already, then the pool has a thread to spare: nothing
-  // waits for the helper's, which stays instead, and goes on to do so while the
-  // spare one does not run.
+  // If there is a helper already, then this thread is idle: nothing waits for
+  // the helper's, which stays instead, and goes on to do so while this one is.
   void Come(int index) {
     Place& place = places_[index];
     place.leaves.store(Clock::now() + kLongestStay);
     const bool was_taken = place.is_taken.exchange(true);
     place.is_asked_for.store(false);
     if (was_taken) {
-      spare_.Watch();
+      idle_.Watch();
       return;
     }
     Help(index);
@@ -541,8 +554,8 @@ class PoolExecutor::Team : public std::enable_shared_from_this<Team> {
   std::vector<Job::Share> shares_;
   std::vector<Place> places_;  // by the worker's index
   Clock::time_point last_look_;
-  RunningTime spare_;  // of a thread of the pool
-  Bed bed_;            // the calling thread's
+  IdleThread idle_;
+  Bed bed_;                                              // the calling thread's
   alignas(kCacheLine) std::atomic<int> num_at_work_{0};  // helpers
   // What changes from job to job.
   alignas(kCacheLine) std::atomic<Job*> job_{nullptr};

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <future>
 #include <limits>
 #include <new>
 #include <thread>
@@ -252,6 +253,29 @@ TEST(PoolExecutorTest, AHelperStaysWhereNothingWaitsInThePool) {
     EXPECT_TRUE(has_stayed);
   }
   for (std::thread& thread : pool) thread.join();
+}
+
+// The pool's other thread was idle, and now waits for what the pool is to run.
+TEST(PoolExecutorTest, AHelperLeavesWhereTheOtherThreadIsBlocked) {
+  std::promise<void> ran;
+  std::atomic<bool> has_run{false};
+  Threads threads(2);
+  const auto schedule = threads.Schedule();
+  std::atomic<int> helped{0};
+  PoolExecutor executor(schedule, 2);
+  executor.ParallelSteps(20000, 2, [&](std::int64_t, std::int64_t, int worker) {
+    if (has_run) return;
+    Work(std::chrono::microseconds(200));
+    if (worker == 0 || ++helped != 30) return;
+    schedule([&] {
+      schedule([&] {
+        has_run = true;
+        ran.set_value();
+      });
+      ran.get_future().wait();
+    });
+  });
+  EXPECT_TRUE(has_run);
 }
 
 // As many users as threads: each has its own thread alone.
