@@ -223,38 +223,6 @@ TEST(PoolExecutorTest, AHelperLeavesSoonAndComesBack) {
   });
 }
 
-// A pool that starts a thread for each closure has always one to spare.
-TEST(PoolExecutorTest, AHelperStaysWhereNothingWaitsInThePool) {
-  static thread_local int thread_number = 0;
-  std::vector<std::thread> pool;
-  {
-    PoolExecutor executor(
-        [&](const std::function<void()>& closure) {
-          const int number = static_cast<int>(pool.size()) + 1;
-          pool.emplace_back([closure, number] {
-            thread_number = number;
-            closure();
-          });
-        },
-        2);
-    const auto now = [] { return std::chrono::steady_clock::now(); };
-    int helper = 0;
-    auto since = now();
-    std::atomic<bool> has_stayed{false};
-    executor.ParallelSteps(
-        20000, 2, [&](std::int64_t, std::int64_t, int worker) {
-          if (has_stayed) return;
-          Work(std::chrono::microseconds(200));
-          if (worker == 0) return;
-          if (thread_number != helper) since = now();
-          helper = thread_number;
-          has_stayed = now() - since > std::chrono::milliseconds(10);
-        });
-    EXPECT_TRUE(has_stayed);
-  }
-  for (std::thread& thread : pool) thread.join();
-}
-
 // The pool's other thread was idle, and now waits for what the pool is to run.
 TEST(PoolExecutorTest, AHelperLeavesWhereTheOtherThreadIsBlocked) {
   std::promise<void> ran;
