@@ -2,68 +2,30 @@
 
 #include <type_traits>
 
+#include "cc/rnn/float16.h"
 #include "cc/rnn/instruction_set.h"
-#include "cc/rnn/simd/cudnn_rnn.h"
+#include "cc/rnn/rnn_config.h"
+#include "cc/rnn/simd/network/cudnn_rnn.h"
 
 namespace tf_rnn_ops::rnn {
 
-namespace {
-
-#if defined(TF_RNN_OPS_HAS_HIGHER_SETS)
-
-// kKernels: of an instruction set whose products take bfloat16, so that states
-// are rounded to it. That is as accurate as the type, but where a ReLU is near
-// its kink: there, the gradient could turn out to be that of the other side.
-template <CudnnRnnKernels<BFloat16> (*kKernels)()>
-CudnnRnnKernels<BFloat16> KernelsFor(const RnnConfig& config) {
-  return config.mode == RnnMode::kRelu ? avx512::CudnnRnn<BFloat16>()
-                                       : kKernels();
-}
-
-template <CudnnRnnKernels<BFloat16> (*kKernels)()>
-CudnnRnnKernels<BFloat16> UnlessRelu() {
-  using Forward = CudnnRnnForward<BFloat16>;
-  using Backward = CudnnRnnBackward<BFloat16>;
-  using BackwardGrad = CudnnRnnBackwardGrad<BFloat16>;
-  return {[](const Forward& a, int num_threads) {
-            return KernelsFor<kKernels>(a.config).forward_workspace(
-                a, num_threads);
-          },
-          [](const Backward& a, int num_threads) {
-            return KernelsFor<kKernels>(a.config).backward_workspace(
-                a, num_threads);
-          },
-          [](const BackwardGrad& a, int num_threads) {
-            return KernelsFor<kKernels>(a.config).backward_grad_workspace(
-                a, num_threads);
-          },
-          [](const Forward& a, Executor& executor) {
-            KernelsFor<kKernels>(a.config).forward(a, executor);
-          },
-          [](const Backward& a, Executor& executor) {
-            KernelsFor<kKernels>(a.config).backward(a, executor);
-          },
-          [](const BackwardGrad& a, Executor& executor) {
-            KernelsFor<kKernels>(a.config).backward_grad(a, executor);
-          }};
-}
-
-#endif
-
-}  // namespace
-
 template <typename T>
-CudnnRnnKernels<T> GetCudnnRnnKernels(InstructionSet instruction_set) {
+CudnnRnnKernels<T> GetCudnnRnnKernels(InstructionSet instruction_set,
+                                      RnnMode mode) {
+  // Products of bfloat16 round states to bfloat16. That is as accurate as the
+  // type, except near the kink of a ReLU: there, rounding could select the
+  // gradient of the other side.
+  [[maybe_unused]] const bool may_round_states = mode != RnnMode::kRelu;
   switch (instruction_set) {
 #if defined(TF_RNN_OPS_HAS_HIGHER_SETS)
     case InstructionSet::kAmx:
       if constexpr (std::is_same_v<T, BFloat16>) {
-        return UnlessRelu<&amx::CudnnRnn<BFloat16>>();
+        if (may_round_states) return amx::CudnnRnn<T>();
       }
       [[fallthrough]];
     case InstructionSet::kAvx512Bf16:
       if constexpr (std::is_same_v<T, BFloat16>) {
-        return UnlessRelu<&avx512_bf16::CudnnRnn<BFloat16>>();
+        if (may_round_states) return avx512_bf16::CudnnRnn<T>();
       }
       [[fallthrough]];
     case InstructionSet::kAvx512:
@@ -77,7 +39,7 @@ CudnnRnnKernels<T> GetCudnnRnnKernels(InstructionSet instruction_set) {
 }
 
 #define INSTANTIATE(T) \
-  template CudnnRnnKernels<T> GetCudnnRnnKernels<T>(InstructionSet)
+  template CudnnRnnKernels<T> GetCudnnRnnKernels<T>(InstructionSet, RnnMode)
 
 INSTANTIATE(Half);
 INSTANTIATE(BFloat16);

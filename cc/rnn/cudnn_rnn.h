@@ -144,11 +144,17 @@ struct CudnnRnnKernels {
   void (*forward)(const CudnnRnnForward<T>&, Executor&);
   void (*backward)(const CudnnRnnBackward<T>&, Executor&);
   void (*backward_grad)(const CudnnRnnBackwardGrad<T>&, Executor&);
+  // The masks that a pass with this stream applies: what it multiplies the
+  // input of each layer above the first by.
+  // masks: [num_layers - 1, T, B, D * O]
+  void (*dropout_masks)(const RnnConfig&, const RnnSize&, float dropout,
+                        const RandomStream&, ComputeType<T>* masks, Executor&);
 };
 
-// The kernels for a supported instruction set.
+// The kernels for networks of a mode, for a supported instruction set.
 template <typename T>
-CudnnRnnKernels<T> GetCudnnRnnKernels(InstructionSet instruction_set);
+CudnnRnnKernels<T> GetCudnnRnnKernels(InstructionSet instruction_set,
+                                      RnnMode mode);
 
 }  // namespace tf_rnn_ops::rnn
 

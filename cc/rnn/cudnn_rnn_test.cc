@@ -224,7 +224,8 @@ std::int64_t InferenceWorkspace(InstructionSet instruction_set,
   a.config = config;
   a.size = size;
   a.time_major = true;
-  return GetCudnnRnnKernels<float>(instruction_set).forward_workspace(a, 2);
+  return GetCudnnRnnKernels<float>(instruction_set, config.mode)
+      .forward_workspace(a, 2);
 }
 
 TEST(CudnnRnnTest, InferenceKeepsTheOutputsOfTwoLayersAlone) {
@@ -577,7 +578,6 @@ TYPED_TEST(CudnnRnnTest, NoWeightHasAnEffectOnSequencesWithoutSteps) {
 // Where nothing is to be computed, other sizes may be beyond all measure.
 TEST(CudnnRnnEmptyTest, TakesNoTimeAndNoMemory) {
   const std::int64_t large = std::int64_t{1} << 62;
-  const auto kernels = GetCudnnRnnKernels<float>(InstructionSet::kBaseline);
   SerialExecutor executor;
   struct {
     RnnConfig config;
@@ -589,6 +589,8 @@ TEST(CudnnRnnEmptyTest, TakesNoTimeAndNoMemory) {
       {{RnnMode::kTanh, false, 1, 1, 3, 0, 0}, {0, large}},
   };
   for (const auto& each : empty) {
+    const auto kernels =
+        GetCudnnRnnKernels<float>(InstructionSet::kBaseline, each.config.mode);
     CudnnRnnForward<float> forward{};
     forward.config = each.config;
     forward.size = each.size;
@@ -615,7 +617,8 @@ TEST(CudnnRnnWorkspaceTest, ThatCannotBeCounted) {
   CudnnRnnBackward<float> backward{};
   backward.config = forward.config;
   backward.size = forward.size;
-  const auto kernels = GetCudnnRnnKernels<float>(InstructionSet::kBaseline);
+  const auto kernels =
+      GetCudnnRnnKernels<float>(InstructionSet::kBaseline, forward.config.mode);
   EXPECT_EQ(kernels.forward_workspace(forward, 2), -1);
   EXPECT_EQ(kernels.backward_workspace(backward, 2), -1);
   CudnnRnnBackwardGrad<float> backward_grad{};

@@ -127,7 +127,7 @@ class Engine {
  public:
   Engine(InstructionSet instruction_set, Case& k)
       : k_(k),
-        kernels_(GetCudnnRnnKernels<T>(instruction_set)),
+        kernels_(GetCudnnRnnKernels<T>(instruction_set, k.config.mode)),
         input_(Rounded<T>(k.input)),
         input_h_(Rounded<T>(k.input_h)),
         input_c_(Rounded<T>(k.input_c)),

@@ -275,8 +275,9 @@ void AddToWeights(const FakeNetwork& network, const std::vector<T>& params,
 }
 
 template <typename T>
-rnn::CudnnRnnKernels<T> Kernels() {
-  return rnn::GetCudnnRnnKernels<T>(rnn::InstructionSet::kBaseline);
+rnn::CudnnRnnKernels<T> Kernels(const rnn::RnnConfig& config) {
+  return rnn::GetCudnnRnnKernels<T>(rnn::InstructionSet::kBaseline,
+                                    config.mode);
 }
 
 template <typename Pass>
@@ -311,9 +312,9 @@ void Forward(const FakeNetwork& network, const FakeForward& pass) {
   a.output_c = cy.data();
   a.reserve_space = reserve.for_data.data();
   rnn::SerialExecutor executor;
-  std::vector<char> workspace(Kernels<T>().forward_workspace(a, 1));
+  std::vector<char> workspace(Kernels<T>(config).forward_workspace(a, 1));
   a.workspace = workspace.data();
-  Kernels<T>().forward(a, executor);
+  Kernels<T>(config).forward(a, executor);
 
   WriteSteps(network, y, OutputWidth(network), pass.y);
   if (pass.padding_fill != nullptr) {
@@ -366,9 +367,9 @@ BackwardResults<T> Backward(const FakeNetwork& network,
   a.input_c_backprop = results.dcx.data();
   a.params_backprop = results.dparams.data();
   rnn::SerialExecutor executor;
-  std::vector<char> workspace(Kernels<T>().backward_workspace(a, 1));
+  std::vector<char> workspace(Kernels<T>(config).backward_workspace(a, 1));
   a.workspace = workspace.data();
-  Kernels<T>().backward(a, executor);
+  Kernels<T>(config).backward(a, executor);
   return results;
 }
 

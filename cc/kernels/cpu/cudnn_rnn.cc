@@ -86,13 +86,15 @@ class CpuCudnnRnn {
       pass->stream = generator_.Reserve(
           rnn::NumDropoutSamples(pass->config, pass->size, pass->dropout));
     }
-    return RunPass(ctx, inputs, kernels_.forward_workspace, kernels_.forward,
+    const auto kernels = Kernels(inputs);
+    return RunPass(ctx, inputs, kernels.forward_workspace, kernels.forward,
                    pass);
   }
 
   absl::Status Backward(OpKernelContext* ctx, const CudnnRnnInputs& inputs,
                         rnn::CudnnRnnBackward<E>* pass) const {
-    return RunPass(ctx, inputs, kernels_.backward_workspace, kernels_.backward,
+    const auto kernels = Kernels(inputs);
+    return RunPass(ctx, inputs, kernels.backward_workspace, kernels.backward,
                    pass);
   }
 
@@ -113,9 +115,12 @@ class CpuCudnnRnn {
   }
 
  private:
+  static rnn::CudnnRnnKernels<E> Kernels(const CudnnRnnInputs& inputs) {
+    return rnn::GetCudnnRnnKernels<E>(rnn::ActiveInstructionSet(),
+                                      inputs.config().mode);
+  }
+
   DropoutGenerator generator_;
-  const rnn::CudnnRnnKernels<E> kernels_ =
-      rnn::GetCudnnRnnKernels<E>(rnn::ActiveInstructionSet());
 };
 
 }  // namespace

@@ -83,12 +83,18 @@ class CudnnRNNBackpropGradOp : public tensorflow::OpKernel {
     pass.reserve_space = EngineData<T>(reserve_space);
     pass.output = EngineData<T>(output);
 
-    OP_REQUIRES_OK(ctx, RunPass(ctx, inputs, kernels_.backward_grad_workspace,
-                                kernels_.backward_grad, &pass));
+    const auto kernels = Kernels(inputs);
+    OP_REQUIRES_OK(ctx, RunPass(ctx, inputs, kernels.backward_grad_workspace,
+                                kernels.backward_grad, &pass));
   }
 
  private:
   using E = EngineType<T>;
+
+  static rnn::CudnnRnnKernels<E> Kernels(const CudnnRnnInputs& inputs) {
+    return rnn::GetCudnnRnnKernels<E>(rnn::ActiveInstructionSet(),
+                                      inputs.config().mode);
+  }
 
   // Reads the gradients that the backward pass was given.
   static absl::Status ReadBackwardPass(const CudnnRnnInputs& inputs,
@@ -178,7 +184,8 @@ class CudnnRNNBackpropGradOp : public tensorflow::OpKernel {
     pass.output_h = EngineData<T>(&output_h);
     pass.output_c = EngineData<T>(&output_c);
     pass.reserve_space = EngineData<T>(reserve_space);
-    return RunPass(ctx, inputs, kernels_.forward_workspace, kernels_.forward,
+    const auto kernels = Kernels(inputs);
+    return RunPass(ctx, inputs, kernels.forward_workspace, kernels.forward,
                    &pass);
   }
 
@@ -244,8 +251,6 @@ class CudnnRNNBackpropGradOp : public tensorflow::OpKernel {
 
   CudnnRnnAttributes attributes_;
   std::vector<std::string> skip_;
-  const rnn::CudnnRnnKernels<E> kernels_ =
-      rnn::GetCudnnRnnKernels<E>(rnn::ActiveInstructionSet());
 };
 
 }  // namespace

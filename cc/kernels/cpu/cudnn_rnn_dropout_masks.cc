@@ -10,9 +10,10 @@
 #include "cc/kernels/cudnn_rnn_inputs.h"
 #include "cc/kernels/device_kernels.h"
 #include "cc/kernels/engine_type.h"
+#include "cc/rnn/cudnn_rnn.h"
+#include "cc/rnn/instruction_set.h"
 #include "cc/rnn/random_stream.h"
 #include "cc/rnn/reserve_space.h"
-#include "cc/rnn/simd/dropout_masks.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/framework/tensor.h"
 #include "tensorflow/core/framework/tensor_shape.h"
@@ -68,8 +69,10 @@ class CudnnRNNDropoutMasksOp : public tensorflow::OpKernel {
   absl::Status Fill(OpKernelContext* ctx, const CudnnRnnInputs& inputs,
                     const rnn::RandomStream& stream, Tensor* masks) const {
     rnn::PoolExecutor executor = IntraOpExecutor(ctx);
-    rnn::FillDropoutMasks(inputs.config(), inputs.size(), attributes_.dropout(),
-                          stream, EngineData<M>(masks), executor);
+    rnn::GetCudnnRnnKernels<M>(rnn::ActiveInstructionSet(),
+                               inputs.config().mode)
+        .dropout_masks(inputs.config(), inputs.size(), attributes_.dropout(),
+                       stream, EngineData<M>(masks), executor);
     return CheckNotCancelled(ctx, executor);
   }
 

@@ -57,7 +57,7 @@ def _isolated(name, part, instruction_set):
         tags = ["manual"],
     )
 
-def simd_library(name, srcs, hdrs, deps, textual_hdrs = [], copts = [], multiplies_bfloat16 = False):
+def simd_library(name, srcs, hdrs, deps, copts = [], multiplies_bfloat16 = False):
     """Compiles `srcs` for each instruction set; `name` is all of them together.
 
     NAME_symbols_test shows that the higher sets share no name with others.
@@ -66,8 +66,7 @@ def simd_library(name, srcs, hdrs, deps, textual_hdrs = [], copts = [], multipli
       name: the library to depend on; NAME_INSTRUCTION_SET is each part of it.
       srcs: sources, all in the namespace TF_RNN_OPS_INSTRUCTION_SET.
       hdrs: headers that do not depend on the instruction set.
-      deps: libraries with headers for both.
-      textual_hdrs: headers that do.
+      deps: the rooms that they are made of.
       copts: flags for every instruction set.
       multiplies_bfloat16: whether there is anything to gain from products of bfloat16.
     """
@@ -91,7 +90,6 @@ def simd_library(name, srcs, hdrs, deps, textual_hdrs = [], copts = [], multipli
             # Built where it is depended on, which is where the CPU can have it.
             tags = ["manual"],
             local_defines = ["TF_RNN_OPS_INSTRUCTION_SET=" + instruction_set],
-            textual_hdrs = textual_hdrs,
             deps = deps,
         )
         native.filegroup(

@@ -1,0 +1,27 @@
+// What simd/gru_block_cell.cc defines, once for each instruction set.
+
+#ifndef TF_RNN_OPS_CC_RNN_SIMD_GRU_BLOCK_CELL_GRU_BLOCK_CELL_H_
+#define TF_RNN_OPS_CC_RNN_SIMD_GRU_BLOCK_CELL_GRU_BLOCK_CELL_H_
+
+#include "cc/rnn/gru_block_cell.h"
+
+namespace tf_rnn_ops::rnn {
+
+namespace baseline {
+template <typename T>
+GruBlockCellKernels<T> GruBlockCell();
+}  // namespace baseline
+
+namespace avx2 {
+template <typename T>
+GruBlockCellKernels<T> GruBlockCell();
+}  // namespace avx2
+
+namespace avx512 {
+template <typename T>
+GruBlockCellKernels<T> GruBlockCell();
+}  // namespace avx512
+
+}  // namespace tf_rnn_ops::rnn
+
+#endif  // TF_RNN_OPS_CC_RNN_SIMD_GRU_BLOCK_CELL_GRU_BLOCK_CELL_H_

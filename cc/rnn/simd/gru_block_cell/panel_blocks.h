@@ -1,0 +1,144 @@
+// How a step of a cell whose weights are used once is cut into tasks.
+
+#ifndef TF_RNN_OPS_CC_RNN_SIMD_GRU_BLOCK_CELL_PANEL_BLOCKS_H_
+#define TF_RNN_OPS_CC_RNN_SIMD_GRU_BLOCK_CELL_PANEL_BLOCKS_H_
+
+#include <cstdint>
+
+#include "cc/rnn/arena.h"
+#include "cc/rnn/simd/layer/step_tasks.h"
+#include "cc/rnn/simd/matmul/block_matrix.h"
+#include "cc/rnn/simd/matmul/matrix_view.h"
+#include "cc/rnn/simd/matmul/parallel_product.h"
+#include "cc/rnn/simd/matmul/tile_product.h"
+#include "cc/rnn/simd/matmul/weight_product.h"
+#include "cc/rnn/simd/vector/cache.h"
+#include "cc/rnn/simd/vector/sizes.h"
+
+namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
+
+// Rows and columns of a product.
+struct PanelBlock {
+  std::int64_t row;
+  std::int64_t rows;
+  std::int64_t col;  // the first of a panel
+  std::int64_t cols;
+
+  // Calls body(part) for parts of as many columns as are multiplied at once.
+  template <typename T, typename Body>
+  void ForEachPart(const Body& body) const {
+    for (std::int64_t i = 0; i < cols; i += kWeightCols<T>) {
+      body(PanelBlock{row, rows, col + i, Min(kWeightCols<T>, cols - i)});
+    }
+  }
+
+  // Calls body(col, units) for its vectors of columns, where `units` is a
+  // WholeVector or a PartialVector.
+  template <typename T, typename Body>
+  void ForEachVector(const Body& body) const {
+    StepTask::ForEachVector<T>(col / kTileCols<T>, CeilDiv(cols, kTileCols<T>),
+                               col + cols, body);
+  }
+};
+
+// Cuts products of a [rows, depth] matrix with some of [depth, cols] each into
+// blocks that are the work of one task each. Bits do not depend on the cut, so
+// it follows the number of threads.
+template <typename T>
+class PanelBlocks {
+ public:
+  // The rows of a task at most: the left operand stays in the second-level
+  // cache.
+  static constexpr std::int64_t kMostRows = 32 * kMaxTileRows;
+
+  PanelBlocks(std::int64_t rows, std::int64_t depth, std::int64_t cols,
+              std::int64_t num_products, int num_threads)
+      : rows_(rows),
+        cols_(cols),
+        num_products_(num_products),
+        block_cols_(kTileCols<T> * PanelsPerBlock(rows, depth, num_threads)),
+        row_groups_(RowGroups(depth, num_threads)) {}
+
+  std::int64_t size() const {
+    return num_products_ * blocks_across() * row_groups_;
+  }
+  std::int64_t product(std::int64_t task) const {
+    return task / row_groups_ / blocks_across();
+  }
+  PanelBlock block(std::int64_t task) const {
+    const std::int64_t group = task % row_groups_;
+    const std::int64_t row = group * rows_ / row_groups_;
+    const std::int64_t col = task / row_groups_ % blocks_across() * block_cols_;
+    return {row, (group + 1) * rows_ / row_groups_ - row, col,
+            Min(block_cols_, cols_ - col)};
+  }
+
+ private:
+  // There are enough tasks that threads which are slower take fewer.
+  static constexpr std::int64_t kTasksPerThread = 4;
+
+  std::int64_t blocks_across() const { return CeilDiv(cols_, block_cols_); }
+
+  std::int64_t PanelsPerBlock(std::int64_t rows, std::int64_t depth,
+                              int num_threads) const {
+    // A task is worth the hand-over to another thread.
+    constexpr double kLeastWork = 1 << 17;
+    constexpr std::int64_t kRowsWorthReading = 3;  // of weights
+    const double panel_work = static_cast<double>(rows + kRowsWorthReading) *
+                              static_cast<double>(depth * kTileCols<T>);
+    const std::int64_t for_work =
+        static_cast<std::int64_t>(kLeastWork / panel_work) + 1;
+    const std::int64_t panels = num_products_ * CeilDiv(cols_, kTileCols<T>);
+    const std::int64_t for_balance = panels / (kTasksPerThread * num_threads);
+    const std::int64_t most =
+        static_cast<std::int64_t>(kMostTaskWork<T> / panel_work);
+    return Max(Max(for_work, Min(for_balance, most)), MostWidth(rows));
+  }
+
+  // All rows together take a block's weights, which each group of them packs
+  // anew, unless threads were idle or the tasks too long.
+  std::int64_t RowGroups(std::int64_t depth, int num_threads) const {
+    constexpr std::int64_t kLeastRows = 4 * kMaxTileRows;
+    const std::int64_t for_balance =
+        CeilDiv(num_threads, Max(num_products_ * blocks_across(), 1));
+    const std::int64_t for_length = LeastTasks<T>(
+        static_cast<double>(rows_) * static_cast<double>(block_cols_ * depth));
+    return Max(CeilDiv(rows_, kMostRows),
+               Min(Max(for_balance, for_length), rows_ / kLeastRows));
+  }
+
+  std::int64_t rows_;
+  std::int64_t cols_;
+  std::int64_t num_products_;
+  std::int64_t block_cols_;
+  std::int64_t row_groups_;
+};
+
+// Scratch memory of the workers.
+template <typename T>
+class PanelScratch {
+ public:
+  PanelScratch(std::int64_t rows, int num_threads, Arena& arena)
+      : product_size_(Min(rows, PanelBlocks<T>::kMostRows) * kWeightCols<T>),
+        packed_size_(PackedChunkSize<T>(rows)),
+        packed_(arena.Take<T>(CheckedInt(num_threads) * packed_size_)),
+        products_(arena.Take<T>(CheckedInt(num_threads) * product_size_)) {}
+
+  // [PackedChunkSize(rows)]
+  T* Packed(int worker) const { return packed_ + worker * packed_size_; }
+  // A part of a product, [rows, cols rounded up to whole panels].
+  MatrixView<T> Product(const PanelBlock& part, int worker) const {
+    return {products_ + worker * product_size_, part.rows,
+            CeilDiv(part.cols, kTileCols<T>) * kTileCols<T>};
+  }
+
+ private:
+  std::int64_t product_size_;
+  std::int64_t packed_size_;
+  T* packed_;
+  T* products_;
+};
+
+}  // namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET
+
+#endif  // TF_RNN_OPS_CC_RNN_SIMD_GRU_BLOCK_CELL_PANEL_BLOCKS_H_

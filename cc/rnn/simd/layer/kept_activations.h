@@ -1,0 +1,66 @@
+// Where the activations of a layer lie that its cells keep.
+
+#ifndef TF_RNN_OPS_CC_RNN_SIMD_LAYER_KEPT_ACTIVATIONS_H_
+#define TF_RNN_OPS_CC_RNN_SIMD_LAYER_KEPT_ACTIVATIONS_H_
+
+#include <cassert>
+#include <cstdint>
+
+#include "cc/rnn/reserve_space.h"
+#include "cc/rnn/rnn_config.h"
+#include "cc/rnn/simd/matmul/tile_product.h"
+#include "cc/rnn/simd/vector/cache.h"
+#include "cc/rnn/simd/vector/sizes.h"
+#include "cc/rnn/simd/vector/vector.h"
+
+namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
+
+// K values for each unit, sample and step of each direction, [D, T, blocks of
+// U, B, K, units of the block]: what a step reads, a few units of many samples,
+// is then in one piece. S: T or const T.
+template <typename S>
+class KeptActivations {
+ public:
+  // data: null if nothing is kept.
+  KeptActivations(S* data, const RnnConfig& config, const RnnSize& size)
+      : data_(data),
+        values_(NumKeptBlocks(config.mode)),
+        units_(config.num_units),
+        time_(size.time),
+        batch_(size.batch),
+        is_uncached_(IsBestUncached(
+            data, config.num_directions * time_ * batch_ * values_ * units_,
+            units_)) {}
+
+  // The first value of a unit, of each sample; null if nothing is kept.
+  ColumnView<S> Column(std::int64_t direction, std::int64_t t,
+                       std::int64_t unit) const {
+    if (data_ == nullptr) return {nullptr, 0};
+    assert(t >= 0 && t < time_ && unit >= 0 && unit < units_);
+    const std::int64_t in_block = unit % kLeftCols<S>;
+    const std::int64_t before =
+        (direction * time_ + t) * units_ + unit - in_block;
+    return {data_ + before * batch_ * values_ + in_block,
+            values_ * Stride(unit)};
+  }
+  // From one value of a unit to the next.
+  std::int64_t Stride(std::int64_t unit) const {
+    return Min(kLeftCols<S>, units_ - unit / kLeftCols<S> * kLeftCols<S>);
+  }
+  std::int64_t values() const { return values_; }
+
+  // Whether they are best written past the caches.
+  bool is_uncached() const { return is_uncached_; }
+
+ private:
+  S* data_;
+  std::int64_t values_;
+  std::int64_t units_;
+  std::int64_t time_;
+  std::int64_t batch_;
+  bool is_uncached_;
+};
+
+}  // namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET
+
+#endif  // TF_RNN_OPS_CC_RNN_SIMD_LAYER_KEPT_ACTIVATIONS_H_

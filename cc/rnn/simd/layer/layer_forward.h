@@ -1,0 +1,678 @@
+// One layer of a network over a sequence, forward.
+
+#ifndef TF_RNN_OPS_CC_RNN_SIMD_LAYER_LAYER_FORWARD_H_
+#define TF_RNN_OPS_CC_RNN_SIMD_LAYER_LAYER_FORWARD_H_
+
+#include <algorithm>
+#include <cstdint>
+#include <type_traits>
+
+#include "cc/rnn/arena.h"
+#include "cc/rnn/cudnn_rnn_params.h"
+#include "cc/rnn/executor.h"
+#include "cc/rnn/reserve_space.h"
+#include "cc/rnn/rnn_config.h"
+#include "cc/rnn/simd/cells/cells.h"
+#include "cc/rnn/simd/layer/kept_activations.h"
+#include "cc/rnn/simd/layer/packed_weights.h"
+#include "cc/rnn/simd/layer/step_tasks.h"
+#include "cc/rnn/simd/layer/weights_in_place.h"
+#include "cc/rnn/simd/matmul/matrix_view.h"
+#include "cc/rnn/simd/matmul/pack.h"
+#include "cc/rnn/simd/matmul/parallel_product.h"
+#include "cc/rnn/simd/vector/cache.h"
+#include "cc/rnn/simd/vector/sizes.h"
+
+namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
+
+// Sizes as in cc/rnn/cudnn_rnn.h; F = fan_in of the layer, G = gates, K = kept
+// blocks.
+// P: the type of the params and of products' operands.
+template <typename P>
+struct LayerForwardArguments {  // with B > 0 and U > 0
+  using T = ComputeType<P>;
+
+  RnnConfig config;
+  RnnSize size;
+  SequenceLengths lengths;
+  std::int64_t layer;
+  const P* params;    // of the whole network
+  const P* input;     // [T, B, F]
+  const T* input_h;   // [D, B, O], of this layer
+  const T* input_c;   // [D, B, U]; LSTM only
+  T* output;          // [T, B, D * O]; null if only that is wanted:
+  P* rounded_output;  // the same, where P has fewer bits; otherwise null
+  T* output_h;        // [D, B, O]
+  T* output_c;        // [D, B, U]; LSTM only
+  KeptActivations<T> kept;
+};
+
+// Whether weights are read where they lie: in a few steps of a few rows, they
+// are multiplied sooner than packed. Bits depend on this, too.
+template <typename P>
+bool ReadsWeightsInPlace(const RnnConfig& config, const RnnSize& size) {
+  constexpr double kMost = sizeof(P) < 4 ? 36 : 48;
+  constexpr double kRowsWorthReading = 8;  // of weights
+  return !config.skip_input &&
+         static_cast<double>(size.time) *
+                 (static_cast<double>(size.batch) + kRowsWorthReading) <=
+             kMost;
+}
+
+// Whether W x is made in each step, together with R h_prev, so that it needs no
+// memory. Otherwise it is made for many steps at once, as few rows do not keep
+// the multipliers busy: even a whole tile's take less time than weights that
+// come from beyond the second-level caches. Bits depend on this, so that the
+// number of threads may not decide.
+template <typename P>
+bool FusesInput(const RnnConfig& config, const RnnSize& size) {
+  constexpr std::int64_t kLeastRows = 8;
+  if (ReadsWeightsInPlace<P>(config, size)) return true;
+  if (config.skip_input || size.batch < kLeastRows) return false;
+  // What two threads' caches hold beside everything else.
+  constexpr double kMostBytes = 1.5 * kSecondLevelBytes;
+  const double weights = static_cast<double>(config.num_gates()) *
+                         static_cast<double>(config.num_units) *
+                         (static_cast<double>(config.largest_fan_in()) +
+                          static_cast<double>(config.output_size()));
+  return size.batch > kMaxTileRows || weights * sizeof(P) <= kMostBytes;
+}
+
+// The steps whose input is prepared at once: it then stays in a cache.
+inline std::int64_t StepsAtOnce(const RnnSize& size) {
+  constexpr std::int64_t kRows = 256;
+  return Min(size.time, Max(kRows / Max(size.batch, 1), 1));
+}
+
+// Scratch memory, enough for any layer of the network.
+template <typename P>
+struct LayerForwardScratch {
+  using T = ComputeType<P>;
+  using Left = MutableLeftMatrix<P>;
+
+  PanelWeightsScratch<P> weights;  // none, nor `input`, if read in place
+  T* bias;                         // [D, panels of U, G * kTileCols]
+  P* input;                        // [D] left operands [StepsAtOnce * B, F]
+  T* projected;  // [D, StepsAtOnce * B, panels of U, G * kTileCols], not fused
+  P* states;     // [2, D] left operands [B, O]
+  P* cell_outputs;    // [D] left operands [B, U], with a projection
+  T* recurrent_bias;  // [D, U]; GRU: that of the gate that is not in `bias`
+  T* hidden;          // [D, B, O], where the states are rounded
+  T* products;        // [num_threads, ProductSize]
+
+  LayerForwardScratch(const RnnConfig& config, const RnnSize& size,
+                      int num_threads, Arena& arena)
+      : weights(ReadsWeightsInPlace<P>(config, size)
+                    ? PanelWeightsScratch<P>()
+                    : PanelWeightsScratch<P>(config, arena)) {
+    const CheckedInt directions = config.num_directions;
+    const std::int64_t gates = config.num_gates();
+    const std::int64_t panel_cols =
+        gates * CeilDiv(config.num_units, kTileCols<T>) * kTileCols<T>;
+    const CheckedInt rows = CheckedInt(StepsAtOnce(size)) * size.batch;
+    const std::int64_t fan_in = config.largest_fan_in();
+    const std::int64_t output_size = config.output_size();
+    const bool is_projected = config.num_proj > 0;
+    const bool fuses = FusesInput<P>(config, size);
+    bias = arena.Take<T>(directions * panel_cols);
+    input = arena.Take<P>(
+        directions *
+        Left::Size(ReadsWeightsInPlace<P>(config, size) ? CheckedInt(0) : rows,
+                   fan_in));
+    projected = arena.Take<T>(directions * panel_cols * (fuses ? 0 : rows));
+    states = arena.Take<P>(directions *
+                           Left::Size(CheckedInt(size.batch), output_size) * 2);
+    cell_outputs = arena.Take<P>(
+        directions * Left::Size(CheckedInt(is_projected ? size.batch : 0),
+                                config.num_units));
+    recurrent_bias = arena.Take<T>(
+        directions * (config.mode == RnnMode::kGru ? config.num_units : 0));
+    hidden =
+        arena.Take<T>(kRoundsOperands<P> ? directions * size.batch * output_size
+                                         : CheckedInt(0));
+    products = arena.Take<T>(CheckedInt(num_threads) * ProductSize(size.batch));
+  }
+
+  // What a worker's product takes, of any cell.
+  static CheckedInt ProductSize(std::int64_t batch) {
+    constexpr std::int64_t kMostBlocks = 4;
+    return CheckedInt(batch) * GroupSize<T>(batch, 1) * kMostBlocks *
+           kTileCols<T>;
+  }
+};
+
+template <typename P, typename Cell>
+class LayerForward {
+ public:
+  using T = ComputeType<P>;
+
+  LayerForward(const LayerForwardArguments<P>& arguments,
+               const LayerForwardScratch<P>& scratch, Executor& executor)
+      : a_(arguments),
+        scratch_(scratch),
+        executor_(executor),
+        layout_(a_.config),
+        weights_(a_.config, a_.layer, a_.params, scratch_.weights),
+        weights_in_place_(a_.config, a_.layer, a_.params),
+        time_(a_.size.time),
+        batch_(a_.size.batch),
+        units_(a_.config.num_units),
+        output_size_(a_.config.output_size()),
+        directions_(a_.config.num_directions),
+        fan_in_(a_.config.fan_in(a_.layer)),
+        skips_input_(a_.layer == 0 && a_.config.skip_input),
+        reads_in_place_(ReadsWeightsInPlace<P>(a_.config, a_.size)),
+        is_fused_(FusesInput<P>(a_.config, a_.size)),
+        is_projected_(a_.config.num_proj > 0),
+        output_is_uncached_(IsBestUncached(
+            a_.output, time_ * batch_ * directions_ * output_size_,
+            output_size_)),
+        group_size_(GroupSize<T>(batch_, Cell::kBlocks)),
+        panels_(CeilDiv(units_, kTileCols<T>)),
+        tasks_(directions_, batch_, sizeof(P), a_.lengths,
+               executor.num_threads(),
+               {panels_,
+                kPanelBlocks * (output_size_ + (is_fused_ ? fan_in_ : 0))},
+               {is_projected_ ? CeilDiv(output_size_, kTileCols<T>) : 0,
+                kTileCols<T> * units_}) {}
+
+  void Run() const {
+    if (a_.config.has_cell_state()) {
+      std::copy_n(a_.input_c, directions_ * batch_ * units_, a_.output_c);
+    }
+    if (time_ == 0) {
+      std::copy_n(a_.input_h, directions_ * batch_ * output_size_, a_.output_h);
+      return;
+    }
+    for (std::int64_t d = 0; d < directions_; ++d) {
+      Pack(OfDirection(a_.input_h, d), State(0, d));
+      // Products read what rounded states have beyond the matrix: it is never
+      // written again.
+      if (kRoundsOperands<P>) Pack(OfDirection(a_.input_h, d), State(1, d));
+    }
+    if constexpr (kRoundsOperands<P>) {
+      std::copy_n(a_.input_h, directions_ * batch_ * output_size_,
+                  scratch_.hidden);
+      FillZero(scratch_.cell_outputs,
+               is_projected_ ? directions_ * SizeOf<Left>(batch_, units_) : 0,
+               executor_);
+    }
+    if (!reads_in_place_) weights_.Pack(executor_);
+    AddBiases();
+    const std::int64_t at_once = StepsAtOnce(a_.size);
+    for (std::int64_t step = 0; step < time_; step += at_once) {
+      const Chunk chunk{step, Min(at_once, time_ - step)};
+      if (!reads_in_place_) PrepareInput(chunk);
+      RunSteps(chunk);
+    }
+    if constexpr (kRoundsOperands<P>) {
+      std::copy_n(scratch_.hidden, directions_ * batch_ * output_size_,
+                  a_.output_h);
+    } else {
+      for (std::int64_t d = 0; d < directions_; ++d) {
+        Unpack(Constant(State(time_, d)), OfDirection(a_.output_h, d));
+      }
+    }
+  }
+
+ private:
+  using Left = MutableLeftMatrix<P>;
+
+  // The steps whose input is prepared at once.
+  struct Chunk {
+    std::int64_t first_step;
+    std::int64_t steps;
+  };
+
+  static constexpr std::int64_t kPanelBlocks = Cell::kGates * kTileCols<T>;
+  // The columns of a panel's blocks that have only W x, as many as have only
+  // R h_prev, and of those that have both.
+  static constexpr std::int64_t kAlone = Cell::kFirstRecurrent * kTileCols<T>;
+  static constexpr std::int64_t kShared = kPanelBlocks - kAlone;
+
+  std::int64_t PseudoLayer(std::int64_t direction) const {
+    return a_.layer * directions_ + direction;
+  }
+
+  // A matrix in the params buffer.
+  MatrixView<const P> Param(const ParamsRegion& region) const {
+    return {a_.params + region.offset, region.rows, region.cols};
+  }
+
+  // [B, O] of an array [D, B, O].
+  template <typename S>
+  MatrixView<S> OfDirection(S* array, std::int64_t direction) const {
+    return {array + direction * batch_ * output_size_, batch_, output_size_};
+  }
+  // The hidden state of a direction before `step`, [B, O].
+  Left State(std::int64_t step, std::int64_t direction) const {
+    const std::int64_t index = step % 2 * directions_ + direction;
+    return {scratch_.states + index * SizeOf<Left>(batch_, output_size_),
+            batch_, output_size_};
+  }
+  // The columns of a direction's output at time t, from unit `unit` on; null if
+  // there is no output.
+  template <typename S>
+  ColumnView<S> OutputColumn(S* output, std::int64_t t, std::int64_t direction,
+                             std::int64_t unit) const {
+    if (output == nullptr) return {};
+    const std::int64_t width = directions_ * output_size_;
+    return {output + t * batch_ * width + direction * output_size_ + unit,
+            width};
+  }
+  MatrixView<T> CellState(std::int64_t direction) const {
+    return {a_.output_c + direction * batch_ * units_, batch_, units_};
+  }
+  Left CellOutput(std::int64_t direction) const {
+    return {scratch_.cell_outputs + direction * SizeOf<Left>(batch_, units_),
+            batch_, units_};
+  }
+  // [panels, G * kTileCols], the blocks of all gates of the same units
+  // together.
+  T* Bias(std::int64_t direction) const {
+    return scratch_.bias + direction * panels_ * kPanelBlocks;
+  }
+  T* RecurrentBias(std::int64_t direction) const {
+    return scratch_.recurrent_bias + direction * units_;
+  }
+  // What is added to W x: both biases, but for the gate of a GRU whose
+  // recurrent bias belongs elsewhere.
+  void AddBiases() const {
+    for (std::int64_t d = 0; d < directions_; ++d) {
+      const P* input = Param(layout_.InputBias(PseudoLayer(d))).data;
+      const P* recurrent = Param(layout_.RecurrentBias(PseudoLayer(d))).data;
+      if constexpr (Cell::kGates == 3) {
+        Convert(recurrent + 2 * units_, RecurrentBias(d), units_);
+      }
+      for (std::int64_t i = 0; i < panels_ * kPanelBlocks; ++i) {
+        const std::int64_t unit =
+            i / kPanelBlocks * kTileCols<T> + i % kTileCols<T>;
+        const std::int64_t block = i % kPanelBlocks / kTileCols<T>;
+        const std::int64_t gate =
+            (block + Cell::kFirstInputGate) % Cell::kGates;
+        T sum = 0;
+        if (unit < units_) {
+          sum = Widened(input[gate * units_ + unit]);
+          if (block >= Cell::kFirstRecurrent) {
+            sum += Widened(recurrent[gate * units_ + unit]);
+          }
+        }
+        Bias(d)[i] = sum;
+      }
+    }
+  }
+
+  // The earliest time among a direction's steps.
+  std::int64_t FirstTime(std::int64_t direction, const Chunk& chunk) const {
+    return direction == 0 ? chunk.first_step
+                          : time_ - chunk.first_step - chunk.steps;
+  }
+
+  // The input of the steps, [steps * B, F], in the order of time: where it
+  // lies, and packed.
+  MatrixView<const P> InputRows(std::int64_t direction,
+                                const Chunk& chunk) const {
+    return MatrixView<const P>(a_.input, time_ * batch_, fan_in_)
+        .Rows(FirstTime(direction, chunk) * batch_, chunk.steps * batch_);
+  }
+  Left Input(std::int64_t direction, const Chunk& chunk) const {
+    const std::int64_t size =
+        SizeOf<Left>(StepsAtOnce(a_.size) * batch_, fan_in_);
+    return {scratch_.input + direction * size, chunk.steps * batch_, fan_in_};
+  }
+  // W x and biases of the steps, [steps * B, panels * G * kTileCols].
+  MatrixView<T> Projected(std::int64_t direction, const Chunk& chunk) const {
+    const std::int64_t cols = panels_ * kPanelBlocks;
+    return {
+        scratch_.projected + direction * StepsAtOnce(a_.size) * batch_ * cols,
+        chunk.steps * batch_, cols};
+  }
+
+  // Both directions' at once: a thread that has a direction to itself then
+  // prepares that.
+  void PrepareInput(const Chunk& chunk) const {
+    WorkList<PackWork<MatrixView<const P>, Left>> inputs;
+    WorkList<MultiplyWork<P>> products;
+    for (std::int64_t d = 0; d < directions_; ++d) {
+      if (skips_input_) {
+        AddInput(d, chunk);
+        continue;
+      }
+      inputs.Add({InputRows(d, chunk), Input(d, chunk)});
+      if (is_fused_) continue;
+      products.Add(
+          {ProductSum<P>(Input(d, chunk), weights_.Input(d, 0, panels_)),
+           MatrixView<const T>(Bias(d), 1, panels_ * kPanelBlocks, 0),
+           Projected(d, chunk), executor_.num_threads()});
+    }
+    RunTogether(executor_, inputs);
+    RunTogether(executor_, products);
+  }
+
+  // projected = bias + x, for each gate.
+  void AddInput(std::int64_t direction, const Chunk& chunk) const {
+    const MatrixView<const P> x = InputRows(direction, chunk);
+    const MatrixView<T> projected = Projected(direction, chunk);
+    executor_.ParallelFor(x.rows, [&](std::int64_t row) {
+      std::copy_n(Bias(direction), projected.cols, projected.At(row, 0));
+      for (std::int64_t unit = 0; unit < units_; ++unit) {
+        T* to = projected.At(
+            row, unit / kTileCols<T> * kPanelBlocks + unit % kTileCols<T>);
+        for (std::int64_t block = 0; block < Cell::kGates; ++block) {
+          to[block * kTileCols<T>] += Widened(*x.At(row, unit));
+        }
+      }
+    });
+  }
+
+  void RunSteps(const Chunk& chunk) const {
+    const auto step_cell = [&](std::int64_t step, const StepTask& task,
+                               int worker) {
+      if (is_fused_) {
+        StepCell<true>(chunk, chunk.first_step + step, task, worker);
+      } else {
+        StepCell<false>(chunk, chunk.first_step + step, task, worker);
+      }
+    };
+    if (!is_projected_) {
+      tasks_.Run(chunk.steps, executor_, step_cell);
+      return;
+    }
+    tasks_.RunHalves(2 * chunk.steps, executor_, step_cell,
+                     [&](std::int64_t step, const StepTask& task, int worker) {
+                       StepProjection(chunk.first_step + step, task, worker);
+                     });
+  }
+
+  // A worker's scratch memory for a product of some rows.
+  MatrixView<T> Product(std::int64_t rows, std::int64_t cols,
+                        int worker) const {
+    return {scratch_.products +
+                worker * LayerForwardScratch<P>::ProductSize(batch_).value(),
+            rows, cols};
+  }
+
+  template <bool kFused>
+  void StepCell(const Chunk& chunk, std::int64_t step, const StepTask& task,
+                int worker) const {
+    constexpr std::int64_t kBlocks = kFused ? Cell::kBlocks : Cell::kGates;
+    const std::int64_t d = task.direction;
+    const std::int64_t t = TimeOfStep(d, step, time_);
+    const std::int64_t first_row = (t - FirstTime(d, chunk)) * batch_;
+    // What is past a sequence's end is not multiplied.
+    const std::int64_t rows = a_.lengths.ValidSamples(t, task.row, task.rows);
+    task.ForEachPanelGroup(group_size_, [&](auto panel, auto num_panels) {
+      const MatrixView<T> product =
+          Product(rows, num_panels * kBlocks * kTileCols<T>, worker);
+      const LeftMatrix<P> state = State(step, d).Rows(task.row, rows);
+      const std::int64_t next = task.PanelAfter(panel + num_panels - 1);
+      if constexpr (kFused) {
+        for (std::int64_t i = 0; i < num_panels; ++i) {
+          const MatrixView<T> out =
+              product.Cols(i * kBlocks * kTileCols<T>, kBlocks * kTileCols<T>);
+          if (reads_in_place_) {
+            weights_in_place_.Multiply(
+                d, panel + i,
+                InputRows(d, chunk).Rows(first_row + task.row, rows), state,
+                out);
+            continue;
+          }
+          MultiplyFused(
+              {d, Input(d, chunk).Rows(first_row + task.row, rows), state},
+              panel + i, i + 1 < num_panels ? panel + i + 1 : next, out);
+        }
+      } else {
+        Multiply(ProductSum<P>(state, weights_.Recurrent(d, panel, num_panels)),
+                 NoMatrix<T>(), product,
+                 ProductSum<P>(state, weights_.Recurrent(d, next, 1)));
+      }
+      task.ForEachVector<T>(
+          panel, num_panels, units_, [&](auto unit, auto units) {
+            const std::int64_t in_panel = unit % kTileCols<T>;
+            const std::int64_t col =
+                unit / kTileCols<T> * kPanelBlocks + in_panel;
+            ForwardColumns columns = StateColumns(step, d, t, unit);
+            columns.projected =
+                kFused ? ColumnView<const T>{Bias(d) + col, 0}
+                       : Constant(Projected(d, chunk).Rows(first_row + task.row,
+                                                           task.rows))
+                             .Column(col);
+            columns.product = Constant(product).Column(
+                (unit / kTileCols<T> - panel) * kBlocks * kTileCols<T> +
+                in_panel);
+            RunCells<kFused>(task, t, columns, units);
+          });
+    });
+    if (a_.kept.is_uncached() || output_is_uncached_) FinishUncached();
+  }
+
+  // What a step multiplies by weights, both [rows, ...].
+  struct Factors {
+    std::int64_t direction;
+    LeftMatrix<P> x;
+    LeftMatrix<P> state;
+  };
+
+  // For a panel, W x in the first blocks, R h_prev in those from
+  // kFirstRecurrent on, and the sum where both are. next: the panel after it.
+  void MultiplyFused(const Factors& factors, std::int64_t panel,
+                     std::int64_t next, const MatrixView<T>& product) const {
+    const auto multiply = [&](std::int64_t col, std::int64_t cols,
+                              const ProductSum<P>& sum,
+                              const ProductSum<P>& then) {
+      Multiply(sum, NoMatrix<T>(), product.Cols(col, cols), then);
+    };
+    if constexpr (kAlone == 0) {
+      multiply(0, kShared, SharedFactors(factors, panel),
+               SharedFactors(factors, next));
+    } else {
+      const auto input = [&](std::int64_t p) {
+        return ProductSum<P>(
+            factors.x, weights_.Input(factors.direction, p, 1).Cols(0, kAlone));
+      };
+      const ProductSum<P> recurrent(
+          factors.state, weights_.Recurrent(factors.direction, panel, 1)
+                             .Cols(kShared, kAlone));
+      multiply(0, kAlone, input(panel), SharedFactors(factors, panel));
+      multiply(kAlone, kShared, SharedFactors(factors, panel), recurrent);
+      multiply(kPanelBlocks, kAlone, recurrent, input(next));
+    }
+  }
+  // The factors of the blocks that have both W x and R h_prev.
+  ProductSum<P> SharedFactors(const Factors& factors,
+                              std::int64_t panel) const {
+    ProductSum<P> sum(
+        factors.x,
+        weights_.Input(factors.direction, panel, 1).Cols(kAlone, kShared));
+    sum.Add(factors.state,
+            weights_.Recurrent(factors.direction, panel, 1).Cols(0, kShared));
+    return sum;
+  }
+
+  // The units of a vector, in each row of a task.
+  struct ForwardColumns {
+    ColumnView<const T> projected;  // from the task's first row on
+    ColumnView<const T> product;    // likewise
+    const T* recurrent_bias;
+    ColumnView<const T> h_prev;
+    ColumnView<T> c;
+    ColumnView<T> kept;
+    std::int64_t kept_stride;
+    bool keeps_uncached;
+    ColumnView<P> h;  // the next state or, with a projection, what it takes
+    ColumnView<T> hidden;  // h, where that is rounded, for the next step
+    ColumnView<T> output;  // null if not wanted
+    bool output_is_uncached;
+    ColumnView<P> rounded_output;  // where P has fewer bits
+  };
+
+  TF_RNN_OPS_VECTOR_INLINE ForwardColumns
+  StateColumns(std::int64_t step, std::int64_t d, std::int64_t t,
+               std::int64_t unit) const {
+    ForwardColumns columns{};
+    if constexpr (kRoundsOperands<P>) {
+      columns.hidden = OfDirection(scratch_.hidden, d).Column(unit);
+      columns.h_prev = {columns.hidden.data, columns.hidden.stride};
+    } else {
+      columns.h_prev = Constant(State(step, d)).Column(unit);
+    }
+    columns.kept = a_.kept.Column(d, t, unit);
+    columns.kept_stride = a_.kept.Stride(unit);
+    columns.keeps_uncached = a_.kept.is_uncached();
+    if constexpr (Cell::kGates == 3) {
+      columns.recurrent_bias = RecurrentBias(d) + unit;
+    }
+    if constexpr (Cell::kGates == 4) columns.c = CellState(d).Column(unit);
+    columns.h = is_projected_ ? CellOutput(d).Column(unit)
+                              : State(step + 1, d).Column(unit);
+    // With a projection, the output has fewer columns than there are units.
+    if (unit < output_size_) {
+      columns.output = OutputColumn(a_.output, t, d, unit);
+      columns.output_is_uncached = output_is_uncached_;
+      columns.rounded_output = OutputColumn(a_.rounded_output, t, d, unit);
+    }
+    return columns;
+  }
+
+  // Stores to a cache wait for their lines, and a column's are too far apart
+  // for the CPU to fetch the next ones by itself.
+  static TF_RNN_OPS_VECTOR_INLINE void FetchOutput(
+      const ForwardColumns& columns, std::int64_t row) {
+    if (columns.output.data != nullptr && !columns.output_is_uncached) {
+      __builtin_prefetch(columns.output.At(row), 1);
+    }
+  }
+
+  template <typename Units>
+  static void WriteOutput(const ForwardColumns& columns, std::int64_t row,
+                          const Units& units, Vector<T> h) {
+    if (columns.output_is_uncached) {
+      units.WriteUncached(h, columns.output.At(row));
+    } else if (columns.output.data != nullptr) {
+      units.Write(h, columns.output.At(row));
+    }
+    if constexpr (kRoundsOperands<P>) {
+      units.Write(h, columns.rounded_output.At(row));
+    }
+  }
+
+  // Inlined, as of few rows a call would take as long as the cells. `columns`
+  // is a copy so that the compiler can keep it in registers.
+  template <bool kFused, typename Units>
+  TF_RNN_OPS_VECTOR_INLINE void RunCells(const StepTask& task, std::int64_t t,
+                                         const ForwardColumns columns,
+                                         const Units units) const {
+    const SequenceLengths lengths = a_.lengths;
+    const bool is_projected = is_projected_;
+    constexpr std::int64_t kRowsAhead = 8;
+    const std::int64_t last_row = task.row + task.rows - 1;
+    for (std::int64_t i = 0; i < task.rows; ++i) {
+      const std::int64_t row = task.row + i;
+      FetchOutput(columns, Min(row + kRowsAhead, last_row));
+      if (!lengths.IsValid(t, row)) {
+        SkipCell(columns, row, units);
+        continue;
+      }
+      const ForwardRun<T, Units> run{
+          units,
+          columns.projected.At(i),
+          columns.product.At(i),
+          columns.recurrent_bias,
+          columns.h_prev.At(row),
+          columns.c.At(row),
+          columns.kept.At(row),
+          columns.kept_stride,
+          columns.keeps_uncached,
+      };
+      const Vector<T> h = Cell::template Forward<kFused>(run);
+      units.Write(h, columns.h.At(row));
+      if (is_projected) continue;
+      WriteOutput(columns, row, units, h);
+      if constexpr (kRoundsOperands<P>) units.Write(h, columns.hidden.At(row));
+    }
+  }
+
+  // Past a sequence's end, the state stays as it was.
+  template <typename Units>
+  void SkipCell(const ForwardColumns& columns, std::int64_t row,
+                const Units& units) const {
+    if (columns.kept.data != nullptr) {
+      for (std::int64_t i = 0; i < a_.kept.values(); ++i) {
+        units.Write(Vector<T>{},
+                    columns.kept.At(row) + i * columns.kept_stride);
+      }
+    }
+    if (is_projected_) {
+      units.Write(Vector<T>{}, columns.h.At(row));
+    } else {
+      units.Write(units.Read(columns.h_prev.At(row)), columns.h.At(row));
+      WriteOutput(columns, row, units, Vector<T>{});
+    }
+  }
+
+  // h = P (o ∘ tanh(c))
+  void StepProjection(std::int64_t step, const StepTask& task,
+                      int worker) const {
+    const std::int64_t d = task.direction;
+    const std::int64_t t = TimeOfStep(d, step, time_);
+    const std::int64_t rows = a_.lengths.ValidSamples(t, task.row, task.rows);
+    task.ForEachPanelGroup(group_size_, [&](auto panel, auto num_panels) {
+      const std::int64_t col = panel * kTileCols<T>;
+      const std::int64_t cols = num_panels * kTileCols<T>;
+      const MatrixView<T> product = Product(rows, cols, worker);
+      const LeftMatrix<P> hidden = CellOutput(d).Rows(task.row, rows);
+      if (reads_in_place_) {
+        weights_in_place_.Project(d, hidden, col, Min(cols, output_size_ - col),
+                                  product);
+      } else {
+        Multiply(ProductSum<P>(hidden, weights_.Projection(d).Cols(col, cols)),
+                 NoMatrix<T>(), product);
+      }
+      task.ForEachVector<T>(
+          panel, num_panels, output_size_, [&](auto unit, auto units) {
+            const ColumnView<T> h = product.Column(unit - col);
+            for (std::int64_t i = 0; i < task.rows; ++i) {
+              StoreProjected(step, d, t, task.row + i, unit, units, h.At(i));
+            }
+          });
+    });
+    if (output_is_uncached_) FinishUncached();
+  }
+
+  template <typename Units>
+  void StoreProjected(std::int64_t step, std::int64_t d, std::int64_t t,
+                      std::int64_t row, std::int64_t unit, const Units& units,
+                      const T* h) const {
+    const ForwardColumns state = StateColumns(step, d, t, unit);
+    const bool is_valid = a_.lengths.IsValid(t, row);
+    const Vector<T> next = units.Read(is_valid ? h : state.h_prev.At(row));
+    units.Write(next, State(step + 1, d).At(row, unit));
+    WriteOutput(state, row, units, is_valid ? next : Vector<T>{});
+    if constexpr (kRoundsOperands<P>) units.Write(next, state.hidden.At(row));
+  }
+
+  const LayerForwardArguments<P> a_;
+  const LayerForwardScratch<P> scratch_;
+  Executor& executor_;
+  const CudnnRnnParamsLayout layout_;
+  const PanelWeights<P, Cell> weights_;
+  const WeightsInPlace<P, Cell> weights_in_place_;
+  const std::int64_t time_;
+  const std::int64_t batch_;
+  const std::int64_t units_;
+  const std::int64_t output_size_;
+  const std::int64_t directions_;
+  const std::int64_t fan_in_;
+  const bool skips_input_;
+  const bool reads_in_place_;
+  const bool is_fused_;
+  const bool is_projected_;
+  const bool output_is_uncached_;
+  const std::int64_t group_size_;
+  const std::int64_t panels_;  // of units
+  const StepTasks tasks_;      // cells, and the projection
+};
+
+}  // namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET
+
+#endif  // TF_RNN_OPS_CC_RNN_SIMD_LAYER_LAYER_FORWARD_H_

@@ -1,0 +1,273 @@
+// The weights of a layer, packed as the products of its passes take them.
+
+#ifndef TF_RNN_OPS_CC_RNN_SIMD_LAYER_PACKED_WEIGHTS_H_
+#define TF_RNN_OPS_CC_RNN_SIMD_LAYER_PACKED_WEIGHTS_H_
+
+#include <cstdint>
+
+#include "cc/rnn/arena.h"
+#include "cc/rnn/cudnn_rnn_params.h"
+#include "cc/rnn/executor.h"
+#include "cc/rnn/rnn_config.h"
+#include "cc/rnn/simd/matmul/matrix_view.h"
+#include "cc/rnn/simd/matmul/pack.h"
+#include "cc/rnn/simd/matmul/parallel_product.h"
+#include "cc/rnn/simd/matmul/tile_product.h"
+#include "cc/rnn/simd/vector/sizes.h"
+
+namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
+
+// Scratch memory, enough for any layer of the network. Sizes as in
+// cc/rnn/cudnn_rnn.h; F = fan_in of the layer, G = gates.
+// P: the type of the params and of products' operands.
+template <typename P>
+struct PanelWeightsScratch {
+  using Right = MutableRightMatrix<P>;
+
+  // [D, panels of U, G] blocks [F, kTileCols]
+  P* input = nullptr;
+  // [D, panels of U, G] blocks [O, kTileCols]
+  P* recurrent = nullptr;
+  P* projection = nullptr;  // [D] right operands [U, O]
+
+  // None, for weights that are not to be packed.
+  PanelWeightsScratch() = default;
+  PanelWeightsScratch(const RnnConfig& config, Arena& arena) {
+    const CheckedInt directions = config.num_directions;
+    const std::int64_t panel_cols = config.num_gates() *
+                                    CeilDiv(config.num_units, kTileCols<P>) *
+                                    kTileCols<P>;
+    input = arena.Take<P>(directions *
+                          Right::Size(config.largest_fan_in(), panel_cols));
+    recurrent = arena.Take<P>(directions *
+                              Right::Size(config.output_size(), panel_cols));
+    projection = arena.Take<P>(
+        directions *
+        Right::Size(CheckedInt(config.num_proj > 0 ? config.num_units : 0),
+                    config.output_size()));
+  }
+};
+
+// The transposes of the matrices, for x Wᵀ, h Rᵀ and m Pᵀ: the blocks of all
+// gates of the same units together.
+template <typename P, typename Cell>
+class PanelWeights {
+ public:
+  using Right = MutableRightMatrix<P>;
+
+  // params: of the whole network.
+  PanelWeights(const RnnConfig& config, std::int64_t layer, const P* params,
+               const PanelWeightsScratch<P>& scratch)
+      : scratch_(scratch),
+        layout_(config),
+        params_(params),
+        layer_(layer),
+        units_(config.num_units),
+        output_size_(config.output_size()),
+        directions_(config.num_directions),
+        fan_in_(config.fan_in(layer)),
+        panels_(CeilDiv(units_, kTileCols<P>)),
+        skips_input_(layer == 0 && config.skip_input),
+        is_projected_(config.num_proj > 0) {}
+
+  // To be called before the matrices below are read. Tasks go from direction to
+  // direction and from panel to panel, as those of steps do: a thread, whose
+  // share is neighbouring ones, then has in its cache what it multiplies.
+  void Pack(Executor& executor) const {
+    const std::int64_t num_blocks = panels_ * Cell::kGates;
+    RunTogether(executor,
+                Tasks{directions_ * num_blocks, [&](std::int64_t task) {
+                        PackBlocks(task / num_blocks, task % num_blocks);
+                      }});
+    if (!is_projected_) return;
+    WorkList<PackTransposedWork<P, Right>> projections;
+    for (std::int64_t d = 0; d < directions_; ++d) {
+      projections.Add(
+          {Param(layout_.Projection(PseudoLayer(d))), Projection(d)});
+    }
+    RunTogether(executor, projections);
+  }
+
+  // Of some panels: [F, num_panels * G * kTileCols].
+  Right Input(std::int64_t direction, std::int64_t panel,
+              std::int64_t num_panels) const {
+    return Panels(scratch_.input, fan_in_, direction, panel, num_panels);
+  }
+  // [O, num_panels * G * kTileCols]
+  Right Recurrent(std::int64_t direction, std::int64_t panel,
+                  std::int64_t num_panels) const {
+    return Panels(scratch_.recurrent, output_size_, direction, panel,
+                  num_panels);
+  }
+  // [U, O]
+  Right Projection(std::int64_t direction) const {
+    return {
+        scratch_.projection + direction * SizeOf<Right>(units_, output_size_),
+        units_, output_size_};
+  }
+
+ private:
+  static constexpr std::int64_t kPanelBlocks = Cell::kGates * kTileCols<P>;
+
+  std::int64_t PseudoLayer(std::int64_t direction) const {
+    return layer_ * directions_ + direction;
+  }
+  MatrixView<const P> Param(const ParamsRegion& region) const {
+    return {params_ + region.offset, region.rows, region.cols};
+  }
+
+  // Packs a block of W and one of R.
+  void PackBlocks(std::int64_t direction, std::int64_t block) const {
+    const std::int64_t panel = block / Cell::kGates;
+    const std::int64_t gate = block % Cell::kGates;
+    const std::int64_t col = block * kTileCols<P>;
+    if (!skips_input_) {
+      PackBlock(layout_.InputMatrix(PseudoLayer(direction)), panel,
+                (gate + Cell::kFirstInputGate) % Cell::kGates,
+                Input(direction, 0, panels_).Cols(col, kTileCols<P>));
+    }
+    PackBlock(layout_.RecurrentMatrix(PseudoLayer(direction)), panel, gate,
+              Recurrent(direction, 0, panels_).Cols(col, kTileCols<P>));
+  }
+  // Packs the weights of a gate of a panel's units.
+  void PackBlock(const ParamsRegion& region, std::int64_t panel,
+                 std::int64_t gate, const Right& to) const {
+    const std::int64_t unit = panel * kTileCols<P>;
+    PackTransposed(Param(region).Rows(gate * units_ + unit,
+                                      Min(kTileCols<P>, units_ - unit)),
+                   to);
+  }
+
+  // Some panels of [depth, G * kTileCols], of an array of all.
+  Right Panels(P* array, std::int64_t depth, std::int64_t direction,
+               std::int64_t panel, std::int64_t num_panels) const {
+    const Right all(
+        array + direction * SizeOf<Right>(depth, panels_ * kPanelBlocks), depth,
+        panels_ * kPanelBlocks);
+    return all.Cols(panel * kPanelBlocks, num_panels * kPanelBlocks);
+  }
+
+  const PanelWeightsScratch<P> scratch_;
+  const CudnnRnnParamsLayout layout_;
+  const P* const params_;
+  const std::int64_t layer_;
+  const std::int64_t units_;
+  const std::int64_t output_size_;
+  const std::int64_t directions_;
+  const std::int64_t fan_in_;
+  const std::int64_t panels_;  // of units
+  const bool skips_input_;
+  const bool is_projected_;
+};
+
+// Scratch memory, enough for any layer of the network.
+template <typename P>
+struct GateWeightsScratch {
+  using Right = MutableRightMatrix<P>;
+
+  P* input = nullptr;       // [D, G] right operands [U, F]
+  P* recurrent = nullptr;   // [D, G] right operands [U, O]
+  P* projection = nullptr;  // [D] right operands [O, U]
+
+  // None, for weights that are not to be packed.
+  GateWeightsScratch() = default;
+  GateWeightsScratch(const RnnConfig& config, Arena& arena) {
+    const CheckedInt directions = config.num_directions;
+    const CheckedInt units = config.num_units;
+    const std::int64_t gates = config.num_gates();
+    const std::int64_t output_size = config.output_size();
+    input = arena.Take<P>(directions * gates *
+                          Right::Size(units, config.largest_fan_in()));
+    recurrent =
+        arena.Take<P>(directions * gates * Right::Size(units, output_size));
+    projection =
+        arena.Take<P>(directions * (config.num_proj > 0 ? 1 : 0) *
+                      Right::Size(CheckedInt(output_size), config.num_units));
+  }
+};
+
+// The matrices as they are, gate by gate, for d_a W, d_b R and d_h P.
+template <typename P, typename Cell>
+class GateWeights {
+ public:
+  using Right = MutableRightMatrix<P>;
+
+  // params: of the whole network.
+  GateWeights(const RnnConfig& config, std::int64_t layer, const P* params,
+              const GateWeightsScratch<P>& scratch)
+      : scratch_(scratch),
+        layout_(config),
+        params_(params),
+        layer_(layer),
+        units_(config.num_units),
+        output_size_(config.output_size()),
+        directions_(config.num_directions),
+        fan_in_(config.fan_in(layer)),
+        skips_input_(layer == 0 && config.skip_input),
+        is_projected_(config.num_proj > 0) {}
+
+  // To be called before the matrices below are read. has_input: whether those
+  // of the input are.
+  void Pack(bool has_input, Executor& executor) const {
+    for (std::int64_t d = 0; d < directions_; ++d) {
+      const std::int64_t pseudo_layer = layer_ * directions_ + d;
+      WorkList<PackWork<MatrixView<const P>, Right>> weights;
+      for (std::int64_t gate = 0; gate < Cell::kGates; ++gate) {
+        weights.Add({OfGate(layout_.RecurrentMatrix(pseudo_layer), gate),
+                     Recurrent(d, gate)});
+        if (!has_input || skips_input_) continue;
+        weights.Add(
+            {OfGate(layout_.InputMatrix(pseudo_layer), gate), Input(d, gate)});
+      }
+      if (is_projected_) {
+        weights.Add({Param(layout_.Projection(pseudo_layer)), Projection(d)});
+      }
+      RunTogether(executor, weights);
+    }
+  }
+
+  // [U, F]
+  Right Input(std::int64_t direction, std::int64_t gate) const {
+    return Nth(direction * Cell::kGates + gate, scratch_.input, units_,
+               fan_in_);
+  }
+  // [U, O]
+  Right Recurrent(std::int64_t direction, std::int64_t gate) const {
+    return Nth(direction * Cell::kGates + gate, scratch_.recurrent, units_,
+               output_size_);
+  }
+  // [O, U]
+  Right Projection(std::int64_t direction) const {
+    return Nth(direction, scratch_.projection, output_size_, units_);
+  }
+
+ private:
+  MatrixView<const P> Param(const ParamsRegion& region) const {
+    return {params_ + region.offset, region.rows, region.cols};
+  }
+  // The rows of one gate of a matrix [G * U, ...].
+  MatrixView<const P> OfGate(const ParamsRegion& region,
+                             std::int64_t gate) const {
+    return Param(region).Rows(gate * units_, units_);
+  }
+  // One of the matrices [rows, cols] that follow one another in an array.
+  static Right Nth(std::int64_t index, P* array, std::int64_t rows,
+                   std::int64_t cols) {
+    return {array + index * SizeOf<Right>(rows, cols), rows, cols};
+  }
+
+  const GateWeightsScratch<P> scratch_;
+  const CudnnRnnParamsLayout layout_;
+  const P* const params_;
+  const std::int64_t layer_;
+  const std::int64_t units_;
+  const std::int64_t output_size_;
+  const std::int64_t directions_;
+  const std::int64_t fan_in_;
+  const bool skips_input_;
+  const bool is_projected_;
+};
+
+}  // namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET
+
+#endif  // TF_RNN_OPS_CC_RNN_SIMD_LAYER_PACKED_WEIGHTS_H_

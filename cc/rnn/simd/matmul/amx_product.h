@@ -1,0 +1,216 @@
+// Products of bfloat16 matrices, added up in float, by the CPU's tile unit
+// (AMX).
+
+#ifndef TF_RNN_OPS_CC_RNN_SIMD_MATMUL_AMX_PRODUCT_H_
+#define TF_RNN_OPS_CC_RNN_SIMD_MATMUL_AMX_PRODUCT_H_
+
+#if defined(__AMX_BF16__)
+
+#include <immintrin.h>
+
+#include <cstdint>
+
+#include "cc/rnn/float16.h"
+#include "cc/rnn/simd/matmul/block_product.h"
+#include "cc/rnn/simd/matmul/matrix_view.h"
+#include "cc/rnn/simd/matmul/pair_matrix.h"
+#include "cc/rnn/simd/matmul/tile_product.h"
+#include "cc/rnn/simd/vector/sizes.h"
+
+namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
+
+// The shapes of the tiles of a product of some rows, in the tile registers
+//
+//          | right 6 | right 7 |
+//   -------+---------+---------+
+//   left 4 |  sum 0  |  sum 1  |   up to 16 rows, of 16 sums or 32 factors
+//   left 5 |  sum 2  |  sum 3  |   the rows beyond 16
+//
+// `right`: 16 pairs of rows, of 16 columns.
+class TileShapes {
+ public:
+  static constexpr std::int64_t kRows = 16;
+  static constexpr std::int64_t kMostRows = 2 * kRows;
+
+  // rows: 1 to kMostRows.
+  explicit TileShapes(std::int64_t rows) {
+    const std::int64_t upper = Min(rows, kRows);
+    const std::int64_t lower = Max(rows - kRows, 1);
+    for (int tile : {0, 1, 4}) Set(tile, upper);
+    for (int tile : {2, 3, 5}) Set(tile, lower);
+    for (int tile : {6, 7}) Set(tile, kRows);
+    _tile_loadconfig(&config_);
+  }
+  ~TileShapes() { _tile_release(); }
+  TileShapes(const TileShapes&) = delete;
+
+ private:
+  void Set(int tile, std::int64_t rows) {
+    config_.rows[tile] = static_cast<std::uint8_t>(rows);
+    config_.row_bytes[tile] = 64;
+  }
+
+  struct alignas(64) {
+    std::uint8_t palette = 1;
+    std::uint8_t start_row = 0;
+    std::uint8_t reserved[14] = {};
+    std::uint16_t row_bytes[16] = {};
+    std::uint8_t rows[16] = {};
+  } config_;
+};
+
+// What a tile of a product is made from: a chunk of the depth.
+struct TileFactors {
+  static constexpr std::int64_t kLine = 32;  // elements of a cache line
+  // The lines of a right operand that a tile reads with each step of the depth.
+  static constexpr std::int64_t kLines = PairMatrix<BFloat16>::kCols;
+
+  LeftMatrix<BFloat16> left;
+  RightMatrix<BFloat16> right;
+  // What the CPU is to fetch meanwhile: so many lines with each step.
+  const BFloat16* next;
+  std::int64_t next_lines;
+};
+
+template <>
+inline constexpr std::int64_t kWholeTileRows<BFloat16> = TileShapes::kMostRows;
+
+// Rows of 32 columns: out = initial + left * right, with the shapes of
+// TileShapes in place. kLower: whether there are more than 16 rows.
+template <bool kLower>
+void MultiplyTiles(const TileFactors& factors,
+                   const MatrixView<const float>& initial,
+                   const MatrixView<float>& out) {
+  constexpr std::int64_t kHalf = 16;  // columns of a tile of sums
+  if (initial.data == nullptr) {
+    _tile_zero(0);
+    _tile_zero(1);
+    if (kLower) _tile_zero(2);
+    if (kLower) _tile_zero(3);
+  } else {
+    const std::int64_t stride = initial.stride * 4;
+    _tile_loadd(0, initial.At(0, 0), stride);
+    _tile_loadd(1, initial.At(0, kHalf), stride);
+    if (kLower) _tile_loadd(2, initial.At(kHalf, 0), stride);
+    if (kLower) _tile_loadd(3, initial.At(kHalf, kHalf), stride);
+  }
+  const BFloat16* left = factors.left.data;
+  const BFloat16* right = factors.right.data;
+  const BFloat16* next = factors.next;
+  for (std::int64_t k = 0; k < factors.left.cols; k += kLeftCols<BFloat16>) {
+    for (std::int64_t line = 0; line < factors.next_lines; ++line) {
+      __builtin_prefetch(next + line * TileFactors::kLine, 0, 2);
+    }
+    next += factors.next_lines * TileFactors::kLine;
+    _tile_loadd(6, right, 128);
+    _tile_loadd(7, right + 2 * kHalf, 128);
+    _tile_loadd(4, left, 64);
+    _tile_dpbf16ps(0, 4, 6);
+    _tile_dpbf16ps(1, 4, 7);
+    if (kLower) {
+      _tile_loadd(5, left + kHalf * kLeftCols<BFloat16>, 64);
+      _tile_dpbf16ps(2, 5, 6);
+      _tile_dpbf16ps(3, 5, 7);
+    }
+    left += factors.left.stride;
+    right += TileFactors::kLines * TileFactors::kLine;
+  }
+  const std::int64_t stride = out.stride * 4;
+  _tile_stored(0, out.At(0, 0), stride);
+  _tile_stored(1, out.At(0, kHalf), stride);
+  if (kLower) _tile_stored(2, out.At(kHalf, 0), stride);
+  if (kLower) _tile_stored(3, out.At(kHalf, kHalf), stride);
+}
+
+// The same for at most 32 columns.
+template <bool kLower>
+void MultiplyPartialTiles(const TileFactors& factors,
+                          const MatrixView<const float>& initial,
+                          const MatrixView<float>& out) {
+  constexpr std::int64_t kCols = PairMatrix<BFloat16>::kCols;
+  if (out.cols == kCols) {
+    MultiplyTiles<kLower>(factors, initial, out);
+    return;
+  }
+  float tile[TileShapes::kMostRows * kCols];
+  const MatrixView<float> product(tile, out.rows, kCols);
+  MultiplyTiles<kLower>(factors, NoMatrix<float>(), product);
+  for (std::int64_t i = 0; i < out.rows; ++i) {
+    for (std::int64_t j = 0; j < out.cols; ++j) {
+      *out.At(i, j) =
+          *product.At(i, j) + (initial.data == nullptr ? 0 : *initial.At(i, j));
+    }
+  }
+}
+
+// Rows of a block of 32 columns, in tiles of `height` rows, of which there is a
+// whole number: out = initial + left * right. next: what is read after `right`,
+// or null.
+inline void MultiplyBlock(const LeftMatrix<BFloat16>& left,
+                          const RightMatrix<BFloat16>& right,
+                          const MatrixView<const float>& initial,
+                          const MatrixView<float>& out, std::int64_t height,
+                          const BFloat16* next) {
+  const std::int64_t tiles = out.rows / height;
+  const std::int64_t next_lines =
+      next == nullptr ? 0 : CeilDiv(TileFactors::kLines, tiles);
+  const auto multiply = height > TileShapes::kRows
+                            ? &MultiplyPartialTiles<true>
+                            : &MultiplyPartialTiles<false>;
+  for (std::int64_t tile = 0; tile < tiles; ++tile) {
+    const std::int64_t row = tile * height;
+    const std::int64_t steps = CeilDiv(left.cols, left.kCols);
+    const std::int64_t fetched = tile * steps * next_lines * TileFactors::kLine;
+    multiply({left.Rows(row, height), right, next + fetched, next_lines},
+             BlockIfAny(initial, row, 0, height, out.cols),
+             out.Block(row, 0, height, out.cols));
+  }
+}
+
+// The same for a sum. then: as in Multiply.
+inline void MultiplyBlock(const ProductSum<BFloat16>& sum,
+                          const MatrixView<const float>& initial,
+                          const MatrixView<float>& out, std::int64_t height,
+                          const ProductSum<BFloat16>& then) {
+  // A block's rows for so many terms stay in the first-level cache.
+  constexpr std::int64_t kDepth = 512;
+  MultiplyInChunks(sum, then, kDepth, initial, out,
+                   [&](const auto& left, const auto& right, const auto& add_to,
+                       const BFloat16* next) {
+                     MultiplyBlock(left, right, add_to, out, height, next);
+                   });
+}
+
+// out = initial + sum. initial, then: as for other types. What the left
+// operands' last blocks have beyond their columns must be finite.
+inline void Multiply(
+    const ProductSum<BFloat16>& sum, const MatrixView<const float>& initial,
+    const MatrixView<float>& out,
+    const ProductSum<BFloat16>& then = ProductSum<BFloat16>()) {
+  constexpr std::int64_t kCols = PairMatrix<BFloat16>::kCols;
+  for (std::int64_t row = 0; row < out.rows;) {
+    // Rows of one height, so that the tiles' shapes stay.
+    const std::int64_t left = out.rows - row;
+    const std::int64_t height = Min(left, TileShapes::kMostRows);
+    const std::int64_t rows = left / height * height;
+    const TileShapes shapes(height);
+    const std::int64_t rows_left = out.rows - row - rows;
+    for (std::int64_t col = 0; col < out.cols; col += kCols) {
+      const std::int64_t cols = Min(kCols, out.cols - col);
+      const ProductSum<BFloat16> next =
+          col + cols < out.cols ? sum.Block(row, col + cols, rows, kCols)
+          : rows_left > 0       ? sum.Block(row + rows, 0, rows_left, kCols)
+                                : then;
+      MultiplyBlock(sum.Block(row, col, rows, cols),
+                    BlockIfAny(initial, row, col, rows, cols),
+                    out.Block(row, col, rows, cols), height, next);
+    }
+    row += rows;
+  }
+}
+
+}  // namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET
+
+#endif  // __AMX_BF16__
+
+#endif  // TF_RNN_OPS_CC_RNN_SIMD_MATMUL_AMX_PRODUCT_H_

@@ -1,0 +1,74 @@
+// What the tests call of the products: simd/product_functions.cc defines it
+// once for each instruction set.
+
+#ifndef TF_RNN_OPS_CC_RNN_SIMD_MATMUL_PRODUCT_FUNCTIONS_H_
+#define TF_RNN_OPS_CC_RNN_SIMD_MATMUL_PRODUCT_FUNCTIONS_H_
+
+#include <cstdint>
+
+#include "cc/rnn/float16.h"
+
+namespace tf_rnn_ops::rnn {
+
+struct ProductSize {
+  std::int64_t rows, depth, cols;
+};
+
+// All matrices are row-major. P: the type of the factors.
+template <typename P>
+struct ProductArguments {
+  ProductSize size;
+  const P* left;   // [rows, depth], or, transposed, [depth, rows]
+  const P* right;  // [depth, cols], or, transposed, [cols, depth]
+  const ComputeType<P>* initial;  // [rows, cols], or null for zero
+  ComputeType<P>* out;            // [rows, cols]
+  P* left_scratch;
+  P* right_scratch;
+};
+
+template <typename P>
+struct ProductFunctions {
+  // The sizes of what multiply, multiply_sum and multiply_right_transposed
+  // take.
+  std::int64_t (*left_scratch)(const ProductSize& size);
+  std::int64_t (*right_scratch)(const ProductSize& size);
+  // out = initial + left * right
+  void (*multiply)(const ProductArguments<P>& a);
+  // The same, as a sum of two products that share the depth.
+  void (*multiply_sum)(const ProductArguments<P>& a);
+  void (*multiply_right_transposed)(const ProductArguments<P>& a);
+  // Takes as much scratch as multiply, of a size with rows and depth exchanged
+  // for the left one, and, for bfloat16, as much again as multiply.
+  void (*multiply_left_transposed)(const ProductArguments<P>& a);
+};
+
+namespace baseline {
+template <typename P>
+ProductFunctions<P> GetProductFunctions();
+}  // namespace baseline
+
+namespace avx2 {
+template <typename P>
+ProductFunctions<P> GetProductFunctions();
+}  // namespace avx2
+
+namespace avx512 {
+template <typename P>
+ProductFunctions<P> GetProductFunctions();
+}  // namespace avx512
+
+// For bfloat16 alone, which the others do not have.
+namespace avx512_bf16 {
+template <typename P>
+ProductFunctions<P> GetProductFunctions();
+}  // namespace avx512_bf16
+
+// Likewise.
+namespace amx {
+template <typename P>
+ProductFunctions<P> GetProductFunctions();
+}  // namespace amx
+
+}  // namespace tf_rnn_ops::rnn
+
+#endif  // TF_RNN_OPS_CC_RNN_SIMD_MATMUL_PRODUCT_FUNCTIONS_H_

@@ -1,0 +1,189 @@
+// A whole network over a sequence, backward.
+
+#ifndef TF_RNN_OPS_CC_RNN_SIMD_NETWORK_NETWORK_BACKWARD_H_
+#define TF_RNN_OPS_CC_RNN_SIMD_NETWORK_NETWORK_BACKWARD_H_
+
+#include <algorithm>
+#include <cstdint>
+
+#include "cc/rnn/arena.h"
+#include "cc/rnn/cudnn_rnn.h"
+#include "cc/rnn/executor.h"
+#include "cc/rnn/reserve_space.h"
+#include "cc/rnn/rnn_config.h"
+#include "cc/rnn/simd/cells/cells.h"
+#include "cc/rnn/simd/layer/kept_activations.h"
+#include "cc/rnn/simd/layer/layer_backward.h"
+#include "cc/rnn/simd/network/network_pass.h"
+#include "cc/rnn/simd/vector/sizes.h"
+#include "cc/rnn/simd/vector/staging.h"
+
+namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
+
+template <typename T>
+class NetworkBackward {
+ public:
+  using C = ComputeType<T>;
+  using P = OperandType<T>;
+
+  NetworkBackward(const CudnnRnnBackward<T>& a, int num_threads, Arena& arena)
+      : a_(a),
+        shapes_(a.config, a.size),
+        samples_(a.sequence_lengths, a.size, LeftSorted(a.reserve_space),
+                 arena),
+        staging_(a.time_major, samples_.order()),
+        params_staging_(/*time_major=*/true),
+        d_params_staging_(/*time_major=*/true),
+        dropout_(a.config, a.size, a.dropout, a.reserve_space, shapes_.output,
+                 samples_.order()),
+        input_(staging_.Buffer(shapes_.input, arena)),
+        input_h_(staging_.Buffer(shapes_.hidden_state, arena)),
+        input_c_(staging_.Buffer(shapes_.cell_state, arena)),
+        params_(params_staging_.Buffer(shapes_.params, arena)),
+        output_(staging_.Buffer(shapes_.output, arena)),
+        valid_input_(arena.Take<C>(ReadsPadding() && !staging_.is_copied()
+                                       ? shapes_.input.size()
+                                       : 0)),
+        d_output_(staging_.Buffer(shapes_.output, arena)),
+        d_output_h_(staging_.Buffer(shapes_.hidden_state, arena)),
+        d_output_c_(staging_.Buffer(shapes_.cell_state, arena)),
+        d_input_(staging_.ResultBuffer(a.input_backprop, shapes_.input, arena)),
+        d_h_(staging_.Buffer(shapes_.hidden_state, arena)),
+        d_c_(staging_.Buffer(shapes_.cell_state, arena)),
+        d_params_(d_params_staging_.ResultBuffer(a.params_backprop,
+                                                 shapes_.params, arena)),
+        dropped_(arena.Take<C>(dropout_.drops() ? shapes_.output.size() : 0)),
+        d_inner_(arena.Take<C>(shapes_.output.size() *
+                               Min(a.config.num_layers - 1, 2))),
+        scratch_(a.config, a.size, a.params_backprop != nullptr, num_threads,
+                 arena) {}
+
+  void Run(Executor& executor) const {
+    if (HasNoState(a_.config, a_.size)) {
+      FillZeroIfWanted(a_.input_backprop, shapes_.input, executor);
+      FillZeroIfWanted(a_.params_backprop, shapes_.params, executor);
+      return;
+    }
+    Compute(executor);
+  }
+
+ private:
+  void Compute(Executor& executor) const {
+    samples_.Sort();
+    LayerBackwardArguments<P> layer{
+        a_.config,
+        a_.size,
+        samples_.lengths(),
+        0,
+        params_staging_.Read(a_.params, params_, shapes_.params, executor),
+        ReadInput(executor),
+        {staging_.Read(a_.input_h, input_h_, shapes_.hidden_state, executor),
+         staging_.Read(a_.input_c, input_c_, shapes_.cell_state, executor),
+         staging_.Read(a_.output, output_, shapes_.output, executor),
+         KeptActivations<const C>(nullptr, a_.config, a_.size)},
+        staging_.Read(a_.output_backprop, d_output_, shapes_.output, executor),
+        staging_.Target(a_.input_backprop, d_input_),
+        staging_.Target(a_.input_h_backprop, d_h_),
+        staging_.Target(a_.input_c_backprop, d_c_),
+        d_params_staging_.Target(a_.params_backprop, d_params_)};
+    // Where the layers find the gradients of the final states.
+    std::copy_n(staging_.Read(a_.output_h_backprop, d_output_h_,
+                              shapes_.hidden_state, executor),
+                shapes_.hidden_state.size().value(), layer.d_h);
+    std::copy_n(staging_.Read(a_.output_c_backprop, d_output_c_,
+                              shapes_.cell_state, executor),
+                shapes_.cell_state.size().value(), layer.d_c);
+    RunLayers(layer, executor);
+    staging_.Write(d_input_, a_.input_backprop, shapes_.input, executor);
+    staging_.Write(d_h_, a_.input_h_backprop, shapes_.hidden_state, executor);
+    staging_.Write(d_c_, a_.input_c_backprop, shapes_.cell_state, executor);
+    d_params_staging_.Write(d_params_, a_.params_backprop, shapes_.params,
+                            executor);
+  }
+
+  // Whether the input past a sequence's end is read: to be multiplied by zeros,
+  // the gradients of the gates.
+  bool ReadsPadding() const {
+    return a_.sequence_lengths != nullptr && !a_.config.skip_input;
+  }
+
+  // The input, with zeros past each sequence's end: what is there may not even
+  // be a number.
+  const C* ReadInput(Executor& executor) const {
+    const C* input = staging_.Read(a_.input, input_, shapes_.input, executor);
+    if (!ReadsPadding()) return input;
+    C* const valid_input = staging_.is_copied() ? input_ : valid_input_;
+    CopyValidSteps(input, valid_input, shapes_.input, samples_.lengths(),
+                   executor);
+    return valid_input;
+  }
+
+  // `network` has the arrays of the whole network.
+  void RunLayers(const LayerBackwardArguments<P>& network,
+                 Executor& executor) const {
+    const std::int64_t hidden_size =
+        shapes_.hidden_state.size().value() / a_.config.num_layers;
+    const std::int64_t cell_size =
+        shapes_.cell_state.size().value() / a_.config.num_layers;
+    const std::int64_t output_size = shapes_.output.size().value();
+    const ReservedArrays<const C> activations(a_.reserve_space, a_.config,
+                                              a_.size);
+    LayerBackwardArguments<P> layer = network;
+    for (std::int64_t i = a_.config.num_layers - 1; i >= 0; --i) {
+      layer.layer = i;
+      layer.states.input_h = network.states.input_h + i * hidden_size;
+      layer.states.input_c = network.states.input_c + i * cell_size;
+      layer.d_h = network.d_h + i * hidden_size;
+      layer.d_c = network.d_c + i * cell_size;
+      layer.states.kept = KeptActivations<const C>(
+          activations.kept + i * LayerKeptSize(a_.config, a_.size).value(),
+          a_.config, a_.size);
+      if (i < NumKeptOutputs<T>(a_.config)) {
+        layer.states.output = activations.outputs + i * output_size;
+      }
+      if (i < a_.config.num_layers - 1) {
+        layer.d_output = layer.d_input;  // of the layer above
+      }
+      if (i == 0) {
+        layer.input = network.input;
+        layer.d_input = network.d_input;
+      } else {
+        layer.input = dropout_.Apply(
+            activations.outputs + (i - 1) * output_size, dropped_, i, executor);
+        layer.d_input = d_inner_ + (i - 1) % 2 * output_size;
+      }
+      WithCell<C>(a_.config.mode, [&](auto cell) {
+        LayerBackward<P, decltype(cell)>(layer, scratch_, executor).Run();
+      });
+      if (i > 0) dropout_.Apply(layer.d_input, layer.d_input, i, executor);
+    }
+  }
+
+  const CudnnRnnBackward<T>& a_;
+  const NetworkShapes shapes_;
+  const Samples samples_;
+  const Staging<T> staging_;
+  const Staging<T, P> params_staging_;
+  const Staging<T> d_params_staging_;
+  const LayerDropout<T> dropout_;
+  C* const input_;
+  C* const input_h_;
+  C* const input_c_;
+  P* const params_;
+  C* const output_;
+  C* const valid_input_;
+  C* const d_output_;
+  C* const d_output_h_;
+  C* const d_output_c_;
+  C* const d_input_;
+  C* const d_h_;
+  C* const d_c_;
+  C* const d_params_;
+  C* const dropped_;  // [T, B, D * O]
+  C* const d_inner_;  // the gradients of two inner layers' inputs
+  const LayerBackwardScratch<P> scratch_;
+};
+
+}  // namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET
+
+#endif  // TF_RNN_OPS_CC_RNN_SIMD_NETWORK_NETWORK_BACKWARD_H_

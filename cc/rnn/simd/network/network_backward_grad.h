@@ -1,0 +1,367 @@
+// The gradient of a whole network's backward pass: the two sweeps of
+// docs/second_order.md.
+
+#ifndef TF_RNN_OPS_CC_RNN_SIMD_NETWORK_NETWORK_BACKWARD_GRAD_H_
+#define TF_RNN_OPS_CC_RNN_SIMD_NETWORK_NETWORK_BACKWARD_GRAD_H_
+
+#include <algorithm>
+#include <cstdint>
+
+#include "cc/rnn/arena.h"
+#include "cc/rnn/cudnn_rnn.h"
+#include "cc/rnn/executor.h"
+#include "cc/rnn/reserve_space.h"
+#include "cc/rnn/rnn_config.h"
+#include "cc/rnn/simd/cells/cells.h"
+#include "cc/rnn/simd/layer/kept_activations.h"
+#include "cc/rnn/simd/layer/layer_backward_grad.h"
+#include "cc/rnn/simd/layer/layer_states.h"
+#include "cc/rnn/simd/layer/layer_tangent.h"
+#include "cc/rnn/simd/network/network_pass.h"
+#include "cc/rnn/simd/vector/sizes.h"
+#include "cc/rnn/simd/vector/staging.h"
+
+namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
+
+// dot_q is what q changes by.
+template <typename T>
+class NetworkBackwardGrad {
+ public:
+  using C = ComputeType<T>;
+  using P = OperandType<T>;
+
+  NetworkBackwardGrad(const CudnnRnnBackwardGrad<T>& a, int num_threads,
+                      Arena& arena)
+      : a_(a),
+        shapes_(a.config, a.size),
+        samples_(a.sequence_lengths, a.size, LeftSorted(a.reserve_space),
+                 arena),
+        staging_(a.time_major, samples_.order()),
+        params_staging_(/*time_major=*/true),
+        d_params_staging_(/*time_major=*/true),
+        dropout_(a.config, a.size, a.dropout, a.reserve_space, shapes_.output,
+                 samples_.order()),
+        input_(staging_.Buffer(shapes_.input, arena)),
+        input_h_(staging_.Buffer(shapes_.hidden_state, arena)),
+        input_c_(staging_.Buffer(shapes_.cell_state, arena)),
+        params_(params_staging_.Buffer(shapes_.params, arena)),
+        output_(staging_.Buffer(shapes_.output, arena)),
+        d_output_(staging_.Buffer(shapes_.output, arena)),
+        d_h_(arena.Take<C>(shapes_.hidden_state.size())),
+        d_c_(arena.Take<C>(shapes_.cell_state.size())),
+        valid_input_(OwnPaddedInput(arena)),
+        valid_dot_input_(OwnPaddedInput(arena)),
+        dot_input_(staging_.Buffer(shapes_.input, arena)),
+        dot_input_h_(arena.Take<C>(shapes_.hidden_state.size())),
+        dot_input_c_(arena.Take<C>(shapes_.cell_state.size())),
+        dot_params_(params_staging_.Buffer(shapes_.params, arena)),
+        dot_kept_(arena.Take<C>(LayerKeptSize(a.config, a.size) *
+                                a.config.num_layers)),
+        dot_inner_outputs_(
+            arena.Take<C>(shapes_.output.size() * (a.config.num_layers - 1))),
+        dot_output_(Result(a.output_backprop_grad, shapes_.output, arena)),
+        dot_h_(Result(a.output_h_backprop_grad, shapes_.hidden_state, arena)),
+        dot_c_(Result(a.output_c_backprop_grad, shapes_.cell_state, arena)),
+        dot_d_h_(Result(a.input_h_grad, shapes_.hidden_state, arena)),
+        dot_d_c_(Result(a.input_c_grad, shapes_.cell_state, arena)),
+        dot_d_input_(staging_.ResultBuffer(a.input_grad, shapes_.input, arena)),
+        dot_d_params_(d_params_staging_.ResultBuffer(a.params_grad,
+                                                     shapes_.params, arena)),
+        dropped_(arena.Take<C>(dropout_.drops() ? shapes_.output.size() : 0)),
+        dot_dropped_(
+            arena.Take<C>(dropout_.drops() ? shapes_.output.size() : 0)),
+        d_inner_(arena.Take<C>(shapes_.output.size() * NumInnerGradients())),
+        dot_d_inner_(
+            arena.Take<C>(shapes_.output.size() * NumInnerGradients())),
+        scratch_(a, num_threads, arena) {}
+
+  void Run(Executor& executor) const {
+    if (HasNoState(a_.config, a_.size)) {
+      FillZeroIfWanted(a_.input_grad, shapes_.input, executor);
+      FillZeroIfWanted(a_.params_grad, shapes_.params, executor);
+      return;
+    }
+    samples_.Sort();
+    const Network network = ReadNetwork(executor);
+    RunTangentSweep(network, executor);
+    staging_.Write(dot_output_, a_.output_backprop_grad, shapes_.output,
+                   executor);
+    staging_.Write(dot_h_, a_.output_h_backprop_grad, shapes_.hidden_state,
+                   executor);
+    staging_.Write(dot_c_, a_.output_c_backprop_grad, shapes_.cell_state,
+                   executor);
+    if (!WantsGradientSweep(a_)) return;
+    RunGradientSweep(network, executor);
+    staging_.Write(dot_d_h_, a_.input_h_grad, shapes_.hidden_state, executor);
+    staging_.Write(dot_d_c_, a_.input_c_grad, shapes_.cell_state, executor);
+    staging_.Write(dot_d_input_, a_.input_grad, shapes_.input, executor);
+    d_params_staging_.Write(dot_d_params_, a_.params_grad, shapes_.params,
+                            executor);
+  }
+
+ private:
+  // What goes into the network, as both sweeps take it.
+  struct Network {
+    const P* params;
+    const P* dot_params;  // null for zeros
+    const C* input;
+    const C* dot_input;  // null for zeros
+    LayerStateArrays<C> states;
+    LayerStateArrays<C> dot_states;
+  };
+
+  static bool WantsGradientSweep(const CudnnRnnBackwardGrad<T>& a) {
+    return a.input_grad != nullptr || a.input_h_grad != nullptr ||
+           a.input_c_grad != nullptr || a.params_grad != nullptr;
+  }
+
+  // Scratch memory of the sweeps, which need it one after the other.
+  struct SweepScratch {
+    SweepScratch(const CudnnRnnBackwardGrad<T>& a, int num_threads,
+                 Arena& arena)
+        : gradient_arena(arena),
+          tangent(a.config, a.size, a.dot_params != nullptr, num_threads,
+                  arena),
+          gradient(a.config, a.size, a.dot_params != nullptr,
+                   a.params_grad != nullptr, num_threads, gradient_arena) {
+      if (WantsGradientSweep(a)) arena.Share(gradient_arena);
+    }
+
+    Arena gradient_arena;  // begins where what the tangent sweep takes does
+    LayerTangentScratch<P> tangent;
+    LayerBackwardGradScratch<P> gradient;
+  };
+
+  // Each with respect to a layer's input.
+  std::int64_t NumInnerGradients() const {
+    return WantsGradientSweep(a_) ? Min(a_.config.num_layers - 1, 2) : 0;
+  }
+
+  // Whether steps past a sequence's end are read: to be multiplied by zeros,
+  // the gradients of the gates.
+  bool ReadsPadding() const {
+    return a_.sequence_lengths != nullptr && !a_.config.skip_input;
+  }
+  // Memory for a sequence of inputs without what is past the ends, unless it
+  // has a buffer.
+  C* OwnPaddedInput(Arena& arena) const {
+    return arena.Take<C>(
+        ReadsPadding() && !staging_.is_copied() ? shapes_.input.size() : 0);
+  }
+  const C* ReadInput(const T* from, C* buffer, C* padded,
+                     Executor& executor) const {
+    if (from == nullptr) return nullptr;
+    const C* const input = staging_.Read(from, buffer, shapes_.input, executor);
+    if (!ReadsPadding()) return input;
+    C* const valid = staging_.is_copied() ? buffer : padded;
+    CopyValidSteps(input, valid, shapes_.input, samples_.lengths(), executor);
+    return valid;
+  }
+
+  // Where a result is made that has to be made, wanted or not.
+  C* Result(T* wanted, const StagedShape& shape, Arena& arena) const {
+    return wanted == nullptr || staging_.is_copied()
+               ? arena.Take<C>(shape.size())
+               : staging_.Target(wanted, nullptr);
+  }
+
+  // A state, or zeros if it is null, in memory of its own.
+  void CopyState(const T* from, C* to, const StagedShape& shape,
+                 Executor& executor) const {
+    const std::int64_t size = shape.size().value();
+    if (from == nullptr) {
+      std::fill_n(to, size, C(0));
+    } else {
+      const C* const state = staging_.Read(from, to, shape, executor);
+      if (state != to) std::copy_n(state, size, to);
+    }
+  }
+
+  Network ReadNetwork(Executor& executor) const {
+    CopyState(a_.dot_input_h, dot_input_h_, shapes_.hidden_state, executor);
+    CopyState(a_.dot_input_c, dot_input_c_, shapes_.cell_state, executor);
+    const KeptActivations<const C> none(nullptr, a_.config, a_.size);
+    return {
+        params_staging_.Read(a_.params, params_, shapes_.params, executor),
+        a_.dot_params == nullptr
+            ? nullptr
+            : params_staging_.Read(a_.dot_params, dot_params_, shapes_.params,
+                                   executor),
+        ReadInput(a_.input, input_, valid_input_, executor),
+        ReadInput(a_.dot_input, dot_input_, valid_dot_input_, executor),
+        {staging_.Read(a_.input_h, input_h_, shapes_.hidden_state, executor),
+         staging_.Read(a_.input_c, input_c_, shapes_.cell_state, executor),
+         staging_.Read(a_.output, output_, shapes_.output, executor), none},
+        {dot_input_h_, dot_input_c_, dot_output_, none}};
+  }
+
+  std::int64_t hidden_size() const {
+    return shapes_.hidden_state.size().value() / a_.config.num_layers;
+  }
+  std::int64_t cell_size() const {
+    return shapes_.cell_state.size().value() / a_.config.num_layers;
+  }
+  std::int64_t output_size() const { return shapes_.output.size().value(); }
+  std::int64_t kept_size() const {
+    return LayerKeptSize(a_.config, a_.size).value();
+  }
+  bool IsLast(std::int64_t layer) const {
+    return layer == a_.config.num_layers - 1;
+  }
+
+  ReservedArrays<const C> reserved() const {
+    return {a_.reserve_space, a_.config, a_.size};
+  }
+  C* DotOutput(std::int64_t layer) const {
+    return IsLast(layer) ? dot_output_
+                         : dot_inner_outputs_ + layer * output_size();
+  }
+
+  // Of the forward pass, in a layer.
+  LayerStateArrays<C> States(const Network& network, std::int64_t layer) const {
+    LayerStateArrays<C> states = network.states;
+    states.input_h += layer * hidden_size();
+    states.input_c += layer * cell_size();
+    states.kept = KeptActivations<const C>(
+        reserved().kept + layer * kept_size(), a_.config, a_.size);
+    if (layer < NumKeptOutputs<T>(a_.config)) {
+      states.output = reserved().outputs + layer * output_size();
+    }
+    return states;
+  }
+  LayerStateArrays<C> DotStates(const Network& network,
+                                std::int64_t layer) const {
+    LayerStateArrays<C> states = network.dot_states;
+    states.input_h += layer * hidden_size();
+    states.input_c += layer * cell_size();
+    states.kept = KeptActivations<const C>(dot_kept_ + layer * kept_size(),
+                                           a_.config, a_.size);
+    states.output = DotOutput(layer);
+    return states;
+  }
+
+  // A layer's input, and what it changes by.
+  const C* Input(const Network& network, std::int64_t layer,
+                 Executor& executor) const {
+    if (layer == 0) return network.input;
+    return dropout_.Apply(reserved().outputs + (layer - 1) * output_size(),
+                          dropped_, layer, executor);
+  }
+  const C* DotInput(const Network& network, std::int64_t layer,
+                    Executor& executor) const {
+    if (layer == 0) return network.dot_input;
+    return dropout_.Apply(DotOutput(layer - 1), dot_dropped_, layer, executor);
+  }
+
+  void RunTangentSweep(const Network& network, Executor& executor) const {
+    // Where the layers find what the initial states change by.
+    std::copy_n(dot_input_h_, shapes_.hidden_state.size().value(), dot_h_);
+    std::copy_n(dot_input_c_, shapes_.cell_state.size().value(), dot_c_);
+    for (std::int64_t i = 0; i < a_.config.num_layers; ++i) {
+      const LayerTangentArguments<P> layer{
+          a_.config,
+          a_.size,
+          samples_.lengths(),
+          i,
+          network.params,
+          network.dot_params,
+          network.dot_params == nullptr ? nullptr : Input(network, i, executor),
+          DotInput(network, i, executor),
+          States(network, i),
+          DotOutput(i),
+          dot_h_ + i * hidden_size(),
+          dot_c_ + i * cell_size(),
+          KeptActivations<C>(dot_kept_ + i * kept_size(), a_.config, a_.size)};
+      WithCell<C>(a_.config.mode, [&](auto cell) {
+        LayerTangent<P, decltype(cell)>(layer, scratch_.tangent, executor)
+            .Run();
+      });
+    }
+  }
+
+  void RunGradientSweep(const Network& network, Executor& executor) const {
+    // Where the layers find the gradients of the final states.
+    CopyState(a_.output_h_backprop, d_h_, shapes_.hidden_state, executor);
+    CopyState(a_.output_c_backprop, d_c_, shapes_.cell_state, executor);
+    std::fill_n(dot_d_h_, shapes_.hidden_state.size().value(), C(0));
+    std::fill_n(dot_d_c_, shapes_.cell_state.size().value(), C(0));
+    const C* d_output =
+        staging_.Read(a_.output_backprop, d_output_, shapes_.output, executor);
+    const C* dot_d_output = nullptr;
+    for (std::int64_t i = a_.config.num_layers - 1; i >= 0; --i) {
+      const LayerBackwardGradArguments<P> layer{
+          a_.config,
+          a_.size,
+          samples_.lengths(),
+          i,
+          network.params,
+          network.dot_params,
+          Input(network, i, executor),
+          DotInput(network, i, executor),
+          States(network, i),
+          DotStates(network, i),
+          {d_output, InputGradient(i, d_inner_), d_h_ + i * hidden_size(),
+           d_c_ + i * cell_size()},
+          {dot_d_output, DotInputGradient(i), dot_d_h_ + i * hidden_size(),
+           dot_d_c_ + i * cell_size()},
+          d_params_staging_.Target(a_.params_grad, dot_d_params_)};
+      WithCell<C>(a_.config.mode, [&](auto cell) {
+        LayerBackwardGrad<P, decltype(cell)>(layer, scratch_.gradient, executor)
+            .Run();
+      });
+      if (i == 0) break;
+      d_output = dropout_.Apply(layer.d.input, layer.d.input, i, executor);
+      dot_d_output =
+          dropout_.Apply(layer.dot_d.input, layer.dot_d.input, i, executor);
+    }
+  }
+
+  // Where the gradient with respect to a layer's input goes, of two arrays.
+  C* InputGradient(std::int64_t layer, C* inner) const {
+    return layer == 0 ? nullptr : inner + (layer - 1) % 2 * output_size();
+  }
+  C* DotInputGradient(std::int64_t layer) const {
+    if (layer > 0) return InputGradient(layer, dot_d_inner_);
+    return staging_.Target(a_.input_grad, dot_d_input_);
+  }
+
+  const CudnnRnnBackwardGrad<T>& a_;
+  const NetworkShapes shapes_;
+  const Samples samples_;
+  const Staging<T> staging_;
+  const Staging<T, P> params_staging_;
+  const Staging<T> d_params_staging_;
+  const LayerDropout<T> dropout_;
+  C* const input_;
+  C* const input_h_;
+  C* const input_c_;
+  P* const params_;
+  C* const output_;
+  C* const d_output_;
+  C* const d_h_;
+  C* const d_c_;
+  C* const valid_input_;
+  C* const valid_dot_input_;
+  C* const dot_input_;
+  C* const dot_input_h_;
+  C* const dot_input_c_;
+  P* const dot_params_;
+  C* const dot_kept_;           // [P / D] KeptActivations, one for each layer
+  C* const dot_inner_outputs_;  // [P / D - 1, T, B, D * O]
+  C* const dot_output_;
+  C* const dot_h_;
+  C* const dot_c_;
+  C* const dot_d_h_;
+  C* const dot_d_c_;
+  C* const dot_d_input_;
+  C* const dot_d_params_;
+  C* const dropped_;      // [T, B, D * O]
+  C* const dot_dropped_;  // [T, B, D * O]
+  C* const d_inner_;      // the gradients of two inner layers' inputs
+  C* const dot_d_inner_;  // likewise
+  const SweepScratch scratch_;
+};
+
+}  // namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET
+
+#endif  // TF_RNN_OPS_CC_RNN_SIMD_NETWORK_NETWORK_BACKWARD_GRAD_H_

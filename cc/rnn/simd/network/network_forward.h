@@ -1,0 +1,209 @@
+// A whole network over a sequence, forward.
+
+#ifndef TF_RNN_OPS_CC_RNN_SIMD_NETWORK_NETWORK_FORWARD_H_
+#define TF_RNN_OPS_CC_RNN_SIMD_NETWORK_NETWORK_FORWARD_H_
+
+#include <cstdint>
+
+#include "cc/rnn/arena.h"
+#include "cc/rnn/cudnn_rnn.h"
+#include "cc/rnn/executor.h"
+#include "cc/rnn/reserve_space.h"
+#include "cc/rnn/rnn_config.h"
+#include "cc/rnn/sample_order.h"
+#include "cc/rnn/simd/cells/cells.h"
+#include "cc/rnn/simd/layer/kept_activations.h"
+#include "cc/rnn/simd/layer/layer_forward.h"
+#include "cc/rnn/simd/network/dropout.h"
+#include "cc/rnn/simd/network/network_pass.h"
+#include "cc/rnn/simd/vector/convert.h"
+#include "cc/rnn/simd/vector/sizes.h"
+#include "cc/rnn/simd/vector/staging.h"
+
+namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
+
+template <typename T>
+class NetworkForward {
+ public:
+  using C = ComputeType<T>;
+  using P = OperandType<T>;
+
+  NetworkForward(const CudnnRnnForward<T>& a, int num_threads, Arena& arena)
+      : a_(a),
+        shapes_(a.config, a.size),
+        activations_(a.is_training ? a.reserve_space : nullptr, a.config,
+                     a.size),
+        samples_(
+            a.sequence_lengths, a.size,
+            IsWorthSorting(a.sequence_lengths, a.config, a.size, a.is_training),
+            arena),
+        staging_(a.time_major, samples_.order()),
+        operand_staging_(a.time_major, samples_.order()),
+        // The order of the params is not that of the time.
+        params_staging_(/*time_major=*/true),
+        input_(operand_staging_.Buffer(shapes_.input, arena)),
+        input_h_(staging_.Buffer(shapes_.hidden_state, arena)),
+        input_c_(staging_.Buffer(shapes_.cell_state, arena)),
+        params_(params_staging_.Buffer(shapes_.params, arena)),
+        output_(operand_staging_.Buffer(shapes_.output, arena)),
+        output_h_(staging_.Buffer(shapes_.hidden_state, arena)),
+        output_c_(staging_.Buffer(shapes_.cell_state, arena)),
+        dropped_(arena.Take<C>(AppliesDropout() ? shapes_.output.size() : 0)),
+        inner_outputs_(
+            arena.Take<C>(shapes_.output.size() * NumInnerOutputs())),
+        inner_inputs_(arena.Take<P>(
+            shapes_.output.size() *
+            (kRoundsOperands<P> ? Min(a.config.num_layers - 1, 2) : 0))),
+        scratch_(a.config, a.size, num_threads, arena) {}
+
+  void Run(Executor& executor) const {
+    if (!HasNoState(a_.config, a_.size)) Compute(executor);
+    if (a_.is_training) {
+      WriteReserveSpaceHeader<T>(
+          {a_.config, a_.size, a_.time_major, a_.sequence_lengths, a_.dropout},
+          a_.stream, a_.reserve_space, samples_.are_sorted());
+    }
+  }
+
+ private:
+  void Compute(Executor& executor) const {
+    samples_.Sort();
+    LayerForwardArguments<P> layer{
+        a_.config,
+        a_.size,
+        samples_.lengths(),
+        0,
+        params_staging_.Read(a_.params, params_, shapes_.params, executor),
+        operand_staging_.Read(a_.input, input_, shapes_.input, executor),
+        staging_.Read(a_.input_h, input_h_, shapes_.hidden_state, executor),
+        staging_.Read(a_.input_c, input_c_, shapes_.cell_state, executor),
+        nullptr,
+        nullptr,
+        staging_.Target(a_.output_h, output_h_),
+        staging_.Target(a_.output_c, output_c_),
+        KeptActivations<C>(nullptr, a_.config, a_.size)};
+    RunLayers(layer, executor);
+    WriteOutput(executor);
+    staging_.Write(output_h_, a_.output_h, shapes_.hidden_state, executor);
+    staging_.Write(output_c_, a_.output_c, shapes_.cell_state, executor);
+  }
+
+  bool AppliesDropout() const {
+    return a_.is_training && a_.dropout > 0 && a_.config.num_layers > 1;
+  }
+  // How many outputs of inner layers are kept here. In training they are all
+  // kept in the reserve_space; otherwise a layer needs that of the one below,
+  // or only what it is rounded to.
+  std::int64_t NumInnerOutputs() const {
+    return a_.is_training || kRoundsOperands<P>
+               ? 0
+               : Min(a_.config.num_layers - 1, 2);
+  }
+
+  // `layer` comes with the arguments of the first layer, but for its output.
+  void RunLayers(LayerForwardArguments<P> layer, Executor& executor) const {
+    const std::int64_t hidden_size =
+        shapes_.hidden_state.size().value() / a_.config.num_layers;
+    const std::int64_t cell_size =
+        shapes_.cell_state.size().value() / a_.config.num_layers;
+    for (; layer.layer < a_.config.num_layers; ++layer.layer) {
+      layer.output = LayerOutput(layer.layer);
+      layer.rounded_output = RoundedOutput(layer.layer);
+      if (a_.is_training) {
+        layer.kept = KeptActivations<C>(
+            activations_.kept +
+                layer.layer * LayerKeptSize(a_.config, a_.size).value(),
+            a_.config, a_.size);
+      }
+      WithCell<C>(a_.config.mode, [&](auto cell) {
+        LayerForward<P, decltype(cell)>(layer, scratch_, executor).Run();
+      });
+      layer.input = NextInput(layer, executor);
+      layer.input_h += hidden_size;
+      layer.output_h += hidden_size;
+      layer.input_c += cell_size;
+      layer.output_c += cell_size;
+    }
+  }
+
+  bool IsLast(std::int64_t layer) const {
+    return layer == a_.config.num_layers - 1;
+  }
+
+  // Null where only what it is rounded to is wanted.
+  C* LayerOutput(std::int64_t layer) const {
+    const std::int64_t size = shapes_.output.size().value();
+    if (a_.is_training && layer < NumKeptOutputs<T>(a_.config)) {
+      return activations_.outputs + layer * size;
+    }
+    if constexpr (kRoundsOperands<P>) {
+      return nullptr;
+    } else {
+      return IsLast(layer) ? operand_staging_.Target(a_.output, output_)
+                           : inner_outputs_ + layer % 2 * size;
+    }
+  }
+  // Null where nothing is rounded.
+  P* RoundedOutput(std::int64_t layer) const {
+    if constexpr (!kRoundsOperands<P>) return nullptr;
+    return IsLast(layer) ? operand_staging_.Target(a_.output, output_)
+                         : InnerInput(layer);
+  }
+  // What a layer's output is rounded to, as the input of the layer above.
+  P* InnerInput(std::int64_t layer) const {
+    return inner_inputs_ + layer % 2 * shapes_.output.size().value();
+  }
+
+  void WriteOutput(Executor& executor) const {
+    if constexpr (kRoundsOperands<P>) {
+      operand_staging_.Write(output_, a_.output, shapes_.output, executor);
+    } else {
+      staging_.Write(LayerOutput(a_.config.num_layers - 1), a_.output,
+                     shapes_.output, executor);
+    }
+  }
+
+  // The input of the layer above.
+  const P* NextInput(const LayerForwardArguments<P>& layer,
+                     Executor& executor) const {
+    const std::int64_t size = shapes_.output.size().value();
+    const bool is_dropped = AppliesDropout() && !IsLast(layer.layer);
+    if (is_dropped) {
+      const DropoutMask mask(
+          a_.dropout, a_.stream,
+          layer.layer * NumLayerDropoutSamples(a_.config, a_.size));
+      ApplyDropout<C>(layer.output, dropped_, shapes_.output, samples_.order(),
+                      mask, executor);
+    }
+    if constexpr (kRoundsOperands<P>) {
+      if (!is_dropped) return layer.rounded_output;
+      ParallelConvert(dropped_, InnerInput(layer.layer), size, executor);
+      return InnerInput(layer.layer);
+    } else {
+      return is_dropped ? dropped_ : layer.output;
+    }
+  }
+
+  const CudnnRnnForward<T>& a_;
+  const NetworkShapes shapes_;
+  const ReservedArrays<C> activations_;
+  const Samples samples_;
+  const Staging<T> staging_;
+  const Staging<T, P> operand_staging_;
+  const Staging<T, P> params_staging_;
+  P* const input_;
+  C* const input_h_;
+  C* const input_c_;
+  P* const params_;
+  P* const output_;
+  C* const output_h_;
+  C* const output_c_;
+  C* const dropped_;        // [T, B, D * O]
+  C* const inner_outputs_;  // [NumInnerOutputs(), T, B, D * O]
+  P* const inner_inputs_;   // [2 or fewer, T, B, D * O], where P has fewer bits
+  const LayerForwardScratch<P> scratch_;
+};
+
+}  // namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET
+
+#endif  // TF_RNN_OPS_CC_RNN_SIMD_NETWORK_NETWORK_FORWARD_H_

@@ -1,0 +1,226 @@
+// What the passes over a whole network have in common: its arrays, their order,
+// and what was dropped.
+
+#ifndef TF_RNN_OPS_CC_RNN_SIMD_NETWORK_NETWORK_PASS_H_
+#define TF_RNN_OPS_CC_RNN_SIMD_NETWORK_NETWORK_PASS_H_
+
+#include <algorithm>
+#include <cassert>
+#include <cstdint>
+#include <type_traits>
+
+#include "cc/rnn/arena.h"
+#include "cc/rnn/cudnn_rnn_params.h"
+#include "cc/rnn/executor.h"
+#include "cc/rnn/float16.h"
+#include "cc/rnn/reserve_space.h"
+#include "cc/rnn/rnn_config.h"
+#include "cc/rnn/sample_order.h"
+#include "cc/rnn/simd/cells/cells.h"
+#include "cc/rnn/simd/layer/kept_activations.h"
+#include "cc/rnn/simd/layer/step_tasks.h"
+#include "cc/rnn/simd/matmul/amx_product.h"
+#include "cc/rnn/simd/matmul/pair_matrix.h"
+#include "cc/rnn/simd/network/dropout.h"
+#include "cc/rnn/simd/vector/convert.h"
+#include "cc/rnn/simd/vector/staging.h"
+
+namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
+
+// What products take for values stored as T: T itself, where the CPU has
+// products of it, or what the network computes in.
+template <typename T>
+struct OperandTypeOf {
+  using Type = ComputeType<T>;
+};
+#if defined(__AVX512BF16__)
+template <>
+struct OperandTypeOf<BFloat16> {
+  using Type = BFloat16;
+};
+#endif
+template <typename T>
+using OperandType = typename OperandTypeOf<T>::Type;
+
+// The shapes of a network's arrays.
+struct NetworkShapes {
+  NetworkShapes(const RnnConfig& config, const RnnSize& size)
+      : input{size.time, size.batch, config.input_size},
+        output{size.time, size.batch,
+               config.num_directions * config.output_size()},
+        hidden_state{config.num_pseudo_layers(), size.batch,
+                     config.output_size()},
+        cell_state{config.num_pseudo_layers(), size.batch,
+                   config.has_cell_state() ? config.num_units : 0},
+        // As one row: no order to change.
+        params{1, 1, CudnnRnnParamsSize(config)} {}
+
+  StagedShape input;
+  StagedShape output;
+  StagedShape hidden_state;
+  StagedShape cell_state;
+  StagedShape params;
+};
+
+// Of a result, if it is wanted.
+template <typename T>
+void FillZeroIfWanted(T* wanted, const StagedShape& shape, Executor& executor) {
+  if (wanted != nullptr) FillZero(wanted, shape.size().value(), executor);
+}
+
+// Whether there is no state, so that nothing is to be computed. The other sizes
+// may then be beyond all measure.
+inline bool HasNoState(const RnnConfig& config, const RnnSize& size) {
+  return size.batch == 0 || config.num_units == 0;
+}
+
+// The samples of a batch: in which order the network takes them, and how long
+// they are.
+class Samples {
+ public:
+  // lengths: [batch], or null where all are `time`.
+  // are_sorted: whether they are taken longest first; then there are lengths.
+  Samples(const std::int32_t* lengths, const RnnSize& size, bool are_sorted,
+          Arena& arena)
+      : size_(size),
+        callers_lengths_(lengths),
+        are_sorted_(are_sorted),
+        order_(arena.Take<std::int64_t>(are_sorted_ ? size.batch : 0)),
+        sorted_lengths_(
+            arena.Take<std::int32_t>(are_sorted_ ? size.batch : 0)) {
+    assert(lengths != nullptr || !are_sorted);
+  }
+
+  // Before `order` and `lengths` are used.
+  void Sort() const {
+    if (!are_sorted_) return;
+    SortSamples(callers_lengths_, size_.batch, order_);
+    for (std::int64_t i = 0; i < size_.batch; ++i) {
+      sorted_lengths_[i] = callers_lengths_[order_[i]];
+    }
+  }
+
+  bool are_sorted() const { return are_sorted_; }
+  SampleOrder order() const { return {!are_sorted_, order_}; }
+  SequenceLengths lengths() const {
+    return {are_sorted_ ? sorted_lengths_ : callers_lengths_, size_.time};
+  }
+
+ private:
+  RnnSize size_;
+  const std::int32_t* callers_lengths_;
+  bool are_sorted_;
+  std::int64_t* order_;           // [B]
+  std::int32_t* sorted_lengths_;  // [B]
+};
+
+// Whether a forward pass left its samples sorted. Null where only workspaces
+// are counted, of a pass over samples as they come.
+template <typename T>
+bool LeftSorted(const T* reserve_space) {
+  return reserve_space != nullptr && ReserveSpaceIsSorted(reserve_space);
+}
+
+// to = from ∘ mask. Which elements of the mask a sample takes does not depend
+// on the order of the samples.
+template <typename C>
+void ApplyDropout(const C* from, C* to, const StagedShape& shape,
+                  const SampleOrder& order, const DropoutMask& mask,
+                  Executor& executor) {
+  ForEachRun(shape, /*time_major=*/true, order, executor,
+             [&](auto ours, auto theirs, auto length) {
+               mask.Apply(from + ours, to + ours, theirs, length);
+             });
+}
+
+// What a forward pass dropped, dropped again.
+template <typename T>
+class LayerDropout {
+ public:
+  using C = ComputeType<T>;
+
+  // output: the shape of a layer's output.
+  LayerDropout(const RnnConfig& config, const RnnSize& size, float dropout,
+               const T* reserve_space, const StagedShape& output,
+               const SampleOrder& order)
+      : config_(config),
+        size_(size),
+        dropout_(config.num_layers > 1 ? dropout : 0),
+        reserve_space_(reserve_space),
+        shape_(output),
+        order_(order) {}
+
+  bool drops() const { return dropout_ > 0; }
+
+  // from ∘ the mask of the input of a layer above the first, written to `to`;
+  // `from` itself where nothing is dropped.
+  const C* Apply(const C* from, C* to, std::int64_t layer,
+                 Executor& executor) const {
+    if (!drops()) return from;
+    const DropoutMask mask(
+        dropout_, ReserveSpaceStream(reserve_space_),
+        (layer - 1) * NumLayerDropoutSamples(config_, size_));
+    ApplyDropout<C>(from, to, shape_, order_, mask, executor);
+    return to;
+  }
+
+ private:
+  RnnConfig config_;
+  RnnSize size_;
+  float dropout_;
+  const T* reserve_space_;
+  StagedShape shape_;
+  SampleOrder order_;
+};
+
+// Copies steps of a sequence, with zeros past each sequence's end: what is
+// there may not even be a number. `from` and `to` may be the same array.
+template <typename C>
+void CopyValidSteps(const C* from, C* to, const StagedShape& shape,
+                    const SequenceLengths& lengths, Executor& executor) {
+  executor.ParallelFor(shape.outer, [&](std::int64_t t) {
+    for (std::int64_t sample = 0; sample < shape.inner; ++sample) {
+      const std::int64_t row = (t * shape.inner + sample) * shape.width;
+      if (!lengths.IsValid(t, sample)) {
+        std::fill_n(to + row, shape.width, C(0));
+      } else if (to != from) {
+        std::copy_n(from + row, shape.width, to + row);
+      }
+    }
+  });
+}
+
+// What a reserve_space holds after its header.
+template <typename C>
+struct ReservedArrays {
+  C* kept;     // [P / D] KeptActivations, one for each layer
+  C* outputs;  // [NumKeptOutputs, T, B, D * O]
+
+  template <typename T>
+  ReservedArrays(T* reserve_space, const RnnConfig& config, const RnnSize& size)
+      : kept(nullptr), outputs(nullptr) {
+    if (reserve_space == nullptr) return;
+    kept = reinterpret_cast<C*>(reserve_space +
+                                kReserveSpaceHeaderBytes / sizeof(T));
+    outputs = kept + config.num_layers * LayerKeptSize(config, size).value();
+  }
+};
+
+// Calls run(cell), where the cell's type is that of the mode.
+template <typename C, typename Run>
+void WithCell(RnnMode mode, const Run& run) {
+  switch (mode) {
+    case RnnMode::kRelu:
+      return run(ReluCell<C>());
+    case RnnMode::kTanh:
+      return run(TanhCell<C>());
+    case RnnMode::kLstm:
+      return run(LstmCell<C>());
+    case RnnMode::kGru:
+      return run(GruCell<C>());
+  }
+}
+
+}  // namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET
+
+#endif  // TF_RNN_OPS_CC_RNN_SIMD_NETWORK_NETWORK_PASS_H_

@@ -1,0 +1,53 @@
+"""Rooms: folders of headers that are compiled once for each instruction set."""
+
+load("@rules_cc//cc:defs.bzl", "cc_library", "cc_test")
+load("//cc/rnn:copts.bzl", "RNN_COPTS")
+
+def room(name, hdrs, deps):
+    """Headers that may include one another and what `deps` have.
+
+    NAME_headers_alone compiles each of them by itself: it includes what it needs, and nothing of a room that is not
+    among `deps`, which Bazel's sandbox does not have.
+
+    Args:
+      name: the library to depend on.
+      hdrs: the headers, in the namespace TF_RNN_OPS_INSTRUCTION_SET.
+      deps: the rooms and libraries that they include.
+    """
+    cc_library(
+        name = name,
+        textual_hdrs = hdrs,
+        deps = deps,
+    )
+    for header in hdrs:
+        native.genrule(
+            name = header + "_alone",
+            outs = [header + "_alone.cc"],
+            cmd = "echo '#include \"%s/%s\"' > $@" % (native.package_name(), header),
+        )
+    cc_library(
+        name = name + "_headers_alone",
+        srcs = [header + "_alone.cc" for header in hdrs],
+        copts = RNN_COPTS + ["-O0"],
+        local_defines = ["TF_RNN_OPS_INSTRUCTION_SET=alone"],
+        deps = [name],
+    )
+
+def room_test(name, deps):
+    """A test of a room's headers, compiled for the baseline alone: the networks' tests cover the other sets.
+
+    Args:
+      name: of the test; NAME.cc is its source.
+      deps: the room.
+    """
+    cc_test(
+        name = name,
+        size = "small",
+        srcs = [name + ".cc"],
+        copts = RNN_COPTS,
+        local_defines = ["TF_RNN_OPS_INSTRUCTION_SET=baseline"],
+        deps = deps + [
+            "//cc/rnn:test_support",
+            "//third_party/googletest:gtest_main",
+        ],
+    )

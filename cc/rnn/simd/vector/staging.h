@@ -1,0 +1,124 @@
+// A caller's arrays, as the network reads and writes them: time-major, with the
+// samples in an order of its own, and in a type of its own. Where they are so
+// already, they are used as they are; otherwise they are copied.
+
+#ifndef TF_RNN_OPS_CC_RNN_SIMD_VECTOR_STAGING_H_
+#define TF_RNN_OPS_CC_RNN_SIMD_VECTOR_STAGING_H_
+
+#include <cstdint>
+#include <type_traits>
+
+#include "cc/rnn/arena.h"
+#include "cc/rnn/executor.h"
+#include "cc/rnn/float16.h"
+#include "cc/rnn/simd/vector/convert.h"
+
+namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
+
+// An array [outer, inner, width] in time-major order: outer is the time or the
+// pseudo-layer, inner the batch.
+struct StagedShape {
+  std::int64_t outer;
+  std::int64_t inner;
+  std::int64_t width;
+
+  CheckedInt size() const { return CheckedInt(outer) * inner * width; }
+};
+
+// The order in which the network takes the samples.
+struct SampleOrder {
+  bool is_callers;
+  // [batch], unless it is the caller's; null, too, while memory is counted.
+  const std::int64_t* samples;
+
+  std::int64_t of(std::int64_t place) const {
+    return is_callers ? place : samples[place];
+  }
+};
+constexpr SampleOrder kCallersOrder{true, nullptr};
+
+// Calls body(ours, theirs, length) for runs of elements that are neighbours in
+// both orders: with the offset of the first in ours and in the caller's.
+template <typename Body>
+void ForEachRun(const StagedShape& shape, bool time_major,
+                const SampleOrder& order, Executor& executor,
+                const Body& body) {
+  if (shape.width == 0) return;  // the array may be null
+  if (time_major && order.is_callers) {
+    ForEachPiece(shape.size().value(), executor,
+                 [&](std::int64_t offset, std::int64_t length) {
+                   body(offset, offset, length);
+                 });
+    return;
+  }
+  executor.ParallelFor(shape.outer, [&](std::int64_t i) {
+    for (std::int64_t j = 0; j < shape.inner; ++j) {
+      const std::int64_t sample = order.of(j);
+      const std::int64_t row =
+          time_major ? i * shape.inner + sample : sample * shape.outer + i;
+      body((i * shape.inner + j) * shape.width, row * shape.width, shape.width);
+    }
+  });
+}
+
+// T: the caller's type. C: the network's.
+template <typename T, typename C = ComputeType<T>>
+class Staging {
+ public:
+  explicit Staging(bool time_major, const SampleOrder& order = kCallersOrder)
+      : time_major_(time_major), order_(order) {}
+
+  bool is_copied() const {
+    return !std::is_same_v<T, C> || !time_major_ || !order_.is_callers;
+  }
+
+  // Memory for an array's copy, or null if it needs none.
+  C* Buffer(const StagedShape& shape, Arena& arena) const {
+    return is_copied() ? arena.Take<C>(shape.size()) : nullptr;
+  }
+
+  // Likewise, for a result; none if it is null, because it is not wanted.
+  C* ResultBuffer(const T* wanted, const StagedShape& shape,
+                  Arena& arena) const {
+    return wanted == nullptr ? nullptr : Buffer(shape, arena);
+  }
+
+  // The caller's array, copied to its buffer if it has one.
+  const C* Read(const T* from, C* buffer, const StagedShape& shape,
+                Executor& executor) const {
+    if constexpr (std::is_same_v<T, C>) {
+      if (!is_copied()) return from;
+    }
+    ForEachRun(shape, time_major_, order_, executor,
+               [&](auto ours, auto theirs, auto length) {
+                 Convert(from + theirs, buffer + ours, length);
+               });
+    return buffer;
+  }
+
+  // Where to write what the caller's array is to hold; null if there is none.
+  C* Target(T* to, C* buffer) const {
+    if constexpr (std::is_same_v<T, C>) {
+      if (!is_copied()) return to;
+    }
+    return buffer;
+  }
+
+  // Copies the buffer to the caller's array, if there are both.
+  void Write(const C* buffer, T* to, const StagedShape& shape,
+             Executor& executor) const {
+    if (!is_copied() || to == nullptr) return;
+    ForEachRun(shape, time_major_, order_, executor,
+               [&](auto ours, auto theirs, auto length) {
+                 Convert(buffer + ours, to + theirs, length);
+               });
+  }
+
+ private:
+  const bool time_major_;
+  const SampleOrder order_;
+};
+
+}  // namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET
+
+#endif  // TF_RNN_OPS_CC_RNN_SIMD_VECTOR_STAGING_H_
