@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Fuzzes the engine: each target in cc/rnn for --seconds (60), one after another, from its corpus in cc/rnn/corpus. New
+# Fuzzes the engine: each target in cc/rnn for --seconds (60), one after another, from cc/rnn/corpus/TARGET.hex. New
 # inputs, logs and what failed are left in build/fuzz/TARGET. With --merge, the corpus is then chosen anew. Targets may
-# be named; otherwise it is all of them. What showed a fault is kept in cc/rnn/faults/TARGET, which no merge touches.
+# be named; otherwise it is all of them. What showed a fault is kept in cc/rnn/faults/TARGET.hex, which no merge touches.
 
 source "$(dirname "$0")/shell.sh"
 cd "$REPOSITORY"
@@ -9,8 +9,8 @@ cd "$REPOSITORY"
 # With .bazelrc's.
 readonly CLANG=clang-19
 readonly SYMBOLIZER=llvm-symbolizer-19
-# A corpus is kept to so many files: all that cover something new would be some hundred, and cover little more.
-readonly CORPUS_FILES=64
+# A corpus is kept to so many inputs: all that cover something new would be some hundred, and cover little more.
+readonly CORPUS_INPUTS=64
 readonly PACKAGES=(clang-19 libclang-rt-19-dev llvm-19)
 
 has_libfuzzer() {
@@ -18,15 +18,13 @@ has_libfuzzer() {
     [ -f "$("$CLANG" -print-file-name="libclang_rt.fuzzer-$(uname -m).a")" ]
 }
 
-# Where the corpus of a target is.
-corpus_of() {
-  echo "cc/rnn/corpus/$1"
-}
-
 build_targets() {
   tools/bazel.sh build --config=fuzz "${targets[@]/#///cc/rnn:}" >&2
   for target in "${targets[@]}"; do
-    mkdir -p "build/fuzz/$target/found" "$(corpus_of "$target")"
+    rm -rf "build/fuzz/$target/corpus"
+    mkdir -p "build/fuzz/$target/found" "build/fuzz/$target/corpus"
+    [ ! -f "cc/rnn/corpus/$target.hex" ] ||
+      .venv/bin/python tools/fuzz_corpus.py unpack "cc/rnn/corpus/$target.hex" "build/fuzz/$target/corpus"
     cp -f "bazel-bin/cc/rnn/$target" "build/fuzz/$target/run"
   done
 }
@@ -35,7 +33,7 @@ build_targets() {
 run_target() {
   local state=build/fuzz/$1
   if ! "$state/run" -max_total_time="$seconds" -max_len=400 -len_control=0 -timeout=120 -print_final_stats=1 \
-    -artifact_prefix="$state/" "$state/found" "$(corpus_of "$1")" >"$state/log" 2>&1; then
+    -artifact_prefix="$state/" "$state/found" "$state/corpus" >"$state/log" 2>&1; then
     tail -n 40 "$state/log" >&2
     fail "$1 failed; the input is in $state, the log is $state/log"
   fi
@@ -52,17 +50,13 @@ cover() {
     fail "the corpus cannot be merged; see $log"
 }
 
-# Replaces a target's corpus by the files, of it and of what was found, that cover the most.
+# Replaces a target's corpus by the inputs, of it and of what was found, that cover the most.
 merge_corpus() {
-  local state=build/fuzz/$1 corpus chosen
-  corpus=$(corpus_of "$1")
-  cover "$state/merge.log" "$state/merge.control" "$state/merged" "$corpus" "$state/found"
+  local state=build/fuzz/$1 corpus=cc/rnn/corpus/$1.hex
+  cover "$state/merge.log" "$state/merge.control" "$state/merged" "$state/corpus" "$state/found"
   cover "$state/merge.log" "$state/merge.control" "$state/again" "$state/merged"
-  mapfile -t chosen < <(.venv/bin/python tools/choose_corpus.py "$state/merge.control" "$CORPUS_FILES")
-  rm -rf "$corpus"
-  mkdir "$corpus"
-  cp "${chosen[@]}" "$corpus/"
-  say "$1: ${#chosen[@]} files, of $(find "$state/merged" -type f | wc -l) that cover everything"
+  .venv/bin/python tools/fuzz_corpus.py choose "$state/merge.control" "$CORPUS_INPUTS" "$corpus"
+  say "$1: $(wc -l <"$corpus") inputs, of $(find "$state/merged" -type f | wc -l) that cover everything"
 }
 
 seconds=60

@@ -10,8 +10,8 @@ def fuzz_target(name, srcs, deps):
     compiler.
 
     Args:
-      name: of the binary. corpus/NAME holds its corpus, faults/NAME what once
-        showed a fault.
+      name: of the binary. corpus/NAME.hex holds its corpus, faults/NAME.hex
+        what once showed a fault.
       srcs: where LLVMFuzzerTestOneInput is.
       deps: of srcs.
     """
@@ -34,8 +34,8 @@ def fuzz_target(name, srcs, deps):
     native.filegroup(
         name = name + "_corpus",
         srcs = native.glob([
-            "corpus/%s/*" % name,
-            "faults/%s/*" % name,
+            "corpus/%s.hex" % name,
+            "faults/%s.hex" % name,
         ]),
     )
     cc_test(
