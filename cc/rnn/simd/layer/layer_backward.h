@@ -1,15 +1,20 @@
-// One layer of a network over a sequence, backward.
+// One layer of a network over a sequence, backward, and the tangent of that:
+// what the backward pass changes by where its inputs move in a direction, the
+// gradients with respect to the layer's results fixed.
 
 #ifndef TF_RNN_OPS_CC_RNN_SIMD_LAYER_LAYER_BACKWARD_H_
 #define TF_RNN_OPS_CC_RNN_SIMD_LAYER_LAYER_BACKWARD_H_
 
+#include <array>
 #include <cstdint>
+#include <utility>
 
 #include "cc/rnn/arena.h"
 #include "cc/rnn/executor.h"
 #include "cc/rnn/rnn_config.h"
+#include "cc/rnn/simd/cells/cell_run.h"
 #include "cc/rnn/simd/cells/cells.h"
-#include "cc/rnn/simd/layer/layer_forward.h"
+#include "cc/rnn/simd/layer/layer_shape.h"
 #include "cc/rnn/simd/layer/layer_states.h"
 #include "cc/rnn/simd/layer/packed_weights.h"
 #include "cc/rnn/simd/layer/step_gradients.h"
@@ -22,9 +27,25 @@
 
 namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
 
-// Sizes as in cc/rnn/cudnn_rnn.h; F = fan_in of the layer, K = kept blocks.
+// A pass has values alone, or values with their tangents: one part or two.
+constexpr int kValue = 0;
+constexpr int kTangent = 1;
+template <typename Part, int kParts>
+using Parts = std::array<Part, kParts>;
+
+// Gradients that go through a layer, or their tangents. Sizes as in
+// layer_shape.h.
+template <typename T>
+struct LayerGradientArrays {
+  const T* output;  // [T, B, D * O]; null for zeros
+  T* input;         // [T, B, F], or null if not wanted
+  // On entry those of the final states, on return those of the initial ones.
+  T* h;  // [D, B, O]
+  T* c;  // [D, B, U], if there is a cell state
+};
+
 // P: the type of the params and of products' operands.
-template <typename P>
+template <typename P, int kParts>
 struct LayerBackwardArguments {  // with B > 0 and U > 0
   using T = ComputeType<P>;
 
@@ -32,85 +53,121 @@ struct LayerBackwardArguments {  // with B > 0 and U > 0
   RnnSize size;
   SequenceLengths lengths;
   std::int64_t layer;
-  const P* params;  // of the whole network
-  const T* input;   // [T, B, F]
-  LayerStateArrays<T> states;
-  const T* d_output;  // [T, B, D * O]
-  T* d_input;         // [T, B, F], or null if not wanted
-  // On entry the gradients of the final states, on return those of the initial
-  // ones.
-  T* d_h;       // [D, B, O]
-  T* d_c;       // [D, B, U]; LSTM only
-  T* d_params;  // of the whole network: this layer's part is written; null if
-                // not wanted
+  Parts<const P*, kParts> params;  // of the whole network; tangents: or null
+  Parts<const T*, kParts> input;   // [T, B, F]; tangents: or null for zeros
+  Parts<LayerStateArrays<T>, kParts> states;
+  Parts<LayerGradientArrays<T>, kParts> gradients;
+  // Of the whole network: this layer's part is written; null if not wanted. Of
+  // the last part: with tangents, it is the gradient's tangent.
+  T* d_params;
 };
 
 // The steps whose gradients of the gates are kept, until the gradients of the
 // weights and of the input have been made from them: enough for large products,
 // and few enough to stay in a cache.
-inline std::int64_t BackwardStepsAtOnce(const RnnSize& size) {
+inline std::int64_t BackwardStepsAtOnce(const RnnSize& size, int parts) {
   constexpr std::int64_t kRows = 512;
-  return Min(size.time, Max(kRows / Max(size.batch, 1), 1));
+  return Min(size.time, Max(kRows / parts / Max(size.batch, 1), 1));
 }
 
 // Scratch memory, enough for any layer of the network.
-template <typename P>
+template <typename P, int kParts>
 struct LayerBackwardScratch {
   using T = ComputeType<P>;
 
-  GateWeightsScratch<P> weights;
+  Parts<GateWeightsScratch<P>, kParts> weights;  // tangents: if there are any
   StepGradientsScratch<P> steps;
-  T* products;  // [num_threads, B, GroupSize, kTileCols]
+  T* products;  // [num_threads, kParts, B, GroupSize, kTileCols]
 
   LayerBackwardScratch(const RnnConfig& config, const RnnSize& size,
-                       bool wants_params, int num_threads, Arena& arena)
-      : weights(config, arena),
-        steps(config, CheckedInt(BackwardStepsAtOnce(size)) * size.batch,
-              wants_params, arena),
-        products(arena.Take<T>(CheckedInt(num_threads) * size.batch *
+                       bool has_dot_params, bool wants_params, int num_threads,
+                       Arena& arena)
+      : weights(MakeWeights(config, has_dot_params, arena)),
+        steps(
+            config,
+            CheckedInt(BackwardStepsAtOnce(size, kParts)) * size.batch * kParts,
+            wants_params, arena),
+        products(arena.Take<T>(CheckedInt(num_threads) * kParts * size.batch *
                                GroupSize<T>(size.batch, 1) * kTileCols<T>)) {}
+
+ private:
+  static Parts<GateWeightsScratch<P>, kParts> MakeWeights(
+      const RnnConfig& config, bool has_dot_params, Arena& arena) {
+    Parts<GateWeightsScratch<P>, kParts> weights;
+    weights[kValue] = GateWeightsScratch<P>(config, arena);
+    if constexpr (kParts > 1) {
+      if (has_dot_params) {
+        weights[kTangent] = GateWeightsScratch<P>(config, arena);
+      }
+    }
+    return weights;
+  }
 };
 
-template <typename P, typename Cell>
+// One matrix upon another, to be packed.
+template <typename Upper, typename Lower>
+struct StackedRows {
+  Upper upper;
+  Lower lower;
+  std::int64_t rows = upper.rows + lower.rows;
+  std::int64_t cols = upper.cols;
+
+  auto Row(std::int64_t row) const {
+    return row < upper.rows ? upper.Row(row) : lower.Row(row - upper.rows);
+  }
+};
+template <typename Upper, typename Lower>
+StackedRows(Upper, Lower) -> StackedRows<Upper, Lower>;
+
+// kParts: 1, or 2 for the tangent, too.
+template <typename P, typename Cell, int kParts>
 class LayerBackward {
  public:
   using T = ComputeType<P>;
 
-  LayerBackward(const LayerBackwardArguments<P>& arguments,
-                const LayerBackwardScratch<P>& scratch, Executor& executor)
+  LayerBackward(const LayerBackwardArguments<P, kParts>& arguments,
+                const LayerBackwardScratch<P, kParts>& scratch,
+                Executor& executor)
       : a_(arguments),
         scratch_(scratch),
         executor_(executor),
-        weights_(a_.config, a_.layer, a_.params, scratch_.weights),
-        states_(a_.config, a_.size, a_.lengths, a_.states),
-        steps_(a_.config, a_.size, a_.layer, BackwardStepsAtOnce(a_.size),
-               /*times=*/1, a_.d_params, scratch_.steps, executor),
-        time_(a_.size.time),
-        batch_(a_.size.batch),
-        units_(a_.config.num_units),
-        output_size_(a_.config.output_size()),
-        directions_(a_.config.num_directions),
-        fan_in_(a_.config.fan_in(a_.layer)),
-        skips_input_(a_.layer == 0 && a_.config.skip_input),
-        is_projected_(a_.config.num_proj > 0),
-        group_size_(GroupSize<T>(batch_, 1)),
-        tasks_(directions_, batch_, sizeof(P), a_.lengths,
+        shape_(a_.config, a_.size, a_.layer),
+        sweep_(shape_, Sweep::kBackward, BackwardStepsAtOnce(a_.size, kParts)),
+        weights_(OfParts([&](int part) {
+          return GateWeights<P, Cell>(a_.config, shape_, a_.params[part],
+                                      scratch_.weights[part]);
+        })),
+        states_(OfParts([&](int part) {
+          return LayerStates<T>(shape_, a_.lengths, a_.states[part]);
+        })),
+        steps_(a_.config, shape_, sweep_, kParts, a_.d_params, scratch_.steps,
+               executor),
+        has_dot_params_(kParts > 1 && a_.params[kParts - 1] != nullptr),
+        group_size_(GroupSize<T>(shape_.batch, kParts)),
+        tasks_(shape_.directions, shape_.batch, sizeof(P), a_.lengths,
                executor.num_threads(),
-               {CeilDiv(output_size_, kTileCols<T>),
-                kTileCols<T> * Cell::kGates * units_},
-               {is_projected_ ? CeilDiv(units_, kTileCols<T>) : 0,
-                kTileCols<T> * output_size_}) {}
+               {CeilDiv(shape_.output_size, kTileCols<T>),
+                kParts * kTileCols<T> * Cell::kGates * shape_.units},
+               {shape_.is_projected ? CeilDiv(shape_.units, kTileCols<T>) : 0,
+                kParts * kTileCols<T> * shape_.output_size}) {}
 
   void Run() const {
-    weights_.Pack(a_.d_input != nullptr, executor_);
+    weights_[kValue].Pack(wants_input(), executor_);
+    if (has_dot_params_) weights_[kParts - 1].Pack(wants_input(), executor_);
     steps_.Clear();
-    // Both directions add to it, each in an order of its own.
-    if (directions_ > 1 && a_.d_input != nullptr) {
-      FillZero(a_.d_input, time_ * batch_ * fan_in_, executor_);
+    // Both directions add to them, each in an order of its own.
+    if (shape_.directions > 1) {
+      for (const LayerGradientArrays<T>& gradients : a_.gradients) {
+        if (gradients.input == nullptr) continue;
+        FillZero(gradients.input, shape_.time * shape_.batch * shape_.fan_in,
+                 executor_);
+      }
     }
-    steps_.ForEachChunk([&](const StepChunk& chunk) {
+    sweep_.ForEachChunk([&](const StepChunk& chunk) {
       RunSteps(chunk);
-      for (std::int64_t d = 0; d < directions_; ++d) Gradients(d, chunk);
+      for (std::int64_t d = 0; d < shape_.directions; ++d) {
+        WeightAndInputGradients(d, chunk);
+      }
     });
     steps_.StoreBiasGradients();
   }
@@ -118,195 +175,307 @@ class LayerBackward {
  private:
   using Left = MutableLeftMatrix<P>;
 
-  // [B, O] at time t of a direction.
-  MatrixView<const T> OutputGradient(std::int64_t direction,
-                                     std::int64_t t) const {
-    const std::int64_t width = directions_ * output_size_;
-    return {a_.d_output + t * batch_ * width + direction * output_size_, batch_,
-            output_size_, width};
+  // {make(0), make(1), ...}
+  template <typename Make>
+  static auto OfParts(const Make& make) {
+    if constexpr (kParts == 1) {
+      return Parts<decltype(make(0)), 1>{make(0)};
+    } else {
+      return Parts<decltype(make(0)), 2>{make(0), make(1)};
+    }
   }
-  // [B, columns] of a direction, of an array [D, B, columns].
-  template <typename S>
-  MatrixView<S> OfDirection(S* array, std::int64_t direction,
-                            std::int64_t columns) const {
-    return {array + direction * batch_ * columns, batch_, columns};
+
+  // The rows of a part in a matrix that a chunk has rows of all parts in. Those
+  // of the tangents come first: the product of the transpose with an input, and
+  // below it the input's tangent, is then the tangent of the weights' gradient.
+  template <typename Matrix>
+  static Matrix RowsOf(int part, const Matrix& all) {
+    const std::int64_t rows = all.rows / kParts;
+    return all.Rows((kParts - 1 - part) * rows, rows);
   }
+
+  // Whether any gradient with respect to the layer's input is.
+  bool wants_input() const {
+    for (const LayerGradientArrays<T>& gradients : a_.gradients) {
+      if (gradients.input != nullptr) return true;
+    }
+    return false;
+  }
+
+  // ---- the steps
 
   // Leaves the gradients of the states that the chunk's last step began with.
   void RunSteps(const StepChunk& chunk) const {
     if (chunk.steps == 0) return;
-    const auto step_state = [&](std::int64_t step, const StepTask& task,
+    const auto step_state = [&](std::int64_t i, const StepTask& task,
                                 int worker) {
-      StepState(chunk, step, task, worker);
+      StepState(chunk, i, task, worker);
     };
-    if (!is_projected_) {
+    if (!shape_.is_projected) {
       tasks_.Run(chunk.steps + 1, executor_, step_state);
       return;
     }
     tasks_.RunHalves(2 * chunk.steps + 1, executor_, step_state,
-                     [&](std::int64_t step, const StepTask& task, int worker) {
-                       StepProjection(chunk, step, task, worker);
+                     [&](std::int64_t i, const StepTask& task, int worker) {
+                       StepProjection(chunk, i, task, worker);
                      });
   }
 
-  // A worker's scratch memory for a product of a task's rows.
-  MatrixView<T> Product(const StepTask& task, std::int64_t num_panels,
-                        int worker) const {
-    const std::int64_t most = group_size_ * kTileCols<T>;
-    return {scratch_.products + worker * batch_ * most, task.rows,
-            num_panels * kTileCols<T>};
+  // A worker's scratch memory for products of a task's rows.
+  Parts<MatrixView<T>, kParts> Products(const StepTask& task,
+                                        std::int64_t num_panels,
+                                        int worker) const {
+    const std::int64_t most = shape_.batch * group_size_ * kTileCols<T>;
+    return OfParts([&](int part) {
+      return MatrixView<T>(scratch_.products + (worker * kParts + part) * most,
+                           task.rows, num_panels * kTileCols<T>);
+    });
   }
 
-  // Past their end, sequences have gradients of zero, whatever the weights are.
-  void ClearRowsPastTheEnd(std::int64_t t, const StepTask& task,
-                           const MatrixView<T>& product) const {
-    for (std::int64_t i = 0; i < task.rows; ++i) {
-      if (a_.lengths.IsValid(t, task.row + i)) continue;
-      CopyInitial(NoMatrix<T>(), product.Rows(i, 1));
+  // out = d * weights, and its tangent ḋ * weights + d * dot_weights, of some
+  // rows of the left operands. factors(part, weights): those of a product.
+  // then: what is multiplied next.
+  template <typename Factors>
+  void MultiplyParts(const Factors& factors, std::int64_t rows,
+                     const ProductSum<P>& then,
+                     const Parts<MatrixView<T>, kParts>& out) const {
+    const MatrixView<T> last = out[kParts - 1].Rows(0, rows);
+    if constexpr (kParts > 1) {
+      Multiply(factors(kValue, weights_[kValue]), NoMatrix<T>(),
+               out[kValue].Rows(0, rows));
     }
+    Multiply(factors(kParts - 1, weights_[kValue]), NoMatrix<T>(), last,
+             has_dot_params_ ? ProductSum<P>() : then);
+    if (has_dot_params_) {
+      Multiply(factors(kValue, weights_[kParts - 1]), Constant(last), last,
+               then);
+    }
+  }
+
+  // What the gradient of a step's result is the sum of; any may be null.
+  struct Incoming {
+    ColumnView<T> through;  // R h_prev or P, from the task's first row on
+    ColumnView<T> d_state;
+    ColumnView<const T> d_output;
+
+    template <typename Units>
+    TF_RNN_OPS_VECTOR_INLINE Vector<T> Sum(std::int64_t row, std::int64_t i,
+                                           const Units& units) const {
+      Vector<T> sum{};
+      if (d_state.data != nullptr) sum = units.Read(d_state.At(row));
+      if (d_output.data != nullptr) sum += units.Read(d_output.At(row));
+      if (through.data != nullptr) sum += units.Read(through.At(i));
+      return sum;
+    }
+    // Past a sequence's end, the state's gradient is passed on.
+    template <typename Units>
+    TF_RNN_OPS_VECTOR_INLINE void PassOn(std::int64_t row, std::int64_t i,
+                                         const Units& units) const {
+      if (d_state.data == nullptr || through.data == nullptr) return;
+      T* const sum = d_state.At(row);
+      units.Write(units.Read(sum) + units.Read(through.At(i)), sum);
+    }
+  };
+
+  // Of the hidden state at time t, from unit `unit` on. through: null in a
+  // chunk's first step.
+  Incoming StateIncoming(int part, std::int64_t d, std::int64_t t,
+                         std::int64_t unit,
+                         const ColumnView<T>& through) const {
+    const LayerGradientArrays<T>& gradients = a_.gradients[part];
+    Incoming incoming{};
+    incoming.through = through;
+    incoming.d_state =
+        shape_.OfDirection(gradients.h, d, shape_.output_size).Column(unit);
+    if (gradients.output != nullptr) {
+      incoming.d_output = shape_.OutputAt(gradients.output, d, t).Column(unit);
+    }
+    return incoming;
   }
 
   // The gradient of the hidden state: through R h_prev of the step after, in
   // other ways, and from the output. Then the cell's, unless there is a
   // projection in between. The chunk's steps are followed by one that only
   // goes through R h_prev.
-  void StepState(const StepChunk& chunk, std::int64_t step,
-                 const StepTask& task, int worker) const {
+  void StepState(const StepChunk& chunk, std::int64_t i, const StepTask& task,
+                 int worker) const {
     const std::int64_t d = task.direction;
-    const MatrixView<T> d_state = OfDirection(a_.d_h, d, output_size_);
-    // What the step after has gradients of, and when that is.
-    const std::int64_t after = steps_.Time(d, chunk.first_step + step - 1);
-    const std::int64_t rows =
-        step == 0 ? 0 : a_.lengths.ValidSamples(after, task.row, task.rows);
+    const bool is_last = i == chunk.steps;
+    const std::int64_t t = is_last ? 0 : sweep_.Time(d, chunk.first_step + i);
     task.ForEachPanelGroup(group_size_, [&](auto panel, auto num_panels) {
-      const MatrixView<T> product = Product(task, num_panels, worker);
-      if (step > 0) {
-        const std::int64_t row = steps_.FirstRow(d, chunk, step - 1) + task.row;
-        const auto factors = [&](std::int64_t first_panel, std::int64_t cols) {
-          ProductSum<P> sum;
-          for (std::int64_t gate = 0; gate < Cell::kGates; ++gate) {
-            sum.Add(steps_.Block(d, Cell::kFirstRecurrent + gate, chunk)
-                        .Rows(row, rows),
-                    weights_.Recurrent(d, gate).Cols(first_panel * kTileCols<T>,
-                                                     cols));
-          }
-          return sum;
-        };
-        Multiply(
-            factors(panel, product.cols), NoMatrix<T>(), product.Rows(0, rows),
-            factors(task.PanelAfter(panel + num_panels - 1), kTileCols<T>));
-        ClearRowsPastTheEnd(after, task, product);
-      }
+      const auto products = Products(task, num_panels, worker);
+      if (i > 0) MultiplyStateGradients(chunk, i, task, panel, products);
       task.ForEachVector<T>(
-          panel, num_panels, output_size_, [&](auto unit, auto units) {
-            const ColumnView<T> through =
-                step > 0 ? product.Column(unit - panel * kTileCols<T>)
-                         : ColumnView<T>{};
-            if (step == chunk.steps) {
-              AddColumn(task, through, d_state.Column(unit), units);
-            } else if (is_projected_) {
-              StoreProjected(chunk, step, task, through, unit, units);
+          panel, num_panels, shape_.output_size, [&](auto unit, auto units) {
+            const auto incoming = OfParts([&](int part) {
+              return StateIncoming(
+                  part, d, t, unit,
+                  i > 0 ? products[part].Column(unit - panel * kTileCols<T>)
+                        : ColumnView<T>{});
+            });
+            if (is_last) {
+              for (std::int64_t row = 0; row < task.rows; ++row) {
+                for (const Incoming& each : incoming) {
+                  each.PassOn(task.row + row, row, units);
+                }
+              }
+            } else if (shape_.is_projected) {
+              const std::int64_t row = sweep_.FirstRow(d, chunk, i);
+              const Left projected = steps_.Projected(d, chunk);
+              for (int part = 0; part < kParts; ++part) {
+                StoreProjected(task, t, incoming[part],
+                               RowsOf(part, projected).Rows(row, shape_.batch),
+                               unit, units);
+              }
             } else {
-              BackwardColumns columns = CellColumns(chunk, step, d, unit);
-              columns.through = through;
-              columns.d_state = d_state.Column(unit);
-              columns.d_output = OutputGradient(d, columns.t).Column(unit);
+              StepColumns columns = MakeColumns(chunk, i, d, unit);
+              columns.incoming = incoming;
               RunCells(task, columns, units);
             }
           });
     });
   }
 
-  // to += from, for the rows of a task. `from` has these alone.
-  template <typename Units>
-  static void AddColumn(const StepTask& task, const ColumnView<T>& from,
-                        const ColumnView<T>& to, const Units& units) {
+  // Through R h_prev of the step after.
+  void MultiplyStateGradients(
+      const StepChunk& chunk, std::int64_t i, const StepTask& task,
+      std::int64_t panel, const Parts<MatrixView<T>, kParts>& products) const {
+    const std::int64_t d = task.direction;
+    const std::int64_t after = sweep_.Time(d, chunk.first_step + i - 1);
+    const std::int64_t rows =
+        a_.lengths.ValidSamples(after, task.row, task.rows);
+    const std::int64_t row = sweep_.FirstRow(d, chunk, i - 1) + task.row;
+    const auto factors_of = [&](int part, const GateWeights<P, Cell>& weights,
+                                std::int64_t first_panel, std::int64_t cols) {
+      ProductSum<P> sum;
+      for (std::int64_t gate = 0; gate < Cell::kGates; ++gate) {
+        sum.Add(
+            RowsOf(part, steps_.Block(d, Cell::kFirstRecurrent + gate, chunk))
+                .Rows(row, rows),
+            weights.Recurrent(d, gate).Cols(first_panel * kTileCols<T>, cols));
+      }
+      return sum;
+    };
+    const std::int64_t cols = products[kValue].cols;
+    const std::int64_t next = task.PanelAfter(panel + cols / kTileCols<T> - 1);
+    MultiplyParts(
+        [&](int part, const GateWeights<P, Cell>& weights) {
+          return factors_of(part, weights, panel, cols);
+        },
+        rows, factors_of(kValue, weights_[kValue], next, kTileCols<T>),
+        products);
+    ClearRowsPastTheEnd(after, task, products);
+  }
+
+  // Past their end, sequences have gradients of zero, whatever the weights are.
+  void ClearRowsPastTheEnd(std::int64_t t, const StepTask& task,
+                           const Parts<MatrixView<T>, kParts>& products) const {
     for (std::int64_t i = 0; i < task.rows; ++i) {
-      T* const sum = to.At(task.row + i);
-      units.Write(units.Read(sum) + units.Read(from.At(i)), sum);
+      if (a_.lengths.IsValid(t, task.row + i)) continue;
+      for (const MatrixView<T>& product : products) {
+        CopyInitial(NoMatrix<T>(), product.Rows(i, 1));
+      }
     }
   }
 
-  // Past a sequence's end, what comes through the state stays there. Otherwise
-  // it and the output's gradient go through the projection.
+  // What the projection's gradient is multiplied by: that of the state and the
+  // output's. to: [B, O] of the step.
   template <typename Units>
-  void StoreProjected(const StepChunk& chunk, std::int64_t step,
-                      const StepTask& task, const ColumnView<T>& through,
+  void StoreProjected(const StepTask& task, std::int64_t t,
+                      const Incoming& incoming, const Left& to,
                       std::int64_t unit, const Units& units) const {
-    const std::int64_t d = task.direction;
-    const std::int64_t t = steps_.Time(d, chunk.first_step + step);
-    const std::int64_t first_row = steps_.FirstRow(d, chunk, step);
     for (std::int64_t i = 0; i < task.rows; ++i) {
       const std::int64_t row = task.row + i;
-      T* const d_state = OfDirection(a_.d_h, d, output_size_).At(row, unit);
-      P* const d_projected =
-          steps_.Projected(d, chunk).At(first_row + row, unit);
-      Vector<T> d_h = units.Read(d_state);
-      if (through.data != nullptr) d_h += units.Read(through.At(i));
-      Vector<T> stays = d_h, goes = Vector<T>{};
+      Vector<T> d_projected{};
       if (a_.lengths.IsValid(t, row)) {
-        stays = Vector<T>{};
-        goes = d_h + units.Read(OutputGradient(d, t).At(row, unit));
+        d_projected = ProjectedSum(incoming, row, i, units);
+        units.Write(Vector<T>{}, incoming.d_state.At(row));
+      } else {
+        incoming.PassOn(row, i, units);
       }
-      units.Write(stays, d_state);
-      units.Write(goes, d_projected);
+      units.Write(d_projected, to.At(row, unit));
     }
+  }
+
+  // In the backward pass the output's comes last.
+  template <typename Units>
+  static Vector<T> ProjectedSum(Incoming incoming, std::int64_t row,
+                                std::int64_t i, const Units& units) {
+    if (kParts > 1) return incoming.Sum(row, i, units);
+    const ColumnView<const T> d_output =
+        std::exchange(incoming.d_output, ColumnView<const T>{});
+    return incoming.Sum(row, i, units) + units.Read(d_output.At(row));
   }
 
   // The cell's gradient, through h = P (o ∘ tanh(c)).
-  void StepProjection(const StepChunk& chunk, std::int64_t step,
+  void StepProjection(const StepChunk& chunk, std::int64_t i,
                       const StepTask& task, int worker) const {
     const std::int64_t d = task.direction;
-    const std::int64_t first_row = steps_.FirstRow(d, chunk, step);
+    const std::int64_t row = sweep_.FirstRow(d, chunk, i) + task.row;
     const std::int64_t rows = a_.lengths.ValidSamples(
-        steps_.Time(d, chunk.first_step + step), task.row, task.rows);
+        sweep_.Time(d, chunk.first_step + i), task.row, task.rows);
     task.ForEachPanelGroup(group_size_, [&](auto panel, auto num_panels) {
-      const MatrixView<T> product = Product(task, num_panels, worker);
-      Multiply(
-          ProductSum<P>(
-              steps_.Projected(d, chunk).Rows(first_row + task.row, rows),
-              weights_.Projection(d).Cols(panel * kTileCols<T>, product.cols)),
-          NoMatrix<T>(), product.Rows(0, rows));
+      const auto products = Products(task, num_panels, worker);
+      const std::int64_t col = panel * kTileCols<T>;
+      MultiplyParts(
+          [&](int part, const GateWeights<P, Cell>& weights) {
+            return ProductSum<P>(
+                RowsOf(part, steps_.Projected(d, chunk)).Rows(row, rows),
+                weights.Projection(d).Cols(col, products[kValue].cols));
+          },
+          rows, ProductSum<P>(), products);
       task.ForEachVector<T>(
-          panel, num_panels, units_, [&](auto unit, auto units) {
-            BackwardColumns columns = CellColumns(chunk, step, d, unit);
-            columns.through = product.Column(unit - panel * kTileCols<T>);
+          panel, num_panels, shape_.units, [&](auto unit, auto units) {
+            StepColumns columns = MakeColumns(chunk, i, d, unit);
+            for (int part = 0; part < kParts; ++part) {
+              columns.incoming[part].through =
+                  products[part].Column(unit - col);
+            }
             RunCells(task, columns, units);
           });
     });
   }
 
+  // ---- the cells
+
   // The units of a vector, in each row of a step.
-  struct BackwardColumns {
+  struct StepColumns {
     std::int64_t t;
     std::int64_t previous_time;
-    typename LayerStates<T>::Columns states;
-    ColumnView<T> d_c;
-    ColumnView<P> d_blocks;
     std::int64_t d_blocks_stride;
-    ColumnView<T> cell_output;
-    // What the gradient of the step's result is the sum of; any may be null.
-    ColumnView<T> through;  // from the task's first row on
-    ColumnView<T> d_state;
-    ColumnView<const T> d_output;
+    Parts<typename LayerStates<T>::Columns, kParts> states;
+    Parts<Incoming, kParts> incoming;
+    Parts<ColumnView<T>, kParts> d_c;
+    Parts<ColumnView<P>, kParts> d_blocks;
+    Parts<ColumnView<T>, kParts> cell_output;
   };
 
-  TF_RNN_OPS_VECTOR_INLINE BackwardColumns
-  CellColumns(const StepChunk& chunk, std::int64_t step, std::int64_t d,
-              std::int64_t unit) const {
-    const std::int64_t first_row = steps_.FirstRow(d, chunk, step);
-    BackwardColumns columns{};
-    columns.t = steps_.Time(d, chunk.first_step + step);
-    columns.previous_time = states_.PreviousTime(d, columns.t);
-    columns.states = states_.template At<Cell>(d, columns.t, unit);
-    columns.d_blocks =
-        steps_.Block(d, 0, chunk).Rows(first_row, batch_).Column(unit);
+  TF_RNN_OPS_VECTOR_INLINE StepColumns MakeColumns(const StepChunk& chunk,
+                                                   std::int64_t i,
+                                                   std::int64_t d,
+                                                   std::int64_t unit) const {
+    const std::int64_t row = sweep_.FirstRow(d, chunk, i);
+    StepColumns columns{};
+    columns.t = sweep_.Time(d, chunk.first_step + i);
+    columns.previous_time = LayerStates<T>::PreviousTime(d, columns.t);
     columns.d_blocks_stride = steps_.BlockStride();
-    if constexpr (Cell::kGates == 4) {
-      columns.d_c = OfDirection(a_.d_c, d, units_).Column(unit);
-      if (is_projected_) {
-        columns.cell_output =
-            steps_.CellOutputs(d, chunk).Rows(first_row, batch_).Column(unit);
+    for (int part = 0; part < kParts; ++part) {
+      columns.states[part] =
+          states_[part].template At<Cell>(d, columns.t, unit);
+      columns.d_blocks[part] = RowsOf(part, steps_.Block(d, 0, chunk))
+                                   .Rows(row, shape_.batch)
+                                   .Column(unit);
+      if constexpr (Cell::kHasCellState) {
+        columns.d_c[part] =
+            shape_.OfDirection(a_.gradients[part].c, d, shape_.units)
+                .Column(unit);
+        if (shape_.is_projected) {
+          // It meets the tangents of gradients, and its tangent the gradients.
+          columns.cell_output[part] =
+              RowsOf(kParts - 1 - part, steps_.CellOutputs(d, chunk))
+                  .Rows(row, shape_.batch)
+                  .Column(unit);
+        }
       }
     }
     return columns;
@@ -316,7 +485,7 @@ class LayerBackward {
   // is a copy so that the compiler can keep it in registers.
   template <typename Units>
   TF_RNN_OPS_VECTOR_INLINE void RunCells(const StepTask& task,
-                                         const BackwardColumns columns,
+                                         const StepColumns columns,
                                          const Units units) const {
     const SequenceLengths lengths = a_.lengths;
     for (std::int64_t i = 0; i < task.rows; ++i) {
@@ -325,106 +494,136 @@ class LayerBackward {
         SkipCell(columns, row, i, units);
         continue;
       }
-      const T* const previous = columns.states.Previous(
-          lengths.IsValid(columns.previous_time, row), row);
-      Vector<T> d_h{};
-      if (columns.d_state.data != nullptr) {
-        d_h = units.Read(columns.d_state.At(row)) +
-              units.Read(columns.d_output.At(row));
-      }
-      if (columns.through.data != nullptr) {
-        d_h += units.Read(columns.through.At(i));
-      }
-      const BackwardRun<P, Units> run{
-          units,
-          columns.states.kept.At(row),
-          columns.states.kept_stride,
-          previous,
-          previous,
-          columns.states.h.At(row),
-          d_h,
-          columns.d_c.At(row),
-          columns.d_blocks.At(row),
-          columns.d_blocks_stride,
-          columns.cell_output.data == nullptr ? nullptr
-                                              : columns.cell_output.At(row),
+      const bool has_previous = lengths.IsValid(columns.previous_time, row);
+      const auto run_of = [&](int part) TF_RNN_OPS_LAMBDA_INLINE {
+        const typename LayerStates<T>::Columns& states = columns.states[part];
+        const ColumnView<T>& cell_output = columns.cell_output[part];
+        const T* const previous = states.Previous(has_previous, row);
+        return BackwardRun<P, Units>{
+            units,
+            states.kept.At(row),
+            states.kept_stride,
+            previous,
+            previous,
+            states.h.At(row),
+            columns.incoming[part].Sum(row, i, units),
+            columns.d_c[part].At(row),
+            columns.d_blocks[part].At(row),
+            columns.d_blocks_stride,
+            cell_output.data == nullptr ? nullptr : cell_output.At(row)};
       };
-      const Vector<T> stays = Cell::Backward(run);
-      if (columns.d_state.data != nullptr) {
-        units.Write(stays, columns.d_state.At(row));
+      const auto write = [&](int part,
+                             Vector<T> d_h_prev) TF_RNN_OPS_LAMBDA_INLINE {
+        const ColumnView<T>& d_state = columns.incoming[part].d_state;
+        if (d_state.data != nullptr) units.Write(d_h_prev, d_state.At(row));
+      };
+      if constexpr (kParts == 1) {
+        write(kValue, Cell::Backward(run_of(kValue)));
+      } else {
+        const Dual<T> d_h_prev =
+            Cell::Backward(DualRun<P, Units>{run_of(kValue), run_of(kTangent)});
+        write(kValue, d_h_prev.value);
+        write(kTangent, d_h_prev.tangent);
       }
     }
   }
 
-  // Past a sequence's end, what comes through the state stays there.
   template <typename Units>
-  void SkipCell(const BackwardColumns& columns, std::int64_t row,
-                std::int64_t i, const Units& units) const {
-    for (std::int64_t block = 0; block < Cell::kBlocks; ++block) {
-      units.Write(Vector<T>{},
-                  columns.d_blocks.At(row) + block * columns.d_blocks_stride);
-    }
-    if (columns.cell_output.data != nullptr) {
-      units.Write(Vector<T>{}, columns.cell_output.At(row));
-    }
-    if (columns.d_state.data != nullptr && columns.through.data != nullptr) {
-      T* const d_state = columns.d_state.At(row);
-      units.Write(units.Read(d_state) + units.Read(columns.through.At(i)),
-                  d_state);
+  void SkipCell(const StepColumns& columns, std::int64_t row, std::int64_t i,
+                const Units& units) const {
+    for (int part = 0; part < kParts; ++part) {
+      for (std::int64_t block = 0; block < Cell::kBlocks; ++block) {
+        units.Write(Vector<T>{}, columns.d_blocks[part].At(row) +
+                                     block * columns.d_blocks_stride);
+      }
+      if (columns.cell_output[part].data != nullptr) {
+        units.Write(Vector<T>{}, columns.cell_output[part].At(row));
+      }
+      columns.incoming[part].PassOn(row, i, units);
     }
   }
 
-  // The gradients of everything but the states, of which each chunk adds a
-  // part.
-  void Gradients(std::int64_t d, const StepChunk& chunk) const {
-    const std::int64_t rows = steps_.Rows(chunk);
-    const PreviousHiddenRows<T> h_prev{
-        states_, d, steps_.FirstTime(d, chunk), batch_, rows, output_size_};
-    const MatrixView<const T> x = steps_.RowsOf(a_.input, d, chunk);
-    const auto weights = steps_.MakeWeightGradients(
-        d, chunk, h_prev, x.Rows(0, skips_input_ ? 0 : rows));
-    if (skips_input_ && a_.d_input != nullptr) {
+  // ---- the gradients of everything but the states, to which each chunk adds
+
+  void WeightAndInputGradients(std::int64_t d, const StepChunk& chunk) const {
+    const auto weights = MakeWeightGradients(d, chunk);
+    T* const d_input = a_.gradients[kParts - 1].input;
+    if (shape_.skips_input && d_input != nullptr) {
       RunTogether(
           executor_, weights.matrices, weights.biases,
-          steps_.SumOfGatesWork(d, chunk, steps_.RowsOf(a_.d_input, d, chunk)));
-    } else {
-      RunTogether(executor_, MakeInputGradients(d, chunk), weights.matrices,
-                  weights.biases);
+          steps_.SumOfGatesWork(
+              d, chunk, sweep_.RowsOf(d_input, shape_.fan_in, d, chunk)));
+      return;
+    }
+    const bool adds = shape_.directions > 1;
+    WorkList<MultiplyWork<P>> inputs;
+    for (int part = 0; part < kParts; ++part) {
+      inputs.Add(InputGradientWork(d, chunk, part, weights_[kValue],
+                                   a_.gradients[part].input, adds));
+    }
+    RunTogether(executor_, inputs, weights.matrices, weights.biases);
+    if (has_dot_params_) {
+      RunTogether(executor_,
+                  InputGradientWork(d, chunk, kValue, weights_[kParts - 1],
+                                    d_input, /*adds=*/true));
     }
   }
 
-  // dx = (d blocks) W, if it is wanted.
-  MultiplyWork<P> MakeInputGradients(std::int64_t d,
-                                     const StepChunk& chunk) const {
+  // dR = (d blocks)ᵀ h_prev and dW = (d blocks)ᵀ x, or their tangents
+  // [ḋ blocks; d blocks]ᵀ [h_prev; ḣ_prev] and the like.
+  typename StepGradients<P, Cell>::WeightGradients MakeWeightGradients(
+      std::int64_t d, const StepChunk& chunk) const {
+    const auto h_prev = OfParts([&](int part) {
+      return PreviousHiddenRows<T>{states_[part],
+                                   d,
+                                   sweep_.FirstTime(d, chunk),
+                                   shape_.batch,
+                                   sweep_.Rows(chunk),
+                                   shape_.output_size};
+    });
+    const auto x = OfParts([&](int part) {
+      const T* const array = a_.input[part];
+      return shape_.skips_input || array == nullptr
+                 ? NoMatrix<T>()
+                 : sweep_.RowsOf(array, shape_.fan_in, d, chunk);
+    });
+    if constexpr (kParts == 1) {
+      return steps_.MakeWeightGradients(d, chunk, h_prev[kValue], x[kValue]);
+    } else {
+      return steps_.MakeWeightGradients(
+          d, chunk, StackedRows{h_prev[kValue], h_prev[kTangent]},
+          StackedRows{x[kValue], x[kTangent]});
+    }
+  }
+
+  // to = (d blocks) W, of a part of the gradients; nothing if `to` is null.
+  MultiplyWork<P> InputGradientWork(std::int64_t d, const StepChunk& chunk,
+                                    int part,
+                                    const GateWeights<P, Cell>& weights, T* to,
+                                    bool adds) const {
     const int num_threads = executor_.num_threads();
-    if (a_.d_input == nullptr) {
+    if (to == nullptr) {
       const MatrixView<T> none(nullptr, 0, 0);
       return {ProductSum<P>(), NoMatrix<T>(), none, num_threads};
     }
     ProductSum<P> sum;
     for (std::int64_t block = 0; block < Cell::kGates; ++block) {
-      sum.Add(steps_.Block(d, block, chunk),
-              weights_.Input(d, steps_.InputGate(block)));
+      sum.Add(RowsOf(part, steps_.Block(d, block, chunk)),
+              weights.Input(d, InputGate<Cell>(block)));
     }
-    const MatrixView<T> d_input = steps_.RowsOf(a_.d_input, d, chunk);
-    return {sum, directions_ > 1 ? Constant(d_input) : NoMatrix<T>(), d_input,
-            num_threads};
+    const MatrixView<T> out = sweep_.RowsOf(to, shape_.fan_in, d, chunk);
+    return {sum, adds ? Constant(out) : NoMatrix<T>(), out, num_threads};
   }
 
-  const LayerBackwardArguments<P> a_;
-  const LayerBackwardScratch<P> scratch_;
+  const LayerBackwardArguments<P, kParts> a_;
+  const LayerBackwardScratch<P, kParts> scratch_;
   Executor& executor_;
-  const GateWeights<P, Cell> weights_;
-  const LayerStates<T> states_;
+  const LayerShape shape_;
+  const Sweep sweep_;
+  const Parts<GateWeights<P, Cell>, kParts> weights_;
+  const Parts<LayerStates<T>, kParts> states_;
   const StepGradients<P, Cell> steps_;
-  const std::int64_t time_;
-  const std::int64_t batch_;
-  const std::int64_t units_;
-  const std::int64_t output_size_;
-  const std::int64_t directions_;
-  const std::int64_t fan_in_;
-  const bool skips_input_;
-  const bool is_projected_;
+  const bool has_dot_params_;
   const std::int64_t group_size_;
   const StepTasks tasks_;  // the hidden state's columns, the projected units
 };

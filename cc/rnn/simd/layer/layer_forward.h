@@ -8,12 +8,14 @@
 #include <type_traits>
 
 #include "cc/rnn/arena.h"
-#include "cc/rnn/cudnn_rnn_params.h"
 #include "cc/rnn/executor.h"
 #include "cc/rnn/reserve_space.h"
 #include "cc/rnn/rnn_config.h"
+#include "cc/rnn/simd/cells/cell_run.h"
 #include "cc/rnn/simd/cells/cells.h"
 #include "cc/rnn/simd/layer/kept_activations.h"
+#include "cc/rnn/simd/layer/layer_params.h"
+#include "cc/rnn/simd/layer/layer_shape.h"
 #include "cc/rnn/simd/layer/packed_weights.h"
 #include "cc/rnn/simd/layer/step_tasks.h"
 #include "cc/rnn/simd/layer/weights_in_place.h"
@@ -151,66 +153,68 @@ class LayerForward {
       : a_(arguments),
         scratch_(scratch),
         executor_(executor),
-        layout_(a_.config),
-        weights_(a_.config, a_.layer, a_.params, scratch_.weights),
-        weights_in_place_(a_.config, a_.layer, a_.params),
-        time_(a_.size.time),
-        batch_(a_.size.batch),
-        units_(a_.config.num_units),
-        output_size_(a_.config.output_size()),
-        directions_(a_.config.num_directions),
-        fan_in_(a_.config.fan_in(a_.layer)),
-        skips_input_(a_.layer == 0 && a_.config.skip_input),
+        shape_(a_.config, a_.size, a_.layer),
+        sweep_(shape_, Sweep::kForward, StepsAtOnce(a_.size)),
+        params_(a_.config, shape_, a_.params),
+        weights_(a_.config, shape_, a_.params, scratch_.weights),
+        weights_in_place_(a_.config, shape_, a_.params),
         reads_in_place_(ReadsWeightsInPlace<P>(a_.config, a_.size)),
         is_fused_(FusesInput<P>(a_.config, a_.size)),
-        is_projected_(a_.config.num_proj > 0),
         output_is_uncached_(IsBestUncached(
-            a_.output, time_ * batch_ * directions_ * output_size_,
-            output_size_)),
-        group_size_(GroupSize<T>(batch_, Cell::kBlocks)),
-        panels_(CeilDiv(units_, kTileCols<T>)),
-        tasks_(directions_, batch_, sizeof(P), a_.lengths,
+            a_.output,
+            shape_.time * shape_.batch * shape_.directions * shape_.output_size,
+            shape_.output_size)),
+        group_size_(GroupSize<T>(shape_.batch, Cell::kBlocks)),
+        panels_(CeilDiv(shape_.units, kTileCols<T>)),
+        tasks_(shape_.directions, shape_.batch, sizeof(P), a_.lengths,
                executor.num_threads(),
-               {panels_,
-                kPanelBlocks * (output_size_ + (is_fused_ ? fan_in_ : 0))},
-               {is_projected_ ? CeilDiv(output_size_, kTileCols<T>) : 0,
-                kTileCols<T> * units_}) {}
+               {panels_, kPanelBlocks * (shape_.output_size +
+                                         (is_fused_ ? shape_.fan_in : 0))},
+               {shape_.is_projected ? CeilDiv(shape_.output_size, kTileCols<T>)
+                                    : 0,
+                kTileCols<T> * shape_.units}) {}
 
   void Run() const {
     if (a_.config.has_cell_state()) {
-      std::copy_n(a_.input_c, directions_ * batch_ * units_, a_.output_c);
+      std::copy_n(a_.input_c, shape_.directions * shape_.batch * shape_.units,
+                  a_.output_c);
     }
-    if (time_ == 0) {
-      std::copy_n(a_.input_h, directions_ * batch_ * output_size_, a_.output_h);
+    if (shape_.time == 0) {
+      std::copy_n(a_.input_h,
+                  shape_.directions * shape_.batch * shape_.output_size,
+                  a_.output_h);
       return;
     }
-    for (std::int64_t d = 0; d < directions_; ++d) {
+    for (std::int64_t d = 0; d < shape_.directions; ++d) {
       Pack(OfDirection(a_.input_h, d), State(0, d));
       // Products read what rounded states have beyond the matrix: it is never
       // written again.
       if (kRoundsOperands<P>) Pack(OfDirection(a_.input_h, d), State(1, d));
     }
     if constexpr (kRoundsOperands<P>) {
-      std::copy_n(a_.input_h, directions_ * batch_ * output_size_,
+      std::copy_n(a_.input_h,
+                  shape_.directions * shape_.batch * shape_.output_size,
                   scratch_.hidden);
-      FillZero(scratch_.cell_outputs,
-               is_projected_ ? directions_ * SizeOf<Left>(batch_, units_) : 0,
-               executor_);
+      FillZero(
+          scratch_.cell_outputs,
+          shape_.is_projected
+              ? shape_.directions * SizeOf<Left>(shape_.batch, shape_.units)
+              : 0,
+          executor_);
     }
     if (!reads_in_place_) weights_.Pack(executor_);
     AddBiases();
-    const std::int64_t at_once = StepsAtOnce(a_.size);
-    for (std::int64_t step = 0; step < time_; step += at_once) {
-      const Chunk chunk{step, Min(at_once, time_ - step)};
+    sweep_.ForEachChunk([&](const StepChunk& chunk) {
       if (!reads_in_place_) PrepareInput(chunk);
       RunSteps(chunk);
-    }
+    });
     if constexpr (kRoundsOperands<P>) {
-      std::copy_n(scratch_.hidden, directions_ * batch_ * output_size_,
+      std::copy_n(scratch_.hidden,
+                  shape_.directions * shape_.batch * shape_.output_size,
                   a_.output_h);
     } else {
-      for (std::int64_t d = 0; d < directions_; ++d) {
-        Unpack(Constant(State(time_, d)), OfDirection(a_.output_h, d));
+      for (std::int64_t d = 0; d < shape_.directions; ++d) {
+        Unpack(Constant(State(shape_.time, d)), OfDirection(a_.output_h, d));
       }
     }
   }
@@ -218,37 +222,23 @@ class LayerForward {
  private:
   using Left = MutableLeftMatrix<P>;
 
-  // The steps whose input is prepared at once.
-  struct Chunk {
-    std::int64_t first_step;
-    std::int64_t steps;
-  };
-
   static constexpr std::int64_t kPanelBlocks = Cell::kGates * kTileCols<T>;
   // The columns of a panel's blocks that have only W x, as many as have only
   // R h_prev, and of those that have both.
   static constexpr std::int64_t kAlone = Cell::kFirstRecurrent * kTileCols<T>;
   static constexpr std::int64_t kShared = kPanelBlocks - kAlone;
 
-  std::int64_t PseudoLayer(std::int64_t direction) const {
-    return a_.layer * directions_ + direction;
-  }
-
-  // A matrix in the params buffer.
-  MatrixView<const P> Param(const ParamsRegion& region) const {
-    return {a_.params + region.offset, region.rows, region.cols};
-  }
-
   // [B, O] of an array [D, B, O].
   template <typename S>
   MatrixView<S> OfDirection(S* array, std::int64_t direction) const {
-    return {array + direction * batch_ * output_size_, batch_, output_size_};
+    return shape_.OfDirection(array, direction, shape_.output_size);
   }
   // The hidden state of a direction before `step`, [B, O].
   Left State(std::int64_t step, std::int64_t direction) const {
-    const std::int64_t index = step % 2 * directions_ + direction;
-    return {scratch_.states + index * SizeOf<Left>(batch_, output_size_),
-            batch_, output_size_};
+    const std::int64_t index = step % 2 * shape_.directions + direction;
+    return {scratch_.states +
+                index * SizeOf<Left>(shape_.batch, shape_.output_size),
+            shape_.batch, shape_.output_size};
   }
   // The columns of a direction's output at time t, from unit `unit` on; null if
   // there is no output.
@@ -256,16 +246,15 @@ class LayerForward {
   ColumnView<S> OutputColumn(S* output, std::int64_t t, std::int64_t direction,
                              std::int64_t unit) const {
     if (output == nullptr) return {};
-    const std::int64_t width = directions_ * output_size_;
-    return {output + t * batch_ * width + direction * output_size_ + unit,
-            width};
+    return shape_.OutputAt(output, direction, t).Column(unit);
   }
   MatrixView<T> CellState(std::int64_t direction) const {
-    return {a_.output_c + direction * batch_ * units_, batch_, units_};
+    return shape_.OfDirection(a_.output_c, direction, shape_.units);
   }
   Left CellOutput(std::int64_t direction) const {
-    return {scratch_.cell_outputs + direction * SizeOf<Left>(batch_, units_),
-            batch_, units_};
+    return {scratch_.cell_outputs +
+                direction * SizeOf<Left>(shape_.batch, shape_.units),
+            shape_.batch, shape_.units};
   }
   // [panels, G * kTileCols], the blocks of all gates of the same units
   // together.
@@ -273,28 +262,28 @@ class LayerForward {
     return scratch_.bias + direction * panels_ * kPanelBlocks;
   }
   T* RecurrentBias(std::int64_t direction) const {
-    return scratch_.recurrent_bias + direction * units_;
+    return scratch_.recurrent_bias + direction * shape_.units;
   }
   // What is added to W x: both biases, but for the gate of a GRU whose
   // recurrent bias belongs elsewhere.
   void AddBiases() const {
-    for (std::int64_t d = 0; d < directions_; ++d) {
-      const P* input = Param(layout_.InputBias(PseudoLayer(d))).data;
-      const P* recurrent = Param(layout_.RecurrentBias(PseudoLayer(d))).data;
-      if constexpr (Cell::kGates == 3) {
-        Convert(recurrent + 2 * units_, RecurrentBias(d), units_);
+    for (std::int64_t d = 0; d < shape_.directions; ++d) {
+      const P* input = params_.InputBias(d);
+      const P* recurrent = params_.RecurrentBias(d);
+      if constexpr (Cell::kFirstRecurrent > 0) {
+        Convert(recurrent + InputGate<Cell>(0) * shape_.units, RecurrentBias(d),
+                shape_.units);
       }
       for (std::int64_t i = 0; i < panels_ * kPanelBlocks; ++i) {
         const std::int64_t unit =
             i / kPanelBlocks * kTileCols<T> + i % kTileCols<T>;
         const std::int64_t block = i % kPanelBlocks / kTileCols<T>;
-        const std::int64_t gate =
-            (block + Cell::kFirstInputGate) % Cell::kGates;
+        const std::int64_t gate = InputGate<Cell>(block);
         T sum = 0;
-        if (unit < units_) {
-          sum = Widened(input[gate * units_ + unit]);
+        if (unit < shape_.units) {
+          sum = Widened(input[gate * shape_.units + unit]);
           if (block >= Cell::kFirstRecurrent) {
-            sum += Widened(recurrent[gate * units_ + unit]);
+            sum += Widened(recurrent[gate * shape_.units + unit]);
           }
         }
         Bias(d)[i] = sum;
@@ -302,39 +291,34 @@ class LayerForward {
     }
   }
 
-  // The earliest time among a direction's steps.
-  std::int64_t FirstTime(std::int64_t direction, const Chunk& chunk) const {
-    return direction == 0 ? chunk.first_step
-                          : time_ - chunk.first_step - chunk.steps;
-  }
-
   // The input of the steps, [steps * B, F], in the order of time: where it
   // lies, and packed.
   MatrixView<const P> InputRows(std::int64_t direction,
-                                const Chunk& chunk) const {
-    return MatrixView<const P>(a_.input, time_ * batch_, fan_in_)
-        .Rows(FirstTime(direction, chunk) * batch_, chunk.steps * batch_);
+                                const StepChunk& chunk) const {
+    return sweep_.RowsOf(a_.input, shape_.fan_in, direction, chunk);
   }
-  Left Input(std::int64_t direction, const Chunk& chunk) const {
+  Left Input(std::int64_t direction, const StepChunk& chunk) const {
     const std::int64_t size =
-        SizeOf<Left>(StepsAtOnce(a_.size) * batch_, fan_in_);
-    return {scratch_.input + direction * size, chunk.steps * batch_, fan_in_};
+        SizeOf<Left>(sweep_.steps_at_once() * shape_.batch, shape_.fan_in);
+    return {scratch_.input + direction * size, sweep_.Rows(chunk),
+            shape_.fan_in};
   }
   // W x and biases of the steps, [steps * B, panels * G * kTileCols].
-  MatrixView<T> Projected(std::int64_t direction, const Chunk& chunk) const {
+  MatrixView<T> Projected(std::int64_t direction,
+                          const StepChunk& chunk) const {
     const std::int64_t cols = panels_ * kPanelBlocks;
-    return {
-        scratch_.projected + direction * StepsAtOnce(a_.size) * batch_ * cols,
-        chunk.steps * batch_, cols};
+    return {scratch_.projected +
+                direction * sweep_.steps_at_once() * shape_.batch * cols,
+            sweep_.Rows(chunk), cols};
   }
 
   // Both directions' at once: a thread that has a direction to itself then
   // prepares that.
-  void PrepareInput(const Chunk& chunk) const {
+  void PrepareInput(const StepChunk& chunk) const {
     WorkList<PackWork<MatrixView<const P>, Left>> inputs;
     WorkList<MultiplyWork<P>> products;
-    for (std::int64_t d = 0; d < directions_; ++d) {
-      if (skips_input_) {
+    for (std::int64_t d = 0; d < shape_.directions; ++d) {
+      if (shape_.skips_input) {
         AddInput(d, chunk);
         continue;
       }
@@ -350,12 +334,12 @@ class LayerForward {
   }
 
   // projected = bias + x, for each gate.
-  void AddInput(std::int64_t direction, const Chunk& chunk) const {
+  void AddInput(std::int64_t direction, const StepChunk& chunk) const {
     const MatrixView<const P> x = InputRows(direction, chunk);
     const MatrixView<T> projected = Projected(direction, chunk);
     executor_.ParallelFor(x.rows, [&](std::int64_t row) {
       std::copy_n(Bias(direction), projected.cols, projected.At(row, 0));
-      for (std::int64_t unit = 0; unit < units_; ++unit) {
+      for (std::int64_t unit = 0; unit < shape_.units; ++unit) {
         T* to = projected.At(
             row, unit / kTileCols<T> * kPanelBlocks + unit % kTileCols<T>);
         for (std::int64_t block = 0; block < Cell::kGates; ++block) {
@@ -365,16 +349,16 @@ class LayerForward {
     });
   }
 
-  void RunSteps(const Chunk& chunk) const {
+  void RunSteps(const StepChunk& chunk) const {
     const auto step_cell = [&](std::int64_t step, const StepTask& task,
                                int worker) {
       if (is_fused_) {
-        StepCell<true>(chunk, chunk.first_step + step, task, worker);
+        StepCell<true>(chunk, step, task, worker);
       } else {
-        StepCell<false>(chunk, chunk.first_step + step, task, worker);
+        StepCell<false>(chunk, step, task, worker);
       }
     };
-    if (!is_projected_) {
+    if (!shape_.is_projected) {
       tasks_.Run(chunk.steps, executor_, step_cell);
       return;
     }
@@ -387,18 +371,21 @@ class LayerForward {
   // A worker's scratch memory for a product of some rows.
   MatrixView<T> Product(std::int64_t rows, std::int64_t cols,
                         int worker) const {
-    return {scratch_.products +
-                worker * LayerForwardScratch<P>::ProductSize(batch_).value(),
-            rows, cols};
+    return {
+        scratch_.products +
+            worker * LayerForwardScratch<P>::ProductSize(shape_.batch).value(),
+        rows, cols};
   }
 
+  // The chunk's i-th step.
   template <bool kFused>
-  void StepCell(const Chunk& chunk, std::int64_t step, const StepTask& task,
+  void StepCell(const StepChunk& chunk, std::int64_t i, const StepTask& task,
                 int worker) const {
     constexpr std::int64_t kBlocks = kFused ? Cell::kBlocks : Cell::kGates;
     const std::int64_t d = task.direction;
-    const std::int64_t t = TimeOfStep(d, step, time_);
-    const std::int64_t first_row = (t - FirstTime(d, chunk)) * batch_;
+    const std::int64_t step = chunk.first_step + i;
+    const std::int64_t t = sweep_.Time(d, step);
+    const std::int64_t first_row = sweep_.FirstRow(d, chunk, i);
     // What is past a sequence's end is not multiplied.
     const std::int64_t rows = a_.lengths.ValidSamples(t, task.row, task.rows);
     task.ForEachPanelGroup(group_size_, [&](auto panel, auto num_panels) {
@@ -407,19 +394,19 @@ class LayerForward {
       const LeftMatrix<P> state = State(step, d).Rows(task.row, rows);
       const std::int64_t next = task.PanelAfter(panel + num_panels - 1);
       if constexpr (kFused) {
-        for (std::int64_t i = 0; i < num_panels; ++i) {
+        for (std::int64_t p = 0; p < num_panels; ++p) {
           const MatrixView<T> out =
-              product.Cols(i * kBlocks * kTileCols<T>, kBlocks * kTileCols<T>);
+              product.Cols(p * kBlocks * kTileCols<T>, kBlocks * kTileCols<T>);
           if (reads_in_place_) {
             weights_in_place_.Multiply(
-                d, panel + i,
+                d, panel + p,
                 InputRows(d, chunk).Rows(first_row + task.row, rows), state,
                 out);
             continue;
           }
           MultiplyFused(
               {d, Input(d, chunk).Rows(first_row + task.row, rows), state},
-              panel + i, i + 1 < num_panels ? panel + i + 1 : next, out);
+              panel + p, p + 1 < num_panels ? panel + p + 1 : next, out);
         }
       } else {
         Multiply(ProductSum<P>(state, weights_.Recurrent(d, panel, num_panels)),
@@ -427,7 +414,7 @@ class LayerForward {
                  ProductSum<P>(state, weights_.Recurrent(d, next, 1)));
       }
       task.ForEachVector<T>(
-          panel, num_panels, units_, [&](auto unit, auto units) {
+          panel, num_panels, shape_.units, [&](auto unit, auto units) {
             const std::int64_t in_panel = unit % kTileCols<T>;
             const std::int64_t col =
                 unit / kTileCols<T> * kPanelBlocks + in_panel;
@@ -519,14 +506,14 @@ class LayerForward {
     columns.kept = a_.kept.Column(d, t, unit);
     columns.kept_stride = a_.kept.Stride(unit);
     columns.keeps_uncached = a_.kept.is_uncached();
-    if constexpr (Cell::kGates == 3) {
+    if constexpr (Cell::kFirstRecurrent > 0) {
       columns.recurrent_bias = RecurrentBias(d) + unit;
     }
-    if constexpr (Cell::kGates == 4) columns.c = CellState(d).Column(unit);
-    columns.h = is_projected_ ? CellOutput(d).Column(unit)
-                              : State(step + 1, d).Column(unit);
+    if constexpr (Cell::kHasCellState) columns.c = CellState(d).Column(unit);
+    columns.h = shape_.is_projected ? CellOutput(d).Column(unit)
+                                    : State(step + 1, d).Column(unit);
     // With a projection, the output has fewer columns than there are units.
-    if (unit < output_size_) {
+    if (unit < shape_.output_size) {
       columns.output = OutputColumn(a_.output, t, d, unit);
       columns.output_is_uncached = output_is_uncached_;
       columns.rounded_output = OutputColumn(a_.rounded_output, t, d, unit);
@@ -563,7 +550,7 @@ class LayerForward {
                                          const ForwardColumns columns,
                                          const Units units) const {
     const SequenceLengths lengths = a_.lengths;
-    const bool is_projected = is_projected_;
+    const bool is_projected = shape_.is_projected;
     constexpr std::int64_t kRowsAhead = 8;
     const std::int64_t last_row = task.row + task.rows - 1;
     for (std::int64_t i = 0; i < task.rows; ++i) {
@@ -573,7 +560,7 @@ class LayerForward {
         SkipCell(columns, row, units);
         continue;
       }
-      const ForwardRun<T, Units> run{
+      const ForwardRun<T, Units, kFused ? 0 : Cell::kFirstRecurrent> run{
           units,
           columns.projected.At(i),
           columns.product.At(i),
@@ -584,7 +571,7 @@ class LayerForward {
           columns.kept_stride,
           columns.keeps_uncached,
       };
-      const Vector<T> h = Cell::template Forward<kFused>(run);
+      const Vector<T> h = Cell::Forward(run);
       units.Write(h, columns.h.At(row));
       if (is_projected) continue;
       WriteOutput(columns, row, units, h);
@@ -602,7 +589,7 @@ class LayerForward {
                     columns.kept.At(row) + i * columns.kept_stride);
       }
     }
-    if (is_projected_) {
+    if (shape_.is_projected) {
       units.Write(Vector<T>{}, columns.h.At(row));
     } else {
       units.Write(units.Read(columns.h_prev.At(row)), columns.h.At(row));
@@ -614,7 +601,7 @@ class LayerForward {
   void StepProjection(std::int64_t step, const StepTask& task,
                       int worker) const {
     const std::int64_t d = task.direction;
-    const std::int64_t t = TimeOfStep(d, step, time_);
+    const std::int64_t t = sweep_.Time(d, step);
     const std::int64_t rows = a_.lengths.ValidSamples(t, task.row, task.rows);
     task.ForEachPanelGroup(group_size_, [&](auto panel, auto num_panels) {
       const std::int64_t col = panel * kTileCols<T>;
@@ -622,14 +609,14 @@ class LayerForward {
       const MatrixView<T> product = Product(rows, cols, worker);
       const LeftMatrix<P> hidden = CellOutput(d).Rows(task.row, rows);
       if (reads_in_place_) {
-        weights_in_place_.Project(d, hidden, col, Min(cols, output_size_ - col),
-                                  product);
+        weights_in_place_.Project(d, hidden, col,
+                                  Min(cols, shape_.output_size - col), product);
       } else {
         Multiply(ProductSum<P>(hidden, weights_.Projection(d).Cols(col, cols)),
                  NoMatrix<T>(), product);
       }
       task.ForEachVector<T>(
-          panel, num_panels, output_size_, [&](auto unit, auto units) {
+          panel, num_panels, shape_.output_size, [&](auto unit, auto units) {
             const ColumnView<T> h = product.Column(unit - col);
             for (std::int64_t i = 0; i < task.rows; ++i) {
               StoreProjected(step, d, t, task.row + i, unit, units, h.At(i));
@@ -654,19 +641,13 @@ class LayerForward {
   const LayerForwardArguments<P> a_;
   const LayerForwardScratch<P> scratch_;
   Executor& executor_;
-  const CudnnRnnParamsLayout layout_;
+  const LayerShape shape_;
+  const Sweep sweep_;
+  const LayerParams<const P> params_;
   const PanelWeights<P, Cell> weights_;
   const WeightsInPlace<P, Cell> weights_in_place_;
-  const std::int64_t time_;
-  const std::int64_t batch_;
-  const std::int64_t units_;
-  const std::int64_t output_size_;
-  const std::int64_t directions_;
-  const std::int64_t fan_in_;
-  const bool skips_input_;
   const bool reads_in_place_;
   const bool is_fused_;
-  const bool is_projected_;
   const bool output_is_uncached_;
   const std::int64_t group_size_;
   const std::int64_t panels_;  // of units

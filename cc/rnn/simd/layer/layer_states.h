@@ -5,8 +5,8 @@
 
 #include <cstdint>
 
-#include "cc/rnn/rnn_config.h"
 #include "cc/rnn/simd/layer/kept_activations.h"
+#include "cc/rnn/simd/layer/layer_shape.h"
 #include "cc/rnn/simd/layer/step_tasks.h"
 #include "cc/rnn/simd/matmul/matrix_view.h"
 
@@ -28,26 +28,20 @@ class LayerStates {
   struct Columns {
     ColumnView<const T> kept;
     std::int64_t kept_stride;
-    // What the step began with: the cell state of an LSTM, the hidden state of
-    // a GRU.
+    // What the step began with: the cell state, or the hidden state where the
+    // cell reads it.
     ColumnView<const T> previous;
     ColumnView<const T> initial;  // where the previous time is not valid
-    ColumnView<const T> h;        // rnn_relu, rnn_tanh
+    ColumnView<const T> h;        // of the step, where the cell keeps nothing
 
     const T* Previous(bool has_previous, std::int64_t row) const {
       return has_previous ? previous.At(row) : initial.At(row);
     }
   };
 
-  LayerStates(const RnnConfig& config, const RnnSize& size,
-              const SequenceLengths& lengths, const LayerStateArrays<T>& arrays)
-      : a_(arrays),
-        lengths_(lengths),
-        time_(size.time),
-        batch_(size.batch),
-        units_(config.num_units),
-        output_size_(config.output_size()),
-        directions_(config.num_directions) {}
+  LayerStates(const LayerShape& shape, const SequenceLengths& lengths,
+              const LayerStateArrays<T>& arrays)
+      : shape_(shape), lengths_(lengths), a_(arrays) {}
 
   // The time whose state the step at time t began with; before 0 or not valid
   // where that is the initial one.
@@ -61,22 +55,24 @@ class LayerStates {
     columns.kept = a_.kept.Column(direction, t, unit);
     columns.kept_stride = a_.kept.Stride(unit);
     const std::int64_t previous = PreviousTime(direction, t);
-    const bool has_previous = previous >= 0 && previous < time_;
-    if constexpr (Cell::kGates == 4) {
-      columns.initial = {Initial(a_.input_c, direction, 0, units_) + unit,
-                         units_};
+    const bool has_previous = previous >= 0 && previous < shape_.time;
+    if constexpr (Cell::kHasCellState) {
+      columns.initial =
+          shape_.OfDirection(a_.input_c, direction, shape_.units).Column(unit);
       if (has_previous) {
         columns.previous = a_.kept.Column(direction, previous, unit);
-        columns.previous.data += 4 * columns.kept_stride;
+        columns.previous.data += (a_.kept.values() - 1) * columns.kept_stride;
       }
-    } else if constexpr (Cell::kGates == 3) {
-      columns.initial = {Initial(a_.input_h, direction, 0, units_) + unit,
-                         units_};
+    } else if constexpr (Cell::kReadsPreviousHidden) {
+      columns.initial =
+          shape_.OfDirection(a_.input_h, direction, shape_.output_size)
+              .Column(unit);
       if (has_previous) {
-        columns.previous = Output(direction, previous).Column(unit);
+        columns.previous =
+            shape_.OutputAt(a_.output, direction, previous).Column(unit);
       }
     } else {
-      columns.h = Output(direction, t).Column(unit);
+      columns.h = shape_.OutputAt(a_.output, direction, t).Column(unit);
     }
     return columns;
   }
@@ -88,32 +84,19 @@ class LayerStates {
                           std::int64_t sample) const {
     const std::int64_t previous = PreviousTime(direction, t);
     if (lengths_.IsValid(previous, sample)) {
-      return Output(direction, previous).Row(sample);
+      return shape_.OutputAt(a_.output, direction, previous).Row(sample);
     }
-    if (!lengths_.IsValid(t, sample)) return Output(direction, t).Row(sample);
-    return Initial(a_.input_h, direction, sample, output_size_);
+    if (!lengths_.IsValid(t, sample)) {
+      return shape_.OutputAt(a_.output, direction, t).Row(sample);
+    }
+    return shape_.OfDirection(a_.input_h, direction, shape_.output_size)
+        .Row(sample);
   }
 
  private:
-  // [B, O]
-  MatrixView<const T> Output(std::int64_t direction, std::int64_t t) const {
-    const std::int64_t width = directions_ * output_size_;
-    return {a_.output + t * batch_ * width + direction * output_size_, batch_,
-            output_size_, width};
-  }
-  // The row of a sample, of an array [D, B, cols].
-  const T* Initial(const T* array, std::int64_t direction, std::int64_t sample,
-                   std::int64_t cols) const {
-    return array + (direction * batch_ + sample) * cols;
-  }
-
-  LayerStateArrays<T> a_;
+  LayerShape shape_;
   SequenceLengths lengths_;
-  std::int64_t time_;
-  std::int64_t batch_;
-  std::int64_t units_;
-  std::int64_t output_size_;
-  std::int64_t directions_;
+  LayerStateArrays<T> a_;
 };
 
 // The hidden states that the steps of a direction began with, from `first_time`

@@ -8,12 +8,14 @@
 #include <cstdint>
 
 #include "cc/rnn/arena.h"
-#include "cc/rnn/cudnn_rnn_params.h"
 #include "cc/rnn/executor.h"
 #include "cc/rnn/rnn_config.h"
+#include "cc/rnn/simd/cells/cell_run.h"
 #include "cc/rnn/simd/cells/cells.h"
 #include "cc/rnn/simd/layer/kept_activations.h"
 #include "cc/rnn/simd/layer/layer_forward.h"
+#include "cc/rnn/simd/layer/layer_params.h"
+#include "cc/rnn/simd/layer/layer_shape.h"
 #include "cc/rnn/simd/layer/layer_states.h"
 #include "cc/rnn/simd/layer/packed_weights.h"
 #include "cc/rnn/simd/layer/step_tasks.h"
@@ -106,48 +108,37 @@ class LayerTangent {
       : a_(arguments),
         scratch_(scratch),
         executor_(executor),
-        layout_(a_.config),
-        weights_(a_.config, a_.layer, a_.params, scratch_.weights),
-        dot_weights_(a_.config, a_.layer, a_.dot_params, scratch_.dot_weights),
-        states_(a_.config, a_.size, a_.lengths, a_.states),
-        time_(a_.size.time),
-        batch_(a_.size.batch),
-        units_(a_.config.num_units),
-        output_size_(a_.config.output_size()),
-        directions_(a_.config.num_directions),
-        fan_in_(a_.config.fan_in(a_.layer)),
-        skips_input_(a_.layer == 0 && a_.config.skip_input),
-        is_projected_(a_.config.num_proj > 0),
+        shape_(a_.config, a_.size, a_.layer),
+        sweep_(shape_, Sweep::kForward, StepsAtOnce(a_.size)),
+        dot_params_(a_.config, shape_, a_.dot_params),
+        weights_(a_.config, shape_, a_.params, scratch_.weights),
+        dot_weights_(a_.config, shape_, a_.dot_params, scratch_.dot_weights),
+        states_(shape_, a_.lengths, a_.states),
         has_dot_params_(a_.dot_params != nullptr),
-        group_size_(GroupSize<T>(batch_, Cell::kBlocks)),
-        panels_(CeilDiv(units_, kTileCols<T>)),
-        tasks_(directions_, batch_, sizeof(P), a_.lengths,
-               executor.num_threads(), {panels_, kPanelBlocks * output_size_},
-               {is_projected_ ? CeilDiv(output_size_, kTileCols<T>) : 0,
-                kTileCols<T> * units_}) {}
+        group_size_(GroupSize<T>(shape_.batch, Cell::kBlocks)),
+        panels_(CeilDiv(shape_.units, kTileCols<T>)),
+        tasks_(shape_.directions, shape_.batch, sizeof(P), a_.lengths,
+               executor.num_threads(),
+               {panels_, kPanelBlocks * shape_.output_size},
+               {shape_.is_projected ? CeilDiv(shape_.output_size, kTileCols<T>)
+                                    : 0,
+                kTileCols<T> * shape_.units}) {}
 
   void Run() const {
-    if (time_ == 0) return;
+    if (shape_.time == 0) return;
     weights_.Pack(executor_);
     if (has_dot_params_) dot_weights_.Pack(executor_);
     PackBiases();
     PackStates();
-    const std::int64_t at_once = StepsAtOnce(a_.size);
-    for (std::int64_t step = 0; step < time_; step += at_once) {
-      const Chunk chunk{step, Min(at_once, time_ - step)};
-      for (std::int64_t d = 0; d < directions_; ++d) PrepareInput(d, chunk);
+    sweep_.ForEachChunk([&](const StepChunk& chunk) {
+      for (std::int64_t d = 0; d < shape_.directions; ++d)
+        PrepareInput(d, chunk);
       RunSteps(chunk);
-    }
+    });
   }
 
  private:
   using Left = MutableLeftMatrix<P>;
-
-  // The steps whose input is prepared at once.
-  struct Chunk {
-    std::int64_t first_step;
-    std::int64_t steps;
-  };
 
   static constexpr std::int64_t kPanelBlocks = Cell::kGates * kTileCols<T>;
 
@@ -158,27 +149,26 @@ class LayerTangent {
 
   // [B, O] of an array [D, B, O].
   MatrixView<T> OfDirection(T* array, std::int64_t direction) const {
-    return {array + direction * batch_ * output_size_, batch_, output_size_};
+    return shape_.OfDirection(array, direction, shape_.output_size);
   }
   // What the hidden state of a direction before `step` changes by, [B, O].
   Left State(std::int64_t step, std::int64_t direction) const {
-    const std::int64_t index = step % 2 * directions_ + direction;
-    return {scratch_.states + index * SizeOf<Left>(batch_, output_size_),
-            batch_, output_size_};
+    const std::int64_t index = step % 2 * shape_.directions + direction;
+    return {scratch_.states +
+                index * SizeOf<Left>(shape_.batch, shape_.output_size),
+            shape_.batch, shape_.output_size};
   }
   // What a projection takes, [B, U]: what it changes by (0) and itself (1).
   Left CellOutput(std::int64_t index, std::int64_t direction) const {
-    return {scratch_.cell_outputs + (index * directions_ + direction) *
-                                        SizeOf<Left>(batch_, units_),
-            batch_, units_};
+    return {
+        scratch_.cell_outputs + (index * shape_.directions + direction) *
+                                    SizeOf<Left>(shape_.batch, shape_.units),
+        shape_.batch, shape_.units};
   }
   // The columns of a direction's output at time t, from unit `unit` on.
   ColumnView<T> OutputColumn(std::int64_t direction, std::int64_t t,
                              std::int64_t unit) const {
-    const std::int64_t width = directions_ * output_size_;
-    return {
-        a_.dot_output + t * batch_ * width + direction * output_size_ + unit,
-        width};
+    return shape_.OutputAt(a_.dot_output, direction, t).Column(unit);
   }
   // One row for all, [panels * G * kTileCols].
   MatrixView<T> Bias(T* array, std::int64_t direction) const {
@@ -186,26 +176,24 @@ class LayerTangent {
     return {array + direction * cols, 1, cols, 0};
   }
 
-  // The biases' changes. first_gate: of the first block.
-  void PackBias(const ParamsRegion& region, std::int64_t first_gate,
+  // bias: [G * U], null for zeros. first_gate: of the first block.
+  void PackBias(const P* bias, std::int64_t first_gate,
                 const MatrixView<T>& to) const {
     for (std::int64_t i = 0; i < to.cols; ++i) {
       const std::int64_t unit =
           i / kPanelBlocks * kTileCols<T> + i % kTileCols<T>;
       const std::int64_t gate =
           (i % kPanelBlocks / kTileCols<T> + first_gate) % Cell::kGates;
-      *to.At(0, i) =
-          has_dot_params_ && unit < units_
-              ? Widened(a_.dot_params[region.offset + gate * units_ + unit])
-              : T(0);
+      *to.At(0, i) = bias != nullptr && unit < shape_.units
+                         ? Widened(bias[gate * shape_.units + unit])
+                         : T(0);
     }
   }
   void PackBiases() const {
-    for (std::int64_t d = 0; d < directions_; ++d) {
-      const std::int64_t pseudo_layer = a_.layer * directions_ + d;
-      PackBias(layout_.InputBias(pseudo_layer), Cell::kFirstInputGate,
-               Bias(scratch_.input_bias, d));
-      PackBias(layout_.RecurrentBias(pseudo_layer), 0,
+    for (std::int64_t d = 0; d < shape_.directions; ++d) {
+      PackBias(has_dot_params_ ? dot_params_.InputBias(d) : nullptr,
+               Cell::kFirstInputGate, Bias(scratch_.input_bias, d));
+      PackBias(has_dot_params_ ? dot_params_.RecurrentBias(d) : nullptr, 0,
                Bias(scratch_.recurrent_bias, d));
     }
   }
@@ -214,56 +202,56 @@ class LayerTangent {
     // What products read beyond the units must be a number.
     if constexpr (kRoundsOperands<P>) {
       FillZero(scratch_.states,
-               2 * directions_ * SizeOf<Left>(batch_, output_size_), executor_);
+               2 * shape_.directions *
+                   SizeOf<Left>(shape_.batch, shape_.output_size),
+               executor_);
       FillZero(
           scratch_.cell_outputs,
-          is_projected_ ? 2 * directions_ * SizeOf<Left>(batch_, units_) : 0,
+          shape_.is_projected
+              ? 2 * shape_.directions * SizeOf<Left>(shape_.batch, shape_.units)
+              : 0,
           executor_);
     }
-    for (std::int64_t d = 0; d < directions_; ++d) {
+    for (std::int64_t d = 0; d < shape_.directions; ++d) {
       Pack(OfDirection(a_.dot_h, d), State(0, d));
     }
   }
 
-  // The earliest time among a direction's steps.
-  std::int64_t FirstTime(std::int64_t direction, const Chunk& chunk) const {
-    return direction == 0 ? chunk.first_step
-                          : time_ - chunk.first_step - chunk.steps;
-  }
   // The rows of a chunk's steps, in the order of time, of an array
   // [D, R, panels * G * kTileCols].
   MatrixView<T> OfChunk(T* array, std::int64_t direction,
-                        const Chunk& chunk) const {
+                        const StepChunk& chunk) const {
     const std::int64_t cols = panels_ * kPanelBlocks;
-    return {array + direction * StepsAtOnce(a_.size) * batch_ * cols,
-            chunk.steps * batch_, cols};
+    return {array + direction * sweep_.steps_at_once() * shape_.batch * cols,
+            sweep_.Rows(chunk), cols};
+  }
+
+  MatrixView<const T> InputRows(const T* array, std::int64_t direction,
+                                const StepChunk& chunk) const {
+    return sweep_.RowsOf(array, shape_.fan_in, direction, chunk);
   }
 
   // For each step, ẋ Wᵀ + x Ẇᵀ + ḃW, and h_prev Ṙᵀ + ḃR.
-  void PrepareInput(std::int64_t d, const Chunk& chunk) const {
-    const std::int64_t rows = chunk.steps * batch_;
-    const std::int64_t first = FirstTime(d, chunk) * batch_ * fan_in_;
+  void PrepareInput(std::int64_t d, const StepChunk& chunk) const {
+    const std::int64_t rows = sweep_.Rows(chunk);
     const MatrixView<T> projected = OfChunk(scratch_.projected, d, chunk);
     const MatrixView<const T> bias = Constant(Bias(scratch_.input_bias, d));
     const int num_threads = executor_.num_threads();
     if (has_dot_params_) PrepareRecurrent(d, chunk);
-    if (skips_input_) {
-      if (has_projected()) AddInput(d, first, projected);
+    if (shape_.skips_input) {
+      if (has_projected()) AddInput(d, chunk, projected);
       return;
     }
     ProductSum<P> sum;
     if (a_.dot_input != nullptr) {
-      const Left dot_x(scratch_.dot_input, rows, fan_in_);
-      RunTogether(executor_, PackWork(MatrixView<const T>(a_.dot_input + first,
-                                                          rows, fan_in_),
-                                      dot_x));
+      const Left dot_x(scratch_.dot_input, rows, shape_.fan_in);
+      RunTogether(executor_,
+                  PackWork(InputRows(a_.dot_input, d, chunk), dot_x));
       sum.Add(dot_x, weights_.Input(d, 0, panels_));
     }
     if (has_dot_params_) {
-      const Left x(scratch_.input, rows, fan_in_);
-      RunTogether(
-          executor_,
-          PackWork(MatrixView<const T>(a_.input + first, rows, fan_in_), x));
+      const Left x(scratch_.input, rows, shape_.fan_in);
+      RunTogether(executor_, PackWork(InputRows(a_.input, d, chunk), x));
       sum.Add(x, dot_weights_.Input(d, 0, panels_));
     }
     if (has_projected()) {
@@ -271,13 +259,14 @@ class LayerTangent {
     }
   }
 
-  void PrepareRecurrent(std::int64_t d, const Chunk& chunk) const {
-    const std::int64_t rows = chunk.steps * batch_;
-    const Left h_prev(scratch_.h_prev, rows, output_size_);
-    RunTogether(executor_,
-                PackWork(PreviousHiddenRows<T>{states_, d, FirstTime(d, chunk),
-                                               batch_, rows, output_size_},
-                         h_prev));
+  void PrepareRecurrent(std::int64_t d, const StepChunk& chunk) const {
+    const std::int64_t rows = sweep_.Rows(chunk);
+    const Left h_prev(scratch_.h_prev, rows, shape_.output_size);
+    RunTogether(
+        executor_,
+        PackWork(PreviousHiddenRows<T>{states_, d, sweep_.FirstTime(d, chunk),
+                                       shape_.batch, rows, shape_.output_size},
+                 h_prev));
     RunTogether(
         executor_,
         MultiplyWork(
@@ -286,15 +275,15 @@ class LayerTangent {
             OfChunk(scratch_.recurrent, d, chunk), executor_.num_threads()));
   }
 
-  // projected = ḃW + ẋ, for each gate. first: of the chunk's elements.
-  void AddInput(std::int64_t d, std::int64_t first,
+  // projected = ḃW + ẋ, for each gate.
+  void AddInput(std::int64_t d, const StepChunk& chunk,
                 const MatrixView<T>& projected) const {
     const T* const bias = Bias(scratch_.input_bias, d).data;
     executor_.ParallelFor(projected.rows, [&](std::int64_t row) {
       std::copy_n(bias, projected.cols, projected.At(row, 0));
       if (a_.dot_input == nullptr) return;
-      const T* const dot_x = a_.dot_input + first + row * fan_in_;
-      for (std::int64_t unit = 0; unit < units_; ++unit) {
+      const T* const dot_x = InputRows(a_.dot_input, d, chunk).Row(row);
+      for (std::int64_t unit = 0; unit < shape_.units; ++unit) {
         T* const to = projected.At(
             row, unit / kTileCols<T> * kPanelBlocks + unit % kTileCols<T>);
         for (std::int64_t block = 0; block < Cell::kGates; ++block) {
@@ -304,12 +293,12 @@ class LayerTangent {
     });
   }
 
-  void RunSteps(const Chunk& chunk) const {
+  void RunSteps(const StepChunk& chunk) const {
     const auto step_cell = [&](std::int64_t step, const StepTask& task,
                                int worker) {
-      StepCell(chunk, chunk.first_step + step, task, worker);
+      StepCell(chunk, step, task, worker);
     };
-    if (!is_projected_) {
+    if (!shape_.is_projected) {
       tasks_.Run(chunk.steps, executor_, step_cell);
       return;
     }
@@ -322,16 +311,19 @@ class LayerTangent {
   // A worker's scratch memory for a product of some rows.
   MatrixView<T> Product(std::int64_t rows, std::int64_t cols,
                         int worker) const {
-    return {scratch_.products +
-                worker * LayerForwardScratch<P>::ProductSize(batch_).value(),
-            rows, cols};
+    return {
+        scratch_.products +
+            worker * LayerForwardScratch<P>::ProductSize(shape_.batch).value(),
+        rows, cols};
   }
 
-  void StepCell(const Chunk& chunk, std::int64_t step, const StepTask& task,
+  // The chunk's i-th step.
+  void StepCell(const StepChunk& chunk, std::int64_t i, const StepTask& task,
                 int worker) const {
     const std::int64_t d = task.direction;
-    const std::int64_t t = TimeOfStep(d, step, time_);
-    const std::int64_t row = (t - FirstTime(d, chunk)) * batch_ + task.row;
+    const std::int64_t step = chunk.first_step + i;
+    const std::int64_t t = sweep_.Time(d, step);
+    const std::int64_t row = sweep_.FirstRow(d, chunk, i) + task.row;
     // What is past a sequence's end is not multiplied.
     const std::int64_t rows = a_.lengths.ValidSamples(t, task.row, task.rows);
     task.ForEachPanelGroup(group_size_, [&](auto panel, auto num_panels) {
@@ -348,7 +340,7 @@ class LayerTangent {
                recurrent, product,
                ProductSum<P>(state, weights_.Recurrent(d, next, 1)));
       task.ForEachVector<T>(
-          panel, num_panels, units_, [&](auto unit, auto units) {
+          panel, num_panels, shape_.units, [&](auto unit, auto units) {
             const std::int64_t in_panel = unit % kTileCols<T>;
             const std::int64_t unit_panel = unit / kTileCols<T>;
             TangentColumns columns = Columns(step, d, t, unit);
@@ -389,10 +381,11 @@ class LayerTangent {
     columns.states = states_.template At<Cell>(d, t, unit);
     columns.previous_time = states_.PreviousTime(d, t);
     columns.dot_kept = a_.dot_kept.Column(d, t, unit);
-    if constexpr (Cell::kGates == 4) {
-      columns.dot_c = {a_.dot_c + d * batch_ * units_ + unit, units_};
+    if constexpr (Cell::kHasCellState) {
+      columns.dot_c =
+          shape_.OfDirection(a_.dot_c, d, shape_.units).Column(unit);
     }
-    if (is_projected_) {
+    if (shape_.is_projected) {
       columns.result = CellOutput(0, d).Column(unit);
       if (has_dot_params_) columns.cell_output = CellOutput(1, d).Column(unit);
     } else {
@@ -418,7 +411,7 @@ class LayerTangent {
       }
       const T* const previous = columns.states.Previous(
           lengths.IsValid(columns.previous_time, row), row);
-      const TangentRun<P, Units> run{
+      const TangentRun<T, Units, Cell::kFirstRecurrent> run{
           units,
           columns.states.kept.At(row),
           columns.states.kept_stride,
@@ -430,14 +423,15 @@ class LayerTangent {
           columns.dot_h.At(row),
           columns.dot_c.At(row),
           columns.dot_kept.At(row),
-          columns.cell_output.data == nullptr ? nullptr
-                                              : columns.cell_output.At(row),
       };
-      const Vector<T> result = Cell::Tangent(run);
-      units.Write(result, columns.result.At(row));
+      const Dual<T> result = Cell::Forward(run);
+      units.Write(result.tangent, columns.result.At(row));
+      if (columns.cell_output.data != nullptr) {
+        units.Write(result.value, columns.cell_output.At(row));
+      }
       if (columns.dot_h.data == nullptr) continue;
-      units.Write(result, columns.dot_h.At(row));
-      units.Write(result, columns.output.At(row));
+      units.Write(result.tangent, columns.dot_h.At(row));
+      units.Write(result.tangent, columns.output.At(row));
     }
   }
 
@@ -460,7 +454,7 @@ class LayerTangent {
   void StepProjection(std::int64_t step, const StepTask& task,
                       int worker) const {
     const std::int64_t d = task.direction;
-    const std::int64_t t = TimeOfStep(d, step, time_);
+    const std::int64_t t = sweep_.Time(d, step);
     const std::int64_t rows = a_.lengths.ValidSamples(t, task.row, task.rows);
     task.ForEachPanelGroup(group_size_, [&](auto panel, auto num_panels) {
       const std::int64_t col = panel * kTileCols<T>;
@@ -474,7 +468,7 @@ class LayerTangent {
       }
       Multiply(sum, NoMatrix<T>(), product);
       task.ForEachVector<T>(
-          panel, num_panels, output_size_, [&](auto unit, auto units) {
+          panel, num_panels, shape_.output_size, [&](auto unit, auto units) {
             const ColumnView<T> dot_h = product.Column(unit - col);
             for (std::int64_t i = 0; i < task.rows; ++i) {
               StoreProjected(step, d, t, task.row + i, unit, units,
@@ -500,18 +494,12 @@ class LayerTangent {
   const LayerTangentArguments<P> a_;
   const LayerTangentScratch<P> scratch_;
   Executor& executor_;
-  const CudnnRnnParamsLayout layout_;
+  const LayerShape shape_;
+  const Sweep sweep_;
+  const LayerParams<const P> dot_params_;
   const PanelWeights<P, Cell> weights_;
   const PanelWeights<P, Cell> dot_weights_;
   const LayerStates<T> states_;
-  const std::int64_t time_;
-  const std::int64_t batch_;
-  const std::int64_t units_;
-  const std::int64_t output_size_;
-  const std::int64_t directions_;
-  const std::int64_t fan_in_;
-  const bool skips_input_;
-  const bool is_projected_;
   const bool has_dot_params_;
   const std::int64_t group_size_;
   const std::int64_t panels_;  // of units

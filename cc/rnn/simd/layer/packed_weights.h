@@ -6,9 +6,11 @@
 #include <cstdint>
 
 #include "cc/rnn/arena.h"
-#include "cc/rnn/cudnn_rnn_params.h"
 #include "cc/rnn/executor.h"
 #include "cc/rnn/rnn_config.h"
+#include "cc/rnn/simd/cells/cells.h"
+#include "cc/rnn/simd/layer/layer_params.h"
+#include "cc/rnn/simd/layer/layer_shape.h"
 #include "cc/rnn/simd/matmul/matrix_view.h"
 #include "cc/rnn/simd/matmul/pack.h"
 #include "cc/rnn/simd/matmul/parallel_product.h"
@@ -56,19 +58,12 @@ class PanelWeights {
   using Right = MutableRightMatrix<P>;
 
   // params: of the whole network.
-  PanelWeights(const RnnConfig& config, std::int64_t layer, const P* params,
-               const PanelWeightsScratch<P>& scratch)
+  PanelWeights(const RnnConfig& config, const LayerShape& shape,
+               const P* params, const PanelWeightsScratch<P>& scratch)
       : scratch_(scratch),
-        layout_(config),
-        params_(params),
-        layer_(layer),
-        units_(config.num_units),
-        output_size_(config.output_size()),
-        directions_(config.num_directions),
-        fan_in_(config.fan_in(layer)),
-        panels_(CeilDiv(units_, kTileCols<P>)),
-        skips_input_(layer == 0 && config.skip_input),
-        is_projected_(config.num_proj > 0) {}
+        shape_(shape),
+        params_(config, shape, params),
+        panels_(CeilDiv(shape.units, kTileCols<P>)) {}
 
   // To be called before the matrices below are read. Tasks go from direction to
   // direction and from panel to panel, as those of steps do: a thread, whose
@@ -76,14 +71,13 @@ class PanelWeights {
   void Pack(Executor& executor) const {
     const std::int64_t num_blocks = panels_ * Cell::kGates;
     RunTogether(executor,
-                Tasks{directions_ * num_blocks, [&](std::int64_t task) {
+                Tasks{shape_.directions * num_blocks, [&](std::int64_t task) {
                         PackBlocks(task / num_blocks, task % num_blocks);
                       }});
-    if (!is_projected_) return;
+    if (!shape_.is_projected) return;
     WorkList<PackTransposedWork<P, Right>> projections;
-    for (std::int64_t d = 0; d < directions_; ++d) {
-      projections.Add(
-          {Param(layout_.Projection(PseudoLayer(d))), Projection(d)});
+    for (std::int64_t d = 0; d < shape_.directions; ++d) {
+      projections.Add({params_.Projection(d), Projection(d)});
     }
     RunTogether(executor, projections);
   }
@@ -91,50 +85,42 @@ class PanelWeights {
   // Of some panels: [F, num_panels * G * kTileCols].
   Right Input(std::int64_t direction, std::int64_t panel,
               std::int64_t num_panels) const {
-    return Panels(scratch_.input, fan_in_, direction, panel, num_panels);
+    return Panels(scratch_.input, shape_.fan_in, direction, panel, num_panels);
   }
   // [O, num_panels * G * kTileCols]
   Right Recurrent(std::int64_t direction, std::int64_t panel,
                   std::int64_t num_panels) const {
-    return Panels(scratch_.recurrent, output_size_, direction, panel,
+    return Panels(scratch_.recurrent, shape_.output_size, direction, panel,
                   num_panels);
   }
   // [U, O]
   Right Projection(std::int64_t direction) const {
-    return {
-        scratch_.projection + direction * SizeOf<Right>(units_, output_size_),
-        units_, output_size_};
+    return {scratch_.projection +
+                direction * SizeOf<Right>(shape_.units, shape_.output_size),
+            shape_.units, shape_.output_size};
   }
 
  private:
   static constexpr std::int64_t kPanelBlocks = Cell::kGates * kTileCols<P>;
-
-  std::int64_t PseudoLayer(std::int64_t direction) const {
-    return layer_ * directions_ + direction;
-  }
-  MatrixView<const P> Param(const ParamsRegion& region) const {
-    return {params_ + region.offset, region.rows, region.cols};
-  }
 
   // Packs a block of W and one of R.
   void PackBlocks(std::int64_t direction, std::int64_t block) const {
     const std::int64_t panel = block / Cell::kGates;
     const std::int64_t gate = block % Cell::kGates;
     const std::int64_t col = block * kTileCols<P>;
-    if (!skips_input_) {
-      PackBlock(layout_.InputMatrix(PseudoLayer(direction)), panel,
-                (gate + Cell::kFirstInputGate) % Cell::kGates,
+    if (!shape_.skips_input) {
+      PackBlock(params_.Input(direction), panel, InputGate<Cell>(gate),
                 Input(direction, 0, panels_).Cols(col, kTileCols<P>));
     }
-    PackBlock(layout_.RecurrentMatrix(PseudoLayer(direction)), panel, gate,
+    PackBlock(params_.Recurrent(direction), panel, gate,
               Recurrent(direction, 0, panels_).Cols(col, kTileCols<P>));
   }
   // Packs the weights of a gate of a panel's units.
-  void PackBlock(const ParamsRegion& region, std::int64_t panel,
+  void PackBlock(const MatrixView<const P>& matrix, std::int64_t panel,
                  std::int64_t gate, const Right& to) const {
     const std::int64_t unit = panel * kTileCols<P>;
-    PackTransposed(Param(region).Rows(gate * units_ + unit,
-                                      Min(kTileCols<P>, units_ - unit)),
+    PackTransposed(params_.OfGate(matrix, gate)
+                       .Rows(unit, Min(kTileCols<P>, shape_.units - unit)),
                    to);
   }
 
@@ -148,16 +134,9 @@ class PanelWeights {
   }
 
   const PanelWeightsScratch<P> scratch_;
-  const CudnnRnnParamsLayout layout_;
-  const P* const params_;
-  const std::int64_t layer_;
-  const std::int64_t units_;
-  const std::int64_t output_size_;
-  const std::int64_t directions_;
-  const std::int64_t fan_in_;
+  const LayerShape shape_;
+  const LayerParams<const P> params_;
   const std::int64_t panels_;  // of units
-  const bool skips_input_;
-  const bool is_projected_;
 };
 
 // Scratch memory, enough for any layer of the network.
@@ -193,34 +172,23 @@ class GateWeights {
   using Right = MutableRightMatrix<P>;
 
   // params: of the whole network.
-  GateWeights(const RnnConfig& config, std::int64_t layer, const P* params,
+  GateWeights(const RnnConfig& config, const LayerShape& shape, const P* params,
               const GateWeightsScratch<P>& scratch)
-      : scratch_(scratch),
-        layout_(config),
-        params_(params),
-        layer_(layer),
-        units_(config.num_units),
-        output_size_(config.output_size()),
-        directions_(config.num_directions),
-        fan_in_(config.fan_in(layer)),
-        skips_input_(layer == 0 && config.skip_input),
-        is_projected_(config.num_proj > 0) {}
+      : scratch_(scratch), shape_(shape), params_(config, shape, params) {}
 
   // To be called before the matrices below are read. has_input: whether those
   // of the input are.
   void Pack(bool has_input, Executor& executor) const {
-    for (std::int64_t d = 0; d < directions_; ++d) {
-      const std::int64_t pseudo_layer = layer_ * directions_ + d;
+    for (std::int64_t d = 0; d < shape_.directions; ++d) {
       WorkList<PackWork<MatrixView<const P>, Right>> weights;
       for (std::int64_t gate = 0; gate < Cell::kGates; ++gate) {
-        weights.Add({OfGate(layout_.RecurrentMatrix(pseudo_layer), gate),
-                     Recurrent(d, gate)});
-        if (!has_input || skips_input_) continue;
         weights.Add(
-            {OfGate(layout_.InputMatrix(pseudo_layer), gate), Input(d, gate)});
+            {params_.OfGate(params_.Recurrent(d), gate), Recurrent(d, gate)});
+        if (!has_input || shape_.skips_input) continue;
+        weights.Add({params_.OfGate(params_.Input(d), gate), Input(d, gate)});
       }
-      if (is_projected_) {
-        weights.Add({Param(layout_.Projection(pseudo_layer)), Projection(d)});
+      if (shape_.is_projected) {
+        weights.Add({params_.Projection(d), Projection(d)});
       }
       RunTogether(executor, weights);
     }
@@ -228,28 +196,21 @@ class GateWeights {
 
   // [U, F]
   Right Input(std::int64_t direction, std::int64_t gate) const {
-    return Nth(direction * Cell::kGates + gate, scratch_.input, units_,
-               fan_in_);
+    return Nth(direction * Cell::kGates + gate, scratch_.input, shape_.units,
+               shape_.fan_in);
   }
   // [U, O]
   Right Recurrent(std::int64_t direction, std::int64_t gate) const {
-    return Nth(direction * Cell::kGates + gate, scratch_.recurrent, units_,
-               output_size_);
+    return Nth(direction * Cell::kGates + gate, scratch_.recurrent,
+               shape_.units, shape_.output_size);
   }
   // [O, U]
   Right Projection(std::int64_t direction) const {
-    return Nth(direction, scratch_.projection, output_size_, units_);
+    return Nth(direction, scratch_.projection, shape_.output_size,
+               shape_.units);
   }
 
  private:
-  MatrixView<const P> Param(const ParamsRegion& region) const {
-    return {params_ + region.offset, region.rows, region.cols};
-  }
-  // The rows of one gate of a matrix [G * U, ...].
-  MatrixView<const P> OfGate(const ParamsRegion& region,
-                             std::int64_t gate) const {
-    return Param(region).Rows(gate * units_, units_);
-  }
   // One of the matrices [rows, cols] that follow one another in an array.
   static Right Nth(std::int64_t index, P* array, std::int64_t rows,
                    std::int64_t cols) {
@@ -257,15 +218,8 @@ class GateWeights {
   }
 
   const GateWeightsScratch<P> scratch_;
-  const CudnnRnnParamsLayout layout_;
-  const P* const params_;
-  const std::int64_t layer_;
-  const std::int64_t units_;
-  const std::int64_t output_size_;
-  const std::int64_t directions_;
-  const std::int64_t fan_in_;
-  const bool skips_input_;
-  const bool is_projected_;
+  const LayerShape shape_;
+  const LayerParams<const P> params_;
 };
 
 }  // namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET

@@ -10,10 +10,10 @@
 #include <type_traits>
 
 #include "cc/rnn/arena.h"
-#include "cc/rnn/cudnn_rnn_params.h"
 #include "cc/rnn/executor.h"
 #include "cc/rnn/rnn_config.h"
-#include "cc/rnn/simd/layer/step_tasks.h"
+#include "cc/rnn/simd/layer/layer_params.h"
+#include "cc/rnn/simd/layer/layer_shape.h"
 #include "cc/rnn/simd/matmul/matrix_view.h"
 #include "cc/rnn/simd/matmul/pack.h"
 #include "cc/rnn/simd/matmul/parallel_product.h"
@@ -25,12 +25,6 @@ namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
 // Whether products want the transpose of their left operand packed.
 template <typename P>
 constexpr bool kTransposesLeft = kRoundsOperands<P>;
-
-// Steps whose gradients are kept at once, in the order of the sweep.
-struct StepChunk {
-  std::int64_t first_step;
-  std::int64_t steps;
-};
 
 // Scratch memory, enough for any layer of the network. Sizes as in
 // cc/rnn/cudnn_rnn.h; F = fan_in of the layer, N = the blocks of the cell,
@@ -102,102 +96,50 @@ class StepGradients {
   // times: how often a gradient has the rows of the batch.
   // d_params: of the whole network: this layer's part is written; null if not
   // wanted.
-  StepGradients(const RnnConfig& config, const RnnSize& size,
-                std::int64_t layer, std::int64_t steps_at_once,
-                std::int64_t times, T* d_params,
+  StepGradients(const RnnConfig& config, const LayerShape& shape,
+                const Sweep& sweep, std::int64_t times, T* d_params,
                 const StepGradientsScratch<P>& scratch, Executor& executor)
       : scratch_(scratch),
         executor_(executor),
-        layout_(config),
-        d_params_(d_params),
-        layer_(layer),
-        time_(size.time),
-        batch_(size.batch),
-        units_(config.num_units),
-        output_size_(config.output_size()),
-        directions_(config.num_directions),
-        fan_in_(config.fan_in(layer)),
-        steps_at_once_(steps_at_once),
+        shape_(shape),
+        sweep_(sweep),
         times_(times),
-        skips_input_(layer == 0 && config.skip_input),
-        is_projected_(config.num_proj > 0) {}
-
-  // The gate of a block of W x.
-  static std::int64_t InputGate(std::int64_t block) {
-    return (block + Cell::kFirstInputGate) % Cell::kGates;
-  }
-
-  // Calls run(chunk) for all steps; once for a time of zero too: it leaves
-  // gradients of zero.
-  template <typename Run>
-  void ForEachChunk(const Run& run) const {
-    std::int64_t step = 0;
-    do {
-      const StepChunk chunk{step, Min(steps_at_once_, time_ - step)};
-      run(chunk);
-      step += chunk.steps;
-    } while (step < time_);
-  }
-
-  // The time that a direction's step is about: `step` counts from the last step
-  // of the forward pass.
-  std::int64_t Time(std::int64_t direction, std::int64_t step) const {
-    return TimeOfStep(1 - direction, step, time_);
-  }
-  // The earliest time among a direction's steps.
-  std::int64_t FirstTime(std::int64_t direction, const StepChunk& chunk) const {
-    return direction == 0 ? time_ - chunk.first_step - chunk.steps
-                          : chunk.first_step;
-  }
-  // Where a step's rows begin.
-  std::int64_t FirstRow(std::int64_t direction, const StepChunk& chunk,
-                        std::int64_t step) const {
-    return (Time(direction, chunk.first_step + step) -
-            FirstTime(direction, chunk)) *
-           batch_;
-  }
-  // How many rows a chunk's steps have, taken once.
-  std::int64_t Rows(const StepChunk& chunk) const {
-    return chunk.steps * batch_;
-  }
-  // These rows, of an array [T, B, F].
-  template <typename S>
-  MatrixView<S> RowsOf(S* array, std::int64_t direction,
-                       const StepChunk& chunk) const {
-    return MatrixView<S>(array, time_ * batch_, fan_in_)
-        .Rows(FirstTime(direction, chunk) * batch_, Rows(chunk));
-  }
+        wants_params_(d_params != nullptr),
+        d_params_(config, shape, d_params) {}
 
   // Of a block of the cell, [times * Rows(chunk), U].
   Left Block(std::int64_t direction, std::int64_t block,
              const StepChunk& chunk) const {
-    return Nth(direction * Cell::kBlocks + block, scratch_.blocks, units_,
+    return Nth(direction * Cell::kBlocks + block, scratch_.blocks, shape_.units,
                chunk);
   }
   // From one block to the next.
-  std::int64_t BlockStride() const { return SizeOf<Left>(MostRows(), units_); }
+  std::int64_t BlockStride() const {
+    return SizeOf<Left>(MostRows(), shape_.units);
+  }
   // Of what a projection gave, [times * Rows(chunk), O].
   Left Projected(std::int64_t direction, const StepChunk& chunk) const {
-    return Nth(direction, scratch_.projected, output_size_, chunk);
+    return Nth(direction, scratch_.projected, shape_.output_size, chunk);
   }
   // Where what a projection took is kept beside them, [times * Rows(chunk), U].
   MatrixView<T> CellOutputs(std::int64_t direction,
                             const StepChunk& chunk) const {
-    return {scratch_.cell_outputs + direction * MostRows() * units_,
-            times_ * Rows(chunk), units_};
+    return {scratch_.cell_outputs + direction * MostRows() * shape_.units,
+            times_ * sweep_.Rows(chunk), shape_.units};
   }
 
   // To be called before the first step: what products read beyond the units
   // must be a number.
   void Clear() const {
     if (!kRoundsOperands<P>) return;
-    if (units_ % Left::kCols != 0) {
-      FillZero(scratch_.blocks, directions_ * Cell::kBlocks * BlockStride(),
-               executor_);
+    if (shape_.units % Left::kCols != 0) {
+      FillZero(scratch_.blocks,
+               shape_.directions * Cell::kBlocks * BlockStride(), executor_);
     }
-    if (is_projected_) {
+    if (shape_.is_projected) {
       FillZero(scratch_.projected,
-               directions_ * SizeOf<Left>(MostRows(), output_size_), executor_);
+               shape_.directions * SizeOf<Left>(MostRows(), shape_.output_size),
+               executor_);
     }
   }
 
@@ -212,52 +154,52 @@ class StepGradients {
                                       const Hidden& h_prev,
                                       const Input& x) const {
     WeightGradients gradients;
-    if (d_params_ == nullptr) return gradients;
-    const Right input(scratch_.input, x.rows, fan_in_);
-    const Right states(scratch_.states, h_prev.rows, output_size_);
-    const Right cell_outputs(scratch_.packed_cell_outputs, h_prev.rows, units_);
-    RunTogether(executor_, PackWork(h_prev, states), PackWork(x, input),
-                PackWork(is_projected_ ? Constant(CellOutputs(direction, chunk))
-                                       : NoMatrix<T>(),
-                         cell_outputs));
+    if (!wants_params_) return gradients;
+    const Right input(scratch_.input, x.rows, shape_.fan_in);
+    const Right states(scratch_.states, h_prev.rows, shape_.output_size);
+    const Right cell_outputs(scratch_.packed_cell_outputs, h_prev.rows,
+                             shape_.units);
+    RunTogether(
+        executor_, PackWork(h_prev, states), PackWork(x, input),
+        PackWork(shape_.is_projected ? Constant(CellOutputs(direction, chunk))
+                                     : NoMatrix<T>(),
+                 cell_outputs));
     if constexpr (kTransposesLeft<P>) Transpose(direction, chunk);
     const bool add = chunk.first_step > 0;
-    const std::int64_t pseudo_layer = PseudoLayer(direction);
     for (std::int64_t gate = 0; gate < Cell::kGates; ++gate) {
       const std::int64_t block = Cell::kFirstRecurrent + gate;
       gradients.matrices.Add(MakeWeightWork(
           Block(direction, block, chunk), block, states, add,
-          OfGate(ParamGradient(layout_.RecurrentMatrix(pseudo_layer)), gate)));
-      if (skips_input_) continue;
+          d_params_.OfGate(d_params_.Recurrent(direction), gate)));
+      if (shape_.skips_input) continue;
       gradients.matrices.Add(MakeWeightWork(
           Block(direction, gate, chunk).Rows(0, x.rows), gate, input, add,
-          OfGate(ParamGradient(layout_.InputMatrix(pseudo_layer)),
-                 InputGate(gate))));
+          d_params_.OfGate(d_params_.Input(direction), InputGate<Cell>(gate))));
     }
-    if (is_projected_) {
-      gradients.matrices.Add(MakeWeightWork(
-          Projected(direction, chunk), Cell::kBlocks, cell_outputs, add,
-          ParamGradient(layout_.Projection(pseudo_layer))));
+    if (shape_.is_projected) {
+      gradients.matrices.Add(MakeWeightWork(Projected(direction, chunk),
+                                            Cell::kBlocks, cell_outputs, add,
+                                            d_params_.Projection(direction)));
     }
     for (std::int64_t block = 0; block < Cell::kBlocks; ++block) {
-      gradients.biases.Add({Block(direction, block, chunk).Rows(0, Rows(chunk)),
-                            add, BiasGradients(direction, block)});
+      gradients.biases.Add(
+          {Block(direction, block, chunk).Rows(0, sweep_.Rows(chunk)), add,
+           BiasGradients(direction, block)});
     }
     return gradients;
   }
 
   // To be called after the last chunk.
   void StoreBiasGradients() const {
-    if (d_params_ == nullptr) return;
-    for (std::int64_t d = 0; d < directions_; ++d) {
-      T* const input = ParamGradient(layout_.InputBias(PseudoLayer(d))).data;
-      T* const recurrent =
-          ParamGradient(layout_.RecurrentBias(PseudoLayer(d))).data;
+    if (!wants_params_) return;
+    for (std::int64_t d = 0; d < shape_.directions; ++d) {
+      T* const input = d_params_.InputBias(d);
+      T* const recurrent = d_params_.RecurrentBias(d);
       for (std::int64_t gate = 0; gate < Cell::kGates; ++gate) {
-        std::copy_n(BiasGradients(d, gate), units_,
-                    input + InputGate(gate) * units_);
-        std::copy_n(BiasGradients(d, Cell::kFirstRecurrent + gate), units_,
-                    recurrent + gate * units_);
+        std::copy_n(BiasGradients(d, gate), shape_.units,
+                    input + InputGate<Cell>(gate) * shape_.units);
+        std::copy_n(BiasGradients(d, Cell::kFirstRecurrent + gate),
+                    shape_.units, recurrent + gate * shape_.units);
       }
     }
   }
@@ -269,9 +211,9 @@ class StepGradients {
                       const MatrixView<T>& to) const {
     return Tasks{
         to.rows, [=](std::int64_t row) {
-          for (std::int64_t unit = 0; unit < units_; ++unit) {
+          for (std::int64_t unit = 0; unit < shape_.units; ++unit) {
             T* const sum = to.At(row, unit);
-            T total = directions_ > 1 ? *sum : T(0);
+            T total = shape_.directions > 1 ? *sum : T(0);
             for (std::int64_t gate = 0; gate < Cell::kGates; ++gate) {
               total += Widened(*Block(direction, gate, chunk).At(row, unit));
             }
@@ -281,29 +223,19 @@ class StepGradients {
   }
 
  private:
-  std::int64_t PseudoLayer(std::int64_t direction) const {
-    return layer_ * directions_ + direction;
+  std::int64_t MostRows() const {
+    return times_ * sweep_.steps_at_once() * shape_.batch;
   }
-  std::int64_t MostRows() const { return times_ * steps_at_once_ * batch_; }
   // One of the matrices that follow one another in an array.
   Left Nth(std::int64_t index, P* array, std::int64_t cols,
            const StepChunk& chunk) const {
     return Left(array + index * SizeOf<Left>(MostRows(), cols), MostRows(),
                 cols)
-        .Rows(0, times_ * Rows(chunk));
+        .Rows(0, times_ * sweep_.Rows(chunk));
   }
   T* BiasGradients(std::int64_t direction, std::int64_t block) const {
-    return scratch_.biases + (direction * Cell::kBlocks + block) * units_;
+    return scratch_.biases + (direction * Cell::kBlocks + block) * shape_.units;
   }
-  // Of a matrix in the params buffer.
-  MatrixView<T> ParamGradient(const ParamsRegion& region) const {
-    return {d_params_ + region.offset, region.rows, region.cols};
-  }
-  // The rows of one gate of a matrix [G * U, ...].
-  MatrixView<T> OfGate(const MatrixView<T>& matrix, std::int64_t gate) const {
-    return matrix.Rows(gate * units_, units_);
-  }
-
   // left: the first rows of what Transpose transposes as `index`.
   WeightWork MakeWeightWork(const Left& left, std::int64_t index,
                             const Right& right, bool add,
@@ -320,8 +252,9 @@ class StepGradients {
   // The transpose of a block, or, after all blocks, of the projected ones.
   Left Transposed(std::int64_t index, std::int64_t rows,
                   std::int64_t cols) const {
-    return {scratch_.transposed + index * SizeOf<Left>(units_, MostRows()),
-            rows, cols};
+    return {
+        scratch_.transposed + index * SizeOf<Left>(shape_.units, MostRows()),
+        rows, cols};
   }
   void Transpose(std::int64_t direction, const StepChunk& chunk) const {
     const auto transpose = [&](const Left& from, std::int64_t index,
@@ -331,35 +264,28 @@ class StepGradients {
       PackTransposed(Constant(from.Cols(col, cols)),
                      Transposed(index, from.cols, from.rows).Rows(col, cols));
     };
-    const std::int64_t blocks = CeilDiv(units_, Left::kCols);
-    RunTogether(executor_,
-                Tasks{Cell::kBlocks * blocks,
-                      [&](std::int64_t i) {
-                        transpose(Block(direction, i / blocks, chunk),
-                                  i / blocks, i % blocks);
-                      }},
-                Tasks{is_projected_ ? CeilDiv(output_size_, Left::kCols) : 0,
-                      [&](std::int64_t i) {
-                        transpose(Projected(direction, chunk), Cell::kBlocks,
-                                  i);
-                      }});
+    const std::int64_t blocks = CeilDiv(shape_.units, Left::kCols);
+    RunTogether(
+        executor_,
+        Tasks{Cell::kBlocks * blocks,
+              [&](std::int64_t i) {
+                transpose(Block(direction, i / blocks, chunk), i / blocks,
+                          i % blocks);
+              }},
+        Tasks{
+            shape_.is_projected ? CeilDiv(shape_.output_size, Left::kCols) : 0,
+            [&](std::int64_t i) {
+              transpose(Projected(direction, chunk), Cell::kBlocks, i);
+            }});
   }
 
   const StepGradientsScratch<P> scratch_;
   Executor& executor_;
-  const CudnnRnnParamsLayout layout_;
-  T* const d_params_;
-  const std::int64_t layer_;
-  const std::int64_t time_;
-  const std::int64_t batch_;
-  const std::int64_t units_;
-  const std::int64_t output_size_;
-  const std::int64_t directions_;
-  const std::int64_t fan_in_;
-  const std::int64_t steps_at_once_;
+  const LayerShape shape_;
+  const Sweep sweep_;
   const std::int64_t times_;
-  const bool skips_input_;
-  const bool is_projected_;
+  const bool wants_params_;
+  const LayerParams<T> d_params_;
 };
 
 }  // namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET

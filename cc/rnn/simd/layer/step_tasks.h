@@ -258,12 +258,6 @@ class StepTasks {
   Cut second_;
 };
 
-// The time of a direction's step `step`, forward (0) or backward (1).
-inline std::int64_t TimeOfStep(std::int64_t direction, std::int64_t step,
-                               std::int64_t time) {
-  return direction == 0 ? step : time - 1 - step;
-}
-
 }  // namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET
 
 #endif  // TF_RNN_OPS_CC_RNN_SIMD_LAYER_STEP_TASKS_H_

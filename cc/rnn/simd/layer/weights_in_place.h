@@ -5,9 +5,11 @@
 
 #include <cstdint>
 
-#include "cc/rnn/cudnn_rnn_params.h"
 #include "cc/rnn/float16.h"
 #include "cc/rnn/rnn_config.h"
+#include "cc/rnn/simd/cells/cells.h"
+#include "cc/rnn/simd/layer/layer_params.h"
+#include "cc/rnn/simd/layer/layer_shape.h"
 #include "cc/rnn/simd/matmul/block_matrix.h"
 #include "cc/rnn/simd/matmul/dot_product.h"
 #include "cc/rnn/simd/matmul/matrix_view.h"
@@ -24,11 +26,9 @@ class WeightsInPlace {
   using T = ComputeType<P>;
 
   // params: of the whole network.
-  WeightsInPlace(const RnnConfig& config, std::int64_t layer, const P* params)
-      : layout_(config),
-        params_(params),
-        first_pseudo_layer_(layer * config.num_directions),
-        units_(config.num_units) {}
+  WeightsInPlace(const RnnConfig& config, const LayerShape& shape,
+                 const P* params)
+      : shape_(shape), params_(config, shape, params) {}
 
   // For a panel's units, out = W x in the first blocks, R h_prev in those from
   // kFirstRecurrent on, and the sum where both are.
@@ -36,21 +36,19 @@ class WeightsInPlace {
   void Multiply(std::int64_t direction, std::int64_t panel,
                 const MatrixView<const P>& x, const LeftMatrix<P>& state,
                 const MatrixView<T>& out) const {
-    const std::int64_t pseudo_layer = first_pseudo_layer_ + direction;
     const std::int64_t unit = panel * kTileCols<T>;
-    const std::int64_t units = Min(kTileCols<T>, units_ - unit);
+    const std::int64_t units = Min(kTileCols<T>, shape_.units - unit);
     for (std::int64_t block = 0; block < Cell::kBlocks; ++block) {
       DotProduct<P> sum;
       if (block < Cell::kGates) {
-        const std::int64_t gate =
-            (block + Cell::kFirstInputGate) % Cell::kGates;
-        sum.Add(x, Param(layout_.InputMatrix(pseudo_layer))
-                       .Rows(gate * units_ + unit, units));
+        sum.Add(x,
+                params_.OfGate(params_.Input(direction), InputGate<Cell>(block))
+                    .Rows(unit, units));
       }
       if (block >= Cell::kFirstRecurrent) {
         const std::int64_t gate = block - Cell::kFirstRecurrent;
-        sum.Add(state, Param(layout_.RecurrentMatrix(pseudo_layer))
-                           .Rows(gate * units_ + unit, units));
+        sum.Add(state, params_.OfGate(params_.Recurrent(direction), gate)
+                           .Rows(unit, units));
       }
       sum.Multiply(0, x.rows, 0, units, out.Cols(block * kTileCols<T>, units));
     }
@@ -61,19 +59,13 @@ class WeightsInPlace {
   void Project(std::int64_t direction, const LeftMatrix<P>& m, std::int64_t col,
                std::int64_t cols, const MatrixView<T>& out) const {
     DotProduct<P> product;
-    product.Add(m, Param(layout_.Projection(first_pseudo_layer_ + direction)));
+    product.Add(m, params_.Projection(direction));
     product.Multiply(0, m.rows, col, cols, out);
   }
 
  private:
-  MatrixView<const P> Param(const ParamsRegion& region) const {
-    return {params_ + region.offset, region.rows, region.cols};
-  }
-
-  const CudnnRnnParamsLayout layout_;
-  const P* const params_;
-  const std::int64_t first_pseudo_layer_;
-  const std::int64_t units_;
+  const LayerShape shape_;
+  const LayerParams<const P> params_;
 };
 
 }  // namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET

@@ -55,8 +55,8 @@ class NetworkBackward {
         dropped_(arena.Take<C>(dropout_.drops() ? shapes_.output.size() : 0)),
         d_inner_(arena.Take<C>(shapes_.output.size() *
                                Min(a.config.num_layers - 1, 2))),
-        scratch_(a.config, a.size, a.params_backprop != nullptr, num_threads,
-                 arena) {}
+        scratch_(a.config, a.size, /*has_dot_params=*/false,
+                 a.params_backprop != nullptr, num_threads, arena) {}
 
   void Run(Executor& executor) const {
     if (HasNoState(a_.config, a_.size)) {
@@ -68,31 +68,34 @@ class NetworkBackward {
   }
 
  private:
+  using LayerArguments = LayerBackwardArguments<P, 1>;
+
   void Compute(Executor& executor) const {
     samples_.Sort();
-    LayerBackwardArguments<P> layer{
+    LayerArguments layer{
         a_.config,
         a_.size,
         samples_.lengths(),
         0,
-        params_staging_.Read(a_.params, params_, shapes_.params, executor),
-        ReadInput(executor),
-        {staging_.Read(a_.input_h, input_h_, shapes_.hidden_state, executor),
-         staging_.Read(a_.input_c, input_c_, shapes_.cell_state, executor),
-         staging_.Read(a_.output, output_, shapes_.output, executor),
-         KeptActivations<const C>(nullptr, a_.config, a_.size)},
-        staging_.Read(a_.output_backprop, d_output_, shapes_.output, executor),
-        staging_.Target(a_.input_backprop, d_input_),
-        staging_.Target(a_.input_h_backprop, d_h_),
-        staging_.Target(a_.input_c_backprop, d_c_),
+        {params_staging_.Read(a_.params, params_, shapes_.params, executor)},
+        {ReadInput(executor)},
+        {{{staging_.Read(a_.input_h, input_h_, shapes_.hidden_state, executor),
+           staging_.Read(a_.input_c, input_c_, shapes_.cell_state, executor),
+           staging_.Read(a_.output, output_, shapes_.output, executor),
+           KeptActivations<const C>(nullptr, a_.config, a_.size)}}},
+        {{{staging_.Read(a_.output_backprop, d_output_, shapes_.output,
+                         executor),
+           staging_.Target(a_.input_backprop, d_input_),
+           staging_.Target(a_.input_h_backprop, d_h_),
+           staging_.Target(a_.input_c_backprop, d_c_)}}},
         d_params_staging_.Target(a_.params_backprop, d_params_)};
     // Where the layers find the gradients of the final states.
     std::copy_n(staging_.Read(a_.output_h_backprop, d_output_h_,
                               shapes_.hidden_state, executor),
-                shapes_.hidden_state.size().value(), layer.d_h);
+                shapes_.hidden_state.size().value(), layer.gradients[kValue].h);
     std::copy_n(staging_.Read(a_.output_c_backprop, d_output_c_,
                               shapes_.cell_state, executor),
-                shapes_.cell_state.size().value(), layer.d_c);
+                shapes_.cell_state.size().value(), layer.gradients[kValue].c);
     RunLayers(layer, executor);
     staging_.Write(d_input_, a_.input_backprop, shapes_.input, executor);
     staging_.Write(d_h_, a_.input_h_backprop, shapes_.hidden_state, executor);
@@ -119,8 +122,7 @@ class NetworkBackward {
   }
 
   // `network` has the arrays of the whole network.
-  void RunLayers(const LayerBackwardArguments<P>& network,
-                 Executor& executor) const {
+  void RunLayers(const LayerArguments& network, Executor& executor) const {
     const std::int64_t hidden_size =
         shapes_.hidden_state.size().value() / a_.config.num_layers;
     const std::int64_t cell_size =
@@ -128,34 +130,36 @@ class NetworkBackward {
     const std::int64_t output_size = shapes_.output.size().value();
     const ReservedArrays<const C> activations(a_.reserve_space, a_.config,
                                               a_.size);
-    LayerBackwardArguments<P> layer = network;
+    LayerArguments layer = network;
+    LayerStateArrays<C>& states = layer.states[kValue];
+    LayerGradientArrays<C>& gradients = layer.gradients[kValue];
     for (std::int64_t i = a_.config.num_layers - 1; i >= 0; --i) {
       layer.layer = i;
-      layer.states.input_h = network.states.input_h + i * hidden_size;
-      layer.states.input_c = network.states.input_c + i * cell_size;
-      layer.d_h = network.d_h + i * hidden_size;
-      layer.d_c = network.d_c + i * cell_size;
-      layer.states.kept = KeptActivations<const C>(
+      states.input_h = network.states[kValue].input_h + i * hidden_size;
+      states.input_c = network.states[kValue].input_c + i * cell_size;
+      gradients.h = network.gradients[kValue].h + i * hidden_size;
+      gradients.c = network.gradients[kValue].c + i * cell_size;
+      states.kept = KeptActivations<const C>(
           activations.kept + i * LayerKeptSize(a_.config, a_.size).value(),
           a_.config, a_.size);
       if (i < NumKeptOutputs<T>(a_.config)) {
-        layer.states.output = activations.outputs + i * output_size;
+        states.output = activations.outputs + i * output_size;
       }
       if (i < a_.config.num_layers - 1) {
-        layer.d_output = layer.d_input;  // of the layer above
+        gradients.output = gradients.input;  // of the layer above
       }
       if (i == 0) {
         layer.input = network.input;
-        layer.d_input = network.d_input;
+        gradients.input = network.gradients[kValue].input;
       } else {
-        layer.input = dropout_.Apply(
+        layer.input[kValue] = dropout_.Apply(
             activations.outputs + (i - 1) * output_size, dropped_, i, executor);
-        layer.d_input = d_inner_ + (i - 1) % 2 * output_size;
+        gradients.input = d_inner_ + (i - 1) % 2 * output_size;
       }
       WithCell<C>(a_.config.mode, [&](auto cell) {
-        LayerBackward<P, decltype(cell)>(layer, scratch_, executor).Run();
+        LayerBackward<P, decltype(cell), 1>(layer, scratch_, executor).Run();
       });
-      if (i > 0) dropout_.Apply(layer.d_input, layer.d_input, i, executor);
+      if (i > 0) dropout_.Apply(gradients.input, gradients.input, i, executor);
     }
   }
 
@@ -181,7 +185,7 @@ class NetworkBackward {
   C* const d_params_;
   C* const dropped_;  // [T, B, D * O]
   C* const d_inner_;  // the gradients of two inner layers' inputs
-  const LayerBackwardScratch<P> scratch_;
+  const LayerBackwardScratch<P, 1> scratch_;
 };
 
 }  // namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET

@@ -14,7 +14,7 @@
 #include "cc/rnn/rnn_config.h"
 #include "cc/rnn/simd/cells/cells.h"
 #include "cc/rnn/simd/layer/kept_activations.h"
-#include "cc/rnn/simd/layer/layer_backward_grad.h"
+#include "cc/rnn/simd/layer/layer_backward.h"
 #include "cc/rnn/simd/layer/layer_states.h"
 #include "cc/rnn/simd/layer/layer_tangent.h"
 #include "cc/rnn/simd/network/network_pass.h"
@@ -129,7 +129,7 @@ class NetworkBackwardGrad {
 
     Arena gradient_arena;  // begins where what the tangent sweep takes does
     LayerTangentScratch<P> tangent;
-    LayerBackwardGradScratch<P> gradient;
+    LayerBackwardScratch<P, 2> gradient;
   };
 
   // Each with respect to a layer's input.
@@ -289,30 +289,30 @@ class NetworkBackwardGrad {
         staging_.Read(a_.output_backprop, d_output_, shapes_.output, executor);
     const C* dot_d_output = nullptr;
     for (std::int64_t i = a_.config.num_layers - 1; i >= 0; --i) {
-      const LayerBackwardGradArguments<P> layer{
+      const LayerBackwardArguments<P, 2> layer{
           a_.config,
           a_.size,
           samples_.lengths(),
           i,
-          network.params,
-          network.dot_params,
-          Input(network, i, executor),
-          DotInput(network, i, executor),
-          States(network, i),
-          DotStates(network, i),
-          {d_output, InputGradient(i, d_inner_), d_h_ + i * hidden_size(),
-           d_c_ + i * cell_size()},
-          {dot_d_output, DotInputGradient(i), dot_d_h_ + i * hidden_size(),
-           dot_d_c_ + i * cell_size()},
+          {network.params, network.dot_params},
+          {Input(network, i, executor), DotInput(network, i, executor)},
+          {States(network, i), DotStates(network, i)},
+          {{{d_output, InputGradient(i, d_inner_), d_h_ + i * hidden_size(),
+             d_c_ + i * cell_size()},
+            {dot_d_output, DotInputGradient(i), dot_d_h_ + i * hidden_size(),
+             dot_d_c_ + i * cell_size()}}},
           d_params_staging_.Target(a_.params_grad, dot_d_params_)};
       WithCell<C>(a_.config.mode, [&](auto cell) {
-        LayerBackwardGrad<P, decltype(cell)>(layer, scratch_.gradient, executor)
+        LayerBackward<P, decltype(cell), 2>(layer, scratch_.gradient, executor)
             .Run();
       });
       if (i == 0) break;
-      d_output = dropout_.Apply(layer.d.input, layer.d.input, i, executor);
-      dot_d_output =
-          dropout_.Apply(layer.dot_d.input, layer.dot_d.input, i, executor);
+      const auto drop = [&](int part) {
+        C* const d_input = layer.gradients[part].input;
+        return dropout_.Apply(d_input, d_input, i, executor);
+      };
+      d_output = drop(kValue);
+      dot_d_output = drop(kTangent);
     }
   }
 

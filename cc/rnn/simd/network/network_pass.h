@@ -206,21 +206,6 @@ struct ReservedArrays {
   }
 };
 
-// Calls run(cell), where the cell's type is that of the mode.
-template <typename C, typename Run>
-void WithCell(RnnMode mode, const Run& run) {
-  switch (mode) {
-    case RnnMode::kRelu:
-      return run(ReluCell<C>());
-    case RnnMode::kTanh:
-      return run(TanhCell<C>());
-    case RnnMode::kLstm:
-      return run(LstmCell<C>());
-    case RnnMode::kGru:
-      return run(GruCell<C>());
-  }
-}
-
 }  // namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET
 
 #endif  // TF_RNN_OPS_CC_RNN_SIMD_NETWORK_NETWORK_PASS_H_

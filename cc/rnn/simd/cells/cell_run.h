@@ -1,0 +1,262 @@
+// What a cell reads and writes at one step: a vector of units of one sample.
+//
+// A pass is one of these types, and the cell's mathematics are the same for
+// all: ForwardRun and BackwardRun have vectors as values, TangentRun and
+// DualRun dual numbers.
+
+#ifndef TF_RNN_OPS_CC_RNN_SIMD_CELLS_CELL_RUN_H_
+#define TF_RNN_OPS_CC_RNN_SIMD_CELLS_CELL_RUN_H_
+
+#include <cstdint>
+
+#include "cc/rnn/float16.h"
+#include "cc/rnn/simd/cells/dual.h"
+#include "cc/rnn/simd/matmul/tile_product.h"
+#include "cc/rnn/simd/vector/activations.h"
+#include "cc/rnn/simd/vector/vector.h"
+
+namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
+
+// Of the forward pass.
+// kFirstBlock: that of the products.
+template <typename T, typename Units, std::int64_t kFirstBlock>
+struct ForwardRun {
+  Units units;
+  // In blocks of kTileCols.
+  const T* projected;        // W x and biases, or, if fused, biases alone
+  const T* product;          // R h_prev, and, if fused, W x
+  const T* recurrent_bias;   // of the block that has R h_prev alone, if any
+  const T* h_prev;           // if the cell reads it
+  T* c;                      // c_prev, replaced by c, if there is a cell state
+  T* kept;                   // for the backward pass, or null
+  std::int64_t kept_stride;  // from one value to the next
+  bool keeps_uncached;
+
+  // What a gate activates. block: less than kGates.
+  TF_RNN_OPS_VECTOR_INLINE Vector<T> Sum(std::int64_t block) const {
+    Vector<T> sum = units.Read(projected + block * kTileCols<T>);
+    if (block >= kFirstBlock) sum += Product(block);
+    return sum;
+  }
+  // The same of a block that has R h_prev + bR alone. index: of the result
+  // among the kept values.
+  TF_RNN_OPS_VECTOR_INLINE Vector<T> Recurrent(std::int64_t block,
+                                               std::int64_t /*index*/) const {
+    return Product(block) + units.Read(recurrent_bias);
+  }
+
+  TF_RNN_OPS_VECTOR_INLINE Vector<T> CellState() const { return units.Read(c); }
+  TF_RNN_OPS_VECTOR_INLINE Vector<T> PreviousHidden() const {
+    return units.Read(h_prev);
+  }
+
+  // Activates a sum. index: of the result among the kept values.
+  TF_RNN_OPS_VECTOR_INLINE Vector<T> Sigmoid(std::int64_t /*index*/,
+                                             Vector<T> z) const {
+    return TF_RNN_OPS_INSTRUCTION_SET::Sigmoid<T>(z);
+  }
+  TF_RNN_OPS_VECTOR_INLINE Vector<T> Tanh(std::int64_t /*index*/,
+                                          Vector<T> z) const {
+    return TF_RNN_OPS_INSTRUCTION_SET::Tanh<T>(z);
+  }
+  // Likewise where the result is h.
+  template <typename Activation>
+  TF_RNN_OPS_VECTOR_INLINE Vector<T> Hidden(Vector<T> z) const {
+    return Activation::Activate(z);
+  }
+  // A value that is kept, given that it is x.
+  TF_RNN_OPS_VECTOR_INLINE Vector<T> Recall(std::int64_t /*index*/,
+                                            Vector<T> x) const {
+    return x;
+  }
+
+  TF_RNN_OPS_VECTOR_INLINE void StoreCellState(Vector<T> x) const {
+    units.Write(x, c);
+  }
+  TF_RNN_OPS_VECTOR_INLINE void Keep(std::int64_t index, Vector<T> x) const {
+    if (kept == nullptr) return;
+    T* const to = kept + index * kept_stride;
+    if (keeps_uncached) {
+      units.WriteUncached(x, to);
+    } else {
+      units.Write(x, to);
+    }
+  }
+
+ private:
+  TF_RNN_OPS_VECTOR_INLINE Vector<T> Product(std::int64_t block) const {
+    return units.Read(product + (block - kFirstBlock) * kTileCols<T>);
+  }
+};
+
+// Of the forward pass's tangent. The values are those that the forward pass
+// kept. dot_q: tangent of q.
+template <typename T, typename Units, std::int64_t kFirstBlock>
+struct TangentRun {
+  Units units;
+  const T* kept;  // by the forward pass
+  std::int64_t kept_stride;
+  const T* h_prev;
+  const T* c_prev;
+  const T* h;
+  // In blocks of kTileCols.
+  const T* projected;  // of W x + bW, or null for zeros
+  const T* product;    // of R h_prev + bR, from block kFirstBlock on
+  const T* dot_h_prev;
+  T* dot_c;     // c_prev's, replaced by c's
+  T* dot_kept;  // each kept_stride after the other
+
+  TF_RNN_OPS_VECTOR_INLINE Tangent<T> Sum(std::int64_t block) const {
+    Vector<T> sum{};
+    if (projected != nullptr) {
+      sum = units.Read(projected + block * kTileCols<T>);
+    }
+    if (block >= kFirstBlock) sum += Product(block);
+    return {sum};
+  }
+  TF_RNN_OPS_VECTOR_INLINE Dual<T> Recurrent(std::int64_t block,
+                                             std::int64_t index) const {
+    return {Kept(index), Product(block)};
+  }
+
+  TF_RNN_OPS_VECTOR_INLINE Dual<T> CellState() const {
+    return {units.Read(c_prev), units.Read(dot_c)};
+  }
+  TF_RNN_OPS_VECTOR_INLINE Dual<T> PreviousHidden() const {
+    return {units.Read(h_prev), units.Read(dot_h_prev)};
+  }
+
+  TF_RNN_OPS_VECTOR_INLINE Dual<T> Sigmoid(std::int64_t index,
+                                           const Tangent<T>& z) const {
+    const Vector<T> s = Kept(index);
+    return {s, s * (T(1) - s) * z.tangent};
+  }
+  TF_RNN_OPS_VECTOR_INLINE Dual<T> Tanh(std::int64_t index,
+                                        const Tangent<T>& z) const {
+    const Vector<T> t = Kept(index);
+    return {t, TanhSlope<T>(t) * z.tangent};
+  }
+  template <typename Activation>
+  TF_RNN_OPS_VECTOR_INLINE Dual<T> Hidden(const Tangent<T>& z) const {
+    const Vector<T> value = units.Read(h);
+    return {value, Activation::Gradient(z.tangent, value)};
+  }
+  TF_RNN_OPS_VECTOR_INLINE Dual<T> Recall(std::int64_t index,
+                                          const Dual<T>& x) const {
+    return {Kept(index), x.tangent};
+  }
+
+  TF_RNN_OPS_VECTOR_INLINE void StoreCellState(const Dual<T>& x) const {
+    units.Write(x.tangent, dot_c);
+  }
+  TF_RNN_OPS_VECTOR_INLINE void Keep(std::int64_t index,
+                                     const Dual<T>& x) const {
+    units.Write(x.tangent, dot_kept + index * kept_stride);
+  }
+
+ private:
+  TF_RNN_OPS_VECTOR_INLINE Vector<T> Kept(std::int64_t index) const {
+    return units.Read(kept + index * kept_stride);
+  }
+  TF_RNN_OPS_VECTOR_INLINE Vector<T> Product(std::int64_t block) const {
+    return units.Read(product + (block - kFirstBlock) * kTileCols<T>);
+  }
+};
+
+// Of the backward pass. d_q: gradient with respect to q.
+// P: the type of products' operands.
+template <typename P, typename Units>
+struct BackwardRun {
+  using T = ComputeType<P>;
+
+  Units units;
+  const T* kept;  // by the forward pass
+  std::int64_t kept_stride;
+  const T* h_prev;
+  const T* c_prev;
+  const T* h;
+  Vector<T> d_h;  // with respect to what the forward step returned
+  T* d_c;         // with respect to c, replaced by that to c_prev
+  P* d_blocks;    // with respect to the cell's blocks
+  std::int64_t d_blocks_stride;
+  T* cell_output;  // what a projection takes, where its gradient needs it
+
+  TF_RNN_OPS_VECTOR_INLINE Vector<T> Kept(std::int64_t index) const {
+    return units.Read(kept + index * kept_stride);
+  }
+  TF_RNN_OPS_VECTOR_INLINE Vector<T> PreviousHidden() const {
+    return units.Read(h_prev);
+  }
+  TF_RNN_OPS_VECTOR_INLINE Vector<T> PreviousCellState() const {
+    return units.Read(c_prev);
+  }
+  TF_RNN_OPS_VECTOR_INLINE Vector<T> Hidden() const { return units.Read(h); }
+  TF_RNN_OPS_VECTOR_INLINE Vector<T> HiddenGradient() const { return d_h; }
+  TF_RNN_OPS_VECTOR_INLINE Vector<T> CellStateGradient() const {
+    return units.Read(d_c);
+  }
+
+  TF_RNN_OPS_VECTOR_INLINE void StoreBlock(std::int64_t block,
+                                           Vector<T> x) const {
+    units.Write(x, d_blocks + block * d_blocks_stride);
+  }
+  TF_RNN_OPS_VECTOR_INLINE void StoreCellStateGradient(Vector<T> x) const {
+    units.Write(x, d_c);
+  }
+  TF_RNN_OPS_VECTOR_INLINE bool has_cell_output() const {
+    return cell_output != nullptr;
+  }
+  TF_RNN_OPS_VECTOR_INLINE void StoreCellOutput(Vector<T> x) const {
+    units.Write(x, cell_output);
+  }
+};
+
+// Of the backward pass with its tangent: a run for the values, and one like it
+// for their tangents.
+template <typename P, typename Units>
+struct DualRun {
+  using T = ComputeType<P>;
+
+  BackwardRun<P, Units> value;
+  BackwardRun<P, Units> tangent;
+
+  TF_RNN_OPS_VECTOR_INLINE Dual<T> Kept(std::int64_t index) const {
+    return {value.Kept(index), tangent.Kept(index)};
+  }
+  TF_RNN_OPS_VECTOR_INLINE Dual<T> PreviousHidden() const {
+    return {value.PreviousHidden(), tangent.PreviousHidden()};
+  }
+  TF_RNN_OPS_VECTOR_INLINE Dual<T> PreviousCellState() const {
+    return {value.PreviousCellState(), tangent.PreviousCellState()};
+  }
+  TF_RNN_OPS_VECTOR_INLINE Dual<T> Hidden() const {
+    return {value.Hidden(), tangent.Hidden()};
+  }
+  TF_RNN_OPS_VECTOR_INLINE Dual<T> HiddenGradient() const {
+    return {value.HiddenGradient(), tangent.HiddenGradient()};
+  }
+  TF_RNN_OPS_VECTOR_INLINE Dual<T> CellStateGradient() const {
+    return {value.CellStateGradient(), tangent.CellStateGradient()};
+  }
+
+  TF_RNN_OPS_VECTOR_INLINE void StoreBlock(std::int64_t block,
+                                           const Dual<T>& x) const {
+    value.StoreBlock(block, x.value);
+    tangent.StoreBlock(block, x.tangent);
+  }
+  TF_RNN_OPS_VECTOR_INLINE void StoreCellStateGradient(const Dual<T>& x) const {
+    value.StoreCellStateGradient(x.value);
+    tangent.StoreCellStateGradient(x.tangent);
+  }
+  TF_RNN_OPS_VECTOR_INLINE bool has_cell_output() const {
+    return value.has_cell_output();
+  }
+  TF_RNN_OPS_VECTOR_INLINE void StoreCellOutput(const Dual<T>& x) const {
+    value.StoreCellOutput(x.value);
+    tangent.StoreCellOutput(x.tangent);
+  }
+};
+
+}  // namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET
+
+#endif  // TF_RNN_OPS_CC_RNN_SIMD_CELLS_CELL_RUN_H_

@@ -1,0 +1,65 @@
+// The cell of cuDNN's GRU, which resets the state after the matrix product.
+
+#ifndef TF_RNN_OPS_CC_RNN_SIMD_CELLS_GRU_CELL_H_
+#define TF_RNN_OPS_CC_RNN_SIMD_CELLS_GRU_CELL_H_
+
+#include <cstdint>
+
+#include "cc/rnn/simd/cells/dual.h"
+#include "cc/rnn/simd/vector/vector.h"
+
+namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
+
+//   r = sigmoid(W_r x + bW_r + R_r h_prev + bR_r), u alike
+//   q = R_n h_prev + bR_n
+//   n = tanh(W_n x + bW_n + r ∘ q)
+//   h = (1 - u) ∘ n + u ∘ h_prev
+//
+//   d_n_bar  = d_h ∘ (1 - u) ∘ (1 - n²)
+//   d_r_bar  = d_n_bar ∘ q ∘ r ∘ (1 - r)
+//   d_u_bar  = d_h ∘ (h_prev - n) ∘ u ∘ (1 - u)
+//   d_q      = d_n_bar ∘ r
+//   d_h_prev = d_h ∘ u, and what comes through R h_prev
+//
+// The blocks are n's input, r, u and q. Kept are r, u, n and q.
+template <typename T>
+struct GruCell {
+  static constexpr std::int64_t kGates = 3;
+  static constexpr std::int64_t kBlocks = 4;
+  static constexpr std::int64_t kFirstRecurrent = 1;
+  static constexpr std::int64_t kFirstInputGate = 2;
+  static constexpr bool kHasCellState = false;
+  static constexpr bool kReadsPreviousHidden = true;
+
+  template <typename Run>
+  static TF_RNN_OPS_VECTOR_INLINE auto Forward(const Run& run) {
+    const auto r = run.Sigmoid(0, run.Sum(1));
+    const auto u = run.Sigmoid(1, run.Sum(2));
+    const auto q = run.Recurrent(3, 3);
+    const auto n = run.Tanh(2, MultiplyAdd<T>(r, q, run.Sum(0)));
+    run.Keep(0, r);
+    run.Keep(1, u);
+    run.Keep(2, n);
+    run.Keep(3, q);
+    return Interpolate<T>(u, n, run.PreviousHidden());
+  }
+
+  template <typename Run>
+  static TF_RNN_OPS_VECTOR_INLINE auto Backward(const Run& run) {
+    const auto r = run.Kept(0);
+    const auto u = run.Kept(1);
+    const auto n = run.Kept(2);
+    const auto q = run.Kept(3);
+    const auto d_h = run.HiddenGradient();
+    const auto d_n = TanhGradient<T>(d_h * (T(1) - u), n);
+    run.StoreBlock(0, d_n);
+    run.StoreBlock(1, SigmoidGradient<T>(d_n * q, r));
+    run.StoreBlock(2, SigmoidGradient<T>(d_h * (run.PreviousHidden() - n), u));
+    run.StoreBlock(3, d_n * r);
+    return d_h * u;
+  }
+};
+
+}  // namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET
+
+#endif  // TF_RNN_OPS_CC_RNN_SIMD_CELLS_GRU_CELL_H_

@@ -1,0 +1,72 @@
+// The cells without gates: rnn_tanh and rnn_relu.
+
+#ifndef TF_RNN_OPS_CC_RNN_SIMD_CELLS_PLAIN_CELL_H_
+#define TF_RNN_OPS_CC_RNN_SIMD_CELLS_PLAIN_CELL_H_
+
+#include <cstdint>
+
+#include "cc/rnn/simd/cells/dual.h"
+#include "cc/rnn/simd/vector/activations.h"
+#include "cc/rnn/simd/vector/vector.h"
+
+namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
+
+//   h = act(W x + bW + R h_prev + bR)
+//
+//   d_h_bar = d_h ∘ act'(h)
+//
+// Nothing is kept: h is the layer's output. Activation has Activate(z) and
+// Gradient(d, h).
+template <typename Activation>
+struct PlainCell {
+  static constexpr std::int64_t kGates = 1;
+  static constexpr std::int64_t kBlocks = 1;
+  static constexpr std::int64_t kFirstRecurrent = 0;
+  static constexpr std::int64_t kFirstInputGate = 0;
+  static constexpr bool kHasCellState = false;
+  static constexpr bool kReadsPreviousHidden = false;
+
+  template <typename Run>
+  static TF_RNN_OPS_VECTOR_INLINE auto Forward(const Run& run) {
+    return run.template Hidden<Activation>(run.Sum(0));
+  }
+
+  template <typename Run>
+  static TF_RNN_OPS_VECTOR_INLINE auto Backward(const Run& run) {
+    const auto d_h = run.HiddenGradient();
+    run.StoreBlock(0, Activation::Gradient(d_h, run.Hidden()));
+    return decltype(d_h){};
+  }
+};
+
+// V: Vector<T> or Dual<T>.
+template <typename T>
+struct TanhActivation {
+  static TF_RNN_OPS_VECTOR_INLINE Vector<T> Activate(Vector<T> z) {
+    return Tanh<T>(z);
+  }
+  template <typename V>
+  static TF_RNN_OPS_VECTOR_INLINE V Gradient(const V& d, const V& h) {
+    return TanhGradient<T>(d, h);
+  }
+};
+
+template <typename T>
+struct ReluActivation {
+  static TF_RNN_OPS_VECTOR_INLINE Vector<T> Activate(Vector<T> z) {
+    return Relu<T>(z);
+  }
+  template <typename V>
+  static TF_RNN_OPS_VECTOR_INLINE V Gradient(const V& d, const V& h) {
+    return ReluGradient<T>(d, h);
+  }
+};
+
+template <typename T>
+using TanhCell = PlainCell<TanhActivation<T>>;
+template <typename T>
+using ReluCell = PlainCell<ReluActivation<T>>;
+
+}  // namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET
+
+#endif  // TF_RNN_OPS_CC_RNN_SIMD_CELLS_PLAIN_CELL_H_
