@@ -72,9 +72,6 @@ struct TileFactors {
   std::int64_t next_lines;
 };
 
-template <>
-inline constexpr std::int64_t kWholeTileRows<BFloat16> = TileShapes::kMostRows;
-
 // Rows of 32 columns: out = initial + left * right, with the shapes of
 // TileShapes in place. kLower: whether there are more than 16 rows.
 template <bool kLower>
@@ -181,12 +178,12 @@ inline void MultiplyBlock(const ProductSum<BFloat16>& sum,
                    });
 }
 
-// out = initial + sum. initial, then: as for other types. What the left
-// operands' last blocks have beyond their columns must be finite.
-inline void Multiply(
-    const ProductSum<BFloat16>& sum, const MatrixView<const float>& initial,
-    const MatrixView<float>& out,
-    const ProductSum<BFloat16>& then = ProductSum<BFloat16>()) {
+// Multiply, by the tile unit. What the left operands' last blocks have beyond
+// their columns must be finite.
+inline void AmxMultiply(const ProductSum<BFloat16>& sum,
+                        const MatrixView<const float>& initial,
+                        const MatrixView<float>& out,
+                        const ProductSum<BFloat16>& then) {
   constexpr std::int64_t kCols = PairMatrix<BFloat16>::kCols;
   for (std::int64_t row = 0; row < out.rows;) {
     // Rows of one height, so that the tiles' shapes stay.

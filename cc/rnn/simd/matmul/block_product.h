@@ -1,4 +1,5 @@
-// Products of matrices, on one thread.
+// Products of matrices by tiles of vectors, on one thread: what product.h calls
+// where the CPU has no tile unit for the type.
 //
 // An element of a product is always the sum over chunks of kDepthChunk terms,
 // each added up in ascending order from zero: its bits depend neither on the
@@ -221,15 +222,12 @@ void MultiplyInChunks(const ProductSum<T>& sum, const ProductSum<T>& then,
   if (add_to.data != out.data) CopyInitial(initial, out);
 }
 
-// out = initial + sum. initial: like `out`, or with a stride of 0 for one row
-// that serves all, or null for zero. then: what is multiplied after this, if
-// that is known: the CPU fetches the first block of the right operands
-// meanwhile.
+// Multiply, by vectors.
 template <typename T>
-void Multiply(const ProductSum<T>& sum,
-              const MatrixView<const ComputeType<T>>& initial,
-              const MatrixView<ComputeType<T>>& out,
-              const ProductSum<T>& then = ProductSum<T>()) {
+void VectorMultiply(const ProductSum<T>& sum,
+                    const MatrixView<const ComputeType<T>>& initial,
+                    const MatrixView<ComputeType<T>>& out,
+                    const ProductSum<T>& then) {
   MultiplyInChunks(
       sum, then, kDepthChunk * Term<T>::kElements, initial, out,
       [&](const auto& left, const auto& right, const auto& add_to,

@@ -57,7 +57,7 @@ void Pack(const Rows& from, const Matrix& to) {
   PackRows(from, 0, from.rows, to);
 }
 
-// to = from, the other way round.
+// Copies a packed matrix to a row-major one: the inverse of Pack.
 template <typename T, std::int64_t kCols>
 void Unpack(const BlockMatrix<const T, kCols>& from, const MatrixView<T>& to) {
   for (std::int64_t row = 0; row < to.rows; ++row) {

@@ -11,6 +11,7 @@
 #include "cc/rnn/simd/matmul/block_product.h"
 #include "cc/rnn/simd/matmul/matrix_view.h"
 #include "cc/rnn/simd/matmul/pack.h"
+#include "cc/rnn/simd/matmul/product.h"
 #include "cc/rnn/simd/vector/cache.h"
 #include "cc/rnn/simd/vector/sizes.h"
 

@@ -1,10 +1,9 @@
 #include "cc/rnn/simd/matmul/product_functions.h"
 
-#include "cc/rnn/simd/matmul/amx_product.h"
 #include "cc/rnn/simd/matmul/block_product.h"
 #include "cc/rnn/simd/matmul/pack.h"
-#include "cc/rnn/simd/matmul/pair_matrix.h"
 #include "cc/rnn/simd/matmul/parallel_product.h"
+#include "cc/rnn/simd/matmul/product.h"
 #include "cc/rnn/simd/vector/sizes.h"
 
 namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {

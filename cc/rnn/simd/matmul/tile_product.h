@@ -36,6 +36,10 @@ template <typename T>
 constexpr std::int64_t kTileCols =
     kTileVectors * kVectorElements<ComputeType<T>>;
 
+// Whether operands have fewer bits than the values that they are made from.
+template <typename T>
+constexpr bool kRoundsOperands = !std::is_same_v<T, ComputeType<T>>;
+
 // The operands of products. A row of a block of the left one is a cache line.
 template <typename T>
 constexpr std::int64_t kLeftCols = 64 / sizeof(T);
@@ -44,8 +48,10 @@ using LeftMatrix = BlockMatrix<const T, kLeftCols<T>>;
 template <typename T>
 using MutableLeftMatrix = BlockMatrix<T, kLeftCols<T>>;
 
+// bfloat16's is in pair_matrix.h.
 template <typename T>
 struct RightMatrixOf {
+  static_assert(!kRoundsOperands<T>, "product.h has the products of this type");
   using Type = BlockMatrix<const T, kTileCols<T>>;
   using Mutable = BlockMatrix<T, kTileCols<T>>;
 };
@@ -53,15 +59,6 @@ template <typename T>
 using RightMatrix = typename RightMatrixOf<T>::Type;
 template <typename T>
 using MutableRightMatrix = typename RightMatrixOf<T>::Mutable;
-
-// The rows of the highest tile of a product of T: blocks of a product have a
-// multiple of it.
-template <typename T>
-constexpr std::int64_t kWholeTileRows = kMaxTileRows;
-
-// Whether operands have fewer bits than the values that they are made from.
-template <typename T>
-constexpr bool kRoundsOperands = !std::is_same_v<T, ComputeType<T>>;
 
 // What a product adds up, in each lane: the product of an element of the left
 // operand's row and one of the right one's column, or of several neighbours.

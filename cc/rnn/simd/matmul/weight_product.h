@@ -196,7 +196,7 @@ class WeightProduct {
     }
   }
 
-  // Has the so manieth of some tiles fetch its share of `next`: for each block
+  // Has the i-th of some tiles fetch its share of `next`: for each block
   // of its left operand, a piece of one row. The pieces are as short as they
   // may be, so that the CPU never waits for many cache lines at once.
   static void Fetch(const MatrixView<const T>& next, std::int64_t tile,
