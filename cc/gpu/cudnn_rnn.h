@@ -31,7 +31,7 @@
 namespace tf_rnn_ops::gpu {
 
 // The first bytes of a reserve space.
-using ReserveSpaceHeader = std::array<char, rnn::kReserveSpaceHeaderBytes>;
+using rnn::ReserveSpaceHeader;
 
 // What a call of CudnnRnn runs with.
 struct CudnnRnnCall : Call {

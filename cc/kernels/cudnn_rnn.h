@@ -20,10 +20,11 @@
 //   absl::Status Backward(OpKernelContext*, const CudnnRnnInputs&,
 //                         rnn::CudnnRnnBackward<E>*);
 //   // What is wrong with a reserve_space, in words; empty if nothing is. May
-//   // put another tensor of the same contents in its place.
+//   // put another tensor of the same contents in its place. Copies its header.
 //   absl::Status FindReserveSpaceMismatch(
 //       OpKernelContext*, const CudnnRnnInputs&, int version,
-//       Tensor* reserve_space, std::string* mismatch);
+//       Tensor* reserve_space, rnn::ReserveSpaceHeader*,
+//       std::string* mismatch);
 //   absl::Status SetZero(OpKernelContext*, Tensor*) const;
 
 #ifndef TF_RNN_OPS_CC_KERNELS_CUDNN_RNN_H_
@@ -54,7 +55,7 @@ struct ReserveSpacePlan {
   // The number of elements; negative if they are too many to count.
   std::int64_t size = 0;
   // Its first bytes, if the engine knows them before the pass.
-  std::array<char, rnn::kReserveSpaceHeaderBytes> header{};
+  rnn::ReserveSpaceHeader header{};
 };
 
 // CudnnRNN, CudnnRNNV2 and CudnnRNNV3.
@@ -167,14 +168,16 @@ class CudnnRNNBackwardOp : public tensorflow::OpKernel {
     OP_REQUIRES_OK(ctx, ReadOutputs(inputs, &pass));
     OP_REQUIRES_OK(ctx, ReadGradients(inputs, &pass));
     tensorflow::Tensor reserve_space;
+    rnn::ReserveSpaceHeader header;
     OP_REQUIRES_OK(ctx,
                    inputs.ReadReserveSpace(
                        [&](tensorflow::Tensor* tensor, std::string* mismatch) {
                          return engine_.FindReserveSpaceMismatch(
-                             ctx, inputs, version, tensor, mismatch);
+                             ctx, inputs, version, tensor, &header, mismatch);
                        },
                        &reserve_space));
     pass.reserve_space = EngineData<T>(reserve_space);
+    pass.reserve_space_header = &header;
 
     OP_REQUIRES_OK(ctx, AllocateGradients(ctx, inputs, &pass));
     OP_REQUIRES_OK(ctx, engine_.Backward(ctx, inputs, &pass));

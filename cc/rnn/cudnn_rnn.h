@@ -75,9 +75,10 @@ struct CudnnRnnBackward {
   const T* output_backprop;    // [T, B, D * O]
   const T* output_h_backprop;  // [P, B, O]
   const T* output_c_backprop;  // [P, B, U]; LSTM only
-  // As the forward pass of the same config left it: ReserveSpaceMismatch is
-  // empty.
-  const T* reserve_space;
+  const T* reserve_space;      // as the forward pass of the same config left it
+  // A copy of reserve_space's header, of which ReserveSpaceMismatch is empty;
+  // null while only workspaces are counted, of samples that were not sorted.
+  const ReserveSpaceHeader* reserve_space_header;
   T* input_backprop;    // [T, B, I], or null if not wanted
   T* input_h_backprop;  // [P, B, O]
   T* input_c_backprop;  // [P, B, U]; LSTM only
@@ -88,9 +89,9 @@ struct CudnnRnnBackward {
 // The gradient of the backward pass (docs/second_order.md): what is
 // differentiated is the sum of the products of its results with dot_input,
 // dot_input_h, dot_input_c and dot_params. Then the gradients with respect to
-// the network's inputs are what the backward pass changes by where these move
-// in that direction, and those with respect to the incoming gradients what the
-// network's results change by.
+// the network's inputs are the tangent of the backward pass in that direction,
+// and those with respect to the incoming gradients the tangent of the network's
+// results.
 template <typename T>
 struct CudnnRnnBackwardGrad {
   RnnConfig config;
@@ -108,6 +109,7 @@ struct CudnnRnnBackwardGrad {
   const T* output_h_backprop;  // [P, B, O]
   const T* output_c_backprop;  // [P, B, U]; LSTM only
   const T* reserve_space;
+  const ReserveSpaceHeader* reserve_space_header;  // as above
   // Gradients with respect to the results of the backward pass, each null for
   // zeros, which then cost nothing.
   const T* dot_input;    // [T, B, I]
@@ -130,7 +132,7 @@ struct CudnnRnnBackwardGrad {
 
 // How many bytes of scratch memory a call needs with up to `num_threads`
 // threads, or -1 if they exceed what std::int64_t can count. Of the arrays only
-// sequence_lengths and the header of a backward pass's reserve_space are read:
+// sequence_lengths and reserve_space_header are read:
 // they must be the same in the pass itself, and what may be null must be so in
 // both or in neither.
 template <typename T>

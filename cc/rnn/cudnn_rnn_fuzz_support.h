@@ -220,15 +220,19 @@ class FuzzedPasses {
   }
 
   template <typename Pass>
-  void FillBackward(Pass& a) const {
+  void FillBackward(Pass& a) {
     a.output = output_.data();
     a.output_backprop = d_output_.data();
     a.output_h_backprop = d_output_h_.data();
     a.output_c_backprop = d_output_c_.data();
     a.reserve_space = reserve_space_.data();
+    header_ =
+        CopyReserveSpaceHeader(reserve_space_.data(), reserve_space_.bytes());
+    a.reserve_space_header = &header_;
   }
 
   const FuzzedNetwork& network_;
+  ReserveSpaceHeader header_;
   const CudnnRnnKernels<T> kernels_;
   const std::int64_t misalignment_;
   ExactArray<T> input_ = Given(network_.input_size());

@@ -110,7 +110,7 @@ std::int64_t CudnnRnnParamsLayout::MatricesSize(
     std::int64_t pseudo_layer) const {
   const std::int64_t fan_in =
       InputColumns(pseudo_layer) + config_.output_size();
-  // Units first: without any, fan_in may be beyond all measure.
+  // Units first: without any, fan_in is unchecked and may overflow.
   return config_.num_gates() * config_.num_units * fan_in +
          config_.num_proj * config_.num_units;
 }

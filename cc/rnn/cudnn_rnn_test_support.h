@@ -156,6 +156,7 @@ class Engine {
         kernels_.forward_workspace(a, executor.num_threads()));
     a.workspace = workspace.data();
     kernels_.forward(a, executor);
+    if (is_training) CopyHeader();
     return {output_.ToDoubles(), output_h.ToDoubles(), output_c.ToDoubles()};
   }
 
@@ -170,7 +171,7 @@ class Engine {
     a.output_backprop = d_output_.data();
     a.output_h_backprop = d_output_h_.data();
     a.output_c_backprop = d_output_c_.data();
-    a.reserve_space = reserve_space_.data();
+    SetReserveSpace(a);
     a.input_backprop = parts.wants_input ? d_input.data() : nullptr;
     a.input_h_backprop = d_h.data();
     a.input_c_backprop = d_c.data();
@@ -205,7 +206,7 @@ class Engine {
     a.output_backprop = d_output_.data();
     a.output_h_backprop = d_output_h_.data();
     a.output_c_backprop = d_output_c_.data();
-    a.reserve_space = reserve_space_.data();
+    SetReserveSpace(a);
     a.dot_input = data(dot_input_, parts.has_dot_input);
     a.dot_input_h = data(dot_input_h_, parts.has_dot_states);
     a.dot_input_c = data(dot_input_c_, parts.has_dot_states);
@@ -226,10 +227,22 @@ class Engine {
             d_output_c.ToDoubles()};
   }
 
-  // That of the last forward pass.
+  // Takes what reserve_space says for what the backward passes are to read.
+  void CopyHeader() {
+    header_ =
+        CopyReserveSpaceHeader(reserve_space_.data(), kReserveSpaceHeaderBytes);
+  }
+
+  // Those of the last forward pass.
+  const ReserveSpaceHeader& header() const { return header_; }
   T* reserve_space() { return reserve_space_.data(); }
 
  private:
+  template <typename Pass>
+  void SetReserveSpace(Pass& a) {
+    a.reserve_space = reserve_space_.data();
+    a.reserve_space_header = &header_;
+  }
   template <typename Pass>
   void Fill(Pass& a) {
     a.config = k_.config;
@@ -249,6 +262,7 @@ class Engine {
   Buffer<T> d_output_, d_output_h_, d_output_c_;
   Buffer<T> dot_input_, dot_input_h_, dot_input_c_, dot_params_;
   Buffer<T> output_, reserve_space_;
+  ReserveSpaceHeader header_;
 };
 
 inline Case RandomCase(const RnnConfig& config, const RnnSize& size) {

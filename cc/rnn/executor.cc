@@ -158,7 +158,7 @@ Executor::~Executor() = default;
 
 bool Executor::IsWorthSharing(double microseconds) const {
   return microseconds >=
-         (AreThreadsAwake() ? kWorthHandingOver : kWorthWakingThreads);
+         (AreThreadsAwake() ? kMinSharedMicros : kMinWakeMicros);
 }
 
 void Executor::ParallelFor(std::int64_t count, const Task& task) {

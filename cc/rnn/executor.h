@@ -10,11 +10,10 @@
 
 namespace tf_rnn_ops::rnn {
 
-// Work that takes one thread less than so many microseconds is not done sooner
-// by several: to hand it over takes as long, and to wake threads that are not
-// looking out for any takes longer.
-constexpr double kWorthHandingOver = 5;
-constexpr double kWorthWakingThreads = 20;
+// Minimum serial time, in microseconds, worth sharing among threads: those that
+// look out for work already, and those that must be woken first.
+constexpr double kMinSharedMicros = 5;
+constexpr double kMinWakeMicros = 20;
 
 // Runs tasks. How they are spread over threads never changes what they compute:
 // a task sees the same arguments and the same floating-point mode (denormals

@@ -85,19 +85,19 @@ TEST(PoolExecutorTest, SharesLittleWorkIfThePoolWasJustCalled) {
   const auto shares = [&](PoolUsers* users, double microseconds) {
     return PoolExecutor(schedule, 2, {}, users).IsWorthSharing(microseconds);
   };
-  EXPECT_FALSE(shares(nullptr, kWorthWakingThreads - 1));
-  EXPECT_TRUE(shares(nullptr, kWorthWakingThreads));
+  EXPECT_FALSE(shares(nullptr, kMinWakeMicros - 1));
+  EXPECT_TRUE(shares(nullptr, kMinWakeMicros));
   PoolUsers users;
-  EXPECT_FALSE(shares(&users, kWorthWakingThreads - 1));
+  EXPECT_FALSE(shares(&users, kMinWakeMicros - 1));
   std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  EXPECT_TRUE(shares(&users, kWorthWakingThreads));
+  EXPECT_TRUE(shares(&users, kMinWakeMicros));
   std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  EXPECT_FALSE(shares(&users, kWorthWakingThreads - 1));
+  EXPECT_FALSE(shares(&users, kMinWakeMicros - 1));
   // Each of these is soon after the one before, unless the test is interrupted.
   bool shared = false;
   for (int i = 0; i < 1000 && !shared; ++i) {
-    shared = shares(&users, kWorthHandingOver);
-    EXPECT_FALSE(shares(&users, kWorthHandingOver - 1));
+    shared = shares(&users, kMinSharedMicros);
+    EXPECT_FALSE(shares(&users, kMinSharedMicros - 1));
   }
   EXPECT_TRUE(shared);
 }

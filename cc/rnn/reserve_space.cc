@@ -219,12 +219,8 @@ std::string ReserveSpaceMismatch(const ReserveSpaceKey& key, const void* header,
   return num_elements == expected_size ? "" : sizes;
 }
 
-template <typename T>
-ReserveSpaceOrigin FindReserveSpaceOrigin(const T* reserve_space,
-                                          std::int64_t num_elements) {
-  const bool has_header = num_elements * static_cast<std::int64_t>(sizeof(T)) >=
-                          kReserveSpaceHeaderBytes;
-  const Header header = has_header ? ReadHeader(reserve_space) : Header{};
+ReserveSpaceOrigin FindReserveSpaceOrigin(const ReserveSpaceHeader& bytes) {
+  const Header header = ReadHeader(bytes.data());
   const bool is_of_gpu =
       header.magic == kMagic &&
       header.device == static_cast<std::uint16_t>(Device::kGpu);
@@ -232,14 +228,21 @@ ReserveSpaceOrigin FindReserveSpaceOrigin(const T* reserve_space,
   return {Device::kGpu, header.variant};
 }
 
-template <typename T>
-RandomStream ReserveSpaceStream(const T* reserve_space) {
-  return ReadHeader(reserve_space).stream;
+ReserveSpaceHeader CopyReserveSpaceHeader(const void* reserve_space,
+                                          std::int64_t num_bytes) {
+  ReserveSpaceHeader header{};
+  if (num_bytes >= kReserveSpaceHeaderBytes) {
+    std::memcpy(header.data(), reserve_space, header.size());
+  }
+  return header;
 }
 
-template <typename T>
-bool ReserveSpaceIsSorted(const T* reserve_space) {
-  return ReadHeader(reserve_space).is_sorted != 0;
+RandomStream ReserveSpaceStream(const ReserveSpaceHeader& header) {
+  return ReadHeader(header.data()).stream;
+}
+
+bool ReserveSpaceIsSorted(const ReserveSpaceHeader& header) {
+  return ReadHeader(header.data()).is_sorted != 0;
 }
 
 std::int64_t NumDropoutSamples(const RnnConfig& config, const RnnSize& size,
@@ -253,11 +256,7 @@ std::int64_t NumDropoutSamples(const RnnConfig& config, const RnnSize& size,
   template void WriteReserveSpaceHeader<T>(const ReserveSpaceKey&,             \
                                            const RandomStream&, void*, bool);  \
   template std::string ReserveSpaceMismatch<T>(                                \
-      const ReserveSpaceKey&, const void*, std::int64_t, std::int64_t);        \
-  template ReserveSpaceOrigin FindReserveSpaceOrigin<T>(const T*,              \
-                                                        std::int64_t);         \
-  template RandomStream ReserveSpaceStream<T>(const T*);                       \
-  template bool ReserveSpaceIsSorted<T>(const T*)
+      const ReserveSpaceKey&, const void*, std::int64_t, std::int64_t)
 
 INSTANTIATE(Half);
 INSTANTIATE(BFloat16);

@@ -16,6 +16,7 @@
 #ifndef TF_RNN_OPS_CC_RNN_RESERVE_SPACE_H_
 #define TF_RNN_OPS_CC_RNN_RESERVE_SPACE_H_
 
+#include <array>
 #include <cstdint>
 #include <string>
 
@@ -26,6 +27,10 @@
 namespace tf_rnn_ops::rnn {
 
 constexpr std::int64_t kReserveSpaceHeaderBytes = 128;
+
+// A copy of the header. It decides what a pass reads and where, so a pass that
+// checked it must not read it again from memory that others may write to.
+using ReserveSpaceHeader = std::array<char, kReserveSpaceHeaderBytes>;
 
 // How many values a cell keeps for each unit and step.
 constexpr std::int64_t NumKeptBlocks(RnnMode mode) {
@@ -106,17 +111,17 @@ struct ReserveSpaceOrigin {
   std::uint64_t variant;
 };
 // The CPU, for what is no reserve_space at all.
-template <typename T>
-ReserveSpaceOrigin FindReserveSpaceOrigin(const T* reserve_space,
-                                          std::int64_t num_elements);
+ReserveSpaceOrigin FindReserveSpaceOrigin(const ReserveSpaceHeader& header);
+
+// Copies the header; zeros where there are too few bytes for one.
+ReserveSpaceHeader CopyReserveSpaceHeader(const void* reserve_space,
+                                          std::int64_t num_bytes);
 
 // The stream in the header.
-template <typename T>
-RandomStream ReserveSpaceStream(const T* reserve_space);
+RandomStream ReserveSpaceStream(const ReserveSpaceHeader& header);
 
 // Whether the header says that the samples are sorted.
-template <typename T>
-bool ReserveSpaceIsSorted(const T* reserve_space);
+bool ReserveSpaceIsSorted(const ReserveSpaceHeader& header);
 
 // How many values of the stream's counter the mask of a layer's output takes:
 // four elements each.

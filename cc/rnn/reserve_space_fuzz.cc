@@ -64,7 +64,8 @@ template <typename T>
 void FuzzReserveSpace(FuzzInput& input) {
   const FuzzedNetwork network = ReadSmallNetwork(input);
   const ExactArray<T> reserve_space = ReadReserveSpace<T>(network, input);
-  FindReserveSpaceOrigin(reserve_space.data(), reserve_space.size());
+  FindReserveSpaceOrigin(
+      CopyReserveSpaceHeader(reserve_space.data(), reserve_space.bytes()));
   const std::string mismatch = ReserveSpaceMismatch(
       network.key(), reserve_space.data(), reserve_space.size());
   if (!mismatch.empty()) return;

@@ -124,7 +124,9 @@ TEST(ReserveSpaceTest, KeepsTheOrderOfTheSamples) {
   std::vector<float> space(size);
   for (bool is_sorted : {false, true}) {
     WriteReserveSpaceHeader<float>(key, {}, space.data(), is_sorted);
-    EXPECT_EQ(ReserveSpaceIsSorted(space.data()), is_sorted);
+    EXPECT_EQ(ReserveSpaceIsSorted(CopyReserveSpaceHeader(
+                  space.data(), kReserveSpaceHeaderBytes)),
+              is_sorted);
     EXPECT_EQ(ReserveSpaceMismatch(key, space.data(), size), "");
     // What has no lengths cannot be sorted.
     WriteReserveSpaceHeader<float>(key_without, {}, space.data(), is_sorted);
@@ -138,7 +140,8 @@ TEST(ReserveSpaceTest, KeepsTheStream) {
   const std::uint64_t last = std::numeric_limits<std::uint64_t>::max();
   WriteReserveSpaceHeader<Half>({kConfig, kSize, true, nullptr, 0.5f},
                                 {1, 2, last}, space.data());
-  const RandomStream stream = ReserveSpaceStream(space.data());
+  const RandomStream stream = ReserveSpaceStream(
+      CopyReserveSpaceHeader(space.data(), kReserveSpaceHeaderBytes));
   EXPECT_EQ(stream.key, 1u);
   EXPECT_EQ(stream.counter_low, 2u);
   EXPECT_EQ(stream.counter_high, last);

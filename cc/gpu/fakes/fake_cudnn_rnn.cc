@@ -37,7 +37,7 @@ std::int64_t OutputWidth(const FakeNetwork& network) {
   return network.config.num_directions * network.config.output_size();
 }
 
-// [T, B, width]
+// [S, B, width]
 rnn::CheckedInt StepsSize(const FakeNetwork& network, std::int64_t width) {
   return rnn::CheckedInt(network.size.time) * network.size.batch * width;
 }
@@ -155,7 +155,7 @@ struct Reserve {
   }
 };
 
-// Calls visit(row of the dense form [T, B], row of the layout) for each step
+// Calls visit(row of the dense form [S, B], row of the layout) for each step
 // within a sequence, and with is_padding for those past an end that the layout
 // has.
 template <typename Visitor>
@@ -181,7 +181,7 @@ void ForEachRow(const FakeNetwork& network, bool is_padding,
   }
 }
 
-// [T, B, width] from the layout; zero past the sequences' ends, whatever is
+// [S, B, width] from the layout; zero past the sequences' ends, whatever is
 // there.
 template <typename T>
 std::vector<T> ReadSteps(const FakeNetwork& network, const void* memory,
@@ -362,14 +362,18 @@ BackwardResults<T> Backward(const FakeNetwork& network,
   a.output_h_backprop = reserve.dhy.data();
   a.output_c_backprop = reserve.dcy.data();
   a.reserve_space = reserve_space.data();
+  const rnn::ReserveSpaceHeader header = rnn::CopyReserveSpaceHeader(
+      reserve_space.data(), rnn::kReserveSpaceHeaderBytes);
+  a.reserve_space_header = &header;
   a.input_backprop = results.dx.data();
   a.input_h_backprop = results.dhx.data();
   a.input_c_backprop = results.dcx.data();
   a.params_backprop = results.dparams.data();
   rnn::SerialExecutor executor;
-  std::vector<char> workspace(Kernels<T>(config).backward_workspace(a, 1));
+  std::vector<char> workspace(
+      Kernels<T>(network.config).backward_workspace(a, 1));
   a.workspace = workspace.data();
-  Kernels<T>(config).backward(a, executor);
+  Kernels<T>(network.config).backward(a, executor);
   return results;
 }
 

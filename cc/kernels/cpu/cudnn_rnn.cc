@@ -101,11 +101,14 @@ class CpuCudnnRnn {
   absl::Status FindReserveSpaceMismatch(OpKernelContext* ctx,
                                         const CudnnRnnInputs& inputs, int,
                                         Tensor* reserve_space,
+                                        rnn::ReserveSpaceHeader* header,
                                         std::string* mismatch) const {
     TF_RETURN_IF_ERROR(AlignReserveSpace(ctx, reserve_space));
-    *mismatch = rnn::ReserveSpaceMismatch(inputs.MakeReserveSpaceKey(),
-                                          EngineData<T>(*reserve_space),
-                                          reserve_space->NumElements());
+    *header = CopyHeader(*reserve_space);
+    *mismatch = rnn::ReserveSpaceMismatch<E>(
+        inputs.MakeReserveSpaceKey(), header->data(),
+        reserve_space->NumElements(),
+        rnn::ReserveSpaceSize<E>(inputs.config(), inputs.size()));
     return absl::OkStatus();
   }
 

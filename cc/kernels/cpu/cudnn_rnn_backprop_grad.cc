@@ -78,9 +78,12 @@ class CudnnRNNBackpropGradOp : public tensorflow::OpKernel {
                    AllocateResults(ctx, inputs, &pass, &is_anything_wanted));
     if (!is_anything_wanted) return;
     Tensor reserve_space, output;
-    OP_REQUIRES_OK(ctx, ReadForwardPass(ctx, inputs, &reserve_space, &output));
+    rnn::ReserveSpaceHeader header;
+    OP_REQUIRES_OK(
+        ctx, ReadForwardPass(ctx, inputs, &reserve_space, &header, &output));
     if (!IsAnythingMade(pass)) return;
     pass.reserve_space = EngineData<T>(reserve_space);
+    pass.reserve_space_header = &header;
     pass.output = EngineData<T>(output);
 
     const auto kernels = Kernels(inputs);
@@ -129,7 +132,9 @@ class CudnnRNNBackpropGradOp : public tensorflow::OpKernel {
   // Finds what the forward pass left. One that ran on a GPU runs again.
   absl::Status ReadForwardPass(OpKernelContext* ctx,
                                const CudnnRnnInputs& inputs,
-                               Tensor* reserve_space, Tensor* output) const {
+                               Tensor* reserve_space,
+                               rnn::ReserveSpaceHeader* header,
+                               Tensor* output) const {
     const Tensor* given_output;
     TF_RETURN_IF_ERROR(inputs.ReadOutput("output", &given_output));
     *output = *given_output;
@@ -137,28 +142,36 @@ class CudnnRNNBackpropGradOp : public tensorflow::OpKernel {
     TF_RETURN_IF_ERROR(inputs.ReadReserveSpace(
         [&](Tensor* tensor, std::string* mismatch) {
           TF_RETURN_IF_ERROR(AlignReserveSpace(ctx, tensor));
-          *mismatch = FindMismatch(inputs, *tensor, &is_of_gpu);
+          *header = CopyHeader(*tensor);
+          *mismatch =
+              FindMismatch(inputs, *header, tensor->NumElements(), &is_of_gpu);
           return absl::OkStatus();
         },
         reserve_space));
     if (!is_of_gpu) return absl::OkStatus();
-    return RunForward(ctx, inputs, reserve_space, output);
+    TF_RETURN_IF_ERROR(RunForward(ctx, inputs, reserve_space, output));
+    *header = CopyHeader(*reserve_space);
+    return absl::OkStatus();
   }
 
+  // size: the number of reserve_space's elements.
   std::string FindMismatch(const CudnnRnnInputs& inputs,
-                           const Tensor& reserve_space, bool* is_of_gpu) const {
-    const E* const data = EngineData<T>(reserve_space);
-    const std::int64_t size = reserve_space.NumElements();
-    const auto origin = rnn::FindReserveSpaceOrigin(data, size);
+                           const rnn::ReserveSpaceHeader& header,
+                           std::int64_t size, bool* is_of_gpu) const {
+    const auto origin = rnn::FindReserveSpaceOrigin(header);
     *is_of_gpu = origin.device == rnn::Device::kGpu;
     rnn::ReserveSpaceKey key = inputs.MakeReserveSpaceKey();
     key.device = origin.device;
     key.variant = origin.variant;
-    if (!*is_of_gpu) return rnn::ReserveSpaceMismatch(key, data, size);
-    if (attributes_.dropout() > 0 && inputs.config().num_layers > 1) {
+    if (*is_of_gpu && attributes_.dropout() > 0 &&
+        inputs.config().num_layers > 1) {
       return "it was left by a GPU, whose dropout the CPU cannot repeat";
     }
-    return rnn::ReserveSpaceMismatch<E>(key, data, size, size);
+    // A GPU's size is its own affair.
+    return rnn::ReserveSpaceMismatch<E>(
+        key, header.data(), size,
+        *is_of_gpu ? size
+                   : rnn::ReserveSpaceSize<E>(inputs.config(), inputs.size()));
   }
 
   // Runs the forward pass, without dropout.

@@ -40,12 +40,16 @@ class CudnnRNNDropoutMasksOp : public tensorflow::OpKernel {
     OP_REQUIRES_OK(ctx,
                    inputs.ReadForwardInputs(/*has_sequence_lengths=*/true));
     Tensor reserve_space;
+    rnn::ReserveSpaceHeader header;
     OP_REQUIRES_OK(ctx, inputs.ReadReserveSpace(
                             [&](Tensor* tensor, std::string* mismatch) {
-                              *mismatch = rnn::ReserveSpaceMismatch(
-                                  inputs.MakeReserveSpaceKey(),
-                                  EngineData<T>(*tensor),
-                                  tensor->NumElements());
+                              using E = EngineType<T>;
+                              header = CopyHeader(*tensor);
+                              *mismatch = rnn::ReserveSpaceMismatch<E>(
+                                  inputs.MakeReserveSpaceKey(), header.data(),
+                                  tensor->NumElements(),
+                                  rnn::ReserveSpaceSize<E>(inputs.config(),
+                                                           inputs.size()));
                               return absl::OkStatus();
                             },
                             &reserve_space));
@@ -57,7 +61,7 @@ class CudnnRNNDropoutMasksOp : public tensorflow::OpKernel {
                 inputs.TooLarge());
     Tensor* masks;
     OP_REQUIRES_OK(ctx, ctx->allocate_output("masks", shape, &masks));
-    const auto stream = rnn::ReserveSpaceStream(EngineData<T>(reserve_space));
+    const auto stream = rnn::ReserveSpaceStream(header);
     const bool is_double = masks->dtype() == tensorflow::DT_DOUBLE;
     OP_REQUIRES_OK(ctx, is_double ? Fill<double>(ctx, inputs, stream, masks)
                                   : Fill<float>(ctx, inputs, stream, masks));

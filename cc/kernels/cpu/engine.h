@@ -17,6 +17,7 @@
 #include "absl/strings/str_cat.h"
 #include "cc/kernels/make_output.h"
 #include "cc/rnn/executor.h"
+#include "cc/rnn/reserve_space.h"
 #include "tensorflow/core/framework/cancellation.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/framework/tensor.h"
@@ -116,6 +117,13 @@ inline absl::Status AlignReserveSpace(tensorflow::OpKernelContext* ctx,
   std::memcpy(copy.data(), reserve_space->data(), reserve_space->TotalBytes());
   *reserve_space = std::move(copy);
   return absl::OkStatus();
+}
+
+inline rnn::ReserveSpaceHeader CopyHeader(
+    const tensorflow::Tensor& reserve_space) {
+  return rnn::CopyReserveSpaceHeader(
+      reserve_space.data(),
+      static_cast<std::int64_t>(reserve_space.TotalBytes()));
 }
 
 }  // namespace tf_rnn_ops

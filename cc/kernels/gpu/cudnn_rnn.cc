@@ -136,6 +136,7 @@ class GpuCudnnRnn {
   absl::Status FindReserveSpaceMismatch(OpKernelContext* ctx,
                                         const CudnnRnnInputs& inputs,
                                         int version, Tensor* reserve_space,
+                                        rnn::ReserveSpaceHeader* header,
                                         std::string* mismatch) {
     OpCall call(ctx);
     TF_RETURN_IF_ERROR(call.Init());
@@ -143,12 +144,12 @@ class GpuCudnnRnn {
     std::int64_t size;
     TF_RETURN_IF_ERROR(
         FindReserveSpaceSize(&call, gpu::Purpose::kGradients, &key, &size));
-    gpu::ReserveSpaceHeader header{};
+    *header = {};
     TF_RETURN_IF_ERROR(version >= 2
-                           ? ReadHostReserved(ctx, &header)
-                           : ReadHeader(call.call(), *reserve_space, &header));
+                           ? ReadHostReserved(ctx, header)
+                           : ReadHeader(call.call(), *reserve_space, header));
     *mismatch = rnn::ReserveSpaceMismatch<E>(
-        key, header.data(), reserve_space->NumElements(), size);
+        key, header->data(), reserve_space->NumElements(), size);
     return absl::OkStatus();
   }
 

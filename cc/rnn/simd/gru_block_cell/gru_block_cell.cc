@@ -32,7 +32,8 @@ struct Shapes {
   StagedShape b_c;
 };
 
-// Whether there is no state. The other sizes may then be beyond all measure.
+// Whether there is no state. The other sizes are then unchecked; their products
+// may overflow.
 bool IsEmpty(const GruBlockCellSize& size) {
   return size.batch == 0 || size.cell_size == 0;
 }
@@ -182,7 +183,7 @@ template <typename Call, typename Arguments>
 std::int64_t Workspace(const Arguments& arguments, int num_threads) {
   if (IsEmpty(arguments.size)) return 0;
   Arena arena(nullptr);
-  const bool is_never_shared = Microseconds(arguments.size) < kWorthHandingOver;
+  const bool is_never_shared = Microseconds(arguments.size) < kMinSharedMicros;
   Call(arguments, is_never_shared ? 1 : num_threads, arena);
   return arena.used();
 }

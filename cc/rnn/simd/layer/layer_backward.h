@@ -1,6 +1,6 @@
-// One layer of a network over a sequence, backward, and the tangent of that:
-// what the backward pass changes by where its inputs move in a direction, the
-// gradients with respect to the layer's results fixed.
+// One layer of a network over a sequence, backward, and the tangent of that
+// with the gradients with respect to the layer's results fixed: the gradient
+// sweep of docs/second_order.md.
 
 #ifndef TF_RNN_OPS_CC_RNN_SIMD_LAYER_LAYER_BACKWARD_H_
 #define TF_RNN_OPS_CC_RNN_SIMD_LAYER_LAYER_BACKWARD_H_
@@ -295,8 +295,8 @@ class LayerBackward {
 
   // The gradient of the hidden state: through R h_prev of the step after, in
   // other ways, and from the output. Then the cell's, unless there is a
-  // projection in between. The chunk's steps are followed by one that only
-  // goes through R h_prev.
+  // projection in between. After the chunk's last step, only what comes
+  // through R h_prev is added.
   void StepState(const StepChunk& chunk, std::int64_t i, const StepTask& task,
                  int worker) const {
     const std::int64_t d = task.direction;
@@ -397,7 +397,7 @@ class LayerBackward {
     }
   }
 
-  // In the backward pass the output's comes last.
+  // Without tangents the output's gradient is added last.
   template <typename Units>
   static Vector<T> ProjectedSum(Incoming incoming, std::int64_t row,
                                 std::int64_t i, const Units& units) {

@@ -80,7 +80,7 @@ bool FusesInput(const RnnConfig& config, const RnnSize& size) {
   return size.batch > kMaxTileRows || weights * sizeof(P) <= kMostBytes;
 }
 
-// The steps whose input is prepared at once: it then stays in a cache.
+// The steps whose input is prepared at once: few enough to stay in a cache.
 inline std::int64_t StepsAtOnce(const RnnSize& size) {
   constexpr std::int64_t kRows = 256;
   return Min(size.time, Max(kRows / Max(size.batch, 1), 1));
@@ -579,7 +579,7 @@ class LayerForward {
     }
   }
 
-  // Past a sequence's end, the state stays as it was.
+  // Past a sequence's end, the state is unchanged.
   template <typename Units>
   void SkipCell(const ForwardColumns& columns, std::int64_t row,
                 const Units& units) const {

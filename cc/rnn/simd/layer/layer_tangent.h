@@ -1,5 +1,5 @@
-// What a layer's results change by where what goes into it moves: the tangent
-// sweep of docs/second_order.md.
+// The tangent of one layer's forward pass: the tangent sweep of
+// docs/second_order.md.
 
 #ifndef TF_RNN_OPS_CC_RNN_SIMD_LAYER_LAYER_TANGENT_H_
 #define TF_RNN_OPS_CC_RNN_SIMD_LAYER_LAYER_TANGENT_H_
@@ -26,8 +26,7 @@
 
 namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
 
-// Sizes as in cc/rnn/cudnn_rnn.h; F = fan_in of the layer. dot_q is what q
-// changes by.
+// Sizes as in cc/rnn/cudnn_rnn.h; F = fan_in of the layer. dot_q: tangent of q.
 // P: the type of the params and of products' operands.
 template <typename P>
 struct LayerTangentArguments {  // with B > 0 and U > 0
@@ -151,14 +150,14 @@ class LayerTangent {
   MatrixView<T> OfDirection(T* array, std::int64_t direction) const {
     return shape_.OfDirection(array, direction, shape_.output_size);
   }
-  // What the hidden state of a direction before `step` changes by, [B, O].
+  // The tangent of a direction's hidden state before `step`, [B, O].
   Left State(std::int64_t step, std::int64_t direction) const {
     const std::int64_t index = step % 2 * shape_.directions + direction;
     return {scratch_.states +
                 index * SizeOf<Left>(shape_.batch, shape_.output_size),
             shape_.batch, shape_.output_size};
   }
-  // What a projection takes, [B, U]: what it changes by (0) and itself (1).
+  // What a projection takes, [B, U]: its tangent (0) and its value (1).
   Left CellOutput(std::int64_t index, std::int64_t direction) const {
     return {
         scratch_.cell_outputs + (index * shape_.directions + direction) *
@@ -366,8 +365,8 @@ class LayerTangent {
     ColumnView<T> dot_c;
     ColumnView<T> dot_kept;
     ColumnView<P> cell_output;
-    // Without a projection, what the hidden state changes by; with one, what
-    // that takes changes by.
+    // The tangent of the hidden state or, with a projection, of what that
+    // takes.
     ColumnView<P> result;
     ColumnView<T> dot_h;  // without a projection, as the next two
     ColumnView<T> output;
@@ -435,7 +434,7 @@ class LayerTangent {
     }
   }
 
-  // Past a sequence's end, the state stays as it was.
+  // Past a sequence's end, the state is unchanged.
   template <typename Units>
   void SkipCell(const TangentColumns& columns, std::int64_t row,
                 const Units& units) const {

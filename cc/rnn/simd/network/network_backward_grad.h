@@ -23,7 +23,7 @@
 
 namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
 
-// dot_q is what q changes by.
+// dot_q: tangent of q.
 template <typename T>
 class NetworkBackwardGrad {
  public:
@@ -34,13 +34,13 @@ class NetworkBackwardGrad {
                       Arena& arena)
       : a_(a),
         shapes_(a.config, a.size),
-        samples_(a.sequence_lengths, a.size, LeftSorted(a.reserve_space),
+        samples_(a.sequence_lengths, a.size, LeftSorted(a.reserve_space_header),
                  arena),
         staging_(a.time_major, samples_.order()),
         params_staging_(/*time_major=*/true),
         d_params_staging_(/*time_major=*/true),
-        dropout_(a.config, a.size, a.dropout, a.reserve_space, shapes_.output,
-                 samples_.order()),
+        dropout_(a.config, a.size, a.dropout, a.reserve_space_header,
+                 shapes_.output, samples_.order()),
         input_(staging_.Buffer(shapes_.input, arena)),
         input_h_(staging_.Buffer(shapes_.hidden_state, arena)),
         input_c_(staging_.Buffer(shapes_.cell_state, arena)),
@@ -100,7 +100,7 @@ class NetworkBackwardGrad {
   }
 
  private:
-  // What goes into the network, as both sweeps take it.
+  // The network's inputs, as both sweeps take them.
   struct Network {
     const P* params;
     const P* dot_params;  // null for zeros
@@ -240,7 +240,7 @@ class NetworkBackwardGrad {
     return states;
   }
 
-  // A layer's input, and what it changes by.
+  // A layer's input, and its tangent.
   const C* Input(const Network& network, std::int64_t layer,
                  Executor& executor) const {
     if (layer == 0) return network.input;
@@ -254,7 +254,7 @@ class NetworkBackwardGrad {
   }
 
   void RunTangentSweep(const Network& network, Executor& executor) const {
-    // Where the layers find what the initial states change by.
+    // Where the layers find the tangents of the initial states.
     std::copy_n(dot_input_h_, shapes_.hidden_state.size().value(), dot_h_);
     std::copy_n(dot_input_c_, shapes_.cell_state.size().value(), dot_c_);
     for (std::int64_t i = 0; i < a_.config.num_layers; ++i) {

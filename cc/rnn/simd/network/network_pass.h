@@ -19,8 +19,6 @@
 #include "cc/rnn/simd/cells/cells.h"
 #include "cc/rnn/simd/layer/kept_activations.h"
 #include "cc/rnn/simd/layer/step_tasks.h"
-#include "cc/rnn/simd/matmul/amx_product.h"
-#include "cc/rnn/simd/matmul/pair_matrix.h"
 #include "cc/rnn/simd/network/dropout.h"
 #include "cc/rnn/simd/vector/convert.h"
 #include "cc/rnn/simd/vector/staging.h"
@@ -69,7 +67,7 @@ void FillZeroIfWanted(T* wanted, const StagedShape& shape, Executor& executor) {
 }
 
 // Whether there is no state, so that nothing is to be computed. The other sizes
-// may then be beyond all measure.
+// are then unchecked; their products may overflow.
 inline bool HasNoState(const RnnConfig& config, const RnnSize& size) {
   return size.batch == 0 || config.num_units == 0;
 }
@@ -116,9 +114,8 @@ class Samples {
 
 // Whether a forward pass left its samples sorted. Null where only workspaces
 // are counted, of a pass over samples as they come.
-template <typename T>
-bool LeftSorted(const T* reserve_space) {
-  return reserve_space != nullptr && ReserveSpaceIsSorted(reserve_space);
+inline bool LeftSorted(const ReserveSpaceHeader* header) {
+  return header != nullptr && ReserveSpaceIsSorted(*header);
 }
 
 // to = from ∘ mask. Which elements of the mask a sample takes does not depend
@@ -141,12 +138,12 @@ class LayerDropout {
 
   // output: the shape of a layer's output.
   LayerDropout(const RnnConfig& config, const RnnSize& size, float dropout,
-               const T* reserve_space, const StagedShape& output,
+               const ReserveSpaceHeader* header, const StagedShape& output,
                const SampleOrder& order)
       : config_(config),
         size_(size),
         dropout_(config.num_layers > 1 ? dropout : 0),
-        reserve_space_(reserve_space),
+        header_(header),
         shape_(output),
         order_(order) {}
 
@@ -158,7 +155,7 @@ class LayerDropout {
                  Executor& executor) const {
     if (!drops()) return from;
     const DropoutMask mask(
-        dropout_, ReserveSpaceStream(reserve_space_),
+        dropout_, ReserveSpaceStream(*header_),
         (layer - 1) * NumLayerDropoutSamples(config_, size_));
     ApplyDropout<C>(from, to, shape_, order_, mask, executor);
     return to;
@@ -168,7 +165,7 @@ class LayerDropout {
   RnnConfig config_;
   RnnSize size_;
   float dropout_;
-  const T* reserve_space_;
+  const ReserveSpaceHeader* header_;
   StagedShape shape_;
   SampleOrder order_;
 };
