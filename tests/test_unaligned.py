@@ -198,3 +198,46 @@ def test_gradients_are_of_the_same_bits(name, dtype):
     fuzz_calls.forget_kernels()
     assert contents(gradients(name, arguments, Unaligned())) == contents(expected)
     assert len(some(expected)) >= 2
+
+
+# ---------------------------------------------------------------- what else takes tensors
+
+
+LAYOUT = tf_rnn_ops.params.layout("lstm", num_units=4, input_size=3)
+
+
+def conversions():
+    """Returns the conversions of weights from and to tensors, each as a function of how it places its arrays."""
+    rng = np.random.default_rng(0)
+    params = rng.standard_normal(LAYOUT.size).astype(np.float32)
+    parts = tf_rnn_ops.params.unpack(LAYOUT, params)
+    keras_weights = tf_rnn_ops.params.to_keras(LAYOUT, params)
+    return {
+        "pack": lambda place: tf_rnn_ops.params.pack(LAYOUT, {name: place(part) for name, part in parts.items()}),
+        "unpack": lambda place: list(tf_rnn_ops.params.unpack(LAYOUT, place(params)).values()),
+        "from_keras": lambda place: tf_rnn_ops.params.from_keras(LAYOUT, map(place, keras_weights)),
+        "to_keras": lambda place: tf_rnn_ops.params.to_keras(LAYOUT, place(params)),
+    }
+
+
+@pytest.mark.parametrize("name", conversions())
+def test_weights_are_converted(name):
+    convert = conversions()[name]
+    assert contents(tf.nest.flatten(convert(Unaligned()))) == contents(tf.nest.flatten(convert(tf.constant)))
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.int64])
+def test_a_layer_takes_sequence_lengths(dtype):
+    layer = tf_rnn_ops.layers.CudnnLSTM(4)
+    x, lengths = np.random.default_rng(0).standard_normal([2, 5, 3]), np.array([3, 5], dtype)
+    results = [
+        layer(tf.constant(x, tf.float32), sequence_lengths=place(lengths)) for place in (tf.constant, Unaligned())
+    ]
+    assert contents(results[1:]) == contents(results[:1])
+
+
+def test_a_layer_with_given_params_can_be_trained():
+    params = Unaligned()(np.zeros(LAYOUT.size, np.float32))
+    layer = tf_rnn_ops.layers.CudnnLSTM.from_params(LAYOUT, params)
+    layer.params.value.assign_add(tf.ones(LAYOUT.size))  # ends the process if the variable has the lent memory
+    np.testing.assert_array_equal(layer.params, np.ones(LAYOUT.size))

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from tf_rnn_ops import _plain_network
+from tf_rnn_ops._alignment import aligned
 from tf_rnn_ops._library import ops
 
 
@@ -24,29 +25,20 @@ def _gradient_of(op):
     return register
 
 
-def _aligned(tensor):
-    """Returns a tensor in memory that is aligned: on other memory, most of TensorFlow's own ops end the process.
-
-    Where a gradient is made of these ops, what it is given passes through here, and what it returns: the gradients with
-    respect to that may be a user's, too.
-    """
-    return ops.tf_rnn_ops_align_tensor(tensor)
-
-
 @_gradient_of("TfRnnOps>AlignTensor")
 def _align_tensor_grad(op, grad):
     """The gradient of AlignTensor."""
-    return _aligned(grad)
+    return aligned(grad)
 
 
 def _widened(tensor, dtype):
     """Returns what a gradient is given in another dtype. None stays None."""
-    return tensor if tensor is None or tensor.dtype == dtype else tf.cast(_aligned(tensor), dtype)
+    return tensor if tensor is None or tensor.dtype == dtype else tf.cast(aligned(tensor), dtype)
 
 
 def _narrowed(tensor, dtype):
     """Returns what a gradient returns in another dtype."""
-    return tensor if tensor.dtype == dtype else _aligned(tf.cast(tensor, dtype))
+    return tensor if tensor.dtype == dtype else aligned(tf.cast(tensor, dtype))
 
 
 @_gradient_of("TfRnnOps>GRUBlockCell")
@@ -65,7 +57,7 @@ def gru_block_cell_grad(op, d_r, d_u, d_c, d_h):
     """
     dtype = op.outputs[0].dtype
     wide = tf.float32 if dtype.size == 2 else dtype
-    x, h_prev = (tf.cast(_aligned(each), wide) for each in op.inputs[:2])
+    x, h_prev = (tf.cast(aligned(each), wide) for each in op.inputs[:2])
     weights = [_widened(each, wide) for each in op.inputs[2:]]
     r, u, c, h = (tf.cast(each, wide) for each in op.outputs)
     d_outputs = [_widened(each, wide) for each in (d_r, d_u, d_c, d_h)]
@@ -83,7 +75,7 @@ def gru_block_cell_grad(op, d_r, d_u, d_c, d_h):
         tf.reduce_sum(grads.d_c_bar, axis=0),
     )
     d_inputs = [_narrowed(each, dtype) for each in (grads.d_x, grads.d_h_prev)]
-    return [*d_inputs, *(_aligned(tf.cast(each, dtype)) for each in d_weights)]
+    return [*d_inputs, *(aligned(tf.cast(each, dtype)) for each in d_weights)]
 
 
 def _is_wanted(op, index):
@@ -106,9 +98,9 @@ def gru_block_cell_grad_grad(op, *v):
     """
     dtype = op.outputs[0].dtype
     wide = tf.float32 if dtype.size == 2 else dtype
-    x, h_prev, w_ru, w_c, _, _, r, u, c, *d_outputs = (tf.cast(_aligned(each), wide) for each in op.inputs)
+    x, h_prev, w_ru, w_c, _, _, r, u, c, *d_outputs = (tf.cast(aligned(each), wide) for each in op.inputs)
     _, _, d_c_bar, d_ru_bar = (tf.cast(each, wide) for each in op.outputs)
-    v_x, v_h, v_c_bar, v_ru_bar = (tf.cast(_aligned(each), wide) for each in _zeros_for_none(v, op.outputs))
+    v_x, v_h, v_c_bar, v_ru_bar = (tf.cast(aligned(each), wide) for each in _zeros_for_none(v, op.outputs))
     has_d_gates = len(d_outputs) > 1
     d_r, d_u, d_c, d_h = d_outputs if has_d_gates else (0, 0, 0, *d_outputs)
 
@@ -138,7 +130,7 @@ def gru_block_cell_grad_grad(op, *v):
         *([g_e_r, g_e_u, g_e_c] if has_d_gates else []),
         v_h * u + g_e_u * (h_prev - c) + g_e_c * (1 - u),
     ]
-    return [None if grad is None else _aligned(tf.cast(grad, dtype)) for grad in grads]
+    return [None if grad is None else aligned(tf.cast(grad, dtype)) for grad in grads]
 
 
 def _zeros_for_none(grads, outputs):
@@ -252,7 +244,7 @@ class _BackwardPass(NamedTuple):
 
     def _host_reserved(self):
         """Returns what a kernel for GPUs reads: the header that its reserve_space begins with, [128] bytes."""
-        reserve_space = _aligned(self.reserve_space)
+        reserve_space = aligned(self.reserve_space)
         return tf.reshape(tf.bitcast(reserve_space[: 128 // reserve_space.dtype.size], tf.int8), [-1])
 
     def differentiate_twice(self, v, s):
@@ -270,15 +262,15 @@ class _BackwardPass(NamedTuple):
         layout = _plain_network.make_layout(self.network, self.attrs)
         is_dropped = self.attrs["dropout"] > 0 and layout.num_layers > 1
         masks = self._dropout_masks(wide) if is_dropped else None
-        lengths = tf.bitcast(_aligned(tf.bitcast(self.sequence_lengths, tf.float32)), tf.int32)
+        lengths = aligned(self.sequence_lengths)
         plain = _plain_network.Network(layout, self.attrs["time_major"], lengths, masks)
         sources = [list(self.network), list(self.d_outputs)]
         with tf.GradientTape() as tape:
             tape.watch(sources)
-            network, d_outputs = ([tf.cast(_aligned(each), wide) for each in some] for some in sources)
-            v = [tf.cast(_aligned(each), wide) for each in v]
+            network, d_outputs = ([tf.cast(aligned(each), wide) for each in some] for some in sources)
+            v = [tf.cast(aligned(each), wide) for each in v]
             results = _plain_network.backprop_grad(plain, network, d_outputs, v)
-        return tape.gradient(results, sources, output_gradients=[tf.cast(_aligned(each), wide) for each in s])
+        return tape.gradient(results, sources, output_gradients=[tf.cast(aligned(each), wide) for each in s])
 
     def _dropout_masks(self, dtype):
         """Returns what the inputs of the layers above the first were multiplied by."""

@@ -2,6 +2,8 @@
 
 import tensorflow as tf
 
+from tf_rnn_ops._alignment import aligned
+
 
 def lengths_of_mask(mask, inputs, time_major=False):
     """Returns the number of steps of each sequence that a right-padded mask says.
@@ -46,4 +48,4 @@ def checked_lengths(sequence_lengths, batch):
         raise ValueError(f"sequence_lengths must be integers, but are {lengths.dtype.name}")
     if not lengths.shape.is_compatible_with([batch]):
         raise ValueError(f"sequence_lengths must be [batch], here ({batch},), but has shape {lengths.shape}")
-    return tf.saturate_cast(lengths, tf.int32)
+    return tf.saturate_cast(aligned(lengths), tf.int32)

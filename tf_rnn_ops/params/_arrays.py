@@ -6,6 +6,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from tf_rnn_ops._alignment import aligned
+
 
 class Library(NamedTuple):
     """The functions of a library of arrays.
@@ -90,7 +92,7 @@ NUMPY = Library(
     check_zeros=_check_array_zeros,
 )
 TENSORFLOW = Library(
-    convert=tf.convert_to_tensor,
+    convert=lambda array: aligned(tf.convert_to_tensor(array)),
     checked=_checked_tensor,
     concat=lambda tensors: tf.concat(tensors, axis=0),
     split=tf.split,

@@ -1,0 +1,24 @@
+"""Tensors in memory that TensorFlow's own ops take.
+
+Other libraries lend TensorFlow memory, through DLPack, at addresses that it would not have chosen itself. Most of
+TensorFlow's own ops then end the process. Ours do not; where we call TensorFlow's, a user's tensor passes through here
+first.
+"""
+
+import tensorflow as tf
+
+from tf_rnn_ops._library import ops
+
+_FLOATS = (tf.bfloat16, tf.float16, tf.float32, tf.float64)
+# What integers pass as: a bitcast leaves them where they are.
+_FLOAT_OF = {tf.int32: tf.float32, tf.int64: tf.float64}
+
+
+def aligned(tensor: tf.Tensor) -> tf.Tensor:
+    """Returns a tensor in aligned memory: a copy if it is not.
+
+    Of other dtypes than floats, int32 and int64 it is the tensor itself.
+    """
+    if tensor.dtype in _FLOAT_OF:
+        return tf.bitcast(aligned(tf.bitcast(tensor, _FLOAT_OF[tensor.dtype])), tensor.dtype)
+    return ops.tf_rnn_ops_align_tensor(tensor) if tensor.dtype in _FLOATS else tensor
