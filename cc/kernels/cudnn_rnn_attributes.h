@@ -7,6 +7,7 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "cc/rnn/network_attributes.h"
 #include "cc/rnn/rnn_config.h"
 #include "tensorflow/core/framework/op_kernel.h"
 
@@ -17,11 +18,11 @@ class CudnnRnnAttributes {
   // Reads those that the op has, and refuses those that no network has.
   absl::Status Read(tensorflow::OpKernelConstruction* ctx);
 
-  rnn::RnnMode rnn_mode() const { return rnn_mode_; }
-  std::int64_t num_directions() const { return num_directions_; }
+  rnn::RnnMode rnn_mode() const { return network_.mode(); }
+  std::int64_t num_directions() const { return network_.num_directions(); }
   // As the attribute says: 0, or what may be num_units.
-  std::int64_t num_proj() const { return num_proj_; }
-  float dropout() const { return dropout_; }
+  std::int64_t num_proj() const { return network_.num_proj; }
+  float dropout() const { return network_.dropout; }
   bool time_major() const { return time_major_; }
 
   // The network of these sizes. Refuses sizes that do not fit the attributes or
@@ -31,14 +32,7 @@ class CudnnRnnAttributes {
                           rnn::RnnConfig* config) const;
 
  private:
-  absl::Status Check() const;
-
-  rnn::RnnMode rnn_mode_ = rnn::RnnMode::kLstm;
-  std::string rnn_mode_name_;
-  std::string input_mode_;
-  std::int64_t num_directions_ = 1;
-  std::int64_t num_proj_ = 0;
-  float dropout_ = 0;
+  rnn::NetworkAttributes network_;
   bool time_major_ = true;
 };
 

@@ -77,7 +77,7 @@ absl::Status CudnnRnnInputs::ReadSizes() {
   const std::int64_t pseudo_layers = AxisSize(*input_h, step_axis());
   std::int64_t num_units = AxisSize(*input_h, 2);
   TF_RETURN_IF_ERROR(ReadInput(ctx_, "input_c", &input_c));
-  if (attributes_.rnn_mode() == rnn::RnnMode::kLstm) {
+  if (rnn::TraitsOf(attributes_.rnn_mode()).has_cell_state) {
     TF_RETURN_IF_ERROR(ReadState("input_c", pseudo_layers, "num_units",
                                  projects ? kAnySize : num_units, &input_c));
     num_units = AxisSize(*input_c, 2);

@@ -6,9 +6,10 @@
 
 #include <cstdint>
 #include <optional>
-#include <string>
 
 #include "absl/status/status.h"
+#include "cc/rnn/network_attributes.h"
+#include "cc/rnn/rnn_config.h"
 #include "tensorflow/core/framework/shape_inference.h"
 
 namespace tf_rnn_ops {
@@ -44,9 +45,13 @@ class CudnnRnnNetwork {
   // no network has.
   absl::Status ReadAttributes();
 
-  std::int64_t num_gates() const;
-  std::int64_t num_directions() const { return num_directions_; }
-  bool has_cell_state() const { return rnn_mode_ == "lstm"; }
+  std::int64_t num_gates() const {
+    return rnn::TraitsOf(attributes_.mode()).gates;
+  }
+  std::int64_t num_directions() const { return attributes_.num_directions(); }
+  bool has_cell_state() const {
+    return rnn::TraitsOf(attributes_.mode()).has_cell_state;
+  }
 
   DimensionHandle num_layers() const { return num_layers_; }
   DimensionHandle num_units() const { return num_units_; }
@@ -77,17 +82,10 @@ class CudnnRnnNetwork {
   absl::Status ParamsSize(DimensionHandle* size) const;
 
  private:
-  absl::Status CheckAttributes() const;
-  // The rows of a pseudo-layer's projection matrix, 0 if it has none.
-  DimensionHandle ProjectionRows() const;
   absl::Status TooLarge() const;
 
   InferenceContext* const c_;
-  std::string rnn_mode_;
-  std::string input_mode_;
-  std::int64_t num_directions_ = 1;
-  float dropout_ = 0;
-  std::int64_t num_proj_ = 0;
+  rnn::NetworkAttributes attributes_;
   DimensionHandle num_layers_;
   DimensionHandle num_units_;
   DimensionHandle input_size_;

@@ -15,7 +15,7 @@
 //
 // A layer's input is the output of the layer below, both directions
 // concatenated, after dropout. All arrays are dense and row-major, owned by the
-// caller, and hold T = time, B = batch, I = input_size, U = num_units,
+// caller, and hold S = steps, B = batch, I = input_size, U = num_units,
 // O = output_size, D = num_directions and P = num_layers * D as written beside
 // them. An output may not overlap an input or another output. Arrays of size
 // zero may be null.
@@ -39,9 +39,9 @@ template <typename T>
 struct CudnnRnnForward {
   RnnConfig config;
   RnnSize size;
-  // Otherwise input and output are [B, T, ...] and the states [B, P, ...].
+  // Otherwise input and output are [B, S, ...] and the states [B, P, ...].
   bool time_major;
-  // [B], each at most T, or null where all are T. Past a sequence's end the
+  // [B], each at most S, or null where all are S. Past a sequence's end the
   // output is zero; the final states are those of its last step, at which the
   // backward direction starts.
   const std::int32_t* sequence_lengths;
@@ -49,11 +49,11 @@ struct CudnnRnnForward {
   bool is_training;
   float dropout;        // in [0, 1]
   RandomStream stream;  // of the dropout masks
-  const T* input;       // [T, B, I]
+  const T* input;       // [S, B, I]
   const T* input_h;     // [P, B, O]
   const T* input_c;     // [P, B, U]; LSTM only
   const T* params;      // [CudnnRnnParamsSize(config)]
-  T* output;            // [T, B, D * O]
+  T* output;            // [S, B, D * O]
   T* output_h;          // [P, B, O]
   T* output_c;          // [P, B, U]; LSTM only
   T* reserve_space;     // [ReserveSpaceSize<T>(config, size)]; training only
@@ -67,19 +67,19 @@ struct CudnnRnnBackward {
   bool time_major;
   const std::int32_t* sequence_lengths;
   float dropout;
-  const T* input;              // [T, B, I]
+  const T* input;              // [S, B, I]
   const T* input_h;            // [P, B, O]
   const T* input_c;            // [P, B, U]; LSTM only
   const T* params;             // [CudnnRnnParamsSize(config)]
-  const T* output;             // [T, B, D * O]
-  const T* output_backprop;    // [T, B, D * O]
+  const T* output;             // [S, B, D * O]
+  const T* output_backprop;    // [S, B, D * O]
   const T* output_h_backprop;  // [P, B, O]
   const T* output_c_backprop;  // [P, B, U]; LSTM only
   const T* reserve_space;      // as the forward pass of the same config left it
   // A copy of reserve_space's header, of which ReserveSpaceMismatch is empty;
   // null while only workspaces are counted, of samples that were not sorted.
   const ReserveSpaceHeader* reserve_space_header;
-  T* input_backprop;    // [T, B, I], or null if not wanted
+  T* input_backprop;    // [S, B, I], or null if not wanted
   T* input_h_backprop;  // [P, B, O]
   T* input_c_backprop;  // [P, B, U]; LSTM only
   T* params_backprop;   // [CudnnRnnParamsSize(config)], or null if not wanted
@@ -100,19 +100,19 @@ struct CudnnRnnBackwardGrad {
   const std::int32_t* sequence_lengths;
   float dropout;
   // As the backward pass was given them.
-  const T* input;              // [T, B, I]
+  const T* input;              // [S, B, I]
   const T* input_h;            // [P, B, O]
   const T* input_c;            // [P, B, U]; LSTM only
   const T* params;             // [CudnnRnnParamsSize(config)]
-  const T* output;             // [T, B, D * O]
-  const T* output_backprop;    // [T, B, D * O]
+  const T* output;             // [S, B, D * O]
+  const T* output_backprop;    // [S, B, D * O]
   const T* output_h_backprop;  // [P, B, O]
   const T* output_c_backprop;  // [P, B, U]; LSTM only
   const T* reserve_space;
   const ReserveSpaceHeader* reserve_space_header;  // as above
   // Gradients with respect to the results of the backward pass, each null for
   // zeros, which then cost nothing.
-  const T* dot_input;    // [T, B, I]
+  const T* dot_input;    // [S, B, I]
   const T* dot_input_h;  // [P, B, O]
   const T* dot_input_c;  // [P, B, U]; LSTM only
   const T* dot_params;   // [CudnnRnnParamsSize(config)]
@@ -120,11 +120,11 @@ struct CudnnRnnBackwardGrad {
   // not wanted. Those of the network's inputs are total: its results and the
   // reserve_space follow from them. If none of these is wanted, there is only
   // one sweep.
-  T* input_grad;              // [T, B, I]
+  T* input_grad;              // [S, B, I]
   T* input_h_grad;            // [P, B, O]
   T* input_c_grad;            // [P, B, U]; LSTM only
   T* params_grad;             // [CudnnRnnParamsSize(config)]
-  T* output_backprop_grad;    // [T, B, D * O]
+  T* output_backprop_grad;    // [S, B, D * O]
   T* output_h_backprop_grad;  // [P, B, O]
   T* output_c_backprop_grad;  // [P, B, U]; LSTM only
   void* workspace;            // [CudnnRnnBackwardGradWorkspace(this)] bytes
@@ -148,7 +148,7 @@ struct CudnnRnnKernels {
   void (*backward_grad)(const CudnnRnnBackwardGrad<T>&, Executor&);
   // The masks that a pass with this stream applies: what it multiplies the
   // input of each layer above the first by.
-  // masks: [num_layers - 1, T, B, D * O]
+  // masks: [num_layers - 1, S, B, D * O]
   void (*dropout_masks)(const RnnConfig&, const RnnSize&, float dropout,
                         const RandomStream&, ComputeType<T>* masks, Executor&);
 };

@@ -65,9 +65,9 @@ std::vector<Shape> WeightShapes(const RnnConfig& config) {
     std::int64_t fan_in = config.num_directions * output_size;
     if (layer == 0) fan_in = config.skip_input ? 0 : config.input_size;
     for (std::int64_t i = 0; i < config.num_directions; ++i) {
-      shapes.insert(shapes.end(), NumGates(config.mode),
+      shapes.insert(shapes.end(), config.num_gates(),
                     {config.num_units, fan_in});
-      shapes.insert(shapes.end(), NumGates(config.mode),
+      shapes.insert(shapes.end(), config.num_gates(),
                     {config.num_units, output_size});
       if (config.num_proj > 0) {
         shapes.push_back({config.num_proj, config.num_units});
@@ -77,11 +77,11 @@ std::vector<Shape> WeightShapes(const RnnConfig& config) {
   return shapes;
 }
 
-TEST(NumGatesTest, IsThatOfTheCell) {
-  EXPECT_EQ(NumGates(RnnMode::kRelu), 1);
-  EXPECT_EQ(NumGates(RnnMode::kTanh), 1);
-  EXPECT_EQ(NumGates(RnnMode::kLstm), 4);
-  EXPECT_EQ(NumGates(RnnMode::kGru), 3);
+TEST(RnnModeTest, HasTheGatesOfItsCell) {
+  EXPECT_EQ(TraitsOf(RnnMode::kRelu).gates, 1);
+  EXPECT_EQ(TraitsOf(RnnMode::kTanh).gates, 1);
+  EXPECT_EQ(TraitsOf(RnnMode::kLstm).gates, 4);
+  EXPECT_EQ(TraitsOf(RnnMode::kGru).gates, 3);
 }
 
 TEST(CudnnRnnParamsTest, MatchesAnExampleByHand) {
@@ -123,7 +123,7 @@ TEST(CudnnRnnParamsTest, CanonicalOrderIsTheBuffersOrderWithoutGaps) {
       offset += weights[i].rows * weights[i].cols;
     }
     ASSERT_EQ(layout.num_biases(), config.num_layers * config.num_directions *
-                                       2 * NumGates(config.mode));
+                                       2 * config.num_gates());
     for (std::int64_t i = 0; i < layout.num_biases(); ++i) {
       const ParamsRegion region = layout.Bias(i);
       EXPECT_EQ(region.offset, offset);
@@ -147,7 +147,7 @@ void ExpectParts(const ParamsRegion& whole, const ParamsRegion& first,
 TEST(CudnnRnnParamsTest, MatricesOfAllGatesAreThoseOfEachTogether) {
   for (const RnnConfig& config : Configs()) {
     const CudnnRnnParamsLayout layout(config);
-    const std::int64_t gates = NumGates(config.mode);
+    const std::int64_t gates = config.num_gates();
     const std::int64_t weights = 2 * gates + (config.num_proj > 0 ? 1 : 0);
     const std::int64_t pseudo_layers =
         config.num_layers * config.num_directions;

@@ -54,7 +54,7 @@ double ExpectedReserveSpaceBytes(const RnnConfig& config, const RnnSize& size) {
   const double steps =
       static_cast<double>(size.time) * static_cast<double>(size.batch);
   const double directions = static_cast<double>(config.num_directions);
-  const double kept = static_cast<double>(NumKeptBlocks(config.mode)) *
+  const double kept = static_cast<double>(TraitsOf(config.mode).kept) *
                       static_cast<double>(config.num_layers) *
                       static_cast<double>(config.num_units);
   const double outputs = static_cast<double>(NumKeptOutputs<T>(config)) *

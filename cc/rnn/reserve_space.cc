@@ -1,6 +1,7 @@
 #include "cc/rnn/reserve_space.h"
 
 #include <cstring>
+#include <iterator>
 
 #include "cc/rnn/checked_math.h"
 #include "cc/rnn/float16.h"
@@ -89,17 +90,8 @@ const char* DeviceName(std::uint16_t device) {
 }
 
 const char* ModeName(std::int64_t mode) {
-  switch (static_cast<RnnMode>(mode)) {
-    case RnnMode::kRelu:
-      return "rnn_relu";
-    case RnnMode::kTanh:
-      return "rnn_tanh";
-    case RnnMode::kLstm:
-      return "lstm";
-    case RnnMode::kGru:
-      return "gru";
-  }
-  return "unknown";
+  const std::int64_t num_modes = std::end(kRnnModes) - std::begin(kRnnModes);
+  return mode >= 0 && mode < num_modes ? kRnnModes[mode].name : "unknown";
 }
 
 // Collects what differs, in words.

@@ -32,17 +32,11 @@ constexpr std::int64_t kReserveSpaceHeaderBytes = 128;
 // checked it must not read it again from memory that others may write to.
 using ReserveSpaceHeader = std::array<char, kReserveSpaceHeaderBytes>;
 
-// How many values a cell keeps for each unit and step.
-constexpr std::int64_t NumKeptBlocks(RnnMode mode) {
-  return mode == RnnMode::kLstm ? 5 : mode == RnnMode::kGru ? 4 : 0;
-}
-
 // How many layers' outputs are kept, from the first on.
 template <typename T>
 constexpr std::int64_t NumKeptOutputs(const RnnConfig& config) {
-  return sizeof(T) == 2 && config.mode != RnnMode::kLstm
-             ? config.num_layers
-             : config.num_layers - 1;
+  return sizeof(T) == 2 && !config.has_cell_state() ? config.num_layers
+                                                    : config.num_layers - 1;
 }
 
 // The size of a layer's output, [time, batch, num_directions * output_size].
@@ -52,11 +46,11 @@ inline CheckedInt LayerOutputSize(const RnnConfig& config,
          config.output_size();
 }
 
-// The size of what the cells of a layer keep: NumKeptBlocks values for each
-// unit, sample, time and direction.
+// The size of what the cells of a layer keep, for each unit, sample, time and
+// direction.
 inline CheckedInt LayerKeptSize(const RnnConfig& config, const RnnSize& size) {
   return CheckedInt(size.time) * size.batch * config.num_directions *
-         NumKeptBlocks(config.mode) * config.num_units;
+         TraitsOf(config.mode).kept * config.num_units;
 }
 
 // What computes a pass.

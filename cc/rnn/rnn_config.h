@@ -9,10 +9,25 @@ namespace tf_rnn_ops::rnn {
 
 enum class RnnMode { kRelu, kTanh, kLstm, kGru };
 
-// The gates of a cell, each with weights and biases of its own: in cuDNN's
-// order, LSTM input, forget, new cell, output; GRU reset, update, new.
-constexpr std::int64_t NumGates(RnnMode mode) {
-  return mode == RnnMode::kLstm ? 4 : mode == RnnMode::kGru ? 3 : 1;
+// What is to be known of a mode's cell. simd/cells has the mathematics.
+struct RnnModeTraits {
+  const char* name;  // in the ops' attribute rnn_mode
+  // The gates, each with weights and biases of its own: in cuDNN's order, LSTM
+  // input, forget, new cell, output; GRU reset, update, new.
+  std::int64_t gates;
+  std::int64_t blocks;  // sums that are activated: see simd/cells/cells.h
+  std::int64_t kept;    // values for the backward pass, of a unit and step
+  bool has_cell_state;
+};
+// By RnnMode.
+constexpr RnnModeTraits kRnnModes[] = {
+    {"rnn_relu", 1, 1, 0, false},
+    {"rnn_tanh", 1, 1, 0, false},
+    {"lstm", 4, 4, 5, true},
+    {"gru", 3, 4, 4, false},
+};
+constexpr const RnnModeTraits& TraitsOf(RnnMode mode) {
+  return kRnnModes[static_cast<int>(mode)];
 }
 
 // A stack of layers of one or two directions. One direction of one layer is a
@@ -30,8 +45,8 @@ struct RnnConfig {
   // num_units, or 0 for no projection.
   std::int64_t num_proj;
 
-  std::int64_t num_gates() const { return NumGates(mode); }
-  bool has_cell_state() const { return mode == RnnMode::kLstm; }
+  std::int64_t num_gates() const { return TraitsOf(mode).gates; }
+  bool has_cell_state() const { return TraitsOf(mode).has_cell_state; }
   std::int64_t num_pseudo_layers() const { return num_layers * num_directions; }
   // The size of the hidden state.
   std::int64_t output_size() const {

@@ -1,7 +1,7 @@
 // The networks of the fake cuDNN, computed by the CPU engine. Who calls has
 // checked the arguments: all memory is there and large enough.
 //
-// Beside the arrays: T = time, B = batch, I = input_size, U = num_units,
+// Beside the arrays: S = steps, B = batch, I = input_size, U = num_units,
 // O = output_size, D = num_directions, P = num_layers * D. States are dense and
 // layer by layer whatever the layout. A null state is zero if it is read, and
 // not written.
@@ -82,8 +82,8 @@ std::size_t FakeElementBytes(cudnnDataType_t type);
 std::int64_t FakeReserveBytes(const FakeNetwork& network);
 
 struct FakeForward {
-  const void* x = nullptr;        // [T, B, I]
-  void* y = nullptr;              // [T, B, D * O]
+  const void* x = nullptr;        // [S, B, I]
+  void* y = nullptr;              // [S, B, D * O]
   const void* hx = nullptr;       // [P, B, O]
   void* hy = nullptr;             // [P, B, O]
   const void* cx = nullptr;       // [P, B, U]

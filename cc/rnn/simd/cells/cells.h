@@ -32,18 +32,27 @@ constexpr std::int64_t InputGate(std::int64_t block) {
   return (block + Cell::kFirstInputGate) % Cell::kGates;
 }
 
+// A cell, which is what its mode's traits say.
+template <RnnMode mode, typename Cell>
+constexpr Cell CellOf() {
+  static_assert(Cell::kGates == TraitsOf(mode).gates);
+  static_assert(Cell::kBlocks == TraitsOf(mode).blocks);
+  static_assert(Cell::kHasCellState == TraitsOf(mode).has_cell_state);
+  return {};
+}
+
 // Calls run(cell), where the cell's type is that of the mode.
 template <typename T, typename Run>
 void WithCell(RnnMode mode, const Run& run) {
   switch (mode) {
     case RnnMode::kRelu:
-      return run(ReluCell<T>());
+      return run(CellOf<RnnMode::kRelu, ReluCell<T>>());
     case RnnMode::kTanh:
-      return run(TanhCell<T>());
+      return run(CellOf<RnnMode::kTanh, TanhCell<T>>());
     case RnnMode::kLstm:
-      return run(LstmCell<T>());
+      return run(CellOf<RnnMode::kLstm, LstmCell<T>>());
     case RnnMode::kGru:
-      return run(GruCell<T>());
+      return run(CellOf<RnnMode::kGru, GruCell<T>>());
   }
 }
 

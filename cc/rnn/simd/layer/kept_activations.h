@@ -15,7 +15,7 @@
 
 namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
 
-// K values for each unit, sample and step of each direction, [D, T, blocks of
+// K values for each unit, sample and step of each direction, [D, S, blocks of
 // U, B, K, units of the block]: what a step reads, a few units of many samples,
 // is then in one piece. S: T or const T.
 template <typename S>
@@ -24,7 +24,7 @@ class KeptActivations {
   // data: null if nothing is kept.
   KeptActivations(S* data, const RnnConfig& config, const RnnSize& size)
       : data_(data),
-        values_(NumKeptBlocks(config.mode)),
+        values_(TraitsOf(config.mode).kept),
         units_(config.num_units),
         time_(size.time),
         batch_(size.batch),

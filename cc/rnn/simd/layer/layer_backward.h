@@ -37,8 +37,8 @@ using Parts = std::array<Part, kParts>;
 // layer_shape.h.
 template <typename T>
 struct LayerGradientArrays {
-  const T* output;  // [T, B, D * O]; null for zeros
-  T* input;         // [T, B, F], or null if not wanted
+  const T* output;  // [S, B, D * O]; null for zeros
+  T* input;         // [S, B, F], or null if not wanted
   // On entry those of the final states, on return those of the initial ones.
   T* h;  // [D, B, O]
   T* c;  // [D, B, U], if there is a cell state
@@ -54,7 +54,7 @@ struct LayerBackwardArguments {  // with B > 0 and U > 0
   SequenceLengths lengths;
   std::int64_t layer;
   Parts<const P*, kParts> params;  // of the whole network; tangents: or null
-  Parts<const T*, kParts> input;   // [T, B, F]; tangents: or null for zeros
+  Parts<const T*, kParts> input;   // [S, B, F]; tangents: or null for zeros
   Parts<LayerStateArrays<T>, kParts> states;
   Parts<LayerGradientArrays<T>, kParts> gradients;
   // Of the whole network: this layer's part is written; null if not wanted. Of
@@ -207,18 +207,14 @@ class LayerBackward {
   // Leaves the gradients of the states that the chunk's last step began with.
   void RunSteps(const StepChunk& chunk) const {
     if (chunk.steps == 0) return;
-    const auto step_state = [&](std::int64_t i, const StepTask& task,
-                                int worker) {
-      StepState(chunk, i, task, worker);
-    };
-    if (!shape_.is_projected) {
-      tasks_.Run(chunk.steps + 1, executor_, step_state);
-      return;
-    }
-    tasks_.RunHalves(2 * chunk.steps + 1, executor_, step_state,
-                     [&](std::int64_t i, const StepTask& task, int worker) {
-                       StepProjection(chunk, i, task, worker);
-                     });
+    tasks_.Run(
+        chunk.steps, /*ends_with_first=*/true, executor_,
+        [&](std::int64_t i, const StepTask& task, int worker) {
+          StepState(chunk, i, task, worker);
+        },
+        [&](std::int64_t i, const StepTask& task, int worker) {
+          StepProjection(chunk, i, task, worker);
+        });
   }
 
   // A worker's scratch memory for products of a task's rows.

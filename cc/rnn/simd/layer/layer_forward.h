@@ -39,10 +39,10 @@ struct LayerForwardArguments {  // with B > 0 and U > 0
   SequenceLengths lengths;
   std::int64_t layer;
   const P* params;    // of the whole network
-  const P* input;     // [T, B, F]
+  const P* input;     // [S, B, F]
   const T* input_h;   // [D, B, O], of this layer
   const T* input_c;   // [D, B, U]; LSTM only
-  T* output;          // [T, B, D * O]; null if only that is wanted:
+  T* output;          // [S, B, D * O]; null if only that is wanted:
   P* rounded_output;  // the same, where P has fewer bits; otherwise null
   T* output_h;        // [D, B, O]
   T* output_c;        // [D, B, U]; LSTM only
@@ -98,7 +98,7 @@ struct LayerForwardScratch {
   T* projected;  // [D, StepsAtOnce * B, panels of U, G * kTileCols], not fused
   P* states;     // [2, D] left operands [B, O]
   P* cell_outputs;    // [D] left operands [B, U], with a projection
-  T* recurrent_bias;  // [D, U]; GRU: that of the gate that is not in `bias`
+  T* recurrent_bias;  // [D, U], of the gate that is not in `bias`, if any
   T* hidden;          // [D, B, O], where the states are rounded
   T* products;        // [num_threads, ProductSize]
 
@@ -128,7 +128,8 @@ struct LayerForwardScratch {
         directions * Left::Size(CheckedInt(is_projected ? size.batch : 0),
                                 config.num_units));
     recurrent_bias = arena.Take<T>(
-        directions * (config.mode == RnnMode::kGru ? config.num_units : 0));
+        directions *
+        (TraitsOf(config.mode).blocks > gates ? config.num_units : 0));
     hidden =
         arena.Take<T>(kRoundsOperands<P> ? directions * size.batch * output_size
                                          : CheckedInt(0));
@@ -350,22 +351,18 @@ class LayerForward {
   }
 
   void RunSteps(const StepChunk& chunk) const {
-    const auto step_cell = [&](std::int64_t step, const StepTask& task,
-                               int worker) {
-      if (is_fused_) {
-        StepCell<true>(chunk, step, task, worker);
-      } else {
-        StepCell<false>(chunk, step, task, worker);
-      }
-    };
-    if (!shape_.is_projected) {
-      tasks_.Run(chunk.steps, executor_, step_cell);
-      return;
-    }
-    tasks_.RunHalves(2 * chunk.steps, executor_, step_cell,
-                     [&](std::int64_t step, const StepTask& task, int worker) {
-                       StepProjection(chunk.first_step + step, task, worker);
-                     });
+    tasks_.Run(
+        chunk.steps, /*ends_with_first=*/false, executor_,
+        [&](std::int64_t i, const StepTask& task, int worker) {
+          if (is_fused_) {
+            StepCell<true>(chunk, i, task, worker);
+          } else {
+            StepCell<false>(chunk, i, task, worker);
+          }
+        },
+        [&](std::int64_t i, const StepTask& task, int worker) {
+          StepProjection(chunk.first_step + i, task, worker);
+        });
   }
 
   // A worker's scratch memory for a product of some rows.

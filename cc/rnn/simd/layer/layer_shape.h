@@ -12,7 +12,7 @@
 
 namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
 
-// Comments on arrays name the sizes: T = time, B = batch, U = units,
+// Comments on arrays name the sizes: S = steps, B = batch, U = units,
 // O = output_size, D = directions, F = fan_in, G = gates of the cell.
 struct LayerShape {
   LayerShape(const RnnConfig& config, const RnnSize& size, std::int64_t layer)
@@ -36,7 +36,7 @@ struct LayerShape {
                             std::int64_t cols) const {
     return {array + direction * batch * cols, batch, cols};
   }
-  // [B, O] of a direction at time t, of an array [T, B, D * O].
+  // [B, O] of a direction at time t, of an array [S, B, D * O].
   template <typename S>
   MatrixView<S> OutputAt(S* array, std::int64_t direction,
                          std::int64_t t) const {
@@ -107,7 +107,7 @@ class Sweep {
             FirstTime(direction, chunk)) *
            batch_;
   }
-  // A chunk's rows of an array [T, B, cols].
+  // A chunk's rows of an array [S, B, cols].
   template <typename S>
   MatrixView<S> RowsOf(S* array, std::int64_t cols, std::int64_t direction,
                        const StepChunk& chunk) const {

@@ -17,7 +17,7 @@ template <typename T>
 struct LayerStateArrays {
   const T* input_h;  // [D, B, O], of this layer
   const T* input_c;  // [D, B, U]; LSTM only
-  const T* output;   // [T, B, D * O]
+  const T* output;   // [S, B, D * O]
   KeptActivations<const T> kept;
 };
 

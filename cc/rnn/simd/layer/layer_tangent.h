@@ -38,10 +38,10 @@ struct LayerTangentArguments {  // with B > 0 and U > 0
   std::int64_t layer;
   const P* params;      // of the whole network
   const P* dot_params;  // likewise, or null for zeros
-  const T* input;       // [T, B, F]; read only if there are dot_params
-  const T* dot_input;   // [T, B, F], or null for zeros
+  const T* input;       // [S, B, F]; read only if there are dot_params
+  const T* dot_input;   // [S, B, F], or null for zeros
   LayerStateArrays<T> states;
-  T* dot_output;  // [T, B, D * O]
+  T* dot_output;  // [S, B, D * O]
   // On entry those of the initial states, on return those of the final ones.
   T* dot_h;  // [D, B, O]
   T* dot_c;  // [D, B, U]; LSTM only
@@ -293,18 +293,14 @@ class LayerTangent {
   }
 
   void RunSteps(const StepChunk& chunk) const {
-    const auto step_cell = [&](std::int64_t step, const StepTask& task,
-                               int worker) {
-      StepCell(chunk, step, task, worker);
-    };
-    if (!shape_.is_projected) {
-      tasks_.Run(chunk.steps, executor_, step_cell);
-      return;
-    }
-    tasks_.RunHalves(2 * chunk.steps, executor_, step_cell,
-                     [&](std::int64_t step, const StepTask& task, int worker) {
-                       StepProjection(chunk.first_step + step, task, worker);
-                     });
+    tasks_.Run(
+        chunk.steps, /*ends_with_first=*/false, executor_,
+        [&](std::int64_t i, const StepTask& task, int worker) {
+          StepCell(chunk, i, task, worker);
+        },
+        [&](std::int64_t i, const StepTask& task, int worker) {
+          StepProjection(chunk.first_step + i, task, worker);
+        });
   }
 
   // A worker's scratch memory for a product of some rows.

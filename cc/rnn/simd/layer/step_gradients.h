@@ -12,6 +12,7 @@
 #include "cc/rnn/arena.h"
 #include "cc/rnn/executor.h"
 #include "cc/rnn/rnn_config.h"
+#include "cc/rnn/simd/cells/cells.h"
 #include "cc/rnn/simd/layer/layer_params.h"
 #include "cc/rnn/simd/layer/layer_shape.h"
 #include "cc/rnn/simd/matmul/matrix_view.h"
@@ -50,9 +51,7 @@ struct StepGradientsScratch {
                        bool wants_params, Arena& arena) {
     const CheckedInt directions = config.num_directions;
     const CheckedInt units = config.num_units;
-    const std::int64_t gates = config.num_gates();
-    const std::int64_t num_blocks =
-        config.mode == RnnMode::kGru ? gates + 1 : gates;
+    const std::int64_t num_blocks = TraitsOf(config.mode).blocks;
     const std::int64_t output_size = config.output_size();
     const std::int64_t projections = config.num_proj > 0 ? 1 : 0;
     blocks = arena.Take<P>(directions * num_blocks *

@@ -121,7 +121,7 @@ class StepTasks {
   StepTasks(std::int64_t directions, std::int64_t rows,
             std::int64_t weight_bytes, const SequenceLengths& lengths,
             int num_threads, const StepWork& first, const StepWork& second = {})
-      : directions_(directions), rows_(rows) {
+      : directions_(directions), rows_(rows), has_halves_(second.panels > 0) {
     const double weights =
         first.weights() > second.weights() ? first.weights() : second.weights();
     const std::int64_t threads = CeilDiv(num_threads, directions);
@@ -148,28 +148,22 @@ class StepTasks {
     }
   }
 
-  // Calls body(step, task, worker) for each task of each step, where tasks see
-  // what those of the steps before did.
-  template <typename Body>
-  void Run(std::int64_t num_steps, Executor& executor, const Body& body) const {
-    RunTasks(num_steps, size(first_), executor,
-             [&](std::int64_t step, std::int64_t i, int worker) {
-               body(step, Task(first_, i), worker);
-             });
-  }
-
-  // The same for halves of steps: the even ones are first halves.
-  template <typename FirstBody, typename SecondBody>
-  void RunHalves(std::int64_t num_half_steps, Executor& executor,
-                 const FirstBody& first_body,
-                 const SecondBody& second_body) const {
-    RunTasks(num_half_steps, Max(size(first_), size(second_)), executor,
+  // Calls first(step, task, worker) for each task of each step and, where a
+  // step has two halves, then second(step, task, worker). Tasks see what those
+  // of the steps and halves before did. ends_with_first: whether the first half
+  // of one more step follows.
+  template <typename First, typename Second>
+  void Run(std::int64_t num_steps, bool ends_with_first, Executor& executor,
+           const First& first, const Second& second) const {
+    RunTasks((has_halves_ ? 2 : 1) * num_steps + (ends_with_first ? 1 : 0),
+             Max(size(first_), has_halves_ ? size(second_) : 0), executor,
              [&](std::int64_t half_step, std::int64_t i, int worker) {
-               if (half_step % 2 == 0 && i < size(first_)) {
-                 first_body(half_step / 2, Task(first_, i), worker);
-               }
-               if (half_step % 2 == 1 && i < size(second_)) {
-                 second_body(half_step / 2, Task(second_, i), worker);
+               const std::int64_t step =
+                   has_halves_ ? half_step / 2 : half_step;
+               if (!has_halves_ || half_step % 2 == 0) {
+                 if (i < size(first_)) first(step, Task(first_, i), worker);
+               } else if (i < size(second_)) {
+                 second(step, Task(second_, i), worker);
                }
              });
   }
@@ -251,6 +245,7 @@ class StepTasks {
 
   std::int64_t directions_;
   std::int64_t rows_;
+  bool has_halves_;
   // Whether a task needs nothing from those of other rows: it has all panels,
   // and both halves are cut alike.
   bool are_sequences_;

@@ -183,7 +183,7 @@ class NetworkBackward {
   C* const d_h_;
   C* const d_c_;
   C* const d_params_;
-  C* const dropped_;  // [T, B, D * O]
+  C* const dropped_;  // [S, B, D * O]
   C* const d_inner_;  // the gradients of two inner layers' inputs
   const LayerBackwardScratch<P, 1> scratch_;
 };

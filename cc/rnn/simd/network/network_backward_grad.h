@@ -347,7 +347,7 @@ class NetworkBackwardGrad {
   C* const dot_input_c_;
   P* const dot_params_;
   C* const dot_kept_;           // [P / D] KeptActivations, one for each layer
-  C* const dot_inner_outputs_;  // [P / D - 1, T, B, D * O]
+  C* const dot_inner_outputs_;  // [P / D - 1, S, B, D * O]
   C* const dot_output_;
   C* const dot_h_;
   C* const dot_c_;
@@ -355,8 +355,8 @@ class NetworkBackwardGrad {
   C* const dot_d_c_;
   C* const dot_d_input_;
   C* const dot_d_params_;
-  C* const dropped_;      // [T, B, D * O]
-  C* const dot_dropped_;  // [T, B, D * O]
+  C* const dropped_;      // [S, B, D * O]
+  C* const dot_dropped_;  // [S, B, D * O]
   C* const d_inner_;      // the gradients of two inner layers' inputs
   C* const dot_d_inner_;  // likewise
   const SweepScratch scratch_;

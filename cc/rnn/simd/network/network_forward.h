@@ -198,9 +198,9 @@ class NetworkForward {
   P* const output_;
   C* const output_h_;
   C* const output_c_;
-  C* const dropped_;        // [T, B, D * O]
-  C* const inner_outputs_;  // [NumInnerOutputs(), T, B, D * O]
-  P* const inner_inputs_;   // [2 or fewer, T, B, D * O], where P has fewer bits
+  C* const dropped_;        // [S, B, D * O]
+  C* const inner_outputs_;  // [NumInnerOutputs(), S, B, D * O]
+  P* const inner_inputs_;   // [2 or fewer, S, B, D * O], where P has fewer bits
   const LayerForwardScratch<P> scratch_;
 };
 

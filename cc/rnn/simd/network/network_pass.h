@@ -191,7 +191,7 @@ void CopyValidSteps(const C* from, C* to, const StagedShape& shape,
 template <typename C>
 struct ReservedArrays {
   C* kept;     // [P / D] KeptActivations, one for each layer
-  C* outputs;  // [NumKeptOutputs, T, B, D * O]
+  C* outputs;  // [NumKeptOutputs, S, B, D * O]
 
   template <typename T>
   ReservedArrays(T* reserve_space, const RnnConfig& config, const RnnSize& size)

@@ -1,0 +1,78 @@
+#include "cc/rnn/network_attributes.h"
+
+#include <algorithm>
+#include <iterator>
+#include <sstream>
+
+namespace tf_rnn_ops::rnn {
+namespace {
+
+// The parts of a message, one after the other.
+template <typename... Part>
+std::string Join(const Part&... parts) {
+  std::ostringstream text;
+  (text << ... << parts);
+  return text.str();
+}
+
+}  // namespace
+
+RnnMode NetworkAttributes::mode() const {
+  const auto* const found = std::find_if(
+      std::begin(kRnnModes), std::end(kRnnModes),
+      [&](const RnnModeTraits& each) { return rnn_mode == each.name; });
+  // Op definitions allow no other names.
+  if (found == std::end(kRnnModes)) return RnnMode::kLstm;
+  return static_cast<RnnMode>(found - std::begin(kRnnModes));
+}
+
+RnnConfig NetworkAttributes::Config(std::int64_t num_layers,
+                                    std::int64_t num_units,
+                                    std::int64_t input_size) const {
+  return {mode(),
+          input_mode != "linear_input" && input_size == num_units,
+          num_directions(),
+          num_layers,
+          input_size,
+          num_units,
+          num_proj < num_units ? num_proj : 0};
+}
+
+std::string NetworkAttributes::Error() const {
+  if (!(dropout >= 0 && dropout <= 1)) {
+    return Join("dropout must be between 0 and 1, but is ", dropout);
+  }
+  if (num_proj < 0) {
+    return Join("num_proj must not be negative, but is ", num_proj);
+  }
+  if (num_proj > 0 && mode() != RnnMode::kLstm) {
+    return Join("num_proj must be 0 unless rnn_mode is lstm, but is ", num_proj,
+                " where rnn_mode is ", rnn_mode);
+  }
+  return "";
+}
+
+std::string NetworkAttributes::NumUnitsError(std::int64_t num_units) const {
+  if (num_proj <= num_units) return "";
+  return Join("num_proj must be at most num_units = ", num_units, ", but is ",
+              num_proj);
+}
+
+std::string NetworkAttributes::InputSizeError(std::int64_t num_units,
+                                              std::int64_t input_size) const {
+  if (input_mode != "skip_input" || input_size == num_units) return "";
+  return Join("input_size must be num_units = ", num_units,
+              " where input_mode is skip_input, but is ", input_size);
+}
+
+std::string NetworkAttributes::TooManyParams(
+    const std::string& num_layers, const std::string& num_units,
+    const std::string& input_size) const {
+  return Join(
+      "params must have no more elements than can be counted, but num_layers "
+      "is ",
+      num_layers, ", num_units ", num_units, ", input_size ", input_size,
+      " and num_proj ", num_proj);
+}
+
+}  // namespace tf_rnn_ops::rnn
