@@ -7,7 +7,6 @@ Each op runs on the fuzzer's valid calls, in every floating type and under every
 """
 
 import argparse
-import contextlib
 import hashlib
 import json
 import os
@@ -15,18 +14,16 @@ import pathlib
 import subprocess
 import sys
 import unittest.mock
+from typing import Any
 
 import numpy as np
-
-REPOSITORY = pathlib.Path(__file__).parent.parent
-sys.path += [str(REPOSITORY / "stress"), str(REPOSITORY / "tests")]
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-
-import fuzz_calls
-import fuzz_valid
 import tensorflow as tf
 
 import tf_rnn_ops
+
+sys.path += [str(pathlib.Path(__file__).resolve().parent.parent / folder) for folder in ("stress", "tests")]
+import fuzz_calls
+import fuzz_valid
 
 # What sizes are drawn from, and how many calls of each op and type: on both sides of where the engine cuts and chooses,
 # which are vectors and tiles; chunks and tasks; and what the caches hold.
@@ -46,7 +43,7 @@ def results(op: str, dtype: str, sizes: tuple[int, ...], seed: int) -> list[tf.T
       sizes: what each size of its inputs is drawn from.
       seed: of what is drawn.
     """
-    options = {
+    options: dict[str, Any] = {
         "DTYPES": (dtype,),
         "HUGE_SHARE": 0,
         "WILD_SHARE": 0,
@@ -89,7 +86,7 @@ def digests_of_all_sets() -> dict[str, dict[str, str]]:
         found[instruction_set] = json.loads(
             subprocess.run(
                 [sys.executable, __file__, "one"],
-                env={**os.environ, "TF_RNN_OPS_ISA": instruction_set},
+                env={**os.environ, "TF_RNN_OPS_ISA": instruction_set, "TF_CPP_MIN_LOG_LEVEL": "3"},
                 stdout=subprocess.PIPE,
                 check=True,
             ).stdout
@@ -114,6 +111,7 @@ def compare(before: dict[str, dict[str, str]], after: dict[str, dict[str, str]])
 
 
 def main() -> None:
+    """Does what the command line says."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("action", choices=("record", "compare", "one"), help="`one`: print those of one set, as JSON")
     parser.add_argument("file", type=pathlib.Path, nargs="?", help="the recording")
@@ -131,5 +129,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    with contextlib.suppress(BrokenPipeError):
-        main()
+    main()
