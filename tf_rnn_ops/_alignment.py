@@ -11,13 +11,20 @@ from tf_rnn_ops._library import ops
 
 _FLOATS = (tf.bfloat16, tf.float16, tf.float32, tf.float64)
 # What integers pass as: a bitcast leaves them where they are.
-_FLOAT_OF = {tf.int32: tf.float32, tf.int64: tf.float64}
+_FLOAT_OF = {
+    tf.int16: tf.float16,
+    tf.uint16: tf.float16,
+    tf.int32: tf.float32,
+    tf.uint32: tf.float32,
+    tf.int64: tf.float64,
+    tf.uint64: tf.float64,
+}
 
 
 def aligned(tensor: tf.Tensor) -> tf.Tensor:
     """Returns a tensor in aligned memory: a copy if it is not.
 
-    Of other dtypes than floats, int32 and int64 it is the tensor itself.
+    Of dtypes of one byte, and others than numbers, it is the tensor itself.
     """
     if tensor.dtype in _FLOAT_OF:
         return tf.bitcast(aligned(tf.bitcast(tensor, _FLOAT_OF[tensor.dtype])), tensor.dtype)

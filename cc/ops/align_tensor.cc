@@ -20,7 +20,8 @@ Copies a tensor that other ops would abort on.
 
 Most of TensorFlow's own ops end the process where a tensor's memory is not
 aligned to 64 bytes, as that of another library need not be. Gradients that are
-made of such ops begin and end with this one.
+made of such ops begin and end with this one, and conversions of weights begin
+with it.
 
 tensor: A tensor of any shape.
 aligned: The same: the tensor itself if it is aligned, or a copy that is.

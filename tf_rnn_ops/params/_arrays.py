@@ -49,6 +49,15 @@ def _checked_array(name, array, shape):
     return array
 
 
+def _converted(tensor):
+    """Returns what can be made a tensor as one, in aligned memory.
+
+    In a graph it is left where it is: Keras's layers convert their variables there, and XLA has no kernel that aligns.
+    """
+    tensor = tf.convert_to_tensor(tensor)
+    return aligned(tensor) if tf.executing_eagerly() else tensor
+
+
 def _checked_tensor(name, tensor, shape):
     """Returns a tensor, or refuses it if it has another shape: now if that is known, otherwise when it is run."""
     if not tensor.shape.is_compatible_with(shape):
@@ -92,7 +101,7 @@ NUMPY = Library(
     check_zeros=_check_array_zeros,
 )
 TENSORFLOW = Library(
-    convert=lambda array: aligned(tf.convert_to_tensor(array)),
+    convert=_converted,
     checked=_checked_tensor,
     concat=lambda tensors: tf.concat(tensors, axis=0),
     split=tf.split,
