@@ -87,6 +87,7 @@ absl::Status CudnnRnnNetwork::OutputWidth(DimensionHandle* width) const {
 
 absl::Status CudnnRnnNetwork::ParamsSize(DimensionHandle* size) const {
   *size = c_->UnknownDim();
+  if (Known(num_layers_) && Value(num_layers_) < 1) return TooLarge();
   if (!Known(num_units_)) return absl::OkStatus();
   // The least that there may be of what is unknown.
   const std::int64_t least = rnn::CudnnRnnParamsSize(attributes_.Config(

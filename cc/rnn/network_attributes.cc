@@ -1,7 +1,7 @@
 #include "cc/rnn/network_attributes.h"
 
-#include <algorithm>
-#include <iterator>
+#include <cstddef>
+#include <locale>
 #include <sstream>
 
 namespace tf_rnn_ops::rnn {
@@ -11,6 +11,7 @@ namespace {
 template <typename... Part>
 std::string Join(const Part&... parts) {
   std::ostringstream text;
+  text.imbue(std::locale::classic());
   (text << ... << parts);
   return text.str();
 }
@@ -18,12 +19,11 @@ std::string Join(const Part&... parts) {
 }  // namespace
 
 RnnMode NetworkAttributes::mode() const {
-  const auto* const found = std::find_if(
-      std::begin(kRnnModes), std::end(kRnnModes),
-      [&](const RnnModeTraits& each) { return rnn_mode == each.name; });
-  // Op definitions allow no other names.
-  if (found == std::end(kRnnModes)) return RnnMode::kLstm;
-  return static_cast<RnnMode>(found - std::begin(kRnnModes));
+  const auto modes = RnnModes();
+  for (std::size_t i = 0; i < modes.size(); ++i) {
+    if (rnn_mode == modes[i].name) return static_cast<RnnMode>(i);
+  }
+  return RnnMode::kLstm;  // op definitions allow no other name
 }
 
 RnnConfig NetworkAttributes::Config(std::int64_t num_layers,

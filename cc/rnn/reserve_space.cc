@@ -1,7 +1,6 @@
 #include "cc/rnn/reserve_space.h"
 
 #include <cstring>
-#include <iterator>
 
 #include "cc/rnn/checked_math.h"
 #include "cc/rnn/float16.h"
@@ -90,8 +89,10 @@ const char* DeviceName(std::uint16_t device) {
 }
 
 const char* ModeName(std::int64_t mode) {
-  const std::int64_t num_modes = std::end(kRnnModes) - std::begin(kRnnModes);
-  return mode >= 0 && mode < num_modes ? kRnnModes[mode].name : "unknown";
+  const auto modes = RnnModes();
+  return mode >= 0 && mode < static_cast<std::int64_t>(modes.size())
+             ? modes[mode].name
+             : "unknown";
 }
 
 // Collects what differs, in words.

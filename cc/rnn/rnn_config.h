@@ -3,6 +3,8 @@
 #ifndef TF_RNN_OPS_CC_RNN_RNN_CONFIG_H_
 #define TF_RNN_OPS_CC_RNN_RNN_CONFIG_H_
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 
 namespace tf_rnn_ops::rnn {
@@ -19,15 +21,25 @@ struct RnnModeTraits {
   std::int64_t kept;    // values for the backward pass, of a unit and step
   bool has_cell_state;
 };
-// By RnnMode.
-constexpr RnnModeTraits kRnnModes[] = {
-    {"rnn_relu", 1, 1, 0, false},
-    {"rnn_tanh", 1, 1, 0, false},
-    {"lstm", 4, 4, 5, true},
-    {"gru", 3, 4, 4, false},
-};
-constexpr const RnnModeTraits& TraitsOf(RnnMode mode) {
-  return kRnnModes[static_cast<int>(mode)];
+// By RnnMode. A function: an object would have a definition in each instruction
+// set's code.
+constexpr std::array<RnnModeTraits, 4> RnnModes() {
+  return {{
+      {"rnn_relu", 1, 1, 0, false},
+      {"rnn_tanh", 1, 1, 0, false},
+      {"lstm", 4, 4, 5, true},
+      {"gru", 3, 4, 4, false},
+  }};
+}
+constexpr RnnModeTraits TraitsOf(RnnMode mode) {
+  return RnnModes()[static_cast<std::size_t>(mode)];
+}
+constexpr std::int64_t MostBlocks() {
+  std::int64_t most = 0;
+  for (const RnnModeTraits& each : RnnModes()) {
+    if (each.blocks > most) most = each.blocks;
+  }
+  return most;
 }
 
 // A stack of layers of one or two directions. One direction of one layer is a

@@ -1,6 +1,6 @@
 // What a cell reads and writes at one step: a vector of units of one sample.
 //
-// A pass is one of these types, and the cell's mathematics are the same for
+// Each pass has one of these types, and the cell's mathematics are the same for
 // all: ForwardRun and BackwardRun have vectors as values, TangentRun and
 // DualRun dual numbers.
 
@@ -18,7 +18,7 @@
 namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
 
 // Of the forward pass.
-// kFirstBlock: that of the products.
+// kFirstBlock: the first block that `product` has.
 template <typename T, typename Units, std::int64_t kFirstBlock>
 struct ForwardRun {
   Units units;

@@ -2,16 +2,17 @@
 //
 // A cell has
 //   kGates: the gates that W x and R h_prev are made for;
-//   kBlocks: the blocks of kGates gates' units that it adds up before they are
-//     activated. The first kGates get W x + bW, where block i is of gate
+//   kBlocks: the sums that it makes for each unit before it activates them. The
+//     first kGates get W x + bW, where block i is of gate
 //     (i + kFirstInputGate) % kGates; those from kFirstRecurrent on, kGates of
 //     them, get R h_prev + bR in the order of the gates;
-//   kHasCellState: whether there is a c beside h, which is the value that is
-//     kept last;
-//   kReadsPreviousHidden: whether h_prev is read other than by R h_prev;
+//   kKept: the values that it keeps for the backward pass;
+//   kHasCellState: whether there is a c beside h. Then c is the last value
+//   kept; kReadsPreviousHidden: whether h_prev is read other than by R h_prev;
 //   Forward: returns h or, with a projection, what P is multiplied by;
 //   Backward: returns the gradient with respect to h_prev, but for what comes
 //     through R h_prev.
+// A name with _bar is a sum before its activation.
 // Both take a run (cell_run.h) of vectors or of dual numbers.
 
 #ifndef TF_RNN_OPS_CC_RNN_SIMD_CELLS_CELLS_H_
@@ -37,6 +38,7 @@ template <RnnMode mode, typename Cell>
 constexpr Cell CellOf() {
   static_assert(Cell::kGates == TraitsOf(mode).gates);
   static_assert(Cell::kBlocks == TraitsOf(mode).blocks);
+  static_assert(Cell::kKept == TraitsOf(mode).kept);
   static_assert(Cell::kHasCellState == TraitsOf(mode).has_cell_state);
   return {};
 }

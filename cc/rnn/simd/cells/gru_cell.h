@@ -26,6 +26,7 @@ template <typename T>
 struct GruCell {
   static constexpr std::int64_t kGates = 3;
   static constexpr std::int64_t kBlocks = 4;
+  static constexpr std::int64_t kKept = 4;
   static constexpr std::int64_t kFirstRecurrent = 1;
   static constexpr std::int64_t kFirstInputGate = 2;
   static constexpr bool kHasCellState = false;

@@ -16,7 +16,7 @@ namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
 //   c = f ∘ c_prev + i ∘ g
 //   h = o ∘ tanh(c), which a projection multiplies by P
 //
-//   d_c      = d_c + d_h ∘ o ∘ (1 - tanh(c)²)
+//   d_c     += d_h ∘ o ∘ (1 - tanh(c)²)
 //   d_i_bar  = d_c ∘ g ∘ i ∘ (1 - i)
 //   d_f_bar  = d_c ∘ c_prev ∘ f ∘ (1 - f)
 //   d_g_bar  = d_c ∘ i ∘ (1 - g²)
@@ -26,6 +26,7 @@ template <typename T>
 struct LstmCell {
   static constexpr std::int64_t kGates = 4;
   static constexpr std::int64_t kBlocks = 4;
+  static constexpr std::int64_t kKept = 5;
   static constexpr std::int64_t kFirstRecurrent = 0;
   static constexpr std::int64_t kFirstInputGate = 0;
   static constexpr bool kHasCellState = true;

@@ -21,6 +21,7 @@ template <typename Activation>
 struct PlainCell {
   static constexpr std::int64_t kGates = 1;
   static constexpr std::int64_t kBlocks = 1;
+  static constexpr std::int64_t kKept = 0;
   static constexpr std::int64_t kFirstRecurrent = 0;
   static constexpr std::int64_t kFirstInputGate = 0;
   static constexpr bool kHasCellState = false;

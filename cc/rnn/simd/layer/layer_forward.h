@@ -27,8 +27,7 @@
 
 namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
 
-// Sizes as in cc/rnn/cudnn_rnn.h; F = fan_in of the layer, G = gates, K = kept
-// blocks.
+// Sizes as in cc/rnn/cudnn_rnn.h; F = fan_in of the layer, G = gates.
 // P: the type of the params and of products' operands.
 template <typename P>
 struct LayerForwardArguments {  // with B > 0 and U > 0
@@ -138,8 +137,7 @@ struct LayerForwardScratch {
 
   // What a worker's product takes, of any cell.
   static CheckedInt ProductSize(std::int64_t batch) {
-    constexpr std::int64_t kMostBlocks = 4;
-    return CheckedInt(batch) * GroupSize<T>(batch, 1) * kMostBlocks *
+    return CheckedInt(batch) * GroupSize<T>(batch, 1) * MostBlocks() *
            kTileCols<T>;
   }
 };
