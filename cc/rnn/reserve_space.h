@@ -90,7 +90,7 @@ std::string ReserveSpaceMismatch(const ReserveSpaceKey& key, const void* header,
                                  std::int64_t num_elements,
                                  std::int64_t expected_size);
 
-// The same for one that the CPU's engine is to read.
+// The same for one of the CPU's engine that nobody else writes to: of tests.
 template <typename T>
 std::string ReserveSpaceMismatch(const ReserveSpaceKey& key,
                                  const T* reserve_space,

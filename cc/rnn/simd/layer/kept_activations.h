@@ -17,12 +17,12 @@ namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
 
 // K values for each unit, sample and step of each direction, [D, S, blocks of
 // U, B, K, units of the block]: what a step reads, a few units of many samples,
-// is then in one piece. S: T or const T.
-template <typename S>
+// is then in one piece. E: T or const T.
+template <typename E>
 class KeptActivations {
  public:
   // data: null if nothing is kept.
-  KeptActivations(S* data, const RnnConfig& config, const RnnSize& size)
+  KeptActivations(E* data, const RnnConfig& config, const RnnSize& size)
       : data_(data),
         values_(TraitsOf(config.mode).kept),
         units_(config.num_units),
@@ -33,11 +33,11 @@ class KeptActivations {
             units_)) {}
 
   // The first value of a unit, of each sample; null if nothing is kept.
-  ColumnView<S> Column(std::int64_t direction, std::int64_t t,
+  ColumnView<E> Column(std::int64_t direction, std::int64_t t,
                        std::int64_t unit) const {
     if (data_ == nullptr) return {nullptr, 0};
     assert(t >= 0 && t < time_ && unit >= 0 && unit < units_);
-    const std::int64_t in_block = unit % kLeftCols<S>;
+    const std::int64_t in_block = unit % kLeftCols<E>;
     const std::int64_t before =
         (direction * time_ + t) * units_ + unit - in_block;
     return {data_ + before * batch_ * values_ + in_block,
@@ -45,7 +45,7 @@ class KeptActivations {
   }
   // From one value of a unit to the next.
   std::int64_t Stride(std::int64_t unit) const {
-    return Min(kLeftCols<S>, units_ - unit / kLeftCols<S> * kLeftCols<S>);
+    return Min(kLeftCols<E>, units_ - unit / kLeftCols<E> * kLeftCols<E>);
   }
   std::int64_t values() const { return values_; }
 
@@ -53,7 +53,7 @@ class KeptActivations {
   bool is_uncached() const { return is_uncached_; }
 
  private:
-  S* data_;
+  E* data_;
   std::int64_t values_;
   std::int64_t units_;
   std::int64_t time_;

@@ -57,8 +57,8 @@ struct LayerBackwardArguments {  // with B > 0 and U > 0
   Parts<const T*, kParts> input;   // [S, B, F]; tangents: or null for zeros
   Parts<LayerStateArrays<T>, kParts> states;
   Parts<LayerGradientArrays<T>, kParts> gradients;
-  // Of the whole network: this layer's part is written; null if not wanted. Of
-  // the last part: with tangents, it is the gradient's tangent.
+  // Of the whole network, of which this layer's is written; null if not wanted.
+  // With tangents, it is the gradient's tangent.
   T* d_params;
 };
 
@@ -194,7 +194,7 @@ class LayerBackward {
     return all.Rows((kParts - 1 - part) * rows, rows);
   }
 
-  // Whether any gradient with respect to the layer's input is.
+  // Whether any gradient with respect to the layer's input is wanted.
   bool wants_input() const {
     for (const LayerGradientArrays<T>& gradients : a_.gradients) {
       if (gradients.input != nullptr) return true;
@@ -397,7 +397,9 @@ class LayerBackward {
   template <typename Units>
   static Vector<T> ProjectedSum(Incoming incoming, std::int64_t row,
                                 std::int64_t i, const Units& units) {
-    if (kParts > 1) return incoming.Sum(row, i, units);
+    if (kParts > 1 || incoming.d_output.data == nullptr) {
+      return incoming.Sum(row, i, units);
+    }
     const ColumnView<const T> d_output =
         std::exchange(incoming.d_output, ColumnView<const T>{});
     return incoming.Sum(row, i, units) + units.Read(d_output.At(row));

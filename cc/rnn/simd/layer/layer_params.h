@@ -12,47 +12,47 @@
 
 namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
 
-// Sizes as in layer_shape.h. S: the type of the params, or const that.
-template <typename S>
+// Sizes as in layer_shape.h. E: the type of the params, or const that.
+template <typename E>
 class LayerParams {
  public:
   // params: of the whole network.
-  LayerParams(const RnnConfig& config, const LayerShape& shape, S* params)
+  LayerParams(const RnnConfig& config, const LayerShape& shape, E* params)
       : layout_(config), shape_(shape), params_(params) {}
 
   // [G * U, F], W
-  MatrixView<S> Input(std::int64_t direction) const {
+  MatrixView<E> Input(std::int64_t direction) const {
     return View(layout_.InputMatrix(shape_.PseudoLayer(direction)));
   }
   // [G * U, O], R
-  MatrixView<S> Recurrent(std::int64_t direction) const {
+  MatrixView<E> Recurrent(std::int64_t direction) const {
     return View(layout_.RecurrentMatrix(shape_.PseudoLayer(direction)));
   }
   // [U, ...]: the rows of one gate of these.
-  MatrixView<S> OfGate(const MatrixView<S>& matrix, std::int64_t gate) const {
+  MatrixView<E> OfGate(const MatrixView<E>& matrix, std::int64_t gate) const {
     return matrix.Rows(gate * shape_.units, shape_.units);
   }
   // [O, U], P
-  MatrixView<S> Projection(std::int64_t direction) const {
+  MatrixView<E> Projection(std::int64_t direction) const {
     return View(layout_.Projection(shape_.PseudoLayer(direction)));
   }
   // [G * U], bW
-  S* InputBias(std::int64_t direction) const {
+  E* InputBias(std::int64_t direction) const {
     return View(layout_.InputBias(shape_.PseudoLayer(direction))).data;
   }
   // [G * U], bR
-  S* RecurrentBias(std::int64_t direction) const {
+  E* RecurrentBias(std::int64_t direction) const {
     return View(layout_.RecurrentBias(shape_.PseudoLayer(direction))).data;
   }
 
  private:
-  MatrixView<S> View(const ParamsRegion& region) const {
+  MatrixView<E> View(const ParamsRegion& region) const {
     return {params_ + region.offset, region.rows, region.cols};
   }
 
   CudnnRnnParamsLayout layout_;
   LayerShape shape_;
-  S* params_;
+  E* params_;
 };
 
 }  // namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET

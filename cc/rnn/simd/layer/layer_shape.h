@@ -31,14 +31,14 @@ struct LayerShape {
   }
 
   // [B, cols] of a direction, of an array [D, B, cols].
-  template <typename S>
-  MatrixView<S> OfDirection(S* array, std::int64_t direction,
+  template <typename E>
+  MatrixView<E> OfDirection(E* array, std::int64_t direction,
                             std::int64_t cols) const {
     return {array + direction * batch * cols, batch, cols};
   }
   // [B, O] of a direction at time t, of an array [S, B, D * O].
-  template <typename S>
-  MatrixView<S> OutputAt(S* array, std::int64_t direction,
+  template <typename E>
+  MatrixView<E> OutputAt(E* array, std::int64_t direction,
                          std::int64_t t) const {
     const std::int64_t width = directions * output_size;
     return {array + t * batch * width + direction * output_size, batch,
@@ -108,10 +108,10 @@ class Sweep {
            batch_;
   }
   // A chunk's rows of an array [S, B, cols].
-  template <typename S>
-  MatrixView<S> RowsOf(S* array, std::int64_t cols, std::int64_t direction,
+  template <typename E>
+  MatrixView<E> RowsOf(E* array, std::int64_t cols, std::int64_t direction,
                        const StepChunk& chunk) const {
-    return MatrixView<S>(array, time_ * batch_, cols)
+    return MatrixView<E>(array, time_ * batch_, cols)
         .Rows(FirstTime(direction, chunk) * batch_, Rows(chunk));
   }
 

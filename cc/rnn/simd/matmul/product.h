@@ -1,5 +1,5 @@
-// Products of matrices, on one thread, by what the instruction set has for
-// their type. The one header to include for them: it names who multiplies.
+// Products of packed operands, on one thread, by what the instruction set has
+// for their type. The one header to include for them: it names who multiplies.
 
 #ifndef TF_RNN_OPS_CC_RNN_SIMD_MATMUL_PRODUCT_H_
 #define TF_RNN_OPS_CC_RNN_SIMD_MATMUL_PRODUCT_H_

@@ -1,4 +1,4 @@
-// What the tests call of the products: simd/product_functions.cc defines it
+// What the tests call of the products: product_functions.cc defines it
 // once for each instruction set.
 
 #ifndef TF_RNN_OPS_CC_RNN_SIMD_MATMUL_PRODUCT_FUNCTIONS_H_

@@ -1,4 +1,4 @@
-// What the tests call of vector.h and activations.h: simd/vector_functions.cc
+// What the tests call of vector.h and activations.h: vector_functions.cc
 // defines it once for each instruction set.
 
 #ifndef TF_RNN_OPS_CC_RNN_SIMD_VECTOR_VECTOR_FUNCTIONS_H_
