@@ -23,21 +23,22 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// How long a helper stays before what waits in the pool has its turn, and how
-// long before that the pool is asked for the next one: more than a task takes.
-constexpr std::chrono::microseconds kLongestStay(1400);
-constexpr std::chrono::microseconds kNotice(600);
-// How often the calling thread sees to its helpers.
-constexpr std::chrono::microseconds kBetweenLooks(200);
+// A helper returns its thread to the pool after this time, so that what is
+// queued there gets a turn. The calling thread asks for a replacement
+// kReplacementLead earlier, which is longer than a task takes.
+constexpr std::chrono::microseconds kHelperTime(1400);
+constexpr std::chrono::microseconds kReplacementLead(600);
+// The calling thread checks its helpers at this interval.
+constexpr std::chrono::microseconds kRecruitInterval(200);
 
-// How long a thread looks out for another one to finish a task before it lets
-// others have the CPU: longer than it takes where that thread has one, too.
-constexpr std::chrono::microseconds kLongestLookOut(50);
+// A thread spins this long before it yields or sleeps. A task of another thread
+// takes less time if that thread is running.
+constexpr std::chrono::microseconds kMaxSpin(50);
 
-// What threads write side by side lies on lines of its own.
+// Values that different threads write lie on different cache lines.
 constexpr std::size_t kCacheLine = 64;
 
-// Tells the CPU that the thread has nothing to do but look again.
+// Tells the CPU that the thread is spinning.
 void Pause() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
@@ -46,13 +47,13 @@ void Pause() {
 #endif
 }
 
-// Looks until condition() is true, and returns true, or until gives_up(), which
-// is asked less often.
+// Spins until condition() is true, or until gives_up(), which is called less
+// often. Returns condition().
 template <typename Condition, typename GivesUp>
-bool LookOut(const Condition& condition, const GivesUp& gives_up) {
-  constexpr int kLooks = 16;  // some hundred nanoseconds
+bool SpinUntil(const Condition& condition, const GivesUp& gives_up) {
+  constexpr int kChecks = 16;  // some hundred nanoseconds
   do {
-    for (int i = 0; i < kLooks; ++i) {
+    for (int i = 0; i < kChecks; ++i) {
       if (condition()) return true;
       Pause();
     }
@@ -60,25 +61,25 @@ bool LookOut(const Condition& condition, const GivesUp& gives_up) {
   return condition();
 }
 
-// Where one thread sleeps until others have made a condition true. A futex:
-// the standard library's condition variables ask for a newer glibc.
-class Bed {
+// Lets one thread sleep until others have made a condition true. A futex,
+// because the standard library's condition variables need a newer glibc.
+class SleepEvent {
  public:
   template <typename Condition>
   void SleepUntil(const Condition& condition) {
-    is_taken_.store(true);
+    has_sleeper_.store(true);
     for (;;) {
       const std::uint32_t seen = num_changes_.load();
       if (condition()) break;
       Futex(FUTEX_WAIT_PRIVATE, seen);
     }
-    is_taken_.store(false);
+    has_sleeper_.store(false);
   }
 
   // To be called after each change. Either the sleeper sees the change, or this
   // sees the sleeper.
   void WakeSleeper() {
-    if (!is_taken_.load()) return;
+    if (!has_sleeper_.load()) return;
     num_changes_.fetch_add(1);
     Futex(FUTEX_WAKE_PRIVATE, 1);
   }
@@ -89,26 +90,26 @@ class Bed {
     syscall(SYS_futex, &num_changes_, operation, value, nullptr, nullptr, 0);
   }
 
-  alignas(kCacheLine) std::atomic<bool> is_taken_{false};
+  alignas(kCacheLine) std::atomic<bool> has_sleeper_{false};
   std::atomic<std::uint32_t> num_changes_{0};
 };
 
-// A thread of the pool that was seen idle, and is taken to be so while its
-// clock of CPU time stands still. It may have been given work that blocks it
-// before that clock first stood still, so it is believed for a while only.
+// A thread of the pool that was idle, and counts as idle while its CPU-time
+// clock stands still. A thread that blocks in some work looks the same, so this
+// holds for kTrusted only.
 class IdleThread {
  public:
-  // Called by the thread.
+  // To be called by that thread.
   void Watch() {
     clockid_t clock;
     if (pthread_getcpuclockid(pthread_self(), &clock) == 0) seen_ = clock;
   }
 
-  // Whether it is idle. For one thread to call, at intervals.
+  // Whether it is idle. For one thread to call, again and again.
   bool IsIdle(Clock::time_point now) {
     if (const clockid_t seen = seen_.exchange(kNone); seen != kNone) {
       clock_ = seen;
-      until_ = now + kBelieved;
+      until_ = now + kTrusted;
       stands_still_ = false;
     }
     timespec time;
@@ -118,7 +119,7 @@ class IdleThread {
     const bool has_run =
         time.tv_sec != time_.tv_sec || time.tv_nsec != time_.tv_nsec;
     time_ = time;
-    // At first it looks out for work, as the pool's threads do.
+    // At first it spins for work, as the pool's threads do.
     if (has_run && stands_still_) clock_ = kNone;
     stands_still_ = !has_run;
     return stands_still_;
@@ -126,7 +127,7 @@ class IdleThread {
 
  private:
   static constexpr clockid_t kNone = CLOCK_REALTIME;  // no thread's
-  static constexpr std::chrono::milliseconds kBelieved{20};
+  static constexpr std::chrono::milliseconds kTrusted{20};
 
   std::atomic<clockid_t> seen_{kNone};
   clockid_t clock_ = kNone;
@@ -231,12 +232,12 @@ int PoolUsers::FairShare(int num_threads) const {
   return std::max(1, num_threads / std::max(1, num_users));
 }
 
-bool PoolUsers::WasOneThereJustNow() const {
-  // TensorFlow's threads look out for work a little longer.
-  constexpr std::chrono::microseconds kJustNow(50);
+bool PoolUsers::HadOneJustNow() const {
+  // TensorFlow's threads spin for work a little longer.
+  constexpr std::chrono::microseconds kSpinTime(50);
   const Clock::time_point last(
       Clock::duration(last_.load(std::memory_order_relaxed)));
-  return Clock::now() - last < kJustNow;
+  return Clock::now() - last < kSpinTime;
 }
 
 // A thread that takes tasks: the calling one, or a helper.
@@ -247,38 +248,37 @@ class PoolExecutor::Worker {
   // The calling thread's is 0.
   int index() const { return index_; }
   bool is_caller() const { return index_ == 0; }
-  // What the last of the following said.
-  bool is_staying() const { return is_staying_; }
+  // What the last call of the next two functions returned.
+  bool may_continue() const { return may_continue_; }
 
-  // Whether to go on. Asked between tasks; the calling thread, which always
-  // does, asks the pool for helpers.
-  bool Stays();
+  // To be called between tasks. Returns whether the worker continues: the
+  // calling thread always does, and asks the pool for helpers here.
+  bool MayContinue();
 
-  // Waits for a condition that other workers make true. Returns whether to go
-  // on.
+  // Waits for a condition that other workers make true. Returns whether the
+  // worker continues.
   template <typename Condition>
   bool WaitUntil(const Condition& condition);
 
-  // Tells those who wait that something has changed.
+  // Wakes the calling thread if it sleeps.
   void Notify();
 
  private:
   Team& team_;
   const int index_;
-  bool is_staying_ = true;
+  bool may_continue_ = true;
 };
 
-// The tasks of a call, cut into shares of neighbouring ones. Each worker has
-// the same share in each step, and whenever there are as many tasks: what it
-// wrote the last time is in its cache. When it has done its own it helps the
-// others.
+// The tasks of a call, cut into shares of neighbouring tasks. A worker begins
+// each step with the same share, and so does each call with as many tasks: what
+// it wrote last is in its cache. Then it takes tasks of the other shares.
 class PoolExecutor::Job {
  public:
   struct alignas(kCacheLine) Share {
-    // Tasks of all steps together.
+    // Tasks of all steps.
     std::atomic<std::int64_t> num_taken{0};
     std::atomic<std::int64_t> num_finished{0};
-    // Of sequences: whether a worker is at work at it.
+    // Of sequences: whether a worker runs it.
     std::atomic<bool> is_held{false};
   };
 
@@ -298,9 +298,9 @@ class PoolExecutor::Job {
   }
   virtual ~Job() = default;
 
-  // Takes and runs tasks until none is left to be taken, or the worker goes.
+  // Takes and runs tasks until none is left, or the worker stops.
   virtual void Work(Worker& worker) = 0;
-  // How many workers find something to do.
+  // How many workers have something to do.
   virtual int num_workers() const = 0;
 
  protected:
@@ -336,14 +336,14 @@ class PoolExecutor::StepJob final : public Job {
       }
       if (step + 1 == num_steps_) return;
       if (!worker.WaitUntil([&] { return IsFinished(step); }) ||
-          !worker.Stays()) {
+          !worker.MayContinue()) {
         return;
       }
     }
   }
 
  private:
-  // The step that the others are at, for a worker that comes late.
+  // The step that the other workers run, for one that joins later.
   std::int64_t CurrentStep() const {
     std::int64_t step = num_steps_;
     for (int i = 0; i < num_shares_; ++i) {
@@ -370,15 +370,15 @@ class PoolExecutor::StepJob final : public Job {
       task_(step, first_task(i) + taken - begin, worker.index());
       share.num_finished.fetch_add(1);
       worker.Notify();
-      if (!worker.Stays()) return false;
+      if (!worker.MayContinue()) return false;
       taken = share.num_taken.load(std::memory_order_relaxed);
     }
     return true;
   }
 };
 
-// Sequences of steps. A worker holds a share while it is at work at its
-// sequences, one after another. Another one may go on where it leaves.
+// Sequences of steps. A worker holds a share while it runs its sequences, one
+// after another. Another worker may continue where it stops.
 class PoolExecutor::SequenceJob final : public Job {
  public:
   using Job::Job;
@@ -394,7 +394,7 @@ class PoolExecutor::SequenceJob final : public Job {
       for (int i = 0; i < num_shares_; ++i) {
         if (!WorkAtShare(ShareOf(worker, i), worker)) return;
       }
-      // The calling thread takes over what helpers leave.
+      // The calling thread continues what helpers left unfinished.
     } while (worker.is_caller() && num_workers() > 0 &&
              worker.WaitUntil([this] { return IsAnyFree(); }));
   }
@@ -404,7 +404,7 @@ class PoolExecutor::SequenceJob final : public Job {
     return shares_[i].num_finished.load() == num_tasks(i) * num_steps_;
   }
 
-  // Whether there is something to be done that nobody does, or nothing at all.
+  // Whether an unfinished share has no worker, or all shares are finished.
   bool IsAnyFree() const {
     bool are_all_finished = true;
     for (int i = 0; i < num_shares_; ++i) {
@@ -418,22 +418,22 @@ class PoolExecutor::SequenceJob final : public Job {
   bool WorkAtShare(int i, Worker& worker) {
     Share& share = shares_[i];
     if (IsFinished(i) || share.is_held.exchange(true)) return true;
-    bool stays = true;
-    while (stays && !IsFinished(i)) {
+    bool may_continue = true;
+    while (may_continue && !IsFinished(i)) {
       const std::int64_t done =
           share.num_finished.load(std::memory_order_relaxed);
       task_(done % num_steps_, first_task(i) + done / num_steps_,
             worker.index());
       share.num_finished.store(done + 1);
-      stays = worker.Stays();
+      may_continue = worker.MayContinue();
     }
     share.is_held.store(false);
     worker.Notify();
-    return stays;
+    return may_continue;
   }
 };
 
-// Those who work for one executor, at one job after another.
+// The workers of one executor, which run one job after another.
 class PoolExecutor::Team : public std::enable_shared_from_this<Team> {
  public:
   Team(const Schedule& schedule, int num_threads, const PoolUsers* users)
@@ -441,27 +441,27 @@ class PoolExecutor::Team : public std::enable_shared_from_this<Team> {
         num_threads_(num_threads),
         users_(users),
         shares_(num_threads),
-        places_(num_threads) {}
+        slots_(num_threads) {}
 
   Job::Share* shares() { return shares_.data(); }
-  Bed& bed() { return bed_; }
+  SleepEvent& caller_event() { return caller_event_; }
 
   // How many threads may work now.
   int num_wanted() const {
     return users_ == nullptr ? num_threads_ : users_->FairShare(num_threads_);
   }
 
-  // The calling thread's part: works at the job, and returns when nobody else
-  // does any more.
+  // The calling thread's part: runs tasks of the job, and returns when no
+  // worker does any more.
   void Run(Job& job) {
     job_.store(&job);
     num_jobs_.fetch_add(1);
     Worker caller(*this, 0);
     Recruit(Clock::now());
     job.Work(caller);
-    // Either a helper sees that the job is gone, or this sees the helper.
+    // Either a helper sees that the job has ended, or this sees the helper.
     job_.store(nullptr);
-    caller.WaitUntil([this] { return num_at_work_.load() == 0; });
+    caller.WaitUntil([this] { return num_working_.load() == 0; });
   }
 
   // A helper's part.
@@ -470,109 +470,108 @@ class PoolExecutor::Team : public std::enable_shared_from_this<Team> {
     std::int64_t seen;
     do {
       seen = num_jobs_.load();
-      num_at_work_.fetch_add(1);
+      num_working_.fetch_add(1);
       if (Job* job = job_.load()) job->Work(helper);
-      num_at_work_.fetch_sub(1);
-      bed_.WakeSleeper();
-    } while (helper.is_staying() && helper.WaitUntil([&] {
+      num_working_.fetch_sub(1);
+      caller_event_.WakeSleeper();
+    } while (helper.may_continue() && helper.WaitUntil([&] {
       return is_dismissed_.load() || num_jobs_.load() != seen;
     }) && !is_dismissed_.load());
   }
 
-  // Whether a helper stays.
-  bool MayStay(int index) const {
-    return Clock::now() < places_[index].leaves.load() && index < num_wanted();
+  // Whether a helper may run more tasks.
+  bool MayContinue(int index) const {
+    return Clock::now() < slots_[index].end.load() && index < num_wanted();
   }
 
-  // Asks the pool for helpers, if it was not just done.
-  void SeeToHelpers() {
+  // Asks the pool for helpers, at intervals.
+  void RecruitIfDue() {
     const Clock::time_point now = Clock::now();
-    if (now - last_look_ >= kBetweenLooks) Recruit(now);
+    if (now - last_recruitment_ >= kRecruitInterval) Recruit(now);
   }
 
   void Dismiss() { is_dismissed_.store(true); }
 
  private:
-  // Where a helper works: at most one at a time.
-  struct alignas(kCacheLine) Place {
-    std::atomic<bool> is_asked_for{false};  // the pool has a closure for it
+  // A slot has at most one helper at a time.
+  struct alignas(kCacheLine) Slot {
+    std::atomic<bool> is_scheduled{false};  // the pool has a closure for it
     std::atomic<bool> is_taken{false};
-    std::atomic<Clock::time_point> leaves{Clock::time_point()};
+    std::atomic<Clock::time_point> end{Clock::time_point()};  // of its time
   };
 
-  // Asks the pool for the helpers that are wanted and not there, and for those
-  // who are to follow the ones that leave soon. By the calling thread, during a
-  // job.
+  // Asks the pool for the helpers that are missing, and for replacements of
+  // those whose time ends soon. For the calling thread, during a job.
   void Recruit(Clock::time_point now) {
-    last_look_ = now;
-    const bool nothing_waits = idle_.IsIdle(now);
+    last_recruitment_ = now;
+    const bool has_idle_thread = idle_.IsIdle(now);
     const int num_workers = std::min(
         num_wanted(), job_.load(std::memory_order_relaxed)->num_workers());
     for (int index = 1; index < num_workers; ++index) {
-      Place& place = places_[index];
-      if (place.is_asked_for.load()) continue;
-      if (place.is_taken.load()) {
-        if (nothing_waits) place.leaves.store(now + kLongestStay);
-        if (now < place.leaves.load() - kNotice) continue;
+      Slot& slot = slots_[index];
+      if (slot.is_scheduled.load()) continue;
+      if (slot.is_taken.load()) {
+        if (has_idle_thread) slot.end.store(now + kHelperTime);
+        if (now < slot.end.load() - kReplacementLead) continue;
       }
-      Ask(index);
+      ScheduleHelper(index);
     }
   }
 
-  void Ask(int index) {
-    places_[index].is_asked_for.store(true);
+  void ScheduleHelper(int index) {
+    slots_[index].is_scheduled.store(true);
     try {
       schedule_([team = shared_from_this(), index,
                  caller = std::this_thread::get_id()] {
-        // A pool with too much to do already runs the closure at once, on the
-        // calling thread, which cannot wait for itself.
-        if (std::this_thread::get_id() != caller) team->Come(index);
+        // A pool whose queue is full runs the closure at once on the calling
+        // thread, which cannot wait for itself.
+        if (std::this_thread::get_id() != caller) team->Join(index);
       });
     } catch (const std::bad_alloc&) {
-      // The others do without.
+      // The job runs on fewer threads.
     }
   }
 
-  // If there is a helper already, then this thread is idle: nothing waits for
-  // the helper's, which stays instead, and goes on to do so while this one is.
-  void Come(int index) {
-    Place& place = places_[index];
-    place.leaves.store(Clock::now() + kLongestStay);
-    const bool was_taken = place.is_taken.exchange(true);
-    place.is_asked_for.store(false);
+  // If the slot still has its helper, then the pool has this thread to spare:
+  // the helper gets more time instead, for as long as this thread is idle.
+  void Join(int index) {
+    Slot& slot = slots_[index];
+    slot.end.store(Clock::now() + kHelperTime);
+    const bool was_taken = slot.is_taken.exchange(true);
+    slot.is_scheduled.store(false);
     if (was_taken) {
       idle_.Watch();
       return;
     }
     Help(index);
-    place.is_taken.store(false);
+    slot.is_taken.store(false);
   }
 
   const Schedule& schedule_;  // for the calling thread alone
   const int num_threads_;
   const PoolUsers* const users_;
   std::vector<Job::Share> shares_;
-  std::vector<Place> places_;  // by the worker's index
-  Clock::time_point last_look_;
+  std::vector<Slot> slots_;  // by the worker's index
+  Clock::time_point last_recruitment_;
   IdleThread idle_;
-  Bed bed_;                                              // the calling thread's
-  alignas(kCacheLine) std::atomic<int> num_at_work_{0};  // helpers
-  // What changes from job to job.
+  SleepEvent caller_event_;
+  alignas(kCacheLine) std::atomic<int> num_working_{0};  // helpers
+  // These change from job to job.
   alignas(kCacheLine) std::atomic<Job*> job_{nullptr};
-  std::atomic<std::int64_t> num_jobs_{0};  // that there were, this one included
+  std::atomic<std::int64_t> num_jobs_{0};  // so far, with the current one
   std::atomic<bool> is_dismissed_{false};
 };
 
 PoolExecutor::Worker::Worker(Team& team, int index)
     : team_(team), index_(index) {}
 
-bool PoolExecutor::Worker::Stays() {
+bool PoolExecutor::Worker::MayContinue() {
   if (is_caller()) {
-    team_.SeeToHelpers();
+    team_.RecruitIfDue();
   } else {
-    is_staying_ = team_.MayStay(index_);
+    may_continue_ = team_.MayContinue(index_);
   }
-  return is_staying_;
+  return may_continue_;
 }
 
 template <typename Condition>
@@ -580,21 +579,21 @@ bool PoolExecutor::Worker::WaitUntil(const Condition& condition) {
   if (is_caller()) {
     if (condition()) return true;
     const Clock::time_point begin = Clock::now();
-    if (!LookOut(condition,
-                 [&] { return Clock::now() - begin > kLongestLookOut; })) {
-      team_.bed().SleepUntil(condition);
+    if (!SpinUntil(condition,
+                   [&] { return Clock::now() - begin > kMaxSpin; })) {
+      team_.caller_event().SleepUntil(condition);
     }
     return true;
   }
   const Clock::time_point begin = Clock::now();
-  return LookOut(condition, [&] {
-    if (Clock::now() - begin > kLongestLookOut) std::this_thread::yield();
-    return !Stays();
+  return SpinUntil(condition, [&] {
+    if (Clock::now() - begin > kMaxSpin) std::this_thread::yield();
+    return !MayContinue();
   });
 }
 
 void PoolExecutor::Worker::Notify() {
-  if (!is_caller()) team_.bed().WakeSleeper();
+  if (!is_caller()) team_.caller_event().WakeSleeper();
 }
 
 PoolExecutor::PoolExecutor(Schedule schedule, int num_threads,
@@ -603,7 +602,7 @@ PoolExecutor::PoolExecutor(Schedule schedule, int num_threads,
       schedule_(std::move(schedule)),
       num_threads_(std::max(1, num_threads)),
       users_(users),
-      are_threads_awake_(users != nullptr && users->WasOneThereJustNow()) {
+      are_threads_awake_(users != nullptr && users->HadOneJustNow()) {
   if (users_ != nullptr) users_->Enter();
 }
 

@@ -10,44 +10,41 @@
 
 namespace tf_rnn_ops::rnn {
 
-// Minimum serial time, in microseconds, worth sharing among threads: those that
-// look out for work already, and those that must be woken first.
+// Minimum serial time, in microseconds, worth sharing with other threads: with
+// those that spin for work already, and with those that must be woken first.
 constexpr double kMinSharedMicros = 5;
 constexpr double kMinWakeMicros = 20;
 
 // Runs tasks. How they are spread over threads never changes what they compute:
-// a task sees the same arguments and the same floating-point mode (denormals
-// are flushed to zero) wherever it runs. Only `worker` tells where that is: no
-// two tasks that run at the same time are given the same one, so that each
-// worker can have scratch memory of its own. Tasks do not call the executor
-// themselves, and take no longer than a millisecond: threads come and go
+// a task has the same arguments and the same floating-point mode (denormals are
+// flushed to zero) on each thread. `worker` tells tasks that run at the same
+// time apart, so that each worker can have scratch memory of its own. Tasks do
+// not call the executor, and take at most a millisecond: threads join and leave
 // between tasks.
 //
-// From when the executor is cancelled on, tasks are left out, so that the
-// calls that remain return at once. One that runs already may then read what a
-// task that was left out has not written: no task takes a place in memory from
-// what another wrote.
+// Once the executor is cancelled, it skips tasks, so that all calls return
+// soon. A task that is still running may then read memory that a skipped task
+// has not written: tasks never take an index or address from such memory.
 class Executor {
  public:
-  // Whether nobody wants the results any more. Never takes it back.
+  // Whether nobody needs the results any more. Once true, it stays true.
   using IsCancelled = std::function<bool()>;
   using Task = std::function<void(std::int64_t task)>;
   using WorkerTask = std::function<void(std::int64_t task, int worker)>;
   using StepTask =
       std::function<void(std::int64_t step, std::int64_t task, int worker)>;
 
-  // Not inline, like the constructors: what creates an executor for one
+  // Not inline, like the constructors: code that is compiled for one
   // instruction set must not be linked into code for another.
   virtual ~Executor();
 
   // How many tasks may run at the same time: `worker` is less.
   virtual int num_threads() const = 0;
 
-  // Whether work is better shared, among threads if there are several, that
-  // takes one of them so long.
+  // Whether work that takes one thread this long is worth sharing.
   bool IsWorthSharing(double microseconds) const;
 
-  // Whether tasks are left out: what they write is then not to be used.
+  // Whether tasks are skipped: the results are then not to be used.
   bool is_cancelled() const { return is_cancelled_ && is_cancelled_(); }
 
   // Calls task(0), ..., task(count - 1), each once, in any order, and returns
@@ -55,23 +52,22 @@ class Executor {
   void ParallelFor(std::int64_t count, const Task& task);
   void ParallelFor(std::int64_t count, const WorkerTask& task);
 
-  // Does so `num_steps` times, one step after another: the tasks of a step see
-  // what those of all steps before it did. A step costs no more than a
-  // hand-over between threads that are already there.
+  // Does so `num_steps` times: the tasks of a step see what the tasks of all
+  // steps before it wrote. Threads stay from step to step.
   void ParallelSteps(std::int64_t num_steps, std::int64_t tasks_per_step,
                      const StepTask& task);
 
-  // The same for tasks that see only what the task of the same number did in
+  // The same for tasks that see only what the task of the same number wrote in
   // the steps before: sequences, none of which waits for another.
   void ParallelSequences(std::int64_t num_steps, std::int64_t num_sequences,
                          const StepTask& task);
 
  protected:
-  // is_cancelled: nothing, if it never is.
+  // is_cancelled: empty if the executor is never cancelled.
   explicit Executor(IsCancelled is_cancelled);
 
  private:
-  // Whether threads other than the calling one are looking out for work.
+  // Whether threads other than the calling one spin for work.
   virtual bool AreThreadsAwake() const = 0;
   // There is at least one step and one task.
   virtual void RunSteps(std::int64_t num_steps, std::int64_t tasks_per_step,
@@ -101,20 +97,19 @@ class SerialExecutor final : public Executor {
                     const StepTask& task) override;
 };
 
-// The executors that use a pool now, and when the last one went.
+// Counts the executors that use a pool, and keeps when the last one left.
 class PoolUsers {
  public:
   void Enter();
   void Leave();
 
-  // How many threads each of them may use, of so many.
+  // How many of `num_threads` threads each of them may use.
   int FairShare(int num_threads) const;
 
-  // Whether one was there just now, be there work for the pool's threads or
-  // not: for a while after they had some, these look out for more. Where calls
-  // follow one another more closely than that, the second may have to wake
-  // threads, and those after it find them awake.
-  bool WasOneThereJustNow() const;
+  // Whether an executor left the pool so recently that the pool's threads still
+  // spin for work. If calls follow one another that closely, the second may
+  // have to wake threads, and later ones find them awake.
+  bool HadOneJustNow() const;
 
  private:
   std::atomic<int> num_users_{0};
@@ -124,25 +119,23 @@ class PoolUsers {
 
 // Shares tasks between the calling thread and a pool.
 //
-// The calling thread takes tasks like any other and waits only for tasks that
-// have begun, so it makes progress even if the pool never starts a thread. It
-// asks the pool for helpers. A helper looks out for work between tasks, which
-// costs less than to wake one for each call. It leaves 2 ms after it came, when
-// the executor is gone, or when the pool has so many users that its thread is
-// wanted elsewhere. Shortly before the 2 ms are over, the calling thread asks
-// the pool for the next one, which comes after what waits in the pool. If it
-// comes before the helper has left, then the pool has a thread to spare and
-// nothing waits: the helper stays in its place, and on for as long as the spare
-// thread has nothing to do.
+// The calling thread takes tasks like any other worker, and waits only for
+// tasks that have begun: it makes progress even if the pool never starts a
+// thread. It asks the pool for helpers. A helper spins for work between tasks,
+// which costs less than waking a thread for each call. It leaves after 2 ms,
+// when the executor is destroyed, or when the pool has so many users that its
+// thread is needed elsewhere. Shortly before the 2 ms end, the calling thread
+// asks the pool for a replacement, which queues behind the pool's other work.
+// If the replacement starts before the helper has left, then the pool has a
+// thread to spare: the helper stays for as long as that thread is idle.
 class PoolExecutor final : public Executor {
  public:
   // Hands a closure to the pool, to be run once at any later time.
   using Schedule = std::function<void(std::function<void()>)>;
 
-  // num_threads: how many threads, the calling one included, may work at once;
-  // less than one means the calling one.
-  // users: those of the pool, among which this one is counted; if null, it is
-  // the only one, and the pool's threads are taken to be asleep.
+  // num_threads: the most threads at once, with the calling one; less than 1
+  // is 1. users: the pool's users, to which this one is added; if null, it is
+  // the only one, and the pool's threads count as asleep.
   PoolExecutor(Schedule schedule, int num_threads,
                IsCancelled is_cancelled = {}, PoolUsers* users = nullptr);
   ~PoolExecutor() override;
@@ -163,7 +156,7 @@ class PoolExecutor final : public Executor {
                 const StepTask& task) override;
   void RunSequences(std::int64_t num_steps, std::int64_t num_sequences,
                     const StepTask& task) override;
-  // Whether that was possible; there may be no other thread, or no memory.
+  // Returns false if there is no other thread, or no memory.
   template <typename JobType>
   bool RunAsTeam(std::int64_t num_steps, std::int64_t tasks_per_step,
                  const StepTask& task);
@@ -172,7 +165,7 @@ class PoolExecutor final : public Executor {
   const int num_threads_;
   PoolUsers* const users_;
   const bool are_threads_awake_;
-  std::shared_ptr<Team> team_;  // made when there is work to be shared
+  std::shared_ptr<Team> team_;  // made when there is work to share
 };
 
 }  // namespace tf_rnn_ops::rnn
