@@ -18,8 +18,8 @@ class CudnnRnnAttributes {
   // Reads those that the op has, and refuses those that no network has.
   absl::Status Read(tensorflow::OpKernelConstruction* ctx);
 
-  rnn::RnnMode rnn_mode() const { return network_.mode(); }
-  std::int64_t num_directions() const { return network_.num_directions(); }
+  rnn::RnnMode rnn_mode() const { return network_.mode; }
+  std::int64_t num_directions() const { return network_.num_directions; }
   // As the attribute says: 0, or what may be num_units.
   std::int64_t num_proj() const { return network_.num_proj; }
   float dropout() const { return network_.dropout; }

@@ -46,11 +46,11 @@ class CudnnRnnNetwork {
   absl::Status ReadAttributes();
 
   std::int64_t num_gates() const {
-    return rnn::TraitsOf(attributes_.mode()).gates;
+    return rnn::TraitsOf(attributes_.mode).gates;
   }
-  std::int64_t num_directions() const { return attributes_.num_directions(); }
+  std::int64_t num_directions() const { return attributes_.num_directions; }
   bool has_cell_state() const {
-    return rnn::TraitsOf(attributes_.mode()).has_cell_state;
+    return rnn::TraitsOf(attributes_.mode).has_cell_state;
   }
 
   DimensionHandle num_layers() const { return num_layers_; }

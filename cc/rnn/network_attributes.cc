@@ -18,10 +18,10 @@ std::string Join(const Part&... parts) {
 
 }  // namespace
 
-RnnMode NetworkAttributes::mode() const {
+RnnMode RnnModeOf(const std::string& name) {
   const auto modes = RnnModes();
   for (std::size_t i = 0; i < modes.size(); ++i) {
-    if (rnn_mode == modes[i].name) return static_cast<RnnMode>(i);
+    if (name == modes[i].name) return static_cast<RnnMode>(i);
   }
   return RnnMode::kLstm;  // op definitions allow no other name
 }
@@ -29,9 +29,9 @@ RnnMode NetworkAttributes::mode() const {
 RnnConfig NetworkAttributes::Config(std::int64_t num_layers,
                                     std::int64_t num_units,
                                     std::int64_t input_size) const {
-  return {mode(),
+  return {mode,
           input_mode != "linear_input" && input_size == num_units,
-          num_directions(),
+          num_directions,
           num_layers,
           input_size,
           num_units,
@@ -45,9 +45,9 @@ std::string NetworkAttributes::Error() const {
   if (num_proj < 0) {
     return Join("num_proj must not be negative, but is ", num_proj);
   }
-  if (num_proj > 0 && mode() != RnnMode::kLstm) {
+  if (num_proj > 0 && mode != RnnMode::kLstm) {
     return Join("num_proj must be 0 unless rnn_mode is lstm, but is ", num_proj,
-                " where rnn_mode is ", rnn_mode);
+                " where rnn_mode is ", TraitsOf(mode).name);
   }
   return "";
 }

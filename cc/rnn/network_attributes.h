@@ -12,17 +12,11 @@
 namespace tf_rnn_ops::rnn {
 
 struct NetworkAttributes {
-  std::string rnn_mode = "lstm";
+  RnnMode mode = RnnMode::kLstm;
   std::string input_mode = "linear_input";
-  std::string direction = "unidirectional";
+  std::int64_t num_directions = 1;
   float dropout = 0;
   std::int64_t num_proj = 0;
-
-  // For names that the op definitions allow.
-  RnnMode mode() const;
-  std::int64_t num_directions() const {
-    return direction == "bidirectional" ? 2 : 1;
-  }
 
   // The network of these sizes, which fit the attributes. A projection to
   // num_units is none, as in cuDNN.
@@ -41,14 +35,20 @@ struct NetworkAttributes {
                             const std::string& input_size) const;
 };
 
+// The mode of a name in RnnModes().
+RnnMode RnnModeOf(const std::string& name);
+
 // Reads all but num_proj, which not every op has. get(name, pointer): returns a
 // status.
 template <typename Get>
 auto ReadNetworkAttributes(const Get& get, NetworkAttributes* attributes) {
-  auto status = get("rnn_mode", &attributes->rnn_mode);
+  std::string rnn_mode, direction;
+  auto status = get("rnn_mode", &rnn_mode);
   if (status.ok()) status = get("input_mode", &attributes->input_mode);
-  if (status.ok()) status = get("direction", &attributes->direction);
+  if (status.ok()) status = get("direction", &direction);
   if (status.ok()) status = get("dropout", &attributes->dropout);
+  attributes->mode = RnnModeOf(rnn_mode);
+  attributes->num_directions = direction == "bidirectional" ? 2 : 1;
   return status;
 }
 
