@@ -7,7 +7,6 @@
 #include "cc/kernels/cpu/engine.h"
 #include "cc/kernels/cpu/kernels.h"
 #include "cc/kernels/make_output.h"
-#include "cc/rnn/instruction_set.h"
 #include "cc/rnn/reserve_space.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/framework/tensor.h"
@@ -86,14 +85,14 @@ class CpuCudnnRnn {
       pass->stream = generator_.Reserve(
           rnn::NumDropoutSamples(pass->config, pass->size, pass->dropout));
     }
-    const auto kernels = Kernels(inputs);
+    const auto kernels = NetworkKernels<E>(inputs);
     return RunPass(ctx, inputs, kernels.forward_workspace, kernels.forward,
                    pass);
   }
 
   absl::Status Backward(OpKernelContext* ctx, const CudnnRnnInputs& inputs,
                         rnn::CudnnRnnBackward<E>* pass) const {
-    const auto kernels = Kernels(inputs);
+    const auto kernels = NetworkKernels<E>(inputs);
     return RunPass(ctx, inputs, kernels.backward_workspace, kernels.backward,
                    pass);
   }
@@ -104,11 +103,8 @@ class CpuCudnnRnn {
                                         rnn::ReserveSpaceHeader* header,
                                         std::string* mismatch) const {
     TF_RETURN_IF_ERROR(AlignReserveSpace(ctx, reserve_space));
-    *header = CopyHeader(*reserve_space);
-    *mismatch = rnn::ReserveSpaceMismatch<E>(
-        inputs.MakeReserveSpaceKey(), header->data(),
-        reserve_space->NumElements(),
-        rnn::ReserveSpaceSize<E>(inputs.config(), inputs.size()));
+    *mismatch =
+        tf_rnn_ops::FindReserveSpaceMismatch<E>(inputs, *reserve_space, header);
     return absl::OkStatus();
   }
 
@@ -118,11 +114,6 @@ class CpuCudnnRnn {
   }
 
  private:
-  static rnn::CudnnRnnKernels<E> Kernels(const CudnnRnnInputs& inputs) {
-    return rnn::GetCudnnRnnKernels<E>(rnn::ActiveInstructionSet(),
-                                      inputs.config().mode);
-  }
-
   DropoutGenerator generator_;
 };
 

@@ -16,7 +16,6 @@
 #include "cc/kernels/engine_type.h"
 #include "cc/kernels/make_output.h"
 #include "cc/rnn/cudnn_rnn.h"
-#include "cc/rnn/instruction_set.h"
 #include "cc/rnn/reserve_space.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/framework/tensor.h"
@@ -86,18 +85,13 @@ class CudnnRNNBackpropGradOp : public tensorflow::OpKernel {
     pass.reserve_space_header = &header;
     pass.output = EngineData<T>(output);
 
-    const auto kernels = Kernels(inputs);
+    const auto kernels = NetworkKernels<E>(inputs);
     OP_REQUIRES_OK(ctx, RunPass(ctx, inputs, kernels.backward_grad_workspace,
                                 kernels.backward_grad, &pass));
   }
 
  private:
   using E = EngineType<T>;
-
-  static rnn::CudnnRnnKernels<E> Kernels(const CudnnRnnInputs& inputs) {
-    return rnn::GetCudnnRnnKernels<E>(rnn::ActiveInstructionSet(),
-                                      inputs.config().mode);
-  }
 
   // Reads the gradients that the backward pass was given.
   static absl::Status ReadBackwardPass(const CudnnRnnInputs& inputs,
@@ -197,7 +191,7 @@ class CudnnRNNBackpropGradOp : public tensorflow::OpKernel {
     pass.output_h = EngineData<T>(&output_h);
     pass.output_c = EngineData<T>(&output_c);
     pass.reserve_space = EngineData<T>(reserve_space);
-    const auto kernels = Kernels(inputs);
+    const auto kernels = NetworkKernels<E>(inputs);
     return RunPass(ctx, inputs, kernels.forward_workspace, kernels.forward,
                    &pass);
   }

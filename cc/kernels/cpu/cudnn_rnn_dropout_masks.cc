@@ -11,7 +11,6 @@
 #include "cc/kernels/device_kernels.h"
 #include "cc/kernels/engine_type.h"
 #include "cc/rnn/cudnn_rnn.h"
-#include "cc/rnn/instruction_set.h"
 #include "cc/rnn/random_stream.h"
 #include "cc/rnn/reserve_space.h"
 #include "tensorflow/core/framework/op_kernel.h"
@@ -43,13 +42,9 @@ class CudnnRNNDropoutMasksOp : public tensorflow::OpKernel {
     rnn::ReserveSpaceHeader header;
     OP_REQUIRES_OK(ctx, inputs.ReadReserveSpace(
                             [&](Tensor* tensor, std::string* mismatch) {
-                              using E = EngineType<T>;
-                              header = CopyHeader(*tensor);
-                              *mismatch = rnn::ReserveSpaceMismatch<E>(
-                                  inputs.MakeReserveSpaceKey(), header.data(),
-                                  tensor->NumElements(),
-                                  rnn::ReserveSpaceSize<E>(inputs.config(),
-                                                           inputs.size()));
+                              *mismatch =
+                                  FindReserveSpaceMismatch<EngineType<T>>(
+                                      inputs, *tensor, &header);
                               return absl::OkStatus();
                             },
                             &reserve_space));
@@ -73,10 +68,9 @@ class CudnnRNNDropoutMasksOp : public tensorflow::OpKernel {
   absl::Status Fill(OpKernelContext* ctx, const CudnnRnnInputs& inputs,
                     const rnn::RandomStream& stream, Tensor* masks) const {
     rnn::PoolExecutor executor = IntraOpExecutor(ctx);
-    rnn::GetCudnnRnnKernels<M>(rnn::ActiveInstructionSet(),
-                               inputs.config().mode)
-        .dropout_masks(inputs.config(), inputs.size(), attributes_.dropout(),
-                       stream, EngineData<M>(masks), executor);
+    NetworkKernels<M>(inputs).dropout_masks(inputs.config(), inputs.size(),
+                                            attributes_.dropout(), stream,
+                                            EngineData<M>(masks), executor);
     return CheckNotCancelled(ctx, executor);
   }
 

@@ -11,12 +11,16 @@
 #include <cstring>
 #include <functional>
 #include <limits>
+#include <string>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "cc/kernels/cudnn_rnn_inputs.h"
 #include "cc/kernels/make_output.h"
+#include "cc/rnn/cudnn_rnn.h"
 #include "cc/rnn/executor.h"
+#include "cc/rnn/instruction_set.h"
 #include "cc/rnn/reserve_space.h"
 #include "tensorflow/core/framework/cancellation.h"
 #include "tensorflow/core/framework/op_kernel.h"
@@ -124,6 +128,26 @@ inline rnn::ReserveSpaceHeader CopyHeader(
   return rnn::CopyReserveSpaceHeader(
       reserve_space.data(),
       static_cast<std::int64_t>(reserve_space.TotalBytes()));
+}
+
+// Copies the header and returns why the forward pass of this network did not
+// leave the reserve_space on a CPU; empty if it did.
+// E: the engine's type of the elements.
+template <typename E>
+std::string FindReserveSpaceMismatch(const CudnnRnnInputs& inputs,
+                                     const tensorflow::Tensor& reserve_space,
+                                     rnn::ReserveSpaceHeader* header) {
+  *header = CopyHeader(reserve_space);
+  return rnn::ReserveSpaceMismatch<E>(
+      inputs.MakeReserveSpaceKey(), header->data(), reserve_space.NumElements(),
+      rnn::ReserveSpaceSize<E>(inputs.config(), inputs.size()));
+}
+
+// The engine's kernels for the network, on this CPU.
+template <typename E>
+rnn::CudnnRnnKernels<E> NetworkKernels(const CudnnRnnInputs& inputs) {
+  return rnn::GetCudnnRnnKernels<E>(rnn::ActiveInstructionSet(),
+                                    inputs.config().mode);
 }
 
 }  // namespace tf_rnn_ops
