@@ -13,6 +13,7 @@
 #include "cc/rnn/rnn_config.h"
 #include "cc/rnn/simd/cells/cell_run.h"
 #include "cc/rnn/simd/cells/cells.h"
+#include "cc/rnn/simd/layer/forward_steps.h"
 #include "cc/rnn/simd/layer/kept_activations.h"
 #include "cc/rnn/simd/layer/layer_params.h"
 #include "cc/rnn/simd/layer/layer_shape.h"
@@ -79,12 +80,6 @@ bool FusesInput(const RnnConfig& config, const RnnSize& size) {
   return size.batch > kMaxTileRows || weights * sizeof(P) <= kMostBytes;
 }
 
-// The steps whose input is prepared at once: few enough to stay in a cache.
-inline std::int64_t StepsAtOnce(const RnnSize& size) {
-  constexpr std::int64_t kRows = 256;
-  return Min(size.time, Max(kRows / Max(size.batch, 1), 1));
-}
-
 // Scratch memory, enough for any layer of the network.
 template <typename P>
 struct LayerForwardScratch {
@@ -95,50 +90,33 @@ struct LayerForwardScratch {
   T* bias;                         // [D, panels of U, G * kTileCols]
   P* input;                        // [D] left operands [StepsAtOnce * B, F]
   T* projected;  // [D, StepsAtOnce * B, panels of U, G * kTileCols], not fused
-  P* states;     // [2, D] left operands [B, O]
-  P* cell_outputs;    // [D] left operands [B, U], with a projection
   T* recurrent_bias;  // [D, U], of the gate that is not in `bias`, if any
   T* hidden;          // [D, B, O], where the states are rounded
-  T* products;        // [num_threads, ProductSize]
+  ForwardStepsScratch<P> steps;
 
   LayerForwardScratch(const RnnConfig& config, const RnnSize& size,
                       int num_threads, Arena& arena)
       : weights(ReadsWeightsInPlace<P>(config, size)
                     ? PanelWeightsScratch<P>()
-                    : PanelWeightsScratch<P>(config, arena)) {
+                    : PanelWeightsScratch<P>(config, arena)),
+        steps(config, size, /*parts=*/1, num_threads, arena) {
     const CheckedInt directions = config.num_directions;
-    const std::int64_t gates = config.num_gates();
-    const std::int64_t panel_cols =
-        gates * CeilDiv(config.num_units, kTileCols<T>) * kTileCols<T>;
+    const std::int64_t panel_cols = PanelCols<T>(config);
     const CheckedInt rows = CheckedInt(StepsAtOnce(size)) * size.batch;
-    const std::int64_t fan_in = config.largest_fan_in();
-    const std::int64_t output_size = config.output_size();
-    const bool is_projected = config.num_proj > 0;
-    const bool fuses = FusesInput<P>(config, size);
     bias = arena.Take<T>(directions * panel_cols);
     input = arena.Take<P>(
         directions *
         Left::Size(ReadsWeightsInPlace<P>(config, size) ? CheckedInt(0) : rows,
-                   fan_in));
-    projected = arena.Take<T>(directions * panel_cols * (fuses ? 0 : rows));
-    states = arena.Take<P>(directions *
-                           Left::Size(CheckedInt(size.batch), output_size) * 2);
-    cell_outputs = arena.Take<P>(
-        directions * Left::Size(CheckedInt(is_projected ? size.batch : 0),
-                                config.num_units));
-    recurrent_bias = arena.Take<T>(
-        directions *
-        (TraitsOf(config.mode).blocks > gates ? config.num_units : 0));
-    hidden =
-        arena.Take<T>(kRoundsOperands<P> ? directions * size.batch * output_size
-                                         : CheckedInt(0));
-    products = arena.Take<T>(CheckedInt(num_threads) * ProductSize(size.batch));
-  }
-
-  // What a worker's product takes, of any cell.
-  static CheckedInt ProductSize(std::int64_t batch) {
-    return CheckedInt(batch) * GroupSize<T>(batch, 1) * MostBlocks() *
-           kTileCols<T>;
+                   config.largest_fan_in()));
+    projected = arena.Take<T>(directions * panel_cols *
+                              (FusesInput<P>(config, size) ? 0 : rows));
+    const bool has_recurrent_bias =
+        TraitsOf(config.mode).blocks > config.num_gates();
+    recurrent_bias =
+        arena.Take<T>(directions * (has_recurrent_bias ? config.num_units : 0));
+    hidden = arena.Take<T>(kRoundsOperands<P>
+                               ? directions * size.batch * config.output_size()
+                               : CheckedInt(0));
   }
 };
 
@@ -163,15 +141,10 @@ class LayerForward {
             a_.output,
             shape_.time * shape_.batch * shape_.directions * shape_.output_size,
             shape_.output_size)),
-        group_size_(GroupSize<T>(shape_.batch, Cell::kBlocks)),
-        panels_(CeilDiv(shape_.units, kTileCols<T>)),
-        tasks_(shape_.directions, shape_.batch, sizeof(P), a_.lengths,
-               executor.num_threads(),
-               {panels_, kPanelBlocks * (shape_.output_size +
-                                         (is_fused_ ? shape_.fan_in : 0))},
-               {shape_.is_projected ? CeilDiv(shape_.output_size, kTileCols<T>)
-                                    : 0,
-                kTileCols<T> * shape_.units}) {}
+        steps_(
+            shape_, sweep_, a_.lengths,
+            kPanelCols * (shape_.output_size + (is_fused_ ? shape_.fan_in : 0)),
+            scratch_.steps, executor) {}
 
   void Run() const {
     if (a_.config.has_cell_state()) {
@@ -184,22 +157,14 @@ class LayerForward {
                   a_.output_h);
       return;
     }
+    steps_.ClearStates();
     for (std::int64_t d = 0; d < shape_.directions; ++d) {
-      Pack(OfDirection(a_.input_h, d), State(0, d));
-      // Products read what rounded states have beyond the matrix: it is never
-      // written again.
-      if (kRoundsOperands<P>) Pack(OfDirection(a_.input_h, d), State(1, d));
+      Pack(OfDirection(a_.input_h, d), steps_.State(0, d));
     }
     if constexpr (kRoundsOperands<P>) {
       std::copy_n(a_.input_h,
                   shape_.directions * shape_.batch * shape_.output_size,
                   scratch_.hidden);
-      FillZero(
-          scratch_.cell_outputs,
-          shape_.is_projected
-              ? shape_.directions * SizeOf<Left>(shape_.batch, shape_.units)
-              : 0,
-          executor_);
     }
     if (!reads_in_place_) weights_.Pack(executor_);
     AddBiases();
@@ -213,7 +178,8 @@ class LayerForward {
                   a_.output_h);
     } else {
       for (std::int64_t d = 0; d < shape_.directions; ++d) {
-        Unpack(Constant(State(shape_.time, d)), OfDirection(a_.output_h, d));
+        Unpack(Constant(steps_.State(shape_.time, d)),
+               OfDirection(a_.output_h, d));
       }
     }
   }
@@ -221,23 +187,16 @@ class LayerForward {
  private:
   using Left = MutableLeftMatrix<P>;
 
-  static constexpr std::int64_t kPanelBlocks = Cell::kGates * kTileCols<T>;
+  static constexpr std::int64_t kPanelCols = ForwardSteps<P, Cell>::kPanelCols;
   // The columns of a panel's blocks that have only W x, as many as have only
   // R h_prev, and of those that have both.
   static constexpr std::int64_t kAlone = Cell::kFirstRecurrent * kTileCols<T>;
-  static constexpr std::int64_t kShared = kPanelBlocks - kAlone;
+  static constexpr std::int64_t kShared = kPanelCols - kAlone;
 
   // [B, O] of an array [D, B, O].
   template <typename S>
   MatrixView<S> OfDirection(S* array, std::int64_t direction) const {
     return shape_.OfDirection(array, direction, shape_.output_size);
-  }
-  // The hidden state of a direction before `step`, [B, O].
-  Left State(std::int64_t step, std::int64_t direction) const {
-    const std::int64_t index = step % 2 * shape_.directions + direction;
-    return {scratch_.states +
-                index * SizeOf<Left>(shape_.batch, shape_.output_size),
-            shape_.batch, shape_.output_size};
   }
   // The columns of a direction's output at time t, from unit `unit` on; null if
   // there is no output.
@@ -250,15 +209,8 @@ class LayerForward {
   MatrixView<T> CellState(std::int64_t direction) const {
     return shape_.OfDirection(a_.output_c, direction, shape_.units);
   }
-  Left CellOutput(std::int64_t direction) const {
-    return {scratch_.cell_outputs +
-                direction * SizeOf<Left>(shape_.batch, shape_.units),
-            shape_.batch, shape_.units};
-  }
-  // [panels, G * kTileCols], the blocks of all gates of the same units
-  // together.
-  T* Bias(std::int64_t direction) const {
-    return scratch_.bias + direction * panels_ * kPanelBlocks;
+  MatrixView<T> Bias(std::int64_t direction) const {
+    return steps_.SharedRow(scratch_.bias, direction);
   }
   T* RecurrentBias(std::int64_t direction) const {
     return scratch_.recurrent_bias + direction * shape_.units;
@@ -273,20 +225,12 @@ class LayerForward {
         Convert(recurrent + InputGate<Cell>(0) * shape_.units, RecurrentBias(d),
                 shape_.units);
       }
-      for (std::int64_t i = 0; i < panels_ * kPanelBlocks; ++i) {
-        const std::int64_t unit =
-            i / kPanelBlocks * kTileCols<T> + i % kTileCols<T>;
-        const std::int64_t block = i % kPanelBlocks / kTileCols<T>;
-        const std::int64_t gate = InputGate<Cell>(block);
-        T sum = 0;
-        if (unit < shape_.units) {
-          sum = Widened(input[gate * shape_.units + unit]);
-          if (block >= Cell::kFirstRecurrent) {
-            sum += Widened(recurrent[gate * shape_.units + unit]);
-          }
-        }
-        Bias(d)[i] = sum;
-      }
+      steps_.Fill(Bias(d), [&](std::int64_t block, std::int64_t unit) {
+        const std::int64_t i = InputGate<Cell>(block) * shape_.units + unit;
+        const T sum = Widened(input[i]);
+        return block < Cell::kFirstRecurrent ? sum
+                                             : sum + Widened(recurrent[i]);
+      });
     }
   }
 
@@ -302,13 +246,10 @@ class LayerForward {
     return {scratch_.input + direction * size, sweep_.Rows(chunk),
             shape_.fan_in};
   }
-  // W x and biases of the steps, [steps * B, panels * G * kTileCols].
+  // W x and biases of the steps.
   MatrixView<T> Projected(std::int64_t direction,
                           const StepChunk& chunk) const {
-    const std::int64_t cols = panels_ * kPanelBlocks;
-    return {scratch_.projected +
-                direction * sweep_.steps_at_once() * shape_.batch * cols,
-            sweep_.Rows(chunk), cols};
+    return steps_.Rows(scratch_.projected, direction, chunk);
   }
 
   // Both directions' at once: a thread that has a direction to itself then
@@ -318,39 +259,23 @@ class LayerForward {
     WorkList<MultiplyWork<P>> products;
     for (std::int64_t d = 0; d < shape_.directions; ++d) {
       if (shape_.skips_input) {
-        AddInput(d, chunk);
+        steps_.AddInput(Bias(d), InputRows(d, chunk), Projected(d, chunk));
         continue;
       }
       inputs.Add({InputRows(d, chunk), Input(d, chunk)});
       if (is_fused_) continue;
-      products.Add(
-          {ProductSum<P>(Input(d, chunk), weights_.Input(d, 0, panels_)),
-           MatrixView<const T>(Bias(d), 1, panels_ * kPanelBlocks, 0),
-           Projected(d, chunk), executor_.num_threads()});
+      products.Add({ProductSum<P>(Input(d, chunk),
+                                  weights_.Input(d, 0, steps_.panels())),
+                    Constant(Bias(d)), Projected(d, chunk),
+                    executor_.num_threads()});
     }
     RunTogether(executor_, inputs);
     RunTogether(executor_, products);
   }
 
-  // projected = bias + x, for each gate.
-  void AddInput(std::int64_t direction, const StepChunk& chunk) const {
-    const MatrixView<const P> x = InputRows(direction, chunk);
-    const MatrixView<T> projected = Projected(direction, chunk);
-    executor_.ParallelFor(x.rows, [&](std::int64_t row) {
-      std::copy_n(Bias(direction), projected.cols, projected.At(row, 0));
-      for (std::int64_t unit = 0; unit < shape_.units; ++unit) {
-        T* to = projected.At(
-            row, unit / kTileCols<T> * kPanelBlocks + unit % kTileCols<T>);
-        for (std::int64_t block = 0; block < Cell::kGates; ++block) {
-          to[block * kTileCols<T>] += Widened(*x.At(row, unit));
-        }
-      }
-    });
-  }
-
   void RunSteps(const StepChunk& chunk) const {
-    tasks_.Run(
-        chunk.steps, /*ends_with_first=*/false, executor_,
+    steps_.Run(
+        chunk,
         [&](std::int64_t i, const StepTask& task, int worker) {
           if (is_fused_) {
             StepCell<true>(chunk, i, task, worker);
@@ -361,15 +286,6 @@ class LayerForward {
         [&](std::int64_t i, const StepTask& task, int worker) {
           StepProjection(chunk.first_step + i, task, worker);
         });
-  }
-
-  // A worker's scratch memory for a product of some rows.
-  MatrixView<T> Product(std::int64_t rows, std::int64_t cols,
-                        int worker) const {
-    return {
-        scratch_.products +
-            worker * LayerForwardScratch<P>::ProductSize(shape_.batch).value(),
-        rows, cols};
   }
 
   // The chunk's i-th step.
@@ -383,10 +299,11 @@ class LayerForward {
     const std::int64_t first_row = sweep_.FirstRow(d, chunk, i);
     // What is past a sequence's end is not multiplied.
     const std::int64_t rows = a_.lengths.ValidSamples(t, task.row, task.rows);
-    task.ForEachPanelGroup(group_size_, [&](auto panel, auto num_panels) {
+    task.ForEachPanelGroup(steps_.group_size(), [&](auto panel,
+                                                    auto num_panels) {
       const MatrixView<T> product =
-          Product(rows, num_panels * kBlocks * kTileCols<T>, worker);
-      const LeftMatrix<P> state = State(step, d).Rows(task.row, rows);
+          steps_.Product(rows, num_panels * kBlocks * kTileCols<T>, worker);
+      const LeftMatrix<P> state = steps_.State(step, d).Rows(task.row, rows);
       const std::int64_t next = task.PanelAfter(panel + num_panels - 1);
       if constexpr (kFused) {
         for (std::int64_t p = 0; p < num_panels; ++p) {
@@ -410,18 +327,16 @@ class LayerForward {
       }
       task.ForEachVector<T>(
           panel, num_panels, shape_.units, [&](auto unit, auto units) {
-            const std::int64_t in_panel = unit % kTileCols<T>;
-            const std::int64_t col =
-                unit / kTileCols<T> * kPanelBlocks + in_panel;
+            const std::int64_t col = steps_.Col(unit);
             ForwardColumns columns = StateColumns(step, d, t, unit);
             columns.projected =
-                kFused ? ColumnView<const T>{Bias(d) + col, 0}
+                kFused ? Constant(Bias(d)).Column(col)
                        : Constant(Projected(d, chunk).Rows(first_row + task.row,
                                                            task.rows))
                              .Column(col);
             columns.product = Constant(product).Column(
                 (unit / kTileCols<T> - panel) * kBlocks * kTileCols<T> +
-                in_panel);
+                unit % kTileCols<T>);
             RunCells<kFused>(task, t, columns, units);
           });
     });
@@ -457,7 +372,7 @@ class LayerForward {
                              .Cols(kShared, kAlone));
       multiply(0, kAlone, input(panel), SharedFactors(factors, panel));
       multiply(kAlone, kShared, SharedFactors(factors, panel), recurrent);
-      multiply(kPanelBlocks, kAlone, recurrent, input(next));
+      multiply(kPanelCols, kAlone, recurrent, input(next));
     }
   }
   // The factors of the blocks that have both W x and R h_prev.
@@ -496,7 +411,7 @@ class LayerForward {
       columns.hidden = OfDirection(scratch_.hidden, d).Column(unit);
       columns.h_prev = {columns.hidden.data, columns.hidden.stride};
     } else {
-      columns.h_prev = Constant(State(step, d)).Column(unit);
+      columns.h_prev = Constant(steps_.State(step, d)).Column(unit);
     }
     columns.kept = a_.kept.Column(d, t, unit);
     columns.kept_stride = a_.kept.Stride(unit);
@@ -505,8 +420,8 @@ class LayerForward {
       columns.recurrent_bias = RecurrentBias(d) + unit;
     }
     if constexpr (Cell::kHasCellState) columns.c = CellState(d).Column(unit);
-    columns.h = shape_.is_projected ? CellOutput(d).Column(unit)
-                                    : State(step + 1, d).Column(unit);
+    columns.h = shape_.is_projected ? steps_.CellOutput(0, d).Column(unit)
+                                    : steps_.State(step + 1, d).Column(unit);
     // With a projection, the output has fewer columns than there are units.
     if (unit < shape_.output_size) {
       columns.output = OutputColumn(a_.output, t, d, unit);
@@ -597,27 +512,23 @@ class LayerForward {
                       int worker) const {
     const std::int64_t d = task.direction;
     const std::int64_t t = sweep_.Time(d, step);
-    const std::int64_t rows = a_.lengths.ValidSamples(t, task.row, task.rows);
-    task.ForEachPanelGroup(group_size_, [&](auto panel, auto num_panels) {
-      const std::int64_t col = panel * kTileCols<T>;
-      const std::int64_t cols = num_panels * kTileCols<T>;
-      const MatrixView<T> product = Product(rows, cols, worker);
-      const LeftMatrix<P> hidden = CellOutput(d).Rows(task.row, rows);
-      if (reads_in_place_) {
-        weights_in_place_.Project(d, hidden, col,
-                                  Min(cols, shape_.output_size - col), product);
-      } else {
-        Multiply(ProductSum<P>(hidden, weights_.Projection(d).Cols(col, cols)),
-                 NoMatrix<T>(), product);
-      }
-      task.ForEachVector<T>(
-          panel, num_panels, shape_.output_size, [&](auto unit, auto units) {
-            const ColumnView<T> h = product.Column(unit - col);
-            for (std::int64_t i = 0; i < task.rows; ++i) {
-              StoreProjected(step, d, t, task.row + i, unit, units, h.At(i));
-            }
-          });
-    });
+    steps_.Project(
+        t, task, worker,
+        [&](std::int64_t rows, std::int64_t col, const MatrixView<T>& product) {
+          const LeftMatrix<P> hidden =
+              steps_.CellOutput(0, d).Rows(task.row, rows);
+          if (reads_in_place_) {
+            weights_in_place_.Project(
+                d, hidden, col, Min(product.cols, shape_.output_size - col),
+                product);
+          } else {
+            Multiply(ProductSum<P>(hidden, weights_.Projection(d).Cols(
+                                               col, product.cols)),
+                     NoMatrix<T>(), product);
+          }
+        },
+        [&](std::int64_t row, std::int64_t unit, const auto& units,
+            const T* h) { StoreProjected(step, d, t, row, unit, units, h); });
     if (output_is_uncached_) FinishUncached();
   }
 
@@ -628,7 +539,7 @@ class LayerForward {
     const ForwardColumns state = StateColumns(step, d, t, unit);
     const bool is_valid = a_.lengths.IsValid(t, row);
     const Vector<T> next = units.Read(is_valid ? h : state.h_prev.At(row));
-    units.Write(next, State(step + 1, d).At(row, unit));
+    units.Write(next, steps_.State(step + 1, d).At(row, unit));
     WriteOutput(state, row, units, is_valid ? next : Vector<T>{});
     if constexpr (kRoundsOperands<P>) units.Write(next, state.hidden.At(row));
   }
@@ -644,9 +555,7 @@ class LayerForward {
   const bool reads_in_place_;
   const bool is_fused_;
   const bool output_is_uncached_;
-  const std::int64_t group_size_;
-  const std::int64_t panels_;  // of units
-  const StepTasks tasks_;      // cells, and the projection
+  const ForwardSteps<P, Cell> steps_;
 };
 
 }  // namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET

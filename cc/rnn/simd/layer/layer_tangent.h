@@ -12,8 +12,8 @@
 #include "cc/rnn/rnn_config.h"
 #include "cc/rnn/simd/cells/cell_run.h"
 #include "cc/rnn/simd/cells/cells.h"
+#include "cc/rnn/simd/layer/forward_steps.h"
 #include "cc/rnn/simd/layer/kept_activations.h"
-#include "cc/rnn/simd/layer/layer_forward.h"
 #include "cc/rnn/simd/layer/layer_params.h"
 #include "cc/rnn/simd/layer/layer_shape.h"
 #include "cc/rnn/simd/layer/layer_states.h"
@@ -59,41 +59,29 @@ struct LayerTangentScratch {
   T* input_bias;                       // [D, panels of U, G * kTileCols]
   T* recurrent_bias;                   // likewise
   P* dot_input;                        // a left operand [R, F]
-  P* input;         // a left operand [R, F], if there are dot_params
-  P* h_prev;        // a left operand [R, O], if there are dot_params
-  T* projected;     // [D, R, panels of U, G * kTileCols]
-  T* recurrent;     // likewise, if there are dot_params
-  P* states;        // [2, D] left operands [B, O]
-  P* cell_outputs;  // [2, D] left operands [B, U], with a projection
-  T* products;      // [num_threads, LayerForwardScratch::ProductSize]
+  P* input;      // a left operand [R, F], if there are dot_params
+  P* h_prev;     // a left operand [R, O], if there are dot_params
+  T* projected;  // [D, R, panels of U, G * kTileCols]
+  T* recurrent;  // likewise, if there are dot_params
+  ForwardStepsScratch<P> steps;
 
   LayerTangentScratch(const RnnConfig& config, const RnnSize& size,
                       bool has_dot_params, int num_threads, Arena& arena)
-      : weights(config, arena) {
+      : weights(config, arena),
+        steps(config, size, /*parts=*/2, num_threads, arena) {
     if (has_dot_params) dot_weights = PanelWeightsScratch<P>(config, arena);
     const CheckedInt directions = config.num_directions;
-    const std::int64_t panel_cols = config.num_gates() *
-                                    CeilDiv(config.num_units, kTileCols<T>) *
-                                    kTileCols<T>;
+    const std::int64_t panel_cols = PanelCols<T>(config);
     const CheckedInt rows = CheckedInt(StepsAtOnce(size)) * size.batch;
     const CheckedInt dot_rows = has_dot_params ? rows : CheckedInt(0);
     const std::int64_t fan_in = config.largest_fan_in();
-    const std::int64_t output_size = config.output_size();
     input_bias = arena.Take<T>(directions * panel_cols);
     recurrent_bias = arena.Take<T>(directions * panel_cols);
     dot_input = arena.Take<P>(Left::Size(rows, fan_in));
     input = arena.Take<P>(Left::Size(dot_rows, fan_in));
-    h_prev = arena.Take<P>(Left::Size(dot_rows, output_size));
+    h_prev = arena.Take<P>(Left::Size(dot_rows, config.output_size()));
     projected = arena.Take<T>(directions * panel_cols * rows);
     recurrent = arena.Take<T>(directions * panel_cols * dot_rows);
-    states = arena.Take<P>(directions * 2 *
-                           Left::Size(CheckedInt(size.batch), output_size));
-    cell_outputs = arena.Take<P>(
-        directions * 2 *
-        Left::Size(CheckedInt(config.num_proj > 0 ? size.batch : 0),
-                   config.num_units));
-    products = arena.Take<T>(CheckedInt(num_threads) *
-                             LayerForwardScratch<P>::ProductSize(size.batch));
   }
 };
 
@@ -114,21 +102,18 @@ class LayerTangent {
         dot_weights_(a_.config, shape_, a_.dot_params, scratch_.dot_weights),
         states_(shape_, a_.lengths, a_.states),
         has_dot_params_(a_.dot_params != nullptr),
-        group_size_(GroupSize<T>(shape_.batch, Cell::kBlocks)),
-        panels_(CeilDiv(shape_.units, kTileCols<T>)),
-        tasks_(shape_.directions, shape_.batch, sizeof(P), a_.lengths,
-               executor.num_threads(),
-               {panels_, kPanelBlocks * shape_.output_size},
-               {shape_.is_projected ? CeilDiv(shape_.output_size, kTileCols<T>)
-                                    : 0,
-                kTileCols<T> * shape_.units}) {}
+        steps_(shape_, sweep_, a_.lengths, kPanelCols * shape_.output_size,
+               scratch_.steps, executor) {}
 
   void Run() const {
     if (shape_.time == 0) return;
     weights_.Pack(executor_);
     if (has_dot_params_) dot_weights_.Pack(executor_);
     PackBiases();
-    PackStates();
+    steps_.ClearStates();
+    for (std::int64_t d = 0; d < shape_.directions; ++d) {
+      Pack(OfDirection(a_.dot_h, d), steps_.State(0, d));
+    }
     sweep_.ForEachChunk([&](const StepChunk& chunk) {
       for (std::int64_t d = 0; d < shape_.directions; ++d)
         PrepareInput(d, chunk);
@@ -139,7 +124,10 @@ class LayerTangent {
  private:
   using Left = MutableLeftMatrix<P>;
 
-  static constexpr std::int64_t kPanelBlocks = Cell::kGates * kTileCols<T>;
+  static constexpr std::int64_t kPanelCols = ForwardSteps<P, Cell>::kPanelCols;
+  // What a projection takes: its tangent, and its value.
+  static constexpr std::int64_t kTangentPart = 0;
+  static constexpr std::int64_t kValuePart = 1;
 
   // Whether anything but R h_prev changes.
   bool has_projected() const {
@@ -150,79 +138,32 @@ class LayerTangent {
   MatrixView<T> OfDirection(T* array, std::int64_t direction) const {
     return shape_.OfDirection(array, direction, shape_.output_size);
   }
-  // The tangent of a direction's hidden state before `step`, [B, O].
-  Left State(std::int64_t step, std::int64_t direction) const {
-    const std::int64_t index = step % 2 * shape_.directions + direction;
-    return {scratch_.states +
-                index * SizeOf<Left>(shape_.batch, shape_.output_size),
-            shape_.batch, shape_.output_size};
-  }
-  // What a projection takes, [B, U]: its tangent (0) and its value (1).
-  Left CellOutput(std::int64_t index, std::int64_t direction) const {
-    return {
-        scratch_.cell_outputs + (index * shape_.directions + direction) *
-                                    SizeOf<Left>(shape_.batch, shape_.units),
-        shape_.batch, shape_.units};
-  }
   // The columns of a direction's output at time t, from unit `unit` on.
   ColumnView<T> OutputColumn(std::int64_t direction, std::int64_t t,
                              std::int64_t unit) const {
     return shape_.OutputAt(a_.dot_output, direction, t).Column(unit);
   }
-  // One row for all, [panels * G * kTileCols].
-  MatrixView<T> Bias(T* array, std::int64_t direction) const {
-    const std::int64_t cols = panels_ * kPanelBlocks;
-    return {array + direction * cols, 1, cols, 0};
+  MatrixView<T> InputBias(std::int64_t direction) const {
+    return steps_.SharedRow(scratch_.input_bias, direction);
   }
-
-  // bias: [G * U], null for zeros. first_gate: of the first block.
-  void PackBias(const P* bias, std::int64_t first_gate,
-                const MatrixView<T>& to) const {
-    for (std::int64_t i = 0; i < to.cols; ++i) {
-      const std::int64_t unit =
-          i / kPanelBlocks * kTileCols<T> + i % kTileCols<T>;
-      const std::int64_t gate =
-          (i % kPanelBlocks / kTileCols<T> + first_gate) % Cell::kGates;
-      *to.At(0, i) = bias != nullptr && unit < shape_.units
-                         ? Widened(bias[gate * shape_.units + unit])
-                         : T(0);
-    }
+  MatrixView<T> RecurrentBias(std::int64_t direction) const {
+    return steps_.SharedRow(scratch_.recurrent_bias, direction);
   }
   void PackBiases() const {
     for (std::int64_t d = 0; d < shape_.directions; ++d) {
-      PackBias(has_dot_params_ ? dot_params_.InputBias(d) : nullptr,
-               Cell::kFirstInputGate, Bias(scratch_.input_bias, d));
-      PackBias(has_dot_params_ ? dot_params_.RecurrentBias(d) : nullptr, 0,
-               Bias(scratch_.recurrent_bias, d));
+      const P* const input = dot_params_.InputBias(d);
+      const P* const recurrent = dot_params_.RecurrentBias(d);
+      steps_.Fill(InputBias(d), [&](std::int64_t block, std::int64_t unit) {
+        return has_dot_params_
+                   ? Widened(
+                         input[InputGate<Cell>(block) * shape_.units + unit])
+                   : T(0);
+      });
+      if (!has_dot_params_) continue;
+      steps_.Fill(RecurrentBias(d), [&](std::int64_t gate, std::int64_t unit) {
+        return Widened(recurrent[gate * shape_.units + unit]);
+      });
     }
-  }
-
-  void PackStates() const {
-    // What products read beyond the units must be a number.
-    if constexpr (kRoundsOperands<P>) {
-      FillZero(scratch_.states,
-               2 * shape_.directions *
-                   SizeOf<Left>(shape_.batch, shape_.output_size),
-               executor_);
-      FillZero(
-          scratch_.cell_outputs,
-          shape_.is_projected
-              ? 2 * shape_.directions * SizeOf<Left>(shape_.batch, shape_.units)
-              : 0,
-          executor_);
-    }
-    for (std::int64_t d = 0; d < shape_.directions; ++d) {
-      Pack(OfDirection(a_.dot_h, d), State(0, d));
-    }
-  }
-
-  // The rows of a chunk's steps, in the order of time, of an array
-  // [D, R, panels * G * kTileCols].
-  MatrixView<T> OfChunk(T* array, std::int64_t direction,
-                        const StepChunk& chunk) const {
-    const std::int64_t cols = panels_ * kPanelBlocks;
-    return {array + direction * sweep_.steps_at_once() * shape_.batch * cols,
-            sweep_.Rows(chunk), cols};
   }
 
   MatrixView<const T> InputRows(const T* array, std::int64_t direction,
@@ -233,12 +174,13 @@ class LayerTangent {
   // For each step, ẋ Wᵀ + x Ẇᵀ + ḃW, and h_prev Ṙᵀ + ḃR.
   void PrepareInput(std::int64_t d, const StepChunk& chunk) const {
     const std::int64_t rows = sweep_.Rows(chunk);
-    const MatrixView<T> projected = OfChunk(scratch_.projected, d, chunk);
-    const MatrixView<const T> bias = Constant(Bias(scratch_.input_bias, d));
-    const int num_threads = executor_.num_threads();
+    const MatrixView<T> projected = steps_.Rows(scratch_.projected, d, chunk);
     if (has_dot_params_) PrepareRecurrent(d, chunk);
     if (shape_.skips_input) {
-      if (has_projected()) AddInput(d, chunk, projected);
+      if (has_projected()) {
+        steps_.AddInput(InputBias(d), InputRows(a_.dot_input, d, chunk),
+                        projected);
+      }
       return;
     }
     ProductSum<P> sum;
@@ -246,15 +188,16 @@ class LayerTangent {
       const Left dot_x(scratch_.dot_input, rows, shape_.fan_in);
       RunTogether(executor_,
                   PackWork(InputRows(a_.dot_input, d, chunk), dot_x));
-      sum.Add(dot_x, weights_.Input(d, 0, panels_));
+      sum.Add(dot_x, weights_.Input(d, 0, steps_.panels()));
     }
     if (has_dot_params_) {
       const Left x(scratch_.input, rows, shape_.fan_in);
       RunTogether(executor_, PackWork(InputRows(a_.input, d, chunk), x));
-      sum.Add(x, dot_weights_.Input(d, 0, panels_));
+      sum.Add(x, dot_weights_.Input(d, 0, steps_.panels()));
     }
     if (has_projected()) {
-      RunTogether(executor_, MultiplyWork(sum, bias, projected, num_threads));
+      RunTogether(executor_, MultiplyWork(sum, Constant(InputBias(d)),
+                                          projected, executor_.num_threads()));
     }
   }
 
@@ -266,50 +209,23 @@ class LayerTangent {
         PackWork(PreviousHiddenRows<T>{states_, d, sweep_.FirstTime(d, chunk),
                                        shape_.batch, rows, shape_.output_size},
                  h_prev));
-    RunTogether(
-        executor_,
-        MultiplyWork(
-            ProductSum<P>(h_prev, dot_weights_.Recurrent(d, 0, panels_)),
-            Constant(Bias(scratch_.recurrent_bias, d)),
-            OfChunk(scratch_.recurrent, d, chunk), executor_.num_threads()));
-  }
-
-  // projected = ḃW + ẋ, for each gate.
-  void AddInput(std::int64_t d, const StepChunk& chunk,
-                const MatrixView<T>& projected) const {
-    const T* const bias = Bias(scratch_.input_bias, d).data;
-    executor_.ParallelFor(projected.rows, [&](std::int64_t row) {
-      std::copy_n(bias, projected.cols, projected.At(row, 0));
-      if (a_.dot_input == nullptr) return;
-      const T* const dot_x = InputRows(a_.dot_input, d, chunk).Row(row);
-      for (std::int64_t unit = 0; unit < shape_.units; ++unit) {
-        T* const to = projected.At(
-            row, unit / kTileCols<T> * kPanelBlocks + unit % kTileCols<T>);
-        for (std::int64_t block = 0; block < Cell::kGates; ++block) {
-          to[block * kTileCols<T>] += dot_x[unit];
-        }
-      }
-    });
+    RunTogether(executor_,
+                MultiplyWork(ProductSum<P>(h_prev, dot_weights_.Recurrent(
+                                                       d, 0, steps_.panels())),
+                             Constant(RecurrentBias(d)),
+                             steps_.Rows(scratch_.recurrent, d, chunk),
+                             executor_.num_threads()));
   }
 
   void RunSteps(const StepChunk& chunk) const {
-    tasks_.Run(
-        chunk.steps, /*ends_with_first=*/false, executor_,
+    steps_.Run(
+        chunk,
         [&](std::int64_t i, const StepTask& task, int worker) {
           StepCell(chunk, i, task, worker);
         },
         [&](std::int64_t i, const StepTask& task, int worker) {
           StepProjection(chunk.first_step + i, task, worker);
         });
-  }
-
-  // A worker's scratch memory for a product of some rows.
-  MatrixView<T> Product(std::int64_t rows, std::int64_t cols,
-                        int worker) const {
-    return {
-        scratch_.products +
-            worker * LayerForwardScratch<P>::ProductSize(shape_.batch).value(),
-        rows, cols};
   }
 
   // The chunk's i-th step.
@@ -321,14 +237,15 @@ class LayerTangent {
     const std::int64_t row = sweep_.FirstRow(d, chunk, i) + task.row;
     // What is past a sequence's end is not multiplied.
     const std::int64_t rows = a_.lengths.ValidSamples(t, task.row, task.rows);
-    task.ForEachPanelGroup(group_size_, [&](auto panel, auto num_panels) {
+    task.ForEachPanelGroup(steps_.group_size(), [&](auto panel,
+                                                    auto num_panels) {
       const MatrixView<T> product =
-          Product(rows, num_panels * kPanelBlocks, worker);
-      const LeftMatrix<P> state = State(step, d).Rows(task.row, rows);
+          steps_.Product(rows, num_panels * kPanelCols, worker);
+      const LeftMatrix<P> state = steps_.State(step, d).Rows(task.row, rows);
       const std::int64_t next = task.PanelAfter(panel + num_panels - 1);
       const MatrixView<const T> recurrent =
-          has_dot_params_ ? Constant(OfChunk(scratch_.recurrent, d, chunk)
-                                         .Block(row, panel * kPanelBlocks, rows,
+          has_dot_params_ ? Constant(steps_.Rows(scratch_.recurrent, d, chunk)
+                                         .Block(row, panel * kPanelCols, rows,
                                                 product.cols))
                           : NoMatrix<T>();
       Multiply(ProductSum<P>(state, weights_.Recurrent(d, panel, num_panels)),
@@ -336,17 +253,15 @@ class LayerTangent {
                ProductSum<P>(state, weights_.Recurrent(d, next, 1)));
       task.ForEachVector<T>(
           panel, num_panels, shape_.units, [&](auto unit, auto units) {
-            const std::int64_t in_panel = unit % kTileCols<T>;
-            const std::int64_t unit_panel = unit / kTileCols<T>;
             TangentColumns columns = Columns(step, d, t, unit);
             if (has_projected()) {
               columns.projected =
-                  Constant(OfChunk(scratch_.projected, d, chunk)
+                  Constant(steps_.Rows(scratch_.projected, d, chunk)
                                .Rows(row, task.rows))
-                      .Column(unit_panel * kPanelBlocks + in_panel);
+                      .Column(steps_.Col(unit));
             }
-            columns.product = Constant(product).Column(
-                (unit_panel - panel) * kPanelBlocks + in_panel);
+            columns.product =
+                Constant(product).Column(steps_.Col(unit) - panel * kPanelCols);
             RunCells(task, t, columns, units);
           });
     });
@@ -381,10 +296,11 @@ class LayerTangent {
           shape_.OfDirection(a_.dot_c, d, shape_.units).Column(unit);
     }
     if (shape_.is_projected) {
-      columns.result = CellOutput(0, d).Column(unit);
-      if (has_dot_params_) columns.cell_output = CellOutput(1, d).Column(unit);
+      columns.result = steps_.CellOutput(kTangentPart, d).Column(unit);
+      if (has_dot_params_)
+        columns.cell_output = steps_.CellOutput(kValuePart, d).Column(unit);
     } else {
-      columns.result = State(step + 1, d).Column(unit);
+      columns.result = steps_.State(step + 1, d).Column(unit);
       columns.dot_h = OfDirection(a_.dot_h, d).Column(unit);
       columns.output = OutputColumn(d, t, unit);
     }
@@ -450,27 +366,22 @@ class LayerTangent {
                       int worker) const {
     const std::int64_t d = task.direction;
     const std::int64_t t = sweep_.Time(d, step);
-    const std::int64_t rows = a_.lengths.ValidSamples(t, task.row, task.rows);
-    task.ForEachPanelGroup(group_size_, [&](auto panel, auto num_panels) {
-      const std::int64_t col = panel * kTileCols<T>;
-      const MatrixView<T> product =
-          Product(rows, num_panels * kTileCols<T>, worker);
-      ProductSum<P> sum(CellOutput(0, d).Rows(task.row, rows),
-                        weights_.Projection(d).Cols(col, product.cols));
-      if (has_dot_params_) {
-        sum.Add(CellOutput(1, d).Rows(task.row, rows),
-                dot_weights_.Projection(d).Cols(col, product.cols));
-      }
-      Multiply(sum, NoMatrix<T>(), product);
-      task.ForEachVector<T>(
-          panel, num_panels, shape_.output_size, [&](auto unit, auto units) {
-            const ColumnView<T> dot_h = product.Column(unit - col);
-            for (std::int64_t i = 0; i < task.rows; ++i) {
-              StoreProjected(step, d, t, task.row + i, unit, units,
-                             dot_h.At(i));
-            }
-          });
-    });
+    steps_.Project(
+        t, task, worker,
+        [&](std::int64_t rows, std::int64_t col, const MatrixView<T>& product) {
+          ProductSum<P> sum(
+              steps_.CellOutput(kTangentPart, d).Rows(task.row, rows),
+              weights_.Projection(d).Cols(col, product.cols));
+          if (has_dot_params_) {
+            sum.Add(steps_.CellOutput(kValuePart, d).Rows(task.row, rows),
+                    dot_weights_.Projection(d).Cols(col, product.cols));
+          }
+          Multiply(sum, NoMatrix<T>(), product);
+        },
+        [&](std::int64_t row, std::int64_t unit, const auto& units,
+            const T* dot_h) {
+          StoreProjected(step, d, t, row, unit, units, dot_h);
+        });
   }
 
   template <typename Units>
@@ -480,7 +391,7 @@ class LayerTangent {
     T* const state = OfDirection(a_.dot_h, d).At(row, unit);
     const bool is_valid = a_.lengths.IsValid(t, row);
     const Vector<T> next = units.Read(is_valid ? dot_h : state);
-    units.Write(next, State(step + 1, d).At(row, unit));
+    units.Write(next, steps_.State(step + 1, d).At(row, unit));
     units.Write(next, state);
     units.Write(is_valid ? next : Vector<T>{},
                 OutputColumn(d, t, unit).At(row));
@@ -496,9 +407,7 @@ class LayerTangent {
   const PanelWeights<P, Cell> dot_weights_;
   const LayerStates<T> states_;
   const bool has_dot_params_;
-  const std::int64_t group_size_;
-  const std::int64_t panels_;  // of units
-  const StepTasks tasks_;      // cells, and the projection
+  const ForwardSteps<P, Cell> steps_;
 };
 
 }  // namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET
