@@ -117,9 +117,9 @@ Case WithZeros(Case k, const BackwardGradParts& parts) {
   return k;
 }
 
-// A choice of parts, in bits, and that of all others. Each case is tried with
-// two, so that cases that follow one another are with all there are: trying
-// every case with every choice takes minutes under sanitizers.
+// A choice of parts, as bits, and its complement. Each case is tried with two
+// choices, and successive cases go through all choices: every case with every
+// choice takes minutes under sanitizers.
 using Choices = std::array<unsigned, 2>;
 
 // What is null is as zeros would be.
@@ -175,7 +175,7 @@ TYPED_TEST(CudnnRnnBackwardGradTest, NullIsNotWanted) {
   });
 }
 
-// Nothing past a sequence's end has an effect, be it a number or not.
+// Values past a sequence's end have no effect, even NaN.
 TYPED_TEST(CudnnRnnBackwardGradTest, PaddingHasNoEffect) {
   SerialExecutor executor;
   for (InstructionSet instruction_set : SupportedInstructionSets()) {
@@ -203,7 +203,7 @@ TYPED_TEST(CudnnRnnBackwardGradTest, PaddingHasNoEffect) {
   }
 }
 
-// Nor does a sequence without steps meet the weights, be they numbers or not.
+// A sequence without steps is not multiplied by weights, even NaN.
 TYPED_TEST(CudnnRnnBackwardGradTest,
            NoWeightHasAnEffectOnSequencesWithoutSteps) {
   SerialExecutor executor;

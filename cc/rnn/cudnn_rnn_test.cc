@@ -194,8 +194,8 @@ double ReferenceLoss(const Case& k) {
          Dot(result.output_c, k.d_output_c);
 }
 
-// So many steps and samples that the output goes past the caches; that of 24
-// floats must not, as half of its rows begin within a line.
+// Enough steps and samples that the output is written past the caches. Rows of
+// 24 floats must not be: half of them begin within a cache line.
 std::vector<Case> LargeOutputCases() {
   std::vector<Case> cases;
   for (std::int64_t num_units : {16, 24}) {
@@ -539,7 +539,7 @@ TYPED_TEST(CudnnRnnTest, SameBitsWhereverAnElementIs) {
   });
 }
 
-// Nothing past a sequence's end has an effect, be it a number or not.
+// Values past a sequence's end have no effect, even NaN.
 TYPED_TEST(CudnnRnnTest, PaddingHasNoEffect) {
   SerialExecutor executor;
   for (InstructionSet instruction_set : SupportedInstructionSets()) {
@@ -568,8 +568,8 @@ TYPED_TEST(CudnnRnnTest, PaddingHasNoEffect) {
   }
 }
 
-// Nor does a sequence that is over meet the weights, be they numbers or not:
-// the gradients of the final states pass through as they are.
+// A sequence without steps is not multiplied by weights, even NaN: the
+// gradients of its final states are those of its initial states.
 TYPED_TEST(CudnnRnnTest, NoWeightHasAnEffectOnSequencesWithoutSteps) {
   SerialExecutor executor;
   for (InstructionSet instruction_set : SupportedInstructionSets()) {

@@ -292,7 +292,7 @@ inline Case RandomCase(const RnnConfig& config, const RnnSize& size) {
   return k;
 }
 
-// One with so many weights, and most samples so short, that they are sorted.
+// A case with so many weights and short samples that the samples are sorted.
 inline Case UnsortedCase(const RnnConfig& config) {
   Case k = RandomCase(config, {7, 10});
   k.lengths = {2, 0, 1, 0, 3, 0, 1, 0, 0, 7};
@@ -351,7 +351,7 @@ inline std::vector<Case> Cases() {
   }
   cases.push_back(UnsortedCase({RnnMode::kLstm, false, 1, 2, 5, 64, 24}));
   cases.push_back(UnsortedCase({RnnMode::kLstm, true, 1, 3, 64, 64, 0}));
-  // So many steps and samples that what is kept of them goes past the caches.
+  // Enough steps and samples that kept values are written past the caches.
   cases.push_back(
       RandomCase({RnnMode::kLstm, false, 1, 1, 3, 16, 0}, {104, 64}));
   cases.push_back(

@@ -96,8 +96,8 @@ TEST(CudnnRnnManyTasksTest, SameBitsOfManySamples) {
   }
 }
 
-// Threads have rows of their own, and more than one task takes at once: a step
-// of the cells does, one of the projection does not.
+// Each thread has its own rows. They are more than one task of the cells takes,
+// and fewer than one of the projection takes.
 TEST(CudnnRnnManyTasksTest, SameBitsOfManyProjectedSamples) {
   ExpectSameBitsOfALargeNetwork(
       RandomCase({RnnMode::kLstm, false, 1, 1, 40, 260, 150}, {2, 400}));
@@ -110,7 +110,7 @@ TEST(CudnnRnnManyTasksTest, SameBitsOfTwoLargeDirections) {
       RandomCase({RnnMode::kLstm, false, 1, 2, 40, 520, 0}, {2, 40}));
 }
 
-// Whose output goes past the caches.
+// Large outputs are written past the caches.
 TEST(CudnnRnnManyTasksTest, SameBitsOfALargeOutput) {
   ExpectSameBitsOfALargeNetwork(
       RandomCase({RnnMode::kTanh, false, 2, 1, 3, 16, 0}, {260, 64}));
@@ -123,7 +123,7 @@ TEST(CudnnRnnManyTasksTest, SameBitsOfOneSample) {
   }
 }
 
-// Whose weights are read where they lie.
+// In a few steps weights are read in place.
 TEST(CudnnRnnManyTasksTest, SameBitsOfAFewSteps) {
   for (RnnMode mode : kModes) {
     for (RnnSize size : {RnnSize{4, 1}, RnnSize{2, 10}, RnnSize{1, 28}}) {

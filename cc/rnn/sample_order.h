@@ -14,10 +14,10 @@ namespace tf_rnn_ops::rnn {
 // lengths: [count]
 double ComputedSteps(const std::int32_t* lengths, std::int64_t count);
 
-// Whether it saves time to take the samples longest first: a step then computes
-// those alone that are not over, but inputs and outputs have to be copied. The
-// same for any number of threads. The backward pass takes them as the forward
-// pass did: reserve_space says how.
+// Whether it saves time to sort the samples, the longest first: a step then
+// computes only sequences that have not ended, but inputs and outputs must be
+// copied. The same for any number of threads. The backward pass takes them as
+// the forward pass did: reserve_space says how.
 //
 // lengths: [batch], or null where all are `time`.
 bool IsWorthSorting(const std::int32_t* lengths, const RnnConfig& config,

@@ -17,8 +17,8 @@
 
 namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
 
-// Whether weights are worth packing: to transpose them costs as much as to
-// multiply them by so many rows. Otherwise they are multiplied row by row.
+// Whether weights are worth packing: transposing them costs as much as
+// multiplying kMostDotRows rows by them. Fewer rows are multiplied one by one.
 inline bool PacksTransposedWeights(const GruBlockCellSize& size) {
   constexpr std::int64_t kMostDotRows = 16;
   return size.batch > kMostDotRows;

@@ -289,10 +289,10 @@ class LayerBackward {
     return incoming;
   }
 
-  // The gradient of the hidden state: through R h_prev of the step after, in
-  // other ways, and from the output. Then the cell's, unless there is a
-  // projection in between. After the chunk's last step, only what comes
-  // through R h_prev is added.
+  // The gradient of the hidden state is the sum of three: through R h_prev of
+  // the step after, through the other uses of h_prev, and of the output. Then
+  // the cell's, unless a projection comes first. After the chunk's last step,
+  // only the gradient through R h_prev is added.
   void StepState(const StepChunk& chunk, std::int64_t i, const StepTask& task,
                  int worker) const {
     const std::int64_t d = task.direction;
@@ -374,8 +374,8 @@ class LayerBackward {
     }
   }
 
-  // What the projection's gradient is multiplied by: that of the state and the
-  // output's. to: [B, O] of the step.
+  // The gradient of the projection's result: the state's and the output's.
+  // to: [B, O] of the step.
   template <typename Units>
   void StoreProjected(const StepTask& task, std::int64_t t,
                       const Incoming& incoming, const Left& to,

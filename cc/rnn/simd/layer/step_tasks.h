@@ -55,9 +55,9 @@ struct StepTask {
   }
 };
 
-// How many panels, each for `blocks` blocks, a task multiplies before it goes
-// on with the products' elements: as many as leave them in the first-level
-// cache, and enough for the widest tiles.
+// How many panels, of `blocks` blocks each, a task multiplies before it runs
+// their cells: few enough that the products stay in the first-level cache, and
+// enough for the widest tiles.
 template <typename T>
 std::int64_t GroupSize(std::int64_t rows, std::int64_t blocks) {
   constexpr std::int64_t kMostElements = (64 << 10) / sizeof(T);
@@ -125,7 +125,7 @@ class StepTasks {
     const double weights =
         first.weights() > second.weights() ? first.weights() : second.weights();
     const std::int64_t threads = CeilDiv(num_threads, directions);
-    // A thread that has no other to take turns with goes on to the end.
+    // A single thread runs a sequence to its end.
     const std::int64_t row_groups =
         num_threads == 1
             ? 1
@@ -186,8 +186,7 @@ class StepTasks {
     }
   }
 
-  // Whether none of so many threads waits long for another if each has rows of
-  // its own.
+  // Whether no thread waits long for another if each has its own rows.
   bool HaveEqualWork(const SequenceLengths& lengths,
                      std::int64_t threads) const {
     constexpr double kMostWork = 1.1;  // of a thread, where 1 is the mean
@@ -207,9 +206,9 @@ class StepTasks {
 
   Cut CutOfPanels(const StepWork& step, int num_threads) const {
     if (step.panels == 0) return {0, 0, 0};
-    // A task is worth the hand-over to another thread. There are enough that
-    // threads which are slower take fewer; but where steps are short, a thread
-    // waits less for another than for weights that are in the other's cache.
+    // A task takes longer than its hand-over to another thread. There are more
+    // tasks than threads, so that slower threads take fewer; but in short steps
+    // waiting costs less than weights that are in another thread's cache.
     constexpr double kLeastWork = 1 << 15;
     constexpr double kShortWork = 1 << 22;
     const double work = step.weights() * static_cast<double>(rows_);

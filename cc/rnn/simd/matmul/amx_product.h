@@ -67,7 +67,7 @@ struct TileFactors {
 
   LeftMatrix<BFloat16> left;
   RightMatrix<BFloat16> right;
-  // What the CPU is to fetch meanwhile: so many lines with each step.
+  // What to prefetch: next_lines cache lines with each step.
   const BFloat16* next;
   std::int64_t next_lines;
 };
@@ -169,7 +169,7 @@ inline void MultiplyBlock(const ProductSum<BFloat16>& sum,
                           const MatrixView<const float>& initial,
                           const MatrixView<float>& out, std::int64_t height,
                           const ProductSum<BFloat16>& then) {
-  // A block's rows for so many terms stay in the first-level cache.
+  // A block's rows for this many terms stay in the first-level cache.
   constexpr std::int64_t kDepth = 512;
   MultiplyInChunks(sum, then, kDepth, initial, out,
                    [&](const auto& left, const auto& right, const auto& add_to,

@@ -19,8 +19,8 @@
 
 namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
 
-// The right operand's rows of kTileCols columns that so many terms take stay in
-// the first-level cache.
+// The terms of a sum that are added at once. The rows of a right operand's
+// kTileCols columns for them stay in the first-level cache.
 constexpr std::int64_t kDepthChunk = 256;
 
 // Cuts rows into tiles of nearly equal height, at most kMost.

@@ -77,9 +77,9 @@ void RunTogether(Executor& executor, const Work&... work) {
 // columns into shares, such as steps do, they are in the same thread's cache.
 class Blocks {
  public:
-  // Blocks of at most so many rows and columns, of whole multiples of the least
-  // of each, and of nearly equal width; of fewer where they would take more
-  // than `most_elements`, and of fewer rows where threads would be idle.
+  // Blocks of at most most_rows and most_cols, of multiples of least_rows and
+  // least_cols, and of nearly equal width. They are smaller if they would have
+  // more than most_elements, and have fewer rows if threads would be idle.
   Blocks(std::int64_t rows, std::int64_t cols, std::int64_t least_rows,
          std::int64_t most_rows, std::int64_t least_cols,
          std::int64_t most_cols, double most_elements, int num_threads)
@@ -142,7 +142,7 @@ double MostElements(std::int64_t depth) {
   return kMostTaskWork<T> / static_cast<double>(depth + 1);
 }
 
-// to = from, as Pack does it. The tasks take rows.
+// Pack(from, to), in tasks that take rows.
 template <typename Rows, typename Matrix>
 class PackWork {
  public:
@@ -162,7 +162,7 @@ class PackWork {
 
  private:
   static constexpr std::int64_t kElements = 1 << 14;
-  // Some forms keep so many rows together.
+  // Some forms keep this many rows together.
   static constexpr std::int64_t kMultiple = 32;
 
   Rows from_;

@@ -99,9 +99,9 @@ struct TileArguments {
   // What the product is added to, or null for zero.
   const ComputeType<T>* initial;
   std::int64_t initial_stride;
-  // What the CPU is to fetch meanwhile, as another tile will read it: something
-  // for each term, so many elements from one to the next, and so many more
-  // after each block of the left operand.
+  // What to prefetch for the next tile: a line for each term, next_stride
+  // elements apart, and next_block_stride more after each block of the left
+  // operand.
   const T* next;
   std::int64_t next_stride;
   std::int64_t next_block_stride;
@@ -195,8 +195,8 @@ __attribute__((noinline)) void MultiplyTile(const TileArguments<T>& a) {
   }
 }
 
-// How many times kTileVectors a tile of so many rows may take at once: few rows
-// alone do not keep the multipliers busy.
+// How many times kTileVectors a tile of `rows` rows may have: a few rows alone
+// do not keep the multipliers busy.
 constexpr int kWidest = 4;
 constexpr int MostWidth(std::int64_t rows) {
   return rows == 1 ? kWidest : rows <= 3 && kMaxTileRows >= 6 ? 2 : 1;

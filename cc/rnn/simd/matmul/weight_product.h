@@ -27,7 +27,7 @@ namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
 // The rows of weights that are multiplied at once.
 constexpr std::int64_t kWeightDepth = 128;
 
-// The columns of weights that are packed at once: of so many, a row is as many
+// The columns of weights that are packed at once. A row of them has as many
 // cache lines as a block of the left operand has terms.
 template <typename T>
 constexpr std::int64_t kWeightCols = kLeftCols<T> * kLeftCols<T>;
@@ -144,9 +144,9 @@ class WeightProduct {
     }
   }
 
-  // Whether so many rows take the weights in place. Rows of weights that lie
-  // far apart want the same places in the cache; only one tile's read them
-  // once.
+  // Whether `rows` rows read the weights in place. Rows of weights that are far
+  // apart evict one another from the cache, and only one tile of rows reads
+  // them once.
   bool TakesInPlace(std::int64_t rows) const {
     constexpr std::int64_t kMostStride = 2048 / sizeof(T);
     return !kTransposed &&

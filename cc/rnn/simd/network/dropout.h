@@ -17,7 +17,7 @@ namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
 // Counters whose random bits are computed together, in vectors.
 constexpr int kPhiloxLanes = 16;
 
-// The random words that so many counters give.
+// The random words of these counters.
 constexpr int kPhiloxWords = 4 * kPhiloxLanes;
 
 // words: [kPhiloxLanes, 4], in each row the 128 random bits of the stream's

@@ -142,8 +142,8 @@ class NetworkBackwardGrad {
   bool ReadsPadding() const {
     return a_.sequence_lengths != nullptr && !a_.config.skip_input;
   }
-  // Memory for a sequence of inputs without what is past the ends, unless it
-  // has a buffer.
+  // Memory for an input with zeros past the sequences' ends, unless staging has
+  // a buffer for it.
   C* OwnPaddedInput(Arena& arena) const {
     return arena.Take<C>(
         ReadsPadding() && !staging_.is_copied() ? shapes_.input.size() : 0);
@@ -316,7 +316,7 @@ class NetworkBackwardGrad {
     }
   }
 
-  // Where the gradient with respect to a layer's input goes, of two arrays.
+  // The gradient with respect to a layer's input, in one of two arrays.
   C* InputGradient(std::int64_t layer, C* inner) const {
     return layer == 0 ? nullptr : inner + (layer - 1) % 2 * output_size();
   }

@@ -39,7 +39,7 @@ class NetworkForward {
             arena),
         staging_(a.time_major, samples_.order()),
         operand_staging_(a.time_major, samples_.order()),
-        // The order of the params is not that of the time.
+        // The params have no time axis.
         params_staging_(/*time_major=*/true),
         input_(operand_staging_.Buffer(shapes_.input, arena)),
         input_h_(staging_.Buffer(shapes_.hidden_state, arena)),
@@ -91,9 +91,9 @@ class NetworkForward {
   bool AppliesDropout() const {
     return a_.is_training && a_.dropout > 0 && a_.config.num_layers > 1;
   }
-  // How many outputs of inner layers are kept here. In training they are all
-  // kept in the reserve_space; otherwise a layer needs that of the one below,
-  // or only what it is rounded to.
+  // How many outputs of inner layers are kept here. Training keeps all of them
+  // in the reserve_space. Inference needs the output of the layer below only,
+  // or only its rounded form.
   std::int64_t NumInnerOutputs() const {
     return a_.is_training || kRoundsOperands<P>
                ? 0

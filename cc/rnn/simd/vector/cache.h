@@ -17,7 +17,7 @@ constexpr std::int64_t kSecondLevelBytes = 2 << 20;
 template <typename T>
 constexpr double kMostTaskWork = kVectorElements<T> * double{1 << 21};
 
-// How many tasks so many multiply-adds are at least.
+// The least number of tasks for `work` multiply-adds.
 template <typename T>
 std::int64_t LeastTasks(double work) {
   constexpr double kUncounted = 0x1p31;
@@ -27,9 +27,9 @@ std::int64_t LeastTasks(double work) {
   return whole == 0 || static_cast<double>(whole) < tasks ? whole + 1 : whole;
 }
 
-// Whether an array of `size` elements, if there is one, is best written past
-// the caches: it is more than would stay there until somebody reads it, and it
-// consists of runs, of so many elements each, that are whole lines.
+// Whether an array, or null, is best written past the caches: it is too large
+// to be in them when it is read, and its runs are whole cache lines.
+// size: in elements; run: the elements that are written one after another
 template <typename T>
 bool IsBestUncached(const T* data, std::int64_t size, std::int64_t run) {
   constexpr std::int64_t kMostCached = kSecondLevelBytes / sizeof(T);

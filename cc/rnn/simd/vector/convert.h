@@ -68,7 +68,7 @@ inline Half RoundedToHalf(float x) {
     const bool is_number = magnitude <= 0x7f800000;
     half = is_number ? 0x7c00 : 0x7e00;
   } else if (magnitude < 0x38800000) {  // less than 2^-14: subnormal
-    // The last bit of the sum has the weight of that of the result.
+    // The last bits of the sum and of the result have the same weight.
     const float sum = __builtin_bit_cast(float, magnitude) + 0.5f;
     half = __builtin_bit_cast(std::uint32_t, sum) -
            __builtin_bit_cast(std::uint32_t, 0.5f);
