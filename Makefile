@@ -3,7 +3,6 @@
 PYTHON ?= python3
 VENV := .venv
 WHEEL_ENV := build/wheel-env
-BENCH_ENV := build/bench-env
 GPU_ENV := build/gpu-env
 CUDNN := build/cudnn
 QEMU := build/qemu
@@ -50,22 +49,19 @@ node_modules/ready: package-lock.json | .tools/system-packages
 	@tools/setup_bazel.sh --install
 	@touch $@
 
-$(VENV)/ready: requirements/dev.txt | .tools/system-packages
+$(VENV)/ready: requirements/tensorflow.txt requirements/pytest.txt requirements/dev.txt | .tools/system-packages
 	@echo "==> installing the development environment into $(VENV)"
 	@$(PYTHON) -m venv $(VENV)
-	@$(VENV)/bin/python $(INSTALL_LOCKED) -r requirements/dev.txt
+	@$(VENV)/bin/python $(INSTALL_LOCKED) -r requirements/tensorflow.txt -r requirements/pytest.txt -r requirements/dev.txt
 	@touch $@
 
 # PyTorch's build for CPUs alone where pip can find it, else PyPI's.
-INSTALL_TORCH = $(1) $(INSTALL_LOCKED) --quiet -r requirements/torch_cpu.txt 2>/dev/null || \
-	{ echo "==> pip finds no PyTorch for CPUs alone; installing PyPI's"; \
-	$(1) $(INSTALL_LOCKED) --quiet -r requirements/torch.txt; }
-
-# What the tests compare with beside that.
-$(VENV)/peers: requirements/test.txt requirements/torch.txt requirements/torch_cpu.txt $(VENV)/ready
-	@echo "==> installing the frameworks that the tests compare with into $(VENV)"
-	@$(VENV)/bin/python $(INSTALL_LOCKED) --quiet -r requirements/test.txt
-	@$(call INSTALL_TORCH,$(VENV)/bin/python)
+$(VENV)/peers: requirements/peers.txt requirements/torch.txt requirements/torch_cpu.txt $(VENV)/ready
+	@echo "==> installing the frameworks that tests and benchmark compare with into $(VENV)"
+	@$(VENV)/bin/python $(INSTALL_LOCKED) --quiet -r requirements/peers.txt
+	@$(VENV)/bin/python $(INSTALL_LOCKED) --quiet -r requirements/torch_cpu.txt 2>/dev/null || \
+		{ echo "==> pip finds no PyTorch for CPUs alone; installing PyPI's"; \
+		$(VENV)/bin/python $(INSTALL_LOCKED) --quiet -r requirements/torch.txt; }
 	@touch $@
 
 # ---------------------------------------------------------------- the wheel
@@ -94,21 +90,8 @@ demo: $(VENV)/installed ## Train two language models on Python's own source and 
 	@$(VENV)/bin/python examples/char_language_model.py
 
 .PHONY: bench
-bench: $(BENCH_ENV)/installed ## Measure the ops beside Keras, PyTorch, ONNX Runtime; OPTIONS="--quick" tries it out.
-	@$(BENCH_ENV)/bin/python benchmarks/bench.py $(OPTIONS)
-
-$(BENCH_ENV)/ready: requirements/bench.txt requirements/torch.txt requirements/torch_cpu.txt | .tools/system-packages
-	@echo "==> installing the peers into $(BENCH_ENV)"
-	@rm -rf $(BENCH_ENV)
-	@$(PYTHON) -m venv $(BENCH_ENV)
-	@$(BENCH_ENV)/bin/python $(INSTALL_LOCKED) --quiet -r requirements/bench.txt
-	@$(call INSTALL_TORCH,$(BENCH_ENV)/bin/python)
-	@touch $@
-
-$(BENCH_ENV)/installed: dist/ready $(BENCH_ENV)/ready
-	@echo "==> installing the wheel into $(BENCH_ENV)"
-	@$(BENCH_ENV)/bin/python $(INSTALL_WHEEL) --no-deps --force-reinstall dist/*.whl
-	@touch $@
+bench: $(VENV)/installed $(VENV)/peers ## Measure the ops beside Keras, PyTorch, ONNX Runtime; OPTIONS="--quick" tries it out.
+	@$(VENV)/bin/python benchmarks/bench.py $(OPTIONS)
 
 .PHONY: gpu-bench
 gpu-bench: $(GPU_ENV)/installed ## Measure the ops on a GPU beside TensorFlow's own and PyTorch's.
@@ -166,14 +149,14 @@ test-isa: $(VENV)/installed $(VENV)/peers ## Run the Python tests under each ins
 PRINT_ISAS := import tf_rnn_ops; print(*tf_rnn_ops._library.supported_instruction_sets())
 
 # TensorFlow and the wheel; the import from another folder; and only then what the tests need.
-$(WHEEL_ENV)/installed: requirements/tensorflow.txt requirements/wheel.txt dist/ready
+$(WHEEL_ENV)/installed: requirements/tensorflow.txt requirements/pytest.txt dist/ready
 	@echo "==> installing TensorFlow and the wheel alone into $(WHEEL_ENV)"
 	@rm -rf $(WHEEL_ENV)
 	@$(PYTHON) -m venv $(WHEEL_ENV)
 	@$(WHEEL_ENV)/bin/python $(INSTALL_LOCKED) --quiet -r requirements/tensorflow.txt
 	@$(WHEEL_ENV)/bin/python $(INSTALL_WHEEL) dist/*.whl
 	@cd / && $(CURDIR)/$(WHEEL_ENV)/bin/python -m tf_rnn_ops
-	@$(WHEEL_ENV)/bin/python $(INSTALL_LOCKED) --quiet -r requirements/wheel.txt
+	@$(WHEEL_ENV)/bin/python $(INSTALL_LOCKED) --quiet -r requirements/pytest.txt
 	@touch $@
 
 # Those of the ops that hold on any device, but for a dropout of everything, which cuDNN has not. TensorFlow takes the
@@ -203,11 +186,12 @@ gpu-sanitize: $(GPU_ENV)/installed ## Run every kernel of the GPU's once under c
 RUN_EVERY_KERNEL := TF_RNN_OPS_TEST_DEVICE=GPU:0 TF_GPU_ALLOCATOR=cuda_malloc_async $(COMPUTE_SANITIZER) --error-exitcode 1
 EVERY_KERNEL := $(GPU_ENV)/bin/python -m pytest tests/gpu/test_every_kernel.py
 
-$(GPU_ENV)/ready: requirements/gpu.txt | .tools/system-packages
+$(GPU_ENV)/ready: requirements/tensorflow.txt requirements/pytest.txt requirements/gpu.txt | .tools/system-packages
 	@echo "==> installing TensorFlow with NVIDIA's libraries into $(GPU_ENV)"
 	@rm -rf $(GPU_ENV)
 	@$(PYTHON) -m venv $(GPU_ENV)
-	@$(GPU_ENV)/bin/python $(INSTALL_LOCKED) --quiet -r requirements/gpu.txt
+	@$(GPU_ENV)/bin/python $(INSTALL_LOCKED) --quiet -r requirements/tensorflow.txt -r requirements/pytest.txt \
+		-r requirements/gpu.txt
 	@touch $@
 
 $(GPU_ENV)/installed: dist/ready $(GPU_ENV)/ready
@@ -286,15 +270,17 @@ format: $(VENV)/ready node_modules/ready ## Format all code.
 
 LOCK := $(VENV)/bin/uv pip compile --universal --python-version 3.10 --generate-hashes --no-header --no-emit-find-links \
 	--no-python-downloads --upgrade
+# A layer leaves out the packages of the layers that its .in file names with -c; uv ends with a list of them.
+LOCK_LAYER = $(LOCK) requirements/$$layer.in -o requirements/$$layer.txt $$(sed -n 's|^-c |requirements/|p' \
+	requirements/$$layer.in | xargs -r sed -nE 's/^([a-z0-9-]+)==.*/--no-emit-package=\1/p') $(1); \
+	sed -i '/^$$/,$$d' requirements/$$layer.txt
 # Where PyTorch's builds for CPUs alone are: a folder or a page.
 TORCH_CPU_BUILDS ?= $(or $(PIP_FIND_LINKS),https://download.pytorch.org/whl/cpu/torch/)
 .PHONY: lock
 lock: $(VENV)/ready ## Pin the newest versions that requirements/*.in allow, with their hashes.
-	@for lock in dev tensorflow wheel test torch; do $(LOCK) requirements/$$lock.in -o requirements/$$lock.txt; done
-	@$(LOCK) --find-links $(TORCH_CPU_BUILDS) --excludes requirements/torch_cpu_excludes.txt requirements/torch_cpu.in \
-		-o requirements/torch_cpu.txt
-	@for lock in bench gpu; do $(LOCK) requirements/$$lock.in -o requirements/$$lock.txt; done
-	@$(LOCK) --no-deps requirements/cudnn.in -o requirements/cudnn.txt
+	@for layer in tensorflow pytest dev peers torch gpu; do $(LOCK_LAYER); done
+	@layer=torch_cpu; $(call LOCK_LAYER,--find-links $(TORCH_CPU_BUILDS))
+	@layer=cudnn; $(call LOCK_LAYER,--no-deps)
 
 .PHONY: clean
 clean: ## Remove everything that was built, set up or found.

@@ -3,7 +3,7 @@
 #
 #   ./build_pip_pkg.sh [DEST]
 #
-# Needs an interpreter with the packages of requirements/dev.txt: `make wheel` makes one. TF_RNN_OPS_PYTHON may name it.
+# Needs an interpreter with the packages that `make wheel` installs into .venv. TF_RNN_OPS_PYTHON may name another one.
 
 source "$(dirname "$0")/tools/shell.sh"
 

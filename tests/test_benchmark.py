@@ -536,6 +536,20 @@ def test_only_those_who_are_asked_take_part(local_bench):
     assert {each.peer for each in measured} == {KERAS}
 
 
+@pytest.mark.usefixtures("local_bench")
+def test_what_is_not_installed_is_left_out_with_a_word(tmp_path, monkeypatch, capsys):
+    missing = dataclasses.replace(PEERS[ONNX_RUNTIME], packages=["math", "no_such_package"])
+    monkeypatch.setitem(PEERS, ONNX_RUNTIME, missing)
+    options = {"cases": "lstm-1-2-3-4", "peers": f"{ONNX_RUNTIME},{KERAS}", "rounds": 1, "output": tmp_path}
+    monkeypatch.setattr(sys, "argv", ["bench.py", "--quick", *(f"--{name}={value}" for name, value in options.items())])
+    made = bench.run_benchmark(bench.parse_arguments())
+    assert {each.peer for each in made.measurements} == {OURS, KERAS}
+    assert run.to_json(made)["left_out"] == {ONNX_RUNTIME: ["no_such_package"]}
+    sentence = "ONNX Runtime is left out: no_such_package not installed"
+    assert sentence in capsys.readouterr().out
+    assert sentence in report.to_markdown(made)
+
+
 def test_a_product_may_be_a_case_among_products(local_bench):
     case = cases.Product(2)
     with local_bench(RAW_OPS) as made:

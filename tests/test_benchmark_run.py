@@ -149,13 +149,6 @@ def test_json_says_what_it_was_measured_on(quick_results):
     assert [len(quick_results[f"load_{when}"]) for when in ("before", "after")] == [3, 3]
 
 
-def test_what_is_not_installed_is_left_out_with_a_word(quick_run, quick_results):
-    missing = {name: PEERS[name].missing_packages() for name in QUICK_PEERS if name not in INSTALLED}
-    assert quick_results["left_out"] == missing
-    for name, packages in missing.items():
-        assert f"{PEERS[name].label} is left out: {', '.join(packages)} not installed" in quick_run[0]
-
-
 def test_results_are_read_as_they_were_written(quick_results):
     again = run.to_json(run.from_json(quick_results))
     assert json.loads(json.dumps(again)) == quick_results

@@ -27,8 +27,27 @@ def locked(path):
     return [(Requirement(SHA256.sub("", line)), len(SHA256.findall(line))) for line in lines]
 
 
+def names(path):
+    """Returns the names of the packages in a lock."""
+    return {canonicalize_name(requirement.name) for requirement, _ in locked(path)}
+
+
+def layers_below(lock):
+    """Returns the layers that a lock adds to: what its .in file names with -c."""
+    lines = logical_lines(lock.with_suffix(".in"))
+    return [REQUIREMENTS / line.removeprefix("-c ") for line in lines if line.startswith("-c ")]
+
+
 def test_there_are_locks():
-    assert {lock.name for lock in LOCKS} >= {"dev.txt", "test.txt", "bench.txt", "gpu.txt", "cudnn.txt"}
+    assert {lock.stem for lock in LOCKS} >= {"tensorflow", "pytest", "dev", "peers", "torch", "gpu", "cudnn"}
+    assert set(LOCKS) == set(REQUIREMENTS.glob("*.txt"))
+
+
+@pytest.mark.parametrize("lock", LOCKS, ids=lambda path: path.name)
+def test_a_layer_repeats_nothing_of_those_below_it(lock):
+    for below in layers_below(lock):
+        assert names(lock).isdisjoint(names(below)), below
+        assert set(layers_below(below)) <= set(layers_below(lock)), below
 
 
 @pytest.mark.parametrize("lock", LOCKS, ids=lambda path: path.name)
@@ -45,9 +64,10 @@ def test_a_lock_has_one_version_and_hashes_of_everything(lock):
 def test_a_lock_has_what_it_is_made_from(lock):
     wanted = [line for line in logical_lines(lock.with_suffix(".in")) if not line.startswith("-c ")]
     assert wanted
+    pins = [requirement for layer in (*layers_below(lock), lock) for requirement, _ in locked(layer)]
     for each in map(Requirement, wanted):
         name = canonicalize_name(each.name)
-        versions = [requirement for requirement, _ in locked(lock) if canonicalize_name(requirement.name) == name]
+        versions = [requirement for requirement in pins if canonicalize_name(requirement.name) == name]
         assert versions, each
         for version in versions:
             (pin,) = version.specifier
@@ -56,7 +76,7 @@ def test_a_lock_has_what_it_is_made_from(lock):
 
 def installs():
     """Returns what the Makefile and the scripts install with pip, variables replaced by what they stand for."""
-    makefile = (ROOT / "Makefile").read_text()
+    makefile = (ROOT / "Makefile").read_text().replace("\\\n", "")
     for name in ("INSTALL_LOCKED", "INSTALL_WHEEL"):
         (value,) = re.findall(rf"^{name} := (.*)$", makefile, re.MULTILINE)
         makefile = re.sub(rf"^{name} := .*$", "", makefile, flags=re.MULTILINE).replace(f"$({name})", value)
@@ -73,8 +93,9 @@ def test_what_is_installed_is_of_a_lock_or_our_own():
             assert "--no-index" in arguments, command
         else:
             assert "--require-hashes" in arguments, command
-            assert arguments[-2] == "-r", command
-            assert ROOT / arguments[-1] in LOCKS, command
+            first = arguments.index("-r")
+            assert set(arguments[first::2]) == {"-r"}, command
+            assert {ROOT / each for each in arguments[first + 1 :: 2]} <= set(LOCKS), command
 
 
 def test_the_build_requirements_of_the_wheel_are_locked():
