@@ -54,7 +54,9 @@ class Spoil:
 
 
 def spoil(rng, call: Call) -> None:
-    """Spoils a call once."""
+    """Spoils a call once, unless all its tensors have been left out."""
+    if not call.tensor_names:
+        return
     shares = np.array([each.share for each in SPOILS])
     what = SPOILS[rng.choice(len(SPOILS), p=shares / shares.sum())].function(rng, call)
     if what is None:

@@ -21,6 +21,7 @@ import fuzz_expected
 import fuzz_judge
 import fuzz_run
 import fuzz_session
+import fuzz_spoils
 import fuzz_valid
 import fuzz_workers
 from fuzz_calls import OPS, Call, can_be_made, flat_tensors, tensor_of, zeros
@@ -58,6 +59,16 @@ def test_a_call_follows_from_its_number_alone():
         assert (again.op, again.way, again.spoils) == (first[number].op, first[number].way, first[number].spoils)
         assert again.op == fuzz_draw.op_of(SEED, number)
         assert contents(again) == contents(first[number])
+
+
+def test_a_call_that_has_lost_its_last_tensor_is_not_spoiled_again():
+    rng, lost = np.random.default_rng(0), 0
+    for _ in range(100):
+        call = Call("AlignTensor", "eager", {"tensor": np.zeros(2, np.float32)})
+        for _ in range(3):
+            fuzz_spoils.spoil(rng, call)
+        lost += not call.arguments
+    assert lost > 0
 
 
 def test_the_command_prints_a_table(tmp_path, monkeypatch, capsys):
