@@ -1,10 +1,9 @@
 """Work for the fuzzer's processes of which some numbers end or block the process."""
 
 import os
-import sys
 import time
 
-ABORTS, HANGS, EXITS = 7, 30, 41
+ABORTS, HANGS, EXITS, RAISES = 7, 30, 41, 77
 
 
 def work(number: int) -> int:
@@ -15,7 +14,9 @@ def work(number: int) -> int:
     if number == HANGS:
         time.sleep(3600)
     if number == EXITS:
-        sys.exit(5)
+        os._exit(5)
+    if number == RAISES:
+        raise ValueError("no square")
     return number**2
 
 
