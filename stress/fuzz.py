@@ -17,9 +17,9 @@ import time
 from collections.abc import Iterator
 from typing import TextIO
 
-import fuzz_session  # makes the tests' references importable
-
-import fuzz_draw  # isort: skip
+import paths  # noqa: F401
+import fuzz_draw
+import fuzz_session
 from fuzz_run import LIBRARIES
 from fuzz_table import Table
 from fuzz_workers import Answer, answers

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
-import paths  # noqa: F401  isort: skip  makes the tests' references importable
+import paths  # noqa: F401
 import fuzz_draw
 import fuzz_judge
 import fuzz_run

@@ -1,7 +1,7 @@
 """Numbered pieces of work, any of which may end or block its process.
 
-Each process is the only one of its pool and takes its numbers in order: the first that it has not answered is to blame for
-its end. Another process takes its place, and what came after.
+Each process is the only one of its pool and takes its numbers in order, so the first that it has not answered is to
+blame for its end. Another process takes its place, and what came after.
 """
 
 import dataclasses

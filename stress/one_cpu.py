@@ -10,9 +10,8 @@ import argparse
 import itertools
 from typing import Any
 
-import paths  # noqa: F401  # before what it makes importable
-
-import cudnn_rnn_checks  # isort: skip
+import paths  # noqa: F401
+import cudnn_rnn_checks
 import gru_checks
 import numpy as np
 import tensorflow as tf

@@ -6,21 +6,10 @@ import importlib.util
 import itertools
 import math
 import os
-import pathlib
 import re
 import sys
 import threading
 import time
-
-import numpy as np
-import parity
-import pictures
-import pytest
-
-import tf_rnn_ops
-
-# The program's modules, which import each other by their bare names.
-sys.path.append(str(pathlib.Path(__file__).parent.parent / "benchmarks"))
 
 import bench
 import cases
@@ -28,8 +17,12 @@ import loads
 import local_workers
 import measure
 import memory
+import numpy as np
+import parity
 import peers
+import pictures
 import problems
+import pytest
 import report
 import run
 import sections
@@ -37,6 +30,8 @@ import targets
 import workers
 from local_workers import LocalWorker
 from peers import KERAS, KERAS_UNROLLED, KERAS_XLA, ONNX_RUNTIME, OURS, PEERS, PYTORCH, RAW_OPS
+
+import tf_rnn_ops
 
 INSTALLED = [name for name in PEERS if not PEERS[name].missing_packages()]
 

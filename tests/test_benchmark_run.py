@@ -2,29 +2,23 @@
 
 import itertools
 import json
-import pathlib
 import re
-import sys
 
+import bench
+import cases
 import numpy as np
 import parity
 import pictures
 import processes
 import pytest
-import tensorflow as tf
-from test_benchmark import INSTALLED, tasks_of
-
-import tf_rnn_ops
-
-# The program's modules, which import each other by their bare names.
-sys.path.append(str(pathlib.Path(__file__).parent.parent / "benchmarks"))
-
-import bench
-import cases
 import run
 import sections
 import targets
+import tensorflow as tf
 from peers import KERAS, ONNX_RUNTIME, OURS, PEERS, PYTORCH, RAW_OPS
+from test_benchmark import INSTALLED, tasks_of
+
+import tf_rnn_ops
 
 pytestmark = pytest.mark.slow
 

@@ -1,13 +1,7 @@
 """What `make lint` refuses in the kernels, because it can end the process."""
 
-import pathlib
-import sys
-
-import pytest
-
-sys.path.append(str(pathlib.Path(__file__).parent.parent / "tools"))
-
 import check_accessors
+import pytest
 
 # What is found, in calls of each kind.
 REFUSED = {

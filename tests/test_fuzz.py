@@ -1,19 +1,7 @@
 """The fuzzer: a short run of it, and that it notices what it is there for."""
 
 import collections
-import pathlib
 import re
-import sys
-
-import misbehaving
-import numpy as np
-import pytest
-import tensorflow as tf
-
-import tf_rnn_ops
-
-# The program's modules, which import each other by their bare names.
-sys.path.append(str(pathlib.Path(__file__).parent.parent / "stress"))
 
 import fuzz
 import fuzz_draw
@@ -24,7 +12,13 @@ import fuzz_session
 import fuzz_spoils
 import fuzz_valid
 import fuzz_workers
+import misbehaving
+import numpy as np
+import pytest
+import tensorflow as tf
 from fuzz_calls import OPS, Call, can_be_made, flat_tensors, tensor_of, zeros
+
+import tf_rnn_ops
 
 SEED = 1
 OURS = fuzz_run.LIBRARIES[0]

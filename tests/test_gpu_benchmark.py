@@ -2,29 +2,24 @@
 
 import itertools
 import json
-import pathlib
 import sys
-
-import numpy as np
-import parity
-import processes
-import pytest
-import tensorflow as tf
-
-import tf_rnn_ops
-
-# The program's modules, which import each other by their bare names.
-sys.path.append(str(pathlib.Path(__file__).parent.parent / "benchmarks"))
 
 import cases
 import gpu
 import gpu_libraries
 import measure
+import numpy as np
+import parity
 import peers
+import processes
+import pytest
 import sections
 import targets
+import tensorflow as tf
 from local_workers import LocalWorker, library
 from peers import GPU_PEERS, OURS, PYTORCH, RAW_OPS
+
+import tf_rnn_ops
 
 INSTALLED = [name for name, peer in GPU_PEERS.items() if not peer.missing_packages()]
 sees_gpu = bool(tf.config.list_physical_devices("GPU"))
