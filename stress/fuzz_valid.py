@@ -1,7 +1,8 @@
 """Valid calls of every op, over all options, in small sizes, and in huge ones where there is nothing to compute."""
 
 import dataclasses
-from collections.abc import Callable
+import unittest.mock
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import cudnn_rnn_inputs
@@ -354,3 +355,22 @@ VALID: dict[str, Callable[[np.random.Generator], Arguments]] = {
     "CudnnRNNParamsToCanonicalV2": lambda rng: params_to_canonical(rng, "V2"),
     "AlignTensor": align_tensor,
 }
+
+
+def tame_arguments(op: str, dtype: str, sizes: Sequence[int], seed: int) -> Arguments:
+    """Draws valid arguments of an op that are all finite.
+
+    Args:
+      op: the op's name.
+      dtype: the type of its floating inputs.
+      sizes: what each size of its inputs is drawn from.
+      seed: of what is drawn.
+    """
+    options: dict[str, Any] = {
+        "DTYPES": (dtype,),
+        "HUGE_SHARE": 0,
+        "WILD_SHARE": 0,
+        "draw_size": lambda rng: choice(rng, sizes),
+    }
+    with unittest.mock.patch.multiple(__name__, **options):
+        return VALID[op](np.random.default_rng(seed))

@@ -4,10 +4,10 @@ Other libraries lend TensorFlow memory that is aligned to the size of an element
 accessors abort on it, and so do most of its own ops.
 """
 
-import pathlib
-import sys
 import unittest.mock
 
+import fuzz_calls
+import fuzz_valid
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -17,12 +17,6 @@ from tensorflow.python.framework import ops as tf_ops
 from unaligned import ALIGNMENT, Unaligned, at_offset
 
 import tf_rnn_ops
-
-# The fuzzer's valid calls of every op.
-sys.path.append(str(pathlib.Path(__file__).parent.parent / "stress"))
-
-import fuzz_calls
-import fuzz_valid
 
 tf_rnn_ops.enable_builtin_kernels()
 
@@ -68,14 +62,7 @@ def function_of(name):
 
 def draw(name, dtype, seed, largest=9):
     """Draws valid arguments of an op: of numbers that are finite, and sizes of 1 to `largest`."""
-    options = {
-        "DTYPES": (dtype.name,),
-        "HUGE_SHARE": 0,
-        "WILD_SHARE": 0,
-        "draw_size": lambda rng: int(rng.integers(1, largest + 1)),
-    }
-    with unittest.mock.patch.multiple(fuzz_valid, **options):
-        arguments = fuzz_valid.VALID[name.removeprefix(OURS)](np.random.default_rng(seed))
+    arguments = fuzz_valid.tame_arguments(name.removeprefix(OURS), dtype.name, range(1, largest + 1), seed)
     return {**arguments, "is_training": True} if "is_training" in arguments else arguments
 
 

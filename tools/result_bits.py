@@ -13,8 +13,6 @@ import os
 import pathlib
 import subprocess
 import sys
-import unittest.mock
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -43,14 +41,7 @@ def results(op: str, dtype: str, sizes: tuple[int, ...], seed: int) -> list[tf.T
       sizes: what each size of its inputs is drawn from.
       seed: of what is drawn.
     """
-    options: dict[str, Any] = {
-        "DTYPES": (dtype,),
-        "HUGE_SHARE": 0,
-        "WILD_SHARE": 0,
-        "draw_size": lambda rng: fuzz_valid.choice(rng, sizes),
-    }
-    with unittest.mock.patch.multiple(fuzz_valid, **options):
-        arguments = fuzz_valid.VALID[op](np.random.default_rng(seed))
+    arguments = fuzz_valid.tame_arguments(op, dtype, sizes, seed)
     if "seed2" in arguments:
         arguments["seed2"] += 1  # both zero means a fresh seed
     fuzz_calls.forget_kernels()
