@@ -1,12 +1,17 @@
 """Runs Python programs in processes of their own."""
 
 import os
+import pathlib
 import subprocess
 import sys
 import textwrap
 
 # Seconds after which a process is taken for hanging, however busy the machine is.
 FOREVER = 1200
+# The environment of a process that imports modules of the tests.
+WITH_TESTS = {
+    "PYTHONPATH": os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), str(pathlib.Path(__file__).parent)]))
+}
 
 
 def run_python(*arguments, cwd="/", prefix=(), **environment):

@@ -1,12 +1,9 @@
 """Threads that call the ops at once see what each would see alone, wait for nothing for ever, and leave nothing."""
 
-import pathlib
-
 import mixed_calls
 import processes
 import pytest
 
-TESTS = str(pathlib.Path(__file__).parent)
 MIB = 1 << 20
 
 
@@ -19,14 +16,13 @@ def test_sixteen_threads_with_calls_of_every_op(intra_op, inter_op):
     processes.run_code(
         """
         import sys
-        sys.path.append(sys.argv[1])
         import concurrent_calls
-        concurrent_calls.set_pools(int(sys.argv[2]), int(sys.argv[3]))
+        concurrent_calls.set_pools(int(sys.argv[1]), int(sys.argv[2]))
         concurrent_calls.check(seed=0, seconds=3)
         """,
-        TESTS,
         str(intra_op),
         str(inter_op),
+        **processes.WITH_TESTS,
     )
 
 
@@ -34,8 +30,6 @@ def test_an_inter_op_pool_of_one():
     """An op that waited for another op of the graph, or for a second thread, would wait for ever."""
     processes.run_code(
         """
-        import sys
-        sys.path.append(sys.argv[1])
         import faulthandler
         faulthandler.dump_traceback_later(200, exit=True)
         import concurrent_calls
@@ -46,7 +40,7 @@ def test_an_inter_op_pool_of_one():
         for call in at_once:
             assert mixed_calls.contents(call()) == expected, call.name
         """,
-        TESTS,
+        **processes.WITH_TESTS,
     )
 
 

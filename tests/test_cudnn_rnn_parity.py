@@ -2,7 +2,6 @@
 
 import dataclasses
 import itertools
-import pathlib
 
 import cudnn_rnn_inputs
 import cudnn_rnn_reference as reference
@@ -90,15 +89,14 @@ def test_equals_reference_with_every_instruction_set(instruction_set):
     processes.run_code(
         """
         import sys
-        sys.path.append(sys.argv[1])
         import tf_rnn_ops
-        assert tf_rnn_ops._library.active_instruction_set() == sys.argv[2]
+        assert tf_rnn_ops._library.active_instruction_set() == sys.argv[1]
         import test_cudnn_rnn_parity
         test_cudnn_rnn_parity.check_every_mode_and_dtype()
         """,
-        str(pathlib.Path(__file__).parent),
         instruction_set,
         TF_RNN_OPS_ISA=instruction_set,
+        **processes.WITH_TESTS,
     )
 
 

@@ -1,7 +1,6 @@
 """The CudnnRNN ops give the same bits whatever threads they run on, and wait for none that may not come."""
 
 import concurrent.futures
-import pathlib
 
 import cudnn_rnn_inputs
 import numpy as np
@@ -58,13 +57,12 @@ def test_same_bits_for_any_number_of_threads(num_threads, here, tmp_path):
         import tensorflow as tf
         tf.config.threading.set_intra_op_parallelism_threads(int(sys.argv[1]))
         tf.config.threading.set_inter_op_parallelism_threads(1)
-        sys.path.append(sys.argv[3])
         import test_cudnn_rnn_threads
         np.savez(sys.argv[2], **test_cudnn_rnn_threads.run_every_network())
         """,
         str(num_threads),
         str(tmp_path / "results.npz"),
-        str(pathlib.Path(__file__).parent),
+        **processes.WITH_TESTS,
     )
     results = np.load(tmp_path / "results.npz")
     assert_all_same_bits(dict(results), here)

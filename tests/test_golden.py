@@ -2,7 +2,6 @@
 
 import ctypes
 import dataclasses
-import importlib.util
 import pathlib
 import re
 import types
@@ -19,7 +18,6 @@ from golden_cases import CASES, Recording, RecordingError
 
 import tf_rnn_ops
 
-TOOLS = pathlib.Path(__file__).parent.parent / "tools"
 CUDNN_HEADERS = pathlib.Path(tf.sysconfig.get_include()) / "third_party/gpus/cudnn/include"
 
 
@@ -365,23 +363,16 @@ def test_what_the_recorder_shares_needs_numpy_alone():
         import sys
         for name in ("tensorflow", "keras", "hypothesis", "pytest", "ml_dtypes"):
             sys.modules[name] = None
-        sys.path.insert(0, sys.argv[1])
         import cudnn_rnn_reference, golden_cases, parity
         """,
-        str(pathlib.Path(__file__).parent),
+        **processes.WITH_TESTS,
     )
 
 
 @pytest.fixture(scope="module")
 def cudnn_library():
     """The module that calls cuDNN by ctypes."""
-    path = TOOLS / "cudnn_library.py"
-    if not path.is_file():
-        pytest.skip("needs the tools")
-    spec = importlib.util.spec_from_file_location("cudnn_library", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return pytest.importorskip("cudnn_library")
 
 
 @pytest.fixture(scope="module")

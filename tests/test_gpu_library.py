@@ -1,7 +1,6 @@
 """The library of the GPU's kernels as it is on a machine without a GPU: when it is loaded, and what it registers."""
 
 import json
-import pathlib
 import re
 
 import cudnn_rnn_inputs
@@ -303,13 +302,12 @@ def test_the_cpus_kernels_give_what_they_gave(tmp_path):
             """
             import sys
             import numpy as np
-            sys.path.append(sys.argv[1])
             import test_gpu_library
-            np.savez(sys.argv[2], **test_gpu_library.run_on_the_cpu())
+            np.savez(sys.argv[1], **test_gpu_library.run_on_the_cpu())
             """,
-            str(pathlib.Path(__file__).parent),
             str(file),
             TF_RNN_OPS_GPU=value,
+            **processes.WITH_TESTS,
         )
     without, beside = (dict(np.load(files[value])) for value in "01")
     assert without.keys() == beside.keys()

@@ -1,7 +1,6 @@
 """Keras's own tests of its recurrent layers, which its wheel ships, with Keras accelerated."""
 
 import importlib.util
-import pathlib
 import re
 
 import processes
@@ -27,11 +26,10 @@ ON_THE_OP = ("lstm_test", "gru_test", "simple_rnn_test", "bidirectional_test")
     reason="needs a Keras whose wheel has its tests",
 )
 def test_keras_own_tests_pass(tmp_path):
-    tests = pathlib.Path(__file__).parent
     options = ["-q", "-p", "no:cacheprovider", "-p", "accelerated_keras_plugin", f"--rootdir={tmp_path}"]
     modules = [f"keras.src.layers.rnn.{file}" for file in FILES]
-    code = f"import sys; sys.path.append({str(tests)!r}); import pytest; sys.exit(pytest.main(sys.argv[1:]))"
-    process = processes.run_python("-c", code, *options, "--pyargs", *modules, cwd=tmp_path)
+    command = ["-m", "pytest", *options, "--pyargs", *modules]
+    process = processes.run_python(*command, cwd=tmp_path, **processes.WITH_TESTS)
     assert process.returncode == 0, process.stdout[-5000:]
     passed = int(re.search(r"(\d+) passed", process.stdout)[1])
     assert passed > 60

@@ -1,24 +1,19 @@
 """Trainings and sequences of many steps, in processes of their own: beside float64, and in no more memory."""
 
-import pathlib
-
 import processes
 import pytest
-
-TESTS = str(pathlib.Path(__file__).parent)
 
 
 @pytest.mark.parametrize("mode", ["lstm", "gru"])
 def test_training_stays_within_rounding_of_float64(mode):
     code = """
         import sys
-        sys.path.append(sys.argv[1])
         import long_training
         from cudnn_rnn_inputs import Config
-        config = Config(sys.argv[2], num_units=32, input_size=8, time=12, batch=16)
+        config = Config(sys.argv[1], num_units=32, input_size=8, time=12, batch=16)
         long_training.check(config, num_steps=500, num_checkpoints=10)
         """
-    processes.run_code(code, TESTS, mode)
+    processes.run_code(code, mode, **processes.WITH_TESTS)
 
 
 @pytest.mark.slow
@@ -26,10 +21,9 @@ def test_training_stays_within_rounding_of_float64(mode):
 def test_twenty_thousand_steps_take_memory_for_as_many(mode, dtype):
     code = """
         import sys
-        sys.path.append(sys.argv[1])
         import long_sequences
-        long_sequences.check_memory(sys.argv[2], sys.argv[3], 20_000)
-        long_sequences.check_right(sys.argv[2], sys.argv[3], 20_000)
+        long_sequences.check_memory(sys.argv[1], sys.argv[2], 20_000)
+        long_sequences.check_right(sys.argv[1], sys.argv[2], 20_000)
         """
     # The allocator of oneDNN would keep what was freed.
-    processes.run_code(code, TESTS, mode, dtype, TF_ENABLE_ONEDNN_OPTS="0")
+    processes.run_code(code, mode, dtype, TF_ENABLE_ONEDNN_OPTS="0", **processes.WITH_TESTS)

@@ -1,7 +1,5 @@
 """What there is no memory for is ResourceExhaustedError, and what follows is right."""
 
-import pathlib
-
 import memory_limits
 import numpy as np
 import processes
@@ -10,24 +8,22 @@ import tensorflow as tf
 
 import tf_rnn_ops
 
-TESTS = str(pathlib.Path(__file__).parent)
 CHECK = """
 import sys
-sys.path.append(sys.argv[1])
 import memory_limits
-print(*memory_limits.to_text(memory_limits.check(sys.argv[2], sys.argv[3:])), sep="\\n")
+print(*memory_limits.to_text(memory_limits.check(sys.argv[1], sys.argv[2:])), sep="\\n")
 """
 
 
 @pytest.mark.slow
 def test_every_op_at_every_size_of_memory():
-    processes.run_code(CHECK, TESTS, "eager", **memory_limits.ENVIRONMENT)
+    processes.run_code(CHECK, "eager", **memory_limits.ENVIRONMENT, **processes.WITH_TESTS)
 
 
 @pytest.mark.parametrize("door", ["graph", pytest.param("dataset", marks=pytest.mark.slow)])
 def test_graphs_and_datasets_go_on_after_an_error(door):
     names = ["CudnnRNNV3", "CudnnRNNBackpropV3", "CudnnRNNBackpropGrad", "GRUBlockCell"]
-    processes.run_code(CHECK, TESTS, door, *names, **memory_limits.ENVIRONMENT)
+    processes.run_code(CHECK, door, *names, **memory_limits.ENVIRONMENT, **processes.WITH_TESTS)
 
 
 def test_more_than_any_machine_has():
