@@ -1,6 +1,5 @@
 """What is told of a run: lines while it runs, and tables for people."""
 
-import dataclasses
 import math
 from collections.abc import Callable, Iterable, Sequence
 
@@ -22,7 +21,7 @@ from sections import (
     WAIT_BESIDE_PRODUCTS,
     WAIT_BESIDE_SEQUENCES,
 )
-from targets import SECOND_ORDER_TARGETS, SHARING_TARGETS, Verdict, judge
+from targets import SECOND_ORDER_TARGETS, SHARING_TARGETS, TARGETS, Verdict, judge
 
 _MEBI = 2**20
 
@@ -79,60 +78,63 @@ def print_memory(measurement: MemoryMeasurement) -> None:
 
 def to_markdown(run: Run) -> str:
     """Returns all that was measured as tables, with a line of what it was measured on."""
-    return "\n".join(filter(None, [_conditions(run), _first_order(run), _second_order(run), _sharing(run)]))
+    return _join(_conditions(run), _first_order(run), _second_order(run), _sharing(run))
 
 
 def first_order_to_markdown(run: Run) -> str:
-    """Returns what `to_markdown` does, but for the gradients of penalties."""
-    return "\n".join(filter(None, [_conditions(run), _first_order(run)]))
+    """Returns what `to_markdown` does of networks and cells without penalties."""
+    return _join(_conditions(run), _first_order(run))
 
 
 def second_order_to_markdown(run: Run) -> str:
     """Returns what `to_markdown` does of the gradients of penalties."""
-    rounds = max((len(each.seconds) for each in run.of_section(SECOND_ORDER)), default=run.rounds)
-    return "\n".join(filter(None, [_conditions(dataclasses.replace(run, rounds=rounds)), _second_order(run)]))
+    return _join(_conditions(run, [SECOND_ORDER]), _second_order(run))
 
 
 def sharing_to_markdown(run: Run) -> str:
     """Returns what `to_markdown` does of the machine that is shared."""
-    rounds = max((len(each.seconds) for name in CLIENTS.values() for each in run.of_section(name)), default=run.rounds)
-    return "\n".join(filter(None, [_conditions(dataclasses.replace(run, rounds=rounds)), _sharing(run)]))
+    return _join(_conditions(run, CLIENTS.values()), _sharing(run))
+
+
+def _join(*parts: str) -> str:
+    return "\n".join(filter(None, parts))
 
 
 def _first_order(run: Run) -> str:
-    parts = [_section("Targets", _targets(judge(run)))]
-    for task, kind in ((FORWARD, Network), (FORWARD_BACKWARD, Network), (FORWARD, CellSteps), (BACKWARD, CellSteps)):
-        cases = [case for case in run.cases() if isinstance(case, kind)]
-        parts.append(_section(f"{_kind_title(kind)}, {TASKS[task]}, GFLOP/s", _speeds(run, cases, task)))
-    plain = [case for case in run.memory_cases() if not isinstance(case, PenalizedNetwork)]
-    parts += [
-        _section("Memory of a training step, MiB", _memory(run, plain)),
-        _section("Time against the length of the sequences, ms", _times(run, LENGTHS, _milliseconds)),
-        _section("Time against the number of sequences, ms", _times(run, BATCHES, _milliseconds)),
-        _section("A call at the smallest sizes, µs", _times(run, CALLS, _microseconds)),
-        _section("Products of square matrices, GFLOP/s", _products(run)),
+    networks, cells = ([case for case in run.cases() if isinstance(case, kind)] for kind in (Network, CellSteps))
+    speeds = [
+        ("Networks of batch, time, input, units", networks, FORWARD),
+        ("Networks of batch, time, input, units", networks, FORWARD_BACKWARD),
+        ("Cells of batch, input, units", cells, FORWARD),
+        ("Cells of batch, input, units", cells, BACKWARD),
     ]
-    return "\n".join(filter(None, parts))
+    return _join(
+        _section("Targets", _targets(judge(run, TARGETS))),
+        *(_section(f"{title}, {TASKS[task]}, GFLOP/s", _speeds(run, cases, task)) for title, cases, task in speeds),
+        _section("Memory of a training step, MiB", _memory(run)),
+        _section("Time against the length of the sequences, ms", _times(run, LENGTHS, 1e3)),
+        _section("Time against the number of sequences, ms", _times(run, BATCHES, 1e3)),
+        _section("A call at the smallest sizes, µs", _times(run, CALLS, 1e6)),
+        _section("Products of square matrices, GFLOP/s", _products(run)),
+    )
 
 
 def _second_order(run: Run) -> str:
-    parts = [
+    return _join(
         _section("Targets of gradients of penalties", _targets(judge(run, SECOND_ORDER_TARGETS))),
         _section("Networks of batch, time, input, units, with a penalty, ms", _penalties(run)),
         _section("Memory of a training step with a penalty, MiB", _penalty_memory(run)),
-    ]
-    return "\n".join(filter(None, parts))
+    )
 
 
 def _sharing(run: Run) -> str:
     crowded = [NEIGHBOUR, *THREADS_PER_CPU.values(), PIPELINE]
-    parts = [
+    return _join(
         _section("Targets of sharing", _targets(judge(run, SHARING_TARGETS))),
         _section("Wait for a small op, ms: median; 99th percentile", _small_op(run)),
         _section("Requests a second; median and 99th percentile of their waits, ms", _clients(run)),
         *(_section(f"{_of_section(name)}, ms a call", _crowded(run, name)) for name in crowded),
-    ]
-    return "\n".join(filter(None, parts))
+    )
 
 
 def _of_section(name: str) -> str:
@@ -147,15 +149,13 @@ def targets_to_text(verdicts: Sequence[Verdict]) -> str:
     return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
 
 
-def _kind_title(kind: type) -> str:
-    return "Networks of batch, time, input, units" if kind is Network else "Cells of batch, input, units"
-
-
-def _conditions(run: Run) -> str:
+def _conditions(run: Run, sections: Iterable[str] = ()) -> str:
+    """Returns what a run, or these sections of it, was measured on and how often."""
+    rounds = max((len(each.seconds) for name in sections for each in run.of_section(name)), default=run.rounds)
     versions = {name: value for of_peer in reversed(list(run.versions.values())) for name, value in of_peer.items()}
     limits = [f"{limit:.0f} in {dtype}" for dtype in ("float32", "bfloat16") if (limit := run.limit(dtype)) is not None]
     lines = [
-        f"Medians of {run.rounds} rounds, {run.date}. {versions.get('CPU', 'Unknown CPU')}, {run.threads} threads, "
+        f"Medians of {rounds} rounds, {run.date}. {versions.get('CPU', 'Unknown CPU')}, {run.threads} threads, "
         f"load average before {run.load_before[0]:.1f}, after {run.load_after[0]:.1f}.",
         f"Samples in which other processes took more than {DISTURBANCE:.0%} of the CPUs' time: {run.disturbed():.0%}.",
         f"Instruction set of tf_rnn_ops: {versions.get('instruction set', 'unknown')}.",
@@ -202,16 +202,25 @@ def _target_rows(verdicts: Sequence[Verdict]) -> list[Sequence[str]]:
     return rows
 
 
+def _labels(peers: Iterable[str], of_others: str = "") -> list[str]:
+    return [PEERS[peer].label + ("" if peer == OURS else of_others) for peer in peers]
+
+
+def _with_ratio(text: str, ratio: float | None, digits: int = 2) -> str:
+    return text if ratio is None else f"{text} ({ratio:.{digits}f})"
+
+
 def _speeds(run: Run, cases: Sequence[Case], task: str) -> str:
     """Returns a table of a task: our speed and its share of the limit; others' speeds and how ours compares."""
     peers = [peer for peer in run.peers() if any(run.find(case, peer, task) for case in cases)]
     others = [peer for peer in peers if peer != OURS]
-    head = ["", PEERS[OURS].label, "of the best product", *(f"{PEERS[peer].label} (ours is x)" for peer in others)]
+    head = ["", PEERS[OURS].label, "of the best product", *_labels(others, " (ours is x)")]
     rows = []
     for case in cases:
         share = run.share(case, OURS, task)
         row = [case.title, _speed(run, case, OURS, task), "" if share is None else f"{100 * share:.0f}%"]
-        rows.append([*row, *(_speed_and_ratio(run, case, peer, task) for peer in others)])
+        cells = [_with_ratio(_speed(run, case, peer, task), run.ratio(case, task, [peer])) for peer in others]
+        rows.append([*row, *cells])
     means = [_mean([run.ratio(case, task, [peer]) for case in cases]) for peer in others]
     if any(means):
         rows.append(["geometric mean", "", "", *(mean and f"({mean})" for mean in means)])
@@ -223,64 +232,20 @@ def _speed(run: Run, case: Case, peer: str, task: str) -> str:
     return _figure(measurement.gflops[1]) if measurement else ""
 
 
-def _speed_and_ratio(run: Run, case: Case, peer: str, task: str) -> str:
-    ratio = run.ratio(case, task, [peer])
-    return _speed(run, case, peer, task) + ("" if ratio is None else f" ({ratio:.2f})")
-
-
 def _mean(ratios: Sequence[float | None]) -> str:
     logs = [math.log(ratio) for ratio in ratios if ratio is not None]
     return f"{math.exp(sum(logs) / len(logs)):.2f}" if logs else ""
 
 
-def _memory(run: Run, cases: Sequence[Case]) -> str:
+def _memory(run: Run) -> str:
     peers = _memory_peers(run)
     rows = []
-    for case in cases:
-        sizes = [run.step_bytes(case, peer) for peer in peers]
-        ratio = run.memory_ratio(case, KERAS)
-        rows.append(
-            [
-                case.title,
-                *("" if size is None else f"{size / _MEBI:.0f}" for size in sizes),
-                "" if ratio is None else f"{ratio:.2f}",
-            ]
-        )
-    return _table(["", *(PEERS[peer].label for peer in peers), "ours / Keras's"], rows)
-
-
-def _memory_peers(run: Run) -> list[str]:
-    measured = {each.peer for each in run.memory}
-    return [peer for peer in PEERS if peer in measured]
-
-
-def _penalties(run: Run) -> str:
-    """Returns a table of what penalties' gradients take; of others, how many times as long as ours."""
-    peers = run.peers(SECOND_ORDER)
-    others = [peer for peer in peers if peer != OURS]
-    of_ours = [TASKS[FORWARD_BACKWARD], TASKS[PENALTY], "their ratio"]
-    head = [
-        "",
-        *(f"{PEERS[OURS].label}: {name}" for name in of_ours),
-        *(f"{PEERS[peer].label} (ours x)" for peer in others),
-    ]
-    rows = []
-    for case in run.cases(SECOND_ORDER):
+    for case in run.memory_cases():
         if not isinstance(case, PenalizedNetwork):
-            continue
-        found = [run.find(case, OURS, task, SECOND_ORDER) for task in (FORWARD_BACKWARD, PENALTY)]
-        cost = run.penalty_cost(case, OURS)
-        row = [case.plain.title, *(_milliseconds(each.quartiles[1]) if each else "" for each in found)]
-        rows.append([*row, "" if cost is None else f"{cost:.2f}", *(_penalty_of(run, case, peer) for peer in others)])
-    return _table(head, rows)
-
-
-def _penalty_of(run: Run, case: Case, peer: str) -> str:
-    measurement = run.find(case, peer, PENALTY, SECOND_ORDER)
-    ratio = run.ratio(case, PENALTY, [peer], SECOND_ORDER)
-    if measurement is None:
-        return ""
-    return _milliseconds(measurement.quartiles[1]) + ("" if ratio is None else f" ({ratio:.1f})")
+            ratio = run.memory_ratio(case, KERAS)
+            sizes = [_size(run, case, peer) for peer in peers]
+            rows.append([case.title, *sizes, "" if ratio is None else f"{ratio:.2f}"])
+    return _table(["", *_labels(peers), "ours / Keras's"], rows)
 
 
 def _penalty_memory(run: Run) -> str:
@@ -288,27 +253,70 @@ def _penalty_memory(run: Run) -> str:
     peers = _memory_peers(run)
     rows = []
     for case in run.memory_cases():
-        if not isinstance(case, PenalizedNetwork):
-            continue
-        cells = []
-        for peer in peers:
-            size, times = run.step_bytes(case, peer), run.penalty_memory(case, peer)
-            cells.append("" if size is None else f"{size / _MEBI:.0f}" + ("" if times is None else f" ({times:.2f})"))
-        rows.append([case.plain.title, *cells])
-    return _table(["", *(f"{PEERS[peer].label} (x without)" for peer in peers)], rows)
+        if isinstance(case, PenalizedNetwork):
+            cells = [_with_ratio(_size(run, case, peer), run.penalty_memory(case, peer)) for peer in peers]
+            rows.append([case.plain.title, *cells])
+    return _table(["", *(f"{label} (x without)" for label in _labels(peers))], rows)
 
 
-def _times(run: Run, section: str, to_text: Callable[[float], str]) -> str:
-    """Returns a table of the medians of a section, of each task and peer."""
-    peers = run.peers(section)
+def _memory_peers(run: Run) -> list[str]:
+    measured = {each.peer for each in run.memory}
+    return [peer for peer in PEERS if peer in measured]
+
+
+def _size(run: Run, case: Case, peer: str) -> str:
+    size = run.step_bytes(case, peer)
+    return "" if size is None else f"{size / _MEBI:.0f}"
+
+
+def _penalties(run: Run) -> str:
+    """Returns a table of what penalties' gradients take; of others, how many times as long as ours."""
+    others = [peer for peer in run.peers(SECOND_ORDER) if peer != OURS]
+    of_ours = [TASKS[FORWARD_BACKWARD], TASKS[PENALTY], "their ratio"]
+    head = ["", *(f"{PEERS[OURS].label}: {name}" for name in of_ours), *_labels(others, " (ours x)")]
     rows = []
-    for case in run.cases(section):
-        for task in case.tasks:
-            found = [run.find(case, peer, task, section) for peer in peers]
-            cells = [to_text(each.quartiles[1]) if each else "" for each in found]
-            if any(cells):
-                rows.append([case.title, TASKS[task], *cells])
-    return _table(["", "task", *(PEERS[peer].label for peer in peers)], rows, words=2)
+    for case in run.cases(SECOND_ORDER):
+        if isinstance(case, PenalizedNetwork):
+            cost = run.penalty_cost(case, OURS)
+            row = [_time(run, case, OURS, task, SECOND_ORDER) for task in (FORWARD_BACKWARD, PENALTY)]
+            cells = [
+                _with_ratio(
+                    _time(run, case, peer, PENALTY, SECOND_ORDER), run.ratio(case, PENALTY, [peer], SECOND_ORDER), 1
+                )
+                for peer in others
+            ]
+            rows.append([case.plain.title, *row, "" if cost is None else f"{cost:.2f}", *cells])
+    return _table(head, rows)
+
+
+def _time(run: Run, case: Case, peer: str, task: str, section: str, unit: float = 1e3) -> str:
+    measurement = run.find(case, peer, task, section)
+    return _figure(unit * measurement.quartiles[1]) if measurement else ""
+
+
+def _by_task(run: Run, section: str, cell: Callable[[Case, str, str], str], of_others: str = "") -> str:
+    """Returns a table of a section, with a line for each task of a case and a cell for each peer."""
+    peers = run.peers(section)
+    rows = [
+        [case.title, TASKS[task], *cells]
+        for case in run.cases(section)
+        for task in case.tasks
+        if any(cells := [cell(case, peer, task) for peer in peers])
+    ]
+    return _table(["", "task", *_labels(peers, of_others)], rows, words=2)
+
+
+def _times(run: Run, section: str, unit: float) -> str:
+    """Returns a table of the medians of a section, in so many parts of a second."""
+    return _by_task(run, section, lambda case, peer, task: _time(run, case, peer, task, section, unit))
+
+
+def _crowded(run: Run, section: str) -> str:
+    def cell(case: Case, peer: str, task: str) -> str:
+        ratio = None if peer == OURS else run.ratio(case, task, [peer], section)
+        return _with_ratio(_time(run, case, peer, task, section), ratio)
+
+    return _by_task(run, section, cell, " (ours x)")
 
 
 def _waits(measurement: Measurement) -> str:
@@ -320,7 +328,7 @@ def _small_op(run: Run) -> str:
     found = {name: {each.peer: _waits(each) for each in run.of_section(name)} for name in names}
     peers = [peer for peer in PEERS if any(peer in of_section for of_section in found.values())]
     rows = [[SECTIONS[name].title, *(each.get(peer, "") for peer in peers)] for name, each in found.items() if each]
-    return _table(["", *(PEERS[peer].label for peer in peers)], rows)
+    return _table(["", *_labels(peers)], rows)
 
 
 def _clients(run: Run) -> str:
@@ -331,34 +339,11 @@ def _clients(run: Run) -> str:
             found = [run.find(case, peer, FORWARD, name) for peer in peers]
             cells = [f"{1 / each.quartiles[1]:.0f}; {_waits(each)}" if each else "" for each in found]
             rows.append([case.title, str(count), *cells])
-    return _table(["", "clients", *(PEERS[peer].label for peer in peers)], rows, words=2)
-
-
-def _crowded(run: Run, section: str) -> str:
-    peers = run.peers(section)
-    rows = []
-    for case in run.cases(section):
-        for task in case.tasks:
-            cells = [_time_and_ratio(run, case, peer, task, section) for peer in peers]
-            if any(cells):
-                rows.append([case.title, TASKS[task], *cells])
-    head = ["", "task", *(PEERS[peer].label + ("" if peer == OURS else " (ours x)") for peer in peers)]
-    return _table(head, rows, words=2)
-
-
-def _time_and_ratio(run: Run, case: Case, peer: str, task: str, section: str) -> str:
-    measurement, ratio = run.find(case, peer, task, section), run.ratio(case, task, [peer], section)
-    if measurement is None:
-        return ""
-    return _milliseconds(measurement.quartiles[1]) + ("" if peer == OURS or ratio is None else f" ({ratio:.2f})")
+    return _table(["", "clients", *_labels(peers)], rows, words=2)
 
 
 def _milliseconds(seconds: float) -> str:
     return _figure(1e3 * seconds)
-
-
-def _microseconds(seconds: float) -> str:
-    return _figure(1e6 * seconds)
 
 
 def _figure(number: float) -> str:

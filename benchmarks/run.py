@@ -103,8 +103,10 @@ class Run:
         plain = self.find(case, peer, FORWARD_BACKWARD, SECOND_ORDER)
         return penalty.quartiles[1] / plain.quartiles[1] if penalty and plain else None
 
-    def penalty_memory(self, case: PenalizedNetwork, peer: str) -> float | None:
+    def penalty_memory(self, case: Case, peer: str) -> float | None:
         """Returns a penalty's memory, that of the peer's plain training step being 1, or None if not measured."""
+        if not isinstance(case, PenalizedNetwork):
+            return None
         penalty, plain = self.step_bytes(case, peer), self.step_bytes(case.plain, peer)
         return penalty / plain if penalty is not None and plain is not None else None
 

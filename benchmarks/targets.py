@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeGuard
 
 from cases import BACKWARD, FORWARD, FORWARD_BACKWARD, PENALTY, TANH, TASKS, Case, CellSteps, Network, PenalizedNetwork
@@ -17,6 +17,9 @@ from sections import (
     WAIT_BESIDE_PRODUCTS,
     WAIT_BESIDE_SEQUENCES,
 )
+
+# The figure of each case that was measured, of a run.
+Figures = Callable[[Run], Mapping[Case, float]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,7 +36,7 @@ class Target:
 
     title: str
     bound: float
-    figures: Callable[[Run], Mapping[Case, float]]
+    figures: Figures
     is_mean: bool = False
     at_most: bool = False
 
@@ -65,9 +68,9 @@ class Verdict:
         return self.measured <= self.target.bound if self.target.at_most else self.measured >= self.target.bound
 
 
-def judge(run: Run, targets: Sequence[Target] | None = None) -> list[Verdict]:
-    """Returns what a run says of each target: `TARGETS` unless others are given."""
-    return [_judge(target, target.figures(run)) for target in (TARGETS if targets is None else targets)]
+def judge(run: Run, targets: Sequence[Target]) -> list[Verdict]:
+    """Returns what a run says of each target."""
+    return [_judge(target, target.figures(run)) for target in targets]
 
 
 def judge_what_was_measured(run: Run) -> list[Verdict]:
@@ -86,117 +89,60 @@ def _judge(target: Target, figures: Mapping[Case, float]) -> Verdict:
     return Verdict(target, figures[worst], worst.title)
 
 
-def _ratios(
-    is_meant: Callable[[Case], bool], task: str, *peers: str, section: str = MAIN
-) -> Callable[[Run], Mapping[Case, float]]:
-    """Returns a function of a run that gives how many times as fast as the fastest of these peers we are."""
+def _each(cases: Callable[[Run], Iterable[Case]], figure: Callable[[Run, Case], float | None]) -> Figures:
+    """Returns a function of a run that gives a figure of each of some cases, as far as it was measured."""
 
     def figures(run: Run) -> dict[Case, float]:
-        ratios = {case: run.ratio(case, task, peers, section) for case in run.cases(section) if is_meant(case)}
-        return {case: ratio for case, ratio in ratios.items() if ratio is not None}
+        found = {case: figure(run, case) for case in cases(run)}
+        return {case: value for case, value in found.items() if value is not None}
 
     return figures
 
 
-def _where_amx(figures: Callable[[Run], Mapping[Case, float]]) -> Callable[[Run], Mapping[Case, float]]:
+def _ratios(is_meant: Callable[[Case], bool], task: str, *peers: str, section: str = MAIN) -> Figures:
+    """Returns a function of a run that gives how many times as fast as the fastest of these peers we are."""
+    return _each(
+        lambda run: filter(is_meant, run.cases(section)), lambda run, case: run.ratio(case, task, peers, section)
+    )
+
+
+def _where_amx(figures: Figures) -> Figures:
     """Returns a function that gives the figures of a run on a CPU with AMX, and none of another."""
     return lambda run: figures(run) if run.has_amx else {}
 
 
-def _shares(task: str) -> Callable[[Run], Mapping[Case, float]]:
+def _shares(task: str) -> Figures:
     """Returns a function of a run that gives our share of the best product, of networks of 512 units and more."""
-
-    def figures(run: Run) -> dict[Case, float]:
-        shares = {case: run.share(case, OURS, task) for case in run.cases() if _plain(case) and case.units >= 512}
-        return {case: share for case, share in shares.items() if share is not None}
-
-    return figures
+    return _each(
+        lambda run: [case for case in run.cases() if _plain(case) and case.units >= 512],
+        lambda run, case: run.share(case, OURS, task),
+    )
 
 
-def _memory(run: Run) -> dict[Case, float]:
-    """Returns the memory of our training steps, that of Keras being 1."""
-    cases = [case for case in run.memory_cases() if not isinstance(case, PenalizedNetwork)]
-    ratios = {case: run.memory_ratio(case, KERAS) for case in cases}
-    return {case: ratio for case, ratio in ratios.items() if ratio is not None}
-
-
-def _penalized(run: Run) -> list[PenalizedNetwork]:
-    return [case for case in run.cases(SECOND_ORDER) if isinstance(case, PenalizedNetwork)]
-
-
-def _penalty_costs(run: Run) -> dict[Case, float]:
-    """Returns the times of our penalties' gradients, those of plain training steps being 1."""
-    costs = {case: run.penalty_cost(case, OURS) for case in _penalized(run)}
-    return {case: cost for case, cost in costs.items() if cost is not None}
-
-
-def _penalty_ratios(*peers: str) -> Callable[[Run], Mapping[Case, float]]:
-    """Returns a function of a run that gives how many times as fast as the fastest of these peers penalties are."""
-
-    def figures(run: Run) -> dict[Case, float]:
-        ratios = {case: run.ratio(case, PENALTY, peers, SECOND_ORDER) for case in _penalized(run)}
-        return {case: ratio for case, ratio in ratios.items() if ratio is not None}
-
-    return figures
-
-
-def _penalty_memory(run: Run) -> dict[Case, float]:
-    """Returns the memory of our training steps with a penalty, that of those without being 1."""
-    cases = [case for case in run.memory_cases() if isinstance(case, PenalizedNetwork)]
-    ratios = {case: run.penalty_memory(case, OURS) for case in cases}
-    return {case: ratio for case, ratio in ratios.items() if ratio is not None}
-
-
-def _wait_for_small_op(percent: float) -> Callable[[Run], Mapping[Case, float]]:
+def _wait_for_small_op(percent: float) -> Figures:
     """Returns a function of a run that gives the wait beside our sequences, that beside matrix products being 1."""
 
-    def figures(run: Run) -> dict[Case, float]:
-        cases = run.cases(WAIT_BESIDE_SEQUENCES)
-        pairs = {
-            case: (
-                run.find(case, OURS, TANH, WAIT_BESIDE_SEQUENCES),
-                run.find(case, RAW_OPS, TANH, WAIT_BESIDE_PRODUCTS),
-            )
-            for case in cases
-        }
-        return {
-            case: ours.wait(percent) / products.wait(percent)
-            for case, (ours, products) in pairs.items()
-            if ours and products
-        }
+    def figure(run: Run, case: Case) -> float | None:
+        ours = run.find(case, OURS, TANH, WAIT_BESIDE_SEQUENCES)
+        products = run.find(case, RAW_OPS, TANH, WAIT_BESIDE_PRODUCTS)
+        return ours.wait(percent) / products.wait(percent) if ours and products else None
 
-    return figures
+    return _each(lambda run: run.cases(WAIT_BESIDE_SEQUENCES), figure)
 
 
-def _clients_wait(section: str) -> Callable[[Run], Mapping[Case, float]]:
+def _clients_wait(section: str) -> Figures:
     """Returns a function of a run that gives our 99th percentiles, the better library's being 1."""
 
-    def figures(run: Run) -> dict[Case, float]:
-        waits = {}
-        for case in run.cases(section):
-            ours = run.find(case, OURS, FORWARD, section)
-            theirs = [found for peer in _SERVERS if (found := run.find(case, peer, FORWARD, section))]
-            if ours and theirs:
-                waits[case] = ours.wait(99) / min(each.wait(99) for each in theirs)
-        return waits
+    def figure(run: Run, case: Case) -> float | None:
+        ours = run.find(case, OURS, FORWARD, section)
+        theirs = [found for peer in _SERVERS if (found := run.find(case, peer, FORWARD, section))]
+        return ours.wait(99) / min(each.wait(99) for each in theirs) if ours and theirs else None
 
-    return figures
+    return _each(lambda run: run.cases(section), figure)
 
 
 def _plain(case: Case, *cells: str) -> TypeGuard[Network]:
     return isinstance(case, Network) and case.is_plain and (not cells or case.cell in cells)
-
-
-def _lstm(case: Case) -> TypeGuard[Network]:
-    return _plain(case, "lstm")
-
-
-def _lstm_of_one(case: Case) -> bool:
-    return _lstm(case) and case.batch == 1
-
-
-def _others(case: Case) -> bool:
-    return _plain(case, "gru", "tanh")
 
 
 def _cell(case: Case) -> bool:
@@ -211,14 +157,30 @@ def _network(case: Case) -> bool:
     return isinstance(case, Network)
 
 
+_LSTM = _ratios(lambda case: _plain(case, "lstm"), FORWARD, ONNX_RUNTIME)
+_LSTM_OF_ONE = _ratios(lambda case: _plain(case, "lstm") and case.batch == 1, FORWARD, ONNX_RUNTIME)
+_OTHERS = _ratios(lambda case: _plain(case, "gru", "tanh"), FORWARD, ONNX_RUNTIME)
 _PYTORCH = _ratios(_plain, FORWARD_BACKWARD, PYTORCH)
 _KERAS = _ratios(_plain, FORWARD_BACKWARD, KERAS, KERAS_XLA)
 _CELL_GRAD = _ratios(_cell, BACKWARD, RAW_OPS)
+# Keras's being 1.
+_MEMORY = _each(
+    lambda run: [case for case in run.memory_cases() if not isinstance(case, PenalizedNetwork)],
+    lambda run, case: run.memory_ratio(case, KERAS),
+)
 
 TARGETS: Sequence[Target] = (
-    Target("LSTM forward / ONNX Runtime", 1.0, _ratios(_lstm, FORWARD, ONNX_RUNTIME)),
-    Target("LSTM forward / ONNX Runtime, batch 1", 1.1, _ratios(_lstm_of_one, FORWARD, ONNX_RUNTIME)),
-    Target("GRU, tanh forward / ONNX Runtime", 1.3, _ratios(_others, FORWARD, ONNX_RUNTIME)),
+    Target("LSTM forward / ONNX Runtime", 1.0, _LSTM),
+    Target(
+        "LSTM forward / ONNX Runtime, batch 1",
+        1.1,
+        _LSTM_OF_ONE,
+    ),
+    Target(
+        "GRU, tanh forward / ONNX Runtime",
+        1.3,
+        _OTHERS,
+    ),
     Target("forward + backward / PyTorch", 1.2, _PYTORCH),
     Target("forward + backward / PyTorch", 1.6, _PYTORCH, is_mean=True),
     Target("forward + backward / the better of Keras and Keras XLA", 1.3, _KERAS),
@@ -234,16 +196,19 @@ TARGETS: Sequence[Target] = (
         1.1,
         _where_amx(_ratios(_bfloat16, FORWARD_BACKWARD, PYTORCH)),
     ),
-    Target("memory of a training step / Keras", 0.6, _memory, at_most=True),
+    Target("memory of a training step / Keras", 0.6, _MEMORY, at_most=True),
 )
 
-_KERAS_PENALTIES = _penalty_ratios(KERAS, KERAS_XLA, KERAS_UNROLLED)
+_KERAS_PENALTIES = _ratios(_network, PENALTY, KERAS, KERAS_XLA, KERAS_UNROLLED, section=SECOND_ORDER)
+# Those of plain training steps being 1.
+_PENALTY_COSTS = _each(lambda run: run.cases(SECOND_ORDER), lambda run, case: run.penalty_cost(case, OURS))
+_PENALTY_MEMORY = _each(Run.memory_cases, lambda run, case: run.penalty_memory(case, OURS))
 
 SECOND_ORDER_TARGETS: Sequence[Target] = (
-    Target("penalty's gradient / forward + backward", 3.5, _penalty_costs, at_most=True),
+    Target("penalty's gradient / forward + backward", 3.5, _PENALTY_COSTS, at_most=True),
     Target("penalty's gradient / the best of Keras, Keras XLA and Keras unrolled", 2.0, _KERAS_PENALTIES),
     Target("penalty's gradient / the best of Keras, Keras XLA and Keras unrolled", 3.0, _KERAS_PENALTIES, is_mean=True),
-    Target("memory of a training step with a penalty / without", 3.0, _penalty_memory, at_most=True),
+    Target("memory of a training step with a penalty / without", 3.0, _PENALTY_MEMORY, at_most=True),
 )
 
 _SERVERS = (PYTORCH, ONNX_RUNTIME)
