@@ -170,11 +170,6 @@ def _cast_to_float32(argument):
         return argument.astype(np.float32)
 
 
-def forget_kernels() -> None:
-    """Lets go of the kernels that ran eagerly: what dropout one draws depends on what it drew before."""
-    tf.random.set_seed(0)
-
-
 def describe(argument) -> str:
     """Returns an argument in short words."""
     if isinstance(argument, list) and argument and all(map(is_tensor, argument)):

@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from dropout_checks import fresh_kernels
 from fuzz_calls import (
     Call,
     Empty,
     array_of,
     definition,
     flat_tensors,
-    forget_kernels,
     is_tensor,
     map_tensors,
     tensor_of,
@@ -61,7 +61,7 @@ def function_of(library: str, op: str) -> Callable | None:
 def run(call: Call, function: Callable, way: str) -> Outcome:
     """Makes a call in one of the WAYS."""
     if call.arguments.get("dropout"):
-        forget_kernels()
+        fresh_kernels()
     try:
         return {"eager": run_eagerly, "function": run_function, "graph": run_graph}[way](call, function)
     except Exception as error:  # judged by its class

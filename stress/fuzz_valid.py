@@ -12,7 +12,8 @@ import numpy as np
 import tensorflow as tf
 from cudnn_rnn_inputs import DTYPES, INPUTS, OUTPUTS
 from cudnn_rnn_reference import Config
-from fuzz_calls import LARGEST_COMPUTED, array_of, can_be_made, forget_kernels, numpy_dtype, tensor_of, zeros
+from dropout_checks import fresh_kernels
+from fuzz_calls import LARGEST_COMPUTED, array_of, can_be_made, numpy_dtype, tensor_of, zeros
 
 import tf_rnn_ops
 
@@ -157,7 +158,7 @@ def run_forward(rng, config: Config, inputs: Arguments, version: str) -> Argumen
     if version == "V3":
         arguments["sequence_lengths"] = tensor_of(lengths_of(config))
     if config.dropout > 0:
-        forget_kernels()
+        fresh_kernels()
     outputs = op(**arguments, **attributes, seed=draw_seed(rng), seed2=draw_seed(rng) + 1)
     return {name: array_of(value) for name, value in outputs._asdict().items()}
 

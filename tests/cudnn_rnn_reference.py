@@ -8,6 +8,7 @@ import dataclasses
 from typing import NamedTuple
 
 import numpy as np
+from reference import sigmoid
 
 NUM_GATES = {"rnn_relu": 1, "rnn_tanh": 1, "lstm": 4, "gru": 3}
 
@@ -145,11 +146,6 @@ def unpack(config: Config, params: np.ndarray) -> list[Weights]:
 def major(config: Config, array: np.ndarray) -> np.ndarray:
     """Exchanges the first two dimensions of an argument, or a result, unless time_major."""
     return array if config.time_major else array.swapaxes(0, 1)
-
-
-def sigmoid(x):
-    with np.errstate(over="ignore"):
-        return 1 / (1 + np.exp(-x))
 
 
 def activate(rnn_mode, a, b, h_prev, c_prev):

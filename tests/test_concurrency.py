@@ -4,8 +4,6 @@ import mixed_calls
 import processes
 import pytest
 
-MIB = 1 << 20
-
 
 # The sizes of TensorFlow's intra-op and inter-op pools; 0 is as many as there are CPUs.
 @pytest.mark.parametrize(

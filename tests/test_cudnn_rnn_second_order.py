@@ -398,14 +398,8 @@ def test_of_some_inputs_with_respect_to_others(version, wanted, of):
 def test_dropout_has_the_mask_of_the_first_pass(mode):
     config = dataclasses.replace(DROPPED, rnn_mode=mode)
     inputs = tensors(cudnn_rnn_inputs.network_inputs(config))
-    runs = []
-
-    def run(inputs):
-        runs.append(run_forward(config, inputs, seed=7))
-        return runs[-1]
-
-    actual = penalty_gradients(run, inputs)
-    masks = masks_of(config, inputs, runs[-1])
+    actual, run = with_its_run(config, inputs, penalty_gradients)
+    masks = masks_of(config, inputs, run)
     assert (masks == 0).any()
     check(config, actual, penalty_gradients(plain(config, masks), inputs))
 

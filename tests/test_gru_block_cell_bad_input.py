@@ -1,13 +1,12 @@
 """Arguments of the wrong rank, size or dtype are refused by name, eagerly and in graphs, and nothing worse happens."""
 
-import re
-
 import gru_inputs
 import numpy as np
 import pytest
 import tensorflow as tf
 from hypothesis import given
 from hypothesis import strategies as st
+from test_cudnn_rnn_bad_input import names_argument, wrong_shapes
 
 import tf_rnn_ops
 
@@ -36,21 +35,6 @@ OPS = {
     "GRUBlockCellGradV2": (tf_rnn_ops._library.ops.tf_rnn_ops_gru_block_cell_grad_v2, grad_v2_inputs),
 }
 CASES = [(op, argument) for op, (_, make) in OPS.items() for argument in make()]
-
-
-def wrong_shapes(shape):
-    """Shapes near a right one: another rank, each dimension one more, one less and none."""
-    yield ()
-    yield (*shape, 1)
-    yield (1, *shape)
-    yield shape[:-1]
-    for axis, size in enumerate(shape):
-        for wrong in (size - 1, size + 1, 0, 2 * size):
-            yield (*shape[:axis], wrong, *shape[axis + 1 :])
-
-
-def names_argument(message, argument):
-    return re.search(rf"\b{argument}\b", message) is not None
 
 
 def run_eagerly(op, inputs):

@@ -22,7 +22,6 @@ from tf_rnn_ops import _library, _library_file
 LIBRARIES = [
     path for path in (_library.LIBRARY_PATH, _library.BUILTIN_KERNELS_PATH, _library.GPU_KERNELS_PATH) if path.exists()
 ]
-INSTALL_AGAIN = "install the package again."
 # The program that runs another without the right to read and write what it is not allowed to, which root has.
 WITHOUT_PRIVILEGES = (
     "setpriv",

@@ -8,7 +8,7 @@ import numpy as np
 import parity
 import pytest
 import tensorflow as tf
-from cudnn_rnn_inputs import MODES, forward_arguments, network_inputs, output_gradients
+from cudnn_rnn_inputs import MODES, forward_arguments, network_inputs, output_gradients, params_layout
 from cudnn_rnn_reference import Config
 from hypothesis import given
 from hypothesis import strategies as st
@@ -21,10 +21,6 @@ DIRECTIONS = ("unidirectional", "bidirectional")
 
 def network(**options) -> Config:
     return Config(**{"num_units": 5, "input_size": 3, "time": 6, "time_major": False, **options})
-
-
-def layout_of(config: Config):
-    return layout(config.rnn_mode, config.num_units, config.input_size, config.num_layers, config.direction)
 
 
 def run_op(config, x, params):
@@ -69,7 +65,7 @@ def test_from_keras_computes_what_keras_does_with_gradients_of_its_weights(confi
         return outputs, tape.gradient(loss, [variable.value for variable in variables])
 
     expected = outputs_and_gradients(lambda: keras_networks.run(config, layers, x))
-    actual = outputs_and_gradients(lambda: run_op(config, x, from_keras(layout_of(config), variables)))
+    actual = outputs_and_gradients(lambda: run_op(config, x, from_keras(params_layout(config), variables)))
     for ours, theirs in zip(tf.nest.flatten(actual), tf.nest.flatten(expected), strict=True):
         assert parity.difference(ours, theirs) < 1e-12
 
@@ -82,7 +78,7 @@ def test_to_keras_gives_weights_with_which_keras_computes_what_the_op_does(confi
     if not use_bias:
         params[-2 * config.num_pseudo_layers * config.num_gates * config.num_units :] = 0
     layers = keras_networks.stack(config, use_bias=use_bias)
-    keras_networks.assign(layers, to_keras(layout_of(config), params, use_bias))
+    keras_networks.assign(layers, to_keras(params_layout(config), params, use_bias))
     expected = keras_networks.run(config, layers, inputs["input"])
     for ours, theirs in zip(run_op(config, inputs["input"], params), expected, strict=True):
         assert parity.difference(ours, theirs) < 1e-12
@@ -91,11 +87,11 @@ def test_to_keras_gives_weights_with_which_keras_computes_what_the_op_does(confi
 def test_what_get_weights_returns_is_taken():
     config = network(rnn_mode="gru", direction="bidirectional")
     (layer,) = random_stack(config)
-    params = from_keras(layout_of(config), layer.get_weights())
+    params = from_keras(params_layout(config), layer.get_weights())
     assert isinstance(params, np.ndarray)
     np.testing.assert_array_equal(params, keras_networks.params_from_weights(config, layer.get_weights()))
-    layer.set_weights(to_keras(layout_of(config), params))
-    np.testing.assert_array_equal(from_keras(layout_of(config), layer.weights), params)
+    layer.set_weights(to_keras(params_layout(config), params))
+    np.testing.assert_array_equal(from_keras(params_layout(config), layer.weights), params)
 
 
 @st.composite
@@ -117,14 +113,14 @@ libraries = pytest.mark.parametrize("convert", [np.asarray, tf.constant], ids=["
 
 def running_numbers(config, dtype):
     """A params buffer of numbers that every type holds, though not without repetition."""
-    return (np.arange(layout_of(config).size) % 128).astype(dtype.as_numpy_dtype)
+    return (np.arange(params_layout(config).size) % 128).astype(dtype.as_numpy_dtype)
 
 
 @libraries
 @given(configs(), DTYPES)
 def test_from_keras_equals_the_reference_to_the_bit(convert, config, dtype):
     weights = keras_networks.weights_from_params(config, running_numbers(config, dtype))
-    params = from_keras(layout_of(config), [convert(weight) for weight in weights])
+    params = from_keras(params_layout(config), [convert(weight) for weight in weights])
     assert tf.is_tensor(params) == (convert is tf.constant)
     assert params.dtype == dtype
     np.testing.assert_array_equal(params, keras_networks.params_from_weights(config, weights))
@@ -134,7 +130,7 @@ def test_from_keras_equals_the_reference_to_the_bit(convert, config, dtype):
 @given(configs(), DTYPES)
 def test_to_keras_equals_the_reference_to_the_bit(convert, config, dtype):
     params = running_numbers(config, dtype)
-    actual = to_keras(layout_of(config), convert(params))
+    actual = to_keras(params_layout(config), convert(params))
     for ours, theirs in zip(actual, keras_networks.weights_from_params(config, params), strict=True):
         assert tf.is_tensor(ours) == (convert is tf.constant)
         assert ours.dtype == dtype
@@ -145,15 +141,15 @@ def test_to_keras_equals_the_reference_to_the_bit(convert, config, dtype):
 @given(configs(), st.booleans())
 def test_weights_come_back_as_they_were(convert, config, use_bias):
     weights = keras_networks.weights_from_params(config, running_numbers(config, tf.float64), use_bias)
-    params = from_keras(layout_of(config), [convert(weight) for weight in weights])
-    for ours, theirs in zip(to_keras(layout_of(config), params, use_bias), weights, strict=True):
+    params = from_keras(params_layout(config), [convert(weight) for weight in weights])
+    for ours, theirs in zip(to_keras(params_layout(config), params, use_bias), weights, strict=True):
         np.testing.assert_array_equal(ours, theirs)
 
 
 def test_numpy_results_share_no_memory():
     config = network(direction="bidirectional")
     params = running_numbers(config, tf.float32)
-    for weight in to_keras(layout_of(config), params):
+    for weight in to_keras(params_layout(config), params):
         assert not np.shares_memory(weight, params)
 
 
@@ -161,7 +157,7 @@ def test_numpy_results_share_no_memory():
 def test_gradients_pass_through_to_keras(mode):
     """Of the sum of scale * weight, which to_keras makes of params linearly: that of the reference's matrix."""
     config = network(rnn_mode=mode, num_units=2, num_layers=2)
-    each = layout_of(config)
+    each = params_layout(config)
     params = tf.zeros([each.size], tf.float64)
     shapes = [weight.shape for weight in to_keras(each, params)]
     scales = [np.random.default_rng(0).standard_normal(shape) for shape in shapes]
@@ -185,9 +181,9 @@ def test_in_a_graph(mode, shape_is_known):
 
     @tf.function(input_signature=specs)
     def round_trip(*weights):
-        params = from_keras(layout_of(config), weights)
-        assert params.shape == layout_of(config).size
-        return to_keras(layout_of(config), params)
+        params = from_keras(params_layout(config), weights)
+        assert params.shape == params_layout(config).size
+        return to_keras(params_layout(config), params)
 
     for ours, theirs in zip(round_trip(*weights), weights, strict=True):
         np.testing.assert_array_equal(ours, theirs)
@@ -200,7 +196,7 @@ def test_an_lstm_is_converted_by_whole_matrices():
     """It is done in every step of a network: no gate is touched by itself."""
     config = network(num_layers=2, direction="bidirectional")
     weights = [tf.constant(w) for w in keras_networks.weights_from_params(config, running_numbers(config, tf.float32))]
-    convert = tf.function(lambda *weights: from_keras(layout_of(config), weights))
+    convert = tf.function(lambda *weights: from_keras(params_layout(config), weights))
     ops = [op.type for op in convert.get_concrete_function(*weights).graph.get_operations()]
     assert ops.count("Transpose") == 8  # two matrices of each pseudo-layer
     assert ops.count("ConcatV2") == 1
@@ -212,7 +208,7 @@ def test_mixed_arrays_and_variables_make_a_tensor():
     weights = keras_networks.weights_from_params(config, running_numbers(config, tf.float32))
     expected = keras_networks.params_from_weights(config, weights)
     for variable in (tf.Variable(weights[1]), keras.Variable(weights[1], dtype="float32")):
-        params = from_keras(layout_of(config), [weights[0], variable, weights[2]])
+        params = from_keras(params_layout(config), [weights[0], variable, weights[2]])
         assert tf.is_tensor(params)
         np.testing.assert_array_equal(params, expected)
 
@@ -273,7 +269,7 @@ def with_item(number, make):
 def test_weights_that_do_not_fit_are_refused(convert, config, change, message):
     weights = keras_networks.weights_from_params(config, running_numbers(config, tf.float64))
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
-        from_keras(layout_of(config), [convert(weight) for weight in change(weights)])
+        from_keras(params_layout(config), [convert(weight) for weight in change(weights)])
 
 
 @pytest.mark.parametrize(
@@ -301,7 +297,7 @@ def test_layouts_that_keras_has_no_layers_of_are_refused(each, message):
 def test_params_of_another_shape_are_refused(convert):
     message = r"^params must have the shape \[440\], but has \[399\]$"
     with pytest.raises(ValueError, match=message):
-        to_keras(layout_of(LSTM), convert(np.zeros(399)))
+        to_keras(params_layout(LSTM), convert(np.zeros(399)))
 
 
 @pytest.mark.parametrize(

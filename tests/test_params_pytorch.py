@@ -6,7 +6,8 @@ import numpy as np
 import parity
 import pytest
 import tensorflow as tf
-from cudnn_rnn_inputs import INPUTS, OUTPUTS, forward_arguments, network_inputs, output_gradients
+from cudnn_rnn_checks import names_of
+from cudnn_rnn_inputs import INPUTS, OUTPUTS, forward_arguments, network_inputs, output_gradients, params_layout
 from cudnn_rnn_reference import Config
 
 import tf_rnn_ops
@@ -39,12 +40,6 @@ networks = pytest.mark.parametrize(
 biases = pytest.mark.parametrize("bias", [True, False])
 
 
-def layout_of(config):
-    """Returns the layout of a network's params buffer."""
-    sizes = (config.num_units, config.input_size, config.num_layers)
-    return layout(config.rnn_mode, *sizes, config.direction, num_proj=config.num_proj)
-
-
 def module_of(config, bias=True):
     """Returns PyTorch's module for a network, with random weights."""
     torch.manual_seed(0)
@@ -56,11 +51,6 @@ def module_of(config, bias=True):
     else:
         make, arguments["nonlinearity"] = torch.nn.RNN, config.rnn_mode.removeprefix("rnn_")
     return make(config.input_size, config.num_units, config.num_layers, **arguments)
-
-
-def names_of(config, names):
-    """Returns those of some inputs or outputs that a network has: only an LSTM has cell states."""
-    return [name for name in names if config.rnn_mode == "lstm" or not name.endswith("_c")]
 
 
 def run_pytorch(config, module, inputs):
@@ -111,14 +101,14 @@ def check(actual, expected):
 def test_from_pytorch_computes_what_pytorch_does_with_its_gradients(config, bias, lengths):
     config = network(**{**vars(config), "sequence_lengths": lengths})
     module = module_of(config, bias)
-    inputs = {**network_inputs(config), "params": from_pytorch(layout_of(config), module.state_dict())}
+    inputs = {**network_inputs(config), "params": from_pytorch(params_layout(config), module.state_dict())}
     outputs, gradients = run_pytorch(config, module, inputs)
     actual, actual_gradients, d_params = run_op(config, inputs)
     check(actual, outputs)
     check(actual_gradients, gradients)
     d_weights = {name: weight.grad for name, weight in module.named_parameters()}
-    expected = unpack(layout_of(config), from_pytorch(layout_of(config), d_weights))
-    for name, gradient in unpack(layout_of(config), d_params.numpy()).items():
+    expected = unpack(params_layout(config), from_pytorch(params_layout(config), d_weights))
+    for name, gradient in unpack(params_layout(config), d_params.numpy()).items():
         if bias or not name.split("/")[2].endswith("bias"):
             assert parity.difference(gradient, expected[name]) < 1e-12, name
 
@@ -130,7 +120,7 @@ def test_to_pytorch_gives_weights_with_which_pytorch_computes_what_the_op_does(c
     if not bias:
         inputs["params"][-2 * config.num_pseudo_layers * config.num_gates * config.num_units :] = 0
     module = module_of(config, bias)
-    weights = to_pytorch(layout_of(config), inputs["params"], bias=bias)
+    weights = to_pytorch(params_layout(config), inputs["params"], bias=bias)
     assert list(weights) == list(module.state_dict())
     module.load_state_dict({name: torch.from_numpy(weight) for name, weight in weights.items()})
     outputs, _ = run_pytorch(config, module, inputs)
@@ -142,12 +132,12 @@ def test_to_pytorch_gives_weights_with_which_pytorch_computes_what_the_op_does(c
 def test_the_layout_is_that_of_the_module(config, bias):
     nonlinearity = config.rnn_mode.removeprefix("rnn_") if config.rnn_mode.startswith("rnn") else "tanh"
     state_dict = module_of(config, bias).state_dict()
-    assert layout_from_pytorch(state_dict, nonlinearity=nonlinearity) == layout_of(config)
+    assert layout_from_pytorch(state_dict, nonlinearity=nonlinearity) == params_layout(config)
 
 
 @networks
 def test_weights_come_back_as_they_were(config):
-    each = layout_of(config)
+    each = params_layout(config)
     state_dict = module_of(config).state_dict()
     weights = to_pytorch(each, from_pytorch(each, state_dict))
     for name, weight in weights.items():
@@ -178,8 +168,8 @@ def test_dtypes_are_kept(dtype):
 
 def test_results_share_no_memory():
     module = module_of(network())
-    params = from_pytorch(layout_of(network()), module.state_dict())
-    for name, weight in to_pytorch(layout_of(network()), params).items():
+    params = from_pytorch(params_layout(network()), module.state_dict())
+    for name, weight in to_pytorch(params_layout(network()), params).items():
         assert not np.shares_memory(weight, params)
         assert not np.shares_memory(module.state_dict()[name].numpy(), params)
 
@@ -254,14 +244,14 @@ def with_changed(name, change):
     ],
 )
 def test_weights_that_do_not_fit_are_refused(change, message):
-    each = layout_of(network(num_layers=2))
+    each = params_layout(network(num_layers=2))
     weights = to_pytorch(each, np.zeros(each.size))
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         from_pytorch(each, change(weights))
 
 
 def test_other_modules_do_not_matter():
-    each = layout_of(network())
+    each = params_layout(network())
     weights = to_pytorch(each, np.arange(each.size, dtype="float64"), prefix="lstm.")
     weights |= {"weight_ih_l0": np.zeros(1), "lstm.extra.weight_ih_l5": np.zeros(1), "lstm.weight": np.zeros(1)}
     assert layout_from_pytorch(weights, prefix="lstm.") == each

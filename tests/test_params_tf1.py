@@ -7,7 +7,7 @@ import parity
 import pytest
 import tensorflow as tf
 import tf1_networks
-from cudnn_rnn_inputs import MODES, OUTPUTS, forward_arguments, network_inputs, output_gradients
+from cudnn_rnn_inputs import MODES, OUTPUTS, forward_arguments, network_inputs, output_gradients, params_layout
 from cudnn_rnn_reference import Config
 
 import tf_rnn_ops
@@ -38,10 +38,6 @@ def run_op(config, inputs, params):
 
 def network(**options) -> Config:
     return Config(**{"num_units": 5, "input_size": 3, "time": 6, "sequence_lengths": LENGTHS, **options})
-
-
-def layout_of(config):
-    return layout(config.rnn_mode, config.num_units, config.input_size, config.num_layers, config.direction)
 
 
 def nonlinearity_of(config):
@@ -75,12 +71,12 @@ def test_from_tf1_computes_what_the_cells_did_that_wrote_the_checkpoint(config, 
         outputs, gradients = session.run([outputs, gradients])
         names = [variable.op.name for variable in variables]
 
-    assert layout_from_tf1(path, nonlinearity=nonlinearity_of(config)) == layout_of(config)
-    params = from_tf1(layout_of(config), path)
+    assert layout_from_tf1(path, nonlinearity=nonlinearity_of(config)) == params_layout(config)
+    params = from_tf1(params_layout(config), path)
     actual, d_params = run_op(config, inputs, params)
     for name, expected in outputs.items():
         assert parity.difference(actual[name], expected) < 1e-12, name
-    d_variables = to_tf1(layout_of(config), d_params, SCOPE)
+    d_variables = to_tf1(params_layout(config), d_params, SCOPE)
     assert set(d_variables) == set(names)
     for name, expected in zip(names, gradients, strict=True):
         # A bias of a cell is two of ours, each half of it, but for the candidate of a GRU.
@@ -91,7 +87,7 @@ def test_from_tf1_computes_what_the_cells_did_that_wrote_the_checkpoint(config, 
 @networks
 def test_to_tf1_makes_a_checkpoint_that_the_cells_restore(config, tmp_path):
     inputs = network_inputs(config)
-    path = tf1_networks.save(to_tf1(layout_of(config), inputs["params"], SCOPE), tmp_path / "model")
+    path = tf1_networks.save(to_tf1(params_layout(config), inputs["params"], SCOPE), tmp_path / "model")
     with tf.Graph().as_default(), v1.Session() as session:
         with v1.variable_scope(SCOPE):
             outputs = tf1_networks.outputs(config, inputs)
@@ -129,7 +125,7 @@ OF_GRU = [
     ids=["lstm", "gru", "rnn_tanh", "rnn_relu"],
 )
 def test_the_names_are_those_that_contrib_wrote(config, names):
-    each = layout_of(config)
+    each = params_layout(config)
     assert sorted(to_tf1(each, np.zeros(each.size))) == sorted(names)
 
 
@@ -145,13 +141,13 @@ def test_gates_and_rows_as_written_out_by_hand():
 
 
 def random_params(config):
-    return np.random.default_rng(0).standard_normal(layout_of(config).size)
+    return np.random.default_rng(0).standard_normal(params_layout(config).size)
 
 
 @networks
 def test_variables_come_back_as_they_were(config):
-    variables = to_tf1(layout_of(config), random_params(config))
-    again = to_tf1(layout_of(config), from_tf1(layout_of(config), variables))
+    variables = to_tf1(params_layout(config), random_params(config))
+    again = to_tf1(params_layout(config), from_tf1(params_layout(config), variables))
     assert list(again) == list(variables)
     for name, variable in variables.items():
         np.testing.assert_array_equal(again[name], variable)
@@ -161,8 +157,8 @@ def test_variables_come_back_as_they_were(config):
 def test_dtypes_are_kept_and_no_memory_is_shared(dtype):
     config = network(rnn_mode="gru")
     params = random_params(config).astype(dtype)
-    variables = to_tf1(layout_of(config), params)
-    again = from_tf1(layout_of(config), variables)
+    variables = to_tf1(params_layout(config), params)
+    again = from_tf1(params_layout(config), variables)
     assert again.dtype == dtype
     for variable in variables.values():
         assert variable.dtype == dtype
@@ -173,7 +169,7 @@ def test_dtypes_are_kept_and_no_memory_is_shared(dtype):
 def test_paths_readers_and_mappings_are_taken_and_what_else_they_hold_ignored(tmp_path):
     """Such as the opaque copy of the GPU's, an optimizer's slots, and other layers."""
     config = network()
-    each = layout_of(config)
+    each = params_layout(config)
     variables = to_tf1(each, random_params(config), "encoder")
     kernel = f"encoder/{LSTM.format(0)}/kernel"
     others = {
@@ -193,7 +189,7 @@ def test_paths_readers_and_mappings_are_taken_and_what_else_they_hold_ignored(tm
 def two_networks():
     """Returns the variables of two networks of one layout in two scopes, and their params buffers."""
     config = network()
-    each = layout_of(config)
+    each = params_layout(config)
     first, second = random_params(config), -random_params(config)
     return each, {**to_tf1(each, first, "encoder"), **to_tf1(each, second, "model/decoder")}, first, second
 
@@ -210,9 +206,9 @@ def test_a_prefix_tells_networks_apart():
 def test_a_layout_tells_networks_of_one_scope_apart():
     variables = {}
     for config in (network(), network(direction="bidirectional"), network(rnn_mode="gru")):
-        variables |= to_tf1(layout_of(config), random_params(config))
+        variables |= to_tf1(params_layout(config), random_params(config))
     for config in (network(), network(direction="bidirectional"), network(rnn_mode="gru")):
-        actual = to_tf1(layout_of(config), from_tf1(layout_of(config), variables))
+        actual = to_tf1(params_layout(config), from_tf1(params_layout(config), variables))
         for name, variable in actual.items():
             np.testing.assert_array_equal(variable, variables[name])
     with pytest.raises(ValueError, match=r"^variables must be those of one network, .* but the first cells are 'rnn"):
@@ -245,7 +241,7 @@ def test_an_unknown_prefix_is_named():
 
 def test_no_prefix_is_a_prefix():
     config = network()
-    each = layout_of(config)
+    each = params_layout(config)
     at_the_root, params = to_tf1(each, random_params(config)), from_tf1(each, to_tf1(each, random_params(config)))
     variables = {**to_tf1(each, -random_params(config), "encoder"), **at_the_root}
     np.testing.assert_array_equal(from_tf1(each, variables, ""), params)
@@ -286,9 +282,9 @@ def test_no_prefix_is_a_prefix():
 )
 def test_variables_that_do_not_fit_are_refused(change, message):
     config = network(num_layers=2)
-    variables = to_tf1(layout_of(config), random_params(config))
+    variables = to_tf1(params_layout(config), random_params(config))
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
-        from_tf1(layout_of(config), change(variables))
+        from_tf1(params_layout(config), change(variables))
 
 
 @pytest.mark.parametrize(

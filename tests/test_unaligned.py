@@ -6,6 +6,7 @@ accessors abort on it, and so do most of its own ops.
 
 import unittest.mock
 
+import dropout_checks
 import fuzz_calls
 import fuzz_valid
 import numpy as np
@@ -77,7 +78,7 @@ def test_tensors_lie_where_they_are_put(dtype):
 
 def run(name, arguments, place):
     """Calls an op with the arrays among its arguments put into tensors by a function. Returns its results."""
-    fuzz_calls.forget_kernels()
+    dropout_checks.fresh_kernels()
     tensors = {key: fuzz_calls.map_tensors(place, value) for key, value in arguments.items()}
     return tf.nest.flatten(function_of(name)(**tensors))
 
@@ -180,9 +181,9 @@ def test_gradients_are_of_the_same_bits(name, dtype):
     if name.endswith("ParamsSize") or not has_gradient(name):
         pytest.skip("no gradient")
     arguments = draw(name, dtype, 1, 2)
-    fuzz_calls.forget_kernels()
+    dropout_checks.fresh_kernels()
     expected = gradients(name, arguments, tf.constant)
-    fuzz_calls.forget_kernels()
+    dropout_checks.fresh_kernels()
     assert contents(gradients(name, arguments, Unaligned())) == contents(expected)
     assert len(some(expected)) >= 2
 

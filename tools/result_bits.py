@@ -20,6 +20,7 @@ import tensorflow as tf
 import tf_rnn_ops
 
 sys.path += [str(pathlib.Path(__file__).resolve().parent.parent / folder) for folder in ("stress", "tests")]
+import dropout_checks
 import fuzz_calls
 import fuzz_valid
 
@@ -44,7 +45,7 @@ def results(op: str, dtype: str, sizes: tuple[int, ...], seed: int) -> list[tf.T
     arguments = fuzz_valid.tame_arguments(op, dtype, sizes, seed)
     if "seed2" in arguments:
         arguments["seed2"] += 1  # both zero means a fresh seed
-    fuzz_calls.forget_kernels()
+    dropout_checks.fresh_kernels()
     tensors = {name: fuzz_calls.map_tensors(fuzz_calls.tensor_of, value) for name, value in arguments.items()}
     return tf.nest.flatten(getattr(tf_rnn_ops._library.ops, f"TfRnnOps_{op}")(**tensors))
 
