@@ -8,31 +8,22 @@
 #include <cuda.h>
 
 #include <map>
-#include <memory>
 #include <mutex>
-#include <string>
 #include <vector>
 
 #include "cc/gpu/cublas.h"
 #include "cc/gpu/fakes/fake_cuda_driver.h"
+#include "cc/gpu/fakes/fake_library.h"
 
 namespace tf_rnn_ops::gpu {
 
 // One may exist at a time.
-class FakeCublas {
+class FakeCublas : public FakeLibrary<FakeCall, cublasStatus_t> {
  public:
   explicit FakeCublas(FakeCudaDriver* driver);
-  FakeCublas(const FakeCublas&) = delete;
-  FakeCublas& operator=(const FakeCublas&) = delete;
   ~FakeCublas();
 
   const CublasFunctions& functions() const { return functions_; }
-
-  // Makes a later call of any function do nothing and return `status`: the next
-  // one, or that after so many others.
-  void FailAny(cublasStatus_t status, int skipped_calls = 0);
-  // Forgets what is still to fail; true if there was something.
-  bool ClearFailures();
 
   // How many handles were created and not destroyed.
   int num_handles() const;
@@ -43,25 +34,15 @@ class FakeCublas {
   friend struct FakeCublasFunctions;
 
   struct Handle {
-    CUcontext context;
+    CUcontext context = nullptr;
     CUstream stream = nullptr;
     std::mutex in_use;
   };
-  struct Gemm;
-
-  // Notes a call; false if it is to fail with *status.
-  bool Begin(cublasStatus_t* status);
-  // Null, and the test fails, unless the handle is of the current context.
-  Handle* Find(cublasHandle_t handle, const std::string& caller);
-  bool Check(const Gemm& gemm, CUstream stream);
 
   CublasFunctions functions_;
   FakeCudaDriver* driver_;
-  mutable std::mutex mutex_;
-  std::map<cublasHandle_t, std::unique_ptr<Handle>> handles_;
+  std::map<cublasHandle_t, Handle> handles_;
   std::vector<cublasComputeType_t> computed_;
-  int calls_until_failure_ = -1;
-  cublasStatus_t failure_ = CUBLAS_STATUS_SUCCESS;
 };
 
 }  // namespace tf_rnn_ops::gpu

@@ -78,35 +78,25 @@ TEST_F(FakeCublasTest, MultipliesColumnByColumn) {
   EXPECT_EQ(c_.ToVector(), (std::vector<float>{2, 6, 5, 9, 8, 12, 15, 27}));
 }
 
-TEST_F(FakeCublasTest, RefusesWrongMatrices) {
-  Gemm g = gemm_;
-  g.lda = 1;
-  EXPECT_MISUSE(Run(g), "a is [2, 3] with leading dimension 1");
-  g = gemm_;
-  g.ldc = 3;
-  EXPECT_MISUSE(Run(g), "c: 44 bytes");
-  g = gemm_;
-  g.b = &one_;
-  EXPECT_MISUSE(Run(g), "b: 48 bytes");
-  g = gemm_;
-  g.c = const_cast<void*>(g.b);
-  EXPECT_MISUSE(Run(g), "the result overlaps an operand");
-  g = gemm_;
-  g.alpha = a_.data();
-  EXPECT_MISUSE(Run(g), "is on the GPU");
-}
-
-TEST_F(FakeCublasTest, RefusesWrongTypes) {
-  Gemm g = gemm_;
-  g.compute = CUBLAS_COMPUTE_64F;
-  EXPECT_MISUSE(Run(g), "types");
-  g = gemm_;
-  g.a_type = CUDA_R_64F;
-  EXPECT_MISUSE(Run(g), "types");
-  g = gemm_;
-  g.a_type = CUDA_R_16F;
-  g.compute = CUBLAS_COMPUTE_32F_FAST_TF32;
-  EXPECT_MISUSE(Run(g), "types");
+TEST_F(FakeCublasTest, RefusesWrongArguments) {
+  const auto expect_misuse = [&](const char* message, const auto& change) {
+    Gemm g = gemm_;
+    change(g);
+    EXPECT_MISUSE(Run(g), message);
+  };
+  expect_misuse("a is [2, 3] with leading dimension 1",
+                [](Gemm& g) { g.lda = 1; });
+  expect_misuse("c: 44 bytes", [](Gemm& g) { g.ldc = 3; });
+  expect_misuse("b: 48 bytes", [&](Gemm& g) { g.b = &one_; });
+  expect_misuse("the result overlaps an operand",
+                [&](Gemm& g) { g.c = b_.data(); });
+  expect_misuse("is on the GPU", [&](Gemm& g) { g.alpha = a_.data(); });
+  expect_misuse("types", [](Gemm& g) { g.compute = CUBLAS_COMPUTE_64F; });
+  expect_misuse("types", [](Gemm& g) { g.a_type = CUDA_R_64F; });
+  expect_misuse("types", [](Gemm& g) {
+    g.a_type = CUDA_R_16F;
+    g.compute = CUBLAS_COMPUTE_32F_FAST_TF32;
+  });
 }
 
 TEST_F(FakeCublasTest, RefusesWrongHandles) {

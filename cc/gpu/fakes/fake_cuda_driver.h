@@ -1,5 +1,6 @@
 // A CUDA driver for tests, whose GPUs' memory is the host's. Work is done when
-// it is enqueued. What a real driver would refuse or, worse, not notice fails
+// it is enqueued, but for copies to the host, which are done when their stream
+// is waited for. What a real driver would refuse or, worse, not notice fails
 // the test: an unknown stream, one of a context that is not current, a pointer
 // out of what was allocated, and the like.
 
@@ -13,14 +14,12 @@
 #include <cstring>
 #include <functional>
 #include <map>
-#include <memory>
-#include <mutex>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "cc/gpu/call.h"
 #include "cc/gpu/cuda_driver.h"
+#include "cc/gpu/fakes/fake_library.h"
 #include "cc/gpu/status.h"
 
 namespace tf_rnn_ops::gpu {
@@ -33,35 +32,23 @@ struct FakeDim3 {
 struct FakeLaunch {
   FakeDim3 grid;
   FakeDim3 block;
-  unsigned shared_bytes;
   void** arguments;  // addresses of the arguments' values
 };
 
-// A call of one of the driver's functions.
-struct FakeCall {
-  std::string name;
-  CUstream stream;     // null where it has none
-  std::string kernel;  // of cuLaunchKernel
-};
-
 // One may exist at a time.
-class FakeCudaDriver {
+class FakeCudaDriver : public FakeLibrary<FakeCall, CUresult> {
  public:
   using Kernel = std::function<void(const FakeLaunch&)>;
 
   FakeCudaDriver();
-  FakeCudaDriver(const FakeCudaDriver&) = delete;
-  FakeCudaDriver& operator=(const FakeCudaDriver&) = delete;
   // Fails the test if memory was not freed or written out of bounds, or if this
   // thread's contexts are not those that were current at first.
   ~FakeCudaDriver();
 
   const CudaDriver* driver() const { return &functions_; }
 
-  // A context of a GPU of its own, with the attributes that follow from its
-  // compute capability. Not current.
+  // A context of a GPU of its own, of that compute capability. Not current.
   CUcontext NewContext(int major = 9, int minor = 0);
-  void SetAttribute(CUcontext context, CUdevice_attribute attribute, int value);
   CUstream NewStream(CUcontext context);
 
   // Memory on the GPU, aligned to 256 bytes, full of NaNs whatever the type,
@@ -74,20 +61,6 @@ class FakeCudaDriver {
   // What the kernel `name` of any module does.
   void RegisterKernel(const std::string& name, Kernel kernel);
 
-  // Makes a later call of the function `name` do nothing and return `result`:
-  // the next one, or that after so many others.
-  void Fail(const std::string& name, CUresult result, int skipped_calls = 0);
-  // The same for a call of any function.
-  void FailAny(CUresult result, int skipped_calls = 0);
-
-  // Forgets what is still to fail; true if there was something.
-  bool ClearFailures();
-
-  // All calls since the beginning, or since the last ClearCalls, but those of
-  // cuGetErrorName and cuGetErrorString.
-  std::vector<FakeCall> calls() const;
-  int CountCalls(const std::string& name) const;
-  void ClearCalls();
   // What cuModuleLoadData was given.
   std::vector<const void*> loaded_images() const;
 
@@ -95,7 +68,7 @@ class FakeCudaDriver {
   // it says is not so.
 
   // `stream` exists and its context is current.
-  bool CheckStream(CUstream stream, const std::string& caller) const;
+  bool CheckStream(CUstream stream, const std::string& caller);
   // So many bytes lie in one allocation on the GPU.
   bool CheckDeviceMemory(const void* memory, std::size_t num_bytes,
                          const std::string& caller) const;
@@ -107,54 +80,36 @@ class FakeCudaDriver {
                            const std::string& caller);
 
   // The calling thread's; null if there is none.
-  CUcontext current_context() const;
-  std::size_t allocated_bytes() const;
+  static CUcontext current_context();
 
  private:
   friend struct FakeCudaFunctions;
 
   struct Context {
     CUdevice device;
-    std::map<CUdevice_attribute, int> attributes;
+    int major;  // of its compute capability
+    int minor;
   };
   struct Stream {
     CUcontext context;
-  };
-  struct Module {
-    CUcontext context;
+    std::vector<std::function<void()>> copies;  // to the host, not done yet
   };
   struct Function {
     CUcontext context;
-    std::string name;
     Kernel kernel;
   };
-  struct Failure {
-    std::string name;  // empty: any
-    int skipped_calls;
-    CUresult result;
-  };
 
-  // Notes a call; false if it is to fail with *result.
-  bool Begin(const std::string& name, CUstream stream,
-             const std::string& kernel, CUresult* result);
-  // Null if there is none.
-  const Context* FindContext(CUcontext context) const;
-  const Stream* FindStream(CUstream stream) const;
-  const Function* FindFunction(CUfunction function) const;
   // Fails the test if bytes before or after the memory were written.
   void CheckGuards(const char* memory, std::size_t num_bytes) const;
 
   CudaDriver functions_;
   std::size_t contexts_at_first_;
-  mutable std::recursive_mutex mutex_;
   std::map<CUcontext, Context> contexts_;
   std::map<CUstream, Stream> streams_;
-  std::map<CUmodule, Module> modules_;
+  std::map<CUmodule, CUcontext> modules_;
   std::map<CUfunction, Function> functions_found_;
   std::map<std::string, Kernel> kernels_;
   std::map<const char*, std::size_t> allocations_;  // bytes by address
-  std::vector<Failure> failures_;
-  std::vector<FakeCall> calls_;
   std::vector<const void*> loaded_images_;
 };
 
@@ -168,16 +123,11 @@ class FakeScratchAllocator : public ScratchAllocator {
 
   // Makes a later call fail: the next one, or that after so many others.
   void Fail(int skipped_calls = 0) { calls_until_failure_ = skipped_calls; }
-  // How many calls there were, and for how many bytes in all.
-  int num_calls() const { return num_calls_; }
-  std::size_t num_bytes() const { return num_bytes_; }
 
  private:
   FakeCudaDriver* driver_;
   std::vector<void*> memory_;
   int calls_until_failure_ = -1;
-  int num_calls_ = 0;
-  std::size_t num_bytes_ = 0;
 };
 
 // An array on the GPU, that begins `offset` elements after an allocation does.

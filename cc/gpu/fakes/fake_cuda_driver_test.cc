@@ -44,6 +44,8 @@ TEST_F(FakeCudaDriverTest, CopiesAndSets) {
   EXPECT_EQ(
       driver().cuMemcpyDtoHAsync_v2(host, AsDevice(b.data()), 16, stream_),
       CUDA_SUCCESS);
+  EXPECT_NE(host[0], 1);  // not before the stream is waited for
+  EXPECT_EQ(driver().cuStreamSynchronize(stream_), CUDA_SUCCESS);
   EXPECT_EQ(std::vector<int>(host, host + 4), (std::vector<int>{1, 0, 0, 4}));
   host[0] = 7;
   EXPECT_EQ(
@@ -51,7 +53,6 @@ TEST_F(FakeCudaDriverTest, CopiesAndSets) {
       CUDA_SUCCESS);
   EXPECT_EQ(a.ToVector(), (std::vector<int>{7, 0, 0, 4}));
   EXPECT_EQ(fake_.CountCalls("cuMemcpyHtoDAsync"), 1);
-  EXPECT_EQ(driver().cuStreamSynchronize(stream_), CUDA_SUCCESS);
 }
 
 TEST_F(FakeCudaDriverTest, RefusesWrongMemory) {
@@ -96,11 +97,7 @@ TEST_F(FakeCudaDriverTest, TellsTheDevice) {
   EXPECT_EQ(minor, 6);
   EXPECT_MISUSE(driver().cuDeviceGetAttribute(
                     &major, CU_DEVICE_ATTRIBUTE_WARP_SIZE, device),
-                "has not set attribute");
-  fake_.SetAttribute(context_, CU_DEVICE_ATTRIBUTE_WARP_SIZE, 32);
-  EXPECT_EQ(driver().cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_WARP_SIZE,
-                                          device),
-            CUDA_SUCCESS);
+                "an attribute that the fake does not have");
 }
 
 TEST_F(FakeCudaDriverTest, LaunchesKernels) {
@@ -126,7 +123,6 @@ TEST_F(FakeCudaDriverTest, LaunchesKernels) {
   };
   EXPECT_EQ(launch(2, 3, stream_), CUDA_SUCCESS);
   EXPECT_EQ(sum, 30);
-  EXPECT_EQ(fake_.calls().back().kernel, "add");
   EXPECT_MISUSE(launch(0, 3, stream_), "a grid of 0");
   EXPECT_MISUSE(launch(2, 1025, stream_), "a block of 1025");
   const CUcontext other = fake_.NewContext();
@@ -137,34 +133,19 @@ TEST_F(FakeCudaDriverTest, LaunchesKernels) {
   driver().cuCtxPopCurrent_v2(&popped);
 }
 
-TEST_F(FakeCudaDriverTest, FailsWhenTold) {
-  FakeDeviceArray<char> a(&fake_, std::vector<char>{'a', 'b'});
-  const auto set = [&](int i) {
-    return driver().cuMemsetD8Async(AsDevice(a.data() + i), 'z', 1, stream_);
-  };
-  fake_.Fail("cuMemsetD8Async", CUDA_ERROR_OUT_OF_MEMORY, 1);
-  EXPECT_EQ(driver().cuStreamSynchronize(stream_), CUDA_SUCCESS);
-  EXPECT_EQ(set(0), CUDA_SUCCESS);
-  EXPECT_EQ(set(1), CUDA_ERROR_OUT_OF_MEMORY);
-  EXPECT_EQ(a.ToVector(), (std::vector<char>{'z', 'b'}));
-  EXPECT_EQ(set(1), CUDA_SUCCESS);
-  EXPECT_FALSE(fake_.ClearFailures());
-  fake_.FailAny(CUDA_ERROR_UNKNOWN);
-  EXPECT_EQ(driver().cuStreamSynchronize(stream_), CUDA_ERROR_UNKNOWN);
-  fake_.FailAny(CUDA_ERROR_UNKNOWN, 5);
-  EXPECT_TRUE(fake_.ClearFailures());
+TEST_F(FakeCudaDriverTest, DoesNothingWhenItFails) {
+  FakeDeviceArray<char> a(&fake_, std::vector<char>{'a'});
+  fake_.FailAny(CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_EQ(driver().cuMemsetD8Async(AsDevice(a.data()), 'z', 1, stream_),
+            CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_EQ(a.ToVector(), (std::vector<char>{'a'}));
 }
 
 #if !defined(__SANITIZE_ADDRESS__)  // which sees them itself
 TEST_F(FakeCudaDriverTest, SeesWritesOutOfBounds) {
   char* const memory = static_cast<char*>(fake_.Allocate(5));
   memory[5] = 0;
-  testing::TestPartResultArray failures;
-  {
-    testing::ScopedFakeTestPartResultReporter reporter(&failures);
-    fake_.Free(memory);
-  }
-  ASSERT_EQ(failures.size(), 1);
+  EXPECT_NONFATAL_FAILURE(fake_.Free(memory), "after an array");
 }
 #endif
 
@@ -176,8 +157,6 @@ TEST_F(FakeCudaDriverTest, ScratchMemory) {
   ASSERT_TRUE(scratch.Allocate(100, &memory).ok());
   EXPECT_TRUE(fake_.CheckDeviceMemory(memory, 100, "the test"));
   EXPECT_TRUE(FakeCudaDriver::CheckAligned(memory, 256, "the test"));
-  EXPECT_EQ(scratch.num_bytes(), 100);
-  EXPECT_EQ(scratch.num_calls(), 2);
   scratch.Fail();
   EXPECT_EQ(scratch.Allocate(1, &memory).code(), StatusCode::kOutOfMemory);
   EXPECT_TRUE(scratch.Allocate(1, &memory).ok());

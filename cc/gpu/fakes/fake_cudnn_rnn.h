@@ -2,9 +2,9 @@
 // checked the arguments: all memory is there and large enough.
 //
 // Beside the arrays: S = steps, B = batch, I = input_size, U = num_units,
-// O = output_size, D = num_directions, P = num_layers * D. States are dense and
-// layer by layer whatever the layout. A null state is zero if it is read, and
-// not written.
+// O = output_size, D = num_directions, P = num_layers * D. Cell states, [P, B,
+// U], are an LSTM's alone. States are dense and layer by layer whatever the
+// layout.
 
 #ifndef TF_RNN_OPS_CC_GPU_FAKES_FAKE_CUDNN_RNN_H_
 #define TF_RNN_OPS_CC_GPU_FAKES_FAKE_CUDNN_RNN_H_
@@ -13,118 +13,109 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <vector>
 
-#include "cc/rnn/checked_math.h"
+#include "cc/rnn/cudnn_rnn_params.h"
 #include "cc/rnn/random_stream.h"
 #include "cc/rnn/rnn_config.h"
 
 namespace tf_rnn_ops::gpu {
 
-// A matrix [rows, cols] in a weight space. A bias has one column.
-struct FakeWeight {
-  std::int64_t offset;  // in elements
-  std::int64_t rows;
-  std::int64_t cols;
-
-  std::int64_t size() const { return rows * cols; }
-};
-
-// Where cuDNN keeps the weights: first the matrices of each pseudo-layer, then
-// its biases. By cuDNN's number of a linear layer: those that are applied to
-// the input, gate by gate, those that are applied to the hidden state, and for
-// an LSTM the projection, which is the ninth.
+// Where cuDNN keeps the weights: as rnn::CudnnRnnParamsLayout says, and by the
+// same indices.
 class FakeWeightLayout {
  public:
   // padding: so many elements that mean nothing come before each matrix and
   // each bias. The real library has none.
-  FakeWeightLayout(const rnn::RnnConfig& config, std::int64_t padding);
+  FakeWeightLayout(const rnn::RnnConfig& config, std::int64_t padding)
+      : params_(config), padding_(padding) {}
 
   // In elements.
-  rnn::CheckedInt size() const { return size_; }
-  // Of each pseudo-layer.
-  int num_linear_layers() const;
-  // None if there is none, as with skip_input.
-  std::optional<FakeWeight> Matrix(std::int64_t pseudo_layer, int id) const;
-  std::optional<FakeWeight> Bias(std::int64_t pseudo_layer, int id) const;
+  std::int64_t size() const {
+    return params_.size() +
+           padding_ * (params_.num_weights() + params_.num_biases());
+  }
+  rnn::ParamsRegion Weight(std::int64_t index) const {
+    return Moved(params_.Weight(index), index + 1);
+  }
+  rnn::ParamsRegion Bias(std::int64_t index) const {
+    return Moved(params_.Bias(index), params_.num_weights() + index + 1);
+  }
 
  private:
-  std::optional<FakeWeight> Append(std::int64_t rows, std::int64_t cols);
-  std::optional<FakeWeight> AppendMatrix(std::int64_t pseudo_layer, int id);
+  rnn::ParamsRegion Moved(rnn::ParamsRegion region,
+                          std::int64_t num_paddings) const {
+    region.offset += padding_ * num_paddings;
+    return region;
+  }
 
-  const rnn::RnnConfig config_;
+  const rnn::CudnnRnnParamsLayout params_;
   const std::int64_t padding_;
-  rnn::CheckedInt size_ = 0;
-  // [P, num_linear_layers]
-  std::vector<std::optional<FakeWeight>> matrices_;
-  std::vector<std::optional<FakeWeight>> biases_;
 };
 
 struct FakeNetwork {
   rnn::RnnConfig config;
   rnn::RnnSize size;
   cudnnDataType_t type;
-  cudnnRNNDataLayout_t layout;
+  bool time_major;  // sequences are [S, B, ...], not [B, S, ...]
   std::vector<std::int32_t> lengths;  // [B]
   float dropout;
   std::int64_t weight_padding;
 
-  // Of an array of one value for each step of each sample: all steps in the
-  // unpacked layouts, those within the sequences in the packed one.
-  std::int64_t num_rows() const;
-  bool has_padding() const;
+  // In elements.
+  std::int64_t input_size() const;         // S * B * I
+  std::int64_t output_size() const;        // S * B * D * O
+  std::int64_t hidden_state_size() const;  // P * B * O
+  std::int64_t cell_state_size() const;    // P * B * U, or 0
 };
 
 std::size_t FakeElementBytes(cudnnDataType_t type);
-// -1 if they exceed what std::int64_t can count.
-std::int64_t FakeReserveBytes(const FakeNetwork& network);
+std::size_t FakeReserveBytes(const FakeNetwork& network);
 
 struct FakeForward {
-  const void* x = nullptr;        // [S, B, I]
-  void* y = nullptr;              // [S, B, D * O]
-  const void* hx = nullptr;       // [P, B, O]
-  void* hy = nullptr;             // [P, B, O]
-  const void* cx = nullptr;       // [P, B, U]
-  void* cy = nullptr;             // [P, B, U]
-  const void* weights = nullptr;  // [FakeWeightLayout.size()]
-  const void* padding_fill =
-      nullptr;  // one element, or null: the padding is left alone
-  // For training only: null otherwise.
-  void* reserve_space = nullptr;  // [FakeReserveBytes] bytes
-  // Where the dropout masks begin; moved to where those of the next pass do.
-  rnn::RandomStream* stream = nullptr;
+  const void* x;        // [S, B, I]
+  const void* hx;       // [P, B, O]
+  const void* cx;       // [P, B, U]
+  const void* weights;  // [FakeWeightLayout.size()]
+  void* y;              // [S, B, D * O]
+  void* hy;             // [P, B, O]
+  void* cy;             // [P, B, U]
+  // Whether y is set to zero past the sequences' ends, not left alone.
+  bool fills_padding;
+  // [FakeReserveBytes] bytes for training, or null
+  void* reserve_space;
+  rnn::RandomStream stream;  // where the dropout masks begin
 };
 
-// Uses up what it reads of the reserve space.
+// Uses up what it reads of the reserve space. Leaves dx alone past the
+// sequences' ends.
 struct FakeBackwardData {
-  const void* y = nullptr;
-  const void* dy = nullptr;
-  void* dx = nullptr;  // the padding is left alone
-  const void* hx = nullptr;
-  const void* dhy = nullptr;
-  void* dhx = nullptr;
-  const void* cx = nullptr;
-  const void* dcy = nullptr;
-  void* dcx = nullptr;
-  const void* weights = nullptr;
-  void* reserve_space = nullptr;
+  const void* y;
+  const void* dy;
+  const void* hx;
+  const void* dhy;
+  const void* cx;
+  const void* dcy;
+  const void* weights;
+  void* dx;
+  void* dhx;
+  void* dcx;
+  void* reserve_space;
 };
 
 // Adds to dweights.
 struct FakeBackwardWeights {
-  const void* x = nullptr;
-  const void* hx = nullptr;
-  const void* y = nullptr;
-  void* dweights = nullptr;
-  void* reserve_space = nullptr;
+  const void* x;
+  const void* hx;
+  const void* y;
+  void* dweights;
+  const void* reserve_space;
 };
-
-void RunFake(const FakeNetwork& network, const FakeForward& pass);
 
 // These return what is wrong with the reserve space, in words, and do nothing
 // then; an empty string if nothing is.
+std::string RunFake(const FakeNetwork& network, const FakeForward& pass);
 std::string RunFake(const FakeNetwork& network, const FakeBackwardData& pass);
 std::string RunFake(const FakeNetwork& network,
                     const FakeBackwardWeights& pass);
