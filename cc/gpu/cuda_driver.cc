@@ -62,14 +62,14 @@ Status CudaDriver::Check(CUresult result, const char* call) const {
 }
 
 Status ScopedContext::Enter(CUstream stream) {
+  CUcontext context, current;
   TF_RNN_OPS_GPU_RETURN_IF_ERROR(driver_.Check(
-      driver_.cuStreamGetCtx(stream, &context_), "cuStreamGetCtx"));
-  CUcontext current;
+      driver_.cuStreamGetCtx(stream, &context), "cuStreamGetCtx"));
   TF_RNN_OPS_GPU_RETURN_IF_ERROR(
       driver_.Check(driver_.cuCtxGetCurrent(&current), "cuCtxGetCurrent"));
-  if (current == context_) return Status();
+  if (current == context) return Status();
   TF_RNN_OPS_GPU_RETURN_IF_ERROR(
-      driver_.Check(driver_.cuCtxPushCurrent_v2(context_), "cuCtxPushCurrent"));
+      driver_.Check(driver_.cuCtxPushCurrent_v2(context), "cuCtxPushCurrent"));
   is_pushed_ = true;
   return Status();
 }

@@ -60,11 +60,9 @@ class ScopedContext {
   }
 
   Status Enter(CUstream stream);
-  CUcontext context() const { return context_; }
 
  private:
   const CudaDriver& driver_;
-  CUcontext context_ = nullptr;
   bool is_pushed_ = false;
 };
 

@@ -163,6 +163,24 @@ TEST(CudnnRnnTest, Tf32WhereItIsAllowed) {
   }
 }
 
+TEST(CudnnRnnTest, HasAHandleForEachStream) {
+  FakeCudnnGpu gpu;
+  FakeCudaDriver& driver = gpu.driver();
+  const CUstream streams[] = {gpu.stream(),
+                              driver.NewStream(driver.current_context()),
+                              driver.NewStream(driver.NewContext())};
+  for (int i = 0; i < 2; ++i) {
+    for (CUstream stream : streams) {
+      ScopedContext scope(*driver.driver());
+      ASSERT_TRUE(scope.Enter(stream).ok());
+      CudnnLock lock;
+      ASSERT_TRUE(
+          gpu.handles().Lock({driver.driver(), stream, nullptr}, &lock).ok());
+    }
+  }
+  EXPECT_EQ(gpu.cudnn().num_handles(), 3);
+}
+
 // ------------------------------------------------------------------- dropout
 
 Case DropoutCase() {

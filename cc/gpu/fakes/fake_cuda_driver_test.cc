@@ -79,7 +79,7 @@ TEST_F(FakeCudaDriverTest, RefusesOtherContexts) {
   EXPECT_MISUSE(driver().cuStreamSynchronize(nullptr), "unknown stream");
   ScopedContext scope(driver());
   ASSERT_TRUE(scope.Enter(stream).ok());
-  EXPECT_EQ(scope.context(), other);
+  EXPECT_EQ(fake_.current_context(), other);
   EXPECT_EQ(driver().cuMemsetD8Async(AsDevice(a.data()), 0, 1, stream),
             CUDA_SUCCESS);
 }
