@@ -10,7 +10,6 @@
 #include <utility>
 
 #include "cc/gpu/fakes/fake_cudnn_rnn.h"
-#include "cc/rnn/checked_math.h"
 #include "cc/rnn/cudnn_rnn_params.h"
 #include "cc/rnn/random_stream.h"
 #include "cc/rnn/reserve_space.h"
