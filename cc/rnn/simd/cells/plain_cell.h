@@ -47,7 +47,7 @@ struct TanhActivation {
     return Tanh<T>(z);
   }
   template <typename V>
-  static TF_RNN_OPS_VECTOR_INLINE V Gradient(const V& d, const V& h) {
+  static TF_RNN_OPS_VECTOR_INLINE V Gradient(V d, V h) {
     return TanhGradient<T>(d, h);
   }
 };
@@ -58,7 +58,7 @@ struct ReluActivation {
     return Relu<T>(z);
   }
   template <typename V>
-  static TF_RNN_OPS_VECTOR_INLINE V Gradient(const V& d, const V& h) {
+  static TF_RNN_OPS_VECTOR_INLINE V Gradient(V d, V h) {
     return ReluGradient<T>(d, h);
   }
 };
