@@ -3,6 +3,7 @@
 #ifndef TF_RNN_OPS_CC_RNN_SIMD_LAYER_LAYER_PARAMS_H_
 #define TF_RNN_OPS_CC_RNN_SIMD_LAYER_LAYER_PARAMS_H_
 
+#include <cassert>
 #include <cstdint>
 
 #include "cc/rnn/cudnn_rnn_params.h"
@@ -16,7 +17,7 @@ namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
 template <typename E>
 class LayerParams {
  public:
-  // params: of the whole network.
+  // params: of the whole network; null if nothing is read or written.
   LayerParams(const RnnConfig& config, const LayerShape& shape, E* params)
       : layout_(config), shape_(shape), params_(params) {}
 
@@ -47,6 +48,7 @@ class LayerParams {
 
  private:
   MatrixView<E> View(const ParamsRegion& region) const {
+    assert(params_ != nullptr);
     return {params_ + region.offset, region.rows, region.cols};
   }
 

@@ -151,15 +151,16 @@ class LayerTangent {
   }
   void PackBiases() const {
     for (std::int64_t d = 0; d < shape_.directions; ++d) {
+      const MatrixView<T> sums = InputBias(d);
+      if (!has_dot_params_) {
+        std::fill_n(sums.data, sums.cols, T(0));
+        continue;
+      }
       const P* const input = dot_params_.InputBias(d);
       const P* const recurrent = dot_params_.RecurrentBias(d);
-      steps_.Fill(InputBias(d), [&](std::int64_t block, std::int64_t unit) {
-        return has_dot_params_
-                   ? Widened(
-                         input[InputGate<Cell>(block) * shape_.units + unit])
-                   : T(0);
+      steps_.Fill(sums, [&](std::int64_t block, std::int64_t unit) {
+        return Widened(input[InputGate<Cell>(block) * shape_.units + unit]);
       });
-      if (!has_dot_params_) continue;
       steps_.Fill(RecurrentBias(d), [&](std::int64_t gate, std::int64_t unit) {
         return Widened(recurrent[gate * shape_.units + unit]);
       });
