@@ -250,7 +250,8 @@ class LayerBackward {
 
   // What the gradient of a step's result is the sum of; any may be null.
   struct Incoming {
-    ColumnView<T> through;  // R h_prev or P, from the task's first row on
+    // Through R h_prev or the projection, from the task's first row on.
+    ColumnView<T> d_product;
     ColumnView<T> d_state;
     ColumnView<const T> d_output;
 
@@ -260,27 +261,27 @@ class LayerBackward {
       Vector<T> sum{};
       if (d_state.data != nullptr) sum = units.Read(d_state.At(row));
       if (d_output.data != nullptr) sum += units.Read(d_output.At(row));
-      if (through.data != nullptr) sum += units.Read(through.At(i));
+      if (d_product.data != nullptr) sum += units.Read(d_product.At(i));
       return sum;
     }
     // Past a sequence's end, the state's gradient is passed on.
     template <typename Units>
     TF_RNN_OPS_VECTOR_INLINE void PassOn(std::int64_t row, std::int64_t i,
                                          const Units& units) const {
-      if (d_state.data == nullptr || through.data == nullptr) return;
+      if (d_state.data == nullptr || d_product.data == nullptr) return;
       T* const sum = d_state.At(row);
-      units.Write(units.Read(sum) + units.Read(through.At(i)), sum);
+      units.Write(units.Read(sum) + units.Read(d_product.At(i)), sum);
     }
   };
 
-  // Of the hidden state at time t, from unit `unit` on. through: null in a
-  // chunk's first step.
+  // Of the hidden state at time t, from unit `unit` on. d_product: null in
+  // a chunk's first step.
   Incoming StateIncoming(int part, std::int64_t d, std::int64_t t,
                          std::int64_t unit,
-                         const ColumnView<T>& through) const {
+                         const ColumnView<T>& d_product) const {
     const LayerGradientArrays<T>& gradients = a_.gradients[part];
     Incoming incoming{};
-    incoming.through = through;
+    incoming.d_product = d_product;
     incoming.d_state =
         shape_.OfDirection(gradients.h, d, shape_.output_size).Column(unit);
     if (gradients.output != nullptr) {
@@ -426,7 +427,7 @@ class LayerBackward {
           panel, num_panels, shape_.units, [&](auto unit, auto units) {
             StepColumns columns = MakeColumns(chunk, i, d, unit);
             for (int part = 0; part < kParts; ++part) {
-              columns.incoming[part].through =
+              columns.incoming[part].d_product =
                   products[part].Column(unit - col);
             }
             RunCells(task, columns, units);
