@@ -23,7 +23,7 @@ from keras_layer_cases import (
     randomize,
 )
 
-from tf_rnn_ops import accelerate_keras
+from tf_rnn_ops import accelerate_keras, raw_ops
 
 X = data(BATCH, TIME, FEATURES, dtype="float32")
 Y = data(BATCH, 1, dtype="float32")
@@ -404,6 +404,70 @@ def test_trains_to_the_same_losses(runs):
         count, actual = runs.during(losses)
     assert count > 0
     np.testing.assert_allclose(actual, expected, rtol=1e-5)
+
+
+# Batch, steps, and whether the op is faster, in inference and in training.
+LENGTHS = [(1, 3, False, False), (1, 4, False, True), (1, 16, True, True), (4, 3, False, False), (4, 4, True, True)]
+
+
+@pytest.mark.parametrize("training", [False, True], ids=["inference", "training"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_short_sequences_take_keras_path(kind, training, runs):
+    layer = pair(kind)[1]
+    for batch, steps, *is_on_op in LENGTHS:
+        with accelerate_keras():
+            assert runs.during(layer, data(batch, steps, FEATURES), training=training)[0] == is_on_op[training]
+
+
+def test_large_weights_need_more_steps(runs):
+    layer = KERAS["GRU"](1200)
+    layer.build([None, None, 400])
+    with accelerate_keras():
+        for steps, training in [(31, False), (7, True)]:
+            assert runs.during(layer, data(2, steps, 400), training=training)[0] == 0
+        for steps, training in [(32, False), (8, True)]:
+            assert runs.during(layer, data(2, steps, 400), training=training)[0] == 1
+
+
+@pytest.mark.parametrize("training", [False, True], ids=["inference", "training"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_sizes_that_are_known_at_run_time_choose_the_path(kind, training, monkeypatch):
+    layer, op, runs = pair(kind, return_sequences=True, return_state=True)[1], raw_ops.CudnnRNNV3, []
+
+    def counted(**arguments):
+        tf.numpy_function(lambda: runs.append(1), [], [])
+        return op(**arguments)
+
+    def run(x):
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            outputs = tf.nest.flatten(layer(x, training=training))
+            loss = tf.add_n([tf.reduce_sum(tf.sin(each)) for each in outputs])
+        return outputs, tape.gradient(loss, [x, *(each.value for each in layer.trainable_variables)])
+
+    monkeypatch.setattr(raw_ops, "CudnnRNNV3", counted)
+    compiled = tf.function(run, input_signature=[tf.TensorSpec([None, None, FEATURES], tf.float64)])
+    for batch, steps, *is_on_op in LENGTHS:
+        x = tf.constant(data(batch, steps, FEATURES))
+        expected = run(x)
+        with accelerate_keras():
+            before = len(runs)
+            actual = compiled(x)
+        # A gradient where training is false runs the op once more.
+        assert len(runs) - before == is_on_op[training] * (1 if training else 2)
+        for one, other in zip(actual, expected, strict=True):
+            check_equal(one, other, f"accelerated {kind}")
+
+
+def test_cudnn_that_keras_refuses_runs_on_the_op(runs):
+    ours, theirs = (KERAS["LSTM"](UNITS, use_cudnn=use_cudnn) for use_cudnn in (True, False))
+    x = X[:, :2]
+    with accelerate_keras():
+        count, actual = runs.during(ours, x)
+    assert count == 1
+    theirs.build(x.shape)
+    theirs.set_weights(ours.get_weights())
+    np.testing.assert_allclose(actual, theirs(x), rtol=1e-5, atol=1e-6)
 
 
 def test_an_old_keras_is_refused(monkeypatch):

@@ -8,6 +8,8 @@ there is none or if the layer's `zero_output_for_mask` is true. The op knows seq
 the unmasked steps are moved to the front, in their order, and the outputs back to where the steps were.
 """
 
+import math
+
 import keras
 import tensorflow as tf
 
@@ -72,6 +74,32 @@ def can_run(layer, sequences, initial_state, mask, training):
         and _is_mask(mask, sequences)
         and not (_flat(mask)[0] is not None and _zeroes_other_steps(layer))
     )
+
+
+def is_faster(layer, sequences, training):
+    """Returns whether the op is faster than Keras's loop, where `can_run` says that the op can run.
+
+    The op converts the weights in each call, which takes as long as some of Keras's steps. The least numbers of steps
+    below were measured with GRU and LSTM of 64 to 1024 units and 1, 8 and 64 sequences on two cores.
+
+    Returns:
+      A bool, or a scalar tensor if that depends on a size that is not known yet.
+    """
+    if getattr(layer, "use_cudnn", None) is True:
+        return True  # Keras raises an error
+    num_weights = math.prod(layer.cell.kernel.shape) + math.prod(layer.cell.recurrent_kernel.shape)
+    is_large = num_weights >= 2**22
+    if training:
+        of_several = of_one = 8 if is_large else 4
+    else:
+        of_one = 32 if is_large else 16
+        of_several = 4 if num_weights < 2**16 else of_one
+    batch, steps, _ = keras.ops.shape(sequences)
+    if isinstance(batch, int):
+        of_several = of_one = of_several if batch > 1 else of_one
+    if isinstance(steps, int) and not of_several <= steps < of_one:
+        return steps >= of_several
+    return steps >= (of_one if of_one == of_several else tf.where(batch > 1, of_several, of_one))
 
 
 def inner_loop(layer, sequences, initial_state, mask, training):
