@@ -22,7 +22,7 @@ import fuzz_draw
 import fuzz_session
 from fuzz_run import LIBRARIES
 from fuzz_table import Table
-from fuzz_workers import Answer, answers
+from fuzz_workers import Answer, Workers
 
 FOLDER = pathlib.Path(__file__).parent.parent / "build" / "fuzz"
 SECONDS_BETWEEN_LINES = 30
@@ -82,10 +82,11 @@ def fuzz(options: argparse.Namespace) -> int:
     table, start, last_line = Table(), time.monotonic(), 0.0
     prepare = functools.partial(fuzz_session.prepare, options.library, options.seed)
     path = options.folder / f"findings-{options.library}-{options.seed}.jsonl"
-    options.folder.mkdir(parents=True, exist_ok=True)
-    workers = (options.workers, options.folder, options.patience, ["fuzz_session"])
-    with path.open("w") as file:
-        for answer in answers(prepare, numbers_of(options), *workers):
+    with (
+        Workers(prepare, options.workers, options.folder, options.patience, ["fuzz_session"]) as workers,
+        path.open("w") as file,
+    ):
+        for answer in workers.answers(numbers_of(options)):
             report = report_of(answer, options.seed)
             table.add(report)
             if report.is_finding:
