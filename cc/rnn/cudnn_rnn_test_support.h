@@ -312,6 +312,8 @@ inline std::vector<Case> Cases() {
     }
     cases.push_back(RandomCase({mode, false, 1, 1, 67, 33, 0}, {3, 3}));
     cases.push_back(RandomCase({mode, true, 2, 1, 19, 19, 0}, {3, 14}));
+    // More steps than are prepared at once.
+    cases.push_back(RandomCase({mode, true, 2, 1, 19, 19, 0}, {40, 14}));
     cases.push_back(RandomCase({mode, false, 2, 2, 5, 37, 0}, {3, 41}));
     Case deep = RandomCase({mode, false, 2, 3, 3, 17, 0}, {5, 4});
     deep.lengths = {2, 0, 5, 1};

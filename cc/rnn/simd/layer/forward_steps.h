@@ -67,8 +67,8 @@ struct ForwardStepsScratch {
   }
 };
 
-// Panels: an array of kTileCols units has G blocks of columns, one for each
-// gate, and then come those of the next units.
+// A panel holds the columns of kTileCols units: G blocks, one for each gate.
+// The panels of a row follow one another.
 template <typename P, typename Cell>
 class ForwardSteps {
  public:
@@ -159,14 +159,15 @@ class ForwardSteps {
     }
   }
   // sums = bias + x, for each gate.
-  // bias: a shared row; x: [rows, U]; sums: panels of as many rows
+  // bias: a shared row; x: [rows, U], or null for zeros; sums: panels of as
+  // many rows
   template <typename E>
   void AddInput(const MatrixView<T>& bias, const MatrixView<const E>& x,
                 const MatrixView<T>& sums) const {
     executor_.ParallelFor(sums.rows, [&](std::int64_t row) {
       std::copy_n(bias.data, sums.cols, sums.At(row, 0));
-      for (std::int64_t unit = 0; unit < shape_.units && x.data != nullptr;
-           ++unit) {
+      if (x.data == nullptr) return;
+      for (std::int64_t unit = 0; unit < shape_.units; ++unit) {
         T* const to = sums.At(row, Col(unit));
         for (std::int64_t block = 0; block < Cell::kGates; ++block) {
           to[block * kTileCols<T>] += Widened(*x.At(row, unit));

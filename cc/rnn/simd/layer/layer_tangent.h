@@ -179,7 +179,10 @@ class LayerTangent {
     if (has_dot_params_) PrepareRecurrent(d, chunk);
     if (shape_.skips_input) {
       if (has_projected()) {
-        steps_.AddInput(InputBias(d), InputRows(a_.dot_input, d, chunk),
+        steps_.AddInput(InputBias(d),
+                        a_.dot_input == nullptr
+                            ? NoMatrix<T>()
+                            : InputRows(a_.dot_input, d, chunk),
                         projected);
       }
       return;
