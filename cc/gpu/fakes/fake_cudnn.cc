@@ -135,9 +135,18 @@ struct FakeCudnnFunctions {
     }
     ~Call() {
       if (handle_ != nullptr) the_fake->handles_[handle_].is_busy = false;
+      the_fake->busy_states_.erase(states_);
     }
 
     CUstream& stream() { return the_fake->handles_[handle_].stream; }
+
+    // Has the dropout states for itself until it returns.
+    void UseStates(const void* states) {
+      const bool is_free = the_fake->busy_states_.insert(states).second;
+      if (Expect(is_free, "another pass is using the dropout states")) {
+        states_ = states;
+      }
+    }
 
     void DestroyHandle() {
       the_fake->handles_.erase(std::exchange(handle_, nullptr));
@@ -221,6 +230,7 @@ struct FakeCudnnFunctions {
 
     std::unique_lock<std::recursive_mutex> lock_;
     cudnnHandle_t handle_ = nullptr;
+    const void* states_ = nullptr;
   };
 
   static FakeCudaDriver& driver() { return *the_fake->driver_; }
@@ -239,7 +249,7 @@ struct FakeCudnnFunctions {
 
   static cudnnStatus_t cudnnDestroy(cudnnHandle_t handle) {
     Call call(__func__, handle);
-    if (call.ok()) call.DestroyHandle();
+    call.DestroyHandle();  // even if it is to fail
     return call.status();
   }
 
@@ -281,7 +291,8 @@ struct FakeCudnnFunctions {
   static cudnnStatus_t Destroy(Descriptor descriptor) {
     auto& all = the_fake->*descriptors;
     Call call(std::string("cudnnDestroy") + all.kind + "Descriptor");
-    if (call.Find(all, descriptor) != nullptr) all.alive.erase(descriptor);
+    call.Find(all, descriptor);
+    all.alive.erase(descriptor);  // even if it is to fail
     return call.status();
   }
 
@@ -348,6 +359,7 @@ struct FakeCudnnFunctions {
             driver().CheckDeviceMemory(states, kDropoutStatesBytes, what))) {
       return {};
     }
+    call.UseStates(states);
     std::memcpy(&content, states, sizeof(content));
     const rnn::RandomStream random = content.random;
     if (call.Expect(content.magic == DropoutStates::kMagic,
@@ -491,8 +503,8 @@ struct FakeCudnnFunctions {
     return FakeWeightLayout(rnn.config, the_fake->weight_padding_);
   }
 
-  // Of the weight space. From more params on than this takes the real library
-  // says nothing, but wrong sizes.
+  // Of the weight space. With more params, the real library returns wrong sizes
+  // without an error.
   static std::size_t WeightBytes(Call& call, const FakeRnnDescriptor& rnn) {
     const std::int64_t size = rnn::CudnnRnnParamsSize(rnn.config);
     return call.Expect(size >= 0 && size <= kMostElements,

@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -105,6 +106,7 @@ class FakeCudnn : public FakeLibrary<FakeCudnnCall, cudnnStatus_t> {
   bool has_bfloat16_ = true;
   std::int64_t weight_padding_ = 0;
   std::map<cudnnHandle_t, Handle> handles_;
+  std::set<const void*> busy_states_;  // of passes that run
   Descriptors<cudnnRNNDescriptor_t, FakeRnnDescriptor> rnns_{"RNN", {}};
   Descriptors<cudnnRNNDataDescriptor_t, Data> data_{"RNNData", {}};
   Descriptors<cudnnTensorDescriptor_t, Tensor> tensors_{"Tensor", {}};

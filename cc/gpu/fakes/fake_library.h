@@ -1,4 +1,4 @@
-// What the stand-ins for the driver, cuDNN and cuBLAS have in common.
+// What the fakes of the driver, cuDNN and cuBLAS share.
 
 #ifndef TF_RNN_OPS_CC_GPU_FAKES_FAKE_LIBRARY_H_
 #define TF_RNN_OPS_CC_GPU_FAKES_FAKE_LIBRARY_H_
