@@ -25,7 +25,7 @@ using Clock = std::chrono::steady_clock;
 
 // A helper returns its thread to the pool after this time, so that what is
 // queued there gets a turn. The calling thread asks for a replacement
-// kReplacementLead earlier, which is longer than a task takes.
+// kReplacementLead earlier, which is longer than most tasks take.
 constexpr std::chrono::microseconds kHelperTime(1400);
 constexpr std::chrono::microseconds kReplacementLead(600);
 // The calling thread checks its helpers at this interval.
@@ -232,7 +232,7 @@ int PoolUsers::FairShare(int num_threads) const {
   return std::max(1, num_threads / std::max(1, num_users));
 }
 
-bool PoolUsers::HadOneJustNow() const {
+bool PoolUsers::WereThreadsJustUsed() const {
   // TensorFlow's threads spin for work a little longer.
   constexpr std::chrono::microseconds kSpinTime(50);
   const Clock::time_point last(
@@ -248,15 +248,15 @@ class PoolExecutor::Worker {
   // The calling thread's is 0.
   int index() const { return index_; }
   bool is_caller() const { return index_ == 0; }
-  // What the last call of the next two functions returned.
+  // What MayContinue returned last.
   bool may_continue() const { return may_continue_; }
 
   // To be called between tasks. Returns whether the worker continues: the
   // calling thread always does, and asks the pool for helpers here.
   bool MayContinue();
 
-  // Waits for a condition that other workers make true. Returns whether the
-  // worker continues.
+  // Waits for a condition that other workers make true. Returns whether it is:
+  // if not, the worker stops.
   template <typename Condition>
   bool WaitUntil(const Condition& condition);
 
@@ -270,7 +270,7 @@ class PoolExecutor::Worker {
 };
 
 // The tasks of a call, cut into shares of neighbouring tasks. A worker begins
-// each step with the same share, and so does each call with as many tasks: what
+// each step with the same share, also in later calls with as many tasks: what
 // it wrote last is in its cache. Then it takes tasks of the other shares.
 class PoolExecutor::Job {
  public:
@@ -497,7 +497,7 @@ class PoolExecutor::Team : public std::enable_shared_from_this<Team> {
   struct alignas(kCacheLine) Slot {
     std::atomic<bool> is_scheduled{false};  // the pool has a closure for it
     std::atomic<bool> is_taken{false};
-    std::atomic<Clock::time_point> end{Clock::time_point()};  // of its time
+    std::atomic<Clock::time_point> end{Clock::time_point()};  // of the helper
   };
 
   // Asks the pool for the helpers that are missing, and for replacements of
@@ -602,7 +602,7 @@ PoolExecutor::PoolExecutor(Schedule schedule, int num_threads,
       schedule_(std::move(schedule)),
       num_threads_(std::max(1, num_threads)),
       users_(users),
-      are_threads_awake_(users != nullptr && users->HadOneJustNow()) {
+      are_threads_awake_(users != nullptr && users->WereThreadsJustUsed()) {
   if (users_ != nullptr) users_->Enter();
 }
 

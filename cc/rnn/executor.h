@@ -53,7 +53,8 @@ class Executor {
   void ParallelFor(std::int64_t count, const WorkerTask& task);
 
   // Does so `num_steps` times: the tasks of a step see what the tasks of all
-  // steps before it wrote. Threads stay from step to step.
+  // steps before it wrote. A step costs no more than a hand-over between
+  // running threads.
   void ParallelSteps(std::int64_t num_steps, std::int64_t tasks_per_step,
                      const StepTask& task);
 
@@ -109,7 +110,7 @@ class PoolUsers {
   // Whether an executor left the pool so recently that the pool's threads still
   // spin for work. If calls follow one another that closely, the second may
   // have to wake threads, and later ones find them awake.
-  bool HadOneJustNow() const;
+  bool WereThreadsJustUsed() const;
 
  private:
   std::atomic<int> num_users_{0};
@@ -122,9 +123,9 @@ class PoolUsers {
 // The calling thread takes tasks like any other worker, and waits only for
 // tasks that have begun: it makes progress even if the pool never starts a
 // thread. It asks the pool for helpers. A helper spins for work between tasks,
-// which costs less than waking a thread for each call. It leaves after 2 ms,
+// which costs less than waking a thread for each call. It leaves within 2 ms,
 // when the executor is destroyed, or when the pool has so many users that its
-// thread is needed elsewhere. Shortly before the 2 ms end, the calling thread
+// thread is needed elsewhere. Shortly before that, the calling thread
 // asks the pool for a replacement, which queues behind the pool's other work.
 // If the replacement starts before the helper has left, then the pool has a
 // thread to spare: the helper stays for as long as that thread is idle.
