@@ -153,7 +153,7 @@ def _on_op(cls, inner_loop):
     @functools.wraps(inner_loop)
     def accelerated(layer, sequences, initial_state, mask, training=False):
         arguments = layer, sequences, initial_state, mask, training
-        # LSTM and GRU have decided when they call RNN's.
+        # The inner_loop of LSTM and GRU decides before it calls RNN's.
         decides = cls is next(each for each in _LAYERS if isinstance(layer, each))
         if not decides or not _inner_loop.can_run(*arguments):
             return inner_loop(*arguments)

@@ -79,14 +79,14 @@ def can_run(layer, sequences, initial_state, mask, training):
 def is_faster(layer, sequences, training):
     """Returns whether the op is faster than Keras's loop, where `can_run` says that the op can run.
 
-    The op converts the weights in each call, which takes as long as some of Keras's steps. The least numbers of steps
-    below were measured with GRU and LSTM of 64 to 1024 units and 1, 8 and 64 sequences on two cores.
+    The op converts the weights in each call, which takes as long as some of Keras's steps. The thresholds below
+    were measured with GRU and LSTM of 64 to 1024 units and 1, 8 and 64 sequences on two cores.
 
     Returns:
       A bool, or a scalar tensor if that depends on a size that is not known yet.
     """
-    if getattr(layer, "use_cudnn", None) is True:
-        return True  # Keras raises an error
+    if getattr(layer, "use_cudnn", None) is True or sequences.shape[1] == 0:
+        return True  # Keras's loop would raise an error
     num_weights = math.prod(layer.cell.kernel.shape) + math.prod(layer.cell.recurrent_kernel.shape)
     is_large = num_weights >= 2**22
     if training:
