@@ -429,9 +429,10 @@ def test_large_weights_need_more_steps(runs):
             assert runs.during(layer, data(2, steps, 400), training=training)[0] == 1
 
 
+@pytest.mark.parametrize("has_mask", [False, True], ids=["all steps", "masked"])
 @pytest.mark.parametrize("training", [False, True], ids=["inference", "training"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_sizes_that_are_known_at_run_time_choose_the_path(kind, training, monkeypatch):
+def test_sizes_that_are_known_at_run_time_choose_the_path(kind, training, has_mask, monkeypatch):
     layer, op, runs = pair(kind, return_sequences=True, return_state=True)[1], raw_ops.CudnnRNNV3, []
 
     def counted(**arguments):
@@ -441,7 +442,8 @@ def test_sizes_that_are_known_at_run_time_choose_the_path(kind, training, monkey
     def run(x):
         with tf.GradientTape() as tape:
             tape.watch(x)
-            outputs = tf.nest.flatten(layer(x, training=training))
+            mask = tf.reduce_all(tf.abs(x) < 1.5, axis=2) if has_mask else None
+            outputs = tf.nest.flatten(layer(x, training=training, mask=mask))
             loss = tf.add_n([tf.reduce_sum(tf.sin(each)) for each in outputs])
         return outputs, tape.gradient(loss, [x, *(each.value for each in layer.trainable_variables)])
 
@@ -457,6 +459,30 @@ def test_sizes_that_are_known_at_run_time_choose_the_path(kind, training, monkey
         assert len(runs) - before == is_on_op[training] * (1 if training else 2)
         for one, other in zip(actual, expected, strict=True):
             check_equal(one, other, f"accelerated {kind}")
+
+
+@pytest.mark.parametrize(("batch", "steps"), [(1, 3), (4, 6)], ids=["short", "long"])
+def test_gradients_of_gradients_of_sizes_that_are_known_at_run_time(batch, steps):
+    model, x = functional(), tf.constant(data(batch, steps, FEATURES, dtype="float32"))
+    expected = penalty_gradients(model, x)
+    with accelerate_keras():
+        call = tf.function(
+            lambda x: penalty_gradients(model, x), input_signature=[tf.TensorSpec([None, None, FEATURES])]
+        )
+        actual = call(x)
+    for a, b in zip(actual, expected, strict=True):
+        assert parity.difference(a, b) < 1e-5
+
+
+def test_an_exported_model_chooses_the_path_at_run_time(tmp_path):
+    model = functional()
+    inputs = [data(batch, steps, FEATURES, dtype="float32") for batch, steps in [(1, 3), (4, 3), (4, 16)]]
+    expected = [model(x) for x in inputs]
+    with accelerate_keras():
+        model.export(tmp_path, verbose=False)
+    loaded = tf.saved_model.load(tmp_path)
+    for x, y in zip(inputs, expected, strict=True):
+        np.testing.assert_allclose(loaded.serve(x), y, rtol=1e-5, atol=1e-6)
 
 
 def test_cudnn_that_keras_refuses_runs_on_the_op(runs):
