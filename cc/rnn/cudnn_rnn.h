@@ -19,6 +19,11 @@
 // O = output_size, D = num_directions and P = num_layers * D as written beside
 // them. An output may not overlap an input or another output. Arrays of size
 // zero may be null.
+//
+// A layer of Keras's (RnnConfig::has_keras_weights) has its weights in
+// KerasWeights in the place of params, and no use for `output` in its backward
+// passes. Where `output` is not wanted, or its gradient zeros, the array may be
+// null.
 
 #ifndef TF_RNN_OPS_CC_RNN_CUDNN_RNN_H_
 #define TF_RNN_OPS_CC_RNN_CUDNN_RNN_H_
@@ -31,6 +36,7 @@
 #include "cc/rnn/random_stream.h"
 #include "cc/rnn/reserve_space.h"
 #include "cc/rnn/rnn_config.h"
+#include "cc/rnn/weights.h"
 
 namespace tf_rnn_ops::rnn {
 
@@ -45,6 +51,7 @@ struct CudnnRnnForward {
   // output is zero; the final states are those of its last step, at which the
   // backward direction starts.
   const std::int32_t* sequence_lengths;
+  StepOrder step_order;  // as it is, but for a Keras layer
   // Whether to apply dropout and to fill reserve_space.
   bool is_training;
   float dropout;        // in [0, 1]
@@ -53,11 +60,12 @@ struct CudnnRnnForward {
   const T* input_h;     // [P, B, O]
   const T* input_c;     // [P, B, U]; LSTM only
   const T* params;      // [CudnnRnnParamsSize(config)]
-  T* output;            // [S, B, D * O]
-  T* output_h;          // [P, B, O]
-  T* output_c;          // [P, B, U]; LSTM only
-  T* reserve_space;     // [ReserveSpaceSize<T>(config, size)]; training only
-  void* workspace;      // [CudnnRnnForwardWorkspace(this)] bytes
+  KerasWeights<const T> keras_weights;
+  T* output;         // [S, B, D * O]
+  T* output_h;       // [P, B, O]
+  T* output_c;       // [P, B, U]; LSTM only
+  T* reserve_space;  // [ReserveSpaceSize<T>(config, size)]; training only
+  void* workspace;   // [CudnnRnnForwardWorkspace(this)] bytes
 };
 
 template <typename T>
@@ -66,11 +74,13 @@ struct CudnnRnnBackward {
   RnnSize size;
   bool time_major;
   const std::int32_t* sequence_lengths;
+  StepOrder step_order;
   float dropout;
-  const T* input;              // [S, B, I]
-  const T* input_h;            // [P, B, O]
-  const T* input_c;            // [P, B, U]; LSTM only
-  const T* params;             // [CudnnRnnParamsSize(config)]
+  const T* input;    // [S, B, I]
+  const T* input_h;  // [P, B, O]
+  const T* input_c;  // [P, B, U]; LSTM only
+  const T* params;   // [CudnnRnnParamsSize(config)]
+  KerasWeights<const T> keras_weights;
   const T* output;             // [S, B, D * O]
   const T* output_backprop;    // [S, B, D * O]
   const T* output_h_backprop;  // [P, B, O]
@@ -83,7 +93,8 @@ struct CudnnRnnBackward {
   T* input_h_backprop;  // [P, B, O]
   T* input_c_backprop;  // [P, B, U]; LSTM only
   T* params_backprop;   // [CudnnRnnParamsSize(config)], or null if not wanted
-  void* workspace;      // [CudnnRnnBackwardWorkspace(this)] bytes
+  KerasWeights<T> keras_weights_backprop;  // likewise
+  void* workspace;  // [CudnnRnnBackwardWorkspace(this)] bytes
 };
 
 // The gradient of the backward pass (docs/second_order.md): what is
@@ -98,12 +109,14 @@ struct CudnnRnnBackwardGrad {
   RnnSize size;
   bool time_major;
   const std::int32_t* sequence_lengths;
+  StepOrder step_order;
   float dropout;
   // As the backward pass was given them.
-  const T* input;              // [S, B, I]
-  const T* input_h;            // [P, B, O]
-  const T* input_c;            // [P, B, U]; LSTM only
-  const T* params;             // [CudnnRnnParamsSize(config)]
+  const T* input;    // [S, B, I]
+  const T* input_h;  // [P, B, O]
+  const T* input_c;  // [P, B, U]; LSTM only
+  const T* params;   // [CudnnRnnParamsSize(config)]
+  KerasWeights<const T> keras_weights;
   const T* output;             // [S, B, D * O]
   const T* output_backprop;    // [S, B, D * O]
   const T* output_h_backprop;  // [P, B, O]
@@ -116,14 +129,16 @@ struct CudnnRnnBackwardGrad {
   const T* dot_input_h;  // [P, B, O]
   const T* dot_input_c;  // [P, B, U]; LSTM only
   const T* dot_params;   // [CudnnRnnParamsSize(config)]
+  KerasWeights<const T> dot_keras_weights;
   // Gradients with respect to what the backward pass was given, each null if
   // not wanted. Those of the network's inputs are total: its results and the
   // reserve_space follow from them. If none of these is wanted, there is only
   // one sweep.
-  T* input_grad;              // [S, B, I]
-  T* input_h_grad;            // [P, B, O]
-  T* input_c_grad;            // [P, B, U]; LSTM only
-  T* params_grad;             // [CudnnRnnParamsSize(config)]
+  T* input_grad;    // [S, B, I]
+  T* input_h_grad;  // [P, B, O]
+  T* input_c_grad;  // [P, B, U]; LSTM only
+  T* params_grad;   // [CudnnRnnParamsSize(config)]
+  KerasWeights<T> keras_weights_grad;
   T* output_backprop_grad;    // [S, B, D * O]
   T* output_h_backprop_grad;  // [P, B, O]
   T* output_c_backprop_grad;  // [P, B, U]; LSTM only
@@ -132,9 +147,8 @@ struct CudnnRnnBackwardGrad {
 
 // How many bytes of scratch memory a call needs with up to `num_threads`
 // threads, or -1 if they exceed what std::int64_t can count. Of the arrays only
-// sequence_lengths and reserve_space_header are read:
-// they must be the same in the pass itself, and what may be null must be so in
-// both or in neither.
+// sequence_lengths and reserve_space_header are read: they must be the same in
+// the pass itself, and what may be null must be so in both or in neither.
 template <typename T>
 struct CudnnRnnKernels {
   std::int64_t (*forward_workspace)(const CudnnRnnForward<T>&, int num_threads);

@@ -636,9 +636,12 @@ TEST(CudnnRnnWorkspaceTest, ThatCannotBeCounted) {
   CudnnRnnForward<float> forward{};
   forward.config = {RnnMode::kLstm, false, 1, 1, 0, 1, 0};
   forward.size = {large, large};
+  float element;  // what arrays are wanted counts, not what is in them
+  forward.output = &element;
   CudnnRnnBackward<float> backward{};
   backward.config = forward.config;
   backward.size = forward.size;
+  backward.output = backward.output_backprop = &element;
   const auto kernels =
       GetCudnnRnnKernels<float>(InstructionSet::kBaseline, forward.config.mode);
   EXPECT_EQ(kernels.forward_workspace(forward, 2), -1);
@@ -646,6 +649,7 @@ TEST(CudnnRnnWorkspaceTest, ThatCannotBeCounted) {
   CudnnRnnBackwardGrad<float> backward_grad{};
   backward_grad.config = forward.config;
   backward_grad.size = forward.size;
+  backward_grad.output = backward_grad.output_backprop = &element;
   EXPECT_EQ(kernels.backward_grad_workspace(backward_grad, 2), -1);
 }
 

@@ -105,6 +105,7 @@ class Buffer {
     std::copy(values.begin(), values.end(), data());
   }
 
+  std::int64_t size() const { return size_; }
   T* data() { return data_.get(); }
   Array ToDoubles() {
     Array result;
@@ -122,6 +123,86 @@ class Buffer {
   std::unique_ptr<T[], Free> data_{nullptr};
 };
 
+// Calls body(params_index, array, index) for each element of a params buffer,
+// with its place in Keras's weights: array 0 is the kernel, 1 the recurrent
+// kernel, 2 the bias. But for a GRU, two biases are one.
+template <typename Body>
+void ForEachKerasWeight(const RnnConfig& config, const Body& body) {
+  const CudnnRnnParamsLayout layout(config);
+  const std::int64_t gates = config.num_gates(), units = config.num_units;
+  for (std::int64_t gate = 0; gate < gates; ++gate) {
+    const bool is_gru = config.mode == RnnMode::kGru;
+    const std::int64_t keras_gate = is_gru && gate < 2 ? 1 - gate : gate;
+    for (std::int64_t unit = 0; unit < units; ++unit) {
+      const std::int64_t row = gate * units + unit;
+      const std::int64_t col = keras_gate * units + unit;
+      const ParamsRegion regions[] = {
+          layout.InputMatrix(0), layout.RecurrentMatrix(0), layout.InputBias(0),
+          layout.RecurrentBias(0)};
+      for (int i = 0; i < 4; ++i) {
+        for (std::int64_t j = 0; j < regions[i].cols; ++j) {
+          const std::int64_t keras_row = i < 2 ? j : i == 3 && is_gru ? 1 : 0;
+          body(regions[i].offset + row * regions[i].cols + j, i < 2 ? i : 2,
+               keras_row * gates * units + col);
+        }
+      }
+    }
+  }
+}
+
+// Keras's weights of a config that has them, or none.
+template <typename T>
+class KerasBuffers {
+ public:
+  explicit KerasBuffers(const RnnConfig& config)
+      : config_(config),
+        buffers_{Zeros(config.input_size), Zeros(config.num_units),
+                 Zeros(KerasBiasRows(config.mode))} {}
+  // Those of a params buffer.
+  KerasBuffers(const RnnConfig& config, const Array& params)
+      : KerasBuffers(config) {
+    if (!config.has_keras_weights) return;
+    Array sums[3];
+    for (int i = 0; i < 3; ++i) sums[i].resize(buffers_[i].size());
+    ForEachKerasWeight(config, [&](auto from, auto array, auto index) {
+      sums[array][index] += params[from];
+    });
+    for (int i = 0; i < 3; ++i) {
+      const std::vector<T> rounded = Rounded<T>(sums[i]);
+      std::copy(rounded.begin(), rounded.end(), buffers_[i].data());
+    }
+  }
+
+  KerasWeights<T> weights(bool are_there = true) {
+    if (!config_.has_keras_weights || !are_there) return {};
+    return {buffers_[0].data(), buffers_[1].data(), buffers_[2].data()};
+  }
+  KerasWeights<const T> constant_weights(bool are_there = true) {
+    const KerasWeights<T> each = weights(are_there);
+    return {each.kernel, each.recurrent_kernel, each.bias};
+  }
+  // Gradients with respect to them as gradients with respect to params.
+  Array ToParams() {
+    Array params(CudnnRnnParamsSize(config_));
+    Array arrays[] = {buffers_[0].ToDoubles(), buffers_[1].ToDoubles(),
+                      buffers_[2].ToDoubles()};
+    ForEachKerasWeight(config_, [&](auto to, auto array, auto index) {
+      params[to] = arrays[array][index];
+    });
+    return params;
+  }
+
+ private:
+  Buffer<T> Zeros(std::int64_t rows) const {
+    return Buffer<T>(config_.has_keras_weights
+                         ? rows * config_.num_gates() * config_.num_units
+                         : 0);
+  }
+
+  const RnnConfig config_;
+  Buffer<T> buffers_[3];
+};
+
 template <typename T>
 class Engine {
  public:
@@ -132,6 +213,7 @@ class Engine {
         input_h_(Rounded<T>(k.input_h)),
         input_c_(Rounded<T>(k.input_c)),
         params_(Rounded<T>(k.params)),
+        keras_weights_(k.config, k.params),
         d_output_(Rounded<T>(k.d_output)),
         d_output_h_(Rounded<T>(k.d_output_h)),
         d_output_c_(Rounded<T>(k.d_output_c)),
@@ -139,6 +221,7 @@ class Engine {
         dot_input_h_(Rounded<T>(k.dot_input_h)),
         dot_input_c_(Rounded<T>(k.dot_input_c)),
         dot_params_(Rounded<T>(k.dot_params)),
+        dot_keras_weights_(k.config, k.dot_params),
         output_(k.d_output.size()),
         reserve_space_(ReserveSpaceSize<T>(k.config, k.size)) {}
 
@@ -165,9 +248,10 @@ class Engine {
     Buffer<T> d_input(parts.wants_input ? k_.input.size() : 0);
     Buffer<T> d_h(k_.input_h.size()), d_c(k_.input_c.size());
     Buffer<T> d_params(parts.wants_params ? k_.params.size() : 0);
+    KerasBuffers<T> d_keras_weights(k_.config);
     CudnnRnnBackward<T> a{};
     Fill(a);
-    a.output = output_.data();
+    a.output = has_keras_weights() ? nullptr : output_.data();
     a.output_backprop = d_output_.data();
     a.output_h_backprop = d_output_h_.data();
     a.output_c_backprop = d_output_c_.data();
@@ -175,13 +259,15 @@ class Engine {
     a.input_backprop = parts.wants_input ? d_input.data() : nullptr;
     a.input_h_backprop = d_h.data();
     a.input_c_backprop = d_c.data();
-    a.params_backprop = parts.wants_params ? d_params.data() : nullptr;
+    a.params_backprop =
+        parts.wants_params && !has_keras_weights() ? d_params.data() : nullptr;
+    a.keras_weights_backprop = d_keras_weights.weights(parts.wants_params);
     Buffer<char> workspace(
         kernels_.backward_workspace(a, executor.num_threads()));
     a.workspace = workspace.data();
     kernels_.backward(a, executor);
     return {d_input.ToDoubles(), d_h.ToDoubles(), d_c.ToDoubles(),
-            d_params.ToDoubles()};
+            GradientsOfParams(parts.wants_params, d_params, d_keras_weights)};
   }
 
   // Of the last forward pass. What is not wanted is empty.
@@ -197,12 +283,13 @@ class Engine {
     Buffer<T> d_output = result(k_.d_output, parts.wants_outputs);
     Buffer<T> d_output_h = result(k_.d_output_h, parts.wants_outputs);
     Buffer<T> d_output_c = result(k_.d_output_c, parts.wants_outputs);
+    KerasBuffers<T> keras_weights(k_.config);
     const auto data = [](Buffer<T>& buffer, bool is_there) {
       return is_there ? buffer.data() : nullptr;
     };
     CudnnRnnBackwardGrad<T> a{};
     Fill(a);
-    a.output = output_.data();
+    a.output = has_keras_weights() ? nullptr : output_.data();
     a.output_backprop = d_output_.data();
     a.output_h_backprop = d_output_h_.data();
     a.output_c_backprop = d_output_c_.data();
@@ -210,11 +297,15 @@ class Engine {
     a.dot_input = data(dot_input_, parts.has_dot_input);
     a.dot_input_h = data(dot_input_h_, parts.has_dot_states);
     a.dot_input_c = data(dot_input_c_, parts.has_dot_states);
-    a.dot_params = data(dot_params_, parts.has_dot_params);
+    a.dot_params =
+        data(dot_params_, parts.has_dot_params && !has_keras_weights());
+    a.dot_keras_weights =
+        dot_keras_weights_.constant_weights(parts.has_dot_params);
     a.input_grad = data(input, parts.wants_input);
     a.input_h_grad = data(input_h, parts.wants_states);
     a.input_c_grad = data(input_c, parts.wants_states);
-    a.params_grad = data(params, parts.wants_params);
+    a.params_grad = data(params, parts.wants_params && !has_keras_weights());
+    a.keras_weights_grad = keras_weights.weights(parts.wants_params);
     a.output_backprop_grad = data(d_output, parts.wants_outputs);
     a.output_h_backprop_grad = data(d_output_h, parts.wants_outputs);
     a.output_c_backprop_grad = data(d_output_c, parts.wants_outputs);
@@ -222,8 +313,12 @@ class Engine {
         kernels_.backward_grad_workspace(a, executor.num_threads()));
     a.workspace = workspace.data();
     kernels_.backward_grad(a, executor);
-    return {input.ToDoubles(),     input_h.ToDoubles(),  input_c.ToDoubles(),
-            params.ToDoubles(),    d_output.ToDoubles(), d_output_h.ToDoubles(),
+    return {input.ToDoubles(),
+            input_h.ToDoubles(),
+            input_c.ToDoubles(),
+            GradientsOfParams(parts.wants_params, params, keras_weights),
+            d_output.ToDoubles(),
+            d_output_h.ToDoubles(),
             d_output_c.ToDoubles()};
   }
 
@@ -238,6 +333,13 @@ class Engine {
   T* reserve_space() { return reserve_space_.data(); }
 
  private:
+  bool has_keras_weights() const { return k_.config.has_keras_weights; }
+  // Those of either form, if they are wanted.
+  Array GradientsOfParams(bool are_wanted, Buffer<T>& params,
+                          KerasBuffers<T>& keras_weights) const {
+    return are_wanted && has_keras_weights() ? keras_weights.ToParams()
+                                             : params.ToDoubles();
+  }
   template <typename Pass>
   void SetReserveSpace(Pass& a) {
     a.reserve_space = reserve_space_.data();
@@ -253,14 +355,17 @@ class Engine {
     a.input = input_.data();
     a.input_h = input_h_.data();
     a.input_c = input_c_.data();
-    a.params = params_.data();
+    a.params = has_keras_weights() ? nullptr : params_.data();
+    a.keras_weights = keras_weights_.constant_weights();
   }
 
   const Case& k_;
   const CudnnRnnKernels<T> kernels_;
   Buffer<T> input_, input_h_, input_c_, params_;
+  KerasBuffers<T> keras_weights_;
   Buffer<T> d_output_, d_output_h_, d_output_c_;
   Buffer<T> dot_input_, dot_input_h_, dot_input_c_, dot_params_;
+  KerasBuffers<T> dot_keras_weights_;
   Buffer<T> output_, reserve_space_;
   ReserveSpaceHeader header_;
 };
@@ -289,6 +394,13 @@ inline Case RandomCase(const RnnConfig& config, const RnnSize& size) {
   k.dot_input_h = RandomArray(hidden, 1, generator);
   k.dot_input_c = RandomArray(cell, 1, generator);
   k.dot_params = RandomArray(k.params.size(), scale, generator);
+  if (config.has_keras_weights && config.mode != RnnMode::kGru) {
+    // Sums of two rounded biases would not be what one of Keras's rounds to.
+    const auto region = CudnnRnnParamsLayout(config).RecurrentBias(0);
+    for (Array* params : {&k.params, &k.dot_params}) {
+      std::fill_n(params->begin() + region.offset, region.size(), 0.0);
+    }
+  }
   return k;
 }
 
@@ -334,6 +446,21 @@ inline std::vector<Case> Cases() {
     for (RnnSize size : {RnnSize{0, 3}, RnnSize{3, 0}}) {
       cases.push_back(RandomCase({mode, false, 2, 2, 3, 4, 0}, size));
     }
+    // Keras's weights: read where they lie, by few rows and by many, and
+    // packed.
+    for (RnnSize size : {RnnSize{2, 7}, RnnSize{3, 41}, RnnSize{9, 7}}) {
+      Case k = RandomCase({mode, false, 1, 1, 5, 37, 0, true}, size);
+      k.time_major = false;
+      cases.push_back(k);
+      k.lengths.resize(size.batch, 1);
+      k.lengths[0] = static_cast<std::int32_t>(size.time);
+      k.lengths[1] = 0;
+      cases.push_back(k);
+    }
+    for (RnnSize size : {RnnSize{1, 1}, RnnSize{2, 2}, RnnSize{70, 14}}) {
+      cases.push_back(RandomCase({mode, false, 1, 1, 0, 4, 0, true}, size));
+      cases.push_back(RandomCase({mode, false, 1, 1, 67, 64, 0, true}, size));
+    }
     for (RnnSize size : {RnnSize{2, 2}, RnnSize{7, 2}}) {
       cases.push_back(RandomCase({mode, false, 1, 2, 0, 4, 0}, size));
       cases.push_back(RandomCase({mode, false, 1, 2, 3, 0, 0}, size));
@@ -370,7 +497,8 @@ inline std::string Describe(const Case& k) {
          std::to_string(c.input_size) + " num_units " +
          std::to_string(c.num_units) + " num_proj " +
          std::to_string(c.num_proj) + " time " + std::to_string(k.size.time) +
-         " batch " + std::to_string(k.size.batch);
+         " batch " + std::to_string(k.size.batch) +
+         (c.has_keras_weights ? " Keras's weights" : "");
 }
 
 // The same, with what is not a number past the sequences' ends.

@@ -33,23 +33,35 @@ struct Header {
   std::int64_t num_proj;
   std::int64_t time;
   std::int64_t batch;
-  std::uint64_t sequence_lengths;  // a hash
+  std::uint64_t sequences;  // a hash of their lengths and steps
   float dropout;
   std::uint16_t device;
-  std::uint16_t is_sorted;
+  std::uint8_t is_sorted;
+  std::uint8_t has_keras_weights;
   RandomStream stream;
   char type_name[16];
   std::uint64_t variant;
 };
 static_assert(sizeof(Header) == kReserveSpaceHeaderBytes);
 
-// FNV-1a of the lengths; 0 where there are none.
-std::uint64_t Hash(const std::int32_t* lengths, std::int64_t size) {
-  if (lengths == nullptr) return 0;
-  std::uint64_t hash = 0xcbf29ce484222325;
-  for (std::int64_t i = 0; i < size; ++i) {
-    hash = (hash ^ static_cast<std::uint32_t>(lengths[i])) * 0x100000001b3;
+// FNV-1a of the lengths, the steps and whether the input is reversed; 0 where
+// all sequences have all steps in their order.
+std::uint64_t HashSequences(const ReserveSpaceKey& key) {
+  const StepOrder& order = key.step_order;
+  if (key.sequence_lengths == nullptr && order.steps == nullptr &&
+      !order.is_input_reversed) {
+    return 0;
   }
+  std::uint64_t hash = 0xcbf29ce484222325;
+  const auto add = [&](const std::int32_t* values, std::int64_t size) {
+    for (std::int64_t i = 0; values != nullptr && i < size; ++i) {
+      hash = (hash ^ static_cast<std::uint32_t>(values[i])) * 0x100000001b3;
+    }
+  };
+  add(key.sequence_lengths, key.size.batch);
+  add(order.steps, key.size.batch * key.size.time);
+  const std::int32_t is_input_reversed = order.is_input_reversed;
+  add(&is_input_reversed, order.is_input_reversed ? 1 : 0);
   return hash;
 }
 
@@ -68,10 +80,11 @@ Header MakeHeader(const ReserveSpaceKey& key, const RandomStream& stream,
   header.num_proj = key.config.num_proj;
   header.time = key.size.time;
   header.batch = key.size.batch;
-  header.sequence_lengths = Hash(key.sequence_lengths, key.size.batch);
+  header.sequences = HashSequences(key);
   header.dropout = key.dropout;
   header.device = static_cast<std::uint16_t>(key.device);
   header.is_sorted = is_sorted;
+  header.has_keras_weights = key.config.has_keras_weights;
   header.variant = key.variant;
   std::memcpy(header.type_name, kTypeName<T>, sizeof(kTypeName<T>));
   header.stream = stream;
@@ -150,8 +163,12 @@ std::string Describe(const Header& recorded, const Header& expected) {
     differences.Add("T", "another", expected.type_name);
   }
   differences.Compare("dropout", recorded.dropout, expected.dropout);
-  if (recorded.sequence_lengths != expected.sequence_lengths) {
-    differences.Add("sequence_lengths were others");
+  if (recorded.has_keras_weights != expected.has_keras_weights) {
+    differences.Add("its weights had another layout");
+  } else if (recorded.sequences != expected.sequences) {
+    differences.Add(expected.has_keras_weights
+                        ? "mask or go_backwards were others"
+                        : "sequence_lengths were others");
   }
   if (recorded.device == expected.device &&
       recorded.variant != expected.variant) {
@@ -199,7 +216,7 @@ std::string ReserveSpaceMismatch(const ReserveSpaceKey& key, const void* header,
   }
   const Header recorded = ReadHeader(header);
   // Without lengths there is nothing to sort by.
-  const int most_sorted = recorded.sequence_lengths == 0 ? 0 : 1;
+  const int most_sorted = recorded.sequences == 0 ? 0 : 1;
   if (recorded.magic != kMagic || recorded.is_sorted > most_sorted) {
     return "it is not what tf_rnn_ops's forward pass returned, as when "
            "TensorFlow's own kernel for GPUs ran it";

@@ -9,7 +9,8 @@
 //     rnn_relu and rnn_tanh, whose outputs say enough;
 //   - of each layer but the last, its output, num_directions * output_size;
 //   - of the last layer too, in a 16-bit type, but for LSTMs: gradients of what
-//     is saturated, 1 - h^2 or h - n, are lost in an output that was rounded.
+//     is saturated, 1 - h^2 or h - n, are lost in an output that was rounded;
+//     and of a Keras layer, whose backward pass is not given the output.
 //
 // Dropout masks are drawn again from the header's random stream.
 
@@ -35,8 +36,9 @@ using ReserveSpaceHeader = std::array<char, kReserveSpaceHeaderBytes>;
 // How many layers' outputs are kept, from the first on.
 template <typename T>
 constexpr std::int64_t NumKeptOutputs(const RnnConfig& config) {
-  return sizeof(T) == 2 && !config.has_cell_state() ? config.num_layers
-                                                    : config.num_layers - 1;
+  const bool keeps_last =
+      (sizeof(T) == 2 && !config.has_cell_state()) || config.has_keras_weights;
+  return keeps_last ? config.num_layers : config.num_layers - 1;
 }
 
 // The size of a layer's output, [time, batch, num_directions * output_size].
@@ -66,6 +68,7 @@ struct ReserveSpaceKey {
   Device device = Device::kCpu;
   // What else tells apart what the device keeps.
   std::uint64_t variant = 0;
+  StepOrder step_order = {};
 };
 
 // The number of elements of type T, or -1 if it exceeds what std::int64_t can

@@ -56,6 +56,10 @@ struct RnnConfig {
   // LSTM only: the size that the hidden state is projected to, less than
   // num_units, or 0 for no projection.
   std::int64_t num_proj;
+  // Whether it is a layer of Keras's: one layer of one direction, without a
+  // projection and with an input matrix, whose weights lie as Keras has them,
+  // and which keeps its output for the backward pass itself.
+  bool has_keras_weights = false;
 
   std::int64_t num_gates() const { return TraitsOf(mode).gates; }
   bool has_cell_state() const { return TraitsOf(mode).has_cell_state; }
@@ -79,6 +83,16 @@ struct RnnConfig {
 struct RnnSize {
   std::int64_t time;
   std::int64_t batch;
+};
+
+// Where a Keras layer's steps lie in its caller's arrays that are not
+// time-major.
+struct StepOrder {
+  // The place of each step of each sample, [batch, time], a permutation of 0 to
+  // time - 1; null where each step has its own.
+  const std::int32_t* steps;
+  // Whether places in the input are counted from its end.
+  bool is_input_reversed;
 };
 
 }  // namespace tf_rnn_ops::rnn

@@ -34,6 +34,12 @@ std::int64_t PanelCols(const RnnConfig& config) {
          kTileCols<T>;
 }
 
+// An element of a bias that may be null, for zeros.
+template <typename P>
+ComputeType<P> ElementOr0(const P* bias, std::int64_t unit) {
+  return bias == nullptr ? ComputeType<P>(0) : Widened(bias[unit]);
+}
+
 // Scratch memory, enough for any layer of the network.
 template <typename P>
 struct ForwardStepsScratch {

@@ -53,13 +53,13 @@ struct LayerBackwardArguments {  // with B > 0 and U > 0
   RnnSize size;
   SequenceLengths lengths;
   std::int64_t layer;
-  Parts<const P*, kParts> params;  // of the whole network; tangents: or null
-  Parts<const T*, kParts> input;   // [S, B, F]; tangents: or null for zeros
+  Parts<Weights<const P>, kParts> weights;  // of the whole network
+  Parts<const T*, kParts> input;  // [S, B, F]; tangents: or null for zeros
   Parts<LayerStateArrays<T>, kParts> states;
   Parts<LayerGradientArrays<T>, kParts> gradients;
-  // Of the whole network, of which this layer's is written; null if not wanted.
+  // Of the whole network, of which this layer's is written; none if not wanted.
   // With tangents, it is the gradient's tangent.
-  T* d_params;
+  Weights<T> d_weights;
 };
 
 // The steps whose gradients of the gates are kept, until the gradients of the
@@ -134,15 +134,15 @@ class LayerBackward {
         shape_(a_.config, a_.size, a_.layer),
         sweep_(shape_, Sweep::kBackward, BackwardStepsAtOnce(a_.size, kParts)),
         weights_(OfParts([&](int part) {
-          return GateWeights<P, Cell>(a_.config, shape_, a_.params[part],
+          return GateWeights<P, Cell>(a_.config, shape_, a_.weights[part],
                                       scratch_.weights[part]);
         })),
         states_(OfParts([&](int part) {
           return LayerStates<T>(shape_, a_.lengths, a_.states[part]);
         })),
-        steps_(a_.config, shape_, sweep_, kParts, a_.d_params, scratch_.steps,
+        steps_(a_.config, shape_, sweep_, kParts, a_.d_weights, scratch_.steps,
                executor),
-        has_dot_params_(kParts > 1 && a_.params[kParts - 1] != nullptr),
+        has_dot_params_(kParts > 1 && a_.weights[kParts - 1].any()),
         group_size_(GroupSize<T>(shape_.batch, kParts)),
         tasks_(shape_.directions, shape_.batch, sizeof(P), a_.lengths,
                executor.num_threads(),

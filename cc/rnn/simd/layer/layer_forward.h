@@ -38,14 +38,14 @@ struct LayerForwardArguments {  // with B > 0 and U > 0
   RnnSize size;
   SequenceLengths lengths;
   std::int64_t layer;
-  const P* params;    // of the whole network
-  const P* input;     // [S, B, F]
-  const T* input_h;   // [D, B, O], of this layer
-  const T* input_c;   // [D, B, U]; LSTM only
-  T* output;          // [S, B, D * O]; null if only that is wanted:
-  P* rounded_output;  // the same, where P has fewer bits; otherwise null
-  T* output_h;        // [D, B, O]
-  T* output_c;        // [D, B, U]; LSTM only
+  Weights<const P> weights;  // of the whole network
+  const P* input;            // [S, B, F]
+  const T* input_h;          // [D, B, O], of this layer
+  const T* input_c;          // [D, B, U]; LSTM only
+  T* output;                 // [S, B, D * O], or null if not wanted
+  P* rounded_output;         // likewise, where P has fewer bits; otherwise null
+  T* output_h;               // [D, B, O]
+  T* output_c;               // [D, B, U]; LSTM only
   KeptActivations<T> kept;
 };
 
@@ -55,6 +55,9 @@ template <typename P>
 bool ReadsWeightsInPlace(const RnnConfig& config, const RnnSize& size) {
   constexpr double kMost = sizeof(P) < 4 ? 36 : 48;
   constexpr double kRowsWorthReading = 8;  // of weights
+  if (config.has_keras_weights) {
+    return !kRoundsOperands<P> && size.time <= 2;
+  }
   return !config.skip_input &&
          static_cast<double>(size.time) *
                  (static_cast<double>(size.batch) + kRowsWorthReading) <=
@@ -86,9 +89,12 @@ struct LayerForwardScratch {
   using T = ComputeType<P>;
   using Left = MutableLeftMatrix<P>;
 
-  PanelWeightsScratch<P> weights;  // none, nor `input`, if read in place
+  PanelWeightsScratch<P> weights;  // none, if read in place
   T* bias;                         // [D, panels of U, G * kTileCols]
-  P* input;                        // [D] left operands [StepsAtOnce * B, F]
+  // [D] left operands [StepsAtOnce * B, F]; none if cuDNN's weights are read in
+  // place
+  P* input;
+  KerasProductScratch<P> products;  // [num_threads], if Keras's are
   T* projected;  // [D, StepsAtOnce * B, panels of U, G * kTileCols], not fused
   T* recurrent_bias;  // [D, U], of the gate that is not in `bias`, if any
   T* hidden;          // [D, B, O], where the states are rounded
@@ -104,10 +110,17 @@ struct LayerForwardScratch {
     const std::int64_t panel_cols = PanelCols<T>(config);
     const CheckedInt rows = CheckedInt(StepsAtOnce(size)) * size.batch;
     bias = arena.Take<T>(directions * panel_cols);
-    input = arena.Take<P>(
-        directions *
-        Left::Size(ReadsWeightsInPlace<P>(config, size) ? CheckedInt(0) : rows,
-                   config.largest_fan_in()));
+    const bool reads_in_place = ReadsWeightsInPlace<P>(config, size);
+    input = arena.Take<P>(directions *
+                          Left::Size(reads_in_place && !config.has_keras_weights
+                                         ? CheckedInt(0)
+                                         : rows,
+                                     config.largest_fan_in()));
+    const std::int64_t workers =
+        reads_in_place && config.has_keras_weights ? num_threads : 0;
+    products = {
+        arena.Take<P>(workers * KerasProductScratch<P>::PackedSize(size)),
+        arena.Take<T>(workers * KerasProductScratch<P>::BlockSize(size))};
     projected = arena.Take<T>(directions * panel_cols *
                               (FusesInput<P>(config, size) ? 0 : rows));
     const bool has_recurrent_bias =
@@ -132,9 +145,9 @@ class LayerForward {
         executor_(executor),
         shape_(a_.config, a_.size, a_.layer),
         sweep_(shape_, Sweep::kForward, StepsAtOnce(a_.size)),
-        params_(a_.config, shape_, a_.params),
-        weights_(a_.config, shape_, a_.params, scratch_.weights),
-        weights_in_place_(a_.config, shape_, a_.params),
+        params_(a_.config, shape_, a_.weights),
+        weights_(a_.config, shape_, a_.weights, scratch_.weights),
+        weights_in_place_(a_.config, shape_, a_.weights),
         reads_in_place_(ReadsWeightsInPlace<P>(a_.config, a_.size)),
         is_fused_(FusesInput<P>(a_.config, a_.size)),
         output_is_uncached_(IsBestUncached(
@@ -144,7 +157,10 @@ class LayerForward {
         steps_(
             shape_, sweep_, a_.lengths,
             kPanelCols * (shape_.output_size + (is_fused_ ? shape_.fan_in : 0)),
-            scratch_.steps, executor) {}
+            scratch_.steps, executor),
+        group_size_(reads_in_place_ && params_.is_transposed()
+                        ? GroupSize<T>(shape_.batch, 1)
+                        : steps_.group_size()) {}
 
   void Run() const {
     if (a_.config.has_cell_state()) {
@@ -169,7 +185,7 @@ class LayerForward {
     if (!reads_in_place_) weights_.Pack(executor_);
     AddBiases();
     sweep_.ForEachChunk([&](const StepChunk& chunk) {
-      if (!reads_in_place_) PrepareInput(chunk);
+      if (!reads_in_place_ || params_.is_transposed()) PrepareInput(chunk);
       RunSteps(chunk);
     });
     if constexpr (kRoundsOperands<P>) {
@@ -219,17 +235,20 @@ class LayerForward {
   // recurrent bias belongs elsewhere.
   void AddBiases() const {
     for (std::int64_t d = 0; d < shape_.directions; ++d) {
-      const P* input = params_.InputBias(d);
-      const P* recurrent = params_.RecurrentBias(d);
+      const auto input = params_.InputBiases(d);
+      const auto recurrent = params_.RecurrentBiases(d);
       if constexpr (Cell::kFirstRecurrent > 0) {
-        Convert(recurrent + InputGate<Cell>(0) * shape_.units, RecurrentBias(d),
-                shape_.units);
+        const P* const bias = recurrent[InputGate<Cell>(0)];
+        for (std::int64_t unit = 0; unit < shape_.units; ++unit) {
+          RecurrentBias(d)[unit] = ElementOr0(bias, unit);
+        }
       }
       steps_.Fill(Bias(d), [&](std::int64_t block, std::int64_t unit) {
-        const std::int64_t i = InputGate<Cell>(block) * shape_.units + unit;
-        const T sum = Widened(input[i]);
-        return block < Cell::kFirstRecurrent ? sum
-                                             : sum + Widened(recurrent[i]);
+        const std::int64_t gate = InputGate<Cell>(block);
+        const T sum = ElementOr0(input[gate], unit);
+        return block < Cell::kFirstRecurrent
+                   ? sum
+                   : sum + ElementOr0(recurrent[gate], unit);
       });
     }
   }
@@ -299,27 +318,14 @@ class LayerForward {
     const std::int64_t first_row = sweep_.FirstRow(d, chunk, i);
     // What is past a sequence's end is not multiplied.
     const std::int64_t rows = a_.lengths.ValidSamples(t, task.row, task.rows);
-    task.ForEachPanelGroup(steps_.group_size(), [&](auto panel,
-                                                    auto num_panels) {
+    task.ForEachPanelGroup(group_size_, [&](auto panel, auto num_panels) {
       const MatrixView<T> product =
           steps_.Product(rows, num_panels * kBlocks * kTileCols<T>, worker);
       const LeftMatrix<P> state = steps_.State(step, d).Rows(task.row, rows);
       const std::int64_t next = task.PanelAfter(panel + num_panels - 1);
       if constexpr (kFused) {
-        for (std::int64_t p = 0; p < num_panels; ++p) {
-          const MatrixView<T> out =
-              product.Cols(p * kBlocks * kTileCols<T>, kBlocks * kTileCols<T>);
-          if (reads_in_place_) {
-            weights_in_place_.Multiply(
-                d, panel + p,
-                InputRows(d, chunk).Rows(first_row + task.row, rows), state,
-                out);
-            continue;
-          }
-          MultiplyFused(
-              {d, Input(d, chunk).Rows(first_row + task.row, rows), state},
-              panel + p, p + 1 < num_panels ? panel + p + 1 : next, out);
-        }
+        MultiplyPanels(d, chunk, {first_row + task.row, rows}, state,
+                       {panel, num_panels, next}, worker, product);
       } else {
         Multiply(ProductSum<P>(state, weights_.Recurrent(d, panel, num_panels)),
                  NoMatrix<T>(), product,
@@ -341,6 +347,47 @@ class LayerForward {
           });
     });
     if (a_.kept.is_uncached() || output_is_uncached_) FinishUncached();
+  }
+
+  // Some rows of a chunk.
+  struct RowRange {
+    std::int64_t first;
+    std::int64_t count;
+  };
+  // Panels that are multiplied at once, and the one after them.
+  struct PanelGroup {
+    std::int64_t first;
+    std::int64_t count;
+    std::int64_t next;
+  };
+
+  // For some panels, W x in the first blocks of each, R h_prev in those from
+  // kFirstRecurrent on, and the sum where both are.
+  void MultiplyPanels(std::int64_t d, const StepChunk& chunk,
+                      const RowRange& range, const LeftMatrix<P>& state,
+                      const PanelGroup& group, int worker,
+                      const MatrixView<T>& product) const {
+    constexpr std::int64_t kCols = Cell::kBlocks * kTileCols<T>;
+    if (reads_in_place_ && params_.is_transposed()) {
+      weights_in_place_.MultiplyKeras(
+          d, group.first, group.count,
+          Input(d, chunk).Rows(range.first, range.count), state,
+          scratch_.products.OfWorker(a_.size, worker), product);
+      return;
+    }
+    for (std::int64_t i = 0; i < group.count; ++i) {
+      const MatrixView<T> out = product.Cols(i * kCols, kCols);
+      const std::int64_t panel = group.first + i;
+      if (reads_in_place_) {
+        weights_in_place_.MultiplyCudnn(
+            d, panel, InputRows(d, chunk).Rows(range.first, range.count), state,
+            out);
+      } else {
+        MultiplyFused(
+            {d, Input(d, chunk).Rows(range.first, range.count), state}, panel,
+            i + 1 < group.count ? panel + 1 : group.next, out);
+      }
+    }
   }
 
   // What a step multiplies by weights, both [rows, ...].
@@ -449,7 +496,9 @@ class LayerForward {
       units.Write(h, columns.output.At(row));
     }
     if constexpr (kRoundsOperands<P>) {
-      units.Write(h, columns.rounded_output.At(row));
+      if (columns.rounded_output.data != nullptr) {
+        units.Write(h, columns.rounded_output.At(row));
+      }
     }
   }
 
@@ -556,6 +605,7 @@ class LayerForward {
   const bool is_fused_;
   const bool output_is_uncached_;
   const ForwardSteps<P, Cell> steps_;
+  const std::int64_t group_size_;  // panels that a task multiplies at once
 };
 
 }  // namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET

@@ -1,8 +1,9 @@
-// A layer's matrices and biases, where they lie in a params buffer.
+// A layer's matrices and biases, where they lie in the network's weights.
 
 #ifndef TF_RNN_OPS_CC_RNN_SIMD_LAYER_LAYER_PARAMS_H_
 #define TF_RNN_OPS_CC_RNN_SIMD_LAYER_LAYER_PARAMS_H_
 
+#include <array>
 #include <cassert>
 #include <cstdint>
 
@@ -10,51 +11,111 @@
 #include "cc/rnn/rnn_config.h"
 #include "cc/rnn/simd/layer/layer_shape.h"
 #include "cc/rnn/simd/matmul/matrix_view.h"
+#include "cc/rnn/weights.h"
 
 namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
 
-// Sizes as in layer_shape.h. E: the type of the params, or const that.
+// Sizes as in layer_shape.h. E: the type of the weights, or const that.
 template <typename E>
 class LayerParams {
  public:
-  // params: of the whole network; null if nothing is read or written.
-  LayerParams(const RnnConfig& config, const LayerShape& shape, E* params)
-      : layout_(config), shape_(shape), params_(params) {}
+  using Biases = std::array<E*, MostBlocks()>;  // by gate
 
-  // [G * U, F], W
-  MatrixView<E> Input(std::int64_t direction) const {
-    return View(layout_.InputMatrix(shape_.PseudoLayer(direction)));
+  // weights: of the whole network; none if nothing is read or written.
+  LayerParams(const RnnConfig& config, const LayerShape& shape,
+              const Weights<E>& weights)
+      : layout_(config),
+        is_gru_(config.mode == RnnMode::kGru),
+        num_gates_(config.num_gates()),
+        is_transposed_(config.has_keras_weights),
+        shape_(shape),
+        weights_(weights) {}
+
+  // Whether it is their transposes that Input and Recurrent return.
+  bool is_transposed() const { return is_transposed_; }
+
+  // W of a gate, [U, F].
+  MatrixView<E> Input(std::int64_t direction, std::int64_t gate) const {
+    if (is_transposed_) {
+      return KerasGate(weights_.keras.kernel, shape_.fan_in, gate);
+    }
+    return CudnnGate(layout_.InputMatrix(shape_.PseudoLayer(direction)), gate);
   }
-  // [G * U, O], R
-  MatrixView<E> Recurrent(std::int64_t direction) const {
-    return View(layout_.RecurrentMatrix(shape_.PseudoLayer(direction)));
+  // R of a gate, [U, O].
+  MatrixView<E> Recurrent(std::int64_t direction, std::int64_t gate) const {
+    if (is_transposed_) {
+      return KerasGate(weights_.keras.recurrent_kernel, shape_.units, gate);
+    }
+    return CudnnGate(layout_.RecurrentMatrix(shape_.PseudoLayer(direction)),
+                     gate);
   }
-  // [U, ...]: the rows of one gate of these.
-  MatrixView<E> OfGate(const MatrixView<E>& matrix, std::int64_t gate) const {
-    return matrix.Rows(gate * shape_.units, shape_.units);
-  }
-  // [O, U], P
+  // P, [O, U].
   MatrixView<E> Projection(std::int64_t direction) const {
     return View(layout_.Projection(shape_.PseudoLayer(direction)));
   }
-  // [G * U], bW
-  E* InputBias(std::int64_t direction) const {
-    return View(layout_.InputBias(shape_.PseudoLayer(direction))).data;
+  // bW of each gate, [U], or null for zeros.
+  Biases InputBiases(std::int64_t direction) const {
+    return OfGates(
+        [&](std::int64_t gate) { return InputBias(direction, gate); });
   }
-  // [G * U], bR
-  E* RecurrentBias(std::int64_t direction) const {
-    return View(layout_.RecurrentBias(shape_.PseudoLayer(direction))).data;
+  // bR of each gate, likewise.
+  Biases RecurrentBiases(std::int64_t direction) const {
+    return OfGates(
+        [&](std::int64_t gate) { return RecurrentBias(direction, gate); });
   }
 
  private:
+  template <typename BiasOf>
+  Biases OfGates(const BiasOf& bias_of) const {
+    Biases biases{};
+    for (std::int64_t gate = 0; gate < num_gates_; ++gate) {
+      biases[gate] = bias_of(gate);
+    }
+    return biases;
+  }
+  E* InputBias(std::int64_t direction, std::int64_t gate) const {
+    if (is_transposed_) return KerasBias(/*row=*/0, gate);
+    return CudnnGate(layout_.InputBias(shape_.PseudoLayer(direction)), gate)
+        .data;
+  }
+  E* RecurrentBias(std::int64_t direction, std::int64_t gate) const {
+    if (is_transposed_) return is_gru_ ? KerasBias(/*row=*/1, gate) : nullptr;
+    return CudnnGate(layout_.RecurrentBias(shape_.PseudoLayer(direction)), gate)
+        .data;
+  }
+
   MatrixView<E> View(const ParamsRegion& region) const {
-    assert(params_ != nullptr);
-    return {params_ + region.offset, region.rows, region.cols};
+    assert(weights_.params != nullptr);
+    return {weights_.params + region.offset, region.rows, region.cols};
+  }
+  // The rows of one gate.
+  MatrixView<E> CudnnGate(const ParamsRegion& region, std::int64_t gate) const {
+    return View(region).Rows(gate * shape_.units, shape_.units);
+  }
+
+  // The columns of one gate, of an array [rows, G * U].
+  MatrixView<E> KerasGate(E* array, std::int64_t rows,
+                          std::int64_t gate) const {
+    if (array == nullptr) return {nullptr, rows, shape_.units};  // no rows
+    return MatrixView<E>(array, rows, num_gates_ * shape_.units)
+        .Cols(KerasCol(gate), shape_.units);
+  }
+  E* KerasBias(std::int64_t row, std::int64_t gate) const {
+    if (weights_.keras.bias == nullptr) return nullptr;
+    return weights_.keras.bias + row * num_gates_ * shape_.units +
+           KerasCol(gate);
+  }
+  // Keras has a GRU's update gate before the reset gate.
+  std::int64_t KerasCol(std::int64_t gate) const {
+    return (is_gru_ && gate < 2 ? 1 - gate : gate) * shape_.units;
   }
 
   CudnnRnnParamsLayout layout_;
+  bool is_gru_;
+  std::int64_t num_gates_;
+  bool is_transposed_;
   LayerShape shape_;
-  E* params_;
+  Weights<E> weights_;
 };
 
 }  // namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET

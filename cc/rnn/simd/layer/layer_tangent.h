@@ -36,10 +36,10 @@ struct LayerTangentArguments {  // with B > 0 and U > 0
   RnnSize size;
   SequenceLengths lengths;
   std::int64_t layer;
-  const P* params;      // of the whole network
-  const P* dot_params;  // likewise, or null for zeros
-  const T* input;       // [S, B, F]; read only if there are dot_params
-  const T* dot_input;   // [S, B, F], or null for zeros
+  Weights<const P> weights;      // of the whole network
+  Weights<const P> dot_weights;  // likewise, or none for zeros
+  const T* input;                // [S, B, F]; read only if there are dot_params
+  const T* dot_input;            // [S, B, F], or null for zeros
   LayerStateArrays<T> states;
   T* dot_output;  // [S, B, D * O]
   // On entry those of the initial states, on return those of the final ones.
@@ -97,11 +97,11 @@ class LayerTangent {
         executor_(executor),
         shape_(a_.config, a_.size, a_.layer),
         sweep_(shape_, Sweep::kForward, StepsAtOnce(a_.size)),
-        dot_params_(a_.config, shape_, a_.dot_params),
-        weights_(a_.config, shape_, a_.params, scratch_.weights),
-        dot_weights_(a_.config, shape_, a_.dot_params, scratch_.dot_weights),
+        dot_params_(a_.config, shape_, a_.dot_weights),
+        weights_(a_.config, shape_, a_.weights, scratch_.weights),
+        dot_weights_(a_.config, shape_, a_.dot_weights, scratch_.dot_weights),
         states_(shape_, a_.lengths, a_.states),
-        has_dot_params_(a_.dot_params != nullptr),
+        has_dot_params_(a_.dot_weights.any()),
         steps_(shape_, sweep_, a_.lengths, kPanelCols * shape_.output_size,
                scratch_.steps, executor) {}
 
@@ -156,13 +156,13 @@ class LayerTangent {
         std::fill_n(sums.data, sums.cols, T(0));
         continue;
       }
-      const P* const input = dot_params_.InputBias(d);
-      const P* const recurrent = dot_params_.RecurrentBias(d);
+      const auto input = dot_params_.InputBiases(d);
+      const auto recurrent = dot_params_.RecurrentBiases(d);
       steps_.Fill(sums, [&](std::int64_t block, std::int64_t unit) {
-        return Widened(input[InputGate<Cell>(block) * shape_.units + unit]);
+        return ElementOr0(input[InputGate<Cell>(block)], unit);
       });
       steps_.Fill(RecurrentBias(d), [&](std::int64_t gate, std::int64_t unit) {
-        return Widened(recurrent[gate * shape_.units + unit]);
+        return ElementOr0(recurrent[gate], unit);
       });
     }
   }

@@ -57,12 +57,13 @@ class PanelWeights {
  public:
   using Right = MutableRightMatrix<P>;
 
-  // params: of the whole network.
+  // weights: of the whole network.
   PanelWeights(const RnnConfig& config, const LayerShape& shape,
-               const P* params, const PanelWeightsScratch<P>& scratch)
+               const Weights<const P>& weights,
+               const PanelWeightsScratch<P>& scratch)
       : scratch_(scratch),
         shape_(shape),
-        params_(config, shape, params),
+        params_(config, shape, weights),
         panels_(CeilDiv(shape.units, kTileCols<P>)) {}
 
   // To be called before the matrices below are read. Tasks go from direction to
@@ -109,19 +110,22 @@ class PanelWeights {
     const std::int64_t gate = block % Cell::kGates;
     const std::int64_t col = block * kTileCols<P>;
     if (!shape_.skips_input) {
-      PackBlock(params_.Input(direction), panel, InputGate<Cell>(gate),
+      PackBlock(params_.Input(direction, InputGate<Cell>(gate)), panel,
                 Input(direction, 0, panels_).Cols(col, kTileCols<P>));
     }
-    PackBlock(params_.Recurrent(direction), panel, gate,
+    PackBlock(params_.Recurrent(direction, gate), panel,
               Recurrent(direction, 0, panels_).Cols(col, kTileCols<P>));
   }
-  // Packs the weights of a gate of a panel's units.
+  // Packs what a gate's matrix has for a panel's units.
   void PackBlock(const MatrixView<const P>& matrix, std::int64_t panel,
-                 std::int64_t gate, const Right& to) const {
+                 const Right& to) const {
     const std::int64_t unit = panel * kTileCols<P>;
-    PackTransposed(params_.OfGate(matrix, gate)
-                       .Rows(unit, Min(kTileCols<P>, shape_.units - unit)),
-                   to);
+    const std::int64_t units = Min(kTileCols<P>, shape_.units - unit);
+    if (params_.is_transposed()) {
+      PackRows(matrix.Cols(unit, units), 0, matrix.rows, to);
+    } else {
+      PackTransposed(matrix.Rows(unit, units), to);
+    }
   }
 
   // Some panels of [depth, G * kTileCols], of an array of all.
@@ -171,29 +175,21 @@ class GateWeights {
  public:
   using Right = MutableRightMatrix<P>;
 
-  // params: of the whole network.
-  GateWeights(const RnnConfig& config, const LayerShape& shape, const P* params,
+  // weights: of the whole network.
+  GateWeights(const RnnConfig& config, const LayerShape& shape,
+              const Weights<const P>& weights,
               const GateWeightsScratch<P>& scratch)
-      : scratch_(scratch), shape_(shape), params_(config, shape, params) {}
+      : scratch_(scratch), shape_(shape), params_(config, shape, weights) {}
 
   // To be called before the matrices below are read. has_input: whether those
   // of the input are.
   void Pack(bool has_input, Executor& executor) const {
-    for (std::int64_t d = 0; d < shape_.directions; ++d) {
-      WorkList<PackWork<MatrixView<const P>, Right>> weights;
-      for (std::int64_t gate = 0; gate < Cell::kGates; ++gate) {
-        weights.Add(
-            {params_.OfGate(params_.Recurrent(d), gate), Recurrent(d, gate)});
-        if (!has_input || shape_.skips_input) continue;
-        weights.Add({params_.OfGate(params_.Input(d), gate), Input(d, gate)});
-      }
-      if (shape_.is_projected) {
-        weights.Add({params_.Projection(d), Projection(d)});
-      }
-      RunTogether(executor, weights);
+    if (params_.is_transposed()) {
+      PackWith<PackTransposedWork<P, Right>>(has_input, executor);
+    } else {
+      PackWith<PackWork<MatrixView<const P>, Right>>(has_input, executor);
     }
   }
-
   // [U, F]
   Right Input(std::int64_t direction, std::int64_t gate) const {
     return Nth(direction * Cell::kGates + gate, scratch_.input, shape_.units,
@@ -211,6 +207,22 @@ class GateWeights {
   }
 
  private:
+  template <typename Work>
+  void PackWith(bool has_input, Executor& executor) const {
+    for (std::int64_t d = 0; d < shape_.directions; ++d) {
+      WorkList<Work> weights;
+      for (std::int64_t gate = 0; gate < Cell::kGates; ++gate) {
+        weights.Add({params_.Recurrent(d, gate), Recurrent(d, gate)});
+        if (!has_input || shape_.skips_input) continue;
+        weights.Add({params_.Input(d, gate), Input(d, gate)});
+      }
+      if (shape_.is_projected) {
+        weights.Add({params_.Projection(d), Projection(d)});
+      }
+      RunTogether(executor, weights);
+    }
+  }
+
   // One of the matrices [rows, cols] that follow one another in an array.
   static Right Nth(std::int64_t index, P* array, std::int64_t rows,
                    std::int64_t cols) {

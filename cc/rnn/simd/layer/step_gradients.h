@@ -39,16 +39,19 @@ struct StepGradientsScratch {
   P* blocks;        // [D, N] left operands [R, U]
   P* projected;     // [D] left operands [R, O], with a projection
   T* cell_outputs;  // [D, R, U], with a projection
-  // If the gradients of the params are wanted.
+  // If the gradients of the weights are wanted.
   P* packed_cell_outputs;  // a right operand [R, U], with a projection
-  P* transposed;  // [N] left operands [U, R], and one [O, R] with a projection
-  P* input;       // a right operand [R, F]
-  P* states;      // a right operand [R, O]
-  T* biases;      // [D, N, U]
+  P* input;         // a right operand [R, F], for Keras's weights a left one
+  P* states;        // a right operand [R, O], for Keras's weights a left one
+  P* right_blocks;  // [N] right operands [R, U], for Keras's weights
+  // The left operands' transposes: [N] of [U, R], and one [O, R] with a
+  // projection; for Keras's weights one [F, R] and one [O, R].
+  P* transposed;
+  T* biases;  // [D, N, U]
 
   // rows: those of as many steps as are kept at once.
   StepGradientsScratch(const RnnConfig& config, CheckedInt rows,
-                       bool wants_params, Arena& arena) {
+                       bool wants_weights, Arena& arena) {
     const CheckedInt directions = config.num_directions;
     const CheckedInt units = config.num_units;
     const std::int64_t num_blocks = TraitsOf(config.mode).blocks;
@@ -60,16 +63,28 @@ struct StepGradientsScratch {
         arena.Take<P>(directions * projections * Left::Size(rows, output_size));
     cell_outputs =
         arena.Take<T>(directions * projections * rows * config.num_units);
-    const CheckedInt depth = wants_params ? rows : CheckedInt(0);
+    const CheckedInt depth = wants_weights ? rows : CheckedInt(0);
     packed_cell_outputs =
         arena.Take<P>(projections * Right::Size(depth, config.num_units));
-    transposed = arena.Take<P>(
-        kTransposesLeft<P>
-            ? num_blocks * Left::Size(units, depth.value()) +
-                  projections * Left::Size(output_size, depth.value())
-            : CheckedInt(0));
-    input = arena.Take<P>(Right::Size(depth, config.largest_fan_in()));
-    states = arena.Take<P>(Right::Size(depth, output_size));
+    const std::int64_t fan_in = config.largest_fan_in();
+    CheckedInt transposed_size =
+        projections * Left::Size(output_size, depth.value());
+    if (config.has_keras_weights) {
+      input = arena.Take<P>(Left::Size(depth, fan_in));
+      states = arena.Take<P>(Left::Size(depth, output_size));
+      right_blocks =
+          arena.Take<P>(num_blocks * Right::Size(depth, config.num_units));
+      transposed_size = Left::Size(fan_in, depth.value()) +
+                        Left::Size(output_size, depth.value());
+    } else {
+      input = arena.Take<P>(Right::Size(depth, fan_in));
+      states = arena.Take<P>(Right::Size(depth, output_size));
+      right_blocks = nullptr;
+      transposed_size =
+          transposed_size + num_blocks * Left::Size(units, depth.value());
+    }
+    transposed =
+        arena.Take<P>(kTransposesLeft<P> ? transposed_size : CheckedInt(0));
     biases = arena.Take<T>(directions * num_blocks * units);
   }
 };
@@ -93,18 +108,19 @@ class StepGradients {
   };
 
   // times: how often a gradient has the rows of the batch.
-  // d_params: of the whole network: this layer's part is written; null if not
+  // d_weights: of the whole network: this layer's part is written; none if not
   // wanted.
   StepGradients(const RnnConfig& config, const LayerShape& shape,
-                const Sweep& sweep, std::int64_t times, T* d_params,
+                const Sweep& sweep, std::int64_t times,
+                const Weights<T>& d_weights,
                 const StepGradientsScratch<P>& scratch, Executor& executor)
       : scratch_(scratch),
         executor_(executor),
         shape_(shape),
         sweep_(sweep),
         times_(times),
-        wants_params_(d_params != nullptr),
-        d_params_(config, shape, d_params) {}
+        wants_weights_(d_weights.any()),
+        d_params_(config, shape, d_weights) {}
 
   // Of a block of the cell, [times * Rows(chunk), U].
   Left Block(std::int64_t direction, std::int64_t block,
@@ -143,42 +159,23 @@ class StepGradients {
   }
 
   // dR = (d blocks)ᵀ h_prev, dW = (d blocks)ᵀ x and dP = (d projected)ᵀ times
-  // the cell outputs, to each of which a chunk adds its part; the biases' are
-  // the sums of the blocks' first Rows(chunk) rows. Nothing if d_params is
-  // null. h_prev: [times * Rows(chunk), O]; x: the first of as many rows, [...,
-  // F], if the input is not skipped. Both are packed here.
+  // the cell outputs, to each of which a chunk adds its part, or the transposes
+  // of these; the biases' are the sums of the blocks' first Rows(chunk) rows.
+  // Nothing if no gradients are wanted. h_prev: [times * Rows(chunk), O]; x:
+  // the first of as many rows, [..., F], if the input is not skipped. Both are
+  // packed here.
   template <typename Hidden, typename Input>
   WeightGradients MakeWeightGradients(std::int64_t direction,
                                       const StepChunk& chunk,
                                       const Hidden& h_prev,
                                       const Input& x) const {
     WeightGradients gradients;
-    if (!wants_params_) return gradients;
-    const Right input(scratch_.input, x.rows, shape_.fan_in);
-    const Right states(scratch_.states, h_prev.rows, shape_.output_size);
-    const Right cell_outputs(scratch_.packed_cell_outputs, h_prev.rows,
-                             shape_.units);
-    RunTogether(
-        executor_, PackWork(h_prev, states), PackWork(x, input),
-        PackWork(shape_.is_projected ? Constant(CellOutputs(direction, chunk))
-                                     : NoMatrix<T>(),
-                 cell_outputs));
-    if constexpr (kTransposesLeft<P>) Transpose(direction, chunk);
+    if (!wants_weights_) return gradients;
     const bool add = chunk.first_step > 0;
-    for (std::int64_t gate = 0; gate < Cell::kGates; ++gate) {
-      const std::int64_t block = Cell::kFirstRecurrent + gate;
-      gradients.matrices.Add(MakeWeightWork(
-          Block(direction, block, chunk), block, states, add,
-          d_params_.OfGate(d_params_.Recurrent(direction), gate)));
-      if (shape_.skips_input) continue;
-      gradients.matrices.Add(MakeWeightWork(
-          Block(direction, gate, chunk).Rows(0, x.rows), gate, input, add,
-          d_params_.OfGate(d_params_.Input(direction), InputGate<Cell>(gate))));
-    }
-    if (shape_.is_projected) {
-      gradients.matrices.Add(MakeWeightWork(Projected(direction, chunk),
-                                            Cell::kBlocks, cell_outputs, add,
-                                            d_params_.Projection(direction)));
+    if (d_params_.is_transposed()) {
+      AddTransposedMatrices(direction, chunk, h_prev, x, add, &gradients);
+    } else {
+      AddMatrices(direction, chunk, h_prev, x, add, &gradients);
     }
     for (std::int64_t block = 0; block < Cell::kBlocks; ++block) {
       gradients.biases.Add(
@@ -190,15 +187,18 @@ class StepGradients {
 
   // To be called after the last chunk.
   void StoreBiasGradients() const {
-    if (!wants_params_) return;
+    if (!wants_weights_) return;
     for (std::int64_t d = 0; d < shape_.directions; ++d) {
-      T* const input = d_params_.InputBias(d);
-      T* const recurrent = d_params_.RecurrentBias(d);
+      const auto input = d_params_.InputBiases(d);
+      const auto recurrent = d_params_.RecurrentBiases(d);
+      const auto store = [&](std::int64_t block, T* to) {
+        if (to != nullptr) {
+          std::copy_n(BiasGradients(d, block), shape_.units, to);
+        }
+      };
       for (std::int64_t gate = 0; gate < Cell::kGates; ++gate) {
-        std::copy_n(BiasGradients(d, gate), shape_.units,
-                    input + InputGate<Cell>(gate) * shape_.units);
-        std::copy_n(BiasGradients(d, Cell::kFirstRecurrent + gate),
-                    shape_.units, recurrent + gate * shape_.units);
+        store(gate, input[InputGate<Cell>(gate)]);
+        store(Cell::kFirstRecurrent + gate, recurrent[gate]);
       }
     }
   }
@@ -222,6 +222,68 @@ class StepGradients {
   }
 
  private:
+  // As cuDNN has them: products of the blocks' transposes.
+  template <typename Hidden, typename Input>
+  void AddMatrices(std::int64_t direction, const StepChunk& chunk,
+                   const Hidden& h_prev, const Input& x, bool add,
+                   WeightGradients* gradients) const {
+    const Right input(scratch_.input, x.rows, shape_.fan_in);
+    const Right states(scratch_.states, h_prev.rows, shape_.output_size);
+    const Right cell_outputs(scratch_.packed_cell_outputs, h_prev.rows,
+                             shape_.units);
+    RunTogether(
+        executor_, PackWork(h_prev, states), PackWork(x, input),
+        PackWork(shape_.is_projected ? Constant(CellOutputs(direction, chunk))
+                                     : NoMatrix<T>(),
+                 cell_outputs));
+    if constexpr (kTransposesLeft<P>) TransposeBlocks(direction, chunk);
+    for (std::int64_t gate = 0; gate < Cell::kGates; ++gate) {
+      const std::int64_t block = Cell::kFirstRecurrent + gate;
+      gradients->matrices.Add(
+          MakeWeightWork(Block(direction, block, chunk), TransposedBlock(block),
+                         states, add, d_params_.Recurrent(direction, gate)));
+      if (shape_.skips_input) continue;
+      gradients->matrices.Add(MakeWeightWork(
+          Block(direction, gate, chunk).Rows(0, x.rows), TransposedBlock(gate),
+          input, add, d_params_.Input(direction, InputGate<Cell>(gate))));
+    }
+    if (shape_.is_projected) {
+      gradients->matrices.Add(MakeWeightWork(
+          Projected(direction, chunk), TransposedBlock(Cell::kBlocks),
+          cell_outputs, add, d_params_.Projection(direction)));
+    }
+  }
+
+  // As Keras has them: products with the blocks.
+  template <typename Hidden, typename Input>
+  void AddTransposedMatrices(std::int64_t direction, const StepChunk& chunk,
+                             const Hidden& h_prev, const Input& x, bool add,
+                             WeightGradients* gradients) const {
+    const Left input(scratch_.input, x.rows, shape_.fan_in);
+    const Left states(scratch_.states, h_prev.rows, shape_.output_size);
+    WorkList<RepackWork<P, Right>> blocks;
+    for (std::int64_t block = 0; block < Cell::kBlocks; ++block) {
+      blocks.Add({Block(direction, block, chunk), RightBlock(block, chunk)});
+    }
+    RunTogether(executor_, PackWork(h_prev, states), PackWork(x, input),
+                blocks);
+    P* const transposed_states =
+        scratch_.transposed + SizeOf<Left>(shape_.fan_in, MostRows());
+    if constexpr (kTransposesLeft<P>) {
+      RunTogether(executor_, TransposeLeftWork<P>(input, scratch_.transposed),
+                  TransposeLeftWork<P>(states, transposed_states));
+    }
+    for (std::int64_t gate = 0; gate < Cell::kGates; ++gate) {
+      gradients->matrices.Add(
+          MakeWeightWork(states, transposed_states,
+                         RightBlock(Cell::kFirstRecurrent + gate, chunk), add,
+                         d_params_.Recurrent(direction, gate)));
+      gradients->matrices.Add(MakeWeightWork(
+          input, scratch_.transposed, RightBlock(gate, chunk).Rows(0, x.rows),
+          add, d_params_.Input(direction, InputGate<Cell>(gate))));
+    }
+  }
+
   std::int64_t MostRows() const {
     return times_ * sweep_.steps_at_once() * shape_.batch;
   }
@@ -235,47 +297,38 @@ class StepGradients {
   T* BiasGradients(std::int64_t direction, std::int64_t block) const {
     return scratch_.biases + (direction * Cell::kBlocks + block) * shape_.units;
   }
-  // left: the first rows of what Transpose transposes as `index`.
-  WeightWork MakeWeightWork(const Left& left, std::int64_t index,
-                            const Right& right, bool add,
-                            const MatrixView<T>& out) const {
+  // A block as a right operand, [times * Rows(chunk), U].
+  Right RightBlock(std::int64_t block, const StepChunk& chunk) const {
+    return {
+        scratch_.right_blocks + block * SizeOf<Right>(MostRows(), shape_.units),
+        times_ * sweep_.Rows(chunk), shape_.units};
+  }
+  // transposed: where the transpose lies of what `left` has the first rows of.
+  WeightWork MakeWeightWork(const Left& left, P* transposed, const Right& right,
+                            bool add, const MatrixView<T>& out) const {
     const int num_threads = executor_.num_threads();
     if constexpr (kTransposesLeft<P>) {
-      return {ProductSum<P>(Transposed(index, left.cols, left.rows), right),
+      return {ProductSum<P>(Left(transposed, left.cols, left.rows), right),
               add ? Constant(out) : NoMatrix<T>(), out, num_threads};
     } else {
       return {left, right, add, out, num_threads};
     }
   }
 
-  // The transpose of a block, or, after all blocks, of the projected ones.
-  Left Transposed(std::int64_t index, std::int64_t rows,
-                  std::int64_t cols) const {
-    return {
-        scratch_.transposed + index * SizeOf<Left>(shape_.units, MostRows()),
-        rows, cols};
+  // Where the transpose of a block lies or, after all blocks, that of the
+  // projected ones.
+  P* TransposedBlock(std::int64_t block) const {
+    return scratch_.transposed + block * SizeOf<Left>(shape_.units, MostRows());
   }
-  void Transpose(std::int64_t direction, const StepChunk& chunk) const {
-    const auto transpose = [&](const Left& from, std::int64_t index,
-                               std::int64_t task) {
-      const std::int64_t col = task * Left::kCols;
-      const std::int64_t cols = Min(Left::kCols, from.cols - col);
-      PackTransposed(Constant(from.Cols(col, cols)),
-                     Transposed(index, from.cols, from.rows).Rows(col, cols));
-    };
-    const std::int64_t blocks = CeilDiv(shape_.units, Left::kCols);
-    RunTogether(
-        executor_,
-        Tasks{Cell::kBlocks * blocks,
-              [&](std::int64_t i) {
-                transpose(Block(direction, i / blocks, chunk), i / blocks,
-                          i % blocks);
-              }},
-        Tasks{
-            shape_.is_projected ? CeilDiv(shape_.output_size, Left::kCols) : 0,
-            [&](std::int64_t i) {
-              transpose(Projected(direction, chunk), Cell::kBlocks, i);
-            }});
+  void TransposeBlocks(std::int64_t direction, const StepChunk& chunk) const {
+    WorkList<TransposeLeftWork<P>> blocks;
+    for (std::int64_t block = 0; block < Cell::kBlocks; ++block) {
+      blocks.Add({Block(direction, block, chunk), TransposedBlock(block)});
+    }
+    if (shape_.is_projected) {
+      blocks.Add({Projected(direction, chunk), TransposedBlock(Cell::kBlocks)});
+    }
+    RunTogether(executor_, blocks);
   }
 
   const StepGradientsScratch<P> scratch_;
@@ -283,7 +336,7 @@ class StepGradients {
   const LayerShape shape_;
   const Sweep sweep_;
   const std::int64_t times_;
-  const bool wants_params_;
+  const bool wants_weights_;
   const LayerParams<T> d_params_;
 };
 

@@ -3,6 +3,7 @@
 #ifndef TF_RNN_OPS_CC_RNN_SIMD_MATMUL_PARALLEL_PRODUCT_H_
 #define TF_RNN_OPS_CC_RNN_SIMD_MATMUL_PARALLEL_PRODUCT_H_
 
+#include <algorithm>
 #include <cassert>
 #include <cstdint>
 #include <optional>
@@ -187,6 +188,64 @@ class PackTransposedWork {
  private:
   MatrixView<const T> from_;
   Matrix to_;
+};
+
+// to = from^T, of a left operand, as one. The tasks take blocks.
+template <typename T>
+class TransposeLeftWork {
+ public:
+  using Left = MutableLeftMatrix<T>;
+
+  TransposeLeftWork(const Left& from, T* to)
+      : from_(from), to_(to, from.cols, from.rows) {}
+
+  std::int64_t size() const { return from_.num_blocks(); }
+  void operator()(std::int64_t task) const {
+    const std::int64_t col = task * Left::kCols;
+    const std::int64_t cols = Min(Left::kCols, from_.cols - col);
+    PackTransposed(Constant(from_.Cols(col, cols)), to_.Rows(col, cols));
+  }
+
+ private:
+  Left from_;
+  Left to_;
+};
+
+// to = from, of a left operand as a right one. The tasks take blocks of `to`.
+template <typename T, typename Right>
+class RepackWork {
+ public:
+  using Left = LeftMatrix<T>;
+
+  RepackWork(const Left& from, const Right& to) : from_(from), to_(to) {}
+
+  std::int64_t size() const { return to_.num_blocks(); }
+  void operator()(std::int64_t task) const {
+    const std::int64_t col = task * Right::kCols;
+    if constexpr (kRoundsOperands<T>) {
+      static_assert(Left::kCols == Right::kCols);
+      const std::int64_t cols = Min(Right::kCols, to_.cols - col);
+      PackRows(
+          MatrixView<const T>(from_.At(0, col), from_.rows, cols, Left::kCols),
+          0, from_.rows, to_.Cols(col, cols));
+      return;
+    } else {
+      constexpr std::int64_t kPiece = Min(Left::kCols, Right::kCols);
+      for (std::int64_t row = 0; row < from_.rows; ++row) {
+        for (std::int64_t i = col; i < col + Right::kCols; i += kPiece) {
+          if (i < from_.cols) {
+            std::copy_n(from_.At(row, i), kPiece, to_.At(row, i));
+          } else {
+            std::fill_n(to_.At(row, i), kPiece, T(0));
+          }
+        }
+      }
+    }
+  }
+
+ private:
+  Left from_;
+  Right to_;
 };
 
 // out = initial + factors. P: the type of the factors.

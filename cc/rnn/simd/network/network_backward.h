@@ -28,40 +28,41 @@ class NetworkBackward {
 
   NetworkBackward(const CudnnRnnBackward<T>& a, int num_threads, Arena& arena)
       : a_(a),
-        shapes_(a.config, a.size),
+        shapes_(a.config, a.size, a.step_order),
         samples_(a.sequence_lengths, a.size, LeftSorted(a.reserve_space_header),
                  arena),
         staging_(a.time_major, samples_.order()),
-        params_staging_(/*time_major=*/true),
-        d_params_staging_(/*time_major=*/true),
         dropout_(a.config, a.size, a.dropout, a.reserve_space_header,
                  shapes_.output, samples_.order()),
         input_(staging_.Buffer(shapes_.input, arena)),
         input_h_(staging_.Buffer(shapes_.hidden_state, arena)),
         input_c_(staging_.Buffer(shapes_.cell_state, arena)),
-        params_(params_staging_.Buffer(shapes_.params, arena)),
-        output_(staging_.Buffer(shapes_.output, arena)),
-        valid_input_(arena.Take<C>(ReadsPadding() && !staging_.is_copied()
-                                       ? shapes_.input.size()
-                                       : 0)),
-        d_output_(staging_.Buffer(shapes_.output, arena)),
+        weights_(a.config, {a.params, a.keras_weights}, arena),
+        output_(staging_.BufferIfAny(a.output, shapes_.output, arena)),
+        valid_input_(
+            arena.Take<C>(ReadsPadding() && !staging_.IsCopied(shapes_.input)
+                              ? shapes_.input.size()
+                              : 0)),
+        d_output_(
+            staging_.BufferIfAny(a.output_backprop, shapes_.output, arena)),
         d_output_h_(staging_.Buffer(shapes_.hidden_state, arena)),
         d_output_c_(staging_.Buffer(shapes_.cell_state, arena)),
-        d_input_(staging_.ResultBuffer(a.input_backprop, shapes_.input, arena)),
+        d_input_(staging_.BufferIfAny(a.input_backprop, shapes_.input, arena)),
         d_h_(staging_.Buffer(shapes_.hidden_state, arena)),
         d_c_(staging_.Buffer(shapes_.cell_state, arena)),
-        d_params_(d_params_staging_.ResultBuffer(a.params_backprop,
-                                                 shapes_.params, arena)),
+        d_weights_(a.config, {a.params_backprop, a.keras_weights_backprop},
+                   arena),
         dropped_(arena.Take<C>(dropout_.drops() ? shapes_.output.size() : 0)),
         d_inner_(arena.Take<C>(shapes_.output.size() *
                                Min(a.config.num_layers - 1, 2))),
         scratch_(a.config, a.size, /*has_dot_params=*/false,
-                 a.params_backprop != nullptr, num_threads, arena) {}
+                 Weights<T>{a.params_backprop, a.keras_weights_backprop}.any(),
+                 num_threads, arena) {}
 
   void Run(Executor& executor) const {
     if (HasNoState(a_.config, a_.size)) {
       FillZeroIfWanted(a_.input_backprop, shapes_.input, executor);
-      FillZeroIfWanted(a_.params_backprop, shapes_.params, executor);
+      d_weights_.WriteZeros(executor);
       return;
     }
     Compute(executor);
@@ -77,7 +78,7 @@ class NetworkBackward {
         a_.size,
         samples_.lengths(),
         0,
-        {params_staging_.Read(a_.params, params_, shapes_.params, executor)},
+        {weights_.Read(executor)},
         {ReadInput(executor)},
         {{{staging_.Read(a_.input_h, input_h_, shapes_.hidden_state, executor),
            staging_.Read(a_.input_c, input_c_, shapes_.cell_state, executor),
@@ -88,7 +89,7 @@ class NetworkBackward {
            staging_.Target(a_.input_backprop, d_input_),
            staging_.Target(a_.input_h_backprop, d_h_),
            staging_.Target(a_.input_c_backprop, d_c_)}}},
-        d_params_staging_.Target(a_.params_backprop, d_params_)};
+        d_weights_.Target()};
     // Where the layers find the gradients of the final states.
     std::copy_n(staging_.Read(a_.output_h_backprop, d_output_h_,
                               shapes_.hidden_state, executor),
@@ -100,8 +101,7 @@ class NetworkBackward {
     staging_.Write(d_input_, a_.input_backprop, shapes_.input, executor);
     staging_.Write(d_h_, a_.input_h_backprop, shapes_.hidden_state, executor);
     staging_.Write(d_c_, a_.input_c_backprop, shapes_.cell_state, executor);
-    d_params_staging_.Write(d_params_, a_.params_backprop, shapes_.params,
-                            executor);
+    d_weights_.Write(executor);
   }
 
   // Whether the input past a sequence's end is read: to be multiplied by zeros,
@@ -115,7 +115,8 @@ class NetworkBackward {
   const C* ReadInput(Executor& executor) const {
     const C* input = staging_.Read(a_.input, input_, shapes_.input, executor);
     if (!ReadsPadding()) return input;
-    C* const valid_input = staging_.is_copied() ? input_ : valid_input_;
+    C* const valid_input =
+        staging_.IsCopied(shapes_.input) ? input_ : valid_input_;
     CopyValidSteps(input, valid_input, shapes_.input, samples_.lengths(),
                    executor);
     return valid_input;
@@ -167,13 +168,11 @@ class NetworkBackward {
   const NetworkShapes shapes_;
   const Samples samples_;
   const Staging<T> staging_;
-  const Staging<T, P> params_staging_;
-  const Staging<T> d_params_staging_;
   const LayerDropout<T> dropout_;
   C* const input_;
   C* const input_h_;
   C* const input_c_;
-  P* const params_;
+  const WeightsStaging<const T, P> weights_;
   C* const output_;
   C* const valid_input_;
   C* const d_output_;
@@ -182,7 +181,7 @@ class NetworkBackward {
   C* const d_input_;
   C* const d_h_;
   C* const d_c_;
-  C* const d_params_;
+  const WeightsStaging<T, C> d_weights_;
   C* const dropped_;  // [S, B, D * O]
   C* const d_inner_;  // the gradients of two inner layers' inputs
   const LayerBackwardScratch<P, 1> scratch_;

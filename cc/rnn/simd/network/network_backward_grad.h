@@ -33,20 +33,19 @@ class NetworkBackwardGrad {
   NetworkBackwardGrad(const CudnnRnnBackwardGrad<T>& a, int num_threads,
                       Arena& arena)
       : a_(a),
-        shapes_(a.config, a.size),
+        shapes_(a.config, a.size, a.step_order),
         samples_(a.sequence_lengths, a.size, LeftSorted(a.reserve_space_header),
                  arena),
         staging_(a.time_major, samples_.order()),
-        params_staging_(/*time_major=*/true),
-        d_params_staging_(/*time_major=*/true),
         dropout_(a.config, a.size, a.dropout, a.reserve_space_header,
                  shapes_.output, samples_.order()),
         input_(staging_.Buffer(shapes_.input, arena)),
         input_h_(staging_.Buffer(shapes_.hidden_state, arena)),
         input_c_(staging_.Buffer(shapes_.cell_state, arena)),
-        params_(params_staging_.Buffer(shapes_.params, arena)),
-        output_(staging_.Buffer(shapes_.output, arena)),
-        d_output_(staging_.Buffer(shapes_.output, arena)),
+        weights_(a.config, {a.params, a.keras_weights}, arena),
+        output_(staging_.BufferIfAny(a.output, shapes_.output, arena)),
+        d_output_(
+            staging_.BufferIfAny(a.output_backprop, shapes_.output, arena)),
         d_h_(arena.Take<C>(shapes_.hidden_state.size())),
         d_c_(arena.Take<C>(shapes_.cell_state.size())),
         valid_input_(OwnPaddedInput(arena)),
@@ -54,7 +53,7 @@ class NetworkBackwardGrad {
         dot_input_(staging_.Buffer(shapes_.input, arena)),
         dot_input_h_(arena.Take<C>(shapes_.hidden_state.size())),
         dot_input_c_(arena.Take<C>(shapes_.cell_state.size())),
-        dot_params_(params_staging_.Buffer(shapes_.params, arena)),
+        dot_weights_(a.config, {a.dot_params, a.dot_keras_weights}, arena),
         dot_kept_(arena.Take<C>(LayerKeptSize(a.config, a.size) *
                                 a.config.num_layers)),
         dot_inner_outputs_(
@@ -64,9 +63,8 @@ class NetworkBackwardGrad {
         dot_c_(Result(a.output_c_backprop_grad, shapes_.cell_state, arena)),
         dot_d_h_(Result(a.input_h_grad, shapes_.hidden_state, arena)),
         dot_d_c_(Result(a.input_c_grad, shapes_.cell_state, arena)),
-        dot_d_input_(staging_.ResultBuffer(a.input_grad, shapes_.input, arena)),
-        dot_d_params_(d_params_staging_.ResultBuffer(a.params_grad,
-                                                     shapes_.params, arena)),
+        dot_d_input_(staging_.BufferIfAny(a.input_grad, shapes_.input, arena)),
+        dot_d_weights_(a.config, {a.params_grad, a.keras_weights_grad}, arena),
         dropped_(arena.Take<C>(dropout_.drops() ? shapes_.output.size() : 0)),
         dot_dropped_(
             arena.Take<C>(dropout_.drops() ? shapes_.output.size() : 0)),
@@ -78,7 +76,7 @@ class NetworkBackwardGrad {
   void Run(Executor& executor) const {
     if (HasNoState(a_.config, a_.size)) {
       FillZeroIfWanted(a_.input_grad, shapes_.input, executor);
-      FillZeroIfWanted(a_.params_grad, shapes_.params, executor);
+      dot_d_weights_.WriteZeros(executor);
       return;
     }
     samples_.Sort();
@@ -95,15 +93,14 @@ class NetworkBackwardGrad {
     staging_.Write(dot_d_h_, a_.input_h_grad, shapes_.hidden_state, executor);
     staging_.Write(dot_d_c_, a_.input_c_grad, shapes_.cell_state, executor);
     staging_.Write(dot_d_input_, a_.input_grad, shapes_.input, executor);
-    d_params_staging_.Write(dot_d_params_, a_.params_grad, shapes_.params,
-                            executor);
+    dot_d_weights_.Write(executor);
   }
 
  private:
   // The network's inputs, as both sweeps take them.
   struct Network {
-    const P* params;
-    const P* dot_params;  // null for zeros
+    Weights<const P> weights;
+    Weights<const P> dot_weights;  // none for zeros
     const C* input;
     const C* dot_input;  // null for zeros
     LayerStateArrays<C> states;
@@ -112,7 +109,13 @@ class NetworkBackwardGrad {
 
   static bool WantsGradientSweep(const CudnnRnnBackwardGrad<T>& a) {
     return a.input_grad != nullptr || a.input_h_grad != nullptr ||
-           a.input_c_grad != nullptr || a.params_grad != nullptr;
+           a.input_c_grad != nullptr || WantsWeights(a);
+  }
+  static bool WantsWeights(const CudnnRnnBackwardGrad<T>& a) {
+    return Weights<T>{a.params_grad, a.keras_weights_grad}.any();
+  }
+  static bool HasDotWeights(const CudnnRnnBackwardGrad<T>& a) {
+    return Weights<const T>{a.dot_params, a.dot_keras_weights}.any();
   }
 
   // Scratch memory of the sweeps, which need it one after the other.
@@ -120,10 +123,9 @@ class NetworkBackwardGrad {
     SweepScratch(const CudnnRnnBackwardGrad<T>& a, int num_threads,
                  Arena& arena)
         : gradient_arena(arena),
-          tangent(a.config, a.size, a.dot_params != nullptr, num_threads,
-                  arena),
-          gradient(a.config, a.size, a.dot_params != nullptr,
-                   a.params_grad != nullptr, num_threads, gradient_arena) {
+          tangent(a.config, a.size, HasDotWeights(a), num_threads, arena),
+          gradient(a.config, a.size, HasDotWeights(a), WantsWeights(a),
+                   num_threads, gradient_arena) {
       if (WantsGradientSweep(a)) arena.Share(gradient_arena);
     }
 
@@ -145,22 +147,23 @@ class NetworkBackwardGrad {
   // Memory for an input with zeros past the sequences' ends, unless staging has
   // a buffer for it.
   C* OwnPaddedInput(Arena& arena) const {
-    return arena.Take<C>(
-        ReadsPadding() && !staging_.is_copied() ? shapes_.input.size() : 0);
+    return arena.Take<C>(ReadsPadding() && !staging_.IsCopied(shapes_.input)
+                             ? shapes_.input.size()
+                             : 0);
   }
   const C* ReadInput(const T* from, C* buffer, C* padded,
                      Executor& executor) const {
     if (from == nullptr) return nullptr;
     const C* const input = staging_.Read(from, buffer, shapes_.input, executor);
     if (!ReadsPadding()) return input;
-    C* const valid = staging_.is_copied() ? buffer : padded;
+    C* const valid = staging_.IsCopied(shapes_.input) ? buffer : padded;
     CopyValidSteps(input, valid, shapes_.input, samples_.lengths(), executor);
     return valid;
   }
 
   // Where a result is made that has to be made, wanted or not.
   C* Result(T* wanted, const StagedShape& shape, Arena& arena) const {
-    return wanted == nullptr || staging_.is_copied()
+    return wanted == nullptr || staging_.IsCopied(shape)
                ? arena.Take<C>(shape.size())
                : staging_.Target(wanted, nullptr);
   }
@@ -182,11 +185,8 @@ class NetworkBackwardGrad {
     CopyState(a_.dot_input_c, dot_input_c_, shapes_.cell_state, executor);
     const KeptActivations<const C> none(nullptr, a_.config, a_.size);
     return {
-        params_staging_.Read(a_.params, params_, shapes_.params, executor),
-        a_.dot_params == nullptr
-            ? nullptr
-            : params_staging_.Read(a_.dot_params, dot_params_, shapes_.params,
-                                   executor),
+        weights_.Read(executor),
+        dot_weights_.Read(executor),
         ReadInput(a_.input, input_, valid_input_, executor),
         ReadInput(a_.dot_input, dot_input_, valid_dot_input_, executor),
         {staging_.Read(a_.input_h, input_h_, shapes_.hidden_state, executor),
@@ -263,9 +263,9 @@ class NetworkBackwardGrad {
           a_.size,
           samples_.lengths(),
           i,
-          network.params,
-          network.dot_params,
-          network.dot_params == nullptr ? nullptr : Input(network, i, executor),
+          network.weights,
+          network.dot_weights,
+          network.dot_weights.any() ? Input(network, i, executor) : nullptr,
           DotInput(network, i, executor),
           States(network, i),
           DotOutput(i),
@@ -294,14 +294,14 @@ class NetworkBackwardGrad {
           a_.size,
           samples_.lengths(),
           i,
-          {network.params, network.dot_params},
+          {network.weights, network.dot_weights},
           {Input(network, i, executor), DotInput(network, i, executor)},
           {States(network, i), DotStates(network, i)},
           {{{d_output, InputGradient(i, d_inner_), d_h_ + i * hidden_size(),
              d_c_ + i * cell_size()},
             {dot_d_output, DotInputGradient(i), dot_d_h_ + i * hidden_size(),
              dot_d_c_ + i * cell_size()}}},
-          d_params_staging_.Target(a_.params_grad, dot_d_params_)};
+          dot_d_weights_.Target()};
       WithCell<C>(a_.config.mode, [&](auto cell) {
         LayerBackward<P, decltype(cell), 2>(layer, scratch_.gradient, executor)
             .Run();
@@ -329,13 +329,11 @@ class NetworkBackwardGrad {
   const NetworkShapes shapes_;
   const Samples samples_;
   const Staging<T> staging_;
-  const Staging<T, P> params_staging_;
-  const Staging<T> d_params_staging_;
   const LayerDropout<T> dropout_;
   C* const input_;
   C* const input_h_;
   C* const input_c_;
-  P* const params_;
+  const WeightsStaging<const T, P> weights_;
   C* const output_;
   C* const d_output_;
   C* const d_h_;
@@ -345,7 +343,7 @@ class NetworkBackwardGrad {
   C* const dot_input_;
   C* const dot_input_h_;
   C* const dot_input_c_;
-  P* const dot_params_;
+  const WeightsStaging<const T, P> dot_weights_;
   C* const dot_kept_;           // [P / D] KeptActivations, one for each layer
   C* const dot_inner_outputs_;  // [P / D - 1, S, B, D * O]
   C* const dot_output_;
@@ -354,7 +352,7 @@ class NetworkBackwardGrad {
   C* const dot_d_h_;
   C* const dot_d_c_;
   C* const dot_d_input_;
-  C* const dot_d_params_;
+  const WeightsStaging<T, C> dot_d_weights_;
   C* const dropped_;      // [S, B, D * O]
   C* const dot_dropped_;  // [S, B, D * O]
   C* const d_inner_;      // the gradients of two inner layers' inputs

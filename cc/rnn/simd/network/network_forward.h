@@ -30,7 +30,7 @@ class NetworkForward {
 
   NetworkForward(const CudnnRnnForward<T>& a, int num_threads, Arena& arena)
       : a_(a),
-        shapes_(a.config, a.size),
+        shapes_(a.config, a.size, a.step_order),
         activations_(a.is_training ? a.reserve_space : nullptr, a.config,
                      a.size),
         samples_(
@@ -39,13 +39,11 @@ class NetworkForward {
             arena),
         staging_(a.time_major, samples_.order()),
         operand_staging_(a.time_major, samples_.order()),
-        // The params have no time axis.
-        params_staging_(/*time_major=*/true),
         input_(operand_staging_.Buffer(shapes_.input, arena)),
         input_h_(staging_.Buffer(shapes_.hidden_state, arena)),
         input_c_(staging_.Buffer(shapes_.cell_state, arena)),
-        params_(params_staging_.Buffer(shapes_.params, arena)),
-        output_(operand_staging_.Buffer(shapes_.output, arena)),
+        weights_(a.config, {a.params, a.keras_weights}, arena),
+        output_(operand_staging_.BufferIfAny(a.output, shapes_.output, arena)),
         output_h_(staging_.Buffer(shapes_.hidden_state, arena)),
         output_c_(staging_.Buffer(shapes_.cell_state, arena)),
         dropped_(arena.Take<C>(AppliesDropout() ? shapes_.output.size() : 0)),
@@ -60,7 +58,8 @@ class NetworkForward {
     if (!HasNoState(a_.config, a_.size)) Compute(executor);
     if (a_.is_training) {
       WriteReserveSpaceHeader<T>(
-          {a_.config, a_.size, a_.time_major, a_.sequence_lengths, a_.dropout},
+          {a_.config, a_.size, a_.time_major, a_.sequence_lengths, a_.dropout,
+           Device::kCpu, /*variant=*/0, a_.step_order},
           a_.stream, a_.reserve_space, samples_.are_sorted());
     }
   }
@@ -73,7 +72,7 @@ class NetworkForward {
         a_.size,
         samples_.lengths(),
         0,
-        params_staging_.Read(a_.params, params_, shapes_.params, executor),
+        weights_.Read(executor),
         operand_staging_.Read(a_.input, input_, shapes_.input, executor),
         staging_.Read(a_.input_h, input_h_, shapes_.hidden_state, executor),
         staging_.Read(a_.input_c, input_c_, shapes_.cell_state, executor),
@@ -190,11 +189,10 @@ class NetworkForward {
   const Samples samples_;
   const Staging<T> staging_;
   const Staging<T, P> operand_staging_;
-  const Staging<T, P> params_staging_;
   P* const input_;
   C* const input_h_;
   C* const input_c_;
-  P* const params_;
+  const WeightsStaging<const T, P> weights_;
   P* const output_;
   C* const output_h_;
   C* const output_c_;

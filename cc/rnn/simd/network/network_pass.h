@@ -5,6 +5,7 @@
 #define TF_RNN_OPS_CC_RNN_SIMD_NETWORK_NETWORK_PASS_H_
 
 #include <algorithm>
+#include <array>
 #include <cassert>
 #include <cstdint>
 #include <type_traits>
@@ -22,6 +23,7 @@
 #include "cc/rnn/simd/network/dropout.h"
 #include "cc/rnn/simd/vector/convert.h"
 #include "cc/rnn/simd/vector/staging.h"
+#include "cc/rnn/weights.h"
 
 namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
 
@@ -40,24 +42,105 @@ struct OperandTypeOf<BFloat16> {
 template <typename T>
 using OperandType = typename OperandTypeOf<T>::Type;
 
-// The shapes of a network's arrays.
+// The shapes of a network's arrays but the weights.
 struct NetworkShapes {
-  NetworkShapes(const RnnConfig& config, const RnnSize& size)
-      : input{size.time, size.batch, config.input_size},
+  NetworkShapes(const RnnConfig& config, const RnnSize& size,
+                const StepOrder& order)
+      : input{size.time, size.batch, config.input_size, order.steps,
+              order.is_input_reversed},
         output{size.time, size.batch,
-               config.num_directions * config.output_size()},
+               config.num_directions * config.output_size(), order.steps},
         hidden_state{config.num_pseudo_layers(), size.batch,
                      config.output_size()},
         cell_state{config.num_pseudo_layers(), size.batch,
-                   config.has_cell_state() ? config.num_units : 0},
-        // As one row: no order to change.
-        params{1, 1, CudnnRnnParamsSize(config)} {}
+                   config.has_cell_state() ? config.num_units : 0} {}
 
   StagedShape input;
   StagedShape output;
   StagedShape hidden_state;
   StagedShape cell_state;
-  StagedShape params;
+};
+
+// A caller's weights, or their gradients, as the network reads or writes them:
+// in a type of its own.
+// T: the caller's type, const for weights that are read. C: the network's.
+template <typename T, typename C>
+class WeightsStaging {
+ public:
+  // callers: none if they are not there.
+  WeightsStaging(const RnnConfig& config, const Weights<T>& callers,
+                 Arena& arena)
+      : arrays_(Arrays(config, callers)) {
+    if (kIsSameType) return;
+    for (Array& array : arrays_) {
+      if (array.callers != nullptr) array.buffer = arena.Take<C>(array.size);
+    }
+  }
+
+  // The weights, copied to the buffers if there are any.
+  Weights<const C> Read(Executor& executor) const {
+    if constexpr (!kIsSameType) {
+      for (const Array& array : arrays_) {
+        if (array.callers == nullptr) continue;
+        ParallelConvert(array.callers, array.buffer, array.size.value(),
+                        executor);
+      }
+    }
+    return Of<const C>();
+  }
+
+  // Where to write the gradients.
+  Weights<C> Target() const { return Of<C>(); }
+  // Copies the buffers, if there are any, to the caller's gradients.
+  void Write(Executor& executor) const {
+    if constexpr (!kIsSameType) {
+      for (const Array& array : arrays_) {
+        if (array.callers == nullptr) continue;
+        ParallelConvert(array.buffer, array.callers, array.size.value(),
+                        executor);
+      }
+    }
+  }
+  void WriteZeros(Executor& executor) const {
+    for (const Array& array : arrays_) {
+      if (array.callers == nullptr) continue;
+      FillZero(array.callers, array.size.value(), executor);
+    }
+  }
+
+ private:
+  static constexpr bool kIsSameType = std::is_same_v<std::remove_const_t<T>, C>;
+
+  struct Array {
+    T* callers;
+    CheckedInt size;
+    C* buffer = nullptr;
+  };
+
+  static std::array<Array, 4> Arrays(const RnnConfig& config,
+                                     const Weights<T>& callers) {
+    const CheckedInt gate_units =
+        CheckedInt(config.num_gates()) * config.num_units;
+    return {{{callers.params,
+              config.has_keras_weights ? 0 : CudnnRnnParamsSize(config)},
+             {callers.keras.kernel, gate_units * config.input_size},
+             {callers.keras.recurrent_kernel, gate_units * config.num_units},
+             {callers.keras.bias, gate_units * KerasBiasRows(config.mode)}}};
+  }
+
+  template <typename E>
+  Weights<E> Of() const {
+    const auto data = [&](int index) -> E* {
+      if constexpr (kIsSameType) {
+        return arrays_[index].callers;
+      } else {
+        return arrays_[index].buffer;
+      }
+    };
+    return {data(0), {data(1), data(2), data(3)}};
+  }
+
+  std::array<Array, 4> arrays_;
 };
 
 // Of a result, if it is wanted.

@@ -8,13 +8,13 @@
 namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
 
 // Of any size, the largest included.
-inline std::int64_t CeilDiv(std::int64_t a, std::int64_t b) {
+constexpr std::int64_t CeilDiv(std::int64_t a, std::int64_t b) {
   return a / b + (a % b != 0);
 }
-inline std::int64_t Min(std::int64_t a, std::int64_t b) {
+constexpr std::int64_t Min(std::int64_t a, std::int64_t b) {
   return a < b ? a : b;
 }
-inline std::int64_t Max(std::int64_t a, std::int64_t b) {
+constexpr std::int64_t Max(std::int64_t a, std::int64_t b) {
   return a > b ? a : b;
 }
 

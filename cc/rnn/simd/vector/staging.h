@@ -1,6 +1,6 @@
 // A caller's arrays, as the network reads and writes them: time-major, with the
-// samples in an order of its own, and in a type of its own. Where they are so
-// already, they are used as they are; otherwise they are copied.
+// samples and steps in an order of its own, and in a type of its own. Where
+// they are so already, they are used as they are; otherwise they are copied.
 
 #ifndef TF_RNN_OPS_CC_RNN_SIMD_VECTOR_STAGING_H_
 #define TF_RNN_OPS_CC_RNN_SIMD_VECTOR_STAGING_H_
@@ -21,8 +21,17 @@ struct StagedShape {
   std::int64_t outer;
   std::int64_t inner;
   std::int64_t width;
+  // Where the caller has the steps of each sample, [inner, outer]; null where
+  // they are in their order.
+  const std::int32_t* steps = nullptr;
+  // Whether he has them, wherever they lie, in the opposite order.
+  bool is_reversed = false;
 
   CheckedInt size() const { return CheckedInt(outer) * inner * width; }
+  // Whether a caller's array that is not time-major is so nevertheless.
+  bool HasOneOrder() const {
+    return outer <= 1 || (inner <= 1 && steps == nullptr && !is_reversed);
+  }
 };
 
 // The order in which the network takes the samples.
@@ -44,7 +53,7 @@ void ForEachRun(const StagedShape& shape, bool time_major,
                 const SampleOrder& order, Executor& executor,
                 const Body& body) {
   if (shape.width == 0) return;  // the array may be null
-  if (time_major && order.is_callers) {
+  if ((time_major || shape.HasOneOrder()) && order.is_callers) {
     ForEachPiece(shape.size().value(), executor,
                  [&](std::int64_t offset, std::int64_t length) {
                    body(offset, offset, length);
@@ -54,8 +63,12 @@ void ForEachRun(const StagedShape& shape, bool time_major,
   executor.ParallelFor(shape.outer, [&](std::int64_t i) {
     for (std::int64_t j = 0; j < shape.inner; ++j) {
       const std::int64_t sample = order.of(j);
+      const std::int64_t place =
+          shape.steps == nullptr ? i : shape.steps[sample * shape.outer + i];
+      const std::int64_t step =
+          shape.is_reversed ? shape.outer - 1 - place : place;
       const std::int64_t row =
-          time_major ? i * shape.inner + sample : sample * shape.outer + i;
+          time_major ? i * shape.inner + sample : sample * shape.outer + step;
       body((i * shape.inner + j) * shape.width, row * shape.width, shape.width);
     }
   });
@@ -68,26 +81,27 @@ class Staging {
   explicit Staging(bool time_major, const SampleOrder& order = kCallersOrder)
       : time_major_(time_major), order_(order) {}
 
-  bool is_copied() const {
-    return !std::is_same_v<T, C> || !time_major_ || !order_.is_callers;
+  bool IsCopied(const StagedShape& shape) const {
+    return !std::is_same_v<T, C> || !order_.is_callers ||
+           !(time_major_ || shape.HasOneOrder());
   }
 
   // Memory for an array's copy, or null if it needs none.
   C* Buffer(const StagedShape& shape, Arena& arena) const {
-    return is_copied() ? arena.Take<C>(shape.size()) : nullptr;
+    return IsCopied(shape) ? arena.Take<C>(shape.size()) : nullptr;
   }
 
-  // Likewise, for a result; none if it is null, because it is not wanted.
-  C* ResultBuffer(const T* wanted, const StagedShape& shape,
-                  Arena& arena) const {
-    return wanted == nullptr ? nullptr : Buffer(shape, arena);
+  // Likewise, of an array that may be null: a result that is not wanted.
+  C* BufferIfAny(const T* array, const StagedShape& shape, Arena& arena) const {
+    return array == nullptr ? nullptr : Buffer(shape, arena);
   }
 
-  // The caller's array, copied to its buffer if it has one.
+  // The caller's array, copied to its buffer if it has one; null if it is.
   const C* Read(const T* from, C* buffer, const StagedShape& shape,
                 Executor& executor) const {
+    if (from == nullptr) return nullptr;
     if constexpr (std::is_same_v<T, C>) {
-      if (!is_copied()) return from;
+      if (!IsCopied(shape)) return from;
     }
     ForEachRun(shape, time_major_, order_, executor,
                [&](auto ours, auto theirs, auto length) {
@@ -96,21 +110,25 @@ class Staging {
     return buffer;
   }
 
-  // Where to write what the caller's array is to hold; null if there is none.
+  // Where to write what the caller's array is to hold: to its buffer, if it has
+  // one; null if there is none.
   C* Target(T* to, C* buffer) const {
     if constexpr (std::is_same_v<T, C>) {
-      if (!is_copied()) return to;
+      if (buffer == nullptr) return to;
     }
     return buffer;
   }
 
-  // Copies the buffer to the caller's array, if there are both.
-  void Write(const C* buffer, T* to, const StagedShape& shape,
+  // Copies an array to the caller's, if there are both and they are not one.
+  void Write(const C* from, T* to, const StagedShape& shape,
              Executor& executor) const {
-    if (!is_copied() || to == nullptr) return;
+    if (from == nullptr || to == nullptr ||
+        static_cast<const void*>(from) == to) {
+      return;
+    }
     ForEachRun(shape, time_major_, order_, executor,
                [&](auto ours, auto theirs, auto length) {
-                 Convert(buffer + ours, to + theirs, length);
+                 Convert(from + ours, to + theirs, length);
                });
   }
 
