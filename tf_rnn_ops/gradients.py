@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from tf_rnn_ops import _plain_network
+from tf_rnn_ops import _keras_network, _plain_network
 from tf_rnn_ops._alignment import aligned
 from tf_rnn_ops._library import ops
 
@@ -355,6 +355,52 @@ def _cudnn_rnn_backprop_grad_grad(op, *s):
     if any(_is_wanted(op, i) for i in (0, 1, 2, 3, 6, 7, 8)):
         grads[:4], grads[6:9] = backward_pass.differentiate_twice(v, s)
     return grads
+
+
+_KERAS_RNN_ATTRS = ("rnn_mode", "go_backwards", "return_sequences", "zero_output_for_mask")
+
+
+def _keras_rnn_attrs(op):
+    """Returns the attributes that both KerasRNN ops have."""
+    attrs = {name: op.get_attr(name) for name in _KERAS_RNN_ATTRS}
+    return {**attrs, "rnn_mode": tf.compat.as_str(attrs["rnn_mode"])}
+
+
+@_gradient_of("TfRnnOps>KerasRNN")
+def _keras_rnn_grad(op, *d_outputs):
+    """The gradient of KerasRNN: of all its inputs but mask. Where it kept nothing for one, it runs once more."""
+    attrs = _keras_rnn_attrs(op)
+    reserve_space = op.outputs[3]
+    if not op.get_attr("is_training"):
+        reserve_space = ops.tf_rnn_ops_keras_rnn(*op.inputs, is_training=True, **attrs).reserve_space
+    d_outputs = _zeros_for_none(d_outputs[:3], op.outputs[:3])
+    d_sequences, *others = ops.tf_rnn_ops_keras_rnn_backprop(*op.inputs, *d_outputs, reserve_space, **attrs)
+    return [d_sequences, None, *others]
+
+
+@_gradient_of("TfRnnOps>KerasRNNBackprop")
+def _keras_rnn_backprop_grad(op, *v):
+    """The gradient of KerasRNNBackprop, which is that of the same layer on CudnnRNNV3.
+
+    Those with respect to the layer's inputs are total: there is none with respect to reserve_space.
+
+    Args:
+      op: the gradient op.
+      *v: gradients with respect to its outputs, each of its shape or None for zeros.
+    """
+    attrs = _keras_rnn_attrs(op)
+    mask = op.inputs[1]
+    inputs, d_outputs = [op.inputs[0], *op.inputs[2:7]], list(op.inputs[7:10])
+    with tf.GradientTape() as outer:
+        outer.watch([inputs, d_outputs])
+        with tf.GradientTape() as inner:
+            inner.watch(inputs)
+            outputs = _keras_network.run([inputs[0], mask, *inputs[1:]], attrs)
+        d_inputs = inner.gradient(outputs, inputs, d_outputs, unconnected_gradients=tf.UnconnectedGradients.ZERO)
+    d_sequences, *others, of_outputs, of_final_h, of_final_c = outer.gradient(
+        d_inputs, [*inputs, *d_outputs], _zeros_for_none(v, op.outputs)
+    )
+    return [d_sequences, None, *others, of_outputs, of_final_h, of_final_c, None]
 
 
 def _canonical_to_params_grad(op, d_params, params_to_canonical, **attrs):

@@ -1,4 +1,4 @@
-"""The ops, named and called as their twins in `tf.raw_ops`.
+"""The ops, named and called as their twins in `tf.raw_ops`, and one in Keras's form, which has no twin.
 
 Replacing `tf.raw_ops.` by `tf_rnn_ops.raw_ops.` is the whole migration. All arguments are keywords. All ops run on the
 CPU, where the twins of the CudnnRNN ops do not, and take bfloat16, half, float32 and float64, where the twins of the
@@ -23,6 +23,8 @@ __all__ = [
     "CudnnRNNV3",
     "GRUBlockCell",
     "GRUBlockCellGrad",
+    "KerasRNN",
+    "KerasRNNBackprop",
 ]
 
 
@@ -989,5 +991,163 @@ def CudnnRNNParamsToCanonicalV2(
         seed=seed,
         seed2=seed2,
         num_proj=num_proj,
+        name=name,
+    )
+
+
+def KerasRNN(
+    *,
+    sequences,
+    mask,
+    initial_h,
+    initial_c,
+    kernel,
+    recurrent_kernel,
+    bias,
+    rnn_mode: str = "lstm",
+    go_backwards: bool = False,
+    return_sequences: bool = False,
+    zero_output_for_mask: bool = False,
+    is_training: bool = True,
+    name: str | None = None,
+) -> Any:
+    """Computes a layer of Keras's, `LSTM`, `GRU` with `reset_after=True` or `SimpleRNN`, on weights as Keras has them.
+
+    With the gates beside one another in Keras's order (LSTM i, f, g, o; GRU u, r, n), W = kernel, R = recurrent_kernel:
+
+        LSTM  [i_bar f_bar g_bar o_bar] = x W + h_prev R + bias      i = sigmoid(i_bar), f and o alike
+              c = f ∘ c_prev + i ∘ tanh(g_bar)      h = o ∘ tanh(c)
+        GRU   u = sigmoid(x W_u + h_prev R_u + bias[0, u] + bias[1, u]), r alike
+              n = tanh(x W_n + bias[0, n] + r ∘ (h_prev R_n + bias[1, n]))      h = u ∘ h_prev + (1 - u) ∘ n
+        else  h = act(x W + h_prev R + bias)
+
+    At a step that the mask leaves out the state stays, and the output is that of the step before, or zeros if there is
+    none. The op runs on the CPU alone.
+
+    Differentiable with respect to all inputs but mask, to any order; with `is_training=False`, the gradient runs the op
+    once more.
+
+    Source: `keras.layers.LSTM`, `GRU` and `SimpleRNN` of Keras 3.
+
+    Args:
+      sequences: the inputs, [batch, time, features].
+      mask: booleans, [batch, time]: which steps to take. Of no elements to take all.
+      initial_h: the hidden state before the first step, [batch, units].
+      initial_c: the cell state before the first step, [batch, units]; ignored unless rnn_mode is "lstm".
+      kernel: [features, num_gates * units], where num_gates is 4 in "lstm", 3 in "gru" and 1 elsewhere.
+      recurrent_kernel: [units, num_gates * units].
+      bias: [num_gates * units], in "gru" [2, num_gates * units]. Of no elements for zeros.
+      rnn_mode: "rnn_relu", "rnn_tanh", "lstm" or "gru".
+      go_backwards: whether to take the steps from the last to the first. The outputs come in the order in which they
+        are taken.
+      return_sequences: whether the outputs of all steps are wanted, or the last one.
+      zero_output_for_mask: whether the output of a step that is left out is zeros.
+      is_training: whether to keep what a gradient needs.
+      name: a name for the operation.
+
+    Returns:
+      A named tuple of `outputs`, [batch, time, units], or [batch, units] unless return_sequences; `final_h`,
+      [batch, units]; `final_c`, of the shape of initial_c; and `reserve_space`, opaque, for the gradient op.
+
+    Raises:
+      tf.errors.InvalidArgumentError: if an argument's shape does not fit the others', when run.
+      ValueError: the same, when a graph is built of shapes that are known.
+
+    Example:
+      >>> x, h, w = tf.ones([2, 10, 3]), tf.zeros([2, 4]), tf.ones([3, 16])
+      >>> weights = dict(kernel=w, recurrent_kernel=tf.ones([4, 16]), bias=tf.zeros([16]))
+      >>> KerasRNN(sequences=x, mask=[], initial_h=h, initial_c=h, **weights).outputs.shape
+      TensorShape([2, 4])
+    """
+    return ops.tf_rnn_ops_keras_rnn(
+        sequences=sequences,
+        mask=mask,
+        initial_h=initial_h,
+        initial_c=initial_c,
+        kernel=kernel,
+        recurrent_kernel=recurrent_kernel,
+        bias=bias,
+        rnn_mode=rnn_mode,
+        go_backwards=go_backwards,
+        return_sequences=return_sequences,
+        zero_output_for_mask=zero_output_for_mask,
+        is_training=is_training,
+        name=name,
+    )
+
+
+def KerasRNNBackprop(
+    *,
+    sequences,
+    mask,
+    initial_h,
+    initial_c,
+    kernel,
+    recurrent_kernel,
+    bias,
+    outputs_backprop,
+    final_h_backprop,
+    final_c_backprop,
+    reserve_space,
+    rnn_mode: str = "lstm",
+    go_backwards: bool = False,
+    return_sequences: bool = False,
+    zero_output_for_mask: bool = False,
+    name: str | None = None,
+) -> Any:
+    """Computes the gradients of `KerasRNN`.
+
+    Args:
+      sequences: as `KerasRNN` was given it, like the inputs and attributes that are not named below.
+      mask: likewise.
+      initial_h: likewise.
+      initial_c: likewise.
+      kernel: likewise.
+      recurrent_kernel: likewise.
+      bias: likewise.
+      outputs_backprop: gradient with respect to `outputs`, of its shape.
+      final_h_backprop: gradient with respect to `final_h`, of its shape.
+      final_c_backprop: gradient with respect to `final_c`, of its shape; ignored unless rnn_mode is "lstm".
+      reserve_space: as `KerasRNN` returned it, with `is_training=True`.
+      rnn_mode: as in `KerasRNN`.
+      go_backwards: as in `KerasRNN`.
+      return_sequences: as in `KerasRNN`.
+      zero_output_for_mask: as in `KerasRNN`.
+      name: a name for the operation.
+
+    Returns:
+      A named tuple of the gradients with respect to the inputs, each of its input's shape: `sequences_backprop`,
+      `initial_h_backprop`, `initial_c_backprop` (zeros unless rnn_mode is "lstm"), `kernel_backprop`,
+      `recurrent_kernel_backprop` and `bias_backprop`.
+
+    Raises:
+      tf.errors.InvalidArgumentError: if an argument's shape does not fit the others', or reserve_space is of another
+        call, when run.
+      ValueError: the same, when a graph is built of shapes that are known.
+
+    Example:
+      >>> x, h, w = tf.ones([2, 10, 3]), tf.zeros([2, 4]), tf.ones([3, 16])
+      >>> inputs = dict(sequences=x, mask=[], initial_h=h, initial_c=h, kernel=w, recurrent_kernel=tf.ones([4, 16]))
+      >>> d = dict(outputs_backprop=tf.ones([2, 4]), final_h_backprop=h, final_c_backprop=h)
+      >>> reserve_space = KerasRNN(**inputs, bias=tf.zeros([16])).reserve_space
+      >>> KerasRNNBackprop(**inputs, **d, bias=tf.zeros([16]), reserve_space=reserve_space).kernel_backprop.shape
+      TensorShape([3, 16])
+    """
+    return ops.tf_rnn_ops_keras_rnn_backprop(
+        sequences=sequences,
+        mask=mask,
+        initial_h=initial_h,
+        initial_c=initial_c,
+        kernel=kernel,
+        recurrent_kernel=recurrent_kernel,
+        bias=bias,
+        outputs_backprop=outputs_backprop,
+        final_h_backprop=final_h_backprop,
+        final_c_backprop=final_c_backprop,
+        reserve_space=reserve_space,
+        rnn_mode=rnn_mode,
+        go_backwards=go_backwards,
+        return_sequences=return_sequences,
+        zero_output_for_mask=zero_output_for_mask,
         name=name,
     )

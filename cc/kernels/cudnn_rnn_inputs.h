@@ -21,6 +21,16 @@
 
 namespace tf_rnn_ops {
 
+// The error where a reserve_space is not what it should be.
+// mismatch: why, in words; empty if it is.
+inline absl::Status CheckReserveSpace(const std::string& mismatch) {
+  if (mismatch.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "reserve_space must be what the forward op returned for the same inputs "
+      "and attributes, with is_training=True, but ",
+      mismatch));
+}
+
 // The inputs of a network, forward or backward, found by their names and
 // checked against one another.
 class CudnnRnnInputs {
@@ -79,11 +89,7 @@ class CudnnRnnInputs {
     *reserve_space = *tensor;
     std::string mismatch;
     TF_RETURN_IF_ERROR(find_mismatch(reserve_space, &mismatch));
-    if (mismatch.empty()) return absl::OkStatus();
-    return absl::InvalidArgumentError(absl::StrCat(
-        "reserve_space must be what the forward op returned for the same "
-        "inputs and attributes, with is_training=True, but ",
-        mismatch));
+    return CheckReserveSpace(mismatch);
   }
 
   // What the reserve_space of these inputs is known by, if it is a CPU's.

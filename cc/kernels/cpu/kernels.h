@@ -20,6 +20,9 @@ void AddCudnnRnnDropoutMasksKernels(const DeviceKernels& kernels);
 // the versions of these.
 void AddCudnnRnnParamsKernels(const DeviceKernels& kernels);
 
+// KerasRNN and its gradient, which TensorFlow has not.
+void AddKerasRnnKernels(const DeviceKernels& kernels);
+
 // AlignTensor, which TensorFlow has not.
 void AddAlignTensorKernels(const DeviceKernels& kernels);
 

@@ -14,6 +14,7 @@ namespace {
   AddCudnnRnnDropoutMasksKernels(kernels);
   AddCudnnRnnParamsKernels(kernels);
   AddGruBlockCellKernels(kernels);
+  AddKerasRnnKernels(kernels);
   return true;
 }();
 

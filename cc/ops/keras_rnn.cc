@@ -1,0 +1,305 @@
+#include <cstdint>
+#include <initializer_list>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "cc/ops/cudnn_rnn_network.h"
+#include "cc/ops/merge_shape.h"
+#include "cc/rnn/network_attributes.h"
+#include "cc/rnn/rnn_config.h"
+#include "tensorflow/core/framework/op.h"
+#include "tensorflow/core/framework/shape_inference.h"
+#include "tensorflow/core/lib/core/errors.h"
+
+namespace tf_rnn_ops {
+namespace {
+
+using ::tensorflow::shape_inference::DimensionHandle;
+using ::tensorflow::shape_inference::InferenceContext;
+using ::tensorflow::shape_inference::ShapeHandle;
+
+// What the shapes of an op's inputs say of a layer and a sequence. Unknown
+// sizes stay so.
+class LayerShapes {
+ public:
+  explicit LayerShapes(InferenceContext* c)
+      : c_(c),
+        batch_(c->UnknownDim()),
+        time_(c->UnknownDim()),
+        features_(c->UnknownDim()),
+        units_(c->UnknownDim()) {}
+
+  // Reads the attributes and all inputs of KerasRNN.
+  absl::Status Read() {
+    std::string rnn_mode;
+    TF_RETURN_IF_ERROR(c_->GetAttr("rnn_mode", &rnn_mode));
+    mode_ = rnn::RnnModeOf(rnn_mode);
+    TF_RETURN_IF_ERROR(c_->GetAttr("return_sequences", &return_sequences_));
+    TF_RETURN_IF_ERROR(Merge("sequences", "[batch, time, features]",
+                             {&batch_, &time_, &features_}));
+    TF_RETURN_IF_ERROR(ReadState("initial_h"));
+    TF_RETURN_IF_ERROR(ReadCellState("initial_c"));
+    // The kernels say how many units there are if the states do not.
+    TF_RETURN_IF_ERROR(ReadKernel("recurrent_kernel", "units", &units_));
+    TF_RETURN_IF_ERROR(ReadKernel("kernel", "features", &features_));
+    TF_RETURN_IF_ERROR(ReadKernel("recurrent_kernel", "units", &units_));
+    TF_RETURN_IF_ERROR(ReadBias());
+    return ReadMask();
+  }
+
+  absl::Status ReadState(const char* name) {
+    return Merge(name, "[batch, units]", {&batch_, &units_});
+  }
+  // Any shape will do if there is no cell state.
+  absl::Status ReadCellState(const char* name) {
+    return has_cell_state() ? ReadState(name) : absl::OkStatus();
+  }
+  absl::Status ReadOutputs(const char* name) {
+    if (!return_sequences_) return ReadState(name);
+    return Merge(name, "[batch, time, units]", {&batch_, &time_, &units_});
+  }
+  absl::Status ReadReserveSpace() {
+    DimensionHandle size = c_->UnknownDim();
+    return Merge("reserve_space", "[reserve_space_size]", {&size});
+  }
+
+  bool has_cell_state() const { return rnn::TraitsOf(mode_).has_cell_state; }
+  ShapeHandle Outputs() const {
+    return return_sequences_ ? c_->MakeShape({batch_, time_, units_}) : State();
+  }
+  ShapeHandle State() const { return c_->MakeShape({batch_, units_}); }
+  ShapeHandle Sequences() const {
+    return c_->MakeShape({batch_, time_, features_});
+  }
+  ShapeHandle Of(const char* name) const {
+    ShapeHandle shape = c_->UnknownShape();
+    std::vector<ShapeHandle> shapes;
+    if (c_->input(name, &shapes).ok() && shapes.size() == 1) shape = shapes[0];
+    return shape;
+  }
+
+ private:
+  std::int64_t num_gates() const { return rnn::TraitsOf(mode_).gates; }
+
+  // Merges an input's dimensions with what is known of them.
+  absl::Status Merge(const char* name, const char* meaning,
+                     std::initializer_list<DimensionHandle*> dims) {
+    std::vector<DimensionHandle> known;
+    for (const DimensionHandle* dim : dims) known.push_back(*dim);
+    ShapeHandle merged;
+    TF_RETURN_IF_ERROR(
+        MergeShape(c_, name, meaning, Of(name), c_->MakeShape(known), &merged));
+    int axis = 0;
+    for (DimensionHandle* dim : dims) *dim = c_->Dim(merged, axis++);
+    return absl::OkStatus();
+  }
+
+  absl::Status ReadKernel(const char* name, const char* rows_name,
+                          DimensionHandle* rows) {
+    DimensionHandle cols;
+    TF_RETURN_IF_ERROR(GateUnits(&cols));
+    const std::string meaning =
+        absl::StrCat("[", rows_name, ", ", num_gates(), " * units]");
+    TF_RETURN_IF_ERROR(Merge(name, meaning.c_str(), {rows, &cols}));
+    return UnitsFrom(name, cols);
+  }
+
+  absl::Status ReadBias() {
+    const ShapeHandle bias = Of("bias");
+    const DimensionHandle elements = c_->NumElements(bias);
+    if (!InferenceContext::ValueKnown(elements) ||
+        InferenceContext::Value(elements) == 0) {
+      return absl::OkStatus();
+    }
+    DimensionHandle cols;
+    TF_RETURN_IF_ERROR(GateUnits(&cols));
+    const std::string columns = absl::StrCat(num_gates(), " * units]");
+    if (mode_ != rnn::RnnMode::kGru) {
+      return Merge("bias", ("[" + columns).c_str(), {&cols});
+    }
+    DimensionHandle rows = c_->MakeDim(2);
+    return Merge("bias", ("[2, " + columns).c_str(), {&rows, &cols});
+  }
+
+  absl::Status ReadMask() {
+    const DimensionHandle elements = c_->NumElements(Of("mask"));
+    if (!InferenceContext::ValueKnown(elements) ||
+        InferenceContext::Value(elements) == 0) {
+      return absl::OkStatus();
+    }
+    return Merge("mask", "[batch, time]", {&batch_, &time_});
+  }
+
+  absl::Status GateUnits(DimensionHandle* gate_units) const {
+    if (c_->Multiply(units_, num_gates(), gate_units).ok()) {
+      return absl::OkStatus();
+    }
+    return absl::InvalidArgumentError(absl::StrCat(
+        "initial_h must have no more units than can be counted, but is ",
+        c_->DebugString(Of("initial_h"))));
+  }
+  absl::Status UnitsFrom(const char* name, DimensionHandle gate_units) {
+    if (InferenceContext::ValueKnown(units_) ||
+        !InferenceContext::ValueKnown(gate_units)) {
+      return absl::OkStatus();
+    }
+    if (c_->Divide(gate_units, num_gates(), true, &units_).ok()) {
+      return absl::OkStatus();
+    }
+    return absl::InvalidArgumentError(
+        absl::StrCat(name, " must have a multiple of ", num_gates(),
+                     " columns, but is ", c_->DebugString(Of(name))));
+  }
+
+  InferenceContext* const c_;
+  rnn::RnnMode mode_ = rnn::RnnMode::kLstm;
+  bool return_sequences_ = false;
+  DimensionHandle batch_;
+  DimensionHandle time_;
+  DimensionHandle features_;
+  DimensionHandle units_;
+};
+
+absl::Status KerasRnnShape(InferenceContext* c) {
+  LayerShapes shapes(c);
+  TF_RETURN_IF_ERROR(shapes.Read());
+  TF_RETURN_IF_ERROR(c->set_output("outputs", {shapes.Outputs()}));
+  TF_RETURN_IF_ERROR(c->set_output("final_h", {shapes.State()}));
+  TF_RETURN_IF_ERROR(c->set_output(
+      "final_c",
+      {shapes.has_cell_state() ? shapes.State() : shapes.Of("initial_c")}));
+  bool is_training;
+  TF_RETURN_IF_ERROR(c->GetAttr("is_training", &is_training));
+  return c->set_output(
+      "reserve_space",
+      {c->Vector(is_training ? c->UnknownDim() : c->MakeDim(0))});
+}
+
+// Reads the inputs of the gradient op.
+absl::Status ReadBackpropInputs(LayerShapes* shapes) {
+  TF_RETURN_IF_ERROR(shapes->Read());
+  TF_RETURN_IF_ERROR(shapes->ReadOutputs("outputs_backprop"));
+  TF_RETURN_IF_ERROR(shapes->ReadState("final_h_backprop"));
+  TF_RETURN_IF_ERROR(shapes->ReadCellState("final_c_backprop"));
+  return shapes->ReadReserveSpace();
+}
+
+absl::Status KerasRnnBackpropShape(InferenceContext* c) {
+  LayerShapes shapes(c);
+  TF_RETURN_IF_ERROR(ReadBackpropInputs(&shapes));
+  TF_RETURN_IF_ERROR(c->set_output("sequences_backprop", {shapes.Sequences()}));
+  TF_RETURN_IF_ERROR(c->set_output("initial_h_backprop", {shapes.State()}));
+  TF_RETURN_IF_ERROR(c->set_output(
+      "initial_c_backprop",
+      {shapes.has_cell_state() ? shapes.State() : shapes.Of("initial_c")}));
+  TF_RETURN_IF_ERROR(c->set_output("kernel_backprop", {shapes.Of("kernel")}));
+  TF_RETURN_IF_ERROR(c->set_output("recurrent_kernel_backprop",
+                                   {shapes.Of("recurrent_kernel")}));
+  return c->set_output("bias_backprop", {shapes.Of("bias")});
+}
+
+constexpr char kInputsDoc[] = R"doc(
+sequences: [batch, time, features].
+mask: Which steps to take, [batch, time]; of no elements to take all. At a step
+  that is left out the state stays, and the output is that of the step before,
+  or zeros if there is none.
+initial_h: The hidden state before the first step, [batch, units].
+initial_c: The cell state before the first step, [batch, units]; ignored where
+  rnn_mode is not lstm.
+kernel: What the inputs are multiplied by, [features, gates * units]. The gates
+  are in Keras's order: lstm input, forget, new cell, output; gru update, reset,
+  new.
+recurrent_kernel: What the hidden state is multiplied by,
+  [units, gates * units].
+bias: [gates * units], where rnn_mode is gru [2, gates * units]: that of the
+  input and that of the hidden state; of no elements for zeros.
+)doc";
+
+constexpr char kAttributesDoc[] = R"doc(
+rnn_mode: The kind of the cell. That of a gru has the reset gate after the
+  product, as Keras's reset_after says.
+go_backwards: Whether to take the steps from the last to the first; the outputs
+  are in the order in which they are taken.
+return_sequences: Whether the outputs of all steps are wanted, or the last one.
+zero_output_for_mask: Whether the output of a step that is left out is zeros.
+)doc";
+
+#define KERAS_RNN_ATTRIBUTES                  \
+  Attr(cudnn_rnn_attr::kRnnMode)              \
+      .Attr("go_backwards: bool = false")     \
+      .Attr("return_sequences: bool = false") \
+      .Attr("zero_output_for_mask: bool = false")
+
+REGISTER_OP("TfRnnOps>KerasRNN")
+    .Attr(cudnn_rnn_attr::kT)
+    .Input("sequences: T")
+    .Input("mask: bool")
+    .Input("initial_h: T")
+    .Input("initial_c: T")
+    .Input("kernel: T")
+    .Input("recurrent_kernel: T")
+    .Input("bias: T")
+    .Output("outputs: T")
+    .Output("final_h: T")
+    .Output("final_c: T")
+    .Output("reserve_space: T")
+    .KERAS_RNN_ATTRIBUTES.Attr("is_training: bool = true")
+    .SetShapeFn(KerasRnnShape)
+    .Doc(absl::StrCat(R"doc(
+Computes a layer of Keras's, LSTM, GRU or SimpleRNN, with its weights as Keras
+has them.
+)doc",
+                      kInputsDoc, R"doc(
+outputs: The outputs of the steps, [batch, time, units]; where return_sequences
+  is false that of the last, [batch, units].
+final_h: The hidden state after the last step, of the shape of initial_h.
+final_c: The cell state after the last step, of the shape of initial_c; 0 where
+  rnn_mode is not lstm.
+reserve_space: What the gradient op needs; of no elements where is_training is
+  false.
+is_training: Whether the op is to have a gradient.
+)doc",
+                      kAttributesDoc));
+
+REGISTER_OP("TfRnnOps>KerasRNNBackprop")
+    .Attr(cudnn_rnn_attr::kT)
+    .Input("sequences: T")
+    .Input("mask: bool")
+    .Input("initial_h: T")
+    .Input("initial_c: T")
+    .Input("kernel: T")
+    .Input("recurrent_kernel: T")
+    .Input("bias: T")
+    .Input("outputs_backprop: T")
+    .Input("final_h_backprop: T")
+    .Input("final_c_backprop: T")
+    .Input("reserve_space: T")
+    .Output("sequences_backprop: T")
+    .Output("initial_h_backprop: T")
+    .Output("initial_c_backprop: T")
+    .Output("kernel_backprop: T")
+    .Output("recurrent_kernel_backprop: T")
+    .Output("bias_backprop: T")
+    .KERAS_RNN_ATTRIBUTES.SetShapeFn(KerasRnnBackpropShape)
+    .Doc(absl::StrCat("Computes the gradients of KerasRNN.\n", kInputsDoc,
+                      R"doc(
+outputs_backprop: Gradient with respect to outputs, of its shape.
+final_h_backprop: Gradient with respect to final_h, of its shape.
+final_c_backprop: Gradient with respect to final_c, of its shape. Ignored where
+  rnn_mode is not lstm.
+reserve_space: As KerasRNN gave it, with is_training = true and the same
+  attributes.
+sequences_backprop: Gradient with respect to sequences, of its shape.
+initial_h_backprop: Gradient with respect to initial_h, of its shape.
+initial_c_backprop: Gradient with respect to initial_c, of its shape; 0 where
+  rnn_mode is not lstm.
+kernel_backprop: Gradient with respect to kernel, of its shape.
+recurrent_kernel_backprop: Gradient with respect to recurrent_kernel, of its
+  shape.
+bias_backprop: Gradient with respect to bias, of its shape.
+)doc",
+                      kAttributesDoc));
+
+}  // namespace
+}  // namespace tf_rnn_ops

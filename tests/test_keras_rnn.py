@@ -1,0 +1,300 @@
+"""The op KerasRNN: against Keras, in whose form it is, and what it refuses."""
+
+import itertools
+import math
+
+import numpy as np
+import parity
+import pytest
+import tensorflow as tf
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from keras_layer_cases import KERAS, MASKS, Tensor, check_equal, data
+
+from tf_rnn_ops import raw_ops
+
+ERRORS = (tf.errors.InvalidArgumentError, ValueError)
+KINDS = {"lstm": "LSTM", "gru": "GRU", "rnn_tanh": "SimpleRNN", "rnn_relu": "SimpleRNN"}
+GATES = {"lstm": 4, "gru": 3, "rnn_tanh": 1, "rnn_relu": 1}
+FLAGS = ("go_backwards", "return_sequences", "zero_output_for_mask")
+DTYPES = ("float64", "float32", "float16", "bfloat16")
+# At a wrong sign of what a rectifier is given, 16-bit types have another slope.
+CASES = [case for case in itertools.product(KINDS, DTYPES) if case[0] != "rnn_relu" or case[1] in DTYPES[:2]]
+
+
+def has_cell_state(mode):
+    return mode == "lstm"
+
+
+def arguments(mode, dtype="float64", batch=4, time=6, features=3, units=5, use_bias=True, mask=None):
+    """Returns the inputs of the op, as tensors."""
+    cols = GATES[mode] * units
+    of_bias = ((2, cols) if mode == "gru" else (cols,)) if use_bias else (0,)
+    shapes = {
+        "sequences": (batch, time, features),
+        "initial_h": (batch, units),
+        "initial_c": (batch, units) if has_cell_state(mode) else (),
+        "kernel": (features, cols),
+        "recurrent_kernel": (units, cols),
+        "bias": of_bias,
+    }
+    scale = 1 / math.sqrt(1 + units)
+    inputs = {
+        name: tf.cast(data(*shape, seed=number) * (1 if number < 3 else scale), dtype)
+        for number, (name, shape) in enumerate(shapes.items())
+    }
+    return {**inputs, "mask": tf.constant([] if mask is None else mask, tf.bool)}
+
+
+def run_keras(mode, inputs, **flags):
+    """Returns what Keras's layer gives for the op's inputs: outputs and final states."""
+    use_bias = inputs["bias"].shape.num_elements() > 0 or inputs["recurrent_kernel"].shape[0] == 0
+    activation = {"activation": "relu"} if mode == "rnn_relu" else {}
+    layer = KERAS[KINDS[mode]](
+        inputs["initial_h"].shape[1], return_state=True, use_bias=use_bias, dtype="float64", **activation, **flags
+    )
+    layer.build(inputs["sequences"].shape)
+    wide = {name: tf.cast(each, tf.float64) for name, each in inputs.items()}
+    layer.set_weights([wide[name] for name in ("kernel", "recurrent_kernel", "bias")[: 2 + use_bias]])
+    states = [wide["initial_h"], wide["initial_c"]][: 1 + has_cell_state(mode)]
+    mask = inputs["mask"] if inputs["mask"].shape.num_elements() else None
+    with tf.GradientTape() as tape:
+        tape.watch([wide["sequences"], *states])
+        outputs = layer(wide["sequences"], initial_state=states, mask=mask)
+        loss = tf.add_n([tf.reduce_sum(tf.sin(each)) for each in outputs])
+    variables = [wide["sequences"], *states, *(each.value for each in layer.trainable_variables)]
+    return [*outputs, *tape.gradient(loss, variables)]
+
+
+def run_op(mode, inputs, is_training=True, **flags):
+    """Returns what the op gives, and the gradients that `run_keras` returns."""
+    differentiable = [name for name in inputs if name != "mask" and (name != "initial_c" or has_cell_state(mode))]
+    with tf.GradientTape() as tape:
+        tape.watch(inputs)
+        results = raw_ops.KerasRNN(**inputs, rnn_mode=mode, is_training=is_training, **flags)
+        outputs = list(results[: 2 + has_cell_state(mode)])
+        loss = tf.add_n([tf.reduce_sum(tf.sin(tf.cast(each, tf.float64))) for each in outputs])
+    gradients = tape.gradient(loss, [inputs[name] for name in differentiable])
+    return [*outputs, *(each for each in gradients if each.shape.num_elements())]
+
+
+def check_against_keras(mode, dtype, mask, flags):
+    """Asserts that the op equals Keras's layer where it trains and where it does not."""
+    inputs = arguments(mode, dtype, mask=MASKS.get(mask))
+    flags = dict(zip(FLAGS, flags, strict=True))
+    expected = run_keras(mode, inputs, **flags)
+    for is_training in (True, False):
+        check_op(mode, dtype, run_op(mode, inputs, is_training, **flags), expected)
+
+
+def check_op(mode, dtype, actual, expected):
+    """Asserts that results equal Keras's, which are in float64."""
+    for one, other in zip(actual, expected, strict=True):
+        assert one.dtype == dtype
+        parity.check(f"KerasRNN {mode}", "Keras", Tensor(one), Tensor(other))
+
+
+@pytest.mark.parametrize("flags", list(itertools.product([False, True], repeat=3)), ids=str)
+@pytest.mark.parametrize("mask", [None, *MASKS])
+@pytest.mark.parametrize("mode", KINDS)
+def test_equals_keras(mode, mask, flags):
+    check_against_keras(mode, "float64", mask, flags)
+
+
+@pytest.mark.parametrize("flags", [(False, True, False), (True, False, False)], ids=str)
+@pytest.mark.parametrize("mask", [None, "gaps"])
+@pytest.mark.parametrize(("mode", "dtype"), CASES)
+def test_equals_keras_in_every_type(mode, dtype, mask, flags):
+    check_against_keras(mode, dtype, mask, flags)
+
+
+@settings(deadline=None)
+@given(
+    mode=st.sampled_from(list(KINDS)),
+    sizes=st.tuples(*[st.integers(1, most) for most in (20, 12, 40, 70)]),
+    use_bias=st.booleans(),
+    flags=st.tuples(st.booleans(), st.booleans(), st.booleans()),
+    share=st.sampled_from([None, 0.5, 0.9]),
+)
+def test_equals_keras_in_any_size(mode, sizes, use_bias, flags, share):
+    batch, time, features, units = sizes
+    mask = None if share is None else np.random.default_rng(0).random((batch, time)) < share
+    inputs = arguments(mode, "float64", batch, time, features, units, use_bias, mask)
+    flags = dict(zip(FLAGS, flags, strict=True))
+    check_op(mode, "float64", run_op(mode, inputs, **flags), run_keras(mode, inputs, **flags))
+
+
+@pytest.mark.parametrize("mode", KINDS)
+@pytest.mark.parametrize("return_sequences", [False, True])
+@pytest.mark.parametrize("empty", ["batch", "time", "features", "units"])
+@pytest.mark.parametrize("mask", [None, False, True])
+def test_sizes_of_zero_work(mode, empty, return_sequences, mask):
+    sizes = {"batch": 2, "time": 3, "features": 4, "units": 5, empty: 0}
+    is_taken = None if mask is None else np.full([sizes["batch"], sizes["time"]], mask)
+    inputs = arguments(mode, "float32", **sizes, mask=is_taken)
+    with tf.GradientTape() as tape:
+        tape.watch(inputs)
+        results = raw_ops.KerasRNN(**inputs, rnn_mode=mode, return_sequences=return_sequences)
+        loss = tf.reduce_sum(results.outputs) + tf.reduce_sum(results.final_h)
+    gradients = tape.gradient(loss, [each for name, each in inputs.items() if name != "mask"])
+    for gradient, name in zip(gradients, [name for name in inputs if name != "mask"], strict=True):
+        assert gradient.shape == inputs[name].shape
+        assert np.isfinite(gradient).all()
+    if empty == "time" or mask is False:
+        np.testing.assert_array_equal(results.final_h, inputs["initial_h"])
+        np.testing.assert_array_equal(results.outputs, tf.zeros_like(results.outputs))
+
+
+@pytest.mark.parametrize("mask", [None, "gaps", "nothing"])
+@pytest.mark.parametrize("mode", ["lstm", "gru", "rnn_tanh"])
+def test_third_derivatives_equal_central_differences(mode, mask):
+    inputs = arguments(mode, units=3, features=2, mask=MASKS.get(mask))
+    names = [name for name in inputs if name != "mask" and (name != "initial_c" or has_cell_state(mode))]
+    directions = {name: data(*inputs[name].shape, seed=9) for name in names}
+
+    @tf.function
+    def first(x):
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            results = raw_ops.KerasRNN(**inputs | x, rnn_mode=mode, go_backwards=True, return_sequences=True)
+            loss = tf.add_n([tf.reduce_sum(tf.sin(each)) for each in results[: 2 + has_cell_state(mode)]])
+        return tape.gradient(loss, x)
+
+    @tf.function
+    def second(x):
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            loss = tf.add_n([tf.reduce_sum(tf.square(each)) for each in first(x).values()])
+        return tape.gradient(loss, x)
+
+    @tf.function
+    def third(x):
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            loss = tf.add_n([tf.reduce_sum(tf.square(each)) for each in second(x).values()])
+        return loss, tape.gradient(loss, x)
+
+    def moved(distance):
+        return {name: inputs[name] + distance * directions[name] for name in names}
+
+    of_second = {
+        "second": (lambda x: tf.add_n([tf.reduce_sum(tf.square(each)) for each in first(x).values()]), second),
+        "third": (lambda x: third(x)[0], lambda x: third(x)[1]),
+    }
+    for loss, gradient in of_second.values():
+        distance = 1e-5
+        expected = (loss(moved(distance)) - loss(moved(-distance))) / (2 * distance)
+        gradients = gradient(moved(0.0))
+        actual = tf.add_n([tf.reduce_sum(gradients[name] * directions[name]) for name in names])
+        np.testing.assert_allclose(actual, expected, rtol=1e-6)
+
+
+WRONG = {
+    "sequences": tf.ones([4, 6]),
+    "mask": tf.ones([4, 5], tf.bool),
+    "initial_h": tf.ones([3, 5]),
+    "initial_c": tf.ones([4, 6]),
+    "kernel": tf.ones([3, 21]),
+    "recurrent_kernel": tf.ones([6, 20]),
+    "bias": tf.ones([2, 20]),
+}
+
+
+@pytest.mark.parametrize("in_graph", [False, True], ids=["eager", "graph"])
+@pytest.mark.parametrize("name", WRONG)
+def test_a_wrong_shape_is_refused_by_name(name, in_graph):
+    def call():
+        return raw_ops.KerasRNN(**arguments("lstm", "float32") | {name: WRONG[name]})
+
+    with pytest.raises(ERRORS, match=rf"{name} must be \["):
+        (tf.function(call) if in_graph else call)()
+
+
+def backprop_arguments(inputs, **flags):
+    outputs = raw_ops.KerasRNN(**inputs, **flags)
+    gradients = dict(zip(("outputs_backprop", "final_h_backprop", "final_c_backprop"), outputs[:3], strict=True))
+    return {**inputs, **gradients, "reserve_space": outputs.reserve_space, **flags}
+
+
+@pytest.mark.parametrize("name", [*WRONG, "outputs_backprop", "final_h_backprop", "final_c_backprop", "reserve_space"])
+def test_a_wrong_shape_is_refused_by_name_in_the_gradient(name):
+    wrong = WRONG.get(name, tf.ones([7, 7, 7]))
+    with pytest.raises(ERRORS, match=rf"{name} must be "):
+        raw_ops.KerasRNNBackprop(**backprop_arguments(arguments("lstm", "float32")) | {name: wrong})
+
+
+def test_a_reserve_space_of_another_call_is_refused():
+    inputs = arguments("lstm", "float32", mask=MASKS["gaps"])
+    others = {
+        "mask or go_backwards were others": backprop_arguments(inputs | {"mask": tf.constant(MASKS["left-padded"])}),
+        "time was 5, but is 6": backprop_arguments(arguments("lstm", "float32", time=5)),
+        "rnn_mode was gru, but is lstm": backprop_arguments(arguments("gru", "float32"), rnn_mode="gru"),
+    }
+    right = backprop_arguments(inputs)
+    for why, other in others.items():
+        with pytest.raises(tf.errors.InvalidArgumentError, match=why):
+            raw_ops.KerasRNNBackprop(**right | {"reserve_space": other["reserve_space"]})
+    reversed_ = backprop_arguments(arguments("lstm", "float32"), go_backwards=True)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="mask or go_backwards were others"):
+        raw_ops.KerasRNNBackprop(**reversed_ | {"go_backwards": False})
+    of_cudnn = raw_ops.CudnnRNNV3(
+        input=tf.ones([4, 6, 3]),
+        input_h=tf.ones([4, 1, 5]),
+        input_c=tf.ones([4, 1, 5]),
+        params=tf.ones([200]),
+        sequence_lengths=[6] * 4,
+        time_major=False,
+    )
+    with pytest.raises(tf.errors.InvalidArgumentError, match="its weights had another layout"):
+        raw_ops.KerasRNNBackprop(**right | {"reserve_space": of_cudnn.reserve_space})
+
+
+HUGE = [
+    {"sequences": (0, 2**40, 2**20), "initial_h": (0, 5)},
+    {"sequences": (2, 2**40, 0), "initial_h": (2, 0)},
+    {"sequences": (2**31, 2**31, 0), "initial_h": (2**31, 0)},
+]
+
+
+@pytest.mark.parametrize("shapes", HUGE, ids=str)
+def test_huge_sizes_without_elements_work(shapes):
+    inputs = {name: tf.zeros(shape) for name, shape in shapes.items()}
+    features, units = inputs["sequences"].shape[2], inputs["initial_h"].shape[1]
+    weights = {"kernel": tf.zeros([features, 3 * units]), "recurrent_kernel": tf.zeros([units, 3 * units])}
+    outputs = raw_ops.KerasRNN(
+        **inputs, **weights, mask=[], initial_c=0.0, bias=[], rnn_mode="gru", return_sequences=True
+    )
+    assert outputs.outputs.shape == (*shapes["sequences"][:2], units)
+
+
+@pytest.mark.parametrize("mode", KINDS)
+@pytest.mark.parametrize("return_sequences", [False, True])
+def test_shapes_are_known_in_a_graph(mode, return_sequences):
+    specs = {
+        name: tf.TensorSpec([None] * each.shape.rank, each.dtype) for name, each in arguments(mode, mask=[]).items()
+    }
+
+    @tf.function(input_signature=[specs])
+    def graph(inputs):
+        inputs["recurrent_kernel"].set_shape([5, GATES[mode] * 5])
+        inputs["sequences"].set_shape([4, 6, None])
+        outputs = raw_ops.KerasRNN(**inputs, rnn_mode=mode, return_sequences=return_sequences)
+        assert outputs.outputs.shape == ((4, 6, 5) if return_sequences else (4, 5))
+        assert outputs.final_h.shape == (4, 5)
+        return outputs
+
+    inputs = arguments(mode)
+    actual, expected = graph(inputs), raw_ops.KerasRNN(**inputs, rnn_mode=mode, return_sequences=return_sequences)
+    check_equal(actual[:3], expected[:3], f"KerasRNN {mode}")
+
+
+def test_inference_keeps_nothing():
+    outputs = raw_ops.KerasRNN(**arguments("gru"), rnn_mode="gru", is_training=False)
+    assert outputs.reserve_space.shape == (0,)
+
+
+def test_layers_with_weights_that_are_read_where_they_lie_equal_keras():
+    # Of more columns than are multiplied at once, and of more rows than a tile has.
+    for batch, time in ((1, 1), (3, 2), (40, 1)):
+        inputs = arguments("gru", "float32", batch=batch, time=time, features=150, units=300)
+        check_op("gru", "float32", run_op("gru", inputs), run_keras("gru", inputs))

@@ -1,0 +1,89 @@
+"""What the op KerasRNN computes, on the op CudnnRNNV3: for derivatives of its gradient.
+
+At a step that a mask leaves out the state stays, and the output is that of the step before, or zeros. CudnnRNNV3 knows
+sequences that end early, but no gaps. So the steps that are taken are moved to the front, in their order, and the
+outputs back to where the steps were.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from tf_rnn_ops._alignment import aligned
+from tf_rnn_ops._library import ops
+from tf_rnn_ops.params import from_keras, layout
+
+
+def run(inputs: Sequence[tf.Tensor], attrs: dict[str, Any]) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """Returns what KerasRNN does but for reserve_space.
+
+    Args:
+      inputs: those of KerasRNN.
+      attrs: rnn_mode, go_backwards, return_sequences and zero_output_for_mask.
+    """
+    sequences, mask, initial_h, initial_c, *weights = (aligned(each) for each in inputs)
+    rnn_mode = attrs["rnn_mode"]
+    batch, time = tf.unstack(tf.shape(sequences)[:2])
+    if attrs["go_backwards"]:
+        sequences = tf.reverse(sequences, [1])
+    steps = _Steps(mask, batch, time, attrs)
+    outputs = ops.tf_rnn_ops_cudnn_rnnv3(
+        input=steps.taken(sequences),
+        input_h=tf.expand_dims(initial_h, 1),
+        input_c=tf.expand_dims(initial_c, 1) if rnn_mode == "lstm" else initial_c,
+        params=_params(rnn_mode, weights),
+        sequence_lengths=steps.lengths,
+        rnn_mode=rnn_mode,
+        time_major=False,
+    )
+    final_h = tf.squeeze(outputs.output_h, 1)
+    final_c = tf.squeeze(outputs.output_c, 1) if rnn_mode == "lstm" else tf.zeros_like(initial_c)
+    output = steps.put_back(outputs.output) if attrs["return_sequences"] else steps.last(final_h)
+    return output, final_h, final_c
+
+
+class _Steps:
+    """The steps of sequences, in the order in which they are taken, of which a mask may leave out some.
+
+    Attributes:
+      lengths: how many of each sequence are taken, [batch].
+    """
+
+    def __init__(self, mask, batch, time, attrs):
+        # As all steps are to be taken where the mask has no elements, there is one of ones then.
+        mask = tf.cond(tf.size(mask) > 0, lambda: tf.reshape(mask, [batch, time]), lambda: tf.ones([batch, time], bool))
+        if attrs["go_backwards"]:
+            mask = tf.reverse(mask, [1])
+        taken = tf.cumsum(tf.cast(mask, tf.int32), axis=1)  # [batch, time], the number of steps so far
+        self.lengths = tf.reduce_sum(tf.cast(mask, tf.int32), axis=1)
+        # Where the first step lies that is taken, the second and so on; past the last that is, anywhere.
+        ordinals = tf.broadcast_to(tf.range(1, time + 1), tf.shape(mask))
+        self._sources = tf.minimum(tf.searchsorted(taken, ordinals), time - 1)
+        # Where the output of each step lies among those of the steps that were taken. Where any step is left out, the
+        # last of these is past the end of its sequence, and zeros.
+        if attrs["zero_output_for_mask"]:
+            self._targets = tf.where(mask, taken - 1, time - 1)
+            self._has_last = mask[:, -1:]
+        else:
+            self._targets = tf.math.floormod(taken - 1, time)
+            self._has_last = tf.expand_dims(self.lengths > 0, 1)
+
+    def taken(self, sequences):
+        """Returns the inputs of the steps that are taken, [batch, time, features], in their order, at the front."""
+        return tf.gather(sequences, self._sources, batch_dims=1)
+
+    def put_back(self, output):
+        """Returns the outputs of all steps, [batch, time, units], of those that were taken."""
+        return tf.gather(output, self._targets, batch_dims=1)
+
+    def last(self, final_h):
+        """Returns the output of the last step, [batch, units]."""
+        return tf.where(self._has_last, final_h, tf.zeros_like(final_h))
+
+
+def _params(rnn_mode, weights):
+    """Returns the params buffer that holds a layer's weights."""
+    kernel, recurrent_kernel, bias = weights
+    sizes = layout(rnn_mode, recurrent_kernel.shape[0], kernel.shape[0])
+    return from_keras(sizes, [kernel, recurrent_kernel, *([bias] if bias.shape.num_elements() else [])])
