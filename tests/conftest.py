@@ -57,7 +57,7 @@ def determinism():
 
 
 class Runs:
-    """How often the op CudnnRNNV3 was run or built into a graph."""
+    """How often the op KerasRNN was run or built into a graph."""
 
     def __init__(self):
         self.count = 0
@@ -71,14 +71,14 @@ class Runs:
 
 @pytest.fixture
 def runs(monkeypatch):
-    """Counts the runs of the op CudnnRNNV3."""
-    counted, op = Runs(), tf_rnn_ops.raw_ops.CudnnRNNV3
+    """Counts the runs of the op KerasRNN."""
+    counted, op = Runs(), tf_rnn_ops.raw_ops.KerasRNN
 
     def count(**arguments):
         counted.count += 1
         return op(**arguments)
 
-    monkeypatch.setattr(tf_rnn_ops.raw_ops, "CudnnRNNV3", count)
+    monkeypatch.setattr(tf_rnn_ops.raw_ops, "KerasRNN", count)
     return counted
 
 

@@ -6,7 +6,6 @@ import threading
 import weakref
 
 import keras
-import tensorflow as tf
 
 from tf_rnn_ops.layers import _inner_loop
 from tf_rnn_ops.layers._common import check_backend
@@ -37,16 +36,16 @@ class Acceleration:
 
 
 def accelerate_keras():
-    """Lets Keras's own LSTM, GRU and SimpleRNN run on the op `CudnnRNNV3` where it computes what they do.
+    """Lets Keras's own LSTM, GRU and SimpleRNN run on the op `KerasRNN` where it computes what they do.
 
     Models need no change: from now on, their layers, and `keras.layers.RNN` of their cells, take the op's path, alone
     and within `Bidirectional` and `TimeDistributed`, whether a model is made or loaded before or after. A compiled
     function that a model has made already (by `fit`, `predict` and so on) is made again. A `tf.function` of your own
     keeps the path that it was traced with.
 
-    What the op does not compute, what it would make slower, and what XLA compiles takes Keras's path: docs/keras.md has
-    the list. So does everything where TensorFlow sees a GPU. As the op has no XLA kernel, Keras does not compile a
-    model with XLA while its layers can train on the op, even if its `jit_compile` is true.
+    What the op does not compute and what XLA compiles takes Keras's path; docs/keras.md has the list. So does
+    everything where TensorFlow sees a GPU. As the op has no XLA kernel, Keras does not compile a model with XLA while
+    its layers can train on the op, even if its `jit_compile` is true.
 
     Returns:
       An `Acceleration`: its method `restore()` ends it, and so does the end of a `with` block. Keras stays accelerated
@@ -148,30 +147,16 @@ def _owner(cls, name):
 
 
 def _on_op(cls, inner_loop):
-    """Returns the method `inner_loop` of a class in `_LAYERS`, but on the op where the op can run and is faster."""
+    """Returns the method `inner_loop` of a class in `_LAYERS`, but on the op where the op can run."""
 
     @functools.wraps(inner_loop)
     def accelerated(layer, sequences, initial_state, mask, training=False):
         arguments = layer, sequences, initial_state, mask, training
         # The inner_loop of LSTM and GRU decides before it calls RNN's.
         decides = cls is next(each for each in _LAYERS if isinstance(layer, each))
-        if not decides or not _inner_loop.can_run(*arguments):
-            return inner_loop(*arguments)
-        is_faster = _inner_loop.is_faster(layer, sequences, training)
-        if not tf.is_tensor(is_faster):
-            return _inner_loop.inner_loop(*arguments) if is_faster else inner_loop(*arguments)
-        return tf.cond(
-            is_faster,
-            lambda: _with_list_of_states(*_inner_loop.inner_loop(*arguments)),
-            lambda: _with_list_of_states(*inner_loop(*arguments)),
-        )
+        return (_inner_loop.inner_loop if decides and _inner_loop.can_run(*arguments) else inner_loop)(*arguments)
 
     return accelerated
-
-
-def _with_list_of_states(last_output, outputs, states):
-    """Returns what an `inner_loop` returned, in the one form that both branches of a `tf.cond` must have."""
-    return last_output, outputs, list(states)
 
 
 def _without_xla(jit_compile):

@@ -1,20 +1,13 @@
 """What Keras's `RNN.inner_loop` computes, on one op.
 
-Keras runs a cell step by step. For the cells of its LSTM, GRU and SimpleRNN the op CudnnRNNV3 computes the same, where
+Keras runs a cell step by step. For the cells of its LSTM, GRU and SimpleRNN the op KerasRNN computes the same, where
 `can_run` says so; elsewhere Keras's own loop has to.
-
-Keras skips the steps that a mask leaves out: the state stays, and the output is that of the step before, or zeros if
-there is none or if the layer's `zero_output_for_mask` is true. The op knows sequences that end early, but no gaps. So
-the unmasked steps are moved to the front, in their order, and the outputs back to where the steps were.
 """
-
-import math
 
 import keras
 import tensorflow as tf
 
-from tf_rnn_ops.layers._common import infer_network, run_network
-from tf_rnn_ops.params import from_keras, layout
+from tf_rnn_ops import raw_ops
 
 try:  # not public, and all that tells whether XLA is to compile what is being traced
     from tensorflow.python.ops.control_flow_util import GraphOrParentsInXlaContext
@@ -76,32 +69,6 @@ def can_run(layer, sequences, initial_state, mask, training):
     )
 
 
-def is_faster(layer, sequences, training):
-    """Returns whether the op is faster than Keras's loop, where `can_run` says that the op can run.
-
-    The op converts the weights in each call, which takes as long as some of Keras's steps. The thresholds below
-    were measured with GRU and LSTM of 64 to 1024 units and 1, 8 and 64 sequences on two cores.
-
-    Returns:
-      A bool, or a scalar tensor if that depends on a size that is not known yet.
-    """
-    if getattr(layer, "use_cudnn", None) is True or sequences.shape[1] == 0:
-        return True  # Keras's loop would raise an error
-    num_weights = math.prod(layer.cell.kernel.shape) + math.prod(layer.cell.recurrent_kernel.shape)
-    is_large = num_weights >= 2**22
-    if training:
-        of_several = of_one = 8 if is_large else 4
-    else:
-        of_one = 32 if is_large else 16
-        of_several = 4 if num_weights < 2**16 else of_one
-    batch, steps, _ = keras.ops.shape(sequences)
-    if isinstance(batch, int):
-        of_several = of_one = of_several if batch > 1 else of_one
-    if isinstance(steps, int) and not of_several <= steps < of_one:
-        return steps >= of_several
-    return steps >= (of_one if of_one == of_several else tf.where(batch > 1, of_several, of_one))
-
-
 def inner_loop(layer, sequences, initial_state, mask, training):
     """Runs a layer's cell over all steps, where `can_run` says that the op can.
 
@@ -119,84 +86,26 @@ def inner_loop(layer, sequences, initial_state, mask, training):
     cell = layer.cell
     dtype = cell.compute_dtype
     x = keras.ops.cast(_dropped_out(cell, sequences, training), dtype)
-    states = [tf.expand_dims(_of_batch(keras.ops.cast(each, dtype), x), 1) for each in _flat(initial_state)]
-    input_h, input_c = states if len(states) == 2 else (*states, tf.zeros([], dtype))
+    states = [_of_batch(keras.ops.cast(each, dtype), x) for each in _flat(initial_state)]
     mask = _flat(mask)[0]
-    steps = _AllSteps(x, layer.go_backwards) if mask is None else _UnmaskedSteps(mask, x, layer)
-
-    run = _train if training else infer_network
-    network = steps.of(x), input_h, input_c, _params(cell), steps.lengths
-    output, *final_states = run(*network, rnn_mode=rnn_mode(cell))
-
-    final_states = [tf.squeeze(each, 1) for each in final_states[: len(states)]]
-    last_output = steps.last(final_states[0])
-    outputs = steps.back(output) if layer.return_sequences else tf.expand_dims(last_output, 1)
-    return last_output, outputs, final_states
-
-
-class _AllSteps:
-    """The steps of sequences without a mask.
-
-    Attributes:
-      lengths: the number of steps of each sequence, [batch].
-    """
-
-    def __init__(self, x, go_backwards):
-        batch, time, _ = keras.ops.shape(x)
-        self.lengths = tf.fill([batch], time)
-        self._go_backwards = go_backwards
-
-    def of(self, x):
-        """Returns the inputs of all steps, [batch, time, features], in the order in which they are taken."""
-        return tf.reverse(x, [1]) if self._go_backwards else x
-
-    def back(self, output):
-        """Returns the outputs of all steps, [batch, time, units], of those that were taken."""
-        return output
-
-    def last(self, final_state):
-        """Returns the output of the last step, [batch, units]."""
-        return final_state
-
-
-class _UnmaskedSteps:
-    """The steps that a mask does not leave out.
-
-    Attributes:
-      lengths: the number of these steps of each sequence, [batch].
-    """
-
-    def __init__(self, mask, x, layer):
-        mask = _checked_mask(mask, x)
-        if layer.go_backwards:
-            mask = tf.reverse(mask, [1])
-        time = tf.shape(mask)[1]
-        taken = tf.cumsum(tf.cast(mask, tf.int32), axis=1)  # [batch, time], the number of steps so far
-        self.lengths = tf.reduce_sum(tf.cast(mask, tf.int32), axis=1)
-        # Where the first step lies that is taken, the second and so on; past the last that is, anywhere.
-        ordinals = tf.broadcast_to(tf.range(1, time + 1), tf.shape(mask))
-        sources = tf.minimum(tf.searchsorted(taken, ordinals), time - 1)
-        self._sources = time - 1 - sources if layer.go_backwards else sources
-        # Where the output of each step lies among those of the steps that were taken. Where any step is masked, the
-        # last of these is past the end of its sequence, and zeros.
-        if layer.zero_output_for_mask:
-            self._targets = tf.where(mask, taken - 1, time - 1)
-            self._has_last = mask[:, -1:]
-        else:
-            self._targets = tf.math.floormod(taken - 1, time)
-            self._has_last = tf.expand_dims(self.lengths > 0, 1)
-
-    def of(self, x):
-        """Returns the inputs of the steps that are taken, [batch, time, features], in their order, at the front."""
-        return tf.gather(x, self._sources, batch_dims=1)
-
-    def back(self, output):
-        """Returns the outputs of all steps, [batch, time, units], of those that were taken."""
-        return tf.gather(output, self._targets, batch_dims=1)
-
-    def last(self, final_state):
-        """Returns the output of the last step, [batch, units]."""
-        return tf.where(self._has_last, final_state, tf.zeros_like(final_state))
+    outputs, *final_states, _ = raw_ops.KerasRNN(
+        sequences=x,
+        mask=[] if mask is None else _checked_mask(mask, x),
+        initial_h=states[0],
+        initial_c=states[1] if len(states) == 2 else 0,
+        kernel=keras.ops.cast(cell.kernel, dtype),
+        recurrent_kernel=keras.ops.cast(cell.recurrent_kernel, dtype),
+        bias=[] if cell.bias is None else keras.ops.cast(cell.bias, dtype),
+        rnn_mode=rnn_mode(cell),
+        go_backwards=layer.go_backwards,
+        return_sequences=layer.return_sequences,
+        zero_output_for_mask=layer.zero_output_for_mask,
+        is_training=bool(training),
+    )
+    final_states = final_states[: len(states)]
+    if layer.return_sequences:
+        return outputs[:, -1], outputs, final_states
+    return outputs, tf.expand_dims(outputs, 1), final_states
 
 
 def _drops_out_by_gate(cell):
@@ -269,14 +178,3 @@ def _dropped_out(cell, sequences, training):
     if not (training and drops):
         return sequences
     return sequences * tf.expand_dims(cell.get_dropout_mask(sequences[:, 0, :]), 1)
-
-
-def _train(*network, **attributes):
-    return run_network(*network, is_training=True, **attributes)
-
-
-def _params(cell):
-    """Returns the params buffer that holds a cell's weights."""
-    kernel, *others = (each for each in (cell.kernel, cell.recurrent_kernel, cell.bias) if each is not None)
-    weights = [keras.ops.cast(each, cell.compute_dtype) for each in (kernel, *others)]
-    return from_keras(layout(rnn_mode(cell), cell.units, kernel.shape[0]), weights)
