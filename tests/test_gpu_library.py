@@ -235,7 +235,7 @@ def types_of(kernels, attr):
 
 OPS = bug_report._op_names()
 # What runs on the CPU wherever its inputs are.
-CPU_OPS = ("CudnnRNNBackpropGrad", "CudnnRNNDropoutMasks")
+CPU_OPS = ("CudnnRNNBackpropGrad", "CudnnRNNDropoutMasks", "KerasRNN", "KerasRNNBackprop")
 # What has no twin, and an op that has its arguments in the same memory.
 OURS_ALONE = {"GRUBlockCellGradV2": "GRUBlockCellGrad", "AlignTensor": "GRUBlockCell"}
 GPU_OPS = [op for op in OPS if op not in CPU_OPS]

@@ -253,18 +253,24 @@ HUGE = [
     {"sequences": (0, 2**40, 2**20), "initial_h": (0, 5)},
     {"sequences": (2, 2**40, 0), "initial_h": (2, 0)},
     {"sequences": (2**31, 2**31, 0), "initial_h": (2**31, 0)},
+    {"sequences": (2**60, 0, 0), "initial_h": (2**60, 0)},
 ]
 
 
+@pytest.mark.parametrize("return_sequences", [False, True])
 @pytest.mark.parametrize("shapes", HUGE, ids=str)
-def test_huge_sizes_without_elements_work(shapes):
+def test_huge_sizes_without_elements_take_no_time(shapes, return_sequences):
     inputs = {name: tf.zeros(shape) for name, shape in shapes.items()}
     features, units = inputs["sequences"].shape[2], inputs["initial_h"].shape[1]
     weights = {"kernel": tf.zeros([features, 3 * units]), "recurrent_kernel": tf.zeros([units, 3 * units])}
-    outputs = raw_ops.KerasRNN(
-        **inputs, **weights, mask=[], initial_c=0.0, bias=[], rnn_mode="gru", return_sequences=True
-    )
-    assert outputs.outputs.shape == (*shapes["sequences"][:2], units)
+    inputs |= {**weights, "mask": [], "initial_c": 0.0, "bias": []}
+    flags = {"rnn_mode": "gru", "return_sequences": return_sequences}
+    outputs = raw_ops.KerasRNN(**inputs, **flags)
+    state = (shapes["sequences"][0], units)
+    assert outputs.outputs.shape == ((*shapes["sequences"][:2], units) if return_sequences else state)
+    gradients = {"outputs_backprop": outputs.outputs, "final_h_backprop": outputs.final_h, "final_c_backprop": 0.0}
+    grads = raw_ops.KerasRNNBackprop(**inputs, **flags, **gradients, reserve_space=outputs.reserve_space)
+    assert grads.sequences_backprop.shape == shapes["sequences"]
 
 
 @pytest.mark.parametrize("mode", KINDS)

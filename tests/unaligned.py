@@ -13,10 +13,12 @@ def at_offset(array, offset):
     array = np.asarray(array)
     room = np.zeros(array.nbytes + 2 * ALIGNMENT, np.uint8)
     start = offset + -room.ctypes.data % ALIGNMENT
-    bits = room[start : start + array.nbytes].view(f"u{array.itemsize}").reshape(array.shape)
+    # DLPack has booleans, but not all floating types.
+    bits_dtype = array.dtype if array.dtype == bool else f"u{array.itemsize}"
+    bits = room[start : start + array.nbytes].view(bits_dtype).reshape(array.shape)
     bits[...] = array.view(bits.dtype)
     lent = tf.experimental.dlpack.from_dlpack(bits.__dlpack__())
-    return tf.bitcast(lent, tf.as_dtype(array.dtype))
+    return lent if array.dtype == bool else tf.bitcast(lent, tf.as_dtype(array.dtype))
 
 
 class Unaligned:

@@ -27,7 +27,7 @@ def run(inputs: Sequence[tf.Tensor], attrs: dict[str, Any]) -> tuple[tf.Tensor, 
     batch, time = tf.unstack(tf.shape(sequences)[:2])
     if attrs["go_backwards"]:
         sequences = tf.reverse(sequences, [1])
-    steps = _Steps(mask, batch, time, attrs)
+    steps = _Steps(_is_taken(mask, batch, time, attrs["go_backwards"]), time, attrs["zero_output_for_mask"])
     outputs = ops.tf_rnn_ops_cudnn_rnnv3(
         input=steps.taken(sequences),
         input_h=tf.expand_dims(initial_h, 1),
@@ -43,6 +43,30 @@ def run(inputs: Sequence[tf.Tensor], attrs: dict[str, Any]) -> tuple[tf.Tensor, 
     return output, final_h, final_c
 
 
+def _is_taken(mask, batch, time, go_backwards):
+    """Returns for each step, in the order in which they are taken, whether a mask lets it be taken, [batch, time].
+
+    The op says so, by a layer that puts out 1 at each of these: it reads a mask wherever that lies in memory, where
+    TensorFlow's own ops may end the process, and knows what one without elements means.
+    """
+    zero = tf.zeros([batch, 1])
+    outputs = ops.tf_rnn_ops_keras_rnn(
+        sequences=tf.ones([batch, time, 1]),
+        mask=mask,
+        initial_h=zero,
+        initial_c=0.0,
+        kernel=[[1.0]],
+        recurrent_kernel=[[0.0]],
+        bias=[],
+        rnn_mode="rnn_relu",
+        go_backwards=go_backwards,
+        return_sequences=True,
+        zero_output_for_mask=True,
+        is_training=False,
+    ).outputs
+    return tf.squeeze(outputs, 2) > 0
+
+
 class _Steps:
     """The steps of sequences, in the order in which they are taken, of which a mask may leave out some.
 
@@ -50,21 +74,17 @@ class _Steps:
       lengths: how many of each sequence are taken, [batch].
     """
 
-    def __init__(self, mask, batch, time, attrs):
-        # As all steps are to be taken where the mask has no elements, there is one of ones then.
-        mask = tf.cond(tf.size(mask) > 0, lambda: tf.reshape(mask, [batch, time]), lambda: tf.ones([batch, time], bool))
-        if attrs["go_backwards"]:
-            mask = tf.reverse(mask, [1])
-        taken = tf.cumsum(tf.cast(mask, tf.int32), axis=1)  # [batch, time], the number of steps so far
-        self.lengths = tf.reduce_sum(tf.cast(mask, tf.int32), axis=1)
+    def __init__(self, is_taken, time, zero_output_for_mask):
+        taken = tf.cumsum(tf.cast(is_taken, tf.int32), axis=1)  # [batch, time], the number of steps so far
+        self.lengths = tf.reduce_sum(tf.cast(is_taken, tf.int32), axis=1)
         # Where the first step lies that is taken, the second and so on; past the last that is, anywhere.
-        ordinals = tf.broadcast_to(tf.range(1, time + 1), tf.shape(mask))
+        ordinals = tf.broadcast_to(tf.range(1, time + 1), tf.shape(is_taken))
         self._sources = tf.minimum(tf.searchsorted(taken, ordinals), time - 1)
         # Where the output of each step lies among those of the steps that were taken. Where any step is left out, the
         # last of these is past the end of its sequence, and zeros.
-        if attrs["zero_output_for_mask"]:
-            self._targets = tf.where(mask, taken - 1, time - 1)
-            self._has_last = mask[:, -1:]
+        if zero_output_for_mask:
+            self._targets = tf.where(is_taken, taken - 1, time - 1)
+            self._has_last = is_taken[:, -1:]
         else:
             self._targets = tf.math.floormod(taken - 1, time)
             self._has_last = tf.expand_dims(self.lengths > 0, 1)
@@ -86,4 +106,4 @@ def _params(rnn_mode, weights):
     """Returns the params buffer that holds a layer's weights."""
     kernel, recurrent_kernel, bias = weights
     sizes = layout(rnn_mode, recurrent_kernel.shape[0], kernel.shape[0])
-    return from_keras(sizes, [kernel, recurrent_kernel, *([bias] if bias.shape.num_elements() else [])])
+    return from_keras(sizes, [kernel, recurrent_kernel, *([] if bias.shape.num_elements() == 0 else [bias])])

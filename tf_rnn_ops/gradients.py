@@ -396,10 +396,10 @@ def _keras_rnn_backprop_grad(op, *v):
         with tf.GradientTape() as inner:
             inner.watch(inputs)
             outputs = _keras_network.run([inputs[0], mask, *inputs[1:]], attrs)
-        d_inputs = inner.gradient(outputs, inputs, d_outputs, unconnected_gradients=tf.UnconnectedGradients.ZERO)
-    d_sequences, *others, of_outputs, of_final_h, of_final_c = outer.gradient(
-        d_inputs, [*inputs, *d_outputs], _zeros_for_none(v, op.outputs)
-    )
+        incoming = [aligned(each) for each in d_outputs]
+        d_inputs = inner.gradient(outputs, inputs, incoming, unconnected_gradients=tf.UnconnectedGradients.ZERO)
+    v = [aligned(each) for each in _zeros_for_none(v, op.outputs)]
+    d_sequences, *others, of_outputs, of_final_h, of_final_c = outer.gradient(d_inputs, [*inputs, *d_outputs], v)
     return [d_sequences, None, *others, of_outputs, of_final_h, of_final_c, None]
 
 

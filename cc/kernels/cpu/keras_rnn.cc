@@ -108,18 +108,19 @@ class MaskedSteps {
     std::int32_t* const places =
         EngineData<std::int32_t>(&places_) + sample * size_.time;
     std::int32_t length = 0;
-    const auto add = [&](bool wanted) {
-      for (std::int32_t place = 0; place < time; ++place) {
-        const bool is_taken = mask[go_backwards_ ? time - 1 - place : place];
-        if (is_taken == wanted) places[length++] = place;
+    std::vector<std::int32_t> left_out;
+    // Read once: the caller may write to memory that it lends TensorFlow.
+    for (std::int32_t place = 0; place < time; ++place) {
+      if (mask[go_backwards_ ? time - 1 - place : place]) {
+        places[length++] = place;
+      } else {
+        left_out.push_back(place);
       }
-    };
-    add(true);
+    }
+    std::copy(left_out.begin(), left_out.end(), places + length);
     EngineData<std::int32_t>(&lengths_)[sample] = length;
-    if (length == time) return;
-    leaves_out_ = true;
+    leaves_out_ = leaves_out_ || length < time;
     has_gaps_ = has_gaps_ || (length > 0 && places[length - 1] != length - 1);
-    add(false);
   }
 
   rnn::RnnSize size_{};
@@ -328,6 +329,7 @@ class KerasOutputs {
 
   // Makes the output of the last step of all. Both are [batch, units].
   void TakeLast(const Tensor& final_h, Tensor* last) const {
+    if (units_ == 0) return;  // of any number of samples
     for (std::int64_t sample = 0; sample < size_.batch; ++sample) {
       const T* const from = Row(final_h, sample);
       T* const to = Row(*last, sample);
@@ -344,6 +346,7 @@ class KerasOutputs {
                           const Tensor& d_final_h, Tensor* sum) const {
     TF_RETURN_IF_ERROR(
         ctx->allocate_temp(d_final_h.dtype(), d_final_h.shape(), sum));
+    if (units_ == 0) return absl::OkStatus();
     for (std::int64_t sample = 0; sample < size_.batch; ++sample) {
       const T* const of_final = Row(d_final_h, sample);
       const T* const of_last = Row(d_last, sample);

@@ -109,7 +109,7 @@ class PanelWeights {
     const std::int64_t panel = block / Cell::kGates;
     const std::int64_t gate = block % Cell::kGates;
     const std::int64_t col = block * kTileCols<P>;
-    if (!shape_.skips_input) {
+    if (!shape_.skips_input && shape_.fan_in > 0) {
       PackBlock(params_.Input(direction, InputGate<Cell>(gate)), panel,
                 Input(direction, 0, panels_).Cols(col, kTileCols<P>));
     }

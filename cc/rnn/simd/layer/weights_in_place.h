@@ -93,7 +93,7 @@ class WeightsInPlace {
       const MatrixView<T> block_out(scratch.block, out.rows, cols);
       for (std::int64_t block = 0; block < Cell::kBlocks; ++block) {
         WeightProduct<P, /*kTransposed=*/false> sum;
-        if (block < Cell::kGates) {
+        if (block < Cell::kGates && x.cols > 0) {
           sum.Add(x, params_.Input(direction, InputGate<Cell>(block))
                          .Cols(unit, units));
         }
