@@ -458,7 +458,9 @@ inline std::vector<Case> Cases() {
       cases.push_back(k);
     }
     for (RnnSize size : {RnnSize{1, 1}, RnnSize{2, 2}, RnnSize{70, 14}}) {
-      cases.push_back(RandomCase({mode, false, 1, 1, 0, 70, 0, true}, size));
+      // Over many steps without inputs, rectifiers come close to their kinks.
+      const std::int64_t units = size.time > 2 ? 4 : 70;
+      cases.push_back(RandomCase({mode, false, 1, 1, 0, units, 0, true}, size));
       cases.push_back(RandomCase({mode, false, 1, 1, 67, 64, 0, true}, size));
     }
     for (RnnSize size : {RnnSize{2, 2}, RnnSize{7, 2}}) {
