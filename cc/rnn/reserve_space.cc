@@ -60,8 +60,8 @@ std::uint64_t HashSequences(const ReserveSpaceKey& key) {
   };
   add(key.sequence_lengths, key.size.batch);
   add(order.steps, key.size.batch * key.size.time);
-  const std::int32_t is_input_reversed = order.is_input_reversed;
-  add(&is_input_reversed, order.is_input_reversed ? 1 : 0);
+  constexpr std::int32_t kReversed = -1;  // no length, and no place
+  add(&kReversed, order.is_input_reversed ? 1 : 0);
   return hash;
 }
 
@@ -225,6 +225,9 @@ std::string ReserveSpaceMismatch(const ReserveSpaceKey& key, const void* header,
       recorded, MakeHeader<T>(key, recorded.stream, recorded.is_sorted != 0));
   if (!differences.empty()) {
     return "the forward pass that returned it was another: " + differences;
+  }
+  if (recorded.is_sorted != 0 && key.sequence_lengths == nullptr) {
+    return "it says that samples are sorted where all have all steps";
   }
   return num_elements == expected_size ? "" : sizes;
 }
