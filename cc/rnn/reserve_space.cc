@@ -215,19 +215,18 @@ std::string ReserveSpaceMismatch(const ReserveSpaceKey& key, const void* header,
            sizes;
   }
   const Header recorded = ReadHeader(header);
-  // Without lengths there is nothing to sort by.
-  const int most_sorted = recorded.sequences == 0 ? 0 : 1;
-  if (recorded.magic != kMagic || recorded.is_sorted > most_sorted) {
-    return "it is not what tf_rnn_ops's forward pass returned, as when "
-           "TensorFlow's own kernel for GPUs ran it";
-  }
+  const std::string foreign =
+      "it is not what tf_rnn_ops's forward pass returned, as when TensorFlow's "
+      "own kernel for GPUs ran it";
+  if (recorded.magic != kMagic || recorded.is_sorted > 1) return foreign;
   const std::string differences = Describe(
       recorded, MakeHeader<T>(key, recorded.stream, recorded.is_sorted != 0));
   if (!differences.empty()) {
     return "the forward pass that returned it was another: " + differences;
   }
+  // Without lengths there is nothing to sort by.
   if (recorded.is_sorted != 0 && key.sequence_lengths == nullptr) {
-    return "it says that samples are sorted where all have all steps";
+    return foreign;
   }
   return num_elements == expected_size ? "" : sizes;
 }

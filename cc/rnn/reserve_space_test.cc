@@ -135,6 +135,23 @@ TEST(ReserveSpaceTest, KeepsTheOrderOfTheSamples) {
   }
 }
 
+TEST(ReserveSpaceTest, KeepsTheOrderOfTheSteps) {
+  const RnnSize one_sample{kSize.time, 1};
+  const std::vector<std::int32_t> lengths = {1};
+  const ReserveSpaceKey short_one{kConfig, one_sample, false, lengths.data(),
+                                  0.0f};
+  ReserveSpaceKey reversed{kConfig, one_sample, false, nullptr, 0.0f};
+  reversed.step_order.is_input_reversed = true;
+  const std::int64_t size = ReserveSpaceSize<float>(kConfig, one_sample);
+  std::vector<float> space(size);
+  for (bool is_sorted : {false, true}) {
+    WriteReserveSpaceHeader<float>(reversed, {}, space.data(), is_sorted);
+    EXPECT_EQ(ReserveSpaceMismatch(reversed, space.data(), size).empty(),
+              !is_sorted);
+    EXPECT_NE(ReserveSpaceMismatch(short_one, space.data(), size), "");
+  }
+}
+
 TEST(ReserveSpaceTest, KeepsTheStream) {
   std::vector<Half> space(64);
   const std::uint64_t last = std::numeric_limits<std::uint64_t>::max();
