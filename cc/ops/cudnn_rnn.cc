@@ -94,8 +94,8 @@ class SequenceShapes {
   absl::Status ReadReserveSpace() const {
     ShapeHandle merged;
     return MergeShape(c_, "reserve_space", "[reserve_space_size]",
-                      Shape("reserve_space"), c_->Vector(c_->UnknownDim()),
-                      &merged);
+                      InputShape(c_, "reserve_space"),
+                      c_->Vector(c_->UnknownDim()), &merged);
   }
 
   // To be called after all inputs above are read: completes the sizes, and
@@ -114,7 +114,7 @@ class SequenceShapes {
 
   // Reads an input of the shape of params, after Finish.
   absl::Status ReadParams(const char* name) {
-    return MergeShape(c_, name, "[params_size]", Shape(name), params_,
+    return MergeShape(c_, name, "[params_size]", InputShape(c_, name), params_,
                       &params_);
   }
 
@@ -144,7 +144,7 @@ class SequenceShapes {
   }
   // Of the gradient with respect to an input of the cell state's shape.
   ShapeHandle CellStateOf(const char* name) const {
-    return network_.has_cell_state() ? CellState() : Shape(name);
+    return network_.has_cell_state() ? CellState() : InputShape(c_, name);
   }
   ShapeHandle Params() const { return params_; }
 
@@ -152,8 +152,8 @@ class SequenceShapes {
   absl::Status ReadSequenceLengths() {
     ShapeHandle merged;
     TF_RETURN_IF_ERROR(MergeShape(c_, "sequence_lengths", "[batch]",
-                                  Shape("sequence_lengths"), c_->Vector(batch_),
-                                  &merged));
+                                  InputShape(c_, "sequence_lengths"),
+                                  c_->Vector(batch_), &merged));
     batch_ = c_->Dim(merged, 0);
     return absl::OkStatus();
   }
@@ -185,7 +185,7 @@ class SequenceShapes {
             ? absl::StrCat("[", steps_name, ", batch, ", size_name, "]")
             : absl::StrCat("[batch, ", steps_name, ", ", size_name, "]");
     ShapeHandle merged;
-    TF_RETURN_IF_ERROR(MergeShape(c_, name, meaning, Shape(name),
+    TF_RETURN_IF_ERROR(MergeShape(c_, name, meaning, InputShape(c_, name),
                                   Sequence(*steps, *size), &merged));
     *steps = c_->Dim(merged, time_major_ ? 0 : 1);
     batch_ = c_->Dim(merged, time_major_ ? 1 : 0);
@@ -200,14 +200,8 @@ class SequenceShapes {
                        : c_->MakeShape({batch_, steps, size});
   }
 
-  ShapeHandle Shape(const char* name) const {
-    std::vector<ShapeHandle> shapes;
-    const absl::Status status = c_->input(name, &shapes);
-    return status.ok() ? shapes[0] : c_->UnknownShape();
-  }
-
   std::string DebugString(const char* name) const {
-    return c_->DebugString(Shape(name));
+    return c_->DebugString(InputShape(c_, name));
   }
 
   InferenceContext* const c_;

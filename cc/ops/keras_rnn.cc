@@ -1,6 +1,7 @@
 #include <cstdint>
 #include <initializer_list>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -72,11 +73,9 @@ class LayerShapes {
   ShapeHandle Sequences() const {
     return c_->MakeShape({batch_, time_, features_});
   }
-  ShapeHandle Of(const char* name) const {
-    ShapeHandle shape = c_->UnknownShape();
-    std::vector<ShapeHandle> shapes;
-    if (c_->input(name, &shapes).ok() && shapes.size() == 1) shape = shapes[0];
-    return shape;
+  // Of a cell state or its gradient: that of initial_c, whatever that is.
+  ShapeHandle CellState() const {
+    return has_cell_state() ? State() : InputShape(c_, "initial_c");
   }
 
  private:
@@ -88,8 +87,8 @@ class LayerShapes {
     std::vector<DimensionHandle> known;
     for (const DimensionHandle* dim : dims) known.push_back(*dim);
     ShapeHandle merged;
-    TF_RETURN_IF_ERROR(
-        MergeShape(c_, name, meaning, Of(name), c_->MakeShape(known), &merged));
+    TF_RETURN_IF_ERROR(MergeShape(c_, name, meaning, InputShape(c_, name),
+                                  c_->MakeShape(known), &merged));
     int axis = 0;
     for (DimensionHandle* dim : dims) *dim = c_->Dim(merged, axis++);
     return absl::OkStatus();
@@ -105,13 +104,14 @@ class LayerShapes {
     return UnitsFrom(name, cols);
   }
 
+  bool MayHaveNoElements(const char* name) const {
+    const DimensionHandle elements = c_->NumElements(InputShape(c_, name));
+    return !InferenceContext::ValueKnown(elements) ||
+           InferenceContext::Value(elements) == 0;
+  }
+
   absl::Status ReadBias() {
-    const ShapeHandle bias = Of("bias");
-    const DimensionHandle elements = c_->NumElements(bias);
-    if (!InferenceContext::ValueKnown(elements) ||
-        InferenceContext::Value(elements) == 0) {
-      return absl::OkStatus();
-    }
+    if (MayHaveNoElements("bias")) return absl::OkStatus();
     DimensionHandle cols;
     TF_RETURN_IF_ERROR(GateUnits(&cols));
     const std::string columns = absl::StrCat(num_gates(), " * units]");
@@ -123,11 +123,7 @@ class LayerShapes {
   }
 
   absl::Status ReadMask() {
-    const DimensionHandle elements = c_->NumElements(Of("mask"));
-    if (!InferenceContext::ValueKnown(elements) ||
-        InferenceContext::Value(elements) == 0) {
-      return absl::OkStatus();
-    }
+    if (MayHaveNoElements("mask")) return absl::OkStatus();
     return Merge("mask", "[batch, time]", {&batch_, &time_});
   }
 
@@ -137,7 +133,7 @@ class LayerShapes {
     }
     return absl::InvalidArgumentError(absl::StrCat(
         "initial_h must have no more units than can be counted, but is ",
-        c_->DebugString(Of("initial_h"))));
+        c_->DebugString(InputShape(c_, "initial_h"))));
   }
   absl::Status UnitsFrom(const char* name, DimensionHandle gate_units) {
     if (InferenceContext::ValueKnown(units_) ||
@@ -147,9 +143,9 @@ class LayerShapes {
     if (c_->Divide(gate_units, num_gates(), true, &units_).ok()) {
       return absl::OkStatus();
     }
-    return absl::InvalidArgumentError(
-        absl::StrCat(name, " must have a multiple of ", num_gates(),
-                     " columns, but is ", c_->DebugString(Of(name))));
+    return absl::InvalidArgumentError(absl::StrCat(
+        name, " must have a multiple of ", num_gates(), " columns, but is ",
+        c_->DebugString(InputShape(c_, name))));
   }
 
   InferenceContext* const c_;
@@ -166,9 +162,7 @@ absl::Status KerasRnnShape(InferenceContext* c) {
   TF_RETURN_IF_ERROR(shapes.Read());
   TF_RETURN_IF_ERROR(c->set_output("outputs", {shapes.Outputs()}));
   TF_RETURN_IF_ERROR(c->set_output("final_h", {shapes.State()}));
-  TF_RETURN_IF_ERROR(c->set_output(
-      "final_c",
-      {shapes.has_cell_state() ? shapes.State() : shapes.Of("initial_c")}));
+  TF_RETURN_IF_ERROR(c->set_output("final_c", {shapes.CellState()}));
   bool is_training;
   TF_RETURN_IF_ERROR(c->GetAttr("is_training", &is_training));
   return c->set_output(
@@ -190,13 +184,12 @@ absl::Status KerasRnnBackpropShape(InferenceContext* c) {
   TF_RETURN_IF_ERROR(ReadBackpropInputs(&shapes));
   TF_RETURN_IF_ERROR(c->set_output("sequences_backprop", {shapes.Sequences()}));
   TF_RETURN_IF_ERROR(c->set_output("initial_h_backprop", {shapes.State()}));
-  TF_RETURN_IF_ERROR(c->set_output(
-      "initial_c_backprop",
-      {shapes.has_cell_state() ? shapes.State() : shapes.Of("initial_c")}));
-  TF_RETURN_IF_ERROR(c->set_output("kernel_backprop", {shapes.Of("kernel")}));
+  TF_RETURN_IF_ERROR(c->set_output("initial_c_backprop", {shapes.CellState()}));
+  TF_RETURN_IF_ERROR(
+      c->set_output("kernel_backprop", {InputShape(c, "kernel")}));
   TF_RETURN_IF_ERROR(c->set_output("recurrent_kernel_backprop",
-                                   {shapes.Of("recurrent_kernel")}));
-  return c->set_output("bias_backprop", {shapes.Of("bias")});
+                                   {InputShape(c, "recurrent_kernel")}));
+  return c->set_output("bias_backprop", {InputShape(c, "bias")});
 }
 
 constexpr char kInputsDoc[] = R"doc(

@@ -3,12 +3,22 @@
 #ifndef TF_RNN_OPS_CC_OPS_MERGE_SHAPE_H_
 #define TF_RNN_OPS_CC_OPS_MERGE_SHAPE_H_
 
+#include <vector>
+
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "tensorflow/core/framework/shape_inference.h"
 
 namespace tf_rnn_ops {
+
+// The shape of the first tensor of an input; unknown where there is none.
+inline tensorflow::shape_inference::ShapeHandle InputShape(
+    tensorflow::shape_inference::InferenceContext* c, const char* name) {
+  std::vector<tensorflow::shape_inference::ShapeHandle> shapes;
+  const absl::Status status = c->input(name, &shapes);
+  return status.ok() ? shapes[0] : c->UnknownShape();
+}
 
 // Merges the shape of the argument `name` with the one that it should have.
 // meaning: what the expected shape's dimensions are, for the error message.

@@ -133,8 +133,8 @@ inline rnn::ReserveSpaceHeader CopyHeader(
 // Copies the header and returns why the forward pass of this network did not
 // leave the reserve_space on a CPU; empty if it did.
 // E: the engine's type of the elements.
-template <typename E>
-std::string FindReserveSpaceMismatch(const CudnnRnnInputs& inputs,
+template <typename E, typename Inputs>
+std::string FindReserveSpaceMismatch(const Inputs& inputs,
                                      const tensorflow::Tensor& reserve_space,
                                      rnn::ReserveSpaceHeader* header) {
   *header = CopyHeader(reserve_space);
@@ -144,8 +144,8 @@ std::string FindReserveSpaceMismatch(const CudnnRnnInputs& inputs,
 }
 
 // The engine's kernels for the network, on this CPU.
-template <typename E>
-rnn::CudnnRnnKernels<E> NetworkKernels(const CudnnRnnInputs& inputs) {
+template <typename E, typename Inputs>
+rnn::CudnnRnnKernels<E> NetworkKernels(const Inputs& inputs) {
   return rnn::GetCudnnRnnKernels<E>(rnn::ActiveInstructionSet(),
                                     inputs.config().mode);
 }

@@ -148,7 +148,7 @@ class KerasRnnInputs {
     TF_RETURN_IF_ERROR(ReadCellState("initial_c", &initial_c));
     if (units_ > std::numeric_limits<std::int64_t>::max() / 8)
       return TooLarge();
-    TF_RETURN_IF_ERROR(ReadWeights("", {&kernel, &recurrent_kernel, &bias}));
+    TF_RETURN_IF_ERROR(ReadWeights());
     config_ = {attributes_.mode,
                /*skip_input=*/false,
                /*num_directions=*/1,
@@ -178,38 +178,10 @@ class KerasRnnInputs {
     return ReadHiddenState(name, tensor);
   }
 
-  absl::Status ReadSequences(const char* name, const Tensor** tensor) const {
-    return ReadInput(ctx_, name, "[batch, time, features]",
-                     {size_.batch, size_.time, config_.input_size}, tensor);
-  }
-
   absl::Status ReadOutputs(const char* name, const Tensor** tensor) const {
     if (!attributes_.return_sequences) return ReadHiddenState(name, tensor);
     return ReadInput(ctx_, name, "[batch, time, units]",
                      {size_.batch, size_.time, units_}, tensor);
-  }
-
-  // Reads the inputs kernel, recurrent_kernel and bias, or those of their
-  // shapes whose names end with `suffix`.
-  absl::Status ReadWeights(const std::string& suffix,
-                           const std::array<const Tensor**, 3>& tensors) const {
-    const std::int64_t gate_units = attributes_.num_gates() * units_;
-    const std::string columns =
-        absl::StrCat(attributes_.num_gates(), " * units]");
-    TF_RETURN_IF_ERROR(
-        ReadInput(ctx_, "kernel" + suffix, "[features, " + columns,
-                  {AxisSize(*sequences, 2), gate_units}, tensors[0]));
-    TF_RETURN_IF_ERROR(ReadInput(ctx_, "recurrent_kernel" + suffix,
-                                 "[units, " + columns, {units_, gate_units},
-                                 tensors[1]));
-    TF_RETURN_IF_ERROR(ReadInput(ctx_, "bias" + suffix, tensors[2]));
-    if ((*tensors[2])->NumElements() == 0) return absl::OkStatus();
-    if (attributes_.mode == rnn::RnnMode::kGru) {
-      return CheckShape("bias" + suffix, "[2, " + columns, {2, gate_units},
-                        **tensors[2]);
-    }
-    return CheckShape("bias" + suffix, "[" + columns, {gate_units},
-                      **tensors[2]);
   }
 
   // Gives the engine what was read.
@@ -223,14 +195,9 @@ class KerasRnnInputs {
     pass->input = EngineData<T>(*sequences);
     pass->input_h = EngineData<T>(*initial_h);
     pass->input_c = EngineData<T>(*initial_c);
-    pass->keras_weights = Weights<T>(*kernel, *recurrent_kernel, *bias);
-  }
-  template <typename T>
-  static rnn::KerasWeights<const EngineType<T>> Weights(
-      const Tensor& kernel, const Tensor& recurrent_kernel,
-      const Tensor& bias) {
-    return {EngineData<T>(kernel), EngineData<T>(recurrent_kernel),
-            bias.NumElements() == 0 ? nullptr : EngineData<T>(bias)};
+    pass->keras_weights = {
+        EngineData<T>(*kernel), EngineData<T>(*recurrent_kernel),
+        bias->NumElements() == 0 ? nullptr : EngineData<T>(*bias)};
   }
 
   rnn::ReserveSpaceKey MakeReserveSpaceKey() const {
@@ -262,6 +229,23 @@ class KerasRnnInputs {
   const Tensor* bias = nullptr;
 
  private:
+  absl::Status ReadWeights() {
+    const std::int64_t gate_units = attributes_.num_gates() * units_;
+    const std::string columns =
+        absl::StrCat(attributes_.num_gates(), " * units]");
+    TF_RETURN_IF_ERROR(ReadInput(ctx_, "kernel", "[features, " + columns,
+                                 {AxisSize(*sequences, 2), gate_units},
+                                 &kernel));
+    TF_RETURN_IF_ERROR(ReadInput(ctx_, "recurrent_kernel", "[units, " + columns,
+                                 {units_, gate_units}, &recurrent_kernel));
+    TF_RETURN_IF_ERROR(ReadInput(ctx_, "bias", &bias));
+    if (bias->NumElements() == 0) return absl::OkStatus();
+    if (attributes_.mode == rnn::RnnMode::kGru) {
+      return CheckShape("bias", "[2, " + columns, {2, gate_units}, *bias);
+    }
+    return CheckShape("bias", "[" + columns, {gate_units}, *bias);
+  }
+
   OpKernelContext* const ctx_;
   const KerasRnnAttributes& attributes_;
   rnn::RnnSize size_{};
@@ -403,12 +387,6 @@ class KerasOutputs {
   const std::int64_t units_;
 };
 
-template <typename E>
-rnn::CudnnRnnKernels<E> EngineKernels(const KerasRnnInputs& inputs) {
-  return rnn::GetCudnnRnnKernels<E>(rnn::ActiveInstructionSet(),
-                                    inputs.config().mode);
-}
-
 template <typename T>
 class KerasRNNOp : public tensorflow::OpKernel {
  public:
@@ -449,7 +427,7 @@ class KerasRNNOp : public tensorflow::OpKernel {
     pass.output_h = EngineData<T>(final_h);
     pass.output_c = EngineData<T>(final_c);
     pass.reserve_space = EngineData<T>(reserve_space);
-    const auto kernels = EngineKernels<E>(inputs);
+    const auto kernels = NetworkKernels<E>(inputs);
     OP_REQUIRES_OK(ctx, RunPass(ctx, inputs, kernels.forward_workspace,
                                 kernels.forward, &pass));
     const KerasOutputs<T> keras(attributes_, inputs);
@@ -512,12 +490,8 @@ absl::Status ReadReserveSpace(OpKernelContext* ctx,
                                {kAnySize}, &tensor));
   *reserve_space = *tensor;
   TF_RETURN_IF_ERROR(AlignReserveSpace(ctx, reserve_space));
-  *header = CopyHeader(*reserve_space);
-  const std::string mismatch = rnn::ReserveSpaceMismatch<E>(
-      inputs.MakeReserveSpaceKey(), header->data(),
-      reserve_space->NumElements(),
-      rnn::ReserveSpaceSize<E>(inputs.config(), inputs.size()));
-  return CheckReserveSpace(mismatch);
+  return CheckReserveSpace(
+      FindReserveSpaceMismatch<E>(inputs, *reserve_space, header));
 }
 
 template <typename T>
@@ -546,7 +520,7 @@ class KerasRNNBackpropOp : public tensorflow::OpKernel {
     pass.reserve_space = EngineData<T>(reserve_space);
     pass.reserve_space_header = &header;
     OP_REQUIRES_OK(ctx, AllocateGradients(ctx, inputs, &pass));
-    const auto kernels = EngineKernels<E>(inputs);
+    const auto kernels = NetworkKernels<E>(inputs);
     OP_REQUIRES_OK(ctx, RunPass(ctx, inputs, kernels.backward_workspace,
                                 kernels.backward, &pass));
   }

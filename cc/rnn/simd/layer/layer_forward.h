@@ -159,7 +159,7 @@ class LayerForward {
             kPanelCols * (shape_.output_size + (is_fused_ ? shape_.fan_in : 0)),
             scratch_.steps, executor),
         group_size_(reads_in_place_ && params_.is_transposed()
-                        ? GroupSize<T>(shape_.batch, 1)
+                        ? KerasProductScratch<P>::MostPanels(shape_.batch)
                         : steps_.group_size()) {}
 
   void Run() const {

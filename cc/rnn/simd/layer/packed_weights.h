@@ -190,6 +190,7 @@ class GateWeights {
       PackWith<PackWork<MatrixView<const P>, Right>>(has_input, executor);
     }
   }
+
   // [U, F]
   Right Input(std::int64_t direction, std::int64_t gate) const {
     return Nth(direction * Cell::kGates + gate, scratch_.input, shape_.units,

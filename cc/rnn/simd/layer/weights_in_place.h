@@ -11,6 +11,7 @@
 #include "cc/rnn/simd/cells/cells.h"
 #include "cc/rnn/simd/layer/layer_params.h"
 #include "cc/rnn/simd/layer/layer_shape.h"
+#include "cc/rnn/simd/layer/step_tasks.h"
 #include "cc/rnn/simd/matmul/block_matrix.h"
 #include "cc/rnn/simd/matmul/dot_product.h"
 #include "cc/rnn/simd/matmul/matrix_view.h"
@@ -25,15 +26,18 @@ namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
 template <typename P>
 struct KerasProductScratch {
   P* packed;              // [PackedChunkSize]
-  ComputeType<P>* block;  // [rows, kMostPanels * kTileCols]
+  ComputeType<P>* block;  // [rows, MostPanels * kTileCols]
 
-  static constexpr std::int64_t kMostPanels = 2 * kWidest;
-
+  // How many panels are multiplied at once.
+  static std::int64_t MostPanels(std::int64_t batch) {
+    return GroupSize<ComputeType<P>>(batch, /*blocks=*/1);
+  }
   static CheckedInt PackedSize(const RnnSize& size) {
     return PackedChunkSize<P>(size.batch);
   }
   static CheckedInt BlockSize(const RnnSize& size) {
-    return CheckedInt(size.batch) * kMostPanels * kTileCols<ComputeType<P>>;
+    return CheckedInt(size.batch) * MostPanels(size.batch) *
+           kTileCols<ComputeType<P>>;
   }
   // A worker's part of what all have.
   KerasProductScratch OfWorker(const RnnSize& size, int worker) const {
@@ -92,20 +96,22 @@ class WeightsInPlace {
       const std::int64_t units = Min(cols, shape_.units - unit);
       const MatrixView<T> block_out(scratch.block, out.rows, cols);
       for (std::int64_t block = 0; block < Cell::kBlocks; ++block) {
+        const bool has_input = block < Cell::kGates && x.cols > 0;
+        const bool has_state = block >= Cell::kFirstRecurrent;
         WeightProduct<P, /*kTransposed=*/false> sum;
-        if (block < Cell::kGates && x.cols > 0) {
+        if (has_input) {
           sum.Add(x, params_.Input(direction, InputGate<Cell>(block))
                          .Cols(unit, units));
         }
-        if (block >= Cell::kFirstRecurrent) {
+        if (has_state) {
           sum.Add(state,
                   params_.Recurrent(direction, block - Cell::kFirstRecurrent)
                       .Cols(unit, units));
         }
-        if (block < Cell::kFirstRecurrent && x.cols == 0) {
-          std::fill_n(block_out.data, block_out.rows * cols, T(0));
-        } else {
+        if (has_input || has_state) {
           sum.Multiply(0, x.rows, 0, units, scratch.packed, block_out);
+        } else {
+          std::fill_n(block_out.data, block_out.rows * cols, T(0));
         }
         for (std::int64_t row = 0; row < out.rows; ++row) {
           for (std::int64_t p = 0; p < num_panels; ++p) {
