@@ -152,36 +152,30 @@ def test_third_derivatives_equal_central_differences(mode, mask):
     names = [name for name in inputs if name != "mask" and (name != "initial_c" or has_cell_state(mode))]
     directions = {name: data(*inputs[name].shape, seed=9) for name in names}
 
-    @tf.function
-    def first(x):
-        with tf.GradientTape() as tape:
-            tape.watch(x)
-            results = raw_ops.KerasRNN(**inputs | x, rnn_mode=mode, go_backwards=True, return_sequences=True)
-            loss = tf.add_n([tf.reduce_sum(tf.sin(each)) for each in results[: 2 + has_cell_state(mode)]])
-        return tape.gradient(loss, x)
+    def outputs_loss(x):
+        results = raw_ops.KerasRNN(**inputs | x, rnn_mode=mode, go_backwards=True, return_sequences=True)
+        return tf.add_n([tf.reduce_sum(tf.sin(each)) for each in results[: 2 + has_cell_state(mode)]])
 
-    @tf.function
-    def second(x):
-        with tf.GradientTape() as tape:
-            tape.watch(x)
-            loss = tf.add_n([tf.reduce_sum(tf.square(each)) for each in first(x).values()])
-        return tape.gradient(loss, x)
+    def gradient_of(loss):
+        @tf.function
+        def gradient(x):
+            with tf.GradientTape() as tape:
+                tape.watch(x)
+                value = loss(x)
+            return tape.gradient(value, x)
 
-    @tf.function
-    def third(x):
-        with tf.GradientTape() as tape:
-            tape.watch(x)
-            loss = tf.add_n([tf.reduce_sum(tf.square(each)) for each in second(x).values()])
-        return loss, tape.gradient(loss, x)
+        return gradient
+
+    def size_of(gradient):
+        return lambda x: tf.add_n([tf.reduce_sum(tf.square(each)) for each in gradient(x).values()])
 
     def moved(distance):
         return {name: inputs[name] + distance * directions[name] for name in names}
 
-    of_second = {
-        "second": (lambda x: tf.add_n([tf.reduce_sum(tf.square(each)) for each in first(x).values()]), second),
-        "third": (lambda x: third(x)[0], lambda x: third(x)[1]),
-    }
-    for loss, gradient in of_second.values():
+    loss = outputs_loss
+    for _ in range(2):  # the second derivative, and then the third
+        loss = size_of(gradient_of(loss))
+        gradient = gradient_of(loss)
         distance = 1e-5
         expected = (loss(moved(distance)) - loss(moved(-distance))) / (2 * distance)
         gradients = gradient(moved(0.0))

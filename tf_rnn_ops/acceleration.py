@@ -154,7 +154,9 @@ def _on_op(cls, inner_loop):
         arguments = layer, sequences, initial_state, mask, training
         # The inner_loop of LSTM and GRU decides before it calls RNN's.
         decides = cls is next(each for each in _LAYERS if isinstance(layer, each))
-        return (_inner_loop.inner_loop if decides and _inner_loop.can_run(*arguments) else inner_loop)(*arguments)
+        if decides and _inner_loop.can_run(*arguments):
+            return _inner_loop.inner_loop(*arguments)
+        return inner_loop(*arguments)
 
     return accelerated
 
