@@ -459,6 +459,8 @@ def keras_rnn_shapes(call: Call) -> dict[str, tuple[int, ...]]:
     for each in definition(call.op).attr:
         if each.type == "bool":
             attribute(call, each.name)
+    activations = [string_attribute(call, name) for name in ("activation", "recurrent_activation")]
+    require(mode in ("lstm", "gru") or activations == ["tanh", "sigmoid"], "the cell has an activation of its own")
     x, h = tensor(call, "sequences").shape, tensor(call, "initial_h").shape
     require(len(x) == 3 and len(h) == 2, "sequences have three dimensions, and initial_h two")
     (batch, time, features), units = x, h[1]

@@ -23,6 +23,8 @@ DROPOUTS = (*(0.0,) * 8, 0.3, 0.5, 1.0)
 WILD_SHARE = 0.12
 WILD = (np.nan, np.nan, np.inf, -np.inf, 1e30, 1e-40, -0.0)
 RNN_MODES = ("rnn_relu", "rnn_tanh", "lstm", "gru")
+ACTIVATIONS = ("tanh", "sigmoid", "relu", "linear", "hard_sigmoid")
+KERAS_ACTIVATIONS = ("activation", "recurrent_activation")
 KERAS_FLAGS = ("go_backwards", "return_sequences", "zero_output_for_mask")
 RESULT_NAMES = tuple(f"{name}_grad" for name in INPUTS) + tuple(f"{name}_backprop_grad" for name in OUTPUTS)
 
@@ -352,6 +354,7 @@ def keras_rnn(rng) -> Arguments:
         **with_wild_values(rng, gru_inputs.cast(drawn, dtype)),
         "mask": mask,
         "rnn_mode": mode,
+        **({name: choice(rng, ACTIVATIONS) for name in KERAS_ACTIVATIONS} if mode in ("lstm", "gru") else {}),
         **{name: bool(rng.random() < 0.5) for name in KERAS_FLAGS},
         "is_training": bool(rng.random() < 0.7),
     }

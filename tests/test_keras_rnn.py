@@ -16,8 +16,15 @@ from tf_rnn_ops import raw_ops
 ERRORS = (tf.errors.InvalidArgumentError, ValueError)
 KINDS = {"lstm": "LSTM", "gru": "GRU", "rnn_tanh": "SimpleRNN", "rnn_relu": "SimpleRNN"}
 GATES = {"lstm": 4, "gru": 3, "rnn_tanh": 1, "rnn_relu": 1}
+ACTIVATIONS = ("tanh", "sigmoid", "relu", "linear", "hard_sigmoid")
 FLAGS = ("go_backwards", "return_sequences", "zero_output_for_mask")
 DTYPES = ("float64", "float32", "float16", "bfloat16")
+# Where a 16-bit type rounds to the other side of a kink, the slope is another.
+ACTIVATED = [
+    (*pair, dtype)
+    for pair in itertools.product(ACTIVATIONS, repeat=2)
+    for dtype in (DTYPES[:2] if {"relu", "hard_sigmoid"} & set(pair) else DTYPES)
+]
 # At a wrong sign of what a rectifier is given, 16-bit types have another slope.
 CASES = [case for case in itertools.product(KINDS, DTYPES) if case[0] != "rnn_relu" or case[1] in DTYPES[:2]]
 
@@ -49,9 +56,9 @@ def arguments(mode, dtype="float64", batch=4, time=6, features=3, units=5, use_b
 def run_keras(mode, inputs, **flags):
     """Returns what Keras's layer gives for the op's inputs: outputs and final states."""
     use_bias = inputs["bias"].shape.num_elements() > 0 or inputs["recurrent_kernel"].shape[0] == 0
-    activation = {"activation": "relu"} if mode == "rnn_relu" else {}
+    flags = {"activation": "relu", **flags} if mode == "rnn_relu" else flags
     layer = KERAS[KINDS[mode]](
-        inputs["initial_h"].shape[1], return_state=True, use_bias=use_bias, dtype="float64", **activation, **flags
+        inputs["initial_h"].shape[1], return_state=True, use_bias=use_bias, dtype="float64", **flags
     )
     layer.build(inputs["sequences"].shape)
     wide = {name: tf.cast(each, tf.float64) for name, each in inputs.items()}
@@ -99,6 +106,27 @@ def check_op(mode, dtype, actual, expected):
 @pytest.mark.parametrize("mode", KINDS)
 def test_equals_keras(mode, mask, flags):
     check_against_keras(mode, "float64", mask, flags)
+
+
+@pytest.mark.parametrize("mode", ["lstm", "gru"])
+@pytest.mark.parametrize(("activation", "recurrent_activation", "dtype"), ACTIVATED)
+def test_activations_equal_keras(mode, activation, recurrent_activation, dtype):
+    inputs = arguments(mode, dtype, mask=MASKS["gaps"])
+    flags = {"activation": activation, "recurrent_activation": recurrent_activation, "return_sequences": True}
+    expected = run_keras(mode, inputs, **flags)
+    for is_training in (True, False):
+        check_op(mode, dtype, run_op(mode, inputs, is_training, **flags), expected)
+
+
+@pytest.mark.parametrize("in_graph", [False, True], ids=["eager", "graph"])
+@pytest.mark.parametrize("mode", ["rnn_tanh", "rnn_relu"])
+@pytest.mark.parametrize("name", ["activation", "recurrent_activation"])
+def test_activations_of_a_cell_without_gates_are_refused(name, mode, in_graph):
+    def call():
+        return raw_ops.KerasRNN(**arguments(mode, "float32"), rnn_mode=mode, **{name: "linear"})
+
+    with pytest.raises(ERRORS, match=rf"activation must be tanh .* linear .* where rnn_mode is {mode}"):
+        (tf.function(call) if in_graph else call)()
 
 
 @pytest.mark.parametrize("flags", [(False, True, False), (True, False, False)], ids=str)
@@ -223,6 +251,7 @@ def test_a_reserve_space_of_another_call_is_refused():
         "mask or go_backwards were others": backprop_arguments(inputs | {"mask": tf.constant(MASKS["left-padded"])}),
         "time was 5, but is 6": backprop_arguments(arguments("lstm", "float32", time=5)),
         "rnn_mode was gru, but is lstm": backprop_arguments(arguments("gru", "float32"), rnn_mode="gru"),
+        "its activations were others": backprop_arguments(inputs, activation="relu"),
     }
     right = backprop_arguments(inputs)
     for why, other in others.items():

@@ -357,13 +357,20 @@ def _cudnn_rnn_backprop_grad_grad(op, *s):
     return grads
 
 
-_KERAS_RNN_ATTRS = ("rnn_mode", "go_backwards", "return_sequences", "zero_output_for_mask")
+_KERAS_RNN_ATTRS = (
+    "rnn_mode",
+    "activation",
+    "recurrent_activation",
+    "go_backwards",
+    "return_sequences",
+    "zero_output_for_mask",
+)
 
 
 def _keras_rnn_attrs(op):
     """Returns the attributes that both KerasRNN ops have."""
     attrs = {name: op.get_attr(name) for name in _KERAS_RNN_ATTRS}
-    return {**attrs, "rnn_mode": tf.compat.as_str(attrs["rnn_mode"])}
+    return {name: tf.compat.as_str(each) if isinstance(each, bytes) else each for name, each in attrs.items()}
 
 
 @_gradient_of("TfRnnOps>KerasRNN")

@@ -1005,6 +1005,8 @@ def KerasRNN(
     recurrent_kernel,
     bias,
     rnn_mode: str = "lstm",
+    activation: str = "tanh",
+    recurrent_activation: str = "sigmoid",
     go_backwards: bool = False,
     return_sequences: bool = False,
     zero_output_for_mask: bool = False,
@@ -1038,6 +1040,9 @@ def KerasRNN(
       recurrent_kernel: [units, num_gates * units].
       bias: [num_gates * units], in "gru" [2, num_gates * units]. Of no elements for zeros.
       rnn_mode: "rnn_relu", "rnn_tanh", "lstm" or "gru".
+      activation: what "lstm" and "gru" activate their state with: "tanh", "sigmoid", "relu", "linear" or
+        "hard_sigmoid". It replaces tanh above.
+      recurrent_activation: what they activate their gates with, of the same. It replaces sigmoid above.
       go_backwards: whether to take the steps from the last to the first. The outputs come in the order in which they
         are taken.
       return_sequences: whether the outputs of all steps are wanted, or the last one.
@@ -1068,6 +1073,8 @@ def KerasRNN(
         recurrent_kernel=recurrent_kernel,
         bias=bias,
         rnn_mode=rnn_mode,
+        activation=activation,
+        recurrent_activation=recurrent_activation,
         go_backwards=go_backwards,
         return_sequences=return_sequences,
         zero_output_for_mask=zero_output_for_mask,
@@ -1090,6 +1097,8 @@ def KerasRNNBackprop(
     final_c_backprop,
     reserve_space,
     rnn_mode: str = "lstm",
+    activation: str = "tanh",
+    recurrent_activation: str = "sigmoid",
     go_backwards: bool = False,
     return_sequences: bool = False,
     zero_output_for_mask: bool = False,
@@ -1110,6 +1119,8 @@ def KerasRNNBackprop(
       final_c_backprop: gradient with respect to `final_c`, of its shape; ignored unless rnn_mode is "lstm".
       reserve_space: as `KerasRNN` returned it, with `is_training=True`.
       rnn_mode: as in `KerasRNN`.
+      activation: as in `KerasRNN`.
+      recurrent_activation: as in `KerasRNN`.
       go_backwards: as in `KerasRNN`.
       return_sequences: as in `KerasRNN`.
       zero_output_for_mask: as in `KerasRNN`.
@@ -1146,6 +1157,8 @@ def KerasRNNBackprop(
         final_c_backprop=final_c_backprop,
         reserve_space=reserve_space,
         rnn_mode=rnn_mode,
+        activation=activation,
+        recurrent_activation=recurrent_activation,
         go_backwards=go_backwards,
         return_sequences=return_sequences,
         zero_output_for_mask=zero_output_for_mask,

@@ -33,9 +33,15 @@ class LayerShapes {
 
   // Reads the attributes and all inputs of KerasRNN.
   absl::Status Read() {
-    std::string rnn_mode;
-    TF_RETURN_IF_ERROR(c_->GetAttr("rnn_mode", &rnn_mode));
-    mode_ = rnn::RnnModeOf(rnn_mode);
+    rnn::CellAttributes cell;
+    TF_RETURN_IF_ERROR(rnn::ReadCellAttributes(
+        [this](const char* name, auto* value) {
+          return c_->GetAttr(name, value);
+        },
+        &cell));
+    const std::string error = cell.Error();
+    if (!error.empty()) return absl::InvalidArgumentError(error);
+    mode_ = cell.mode;
     TF_RETURN_IF_ERROR(c_->GetAttr("return_sequences", &return_sequences_));
     TF_RETURN_IF_ERROR(Merge("sequences", "[batch, time, features]",
                              {&batch_, &time_, &features_}));
@@ -212,16 +218,23 @@ bias: [gates * units], where rnn_mode is gru [2, gates * units]: that of the
 constexpr char kAttributesDoc[] = R"doc(
 rnn_mode: The kind of the cell. That of a gru has the reset gate after the
   product, as Keras's reset_after says.
+activation: What an lstm or a gru activates its state with.
+recurrent_activation: What an lstm or a gru activates its gates with.
 go_backwards: Whether to take the steps from the last to the first; the outputs
   are in the order in which they are taken.
 return_sequences: Whether the outputs of all steps are wanted, or the last one.
 zero_output_for_mask: Whether the output of a step that is left out is zeros.
 )doc";
 
-#define KERAS_RNN_ATTRIBUTES                  \
-  Attr(cudnn_rnn_attr::kRnnMode)              \
-      .Attr("go_backwards: bool = false")     \
-      .Attr("return_sequences: bool = false") \
+// The names in rnn::ActivationNames().
+#define ACTIVATIONS "{'tanh', 'sigmoid', 'relu', 'linear', 'hard_sigmoid'}"
+
+#define KERAS_RNN_ATTRIBUTES                                     \
+  Attr(cudnn_rnn_attr::kRnnMode)                                 \
+      .Attr("activation: " ACTIVATIONS " = 'tanh'")              \
+      .Attr("recurrent_activation: " ACTIVATIONS " = 'sigmoid'") \
+      .Attr("go_backwards: bool = false")                        \
+      .Attr("return_sequences: bool = false")                    \
       .Attr("zero_output_for_mask: bool = false")
 
 REGISTER_OP("TfRnnOps>KerasRNN")

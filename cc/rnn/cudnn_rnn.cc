@@ -11,11 +11,11 @@ namespace tf_rnn_ops::rnn {
 
 template <typename T>
 CudnnRnnKernels<T> GetCudnnRnnKernels(InstructionSet instruction_set,
-                                      RnnMode mode) {
+                                      const RnnConfig& config) {
   // Products of bfloat16 round states to bfloat16. That is as accurate as the
-  // type, except near the kink of a ReLU: there, rounding could select the
+  // type, except near a kink, as of a ReLU: there, rounding could select the
   // gradient of the other side.
-  [[maybe_unused]] const bool may_round_states = mode != RnnMode::kRelu;
+  [[maybe_unused]] const bool may_round_states = !config.has_kinks();
   switch (instruction_set) {
 #if defined(TF_RNN_OPS_HAS_HIGHER_SETS)
     case InstructionSet::kAmx:
@@ -38,8 +38,9 @@ CudnnRnnKernels<T> GetCudnnRnnKernels(InstructionSet instruction_set,
   }
 }
 
-#define INSTANTIATE(T) \
-  template CudnnRnnKernels<T> GetCudnnRnnKernels<T>(InstructionSet, RnnMode)
+#define INSTANTIATE(T)                                              \
+  template CudnnRnnKernels<T> GetCudnnRnnKernels<T>(InstructionSet, \
+                                                    const RnnConfig&)
 
 INSTANTIATE(Half);
 INSTANTIATE(BFloat16);

@@ -167,10 +167,10 @@ struct CudnnRnnKernels {
                         const RandomStream&, ComputeType<T>* masks, Executor&);
 };
 
-// The kernels for networks of a mode, for a supported instruction set.
+// The kernels for networks like `config`, for a supported instruction set.
 template <typename T>
 CudnnRnnKernels<T> GetCudnnRnnKernels(InstructionSet instruction_set,
-                                      RnnMode mode);
+                                      const RnnConfig& config);
 
 }  // namespace tf_rnn_ops::rnn
 

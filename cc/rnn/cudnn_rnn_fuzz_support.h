@@ -103,7 +103,7 @@ class FuzzedPasses {
   FuzzedPasses(const FuzzedNetwork& network, InstructionSet instruction_set,
                std::int64_t misalignment, Values values)
       : network_(network),
-        kernels_(GetCudnnRnnKernels<T>(instruction_set, network.config.mode)),
+        kernels_(GetCudnnRnnKernels<T>(instruction_set, network.config)),
         misalignment_(misalignment) {
     for (ExactArray<T>* array :
          {&input_, &input_h_, &input_c_, &params_, &d_output_, &d_output_h_,

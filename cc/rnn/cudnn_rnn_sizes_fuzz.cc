@@ -91,7 +91,7 @@ Pass MakePass(const FuzzedNetwork& network) {
 template <typename T>
 void CheckWorkspaces(const FuzzedNetwork& network, FuzzInput& input) {
   const CudnnRnnKernels<T> kernels =
-      GetCudnnRnnKernels<T>(ReadInstructionSet(input), network.config.mode);
+      GetCudnnRnnKernels<T>(ReadInstructionSet(input), network.config);
   const int num_threads = 1 + static_cast<int>(input.Word(2));
   const int wanted = input.Byte();
   T something{};

@@ -19,7 +19,21 @@ namespace {
 // ---------------------------------------------------------------------------
 // The plain reference: the formulas of cudnn_rnn.h, element by element.
 
-double Sigmoid(double value) { return 1 / (1 + std::exp(-value)); }
+double Activate(Activation activation, double value) {
+  switch (activation) {
+    case Activation::kTanh:
+      return std::tanh(value);
+    case Activation::kSigmoid:
+      return 1 / (1 + std::exp(-value));
+    case Activation::kRelu:
+      return std::max(value, 0.0);
+    case Activation::kHardSigmoid:
+      return std::clamp(value / 6 + 0.5, 0.0, 1.0);
+    case Activation::kLinear:
+      break;
+  }
+  return value;
+}
 
 // Philox4x32-10, one word.
 std::uint32_t RandomWord(std::uint64_t counter, int word) {
@@ -84,27 +98,31 @@ void Step(const Case& k, std::int64_t pseudo_layer, const Array& x, Array& h,
     input.push_back(from_input);
     recurrent.push_back(from_state);
   }
-  const auto gate = [&](int i, std::int64_t unit) {
+  const auto sum = [&](int i, std::int64_t unit) {
     return input[i][unit] + recurrent[i][unit];
+  };
+  const auto gate = [&](int i, std::int64_t unit) {
+    return Activate(config.activations.gate, sum(i, unit));
+  };
+  const auto state = [&](double value) {
+    return Activate(config.activations.state, value);
   };
   Array out(units);
   for (std::int64_t u = 0; u < units; ++u) {
     switch (config.mode) {
       case RnnMode::kRelu:
-        out[u] = std::max(gate(0, u), 0.0);
+        out[u] = std::max(sum(0, u), 0.0);
         break;
       case RnnMode::kTanh:
-        out[u] = std::tanh(gate(0, u));
+        out[u] = std::tanh(sum(0, u));
         break;
       case RnnMode::kLstm:
-        c[u] = Sigmoid(gate(1, u)) * c[u] +
-               Sigmoid(gate(0, u)) * std::tanh(gate(2, u));
-        out[u] = Sigmoid(gate(3, u)) * std::tanh(c[u]);
+        c[u] = gate(1, u) * c[u] + gate(0, u) * state(sum(2, u));
+        out[u] = gate(3, u) * state(c[u]);
         break;
       case RnnMode::kGru: {
-        const double n =
-            std::tanh(input[2][u] + Sigmoid(gate(0, u)) * recurrent[2][u]);
-        const double update = Sigmoid(gate(1, u));
+        const double n = state(input[2][u] + gate(0, u) * recurrent[2][u]);
+        const double update = gate(1, u);
         out[u] = (1 - update) * n + update * h[u];
         break;
       }
@@ -224,7 +242,7 @@ std::int64_t InferenceWorkspace(InstructionSet instruction_set,
   a.config = config;
   a.size = size;
   a.time_major = true;
-  return GetCudnnRnnKernels<float>(instruction_set, config.mode)
+  return GetCudnnRnnKernels<float>(instruction_set, config)
       .forward_workspace(a, 2);
 }
 
@@ -612,7 +630,7 @@ TEST(CudnnRnnEmptyTest, TakesNoTimeAndNoMemory) {
   };
   for (const auto& each : empty) {
     const auto kernels =
-        GetCudnnRnnKernels<float>(InstructionSet::kBaseline, each.config.mode);
+        GetCudnnRnnKernels<float>(InstructionSet::kBaseline, each.config);
     CudnnRnnForward<float> forward{};
     forward.config = each.config;
     forward.size = each.size;
@@ -643,7 +661,7 @@ TEST(CudnnRnnWorkspaceTest, ThatCannotBeCounted) {
   backward.size = forward.size;
   backward.output = backward.output_backprop = &element;
   const auto kernels =
-      GetCudnnRnnKernels<float>(InstructionSet::kBaseline, forward.config.mode);
+      GetCudnnRnnKernels<float>(InstructionSet::kBaseline, forward.config);
   EXPECT_EQ(kernels.forward_workspace(forward, 2), -1);
   EXPECT_EQ(kernels.backward_workspace(backward, 2), -1);
   CudnnRnnBackwardGrad<float> backward_grad{};

@@ -27,6 +27,15 @@ namespace tf_rnn_ops::rnn {
 constexpr RnnMode kModes[] = {RnnMode::kTanh, RnnMode::kRelu, RnnMode::kLstm,
                               RnnMode::kGru};
 
+// Each activation of the state and of the gates.
+constexpr Activations kOtherActivations[] = {
+    {Activation::kRelu, Activation::kSigmoid},
+    {Activation::kLinear, Activation::kHardSigmoid},
+    {Activation::kSigmoid, Activation::kTanh},
+    {Activation::kHardSigmoid, Activation::kRelu},
+    {Activation::kTanh, Activation::kLinear},
+};
+
 // A network and what goes into it, in the caller's order.
 struct Case {
   RnnConfig config;
@@ -208,7 +217,7 @@ class Engine {
  public:
   Engine(InstructionSet instruction_set, Case& k)
       : k_(k),
-        kernels_(GetCudnnRnnKernels<T>(instruction_set, k.config.mode)),
+        kernels_(GetCudnnRnnKernels<T>(instruction_set, k.config)),
         input_(Rounded<T>(k.input)),
         input_h_(Rounded<T>(k.input_h)),
         input_c_(Rounded<T>(k.input_c)),
@@ -457,6 +466,15 @@ inline std::vector<Case> Cases() {
       k.lengths[1] = 0;
       cases.push_back(k);
     }
+    if (TraitsOf(mode).gates > 1) {
+      for (const Activations& activations : kOtherActivations) {
+        // In many steps, gates without bounds leave a float's range.
+        for (std::int64_t time : {2, 3}) {
+          RnnConfig config{mode, false, 1, 1, 5, 37, 0, true, activations};
+          cases.push_back(RandomCase(config, {time, 7}));
+        }
+      }
+    }
     for (RnnSize size : {RnnSize{1, 1}, RnnSize{2, 2}, RnnSize{70, 14}}) {
       // Over many steps without inputs, rectifiers come close to their kinks.
       const std::int64_t units = size.time > 2 ? 4 : 70;
@@ -500,7 +518,9 @@ inline std::string Describe(const Case& k) {
          std::to_string(c.num_units) + " num_proj " +
          std::to_string(c.num_proj) + " time " + std::to_string(k.size.time) +
          " batch " + std::to_string(k.size.batch) +
-         (c.has_keras_weights ? " Keras's weights" : "");
+         (c.has_keras_weights ? " Keras's weights" : "") + " activations " +
+         std::to_string(static_cast<int>(c.activations.state)) + " " +
+         std::to_string(static_cast<int>(c.activations.gate));
 }
 
 // The same, with what is not a number past the sequences' ends.

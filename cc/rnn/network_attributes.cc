@@ -26,6 +26,26 @@ RnnMode RnnModeOf(const std::string& name) {
   return RnnMode::kLstm;  // op definitions allow no other name
 }
 
+Activation ActivationOf(const std::string& name) {
+  const auto names = ActivationNames();
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    if (name == names[i]) return static_cast<Activation>(i);
+  }
+  return Activation::kTanh;  // op definitions allow no other name
+}
+
+std::string CellAttributes::Error() const {
+  if (activations.are_standard() || TraitsOf(mode).gates > 1) return "";
+  const auto name = [](Activation activation) {
+    return ActivationNames()[static_cast<std::size_t>(activation)];
+  };
+  return Join(
+      "activation must be tanh and recurrent_activation sigmoid unless "
+      "rnn_mode is lstm or gru, but they are ",
+      name(activations.state), " and ", name(activations.gate),
+      " where rnn_mode is ", TraitsOf(mode).name);
+}
+
 RnnConfig NetworkAttributes::Config(std::int64_t num_layers,
                                     std::int64_t num_units,
                                     std::int64_t input_size) const {

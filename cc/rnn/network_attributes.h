@@ -37,6 +37,29 @@ struct NetworkAttributes {
 
 // The mode of a name in RnnModes().
 RnnMode RnnModeOf(const std::string& name);
+// The activation of a name in ActivationNames().
+Activation ActivationOf(const std::string& name);
+
+// What the cell of a Keras layer is.
+struct CellAttributes {
+  RnnMode mode = RnnMode::kLstm;
+  Activations activations{};
+
+  // What is wrong, in words; empty if nothing is.
+  std::string Error() const;
+};
+
+// get(name, pointer): returns a status.
+template <typename Get>
+auto ReadCellAttributes(const Get& get, CellAttributes* attributes) {
+  std::string rnn_mode, state, gate;
+  auto status = get("rnn_mode", &rnn_mode);
+  if (status.ok()) status = get("activation", &state);
+  if (status.ok()) status = get("recurrent_activation", &gate);
+  attributes->mode = RnnModeOf(rnn_mode);
+  attributes->activations = {ActivationOf(state), ActivationOf(gate)};
+  return status;
+}
 
 // Reads all but num_proj, which not every op has. get(name, pointer): returns a
 // status.

@@ -18,15 +18,17 @@ constexpr char kTypeName<Half>[] = "float16";
 template <>
 constexpr char kTypeName<BFloat16>[] = "bfloat16";
 
-constexpr std::uint64_t kMagic = 0x33'50'53'52'6e'6e'72'74;  // "trnnRSP3"
+constexpr std::uint64_t kMagic = 0x34'50'53'52'6e'6e'72'74;  // "trnnRSP4"
 
 // The first bytes of a reserve_space.
 struct Header {
   std::uint64_t magic;
   std::int16_t mode;
-  std::int16_t skip_input;
   std::int16_t num_directions;
-  std::int16_t time_major;
+  std::uint8_t skip_input;
+  std::uint8_t time_major;
+  std::uint8_t state_activation;
+  std::uint8_t gate_activation;
   std::int64_t num_layers;
   std::int64_t input_size;
   std::int64_t num_units;
@@ -74,6 +76,10 @@ Header MakeHeader(const ReserveSpaceKey& key, const RandomStream& stream,
   header.skip_input = key.config.skip_input;
   header.num_directions = static_cast<std::int16_t>(key.config.num_directions);
   header.time_major = key.time_major;
+  header.state_activation =
+      static_cast<std::uint8_t>(key.config.activations.state);
+  header.gate_activation =
+      static_cast<std::uint8_t>(key.config.activations.gate);
   header.num_layers = key.config.num_layers;
   header.input_size = key.config.input_size;
   header.num_units = key.config.num_units;
@@ -145,6 +151,10 @@ std::string Describe(const Header& recorded, const Header& expected) {
   if (recorded.mode != expected.mode) {
     differences.Add("rnn_mode", ModeName(recorded.mode),
                     ModeName(expected.mode));
+  }
+  if (recorded.state_activation != expected.state_activation ||
+      recorded.gate_activation != expected.gate_activation) {
+    differences.Add("its activations were others");
   }
   differences.CompareTruth("skip_input", recorded.skip_input,
                            expected.skip_input);

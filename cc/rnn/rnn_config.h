@@ -42,6 +42,23 @@ constexpr std::int64_t MostBlocks() {
   return most;
 }
 
+enum class Activation { kTanh, kSigmoid, kRelu, kLinear, kHardSigmoid };
+
+// By Activation, in the ops' attributes.
+constexpr std::array<const char*, 5> ActivationNames() {
+  return {"tanh", "sigmoid", "relu", "linear", "hard_sigmoid"};
+}
+
+// What the cell of an LSTM or a GRU activates its state and its gates with.
+struct Activations {
+  Activation state = Activation::kTanh;
+  Activation gate = Activation::kSigmoid;
+
+  bool are_standard() const {
+    return state == Activation::kTanh && gate == Activation::kSigmoid;
+  }
+};
+
 // A stack of layers of one or two directions. One direction of one layer is a
 // pseudo-layer: layer 0 forward, layer 0 backward, layer 1 forward, ...
 struct RnnConfig {
@@ -60,9 +77,20 @@ struct RnnConfig {
   // projection and with an input matrix, whose weights lie as Keras has them,
   // and which keeps its output for the backward pass itself.
   bool has_keras_weights = false;
+  // Standard unless it is a layer of Keras's.
+  Activations activations{};
 
   std::int64_t num_gates() const { return TraitsOf(mode).gates; }
   bool has_cell_state() const { return TraitsOf(mode).has_cell_state; }
+  // Whether the slope of an activation jumps.
+  bool has_kinks() const {
+    const auto is_smooth = [](Activation activation) {
+      return activation != Activation::kRelu &&
+             activation != Activation::kHardSigmoid;
+    };
+    return mode == RnnMode::kRelu || !is_smooth(activations.state) ||
+           !is_smooth(activations.gate);
+  }
   std::int64_t num_pseudo_layers() const { return num_layers * num_directions; }
   // The size of the hidden state.
   std::int64_t output_size() const {

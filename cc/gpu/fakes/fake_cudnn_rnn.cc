@@ -187,8 +187,7 @@ std::vector<T> ReadWeights(const FakeNetwork& network, const void* weights) {
 
 template <typename T>
 rnn::CudnnRnnKernels<T> Kernels(const rnn::RnnConfig& config) {
-  return rnn::GetCudnnRnnKernels<T>(rnn::InstructionSet::kBaseline,
-                                    config.mode);
+  return rnn::GetCudnnRnnKernels<T>(rnn::InstructionSet::kBaseline, config);
 }
 
 template <typename Pass>

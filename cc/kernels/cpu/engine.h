@@ -147,7 +147,7 @@ std::string FindReserveSpaceMismatch(const Inputs& inputs,
 template <typename E, typename Inputs>
 rnn::CudnnRnnKernels<E> NetworkKernels(const Inputs& inputs) {
   return rnn::GetCudnnRnnKernels<E>(rnn::ActiveInstructionSet(),
-                                    inputs.config().mode);
+                                    inputs.config());
 }
 
 }  // namespace tf_rnn_ops

@@ -33,18 +33,24 @@ using ::tensorflow::TensorShape;
 
 struct KerasRnnAttributes {
   absl::Status Read(OpKernelConstruction* ctx) {
-    std::string rnn_mode;
-    TF_RETURN_IF_ERROR(ctx->GetAttr("rnn_mode", &rnn_mode));
-    mode = rnn::RnnModeOf(rnn_mode);
+    TF_RETURN_IF_ERROR(rnn::ReadCellAttributes(
+        [ctx](const char* name, auto* value) {
+          return ctx->GetAttr(name, value);
+        },
+        &cell));
+    const std::string error = cell.Error();
+    if (!error.empty()) return absl::InvalidArgumentError(error);
     TF_RETURN_IF_ERROR(ctx->GetAttr("go_backwards", &go_backwards));
     TF_RETURN_IF_ERROR(ctx->GetAttr("return_sequences", &return_sequences));
     return ctx->GetAttr("zero_output_for_mask", &zero_output_for_mask);
   }
 
-  bool has_cell_state() const { return rnn::TraitsOf(mode).has_cell_state; }
-  std::int64_t num_gates() const { return rnn::TraitsOf(mode).gates; }
+  bool has_cell_state() const {
+    return rnn::TraitsOf(cell.mode).has_cell_state;
+  }
+  std::int64_t num_gates() const { return rnn::TraitsOf(cell.mode).gates; }
 
-  rnn::RnnMode mode;
+  rnn::CellAttributes cell;
   bool go_backwards;
   bool return_sequences;
   bool zero_output_for_mask;
@@ -149,14 +155,15 @@ class KerasRnnInputs {
     if (units_ > std::numeric_limits<std::int64_t>::max() / 8)
       return TooLarge();
     TF_RETURN_IF_ERROR(ReadWeights());
-    config_ = {attributes_.mode,
+    config_ = {attributes_.cell.mode,
                /*skip_input=*/false,
                /*num_directions=*/1,
                /*num_layers=*/1,
                AxisSize(*sequences, 2),
                units_,
                /*num_proj=*/0,
-               /*has_keras_weights=*/true};
+               /*has_keras_weights=*/true,
+               attributes_.cell.activations};
     const std::array<std::int64_t, 3> sequence = {size_.batch, size_.time,
                                                   units_};
     const std::array<std::int64_t, 2> last = {size_.batch, units_};
@@ -240,7 +247,7 @@ class KerasRnnInputs {
                                  {units_, gate_units}, &recurrent_kernel));
     TF_RETURN_IF_ERROR(ReadInput(ctx_, "bias", &bias));
     if (bias->NumElements() == 0) return absl::OkStatus();
-    if (attributes_.mode == rnn::RnnMode::kGru) {
+    if (attributes_.cell.mode == rnn::RnnMode::kGru) {
       return CheckShape("bias", "[2, " + columns, {2, gate_units}, *bias);
     }
     return CheckShape("bias", "[" + columns, {gate_units}, *bias);

@@ -12,16 +12,17 @@
 #include "cc/rnn/float16.h"
 #include "cc/rnn/simd/cells/dual.h"
 #include "cc/rnn/simd/matmul/tile_product.h"
-#include "cc/rnn/simd/vector/activations.h"
 #include "cc/rnn/simd/vector/vector.h"
 
 namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
 
 // Of the forward pass.
 // kFirstBlock: the first block that `product` has.
-template <typename T, typename Units, std::int64_t kFirstBlock>
+template <typename T, typename Units, typename Activations,
+          std::int64_t kFirstBlock>
 struct ForwardRun {
   Units units;
+  Activations activations;
   // In blocks of kTileCols.
   const T* projected;        // W x and biases, or, if fused, biases alone
   const T* product;          // R h_prev, and, if fused, W x
@@ -51,13 +52,13 @@ struct ForwardRun {
   }
 
   // Activates a sum. index: of the result among the kept values.
-  TF_RNN_OPS_VECTOR_INLINE Vector<T> Sigmoid(std::int64_t /*index*/,
-                                             Vector<T> z) const {
-    return TF_RNN_OPS_INSTRUCTION_SET::Sigmoid<T>(z);
-  }
-  TF_RNN_OPS_VECTOR_INLINE Vector<T> Tanh(std::int64_t /*index*/,
+  TF_RNN_OPS_VECTOR_INLINE Vector<T> Gate(std::int64_t /*index*/,
                                           Vector<T> z) const {
-    return TF_RNN_OPS_INSTRUCTION_SET::Tanh<T>(z);
+    return activations.gate.Activate(z);
+  }
+  TF_RNN_OPS_VECTOR_INLINE Vector<T> State(std::int64_t /*index*/,
+                                           Vector<T> z) const {
+    return activations.state.Activate(z);
   }
   // Likewise where the result is h.
   template <typename Activation>
@@ -91,9 +92,11 @@ struct ForwardRun {
 
 // Of the forward pass's tangent. The values are those that the forward pass
 // kept. dot_q: tangent of q.
-template <typename T, typename Units, std::int64_t kFirstBlock>
+template <typename T, typename Units, typename Activations,
+          std::int64_t kFirstBlock>
 struct TangentRun {
   Units units;
+  Activations activations;
   const T* kept;  // by the forward pass
   std::int64_t kept_stride;
   const T* h_prev;
@@ -126,15 +129,15 @@ struct TangentRun {
     return {units.Read(h_prev), units.Read(dot_h_prev)};
   }
 
-  TF_RNN_OPS_VECTOR_INLINE Dual<T> Sigmoid(std::int64_t index,
-                                           const Tangent<T>& z) const {
-    const Vector<T> s = Kept(index);
-    return {s, s * (T(1) - s) * z.tangent};
-  }
-  TF_RNN_OPS_VECTOR_INLINE Dual<T> Tanh(std::int64_t index,
+  TF_RNN_OPS_VECTOR_INLINE Dual<T> Gate(std::int64_t index,
                                         const Tangent<T>& z) const {
-    const Vector<T> t = Kept(index);
-    return {t, TanhSlope<T>(t) * z.tangent};
+    const Vector<T> value = Kept(index);
+    return {value, activations.gate.Gradient(z.tangent, value)};
+  }
+  TF_RNN_OPS_VECTOR_INLINE Dual<T> State(std::int64_t index,
+                                         const Tangent<T>& z) const {
+    const Vector<T> value = Kept(index);
+    return {value, activations.state.Gradient(z.tangent, value)};
   }
   template <typename Activation>
   TF_RNN_OPS_VECTOR_INLINE Dual<T> Hidden(const Tangent<T>& z) const {
@@ -165,11 +168,12 @@ struct TangentRun {
 
 // Of the backward pass. d_q: gradient with respect to q.
 // P: the type of products' operands.
-template <typename P, typename Units>
+template <typename P, typename Units, typename Activations>
 struct BackwardRun {
   using T = ComputeType<P>;
 
   Units units;
+  Activations activations;
   const T* kept;  // by the forward pass
   std::int64_t kept_stride;
   const T* h_prev;
@@ -213,12 +217,13 @@ struct BackwardRun {
 
 // Of the backward pass with its tangent: a run for the values, and one like it
 // for their tangents.
-template <typename P, typename Units>
+template <typename P, typename Units, typename Activations>
 struct DualRun {
   using T = ComputeType<P>;
 
-  BackwardRun<P, Units> value;
-  BackwardRun<P, Units> tangent;
+  Activations activations;
+  BackwardRun<P, Units, Activations> value;
+  BackwardRun<P, Units, Activations> tangent;
 
   TF_RNN_OPS_VECTOR_INLINE Dual<T> Kept(std::int64_t index) const {
     return {value.Kept(index), tangent.Kept(index)};

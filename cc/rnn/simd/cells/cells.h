@@ -13,7 +13,8 @@
 //   Backward: returns the gradient with respect to h_prev, but for what comes
 //     through R h_prev.
 // A name with _bar is a sum before its activation.
-// Both take a run (cell_run.h) of vectors or of dual numbers.
+// Both take a run (cell_run.h) of vectors or of dual numbers, which has the
+// activations (activation.h).
 
 #ifndef TF_RNN_OPS_CC_RNN_SIMD_CELLS_CELLS_H_
 #define TF_RNN_OPS_CC_RNN_SIMD_CELLS_CELLS_H_

@@ -15,6 +15,8 @@ namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
 //   n = tanh(W_n x + bW_n + r ∘ q)
 //   h = (1 - u) ∘ n + u ∘ h_prev
 //
+// Keras may have other activations than tanh and sigmoid.
+//
 //   d_n_bar  = d_h ∘ (1 - u) ∘ (1 - n²)
 //   d_r_bar  = d_n_bar ∘ q ∘ r ∘ (1 - r)
 //   d_u_bar  = d_h ∘ (h_prev - n) ∘ u ∘ (1 - u)
@@ -34,10 +36,10 @@ struct GruCell {
 
   template <typename Run>
   static TF_RNN_OPS_VECTOR_INLINE auto Forward(const Run& run) {
-    const auto r = run.Sigmoid(0, run.Sum(1));
-    const auto u = run.Sigmoid(1, run.Sum(2));
+    const auto r = run.Gate(0, run.Sum(1));
+    const auto u = run.Gate(1, run.Sum(2));
     const auto q = run.Recurrent(3, 3);
-    const auto n = run.Tanh(2, MultiplyAdd<T>(r, q, run.Sum(0)));
+    const auto n = run.State(2, MultiplyAdd<T>(r, q, run.Sum(0)));
     run.Keep(0, r);
     run.Keep(1, u);
     run.Keep(2, n);
@@ -52,10 +54,11 @@ struct GruCell {
     const auto n = run.Kept(2);
     const auto q = run.Kept(3);
     const auto d_h = run.HiddenGradient();
-    const auto d_n = TanhGradient<T>(d_h * (T(1) - u), n);
+    const auto [state, gate] = run.activations;
+    const auto d_n = state.Gradient(d_h * (T(1) - u), n);
     run.StoreBlock(0, d_n);
-    run.StoreBlock(1, SigmoidGradient<T>(d_n * q, r));
-    run.StoreBlock(2, SigmoidGradient<T>(d_h * (run.PreviousHidden() - n), u));
+    run.StoreBlock(1, gate.Gradient(d_n * q, r));
+    run.StoreBlock(2, gate.Gradient(d_h * (run.PreviousHidden() - n), u));
     run.StoreBlock(3, d_n * r);
     return d_h * u;
   }

@@ -5,8 +5,8 @@
 
 #include <cstdint>
 
+#include "cc/rnn/simd/cells/activation.h"
 #include "cc/rnn/simd/cells/dual.h"
-#include "cc/rnn/simd/vector/activations.h"
 #include "cc/rnn/simd/vector/vector.h"
 
 namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
@@ -15,6 +15,8 @@ namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
 //   g = tanh(W_g x + bW_g + R_g h_prev + bR_g)
 //   c = f ∘ c_prev + i ∘ g
 //   h = o ∘ tanh(c), which a projection multiplies by P
+//
+// Keras may have other activations than tanh and sigmoid.
 //
 //   d_c     += d_h ∘ o ∘ (1 - tanh(c)²)
 //   d_i_bar  = d_c ∘ g ∘ i ∘ (1 - i)
@@ -34,10 +36,10 @@ struct LstmCell {
 
   template <typename Run>
   static TF_RNN_OPS_VECTOR_INLINE auto Forward(const Run& run) {
-    const auto i = run.Sigmoid(0, run.Sum(0));
-    const auto f = run.Sigmoid(1, run.Sum(1));
-    const auto g = run.Tanh(2, run.Sum(2));
-    const auto o = run.Sigmoid(3, run.Sum(3));
+    const auto i = run.Gate(0, run.Sum(0));
+    const auto f = run.Gate(1, run.Sum(1));
+    const auto g = run.State(2, run.Sum(2));
+    const auto o = run.Gate(3, run.Sum(3));
     const auto c = run.Recall(4, SumOfProducts<T>(f, run.CellState(), i, g));
     run.StoreCellState(c);
     run.Keep(0, i);
@@ -45,7 +47,7 @@ struct LstmCell {
     run.Keep(2, g);
     run.Keep(3, o);
     run.Keep(4, c);
-    return TimesTanh<T>(o, c);
+    return o * Activate<T>(run.activations.state, c);
   }
 
   template <typename Run>
@@ -54,14 +56,14 @@ struct LstmCell {
     const auto f = run.Kept(1);
     const auto g = run.Kept(2);
     const auto o = run.Kept(3);
-    const auto tanh_c = Tanh<T>(run.Kept(4));
+    const auto [state, gate] = run.activations;
+    const auto tanh_c = Activate<T>(state, run.Kept(4));
     const auto d_h = run.HiddenGradient();
-    const auto d_c =
-        AddTanhGradient<T>(run.CellStateGradient(), d_h * o, tanh_c);
-    run.StoreBlock(0, SigmoidGradient<T>(d_c * g, i));
-    run.StoreBlock(1, SigmoidGradient<T>(d_c * run.PreviousCellState(), f));
-    run.StoreBlock(2, TanhGradient<T>(d_c * i, g));
-    run.StoreBlock(3, SigmoidGradient<T>(d_h * tanh_c, o));
+    const auto d_c = run.CellStateGradient() + state.Gradient(d_h * o, tanh_c);
+    run.StoreBlock(0, gate.Gradient(d_c * g, i));
+    run.StoreBlock(1, gate.Gradient(d_c * run.PreviousCellState(), f));
+    run.StoreBlock(2, state.Gradient(d_c * i, g));
+    run.StoreBlock(3, gate.Gradient(d_h * tanh_c, o));
     run.StoreCellStateGradient(d_c * f);
     if (run.has_cell_output()) run.StoreCellOutput(o * tanh_c);
     return decltype(d_h){};

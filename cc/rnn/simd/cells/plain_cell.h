@@ -5,8 +5,7 @@
 
 #include <cstdint>
 
-#include "cc/rnn/simd/cells/dual.h"
-#include "cc/rnn/simd/vector/activations.h"
+#include "cc/rnn/simd/cells/activation.h"
 #include "cc/rnn/simd/vector/vector.h"
 
 namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
@@ -15,8 +14,7 @@ namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
 //
 //   d_h_bar = d_h ∘ act'(h)
 //
-// Nothing is kept: h is the layer's output. Activation has Activate(z) and
-// Gradient(d, h).
+// Nothing is kept: h is the layer's output.
 template <typename Activation>
 struct PlainCell {
   static constexpr std::int64_t kGates = 1;
@@ -37,29 +35,6 @@ struct PlainCell {
     const auto d_h = run.HiddenGradient();
     run.StoreBlock(0, Activation::Gradient(d_h, run.Hidden()));
     return decltype(d_h){};
-  }
-};
-
-// V: Vector<T> or Dual<T>.
-template <typename T>
-struct TanhActivation {
-  static TF_RNN_OPS_VECTOR_INLINE Vector<T> Activate(Vector<T> z) {
-    return Tanh<T>(z);
-  }
-  template <typename V>
-  static TF_RNN_OPS_VECTOR_INLINE V Gradient(V d, V h) {
-    return TanhGradient<T>(d, h);
-  }
-};
-
-template <typename T>
-struct ReluActivation {
-  static TF_RNN_OPS_VECTOR_INLINE Vector<T> Activate(Vector<T> z) {
-    return Relu<T>(z);
-  }
-  template <typename V>
-  static TF_RNN_OPS_VECTOR_INLINE V Gradient(V d, V h) {
-    return ReluGradient<T>(d, h);
   }
 };
 

@@ -327,7 +327,7 @@ class LayerBackward {
             } else {
               StepColumns columns = MakeColumns(chunk, i, d, unit);
               columns.incoming = incoming;
-              RunCells(task, columns, units);
+              RunActivatedCells(task, columns, units);
             }
           });
     });
@@ -430,7 +430,7 @@ class LayerBackward {
               columns.incoming[part].d_product =
                   products[part].Column(unit - col);
             }
-            RunCells(task, columns, units);
+            RunActivatedCells(task, columns, units);
           });
     });
   }
@@ -480,12 +480,23 @@ class LayerBackward {
     return columns;
   }
 
+  template <typename Units>
+  TF_RNN_OPS_VECTOR_INLINE void RunActivatedCells(const StepTask& task,
+                                                  const StepColumns& columns,
+                                                  const Units& units) const {
+    WithActivations<T, Cell>(a_.config.activations,
+                             [&](auto activations) TF_RNN_OPS_LAMBDA_INLINE {
+                               RunCells(task, columns, units, activations);
+                             });
+  }
+
   // Inlined, as of few rows a call would take as long as the cells. `columns`
   // is a copy so that the compiler can keep it in registers.
-  template <typename Units>
+  template <typename Units, typename Activations>
   TF_RNN_OPS_VECTOR_INLINE void RunCells(const StepTask& task,
                                          const StepColumns columns,
-                                         const Units units) const {
+                                         const Units units,
+                                         const Activations activations) const {
     const SequenceLengths lengths = a_.lengths;
     for (std::int64_t i = 0; i < task.rows; ++i) {
       const std::int64_t row = task.row + i;
@@ -498,8 +509,9 @@ class LayerBackward {
         const typename LayerStates<T>::Columns& states = columns.states[part];
         const ColumnView<T>& cell_output = columns.cell_output[part];
         const T* const previous = states.Previous(has_previous, row);
-        return BackwardRun<P, Units>{
+        return BackwardRun<P, Units, Activations>{
             units,
+            activations,
             states.kept.At(row),
             states.kept_stride,
             previous,
@@ -519,8 +531,8 @@ class LayerBackward {
       if constexpr (kParts == 1) {
         write(kValue, Cell::Backward(run_of(kValue)));
       } else {
-        const Dual<T> d_h_prev =
-            Cell::Backward(DualRun<P, Units>{run_of(kValue), run_of(kTangent)});
+        const Dual<T> d_h_prev = Cell::Backward(DualRun<P, Units, Activations>{
+            activations, run_of(kValue), run_of(kTangent)});
         write(kValue, d_h_prev.value);
         write(kTangent, d_h_prev.tangent);
       }

@@ -11,6 +11,7 @@
 #include "cc/rnn/executor.h"
 #include "cc/rnn/reserve_space.h"
 #include "cc/rnn/rnn_config.h"
+#include "cc/rnn/simd/cells/activation.h"
 #include "cc/rnn/simd/cells/cell_run.h"
 #include "cc/rnn/simd/cells/cells.h"
 #include "cc/rnn/simd/layer/forward_steps.h"
@@ -343,7 +344,11 @@ class LayerForward {
             columns.product = Constant(product).Column(
                 (unit / kTileCols<T> - panel) * kBlocks * kTileCols<T> +
                 unit % kTileCols<T>);
-            RunCells<kFused>(task, t, columns, units);
+            WithActivations<T, Cell>(
+                a_.config.activations,
+                [&](auto activations) TF_RNN_OPS_LAMBDA_INLINE {
+                  RunCells<kFused>(task, t, columns, units, activations);
+                });
           });
     });
     if (a_.kept.is_uncached() || output_is_uncached_) FinishUncached();
@@ -504,10 +509,11 @@ class LayerForward {
 
   // Inlined, as of few rows a call would take as long as the cells. `columns`
   // is a copy so that the compiler can keep it in registers.
-  template <bool kFused, typename Units>
+  template <bool kFused, typename Units, typename Activations>
   TF_RNN_OPS_VECTOR_INLINE void RunCells(const StepTask& task, std::int64_t t,
                                          const ForwardColumns columns,
-                                         const Units units) const {
+                                         const Units units,
+                                         const Activations activations) const {
     const SequenceLengths lengths = a_.lengths;
     const bool is_projected = shape_.is_projected;
     constexpr std::int64_t kRowsAhead = 8;
@@ -519,16 +525,19 @@ class LayerForward {
         SkipCell(columns, row, units);
         continue;
       }
-      const ForwardRun<T, Units, kFused ? 0 : Cell::kFirstRecurrent> run{
-          units,
-          columns.projected.At(i),
-          columns.product.At(i),
-          columns.recurrent_bias,
-          columns.h_prev.At(row),
-          columns.c.At(row),
-          columns.kept.At(row),
-          columns.kept_stride,
-          columns.keeps_uncached,
+      const ForwardRun<T, Units, Activations,
+                       kFused ? 0 : Cell::kFirstRecurrent>
+          run{
+              units,
+              activations,
+              columns.projected.At(i),
+              columns.product.At(i),
+              columns.recurrent_bias,
+              columns.h_prev.At(row),
+              columns.c.At(row),
+              columns.kept.At(row),
+              columns.kept_stride,
+              columns.keeps_uncached,
       };
       const Vector<T> h = Cell::Forward(run);
       units.Write(h, columns.h.At(row));

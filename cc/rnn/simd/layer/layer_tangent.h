@@ -266,7 +266,11 @@ class LayerTangent {
             }
             columns.product =
                 Constant(product).Column(steps_.Col(unit) - panel * kPanelCols);
-            RunCells(task, t, columns, units);
+            WithActivations<T, Cell>(
+                a_.config.activations,
+                [&](auto activations) TF_RNN_OPS_LAMBDA_INLINE {
+                  RunCells(task, t, columns, units, activations);
+                });
           });
     });
   }
@@ -313,10 +317,11 @@ class LayerTangent {
 
   // Inlined, as of few rows a call would take as long as the cells. `columns`
   // is a copy so that the compiler can keep it in registers.
-  template <typename Units>
+  template <typename Units, typename Activations>
   TF_RNN_OPS_VECTOR_INLINE void RunCells(const StepTask& task, std::int64_t t,
                                          const TangentColumns columns,
-                                         const Units units) const {
+                                         const Units units,
+                                         const Activations activations) const {
     const SequenceLengths lengths = a_.lengths;
     for (std::int64_t i = 0; i < task.rows; ++i) {
       const std::int64_t row = task.row + i;
@@ -326,8 +331,9 @@ class LayerTangent {
       }
       const T* const previous = columns.states.Previous(
           lengths.IsValid(columns.previous_time, row), row);
-      const TangentRun<T, Units, Cell::kFirstRecurrent> run{
+      const TangentRun<T, Units, Activations, Cell::kFirstRecurrent> run{
           units,
+          activations,
           columns.states.kept.At(row),
           columns.states.kept_stride,
           previous,

@@ -1,0 +1,180 @@
+// What cells activate their sums with.
+//
+// An activation has
+//   Activate(z), of a vector;
+//   Gradient(d, y), the gradient through it, of vectors or dual numbers: y is
+//     the result, and d the gradient with respect to that.
+
+#ifndef TF_RNN_OPS_CC_RNN_SIMD_CELLS_ACTIVATION_H_
+#define TF_RNN_OPS_CC_RNN_SIMD_CELLS_ACTIVATION_H_
+
+#include "cc/rnn/rnn_config.h"
+#include "cc/rnn/simd/cells/dual.h"
+#include "cc/rnn/simd/vector/activations.h"
+#include "cc/rnn/simd/vector/vector.h"
+
+namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
+
+template <typename T>
+struct TanhActivation {
+  static TF_RNN_OPS_VECTOR_INLINE Vector<T> Activate(Vector<T> z) {
+    return Tanh<T>(z);
+  }
+  static TF_RNN_OPS_VECTOR_INLINE Vector<T> Gradient(Vector<T> d, Vector<T> y) {
+    return d * TanhSlope<T>(y);
+  }
+  static TF_RNN_OPS_VECTOR_INLINE Dual<T> Gradient(const Dual<T>& d,
+                                                   const Dual<T>& y) {
+    const Vector<T> slope = TanhSlope<T>(y.value);
+    return {d.value * slope,
+            SumOfProducts<T>(d.tangent, slope, d.value * (y.value * T(-2)),
+                             y.tangent)};
+  }
+};
+
+template <typename T>
+struct SigmoidActivation {
+  static TF_RNN_OPS_VECTOR_INLINE Vector<T> Activate(Vector<T> z) {
+    return Sigmoid<T>(z);
+  }
+  static TF_RNN_OPS_VECTOR_INLINE Vector<T> Gradient(Vector<T> d, Vector<T> y) {
+    return d * y * (T(1) - y);
+  }
+  static TF_RNN_OPS_VECTOR_INLINE Dual<T> Gradient(const Dual<T>& d,
+                                                   const Dual<T>& y) {
+    const Vector<T> slope = y.value * (T(1) - y.value);
+    return {
+        d.value * slope,
+        SumOfProducts<T>(d.tangent, slope,
+                         d.value * (T(1) - (y.value + y.value)), y.tangent)};
+  }
+};
+
+// An activation whose slope is constant between kinks. Of has Activate(z) and
+// Gradient(d, y) of vectors.
+template <typename T, typename Of>
+struct PiecewiseLinear : Of {
+  using Of::Gradient;
+  static TF_RNN_OPS_VECTOR_INLINE Dual<T> Gradient(const Dual<T>& d,
+                                                   const Dual<T>& y) {
+    return {Of::Gradient(d.value, y.value), Of::Gradient(d.tangent, y.value)};
+  }
+};
+
+template <typename T>
+struct Relu {
+  // Not a maximum: that would hide what is not a number.
+  static TF_RNN_OPS_VECTOR_INLINE Vector<T> Activate(Vector<T> z) {
+    return Select<T>(z < T(0), Vector<T>{}, z);
+  }
+  static TF_RNN_OPS_VECTOR_INLINE Vector<T> Gradient(Vector<T> d, Vector<T> y) {
+    return Select<T>(y > T(0), d, Vector<T>{});
+  }
+};
+template <typename T>
+using ReluActivation = PiecewiseLinear<T, Relu<T>>;
+
+template <typename T>
+struct Identity {
+  static TF_RNN_OPS_VECTOR_INLINE Vector<T> Activate(Vector<T> z) { return z; }
+  static TF_RNN_OPS_VECTOR_INLINE Vector<T> Gradient(Vector<T> d, Vector<T>) {
+    return d;
+  }
+};
+template <typename T>
+using LinearActivation = PiecewiseLinear<T, Identity<T>>;
+
+// Keras's hard sigmoid: z / 6 + 1 / 2, between 0 and 1.
+template <typename T>
+struct HardSigmoid {
+  static TF_RNN_OPS_VECTOR_INLINE Vector<T> Activate(Vector<T> z) {
+    const Vector<T> y =
+        MultiplyAdd<T>(z, Broadcast(T(1) / 6), Broadcast(T(0.5)));
+    return Select<T>(y < T(0), Vector<T>{},
+                     Select<T>(y > T(1), Broadcast(T(1)), y));
+  }
+  static TF_RNN_OPS_VECTOR_INLINE Vector<T> Gradient(Vector<T> d, Vector<T> y) {
+    const Vector<T> above = Select<T>(y > T(0), d * (T(1) / 6), Vector<T>{});
+    return Select<T>(y < T(1), above, Vector<T>{});
+  }
+};
+template <typename T>
+using HardSigmoidActivation = PiecewiseLinear<T, HardSigmoid<T>>;
+
+// Any activation. Its functions are not inlined: a cell would have the code of
+// all activations several times.
+template <typename T>
+class ChosenActivation {
+ public:
+  explicit ChosenActivation(Activation kind) : kind_(kind) {}
+
+  __attribute__((noinline)) Vector<T> Activate(Vector<T> z) const {
+    return With([&](auto activation) { return activation.Activate(z); });
+  }
+  // V: Vector<T> or Dual<T>.
+  template <typename V>
+  __attribute__((noinline)) V Gradient(V d, V y) const {
+    return With([&](auto activation) { return activation.Gradient(d, y); });
+  }
+
+ private:
+  template <typename Run>
+  TF_RNN_OPS_VECTOR_INLINE auto With(const Run& run) const {
+    switch (kind_) {
+      case Activation::kSigmoid:
+        return run(SigmoidActivation<T>());
+      case Activation::kRelu:
+        return run(ReluActivation<T>());
+      case Activation::kLinear:
+        return run(LinearActivation<T>());
+      case Activation::kHardSigmoid:
+        return run(HardSigmoidActivation<T>());
+      default:
+        return run(TanhActivation<T>());
+    }
+  }
+
+  Activation kind_;
+};
+
+// Of a dual number.
+template <typename T, typename Activation>
+TF_RNN_OPS_VECTOR_INLINE Dual<T> Activate(const Activation& activation,
+                                          const Dual<T>& z) {
+  const Vector<T> y = activation.Activate(z.value);
+  return {y, activation.Gradient(z.tangent, y)};
+}
+template <typename T, typename Activation>
+TF_RNN_OPS_VECTOR_INLINE Vector<T> Activate(const Activation& activation,
+                                            Vector<T> z) {
+  return activation.Activate(z);
+}
+
+// Those of a cell with gates.
+template <typename T>
+struct StandardActivations {
+  TanhActivation<T> state;
+  SigmoidActivation<T> gate;
+};
+template <typename T>
+struct ChosenActivations {
+  ChosenActivation<T> state;
+  ChosenActivation<T> gate;
+};
+
+// Calls run(activations). The standard ones are inlined.
+template <typename T, typename Cell, typename Run>
+TF_RNN_OPS_VECTOR_INLINE void WithActivations(const Activations& kinds,
+                                              const Run& run) {
+  if constexpr (Cell::kGates > 1) {
+    if (!kinds.are_standard()) {
+      return run(ChosenActivations<T>{ChosenActivation<T>(kinds.state),
+                                      ChosenActivation<T>(kinds.gate)});
+    }
+  }
+  run(StandardActivations<T>());
+}
+
+}  // namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET
+
+#endif  // TF_RNN_OPS_CC_RNN_SIMD_CELLS_ACTIVATION_H_
