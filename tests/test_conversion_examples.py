@@ -19,7 +19,7 @@ def run_example(name, *arguments):
     return processes.run_program(str(pages.EXAMPLES / name), *arguments)
 
 
-@pytest.mark.parametrize("page", ["pytorch.md", "tf1_checkpoint.md"])
+@pytest.mark.parametrize("page", ["onnx.md", "pytorch.md", "tf1_checkpoint.md"])
 def test_the_page_shows_the_program(page):
     ((name, shown),) = re.findall(
         r"<!-- (\S+) -->\n```python\n(.*?)```", (pages.ROOT / "docs" / page).read_text(), re.DOTALL
@@ -27,11 +27,23 @@ def test_the_page_shows_the_program(page):
     assert shown == (pages.ROOT / name).read_text()
 
 
-def test_the_program_for_pytorch():
-    pytest.importorskip("torch")
-    printed = run_example("from_pytorch.py")
+def check_differences(printed):
+    """Asserts that a program found outputs of two libraries equal."""
     difference, largest = re.search(r"differ by at most (\S+); the largest is (\S+)\.$", printed, re.MULTILINE).groups()
     assert float(difference) < 1e-5 * float(largest)
+
+
+def test_the_program_for_pytorch():
+    pytest.importorskip("torch")
+    check_differences(run_example("from_pytorch.py"))
+
+
+def test_the_program_for_onnx():
+    pytest.importorskip("onnx")
+    pytest.importorskip("onnxruntime")
+    printed = run_example("onnx_weights.py")
+    check_differences(printed)
+    assert printed.endswith("The network that was read back gives the same: True\n")
 
 
 def write_checkpoint(config, path):

@@ -336,6 +336,26 @@ def test_sizes_of_zero(batch):
     assert c.shape == [batch, UNITS]
 
 
+@pytest.mark.parametrize("call", ["eager", "graph", "graph of unknown sizes"])
+@pytest.mark.parametrize("return_sequences", [True, False])
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_last_output_of_no_steps_is_zeros(kind, return_sequences, call):
+    """As `inner_loop` returns it. Keras itself refuses sequences of no steps."""
+    layer = OURS[kind](UNITS, return_sequences=return_sequences)
+    layer.build([None, None, FEATURES])
+    arguments = {"x": tf.ones([BATCH, 0, FEATURES]), "states": [tf.ones([BATCH, UNITS]) for _ in layer.state_size]}
+
+    def run(arguments):
+        return layer.inner_loop(arguments["x"], arguments["states"], mask=None)
+
+    in_graph = {"eager": run, "graph": tf.function(run), "graph of unknown sizes": with_unknown_sizes(run, arguments)}
+    last, outputs, states = in_graph[call](arguments)
+    np.testing.assert_array_equal(last, np.zeros([BATCH, UNITS]))
+    assert outputs.shape == [BATCH, 0 if return_sequences else 1, UNITS]
+    for state, initial in zip(states, arguments["states"], strict=True):
+        np.testing.assert_array_equal(state, initial)
+
+
 @pytest.mark.parametrize("merge_mode", ["sum", "mul", "concat", "ave", None])
 @pytest.mark.parametrize("kind", KINDS)
 def test_bidirectional(kind, merge_mode, runs):

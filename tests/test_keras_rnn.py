@@ -1,5 +1,6 @@
 """The op KerasRNN: against Keras, in whose form it is, and what it refuses."""
 
+import functools
 import itertools
 import math
 
@@ -53,14 +54,20 @@ def arguments(mode, dtype="float64", batch=4, time=6, features=3, units=5, use_b
     return {**inputs, "mask": tf.constant([] if mask is None else mask, tf.bool)}
 
 
-def run_keras(mode, inputs, **flags):
-    """Returns what Keras's layer gives for the op's inputs: outputs and final states."""
-    use_bias = inputs["bias"].shape.num_elements() > 0 or inputs["recurrent_kernel"].shape[0] == 0
+def make_keras(mode, inputs, use_bias, **flags):
+    """Returns Keras's layer for the op's inputs, with weights of its own."""
     flags = {"activation": "relu", **flags} if mode == "rnn_relu" else flags
     layer = KERAS[KINDS[mode]](
         inputs["initial_h"].shape[1], return_state=True, use_bias=use_bias, dtype="float64", **flags
     )
     layer.build(inputs["sequences"].shape)
+    return layer
+
+
+def run_keras(mode, inputs, **flags):
+    """Returns what Keras's layer gives for the op's inputs: outputs and final states."""
+    use_bias = inputs["bias"].shape.num_elements() > 0 or inputs["recurrent_kernel"].shape[0] == 0
+    layer = make_keras(mode, inputs, use_bias, **flags)
     wide = {name: tf.cast(each, tf.float64) for name, each in inputs.items()}
     layer.set_weights([wide[name] for name in ("kernel", "recurrent_kernel", "bias")[: 2 + use_bias]])
     states = [wide["initial_h"], wide["initial_c"]][: 1 + has_cell_state(mode)]
@@ -209,6 +216,77 @@ def test_third_derivatives_equal_central_differences(mode, mask):
         gradients = gradient(moved(0.0))
         actual = tf.add_n([tf.reduce_sum(gradients[name] * directions[name]) for name in names])
         np.testing.assert_allclose(actual, expected, rtol=1e-6)
+
+
+def gradients_of_penalty(run, inputs):
+    """Returns second derivatives by name: the gradients of a penalty on the gradients of what a function returns."""
+    sources = {name: each for name, each in inputs.items() if name != "mask"}
+    with tf.GradientTape() as outer:
+        outer.watch(sources)
+        with tf.GradientTape() as inner:
+            inner.watch(sources)
+            loss = tf.add_n([tf.reduce_sum(tf.sin(each)) for each in run({**inputs, **sources})])
+        gradients = inner.gradient(loss, list(sources.values()))
+        penalty = tf.add_n([tf.reduce_sum(tf.square(each)) for each in gradients if each is not None])
+    return outer.gradient(penalty, sources)
+
+
+def outputs_of_op(inputs, **flags):
+    """Returns the outputs of the op and its final states."""
+    return raw_ops.KerasRNN(**inputs, **flags)[: 2 + has_cell_state(flags["rnn_mode"])]
+
+
+def outputs_of_keras(layer, inputs, use_bias):
+    """Returns the outputs of Keras's layer for the op's inputs, its weights among them, and its final states."""
+    weights = [inputs[name] for name in ("kernel", "recurrent_kernel", "bias")[: 2 + use_bias]]
+    states = [inputs["initial_h"], inputs["initial_c"]][: len(layer.state_size)]
+    mask = inputs["mask"] if inputs["mask"].shape.num_elements() else None
+    others = [each.value for each in layer.non_trainable_variables]  # the state of its random numbers
+    outputs, _ = layer.stateless_call(weights, others, inputs["sequences"], initial_state=states, mask=mask)
+    return outputs
+
+
+def of_unknown_shapes(run):
+    """Returns a function of the op's inputs in a graph that knows nothing of their shapes."""
+
+    def in_graph(inputs):
+        specs = {name: tf.TensorSpec(None, each.dtype) for name, each in inputs.items()}
+        return tf.function(run, input_signature=[specs], autograph=False)(inputs)
+
+    return in_graph
+
+
+@pytest.mark.parametrize("flags", [(False, True, False), (True, False, False), (True, False, True)], ids=str)
+@pytest.mark.parametrize(("mask", "use_bias"), [(None, False), ("gaps", True)])
+@pytest.mark.parametrize("mode", KINDS)
+def test_second_derivatives_of_unknown_shapes_equal_keras(mode, mask, use_bias, flags):
+    inputs = arguments(mode, use_bias=use_bias, mask=MASKS.get(mask))
+    flags = dict(zip(FLAGS, flags, strict=True))
+    layer = make_keras(mode, inputs, use_bias, **flags)
+    expected = gradients_of_penalty(lambda inputs: outputs_of_keras(layer, inputs, use_bias), inputs)
+    run = functools.partial(outputs_of_op, rnn_mode=mode, **flags)
+    actual = of_unknown_shapes(lambda inputs: gradients_of_penalty(run, inputs))(inputs)
+    for name, gradient in actual.items():
+        theirs = tf.zeros_like(inputs[name]) if expected[name] is None else expected[name]
+        assert parity.difference(gradient, theirs) < 1e-12, name
+
+
+@pytest.mark.parametrize("in_graph", [False, True], ids=["eager", "graph"])
+@pytest.mark.parametrize("flags", [(False, False, True), (True, True, False)], ids=str)
+@pytest.mark.parametrize("empty", ["batch", "time", "features", "units"])
+@pytest.mark.parametrize("mode", ["lstm", "gru"])
+def test_second_derivatives_of_sizes_of_zero(mode, empty, flags, in_graph):
+    inputs = arguments(mode, **{"batch": 2, "time": 3, "features": 4, "units": 5, empty: 0})
+    flags = {"rnn_mode": mode, **dict(zip(FLAGS, flags, strict=True))}
+    run = functools.partial(gradients_of_penalty, functools.partial(outputs_of_op, **flags))
+    gradients = (of_unknown_shapes(run) if in_graph else run)(inputs)
+    for name, gradient in gradients.items():
+        assert gradient.shape == inputs[name].shape, name
+        assert np.isfinite(gradient).all(), name
+        if empty == "time":  # the final states are the initial ones, and the penalty the sum of their cos(x)^2
+            is_state = name == "initial_h" or (name == "initial_c" and has_cell_state(mode))
+            expected = -tf.sin(2 * inputs[name]) if is_state else tf.zeros_like(inputs[name])
+            assert parity.difference(gradient, expected) < 1e-12, name
 
 
 WRONG = {

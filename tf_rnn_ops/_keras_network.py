@@ -12,7 +12,6 @@ import tensorflow as tf
 
 from tf_rnn_ops._alignment import aligned
 from tf_rnn_ops._library import ops
-from tf_rnn_ops.params import from_keras, layout
 
 
 def run(inputs: Sequence[tf.Tensor], attrs: dict[str, Any]) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
@@ -24,7 +23,7 @@ def run(inputs: Sequence[tf.Tensor], attrs: dict[str, Any]) -> tuple[tf.Tensor, 
     """
     sequences, mask, initial_h, initial_c, *weights = (aligned(each) for each in inputs)
     rnn_mode = attrs["rnn_mode"]
-    batch, time = tf.unstack(tf.shape(sequences)[:2])
+    batch, time = tf.unstack(tf.shape(sequences)[:2], num=2)
     if attrs["go_backwards"]:
         sequences = tf.reverse(sequences, [1])
     steps = _Steps(_is_taken(mask, batch, time, attrs["go_backwards"]), time, attrs["zero_output_for_mask"])
@@ -84,7 +83,7 @@ class _Steps:
         # last of these is past the end of its sequence, and zeros.
         if zero_output_for_mask:
             self._targets = tf.where(is_taken, taken - 1, time - 1)
-            self._has_last = is_taken[:, -1:]
+            self._has_last = tf.reduce_any(is_taken[:, -1:], axis=1, keepdims=True)  # there may be no step
         else:
             self._targets = tf.math.floormod(taken - 1, time)
             self._has_last = tf.expand_dims(self.lengths > 0, 1)
@@ -103,7 +102,20 @@ class _Steps:
 
 
 def _params(rnn_mode, weights):
-    """Returns the params buffer that holds a layer's weights."""
+    """Returns the params buffer that holds a layer's weights: what `from_keras` does, without static shapes."""
     kernel, recurrent_kernel, bias = weights
-    sizes = layout(rnn_mode, recurrent_kernel.shape[0], kernel.shape[0])
-    return from_keras(sizes, [kernel, recurrent_kernel, *([] if bias.shape.num_elements() == 0 else [bias])])
+    width = tf.shape(recurrent_kernel)[1]
+    # Both biases of cuDNN, as a GRU has them. Zeros where there is one or none.
+    biases = tf.pad(tf.reshape(bias, [-1]), [[0, 2 * width - tf.size(bias)]])
+    matrices = [_cudnn_order(rnn_mode, each) for each in (kernel, recurrent_kernel)]
+    biases = _cudnn_order(rnn_mode, tf.reshape(biases, [2, width]))
+    parts = [*(tf.transpose(each, [1, 0]) for each in matrices), biases]
+    return tf.concat([tf.reshape(part, [-1]) for part in parts], axis=0)
+
+
+def _cudnn_order(rnn_mode, columns):
+    """Returns a matrix with the columns of its gates in cuDNN's order: only that of a GRU is not Keras's."""
+    if rnn_mode != "gru":
+        return columns
+    update, reset, new = tf.split(columns, 3, axis=1)
+    return tf.concat([reset, update, new], axis=1)

@@ -104,7 +104,9 @@ def inner_loop(layer, sequences, initial_state, mask, training):
     )
     final_states = final_states[: len(states)]
     if layer.return_sequences:
-        return outputs[:, -1], outputs, final_states
+        # Without steps the last output is zeros, as in the op.
+        last = outputs[:, -1] if outputs.shape[1] else tf.reduce_sum(outputs[:, -1:], axis=1)
+        return last, outputs, final_states
     return outputs, tf.expand_dims(outputs, 1), final_states
 
 

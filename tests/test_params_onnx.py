@@ -1,0 +1,360 @@
+"""ONNX's weights to and from the params buffer, by what ONNX Runtime computes with them."""
+
+import re
+
+import cudnn_rnn_reference as reference
+import numpy as np
+import parity
+import pytest
+import tensorflow as tf
+from cudnn_rnn_checks import names_of, run_forward
+from cudnn_rnn_inputs import OUTPUTS, network_inputs, params_layout
+from cudnn_rnn_reference import Config
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tf_rnn_ops.params import from_onnx, layout, to_onnx
+
+onnx = pytest.importorskip("onnx")
+onnxruntime = pytest.importorskip("onnxruntime")
+
+MODES = ("lstm", "gru", "rnn_tanh", "rnn_relu")
+DIRECTIONS = ("unidirectional", "bidirectional")
+OPERATORS = {"lstm": "LSTM", "gru": "GRU", "rnn_tanh": "RNN", "rnn_relu": "RNN"}
+# Which of cuDNN's gates each of ONNX's is: i, o, f, c and z, r, h.
+GATES = {"lstm": [0, 3, 1, 2], "gru": [1, 0, 2], "rnn_tanh": [0], "rnn_relu": [0]}
+
+
+def network(**options) -> Config:
+    return Config(**{"num_units": 5, "input_size": 3, "time": 6, **options})
+
+
+def operator_attributes(config):
+    """Returns the attributes of the operator of a layer."""
+    attributes = {"hidden_size": config.num_units}
+    if config.num_directions == 2:
+        attributes["direction"] = "bidirectional"
+    if config.rnn_mode == "gru":
+        attributes["linear_before_reset"] = 1
+    if config.rnn_mode == "rnn_relu":
+        attributes["activations"] = ["Relu"] * config.num_directions
+    return attributes
+
+
+def run_operator(config, tensors, x, states):
+    """Returns Y and the final states that ONNX Runtime computes for a layer.
+
+    Args:
+      config: the network that the layer is of.
+      tensors: W, R and perhaps B of the layer.
+      x: its input, [time, batch, features].
+      states: its initial states, each [num_directions, batch, num_units].
+    """
+    lengths = {} if config.sequence_lengths is None else {"lengths": np.array(config.sequence_lengths, np.int32)}
+    feeds = {"X": x, **tensors, **lengths, **dict(zip(["h", "c"], states, strict=False))}
+    names = [name if name in feeds else "" for name in ("X", "W", "R", "B", "lengths", "h", "c")]
+    outputs = ["Y", "Y_h", "Y_c"][: 1 + len(states)]
+    helper = onnx.helper
+    node = helper.make_node(
+        OPERATORS[config.rnn_mode], names[: 5 + len(states)], outputs, **operator_attributes(config)
+    )
+    of_feeds = [
+        helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(feed.dtype), feed.shape)
+        for name, feed in feeds.items()
+    ]
+    of_outputs = [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, None) for name in outputs]
+    graph = helper.make_graph([node], "layer", of_feeds, of_outputs)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 22)], ir_version=10)
+    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    return session.run(None, feeds)
+
+
+def run_onnx(config, weights, inputs):
+    """Returns the outputs of the op that ONNX Runtime computes, operator by operator."""
+    x, final_states = inputs["input"], []
+    states = [inputs[name] for name in names_of(config, ["input_h", "input_c"])]
+    for layer, tensors in enumerate(weights):
+        pseudo_layers = slice(layer * config.num_directions, (layer + 1) * config.num_directions)
+        y, *of_layer = run_operator(config, tensors, x, [state[pseudo_layers] for state in states])
+        x = y.transpose(0, 2, 1, 3).reshape(config.time, config.batch, config.num_directions * config.num_units)
+        final_states.append(of_layer)
+    return [x, *(np.concatenate(each) for each in zip(*final_states, strict=True))]
+
+
+def check_op(config, params, expected):
+    """Asserts that the op's outputs with a params buffer are those expected."""
+    results = run_forward(config, {**network_inputs(config, "float32"), "params": params}, is_training=False)
+    for name, each in zip(names_of(config, OUTPUTS), expected, strict=True):
+        assert parity.difference(getattr(results, name), each) < 1e-5, name
+
+
+def random_weights(config, has_bias):
+    """Returns random tensors of ONNX's operators for a network."""
+    rng = np.random.default_rng(0)
+    directions, rows = config.num_directions, config.num_gates * config.num_units
+    scale = 1 / np.sqrt(config.num_units)
+    weights = []
+    for layer in range(config.num_layers):
+        shapes = {"W": (directions, rows, config.fan_in(layer)), "R": (directions, rows, config.num_units)}
+        shapes |= {"B": (directions, 2 * rows)} if has_bias else {}
+        weights.append({name: rng.uniform(-scale, scale, shape).astype("f4") for name, shape in shapes.items()})
+    return weights
+
+
+@st.composite
+def configs(draw, smallest=0) -> Config:
+    """A strategy for networks that ONNX has operators of, of any size."""
+    sizes = st.integers(smallest, 9)
+    time, batch = draw(st.integers(1, 7)), draw(st.integers(1, 4))
+    lengths = st.lists(st.integers(1, time), min_size=batch, max_size=batch).map(tuple)
+    return Config(
+        rnn_mode=draw(st.sampled_from(MODES)),
+        direction=draw(st.sampled_from(DIRECTIONS)),
+        num_layers=draw(st.integers(1, 3)),
+        num_units=draw(sizes),
+        input_size=draw(sizes),
+        time=time,
+        batch=batch,
+        sequence_lengths=draw(st.none() | lengths),
+    )
+
+
+networks = pytest.mark.parametrize(
+    "config",
+    [
+        pytest.param(
+            network(rnn_mode=mode, direction=direction, num_layers=layers, sequence_lengths=lengths),
+            id=f"{mode}-{direction}-{layers}-{lengths and 'lengths'}",
+        )
+        for mode in MODES
+        for direction in DIRECTIONS
+        for layers in (1, 2, 3)
+        for lengths in (None, (4, 6, 1))
+    ],
+)
+
+
+@networks
+def test_to_onnx_gives_weights_with_which_onnx_runtime_computes_what_the_op_does(config):
+    inputs = network_inputs(config, "float32")
+    check_op(config, inputs["params"], run_onnx(config, to_onnx(params_layout(config), inputs["params"]), inputs))
+
+
+@pytest.mark.parametrize("has_bias", [True, False])
+@networks
+def test_from_onnx_computes_what_onnx_runtime_does(config, has_bias):
+    weights = random_weights(config, has_bias)
+    expected = run_onnx(config, weights, network_inputs(config, "float32"))
+    check_op(config, from_onnx(params_layout(config), weights), expected)
+
+
+@given(configs(smallest=1), st.booleans())
+def test_from_onnx_computes_what_onnx_runtime_does_in_any_size(config, has_bias):
+    weights = random_weights(config, has_bias)
+    expected = run_onnx(config, weights, network_inputs(config, "float32"))
+    check_op(config, from_onnx(params_layout(config), weights), expected)
+
+
+DTYPES = st.sampled_from([tf.float32, tf.float64, tf.float16, tf.bfloat16])
+
+
+def running_numbers(config, dtype):
+    """A params buffer of numbers that every type holds, though not without repetition."""
+    return (np.arange(params_layout(config).size) % 128).astype(dtype.as_numpy_dtype)
+
+
+def weights_from_params(config, params):
+    """Returns what `to_onnx` does, gate by gate."""
+
+    def tensor(*names):
+        rows = [
+            [getattr(place, name)[gate] for name in names for gate in GATES[config.rnn_mode]] for place in of_directions
+        ]
+        return np.stack([np.concatenate(each) for each in rows])
+
+    places = reference.unpack(config, params)
+    weights = []
+    for layer in range(config.num_layers):
+        of_directions = places[layer * config.num_directions : (layer + 1) * config.num_directions]
+        weights.append({"W": tensor("W"), "R": tensor("R"), "B": tensor("W_bias", "R_bias")})
+    return weights
+
+
+@given(configs(), DTYPES)
+def test_to_onnx_equals_the_reference_to_the_bit(config, dtype):
+    params = running_numbers(config, dtype)
+    for convert in (np.asarray, tf.constant, tf.Variable):
+        actual = to_onnx(params_layout(config), convert(params))
+        for ours, theirs in zip(actual, weights_from_params(config, params), strict=True):
+            assert list(ours) == ["W", "R", "B"]
+            for name, tensor in ours.items():
+                assert tensor.dtype == dtype
+                np.testing.assert_array_equal(tensor, theirs[name])
+
+
+@given(configs(), DTYPES)
+def test_weights_come_back_as_they_were(config, dtype):
+    params = running_numbers(config, dtype)
+    again = from_onnx(params_layout(config), to_onnx(params_layout(config), params))
+    assert again.dtype == dtype
+    np.testing.assert_array_equal(again, params)
+
+
+@given(configs(smallest=1))
+def test_weights_from_a_file_are_taken(config):
+    """From initializers, in each type that ONNX's operators have."""
+    for dtype in (np.float32, np.float64, np.float16, tf.bfloat16.as_numpy_dtype):
+        params = running_numbers(config, tf.as_dtype(dtype))
+        written = [
+            {name: onnx.numpy_helper.from_array(tensor, name).SerializeToString() for name, tensor in tensors.items()}
+            for tensors in to_onnx(params_layout(config), params)
+        ]
+        read = [
+            {name: onnx.numpy_helper.to_array(onnx.TensorProto.FromString(each)) for name, each in tensors.items()}
+            for tensors in written
+        ]
+        again = from_onnx(params_layout(config), read)
+        assert again.dtype == dtype
+        np.testing.assert_array_equal(again, params)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_results_share_no_memory(mode):
+    config = network(rnn_mode=mode)
+    params = running_numbers(config, tf.float32)
+    (tensors,) = to_onnx(params_layout(config), params)
+    again = from_onnx(params_layout(config), [tensors])
+    for tensor in tensors.values():
+        assert not np.shares_memory(tensor, params)
+        assert not np.shares_memory(tensor, again)
+
+
+def test_biases_that_a_layer_lacks_are_zeros():
+    config = network(num_layers=3, direction="bidirectional")
+    weights = to_onnx(params_layout(config), running_numbers(config, tf.float64))
+    del weights[0]["B"]
+    weights[2]["B"] = None
+    again = to_onnx(params_layout(config), from_onnx(params_layout(config), weights))
+    np.testing.assert_array_equal(again[0]["B"], np.zeros([2, 40]))
+    np.testing.assert_array_equal(again[1]["B"], weights[1]["B"])
+    np.testing.assert_array_equal(again[2]["B"], np.zeros([2, 40]))
+    for one, other in zip(again, weights, strict=True):
+        np.testing.assert_array_equal(one["W"], other["W"])
+
+
+def with_changed(layer, name, change):
+    """Returns a change of a tensor, which may be None."""
+
+    def changed(weights):
+        return [
+            {**tensors, name: change(tensors.get(name))} if number == layer else tensors
+            for number, tensors in enumerate(weights)
+        ]
+
+    return changed
+
+
+def of_every(change):
+    """Returns a change of all tensors."""
+    return lambda weights: [{name: change(tensor) for name, tensor in tensors.items()} for tensors in weights]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        pytest.param(
+            lambda weights: weights[:1],
+            "weights must have one mapping for each of the layout's 2 layers, but has 1 items",
+            id="one less",
+        ),
+        pytest.param(
+            lambda weights: weights[0],
+            "weights must have one mapping for each of the layout's 2 layers, but has 3 items",
+            id="no list",
+        ),
+        pytest.param(
+            lambda weights: [tuple(tensors.values()) for tensors in weights],
+            "weights[0] must be a mapping from 'W', 'R' and 'B' to arrays, but is of type tuple",
+            id="tuples",
+        ),
+        pytest.param(
+            with_changed(1, "R", lambda _: None),
+            "weights[1] must have the layout's 3 names, but lacks 'R' and has none that the layout lacks",
+            id="no R",
+        ),
+        pytest.param(
+            with_changed(0, "P", lambda _: np.zeros([1, 15])),
+            "weights[0] must have the layout's 3 names, but lacks none and has 'P' that the layout lacks",
+            id="peepholes",
+        ),
+        pytest.param(
+            with_changed(1, "W", np.squeeze),
+            'weights[1]["W"] must have the shape [1, 20, 5], but has [20, 5]',
+            id="no directions",
+        ),
+        pytest.param(
+            with_changed(0, "W", lambda tensor: tensor.swapaxes(1, 2)),
+            'weights[0]["W"] must have the shape [1, 20, 3], but has [1, 3, 20]',
+            id="transposed",
+        ),
+        pytest.param(
+            with_changed(0, "B", lambda tensor: tensor[:, :20]),
+            'weights[0]["B"] must have the shape [1, 40], but has [1, 20]',
+            id="one bias",
+        ),
+        pytest.param(
+            with_changed(1, "B", lambda tensor: tensor.astype("float32")),
+            """weights must be of one dtype, but 'weights[0]["W"]' is float64 and 'weights[1]["B"]' float32""",
+            id="dtypes",
+        ),
+        pytest.param(
+            of_every(lambda tensor: tensor.astype("int64")),
+            'weights[0]["W"] must be of a floating type, but is int64',
+            id="integers",
+        ),
+        pytest.param(
+            of_every(lambda tensor: tensor.astype(np.longdouble)),
+            f'weights[0]["W"] must be of a floating type, but is {np.dtype(np.longdouble).name}',
+            id="a type that TensorFlow lacks",
+        ),
+    ],
+)
+def test_weights_that_do_not_fit_are_refused(change, message):
+    each = params_layout(network(num_layers=2))
+    weights = to_onnx(each, np.zeros(each.size))
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        from_onnx(each, change(weights))
+
+
+@pytest.mark.parametrize(
+    ("each", "message"),
+    [
+        (
+            layout("lstm", 4, 3, num_proj=2),
+            "layout must have num_proj 0, as ONNX's operators have no projection, but has 2",
+        ),
+        (
+            layout("gru", 4, 4, input_mode="skip_input"),
+            "layout must have the input_mode 'linear_input', as ONNX's operators do, but has 'skip_input'",
+        ),
+    ],
+    ids=["projection", "skip_input"],
+)
+def test_layouts_that_onnx_has_no_operators_of_are_refused(each, message):
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        from_onnx(each, [])
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        to_onnx(each, np.zeros(each.size))
+
+
+def test_params_of_another_shape_are_refused():
+    with pytest.raises(ValueError, match=r"^params must have the shape \[200\], but has \[199\]$"):
+        to_onnx(params_layout(network()), np.zeros(199))
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_another_order_of_bytes(mode):
+    """Of arrays from a file that another machine wrote."""
+    config = network(rnn_mode=mode)
+    params = running_numbers(config, tf.float32).astype(">f4")
+    np.testing.assert_array_equal(from_onnx(params_layout(config), to_onnx(params_layout(config), params)), params)

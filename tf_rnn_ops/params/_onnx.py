@@ -1,0 +1,177 @@
+"""ONNX's weights."""
+
+import functools
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tf_rnn_ops.params._arrays import NUMPY
+from tf_rnn_ops.params._blocks import Block, blocks, blocks_of_pseudo_layers, split_into_blocks
+from tf_rnn_ops.params._checks import (
+    check_floating,
+    check_linear_input,
+    check_names,
+    check_no_projection,
+    check_one_dtype,
+)
+from tf_rnn_ops.params._layout import Layout
+
+# The kinds of the blocks that make up one direction of a tensor, one below the other.
+_KINDS = {"W": ("kernel",), "R": ("recurrent_kernel",), "B": ("input_bias", "recurrent_bias")}
+# Which of cuDNN's gates each of ONNX's is: i, o, f, c of an LSTM, z, r, h of a GRU.
+_GATES = {"rnn_relu": (0,), "rnn_tanh": (0,), "lstm": (0, 3, 1, 2), "gru": (1, 0, 2)}
+
+
+class _Tensor(NamedTuple):
+    """An input of the operator of a layer: its name, and the blocks of each direction, one below the other."""
+
+    layer: int
+    name: str
+    directions: tuple[tuple[Block, ...], ...]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of W and R [num_directions, rows, columns], of B [num_directions, rows]."""
+        first, *_ = self.directions
+        return (len(self.directions), sum(block.shape[0] for block in first), *first[0].shape[1:])
+
+
+def to_onnx(layout: Layout, params: Any) -> list[dict[str, np.ndarray]]:
+    """Returns the tensors of the ONNX operators that compute what the ops do with a params buffer.
+
+    An operator is one layer, in one or two directions. It has these attributes, and all others as they are by default:
+
+        rnn_mode    operator  attributes
+        "lstm"      LSTM      hidden_size=num_units
+        "gru"       GRU       hidden_size=num_units, linear_before_reset=1
+        "rnn_tanh"  RNN       hidden_size=num_units
+        "rnn_relu"  RNN       hidden_size=num_units, activations=["Relu"] * num_directions
+
+    and direction="bidirectional" where there are two. Its output Y, [time, num_directions, batch, num_units], makes the
+    next layer's input by a Transpose to [time, batch, num_directions, num_units] and a Reshape.
+
+    Args:
+      layout: the layout of the buffer, with an input matrix in every layer and without a projection.
+      params: the buffer, [layout.size].
+
+    Returns:
+      For each layer new NumPy arrays by the names of the operator's inputs: "W", the weights of the input,
+      [num_directions, num_gates * num_units, fan_in]; "R", the recurrent weights,
+      [num_directions, num_gates * num_units, num_units]; and "B", the biases of both,
+      [num_directions, 2 * num_gates * num_units].
+
+    Raises:
+      ValueError: if ONNX has no operators of such a layout, or params has another shape.
+
+    Source: the formulas of ONNX's operators LSTM, GRU and RNN, beside those of `tf_rnn_ops.raw_ops.CudnnRNN`.
+
+    Example:
+      >>> gru = layout("gru", num_units=4, input_size=3, num_layers=2)
+      >>> [tensors["W"].shape for tensors in to_onnx(gru, np.zeros(gru.size, "float32"))]
+      [(1, 12, 3), (1, 12, 4)]
+    """
+    tensors = _tensors(layout)
+    gates = _GATES[layout.rnn_mode]
+    parts = split_into_blocks(NUMPY, layout, params)
+    of_block = {name: _with_gates(part, gates) for name, part in parts.items()}
+    weights: list[dict[str, np.ndarray]] = [{} for _ in range(layout.num_layers)]
+    for each in tensors:
+        rows = [np.concatenate([of_block[block.name] for block in direction]) for direction in each.directions]
+        weights[each.layer][each.name] = np.stack(rows)
+    return weights
+
+
+def from_onnx(layout: Layout, weights: Iterable[Mapping[str, Any]]) -> np.ndarray:
+    """Returns the params buffer that holds the tensors of ONNX's operators LSTM, GRU or RNN.
+
+    The operators have the attributes that `to_onnx` names. cuDNN computes nothing else: no LSTM with peepholes (input
+    P) or input_forget, no GRU with linear_before_reset=0, no other activations, no clip. One with direction="reverse"
+    has the layout of a unidirectional one and takes its input from the last step to the first.
+
+    Args:
+      layout: the layout of the buffer, with an input matrix in every layer and without a projection.
+      weights: for each layer a mapping from "W", "R" and, unless the operator has no biases, "B" to what
+        `numpy.asarray` makes arrays of, of the shapes that `to_onnx` returns. All are of one floating dtype.
+        `onnx.numpy_helper.to_array` makes arrays of a model's initializers.
+
+    Returns:
+      A new NumPy array, [layout.size]. Biases that an operator lacks are zeros.
+
+    Raises:
+      ValueError: if ONNX has no operators of such a layout, or the tensors have another number, name, shape or dtype.
+
+    Source: as for `to_onnx`.
+
+    Example:
+      >>> weights = {"W": np.ones([1, 16, 3]), "R": np.ones([1, 16, 4])}
+      >>> from_onnx(layout("lstm", num_units=4, input_size=3), [weights]).shape  # [layout.size]
+      (144,)
+    """
+    arrays = _checked(layout, weights)
+    gates = np.argsort(_GATES[layout.rnn_mode]).tolist()  # which of ONNX's each of cuDNN's is
+    dtype = next(iter(arrays.values())).dtype
+    of_block = {block: np.zeros(block.shape, dtype) for block in blocks(layout)}
+    for tensor, array in arrays.items():
+        for direction, rows in zip(tensor.directions, array, strict=True):
+            for block, part in zip(direction, np.split(rows, len(direction)), strict=True):
+                of_block[block] = _with_gates(part, gates)
+    return np.concatenate([np.ravel(part) for part in of_block.values()])
+
+
+def _with_gates(block: np.ndarray, gates: Sequence[int]) -> np.ndarray:
+    """Returns a matrix or bias with the rows of its gates in another order."""
+    of_gate = np.split(block, len(gates))
+    return np.concatenate([of_gate[gate] for gate in gates])
+
+
+@functools.lru_cache
+def _tensors(layout: Layout) -> tuple[_Tensor, ...]:
+    """Returns the tensors of a layout, or refuses one that ONNX has no operators of."""
+    check_linear_input(layout, "ONNX's operators")
+    check_no_projection(layout, "ONNX's operators")
+    directions = list(blocks_of_pseudo_layers(layout).values())
+    num_directions = len(directions) // layout.num_layers
+    tensors = []
+    for layer in range(layout.num_layers):
+        of_layer = directions[layer * num_directions : (layer + 1) * num_directions]
+        for name, kinds in _KINDS.items():
+            tensors.append(_Tensor(layer, name, tuple(tuple(each[kind] for kind in kinds) for each in of_layer)))
+    return tuple(tensors)
+
+
+def _checked(layout: Layout, weights: Iterable[Mapping[str, Any]]) -> dict[_Tensor, np.ndarray]:
+    """Returns the arrays that layers have of the tensors, or refuses them."""
+    tensors = _tensors(layout)
+    weights = list(weights)
+    if len(weights) != layout.num_layers:
+        raise ValueError(
+            f"weights must have one mapping for each of the layout's {layout.num_layers} layers, but has "
+            f"{len(weights)} items"
+        )
+    for layer, of_layer in enumerate(weights):
+        _check_names(f"weights[{layer}]", of_layer)
+    arrays = {}
+    for each in tensors:
+        array = weights[each.layer].get(each.name)
+        if array is not None:
+            arrays[each] = NUMPY.checked(_described(each), np.asarray(array), each.shape)
+    of_name = {_described(each): array for each, array in arrays.items()}
+    check_one_dtype("weights", of_name)
+    check_floating(of_name)
+    return arrays
+
+
+def _check_names(argument: str, of_layer: Mapping[str, Any]) -> None:
+    """Refuses what does not name the tensors of a layer, of which B may be left out or None."""
+    if not isinstance(of_layer, Mapping):
+        raise ValueError(
+            f"{argument} must be a mapping from 'W', 'R' and 'B' to arrays, but is of type {type(of_layer).__name__}"
+        )
+    given = [name for name, array in of_layer.items() if array is not None]
+    check_names(argument, [name for name in _KINDS if name != "B" or name in given], given)
+
+
+def _described(tensor: _Tensor) -> str:
+    """Returns what to call a tensor in an error."""
+    return f'weights[{tensor.layer}]["{tensor.name}"]'
