@@ -17,11 +17,14 @@ from cudnn_rnn_inputs import OUTPUTS, Config
 from mixed_calls import Call
 from tensorflow.python.eager import cancellation  # the only way to cancel one call of a function
 
+from tf_rnn_ops import raw_ops
+
 SHORT = 50  # steps
 # Many layers take long, but little memory: a process that waited for the end of as many steps would be given up before.
 FORWARD_LONG = 400_000
 # What the backward pass needs is of every layer, so that it has one, and takes seconds.
 BACKWARD_LONG = 100_000
+LAYER_LONG = 2**50
 FORWARD: dict[str, Any] = {"num_layers": 100, "num_units": 256, "input_size": 8, "batch": 1}
 BACKWARD: dict[str, Any] = {**FORWARD, "num_layers": 1, "direction": "bidirectional"}
 SECONDS_BEFORE = 0.3  # that a call has run for when it is ended
@@ -45,6 +48,24 @@ def backprop(num_steps: int) -> Call:
     inputs, gradients = map(tensors, cudnn_rnn_inputs.inputs_and_gradients(config, "float32"))
     arguments = (inputs, run_forward(config, inputs), gradients)
     return Call("CudnnRNNBackpropV3", lambda arguments: list(run_backprop(config, *arguments)), arguments)
+
+
+def layer(num_steps: int) -> Call:
+    """Returns a call that runs a Keras layer without features, whose steps take no memory."""
+    arguments = {
+        "sequences": tf.zeros([1, num_steps, 0]),
+        "mask": tf.zeros([0], tf.bool),
+        "initial_h": tf.ones([1, 8]),
+        "initial_c": tf.zeros([]),
+        "kernel": tf.zeros([0, 8]),
+        "recurrent_kernel": tf.eye(8),
+        "bias": tf.zeros([8]),
+    }
+
+    def compute(arguments):
+        return list(raw_ops.KerasRNN(**arguments, rnn_mode="rnn_tanh", is_training=False)[:3])
+
+    return Call("KerasRNN", compute, arguments)
 
 
 def expect(error: type[Exception], run: Callable[[], object]) -> None:
@@ -99,7 +120,7 @@ def fail_beside(long: Call) -> None:
 
 
 ENDS = {"cancelled": cancel_function, "closed": close_session, "failed": fail_beside}
-CALLS = {"forward": (inference, FORWARD_LONG), "backward": (backprop, BACKWARD_LONG)}
+CALLS = {"forward": (inference, FORWARD_LONG), "backward": (backprop, BACKWARD_LONG), "layer": (layer, LAYER_LONG)}
 
 
 def check(num_threads: int) -> None:

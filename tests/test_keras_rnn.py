@@ -374,6 +374,22 @@ def test_huge_sizes_without_elements_take_no_time(shapes, return_sequences):
     assert grads.sequences_backprop.shape == shapes["sequences"]
 
 
+@pytest.mark.parametrize("time", [2**59, 2**62])
+def test_sizes_that_cannot_be_counted_are_refused(time):
+    # No tensor of this call has elements but the states and weights.
+    inputs = arguments("lstm", "float32", batch=1, time=0, features=0, units=60)
+    inputs["sequences"] = tf.zeros([1, time, 0])
+    with pytest.raises(tf.errors.InvalidArgumentError, match="no more memory than can be counted"):
+        raw_ops.KerasRNN(**inputs, is_training=False)
+
+
+def test_a_mask_of_other_bytes_than_those_of_bool_is_read():
+    inputs = arguments("lstm", mask=MASKS["gaps"])
+    lent = (MASKS["gaps"] * np.uint8(2)).view(bool)
+    expected, actual = (raw_ops.KerasRNN(**inputs | {"mask": mask}) for mask in (inputs["mask"], lent))
+    check_equal(actual[:3], expected[:3], "KerasRNN lstm")
+
+
 @pytest.mark.parametrize("mode", KINDS)
 @pytest.mark.parametrize("return_sequences", [False, True])
 def test_shapes_are_known_in_a_graph(mode, return_sequences):

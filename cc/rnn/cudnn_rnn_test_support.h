@@ -465,6 +465,8 @@ inline std::vector<Case> Cases() {
       k.lengths[0] = static_cast<std::int32_t>(size.time);
       k.lengths[1] = 0;
       cases.push_back(k);
+      k.lengths.assign(size.batch, 0);
+      cases.push_back(k);
     }
     if (TraitsOf(mode).gates > 1) {
       for (const Activations& activations : kOtherActivations) {

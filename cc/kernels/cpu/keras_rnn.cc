@@ -81,7 +81,9 @@ class MaskedSteps {
     TF_RETURN_IF_ERROR(
         MakeTemp(ctx, tensorflow::DT_INT32, {size.batch}, &lengths_));
     for (std::int64_t sample = 0; sample < size.batch; ++sample) {
-      Order(EngineData<bool>(*mask) + sample * size.time, sample);
+      Order(
+          static_cast<const unsigned char*>(mask->data()) + sample * size.time,
+          sample);
     }
     return absl::OkStatus();
   }
@@ -108,8 +110,9 @@ class MaskedSteps {
   }
 
  private:
-  // Orders the steps of a sample. mask: [time]
-  void Order(const bool* mask, std::int64_t sample) {
+  // Orders the steps of a sample. mask: [time], bytes, as memory that a caller
+  // lends TensorFlow may have others than those of bool.
+  void Order(const unsigned char* mask, std::int64_t sample) {
     const auto time = static_cast<std::int32_t>(size_.time);
     std::int32_t* const places =
         EngineData<std::int32_t>(&places_) + sample * size_.time;
@@ -117,7 +120,7 @@ class MaskedSteps {
     std::vector<std::int32_t> left_out;
     // Read once: the caller may write to memory that it lends TensorFlow.
     for (std::int32_t place = 0; place < time; ++place) {
-      if (mask[go_backwards_ ? time - 1 - place : place]) {
+      if (mask[go_backwards_ ? time - 1 - place : place] != 0) {
         places[length++] = place;
       } else {
         left_out.push_back(place);
@@ -171,7 +174,10 @@ class KerasRnnInputs {
         attributes_.return_sequences
             ? TensorShape::BuildTensorShape(sequence, &outputs_shape_)
             : TensorShape::BuildTensorShape(last, &outputs_shape_);
-    if (!status.ok()) return TooLarge();
+    if (!status.ok() || !rnn::LayerOutputSize(config_, size_).valid() ||
+        !rnn::LayerKeptSize(config_, size_).valid()) {
+      return TooLarge();
+    }
     return steps_.Read(ctx_, size_, attributes_.go_backwards);
   }
 

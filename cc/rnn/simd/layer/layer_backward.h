@@ -163,7 +163,7 @@ class LayerBackward {
                  executor_);
       }
     }
-    sweep_.ForEachChunk([&](const StepChunk& chunk) {
+    sweep_.ForEachChunk(executor_, [&](const StepChunk& chunk) {
       RunSteps(chunk);
       for (std::int64_t d = 0; d < shape_.directions; ++d) {
         WeightAndInputGradients(d, chunk);

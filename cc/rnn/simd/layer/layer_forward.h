@@ -185,7 +185,7 @@ class LayerForward {
     }
     if (!reads_in_place_) weights_.Pack(executor_);
     AddBiases();
-    sweep_.ForEachChunk([&](const StepChunk& chunk) {
+    sweep_.ForEachChunk(executor_, [&](const StepChunk& chunk) {
       if (!reads_in_place_ || params_.is_transposed()) PrepareInput(chunk);
       RunSteps(chunk);
     });

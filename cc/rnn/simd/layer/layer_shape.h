@@ -6,6 +6,7 @@
 
 #include <cstdint>
 
+#include "cc/rnn/executor.h"
 #include "cc/rnn/rnn_config.h"
 #include "cc/rnn/simd/matmul/matrix_view.h"
 #include "cc/rnn/simd/vector/sizes.h"
@@ -75,15 +76,16 @@ class Sweep {
 
   std::int64_t steps_at_once() const { return steps_at_once_; }
 
-  // Calls run(chunk) for all steps; once for a time of zero, too.
+  // Calls run(chunk) for all steps, until the executor is cancelled; once for a
+  // time of zero, too.
   template <typename Run>
-  void ForEachChunk(const Run& run) const {
+  void ForEachChunk(const Executor& executor, const Run& run) const {
     std::int64_t step = 0;
     do {
       const StepChunk chunk{step, Min(steps_at_once_, time_ - step)};
       run(chunk);
       step += chunk.steps;
-    } while (step < time_);
+    } while (step < time_ && !executor.is_cancelled());
   }
 
   // The time of a direction's step.

@@ -114,7 +114,7 @@ class LayerTangent {
     for (std::int64_t d = 0; d < shape_.directions; ++d) {
       Pack(OfDirection(a_.dot_h, d), steps_.State(0, d));
     }
-    sweep_.ForEachChunk([&](const StepChunk& chunk) {
+    sweep_.ForEachChunk(executor_, [&](const StepChunk& chunk) {
       for (std::int64_t d = 0; d < shape_.directions; ++d)
         PrepareInput(d, chunk);
       RunSteps(chunk);
