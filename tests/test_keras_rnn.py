@@ -271,6 +271,26 @@ def test_second_derivatives_of_unknown_shapes_equal_keras(mode, mask, use_bias, 
         assert parity.difference(gradient, theirs) < 1e-12, name
 
 
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+@pytest.mark.parametrize("mode", ["lstm", "gru"])
+def test_second_derivatives_with_other_activations_equal_keras(mode, activation):
+    inputs = arguments(mode, mask=MASKS["gaps"])
+    flags = {"activation": activation, "recurrent_activation": "hard_sigmoid", "return_sequences": True}
+    layer = make_keras(mode, inputs, use_bias=True, **flags)
+    expected = gradients_of_penalty(lambda inputs: outputs_of_keras(layer, inputs, use_bias=True), inputs)
+    run = functools.partial(outputs_of_op, rnn_mode=mode, **flags)
+    for name, gradient in gradients_of_penalty(run, inputs).items():
+        theirs = tf.zeros_like(inputs[name]) if expected[name] is None else expected[name]
+        assert parity.difference(gradient, theirs) < 1e-12, name
+
+
+def test_second_derivatives_with_other_activations_name_the_sizes_that_they_need():
+    inputs = arguments("lstm")
+    run = functools.partial(outputs_of_op, rnn_mode="lstm", activation="relu")
+    with pytest.raises(ValueError, match="need to know features and units .* kernel is <unknown>"):
+        of_unknown_shapes(lambda inputs: gradients_of_penalty(run, inputs))(inputs)
+
+
 @pytest.mark.parametrize("in_graph", [False, True], ids=["eager", "graph"])
 @pytest.mark.parametrize("flags", [(False, False, True), (True, True, False)], ids=str)
 @pytest.mark.parametrize("empty", ["batch", "time", "features", "units"])

@@ -1,5 +1,7 @@
 """What the op KerasRNN computes, on the op CudnnRNNV3: for derivatives of its gradient.
 
+Activations that CudnnRNNV3 does not have run on operations of TensorFlow.
+
 At a step that a mask leaves out the state stays, and the output is that of the step before, or zeros. CudnnRNNV3 knows
 sequences that end early, but no gaps. So the steps that are taken are moved to the front, in their order, and the
 outputs back to where the steps were.
@@ -12,6 +14,8 @@ import tensorflow as tf
 
 from tf_rnn_ops._alignment import aligned
 from tf_rnn_ops._library import ops
+from tf_rnn_ops._plain_network import Network, forward
+from tf_rnn_ops.params import layout
 
 
 def run(inputs: Sequence[tf.Tensor], attrs: dict[str, Any]) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
@@ -19,7 +23,10 @@ def run(inputs: Sequence[tf.Tensor], attrs: dict[str, Any]) -> tuple[tf.Tensor, 
 
     Args:
       inputs: those of KerasRNN.
-      attrs: rnn_mode, go_backwards, return_sequences and zero_output_for_mask.
+      attrs: those of KerasRNN but is_training.
+
+    Raises:
+      ValueError: if an LSTM or a GRU has other activations than tanh and sigmoid, and weights of unknown sizes.
     """
     sequences, mask, initial_h, initial_c, *weights = (aligned(each) for each in inputs)
     rnn_mode = attrs["rnn_mode"]
@@ -27,19 +34,34 @@ def run(inputs: Sequence[tf.Tensor], attrs: dict[str, Any]) -> tuple[tf.Tensor, 
     if attrs["go_backwards"]:
         sequences = tf.reverse(sequences, [1])
     steps = _Steps(_is_taken(mask, batch, time, attrs["go_backwards"]), time, attrs["zero_output_for_mask"])
-    outputs = ops.tf_rnn_ops_cudnn_rnnv3(
-        input=steps.taken(sequences),
-        input_h=tf.expand_dims(initial_h, 1),
-        input_c=tf.expand_dims(initial_c, 1) if rnn_mode == "lstm" else initial_c,
-        params=_params(rnn_mode, weights),
-        sequence_lengths=steps.lengths,
-        rnn_mode=rnn_mode,
-        time_major=False,
+    inputs = (
+        steps.taken(sequences),
+        tf.expand_dims(initial_h, 1),
+        tf.expand_dims(initial_c, 1) if rnn_mode == "lstm" else initial_c,
+        _params(rnn_mode, weights),
     )
-    final_h = tf.squeeze(outputs.output_h, 1)
-    final_c = tf.squeeze(outputs.output_c, 1) if rnn_mode == "lstm" else tf.zeros_like(initial_c)
-    output = steps.put_back(outputs.output) if attrs["return_sequences"] else steps.last(final_h)
+    activations = {name: attrs[name] for name in ("activation", "recurrent_activation")}
+    if tuple(activations.values()) == ("tanh", "sigmoid"):
+        output, output_h, output_c, *_ = ops.tf_rnn_ops_cudnn_rnnv3(
+            *inputs, sequence_lengths=steps.lengths, rnn_mode=rnn_mode, time_major=False
+        )
+    else:
+        network = Network(_layout(rnn_mode, *weights[:2]), False, steps.lengths, **activations)
+        output, output_h, *output_c = forward(network, *inputs)
+    final_h = tf.squeeze(output_h, 1)
+    final_c = tf.reshape(output_c, tf.shape(initial_c)) if rnn_mode == "lstm" else tf.zeros_like(initial_c)
+    output = steps.put_back(output) if attrs["return_sequences"] else steps.last(final_h)
     return output, final_h, final_c
+
+
+def _layout(rnn_mode, kernel, recurrent_kernel):
+    """Returns the layout of the params of a layer with these weights, whose sizes must be known."""
+    if None in (kernel.shape.rank, recurrent_kernel.shape.rank, *kernel.shape[:1], *recurrent_kernel.shape[:1]):
+        raise ValueError(
+            "Second derivatives of KerasRNN with other activations than tanh and sigmoid need to know features and "
+            f"units when a graph is built, but kernel is {kernel.shape} and recurrent_kernel {recurrent_kernel.shape}."
+        )
+    return layout(rnn_mode, recurrent_kernel.shape[0], kernel.shape[0])
 
 
 def _is_taken(mask, batch, time, go_backwards):

@@ -22,12 +22,25 @@ class Network(NamedTuple):
       sequence_lengths: [batch].
       masks: what the input of each layer but the first is multiplied by, [num_layers - 1, time, batch, output], or
         None.
+      activation: what an LSTM or a GRU activates its state with, by name in the op KerasRNN.
+      recurrent_activation: what it activates its gates with.
     """
 
     layout: Layout
     time_major: bool
     sequence_lengths: tf.Tensor
-    masks: tf.Tensor | None
+    masks: tf.Tensor | None = None
+    activation: str = "tanh"
+    recurrent_activation: str = "sigmoid"
+
+
+_ACTIVATIONS = {
+    "tanh": tf.tanh,
+    "sigmoid": tf.sigmoid,
+    "relu": tf.nn.relu,
+    "linear": tf.identity,
+    "hard_sigmoid": lambda z: tf.nn.relu6(z + 3) / 6,
+}
 
 
 def make_layout(arguments: Sequence[tf.Tensor], attrs: dict[str, Any]) -> Layout:
@@ -59,26 +72,28 @@ def make_layout(arguments: Sequence[tf.Tensor], attrs: dict[str, Any]) -> Layout
     )
 
 
-def _step(rnn_mode, weights, a, h_prev, c_prev):
+def _step(network, weights, a, h_prev, c_prev):
     """Returns the hidden state, [batch, output], and the cell state, [batch, units].
 
     Args:
-      rnn_mode: what the step computes.
+      network: the network.
       weights: the blocks of the pseudo-layer by their kinds.
       a: the gates' share of the input, [batch, gates * units].
       h_prev: [batch, output].
       c_prev: [batch, units]; handed on if not LSTM.
     """
+    rnn_mode = network.layout.rnn_mode
+    state, gate = _ACTIVATIONS[network.activation], _ACTIVATIONS[network.recurrent_activation]
     b = tf.matmul(h_prev, weights["recurrent_kernel"], transpose_b=True) + weights["recurrent_bias"]
     if rnn_mode == "lstm":
         i, f, g, o = tf.split(a + b, 4, axis=1)
-        c = tf.sigmoid(f) * c_prev + tf.sigmoid(i) * tf.tanh(g)
-        m = tf.sigmoid(o) * tf.tanh(c)
+        c = gate(f) * c_prev + gate(i) * state(g)
+        m = gate(o) * state(c)
         return (tf.matmul(m, weights["projection"], transpose_b=True) if "projection" in weights else m), c
     if rnn_mode == "gru":
         (a_r, a_u, a_n), (b_r, b_u, b_n) = tf.split(a, 3, axis=1), tf.split(b, 3, axis=1)
-        u = tf.sigmoid(a_u + b_u)
-        return (1 - u) * tf.tanh(a_n + tf.sigmoid(a_r + b_r) * b_n) + u * h_prev, c_prev
+        u = gate(a_u + b_u)
+        return (1 - u) * state(a_n + gate(a_r + b_r) * b_n) + u * h_prev, c_prev
     return (tf.tanh if rnn_mode == "rnn_tanh" else tf.nn.relu)(a + b), c_prev
 
 
@@ -112,7 +127,7 @@ def _sequence(network, weights, x, h, c, is_backward):
     def step(i, h, c, outputs):
         t = time - 1 - i if is_backward else i
         valid = (t < network.sequence_lengths)[:, tf.newaxis]
-        new_h, new_c = _step(network.layout.rnn_mode, weights, inputs.read(t), h, c)
+        new_h, new_c = _step(network, weights, inputs.read(t), h, c)
         outputs = outputs.write(t, tf.where(valid, new_h, tf.zeros_like(new_h)))
         return i + 1, tf.where(valid, new_h, h), tf.where(valid, new_c, c), outputs
 
