@@ -20,12 +20,16 @@ GATES = {"lstm": 4, "gru": 3, "rnn_tanh": 1, "rnn_relu": 1}
 ACTIVATIONS = ("tanh", "sigmoid", "relu", "linear", "hard_sigmoid")
 FLAGS = ("go_backwards", "return_sequences", "zero_output_for_mask")
 DTYPES = ("float64", "float32", "float16", "bfloat16")
-# Where a 16-bit type rounds to the other side of a kink, the slope is another.
-ACTIVATED = [
-    (*pair, dtype)
-    for pair in itertools.product(ACTIVATIONS, repeat=2)
-    for dtype in (DTYPES[:2] if {"relu", "hard_sigmoid"} & set(pair) else DTYPES)
-]
+
+
+def dtypes_of(activation, recurrent_activation):
+    """Returns the types in which rounding neither grows, as of gates without bounds, nor leads across a kink."""
+    if recurrent_activation in ("relu", "linear"):
+        return DTYPES[:1]
+    return DTYPES[:2] if {activation, recurrent_activation} & {"relu", "hard_sigmoid"} else DTYPES
+
+
+ACTIVATED = [(*pair, dtype) for pair in itertools.product(ACTIVATIONS, repeat=2) for dtype in dtypes_of(*pair)]
 # At a wrong sign of what a rectifier is given, 16-bit types have another slope.
 CASES = [case for case in itertools.product(KINDS, DTYPES) if case[0] != "rnn_relu" or case[1] in DTYPES[:2]]
 
@@ -118,7 +122,8 @@ def test_equals_keras(mode, mask, flags):
 @pytest.mark.parametrize("mode", ["lstm", "gru"])
 @pytest.mark.parametrize(("activation", "recurrent_activation", "dtype"), ACTIVATED)
 def test_activations_equal_keras(mode, activation, recurrent_activation, dtype):
-    inputs = arguments(mode, dtype, mask=MASKS["gaps"])
+    # In more steps, gates without bounds make numbers too large for the sine of the loss.
+    inputs = arguments(mode, dtype, time=3, mask=MASKS["gaps"][:, :3])
     flags = {"activation": activation, "recurrent_activation": recurrent_activation, "return_sequences": True}
     expected = run_keras(mode, inputs, **flags)
     for is_training in (True, False):
@@ -132,7 +137,7 @@ def test_activations_of_a_cell_without_gates_are_refused(name, mode, in_graph):
     def call():
         return raw_ops.KerasRNN(**arguments(mode, "float32"), rnn_mode=mode, **{name: "linear"})
 
-    with pytest.raises(ERRORS, match=rf"activation must be tanh .* linear .* where rnn_mode is {mode}"):
+    with pytest.raises(ERRORS, match=rf"activation must be tanh .* linear.* where rnn_mode is {mode}"):
         (tf.function(call) if in_graph else call)()
 
 
@@ -287,7 +292,7 @@ def test_second_derivatives_with_other_activations_equal_keras(mode, activation)
 def test_second_derivatives_with_other_activations_name_the_sizes_that_they_need():
     inputs = arguments("lstm")
     run = functools.partial(outputs_of_op, rnn_mode="lstm", activation="relu")
-    with pytest.raises(ValueError, match="need to know features and units .* kernel is <unknown>"):
+    with pytest.raises(ValueError, match=r"need to know features and units .* kernel is <unknown>"):
         of_unknown_shapes(lambda inputs: gradients_of_penalty(run, inputs))(inputs)
 
 
