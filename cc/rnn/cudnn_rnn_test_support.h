@@ -477,9 +477,10 @@ inline std::vector<Case> Cases() {
         }
       }
     }
-    for (RnnSize size : {RnnSize{1, 1}, RnnSize{2, 2}, RnnSize{70, 14}}) {
+    for (RnnSize size :
+         {RnnSize{1, 1}, RnnSize{2, 2}, RnnSize{4, 1}, RnnSize{70, 14}}) {
       // Over many steps without inputs, rectifiers come close to their kinks.
-      const std::int64_t units = size.time > 2 ? 4 : 70;
+      const std::int64_t units = size.time > 4 ? 4 : 70;
       cases.push_back(RandomCase({mode, false, 1, 1, 0, units, 0, true}, size));
       cases.push_back(RandomCase({mode, false, 1, 1, 67, 64, 0, true}, size));
     }

@@ -57,7 +57,7 @@ bool ReadsWeightsInPlace(const RnnConfig& config, const RnnSize& size) {
   constexpr double kMost = sizeof(P) < 4 ? 36 : 48;
   constexpr double kRowsWorthReading = 8;  // of weights
   if (config.has_keras_weights) {
-    return !kRoundsOperands<P> && size.time <= 2;
+    return !kRoundsOperands<P> && size.time <= (size.batch == 1 ? 4 : 2);
   }
   return !config.skip_input &&
          static_cast<double>(size.time) *
