@@ -1,10 +1,12 @@
 """accelerate_keras: what runs on the op, for how long, and that results stay the same."""
 
 import concurrent.futures
+import sys
 
 import keras
 import numpy as np
 import parity
+import processes
 import pytest
 import tensorflow as tf
 from keras_layer_cases import (
@@ -23,7 +25,7 @@ from keras_layer_cases import (
     randomize,
 )
 
-from tf_rnn_ops import accelerate_keras
+from tf_rnn_ops import accelerate_keras, restore_keras
 
 X = data(BATCH, TIME, FEATURES, dtype="float32")
 Y = data(BATCH, 1, dtype="float32")
@@ -287,6 +289,136 @@ def test_threads(runs):
     assert not is_accelerated(runs)
 
 
+def test_restore_keras_ends_all_accelerations(runs):
+    restore_keras()
+    model = compiled_model()
+    acceleration = accelerate_keras()
+    with accelerate_keras(strict=True, portable_exports=False):
+        assert runs.during(predict, model)[0] == 1
+        restore_keras()
+        assert not is_accelerated(runs)
+        assert runs.during(predict, model)[0] == 0
+    acceleration.restore()
+    assert not is_accelerated(runs)
+    with accelerate_keras():  # neither is it strict
+        keras.layers.LSTM(2, activation="elu")(X)
+
+
+def falling_back():
+    return compiled_model(lambda: keras.Sequential([keras.layers.LSTM(UNITS, recurrent_dropout=0.2, name="first")]))
+
+
+def refuses():
+    """Returns a context in which an error is expected that names the layer, the reason and what to change."""
+    message = (
+        r"accelerate_keras\(strict=True\): layer 'first' \(LSTM\) would fall back to Keras\. "
+        r"recurrent_dropout=0\.2 in training: set recurrent_dropout=0\."
+    )
+    return pytest.raises(RuntimeError, match=message)
+
+
+def test_strict_refuses_a_fallback(runs):
+    model = falling_back()
+    with accelerate_keras(strict=True):
+        assert runs.during(predict, model)[0] > 0
+        with refuses():
+            model.fit(X, data(BATCH, UNITS), verbose=0)
+        with refuses():
+            model(X, training=True)
+    model.fit(X, data(BATCH, UNITS), verbose=0)
+
+
+@pytest.mark.parametrize("strict", [(False, True), (True, False), (True, True)])
+def test_strict_holds_while_one_of_several_accelerations_is(strict):
+    model = falling_back()
+    for outer in (False, True):
+        with accelerate_keras(strict=strict[0]), accelerate_keras(strict=strict[1]), refuses():
+            model(X, training=True)
+        with accelerate_keras(strict=outer):
+            accelerate_keras(strict=not outer).restore()
+            if outer:
+                with refuses():
+                    model(X, training=True)
+            else:
+                model(X, training=True)
+
+
+@pytest.mark.parametrize("before", ["plain", "accelerated"])
+def test_strict_refuses_a_fallback_that_was_traced_before(before):
+    model = compiled_model(lambda: keras.Sequential([keras.layers.LSTM(UNITS, activation="elu")]))
+    outer = [accelerate_keras()] if before == "accelerated" else []
+    predict(model)
+    with accelerate_keras(strict=True), pytest.raises(RuntimeError, match="activation='elu'"):
+        predict(model)
+    predict(model)
+    for each in outer:
+        each.restore()
+
+
+class Halving(keras.layers.Layer):
+    """A cell of a user's own."""
+
+    state_size = output_size = FEATURES
+
+    def call(self, inputs, states):
+        return inputs / 2, states
+
+
+OF_A_CELL = {
+    "own cell": (lambda: keras.layers.RNN(Halving()), "the cell is a Halving: use LSTMCell, GRUCell or"),
+    "stack": (lambda: keras.layers.RNN([keras.layers.LSTMCell(2)]), "the layer has several cells: give each a layer"),
+}
+
+
+@pytest.mark.parametrize("case", OF_A_CELL)
+def test_strict_refuses_other_cells(case):
+    make, message = OF_A_CELL[case]
+    with accelerate_keras(strict=True), pytest.raises(RuntimeError, match=message):
+        make()(X)
+
+
+def test_strict_leaves_convolutional_layers_to_keras(caplog):
+    with accelerate_keras(strict=True):
+        keras.layers.ConvLSTM1D(2, 3)(data(2, 3, 6, 2))
+    assert not caplog.records
+
+
+def test_strict_refuses_our_layers_too():
+    layer = OURS["LSTM"](UNITS, recurrent_dropout=0.2, name="first")
+    layer(X, training=True)
+    with accelerate_keras(strict=True), refuses():
+        layer(X, training=True)
+
+
+def test_strict_refuses_xla_and_a_gpu(monkeypatch):
+    layer = keras.layers.GRU(UNITS)
+    with accelerate_keras(strict=True):
+        with pytest.raises(RuntimeError, match=r"would fall back to Keras\. XLA compiles the layer"):
+            tf.function(layer, jit_compile=True, autograph=False)(X)
+        monkeypatch.setattr(tf.config, "list_logical_devices", lambda kind=None: ["a GPU"] if kind == "GPU" else [])
+        with pytest.raises(RuntimeError, match=r"would fall back to Keras\. TensorFlow sees a GPU"):
+            layer(X)
+
+
+def test_fallbacks_are_logged_once(caplog):
+    model = falling_back()
+    with accelerate_keras():
+        for _ in range(2):
+            model.fit(X, data(BATCH, UNITS), epochs=2, verbose=0)
+            predict(model)
+            model(X, training=True)
+    (record,) = [each for each in caplog.records if each.name == "tf_rnn_ops"]
+    assert record.levelname == "WARNING"
+    assert record.getMessage() == (
+        "layer 'first' (LSTM) falls back to Keras. recurrent_dropout=0.2 in training: set recurrent_dropout=0."
+    )
+
+
+def test_options_are_given_by_name():
+    with pytest.raises(TypeError):
+        accelerate_keras(True)
+
+
 @pytest.mark.parametrize("mask", [None, "gaps"])
 @pytest.mark.parametrize("training", [False, True])
 @pytest.mark.parametrize("kind", KINDS)
@@ -461,11 +593,12 @@ def test_gradients_of_gradients_of_sizes_that_are_known_at_run_time(batch, steps
         assert parity.difference(a, b) < 1e-5
 
 
-def test_an_exported_model_takes_sequences_of_any_length(tmp_path):
+@pytest.mark.parametrize("portable", [False, True])
+def test_an_exported_model_takes_sequences_of_any_length(portable, tmp_path):
     model = functional()
     inputs = [data(batch, steps, FEATURES, dtype="float32") for batch, steps in [(1, 3), (4, 3), (4, 16)]]
     expected = [model(x) for x in inputs]
-    with accelerate_keras():
+    with accelerate_keras(portable_exports=portable):
         model.export(tmp_path, verbose=False)
     loaded = tf.saved_model.load(tmp_path)
     for x, y in zip(inputs, expected, strict=True):
@@ -500,3 +633,101 @@ def test_other_backends_are_refused(monkeypatch):
     monkeypatch.setattr(keras.backend, "backend", lambda: "jax")
     with pytest.raises(RuntimeError, match="accelerate_keras needs Keras to run on TensorFlow, but it runs on jax"):
         accelerate_keras()
+
+
+def test_keras_2_is_warned_of_where_it_has_been_imported(monkeypatch):
+    monkeypatch.setitem(sys.modules, "tf_keras", None)
+    with pytest.warns(UserWarning, match="tf_keras has been imported, which is Keras 2, and only Keras 3 is") as caught:
+        accelerate_keras(strict=True).restore()
+    assert caught[0].filename == __file__
+
+
+KERAS_2 = """
+import warnings
+import numpy as np
+import tensorflow as tf
+import tf_rnn_ops
+
+model = tf.keras.Sequential([tf.keras.layers.LSTM(2)])
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    tf_rnn_ops.accelerate_keras()
+print([str(each.message) for each in caught if each.filename == __file__])
+print(tf_rnn_ops.explain(model)[0].inference)
+try:
+    tf_rnn_ops.accelerate_keras(strict=True)
+except RuntimeError as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize("value", ["1", "0"])
+def test_keras_2_as_tf_keras(value, tmp_path):
+    pytest.importorskip("tf_keras")
+    (tmp_path / "program.py").write_text(KERAS_2)
+    printed = processes.run_program(str(tmp_path / "program.py"), TF_USE_LEGACY_KERAS=value)
+    message = (
+        "tf.keras is Keras 2 here (TF_USE_LEGACY_KERAS=1), and only Keras 3 is accelerated: unset the variable, "
+        "or use `import keras`."
+    )
+    lines = [line for line in printed.splitlines() if not line.startswith(("layer", "lstm", "1. "))]
+    if value == "1":
+        refused = f"accelerate_keras(strict=True): {message.removesuffix(', or use `import keras`.')}."
+        assert lines == [str([message]), "False", refused]
+    else:
+        assert lines == ["[]", "True"]
+
+
+WORKERS = """
+import concurrent.futures
+import multiprocessing
+import sys
+
+import keras
+import numpy as np
+import tensorflow as tf
+import tf_rnn_ops
+
+
+def runs_on_op(model):
+    graph = tf.function(model).get_concrete_function(tf.TensorSpec([2, 4, 3])).graph
+    return "TfRnnOps>KerasRNN" in {op.type for op in graph.get_operations()}
+
+
+if __name__ == "__main__":
+    model = keras.Sequential([keras.Input([None, 3]), keras.layers.LSTM(2)])
+    spawn = multiprocessing.get_context("spawn")
+    initializer = tf_rnn_ops.accelerate_keras if sys.argv[1] == "initializer" else None
+    with concurrent.futures.ProcessPoolExecutor(1, mp_context=spawn, initializer=initializer) as pool:
+        print("in the worker:", pool.submit(runs_on_op, model).result())
+    print("here:", runs_on_op(model))
+    tf_rnn_ops.restore_keras()
+    print("restored:", not runs_on_op(model))
+"""
+
+
+@pytest.mark.parametrize(
+    ("variable", "argument", "in_worker", "here"),
+    [("", "", False, False), ("0", "", False, False), ("1", "", True, True), ("", "initializer", True, False)],
+    ids=["plain", "0", "1", "initializer"],
+)
+def test_worker_processes(variable, argument, in_worker, here, tmp_path):
+    (tmp_path / "program.py").write_text(WORKERS)
+    printed = processes.run_program(
+        str(tmp_path / "program.py"), argument, cwd=tmp_path, TF_RNN_OPS_ACCELERATE_KERAS=variable
+    )
+    assert printed.splitlines()[-3:] == [f"in the worker: {in_worker}", f"here: {here}", "restored: True"]
+
+
+def test_another_value_of_the_environment_variable_is_refused():
+    process = processes.run_python("-c", "import tf_rnn_ops", TF_RNN_OPS_ACCELERATE_KERAS="yes")
+    assert process.returncode == 1
+    assert "the environment variable TF_RNN_OPS_ACCELERATE_KERAS must be 1" in process.stderr
+    assert "but is 'yes'" in process.stderr
+
+
+def test_the_environment_variable_has_no_effect_on_a_keras_that_is_refused():
+    code = "import keras; keras.__version__ = '3.4.1'; import tf_rnn_ops"
+    process = processes.run_python("-c", code, TF_RNN_OPS_ACCELERATE_KERAS="1")
+    assert process.returncode == 0
+    assert "RuntimeWarning: TF_RNN_OPS_ACCELERATE_KERAS=1 has no effect: accelerate_keras works with" in process.stderr

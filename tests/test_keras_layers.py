@@ -1,7 +1,11 @@
 """Keras's LSTM, GRU and SimpleRNN on the op: equality with Keras's own, what takes its path, configs, files."""
 
+import concurrent.futures
+import gc
 import inspect
 import json
+import threading
+import weakref
 
 import keras
 import ml_dtypes
@@ -29,6 +33,8 @@ from keras_layer_cases import (
     randomize,
 )
 from tensorflow.python.framework import config  # the way back is not public
+
+import tf_rnn_ops
 
 # Not shrinking: an example takes half a second, and is small as it is.
 PHASES = [Phase.explicit, Phase.reuse, Phase.generate]
@@ -189,30 +195,114 @@ class OtherLSTMCell(keras.layers.LSTMCell):
         return 2 * h, states
 
 
-# What takes Keras's path: kind, arguments of the layer and of its call.
+# What falls back to Keras: kind, arguments of the layer and of its call, and the reason that is given.
 FALLBACKS = {
-    "LSTM activation": ("LSTM", {"activation": "relu"}, {}),
-    "LSTM recurrent activation": ("LSTM", {"recurrent_activation": "hard_sigmoid"}, {}),
-    "GRU activation": ("GRU", {"activation": None}, {}),
-    "GRU recurrent activation": ("GRU", {"recurrent_activation": "tanh"}, {}),
-    "SimpleRNN activation": ("SimpleRNN", {"activation": "gelu"}, {}),
-    "GRU reset_after": ("GRU", {"reset_after": False}, {}),
-    "recurrent dropout": ("LSTM", {"recurrent_dropout": 0.3}, {"training": True}),
-    "recurrent dropout of SimpleRNN": ("SimpleRNN", {"recurrent_dropout": 0.3}, {"training": True}),
-    "both dropouts": ("GRU", {"dropout": 0.2, "recurrent_dropout": 0.3}, {"training": True}),
-    "mask of units": ("GRU", {}, {"mask": data(BATCH, TIME, UNITS) > 0}),
-    "one state for the batch": ("LSTM", {}, {"initial_state": [data(1, UNITS), data(1, UNITS, seed=1)]}),
+    "LSTM activation": ("LSTM", {"activation": "elu"}, {}, "activation='elu': set activation='tanh'"),
+    "LSTM recurrent activation": (
+        "LSTM",
+        {"recurrent_activation": "hard_sigmoid"},
+        {},
+        "recurrent_activation='hard_sigmoid': set recurrent_activation='sigmoid'",
+    ),
+    "GRU activation": ("GRU", {"activation": None}, {}, "activation='linear': set activation='tanh'"),
+    "GRU recurrent activation": (
+        "GRU",
+        {"recurrent_activation": "tanh"},
+        {},
+        "recurrent_activation='tanh': set recurrent_activation='sigmoid'",
+    ),
+    "SimpleRNN activation": (
+        "SimpleRNN",
+        {"activation": "gelu"},
+        {},
+        "activation='gelu': set activation='tanh' or 'relu'",
+    ),
+    "GRU reset_after": ("GRU", {"reset_after": False}, {}, "reset_after=False: set reset_after=True"),
+    "recurrent dropout": (
+        "LSTM",
+        {"recurrent_dropout": 0.3},
+        {"training": True},
+        "recurrent_dropout=0.3 in training: set recurrent_dropout=0",
+    ),
+    "recurrent dropout of SimpleRNN": (
+        "SimpleRNN",
+        {"recurrent_dropout": 0.3},
+        {"training": True},
+        "recurrent_dropout=0.3 in training: set recurrent_dropout=0",
+    ),
+    "both dropouts": (
+        "GRU",
+        {"dropout": 0.2, "recurrent_dropout": 0.3},
+        {"training": True},
+        "recurrent_dropout=0.3 in training: set recurrent_dropout=0",
+    ),
+    "mask of units": (
+        "GRU",
+        {},
+        {"mask": data(BATCH, TIME, UNITS) > 0},
+        "the mask does not have one value for each step: pass [batch, time]",
+    ),
+    "one state for the batch": (
+        "LSTM",
+        {},
+        {"initial_state": [data(1, UNITS), data(1, UNITS, seed=1)]},
+        "initial_state is not one tensor [batch, units] for each state of the layer: pass such tensors",
+    ),
+    "mask whose zeros are at other steps": (
+        "LSTM",
+        {"unroll": True, "go_backwards": True, "zero_output_for_mask": True},
+        {"mask": MASKS["gaps"]},
+        "a mask with unroll, go_backwards and zero_output_for_mask together: set unroll=False",
+    ),
 }
 
 
 @pytest.mark.parametrize("case", FALLBACKS)
-def test_what_the_op_cannot_express_takes_keras_path(case, runs):
-    kind, arguments, call = FALLBACKS[case]
+def test_what_the_op_does_not_compute_falls_back_to_keras(case, runs, caplog):
+    kind, arguments, call, reason = FALLBACKS[case]
     ours, kerass = pair(kind, seed=5, return_sequences=True, **arguments)
     x = data(BATCH, TIME, FEATURES)
     count, actual = runs.during(lambda: ours(x, **call))
     assert count == 0
     np.testing.assert_array_equal(actual, kerass(x, **call))
+    ours(x, **call)
+    (record,) = caplog.records  # of two calls
+    assert (record.name, record.levelname) == ("tf_rnn_ops", "WARNING")
+    assert record.getMessage() == f"layer {ours.name!r} ({kind}) falls back to Keras. {reason}."
+
+
+def test_a_layer_logs_each_reason_once(caplog):
+    layer = OURS["LSTM"](UNITS, recurrent_dropout=0.2)
+    for training in (True, False, True):
+        layer(data(BATCH, TIME, FEATURES), training=training)
+        layer(data(BATCH, TIME, FEATURES), mask=data(BATCH, TIME, UNITS) > 0, training=training)
+    assert [record.getMessage().split(". ", 1)[1] for record in caplog.records] == [
+        "recurrent_dropout=0.2 in training: set recurrent_dropout=0.",
+        "the mask does not have one value for each step: pass [batch, time].",
+    ]
+
+
+def test_threads_log_a_reason_once(caplog):
+    layer = OURS["SimpleRNN"](UNITS, activation="elu")
+    layer.build([None, None, FEATURES])
+    start = threading.Barrier(4)
+
+    def work(_):
+        start.wait()
+        layer(data(BATCH, TIME, FEATURES))
+
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        list(pool.map(work, range(4)))
+    assert len(caplog.records) == 1
+
+
+def test_what_has_been_logged_does_not_keep_a_layer():
+    layer = OURS["SimpleRNN"](UNITS, activation="elu")
+    layer(data(BATCH, TIME, FEATURES))
+    reference = weakref.ref(layer)
+    del layer
+    gc.collect()
+    assert reference() is None
 
 
 def test_another_cell_takes_keras_path(runs):
@@ -430,13 +520,17 @@ def test_keras_does_not_compile_a_model_with_xla(runs):
     assert runs.during(lambda: model.predict(data(BATCH, TIME, FEATURES), verbose=0))[0] > 0
 
 
-def test_xla_takes_keras_path(runs):
+def test_xla_takes_keras_path(runs, caplog):
     ours, kerass = pair("LSTM", features=2, units=2)
     assert not ours.supports_jit
     x = data(BATCH, 2, 2)
     compiled = tf.function(ours, jit_compile=True, autograph=False)
-    count, actual = runs.during(lambda: compiled(x))
+    with caplog.at_level("INFO", "tf_rnn_ops"):
+        count, actual = runs.during(lambda: compiled(x))
     assert count == 0
+    (record,) = caplog.records
+    assert record.levelname == "INFO"
+    assert "XLA compiles the layer, and the op has no XLA kernel: set jit_compile=False" in record.getMessage()
     assert parity.difference(actual, kerass(x)) < 1e-12
     assert runs.during(lambda: ours(x))[0] == 1
 
@@ -529,13 +623,23 @@ fresh.load_weights(f"{folder}/model.weights.h5")
 results.append(fresh(numbers).numpy())
 exported = tf.saved_model.load(f"{folder}/exported")
 results.append(exported.serve(numbers.astype("float32")).numpy())
-saved = tf.saved_model.load(f"{folder}/saved")
-with tf.GradientTape() as tape:
-    output = saved(tf.constant(numbers))
-assert all(np.any(each) for each in tape.gradient(output, saved.variables_of_model[1:3]))
-results.append(output.numpy())
+for name in ("saved", "saved with the op"):
+    saved = tf.saved_model.load(f"{folder}/{name}")
+    with tf.GradientTape() as tape:
+        output = saved(tf.constant(numbers))
+    assert all(np.any(each) for each in tape.gradient(output, saved.variables_of_model[1:3]))
+    results.append(output.numpy())
 print(json.dumps([each.tolist() for each in results]))
 """
+
+
+def module_of(model):
+    """Returns a module that calls a model of integers."""
+    module = tf.Module()
+    module.model = model
+    module.variables_of_model = [variable.value for variable in model.variables]
+    module.__call__ = tf.function(model, input_signature=[tf.TensorSpec([None, None], tf.int64)], autograph=False)
+    return module
 
 
 def test_saved_files_load_in_a_fresh_process(tmp_path):
@@ -544,14 +648,12 @@ def test_saved_files_load_in_a_fresh_process(tmp_path):
     model.save(tmp_path / "model.keras")
     model.save_weights(tmp_path / "model.weights.h5")
     model.export(tmp_path / "exported")
-    module = tf.Module()
-    module.model = model
-    module.variables_of_model = [variable.value for variable in model.variables]
-    module.__call__ = tf.function(model, input_signature=[tf.TensorSpec([None, None], tf.int64)], autograph=False)
-    tf.saved_model.save(module, tmp_path / "saved")
+    tf.saved_model.save(module_of(model), tmp_path / "saved")
+    with tf_rnn_ops.accelerate_keras(portable_exports=False):
+        tf.saved_model.save(module_of(model), tmp_path / "saved with the op")
     printed = processes.run_code(LOAD, str(tmp_path), json.dumps(numbers.tolist()))
     for actual in json.loads(printed.splitlines()[-1]):
-        np.testing.assert_allclose(actual, expected, rtol=1e-6)
+        assert parity.difference(np.array(actual), expected) < 1e-5
 
 
 def test_other_backends_take_keras_path(monkeypatch, runs):

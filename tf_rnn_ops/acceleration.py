@@ -2,15 +2,21 @@
 
 import functools
 import inspect
+import os
+import sys
 import threading
+import warnings
 import weakref
 
 import keras
+import tensorflow as tf
 
-from tf_rnn_ops.layers import _inner_loop
+from tf_rnn_ops.layers import _exports, _inner_loop
 from tf_rnn_ops.layers._common import check_backend
 
-__all__ = ["Acceleration", "accelerate_keras"]
+__all__ = ["Acceleration", "accelerate_keras", "restore_keras"]
+
+VARIABLE = "TF_RNN_OPS_ACCELERATE_KERAS"
 
 _OLDEST_KERAS = (3, 5)
 
@@ -22,6 +28,10 @@ _FUNCTIONS = {f"make_{name}": name for name in ("train_function", "test_function
 
 class Acceleration:
     """What `accelerate_keras` returns: a context manager that ends the acceleration, as `restore` does."""
+
+    def __init__(self, strict, portable_exports):
+        self._strict = strict
+        self._portable_exports = portable_exports
 
     def __enter__(self):
         _switch.add(self)
@@ -35,7 +45,7 @@ class Acceleration:
         _switch.remove(self)
 
 
-def accelerate_keras():
+def accelerate_keras(*, strict=False, portable_exports=True):
     """Lets Keras's own LSTM, GRU and SimpleRNN run on the op `KerasRNN` where it computes what they do.
 
     Models need no change: from now on, their layers, and `keras.layers.RNN` of their cells, take the op's path, alone
@@ -43,17 +53,29 @@ def accelerate_keras():
     function that a model has made already (by `fit`, `predict` and so on) is made again. A `tf.function` of your own
     keeps the path that it was traced with.
 
-    What the op does not compute and what XLA compiles takes Keras's path; docs/keras.md has the list. So does
-    everything where TensorFlow sees a GPU. As the op has no XLA kernel, Keras does not compile a model with XLA while
-    its layers can train on the op, even if its `jit_compile` is true.
+    What the op does not compute and what XLA compiles falls back to Keras; docs/keras.md has the list. So does
+    everything where TensorFlow sees a GPU. Each fallback is logged once by the logger "tf_rnn_ops", and
+    `tf_rnn_ops.explain(model)` shows them all. As the op has no XLA kernel, Keras does not compile a model with XLA
+    while its layers can train on the op, even if its `jit_compile` is true.
+
+    If the environment variable TF_RNN_OPS_ACCELERATE_KERAS is 1, importing tf_rnn_ops makes this call.
+
+    Args:
+      strict: whether a layer that would fall back raises a RuntimeError that says why, instead. It concerns LSTM, GRU,
+        SimpleRNN and `RNN` of any cell, a custom one included. Exports raise none.
+      portable_exports: whether what is exported (`model.export`, `keras.export.ExportArchive`, `tf.saved_model.save`
+        and conversions to ONNX and LiteRT) takes Keras's path, so that it runs without tf_rnn_ops. If false, it holds
+        the op, as far as a layer runs on it. It concerns the layers of `tf_rnn_ops.layers` too.
 
     Returns:
       An `Acceleration`: its method `restore()` ends it, and so does the end of a `with` block. Keras stays accelerated
-      while any of several calls has not been ended, in whatever order they are.
+      while any of several calls has not been ended, in whatever order they are; meanwhile, it is strict if one of them
+      is, and exports hold the op if one of them wants that. `tf_rnn_ops.restore_keras()` ends them all.
 
     Raises:
       RuntimeError: if Keras runs on another backend than TensorFlow, is older than 3.5, or is not built as those
-        versions are that this was written for.
+        versions are that this was written for; and, if `strict`, where `tf.keras` is Keras 2 (TF_USE_LEGACY_KERAS=1),
+        which is not accelerated. Otherwise a warning says so.
 
     Example:
       >>> model = keras.Sequential([keras.layers.LSTM(4)])
@@ -63,7 +85,43 @@ def accelerate_keras():
     """
     check_backend("accelerate_keras")
     _check_keras()
-    return Acceleration().__enter__()
+    _check_keras_2(strict)
+    return Acceleration(strict, portable_exports).__enter__()
+
+
+def restore_keras():
+    """Ends every acceleration, also those whose `Acceleration` is not at hand. Without any, it does nothing.
+
+    Example:
+      >>> acceleration = accelerate_keras()
+      >>> restore_keras()
+    """
+    _switch.remove_all()
+
+
+def is_accelerated():
+    """Returns whether Keras is accelerated."""
+    return _switch.is_on()
+
+
+def accelerate_if_wanted():
+    """Accelerates Keras if the environment variable says so. If that is impossible, a warning says why.
+
+    Raises:
+      ValueError: if the environment variable is none of its values.
+    """
+    value = os.environ.get(VARIABLE) or "0"
+    if value not in ("0", "1"):
+        raise ValueError(
+            f"the environment variable {VARIABLE} must be 1 (importing tf_rnn_ops accelerates Keras) or 0 or not set "
+            f"(it does not), but is {value!r}."
+        )
+    if value == "1":
+        try:
+            accelerate_keras()
+        except RuntimeError as error:
+            # As if from the import of the package.
+            warnings.warn(f"{VARIABLE}=1 has no effect: {error}", RuntimeWarning, stacklevel=3)
 
 
 def _check_keras():
@@ -82,6 +140,29 @@ def _check_keras():
     )
 
 
+def _check_keras_2(strict):
+    """Warns that Keras 2 is not accelerated where a program may use it, or refuses that if `strict`."""
+    if _tf_keras_is_keras_2():
+        message = (
+            "tf.keras is Keras 2 here (TF_USE_LEGACY_KERAS=1), and only Keras 3 is accelerated: unset the variable"
+        )
+        if strict:
+            raise RuntimeError(f"accelerate_keras(strict=True): {message}.")
+    elif "tf_keras" in sys.modules:
+        message = "tf_keras has been imported, which is Keras 2, and only Keras 3 is accelerated"
+    else:
+        return
+    warnings.warn(f"{message}, or use `import keras`.", UserWarning, stacklevel=3)
+
+
+def _tf_keras_is_keras_2():
+    """Returns whether `tf.keras` is another Keras than `keras`."""
+    try:
+        return tf.keras.layers.LSTM is not keras.layers.LSTM
+    except ImportError:  # TF_USE_LEGACY_KERAS=1 without tf_keras
+        return False
+
+
 class _Switch:
     """Keeps Keras's classes patched while there are accelerations."""
 
@@ -90,20 +171,39 @@ class _Switch:
         self._accelerations = set()
         self._originals = []  # (class, name of the attribute, what it was)
         self._models = weakref.WeakValueDictionary()  # by id, those whose functions take the op's path
+        self.strict = False  # whether a fallback raises an error
+
+    def is_on(self):
+        return bool(self._accelerations)
 
     def add(self, acceleration):
         with self._lock:
             if not self._accelerations:
                 self._patch_all()
             self._accelerations.add(acceleration)
+            self._update_options()
 
     def remove(self, acceleration):
         with self._lock:
             if acceleration not in self._accelerations:
                 return
             self._accelerations.remove(acceleration)
+            self._update_options()
             if not self._accelerations:
                 self._restore_all()
+
+    def remove_all(self):
+        with self._lock:
+            for acceleration in list(self._accelerations):
+                self.remove(acceleration)
+
+    def _update_options(self):
+        """Combines what the accelerations ask for."""
+        was_strict, self.strict = self.strict, any(each._strict for each in self._accelerations)
+        _exports.keep_op = not all(each._portable_exports for each in self._accelerations)
+        if self.strict and not was_strict:
+            # What falls back in a function that is traced already is to raise too.
+            self._remake_all()
 
     def _patch_all(self):
         for layer in _LAYERS:
@@ -120,6 +220,9 @@ class _Switch:
     def _restore_all(self):
         while self._originals:
             setattr(*self._originals.pop())
+        self._remake_all()
+
+    def _remake_all(self):
         models, self._models = list(self._models.values()), weakref.WeakValueDictionary()
         for model in models:
             _remake_functions(model)
@@ -130,7 +233,8 @@ class _Switch:
         @functools.wraps(make)
         def make_function(model, *args, **kwargs):
             # Before it is built, a model may not show what layers it will have.
-            if id(model) not in self._models and (not model.built or _has_cell_for_op(model, training=False)):
+            is_concerned = self.strict or not model.built or has_cell_for_op(model, training=False)
+            if id(model) not in self._models and is_concerned:
                 self._models[id(model)] = model
                 _remake_functions(model)
             return make(model, *args, **kwargs)
@@ -151,12 +255,11 @@ def _on_op(cls, inner_loop):
 
     @functools.wraps(inner_loop)
     def accelerated(layer, sequences, initial_state, mask, training=False):
-        arguments = layer, sequences, initial_state, mask, training
+        arguments = sequences, initial_state, mask, training
         # The inner_loop of LSTM and GRU decides before it calls RNN's.
-        decides = cls is next(each for each in _LAYERS if isinstance(layer, each))
-        if decides and _inner_loop.can_run(*arguments):
-            return _inner_loop.inner_loop(*arguments)
-        return inner_loop(*arguments)
+        if cls is not next(each for each in _LAYERS if isinstance(layer, each)):
+            return inner_loop(layer, *arguments)
+        return _inner_loop.run(layer, functools.partial(inner_loop, layer), *arguments, strict=_switch.strict)
 
     return accelerated
 
@@ -165,13 +268,13 @@ def _without_xla(jit_compile):
     """Returns a model's property `jit_compile`, but false where XLA would keep the model from training on the op."""
 
     def getter(model):
-        on_op = not _inner_loop.sees_gpu() and _has_cell_for_op(model, training=True)
+        on_op = not _inner_loop.sees_gpu() and has_cell_for_op(model, training=True)
         return not on_op and jit_compile.fget(model)
 
     return property(getter, jit_compile.fset)
 
 
-def _has_cell_for_op(model, training):
+def has_cell_for_op(model, training):
     """Returns whether a model has a cell that the op can run."""
     layers = (each for each in model._flatten_layers() if isinstance(each, keras.layers.RNN))
     return any(_inner_loop.can_run_cell(each.cell, training) for each in layers)

@@ -1,19 +1,29 @@
 """What Keras's `RNN.inner_loop` computes, on one op.
 
-Keras runs a cell step by step. For the cells of its LSTM, GRU and SimpleRNN the op KerasRNN computes the same, where
-`can_run` says so; elsewhere Keras's own loop has to.
+Keras runs a cell step by step. For the cells of its LSTM, GRU and SimpleRNN the op KerasRNN computes the same, unless
+there is a reason why not; then Keras's own loop runs. The functions `reasons_of_...` and `_reasons_of_...` have all
+reasons: they decide, and their words are what a log, an error and `tf_rnn_ops.explain` say.
 """
+
+import logging
+import threading
 
 import keras
 import tensorflow as tf
 
 from tf_rnn_ops import raw_ops
+from tf_rnn_ops.layers import _exports
 
 try:  # not public, and all that tells whether XLA is to compile what is being traced
     from tensorflow.python.ops.control_flow_util import GraphOrParentsInXlaContext
 except ImportError:
     GraphOrParentsInXlaContext = None
 
+_logger = logging.getLogger("tf_rnn_ops")
+_lock = threading.Lock()  # of what has been logged
+
+_CELLS = (keras.layers.LSTMCell, keras.layers.GRUCell, keras.layers.SimpleRNNCell)
+_CONVOLUTIONAL = (keras.layers.ConvLSTM1D, keras.layers.ConvLSTM2D, keras.layers.ConvLSTM3D)
 _DTYPES = ("bfloat16", "float16", "float32", "float64")
 
 _SIGMOID = (keras.activations.sigmoid, keras.ops.sigmoid, tf.sigmoid, tf.nn.sigmoid)
@@ -21,29 +31,33 @@ _TANH = (keras.activations.tanh, keras.ops.tanh, tf.tanh, tf.nn.tanh)
 _RELU = (keras.activations.relu, keras.ops.relu, tf.nn.relu)
 
 
-def rnn_mode(cell):
-    """Returns the rnn_mode of the op that computes what a cell does, or None where there is none.
+def run(layer, keras_loop, sequences, initial_state, mask, training, strict=False):
+    """Runs a layer's `inner_loop` on the op or, if the op cannot run, falls back to Keras.
 
-    A subclass of Keras's cells may compute something else, and has none.
+    Args:
+      layer: a `keras.layers.RNN`.
+      keras_loop: Keras's own `inner_loop`, bound to the layer. It takes the next four arguments.
+      sequences: see `inner_loop`.
+      initial_state: see `inner_loop`.
+      mask: see `inner_loop`.
+      training: see `inner_loop`.
+      strict: whether to raise an error instead of falling back. Exports are no fallback.
     """
-    if type(cell) is keras.layers.LSTMCell and cell.activation in _TANH and cell.recurrent_activation in _SIGMOID:
-        return "lstm"
-    if type(cell) is keras.layers.GRUCell and cell.activation in _TANH and cell.recurrent_activation in _SIGMOID:
-        return "gru" if cell.reset_after else None
-    if type(cell) is keras.layers.SimpleRNNCell:
-        return "rnn_tanh" if cell.activation in _TANH else "rnn_relu" if cell.activation in _RELU else None
-    return None
+    arguments = sequences, initial_state, mask, training
+    if _exports.take_keras_path():
+        return keras_loop(*arguments)
+    environment_reason = next(reasons_of_environment(), None)
+    reason = environment_reason or next(_reasons_of_layer_and_call(layer, *arguments), None)
+    if reason is None:
+        return inner_loop(layer, *arguments)
+    if is_recurrent(layer):
+        _report(layer, reason, logging.INFO if environment_reason else logging.WARNING, strict)
+    return keras_loop(*arguments)
 
 
-def can_run_cell(cell, training):
-    """Returns whether the op computes what a cell does, in training or elsewhere."""
-    return (
-        rnn_mode(cell) is not None
-        and cell.compute_dtype in _DTYPES
-        and cell.autocast
-        and cell.activity_regularizer is None
-        and not (training and (cell.recurrent_dropout > 0 or _drops_out_by_gate(cell)))
-    )
+def is_recurrent(layer):
+    """Returns whether a layer is one that the op is meant for: an `RNN` of any cell, but no `ConvLSTM`."""
+    return isinstance(layer, keras.layers.RNN) and not isinstance(layer, _CONVOLUTIONAL)
 
 
 def sees_gpu():
@@ -51,26 +65,38 @@ def sees_gpu():
     return bool(tf.config.list_logical_devices("GPU"))
 
 
-def can_run(layer, sequences, initial_state, mask, training):
-    """Returns whether the op computes what a layer's `inner_loop` would return for these arguments."""
-    return (
-        keras.backend.backend() == "tensorflow"
-        and not sees_gpu()
-        and not _is_compiled_by_xla()
-        and can_run_cell(layer.cell, training)
-        and layer.compute_dtype == layer.cell.compute_dtype
-        and isinstance(sequences, tf.Tensor)
-        and sequences.shape.rank == 3
-        and sequences.shape[2] in (None, layer.cell.kernel.shape[0])
-        and sequences.dtype.is_floating
-        and _are_states(initial_state, layer.cell, sequences)
-        and _is_mask(mask, sequences)
-        and not (_flat(mask)[0] is not None and _zeroes_other_steps(layer))
-    )
+def can_run_cell(cell, training):
+    """Returns whether the op computes what a cell does, in training or elsewhere."""
+    return next(_reasons_of_cell(cell, training), None) is None
+
+
+def reasons_of_environment():
+    """Yields why no layer runs on the op here, and what to change."""
+    if keras.backend.backend() != "tensorflow":
+        yield f"Keras runs on {keras.backend.backend()}: set KERAS_BACKEND=tensorflow before Keras is imported"
+    if sees_gpu():
+        yield "TensorFlow sees a GPU, for which Keras has cuDNN: set CUDA_VISIBLE_DEVICES=-1 to run on the CPU"
+    if _is_compiled_by_xla():
+        yield "XLA compiles the layer, and the op has no XLA kernel: set jit_compile=False"
+
+
+def reasons_of_layer(layer, training):
+    """Yields why the op does not compute what a layer does, whatever its inputs are, and what to change."""
+    yield from _reasons_of_cell(layer.cell, training)
+    dtype = getattr(layer.cell, "compute_dtype", None)  # a cell need not be a Keras layer
+    if dtype not in (None, layer.compute_dtype):
+        yield f"the layer's dtype is {layer.compute_dtype}, its cell's {dtype}: give both the same dtype"
+
+
+def rnn_mode(cell):
+    """Returns the rnn_mode of the op that computes what a cell does, given that there is one."""
+    if type(cell) is keras.layers.SimpleRNNCell:
+        return "rnn_tanh" if cell.activation in _TANH else "rnn_relu"
+    return "lstm" if type(cell) is keras.layers.LSTMCell else "gru"
 
 
 def inner_loop(layer, sequences, initial_state, mask, training):
-    """Runs a layer's cell over all steps, where `can_run` says that the op can.
+    """Runs a layer's cell over all steps on the op, where there is no reason not to.
 
     Args:
       layer: a `keras.layers.RNN`.
@@ -110,9 +136,83 @@ def inner_loop(layer, sequences, initial_state, mask, training):
     return outputs, tf.expand_dims(outputs, 1), final_states
 
 
-def _drops_out_by_gate(cell):
-    """Returns whether a cell drops other inputs for each of its gates in training."""
-    return cell.dropout > 0 and getattr(cell, "implementation", 2) == 1
+def _reasons_of_layer_and_call(layer, sequences, initial_state, mask, training):
+    """Yields why the op does not compute what a layer's `inner_loop` returns for these arguments."""
+    yield from reasons_of_layer(layer, training)
+    yield from _reasons_of_call(layer, sequences, initial_state, mask)
+
+
+def _reasons_of_cell(cell, training):
+    """Yields why the op does not compute what a cell does, and what to change."""
+    if type(cell) is keras.layers.StackedRNNCells:
+        yield "the layer has several cells: give each a layer of its own"
+        return
+    if type(cell) not in _CELLS:  # a subclass may compute something else
+        yield f"the cell is a {type(cell).__name__}: use LSTMCell, GRUCell or SimpleRNNCell of keras.layers"
+        return
+    yield from _reasons_of_activations(cell)
+    if type(cell) is keras.layers.GRUCell and not cell.reset_after:
+        yield "reset_after=False: set reset_after=True"
+    if cell.compute_dtype not in _DTYPES:
+        yield f"dtype {cell.compute_dtype}: use one of {', '.join(_DTYPES)}"
+    if not cell.autocast:
+        yield "autocast=False: set autocast=True"
+    if cell.activity_regularizer is not None:
+        yield "the cell has an activity_regularizer: give it to the layer"
+    if training and cell.recurrent_dropout > 0:
+        yield f"recurrent_dropout={cell.recurrent_dropout} in training: set recurrent_dropout=0"
+    if training and cell.dropout > 0 and getattr(cell, "implementation", 2) == 1:
+        yield f"dropout={cell.dropout} with implementation=1 in training: set implementation=2"
+
+
+def _reasons_of_activations(cell):
+    """Yields which activations of a cell the op does not have."""
+    if type(cell) is keras.layers.SimpleRNNCell:
+        if cell.activation not in (*_TANH, *_RELU):
+            yield f"activation={_name(cell.activation)}: set activation='tanh' or 'relu'"
+        return
+    if cell.activation not in _TANH:
+        yield f"activation={_name(cell.activation)}: set activation='tanh'"
+    if cell.recurrent_activation not in _SIGMOID:
+        yield f"recurrent_activation={_name(cell.recurrent_activation)}: set recurrent_activation='sigmoid'"
+
+
+def _name(activation):
+    """Returns the name of an activation in quotes."""
+    return repr(getattr(activation, "__name__", type(activation).__name__))
+
+
+def _reasons_of_call(layer, sequences, initial_state, mask):
+    """Yields why the op does not take the arguments of a call. No reason names a size: each is logged once."""
+    if not isinstance(sequences, tf.Tensor):
+        yield f"the sequences are a {type(sequences).__name__}: pass a dense tensor"
+        return
+    if sequences.shape.rank != 3:
+        yield f"the sequences have rank {sequences.shape.rank}: pass [batch, time, features]"
+        return
+    if sequences.shape[2] not in (None, layer.cell.kernel.shape[0]):
+        yield "the sequences have another number of features than those the layer was built for"
+    if not sequences.dtype.is_floating:
+        yield f"the sequences are {sequences.dtype.name}: pass numbers of a floating dtype"
+    if not _are_states(initial_state, layer.cell, sequences):
+        yield "initial_state is not one tensor [batch, units] for each state of the layer: pass such tensors"
+    if not _is_mask(mask, sequences):
+        yield "the mask does not have one value for each step: pass [batch, time]"
+    if _flat(mask)[0] is not None and _zeroes_other_steps(layer):
+        yield "a mask with unroll, go_backwards and zero_output_for_mask together: set unroll=False"
+
+
+def _report(layer, reason, level, strict):
+    """Logs why a layer falls back to Keras, once for each reason, or raises an error if none may."""
+    name = f"layer {layer.name!r} ({type(layer).__name__})"
+    if strict:
+        raise RuntimeError(f"accelerate_keras(strict=True): {name} would fall back to Keras. {reason}.")
+    with _lock:
+        logged = vars(layer).setdefault("_tf_rnn_ops_logged", set())
+        if reason in logged:
+            return
+        logged.add(reason)
+    _logger.log(level, "%s falls back to Keras. %s.", name, reason)
 
 
 def _zeroes_other_steps(layer):
@@ -122,7 +222,9 @@ def _zeroes_other_steps(layer):
 
 def _is_compiled_by_xla():
     """Returns whether XLA is to compile what is being traced: the op has no XLA kernel."""
-    return GraphOrParentsInXlaContext is not None and GraphOrParentsInXlaContext(tf.compat.v1.get_default_graph())
+    if GraphOrParentsInXlaContext is None or tf.executing_eagerly():
+        return False
+    return GraphOrParentsInXlaContext(tf.compat.v1.get_default_graph())
 
 
 def _flat(nested):

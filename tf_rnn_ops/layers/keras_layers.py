@@ -19,10 +19,7 @@ class _RunsOnOp:
 
     def inner_loop(self, sequences, initial_state, mask, training=False):
         """Runs the cell over all steps; see `keras.layers.RNN`."""
-        arguments = sequences, initial_state, mask, training
-        if _inner_loop.can_run(self, *arguments):
-            return _inner_loop.inner_loop(self, *arguments)
-        return super().inner_loop(*arguments)
+        return _inner_loop.run(self, super().inner_loop, sequences, initial_state, mask, training)
 
 
 @keras.saving.register_keras_serializable(package="tf_rnn_ops")
@@ -31,8 +28,11 @@ class LSTM(_RunsOnOp, keras.layers.LSTM):
 
     Where the op cannot compute what the arguments ask for, such as another activation or recurrent dropout in training,
     and where XLA compiles, the layer takes Keras's path; so it does where TensorFlow sees a GPU or Keras runs on
-    another backend. Any mask can be expressed. docs/keras.md has the list. `use_cudnn` chooses among Keras's paths, and
-    is of no influence on the op's.
+    another backend. Any mask can be expressed. docs/keras.md has the list; `tf_rnn_ops.explain(model)` and the logger
+    "tf_rnn_ops" say why a layer falls back. `use_cudnn` chooses among Keras's paths and is ignored on the op's.
+
+    An exported model, such as a SavedModel, takes Keras's path, so that it runs without tf_rnn_ops: see the argument
+    `portable_exports` of `tf_rnn_ops.accelerate_keras`.
 
     Weights and config are those of Keras's layer: `keras.layers.LSTM.from_config(layer.get_config())` makes the one of
     the other, `get_weights` and `set_weights` carry the weights over.

@@ -1,0 +1,204 @@
+"""explain: that it says of each recurrent layer what happens when it is called."""
+
+import keras
+import pytest
+import tensorflow as tf
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+from keras_layer_cases import BATCH, FEATURES, KERAS, KINDS, OURS, TIME, UNITS, data
+
+import tf_rnn_ops
+from tf_rnn_ops import accelerate_keras, explain
+
+X = data(BATCH, TIME, FEATURES, dtype="float32")
+
+CONFIGS = st.fixed_dictionaries(
+    {
+        "activation": st.sampled_from(["tanh", "relu", "elu", tf.tanh, abs, None]),
+        "dropout": st.sampled_from([0, 0.1]),
+        "recurrent_dropout": st.sampled_from([0, 0.1]),
+        "unroll": st.booleans(),
+        "dtype": st.sampled_from(["float32", "float64"]),
+        "activity_regularizer": st.sampled_from([None, "l2"]),
+    }
+)
+OF_GATES = {"recurrent_activation": st.sampled_from(["sigmoid", "hard_sigmoid"])}
+OF_KINDS = {
+    "LSTM": st.fixed_dictionaries(OF_GATES),
+    "GRU": st.fixed_dictionaries({**OF_GATES, "reset_after": st.booleans()}),
+    "SimpleRNN": st.just({}),
+}
+
+
+@pytest.mark.parametrize("layers", [KERAS, OURS], ids=["Keras", "tf_rnn_ops.layers"])
+@pytest.mark.parametrize("kind", KINDS)
+@settings(max_examples=15, phases=[Phase.explicit, Phase.reuse, Phase.generate])
+@given(drawn=st.data())
+def test_says_what_happens(kind, layers, drawn):
+    config = {**drawn.draw(CONFIGS), **drawn.draw(OF_KINDS[kind])}
+    layer = layers[kind](UNITS, **config)
+    with accelerate_keras():
+        (row,) = explain(layer)
+        for training, on_op in ((False, row.inference), (True, row.training)):
+            call = tf.function(lambda x, training=training: layer(x, training=training))
+            graph = call.get_concrete_function(tf.TensorSpec(X.shape)).graph
+            assert ("TfRnnOps>KerasRNN" in [op.type for op in graph.get_operations()]) == on_op
+    assert (row.layer, row.kind) == (layer.name, kind)
+    assert bool(row.reasons) == (not row.training)
+
+
+def nested_model():
+    inner = keras.Sequential([keras.layers.GRU(UNITS, recurrent_dropout=0.2, name="gru")], name="inner")
+    shared = keras.layers.LSTM(UNITS, return_sequences=True, name="shared")
+    inputs = keras.Input([None, FEATURES])
+    hidden = keras.layers.Dense(UNITS)(inputs)
+    hidden = shared(shared(hidden))
+    hidden = keras.layers.Bidirectional(
+        keras.layers.SimpleRNN(UNITS, activation="elu", return_sequences=True, name="simple"), name="both"
+    )(hidden)
+    cells = [keras.layers.LSTMCell(UNITS), keras.layers.GRUCell(UNITS)]
+    hidden = keras.layers.RNN(cells, return_sequences=True, name="stack")(hidden)
+    hidden = keras.layers.RNN(keras.layers.GRUCell(UNITS), return_sequences=True, name="of_a_cell")(hidden)
+    hidden = keras.layers.TimeDistributed(keras.layers.Dense(2), name="distributed")(hidden)
+    return keras.Model(inputs, inner(hidden))
+
+
+TABLE = """\
+layer                 class      inference  training  why
+shared                LSTM       op         op
+both/forward_simple   SimpleRNN  Keras      Keras     1
+both/backward_simple  SimpleRNN  Keras      Keras     1
+stack                 RNN        Keras      Keras     2
+of_a_cell             RNN        op         op
+inner/gru             GRU        op         Keras     3
+1. activation='elu': set activation='tanh' or 'relu'
+2. the layer has several cells: give each a layer of its own
+3. recurrent_dropout=0.2 in training: set recurrent_dropout=0
+"""
+
+
+def test_prints_a_table_of_nested_layers(capsys):
+    with accelerate_keras():
+        explanation = explain(nested_model())
+    assert capsys.readouterr().out == TABLE
+    assert f"{explanation}\n" == TABLE
+    assert repr(explanation) == "<Explanation: 2 of 6 recurrent layers run on the op in inference and training>"
+    assert explanation[-1] == tf_rnn_ops.explanation.LayerExplanation(
+        layer="inner/gru",
+        kind="GRU",
+        inference=True,
+        training=False,
+        reasons=("recurrent_dropout=0.2 in training: set recurrent_dropout=0",),
+    )
+
+
+def test_all_reasons_of_a_layer_are_given():
+    layer = keras.layers.GRU(UNITS, activation="elu", recurrent_activation="relu", reset_after=False, dropout=0.1)
+    layer.cell.implementation = 1
+    (row,) = explain(layer)
+    assert row.reasons == (
+        "Keras is not accelerated: call tf_rnn_ops.accelerate_keras()",
+        "activation='elu': set activation='tanh'",
+        "recurrent_activation='relu': set recurrent_activation='sigmoid'",
+        "reset_after=False: set reset_after=True",
+        "dropout=0.1 with implementation=1 in training: set implementation=2",
+    )
+
+
+def test_an_activation_that_is_a_layer():
+    with accelerate_keras():
+        (row,) = explain(keras.layers.SimpleRNN(UNITS, activation=keras.layers.LeakyReLU()))
+    assert row.reasons == ("activation='LeakyReLU': set activation='tanh' or 'relu'",)
+
+
+class OwnCell(keras.layers.Layer):
+    """A cell that is not Keras's."""
+
+    state_size = output_size = UNITS
+
+    def call(self, inputs, states):
+        return states[0], states
+
+
+class PlainCell:
+    """A cell that is no Keras layer."""
+
+    state_size = output_size = UNITS
+
+    def call(self, inputs, states):
+        return states[0], states
+
+
+@pytest.mark.parametrize("cell", [OwnCell, PlainCell, type("Derived", (keras.layers.GRUCell,), {})])
+def test_other_cells(cell):
+    layer = keras.layers.RNN(cell(UNITS) if cell.__name__ == "Derived" else cell())
+    with accelerate_keras():
+        (row,) = explain(layer)
+    use = "use LSTMCell, GRUCell or SimpleRNNCell of keras.layers"
+    assert row.reasons == (f"the cell is a {cell.__name__}: {use}",)
+
+
+def test_a_cell_of_another_dtype():
+    with accelerate_keras():
+        (row,) = explain(keras.layers.RNN(keras.layers.GRUCell(UNITS, dtype="float64")))
+    assert row.reasons == ("the layer's dtype is float32, its cell's float64: give both the same dtype",)
+
+
+def test_without_acceleration():
+    model = keras.Sequential([keras.layers.LSTM(UNITS), OURS["GRU"](UNITS)])
+    kerass, ours = explain(model)
+    assert kerass.reasons == ("Keras is not accelerated: call tf_rnn_ops.accelerate_keras()",)
+    assert not kerass.inference
+    assert not kerass.training
+    assert ours.inference
+    assert ours.training
+
+
+def test_a_gpu(monkeypatch):
+    monkeypatch.setattr(tf.config, "list_logical_devices", lambda kind=None: ["a GPU"] if kind == "GPU" else [])
+    with accelerate_keras():
+        rows = explain(keras.Sequential([keras.layers.LSTM(UNITS), OURS["GRU"](UNITS)]))
+    for row in rows:
+        assert not row.inference
+        assert not row.training
+        assert row.reasons[0].startswith("TensorFlow sees a GPU")
+
+
+def test_another_backend(monkeypatch):
+    monkeypatch.setattr(keras.backend, "backend", lambda: "jax")
+    (row,) = explain(OURS["GRU"](UNITS))
+    assert not row.inference
+    assert row.reasons == ("Keras runs on jax: set KERAS_BACKEND=tensorflow before Keras is imported",)
+
+
+@pytest.mark.parametrize(("recurrent_dropout", "compiles"), [(0, False), (0.1, True)])
+def test_a_model_that_xla_compiles(recurrent_dropout, compiles, runs):
+    model = keras.Sequential([keras.layers.LSTM(UNITS, recurrent_dropout=recurrent_dropout)])
+    model.compile("sgd", "mse", jit_compile=True)
+    with accelerate_keras():
+        (row,) = explain(model)
+        assert bool(runs.during(lambda: model.predict(X, verbose=0))[0]) == row.inference == (not compiles)
+    assert any("XLA compiles the model" in reason for reason in row.reasons) == compiles
+
+
+def test_keras_2(capsys):
+    tf_keras = pytest.importorskip("tf_keras")
+    model = tf_keras.Sequential([tf_keras.layers.Bidirectional(tf_keras.layers.LSTM(2)), tf_keras.layers.Dense(1)])
+    with pytest.warns(UserWarning, match="tf_keras has been imported"), accelerate_keras():
+        rows = explain(model)
+    reason = "the layer is one of Keras 2 (tf_keras), which is not accelerated: use Keras 3"
+    assert [(row.kind, row.inference, row.training, row.reasons) for row in rows] == [
+        ("LSTM", False, False, (reason,))
+    ] * 2
+    assert reason in capsys.readouterr().out
+
+
+def test_convolutional_layers_are_left_out(capsys):
+    assert explain(keras.Sequential([keras.layers.ConvLSTM1D(2, 3), keras.layers.Dense(1)])) == ()
+    assert capsys.readouterr().out == "no recurrent layers\n"
+
+
+@pytest.mark.parametrize("model", [None, "model", keras.layers.LSTM])
+def test_what_is_no_model_is_refused(model):
+    with pytest.raises(TypeError, match="model must be a Keras model or layer, but is a"):
+        explain(model)

@@ -1,0 +1,307 @@
+"""What leaves the process takes Keras's path, unless its user asks for the op."""
+
+import functools
+import threading
+import types
+
+import keras
+import numpy as np
+import parity
+import processes
+import pytest
+import tensorflow as tf
+from keras_layer_cases import FEATURES, KERAS, OURS, TIME, UNITS, data
+from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
+
+from tf_rnn_ops import accelerate_keras
+
+X = data(2, TIME, FEATURES, dtype="float32")
+SIGNATURE = [tf.TensorSpec([None, None, FEATURES])]
+
+
+def make_model(layers=KERAS, batch=None, **arguments):
+    inputs = keras.Input(batch_shape=[batch, TIME if batch else None, FEATURES])
+    hidden = keras.layers.Bidirectional(layers["LSTM"](UNITS, return_sequences=True, **arguments))(inputs)
+    hidden = layers["GRU"](UNITS, return_sequences=True, **arguments)(hidden)
+    return keras.Model(inputs, layers["SimpleRNN"](UNITS, **arguments)(hidden))
+
+
+class FunctionOfTheUser(keras.Model):
+    """A model whose call is a tf.function, which calls with the same signature as the export's have traced already."""
+
+    def __init__(self):
+        super().__init__()
+        self.recurrent = keras.layers.GRU(UNITS)
+
+    @tf.function(input_signature=SIGNATURE)
+    def call(self, x):
+        return self.recurrent(x)
+
+
+MODELS = {
+    "Keras": make_model,
+    "tf_rnn_ops.layers": functools.partial(make_model, OURS),
+    "tf.function": FunctionOfTheUser,
+}
+
+
+def save_archive(model, path):
+    archive = keras.export.ExportArchive()
+    archive.track(model)
+    archive.add_endpoint("infer", functools.partial(model, training=False), SIGNATURE)
+    archive.add_endpoint("call", model, SIGNATURE)
+    archive.add_endpoint("train", lambda x: model(x, training=True), SIGNATURE)
+    archive.write_out(path, verbose=False)
+
+
+WAYS = {
+    "Model.export": lambda model, path: model.export(path, verbose=False),
+    "tf.saved_model.save": tf.saved_model.save,
+    "ExportArchive": save_archive,
+}
+
+
+def holds_op(path):
+    """Returns whether a SavedModel holds one of our ops."""
+    graph = SavedModel.FromString((path / "saved_model.pb").read_bytes()).meta_graphs[0].graph_def
+    nodes = [*graph.node, *(node for function in graph.library.function for node in function.node_def)]
+    return any(node.op.startswith("TfRnnOps>") for node in nodes)
+
+
+LOAD = """
+import sys
+import numpy as np
+import tensorflow as tf
+model = tf.saved_model.load(sys.argv[1])
+(output,) = model.signatures["serving_default"](tf.constant(np.load(sys.argv[2]))).values()
+assert "tf_rnn_ops" not in sys.modules
+print(output.numpy().tolist())
+"""
+
+
+def serve(path, x):
+    """Returns what a SavedModel makes of sequences."""
+    (output,) = tf.saved_model.load(path).signatures["serving_default"](tf.constant(x)).values()
+    return output
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("name", MODELS)
+def test_a_saved_model_takes_keras_path(name, way, tmp_path, runs):
+    with accelerate_keras():
+        model = MODELS[name]()
+        count, expected = runs.during(model, X)
+        assert count > 0
+        WAYS[way](model, tmp_path)
+        assert "TfRnnOps>KerasRNN" in ops_of(tf.function(lambda x: model(x)).get_concrete_function(*SIGNATURE))
+    assert not holds_op(tmp_path)
+    assert parity.difference(serve(tmp_path, X), expected) < 1e-5
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("name", MODELS)
+def test_a_saved_model_holds_the_op_if_asked_to(name, way, tmp_path):
+    with accelerate_keras(portable_exports=False):
+        model = MODELS[name]()
+        expected = model(X)
+        WAYS[way](model, tmp_path)
+    assert holds_op(tmp_path)
+    assert parity.difference(serve(tmp_path, X), expected) < 1e-5
+
+
+def test_a_saved_model_runs_without_tf_rnn_ops(tmp_path):
+    with accelerate_keras():
+        model = make_model()
+        expected = model(X)
+        model.export(tmp_path / "model", verbose=False)
+    np.save(tmp_path / "x.npy", X)
+    printed = processes.run_code(LOAD, str(tmp_path / "model"), str(tmp_path / "x.npy"))
+    assert parity.difference(np.array(eval(printed)), expected) < 1e-5
+
+
+def test_our_layers_are_exported_without_an_acceleration(tmp_path, runs):
+    model = make_model(OURS)
+    count, expected = runs.during(model, X)
+    assert count == 4
+    model.export(tmp_path, verbose=False)
+    assert not holds_op(tmp_path)
+    assert parity.difference(serve(tmp_path, X), expected) < 1e-5
+    assert runs.during(model, X)[0] == count
+
+
+def test_exports_hold_the_op_while_one_of_several_accelerations_asks_for_it(tmp_path):
+    model = make_model()
+    with accelerate_keras(), accelerate_keras(portable_exports=False), accelerate_keras():
+        model.export(tmp_path / "inner", verbose=False)
+    with accelerate_keras():
+        model.export(tmp_path / "after", verbose=False)
+    assert holds_op(tmp_path / "inner")
+    assert not holds_op(tmp_path / "after")
+
+
+def test_another_thread_runs_on_the_op_during_an_export(tmp_path, runs):
+    model, other = make_model(), keras.layers.GRU(UNITS)
+    counts = []
+
+    def serve(x):
+        thread = threading.Thread(target=lambda: counts.append(runs.during(tf.function(other), X)[0]))
+        thread.start()
+        thread.join()
+        return model(x)
+
+    archive = keras.export.ExportArchive()
+    archive.track(model)
+    with accelerate_keras():
+        archive.add_endpoint("serve", serve, SIGNATURE)
+        archive.write_out(tmp_path, verbose=False)
+    assert counts
+    assert all(counts)
+    assert not holds_op(tmp_path)
+
+
+def test_functions_that_were_traced_before(tmp_path):
+    """They are traced anew, but for concrete functions and what is an endpoint as it is."""
+    module = tf.Module()
+    module.layer = keras.layers.LSTM(UNITS)
+    module.serve = tf.function(lambda x: module.layer(x))
+    archive, other = keras.export.ExportArchive(), keras.export.ExportArchive()
+    with accelerate_keras():
+        concrete = module.serve.get_concrete_function(*SIGNATURE)
+        archive.track(module.layer)
+        archive.add_endpoint("serve", module.serve, SIGNATURE)
+        archive.write_out(tmp_path / "archive", verbose=False)
+        other.track(module.layer)
+        other.add_endpoint("serve", module.serve)
+        other.write_out(tmp_path / "archive of what was traced", verbose=False)
+        tf.saved_model.save(module, tmp_path / "saved")
+        tf.saved_model.save(module, tmp_path / "saved with a concrete function", signatures=concrete)
+    assert {path.name: holds_op(path) for path in tmp_path.iterdir()} == {
+        "archive": False,
+        "archive of what was traced": True,
+        "saved": False,
+        "saved with a concrete function": True,
+    }
+
+
+def test_a_saved_model_on_keras_path_has_gradients(tmp_path):
+    model, x = make_model(), tf.constant(X)
+    with accelerate_keras():
+        model.export(tmp_path, verbose=False)
+    loaded = tf.saved_model.load(tmp_path)
+
+    def gradient(call):
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            loss = tf.reduce_sum(tf.sin(call(x)))
+        return tape.gradient(loss, x)
+
+    assert parity.difference(gradient(loaded.serve), gradient(model)) < 1e-5
+
+
+def test_an_export_is_no_fallback(tmp_path, caplog):
+    with accelerate_keras(strict=True):
+        make_model().export(tmp_path, verbose=False)
+    assert not holds_op(tmp_path)
+    assert not [each for each in caplog.records if each.name == "tf_rnn_ops"]
+
+
+def test_a_saved_keras_file_is_the_same(tmp_path):
+    model = make_model()
+    model.save(tmp_path / "plain.keras")
+    with accelerate_keras():
+        model.save(tmp_path / "accelerated.keras")
+        loaded = keras.models.load_model(tmp_path / "accelerated.keras")
+    assert loaded.get_config() == keras.models.load_model(tmp_path / "plain.keras").get_config()
+    assert [type(each) for each in loaded.layers] == [type(each) for each in model.layers]
+
+
+def interpret(tflite_model, x):
+    """Returns what a LiteRT model makes of sequences."""
+    interpreter = tf.lite.Interpreter(model_content=tflite_model)
+    interpreter.allocate_tensors()
+    interpreter.set_tensor(interpreter.get_input_details()[0]["index"], x)
+    interpreter.invoke()
+    return interpreter.get_tensor(interpreter.get_output_details()[0]["index"])
+
+
+def convert(model, tmp_path):
+    """Converts a model to LiteRT by TensorFlow's converter."""
+    return tf.lite.TFLiteConverter.from_keras_model(model).convert()
+
+
+def export(model, tmp_path):
+    """Converts a model to LiteRT by Keras's export."""
+    model.export(tmp_path / "model.tflite", format="litert", verbose=False)
+    return (tmp_path / "model.tflite").read_bytes()
+
+
+# The interpreter at hand does not have the ops that Keras's export keeps of a loop.
+@pytest.mark.parametrize(("to_litert", "unroll"), [(convert, False), (convert, True), (export, True)])
+@pytest.mark.parametrize("layers", [KERAS, OURS], ids=["Keras", "tf_rnn_ops.layers"])
+def test_litert(layers, to_litert, unroll, tmp_path):
+    if to_litert is export and not hasattr(keras.src.export, "litert"):
+        pytest.skip("this Keras has no such export")
+    model = make_model(layers, batch=1, unroll=unroll)
+    expected = model(X[:1])
+    with accelerate_keras():
+        converted = to_litert(model, tmp_path)
+    assert parity.difference(interpret(converted, X[:1]), expected) < 1e-5
+
+
+def ops_of(function):
+    """Returns the types of the operations of a concrete function's graph, and of the functions that it calls."""
+    graph = function.graph.as_graph_def()
+    return [node.op for each in (graph.node, *(f.node_def for f in graph.library.function)) for node in each]
+
+
+@pytest.fixture
+def converted_functions(monkeypatch):
+    """Stands for tf2onnx: keeps what `from_function` would convert, traced as it traces it."""
+    onnx = pytest.importorskip("keras.src.export.onnx")
+    functions = []
+
+    def from_function(function, input_signature, **_):
+        functions.append(function.get_concrete_function(*input_signature))
+
+    module = types.SimpleNamespace(convert=types.SimpleNamespace(from_function=from_function))
+    monkeypatch.setattr(keras.src.utils.module_utils.tf2onnx, "module", module)
+    monkeypatch.setattr(onnx, "patch_tf2onnx", lambda: None)
+    return functions
+
+
+@pytest.mark.parametrize("portable", [True, False])
+@pytest.mark.parametrize("name", MODELS)
+def test_onnx_converts_keras_path(name, portable, tmp_path, converted_functions):
+    with accelerate_keras(portable_exports=portable):
+        model = MODELS[name]()
+        model(X)
+        model.export(tmp_path / "model.onnx", format="onnx", verbose=False)
+    (function,) = converted_functions
+    ops = ops_of(function)
+    assert ops.count("TfRnnOps>KerasRNN") == (0 if portable else 1 if name == "tf.function" else 4)
+    assert ("While" in ops or "StatelessWhile" in ops) == portable
+
+
+@pytest.mark.parametrize("layers", [KERAS, OURS], ids=["Keras", "tf_rnn_ops.layers"])
+def test_tf2onnx_traces_keras_path(layers):
+    """Its `convert.from_keras` traces a model in this way."""
+    from tensorflow.python.keras.saving import saving_utils
+
+    model = make_model(layers)
+    with accelerate_keras():
+        function = saving_utils.trace_model_call(model, SIGNATURE).get_concrete_function()
+        assert "TfRnnOps>KerasRNN" not in ops_of(function)
+        assert "TfRnnOps>KerasRNN" in ops_of(tf.function(model).get_concrete_function(*SIGNATURE))
+
+
+@pytest.mark.parametrize("layers", [KERAS, OURS], ids=["Keras", "tf_rnn_ops.layers"])
+def test_onnx_runtime_runs_an_exported_model(layers, tmp_path):
+    pytest.importorskip("tf2onnx")
+    onnxruntime = pytest.importorskip("onnxruntime")
+    model = make_model(layers)
+    expected = model(X)
+    with accelerate_keras():
+        model.export(tmp_path / "model.onnx", format="onnx", verbose=False)
+    session = onnxruntime.InferenceSession(tmp_path / "model.onnx")
+    (output,) = session.run(None, {session.get_inputs()[0].name: X})
+    assert parity.difference(output, expected) < 1e-5

@@ -1,0 +1,138 @@
+"""Which recurrent layers of a model run on the op, and why the others do not."""
+
+import dataclasses
+import sys
+
+import keras
+
+from tf_rnn_ops import acceleration
+from tf_rnn_ops.layers import GRU, LSTM, SimpleRNN, _inner_loop
+
+__all__ = ["Explanation", "LayerExplanation", "explain"]
+
+_OUR_LAYERS = (GRU, LSTM, SimpleRNN)
+
+
+@dataclasses.dataclass(frozen=True)
+class LayerExplanation:
+    """How one recurrent layer runs.
+
+    Attributes:
+      layer: its name, after those of the layers that it lies in, such as "bidirectional/forward_lstm".
+      kind: the name of its class.
+      inference: whether it runs on the op in inference.
+      training: whether it runs on the op in training.
+      reasons: why it falls back to Keras, in training or altogether, and what to change.
+    """
+
+    layer: str
+    kind: str
+    inference: bool
+    training: bool
+    reasons: tuple[str, ...]
+
+
+class Explanation(tuple[LayerExplanation, ...]):
+    """What `explain` returns: a tuple of the `LayerExplanation` of each recurrent layer, which prints as a table."""
+
+    __slots__ = ()
+
+    def __repr__(self):
+        on_op = sum(each.inference and each.training for each in self)
+        return f"<Explanation: {on_op} of {len(self)} recurrent layers run on the op in inference and training>"
+
+    def __str__(self):
+        if not self:
+            return "no recurrent layers"
+        reasons = list(dict.fromkeys(reason for each in self for reason in each.reasons))
+        rows = [("layer", "class", "inference", "training", "why")]
+        for each in self:
+            numbers = ", ".join(str(reasons.index(reason) + 1) for reason in each.reasons)
+            rows.append((each.layer, each.kind, _path(each.inference), _path(each.training), numbers))
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+        return "\n".join([*lines, *(f"{number}. {reason}" for number, reason in enumerate(reasons, start=1))])
+
+
+def explain(model):
+    """Prints and returns which recurrent layers of a model run on the op in inference and in training, and why not.
+
+    It reads how the layers are configured, also those in nested models and wrappers such as `Bidirectional`. A fallback
+    that depends on a call, such as on a mask with a value for each unit or on a `tf.function` that XLA compiles, is not
+    shown but logged when it happens. A model that makes its layers when it is first called shows them after that. The
+    `call` and `inner_loop` of a subclass are not inspected.
+
+    Args:
+      model: a Keras model or layer. Layers of Keras 2 (`tf_keras`) are shown as not accelerated.
+
+    Returns:
+      An `Explanation`: a tuple with a `LayerExplanation` for each LSTM, GRU, SimpleRNN and RNN, Keras's and those of
+      `tf_rnn_ops.layers`. A layer that is used several times has one.
+
+    Raises:
+      TypeError: if `model` is no Keras model or layer.
+
+    Example:
+      >>> first, second = keras.layers.LSTM(4, name="first"), keras.layers.GRU(4, activation="elu", name="second")
+      >>> model = keras.Sequential([first, second])
+      >>> with tf_rnn_ops.accelerate_keras():
+      ...     explanation = explain(model)
+      layer   class  inference  training  why
+      first   LSTM   op         op
+      second  GRU    Keras      Keras     1
+      1. activation='elu': set activation='tanh'
+      >>> [each.training for each in explanation]
+      [True, False]
+    """
+    if not isinstance(model, (keras.layers.Layer, *_keras_2_layers("Layer"))):
+        raise TypeError(f"model must be a Keras model or layer, but is a {type(model).__name__}")
+    of_model = _reasons_of_model(model)
+    found = {id(layer): (path, layer) for path, layer in reversed(list(_recurrent_layers(model)))}
+    explanation = Explanation(_explain_layer(path, layer, of_model) for path, layer in reversed(found.values()))
+    print(explanation)
+    return explanation
+
+
+def _path(on_op):
+    """Returns how the table shows whether a layer runs on the op."""
+    return "op" if on_op else "Keras"
+
+
+def _recurrent_layers(layer, path=()):
+    """Yields the recurrent layers in a layer or model, or itself, each with the names of those that it lies in."""
+    if _inner_loop.is_recurrent(layer) or isinstance(layer, _keras_2_layers("RNN")):
+        yield "/".join(path) or layer.name, layer
+        return
+    for each in layer._flatten_layers(include_self=False, recursive=False):
+        yield from _recurrent_layers(each, (*path, each.name))
+
+
+def _reasons_of_model(model):
+    """Returns why no layer of a model runs on the op, whatever it is."""
+    reasons = list(_inner_loop.reasons_of_environment())
+    is_compiled = getattr(model, "compiled", False) and getattr(model, "jit_compile", False)
+    if is_compiled and isinstance(model, keras.Model) and not acceleration.has_cell_for_op(model, training=True):
+        reasons.append("XLA compiles the model, and the op has no XLA kernel: compile it with jit_compile=False")
+    return reasons
+
+
+def _explain_layer(path, layer, of_model):
+    """Returns the explanation of a layer, given why no layer of its model runs on the op."""
+    inference, training = ([*of_model, *_reasons_of_layer(layer, training)] for training in (False, True))
+    return LayerExplanation(path, type(layer).__name__, not inference, not training, tuple(training))
+
+
+def _reasons_of_layer(layer, training):
+    """Yields why a layer does not run on the op, by itself."""
+    if not isinstance(layer, keras.layers.Layer):
+        yield "the layer is one of Keras 2 (tf_keras), which is not accelerated: use Keras 3"
+        return
+    if not acceleration.is_accelerated() and not isinstance(layer, _OUR_LAYERS):
+        yield "Keras is not accelerated: call tf_rnn_ops.accelerate_keras()"
+    yield from _inner_loop.reasons_of_layer(layer, training)
+
+
+def _keras_2_layers(name):
+    """Returns a class of `tf_keras.layers` by its name, in a tuple, or none if tf_keras has not been imported."""
+    tf_keras = sys.modules.get("tf_keras")
+    return () if tf_keras is None else (getattr(tf_keras.layers, name),)
