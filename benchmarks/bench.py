@@ -1,11 +1,11 @@
 """Measures the ops beside other implementations of the same networks, on the CPU and in one run.
 
-Each library runs in a process of its own, and they take turns. Of networks it measures inference (forward) and a step
-of training without the update (forward + backward); of GRUBlockCell the op and its gradient; further the memory of a
-training step, how time grows with the length and the number of sequences, what the smallest call costs, what the
-gradient of a penalty on a gradient takes, and how the libraries share a machine with other work. It prints a line for
-each measurement and writes results.json, results.md and results.png. docs/performance.md and docs/sharing.md say what
-the figures mean.
+Each library runs in a process of its own, and they take turns. Of Keras models it measures the calls that users make;
+of networks inference (forward) and a step of training without the update (forward + backward); of GRUBlockCell the op
+and its gradient; further the memory of a training step, how time grows with the length and the number of sequences,
+what the smallest call costs, what the gradient of a penalty on a gradient takes, and how the libraries share a machine
+with other work. It prints a line for each measurement and writes results.json, results.md, results.png and models.png.
+docs/performance.md and docs/sharing.md say what the figures mean.
 """
 
 import argparse
@@ -59,6 +59,11 @@ def parse_arguments() -> argparse.Namespace:
         default=len(os.sched_getaffinity(0)),
         metavar="N",
         help="threads of each library (default: as many as there are CPUs, %(default)s)",
+    )
+    parser.add_argument(
+        "--publish",
+        action="store_true",
+        help="put the results into the documentation too, as publish.py does",
     )
     settings = parser.parse_args()
     settings.sections = settings.sections or ([MAIN] if settings.cases else OPTIONS)
@@ -160,10 +165,10 @@ def write(run: Run, folder: pathlib.Path) -> None:
     if importlib.util.find_spec("matplotlib"):
         import picture
 
-        picture.draw(run, folder / "results.png")
-        written.append("results.png")
+        pictures = {"results.png": picture.draw, "models.png": picture.draw_models}
+        written += [name for name, draw in pictures.items() if draw(run, folder / name)]
     else:
-        print("no results.png, because matplotlib is not installed")
+        print("no pictures, because matplotlib is not installed")
     print(f"{', '.join(written)} are in {folder.resolve()}")
 
 
@@ -176,6 +181,11 @@ def main() -> None:
     print(f"load average before {run.load_before[0]:.2f}, after {run.load_after[0]:.2f}; ", end="")
     print(f"{run.disturbed():.0%} of the samples were disturbed by other processes")
     write(run, settings.output)
+    if settings.publish:
+        import publish
+
+        for page in publish.publish(run, publish.DOCS):
+            print(f"{page} shows them")
 
 
 if __name__ == "__main__":
