@@ -377,7 +377,7 @@ _FLOAT32_NETWORK = (
     f"{_CELL}-(?P<time>{_SIZE})-{_INPUT_UNITS_LAYERS}(?P<bidirectional>-bidirectional)?(?P<varying>-varying)?"
 )
 _NETWORK = f"{_FLOAT32_NETWORK}(-{_DTYPE})?"
-_PATTERNS: dict[type, str] = {
+_PATTERNS: dict[type[Case], str] = {
     Network: _NETWORK,
     PenalizedNetwork: f"penalty-{_NETWORK}",
     Model: f"model-{_FLOAT32_NETWORK}",
@@ -403,7 +403,9 @@ def parse_case(name: str) -> Case:
             fields: dict[str, Any] = {
                 key: value if key in _TEXTS else True if key in _FLAGS else int(value) for key, value in found.items()
             }
-            return kind(Network(**fields)) if issubclass(kind, Model) else kind(**fields)
+            if issubclass(kind, Model):
+                return kind(Network(**fields))
+            return kind(**fields)
     raise ValueError(
         f"a case is named CELL-BATCH-TIME-INPUT-UNITS, with a cell of {', '.join(NUM_GATES)}, and after it, in this "
         f"order, any of -Nlayers, -bidirectional, -varying and -DTYPE, or penalty- and such a name; model- and such a "

@@ -192,34 +192,41 @@ class AcceleratedModelProgram(ModelProgram):
         return run
 
     def _run_ops(self, sequences, mask, states):
-        import tf_rnn_ops
-
+        """Returns the features, [batch, output_size], of sequences, [batch, time, input_size]."""
         network, weights = self._case.network, iter(self._weights)
-        zeros = tf.zeros([network.batch, network.units])
         for layer, own_states in enumerate(states_of_layers(self._case, states)):
-            initial_h, initial_c, *_ = [*own_states, zeros, zeros]
-            is_last = layer == network.layers - 1
+            returns_sequences = layer < network.layers - 1
             outputs = []
             for direction in network.directions:
-                kernel, recurrent_kernel, bias = next(weights)
-                op = tf_rnn_ops.raw_ops.KerasRNN(
-                    sequences=sequences,
-                    mask=mask,
-                    initial_h=initial_h,
-                    initial_c=initial_c,
-                    kernel=kernel,
-                    recurrent_kernel=recurrent_kernel,
-                    bias=bias,
-                    rnn_mode=self._RNN_MODES[network.cell],
-                    go_backwards=direction == "backward",
-                    return_sequences=not is_last,
-                    zero_output_for_mask=network.bidirectional and not is_last,  # as Keras does
-                    is_training=False,
-                )
-                is_reversed = direction == "backward" and not is_last
-                outputs.append(tf.reverse(op.outputs, [1]) if is_reversed else op.outputs)
+                output = self._run_op(sequences, mask, own_states, next(weights), direction, returns_sequences)
+                is_reversed = direction == "backward" and returns_sequences
+                outputs.append(tf.reverse(output, [1]) if is_reversed else output)
             sequences = tf.concat(outputs, axis=-1) if network.bidirectional else outputs[0]
         return sequences
+
+    def _run_op(self, sequences, mask, states, weights, direction: str, returns_sequences: bool):
+        """Returns the outputs of one direction of a layer."""
+        # Not at the top: Keras's own models do without the package.
+        import tf_rnn_ops
+
+        network = self._case.network
+        zeros = tf.zeros([network.batch, network.units])
+        initial_h, initial_c = [*states, zeros, zeros][:2]
+        kernel, recurrent_kernel, bias = weights
+        return tf_rnn_ops.raw_ops.KerasRNN(
+            sequences=sequences,
+            mask=mask,
+            initial_h=initial_h,
+            initial_c=initial_c,
+            kernel=kernel,
+            recurrent_kernel=recurrent_kernel,
+            bias=bias,
+            rnn_mode=self._RNN_MODES[network.cell],
+            go_backwards=direction == "backward",
+            return_sequences=returns_sequences,
+            zero_output_for_mask=network.bidirectional and returns_sequences,  # as in Keras's Bidirectional
+            is_training=False,
+        ).outputs
 
     def results(self, task: str) -> dict[str, np.ndarray]:
         """See the base class."""

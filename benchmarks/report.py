@@ -51,6 +51,7 @@ from targets import (
 )
 
 _MEBI = 2**20
+_MODEL_KINDS = {FUNCTION: "inference", TRAIN_ON_BATCH: "training"}
 
 
 class LineTable:
@@ -114,30 +115,32 @@ def models_to_markdown(run: Run) -> str:
 
 
 def headline(run: Run) -> str:
-    """Returns how many times as fast as others whole models are, in inference and in training, as a paragraph."""
-    sentences = [
-        f"{label[0].upper()}{label[1:]}: {' and '.join(parts)}."
-        for label, peers in (
-            ("the better of Keras and Keras XLA", BETTER_KERAS),
-            ("PyTorch", [PYTORCH]),
-            ("ONNX Runtime", [ONNX_RUNTIME]),
-        )
-        if (parts := _headline_parts(run, peers))
+    """Returns how many times as fast as others whole models are, in inference and in training, as a list."""
+    others = (
+        ("the better of Keras and Keras XLA", BETTER_KERAS),
+        ("PyTorch", [PYTORCH]),
+        ("ONNX Runtime", [ONNX_RUNTIME]),
+    )
+    lines = [
+        f"- {label}: {', '.join(parts)}\n"
+        for label, peers in others
+        if (parts := [part for task in _MODEL_KINDS if (part := _headline_part(run, task, peers))])
     ]
-    cpu = run.versions.get(OURS, {}).get("CPU", "an unknown CPU")
+    inferred, trained = (
+        sum(run.find(case, OURS, task, MODELS) is not None for case in run.cases(MODELS)) for task in _MODEL_KINDS
+    )
+    cpu = run.versions.get(OURS, {}).get("CPU", "unknown CPU")
+    conditions = f"float32, {cpu}, {run.threads} threads, {run.date}"
     return (
-        f"How many times as fast accelerated Keras models are as others ({cpu}, {run.threads} threads, float32, "
-        f"{run.date}). {' '.join(sentences)}\n"
+        f"Accelerated Keras models beside the same models in other libraries: geometric mean and range of {inferred} "
+        f"models, {trained} of which are trained ({conditions}).\n\n{''.join(lines)}"
     )
 
 
-def _headline_parts(run: Run, peers: Sequence[str]) -> list[str]:
-    parts = []
-    for kind, task in (("inference", FUNCTION), ("training", TRAIN_ON_BATCH)):
-        ratios = [ratio for case in run.cases(MODELS) if (ratio := run.ratio(case, task, peers, MODELS)) is not None]
-        if ratios:
-            parts.append(f"**{_mean(ratios)}** in {kind} (geometric mean of {len(ratios)} models; {_range(ratios)})")
-    return parts
+def _headline_part(run: Run, task: str, peers: Sequence[str]) -> str:
+    ratios = [run.ratio(case, task, peers, MODELS) for case in run.cases(MODELS)]
+    mean = _mean(ratios)
+    return mean and f"**{mean} times as fast in {_MODEL_KINDS[task]}** ({_range(ratios)})"
 
 
 def first_order_to_markdown(run: Run) -> str:
