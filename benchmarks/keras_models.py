@@ -184,35 +184,46 @@ class AcceleratedModelProgram(ModelProgram):
         }
 
     def _repeat_ops(self, sequences, mask, *states):
-        """Runs the recurrent layers' ops several times, one time after the other, and returns the last features."""
-        run = tf.no_op()
+        """Runs the recurrent layers' ops several times, each from the states that the time before gave.
+
+        Otherwise TensorFlow would run them once.
+
+        Returns:
+          The features, [batch, output_size], of the first and of the last time.
+        """
+        network = self._case.network
+        zeros = tf.zeros([network.batch, network.units])
+        of_layers = states_of_layers(self._case, states)
+        carried = [[*of_layer, zeros, zeros][:2] for of_layer in of_layers for _ in network.directions]
+        features = []
         for _ in range(self._case.repeats):
-            with tf.control_dependencies([run]):
-                run = self._run_ops(sequences, mask, states)
-        return run
+            of_this_time, carried = self._run_ops(sequences, mask, carried)
+            features.append(of_this_time)
+        return features[0], features[-1]
 
     def _run_ops(self, sequences, mask, states):
-        """Returns the features, [batch, output_size], of sequences, [batch, time, input_size]."""
-        network, weights = self._case.network, iter(self._weights)
-        for layer, own_states in enumerate(states_of_layers(self._case, states)):
+        """Returns the features of sequences, [batch, time, input_size], and the states of each pseudo-layer."""
+        network = self._case.network
+        pseudo_layers, final_states = zip(self._weights, states, strict=True), []
+        for layer in range(network.layers):
             returns_sequences = layer < network.layers - 1
             outputs = []
             for direction in network.directions:
-                output = self._run_op(sequences, mask, own_states, next(weights), direction, returns_sequences)
+                op = self._run_op(sequences, mask, *next(pseudo_layers), direction, returns_sequences)
                 is_reversed = direction == "backward" and returns_sequences
-                outputs.append(tf.reverse(output, [1]) if is_reversed else output)
+                outputs.append(tf.reverse(op.outputs, [1]) if is_reversed else op.outputs)
+                final_states.append([op.final_h, op.final_c])
             sequences = tf.concat(outputs, axis=-1) if network.bidirectional else outputs[0]
-        return sequences
+        return sequences, final_states
 
-    def _run_op(self, sequences, mask, states, weights, direction: str, returns_sequences: bool):
-        """Returns the outputs of one direction of a layer."""
+    def _run_op(self, sequences, mask, weights, states, direction: str, returns_sequences: bool):
+        """Returns what the op gives for one direction of a layer."""
         # Not at the top: Keras's own models do without the package.
         import tf_rnn_ops
 
         network = self._case.network
-        zeros = tf.zeros([network.batch, network.units])
-        initial_h, initial_c = [*states, zeros, zeros][:2]
         kernel, recurrent_kernel, bias = weights
+        initial_h, initial_c = states
         return tf_rnn_ops.raw_ops.KerasRNN(
             sequences=sequences,
             mask=mask,
@@ -226,11 +237,13 @@ class AcceleratedModelProgram(ModelProgram):
             return_sequences=returns_sequences,
             zero_output_for_mask=network.bidirectional and returns_sequences,  # as in Keras's Bidirectional
             is_training=False,
-        ).outputs
+        )
 
     def results(self, task: str) -> dict[str, np.ndarray]:
         """See the base class."""
-        if task in (EMPTY_FUNCTION, OPS_ALONE):
-            name = "inputs" if task == EMPTY_FUNCTION else "features"
-            return {name: self.calls[task]().numpy()}
+        if task == EMPTY_FUNCTION:
+            return {"inputs": self.calls[task]().numpy()}
+        if task == OPS_ALONE:
+            first, _ = self.calls[task]()
+            return {"features": first.numpy()}
         return super().results(task)

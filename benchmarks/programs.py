@@ -19,8 +19,8 @@ class Program(abc.ABC):
         run `GRUBlockCell` and `GRUBlockCellGrad`. Of a `Model`, FUNCTION, SAVED_MODEL and PREDICT are inference: a call
         of a function, of a loaded SavedModel's, and `predict` of several batches; TRAIN_ON_BATCH and FIT are a step of
         training with Adam and an epoch of several. EMPTY_FUNCTION is a function that returns its first argument;
-        OPS_ALONE runs the ops of the recurrent layers several times in one function. PRODUCT multiplies. TANH computes
-        the function; MAPPED does so in a `tf.data` pipeline that has threads of its own.
+        OPS_ALONE runs the ops of the recurrent layers several times, one after the other, in one function. PRODUCT
+        multiplies. TANH computes the function; MAPPED does so in a `tf.data` pipeline that has threads of its own.
     """
 
     calls: Mapping[str, Callable[[], Any]]
@@ -35,7 +35,8 @@ class Program(abc.ABC):
           op gave, by the names of its outputs. Of a `Model`: what it gives, "output", and of a `Decoder` its "states",
           [layers' states, batch, units]; for training the "loss" and the first moments of Adam, which after a step are
           a tenth of the gradients, as `problems.name_gradients` names them; the "inputs" for EMPTY_FUNCTION; the
-          "features" that the recurrent layers give for OPS_ALONE. Of a `Product`: "product"; of `Elementwise`: "tanh".
+          "features" that the recurrent layers give the first time for OPS_ALONE. Of a `Product`: "product"; of
+          `Elementwise`: "tanh".
         """
 
 
