@@ -390,23 +390,44 @@ def test_sharing_is_published_on_its_own_page(publish, tmp_path):
     assert "| LSTM 1, 2, 3, 4 | 1 | 200; 5; 6 | 100; 5; 6 |" in page.read_text()
 
 
-def test_models_are_published_beside_the_rest_and_in_the_readme(publish, tmp_path):
-    docs = tmp_path / "docs"
-    docs.mkdir()
-    others = f"{publish.BEGIN}\nother results\n{publish.END}\n"
+@pytest.fixture
+def model_pages(publish, tmp_path):
+    """A documentation that has the marks of models: performance.md, in a folder beside README.md."""
+    page, readme = tmp_path / "docs" / "performance.md", tmp_path / "README.md"
+    page.parent.mkdir()
     marked = f"before\n\n{publish.MODELS_BEGIN}\nold\n{publish.MODELS_END}\n\nafter\n"
-    page, readme = docs / "performance.md", tmp_path / "README.md"
-    page.write_text(f"{marked}{others}")
+    page.write_text(f"{marked}{publish.BEGIN}\nother results\n{publish.END}\n")
     readme.write_text(marked)
+    return page, readme
+
+
+def test_models_are_published_beside_the_rest_and_in_the_readme(publish, model_pages):
+    page, readme = model_pages
     made_up = fake_models()
-    assert publish.publish(made_up, docs) == [page, readme]
+    assert publish.publish(made_up, page.parent) == [page, readme]
     assert report.models_to_markdown(made_up) in page.read_text()
-    assert page.read_text().endswith(f"\nafter\n{others}")
+    assert page.read_text().endswith(f"\nafter\n{publish.BEGIN}\nother results\n{publish.END}\n")
     assert report.headline(made_up) in readme.read_text()
     assert "(docs/models.png)" in readme.read_text()
     assert "old" not in page.read_text() + readme.read_text()
-    pictures.assert_is_png(docs / "models.png")
-    assert sorted(docs.iterdir()) == [docs / "models.png", page]
+    pictures.assert_is_png(page.parent / "models.png")
+    assert sorted(page.parent.iterdir()) == [page.parent / "models.png", page]
+
+
+def test_an_option_publishes_what_was_measured(publish, model_pages, tmp_path, monkeypatch, capsys):
+    page, readme = model_pages
+    made_up = fake_models()
+    monkeypatch.setattr(publish, "DOCS", page.parent)
+    monkeypatch.setattr(bench, "run_benchmark", lambda settings: made_up)
+    monkeypatch.setattr(sys, "argv", ["bench.py", f"--output={tmp_path / 'results'}"])
+    bench.main()
+    assert "old" in readme.read_text()
+    monkeypatch.setattr(sys, "argv", ["bench.py", f"--output={tmp_path / 'results'}", "--publish"])
+    bench.main()
+    assert report.headline(made_up) in readme.read_text()
+    printed = capsys.readouterr().out
+    assert "results.json, results.md, models.png are in" in printed
+    assert f"{readme} shows them" in printed
 
 
 @pytest.mark.parametrize(
