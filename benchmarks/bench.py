@@ -1,11 +1,11 @@
 """Measures the ops beside other implementations of the same networks, on the CPU and in one run.
 
-Each library runs in a process of its own, and they take turns. Of networks it measures inference (forward) and a step
-of training without the update (forward + backward); of GRUBlockCell the op and its gradient; further the memory of a
-training step, how time grows with the length and the number of sequences, what the smallest call costs, what the
-gradient of a penalty on a gradient takes, and how the libraries share a machine with other work. It prints a line for
-each measurement and writes results.json, results.md and results.png. docs/performance.md and docs/sharing.md say what
-the figures mean.
+Each library runs in a process of its own, and they take turns. Of Keras models it measures the calls that users make;
+of networks inference (forward) and a step of training without the update (forward + backward); of GRUBlockCell the op
+and its gradient; further the memory of a training step, how time grows with the length and the number of sequences,
+what the smallest call costs, what the gradient of a penalty on a gradient takes, and how the libraries share a machine
+with other work. It prints a line for each measurement and writes results.json, results.md, results.png and models.png.
+docs/performance.md and docs/sharing.md say what the figures mean.
 """
 
 import argparse
@@ -20,13 +20,13 @@ from collections.abc import Collection, Mapping, Sequence
 os.environ["CUDA_VISIBLE_DEVICES"] = ""
 os.environ["KERAS_BACKEND"] = "tensorflow"
 
-from cases import Case, Product
+from cases import Case, Model, Product
 from measure import Bench, Measurement, merge
 from options import QUICK_ROUNDS, add_common, cases, names_of, positive
 from peers import OTHERS, OURS, PEERS, REFERENCE, without_missing
 from report import LineTable, print_memory, targets_to_text, to_markdown
 from run import MemoryMeasurement, Run, to_json
-from sections import MAIN, MEMORY, PRODUCT_DTYPES, PRODUCT_SIZES, QUICK_PRODUCT_SIZES, SECTIONS, Section
+from sections import MAIN, MEMORY, MODELS, PRODUCT_DTYPES, PRODUCT_SIZES, QUICK_PRODUCT_SIZES, SECTIONS, Section
 from targets import judge_what_was_measured
 from workers import Worker
 
@@ -43,14 +43,15 @@ def parse_arguments() -> argparse.Namespace:
         "--sections",
         type=names_of(OPTIONS),
         metavar="SECTION,...",
-        help=f"parts of it: {', '.join(OPTIONS)} (default: all; with --cases: {MAIN})",
+        help=f"parts of it: {', '.join(OPTIONS)} (default: all; with --cases: {MODELS} for models, {MAIN} for others)",
     )
     parser.add_argument(
         "--cases",
         type=cases,
         metavar="CASE,...",
         help="what to compute in place of the sections' own cases, such as lstm-32-100-128-256 (cell, batch, time, "
-        "input, units), gru-8-20-64-64-2layers-bidirectional-varying-bfloat16 or gru_block_cell-1-128-256",
+        "input, units), gru-8-20-64-64-2layers-bidirectional-varying-bfloat16, gru_block_cell-1-128-256 or "
+        "model-lstm-16-200-24-64",
     )
     add_common(parser, OTHERS, ROUNDS)
     parser.add_argument(
@@ -60,8 +61,15 @@ def parse_arguments() -> argparse.Namespace:
         metavar="N",
         help="threads of each library (default: as many as there are CPUs, %(default)s)",
     )
+    parser.add_argument(
+        "--publish",
+        action="store_true",
+        help="put the results into the documentation too, as publish.py does",
+    )
     settings = parser.parse_args()
-    settings.sections = settings.sections or ([MAIN] if settings.cases else OPTIONS)
+    if not settings.sections:
+        of_cases = (MODELS if isinstance(case, Model) else MAIN for case in settings.cases or ())
+        settings.sections = list(dict.fromkeys(of_cases)) or OPTIONS
     settings.rounds = settings.rounds or (QUICK_ROUNDS if settings.quick else ROUNDS)
     return settings
 
@@ -102,7 +110,9 @@ def _by_threads_per_cpu(settings: argparse.Namespace) -> Mapping[int, Sequence[S
 
 
 def _cases_of(section: Section, settings: argparse.Namespace) -> Sequence[Case]:
-    return settings.cases or (section.quick_cases if settings.quick else section.cases)
+    if settings.cases:
+        return [case for case in settings.cases if isinstance(case, Model) == (section.option == MODELS)]
+    return section.quick_cases if settings.quick else section.cases
 
 
 def _measure_memory(settings: argparse.Namespace, peers: Collection[str], log: pathlib.Path) -> list[MemoryMeasurement]:
@@ -160,10 +170,10 @@ def write(run: Run, folder: pathlib.Path) -> None:
     if importlib.util.find_spec("matplotlib"):
         import picture
 
-        picture.draw(run, folder / "results.png")
-        written.append("results.png")
+        pictures = {"results.png": picture.draw, "models.png": picture.draw_models}
+        written += [name for name, draw in pictures.items() if draw(run, folder / name)]
     else:
-        print("no results.png, because matplotlib is not installed")
+        print("no pictures, because matplotlib is not installed")
     print(f"{', '.join(written)} are in {folder.resolve()}")
 
 
@@ -176,6 +186,11 @@ def main() -> None:
     print(f"load average before {run.load_before[0]:.2f}, after {run.load_after[0]:.2f}; ", end="")
     print(f"{run.disturbed():.0%} of the samples were disturbed by other processes")
     write(run, settings.output)
+    if settings.publish:
+        import publish
+
+        for page in publish.publish(run, publish.DOCS):
+            print(f"{page} shows them")
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ import dataclasses
 import random
 import re
 from collections.abc import Mapping, Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 NUM_GATES = {"lstm": 4, "gru": 3, "tanh": 1}
 DTYPES = ("bfloat16", "float16", "float32", "float64")
@@ -16,6 +16,13 @@ PENALTY = "penalty"
 PRODUCT = "product"
 TANH = "tanh"
 MAPPED = "mapped"
+FUNCTION = "function"
+SAVED_MODEL = "saved_model"
+PREDICT = "predict"
+TRAIN_ON_BATCH = "train_on_batch"
+FIT = "fit"
+EMPTY_FUNCTION = "empty_function"
+OPS_ALONE = "ops_alone"
 TASKS = {
     FORWARD: "forward",
     FORWARD_BACKWARD: "forward + backward",
@@ -24,6 +31,13 @@ TASKS = {
     PRODUCT: "product",
     TANH: "tanh",
     MAPPED: "tanh in tf.data",
+    FUNCTION: "tf.function",
+    SAVED_MODEL: "SavedModel",
+    PREDICT: "predict",
+    TRAIN_ON_BATCH: "train_on_batch",
+    FIT: "fit",
+    EMPTY_FUNCTION: "empty tf.function",
+    OPS_ALONE: "the ops alone",
 }
 
 
@@ -172,6 +186,89 @@ class PenalizedNetwork(Network):
 
 
 @dataclasses.dataclass(frozen=True)
+class Model:
+    """A Keras model as users have it: recurrent layers, of which the last returns its last output, and a Dense layer.
+
+    Attributes:
+      network: the recurrent layers. Where lengths vary, an Embedding with a mask is before them, and the inputs are
+        tokens, padded with zeros.
+    """
+
+    network: Network
+
+    tasks: ClassVar[Sequence[str]] = (
+        FUNCTION,
+        SAVED_MODEL,
+        PREDICT,
+        TRAIN_ON_BATCH,
+        FIT,
+        EMPTY_FUNCTION,
+        OPS_ALONE,
+    )
+    dtype: ClassVar[str] = "float32"
+    vocabulary: ClassVar[int] = 1000  # the number of tokens, if there is an Embedding
+    outputs: ClassVar[int] = 1  # the units of the Dense layer
+    batches: ClassVar[int] = 8  # of a call of `predict` and `fit`
+    repeats: ClassVar[int] = 10  # of the recurrent layers in OPS_ALONE
+
+    @property
+    def name(self) -> str:
+        """The name that `parse_case` takes."""
+        return f"model-{self.network.name}"
+
+    @property
+    def title(self) -> str:
+        """The network and its sizes, and whether an Embedding is before it."""
+        return f"{'Embedding, ' if self.takes_tokens else ''}{self.network.title}"
+
+    @property
+    def takes_tokens(self) -> bool:
+        """Whether an Embedding is before the network."""
+        return self.network.varying
+
+    def flops(self, task: str) -> int:
+        """Returns the floating-point operations of the recurrent layers' matrix products."""
+        forward = self.network.flops(FORWARD)
+        return {
+            FUNCTION: forward,
+            SAVED_MODEL: forward,
+            PREDICT: self.batches * forward,
+            TRAIN_ON_BATCH: 3 * forward,
+            FIT: 3 * self.batches * forward,
+            EMPTY_FUNCTION: 0,
+            OPS_ALONE: self.repeats * forward,
+        }[task]
+
+
+@dataclasses.dataclass(frozen=True)
+class Decoder(Model):
+    """A model that writes text: a call takes a token and the states, and gives the likeliest next token and the states.
+
+    An Embedding is before the recurrent layers, which have one direction and take one step.
+    """
+
+    tasks: ClassVar[Sequence[str]] = (FUNCTION, EMPTY_FUNCTION, OPS_ALONE)
+    # The characters of TensorFlow's text generation tutorial.
+    vocabulary: ClassVar[int] = 66
+    outputs: ClassVar[int] = 66
+
+    @property
+    def name(self) -> str:
+        """The name that `parse_case` takes."""
+        return f"decoder-{self.network.name}"
+
+    @property
+    def title(self) -> str:
+        """The network and its sizes, and that it decodes."""
+        return f"decoder, {self.network.title}"
+
+    @property
+    def takes_tokens(self) -> bool:
+        """Whether an Embedding is before the network."""
+        return True
+
+
+@dataclasses.dataclass(frozen=True)
 class CellSteps:
     """Steps of a `GRUBlockCell`, each an op that starts from the state (backward: its gradient) that another gave.
 
@@ -270,18 +367,21 @@ class Elementwise:
         return {task: self.size for task in self.tasks}[task]
 
 
-Case = Network | CellSteps | Product | Elementwise
+Case = Network | Model | CellSteps | Product | Elementwise
 
 _SIZE = "[1-9][0-9]*"
 _DTYPE = f"(?P<dtype>{'|'.join(DTYPES)})"
-_NETWORK = (
-    f"(?P<cell>{'|'.join(NUM_GATES)})-(?P<batch>{_SIZE})-(?P<time>{_SIZE})-(?P<input_size>{_SIZE})"
-    f"-(?P<units>{_SIZE})(-(?P<layers>{_SIZE})layers)?(?P<bidirectional>-bidirectional)?(?P<varying>-varying)?"
-    f"(-{_DTYPE})?"
+_CELL = f"(?P<cell>{'|'.join(NUM_GATES)})-(?P<batch>{_SIZE})"
+_INPUT_UNITS_LAYERS = f"(?P<input_size>{_SIZE})-(?P<units>{_SIZE})(-(?P<layers>{_SIZE})layers)?"
+_FLOAT32_NETWORK = (
+    f"{_CELL}-(?P<time>{_SIZE})-{_INPUT_UNITS_LAYERS}(?P<bidirectional>-bidirectional)?(?P<varying>-varying)?"
 )
-_PATTERNS: dict[type, str] = {
+_NETWORK = f"{_FLOAT32_NETWORK}(-{_DTYPE})?"
+_PATTERNS: dict[type[Case], str] = {
     Network: _NETWORK,
     PenalizedNetwork: f"penalty-{_NETWORK}",
+    Model: f"model-{_FLOAT32_NETWORK}",
+    Decoder: f"decoder-{_CELL}-(?P<time>1)-{_INPUT_UNITS_LAYERS}",
     CellSteps: f"gru_block_cell-(?P<batch>{_SIZE})-(?P<input_size>{_SIZE})-(?P<units>{_SIZE})"
     f"(-(?P<steps>{_SIZE})steps)?(-{_DTYPE})?",
     Product: f"product-(?P<size>{_SIZE})(-{_DTYPE})?",
@@ -300,15 +400,16 @@ def parse_case(name: str) -> Case:
     for kind, pattern in _PATTERNS.items():
         if match := re.fullmatch(pattern, name):
             found = {key: value for key, value in match.groupdict().items() if value}
-            return kind(
-                **{
-                    key: value if key in _TEXTS else True if key in _FLAGS else int(value)
-                    for key, value in found.items()
-                }
-            )
+            fields: dict[str, Any] = {
+                key: value if key in _TEXTS else True if key in _FLAGS else int(value) for key, value in found.items()
+            }
+            if issubclass(kind, Model):
+                return kind(Network(**fields))
+            return kind(**fields)
     raise ValueError(
         f"a case is named CELL-BATCH-TIME-INPUT-UNITS, with a cell of {', '.join(NUM_GATES)}, and after it, in this "
-        f"order, any of -Nlayers, -bidirectional, -varying and -DTYPE, or penalty- and such a name; "
+        f"order, any of -Nlayers, -bidirectional, -varying and -DTYPE, or penalty- and such a name; model- and such a "
+        f"name without -DTYPE; decoder-CELL-BATCH-1-INPUT-UNITS, with -Nlayers; "
         f"gru_block_cell-BATCH-INPUT-UNITS, with any of -Nsteps and -DTYPE; product-SIZE, with -DTYPE; or "
         f"elementwise-SIZE; sizes are at least 1 and dtypes {', '.join(DTYPES)}; {name!r} is not"
     )

@@ -18,8 +18,8 @@ DISTURBANCE = 0.2
 TRIES = 3  # how often it is taken at most; the least disturbed one counts
 
 # The largest error that a peer may have, be it one that adds numbers up in 16 bits. What computes something else has no
-# place in a comparison.
-ALLOWED_ERRORS = {"float64": 1e-11, "float32": 1e-5, "float16": 2e-2, "bfloat16": 1e-1}
+# place in a comparison. In float32, PyTorch adds up the gradient of a bias row by row, 15000 in the largest model.
+ALLOWED_ERRORS = {"float64": 1e-11, "float32": 3e-5, "float16": 2e-2, "bfloat16": 1e-1}
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,20 +1,29 @@
 """ONNX Runtime, for inference: the operators LSTM, GRU and RNN, MatMul and Tanh."""
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import onnx
 import onnxruntime
-from cases import FORWARD, PRODUCT, TANH, Elementwise, Network, Product
+from cases import FORWARD, FUNCTION, PRODUCT, TANH, Decoder, Elementwise, Model, Network, Product
 from onnx import TensorProto, helper, numpy_helper
-from problems import NetworkProblem, Weights, elements, network_problem, product_factors
+from problems import (
+    ModelProblem,
+    NetworkProblem,
+    Weights,
+    elements,
+    model_problem,
+    network_problem,
+    product_factors,
+)
 from programs import Library, Program
 
 _OPERATORS = {"lstm": "LSTM", "gru": "GRU", "tanh": "RNN"}
 # Which of cuDNN's gates each of ONNX's is: i, o, f, c of an LSTM, z, r, h of a GRU.
 _GATES = {"lstm": [0, 3, 1, 2], "gru": [1, 0, 2], "tanh": [0]}
 _OPSET = 22
+_NEXT_TOKENS = "next_tokens"
 
 
 def _session(model: onnx.ModelProto, threads: int) -> onnxruntime.InferenceSession:
@@ -24,8 +33,9 @@ def _session(model: onnx.ModelProto, threads: int) -> onnxruntime.InferenceSessi
     return onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
 
 
-def _model(nodes: Sequence, inputs: Sequence, output: str, initializers: Sequence) -> onnx.ModelProto:
-    outputs = [helper.make_tensor_value_info(output, TensorProto.FLOAT, None)]
+def _model(nodes: Sequence, inputs: Sequence, outputs: Sequence[str], initializers: Sequence) -> onnx.ModelProto:
+    types = {_NEXT_TOKENS: TensorProto.INT64}
+    outputs = [helper.make_tensor_value_info(each, types.get(each, TensorProto.FLOAT), None) for each in outputs]
     graph = helper.make_graph(nodes, "benchmark", inputs, outputs, initializers)
     opset = helper.make_opsetid("", _OPSET)
     return helper.make_model(graph, opset_imports=[opset], ir_version=onnx.IR_VERSION_2024_3_25)
@@ -46,15 +56,24 @@ def _layer_initializers(case: Network, layer: int, weights: Sequence[Weights]) -
     return [numpy_helper.from_array(np.stack(array), f"{name}{layer}") for name, array in arrays.items()]
 
 
-def _layer_nodes(case: Network, layer: int, source: str, lengths: str) -> tuple[list[onnx.NodeProto], str]:
-    """Returns the nodes of a layer, which take `source`, [time, batch, features], and the name of what they give."""
+def _layer_node(
+    case: Network, layer: int, source: str, lengths: str, states: Sequence[str] = ()
+) -> tuple[onnx.NodeProto, list[str]]:
+    """Returns the node of a layer, which takes `source`, [time, batch, features], and the names of what it gives.
+
+    These are the outputs of all steps, [time, directions, batch, units], and the states, [directions, batch, units].
+    """
     attributes = {"hidden_size": case.units, "direction": "bidirectional" if case.bidirectional else "forward"}
     if case.cell == "gru":
         attributes["linear_before_reset"] = 1
-    y, swapped, output = f"Y{layer}", f"swapped{layer}", f"output{layer}"
-    network_inputs = [source, f"W{layer}", f"R{layer}", f"B{layer}", lengths]
-    nodes = [helper.make_node(_OPERATORS[case.cell], network_inputs, [y], **attributes)]
-    # Y is [time, directions, batch, units].
+    inputs = [source, f"W{layer}", f"R{layer}", f"B{layer}", lengths, *states]
+    outputs = [f"Y{layer}", f"H{layer}", *([f"C{layer}"] if case.cell == "lstm" else [])]
+    return helper.make_node(_OPERATORS[case.cell], inputs, outputs, **attributes), outputs
+
+
+def _output_nodes(case: Network, layer: int, y: str) -> tuple[list[onnx.NodeProto], str]:
+    """Returns the nodes that put the directions of a layer's outputs together, and the name of what they give."""
+    swapped, output, nodes = f"swapped{layer}", f"output{layer}", []
     if case.bidirectional:
         nodes.append(helper.make_node("Transpose", [y], [swapped], perm=[0, 2, 1, 3]))
     nodes.append(helper.make_node("Reshape", [swapped if case.bidirectional else y, "shape"], [output]))
@@ -71,11 +90,63 @@ def network_model(case: Network, problem: NetworkProblem) -> onnx.ModelProto:
         inputs.append(helper.make_tensor_value_info(lengths, TensorProto.INT32, [case.batch]))
     nodes, source = [], "X"
     for layer in range(case.layers):
-        weights = [problem.weights[f"layer_{layer}/{direction}"] for direction in case.directions]
-        initializers += _layer_initializers(case, layer, weights)
-        layer_nodes, source = _layer_nodes(case, layer, source, lengths)
-        nodes += layer_nodes
-    return _model(nodes, inputs, source, initializers)
+        initializers += _layer_initializers(case, layer, _weights_of_layer(case, problem.weights, layer))
+        node, (y, *_) = _layer_node(case, layer, source, lengths)
+        output_nodes, source = _output_nodes(case, layer, y)
+        nodes += [node, *output_nodes]
+    return _model(nodes, inputs, [source], initializers)
+
+
+def _weights_of_layer(case: Network, weights: Mapping[str, Weights], layer: int) -> list[Weights]:
+    return [weights[f"layer_{layer}/{direction}"] for direction in case.directions]
+
+
+def whole_model(case: Model, problem: ModelProblem) -> onnx.ModelProto:
+    """Returns a model, batch-major, which takes "X", the "lengths" where they vary, and the states of a decoder.
+
+    It gives the output, [batch, outputs]; of a decoder the next tokens, [batch, 1], the output and the states.
+    """
+    network = case.network
+    arrays = {
+        "shape": np.array([network.time, network.batch, network.output_size], np.int64),
+        "features_shape": np.array([network.batch, network.output_size], np.int64),
+        "head_kernel": problem.head_kernel,
+        "head_bias": problem.head_bias,
+    }
+    element = TensorProto.INT64 if case.takes_tokens else TensorProto.FLOAT
+    inputs = [helper.make_tensor_value_info("X", element, problem.inputs.shape)]
+    lengths = "lengths" if network.varying else ""
+    if lengths:
+        inputs.append(helper.make_tensor_value_info(lengths, TensorProto.INT32, [network.batch]))
+    nodes, source = [], "X"
+    if problem.embedding is not None:
+        arrays["embedding"] = problem.embedding
+        nodes.append(helper.make_node("Gather", ["embedding", source], ["embedded"]))
+        source = "embedded"
+    nodes.append(helper.make_node("Transpose", [source], ["time_major"], perm=[1, 0, 2]))
+    source, final_states = "time_major", []
+    initializers = [numpy_helper.from_array(np.ascontiguousarray(array), name) for name, array in arrays.items()]
+    num_states = len(problem.states) // network.layers
+    for layer in range(network.layers):
+        states = [f"state{layer * num_states + index}" for index in range(num_states)]
+        shape = [1, network.batch, network.units]
+        inputs += [helper.make_tensor_value_info(state, TensorProto.FLOAT, shape) for state in states]
+        initializers += _layer_initializers(network, layer, _weights_of_layer(network, problem.weights, layer))
+        node, (y, *of_layer) = _layer_node(network, layer, source, lengths, states)
+        nodes.append(node)
+        final_states += of_layer
+        if layer < network.layers - 1:
+            output_nodes, source = _output_nodes(network, layer, y)
+            nodes += output_nodes
+    nodes += [
+        helper.make_node("Transpose", [f"H{network.layers - 1}"], ["last"], perm=[1, 0, 2]),
+        helper.make_node("Reshape", ["last", "features_shape"], ["features"]),
+        helper.make_node("Gemm", ["features", "head_kernel", "head_bias"], ["output"]),
+    ]
+    if not isinstance(case, Decoder):
+        return _model(nodes, inputs, ["output"], initializers)
+    nodes.append(helper.make_node("ArgMax", ["output"], [_NEXT_TOKENS], axis=-1))
+    return _model(nodes, inputs, [_NEXT_TOKENS, "output", *final_states], initializers)
 
 
 class NetworkProgram(Program):
@@ -95,13 +166,45 @@ class NetworkProgram(Program):
         return {"output": output.swapaxes(0, 1)}
 
 
+class ModelProgram(Program):
+    """A model, for inference."""
+
+    def __init__(self, case: Model, threads: int):
+        problem = model_problem(case)
+        self._decodes = isinstance(case, Decoder)
+        self._first = {
+            "X": problem.inputs,
+            **{f"state{i}": state[np.newaxis] for i, state in enumerate(problem.states)},
+        }
+        if case.network.varying:
+            self._first["lengths"] = np.array(case.network.lengths, np.int32)
+        self._last = self._first
+        self._session = _session(whole_model(case, problem), threads)
+        self.calls = {FUNCTION: self._decode if self._decodes else functools.partial(self._run, self._first)}
+
+    def _run(self, feeds: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+        return self._session.run(None, feeds)
+
+    def _decode(self) -> None:
+        """Runs the model on what it gave last."""
+        tokens, _, *states = self._run(self._last)
+        self._last = {"X": tokens, **{f"state{i}": state for i, state in enumerate(states)}}
+
+    def results(self, task: str) -> dict[str, np.ndarray]:
+        """See the base class."""
+        if not self._decodes:
+            return {"output": self._run(self._first)[0]}
+        _, output, *states = self._run(self._first)
+        return {"output": output, "states": np.concatenate(states)}
+
+
 class ProductProgram(Program):
     """The operator MatMul."""
 
     def __init__(self, case: Product, threads: int):
         names = ("left", "right")
         inputs = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [case.size, case.size]) for name in names]
-        session = _session(_model([helper.make_node("MatMul", names, ["product"])], inputs, "product", []), threads)
+        session = _session(_model([helper.make_node("MatMul", names, ["product"])], inputs, ["product"], []), threads)
         self.calls = {
             PRODUCT: functools.partial(session.run, None, dict(zip(names, product_factors(case), strict=True)))
         }
@@ -117,7 +220,7 @@ class ElementwiseProgram(Program):
 
     def __init__(self, case: Elementwise, threads: int):
         inputs = [helper.make_tensor_value_info("x", TensorProto.FLOAT, [case.size])]
-        session = _session(_model([helper.make_node("Tanh", ["x"], ["tanh"])], inputs, "tanh", []), threads)
+        session = _session(_model([helper.make_node("Tanh", ["x"], ["tanh"])], inputs, ["tanh"], []), threads)
         self.calls = {TANH: functools.partial(session.run, None, {"x": elements(case)})}
 
     def results(self, task: str) -> dict[str, np.ndarray]:
@@ -139,6 +242,10 @@ class OnnxRuntime(Library):
     def network(self, case: Network) -> Program | None:
         """See the base class."""
         return NetworkProgram(case, self._threads) if case.dtype == "float32" else None
+
+    def model(self, case: Model) -> Program:
+        """See the base class."""
+        return ModelProgram(case, self._threads)
 
     def product(self, case: Product) -> Program | None:
         """See the base class."""

@@ -9,11 +9,12 @@ import matplotlib
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
-from cases import BACKWARD, FORWARD, FORWARD_BACKWARD, TASKS, Case, CellSteps, Network
+from cases import BACKWARD, FORWARD, FORWARD_BACKWARD, FUNCTION, TASKS, TRAIN_ON_BATCH, Case, CellSteps, Network
 from matplotlib.axes import Axes
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 from peers import KERAS, KERAS_XLA, ONNX_RUNTIME, OURS, PEERS, PYTORCH, RAW_OPS
 from run import Run
+from sections import MAIN, MODELS
 
 # Ours stands out.
 _STYLES: dict[str, dict[str, Any]] = {
@@ -40,19 +41,25 @@ class _Group:
       cases: the cases, from top to bottom.
       tasks: the tasks that the two halves of the picture show.
       dtype: the type of the limit that they can reach.
+      section: the part of the benchmark that they belong to.
     """
 
     title: str
     cases: Sequence[Case]
     tasks: Sequence[str]
     dtype: str
+    section: str = MAIN
 
 
-def draw(run: Run, path: pathlib.Path) -> None:
-    """Saves dots of GFLOP/s and of ratios: a row of axes for each kind of case, half a row for each task."""
+def draw(run: Run, path: pathlib.Path) -> bool:
+    """Saves dots of GFLOP/s and of ratios: a row of axes for each kind of case, half a row for each task.
+
+    Returns:
+      Whether there was anything to draw.
+    """
     groups = _groups(run)
     if not groups:
-        return
+        return False
     heights = [len(group.cases) + 1.4 for group in groups]
     figure, grid = plt.subplots(
         len(groups),
@@ -72,6 +79,31 @@ def draw(run: Run, path: pathlib.Path) -> None:
     figure.legend(*_legend(grid), loc="outside lower center", ncols=8, frameon=False, fontsize=11)
     figure.savefig(path, dpi=110)
     plt.close(figure)
+    return True
+
+
+def draw_models(run: Run, path: pathlib.Path) -> bool:
+    """Saves dots of ratios of Keras models, in inference and in training.
+
+    Returns:
+      Whether there was anything to draw.
+    """
+    group = _Group("", run.cases(MODELS), (FUNCTION, TRAIN_ON_BATCH), "float32", MODELS)
+    if not group.cases:
+        return False
+    size = (13, 2.2 + 0.33 * len(group.cases))
+    figure, grid = plt.subplots(1, 2, figsize=size, squeeze=False, layout="constrained")
+    for axes, task, title in zip(grid[0], group.tasks, ("inference", "training"), strict=True):
+        _draw_ratios(axes, run, group, task)
+        axes.set_title(f"{title}: tf_rnn_ops is x times as fast", fontsize=10.5, loc="left")
+    _label_cases(grid[0], group)
+    cpu = run.versions.get(OURS, {}).get("CPU", "")
+    caption = f"Keras models of batch, time, input, units on {cpu}, {run.threads} threads, {run.date}"
+    figure.suptitle(caption, x=0.01, ha="left", fontsize=11)
+    figure.legend(*_legend(grid), loc="outside lower center", ncols=8, frameon=False, fontsize=11)
+    figure.savefig(path, dpi=110)
+    plt.close(figure)
+    return True
 
 
 def _groups(run: Run) -> list[_Group]:
@@ -124,11 +156,12 @@ def _draw_ratios(axes: Axes, run: Run, group: _Group, task: str) -> None:
     """Draws how many times as fast as each peer we are; where that is less than once, the ground is tinted."""
     axes.set_xscale("log")
     highest, lowest = 1.6, 0.8
-    for peer in (name for name in run.peers() if name != OURS):
-        ratios = [(place, run.ratio(case, task, [peer])) for place, case in enumerate(group.cases)]
+    for peer in (name for name in run.peers(group.section) if name != OURS):
+        ratios = [(place, run.ratio(case, task, [peer], group.section)) for place, case in enumerate(group.cases)]
         found = [(place, ratio) for place, ratio in ratios if ratio is not None]
         if found:
-            axes.plot([ratio for _, ratio in found], [place for place, _ in found], linestyle="none", **_STYLES[peer])
+            style = {"linestyle": "none", "label": PEERS[peer].label, **_STYLES[peer]}
+            axes.plot([ratio for _, ratio in found], [place for place, _ in found], **style)
             highest = max([highest, *(ratio for _, ratio in found)])
             lowest = min([lowest, *(ratio for _, ratio in found)])
     axes.set_xlim(lowest / 1.12, highest * 1.12)

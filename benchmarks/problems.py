@@ -2,11 +2,11 @@
 
 import dataclasses
 import functools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import ml_dtypes
 import numpy as np
-from cases import CellSteps, Elementwise, Network, Product
+from cases import CellSteps, Decoder, Elementwise, Model, Network, Product
 
 NUMPY_DTYPES = {
     "bfloat16": ml_dtypes.bfloat16,
@@ -14,6 +14,9 @@ NUMPY_DTYPES = {
     "float32": np.float32,
     "float64": np.float64,
 }
+
+# So small that the weights, and with them the work, stay as they are however often a model is trained.
+LEARNING_RATE = 1e-9
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,7 +80,7 @@ def name_gradients(first: Mapping[str, np.ndarray], weights: Mapping[str, Weight
     """Returns results in the form that all peers share.
 
     Args:
-      first: the gradient of the inputs, or the penalty, by its name.
+      first: what else there is than the gradients of the recurrent weights, by name.
       weights: the gradients of each pseudo-layer's weights.
     """
     named = {
@@ -104,6 +107,69 @@ def network_problem(case: Network) -> NetworkProblem:
         weights={
             name: Weights(matrix(fan_in), matrix(units), bias(), bias()) for name, fan_in in case.pseudo_layers.items()
         },
+    )
+    return problem.astype(case.dtype)
+
+
+@dataclasses.dataclass(frozen=True)
+class ModelProblem:
+    """What a model is given. All but tokens are of one dtype.
+
+    Attributes:
+      inputs: [batch, time, input_size], or tokens, [batch, time].
+      states: of a decoder, the states of each layer, [batch, units]: the hidden state, and an LSTM's cell state.
+      targets: what a model is to give, [batch, outputs].
+      embedding: [vocabulary, input_size], or None if there is no Embedding.
+      weights: the weights of each pseudo-layer, by the names in `Network.pseudo_layers`.
+      head_kernel: the weights of the Dense layer, [output_size, outputs].
+      head_bias: [outputs].
+    """
+
+    inputs: np.ndarray
+    states: Sequence[np.ndarray]
+    targets: np.ndarray
+    embedding: np.ndarray | None
+    weights: Mapping[str, Weights]
+    head_kernel: np.ndarray
+    head_bias: np.ndarray
+
+    def astype(self, dtype: str) -> "ModelProblem":
+        """Returns the same numbers in another dtype."""
+
+        def cast(array):
+            return array.astype(NUMPY_DTYPES[dtype])
+
+        return ModelProblem(
+            inputs=self.inputs if self.embedding is not None else cast(self.inputs),
+            states=[cast(state) for state in self.states],
+            targets=cast(self.targets),
+            embedding=None if self.embedding is None else cast(self.embedding),
+            weights={name: weights.map(cast) for name, weights in self.weights.items()},
+            head_kernel=cast(self.head_kernel),
+            head_bias=cast(self.head_bias),
+        )
+
+
+def model_problem(case: Model) -> ModelProblem:
+    """Returns the numbers for a model, rounded to its dtype."""
+    rng = np.random.default_rng(1)
+    network = case.network
+    of_network = network_problem(network)
+    inputs, embedding = of_network.inputs, None
+    if case.takes_tokens:
+        # The token 0 is padding.
+        tokens = rng.integers(1, case.vocabulary, [network.batch, network.time])
+        inputs = np.where(is_valid(network)[:, :, 0], tokens, 0)
+        embedding = rng.standard_normal([case.vocabulary, network.input_size])
+    num_states = network.layers * (2 if network.cell == "lstm" else 1) if isinstance(case, Decoder) else 0
+    problem = ModelProblem(
+        inputs=inputs,
+        states=[rng.uniform(-1, 1, [network.batch, network.units]) for _ in range(num_states)],
+        targets=rng.standard_normal([network.batch, case.outputs]),
+        embedding=embedding,
+        weights=of_network.weights,
+        head_kernel=rng.standard_normal([network.output_size, case.outputs]) / np.sqrt(network.output_size),
+        head_bias=rng.standard_normal(case.outputs),
     )
     return problem.astype(case.dtype)
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-from cases import Case, CellSteps, Elementwise, Network, Product
+from cases import Case, CellSteps, Elementwise, Model, Network, Product
 
 
 class Program(abc.ABC):
@@ -16,8 +16,11 @@ class Program(abc.ABC):
         a `Network`, FORWARD is inference, the outputs of all steps from a state of zeros; FORWARD_BACKWARD a step of
         training without the update, the outputs and the gradients with respect to the input and all weights; PENALTY
         the gradient of a `PenalizedNetwork`'s penalty with respect to all weights. Of `CellSteps`, FORWARD and BACKWARD
-        run `GRUBlockCell` and `GRUBlockCellGrad`. PRODUCT multiplies. TANH computes the function; MAPPED does so
-        in a `tf.data` pipeline that has threads of its own.
+        run `GRUBlockCell` and `GRUBlockCellGrad`. Of a `Model`, FUNCTION, SAVED_MODEL and PREDICT are inference: a call
+        of a function, of a loaded SavedModel's, and `predict` of several batches; TRAIN_ON_BATCH and FIT are a step of
+        training with Adam and an epoch of several. EMPTY_FUNCTION is a function that returns its first argument;
+        OPS_ALONE runs the ops of the recurrent layers several times, one after the other, in one function. PRODUCT
+        multiplies. TANH computes the function; MAPPED does so in a `tf.data` pipeline that has threads of its own.
     """
 
     calls: Mapping[str, Callable[[], Any]]
@@ -29,7 +32,11 @@ class Program(abc.ABC):
         Returns:
           Of a `Network`: for FORWARD the "output", [batch, time, output_size], which is zero past the end of a
           sequence; for FORWARD_BACKWARD and PENALTY what `problems.name_gradients` does. Of `CellSteps`: what the last
-          op gave, by the names of its outputs. Of a `Product`: "product"; of `Elementwise`: "tanh".
+          op gave, by the names of its outputs. Of a `Model`: what it gives, "output", and of a `Decoder` its "states",
+          [layers' states, batch, units]; for training the "loss" and the first moments of Adam, which after a step are
+          a tenth of the gradients, as `problems.name_gradients` names them; the "inputs" for EMPTY_FUNCTION; the
+          "features" that the recurrent layers give the first time for OPS_ALONE. Of a `Product`: "product"; of
+          `Elementwise`: "tanh".
         """
 
 
@@ -55,12 +62,18 @@ class Library(abc.ABC):
         """Returns a program for a case, or None if the library does not do such cases."""
         if isinstance(case, Network):
             return self.network(case)
+        if isinstance(case, Model):
+            return self.model(case)
         if isinstance(case, CellSteps):
             return self.cell_steps(case)
         return self.product(case) if isinstance(case, Product) else self.elementwise(case)
 
     def network(self, case: Network) -> Program | None:
         """Returns a program for a network, or None if the library has none such."""
+        return None
+
+    def model(self, case: Model) -> Program | None:
+        """Returns a program for a model, or None if the library has none such."""
         return None
 
     def cell_steps(self, case: CellSteps) -> Program | None:

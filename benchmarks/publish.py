@@ -5,25 +5,40 @@ import json
 import pathlib
 
 import picture
-from report import first_order_to_markdown, second_order_to_markdown, sharing_to_markdown
+from report import (
+    first_order_to_markdown,
+    headline,
+    models_to_markdown,
+    second_order_to_markdown,
+    sharing_to_markdown,
+)
 from run import Run, from_json, join
-from sections import CLIENTS, SECOND_ORDER
+from sections import CLIENTS, MODELS, SECOND_ORDER
 
 DOCS = pathlib.Path(__file__).parent.parent / "docs"
 BEGIN = "<!-- Results: written by benchmarks/publish.py -->"
 END = "<!-- End of results -->"
+MODELS_BEGIN = "<!-- Results of Keras models: written by benchmarks/publish.py -->"
+MODELS_END = "<!-- End of results of Keras models -->"
 
 
 def publish(run: Run, docs: pathlib.Path) -> list[pathlib.Path]:
     """Replaces what is between the marks in the pages that the run has results for, which it returns.
 
-    Networks and cells are in performance.md, with performance.png; gradients of penalties in second_order.md; sharing
-    a machine in sharing.md.
+    Keras models are in performance.md, between marks of their own, and with models.png in the README.md beside the
+    folder; networks and cells in performance.md, with performance.png; gradients of penalties in second_order.md;
+    sharing a machine in sharing.md.
 
     Raises:
       ValueError: if such a page has not each mark once.
     """
     pages = []
+    if run.cases(MODELS):
+        picture.draw_models(run, docs / "models.png")
+        marks = MODELS_BEGIN, MODELS_END
+        pages.append(_replace(docs / "performance.md", models_to_markdown(run), *marks))
+        chart = f"![How many times as fast accelerated Keras models are]({docs.name}/models.png)\n"
+        pages.append(_replace(docs.parent / "README.md", f"{headline(run)}\n{chart}", *marks))
     if run.cases():
         picture.draw(run, docs / "performance.png")
         text = f"![How fast each library is](performance.png)\n\n{first_order_to_markdown(run)}"
@@ -35,13 +50,13 @@ def publish(run: Run, docs: pathlib.Path) -> list[pathlib.Path]:
     return pages
 
 
-def _replace(page: pathlib.Path, block: str) -> pathlib.Path:
+def _replace(page: pathlib.Path, block: str, begin: str = BEGIN, end: str = END) -> pathlib.Path:
     text = page.read_text()
-    if not (text.count(BEGIN) == text.count(END) == 1):
-        raise ValueError(f"{page} must hold {BEGIN!r} and {END!r} once each")
-    before, rest = text.split(BEGIN)
-    _, after = rest.split(END)
-    page.write_text(f"{before}{BEGIN}\n\n{block}\n{END}{after}")
+    if not (text.count(begin) == text.count(end) == 1):
+        raise ValueError(f"{page} must hold {begin!r} and {end!r} once each")
+    before, rest = text.split(begin)
+    _, after = rest.split(end)
+    page.write_text(f"{before}{begin}\n\n{block}\n{end}{after}")
     return page
 
 

@@ -1,12 +1,35 @@
 """PyTorch's `nn.LSTM`, `nn.GRU` and `nn.RNN`, its matrix product and `tanh`."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 import numpy as np
 import torch
-from cases import FORWARD, FORWARD_BACKWARD, PENALTY, PRODUCT, TANH, Elementwise, Network, Product
-from problems import NetworkProblem, Weights, elements, name_gradients, network_problem, product_factors
+from cases import (
+    FORWARD,
+    FORWARD_BACKWARD,
+    FUNCTION,
+    PENALTY,
+    PRODUCT,
+    TANH,
+    TRAIN_ON_BATCH,
+    Decoder,
+    Elementwise,
+    Model,
+    Network,
+    Product,
+)
+from problems import (
+    LEARNING_RATE,
+    ModelProblem,
+    NetworkProblem,
+    Weights,
+    elements,
+    model_problem,
+    name_gradients,
+    network_problem,
+    product_factors,
+)
 from programs import Library, Program
 
 _MODULES = {"lstm": torch.nn.LSTM, "gru": torch.nn.GRU, "tanh": torch.nn.RNN}
@@ -19,6 +42,32 @@ def _to_torch(array: np.ndarray, dtype: str) -> torch.Tensor:
 
 def _to_numpy(tensor: torch.Tensor) -> np.ndarray:
     return tensor.detach().cpu().to(torch.float64).numpy()
+
+
+def _create_network(case: Network, weights: Mapping[str, Weights], device: str = "cpu", **options) -> torch.nn.RNNBase:
+    """Returns a network as a module with these weights."""
+    dtype = getattr(torch, case.dtype)
+    module = _MODULES[case.cell](
+        case.input_size,
+        case.units,
+        num_layers=case.layers,
+        bidirectional=case.bidirectional,
+        dtype=dtype,
+        device=device,
+        **options,
+    )
+    # Each pseudo-layer's weights, in the order and, but for the gates' own axis, the shapes of ours.
+    arrays = [array for of_layer in weights.values() for array in of_layer.arrays().values()]
+    with torch.no_grad():
+        for parameter, array in zip(module.parameters(), arrays, strict=True):
+            parameter.copy_(_to_torch(array, case.dtype).reshape(parameter.shape))
+    return module
+
+
+def _common_weights(case: Network, arrays: Sequence[np.ndarray]) -> Mapping[str, Weights]:
+    """Returns arrays of the parameters' shapes as the weights of each pseudo-layer."""
+    shaped = [array.reshape(case.num_gates, case.units, *array.shape[1:]) for array in arrays]
+    return {name: Weights(*shaped[4 * index : 4 * index + 4]) for index, name in enumerate(case.pseudo_layers)}
 
 
 class NetworkProgram(Program):
@@ -34,19 +83,7 @@ class NetworkProgram(Program):
         self._watched_inputs = self._inputs.clone().requires_grad_()
         self._output_gradient = to_torch(problem.output_gradient.swapaxes(0, 1))
         self._lengths = torch.tensor(case.lengths)
-        self._module = _MODULES[case.cell](
-            case.input_size,
-            case.units,
-            num_layers=case.layers,
-            bidirectional=case.bidirectional,
-            dtype=getattr(torch, case.dtype),
-            device=device,
-        )
-        # Each pseudo-layer's weights, in the order and, but for the gates' own axis, the shapes of ours.
-        arrays = [array for weights in problem.weights.values() for array in weights.arrays().values()]
-        with torch.no_grad():
-            for parameter, array in zip(self._module.parameters(), arrays, strict=True):
-                parameter.copy_(to_torch(array).reshape(parameter.shape))
+        self._module = _create_network(case, problem.weights, device)
         calls = {FORWARD: self._forward, FORWARD_BACKWARD: self._gradients, PENALTY: self._penalty_gradients}
         self.calls = {task: calls[task] for task in case.tasks}
 
@@ -83,15 +120,102 @@ class NetworkProgram(Program):
             return {"output": _to_numpy(self._forward()).swapaxes(0, 1)}
         first, *others = map(_to_numpy, self.calls[task]())
         named = {"penalty": first} if task == PENALTY else {"inputs": first.swapaxes(0, 1)}
-        return name_gradients(named, self._weights(others))
+        return name_gradients(named, _common_weights(self._case, others))
 
-    def _weights(self, arrays: list[np.ndarray]) -> Mapping[str, Weights]:
-        """Returns arrays of the parameters' shapes as the weights of each pseudo-layer."""
-        gates, units = self._case.num_gates, self._case.units
-        shaped = [array.reshape(gates, units, *array.shape[1:]) for array in arrays]
-        return {
-            name: Weights(*shaped[4 * index : 4 * index + 4]) for index, name in enumerate(self._case.pseudo_layers)
+
+class _Model(torch.nn.Module):
+    """A `cases.Model` with the problem's weights. Lengths are given, where they vary."""
+
+    def __init__(self, case: Model, problem: ModelProblem):
+        super().__init__()
+        self._network = case.network
+        self._lengths = torch.tensor(case.network.lengths)
+        if problem.embedding is not None:
+            self.embedding = torch.nn.Embedding.from_pretrained(torch.from_numpy(problem.embedding), freeze=False)
+        self.recurrent = _create_network(case.network, problem.weights, batch_first=True)
+        self.head = torch.nn.Linear(*problem.head_kernel.shape)
+        with torch.no_grad():
+            self.head.weight.copy_(torch.from_numpy(problem.head_kernel.T))
+            self.head.bias.copy_(torch.from_numpy(problem.head_bias))
+
+    def forward(self, inputs: torch.Tensor, states=None):
+        """Returns the output and the states."""
+        x = self.embedding(inputs) if hasattr(self, "embedding") else inputs
+        if self._network.varying:
+            x = torch.nn.utils.rnn.pack_padded_sequence(x, self._lengths, batch_first=True, enforce_sorted=False)
+        _, states = self.recurrent(x, states)
+        last_states = states[0] if isinstance(states, tuple) else states  # [pseudo-layers, batch, units]
+        features = torch.cat(list(last_states[-len(self._network.directions) :]), dim=-1)
+        return self.head(features), states
+
+
+class ModelProgram(Program):
+    """A model: inference of one batch, and a step of training with Adam."""
+
+    def __init__(self, case: Model, problem: ModelProblem):
+        self._case, self._problem = case, problem
+        self._inputs, self._targets = torch.from_numpy(problem.inputs), torch.from_numpy(problem.targets)
+        self._reset()
+        calls = {FUNCTION: self._decode if isinstance(case, Decoder) else self._infer, TRAIN_ON_BATCH: self._train}
+        self.calls = {task: call for task, call in calls.items() if task in case.tasks}
+
+    def _reset(self) -> None:
+        """Makes the model with the problem's weights, its optimizer and a decoder's states anew."""
+        self._model = _Model(self._case, self._problem)
+        self._optimizer = torch.optim.Adam(self._model.parameters(), lr=LEARNING_RATE)
+        self._last = self._inputs, self._first_states()
+
+    def _first_states(self):
+        """Returns a decoder's states as PyTorch takes them, [layers, batch, units]; None for a model."""
+        states = list(map(torch.from_numpy, self._problem.states))
+        if self._case.network.cell == "lstm" and states:
+            return torch.stack(states[0::2]), torch.stack(states[1::2])
+        return torch.stack(states) if states else None
+
+    def _infer(self) -> torch.Tensor:
+        self._model.eval()
+        with torch.inference_mode():
+            return self._model(self._inputs)[0]
+
+    def _decode(self) -> torch.Tensor:
+        """Calls the model with what it gave last, and returns its output."""
+        self._model.eval()
+        with torch.inference_mode():
+            output, states = self._model(*self._last)
+            self._last = output.argmax(dim=-1, keepdim=True), states
+        return output
+
+    def _train(self) -> float:
+        self._model.train()
+        self._optimizer.zero_grad()
+        loss = torch.nn.functional.mse_loss(self._model(self._inputs)[0], self._targets)
+        loss.backward()
+        self._optimizer.step()
+        return loss.item()
+
+    def results(self, task: str) -> dict[str, np.ndarray]:
+        """See the base class."""
+        self._reset()
+        result = self.calls[task]()
+        if task == TRAIN_ON_BATCH:
+            return {"loss": np.array(result), **self._named_moments()}
+        if not isinstance(self._case, Decoder):
+            return {"output": _to_numpy(result)}
+        states = self._last[1]
+        if isinstance(states, tuple):  # to each layer's hidden state and cell state
+            states = torch.stack(states, dim=1).flatten(0, 1)
+        return {"output": _to_numpy(result), "states": _to_numpy(states)}
+
+    def _named_moments(self) -> dict[str, np.ndarray]:
+        moments = {
+            name: _to_numpy(self._optimizer.state[parameter]["exp_avg"])
+            for name, parameter in self._model.named_parameters()
         }
+        first = {"head_kernel": moments["head.weight"].T, "head_bias": moments["head.bias"]}
+        if self._case.takes_tokens:
+            first["embedding"] = moments["embedding.weight"]
+        recurrent = [moment for name, moment in moments.items() if name.startswith("recurrent.")]
+        return name_gradients(first, _common_weights(self._case.network, recurrent))
 
 
 class ProductProgram(Program):
@@ -140,6 +264,10 @@ class PyTorch(Library):
     def network(self, case: Network) -> Program:
         """See the base class."""
         return NetworkProgram(case, network_problem(case))
+
+    def model(self, case: Model) -> Program:
+        """See the base class."""
+        return ModelProgram(case, model_problem(case))
 
     def product(self, case: Product) -> Program:
         """See the base class."""

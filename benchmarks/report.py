@@ -3,15 +3,34 @@
 import math
 from collections.abc import Callable, Iterable, Sequence
 
-from cases import BACKWARD, FORWARD, FORWARD_BACKWARD, PENALTY, TASKS, Case, CellSteps, Network, PenalizedNetwork
+from cases import (
+    BACKWARD,
+    EMPTY_FUNCTION,
+    FIT,
+    FORWARD,
+    FORWARD_BACKWARD,
+    FUNCTION,
+    PENALTY,
+    PREDICT,
+    SAVED_MODEL,
+    TASKS,
+    TRAIN_ON_BATCH,
+    Case,
+    CellSteps,
+    Decoder,
+    Network,
+    PenalizedNetwork,
+)
 from measure import DISTURBANCE, Measurement
-from peers import KERAS, OURS, PEERS
+from peers import KERAS, ONNX_RUNTIME, OURS, PEERS, PYTORCH
 from run import MemoryMeasurement, Run
 from sections import (
     BATCHES,
     CALLS,
     CLIENTS,
+    KERAS_CALLS,
     LENGTHS,
+    MODELS,
     NEIGHBOUR,
     PIPELINE,
     SECOND_ORDER,
@@ -21,9 +40,18 @@ from sections import (
     WAIT_BESIDE_PRODUCTS,
     WAIT_BESIDE_SEQUENCES,
 )
-from targets import SECOND_ORDER_TARGETS, SHARING_TARGETS, TARGETS, Verdict, judge
+from targets import (
+    BETTER_KERAS,
+    MODEL_TARGETS,
+    SECOND_ORDER_TARGETS,
+    SHARING_TARGETS,
+    TARGETS,
+    Verdict,
+    judge,
+)
 
 _MEBI = 2**20
+_MODEL_KINDS = {FUNCTION: "inference", TRAIN_ON_BATCH: "training"}
 
 
 class LineTable:
@@ -78,7 +106,41 @@ def print_memory(measurement: MemoryMeasurement) -> None:
 
 def to_markdown(run: Run) -> str:
     """Returns all that was measured as tables, with a line of what it was measured on."""
-    return _join(_conditions(run), _first_order(run), _second_order(run), _sharing(run))
+    return _join(_conditions(run), _models(run), _first_order(run), _second_order(run), _sharing(run))
+
+
+def models_to_markdown(run: Run) -> str:
+    """Returns what `to_markdown` does of Keras models."""
+    return _join(_conditions(run, [MODELS]), _models(run))
+
+
+def headline(run: Run) -> str:
+    """Returns how many times as fast as others whole models are, in inference and in training, as a list."""
+    others = (
+        ("the better of Keras and Keras XLA", BETTER_KERAS),
+        ("PyTorch", [PYTORCH]),
+        ("ONNX Runtime", [ONNX_RUNTIME]),
+    )
+    lines = [
+        f"- {label}: {', '.join(parts)}\n"
+        for label, peers in others
+        if (parts := [part for task in _MODEL_KINDS if (part := _headline_part(run, task, peers))])
+    ]
+    inferred, trained = (
+        sum(run.find(case, OURS, task, MODELS) is not None for case in run.cases(MODELS)) for task in _MODEL_KINDS
+    )
+    cpu = run.versions.get(OURS, {}).get("CPU", "unknown CPU")
+    conditions = f"float32, {cpu}, {run.threads} threads, {run.date}"
+    return (
+        f"Accelerated Keras models beside the same models in other libraries: geometric mean and range of {inferred} "
+        f"models, {trained} of which are trained ({conditions}).\n\n{''.join(lines)}"
+    )
+
+
+def _headline_part(run: Run, task: str, peers: Sequence[str]) -> str:
+    ratios = [run.ratio(case, task, peers, MODELS) for case in run.cases(MODELS)]
+    mean = _mean(ratios)
+    return mean and f"**{mean} times as fast in {_MODEL_KINDS[task]}** ({_range(ratios)})"
 
 
 def first_order_to_markdown(run: Run) -> str:
@@ -98,6 +160,19 @@ def sharing_to_markdown(run: Run) -> str:
 
 def _join(*parts: str) -> str:
     return "\n".join(filter(None, parts))
+
+
+def _models(run: Run) -> str:
+    title = "Models of batch, time, input, units"
+    return _join(
+        _section("Targets of Keras models", _targets(judge(run, MODEL_TARGETS))),
+        _section(f"{title}, inference in a tf.function, ms", _compared(run, MODELS, [FUNCTION])),
+        _section(f"{title}, training by train_on_batch, ms", _compared(run, MODELS, [TRAIN_ON_BATCH])),
+        _section(f"{title}, inference in Keras's own ways, ms", _compared(run, KERAS_CALLS, [SAVED_MODEL, PREDICT])),
+        _section(f"{title}, training in Keras's own ways, ms", _compared(run, KERAS_CALLS, [FIT])),
+        _section("What a call of a tf.function consists of, µs", _call_parts(run)),
+        _section("Characters a second that decoders write", _decoded(run)),
+    )
 
 
 def _first_order(run: Run) -> str:
@@ -235,6 +310,61 @@ def _speed(run: Run, case: Case, peer: str, task: str) -> str:
 def _mean(ratios: Sequence[float | None]) -> str:
     logs = [math.log(ratio) for ratio in ratios if ratio is not None]
     return f"{math.exp(sum(logs) / len(logs)):.2f}" if logs else ""
+
+
+def _range(ratios: Sequence[float | None]) -> str:
+    found = [ratio for ratio in ratios if ratio is not None]
+    return f"{min(found):.2f} to {max(found):.2f}" if found else ""
+
+
+def _compared(run: Run, section: str, tasks: Sequence[str]) -> str:
+    """Returns a table of what tasks of a section take; of others, how many times as long as ours, and the mean."""
+    timed = [(case, task) for case in run.cases(section) for task in tasks if run.find(case, OURS, task, section)]
+    others = [
+        peer
+        for peer in run.peers(section)
+        if peer != OURS and any(run.find(case, peer, task, section) for case, task in timed)
+    ]
+    columns = [[run.ratio(case, task, [peer], section) for case, task in timed] for peer in others]
+    rows = [
+        [
+            case.title,
+            TASKS[task],
+            _time(run, case, OURS, task, section),
+            *(
+                _with_ratio(_time(run, case, peer, task, section), ratio)
+                for peer, ratio in zip(others, ratios, strict=True)
+            ),
+        ]
+        for (case, task), *ratios in zip(timed, *columns, strict=True)
+    ]
+    if rows and others:
+        rows.append(["geometric mean", "", "", *(f"({_mean(column)})" for column in columns)])
+        rows.append(["range", "", "", *(f"({_range(column)})" for column in columns)])
+    return _table(["", "", PEERS[OURS].label, *_labels(others, " (ours is x)")], rows, words=2)
+
+
+def _call_parts(run: Run) -> str:
+    """Returns a table of what our calls of models consist of, beside PyTorch's."""
+    rows = []
+    for case in run.cases(MODELS):
+        call, empty = (run.seconds(case, OURS, task, MODELS) for task in (FUNCTION, EMPTY_FUNCTION))
+        parts = [call, empty, run.ops_seconds(case), run.model_overhead(case)]
+        if None not in parts:
+            parts.append(run.seconds(case, PYTORCH, FUNCTION, MODELS))
+            rows.append([case.title, *("" if part is None else f"{1e6 * part:.0f}" for part in parts)])
+    return _table(["", PEERS[OURS].label, TASKS[EMPTY_FUNCTION], "the ops", "the rest", PEERS[PYTORCH].label], rows)
+
+
+def _decoded(run: Run) -> str:
+    decoders = [case for case in run.cases(MODELS) if isinstance(case, Decoder)]
+    peers = run.peers(MODELS)
+    seconds = {case: [run.seconds(case, peer, FUNCTION, MODELS) for peer in peers] for case in decoders}
+    rows = [
+        [case.title, *("" if each is None else f"{case.network.batch / each:.0f}" for each in of_case)]
+        for case, of_case in seconds.items()
+    ]
+    return _table(["", *_labels(peers)], rows)
 
 
 def _memory(run: Run) -> str:

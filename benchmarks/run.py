@@ -5,11 +5,22 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from cases import FORWARD_BACKWARD, PENALTY, Case, PenalizedNetwork, Product, parse_case
+from cases import (
+    EMPTY_FUNCTION,
+    FORWARD_BACKWARD,
+    FUNCTION,
+    OPS_ALONE,
+    PENALTY,
+    Case,
+    Model,
+    PenalizedNetwork,
+    Product,
+    parse_case,
+)
 from measure import DISTURBANCE, Measurement
 from memory import StepMemory
 from peers import OURS, PEERS
-from sections import MAIN, SECOND_ORDER
+from sections import MAIN, MODELS, SECOND_ORDER
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,6 +107,25 @@ class Run:
         ours = self.find(case, OURS, task, section)
         theirs = [found for peer in peers if (found := self.find(case, peer, task, section))]
         return min(each.quartiles[1] for each in theirs) / ours.quartiles[1] if ours and theirs else None
+
+    def seconds(self, case: Case, peer: str, task: str, section: str = MAIN) -> float | None:
+        """Returns the median of a call's seconds, or None if that was not measured."""
+        measurement = self.find(case, peer, task, section)
+        return measurement.quartiles[1] if measurement else None
+
+    def ops_seconds(self, case: Case) -> float | None:
+        """Returns how long the ops of a model's recurrent layers take by themselves, or None if not measured."""
+        repeated = self.seconds(case, OURS, OPS_ALONE, MODELS)
+        empty = self.seconds(case, OURS, EMPTY_FUNCTION, MODELS)
+        if not isinstance(case, Model) or repeated is None or empty is None:
+            return None
+        return max(0.0, repeated - empty) / case.repeats
+
+    def model_overhead(self, case: Case) -> float | None:
+        """Returns the seconds of a call of a model that are neither the ops' nor an empty function's, or None."""
+        call, ops = self.seconds(case, OURS, FUNCTION, MODELS), self.ops_seconds(case)
+        empty = self.seconds(case, OURS, EMPTY_FUNCTION, MODELS)
+        return None if call is None or ops is None or empty is None else call - ops - empty
 
     def penalty_cost(self, case: Case, peer: str) -> float | None:
         """Returns how many times a peer's training step a penalty's gradient takes, or None if not measured."""

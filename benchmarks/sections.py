@@ -3,7 +3,24 @@
 import dataclasses
 from collections.abc import Container, Sequence
 
-from cases import FORWARD, FORWARD_BACKWARD, MAPPED, PRODUCT, TANH, TASKS, Case, Network, parse_case
+from cases import (
+    EMPTY_FUNCTION,
+    FIT,
+    FORWARD,
+    FORWARD_BACKWARD,
+    FUNCTION,
+    MAPPED,
+    OPS_ALONE,
+    PREDICT,
+    PRODUCT,
+    SAVED_MODEL,
+    TANH,
+    TASKS,
+    TRAIN_ON_BATCH,
+    Case,
+    Network,
+    parse_case,
+)
 from loads import QUIET, Load
 from peers import GPU_PEERS, KERAS, KERAS_UNROLLED, KERAS_XLA, ONNX_RUNTIME, OURS, PEERS, PYTORCH, RAW_OPS
 
@@ -13,6 +30,9 @@ LENGTHS = "lengths"
 BATCHES = "batches"
 CALLS = "calls"
 SECOND_ORDER = "second_order"
+# The parts of "keras": every model in the ways in which all libraries are called, and some in Keras's own ways.
+MODELS = "keras"
+KERAS_CALLS = f"{MODELS}/calls"
 SHARING = "sharing"
 
 
@@ -32,6 +52,21 @@ _PENALIZED = _cases(
     "penalty-lstm-32-100-128-256-2layers-bidirectional",
     "penalty-lstm-64-50-512-512-bfloat16",
 )
+_MODELS = _cases(
+    "model-lstm-32-80-64-128-bidirectional-varying",
+    "model-gru-48-60-40-256-2layers",
+    "model-lstm-64-40-128-320-2layers",
+    "model-lstm-16-200-24-64",
+    "model-lstm-8-1000-16-64",
+    "model-lstm-1-1-64-256",
+    # One model on a few, several and many sequences.
+    *(f"model-lstm-{batch}-60-32-96" for batch in (1, 8, 256)),
+    # TensorFlow's text generation tutorial, and the decoder of a sequence-to-sequence model.
+    "decoder-gru-1-1-256-1024",
+    "decoder-lstm-8-1-256-256-2layers",
+)
+_QUICK_MODELS = _cases("model-lstm-2-3-4-5-bidirectional-varying", "model-gru-2-3-4-5-2layers")
+_QUICK_DECODERS = _cases("decoder-lstm-2-1-4-5-2layers")
 # Every kind of case, as small as can be.
 _QUICK_TABLE = _cases(
     "lstm-2-3-8-16",
@@ -218,6 +253,28 @@ SECTIONS = {
             _cases("penalty-lstm-2-3-8-16"),
             (OURS, KERAS, KERAS_XLA, KERAS_UNROLLED, PYTORCH),
             rounds_divisor=2,
+        ),
+        Section(
+            MODELS,
+            "Keras models",
+            _MODELS,
+            (*_QUICK_MODELS, *_QUICK_DECODERS),
+            (OURS, KERAS, KERAS_XLA, PYTORCH, ONNX_RUNTIME),
+            tasks=[FUNCTION, TRAIN_ON_BATCH, EMPTY_FUNCTION, OPS_ALONE],
+        ),
+        Section(
+            KERAS_CALLS,
+            "Keras models, called in Keras's own ways",
+            # One in which the call counts most, one with a mask, and one in which the products count most.
+            _cases(
+                "model-lstm-1-60-32-96",
+                "model-lstm-32-80-64-128-bidirectional-varying",
+                "model-gru-48-60-40-256-2layers",
+            ),
+            _QUICK_MODELS[:1],
+            (OURS, KERAS, KERAS_XLA),
+            rounds_divisor=2,
+            tasks=[SAVED_MODEL, PREDICT, FIT],
         ),
         *_SHARING,
     )

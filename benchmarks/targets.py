@@ -5,12 +5,32 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeGuard
 
-from cases import BACKWARD, FORWARD, FORWARD_BACKWARD, PENALTY, TANH, TASKS, Case, CellSteps, Network, PenalizedNetwork
+from cases import (
+    BACKWARD,
+    EMPTY_FUNCTION,
+    FIT,
+    FORWARD,
+    FORWARD_BACKWARD,
+    FUNCTION,
+    PENALTY,
+    PREDICT,
+    SAVED_MODEL,
+    TANH,
+    TASKS,
+    TRAIN_ON_BATCH,
+    Case,
+    CellSteps,
+    Model,
+    Network,
+    PenalizedNetwork,
+)
 from peers import KERAS, KERAS_UNROLLED, KERAS_XLA, ONNX_RUNTIME, OURS, PYTORCH, RAW_OPS
 from run import Run
 from sections import (
     CLIENTS,
+    KERAS_CALLS,
     MAIN,
+    MODELS,
     NEIGHBOUR,
     SECOND_ORDER,
     THREADS_PER_CPU,
@@ -75,7 +95,7 @@ def judge(run: Run, targets: Sequence[Target]) -> list[Verdict]:
 
 def judge_what_was_measured(run: Run) -> list[Verdict]:
     """Returns what a run says of the targets of those parts of the benchmark of which it has anything."""
-    parts = [judge(run, targets) for targets in (TARGETS, SECOND_ORDER_TARGETS, SHARING_TARGETS)]
+    parts = [judge(run, targets) for targets in (MODEL_TARGETS, TARGETS, SECOND_ORDER_TARGETS, SHARING_TARGETS)]
     return [each for part in parts if any(each.measured is not None for each in part) for each in part]
 
 
@@ -130,6 +150,26 @@ def _wait_for_small_op(percent: float) -> Figures:
     return _each(lambda run: run.cases(WAIT_BESIDE_SEQUENCES), figure)
 
 
+def _empty_function_is_slower(run: Run, case: Case) -> bool:
+    """Returns whether an empty `tf.function` takes longer than PyTorch's whole call of a model."""
+    empty = run.seconds(case, OURS, EMPTY_FUNCTION, MODELS)
+    theirs = run.seconds(case, PYTORCH, FUNCTION, MODELS)
+    return empty is not None and theirs is not None and empty > theirs
+
+
+def _where_empty_function(is_slower: bool, figure: Callable[[Run, Case], float | None]) -> Figures:
+    """Returns a function of a run that gives the figures of the models of which `_empty_function_is_slower` says so."""
+    return _each(
+        lambda run: [case for case in run.cases(MODELS) if _empty_function_is_slower(run, case) == is_slower], figure
+    )
+
+
+def _overhead(run: Run, case: Case) -> float | None:
+    """Returns the microseconds of a call of a model beyond the ops and an empty function."""
+    seconds = run.model_overhead(case)
+    return None if seconds is None else 1e6 * seconds
+
+
 def _clients_wait(section: str) -> Figures:
     """Returns a function of a run that gives our 99th percentiles, the better library's being 1."""
 
@@ -155,6 +195,10 @@ def _bfloat16(case: Case) -> bool:
 
 def _network(case: Case) -> bool:
     return isinstance(case, Network)
+
+
+def _model(case: Case) -> bool:
+    return isinstance(case, Model)
 
 
 _LSTM = _ratios(lambda case: _plain(case, "lstm"), FORWARD, ONNX_RUNTIME)
@@ -197,6 +241,38 @@ TARGETS: Sequence[Target] = (
         _where_amx(_ratios(_bfloat16, FORWARD_BACKWARD, PYTORCH)),
     ),
     Target("memory of a training step / Keras", 0.6, _MEMORY, at_most=True),
+)
+
+BETTER_KERAS = (KERAS, KERAS_XLA)
+_MODEL_INFERENCE = _ratios(_model, FUNCTION, *BETTER_KERAS, section=MODELS)
+_MODEL_TRAINING = _ratios(_model, TRAIN_ON_BATCH, *BETTER_KERAS, section=MODELS)
+
+MODEL_TARGETS: Sequence[Target] = (
+    *(
+        Target(f"{TASKS[task]} / the better of Keras and Keras XLA", 1.0, ratios)
+        for task, ratios in (
+            (FUNCTION, _MODEL_INFERENCE),
+            (TRAIN_ON_BATCH, _MODEL_TRAINING),
+            *(
+                (task, _ratios(_model, task, *BETTER_KERAS, section=KERAS_CALLS))
+                for task in (SAVED_MODEL, PREDICT, FIT)
+            ),
+        )
+    ),
+    Target(f"{TASKS[FUNCTION]} / the better of Keras and Keras XLA", 1.8, _MODEL_INFERENCE, is_mean=True),
+    Target(f"{TASKS[TRAIN_ON_BATCH]} / the better of Keras and Keras XLA", 3.0, _MODEL_TRAINING, is_mean=True),
+    Target(
+        "inference / PyTorch, where that takes longer than an empty tf.function",
+        1.0,
+        _where_empty_function(False, lambda run, case: run.ratio(case, FUNCTION, [PYTORCH], MODELS)),
+    ),
+    Target(
+        "inference elsewhere, µs beyond an empty tf.function and the ops",
+        60,
+        _where_empty_function(True, _overhead),
+        at_most=True,
+    ),
+    Target("training / PyTorch", 1.0, _ratios(_model, TRAIN_ON_BATCH, PYTORCH, section=MODELS)),
 )
 
 _KERAS_PENALTIES = _ratios(_network, PENALTY, KERAS, KERAS_XLA, KERAS_UNROLLED, section=SECOND_ORDER)

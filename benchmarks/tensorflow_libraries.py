@@ -19,9 +19,12 @@ from cases import (
     TANH,
     CellSteps,
     Elementwise,
+    Model,
     Network,
     Product,
 )
+from keras_layers import create_layer, from_keras, to_keras
+from keras_models import AcceleratedModelProgram, ModelProgram
 from problems import (
     CellProblem,
     NetworkProblem,
@@ -29,6 +32,7 @@ from problems import (
     cell_problem,
     elements,
     is_valid,
+    model_problem,
     name_gradients,
     network_problem,
     product_factors,
@@ -183,54 +187,21 @@ class CudnnRNNProgram(NetworkProgram):
 class KerasProgram(NetworkProgram):
     """`keras.layers.LSTM`, `GRU` or `SimpleRNN`, batch-major, in `Bidirectional` or with a mask where need be."""
 
-    _LAYERS: ClassVar[dict[str, type]] = {
-        "lstm": keras.layers.LSTM,
-        "gru": keras.layers.GRU,
-        "tanh": keras.layers.SimpleRNN,
-    }
-    # Where Keras has each of cuDNN's gates, and so where cuDNN has each of Keras's: it exchanges the gates r and u.
-    _GATES: ClassVar[dict[str, list[int]]] = {"lstm": [0, 1, 2, 3], "gru": [1, 0, 2], "tanh": [0]}
-
     def __init__(self, case: Network, problem: NetworkProblem, jit_compile: bool = False, unroll: bool = False):
         self._unroll = unroll
         super().__init__(case, problem, jit_compile)
 
     def _create_variables(self, problem: NetworkProblem) -> list:
         case = self._case
-        self._layers = [self._create_layer() for _ in range(case.layers)]
+        options = {"return_sequences": True, "unroll": self._unroll}
+        self._layers = [create_layer(case, case.dtype, **options) for _ in range(case.layers)]
         fan_ins = [case.input_size, *[case.output_size] * (case.layers - 1)]
         for layer, fan_in in zip(self._layers, fan_ins, strict=True):
             layer.build((case.batch, case.time, fan_in))
         variables = [variable for layer in self._layers for variable in layer.trainable_variables]
-        arrays = [array for weights in problem.weights.values() for array in self._keras_weights(weights)]
-        for variable, array in zip(variables, arrays, strict=True):
+        for variable, array in zip(variables, to_keras(case, problem.weights), strict=True):
             variable.assign(array)
         return [variable.value for variable in variables]
-
-    def _create_layer(self):
-        case = self._case
-        # The default initializer of the recurrent kernel does not know every dtype.
-        layer = self._LAYERS[case.cell](
-            case.units,
-            return_sequences=True,
-            unroll=self._unroll,
-            recurrent_initializer="zeros",
-            dtype=case.dtype,
-        )
-        return keras.layers.Bidirectional(layer, dtype=case.dtype) if case.bidirectional else layer
-
-    def _keras_weights(self, weights: Weights) -> list[np.ndarray]:
-        """Returns a pseudo-layer's weights in the shapes of Keras's."""
-        gates = self._GATES[self._case.cell]
-
-        def matrix(kernel):  # [gates, units, fan_in] to [fan_in, gates * units]
-            return np.moveaxis(kernel[gates], -1, 0).reshape(kernel.shape[-1], -1)
-
-        if self._case.cell == "gru":
-            bias = np.stack([weights.input_bias[gates].ravel(), weights.recurrent_bias[gates].ravel()])
-        else:
-            bias = (weights.input_bias + weights.recurrent_bias)[gates].ravel()
-        return [matrix(weights.kernel), matrix(weights.recurrent_kernel), bias]
 
     def _network(self, inputs, lengths, training: bool):
         mask = tf.sequence_mask(lengths, self._case.time) if self._case.varying else None
@@ -239,22 +210,7 @@ class KerasProgram(NetworkProgram):
         return inputs
 
     def _weights(self, arrays: Sequence[np.ndarray]) -> Mapping[str, Weights]:
-        triples = zip(arrays[0::3], arrays[1::3], arrays[2::3], strict=True)
-        return {
-            name: self._common_weights(*triple) for name, triple in zip(self._case.pseudo_layers, triples, strict=True)
-        }
-
-    def _common_weights(self, kernel: np.ndarray, recurrent_kernel: np.ndarray, bias: np.ndarray) -> Weights:
-        """Returns arrays in the shapes of Keras's weights in those of `Weights`."""
-        gates = self._GATES[self._case.cell]
-        num_gates, units = self._case.num_gates, self._case.units
-
-        def matrix(kernel):  # [fan_in, gates * units] to [gates, units, fan_in]
-            return np.moveaxis(kernel.reshape(-1, num_gates, units), 0, -1)[gates]
-
-        # A bias that is the sum of two has the gradient of each.
-        biases = np.broadcast_to(bias.reshape(-1, num_gates, units), [2, num_gates, units])[:, gates]
-        return Weights(matrix(kernel), matrix(recurrent_kernel), *biases)
+        return from_keras(self._case, arrays)
 
 
 class CellProgram(Program):
@@ -349,6 +305,13 @@ class TfRnnOps(TensorFlowLibrary):
 
         return CudnnRNNProgram(case, network_problem(case), tf_rnn_ops.raw_ops)
 
+    def model(self, case: Model) -> Program:
+        """See the base class. From here on, Keras is accelerated in this process."""
+        import tf_rnn_ops
+
+        tf_rnn_ops.accelerate_keras()
+        return AcceleratedModelProgram(case, model_problem(case))
+
     def cell_steps(self, case: CellSteps) -> Program:
         """See the base class."""
         import tf_rnn_ops
@@ -369,6 +332,10 @@ class Keras(TensorFlowLibrary):
     def network(self, case: Network) -> Program:
         """See the base class."""
         return KerasProgram(case, network_problem(case), self.jit_compile, self.unroll)
+
+    def model(self, case: Model) -> Program:
+        """See the base class."""
+        return ModelProgram(case, model_problem(case), self.jit_compile)
 
 
 class KerasXla(Keras):
@@ -459,6 +426,10 @@ class Float64Reference(TensorFlowLibrary):
     def network(self, case: Network) -> Program:
         """See the base class."""
         return KerasProgram(dataclasses.replace(case, dtype="float64"), network_problem(case).astype("float64"))
+
+    def model(self, case: Model) -> Program:
+        """See the base class."""
+        return ModelProgram(case, model_problem(case).astype("float64"))
 
     def cell_steps(self, case: CellSteps) -> Program:
         """See the base class."""

@@ -13,6 +13,7 @@ import time
 
 import bench
 import cases
+import keras
 import loads
 import local_workers
 import measure
@@ -64,6 +65,15 @@ def tasks_of(peer, case):
         return case.tasks if peer in (PYTORCH, ONNX_RUNTIME, RAW_OPS) else ()
     if isinstance(case, cases.CellSteps):
         return case.tasks if peer in (OURS, RAW_OPS) else ()
+    if isinstance(case, cases.Model):
+        own = {
+            OURS: case.tasks,
+            PYTORCH: (cases.FUNCTION, cases.TRAIN_ON_BATCH),
+            ONNX_RUNTIME: (cases.FUNCTION,),
+            RAW_OPS: (),
+        }
+        by_keras = [task for task in case.tasks if task not in (cases.EMPTY_FUNCTION, cases.OPS_ALONE)]
+        return [task for task in case.tasks if task in own.get(peer, by_keras)]
     if isinstance(case, cases.Elementwise):
         return [cases.TANH] if peer in (PYTORCH, ONNX_RUNTIME) else case.tasks
     if peer == ONNX_RUNTIME:
@@ -96,7 +106,8 @@ def fake_run(seconds, section=sections.MAIN, waits=(), **fields):
 
 
 def verdicts(made_up):
-    judged = targets.judge(made_up, [*targets.TARGETS, *targets.SECOND_ORDER_TARGETS, *targets.SHARING_TARGETS])
+    every = [*targets.MODEL_TARGETS, *targets.TARGETS, *targets.SECOND_ORDER_TARGETS, *targets.SHARING_TARGETS]
+    judged = targets.judge(made_up, every)
     return {(each.target.title, each.target.is_mean): each for each in judged}
 
 
@@ -258,6 +269,69 @@ def test_targets_of_a_small_op_are_beside_matrix_products():
     assert f"| {sections.SECTIONS[sections.WAIT_BESIDE_SEQUENCES].title} | 3; 3 |  |" in text
 
 
+def fake_models():
+    """A run of two models, the first of which PyTorch runs in less time than an empty function takes."""
+    small, large = "model-lstm-1-1-3-4", "model-lstm-2-5-3-4"
+    micro = {
+        (small, OURS, "function"): 400.0,
+        (small, OURS, "empty_function"): 300.0,
+        (small, OURS, "ops_alone"): 300.0 + 20.0 * cases.Model.repeats,
+        (small, KERAS, "function"): 600.0,
+        (small, KERAS_XLA, "function"): 200.0,
+        (small, PYTORCH, "function"): 100.0,
+        (small, OURS, "train_on_batch"): 1000.0,
+        (small, KERAS, "train_on_batch"): 2000.0,
+        (large, OURS, "function"): 1000.0,
+        (large, OURS, "empty_function"): 300.0,
+        (large, OURS, "ops_alone"): 300.0 + 500.0 * cases.Model.repeats,
+        (large, KERAS, "function"): 8000.0,
+        (large, PYTORCH, "function"): 1500.0,
+        (large, ONNX_RUNTIME, "function"): 900.0,
+    }
+    return fake_run({key: value / 1e6 for key, value in micro.items()}, sections.MODELS)
+
+
+def test_targets_of_models_are_beside_the_better_keras():
+    judged = verdicts(fake_models())
+    title = "tf.function / the better of Keras and Keras XLA"
+    worst, mean = judged[title, False], judged[title, True]
+    assert (worst.measured, worst.where, worst.is_met) == (pytest.approx(0.5), "LSTM 1, 1, 3, 4", False)
+    assert (mean.measured, mean.is_met) == (pytest.approx(2), True)
+    assert judged["train_on_batch / the better of Keras and Keras XLA", False].measured == pytest.approx(2)
+    assert judged["predict / the better of Keras and Keras XLA", False].is_met is None
+
+
+def test_where_an_empty_function_is_slower_than_pytorch_the_rest_of_a_call_counts():
+    judged = verdicts(fake_models())
+    ratio = judged["inference / PyTorch, where that takes longer than an empty tf.function", False]
+    assert (ratio.measured, ratio.where, ratio.is_met) == (pytest.approx(1.5), "LSTM 2, 5, 3, 4", True)
+    rest = judged["inference elsewhere, µs beyond an empty tf.function and the ops", False]
+    assert (rest.measured, rest.where, rest.is_met) == (pytest.approx(80), "LSTM 1, 1, 3, 4", False)
+
+
+def test_tables_of_models_have_means_and_ranges():
+    text = report.models_to_markdown(fake_models())
+    assert "| LSTM 1, 1, 3, 4 | tf.function | 0.4 | 0.6 (1.50) | 0.2 (0.50) | 0.1 (0.25) |  |" in text
+    assert "| geometric mean |  |  | (3.46) | (0.50) | (0.61) | (0.90) |" in text
+    assert "| range |  |  | (1.50 to 8.00) | (0.50 to 0.50) | (0.25 to 1.50) | (0.90 to 0.90) |" in text
+    assert "| LSTM 1, 1, 3, 4 | train_on_batch | 1 | 2 (2.00) |" in text
+    assert "| LSTM 1, 1, 3, 4 | 400 | 300 | 20 | 80 | 100 |" in text
+
+
+def test_headline_is_of_the_better_keras():
+    text = report.headline(fake_models())
+    assert "of 2 models, 1 of which are trained" in text
+    better = "**2.00 times as fast in inference** (0.50 to 8.00), **2.00 times as fast in training** (2.00 to 2.00)"
+    assert f"- the better of Keras and Keras XLA: {better}\n" in text
+    assert "- PyTorch: **0.61 times as fast in inference** (0.25 to 1.50)\n" in text
+
+
+def test_decoders_are_told_in_characters_a_second():
+    name = "decoder-gru-4-1-3-5"
+    text = report.models_to_markdown(fake_run({(name, OURS, "function"): 0.002}, sections.MODELS))
+    assert "| decoder, GRU 4, 1, 3, 5 | 2000 |" in text
+
+
 def test_only_targets_of_what_was_measured_are_printed():
     made_up = fake_run({("lstm-1-2-3-4", peer, "forward"): 1.0 for peer in (OURS, PYTORCH)}, sections.NEIGHBOUR)
     assert [each.target for each in targets.judge_what_was_measured(made_up)] == list(targets.SHARING_TARGETS)
@@ -316,6 +390,46 @@ def test_sharing_is_published_on_its_own_page(publish, tmp_path):
     assert "| LSTM 1, 2, 3, 4 | 1 | 200; 5; 6 | 100; 5; 6 |" in page.read_text()
 
 
+@pytest.fixture
+def model_pages(publish, tmp_path):
+    """A documentation that has the marks of models: performance.md, in a folder beside README.md."""
+    page, readme = tmp_path / "docs" / "performance.md", tmp_path / "README.md"
+    page.parent.mkdir()
+    marked = f"before\n\n{publish.MODELS_BEGIN}\nold\n{publish.MODELS_END}\n\nafter\n"
+    page.write_text(f"{marked}{publish.BEGIN}\nother results\n{publish.END}\n")
+    readme.write_text(marked)
+    return page, readme
+
+
+def test_models_are_published_beside_the_rest_and_in_the_readme(publish, model_pages):
+    page, readme = model_pages
+    made_up = fake_models()
+    assert publish.publish(made_up, page.parent) == [page, readme]
+    assert report.models_to_markdown(made_up) in page.read_text()
+    assert page.read_text().endswith(f"\nafter\n{publish.BEGIN}\nother results\n{publish.END}\n")
+    assert report.headline(made_up) in readme.read_text()
+    assert "(docs/models.png)" in readme.read_text()
+    assert "old" not in page.read_text() + readme.read_text()
+    pictures.assert_is_png(page.parent / "models.png")
+    assert sorted(page.parent.iterdir()) == [page.parent / "models.png", page]
+
+
+def test_an_option_publishes_what_was_measured(publish, model_pages, tmp_path, monkeypatch, capsys):
+    page, readme = model_pages
+    made_up = fake_models()
+    monkeypatch.setattr(publish, "DOCS", page.parent)
+    monkeypatch.setattr(bench, "run_benchmark", lambda settings: made_up)
+    monkeypatch.setattr(sys, "argv", ["bench.py", f"--output={tmp_path / 'results'}"])
+    bench.main()
+    assert "old" in readme.read_text()
+    monkeypatch.setattr(sys, "argv", ["bench.py", f"--output={tmp_path / 'results'}", "--publish"])
+    bench.main()
+    assert report.headline(made_up) in readme.read_text()
+    printed = capsys.readouterr().out
+    assert "results.json, results.md, models.png are in" in printed
+    assert f"{readme} shows them" in printed
+
+
 @pytest.mark.parametrize(
     ("page", "section", "case"),
     [
@@ -333,6 +447,12 @@ def test_publishing_needs_the_marks(publish, tmp_path, page, section, case):
 def test_documentation_has_the_marks(publish, page):
     text = (publish.DOCS / page).read_text()
     assert text.count(publish.BEGIN) == text.count(publish.END) == 1
+
+
+def test_documentation_has_the_marks_of_models(publish):
+    for page in (publish.DOCS / "performance.md", publish.DOCS.parent / "README.md"):
+        text = page.read_text()
+        assert text.count(publish.MODELS_BEGIN) == text.count(publish.MODELS_END) == 1
 
 
 # ---------------------------------------------------------------- what the libraries compute
@@ -426,6 +546,96 @@ def test_cells_equal_the_reference(peer):
     prepared, reference = program(peer, case), program("float64", case)
     for task in case.tasks:
         assert measure.largest_error(prepared.results(task), reference.results(task)) <= parity.TOLERANCES["float32"]
+
+
+@pytest.fixture
+def accelerated(monkeypatch):
+    """Ends at the end of a test whatever acceleration it began."""
+    begun, accelerate = [], tf_rnn_ops.accelerate_keras
+
+    def record():
+        begun.append(accelerate())
+        return begun[-1]
+
+    monkeypatch.setattr(tf_rnn_ops, "accelerate_keras", record)
+    yield begun
+    for each in begun:
+        each.restore()
+
+
+QUICK_MODELS = ["model-lstm-3-4-5-6-bidirectional-varying", "decoder-lstm-3-1-5-6-2layers"]
+SLOW_MODELS = ["model-gru-3-4-5-6-2layers", "model-tanh-3-4-5-6-2layers-bidirectional", "decoder-gru-3-1-5-6"]
+
+
+@pytest.mark.usefixtures("accelerated")
+@pytest.mark.parametrize("name", [*QUICK_MODELS, *(pytest.param(each, marks=pytest.mark.slow) for each in SLOW_MODELS)])
+@pytest.mark.parametrize("peer", [OURS, KERAS, KERAS_XLA, PYTORCH, ONNX_RUNTIME])
+def test_models_equal_the_reference(peer, name):
+    case = cases.parse_case(name)
+    reference = program("float64", case)
+    expected = {task: reference.results(task) for task in case.tasks}
+    prepared = program(peer, case)
+    assert list(prepared.calls) == list(tasks_of(peer, case))
+    for task in prepared.calls:
+        # Also after it has been called, which trains a model and moves a decoder on.
+        for _ in range(2):
+            assert measure.largest_error(prepared.results(task), expected[task]) <= parity.TOLERANCES["float32"]
+            prepared.calls[task]()
+
+
+@pytest.mark.usefixtures("accelerated")
+def test_only_our_models_run_on_the_op(runs):
+    case = cases.parse_case("model-gru-3-4-5-6-2layers")
+    for peer in (KERAS, OURS):
+        prepared = program(peer, case)
+        for task in (cases.FUNCTION, cases.PREDICT, cases.TRAIN_ON_BATCH, cases.FIT):
+            count, _ = runs.during(prepared.calls[task])
+            assert count >= 2 if peer == OURS else count == 0
+        loaded = prepared._loaded.serve.concrete_functions[0].graph.as_graph_def()
+        assert ("TfRnnOps>KerasRNN" in str(loaded)) == (peer == OURS)
+
+
+@pytest.mark.usefixtures("accelerated")
+def test_the_ops_alone_run_as_often_as_they_are_divided_by():
+    """Each time starts from the states of the time before: none can stand for another."""
+    case = cases.parse_case("decoder-lstm-3-1-5-6")
+    problem = problems.model_problem(case)
+    x = problem.embedding[problem.inputs]
+    layer = keras.layers.LSTM(6, return_state=True)
+    layer.build(x.shape)
+    layer.set_weights(importlib.import_module("keras_layers").to_keras(case.network, problem.weights))
+    features, *states = layer(x, initial_state=list(problem.states))
+    for _ in range(case.repeats - 1):
+        features, *states = layer(x, initial_state=states)
+    _, last = program(OURS, case).calls[cases.OPS_ALONE]()
+    np.testing.assert_allclose(last, features, atol=1e-5)
+
+
+@pytest.mark.usefixtures("accelerated")
+@pytest.mark.parametrize("peer", [OURS, KERAS, PYTORCH, ONNX_RUNTIME])
+def test_decoders_go_on_from_what_they_gave(peer):
+    """After two calls the states are those of two steps, the second of which takes the likeliest token of the first."""
+    case = cases.parse_case("decoder-gru-3-1-5-6")
+    reference = program("float64", case)
+    first = reference.results(cases.FUNCTION)
+    problem = problems.model_problem(case)
+    tokens = np.argmax(first["output"], axis=-1)[:, np.newaxis]
+    moved = dataclasses.replace(problem, inputs=tokens, states=list(first["states"].astype(np.float32)))
+    module = sys.modules[type(library(KERAS)).__module__]
+    expected = module.ModelProgram(case, moved.astype("float64")).results(cases.FUNCTION)["states"]
+    prepared = program(peer, case)
+    for _ in range(2):
+        prepared.calls[cases.FUNCTION]()
+    np.testing.assert_allclose(last_states(prepared), expected, atol=1e-5)
+
+
+def last_states(decoder):
+    """The states of a decoder's last call, [states, batch, units]."""
+    last = decoder._last
+    if isinstance(last, dict):
+        return np.concatenate([last["state0"]])
+    _, states = last
+    return np.asarray(states).reshape(1, 3, 6)
 
 
 @pytest.mark.parametrize("dtype", sections.PRODUCT_DTYPES)
@@ -751,6 +961,9 @@ def test_names_of_cases_are_read_as_they_are_written():
     assert cases.parse_case("lstm-1-2-3-4-2layers-bidirectional-varying-float64") == everything
     assert cases.parse_case("tanh-1-20-3-4").dtype == "float32"
     assert cases.parse_case("gru_block_cell-1-20-3-7steps-bfloat16") == cases.CellSteps(1, 20, 3, 7, "bfloat16")
+    network = cases.Network("gru", 1, 20, 3, 4, layers=2)
+    assert cases.parse_case("model-gru-1-20-3-4-2layers") == cases.Model(network)
+    assert cases.parse_case("decoder-gru-1-1-3-4") == cases.Decoder(cases.Network("gru", 1, 1, 3, 4))
     assert cases.parse_case("product-12") == cases.Product(12, "float32")
 
 
@@ -766,6 +979,10 @@ def test_names_of_cases_are_read_as_they_are_written():
         "lstm-1-2-3-4-int8",
         "lstm-1-2-3-4-varying-bidirectional",
         "gru_block_cell-1-2",
+        "model-gru_block_cell-1-2-3",
+        "model-lstm-1-2-3-4-bfloat16",
+        "decoder-lstm-1-2-3-4",
+        "decoder-lstm-1-1-3-4-bidirectional",
         "product",
     ],
 )
@@ -790,6 +1007,21 @@ def test_operations_are_counted(name, forward):
     case = cases.parse_case(name)
     times = {"forward": 1, "forward_backward": 3, "backward": 1, "penalty": 10}
     assert {task: case.flops(task) for task in case.tasks} == {task: times[task] * forward for task in case.tasks}
+
+
+def test_operations_of_models_are_those_of_their_networks():
+    case = cases.parse_case("model-lstm-2-3-5-7")
+    forward = case.network.flops(cases.FORWARD)
+    times = {
+        cases.FUNCTION: 1,
+        cases.SAVED_MODEL: 1,
+        cases.PREDICT: case.batches,
+        cases.TRAIN_ON_BATCH: 3,
+        cases.FIT: 3 * case.batches,
+        cases.EMPTY_FUNCTION: 0,
+        cases.OPS_ALONE: case.repeats,
+    }
+    assert {task: case.flops(task) for task in case.tasks} == {task: count * forward for task, count in times.items()}
 
 
 @pytest.mark.parametrize("batch", [1, 2, 5, 32])
@@ -837,6 +1069,18 @@ def test_options_choose_what_is_measured(monkeypatch):
     assert chosen.peers == ["keras_xla", "keras"]
     assert chosen.rounds == 7
     assert settings("--sections=calls,memory").sections == ["calls", "memory"]
+
+
+def test_cases_are_measured_in_the_sections_of_their_kind(monkeypatch):
+    names = ["lstm-1-2-3-4", "model-lstm-1-2-3-4", "decoder-lstm-1-1-3-4"]
+    monkeypatch.setattr(sys, "argv", ["bench.py", f"--cases={','.join(names)}"])
+    settings = bench.parse_arguments()
+    assert settings.sections == [sections.MAIN, sections.MODELS]
+    measured = {
+        name: [case.name for case in bench._cases_of(sections.SECTIONS[name], settings)]
+        for name in (sections.MAIN, sections.MODELS, sections.KERAS_CALLS)
+    }
+    assert measured == {sections.MAIN: names[:1], sections.MODELS: names[1:], sections.KERAS_CALLS: names[1:]}
 
 
 def test_the_main_section_has_every_size_for_every_cell():

@@ -24,7 +24,14 @@ pytestmark = pytest.mark.slow
 
 ROUNDS = 3
 QUICK_PEERS = [KERAS, PYTORCH, ONNX_RUNTIME, RAW_OPS]
-QUICK_SECTIONS = [sections.MAIN, sections.MEMORY, sections.CALLS, sections.SECOND_ORDER, sections.SHARING]
+QUICK_SECTIONS = [
+    sections.MODELS,
+    sections.MAIN,
+    sections.MEMORY,
+    sections.CALLS,
+    sections.SECOND_ORDER,
+    sections.SHARING,
+]
 
 
 @pytest.fixture(scope="module")
@@ -164,9 +171,18 @@ def test_markdown_has_every_case_of_the_main_section(quick_run):
     for case in sections.SECTIONS[sections.MAIN].quick_cases:
         # A table for each task.
         assert len(re.findall(rf"^\| {re.escape(case.title)} \| ", text, re.MULTILINE)) >= len(case.tasks), case
-    for target in [*targets.TARGETS, *targets.SECOND_ORDER_TARGETS, *targets.SHARING_TARGETS]:
+    for target in [*targets.MODEL_TARGETS, *targets.TARGETS, *targets.SECOND_ORDER_TARGETS, *targets.SHARING_TARGETS]:
         assert f"| {target.title} | {target.demand} | " in text
         assert target.title in quick_run[0]
+
+
+def test_markdown_has_every_model(quick_run, quick_results):
+    text = (quick_run[1] / "results.md").read_text()
+    for name in (sections.MODELS, sections.KERAS_CALLS):
+        section = sections.SECTIONS[name]
+        for case, task in itertools.product(section.quick_cases, [cases.FUNCTION, cases.SAVED_MODEL, cases.FIT]):
+            if task in section.tasks and task in case.tasks:
+                assert f"| {case.title} | {cases.TASKS[task]} | " in text
 
 
 def test_markdown_has_every_penalty(quick_run, quick_results):
@@ -183,7 +199,8 @@ def test_markdown_has_every_penalty(quick_run, quick_results):
 def test_picture_is_drawn_where_matplotlib_is_installed(quick_run):
     printed, folder = quick_run
     if pictures.HAS_MATPLOTLIB:
-        pictures.assert_is_png(folder / "results.png")
+        for name in ("results.png", "models.png"):
+            pictures.assert_is_png(folder / name)
     else:
-        assert not (folder / "results.png").exists()
-    assert ("no results.png" in printed) != pictures.HAS_MATPLOTLIB
+        assert not list(folder.glob("*.png"))
+    assert ("no pictures" in printed) != pictures.HAS_MATPLOTLIB
