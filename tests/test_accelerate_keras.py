@@ -455,7 +455,7 @@ def test_other_layers_are_not_touched(runs):
     cells = [keras.layers.LSTMCell(UNITS), keras.layers.GRUCell(UNITS)]
     layers = [
         keras.layers.RNN(cells),
-        keras.layers.LSTM(UNITS, activation="relu"),
+        keras.layers.LSTM(UNITS, activation="elu"),
         keras.layers.GRU(UNITS, reset_after=False),
         keras.layers.RNN(keras.layers.GRUCell(UNITS, dtype="float64")),
     ]

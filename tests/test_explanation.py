@@ -93,13 +93,13 @@ def test_prints_a_table_of_nested_layers(capsys):
 
 
 def test_all_reasons_of_a_layer_are_given():
-    layer = keras.layers.GRU(UNITS, activation="elu", recurrent_activation="relu", reset_after=False, dropout=0.1)
+    layer = keras.layers.GRU(UNITS, activation="elu", recurrent_activation="softplus", reset_after=False, dropout=0.1)
     layer.cell.implementation = 1
     (row,) = explain(layer)
     assert row.reasons == (
         "Keras is not accelerated: call tf_rnn_ops.accelerate_keras()",
-        "activation='elu': set activation='tanh'",
-        "recurrent_activation='relu': set recurrent_activation='sigmoid'",
+        "activation='elu': set it to one of tanh, sigmoid, relu, linear, hard_sigmoid",
+        "recurrent_activation='softplus': set it to one of tanh, sigmoid, relu, linear, hard_sigmoid",
         "reset_after=False: set reset_after=True",
         "dropout=0.1 with implementation=1 in training: set implementation=2",
     )

@@ -80,7 +80,7 @@ def explain(model):
       layer   class  inference  training  why
       first   LSTM   op         op
       second  GRU    Keras      Keras     1
-      1. activation='elu': set activation='tanh'
+      1. activation='elu': set it to one of tanh, sigmoid, relu, linear, hard_sigmoid
       >>> [each.training for each in explanation]
       [True, False]
     """

@@ -29,6 +29,14 @@ _DTYPES = ("bfloat16", "float16", "float32", "float64")
 _SIGMOID = (keras.activations.sigmoid, keras.ops.sigmoid, tf.sigmoid, tf.nn.sigmoid)
 _TANH = (keras.activations.tanh, keras.ops.tanh, tf.tanh, tf.nn.tanh)
 _RELU = (keras.activations.relu, keras.ops.relu, tf.nn.relu)
+# By their names in the op.
+_ACTIVATIONS = {
+    "tanh": _TANH,
+    "sigmoid": _SIGMOID,
+    "relu": _RELU,
+    "linear": (keras.activations.linear,),
+    "hard_sigmoid": (keras.activations.hard_sigmoid, keras.ops.hard_sigmoid),
+}
 
 
 def run(layer, keras_loop, sequences, initial_state, mask, training, strict=False):
@@ -123,6 +131,7 @@ def inner_loop(layer, sequences, initial_state, mask, training):
         recurrent_kernel=keras.ops.cast(cell.recurrent_kernel, dtype),
         bias=[] if cell.bias is None else keras.ops.cast(cell.bias, dtype),
         rnn_mode=rnn_mode(cell),
+        **_activations(cell),
         go_backwards=layer.go_backwards,
         return_sequences=layer.return_sequences,
         zero_output_for_mask=layer.zero_output_for_mask,
@@ -171,10 +180,20 @@ def _reasons_of_activations(cell):
         if cell.activation not in (*_TANH, *_RELU):
             yield f"activation={_name(cell.activation)}: set activation='tanh' or 'relu'"
         return
-    if cell.activation not in _TANH:
-        yield f"activation={_name(cell.activation)}: set activation='tanh'"
-    if cell.recurrent_activation not in _SIGMOID:
-        yield f"recurrent_activation={_name(cell.recurrent_activation)}: set recurrent_activation='sigmoid'"
+    for argument, name in _activations(cell).items():
+        if name is None:
+            yield f"{argument}={_name(getattr(cell, argument))}: set it to one of {', '.join(_ACTIVATIONS)}"
+
+
+def _activations(cell):
+    """Returns the activations of an LSTM's or a GRU's cell, by the op's attributes: None where the op has none."""
+    if type(cell) is keras.layers.SimpleRNNCell:
+        return {}
+    attributes = {"activation": cell.activation, "recurrent_activation": cell.recurrent_activation}
+    return {
+        attribute: next((name for name, functions in _ACTIVATIONS.items() if function in functions), None)
+        for attribute, function in attributes.items()
+    }
 
 
 def _name(activation):
