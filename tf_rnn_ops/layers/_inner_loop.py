@@ -222,9 +222,10 @@ def _reasons_of_call(layer, sequences, initial_state, mask):
 
 
 def _report(layer, reason, level, strict):
-    """Logs why a layer falls back to Keras, once for each reason, or raises an error if none may."""
+    """Logs why a layer falls back to Keras, once for each reason, or raises an error if `strict`."""
     name = f"layer {layer.name!r} ({type(layer).__name__})"
     if strict:
+        layer._maybe_reset_dropout_masks(layer.cell)  # Keras keeps them until the layer's call returns
         raise RuntimeError(f"accelerate_keras(strict=True): {name} would fall back to Keras. {reason}.")
     with _lock:
         logged = vars(layer).setdefault("_tf_rnn_ops_logged", set())
