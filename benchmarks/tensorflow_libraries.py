@@ -309,7 +309,7 @@ class TfRnnOps(TensorFlowLibrary):
         """See the base class. From here on, Keras is accelerated in this process."""
         import tf_rnn_ops
 
-        tf_rnn_ops.accelerate_keras()
+        tf_rnn_ops.accelerate_keras(portable_exports=False)  # SavedModels are to hold the op
         return AcceleratedModelProgram(case, model_problem(case))
 
     def cell_steps(self, case: CellSteps) -> Program:

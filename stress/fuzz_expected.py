@@ -16,7 +16,7 @@ from cudnn_rnn_reference import Backward, Config
 from fuzz_calls import Call, definition, is_tensor, numpy_dtype, tensor_of
 from fuzz_run import Results
 from fuzz_spoils import VALID_STRINGS
-from fuzz_valid import RESULT_NAMES, argument_shapes, is_huge
+from fuzz_valid import KERAS_ACTIVATIONS, RESULT_NAMES, argument_shapes, is_huge
 
 from tf_rnn_ops._library import ops as own_ops
 
@@ -59,6 +59,7 @@ def require(condition, what: str) -> None:
 
 # ---------------------------------------------------------------- attributes
 
+_NETWORK_STRINGS = ("rnn_mode", "input_mode", "direction")
 _DEFAULT_FIELDS = {"float": "f", "int": "i", "bool": "b", "string": "s", "type": "type"}
 _PYTHON_TYPES = {
     "float": (float, int),
@@ -107,7 +108,7 @@ def network_attributes(call: Call) -> dict[str, Any]:
     for name in ("seed", "seed2"):
         int_attribute(call, name)
     return {
-        **{name: string_attribute(call, name) for name in VALID_STRINGS},
+        **{name: string_attribute(call, name) for name in _NETWORK_STRINGS},
         "dropout": dropout,
         "num_proj": int_attribute(call, "num_proj"),
     }
@@ -224,7 +225,7 @@ def masks_of(call: Call, config: Config, reserve_space) -> np.ndarray | None:
         **{name: tensor_of(call.arguments[name]) for name in INPUTS},
         sequence_lengths=config.lengths,
         reserve_space=tensor_of(reserve_space),
-        **{name: getattr(config, name) for name in (*VALID_STRINGS, "dropout", "num_proj", "time_major")},
+        **{name: getattr(config, name) for name in (*_NETWORK_STRINGS, "dropout", "num_proj", "time_major")},
         masks_type=tf.float64,
     ).numpy()
 
@@ -459,7 +460,7 @@ def keras_rnn_shapes(call: Call) -> dict[str, tuple[int, ...]]:
     for each in definition(call.op).attr:
         if each.type == "bool":
             attribute(call, each.name)
-    activations = [string_attribute(call, name) for name in ("activation", "recurrent_activation")]
+    activations = [string_attribute(call, name) for name in KERAS_ACTIVATIONS]
     require(mode in ("lstm", "gru") or activations == ["tanh", "sigmoid"], "the cell has an activation of its own")
     x, h = tensor(call, "sequences").shape, tensor(call, "initial_h").shape
     require(len(x) == 3 and len(h) == 2, "sequences have three dimensions, and initial_h two")

@@ -15,7 +15,7 @@ from fuzz_calls import (
     numpy_dtype,
     zeros,
 )
-from fuzz_valid import HUGE, VALID, choice
+from fuzz_valid import ACTIVATIONS, HUGE, KERAS_ACTIVATIONS, VALID, choice
 
 INT32 = np.iinfo(np.int32)
 INT64 = np.iinfo(np.int64)
@@ -25,15 +25,14 @@ EXOTIC_DTYPES = ("complex64", "uint64", "float8_e5m2", "string")
 FORWARD_ARGUMENTS = (
     *("input", "input_h", "input_c", "params", "sequence_lengths", "output", "reserve_space"),
     *("rnn_mode", "input_mode", "direction", "dropout", "num_proj", "time_major", "mask", "go_backwards"),
-    *("activation", "recurrent_activation"),
+    *KERAS_ACTIVATIONS,
 )
 FLOATS = (-0.1, 1.1, np.nan, np.inf, -np.inf, 1e-45, -1e-50, 0.0, 1.0, 1 - 1e-9, 1 + 1e-9, 2.0**127, 1e300, 0.5)
 INTS = (0, 1, -1, 2, 3, 9, 10, INT32.max, INT32.min, 2**31, 2**32, INT64.max, INT64.min, INT64.max + 1, 2**62)
 STRINGS = ("", "LSTM", "lstm ", "rnn", "sideways", "none", "\0", "ü", "lstm\0", "x" * 2000, b"bytes")
 VALID_STRINGS = {
     "rnn_mode": ("rnn_relu", "rnn_tanh", "lstm", "gru"),
-    "activation": ("tanh", "relu", "hard_sigmoid"),
-    "recurrent_activation": ("sigmoid", "linear"),
+    **dict.fromkeys(KERAS_ACTIVATIONS, ACTIVATIONS),
     "input_mode": ("linear_input", "skip_input", "auto_select"),
     "direction": ("unidirectional", "bidirectional"),
 }

@@ -553,8 +553,8 @@ def accelerated(monkeypatch):
     """Ends at the end of a test whatever acceleration it began."""
     begun, accelerate = [], tf_rnn_ops.accelerate_keras
 
-    def record():
-        begun.append(accelerate())
+    def record(**options):
+        begun.append(accelerate(**options))
         return begun[-1]
 
     monkeypatch.setattr(tf_rnn_ops, "accelerate_keras", record)
