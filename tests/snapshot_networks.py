@@ -59,7 +59,7 @@ NETWORKS = tuple(_NETWORKS)
 
 def as_made(name: str):
     """The context in which a network is built and called."""
-    return tf_rnn_ops.accelerate_keras() if name == "accelerated" else contextlib.nullcontext()
+    return tf_rnn_ops.accelerate_keras(portable_exports=False) if name in ON_OP else contextlib.nullcontext()
 
 
 def build(name: str) -> keras.Model:
@@ -134,6 +134,9 @@ class Ops(tf.Module):
         params = self._raw_ops.CudnnRNNCanonicalToParamsV2(**size, weights=weights, biases=biases)
         return params * tf.ones(self._raw_ops.CudnnRNNParamsSize(**size, T=tf.float32, S=tf.int32))
 
+
+# The Keras models whose SavedModels hold the op KerasRNN, as exports do only if that is asked for.
+ON_OP = ("accelerated", "keras_layers")
 
 # The networks that are a SavedModel alone.
 OPS = {"ops": tf_rnn_ops.raw_ops, "builtin_ops": tf.raw_ops}

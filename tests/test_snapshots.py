@@ -85,6 +85,8 @@ def test_saved_models(version, name, tmp_path):
     shutil.unpack_archive(version / f"{name}.saved_model.zip", tmp_path)
     module = tf.saved_model.load(tmp_path)
     check_values(version / f"{name}.npz", module.call, module.weights)
+    if name in snapshot_networks.ON_OP:
+        assert b"TfRnnOps>KerasRNN" in (tmp_path / "saved_model.pb").read_bytes()
 
 
 @versions
