@@ -26,14 +26,11 @@ _CELLS = (keras.layers.LSTMCell, keras.layers.GRUCell, keras.layers.SimpleRNNCel
 _CONVOLUTIONAL = (keras.layers.ConvLSTM1D, keras.layers.ConvLSTM2D, keras.layers.ConvLSTM3D)
 _DTYPES = ("bfloat16", "float16", "float32", "float64")
 
-_SIGMOID = (keras.activations.sigmoid, keras.ops.sigmoid, tf.sigmoid, tf.nn.sigmoid)
-_TANH = (keras.activations.tanh, keras.ops.tanh, tf.tanh, tf.nn.tanh)
-_RELU = (keras.activations.relu, keras.ops.relu, tf.nn.relu)
-# By their names in the op.
+# The activations that the op has, by their names there.
 _ACTIVATIONS = {
-    "tanh": _TANH,
-    "sigmoid": _SIGMOID,
-    "relu": _RELU,
+    "tanh": (keras.activations.tanh, keras.ops.tanh, tf.tanh, tf.nn.tanh),
+    "sigmoid": (keras.activations.sigmoid, keras.ops.sigmoid, tf.sigmoid, tf.nn.sigmoid),
+    "relu": (keras.activations.relu, keras.ops.relu, tf.nn.relu),
     "linear": (keras.activations.linear,),
     "hard_sigmoid": (keras.activations.hard_sigmoid, keras.ops.hard_sigmoid),
 }
@@ -99,7 +96,7 @@ def reasons_of_layer(layer, training):
 def rnn_mode(cell):
     """Returns the rnn_mode of the op that computes what a cell does, given that there is one."""
     if type(cell) is keras.layers.SimpleRNNCell:
-        return "rnn_tanh" if cell.activation in _TANH else "rnn_relu"
+        return f"rnn_{_name_in_op(cell.activation)}"
     return "lstm" if type(cell) is keras.layers.LSTMCell else "gru"
 
 
@@ -177,7 +174,7 @@ def _reasons_of_cell(cell, training):
 def _reasons_of_activations(cell):
     """Yields which activations of a cell the op does not have."""
     if type(cell) is keras.layers.SimpleRNNCell:
-        if cell.activation not in (*_TANH, *_RELU):
+        if _name_in_op(cell.activation) not in ("tanh", "relu"):
             yield f"activation={_name(cell.activation)}: set activation='tanh' or 'relu'"
         return
     for argument, name in _activations(cell).items():
@@ -189,11 +186,12 @@ def _activations(cell):
     """Returns the activations of an LSTM's or a GRU's cell, by the op's attributes: None where the op has none."""
     if type(cell) is keras.layers.SimpleRNNCell:
         return {}
-    attributes = {"activation": cell.activation, "recurrent_activation": cell.recurrent_activation}
-    return {
-        attribute: next((name for name, functions in _ACTIVATIONS.items() if function in functions), None)
-        for attribute, function in attributes.items()
-    }
+    return {name: _name_in_op(getattr(cell, name)) for name in ("activation", "recurrent_activation")}
+
+
+def _name_in_op(activation):
+    """Returns the name that the op has for an activation, or None."""
+    return next((name for name, functions in _ACTIVATIONS.items() if activation in functions), None)
 
 
 def _name(activation):
