@@ -101,7 +101,7 @@ TYPED_TEST(CudnnLibraryTest, KeepsParamsAsWeDo) {
   library.functions().cudnnCreate(&handle);
   int num_networks = 0;
   for (const Case& k : rnn::Cases()) {
-    if (k.config.num_units == 0) continue;
+    if (k.config.num_units == 0 || k.config.has_keras_weights) continue;
     SCOPED_TRACE(rnn::Describe(k));
     CudnnRnnNetwork network;
     const Status status =
@@ -122,6 +122,7 @@ TYPED_TEST(CudnnLibraryTest, AcceptsWhatAPassIsGiven) {
   CudnnHandlePool handles(library.functions());
   for (Case& k : rnn::Cases()) {
     if (k.config.num_units == 0 || k.size.time > 20) continue;
+    if (k.config.has_keras_weights) continue;
     // Whose sequences are packed first, for a device of so many processors.
     if (!k.time_major || !k.lengths.empty()) continue;
     SCOPED_TRACE(rnn::Describe(k));
