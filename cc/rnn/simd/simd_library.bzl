@@ -30,6 +30,14 @@ _X86_64 = {
     "amx": _AMX,
 }
 
+# The code of all sets is the same, so UndefinedBehaviorSanitizer, which doubles
+# the time to compile, watches the baseline alone: but for what is fuzzed, which
+# runs in the highest set alone.
+_NO_UNDEFINED = select({
+    "//cc/rnn/simd:fuzzes_higher_sets": [],
+    "//conditions:default": ["-fno-sanitize=undefined"],
+})
+
 # Of use for bfloat16 alone.
 _BFLOAT16 = ["avx512_bf16", "amx"]
 
@@ -85,7 +93,7 @@ def simd_library(name, srcs, hdrs, deps, copts = [], multiplies_bfloat16 = False
             name = part,
             srcs = srcs,
             hdrs = hdrs,
-            copts = copts + flags,
+            copts = copts + flags + (_NO_UNDEFINED if flags else []),
             linkstatic = True,
             # Built where it is depended on, which is where the CPU can have it.
             tags = ["manual"],
