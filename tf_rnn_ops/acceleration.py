@@ -233,7 +233,7 @@ class _Switch:
         @functools.wraps(make)
         def make_function(model, *args, **kwargs):
             # Before it is built, a model may not show what layers it will have.
-            is_concerned = self.strict or not model.built or has_cell_for_op(model, training=False)
+            is_concerned = self.strict or not model.built or _is_accelerated(model)
             if id(model) not in self._models and is_concerned:
                 self._models[id(model)] = model
                 _remake_functions(model)
@@ -268,16 +268,26 @@ def _without_xla(jit_compile):
     """Returns a model's property `jit_compile`, but false where XLA would keep the model from training on the op."""
 
     def getter(model):
-        on_op = not _inner_loop.sees_gpu() and has_cell_for_op(model, training=True)
+        on_op = not _inner_loop.sees_gpu() and trains_on_op(model)
         return not on_op and jit_compile.fget(model)
 
     return property(getter, jit_compile.fset)
 
 
-def has_cell_for_op(model, training):
-    """Returns whether a model has a cell that the op can run."""
+def trains_on_op(model):
+    """Returns whether a model has a cell that runs on the op in training."""
+    return "op" in _paths(model, training=True)
+
+
+def _is_accelerated(model):
+    """Returns whether a model has a cell that does not take Keras's path, in training or elsewhere."""
+    return any(_paths(model, training) - {"Keras"} for training in (False, True))
+
+
+def _paths(model, training):
+    """Returns what runs the cells of a model; see `_inner_loop.path`."""
     layers = (each for each in model._flatten_layers() if isinstance(each, keras.layers.RNN))
-    return any(_inner_loop.can_run_cell(each.cell, training) for each in layers)
+    return {_inner_loop.path(each.cell, training) for each in layers}
 
 
 def _remake_functions(model):

@@ -1,4 +1,4 @@
-"""Which recurrent layers of a model run on the op, and why the others do not."""
+"""Which recurrent layers of a model run on the op or in the faster loop, and why the others fall back to Keras."""
 
 import dataclasses
 import sys
@@ -20,15 +20,16 @@ class LayerExplanation:
     Attributes:
       layer: its name, after those of the layers that it lies in, such as "bidirectional/forward_lstm".
       kind: the name of its class.
-      inference: whether it runs on the op in inference.
-      training: whether it runs on the op in training.
-      reasons: why it falls back to Keras, in training or altogether, and what to change.
+      inference: what runs it in inference: "op", the op `KerasRNN`; "loop", a loop over the steps that is faster than
+        Keras's; or "Keras", Keras's own path.
+      training: what runs it in training, likewise.
+      reasons: why it falls back to Keras, in inference or in training, and what to change.
     """
 
     layer: str
     kind: str
-    inference: bool
-    training: bool
+    inference: str
+    training: str
     reasons: tuple[str, ...]
 
 
@@ -38,8 +39,8 @@ class Explanation(tuple[LayerExplanation, ...]):
     __slots__ = ()
 
     def __repr__(self):
-        on_op = sum(each.inference and each.training for each in self)
-        return f"<Explanation: {on_op} of {len(self)} recurrent layers run on the op in inference and training>"
+        accelerated = sum("Keras" not in (each.inference, each.training) for each in self)
+        return f"<Explanation: {accelerated} of {len(self)} recurrent layers never fall back to Keras>"
 
     def __str__(self):
         if not self:
@@ -48,16 +49,17 @@ class Explanation(tuple[LayerExplanation, ...]):
         rows = [("layer", "class", "inference", "training", "why")]
         for each in self:
             numbers = ", ".join(str(reasons.index(reason) + 1) for reason in each.reasons)
-            rows.append((each.layer, each.kind, _path(each.inference), _path(each.training), numbers))
+            rows.append((each.layer, each.kind, each.inference, each.training, numbers))
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
         return "\n".join([*lines, *(f"{number}. {reason}" for number, reason in enumerate(reasons, start=1))])
 
 
 def explain(model):
-    """Prints and returns which recurrent layers of a model run on the op in inference and in training, and why not.
+    """Prints and returns what runs the recurrent layers of a model in inference and in training, and why.
 
-    It reads how the layers are configured, also those in nested models and wrappers such as `Bidirectional`. A fallback
+    The table shows "op" where a layer runs on the op `KerasRNN`, "loop" where it runs in a loop over the steps that is
+    faster than Keras's, and "Keras" where it falls back to Keras. `explain` reads how the layers are configured, also those in nested models and wrappers such as `Bidirectional`. A fallback
     that depends on a call, such as on a mask with a value for each unit or on a `tf.function` that XLA compiles, is not
     shown but logged when it happens. A model that makes its layers when it is first called shows them after that. The
     `call` and `inner_loop` of a subclass are not inspected.
@@ -82,7 +84,7 @@ def explain(model):
       second  GRU    Keras      Keras     1
       1. activation='elu': set it to one of tanh, sigmoid, relu, linear, hard_sigmoid
       >>> [each.training for each in explanation]
-      [True, False]
+      ['op', 'Keras']
     """
     if not isinstance(model, (keras.layers.Layer, *_keras_2_layers("Layer"))):
         raise TypeError(f"model must be a Keras model or layer, but is a {type(model).__name__}")
@@ -91,11 +93,6 @@ def explain(model):
     explanation = Explanation(_explain_layer(path, layer, of_model) for path, layer in reversed(found.values()))
     print(explanation)
     return explanation
-
-
-def _path(on_op):
-    """Returns how the table shows whether a layer runs on the op."""
-    return "op" if on_op else "Keras"
 
 
 def _recurrent_layers(layer, path=()):
@@ -111,7 +108,7 @@ def _reasons_of_model(model):
     """Returns why no layer of a model runs on the op, whatever it is."""
     reasons = list(_inner_loop.reasons_of_environment())
     is_compiled = getattr(model, "compiled", False) and getattr(model, "jit_compile", False)
-    if is_compiled and isinstance(model, keras.Model) and not acceleration.has_cell_for_op(model, training=True):
+    if is_compiled and isinstance(model, keras.Model) and not acceleration.trains_on_op(model):
         reasons.append("XLA compiles the model, and the op has no XLA kernel: compile it with jit_compile=False")
     return reasons
 
@@ -119,7 +116,11 @@ def _reasons_of_model(model):
 def _explain_layer(path, layer, of_model):
     """Returns the explanation of a layer, given why no layer of its model runs on the op."""
     inference, training = ([*of_model, *_reasons_of_layer(layer, training)] for training in (False, True))
-    return LayerExplanation(path, type(layer).__name__, not inference, not training, tuple(training))
+    paths = (
+        "Keras" if reasons else _inner_loop.path(layer.cell, in_training)
+        for reasons, in_training in ((inference, False), (training, True))
+    )
+    return LayerExplanation(path, type(layer).__name__, *paths, tuple(dict.fromkeys([*inference, *training])))
 
 
 def _reasons_of_layer(layer, training):

@@ -1,7 +1,7 @@
-"""What Keras's `RNN.inner_loop` computes, on one op.
+"""What Keras's `RNN.inner_loop` computes, on one op or in a faster loop.
 
-Keras runs a cell step by step. For the cells of its LSTM, GRU and SimpleRNN the op KerasRNN computes the same, unless
-there is a reason why not; then Keras's own loop runs. The functions `reasons_of_...` and `_reasons_of_...` have all
+Keras runs a cell step by step. For the cells of its LSTM, GRU and SimpleRNN the op KerasRNN computes the same, or the
+loop of `_step_loop`, unless there is a reason why not; then Keras's own loop runs. The functions `reasons_of_...` and `_reasons_of_...` have all
 reasons: they decide, and their words are what a log, an error and `tf_rnn_ops.explain` say.
 """
 
@@ -12,7 +12,7 @@ import keras
 import tensorflow as tf
 
 from tf_rnn_ops import raw_ops
-from tf_rnn_ops.layers import _exports
+from tf_rnn_ops.layers import _exports, _step_loop
 
 try:  # not public, and all that tells whether XLA is to compile what is being traced
     from tensorflow.python.ops.control_flow_util import GraphOrParentsInXlaContext
@@ -37,7 +37,7 @@ _ACTIVATIONS = {
 
 
 def run(layer, keras_loop, sequences, initial_state, mask, training, strict=False):
-    """Runs a layer's `inner_loop` on the op or, if the op cannot run, falls back to Keras.
+    """Runs a layer's `inner_loop` on the op or in the step loop or, if neither can, falls back to Keras.
 
     Args:
       layer: a `keras.layers.RNN`.
@@ -70,9 +70,11 @@ def sees_gpu():
     return bool(tf.config.list_logical_devices("GPU"))
 
 
-def can_run_cell(cell, training):
-    """Returns whether the op computes what a cell does, in training or elsewhere."""
-    return next(_reasons_of_cell(cell, training), None) is None
+def path(cell, training):
+    """Returns what runs a cell in training or elsewhere: "op", "loop" (that of `_step_loop`) or "Keras"."""
+    if next(_reasons_of_cell(cell, training), None) is not None:
+        return "Keras"
+    return "loop" if _step_loop.is_needed(cell, training) else "op"
 
 
 def reasons_of_environment():
@@ -86,7 +88,7 @@ def reasons_of_environment():
 
 
 def reasons_of_layer(layer, training):
-    """Yields why the op does not compute what a layer does, whatever its inputs are, and what to change."""
+    """Yields why a layer falls back to Keras, whatever its inputs are, and what to change."""
     yield from _reasons_of_cell(layer.cell, training)
     dtype = getattr(layer.cell, "compute_dtype", None)  # a cell need not be a Keras layer
     if dtype not in (None, layer.compute_dtype):
@@ -101,7 +103,7 @@ def rnn_mode(cell):
 
 
 def inner_loop(layer, sequences, initial_state, mask, training):
-    """Runs a layer's cell over all steps on the op, where there is no reason not to.
+    """Runs a layer's cell over all steps on the op or in the step loop, where there is no reason not to.
 
     Args:
       layer: a `keras.layers.RNN`.
@@ -116,15 +118,19 @@ def inner_loop(layer, sequences, initial_state, mask, training):
     """
     cell = layer.cell
     dtype = cell.compute_dtype
-    x = keras.ops.cast(_dropped_out(cell, sequences, training), dtype)
-    states = [_of_batch(keras.ops.cast(each, dtype), x) for each in _flat(initial_state)]
+    inputs = [keras.ops.cast(each, dtype) for each in _inputs(cell, sequences, training)]
+    states = [_of_batch(keras.ops.cast(each, dtype), inputs[0]) for each in _flat(initial_state)]
     mask = _flat(mask)[0]
+    mask = None if mask is None else _checked_mask(mask, inputs[0])
+    if _step_loop.is_needed(cell, training):
+        has_defaults = list(_activations(cell).values()) == ["tanh", "sigmoid"]
+        return _step_loop.inner_loop(layer, inputs, states, mask, training, has_defaults)
     outputs, *final_states, _ = raw_ops.KerasRNN(
-        sequences=x,
-        mask=[] if mask is None else _checked_mask(mask, x),
+        sequences=tf.concat(inputs, axis=2),
+        mask=[] if mask is None else mask,
         initial_h=states[0],
         initial_c=states[1] if len(states) == 2 else 0,
-        kernel=keras.ops.cast(cell.kernel, dtype),
+        kernel=_kernel(cell, len(inputs)),
         recurrent_kernel=keras.ops.cast(cell.recurrent_kernel, dtype),
         bias=[] if cell.bias is None else keras.ops.cast(cell.bias, dtype),
         rnn_mode=rnn_mode(cell),
@@ -143,32 +149,27 @@ def inner_loop(layer, sequences, initial_state, mask, training):
 
 
 def _reasons_of_layer_and_call(layer, sequences, initial_state, mask, training):
-    """Yields why the op does not compute what a layer's `inner_loop` returns for these arguments."""
+    """Yields why a layer's `inner_loop` falls back to Keras for these arguments."""
     yield from reasons_of_layer(layer, training)
     yield from _reasons_of_call(layer, sequences, initial_state, mask)
 
 
 def _reasons_of_cell(cell, training):
-    """Yields why the op does not compute what a cell does, and what to change."""
+    """Yields why a cell falls back to Keras, and what to change."""
     if type(cell) is keras.layers.StackedRNNCells:
         yield "the layer has several cells: give each a layer of its own"
         return
     if type(cell) not in _CELLS:  # a subclass may compute something else
         yield f"the cell is a {type(cell).__name__}: use LSTMCell, GRUCell or SimpleRNNCell of keras.layers"
         return
-    yield from _reasons_of_activations(cell)
-    if type(cell) is keras.layers.GRUCell and not cell.reset_after:
-        yield "reset_after=False: set reset_after=True"
+    if not _step_loop.is_needed(cell, training):
+        yield from _reasons_of_activations(cell)
     if cell.compute_dtype not in _DTYPES:
         yield f"dtype {cell.compute_dtype}: use one of {', '.join(_DTYPES)}"
     if not cell.autocast:
         yield "autocast=False: set autocast=True"
     if cell.activity_regularizer is not None:
         yield "the cell has an activity_regularizer: give it to the layer"
-    if training and cell.recurrent_dropout > 0:
-        yield f"recurrent_dropout={cell.recurrent_dropout} in training: set recurrent_dropout=0"
-    if training and cell.dropout > 0 and getattr(cell, "implementation", 2) == 1:
-        yield f"dropout={cell.dropout} with implementation=1 in training: set implementation=2"
 
 
 def _reasons_of_activations(cell):
@@ -200,7 +201,7 @@ def _name(activation):
 
 
 def _reasons_of_call(layer, sequences, initial_state, mask):
-    """Yields why the op does not take the arguments of a call. No reason names a size: each is logged once."""
+    """Yields why the arguments of a call fall back to Keras. No reason names a size: each is logged once."""
     if not isinstance(sequences, tf.Tensor):
         yield f"the sequences are a {type(sequences).__name__}: pass a dense tensor"
         return
@@ -293,10 +294,25 @@ def _checked_mask(mask, sequences):
     return tf.ensure_shape(mask, sequences.shape[:2])
 
 
-def _dropped_out(cell, sequences, training):
-    """Returns sequences with the same inputs dropped in all steps, by the mask that the cell drew."""
+def _inputs(cell, sequences, training):
+    """Returns the sequences with the same inputs dropped in all steps, by the masks that the cell drew.
+
+    Returns:
+      A list of tensors [batch, time, features]: one for all gates or, with implementation=1, one for each gate.
+    """
     # LSTM and GRU take a dropout of 1 for none.
-    drops = 0 < cell.dropout < 1 or (cell.dropout == 1 and rnn_mode(cell) not in ("lstm", "gru"))
+    drops = 0 < cell.dropout < 1 or (cell.dropout == 1 and type(cell) is keras.layers.SimpleRNNCell)
     if not (training and drops):
-        return sequences
-    return sequences * tf.expand_dims(cell.get_dropout_mask(sequences[:, 0, :]), 1)
+        return [sequences]
+    return [sequences * tf.expand_dims(mask, 1) for mask in _flat(cell.get_dropout_mask(sequences[:, 0, :]))]
+
+
+def _kernel(cell, num_inputs):
+    """Returns the kernel of several inputs side by side, each of which is multiplied by its gates' columns alone."""
+    kernel = keras.ops.cast(cell.kernel, cell.compute_dtype)
+    if num_inputs == 1:
+        return kernel
+    width = kernel.shape[1] // num_inputs
+    columns = [(gate * width, (num_inputs - 1 - gate) * width) for gate in range(num_inputs)]  # zeros on both sides
+    blocks = zip(tf.split(kernel, num_inputs, axis=1), columns, strict=True)
+    return tf.concat([tf.pad(block, [(0, 0), zeros]) for block, zeros in blocks], axis=0)

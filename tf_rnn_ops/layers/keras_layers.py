@@ -11,7 +11,7 @@ class _RunsOnOp:
     @property
     def supports_jit(self):
         """Whether Keras may compile a model that holds the layer with XLA, for which the op has no kernel."""
-        return self._supports_jit and not _inner_loop.can_run_cell(self.cell, training=True)
+        return self._supports_jit and _inner_loop.path(self.cell, training=True) != "op"
 
     @supports_jit.setter
     def supports_jit(self, value):
