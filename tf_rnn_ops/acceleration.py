@@ -46,15 +46,16 @@ class Acceleration:
 
 
 def accelerate_keras(*, strict=False, portable_exports=True):
-    """Lets Keras's own LSTM, GRU and SimpleRNN run on the op `KerasRNN` where it computes what they do.
+    """Lets Keras's own LSTM, GRU and SimpleRNN run on the op `KerasRNN`, or in a loop that is faster than Keras's.
 
     Models need no change: from now on, their layers, and `keras.layers.RNN` of their cells, take the op's path, alone
     and within `Bidirectional` and `TimeDistributed`, whether a model is made or loaded before or after. A compiled
     function that a model has made already (by `fit`, `predict` and so on) is made again. A `tf.function` of your own
     keeps the path that it was traced with.
 
-    What the op does not compute and what XLA compiles falls back to Keras; docs/keras.md has the list. So does
-    everything where TensorFlow sees a GPU. Each fallback is logged once by the logger "tf_rnn_ops", and
+    A GRU with `reset_after=False`, and an LSTM or GRU with recurrent dropout in training, run in the loop. Other
+    unsupported configurations and what XLA compiles fall back to Keras; docs/keras.md has the list. So does everything
+    where TensorFlow sees a GPU. Each fallback is logged once by the logger "tf_rnn_ops", and
     `tf_rnn_ops.explain(model)` shows them all. As the op has no XLA kernel, Keras does not compile a model with XLA
     while its layers can train on the op, even if its `jit_compile` is true.
 

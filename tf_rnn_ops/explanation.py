@@ -56,13 +56,15 @@ class Explanation(tuple[LayerExplanation, ...]):
 
 
 def explain(model):
-    """Prints and returns what runs the recurrent layers of a model in inference and in training, and why.
+    """Prints and returns what runs the recurrent layers of a model in inference and in training, and why it is Keras.
 
     The table shows "op" where a layer runs on the op `KerasRNN`, "loop" where it runs in a loop over the steps that is
-    faster than Keras's, and "Keras" where it falls back to Keras. `explain` reads how the layers are configured, also those in nested models and wrappers such as `Bidirectional`. A fallback
-    that depends on a call, such as on a mask with a value for each unit or on a `tf.function` that XLA compiles, is not
-    shown but logged when it happens. A model that makes its layers when it is first called shows them after that. The
-    `call` and `inner_loop` of a subclass are not inspected.
+    faster than Keras's, and "Keras" where it falls back to Keras.
+
+    `explain` reads how the layers are configured, also those in nested models and wrappers such as `Bidirectional`. A
+    fallback that depends on a call, such as on a mask with a value for each unit or on a `tf.function` that XLA
+    compiles, is not shown but logged when it happens. A model that makes its layers when it is first called shows them
+    after that. The `call` and `inner_loop` of a subclass are not inspected.
 
     Args:
       model: a Keras model or layer. Layers of Keras 2 (`tf_keras`) are shown as not accelerated.
@@ -89,8 +91,8 @@ def explain(model):
     if not isinstance(model, (keras.layers.Layer, *_keras_2_layers("Layer"))):
         raise TypeError(f"model must be a Keras model or layer, but is a {type(model).__name__}")
     of_model = _reasons_of_model(model)
-    found = {id(layer): (path, layer) for path, layer in reversed(list(_recurrent_layers(model)))}
-    explanation = Explanation(_explain_layer(path, layer, of_model) for path, layer in reversed(found.values()))
+    found = {id(layer): (name, layer) for name, layer in reversed(list(_recurrent_layers(model)))}
+    explanation = Explanation(_explain_layer(name, layer, of_model) for name, layer in reversed(found.values()))
     print(explanation)
     return explanation
 
@@ -105,7 +107,7 @@ def _recurrent_layers(layer, path=()):
 
 
 def _reasons_of_model(model):
-    """Returns why no layer of a model runs on the op, whatever it is."""
+    """Returns why all layers of a model fall back to Keras, whatever they are."""
     reasons = list(_inner_loop.reasons_of_environment())
     is_compiled = getattr(model, "compiled", False) and getattr(model, "jit_compile", False)
     if is_compiled and isinstance(model, keras.Model) and not acceleration.trains_on_op(model):
@@ -113,18 +115,18 @@ def _reasons_of_model(model):
     return reasons
 
 
-def _explain_layer(path, layer, of_model):
-    """Returns the explanation of a layer, given why no layer of its model runs on the op."""
-    inference, training = ([*of_model, *_reasons_of_layer(layer, training)] for training in (False, True))
-    paths = (
-        "Keras" if reasons else _inner_loop.path(layer.cell, in_training)
-        for reasons, in_training in ((inference, False), (training, True))
+def _explain_layer(name, layer, of_model):
+    """Returns the explanation of a layer, given why all layers of its model fall back to Keras."""
+    reasons = {training: [*of_model, *_reasons_of_layer(layer, training)] for training in (False, True)}
+    inference, training = (
+        "Keras" if reasons[training] else _inner_loop.path(layer.cell, training) for training in (False, True)
     )
-    return LayerExplanation(path, type(layer).__name__, *paths, tuple(dict.fromkeys([*inference, *training])))
+    all_reasons = tuple(dict.fromkeys([*reasons[False], *reasons[True]]))
+    return LayerExplanation(name, type(layer).__name__, inference, training, all_reasons)
 
 
 def _reasons_of_layer(layer, training):
-    """Yields why a layer does not run on the op, by itself."""
+    """Yields why a layer falls back to Keras by itself."""
     if not isinstance(layer, keras.layers.Layer):
         yield "the layer is one of Keras 2 (tf_keras), which is not accelerated: use Keras 3"
         return

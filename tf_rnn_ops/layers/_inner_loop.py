@@ -1,8 +1,8 @@
 """What Keras's `RNN.inner_loop` computes, on one op or in a faster loop.
 
 Keras runs a cell step by step. For the cells of its LSTM, GRU and SimpleRNN the op KerasRNN computes the same, or the
-loop of `_step_loop`, unless there is a reason why not; then Keras's own loop runs. The functions `reasons_of_...` and `_reasons_of_...` have all
-reasons: they decide, and their words are what a log, an error and `tf_rnn_ops.explain` say.
+loop of `_step_loop`, unless there is a reason why not; then Keras's own loop runs. The functions `reasons_of_...` and
+`_reasons_of_...` have all reasons: they decide, and their words are what a log, an error and `tf_rnn_ops.explain` say.
 """
 
 import logging
@@ -164,6 +164,8 @@ def _reasons_of_cell(cell, training):
         return
     if not _step_loop.is_needed(cell, training):
         yield from _reasons_of_activations(cell)
+    if type(cell) is keras.layers.SimpleRNNCell and training and cell.recurrent_dropout > 0:
+        yield f"recurrent_dropout={cell.recurrent_dropout} in training: set recurrent_dropout=0"
     if cell.compute_dtype not in _DTYPES:
         yield f"dtype {cell.compute_dtype}: use one of {', '.join(_DTYPES)}"
     if not cell.autocast:

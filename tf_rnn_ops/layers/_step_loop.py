@@ -1,8 +1,9 @@
 """Keras's loop over the steps, with steps that cost less than those of Keras's cells.
 
-It runs what the op KerasRNN does not compute: a GRU that resets the state before the recurrent product, and recurrent
-dropout, which has another mask for each gate. What is the same at all steps is computed once, before the loop: the
-kernels of the gates are separated, and the inputs are multiplied by theirs.
+It runs what the op KerasRNN does not compute: a GRU that resets the state before the recurrent product, and an LSTM or
+GRU with recurrent dropout, which has another mask for each gate. What is the same at all steps is computed once, before
+the loop: the kernels of the gates are separated, and the inputs are multiplied by theirs. The step of a SimpleRNN with
+recurrent dropout has so few parts that this saves no time.
 """
 
 import types
@@ -16,7 +17,7 @@ _keras_loop = keras.layers.RNN.inner_loop  # accelerate_keras() replaces the att
 
 
 def is_needed(cell, training):
-    """Returns whether a cell of Keras's LSTM, GRU or SimpleRNN takes this loop, in training or elsewhere."""
+    """Returns whether a cell takes this loop, in training or elsewhere."""
     return _resets_before(cell) or _drops_states(cell, training)
 
 
@@ -39,7 +40,8 @@ def inner_loop(layer, inputs, initial_state, mask, training, has_default_activat
         x, step = inputs[0], _block_cell_step(cell)
     else:
         product = _recurrent_product(cell, initial_state[0], training)
-        x, step = _input_products(cell, inputs), _STEPS[type(cell)](cell, product)
+        make_step = _lstm_step if type(cell) is keras.layers.LSTMCell else _gru_step
+        x, step = _input_products(cell, inputs), make_step(cell, product)
     # Whatever Keras's loop reads of a layer, but for the cell.
     loop = types.SimpleNamespace(**{**vars(layer), "cell": step})
     return _keras_loop(loop, x, initial_state, mask)
@@ -51,8 +53,7 @@ def _resets_before(cell):
 
 def _drops_states(cell, training):
     # LSTM and GRU take a dropout of 1 for none.
-    takes_one = type(cell) is keras.layers.SimpleRNNCell
-    return bool(training) and (0 < cell.recurrent_dropout < 1 or (cell.recurrent_dropout == 1 and takes_one))
+    return type(cell) in (keras.layers.LSTMCell, keras.layers.GRUCell) and training and 0 < cell.recurrent_dropout < 1
 
 
 def _weight(cell, name):
@@ -97,7 +98,7 @@ def _recurrent_product(cell, state, training):
     gates = kernel.shape[1] // cell.units
     kernels = tf.split(kernel, gates, axis=1)
     biases = None if bias is None else tf.split(bias, gates)
-    masks = keras.tree.flatten(cell.get_recurrent_dropout_mask(state)) if _drops_states(cell, training) else None
+    masks = cell.get_recurrent_dropout_mask(state) if _drops_states(cell, training) else None
 
     def product(h, gate):
         h = h if masks is None else h * masks[gate]
@@ -133,20 +134,3 @@ def _gru_step(cell, product):
         return h, [h]
 
     return step
-
-
-def _simple_rnn_step(cell, product):
-    """Returns a SimpleRNN's step of x W + b, [batch, units]."""
-
-    def step(z, states):
-        h = cell.activation(z + product(states[0], 0))
-        return h, [h]
-
-    return step
-
-
-_STEPS = {
-    keras.layers.LSTMCell: _lstm_step,
-    keras.layers.GRUCell: _gru_step,
-    keras.layers.SimpleRNNCell: _simple_rnn_step,
-}

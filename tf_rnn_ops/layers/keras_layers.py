@@ -1,4 +1,4 @@
-"""Keras's LSTM, GRU and SimpleRNN, computed by one op."""
+"""Keras's LSTM, GRU and SimpleRNN, computed by one op or in a faster loop."""
 
 import keras
 
@@ -26,10 +26,11 @@ class _RunsOnOp:
 class LSTM(_RunsOnOp, keras.layers.LSTM):
     """`keras.layers.LSTM`, computed by one op: the same arguments, weights, config and results.
 
-    Where the op cannot compute what the arguments ask for, such as another activation or recurrent dropout in training,
-    and where XLA compiles, the layer takes Keras's path; so it does where TensorFlow sees a GPU or Keras runs on
-    another backend. Any mask can be expressed. docs/keras.md has the list; `tf_rnn_ops.explain(model)` and the logger
-    "tf_rnn_ops" say why a layer falls back. `use_cudnn` chooses among Keras's paths and is ignored on the op's.
+    With recurrent dropout in training, the layer runs in a loop over the steps that is faster than Keras's. Where the
+    op cannot compute what the arguments ask for, such as another activation, and where XLA compiles, the layer takes
+    Keras's path; so it does where TensorFlow sees a GPU or Keras runs on another backend. Any mask can be expressed.
+    docs/keras.md has the list; `tf_rnn_ops.explain(model)` and the logger "tf_rnn_ops" say why a layer falls back.
+    `use_cudnn` chooses among Keras's paths and is ignored on the op's and the loop's.
 
     An exported model, such as a SavedModel, takes Keras's path, so that it runs without tf_rnn_ops: see the argument
     `portable_exports` of `tf_rnn_ops.accelerate_keras`.
@@ -37,7 +38,7 @@ class LSTM(_RunsOnOp, keras.layers.LSTM):
     Weights and config are those of Keras's layer: `keras.layers.LSTM.from_config(layer.get_config())` makes the one of
     the other, `get_weights` and `set_weights` carry the weights over.
 
-    Where it does not train, the layer keeps no activations; a gradient that is wanted there nevertheless, such as a
+    Where it does not train, the op keeps no activations; a gradient that is wanted there nevertheless, such as a
     saliency map, makes it run once more.
 
     Args:
@@ -69,8 +70,8 @@ class LSTM(_RunsOnOp, keras.layers.LSTM):
 class GRU(_RunsOnOp, keras.layers.GRU):
     """`keras.layers.GRU`, computed by one op: the same arguments, weights, config and results.
 
-    What `LSTM` says holds here too. With `reset_after=False` the layer takes Keras's path; `GRUBlockCell` computes that
-    kind of GRU.
+    What `LSTM` says holds here too. With `reset_after=False` the layer runs in the loop in inference and in training,
+    with any activation. With tanh and sigmoid, the defaults, its step is the op `GRUBlockCell`.
 
     Args:
       *args: those of `keras.layers.GRU`.
@@ -101,7 +102,8 @@ class GRU(_RunsOnOp, keras.layers.GRU):
 class SimpleRNN(_RunsOnOp, keras.layers.SimpleRNN):
     """`keras.layers.SimpleRNN`, computed by one op: the same arguments, weights, config and results.
 
-    What `LSTM` says holds here too. The op has tanh and relu; other activations take Keras's path.
+    What `LSTM` says holds here too, but for the loop: recurrent dropout in training takes Keras's path, and so do other
+    activations than tanh and relu.
 
     Args:
       *args: those of `keras.layers.SimpleRNN`.
