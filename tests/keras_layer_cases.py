@@ -15,6 +15,28 @@ KINDS = tuple(OURS)
 
 BATCH, TIME, FEATURES, UNITS = 4, 6, 3, 5
 
+# Configurations that run in the loop over the steps, in training: kind and arguments.
+LOOPS = {
+    "reset before": ("GRU", {"reset_after": False}),
+    "reset before, other activations": (
+        "GRU",
+        {"reset_after": False, "activation": "elu", "recurrent_activation": "softmax"},
+    ),
+    "reset before, recurrent dropout": ("GRU", {"reset_after": False, "recurrent_dropout": 0.3}),
+    "GRU recurrent dropout": ("GRU", {"recurrent_dropout": 0.3}),
+    "LSTM recurrent dropout": ("LSTM", {"recurrent_dropout": 0.3}),
+    "LSTM recurrent dropout, other activations": (
+        "LSTM",
+        {"recurrent_dropout": 0.3, "activation": "elu", "recurrent_activation": "hard_sigmoid"},
+    ),
+}
+# Configurations with another input mask for each gate. With cuDNN's path, Keras refuses them.
+INPUT_MASKS = {
+    "LSTM implementation=1": ("LSTM", {"implementation": 1, "use_cudnn": False}),
+    "GRU implementation=1": ("GRU", {"implementation": 1, "use_cudnn": False}),
+    "reset before, implementation=1": ("GRU", {"reset_after": False, "implementation": 1, "use_cudnn": False}),
+}
+
 MASKS = {
     "right-padded": np.arange(TIME) < np.array([6, 3, 0, 1])[:, np.newaxis],
     "left-padded": np.arange(TIME) >= np.array([0, 3, 6, 5])[:, np.newaxis],

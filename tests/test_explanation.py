@@ -39,16 +39,25 @@ def test_says_what_happens(kind, layers, drawn):
     layer = layers[kind](UNITS, **config)
     with accelerate_keras():
         (row,) = explain(layer)
-        for training, on_op in ((False, row.inference), (True, row.training)):
+        for training, path in ((False, row.inference), (True, row.training)):
             call = tf.function(lambda x, training=training: layer(x, training=training))
             graph = call.get_concrete_function(tf.TensorSpec(X.shape)).graph
-            assert ("TfRnnOps>KerasRNN" in [op.type for op in graph.get_operations()]) == on_op
+            assert ("TfRnnOps>KerasRNN" in [op.type for op in graph.get_operations()]) == (path == "op")
+    in_loop = kind == "GRU" and not config["reset_after"]
+    assert (row.inference == "loop") == in_loop
+    assert (row.training == "loop") == (in_loop or (kind != "SimpleRNN" and config["recurrent_dropout"] > 0))
     assert (row.layer, row.kind) == (layer.name, kind)
-    assert bool(row.reasons) == (not row.training)
+    assert bool(row.reasons) == ("Keras" in (row.inference, row.training))
 
 
 def nested_model():
-    inner = keras.Sequential([keras.layers.GRU(UNITS, recurrent_dropout=0.2, name="gru")], name="inner")
+    inner = keras.Sequential(
+        [
+            keras.layers.GRU(UNITS, recurrent_dropout=0.2, return_sequences=True, name="gru"),
+            keras.layers.SimpleRNN(UNITS, recurrent_dropout=0.2, name="simple"),
+        ],
+        name="inner",
+    )
     shared = keras.layers.LSTM(UNITS, return_sequences=True, name="shared")
     inputs = keras.Input([None, FEATURES])
     hidden = keras.layers.Dense(UNITS)(inputs)
@@ -70,7 +79,8 @@ both/forward_simple   SimpleRNN  Keras      Keras     1
 both/backward_simple  SimpleRNN  Keras      Keras     1
 stack                 RNN        Keras      Keras     2
 of_a_cell             RNN        op         op
-inner/gru             GRU        op         Keras     3
+inner/gru             GRU        op         loop
+inner/simple          SimpleRNN  op         Keras     3
 1. activation='elu': set activation='tanh' or 'relu'
 2. the layer has several cells: give each a layer of its own
 3. recurrent_dropout=0.2 in training: set recurrent_dropout=0
@@ -82,26 +92,25 @@ def test_prints_a_table_of_nested_layers(capsys):
         explanation = explain(nested_model())
     assert capsys.readouterr().out == TABLE
     assert f"{explanation}\n" == TABLE
-    assert repr(explanation) == "<Explanation: 2 of 6 recurrent layers run on the op in inference and training>"
+    assert repr(explanation) == "<Explanation: 3 of 7 recurrent layers never fall back to Keras>"
     assert explanation[-1] == tf_rnn_ops.explanation.LayerExplanation(
-        layer="inner/gru",
-        kind="GRU",
-        inference=True,
-        training=False,
+        layer="inner/simple",
+        kind="SimpleRNN",
+        inference="op",
+        training="Keras",
         reasons=("recurrent_dropout=0.2 in training: set recurrent_dropout=0",),
     )
 
 
 def test_all_reasons_of_a_layer_are_given():
-    layer = keras.layers.GRU(UNITS, activation="elu", recurrent_activation="softplus", reset_after=False, dropout=0.1)
-    layer.cell.implementation = 1
+    layer = keras.layers.GRU(UNITS, activation="elu", recurrent_activation="softplus", dtype="float64")
+    layer.cell.activity_regularizer = keras.regularizers.L2()
     (row,) = explain(layer)
     assert row.reasons == (
         "Keras is not accelerated: call tf_rnn_ops.accelerate_keras()",
         "activation='elu': set it to one of tanh, sigmoid, relu, linear, hard_sigmoid",
         "recurrent_activation='softplus': set it to one of tanh, sigmoid, relu, linear, hard_sigmoid",
-        "reset_after=False: set reset_after=True",
-        "dropout=0.1 with implementation=1 in training: set implementation=2",
+        "the cell has an activity_regularizer: give it to the layer",
     )
 
 
@@ -148,10 +157,8 @@ def test_without_acceleration():
     model = keras.Sequential([keras.layers.LSTM(UNITS), OURS["GRU"](UNITS)])
     kerass, ours = explain(model)
     assert kerass.reasons == ("Keras is not accelerated: call tf_rnn_ops.accelerate_keras()",)
-    assert not kerass.inference
-    assert not kerass.training
-    assert ours.inference
-    assert ours.training
+    assert (kerass.inference, kerass.training) == ("Keras", "Keras")
+    assert (ours.inference, ours.training) == ("op", "op")
 
 
 def test_a_gpu(monkeypatch):
@@ -159,15 +166,14 @@ def test_a_gpu(monkeypatch):
     with accelerate_keras():
         rows = explain(keras.Sequential([keras.layers.LSTM(UNITS), OURS["GRU"](UNITS)]))
     for row in rows:
-        assert not row.inference
-        assert not row.training
+        assert (row.inference, row.training) == ("Keras", "Keras")
         assert row.reasons[0].startswith("TensorFlow sees a GPU")
 
 
 def test_another_backend(monkeypatch):
     monkeypatch.setattr(keras.backend, "backend", lambda: "jax")
     (row,) = explain(OURS["GRU"](UNITS))
-    assert not row.inference
+    assert row.inference == "Keras"
     assert row.reasons == ("Keras runs on jax: set KERAS_BACKEND=tensorflow before Keras is imported",)
 
 
@@ -177,7 +183,7 @@ def test_a_model_that_xla_compiles(recurrent_dropout, compiles, runs):
     model.compile("sgd", "mse", jit_compile=True)
     with accelerate_keras():
         (row,) = explain(model)
-        assert bool(runs.during(lambda: model.predict(X, verbose=0))[0]) == row.inference == (not compiles)
+        assert bool(runs.during(lambda: model.predict(X, verbose=0))[0]) == (row.inference == "op") == (not compiles)
     assert any("XLA compiles the model" in reason for reason in row.reasons) == compiles
 
 
@@ -188,7 +194,7 @@ def test_keras_2(capsys):
         rows = explain(model)
     reason = "the layer is one of Keras 2 (tf_keras), which is not accelerated: use Keras 3"
     assert [(row.kind, row.inference, row.training, row.reasons) for row in rows] == [
-        ("LSTM", False, False, (reason,))
+        ("LSTM", "Keras", "Keras", (reason,))
     ] * 2
     assert reason in capsys.readouterr().out
 

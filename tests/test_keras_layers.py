@@ -20,8 +20,10 @@ from hypothesis.extra.numpy import arrays
 from keras_layer_cases import (
     BATCH,
     FEATURES,
+    INPUT_MASKS,
     KERAS,
     KINDS,
+    LOOPS,
     MASKS,
     OURS,
     TIME,
@@ -70,14 +72,18 @@ def with_unknown_sizes(run, arguments):
     return tf.function(run, input_signature=[specs], autograph=False)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+CONFIGURATIONS = {**{kind: (kind, {}) for kind in KINDS}, **LOOPS, **INPUT_MASKS}
+
+
+@pytest.mark.parametrize("configuration", CONFIGURATIONS)
 @settings(max_examples=12, phases=PHASES)
 @given(
     case=CASES, mask=MASK, with_states=st.booleans(), training=st.booleans(), call=st.sampled_from(["eager", "graph"])
 )
-def test_equals_keras(kind, case, mask, with_states, training, call):
+def test_equals_keras(configuration, case, mask, with_states, training, call):
+    kind, fixed = CONFIGURATIONS[configuration]
     dtype = case["dtype"]
-    ours, kerass = pair(kind, **case, seed=3)
+    ours, kerass = pair(kind, **case, **fixed, seed=3)
     arguments = {"x": tf.constant(data(BATCH, TIME, FEATURES, dtype=dtype))}
     if mask is not None:
         arguments["mask"] = tf.constant(mask)
@@ -211,24 +217,23 @@ FALLBACKS = {
         {},
         "activation='gelu': set activation='tanh' or 'relu'",
     ),
-    "GRU reset_after": ("GRU", {"reset_after": False}, {}, "reset_after=False: set reset_after=True"),
-    "recurrent dropout": (
-        "LSTM",
-        {"recurrent_dropout": 0.3},
-        {"training": True},
-        "recurrent_dropout=0.3 in training: set recurrent_dropout=0",
-    ),
     "recurrent dropout of SimpleRNN": (
         "SimpleRNN",
         {"recurrent_dropout": 0.3},
         {"training": True},
         "recurrent_dropout=0.3 in training: set recurrent_dropout=0",
     ),
-    "both dropouts": (
-        "GRU",
+    "both dropouts of SimpleRNN": (
+        "SimpleRNN",
         {"dropout": 0.2, "recurrent_dropout": 0.3},
         {"training": True},
         "recurrent_dropout=0.3 in training: set recurrent_dropout=0",
+    ),
+    "mask of units in the loop": (
+        "GRU",
+        {"reset_after": False},
+        {"mask": data(BATCH, TIME, UNITS) > 0},
+        "the mask does not have one value for each step: pass [batch, time]",
     ),
     "mask of units": (
         "GRU",
@@ -266,7 +271,7 @@ def test_what_the_op_does_not_compute_falls_back_to_keras(case, runs, caplog):
 
 
 def test_a_layer_logs_each_reason_once(caplog):
-    layer = OURS["LSTM"](UNITS, recurrent_dropout=0.2)
+    layer = OURS["SimpleRNN"](UNITS, recurrent_dropout=0.2)
     for training in (True, False, True):
         layer(data(BATCH, TIME, FEATURES), training=training)
         layer(data(BATCH, TIME, FEATURES), mask=data(BATCH, TIME, UNITS) > 0, training=training)
@@ -543,6 +548,7 @@ def test_xla_takes_keras_path(runs, caplog):
 def test_what_cannot_train_on_the_op_may_be_compiled_by_xla():
     assert OURS["LSTM"](4, activation="elu").supports_jit
     assert OURS["GRU"](4, recurrent_dropout=0.1).supports_jit
+    assert OURS["GRU"](4, reset_after=False).supports_jit
     assert not OURS["GRU"](4).supports_jit
 
 
