@@ -1,0 +1,251 @@
+"""The loop over the steps, which runs what the op KerasRNN does not compute: equality with Keras, and who takes it.
+
+`test_keras_layers.test_equals_keras` compares outputs, states and gradients of all arguments.
+"""
+
+import keras
+import numpy as np
+import parity
+import pytest
+import tensorflow as tf
+from keras_layer_cases import (
+    BATCH,
+    FEATURES,
+    INPUT_MASKS,
+    KERAS,
+    LOOPS,
+    MASKS,
+    OURS,
+    TIME,
+    UNITS,
+    check_equal,
+    data,
+    outputs_and_gradients,
+    pair,
+    randomize,
+)
+
+from tf_rnn_ops import accelerate_keras, explain
+
+X = data(BATCH, TIME, FEATURES)
+
+
+def variables_of(layer):
+    return [variable.value for variable in layer.trainable_weights]
+
+
+def operations(call, *arguments):
+    """Returns the types of the operations in the graph of a function and in the functions that it calls."""
+    graph = tf.function(call, autograph=False).get_concrete_function(*arguments).graph.as_graph_def()
+    nodes = [*graph.node, *(node for function in graph.library.function for node in function.node_def)]
+    return {node.op for node in nodes}
+
+
+@pytest.fixture
+def no_keras_path(monkeypatch):
+    """Lets nothing take Keras's path."""
+
+    def refuse(*_, **__):
+        raise AssertionError("took Keras's path")
+
+    for cls in (keras.layers.RNN, keras.layers.LSTMCell, keras.layers.GRUCell):
+        monkeypatch.setattr(cls, "inner_loop" if cls is keras.layers.RNN else "call", refuse)
+
+
+@pytest.mark.usefixtures("no_keras_path")
+@pytest.mark.parametrize("configuration", LOOPS)
+def test_takes_the_loop_in_training(configuration, caplog):
+    kind, arguments = LOOPS[configuration]
+    layer = OURS[kind](UNITS, **arguments)
+    ops = operations(lambda x: layer(x, training=True), tf.TensorSpec([None, None, FEATURES]))
+    assert "TfRnnOps>KerasRNN" not in ops
+    assert ("TfRnnOps>GRUBlockCell" in ops) == (configuration == "reset before")
+    (row,) = explain(layer)
+    assert row.training == "loop"
+    assert not caplog.records
+
+
+@pytest.mark.usefixtures("no_keras_path")
+@pytest.mark.parametrize("configuration", ["LSTM recurrent dropout", "GRU recurrent dropout"])
+def test_recurrent_dropout_takes_the_op_in_inference(configuration, runs):
+    kind, arguments = LOOPS[configuration]
+    layer = OURS[kind](UNITS, **arguments)
+    assert runs.during(layer, X)[0] == 1
+    assert explain(layer)[0].inference == "op"
+
+
+@pytest.mark.usefixtures("no_keras_path")
+@pytest.mark.parametrize("kind", ["LSTM", "GRU"])
+def test_an_input_mask_for_each_gate_takes_the_op(kind, runs):
+    layer = OURS[kind](UNITS, dropout=0.3, implementation=1)
+    assert runs.during(layer, X, training=True)[0] == 1
+
+
+@pytest.mark.usefixtures("no_keras_path")
+@pytest.mark.parametrize("kind", ["LSTM", "GRU"])
+def test_a_recurrent_dropout_of_one_drops_nothing(kind, runs):
+    layer = OURS[kind](UNITS, dtype="float64")
+    of_one = OURS[kind](UNITS, dtype="float64")
+    for each in (layer, of_one):
+        each.build(X.shape)
+    of_one.set_weights(layer.get_weights())
+    of_one.cell.recurrent_dropout = 1.0
+    of_one.cell._recurrent_dropout_mask = []  # not drawn, which this Keras may refuse
+    count, actual = runs.during(of_one, X, training=True)
+    assert count == 1
+    np.testing.assert_array_equal(actual, layer(X))
+
+
+@pytest.mark.parametrize("compiled", [False, True], ids=["eager", "tf.function"])
+@pytest.mark.parametrize("configuration", [*LOOPS, *INPUT_MASKS])
+def test_draws_the_masks_that_keras_draws(configuration, compiled):
+    """In one call after the other, and as many random numbers."""
+    kind, arguments = {**LOOPS, **INPUT_MASKS}[configuration]
+    layers = pair(kind, **arguments, dropout=0.4, seed=6)
+    ours, kerass = (
+        tf.function(lambda x, layer=layer: layer(x, training=True), autograph=False)
+        if compiled
+        else lambda x, layer=layer: layer(x, training=True)
+        for layer in layers
+    )
+    outputs = [ours(X) for _ in range(3)]
+    for output in outputs:
+        assert parity.difference(output, kerass(X)) < 1e-12
+    assert np.any(outputs[0] != outputs[1])
+    seeds = [layer.cell.seed_generator.state.numpy() for layer in layers]
+    np.testing.assert_array_equal(*seeds)
+
+
+@pytest.mark.parametrize("compiled", [False, True], ids=["eager", "tf.function"])
+@pytest.mark.parametrize("configuration", [*LOOPS, *INPUT_MASKS])
+def test_gradients_of_gradients(configuration, compiled):
+    kind, arguments = {**LOOPS, **INPUT_MASKS}[configuration]
+    layers = pair(kind, **arguments, dropout=0.2, seed=2, return_sequences=True)
+
+    def gradients(layer, x):
+        variables = [x, *variables_of(layer)]
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            with tf.GradientTape() as inner:
+                inner.watch(x)
+                score = tf.reduce_sum(tf.sin(layer(x, mask=MASKS["gaps"], training=True)))
+            penalty = tf.reduce_sum(tf.square(inner.gradient(score, x)) * data(*x.shape, seed=1))
+        return tape.gradient(penalty, variables)
+
+    call = tf.function(gradients, autograph=False) if compiled else gradients
+    for actual, expected in zip(*(call(layer, tf.constant(X)) for layer in layers), strict=True):
+        assert (actual is None) == (expected is None)
+        assert actual is None or parity.difference(actual, expected) < 1e-12
+
+
+@pytest.mark.parametrize("policy", ["float16", "bfloat16", "mixed_float16", "mixed_bfloat16"])
+@pytest.mark.parametrize("configuration", [*LOOPS, *INPUT_MASKS])
+def test_16_bit_types(configuration, policy):
+    """Keras computes in the same type, so that both may be off by its rounding."""
+    kind, arguments = {**LOOPS, **INPUT_MASKS}[configuration]
+    layers = pair(
+        kind, **arguments, dropout=0.2, seed=2, dtype=policy, recurrent_initializer="zeros", return_sequences=True
+    )
+    dtype = policy.removeprefix("mixed_")
+    x = tf.cast(X, dtype)
+    (ours, our_gradients), (kerass, their_gradients) = (
+        outputs_and_gradients(
+            lambda layer=layer: layer(x, mask=MASKS["gaps"], training=True), [x, *variables_of(layer)]
+        )
+        for layer in layers
+    )
+    for actual, expected in zip([*ours, *our_gradients], [*kerass, *their_gradients], strict=True):
+        assert actual.dtype == expected.dtype
+        assert parity.difference(actual, expected) <= 2 * parity.TOLERANCES[dtype]
+
+
+@pytest.mark.parametrize("configuration", LOOPS)
+def test_stateful(configuration):
+    kind, arguments = LOOPS[configuration]
+    layers = pair(kind, **arguments, batch=BATCH, stateful=True, seed=2)
+    for number in range(3):
+        x = data(BATCH, TIME, FEATURES, seed=number)
+        actual, expected = (layer(x, training=True) for layer in layers)
+        assert parity.difference(actual, expected) < 1e-12
+        for state, other in zip(layers[0].states, layers[1].states, strict=True):
+            assert parity.difference(state, other) < 1e-12
+
+
+@pytest.mark.parametrize("configuration", LOOPS)
+def test_bidirectional_under_acceleration(configuration):
+    kind, arguments = LOOPS[configuration]
+    layers = []
+    for _ in range(2):
+        layer = KERAS[kind](UNITS, **arguments, dropout=0.2, seed=2, return_sequences=True, dtype="float64")
+        layers.append(keras.layers.Bidirectional(layer, dtype="float64"))
+        layers[-1].build(X.shape)
+        randomize(layers[-1])
+
+    def results(layer):
+        run = lambda: layer(X, mask=MASKS["left-padded"], training=True)  # noqa: E731
+        return outputs_and_gradients(run, variables_of(layer))
+
+    expected = results(layers[0])
+    with accelerate_keras(strict=True):
+        actual = results(layers[1])
+    for one, other in zip(actual, expected, strict=True):
+        check_equal(one, other, f"Bidirectional({kind}) in the loop")
+
+
+def test_rnn_of_a_cell_and_time_distributed():
+    layers = []
+    for _ in range(2):
+        layer = keras.layers.RNN(keras.layers.GRUCell(UNITS, reset_after=False, dtype="float64"), dtype="float64")
+        layer.build(X.shape)
+        randomize(layer)
+        layers.append(keras.layers.TimeDistributed(layer, dtype="float64"))
+    x = data(BATCH, 2, TIME, FEATURES)
+    expected = layers[0](x)
+    with accelerate_keras(strict=True):
+        assert parity.difference(layers[1](x), expected) < 1e-12
+
+
+def test_a_model_follows_the_acceleration():
+    """Also one that is accelerated in training alone."""
+    x, y = data(8, TIME, FEATURES, dtype="float32"), data(8, UNITS, dtype="float32")
+
+    def losses():
+        keras.utils.set_random_seed(3)
+        model = keras.Sequential([keras.layers.LSTM(UNITS, activation="elu", recurrent_dropout=0.3, dropout=0.1)])
+        model.compile("sgd", "mse")
+        history = model.fit(x, y, epochs=3, batch_size=4, verbose=0, shuffle=False)
+        return model, history.history["loss"]
+
+    model, expected = losses()
+    before = model.train_function
+    with accelerate_keras():
+        np.testing.assert_allclose(losses()[1], expected, rtol=1e-5)
+        model.fit(x, y, verbose=0)
+        assert model.train_function is not before
+
+
+@pytest.mark.parametrize("configuration", LOOPS)
+def test_xla_takes_keras_path(configuration):
+    kind, arguments = LOOPS[configuration]
+    ours, kerass = pair(kind, **arguments, seed=2)
+    model = keras.Sequential([ours])
+    model.compile("sgd", "mse", jit_compile=True)
+    assert model.jit_compile
+    compiled = tf.function(lambda x: ours(x, training=True), jit_compile=True, autograph=False)
+    of_keras = tf.function(lambda x: kerass(x, training=True), jit_compile=True, autograph=False)
+    assert parity.difference(compiled(X), of_keras(X)) < 1e-12
+
+
+@pytest.mark.parametrize("portable", [True, False])
+@pytest.mark.parametrize("configuration", ["reset before", "GRU recurrent dropout"])
+def test_exports(configuration, portable, tmp_path):
+    kind, arguments = LOOPS[configuration]
+    model = keras.Sequential([keras.Input([None, FEATURES]), OURS[kind](UNITS, **arguments)])
+    x = X.astype("float32")
+    expected = model(x)
+    with accelerate_keras(portable_exports=portable):
+        model.export(tmp_path, verbose=False)
+    loaded = tf.saved_model.load(tmp_path)
+    assert parity.difference(loaded.serve(x), expected) < 1e-5
+    ops = operations(loaded.serve, tf.TensorSpec([None, None, FEATURES]))
+    assert any(op.startswith("TfRnnOps>") for op in ops) == (not portable)
