@@ -11,7 +11,7 @@ import weakref
 import keras
 import tensorflow as tf
 
-from tf_rnn_ops.layers import _exports, _inner_loop
+from tf_rnn_ops.layers import _cell_step, _exports, _inner_loop
 from tf_rnn_ops.layers._common import check_backend
 
 __all__ = ["Acceleration", "accelerate_keras", "restore_keras"]
@@ -22,6 +22,7 @@ _OLDEST_KERAS = (3, 5)
 
 # Where Keras runs a cell over all steps. LSTM and GRU try cuDNN first; RNN serves SimpleRNN too.
 _LAYERS = (keras.layers.LSTM, keras.layers.GRU, keras.layers.RNN)
+_CELLS = (keras.layers.LSTMCell, keras.layers.GRUCell, keras.layers.SimpleRNNCell)
 # What a model makes its compiled functions with, and where it keeps them.
 _FUNCTIONS = {f"make_{name}": name for name in ("train_function", "test_function", "predict_function")}
 
@@ -132,6 +133,7 @@ def _check_keras():
     if (
         version >= _OLDEST_KERAS
         and all(list(inspect.signature(each.inner_loop).parameters) == arguments for each in _LAYERS)
+        and all(list(inspect.signature(each.call).parameters)[2:] == ["states", "training"] for each in _CELLS)
         and all(hasattr(keras.Model, each) for each in (*_FUNCTIONS, "jit_compile", "_flatten_layers"))
     ):
         return
@@ -209,6 +211,8 @@ class _Switch:
     def _patch_all(self):
         for layer in _LAYERS:
             self._patch(layer, "inner_loop", functools.partial(_on_op, layer))
+        for cell in _CELLS:
+            self._patch(cell, "call", _step_on_op)
         for make in _FUNCTIONS:
             self._patch(_owner(keras.Model, make), make, self._after_remaking)
         self._patch(_owner(keras.Model, "jit_compile"), "jit_compile", _without_xla)
@@ -265,6 +269,17 @@ def _on_op(cls, inner_loop):
     return accelerated
 
 
+def _step_on_op(call):
+    """Returns the method `call` of a class in `_CELLS`, but on the op where the op is faster."""
+    signature = inspect.signature(call)
+
+    @functools.wraps(call)
+    def accelerated(*args, **kwargs):
+        return _cell_step.run(call, *signature.bind(*args, **kwargs).args)
+
+    return accelerated
+
+
 def _without_xla(jit_compile):
     """Returns a model's property `jit_compile`, but false where XLA would keep the model from training on the op."""
 
@@ -276,19 +291,16 @@ def _without_xla(jit_compile):
 
 
 def trains_on_op(model):
-    """Returns whether a model has a cell that runs on the op in training."""
-    return "op" in _paths(model, training=True)
+    """Returns whether a model has a layer that runs on the op in training."""
+    layers = (each for each in model._flatten_layers() if isinstance(each, keras.layers.RNN))
+    return any(_inner_loop.path(each.cell, training=True) == "op" for each in layers)
 
 
 def _is_accelerated(model):
-    """Returns whether a model has a cell that does not take Keras's path, in training or elsewhere."""
-    return any(_paths(model, training) - {"Keras"} for training in (False, True))
-
-
-def _paths(model, training):
-    """Returns what runs the cells of a model; see `_inner_loop.path`."""
-    layers = (each for each in model._flatten_layers() if isinstance(each, keras.layers.RNN))
-    return {_inner_loop.path(each.cell, training) for each in layers}
+    """Returns whether a model has a cell, in a layer or by itself, that does not take Keras's path."""
+    return any(
+        _inner_loop.path(each, training) != "Keras" for each in model._flatten_layers() for training in (False, True)
+    )
 
 
 def _remake_functions(model):

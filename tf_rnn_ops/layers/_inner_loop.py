@@ -102,6 +102,11 @@ def rnn_mode(cell):
     return "lstm" if type(cell) is keras.layers.LSTMCell else "gru"
 
 
+def op_attributes(cell):
+    """Returns the attributes of the op that say what a cell computes, given that the op does."""
+    return {"rnn_mode": rnn_mode(cell), **_activations(cell)}
+
+
 def inner_loop(layer, sequences, initial_state, mask, training):
     """Runs a layer's cell over all steps on the op or in the step loop, where there is no reason not to.
 
@@ -133,8 +138,7 @@ def inner_loop(layer, sequences, initial_state, mask, training):
         kernel=_kernel(cell, len(inputs)),
         recurrent_kernel=keras.ops.cast(cell.recurrent_kernel, dtype),
         bias=[] if cell.bias is None else keras.ops.cast(cell.bias, dtype),
-        rnn_mode=rnn_mode(cell),
-        **_activations(cell),
+        **op_attributes(cell),
         go_backwards=layer.go_backwards,
         return_sequences=layer.return_sequences,
         zero_output_for_mask=layer.zero_output_for_mask,
