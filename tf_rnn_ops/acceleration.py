@@ -271,11 +271,13 @@ def _on_op(cls, inner_loop):
 
 def _step_on_op(call):
     """Returns the method `call` of a class in `_CELLS`, but on the op where the op is faster."""
-    signature = inspect.signature(call)
+    inputs = list(inspect.signature(call).parameters)[1]  # SimpleRNNCell has another name for them
 
     @functools.wraps(call)
-    def accelerated(*args, **kwargs):
-        return _cell_step.run(call, *signature.bind(*args, **kwargs).args)
+    def accelerated(cell, *args, **kwargs):
+        if inputs in kwargs:
+            args = kwargs.pop(inputs), *args
+        return _cell_step.run(call, cell, *args, **kwargs)
 
     return accelerated
 
