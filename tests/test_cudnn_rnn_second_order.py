@@ -768,6 +768,25 @@ def test_third_order_in_a_function(mode):
     check(config, actual, third_order(plain(config), inputs))
 
 
+def within_a_while_loop(run):
+    """Returns a network whose states two runs of another one make, in a loop that is an operation of the graph."""
+
+    def looped(inputs):
+        def step(number, *states):
+            return number + 1, *run({**inputs, **dict(zip(("input_h", "input_c"), states, strict=True))})[1:3]
+
+        return tf.while_loop(lambda number, *_: number < 2, step, (0, inputs["input_h"], inputs["input_c"]))[1:]
+
+    return looped
+
+
+def test_third_order_within_a_while_loop():
+    config = network(num_units=3)
+    inputs = tensors(cudnn_rnn_inputs.network_inputs(config))
+    actual = tf.function(lambda: third_order(within_a_while_loop(ours(config)), inputs))()
+    check(config, actual, third_order(within_a_while_loop(plain(config)), inputs))
+
+
 def with_its_run(config, inputs, gradients):
     """Returns what `gradients` makes of a network's run, and that run."""
     runs = []

@@ -314,6 +314,29 @@ def test_second_derivatives_of_sizes_of_zero(mode, empty, flags, in_graph):
             assert parity.difference(gradient, expected) < 1e-12, name
 
 
+@pytest.mark.parametrize("is_training", [False, True])
+@pytest.mark.parametrize("mode", KINDS)
+def test_second_derivatives_within_a_while_loop_equal_keras(mode, is_training):
+    inputs = arguments(mode)
+    layer = make_keras(mode, inputs, use_bias=True)
+    expected = gradients_of_penalty(lambda inputs: outputs_of_keras(layer, inputs, use_bias=True), inputs)
+
+    def run(inputs):
+        def step(time, h, c):
+            one = {**inputs, "sequences": inputs["sequences"][:, time : time + 1], "initial_h": h, "initial_c": c}
+            return time + 1, *raw_ops.KerasRNN(**one, rnn_mode=mode, is_training=is_training)[1:3]
+
+        steps = inputs["sequences"].shape[1]
+        _, h, c = tf.while_loop(lambda time, *_: time < steps, step, (0, inputs["initial_h"], inputs["initial_c"]))
+        return [h, h, c][: 2 + has_cell_state(mode)]
+
+    actual = tf.function(functools.partial(gradients_of_penalty, run))(inputs)
+    for name, gradient in actual.items():
+        theirs = tf.zeros_like(inputs[name]) if expected[name] is None else expected[name]
+        ours = tf.zeros_like(inputs[name]) if gradient is None else gradient
+        assert parity.difference(ours, theirs) < 1e-12, name
+
+
 WRONG = {
     "sequences": tf.ones([4, 6]),
     "mask": tf.ones([4, 5], tf.bool),
