@@ -34,8 +34,10 @@ Y = data(BATCH, 1, dtype="float32")
 @pytest.fixture(autouse=True)
 def is_restored():
     """Checks that every test leaves Keras as it was."""
-    classes = (keras.layers.LSTM, keras.layers.GRU, keras.layers.SimpleRNN, keras.layers.RNN, *keras.Model.__mro__)
-    names = ("inner_loop", "jit_compile", "make_train_function", "make_test_function", "make_predict_function")
+    cells = (keras.layers.LSTMCell, keras.layers.GRUCell, keras.layers.SimpleRNNCell)
+    layers = (keras.layers.LSTM, keras.layers.GRU, keras.layers.SimpleRNN, keras.layers.RNN)
+    classes = (*cells, *layers, *keras.Model.__mro__)
+    names = ("call", "inner_loop", "jit_compile", "make_train_function", "make_test_function", "make_predict_function")
 
     def attributes():
         return [vars(cls).get(name) for cls in classes for name in names]
