@@ -1,4 +1,4 @@
-"""LSTMCell, GRUCell and SimpleRNNCell in a loop of the user's own: what runs on the op, and that results stay the same."""
+"""LSTMCell, GRUCell and SimpleRNNCell in a loop of the user's own: what runs on the op, and that results are equal."""
 
 import functools
 
@@ -244,7 +244,7 @@ def test_what_keras_refuses_is_refused_the_same_way():
     cell = make_cell(GRU)
     x, states = arguments_of(cell)
     for bad in (tf.ones([BATCH, FEATURES + 1], tf.float64), states), (x, [tf.ones([BATCH, UNITS + 1], tf.float64)]):
-        with pytest.raises(Exception) as expected:  # noqa: B017, PT011
+        with pytest.raises(Exception) as expected:  # noqa: PT011
             cell(*bad)
         with accelerate_keras(), pytest.raises(type(expected.value)) as actual:
             cell(*bad)

@@ -16,8 +16,8 @@ FILES = (
     "stacked_rnn_cells_test",
     "dropout_rnn_cell_test",
 )
-# Those of them whose layers the op can run.
-ON_THE_OP = ("lstm_test", "gru_test", "simple_rnn_test", "bidirectional_test")
+# Those of them whose layers or cells the op can run.
+ON_THE_OP = ("lstm_test", "gru_test", "simple_rnn_test", "bidirectional_test", "stacked_rnn_cells_test")
 
 
 @pytest.mark.slow

@@ -54,6 +54,9 @@ def accelerate_keras(*, strict=False, portable_exports=True):
     function that a model has made already (by `fit`, `predict` and so on) is made again. A `tf.function` of your own
     keeps the path that it was traced with.
 
+    `LSTMCell`, `GRUCell` and `SimpleRNNCell` that are called one step at a time run on the op where it is faster:
+    without a gradient, in eager mode or, in a graph, for one sequence.
+
     A GRU with `reset_after=False`, and an LSTM or GRU with recurrent dropout in training, run in the loop. Other
     unsupported configurations and what XLA compiles fall back to Keras; docs/keras.md has the list. So does everything
     where TensorFlow sees a GPU. Each fallback is logged once by the logger "tf_rnn_ops", and
@@ -64,7 +67,8 @@ def accelerate_keras(*, strict=False, portable_exports=True):
 
     Args:
       strict: whether a layer that would fall back raises a RuntimeError that says why, instead. It concerns LSTM, GRU,
-        SimpleRNN and `RNN` of any cell, a custom one included. Exports raise none.
+        SimpleRNN and `RNN` of any cell, a custom one included, but not a cell that is called by itself. Exports raise
+        none.
       portable_exports: whether what is exported (`model.export`, `keras.export.ExportArchive`, `tf.saved_model.save`
         and conversions to ONNX and LiteRT) takes Keras's path, so that it runs without tf_rnn_ops. If false, it holds
         the op, as far as a layer runs on it. It concerns the layers of `tf_rnn_ops.layers` too.

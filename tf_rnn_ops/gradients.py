@@ -264,7 +264,7 @@ class _BackwardPass(NamedTuple):
         masks = self._dropout_masks(wide) if is_dropped else None
         lengths = aligned(self.sequence_lengths)
         plain = _plain_network.Network(layout, self.attrs["time_major"], lengths, masks)
-        # `aligned` makes them tensors of the gradient's graph: those of a tf.while_loop's body cannot be watched from it.
+        # `aligned` makes them tensors of the gradient's graph, from which those of a tf.while_loop cannot be watched.
         sources = [[aligned(each) for each in some] for some in (self.network, self.d_outputs)]
         with tf.GradientTape() as tape:
             tape.watch(sources)
@@ -397,7 +397,7 @@ def _keras_rnn_backprop_grad(op, *v):
       *v: gradients with respect to its outputs, each of its shape or None for zeros.
     """
     attrs = _keras_rnn_attrs(op)
-    # `aligned` makes them tensors of the gradient's graph: those of a tf.while_loop's body cannot be watched from it.
+    # `aligned` makes them tensors of the gradient's graph, from which those of a tf.while_loop cannot be watched.
     sequences, mask, *others = (aligned(each) for each in op.inputs[:10])
     inputs, d_outputs = [sequences, *others[:5]], others[5:]
     with tf.GradientTape() as outer:
