@@ -12,6 +12,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from tf_rnn_ops._alignment import aligned
 from tf_rnn_ops._library import ops
 from tf_rnn_ops._plain_network import Network, forward
 from tf_rnn_ops.params import layout
@@ -21,13 +22,13 @@ def run(inputs: Sequence[tf.Tensor], attrs: dict[str, Any]) -> tuple[tf.Tensor, 
     """Returns what KerasRNN does but for reserve_space.
 
     Args:
-      inputs: those of KerasRNN, in aligned memory.
+      inputs: those of KerasRNN.
       attrs: those of KerasRNN but is_training.
 
     Raises:
       ValueError: if an LSTM or a GRU has other activations than tanh and sigmoid, and weights of unknown sizes.
     """
-    sequences, mask, initial_h, initial_c, *weights = inputs
+    sequences, mask, initial_h, initial_c, *weights = (aligned(each) for each in inputs)
     rnn_mode = attrs["rnn_mode"]
     batch, time = tf.unstack(tf.shape(sequences)[:2], num=2)
     if attrs["go_backwards"]:

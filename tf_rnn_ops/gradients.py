@@ -31,6 +31,14 @@ def _align_tensor_grad(op, grad):
     return aligned(grad)
 
 
+def _local(tensors):
+    """Returns tensors as ones of the current graph, which a tape sees.
+
+    The gradient of a tf.while_loop is a graph of its own, in which a tape does not see a tensor of the loop's body.
+    """
+    return [aligned(each) for each in tensors]
+
+
 def _widened(tensor, dtype):
     """Returns what a gradient is given in another dtype. None stays None."""
     return tensor if tensor is None or tensor.dtype == dtype else tf.cast(aligned(tensor), dtype)
@@ -264,11 +272,10 @@ class _BackwardPass(NamedTuple):
         masks = self._dropout_masks(wide) if is_dropped else None
         lengths = aligned(self.sequence_lengths)
         plain = _plain_network.Network(layout, self.attrs["time_major"], lengths, masks)
-        # `aligned` makes them tensors of the gradient's graph, from which those of a tf.while_loop cannot be watched.
-        sources = [[aligned(each) for each in some] for some in (self.network, self.d_outputs)]
+        sources = [_local(self.network), _local(self.d_outputs)]
         with tf.GradientTape() as tape:
             tape.watch(sources)
-            network, d_outputs = ([tf.cast(each, wide) for each in some] for some in sources)
+            network, d_outputs = ([tf.cast(aligned(each), wide) for each in some] for some in sources)
             v = [tf.cast(aligned(each), wide) for each in v]
             results = _plain_network.backprop_grad(plain, network, d_outputs, v)
         return tape.gradient(results, sources, output_gradients=[tf.cast(aligned(each), wide) for each in s])
@@ -397,15 +404,15 @@ def _keras_rnn_backprop_grad(op, *v):
       *v: gradients with respect to its outputs, each of its shape or None for zeros.
     """
     attrs = _keras_rnn_attrs(op)
-    # `aligned` makes them tensors of the gradient's graph, from which those of a tf.while_loop cannot be watched.
-    sequences, mask, *others = (aligned(each) for each in op.inputs[:10])
-    inputs, d_outputs = [sequences, *others[:5]], others[5:]
+    mask = op.inputs[1]
+    inputs, d_outputs = _local([op.inputs[0], *op.inputs[2:7]]), _local(op.inputs[7:10])
     with tf.GradientTape() as outer:
         outer.watch([inputs, d_outputs])
         with tf.GradientTape() as inner:
             inner.watch(inputs)
-            outputs = _keras_network.run([sequences, mask, *others[:5]], attrs)
-        d_inputs = inner.gradient(outputs, inputs, d_outputs, unconnected_gradients=tf.UnconnectedGradients.ZERO)
+            outputs = _keras_network.run([inputs[0], mask, *inputs[1:]], attrs)
+        incoming = [aligned(each) for each in d_outputs]
+        d_inputs = inner.gradient(outputs, inputs, incoming, unconnected_gradients=tf.UnconnectedGradients.ZERO)
     v = [aligned(each) for each in _zeros_for_none(v, op.outputs)]
     d_sequences, *others, of_outputs, of_final_h, of_final_c = outer.gradient(d_inputs, [*inputs, *d_outputs], v)
     return [d_sequences, None, *others, of_outputs, of_final_h, of_final_c, None]
