@@ -6,10 +6,16 @@ a single sequence through an LSTM or a GRU. Elsewhere in graphs it gains nothing
 """
 
 import tensorflow as tf
-from tensorflow.python.eager import record  # not public, and all that tells whether a tape records
 
 from tf_rnn_ops import raw_ops
 from tf_rnn_ops.layers import _exports, _inner_loop
+
+try:  # not public, and all that tells whether a tape records
+    from tensorflow.python.eager.record import could_possibly_record
+except ImportError:
+
+    def could_possibly_record():
+        return True
 
 
 def run(keras_call, cell, inputs, states, training=False):
@@ -22,7 +28,7 @@ def run(keras_call, cell, inputs, states, training=False):
       states: see `call`.
       training: see `call`.
     """
-    if training or record.could_possibly_record() or not _is_for_op(cell, inputs, states):
+    if training or could_possibly_record() or not _is_for_op(cell, inputs, states):
         return keras_call(cell, inputs, states, training)
     return _step(cell, inputs, states)
 
