@@ -132,8 +132,7 @@ test-random: $(VENV)/installed $(VENV)/peers ## Run property tests and fuzzer wi
 
 # Those in which a missing or other package would show. The numbers of the others do not depend on what is installed.
 WHEEL_TESTS := $(addprefix tests/test_,package.py loading.py snapshots.py doors.py examples.py builtin_kernels.py \
-	gpu_graphs.py accelerate_keras.py exports.py params.py params_keras.py params_tf1.py cudnn_rnn_layer.py \
-	gru_block_cell_layer.py)
+	gpu_graphs.py accelerate_keras.py exports.py params.py)
 
 .PHONY: test-wheel
 test-wheel: $(WHEEL_ENV)/installed ## Run the tests of each way in, in an environment with TensorFlow and the wheel alone.

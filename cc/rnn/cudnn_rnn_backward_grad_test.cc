@@ -161,10 +161,9 @@ TYPED_TEST(CudnnRnnBackwardGradTest, NullIsNotWanted) {
     EXPECT_TRUE(!parts.wants_states || (result.input_h == all.input_h &&
                                         result.input_c == all.input_c));
     EXPECT_TRUE(!parts.wants_params || result.params == all.params);
-    EXPECT_TRUE(!parts.wants_outputs ||
-                (result.d_output == all.d_output &&
-                 result.d_output_h == all.d_output_h &&
-                 result.d_output_c == all.d_output_c));
+    EXPECT_TRUE(!parts.wants_outputs || (result.d_output == all.d_output &&
+                                         result.d_output_h == all.d_output_h &&
+                                         result.d_output_c == all.d_output_c));
   });
 }
 
