@@ -185,8 +185,16 @@ def test_sizes_of_zero_work(mode, empty, return_sequences, mask):
         np.testing.assert_array_equal(results.outputs, tf.zeros_like(results.outputs))
 
 
-@pytest.mark.parametrize("mask", [None, "gaps", "nothing"])
-@pytest.mark.parametrize("mode", ["lstm", "gru", "rnn_tanh"])
+QUICK_THIRD_DERIVATIVES = [("lstm", "gaps"), ("gru", None), ("rnn_tanh", "nothing")]
+
+
+@pytest.mark.parametrize(
+    ("mode", "mask"),
+    [
+        pytest.param(*each, marks=[] if each in QUICK_THIRD_DERIVATIVES else pytest.mark.slow)
+        for each in itertools.product(["lstm", "gru", "rnn_tanh"], [None, "gaps", "nothing"])
+    ],
+)
 def test_third_derivatives_equal_central_differences(mode, mask):
     inputs = arguments(mode, units=3, features=2, mask=MASKS.get(mask))
     names = [name for name in inputs if name != "mask" and (name != "initial_c" or has_cell_state(mode))]
@@ -335,6 +343,37 @@ def test_second_derivatives_within_a_while_loop_equal_keras(mode, is_training):
         theirs = tf.zeros_like(inputs[name]) if expected[name] is None else expected[name]
         ours = tf.zeros_like(inputs[name]) if gradient is None else gradient
         assert parity.difference(ours, theirs) < 1e-12, name
+
+
+@pytest.mark.parametrize("order", [1, 2])
+@pytest.mark.parametrize(("mode", "is_training"), [*((mode, True) for mode in KINDS), ("lstm", False)])
+def test_an_accumulator_around_a_function_equals_keras(mode, is_training, order):
+    inputs = arguments(mode, mask=MASKS["gaps"])
+    layer = make_keras(mode, inputs, use_bias=True, return_sequences=True)
+    flags = {"rnn_mode": mode, "return_sequences": True, "is_training": is_training}
+
+    def loss(run, x):
+        # What does not go through the op is not to hide that the op's part is missing.
+        return tf.reduce_sum(tf.sin(run({**inputs, "sequences": x})[0])) + tf.reduce_sum(x)
+
+    def gradient(run, x):
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            value = loss(run, x)
+        return tape.gradient(value, x)
+
+    def product(run):
+        x = inputs["sequences"]
+        with tf.autodiff.ForwardAccumulator(x, data(*x.shape, seed=7)) as accumulator:
+            result = run(x)
+        return accumulator.jvp(result)
+
+    differentiated = loss if order == 1 else gradient
+    kerass = functools.partial(outputs_of_keras, layer, use_bias=True)
+    expected = product(functools.partial(differentiated, kerass))
+    of_op = functools.partial(differentiated, functools.partial(outputs_of_op, **flags))
+    for run in (of_op, tf.function(of_op)):
+        assert parity.difference(product(run), expected) < 1e-12
 
 
 WRONG = {

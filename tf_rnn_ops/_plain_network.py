@@ -3,11 +3,13 @@
 It is slow and takes much memory, and exists to be differentiated where the ops themselves have no gradient.
 """
 
+import functools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import tensorflow as tf
 
+from tf_rnn_ops._alignment import aligned
 from tf_rnn_ops.params import Layout, layout
 from tf_rnn_ops.params._arrays import TENSORFLOW
 from tf_rnn_ops.params._blocks import blocks_of_pseudo_layers, split_into_blocks
@@ -191,20 +193,40 @@ def backprop_grad(network: Network, arguments, d_outputs, v) -> list[tf.Tensor]:
       d_outputs: gradients with respect to output, output_h and output_c.
       v: gradients with respect to the results of the backward pass.
     """
-    with tf.GradientTape() as outer:
-        outer.watch([*arguments, *d_outputs])
-        with tf.GradientTape() as inner:
-            inner.watch(arguments)
-            outputs = forward(network, *arguments)
-        d_arguments = inner.gradient(
-            outputs,
-            arguments,
-            output_gradients=d_outputs[: len(outputs)],
-            unconnected_gradients=tf.UnconnectedGradients.ZERO,
-        )
-    return outer.gradient(
-        d_arguments,
-        [*arguments, *d_outputs],
-        output_gradients=v,
-        unconnected_gradients=tf.UnconnectedGradients.ZERO,
-    )
+    return differentiate_backward(functools.partial(forward, network), arguments, d_outputs, v)
+
+
+def differentiate_backward(function, arguments, d_results, v) -> list[tf.Tensor]:
+    """Returns the gradients of a function's backward pass: with respect to its arguments and to `d_results`.
+
+    Args:
+      function: see `differentiate`.
+      arguments: see `differentiate`.
+      d_results: gradients with respect to what the function returns, likewise of the current graph.
+      v: gradients with respect to those that the backward pass returns, of the arguments.
+    """
+
+    def backward(*sources):
+        return differentiate(function, sources[: len(arguments)], sources[len(arguments) :])
+
+    return differentiate(backward, [*arguments, *d_results], v)
+
+
+def differentiate(function, arguments, d_results) -> list[tf.Tensor]:
+    """Returns the gradients of what a function returns with respect to its arguments, zeros where it ignores one.
+
+    Args:
+      function: a function of tensors that returns tensors.
+      arguments: its arguments, tensors of the current graph.
+      d_results: gradients with respect to what it returns. Those past the last result are ignored.
+    """
+    zero = tf.UnconnectedGradients.ZERO
+    d_results = [aligned(each) for each in d_results]
+    if not tf.executing_eagerly():
+        # A tape records nothing where a forward accumulator differentiates a tf.function.
+        results = function(*arguments)
+        return tf.gradients(results, arguments, d_results[: len(results)], unconnected_gradients=zero)
+    with tf.GradientTape() as tape:
+        tape.watch(arguments)
+        results = function(*arguments)
+    return tape.gradient(results, arguments, d_results[: len(results)], unconnected_gradients=zero)

@@ -272,13 +272,15 @@ class _BackwardPass(NamedTuple):
         masks = self._dropout_masks(wide) if is_dropped else None
         lengths = aligned(self.sequence_lengths)
         plain = _plain_network.Network(layout, self.attrs["time_major"], lengths, masks)
-        sources = [_local(self.network), _local(self.d_outputs)]
-        with tf.GradientTape() as tape:
-            tape.watch(sources)
-            network, d_outputs = ([tf.cast(aligned(each), wide) for each in some] for some in sources)
-            v = [tf.cast(aligned(each), wide) for each in v]
-            results = _plain_network.backprop_grad(plain, network, d_outputs, v)
-        return tape.gradient(results, sources, output_gradients=[tf.cast(aligned(each), wide) for each in s])
+        v = [tf.cast(aligned(each), wide) for each in v]
+
+        def results(*sources):
+            sources = [tf.cast(aligned(each), wide) for each in sources]
+            return _plain_network.backprop_grad(plain, sources[:4], sources[4:], v)
+
+        sources = _local([*self.network, *self.d_outputs])
+        grads = _plain_network.differentiate(results, sources, [tf.cast(aligned(each), wide) for each in s])
+        return grads[:4], grads[4:]
 
     def _dropout_masks(self, dtype):
         """Returns what the inputs of the layers above the first were multiplied by."""
@@ -405,16 +407,14 @@ def _keras_rnn_backprop_grad(op, *v):
     """
     attrs = _keras_rnn_attrs(op)
     mask = op.inputs[1]
-    inputs, d_outputs = _local([op.inputs[0], *op.inputs[2:7]]), _local(op.inputs[7:10])
-    with tf.GradientTape() as outer:
-        outer.watch([inputs, d_outputs])
-        with tf.GradientTape() as inner:
-            inner.watch(inputs)
-            outputs = _keras_network.run([inputs[0], mask, *inputs[1:]], attrs)
-        incoming = [aligned(each) for each in d_outputs]
-        d_inputs = inner.gradient(outputs, inputs, incoming, unconnected_gradients=tf.UnconnectedGradients.ZERO)
-    v = [aligned(each) for each in _zeros_for_none(v, op.outputs)]
-    d_sequences, *others, of_outputs, of_final_h, of_final_c = outer.gradient(d_inputs, [*inputs, *d_outputs], v)
+
+    def outputs(sequences, *others):
+        return _keras_network.run([sequences, mask, *others], attrs)
+
+    grads = _plain_network.differentiate_backward(
+        outputs, _local([op.inputs[0], *op.inputs[2:7]]), _local(op.inputs[7:10]), _zeros_for_none(v, op.outputs)
+    )
+    d_sequences, *others, of_outputs, of_final_h, of_final_c = grads
     return [d_sequences, None, *others, of_outputs, of_final_h, of_final_c, None]
 
 
