@@ -214,7 +214,7 @@ KEPT = {
 
 
 @pytest.mark.parametrize("case", KEPT)
-def test_keras_keeps(case, runs, monkeypatch):
+def test_keras_keeps(case, runs):
     cls, options, call = KEPT[case]
     results = []
     for accelerate in (False, True):
@@ -230,6 +230,19 @@ def test_keras_keeps(case, runs, monkeypatch):
         results.append(tf.nest.flatten(result))
     for one, other in zip(*results, strict=True):
         np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("make", [tf.constant, tf.Variable])
+def test_keras_takes_weights_that_are_no_variables_of_keras(make, runs):
+    """As where a kernel is computed from others."""
+    cell = make_cell(LSTM)
+    x, states = arguments_of(cell)
+    expected = cell(x, states)[0]
+    object.__setattr__(cell, "kernel", make(cell.kernel.value))
+    with accelerate_keras():
+        count, (actual, _) = runs.during(cell, x, states)
+    np.testing.assert_array_equal(actual, expected)
+    assert count == 0
 
 
 def test_a_gpu_is_left_to_keras(runs, monkeypatch):

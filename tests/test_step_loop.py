@@ -26,6 +26,7 @@ from keras_layer_cases import (
 )
 
 from tf_rnn_ops import accelerate_keras, explain
+from tf_rnn_ops.layers import _step_loop
 
 X = data(BATCH, TIME, FEATURES)
 
@@ -50,6 +51,19 @@ def no_keras_path(monkeypatch):
 
     for cls in (keras.layers.RNN, keras.layers.LSTMCell, keras.layers.GRUCell):
         monkeypatch.setattr(cls, "inner_loop" if cls is keras.layers.RNN else "call", refuse)
+
+
+@pytest.fixture
+def loops(monkeypatch):
+    """Returns the layers that take the loop, each time that one is traced or runs eagerly."""
+    layers, inner_loop = [], _step_loop.inner_loop
+
+    def record(layer, *arguments):
+        layers.append(layer)
+        return inner_loop(layer, *arguments)
+
+    monkeypatch.setattr(_step_loop, "inner_loop", record)
+    return layers
 
 
 @pytest.mark.usefixtures("no_keras_path")
@@ -205,7 +219,7 @@ def test_rnn_of_a_cell_and_time_distributed():
         assert parity.difference(layers[1](x), expected) < 1e-12
 
 
-def test_a_model_follows_the_acceleration():
+def test_a_model_follows_the_acceleration(loops):
     """Also one that is accelerated in training alone."""
     x, y = data(8, TIME, FEATURES, dtype="float32"), data(8, UNITS, dtype="float32")
 
@@ -222,10 +236,14 @@ def test_a_model_follows_the_acceleration():
         np.testing.assert_allclose(losses()[1], expected, rtol=1e-5)
         model.fit(x, y, verbose=0)
         assert model.train_function is not before
+        assert model.layers[0] in loops
+    loops.clear()
+    model.fit(x, y, verbose=0)
+    assert not loops
 
 
 @pytest.mark.parametrize("configuration", LOOPS)
-def test_xla_takes_keras_path(configuration):
+def test_xla_takes_keras_path(configuration, loops):
     kind, arguments = LOOPS[configuration]
     ours, kerass = pair(kind, **arguments, seed=2)
     model = keras.Sequential([ours])
@@ -234,6 +252,19 @@ def test_xla_takes_keras_path(configuration):
     compiled = tf.function(lambda x: ours(x, training=True), jit_compile=True, autograph=False)
     of_keras = tf.function(lambda x: kerass(x, training=True), jit_compile=True, autograph=False)
     assert parity.difference(compiled(X), of_keras(X)) < 1e-12
+    assert not loops
+
+
+@pytest.mark.parametrize("kind", ["LSTM", "GRU"])
+def test_recurrent_dropout_that_keras_ignores_falls_back(kind, loops, runs):
+    """Keras chooses how to drop states when the cell is made."""
+    ours, kerass = pair(kind, seed=4)
+    for layer in (ours, kerass):
+        layer.cell.recurrent_dropout = 0.5
+    count, actual = runs.during(lambda: ours(X, training=True))
+    assert parity.difference(actual, kerass(X, training=True)) < 1e-12
+    assert not loops
+    assert count == 0
 
 
 @pytest.mark.parametrize("portable", [True, False])

@@ -56,7 +56,7 @@ class Explanation(tuple[LayerExplanation, ...]):
 
 
 def explain(model):
-    """Prints and returns what runs the recurrent layers of a model in inference and in training, and why it is Keras.
+    """Prints and returns what runs the recurrent layers of a model, in inference and in training, and why.
 
     The table shows "op" where a layer runs on the op `KerasRNN`, "loop" where it runs in a loop over the steps that is
     faster than Keras's, and "Keras" where it falls back to Keras.

@@ -5,6 +5,7 @@ one step. It is faster than Keras's ops where no gradient is wanted and either T
 a single sequence through an LSTM or a GRU. Elsewhere in graphs it gains nothing, and training is slower.
 """
 
+import keras
 import tensorflow as tf
 
 from tf_rnn_ops import raw_ops
@@ -38,8 +39,11 @@ def _is_for_op(cell, inputs, states):
     if _inner_loop.path(cell, training=False) != "op" or next(_inner_loop.reasons_of_environment(), None):
         return False
     tensors = [inputs, *_flat(states)]
+    weights = [each for each in (cell.kernel, cell.recurrent_kernel, cell.bias) if each is not None]
     # `call` casts nothing: Keras promotes dtypes.
-    if cell.kernel.dtype != cell.compute_dtype or not all(_is_known(each, cell.compute_dtype) for each in tensors):
+    if not all(isinstance(each, keras.Variable) and each.dtype == cell.compute_dtype for each in weights):
+        return False
+    if not all(_is_known(each, cell.compute_dtype) for each in tensors):
         return False
     mode = _inner_loop.rnn_mode(cell)
     batch = inputs.shape.as_list()[:1]

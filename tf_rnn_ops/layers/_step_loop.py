@@ -52,8 +52,13 @@ def _resets_before(cell):
 
 
 def _drops_states(cell, training):
-    # LSTM and GRU take a dropout of 1 for none.
-    return type(cell) in (keras.layers.LSTMCell, keras.layers.GRUCell) and training and 0 < cell.recurrent_dropout < 1
+    # LSTM and GRU take a dropout of 1 for none, and drop states with implementation=1 alone.
+    return (
+        type(cell) in (keras.layers.LSTMCell, keras.layers.GRUCell)
+        and cell.implementation == 1
+        and training
+        and 0 < cell.recurrent_dropout < 1
+    )
 
 
 def _weight(cell, name):
@@ -87,7 +92,7 @@ def _block_cell_step(cell):
 def _input_products(cell, inputs):
     """Returns x W + b of all steps, [batch, time, gates * units]."""
     kernels = tf.split(_weight(cell, "kernel"), len(inputs), axis=1)
-    products = tf.concat([tf.matmul(x, kernel) for x, kernel in zip(inputs, kernels, strict=True)], axis=2)
+    products = tf.concat([tf.tensordot(x, kernel, 1) for x, kernel in zip(inputs, kernels, strict=True)], axis=2)
     bias, _ = _biases(cell)
     return products if bias is None else products + bias
 
