@@ -76,7 +76,7 @@ CONFIGURATIONS = {**{kind: (kind, {}) for kind in KINDS}, **LOOPS, **INPUT_MASKS
 
 
 @pytest.mark.parametrize("configuration", CONFIGURATIONS)
-@settings(max_examples=12, phases=PHASES)
+@settings(max_examples=8, phases=PHASES)
 @given(
     case=CASES, mask=MASK, with_states=st.booleans(), training=st.booleans(), call=st.sampled_from(["eager", "graph"])
 )

@@ -168,7 +168,7 @@ def _reasons_of_cell(cell, training):
         return
     if not _step_loop.is_needed(cell, training):
         yield from _reasons_of_activations(cell)
-    if training and cell.recurrent_dropout > 0 and not _step_loop.is_needed(cell, training):
+    if training and _drops(cell, cell.recurrent_dropout) and not _step_loop.is_needed(cell, training):
         yield f"recurrent_dropout={cell.recurrent_dropout} in training: set recurrent_dropout=0"
     if cell.compute_dtype not in _DTYPES:
         yield f"dtype {cell.compute_dtype}: use one of {', '.join(_DTYPES)}"
@@ -306,11 +306,14 @@ def _inputs(cell, sequences, training):
     Returns:
       A list of tensors [batch, time, features]: one for all gates or, with implementation=1, one for each gate.
     """
-    # LSTM and GRU take a dropout of 1 for none.
-    drops = 0 < cell.dropout < 1 or (cell.dropout == 1 and type(cell) is keras.layers.SimpleRNNCell)
-    if not (training and drops):
+    if not (training and _drops(cell, cell.dropout)):
         return [sequences]
     return [sequences * tf.expand_dims(mask, 1) for mask in _flat(cell.get_dropout_mask(sequences[:, 0, :]))]
+
+
+def _drops(cell, rate):
+    """Returns whether a cell drops anything at a rate. LSTM and GRU take 1 for none."""
+    return 0 < rate < 1 or (rate == 1 and type(cell) is keras.layers.SimpleRNNCell)
 
 
 def _kernel(cell, num_inputs):
