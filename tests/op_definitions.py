@@ -1,4 +1,4 @@
-"""The definitions of our ops, and TensorFlow's rule for what may change in them.
+"""The ops of a graph, the definitions of ours, and TensorFlow's rule for what may change in them.
 
 A graph that an older definition made must mean the same under the newer one. TensorFlow holds its own ops to that rule
 (tensorflow/core/framework/op_def_util.h, OpDefCompatible and OpDefAttrDefaultsUnchanged).
@@ -6,6 +6,7 @@ A graph that an older definition made must mean the same under the newer one. Te
 
 from collections.abc import Iterator
 
+import tensorflow as tf
 from google.protobuf import text_format  # type: ignore[import-untyped]
 from tensorflow.core.framework import op_def_pb2
 from tensorflow.python.framework import op_def_registry
@@ -13,6 +14,17 @@ from tensorflow.python.framework import op_def_registry
 from tf_rnn_ops import __main__ as bug_report
 
 _NAMESPACE = "TfRnnOps>"
+
+
+def ops_of(graph_def) -> list[str]:
+    """Returns the kinds of the ops in a graph and its functions, each as often as it occurs."""
+    functions = [node.op for function in graph_def.library.function for node in function.node_def]
+    return [*functions, *(node.op for node in graph_def.node)]
+
+
+def ops_when_called(function, *arguments) -> list[str]:
+    """Returns the kinds of the ops that a function of tensors traces."""
+    return ops_of(tf.function(function, autograph=False).get_concrete_function(*arguments).graph.as_graph_def())
 
 
 def current() -> op_def_pb2.OpList:

@@ -8,6 +8,7 @@ import parity
 import pytest
 import tensorflow as tf
 from keras_layer_cases import BATCH, FEATURES, KINDS, TIME, UNITS, check_equal, data, outputs_and_gradients, randomize
+from op_definitions import ops_of
 from test_exports import holds_op, serve
 
 from tf_rnn_ops import accelerate_keras
@@ -155,16 +156,9 @@ def test_one_sequence_in_a_graph(kind, loop, runs):
         # It is traced where no tape records.
         count, concrete = runs.during(function.get_concrete_function, x, states)
         assert count == (TIME if loop is steps else 1)
-        assert count_in_graph(concrete) == count
+        assert ops_of(concrete.graph.as_graph_def()).count("TfRnnOps>KerasRNN") == count
         actual = derivatives(function)
     check_equal(actual, expected, f"{kind}Cell")
-
-
-def count_in_graph(concrete):
-    """Returns how many ops KerasRNN are in a concrete function."""
-    graph = concrete.graph.as_graph_def()
-    nodes = [*graph.node, *(node for function in graph.library.function for node in function.node_def)]
-    return sum(node.op == "TfRnnOps>KerasRNN" for node in nodes)
 
 
 def under_tape(cell, x, states):

@@ -11,6 +11,7 @@ import processes
 import pytest
 import tensorflow as tf
 from keras_layer_cases import FEATURES, KERAS, OURS, TIME, UNITS, data
+from op_definitions import ops_of, ops_when_called
 from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
 from tf_rnn_ops import accelerate_keras
@@ -64,8 +65,7 @@ WAYS = {
 def holds_op(path):
     """Returns whether a SavedModel holds one of our ops."""
     graph = SavedModel.FromString((path / "saved_model.pb").read_bytes()).meta_graphs[0].graph_def
-    nodes = [*graph.node, *(node for function in graph.library.function for node in function.node_def)]
-    return any(node.op.startswith("TfRnnOps>") for node in nodes)
+    return any(op.startswith("TfRnnOps>") for op in ops_of(graph))
 
 
 LOAD = """
@@ -93,7 +93,7 @@ def test_a_saved_model_takes_keras_path(name, way, tmp_path, runs):
         count, expected = runs.during(model, X)
         assert count > 0
         WAYS[way](model, tmp_path)
-        assert "TfRnnOps>KerasRNN" in ops_of(tf.function(lambda x: model(x)).get_concrete_function(*SIGNATURE))
+        assert "TfRnnOps>KerasRNN" in ops_when_called(lambda x: model(x), *SIGNATURE)
     assert not holds_op(tmp_path)
     assert parity.difference(serve(tmp_path, X), expected) < 1e-5
 
@@ -248,12 +248,6 @@ def test_litert(layers, to_litert, unroll, tmp_path):
     assert parity.difference(interpret(converted, X[:1]), expected) < 1e-5
 
 
-def ops_of(function):
-    """Returns the types of the operations of a concrete function's graph, and of the functions that it calls."""
-    graph = function.graph.as_graph_def()
-    return [node.op for each in (graph.node, *(f.node_def for f in graph.library.function)) for node in each]
-
-
 @pytest.fixture
 def converted_functions(monkeypatch):
     """Stands for tf2onnx: keeps what `from_function` would convert, traced as it traces it."""
@@ -277,7 +271,7 @@ def test_onnx_converts_keras_path(name, portable, tmp_path, converted_functions)
         model(X)
         model.export(tmp_path / "model.onnx", format="onnx", verbose=False)
     (function,) = converted_functions
-    ops = ops_of(function)
+    ops = ops_of(function.graph.as_graph_def())
     assert ops.count("TfRnnOps>KerasRNN") == (0 if portable else 1 if name == "tf.function" else 4)
     assert ("While" in ops or "StatelessWhile" in ops) == portable
 
@@ -290,8 +284,8 @@ def test_tf2onnx_traces_keras_path(layers):
     model = make_model(layers)
     with accelerate_keras():
         function = saving_utils.trace_model_call(model, SIGNATURE).get_concrete_function()
-        assert "TfRnnOps>KerasRNN" not in ops_of(function)
-        assert "TfRnnOps>KerasRNN" in ops_of(tf.function(model).get_concrete_function(*SIGNATURE))
+        assert "TfRnnOps>KerasRNN" not in ops_of(function.graph.as_graph_def())
+        assert "TfRnnOps>KerasRNN" in ops_when_called(model, *SIGNATURE)
 
 
 @pytest.mark.parametrize("layers", [KERAS, OURS], ids=["Keras", "tf_rnn_ops.layers"])

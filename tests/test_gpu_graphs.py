@@ -19,6 +19,7 @@ import tensorflow as tf
 from cudnn_rnn_checks import reference_gradients
 from cudnn_rnn_inputs import INPUTS, MODES, VERSIONS, Config
 from gru_inputs import float64
+from op_definitions import ops_of
 from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
 from tensorflow.python.saved_model.loader_impl import parse_saved_model
 
@@ -31,12 +32,6 @@ import tensorflow as tf
 import tf_rnn_ops
 folder = pathlib.Path(sys.argv[1])
 """
-
-
-def ops_of(graph_def) -> set[str]:
-    """Returns the kinds of ops in a graph and its functions."""
-    functions = [node.op for function in graph_def.library.function for node in function.node_def]
-    return {*functions, *(node.op for node in graph_def.node)}
 
 
 def saved_graph(folder) -> tf.compat.v1.GraphDef:

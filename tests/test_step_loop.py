@@ -24,6 +24,7 @@ from keras_layer_cases import (
     pair,
     randomize,
 )
+from op_definitions import ops_when_called
 
 from tf_rnn_ops import accelerate_keras, explain
 from tf_rnn_ops.layers import _step_loop
@@ -33,13 +34,6 @@ X = data(BATCH, TIME, FEATURES)
 
 def variables_of(layer):
     return [variable.value for variable in layer.trainable_weights]
-
-
-def operations(call, *arguments):
-    """Returns the types of the operations in the graph of a function and in the functions that it calls."""
-    graph = tf.function(call, autograph=False).get_concrete_function(*arguments).graph.as_graph_def()
-    nodes = [*graph.node, *(node for function in graph.library.function for node in function.node_def)]
-    return {node.op for node in nodes}
 
 
 @pytest.fixture
@@ -71,7 +65,7 @@ def loops(monkeypatch):
 def test_takes_the_loop_in_training(configuration, caplog):
     kind, arguments = LOOPS[configuration]
     layer = OURS[kind](UNITS, **arguments)
-    ops = operations(lambda x: layer(x, training=True), tf.TensorSpec([None, None, FEATURES]))
+    ops = ops_when_called(lambda x: layer(x, training=True), tf.TensorSpec([None, None, FEATURES]))
     assert "TfRnnOps>KerasRNN" not in ops
     assert ("TfRnnOps>GRUBlockCell" in ops) == (configuration == "reset before")
     (row,) = explain(layer)
@@ -278,5 +272,5 @@ def test_exports(configuration, portable, tmp_path):
         model.export(tmp_path, verbose=False)
     loaded = tf.saved_model.load(tmp_path)
     assert parity.difference(loaded.serve(x), expected) < 1e-5
-    ops = operations(loaded.serve, tf.TensorSpec([None, None, FEATURES]))
+    ops = ops_when_called(loaded.serve, tf.TensorSpec([None, None, FEATURES]))
     assert any(op.startswith("TfRnnOps>") for op in ops) == (not portable)
