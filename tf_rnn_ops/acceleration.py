@@ -22,7 +22,6 @@ _OLDEST_KERAS = (3, 5)
 
 # Where Keras runs a cell over all steps. LSTM and GRU try cuDNN first; RNN serves SimpleRNN too.
 _LAYERS = (keras.layers.LSTM, keras.layers.GRU, keras.layers.RNN)
-_CELLS = (keras.layers.LSTMCell, keras.layers.GRUCell, keras.layers.SimpleRNNCell)
 # What a model makes its compiled functions with, and where it keeps them.
 _FUNCTIONS = {f"make_{name}": name for name in ("train_function", "test_function", "predict_function")}
 
@@ -137,7 +136,9 @@ def _check_keras():
     if (
         version >= _OLDEST_KERAS
         and all(list(inspect.signature(each.inner_loop).parameters) == arguments for each in _LAYERS)
-        and all(list(inspect.signature(each.call).parameters)[2:] == ["states", "training"] for each in _CELLS)
+        and all(
+            list(inspect.signature(each.call).parameters)[2:] == ["states", "training"] for each in _inner_loop.CELLS
+        )
         and all(hasattr(keras.Model, each) for each in (*_FUNCTIONS, "jit_compile", "_flatten_layers"))
     ):
         return
@@ -215,7 +216,7 @@ class _Switch:
     def _patch_all(self):
         for layer in _LAYERS:
             self._patch(layer, "inner_loop", functools.partial(_on_op, layer))
-        for cell in _CELLS:
+        for cell in _inner_loop.CELLS:
             self._patch(cell, "call", _step_on_op)
         for make in _FUNCTIONS:
             self._patch(_owner(keras.Model, make), make, self._after_remaking)
@@ -274,7 +275,7 @@ def _on_op(cls, inner_loop):
 
 
 def _step_on_op(call):
-    """Returns the method `call` of a class in `_CELLS`, but on the op where the op is faster."""
+    """Returns the method `call` of a class in `_inner_loop.CELLS`, but on the op where the op is faster."""
     inputs = list(inspect.signature(call).parameters)[1]  # SimpleRNNCell has another name for them
 
     @functools.wraps(call)

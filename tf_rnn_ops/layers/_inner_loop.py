@@ -22,7 +22,7 @@ except ImportError:
 _logger = logging.getLogger("tf_rnn_ops")
 _lock = threading.Lock()  # of what has been logged
 
-_CELLS = (keras.layers.LSTMCell, keras.layers.GRUCell, keras.layers.SimpleRNNCell)
+CELLS = (keras.layers.LSTMCell, keras.layers.GRUCell, keras.layers.SimpleRNNCell)
 _CONVOLUTIONAL = (keras.layers.ConvLSTM1D, keras.layers.ConvLSTM2D, keras.layers.ConvLSTM3D)
 _DTYPES = ("bfloat16", "float16", "float32", "float64")
 
@@ -163,13 +163,13 @@ def _reasons_of_cell(cell, training):
     if type(cell) is keras.layers.StackedRNNCells:
         yield "the layer has several cells: give each a layer of its own"
         return
-    if type(cell) not in _CELLS:  # a subclass may compute something else
+    if type(cell) not in CELLS:  # a subclass may compute something else
         yield f"the cell is a {type(cell).__name__}: use LSTMCell, GRUCell or SimpleRNNCell of keras.layers"
         return
     if not _step_loop.is_needed(cell, training):
         yield from _reasons_of_activations(cell)
-    if training and _drops(cell, cell.recurrent_dropout) and not _step_loop.is_needed(cell, training):
-        yield f"recurrent_dropout={cell.recurrent_dropout} in training: set recurrent_dropout=0"
+        if training and _drops(cell, cell.recurrent_dropout):
+            yield f"recurrent_dropout={cell.recurrent_dropout} in training: set recurrent_dropout=0"
     if cell.compute_dtype not in _DTYPES:
         yield f"dtype {cell.compute_dtype}: use one of {', '.join(_DTYPES)}"
     if not cell.autocast:
