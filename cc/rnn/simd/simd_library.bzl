@@ -30,8 +30,8 @@ _X86_64 = {
     "amx": _AMX,
 }
 
-# The code of all sets is the same, so UndefinedBehaviorSanitizer, which doubles
-# the time to compile, watches the baseline alone: but for what is fuzzed, which
+# The code of all sets is the same, so UndefinedBehaviorSanitizer, which adds
+# half to the time to compile, watches the baseline alone: but for what is fuzzed, which
 # runs in the highest set alone.
 _NO_UNDEFINED = select({
     "//cc/rnn/simd:fuzzes_higher_sets": [],
