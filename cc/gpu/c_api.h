@@ -59,9 +59,6 @@ struct TfRnnOpsGpu_Call {
   /* Gives memory on the GPU, aligned to 256 bytes, or returns null. It stays
      valid until the work that the call enqueues has run. */
   void* (*allocate_scratch)(void* allocator, size_t num_bytes);
-  /* Gives memory that is kept until free_lasting gets it. */
-  void* (*allocate_lasting)(void* allocator, size_t num_bytes);
-  void (*free_lasting)(void* allocator, void* memory);
   void* allocator;
   int allow_tf32; /* whether products of float32 may be rounded to 10 bits */
 };
@@ -78,12 +75,10 @@ struct TfRnnOpsGpu_NetworkOptions {
   int64_t input_size;
   int64_t num_units;
   int64_t num_proj; /* 0: no projection */
-  float dropout;
-  uint64_t seed; /* of what forward passes drop */
+  float dropout;    /* between layers, of passes that train */
   /* For tests of the choices that the engine makes. */
   int standard_algorithm_only; /* never a persistent one */
   int widen_bfloat16;          /* float32 on copies, whatever cuDNN has */
-  int real_dropout_states;     /* backward passes get states, too, not null */
 };
 
 typedef struct TfRnnOpsGpu_Network TfRnnOpsGpu_Network;
@@ -103,6 +98,14 @@ struct TfRnnOpsGpu_Sequences {
   const int32_t* lengths; /* [B], on the host; null: all are `time` */
 };
 
+/* Where the random numbers of a pass's dropout begin: Philox 4x32-10. The
+   backward pass gets that of its forward pass. */
+struct TfRnnOpsGpu_RandomStream {
+  uint64_t key;
+  uint64_t counter_low;
+  uint64_t counter_high;
+};
+
 /* The bytes of the reserve space of a pass that trains, and the name of the
    algorithm that cuDNN is told. */
 int TfRnnOpsGpu_ReserveSpace(TfRnnOpsGpu_Network* network,
@@ -120,6 +123,7 @@ struct TfRnnOpsGpu_Forward {
   void* output_h;      /* [P, B, O] */
   void* output_c;      /* [P, B, U] */
   void* reserve_space; /* null: inference */
+  struct TfRnnOpsGpu_RandomStream dropout_stream;
 };
 int TfRnnOpsGpu_RunForward(TfRnnOpsGpu_Network* network,
                            const struct TfRnnOpsGpu_Call* call,
@@ -139,6 +143,7 @@ struct TfRnnOpsGpu_Backward {
   /* Whether the reserve space may be written to. It then serves no other
      pass. Otherwise the engine works on a copy. */
   int owns_reserve_space;
+  struct TfRnnOpsGpu_RandomStream dropout_stream;
   void* input_backprop;
   void* input_h_backprop;
   void* input_c_backprop;
