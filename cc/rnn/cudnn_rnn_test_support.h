@@ -574,11 +574,17 @@ inline void ExpectParamsClose(const RnnConfig& config, const Array& actual,
 template <typename T>
 using CaseCheck = std::function<void(Case&, Engine<T>&)>;
 
+// The instruction sets to run a case with.
+inline std::vector<InstructionSet> InstructionSetsOfCase() {
+  return AllOrOneUnderSanitizers(SupportedInstructionSets());
+}
+
 // Calls check(case, engine) for each case, under each instruction set.
 template <typename T>
 void ForEachCase(const std::vector<Case>& cases, const CaseCheck<T>& check) {
-  for (InstructionSet instruction_set : SupportedInstructionSets()) {
-    for (Case k : cases) {
+  for (const Case& each : cases) {
+    for (InstructionSet instruction_set : InstructionSetsOfCase()) {
+      Case k = each;
       SCOPED_TRACE(std::string(InstructionSetName(instruction_set)) + " " +
                    Describe(k));
       Engine<T> engine(instruction_set, k);

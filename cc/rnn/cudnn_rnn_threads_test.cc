@@ -63,7 +63,7 @@ TYPED_TEST(CudnnRnnThreadsTest, SameBitsForAnyNumberOfThreads) {
   ForEachCase<TypeParam>([&](Case&, Engine<TypeParam>& engine) {
     SerialExecutor serial;
     const PassResults expected = RunPasses(engine, serial);
-    for (int num_threads : {2, 5}) {
+    for (int num_threads : AllOrOneUnderSanitizers<int>({2, 5})) {
       Threads threads;
       PoolExecutor pool(threads.Schedule(), num_threads);
       ExpectEqual(RunPasses(engine, pool), expected);

@@ -143,8 +143,9 @@ struct Engine {
 // chunks and tasks, and for few rows, under every instruction set.
 template <typename T>
 void ForEachSize(const std::function<void(Case&, Engine<T>&)>& check) {
-  for (InstructionSet instruction_set : SupportedInstructionSets()) {
-    for (const GruBlockCellSize& size : kGruBlockCellSizes) {
+  for (const GruBlockCellSize& size : kGruBlockCellSizes) {
+    for (InstructionSet instruction_set :
+         AllOrOneUnderSanitizers(SupportedInstructionSets())) {
       SCOPED_TRACE(std::string(InstructionSetName(instruction_set)) +
                    " batch " + std::to_string(size.batch) + " input_size " +
                    std::to_string(size.input_size) + " cell_size " +
