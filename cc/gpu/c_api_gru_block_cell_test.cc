@@ -125,5 +125,95 @@ TYPED_TEST(CApiGruCellTest, StepsEqualTheReference) {
   }
 }
 
+// ---------------------------------------------------------------------------
+// What is refused
+
+class CApiGruCellArgumentsTest : public CApiTest {
+ protected:
+  void* Array() { return gpu_.Allocate(100 * sizeof(float)); }
+  int Forward() {
+    return TfRnnOpsGpu_RunGruCellForward(type_, &call_, &forward_);
+  }
+  int Backward() {
+    return TfRnnOpsGpu_RunGruCellBackward(type_, &call_, &backward_);
+  }
+
+  Gpu gpu_;
+  int type_ = TF_RNN_OPS_GPU_FLOAT;
+  TfRnnOpsGpu_Call call_ = gpu_.Call();
+  TfRnnOpsGpu_GruCellForward forward_ = {
+      2,       3,       4,       Array(), Array(), Array(), Array(),
+      Array(), Array(), Array(), Array(), Array(), Array()};
+  TfRnnOpsGpu_GruCellBackward backward_ = {
+      2,       3,       4,       Array(), Array(), Array(),
+      Array(), Array(), Array(), nullptr, nullptr, nullptr,
+      Array(), Array(), Array(), Array(), Array()};
+};
+
+TEST_F(CApiGruCellArgumentsTest, RefusesAStepWithoutAnArray) {
+  using Step = TfRnnOpsGpu_GruCellForward;
+  const auto run = [this] { return Forward(); };
+  ExpectNeeds(&forward_, &Step::x, "x", 6, run);
+  ExpectNeeds(&forward_, &Step::h_prev, "h_prev", 8, run);
+  ExpectNeeds(&forward_, &Step::w_ru, "w_ru", 56, run);
+  ExpectNeeds(&forward_, &Step::w_c, "w_c", 28, run);
+  ExpectNeeds(&forward_, &Step::b_ru, "b_ru", 8, run);
+  ExpectNeeds(&forward_, &Step::b_c, "b_c", 4, run);
+  ExpectNeeds(&forward_, &Step::r, "r", 8, run);
+  ExpectNeeds(&forward_, &Step::u, "u", 8, run);
+  ExpectNeeds(&forward_, &Step::c, "c", 8, run);
+  ExpectNeeds(&forward_, &Step::h, "h", 8, run);
+  ExpectOk(Forward());
+}
+
+TEST_F(CApiGruCellArgumentsTest, RefusesABackwardStepWithoutAnArray) {
+  using Step = TfRnnOpsGpu_GruCellBackward;
+  const auto run = [this] { return Backward(); };
+  ExpectNeeds(&backward_, &Step::h_prev, "h_prev", 8, run);
+  ExpectNeeds(&backward_, &Step::w_ru, "w_ru", 56, run);
+  ExpectNeeds(&backward_, &Step::w_c, "w_c", 28, run);
+  ExpectNeeds(&backward_, &Step::r, "r", 8, run);
+  ExpectNeeds(&backward_, &Step::u, "u", 8, run);
+  ExpectNeeds(&backward_, &Step::c, "c", 8, run);
+  ExpectNeeds(&backward_, &Step::d_h, "d_h", 8, run);
+  ExpectNeeds(&backward_, &Step::d_x, "d_x", 6, run);
+  ExpectNeeds(&backward_, &Step::d_h_prev, "d_h_prev", 8, run);
+  ExpectNeeds(&backward_, &Step::d_c_bar, "d_c_bar", 8, run);
+  ExpectNeeds(&backward_, &Step::d_r_bar_u_bar, "d_r_bar_u_bar", 16, run);
+  ExpectOk(Backward());
+}
+
+TEST_F(CApiGruCellArgumentsTest, RefusesTypesSizesAndNull) {
+  type_ = 7;
+  ExpectInvalid(Forward(), "type must be from 0 to 3, but is 7");
+  ExpectInvalid(Backward(), "type must be from 0 to 3, but is 7");
+  type_ = TF_RNN_OPS_GPU_FLOAT;
+  ExpectInvalid(TfRnnOpsGpu_RunGruCellForward(type_, nullptr, &forward_),
+                "call must not be null");
+  ExpectInvalid(TfRnnOpsGpu_RunGruCellForward(type_, &call_, nullptr),
+                "step must not be null");
+  constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
+  const struct {
+    std::int64_t batch, input_size, cell_size;
+    const char* message;
+  } refusals[] = {
+      {-1, 3, 4, "batch must be at least 0, but is -1"},
+      {2, -3, 4, "input_size must be at least 0, but is -3"},
+      {2, 3, -4, "cell_size must be at least 0, but is -4"},
+      {kMost, 3, 4,
+       "h_prev must have no more bytes than can be counted, but the sizes are "
+       "too large"},
+      {2, 3, kMost / 64,
+       "w_ru must have no more bytes than can be counted, but the sizes are "
+       "too large"},
+  };
+  for (const auto& [batch, input_size, cell_size, message] : refusals) {
+    backward_.batch = batch;
+    backward_.input_size = input_size;
+    backward_.cell_size = cell_size;
+    ExpectInvalid(Backward(), message);
+  }
+}
+
 }  // namespace
 }  // namespace tf_rnn_ops::gpu

@@ -275,25 +275,163 @@ class CApiArgumentsTest : public CApiTest {
   TfRnnOpsGpu_Backward backward_;
 };
 
-TEST_F(CApiArgumentsTest, RefusesNull) {
+TEST_F(CApiArgumentsTest, RefusesAPassWithoutAnArray) {
+  using Pass = TfRnnOpsGpu_Forward;
+  const auto run = [this] { return Forward(); };
+  ExpectNeeds(&forward_, &Pass::input, "input", 18, run);
+  ExpectNeeds(&forward_, &Pass::input_h, "input_h", 15, run);
+  ExpectNeeds(&forward_, &Pass::input_c, "input_c", 15, run);
+  ExpectNeeds(&forward_, &Pass::params, "params", 200, run);
+  ExpectNeeds(&forward_, &Pass::output, "output", 30, run);
+  ExpectNeeds(&forward_, &Pass::output_h, "output_h", 15, run);
+  ExpectNeeds(&forward_, &Pass::output_c, "output_c", 15, run);
   ExpectOk(Forward());
+}
+
+TEST_F(CApiArgumentsTest, RefusesABackwardPassWithoutAnArray) {
+  using Pass = TfRnnOpsGpu_Backward;
+  ExpectOk(Forward());
+  const auto run = [this] { return Backward(); };
+  ExpectNeeds(&backward_, &Pass::input, "input", 18, run);
+  ExpectNeeds(&backward_, &Pass::input_h, "input_h", 15, run);
+  ExpectNeeds(&backward_, &Pass::input_c, "input_c", 15, run);
+  ExpectNeeds(&backward_, &Pass::params, "params", 200, run);
+  ExpectNeeds(&backward_, &Pass::output, "output", 30, run);
+  ExpectNeeds(&backward_, &Pass::output_backprop, "output_backprop", 30, run);
+  ExpectNeeds(&backward_, &Pass::output_h_backprop, "output_h_backprop", 15,
+              run);
+  ExpectNeeds(&backward_, &Pass::output_c_backprop, "output_c_backprop", 15,
+              run);
+  ExpectNeeds(&backward_, &Pass::input_backprop, "input_backprop", 18, run);
+  ExpectNeeds(&backward_, &Pass::input_h_backprop, "input_h_backprop", 15, run);
+  ExpectNeeds(&backward_, &Pass::input_c_backprop, "input_c_backprop", 15, run);
+  backward_.reserve_space = nullptr;
+  ExpectInvalid(Backward(), "reserve_space must not be null");
+  backward_.reserve_space = forward_.reserve_space;
   ExpectOk(Backward());
+}
+
+TEST_F(CApiArgumentsTest, RefusesNull) {
+  const char* algorithm;
+  std::size_t num_bytes;
+  std::int64_t size;
+  ExpectInvalid(TfRnnOpsGpu_MakeNetwork(nullptr, &network_),
+                "options must not be null");
+  ExpectInvalid(TfRnnOpsGpu_ParamsSize(nullptr, &size),
+                "network must not be null");
+  ExpectInvalid(TfRnnOpsGpu_ParamsSize(network_, nullptr),
+                "size must not be null");
+  ExpectInvalid(TfRnnOpsGpu_ReserveSpace(network_, &call_, &sequences_, nullptr,
+                                         &algorithm),
+                "num_bytes must not be null");
+  ExpectInvalid(TfRnnOpsGpu_ReserveSpace(network_, &call_, &sequences_,
+                                         &num_bytes, nullptr),
+                "algorithm must not be null");
   const struct {
-    const void** array;
-    const char* message;
-  } inputs[] = {
-      {&forward_.input, "input must have 18 elements, but is null"},
-      {&forward_.input_h, "input_h must have 15 elements, but is null"},
-      {&forward_.input_c, "input_c must have 15 elements, but is null"},
-      {&forward_.params, "params must have 200 elements, but is null"},
-  };
-  for (const auto& [array, message] : inputs) {
-    const void* const value = *array;
-    *array = nullptr;
-    ExpectInvalid(Forward(), message);
-    *array = value;
+    TfRnnOpsGpu_Network* network;
+    const TfRnnOpsGpu_Call* call;
+    const TfRnnOpsGpu_Sequences* sequences;
+    const TfRnnOpsGpu_Forward* pass;
+    const char* name;
+  } calls[] = {{nullptr, &call_, &sequences_, &forward_, "network"},
+               {network_, nullptr, &sequences_, &forward_, "call"},
+               {network_, &call_, nullptr, &forward_, "sequences"},
+               {network_, &call_, &sequences_, nullptr, "pass"}};
+  for (const auto& [network, call, sequences, pass, name] : calls) {
+    ExpectInvalid(TfRnnOpsGpu_RunForward(network, call, sequences, pass),
+                  std::string(name) + " must not be null");
   }
+  ExpectInvalid(TfRnnOpsGpu_RunBackward(network_, &call_, &sequences_, nullptr),
+                "pass must not be null");
+  call_.allocate_scratch = nullptr;
+  ExpectInvalid(Forward(), "allocate_scratch must not be null");
+}
+
+TEST_F(CApiArgumentsTest, RefusesSequencesThatAreNone) {
+  const std::int32_t lengths[] = {2, 3, 0};
+  const std::int32_t negative[] = {2, 0, -1};
+  const struct {
+    TfRnnOpsGpu_Sequences sequences;
+    const char* message;
+  } refusals[] = {
+      {{-1, 3, 1, nullptr}, "time must be at least 0, but is -1"},
+      {{2, -1, 1, nullptr}, "batch must be at least 0, but is -1"},
+      {{2, 3, 1, lengths},
+       "lengths[1] must be between 0 and time = 2, but is 3"},
+      {{2, 3, 1, negative},
+       "lengths[2] must be between 0 and time = 2, but is -1"},
+      {{kMost, 3, 1, nullptr},
+       "input must have no more bytes than can be counted, but the sizes are "
+       "too large"},
+      {{2, kMost / 16, 1, nullptr},
+       "input must have no more bytes than can be counted, but the sizes are "
+       "too large"},
+      {{0, kMost / 16, 1, nullptr},
+       "input_h must have no more bytes than can be counted, but the sizes are "
+       "too large"},
+  };
+  for (const auto& [sequences, message] : refusals) {
+    sequences_ = sequences;
+    ExpectInvalid(Forward(), message);
+    ExpectInvalid(Backward(), message);
+  }
+}
+
+TEST_F(CApiArgumentsTest, RefusesMemoryThatIsNotAligned) {
+  const std::string message =
+      "reserve_space must be at a multiple of 256 bytes, but is 16 past one";
+  void* const reserve_space = forward_.reserve_space;
+  forward_.reserve_space = static_cast<char*>(reserve_space) + 16;
+  ExpectInvalid(Forward(), message);
+  backward_.reserve_space = forward_.reserve_space;
+  ExpectInvalid(Backward(), message);
+  forward_.reserve_space = reserve_space;
+  call_.allocate_scratch = [](void* gpu, std::size_t num_bytes) -> void* {
+    return static_cast<char*>(static_cast<Gpu*>(gpu)->Allocate(num_bytes + 8)) +
+           8;
+  };
+  EXPECT_EQ(Forward(), TF_RNN_OPS_GPU_INVALID_ARGUMENT);
+  EXPECT_EQ(std::string(TfRnnOpsGpu_LastError())
+                .find("scratch memory must be at a multiple of 256 bytes, but "
+                      "is 8 past one: rnn_mode lstm"),
+            0);
+}
+
+TEST_F(CApiArgumentsTest, OptionalArraysMayBeNull) {
   ExpectOk(Forward());
+  backward_.params_backprop = nullptr;
+  ExpectOk(Backward());
+  forward_.reserve_space = nullptr;
+  ExpectOk(Forward());
+}
+
+TEST_F(CApiArgumentsTest, TellsThatThereIsNoMemory) {
+  call_.allocate_scratch = [](void*, std::size_t) -> void* { return nullptr; };
+  EXPECT_EQ(Forward(), TF_RNN_OPS_GPU_OUT_OF_MEMORY);
+  const std::string message = TfRnnOpsGpu_LastError();
+  EXPECT_EQ(message.find("allocate_scratch returned null for "), 0) << message;
+  EXPECT_NE(message.find("num_units 5"), std::string::npos) << message;
+  call_ = gpu_.Call();
+  ExpectOk(Forward());
+}
+
+TEST_F(CApiArgumentsTest, EachThreadHasItsLastError) {
+  forward_.input = nullptr;
+  std::thread([this] { Forward(); }).join();
+  forward_.output = nullptr;
+  forward_.input = backward_.input;
+  ExpectInvalid(Forward(), "output must have 30 elements, but is null");
+  std::thread([] { EXPECT_STREQ(TfRnnOpsGpu_LastError(), ""); }).join();
+  EXPECT_STREQ(TfRnnOpsGpu_LastError(),
+               "output must have 30 elements, but is null");
+}
+
+TEST_F(CApiTest, DescribesTheLibraries) {
+  const std::string lines = TfRnnOpsGpu_Libraries();
+  for (const char* name : {"libcuda.so.1: ", "libcudnn.so.9: version ",
+                           "libcublas.so.12: version "}) {
+    EXPECT_NE(lines.find(name), std::string::npos) << lines;
+  }
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cc/gpu/c_api.h"
@@ -95,6 +96,16 @@ class CApiTest : public testing::Test {
 inline void ExpectInvalid(int code, const std::string& message) {
   EXPECT_EQ(code, TF_RNN_OPS_GPU_INVALID_ARGUMENT);
   EXPECT_EQ(TfRnnOpsGpu_LastError(), message);
+}
+
+// run() refuses `arguments` without one of their arrays, of that size.
+template <typename Arguments, typename Any, typename Run>
+void ExpectNeeds(Arguments* arguments, Any* Arguments::* array,
+                 const std::string& name, int size, const Run& run) {
+  Any* const value = std::exchange(arguments->*array, nullptr);
+  ExpectInvalid(run(), name + " must have " + std::to_string(size) +
+                           " elements, but is null");
+  arguments->*array = value;
 }
 
 }  // namespace tf_rnn_ops::gpu
