@@ -32,6 +32,17 @@ Status CopyRowsOf(const Call& call, const char* name, const RowCounts& counts,
                         static_cast<E*>(target), target_strides});
 }
 
+template <typename T>
+Status ApplyDropoutTo(const Call& call, const char* name,
+                      const RowCounts& counts, const MaskRows& rows,
+                      const void* source, const RowStrides& strides,
+                      void* target) {
+  return Launch(call, name,
+                ApplyDropoutKernel<T>{counts, static_cast<const T*>(source),
+                                      static_cast<T*>(target), strides,
+                                      rows.mask, rows.offset, rows.strides});
+}
+
 }  // namespace
 
 Status CopyRows(const Call& call, DataType type, const RowCounts& counts,
@@ -62,6 +73,26 @@ Status RoundToBFloat16(const Call& call, std::int64_t count,
   return Launch(call, "RoundToBFloat16",
                 RoundToBFloat16Kernel{count, source,
                                       static_cast<rnn::BFloat16*>(target)});
+}
+
+Status ApplyDropout(const Call& call, DataType type, const RowCounts& counts,
+                    const MaskRows& rows, const void* source,
+                    const RowStrides& strides, void* target) {
+  switch (type) {
+    case DataType::kHalf:
+      return ApplyDropoutTo<rnn::Half>(call, "ApplyDropoutHalf", counts, rows,
+                                       source, strides, target);
+    case DataType::kBFloat16:
+      return ApplyDropoutTo<rnn::BFloat16>(call, "ApplyDropoutBFloat16", counts,
+                                           rows, source, strides, target);
+    case DataType::kFloat:
+      return ApplyDropoutTo<float>(call, "ApplyDropoutFloat", counts, rows,
+                                   source, strides, target);
+    case DataType::kDouble:
+      break;
+  }
+  return ApplyDropoutTo<double>(call, "ApplyDropoutDouble", counts, rows,
+                                source, strides, target);
 }
 
 Status CopyBytes(const Call& call, std::size_t num_bytes, const void* source,

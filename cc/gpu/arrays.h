@@ -1,4 +1,5 @@
-// Arrays on the GPU that take another arrangement or type.
+// Arrays on the GPU that take another arrangement or type, or are multiplied by
+// the masks of dropout.
 
 #ifndef TF_RNN_OPS_CC_GPU_ARRAYS_H_
 #define TF_RNN_OPS_CC_GPU_ARRAYS_H_
@@ -9,6 +10,7 @@
 #include "cc/gpu/arrays_device.h"
 #include "cc/gpu/call.h"
 #include "cc/gpu/data_type.h"
+#include "cc/gpu/dropout_device.h"
 #include "cc/gpu/status.h"
 
 namespace tf_rnn_ops::gpu {
@@ -24,6 +26,19 @@ Status WidenBFloat16(const Call& call, std::int64_t count, const void* source,
                      float* target);
 Status RoundToBFloat16(const Call& call, std::int64_t count,
                        const float* source, void* target);
+
+// Rows of a mask.
+struct MaskRows {
+  DropoutMask mask;
+  std::int64_t offset;  // of the first row, in elements of the mask
+  RowStrides strides;
+};
+
+// target = source ∘ mask, or the mask itself if source is null. Source and
+// target have the same arrangement and may be the same array.
+Status ApplyDropout(const Call& call, DataType type, const RowCounts& counts,
+                    const MaskRows& rows, const void* source,
+                    const RowStrides& strides, void* target);
 
 // Copies bytes within the GPU's memory, and sets them to zero.
 Status CopyBytes(const Call& call, std::size_t num_bytes, const void* source,
