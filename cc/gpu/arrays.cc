@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 #include "cc/gpu/arrays_code.h"
 #include "cc/gpu/device_module.h"
@@ -93,6 +94,14 @@ Status ApplyDropout(const Call& call, DataType type, const RowCounts& counts,
   }
   return ApplyDropoutTo<double>(call, "ApplyDropoutDouble", counts, rows,
                                 source, strides, target);
+}
+
+Status WriteBytes(const Call& call, const HostBytes& bytes, void* target) {
+  WriteBytesKernel kernel;
+  static_assert(sizeof(kernel.words) == sizeof(bytes));
+  std::memcpy(kernel.words, bytes.data(), bytes.size());
+  kernel.target = static_cast<std::uint64_t*>(target);
+  return Launch(call, "WriteBytes", kernel);
 }
 
 Status CopyBytes(const Call& call, std::size_t num_bytes, const void* source,

@@ -4,6 +4,7 @@
 #ifndef TF_RNN_OPS_CC_GPU_ARRAYS_H_
 #define TF_RNN_OPS_CC_GPU_ARRAYS_H_
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 
@@ -39,6 +40,11 @@ struct MaskRows {
 Status ApplyDropout(const Call& call, DataType type, const RowCounts& counts,
                     const MaskRows& rows, const void* source,
                     const RowStrides& strides, void* target);
+
+// Writes bytes of the host's to the GPU's memory, at a multiple of 8. They are
+// copied before the call returns.
+using HostBytes = std::array<char, 128>;
+Status WriteBytes(const Call& call, const HostBytes& bytes, void* target);
 
 // Copies bytes within the GPU's memory, and sets them to zero.
 Status CopyBytes(const Call& call, std::size_t num_bytes, const void* source,

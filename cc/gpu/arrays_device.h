@@ -117,12 +117,28 @@ struct ApplyDropoutKernel {
   }
 };
 
+// Writes bytes that come as its argument.
+struct WriteBytesKernel {
+  static constexpr std::int64_t kWords = 16;
+
+  std::uint64_t words[kWords];
+  std::uint64_t* target;
+
+  std::int64_t num_rows() const { return 1; }
+  std::int64_t width() const { return kWords; }
+
+  void Compute(std::int64_t, std::int64_t col) const {
+    target[col] = words[col];
+  }
+};
+
 // F(name, Kernel) for each of them.
 #define TF_RNN_OPS_ARRAY_KERNELS(F)                          \
   F(CopyRows16, CopyRowsKernel<std::uint16_t>)               \
   F(CopyRows32, CopyRowsKernel<std::uint32_t>)               \
   F(CopyRows64, CopyRowsKernel<std::uint64_t>)               \
   F(WidenBFloat16, WidenBFloat16Kernel)                      \
+  F(WriteBytes, WriteBytesKernel)                            \
   F(RoundToBFloat16, RoundToBFloat16Kernel)                  \
   F(ApplyDropoutHalf, ApplyDropoutKernel<rnn::Half>)         \
   F(ApplyDropoutBFloat16, ApplyDropoutKernel<rnn::BFloat16>) \

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -247,6 +248,17 @@ TEST(ArraysTest, DropsNans) {
                            array.data(), {0, 0}, array.data())
                   .ok());
   EXPECT_EQ(array.ToVector(), std::vector<float>(8, 0));
+}
+
+TEST(ArraysTest, WritesBytesOfTheHost) {
+  FakeGpu gpu;
+  FakeScratchAllocator scratch(&gpu.driver());
+  HostBytes bytes;
+  std::iota(bytes.begin(), bytes.end(), 1);
+  FakeDeviceArray<char> target(&gpu.driver(), bytes.size() + 8, 8);
+  ASSERT_TRUE(WriteBytes(gpu.Call(&scratch), bytes, target.data()).ok());
+  const std::vector<char> written = target.ToVector();
+  EXPECT_TRUE(std::equal(bytes.begin(), bytes.end(), written.begin()));
 }
 
 TEST(ArraysTest, CopiesAndZeroesBytes) {

@@ -437,11 +437,7 @@ Status CudnnRnn<T>::RunBackward(const rnn::CudnnRnnBackward<T>& pass,
 Status WriteReserveSpaceHeader(const Call& call,
                                const ReserveSpaceHeader& header,
                                void* reserve_space) {
-  // The bytes are taken before the call returns: they are not pinned.
-  return call.driver->Check(call.driver->cuMemcpyHtoDAsync_v2(
-                                DevicePointer(reserve_space), header.data(),
-                                header.size(), call.stream),
-                            "cuMemcpyHtoDAsync");
+  return WriteBytes(call, header, reserve_space);
 }
 
 Status ReadReserveSpaceHeader(const Call& call, const void* reserve_space,

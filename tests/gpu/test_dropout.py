@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 from cudnn_rnn_checks import run_all, run_backprop, run_forward
 from cudnn_rnn_inputs import DTYPES, MODES, OUTPUTS, VERSIONS, Config, cast, network_inputs, shapes
-from devices import OPS, needs_gpu
+from devices import OPS
 from dropout_checks import RATES, SEEDS, check_share, check_unrelated, fresh_kernels, scale_of
 from parity import to_float64
 
