@@ -159,12 +159,10 @@ $(WHEEL_ENV)/installed: requirements/tensorflow.txt requirements/pytest.txt dist
 	@$(WHEEL_ENV)/bin/python $(INSTALL_LOCKED) --quiet -r requirements/pytest.txt
 	@touch $@
 
-# Those of the ops that hold on any device, but for a dropout of everything, which cuDNN has not. TensorFlow takes the
-# GPU, since no device is named.
+# Those of the ops that hold on any device. TensorFlow takes the GPU, since no device is named.
 GPU_TESTS := tests/gpu $(addprefix tests/test_,golden.py gpu_library.py doors.py cudnn_rnn_bad_input.py \
 	cudnn_rnn_gradients.py cudnn_rnn_params_ops.py cudnn_rnn_layer.py gru_block_cell_bad_input.py \
-	gru_block_cell_gradients.py gru_block_cell_layer.py) \
-	--deselect tests/test_cudnn_rnn_bad_input.py::test_all_or_nothing_may_be_dropped
+	gru_block_cell_gradients.py gru_block_cell_layer.py)
 COMPUTE_SANITIZER := $(GPU_ENV)/lib/python3*/site-packages/nvidia/cu13/bin/compute-sanitizer
 
 .PHONY: gpu-test

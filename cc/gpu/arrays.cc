@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 #include "cc/gpu/arrays_code.h"
 #include "cc/gpu/device_module.h"
@@ -30,6 +31,17 @@ Status CopyRowsOf(const Call& call, const char* name, const RowCounts& counts,
       call, name,
       CopyRowsKernel<E>{counts, static_cast<const E*>(source), source_strides,
                         static_cast<E*>(target), target_strides});
+}
+
+template <typename T>
+Status ApplyDropoutTo(const Call& call, const char* name,
+                      const RowCounts& counts, const MaskRows& rows,
+                      const void* source, const RowStrides& strides,
+                      void* target) {
+  return Launch(call, name,
+                ApplyDropoutKernel<T>{counts, static_cast<const T*>(source),
+                                      static_cast<T*>(target), strides,
+                                      rows.mask, rows.offset, rows.strides});
 }
 
 }  // namespace
@@ -62,6 +74,34 @@ Status RoundToBFloat16(const Call& call, std::int64_t count,
   return Launch(call, "RoundToBFloat16",
                 RoundToBFloat16Kernel{count, source,
                                       static_cast<rnn::BFloat16*>(target)});
+}
+
+Status ApplyDropout(const Call& call, DataType type, const RowCounts& counts,
+                    const MaskRows& rows, const void* source,
+                    const RowStrides& strides, void* target) {
+  switch (type) {
+    case DataType::kHalf:
+      return ApplyDropoutTo<rnn::Half>(call, "ApplyDropoutHalf", counts, rows,
+                                       source, strides, target);
+    case DataType::kBFloat16:
+      return ApplyDropoutTo<rnn::BFloat16>(call, "ApplyDropoutBFloat16", counts,
+                                           rows, source, strides, target);
+    case DataType::kFloat:
+      return ApplyDropoutTo<float>(call, "ApplyDropoutFloat", counts, rows,
+                                   source, strides, target);
+    case DataType::kDouble:
+      break;
+  }
+  return ApplyDropoutTo<double>(call, "ApplyDropoutDouble", counts, rows,
+                                source, strides, target);
+}
+
+Status WriteBytes(const Call& call, const HostBytes& bytes, void* target) {
+  WriteBytesKernel kernel;
+  static_assert(sizeof(kernel.words) == sizeof(bytes));
+  std::memcpy(kernel.words, bytes.data(), bytes.size());
+  kernel.target = static_cast<std::uint64_t*>(target);
+  return Launch(call, "WriteBytes", kernel);
 }
 
 Status CopyBytes(const Call& call, std::size_t num_bytes, const void* source,

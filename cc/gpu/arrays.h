@@ -1,14 +1,17 @@
-// Arrays on the GPU that take another arrangement or type.
+// Arrays on the GPU that take another arrangement or type, or are multiplied by
+// the masks of dropout.
 
 #ifndef TF_RNN_OPS_CC_GPU_ARRAYS_H_
 #define TF_RNN_OPS_CC_GPU_ARRAYS_H_
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 
 #include "cc/gpu/arrays_device.h"
 #include "cc/gpu/call.h"
 #include "cc/gpu/data_type.h"
+#include "cc/gpu/dropout_device.h"
 #include "cc/gpu/status.h"
 
 namespace tf_rnn_ops::gpu {
@@ -24,6 +27,24 @@ Status WidenBFloat16(const Call& call, std::int64_t count, const void* source,
                      float* target);
 Status RoundToBFloat16(const Call& call, std::int64_t count,
                        const float* source, void* target);
+
+// Rows of a mask.
+struct MaskRows {
+  DropoutMask mask;
+  std::int64_t offset;  // of the first row, in elements of the mask
+  RowStrides strides;
+};
+
+// target = source ∘ mask, or the mask itself if source is null. Source and
+// target have the same arrangement and may be the same array.
+Status ApplyDropout(const Call& call, DataType type, const RowCounts& counts,
+                    const MaskRows& rows, const void* source,
+                    const RowStrides& strides, void* target);
+
+// Writes bytes of the host's to the GPU's memory, at a multiple of 8. They are
+// copied before the call returns.
+using HostBytes = std::array<char, 128>;
+Status WriteBytes(const Call& call, const HostBytes& bytes, void* target);
 
 // Copies bytes within the GPU's memory, and sets them to zero.
 Status CopyBytes(const Call& call, std::size_t num_bytes, const void* source,

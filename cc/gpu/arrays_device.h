@@ -6,6 +6,8 @@
 
 #include <cstdint>
 
+#include "cc/gpu/device_math.h"
+#include "cc/gpu/dropout_device.h"
 #include "cc/gpu/float16_conversion.h"
 #include "cc/rnn/float16.h"
 
@@ -70,13 +72,78 @@ struct RoundToBFloat16Kernel {
   }
 };
 
+// Multiplies rows by a mask. Compute does the work of up to kColumns columns,
+// which share random bits.
+template <typename T>
+struct ApplyDropoutKernel {
+  RowCounts counts;
+  const T* source;  // null for ones; may be the target
+  T* target;
+  RowStrides strides;  // of source and target
+  DropoutMask mask;
+  std::int64_t mask_offset;  // of the first row's factors, in elements
+  RowStrides mask_strides;
+
+  static constexpr std::int64_t kColumns = 4;
+
+  std::int64_t num_rows() const { return counts.outer * counts.inner; }
+  std::int64_t width() const {
+    return (counts.width + kColumns - 1) / kColumns;
+  }
+
+  void Compute(std::int64_t row, std::int64_t group) const {
+    using C = rnn::ComputeType<T>;
+    const std::int64_t outer = row / counts.inner;
+    const std::int64_t inner = row % counts.inner;
+    const std::int64_t array_row =
+        outer * strides.outer + inner * strides.inner;
+    const std::int64_t mask_row =
+        mask_offset + outer * mask_strides.outer + inner * mask_strides.inner;
+    const std::int64_t begin = group * kColumns;
+    const std::int64_t end =
+        begin + kColumns < counts.width ? begin + kColumns : counts.width;
+    PhiloxWords random = mask.RandomBits(mask_row + begin);
+    for (std::int64_t col = begin; col < end; ++col) {
+      const std::int64_t index = mask_row + col;
+      if (col > begin && index % 4 == 0) random = mask.RandomBits(index);
+      const std::int64_t at = array_row + col;
+      C result = 0;
+      if (mask.Keeps(random.words[index % 4])) {
+        result = (source == nullptr ? C(1) : ToCompute(source[at])) *
+                 static_cast<C>(mask.scale);
+      }
+      Round(result, &target[at]);
+    }
+  }
+};
+
+// Writes bytes that come as its argument.
+struct WriteBytesKernel {
+  static constexpr std::int64_t kWords = 16;
+
+  std::uint64_t words[kWords];
+  std::uint64_t* target;
+
+  std::int64_t num_rows() const { return 1; }
+  std::int64_t width() const { return kWords; }
+
+  void Compute(std::int64_t, std::int64_t col) const {
+    target[col] = words[col];
+  }
+};
+
 // F(name, Kernel) for each of them.
-#define TF_RNN_OPS_ARRAY_KERNELS(F)            \
-  F(CopyRows16, CopyRowsKernel<std::uint16_t>) \
-  F(CopyRows32, CopyRowsKernel<std::uint32_t>) \
-  F(CopyRows64, CopyRowsKernel<std::uint64_t>) \
-  F(WidenBFloat16, WidenBFloat16Kernel)        \
-  F(RoundToBFloat16, RoundToBFloat16Kernel)
+#define TF_RNN_OPS_ARRAY_KERNELS(F)                          \
+  F(CopyRows16, CopyRowsKernel<std::uint16_t>)               \
+  F(CopyRows32, CopyRowsKernel<std::uint32_t>)               \
+  F(CopyRows64, CopyRowsKernel<std::uint64_t>)               \
+  F(WidenBFloat16, WidenBFloat16Kernel)                      \
+  F(WriteBytes, WriteBytesKernel)                            \
+  F(RoundToBFloat16, RoundToBFloat16Kernel)                  \
+  F(ApplyDropoutHalf, ApplyDropoutKernel<rnn::Half>)         \
+  F(ApplyDropoutBFloat16, ApplyDropoutKernel<rnn::BFloat16>) \
+  F(ApplyDropoutFloat, ApplyDropoutKernel<float>)            \
+  F(ApplyDropoutDouble, ApplyDropoutKernel<double>)
 
 }  // namespace tf_rnn_ops::gpu
 

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -136,6 +137,128 @@ TEST(ArraysTest, RoundsToNearestTiesToEven) {
   for (std::size_t i = 0; i < values.size(); ++i) {
     EXPECT_EQ(rnn::ToDouble(rounded[i]), expected[i]) << values[i];
   }
+}
+
+// The masks of a stream as the CPU's engine draws them: for one layer after
+// another, [S, B, W].
+template <typename T>
+std::vector<T> CpuMasks(const rnn::RnnConfig& config, const rnn::RnnSize& size,
+                        float rate, const rnn::RandomStream& stream) {
+  std::vector<T> masks((config.num_layers - 1) * size.time * size.batch *
+                       config.num_units);
+  rnn::SerialExecutor executor;
+  rnn::GetCudnnRnnKernels<T>(rnn::InstructionSet::kBaseline, config)
+      .dropout_masks(config, size, rate, stream, masks.data(), executor);
+  return masks;
+}
+
+// Rows of any arrangement and any place in a mask, of widths that are no
+// multiple of four, and counters that carry.
+template <typename T>
+void ExpectCpuMasks(float rate, std::int64_t width) {
+  const rnn::RnnConfig config = {rnn::RnnMode::kTanh, false, 1, 3, 1, width, 0};
+  const rnn::RnnSize size = {5, 4};
+  const rnn::RandomStream stream = {12345, ~std::uint64_t{7}, 9};
+  const std::vector<T> expected = CpuMasks<T>(config, size, rate, stream);
+  const std::int64_t layer_size = size.time * size.batch * width;
+  constexpr std::int64_t kFirst = 1, kSamples = 2;  // those that are dropped
+  const RowStrides mask_strides = {size.batch * width, width};
+  // Sample by sample.
+  const RowStrides strides = {width, size.time * width};
+  for (std::int64_t layer = 0; layer < 2; ++layer) {
+    const DropoutMask mask = MakeDropoutMask(
+        rate, stream, layer * rnn::NumLayerDropoutSamples(config, size));
+    const MaskRows rows = {mask, kFirst * width, mask_strides};
+    const RowCounts counts = {size.time, kSamples, width};
+    FakeGpu gpu;
+    FakeScratchAllocator scratch(&gpu.driver());
+    const Call call = gpu.Call(&scratch);
+    std::vector<T> values(size.time * kSamples * width);
+    std::iota(values.begin(), values.end(), 1);
+    FakeDeviceArray<T> array(&gpu.driver(), values);
+    FakeDeviceArray<T> factors(&gpu.driver(), values.size());
+    ASSERT_TRUE(ApplyDropout(call, DataTypeOf<T>, counts, rows, nullptr,
+                             strides, factors.data())
+                    .ok());
+    ASSERT_TRUE(ApplyDropout(call, DataTypeOf<T>, counts, rows, array.data(),
+                             strides, array.data())
+                    .ok());
+    for (std::int64_t t = 0; t < size.time; ++t) {
+      for (std::int64_t b = 0; b < kSamples; ++b) {
+        for (std::int64_t i = 0; i < width; ++i) {
+          const T factor = expected[layer * layer_size +
+                                    (t * size.batch + kFirst + b) * width + i];
+          const std::int64_t at = (b * size.time + t) * width + i;
+          EXPECT_EQ(factors.ToVector()[at], factor);
+          EXPECT_EQ(array.ToVector()[at], values[at] * factor);
+        }
+      }
+    }
+  }
+}
+
+TEST(ArraysTest, DropsWhatTheCpuDrops) {
+  for (float rate : {0.0f, 0.25f, 0.9f, 1.0f}) {
+    for (std::int64_t width : {1, 3, 4, 8, 17}) {
+      SCOPED_TRACE(testing::Message() << rate << ", " << width);
+      ExpectCpuMasks<float>(rate, width);
+      ExpectCpuMasks<double>(rate, width);
+    }
+  }
+}
+
+// 16-bit types are multiplied in float32 and rounded to nearest.
+// roundoff: the largest relative error of a number of type T.
+template <typename T>
+void ExpectRoundedProducts(double roundoff) {
+  FakeGpu gpu;
+  FakeScratchAllocator scratch(&gpu.driver());
+  rnn::Array values(64);
+  std::iota(values.begin(), values.end(), 1);
+  FakeDeviceArray<T> source(&gpu.driver(), rnn::Rounded<T>(values));
+  FakeDeviceArray<T> target(&gpu.driver(), values.size());
+  const DropoutMask mask = MakeDropoutMask(0.25f, {7, 0, 0}, 0);
+  const auto size = static_cast<std::int64_t>(values.size());
+  ASSERT_TRUE(ApplyDropout(gpu.Call(&scratch), DataTypeOf<T>, {1, 1, size},
+                           {mask, 0, {0, 0}}, source.data(), {0, 0},
+                           target.data())
+                  .ok());
+  const rnn::RnnConfig config = {rnn::RnnMode::kTanh, false, 1, 2, 1, size, 0};
+  const std::vector<float> factors =
+      CpuMasks<float>(config, {1, 1}, 0.25f, {7, 0, 0});
+  const std::vector<T> results = target.ToVector();
+  for (std::int64_t i = 0; i < size; ++i) {
+    const double product = values[i] * factors[i];
+    EXPECT_NEAR(rnn::ToDouble(results[i]), product, product * roundoff);
+  }
+}
+
+TEST(ArraysTest, DropsSixteenBitTypes) {
+  ExpectRoundedProducts<rnn::Half>(0x1p-11);
+  ExpectRoundedProducts<rnn::BFloat16>(0x1p-8);
+}
+
+// What is dropped may not even be a number.
+TEST(ArraysTest, DropsNans) {
+  FakeGpu gpu;
+  FakeScratchAllocator scratch(&gpu.driver());
+  FakeDeviceArray<float> array(&gpu.driver(), 8);  // of NaNs
+  ASSERT_TRUE(ApplyDropout(gpu.Call(&scratch), DataType::kFloat, {1, 1, 8},
+                           {MakeDropoutMask(1, {7, 0, 0}, 0), 0, {0, 0}},
+                           array.data(), {0, 0}, array.data())
+                  .ok());
+  EXPECT_EQ(array.ToVector(), std::vector<float>(8, 0));
+}
+
+TEST(ArraysTest, WritesBytesOfTheHost) {
+  FakeGpu gpu;
+  FakeScratchAllocator scratch(&gpu.driver());
+  HostBytes bytes;
+  std::iota(bytes.begin(), bytes.end(), 1);
+  FakeDeviceArray<char> target(&gpu.driver(), bytes.size() + 8, 8);
+  ASSERT_TRUE(WriteBytes(gpu.Call(&scratch), bytes, target.data()).ok());
+  const std::vector<char> written = target.ToVector();
+  EXPECT_TRUE(std::equal(bytes.begin(), bytes.end(), written.begin()));
 }
 
 TEST(ArraysTest, CopiesAndZeroesBytes) {

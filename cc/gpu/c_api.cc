@@ -182,16 +182,6 @@ Status WithType(int type, const Function& function) {
 // ---------------------------------------------------------------------------
 // Calls
 
-// Callers have no memory to give for longer than a call, in which cuDNN could
-// keep the states of its dropout.
-class NoLastingMemory : public LastingAllocator {
- public:
-  Status Allocate(std::size_t, std::shared_ptr<void>*) override {
-    return Status(StatusCode::kUnimplemented,
-                  "dropout needs memory that lasts longer than a call");
-  }
-};
-
 // A call as the engine takes it, while it runs.
 class EngineCall : public ScratchAllocator {
  public:
@@ -220,12 +210,11 @@ class EngineCall : public ScratchAllocator {
 
   const Call& call() const { return call_; }
   bool allow_tf32() const { return argument_.allow_tf32 != 0; }
-  CudnnRnnCall network_call() { return {call_, &lasting_, allow_tf32()}; }
+  CudnnRnnCall network_call() const { return {call_, allow_tf32()}; }
 
  private:
   TfRnnOpsGpu_Call argument_{};
   Call call_{};
-  NoLastingMemory lasting_;
   std::unique_ptr<ScopedContext> context_;
 };
 
@@ -321,7 +310,7 @@ class Network : public TfRnnOpsGpu_Network {
           const rnn::RnnConfig& config, float dropout)
       : TfRnnOpsGpu_Network(config),
         dropout_(dropout),
-        networks_(cudnn, handles, dropout, /*seed=*/0) {}
+        networks_(cudnn, handles) {}
 
   Status FindReserveSpaceSize(const TfRnnOpsGpu_Call* call,
                               const TfRnnOpsGpu_Sequences& sequences,
@@ -329,10 +318,13 @@ class Network : public TfRnnOpsGpu_Network {
                               const char** algorithm) override {
     EngineCall engine_call;
     TF_RNN_OPS_GPU_RETURN_IF_ERROR(engine_call.Init(call));
-    rnn::ReserveSpaceKey key = KeyOf(sequences);
+    CudnnRnnPlan plan;
+    TF_RNN_OPS_GPU_RETURN_IF_ERROR(networks_.Plan(engine_call.network_call(),
+                                                  KeyOf(sequences),
+                                                  /*is_training=*/true, &plan));
+    *num_bytes = plan.reserve_space_bytes();
     *algorithm = "STANDARD";
-    return networks_.DescribeReserveSpace(engine_call.network_call(),
-                                          Purpose::kTraining, &key, num_bytes);
+    return Status();
   }
 
   Status Forward(const TfRnnOpsGpu_Call* call,
@@ -353,11 +345,11 @@ class Network : public TfRnnOpsGpu_Network {
     engine_pass.stream = StreamOf(pass.dropout_stream);
     EngineCall engine_call;
     TF_RNN_OPS_GPU_RETURN_IF_ERROR(engine_call.Init(call));
-    if (engine_pass.is_training) {
-      TF_RNN_OPS_GPU_RETURN_IF_ERROR(
-          WriteHeader(engine_call.network_call(), sequences, engine_pass));
-    }
-    return networks_.Forward(engine_call.network_call(), engine_pass);
+    CudnnRnnPlan plan;
+    TF_RNN_OPS_GPU_RETURN_IF_ERROR(
+        networks_.Plan(engine_call.network_call(), KeyOf(sequences),
+                       engine_pass.is_training, &plan));
+    return networks_.Forward(engine_pass, &plan);
   }
 
   Status Backward(const TfRnnOpsGpu_Call* call,
@@ -389,7 +381,15 @@ class Network : public TfRnnOpsGpu_Network {
     TF_RNN_OPS_GPU_RETURN_IF_ERROR(arrays.status());
     EngineCall engine_call;
     TF_RNN_OPS_GPU_RETURN_IF_ERROR(engine_call.Init(call));
-    return networks_.Backward(engine_call.network_call(), engine_pass);
+    CudnnRnnPlan plan;
+    TF_RNN_OPS_GPU_RETURN_IF_ERROR(networks_.Plan(engine_call.network_call(),
+                                                  KeyOf(sequences),
+                                                  /*is_training=*/true, &plan));
+    ReserveSpaceHeader header;
+    rnn::WriteReserveSpaceHeader<T>(plan.key(), StreamOf(pass.dropout_stream),
+                                    header.data());
+    engine_pass.reserve_space_header = &header;
+    return networks_.Backward(engine_pass, &plan, pass.owns_reserve_space != 0);
   }
 
  private:
@@ -415,18 +415,6 @@ class Network : public TfRnnOpsGpu_Network {
     arrays->Take("input_h", pass.input_h, sizes.h, &engine_pass->input_h);
     arrays->Take("input_c", pass.input_c, sizes.c, &engine_pass->input_c);
     arrays->Take("params", pass.params, sizes.params, &engine_pass->params);
-  }
-
-  Status WriteHeader(const CudnnRnnCall& call,
-                     const TfRnnOpsGpu_Sequences& sequences,
-                     const rnn::CudnnRnnForward<T>& pass) {
-    rnn::ReserveSpaceKey key = KeyOf(sequences);
-    std::size_t num_bytes;
-    TF_RNN_OPS_GPU_RETURN_IF_ERROR(networks_.DescribeReserveSpace(
-        call, Purpose::kTraining, &key, &num_bytes));
-    ReserveSpaceHeader header;
-    rnn::WriteReserveSpaceHeader<T>(key, pass.stream, header.data());
-    return WriteReserveSpaceHeader(call, header, pass.reserve_space);
   }
 
   const float dropout_;

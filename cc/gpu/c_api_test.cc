@@ -71,7 +71,8 @@ class CaseNetwork {
             ToDoubles(output_c, k_.input_c.size())};
   }
 
-  rnn::BackwardResult Backward(bool wants_params = true) {
+  rnn::BackwardResult Backward(bool wants_params = true,
+                               bool owns_reserve_space = false) {
     T* const d_input = gpu_.Like<T>(k_.input);
     T* const d_h = gpu_.Like<T>(k_.input_h);
     T* const d_c = gpu_.Like<T>(k_.input_c);
@@ -85,7 +86,7 @@ class CaseNetwork {
                                        gpu_.Copy<T>(k_.d_output_h),
                                        gpu_.Copy<T>(k_.d_output_c),
                                        reserve_space_,
-                                       /*owns_reserve_space=*/0,
+                                       owns_reserve_space,
                                        kDropout,
                                        d_input,
                                        d_h,
@@ -134,7 +135,6 @@ std::vector<rnn::Case> Cases() {
   for (rnn::Case& k : rnn::Cases()) {
     if (k.config.has_keras_weights || k.size.time > 9) continue;
     if (k.config.num_units > 20) continue;
-    k.dropout = 0;
     cases.push_back(k);
   }
   cases.push_back(rnn::RandomCase({RnnMode::kLstm, false, 1, 2, 3, 5, 4}, {}));
@@ -165,6 +165,11 @@ TYPED_TEST(CApiTypedTest, NetworksComputeWhatTheCpuDoes) {
       EXPECT_EQ(again.input, backward.input);
       EXPECT_EQ(again.input_h, backward.input_h);
       EXPECT_EQ(again.input_c, backward.input_c);
+      // The last pass that may read the reserve space.
+      const rnn::BackwardResult last =
+          network.Backward(true, /*owns_reserve_space=*/true);
+      EXPECT_EQ(last.input, backward.input);
+      EXPECT_EQ(last.params, backward.params);
     }
   }
 }

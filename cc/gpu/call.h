@@ -6,7 +6,6 @@
 #include <cuda.h>
 
 #include <cstddef>
-#include <memory>
 
 #include "cc/gpu/cuda_driver.h"
 #include "cc/gpu/status.h"
@@ -22,16 +21,6 @@ class ScratchAllocator {
   // anything else before that has run on the call's stream. Null if num_bytes
   // is 0.
   virtual Status Allocate(std::size_t num_bytes, void** memory) = 0;
-};
-
-// Where memory on the GPU comes from that is kept after a call.
-class LastingAllocator {
- public:
-  virtual ~LastingAllocator() = default;
-
-  // Memory that is aligned to 256 bytes and freed with `memory`.
-  virtual Status Allocate(std::size_t num_bytes,
-                          std::shared_ptr<void>* memory) = 0;
 };
 
 // Work is enqueued on the stream, whose context is the calling thread's, and

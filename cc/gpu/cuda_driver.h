@@ -24,7 +24,6 @@ namespace tf_rnn_ops::gpu {
   F(cuLaunchKernel)                         \
   F(cuMemcpyDtoDAsync_v2)                   \
   F(cuMemcpyDtoHAsync_v2)                   \
-  F(cuMemcpyHtoDAsync_v2)                   \
   F(cuMemsetD8Async)                        \
   F(cuModuleGetFunction)                    \
   F(cuModuleLoadData)                       \

@@ -14,16 +14,13 @@ namespace tf_rnn_ops::gpu {
 // The functions of cuDNN that are called.
 #define TF_RNN_OPS_CUDNN_FUNCTIONS(F) \
   F(cudnnCreate)                      \
-  F(cudnnCreateDropoutDescriptor)     \
   F(cudnnCreateRNNDataDescriptor)     \
   F(cudnnCreateRNNDescriptor)         \
   F(cudnnCreateTensorDescriptor)      \
   F(cudnnDestroy)                     \
-  F(cudnnDestroyDropoutDescriptor)    \
   F(cudnnDestroyRNNDataDescriptor)    \
   F(cudnnDestroyRNNDescriptor)        \
   F(cudnnDestroyTensorDescriptor)     \
-  F(cudnnDropoutGetStatesSize)        \
   F(cudnnGetErrorString)              \
   F(cudnnGetLastErrorString)          \
   F(cudnnGetRNNTempSpaceSizes)        \
@@ -34,7 +31,6 @@ namespace tf_rnn_ops::gpu {
   F(cudnnRNNBackwardData_v8)          \
   F(cudnnRNNBackwardWeights_v8)       \
   F(cudnnRNNForward)                  \
-  F(cudnnSetDropoutDescriptor)        \
   F(cudnnSetRNNDataDescriptor)        \
   F(cudnnSetRNNDescriptor_v8)         \
   F(cudnnSetStream)                   \

@@ -40,10 +40,6 @@ using CudnnTensorDescriptor =
     CudnnDescriptor<cudnnTensorDescriptor_t,
                     &Cudnn::cudnnCreateTensorDescriptor,
                     &Cudnn::cudnnDestroyTensorDescriptor>;
-using CudnnDropoutDescriptor =
-    CudnnDescriptor<cudnnDropoutDescriptor_t,
-                    &Cudnn::cudnnCreateDropoutDescriptor,
-                    &Cudnn::cudnnDestroyDropoutDescriptor>;
 using CudnnRnnDescriptor =
     CudnnDescriptor<cudnnRNNDescriptor_t, &Cudnn::cudnnCreateRNNDescriptor,
                     &Cudnn::cudnnDestroyRNNDescriptor>;

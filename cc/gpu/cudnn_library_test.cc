@@ -95,22 +95,42 @@ class CudnnLibraryTest : public testing::Test {
 };
 TYPED_TEST_SUITE(CudnnLibraryTest, rnn::StorageTypes);
 
+// In the type, or in float32 where the library has no networks in bfloat16.
+template <typename T>
+Status InitNetwork(const Cudnn& cudnn, cudnnHandle_t handle,
+                   const CudnnRnnLayers& layers,
+                   std::unique_ptr<CudnnRnnNetwork>* network) {
+  Status status;
+  for (DataType type : {DataTypeOf<T>, DataType::kFloat}) {
+    *network = std::make_unique<CudnnRnnNetwork>();
+    status =
+        (*network)->Init(cudnn, handle, layers, {type, /*allow_tf32=*/false});
+    if (DataTypeOf<T> != DataType::kBFloat16 || status.ok()) break;
+  }
+  return status;
+}
+
 TYPED_TEST(CudnnLibraryTest, KeepsParamsAsWeDo) {
   Library library;
+  const Cudnn& cudnn = library.functions();
   cudnnHandle_t handle;
-  library.functions().cudnnCreate(&handle);
+  cudnn.cudnnCreate(&handle);
   int num_networks = 0;
   for (const Case& k : rnn::Cases()) {
     if (k.config.num_units == 0 || k.config.has_keras_weights) continue;
     SCOPED_TRACE(rnn::Describe(k));
-    CudnnRnnNetwork network;
-    const Status status =
-        network.Init(library.functions(), handle, k.config,
-                     DataTypeOf<TypeParam>, /*dropout=*/nullptr,
-                     /*allow_tf32=*/false);
+    const std::int64_t num_layers = k.config.num_layers;
+    std::unique_ptr<CudnnRnnNetwork> network;
+    Status status = InitNetwork<TypeParam>(cudnn, handle,
+                                           {k.config, 0, num_layers}, &network);
     ASSERT_TRUE(status.ok()) << status.message();
     // Where there is no input cuDNN has one all the same.
-    EXPECT_EQ(network.params().is_same(), k.config.input_size > 0);
+    EXPECT_EQ(network->params().is_same(), k.config.input_size > 0);
+    for (std::int64_t layer = 0; layer < num_layers; ++layer) {
+      status =
+          InitNetwork<TypeParam>(cudnn, handle, {k.config, layer, 1}, &network);
+      ASSERT_TRUE(status.ok()) << status.message();
+    }
     ++num_networks;
   }
   EXPECT_GT(num_networks, 40);
@@ -126,7 +146,8 @@ TYPED_TEST(CudnnLibraryTest, AcceptsWhatAPassIsGiven) {
     // Whose sequences are packed first, for a device of so many processors.
     if (!k.time_major || !k.lengths.empty()) continue;
     SCOPED_TRACE(rnn::Describe(k));
-    k.dropout = 0;  // whose states are on a device
+    k.dropout =
+        k.config.num_layers > 1 && k.config.num_directions == 2 ? 0.5f : 0;
     GpuNetwork<TypeParam> network(&gpu, library.functions(), &handles, k);
     rnn::ForwardResult forward;
     rnn::BackwardResult backward;

@@ -1,23 +1,20 @@
 #include "cc/gpu/cudnn_rnn.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <mutex>
 #include <utility>
+#include <vector>
 
 #include "cc/gpu/arrays.h"
-#include "cc/gpu/cudnn_rnn_pass.h"
 #include "cc/gpu/data_type.h"
 #include "cc/rnn/cudnn_rnn_params.h"
+#include "cc/rnn/random_stream.h"
 
 namespace tf_rnn_ops::gpu {
 namespace {
-
-template <typename Pass>
-SequenceBatch SequencesOf(const Pass& pass) {
-  return {pass.size, pass.time_major, pass.sequence_lengths};
-}
 
 // A status that says what network it is about.
 Status Named(const Status& status, const rnn::RnnConfig& config,
@@ -78,104 +75,116 @@ Status BackwardWithoutSteps(const Call& call,
                    pass.output_c_backprop, pass.input_c_backprop);
 }
 
-// Whether TF32 makes a difference to tensors of a type: to bfloat16 where they
-// are widened.
-template <typename T>
-bool MayUseTf32(const CudnnRnnCall& call) {
-  return call.allow_tf32 && (DataTypeOf<T> == DataType::kFloat ||
-                             DataTypeOf<T> == DataType::kBFloat16);
-}
-
-// A size rounded up to what cuDNN's memory is aligned to.
-std::size_t Aligned(std::size_t num_bytes) {
-  constexpr std::size_t kAlignment = 256;
-  return (num_bytes + kAlignment - 1) / kAlignment * kAlignment;
-}
-
-// Where the parts of a reserve space begin, in bytes.
-class ReserveSpaceLayout {
- public:
-  // cudnn_pass: for training, or null if nothing is computed.
-  explicit ReserveSpaceLayout(const CudnnRnnPass* cudnn_pass) {
-    if (cudnn_pass == nullptr) return;
-    keeps_output_ = cudnn_pass->kept_output_bytes() > 0;
-    cudnn_offset_ = kOutputOffset + Aligned(cudnn_pass->kept_output_bytes());
-    num_bytes_ = cudnn_offset_ + cudnn_pass->reserve_bytes();
-  }
-
-  std::size_t num_bytes() const { return num_bytes_; }
-
-  // In a reserve space, the output, if it is kept, and cuDNN's part; null if
-  // there is no reserve space.
-  void* Output(void* reserve_space) const {
-    return keeps_output_ ? At(reserve_space, kOutputOffset) : nullptr;
-  }
-  void* CudnnPart(void* reserve_space) const {
-    return At(reserve_space, cudnn_offset_);
-  }
-
- private:
-  static void* At(void* reserve_space, std::size_t offset) {
-    if (reserve_space == nullptr) return nullptr;
-    return static_cast<char*>(reserve_space) + offset;
-  }
-
-  static constexpr std::size_t kOutputOffset = 256;
-  static_assert(kOutputOffset >= rnn::kReserveSpaceHeaderBytes);
-  bool keeps_output_ = false;
-  std::size_t cudnn_offset_ = kOutputOffset;
-  std::size_t num_bytes_ = kOutputOffset;
-};
-
-// Arrays of a pass forward in cuDNN's form.
+// The arrays of a forward pass in cuDNN's form. The stacks share the scratch
+// memory, one after another.
 struct ForwardArrays {
-  const void *x, *hx, *weights;
+  const void *x, *hx, *params;
   const void* cx = nullptr;
-  void *y, *hy;
+  void *y, *hy;  // y: of the last stack
   void* cy = nullptr;
+  void* dropped = nullptr;  // the input of a stack above the first
+  void* workspace;
+  void* reserve_space;  // or null
+  rnn::RandomStream stream;
 };
 
 template <typename T>
-Status StageForward(const rnn::CudnnRnnForward<T>& pass,
-                    CudnnRnnPass* cudnn_pass, ForwardArrays* arrays) {
-  CudnnRnnStaging& staging = cudnn_pass->staging();
-  const StagedShape h = cudnn_pass->hidden_state_shape();
-  const StagedShape c = cudnn_pass->cell_state_shape();
-  TF_RNN_OPS_GPU_RETURN_IF_ERROR(cudnn_pass->ReadInput(pass.input, &arrays->x));
+Status StageForward(const rnn::CudnnRnnForward<T>& pass, CudnnRnnPlan* plan,
+                    ForwardArrays* arrays) {
+  CudnnRnnStaging& staging = plan->staging();
+  const StagedShape h = plan->hidden_state_shape();
+  const StagedShape c = plan->cell_state_shape();
+  arrays->reserve_space = pass.is_training ? pass.reserve_space : nullptr;
+  arrays->stream = pass.stream;
+  TF_RNN_OPS_GPU_RETURN_IF_ERROR(plan->ReadInput(pass.input, &arrays->x));
   TF_RNN_OPS_GPU_RETURN_IF_ERROR(
-      cudnn_pass->ReadParams(pass.params, &arrays->weights));
+      plan->ReadParams(pass.params, &arrays->params));
   TF_RNN_OPS_GPU_RETURN_IF_ERROR(staging.Read(pass.input_h, h, &arrays->hx));
-  void* const kept = ReserveSpaceLayout(cudnn_pass).Output(pass.reserve_space);
+  void* const kept =
+      plan->KeptOutput(arrays->reserve_space, plan->stacks().size() - 1);
   TF_RNN_OPS_GPU_RETURN_IF_ERROR(
-      cudnn_pass->WriteOutput(pass.output, kept, &arrays->y));
+      plan->WriteOutput(pass.output, kept, &arrays->y));
   TF_RNN_OPS_GPU_RETURN_IF_ERROR(
       staging.Write(pass.output_h, h, pass.input_h, &arrays->hy));
-  if (!pass.config.has_cell_state()) return Status();
-  TF_RNN_OPS_GPU_RETURN_IF_ERROR(staging.Read(pass.input_c, c, &arrays->cx));
-  return staging.Write(pass.output_c, c, pass.input_c, &arrays->cy);
+  if (pass.config.has_cell_state()) {
+    TF_RNN_OPS_GPU_RETURN_IF_ERROR(staging.Read(pass.input_c, c, &arrays->cx));
+    TF_RNN_OPS_GPU_RETURN_IF_ERROR(
+        staging.Write(pass.output_c, c, pass.input_c, &arrays->cy));
+  }
+  if (plan->stacks().size() > 1) {
+    TF_RNN_OPS_GPU_RETURN_IF_ERROR(plan->AllocateOutput(&arrays->dropped));
+  }
+  return plan->call().scratch->Allocate(plan->workspace_bytes(),
+                                        &arrays->workspace);
 }
 
-// Arrays of a pass backward in cuDNN's form.
+// Runs a stack whose input is there, and drops some of the input of the next.
+Status RunForwardStack(const Cudnn& cudnn, cudnnHandle_t handle,
+                       const CudnnRnnPlan& plan, std::size_t index,
+                       const ForwardArrays& arrays) {
+  const CudnnRnnStack& stack = plan.stacks()[index];
+  const std::int64_t num_units = plan.cell_state_shape().width;
+  const std::int64_t output_size = plan.hidden_state_shape().width;
+  const bool is_training = arrays.reserve_space != nullptr;
+  void* const y = plan.is_last(index)
+                      ? arrays.y
+                      : plan.KeptOutput(arrays.reserve_space, index);
+  const void* weights;
+  TF_RNN_OPS_GPU_RETURN_IF_ERROR(
+      plan.ReadWeights(stack, arrays.params, &weights));
+  TF_RNN_OPS_GPU_RETURN_IF_ERROR(plan.ZeroIfNotWritten(plan.output_shape(), y));
+  TF_RNN_OPS_GPU_RETURN_IF_ERROR(cudnn.Check(
+      cudnn.cudnnRNNForward(
+          handle, stack.network().descriptor(),
+          is_training ? CUDNN_FWD_MODE_TRAINING : CUDNN_FWD_MODE_INFERENCE,
+          // The lengths on the GPU, which the data descriptors have as well.
+          /*devSeqLengths=*/nullptr, stack.input(),
+          index == 0 ? arrays.x : arrays.dropped, stack.output(), y,
+          stack.hidden_state(), plan.StateOf(index, arrays.hx, output_size),
+          plan.StateOf(index, arrays.hy, output_size), stack.cell_state(),
+          plan.StateOf(index, arrays.cx, num_units),
+          plan.StateOf(index, arrays.cy, num_units),
+          stack.network().params().num_bytes(), weights,
+          stack.workspace_bytes(), arrays.workspace,
+          is_training ? stack.reserve_bytes() : 0,
+          plan.CudnnPart(arrays.reserve_space, index)),
+      "cudnnRNNForward"));
+  if (plan.is_last(index)) return Status();
+  return plan.Drop(index + 1, arrays.stream, y, arrays.dropped);
+}
+
+// The arrays of a backward pass in cuDNN's form. The stacks share the scratch
+// memory, one after another.
 struct BackwardArrays {
-  const void *x, *hx, *weights, *y, *dy, *dhy;
+  const void *x, *hx, *params, *dhy;
   const void *cx = nullptr, *dcy = nullptr;
+  const void *y, *dy;  // y: of the last stack; dy: of the stack that is next
   void *dx, *dhx;
-  void *dweights = nullptr, *dcx = nullptr;
+  void *dparams = nullptr, *dcx = nullptr;
+  void* dropped = nullptr;  // the input of a stack above the first
+  // Gradients with respect to such inputs, of two stacks in turn.
+  void* inner_gradients[2] = {nullptr, nullptr};
+  void* workspace;
+  void* reserve_space;
+  // For a copy of what cuDNN keeps of a stack; null if it is used in place.
+  void* cudnn_part_copy = nullptr;
+  rnn::RandomStream stream;
 };
 
 template <typename T>
-Status StageBackward(const rnn::CudnnRnnBackward<T>& pass,
-                     CudnnRnnPass* cudnn_pass, BackwardArrays* arrays) {
-  CudnnRnnStaging& staging = cudnn_pass->staging();
-  const StagedShape y = cudnn_pass->output_shape();
-  const StagedShape h = cudnn_pass->hidden_state_shape();
-  const StagedShape c = cudnn_pass->cell_state_shape();
-  TF_RNN_OPS_GPU_RETURN_IF_ERROR(cudnn_pass->ReadInput(pass.input, &arrays->x));
+Status StageBackward(const rnn::CudnnRnnBackward<T>& pass, CudnnRnnPlan* plan,
+                     BackwardArrays* arrays) {
+  CudnnRnnStaging& staging = plan->staging();
+  const StagedShape y = plan->output_shape();
+  const StagedShape h = plan->hidden_state_shape();
+  const StagedShape c = plan->cell_state_shape();
+  arrays->reserve_space = const_cast<T*>(pass.reserve_space);
+  TF_RNN_OPS_GPU_RETURN_IF_ERROR(plan->ReadInput(pass.input, &arrays->x));
   TF_RNN_OPS_GPU_RETURN_IF_ERROR(
-      cudnn_pass->ReadParams(pass.params, &arrays->weights));
+      plan->ReadParams(pass.params, &arrays->params));
   TF_RNN_OPS_GPU_RETURN_IF_ERROR(staging.Read(pass.input_h, h, &arrays->hx));
   arrays->y =
-      ReserveSpaceLayout(cudnn_pass).Output(const_cast<T*>(pass.reserve_space));
+      plan->KeptOutput(arrays->reserve_space, plan->stacks().size() - 1);
   if (arrays->y == nullptr) {
     TF_RNN_OPS_GPU_RETURN_IF_ERROR(staging.Read(pass.output, y, &arrays->y));
   }
@@ -184,10 +193,10 @@ Status StageBackward(const rnn::CudnnRnnBackward<T>& pass,
   TF_RNN_OPS_GPU_RETURN_IF_ERROR(
       staging.Read(pass.output_h_backprop, h, &arrays->dhy));
   TF_RNN_OPS_GPU_RETURN_IF_ERROR(
-      cudnn_pass->WriteInputGradient(pass.input_backprop, &arrays->dx));
+      plan->WriteInputGradient(pass.input_backprop, &arrays->dx));
   if (pass.params_backprop != nullptr) {
-    TF_RNN_OPS_GPU_RETURN_IF_ERROR(cudnn_pass->WriteParamsGradient(
-        pass.params_backprop, &arrays->dweights));
+    TF_RNN_OPS_GPU_RETURN_IF_ERROR(
+        plan->WriteParamsGradient(pass.params_backprop, &arrays->dparams));
   }
   TF_RNN_OPS_GPU_RETURN_IF_ERROR(staging.Write(
       pass.input_h_backprop, h, pass.output_h_backprop, &arrays->dhx));
@@ -199,169 +208,191 @@ Status StageBackward(const rnn::CudnnRnnBackward<T>& pass,
                        &arrays->dcx);
 }
 
+Status AllocateBackward(const CudnnRnnPlan& plan, bool owns_reserve_space,
+                        BackwardArrays* arrays) {
+  ScratchAllocator& scratch = *plan.call().scratch;
+  const std::size_t num_inner = plan.stacks().size() - 1;
+  for (std::size_t i = 0; i < std::min<std::size_t>(num_inner, 2); ++i) {
+    TF_RNN_OPS_GPU_RETURN_IF_ERROR(
+        plan.AllocateOutput(&arrays->inner_gradients[i]));
+  }
+  if (num_inner > 0) {
+    TF_RNN_OPS_GPU_RETURN_IF_ERROR(plan.AllocateOutput(&arrays->dropped));
+  }
+  TF_RNN_OPS_GPU_RETURN_IF_ERROR(
+      scratch.Allocate(plan.workspace_bytes(), &arrays->workspace));
+  if (owns_reserve_space) return Status();
+  return scratch.Allocate(plan.cudnn_reserve_bytes(), &arrays->cudnn_part_copy);
+}
+
+// What cuDNN keeps of a stack, which a backward pass writes to: a copy, unless
+// it may be written to.
+Status StageCudnnPart(const CudnnRnnPlan& plan, std::size_t index,
+                      const BackwardArrays& arrays, void** cudnn_part) {
+  void* const kept = plan.CudnnPart(arrays.reserve_space, index);
+  *cudnn_part = kept;
+  if (arrays.cudnn_part_copy == nullptr) return Status();
+  *cudnn_part = arrays.cudnn_part_copy;
+  return CopyBytes(plan.call(), plan.stacks()[index].reserve_bytes(), kept,
+                   *cudnn_part);
+}
+
+// The arrays of one stack of a backward pass.
+struct BackwardStackArrays {
+  const void* x;
+  const void* y;
+  void* dx;
+  void* cudnn_part;
+};
+
+Status RunBackwardData(const Cudnn& cudnn, cudnnHandle_t handle,
+                       const CudnnRnnPlan& plan, std::size_t index,
+                       const BackwardArrays& all,
+                       const BackwardStackArrays& arrays) {
+  const CudnnRnnStack& stack = plan.stacks()[index];
+  const std::int64_t num_units = plan.cell_state_shape().width;
+  const std::int64_t output_size = plan.hidden_state_shape().width;
+  const void* weights;
+  TF_RNN_OPS_GPU_RETURN_IF_ERROR(plan.ReadWeights(stack, all.params, &weights));
+  return cudnn.Check(
+      cudnn.cudnnRNNBackwardData_v8(
+          handle, stack.network().descriptor(), /*devSeqLengths=*/nullptr,
+          stack.output(), arrays.y, all.dy, stack.input(), arrays.dx,
+          stack.hidden_state(), plan.StateOf(index, all.hx, output_size),
+          plan.StateOf(index, all.dhy, output_size),
+          plan.StateOf(index, all.dhx, output_size), stack.cell_state(),
+          plan.StateOf(index, all.cx, num_units),
+          plan.StateOf(index, all.dcy, num_units),
+          plan.StateOf(index, all.dcx, num_units),
+          stack.network().params().num_bytes(), weights,
+          stack.workspace_bytes(), all.workspace, stack.reserve_bytes(),
+          arrays.cudnn_part),
+      "cudnnRNNBackwardData_v8");
+}
+
+// After the other, whose results it needs in what cuDNN keeps.
+Status RunBackwardWeights(const Cudnn& cudnn, cudnnHandle_t handle,
+                          const CudnnRnnPlan& plan, std::size_t index,
+                          const BackwardArrays& all,
+                          const BackwardStackArrays& arrays) {
+  const CudnnRnnStack& stack = plan.stacks()[index];
+  void* dweights;
+  TF_RNN_OPS_GPU_RETURN_IF_ERROR(
+      plan.WriteWeightsGradient(stack, all.dparams, &dweights));
+  TF_RNN_OPS_GPU_RETURN_IF_ERROR(cudnn.Check(
+      cudnn.cudnnRNNBackwardWeights_v8(
+          handle, stack.network().descriptor(), CUDNN_WGRAD_MODE_ADD,
+          /*devSeqLengths=*/nullptr, stack.input(), arrays.x,
+          stack.hidden_state(),
+          plan.StateOf(index, all.hx, plan.hidden_state_shape().width),
+          stack.output(), arrays.y, stack.network().params().num_bytes(),
+          dweights, stack.workspace_bytes(), all.workspace,
+          stack.reserve_bytes(), arrays.cudnn_part),
+      "cudnnRNNBackwardWeights_v8"));
+  return plan.FinishWeightsGradient(stack, dweights, all.dparams);
+}
+
+// Runs a stack, and makes the gradient with respect to its input that with
+// respect to the output of the stack below.
+Status RunBackwardStack(const Cudnn& cudnn, cudnnHandle_t handle,
+                        const CudnnRnnPlan& plan, std::size_t index,
+                        BackwardArrays* all) {
+  const bool is_first = index == 0;
+  BackwardStackArrays arrays = {
+      is_first ? all->x : all->dropped,
+      plan.is_last(index) ? all->y : plan.KeptOutput(all->reserve_space, index),
+      is_first ? all->dx : all->inner_gradients[(index - 1) % 2],
+      all->cudnn_part};
+  if (!is_first) {
+    TF_RNN_OPS_GPU_RETURN_IF_ERROR(plan.Drop(
+        index, all->stream, plan.KeptOutput(all->reserve_space, index - 1),
+        all->dropped));
+  }
+  TF_RNN_OPS_GPU_RETURN_IF_ERROR(
+      StageCudnnPart(plan, index, *all, &arrays.cudnn_part));
+  TF_RNN_OPS_GPU_RETURN_IF_ERROR(plan.ZeroIfNotWritten(
+      is_first ? plan.input_shape() : plan.output_shape(), arrays.dx));
+  TF_RNN_OPS_GPU_RETURN_IF_ERROR(
+      RunBackwardData(cudnn, handle, plan, index, *all, arrays));
+  if (all->dparams != nullptr) {
+    TF_RNN_OPS_GPU_RETURN_IF_ERROR(
+        RunBackwardWeights(cudnn, handle, plan, index, *all, arrays));
+  }
+  all->dy = arrays.dx;
+  return is_first ? Status()
+                  : plan.Drop(index, all->stream, arrays.dx, arrays.dx);
+}
+
 }  // namespace
 
 template <typename T>
-Status CudnnRnn<T>::DescribeReserveSpace(const CudnnRnnCall& call,
-                                         Purpose purpose,
-                                         rnn::ReserveSpaceKey* key,
-                                         std::size_t* num_bytes) {
-  key->device = rnn::Device::kGpu;
-  key->variant = 0;
-  *num_bytes = ReserveSpaceLayout(nullptr).num_bytes();
-  if (HasNoSteps(key->config, SequencesOf(*key))) return Status();
-  return Named(FindReserveSpaceSize(call, purpose, key, num_bytes), key->config,
-               key->size);
+Status CudnnRnn<T>::Plan(const CudnnRnnCall& call,
+                         const rnn::ReserveSpaceKey& key, bool is_training,
+                         CudnnRnnPlan* plan) {
+  Status status = plan->Init(call, DataTypeOf<T>, key, is_training);
+  if (status.ok() && plan->has_steps()) status = PlanStacks(call, plan);
+  return Named(status, key.config, key.size);
 }
 
 template <typename T>
-Status CudnnRnn<T>::FindReserveSpaceSize(const CudnnRnnCall& call,
-                                         Purpose purpose,
-                                         rnn::ReserveSpaceKey* key,
-                                         std::size_t* num_bytes) {
+Status CudnnRnn<T>::PlanStacks(const CudnnRnnCall& call, CudnnRnnPlan* plan) {
   CudnnLock lock;
   TF_RNN_OPS_GPU_RETURN_IF_ERROR(handles_.Lock(call, &lock));
-  const CudnnRnnNetwork* network;
-  TF_RNN_OPS_GPU_RETURN_IF_ERROR(
-      FindNetwork(call, lock.handle(), key->config, purpose, &network));
-  CudnnRnnPass cudnn_pass(call, cudnn_, lock.handle(), key->config, *network,
-                          SequencesOf(*key), DataTypeOf<T>);
-  TF_RNN_OPS_GPU_RETURN_IF_ERROR(cudnn_pass.Init(CUDNN_FWD_MODE_TRAINING));
-  *num_bytes = ReserveSpaceLayout(&cudnn_pass).num_bytes();
+  // TF32 makes a difference to float32 alone.
+  const bool allow_tf32 = call.allow_tf32 && DataTypeOf<T> == DataType::kFloat;
+  std::vector<CudnnRnnMethod> methods = {{DataTypeOf<T>, allow_tf32}};
+  if (DataTypeOf<T> == DataType::kBFloat16) {
+    // cuDNN before version 9.13 and some GPUs have no such networks. TF32 has
+    // more bits.
+    methods.push_back({DataType::kFloat, /*allow_tf32=*/true});
+  }
+  Status status;
+  for (const CudnnRnnMethod& method : methods) {
+    status = PlanStacks(method, lock.handle(), plan);
+    if (status.code() != StatusCode::kUnimplemented) break;
+  }
+  return status;
+}
+
+template <typename T>
+Status CudnnRnn<T>::PlanStacks(const CudnnRnnMethod& method,
+                               cudnnHandle_t handle, CudnnRnnPlan* plan) {
+  plan->BeginStacks(method.type);
+  const rnn::RnnConfig& config = plan->key().config;
+  const std::int64_t count = plan->layers_per_stack();
+  for (std::int64_t first = 0; first < config.num_layers; first += count) {
+    const CudnnRnnNetwork* network;
+    TF_RNN_OPS_GPU_RETURN_IF_ERROR(FindNetwork(
+        plan->call(), handle, {config, first, count}, method, &network));
+    TF_RNN_OPS_GPU_RETURN_IF_ERROR(plan->AddStack(cudnn_, handle, *network));
+  }
   // What is left depends on them too.
-  key->variant = cudnn_.cudnnGetVersion() << 8 |
-                 static_cast<std::uint64_t>(network->type()) << 1 |
-                 static_cast<std::uint64_t>(MayUseTf32<T>(call));
+  plan->set_variant(cudnn_.cudnnGetVersion() << 8 |
+                    static_cast<std::uint64_t>(method.type) << 1 |
+                    static_cast<std::uint64_t>(method.allow_tf32));
   return Status();
 }
 
 template <typename T>
-Status CudnnRnn<T>::Forward(const CudnnRnnCall& call,
-                            const rnn::CudnnRnnForward<T>& pass) {
-  const Status status = HasNoSteps(pass.config, SequencesOf(pass))
-                            ? ForwardWithoutSteps(call, pass)
-                            : RunForward(call, pass);
-  return Named(status, pass.config, pass.size);
-}
-
-template <typename T>
-Status CudnnRnn<T>::Backward(const CudnnRnnCall& call,
-                             const rnn::CudnnRnnBackward<T>& pass) {
-  const Status status = HasNoSteps(pass.config, SequencesOf(pass))
-                            ? BackwardWithoutSteps(call, pass)
-                            : RunBackward(call, pass);
-  return Named(status, pass.config, pass.size);
-}
-
-template <typename T>
-Status CudnnRnn<T>::RunForward(const CudnnRnnCall& call,
-                               const rnn::CudnnRnnForward<T>& pass) {
-  CudnnLock lock;
-  TF_RNN_OPS_GPU_RETURN_IF_ERROR(handles_.Lock(call, &lock));
-  const CudnnRnnNetwork* network;
-  TF_RNN_OPS_GPU_RETURN_IF_ERROR(FindNetwork(
-      call, lock.handle(), pass.config,
-      pass.is_training ? Purpose::kTraining : Purpose::kInference, &network));
-  CudnnRnnPass cudnn_pass(call, cudnn_, lock.handle(), pass.config, *network,
-                          SequencesOf(pass), DataTypeOf<T>);
-  const cudnnForwardMode_t mode =
-      pass.is_training ? CUDNN_FWD_MODE_TRAINING : CUDNN_FWD_MODE_INFERENCE;
-  TF_RNN_OPS_GPU_RETURN_IF_ERROR(cudnn_pass.Init(mode));
-  ForwardArrays arrays;
-  TF_RNN_OPS_GPU_RETURN_IF_ERROR(StageForward(pass, &cudnn_pass, &arrays));
-  void* workspace;
-  TF_RNN_OPS_GPU_RETURN_IF_ERROR(
-      call.scratch->Allocate(cudnn_pass.workspace_bytes(), &workspace));
-  TF_RNN_OPS_GPU_RETURN_IF_ERROR(cudnn_.Check(
-      cudnn_.cudnnRNNForward(
-          lock.handle(), network->descriptor(), mode,
-          // The lengths on the GPU, which the data descriptors have as well.
-          /*devSeqLengths=*/nullptr, cudnn_pass.input(), arrays.x,
-          cudnn_pass.output(), arrays.y, cudnn_pass.hidden_state(), arrays.hx,
-          arrays.hy, cudnn_pass.cell_state(), arrays.cx, arrays.cy,
-          network->params().num_bytes(), arrays.weights,
-          cudnn_pass.workspace_bytes(), workspace,
-          pass.is_training ? cudnn_pass.reserve_bytes() : 0,
-          ReserveSpaceLayout(&cudnn_pass).CudnnPart(pass.reserve_space)),
-      "cudnnRNNForward"));
-  return cudnn_pass.Finish();
-}
-
-template <typename T>
-Status CudnnRnn<T>::RunBackward(const CudnnRnnCall& call,
-                                const rnn::CudnnRnnBackward<T>& pass) {
-  CudnnLock lock;
-  TF_RNN_OPS_GPU_RETURN_IF_ERROR(handles_.Lock(call, &lock));
-  const CudnnRnnNetwork* network;
-  TF_RNN_OPS_GPU_RETURN_IF_ERROR(FindNetwork(call, lock.handle(), pass.config,
-                                             Purpose::kGradients, &network));
-  CudnnRnnPass cudnn_pass(call, cudnn_, lock.handle(), pass.config, *network,
-                          SequencesOf(pass), DataTypeOf<T>);
-  TF_RNN_OPS_GPU_RETURN_IF_ERROR(cudnn_pass.Init(CUDNN_FWD_MODE_TRAINING));
-  BackwardArrays arrays;
-  TF_RNN_OPS_GPU_RETURN_IF_ERROR(StageBackward(pass, &cudnn_pass, &arrays));
-  void *workspace, *reserve_space;
-  TF_RNN_OPS_GPU_RETURN_IF_ERROR(
-      call.scratch->Allocate(cudnn_pass.workspace_bytes(), &workspace));
-  // cuDNN writes into it, but a second pass backward must find it as it was.
-  TF_RNN_OPS_GPU_RETURN_IF_ERROR(
-      call.scratch->Allocate(cudnn_pass.reserve_bytes(), &reserve_space));
-  TF_RNN_OPS_GPU_RETURN_IF_ERROR(
-      CopyBytes(call, cudnn_pass.reserve_bytes(),
-                ReserveSpaceLayout(&cudnn_pass)
-                    .CudnnPart(const_cast<T*>(pass.reserve_space)),
-                reserve_space));
-  TF_RNN_OPS_GPU_RETURN_IF_ERROR(cudnn_.Check(
-      cudnn_.cudnnRNNBackwardData_v8(
-          lock.handle(), network->descriptor(), /*devSeqLengths=*/nullptr,
-          cudnn_pass.output(), arrays.y, arrays.dy, cudnn_pass.input(),
-          arrays.dx, cudnn_pass.hidden_state(), arrays.hx, arrays.dhy,
-          arrays.dhx, cudnn_pass.cell_state(), arrays.cx, arrays.dcy,
-          arrays.dcx, network->params().num_bytes(), arrays.weights,
-          cudnn_pass.workspace_bytes(), workspace, cudnn_pass.reserve_bytes(),
-          reserve_space),
-      "cudnnRNNBackwardData_v8"));
-  if (arrays.dweights == nullptr) return cudnn_pass.Finish();
-  // After the other, whose results it needs in the reserve space.
-  TF_RNN_OPS_GPU_RETURN_IF_ERROR(cudnn_.Check(
-      cudnn_.cudnnRNNBackwardWeights_v8(
-          lock.handle(), network->descriptor(), CUDNN_WGRAD_MODE_ADD,
-          /*devSeqLengths=*/nullptr, cudnn_pass.input(), arrays.x,
-          cudnn_pass.hidden_state(), arrays.hx, cudnn_pass.output(), arrays.y,
-          network->params().num_bytes(), arrays.dweights,
-          cudnn_pass.workspace_bytes(), workspace, cudnn_pass.reserve_bytes(),
-          reserve_space),
-      "cudnnRNNBackwardWeights_v8"));
-  return cudnn_pass.Finish();
-}
-
-template <typename T>
-Status CudnnRnn<T>::FindNetwork(const CudnnRnnCall& call, cudnnHandle_t handle,
-                                const rnn::RnnConfig& config, Purpose purpose,
+Status CudnnRnn<T>::FindNetwork(const Call& call, cudnnHandle_t handle,
+                                const CudnnRnnLayers& layers,
+                                const CudnnRnnMethod& method,
                                 const CudnnRnnNetwork** network) {
   CUcontext context;
   TF_RNN_OPS_GPU_RETURN_IF_ERROR(call.driver->Check(
       call.driver->cuCtxGetCurrent(&context), "cuCtxGetCurrent"));
-  const StreamKey stream = {context, call.stream};
-  const NetworkKey key = {stream,
-                          purpose,
-                          MayUseTf32<T>(call),
-                          config.mode,
-                          config.skip_input,
-                          config.num_directions,
-                          config.num_layers,
-                          config.input_size,
-                          config.num_units,
-                          config.num_proj};
+  const rnn::RnnConfig& config = layers.network;
+  const NetworkKey key = {
+      context,           call.stream,       method.type,
+      method.allow_tf32, layers.first,      layers.count,
+      config.mode,       config.skip_input, config.num_directions,
+      config.num_layers, config.input_size, config.num_units,
+      config.num_proj};
   const std::lock_guard<std::mutex> guard(mutex_);
   std::unique_ptr<CudnnRnnNetwork>& found = networks_[key];
   if (found == nullptr) {
-    cudnnDropoutDescriptor_t dropout;
-    TF_RNN_OPS_GPU_RETURN_IF_ERROR(
-        FindDropout(call, handle, stream, config, purpose, &dropout));
     auto made = std::make_unique<CudnnRnnNetwork>();
-    TF_RNN_OPS_GPU_RETURN_IF_ERROR(made->Init(
-        cudnn_, handle, config, DataTypeOf<T>, dropout, call.allow_tf32));
+    TF_RNN_OPS_GPU_RETURN_IF_ERROR(made->Init(cudnn_, handle, layers, method));
     found = std::move(made);
   }
   *network = found.get();
@@ -369,40 +400,58 @@ Status CudnnRnn<T>::FindNetwork(const CudnnRnnCall& call, cudnnHandle_t handle,
 }
 
 template <typename T>
-Status CudnnRnn<T>::FindDropout(const CudnnRnnCall& call, cudnnHandle_t handle,
-                                const StreamKey& stream,
-                                const rnn::RnnConfig& config, Purpose purpose,
-                                cudnnDropoutDescriptor_t* dropout) {
-  *dropout = nullptr;
-  const bool drops =
-      dropout_ > 0 && config.num_layers > 1 && purpose != Purpose::kInference;
-  if (!drops) return Status();
-  if (dropout_ >= 1) {
-    return Status(StatusCode::kUnimplemented,
-                  "dropout must be less than 1 on a GPU, where what is left is "
-                  "divided by 1 - dropout");
-  }
-  std::unique_ptr<CudnnDropout>& found = dropouts_[{stream, purpose}];
-  if (found == nullptr) {
-    auto made = std::make_unique<CudnnDropout>();
+Status CudnnRnn<T>::Forward(const rnn::CudnnRnnForward<T>& pass,
+                            CudnnRnnPlan* plan) {
+  const Status status = plan->has_steps()
+                            ? RunForward(pass, plan)
+                            : ForwardWithoutSteps(plan->call(), pass);
+  return Named(status, pass.config, pass.size);
+}
+
+template <typename T>
+Status CudnnRnn<T>::Backward(const rnn::CudnnRnnBackward<T>& pass,
+                             CudnnRnnPlan* plan, bool owns_reserve_space) {
+  const Status status = plan->has_steps()
+                            ? RunBackward(pass, plan, owns_reserve_space)
+                            : BackwardWithoutSteps(plan->call(), pass);
+  return Named(status, pass.config, pass.size);
+}
+
+template <typename T>
+Status CudnnRnn<T>::RunForward(const rnn::CudnnRnnForward<T>& pass,
+                               CudnnRnnPlan* plan) {
+  CudnnLock lock;
+  TF_RNN_OPS_GPU_RETURN_IF_ERROR(handles_.Lock(plan->call(), &lock));
+  ForwardArrays arrays;
+  TF_RNN_OPS_GPU_RETURN_IF_ERROR(StageForward(pass, plan, &arrays));
+  for (std::size_t i = 0; i < plan->stacks().size(); ++i) {
     TF_RNN_OPS_GPU_RETURN_IF_ERROR(
-        purpose == Purpose::kTraining
-            ? made->InitForward(cudnn_, handle, dropout_, seed_, call.lasting)
-            : made->InitBackward(cudnn_, handle, dropout_));
-    found = std::move(made);
+        RunForwardStack(cudnn_, lock.handle(), *plan, i, arrays));
   }
-  *dropout = found->descriptor();
-  return Status();
+  return plan->Finish();
+}
+
+template <typename T>
+Status CudnnRnn<T>::RunBackward(const rnn::CudnnRnnBackward<T>& pass,
+                                CudnnRnnPlan* plan, bool owns_reserve_space) {
+  CudnnLock lock;
+  TF_RNN_OPS_GPU_RETURN_IF_ERROR(handles_.Lock(plan->call(), &lock));
+  BackwardArrays arrays;
+  TF_RNN_OPS_GPU_RETURN_IF_ERROR(StageBackward(pass, plan, &arrays));
+  TF_RNN_OPS_GPU_RETURN_IF_ERROR(
+      AllocateBackward(*plan, owns_reserve_space, &arrays));
+  arrays.stream = rnn::ReserveSpaceStream(*pass.reserve_space_header);
+  for (std::size_t i = plan->stacks().size(); i-- > 0;) {
+    TF_RNN_OPS_GPU_RETURN_IF_ERROR(
+        RunBackwardStack(cudnn_, lock.handle(), *plan, i, &arrays));
+  }
+  return plan->Finish();
 }
 
 Status WriteReserveSpaceHeader(const Call& call,
                                const ReserveSpaceHeader& header,
                                void* reserve_space) {
-  // The bytes are taken before the call returns: they are not pinned.
-  return call.driver->Check(call.driver->cuMemcpyHtoDAsync_v2(
-                                DevicePointer(reserve_space), header.data(),
-                                header.size(), call.stream),
-                            "cuMemcpyHtoDAsync");
+  return WriteBytes(call, header, reserve_space);
 }
 
 Status ReadReserveSpaceHeader(const Call& call, const void* reserve_space,

@@ -1,7 +1,6 @@
 #include "cc/gpu/cudnn_rnn_network.h"
 
 #include <algorithm>
-#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <string>
@@ -86,66 +85,36 @@ cudnnDataType_t CudnnType(DataType type) {
 }
 
 Status CudnnRnnNetwork::Init(const Cudnn& cudnn, cudnnHandle_t handle,
-                             const rnn::RnnConfig& config, DataType type,
-                             cudnnDropoutDescriptor_t dropout,
-                             bool allow_tf32) {
-  TF_RNN_OPS_GPU_RETURN_IF_ERROR(CheckSizes(config));
+                             const CudnnRnnLayers& layers,
+                             const CudnnRnnMethod& method) {
+  config_ = layers.config();
+  type_ = method.type;
+  // A layer without inputs is to cuDNN one whose only input is zero.
+  input_size_ = std::max<std::int64_t>(config_.input_size, 1);
+  TF_RNN_OPS_GPU_RETURN_IF_ERROR(CheckSizes(config_));
   TF_RNN_OPS_GPU_RETURN_IF_ERROR(
       descriptor_.Create(cudnn, "cudnnCreateRNNDescriptor"));
-  // A layer without inputs is to cuDNN one whose only input is zero.
-  input_size_ = std::max<std::int64_t>(config.input_size, 1);
-  type_ = type;
-  Status status = Describe(cudnn, config, dropout, allow_tf32);
-  if (type == DataType::kBFloat16) {
-    if (status.ok()) status = TryType(cudnn, handle);
-    if (status.code() == StatusCode::kUnimplemented) {
-      type_ = DataType::kFloat;
-      status = Describe(cudnn, config, dropout, allow_tf32);
-    }
-  }
-  TF_RNN_OPS_GPU_RETURN_IF_ERROR(status);
-  return params_.Ask(cudnn, handle, descriptor_.get(), config, SizeOf(type_));
-}
-
-Status CudnnRnnNetwork::TryType(const Cudnn& cudnn,
-                                cudnnHandle_t handle) const {
-  CudnnRnnDataDescriptor input;
-  TF_RNN_OPS_GPU_RETURN_IF_ERROR(
-      input.Create(cudnn, "cudnnCreateRNNDataDescriptor"));
-  const int length = 1;
-  TF_RNN_OPS_GPU_RETURN_IF_ERROR(cudnn.Check(
-      cudnn.cudnnSetRNNDataDescriptor(input.get(), CudnnType(type_),
-                                      CUDNN_RNN_DATA_LAYOUT_SEQ_MAJOR_UNPACKED,
-                                      /*maxSeqLength=*/1, /*batchSize=*/1,
-                                      static_cast<std::int32_t>(input_size_),
-                                      &length,
-                                      /*paddingFill=*/nullptr),
-      "cudnnSetRNNDataDescriptor"));
-  std::size_t workspace_bytes, reserve_bytes;
-  return cudnn.Check(cudnn.cudnnGetRNNTempSpaceSizes(
-                         handle, descriptor_.get(), CUDNN_FWD_MODE_TRAINING,
-                         input.get(), &workspace_bytes, &reserve_bytes),
-                     "cudnnGetRNNTempSpaceSizes");
+  TF_RNN_OPS_GPU_RETURN_IF_ERROR(Describe(cudnn, method));
+  return params_.Ask(cudnn, handle, descriptor_.get(), layers, SizeOf(type_));
 }
 
 Status CudnnRnnNetwork::Describe(const Cudnn& cudnn,
-                                 const rnn::RnnConfig& config,
-                                 cudnnDropoutDescriptor_t dropout,
-                                 bool allow_tf32) {
+                                 const CudnnRnnMethod& method) {
   return cudnn.Check(
       cudnn.cudnnSetRNNDescriptor_v8(
-          descriptor_.get(), CUDNN_RNN_ALGO_STANDARD, CudnnMode(config.mode),
+          descriptor_.get(), CUDNN_RNN_ALGO_STANDARD, CudnnMode(config_.mode),
           CUDNN_RNN_DOUBLE_BIAS,
-          config.num_directions == 2 ? CUDNN_BIDIRECTIONAL
-                                     : CUDNN_UNIDIRECTIONAL,
-          config.skip_input ? CUDNN_SKIP_INPUT : CUDNN_LINEAR_INPUT,
-          CudnnType(type_), PrecisionOf(type_), MathOf(type_, allow_tf32),
+          config_.num_directions == 2 ? CUDNN_BIDIRECTIONAL
+                                      : CUDNN_UNIDIRECTIONAL,
+          config_.skip_input ? CUDNN_SKIP_INPUT : CUDNN_LINEAR_INPUT,
+          CudnnType(type_), PrecisionOf(type_),
+          MathOf(type_, method.allow_tf32),
           static_cast<std::int32_t>(input_size_),
-          static_cast<std::int32_t>(config.num_units),
+          static_cast<std::int32_t>(config_.num_units),
           // As many as units: no projection.
-          static_cast<std::int32_t>(config.output_size()),
-          static_cast<std::int32_t>(config.num_layers), dropout,
-          CUDNN_RNN_PADDED_IO_ENABLED),
+          static_cast<std::int32_t>(config_.output_size()),
+          static_cast<std::int32_t>(config_.num_layers),
+          /*dropoutDesc=*/nullptr, CUDNN_RNN_PADDED_IO_ENABLED),
       "cudnnSetRNNDescriptor_v8");
 }
 

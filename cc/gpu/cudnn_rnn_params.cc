@@ -96,34 +96,47 @@ Status CheckSize(rnn::RnnConfig config) {
 
 }  // namespace
 
+rnn::RnnConfig CudnnRnnLayers::config() const {
+  rnn::RnnConfig config = network;
+  config.skip_input = network.skip_input && first == 0;
+  config.num_layers = count;
+  config.input_size = network.fan_in(first);
+  return config;
+}
+
 Status CudnnRnnParams::Ask(const Cudnn& cudnn, cudnnHandle_t handle,
                            cudnnRNNDescriptor_t descriptor,
-                           const rnn::RnnConfig& config,
+                           const CudnnRnnLayers& layers,
                            std::size_t element_bytes) {
-  TF_RNN_OPS_GPU_RETURN_IF_ERROR(CheckSize(config));
+  TF_RNN_OPS_GPU_RETURN_IF_ERROR(CheckSize(layers.config()));
   TF_RNN_OPS_GPU_RETURN_IF_ERROR(cudnn.Check(
       cudnn.cudnnGetRNNWeightSpaceSize(handle, descriptor, &num_bytes_),
       "cudnnGetRNNWeightSpaceSize"));
   Inquiry inquiry(cudnn, handle, descriptor, num_bytes_);
   TF_RNN_OPS_GPU_RETURN_IF_ERROR(inquiry.Init());
+  const rnn::RnnConfig& config = layers.network;
   const rnn::CudnnRnnParamsLayout layout(config);
+  const std::int64_t first = layers.first * config.num_directions;
+  const std::int64_t count = layers.count * config.num_directions;
   CudnnRegion matrix, bias;
   const std::int64_t num_matrices =
       layout.num_weights() / config.num_pseudo_layers();
-  for (std::int64_t i = 0; i < layout.num_weights(); ++i) {
+  for (std::int64_t i = 0; i < count * num_matrices; ++i) {
     const std::int64_t gate = i % num_matrices;
     const bool is_projection = gate == 2 * config.num_gates();
     TF_RNN_OPS_GPU_RETURN_IF_ERROR(inquiry.Ask(
         i / num_matrices, is_projection ? kProjection : gate, &matrix, &bias));
+    const std::int64_t index = first * num_matrices + i;
     TF_RNN_OPS_GPU_RETURN_IF_ERROR(
-        Add("matrix", i, layout.Weight(i), matrix, element_bytes));
+        Add("matrix", index, layout.Weight(index), matrix, element_bytes));
   }
   const std::int64_t num_biases = 2 * config.num_gates();
-  for (std::int64_t i = 0; i < layout.num_biases(); ++i) {
+  for (std::int64_t i = 0; i < count * num_biases; ++i) {
     TF_RNN_OPS_GPU_RETURN_IF_ERROR(
         inquiry.Ask(i / num_biases, i % num_biases, &matrix, &bias));
+    const std::int64_t index = first * num_biases + i;
     TF_RNN_OPS_GPU_RETURN_IF_ERROR(
-        Add("bias", i, layout.Bias(i), bias, element_bytes));
+        Add("bias", index, layout.Bias(index), bias, element_bytes));
   }
   return Status();
 }
@@ -135,8 +148,12 @@ bool CudnnRnnParams::is_same() const {
 
 Status CudnnRnnParams::ToCudnn(const Call& call, const void* params,
                                void* weights) const {
-  // What lies between the blocks is not to be garbage.
-  TF_RNN_OPS_GPU_RETURN_IF_ERROR(ZeroBytes(call, num_bytes_, weights));
+  std::size_t num_copied = 0;
+  for (const Block& block : blocks_) num_copied += block.num_bytes;
+  if (num_copied < num_bytes_) {
+    // What lies between the blocks is not to be garbage.
+    TF_RNN_OPS_GPU_RETURN_IF_ERROR(ZeroBytes(call, num_bytes_, weights));
+  }
   for (const Block& block : blocks_) {
     TF_RNN_OPS_GPU_RETURN_IF_ERROR(CopyBytes(
         call, block.num_bytes, static_cast<const char*>(params) + block.offset,

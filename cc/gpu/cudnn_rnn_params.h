@@ -17,6 +17,15 @@
 
 namespace tf_rnn_ops::gpu {
 
+// Layers of a network that cuDNN runs as a network of their own.
+struct CudnnRnnLayers {
+  rnn::RnnConfig network;
+  std::int64_t first;
+  std::int64_t count;
+
+  rnn::RnnConfig config() const;
+};
+
 // What cuDNN says of a matrix or a bias.
 struct CudnnRegion {
   std::size_t offset;  // in bytes
@@ -25,12 +34,13 @@ struct CudnnRegion {
 
 class CudnnRnnParams {
  public:
-  // Asks cuDNN for the place of every matrix and bias.
-  // descriptor: of the network, or of one whose first layer has inputs that
+  // Asks cuDNN for the place of every matrix and bias of the layers. Our buffer
+  // is that of the whole network.
+  // descriptor: of the layers, or of some whose first layer has inputs that
   //     ours has not: those are zero in cuDNN's buffer.
   // element_bytes: of the descriptor's data type.
   Status Ask(const Cudnn& cudnn, cudnnHandle_t handle,
-             cudnnRNNDescriptor_t descriptor, const rnn::RnnConfig& config,
+             cudnnRNNDescriptor_t descriptor, const CudnnRnnLayers& layers,
              std::size_t element_bytes);
 
   // The size of cuDNN's buffer.
@@ -39,7 +49,7 @@ class CudnnRnnParams {
   // Whether a buffer is the same bytes for both.
   bool is_same() const;
 
-  // Converts a whole buffer from ours to cuDNN's, and back.
+  // Converts the layers' part of a buffer from ours to cuDNN's, and back.
   Status ToCudnn(const Call& call, const void* params, void* weights) const;
   Status FromCudnn(const Call& call, const void* weights, void* params) const;
 

@@ -32,11 +32,10 @@ Status AllocateOnHost(std::int64_t size, std::unique_ptr<T[]>* array) {
 }  // namespace
 
 CudnnRnnStaging::CudnnRnnStaging(const Call& call, DataType type,
-                                 DataType cudnn_type, const rnn::RnnSize& size,
-                                 bool time_major)
+                                 const rnn::RnnSize& size, bool time_major)
     : call_(call),
       type_(type),
-      cudnn_type_(cudnn_type),
+      cudnn_type_(type),
       size_(size),
       time_major_(time_major) {}
 
@@ -159,6 +158,23 @@ Status CudnnRnnStaging::Finish() {
       TF_RNN_OPS_GPU_RETURN_IF_ERROR(
           Scatter(staged, result.shape, result.tensor));
     }
+  }
+  return Status();
+}
+
+Status CudnnRnnStaging::Drop(const StagedShape& shape, const DropoutMask& mask,
+                             const void* source, void* target) const {
+  const RowStrides strides = StagedStrides(shape);
+  for (std::int64_t i = 0; i < num_runs_; ++i) {
+    const Run& run = runs_[i];
+    const MaskRows rows = {mask,
+                           run.first * shape.width,
+                           {size_.batch * shape.width, shape.width}};
+    const std::int64_t first = run.staged_first * strides.inner;
+    TF_RNN_OPS_GPU_RETURN_IF_ERROR(
+        ApplyDropout(call_, cudnn_type_, {shape.steps, run.count, shape.width},
+                     rows, At(source, first, cudnn_type_), strides,
+                     At(target, first, cudnn_type_)));
   }
   return Status();
 }

@@ -34,17 +34,23 @@ struct StagedShape {
 
 class CudnnRnnStaging {
  public:
-  // type: of the tensors; cudnn_type: of what cuDNN computes.
-  CudnnRnnStaging(const Call& call, DataType type, DataType cudnn_type,
-                  const rnn::RnnSize& size, bool time_major);
+  // type: of the tensors.
+  CudnnRnnStaging(const Call& call, DataType type, const rnn::RnnSize& size,
+                  bool time_major);
 
   // sequence_lengths: [batch], or null where all have as many steps as there
   // are.
   Status Init(const std::int32_t* sequence_lengths);
 
+  // What cuDNN computes in: at first the tensors' type.
+  DataType cudnn_type() const { return cudnn_type_; }
+  void set_cudnn_type(DataType type) { cudnn_type_ = type; }
+  bool converts() const { return type_ != cudnn_type_; }
+
   // The lengths of the sequences that cuDNN is given, each at least 1.
   const std::int32_t* lengths() const { return lengths_.get(); }
   std::int64_t batch() const { return batch_; }
+  bool time_major() const { return time_major_; }
   bool has_shorter_sequences() const { return has_shorter_sequences_; }
 
   // The bytes of a tensor in cuDNN's form.
@@ -66,6 +72,11 @@ class CudnnRnnStaging {
   // Brings what cuDNN has put there to the tensors.
   Status Finish();
 
+  // target = source ∘ mask, both staged, and the mask of the tensor: time-major
+  // and of all samples. Source and target may be the same.
+  Status Drop(const StagedShape& shape, const DropoutMask& mask,
+              const void* source, void* target) const;
+
  private:
   // Samples that follow one another in the tensors, and their place among those
   // that cuDNN is given.
@@ -83,7 +94,6 @@ class CudnnRnnStaging {
   bool leaves_out_samples() const { return batch() != size_.batch; }
   // Whether a tensor's elements are in another order in cuDNN's form.
   bool Moves(const StagedShape& shape) const;
-  bool converts() const { return type_ != cudnn_type_; }
   // In cuDNN's form.
   std::int64_t NumElements(const StagedShape& shape) const;
 
@@ -99,7 +109,7 @@ class CudnnRnnStaging {
 
   const Call& call_;
   const DataType type_;
-  const DataType cudnn_type_;
+  DataType cudnn_type_;
   const rnn::RnnSize size_;
   const bool time_major_;
   std::int64_t batch_ = 0;

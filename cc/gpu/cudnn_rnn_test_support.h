@@ -27,8 +27,7 @@ rnn::Array ToDoubles(const FakeDeviceArray<T>& array) {
   return result;
 }
 
-// A case's tensors on a GPU, and the networks of a forward and of a backward
-// kernel that run it.
+// A case's tensors on a GPU, and the networks that run it.
 template <typename T>
 class GpuNetwork {
  public:
@@ -36,8 +35,7 @@ class GpuNetwork {
              rnn::Case& k)
       : gpu_(*gpu),
         k_(k),
-        forward_(cudnn, *handles, k.dropout, kSeed),
-        backward_(cudnn, *handles, k.dropout, 0),
+        networks_(cudnn, *handles),
         input_(&gpu->driver(), rnn::Rounded<T>(k.input)),
         input_h_(&gpu->driver(), rnn::Rounded<T>(k.input_h)),
         input_c_(&gpu->driver(), rnn::Rounded<T>(k.input_c)),
@@ -47,22 +45,23 @@ class GpuNetwork {
         d_output_c_(&gpu->driver(), rnn::Rounded<T>(k.d_output_c)),
         output_(&gpu->driver(), k.d_output.size()) {}
 
+  // Training draws the masks of the CPU's tests.
   Status Forward(bool is_training, rnn::ForwardResult* result) {
     FakeScratchAllocator scratch(&gpu_.driver());
     const CudnnRnnCall call = Call(&scratch);
+    CudnnRnnPlan plan;
+    TF_RNN_OPS_GPU_RETURN_IF_ERROR(
+        networks_.Plan(call, Key(), is_training, &plan));
     rnn::CudnnRnnForward<T> pass{};
     Fill(&pass);
     pass.is_training = is_training;
     if (is_training) {
-      rnn::ReserveSpaceKey key = Key();
-      std::size_t num_bytes = 0;
-      TF_RNN_OPS_GPU_RETURN_IF_ERROR(forward_.DescribeReserveSpace(
-          call, Purpose::kTraining, &key, &num_bytes));
-      reserve_space_ =
-          std::make_unique<FakeDeviceArray<char>>(&gpu_.driver(), num_bytes);
+      pass.stream = rnn::kStream;
+      reserve_space_ = std::make_unique<FakeDeviceArray<char>>(
+          &gpu_.driver(), plan.reserve_space_bytes());
       pass.reserve_space = reinterpret_cast<T*>(reserve_space_->data());
       ReserveSpaceHeader header;
-      rnn::WriteReserveSpaceHeader<T>(key, {}, header.data());
+      rnn::WriteReserveSpaceHeader<T>(plan.key(), pass.stream, header.data());
       TF_RNN_OPS_GPU_RETURN_IF_ERROR(
           WriteReserveSpaceHeader(call, header, pass.reserve_space));
     }
@@ -71,7 +70,7 @@ class GpuNetwork {
     pass.output = output_.data();
     pass.output_h = output_h.data();
     pass.output_c = output_c.data();
-    TF_RNN_OPS_GPU_RETURN_IF_ERROR(forward_.Forward(call, pass));
+    TF_RNN_OPS_GPU_RETURN_IF_ERROR(networks_.Forward(pass, &plan));
     *result = {ToDoubles(output_), ToDoubles(output_h), ToDoubles(output_c)};
     return Status();
   }
@@ -79,6 +78,10 @@ class GpuNetwork {
   // Of the last forward pass. The gradient of params is empty if not wanted.
   Status Backward(rnn::BackwardResult* result, bool wants_params = true) {
     FakeScratchAllocator scratch(&gpu_.driver());
+    const CudnnRnnCall call = Call(&scratch);
+    CudnnRnnPlan plan;
+    TF_RNN_OPS_GPU_RETURN_IF_ERROR(
+        networks_.Plan(call, Key(), /*is_training=*/true, &plan));
     FakeDeviceArray<T> d_input(&gpu_.driver(), k_.input.size());
     FakeDeviceArray<T> d_h(&gpu_.driver(), k_.input_h.size());
     FakeDeviceArray<T> d_c(&gpu_.driver(), k_.input_c.size());
@@ -91,33 +94,37 @@ class GpuNetwork {
     pass.output_h_backprop = d_output_h_.data();
     pass.output_c_backprop = d_output_c_.data();
     pass.reserve_space = reinterpret_cast<T*>(reserve_space_->data());
+    ReserveSpaceHeader header;
+    TF_RNN_OPS_GPU_RETURN_IF_ERROR(
+        ReadReserveSpaceHeader(call, pass.reserve_space, &header));
+    pass.reserve_space_header = &header;
     pass.input_backprop = d_input.data();
     pass.input_h_backprop = d_h.data();
     pass.input_c_backprop = d_c.data();
     pass.params_backprop = wants_params ? d_params.data() : nullptr;
     const std::vector<char> before = reserve_space_->ToVector();
-    TF_RNN_OPS_GPU_RETURN_IF_ERROR(backward_.Backward(Call(&scratch), pass));
-    EXPECT_EQ(reserve_space_->ToVector(), before) << "was written to";
+    TF_RNN_OPS_GPU_RETURN_IF_ERROR(
+        networks_.Backward(pass, &plan, owns_reserve_space));
+    if (!owns_reserve_space) {
+      EXPECT_EQ(reserve_space_->ToVector(), before) << "was written to";
+    }
     *result = {ToDoubles(d_input), ToDoubles(d_h), ToDoubles(d_c),
                ToDoubles(d_params)};
     return Status();
   }
 
   // What is wrong with the reserve space for a backward pass with a key.
-  std::string Mismatch(rnn::ReserveSpaceKey key) {
+  std::string Mismatch(const rnn::ReserveSpaceKey& key) {
     FakeScratchAllocator scratch(&gpu_.driver());
     const CudnnRnnCall call = Call(&scratch);
-    std::size_t num_bytes = 0;
-    EXPECT_TRUE(
-        backward_
-            .DescribeReserveSpace(call, Purpose::kGradients, &key, &num_bytes)
-            .ok());
+    CudnnRnnPlan plan;
+    EXPECT_TRUE(networks_.Plan(call, key, /*is_training=*/true, &plan).ok());
     ReserveSpaceHeader header;
     EXPECT_TRUE(
         ReadReserveSpaceHeader(call, reserve_space_->data(), &header).ok());
-    return rnn::ReserveSpaceMismatch<T>(key, header.data(),
+    return rnn::ReserveSpaceMismatch<T>(plan.key(), header.data(),
                                         reserve_space_->size() / sizeof(T),
-                                        num_bytes / sizeof(T));
+                                        plan.reserve_space_bytes() / sizeof(T));
   }
 
   rnn::ReserveSpaceKey Key() const {
@@ -125,13 +132,12 @@ class GpuNetwork {
   }
 
   bool allow_tf32 = false;
+  bool owns_reserve_space = false;
 
  private:
   CudnnRnnCall Call(ScratchAllocator* scratch) {
-    return {gpu_.Call(scratch), gpu_.lasting(), allow_tf32};
+    return {gpu_.Call(scratch), allow_tf32};
   }
-
-  static constexpr std::uint64_t kSeed = 1234;
 
   const std::int32_t* lengths() const {
     return k_.lengths.empty() ? nullptr : k_.lengths.data();
@@ -152,7 +158,7 @@ class GpuNetwork {
 
   FakeGpu& gpu_;
   const rnn::Case& k_;
-  CudnnRnn<T> forward_, backward_;
+  CudnnRnn<T> networks_;
   FakeDeviceArray<T> input_, input_h_, input_c_, params_;
   FakeDeviceArray<T> d_output_, d_output_h_, d_output_c_, output_;
   std::unique_ptr<FakeDeviceArray<char>> reserve_space_;

@@ -3,29 +3,34 @@
 // An engine runs a network on one device. It is made with the attributes of a
 // kernel, and lives and is shared as the kernel is. Its members:
 //
-//   // Where the kernel drops inputs: finds the seeds.
-//   absl::Status InitDropout(OpKernelConstruction*);
-//   // What a pass that trains is to leave.
-//   absl::Status PlanReserveSpace(OpKernelContext*, const CudnnRnnInputs&,
-//                                 ReserveSpacePlan*);
+//   // What is decided about a pass before it is run; lives as long as Compute
+//   // runs. Has a constructor from OpKernelContext*, and a member
+//   // reserve_space_size: the number of elements of the reserve space that a
+//   // pass that trains leaves, negative if they are too many to count.
+//   class Plan;
+//   // is_training: of the forward pass, or of the one before a backward pass.
+//   absl::Status MakePlan(OpKernelContext*, const CudnnRnnInputs&,
+//                         bool is_training, Plan*);
 //   // Allocates and fills the output host_reserved.
-//   absl::Status MakeHostReserved(OpKernelContext*, const ReserveSpacePlan&,
-//                                 int version, bool is_training) const;
+//   // stream: of the dropout masks.
+//   absl::Status MakeHostReserved(OpKernelContext*, const Plan&, int version,
+//                                 bool is_training,
+//                                 const rnn::RandomStream& stream) const;
 //   // Whether Backward needs room for input_backprop if nothing reads it, too.
 //   // It makes no params_backprop if that is null.
 //   static constexpr bool kNeedsInputBackprop;
-//   // Runs the passes. The engine provides workspace and random stream.
-//   absl::Status Forward(OpKernelContext*, const CudnnRnnInputs&,
-//                        const ReserveSpacePlan&, rnn::CudnnRnnForward<E>*);
-//   absl::Status Backward(OpKernelContext*, const CudnnRnnInputs&,
+//   // Runs the passes. The engine provides the workspace.
+//   absl::Status Forward(OpKernelContext*, const CudnnRnnInputs&, Plan*,
+//                        rnn::CudnnRnnForward<E>*);
+//   absl::Status Backward(OpKernelContext*, const CudnnRnnInputs&, Plan*,
 //                         rnn::CudnnRnnBackward<E>*);
 //   // What is wrong with a reserve_space, in words; empty if nothing is. May
 //   // put another tensor of the same contents in its place. Copies its header.
 //   absl::Status FindReserveSpaceMismatch(
-//       OpKernelContext*, const CudnnRnnInputs&, int version,
+//       OpKernelContext*, const CudnnRnnInputs&, Plan*, int version,
 //       Tensor* reserve_space, rnn::ReserveSpaceHeader*,
 //       std::string* mismatch);
-//   absl::Status SetZero(OpKernelContext*, Tensor*) const;
+//   absl::Status SetZero(const Plan&, Tensor*) const;
 
 #ifndef TF_RNN_OPS_CC_KERNELS_CUDNN_RNN_H_
 #define TF_RNN_OPS_CC_KERNELS_CUDNN_RNN_H_
@@ -39,9 +44,11 @@
 #include "cc/kernels/cudnn_rnn_attributes.h"
 #include "cc/kernels/cudnn_rnn_inputs.h"
 #include "cc/kernels/device_kernels.h"
+#include "cc/kernels/dropout_generator.h"
 #include "cc/kernels/engine_type.h"
 #include "cc/kernels/make_output.h"
 #include "cc/rnn/cudnn_rnn.h"
+#include "cc/rnn/random_stream.h"
 #include "cc/rnn/reserve_space.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/framework/tensor.h"
@@ -49,14 +56,6 @@
 #include "tensorflow/core/lib/core/errors.h"
 
 namespace tf_rnn_ops {
-
-// The reserve space of a pass. None is left unless the pass trains.
-struct ReserveSpacePlan {
-  // The number of elements; negative if they are too many to count.
-  std::int64_t size = 0;
-  // Its first bytes, if the engine knows them before the pass.
-  rnn::ReserveSpaceHeader header{};
-};
 
 // CudnnRNN, CudnnRNNV2 and CudnnRNNV3.
 template <template <typename> class Engine, typename T, int version>
@@ -68,7 +67,7 @@ class CudnnRNNForwardOp : public tensorflow::OpKernel {
     OP_REQUIRES_OK(ctx, ctx->GetAttr("is_training", &is_training_));
     // Without dropout there is nothing random, and TensorFlow, where it is to
     // be deterministic, must not ask for a seed.
-    if (Drops()) OP_REQUIRES_OK(ctx, engine_.InitDropout(ctx));
+    if (Drops()) OP_REQUIRES_OK(ctx, dropout_.Init(ctx));
     int end;
     OP_REQUIRES_OK(ctx,
                    OutputRange("reserve_space", &reserve_space_index_, &end));
@@ -78,32 +77,35 @@ class CudnnRNNForwardOp : public tensorflow::OpKernel {
     CudnnRnnInputs inputs(ctx, attributes_);
     OP_REQUIRES_OK(ctx, inputs.ReadForwardInputs(version >= 3));
     const bool trains = Trains(ctx, inputs);
+    typename Engine<T>::Plan plan(ctx);
+    OP_REQUIRES_OK(ctx, engine_.MakePlan(ctx, inputs, trains, &plan));
 
     tensorflow::Tensor *output, *output_h, *output_c, *reserve_space;
     OP_REQUIRES_OK(
         ctx, ctx->allocate_output("output", inputs.output_shape(), &output));
     OP_REQUIRES_OK(ctx, ctx->allocate_output(
                             "output_h", inputs.input_h->shape(), &output_h));
-    OP_REQUIRES_OK(ctx, AllocateCellState(ctx, inputs, &output_c));
-    ReserveSpacePlan plan;
-    if (trains) {
-      OP_REQUIRES_OK(ctx, engine_.PlanReserveSpace(ctx, inputs, &plan));
-    }
-    OP_REQUIRES_OK(ctx,
-                   AllocateReserveSpace(ctx, inputs, plan, &reserve_space));
-    if constexpr (version >= 2) {
-      OP_REQUIRES_OK(
-          ctx, engine_.MakeHostReserved(ctx, plan, version, is_training_));
-    }
+    OP_REQUIRES_OK(ctx, AllocateCellState(ctx, inputs, plan, &output_c));
+    OP_REQUIRES_OK(ctx, AllocateReserveSpace(
+                            ctx, inputs, trains ? plan.reserve_space_size : 0,
+                            &reserve_space));
 
     rnn::CudnnRnnForward<E> pass{};
     inputs.Fill<T>(&pass);
     pass.is_training = trains;
+    if (trains && pass.dropout > 0) {
+      pass.stream = dropout_.Reserve(
+          rnn::NumDropoutSamples(pass.config, pass.size, pass.dropout));
+    }
+    if constexpr (version >= 2) {
+      OP_REQUIRES_OK(ctx, engine_.MakeHostReserved(ctx, plan, version,
+                                                   is_training_, pass.stream));
+    }
     pass.output = EngineData<T>(output);
     pass.output_h = EngineData<T>(output_h);
     pass.output_c = EngineData<T>(output_c);
     pass.reserve_space = EngineData<T>(reserve_space);
-    OP_REQUIRES_OK(ctx, engine_.Forward(ctx, inputs, plan, &pass));
+    OP_REQUIRES_OK(ctx, engine_.Forward(ctx, inputs, &plan, &pass));
   }
 
  private:
@@ -125,26 +127,28 @@ class CudnnRNNForwardOp : public tensorflow::OpKernel {
   // output_c is a scalar 0 where there is no cell state.
   absl::Status AllocateCellState(tensorflow::OpKernelContext* ctx,
                                  const CudnnRnnInputs& inputs,
+                                 const typename Engine<T>::Plan& plan,
                                  tensorflow::Tensor** output_c) const {
     if (inputs.config().has_cell_state()) {
       return ctx->allocate_output("output_c", inputs.input_c->shape(),
                                   output_c);
     }
     TF_RETURN_IF_ERROR(MakeOutput(ctx, "output_c", {}, output_c));
-    return engine_.SetZero(ctx, *output_c);
+    return engine_.SetZero(plan, *output_c);
   }
 
   static absl::Status AllocateReserveSpace(tensorflow::OpKernelContext* ctx,
                                            const CudnnRnnInputs& inputs,
-                                           const ReserveSpacePlan& plan,
+                                           std::int64_t size,
                                            tensorflow::Tensor** reserve_space) {
-    if (plan.size < 0) return inputs.TooLarge();
-    return MakeOutput(ctx, "reserve_space", {plan.size}, reserve_space);
+    if (size < 0) return inputs.TooLarge();
+    return MakeOutput(ctx, "reserve_space", {size}, reserve_space);
   }
 
   CudnnRnnAttributes attributes_;
   bool is_training_ = true;
   int reserve_space_index_;
+  DropoutGenerator dropout_;
   Engine<T> engine_{attributes_};
 };
 
@@ -167,20 +171,22 @@ class CudnnRNNBackwardOp : public tensorflow::OpKernel {
     inputs.Fill<T>(&pass);
     OP_REQUIRES_OK(ctx, ReadOutputs(inputs, &pass));
     OP_REQUIRES_OK(ctx, ReadGradients(inputs, &pass));
+    typename Engine<T>::Plan plan(ctx);
+    OP_REQUIRES_OK(ctx,
+                   engine_.MakePlan(ctx, inputs, /*is_training=*/true, &plan));
     tensorflow::Tensor reserve_space;
     rnn::ReserveSpaceHeader header;
-    OP_REQUIRES_OK(ctx,
-                   inputs.ReadReserveSpace(
-                       [&](tensorflow::Tensor* tensor, std::string* mismatch) {
-                         return engine_.FindReserveSpaceMismatch(
-                             ctx, inputs, version, tensor, &header, mismatch);
-                       },
-                       &reserve_space));
+    std::string mismatch;
+    OP_REQUIRES_OK(ctx, inputs.ReadReserveSpace(&reserve_space));
+    OP_REQUIRES_OK(ctx, engine_.FindReserveSpaceMismatch(
+                            ctx, inputs, &plan, version, &reserve_space,
+                            &header, &mismatch));
+    OP_REQUIRES_OK(ctx, CheckReserveSpace(mismatch));
     pass.reserve_space = EngineData<T>(reserve_space);
     pass.reserve_space_header = &header;
 
-    OP_REQUIRES_OK(ctx, AllocateGradients(ctx, inputs, &pass));
-    OP_REQUIRES_OK(ctx, engine_.Backward(ctx, inputs, &pass));
+    OP_REQUIRES_OK(ctx, AllocateGradients(ctx, inputs, plan, &pass));
+    OP_REQUIRES_OK(ctx, engine_.Backward(ctx, inputs, &plan, &pass));
   }
 
  private:
@@ -215,6 +221,7 @@ class CudnnRNNBackwardOp : public tensorflow::OpKernel {
   // with are not made.
   absl::Status AllocateGradients(tensorflow::OpKernelContext* ctx,
                                  const CudnnRnnInputs& inputs,
+                                 const typename Engine<T>::Plan& plan,
                                  rnn::CudnnRnnBackward<E>* pass) const {
     if (Engine<T>::kNeedsInputBackprop || ctx->output_required(input_index_)) {
       tensorflow::Tensor* input;
@@ -234,7 +241,7 @@ class CudnnRNNBackwardOp : public tensorflow::OpKernel {
     TF_RETURN_IF_ERROR(ctx->allocate_output("input_c_backprop",
                                             inputs.input_c->shape(), &input_c));
     if (!inputs.config().has_cell_state()) {
-      TF_RETURN_IF_ERROR(engine_.SetZero(ctx, input_c));
+      TF_RETURN_IF_ERROR(engine_.SetZero(plan, input_c));
     }
     pass->input_h_backprop = EngineData<T>(input_h);
     pass->input_c_backprop = EngineData<T>(input_c);

@@ -78,15 +78,21 @@ class CudnnRnnInputs {
     pass->params = EngineData<T>(*params);
   }
 
+  // Reads reserve_space, whatever left it.
+  absl::Status ReadReserveSpace(tensorflow::Tensor* reserve_space) const {
+    const tensorflow::Tensor* tensor;
+    TF_RETURN_IF_ERROR(ReadInput(ctx_, "reserve_space", "[reserve_space_size]",
+                                 {kAnySize}, &tensor));
+    *reserve_space = *tensor;
+    return absl::OkStatus();
+  }
+
   // Reads reserve_space and refuses one that another forward pass left.
   // find_mismatch(tensor, mismatch): as an engine's FindReserveSpaceMismatch.
   template <typename FindMismatch>
   absl::Status ReadReserveSpace(const FindMismatch& find_mismatch,
                                 tensorflow::Tensor* reserve_space) const {
-    const tensorflow::Tensor* tensor;
-    TF_RETURN_IF_ERROR(ReadInput(ctx_, "reserve_space", "[reserve_space_size]",
-                                 {kAnySize}, &tensor));
-    *reserve_space = *tensor;
+    TF_RETURN_IF_ERROR(ReadReserveSpace(reserve_space));
     std::string mismatch;
     TF_RETURN_IF_ERROR(find_mismatch(reserve_space, &mismatch));
     return CheckReserveSpace(mismatch);

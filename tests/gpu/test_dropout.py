@@ -1,4 +1,4 @@
-"""Dropout between the layers of the CudnnRNN ops on a GPU. Its random numbers are not the CPU's."""
+"""Dropout between the layers of the CudnnRNN ops on a GPU."""
 
 import cudnn_rnn_reference as reference
 import numpy as np
@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 from cudnn_rnn_checks import run_all, run_backprop, run_forward
 from cudnn_rnn_inputs import DTYPES, MODES, OUTPUTS, VERSIONS, Config, cast, network_inputs, shapes
-from devices import OPS, needs_gpu
+from devices import OPS
 from dropout_checks import RATES, SEEDS, check_share, check_unrelated, fresh_kernels, scale_of
 from parity import to_float64
 
@@ -154,14 +154,6 @@ def test_one_layer_knows_no_dropout(mode):
     actual, expected = (run_all(Config(rnn_mode=mode, dropout=rate), raw_ops=OPS) for rate in (0.5, 0.0))
     for name, value in expected.items():
         np.testing.assert_array_equal(actual[name], value, err_msg=name)
-
-
-@needs_gpu
-def test_all_may_not_be_dropped():
-    """cuDNN has no such dropout."""
-    config = Config(num_layers=2, dropout=1.0)
-    with pytest.raises(tf.errors.UnimplementedError, match="dropout"):
-        run_forward(config, network_inputs(config), raw_ops=OPS)
 
 
 @pytest.mark.usefixtures("determinism")

@@ -198,16 +198,6 @@ struct FakeCudaFunctions {
     return call.status();
   }
 
-  static CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void* from,
-                                       std::size_t num_bytes, CUstream stream) {
-    Call call("cuMemcpyHtoDAsync", stream);
-    if (call.ok() && num_bytes > 0 && CheckDevice(call, to, num_bytes) &&
-        CheckHost(call, from, num_bytes)) {
-      std::memcpy(AsPointer(to), from, num_bytes);
-    }
-    return call.status();
-  }
-
   static CUresult cuMemsetD8Async(CUdeviceptr to, unsigned char value,
                                   std::size_t num_bytes, CUstream stream) {
     Call call("cuMemsetD8Async", stream);

@@ -11,8 +11,6 @@
 
 #include "cc/gpu/fakes/fake_cudnn_rnn.h"
 #include "cc/rnn/cudnn_rnn_params.h"
-#include "cc/rnn/random_stream.h"
-#include "cc/rnn/reserve_space.h"
 
 namespace tf_rnn_ops::gpu {
 namespace {
@@ -22,21 +20,10 @@ FakeCudnn* the_fake = nullptr;
 thread_local std::string last_error;
 
 constexpr std::size_t kBFloat16Version = 91300;
-constexpr std::size_t kDropoutStatesBytes = 4096;
 constexpr std::size_t kSpaceAlignment = 16;
 constexpr unsigned char kGarbage = 0xff;
 constexpr std::int64_t kMostElements = std::numeric_limits<std::int32_t>::max();
 constexpr int kMaxTime = 65535;
-
-// What cudnnSetDropoutDescriptor leaves on the GPU.
-struct DropoutStates {
-  static constexpr std::uint64_t kMagic = 0x74'75'6f'70'6f'72'64'00;
-
-  std::uint64_t magic;
-  CUstream stream;  // in whose order they are used
-  rnn::RandomStream random;
-};
-static_assert(sizeof(DropoutStates) <= kDropoutStatesBytes);
 
 rnn::RnnMode ModeOf(cudnnRNNMode_t mode) {
   switch (mode) {
@@ -135,18 +122,9 @@ struct FakeCudnnFunctions {
     }
     ~Call() {
       if (handle_ != nullptr) the_fake->handles_[handle_].is_busy = false;
-      the_fake->busy_states_.erase(states_);
     }
 
     CUstream& stream() { return the_fake->handles_[handle_].stream; }
-
-    // Has the dropout states for itself until it returns.
-    void UseStates(const void* states) {
-      const bool is_free = the_fake->busy_states_.insert(states).second;
-      if (Expect(is_free, "another pass is using the dropout states")) {
-        states_ = states;
-      }
-    }
 
     void DestroyHandle() {
       the_fake->handles_.erase(std::exchange(handle_, nullptr));
@@ -218,19 +196,14 @@ struct FakeCudnnFunctions {
     static FakeCudnnCall Describe(const std::string& name,
                                   cudnnRNNDescriptor_t rnn) {
       const std::lock_guard<std::recursive_mutex> lock(the_fake->mutex_);
-      FakeCudnnCall call = {{name}, {}, 0};
+      FakeCudnnCall call = {{name}, {}};
       const auto* found = FindIn(the_fake->rnns_.alive, rnn);
       if (found != nullptr) call.rnn = found->value_or(FakeRnnDescriptor());
-      const auto* dropout = FindIn(the_fake->dropouts_.alive, call.rnn.dropout);
-      if (dropout != nullptr && dropout->has_value()) {
-        call.dropout = (*dropout)->dropout;
-      }
       return call;
     }
 
     std::unique_lock<std::recursive_mutex> lock_;
     cudnnHandle_t handle_ = nullptr;
-    const void* states_ = nullptr;
   };
 
   static FakeCudaDriver& driver() { return *the_fake->driver_; }
@@ -296,10 +269,6 @@ struct FakeCudnnFunctions {
     return call.status();
   }
 
-  static constexpr auto cudnnCreateDropoutDescriptor =
-      Create<&FakeCudnn::dropouts_, cudnnDropoutDescriptor_t>;
-  static constexpr auto cudnnDestroyDropoutDescriptor =
-      Destroy<&FakeCudnn::dropouts_, cudnnDropoutDescriptor_t>;
   static constexpr auto cudnnCreateRNNDataDescriptor =
       Create<&FakeCudnn::data_, cudnnRNNDataDescriptor_t>;
   static constexpr auto cudnnDestroyRNNDataDescriptor =
@@ -317,60 +286,6 @@ struct FakeCudnnFunctions {
     return call.IsSupported(
         type != CUDNN_DATA_BFLOAT16 || the_fake->version_ >= kBFloat16Version,
         "bfloat16 in this version");
-  }
-
-  // -------------------------------------------------------------- dropout
-
-  static cudnnStatus_t cudnnDropoutGetStatesSize(cudnnHandle_t handle,
-                                                 std::size_t* num_bytes) {
-    Call call(__func__, handle);
-    if (call.ok()) *num_bytes = kDropoutStatesBytes;
-    return call.status();
-  }
-
-  // Without states only the probability is set.
-  static cudnnStatus_t cudnnSetDropoutDescriptor(
-      cudnnDropoutDescriptor_t dropout_desc, cudnnHandle_t handle,
-      float dropout, void* states, std::size_t num_bytes,
-      unsigned long long seed) {
-    Call call(__func__, handle);
-    auto* descriptor = call.Find(the_fake->dropouts_, dropout_desc);
-    call.Expect(dropout >= 0 && dropout <= 1,
-                "a probability of " + std::to_string(dropout));
-    if (states != nullptr && call.ok() && call.CheckStream() &&
-        call.Expect(num_bytes >= kDropoutStatesBytes, "too few states") &&
-        call.CheckSpans(
-            {{"states", states, num_bytes, kSpaceAlignment, true}})) {
-      std::memset(states, kGarbage, num_bytes);
-      const DropoutStates initial = {
-          DropoutStates::kMagic, call.stream(), {seed, 0, 0}};
-      std::memcpy(states, &initial, sizeof(initial));
-    }
-    if (call.ok()) *descriptor = {dropout, states};
-    return call.status();
-  }
-
-  // The random numbers of a training pass, moved on to those of the next one.
-  static rnn::RandomStream TakeRandomNumbers(Call& call, void* states,
-                                             const FakeNetwork& network) {
-    const std::string what = call.name() + ", the dropout states";
-    DropoutStates content = {};
-    if (!call.Checked(
-            driver().CheckDeviceMemory(states, kDropoutStatesBytes, what))) {
-      return {};
-    }
-    call.UseStates(states);
-    std::memcpy(&content, states, sizeof(content));
-    const rnn::RandomStream random = content.random;
-    if (call.Expect(content.magic == DropoutStates::kMagic,
-                    "the dropout states were overwritten") &&
-        call.Expect(content.stream == call.stream(),
-                    "the dropout states were set on another stream")) {
-      content.random.counter_low +=
-          rnn::NumDropoutSamples(network.config, network.size, network.dropout);
-      std::memcpy(states, &content, sizeof(content));
-    }
-    return random;
   }
 
   // -------------------------------------------------------------- tensors
@@ -485,16 +400,13 @@ struct FakeCudnnFunctions {
         call.Expect(!has_projection || mode == CUDNN_LSTM,
                     "a projection, but the network is no LSTM") &&
         call.Expect(!skips_input || input_size == hidden_size,
-                    "an input of another size than the units it skips to")) {
-      if (dropout != nullptr) call.Get(the_fake->dropouts_, dropout);
-    }
-    if (call.ok()) {
+                    "an input of another size than the units it skips to") &&
+        call.Expect(dropout == nullptr, "the fake has no dropout")) {
       *rnn = {{ModeOf(mode), skips_input,
                direction == CUDNN_BIDIRECTIONAL ? 2 : 1, num_layers, input_size,
                hidden_size, has_projection ? projection_size : 0},
               type,
-              math_type,
-              dropout};
+              math_type};
     }
     return call.status();
   }
@@ -604,19 +516,8 @@ struct FakeCudnnFunctions {
                      "x is of another size than the network's input")) {
       return std::nullopt;
     }
-    float dropout = 0;
-    if (rnn->dropout != nullptr && rnn->config.num_layers > 1) {
-      const auto* found = call.Get(the_fake->dropouts_, rnn->dropout);
-      if (found == nullptr) return std::nullopt;
-      dropout = found->dropout;
-    }
-    return FakeNetwork{rnn->config,
-                       x->size,
-                       x->type,
-                       x->time_major,
-                       x->lengths,
-                       dropout,
-                       the_fake->weight_padding_};
+    return FakeNetwork{rnn->config,   x->size,    x->type,
+                       x->time_major, x->lengths, the_fake->weight_padding_};
   }
 
   // ---------------------------------------------------------------- passes
@@ -736,7 +637,7 @@ struct FakeCudnnFunctions {
                        {{weight_space, weight_space_bytes},
                         {workspace, workspace_bytes},
                         {reserve_space, reserve_space_bytes}}};
-    std::optional<FakeNetwork> network =
+    const std::optional<FakeNetwork> network =
         Check(call, pass,
               {{"x", x, Array::kInput},
                {"y", y, Array::kOutput, true},
@@ -745,18 +646,11 @@ struct FakeCudnnFunctions {
                {"cx", cx, Array::kCellState},
                {"cy", cy, Array::kCellState, true}});
     if (!network) return call.status();
-    rnn::RandomStream random = {};
-    if (pass.is_training && network->dropout > 0) {
-      const auto* rnn = call.Get(the_fake->rnns_, rnn_desc);
-      const auto* dropout = call.Get(the_fake->dropouts_, rnn->dropout);
-      random = TakeRandomNumbers(call, dropout->states, *network);
-      if (!call.ok()) return call.status();
-    }
     const bool fills_padding = call.Get(the_fake->data_, y_desc)->fills_padding;
     return call.Run(
         *network, pass,
         FakeForward{x, hx, cx, weight_space, y, hy, cy, fills_padding,
-                    pass.is_training ? reserve_space : nullptr, random});
+                    pass.is_training ? reserve_space : nullptr});
   }
 
   static cudnnStatus_t cudnnRNNBackwardData_v8(
@@ -830,7 +724,7 @@ FakeCudnn::FakeCudnn(FakeCudaDriver* driver) : driver_(driver) {
 
 FakeCudnn::~FakeCudnn() {
   EXPECT_TRUE(rnns_.alive.empty() && data_.alive.empty() &&
-              tensors_.alive.empty() && dropouts_.alive.empty())
+              tensors_.alive.empty())
       << "descriptors were not destroyed";
   the_fake = nullptr;
 }

@@ -16,7 +16,6 @@
 #include <cstdint>
 #include <map>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -32,14 +31,12 @@ struct FakeRnnDescriptor {
   rnn::RnnConfig config = {};
   cudnnDataType_t type = CUDNN_DATA_FLOAT;
   cudnnMathType_t math_type = CUDNN_DEFAULT_MATH;
-  cudnnDropoutDescriptor_t dropout = nullptr;
 };
 
 // A call of one of cuDNN's functions.
 struct FakeCudnnCall : FakeCall {
   // Of the descriptor, as it is at the time, if there is one.
   FakeRnnDescriptor rnn;
-  float dropout;
 };
 
 // One may exist at a time, on a driver that outlives it.
@@ -94,23 +91,15 @@ class FakeCudnn : public FakeLibrary<FakeCudnnCall, cudnnStatus_t> {
     cudnnDataType_t type;
     std::vector<int> dims;
   };
-  // What cudnnSetDropoutDescriptor was given.
-  struct Dropout {
-    float dropout;
-    void* states;
-  };
-
   FakeCudaDriver* const driver_;
   Cudnn functions_;
   std::size_t version_ = 90300;
   bool has_bfloat16_ = true;
   std::int64_t weight_padding_ = 0;
   std::map<cudnnHandle_t, Handle> handles_;
-  std::set<const void*> busy_states_;  // of passes that run
   Descriptors<cudnnRNNDescriptor_t, FakeRnnDescriptor> rnns_{"RNN", {}};
   Descriptors<cudnnRNNDataDescriptor_t, Data> data_{"RNNData", {}};
   Descriptors<cudnnTensorDescriptor_t, Tensor> tensors_{"Tensor", {}};
-  Descriptors<cudnnDropoutDescriptor_t, Dropout> dropouts_{"Dropout", {}};
 };
 
 }  // namespace tf_rnn_ops::gpu

@@ -100,7 +100,7 @@ struct Reserve {
       std::memcpy(array, bytes + offset, num_bytes);
     });
     return rnn::ReserveSpaceMismatch({network.config, network.size, true,
-                                      network.lengths.data(), network.dropout},
+                                      network.lengths.data(), /*dropout=*/0},
                                      engine.data(),
                                      static_cast<std::int64_t>(engine.size()));
   }
@@ -196,7 +196,6 @@ void Fill(const FakeNetwork& network, Pass* pass) {
   pass->size = network.size;
   pass->time_major = true;
   pass->sequence_lengths = network.lengths.data();
-  pass->dropout = network.dropout;
 }
 
 template <typename T>
@@ -212,7 +211,6 @@ std::string Run(const FakeNetwork& network, const FakeForward& pass) {
   rnn::CudnnRnnForward<T> a{};
   Fill(network, &a);
   a.is_training = pass.reserve_space != nullptr;
-  a.stream = pass.stream;
   a.input = x.data();
   a.input_h = hx.data();
   a.input_c = cx.data();

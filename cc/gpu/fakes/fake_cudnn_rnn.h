@@ -17,7 +17,6 @@
 #include <vector>
 
 #include "cc/rnn/cudnn_rnn_params.h"
-#include "cc/rnn/random_stream.h"
 #include "cc/rnn/rnn_config.h"
 
 namespace tf_rnn_ops::gpu {
@@ -60,7 +59,6 @@ struct FakeNetwork {
   cudnnDataType_t type;
   bool time_major;  // sequences are [S, B, ...], not [B, S, ...]
   std::vector<std::int32_t> lengths;  // [B]
-  float dropout;
   std::int64_t weight_padding;
 
   // In elements.
@@ -85,7 +83,6 @@ struct FakeForward {
   bool fills_padding;
   // [FakeReserveBytes] bytes for training, or null
   void* reserve_space;
-  rnn::RandomStream stream;  // where the dropout masks begin
 };
 
 // Uses up what it reads of the reserve space. Leaves dx alone past the

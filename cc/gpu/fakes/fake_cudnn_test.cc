@@ -60,13 +60,11 @@ class User {
        const Settings& settings)
       : cudnn(cudnn), handle(handle), s(settings), driver_(driver) {
     cudnn.cudnnCreateRNNDescriptor(&rnn);
-    cudnn.cudnnCreateDropoutDescriptor(&dropout);
     cudnn.cudnnCreateRNNDataDescriptor(&x_desc);
     cudnn.cudnnCreateRNNDataDescriptor(&y_desc);
     for (auto* desc : {&h_desc, &c_desc, &matrix_desc, &bias_desc}) {
       cudnn.cudnnCreateTensorDescriptor(desc);
     }
-    cudnn.cudnnDropoutGetStatesSize(handle, &states_bytes);
     EXPECT_EQ(Describe(), CUDNN_STATUS_SUCCESS);
     cudnn.cudnnGetRNNWeightSpaceSize(handle, rnn, &weight_bytes);
     cudnn.cudnnGetRNNTempSpaceSizes(handle, rnn, CUDNN_FWD_MODE_TRAINING,
@@ -83,13 +81,11 @@ class User {
     std::fill_n(dweights, weights_size(), 0.f);
     workspace = reinterpret_cast<char*>(New(workspace_bytes / 4 + 2));
     reserve = reinterpret_cast<char*>(New(reserve_bytes / 4));
-    states = reinterpret_cast<char*>(New(states_bytes / 4));
   }
   User(const User&) = delete;
   User& operator=(const User&) = delete;
   ~User() {
     cudnn.cudnnDestroyRNNDescriptor(rnn);
-    cudnn.cudnnDestroyDropoutDescriptor(dropout);
     cudnn.cudnnDestroyRNNDataDescriptor(x_desc);
     cudnn.cudnnDestroyRNNDataDescriptor(y_desc);
     for (auto desc : {h_desc, c_desc, matrix_desc, bias_desc}) {
@@ -113,8 +109,7 @@ class User {
       return cudnn.cudnnSetTensorNdDescriptor(desc, type, 3, dims, strides);
     };
     return Try(
-        {[&] { return SetDropout(0); },
-         [&] {
+        {[&] {
            return cudnn.cudnnSetRNNDescriptor_v8(
                rnn, algo, s.mode, bias_mode,
                s.directions == 2 ? CUDNN_BIDIRECTIONAL : CUDNN_UNIDIRECTIONAL,
@@ -125,11 +120,6 @@ class User {
          [&] { return set_data(y_desc, s.width() + more_y, y_lengths); },
          [&] { return set_state(h_desc, s.units + more_h); },
          [&] { return set_state(c_desc, s.units + more_c); }});
-  }
-  cudnnStatus_t SetDropout(float probability, void* memory = nullptr,
-                           unsigned long long seed = 0) {
-    return cudnn.cudnnSetDropoutDescriptor(dropout, handle, probability, memory,
-                                           states_bytes, seed);
   }
 
   cudnnStatus_t Forward(cudnnForwardMode_t mode = CUDNN_FWD_MODE_TRAINING) {
@@ -185,15 +175,15 @@ class User {
   float zero = 0;
   float* padding_fill = &zero;
   cudnnRNNDescriptor_t rnn;
-  cudnnDropoutDescriptor_t dropout;
+  cudnnDropoutDescriptor_t dropout = nullptr;
   cudnnRNNDataDescriptor_t x_desc, y_desc;
   cudnnTensorDescriptor_t h_desc, c_desc, matrix_desc, bias_desc;
-  std::size_t weight_bytes, workspace_bytes, reserve_bytes, states_bytes;
+  std::size_t weight_bytes, workspace_bytes, reserve_bytes;
   const std::int32_t* device_lengths = nullptr;
   // On the GPU. The workspace has room to be moved by 8 bytes.
   float *x, *y, *hx, *hy, *weights, *dy, *dx, *dhy, *dhx, *dweights;
   float *cx = nullptr, *cy = nullptr, *dcy = nullptr, *dcx = nullptr;
-  char *workspace, *reserve, *states;
+  char *workspace, *reserve;
 
  private:
   float* New(std::size_t size) {
@@ -345,30 +335,6 @@ TEST_F(FakeCudnnTest, AddsWeightGradients) {
   EXPECT_EQ(ToVector(user->dweights, user->weights_size()), once);
 }
 
-TEST_F(FakeCudnnTest, DropoutFollowsItsStates) {
-  Settings s;
-  s.layers = 2;
-  const auto user = NewUser(s);
-  const auto forward = [&](cudnnForwardMode_t mode) {
-    EXPECT_EQ(user->Forward(mode), CUDNN_STATUS_SUCCESS);
-    return ToVector(user->y, s.rows() * s.width());
-  };
-  const auto train_from = [&](unsigned long long seed) {
-    EXPECT_EQ(user->SetDropout(0.5f, user->states, seed), CUDNN_STATUS_SUCCESS);
-    return forward(CUDNN_FWD_MODE_TRAINING);
-  };
-  const std::vector<float> plain = forward(CUDNN_FWD_MODE_TRAINING);
-  const std::vector<float> first = train_from(77);
-  EXPECT_EQ(forward(CUDNN_FWD_MODE_INFERENCE), plain);
-  const std::vector<float> second = forward(CUDNN_FWD_MODE_TRAINING);
-  EXPECT_NE(first, plain);
-  EXPECT_NE(second, first);
-  EXPECT_NE(train_from(78), first);
-  EXPECT_EQ(train_from(77), first);
-  EXPECT_EQ(fake_.calls("cudnnRNNForward").front().dropout, 0);
-  EXPECT_EQ(fake_.calls("cudnnRNNForward").back().dropout, 0.5f);
-}
-
 // -------------------------------------------------------------------- misuse
 
 // What a program does wrongly, and what the test that runs it is told.
@@ -406,6 +372,10 @@ const Wrong kWrong[] = {
     {"padding needs its flag", [](User& u) { u.flags = 0; }},
     {"the standard algorithm alone",
      [](User& u) { u.algo = CUDNN_RNN_ALGO_PERSIST_STATIC; }},
+    {"has no dropout",
+     [](User& u) {
+       u.dropout = reinterpret_cast<cudnnDropoutDescriptor_t>(&u.zero);
+     }},
     {"double biases alone", [](User& u) { u.bias_mode = CUDNN_RNN_NO_BIAS; }},
     {"lengths from 1 to 4", [](User& u) { u.s.lengths = {4, 1}; }},
     {"lengths from -1 to 1", [](User& u) { u.s.lengths = {-1, 1}; }},
@@ -456,23 +426,6 @@ TEST_F(FakeCudnnTest, ReserveSpaceIsUsedUp) {
   EXPECT_MISUSE(user->BackwardWeights(), "is not as the pass before left it");
 }
 
-TEST_F(FakeCudnnTest, DropoutNeedsItsStates) {
-  Settings s;
-  s.layers = 2;
-  const auto user = NewUser(s);
-  EXPECT_MISUSE(user->SetDropout(1.5f, user->states), "a probability of 1.5");
-  EXPECT_MISUSE(user->SetDropout(0.5f, &user->zero), "states: 4096 bytes");
-  EXPECT_EQ(user->SetDropout(0.5f), CUDNN_STATUS_SUCCESS);
-  EXPECT_MISUSE(user->Forward(), "dropout states: 4096 bytes");
-  EXPECT_EQ(user->SetDropout(0.5f, user->states), CUDNN_STATUS_SUCCESS);
-  EXPECT_EQ(user->Forward(), CUDNN_STATUS_SUCCESS);
-  cudnn().cudnnSetStream(handle_, driver_.NewStream(context_));
-  EXPECT_MISUSE(user->Forward(), "were set on another stream");
-  cudnn().cudnnSetStream(handle_, stream_);
-  user->states[0] ^= 1;
-  EXPECT_MISUSE(user->Forward(), "were overwritten");
-}
-
 TEST_F(FakeCudnnTest, ReserveSpaceIsOfOneNetwork) {
   Settings s;
   const auto user = NewUser(s);
@@ -515,8 +468,9 @@ TEST_F(FakeCudnnTest, HandlesBelongToAContext) {
   const CUcontext other = driver_.NewContext();
   std::size_t num_bytes;
   driver_.driver()->cuCtxPushCurrent_v2(other);
-  EXPECT_MISUSE(cudnn().cudnnDropoutGetStatesSize(handle_, &num_bytes),
-                "the handle's context is not current");
+  EXPECT_MISUSE(
+      cudnn().cudnnGetRNNWeightSpaceSize(handle_, nullptr, &num_bytes),
+      "the handle's context is not current");
   CUcontext popped;
   driver_.driver()->cuCtxPopCurrent_v2(&popped);
   EXPECT_MISUSE(cudnn().cudnnSetStream(handle_, driver_.NewStream(other)),
@@ -547,8 +501,9 @@ TEST_F(FakeCudnnTest, HandlesAreForOneThread) {
     std::thread thread([&] {
       driver_.driver()->cuCtxPushCurrent_v2(context_);
       std::size_t num_bytes;
-      while (!is_done && cudnn().cudnnDropoutGetStatesSize(
-                             handle_, &num_bytes) == CUDNN_STATUS_SUCCESS) {
+      while (!is_done &&
+             cudnn().cudnnGetRNNWeightSpaceSize(
+                 handle_, user->rnn, &num_bytes) == CUDNN_STATUS_SUCCESS) {
       }
       is_done = true;
       CUcontext popped;

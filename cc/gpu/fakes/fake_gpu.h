@@ -5,9 +5,6 @@
 
 #include <gtest/gtest.h>
 
-#include <cstddef>
-#include <memory>
-
 #include "cc/gpu/call.h"
 #include "cc/gpu/fakes/fake_cuda_driver.h"
 #include "cc/gpu/fakes/host_device.h"
@@ -15,23 +12,6 @@
 #include "cc/gpu/arrays.cu"
 
 namespace tf_rnn_ops::gpu {
-
-// Memory that is kept after a call, and checked when it is freed.
-class FakeLastingAllocator : public LastingAllocator {
- public:
-  explicit FakeLastingAllocator(FakeCudaDriver* driver) : driver_(driver) {}
-
-  Status Allocate(std::size_t num_bytes,
-                  std::shared_ptr<void>* memory) override {
-    *memory = std::shared_ptr<void>(
-        driver_->Allocate(num_bytes),
-        [driver = driver_](void* pointer) { driver->Free(pointer); });
-    return Status();
-  }
-
- private:
-  FakeCudaDriver* const driver_;
-};
 
 inline void RegisterArrayKernels(FakeCudaDriver* driver) {
 #define TF_RNN_OPS_REGISTER(name, Kernel) \
@@ -54,15 +34,12 @@ class FakeGpu {
   FakeCudaDriver& driver() { return driver_; }
   CUstream stream() const { return stream_; }
 
-  LastingAllocator* lasting() { return &lasting_; }
-
   gpu::Call Call(ScratchAllocator* scratch) {
     return {driver_.driver(), stream_, scratch};
   }
 
  private:
   FakeCudaDriver driver_;
-  FakeLastingAllocator lasting_{&driver_};
   CUcontext context_;
   CUstream stream_;
   ScopedContext scope_;

@@ -7,43 +7,17 @@
 #include "cc/kernels/cpu/engine.h"
 #include "cc/kernels/cpu/kernels.h"
 #include "cc/kernels/make_output.h"
+#include "cc/rnn/random_stream.h"
 #include "cc/rnn/reserve_space.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/framework/tensor.h"
 #include "tensorflow/core/lib/core/errors.h"
-#include "tensorflow/core/lib/random/philox_random.h"
-#include "tensorflow/core/util/guarded_philox_random.h"
 
 namespace tf_rnn_ops {
 namespace {
 
-using ::tensorflow::OpKernelConstruction;
 using ::tensorflow::OpKernelContext;
 using ::tensorflow::Tensor;
-
-// A kernel's stream of random numbers, which its calls share.
-class DropoutGenerator {
- public:
-  absl::Status Init(OpKernelConstruction* ctx) { return generator_.Init(ctx); }
-
-  // The place of the next `num_samples` values of the stream's counter, which
-  // no other call is given.
-  rnn::RandomStream Reserve(std::int64_t num_samples) {
-    const tensorflow::random::PhiloxRandom random =
-        generator_.ReserveSamples128(num_samples);
-    const auto& key = random.key();
-    const auto& counter = random.counter();
-    return {Join(key[0], key[1]), Join(counter[0], counter[1]),
-            Join(counter[2], counter[3])};
-  }
-
- private:
-  static std::uint64_t Join(std::uint32_t low, std::uint32_t high) {
-    return std::uint64_t{high} << 32 | low;
-  }
-
-  tensorflow::GuardedPhiloxRandom generator_;
-};
 
 template <typename T>
 class CpuCudnnRnn {
@@ -54,19 +28,25 @@ class CpuCudnnRnn {
 
   explicit CpuCudnnRnn(const CudnnRnnAttributes&) {}
 
-  absl::Status InitDropout(OpKernelConstruction* ctx) {
-    return generator_.Init(ctx);
-  }
+  struct Plan {
+    explicit Plan(OpKernelContext*) {}
 
-  absl::Status PlanReserveSpace(OpKernelContext*, const CudnnRnnInputs& inputs,
-                                ReserveSpacePlan* plan) const {
-    plan->size = rnn::ReserveSpaceSize<E>(inputs.config(), inputs.size());
+    std::int64_t reserve_space_size = 0;
+  };
+
+  absl::Status MakePlan(OpKernelContext*, const CudnnRnnInputs& inputs,
+                        bool is_training, Plan* plan) const {
+    if (is_training) {
+      plan->reserve_space_size =
+          rnn::ReserveSpaceSize<E>(inputs.config(), inputs.size());
+    }
     return absl::OkStatus();
   }
 
   // What TensorFlow's own ops leave where cuDNN runs its default algorithm.
-  absl::Status MakeHostReserved(OpKernelContext* ctx, const ReserveSpacePlan&,
-                                int version, bool is_training) const {
+  absl::Status MakeHostReserved(OpKernelContext* ctx, const Plan&, int version,
+                                bool is_training,
+                                const rnn::RandomStream&) const {
     Tensor* host_reserved;
     if (version > 2 || !is_training) {
       TF_RETURN_IF_ERROR(MakeOutput(ctx, "host_reserved", {}, &host_reserved));
@@ -80,26 +60,22 @@ class CpuCudnnRnn {
   }
 
   absl::Status Forward(OpKernelContext* ctx, const CudnnRnnInputs& inputs,
-                       const ReserveSpacePlan&, rnn::CudnnRnnForward<E>* pass) {
-    if (pass->is_training && pass->dropout > 0) {
-      pass->stream = generator_.Reserve(
-          rnn::NumDropoutSamples(pass->config, pass->size, pass->dropout));
-    }
+                       Plan*, rnn::CudnnRnnForward<E>* pass) const {
     const auto kernels = NetworkKernels<E>(inputs);
     return RunPass(ctx, inputs, kernels.forward_workspace, kernels.forward,
                    pass);
   }
 
   absl::Status Backward(OpKernelContext* ctx, const CudnnRnnInputs& inputs,
-                        rnn::CudnnRnnBackward<E>* pass) const {
+                        Plan*, rnn::CudnnRnnBackward<E>* pass) const {
     const auto kernels = NetworkKernels<E>(inputs);
     return RunPass(ctx, inputs, kernels.backward_workspace, kernels.backward,
                    pass);
   }
 
   absl::Status FindReserveSpaceMismatch(OpKernelContext* ctx,
-                                        const CudnnRnnInputs& inputs, int,
-                                        Tensor* reserve_space,
+                                        const CudnnRnnInputs& inputs,
+                                        const Plan&, int, Tensor* reserve_space,
                                         rnn::ReserveSpaceHeader* header,
                                         std::string* mismatch) const {
     TF_RETURN_IF_ERROR(AlignReserveSpace(ctx, reserve_space));
@@ -108,13 +84,10 @@ class CpuCudnnRnn {
     return absl::OkStatus();
   }
 
-  absl::Status SetZero(OpKernelContext*, Tensor* tensor) const {
+  absl::Status SetZero(const Plan&, Tensor* tensor) const {
     tf_rnn_ops::SetZero(tensor);
     return absl::OkStatus();
   }
-
- private:
-  DropoutGenerator generator_;
 };
 
 }  // namespace

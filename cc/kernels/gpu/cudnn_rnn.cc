@@ -1,14 +1,12 @@
 #include "cc/kernels/cudnn_rnn.h"
 
 #include <algorithm>
-#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <mutex>
 #include <string>
 
 #include "absl/status/status.h"
-#include "absl/strings/str_cat.h"
 #include "cc/gpu/arrays.h"
 #include "cc/gpu/cudnn.h"
 #include "cc/gpu/cudnn_handle.h"
@@ -16,17 +14,18 @@
 #include "cc/kernels/gpu/engine.h"
 #include "cc/kernels/gpu/kernels.h"
 #include "cc/kernels/make_output.h"
+#include "cc/rnn/random_stream.h"
 #include "cc/rnn/reserve_space.h"
+#include "tensorflow/core/framework/allocator.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/framework/tensor.h"
+#include "tensorflow/core/framework/tensor_shape.h"
+#include "tensorflow/core/framework/types.h"
 #include "tensorflow/core/lib/core/errors.h"
-#include "tensorflow/core/lib/random/philox_random.h"
-#include "tensorflow/core/util/guarded_philox_random.h"
 
 namespace tf_rnn_ops {
 namespace {
 
-using ::tensorflow::OpKernelConstruction;
 using ::tensorflow::OpKernelContext;
 using ::tensorflow::Tensor;
 
@@ -34,16 +33,14 @@ using ::tensorflow::Tensor;
 template <typename T>
 class KernelNetworks {
  public:
-  absl::Status Find(float dropout, std::uint64_t seed,
-                    gpu::CudnnRnn<T>** networks) {
+  absl::Status Find(gpu::CudnnRnn<T>** networks) {
     const std::lock_guard<std::mutex> guard(mutex_);
     if (networks_ == nullptr) {
       const gpu::Cudnn* cudnn;
       gpu::CudnnHandlePool* handles;
       TF_RETURN_IF_ERROR(
           ToAbslStatus(gpu::CudnnHandlePool::Get(&cudnn, &handles)));
-      networks_ =
-          std::make_unique<gpu::CudnnRnn<T>>(*cudnn, *handles, dropout, seed);
+      networks_ = std::make_unique<gpu::CudnnRnn<T>>(*cudnn, *handles);
     }
     *networks = networks_.get();
     return absl::OkStatus();
@@ -61,116 +58,108 @@ class GpuCudnnRnn {
 
   static constexpr bool kNeedsInputBackprop = true;
 
-  explicit GpuCudnnRnn(const CudnnRnnAttributes& attributes)
-      : attributes_(attributes) {}
+  explicit GpuCudnnRnn(const CudnnRnnAttributes&) {}
 
-  // TensorFlow's rules for seeds: none means a fresh one, unless the program is
-  // to be deterministic.
-  absl::Status InitDropout(OpKernelConstruction* ctx) {
-    tensorflow::GuardedPhiloxRandom generator;
-    TF_RETURN_IF_ERROR(generator.Init(ctx));
-    // Numbers that depend on seed as well as on seed2.
-    tensorflow::random::PhiloxRandom random = generator.ReserveSamples128(1);
-    const auto numbers = random();
-    seed_ = std::uint64_t{numbers[1]} << 32 | numbers[0];
-    return absl::OkStatus();
-  }
+  struct Plan {
+    explicit Plan(OpKernelContext* ctx) : call(ctx) {}
 
-  absl::Status PlanReserveSpace(OpKernelContext* ctx,
-                                const CudnnRnnInputs& inputs,
-                                ReserveSpacePlan* plan) {
-    rnn::ReserveSpaceKey key = inputs.MakeReserveSpaceKey();
-    OpCall call(ctx);
-    TF_RETURN_IF_ERROR(call.Init());
-    TF_RETURN_IF_ERROR(FindReserveSpaceSize(&call, gpu::Purpose::kTraining,
-                                            &key, &plan->size));
-    rnn::WriteReserveSpaceHeader<E>(key, /*stream=*/{}, plan->header.data());
+    OpCall call;
+    gpu::CudnnRnn<E>* networks = nullptr;
+    gpu::CudnnRnnPlan pass;
+    std::int64_t reserve_space_size = 0;
+    bool owns_reserve_space = false;  // of a backward pass
+  };
+
+  absl::Status MakePlan(OpKernelContext*, const CudnnRnnInputs& inputs,
+                        bool is_training, Plan* plan) {
+    TF_RETURN_IF_ERROR(plan->call.Init());
+    TF_RETURN_IF_ERROR(networks_.Find(&plan->networks));
+    TF_RETURN_IF_ERROR(ToAbslStatus(plan->networks->Plan(
+        {plan->call.call(), AllowsTf32()}, inputs.MakeReserveSpaceKey(),
+        is_training, &plan->pass)));
+    plan->reserve_space_size =
+        (plan->pass.reserve_space_bytes() + sizeof(T) - 1) / sizeof(T);
     return absl::OkStatus();
   }
 
   // The header of reserve_space, so that the pass backward need not wait for
   // the GPU to see it.
-  absl::Status MakeHostReserved(OpKernelContext* ctx,
-                                const ReserveSpacePlan& plan, int,
-                                bool is_training) const {
+  absl::Status MakeHostReserved(OpKernelContext* ctx, const Plan& plan, int,
+                                bool is_training,
+                                const rnn::RandomStream& stream) const {
+    const gpu::ReserveSpaceHeader header = MakeHeader(plan, stream);
     Tensor* host_reserved;
-    const std::int64_t size = is_training ? plan.header.size() : 0;
+    const std::int64_t size = is_training ? header.size() : 0;
     TF_RETURN_IF_ERROR(
         MakeOutput(ctx, "host_reserved", {size}, &host_reserved));
-    std::copy_n(plan.header.data(), size,
-                static_cast<char*>(host_reserved->data()));
+    std::copy_n(header.data(), size, static_cast<char*>(host_reserved->data()));
     return absl::OkStatus();
   }
 
-  absl::Status Forward(OpKernelContext* ctx, const CudnnRnnInputs&,
-                       const ReserveSpacePlan& plan,
-                       rnn::CudnnRnnForward<E>* pass) {
-    OpCall call(ctx);
-    TF_RETURN_IF_ERROR(call.Init());
-    gpu::CudnnRnn<E>* networks;
-    TF_RETURN_IF_ERROR(FindNetworks(&networks));
+  absl::Status Forward(OpKernelContext*, const CudnnRnnInputs&, Plan* plan,
+                       rnn::CudnnRnnForward<E>* pass) const {
     if (pass->is_training) {
       TF_RETURN_IF_ERROR(ToAbslStatus(gpu::WriteReserveSpaceHeader(
-          call.call(), plan.header, pass->reserve_space)));
+          plan->call.call(), MakeHeader(*plan, pass->stream),
+          pass->reserve_space)));
     }
-    return ToAbslStatus(networks->Forward(CallWith(&call), *pass));
+    return ToAbslStatus(plan->networks->Forward(*pass, &plan->pass));
   }
 
-  absl::Status Backward(OpKernelContext* ctx, const CudnnRnnInputs&,
-                        rnn::CudnnRnnBackward<E>* pass) {
-    OpCall call(ctx);
-    TF_RETURN_IF_ERROR(call.Init());
-    gpu::CudnnRnn<E>* networks;
-    TF_RETURN_IF_ERROR(FindNetworks(&networks));
-    return ToAbslStatus(networks->Backward(CallWith(&call), *pass));
+  absl::Status Backward(OpKernelContext*, const CudnnRnnInputs&, Plan* plan,
+                        rnn::CudnnRnnBackward<E>* pass) const {
+    return ToAbslStatus(
+        plan->networks->Backward(*pass, &plan->pass, plan->owns_reserve_space));
   }
 
   absl::Status FindReserveSpaceMismatch(OpKernelContext* ctx,
                                         const CudnnRnnInputs& inputs,
-                                        int version, Tensor* reserve_space,
+                                        Plan* plan, int version,
+                                        Tensor* reserve_space,
                                         rnn::ReserveSpaceHeader* header,
-                                        std::string* mismatch) {
-    OpCall call(ctx);
-    TF_RETURN_IF_ERROR(call.Init());
-    rnn::ReserveSpaceKey key = inputs.MakeReserveSpaceKey();
-    std::int64_t size;
-    TF_RETURN_IF_ERROR(
-        FindReserveSpaceSize(&call, gpu::Purpose::kGradients, &key, &size));
+                                        std::string* mismatch) const {
     *header = {};
-    TF_RETURN_IF_ERROR(version >= 2
-                           ? ReadHostReserved(ctx, header)
-                           : ReadHeader(call.call(), *reserve_space, header));
-    *mismatch = rnn::ReserveSpaceMismatch<E>(
-        key, header->data(), reserve_space->NumElements(), size);
-    return absl::OkStatus();
+    TF_RETURN_IF_ERROR(
+        version >= 2 ? ReadHostReserved(ctx, header)
+                     : ReadHeader(plan->call.call(), *reserve_space, header));
+    *mismatch = rnn::ReserveSpaceMismatch<E>(plan->pass.key(), header->data(),
+                                             reserve_space->NumElements(),
+                                             plan->reserve_space_size);
+    if (!mismatch->empty()) return absl::OkStatus();
+    return TakeReserveSpace(ctx, inputs, reserve_space,
+                            &plan->owns_reserve_space);
   }
 
-  absl::Status SetZero(OpKernelContext* ctx, Tensor* tensor) const {
-    OpCall call(ctx);
-    TF_RETURN_IF_ERROR(call.Init());
+  absl::Status SetZero(const Plan& plan, Tensor* tensor) const {
     return ToAbslStatus(gpu::ZeroBytes(
-        call.call(), tensor->NumElements() * sizeof(T), tensor->data()));
+        plan.call.call(), tensor->NumElements() * sizeof(T), tensor->data()));
   }
 
  private:
-  absl::Status FindNetworks(gpu::CudnnRnn<E>** networks) {
-    return networks_.Find(attributes_.dropout(), seed_, networks);
+  static gpu::ReserveSpaceHeader MakeHeader(const Plan& plan,
+                                            const rnn::RandomStream& stream) {
+    gpu::ReserveSpaceHeader header;
+    rnn::WriteReserveSpaceHeader<E>(plan.pass.key(), stream, header.data());
+    return header;
   }
 
-  static gpu::CudnnRnnCall CallWith(OpCall* call) {
-    return {call->call(), call->lasting(), AllowsTf32()};
-  }
-
-  // The number of a reserve space's elements. Completes the key.
-  absl::Status FindReserveSpaceSize(OpCall* call, gpu::Purpose purpose,
-                                    rnn::ReserveSpaceKey* key,
-                                    std::int64_t* size) {
-    gpu::CudnnRnn<E>* networks;
-    TF_RETURN_IF_ERROR(FindNetworks(&networks));
-    std::size_t num_bytes;
-    TF_RETURN_IF_ERROR(ToAbslStatus(networks->DescribeReserveSpace(
-        CallWith(call), purpose, key, &num_bytes)));
-    *size = (num_bytes + sizeof(T) - 1) / sizeof(T);
+  // Finds whether the op alone refers to its reserve_space, whose memory
+  // TensorFlow then lets it write to. reserve_space remains the same tensor.
+  static absl::Status TakeReserveSpace(OpKernelContext* ctx,
+                                       const CudnnRnnInputs& inputs,
+                                       Tensor* reserve_space, bool* is_taken) {
+    int index, end;
+    TF_RETURN_IF_ERROR(
+        ctx->op_kernel().InputRange("reserve_space", &index, &end));
+    const tensorflow::TensorShape shape = reserve_space->shape();
+    *reserve_space = Tensor();  // was another reference
+    const std::unique_ptr<Tensor> taken = ctx->forward_input(
+        index, OpKernelContext::Params::kNoReservation,
+        tensorflow::DataTypeToEnum<T>::value, shape, tensorflow::DEVICE_MEMORY,
+        tensorflow::AllocatorAttributes());
+    *is_taken = taken != nullptr;
+    if (!*is_taken) return inputs.ReadReserveSpace(reserve_space);
+    *reserve_space = *taken;
     return absl::OkStatus();
   }
 
@@ -195,8 +184,6 @@ class GpuCudnnRnn {
         gpu::ReadReserveSpaceHeader(call, reserve_space.data(), header));
   }
 
-  const CudnnRnnAttributes& attributes_;
-  std::uint64_t seed_ = 0;
   KernelNetworks<E> networks_;
 };
 

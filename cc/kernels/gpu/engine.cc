@@ -39,24 +39,10 @@ gpu::Status OpMemory::Allocate(std::size_t num_bytes, void** memory) {
   *memory = nullptr;
   if (num_bytes == 0) return gpu::Status();
   tensorflow::Tensor& tensor = scratch_.emplace_back();
-  TF_RNN_OPS_GPU_RETURN_IF_ERROR(AllocateTensor(num_bytes, &tensor));
-  *memory = tensor.data();
-  return gpu::Status();
-}
-
-gpu::Status OpMemory::Allocate(std::size_t num_bytes,
-                               std::shared_ptr<void>* memory) {
-  const auto tensor = std::make_shared<tensorflow::Tensor>();
-  TF_RNN_OPS_GPU_RETURN_IF_ERROR(AllocateTensor(num_bytes, tensor.get()));
-  *memory = std::shared_ptr<void>(tensor, tensor->data());
-  return gpu::Status();
-}
-
-gpu::Status OpMemory::AllocateTensor(std::size_t num_bytes,
-                                     tensorflow::Tensor* tensor) {
   const absl::Status status =
       MakeTemp(ctx_, tensorflow::DT_UINT8,
-               {static_cast<std::int64_t>(num_bytes)}, tensor);
+               {static_cast<std::int64_t>(num_bytes)}, &tensor);
+  *memory = tensor.data();
   if (status.ok()) return gpu::Status();
   return gpu::Status(absl::IsResourceExhausted(status)
                          ? gpu::StatusCode::kOutOfMemory

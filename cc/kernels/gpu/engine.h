@@ -22,17 +22,13 @@ absl::Status ToAbslStatus(const gpu::Status& status);
 
 // Memory of TensorFlow's. TensorFlow does not give it to anyone whose work
 // would come before what is on the device's stream.
-class OpMemory : public gpu::ScratchAllocator, public gpu::LastingAllocator {
+class OpMemory : public gpu::ScratchAllocator {
  public:
   explicit OpMemory(tensorflow::OpKernelContext* ctx) : ctx_(ctx) {}
 
   gpu::Status Allocate(std::size_t num_bytes, void** memory) override;
-  gpu::Status Allocate(std::size_t num_bytes,
-                       std::shared_ptr<void>* memory) override;
 
  private:
-  gpu::Status AllocateTensor(std::size_t num_bytes, tensorflow::Tensor* tensor);
-
   tensorflow::OpKernelContext* const ctx_;
   std::vector<tensorflow::Tensor> scratch_;
 };
@@ -46,7 +42,6 @@ class OpCall {
   absl::Status Init();
 
   const gpu::Call& call() const { return call_; }
-  gpu::LastingAllocator* lasting() { return &memory_; }
 
  private:
   tensorflow::OpKernelContext* const ctx_;
