@@ -14,6 +14,7 @@
 #include "cc/gpu/cudnn.h"
 #include "cc/gpu/cudnn_handle.h"
 #include "cc/gpu/cudnn_rnn.h"
+#include "cc/gpu/cudnn_rnn_algorithm.h"
 #include "cc/gpu/gru_block_cell.h"
 #include "cc/gpu/libraries.h"
 #include "cc/gpu/status.h"
@@ -307,10 +308,13 @@ template <typename T>
 class Network : public TfRnnOpsGpu_Network {
  public:
   Network(const Cudnn& cudnn, CudnnHandlePool& handles,
-          const rnn::RnnConfig& config, float dropout)
+          const rnn::RnnConfig& config,
+          const TfRnnOpsGpu_NetworkOptions& options)
       : TfRnnOpsGpu_Network(config),
-        dropout_(dropout),
-        networks_(cudnn, handles) {}
+        dropout_(options.dropout),
+        networks_(cudnn, handles,
+                  {options.standard_algorithm_only != 0,
+                   options.widen_bfloat16 != 0}) {}
 
   Status FindReserveSpaceSize(const TfRnnOpsGpu_Call* call,
                               const TfRnnOpsGpu_Sequences& sequences,
@@ -323,7 +327,7 @@ class Network : public TfRnnOpsGpu_Network {
                                                   KeyOf(sequences),
                                                   /*is_training=*/true, &plan));
     *num_bytes = plan.reserve_space_bytes();
-    *algorithm = "STANDARD";
+    *algorithm = AlgorithmName(plan.algorithm());
     return Status();
   }
 
@@ -432,8 +436,7 @@ Status MakeNetwork(const TfRnnOpsGpu_NetworkOptions* options,
     const Cudnn* cudnn;
     CudnnHandlePool* handles;
     TF_RNN_OPS_GPU_RETURN_IF_ERROR(CudnnHandlePool::Get(&cudnn, &handles));
-    *network =
-        new Network<decltype(zero)>(*cudnn, *handles, config, options->dropout);
+    *network = new Network<decltype(zero)>(*cudnn, *handles, config, *options);
     return Status();
   });
 }
