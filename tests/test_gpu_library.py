@@ -201,7 +201,7 @@ def kernels():
         import tensorflow as tf
         import tf_rnn_ops
         from tensorflow.python.framework import kernels
-        from tf_rnn_ops import __main__ as bug_report
+        from tf_rnn_ops import _library
 
         def registered(op):
             return [
@@ -217,7 +217,7 @@ def kernels():
                 for kernel in kernels.get_registered_kernels_for_op(op).kernel
             ]
 
-        names = bug_report._op_names()
+        names = _library.op_names()
         print(json.dumps({name: registered(name) for op in names for name in ("TfRnnOps>" + op, op)}))
         """,
         TF_RNN_OPS_GPU="1",
@@ -233,7 +233,7 @@ def types_of(kernels, attr):
     return sorted(name for each in kernels for name in each["types"].get(attr, []))
 
 
-OPS = bug_report._op_names()
+OPS = _library.op_names()
 # What runs on the CPU wherever its inputs are.
 CPU_OPS = ("CudnnRNNBackpropGrad", "CudnnRNNDropoutMasks", "KerasRNN", "KerasRNNBackprop")
 # What has no twin, and an op that has its arguments in the same memory.

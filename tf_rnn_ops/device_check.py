@@ -271,6 +271,7 @@ def networks() -> Iterator[Network]:
         yield from (Network(mode, "bidirectional", 2, size=size) for mode in MODES)
 
 
+@functools.cache
 def network_inputs(network: Network, dtype: tf.DType) -> dict[str, tf.Tensor]:
     """Returns the floating inputs of a network.
 
@@ -328,7 +329,7 @@ def run_network(network: Network, version: str, run: Run, dtype: tf.DType) -> No
 
 
 def differentiate_network_twice(network: Network, run: Run, dtype: tf.DType) -> None:
-    """Runs the gradients of a penalty on a network's gradients, by nested tapes in a graph."""
+    """Runs the gradients of a network's gradients, by nested tapes in a graph."""
 
     def outputs(inputs):
         lengths = network.sequence_lengths
@@ -337,21 +338,33 @@ def differentiate_network_twice(network: Network, run: Run, dtype: tf.DType) -> 
         )[:3]
 
     inputs = network_inputs(network, dtype)
-    run.function(_NETWORK_TWICE, functools.partial(_second_derivatives, outputs), inputs)
+    towards = random_like({name: each.shape for name, each in inputs.items()}, dtype, 1)
+    run.function(_NETWORK_TWICE, functools.partial(_second_derivatives, outputs), inputs, towards)
 
 
 def _second_derivatives(
-    function: Callable[[Mapping[str, tf.Tensor]], Sequence[tf.Tensor]], inputs: Mapping[str, tf.Tensor]
+    function: Callable[[Mapping[str, tf.Tensor]], Sequence[tf.Tensor]],
+    inputs: Mapping[str, tf.Tensor],
+    towards: Mapping[str, tf.Tensor],
 ) -> dict[str, tf.Tensor]:
-    """Returns the gradients of the squares of a function's gradients, with respect to its inputs, by name."""
+    """Differentiates a function's gradients with respect to its inputs.
+
+    Args:
+      function: takes tensors by name.
+      inputs: its argument.
+      towards: what the gradients are multiplied by, of the shapes of the inputs.
+
+    Returns:
+      The gradients of the products' sum with respect to the inputs, by name.
+    """
     with tf.GradientTape() as tape:
         tape.watch(inputs)
         with tf.GradientTape() as inner:
             inner.watch(inputs)
             value = tf.add_n([tf.reduce_sum(tf.sin(each)) for each in function(inputs)])
         first = inner.gradient(value, inputs)
-        penalty = tf.add_n([tf.reduce_sum(each**2) for each in first.values()])
-    return tape.gradient(penalty, inputs, unconnected_gradients=tf.UnconnectedGradients.ZERO)
+        product = tf.add_n([tf.reduce_sum(first[name] * each) for name, each in towards.items()])
+    return tape.gradient(product, inputs, unconnected_gradients=tf.UnconnectedGradients.ZERO)
 
 
 # ---------------------------------------------------------------- params, cells and copies
@@ -402,7 +415,7 @@ def run_cell(size: tuple[int, int, int], run: Run, dtype: tf.DType) -> None:
     run("GRUBlockCellGrad", **step, d_h=gradients["d_h"])
     run("GRUBlockCellGradV2", **step, **gradients)
     second = functools.partial(_second_derivatives, lambda inputs: raw_ops.GRUBlockCell(**inputs))
-    run.function(_CELL_TWICE, second, inputs)
+    run.function(_CELL_TWICE, second, inputs, random_like({name: x.shape for name, x in inputs.items()}, dtype, 1))
 
 
 def align(run: Run, dtype: tf.DType) -> None:
