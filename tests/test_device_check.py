@@ -3,11 +3,10 @@
 import dataclasses
 import functools
 import json
-import os
 import re
-import signal
 
 import cudnn_rnn_reference as reference
+import families_in_processes
 import numpy as np
 import parity
 import processes
@@ -268,30 +267,19 @@ def possible(monkeypatch):
     monkeypatch.setattr(device_check, "why_not_possible", lambda device: None)
 
 
-def end_in_its_own_way(name, device):
-    """Stands for the check of a family in a process."""
-    if name == "cells":
-        os.kill(os.getpid(), signal.SIGSEGV)
-    raise SystemExit(1 if name == "params" else 0)
-
-
-def agree(name, device):
-    """Stands for the check of a family that agrees."""
-
-
 @pytest.mark.usefixtures("possible")
 def test_the_verdict_names_what_differs_and_what_crashed(monkeypatch, capsys):
-    monkeypatch.setattr(device_check, "_check_in_this_process", end_in_its_own_way)
+    monkeypatch.setattr(device_check, "_check_in_this_process", families_in_processes.end_in_their_own_ways)
     assert not device_check.check(DEVICE)
     assert capsys.readouterr().out.splitlines()[-1] == (
         "CPU:1 and the CPU do NOT agree (params: not all agree; cells: the process that checks them ended with exit "
-        "code -11): use TF_RNN_OPS_GPU=0 and report it"
+        "code -11; copies: the process that checks them ended with exit code 1): use TF_RNN_OPS_GPU=0 and report it"
     )
 
 
 @pytest.mark.usefixtures("possible")
 def test_a_new_op_that_is_not_compared_fails_the_verdict(monkeypatch, capsys, registered):
-    monkeypatch.setattr(device_check, "_check_in_this_process", agree)
+    monkeypatch.setattr(device_check, "_check_in_a_process", lambda name, device: None)
     assert device_check.check(DEVICE)
     assert capsys.readouterr().out.endswith("\nCPU:1 and the CPU agree in every op and type\n")
     registered["NewOp"] = ["float32"]
