@@ -41,9 +41,10 @@ def run_backprop(config: Config, inputs, outputs, gradients, version="V3", raw_o
     return op(**{**cudnn_rnn_inputs.backprop_arguments(config, inputs, outputs, gradients, version), **changes})
 
 
-def run_all(config: Config, dtype: str = "float32", raw_ops=tf_rnn_ops.raw_ops) -> dict[str, np.ndarray]:
+def run_all(config: Config, dtype: str = "float32", raw_ops=tf_rnn_ops.raw_ops, inputs=None) -> dict[str, np.ndarray]:
     """Returns everything that a network gives, in training, forward and backward, and inference, as arrays by name."""
-    inputs, weights = cudnn_rnn_inputs.inputs_and_gradients(config, dtype)
+    inputs = inputs or cudnn_rnn_inputs.network_inputs(config, dtype)
+    weights = cudnn_rnn_inputs.output_gradients(config, dtype)
     outputs = run_forward(config, inputs, raw_ops=raw_ops, seed=1, seed2=2)
     inference = run_forward(config, inputs, raw_ops=raw_ops, is_training=False)
     return {

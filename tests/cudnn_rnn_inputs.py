@@ -98,7 +98,7 @@ def away_from_kinks(config: Config, inputs) -> dict[str, np.ndarray]:
             if matrix is not None:
                 matrix /= 8
         weights.W_bias[...] = np.copysign(8, weights.W_bias)
-        weights.R_bias /= 8
+        weights.R_bias[...] /= 8
     return {**inputs, "params": params.astype(inputs["params"].dtype)}
 
 

@@ -129,8 +129,12 @@ def test_tensorflows_own_ops_stay_on_the_gpu_where_they_have_kernels_for_the_cpu
         import tf_rnn_ops
         tf_rnn_ops.enable_builtin_kernels()
         state = tf.zeros([1, 2, 4])
-        outputs = tf.raw_ops.CudnnRNN(
-            input=tf.zeros([5, 2, 3]), input_h=state, input_c=state, params=tf.zeros([4 * 4 * (3 + 4 + 2)])
+        outputs = tf.raw_ops.CudnnRNNV3(  # on cuDNN 9, the only version that TensorFlow runs
+            input=tf.zeros([5, 2, 3]),
+            input_h=state,
+            input_c=state,
+            params=tf.zeros([4 * 4 * (3 + 4 + 2)]),
+            sequence_lengths=[5, 5],
         )
         print(outputs.output.device[-5:])
         """
