@@ -103,7 +103,7 @@ bench: $(VENV)/installed $(VENV)/peers ## Measure the ops beside Keras, PyTorch,
 
 .PHONY: gpu-bench
 gpu-bench: $(GPU_READY) ## Measure the ops on a GPU beside TensorFlow's own and PyTorch's.
-	@TF_RNN_OPS_GPU=1 $(GPU_PYTHON) benchmarks/gpu.py $(OPTIONS)
+	@$(GPU_PYTHON) benchmarks/gpu.py $(OPTIONS)
 
 # ---------------------------------------------------------------- checks
 

@@ -176,7 +176,7 @@ OUTPUTS = ("output", "output_h", "output_c")
 MODES = ("lstm", "gru", "rnn_tanh", "rnn_relu")
 DIRECTIONS = ("unidirectional", "bidirectional")
 VERSIONS = ("", "V2", "V3")
-SEEDS = {"seed": 3, "seed2": 4}
+SEEDS: dict[str, Any] = {"seed": 3, "seed2": 4}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -374,12 +374,12 @@ def convert_params(network: Network, run: Run, dtype: tf.DType) -> None:
     """Runs the ops that size, split and join the params of a network."""
     _, _, input_size, num_units = network.size
     sizes = {"num_layers": network.num_layers, "num_units": num_units, "input_size": input_size}
-    common = {**sizes, "rnn_mode": network.rnn_mode, "input_mode": network.input_mode, "direction": network.direction}
+    common: dict[str, Any] = {**sizes, "rnn_mode": network.rnn_mode, "input_mode": network.input_mode, "direction": network.direction}
     values = network_inputs(network, dtype)["params"]
     biases = sum(len(region.shape) == 1 for region in network.layout.values())
     # skip_input has matrices of no elements, which the layout leaves out.
     weights = biases + sum(region.kind == "projection" for region in network.layout.values())
-    counts = {"num_params_weights": weights, "num_params_biases": biases}
+    counts: dict[str, Any] = {"num_params_weights": weights, "num_params_biases": biases}
     for size_type in (tf.int32, tf.int64):
         run("CudnnRNNParamsSize", **common, num_proj=network.num_proj, T=dtype, S=size_type)
     canonical = run("CudnnRNNParamsToCanonicalV2", **common, params=values, **counts, num_proj=network.num_proj)

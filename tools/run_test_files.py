@@ -2,8 +2,8 @@
 
     python tools/run_test_files.py tests/gpu tests/test_golden.py
 
-Every file runs, whatever became of those before it, with the options of pytest in PYTEST_ADDOPTS. The exit status is the worst of all: 0 if all passed, pytest's, or
-128 and the number of the signal that ended a process, as in a shell.
+Every file runs, whatever became of those before it, with the options of pytest in PYTEST_ADDOPTS. The exit status is
+the worst of all: 0 if all passed, pytest's, or 128 and the number of the signal that ended a process, as in a shell.
 """
 
 import argparse
