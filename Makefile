@@ -202,8 +202,9 @@ gpu-sanitize: $(GPU_READY) ## Run every kernel of the GPU's once under compute-s
 	echo "==> every kernel once under compute-sanitizer's memcheck"; \
 	$(RUN_EVERY_KERNEL) --tool memcheck --report-api-errors no $(EVERY_KERNEL) || status=$$?; \
 	echo "==> every kernel once under compute-sanitizer's racecheck"; \
-	$(RUN_EVERY_KERNEL) --tool racecheck --kernel-name 'regex=gru_block_cell|CopyRows|BFloat16' $(EVERY_KERNEL) || status=$$?; \
+	$(RUN_EVERY_KERNEL) --tool racecheck --kernel-name '$(OUR_KERNELS)' $(EVERY_KERNEL) || status=$$?; \
 	exit $$status
+OUR_KERNELS := regex=gru_block_cell|dual_layer|CopyRows|BFloat16|ApplyDropout
 RUN_EVERY_KERNEL = TF_RNN_OPS_TEST_DEVICE=GPU:0 TF_GPU_ALLOCATOR=cuda_malloc_async $(COMPUTE_SANITIZER) \
 	--target-processes all --error-exitcode 1
 EVERY_KERNEL = $(GPU_PYTHON) tools/run_test_files.py --seconds 3600 tests/gpu/test_every_kernel.py

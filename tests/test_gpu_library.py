@@ -74,7 +74,7 @@ def test_is_loaded_or_not_by_request_without_a_question(monkeypatch, value, load
     assert gpu_kernels.why_not_loaded() == (None if loads else "the environment variable TF_RNN_OPS_GPU is 0")
 
 
-RECORD = pathlib.Path(__file__).parent / "golden" / "gpu_check.json"
+RECORD = pathlib.Path(__file__).parent / "golden" / "gpu_check.jsonl"
 
 
 def test_is_on_by_default_once_a_run_on_a_gpu_is_recorded():
@@ -119,7 +119,7 @@ def test_one_line_says_how_to_turn_it_on_where_there_is_a_gpu(monkeypatch, caplo
     if visible:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
     assert log_of_a_load(monkeypatch, caplog) == [f"tf_rnn_ops runs on the CPU alone: {gpu_kernels.why_not_loaded()}"]
-    for wanted in ("has not been run on a GPU", "TF_RNN_OPS_GPU=1", "auto", "python -m tf_rnn_ops --check-gpu"):
+    for wanted in ("has not yet run on a GPU", "TF_RNN_OPS_GPU=1", "auto", "python -m tf_rnn_ops --check-gpu"):
         assert wanted in gpu_kernels.why_not_loaded()
 
 

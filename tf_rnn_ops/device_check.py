@@ -374,7 +374,12 @@ def convert_params(network: Network, run: Run, dtype: tf.DType) -> None:
     """Runs the ops that size, split and join the params of a network."""
     _, _, input_size, num_units = network.size
     sizes = {"num_layers": network.num_layers, "num_units": num_units, "input_size": input_size}
-    common: dict[str, Any] = {**sizes, "rnn_mode": network.rnn_mode, "input_mode": network.input_mode, "direction": network.direction}
+    common: dict[str, Any] = {
+        **sizes,
+        "rnn_mode": network.rnn_mode,
+        "input_mode": network.input_mode,
+        "direction": network.direction,
+    }
     values = network_inputs(network, dtype)["params"]
     biases = sum(len(region.shape) == 1 for region in network.layout.values())
     # skip_input has matrices of no elements, which the layout leaves out.

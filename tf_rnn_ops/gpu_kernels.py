@@ -20,8 +20,8 @@ from tf_rnn_ops import _library
 
 VARIABLE = "TF_RNN_OPS_GPU"
 _AUTO, _ALWAYS, _NEVER = "auto", "1", "0"
-# What the variable counts as if it is not set. It becomes _AUTO once tests/golden/gpu_check.json is in the repository:
-# the record of tools/gpu_check.py on a GPU.
+# What the variable counts as if it is not set. It becomes _AUTO once tests/golden/gpu_check.jsonl is in the repository:
+# the record of a run of tools/gpu_check.py on a GPU.
 _DEFAULT = _NEVER
 
 # What NVIDIA's driver has for each GPU, and where there is one in Windows's subsystem for Linux.
@@ -30,7 +30,7 @@ _DRIVER_FILES = ("/dev/nvidia[0-9]*", "/usr/lib/wsl/lib/libcuda.so*")
 _logger = logging.getLogger("tf_rnn_ops")
 
 _OFF_BY_DEFAULT = (
-    f"its GPU library has not been run on a GPU yet; {VARIABLE}={_ALWAYS} or {_AUTO} turns it on, "
+    f"the GPU library has not yet run on a GPU; {VARIABLE}={_ALWAYS} or {_AUTO} turns it on, "
     "`python -m tf_rnn_ops --check-gpu` compares it with the CPU"
 )
 
