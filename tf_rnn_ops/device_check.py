@@ -89,7 +89,7 @@ class Run:
 
     Attributes:
       results: what the ops gave, in the order in which they ran.
-      op: the op that ran last.
+      op: the op or function that ran last.
 
     Args:
       device: the device's name.
@@ -267,7 +267,7 @@ def networks() -> Iterator[Network]:
         if num_layers > 1:
             yield from (change(dropout=rate) for rate in (0.3, 1.0))
             yield change(dropout=0.5, lengths=few_and_no_steps, time_major=False)
-    for size in ((0, 4, 10, 12), (5, 0, 10, 12), (5, 4, 0, 12), (1, 1, 1, 1)):
+    for size in ((0, 4, 10, 12), (5, 0, 10, 12), (5, 4, 0, 12), (1, 1, 8, 8)):
         yield from (Network(mode, "bidirectional", 2, size=size) for mode in MODES)
 
 
@@ -322,7 +322,9 @@ def run_network(network: Network, version: str, run: Run, dtype: tf.DType) -> No
         return
     second = random_like({f"{name}_backprop_grad": shapes[name] for name in INPUTS}, dtype, 2)
     kept = {"reserve_space": outputs.reserve_space}
-    run("CudnnRNNBackpropGrad", **common, **kept, output=outputs.output, **gradients, **second)
+    run(
+        "CudnnRNNBackpropGrad", {"params_grad": regions}, **common, **kept, output=outputs.output, **gradients, **second
+    )
     if network.dropout > 0 and network.num_layers > 1:
         for masks_type in (tf.float32, tf.float64):
             run("CudnnRNNDropoutMasks", **common, **kept, masks_type=masks_type)
