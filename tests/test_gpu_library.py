@@ -173,7 +173,7 @@ def test_any_other_value_is_refused(monkeypatch, value):
     set_variable(monkeypatch, value)
     world = World(monkeypatch, gpus=[GPU])
     with pytest.raises(
-        ValueError, match=rf"^the environment variable {VARIABLE} must be 0 .*, 1 .*, or auto .*, but is '"
+        ValueError, match=rf"^the environment variable {VARIABLE} must be 0 .*, 1 .*, auto .*, or not set .*, but is '"
     ):
         gpu_kernels.load_if_wanted()
     assert world.loaded == []
