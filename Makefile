@@ -4,6 +4,14 @@ PYTHON ?= python3
 VENV := .venv
 WHEEL_ENV := build/wheel-env
 GPU_ENV := build/gpu-env
+# Where GPU_PYTHON names a Python that has TensorFlow for GPUs, the wheel and what requirements/pytest.txt does, the targets
+# for GPUs install nothing and need no network.
+ifdef GPU_PYTHON
+GPU_READY :=
+else
+GPU_PYTHON := $(GPU_ENV)/bin/python
+GPU_READY := $(GPU_ENV)/installed
+endif
 CUDNN := build/cudnn
 QEMU := build/qemu
 SHELL := /bin/bash
@@ -94,8 +102,8 @@ bench: $(VENV)/installed $(VENV)/peers ## Measure the ops beside Keras, PyTorch,
 	@$(VENV)/bin/python benchmarks/bench.py $(OPTIONS)
 
 .PHONY: gpu-bench
-gpu-bench: $(GPU_ENV)/installed ## Measure the ops on a GPU beside TensorFlow's own and PyTorch's.
-	@$(GPU_ENV)/bin/python benchmarks/gpu.py $(OPTIONS)
+gpu-bench: $(GPU_READY) ## Measure the ops on a GPU beside TensorFlow's own and PyTorch's.
+	@$(GPU_PYTHON) benchmarks/gpu.py $(OPTIONS)
 
 # ---------------------------------------------------------------- checks
 
@@ -163,26 +171,43 @@ $(WHEEL_ENV)/installed: requirements/tensorflow.txt requirements/pytest.txt dist
 GPU_TESTS := tests/gpu $(addprefix tests/test_,golden.py gpu_library.py doors.py cudnn_rnn_bad_input.py \
 	cudnn_rnn_gradients.py cudnn_rnn_params_ops.py cudnn_rnn_layer.py gru_block_cell_bad_input.py \
 	gru_block_cell_gradients.py gru_block_cell_layer.py)
-COMPUTE_SANITIZER := $(GPU_ENV)/lib/python3*/site-packages/nvidia/cu13/bin/compute-sanitizer
+# NVIDIA's package of it, where that is installed, or what PATH has.
+COMPUTE_SANITIZER = $(or $(wildcard $(shell $(GPU_PYTHON) -c "$(PRINT_SITE_PACKAGES)")/nvidia/cu13/bin/compute-sanitizer),\
+	compute-sanitizer)
+PRINT_SITE_PACKAGES := import sysconfig; print(sysconfig.get_path('purelib'))
 
 .PHONY: gpu-test
-gpu-test: gpu-test-python gpu-sanitize ## Run the tests that need a GPU, and compute-sanitizer.
+gpu-test: $(GPU_READY) ## Run all that needs a GPU: check, tests, sanitizer; GPU_PYTHON=... has TensorFlow and the wheel.
+	@status=0; \
+	for target in gpu-check gpu-test-python gpu-sanitize; do \
+		$(MAKE) --no-print-directory $$target || status=$$?; \
+	done; \
+	exit $$status
+
+.PHONY: gpu-check
+gpu-check: $(GPU_READY) ## Compare every op and type on a GPU with the CPU.
+	@echo "==> every op and type on a GPU and on the CPU"
+	@cd / && $(if $(findstring /,$(GPU_PYTHON)),$(abspath $(GPU_PYTHON)),$(GPU_PYTHON)) -m tf_rnn_ops --check-gpu
 
 .PHONY: gpu-test-python
-gpu-test-python: $(GPU_ENV)/installed ## Run the Python tests that need a GPU.
+gpu-test-python: $(GPU_READY) ## Run the Python tests that need a GPU, each file in a process of its own.
 	@echo "==> Python tests on a GPU"
-	@TF_RNN_OPS_TEST_DEVICE=GPU:0 $(GPU_ENV)/bin/pytest $(GPU_TESTS)
+	@TF_RNN_OPS_TEST_DEVICE=GPU:0 $(GPU_PYTHON) tools/run_test_files.py $(GPU_TESTS)
 
 # For memcheck, TensorFlow has the driver allocate every tensor by itself. Only our own kernels' races are looked for:
 # those of NVIDIA's libraries are not ours to mend.
 .PHONY: gpu-sanitize
-gpu-sanitize: $(GPU_ENV)/installed ## Run every kernel of the GPU's once under compute-sanitizer.
-	@echo "==> every kernel once under compute-sanitizer's memcheck"
-	@$(RUN_EVERY_KERNEL) --tool memcheck --report-api-errors no $(EVERY_KERNEL)
-	@echo "==> every kernel once under compute-sanitizer's racecheck"
-	@$(RUN_EVERY_KERNEL) --tool racecheck --kernel-name 'regex=gru_block_cell|CopyRows|BFloat16' $(EVERY_KERNEL)
-RUN_EVERY_KERNEL := TF_RNN_OPS_TEST_DEVICE=GPU:0 TF_GPU_ALLOCATOR=cuda_malloc_async $(COMPUTE_SANITIZER) --error-exitcode 1
-EVERY_KERNEL := $(GPU_ENV)/bin/python -m pytest tests/gpu/test_every_kernel.py
+gpu-sanitize: $(GPU_READY) ## Run every kernel of the GPU's once under compute-sanitizer.
+	@status=0; \
+	echo "==> every kernel once under compute-sanitizer's memcheck"; \
+	$(RUN_EVERY_KERNEL) --tool memcheck --report-api-errors no $(EVERY_KERNEL) || status=$$?; \
+	echo "==> every kernel once under compute-sanitizer's racecheck"; \
+	$(RUN_EVERY_KERNEL) --tool racecheck --kernel-name '$(OUR_KERNELS)' $(EVERY_KERNEL) || status=$$?; \
+	exit $$status
+OUR_KERNELS := regex=gru_block_cell|dual_layer|CopyRows|BFloat16|ApplyDropout
+RUN_EVERY_KERNEL = TF_RNN_OPS_TEST_DEVICE=GPU:0 TF_GPU_ALLOCATOR=cuda_malloc_async $(COMPUTE_SANITIZER) \
+	--target-processes all --error-exitcode 1
+EVERY_KERNEL = $(GPU_PYTHON) tools/run_test_files.py --seconds 3600 tests/gpu/test_every_kernel.py
 
 $(GPU_ENV)/ready: requirements/tensorflow.txt requirements/pytest.txt requirements/gpu.txt | .tools/system-packages
 	@echo "==> installing TensorFlow with NVIDIA's libraries into $(GPU_ENV)"

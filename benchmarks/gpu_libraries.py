@@ -4,7 +4,7 @@ import abc
 from typing import ClassVar
 
 import tensorflow as tf
-from cases import CellSteps, Network
+from cases import FORWARD, CellSteps, Network
 from problems import cell_problem, network_problem
 from programs import Library, Program
 from tensorflow_libraries import CellProgram, CudnnRNNProgram
@@ -87,6 +87,13 @@ class RawOps(OnDevice):
     @property
     def _raw_ops(self):
         return tf.raw_ops
+
+    def network(self, case: Network) -> Program:
+        """See the base class. In bfloat16 there is no backward pass: TensorFlow does not fill its reserve_space."""
+        program = super().network(case)
+        if case.dtype == "bfloat16":
+            program.calls = {FORWARD: program.calls[FORWARD]}
+        return program
 
     def cell_steps(self, case: CellSteps) -> Program | None:
         """See the base class."""

@@ -88,6 +88,22 @@ class Turn:
     error: float
 
 
+class WrongResultError(ValueError):
+    """What a peer computes is not what it should.
+
+    Attributes:
+      peer: the peer's name.
+
+    Args:
+      peer: likewise.
+      message: what is wrong.
+    """
+
+    def __init__(self, peer: str, message: str):
+        super().__init__(message)
+        self.peer = peer
+
+
 class Bench:
     """The processes of peers and of the reference. A context manager, which ends them.
 
@@ -111,6 +127,7 @@ class Bench:
         allowed_errors: Mapping[str, float] = ALLOWED_ERRORS,
     ):
         self._allowed_errors = allowed_errors
+        self._threads, self._log = threads, log
         with contextlib.ExitStack() as stack:
             self._reference = stack.enter_context(Worker(reference, threads, log))
             self._workers = {peer.name: stack.enter_context(Worker(peer, threads, log)) for peer in peers}
@@ -125,11 +142,18 @@ class Bench:
     def __exit__(self, *exception) -> None:
         self._stack.close()
 
+    def restart(self, peer: str) -> None:
+        """Ends the process of a peer that has failed, and starts another."""
+        old = self._workers[peer]
+        old.__exit__(None, None, None)
+        self._workers[peer] = self._stack.enter_context(Worker(old.peer, self._threads, self._log))
+
     def prepare(self, case: Case, peers: Collection[str], tasks: Container[str] = TASKS) -> list[Turn]:
         """Returns those of some tasks of a case that each of the peers can do, their results checked.
 
         Raises:
-          ValueError: if a peer's results are wrong.
+          WrongResultError: if a peer's results are wrong.
+          WorkerError: if a peer fails or crashes.
         """
         workers = {name: worker for name, worker in self._workers.items() if name in peers}
         keys = [(name, task) for name, worker in workers.items() for task in worker.prepare(case) if task in tasks]
@@ -138,12 +162,21 @@ class Bench:
         self._reference.forget(case)
         turns = []
         for name, task in keys:
-            error = largest_error(workers[name].results(case, task), expected[task])
-            if not error <= self._allowed_errors[case.dtype]:
-                raise ValueError(f"{name} computes a wrong {TASKS[task]} of {case.name}: its error is {error:.1e}")
+            error = self._error(name, case, task, expected[task])
             workers[name].calibrate(case, task)
             turns.append(Turn(case, name, task, error))
         return turns
+
+    def _error(self, peer: str, case: Case, task: str, expected: Mapping[str, np.ndarray]) -> float:
+        """Returns the error of a peer's results, see `Measurement`, if they are not wrong."""
+        what = f"{peer} computes a wrong {TASKS[task]} of {case.name}"
+        try:
+            error = largest_error(self._workers[peer].results(case, task), expected)
+        except ValueError as different:
+            raise WrongResultError(peer, f"{what}: {different}") from different
+        if not error <= self._allowed_errors[case.dtype]:
+            raise WrongResultError(peer, f"{what}: its error is {error:.1e}")
+        return error
 
     def measure(
         self,
@@ -173,7 +206,8 @@ class Bench:
           The measurements of the case and of those products that had a turn.
 
         Raises:
-          ValueError: if a peer's results are wrong.
+          WrongResultError: if a peer's results are wrong.
+          WorkerError: if a peer fails or crashes.
         """
         turns = self.prepare(case, self._loaded(peers, load), tasks)
         samples: dict[Turn, list[Sample]] = {turn: [] for turn in [*turns, *products]}

@@ -149,7 +149,19 @@ def _busy_seconds() -> float:
 
 
 class WorkerError(RuntimeError):
-    """What went wrong in a process."""
+    """What went wrong in a process.
+
+    Attributes:
+      peer: the name of the peer whose process it is.
+
+    Args:
+      peer: likewise.
+      message: what went wrong.
+    """
+
+    def __init__(self, peer: str, message: str):
+        super().__init__(message)
+        self.peer = peer
 
 
 class Worker:
@@ -189,9 +201,10 @@ class Worker:
         except (EOFError, ConnectionError):
             self._process.join()
             code = self._process.exitcode
-            raise WorkerError(f"the process of {self.peer.label} ended with {code}; see {self._log}") from None
+            message = f"the process of {self.peer.label} ended with {code}; see {self._log}"
+            raise WorkerError(self.peer.name, message) from None
         if error:
-            raise WorkerError(f"{self.peer.label} failed:\n{error}")
+            raise WorkerError(self.peer.name, f"{self.peer.label} failed:\n{error}")
         self._wait_for_rest()
         return result
 

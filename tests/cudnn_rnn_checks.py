@@ -41,9 +41,10 @@ def run_backprop(config: Config, inputs, outputs, gradients, version="V3", raw_o
     return op(**{**cudnn_rnn_inputs.backprop_arguments(config, inputs, outputs, gradients, version), **changes})
 
 
-def run_all(config: Config, dtype: str = "float32", raw_ops=tf_rnn_ops.raw_ops) -> dict[str, np.ndarray]:
+def run_all(config: Config, dtype: str = "float32", raw_ops=tf_rnn_ops.raw_ops, inputs=None) -> dict[str, np.ndarray]:
     """Returns everything that a network gives, in training, forward and backward, and inference, as arrays by name."""
-    inputs, weights = cudnn_rnn_inputs.inputs_and_gradients(config, dtype)
+    inputs = inputs or cudnn_rnn_inputs.network_inputs(config, dtype)
+    weights = cudnn_rnn_inputs.output_gradients(config, dtype)
     outputs = run_forward(config, inputs, raw_ops=raw_ops, seed=1, seed2=2)
     inference = run_forward(config, inputs, raw_ops=raw_ops, is_training=False)
     return {
@@ -89,16 +90,27 @@ def reference_gradients(config: Config, run: reference.Forward, inputs, gradient
     return reference.backward(config, run, input_c, params, **float64(gradients), masks=masks)
 
 
-def inputs_and_outputs(config: Config, dtype: str, seed: int):
+def inputs_and_outputs(config: Config, dtype: str, seed: int, rounds_states=False):
     """Returns inputs of a network and what the reference makes of them.
 
     Those of a rectifier network are chosen such that no rectifier is given a number that is as near to 0 as rounding
     reaches: across it the slope changes from 0 to 1.
+
+    Args:
+      config: the network.
+      dtype: the type of the inputs.
+      seed: what random numbers they are.
+      rounds_states: whether what is compared rounds every state to `dtype`, as cuDNN does. Our CPU kernels do not.
     """
     inputs = cudnn_rnn_inputs.network_inputs(config, dtype, seed)
+    if config.rnn_mode != "rnn_relu":
+        return inputs, reference.forward(config, **float64(inputs))
+    reach = 1e-5
+    if rounds_states and dtype in ("float16", "bfloat16"):
+        inputs, reach = cudnn_rnn_inputs.away_from_kinks(config, inputs), 0.1
     expected = reference.forward(config, **float64(inputs))
-    if config.rnn_mode == "rnn_relu" and reference.nearest_to_the_kink(expected) < 1e-5:
-        return inputs_and_outputs(config, dtype, seed + 1)
+    if reference.nearest_to_the_kink(expected) < reach:
+        return inputs_and_outputs(config, dtype, seed + 1, rounds_states)
     return inputs, expected
 
 
@@ -154,15 +166,17 @@ def check_network(
     check_backprop(config, run_backprop(config, inputs, outputs, gradients, version, raw_ops), expected_backprop, dtype)
 
 
-def check_against_reference(config: Config, dtype: str, seed=0, version="V3", raw_ops=tf_rnn_ops.raw_ops) -> None:
+def check_against_reference(
+    config: Config, dtype: str, seed=0, version="V3", raw_ops=tf_rnn_ops.raw_ops, rounds_states=False
+) -> None:
     """Compares a network, forward and backward, with the reference on the same rounded inputs."""
-    inputs, expected = inputs_and_outputs(config, dtype, seed)
+    inputs, expected = inputs_and_outputs(config, dtype, seed, rounds_states)
     gradients = cudnn_rnn_inputs.output_gradients(config, dtype, seed)
     check_network(config, dtype, version, inputs, expected, gradients, raw_ops)
 
 
-def check_against_peer(config: Config, dtype: str, version: str, peer: str, peer_ops, raw_ops) -> None:
-    """Compares a network, forward and backward, with what other kernels make of the same inputs.
+def check_against_peer(config: Config, dtype: str, version: str, peer: str, peer_ops, raw_ops, backward=True) -> None:
+    """Compares a network on a GPU, forward and backward, with what other kernels make of the same inputs.
 
     Args:
       config: the network.
@@ -171,8 +185,9 @@ def check_against_peer(config: Config, dtype: str, version: str, peer: str, peer
       peer: what the record calls the other kernels.
       peer_ops: a module of raw ops that run on them.
       raw_ops: the one of ours.
+      backward: whether to compare the backward pass, too.
     """
-    inputs, _ = inputs_and_outputs(config, dtype, seed=0)
+    inputs, _ = inputs_and_outputs(config, dtype, seed=0, rounds_states=True)
     gradients = cudnn_rnn_inputs.output_gradients(config, dtype)
     name = f"CudnnRNN{{}}{version} {config.rnn_mode}"
     for is_training in (False, True):
@@ -180,6 +195,8 @@ def check_against_peer(config: Config, dtype: str, version: str, peer: str, peer
             run_forward(config, inputs, version, each, is_training=is_training) for each in (raw_ops, peer_ops)
         )
         parity.check(name.format(""), peer, ours, theirs, names_of(config, OUTPUTS))
+    if not backward:
+        return
     # Each of its own forward pass: a reserve_space is opaque.
     ours, theirs = (
         run_backprop(config, inputs, outputs, gradients, version, each)

@@ -85,6 +85,23 @@ def network_inputs(config: Config, dtype="float64", seed=0) -> dict[str, np.ndar
     return cast({**inputs, "params": random_params(config, rng)}, dtype)
 
 
+def away_from_kinks(config: Config, inputs) -> dict[str, np.ndarray]:
+    """Returns inputs of a network of rectifiers each of which is on, or off, by far, at every step.
+
+    Args:
+      config: the network.
+      inputs: other inputs of it, whose dtype and signs these have.
+    """
+    params = inputs["params"].astype(np.float64)
+    for weights in unpack(config, params):
+        for matrix in (weights.W, weights.R):
+            if matrix is not None:
+                matrix /= 8
+        weights.W_bias[...] = np.copysign(8, weights.W_bias)
+        weights.R_bias[...] /= 8
+    return {**inputs, "params": params.astype(inputs["params"].dtype)}
+
+
 def output_gradients(config: Config, dtype="float64", seed=0) -> dict[str, np.ndarray]:
     """Returns gradients with respect to the outputs, as arrays of `dtype`."""
     rng = np.random.default_rng([seed, 1])  # not the numbers that the inputs of the same seed are made of

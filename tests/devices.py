@@ -1,7 +1,8 @@
 """The device that the tests in tests/gpu run on: a GPU, or another one to try the tests themselves out.
 
 The environment variable TF_RNN_OPS_TEST_DEVICE names it as TensorFlow does: with `CPU:0` they run without a GPU. If it
-is not set, they run on the first GPU, and are skipped where TensorFlow sees none. What is named has to be there.
+is not set, they run on the first GPU, and are skipped where TensorFlow sees none or the GPU library is not loaded. What
+is named has to be there: for a GPU, its library is loaded.
 """
 
 import os
@@ -9,26 +10,38 @@ import os
 import pytest
 import tensorflow as tf
 
-import tf_rnn_ops
-
 VARIABLE = "TF_RNN_OPS_TEST_DEVICE"
 NAMED = os.environ.get(VARIABLE)
 DEVICE = NAMED or "GPU:0"
 KIND = DEVICE.partition(":")[0]
 IS_GPU = KIND == "GPU"
+if NAMED and IS_GPU:
+    # Of the processes that tests start, too.
+    os.environ.setdefault("TF_RNN_OPS_GPU", "1")
+
+import tf_rnn_ops  # noqa: E402  # reads the variable
 
 needs_gpu = pytest.mark.skipif(not IS_GPU, reason=f"means nothing on {DEVICE}, which {VARIABLE} names")
 
 
 def require() -> None:
     """Skips the running test where its device is missing, or ends the run if the device was named."""
-    if not tf.config.list_physical_devices(KIND):
-        if NAMED:
-            pytest.exit(f"{VARIABLE} is {NAMED}, but TensorFlow sees no {KIND}", returncode=1)
-        pytest.skip(f"TensorFlow sees no {KIND}")
+    missing = _what_is_missing()
+    if missing and NAMED:
+        pytest.exit(f"{VARIABLE} is {NAMED}, but {missing}", returncode=1)
+    if missing:
+        pytest.skip(missing)
     if not IS_GPU:
         # There, what is compared with TensorFlow's own ops can but be compared with ours under their names.
         tf_rnn_ops.enable_builtin_kernels()
+
+
+def _what_is_missing() -> str | None:
+    """Returns why the tests cannot run on their device, or None if they can."""
+    if not tf.config.list_physical_devices(KIND):
+        return f"TensorFlow sees no {KIND}"
+    why_not = tf_rnn_ops.gpu_kernels.why_not_loaded()
+    return f"the GPU library is not loaded: {why_not}" if IS_GPU and why_not else None
 
 
 def assert_on(device: str, tensors) -> None:

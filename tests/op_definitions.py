@@ -11,7 +11,7 @@ from google.protobuf import text_format  # type: ignore[import-untyped]
 from tensorflow.core.framework import op_def_pb2
 from tensorflow.python.framework import op_def_registry
 
-from tf_rnn_ops import __main__ as bug_report
+from tf_rnn_ops import _library
 
 _NAMESPACE = "TfRnnOps>"
 
@@ -30,7 +30,7 @@ def ops_when_called(function, *arguments) -> list[str]:
 def current() -> op_def_pb2.OpList:
     """Returns the definitions of all of our ops that are registered, without their documentation."""
     op_list = op_def_pb2.OpList()
-    for name in bug_report._op_names():
+    for name in _library.op_names():
         op = op_list.op.add()
         op.CopyFrom(op_def_registry.get(_NAMESPACE + name))
         _remove_documentation(op)

@@ -1,6 +1,8 @@
 """The library of the GPU's kernels as it is on a machine without a GPU: when it is loaded, and what it registers."""
 
 import json
+import logging
+import pathlib
 import re
 
 import cudnn_rnn_inputs
@@ -50,10 +52,9 @@ def set_variable(monkeypatch, value):
         monkeypatch.setenv(VARIABLE, value)
 
 
-@pytest.mark.parametrize("value", [None, "", "auto"])
 @pytest.mark.parametrize("gpus", [[], [GPU], [GPU, GPU]], ids=len)
-def test_is_loaded_where_tensorflow_sees_a_gpu(monkeypatch, gpus, value):
-    set_variable(monkeypatch, value)
+def test_auto_loads_it_where_tensorflow_sees_a_gpu(monkeypatch, gpus):
+    set_variable(monkeypatch, "auto")
     world = World(monkeypatch, gpus=gpus)
     gpu_kernels.load_if_wanted()
     assert world.asked == 1
@@ -73,8 +74,94 @@ def test_is_loaded_or_not_by_request_without_a_question(monkeypatch, value, load
     assert gpu_kernels.why_not_loaded() == (None if loads else "the environment variable TF_RNN_OPS_GPU is 0")
 
 
+RECORD = pathlib.Path(__file__).parent / "golden" / "gpu_check.jsonl"
+
+
+def test_is_on_by_default_once_a_run_on_a_gpu_is_recorded():
+    """Until then nobody has seen it compute."""
+    assert gpu_kernels._DEFAULT in (gpu_kernels._AUTO, gpu_kernels._NEVER)
+    assert (gpu_kernels._DEFAULT == gpu_kernels._AUTO) == RECORD.exists()
+
+
+@pytest.mark.parametrize("value", [None, ""])
+@pytest.mark.parametrize(("default", "loads"), [("0", False), ("auto", True)])
+def test_the_default_decides_where_the_variable_is_not_set(monkeypatch, default, loads, value):
+    set_variable(monkeypatch, value)
+    monkeypatch.setattr(gpu_kernels, "_DEFAULT", default)
+    world = World(monkeypatch, gpus=[GPU])
+    gpu_kernels.load_if_wanted()
+    assert world.asked == int(loads)
+    assert world.loaded == [_library.GPU_KERNELS_PATH] * loads
+
+
+@pytest.fixture
+def driver_files(monkeypatch, tmp_path):
+    """A folder for NVIDIA's device files, of a machine that has one GPU which nothing hides."""
+    monkeypatch.setattr(gpu_kernels, "_DRIVER_FILES", [str(tmp_path / "nvidia[0-9]*")])
+    monkeypatch.setattr(gpu_kernels, "_DEFAULT", "0")
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    for name in ("nvidia0", "nvidiactl"):
+        (tmp_path / name).touch()
+    return tmp_path
+
+
+def log_of_a_load(monkeypatch, caplog, value=None, **world):
+    """Returns the lines that the log shows by default where the library is loaded, or not."""
+    set_variable(monkeypatch, value)
+    world = World(monkeypatch, gpus=[GPU], **world)
+    gpu_kernels.load_if_wanted()
+    assert value == "auto" or world.asked == 0
+    return [each.getMessage() for each in caplog.records if each.levelno >= logging.WARNING]
+
+
+@pytest.mark.parametrize("visible", [None, "0"])
+def test_one_line_says_how_to_turn_it_on_where_there_is_a_gpu(monkeypatch, caplog, driver_files, visible):
+    if visible:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    assert log_of_a_load(monkeypatch, caplog) == [f"tf_rnn_ops runs on the CPU alone: {gpu_kernels.why_not_loaded()}"]
+    for wanted in ("has not yet run on a GPU", "TF_RNN_OPS_GPU=1", "auto", "python -m tf_rnn_ops --check-gpu"):
+        assert wanted in gpu_kernels.why_not_loaded()
+
+
+@pytest.mark.parametrize("value", ["0", "1", "auto"])
+def test_who_has_decided_is_told_nothing(monkeypatch, caplog, driver_files, value):
+    assert log_of_a_load(monkeypatch, caplog, value) == []
+
+
+@pytest.mark.parametrize("hidden", ["", "-1"])
+def test_hidden_gpus_are_none(monkeypatch, caplog, driver_files, hidden):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", hidden)
+    assert log_of_a_load(monkeypatch, caplog) == []
+
+
+def test_without_a_gpu_nothing_is_said(monkeypatch, caplog, driver_files):
+    (driver_files / "nvidia0").unlink()
+    assert log_of_a_load(monkeypatch, caplog) == []
+
+
+def test_a_tensorflow_that_cannot_use_a_gpu_is_no_occasion(monkeypatch, caplog, driver_files):
+    assert log_of_a_load(monkeypatch, caplog, built_with_cuda=False) == []
+
+
+def test_the_line_is_seen_without_any_setting_and_once(driver_files):
+    """On stderr, which a program's own output does not go to."""
+    code = """
+import sys
+import tensorflow as tf
+tf.test.is_built_with_cuda = lambda: True
+import glob
+find = glob.glob
+glob.glob = lambda pattern: [sys.argv[1]] if "nvidia" in pattern else find(pattern)
+import tf_rnn_ops
+"""
+    process = processes.run_python("-c", code, str(driver_files / "nvidia0"), TF_RNN_OPS_GPU="")
+    assert process.returncode == 0, process.stderr[-2000:]
+    assert process.stdout == ""
+    assert process.stderr.count("--check-gpu") == (gpu_kernels._DEFAULT == "0")
+
+
 def test_a_tensorflow_without_cuda_is_not_asked(monkeypatch):
-    set_variable(monkeypatch, None)
+    set_variable(monkeypatch, "auto")
     world = World(monkeypatch, built_with_cuda=False, gpus=[GPU])
     gpu_kernels.load_if_wanted()
     assert (world.asked, world.loaded) == (0, [])
@@ -86,7 +173,7 @@ def test_any_other_value_is_refused(monkeypatch, value):
     set_variable(monkeypatch, value)
     world = World(monkeypatch, gpus=[GPU])
     with pytest.raises(
-        ValueError, match=rf"^the environment variable {VARIABLE} must be 0 .*, 1 .*, or auto .*, but is '"
+        ValueError, match=rf"^the environment variable {VARIABLE} must be 0 .*, 1 .*, auto .*, or not set .*, but is '"
     ):
         gpu_kernels.load_if_wanted()
     assert world.loaded == []
@@ -101,7 +188,7 @@ def test_the_import_refuses_another_value():
 
 
 def test_a_second_load_does_nothing(monkeypatch):
-    set_variable(monkeypatch, None)
+    set_variable(monkeypatch, "auto")
     world = World(monkeypatch, gpus=[GPU])
     gpu_kernels.load_if_wanted()
     gpu_kernels.load_if_wanted()
@@ -201,7 +288,7 @@ def kernels():
         import tensorflow as tf
         import tf_rnn_ops
         from tensorflow.python.framework import kernels
-        from tf_rnn_ops import __main__ as bug_report
+        from tf_rnn_ops import _library
 
         def registered(op):
             return [
@@ -217,7 +304,7 @@ def kernels():
                 for kernel in kernels.get_registered_kernels_for_op(op).kernel
             ]
 
-        names = bug_report._op_names()
+        names = _library.op_names()
         print(json.dumps({name: registered(name) for op in names for name in ("TfRnnOps>" + op, op)}))
         """,
         TF_RNN_OPS_GPU="1",
@@ -233,7 +320,7 @@ def types_of(kernels, attr):
     return sorted(name for each in kernels for name in each["types"].get(attr, []))
 
 
-OPS = bug_report._op_names()
+OPS = _library.op_names()
 # What runs on the CPU wherever its inputs are.
 CPU_OPS = ("CudnnRNNBackpropGrad", "CudnnRNNDropoutMasks", "KerasRNN", "KerasRNNBackprop")
 # What has no twin, and an op that has its arguments in the same memory.
@@ -334,9 +421,18 @@ def test_report_of_a_loaded_library():
 
 def test_report_of_a_library_that_is_not_loaded():
     printed = processes.run_program("-m", "tf_rnn_ops", TF_RNN_OPS_GPU="0")
-    assert f"GPU library                not loaded: the environment variable {VARIABLE} is 0\n" in printed
+    assert re.search(rf"^ +GPU library +not loaded: the environment variable {VARIABLE} is 0$", printed, re.MULTILINE)
     assert "opened by the GPU library" not in printed
     assert not re.search(r"^ +\w+ +GPU +", printed.partition("\nkernels\n")[2], re.MULTILINE)
+
+
+@pytest.mark.skipif(gpu_kernels._DEFAULT == gpu_kernels._AUTO, reason="the library is on by default")
+def test_report_of_a_library_that_is_off_by_default():
+    printed = processes.run_program("-m", "tf_rnn_ops", TF_RNN_OPS_GPU="")
+    found = re.search(r"^ +GPU library +not loaded: (.+)$", printed, re.MULTILINE)
+    assert found
+    assert "TF_RNN_OPS_GPU=1 or auto turns it on" in found[1]
+    assert re.search(rf"^ +{VARIABLE} +not set$", printed, re.MULTILINE)
 
 
 def test_report_names_the_gpus_that_tensorflow_sees(monkeypatch):

@@ -4,7 +4,7 @@
 made of them, and `tf_rnn_ops.params` the layout of a network's params buffer, with conversions of weights from
 elsewhere. `tf_rnn_ops.accelerate_keras` lets Keras's own layers run on the ops until `tf_rnn_ops.restore_keras`,
 `tf_rnn_ops.explain` shows which layers of a model do, and `tf_rnn_ops.enable_builtin_kernels` lets graphs of
-TensorFlow's own run on them. Importing the package loads the op library and, where TensorFlow sees a GPU, that of the
+TensorFlow's own run on them. Importing the package loads the op library and, if TF_RNN_OPS_GPU says so, that of the
 GPU's kernels (see `tf_rnn_ops.gpu_kernels`), and registers the gradients.
 """
 

@@ -1,47 +1,26 @@
-"""`python -m tf_rnn_ops`: what a bug report needs."""
+"""`python -m tf_rnn_ops`: what a bug report needs, and with `--check-gpu` whether the ops work on the GPU."""
 
+import argparse
 import os
 import platform
+import sys
 from collections.abc import Sequence
 
 import keras
 import numpy as np
 import tensorflow as tf
-from tensorflow.python.framework import kernels as kernel_registry
-from tensorflow.python.framework import op_def_registry
 
-from tf_rnn_ops import __version__, _build_info, _library, gpu_kernels
-
-_OP_PREFIX = "TfRnnOps>"
-
-
-def _op_names() -> list[str]:
-    """Returns the names of the ops that the library registers, without their namespace."""
-    prefix = _OP_PREFIX.replace(">", "_")
-    return sorted(name.removeprefix(prefix) for name in dir(_library.ops) if name.startswith(prefix))
-
-
-def _dtypes(kernel) -> set[str]:
-    """Returns the values of T that a kernel is for: those of its op unless it says otherwise."""
-    op = op_def_registry.get(kernel.op)
-    allowed = {attr.name: attr.allowed_values for attr in op.attr} | {
-        constraint.name: constraint.allowed_values for constraint in kernel.constraint
-    }
-    return {tf.as_dtype(each).name for each in allowed["T"].list.type}
+from tf_rnn_ops import __version__, _build_info, _library, device_check, gpu_kernels
 
 
 def _registered_kernels() -> list[tuple[str, str, str]]:
-    """Returns (op, device, dtypes) for every op and device that has kernels, and (op, "none", "") for the others."""
-    rows = []
-    for op in _op_names():
-        dtypes_by_device: dict[str, set[str]] = {}
-        for kernel in kernel_registry.get_registered_kernels_for_op(_OP_PREFIX + op).kernel:
-            dtypes_by_device.setdefault(kernel.device_type, set()).update(_dtypes(kernel))
-        for device, dtypes in sorted(dtypes_by_device.items()):
-            rows.append((op, device, " ".join(sorted(dtypes))))
-        if not dtypes_by_device:
-            rows.append((op, "none", ""))
-    return rows
+    """Returns (op, device, dtypes) for every op and device that has kernels."""
+    rows = [
+        (op, device, " ".join(dtypes))
+        for device in ("CPU", "GPU")
+        for op, dtypes in _library.kernel_dtypes(device).items()
+    ]
+    return sorted(rows)
 
 
 def _cpu_name() -> str:
@@ -122,7 +101,7 @@ def _print_table(rows: Sequence[tuple[str, ...]]) -> None:
         print("  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
 
 
-def main() -> None:
+def _report() -> None:
     """Prints versions, devices and kernels."""
     print("versions")
     _print_table(versions())
@@ -130,6 +109,21 @@ def main() -> None:
     _print_table(devices())
     print("\nkernels")
     _print_table([("op", "device", "dtypes"), *_registered_kernels()])
+
+
+def main() -> None:
+    """Does what the command line asks for."""
+    parser = argparse.ArgumentParser(
+        prog="python -m tf_rnn_ops", description="Prints versions, devices and kernels, for a bug report."
+    )
+    parser.add_argument(
+        "--check-gpu",
+        action="store_true",
+        help="compare every op and type on the first GPU with the CPU instead; the exit status is 0 if all agree",
+    )
+    if parser.parse_args().check_gpu:
+        sys.exit(0 if device_check.check() else 1)
+    _report()
 
 
 if __name__ == "__main__":

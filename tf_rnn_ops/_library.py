@@ -176,3 +176,31 @@ def active_instruction_set() -> str:
 def supported_instruction_sets() -> list[str]:
     """Returns the instruction sets that the CPU kernels could use on this CPU, in ascending order."""
     return c_string(LIBRARY_PATH, "TfRnnOps_SupportedInstructionSets").split()
+
+
+_OP_PREFIX = "TfRnnOps>"
+
+
+def op_names() -> list[str]:
+    """Returns the names of the ops that the library registers, without their namespace."""
+    prefix = _OP_PREFIX.replace(">", "_")
+    return sorted(name.removeprefix(prefix) for name in dir(ops) if name.startswith(prefix))
+
+
+def kernel_dtypes(device: str) -> dict[str, list[str]]:
+    """Returns the dtypes of the kernels that each op has on a device, "CPU" or "GPU", by the names of those that do."""
+    dtypes: dict[str, set[str]] = {}
+    for op in op_names():
+        for kernel in kernel_registry.get_registered_kernels_for_op(_OP_PREFIX + op).kernel:
+            if kernel.device_type == device:
+                dtypes.setdefault(op, set()).update(_dtypes(kernel))
+    return {op: sorted(names) for op, names in dtypes.items()}
+
+
+def _dtypes(kernel) -> set[str]:
+    """Returns the values of T that a kernel is for: those of its op unless it says otherwise."""
+    op = op_def_registry.get(kernel.op)
+    allowed = {attr.name: attr.allowed_values for attr in op.attr} | {
+        constraint.name: constraint.allowed_values for constraint in kernel.constraint
+    }
+    return {tf.as_dtype(each).name for each in allowed["T"].list.type}

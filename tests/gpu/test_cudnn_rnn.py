@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 from cudnn_rnn_checks import check_against_peer, check_against_reference, run_all, run_forward
 from cudnn_rnn_inputs import DTYPES, MODES, VERSIONS, Config, sized
-from devices import BUILTIN_OPS, CPU_OPS, OPS
+from devices import BUILTIN_OPS, CPU_OPS, IS_GPU, OPS
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from parity import difference
@@ -57,19 +57,26 @@ def versions(name: str):
     return ("V3",) if name.partition("ectional-")[2] in OF_V3 else VERSIONS
 
 
+check = functools.partial(check_against_reference, raw_ops=OPS, rounds_states=True)
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 @every_network
 def test_equals_the_reference(name, dtype):
     for version in versions(name):
-        check_against_reference(NETWORKS[name], dtype, version=version, raw_ops=OPS)
+        check(NETWORKS[name], dtype, version=version)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@every_network
+@pytest.mark.parametrize("name", [name for name, config in NETWORKS.items() if config.time_major])
 def test_equals_tensorflows_own_op(name, dtype):
+    """As far as TensorFlow's works on cuDNN 9: not the first two versions, which have no sequence lengths; not with the
+    batch first, where it does not transpose the states; not bfloat16's backprop, which reads a reserve_space that it
+    has not filled."""
     require_builtin_op(dtype)
-    for version in versions(name):
-        check_against_peer(NETWORKS[name], dtype, version, "tf.raw_ops", BUILTIN_OPS, OPS)
+    check_against_peer(
+        NETWORKS[name], dtype, "V3", "tf.raw_ops", BUILTIN_OPS, OPS, backward=not (IS_GPU and dtype == "bfloat16")
+    )
 
 
 @functools.cache
@@ -99,7 +106,7 @@ def test_equals_the_cpus_kernels(name, dtype):
 @settings(max_examples=200)
 @given(config=cudnn_rnn_inputs.configs(), dtype=st.sampled_from(DTYPES), seed=st.integers(0, 2**32 - 1))
 def test_equals_the_reference_with_any_options(config, dtype, seed):
-    check_against_reference(config, dtype, seed, raw_ops=OPS)
+    check(config, dtype, seed)
 
 
 # ---------------------------------------------------------------- what cuDNN itself has not
@@ -111,9 +118,9 @@ def test_equals_the_reference_with_any_options(config, dtype, seed):
 @pytest.mark.parametrize("mode", MODES)
 def test_sizes_of_zero_and_one(mode, dtype, size):
     for version in VERSIONS:
-        check_against_reference(sized(size, rnn_mode=mode), dtype, version=version, raw_ops=OPS)
+        check(sized(size, rnn_mode=mode), dtype, version=version)
     stack = sized(size, rnn_mode=mode, num_layers=2, direction="bidirectional", time_major=False)
-    check_against_reference(stack, dtype, raw_ops=OPS)
+    check(stack, dtype)
 
 
 @pytest.mark.parametrize("lengths", [(0, 0, 0, 0), (0, 2, 4, 6), (6, 4, 2, 0), (3, 0, 0, 1)], ids=str)
@@ -125,7 +132,7 @@ def test_sequences_of_no_length(mode, direction, lengths):
             config = network(
                 rnn_mode=mode, direction=direction, num_layers=2, sequence_lengths=lengths, time_major=time_major
             )
-            check_against_reference(config, dtype, raw_ops=OPS)
+            check(config, dtype)
 
 
 # ---------------------------------------------------------------- at the sizes that are measured

@@ -1,13 +1,14 @@
-"""Dropout between the layers of the CudnnRNN ops on a GPU."""
+"""Dropout between the layers of the CudnnRNN ops on a GPU: the CPU's masks for the same seeds."""
 
 import cudnn_rnn_reference as reference
 import numpy as np
+import parity
 import pytest
 import tensorflow as tf
-from cudnn_rnn_checks import run_all, run_backprop, run_forward
+from cudnn_rnn_checks import gradient_difference, inputs_and_outputs, run_all, run_backprop, run_forward
 from cudnn_rnn_inputs import DTYPES, MODES, OUTPUTS, VERSIONS, Config, cast, network_inputs, shapes
-from devices import OPS
-from dropout_checks import RATES, SEEDS, check_share, check_unrelated, fresh_kernels, scale_of
+from devices import CPU_OPS, OPS
+from dropout_checks import RATES, SEEDS, check_unrelated, fresh_kernels
 from parity import to_float64
 
 pytestmark = pytest.mark.gpu
@@ -43,67 +44,64 @@ def reader_inputs(config: Config, dtype="float64") -> dict[str, np.ndarray]:
     return cast({"input": np.ones(shapes(config)["input"]), **zeros, "params": params}, dtype)
 
 
-def dropped_ones(config: Config, dtype="float64", version="V3", **attributes) -> np.ndarray:
+def dropped_ones(config: Config, dtype="float64", version="V3", ops=OPS, **attributes) -> np.ndarray:
     """Returns what dropout makes of ones, [time, batch, directions * units], or as the network has it."""
-    return run_forward(config, reader_inputs(config, dtype), version, OPS, **attributes).output.numpy()
+    return run_forward(config, reader_inputs(config, dtype), version, ops, **attributes).output.numpy()
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-@pytest.mark.parametrize("rate", RATES)
+def first_calls(config: Config, count=2, **options) -> list[np.ndarray]:
+    """Returns what dropout makes of ones in the first calls of an op."""
+    fresh_kernels()
+    return [dropped_ones(config, **options) for _ in range(count)]
+
+
+@pytest.mark.parametrize("rate", [*RATES, 1.0])
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_a_number_is_dropped_or_scaled(dtype, rate, version):
-    values = np.unique(to_float64(dropped_ones(reader(rate), dtype, version, **SEEDS)))
-    assert values[0] == 0
-    assert len(values) == 2
-    rounding = {"float64": 2**-23, "float32": 2**-22, "float16": 2**-10, "bfloat16": 2**-7}[dtype]
-    assert abs(values[1] / scale_of(rate) - 1) <= rounding
+@pytest.mark.parametrize("version", VERSIONS)
+def test_masks_are_the_cpus(version, dtype, rate):
+    """Call by call."""
+    options = {"dtype": dtype, "version": version, **SEEDS}
+    expected = first_calls(reader(rate), ops=CPU_OPS, **options)
+    np.testing.assert_array_equal(first_calls(reader(rate), **options), expected)
+    assert np.array_equal(*expected) == (rate == 1)
 
 
-@pytest.mark.parametrize("rate", RATES)
+@pytest.mark.parametrize("seeds", [{"seed": 3}, {"seed2": 4}, {"seed": -1, "seed2": 2**62}], ids=str)
+@pytest.mark.parametrize("time_major", [True, False])
 @pytest.mark.parametrize("direction", DIRECTIONS)
-def test_the_right_share_is_kept_in_every_place(direction, rate):
-    """As far as independent random numbers would have it, however one groups them."""
-    kept = dropped_ones(reader(rate, direction), **SEEDS) > 0
-    check_share(kept.mean(), 1 - rate, kept.size)
-    for axis in range(3):
-        shares = kept.mean(axis=tuple({0, 1, 2} - {axis}))
-        for share in shares:
-            check_share(share, 1 - rate, kept.size / kept.shape[axis])
+def test_masks_are_the_cpus_for_any_seeds_and_layout(direction, time_major, seeds):
+    config = reader(0.3, direction, time_major)
+    np.testing.assert_array_equal(first_calls(config, **seeds), first_calls(config, ops=CPU_OPS, **seeds))
 
 
-@pytest.mark.parametrize("rate", [0.25, 0.5])
-def test_steps_samples_units_and_directions_are_unrelated(rate):
-    mask = dropped_ones(reader(rate, "bidirectional"), **SEEDS)
-    check_unrelated(np.split(mask, 2, axis=-1), rate)
-    check_unrelated([mask[:-1], mask[1:]], rate)
-    check_unrelated([mask[:, :-1], mask[:, 1:]], rate)
-    check_unrelated([mask[:, :, :-1], mask[:, :, 1:]], rate)
-
-
-def test_calls_and_seeds_are_unrelated():
-    calls = [dropped_ones(reader(), **SEEDS) for _ in range(4)]
-    check_unrelated(calls, 0.5)
-    others = [{"seed": 3, "seed2": 5}, {"seed": 4, "seed2": 4}, {"seed": 3}, {"seed2": 4}, {"seed": 4, "seed2": 3}]
-    check_unrelated([calls[0], *(dropped_ones(reader(), **other) for other in others)], 0.5)
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("rate", [0.3, 1.0])
+@pytest.mark.parametrize("mode", MODES)
+def test_networks_equal_the_cpus(mode, rate, dtype):
+    """Forward and backward, with several masks and lengths."""
+    config = Config(
+        rnn_mode=mode, direction="bidirectional", num_layers=3, num_units=20, dropout=rate, sequence_lengths=(5, 0, 3)
+    )
+    inputs, _ = inputs_and_outputs(config, dtype, seed=0, rounds_states=True)
+    results = []
+    for ops in (OPS, CPU_OPS):
+        fresh_kernels()
+        results.append(run_all(config, dtype, ops, inputs))
+    actual, expected = results
+    for name, value in expected.items():
+        of = name.removesuffix("_backprop")
+        assert gradient_difference(config, of, actual[name], value) <= 2 * parity.TOLERANCES[dtype], name
 
 
 def test_without_seeds_every_op_has_its_own():
     masks = []
     for _ in range(3):
-        fresh_kernels()
-        masks += [dropped_ones(reader()), dropped_ones(reader())]
+        masks += first_calls(reader())
     check_unrelated(masks, 0.5)
 
 
-def test_the_same_seeds_give_the_same_masks_anew():
-    calls = []
-    for _ in range(2):
-        fresh_kernels()
-        calls.append([dropped_ones(reader(), **SEEDS) for _ in range(3)])
-    np.testing.assert_array_equal(calls[0], calls[1])
-
-
 def test_every_pass_of_a_loop_draws_a_new_mask():
+    """Those of as many calls."""
     config = reader()
     inputs = reader_inputs(config)
 
@@ -114,7 +112,7 @@ def test_every_pass_of_a_loop_draws_a_new_mask():
             results = results.write(i, run_forward(config, inputs, raw_ops=OPS, **SEEDS).output)
         return results.stack()
 
-    check_unrelated([*masks().numpy(), *masks().numpy()], 0.5)
+    np.testing.assert_array_equal([*masks().numpy(), *masks().numpy()], first_calls(config, 8, ops=CPU_OPS, **SEEDS))
 
 
 @pytest.mark.parametrize("time_major", [True, False])

@@ -3,48 +3,60 @@
 That is little enough for compute-sanitizer, under which everything takes many times as long.
 """
 
-import cudnn_rnn_inputs
+import functools
+
 import cudnn_rnn_params_checks as params_checks
 import gru_checks
 import pytest
-from cudnn_rnn_checks import check_against_reference, run_backprop, run_forward
+from cudnn_rnn_checks import check_against_reference, inputs_and_outputs, run_forward, tensors
 from cudnn_rnn_inputs import DTYPES, MODES, VERSIONS, Config
-from devices import LIBRARY, OPS
-from parity import to_float64
+from devices import CPU_OPS, LIBRARY, OPS
+from dropout_checks import SEEDS, fresh_kernels
+from parity import TOLERANCES, difference
+from test_cudnn_rnn_second_order import penalty_gradients
 
 pytestmark = pytest.mark.gpu
 
 SIZES = {"direction": "bidirectional", "num_layers": 2, "num_units": 13, "input_size": 7, "time": 5, "batch": 3}
 LENGTHS = (4, 1, 5)
+check = functools.partial(check_against_reference, raw_ops=OPS, rounds_states=True)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("mode", MODES)
 def test_cudnn_rnn(mode, version, dtype):
-    check_against_reference(Config(rnn_mode=mode, **SIZES), dtype, version=version, raw_ops=OPS)
+    check(Config(rnn_mode=mode, **SIZES), dtype, version=version)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("mode", MODES)
 def test_cudnn_rnn_of_sequences_of_several_lengths(mode, dtype):
     config = Config(rnn_mode=mode, sequence_lengths=LENGTHS, time_major=False, **SIZES)
-    check_against_reference(config, dtype, raw_ops=OPS)
+    check(config, dtype)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_cudnn_rnn_with_a_projection(dtype):
-    check_against_reference(Config(num_proj=5, sequence_lengths=LENGTHS, **SIZES), dtype, raw_ops=OPS)
+    check(Config(num_proj=5, sequence_lengths=LENGTHS, **SIZES), dtype)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("mode", MODES)
 def test_cudnn_rnn_with_dropout(mode, dtype):
+    """Its gradients, and the gradients of these."""
     config = Config(rnn_mode=mode, dropout=0.5, **SIZES)
-    inputs, gradients = cudnn_rnn_inputs.inputs_and_gradients(config, dtype)
-    outputs = run_forward(config, inputs, raw_ops=OPS)
-    for each in run_backprop(config, inputs, outputs, gradients, raw_ops=OPS):
-        assert abs(to_float64(each)).max(initial=0.0) < 1e3
+    inputs = tensors(inputs_and_outputs(config, dtype, seed=0, rounds_states=True)[0])
+    gradients = []
+    for ops in (OPS, CPU_OPS):
+        fresh_kernels()
+        gradients.append(
+            penalty_gradients(lambda inputs, ops=ops: run_forward(config, inputs, raw_ops=ops, **SEEDS), inputs)
+        )
+    actual, expected = gradients
+    for name, gradient in actual.items():
+        # Each side has the first gradients' rounding in its second ones.
+        assert difference(gradient, expected[name]) < 10 * TOLERANCES[dtype], name
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

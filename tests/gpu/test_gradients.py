@@ -32,7 +32,7 @@ def network(**options) -> Config:
 @pytest.mark.parametrize("mode", MODES)
 def test_by_a_tape(mode, version, dtype, compiled):
     config = network(rnn_mode=mode)
-    inputs, run = inputs_and_outputs(config, dtype, seed=0)
+    inputs, run = inputs_and_outputs(config, dtype, seed=0, rounds_states=True)
     weights = cudnn_rnn_inputs.output_gradients(config, dtype)
     gradients = functools.partial(tape_gradients, config, version=version, raw_ops=OPS)
     with tf.device(DEVICE):

@@ -7,8 +7,15 @@ import gru_inputs
 import numpy as np
 import pytest
 import tensorflow as tf
-from cudnn_rnn_checks import assert_all_same_bits, check_against_reference, run_all
-from cudnn_rnn_inputs import DTYPES, MODES, Config
+from cudnn_rnn_checks import (
+    all_results,
+    assert_all_same_bits,
+    check_against_reference,
+    run_all,
+    run_backprop,
+    run_forward,
+)
+from cudnn_rnn_inputs import DTYPES, MODES, Config, inputs_and_gradients
 from devices import DEVICE, IS_GPU, OPS
 from dropout_checks import fresh_kernels
 from parity import difference
@@ -97,6 +104,20 @@ def test_tf32_is_used_where_it_is_allowed_in_cells():
 def test_tf32_is_for_float32_alone(dtype):
     config = dataclasses.replace(LARGE, num_layers=1)
     assert_all_same_bits(*forbidding_tf32(lambda: run_all(config, dtype, OPS)))
+
+
+@pytest.mark.usefixtures("tf32")
+@pytest.mark.parametrize("dtype", ["float64", "float16", "bfloat16"])
+def test_other_types_do_not_mind_if_tf32_is_allowed_between_the_passes(dtype):
+    inputs, gradients = inputs_and_gradients(LARGE, dtype)
+
+    def results(between):
+        tf.config.experimental.enable_tensor_float_32_execution(False)
+        outputs = run_forward(LARGE, inputs, raw_ops=OPS)
+        tf.config.experimental.enable_tensor_float_32_execution(between)
+        return all_results(outputs, run_backprop(LARGE, inputs, outputs, gradients, raw_ops=OPS))
+
+    assert_all_same_bits(results(True), results(False))
 
 
 @pytest.mark.parametrize("mode", ["lstm", "gru", "rnn_tanh"])

@@ -1,13 +1,14 @@
-"""Gradients of gradients where the first passes run on a GPU: the second order's op runs on the CPU."""
+"""Gradients of gradients on a GPU."""
 
 import cudnn_rnn_inputs
 import gru_inputs
 import parity
 import pytest
 import tensorflow as tf
-from cudnn_rnn_checks import run_forward, tensors
+from cudnn_rnn_checks import inputs_and_outputs, run_forward, tensors
 from cudnn_rnn_inputs import DTYPES, INPUTS, MODES, VERSIONS, Config
-from devices import CPU_OPS, DEVICE, OPS, needs_gpu
+from devices import CPU_OPS, DEVICE, OPS, assert_on
+from dropout_checks import SEEDS, fresh_kernels
 from test_cudnn_rnn_second_order import penalty_gradients, third_order
 
 pytestmark = pytest.mark.gpu
@@ -19,12 +20,12 @@ def network(**options) -> Config:
     return Config(direction="bidirectional", num_layers=2, num_units=6, input_size=5, **options)
 
 
-def run_on(raw_ops, config, version="V3"):
-    return lambda inputs: run_forward(config, inputs, version, raw_ops)
+def run_on(raw_ops, config, version="V3", **attributes):
+    return lambda inputs: run_forward(config, inputs, version, raw_ops, **attributes)
 
 
 def on_device(function, compiled):
-    """A function that runs on the device, but for what has a kernel for the CPU alone."""
+    """A function that runs on the device."""
 
     def run(*arguments):
         with tf.device(DEVICE):
@@ -39,10 +40,12 @@ def on_device(function, compiled):
 @pytest.mark.parametrize("mode", MODES)
 def test_a_penaltys_gradients_equal_the_cpus(mode, version, dtype, compiled):
     config = network(rnn_mode=mode)
-    inputs = tensors(cudnn_rnn_inputs.network_inputs(config, dtype))
+    inputs = tensors(inputs_and_outputs(config, dtype, seed=0, rounds_states=True)[0])
     gradients = on_device(lambda inputs: penalty_gradients(run_on(OPS, config, version), inputs), compiled)
     expected = penalty_gradients(run_on(CPU_OPS, config, version), inputs)
-    for name, actual in gradients(inputs).items():
+    actual_gradients = gradients(inputs)
+    assert_on(DEVICE, actual_gradients)
+    for name, actual in actual_gradients.items():
         # Each side has the first gradients' rounding in its second ones.
         assert parity.difference(actual, expected[name]) < 10 * parity.TOLERANCES[dtype], name
 
@@ -68,13 +71,21 @@ def test_third_order(compiled):
         assert parity.difference(gradients[name], expected[name]) < 1e-11, name
 
 
-@needs_gpu
-def test_dropout_between_layers_is_refused_by_name():
-    """The second order runs the forward pass again, and cannot draw what cuDNN has dropped."""
-    config = network(rnn_mode="lstm", dropout=0.5)
-    inputs = tensors(cudnn_rnn_inputs.network_inputs(config))
-    with pytest.raises(tf.errors.OpError, match="dropout"), tf.device(DEVICE):
-        penalty_gradients(run_on(OPS, config), inputs)
+@COMPILED
+@pytest.mark.parametrize("rate", [0.5, 1.0])
+@pytest.mark.parametrize("mode", MODES)
+def test_dropout_between_layers(mode, rate, compiled):
+    """The second order runs the forward pass again, and knows its masks."""
+    config = network(rnn_mode=mode, dropout=rate, sequence_lengths=(5, 0, 3))
+    inputs = tensors(inputs_and_outputs(config, "float64", seed=0)[0])
+    gradients = []
+    for ops in (OPS, CPU_OPS):
+        fresh_kernels()
+        run = on_device(lambda inputs, ops=ops: penalty_gradients(run_on(ops, config, **SEEDS), inputs), compiled)
+        gradients.append(run(inputs))
+    actual, expected = gradients
+    for name in INPUTS:
+        assert parity.difference(actual[name], expected[name]) < 1e-11, name
 
 
 @COMPILED

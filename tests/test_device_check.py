@@ -1,0 +1,340 @@
+"""What `python -m tf_rnn_ops --check-gpu` does, on the CPU: what it compares, what fails it, and what it says."""
+
+import dataclasses
+import functools
+import json
+import re
+
+import cudnn_rnn_reference as reference
+import families_in_processes
+import numpy as np
+import parity
+import processes
+import pytest
+import tensorflow as tf
+from tensorflow.python.framework import op_def_registry
+
+import tf_rnn_ops
+from tf_rnn_ops import _library, device_check, gpu_kernels
+from tf_rnn_ops.device_check import FAMILIES, PRECISIONS, Network
+
+DEVICE = "CPU:1"
+FLOAT32 = PRECISIONS[1:2]
+# Networks in which every op runs and no output is all zeros.
+NETWORKS = [
+    Network("lstm", "bidirectional", 2, dropout=0.5),
+    Network("lstm", num_proj=8, lengths=(5, 0, 2, 3), time_major=False),
+]
+FEW_PROGRAMS = {
+    "networks": [
+        *(functools.partial(device_check.run_network, NETWORKS[0], version) for version in device_check.VERSIONS),
+        functools.partial(device_check.run_network, NETWORKS[1], "V3"),
+        functools.partial(device_check.differentiate_network_twice, NETWORKS[0]),
+    ],
+    "params": [functools.partial(device_check.convert_params, network) for network in NETWORKS],
+    "cells": [functools.partial(device_check.run_cell, (3, 7, 13))],
+    "copies": [device_check.align],
+}
+OUTPUTS = [
+    (family, op, output.name)
+    for family, of_family in FAMILIES.items()
+    for op in of_family.ops
+    for output in op_def_registry.get(f"TfRnnOps>{op}").output_arg
+    if output.name not in ("reserve_space", "host_reserved")
+]
+
+
+@pytest.fixture(scope="module")
+def gpu_kernel_dtypes():
+    """The dtypes of the kernels for GPUs by op, which another process loads."""
+    code = "import json; from tf_rnn_ops import _library; print(json.dumps(_library.kernel_dtypes('GPU')))"
+    return json.loads(processes.run_code(f"import tf_rnn_ops\n{code}", TF_RNN_OPS_GPU="1"))
+
+
+@pytest.fixture(autouse=True)
+def registered(monkeypatch, gpu_kernel_dtypes):
+    """The table of the kernels for GPUs, as if they were loaded here; every op of the check has some."""
+    ops = {op: ["float32"] for family in FAMILIES.values() for op in family.ops}
+    table = {**ops, **gpu_kernel_dtypes}
+    monkeypatch.setattr(_library, "kernel_dtypes", lambda device: table)
+    yield table
+    tf.config.experimental.enable_tensor_float_32_execution(False)
+
+
+@pytest.fixture
+def few_programs(monkeypatch):
+    """Has each family run few programs."""
+    for name, programs in FEW_PROGRAMS.items():
+        few = dataclasses.replace(FAMILIES[name], programs=lambda programs=programs: programs)
+        monkeypatch.setitem(FAMILIES, name, few)
+
+
+def lines_of(printed):
+    """Returns (name, type, cases, difference, allowed, verdict) of each printed line."""
+    return [
+        re.fullmatch(r"(.{34})(.{17})(.{6})  (.{10})  (.{8})  (.*)", line).groups() for line in printed.splitlines()
+    ]
+
+
+def verdicts(printed):
+    """Returns the verdict of each printed line, by what it is of."""
+    return {line[0].strip(): line[-1] for line in lines_of(printed)}
+
+
+# ---------------------------------------------------------------- what is compared
+
+
+def test_every_op_with_a_kernel_for_gpus_is_compared(gpu_kernel_dtypes):
+    assert len(gpu_kernel_dtypes) >= 15
+    assert device_check.ops_without_a_program() == []
+    of_users = {op for op in tf_rnn_ops.raw_ops.__all__ if op in gpu_kernel_dtypes}
+    assert of_users <= {op for family in FAMILIES.values() for op in family.ops}
+
+
+def test_every_type_of_a_kernel_is_compared(gpu_kernel_dtypes):
+    compared = {each.dtype.name for each in PRECISIONS}
+    assert compared == {name for dtypes in gpu_kernel_dtypes.values() for name in dtypes}
+
+
+def test_networks_of_every_kind_are_compared():
+    networks = list(device_check.networks())
+    found = {(each.rnn_mode, each.direction, each.num_layers) for each in networks}
+    assert len({(mode, direction, layers) for mode, direction, layers in found if layers in (1, 3)}) == 16
+    for mode in device_check.MODES:
+        of_mode = [each for each in networks if each.rnn_mode == mode]
+        assert {each.input_mode for each in of_mode} == {"linear_input", "skip_input", "auto_select"}
+        assert {each.time_major for each in of_mode} == {False, True}
+        assert any(0 in each.sequence_lengths for each in of_mode)
+        assert {each.dropout for each in of_mode if each.num_layers > 1} >= {0.0, 0.3, 0.5, 1.0}
+        assert {size for each in of_mode for size in each.size} >= {0, 1, 128}
+    assert any(each.num_proj for each in networks)
+    assert {version for each in networks for version in each.versions} == set(device_check.VERSIONS)
+
+
+@pytest.mark.parametrize("network", [each for each in device_check.networks() if each.rnn_mode == "rnn_relu"], ids=str)
+def test_no_rectifier_is_given_a_number_near_0(network):
+    """Where its slope changes."""
+    time, batch, input_size, num_units = network.size
+    names = ("rnn_mode", "direction", "num_layers", "input_mode", "num_proj", "time_major")
+    config = reference.Config(
+        **{name: getattr(network, name) for name in names},
+        time=time,
+        batch=batch,
+        input_size=input_size,
+        num_units=num_units,
+        sequence_lengths=network.lengths,
+    )
+    inputs = {name: parity.to_float64(each) for name, each in device_check.network_inputs(network, tf.float64).items()}
+    rng = np.random.default_rng(0)
+    directions = device_check.DIRECTIONS.index(network.direction) + 1
+    shape = (time, batch, directions * num_units)
+    scale = 0.0 if network.dropout == 1 else 1 / (1 - network.dropout)
+    masks = [scale * (rng.random(shape) >= network.dropout) for _ in range(network.num_layers - 1)]
+    assert reference.nearest_to_the_kink(reference.forward(config, **inputs, masks=masks)) > 0.5
+
+
+# ---------------------------------------------------------------- what fails it
+
+
+@pytest.mark.usefixtures("few_programs")
+@pytest.mark.parametrize("name", FAMILIES)
+def test_a_device_that_computes_the_same_agrees(name, capsys):
+    assert device_check.check_family(name, DEVICE)
+    lines = lines_of(capsys.readouterr().out)
+    assert {line[-1] for line in lines} == {"agrees"}
+    family = FAMILIES[name]
+    assert {line[0].strip() for line in lines} == {*family.ops, *family.functions}
+    assert {line[1].strip() for line in lines} == {each.name for each in PRECISIONS}
+    assert all(int(line[2]) > 0 for line in lines)
+
+
+def spoil(monkeypatch, op, output, change):
+    """Changes an output of an op, where it runs on the device that is checked."""
+    run_op = device_check.run_op
+
+    def run_spoiled(name, device, arguments):
+        outputs = run_op(name, device, arguments)
+        if (name, device) != (op, DEVICE):
+            return outputs
+        with tf.device(device):
+            if hasattr(outputs, "_replace"):
+                return outputs._replace(**{output: tf.nest.map_structure(change, getattr(outputs, output))})
+            return tf.nest.map_structure(change, outputs)
+
+    monkeypatch.setattr(device_check, "run_op", run_spoiled)
+
+
+def slightly_more(tensor):
+    return tensor * 1.001 if tensor.dtype.is_floating else tensor + 1
+
+
+@pytest.mark.usefixtures("few_programs")
+@pytest.mark.parametrize(("family", "op", "output"), OUTPUTS, ids=lambda value: value)
+def test_a_wrong_output_differs(family, op, output, monkeypatch, capsys):
+    spoil(monkeypatch, op, output, slightly_more)
+    assert not device_check.check_family(family, DEVICE, FLOAT32)
+    assert verdicts(capsys.readouterr().out)[op] == "DIFFERS"
+
+
+@pytest.mark.usefixtures("few_programs")
+def test_a_wrong_bias_differs_though_matrices_are_larger(monkeypatch, capsys):
+    layout = NETWORKS[0].layout
+    region = layout["layer_1/forward/recurrent_bias/i"]
+
+    def change(gradient):
+        factor = np.ones(gradient.shape, np.float32)
+        factor[region.offset : region.offset + region.size] = 1.0001
+        return gradient * factor
+
+    spoil(monkeypatch, "CudnnRNNBackpropV3", "params_backprop", change)
+    assert not device_check.check_family("networks", DEVICE, FLOAT32)
+    assert verdicts(capsys.readouterr().out)["CudnnRNNBackpropV3"] == "DIFFERS"
+
+
+@pytest.mark.usefixtures("few_programs")
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_what_is_not_finite_differs(value, monkeypatch, capsys):
+    spoil(monkeypatch, "GRUBlockCell", "h", lambda tensor: tensor + value)
+    assert not device_check.check_family("cells", DEVICE, FLOAT32)
+    assert verdicts(capsys.readouterr().out)["GRUBlockCell"] == "DIFFERS"
+
+
+@pytest.mark.usefixtures("few_programs")
+@pytest.mark.parametrize("name", ["networks", "cells"])
+def test_wrong_second_derivatives_differ(name, monkeypatch, capsys):
+    run_function = device_check.Run.function
+
+    def run_spoiled(run, *arguments):
+        run_function(run, *arguments)
+        if run._device == DEVICE:
+            outputs = run.results[-1].outputs
+            outputs[next(iter(outputs))] *= 1.001
+
+    monkeypatch.setattr(device_check.Run, "function", run_spoiled)
+    assert not device_check.check_family(name, DEVICE, FLOAT32)
+    found = verdicts(capsys.readouterr().out)
+    (function,) = FAMILIES[name].functions
+    assert found.pop(function) == "DIFFERS"
+    assert set(found.values()) == {"agrees"}
+
+
+def fail(monkeypatch, op, error):
+    """Has an op fail where it runs on the device that is checked."""
+    run_op = device_check.run_op
+
+    def run_or_fail(name, device, arguments):
+        if (name, device) == (op, DEVICE):
+            raise error
+        return run_op(name, device, arguments)
+
+    monkeypatch.setattr(device_check, "run_op", run_or_fail)
+
+
+@pytest.mark.usefixtures("few_programs")
+def test_an_op_that_fails_is_named_and_the_others_go_on(monkeypatch, capsys):
+    fail(monkeypatch, "CudnnRNNBackpropV2", tf.errors.UnimplementedError(None, None, "cuDNN says\nno"))
+    assert not device_check.check_family("networks", DEVICE, FLOAT32)
+    found = verdicts(capsys.readouterr().out)
+    assert found.pop("CudnnRNNBackpropV2") == "UnimplementedError: cuDNN says no"
+    assert set(found.values()) == {"agrees"}
+
+
+@pytest.mark.usefixtures("few_programs")
+def test_an_op_that_ran_elsewhere_fails(monkeypatch, capsys):
+    run_op = device_check.run_op
+    monkeypatch.setattr(device_check, "run_op", lambda op, device, arguments: run_op(op, "CPU:0", arguments))
+    assert not device_check.check_family("copies", DEVICE, FLOAT32)
+    assert re.match(
+        r"RuntimeError: TensorFlow ran it on .*CPU:0, not on CPU:1", *verdicts(capsys.readouterr().out).values()
+    )
+
+
+def test_an_op_that_no_program_runs_fails(monkeypatch, capsys):
+    monkeypatch.setitem(FAMILIES, "copies", dataclasses.replace(FAMILIES["copies"], programs=lambda: []))
+    assert not device_check.check_family("copies", DEVICE, FLOAT32)
+    assert verdicts(capsys.readouterr().out) == {"AlignTensor": "was not run"}
+
+
+# ---------------------------------------------------------------- the whole
+
+
+@pytest.fixture
+def possible(monkeypatch):
+    """Lets the check begin, and keeps what it changes in the environment to the test."""
+    monkeypatch.setenv(gpu_kernels.VARIABLE, "0")
+    monkeypatch.setenv("TF_FORCE_GPU_ALLOW_GROWTH", "true")
+    monkeypatch.setattr(gpu_kernels, "load_if_wanted", lambda: None)
+    monkeypatch.setattr(device_check, "why_not_possible", lambda device: None)
+
+
+@pytest.mark.usefixtures("possible")
+def test_the_verdict_names_what_differs_and_what_crashed(monkeypatch, capsys):
+    monkeypatch.setattr(device_check, "_check_in_this_process", families_in_processes.end_in_their_own_ways)
+    assert not device_check.check(DEVICE)
+    assert capsys.readouterr().out.splitlines()[-1] == (
+        "CPU:1 and the CPU do NOT agree (params: not all agree; cells: the process that checks them ended with exit "
+        "code -11; copies: the process that checks them ended with exit code 1): use TF_RNN_OPS_GPU=0 and report it"
+    )
+
+
+@pytest.mark.usefixtures("possible")
+def test_a_new_op_that_is_not_compared_fails_the_verdict(monkeypatch, capsys, registered):
+    monkeypatch.setattr(device_check, "_check_in_a_process", lambda name, device: None)
+    assert device_check.check(DEVICE)
+    assert capsys.readouterr().out.endswith("\nCPU:1 and the CPU agree in every op and type\n")
+    registered["NewOp"] = ["float32"]
+    assert not device_check.check(DEVICE)
+    assert "do NOT agree (NewOp: nothing here checks it)" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_the_cpu_agrees_with_itself_in_processes_of_its_own():
+    printed = processes.run_code("from tf_rnn_ops import device_check\nassert device_check.check('CPU:0')")
+    head, *lines, empty, verdict = printed.splitlines()
+    assert (head, empty, verdict) == (device_check.HEAD, "", "CPU:0 and the CPU agree in every op and type")
+    assert {line[-1] for line in lines_of("\n".join(lines))} == {"agrees"}
+    for family in FAMILIES.values():
+        for precision in PRECISIONS:
+            for function in family.functions:
+                assert any(line.startswith(f"{function:<34}{precision.name:<17}") for line in lines)
+
+
+# ---------------------------------------------------------------- what it says if it cannot begin
+
+
+@pytest.mark.skipif(bool(tf.config.list_physical_devices("GPU")), reason="TensorFlow sees a GPU")
+@pytest.mark.parametrize("value", ["0", "1", ""])
+def test_without_a_gpu_it_says_so(value):
+    """Whatever the environment variable says: who asks for the check wants the library."""
+    process = processes.run_python("-m", "tf_rnn_ops", "--check-gpu", TF_RNN_OPS_GPU=value)
+    assert process.returncode == 1
+    assert process.stdout.startswith("nothing was checked: TensorFlow sees no GPU")
+    assert len(process.stdout.splitlines()) == 1
+
+
+def test_without_the_library_it_says_so(monkeypatch):
+    monkeypatch.setattr(gpu_kernels, "_why_not_loaded", "there is none")
+    assert device_check.why_not_possible("GPU:0") == "the GPU library is not loaded: there is none"
+
+
+def test_a_tensorflow_without_cuda_is_named(monkeypatch):
+    monkeypatch.setattr(gpu_kernels, "_why_not_loaded", None)
+    monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: [])
+    monkeypatch.setattr(tf.test, "is_built_with_cuda", lambda: False)
+    assert device_check.why_not_possible("GPU:0") == "TensorFlow sees no GPU: this TensorFlow is built without CUDA"
+
+
+def test_a_library_of_nvidias_that_is_missing_is_named(monkeypatch):
+    lines = ["libcuda.so.1: version 12.8, /lib/libcuda.so.1", "libcudnn.so.9 cannot be opened: no such file"]
+    monkeypatch.setattr(gpu_kernels, "_why_not_loaded", None)
+    monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: [kind])
+    monkeypatch.setattr(gpu_kernels, "opened_libraries", lambda: lines)
+    assert device_check.why_not_possible("GPU:0") == f"a library of NVIDIA's is missing: {lines[1]}"
+    del lines[1]
+    assert device_check.why_not_possible("GPU:0") is None
+
+
+def test_an_unknown_option_is_refused():
+    process = processes.run_python("-m", "tf_rnn_ops", "--check-tpu")
+    assert process.returncode == 2
+    assert "unrecognized arguments: --check-tpu" in process.stderr
