@@ -28,6 +28,7 @@ CUDNN_BIDIRECTIONAL = 1
 CUDNN_LINEAR_INPUT = 0
 CUDNN_SKIP_INPUT = 1
 CUDNN_RNN_DATA_LAYOUT_SEQ_MAJOR_UNPACKED = 0
+CUDNN_RNN_DATA_LAYOUT_BATCH_MAJOR_UNPACKED = 2
 CUDNN_RNN_PADDED_IO_ENABLED = 1
 CUDNN_WGRAD_MODE_ADD = 0
 
@@ -74,9 +75,10 @@ class Cudnn:
             getattr(self._library, name).argtypes = argument_types
 
     @property
-    def version(self) -> int:
-        """The version as cuDNN counts it: 91002 is 9.10.2."""
-        return self._library.cudnnGetVersion()
+    def version(self) -> str:
+        """The version, such as 9.10.2, which cuDNN counts as 91002."""
+        version = self._library.cudnnGetVersion()
+        return f"{version // 10000}.{version // 100 % 100}.{version % 100}"
 
     def call(self, name: str, *arguments) -> None:
         """Calls a function.

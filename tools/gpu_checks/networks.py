@@ -1,0 +1,215 @@
+"""Every kind of network by the engine, against the float64 reference and PyTorch's layers, and bit by bit."""
+
+import dataclasses
+import functools
+import itertools
+from collections.abc import Iterable, Iterator
+
+import cudnn_rnn_reference as reference
+import golden_cases
+import numpy as np
+import torch
+from golden_cases import Case
+
+from gpu_checks import torch_layers
+from gpu_checks.engine import TYPES, Network
+from gpu_checks.outcome import Cases, Context, Outcome, float64, regions
+
+# Sequence lengths by what is special about them; of as many sequences as there are.
+LENGTHS = {
+    "no_lengths": lambda time, batch: None,
+    "full": lambda time, batch: (time,) * batch,
+    "differing": lambda time, batch: tuple(1 + 3 * sample % time for sample in range(batch)),
+    "with_0": lambda time, batch: tuple(3 * sample % time for sample in range(batch)),
+}
+_WITHIN_16_BITS = {"float16": 2.0**-10, "bfloat16": 2.0**-7}
+# How many roundings may separate what enters a rectifier from its exact value.
+_ROUNDINGS = 4
+_SEEDS = 10_000
+
+
+def make_case(mode: str, dtype: str, lengths: str, layout: str, label: str = "", **options) -> Case:
+    """Returns a case of odd sizes.
+
+    Args:
+      mode: the rnn_mode.
+      dtype: that of the tensors. In 16 bits sequences are short, since rounding adds up from step to step.
+      lengths: one of LENGTHS.
+      layout: one of golden_cases.LAYOUTS.
+      label: what else sets it apart from others.
+      **options: further fields of Config.
+    """
+    sizes = {"time": 6, "batch": 5, "input_size": 11, "num_units": 13}
+    if dtype in _WITHIN_16_BITS:
+        sizes |= (
+            {"time": 2, "batch": 2, "input_size": 9, "num_units": 8} if mode == "rnn_relu" else {"time": 4, "batch": 3}
+        )
+    sizes |= options
+    if sizes.get("input_mode") == "skip_input":
+        sizes["input_size"] = sizes["num_units"]
+    config = reference.Config(
+        rnn_mode=mode,
+        time_major=layout == golden_cases.SEQUENCE_MAJOR,
+        sequence_lengths=LENGTHS[lengths](sizes["time"], sizes["batch"]),
+        **sizes,
+    )
+    case = Case(config, dtype, "-".join(filter(None, (layout, lengths, label))))
+    return _away_from_the_kink(case) if mode == "rnn_relu" else case
+
+
+def _away_from_the_kink(case: Case) -> Case:
+    """Returns a case with a seed with which rounding does not choose the slope of a rectifier."""
+    needed = _ROUNDINGS * _WITHIN_16_BITS.get(case.dtype, 2.0**-23)
+    for seed in range(_SEEDS):
+        seeded = dataclasses.replace(case, seed=seed)
+        wide = golden_cases.all_to_float64(floating(make_given(seeded)), case.dtype)
+        run = reference.forward(
+            case.config, **{name: wide[name] for name in ("input", "input_h", "params")}, input_c=np.zeros([])
+        )
+        if reference.nearest_to_the_kink(run) > needed:
+            return seeded
+    raise ValueError(f"{case.name}: none of {_SEEDS} seeds keeps all rectifiers away from 0")
+
+
+def make_given(case: Case) -> dict[str, np.ndarray]:
+    """Returns what the case is given; params have the documented size."""
+    return golden_cases.make_given(case, reference.params_size(case.config))
+
+
+def floating(given) -> dict[str, np.ndarray]:
+    """Returns what a network is given but for the lengths."""
+    return {name: array for name, array in given.items() if name != "sequence_lengths"}
+
+
+def with_nan_padding(case: Case, given) -> dict[str, np.ndarray]:
+    """Returns what a network is given with NaN wherever a sequence has ended."""
+    poisoned = {name: array.copy() for name, array in floating(given).items()}
+    past_end = np.arange(case.config.time)[:, np.newaxis] >= case.config.lengths  # [time, batch]
+    nan = golden_cases.from_float64(np.array(np.nan), case.dtype)
+    for name in ("input", "output_backprop"):
+        reference.major(case.config, poisoned[name])[past_end] = nan
+    return poisoned
+
+
+def check(context: Context, case: Case, masks=None, **options) -> Outcome:
+    """Runs a network forward and backward, and compares with the reference, with PyTorch, and with itself.
+
+    Outputs are full of NaN before, and inputs are where their sequences have ended.
+
+    Args:
+      context: the engine.
+      case: the case.
+      masks: those of dropout, for the reference.
+      **options: of Network.
+    """
+    outcome = Outcome()
+    given = make_given(case)
+    device = context.engine.device
+    tensors = device.upload_all(with_nan_padding(case, given), case.dtype)
+    with Network(context.engine, case, **options) as network:
+        outcome.expect(
+            network.params_size() == given["params"].size,
+            f"params has {network.params_size()} elements, should have {given['params'].size}",
+        )
+        outcome.measured["algorithm"] = network.reserve_space()[1]
+        results = _run(outcome, network, tensors, has_dropout=masks is not None)
+        device.synchronize()
+        actual = float64({name: results[name] for name in results if name != "reserve_space"}, case.dtype)
+    compare_with_reference(outcome, case, actual, golden_cases.reference_results(case, given, masks))
+    if masks is None:
+        compare_with_pytorch(outcome, context, case, actual, given)
+    return outcome
+
+
+def _run(outcome, network, tensors, has_dropout: bool) -> dict[str, torch.Tensor]:
+    """Returns the results of a network, and notes what differs where it must have the same bits."""
+    outputs = network.forward(tensors)
+    same = {name: tensor for name, tensor in outputs.items() if name != "reserve_space"}
+    outcome.expect_same_bits("forward once more", network.forward(tensors), same)
+    if not has_dropout:
+        inference = network.forward(tensors, training=False)
+        outcome.compare("inference", *_both_float64(inference, same), _dtype(same))
+    gradients = network.backward(tensors, outputs)
+    outcome.expect_same_bits("backward once more", network.backward(tensors, outputs), gradients)
+    without_params = {name: tensor for name, tensor in gradients.items() if name != "params_backprop"}
+    outcome.expect_same_bits(
+        "backward without params_backprop", network.backward(tensors, outputs, wants_params=False), without_params
+    )
+    owning = network.backward(tensors, outputs, owns_reserve_space=True)
+    outcome.expect_same_bits("backward that owns the reserve space", owning, gradients)
+    return {**outputs, **gradients}
+
+
+def _dtype(tensors) -> str:
+    return str(next(iter(tensors.values())).dtype).removeprefix("torch.")
+
+
+def _both_float64(actual, expected):
+    return float64(actual, _dtype(expected)), float64(expected, _dtype(expected))
+
+
+def compare_with_reference(outcome: Outcome, case: Case, actual, expected) -> None:
+    """Compares results with the float64 reference's, matrix by matrix and bias by bias."""
+    outcome.compare("float64", actual, expected, case.dtype, regions(case.config))
+
+
+def compare_with_pytorch(outcome: Outcome, context: Context, case: Case, actual, given) -> None:
+    """Compares results with those of PyTorch's layer, if it has one for the case."""
+    try:
+        expected = torch_layers.run(case, given, context.engine.device.peer)
+    except torch_layers.NoPeerError as error:
+        outcome.measured["no peer"] = str(error)
+        return
+    outcome.compare("torch.nn", actual, golden_cases.all_to_float64(expected, case.dtype), case.dtype)
+
+
+def _named(context: Context, all_cases: Iterable[Case], **options) -> Cases:
+    for case in all_cases:
+        yield case.name, functools.partial(check, context, case, **options)
+
+
+def _of_mode(mode: str) -> Iterator[Case]:
+    """Yields every type, direction, layout and kind of lengths in 1 and 3 layers, with skip_input and projections."""
+    directions = ("unidirectional", "bidirectional")
+    for dtype, layout, lengths in itertools.product(TYPES, golden_cases.LAYOUTS, LENGTHS):
+        for direction, num_layers in itertools.product(directions, (1, 3)):
+            stack = {"direction": direction, "num_layers": num_layers}
+            yield make_case(mode, dtype, lengths, layout, **stack)
+            if mode == "lstm":
+                yield make_case(mode, dtype, lengths, layout, **stack, num_proj=9)
+        for stack in ({"direction": "unidirectional"}, {"direction": "bidirectional", "num_layers": 2}):
+            yield make_case(mode, dtype, lengths, layout, **stack, input_mode="skip_input")
+    yield make_case(mode, "float32", "no_lengths", golden_cases.SEQUENCE_MAJOR, "no_input", input_size=0)
+    yield make_case(mode, "float32", "no_lengths", golden_cases.BATCH_MAJOR, "one_step", time=1)
+    yield make_case(mode, "float32", "differing", golden_cases.BATCH_MAJOR, "one_sequence", batch=1)
+    yield make_case(mode, "float32", "differing", golden_cases.SEQUENCE_MAJOR, "wide", batch=33, num_units=70)
+
+
+def cases_of_mode(mode: str, context: Context) -> Cases:
+    """Yields the checks of one rnn_mode."""
+    return _named(context, _of_mode(mode))
+
+
+def few_cases(context: Context) -> Cases:
+    """Yields a selection: each mode and type once, and what else runs code of our own."""
+    for mode, dtype in itertools.product(golden_cases.MODES, TYPES):
+        layout = golden_cases.BATCH_MAJOR
+        yield from _named(context, [make_case(mode, dtype, "with_0", layout, direction="bidirectional", num_layers=2)])
+    yield from _named(context, [make_case("lstm", "bfloat16", "differing", layout, "widened")], widen_bfloat16=True)
+
+
+def choices(context: Context) -> Cases:
+    """Yields what the engine chooses by itself: the algorithm, and how it computes bfloat16; each forced, too."""
+    for mode, (direction, num_layers) in itertools.product(
+        golden_cases.MODES, (("unidirectional", 1), ("unidirectional", 2), ("bidirectional", 2))
+    ):
+        stack = {"direction": direction, "num_layers": num_layers}
+        for dtype in TYPES:
+            # Sizes that persistent algorithms are made for.
+            sizes = {} if mode == "rnn_relu" and dtype in _WITHIN_16_BITS else {"num_units": 64, "input_size": 64}
+            for label, standard in (("automatic", False), ("standard", True)):
+                case = make_case(mode, dtype, "no_lengths", golden_cases.SEQUENCE_MAJOR, label, **stack, **sizes)
+                yield case.name, functools.partial(check, context, case, standard_algorithm_only=standard)
+        for lengths, layout in itertools.product(("no_lengths", "differing", "with_0"), golden_cases.LAYOUTS):
+            case = make_case(mode, "bfloat16", lengths, layout, "widened", **stack)
+            yield case.name, functools.partial(check, context, case, widen_bfloat16=True)

@@ -1,0 +1,101 @@
+"""What a check of one case finds, and comparisons."""
+
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple
+
+import cudnn_rnn_reference as reference
+import golden_cases
+import numpy as np
+import parity
+import torch
+
+from gpu_checks.arrays import to_numpy
+from gpu_checks.engine import Engine
+
+# Parts of fewer elements may consist of sums that all but cancel: their rounding is large beside what is left.
+FEW = 8
+
+
+@dataclasses.dataclass
+class Outcome:
+    """What the check of a case finds.
+
+    Attributes:
+      measured: differences and times by name, and other facts.
+      problems: what is wrong, in words. None: the case passes.
+      skipped: why there is nothing to check, or nothing.
+    """
+
+    measured: dict[str, float | str] = dataclasses.field(default_factory=dict)
+    problems: list[str] = dataclasses.field(default_factory=list)
+    skipped: str = ""
+
+    def compare(self, peer: str, actual, expected, dtype: str, regions=None) -> None:
+        """Measures the largest difference of results from a peer's, and notes what exceeds rounding.
+
+        Args:
+          peer: whose `expected` is.
+          actual: float64 arrays by name.
+          expected: the same.
+          dtype: what the results were computed in.
+          regions: by name, slices that are compared by themselves, too.
+        """
+        for name in expected:
+            difference = float(parity.difference(actual[name], expected[name], (regions or {}).get(name, ())))
+            self.measured[peer] = max(difference, float(self.measured.get(peer, 0.0)))
+            if not difference <= parity.TOLERANCES[dtype]:
+                self.problems.append(
+                    f"{name} differs from {peer} by {difference:.1e}, allowed are {parity.TOLERANCES[dtype]:.0e}"
+                )
+
+    def expect_same_bits(self, what: str, actual, expected) -> None:
+        """Notes which of some tensors have other bits than they should have.
+
+        Args:
+          what: what the tensors in `actual` are from.
+          actual: tensors by name.
+          expected: the same.
+        """
+        for name in expected:
+            if not golden_cases.same_bits(to_numpy(actual[name]), to_numpy(expected[name])):
+                self.problems.append(f"{what}: {name} has other bits")
+
+    def expect(self, is_right: bool, otherwise: str) -> None:
+        """Notes a problem unless all is right."""
+        if not is_right:
+            self.problems.append(otherwise)
+
+
+class Context(NamedTuple):
+    """What the checks of a family are given.
+
+    Attributes:
+      engine: the engine and its device.
+      archive: where golden data go.
+      options: the command line's that a process of its own needs, too.
+      quick: whether to take small sizes where large ones are only to be timed.
+    """
+
+    engine: Engine
+    archive: object
+    options: tuple[str, ...] = ()
+    quick: bool = False
+
+
+Cases = Iterator[tuple[str, Callable[[], Outcome]]]
+
+
+def float64(results: Mapping[str, torch.Tensor], dtype: str) -> dict[str, np.ndarray]:
+    """Returns tensors as float64 arrays."""
+    return golden_cases.all_to_float64({name: to_numpy(tensor) for name, tensor in results.items()}, dtype)
+
+
+def regions(config: reference.Config) -> dict[str, list[slice]]:
+    """Returns the matrices and biases in params_backprop: a wrong small one would hide behind a large one."""
+    if config.has_projection and config.num_proj < FEW:
+        return {}
+    documented = golden_cases.documented_regions(config)
+    all_regions = np.concatenate([documented[name].reshape(-1, 3) for name in golden_cases.REGIONS]).tolist()
+    sizes = [(offset, rows * columns) for offset, rows, columns in all_regions]
+    return {"params_backprop": [slice(offset, offset + size) for offset, size in sizes if size >= FEW]}
