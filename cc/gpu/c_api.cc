@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
-#include <initializer_list>
+#include <limits>
 #include <memory>
 #include <new>
 #include <string>
@@ -229,7 +229,8 @@ Status ReadOptions(const TfRnnOpsGpu_NetworkOptions& options,
   TF_RNN_OPS_GPU_RETURN_IF_ERROR(
       CheckBetween("num_directions", options.num_directions, 1, 2));
   TF_RNN_OPS_GPU_RETURN_IF_ERROR(
-      CheckAtLeast("num_layers", options.num_layers, 1));
+      CheckBetween("num_layers", options.num_layers, 1,
+                   std::numeric_limits<std::int32_t>::max()));  // cuDNN's type
   TF_RNN_OPS_GPU_RETURN_IF_ERROR(
       CheckAtLeast("input_size", options.input_size, 0));
   TF_RNN_OPS_GPU_RETURN_IF_ERROR(
