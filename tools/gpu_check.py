@@ -28,8 +28,8 @@ SECONDS = 520
 
 
 def find_engine() -> pathlib.Path:
-    """Returns where the engine is: beside the tools in a bundle, or where Bazel builds it."""
-    places = [ROOT / ENGINE, ROOT / "bazel-bin" / ENGINE]
+    """Returns where the engine is: beside the tools in a bundle, or where make puts it."""
+    places = [ROOT / ENGINE, ROOT / "build/gpu-libraries" / ENGINE]
     return next((place for place in places if place.exists()), places[0])
 
 

@@ -218,6 +218,6 @@ def check_no_memory(context: Context) -> Outcome:
         outputs = network.forward(tensors)
         network.allocate_scratch = refuse
         for call in (lambda: network.forward(tensors), lambda: network.backward(tensors, outputs)):
-            expect_refusal(outcome, call, "memory", Code.OUT_OF_MEMORY)
+            expect_refusal(outcome, call, "allocate_scratch", Code.OUT_OF_MEMORY)
     expect_that_the_next_call_works(outcome, context)
     return outcome

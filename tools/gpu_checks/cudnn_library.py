@@ -7,7 +7,7 @@ equal.
 import contextlib
 import ctypes
 from collections.abc import Iterator
-from ctypes import byref, c_char_p, c_float, c_int, c_size_t, c_uint, c_ulonglong, c_void_p
+from ctypes import byref, c_char_p, c_int, c_size_t, c_uint, c_void_p
 
 CUDNN_DATA_FLOAT = 0
 CUDNN_DATA_DOUBLE = 1
@@ -41,9 +41,6 @@ SIGNATURES = {
     "cudnnDestroyTensorDescriptor": [c_void_p],
     "cudnnSetTensorNdDescriptor": [c_void_p, c_int, c_int, c_void_p, c_void_p],
     "cudnnGetTensorNdDescriptor": [c_void_p, c_int, c_void_p, c_void_p, c_void_p, c_void_p],
-    "cudnnCreateDropoutDescriptor": [c_void_p],
-    "cudnnDestroyDropoutDescriptor": [c_void_p],
-    "cudnnSetDropoutDescriptor": [c_void_p, c_void_p, c_float, c_void_p, c_size_t, c_ulonglong],
     "cudnnCreateRNNDescriptor": [c_void_p],
     "cudnnDestroyRNNDescriptor": [c_void_p],
     "cudnnSetRNNDescriptor_v8": [c_void_p, *[c_int] * 12, c_void_p, c_uint],

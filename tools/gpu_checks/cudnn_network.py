@@ -56,10 +56,8 @@ class CudnnNetwork:
         with contextlib.ExitStack() as resources:
             self._handle = resources.enter_context(self._cudnn.created(""))
             self._cudnn.call("cudnnSetStream", self._handle, self._device.stream())
-            dropout = resources.enter_context(self._cudnn.created("DropoutDescriptor"))
-            self._cudnn.call("cudnnSetDropoutDescriptor", dropout, self._handle, 0.0, None, 0, 0)
             self._network = resources.enter_context(self._cudnn.created("RNNDescriptor"))
-            self._describe_network(dropout)
+            self._describe_network()
             self.params_size = self._find_params_size()
             self._resources = resources.pop_all()
         return self
@@ -120,7 +118,7 @@ class CudnnNetwork:
             return None
         return self._device.upload(self._config.lengths, "int32")
 
-    def _describe_network(self, dropout):
+    def _describe_network(self):
         config = self._config
         self._cudnn.call(
             "cudnnSetRNNDescriptor_v8",
@@ -137,7 +135,7 @@ class CudnnNetwork:
             config.num_units,
             config.output_size,  # num_units: no projection
             config.num_layers,
-            dropout,
+            None,  # no dropout
             cudnn_library.CUDNN_RNN_PADDED_IO_ENABLED,
         )
 

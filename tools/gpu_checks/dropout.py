@@ -11,7 +11,7 @@ from gpu_checks.engine import TYPES
 from gpu_checks.outcome import Cases, Context
 from gpu_checks.philox import RandomStream, dropout_masks
 
-RATES = (0.1, 0.5, 1.0)
+RATES = (0.1, 1.0)
 # From the beginning, and where the lower half of the counter overflows within the masks.
 STREAMS = {
     "first": RandomStream(0, 0),
@@ -20,7 +20,7 @@ STREAMS = {
 
 
 def cases(context: Context) -> Cases:
-    """Yields each mode, type, layout and kind of lengths in 2 and 3 layers; all rates; both streams."""
+    """Yields each mode, type, layout and kind of lengths in 2 and 3 layers at a rate of 0.5; other rates; streams."""
     stacks = (
         {"direction": "unidirectional", "num_layers": 3},
         {"direction": "bidirectional", "num_layers": 2},

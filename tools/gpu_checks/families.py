@@ -19,6 +19,8 @@ class Family(NamedTuple):
     arguments: tuple[str, ...] = ()
 
 
+_MODES = ("lstm", "gru", "rnn_tanh", "rnn_relu")
+
 # In the order in which they run: what is the most worth first.
 FAMILIES = {
     ENVIRONMENT: Family("gpu_checks.environment:cases", 60),

@@ -41,9 +41,11 @@ def check(context: Context, name: str) -> Outcome:
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / results.RESULTS
         process = subprocess.run(
-            [program, "--tool", "memcheck", "--report-api-errors", "no", "--error-exitcode", str(ERRORS_FOUND)]
-            + [sys.executable, sys.argv[0], "family", name, family.function, *family.arguments]
-            + ["--results", str(path), *context.options],
+            [
+                *(program, "--tool", "memcheck", "--report-api-errors", "no", "--error-exitcode", str(ERRORS_FOUND)),
+                *(sys.executable, sys.argv[0], "family", name, family.function, *family.arguments),
+                *("--results", str(path), *context.options),
+            ],
             env={**os.environ, "PYTORCH_NO_CUDA_MEMORY_CACHING": "1"},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

@@ -95,7 +95,9 @@ def regions(config: reference.Config) -> dict[str, list[slice]]:
     """Returns the matrices and biases in params_backprop: a wrong small one would hide behind a large one."""
     if config.has_projection and config.num_proj < FEW:
         return {}
-    documented = golden_cases.documented_regions(config)
-    all_regions = np.concatenate([documented[name].reshape(-1, 3) for name in golden_cases.REGIONS]).tolist()
-    sizes = [(offset, rows * columns) for offset, rows, columns in all_regions]
-    return {"params_backprop": [slice(offset, offset + size) for offset, size in sizes if size >= FEW]}
+    parts = []
+    for weights in reference.unpack(config, np.arange(reference.params_size(config))):
+        by_gate = [each for each in (weights.W, weights.R, weights.W_bias, weights.R_bias) if each is not None]
+        parts += [gate for each in by_gate for gate in each]
+        parts += [] if weights.P is None else [weights.P]
+    return {"params_backprop": [slice(part.min(), part.max() + 1) for part in parts if part.size >= FEW]}

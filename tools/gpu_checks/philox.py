@@ -40,6 +40,6 @@ def dropout_masks(config: reference.Config, stream: RandomStream) -> list[np.nda
     masks = []
     for layer in range(1, config.num_layers):
         words = random_words(stream, (layer - 1) * words_of_layer, size)
-        kept = words >= int(rate * 2**32)
-        masks.append(np.where(kept, 1 / (1 - rate), 0).reshape(shape))
+        kept = words >= int(rate * 2**32)  # none of a rate of 1
+        masks.append(np.where(kept, 1 / (1 - rate) if rate < 1 else 0, 0).reshape(shape))
     return masks

@@ -26,9 +26,7 @@ def publish(folder: pathlib.Path, repository: pathlib.Path = REPOSITORY) -> list
     report = results.read(folder / results.RESULTS)
     library = report.environment.get("library")
     if library != "cuDNN":
-        raise ValueError(
-            f"{folder} has a run with library {library}, should be cuDNN: only runs on a GPU are published"
-        )
+        raise ValueError(f"{folder} has a run of {library}, should be of cuDNN: only runs on a GPU are published")
     page = repository / "docs/gpu.md"
     text = _with_block(page, to_markdown(report))
     golden = repository / "tests/golden"

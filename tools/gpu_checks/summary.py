@@ -40,7 +40,7 @@ def difference_rows(report: Report) -> list[Sequence[str]]:
 
 def _largest(family: FamilyResult, dtype: str, peer: str) -> str:
     found = [
-        case.measured[peer] for name, case in family.cases.items() if name.endswith(dtype) and peer in case.measured
+        case.measured[peer] for name, case in family.cases.items() if name.endswith(f"-{dtype}") and peer in case.measured
     ]
     return f"{max(found):.1e}" if found else ""
 
