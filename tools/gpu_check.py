@@ -77,7 +77,10 @@ def run(settings: argparse.Namespace) -> bool:
         paths = [str(settings.fakes.resolve()), os.environ.get("LD_LIBRARY_PATH", "")]
         environment["LD_LIBRARY_PATH"] = os.pathsep.join(filter(None, paths))
     families = {name: FAMILIES[name] for name in settings.families}
-    report = supervisor.run(families, settings.output, shared_options(settings), environment, settings.seconds)
+    try:
+        report = supervisor.run(families, settings.output, shared_options(settings), environment, settings.seconds)
+    except FileExistsError as error:
+        sys.exit(str(error))
     print((settings.output / results.SUMMARY).read_text(), end="")
     return report.passed
 

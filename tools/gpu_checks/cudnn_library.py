@@ -60,6 +60,11 @@ class CudnnError(RuntimeError):
     """A function of cuDNN returned another status than success."""
 
 
+def version_text(version: int) -> str:
+    """Returns a version as it is written: cuDNN counts 9.10.2 as 91002."""
+    return f"{version // 10000}.{version // 100 % 100}.{version % 100}"
+
+
 class Cudnn:
     """The library, which the process must have loaded already or the system must find."""
 
@@ -73,9 +78,8 @@ class Cudnn:
 
     @property
     def version(self) -> str:
-        """The version, such as 9.10.2, which cuDNN counts as 91002."""
-        version = self._library.cudnnGetVersion()
-        return f"{version // 10000}.{version // 100 % 100}.{version % 100}"
+        """The version, such as 9.10.2."""
+        return version_text(self._library.cudnnGetVersion())
 
     def call(self, name: str, *arguments) -> None:
         """Calls a function.

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from gpu_checks.arrays import to_torch
+from gpu_checks.cudnn_library import version_text
 
 
 class DeviceLostError(RuntimeError):
@@ -98,7 +99,7 @@ class Cuda(Device):
         properties = torch.cuda.get_device_properties(0)
         return {
             "cuda": str(torch.version.cuda),
-            "pytorch_cudnn": str(torch.backends.cudnn.version()),
+            "pytorch_cudnn": version_text(torch.backends.cudnn.version()),
             "compute_capability": f"{properties.major}.{properties.minor}",
         }
 

@@ -8,6 +8,7 @@ import platform
 import numpy as np
 import torch
 
+from gpu_checks.cudnn_library import Cudnn
 from gpu_checks.outcome import Cases, Context, Outcome
 from gpu_checks.results import ENVIRONMENT
 
@@ -37,4 +38,7 @@ def collect(context: Context) -> Outcome:
         **{f"library {number}": line for number, line in enumerate(libraries)},
     }
     outcome.expect(len(libraries) == 3, f"the engine tells of {len(libraries)} libraries, should of 3")
+    cudnn = Cudnn().version
+    pytorch_cudnn = outcome.measured.get("pytorch_cudnn", cudnn)
+    outcome.expect(cudnn == pytorch_cudnn, f"libcudnn.so.9 is {cudnn}, but PyTorch has {pytorch_cudnn}")
     return outcome

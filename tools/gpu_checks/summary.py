@@ -9,11 +9,19 @@ from gpu_checks.results import FamilyResult, Report
 # Of each family, how many failed cases are named.
 NAMED = 5
 PROBLEM_LENGTH = 200
-PEERS = ("float64", "torch.nn", "inference")
+PEERS = ("float64", "torch.nn")
 DTYPES = ("float64", "float32", "float16", "bfloat16")
-_TIMED = ("forward", "forward + backward")
+TASKS = ("forward", "forward + backward")
 
 _FAMILY_COLUMNS = ("family", "passed", "failed", "skipped", "end", "seconds")
+_DIFFERENCE_COLUMNS = ("largest difference", *(f"{dtype}, {peer}" for peer in PEERS for dtype in DTYPES))
+_TIMING_COLUMNS = (
+    "median ms",
+    "algorithm",
+    *(f"{task}{by}" for task in ("fwd", "fwd+bwd") for by in ("", ", PyTorch", ", TF")),
+    "bwd in place",
+    "bwd, copy",
+)
 
 
 def family_rows(report: Report, families: Iterable[str]) -> list[Sequence[str]]:
@@ -29,43 +37,38 @@ def family_rows(report: Report, families: Iterable[str]) -> list[Sequence[str]]:
 
 
 def difference_rows(report: Report) -> list[Sequence[str]]:
-    """Returns, for each family and dtype, the largest relative difference from each peer."""
+    """Returns a row of _DIFFERENCE_COLUMNS for each family that compares with a peer."""
     rows = []
-    for family, dtype in itertools.product(report.families.values(), DTYPES):
-        cells = [_largest(family, dtype, peer) for peer in PEERS]
+    for family in report.families.values():
+        cells = [_largest(family, dtype, peer) for peer, dtype in itertools.product(PEERS, DTYPES)]
         if any(cells):
-            rows.append((family.name, dtype, *cells))
+            rows.append((family.name, *cells))
     return rows
 
 
 def _largest(family: FamilyResult, dtype: str, peer: str) -> str:
     found = [
-        case.measured[peer] for name, case in family.cases.items() if name.endswith(f"-{dtype}") and peer in case.measured
+        case.measured[peer]
+        for name, case in family.cases.items()
+        if name.endswith(f"-{dtype}") and peer in case.measured
     ]
-    return f"{max(found):.1e}" if found else ""
+    return f"{max(found):.0e}" if found else ""
 
 
 def timing_rows(report: Report) -> list[Sequence[str]]:
-    """Returns, for each network that was timed, milliseconds by us, PyTorch and TensorFlow, and the algorithm."""
-    timing, tensorflow = (report.families.get(name, FamilyResult(name)) for name in ("timing", "tensorflow"))
+    """Returns a row of _TIMING_COLUMNS for each network that was timed."""
+    timing, tensorflow = (report.families.get(name, FamilyResult(name)).cases for name in ("timing", "tensorflow"))
     rows = []
-    for case, task in itertools.product(timing.cases.values(), _TIMED):
-        if f"{task} ms" not in case.measured:
+    for name, case in timing.items():
+        if "forward ms" not in case.measured:
             continue
-        of_tensorflow = tensorflow.cases.get(case.name)
-        times = [case.measured.get(f"{prefix}{task} ms") for prefix in ("", "torch.nn ")]
-        times.append(of_tensorflow.measured.get(f"TensorFlow {task} ms") if of_tensorflow else None)
-        cells = ["" if each is None else f"{each:.3f}" for each in times]
-        rows.append((case.name, task, *cells, str(case.measured.get("algorithm", ""))))
+        measured = dict(case.measured)
+        for other in (tensorflow.get(name), timing.get(f"reserve_space-{name}")):
+            measured |= other.measured if other else {}
+        times = [f"{prefix}{task} ms" for task in TASKS for prefix in ("", "torch.nn ", "TensorFlow ")]
+        cells = [measured.get(key) for key in (*times, "in place ms", "copy ms")]
+        rows.append((name, str(case.measured["algorithm"]), *("" if each is None else f"{each:.3g}" for each in cells)))
     return rows
-
-
-def copy_rows(report: Report) -> list[Sequence[str]]:
-    """Returns, for each network that was timed, what a backward pass takes in place and on a copy."""
-    columns = ("reserve_space MB", "in place ms", "copy ms")
-    cases = report.families.get("timing", FamilyResult("timing")).cases.values()
-    measured = [case for case in cases if all(name in case.measured for name in columns)]
-    return [(case.name, *(f"{case.measured[name]:.3f}" for name in columns)) for case in measured]
 
 
 def failures(family: FamilyResult) -> list[str]:
@@ -109,11 +112,7 @@ def to_markdown(report: Report) -> str:
 
 def _tables(report: Report) -> list[tuple[Sequence[str], list[Sequence[str]]]]:
     """Returns the titles and rows of what was measured, of what there is."""
-    tables = [
-        (("largest difference from", "dtype", *PEERS), difference_rows(report)),
-        (("median ms", "task", "tf_rnn_ops", "PyTorch", "TensorFlow", "algorithm"), timing_rows(report)),
-        (("backward alone", "reserve_space MB", "in place ms", "copy ms"), copy_rows(report)),
-    ]
+    tables = [(_DIFFERENCE_COLUMNS, difference_rows(report)), (_TIMING_COLUMNS, timing_rows(report))]
     return [(title, rows) for title, rows in tables if rows]
 
 

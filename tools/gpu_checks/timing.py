@@ -12,6 +12,7 @@ from golden_cases import Case
 from gpu_checks import networks, torch_layers
 from gpu_checks.engine import Network
 from gpu_checks.outcome import Cases, Context, Outcome
+from gpu_checks.summary import TASKS
 
 # batch, time, input_size, num_units
 SIZES = ((32, 100, 128, 256), (64, 50, 512, 512), (1, 100, 128, 256), (256, 100, 512, 1024))
@@ -20,7 +21,7 @@ DTYPES = ("float32", "float16", "bfloat16")
 ROUNDS = 20
 QUICK_ROUNDS = 3
 WARM_UP = 3
-FORWARD, FORWARD_BACKWARD = "forward", "forward + backward"
+FORWARD, FORWARD_BACKWARD = TASKS
 
 
 def timed_cases(context: Context) -> list[Case]:
