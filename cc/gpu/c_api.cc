@@ -104,6 +104,16 @@ Status CheckNotNull(const char* name, const void* pointer) {
   return InvalidArgument(std::string(name) + " must not be null");
 }
 
+// To what cuDNN's memory is.
+Status CheckAligned(const char* name, const void* memory) {
+  constexpr std::uintptr_t kAlignment = 256;
+  const auto address = reinterpret_cast<std::uintptr_t>(memory);
+  if (address % kAlignment == 0) return Status();
+  return InvalidArgument(std::string(name) + " must be at a multiple of " +
+                         std::to_string(kAlignment) + " bytes, but is " +
+                         std::to_string(address % kAlignment) + " past one");
+}
+
 Status CheckAtLeast(const char* name, std::int64_t value, std::int64_t least) {
   if (value >= least) return Status();
   return InvalidArgument(std::string(name) + " must be at least " +
@@ -123,8 +133,8 @@ Status CheckCountable(const char* name, CheckedInt size) {
   // In bytes, of the largest type.
   if ((size * sizeof(double)).valid()) return Status();
   return InvalidArgument(std::string(name) +
-                         " must have no more bytes than can be counted: the "
-                         "sizes are too large");
+                         " must have no more bytes than can be counted, but "
+                         "the sizes are too large");
 }
 
 // Hands the arrays of a call to the engine. Keeps the first error.
@@ -202,10 +212,10 @@ class EngineCall : public ScratchAllocator {
     *memory = nullptr;
     if (num_bytes == 0) return Status();
     *memory = argument_.allocate_scratch(argument_.allocator, num_bytes);
-    if (*memory != nullptr) return Status();
-    return Status(
-        StatusCode::kOutOfMemory,
-        "allocate_scratch has no " + std::to_string(num_bytes) + " bytes");
+    if (*memory != nullptr) return CheckAligned("scratch memory", *memory);
+    return Status(StatusCode::kOutOfMemory,
+                  "allocate_scratch returned null for " +
+                      std::to_string(num_bytes) + " bytes");
   }
 
   const Call& call() const { return call_; }
@@ -335,6 +345,8 @@ class Network : public TfRnnOpsGpu_Network {
     arrays.Take("output", pass.output, sizes.output, &engine_pass.output);
     arrays.Take("output_h", pass.output_h, sizes.h, &engine_pass.output_h);
     arrays.Take("output_c", pass.output_c, sizes.c, &engine_pass.output_c);
+    TF_RNN_OPS_GPU_RETURN_IF_ERROR(
+        CheckAligned("reserve_space", pass.reserve_space));
     arrays.TakeOptional(pass.reserve_space, &engine_pass.reserve_space);
     TF_RNN_OPS_GPU_RETURN_IF_ERROR(arrays.status());
     engine_pass.is_training = pass.reserve_space != nullptr;
@@ -362,8 +374,11 @@ class Network : public TfRnnOpsGpu_Network {
                 &engine_pass.output_h_backprop);
     arrays.Take("output_c_backprop", pass.output_c_backprop, sizes.c,
                 &engine_pass.output_c_backprop);
-    arrays.Take("reserve_space", pass.reserve_space, 1,
-                &engine_pass.reserve_space);
+    TF_RNN_OPS_GPU_RETURN_IF_ERROR(
+        CheckNotNull("reserve_space", pass.reserve_space));
+    TF_RNN_OPS_GPU_RETURN_IF_ERROR(
+        CheckAligned("reserve_space", pass.reserve_space));
+    arrays.TakeOptional(pass.reserve_space, &engine_pass.reserve_space);
     arrays.Take("input_backprop", pass.input_backprop, sizes.input,
                 &engine_pass.input_backprop);
     arrays.Take("input_h_backprop", pass.input_h_backprop, sizes.h,
