@@ -101,12 +101,13 @@ def unstable_results(context):
 
     class Unstable(Network):
         def _poisoned(self, names):
-            self.results = super()._poisoned(names)
-            return self.results
+            results = super()._poisoned(names)
+            self.results = list(results.values())
+            return results
 
         def run(self, name, struct):
             super().run(name, struct)
-            for tensor in self.results.values():
+            for tensor in self.results:
                 tensor.mul_(1 + next(calls) * 2**-52)
 
     networks.Network = Unstable
