@@ -347,7 +347,7 @@ def save(archive: pathlib.Path, recording: Recording) -> None:
 
 def _differing_results(recording: Recording) -> dict[str, np.ndarray]:
     """Returns the results of the first variant, and those of the others that have other bits."""
-    first = next(iter(recording.results), None)
+    first = next(iter(recording.results), "")
     return {
         f"{variant}/{name}": array
         for variant, results in recording.results.items()

@@ -80,8 +80,8 @@ def wrong_results(context):
     case = networks.make_case("lstm", "float32", "differing", golden_cases.BATCH_MAJOR, num_layers=3)
 
     class Spoiled(Network):
-        def _poisoned(self, names):
-            self.results = super()._poisoned(names)
+        def _new_results(self, names):
+            self.results = super()._new_results(names)
             return self.results
 
         def run(self, name, struct):
@@ -100,8 +100,8 @@ def unstable_results(context):
     calls = itertools.count()
 
     class Unstable(Network):
-        def _poisoned(self, names):
-            results = super()._poisoned(names)
+        def _new_results(self, names):
+            results = super()._new_results(names)
             self.results = list(results.values())
             return results
 

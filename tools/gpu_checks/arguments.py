@@ -5,6 +5,7 @@ import functools
 import math
 from collections.abc import Callable
 from ctypes import byref, c_int32, c_void_p
+from typing import Any
 
 import golden_cases
 
@@ -49,7 +50,7 @@ BAD_OPTIONS = (
     {"input_size": 12, "skip_input": 1},
 )
 # Fields of SequencesStruct that no pass has.
-BAD_SEQUENCES = (
+BAD_SEQUENCES: tuple[dict[str, Any], ...] = (
     {"time": -1},
     {"batch": -1},
     {"lengths": (c_int32 * 5)(-1, 1, 1, 1, 1)},
@@ -62,22 +63,20 @@ def cases(context: Context) -> Cases:
     for options in BAD_OPTIONS:
         name = "-".join(f"{field}={value}" for field, value in options.items())
         yield name, functools.partial(check_options, context, options)
-    for fields in BAD_SEQUENCES:
-        (name, value), *_ = fields.items()
-        text = list(value) if name == "lengths" else value
-        yield f"{name}={text}", functools.partial(check_sequences, context, fields)
-    for struct, function in ((ForwardStruct, "RunForward"), (BackwardStruct, "RunBackward")):
-        for name in _required(struct):
-            yield f"{function}-null-{name}", functools.partial(check_null, context, struct, function, name)
-    for struct, function in (
-        (GruCellForwardStruct, "RunGruCellForward"),
-        (GruCellBackwardStruct, "RunGruCellBackward"),
+    for number, fields in enumerate(BAD_SEQUENCES):
+        yield f"{'-'.join(fields)}-{number}", functools.partial(check_sequences, context, fields)
+    for function, of_pass in (("RunForward", ForwardStruct), ("RunBackward", BackwardStruct)):
+        for name in _required(of_pass):
+            yield f"{function}-null-{name}", functools.partial(check_null, context, of_pass, function, name)
+    for function, of_cell in (
+        ("RunGruCellForward", GruCellForwardStruct),
+        ("RunGruCellBackward", GruCellBackwardStruct),
     ):
-        for name in _required(struct):
-            yield f"{function}-null-{name}", functools.partial(check_null_of_cell, context, struct, function, name)
-        for name, _ in struct._fields_[:3]:
-            yield f"{function}-{name}=-1", functools.partial(check_cell_size, context, struct, function, name)
-        yield f"{function}-type=4", functools.partial(check_cell_type, context, struct, function)
+        for name in _required(of_cell):
+            yield f"{function}-null-{name}", functools.partial(check_null_of_cell, context, of_cell, function, name)
+        for name in ("batch", "input_size", "cell_size"):
+            yield f"{function}-{name}=-1", functools.partial(check_cell_size, context, of_cell, function, name)
+        yield f"{function}-type=4", functools.partial(check_cell_type, context, of_cell, function)
     yield "time=65536", functools.partial(check_too_many_steps, context)
     yield "no_memory", functools.partial(check_no_memory, context)
 

@@ -2,11 +2,13 @@
 
 import ctypes
 import enum
+import functools
 import pathlib
 from collections.abc import Callable, Mapping
 from ctypes import POINTER, byref, c_char_p, c_float, c_int, c_int32, c_int64, c_size_t, c_uint64, c_void_p
 
 import torch
+from cudnn_rnn_reference import params_size
 from golden_cases import BACKPROPS, OUTPUTS, Case, shapes
 
 from gpu_checks.device import Device
@@ -209,19 +211,31 @@ class Network:
       allocate_scratch: what gives them memory, an ALLOCATE_SCRATCH; None for the device.
     """
 
-    def __init__(self, engine: Engine, case: Case, stream: RandomStream | None = None, **options):
+    def __init__(
+        self,
+        engine: Engine,
+        case: Case,
+        stream: RandomStream | None = None,
+        allow_tf32: bool = False,
+        poisons_results: bool = True,
+        **options,
+    ):
         """Makes none yet.
 
         Args:
           engine: the engine.
           case: the case; config.dropout counts.
           stream: where the random numbers of dropout begin.
-          **options: other fields of NetworkOptionsStruct to set, and allow_tf32.
+          allow_tf32: whether products of float32 may be rounded to 10 bits.
+          poisons_results: whether memory for results is full of NaN before, so that whoever does not write it is seen.
+          **options: other fields of NetworkOptionsStruct to set.
         """
         self._engine = engine
         self._device = engine.device
         self._case = case
-        self._allow_tf32 = options.pop("allow_tf32", False)
+        self._allow_tf32 = allow_tf32
+        self._new = engine.device.poisoned if poisons_results else engine.device.empty
+        self._shapes = shapes(case, params_size(case.config))
         self._options = network_options(case, **options)
         key, counter = stream or RandomStream(0, 0)
         self._stream = RandomStreamStruct(key, counter % 2**64, counter >> 64)
@@ -260,9 +274,9 @@ class Network:
         Returns:
           The OUTPUTS that the case has, and reserve_space if training.
         """
-        results = self._poisoned(OUTPUTS)
+        results = self._new_results(OUTPUTS)
         if training:
-            results["reserve_space"] = self._device.empty((self.reserve_space()[0],), "uint8")
+            results["reserve_space"] = self._device.empty((self._reserve_bytes,), "uint8")
         struct = ForwardStruct(dropout_stream=self._stream)
         fill(struct, {**given, **results})
         self.run("RunForward", struct)
@@ -283,16 +297,18 @@ class Network:
           owns_reserve_space: whether its reserve_space may be written to.
           wants_params: whether params_backprop is wanted.
         """
-        results = self._poisoned(BACKPROPS if wants_params else BACKPROPS[:-1])
+        results = self._new_results(BACKPROPS if wants_params else BACKPROPS[:-1])
         struct = BackwardStruct(dropout_stream=self._stream, owns_reserve_space=owns_reserve_space)
         fill(struct, {**given, **outputs, **results})
         self.run("RunBackward", struct)
         return results
 
-    def _poisoned(self, names) -> dict[str, torch.Tensor]:
-        """Returns tensors for results, full of NaN: whoever does not write them is seen."""
-        of_case = shapes(self._case, self.params_size())
-        return {name: self._device.poisoned(of_case[name], self._case.dtype) for name in names if name in of_case}
+    def _new_results(self, names) -> dict[str, torch.Tensor]:
+        return {name: self._new(self._shapes[name], self._case.dtype) for name in names if name in self._shapes}
+
+    @functools.cached_property
+    def _reserve_bytes(self) -> int:
+        return self.reserve_space()[0]
 
     def run(self, name: str, struct: ctypes.Structure) -> None:
         """Calls RunForward or RunBackward with what it is given."""

@@ -36,7 +36,7 @@ FAMILIES = {
     "arguments": Family("gpu_checks.arguments:cases", 40),
     "timing": Family("gpu_checks.timing:cases", 90),
     "tensorflow": Family("gpu_checks.timing:tensorflow_cases", 90),
-    "memcheck": Family("gpu_checks.memcheck:cases", 150),
+    "memcheck": Family("gpu_checks.memcheck:cases", 240),
 }
 # What memcheck runs.
-SELECTION = {"few": Family("gpu_checks.networks:few_cases", 150), "gru_cell": FAMILIES["gru_cell"]}
+SELECTION = {"few": Family("gpu_checks.networks:few_cases", 120), "gru_cell": FAMILIES["gru_cell"]}

@@ -79,7 +79,7 @@ def judge(outcome: Outcome, context: Context, recording: Recording) -> None:
         if differing:
             outcome.measured[f"{variant} has other bits than {first}"] = ", ".join(differing)
     wide = golden_cases.all_to_float64(recording.results[first], case.dtype)
-    networks.compare_with_pytorch(outcome, context, case, wide, arrays_given(arrays))
+    networks.compare_with_pytorch(outcome, context, case, wide, arrays_given(arrays), case.dtype)
 
 
 def _compare_variant(outcome, variant, actual, expected, case):

@@ -76,11 +76,11 @@ def check(context: Context, size, dtype: str, of_all: bool) -> Outcome:
     device.synchronize()
 
     wide = golden_cases.all_to_float64(inputs, dtype)
-    actual_step = float64(step, dtype)
+    actual_step = float64(step)
     outcome.compare("float64", actual_step, reference.gru_block_cell(**wide)._asdict(), dtype)
     gates = {name: actual_step[name] for name in "ruc"}
     expected = reference.gru_block_cell_grad(**wide, **gates, **golden_cases.all_to_float64(given, dtype))
-    outcome.compare("float64", float64(grads, dtype), expected._asdict(), dtype)
+    outcome.compare("float64", float64(grads), expected._asdict(), dtype)
     return outcome
 
 

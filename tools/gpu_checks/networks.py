@@ -4,11 +4,11 @@ import dataclasses
 import functools
 import itertools
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 import cudnn_rnn_reference as reference
 import golden_cases
 import numpy as np
-import torch
 from golden_cases import Case
 
 from gpu_checks import torch_layers
@@ -22,7 +22,7 @@ LENGTHS = {
     "differing": lambda time, batch: tuple(1 + 3 * sample % time for sample in range(batch)),
     "with_0": lambda time, batch: tuple(3 * sample % time for sample in range(batch)),
 }
-_WITHIN_16_BITS = {"float16": 2.0**-10, "bfloat16": 2.0**-7}
+_ROUNDING_OF_16_BITS = {"float16": 2.0**-10, "bfloat16": 2.0**-7}
 # How many roundings may separate what enters a rectifier from its exact value.
 _ROUNDINGS = 4
 _SEEDS = 10_000
@@ -39,8 +39,8 @@ def make_case(mode: str, dtype: str, lengths: str, layout: str, label: str = "",
       label: what else sets it apart from others.
       **options: further fields of Config.
     """
-    sizes = {"time": 6, "batch": 5, "input_size": 11, "num_units": 13}
-    if dtype in _WITHIN_16_BITS:
+    sizes: dict[str, Any] = {"time": 6, "batch": 5, "input_size": 11, "num_units": 13}
+    if dtype in _ROUNDING_OF_16_BITS:
         sizes |= (
             {"time": 2, "batch": 2, "input_size": 9, "num_units": 8} if mode == "rnn_relu" else {"time": 4, "batch": 3}
         )
@@ -59,7 +59,7 @@ def make_case(mode: str, dtype: str, lengths: str, layout: str, label: str = "",
 
 def _away_from_the_kink(case: Case) -> Case:
     """Returns a case with a seed with which rounding does not choose the slope of a rectifier."""
-    needed = _ROUNDINGS * _WITHIN_16_BITS.get(case.dtype, 2.0**-23)
+    needed = _ROUNDINGS * _ROUNDING_OF_16_BITS.get(case.dtype, 2.0**-23)
     for seed in range(_SEEDS):
         seeded = dataclasses.replace(case, seed=seed)
         wide = golden_cases.all_to_float64(floating(make_given(seeded)), case.dtype)
@@ -91,7 +91,7 @@ def with_nan_padding(case: Case, given) -> dict[str, np.ndarray]:
     return poisoned
 
 
-def check(context: Context, case: Case, masks=None, **options) -> Outcome:
+def check(context: Context, case: Case, masks=None, precision: str | None = None, **options) -> Outcome:
     """Runs a network forward and backward, and compares with the reference, with PyTorch, and with itself.
 
     Outputs are full of NaN before, and inputs are where their sequences have ended.
@@ -100,10 +100,12 @@ def check(context: Context, case: Case, masks=None, **options) -> Outcome:
       context: the engine.
       case: the case.
       masks: those of dropout, for the reference.
+      precision: the dtype whose rounding is allowed, if not the case's.
       **options: of Network.
     """
     outcome = Outcome()
     given = make_given(case)
+    precision = precision or case.dtype
     device = context.engine.device
     tensors = device.upload_all(with_nan_padding(case, given), case.dtype)
     with Network(context.engine, case, **options) as network:
@@ -112,24 +114,25 @@ def check(context: Context, case: Case, masks=None, **options) -> Outcome:
             f"params has {network.params_size()} elements, should have {given['params'].size}",
         )
         outcome.measured["algorithm"] = network.reserve_space()[1]
-        results = _run(outcome, network, tensors, has_dropout=masks is not None)
+        outputs = network.forward(tensors)
+        gradients = network.backward(tensors, outputs)
+        actual = float64({**outputs, **gradients})
+        if masks is None:
+            inference = network.forward(tensors, training=False)
+            outcome.compare("inference", float64(inference), float64(outputs), precision)
+        _expect_same_bits(outcome, network, tensors, outputs, gradients)
         device.synchronize()
-        actual = float64({name: results[name] for name in results if name != "reserve_space"}, case.dtype)
-    compare_with_reference(outcome, case, actual, golden_cases.reference_results(case, given, masks))
+    expected = golden_cases.reference_results(case, given, masks)
+    outcome.compare("float64", actual, expected, precision, regions(case.config))
     if masks is None:
-        compare_with_pytorch(outcome, context, case, actual, given)
+        compare_with_pytorch(outcome, context, case, actual, given, precision)
     return outcome
 
 
-def _run(outcome, network, tensors, has_dropout: bool) -> dict[str, torch.Tensor]:
-    """Returns the results of a network, and notes what differs where it must have the same bits."""
-    outputs = network.forward(tensors)
-    same = {name: tensor for name, tensor in outputs.items() if name != "reserve_space"}
-    outcome.expect_same_bits("forward once more", network.forward(tensors), same)
-    if not has_dropout:
-        inference = network.forward(tensors, training=False)
-        outcome.compare("inference", *_both_float64(inference, same), _dtype(same))
-    gradients = network.backward(tensors, outputs)
+def _expect_same_bits(outcome, network, tensors, outputs, gradients) -> None:
+    """Runs a network again in every way in which results must have the same bits."""
+    only_outputs = {name: tensor for name, tensor in outputs.items() if name != "reserve_space"}
+    outcome.expect_same_bits("forward once more", network.forward(tensors), only_outputs)
     outcome.expect_same_bits("backward once more", network.backward(tensors, outputs), gradients)
     without_params = {name: tensor for name, tensor in gradients.items() if name != "params_backprop"}
     outcome.expect_same_bits(
@@ -137,30 +140,20 @@ def _run(outcome, network, tensors, has_dropout: bool) -> dict[str, torch.Tensor
     )
     owning = network.backward(tensors, outputs, owns_reserve_space=True)
     outcome.expect_same_bits("backward that owns the reserve space", owning, gradients)
-    return {**outputs, **gradients}
 
 
-def _dtype(tensors) -> str:
-    return str(next(iter(tensors.values())).dtype).removeprefix("torch.")
-
-
-def _both_float64(actual, expected):
-    return float64(actual, _dtype(expected)), float64(expected, _dtype(expected))
-
-
-def compare_with_reference(outcome: Outcome, case: Case, actual, expected) -> None:
-    """Compares results with the float64 reference's, matrix by matrix and bias by bias."""
-    outcome.compare("float64", actual, expected, case.dtype, regions(case.config))
-
-
-def compare_with_pytorch(outcome: Outcome, context: Context, case: Case, actual, given) -> None:
+def compare_with_pytorch(outcome: Outcome, context: Context, case: Case, actual, given, precision: str) -> None:
     """Compares results with those of PyTorch's layer, if it has one for the case."""
+    refusal = torch_layers.refusal(case)
+    if refusal:
+        outcome.measured["no peer"] = refusal
+        return
     try:
         expected = torch_layers.run(case, given, context.engine.device.peer)
-    except torch_layers.NoPeerError as error:
-        outcome.measured["no peer"] = str(error)
+    except RuntimeError as error:  # PyTorch's, or that it is no peer: the other findings stand
+        outcome.problems.append(f"torch.nn: {error}")
         return
-    outcome.compare("torch.nn", actual, golden_cases.all_to_float64(expected, case.dtype), case.dtype)
+    outcome.compare("torch.nn", actual, golden_cases.all_to_float64(expected, case.dtype), precision)
 
 
 def _named(context: Context, all_cases: Iterable[Case], **options) -> Cases:
@@ -173,12 +166,13 @@ def _of_mode(mode: str) -> Iterator[Case]:
     directions = ("unidirectional", "bidirectional")
     for dtype, layout, lengths in itertools.product(TYPES, golden_cases.LAYOUTS, LENGTHS):
         for direction, num_layers in itertools.product(directions, (1, 3)):
-            stack = {"direction": direction, "num_layers": num_layers}
+            stack: dict[str, Any] = {"direction": direction, "num_layers": num_layers}
             yield make_case(mode, dtype, lengths, layout, **stack)
             if mode == "lstm":
                 yield make_case(mode, dtype, lengths, layout, **stack, num_proj=9)
-        for stack in ({"direction": "unidirectional"}, {"direction": "bidirectional", "num_layers": 2}):
-            yield make_case(mode, dtype, lengths, layout, **stack, input_mode="skip_input")
+        for direction, num_layers in zip(directions, (1, 2), strict=True):
+            stack = {"direction": direction, "num_layers": num_layers, "input_mode": "skip_input"}
+            yield make_case(mode, dtype, lengths, layout, **stack)
     yield make_case(mode, "float32", "no_lengths", golden_cases.SEQUENCE_MAJOR, "no_input", input_size=0)
     yield make_case(mode, "float32", "no_lengths", golden_cases.BATCH_MAJOR, "one_step", time=1)
     yield make_case(mode, "float32", "differing", golden_cases.BATCH_MAJOR, "one_sequence", batch=1)
@@ -198,18 +192,27 @@ def few_cases(context: Context) -> Cases:
     yield from _named(context, [make_case("lstm", "bfloat16", "differing", layout, "widened")], widen_bfloat16=True)
 
 
+_CHOICES: dict[str, dict[str, bool]] = {
+    "automatic": {},
+    "standard": {"standard_algorithm_only": True},
+    "tf32": {"allow_tf32": True},
+}
+
+
 def choices(context: Context) -> Cases:
-    """Yields what the engine chooses by itself: the algorithm, and how it computes bfloat16; each forced, too."""
+    """Yields what the engine chooses by itself: algorithm and precision; each forced, too."""
     for mode, (direction, num_layers) in itertools.product(
         golden_cases.MODES, (("unidirectional", 1), ("unidirectional", 2), ("bidirectional", 2))
     ):
         stack = {"direction": direction, "num_layers": num_layers}
         for dtype in TYPES:
             # Sizes that persistent algorithms are made for.
-            sizes = {} if mode == "rnn_relu" and dtype in _WITHIN_16_BITS else {"num_units": 64, "input_size": 64}
-            for label, standard in (("automatic", False), ("standard", True)):
+            sizes = {} if mode == "rnn_relu" and dtype in _ROUNDING_OF_16_BITS else {"num_units": 64, "input_size": 64}
+            for label, options in _CHOICES.items():
                 case = make_case(mode, dtype, "no_lengths", golden_cases.SEQUENCE_MAJOR, label, **stack, **sizes)
-                yield case.name, functools.partial(check, context, case, standard_algorithm_only=standard)
+                # TF32 has the mantissa of float16.
+                precision = "float16" if label == "tf32" and dtype == "float32" else dtype
+                yield case.name, functools.partial(check, context, case, precision=precision, **options)
         for lengths, layout in itertools.product(("no_lengths", "differing", "with_0"), golden_cases.LAYOUTS):
             case = make_case(mode, "bfloat16", lengths, layout, "widened", **stack)
             yield case.name, functools.partial(check, context, case, widen_bfloat16=True)

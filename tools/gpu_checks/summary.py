@@ -13,6 +13,7 @@ PEERS = ("float64", "torch.nn")
 DTYPES = ("float64", "float32", "float16", "bfloat16")
 TASKS = ("forward", "forward + backward")
 
+Row = Sequence[str]
 _FAMILY_COLUMNS = ("family", "passed", "failed", "skipped", "end", "seconds")
 _DIFFERENCE_COLUMNS = ("largest difference", *(f"{dtype}, {peer}" for peer in PEERS for dtype in DTYPES))
 _TIMING_COLUMNS = (
@@ -24,9 +25,9 @@ _TIMING_COLUMNS = (
 )
 
 
-def family_rows(report: Report, families: Iterable[str]) -> list[Sequence[str]]:
+def family_rows(report: Report, families: Iterable[str]) -> list[Row]:
     """Returns a row of _FAMILY_COLUMNS for each family."""
-    rows = []
+    rows: list[Row] = []
     for family in (report.families[name] for name in families):
         counts = [
             str(len(family.with_status(*statuses)))
@@ -36,9 +37,9 @@ def family_rows(report: Report, families: Iterable[str]) -> list[Sequence[str]]:
     return rows
 
 
-def difference_rows(report: Report) -> list[Sequence[str]]:
+def difference_rows(report: Report) -> list[Row]:
     """Returns a row of _DIFFERENCE_COLUMNS for each family that compares with a peer."""
-    rows = []
+    rows: list[Row] = []
     for family in report.families.values():
         cells = [_largest(family, dtype, peer) for peer, dtype in itertools.product(PEERS, DTYPES)]
         if any(cells):
@@ -55,10 +56,10 @@ def _largest(family: FamilyResult, dtype: str, peer: str) -> str:
     return f"{max(found):.0e}" if found else ""
 
 
-def timing_rows(report: Report) -> list[Sequence[str]]:
+def timing_rows(report: Report) -> list[Row]:
     """Returns a row of _TIMING_COLUMNS for each network that was timed."""
     timing, tensorflow = (report.families.get(name, FamilyResult(name)).cases for name in ("timing", "tensorflow"))
-    rows = []
+    rows: list[Row] = []
     for name, case in timing.items():
         if "forward ms" not in case.measured:
             continue
@@ -91,7 +92,8 @@ def verdict(report: Report) -> str:
 def to_text(report: Report, families: Sequence[str] | None = None) -> str:
     """Returns a run as text: all of it, or the lines of some families."""
     names = list(report.families if families is None else families)
-    lines = _aligned([*([] if families else [_FAMILY_COLUMNS]), *family_rows(report, names)])
+    rows = family_rows(report, names)
+    lines = _aligned([_FAMILY_COLUMNS, *rows] if families is None else rows)
     for name in names:
         lines += [f"  {name}/{line}" for line in failures(report.families[name])]
     if families is None:
@@ -103,24 +105,28 @@ def to_text(report: Report, families: Sequence[str] | None = None) -> str:
 
 def to_markdown(report: Report) -> str:
     """Returns a run as Markdown."""
-    facts = [(name, str(value)) for name, value in report.environment.items()]
-    tables = [(("", ""), facts), (_FAMILY_COLUMNS, family_rows(report, report.families)), *_tables(report)]
+    facts: list[Row] = [(name, str(value)) for name, value in report.environment.items()]
+    families: tuple[Row, list[Row]] = (_FAMILY_COLUMNS, family_rows(report, report.families))
+    tables: list[tuple[Row, list[Row]]] = [(("fact", "value"), facts), families, *_tables(report)]
     blocks = [verdict(report), *("\n".join(_markdown_rows([title, *rows])) for title, rows in tables)]
     failed = [f"- `{family.name}`: {line}" for family in report.families.values() for line in failures(family)]
     return "\n\n".join([*blocks, *(["\n".join(failed)] if failed else [])]) + "\n"
 
 
-def _tables(report: Report) -> list[tuple[Sequence[str], list[Sequence[str]]]]:
+def _tables(report: Report) -> list[tuple[Row, list[Row]]]:
     """Returns the titles and rows of what was measured, of what there is."""
-    tables = [(_DIFFERENCE_COLUMNS, difference_rows(report)), (_TIMING_COLUMNS, timing_rows(report))]
+    tables: list[tuple[Row, list[Row]]] = [
+        (_DIFFERENCE_COLUMNS, difference_rows(report)),
+        (_TIMING_COLUMNS, timing_rows(report)),
+    ]
     return [(title, rows) for title, rows in tables if rows]
 
 
-def _aligned(rows: list[Sequence[str]]) -> list[str]:
+def _aligned(rows: list[Row]) -> list[str]:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
 
 
-def _markdown_rows(rows: list[Sequence[str]]) -> list[str]:
+def _markdown_rows(rows: list[Row]) -> list[str]:
     lines = [f"| {' | '.join(row)} |" for row in rows]
     return [lines[0], "|---" * len(rows[0]) + "|", *lines[1:]]
