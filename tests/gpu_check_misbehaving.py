@@ -32,6 +32,11 @@ def crashes(context):
     return _between_good_ones("crashes", os.abort)
 
 
+def always_crashes(context):
+    for number in range(100):
+        yield str(number), os.abort
+
+
 def raises(context):
     def check():
         raise KeyError("no such thing")

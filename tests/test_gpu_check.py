@@ -6,6 +6,7 @@
 import collections
 import ctypes
 import dataclasses
+import os
 import pathlib
 import re
 import stat
@@ -15,6 +16,7 @@ import sys
 import cudnn_rnn_reference as reference
 import golden_cases
 import numpy as np
+import processes
 import pytest
 import tensorflow as tf
 
@@ -451,6 +453,14 @@ def test_a_family_that_hangs_is_killed_and_the_others_run(run, tmp_path):
     assert "hangs: the process ran out of time" in (tmp_path / "out" / results.SUMMARY).read_text()
 
 
+def test_a_family_that_crashes_again_and_again_is_given_up(run):
+    report = run(always_crashes=FOREVER, passes=FOREVER)
+    found = report.families["always_crashes"]
+    assert found.end == "died of SIGABRT"
+    assert len(found.cases) == 1 + supervisor.MOST_RESTARTS
+    assert report.families["passes"].passed
+
+
 @pytest.mark.parametrize(
     ("family", "last"), [("stops_listing", "before"), ("exits_badly", "before"), ("says_a_name_twice", "twice")]
 )
@@ -512,7 +522,7 @@ def test_golden_data_are_saved_whatever_is_wrong_with_them(run, tmp_path):
 def run_program(*arguments, **environment):
     return subprocess.run(
         [sys.executable, str(REPOSITORY / "tools/gpu_check.py"), *map(str, arguments)],
-        env={**memcheck.os.environ, **environment},
+        env={**os.environ, **environment},
         capture_output=True,
         text=True,
         check=False,
@@ -549,6 +559,44 @@ def test_without_a_gpu_nothing_passes(options, tmp_path):
     assert "PyTorch sees no GPU" in (tmp_path / "out" / results.LOG).read_text()
 
 
+def test_the_session_ends_whatever_happens(tmp_path):
+    """Even where its program does not listen."""
+    program = tmp_path / "python"
+    program.write_text("#!/bin/bash\ntrap '' TERM\nwhile true; do sleep 1; done\n")
+    program.chmod(program.stat().st_mode | stat.S_IXUSR)
+    process = subprocess.run(
+        [REPOSITORY / "tools/gpu_session.sh"],
+        env={**os.environ, "PYTHON": str(program), "OUT": str(tmp_path / "out"), "SECONDS_IN_ALL": "16"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=FOREVER,
+    )
+    assert process.returncode == 137
+    assert "gpu_check.py did not end within 16 s" in process.stderr
+
+
+def test_tensorflow_is_timed():
+    """On the CPU, with kernels of ours for the op that TensorFlow has for GPUs alone."""
+    path = os.pathsep.join([str(REPOSITORY / "tools"), os.environ.get("PYTHONPATH", "")])
+    processes.run_code(
+        """
+        import tensorflow as tf
+        import tf_rnn_ops
+        from gpu_checks import timing
+
+        tf_rnn_ops.enable_builtin_kernels()
+        for mode, dtype in (("lstm", "float32"), ("gru", "bfloat16")):
+            case = timing.make_case(mode, dtype, 2, 3, 8, 8)
+            outcome = timing.beside_tensorflow(tf, case, num_rounds=2)
+            assert outcome.problems == []
+            assert set(outcome.measured) == {"TensorFlow forward ms", "TensorFlow forward + backward ms"}
+            assert min(outcome.measured.values()) > 0
+        """,
+        PYTHONPATH=path,
+    )
+
+
 @pytest.fixture
 def compute_sanitizer(tmp_path, monkeypatch):
     """Puts a program of that name on the path that runs a command, and finds errors as `exit_status` says."""
@@ -561,7 +609,7 @@ def compute_sanitizer(tmp_path, monkeypatch):
             f'#!/bin/bash\nwhile [ $# -gt 0 ] && [[ $1 != */python* ]]; do shift; done\n"$@" && exit {exit_status}\n'
         )
         program.chmod(program.stat().st_mode | stat.S_IXUSR)
-        return {"PATH": f"{folder}:{memcheck.os.environ['PATH']}"}
+        return {"PATH": f"{folder}:{os.environ['PATH']}"}
 
     return install
 

@@ -2,6 +2,8 @@
 
 import functools
 import itertools
+import statistics
+import time
 
 import cudnn_rnn_reference as reference
 import golden_cases
@@ -30,10 +32,10 @@ def timed_cases(context: Context) -> list[Case]:
     return [make_case(mode, dtype, *size) for mode, size, dtype in itertools.product(("lstm", "gru"), sizes, DTYPES)]
 
 
-def make_case(mode: str, dtype: str, batch: int, time: int, input_size: int, num_units: int) -> Case:
+def make_case(mode: str, dtype: str, batch: int, steps: int, input_size: int, num_units: int) -> Case:
     """Returns a network of one layer."""
-    config = reference.Config(rnn_mode=mode, batch=batch, time=time, input_size=input_size, num_units=num_units)
-    return Case(config, dtype, f"{batch}x{time}x{input_size}x{num_units}")
+    config = reference.Config(rnn_mode=mode, batch=batch, time=steps, input_size=input_size, num_units=num_units)
+    return Case(config, dtype, f"{batch}x{steps}x{input_size}x{num_units}")
 
 
 def cases(context: Context) -> Cases:
@@ -137,13 +139,13 @@ def tensorflow_cases(context: Context) -> Cases:
         yield "tensorflow", lambda: Outcome(skipped=missing)
         return
     for case in timed_cases(context):
-        yield case.name, functools.partial(beside_tensorflow, context, tf, case)
+        yield case.name, functools.partial(beside_tensorflow, tf, case, rounds(context))
 
 
-def beside_tensorflow(context: Context, tf, case: Case) -> Outcome:
+def beside_tensorflow(tf, case: Case, num_rounds: int) -> Outcome:
     """Times tf.raw_ops.CudnnRNNV3 and its backprop by the clock of the host."""
     outcome = Outcome()
-    given, _ = _upload(context, case)
+    given = golden_cases.make_given(case, reference.params_size(case.config))
     dtype = tf.as_dtype(case.dtype)
     wide = golden_cases.all_to_float64(networks.floating(given), case.dtype)
     tensors = {name: tf.cast(array, dtype) for name, array in wide.items()}
@@ -169,5 +171,12 @@ def beside_tensorflow(context: Context, tf, case: Case) -> Outcome:
         return gradients.params_backprop[0].numpy()
 
     for name, call in ((FORWARD, infer), (FORWARD_BACKWARD, train)):
-        outcome.measured[f"TensorFlow {name} ms"] = 1e3 * median_seconds(context, call)
+        seconds = [_seconds(call) for _ in range(WARM_UP + num_rounds)]
+        outcome.measured[f"TensorFlow {name} ms"] = 1e3 * statistics.median(seconds[WARM_UP:])
     return outcome
+
+
+def _seconds(call) -> float:
+    begin = time.perf_counter()
+    call()
+    return time.perf_counter() - begin
