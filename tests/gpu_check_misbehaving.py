@@ -119,6 +119,21 @@ def unstable_results(context):
     yield "unstable", functools.partial(networks.check, context, case)
 
 
+def forced_choices(context):
+    """Yields one case, which measures what options of a network change. It is here to run where the fakes are."""
+
+    def check():
+        outcome = Outcome()
+        for dtype in ("float32", "bfloat16"):
+            case = networks.make_case("lstm", dtype, "no_lengths", golden_cases.SEQUENCE_MAJOR, num_units=64)
+            for name in ("nothing", "standard_algorithm_only", "widen_bfloat16"):
+                with Network(context.engine, case, **({} if name == "nothing" else {name: True})) as network:
+                    outcome.measured[f"{dtype} {name}"] = " ".join(map(str, network.reserve_space()))
+        return outcome
+
+    yield "options", check
+
+
 def bad_golden_data(context):
     """Yields two golden cases, with a cuDNN that refuses one variant, and is wrong in another."""
 

@@ -480,6 +480,19 @@ def test_other_bits_are_noticed(run):
     assert "differs from" not in problems
 
 
+def test_the_engine_obeys_what_is_forced(run):
+    """Or the family `choices` compares a choice with itself."""
+    report = run(forced_choices=FOREVER)
+    measured = report.families["forced_choices"].cases["options"].measured
+    sizes = {name: int(text.split()[0]) for name, text in measured.items()}
+    algorithms = {name: text.split()[1] for name, text in measured.items()}
+    for dtype in ("float32", "bfloat16"):
+        assert algorithms[f"{dtype} nothing"] == "persist_static_small_h"
+        assert algorithms[f"{dtype} standard_algorithm_only"] == "standard"
+    assert sizes["bfloat16 widen_bfloat16"] > sizes["bfloat16 nothing"]
+    assert sizes["float32 widen_bfloat16"] == sizes["float32 nothing"]
+
+
 def test_golden_data_are_saved_whatever_is_wrong_with_them(run, tmp_path):
     report = run(bad_golden_data=FOREVER)
     cases = report.families["bad_golden_data"].cases
