@@ -108,7 +108,7 @@ gpu-bench: $(GPU_READY) ## Measure the ops on a GPU beside TensorFlow's own and 
 # ---------------------------------------------------------------- checks
 
 .PHONY: test
-test: test-cc test-python ## Run the C++ unit tests and the Python tests.
+test: test-cc test-python gpu-rehearsal ## Run the C++ unit tests, the Python tests and the GPU check's rehearsal.
 
 .PHONY: test-cc
 test-cc: $(VENV)/ready $(CUDNN)/ready .tools/bazel ## Run the C++ unit tests.
@@ -122,7 +122,7 @@ $(CUDNN)/ready: requirements/cudnn.txt $(VENV)/ready
 	@mkdir -p $(CUDNN) && touch $@
 
 .PHONY: test-python
-test-python: $(VENV)/installed $(VENV)/peers ## Run the Python tests on the installed wheel, but for the slow ones.
+test-python: $(VENV)/installed $(VENV)/peers build/gpu-libraries/ready ## Run the Python tests on the installed wheel, but for the slow ones.
 	@echo "==> Python tests"
 	@$(VENV)/bin/$(PYTEST) -m "not slow"
 
@@ -220,6 +220,27 @@ $(GPU_ENV)/ready: requirements/tensorflow.txt requirements/pytest.txt requiremen
 $(GPU_ENV)/installed: dist/ready $(GPU_ENV)/ready
 	@echo "==> installing the wheel into $(GPU_ENV)"
 	@$(GPU_ENV)/bin/python $(INSTALL_WHEEL) --no-deps --force-reinstall dist/*.whl
+	@touch $@
+
+# ---------------------------------------------------------------- the check of the GPU engine, without TensorFlow
+
+.PHONY: gpu-bundle
+gpu-bundle: build/gpu-libraries/ready ## Pack what tools/gpu_session.sh needs on a machine with a GPU and PyTorch.
+	@tools/gpu_bundle.sh
+
+.PHONY: gpu-rehearsal
+gpu-rehearsal: build/gpu-libraries/ready $(VENV)/peers ## Run all that tools/gpu_session.sh does, on the fakes.
+	@echo "==> rehearsing the check of the GPU engine on the fakes"
+	@tools/gpu_rehearsal.sh $(OPTIONS)
+
+# The engine, and the fakes under the names that it finds CUDA's libraries by.
+GPU_LIBRARY_NAMES := libcuda.so.1 libcudnn.so.9 libcublas.so.12
+build/gpu-libraries/ready: $(WHEEL_SOURCES) $(VENV)/ready | .tools/bazel
+	@tools/bazel.sh build //:libtf_rnn_ops_gpu_engine.so //cc/gpu/fakes:libfake_gpu.so
+	@mkdir -p $(@D)/fakes
+	@cp -f bazel-bin/libtf_rnn_ops_gpu_engine.so $(@D)/
+	@cp -f bazel-bin/cc/gpu/fakes/libfake_gpu.so $(@D)/fakes/
+	@for name in $(GPU_LIBRARY_NAMES); do ln -sf libfake_gpu.so $(@D)/fakes/$$name; done
 	@touch $@
 
 # Threads share work alike in all instruction sets but those for bfloat16 alone. Without --config=baseline it is all of them,

@@ -1,23 +1,26 @@
-"""The golden cases: what is recorded of the real cuDNN, and the files that hold it.
+"""The golden cases: what is recorded of the real cuDNN, and the archive that holds it.
 
-The tests share this with tools/record_golden.py, which runs where there is no TensorFlow: NumPy is all that it needs.
-tests/golden/README.md describes the files.
+The tests share this with tools/gpu_check.py, which runs where there is no TensorFlow: NumPy is all that it needs.
+tests/golden/README.md describes the archive.
 """
 
 import dataclasses
+import io
 import itertools
 import json
+import os
 import pathlib
+import shutil
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import cudnn_rnn_reference as reference
 import numpy as np
 
-FOLDER = pathlib.Path(__file__).parent / "golden"
-FORMAT = 1
+ARCHIVE = pathlib.Path(__file__).parent / "golden/cudnn.zip"
+FORMAT = 2
 MODES = ("rnn_relu", "rnn_tanh", "lstm", "gru")
 
 GIVEN = (
@@ -50,7 +53,7 @@ _CONFIG_FIELDS = (
 
 
 class RecordingError(ValueError):
-    """A file is not a recording of the case that its name says."""
+    """An archive has no recording of a case, or what it has is another's."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,17 +84,47 @@ class Case:
         return self.config.rnn_mode == "lstm"
 
 
+class Variant(NamedTuple):
+    """A way to call cuDNN that does not change what it computes.
+
+    Attributes:
+      layout: of sequences in memory.
+      lengths: what the calls pass for devSeqLengths: nothing, or a copy of the lengths on the GPU.
+    """
+
+    layout: str
+    lengths: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.layout}-{self.lengths}"
+
+
+SEQUENCE_MAJOR, BATCH_MAJOR = LAYOUTS = ("sequence_major", "batch_major")
+NULL_LENGTHS, DEVICE_LENGTHS = ("null_lengths", "device_lengths")
+VARIANTS = {
+    variant.name: variant
+    for variant in itertools.starmap(Variant, itertools.product(LAYOUTS, (NULL_LENGTHS, DEVICE_LENGTHS)))
+}
+
+
 @dataclasses.dataclass(frozen=True)
 class Recording:
-    """What one file holds."""
+    """What is recorded of one case. All arrays are as they are stored.
+
+    Attributes:
+      case: the case.
+      arrays: all of GIVEN and REGIONS that the case has.
+      results: by the name of a variant, all of OUTPUTS and BACKPROPS that the case has.
+      refused: by the name of a variant that cuDNN refuses, its error.
+      recorded_with: the library and its versions.
+    """
 
     case: Case
-    arrays: dict[str, np.ndarray]  # all of GIVEN, OUTPUTS, BACKPROPS and REGIONS that the case has, as they are stored
+    arrays: dict[str, np.ndarray]
+    results: dict[str, dict[str, np.ndarray]]
+    refused: dict[str, str]
     recorded_with: dict[str, str]
-
-    def float64(self, *names) -> dict[str, np.ndarray]:
-        """Returns those of the named floating arrays that the case has, as float64."""
-        return {name: to_float64(self.arrays[name], self.case.dtype) for name in names if name in self.arrays}
 
 
 def _case(rnn_mode, num_layers, num_directions, dtype="float32", label="", seed=0, **options) -> Case:
@@ -182,10 +215,14 @@ def make_given(case: Case, params_size: int) -> dict[str, np.ndarray]:
 def shapes(case: Case, params_size: int) -> dict[str, tuple[int, ...]]:
     """Returns the shapes of all arrays of a case."""
     config = case.config
-    input_shape = (config.time, config.batch, config.input_size)
-    output_shape = (config.time, config.batch, config.num_directions * config.output_size)
-    h_shape = (config.num_pseudo_layers, config.batch, config.output_size)
-    c_shape = (config.num_pseudo_layers, config.batch, config.num_units)
+
+    def major(*shape: int) -> tuple[int, ...]:
+        return shape if config.time_major else (shape[1], shape[0], shape[2])
+
+    input_shape = major(config.time, config.batch, config.input_size)
+    output_shape = major(config.time, config.batch, config.num_directions * config.output_size)
+    h_shape = major(config.num_pseudo_layers, config.batch, config.output_size)
+    c_shape = major(config.num_pseudo_layers, config.batch, config.num_units)
     all_shapes = {
         **dict.fromkeys(("input", "input_backprop"), input_shape),
         **dict.fromkeys(("params", "params_backprop"), (params_size,)),
@@ -219,12 +256,18 @@ def _region(numbers) -> tuple[int, int, int]:
     return int(numbers[0, 0]), *numbers.shape
 
 
-def reference_results(case: Case, given) -> dict[str, np.ndarray]:
-    """Returns the OUTPUTS and BACKPROPS of the reference for what a run was given, in float64."""
-    wide = {name: to_float64(each, case.dtype) for name, each in given.items() if name != "sequence_lengths"}
+def reference_results(case: Case, given, masks=None) -> dict[str, np.ndarray]:
+    """Returns the OUTPUTS and BACKPROPS of the reference for what a run was given, in float64.
+
+    Args:
+      case: the case.
+      given: the arrays of GIVEN, as they are stored.
+      masks: those of dropout, as the reference has them.
+    """
+    wide = all_to_float64({name: each for name, each in given.items() if name != "sequence_lengths"}, case.dtype)
     input_c, d_output_c = wide.get("input_c", np.zeros([])), wide.get("output_c_backprop", np.zeros([]))
     run = reference.forward(
-        case.config, input=wide["input"], input_h=wide["input_h"], input_c=input_c, params=wide["params"]
+        case.config, input=wide["input"], input_h=wide["input_h"], input_c=input_c, params=wide["params"], masks=masks
     )
     grads = reference.backward(
         case.config,
@@ -234,6 +277,7 @@ def reference_results(case: Case, given) -> dict[str, np.ndarray]:
         output_backprop=wide["output_backprop"],
         output_h_backprop=wide["output_h_backprop"],
         output_c_backprop=d_output_c,
+        masks=masks,
     )
     results = {**run._asdict(), **grads._asdict()}
     return {name: results[name] for name in shapes(case, 0) if name in OUTPUTS + BACKPROPS}
@@ -254,6 +298,11 @@ def to_float64(array, dtype: str) -> np.ndarray:
     return array.astype(np.float64)
 
 
+def all_to_float64(arrays: dict[str, np.ndarray], dtype: str) -> dict[str, np.ndarray]:
+    """Returns arrays that are stored as `from_float64` stores them as float64."""
+    return {name: to_float64(array, dtype) for name, array in arrays.items()}
+
+
 def stored_dtype(name: str, case: Case) -> np.dtype:
     """Returns the dtype that an array is stored in."""
     if name in REGIONS:
@@ -263,34 +312,103 @@ def stored_dtype(name: str, case: Case) -> np.dtype:
     return np.dtype("uint16" if case.dtype == "bfloat16" else case.dtype)
 
 
-def save(folder: pathlib.Path, recording: Recording) -> pathlib.Path:
-    """Writes a recording into a folder and returns the file."""
-    metadata = {"format": FORMAT, **_describe(recording.case), "recorded_with": recording.recorded_with}
-    path = folder / f"{recording.case.name}.npz"
-    np.savez_compressed(path, metadata=np.array(json.dumps(metadata)), **recording.arrays)  # type: ignore[arg-type]
-    return path
+def same_bits(a: np.ndarray, b: np.ndarray) -> bool:
+    """Returns whether two arrays hold the same bits: NaN equals itself, and 0 differs from -0."""
+    return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
 
 
-def load(path: pathlib.Path) -> Recording:
-    """Reads a recording.
+def save(archive: pathlib.Path, recording: Recording) -> None:
+    """Adds a recording to an archive. A process that dies on the way leaves the archive as it was.
 
     Raises:
-      RecordingError: if the file is damaged, or holds anything else than its case has.
+      RecordingError: if the archive has a recording of the case.
+    """
+    if archive.exists() and recording.case.name in names(archive):
+        raise RecordingError(f"{archive} has a recording of {recording.case.name}")
+    metadata = {
+        "format": FORMAT,
+        **_describe(recording.case),
+        "recorded_with": recording.recorded_with,
+        "variants": list(recording.results),
+        "refused": recording.refused,
+    }
+    content = io.BytesIO()
+    arrays: dict[str, Any] = {**recording.arrays, **_differing_results(recording)}
+    np.savez_compressed(content, metadata=np.array(json.dumps(metadata)), **arrays)
+
+    copy = archive.with_suffix(".partial")
+    copy.unlink(missing_ok=True)
+    if archive.exists():
+        shutil.copyfile(archive, copy)
+    with zipfile.ZipFile(copy, "a") as file:
+        file.writestr(zipfile.ZipInfo(f"{recording.case.name}.npz"), content.getvalue())
+    os.replace(copy, archive)
+
+
+def _differing_results(recording: Recording) -> dict[str, np.ndarray]:
+    """Returns the results of the first variant, and those of the others that have other bits."""
+    first = next(iter(recording.results), "")
+    return {
+        f"{variant}/{name}": array
+        for variant, results in recording.results.items()
+        for name, array in results.items()
+        if variant == first or not same_bits(array, recording.results[first][name])
+    }
+
+
+def names(archive: pathlib.Path) -> list[str]:
+    """Returns the names of the cases that an archive has recordings of.
+
+    Raises:
+      RecordingError: if the archive is damaged.
     """
     try:
-        with np.load(path) as file:
-            arrays: dict[str, Any] = {name: file[name] for name in file.files}
-        metadata = json.loads(str(arrays.pop("metadata")))
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        raise RecordingError(f"{path} cannot be read: {error}") from error
-    if metadata.get("format") != FORMAT:
-        raise RecordingError(f"{path} has format {metadata.get('format')}, should have {FORMAT}")
-    case = CASES.get(path.stem)
+        with zipfile.ZipFile(archive) as file:
+            return [name.removesuffix(".npz") for name in file.namelist()]
+    except (OSError, zipfile.BadZipFile) as error:
+        raise RecordingError(f"{archive} cannot be read: {error}") from error
+
+
+def load(archive: pathlib.Path, name: str) -> Recording:
+    """Reads the recording of a case.
+
+    Raises:
+      RecordingError: if it is damaged, or holds anything else than the case has.
+    """
+    where = f"{name} in {archive}"
+    case = CASES.get(name)
     if case is None:
-        raise RecordingError(f"{path} is of no case in the list")
-    _check_metadata(path, case, metadata)
-    _check_arrays(path, case, arrays)
-    return Recording(case, arrays, metadata["recorded_with"])
+        raise RecordingError(f"{where} is of no case in the list")
+    arrays, metadata = _read(archive, name)
+    if metadata.get("format") != FORMAT:
+        raise RecordingError(f"{where} has format {metadata.get('format')}, should have {FORMAT}")
+    _check_metadata(where, case, metadata)
+    results = _take_results(where, metadata["variants"], arrays)
+    for each in results.values():
+        _check_arrays(where, case, {**arrays, **each})
+    return Recording(case, arrays, results, metadata["refused"], metadata["recorded_with"])
+
+
+def _read(archive, name) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Returns the arrays in the file of a case, and the metadata."""
+    try:
+        with zipfile.ZipFile(archive) as members, np.load(io.BytesIO(members.read(f"{name}.npz"))) as file:
+            arrays: dict[str, Any] = {each: file[each] for each in file.files}
+        return arrays, json.loads(str(arrays.pop("metadata")))
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        raise RecordingError(f"{name} in {archive} cannot be read: {error}") from error
+
+
+def _take_results(where, variants, arrays) -> dict[str, dict[str, np.ndarray]]:
+    """Removes the results from the arrays of a file and returns them, each variant's complete."""
+    if not variants or not set(variants) <= set(VARIANTS):
+        raise RecordingError(f"{where} has the variants {variants}, should have some of {list(VARIANTS)}")
+    results: dict[str, dict[str, np.ndarray]] = {}
+    for variant in variants:
+        prefix = f"{variant}/"
+        stored = {key.removeprefix(prefix): arrays.pop(key) for key in list(arrays) if key.startswith(prefix)}
+        results[variant] = {**results.get(variants[0], {}), **stored}
+    return results
 
 
 def _describe(case) -> dict[str, Any]:
@@ -301,25 +419,25 @@ def _describe(case) -> dict[str, Any]:
     return {"name": case.name, "dtype": case.dtype, "config": config}
 
 
-def _check_metadata(path, case, metadata):
+def _check_metadata(where, case, metadata):
     """Refuses what was recorded of another case than its name says, or of an earlier form of it."""
     for key, value in _describe(case).items():
         if metadata.get(key) != value:
-            raise RecordingError(f"{path} was recorded with {key} {metadata.get(key)}, should be {value}")
+            raise RecordingError(f"{where} was recorded with {key} {metadata.get(key)}, should be {value}")
 
 
-def _check_arrays(path, case, arrays):
+def _check_arrays(where, case, arrays):
     """Refuses arrays that are too few, too many, or of another shape or dtype, and other sequence lengths."""
     expected = shapes(case, np.size(arrays.get("params", ())))
     if set(arrays) != set(expected):
-        raise RecordingError(f"{path} holds {sorted(arrays)}, should hold {sorted(expected)}")
+        raise RecordingError(f"{where} holds {sorted(arrays)}, should hold {sorted(expected)}")
     for name, shape in expected.items():
         if arrays[name].shape != shape:
-            raise RecordingError(f"{path}: {name} has shape {arrays[name].shape}, should have {shape}")
+            raise RecordingError(f"{where}: {name} has shape {arrays[name].shape}, should have {shape}")
         if arrays[name].dtype != stored_dtype(name, case):
             raise RecordingError(
-                f"{path}: {name} has dtype {arrays[name].dtype}, should have {stored_dtype(name, case)}"
+                f"{where}: {name} has dtype {arrays[name].dtype}, should have {stored_dtype(name, case)}"
             )
     lengths = arrays.get("sequence_lengths", case.config.lengths)
     if not np.array_equal(lengths, case.config.lengths):
-        raise RecordingError(f"{path}: sequence_lengths is {lengths}, should be {case.config.lengths}")
+        raise RecordingError(f"{where}: sequence_lengths is {lengths}, should be {case.config.lengths}")

@@ -554,11 +554,23 @@ struct FakeCudnnFunctions {
     if (network && call.CheckStream() && CheckOutput(call, pass, *network) &&
         CheckStates(call, pass, *network) &&
         CheckSpaces(call, pass, *network) &&
-        call.Expect(pass.device_lengths == nullptr,
-                    "devSeqLengths, which cuDNN 9 ignores")) {
+        CheckDeviceLengths(call, pass, *network)) {
       call.CheckSpans(Spans(call, pass, *network, arrays));
     }
     return call.ok() ? network : std::nullopt;
+  }
+
+  // cuDNN 9 ignores them, but documents a copy of x's.
+  static bool CheckDeviceLengths(Call& call, const Pass& pass,
+                                 const FakeNetwork& network) {
+    if (pass.device_lengths == nullptr) return true;
+    const std::size_t num_bytes = network.lengths.size() * sizeof(std::int32_t);
+    return call.Checked(
+               driver().CheckDeviceMemory(pass.device_lengths, num_bytes,
+                                          call.name() + ", devSeqLengths")) &&
+           call.Expect(std::memcmp(pass.device_lengths, network.lengths.data(),
+                                   num_bytes) == 0,
+                       "devSeqLengths that are not x's lengths");
   }
 
   static bool CheckOutput(Call& call, const Pass& pass,

@@ -414,6 +414,8 @@ const Wrong kWrong[] = {
     {"cy: 32 bytes", [](User& u) { u.cy = &u.zero; }},
     {"hy and hx overlap", [](User& u) { u.hy = u.hx; }},
     {"devSeqLengths", [](User& u) { u.device_lengths = u.s.lengths.data(); }},
+    {"not x's lengths",
+     [](User& u) { u.device_lengths = reinterpret_cast<std::int32_t*>(u.x); }},
     {"a cell state, but the network is no LSTM",
      [](User& u) { u.s.mode = CUDNN_RNN_TANH; }},
     // What does not fit together.

@@ -7,7 +7,7 @@ equal.
 import contextlib
 import ctypes
 from collections.abc import Iterator
-from ctypes import byref, c_char_p, c_float, c_int, c_size_t, c_uint, c_ulonglong, c_void_p
+from ctypes import byref, c_char_p, c_int, c_size_t, c_uint, c_void_p
 
 CUDNN_DATA_FLOAT = 0
 CUDNN_DATA_DOUBLE = 1
@@ -28,6 +28,7 @@ CUDNN_BIDIRECTIONAL = 1
 CUDNN_LINEAR_INPUT = 0
 CUDNN_SKIP_INPUT = 1
 CUDNN_RNN_DATA_LAYOUT_SEQ_MAJOR_UNPACKED = 0
+CUDNN_RNN_DATA_LAYOUT_BATCH_MAJOR_UNPACKED = 2
 CUDNN_RNN_PADDED_IO_ENABLED = 1
 CUDNN_WGRAD_MODE_ADD = 0
 
@@ -40,9 +41,6 @@ SIGNATURES = {
     "cudnnDestroyTensorDescriptor": [c_void_p],
     "cudnnSetTensorNdDescriptor": [c_void_p, c_int, c_int, c_void_p, c_void_p],
     "cudnnGetTensorNdDescriptor": [c_void_p, c_int, c_void_p, c_void_p, c_void_p, c_void_p],
-    "cudnnCreateDropoutDescriptor": [c_void_p],
-    "cudnnDestroyDropoutDescriptor": [c_void_p],
-    "cudnnSetDropoutDescriptor": [c_void_p, c_void_p, c_float, c_void_p, c_size_t, c_ulonglong],
     "cudnnCreateRNNDescriptor": [c_void_p],
     "cudnnDestroyRNNDescriptor": [c_void_p],
     "cudnnSetRNNDescriptor_v8": [c_void_p, *[c_int] * 12, c_void_p, c_uint],
@@ -62,6 +60,11 @@ class CudnnError(RuntimeError):
     """A function of cuDNN returned another status than success."""
 
 
+def version_text(version: int) -> str:
+    """Returns a version as it is written: cuDNN counts 9.10.2 as 91002."""
+    return f"{version // 10000}.{version // 100 % 100}.{version % 100}"
+
+
 class Cudnn:
     """The library, which the process must have loaded already or the system must find."""
 
@@ -74,9 +77,9 @@ class Cudnn:
             getattr(self._library, name).argtypes = argument_types
 
     @property
-    def version(self) -> int:
-        """The version as cuDNN counts it: 91002 is 9.10.2."""
-        return self._library.cudnnGetVersion()
+    def version(self) -> str:
+        """The version, such as 9.10.2."""
+        return version_text(self._library.cudnnGetVersion())
 
     def call(self, name: str, *arguments) -> None:
         """Calls a function.

@@ -1,17 +1,16 @@
-"""Runs the network of a golden case by cuDNN, on the GPU. PyTorch provides the GPU's memory."""
+"""Runs the network of a golden case by cuDNN, without the engine."""
 
 import contextlib
-import pathlib
-import sys
 from collections.abc import Iterator
 from ctypes import byref, c_double, c_int, c_size_t, c_void_p
 
-import cudnn_library
+import golden_cases
 import numpy as np
 import torch
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tests"))
-import golden_cases
+from gpu_checks import cudnn_library
+from gpu_checks.arrays import to_numpy
+from gpu_checks.device import Device
 
 _MODES = {
     "rnn_relu": cudnn_library.CUDNN_RNN_RELU,
@@ -30,22 +29,13 @@ _PRECISIONS = {
     "float16": (cudnn_library.CUDNN_DATA_HALF, cudnn_library.CUDNN_DATA_FLOAT, cudnn_library.CUDNN_TENSOR_OP_MATH),
     "bfloat16": (cudnn_library.CUDNN_DATA_BFLOAT16, cudnn_library.CUDNN_DATA_FLOAT, cudnn_library.CUDNN_TENSOR_OP_MATH),
 }
+_LAYOUTS = {
+    golden_cases.SEQUENCE_MAJOR: cudnn_library.CUDNN_RNN_DATA_LAYOUT_SEQ_MAJOR_UNPACKED,
+    golden_cases.BATCH_MAJOR: cudnn_library.CUDNN_RNN_DATA_LAYOUT_BATCH_MAJOR_UNPACKED,
+}
+# In cuDNN's batch-major layout states are as in the other one.
+_SEQUENCES = ("input", "output", "output_backprop", "input_backprop")
 _PROJECTION_ID = 8  # cuDNN's number for an LSTM's projection among the matrices of a pseudo-layer
-
-
-def to_torch(array: np.ndarray, dtype: str, device: str) -> torch.Tensor:
-    """Returns an array that is stored as golden_cases stores it as a tensor."""
-    if dtype == "bfloat16" and array.dtype == np.uint16:
-        return torch.from_numpy(array.view(np.int16).copy()).view(torch.bfloat16).to(device)
-    return torch.from_numpy(array.copy()).to(device)
-
-
-def to_numpy(tensor: torch.Tensor) -> np.ndarray:
-    """Returns a tensor as an array that is stored as golden_cases stores it."""
-    tensor = tensor.detach().cpu()
-    if tensor.dtype == torch.bfloat16:
-        return tensor.view(torch.int16).numpy().view(np.uint16)
-    return tensor.numpy()
 
 
 class CudnnNetwork:
@@ -55,21 +45,19 @@ class CudnnNetwork:
       params_size: the number of elements of its params buffer.
     """
 
-    def __init__(self, cudnn: cudnn_library.Cudnn, case: golden_cases.Case):
+    def __init__(self, cudnn: cudnn_library.Cudnn, device: Device, case: golden_cases.Case):
         self._cudnn = cudnn
+        self._device = device
         self._case = case
         self._config = case.config
-        self._dtype = getattr(torch, case.dtype)
         self._data_type, self._compute_type, self._math_type = _PRECISIONS[case.dtype]
 
     def __enter__(self):
         with contextlib.ExitStack() as resources:
             self._handle = resources.enter_context(self._cudnn.created(""))
-            self._cudnn.call("cudnnSetStream", self._handle, torch.cuda.current_stream().cuda_stream)
-            dropout = resources.enter_context(self._cudnn.created("DropoutDescriptor"))
-            self._cudnn.call("cudnnSetDropoutDescriptor", dropout, self._handle, 0.0, None, 0, 0)
+            self._cudnn.call("cudnnSetStream", self._handle, self._device.stream())
             self._network = resources.enter_context(self._cudnn.created("RNNDescriptor"))
-            self._describe_network(dropout)
+            self._describe_network()
             self.params_size = self._find_params_size()
             self._resources = resources.pop_all()
         return self
@@ -79,7 +67,7 @@ class CudnnNetwork:
 
     def regions(self) -> dict[str, np.ndarray]:
         """Returns where cuDNN says that each matrix and bias lies, as golden_cases.REGIONS."""
-        params = torch.zeros(self.params_size, dtype=self._dtype, device="cuda")
+        params = self._device.empty((self.params_size,), self._case.dtype)
         gate_ids = list(range(2 * self._config.num_gates))
         projection_ids = [_PROJECTION_ID] if self._config.has_projection else []
         matrices, biases = [], []
@@ -90,26 +78,47 @@ class CudnnNetwork:
             biases.append([bias for _, bias in of_gates])
         return {"matrix_regions": np.array(matrices), "bias_regions": np.array(biases)}
 
-    def run(self, given: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    def run(self, given: dict[str, np.ndarray], variant: golden_cases.Variant) -> dict[str, np.ndarray]:
         """Runs the network forward and backward.
 
         Args:
           given: what golden_cases.GIVEN lists, as far as the case has it.
+          variant: how cuDNN is called.
 
         Returns:
           What golden_cases.OUTPUTS and BACKPROPS list, as far as the case has it.
+
+        Raises:
+          CudnnError: if cuDNN refuses a call.
         """
+        in_layout = given
+        if variant.layout == golden_cases.BATCH_MAJOR:
+            in_layout = {name: _swapped(name, array) for name, array in given.items()}
         shapes = golden_cases.shapes(self._case, self.params_size)
         names = [name for name in golden_cases.OUTPUTS + golden_cases.BACKPROPS if name in shapes]
         # Zeros, since cuDNN adds to params_backprop and need not write gradients past a sequence's end.
-        tensors = {name: torch.zeros(shapes[name], dtype=self._dtype, device="cuda") for name in names}
-        tensors |= {name: to_torch(array, self._case.dtype, "cuda") for name, array in given.items()}
-        with self._data_descriptors() as descriptors:
-            self._run(tensors, *descriptors)
-            torch.cuda.synchronize()
-        return {name: to_numpy(tensors[name]) for name in names}
+        tensors = {name: self._device.empty(shapes[name], self._case.dtype).zero_() for name in names}
+        if variant.layout == golden_cases.BATCH_MAJOR:
+            tensors = {name: _swapped_shape(name, tensor) for name, tensor in tensors.items()}
+        tensors |= {
+            name: self._device.upload(array, self._case.dtype)
+            for name, array in in_layout.items()
+            if name != "sequence_lengths"
+        }
+        with self._data_descriptors(variant.layout) as descriptors:
+            self._run(tensors, self._device_lengths(variant), *descriptors)
+            self._device.synchronize()
+        results = {name: to_numpy(tensors[name]) for name in names}
+        if variant.layout == golden_cases.BATCH_MAJOR:
+            results = {name: _swapped(name, array) for name, array in results.items()}
+        return results
 
-    def _describe_network(self, dropout):
+    def _device_lengths(self, variant) -> torch.Tensor | None:
+        if variant.lengths == golden_cases.NULL_LENGTHS:
+            return None
+        return self._device.upload(self._config.lengths, "int32")
+
+    def _describe_network(self):
         config = self._config
         self._cudnn.call(
             "cudnnSetRNNDescriptor_v8",
@@ -126,7 +135,7 @@ class CudnnNetwork:
             config.num_units,
             config.output_size,  # num_units: no projection
             config.num_layers,
-            dropout,
+            None,  # no dropout
             cudnn_library.CUDNN_RNN_PADDED_IO_ENABLED,
         )
 
@@ -164,26 +173,26 @@ class CudnnNetwork:
         return (address.value - params.data_ptr()) // params.element_size(), dims[1], dims[2]
 
     @contextlib.contextmanager
-    def _data_descriptors(self) -> Iterator[tuple[c_void_p, c_void_p, c_void_p, c_void_p | None]]:
+    def _data_descriptors(self, layout: str) -> Iterator[tuple[c_void_p, c_void_p, c_void_p, c_void_p | None]]:
         """Describes input, output, hidden state and cell state; the last is None if not LSTM."""
         config = self._config
         with contextlib.ExitStack() as resources:
             x, y = (resources.enter_context(self._cudnn.created("RNNDataDescriptor")) for _ in range(2))
             h, c = (resources.enter_context(self._cudnn.created("TensorDescriptor")) for _ in range(2))
-            self._describe_sequences(x, config.input_size)
-            self._describe_sequences(y, config.num_directions * config.output_size)
+            self._describe_sequences(x, layout, config.input_size)
+            self._describe_sequences(y, layout, config.num_directions * config.output_size)
             self._describe_state(h, config.output_size)
             self._describe_state(c, config.num_units)
             yield x, y, h, c if self._case.has_cell_state else None
 
-    def _describe_sequences(self, descriptor, size):
-        """Describes an array [time, batch, size] that is to be zero past a sequence's end."""
+    def _describe_sequences(self, descriptor, layout, size):
+        """Describes an array [time, batch, size], or [batch, time, size], that is to be zero past a sequence's end."""
         zero = c_double(0)  # the same bits in every type
         self._cudnn.call(
             "cudnnSetRNNDataDescriptor",
             descriptor,
             self._data_type,
-            cudnn_library.CUDNN_RNN_DATA_LAYOUT_SEQ_MAJOR_UNPACKED,
+            _LAYOUTS[layout],
             self._config.time,
             self._config.batch,
             size,
@@ -202,14 +211,15 @@ class CudnnNetwork:
         sizes = c_size_t(), c_size_t()
         mode = cudnn_library.CUDNN_FWD_MODE_TRAINING
         self._cudnn.call("cudnnGetRNNTempSpaceSizes", self._handle, self._network, mode, x, *map(byref, sizes))
-        workspace, reserve_space = (torch.empty(size.value, dtype=torch.uint8, device="cuda") for size in sizes)
+        workspace, reserve_space = (self._device.empty((size.value,), "uint8") for size in sizes)
         return workspace, reserve_space
 
-    def _run(self, tensors, x, y, h, c):
+    def _run(self, tensors, device_lengths, x, y, h, c):
         """Runs the network on tensors by name, forward and backward, and writes the results to those for them.
 
         Args:
           tensors: all of GIVEN, OUTPUTS and BACKPROPS that the case has.
+          device_lengths: the lengths on the GPU, or None.
           x: the descriptor of input.
           y: that of output.
           h: that of the hidden states.
@@ -219,7 +229,7 @@ class CudnnNetwork:
         def address(name):
             return tensors[name].data_ptr() if name in tensors else None
 
-        lengths = torch.tensor(self._config.lengths, dtype=torch.int32, device="cuda")
+        lengths = None if device_lengths is None else device_lengths.data_ptr()
         workspace, reserve_space = self._make_workspaces(x)
         num_bytes = tensors["params"].nbytes
         scratch = (workspace.nbytes, workspace.data_ptr(), reserve_space.nbytes, reserve_space.data_ptr())
@@ -228,7 +238,7 @@ class CudnnNetwork:
             self._handle,
             self._network,
             cudnn_library.CUDNN_FWD_MODE_TRAINING,
-            lengths.data_ptr(),
+            lengths,
             *(x, address("input")),
             *(y, address("output")),
             *(h, address("input_h"), address("output_h")),
@@ -240,7 +250,7 @@ class CudnnNetwork:
             "cudnnRNNBackwardData_v8",
             self._handle,
             self._network,
-            lengths.data_ptr(),
+            lengths,
             *(y, address("output"), address("output_backprop")),
             *(x, address("input_backprop")),
             *(h, address("input_h"), address("output_h_backprop"), address("input_h_backprop")),
@@ -253,10 +263,23 @@ class CudnnNetwork:
             self._handle,
             self._network,
             cudnn_library.CUDNN_WGRAD_MODE_ADD,
-            lengths.data_ptr(),
+            lengths,
             *(x, address("input")),
             *(h, address("input_h")),
             *(y, address("output")),
             *(num_bytes, address("params_backprop")),
             *scratch,
         )
+
+
+def _swapped(name: str, array: np.ndarray) -> np.ndarray:
+    """Returns an array with time and batch exchanged if it is one of sequences."""
+    return np.ascontiguousarray(array.swapaxes(0, 1)) if name in _SEQUENCES else array
+
+
+def _swapped_shape(name: str, tensor: torch.Tensor) -> torch.Tensor:
+    """Returns the memory of a tensor in the shape that `_swapped` gives an array."""
+    if name not in _SEQUENCES:
+        return tensor
+    time, batch, size = tensor.shape
+    return tensor.reshape(batch, time, size)

@@ -1,0 +1,629 @@
+"""tools/gpu_check.py on the fakes: that it says what it should where the engine, cuDNN or its own processes go wrong.
+
+`make gpu-rehearsal` runs all of it where nothing goes wrong.
+"""
+
+import collections
+import ctypes
+import dataclasses
+import os
+import pathlib
+import re
+import stat
+import subprocess
+import sys
+
+import cudnn_rnn_reference as reference
+import golden_cases
+import numpy as np
+import processes
+import pytest
+import tensorflow as tf
+
+pytest.importorskip("torch")
+from gpu_checks import engine, families, memcheck, networks, results, summary, supervisor
+from gpu_checks import publish as publishing
+from gpu_checks.families import FAMILIES, SELECTION, Family
+from gpu_checks.philox import RandomStream, dropout_masks, random_words
+from gpu_checks.results import CaseResult, FamilyResult, Report
+
+REPOSITORY = pathlib.Path(__file__).parent.parent
+LIBRARIES = REPOSITORY / "build/gpu-libraries"
+# So long a process may hang.
+FOREVER = 600
+
+
+# ---------------------------------------------------------------- the engine's interface
+
+
+@pytest.fixture(scope="module")
+def header():
+    """The text of cc/gpu/c_api.h, without comments."""
+    return re.sub(r"/\*.*?\*/", "", (REPOSITORY / "cc/gpu/c_api.h").read_text(), flags=re.DOTALL)
+
+
+def ctypes_of(declaration):
+    """Returns (name, ctypes type) of each variable that a C declaration declares."""
+    scalars = {
+        "int": ctypes.c_int,
+        "int32_t": ctypes.c_int32,
+        "int64_t": ctypes.c_int64,
+        "uint64_t": ctypes.c_uint64,
+        "size_t": ctypes.c_size_t,
+        "float": ctypes.c_float,
+        "struct TfRnnOpsGpu_RandomStream": engine.RandomStreamStruct,
+    }
+    if "(*" in declaration:
+        return [(re.search(r"\(\*(\w+)\)", declaration)[1], engine.ALLOCATE_SCRATCH)]
+    type_name, names = re.fullmatch(r"(?:const )?((?:struct )?\w+)\s*(.+)", declaration, re.DOTALL).groups()
+    return [
+        (
+            name.strip().lstrip("* "),
+            (ctypes.POINTER(ctypes.c_int32) if type_name == "int32_t" else ctypes.c_void_p)
+            if "*" in name
+            else scalars[type_name],
+        )
+        for name in names.split(",")
+    ]
+
+
+STRUCTS = {name: value for name, value in vars(engine).items() if name.endswith("Struct")}
+
+
+def test_structures_are_those_of_the_header(header):
+    found = dict(re.findall(r"struct TfRnnOpsGpu_(\w+) \{(.*?)\};", header, re.DOTALL))
+    assert {f"{name}Struct" for name in found} == set(STRUCTS)
+    for name, body in found.items():
+        declarations = [each.strip() for each in body.split(";") if each.strip()]
+        expected = [field for declaration in declarations for field in ctypes_of(declaration)]
+        assert list(STRUCTS[f"{name}Struct"]._fields_) == expected, name
+
+
+def test_signatures_are_those_of_the_header(header):
+    found = dict(re.findall(r"\bint TfRnnOpsGpu_(\w+)\(([^)]*)\);", header))
+    assert set(found) == set(engine.SIGNATURES)
+    for name, arguments in found.items():
+        expected = [argument_type(each.strip()) for each in arguments.split(",")]
+        assert engine.SIGNATURES[name] == expected, name
+
+
+def argument_type(argument):
+    """Returns the ctypes type of an argument of one of the engine's functions."""
+    struct = re.search(r"struct TfRnnOpsGpu_(\w+)\*", argument)
+    if struct:
+        return ctypes.POINTER(STRUCTS[f"{struct[1]}Struct"])
+    pointers = {
+        "TfRnnOpsGpu_Network**": ctypes.POINTER(ctypes.c_void_p),
+        "TfRnnOpsGpu_Network*": ctypes.c_void_p,
+        "char**": ctypes.POINTER(ctypes.c_char_p),
+        "int64_t*": ctypes.POINTER(ctypes.c_int64),
+        "size_t*": ctypes.POINTER(ctypes.c_size_t),
+        "int": ctypes.c_int,
+    }
+    return pointers[argument.removeprefix("const ").rsplit(" ", 1)[0]]
+
+
+def test_numbers_are_those_of_the_header(header):
+    found = {name: int(value) for name, value in re.findall(r"TF_RNN_OPS_GPU_(\w+) = (\d+)", header)}
+    types = {"float16": "HALF", "bfloat16": "BFLOAT16", "float32": "FLOAT", "float64": "DOUBLE"}
+    expected = {code.name: code.value for code in engine.Code}
+    expected |= {types[name]: value for name, value in engine.TYPES.items()}
+    expected |= {name.upper(): value for name, value in engine.MODES.items()}
+    assert found == expected
+
+
+# ---------------------------------------------------------------- dropout
+
+
+@pytest.mark.parametrize(
+    ("counter", "key", "words"),
+    # Of Salmon et al., Random123, kat_vectors, philox4x32 with 10 rounds. Its first word is the lowest.
+    [
+        ([0] * 4, [0] * 2, [0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8]),
+        ([0xFFFFFFFF] * 4, [0xFFFFFFFF] * 2, [0x408F276D, 0x41C83B0E, 0xA20BC7C6, 0x6D5451FD]),
+        (
+            [0x243F6A88, 0x85A308D3, 0x13198A2E, 0x03707344],
+            [0xA4093822, 0x299F31D0],
+            [0xD16CFE09, 0x94FDCCEB, 0x5001E420, 0x24126EA1],
+        ),
+    ],
+)
+def test_random_words_are_those_of_the_paper(counter, key, words):
+    def joined(numbers):
+        return sum(number << 32 * i for i, number in enumerate(numbers))
+
+    assert random_words(RandomStream(joined(key), joined(counter)), 0, 4).tolist() == words
+
+
+@pytest.mark.parametrize("low", [0, 5, 2**64 - 3])
+def test_random_words_are_those_of_tensorflow(low):
+    key, high, size = 0x0123456789ABCDEF, 0xFEDCBA9876543210, 101
+    expected = tf.raw_ops.StatelessRandomUniformFullIntV2(
+        shape=[size],
+        key=tf.constant([key], tf.uint64),
+        counter=tf.constant([low, high], tf.uint64),
+        alg=1,  # Philox
+        dtype=tf.uint32,
+    ).numpy()
+    stream = RandomStream(key, (high << 64) + low)
+    np.testing.assert_array_equal(random_words(stream, 0, size), expected)
+    for first in (1, 4, 7):
+        np.testing.assert_array_equal(random_words(stream, first, 20), expected[first : first + 20])
+
+
+def test_masks_of_layers_follow_each_other_in_the_stream():
+    config = reference.Config(num_layers=3, direction="bidirectional", time=3, batch=5, num_units=7, dropout=0.25)
+    size = 3 * 5 * 2 * 7
+    words = random_words(RandomStream(9, 2), 0, 2 * size + 4)
+    first, second = dropout_masks(config, RandomStream(9, 2))
+    of_second = (size + 3) // 4 * 4  # each layer begins with a value of the counter
+    np.testing.assert_array_equal(first.reshape(-1) > 0, words[:size] >= 2**30)
+    np.testing.assert_array_equal(second.reshape(-1) > 0, words[of_second : of_second + size] >= 2**30)
+    assert set(np.unique(first)) == {0, 1 / 0.75}
+
+
+def test_everything_can_be_dropped():
+    config = reference.Config(num_layers=2, dropout=1.0)
+    (mask,) = dropout_masks(config, RandomStream(1, 1))
+    assert not mask.any()
+
+
+# ---------------------------------------------------------------- cases
+
+
+def test_nan_is_past_the_ends_of_sequences_alone():
+    for layout in golden_cases.LAYOUTS:
+        case = networks.make_case("lstm", "bfloat16", "with_0", layout)
+        given = networks.make_given(case)
+        poisoned = networks.with_nan_padding(case, given)
+        for name, array in poisoned.items():
+            before, after = (golden_cases.to_float64(each, case.dtype) for each in (given[name], array))
+            is_nan = np.isnan(after)
+            np.testing.assert_array_equal(after[~is_nan], before[~is_nan])
+            if name in ("input", "output_backprop"):
+                past_end = np.arange(case.config.time)[:, np.newaxis] >= case.config.lengths
+                by_step = reference.major(case.config, is_nan)
+                np.testing.assert_array_equal(by_step.all(axis=-1), past_end)
+                np.testing.assert_array_equal(by_step.any(axis=-1), past_end)
+            else:
+                assert not is_nan.any()
+
+
+def test_every_family_has_a_function():
+    for family in (*FAMILIES.values(), *SELECTION.values()):
+        module, name = family.function.split(":")
+        assert callable(getattr(__import__(module, fromlist=[name]), name))
+    assert families.FAMILIES[results.ENVIRONMENT] == next(iter(FAMILIES.values())), "the environment comes first"
+
+
+# ---------------------------------------------------------------- results
+
+
+def test_the_latest_of_a_case_counts(tmp_path):
+    path = tmp_path / results.RESULTS
+    results.add_case(path, "lstm", CaseResult("a", results.STARTED))
+    results.add_case(path, "lstm", CaseResult("a", results.PASSED, 1.5, {"float64": 1e-7}))
+    results.add_case(path, "lstm", CaseResult("b", results.STARTED))
+    report = results.read(path)
+    assert not report.passed, "b did not end"
+    results.add_case(path, "lstm", CaseResult("b", results.SKIPPED, skipped="no need"))
+    assert not results.read(path).passed, "the family did not end"
+    results.add_end(path, "lstm", results.ENDED, 2.0)
+    report = results.read(path)
+    assert report.passed
+    assert report.families == {
+        "lstm": FamilyResult(
+            "lstm",
+            results.ENDED,
+            2.0,
+            {
+                "a": CaseResult("a", results.PASSED, 1.5, {"float64": 1e-7}),
+                "b": CaseResult("b", results.SKIPPED, skipped="no need"),
+            },
+        )
+    }
+
+
+def test_nothing_is_no_success(tmp_path):
+    assert not results.read(tmp_path / "missing.jsonl").passed
+    path = tmp_path / results.RESULTS
+    results.add_end(path, "lstm", results.ENDED, 0.0)
+    assert not results.read(path).passed
+
+
+@pytest.mark.parametrize("line", ["{", "[]", "{}", '{"family": "lstm"}', '{"family": "lstm", "case": {"x": 1}}'])
+def test_other_lines_are_refused(line, tmp_path):
+    path = tmp_path / results.RESULTS
+    results.add_case(path, "lstm", CaseResult("a", results.STARTED))
+    path.write_text(path.read_text() + line + "\n")
+    with pytest.raises(ValueError, match=r"line 2 is no result of tools/gpu_check.py"):
+        results.read(path)
+
+
+def test_a_condensed_file_reads_the_same(tmp_path):
+    path = tmp_path / results.RESULTS
+    results.add_case(path, "lstm", CaseResult("a", results.STARTED))
+    results.add_case(path, "lstm", CaseResult("a", results.FAILED, problems=["wrong"]))
+    results.add_end(path, "lstm", "died of SIGSEGV", 2.0)
+    report = results.read(path)
+    condensed = tmp_path / "condensed.jsonl"
+    results.write_condensed(report, condensed)
+    assert results.read(condensed) == report
+    assert len(condensed.read_text().splitlines()) == 2
+
+
+# ---------------------------------------------------------------- the summary and publishing
+
+
+def made_up_report(library="cuDNN"):
+    """Returns a report with all that a summary shows."""
+    environment = {"device": "NVIDIA H100", "commit": "abc123", "library": library}
+    timed = {f"{by}{task} ms": 1.0 for by in ("", "torch.nn ") for task in summary.TASKS} | {"algorithm": "STANDARD"}
+    copied = {"in place ms": 0.25, "copy ms": 0.75, "reserve_space MB": 500.0}
+    cases = {
+        results.ENVIRONMENT: [CaseResult(results.ENVIRONMENT, results.PASSED, measured=environment)],
+        "lstm": [
+            CaseResult("a-bfloat16", results.PASSED, measured={"float64": 7e-3, "torch.nn": 6e-3}),
+            CaseResult("b-float16", results.PASSED, measured={"float64": 5e-4}),
+            CaseResult("c-float16", results.PASSED, measured={"float64": 4e-4}),
+        ],
+        "timing": [
+            CaseResult("net-float32", results.PASSED, measured=timed),
+            CaseResult("reserve_space-net-float32", results.PASSED, measured=copied),
+        ],
+        "tensorflow": [CaseResult("net-float32", results.PASSED, measured={"TensorFlow forward ms": 3.25})],
+    }
+    return Report(
+        {name: FamilyResult(name, results.ENDED, 1.0, {c.name: c for c in each}) for name, each in cases.items()}
+    )
+
+
+def row_of(text, first):
+    (row,) = [line for line in text.splitlines() if line.startswith(f"| {first} |")]
+    return [cell.strip() for cell in row.strip("|").split("|")]
+
+
+def test_the_summary_shows_what_was_measured():
+    report = made_up_report()
+    text = summary.to_markdown(report)
+    assert text.startswith("All checks passed on NVIDIA H100, commit abc123.\n")
+    differences = text.split("largest difference")[1]
+    assert row_of(differences, "lstm") == ["lstm", "", "", "5e-04", "7e-03", "", "", "", "6e-03"]
+    times = ["net-float32", "STANDARD", "1", "1", "3.25", "1", "1", "", "0.25", "0.75"]
+    assert row_of(text, "net-float32") == times
+    assert "NVIDIA H100" in summary.to_text(report)
+
+
+def test_the_summary_names_what_failed():
+    report = made_up_report()
+    failed = {f"case{i}": CaseResult(f"case{i}", results.FAILED, problems=["is wrong"]) for i in range(9)}
+    report.families["gru"] = FamilyResult("gru", "died of SIGSEGV", 3.0, failed)
+    for text in (summary.to_text(report), summary.to_markdown(report)):
+        assert text.startswith("Not all checks passed on NVIDIA H100, commit abc123: gru.")
+        assert "case4: is wrong" in text
+        assert "case5: is wrong" not in text
+        assert "... and 4 more" in text
+        assert "died of SIGSEGV" in text
+
+
+@pytest.fixture
+def repository(tmp_path):
+    """A repository to publish into, as far as that looks at it."""
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "tests/golden").mkdir(parents=True)
+    page = tmp_path / "docs/gpu.md"
+    page.write_text(f"# Before\n\n{publishing.BEGIN}\nold\n{publishing.END}\n\n# After\n")
+    return tmp_path
+
+
+def recording(library):
+    """Returns a recording of the reference that says that it is a library's."""
+    case = golden_cases.CASES["gru-1x1-float32"]
+    given = golden_cases.make_given(case, reference.params_size(case.config))
+    of_reference = golden_cases.reference_results(case, given)
+    rounded = {name: golden_cases.from_float64(array, case.dtype) for name, array in of_reference.items()}
+    arrays = {**given, **golden_cases.documented_regions(case.config)}
+    return golden_cases.Recording(case, arrays, dict.fromkeys(golden_cases.VARIANTS, rounded), {}, {"library": library})
+
+
+def run_folder(tmp_path, library="cuDNN", archive_of="cuDNN"):
+    """Returns a folder with the files of a made-up run."""
+    folder = tmp_path / "run"
+    folder.mkdir()
+    results.write_condensed(made_up_report(library), folder / results.RESULTS)
+    if archive_of:
+        golden_cases.save(folder / results.ARCHIVE, recording(archive_of))
+    return folder
+
+
+def test_a_run_is_published(repository, tmp_path):
+    folder = run_folder(tmp_path)
+    published = publishing.publish(folder, repository)
+    page, golden = repository / "docs/gpu.md", repository / "tests/golden"
+    assert set(published) == {page, golden / results.RESULTS, golden / results.ARCHIVE}
+    text = page.read_text()
+    assert text.startswith(f"# Before\n\n{publishing.BEGIN}\n\nAll checks passed on NVIDIA H100")
+    assert text.endswith(f"\n{publishing.END}\n\n# After\n")
+    assert "old" not in text
+    assert results.read(golden / results.RESULTS) == made_up_report()
+    assert golden_cases.names(golden / results.ARCHIVE) == ["gru-1x1-float32"]
+    publishing.publish(folder, repository)
+    assert page.read_text() == text
+    assert golden_cases.ARCHIVE.name == results.ARCHIVE, "the tests read what is published"
+
+
+def test_a_run_without_golden_data_is_published(repository, tmp_path):
+    publishing.publish(run_folder(tmp_path, archive_of=None), repository)
+    assert not (repository / "tests/golden" / results.ARCHIVE).exists()
+
+
+@pytest.mark.parametrize(
+    ("library", "archive_of", "message"),
+    [
+        ("fake cuDNN", "cuDNN", "has a run of fake cuDNN, should be of cuDNN"),
+        ("cuDNN", "fake cuDNN", "has a recording of fake cuDNN, should be of cuDNN"),
+    ],
+)
+def test_what_the_fakes_gave_is_not_published(library, archive_of, message, repository, tmp_path):
+    before = (repository / "docs/gpu.md").read_text()
+    with pytest.raises(ValueError, match=message):
+        publishing.publish(run_folder(tmp_path, library, archive_of), repository)
+    assert (repository / "docs/gpu.md").read_text() == before
+    assert not list((repository / "tests/golden").iterdir())
+
+
+def test_a_page_without_marks_is_refused(repository, tmp_path):
+    page = repository / "docs/gpu.md"
+    page.write_text(page.read_text().replace(publishing.END, ""))
+    with pytest.raises(ValueError, match="must hold"):
+        publishing.publish(run_folder(tmp_path), repository)
+
+
+def test_the_page_has_marks():
+    text = (REPOSITORY / "docs/gpu.md").read_text()
+    assert text.count(publishing.BEGIN) == text.count(publishing.END) == 1
+
+
+# ---------------------------------------------------------------- what goes wrong in a run
+
+
+@pytest.fixture
+def options():
+    """The options that name the libraries."""
+    if not (LIBRARIES / "ready").exists():
+        pytest.skip("the libraries for the rehearsal are not built: make gpu-rehearsal does it")
+    return ["--engine", str(LIBRARIES / engine.LIBRARY), "--fakes", str(LIBRARIES / "fakes"), "--quick"]
+
+
+@pytest.fixture
+def run(options, tmp_path):
+    """Runs misbehaving families by name, with a limit for each, and returns the report."""
+
+    def run_families(seconds=FOREVER, **limits):
+        chosen = {name: Family(f"gpu_check_misbehaving:{name}", limit) for name, limit in limits.items()}
+        environment = {
+            "LD_LIBRARY_PATH": str(LIBRARIES / "fakes"),
+            "PYTHONPATH": f"{REPOSITORY / 'tests'}",
+        }
+        return supervisor.run(chosen, tmp_path / "out", options, environment, seconds)
+
+    return run_families
+
+
+def statuses(family):
+    return {case.name: case.status for case in family.cases.values()}
+
+
+AROUND = {"before": results.PASSED, "after": results.PASSED}
+# By family: its limit, how it ends, the statuses of its cases, and what is told of one that fails.
+MISBEHAVIOURS = {
+    "crashes": (FOREVER, "ended", {**AROUND, "crashes": results.FAILED}, "the process died of SIGABRT"),
+    "raises": (FOREVER, "ended", {**AROUND, "raises": results.FAILED}, "KeyError: 'no such thing'"),
+    "loses_the_device": (FOREVER, "ended", {**AROUND, "loses": results.FAILED}, "the device is lost: an illegal"),
+    "misuses_the_fakes": (FOREVER, "ended", {**AROUND, "misuses": results.FAILED}, ""),
+    "hangs": (
+        30,
+        "ran out of time",
+        {"before": results.PASSED, "hangs": results.FAILED},
+        "the process ran out of time",
+    ),
+    "always_crashes": (
+        FOREVER,
+        "died of SIGABRT",
+        {str(number): results.FAILED for number in range(1 + supervisor.MOST_RESTARTS)},
+        "the process died of SIGABRT",
+    ),
+    "stops_listing": (FOREVER, "exited with status 1", {"before": results.PASSED}, None),
+    "exits_badly": (FOREVER, "exited with status 7", {"before": results.PASSED}, None),
+    "says_a_name_twice": (FOREVER, "exited with status 1", {"twice": results.PASSED}, None),
+}
+
+
+def test_whatever_a_family_does_is_told_and_the_others_run(run, tmp_path):
+    report = run(**{name: limit for name, (limit, *_) in MISBEHAVIOURS.items()}, passes=FOREVER)
+    text = (tmp_path / "out" / results.SUMMARY).read_text()
+    for name, (_, end, expected, message) in MISBEHAVIOURS.items():
+        family = report.families[name]
+        assert not family.passed, name
+        assert family.end == end, name
+        assert statuses(family) == expected
+        for case in family.with_status(results.FAILED):
+            assert message in "".join(case.problems)
+            assert f"{name}/{case.name}: {case.problems[0]}"[:100] in text
+    assert report.families["passes"].passed
+    assert not report.passed
+
+
+def test_without_time_nothing_is_begun(run):
+    report = run(seconds=0, passes=FOREVER)
+    assert report.families["passes"].end == "no time was left"
+    assert not report.passed
+
+
+def test_one_wrong_number_is_noticed_in_each_result(run):
+    report = run(wrong_results=FOREVER)
+    cases = report.families["wrong_results"].cases
+    assert list(cases) == list(golden_cases.OUTPUTS + golden_cases.BACKPROPS)
+    for name, case in cases.items():
+        assert case.status == results.FAILED, name
+        problems = "; ".join(case.problems)
+        assert f"{name} differs from float64 by" in problems
+        assert f"{name} differs from torch.nn by" in problems
+        assert "EngineError" not in problems
+
+
+def test_other_bits_are_noticed(run):
+    report = run(unstable_results=FOREVER)
+    problems = "; ".join(report.families["unstable_results"].cases["unstable"].problems)
+    for call in ("forward once more", "backward once more", "backward that owns the reserve space"):
+        assert f"{call}: " in problems
+    assert "differs from" not in problems
+
+
+def test_the_engine_obeys_what_is_forced(run):
+    """Or the family `choices` compares a choice with itself."""
+    report = run(forced_choices=FOREVER)
+    measured = report.families["forced_choices"].cases["options"].measured
+    sizes = {name: int(text.split()[0]) for name, text in measured.items()}
+    algorithms = {name: text.split()[1] for name, text in measured.items()}
+    for dtype in ("float32", "bfloat16"):
+        assert algorithms[f"{dtype} nothing"] == "persist_static_small_h"
+        assert algorithms[f"{dtype} standard_algorithm_only"] == "standard"
+    assert sizes["bfloat16 widen_bfloat16"] > sizes["bfloat16 nothing"]
+    assert sizes["float32 widen_bfloat16"] == sizes["float32 nothing"]
+
+
+def test_golden_data_are_saved_whatever_is_wrong_with_them(run, tmp_path):
+    report = run(bad_golden_data=FOREVER)
+    cases = report.families["bad_golden_data"].cases
+    assert golden_cases.names(tmp_path / "out" / results.ARCHIVE) == list(cases)
+    assert len(cases) == 2
+    for name, case in cases.items():
+        assert case.status == results.FAILED
+        problems = "; ".join(case.problems)
+        assert "batch_major-null_lengths: cudnnRNNForward: no such layout" in problems
+        assert "batch_major-device_lengths: output differs from float64 by" in problems
+        assert case.measured["batch_major-device_lengths has other bits than sequence_major-null_lengths"] == "output"
+        read = golden_cases.load(tmp_path / "out" / results.ARCHIVE, name)
+        assert read.refused == {"batch_major-null_lengths": "cudnnRNNForward: no such layout"}
+        assert set(read.results) == set(golden_cases.VARIANTS) - set(read.refused)
+        assert read.recorded_with["library"] == "fake cuDNN"
+
+
+# ---------------------------------------------------------------- the programs
+
+
+def run_program(*arguments, **environment):
+    return subprocess.run(
+        [sys.executable, str(REPOSITORY / "tools/gpu_check.py"), *map(str, arguments)],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=FOREVER,
+    )
+
+
+def test_the_program_writes_its_files_and_says_whether_all_passed(options, tmp_path):
+    arguments = ["run", *options, "--output", tmp_path / "out", "--families", results.ENVIRONMENT, "gru_cell"]
+    process = run_program(*arguments)
+    assert process.returncode == 0, process.stdout + process.stderr
+    assert "All checks passed on no GPU, but the fakes" in process.stdout
+    files = {path.name for path in (tmp_path / "out").iterdir()}
+    assert files == {results.RESULTS, results.SUMMARY, results.LOG}
+    counts = collections.Counter(
+        statuses(results.read(tmp_path / "out" / results.RESULTS).families["gru_cell"]).values()
+    )
+    assert set(counts) == {results.PASSED}
+
+    again = run_program(*arguments)
+    assert again.returncode == 1
+    assert "is of another run: name another folder, or remove it" in again.stderr
+
+    refused = run_program("publish", tmp_path / "out")
+    assert refused.returncode != 0
+    assert "only runs on a GPU are published" in refused.stderr
+
+
+def test_without_a_gpu_nothing_passes(options, tmp_path):
+    process = run_program(
+        "run", *options[:2], "--output", tmp_path / "out", "--families", results.ENVIRONMENT, CUDA_VISIBLE_DEVICES=""
+    )
+    assert process.returncode == 1
+    assert "PyTorch sees no GPU" in (tmp_path / "out" / results.LOG).read_text()
+
+
+def test_the_session_ends_whatever_happens(tmp_path):
+    """Even where its program does not listen."""
+    program = tmp_path / "python"
+    program.write_text("#!/bin/bash\ntrap '' TERM\nwhile true; do sleep 1; done\n")
+    program.chmod(program.stat().st_mode | stat.S_IXUSR)
+    process = subprocess.run(
+        [REPOSITORY / "tools/gpu_session.sh"],
+        env={**os.environ, "PYTHON": str(program), "OUT": str(tmp_path / "out"), "SECONDS_IN_ALL": "16"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=FOREVER,
+    )
+    assert process.returncode == 137
+    assert "gpu_check.py did not end within 16 s" in process.stderr
+
+
+def test_tensorflow_is_timed():
+    """On the CPU, with kernels of ours for the op that TensorFlow has for GPUs alone."""
+    path = os.pathsep.join([str(REPOSITORY / "tools"), os.environ.get("PYTHONPATH", "")])
+    processes.run_code(
+        """
+        import tensorflow as tf
+        import tf_rnn_ops
+        from gpu_checks import timing
+
+        tf_rnn_ops.enable_builtin_kernels()
+        for mode, dtype in (("lstm", "float32"), ("gru", "bfloat16")):
+            case = timing.make_case(mode, dtype, 2, 3, 8, 8)
+            outcome = timing.beside_tensorflow(tf, case, num_rounds=2)
+            assert outcome.problems == []
+            assert set(outcome.measured) == {"TensorFlow forward ms", "TensorFlow forward + backward ms"}
+            assert min(outcome.measured.values()) > 0
+        """,
+        PYTHONPATH=path,
+    )
+
+
+@pytest.fixture
+def compute_sanitizer(tmp_path, monkeypatch):
+    """Puts a program of that name on the path that runs a command, and finds errors as `exit_status` says."""
+
+    def install(exit_status):
+        folder = tmp_path / "bin"
+        folder.mkdir()
+        program = folder / memcheck.PROGRAM
+        program.write_text(
+            f'#!/bin/bash\nwhile [ $# -gt 0 ] && [[ $1 != */python* ]]; do shift; done\n"$@" && exit {exit_status}\n'
+        )
+        program.chmod(program.stat().st_mode | stat.S_IXUSR)
+        return {"PATH": f"{folder}:{os.environ['PATH']}"}
+
+    return install
+
+
+@pytest.mark.parametrize(
+    ("exit_status", "expected"),
+    [(0, results.PASSED), (memcheck.ERRORS_FOUND, results.FAILED)],
+)
+def test_memcheck_is_judged_by_its_exit_status(exit_status, expected, options, compute_sanitizer, tmp_path):
+    process = run_program(
+        "run", *options, "--output", tmp_path / "out", "--families", "memcheck", **compute_sanitizer(exit_status)
+    )
+    family = results.read(tmp_path / "out" / results.RESULTS).families["memcheck"]
+    assert statuses(family) == dict.fromkeys(SELECTION, expected), process.stdout
+    assert all(int(case.measured["cases"]) > 10 for case in family.cases.values())
+
+
+def test_the_sanitizer_that_is_missing_is_told(monkeypatch):
+    monkeypatch.setattr(memcheck, "PLACES", ())
+    monkeypatch.setenv("PATH", "")
+    assert memcheck.find_program() is None
+    context = dataclasses.make_dataclass("Context", ["options"])(())
+    assert memcheck.check(context, "few").skipped == "this machine has no compute-sanitizer"

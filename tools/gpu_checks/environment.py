@@ -1,0 +1,44 @@
+"""What the other families run on."""
+
+import functools
+import os
+import pathlib
+import platform
+
+import numpy as np
+import torch
+
+from gpu_checks.cudnn_library import Cudnn
+from gpu_checks.outcome import Cases, Context, Outcome
+from gpu_checks.results import ENVIRONMENT
+
+# Where the bundle says which commit it was made of.
+COMMIT = pathlib.Path(__file__).parent.parent.parent / "commit"
+
+
+def cases(context: Context) -> Cases:
+    """Yields one case, which collects versions and opens the libraries."""
+    yield ENVIRONMENT, functools.partial(collect, context)
+
+
+def collect(context: Context) -> Outcome:
+    """Returns versions and the libraries that the engine finds."""
+    device = context.engine.device
+    libraries = context.engine.libraries()
+    outcome = Outcome()
+    outcome.measured = {
+        "device": device.name,
+        "library": device.cudnn_library,
+        **device.versions(),
+        "pytorch": torch.__version__,
+        "numpy": np.__version__,
+        "python": platform.python_version(),
+        "cpus": str(len(os.sched_getaffinity(0))),
+        "commit": COMMIT.read_text().strip() if COMMIT.exists() else "unknown",
+        **{f"library {number}": line for number, line in enumerate(libraries)},
+    }
+    outcome.expect(len(libraries) == 3, f"the engine tells of {len(libraries)} libraries, should of 3")
+    cudnn = Cudnn().version
+    pytorch_cudnn = outcome.measured.get("pytorch_cudnn", cudnn)
+    outcome.expect(cudnn == pytorch_cudnn, f"libcudnn.so.9 is {cudnn}, but PyTorch has {pytorch_cudnn}")
+    return outcome

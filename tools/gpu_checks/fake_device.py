@@ -1,0 +1,105 @@
+"""The fakes of cc/gpu/fakes in place of a GPU: their memory is the host's, and PyTorch's layers run on the CPU."""
+
+import contextlib
+import ctypes
+import pathlib
+import threading
+import time
+import weakref
+from ctypes import c_char_p, c_int, c_size_t, c_void_p
+
+import torch
+
+from gpu_checks.device import Device
+
+LIBRARY = "libfake_gpu.so"
+COMPUTE_CAPABILITY = (9, 0)
+# With networks in bfloat16.
+CUDNN_VERSION = 91300
+
+
+class Fakes(Device):
+    """The fakes' driver, cuDNN and cuBLAS, which the engine finds by their names on LD_LIBRARY_PATH."""
+
+    cudnn_library = "fake cuDNN"
+    peer = "cpu"
+
+    def __init__(self, folder: pathlib.Path):
+        self.name = "no GPU, but the fakes"
+        torch.set_num_threads(1)
+        self._library = ctypes.CDLL(str(folder / LIBRARY))
+        for name, result, *arguments in (
+            ("NewContext", c_void_p, c_int, c_int),
+            ("NewStream", c_void_p, c_void_p),
+            ("Allocate", c_void_p, c_size_t),
+            ("Free", None, c_void_p),
+            ("TakeMisuses", c_char_p),
+            ("SetCudnnVersion", None, c_size_t),
+        ):
+            self._function(name).restype = result
+            self._function(name).argtypes = arguments
+        self._function("SetCudnnVersion")(CUDNN_VERSION)
+        self._context = self._function("NewContext")(*COMPUTE_CAPABILITY)
+        self._library.cuCtxPushCurrent_v2(c_void_p(self._context))
+        self._first_stream = self._new_stream()
+        self._current = threading.local()
+
+    def _function(self, name: str):
+        return getattr(self._library, f"TfRnnOpsFake_{name}")
+
+    def _new_stream(self) -> int:
+        return self._function("NewStream")(self._context)
+
+    def versions(self):
+        """See the base class."""
+        return {"compute_capability": ".".join(map(str, COMPUTE_CAPABILITY))}
+
+    def empty(self, shape, dtype):
+        """See the base class."""
+        torch_dtype = getattr(torch, dtype)
+        num_bytes = torch.Size(shape).numel() * torch_dtype.itemsize
+        if num_bytes == 0:
+            return torch.empty(shape, dtype=torch_dtype)
+        address = self._function("Allocate")(num_bytes)
+        memory = (ctypes.c_char * num_bytes).from_address(address)
+        weakref.finalize(memory, self._function("Free"), address)  # when the tensor, which has it, is gone
+        return torch.frombuffer(memory, dtype=torch_dtype).reshape(shape)
+
+    def stream(self):
+        """See the base class."""
+        return getattr(self._current, "stream", self._first_stream)
+
+    def new_stream(self):
+        """See the base class."""
+        return _Stream(self._current, self._new_stream())
+
+    def synchronize(self):
+        """See the base class: the fakes work at once."""
+
+    def seconds(self, call):
+        """See the base class."""
+        begin = time.perf_counter()
+        call()
+        return time.perf_counter() - begin
+
+    def take_misuses(self):
+        """See the base class."""
+        return self._function("TakeMisuses")().decode().splitlines()
+
+
+class _Stream(contextlib.AbstractContextManager):
+    """A stream that is current within a `with` statement."""
+
+    def __init__(self, current: threading.local, stream: int):
+        self._current = current
+        self._stream = stream
+
+    def __enter__(self):
+        self._outer = getattr(self._current, "stream", None)
+        self._current.stream = self._stream
+
+    def __exit__(self, *exception):
+        if self._outer is None:
+            del self._current.stream
+        else:
+            self._current.stream = self._outer

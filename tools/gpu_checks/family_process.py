@@ -1,0 +1,72 @@
+"""The process of one family: runs its cases and writes each result at once."""
+
+import importlib
+import sys
+import time
+import traceback
+from collections.abc import Callable
+
+from gpu_checks import results
+from gpu_checks.device import Device, DeviceLostError
+from gpu_checks.outcome import Cases, Context, Outcome
+
+
+def find_cases(function: str, arguments: list[str], context: Context) -> Cases:
+    """Returns the cases of a family.
+
+    Args:
+      function: see Family.
+      arguments: see Family.
+      context: what the function is given.
+    """
+    module, name = function.split(":")
+    return getattr(importlib.import_module(module), name)(*arguments, context)
+
+
+def run(family: str, cases: Cases, device: Device, path, after: str | None) -> None:
+    """Runs cases and adds their results to a file.
+
+    Args:
+      family: its name.
+      cases: its cases.
+      device: what they run on.
+      path: the file.
+      after: the case after which to begin, or None for the first.
+    """
+    seen: set[str] = set()
+    for name, check in cases:
+        if name in seen:
+            raise ValueError(f"{family} has two cases that are called {name}")
+        seen.add(name)
+        if after is None:
+            _run_case(family, name, check, device, path)
+        elif name == after:
+            after = None
+
+
+def _run_case(family, name, check, device, path):
+    results.add_case(path, family, results.CaseResult(name, results.STARTED))
+    begin = time.monotonic()
+    outcome, is_lost = _attempt(check, device)
+    status = results.FAILED if outcome.problems else results.SKIPPED if outcome.skipped else results.PASSED
+    seconds = time.monotonic() - begin
+    case = results.CaseResult(name, status, seconds, outcome.measured, outcome.problems, outcome.skipped)
+    results.add_case(path, family, case)
+    if is_lost:
+        sys.exit(results.DEVICE_LOST)
+
+
+def _attempt(check: Callable[[], Outcome], device: Device) -> tuple[Outcome, bool]:
+    """Returns what a check finds, and whether the device is lost since."""
+    try:
+        outcome = check()
+    except Exception as error:  # of whatever kind: the other cases are to run
+        traceback.print_exc()
+        outcome = Outcome(problems=[f"{type(error).__name__}: {error}"])
+    try:
+        device.synchronize()
+    except DeviceLostError as error:
+        outcome.problems.append(f"the device is lost: {error}")
+        return outcome, True
+    outcome.problems += device.take_misuses()
+    return outcome, False

@@ -1,0 +1,228 @@
+"""Every kind of network by the engine, against the float64 reference and PyTorch's layers, and bit by bit."""
+
+import dataclasses
+import functools
+import itertools
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import cudnn_rnn_reference as reference
+import golden_cases
+import numpy as np
+from golden_cases import Case
+
+from gpu_checks import torch_layers
+from gpu_checks.engine import TYPES, Network
+from gpu_checks.outcome import Cases, Context, Outcome, float64, regions
+
+# Sequence lengths by what is special about them; of as many sequences as there are.
+LENGTHS = {
+    "no_lengths": lambda time, batch: None,
+    "full": lambda time, batch: (time,) * batch,
+    "differing": lambda time, batch: tuple(1 + 3 * sample % time for sample in range(batch)),
+    "with_0": lambda time, batch: tuple(3 * sample % time for sample in range(batch)),
+}
+_ROUNDING_OF_16_BITS = {"float16": 2.0**-10, "bfloat16": 2.0**-7}
+# How many roundings may separate what enters a rectifier from its exact value.
+_ROUNDINGS = 4
+_SEEDS = 10_000
+
+
+def make_case(mode: str, dtype: str, lengths: str, layout: str, label: str = "", **options) -> Case:
+    """Returns a case of odd sizes.
+
+    Args:
+      mode: the rnn_mode.
+      dtype: that of the tensors. In 16 bits sequences are short, since rounding adds up from step to step.
+      lengths: one of LENGTHS.
+      layout: one of golden_cases.LAYOUTS.
+      label: what else sets it apart from others.
+      **options: further fields of Config.
+    """
+    sizes: dict[str, Any] = {"time": 6, "batch": 5, "input_size": 11, "num_units": 13}
+    if dtype in _ROUNDING_OF_16_BITS:
+        sizes |= (
+            {"time": 2, "batch": 2, "input_size": 9, "num_units": 8} if mode == "rnn_relu" else {"time": 4, "batch": 3}
+        )
+    sizes |= options
+    if sizes.get("input_mode") == "skip_input":
+        sizes["input_size"] = sizes["num_units"]
+    config = reference.Config(
+        rnn_mode=mode,
+        time_major=layout == golden_cases.SEQUENCE_MAJOR,
+        sequence_lengths=LENGTHS[lengths](sizes["time"], sizes["batch"]),
+        **sizes,
+    )
+    case = Case(config, dtype, "-".join(filter(None, (layout, lengths, label))))
+    return _away_from_the_kink(case) if mode == "rnn_relu" else case
+
+
+def _away_from_the_kink(case: Case) -> Case:
+    """Returns a case with a seed with which rounding does not choose the slope of a rectifier."""
+    needed = _ROUNDINGS * _ROUNDING_OF_16_BITS.get(case.dtype, 2.0**-23)
+    for seed in range(_SEEDS):
+        seeded = dataclasses.replace(case, seed=seed)
+        wide = golden_cases.all_to_float64(floating(make_given(seeded)), case.dtype)
+        run = reference.forward(
+            case.config, **{name: wide[name] for name in ("input", "input_h", "params")}, input_c=np.zeros([])
+        )
+        if reference.nearest_to_the_kink(run) > needed:
+            return seeded
+    raise ValueError(f"{case.name}: none of {_SEEDS} seeds keeps all rectifiers away from 0")
+
+
+def make_given(case: Case) -> dict[str, np.ndarray]:
+    """Returns what the case is given; params have the documented size."""
+    return golden_cases.make_given(case, reference.params_size(case.config))
+
+
+def floating(given) -> dict[str, np.ndarray]:
+    """Returns what a network is given but for the lengths."""
+    return {name: array for name, array in given.items() if name != "sequence_lengths"}
+
+
+def with_nan_padding(case: Case, given) -> dict[str, np.ndarray]:
+    """Returns what a network is given with NaN wherever a sequence has ended."""
+    poisoned = {name: array.copy() for name, array in floating(given).items()}
+    past_end = np.arange(case.config.time)[:, np.newaxis] >= case.config.lengths  # [time, batch]
+    nan = golden_cases.from_float64(np.array(np.nan), case.dtype)
+    for name in ("input", "output_backprop"):
+        reference.major(case.config, poisoned[name])[past_end] = nan
+    return poisoned
+
+
+def check(context: Context, case: Case, masks=None, precision: str | None = None, **options) -> Outcome:
+    """Runs a network forward and backward, and compares with the reference, with PyTorch, and with itself.
+
+    Outputs are full of NaN before, and inputs are where their sequences have ended.
+
+    Args:
+      context: the engine.
+      case: the case.
+      masks: those of dropout, for the reference.
+      precision: the dtype whose rounding is allowed, if not the case's.
+      **options: of Network.
+    """
+    outcome = Outcome()
+    given = make_given(case)
+    precision = precision or case.dtype
+    device = context.engine.device
+    tensors = device.upload_all(with_nan_padding(case, given), case.dtype)
+    with Network(context.engine, case, **options) as network:
+        outcome.expect(
+            network.params_size() == given["params"].size,
+            f"params has {network.params_size()} elements, should have {given['params'].size}",
+        )
+        outcome.measured["algorithm"] = network.reserve_space()[1]
+        outputs = network.forward(tensors)
+        gradients = network.backward(tensors, outputs)
+        actual = float64({**outputs, **gradients})
+        if masks is None:
+            inference = network.forward(tensors, training=False)
+            outcome.compare("inference", float64(inference), float64(outputs), precision, is_rounded=True)
+        _expect_same_bits(outcome, network, tensors, outputs, gradients)
+        device.synchronize()
+    expected = golden_cases.reference_results(case, given, masks)
+    outcome.compare("float64", actual, expected, precision, regions(case.config))
+    if masks is None:
+        compare_with_pytorch(outcome, context, case, actual, given, precision)
+    return outcome
+
+
+def _expect_same_bits(outcome, network, tensors, outputs, gradients) -> None:
+    """Runs a network again in every way in which results must have the same bits."""
+    only_outputs = {name: tensor for name, tensor in outputs.items() if name != "reserve_space"}
+    outcome.expect_same_bits("forward once more", network.forward(tensors), only_outputs)
+    outcome.expect_same_bits("backward once more", network.backward(tensors, outputs), gradients)
+    without_params = {name: tensor for name, tensor in gradients.items() if name != "params_backprop"}
+    outcome.expect_same_bits(
+        "backward without params_backprop", network.backward(tensors, outputs, wants_params=False), without_params
+    )
+    owning = network.backward(tensors, outputs, owns_reserve_space=True)
+    outcome.expect_same_bits("backward that owns the reserve space", owning, gradients)
+
+
+def compare_with_pytorch(outcome: Outcome, context: Context, case: Case, actual, given, precision: str) -> None:
+    """Compares results with those of PyTorch's layer, if it has one for the case."""
+    refusal = torch_layers.refusal(case)
+    if refusal:
+        outcome.measured["no peer"] = refusal
+        return
+    try:
+        expected = torch_layers.run(case, given, context.engine.device.peer)
+    except RuntimeError as error:  # PyTorch's, or that it is no peer: the other findings stand
+        outcome.problems.append(f"torch.nn: {error}")
+        return
+    outcome.compare("torch.nn", actual, golden_cases.all_to_float64(expected, case.dtype), precision, is_rounded=True)
+
+
+def _named(context: Context, all_cases: Iterable[Case], **options) -> Cases:
+    for case in all_cases:
+        yield case.name, functools.partial(check, context, case, **options)
+
+
+def _of_mode(mode: str) -> Iterator[Case]:
+    """Yields every type, direction, layout and kind of lengths in 1 and 3 layers, with skip_input and projections."""
+    directions = ("unidirectional", "bidirectional")
+    for dtype, layout, lengths in itertools.product(TYPES, golden_cases.LAYOUTS, LENGTHS):
+        for direction, num_layers in itertools.product(directions, (1, 3)):
+            stack: dict[str, Any] = {"direction": direction, "num_layers": num_layers}
+            yield make_case(mode, dtype, lengths, layout, **stack)
+            if mode == "lstm":
+                yield make_case(mode, dtype, lengths, layout, **stack, num_proj=9)
+        for direction, num_layers in zip(directions, (1, 2), strict=True):
+            stack = {"direction": direction, "num_layers": num_layers, "input_mode": "skip_input"}
+            yield make_case(mode, dtype, lengths, layout, **stack)
+    yield make_case(mode, "float32", "no_lengths", golden_cases.SEQUENCE_MAJOR, "no_input", input_size=0)
+    yield make_case(mode, "float32", "no_lengths", golden_cases.BATCH_MAJOR, "one_step", time=1)
+    yield make_case(mode, "float32", "differing", golden_cases.BATCH_MAJOR, "one_sequence", batch=1)
+    yield make_case(mode, "float32", "differing", golden_cases.SEQUENCE_MAJOR, "wide", batch=33, num_units=70)
+
+
+def cases_of_mode(mode: str, context: Context) -> Cases:
+    """Yields the checks of one rnn_mode."""
+    return _named(context, _of_mode(mode))
+
+
+def few_cases(context: Context) -> Cases:
+    """Yields a selection: each mode and type once, and what else runs code of our own."""
+    for mode, dtype in itertools.product(golden_cases.MODES, TYPES):
+        layout = golden_cases.BATCH_MAJOR
+        yield from _named(context, [make_case(mode, dtype, "with_0", layout, direction="bidirectional", num_layers=2)])
+    yield from _named(context, [make_case("lstm", "bfloat16", "differing", layout, "widened")], widen_bfloat16=True)
+
+
+_CHOICES: dict[str, dict[str, bool]] = {
+    "automatic": {},
+    "standard": {"standard_algorithm_only": True},
+    "tf32": {"allow_tf32": True},
+}
+# What cuDNN's persistent algorithms are made for: one that keeps small networks on chip, and one for float16 alone.
+_SMALL = {"num_units": 64, "input_size": 64}
+_STATIC = {"num_units": 256, "input_size": 128, "batch": 8}
+
+
+def choices(context: Context) -> Cases:
+    """Yields what the engine chooses by itself: algorithm and precision; each forced, too."""
+    stacks: tuple[dict[str, Any], ...] = (
+        {"direction": "unidirectional", "num_layers": 1},
+        {"direction": "unidirectional", "num_layers": 2},
+        {"direction": "bidirectional", "num_layers": 2},
+    )
+    for mode, stack in itertools.product(golden_cases.MODES, stacks):
+        for dtype in TYPES:
+            sizes = {} if mode == "rnn_relu" and dtype in _ROUNDING_OF_16_BITS else _SMALL
+            yield from _choices_of(context, mode, dtype, "small", **stack, **sizes)
+        for lengths, layout in itertools.product(("no_lengths", "differing", "with_0"), golden_cases.LAYOUTS):
+            case = make_case(mode, "bfloat16", lengths, layout, "widened", **stack)
+            yield case.name, functools.partial(check, context, case, widen_bfloat16=True)
+    for mode in ("lstm", "rnn_tanh"):
+        yield from _choices_of(context, mode, "float16", "static", **_STATIC)
+
+
+def _choices_of(context: Context, mode: str, dtype: str, label: str, **sizes) -> Cases:
+    for choice, options in _CHOICES.items():
+        case = make_case(mode, dtype, "no_lengths", golden_cases.SEQUENCE_MAJOR, f"{label}-{choice}", **sizes)
+        # TF32 has the mantissa of float16.
+        precision = "float16" if choice == "tf32" and dtype == "float32" else dtype
+        yield case.name, functools.partial(check, context, case, precision=precision, **options)

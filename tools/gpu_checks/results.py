@@ -1,0 +1,127 @@
+"""The results of a run: a file of JSON lines that grows with every case, so that it is complete whenever a run ends."""
+
+import dataclasses
+import json
+import os
+import pathlib
+from typing import Any
+
+RESULTS = "gpu_check.jsonl"
+ARCHIVE = "cudnn.zip"
+SUMMARY = "summary.txt"
+LOG = "log.txt"
+
+ENDED = "ended"
+# The exit status of a family's process whose GPU refuses further work: a new process can go on.
+DEVICE_LOST = 3
+PASSED, FAILED, SKIPPED = "passed", "failed", "skipped"
+STARTED = "started"  # and nothing since
+ENVIRONMENT = "environment"  # the family, and its one case, whose facts are what the others ran on
+
+
+@dataclasses.dataclass
+class CaseResult:
+    """The latest of what is known of a case.
+
+    Attributes:
+      name: its name, unique within its family.
+      status: PASSED, FAILED, SKIPPED or STARTED.
+      seconds: how long it took.
+      measured: see Outcome.
+      problems: see Outcome.
+      skipped: see Outcome.
+    """
+
+    name: str
+    status: str
+    seconds: float = 0.0
+    measured: dict[str, Any] = dataclasses.field(default_factory=dict)
+    problems: list[str] = dataclasses.field(default_factory=list)
+    skipped: str = ""
+
+
+@dataclasses.dataclass
+class FamilyResult:
+    """What is known of a family: its cases by name, and how it ended: ENDED if regularly."""
+
+    name: str
+    end: str = "did not end"
+    seconds: float = 0.0
+    cases: dict[str, CaseResult] = dataclasses.field(default_factory=dict)
+
+    def with_status(self, *statuses: str) -> list[CaseResult]:
+        """Returns the cases with one of some statuses."""
+        return [case for case in self.cases.values() if case.status in statuses]
+
+    @property
+    def passed(self) -> bool:
+        """Whether it ended regularly, and no case failed."""
+        return self.end == ENDED and bool(self.cases) and not self.with_status(FAILED, STARTED)
+
+
+@dataclasses.dataclass
+class Report:
+    """The results of a run, by family, in the order in which they ran."""
+
+    families: dict[str, FamilyResult]
+
+    @property
+    def environment(self) -> dict[str, Any]:
+        """What the run ran on; empty if that is not known."""
+        family = self.families.get(ENVIRONMENT)
+        return family.cases[ENVIRONMENT].measured if family and ENVIRONMENT in family.cases else {}
+
+    @property
+    def passed(self) -> bool:
+        """Whether all families passed."""
+        return bool(self.families) and all(family.passed for family in self.families.values())
+
+
+def _append(path: pathlib.Path, line: dict[str, Any]) -> None:
+    """Writes a line in one piece, whatever else writes to the file or ends this process."""
+    file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    try:
+        os.write(file, (json.dumps(line) + "\n").encode())
+    finally:
+        os.close(file)
+
+
+def add_case(path: pathlib.Path, family: str, case: CaseResult) -> None:
+    """Adds what is known of a case, in place of what was."""
+    _append(path, {"family": family, "case": dataclasses.asdict(case)})
+
+
+def add_end(path: pathlib.Path, family: str, end: str, seconds: float) -> None:
+    """Adds how a family ended."""
+    _append(path, {"family": family, "end": end, "seconds": seconds})
+
+
+def read(path: pathlib.Path) -> Report:
+    """Reads a file of results, which need not exist yet.
+
+    Raises:
+      ValueError: if it holds anything else.
+    """
+    families: dict[str, FamilyResult] = {}
+    text = path.read_text() if path.exists() else ""
+    for number, line in enumerate(text.splitlines(), start=1):
+        try:
+            entry = json.loads(line)
+            family = families.setdefault(entry["family"], FamilyResult(entry["family"]))
+            if "case" in entry:
+                case = CaseResult(**entry["case"])
+                family.cases[case.name] = case
+            else:
+                family.end, family.seconds = entry["end"], entry["seconds"]
+        except (ValueError, KeyError, TypeError) as error:
+            raise ValueError(f"{path}, line {number} is no result of tools/gpu_check.py: {error}") from error
+    return Report(families)
+
+
+def write_condensed(report: Report, path: pathlib.Path) -> None:
+    """Writes a report as `read` reads it, with one line for each case and the end of each family."""
+    path.unlink(missing_ok=True)
+    for family in report.families.values():
+        for case in family.cases.values():
+            add_case(path, family.name, case)
+        add_end(path, family.name, family.end, family.seconds)

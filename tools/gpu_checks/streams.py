@@ -1,0 +1,86 @@
+"""Several streams and threads at once give the same bits as one alone."""
+
+import concurrent.futures
+import functools
+import itertools
+
+import golden_cases
+from golden_cases import Case
+
+from gpu_checks import networks
+from gpu_checks.arrays import to_numpy
+from gpu_checks.engine import TYPES, Network
+from gpu_checks.outcome import Cases, Context, Outcome
+
+STREAMS = 2
+THREADS = 4
+ROUNDS = 5
+
+
+def cases(context: Context) -> Cases:
+    """Yields networks of each mode and type on two streams and in several threads."""
+    for mode, dtype in itertools.product(golden_cases.MODES, TYPES):
+        for layout, lengths in ((golden_cases.SEQUENCE_MAJOR, "no_lengths"), (golden_cases.BATCH_MAJOR, "with_0")):
+            case = networks.make_case(mode, dtype, lengths, layout, direction="bidirectional", num_layers=2)
+            yield f"{STREAMS}_streams-{case.name}", functools.partial(two_streams, context, case)
+            yield f"{THREADS}_threads-{case.name}", functools.partial(threads, context, case, shares_network=False)
+            yield (
+                f"{THREADS}_threads_of_one_network-{case.name}",
+                functools.partial(threads, context, case, shares_network=True),
+            )
+
+
+def run(network: Network, tensors) -> dict:
+    """Returns all results of a network but its reserve space, forward and backward."""
+    outputs = network.forward(tensors)
+    gradients = network.backward(tensors, outputs)
+    del outputs["reserve_space"]
+    return {**outputs, **gradients}
+
+
+def alone(context: Context, case: Case, network: Network):
+    """Returns tensors that a network is given, and its results when nothing else runs."""
+    device = context.engine.device
+    tensors = device.upload_all(networks.floating(networks.make_given(case)), case.dtype)
+    results = run(network, tensors)
+    device.synchronize()
+    return tensors, results
+
+
+def two_streams(context: Context, case: Case) -> Outcome:
+    """Enqueues networks on two streams by turns, and waits for all at the end."""
+    outcome = Outcome()
+    device = context.engine.device
+    streams = [device.new_stream() for _ in range(STREAMS)]
+    with Network(context.engine, case) as network:
+        tensors, expected = alone(context, case, network)
+        results = []
+        for _, stream in itertools.product(range(ROUNDS), streams):
+            with stream:
+                results.append(run(network, tensors))
+        device.synchronize()
+        for each in results:
+            outcome.expect_same_bits("beside another stream", each, expected)
+    return outcome
+
+
+def threads(context: Context, case: Case, shares_network: bool) -> Outcome:
+    """Runs a network in several threads, each on a stream of its own."""
+    outcome = Outcome()
+    device = context.engine.device
+    with Network(context.engine, case) as network:
+        tensors, expected = alone(context, case, network)
+        in_memory = {name: to_numpy(tensor) for name, tensor in expected.items()}
+
+        def work(_):
+            with device.new_stream(), Network(context.engine, case) as own:
+                used = network if shares_network else own
+                rounds = [run(used, tensors) for _ in range(ROUNDS)]
+                device.synchronize()
+                return [{name: to_numpy(tensor) for name, tensor in each.items()} for each in rounds]
+
+        with concurrent.futures.ThreadPoolExecutor(THREADS) as pool:
+            for each in itertools.chain.from_iterable(pool.map(work, range(THREADS))):
+                wrong = [name for name in in_memory if not golden_cases.same_bits(each[name], in_memory[name])]
+                outcome.expect(not wrong, f"beside other threads: {wrong} have other bits")
+    return outcome

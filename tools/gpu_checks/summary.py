@@ -1,0 +1,132 @@
+"""A run on one page: as text for the terminal, as Markdown for docs/gpu.md."""
+
+import itertools
+from collections.abc import Iterable, Sequence
+
+from gpu_checks import results
+from gpu_checks.results import FamilyResult, Report
+
+# Of each family, how many failed cases are named.
+NAMED = 5
+PROBLEM_LENGTH = 200
+PEERS = ("float64", "torch.nn")
+DTYPES = ("float64", "float32", "float16", "bfloat16")
+TASKS = ("forward", "forward + backward")
+
+Row = Sequence[str]
+_FAMILY_COLUMNS = ("family", "passed", "failed", "skipped", "end", "seconds")
+_DIFFERENCE_COLUMNS = ("largest difference", *(f"{dtype}, {peer}" for peer in PEERS for dtype in DTYPES))
+_TIMING_COLUMNS = (
+    "median ms",
+    "algorithm",
+    *(f"{task}{by}" for task in ("fwd", "fwd+bwd") for by in ("", ", PyTorch", ", TF")),
+    "bwd in place",
+    "bwd, copy",
+)
+
+
+def family_rows(report: Report, families: Iterable[str]) -> list[Row]:
+    """Returns a row of _FAMILY_COLUMNS for each family."""
+    rows: list[Row] = []
+    for family in (report.families[name] for name in families):
+        counts = [
+            str(len(family.with_status(*statuses)))
+            for statuses in ((results.PASSED,), (results.FAILED, results.STARTED), (results.SKIPPED,))
+        ]
+        rows.append((family.name, *counts, family.end, f"{family.seconds:.0f}"))
+    return rows
+
+
+def difference_rows(report: Report) -> list[Row]:
+    """Returns a row of _DIFFERENCE_COLUMNS for each family that compares with a peer."""
+    rows: list[Row] = []
+    for family in report.families.values():
+        cells = [_largest(family, dtype, peer) for peer, dtype in itertools.product(PEERS, DTYPES)]
+        if any(cells):
+            rows.append((family.name, *cells))
+    return rows
+
+
+def _largest(family: FamilyResult, dtype: str, peer: str) -> str:
+    found = [
+        case.measured[peer]
+        for name, case in family.cases.items()
+        if name.endswith(f"-{dtype}") and peer in case.measured
+    ]
+    return f"{max(found):.0e}" if found else ""
+
+
+def timing_rows(report: Report) -> list[Row]:
+    """Returns a row of _TIMING_COLUMNS for each network that was timed."""
+    timing, tensorflow = (report.families.get(name, FamilyResult(name)).cases for name in ("timing", "tensorflow"))
+    rows: list[Row] = []
+    for name, case in timing.items():
+        if "forward ms" not in case.measured:
+            continue
+        measured = dict(case.measured)
+        for other in (tensorflow.get(name), timing.get(f"reserve_space-{name}")):
+            measured |= other.measured if other else {}
+        times = [f"{prefix}{task} ms" for task in TASKS for prefix in ("", "torch.nn ", "TensorFlow ")]
+        cells = [measured.get(key) for key in (*times, "in place ms", "copy ms")]
+        rows.append((name, str(case.measured["algorithm"]), *("" if each is None else f"{each:.3g}" for each in cells)))
+    return rows
+
+
+def failures(family: FamilyResult) -> list[str]:
+    """Returns a line for each of the first cases that failed, and one that counts the others."""
+    failed = family.with_status(results.FAILED, results.STARTED)
+    lines = [f"{case.name}: {'; '.join(case.problems) or 'did not end'}"[:PROBLEM_LENGTH] for case in failed[:NAMED]]
+    return [*lines, f"... and {len(failed) - NAMED} more"] if len(failed) > NAMED else lines
+
+
+def verdict(report: Report) -> str:
+    """Returns what came of a run, in a sentence."""
+    environment = report.environment
+    where = f"on {environment.get('device', 'an unknown device')}, commit {environment.get('commit', 'unknown')}"
+    if report.passed:
+        return f"All checks passed {where}."
+    names = [family.name for family in report.families.values() if not family.passed]
+    return f"Not all checks passed {where}: {', '.join(names) or 'none was run'}."
+
+
+def to_text(report: Report, families: Sequence[str] | None = None) -> str:
+    """Returns a run as text: all of it, or the lines of some families."""
+    names = list(report.families if families is None else families)
+    rows = family_rows(report, names)
+    lines = _aligned([_FAMILY_COLUMNS, *rows] if families is None else rows)
+    for name in names:
+        lines += [f"  {name}/{line}" for line in failures(report.families[name])]
+    if families is None:
+        lines = [verdict(report), *(f"{name}: {value}" for name, value in report.environment.items()), "", *lines]
+        for title, rows in _tables(report):
+            lines += ["", *_aligned([title, *rows])]
+    return "\n".join(lines) + "\n"
+
+
+def to_markdown(report: Report) -> str:
+    """Returns a run as Markdown."""
+    facts: list[Row] = [(name, str(value)) for name, value in report.environment.items()]
+    families: tuple[Row, list[Row]] = (_FAMILY_COLUMNS, family_rows(report, report.families))
+    tables: list[tuple[Row, list[Row]]] = [(("fact", "value"), facts), families, *_tables(report)]
+    blocks = [verdict(report), *("\n".join(_markdown_rows([title, *rows])) for title, rows in tables)]
+    failed = [f"- `{family.name}`: {line}" for family in report.families.values() for line in failures(family)]
+    return "\n\n".join([*blocks, *(["\n".join(failed)] if failed else [])]) + "\n"
+
+
+def _tables(report: Report) -> list[tuple[Row, list[Row]]]:
+    """Returns the titles and rows of what was measured, of what there is."""
+    tables: list[tuple[Row, list[Row]]] = [
+        (_DIFFERENCE_COLUMNS, difference_rows(report)),
+        (_TIMING_COLUMNS, timing_rows(report)),
+    ]
+    return [(title, rows) for title, rows in tables if rows]
+
+
+def _aligned(rows: list[Row]) -> list[str]:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+
+
+def _markdown_rows(rows: list[Row]) -> list[str]:
+    lines = [f"| {' | '.join(row)} |" for row in rows]
+    return [lines[0], "|---" * len(rows[0]) + "|", *lines[1:]]

@@ -1,0 +1,109 @@
+"""Runs families one after another, each in a process of its own, whatever becomes of these."""
+
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+
+from gpu_checks import results
+from gpu_checks.families import Family
+from gpu_checks.results import DEVICE_LOST
+from gpu_checks.summary import to_text
+
+PROGRAM = pathlib.Path(__file__).parent.parent / "gpu_check.py"
+# A family needs as long to import PyTorch: with less time left it is not begun.
+LEAST_SECONDS = 10
+# So often a family goes on in another process: where most cases end theirs, the other families are worth more.
+MOST_RESTARTS = 3
+
+
+def run(
+    families: Mapping[str, Family],
+    folder: pathlib.Path,
+    options: Sequence[str],
+    environment: Mapping[str, str],
+    seconds: float,
+) -> results.Report:
+    """Runs families and writes results and summary into a folder, after each of them.
+
+    Args:
+      families: by name.
+      folder: where the files go. It is made, and must have no results of another run.
+      options: of the command line, for every family.
+      environment: the variables of their processes.
+      seconds: after so long no family goes on.
+
+    Returns:
+      The results.
+
+    Raises:
+      FileExistsError: if the folder has results.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / results.RESULTS
+    for name in (results.RESULTS, results.ARCHIVE):
+        if (folder / name).exists():
+            raise FileExistsError(f"{folder / name} is of another run: name another folder, or remove it")
+    deadline = time.monotonic() + seconds
+    for name, family in families.items():
+        _run_family(name, family, path, options, environment, deadline)
+        report = results.read(path)
+        (folder / results.SUMMARY).write_text(to_text(report))
+        print(to_text(report, families=[name]), end="", flush=True)
+    return results.read(path)
+
+
+def _run_family(name, family, path, options, environment, deadline):
+    """Runs a family. Where its process dies in a case, another one goes on with the next case."""
+    begin = time.monotonic()
+    limit = min(begin + family.seconds, deadline)
+    after: list[str] = []
+    for _ in range(1 + MOST_RESTARTS):
+        if limit - time.monotonic() < min(LEAST_SECONDS, family.seconds):
+            end = "no time was left"
+            break
+        command = [sys.executable, str(PROGRAM), "family", name, family.function, *family.arguments]
+        status = _run_process([*command, "--results", str(path), *after, *options], environment, path, limit)
+        end = _describe(status)
+        last = _last_case(name, path)
+        died_in_case = last is not None and last.status == results.STARTED
+        if died_in_case:
+            last.status, last.problems = results.FAILED, [f"the process {end}"]
+            results.add_case(path, name, last)
+        if status is None or not (died_in_case or status == DEVICE_LOST):
+            break
+        after = ["--after", last.name]
+    results.add_end(path, name, end, time.monotonic() - begin)
+
+
+def _last_case(name, path) -> results.CaseResult | None:
+    family = results.read(path).families.get(name)
+    return list(family.cases.values())[-1] if family and family.cases else None
+
+
+def _run_process(command, environment, path, limit) -> int | None:
+    """Returns the exit status of a process, or None if it was killed at the limit. Its output goes to the log."""
+    with path.with_name(results.LOG).open("a") as log:
+        process = subprocess.Popen(
+            command, env={**os.environ, **environment}, stdout=log, stderr=log, start_new_session=True
+        )
+        try:
+            return process.wait(timeout=max(limit - time.monotonic(), 0))
+        except subprocess.TimeoutExpired:
+            return None
+        finally:
+            if process.poll() is None:  # it hangs, or this process is to end
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+
+
+def _describe(status: int | None) -> str:
+    """Returns how a process ended, in words."""
+    if status is None:
+        return "ran out of time"
+    if status < 0:
+        return f"died of {signal.Signals(-status).name}"
+    return results.ENDED if status == 0 else f"exited with status {status}"

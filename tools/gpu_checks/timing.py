@@ -1,0 +1,182 @@
+"""How long networks take beside PyTorch's and TensorFlow's, and what the copy of the reserve space costs."""
+
+import functools
+import itertools
+import statistics
+import time
+
+import cudnn_rnn_reference as reference
+import golden_cases
+import numpy as np
+import torch
+from golden_cases import Case
+
+from gpu_checks import networks, torch_layers
+from gpu_checks.engine import Network
+from gpu_checks.outcome import Cases, Context, Outcome
+from gpu_checks.summary import TASKS
+
+# batch, time, input_size, num_units
+SIZES = ((32, 100, 128, 256), (64, 50, 512, 512), (1, 100, 128, 256), (256, 100, 512, 1024))
+QUICK_SIZES = ((2, 3, 8, 8),)
+DTYPES = ("float32", "float16", "bfloat16")
+ROUNDS = 20
+QUICK_ROUNDS = 3
+WARM_UP = 3
+FORWARD, FORWARD_BACKWARD = TASKS
+
+
+def timed_cases(context: Context) -> list[Case]:
+    """Returns LSTMs and GRUs of usual sizes."""
+    sizes = QUICK_SIZES if context.quick else SIZES
+    return [make_case(mode, dtype, *size) for mode, size, dtype in itertools.product(("lstm", "gru"), sizes, DTYPES)]
+
+
+def make_case(mode: str, dtype: str, batch: int, steps: int, input_size: int, num_units: int) -> Case:
+    """Returns a network of one layer."""
+    config = reference.Config(rnn_mode=mode, batch=batch, time=steps, input_size=input_size, num_units=num_units)
+    return Case(config, dtype, f"{batch}x{steps}x{input_size}x{num_units}")
+
+
+def cases(context: Context) -> Cases:
+    """Yields networks beside PyTorch's, and backward passes that own the reserve space beside those that copy it."""
+    for case in timed_cases(context):
+        yield case.name, functools.partial(beside_pytorch, context, case)
+    for case in timed_cases(context):
+        yield f"reserve_space-{case.name}", functools.partial(copying, context, case)
+
+
+def rounds(context: Context) -> int:
+    """Returns how often a call is timed."""
+    return QUICK_ROUNDS if context.quick else ROUNDS
+
+
+def median_seconds(context: Context, call) -> float:
+    """Returns the median of what a call takes when it is warm."""
+    for _ in range(WARM_UP):
+        call()
+    return context.engine.device.median_seconds(itertools.repeat(call, rounds(context)))
+
+
+def _upload(context, case):
+    """Returns what a network is given, and that as tensors."""
+    given = golden_cases.make_given(case, reference.params_size(case.config))
+    return given, context.engine.device.upload_all(networks.floating(given), case.dtype)
+
+
+def beside_pytorch(context: Context, case: Case) -> Outcome:
+    """Times inference, and a training pass forward and backward."""
+    outcome = Outcome()
+    given, tensors = _upload(context, case)
+    with Network(context.engine, case, poisons_results=False) as network:
+        outcome.measured["algorithm"] = network.reserve_space()[1]
+
+        def train():
+            network.backward(tensors, network.forward(tensors), owns_reserve_space=True)
+
+        outcome.measured[f"{FORWARD} ms"] = 1e3 * median_seconds(
+            context, lambda: network.forward(tensors, training=False)
+        )
+        outcome.measured[f"{FORWARD_BACKWARD} ms"] = 1e3 * median_seconds(context, train)
+    infer, train_peer = _pytorch_calls(context, case, given, tensors)
+    outcome.measured[f"torch.nn {FORWARD} ms"] = 1e3 * median_seconds(context, infer)
+    outcome.measured[f"torch.nn {FORWARD_BACKWARD} ms"] = 1e3 * median_seconds(context, train_peer)
+    return outcome
+
+
+def _pytorch_calls(context, case, given, tensors):
+    """Returns what runs PyTorch's layer forward, and forward and backward."""
+    layer = torch_layers.make_layer(case)
+    torch_layers.load_params(case, layer, given["params"])
+    layer = layer.to(context.engine.device.peer)
+    states = tuple(tensors[name] for name in ("input_h", "input_c") if name in tensors)
+    states = states if case.has_cell_state else states[0]
+    watched = tensors["input"].clone().requires_grad_()
+
+    def infer():
+        with torch.inference_mode():
+            layer(tensors["input"], states)
+
+    def train():
+        output, _ = layer(watched, states)
+        torch.autograd.grad(output, [watched, *layer.parameters()], tensors["output_backprop"])
+
+    return infer, train
+
+
+def copying(context: Context, case: Case) -> Outcome:
+    """Times the backward pass alone, on the reserve space and on a copy of it."""
+    outcome = Outcome()
+    device = context.engine.device
+    _, tensors = _upload(context, case)
+    with Network(context.engine, case, poisons_results=False) as network:
+        outcome.measured["reserve_space MB"] = network.reserve_space()[0] / 1e6
+        for name, owns in (("in place ms", True), ("copy ms", False)):
+
+            def backward(owns=owns):
+                outputs = network.forward(tensors)
+                return functools.partial(network.backward, tensors, outputs, owns_reserve_space=owns)
+
+            for _ in range(WARM_UP):
+                backward()()
+            seconds = device.median_seconds(backward() for _ in range(rounds(context)))
+            outcome.measured[name] = 1e3 * seconds
+    return outcome
+
+
+# ------------------------------------------------------------------ TensorFlow
+
+
+def tensorflow_cases(context: Context) -> Cases:
+    """Yields the same networks by TensorFlow's own op, in a process of its own: it brings CUDA libraries of its own."""
+    try:
+        import tensorflow as tf
+
+        missing = "" if tf.config.list_physical_devices("GPU") else "TensorFlow sees no GPU"
+    except ImportError as error:
+        missing = f"TensorFlow cannot be imported: {error}"
+    if missing:
+        yield "tensorflow", lambda: Outcome(skipped=missing)
+        return
+    for case in timed_cases(context):
+        yield case.name, functools.partial(beside_tensorflow, tf, case, rounds(context))
+
+
+def beside_tensorflow(tf, case: Case, num_rounds: int) -> Outcome:
+    """Times tf.raw_ops.CudnnRNNV3 and its backprop by the clock of the host."""
+    outcome = Outcome()
+    given = golden_cases.make_given(case, reference.params_size(case.config))
+    dtype = tf.as_dtype(case.dtype)
+    wide = golden_cases.all_to_float64(networks.floating(given), case.dtype)
+    tensors = {name: tf.cast(array, dtype) for name, array in wide.items()}
+    inputs = {
+        **{name: tensors[name] for name in ("input", "input_h", "params")},
+        "input_c": tensors.get("input_c", tf.zeros([], dtype)),
+        "sequence_lengths": np.full(case.config.batch, case.config.time, np.int32),
+        "rnn_mode": case.config.rnn_mode,
+    }
+
+    def infer():
+        return tf.raw_ops.CudnnRNNV3(**inputs, is_training=False).output[0, 0, 0].numpy()
+
+    def train():
+        run = tf.raw_ops.CudnnRNNV3(**inputs, is_training=True)
+        gradients = tf.raw_ops.CudnnRNNBackpropV3(
+            **inputs,
+            **{name: getattr(run, name) for name in ("output", "output_h", "output_c", "reserve_space")},
+            host_reserved=run.host_reserved,
+            **{f"{name}_backprop": tf.zeros_like(getattr(run, name)) for name in ("output_h", "output_c")},
+            output_backprop=tensors["output_backprop"],
+        )
+        return gradients.params_backprop[0].numpy()
+
+    for name, call in ((FORWARD, infer), (FORWARD_BACKWARD, train)):
+        seconds = [_seconds(call) for _ in range(WARM_UP + num_rounds)]
+        outcome.measured[f"TensorFlow {name} ms"] = 1e3 * statistics.median(seconds[WARM_UP:])
+    return outcome
+
+
+def _seconds(call) -> float:
+    begin = time.perf_counter()
+    call()
+    return time.perf_counter() - begin
