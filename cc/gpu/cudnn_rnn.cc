@@ -166,7 +166,8 @@ struct BackwardArrays {
   void* inner_gradients[2] = {nullptr, nullptr};
   void* workspace;
   void* reserve_space;
-  void* cudnn_part;  // a copy of what cuDNN keeps of a stack
+  // For a copy of what cuDNN keeps of a stack; null if it is used in place.
+  void* cudnn_part_copy = nullptr;
   rnn::RandomStream stream;
 };
 
@@ -207,7 +208,8 @@ Status StageBackward(const rnn::CudnnRnnBackward<T>& pass, CudnnRnnPlan* plan,
                        &arrays->dcx);
 }
 
-Status AllocateBackward(const CudnnRnnPlan& plan, BackwardArrays* arrays) {
+Status AllocateBackward(const CudnnRnnPlan& plan, bool owns_reserve_space,
+                        BackwardArrays* arrays) {
   ScratchAllocator& scratch = *plan.call().scratch;
   const std::size_t num_inner = plan.stacks().size() - 1;
   for (std::size_t i = 0; i < std::min<std::size_t>(num_inner, 2); ++i) {
@@ -219,7 +221,20 @@ Status AllocateBackward(const CudnnRnnPlan& plan, BackwardArrays* arrays) {
   }
   TF_RNN_OPS_GPU_RETURN_IF_ERROR(
       scratch.Allocate(plan.workspace_bytes(), &arrays->workspace));
-  return scratch.Allocate(plan.cudnn_reserve_bytes(), &arrays->cudnn_part);
+  if (owns_reserve_space) return Status();
+  return scratch.Allocate(plan.cudnn_reserve_bytes(), &arrays->cudnn_part_copy);
+}
+
+// What cuDNN keeps of a stack, which a backward pass writes to: a copy, unless
+// it may be written to.
+Status StageCudnnPart(const CudnnRnnPlan& plan, std::size_t index,
+                      const BackwardArrays& arrays, void** cudnn_part) {
+  void* const kept = plan.CudnnPart(arrays.reserve_space, index);
+  *cudnn_part = kept;
+  if (arrays.cudnn_part_copy == nullptr) return Status();
+  *cudnn_part = arrays.cudnn_part_copy;
+  return CopyBytes(plan.call(), plan.stacks()[index].reserve_bytes(), kept,
+                   *cudnn_part);
 }
 
 // The arrays of one stack of a backward pass.
@@ -287,16 +302,14 @@ Status RunBackwardStack(const Cudnn& cudnn, cudnnHandle_t handle,
       is_first ? all->x : all->dropped,
       plan.is_last(index) ? all->y : plan.KeptOutput(all->reserve_space, index),
       is_first ? all->dx : all->inner_gradients[(index - 1) % 2],
-      all->cudnn_part};
+      /*cudnn_part=*/nullptr};
   if (!is_first) {
     TF_RNN_OPS_GPU_RETURN_IF_ERROR(plan.Drop(
         index, all->stream, plan.KeptOutput(all->reserve_space, index - 1),
         all->dropped));
   }
-  // cuDNN writes into it, but a second pass backward must find it as it was.
   TF_RNN_OPS_GPU_RETURN_IF_ERROR(
-      CopyBytes(plan.call(), plan.stacks()[index].reserve_bytes(),
-                plan.CudnnPart(all->reserve_space, index), arrays.cudnn_part));
+      StageCudnnPart(plan, index, *all, &arrays.cudnn_part));
   TF_RNN_OPS_GPU_RETURN_IF_ERROR(plan.ZeroIfNotWritten(
       is_first ? plan.input_shape() : plan.output_shape(), arrays.dx));
   TF_RNN_OPS_GPU_RETURN_IF_ERROR(
@@ -397,9 +410,9 @@ Status CudnnRnn<T>::Forward(const rnn::CudnnRnnForward<T>& pass,
 
 template <typename T>
 Status CudnnRnn<T>::Backward(const rnn::CudnnRnnBackward<T>& pass,
-                             CudnnRnnPlan* plan) {
+                             CudnnRnnPlan* plan, bool owns_reserve_space) {
   const Status status = plan->has_steps()
-                            ? RunBackward(pass, plan)
+                            ? RunBackward(pass, plan, owns_reserve_space)
                             : BackwardWithoutSteps(plan->call(), pass);
   return Named(status, pass.config, pass.size);
 }
@@ -420,12 +433,13 @@ Status CudnnRnn<T>::RunForward(const rnn::CudnnRnnForward<T>& pass,
 
 template <typename T>
 Status CudnnRnn<T>::RunBackward(const rnn::CudnnRnnBackward<T>& pass,
-                                CudnnRnnPlan* plan) {
+                                CudnnRnnPlan* plan, bool owns_reserve_space) {
   CudnnLock lock;
   TF_RNN_OPS_GPU_RETURN_IF_ERROR(handles_.Lock(plan->call(), &lock));
   BackwardArrays arrays;
   TF_RNN_OPS_GPU_RETURN_IF_ERROR(StageBackward(pass, plan, &arrays));
-  TF_RNN_OPS_GPU_RETURN_IF_ERROR(AllocateBackward(*plan, &arrays));
+  TF_RNN_OPS_GPU_RETURN_IF_ERROR(
+      AllocateBackward(*plan, owns_reserve_space, &arrays));
   arrays.stream = rnn::ReserveSpaceStream(*pass.reserve_space_header);
   for (std::size_t i = plan->stacks().size(); i-- > 0;) {
     TF_RNN_OPS_GPU_RETURN_IF_ERROR(

@@ -55,8 +55,11 @@ class CudnnRnn {
 
   // Run the pass that was planned. A plan serves one.
   Status Forward(const rnn::CudnnRnnForward<T>& pass, CudnnRnnPlan* plan);
-  // reserve_space is not written to. input_backprop must not be null.
-  Status Backward(const rnn::CudnnRnnBackward<T>& pass, CudnnRnnPlan* plan);
+  // input_backprop must not be null.
+  // owns_reserve_space: whether the reserve space may be written to, so that it
+  //   serves no other pass. Otherwise cuDNN is given a copy.
+  Status Backward(const rnn::CudnnRnnBackward<T>& pass, CudnnRnnPlan* plan,
+                  bool owns_reserve_space = false);
 
  private:
   using NetworkKey =
@@ -77,7 +80,8 @@ class CudnnRnn {
                      const CudnnRnnNetwork** network);
 
   Status RunForward(const rnn::CudnnRnnForward<T>& pass, CudnnRnnPlan* plan);
-  Status RunBackward(const rnn::CudnnRnnBackward<T>& pass, CudnnRnnPlan* plan);
+  Status RunBackward(const rnn::CudnnRnnBackward<T>& pass, CudnnRnnPlan* plan,
+                     bool owns_reserve_space);
 
   const Cudnn& cudnn_;
   CudnnHandlePool& handles_;

@@ -286,6 +286,35 @@ TEST(CudnnRnnTest, TellsReserveSpacesApart) {
             std::string::npos);
 }
 
+TEST(CudnnRnnTest, CopiesNoReserveSpaceThatItOwns) {
+  for (float dropout : {0.0f, 0.5f}) {
+    FakeCudnnGpu gpu;
+    Case k = RandomCase({RnnMode::kLstm, false, 2, 3, 3, 5, 0}, {4, 6});
+    k.dropout = dropout;
+    FakeNetwork<float> network(&gpu, k);
+    ForwardResult forward;
+    BackwardResult copied, again, in_place;
+    ASSERT_TRUE(network.Forward(true, &forward).ok());
+    ASSERT_TRUE(network.Backward(&copied).ok());
+    ASSERT_TRUE(network.Backward(&again).ok());
+    network.owns_reserve_space = true;
+    const auto count_copies = [&] {
+      return gpu.driver().CountCalls("cuMemcpyDtoDAsync");
+    };
+    const int copies_before = count_copies();
+    ASSERT_TRUE(network.Backward(&in_place).ok());
+    // With dropout, each layer's weights are gathered from two places and its
+    // gradients put back there.
+    EXPECT_EQ(count_copies() - copies_before, dropout > 0 ? 3 * 4 : 0);
+    for (const BackwardResult& other : {again, in_place}) {
+      EXPECT_EQ(other.input, copied.input);
+      EXPECT_EQ(other.input_h, copied.input_h);
+      EXPECT_EQ(other.input_c, copied.input_c);
+      EXPECT_EQ(other.params, copied.params);
+    }
+  }
+}
+
 // --------------------------------------------------------------------- errors
 
 // A pass forward and one backward of a network of which everything is brought

@@ -27,7 +27,7 @@
 //   // What is wrong with a reserve_space, in words; empty if nothing is. May
 //   // put another tensor of the same contents in its place. Copies its header.
 //   absl::Status FindReserveSpaceMismatch(
-//       OpKernelContext*, const CudnnRnnInputs&, const Plan&, int version,
+//       OpKernelContext*, const CudnnRnnInputs&, Plan*, int version,
 //       Tensor* reserve_space, rnn::ReserveSpaceHeader*,
 //       std::string* mismatch);
 //   absl::Status SetZero(const Plan&, Tensor*) const;
@@ -179,8 +179,8 @@ class CudnnRNNBackwardOp : public tensorflow::OpKernel {
     std::string mismatch;
     OP_REQUIRES_OK(ctx, inputs.ReadReserveSpace(&reserve_space));
     OP_REQUIRES_OK(ctx, engine_.FindReserveSpaceMismatch(
-                            ctx, inputs, plan, version, &reserve_space, &header,
-                            &mismatch));
+                            ctx, inputs, &plan, version, &reserve_space,
+                            &header, &mismatch));
     OP_REQUIRES_OK(ctx, CheckReserveSpace(mismatch));
     pass.reserve_space = EngineData<T>(reserve_space);
     pass.reserve_space_header = &header;

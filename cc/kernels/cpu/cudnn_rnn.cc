@@ -75,7 +75,7 @@ class CpuCudnnRnn {
 
   absl::Status FindReserveSpaceMismatch(OpKernelContext* ctx,
                                         const CudnnRnnInputs& inputs,
-                                        const Plan&, int, Tensor* reserve_space,
+                                        Plan*, int, Tensor* reserve_space,
                                         rnn::ReserveSpaceHeader* header,
                                         std::string* mismatch) const {
     TF_RETURN_IF_ERROR(AlignReserveSpace(ctx, reserve_space));

@@ -16,8 +16,11 @@
 #include "cc/kernels/make_output.h"
 #include "cc/rnn/random_stream.h"
 #include "cc/rnn/reserve_space.h"
+#include "tensorflow/core/framework/allocator.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/framework/tensor.h"
+#include "tensorflow/core/framework/tensor_shape.h"
+#include "tensorflow/core/framework/types.h"
 #include "tensorflow/core/lib/core/errors.h"
 
 namespace tf_rnn_ops {
@@ -72,6 +75,7 @@ class GpuCudnnRnn {
     gpu::CudnnRnn<E>* networks = nullptr;
     gpu::CudnnRnnPlan pass;
     std::int64_t reserve_space_size = 0;
+    bool owns_reserve_space = false;  // of a backward pass
   };
 
   absl::Status MakePlan(OpKernelContext*, const CudnnRnnInputs& inputs,
@@ -112,22 +116,26 @@ class GpuCudnnRnn {
 
   absl::Status Backward(OpKernelContext*, const CudnnRnnInputs&, Plan* plan,
                         rnn::CudnnRnnBackward<E>* pass) const {
-    return ToAbslStatus(plan->networks->Backward(*pass, &plan->pass));
+    return ToAbslStatus(
+        plan->networks->Backward(*pass, &plan->pass, plan->owns_reserve_space));
   }
 
   absl::Status FindReserveSpaceMismatch(OpKernelContext* ctx,
-                                        const CudnnRnnInputs&, const Plan& plan,
-                                        int version, Tensor* reserve_space,
+                                        const CudnnRnnInputs& inputs,
+                                        Plan* plan, int version,
+                                        Tensor* reserve_space,
                                         rnn::ReserveSpaceHeader* header,
                                         std::string* mismatch) const {
     *header = {};
     TF_RETURN_IF_ERROR(
         version >= 2 ? ReadHostReserved(ctx, header)
-                     : ReadHeader(plan.call.call(), *reserve_space, header));
-    *mismatch = rnn::ReserveSpaceMismatch<E>(plan.pass.key(), header->data(),
+                     : ReadHeader(plan->call.call(), *reserve_space, header));
+    *mismatch = rnn::ReserveSpaceMismatch<E>(plan->pass.key(), header->data(),
                                              reserve_space->NumElements(),
-                                             plan.reserve_space_size);
-    return absl::OkStatus();
+                                             plan->reserve_space_size);
+    if (!mismatch->empty()) return absl::OkStatus();
+    return TakeReserveSpace(ctx, inputs, reserve_space,
+                            &plan->owns_reserve_space);
   }
 
   absl::Status SetZero(const Plan& plan, Tensor* tensor) const {
@@ -141,6 +149,26 @@ class GpuCudnnRnn {
     gpu::ReserveSpaceHeader header;
     rnn::WriteReserveSpaceHeader<E>(plan.pass.key(), stream, header.data());
     return header;
+  }
+
+  // Finds whether the op alone refers to its reserve_space, whose memory
+  // TensorFlow then lets it write to. reserve_space remains the same tensor.
+  static absl::Status TakeReserveSpace(OpKernelContext* ctx,
+                                       const CudnnRnnInputs& inputs,
+                                       Tensor* reserve_space, bool* is_taken) {
+    int index, end;
+    TF_RETURN_IF_ERROR(
+        ctx->op_kernel().InputRange("reserve_space", &index, &end));
+    const tensorflow::TensorShape shape = reserve_space->shape();
+    *reserve_space = Tensor();  // was another reference
+    const std::unique_ptr<Tensor> taken = ctx->forward_input(
+        index, OpKernelContext::Params::kNoReservation,
+        tensorflow::DataTypeToEnum<T>::value, shape, tensorflow::DEVICE_MEMORY,
+        tensorflow::AllocatorAttributes());
+    *is_taken = taken != nullptr;
+    if (!*is_taken) return inputs.ReadReserveSpace(reserve_space);
+    *reserve_space = *taken;
+    return absl::OkStatus();
   }
 
   // What MakeHostReserved made; zeros of anything else, which no header is.
