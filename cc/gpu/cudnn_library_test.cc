@@ -104,7 +104,8 @@ Status InitNetwork(const Cudnn& cudnn, cudnnHandle_t handle,
   for (DataType type : {DataTypeOf<T>, DataType::kFloat}) {
     *network = std::make_unique<CudnnRnnNetwork>();
     status =
-        (*network)->Init(cudnn, handle, layers, {type, /*allow_tf32=*/false});
+        (*network)->Init(cudnn, handle, layers,
+                         {type, CUDNN_RNN_ALGO_STANDARD, /*allow_tf32=*/false});
     if (DataTypeOf<T> != DataType::kBFloat16 || status.ok()) break;
   }
   return status;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "cc/gpu/arrays.h"
+#include "cc/gpu/cudnn_rnn_algorithm.h"
 #include "cc/gpu/data_type.h"
 #include "cc/rnn/cudnn_rnn_params.h"
 #include "cc/rnn/random_stream.h"
@@ -338,14 +339,8 @@ template <typename T>
 Status CudnnRnn<T>::PlanStacks(const CudnnRnnCall& call, CudnnRnnPlan* plan) {
   CudnnLock lock;
   TF_RNN_OPS_GPU_RETURN_IF_ERROR(handles_.Lock(call, &lock));
-  // TF32 makes a difference to float32 alone.
-  const bool allow_tf32 = call.allow_tf32 && DataTypeOf<T> == DataType::kFloat;
-  std::vector<CudnnRnnMethod> methods = {{DataTypeOf<T>, allow_tf32}};
-  if (DataTypeOf<T> == DataType::kBFloat16) {
-    // cuDNN before version 9.13 and some GPUs have no such networks. TF32 has
-    // more bits.
-    methods.push_back({DataType::kFloat, /*allow_tf32=*/true});
-  }
+  std::vector<CudnnRnnMethod> methods;
+  TF_RNN_OPS_GPU_RETURN_IF_ERROR(FindMethods(call, *plan, &methods));
   Status status;
   for (const CudnnRnnMethod& method : methods) {
     status = PlanStacks(method, lock.handle(), plan);
@@ -355,9 +350,42 @@ Status CudnnRnn<T>::PlanStacks(const CudnnRnnCall& call, CudnnRnnPlan* plan) {
 }
 
 template <typename T>
+Status CudnnRnn<T>::FindMethods(const CudnnRnnCall& call,
+                                const CudnnRnnPlan& plan,
+                                std::vector<CudnnRnnMethod>* methods) const {
+  bool is_standard_only;
+  TF_RNN_OPS_GPU_RETURN_IF_ERROR(ReadAlgorithmVariable(&is_standard_only));
+  is_standard_only = is_standard_only || options_.standard_algorithm_only ||
+                     !plan.has_all_steps();
+  GpuTraits gpu{};
+  if (!is_standard_only) {
+    TF_RNN_OPS_GPU_RETURN_IF_ERROR(ReadGpuTraits(*call.driver, &gpu));
+  }
+  const auto add = [&](DataType type, bool allow_tf32) {
+    const cudnnRNNAlgo_t algorithm =
+        is_standard_only
+            ? CUDNN_RNN_ALGO_STANDARD
+            : ChooseAlgorithm(plan.key(), plan.is_training(), type, gpu);
+    methods->push_back({type, algorithm, allow_tf32});
+    if (algorithm != CUDNN_RNN_ALGO_STANDARD) {
+      methods->push_back({type, CUDNN_RNN_ALGO_STANDARD, allow_tf32});
+    }
+  };
+  constexpr DataType kType = DataTypeOf<T>;
+  // TF32 makes a difference to float32 alone.
+  const bool is_widened =
+      kType == DataType::kBFloat16 && options_.widen_bfloat16;
+  if (!is_widened) add(kType, call.allow_tf32 && kType == DataType::kFloat);
+  // cuDNN before version 9.13 and some GPUs have no networks in bfloat16, which
+  // has fewer bits than TF32.
+  if (kType == DataType::kBFloat16) add(DataType::kFloat, /*allow_tf32=*/true);
+  return Status();
+}
+
+template <typename T>
 Status CudnnRnn<T>::PlanStacks(const CudnnRnnMethod& method,
                                cudnnHandle_t handle, CudnnRnnPlan* plan) {
-  plan->BeginStacks(method.type);
+  plan->BeginStacks(method);
   const rnn::RnnConfig& config = plan->key().config;
   const std::int64_t count = plan->layers_per_stack();
   for (std::int64_t first = 0; first < config.num_layers; first += count) {
@@ -368,6 +396,7 @@ Status CudnnRnn<T>::PlanStacks(const CudnnRnnMethod& method,
   }
   // What is left depends on them too.
   plan->set_variant(cudnn_.cudnnGetVersion() << 8 |
+                    static_cast<std::uint64_t>(method.algorithm) << 4 |
                     static_cast<std::uint64_t>(method.type) << 1 |
                     static_cast<std::uint64_t>(method.allow_tf32));
   return Status();
@@ -382,12 +411,13 @@ Status CudnnRnn<T>::FindNetwork(const Call& call, cudnnHandle_t handle,
   TF_RNN_OPS_GPU_RETURN_IF_ERROR(call.driver->Check(
       call.driver->cuCtxGetCurrent(&context), "cuCtxGetCurrent"));
   const rnn::RnnConfig& config = layers.network;
-  const NetworkKey key = {
-      context,           call.stream,       method.type,
-      method.allow_tf32, layers.first,      layers.count,
-      config.mode,       config.skip_input, config.num_directions,
-      config.num_layers, config.input_size, config.num_units,
-      config.num_proj};
+  const NetworkKey key = {context,           call.stream,
+                          method.type,       method.algorithm,
+                          method.allow_tf32, layers.first,
+                          layers.count,      config.mode,
+                          config.skip_input, config.num_directions,
+                          config.num_layers, config.input_size,
+                          config.num_units,  config.num_proj};
   const std::lock_guard<std::mutex> guard(mutex_);
   std::unique_ptr<CudnnRnnNetwork>& found = networks_[key];
   if (found == nullptr) {

@@ -18,6 +18,7 @@
 #include <memory>
 #include <mutex>
 #include <tuple>
+#include <vector>
 
 #include "cc/gpu/call.h"
 #include "cc/gpu/cudnn.h"
@@ -39,13 +40,21 @@ struct CudnnRnnCall : Call {
   bool allow_tf32;
 };
 
+// For tests of the choices that are made.
+struct CudnnRnnOptions {
+  bool standard_algorithm_only = false;
+  // Whether bfloat16 is computed in float32 on copies, whatever cuDNN has.
+  bool widen_bfloat16 = false;
+};
+
 // Runs networks, and keeps what cuDNN knows of them. Several threads may use it
 // at once.
 template <typename T>
 class CudnnRnn {
  public:
-  CudnnRnn(const Cudnn& cudnn, CudnnHandlePool& handles)
-      : cudnn_(cudnn), handles_(handles) {}
+  CudnnRnn(const Cudnn& cudnn, CudnnHandlePool& handles,
+           const CudnnRnnOptions& options = {})
+      : cudnn_(cudnn), handles_(handles), options_(options) {}
 
   // Plans a pass: one for training, a backward one too, or one for inference.
   // key: its device and variant are not looked at. What it points to, and what
@@ -63,14 +72,18 @@ class CudnnRnn {
 
  private:
   using NetworkKey =
-      std::tuple<CUcontext, CUstream, DataType, bool /*allow_tf32*/,
-                 std::int64_t /*first layer*/, std::int64_t /*layers*/,
-                 rnn::RnnMode, bool /*skip_input*/,
+      std::tuple<CUcontext, CUstream, DataType, cudnnRNNAlgo_t,
+                 bool /*allow_tf32*/, std::int64_t /*first layer*/,
+                 std::int64_t /*layers*/, rnn::RnnMode, bool /*skip_input*/,
                  std::int64_t /*num_directions*/, std::int64_t /*num_layers*/,
                  std::int64_t /*input_size*/, std::int64_t /*num_units*/,
                  std::int64_t /*num_proj*/>;
 
   Status PlanStacks(const CudnnRnnCall& call, CudnnRnnPlan* plan);
+  // The methods to try, the fastest first. The last one is that which most
+  // versions and GPUs have.
+  Status FindMethods(const CudnnRnnCall& call, const CudnnRnnPlan& plan,
+                     std::vector<CudnnRnnMethod>* methods) const;
   // Plans to compute by one method. Unimplemented if cuDNN has not that.
   Status PlanStacks(const CudnnRnnMethod& method, cudnnHandle_t handle,
                     CudnnRnnPlan* plan);
@@ -85,6 +98,7 @@ class CudnnRnn {
 
   const Cudnn& cudnn_;
   CudnnHandlePool& handles_;
+  const CudnnRnnOptions options_;
   std::mutex mutex_;  // of the map
   std::map<NetworkKey, std::unique_ptr<CudnnRnnNetwork>> networks_;
 };

@@ -102,7 +102,7 @@ Status CudnnRnnNetwork::Describe(const Cudnn& cudnn,
                                  const CudnnRnnMethod& method) {
   return cudnn.Check(
       cudnn.cudnnSetRNNDescriptor_v8(
-          descriptor_.get(), CUDNN_RNN_ALGO_STANDARD, CudnnMode(config_.mode),
+          descriptor_.get(), method.algorithm, CudnnMode(config_.mode),
           CUDNN_RNN_DOUBLE_BIAS,
           config_.num_directions == 2 ? CUDNN_BIDIRECTIONAL
                                       : CUDNN_UNIDIRECTIONAL,

@@ -19,6 +19,7 @@ namespace tf_rnn_ops::gpu {
 // How cuDNN computes.
 struct CudnnRnnMethod {
   DataType type;
+  cudnnRNNAlgo_t algorithm;
   // Whether products of float32 may be rounded to 10 bits.
   bool allow_tf32;
 };

@@ -125,9 +125,10 @@ Status CudnnRnnPlan::Init(const Call& call, DataType type,
   return staging_->Init(key.sequence_lengths);
 }
 
-void CudnnRnnPlan::BeginStacks(DataType cudnn_type) {
+void CudnnRnnPlan::BeginStacks(const CudnnRnnMethod& method) {
   stacks_.clear();
-  staging_->set_cudnn_type(cudnn_type);
+  algorithm_ = method.algorithm;
+  staging_->set_cudnn_type(method.type);
 }
 
 Status CudnnRnnPlan::AddStack(const Cudnn& cudnn, cudnnHandle_t handle,
@@ -135,6 +136,11 @@ Status CudnnRnnPlan::AddStack(const Cudnn& cudnn, cudnnHandle_t handle,
   return stacks_.emplace_back(network).Init(
       cudnn, handle, key_.size.time, *staging_,
       is_training_ ? CUDNN_FWD_MODE_TRAINING : CUDNN_FWD_MODE_INFERENCE);
+}
+
+bool CudnnRnnPlan::has_all_steps() const {
+  return staging_->batch() == key_.size.batch &&
+         !staging_->has_shorter_sequences();
 }
 
 bool CudnnRnnPlan::has_steps() const {

@@ -64,19 +64,25 @@ class CudnnRnnPlan {
   // gradients reads.
   std::size_t reserve_space_bytes() const;
 
+  // What cuDNN is told; the standard one where it is told nothing.
+  cudnnRNNAlgo_t algorithm() const { return algorithm_; }
+
   // For CudnnRnn, which makes plans and runs them.
 
   // type: of the tensors.
   Status Init(const Call& call, DataType type, const rnn::ReserveSpaceKey& key,
               bool is_training);
-  // Forgets the stacks, if any, for others that compute in a type.
-  void BeginStacks(DataType cudnn_type);
+  // Forgets the stacks, if any, for others that compute by a method.
+  void BeginStacks(const CudnnRnnMethod& method);
   // Adds the layers above those that were added.
   Status AddStack(const Cudnn& cudnn, cudnnHandle_t handle,
                   const CudnnRnnNetwork& network);
   void set_variant(std::uint64_t variant) { key_.variant = variant; }
 
   const Call& call() const { return call_; }
+  bool is_training() const { return is_training_; }
+  // Whether cuDNN is given every sequence, with all steps.
+  bool has_all_steps() const;
   // Whether there is something to compute. If not, there are no stacks.
   bool has_steps() const;
   std::int64_t layers_per_stack() const;
@@ -151,6 +157,7 @@ class CudnnRnnPlan {
   rnn::ReserveSpaceKey key_{};
   bool is_training_ = false;
   std::optional<CudnnRnnStaging> staging_;
+  cudnnRNNAlgo_t algorithm_ = CUDNN_RNN_ALGO_STANDARD;
   std::deque<CudnnRnnStack> stacks_;
   void* params_gradient_ = nullptr;               // the tensor
   const void* staged_params_gradient_ = nullptr;  // in cuDNN's type

@@ -174,6 +174,108 @@ TEST(CudnnRnnTest, Tf32WhereItIsAllowed) {
   }
 }
 
+TEST(CudnnRnnTest, BFloat16DoesNotDependOnTf32) {
+  for (bool has_bfloat16 : {false, true}) {
+    FakeCudnnGpu gpu;
+    gpu.cudnn().set_version(kVersionWithBFloat16);
+    gpu.cudnn().set_has_bfloat16(has_bfloat16);
+    Case k = RandomCase({RnnMode::kLstm, false, 2, 2, 3, 5, 0}, {4, 6});
+    FakeNetwork<rnn::BFloat16> network(&gpu, k);
+    ForwardResult result;
+    ASSERT_TRUE(network.Forward(/*is_training=*/true, &result).ok());
+    network.allow_tf32 = true;
+    EXPECT_EQ(network.Mismatch(network.Key()), "");
+    EXPECT_EQ(gpu.cudnn().calls("cudnnRNNForward").back().rnn.math_type,
+              has_bfloat16 ? CUDNN_TENSOR_OP_MATH : CUDNN_DEFAULT_MATH);
+  }
+}
+
+TEST(CudnnRnnTest, BFloat16IsFloat32WhereThatIsAskedFor) {
+  FakeCudnnGpu gpu;
+  gpu.cudnn().set_version(kVersionWithBFloat16);
+  Case k = RandomCase({RnnMode::kGru, false, 2, 2, 3, 5, 0}, {4, 6});
+  CudnnRnnOptions options;
+  options.widen_bfloat16 = true;
+  FakeNetwork<rnn::BFloat16> network(&gpu, k, options);
+  ForwardResult result;
+  ASSERT_TRUE(network.Forward(/*is_training=*/true, &result).ok());
+  ExpectSame(result, CpuNetwork<rnn::BFloat16>(k).Forward(true), 2e-2);
+  EXPECT_EQ(gpu.cudnn().calls("cudnnRNNForward").back().rnn.type,
+            CUDNN_DATA_FLOAT);
+}
+
+// ---------------------------------------------------------------- algorithms
+
+// Of the calls of a pass for training and its backward pass.
+std::vector<cudnnRNNAlgo_t> AlgorithmsOf(FakeCudnnGpu* gpu) {
+  std::vector<cudnnRNNAlgo_t> algorithms;
+  for (const char* name : {"cudnnRNNForward", "cudnnRNNBackwardData_v8",
+                           "cudnnRNNBackwardWeights_v8"}) {
+    for (const FakeCudnnCall& call : gpu->cudnn().calls(name)) {
+      algorithms.push_back(call.rnn.algorithm);
+    }
+  }
+  return algorithms;
+}
+
+TEST(CudnnRnnTest, PassesOfAStepHaveOneAlgorithm) {
+  // More units than a small network has backward, and fewer than forward.
+  for (std::int64_t units : {128, 160}) {
+    FakeCudnnGpu gpu;
+    Case k = RandomCase({RnnMode::kLstm, false, 1, 1, 3, units, 0}, {2, 3});
+    CpuNetwork<float> cpu(k);
+    FakeNetwork<float> network(&gpu, k);
+    ForwardResult forward;
+    BackwardResult backward;
+    ASSERT_TRUE(network.Forward(/*is_training=*/true, &forward).ok());
+    ASSERT_TRUE(network.Backward(&backward).ok());
+    ExpectSame(forward, cpu.Forward(true), kTolerance<float>);
+    ExpectSame(backward, cpu.Backward(), kTolerance<float>);
+    EXPECT_EQ(AlgorithmsOf(&gpu),
+              std::vector<cudnnRNNAlgo_t>(
+                  3, units == 128 ? CUDNN_RNN_ALGO_PERSIST_STATIC_SMALL_H
+                                  : CUDNN_RNN_ALGO_STANDARD));
+    ASSERT_TRUE(network.Forward(/*is_training=*/false, &forward).ok());
+    EXPECT_EQ(gpu.cudnn().calls("cudnnRNNForward").back().rnn.algorithm,
+              CUDNN_RNN_ALGO_PERSIST_STATIC_SMALL_H);
+  }
+}
+
+TEST(CudnnRnnTest, FallsBackToTheStandardAlgorithm) {
+  Case k = RandomCase({RnnMode::kGru, false, 1, 1, 3, 5, 0}, {4, 6});
+  for (bool refuses_descriptor : {false, true}) {
+    FakeCudnnGpu gpu;
+    if (refuses_descriptor) {
+      gpu.cudnn().Fail("cudnnSetRNNDescriptor_v8", CUDNN_STATUS_NOT_SUPPORTED);
+    } else {
+      gpu.cudnn().set_has_persistent(false);
+    }
+    FakeNetwork<float> network(&gpu, k);
+    ForwardResult forward;
+    ASSERT_TRUE(network.Forward(/*is_training=*/true, &forward).ok());
+    EXPECT_EQ(AlgorithmsOf(&gpu),
+              std::vector<cudnnRNNAlgo_t>{CUDNN_RNN_ALGO_STANDARD});
+    ExpectSame(forward, CpuNetwork<float>(k).Forward(true), kTolerance<float>);
+  }
+}
+
+TEST(CudnnRnnTest, TakesTheStandardAlgorithmAloneIfAsked) {
+  FakeCudnnGpu gpu;
+  Case k = RandomCase({RnnMode::kGru, false, 1, 1, 3, 5, 0}, {4, 6});
+  CudnnRnnOptions options;
+  options.standard_algorithm_only = true;
+  FakeNetwork<float> network(&gpu, k, options), other(&gpu, k);
+  ForwardResult forward;
+  BackwardResult backward;
+  ASSERT_TRUE(network.Forward(/*is_training=*/true, &forward).ok());
+  ASSERT_TRUE(network.Backward(&backward).ok());
+  EXPECT_EQ(AlgorithmsOf(&gpu),
+            std::vector<cudnnRNNAlgo_t>(3, CUDNN_RNN_ALGO_STANDARD));
+  // What it leaves is not for another algorithm.
+  ASSERT_TRUE(other.Forward(/*is_training=*/true, &forward).ok());
+  EXPECT_NE(other.Variant(), network.Variant());
+}
+
 TEST(CudnnRnnTest, HasAHandleForEachStream) {
   FakeCudnnGpu gpu;
   FakeCudaDriver& driver = gpu.driver();

@@ -32,10 +32,10 @@ template <typename T>
 class GpuNetwork {
  public:
   GpuNetwork(FakeGpu* gpu, const Cudnn& cudnn, CudnnHandlePool* handles,
-             rnn::Case& k)
+             rnn::Case& k, const CudnnRnnOptions& options = {})
       : gpu_(*gpu),
         k_(k),
-        networks_(cudnn, *handles),
+        networks_(cudnn, *handles, options),
         input_(&gpu->driver(), rnn::Rounded<T>(k.input)),
         input_h_(&gpu->driver(), rnn::Rounded<T>(k.input_h)),
         input_c_(&gpu->driver(), rnn::Rounded<T>(k.input_c)),
@@ -127,6 +127,16 @@ class GpuNetwork {
                                         plan.reserve_space_bytes() / sizeof(T));
   }
 
+  // That of the reserve space.
+  std::uint64_t Variant() {
+    FakeScratchAllocator scratch(&gpu_.driver());
+    ReserveSpaceHeader header;
+    EXPECT_TRUE(
+        ReadReserveSpaceHeader(Call(&scratch), reserve_space_->data(), &header)
+            .ok());
+    return rnn::FindReserveSpaceOrigin(header).variant;
+  }
+
   rnn::ReserveSpaceKey Key() const {
     return {k_.config, k_.size, k_.time_major, lengths(), k_.dropout};
   }
@@ -178,8 +188,10 @@ class FakeCudnnGpu : public FakeGpu {
 template <typename T>
 class FakeNetwork : public GpuNetwork<T> {
  public:
-  FakeNetwork(FakeCudnnGpu* gpu, rnn::Case& k)
-      : GpuNetwork<T>(gpu, *gpu->cudnn().cudnn(), &gpu->handles(), k) {}
+  FakeNetwork(FakeCudnnGpu* gpu, rnn::Case& k,
+              const CudnnRnnOptions& options = {})
+      : GpuNetwork<T>(gpu, *gpu->cudnn().cudnn(), &gpu->handles(), k, options) {
+  }
 };
 
 // A case as the CPU's engine computes it.

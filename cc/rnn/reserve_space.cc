@@ -183,7 +183,8 @@ std::string Describe(const Header& recorded, const Header& expected) {
   if (recorded.device == expected.device &&
       recorded.variant != expected.variant) {
     differences.Add(
-        "it ran on another version of cuDNN or with another precision");
+        "it ran on another version of cuDNN, with another precision or by "
+        "another algorithm");
   }
   return differences.text();
 }

@@ -99,17 +99,25 @@ struct FakeCudaFunctions {
   static CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute attribute,
                                        CUdevice device) {
     Call call("cuDeviceGetAttribute");
-    const bool is_major =
-        attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR;
-    call.Expect(
-        is_major || attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR,
-        "an attribute that the fake does not have");
     const auto& contexts = the_fake->contexts_;
     const auto found = std::find_if(
         contexts.begin(), contexts.end(),
         [&](const auto& each) { return each.second.device == device; });
-    if (call.Expect(found != contexts.end(), "unknown device")) {
-      *value = is_major ? found->second.major : found->second.minor;
+    if (!call.Expect(found != contexts.end(), "unknown device")) {
+      return call.status();
+    }
+    switch (attribute) {
+      case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR:
+        *value = found->second.major;
+        break;
+      case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR:
+        *value = found->second.minor;
+        break;
+      case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT:
+        *value = found->second.num_multiprocessors;
+        break;
+      default:
+        call.Expect(false, "an attribute that the fake does not have");
     }
     return call.status();
   }
@@ -272,10 +280,12 @@ FakeCudaDriver::~FakeCudaDriver() {
   the_fake = nullptr;
 }
 
-CUcontext FakeCudaDriver::NewContext(int major, int minor) {
+CUcontext FakeCudaDriver::NewContext(int major, int minor,
+                                     int num_multiprocessors) {
   const std::lock_guard<std::recursive_mutex> lock(mutex_);
   const CUcontext context = NewHandle<CUcontext>();
-  contexts_[context] = {static_cast<CUdevice>(contexts_.size()), major, minor};
+  contexts_[context] = {static_cast<CUdevice>(contexts_.size()), major, minor,
+                        num_multiprocessors};
   return context;
 }
 

@@ -47,8 +47,10 @@ class FakeCudaDriver : public FakeLibrary<FakeCall, CUresult> {
 
   const CudaDriver* driver() const { return &functions_; }
 
-  // A context of a GPU of its own, of that compute capability. Not current.
-  CUcontext NewContext(int major = 9, int minor = 0);
+  // A context of a GPU of its own, of that compute capability and with so many
+  // multiprocessors. Not current.
+  CUcontext NewContext(int major = 9, int minor = 0,
+                       int num_multiprocessors = 132);
   CUstream NewStream(CUcontext context);
 
   // Memory on the GPU, aligned to 256 bytes, full of NaNs whatever the type,
@@ -89,6 +91,7 @@ class FakeCudaDriver : public FakeLibrary<FakeCall, CUresult> {
     CUdevice device;
     int major;  // of its compute capability
     int minor;
+    int num_multiprocessors;
   };
   struct Stream {
     CUcontext context;

@@ -383,8 +383,13 @@ struct FakeCudnnFunctions {
     const bool has_projection = projection_size != hidden_size;
     const bool skips_input = input_mode == CUDNN_SKIP_INPUT;
     if (call.ok() && CheckType(call, type) &&
-        call.Expect(algo == CUDNN_RNN_ALGO_STANDARD,
-                    "the fake has the standard algorithm alone") &&
+        call.Expect(algo != CUDNN_RNN_ALGO_PERSIST_DYNAMIC,
+                    "the fake has no dynamic algorithm") &&
+        call.Expect(algo == CUDNN_RNN_ALGO_STANDARD || !has_projection,
+                    "a persistent algorithm with a projection") &&
+        call.Expect(
+            algo == CUDNN_RNN_ALGO_STANDARD || type != CUDNN_DATA_DOUBLE,
+            "a persistent algorithm in float64") &&
         call.Expect(bias_mode == CUDNN_RNN_DOUBLE_BIAS,
                     "the fake has double biases alone") &&
         call.Expect(flags == CUDNN_RNN_PADDED_IO_ENABLED,
@@ -406,7 +411,8 @@ struct FakeCudnnFunctions {
                direction == CUDNN_BIDIRECTIONAL ? 2 : 1, num_layers, input_size,
                hidden_size, has_projection ? projection_size : 0},
               type,
-              math_type};
+              math_type,
+              algo};
     }
     return call.status();
   }
@@ -492,9 +498,13 @@ struct FakeCudnnFunctions {
     Call call(__func__, handle, rnn_desc);
     const std::optional<FakeNetwork> network =
         FindNetwork(call, rnn_desc, x_desc);
-    if (!network || !call.IsSupported(network->type != CUDNN_DATA_BFLOAT16 ||
-                                          the_fake->has_bfloat16_,
-                                      "bfloat16 on this GPU")) {
+    if (!network ||
+        !call.IsSupported(
+            network->type != CUDNN_DATA_BFLOAT16 || the_fake->has_bfloat16_,
+            "bfloat16 on this GPU") ||
+        !call.IsSupported(network->algorithm == CUDNN_RNN_ALGO_STANDARD ||
+                              the_fake->has_persistent_,
+                          "persistent algorithms on this GPU")) {
       return call.status();
     }
     const bool is_training = mode == CUDNN_FWD_MODE_TRAINING;
@@ -516,8 +526,22 @@ struct FakeCudnnFunctions {
                      "x is of another size than the network's input")) {
       return std::nullopt;
     }
-    return FakeNetwork{rnn->config,   x->size,    x->type,
-                       x->time_major, x->lengths, the_fake->weight_padding_};
+    const bool have_one_length =
+        std::all_of(x->lengths.begin(), x->lengths.end(),
+                    [&](std::int32_t n) { return n == x->size.time; });
+    if (!call.Expect(rnn->algorithm == CUDNN_RNN_ALGO_STANDARD ||
+                         (have_one_length && x->time_major),
+                     "a persistent algorithm for sequences that are not "
+                     "time-major and of one length")) {
+      return std::nullopt;
+    }
+    return FakeNetwork{rnn->config,
+                       x->size,
+                       x->type,
+                       rnn->algorithm,
+                       x->time_major,
+                       x->lengths,
+                       the_fake->weight_padding_};
   }
 
   // ---------------------------------------------------------------- passes

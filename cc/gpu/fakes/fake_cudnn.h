@@ -31,6 +31,7 @@ struct FakeRnnDescriptor {
   rnn::RnnConfig config = {};
   cudnnDataType_t type = CUDNN_DATA_FLOAT;
   cudnnMathType_t math_type = CUDNN_DEFAULT_MATH;
+  cudnnRNNAlgo_t algorithm = CUDNN_RNN_ALGO_STANDARD;
 };
 
 // A call of one of cuDNN's functions.
@@ -54,6 +55,12 @@ class FakeCudnn : public FakeLibrary<FakeCudnnCall, cudnnStatus_t> {
   // Whether the GPU computes in bfloat16, as at first. Otherwise networks in it
   // are refused when the sizes of their memory are asked.
   void set_has_bfloat16(bool has_bfloat16) { has_bfloat16_ = has_bfloat16; }
+  // Whether the GPU has persistent algorithms, as at first. Otherwise networks
+  // that are to run by one are refused when the sizes of their memory are
+  // asked.
+  void set_has_persistent(bool has_persistent) {
+    has_persistent_ = has_persistent;
+  }
   // Puts so many unused elements before each matrix and bias of a weight space,
   // where the real library has none.
   void set_weight_padding(std::int64_t elements) { weight_padding_ = elements; }
@@ -95,6 +102,7 @@ class FakeCudnn : public FakeLibrary<FakeCudnnCall, cudnnStatus_t> {
   Cudnn functions_;
   std::size_t version_ = 90300;
   bool has_bfloat16_ = true;
+  bool has_persistent_ = true;
   std::int64_t weight_padding_ = 0;
   std::map<cudnnHandle_t, Handle> handles_;
   Descriptors<cudnnRNNDescriptor_t, FakeRnnDescriptor> rnns_{"RNN", {}};

@@ -27,6 +27,7 @@ struct Header {
 
   std::uint64_t magic;
   std::uint64_t state;
+  std::uint64_t algorithm;
   std::uint64_t hash;  // of all that follows
 };
 
@@ -69,12 +70,13 @@ struct Reserve {
     return std::hash<std::string_view>()({bytes, NumBytes()});
   }
 
-  void Write(std::uint64_t state, void* memory) {
+  void Write(const FakeNetwork& network, std::uint64_t state, void* memory) {
     char* const bytes = static_cast<char*>(memory) + sizeof(Header);
     ForEach([&](T* array, std::size_t num_bytes, std::size_t offset) {
       std::memcpy(bytes + offset, array, num_bytes);
     });
-    const Header header = {Header::kMagic, state, Hash(bytes)};
+    const Header header = {Header::kMagic, state, network.algorithm,
+                           Hash(bytes)};
     std::memcpy(memory, &header, sizeof(header));
   }
 
@@ -91,6 +93,9 @@ struct Reserve {
       return state == Header::kForwardDone
                  ? "cudnnRNNBackwardData_v8 has used this reserve space up"
                  : "cudnnRNNBackwardData_v8 has not had this reserve space";
+    }
+    if (header.algorithm != network.algorithm) {
+      return "another algorithm than the forward pass's";
     }
     if (header.hash != Hash(bytes)) {
       return "the reserve space is not as the pass before left it, or is "
@@ -227,7 +232,8 @@ std::string Run(const FakeNetwork& network, const FakeForward& pass) {
   WriteSteps(network, y, OutputWidth(network), pass.fills_padding, pass.y);
   Write(hy, pass.hy);
   Write(cy, pass.cy);
-  if (a.is_training) reserve.Write(Header::kForwardDone, pass.reserve_space);
+  if (a.is_training)
+    reserve.Write(network, Header::kForwardDone, pass.reserve_space);
   return "";
 }
 
@@ -288,7 +294,7 @@ std::string Run(const FakeNetwork& network, const FakeBackwardData& pass) {
   WriteSteps(network, gradients.dx, network.config.input_size, false, pass.dx);
   Write(gradients.dhx, pass.dhx);
   Write(gradients.dcx, pass.dcx);
-  reserve.Write(Header::kBackwardDataDone, pass.reserve_space);
+  reserve.Write(network, Header::kBackwardDataDone, pass.reserve_space);
   return "";
 }
 

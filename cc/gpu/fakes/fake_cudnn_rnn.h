@@ -57,6 +57,7 @@ struct FakeNetwork {
   rnn::RnnConfig config;
   rnn::RnnSize size;
   cudnnDataType_t type;
+  cudnnRNNAlgo_t algorithm;
   bool time_major;  // sequences are [S, B, ...], not [B, S, ...]
   std::vector<std::int32_t> lengths;  // [B]
   std::int64_t weight_padding;

@@ -370,8 +370,22 @@ const Wrong kWrong[] = {
      [](User& u) { u.input_mode = CUDNN_SKIP_INPUT; }},
     {"another precision", [](User& u) { u.precision = CUDNN_DATA_DOUBLE; }},
     {"padding needs its flag", [](User& u) { u.flags = 0; }},
-    {"the standard algorithm alone",
-     [](User& u) { u.algo = CUDNN_RNN_ALGO_PERSIST_STATIC; }},
+    {"no dynamic algorithm",
+     [](User& u) { u.algo = CUDNN_RNN_ALGO_PERSIST_DYNAMIC; }},
+    {"a persistent algorithm with a projection",
+     [](User& u) {
+       u.algo = CUDNN_RNN_ALGO_PERSIST_STATIC, u.more_projection = -2;
+     }},
+    {"a persistent algorithm in float64",
+     [](User& u) {
+       u.algo = CUDNN_RNN_ALGO_PERSIST_STATIC_SMALL_H;
+       u.type = u.precision = CUDNN_DATA_DOUBLE;
+     }},
+    {"not time-major and of one length",
+     [](User& u) {
+       u.algo = CUDNN_RNN_ALGO_PERSIST_STATIC_SMALL_H;
+       u.y_lengths = u.s.lengths = {3, 2};
+     }},
     {"has no dropout",
      [](User& u) {
        u.dropout = reinterpret_cast<cudnnDropoutDescriptor_t>(&u.zero);
@@ -544,7 +558,32 @@ TEST_F(FakeCudnnTest, ThreadsMayHaveHandlesOfTheirOwn) {
   EXPECT_EQ(results[0], results[1]);
 }
 
+TEST_F(FakeCudnnTest, AStepHasOneAlgorithm) {
+  Settings s;
+  s.lengths = {s.time, s.time};
+  const auto user = NewUser(s);
+  ASSERT_EQ(user->Forward(), CUDNN_STATUS_SUCCESS);
+  user->algo = CUDNN_RNN_ALGO_PERSIST_STATIC_SMALL_H;
+  ASSERT_EQ(user->Describe(), CUDNN_STATUS_SUCCESS);
+  EXPECT_MISUSE(user->BackwardData(),
+                "another algorithm than the forward pass's");
+  EXPECT_EQ(user->RunAll(), CUDNN_STATUS_SUCCESS);
+}
+
 // ----------------------------------------------------------------- refusals
+
+TEST_F(FakeCudnnTest, PersistentAlgorithmsDependOnTheGpu) {
+  Settings s;
+  s.lengths = {s.time, s.time};
+  const auto user = NewUser(s);
+  user->algo = CUDNN_RNN_ALGO_PERSIST_STATIC;
+  ASSERT_EQ(user->Describe(), CUDNN_STATUS_SUCCESS);
+  fake_.set_has_persistent(false);
+  EXPECT_EQ(cudnn().cudnnGetRNNTempSpaceSizes(
+                handle_, user->rnn, CUDNN_FWD_MODE_TRAINING, user->x_desc,
+                &user->workspace_bytes, &user->reserve_bytes),
+            CUDNN_STATUS_NOT_SUPPORTED);
+}
 
 TEST_F(FakeCudnnTest, BFloat16DependsOnVersionAndGpu) {
   const auto user = NewUser();

@@ -74,8 +74,8 @@ class CpuCudnnRnn {
   }
 
   absl::Status FindReserveSpaceMismatch(OpKernelContext* ctx,
-                                        const CudnnRnnInputs& inputs,
-                                        Plan*, int, Tensor* reserve_space,
+                                        const CudnnRnnInputs& inputs, Plan*,
+                                        int, Tensor* reserve_space,
                                         rnn::ReserveSpaceHeader* header,
                                         std::string* mismatch) const {
     TF_RETURN_IF_ERROR(AlignReserveSpace(ctx, reserve_space));

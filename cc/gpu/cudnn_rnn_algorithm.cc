@@ -1,0 +1,137 @@
+#include "cc/gpu/cudnn_rnn_algorithm.h"
+
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+
+#include "cc/gpu/cuda_driver.h"
+#include "cc/rnn/rnn_config.h"
+
+namespace tf_rnn_ops::gpu {
+namespace {
+
+constexpr char kVariable[] = "TF_RNN_OPS_CUDNN_ALGORITHM";
+constexpr char kAuto[] = "auto";
+
+// Whether a persistent algorithm has such networks at all, as far as anyone is
+// known to use it: PyTorch gives cuDNN nothing else.
+bool MayPersist(const rnn::ReserveSpaceKey& key, DataType type) {
+  return type != DataType::kDouble && key.config.num_proj == 0 &&
+         !key.config.skip_input && key.time_major;
+}
+
+// The most units of a network whose weights, and for training their gradients,
+// are kept on chip.
+std::int64_t MostUnitsOfSmallNetwork(rnn::RnnMode mode, bool is_training) {
+  const bool has_gates = rnn::TraitsOf(mode).gates > 1;
+  if (is_training) return has_gates ? 128 : 256;
+  return has_gates ? 192 : 384;
+}
+
+// One layer of one direction, in sizes that fill the matrix units.
+bool HasStaticSizes(const rnn::RnnConfig& config) {
+  constexpr std::int64_t kMultiple = 128;
+  return config.num_layers == 1 && config.num_directions == 1 &&
+         config.num_units <= 1024 && config.num_units % kMultiple == 0 &&
+         config.input_size > 0 && config.input_size % kMultiple == 0;
+}
+
+// Whether batches of that size are faster on a V100: some multiples of 16 are
+// slow, and few steps are not worth loading the weights.
+bool GainsOnVolta(const rnn::RnnSize& size) {
+  const std::int64_t batch = size.batch;
+  const bool is_good =
+      batch == 8 || (batch % 16 == 0 && batch != 80 && batch != 112);
+  return is_good &&
+         ((size.time >= 40 && batch <= 128) ||
+          (size.time >= 20 && batch <= 96) || (size.time >= 10 && batch <= 32));
+}
+
+// The same for an A100 and later GPUs of as many multiprocessors.
+bool GainsOnAmpere(const rnn::RnnConfig& config, const rnn::RnnSize& size) {
+  if (size.batch % 8 != 0 || size.batch > 128) return false;
+  switch (config.mode) {
+    case rnn::RnnMode::kGru:
+      return false;
+    case rnn::RnnMode::kLstm:
+      return true;
+    case rnn::RnnMode::kRelu:
+    case rnn::RnnMode::kTanh:
+      break;
+  }
+  return size.batch < 96 || config.num_units < 896;
+}
+
+bool GainsByStatic(const rnn::RnnConfig& config, const rnn::RnnSize& size,
+                   const GpuTraits& gpu) {
+  if (!HasStaticSizes(config)) return false;
+  if (gpu.major == 7) return gpu.minor != 5 && GainsOnVolta(size);
+  constexpr int kMultiprocessors = 98;
+  return gpu.major >= 8 && gpu.minor != 6 &&
+         gpu.num_multiprocessors >= kMultiprocessors &&
+         GainsOnAmpere(config, size);
+}
+
+}  // namespace
+
+Status ReadGpuTraits(const CudaDriver& driver, GpuTraits* traits) {
+  CUdevice device;
+  TF_RNN_OPS_GPU_RETURN_IF_ERROR(
+      driver.Check(driver.cuCtxGetDevice(&device), "cuCtxGetDevice"));
+  const auto read = [&](CUdevice_attribute attribute, int* value) {
+    return driver.Check(driver.cuDeviceGetAttribute(value, attribute, device),
+                        "cuDeviceGetAttribute");
+  };
+  TF_RNN_OPS_GPU_RETURN_IF_ERROR(
+      read(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, &traits->major));
+  TF_RNN_OPS_GPU_RETURN_IF_ERROR(
+      read(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, &traits->minor));
+  return read(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT,
+              &traits->num_multiprocessors);
+}
+
+cudnnRNNAlgo_t ChooseAlgorithm(const rnn::ReserveSpaceKey& key,
+                               bool is_training, DataType type,
+                               const GpuTraits& gpu) {
+  const rnn::RnnConfig& config = key.config;
+  if (!MayPersist(key, type)) return CUDNN_RNN_ALGO_STANDARD;
+  if (gpu.major >= 6 &&
+      config.num_units <= MostUnitsOfSmallNetwork(config.mode, is_training)) {
+    return CUDNN_RNN_ALGO_PERSIST_STATIC_SMALL_H;
+  }
+  return type == DataType::kHalf && GainsByStatic(config, key.size, gpu)
+             ? CUDNN_RNN_ALGO_PERSIST_STATIC
+             : CUDNN_RNN_ALGO_STANDARD;
+}
+
+Status ParseAlgorithm(const std::string& value, bool* is_standard_only) {
+  *is_standard_only = value == "standard";
+  if (*is_standard_only || value == kAuto) return Status();
+  return Status(StatusCode::kUnavailable,
+                std::string("the environment variable ") + kVariable +
+                    " must be auto or standard, but is \"" + value + "\"");
+}
+
+Status ReadAlgorithmVariable(bool* is_standard_only) {
+  // Other threads may set variables later on.
+  static const std::string value = [] {
+    const char* const set = std::getenv(kVariable);
+    return std::string(set == nullptr ? kAuto : set);
+  }();
+  return ParseAlgorithm(value, is_standard_only);
+}
+
+const char* AlgorithmName(cudnnRNNAlgo_t algorithm) {
+  switch (algorithm) {
+    case CUDNN_RNN_ALGO_STANDARD:
+      return "standard";
+    case CUDNN_RNN_ALGO_PERSIST_STATIC:
+      return "persist_static";
+    case CUDNN_RNN_ALGO_PERSIST_STATIC_SMALL_H:
+      return "persist_static_small_h";
+    default:
+      return "unknown";
+  }
+}
+
+}  // namespace tf_rnn_ops::gpu

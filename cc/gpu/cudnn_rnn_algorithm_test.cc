@@ -1,0 +1,203 @@
+#include "cc/gpu/cudnn_rnn_algorithm.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+
+#include "cc/gpu/fakes/fake_cuda_driver.h"
+#include "cc/rnn/rnn_config.h"
+
+namespace tf_rnn_ops::gpu {
+namespace {
+
+using ::tf_rnn_ops::rnn::RnnMode;
+
+constexpr GpuTraits kP100 = {6, 0, 56};
+constexpr GpuTraits kV100 = {7, 0, 80};
+constexpr GpuTraits kT4 = {7, 5, 40};
+constexpr GpuTraits kA100 = {8, 0, 108};
+constexpr GpuTraits kA30 = {8, 0, 56};
+constexpr GpuTraits kA40 = {8, 6, 84};
+constexpr GpuTraits kL40 = {8, 9, 142};
+constexpr GpuTraits kH100 = {9, 0, 132};
+
+constexpr auto kStandard = CUDNN_RNN_ALGO_STANDARD;
+constexpr auto kStatic = CUDNN_RNN_ALGO_PERSIST_STATIC;
+constexpr auto kSmall = CUDNN_RNN_ALGO_PERSIST_STATIC_SMALL_H;
+
+// A network, of one layer of one direction at first, and where it runs.
+struct Choice {
+  RnnMode mode = RnnMode::kLstm;
+  std::int64_t units = 512;
+  std::int64_t input_size = 256;
+  std::int64_t time = 50;
+  std::int64_t batch = 64;
+  bool is_training = true;
+  DataType type = DataType::kHalf;
+  GpuTraits gpu = kA100;
+  std::int64_t layers = 1, directions = 1, proj = 0;
+  bool skip_input = false;
+  bool time_major = true;
+
+  cudnnRNNAlgo_t Algorithm() const {
+    const rnn::ReserveSpaceKey key = {
+        {mode, skip_input, directions, layers, input_size, units, proj},
+        {time, batch},
+        time_major,
+        nullptr,
+        0};
+    return ChooseAlgorithm(key, is_training, type, gpu);
+  }
+};
+
+TEST(CudnnRnnAlgorithmTest, SmallNetworksByTheirUnits) {
+  struct Limit {
+    RnnMode mode;
+    bool is_training;
+    std::int64_t units;
+  };
+  for (const Limit& limit : {Limit{RnnMode::kLstm, true, 128},
+                             {RnnMode::kGru, true, 128},
+                             {RnnMode::kTanh, true, 256},
+                             {RnnMode::kRelu, true, 256},
+                             {RnnMode::kLstm, false, 192},
+                             {RnnMode::kGru, false, 192},
+                             {RnnMode::kTanh, false, 384},
+                             {RnnMode::kRelu, false, 384}}) {
+    for (DataType type :
+         {DataType::kHalf, DataType::kBFloat16, DataType::kFloat}) {
+      Choice c;
+      c.mode = limit.mode;
+      c.is_training = limit.is_training;
+      c.type = type;
+      c.units = limit.units;
+      c.layers = c.directions = 2;
+      EXPECT_EQ(c.Algorithm(), kSmall);
+      ++c.units;
+      EXPECT_EQ(c.Algorithm(), kStandard);
+    }
+  }
+  Choice old;
+  old.units = 8;
+  old.gpu = {5, 2, 16};
+  EXPECT_EQ(old.Algorithm(), kStandard);
+  old.gpu = kP100;
+  EXPECT_EQ(old.Algorithm(), kSmall);
+}
+
+TEST(CudnnRnnAlgorithmTest, NothingThatPersistentOnesHaveNot) {
+  for (std::int64_t units : {8, 512}) {
+    Choice c;
+    c.units = units;
+    EXPECT_NE(c.Algorithm(), kStandard);
+    Choice with_projection = c, in_float64 = c, with_skip_input = c,
+           batch_major = c;
+    with_projection.proj = 4;
+    in_float64.type = DataType::kDouble;
+    with_skip_input.skip_input = true;
+    with_skip_input.input_size = units;
+    batch_major.time_major = false;
+    for (const Choice& other :
+         {with_projection, in_float64, with_skip_input, batch_major}) {
+      EXPECT_EQ(other.Algorithm(), kStandard);
+    }
+  }
+}
+
+TEST(CudnnRnnAlgorithmTest, StaticOnesForHalfOnLargeGpus) {
+  Choice c;
+  for (const GpuTraits& gpu : {kV100, kA100, kL40, kH100}) {
+    c.gpu = gpu;
+    EXPECT_EQ(c.Algorithm(), kStatic) << gpu.major << "." << gpu.minor;
+  }
+  for (const GpuTraits& gpu : {kP100, kT4, kA30, kA40}) {
+    c.gpu = gpu;
+    EXPECT_EQ(c.Algorithm(), kStandard) << gpu.major << "." << gpu.minor;
+  }
+  c.gpu = kA100;
+  c.type = DataType::kFloat;
+  EXPECT_EQ(c.Algorithm(), kStandard);
+}
+
+TEST(CudnnRnnAlgorithmTest, StaticOnesForSizesThatFillMatrixUnits) {
+  using Change = void (*)(Choice&);
+  for (Change change : {Change([](Choice& c) { c.units = 500; }),
+                        Change([](Choice& c) { c.units = 1152; }),
+                        Change([](Choice& c) { c.input_size = 100; }),
+                        Change([](Choice& c) { c.input_size = 0; }),
+                        Change([](Choice& c) { c.layers = 2; }),
+                        Change([](Choice& c) { c.directions = 2; })}) {
+    Choice c;
+    change(c);
+    EXPECT_EQ(c.Algorithm(), kStandard);
+  }
+}
+
+TEST(CudnnRnnAlgorithmTest, StaticOnesForBatchesThatGain) {
+  struct Batch {
+    GpuTraits gpu;
+    RnnMode mode;
+    std::int64_t units, time, batch;
+    cudnnRNNAlgo_t expected;
+  };
+  for (const Batch& b : {
+           Batch{kV100, RnnMode::kGru, 512, 40, 128, kStatic},
+           {kV100, RnnMode::kLstm, 512, 39, 128, kStandard},
+           {kV100, RnnMode::kLstm, 512, 20, 96, kStatic},
+           {kV100, RnnMode::kLstm, 512, 19, 96, kStandard},
+           {kV100, RnnMode::kLstm, 512, 10, 32, kStatic},
+           {kV100, RnnMode::kLstm, 512, 9, 32, kStandard},
+           {kV100, RnnMode::kLstm, 512, 40, 8, kStatic},
+           {kV100, RnnMode::kLstm, 512, 40, 24, kStandard},
+           {kV100, RnnMode::kLstm, 512, 40, 80, kStandard},
+           {kV100, RnnMode::kLstm, 512, 40, 112, kStandard},
+           {kV100, RnnMode::kLstm, 512, 40, 144, kStandard},
+           {kA100, RnnMode::kLstm, 512, 1, 8, kStatic},
+           {kA100, RnnMode::kLstm, 512, 1, 12, kStandard},
+           {kA100, RnnMode::kLstm, 512, 50, 136, kStandard},
+           {kA100, RnnMode::kGru, 512, 50, 64, kStandard},
+           {kA100, RnnMode::kTanh, 896, 50, 88, kStatic},
+           {kA100, RnnMode::kTanh, 896, 50, 96, kStandard},
+           {kA100, RnnMode::kRelu, 768, 50, 128, kStatic},
+       }) {
+    Choice c;
+    c.gpu = b.gpu;
+    c.mode = b.mode;
+    c.units = b.units;
+    c.time = b.time;
+    c.batch = b.batch;
+    EXPECT_EQ(c.Algorithm(), b.expected)
+        << b.gpu.major << " time " << b.time << " batch " << b.batch;
+  }
+}
+
+TEST(CudnnRnnAlgorithmTest, ReadsTheGpu) {
+  FakeCudaDriver fake;
+  ScopedContext scope(*fake.driver());
+  ASSERT_TRUE(scope.Enter(fake.NewStream(fake.NewContext(8, 6, 84))).ok());
+  GpuTraits traits;
+  ASSERT_TRUE(ReadGpuTraits(*fake.driver(), &traits).ok());
+  EXPECT_EQ(traits.major, 8);
+  EXPECT_EQ(traits.minor, 6);
+  EXPECT_EQ(traits.num_multiprocessors, 84);
+}
+
+TEST(CudnnRnnAlgorithmTest, TheVariableIsAutoOrStandard) {
+  bool is_standard_only = true;
+  EXPECT_TRUE(ParseAlgorithm("auto", &is_standard_only).ok());
+  EXPECT_FALSE(is_standard_only);
+  EXPECT_TRUE(ParseAlgorithm("standard", &is_standard_only).ok());
+  EXPECT_TRUE(is_standard_only);
+  for (const char* value : {"", "Standard", "persist"}) {
+    const Status status = ParseAlgorithm(value, &is_standard_only);
+    EXPECT_EQ(status.code(), StatusCode::kUnavailable);
+    EXPECT_EQ(status.message(),
+              std::string("the environment variable "
+                          "TF_RNN_OPS_CUDNN_ALGORITHM must be auto or "
+                          "standard, but is \"") +
+                  value + "\"");
+  }
+}
+
+}  // namespace
+}  // namespace tf_rnn_ops::gpu
