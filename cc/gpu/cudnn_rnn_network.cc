@@ -88,14 +88,14 @@ Status CudnnRnnNetwork::Init(const Cudnn& cudnn, cudnnHandle_t handle,
                              const CudnnRnnLayers& layers,
                              const CudnnRnnMethod& method) {
   config_ = layers.config();
-  type_ = method.type;
   // A layer without inputs is to cuDNN one whose only input is zero.
   input_size_ = std::max<std::int64_t>(config_.input_size, 1);
   TF_RNN_OPS_GPU_RETURN_IF_ERROR(CheckSizes(config_));
   TF_RNN_OPS_GPU_RETURN_IF_ERROR(
       descriptor_.Create(cudnn, "cudnnCreateRNNDescriptor"));
   TF_RNN_OPS_GPU_RETURN_IF_ERROR(Describe(cudnn, method));
-  return params_.Ask(cudnn, handle, descriptor_.get(), layers, SizeOf(type_));
+  return params_.Ask(cudnn, handle, descriptor_.get(), layers,
+                     SizeOf(method.type));
 }
 
 Status CudnnRnnNetwork::Describe(const Cudnn& cudnn,
@@ -107,8 +107,8 @@ Status CudnnRnnNetwork::Describe(const Cudnn& cudnn,
           config_.num_directions == 2 ? CUDNN_BIDIRECTIONAL
                                       : CUDNN_UNIDIRECTIONAL,
           config_.skip_input ? CUDNN_SKIP_INPUT : CUDNN_LINEAR_INPUT,
-          CudnnType(type_), PrecisionOf(type_),
-          MathOf(type_, method.allow_tf32),
+          CudnnType(method.type), PrecisionOf(method.type),
+          MathOf(method.type, method.allow_tf32),
           static_cast<std::int32_t>(input_size_),
           static_cast<std::int32_t>(config_.num_units),
           // As many as units: no projection.

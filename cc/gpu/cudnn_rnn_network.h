@@ -33,7 +33,6 @@ class CudnnRnnNetwork {
   const CudnnRnnParams& params() const { return params_; }
   // Of the layers.
   const rnn::RnnConfig& config() const { return config_; }
-  DataType type() const { return type_; }
   // The size of the first layer's input: 1, of zeros, where there is none.
   std::int64_t input_size() const { return input_size_; }
 
@@ -41,7 +40,6 @@ class CudnnRnnNetwork {
   Status Describe(const Cudnn& cudnn, const CudnnRnnMethod& method);
 
   rnn::RnnConfig config_{};
-  DataType type_ = DataType::kFloat;
   std::int64_t input_size_ = 0;
   CudnnRnnDescriptor descriptor_;
   CudnnRnnParams params_;
