@@ -9,6 +9,7 @@
 #include "cc/gpu/arrays.h"
 #include "cc/gpu/cudnn_rnn_pass.h"
 #include "cc/gpu/data_type.h"
+#include "cc/gpu/network_status.h"
 #include "cc/rnn/cudnn_rnn_params.h"
 
 namespace tf_rnn_ops::gpu {
@@ -17,14 +18,6 @@ namespace {
 template <typename Pass>
 SequenceBatch SequencesOf(const Pass& pass) {
   return {pass.size, pass.time_major, pass.sequence_lengths};
-}
-
-// A status that says what network it is about.
-Status Named(const Status& status, const rnn::RnnConfig& config,
-             const rnn::RnnSize& size) {
-  if (status.ok()) return status;
-  return Status(status.code(),
-                status.message() + ": " + DescribeNetwork(config, size));
 }
 
 std::size_t OutputBytes(const rnn::RnnConfig& config, const rnn::RnnSize& size,
