@@ -424,7 +424,47 @@ class BackwardGrad {
   C* cell_state_ = nullptr;  // [P, B, U]
 };
 
+template <typename E>
+Status LaunchFindNonZero(const Call& call, std::int64_t count,
+                         const void* array, std::int32_t* found) {
+  return LaunchDualLayerKernel(
+      call, FindNonZero<E>{count, static_cast<const E*>(array), found});
+}
+
+Status LaunchFindNonZero(const Call& call, DataType type, std::int64_t count,
+                         const void* array, std::int32_t* found) {
+  switch (SizeOf(type)) {
+    case 2:
+      return LaunchFindNonZero<std::uint16_t>(call, count, array, found);
+    case 4:
+      return LaunchFindNonZero<std::uint32_t>(call, count, array, found);
+    default:
+      return LaunchFindNonZero<std::uint64_t>(call, count, array, found);
+  }
+}
+
 }  // namespace
+
+Status FindZeros(const Call& call, DataType type, std::int64_t count,
+                 const void* array, bool* are_zeros) {
+  *are_zeros = true;
+  if (count == 0) return Status();
+  void* memory;
+  std::int32_t found = 0;
+  TF_RNN_OPS_GPU_RETURN_IF_ERROR(
+      call.scratch->Allocate(sizeof(found), &memory));
+  TF_RNN_OPS_GPU_RETURN_IF_ERROR(ZeroBytes(call, sizeof(found), memory));
+  TF_RNN_OPS_GPU_RETURN_IF_ERROR(LaunchFindNonZero(
+      call, type, count, array, static_cast<std::int32_t*>(memory)));
+  TF_RNN_OPS_GPU_RETURN_IF_ERROR(call.driver->Check(
+      call.driver->cuMemcpyDtoHAsync_v2(&found, DevicePointer(memory),
+                                        sizeof(found), call.stream),
+      "cuMemcpyDtoHAsync"));
+  TF_RNN_OPS_GPU_RETURN_IF_ERROR(call.driver->Check(
+      call.driver->cuStreamSynchronize(call.stream), "cuStreamSynchronize"));
+  *are_zeros = found == 0;
+  return Status();
+}
 
 template <typename T>
 Status RunCudnnRnnBackwardGrad(const Call& call, Cublas& cublas,

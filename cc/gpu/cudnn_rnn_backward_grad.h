@@ -11,8 +11,11 @@
 #ifndef TF_RNN_OPS_CC_GPU_CUDNN_RNN_BACKWARD_GRAD_H_
 #define TF_RNN_OPS_CC_GPU_CUDNN_RNN_BACKWARD_GRAD_H_
 
+#include <cstdint>
+
 #include "cc/gpu/call.h"
 #include "cc/gpu/cublas.h"
+#include "cc/gpu/data_type.h"
 #include "cc/gpu/status.h"
 #include "cc/rnn/cudnn_rnn.h"
 
@@ -25,6 +28,11 @@ template <typename T>
 Status RunCudnnRnnBackwardGrad(const Call& call, Cublas& cublas,
                                bool allow_tf32,
                                const rnn::CudnnRnnBackwardGrad<T>& pass);
+
+// Whether all elements of an array are zeros, which then cost nothing where the
+// pass is given null. Waits for the stream.
+Status FindZeros(const Call& call, DataType type, std::int64_t count,
+                 const void* array, bool* are_zeros);
 
 }  // namespace tf_rnn_ops::gpu
 

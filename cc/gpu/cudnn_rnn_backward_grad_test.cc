@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -333,6 +334,24 @@ TEST(GpuBackwardGradCallsTest, Tf32WhereItIsAllowed) {
     for (cublasComputeType_t type : computed) {
       EXPECT_EQ(type,
                 is_allowed ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F);
+    }
+  }
+}
+
+TYPED_TEST(GpuBackwardGradTest, FindsZeros) {
+  FakeCublasGpu gpu;
+  for (std::size_t size : {0, 1, 3, 100000}) {
+    for (double last : {0.0, -0.0, 1e-7, std::nan("")}) {
+      Array values(size, -0.0);
+      if (size > 0) values.back() = last;
+      FakeDeviceArray<TypeParam> array(&gpu.driver(),
+                                       rnn::Rounded<TypeParam>(values));
+      FakeScratchAllocator scratch(&gpu.driver());
+      bool are_zeros = false;
+      const Status status = FindZeros(gpu.Call(&scratch), DataTypeOf<TypeParam>,
+                                      size, array.data(), &are_zeros);
+      ASSERT_TRUE(status.ok()) << status.message();
+      EXPECT_EQ(are_zeros, size == 0 || last == 0) << size << " " << last;
     }
   }
 }

@@ -164,11 +164,16 @@ TF_RNN_OPS_DUAL_LAYER_KERNELS(TF_RNN_OPS_NAME)
 DeviceModule& DualLayerModule();
 
 template <typename Kernel>
-Status DualEngine::Launch(const Kernel& kernel) const {
+Status LaunchDualLayerKernel(const Call& call, const Kernel& kernel) {
   if (kernel.num_rows() == 0 || kernel.width() == 0) return Status();
-  return DualLayerModule().Launch(call_, kDualLayerKernelName<Kernel>,
+  return DualLayerModule().Launch(call, kDualLayerKernelName<Kernel>,
                                   ShapeFor(kernel.num_rows(), kernel.width()),
                                   kernel);
+}
+
+template <typename Kernel>
+Status DualEngine::Launch(const Kernel& kernel) const {
+  return LaunchDualLayerKernel(call_, kernel);
 }
 
 }  // namespace tf_rnn_ops::gpu

@@ -119,6 +119,24 @@ struct StoreLengths {
   }
 };
 
+// Whether an array has an element other than 0 and -0: *found, which is 0 at
+// first.
+// E: unsigned integers of the elements' size.
+template <typename E>
+struct FindNonZero {
+  std::int64_t count;
+  const E* array;
+  std::int32_t* found;
+
+  std::int64_t num_rows() const { return 1; }
+  std::int64_t width() const { return count; }
+
+  // Whichever of the threads writes does the same.
+  void Compute(std::int64_t, std::int64_t col) const {
+    if (static_cast<E>(array[col] << 1) != 0) *found = 1;
+  }
+};
+
 template <typename C>
 struct FillOnes {
   std::int64_t count;
@@ -505,6 +523,9 @@ using Narrow = ConvertRows<rnn::ComputeType<T>, T>;
 
 // Calls F(name, Kernel) for every kernel.
 #define TF_RNN_OPS_DUAL_LAYER_KERNELS(F)                             \
+  F(dual_layer_find_non_zero_16, FindNonZero<std::uint16_t>)         \
+  F(dual_layer_find_non_zero_32, FindNonZero<std::uint32_t>)         \
+  F(dual_layer_find_non_zero_64, FindNonZero<std::uint64_t>)         \
   F(dual_layer_store_lengths, StoreLengths)                          \
   F(dual_layer_widen_half, Widen<::tf_rnn_ops::rnn::Half>)           \
   F(dual_layer_widen_bfloat16, Widen<::tf_rnn_ops::rnn::BFloat16>)   \

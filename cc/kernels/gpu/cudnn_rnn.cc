@@ -145,9 +145,9 @@ class GpuCudnnRnn {
     TF_RETURN_IF_ERROR(
         FindReserveSpaceSize(&call, gpu::Purpose::kGradients, &key, &size));
     *header = {};
-    TF_RETURN_IF_ERROR(version >= 2
-                           ? ReadHostReserved(ctx, header)
-                           : ReadHeader(call.call(), *reserve_space, header));
+    TF_RETURN_IF_ERROR(
+        version >= 2 ? ReadHostReserved(ctx, header)
+                     : ReadReserveSpaceHeader(ctx, *reserve_space, header));
     *mismatch = rnn::ReserveSpaceMismatch<E>(
         key, header->data(), reserve_space->NumElements(), size);
     return absl::OkStatus();
@@ -192,15 +192,6 @@ class GpuCudnnRnn {
                   header->size(), header->data());
     }
     return absl::OkStatus();
-  }
-
-  // The header in the GPU's memory, if there is room for one.
-  static absl::Status ReadHeader(const gpu::Call& call,
-                                 const Tensor& reserve_space,
-                                 gpu::ReserveSpaceHeader* header) {
-    if (reserve_space.TotalBytes() < header->size()) return absl::OkStatus();
-    return ToAbslStatus(
-        gpu::ReadReserveSpaceHeader(call, reserve_space.data(), header));
   }
 
   const CudnnRnnAttributes& attributes_;
