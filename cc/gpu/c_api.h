@@ -1,16 +1,18 @@
 /* The GPU engine's C interface, for programs that have no TensorFlow.
 
-   libtf_rnn_ops_gpu_engine.so needs no library at link time. It finds the CUDA
-   driver, cuDNN 9 and cuBLAS 12 or 13 when it first calls them, first among
-   those that the process has open. All arrays are dense and row-major, in the
-   memory of the GPU to whose context the stream belongs, unless said otherwise.
+   libtf_rnn_ops_gpu_engine.so needs no library of CUDA at link time. It opens
+   the driver, cuDNN 9 and cuBLAS 12 or 13 when it first calls them, first those
+   that the process has open. All arrays are dense and row-major, in the memory
+   of the GPU to whose context the stream belongs, unless said otherwise. Arrays
+   of size zero may be null. Outputs may not overlap inputs or other outputs.
    Shapes are those of the op CudnnRNNV3: S = time, B = batch, I = input_size,
    U = num_units, O = num_proj or else U, D = num_directions, P = num_layers *
    D. A call enqueues its work on the stream and returns before that has run.
 
    Functions that return an int return 0, or a TfRnnOpsGpu_Code, and
-   TfRnnOpsGpu_LastError() then says what went wrong. Functions may be called by
-   several threads. */
+   TfRnnOpsGpu_LastError() then says what went wrong. Arguments are checked;
+   what cannot be is the size of an array and what a reserve space holds.
+   Several threads may call functions at once, for the same network, too. */
 
 #ifndef TF_RNN_OPS_CC_GPU_C_API_H_
 #define TF_RNN_OPS_CC_GPU_C_API_H_
@@ -45,17 +47,18 @@ enum TfRnnOpsGpu_Mode {
   TF_RNN_OPS_GPU_GRU = 3
 };
 
-/* The last error of the calling thread, in words. Lives until its next error.
- */
+/* The last error of the calling thread, in words; empty if there was none.
+   Lives until its next error. */
 const char* TfRnnOpsGpu_LastError(void);
 
 /* The driver, cuDNN and cuBLAS, each in a line: its version and file, or why it
-   cannot be opened. Opens them. */
+   cannot be opened. Opens them. Lives as long as the program. */
 const char* TfRnnOpsGpu_Libraries(void);
 
 /* What a call runs on. */
 struct TfRnnOpsGpu_Call {
-  void* stream; /* a CUstream */
+  /* A CUstream; null is the default stream of the thread's current context. */
+  void* stream;
   /* Gives memory on the GPU, aligned to 256 bytes, or returns null. It stays
      valid until the work that the call enqueues has run. */
   void* (*allocate_scratch)(void* allocator, size_t num_bytes);
@@ -83,8 +86,10 @@ struct TfRnnOpsGpu_NetworkOptions {
 
 typedef struct TfRnnOpsGpu_Network TfRnnOpsGpu_Network;
 
+/* Opens cuDNN. */
 int TfRnnOpsGpu_MakeNetwork(const struct TfRnnOpsGpu_NetworkOptions* options,
                             TfRnnOpsGpu_Network** network);
+/* Null is no error. No call may use the network any more. */
 void TfRnnOpsGpu_FreeNetwork(TfRnnOpsGpu_Network* network);
 
 /* The number of params. */
@@ -113,16 +118,17 @@ int TfRnnOpsGpu_ReserveSpace(TfRnnOpsGpu_Network* network,
                              const struct TfRnnOpsGpu_Sequences* sequences,
                              size_t* num_bytes, const char** algorithm);
 
-/* Arrays of cell states are for LSTMs alone, else null. */
+/* Arrays of cell states are for LSTMs; in other modes they are ignored. */
 struct TfRnnOpsGpu_Forward {
   const void* input;   /* [S, B, I] */
   const void* input_h; /* [P, B, O] */
   const void* input_c; /* [P, B, U] */
   const void* params;
-  void* output;        /* [S, B, D * O] */
-  void* output_h;      /* [P, B, O] */
-  void* output_c;      /* [P, B, U] */
-  void* reserve_space; /* null: inference */
+  void* output;   /* [S, B, D * O] */
+  void* output_h; /* [P, B, O] */
+  void* output_c; /* [P, B, U] */
+  /* [TfRnnOpsGpu_ReserveSpace] bytes, aligned to 256; null: inference */
+  void* reserve_space;
   struct TfRnnOpsGpu_RandomStream dropout_stream;
 };
 int TfRnnOpsGpu_RunForward(TfRnnOpsGpu_Network* network,

@@ -8,16 +8,17 @@
 namespace tf_rnn_ops::gpu {
 namespace {
 
-constexpr char kName[] = "libcublas.so.12";
-
 Status Open(CublasFunctions* functions) {
   SharedLibrary library;
+  // The functions that are called are the same in both versions.
   TF_RNN_OPS_GPU_RETURN_IF_ERROR(
-      SharedLibrary::Open(kName, {"../nvidia/cublas/lib"}, &library));
+      SharedLibrary::Open({"libcublas.so.12", "libcublas.so.13"},
+                          {"nvidia/cublas/lib", "nvidia/cu13/lib"}, &library));
 #define TF_RNN_OPS_FIND(name, Type) \
   TF_RNN_OPS_GPU_RETURN_IF_ERROR(library.Find(#name, &functions->name));
   TF_RNN_OPS_CUBLAS_FUNCTIONS(TF_RNN_OPS_FIND)
 #undef TF_RNN_OPS_FIND
+  functions->name = library.name();
   functions->path = library.path();
   return Status();
 }
@@ -102,7 +103,7 @@ std::string Cublas::Describe() {
     cublas->functions_.cublasGetProperty(each, &number);
     version += (version.empty() ? "" : ".") + std::to_string(number);
   }
-  return std::string(kName) + ": version " + version + ", " +
+  return cublas->functions_.name + ": version " + version + ", " +
          cublas->functions_.path;
 }
 

@@ -1,4 +1,4 @@
-// cuBLAS, opened at run time.
+// cuBLAS 12 or 13, opened at run time.
 
 #ifndef TF_RNN_OPS_CC_GPU_CUBLAS_H_
 #define TF_RNN_OPS_CC_GPU_CUBLAS_H_
@@ -43,7 +43,8 @@ struct CublasFunctions {
   TF_RNN_OPS_CUBLAS_FUNCTIONS(TF_RNN_OPS_DECLARE)
 #undef TF_RNN_OPS_DECLARE
 
-  // The file that they are from.
+  // The library that they are from, such as libcublas.so.12, and its file.
+  std::string name;
   std::string path;
 };
 

@@ -15,7 +15,7 @@ struct OpenedDriver {
 Status Open(CudaDriver* driver) {
   SharedLibrary library;
   TF_RNN_OPS_GPU_RETURN_IF_ERROR(
-      SharedLibrary::Open("libcuda.so.1", {}, &library));
+      SharedLibrary::Open({"libcuda.so.1"}, {}, &library));
 #define TF_RNN_OPS_FIND(name) \
   TF_RNN_OPS_GPU_RETURN_IF_ERROR(library.Find(#name, &driver->name));
   TF_RNN_OPS_CUDA_DRIVER_FUNCTIONS(TF_RNN_OPS_FIND)

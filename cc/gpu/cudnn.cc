@@ -9,8 +9,8 @@ namespace tf_rnn_ops::gpu {
 namespace {
 
 constexpr char kName[] = "libcudnn.so.9";
-// Where it lies beside TensorFlow's library if it came from PyPI.
-constexpr char kFolder[] = "../nvidia/cudnn/lib";
+// Where it lies among Python packages.
+constexpr char kFolder[] = "nvidia/cudnn/lib";
 
 struct OpenedCudnn {
   Cudnn functions;
@@ -57,7 +57,7 @@ std::string Cudnn::Describe() {
 Status Cudnn::Open(const std::string& name, Cudnn* cudnn) {
   SharedLibrary library;
   TF_RNN_OPS_GPU_RETURN_IF_ERROR(
-      SharedLibrary::Open(name, {kFolder}, &library));
+      SharedLibrary::Open({name}, {kFolder}, &library));
 #define TF_RNN_OPS_FIND(name) \
   TF_RNN_OPS_GPU_RETURN_IF_ERROR(library.Find(#name, &cudnn->name));
   TF_RNN_OPS_CUDNN_FUNCTIONS(TF_RNN_OPS_FIND)

@@ -6,6 +6,13 @@
 
 namespace tf_rnn_ops::gpu {
 
+Status CudnnHandlePool::Get(const Cudnn** cudnn, CudnnHandlePool** handles) {
+  TF_RNN_OPS_GPU_RETURN_IF_ERROR(Cudnn::Get(cudnn));
+  static auto* const pool = new CudnnHandlePool(**cudnn);
+  *handles = pool;
+  return Status();
+}
+
 Status CudnnHandlePool::Lock(const Call& call, CudnnLock* lock) {
   Entry* entry;
   TF_RNN_OPS_GPU_RETURN_IF_ERROR(FindEntry(call, &entry));

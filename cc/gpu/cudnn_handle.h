@@ -35,6 +35,9 @@ class CudnnHandlePool {
   CudnnHandlePool(const CudnnHandlePool&) = delete;
   CudnnHandlePool& operator=(const CudnnHandlePool&) = delete;
 
+  // The process's handles of Cudnn::Get's library, which the first call opens.
+  static Status Get(const Cudnn** cudnn, CudnnHandlePool** handles);
+
   // Waits for the handle of the call's stream. Makes it if it is the first
   // call.
   Status Lock(const Call& call, CudnnLock* lock);

@@ -19,14 +19,9 @@
 
 #include "cc/gpu/fakes/fake_cublas.h"
 #include "cc/gpu/fakes/fake_cuda_driver.h"
+#include "cc/gpu/fakes/fake_gru_block_cell.h"
 #include "cc/rnn/gru_block_cell_reference.h"
 #include "cc/rnn/test_support.h"
-
-// What follows makes code for a GPU code for the host.
-#include "cc/gpu/fakes/host_device.h"
-// clang-format off
-#include "cc/gpu/gru_block_cell.cu"
-// clang-format on
 
 namespace tf_rnn_ops::gpu {
 namespace {
@@ -39,13 +34,6 @@ using rnn::GruBlockCellSize;
 using rnn::kTolerance;
 using rnn::ReferenceBackward;
 using rnn::ReferenceForward;
-
-void RegisterKernels(FakeCudaDriver* driver) {
-#define TF_RNN_OPS_REGISTER(name, Kernel, T) \
-  driver->RegisterKernel(#name, OnHost(name));
-  TF_RNN_OPS_GRU_BLOCK_CELL_KERNELS(TF_RNN_OPS_REGISTER)
-#undef TF_RNN_OPS_REGISTER
-}
 
 // Which of the gates' gradients a backward step has.
 struct GateGradients {
@@ -105,7 +93,7 @@ template <typename T>
 class FakeGpu {
  public:
   FakeGpu() {
-    RegisterKernels(&driver_);
+    RegisterGruBlockCellKernels(&driver_);
     EnterNewContext();
   }
   ~FakeGpu() { LeaveContext(); }

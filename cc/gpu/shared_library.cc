@@ -3,32 +3,47 @@
 #include <dlfcn.h>
 #include <link.h>
 
-#include <cstring>
+#include <cstddef>
 #include <string>
 #include <vector>
 
 namespace tf_rnn_ops::gpu {
 namespace {
 
-// The folder of a file, without a slash at the end.
-std::string FolderOf(const std::string& file) {
-  return file.substr(0, file.rfind('/'));
-}
-
-// The folder of TensorFlow's library in this process; empty if there is none.
-std::string TensorFlowFolder() {
-  std::string folder;
+// The files of the libraries that the process has open.
+std::vector<std::string> OpenFiles() {
+  std::vector<std::string> files;
   dl_iterate_phdr(
       [](dl_phdr_info* info, std::size_t, void* result) {
-        if (std::strstr(info->dlpi_name, "/libtensorflow_framework.so") ==
-            nullptr) {
-          return 0;
-        }
-        *static_cast<std::string*>(result) = FolderOf(info->dlpi_name);
-        return 1;
+        static_cast<std::vector<std::string>*>(result)->push_back(
+            info->dlpi_name);
+        return 0;
       },
-      &folder);
-  return folder;
+      &files);
+  return files;
+}
+
+bool EndsWith(const std::string& text, const std::string& end) {
+  return text.size() >= end.size() &&
+         text.compare(text.size() - end.size(), end.size(), end) == 0;
+}
+
+// The folders that hold the Python packages TensorFlow and PyTorch, of those
+// that the process has open.
+std::vector<std::string> PackageFolders() {
+  struct Package {
+    const char* file;
+    const char* up;  // from the file's folder
+  };
+  std::vector<std::string> folders;
+  for (const std::string& file : OpenFiles()) {
+    for (const Package& package : {Package{"/libtensorflow_framework.so", ".."},
+                                   Package{"/libtorch_cpu.so", "../.."}}) {
+      if (file.find(package.file) == std::string::npos) continue;
+      folders.push_back(file.substr(0, file.rfind('/') + 1) + package.up);
+    }
+  }
+  return folders;
 }
 
 // What the loader said last.
@@ -37,33 +52,55 @@ std::string LoaderError() {
   return error == nullptr ? "no reason was given" : error;
 }
 
+// A library that the process has open, by its own name or that of its file;
+// null if there is none.
+void* FindOpen(const std::string& name) {
+  constexpr int kFlags = RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD;
+  void* handle = dlopen(name.c_str(), kFlags);
+  if (handle != nullptr) return handle;
+  for (const std::string& file : OpenFiles()) {
+    if (EndsWith(file, "/" + name)) return dlopen(file.c_str(), kFlags);
+  }
+  return nullptr;
+}
+
+void* Load(const std::string& path) {
+  return dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+}
+
 }  // namespace
 
-Status SharedLibrary::Open(const std::string& name,
+Status SharedLibrary::Open(const std::vector<std::string>& names,
                            const std::vector<std::string>& folders,
                            SharedLibrary* library) {
-  std::vector<std::string> paths = {name};
-  const std::string tensorflow = TensorFlowFolder();
-  if (!tensorflow.empty()) {
+  for (const std::string& name : names) {
+    if (library->Take(FindOpen(name), name)) return Status();
+  }
+  std::string reasons;
+  for (const std::string& name : names) {
+    if (library->Take(Load(name), name)) return Status();
+    reasons += (reasons.empty() ? name + " cannot be opened: "
+                                : "; nor " + name + ": ") +
+               LoaderError();
+  }
+  for (const std::string& packages : PackageFolders()) {
     for (const std::string& folder : folders) {
-      paths.push_back(tensorflow + "/" + folder + "/" + name);
+      for (const std::string& name : names) {
+        const std::string path = packages + "/" + folder + "/" + name;
+        if (library->Take(Load(path), name)) return Status();
+      }
     }
   }
-  std::string reason;
-  for (const std::string& path : paths) {
-    void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-    if (handle != nullptr) {
-      link_map* map;
-      library->handle_ = handle;
-      library->path_ = dlinfo(handle, RTLD_DI_LINKMAP, &map) == 0
-                           ? std::string(map->l_name)
-                           : path;
-      return Status();
-    }
-    if (reason.empty()) reason = LoaderError();
-  }
-  return Status(StatusCode::kUnavailable,
-                name + " cannot be opened: " + reason);
+  return Status(StatusCode::kUnavailable, reasons);
+}
+
+bool SharedLibrary::Take(void* handle, const std::string& name) {
+  if (handle == nullptr) return false;
+  link_map* map;
+  handle_ = handle;
+  name_ = name;
+  path_ = dlinfo(handle, RTLD_DI_LINKMAP, &map) == 0 ? map->l_name : name;
+  return true;
 }
 
 Status SharedLibrary::FindSymbol(const char* name, void** symbol) const {

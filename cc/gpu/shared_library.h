@@ -13,12 +13,12 @@ namespace tf_rnn_ops::gpu {
 
 class SharedLibrary {
  public:
-  // Opens a library: the one of that name that the process has already, which
-  // where TensorFlow sees a GPU is TensorFlow's; else the one that the system's
-  // loader finds; else one in `folders`, which are relative to the folder of
-  // TensorFlow's own library.
-  // It stays open for good.
-  static Status Open(const std::string& name,
+  // Opens the library of the first of these names that is found: among those
+  // that the process has open, which are TensorFlow's or PyTorch's; else where
+  // the system's loader looks; else in `folders`, which are relative to the one
+  // that holds the Python packages, beside TensorFlow or PyTorch if the process
+  // has them. It stays open for good.
+  static Status Open(const std::vector<std::string>& names,
                      const std::vector<std::string>& folders,
                      SharedLibrary* library);
 
@@ -31,13 +31,18 @@ class SharedLibrary {
     return Status();
   }
 
+  // Which of the names it has.
+  const std::string& name() const { return name_; }
   // The file that was opened.
   const std::string& path() const { return path_; }
 
  private:
+  // Keeps what dlopen has returned, unless it is null.
+  bool Take(void* handle, const std::string& name);
   Status FindSymbol(const char* name, void** symbol) const;
 
   void* handle_ = nullptr;
+  std::string name_;
   std::string path_;
 };
 

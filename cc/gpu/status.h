@@ -10,10 +10,11 @@ namespace tf_rnn_ops::gpu {
 
 enum class StatusCode {
   kOk,
-  kOutOfMemory,    // there is not enough memory on the GPU
-  kUnimplemented,  // the GPU or the library at hand cannot do what was asked
-  kUnavailable,    // a library cannot be opened or has not what is needed
-  kInternal,       // anything else
+  kInvalidArgument,  // of a call of the C interface
+  kOutOfMemory,      // there is not enough memory on the GPU
+  kUnimplemented,    // the GPU or the library at hand cannot do what was asked
+  kUnavailable,      // a library cannot be opened or has not what is needed
+  kInternal,         // anything else
 };
 
 class [[nodiscard]] Status {

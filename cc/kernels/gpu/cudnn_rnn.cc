@@ -30,15 +30,6 @@ using ::tensorflow::OpKernelConstruction;
 using ::tensorflow::OpKernelContext;
 using ::tensorflow::Tensor;
 
-// The process's handles.
-absl::Status FindHandles(const gpu::Cudnn** cudnn,
-                         gpu::CudnnHandlePool** handles) {
-  TF_RETURN_IF_ERROR(ToAbslStatus(gpu::Cudnn::Get(cudnn)));
-  static auto* const pool = new gpu::CudnnHandlePool(**cudnn);
-  *handles = pool;
-  return absl::OkStatus();
-}
-
 // The networks of a kernel. cuDNN is opened when the first of them runs.
 template <typename T>
 class KernelNetworks {
@@ -49,7 +40,8 @@ class KernelNetworks {
     if (networks_ == nullptr) {
       const gpu::Cudnn* cudnn;
       gpu::CudnnHandlePool* handles;
-      TF_RETURN_IF_ERROR(FindHandles(&cudnn, &handles));
+      TF_RETURN_IF_ERROR(
+          ToAbslStatus(gpu::CudnnHandlePool::Get(&cudnn, &handles)));
       networks_ =
           std::make_unique<gpu::CudnnRnn<T>>(*cudnn, *handles, dropout, seed);
     }

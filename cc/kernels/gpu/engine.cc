@@ -22,6 +22,8 @@ absl::Status ToAbslStatus(const gpu::Status& status) {
   switch (status.code()) {
     case gpu::StatusCode::kOk:
       return absl::OkStatus();
+    case gpu::StatusCode::kInvalidArgument:
+      return absl::InvalidArgumentError(status.message());
     case gpu::StatusCode::kOutOfMemory:
       return absl::ResourceExhaustedError(status.message());
     case gpu::StatusCode::kUnimplemented:
