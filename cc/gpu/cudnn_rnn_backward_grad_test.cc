@@ -15,10 +15,9 @@
 #include <vector>
 
 #include "cc/gpu/fakes/fake_cublas.h"
+#include "cc/gpu/fakes/fake_dual_layer.h"
 #include "cc/gpu/fakes/fake_gpu.h"
 #include "cc/rnn/cudnn_rnn_test_support.h"
-// Last: it is code.
-#include "cc/gpu/dual_layer.cu"
 
 namespace tf_rnn_ops::gpu {
 namespace {
@@ -28,7 +27,6 @@ using rnn::BackwardGradParts;
 using rnn::BackwardGradResult;
 using rnn::Case;
 using rnn::Cases;
-using rnn::ExpectClose;
 using rnn::kTolerance;
 using rnn::RandomCase;
 using rnn::RnnConfig;
@@ -36,12 +34,7 @@ using rnn::RnnMode;
 
 class FakeCublasGpu : public FakeGpu {
  public:
-  FakeCublasGpu() {
-#define TF_RNN_OPS_REGISTER(name, Kernel) \
-  driver().RegisterKernel(#name, OnHost(name));
-    TF_RNN_OPS_DUAL_LAYER_KERNELS(TF_RNN_OPS_REGISTER)
-#undef TF_RNN_OPS_REGISTER
-  }
+  FakeCublasGpu() { RegisterDualLayerKernels(&driver()); }
 
   FakeCublas& fake_cublas() { return fake_cublas_; }
   Cublas& cublas() { return cublas_; }
@@ -176,20 +169,6 @@ BackwardGradResult RunOnCpu(Case& k, const BackwardGradParts& parts = {}) {
   return engine.BackwardGrad(executor, parts);
 }
 
-void ExpectSame(const RnnConfig& config, const BackwardGradResult& actual,
-                const BackwardGradResult& expected, double tolerance) {
-  ExpectClose(actual.input, expected.input, tolerance, "input");
-  ExpectClose(actual.input_h, expected.input_h, tolerance, "input_h");
-  ExpectClose(actual.input_c, expected.input_c, tolerance, "input_c");
-  if (!expected.params.empty()) {
-    rnn::ExpectParamsClose(config, actual.params, expected.params, tolerance,
-                           "params");
-  }
-  ExpectClose(actual.d_output, expected.d_output, tolerance, "d_output");
-  ExpectClose(actual.d_output_h, expected.d_output_h, tolerance, "d_output_h");
-  ExpectClose(actual.d_output_c, expected.d_output_c, tolerance, "d_output_c");
-}
-
 // The CPU's cases, but for Keras's weights, and some with more samples than
 // lengths go into one launch and with sequences without steps alone.
 std::vector<Case> GpuCases() {
@@ -221,8 +200,8 @@ TYPED_TEST(GpuBackwardGradTest, ComputesWhatTheCpuDoes) {
   FakeCublasGpu gpu;
   for (Case& k : GpuCases()) {
     SCOPED_TRACE(Describe(k));
-    ExpectSame(k.config, GpuEngine<TypeParam>(&gpu, k).Run(),
-               RunOnCpu<TypeParam>(k), kTolerance<TypeParam>);
+    rnn::ExpectAllClose(k.config, GpuEngine<TypeParam>(&gpu, k).Run(),
+                        RunOnCpu<TypeParam>(k), kTolerance<TypeParam>);
   }
 }
 
@@ -238,8 +217,8 @@ TYPED_TEST(GpuBackwardGradTest, NullIsZeros) {
     parts.has_dot_input = (choice & 1) != 0;
     parts.has_dot_states = (choice & 2) != 0;
     parts.has_dot_params = (choice & 4) != 0;
-    ExpectSame(k.config, GpuEngine<TypeParam>(&gpu, k).Run(parts),
-               RunOnCpu<TypeParam>(k, parts), kTolerance<TypeParam>);
+    rnn::ExpectAllClose(k.config, GpuEngine<TypeParam>(&gpu, k).Run(parts),
+                        RunOnCpu<TypeParam>(k, parts), kTolerance<TypeParam>);
   }
 }
 

@@ -54,7 +54,8 @@ Status DualEngine::Multiply(const MatrixProduct<C>& product) const {
 template <typename C>
 Status DualEngine::Multiply(const DualProduct<C>& p) const {
   // One product of two arrays in one does for both.
-  const bool are_adjacent = p.a.tangent == p.a.value + p.m * p.k &&
+  const bool are_adjacent = p.c.value != nullptr &&
+                            p.a.tangent == p.a.value + p.m * p.k &&
                             p.c.tangent == p.c.value + p.m * p.n;
   const auto multiply = [&](std::int64_t m, const C* a, const C* w, C* c,
                             bool is_added) {
