@@ -141,10 +141,10 @@ namespace {
 // ----------------------------------------------------------------- the sweeps
 
 template <typename C>
-class Sweep {
+class LayerSweeps {
  public:
-  Sweep(const DualEngine& engine, const DualLayer<C>& layer,
-        const DualScratch<C>& scratch)
+  LayerSweeps(const DualEngine& engine, const DualLayer<C>& layer,
+              const DualScratch<C>& scratch)
       : engine_(engine), a_(layer), scratch_(scratch) {}
 
   Status Forward(C* dot_output_h, C* dot_output_c) const {
@@ -430,14 +430,15 @@ template <typename C>
 Status RunDualForward(const DualEngine& engine, const DualLayer<C>& layer,
                       const DualScratch<C>& scratch, C* dot_output_h,
                       C* dot_output_c) {
-  return Sweep<C>(engine, layer, scratch).Forward(dot_output_h, dot_output_c);
+  return LayerSweeps<C>(engine, layer, scratch)
+      .Forward(dot_output_h, dot_output_c);
 }
 
 template <typename C>
 Status RunDualBackward(const DualEngine& engine, const DualLayer<C>& layer,
                        const DualScratch<C>& scratch,
                        const DualLayerGradients<C>& gradients) {
-  return Sweep<C>(engine, layer, scratch).Backward(gradients);
+  return LayerSweeps<C>(engine, layer, scratch).Backward(gradients);
 }
 
 template Status DualEngine::Allocate(CheckedInt, std::int32_t**) const;
