@@ -236,11 +236,13 @@ def of_gpu(reserve_space):
     return np.frombuffer(bytes(content), reserve_space.dtype.as_numpy_dtype)
 
 
+@pytest.mark.parametrize("dropout", [0.0, 0.5])
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_a_forward_pass_of_a_gpu_runs_again(dtype):
-    config = network(num_layers=2, direction="bidirectional", sequence_lengths=LENGTHS)
+def test_a_forward_pass_of_a_gpu_runs_again(dtype, dropout):
+    """With its dropout masks, which follow from the header's random stream."""
+    config = dataclasses.replace(DROPPED, dropout=dropout)
     inputs, gradients, v = arguments_of(config, dtype)
-    outputs = run_forward(config, inputs)
+    outputs = run_forward(config, inputs, seed=7)
     expected = backprop_grad(config, inputs, outputs, gradients, v)
     changes = {"reserve_space": of_gpu(outputs.reserve_space), "output": np.zeros_like(outputs.output)}
     actual = backprop_grad(config, inputs, outputs, gradients, v, **changes)
@@ -248,11 +250,11 @@ def test_a_forward_pass_of_a_gpu_runs_again(dtype):
         np.testing.assert_array_equal(getattr(actual, name), getattr(expected, name), err_msg=name)
 
 
-def test_dropout_of_a_gpu_is_refused():
-    inputs, gradients, v = arguments_of(DROPPED)
-    outputs = run_forward(DROPPED, inputs)
-    with pytest.raises(tf.errors.InvalidArgumentError, match=r"reserve_space.*GPU, whose dropout"):
-        backprop_grad(DROPPED, inputs, outputs, gradients, v, reserve_space=of_gpu(outputs.reserve_space))
+def test_dropout_masks_of_a_gpu_are_drawn_again():
+    inputs, _, _ = arguments_of(DROPPED)
+    outputs = run_forward(DROPPED, inputs, seed=7)
+    of_a_gpu = outputs._replace(reserve_space=of_gpu(outputs.reserve_space))
+    np.testing.assert_array_equal(masks_of(DROPPED, inputs, of_a_gpu), masks_of(DROPPED, inputs, outputs))
 
 
 def test_the_reserve_space_of_another_network_is_refused():

@@ -15,6 +15,7 @@
 #include "cc/gpu/cudnn_handle.h"
 #include "cc/gpu/cudnn_rnn.h"
 #include "cc/gpu/cudnn_rnn_algorithm.h"
+#include "cc/gpu/cudnn_rnn_backward_grad.h"
 #include "cc/gpu/gru_block_cell.h"
 #include "cc/gpu/libraries.h"
 #include "cc/gpu/status.h"
@@ -45,6 +46,9 @@ struct TfRnnOpsGpu_Network {
   virtual gpu::Status Backward(const TfRnnOpsGpu_Call* call,
                                const TfRnnOpsGpu_Sequences& sequences,
                                const TfRnnOpsGpu_Backward& pass) = 0;
+  virtual gpu::Status BackwardGrad(const TfRnnOpsGpu_Call* call,
+                                   const TfRnnOpsGpu_Sequences& sequences,
+                                   const TfRnnOpsGpu_BackwardGrad& pass) = 0;
 
   const tf_rnn_ops::rnn::RnnConfig config;
 };
@@ -396,6 +400,33 @@ class Network : public TfRnnOpsGpu_Network {
     return networks_.Backward(engine_pass, &plan, pass.owns_reserve_space != 0);
   }
 
+  Status BackwardGrad(const TfRnnOpsGpu_Call* call,
+                      const TfRnnOpsGpu_Sequences& sequences,
+                      const TfRnnOpsGpu_BackwardGrad& pass) override {
+    rnn::CudnnRnnBackwardGrad<T> engine_pass{};
+    const PassSizes sizes(config, sequences);
+    ArrayArguments arrays;
+    TakeInputs(sequences, pass, &arrays, &engine_pass);
+    arrays.Take("output_backprop", pass.output_backprop, sizes.output,
+                &engine_pass.output_backprop);
+    arrays.Take("output_h_backprop", pass.output_h_backprop, sizes.h,
+                &engine_pass.output_h_backprop);
+    arrays.Take("output_c_backprop", pass.output_c_backprop, sizes.c,
+                &engine_pass.output_c_backprop);
+    TF_RNN_OPS_GPU_RETURN_IF_ERROR(arrays.status());
+    TakeOptional(pass, &arrays, &engine_pass);
+    ReserveSpaceHeader header;
+    rnn::WriteReserveSpaceHeader<T>(
+        KeyOf(sequences), StreamOf(pass.dropout_stream), header.data());
+    engine_pass.reserve_space_header = &header;
+    EngineCall engine_call;
+    TF_RNN_OPS_GPU_RETURN_IF_ERROR(engine_call.Init(call));
+    Cublas* cublas;
+    TF_RNN_OPS_GPU_RETURN_IF_ERROR(Cublas::Get(&cublas));
+    return RunCudnnRnnBackwardGrad(engine_call.call(), *cublas,
+                                   engine_call.allow_tf32(), engine_pass);
+  }
+
  private:
   rnn::ReserveSpaceKey KeyOf(const TfRnnOpsGpu_Sequences& sequences) const {
     return {config,
@@ -419,6 +450,26 @@ class Network : public TfRnnOpsGpu_Network {
     arrays->Take("input_h", pass.input_h, sizes.h, &engine_pass->input_h);
     arrays->Take("input_c", pass.input_c, sizes.c, &engine_pass->input_c);
     arrays->Take("params", pass.params, sizes.params, &engine_pass->params);
+  }
+
+  // The direction of a gradient of the backward pass, and its results.
+  static void TakeOptional(const TfRnnOpsGpu_BackwardGrad& pass,
+                           ArrayArguments* arrays,
+                           rnn::CudnnRnnBackwardGrad<T>* engine_pass) {
+    arrays->TakeOptional(pass.dot_input, &engine_pass->dot_input);
+    arrays->TakeOptional(pass.dot_input_h, &engine_pass->dot_input_h);
+    arrays->TakeOptional(pass.dot_input_c, &engine_pass->dot_input_c);
+    arrays->TakeOptional(pass.dot_params, &engine_pass->dot_params);
+    arrays->TakeOptional(pass.input_grad, &engine_pass->input_grad);
+    arrays->TakeOptional(pass.input_h_grad, &engine_pass->input_h_grad);
+    arrays->TakeOptional(pass.input_c_grad, &engine_pass->input_c_grad);
+    arrays->TakeOptional(pass.params_grad, &engine_pass->params_grad);
+    arrays->TakeOptional(pass.output_backprop_grad,
+                         &engine_pass->output_backprop_grad);
+    arrays->TakeOptional(pass.output_h_backprop_grad,
+                         &engine_pass->output_h_backprop_grad);
+    arrays->TakeOptional(pass.output_c_backprop_grad,
+                         &engine_pass->output_c_backprop_grad);
   }
 
   const float dropout_;
@@ -590,6 +641,17 @@ TF_RNN_OPS_EXPORT int TfRnnOpsGpu_RunBackward(
     TF_RNN_OPS_GPU_RETURN_IF_ERROR(gpu::CheckPass(network, sequences));
     TF_RNN_OPS_GPU_RETURN_IF_ERROR(gpu::CheckNotNull("pass", pass));
     return network->Backward(call, *sequences, *pass);
+  });
+}
+
+TF_RNN_OPS_EXPORT int TfRnnOpsGpu_RunBackwardGrad(
+    TfRnnOpsGpu_Network* network, const TfRnnOpsGpu_Call* call,
+    const TfRnnOpsGpu_Sequences* sequences,
+    const TfRnnOpsGpu_BackwardGrad* pass) {
+  return gpu::Run([&] {
+    TF_RNN_OPS_GPU_RETURN_IF_ERROR(gpu::CheckPass(network, sequences));
+    TF_RNN_OPS_GPU_RETURN_IF_ERROR(gpu::CheckNotNull("pass", pass));
+    return network->BackwardGrad(call, *sequences, *pass);
   });
 }
 

@@ -160,6 +160,36 @@ int TfRnnOpsGpu_RunBackward(TfRnnOpsGpu_Network* network,
                             const struct TfRnnOpsGpu_Sequences* sequences,
                             const struct TfRnnOpsGpu_Backward* pass);
 
+/* The gradient of the backward pass, as the op CudnnRNNBackpropGrad. */
+struct TfRnnOpsGpu_BackwardGrad {
+  /* As the backward pass was given them. */
+  const void* input;
+  const void* input_h;
+  const void* input_c;
+  const void* params;
+  const void* output_backprop;
+  const void* output_h_backprop;
+  const void* output_c_backprop;
+  struct TfRnnOpsGpu_RandomStream dropout_stream;
+  /* Gradients with respect to its results, each null for zeros. */
+  const void* dot_input;   /* [S, B, I] */
+  const void* dot_input_h; /* [P, B, O] */
+  const void* dot_input_c; /* [P, B, U] */
+  const void* dot_params;
+  /* Gradients with respect to the arrays above, each null if not wanted. */
+  void* input_grad;
+  void* input_h_grad;
+  void* input_c_grad;
+  void* params_grad;
+  void* output_backprop_grad;
+  void* output_h_backprop_grad;
+  void* output_c_backprop_grad;
+};
+int TfRnnOpsGpu_RunBackwardGrad(TfRnnOpsGpu_Network* network,
+                                const struct TfRnnOpsGpu_Call* call,
+                                const struct TfRnnOpsGpu_Sequences* sequences,
+                                const struct TfRnnOpsGpu_BackwardGrad* pass);
+
 /* ------------------------------------------------------------ GRUBlockCell */
 
 /* One step, as the op GRUBlockCell; C = cell_size. */

@@ -99,6 +99,43 @@ class CaseNetwork {
             ToDoubles(d_params, wants_params ? k_.params.size() : 0)};
   }
 
+  rnn::BackwardGradResult BackwardGrad() {
+    T* const input = gpu_.Like<T>(k_.input);
+    T* const input_h = gpu_.Like<T>(k_.input_h);
+    T* const input_c = gpu_.Like<T>(k_.input_c);
+    T* const params = gpu_.Like<T>(k_.params);
+    T* const d_output = gpu_.Like<T>(k_.d_output);
+    T* const d_output_h = gpu_.Like<T>(k_.d_output_h);
+    T* const d_output_c = gpu_.Like<T>(k_.d_output_c);
+    const TfRnnOpsGpu_BackwardGrad pass = {input_,
+                                           input_h_,
+                                           input_c_,
+                                           params_,
+                                           gpu_.Copy<T>(k_.d_output),
+                                           gpu_.Copy<T>(k_.d_output_h),
+                                           gpu_.Copy<T>(k_.d_output_c),
+                                           kDropout,
+                                           gpu_.Copy<T>(k_.dot_input),
+                                           gpu_.Copy<T>(k_.dot_input_h),
+                                           gpu_.Copy<T>(k_.dot_input_c),
+                                           gpu_.Copy<T>(k_.dot_params),
+                                           input,
+                                           input_h,
+                                           input_c,
+                                           params,
+                                           d_output,
+                                           d_output_h,
+                                           d_output_c};
+    ExpectOk(TfRnnOpsGpu_RunBackwardGrad(network_, &call_, &sequences_, &pass));
+    return {ToDoubles(input, k_.input.size()),
+            ToDoubles(input_h, k_.input_h.size()),
+            ToDoubles(input_c, k_.input_c.size()),
+            ToDoubles(params, k_.params.size()),
+            ToDoubles(d_output, k_.d_output.size()),
+            ToDoubles(d_output_h, k_.d_output_h.size()),
+            ToDoubles(d_output_c, k_.d_output_c.size())};
+  }
+
  private:
   static constexpr TfRnnOpsGpu_RandomStream kDropout = {
       rnn::kStream.key, rnn::kStream.counter_low, rnn::kStream.counter_high};
@@ -171,6 +208,20 @@ TYPED_TEST(CApiTypedTest, NetworksComputeWhatTheCpuDoes) {
       EXPECT_EQ(last.input, backward.input);
       EXPECT_EQ(last.params, backward.params);
     }
+  }
+}
+
+TYPED_TEST(CApiTypedTest, SecondDerivativesAreTheCpus) {
+  using T = TypeParam;
+  rnn::SerialExecutor executor;
+  for (rnn::Case k : Cases()) {
+    k.dropout = 0.5f;
+    SCOPED_TRACE(rnn::Describe(k));
+    Gpu gpu;
+    rnn::Engine<T> cpu(rnn::InstructionSet::kBaseline, k);
+    cpu.Forward(/*is_training=*/true, executor);
+    rnn::ExpectAllClose(k.config, CaseNetwork<T>(&gpu, k).BackwardGrad(),
+                        cpu.BackwardGrad(executor), kTolerance<T>);
   }
 }
 
@@ -264,6 +315,13 @@ class CApiArgumentsTest : public CApiTest {
     backward_ = {array(), array(), array(), array(),       array(),
                  array(), array(), array(), reserve_space, 0,
                  {},      array(), array(), array(),       array()};
+    backward_grad_.input = array();
+    backward_grad_.input_h = array();
+    backward_grad_.input_c = array();
+    backward_grad_.params = array();
+    backward_grad_.output_backprop = array();
+    backward_grad_.output_h_backprop = array();
+    backward_grad_.output_c_backprop = array();
   }
   ~CApiArgumentsTest() override { TfRnnOpsGpu_FreeNetwork(network_); }
 
@@ -273,6 +331,10 @@ class CApiArgumentsTest : public CApiTest {
   int Backward() {
     return TfRnnOpsGpu_RunBackward(network_, &call_, &sequences_, &backward_);
   }
+  int BackwardGrad() {
+    return TfRnnOpsGpu_RunBackwardGrad(network_, &call_, &sequences_,
+                                       &backward_grad_);
+  }
 
   Gpu gpu_;
   TfRnnOpsGpu_Network* network_ = nullptr;
@@ -280,6 +342,7 @@ class CApiArgumentsTest : public CApiTest {
   TfRnnOpsGpu_Sequences sequences_ = {2, 3, 1, nullptr};
   TfRnnOpsGpu_Forward forward_;
   TfRnnOpsGpu_Backward backward_;
+  TfRnnOpsGpu_BackwardGrad backward_grad_{};
 };
 
 TEST_F(CApiArgumentsTest, RefusesAPassWithoutAnArray) {
@@ -318,6 +381,22 @@ TEST_F(CApiArgumentsTest, RefusesABackwardPassWithoutAnArray) {
   ExpectOk(Backward());
 }
 
+TEST_F(CApiArgumentsTest, RefusesAGradientOfTheBackwardPassWithoutAnArray) {
+  using Pass = TfRnnOpsGpu_BackwardGrad;
+  const auto run = [this] { return BackwardGrad(); };
+  ExpectNeeds(&backward_grad_, &Pass::input, "input", 18, run);
+  ExpectNeeds(&backward_grad_, &Pass::input_h, "input_h", 15, run);
+  ExpectNeeds(&backward_grad_, &Pass::input_c, "input_c", 15, run);
+  ExpectNeeds(&backward_grad_, &Pass::params, "params", 200, run);
+  ExpectNeeds(&backward_grad_, &Pass::output_backprop, "output_backprop", 30,
+              run);
+  ExpectNeeds(&backward_grad_, &Pass::output_h_backprop, "output_h_backprop",
+              15, run);
+  ExpectNeeds(&backward_grad_, &Pass::output_c_backprop, "output_c_backprop",
+              15, run);
+  ExpectOk(BackwardGrad());  // the others may be null
+}
+
 TEST_F(CApiArgumentsTest, RefusesNull) {
   const char* algorithm;
   std::size_t num_bytes;
@@ -350,6 +429,9 @@ TEST_F(CApiArgumentsTest, RefusesNull) {
   }
   ExpectInvalid(TfRnnOpsGpu_RunBackward(network_, &call_, &sequences_, nullptr),
                 "pass must not be null");
+  ExpectInvalid(
+      TfRnnOpsGpu_RunBackwardGrad(network_, &call_, &sequences_, nullptr),
+      "pass must not be null");
   call_.allocate_scratch = nullptr;
   ExpectInvalid(Forward(), "allocate_scratch must not be null");
 }
@@ -381,6 +463,7 @@ TEST_F(CApiArgumentsTest, RefusesSequencesThatAreNone) {
     sequences_ = sequences;
     ExpectInvalid(Forward(), message);
     ExpectInvalid(Backward(), message);
+    ExpectInvalid(BackwardGrad(), message);
   }
 }
 

@@ -164,9 +164,10 @@ Status Cublas::Multiply(const Call& call, const MatrixProduct<T>& product,
   const rnn::ComputeType<T> beta = product.is_added ? 1 : 0;
   const cublasStatus_t status = functions_.cublasGemmEx(
       handle->handle, product.is_b_transposed ? CUBLAS_OP_T : CUBLAS_OP_N,
-      CUBLAS_OP_N, n, m, k, &alpha, product.b, types.operand,
-      product.is_b_transposed ? k : n, product.a, types.operand, k, &beta,
-      product.c, types.result, n, types.compute, CUBLAS_GEMM_DEFAULT);
+      product.is_a_transposed ? CUBLAS_OP_T : CUBLAS_OP_N, n, m, k, &alpha,
+      product.b, types.operand, product.is_b_transposed ? k : n, product.a,
+      types.operand, product.is_a_transposed ? m : k, &beta, product.c,
+      types.result, n, types.compute, CUBLAS_GEMM_DEFAULT);
   if (status == CUBLAS_STATUS_SUCCESS) return Status();
   return Check(status, ("cublasGemmEx of " + Description(product)).c_str());
 }

@@ -56,11 +56,12 @@ struct MatrixProduct {
   std::int64_t m;
   std::int64_t n;
   std::int64_t k;
-  const T* a;  // [m, k]
+  const T* a;  // [m, k], or [k, m] if its transpose is meant
   const T* b;  // [k, n], or [n, k] if its transpose is meant
   bool is_b_transposed;
   rnn::ComputeType<T>* c;  // [m, n]
   bool is_added;
+  bool is_a_transposed = false;
 };
 
 // The same bits for the same product on the same kind of GPU: cuBLAS promises

@@ -49,15 +49,16 @@ class CublasTest : public testing::Test {
 using Types = testing::Types<float, double, rnn::Half, rnn::BFloat16>;
 TYPED_TEST_SUITE(CublasTest, Types);
 
-// Row-major a * b, or a * b^T.
+// Row-major a * b, of either of which the transpose may be meant.
 Array ReferenceProduct(const Array& a, const Array& b, std::int64_t m,
-                       std::int64_t n, std::int64_t k, bool is_b_transposed) {
+                       std::int64_t n, std::int64_t k, bool is_a_transposed,
+                       bool is_b_transposed) {
   Array c(m * n);
   for (std::int64_t row = 0; row < m; ++row) {
     for (std::int64_t col = 0; col < n; ++col) {
       for (std::int64_t i = 0; i < k; ++i) {
-        c[row * n + col] +=
-            a[row * k + i] * b[is_b_transposed ? col * k + i : i * n + col];
+        c[row * n + col] += a[is_a_transposed ? i * m + row : row * k + i] *
+                            b[is_b_transposed ? col * k + i : i * n + col];
       }
     }
   }
@@ -70,29 +71,32 @@ TYPED_TEST(CublasTest, MultipliesRowByRow) {
   const std::int64_t m = 3;
   const std::int64_t n = 5;
   const std::int64_t k = 7;
-  for (bool is_b_transposed : {false, true}) {
-    for (bool is_added : {false, true}) {
-      Array a = rnn::RandomArray(m * k, 1, generator);
-      Array b = rnn::RandomArray(k * n, 1, generator);
-      Array c = rnn::RandomArray(m * n, 1, generator);
-      FakeDeviceArray<TypeParam> a_array(&this->fake_driver_,
-                                         rnn::Rounded<TypeParam>(a));
-      FakeDeviceArray<TypeParam> b_array(&this->fake_driver_,
-                                         rnn::Rounded<TypeParam>(b));
-      FakeDeviceArray<Compute> c_array(&this->fake_driver_,
-                                       rnn::Rounded<Compute>(c));
-      const Status status = this->Multiply(
-          this->stream_, {m, n, k, a_array.data(), b_array.data(),
-                          is_b_transposed, c_array.data(), is_added});
-      ASSERT_TRUE(status.ok()) << status.message();
-      Array expected = ReferenceProduct(a, b, m, n, k, is_b_transposed);
-      for (std::size_t i = 0; is_added && i < expected.size(); ++i) {
-        expected[i] += c[i];
-      }
-      Array actual;
-      for (Compute value : c_array.ToVector()) actual.push_back(value);
-      rnn::ExpectClose(actual, expected, rnn::kTolerance<Compute>, "c");
+  for (int choice = 0; choice < 8; ++choice) {
+    const bool is_a_transposed = (choice & 1) != 0;
+    const bool is_b_transposed = (choice & 2) != 0;
+    const bool is_added = (choice & 4) != 0;
+    Array a = rnn::RandomArray(m * k, 1, generator);
+    Array b = rnn::RandomArray(k * n, 1, generator);
+    Array c = rnn::RandomArray(m * n, 1, generator);
+    FakeDeviceArray<TypeParam> a_array(&this->fake_driver_,
+                                       rnn::Rounded<TypeParam>(a));
+    FakeDeviceArray<TypeParam> b_array(&this->fake_driver_,
+                                       rnn::Rounded<TypeParam>(b));
+    FakeDeviceArray<Compute> c_array(&this->fake_driver_,
+                                     rnn::Rounded<Compute>(c));
+    const Status status =
+        this->Multiply(this->stream_, {m, n, k, a_array.data(), b_array.data(),
+                                       is_b_transposed, c_array.data(),
+                                       is_added, is_a_transposed});
+    ASSERT_TRUE(status.ok()) << status.message();
+    Array expected =
+        ReferenceProduct(a, b, m, n, k, is_a_transposed, is_b_transposed);
+    for (std::size_t i = 0; is_added && i < expected.size(); ++i) {
+      expected[i] += c[i];
     }
+    Array actual;
+    for (Compute value : c_array.ToVector()) actual.push_back(value);
+    rnn::ExpectClose(actual, expected, rnn::kTolerance<Compute>, "c");
   }
 }
 

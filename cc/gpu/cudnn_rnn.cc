@@ -11,19 +11,12 @@
 #include "cc/gpu/arrays.h"
 #include "cc/gpu/cudnn_rnn_algorithm.h"
 #include "cc/gpu/data_type.h"
+#include "cc/gpu/network_status.h"
 #include "cc/rnn/cudnn_rnn_params.h"
 #include "cc/rnn/random_stream.h"
 
 namespace tf_rnn_ops::gpu {
 namespace {
-
-// A status that says what network it is about.
-Status Named(const Status& status, const rnn::RnnConfig& config,
-             const rnn::RnnSize& size) {
-  if (status.ok()) return status;
-  return Status(status.code(),
-                status.message() + ": " + DescribeNetwork(config, size));
-}
 
 std::size_t OutputBytes(const rnn::RnnConfig& config, const rnn::RnnSize& size,
                         std::size_t element_bytes) {

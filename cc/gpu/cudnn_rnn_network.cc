@@ -22,20 +22,6 @@ cudnnRNNMode_t CudnnMode(rnn::RnnMode mode) {
   return CUDNN_LSTM;
 }
 
-const char* ModeName(rnn::RnnMode mode) {
-  switch (mode) {
-    case rnn::RnnMode::kRelu:
-      return "rnn_relu";
-    case rnn::RnnMode::kTanh:
-      return "rnn_tanh";
-    case rnn::RnnMode::kLstm:
-      return "lstm";
-    case rnn::RnnMode::kGru:
-      return "gru";
-  }
-  return "unknown";
-}
-
 // The type of sums: 16-bit types are summed in float32.
 cudnnDataType_t PrecisionOf(DataType type) {
   return type == DataType::kDouble ? CUDNN_DATA_DOUBLE : CUDNN_DATA_FLOAT;
@@ -116,18 +102,6 @@ Status CudnnRnnNetwork::Describe(const Cudnn& cudnn,
           static_cast<std::int32_t>(config_.num_layers),
           /*dropoutDesc=*/nullptr, CUDNN_RNN_PADDED_IO_ENABLED),
       "cudnnSetRNNDescriptor_v8");
-}
-
-std::string DescribeNetwork(const rnn::RnnConfig& config,
-                            const rnn::RnnSize& size) {
-  return std::string("rnn_mode ") + ModeName(config.mode) + ", " +
-         (config.num_directions == 2 ? "bidirectional" : "unidirectional") +
-         (config.skip_input ? ", skip_input" : "") + ", num_layers " +
-         std::to_string(config.num_layers) + ", input_size " +
-         std::to_string(config.input_size) + ", num_units " +
-         std::to_string(config.num_units) + ", num_proj " +
-         std::to_string(config.num_proj) + ", time " +
-         std::to_string(size.time) + ", batch " + std::to_string(size.batch);
 }
 
 }  // namespace tf_rnn_ops::gpu

@@ -4,7 +4,6 @@
 #define TF_RNN_OPS_CC_GPU_CUDNN_RNN_NETWORK_H_
 
 #include <cstdint>
-#include <string>
 
 #include "cc/gpu/call.h"
 #include "cc/gpu/cudnn.h"
@@ -47,10 +46,6 @@ class CudnnRnnNetwork {
 
 // cuDNN's name for a type.
 cudnnDataType_t CudnnType(DataType type);
-
-// A network in words, for errors.
-std::string DescribeNetwork(const rnn::RnnConfig& config,
-                            const rnn::RnnSize& size);
 
 }  // namespace tf_rnn_ops::gpu
 

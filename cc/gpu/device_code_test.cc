@@ -16,6 +16,8 @@
 
 #include "cc/gpu/arrays_code.h"
 #include "cc/gpu/arrays_device.h"
+#include "cc/gpu/dual_layer_code.h"
+#include "cc/gpu/dual_layer_device.h"
 #include "cc/gpu/gru_block_cell_code.h"
 #include "cc/gpu/gru_block_cell_device.h"
 
@@ -34,6 +36,13 @@ const Compiled kArrays = {&kArraysCode,
                               TF_RNN_OPS_ARRAY_KERNELS(TF_RNN_OPS_KERNEL)
 #undef TF_RNN_OPS_KERNEL
                           }};
+const Compiled kDualLayer = {
+    &kDualLayerCode,
+    {
+#define TF_RNN_OPS_KERNEL(name, Kernel) {#name, sizeof(Kernel)},
+        TF_RNN_OPS_DUAL_LAYER_KERNELS(TF_RNN_OPS_KERNEL)
+#undef TF_RNN_OPS_KERNEL
+    }};
 const Compiled kGruBlockCell = {
     &kGruBlockCellCode,
     {
@@ -113,6 +122,8 @@ TEST_P(DeviceCodeTest, PtxIsOldEnoughForAnyDriverAndHasTheKernels) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Arrays, DeviceCodeTest, testing::Values(&kArrays));
+INSTANTIATE_TEST_SUITE_P(DualLayer, DeviceCodeTest,
+                         testing::Values(&kDualLayer));
 INSTANTIATE_TEST_SUITE_P(GruBlockCell, DeviceCodeTest,
                          testing::Values(&kGruBlockCell));
 

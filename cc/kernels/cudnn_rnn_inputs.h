@@ -98,6 +98,32 @@ class CudnnRnnInputs {
     return CheckReserveSpace(mismatch);
   }
 
+  // The same where any device may have run the forward pass, of which the
+  // header says enough: dropout has the same masks on all. read_header(tensor):
+  // as an engine's ReadHeader, of `header`.
+  template <typename E, typename ReadHeader>
+  absl::Status ReadReserveSpaceOfAnyDevice(
+      const ReadHeader& read_header, const rnn::ReserveSpaceHeader& header,
+      tensorflow::Tensor* reserve_space) const {
+    return ReadReserveSpace(
+        [&](tensorflow::Tensor* tensor, std::string* mismatch) {
+          TF_RETURN_IF_ERROR(read_header(tensor));
+          const std::int64_t size = tensor->NumElements();
+          const auto origin = rnn::FindReserveSpaceOrigin(header);
+          rnn::ReserveSpaceKey key = MakeReserveSpaceKey();
+          key.device = origin.device;
+          key.variant = origin.variant;
+          // How much a GPU leaves is its own affair.
+          *mismatch = rnn::ReserveSpaceMismatch<E>(
+              key, header.data(), size,
+              origin.device == rnn::Device::kGpu
+                  ? size
+                  : rnn::ReserveSpaceSize<E>(config_, size_));
+          return absl::OkStatus();
+        },
+        reserve_space);
+  }
+
   // What the reserve_space of these inputs is known by, if it is a CPU's.
   rnn::ReserveSpaceKey MakeReserveSpaceKey() const {
     return {config_, size_, attributes_.time_major(), sequence_lengths(),

@@ -633,8 +633,7 @@ output_backprop: As in the gradient op.
 output_h_backprop: As in the gradient op.
 output_c_backprop: As in the gradient op.
 reserve_space: As the forward op gave it, with is_training = true and the same
-  attributes. If that ran on a GPU, it is run again; then dropout must be 0, or
-  num_layers 1.
+  attributes, on any device.
 input_backprop_grad: Gradient with respect to input_backprop, of its shape.
 input_h_backprop_grad: Gradient with respect to input_h_backprop, of its shape.
 input_c_backprop_grad: Gradient with respect to input_c_backprop, of its shape.
@@ -686,7 +685,7 @@ params: As in the forward op.
 sequence_lengths: As in the forward op; time for each entry of the batch where
   that has none.
 reserve_space: As the forward op gave it, with is_training = true and the same
-  attributes.
+  attributes, on any device.
 masks: What the input of each layer but the first was multiplied by,
   [num_layers - 1, time, batch, num_directions * output_size] whatever
   time_major is: 0, or 1 / (1 - dropout).

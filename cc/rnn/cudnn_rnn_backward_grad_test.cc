@@ -61,18 +61,6 @@ BackwardGradResult CentralDifferences(const Case& k) {
           slope(f_above.output_c, f_below.output_c)};
 }
 
-void ExpectAllClose(const RnnConfig& config, const BackwardGradResult& actual,
-                    const BackwardGradResult& expected, double tolerance) {
-  ExpectClose(actual.input, expected.input, tolerance, "input");
-  ExpectClose(actual.input_h, expected.input_h, tolerance, "input_h");
-  ExpectClose(actual.input_c, expected.input_c, tolerance, "input_c");
-  ExpectParamsClose(config, actual.params, expected.params, tolerance,
-                    "params");
-  ExpectClose(actual.d_output, expected.d_output, tolerance, "d_output");
-  ExpectClose(actual.d_output_h, expected.d_output_h, tolerance, "d_output_h");
-  ExpectClose(actual.d_output_c, expected.d_output_c, tolerance, "d_output_c");
-}
-
 // Of the baseline alone: the next test compares the other sets with that.
 TEST(CudnnRnnBackwardGradDifferencesTest, EqualsCentralDifferences) {
   SerialExecutor executor;

@@ -571,6 +571,20 @@ inline void ExpectParamsClose(const RnnConfig& config, const Array& actual,
   }
 }
 
+inline void ExpectAllClose(const RnnConfig& config,
+                           const BackwardGradResult& actual,
+                           const BackwardGradResult& expected,
+                           double tolerance) {
+  ExpectClose(actual.input, expected.input, tolerance, "input");
+  ExpectClose(actual.input_h, expected.input_h, tolerance, "input_h");
+  ExpectClose(actual.input_c, expected.input_c, tolerance, "input_c");
+  ExpectParamsClose(config, actual.params, expected.params, tolerance,
+                    "params");
+  ExpectClose(actual.d_output, expected.d_output, tolerance, "d_output");
+  ExpectClose(actual.d_output_h, expected.d_output_h, tolerance, "d_output_h");
+  ExpectClose(actual.d_output_c, expected.d_output_c, tolerance, "d_output_c");
+}
+
 template <typename T>
 using CaseCheck = std::function<void(Case&, Engine<T>&)>;
 

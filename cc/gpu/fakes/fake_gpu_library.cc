@@ -18,6 +18,7 @@
 #include "cc/gpu/fakes/fake_cublas.h"
 #include "cc/gpu/fakes/fake_cuda_driver.h"
 #include "cc/gpu/fakes/fake_cudnn.h"
+#include "cc/gpu/fakes/fake_dual_layer.h"
 #include "cc/gpu/fakes/fake_gpu.h"
 #include "cc/gpu/fakes/fake_gru_block_cell.h"
 
@@ -50,6 +51,7 @@ class MisuseLog : public testing::ScopedFakeTestPartResultReporter {
 struct Machine {
   Machine() {
     RegisterArrayKernels(&driver);
+    RegisterDualLayerKernels(&driver);
     RegisterGruBlockCellKernels(&driver);
   }
 

@@ -130,6 +130,15 @@ inline rnn::ReserveSpaceHeader CopyHeader(
       static_cast<std::int64_t>(reserve_space.TotalBytes()));
 }
 
+// The same of a reserve_space that any device left, which is aligned then.
+inline absl::Status ReadReserveSpaceHeader(tensorflow::OpKernelContext* ctx,
+                                           tensorflow::Tensor* reserve_space,
+                                           rnn::ReserveSpaceHeader* header) {
+  TF_RETURN_IF_ERROR(AlignReserveSpace(ctx, reserve_space));
+  *header = CopyHeader(*reserve_space);
+  return absl::OkStatus();
+}
+
 // Copies the header and returns why the forward pass of this network did not
 // leave the reserve_space on a CPU; empty if it did.
 // E: the engine's type of the elements.

@@ -121,7 +121,7 @@ class GpuCudnnRnn {
     *header = {};
     TF_RETURN_IF_ERROR(
         version >= 2 ? ReadHostReserved(ctx, header)
-                     : ReadHeader(plan->call.call(), *reserve_space, header));
+                     : ReadReserveSpaceHeader(ctx, *reserve_space, header));
     *mismatch = rnn::ReserveSpaceMismatch<E>(plan->pass.key(), header->data(),
                                              reserve_space->NumElements(),
                                              plan->reserve_space_size);
@@ -173,15 +173,6 @@ class GpuCudnnRnn {
                   header->size(), header->data());
     }
     return absl::OkStatus();
-  }
-
-  // The header in the GPU's memory, if there is room for one.
-  static absl::Status ReadHeader(const gpu::Call& call,
-                                 const Tensor& reserve_space,
-                                 gpu::ReserveSpaceHeader* header) {
-    if (reserve_space.TotalBytes() < header->size()) return absl::OkStatus();
-    return ToAbslStatus(
-        gpu::ReadReserveSpaceHeader(call, reserve_space.data(), header));
   }
 
   KernelNetworks<E> networks_;

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "cc/gpu/cudnn_rnn.h"
 #include "cc/kernels/make_output.h"
 #include "tensorflow/core/framework/device_base.h"
 #include "tensorflow/core/framework/op_kernel.h"
@@ -61,6 +62,17 @@ absl::Status OpCall::Init() {
   TF_RETURN_IF_ERROR(ToAbslStatus(gpu::CudaDriver::Get(&call_.driver)));
   context_ = std::make_unique<gpu::ScopedContext>(*call_.driver);
   return ToAbslStatus(context_->Enter(call_.stream));
+}
+
+absl::Status ReadReserveSpaceHeader(tensorflow::OpKernelContext* ctx,
+                                    const tensorflow::Tensor& reserve_space,
+                                    rnn::ReserveSpaceHeader* header) {
+  *header = {};
+  if (reserve_space.TotalBytes() < header->size()) return absl::OkStatus();
+  OpCall call(ctx);
+  TF_RETURN_IF_ERROR(call.Init());
+  return ToAbslStatus(
+      gpu::ReadReserveSpaceHeader(call.call(), reserve_space.data(), header));
 }
 
 bool AllowsTf32() { return tsl::tensor_float_32_execution_enabled(); }

@@ -12,6 +12,7 @@
 #include "cc/gpu/call.h"
 #include "cc/gpu/cuda_driver.h"
 #include "cc/gpu/status.h"
+#include "cc/rnn/reserve_space.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/framework/tensor.h"
 
@@ -66,6 +67,12 @@ class GpuCopier {
  private:
   std::unique_ptr<OpCall> call_;
 };
+
+// Copies the header of a reserve_space, for which it waits for the GPU; zeros
+// where that is too short for one.
+absl::Status ReadReserveSpaceHeader(tensorflow::OpKernelContext* ctx,
+                                    const tensorflow::Tensor& reserve_space,
+                                    rnn::ReserveSpaceHeader* header);
 
 // Whether the user lets products of float32 be rounded to 10 bits.
 bool AllowsTf32();

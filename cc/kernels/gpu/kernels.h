@@ -10,6 +10,12 @@ namespace tf_rnn_ops {
 // CudnnRNN, its versions and their backprops.
 void AddGpuCudnnRnnKernels(const DeviceKernels& kernels);
 
+// CudnnRNNBackpropGrad, which TensorFlow has not.
+void AddGpuCudnnRnnBackpropGradKernels(const DeviceKernels& kernels);
+
+// CudnnRNNDropoutMasks, which TensorFlow has not.
+void AddGpuCudnnRnnDropoutMasksKernels(const DeviceKernels& kernels);
+
 // CudnnRNNParamsSize, CudnnRNNCanonicalToParams, CudnnRNNParamsToCanonical and
 // the versions of these.
 void AddGpuCudnnRnnParamsKernels(const DeviceKernels& kernels);

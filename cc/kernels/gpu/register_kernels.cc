@@ -11,6 +11,8 @@ namespace {
   const DeviceKernels kernels(tensorflow::DEVICE_GPU, "TfRnnOps>");
   AddGpuAlignTensorKernels(kernels);
   AddGpuCudnnRnnKernels(kernels);
+  AddGpuCudnnRnnBackpropGradKernels(kernels);
+  AddGpuCudnnRnnDropoutMasksKernels(kernels);
   AddGpuCudnnRnnParamsKernels(kernels);
   AddGpuGruBlockCellKernels(kernels);
   return true;

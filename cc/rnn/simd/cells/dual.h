@@ -47,6 +47,11 @@ TF_RNN_OPS_VECTOR_INLINE Tangent<T> MultiplyAdd(const Dual<T>& a,
                                                 const Tangent<T>& c) {
   return {c.tangent + SumOfProducts<T>(a.tangent, b.value, a.value, b.tangent)};
 }
+template <typename T>
+TF_RNN_OPS_VECTOR_INLINE Dual<T> MultiplyAdd(const Dual<T>& a, const Dual<T>& b,
+                                             const Dual<T>& c) {
+  return a * b + c;
+}
 
 // a * b + c * d
 template <typename T>

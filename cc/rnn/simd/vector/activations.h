@@ -11,6 +11,10 @@
 #ifndef TF_RNN_OPS_CC_RNN_SIMD_VECTOR_ACTIVATIONS_H_
 #define TF_RNN_OPS_CC_RNN_SIMD_VECTOR_ACTIVATIONS_H_
 
+#if defined(TF_RNN_OPS_DEVICE_CODE)
+#include "cc/rnn/simd/vector/scalar.h"
+#else
+
 #include <type_traits>
 
 #include "cc/rnn/simd/vector/tanh_table.h"
@@ -165,5 +169,7 @@ TF_RNN_OPS_VECTOR_INLINE Vector<T> TanhSlope(Vector<T> t) {
 }
 
 }  // namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET
+
+#endif  // TF_RNN_OPS_DEVICE_CODE
 
 #endif  // TF_RNN_OPS_CC_RNN_SIMD_VECTOR_ACTIVATIONS_H_

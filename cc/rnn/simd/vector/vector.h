@@ -4,6 +4,10 @@
 #ifndef TF_RNN_OPS_CC_RNN_SIMD_VECTOR_VECTOR_H_
 #define TF_RNN_OPS_CC_RNN_SIMD_VECTOR_VECTOR_H_
 
+#if defined(TF_RNN_OPS_DEVICE_CODE)
+#include "cc/rnn/simd/vector/scalar.h"
+#else
+
 #include <cassert>
 #include <cstdint>
 #include <type_traits>
@@ -50,10 +54,10 @@ template <typename T>
 using Vector = typename VectorOf<T>::Type;
 // What comparing two of them gives: all bits of a lane set, or none.
 template <typename T>
-using Mask = typename VectorOf<SignedOf<T>>::Type;
+using Mask = typename VectorOf<SignedOf<T> >::Type;
 // The representation of each element.
 template <typename T>
-using Bits = typename VectorOf<UnsignedOf<T>>::Type;
+using Bits = typename VectorOf<UnsignedOf<T> >::Type;
 
 template <typename T>
 TF_RNN_OPS_VECTOR_INLINE Bits<T> ToBits(Vector<T> x) {
@@ -289,5 +293,7 @@ TF_RNN_OPS_VECTOR_INLINE void StorePartial(Vector<T> x, T* to,
 }
 
 }  // namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET
+
+#endif  // TF_RNN_OPS_DEVICE_CODE
 
 #endif  // TF_RNN_OPS_CC_RNN_SIMD_VECTOR_VECTOR_H_

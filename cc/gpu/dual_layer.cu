@@ -1,0 +1,20 @@
+// The kernels of dual_layer.h: dual_layer_device.h for all rows and columns.
+
+#include <cstdint>
+
+#include "cc/gpu/device_grid.h"
+#include "cc/gpu/dual_layer_device.h"
+
+namespace tf_rnn_ops::gpu {
+
+#define TF_RNN_OPS_DEFINE(name, Kernel)                             \
+  extern "C" __global__ void name(Kernel kernel) {                  \
+    ForEachOfThread(kernel.num_rows(), kernel.width(), /*width=*/1, \
+                    [&kernel](std::int64_t row, std::int64_t col) { \
+                      kernel.Compute(row, col);                     \
+                    });                                             \
+  }
+TF_RNN_OPS_DUAL_LAYER_KERNELS(TF_RNN_OPS_DEFINE)
+#undef TF_RNN_OPS_DEFINE
+
+}  // namespace tf_rnn_ops::gpu
