@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import itertools
 from collections.abc import Collection
+from typing import Any
 
 import cudnn_rnn_reference as reference
 import golden_cases
@@ -140,7 +141,8 @@ def _stack(mode: str, dtype: str, layout: str, label: str = "", **options) -> Ca
 
 def _empty(context: Context, mode: str) -> Cases:
     for layout, size in itertools.product(golden_cases.LAYOUTS, ("time", "batch", "num_units")):
-        case = networks.make_case(mode, "float32", "no_lengths", layout, f"no_{size}", num_layers=2, **{size: 0})
+        sizes: dict[str, Any] = {"num_layers": 2, size: 0}
+        case = networks.make_case(mode, "float32", "no_lengths", layout, f"no_{size}", **sizes)
         yield case.name, functools.partial(check, context, case)
 
 
