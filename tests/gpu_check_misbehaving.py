@@ -6,11 +6,11 @@ import os
 import time
 
 import golden_cases
-from gpu_checks import golden, networks
+from gpu_checks import golden, networks, second_order
 from gpu_checks.cudnn_library import CudnnError
 from gpu_checks.cudnn_network import CudnnNetwork
 from gpu_checks.device import DeviceLostError
-from gpu_checks.engine import Network
+from gpu_checks.engine import GRADS, Network
 from gpu_checks.outcome import Outcome
 
 
@@ -83,6 +83,10 @@ def says_a_name_twice(context):
 def wrong_results(context):
     """Yields a network for each result, with one wrong number in that."""
     case = networks.make_case("lstm", "float32", "differing", golden_cases.BATCH_MAJOR, num_layers=3)
+    checks = {
+        **dict.fromkeys(golden_cases.OUTPUTS + golden_cases.BACKPROPS, networks.check),
+        **dict.fromkeys(GRADS, second_order.check),
+    }
 
     class Spoiled(Network):
         def _new_results(self, names):
@@ -94,13 +98,13 @@ def wrong_results(context):
             if wrong in self.results:
                 self.results[wrong].view(-1)[5] += 1e-3
 
-    networks.Network = Spoiled
-    for wrong in golden_cases.OUTPUTS + golden_cases.BACKPROPS:
-        yield wrong, functools.partial(networks.check, context, case)
+    networks.Network = second_order.Network = Spoiled
+    for wrong, check in checks.items():
+        yield wrong, functools.partial(check, context, case)
 
 
 def unstable_results(context):
-    """Yields a network whose results differ from call to call by less than rounding."""
+    """Yields networks whose results differ from call to call by less than rounding."""
     case = networks.make_case("gru", "float64", "no_lengths", golden_cases.SEQUENCE_MAJOR)
     calls = itertools.count()
 
@@ -115,8 +119,10 @@ def unstable_results(context):
             for tensor in self.results:
                 tensor.mul_(1 + next(calls) * 2**-52)
 
-    networks.Network = Unstable
+    networks.Network = second_order.Network = Unstable
     yield "unstable", functools.partial(networks.check, context, case)
+    yield "second_order", functools.partial(second_order.check, context, case)
+    yield "null_results", functools.partial(second_order.check_null_results, context, case)
 
 
 def forced_choices(context):

@@ -21,7 +21,7 @@ import pytest
 import tensorflow as tf
 
 pytest.importorskip("torch")
-from gpu_checks import engine, families, memcheck, networks, results, summary, supervisor
+from gpu_checks import engine, families, memcheck, networks, results, second_order, summary, supervisor
 from gpu_checks import publish as publishing
 from gpu_checks.families import FAMILIES, SELECTION, Family
 from gpu_checks.philox import RandomStream, dropout_masks, random_words
@@ -174,13 +174,14 @@ def test_everything_can_be_dropped():
 def test_nan_is_past_the_ends_of_sequences_alone():
     for layout in golden_cases.LAYOUTS:
         case = networks.make_case("lstm", "bfloat16", "with_0", layout)
-        given = networks.make_given(case)
+        given = {**networks.make_given(case), **second_order.make_directions(case)}
         poisoned = networks.with_nan_padding(case, given)
+        assert set(poisoned) == set(given) - {"sequence_lengths"}
         for name, array in poisoned.items():
             before, after = (golden_cases.to_float64(each, case.dtype) for each in (given[name], array))
             is_nan = np.isnan(after)
             np.testing.assert_array_equal(after[~is_nan], before[~is_nan])
-            if name in ("input", "output_backprop"):
+            if name in ("input", "output_backprop", "dot_input"):
                 past_end = np.arange(case.config.time)[:, np.newaxis] >= case.config.lengths
                 by_step = reference.major(case.config, is_nan)
                 np.testing.assert_array_equal(by_step.all(axis=-1), past_end)
@@ -259,7 +260,7 @@ def made_up_report(library="cuDNN"):
     """Returns a report with all that a summary shows."""
     environment = {"device": "NVIDIA H100", "commit": "abc123", "library": library}
     timed = {f"{by}{task} ms": 1.0 for by in ("", "torch.nn ") for task in summary.TASKS} | {"algorithm": "STANDARD"}
-    copied = {"in place ms": 0.25, "copy ms": 0.75, "reserve_space MB": 500.0}
+    copied = {"in place ms": 0.25, "copy ms": 0.75, "gradient ms": 1.5, "reserve_space MB": 500.0}
     cases = {
         results.ENVIRONMENT: [CaseResult(results.ENVIRONMENT, results.PASSED, measured=environment)],
         "lstm": [
@@ -269,7 +270,7 @@ def made_up_report(library="cuDNN"):
         ],
         "timing": [
             CaseResult("net-float32", results.PASSED, measured=timed),
-            CaseResult("reserve_space-net-float32", results.PASSED, measured=copied),
+            CaseResult("backward-net-float32", results.PASSED, measured=copied),
         ],
         "tensorflow": [CaseResult("net-float32", results.PASSED, measured={"TensorFlow forward ms": 3.25})],
     }
@@ -289,7 +290,7 @@ def test_the_summary_shows_what_was_measured():
     assert text.startswith("All checks passed on NVIDIA H100, commit abc123.\n")
     differences = text.split("largest difference")[1]
     assert row_of(differences, "lstm") == ["lstm", "", "", "5e-04", "7e-03", "", "", "", "6e-03"]
-    times = ["net-float32", "STANDARD", "1", "1", "3.25", "1", "1", "", "0.25", "0.75"]
+    times = ["net-float32", "STANDARD", "1", "1", "3.25", "1", "1", "", "0.25", "0.75", "1.5"]
     assert row_of(text, "net-float32") == times
     assert "NVIDIA H100" in summary.to_text(report)
 
@@ -463,21 +464,29 @@ def test_without_time_nothing_is_begun(run):
 def test_one_wrong_number_is_noticed_in_each_result(run):
     report = run(wrong_results=FOREVER)
     cases = report.families["wrong_results"].cases
-    assert list(cases) == list(golden_cases.OUTPUTS + golden_cases.BACKPROPS)
+    assert list(cases) == [*golden_cases.OUTPUTS, *golden_cases.BACKPROPS, *engine.GRADS]
     for name, case in cases.items():
         assert case.status == results.FAILED, name
         problems = "; ".join(case.problems)
         assert f"{name} differs from float64 by" in problems
-        assert f"{name} differs from torch.nn by" in problems
+        assert (f"{name} differs from torch.nn by" in problems) == (name not in engine.GRADS)
         assert "EngineError" not in problems
 
 
 def test_other_bits_are_noticed(run):
     report = run(unstable_results=FOREVER)
-    problems = "; ".join(report.families["unstable_results"].cases["unstable"].problems)
-    for call in ("forward once more", "backward once more", "backward that owns the reserve space"):
-        assert f"{call}: " in problems
-    assert "differs from" not in problems
+    calls = {
+        "unstable": ("forward once more", "backward once more", "backward that owns the reserve space"),
+        "second_order": ("once more",),
+        "null_results": ("of input_grad", "of input_h_grad, output_backprop_grad, output_h_backprop_grad, params_grad"),
+    }
+    cases = report.families["unstable_results"].cases
+    assert set(cases) == set(calls)
+    for name, case in cases.items():
+        problems = "; ".join(case.problems)
+        for call in calls[name]:
+            assert f"{call}: " in problems
+        assert "differs from" not in problems
 
 
 def test_the_engine_obeys_what_is_forced(run):

@@ -7,7 +7,7 @@ cd "$REPOSITORY"
 
 readonly BUNDLE=build/gpu-bundle
 readonly ENGINE=build/gpu-libraries/libtf_rnn_ops_gpu_engine.so
-readonly REFERENCES=(cudnn_rnn_reference golden_cases parity reference)
+readonly REFERENCES=(cudnn_rnn_reference golden_cases parity reference second_order_reference)
 # What may be carried to such a machine.
 readonly MOST_BYTES=$((64 * 1024 * 1024))
 

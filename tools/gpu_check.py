@@ -4,10 +4,10 @@
     python tools/gpu_check.py publish FOLDER
 
 `run` runs families of checks, each in a process of its own, and writes the result of each case as it goes: parity of
-every kind of network with the float64 reference and with PyTorch's layers, dropout, streams and threads, bad arguments,
-GRUBlockCell, times beside PyTorch's, a selection under compute-sanitizer, and golden data of cuDNN itself. The folder
-gets gpu_check.jsonl (all results), summary.txt, cudnn.zip (the golden data) and log.txt. The exit status is 0 if
-everything passed. `publish` puts such a folder into the repository: tests/golden and docs/gpu.md.
+every kind of network with the float64 reference and with PyTorch's layers, dropout, second derivatives, streams and
+threads, bad arguments, GRUBlockCell, times beside PyTorch's, a selection under compute-sanitizer, and golden data of
+cuDNN itself. The folder gets gpu_check.jsonl (all results), summary.txt, cudnn.zip (the golden data) and log.txt. The
+exit status is 0 if everything passed. `publish` puts such a folder into the repository: tests/golden and docs/gpu.md.
 
 tools/gpu_session.sh is the one command for such a machine. `family` is what `run` starts.
 """

@@ -12,6 +12,9 @@ import golden_cases
 from gpu_checks import networks
 from gpu_checks.engine import (
     ALLOCATE_SCRATCH,
+    DIRECTIONS,
+    GRADS,
+    BackwardGradStruct,
     BackwardStruct,
     Code,
     EngineError,
@@ -65,7 +68,11 @@ def cases(context: Context) -> Cases:
         yield name, functools.partial(check_options, context, options)
     for number, fields in enumerate(BAD_SEQUENCES):
         yield f"{'-'.join(fields)}-{number}", functools.partial(check_sequences, context, fields)
-    for function, of_pass in (("RunForward", ForwardStruct), ("RunBackward", BackwardStruct)):
+    for function, of_pass in (
+        ("RunForward", ForwardStruct),
+        ("RunBackward", BackwardStruct),
+        ("RunBackwardGrad", BackwardGradStruct),
+    ):
         for name in _required(of_pass):
             yield f"{function}-null-{name}", functools.partial(check_null, context, of_pass, function, name)
     for function, of_cell in (
@@ -83,7 +90,7 @@ def cases(context: Context) -> Cases:
 
 def _required(struct) -> list[str]:
     """Returns the names of pointers that may not be null."""
-    optional = ("reserve_space", "params_backprop", "d_r", "d_u", "d_c")
+    optional = ("reserve_space", "params_backprop", "d_r", "d_u", "d_c", *DIRECTIONS, *GRADS)
     pointers = [name for name, argument_type in struct._fields_ if argument_type is c_void_p]
     return [name for name in pointers if name not in optional or (struct is BackwardStruct and name == "reserve_space")]
 
@@ -128,6 +135,7 @@ def check_sequences(context: Context, fields) -> Outcome:
         expect_refusal(outcome, network.reserve_space, name)
         tensors = _tensors(context)
         expect_refusal(outcome, lambda: network.forward(tensors, training=False), name)
+        expect_refusal(outcome, lambda: network.backward_grad(tensors), name)
     expect_that_the_next_call_works(outcome, context)
     return outcome
 
@@ -216,7 +224,11 @@ def check_no_memory(context: Context) -> Outcome:
         tensors = _tensors(context)
         outputs = network.forward(tensors)
         network.allocate_scratch = refuse
-        for call in (lambda: network.forward(tensors), lambda: network.backward(tensors, outputs)):
+        for call in (
+            lambda: network.forward(tensors),
+            lambda: network.backward(tensors, outputs),
+            lambda: network.backward_grad(tensors),
+        ):
             expect_refusal(outcome, call, "allocate_scratch", Code.OUT_OF_MEMORY)
     expect_that_the_next_call_works(outcome, context)
     return outcome

@@ -1,10 +1,12 @@
 """Dropout between layers: the masks are those of the CPU's engine for the same random numbers."""
 
-import dataclasses
 import functools
 import itertools
+from collections.abc import Iterator
+from typing import Any
 
 import golden_cases
+from golden_cases import Case
 
 from gpu_checks import networks
 from gpu_checks.engine import TYPES
@@ -17,26 +19,34 @@ STREAMS = {
     "first": RandomStream(0, 0),
     "overflow": RandomStream(0x0123456789ABCDEF, (0xFEDCBA9876543210 << 64) + 2**64 - 7),
 }
+_STACKS: tuple[dict[str, Any], ...] = (
+    {"direction": "unidirectional", "num_layers": 3},
+    {"direction": "bidirectional", "num_layers": 2},
+)
 
 
 def cases(context: Context) -> Cases:
-    """Yields each mode, type, layout and kind of lengths in 2 and 3 layers at a rate of 0.5; other rates; streams."""
-    stacks = (
-        {"direction": "unidirectional", "num_layers": 3},
-        {"direction": "bidirectional", "num_layers": 2},
-    )
+    """Yields the checks of all networks with dropout."""
+    for case, options in every_kind():
+        yield case.name, functools.partial(networks.check, context, case, **options)
+
+
+def every_kind() -> Iterator[tuple[Case, dict[str, Any]]]:
+    """Yields each mode, type, layout and kind of lengths in 2 and 3 layers at a rate of 0.5; other rates; streams.
+
+    With each are the masks and the stream that a check takes.
+    """
     for mode, dtype, lengths in itertools.product(golden_cases.MODES, TYPES, networks.LENGTHS):
-        for stack, layout in zip(stacks, golden_cases.LAYOUTS, strict=True):
-            yield _check(context, mode, dtype, lengths, layout, rate=0.5, stream="overflow", **stack)
+        for stack, layout in zip(_STACKS, golden_cases.LAYOUTS, strict=True):
+            yield _make(mode, dtype, lengths, layout, rate=0.5, stream="overflow", **stack)
+    for mode, dtype in itertools.product(golden_cases.MODES, TYPES):
+        yield _make(mode, dtype, "with_0", golden_cases.SEQUENCE_MAJOR, rate=1.0, stream="first", **_STACKS[0])
     for rate, stream, layout in itertools.product(RATES, STREAMS, golden_cases.LAYOUTS):
         for options in ({}, {"num_proj": 9}):
-            yield _check(context, "lstm", "float32", "differing", layout, rate, stream, **stacks[1], **options)
+            yield _make("lstm", "float32", "differing", layout, rate, stream, **_STACKS[1], **options)
 
 
-def _check(context, mode, dtype, lengths, layout, rate, stream, **options):
-    """Returns the name of a check and the check."""
+def _make(mode, dtype, lengths, layout, rate, stream, **options) -> tuple[Case, dict[str, Any]]:
     label = f"dropout_{rate}-{stream}"
-    case = networks.make_case(mode, dtype, lengths, layout, label, **options)
-    case = dataclasses.replace(case, config=dataclasses.replace(case.config, dropout=rate))
-    masks = dropout_masks(case.config, STREAMS[stream])
-    return case.name, functools.partial(networks.check, context, case, masks, stream=STREAMS[stream])
+    case = networks.make_case(mode, dtype, lengths, layout, label, STREAMS[stream], dropout=rate, **options)
+    return case, {"masks": dropout_masks(case.config, STREAMS[stream]), "stream": STREAMS[stream]}

@@ -4,12 +4,12 @@ import ctypes
 import enum
 import functools
 import pathlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from ctypes import POINTER, byref, c_char_p, c_float, c_int, c_int32, c_int64, c_size_t, c_uint64, c_void_p
 
 import torch
 from cudnn_rnn_reference import params_size
-from golden_cases import BACKPROPS, OUTPUTS, Case, shapes
+from golden_cases import BACKPROPS, GIVEN, OUTPUTS, Case, shapes
 
 from gpu_checks.device import Device
 from gpu_checks.philox import RandomStream
@@ -30,6 +30,10 @@ class Code(enum.IntEnum):
 
 TYPES = {"float16": 0, "bfloat16": 1, "float32": 2, "float64": 3}
 MODES = {"rnn_relu": 0, "rnn_tanh": 1, "lstm": 2, "gru": 3}
+# Gradients with respect to the results of a backward pass, which have the shapes of the network's inputs.
+DIRECTIONS = ("dot_input", "dot_input_h", "dot_input_c", "dot_params")
+# Gradients with respect to what a backward pass is given, in the shapes of that.
+GRADS = tuple(f"{name}_grad" for name in GIVEN if name != "sequence_lengths")
 ALLOCATE_SCRATCH = ctypes.CFUNCTYPE(c_void_p, c_void_p, c_size_t)
 
 
@@ -92,6 +96,17 @@ class BackwardStruct(ctypes.Structure):
     )
 
 
+class BackwardGradStruct(ctypes.Structure):
+    """TfRnnOpsGpu_BackwardGrad."""
+
+    _fields_ = (
+        *_pointers("input input_h input_c params output_backprop output_h_backprop output_c_backprop"),
+        ("dropout_stream", RandomStreamStruct),
+        *_pointers(" ".join(DIRECTIONS)),
+        *_pointers(" ".join(GRADS)),
+    )
+
+
 _CELL_SIZES = tuple((name, c_int64) for name in ("batch", "input_size", "cell_size"))
 
 
@@ -120,6 +135,7 @@ SIGNATURES = {
     ],
     "RunForward": [c_void_p, POINTER(CallStruct), POINTER(SequencesStruct), POINTER(ForwardStruct)],
     "RunBackward": [c_void_p, POINTER(CallStruct), POINTER(SequencesStruct), POINTER(BackwardStruct)],
+    "RunBackwardGrad": [c_void_p, POINTER(CallStruct), POINTER(SequencesStruct), POINTER(BackwardGradStruct)],
     "RunGruCellForward": [c_int, POINTER(CallStruct), POINTER(GruCellForwardStruct)],
     "RunGruCellBackward": [c_int, POINTER(CallStruct), POINTER(GruCellBackwardStruct)],
 }
@@ -236,6 +252,7 @@ class Network:
         self._allow_tf32 = allow_tf32
         self._new = engine.device.poisoned if poisons_results else engine.device.empty
         self._shapes = shapes(case, params_size(case.config))
+        self._shapes |= {f"{name}_grad": shape for name, shape in self._shapes.items() if f"{name}_grad" in GRADS}
         self._options = network_options(case, **options)
         key, counter = stream or RandomStream(0, 0)
         self._stream = RandomStreamStruct(key, counter % 2**64, counter >> 64)
@@ -303,6 +320,21 @@ class Network:
         self.run("RunBackward", struct)
         return results
 
+    def backward_grad(
+        self, given: Mapping[str, torch.Tensor], wanted: Collection[str] = GRADS
+    ) -> dict[str, torch.Tensor]:
+        """Returns the gradients of the backward pass that the case has.
+
+        Args:
+          given: as `backward` had it, and DIRECTIONS, of which those that are missing are null.
+          wanted: which of GRADS to compute; the others are null.
+        """
+        results = self._new_results(wanted)
+        struct = BackwardGradStruct(dropout_stream=self._stream)
+        fill(struct, {**given, **results})
+        self.run("RunBackwardGrad", struct)
+        return results
+
     def _new_results(self, names) -> dict[str, torch.Tensor]:
         return {name: self._new(self._shapes[name], self._case.dtype) for name in names if name in self._shapes}
 
@@ -311,7 +343,7 @@ class Network:
         return self.reserve_space()[0]
 
     def run(self, name: str, struct: ctypes.Structure) -> None:
-        """Calls RunForward or RunBackward with what it is given."""
+        """Calls RunForward, RunBackward or RunBackwardGrad with what it is given."""
         call = self._scratch()
         self._engine.call(name, self._network, byref(call.struct), byref(self.sequences), byref(struct))
 

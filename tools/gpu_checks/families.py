@@ -31,12 +31,17 @@ FAMILIES = {
     },
     "gru_cell": Family("gpu_checks.gru_cell:cases", 40),
     "dropout": Family("gpu_checks.dropout:cases", 60),
+    "second_order": Family("gpu_checks.second_order:cases", 90),
     "choices": Family("gpu_checks.networks:choices", 60),
     "streams": Family("gpu_checks.streams:cases", 60),
     "arguments": Family("gpu_checks.arguments:cases", 40),
-    "timing": Family("gpu_checks.timing:cases", 90),
+    "timing": Family("gpu_checks.timing:cases", 120),
     "tensorflow": Family("gpu_checks.timing:tensorflow_cases", 90),
     "memcheck": Family("gpu_checks.memcheck:cases", 240),
 }
 # What memcheck runs.
-SELECTION = {"few": Family("gpu_checks.networks:few_cases", 120), "gru_cell": FAMILIES["gru_cell"]}
+SELECTION = {
+    "few": Family("gpu_checks.networks:few_cases", 120),
+    "second_order": Family("gpu_checks.second_order:few_cases", 120),
+    "gru_cell": FAMILIES["gru_cell"],
+}

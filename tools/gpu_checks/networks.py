@@ -14,6 +14,7 @@ from golden_cases import Case
 from gpu_checks import torch_layers
 from gpu_checks.engine import TYPES, Network
 from gpu_checks.outcome import Cases, Context, Outcome, float64, regions
+from gpu_checks.philox import RandomStream, dropout_masks
 
 # Sequence lengths by what is special about them; of as many sequences as there are.
 LENGTHS = {
@@ -28,7 +29,9 @@ _ROUNDINGS = 4
 _SEEDS = 10_000
 
 
-def make_case(mode: str, dtype: str, lengths: str, layout: str, label: str = "", **options) -> Case:
+def make_case(
+    mode: str, dtype: str, lengths: str, layout: str, label: str = "", stream: RandomStream | None = None, **options
+) -> Case:
     """Returns a case of odd sizes.
 
     Args:
@@ -37,6 +40,7 @@ def make_case(mode: str, dtype: str, lengths: str, layout: str, label: str = "",
       lengths: one of LENGTHS.
       layout: one of golden_cases.LAYOUTS.
       label: what else sets it apart from others.
+      stream: where the random numbers of its dropout begin, if it has any.
       **options: further fields of Config.
     """
     sizes: dict[str, Any] = {"time": 6, "batch": 5, "input_size": 11, "num_units": 13}
@@ -54,17 +58,22 @@ def make_case(mode: str, dtype: str, lengths: str, layout: str, label: str = "",
         **sizes,
     )
     case = Case(config, dtype, "-".join(filter(None, (layout, lengths, label))))
-    return _away_from_the_kink(case) if mode == "rnn_relu" else case
+    if mode != "rnn_relu":
+        return case
+    return _away_from_the_kink(case, None if stream is None else dropout_masks(config, stream))
 
 
-def _away_from_the_kink(case: Case) -> Case:
+def _away_from_the_kink(case: Case, masks) -> Case:
     """Returns a case with a seed with which rounding does not choose the slope of a rectifier."""
     needed = _ROUNDINGS * _ROUNDING_OF_16_BITS.get(case.dtype, 2.0**-23)
     for seed in range(_SEEDS):
         seeded = dataclasses.replace(case, seed=seed)
         wide = golden_cases.all_to_float64(floating(make_given(seeded)), case.dtype)
         run = reference.forward(
-            case.config, **{name: wide[name] for name in ("input", "input_h", "params")}, input_c=np.zeros([])
+            case.config,
+            **{name: wide[name] for name in ("input", "input_h", "params")},
+            input_c=np.zeros([]),
+            masks=masks,
         )
         if reference.nearest_to_the_kink(run) > needed:
             return seeded
@@ -82,11 +91,11 @@ def floating(given) -> dict[str, np.ndarray]:
 
 
 def with_nan_padding(case: Case, given) -> dict[str, np.ndarray]:
-    """Returns what a network is given with NaN wherever a sequence has ended."""
+    """Returns what a network and its passes are given with NaN wherever a sequence has ended."""
     poisoned = {name: array.copy() for name, array in floating(given).items()}
     past_end = np.arange(case.config.time)[:, np.newaxis] >= case.config.lengths  # [time, batch]
     nan = golden_cases.from_float64(np.array(np.nan), case.dtype)
-    for name in ("input", "output_backprop"):
+    for name in {"input", "output_backprop", "dot_input"} & set(poisoned):
         reference.major(case.config, poisoned[name])[past_end] = nan
     return poisoned
 
@@ -161,7 +170,7 @@ def _named(context: Context, all_cases: Iterable[Case], **options) -> Cases:
         yield case.name, functools.partial(check, context, case, **options)
 
 
-def _of_mode(mode: str) -> Iterator[Case]:
+def every_kind(mode: str) -> Iterator[Case]:
     """Yields every type, direction, layout and kind of lengths in 1 and 3 layers, with skip_input and projections."""
     directions = ("unidirectional", "bidirectional")
     for dtype, layout, lengths in itertools.product(TYPES, golden_cases.LAYOUTS, LENGTHS):
@@ -181,15 +190,21 @@ def _of_mode(mode: str) -> Iterator[Case]:
 
 def cases_of_mode(mode: str, context: Context) -> Cases:
     """Yields the checks of one rnn_mode."""
-    return _named(context, _of_mode(mode))
+    return _named(context, every_kind(mode))
+
+
+def every_mode_and_type() -> Iterator[Case]:
+    """Yields each mode and type once."""
+    stack: dict[str, Any] = {"direction": "bidirectional", "num_layers": 2}
+    for mode, dtype in itertools.product(golden_cases.MODES, TYPES):
+        yield make_case(mode, dtype, "with_0", golden_cases.BATCH_MAJOR, **stack)
 
 
 def few_cases(context: Context) -> Cases:
     """Yields a selection: each mode and type once, and what else runs code of our own."""
-    for mode, dtype in itertools.product(golden_cases.MODES, TYPES):
-        layout = golden_cases.BATCH_MAJOR
-        yield from _named(context, [make_case(mode, dtype, "with_0", layout, direction="bidirectional", num_layers=2)])
-    yield from _named(context, [make_case("lstm", "bfloat16", "differing", layout, "widened")], widen_bfloat16=True)
+    yield from _named(context, every_mode_and_type())
+    widened = make_case("lstm", "bfloat16", "differing", golden_cases.BATCH_MAJOR, "widened")
+    yield from _named(context, [widened], widen_bfloat16=True)
 
 
 _CHOICES: dict[str, dict[str, bool]] = {

@@ -92,8 +92,13 @@ def float64(results: Mapping[str, torch.Tensor]) -> dict[str, np.ndarray]:
     return {name: tensor.cpu().double().numpy() for name, tensor in results.items() if name != "reserve_space"}
 
 
-def regions(config: reference.Config) -> dict[str, list[slice]]:
-    """Returns the matrices and biases in params_backprop: a wrong small one would hide behind a large one."""
+def regions(config: reference.Config, name: str = "params_backprop") -> dict[str, list[slice]]:
+    """Returns the matrices and biases in a result like params: a wrong small one would hide behind a large one.
+
+    Args:
+      config: the network.
+      name: the result's.
+    """
     if config.has_projection and config.num_proj < FEW:
         return {}
     parts = []
@@ -101,4 +106,4 @@ def regions(config: reference.Config) -> dict[str, list[slice]]:
         by_gate = [each for each in (weights.W, weights.R, weights.W_bias, weights.R_bias) if each is not None]
         parts += [gate for each in by_gate for gate in each]
         parts += [] if weights.P is None else [weights.P]
-    return {"params_backprop": [slice(part.min(), part.max() + 1) for part in parts if part.size >= FEW]}
+    return {name: [slice(part.min(), part.max() + 1) for part in parts if part.size >= FEW]}

@@ -7,7 +7,7 @@ import itertools
 import golden_cases
 from golden_cases import Case
 
-from gpu_checks import networks
+from gpu_checks import networks, second_order
 from gpu_checks.arrays import to_numpy
 from gpu_checks.engine import TYPES, Network
 from gpu_checks.outcome import Cases, Context, Outcome
@@ -31,17 +31,18 @@ def cases(context: Context) -> Cases:
 
 
 def run(network: Network, tensors) -> dict:
-    """Returns all results of a network but its reserve space, forward and backward."""
+    """Returns all results of a network but its reserve space: forward, backward, and the backward pass's gradient."""
     outputs = network.forward(tensors)
     gradients = network.backward(tensors, outputs)
     del outputs["reserve_space"]
-    return {**outputs, **gradients}
+    return {**outputs, **gradients, **network.backward_grad(tensors)}
 
 
 def alone(context: Context, case: Case, network: Network):
     """Returns tensors that a network is given, and its results when nothing else runs."""
     device = context.engine.device
-    tensors = device.upload_all(networks.floating(networks.make_given(case)), case.dtype)
+    arrays = {**networks.floating(networks.make_given(case)), **second_order.make_directions(case)}
+    tensors = device.upload_all(arrays, case.dtype)
     results = run(network, tensors)
     device.synchronize()
     return tensors, results

@@ -12,6 +12,8 @@ PROBLEM_LENGTH = 200
 PEERS = ("float64", "torch.nn")
 DTYPES = ("float64", "float32", "float16", "bfloat16")
 TASKS = ("forward", "forward + backward")
+# What the names of cases begin with that time the backward pass and its gradient.
+BACKWARD = "backward"
 
 Row = Sequence[str]
 _FAMILY_COLUMNS = ("family", "passed", "failed", "skipped", "end", "seconds")
@@ -22,6 +24,7 @@ _TIMING_COLUMNS = (
     *(f"{task}{by}" for task in ("fwd", "fwd+bwd") for by in ("", ", PyTorch", ", TF")),
     "bwd in place",
     "bwd, copy",
+    "bwd's gradient",
 )
 
 
@@ -64,10 +67,10 @@ def timing_rows(report: Report) -> list[Row]:
         if "forward ms" not in case.measured:
             continue
         measured = dict(case.measured)
-        for other in (tensorflow.get(name), timing.get(f"reserve_space-{name}")):
+        for other in (tensorflow.get(name), timing.get(f"{BACKWARD}-{name}")):
             measured |= other.measured if other else {}
         times = [f"{prefix}{task} ms" for task in TASKS for prefix in ("", "torch.nn ", "TensorFlow ")]
-        cells = [measured.get(key) for key in (*times, "in place ms", "copy ms")]
+        cells = [measured.get(key) for key in (*times, "in place ms", "copy ms", "gradient ms")]
         rows.append((name, str(case.measured["algorithm"]), *("" if each is None else f"{each:.3g}" for each in cells)))
     return rows
 

@@ -1,4 +1,4 @@
-"""How long networks take beside PyTorch's and TensorFlow's, and what the copy of the reserve space costs."""
+"""How long networks take beside PyTorch's and TensorFlow's, and the backward pass beside its gradient."""
 
 import functools
 import itertools
@@ -14,7 +14,8 @@ from golden_cases import Case
 from gpu_checks import networks, torch_layers
 from gpu_checks.engine import Network
 from gpu_checks.outcome import Cases, Context, Outcome
-from gpu_checks.summary import TASKS
+from gpu_checks.second_order import case_directions
+from gpu_checks.summary import BACKWARD, TASKS
 
 # batch, time, input_size, num_units
 SIZES = ((32, 100, 128, 256), (64, 50, 512, 512), (1, 100, 128, 256), (256, 100, 512, 1024))
@@ -39,11 +40,11 @@ def make_case(mode: str, dtype: str, batch: int, steps: int, input_size: int, nu
 
 
 def cases(context: Context) -> Cases:
-    """Yields networks beside PyTorch's, and backward passes that own the reserve space beside those that copy it."""
+    """Yields networks beside PyTorch's, and backward passes beside their gradients."""
     for case in timed_cases(context):
         yield case.name, functools.partial(beside_pytorch, context, case)
     for case in timed_cases(context):
-        yield f"reserve_space-{case.name}", functools.partial(copying, context, case)
+        yield f"{BACKWARD}-{case.name}", functools.partial(backward_passes, context, case)
 
 
 def rounds(context: Context) -> int:
@@ -104,8 +105,8 @@ def _pytorch_calls(context, case, given, tensors):
     return infer, train
 
 
-def copying(context: Context, case: Case) -> Outcome:
-    """Times the backward pass alone, on the reserve space and on a copy of it."""
+def backward_passes(context: Context, case: Case) -> Outcome:
+    """Times the backward pass alone, on the reserve space and on a copy of it, and its gradient."""
     outcome = Outcome()
     device = context.engine.device
     _, tensors = _upload(context, case)
@@ -121,6 +122,9 @@ def copying(context: Context, case: Case) -> Outcome:
                 backward()()
             seconds = device.median_seconds(backward() for _ in range(rounds(context)))
             outcome.measured[name] = 1e3 * seconds
+        directions = {name: tensors[name.removeprefix("dot_")] for name in case_directions(case)}
+        gradient = functools.partial(network.backward_grad, {**tensors, **directions})
+        outcome.measured["gradient ms"] = 1e3 * median_seconds(context, gradient)
     return outcome
 
 
