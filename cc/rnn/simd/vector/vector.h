@@ -54,10 +54,10 @@ template <typename T>
 using Vector = typename VectorOf<T>::Type;
 // What comparing two of them gives: all bits of a lane set, or none.
 template <typename T>
-using Mask = typename VectorOf<SignedOf<T> >::Type;
+using Mask = typename VectorOf<SignedOf<T>>::Type;
 // The representation of each element.
 template <typename T>
-using Bits = typename VectorOf<UnsignedOf<T> >::Type;
+using Bits = typename VectorOf<UnsignedOf<T>>::Type;
 
 template <typename T>
 TF_RNN_OPS_VECTOR_INLINE Bits<T> ToBits(Vector<T> x) {
