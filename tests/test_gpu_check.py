@@ -6,12 +6,14 @@
 import collections
 import ctypes
 import dataclasses
+import gc
 import os
 import pathlib
 import re
 import stat
 import subprocess
 import sys
+import weakref
 
 import cudnn_rnn_reference as reference
 import golden_cases
@@ -20,7 +22,7 @@ import processes
 import pytest
 import tensorflow as tf
 
-pytest.importorskip("torch")
+torch = pytest.importorskip("torch")
 from gpu_checks import engine, families, memcheck, networks, results, second_order, summary, supervisor
 from gpu_checks import publish as publishing
 from gpu_checks.families import FAMILIES, SELECTION, Family
@@ -110,6 +112,30 @@ def test_numbers_are_those_of_the_header(header):
     expected |= {types[name]: value for name, value in engine.TYPES.items()}
     expected |= {name.upper(): value for name, value in engine.MODES.items()}
     assert found == expected
+
+
+def test_scratch_memory_is_freed_with_its_call():
+    """At once: garbage that waits for a collection fills a GPU."""
+    tensors = []
+
+    class Device:
+        def stream(self):
+            return None
+
+        def empty(self, shape, dtype):
+            tensor = torch.empty(shape, dtype=getattr(torch, dtype))
+            tensors.append(weakref.ref(tensor))
+            return tensor
+
+    gc.disable()
+    try:
+        call = engine.Scratch(Device())
+        addresses = [call.struct.allocate_scratch(None, num_bytes) for num_bytes in (256, 512)]
+        assert [tensor().data_ptr() for tensor in tensors] == addresses
+        del call
+        assert [tensor() for tensor in tensors] == [None, None]
+    finally:
+        gc.enable()
 
 
 # ---------------------------------------------------------------- dropout
