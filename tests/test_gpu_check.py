@@ -7,6 +7,7 @@ import collections
 import ctypes
 import dataclasses
 import gc
+import itertools
 import os
 import pathlib
 import re
@@ -214,6 +215,25 @@ def test_nan_is_past_the_ends_of_sequences_alone():
                 np.testing.assert_array_equal(by_step.any(axis=-1), past_end)
             else:
                 assert not is_nan.any()
+
+
+@pytest.mark.parametrize(
+    ("dtype", "options", "distance"),
+    [
+        ("float32", {}, 1e-5),
+        ("float32", {"precision": networks.TF32}, 2.0**-8),
+        ("float16", {}, 2.0**-8),
+        ("bfloat16", {"stream": RandomStream(3, 5), "dropout": 0.5}, 2.0**-5),
+    ],
+)
+def test_rectifiers_keep_away_from_0(dtype, options, distance):
+    for lengths, layout in itertools.product(networks.LENGTHS, golden_cases.LAYOUTS):
+        case = networks.make_case("rnn_relu", dtype, lengths, layout, num_layers=2, direction="bidirectional", **options)
+        masks = dropout_masks(case.config, options["stream"]) if "stream" in options else None
+        given = golden_cases.all_to_float64(networks.floating(networks.make_given(case)), case.dtype)
+        inputs = {name: given[name] for name in ("input", "input_h", "params")}
+        run = reference.forward(case.config, **inputs, input_c=np.zeros([]), masks=masks)
+        assert reference.nearest_to_the_kink(run) > distance
 
 
 def test_every_family_has_a_function():
