@@ -24,7 +24,7 @@ import pytest
 import tensorflow as tf
 
 torch = pytest.importorskip("torch")
-from gpu_checks import engine, families, memcheck, networks, results, second_order, summary, supervisor
+from gpu_checks import engine, families, memcheck, networks, results, second_order, summary, supervisor, torch_layers
 from gpu_checks import publish as publishing
 from gpu_checks.families import FAMILIES, SELECTION, Family
 from gpu_checks.philox import RandomStream, dropout_masks, random_words
@@ -217,6 +217,13 @@ def test_nan_is_past_the_ends_of_sequences_alone():
                 assert not is_nan.any()
 
 
+def test_only_bfloat16_is_compared_with_other_kernels_than_cudnns():
+    for dtype in engine.TYPES:
+        case = networks.make_case("lstm", dtype, "no_lengths", golden_cases.SEQUENCE_MAJOR)
+        assert torch_layers.runs_cudnn(case, "cuda") == (dtype != "bfloat16")
+        assert not torch_layers.runs_cudnn(case, "cpu")
+
+
 @pytest.mark.parametrize(
     ("dtype", "options", "distance"),
     [
@@ -228,7 +235,9 @@ def test_nan_is_past_the_ends_of_sequences_alone():
 )
 def test_rectifiers_keep_away_from_0(dtype, options, distance):
     for lengths, layout in itertools.product(networks.LENGTHS, golden_cases.LAYOUTS):
-        case = networks.make_case("rnn_relu", dtype, lengths, layout, num_layers=2, direction="bidirectional", **options)
+        case = networks.make_case(
+            "rnn_relu", dtype, lengths, layout, num_layers=2, direction="bidirectional", **options
+        )
         masks = dropout_masks(case.config, options["stream"]) if "stream" in options else None
         given = golden_cases.all_to_float64(networks.floating(networks.make_given(case)), case.dtype)
         inputs = {name: given[name] for name in ("input", "input_h", "params")}

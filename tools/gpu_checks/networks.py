@@ -168,8 +168,11 @@ def compare_with_pytorch(outcome: Outcome, context: Context, case: Case, actual,
     if refusal:
         outcome.measured["no peer"] = refusal
         return
+    device = context.engine.device.peer
+    if not torch_layers.runs_cudnn(case, device):
+        outcome.measured["torch.nn runs"] = "not cuDNN"
     try:
-        expected = torch_layers.run(case, given, context.engine.device.peer)
+        expected = torch_layers.run(case, given, device)
     except RuntimeError as error:  # PyTorch's, or that it is no peer: the other findings stand
         outcome.problems.append(f"torch.nn: {error}")
         return
