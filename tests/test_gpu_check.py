@@ -19,14 +19,17 @@ import weakref
 import cudnn_rnn_reference as reference
 import golden_cases
 import numpy as np
+import parity
 import processes
 import pytest
 import tensorflow as tf
 
-torch = pytest.importorskip("torch")
+pytest.importorskip("torch")
+import torch
 from gpu_checks import engine, families, memcheck, networks, results, second_order, summary, supervisor, torch_layers
 from gpu_checks import publish as publishing
 from gpu_checks.families import FAMILIES, SELECTION, Family
+from gpu_checks.outcome import Outcome
 from gpu_checks.philox import RandomStream, dropout_masks, random_words
 from gpu_checks.results import CaseResult, FamilyResult, Report
 
@@ -352,14 +355,53 @@ def test_the_summary_shows_what_was_measured():
 
 def test_the_summary_names_what_failed():
     report = made_up_report()
-    failed = {f"case{i}": CaseResult(f"case{i}", results.FAILED, problems=["is wrong"]) for i in range(9)}
-    report.families["gru"] = FamilyResult("gru", "died of SIGSEGV", 3.0, failed)
+    failed = [CaseResult(f"case{i}", results.FAILED, problems=["is wrong"]) for i in range(9)]
+    family = FamilyResult("gru", "died of SIGSEGV", 3.0, {case.name: case for case in failed})
+    report.families["gru"] = family
     for text in (summary.to_text(report), summary.to_markdown(report)):
         assert text.startswith("Not all checks passed on NVIDIA H100, commit abc123: gru.")
-        assert "case4: is wrong" in text
-        assert "case5: is wrong" not in text
-        assert "... and 4 more" in text
         assert "died of SIGSEGV" in text
+    assert summary.failures(family) == ["case0: is wrong [and 8 like it]"]
+
+
+def test_the_summary_names_each_type_before_all_kinds_of_one():
+    def failed(name, *problems):
+        return CaseResult(name, results.FAILED, problems=list(problems))
+
+    kinds = summary.NAMED + 3
+    cases = [
+        *(failed(f"{i}-float16", f"result{'x' * i} differs by {i}.0e-05, allowed are 3") for i in range(kinds)),
+        failed("again-float16", "result differs by 7.5e-05, allowed are 3"),
+        failed("other-float32", "result differs by 1.0e-05, allowed are 3", "more"),
+        CaseResult("hangs-bfloat16", results.STARTED),
+    ]
+    lines = summary.failures(FamilyResult("gru", cases={case.name: case for case in cases}))
+    assert lines[:4] == [
+        "0-float16: result differs by 0.0e-05, allowed are 3 [and 1 like it]",
+        "other-float32: result differs by 1.0e-05, allowed are 3; more",
+        "hangs-bfloat16: did not end",
+        "1-float16: resultx differs by 1.0e-05, allowed are 3",
+    ]
+    assert lines[summary.NAMED :] == ["... and 5 more, of 5 other kinds"]
+
+
+def test_what_may_be_rounding_is_near_and_fails():
+    allowed = parity.TOLERANCES["float32"]
+    cases = {}
+    for name, factor in {"right": 0.5, "near": 2, "wrong": 4}.items():
+        outcome = Outcome()
+        outcome.compare("float64", {"output": np.array([1 + factor * allowed])}, {"output": np.ones(1)}, "float32")
+        status = results.FAILED if outcome.problems else results.PASSED
+        cases[name] = CaseResult(name, status, problems=outcome.problems)
+    assert {name: (case.status, case.is_near) for name, case in cases.items()} == {
+        "right": (results.PASSED, False),
+        "near": (results.FAILED, True),
+        "wrong": (results.FAILED, False),
+    }
+    cases["both"] = CaseResult("both", results.FAILED, problems=cases["near"].problems + cases["wrong"].problems)
+    report = Report({"lstm": FamilyResult("lstm", results.ENDED, 1.0, cases)})
+    assert not cases["both"].is_near
+    assert row_of(summary.to_markdown(report), "lstm")[1:4] == ["1", "3", "1"]
 
 
 @pytest.fixture
@@ -503,8 +545,10 @@ def test_whatever_a_family_does_is_told_and_the_others_run(run, tmp_path):
         assert not family.passed, name
         assert family.end == end, name
         assert statuses(family) == expected
-        for case in family.with_status(results.FAILED):
+        failed = family.with_status(results.FAILED)
+        for case in failed:
             assert message in "".join(case.problems)
+        for case in failed[:1]:  # the others, if any, are like it
             assert f"{name}/{case.name}: {case.problems[0]}"[:100] in text
     assert report.families["passes"].passed
     assert not report.passed
