@@ -154,3 +154,17 @@ def bad_golden_data(context):
 
     golden.CudnnNetwork = Bad
     yield from itertools.islice(golden.cases(context), 2)
+
+
+def golden_data_of_a_lost_device(context):
+    """Yields two golden cases in which the second of the variants loses the device, as both kinds of errors tell."""
+    errors = iter((DeviceLostError("an illegal memory access"), RuntimeError("CUDA error: an illegal memory access")))
+
+    class Lost(CudnnNetwork):
+        def run(self, given, variant):
+            if variant.name != "sequence_major-null_lengths":
+                raise next(errors)
+            return super().run(given, variant)
+
+    golden.CudnnNetwork = Lost
+    yield from itertools.islice(golden.cases(context), 2)

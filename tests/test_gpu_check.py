@@ -618,6 +618,18 @@ def test_golden_data_are_saved_whatever_is_wrong_with_them(run, tmp_path):
         assert read.recorded_with["library"] == "fake cuDNN"
 
 
+def test_golden_data_are_saved_where_the_device_is_lost(run, tmp_path):
+    cases = run(golden_data_of_a_lost_device=FOREVER).families["golden_data_of_a_lost_device"].cases
+    names = golden_cases.names(tmp_path / "out" / results.ARCHIVE)
+    assert names == list(cases)
+    errors = ("DeviceLostError: an illegal memory access", "RuntimeError: CUDA error: an illegal memory access")
+    for name, error in zip(names, errors, strict=True):
+        assert cases[name].problems == [f"sequence_major-device_lengths: {error}"]
+        read = golden_cases.load(tmp_path / "out" / results.ARCHIVE, name)
+        assert list(read.results) == ["sequence_major-null_lengths"]
+        assert read.refused == {"sequence_major-device_lengths": error}
+
+
 # ---------------------------------------------------------------- the programs
 
 
