@@ -14,6 +14,7 @@ import re
 import stat
 import subprocess
 import sys
+import types
 import weakref
 
 import cudnn_rnn_reference as reference
@@ -26,7 +27,18 @@ import tensorflow as tf
 
 pytest.importorskip("torch")
 import torch
-from gpu_checks import engine, families, memcheck, networks, results, second_order, summary, supervisor, torch_layers
+from gpu_checks import (
+    engine,
+    families,
+    memcheck,
+    networks,
+    results,
+    second_order,
+    summary,
+    supervisor,
+    timing,
+    torch_layers,
+)
 from gpu_checks import publish as publishing
 from gpu_checks.families import FAMILIES, SELECTION, Family
 from gpu_checks.outcome import Outcome
@@ -328,6 +340,7 @@ def made_up_report(library="cuDNN"):
         ],
         "timing": [
             CaseResult("net-float32", results.PASSED, measured=timed),
+            CaseResult("net-bfloat16", results.PASSED, measured={**timed, summary.PEER_RUNS: torch_layers.NOT_CUDNN}),
             CaseResult("backward-net-float32", results.PASSED, measured=copied),
         ],
         "tensorflow": [CaseResult("net-float32", results.PASSED, measured={"TensorFlow forward ms": 3.25})],
@@ -350,6 +363,7 @@ def test_the_summary_shows_what_was_measured():
     assert row_of(differences, "lstm") == ["lstm", "", "", "5e-04", "7e-03", "", "", "", "6e-03"]
     times = ["net-float32", "STANDARD", "1", "1", "3.25", "1", "1", "", "0.25", "0.75", "1.5"]
     assert row_of(text, "net-float32") == times
+    assert row_of(text, "net-bfloat16 (PyTorch: not cuDNN)")[1:5] == ["STANDARD", "1", "1", ""]
     assert "NVIDIA H100" in summary.to_text(report)
 
 
@@ -688,6 +702,31 @@ def test_the_session_ends_whatever_happens(tmp_path):
     )
     assert process.returncode == 137
     assert "gpu_check.py did not end within 16 s" in process.stderr
+
+
+def test_pytorch_is_timed_in_inference_and_in_training(monkeypatch):
+    modes = []
+    forward = torch.nn.LSTM.forward
+
+    def noting(layer, *arguments):
+        modes.append((layer.training, torch.is_inference_mode_enabled()))
+        return forward(layer, *arguments)
+
+    monkeypatch.setattr(torch.nn.LSTM, "forward", noting)
+    device = types.SimpleNamespace(peer="cpu", median_seconds=lambda calls: len([call() for call in calls]) / 1000)
+    context = types.SimpleNamespace(engine=types.SimpleNamespace(device=device), quick=True)
+    case = timing.make_case("lstm", "float32", 2, 3, 8, 8)
+    given = networks.make_given(case)
+    tensors = {name: torch.from_numpy(array) for name, array in given.items()}
+    outcome = Outcome()
+    timing.time_pytorch(outcome, context, case, given, tensors)
+    num_calls = timing.WARM_UP + timing.QUICK_ROUNDS
+    assert modes == [(False, True)] * num_calls + [(True, False)] * num_calls
+    assert outcome.measured == {
+        "torch.nn forward ms": timing.QUICK_ROUNDS,
+        "torch.nn forward + backward ms": timing.QUICK_ROUNDS,
+        summary.PEER_RUNS: torch_layers.NOT_CUDNN,
+    }
 
 
 def test_tensorflow_is_timed():

@@ -15,6 +15,7 @@ from gpu_checks import torch_layers
 from gpu_checks.engine import TYPES, Network
 from gpu_checks.outcome import Cases, Context, Outcome, float64, regions
 from gpu_checks.philox import RandomStream, dropout_masks
+from gpu_checks.summary import PEER_RUNS
 
 # Sequence lengths by what is special about them; of as many sequences as there are.
 LENGTHS = {
@@ -170,7 +171,7 @@ def compare_with_pytorch(outcome: Outcome, context: Context, case: Case, actual,
         return
     device = context.engine.device.peer
     if not torch_layers.runs_cudnn(case, device):
-        outcome.measured["torch.nn runs"] = "not cuDNN"
+        outcome.measured[PEER_RUNS] = torch_layers.NOT_CUDNN
     try:
         expected = torch_layers.run(case, given, device)
     except RuntimeError as error:  # PyTorch's, or that it is no peer: the other findings stand

@@ -16,6 +16,8 @@ DTYPES = ("float64", "float32", "float16", "bfloat16")
 TASKS = ("forward", "forward + backward")
 # What the names of cases begin with that time the backward pass and its gradient.
 BACKWARD = "backward"
+# The fact of a case that says what PyTorch's layers run, if that is not cuDNN.
+PEER_RUNS = "torch.nn runs"
 
 Row = Sequence[str]
 _FAMILY_COLUMNS = ("family", "passed", "failed", "of them near", "skipped", "end", "seconds")
@@ -76,7 +78,10 @@ def timing_rows(report: Report) -> list[Row]:
             measured |= other.measured if other else {}
         times = [f"{prefix}{task} ms" for task in TASKS for prefix in ("", "torch.nn ", "TensorFlow ")]
         cells = [measured.get(key) for key in (*times, "in place ms", "copy ms", "gradient ms")]
-        rows.append((name, str(case.measured["algorithm"]), *("" if each is None else f"{each:.3g}" for each in cells)))
+        label = f"{name} (PyTorch: {case.measured[PEER_RUNS]})" if PEER_RUNS in case.measured else name
+        rows.append(
+            (label, str(case.measured["algorithm"]), *("" if each is None else f"{each:.3g}" for each in cells))
+        )
     return rows
 
 

@@ -15,7 +15,7 @@ from gpu_checks import networks, torch_layers
 from gpu_checks.engine import Network
 from gpu_checks.outcome import Cases, Context, Outcome
 from gpu_checks.second_order import case_directions
-from gpu_checks.summary import BACKWARD, TASKS
+from gpu_checks.summary import BACKWARD, PEER_RUNS, TASKS
 
 # batch, time, input_size, num_units
 SIZES = ((32, 100, 128, 256), (64, 50, 512, 512), (1, 100, 128, 256), (256, 100, 512, 1024))
@@ -79,17 +79,17 @@ def beside_pytorch(context: Context, case: Case) -> Outcome:
             context, lambda: network.forward(tensors, training=False)
         )
         outcome.measured[f"{FORWARD_BACKWARD} ms"] = 1e3 * median_seconds(context, train)
-    infer, train_peer = _pytorch_calls(context, case, given, tensors)
-    outcome.measured[f"torch.nn {FORWARD} ms"] = 1e3 * median_seconds(context, infer)
-    outcome.measured[f"torch.nn {FORWARD_BACKWARD} ms"] = 1e3 * median_seconds(context, train_peer)
+    time_pytorch(outcome, context, case, given, tensors)
     return outcome
 
 
-def _pytorch_calls(context, case, given, tensors):
-    """Returns what runs PyTorch's layer forward, and forward and backward."""
+def time_pytorch(outcome: Outcome, context: Context, case: Case, given, tensors) -> None:
+    """Times PyTorch's layer in inference, and in training forward and backward."""
     layer = torch_layers.make_layer(case)
     torch_layers.load_params(case, layer, given["params"])
     layer = layer.to(context.engine.device.peer)
+    if not torch_layers.runs_cudnn(case, context.engine.device.peer):
+        outcome.measured[PEER_RUNS] = torch_layers.NOT_CUDNN
     states = tuple(tensors[name] for name in ("input_h", "input_c") if name in tensors)
     states = states if case.has_cell_state else states[0]
     watched = tensors["input"].clone().requires_grad_()
@@ -102,7 +102,9 @@ def _pytorch_calls(context, case, given, tensors):
         output, _ = layer(watched, states)
         torch.autograd.grad(output, [watched, *layer.parameters()], tensors["output_backprop"])
 
-    return infer, train
+    for name, is_training, call in ((FORWARD, False, infer), (FORWARD_BACKWARD, True, train)):
+        layer.train(is_training)  # otherwise cuDNN fills a reserve space in inference, too
+        outcome.measured[f"torch.nn {name} ms"] = 1e3 * median_seconds(context, call)
 
 
 def backward_passes(context: Context, case: Case) -> Outcome:

@@ -8,6 +8,9 @@ from golden_cases import Case
 
 from gpu_checks.arrays import to_numpy, to_torch
 
+# What PyTorch's layers run where that is not cuDNN.
+NOT_CUDNN = "not cuDNN"
+
 
 class PeerError(RuntimeError):
     """PyTorch's layers do something else than a peer should."""
