@@ -716,10 +716,9 @@ def test_pytorch_is_timed_in_inference_and_in_training(monkeypatch):
     device = types.SimpleNamespace(peer="cpu", median_seconds=lambda calls: len([call() for call in calls]) / 1000)
     context = types.SimpleNamespace(engine=types.SimpleNamespace(device=device), quick=True)
     case = timing.make_case("lstm", "float32", 2, 3, 8, 8)
-    given = networks.make_given(case)
-    tensors = {name: torch.from_numpy(array) for name, array in given.items()}
+    tensors = {name: torch.from_numpy(array) for name, array in networks.make_given(case).items()}
     outcome = Outcome()
-    timing.time_pytorch(outcome, context, case, given, tensors)
+    timing.time_pytorch(outcome, context, case, tensors)
     num_calls = timing.WARM_UP + timing.QUICK_ROUNDS
     assert modes == [(False, True)] * num_calls + [(True, False)] * num_calls
     assert outcome.measured == {

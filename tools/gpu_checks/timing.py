@@ -11,7 +11,8 @@ import numpy as np
 import torch
 from golden_cases import Case
 
-from gpu_checks import networks, torch_layers
+from gpu_checks import torch_layers
+from gpu_checks.arrays import to_numpy
 from gpu_checks.engine import Network
 from gpu_checks.outcome import Cases, Context, Outcome
 from gpu_checks.second_order import case_directions
@@ -40,10 +41,9 @@ def make_case(mode: str, dtype: str, batch: int, steps: int, input_size: int, nu
 
 
 def cases(context: Context) -> Cases:
-    """Yields networks beside PyTorch's, and backward passes beside their gradients."""
+    """Yields networks beside PyTorch's, each with its backward pass beside its gradient."""
     for case in timed_cases(context):
         yield case.name, functools.partial(beside_pytorch, context, case)
-    for case in timed_cases(context):
         yield f"{BACKWARD}-{case.name}", functools.partial(backward_passes, context, case)
 
 
@@ -59,16 +59,29 @@ def median_seconds(context: Context, call) -> float:
     return context.engine.device.median_seconds(itertools.repeat(call, rounds(context)))
 
 
-def _upload(context, case):
-    """Returns what a network is given, and that as tensors."""
-    given = golden_cases.make_given(case, reference.params_size(case.config))
-    return given, context.engine.device.upload_all(networks.floating(given), case.dtype)
+def make_tensors(context: Context, case: Case) -> dict[str, torch.Tensor]:
+    """Returns what a network is given. The device draws the numbers: the host would take longer than the passes."""
+    device = context.engine.device
+    tensors = {name: device.empty(shape, case.dtype).normal_() for name, shape in given_shapes(case).items()}
+    tensors["params"].mul_(params_scale(case))
+    return tensors
+
+
+def given_shapes(case: Case) -> dict[str, tuple[int, ...]]:
+    """Returns the shapes of what a network is given."""
+    shapes = golden_cases.shapes(case, reference.params_size(case.config))
+    return {name: shape for name, shape in shapes.items() if name in golden_cases.GIVEN}
+
+
+def params_scale(case: Case) -> float:
+    """Returns the standard deviation of params with which activations are neither all tiny nor all saturated."""
+    return (case.config.input_size + case.config.num_units) ** -0.5
 
 
 def beside_pytorch(context: Context, case: Case) -> Outcome:
     """Times inference, and a training pass forward and backward."""
     outcome = Outcome()
-    given, tensors = _upload(context, case)
+    tensors = make_tensors(context, case)
     with Network(context.engine, case, poisons_results=False) as network:
         outcome.measured["algorithm"] = network.reserve_space()[1]
 
@@ -79,14 +92,14 @@ def beside_pytorch(context: Context, case: Case) -> Outcome:
             context, lambda: network.forward(tensors, training=False)
         )
         outcome.measured[f"{FORWARD_BACKWARD} ms"] = 1e3 * median_seconds(context, train)
-    time_pytorch(outcome, context, case, given, tensors)
+    time_pytorch(outcome, context, case, tensors)
     return outcome
 
 
-def time_pytorch(outcome: Outcome, context: Context, case: Case, given, tensors) -> None:
+def time_pytorch(outcome: Outcome, context: Context, case: Case, tensors) -> None:
     """Times PyTorch's layer in inference, and in training forward and backward."""
     layer = torch_layers.make_layer(case)
-    torch_layers.load_params(case, layer, given["params"])
+    torch_layers.load_params(case, layer, to_numpy(tensors["params"]))
     layer = layer.to(context.engine.device.peer)
     if not torch_layers.runs_cudnn(case, context.engine.device.peer):
         outcome.measured[PEER_RUNS] = torch_layers.NOT_CUDNN
@@ -111,7 +124,7 @@ def backward_passes(context: Context, case: Case) -> Outcome:
     """Times the backward pass alone, on the reserve space and on a copy of it, and its gradient."""
     outcome = Outcome()
     device = context.engine.device
-    _, tensors = _upload(context, case)
+    tensors = make_tensors(context, case)
     with Network(context.engine, case, poisons_results=False) as network:
         outcome.measured["reserve_space MB"] = network.reserve_space()[0] / 1e6
         for name, owns in (("in place ms", True), ("copy ms", False)):
@@ -151,10 +164,9 @@ def tensorflow_cases(context: Context) -> Cases:
 def beside_tensorflow(tf, case: Case, num_rounds: int) -> Outcome:
     """Times tf.raw_ops.CudnnRNNV3 and its backprop by the clock of the host."""
     outcome = Outcome()
-    given = golden_cases.make_given(case, reference.params_size(case.config))
     dtype = tf.as_dtype(case.dtype)
-    wide = golden_cases.all_to_float64(networks.floating(given), case.dtype)
-    tensors = {name: tf.cast(array, dtype) for name, array in wide.items()}
+    tensors = {name: tf.random.normal(shape, dtype=dtype) for name, shape in given_shapes(case).items()}
+    tensors["params"] *= tf.cast(params_scale(case), dtype)
     inputs = {
         **{name: tensors[name] for name in ("input", "input_h", "params")},
         "input_c": tensors.get("input_c", tf.zeros([], dtype)),
