@@ -615,6 +615,22 @@ def test_the_engine_obeys_what_is_forced(run):
     assert sizes["float32 widen_bfloat16"] == sizes["float32 nothing"]
 
 
+def test_a_refused_algorithm_fails_beside_what_the_standard_one_gives(run):
+    cases = run(refuses_algorithms=FOREVER).families["refuses_algorithms"].cases
+    refusal = "RunForward: UNIMPLEMENTED: no such algorithm"
+    timed = "lstm-1x1-2x3x8x8-float32"
+    assert list(cases) == ["right", "wrong", "refused", timed]
+    for case in cases.values():
+        assert case.status == results.FAILED
+        assert case.problems[0] == refusal
+    for name in ("right", timed):
+        assert cases[name].problems == [refusal, "the standard algorithm passes"]
+        assert cases[name].measured["algorithm"] == "standard"
+    assert cases[timed].measured["forward ms"] > 0
+    assert any("standard algorithm: output differs from float64" in each for each in cases["wrong"].problems)
+    assert cases["refused"].problems[1:] == [f"with the standard algorithm: {refusal}"]
+
+
 def test_golden_data_are_saved_whatever_is_wrong_with_them(run, tmp_path):
     report = run(bad_golden_data=FOREVER)
     cases = report.families["bad_golden_data"].cases

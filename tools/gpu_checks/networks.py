@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import cudnn_rnn_reference as reference
@@ -12,7 +12,7 @@ import numpy as np
 from golden_cases import Case
 
 from gpu_checks import torch_layers
-from gpu_checks.engine import TYPES, Network
+from gpu_checks.engine import TYPES, Code, EngineError, Network
 from gpu_checks.outcome import Cases, Context, Outcome, float64, regions
 from gpu_checks.philox import RandomStream, dropout_masks
 from gpu_checks.summary import PEER_RUNS
@@ -112,7 +112,36 @@ def with_nan_padding(case: Case, given) -> dict[str, np.ndarray]:
     return poisoned
 
 
-def check(context: Context, case: Case, masks=None, precision: str | None = None, **options) -> Outcome:
+def or_standard(run_check: Callable[..., Outcome], *arguments, **options) -> Outcome:
+    """Runs a check. Where its algorithm is refused, the check fails, and says what the standard algorithm gives.
+
+    Args:
+      run_check: the check.
+      *arguments: its arguments.
+      **options: its options, those of Network among them.
+    """
+    try:
+        return run_check(*arguments, **options)
+    except EngineError as error:
+        if error.code is not Code.UNIMPLEMENTED or options.get("standard_algorithm_only"):
+            raise
+        refusal = str(error)
+    try:
+        outcome = run_check(*arguments, **{**options, "standard_algorithm_only": True})
+    except RuntimeError as error:  # the engine's or PyTorch's: the refusal is to be told all the same
+        outcome = Outcome(problems=[str(error)])
+    outcome.measured["standard algorithm"] = "fails" if outcome.problems else "passes"
+    of_standard = [f"with the standard algorithm: {problem}" for problem in outcome.problems]
+    outcome.problems = [refusal, *(of_standard or ["the standard algorithm passes"])]
+    return outcome
+
+
+def check(context: Context, case: Case, **options) -> Outcome:
+    """Runs `check_results`, if need be with the standard algorithm."""
+    return or_standard(check_results, context, case, **options)
+
+
+def check_results(context: Context, case: Case, masks=None, precision: str | None = None, **options) -> Outcome:
     """Runs a network forward and backward, and compares with the reference, with PyTorch, and with itself.
 
     Outputs are full of NaN before, and inputs are where their sequences have ended.

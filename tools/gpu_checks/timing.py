@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from golden_cases import Case
 
-from gpu_checks import torch_layers
+from gpu_checks import networks, torch_layers
 from gpu_checks.arrays import to_numpy
 from gpu_checks.engine import Network
 from gpu_checks.outcome import Cases, Context, Outcome
@@ -43,8 +43,8 @@ def make_case(mode: str, dtype: str, batch: int, steps: int, input_size: int, nu
 def cases(context: Context) -> Cases:
     """Yields networks beside PyTorch's, each with its backward pass beside its gradient."""
     for case in timed_cases(context):
-        yield case.name, functools.partial(beside_pytorch, context, case)
-        yield f"{BACKWARD}-{case.name}", functools.partial(backward_passes, context, case)
+        yield case.name, functools.partial(networks.or_standard, beside_pytorch, context, case)
+        yield f"{BACKWARD}-{case.name}", functools.partial(networks.or_standard, backward_passes, context, case)
 
 
 def rounds(context: Context) -> int:
@@ -78,11 +78,11 @@ def params_scale(case: Case) -> float:
     return (case.config.input_size + case.config.num_units) ** -0.5
 
 
-def beside_pytorch(context: Context, case: Case) -> Outcome:
-    """Times inference, and a training pass forward and backward."""
+def beside_pytorch(context: Context, case: Case, **options) -> Outcome:
+    """Times inference, and a training pass forward and backward, of a network with such options."""
     outcome = Outcome()
     tensors = make_tensors(context, case)
-    with Network(context.engine, case, poisons_results=False) as network:
+    with Network(context.engine, case, poisons_results=False, **options) as network:
         outcome.measured["algorithm"] = network.reserve_space()[1]
 
         def train():
@@ -120,12 +120,12 @@ def time_pytorch(outcome: Outcome, context: Context, case: Case, tensors) -> Non
         outcome.measured[f"torch.nn {name} ms"] = 1e3 * median_seconds(context, call)
 
 
-def backward_passes(context: Context, case: Case) -> Outcome:
+def backward_passes(context: Context, case: Case, **options) -> Outcome:
     """Times the backward pass alone, on the reserve space and on a copy of it, and its gradient."""
     outcome = Outcome()
     device = context.engine.device
     tensors = make_tensors(context, case)
-    with Network(context.engine, case, poisons_results=False) as network:
+    with Network(context.engine, case, poisons_results=False, **options) as network:
         outcome.measured["reserve_space MB"] = network.reserve_space()[0] / 1e6
         for name, owns in (("in place ms", True), ("copy ms", False)):
 
