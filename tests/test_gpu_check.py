@@ -5,7 +5,6 @@
 
 import collections
 import ctypes
-import dataclasses
 import gc
 import itertools
 import os
@@ -40,7 +39,7 @@ from gpu_checks import (
     torch_layers,
 )
 from gpu_checks import publish as publishing
-from gpu_checks.families import FAMILIES, SELECTION, Family
+from gpu_checks.families import FAMILIES, Family
 from gpu_checks.outcome import Outcome
 from gpu_checks.philox import RandomStream, dropout_masks, random_words
 from gpu_checks.results import CaseResult, FamilyResult, Report
@@ -261,7 +260,7 @@ def test_rectifiers_keep_away_from_0(dtype, options, distance):
 
 
 def test_every_family_has_a_function():
-    for family in (*FAMILIES.values(), *SELECTION.values()):
+    for family in FAMILIES.values():
         module, name = family.function.split(":")
         assert callable(getattr(__import__(module, fromlist=[name]), name))
     assert families.FAMILIES[results.ENVIRONMENT] == next(iter(FAMILIES.values())), "the environment comes first"
@@ -574,6 +573,24 @@ def test_without_time_nothing_is_begun(run):
     assert not report.passed
 
 
+def test_time_is_kept_for_families_that_come_late(monkeypatch, tmp_path):
+    deadlines = {}
+
+    def note(name, family, path, options, environment, deadline):
+        deadlines[name] = deadline
+        results.add_end(path, name, results.ENDED, 0.0)
+
+    monkeypatch.setattr(supervisor, "_run_family", note)
+    supervisor.run(FAMILIES, tmp_path, [], {}, FOREVER)
+    end = deadlines["memcheck_second_order"]
+    before_end = {name: end - deadline for name, deadline in deadlines.items()}
+    names = list(FAMILIES)
+    of_timing, of_memcheck = names.index("timing"), names.index("memcheck_gru_cell")
+    expected = [135] * of_timing + [45] * (of_memcheck - of_timing) + [0] * (len(names) - of_memcheck)
+    assert before_end == pytest.approx(dict(zip(names, expected, strict=True)))
+    assert FAMILIES["lstm"].seconds >= 90
+
+
 def test_one_wrong_number_is_noticed_in_each_result(run):
     report = run(wrong_results=FOREVER)
     cases = report.families["wrong_results"].cases
@@ -774,7 +791,8 @@ def compute_sanitizer(tmp_path, monkeypatch):
         folder.mkdir()
         program = folder / memcheck.PROGRAM
         program.write_text(
-            f'#!/bin/bash\nwhile [ $# -gt 0 ] && [[ $1 != */python* ]]; do shift; done\n"$@" && exit {exit_status}\n'
+            '#!/bin/bash\n[ "$PYTORCH_NO_CUDA_MEMORY_CACHING" = 1 ] || exit 1\n'
+            f'while [ $# -gt 0 ] && [[ $1 != */python* ]]; do shift; done\n"$@" && exit {exit_status}\n'
         )
         program.chmod(program.stat().st_mode | stat.S_IXUSR)
         return {"PATH": f"{folder}:{os.environ['PATH']}"}
@@ -783,21 +801,27 @@ def compute_sanitizer(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("exit_status", "expected"),
-    [(0, results.PASSED), (memcheck.ERRORS_FOUND, results.FAILED)],
+    ("exit_status", "end"),
+    [(0, results.ENDED), (memcheck.ERRORS_FOUND, "compute-sanitizer found errors"), (1, "exited with status 1")],
 )
-def test_memcheck_is_judged_by_its_exit_status(exit_status, expected, options, compute_sanitizer, tmp_path):
+def test_memcheck_is_judged_by_its_exit_status(exit_status, end, options, compute_sanitizer, tmp_path):
     process = run_program(
-        "run", *options, "--output", tmp_path / "out", "--families", "memcheck", **compute_sanitizer(exit_status)
+        *("run", *options, "--output", tmp_path / "out", "--families", "memcheck_networks"),
+        **compute_sanitizer(exit_status),
     )
-    family = results.read(tmp_path / "out" / results.RESULTS).families["memcheck"]
-    assert statuses(family) == dict.fromkeys(SELECTION, expected), process.stdout
-    assert all(int(case.measured["cases"]) > 10 for case in family.cases.values())
+    family = results.read(tmp_path / "out" / results.RESULTS).families["memcheck_networks"]
+    assert family.end == end
+    assert set(statuses(family).values()) == {results.PASSED}
+    assert len(family.cases) > 10
+    assert process.returncode == (0 if end == results.ENDED else 1)
 
 
-def test_the_sanitizer_that_is_missing_is_told(monkeypatch):
+def test_memcheck_is_skipped_where_there_is_no_sanitizer(monkeypatch, tmp_path):
     monkeypatch.setattr(memcheck, "PLACES", ())
     monkeypatch.setenv("PATH", "")
-    assert memcheck.find_program() is None
-    context = dataclasses.make_dataclass("Context", ["options"])(())
-    assert memcheck.check(context, "few").skipped == "this machine has no compute-sanitizer"
+    chosen = {name: family for name, family in FAMILIES.items() if family.under_memcheck}
+    report = supervisor.run(chosen, tmp_path, [], {}, FOREVER)
+    assert report.passed
+    for name in chosen:
+        case = report.families[name].cases[name]
+        assert (case.status, case.skipped) == (results.SKIPPED, "this machine has no compute-sanitizer")

@@ -76,13 +76,11 @@ class Context(NamedTuple):
     Attributes:
       engine: the engine and its device.
       archive: where golden data go.
-      options: the command line's that a process of its own needs, too.
       quick: whether to take small sizes where large ones are only to be timed.
     """
 
     engine: Engine
     archive: pathlib.Path
-    options: tuple[str, ...] = ()
     quick: bool = False
 
 
