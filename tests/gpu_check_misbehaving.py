@@ -6,11 +6,11 @@ import os
 import time
 
 import golden_cases
-from gpu_checks import golden, networks, second_order
+from gpu_checks import golden, networks, second_order, timing
 from gpu_checks.cudnn_library import CudnnError
 from gpu_checks.cudnn_network import CudnnNetwork
 from gpu_checks.device import DeviceLostError
-from gpu_checks.engine import GRADS, Network
+from gpu_checks.engine import GRADS, Code, EngineError, Network
 from gpu_checks.outcome import Outcome
 
 
@@ -140,6 +140,35 @@ def forced_choices(context):
     yield "options", check
 
 
+def refuses_algorithms(context):
+    """Yields networks whose algorithm is refused, of which the standard one is right, wrong, or refused, too."""
+    case = networks.make_case("gru", "float32", "no_lengths", golden_cases.SEQUENCE_MAJOR, num_units=64)
+
+    class Refusing(Network):
+        def __init__(self, *arguments, **options):
+            super().__init__(*arguments, **options)
+            self.is_standard = options.get("standard_algorithm_only", False)
+
+        def run(self, name, struct):
+            if standard == "refused" or not self.is_standard:
+                raise EngineError(name, Code.UNIMPLEMENTED, "no such algorithm")
+            super().run(name, struct)
+            if standard == "wrong" and "output" in self.results:
+                self.results["output"].view(-1)[5] += 1
+
+        def _new_results(self, names):
+            self.results = super()._new_results(names)
+            return self.results
+
+    networks.Network = timing.Network = Refusing
+    for standard in ("right", "wrong", "refused"):
+        yield standard, functools.partial(networks.check, context, case)
+    standard = "right"
+    for name, check in timing.cases(context):
+        yield name, check
+        break
+
+
 def bad_golden_data(context):
     """Yields two golden cases, with a cuDNN that refuses one variant, and is wrong in another."""
 
@@ -153,4 +182,18 @@ def bad_golden_data(context):
             return results
 
     golden.CudnnNetwork = Bad
+    yield from itertools.islice(golden.cases(context), 2)
+
+
+def golden_data_of_a_lost_device(context):
+    """Yields two golden cases in which the second of the variants loses the device, as both kinds of errors tell."""
+    errors = iter((DeviceLostError("an illegal memory access"), RuntimeError("CUDA error: an illegal memory access")))
+
+    class Lost(CudnnNetwork):
+        def run(self, given, variant):
+            if variant.name != "sequence_major-null_lengths":
+                raise next(errors)
+            return super().run(given, variant)
+
+    golden.CudnnNetwork = Lost
     yield from itertools.islice(golden.cases(context), 2)

@@ -5,25 +5,42 @@
 
 import collections
 import ctypes
-import dataclasses
+import gc
+import itertools
 import os
 import pathlib
 import re
 import stat
 import subprocess
 import sys
+import types
+import weakref
 
 import cudnn_rnn_reference as reference
 import golden_cases
 import numpy as np
+import parity
 import processes
 import pytest
 import tensorflow as tf
 
 pytest.importorskip("torch")
-from gpu_checks import engine, families, memcheck, networks, results, second_order, summary, supervisor
+import torch
+from gpu_checks import (
+    engine,
+    families,
+    memcheck,
+    networks,
+    results,
+    second_order,
+    summary,
+    supervisor,
+    timing,
+    torch_layers,
+)
 from gpu_checks import publish as publishing
-from gpu_checks.families import FAMILIES, SELECTION, Family
+from gpu_checks.families import FAMILIES, Family
+from gpu_checks.outcome import Outcome
 from gpu_checks.philox import RandomStream, dropout_masks, random_words
 from gpu_checks.results import CaseResult, FamilyResult, Report
 
@@ -112,6 +129,30 @@ def test_numbers_are_those_of_the_header(header):
     assert found == expected
 
 
+def test_scratch_memory_is_freed_with_its_call():
+    """At once: garbage that waits for a collection fills a GPU."""
+    tensors = []
+
+    class Device:
+        def stream(self):
+            return None
+
+        def empty(self, shape, dtype):
+            tensor = torch.empty(shape, dtype=getattr(torch, dtype))
+            tensors.append(weakref.ref(tensor))
+            return tensor
+
+    gc.disable()
+    try:
+        call = engine.Scratch(Device())
+        addresses = [call.struct.allocate_scratch(None, num_bytes) for num_bytes in (256, 512)]
+        assert [tensor().data_ptr() for tensor in tensors] == addresses
+        del call
+        assert [tensor() for tensor in tensors] == [None, None]
+    finally:
+        gc.enable()
+
+
 # ---------------------------------------------------------------- dropout
 
 
@@ -190,8 +231,36 @@ def test_nan_is_past_the_ends_of_sequences_alone():
                 assert not is_nan.any()
 
 
+def test_only_bfloat16_is_compared_with_other_kernels_than_cudnns():
+    for dtype in engine.TYPES:
+        case = networks.make_case("lstm", dtype, "no_lengths", golden_cases.SEQUENCE_MAJOR)
+        assert torch_layers.runs_cudnn(case, "cuda") == (dtype != "bfloat16")
+        assert not torch_layers.runs_cudnn(case, "cpu")
+
+
+@pytest.mark.parametrize(
+    ("dtype", "options", "distance"),
+    [
+        ("float32", {}, 1e-5),
+        ("float32", {"precision": networks.TF32}, 2.0**-8),
+        ("float16", {}, 2.0**-8),
+        ("bfloat16", {"stream": RandomStream(3, 5), "dropout": 0.5}, 2.0**-5),
+    ],
+)
+def test_rectifiers_keep_away_from_0(dtype, options, distance):
+    for lengths, layout in itertools.product(networks.LENGTHS, golden_cases.LAYOUTS):
+        case = networks.make_case(
+            "rnn_relu", dtype, lengths, layout, num_layers=2, direction="bidirectional", **options
+        )
+        masks = dropout_masks(case.config, options["stream"]) if "stream" in options else None
+        given = golden_cases.all_to_float64(networks.floating(networks.make_given(case)), case.dtype)
+        inputs = {name: given[name] for name in ("input", "input_h", "params")}
+        run = reference.forward(case.config, **inputs, input_c=np.zeros([]), masks=masks)
+        assert reference.nearest_to_the_kink(run) > distance
+
+
 def test_every_family_has_a_function():
-    for family in (*FAMILIES.values(), *SELECTION.values()):
+    for family in FAMILIES.values():
         module, name = family.function.split(":")
         assert callable(getattr(__import__(module, fromlist=[name]), name))
     assert families.FAMILIES[results.ENVIRONMENT] == next(iter(FAMILIES.values())), "the environment comes first"
@@ -270,6 +339,7 @@ def made_up_report(library="cuDNN"):
         ],
         "timing": [
             CaseResult("net-float32", results.PASSED, measured=timed),
+            CaseResult("net-bfloat16", results.PASSED, measured={**timed, summary.PEER_RUNS: torch_layers.NOT_CUDNN}),
             CaseResult("backward-net-float32", results.PASSED, measured=copied),
         ],
         "tensorflow": [CaseResult("net-float32", results.PASSED, measured={"TensorFlow forward ms": 3.25})],
@@ -292,19 +362,59 @@ def test_the_summary_shows_what_was_measured():
     assert row_of(differences, "lstm") == ["lstm", "", "", "5e-04", "7e-03", "", "", "", "6e-03"]
     times = ["net-float32", "STANDARD", "1", "1", "3.25", "1", "1", "", "0.25", "0.75", "1.5"]
     assert row_of(text, "net-float32") == times
+    assert row_of(text, "net-bfloat16 (PyTorch: not cuDNN)")[1:5] == ["STANDARD", "1", "1", ""]
     assert "NVIDIA H100" in summary.to_text(report)
 
 
 def test_the_summary_names_what_failed():
     report = made_up_report()
-    failed = {f"case{i}": CaseResult(f"case{i}", results.FAILED, problems=["is wrong"]) for i in range(9)}
-    report.families["gru"] = FamilyResult("gru", "died of SIGSEGV", 3.0, failed)
+    failed = [CaseResult(f"case{i}", results.FAILED, problems=["is wrong"]) for i in range(9)]
+    family = FamilyResult("gru", "died of SIGSEGV", 3.0, {case.name: case for case in failed})
+    report.families["gru"] = family
     for text in (summary.to_text(report), summary.to_markdown(report)):
         assert text.startswith("Not all checks passed on NVIDIA H100, commit abc123: gru.")
-        assert "case4: is wrong" in text
-        assert "case5: is wrong" not in text
-        assert "... and 4 more" in text
         assert "died of SIGSEGV" in text
+    assert summary.failures(family) == ["case0: is wrong [and 8 like it]"]
+
+
+def test_the_summary_names_each_type_before_all_kinds_of_one():
+    def failed(name, *problems):
+        return CaseResult(name, results.FAILED, problems=list(problems))
+
+    kinds = summary.NAMED + 3
+    cases = [
+        *(failed(f"{i}-float16", f"result{'x' * i} differs by {i}.0e-05, allowed are 3") for i in range(kinds)),
+        failed("again-float16", "result differs by 7.5e-05, allowed are 3"),
+        failed("other-float32", "result differs by 1.0e-05, allowed are 3", "more"),
+        CaseResult("hangs-bfloat16", results.STARTED),
+    ]
+    lines = summary.failures(FamilyResult("gru", cases={case.name: case for case in cases}))
+    assert lines[:4] == [
+        "0-float16: result differs by 0.0e-05, allowed are 3 [and 1 like it]",
+        "other-float32: result differs by 1.0e-05, allowed are 3; more",
+        "hangs-bfloat16: did not end",
+        "1-float16: resultx differs by 1.0e-05, allowed are 3",
+    ]
+    assert lines[summary.NAMED :] == ["... and 5 more, of 5 other kinds"]
+
+
+def test_what_may_be_rounding_is_near_and_fails():
+    allowed = parity.TOLERANCES["float32"]
+    cases = {}
+    for name, factor in {"right": 0.5, "near": 2, "wrong": 4}.items():
+        outcome = Outcome()
+        outcome.compare("float64", {"output": np.array([1 + factor * allowed])}, {"output": np.ones(1)}, "float32")
+        status = results.FAILED if outcome.problems else results.PASSED
+        cases[name] = CaseResult(name, status, problems=outcome.problems)
+    assert {name: (case.status, case.is_near) for name, case in cases.items()} == {
+        "right": (results.PASSED, False),
+        "near": (results.FAILED, True),
+        "wrong": (results.FAILED, False),
+    }
+    cases["both"] = CaseResult("both", results.FAILED, problems=cases["near"].problems + cases["wrong"].problems)
+    report = Report({"lstm": FamilyResult("lstm", results.ENDED, 1.0, cases)})
+    assert not cases["both"].is_near
+    assert row_of(summary.to_markdown(report), "lstm")[1:4] == ["1", "3", "1"]
 
 
 @pytest.fixture
@@ -448,8 +558,10 @@ def test_whatever_a_family_does_is_told_and_the_others_run(run, tmp_path):
         assert not family.passed, name
         assert family.end == end, name
         assert statuses(family) == expected
-        for case in family.with_status(results.FAILED):
+        failed = family.with_status(results.FAILED)
+        for case in failed:
             assert message in "".join(case.problems)
+        for case in failed[:1]:  # the others, if any, are like it
             assert f"{name}/{case.name}: {case.problems[0]}"[:100] in text
     assert report.families["passes"].passed
     assert not report.passed
@@ -459,6 +571,24 @@ def test_without_time_nothing_is_begun(run):
     report = run(seconds=0, passes=FOREVER)
     assert report.families["passes"].end == "no time was left"
     assert not report.passed
+
+
+def test_time_is_kept_for_families_that_come_late(monkeypatch, tmp_path):
+    deadlines = {}
+
+    def note(name, family, path, options, environment, deadline):
+        deadlines[name] = deadline
+        results.add_end(path, name, results.ENDED, 0.0)
+
+    monkeypatch.setattr(supervisor, "_run_family", note)
+    supervisor.run(FAMILIES, tmp_path, [], {}, FOREVER)
+    end = deadlines["memcheck_second_order"]
+    before_end = {name: end - deadline for name, deadline in deadlines.items()}
+    names = list(FAMILIES)
+    of_timing, of_memcheck = names.index("timing"), names.index("memcheck_gru_cell")
+    expected = [135] * of_timing + [45] * (of_memcheck - of_timing) + [0] * (len(names) - of_memcheck)
+    assert before_end == pytest.approx(dict(zip(names, expected, strict=True)))
+    assert FAMILIES["lstm"].seconds >= 90
 
 
 def test_one_wrong_number_is_noticed_in_each_result(run):
@@ -502,6 +632,22 @@ def test_the_engine_obeys_what_is_forced(run):
     assert sizes["float32 widen_bfloat16"] == sizes["float32 nothing"]
 
 
+def test_a_refused_algorithm_fails_beside_what_the_standard_one_gives(run):
+    cases = run(refuses_algorithms=FOREVER).families["refuses_algorithms"].cases
+    refusal = "RunForward: UNIMPLEMENTED: no such algorithm"
+    timed = "lstm-1x1-2x3x8x8-float32"
+    assert list(cases) == ["right", "wrong", "refused", timed]
+    for case in cases.values():
+        assert case.status == results.FAILED
+        assert case.problems[0] == refusal
+    for name in ("right", timed):
+        assert cases[name].problems == [refusal, "the standard algorithm passes"]
+        assert cases[name].measured["algorithm"] == "standard"
+    assert cases[timed].measured["forward ms"] > 0
+    assert any("standard algorithm: output differs from float64" in each for each in cases["wrong"].problems)
+    assert cases["refused"].problems[1:] == [f"with the standard algorithm: {refusal}"]
+
+
 def test_golden_data_are_saved_whatever_is_wrong_with_them(run, tmp_path):
     report = run(bad_golden_data=FOREVER)
     cases = report.families["bad_golden_data"].cases
@@ -517,6 +663,18 @@ def test_golden_data_are_saved_whatever_is_wrong_with_them(run, tmp_path):
         assert read.refused == {"batch_major-null_lengths": "cudnnRNNForward: no such layout"}
         assert set(read.results) == set(golden_cases.VARIANTS) - set(read.refused)
         assert read.recorded_with["library"] == "fake cuDNN"
+
+
+def test_golden_data_are_saved_where_the_device_is_lost(run, tmp_path):
+    cases = run(golden_data_of_a_lost_device=FOREVER).families["golden_data_of_a_lost_device"].cases
+    names = golden_cases.names(tmp_path / "out" / results.ARCHIVE)
+    assert names == list(cases)
+    errors = ("DeviceLostError: an illegal memory access", "RuntimeError: CUDA error: an illegal memory access")
+    for name, error in zip(names, errors, strict=True):
+        assert cases[name].problems == [f"sequence_major-device_lengths: {error}"]
+        read = golden_cases.load(tmp_path / "out" / results.ARCHIVE, name)
+        assert list(read.results) == ["sequence_major-null_lengths"]
+        assert read.refused == {"sequence_major-device_lengths": error}
 
 
 # ---------------------------------------------------------------- the programs
@@ -579,6 +737,30 @@ def test_the_session_ends_whatever_happens(tmp_path):
     assert "gpu_check.py did not end within 16 s" in process.stderr
 
 
+def test_pytorch_is_timed_in_inference_and_in_training(monkeypatch):
+    modes = []
+    forward = torch.nn.LSTM.forward
+
+    def noting(layer, *arguments):
+        modes.append((layer.training, torch.is_inference_mode_enabled()))
+        return forward(layer, *arguments)
+
+    monkeypatch.setattr(torch.nn.LSTM, "forward", noting)
+    device = types.SimpleNamespace(peer="cpu", median_seconds=lambda calls: len([call() for call in calls]) / 1000)
+    context = types.SimpleNamespace(engine=types.SimpleNamespace(device=device), quick=True)
+    case = timing.make_case("lstm", "float32", 2, 3, 8, 8)
+    tensors = {name: torch.from_numpy(array) for name, array in networks.make_given(case).items()}
+    outcome = Outcome()
+    timing.time_pytorch(outcome, context, case, tensors)
+    num_calls = timing.WARM_UP + timing.QUICK_ROUNDS
+    assert modes == [(False, True)] * num_calls + [(True, False)] * num_calls
+    assert outcome.measured == {
+        "torch.nn forward ms": timing.QUICK_ROUNDS,
+        "torch.nn forward + backward ms": timing.QUICK_ROUNDS,
+        summary.PEER_RUNS: torch_layers.NOT_CUDNN,
+    }
+
+
 def test_tensorflow_is_timed():
     """On the CPU, with kernels of ours for the op that TensorFlow has for GPUs alone."""
     path = os.pathsep.join([str(REPOSITORY / "tools"), os.environ.get("PYTHONPATH", "")])
@@ -609,7 +791,8 @@ def compute_sanitizer(tmp_path, monkeypatch):
         folder.mkdir()
         program = folder / memcheck.PROGRAM
         program.write_text(
-            f'#!/bin/bash\nwhile [ $# -gt 0 ] && [[ $1 != */python* ]]; do shift; done\n"$@" && exit {exit_status}\n'
+            '#!/bin/bash\n[ "$PYTORCH_NO_CUDA_MEMORY_CACHING" = 1 ] || exit 1\n'
+            f'while [ $# -gt 0 ] && [[ $1 != */python* ]]; do shift; done\n"$@" && exit {exit_status}\n'
         )
         program.chmod(program.stat().st_mode | stat.S_IXUSR)
         return {"PATH": f"{folder}:{os.environ['PATH']}"}
@@ -618,21 +801,27 @@ def compute_sanitizer(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("exit_status", "expected"),
-    [(0, results.PASSED), (memcheck.ERRORS_FOUND, results.FAILED)],
+    ("exit_status", "end"),
+    [(0, results.ENDED), (memcheck.ERRORS_FOUND, "compute-sanitizer found errors"), (1, "exited with status 1")],
 )
-def test_memcheck_is_judged_by_its_exit_status(exit_status, expected, options, compute_sanitizer, tmp_path):
+def test_memcheck_is_judged_by_its_exit_status(exit_status, end, options, compute_sanitizer, tmp_path):
     process = run_program(
-        "run", *options, "--output", tmp_path / "out", "--families", "memcheck", **compute_sanitizer(exit_status)
+        *("run", *options, "--output", tmp_path / "out", "--families", "memcheck_networks"),
+        **compute_sanitizer(exit_status),
     )
-    family = results.read(tmp_path / "out" / results.RESULTS).families["memcheck"]
-    assert statuses(family) == dict.fromkeys(SELECTION, expected), process.stdout
-    assert all(int(case.measured["cases"]) > 10 for case in family.cases.values())
+    family = results.read(tmp_path / "out" / results.RESULTS).families["memcheck_networks"]
+    assert family.end == end
+    assert set(statuses(family).values()) == {results.PASSED}
+    assert len(family.cases) > 10
+    assert process.returncode == (0 if end == results.ENDED else 1)
 
 
-def test_the_sanitizer_that_is_missing_is_told(monkeypatch):
+def test_memcheck_is_skipped_where_there_is_no_sanitizer(monkeypatch, tmp_path):
     monkeypatch.setattr(memcheck, "PLACES", ())
     monkeypatch.setenv("PATH", "")
-    assert memcheck.find_program() is None
-    context = dataclasses.make_dataclass("Context", ["options"])(())
-    assert memcheck.check(context, "few").skipped == "this machine has no compute-sanitizer"
+    chosen = {name: family for name, family in FAMILIES.items() if family.under_memcheck}
+    report = supervisor.run(chosen, tmp_path, [], {}, FOREVER)
+    assert report.passed
+    for name in chosen:
+        case = report.families[name].cases[name]
+        assert (case.status, case.skipped) == (results.SKIPPED, "this machine has no compute-sanitizer")

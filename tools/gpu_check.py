@@ -95,7 +95,7 @@ def run_family(settings: argparse.Namespace) -> None:
 
     device = Cuda() if settings.fakes is None else Fakes(settings.fakes)
     archive = settings.results.with_name(results.ARCHIVE)
-    context = Context(Engine(settings.engine, device), archive, tuple(shared_options(settings)), settings.quick)
+    context = Context(Engine(settings.engine, device), archive, settings.quick)
     cases = family_process.find_cases(settings.function, settings.arguments, context)
     family_process.run(settings.name, cases, device, settings.results, settings.after)
 

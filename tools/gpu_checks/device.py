@@ -39,11 +39,15 @@ class Device(abc.ABC):
 
     @abc.abstractmethod
     def stream(self) -> int | None:
-        """Returns the current stream, a CUstream."""
+        """Returns the current stream, a CUstream: None is the default one."""
 
     @abc.abstractmethod
     def new_stream(self) -> contextlib.AbstractContextManager:
         """Returns a new stream, which is current within a `with` statement. It may be entered several times."""
+
+    @abc.abstractmethod
+    def default_stream(self) -> contextlib.AbstractContextManager:
+        """Returns the default stream, on which PyTorch works unless it is told otherwise, as `new_stream` does."""
 
     @abc.abstractmethod
     def synchronize(self) -> None:
@@ -109,11 +113,15 @@ class Cuda(Device):
 
     def stream(self):
         """See the base class."""
-        return torch.cuda.current_stream().cuda_stream
+        return torch.cuda.current_stream().cuda_stream or None
 
     def new_stream(self):
         """See the base class."""
         return torch.cuda.stream(torch.cuda.Stream())
+
+    def default_stream(self):
+        """See the base class."""
+        return torch.cuda.stream(torch.cuda.default_stream())
 
     def synchronize(self):
         """See the base class."""

@@ -192,17 +192,18 @@ class Scratch:
     """The TfRnnOpsGpu_Call of one call, on the device's current stream. It keeps the memory that the call asks for."""
 
     def __init__(self, device: Device, allow_tf32: bool = False):
-        self._device = device
-        self._memory: list[torch.Tensor] = []
-        self.struct = CallStruct(device.stream(), ALLOCATE_SCRATCH(self._allocate), None, allow_tf32)
+        memory: list[torch.Tensor] = []
 
-    def _allocate(self, _allocator, num_bytes: int) -> int | None:
-        try:
-            memory = self._device.empty((num_bytes,), "uint8")
-        except RuntimeError:  # no memory: the engine is to say so
-            return None
-        self._memory.append(memory)
-        return memory.data_ptr()
+        # Not a method: a reference to `self` would be a cycle, and memory would wait for the garbage collector.
+        def allocate(_allocator, num_bytes: int) -> int | None:
+            try:
+                tensor = device.empty((num_bytes,), "uint8")
+            except RuntimeError:  # no memory: the engine is to say so
+                return None
+            memory.append(tensor)
+            return tensor.data_ptr()
+
+        self.struct = CallStruct(device.stream(), ALLOCATE_SCRATCH(allocate), None, allow_tf32)
 
 
 def address(tensor: torch.Tensor | None) -> int | None:

@@ -41,8 +41,7 @@ class Fakes(Device):
         self._function("SetCudnnVersion")(CUDNN_VERSION)
         self._context = self._function("NewContext")(*COMPUTE_CAPABILITY)
         self._library.cuCtxPushCurrent_v2(c_void_p(self._context))
-        self._first_stream = self._new_stream()
-        self._current = threading.local()
+        self._current = _Current(self._new_stream())
 
     def _function(self, name: str):
         return getattr(self._library, f"TfRnnOpsFake_{name}")
@@ -67,11 +66,15 @@ class Fakes(Device):
 
     def stream(self):
         """See the base class."""
-        return getattr(self._current, "stream", self._first_stream)
+        return self._current.stream
 
     def new_stream(self):
         """See the base class."""
         return _Stream(self._current, self._new_stream())
+
+    def default_stream(self):
+        """See the base class."""
+        return _Stream(self._current, None)
 
     def synchronize(self):
         """See the base class: the fakes work at once."""
@@ -87,19 +90,23 @@ class Fakes(Device):
         return self._function("TakeMisuses")().decode().splitlines()
 
 
+class _Current(threading.local):
+    """The current stream of each thread."""
+
+    def __init__(self, stream: int | None):
+        self.stream = stream
+
+
 class _Stream(contextlib.AbstractContextManager):
     """A stream that is current within a `with` statement."""
 
-    def __init__(self, current: threading.local, stream: int):
+    def __init__(self, current: _Current, stream: int | None):
         self._current = current
         self._stream = stream
 
     def __enter__(self):
-        self._outer = getattr(self._current, "stream", None)
+        self._outer = self._current.stream
         self._current.stream = self._stream
 
     def __exit__(self, *exception):
-        if self._outer is None:
-            del self._current.stream
-        else:
-            self._current.stream = self._outer
+        self._current.stream = self._outer

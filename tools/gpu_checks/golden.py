@@ -14,7 +14,6 @@ from golden_cases import VARIANTS, Case, Recording
 from gpu_checks import networks
 from gpu_checks.cudnn_library import Cudnn, CudnnError
 from gpu_checks.cudnn_network import CudnnNetwork
-from gpu_checks.device import DeviceLostError
 from gpu_checks.outcome import Cases, Context, Outcome, regions
 
 
@@ -40,16 +39,11 @@ def record(context: Context, cudnn: Cudnn, case: Case) -> Outcome:
 
 
 def run(context: Context, cudnn: Cudnn, case: Case, network: CudnnNetwork) -> Recording:
-    """Returns a recording of a case, of which cuDNN may refuse variants."""
+    """Returns a recording of a case, of which cuDNN may refuse variants. It ends where the device is lost."""
     results, refused = {}, {}
     device = context.engine.device
     given = golden_cases.make_given(case, network.params_size)
     arrays = {**given, **network.regions()}
-    for name, variant in VARIANTS.items():
-        try:
-            results[name] = network.run(given, variant)
-        except (CudnnError, DeviceLostError) as error:
-            refused[name] = str(error)
     recorded_with = {
         "library": device.cudnn_library,
         "cudnn": cudnn.version,
@@ -57,6 +51,14 @@ def run(context: Context, cudnn: Cudnn, case: Case, network: CudnnNetwork) -> Re
         "pytorch": torch.__version__,
         **device.versions(),
     }
+    for name, variant in VARIANTS.items():
+        try:
+            results[name] = network.run(given, variant)
+        except CudnnError as error:
+            refused[name] = str(error)
+        except RuntimeError as error:  # DeviceLostError, or PyTorch's of a device that is lost since the last variant
+            refused[name] = f"{type(error).__name__}: {error}"
+            break
     return Recording(case, arrays, results, refused, recorded_with)
 
 

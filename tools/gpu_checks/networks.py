@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import cudnn_rnn_reference as reference
@@ -12,9 +12,10 @@ import numpy as np
 from golden_cases import Case
 
 from gpu_checks import torch_layers
-from gpu_checks.engine import TYPES, Network
+from gpu_checks.engine import TYPES, Code, EngineError, Network
 from gpu_checks.outcome import Cases, Context, Outcome, float64, regions
 from gpu_checks.philox import RandomStream, dropout_masks
+from gpu_checks.summary import PEER_RUNS
 
 # Sequence lengths by what is special about them; of as many sequences as there are.
 LENGTHS = {
@@ -23,28 +24,40 @@ LENGTHS = {
     "differing": lambda time, batch: tuple(1 + 3 * sample % time for sample in range(batch)),
     "with_0": lambda time, batch: tuple(3 * sample % time for sample in range(batch)),
 }
-_ROUNDING_OF_16_BITS = {"float16": 2.0**-10, "bfloat16": 2.0**-7}
-# How many roundings may separate what enters a rectifier from its exact value.
-_ROUNDINGS = 4
+_SIXTEEN_BITS = ("float16", "bfloat16")
+# TF32 has the mantissa of float16.
+TF32 = "float16"
+# How far from 0 what enters a rectifier must be, by precision: rounding moves it by less.
+_NEAREST_TO_THE_KINK = {"float64": 1e-5, "float32": 1e-5, "float16": 2.0**-8, "bfloat16": 2.0**-5}
 _SEEDS = 10_000
 
 
 def make_case(
-    mode: str, dtype: str, lengths: str, layout: str, label: str = "", stream: RandomStream | None = None, **options
+    mode: str,
+    dtype: str,
+    lengths: str,
+    layout: str,
+    label: str = "",
+    stream: RandomStream | None = None,
+    precision: str | None = None,
+    **options,
 ) -> Case:
     """Returns a case of odd sizes.
 
     Args:
       mode: the rnn_mode.
-      dtype: that of the tensors. In 16 bits sequences are short, since rounding adds up from step to step.
+      dtype: that of the tensors.
       lengths: one of LENGTHS.
       layout: one of golden_cases.LAYOUTS.
       label: what else sets it apart from others.
       stream: where the random numbers of its dropout begin, if it has any.
+      precision: the dtype whose rounding is expected, if not `dtype`. In that of 16 bits sequences are short, since
+        rounding adds up from step to step.
       **options: further fields of Config.
     """
+    precision = precision or dtype
     sizes: dict[str, Any] = {"time": 6, "batch": 5, "input_size": 11, "num_units": 13}
-    if dtype in _ROUNDING_OF_16_BITS:
+    if precision in _SIXTEEN_BITS:
         sizes |= (
             {"time": 2, "batch": 2, "input_size": 9, "num_units": 8} if mode == "rnn_relu" else {"time": 4, "batch": 3}
         )
@@ -60,12 +73,11 @@ def make_case(
     case = Case(config, dtype, "-".join(filter(None, (layout, lengths, label))))
     if mode != "rnn_relu":
         return case
-    return _away_from_the_kink(case, None if stream is None else dropout_masks(config, stream))
+    return _away_from_the_kink(case, precision, None if stream is None else dropout_masks(config, stream))
 
 
-def _away_from_the_kink(case: Case, masks) -> Case:
+def _away_from_the_kink(case: Case, precision: str, masks) -> Case:
     """Returns a case with a seed with which rounding does not choose the slope of a rectifier."""
-    needed = _ROUNDINGS * _ROUNDING_OF_16_BITS.get(case.dtype, 2.0**-23)
     for seed in range(_SEEDS):
         seeded = dataclasses.replace(case, seed=seed)
         wide = golden_cases.all_to_float64(floating(make_given(seeded)), case.dtype)
@@ -75,7 +87,7 @@ def _away_from_the_kink(case: Case, masks) -> Case:
             input_c=np.zeros([]),
             masks=masks,
         )
-        if reference.nearest_to_the_kink(run) > needed:
+        if reference.nearest_to_the_kink(run) > _NEAREST_TO_THE_KINK[precision]:
             return seeded
     raise ValueError(f"{case.name}: none of {_SEEDS} seeds keeps all rectifiers away from 0")
 
@@ -100,7 +112,36 @@ def with_nan_padding(case: Case, given) -> dict[str, np.ndarray]:
     return poisoned
 
 
-def check(context: Context, case: Case, masks=None, precision: str | None = None, **options) -> Outcome:
+def or_standard(run_check: Callable[..., Outcome], *arguments, **options) -> Outcome:
+    """Runs a check. Where its algorithm is refused, the check fails, and says what the standard algorithm gives.
+
+    Args:
+      run_check: the check.
+      *arguments: its arguments.
+      **options: its options, those of Network among them.
+    """
+    try:
+        return run_check(*arguments, **options)
+    except EngineError as error:
+        if error.code is not Code.UNIMPLEMENTED or options.get("standard_algorithm_only"):
+            raise
+        refusal = str(error)
+    try:
+        outcome = run_check(*arguments, **{**options, "standard_algorithm_only": True})
+    except RuntimeError as error:  # the engine's or PyTorch's: the refusal is to be told all the same
+        outcome = Outcome(problems=[str(error)])
+    outcome.measured["standard algorithm"] = "fails" if outcome.problems else "passes"
+    of_standard = [f"with the standard algorithm: {problem}" for problem in outcome.problems]
+    outcome.problems = [refusal, *(of_standard or ["the standard algorithm passes"])]
+    return outcome
+
+
+def check(context: Context, case: Case, **options) -> Outcome:
+    """Runs `check_results`, if need be with the standard algorithm."""
+    return or_standard(check_results, context, case, **options)
+
+
+def check_results(context: Context, case: Case, masks=None, precision: str | None = None, **options) -> Outcome:
     """Runs a network forward and backward, and compares with the reference, with PyTorch, and with itself.
 
     Outputs are full of NaN before, and inputs are where their sequences have ended.
@@ -157,8 +198,11 @@ def compare_with_pytorch(outcome: Outcome, context: Context, case: Case, actual,
     if refusal:
         outcome.measured["no peer"] = refusal
         return
+    device = context.engine.device.peer
+    if not torch_layers.runs_cudnn(case, device):
+        outcome.measured[PEER_RUNS] = torch_layers.NOT_CUDNN
     try:
-        expected = torch_layers.run(case, given, context.engine.device.peer)
+        expected = torch_layers.run(case, given, device)
     except RuntimeError as error:  # PyTorch's, or that it is no peer: the other findings stand
         outcome.problems.append(f"torch.nn: {error}")
         return
@@ -226,18 +270,19 @@ def choices(context: Context) -> Cases:
     )
     for mode, stack in itertools.product(golden_cases.MODES, stacks):
         for dtype in TYPES:
-            sizes = {} if mode == "rnn_relu" and dtype in _ROUNDING_OF_16_BITS else _SMALL
-            yield from _choices_of(context, mode, dtype, "small", **stack, **sizes)
+            yield from _choices_of(context, mode, dtype, "small", stack, _SMALL)
         for lengths, layout in itertools.product(("no_lengths", "differing", "with_0"), golden_cases.LAYOUTS):
             case = make_case(mode, "bfloat16", lengths, layout, "widened", **stack)
             yield case.name, functools.partial(check, context, case, widen_bfloat16=True)
     for mode in ("lstm", "rnn_tanh"):
-        yield from _choices_of(context, mode, "float16", "static", **_STATIC)
+        yield from _choices_of(context, mode, "float16", "static", {}, _STATIC)
 
 
-def _choices_of(context: Context, mode: str, dtype: str, label: str, **sizes) -> Cases:
+def _choices_of(context: Context, mode: str, dtype: str, label_of_sizes: str, stack, sizes) -> Cases:
+    """Yields a network with each choice; of these sizes, unless all rectifiers are to keep away from 0 in 16 bits."""
     for choice, options in _CHOICES.items():
-        case = make_case(mode, dtype, "no_lengths", golden_cases.SEQUENCE_MAJOR, f"{label}-{choice}", **sizes)
-        # TF32 has the mantissa of float16.
-        precision = "float16" if choice == "tf32" and dtype == "float32" else dtype
+        precision = TF32 if choice == "tf32" and dtype == "float32" else dtype
+        chosen = {} if mode == "rnn_relu" and precision in _SIXTEEN_BITS else sizes
+        layout, label = golden_cases.SEQUENCE_MAJOR, f"{label_of_sizes}-{choice}"
+        case = make_case(mode, dtype, "no_lengths", layout, label, precision=precision, **stack, **chosen)
         yield case.name, functools.partial(check, context, case, precision=precision, **options)

@@ -13,6 +13,7 @@ import torch
 
 from gpu_checks.arrays import to_numpy
 from gpu_checks.engine import Engine
+from gpu_checks.results import NEAR, NEAR_FACTOR
 
 # Parts of fewer elements may consist of sums that all but cancel: their rounding is large beside what is left.
 FEW = 8
@@ -48,7 +49,8 @@ class Outcome:
             difference = float(parity.difference(actual[name], expected[name], (regions or {}).get(name, ())))
             self.measured[peer] = max(difference, float(self.measured.get(peer, 0.0)))
             if not difference <= allowed:
-                self.problems.append(f"{name} differs from {peer} by {difference:.1e}, allowed are {allowed:.0e}")
+                near = NEAR if difference < NEAR_FACTOR * allowed else ""
+                self.problems.append(f"{name} differs from {peer} by {difference:.1e}, allowed are {allowed:.0e}{near}")
 
     def expect_same_bits(self, what: str, actual, expected) -> None:
         """Notes which of some tensors have other bits than they should have.
@@ -74,13 +76,11 @@ class Context(NamedTuple):
     Attributes:
       engine: the engine and its device.
       archive: where golden data go.
-      options: the command line's that a process of its own needs, too.
       quick: whether to take small sizes where large ones are only to be timed.
     """
 
     engine: Engine
     archive: pathlib.Path
-    options: tuple[str, ...] = ()
     quick: bool = False
 
 

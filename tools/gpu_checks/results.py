@@ -16,6 +16,9 @@ ENDED = "ended"
 DEVICE_LOST = 3
 PASSED, FAILED, SKIPPED = "passed", "failed", "skipped"
 STARTED = "started"  # and nothing since
+# How a problem ends that may be rounding: less than NEAR_FACTOR times the difference that is allowed.
+NEAR = " (near)"
+NEAR_FACTOR = 3
 ENVIRONMENT = "environment"  # the family, and its one case, whose facts are what the others ran on
 
 
@@ -38,6 +41,11 @@ class CaseResult:
     measured: dict[str, Any] = dataclasses.field(default_factory=dict)
     problems: list[str] = dataclasses.field(default_factory=list)
     skipped: str = ""
+
+    @property
+    def is_near(self) -> bool:
+        """Whether it failed, and nothing but rounding may be wrong."""
+        return bool(self.problems) and all(problem.endswith(NEAR) for problem in self.problems)
 
 
 @dataclasses.dataclass

@@ -147,9 +147,9 @@ def _empty(context: Context, mode: str) -> Cases:
 
 
 def _with_tf32(context: Context, mode: str) -> Cases:
-    """Yields a network whose products may be rounded to the 10 bits of float16."""
-    case = _stack(mode, "float32", golden_cases.SEQUENCE_MAJOR, "tf32")
-    yield case.name, functools.partial(check, context, case, precision="float16", allow_tf32=True)
+    """Yields a network whose products may be rounded."""
+    case = _stack(mode, "float32", golden_cases.SEQUENCE_MAJOR, "tf32", precision=networks.TF32)
+    yield case.name, functools.partial(check, context, case, precision=networks.TF32, allow_tf32=True)
 
 
 def _null_directions(context: Context, mode: str, dtype: str) -> Cases:

@@ -1,4 +1,4 @@
-"""Several streams and threads at once give the same bits as one alone."""
+"""Several streams, the default one among them, and threads at once give the same bits as one alone."""
 
 import concurrent.futures
 import functools
@@ -12,17 +12,18 @@ from gpu_checks.arrays import to_numpy
 from gpu_checks.engine import TYPES, Network
 from gpu_checks.outcome import Cases, Context, Outcome
 
-STREAMS = 2
 THREADS = 4
 ROUNDS = 5
 
 
 def cases(context: Context) -> Cases:
-    """Yields networks of each mode and type on two streams and in several threads."""
+    """Yields networks of each mode and type on two streams, one of them the default one, and in several threads."""
+    device = context.engine.device
     for mode, dtype in itertools.product(golden_cases.MODES, TYPES):
         for layout, lengths in ((golden_cases.SEQUENCE_MAJOR, "no_lengths"), (golden_cases.BATCH_MAJOR, "with_0")):
             case = networks.make_case(mode, dtype, lengths, layout, direction="bidirectional", num_layers=2)
-            yield f"{STREAMS}_streams-{case.name}", functools.partial(two_streams, context, case)
+            for name, make_stream in (("new", device.new_stream), ("default", device.default_stream)):
+                yield f"{name}_stream-{case.name}", functools.partial(beside_another, context, case, make_stream)
             yield f"{THREADS}_threads-{case.name}", functools.partial(threads, context, case, shares_network=False)
             yield (
                 f"{THREADS}_threads_of_one_network-{case.name}",
@@ -48,11 +49,11 @@ def alone(context: Context, case: Case, network: Network):
     return tensors, results
 
 
-def two_streams(context: Context, case: Case) -> Outcome:
-    """Enqueues networks on two streams by turns, and waits for all at the end."""
+def beside_another(context: Context, case: Case, make_stream) -> Outcome:
+    """Enqueues networks on a stream and on another one by turns, and waits for all at the end."""
     outcome = Outcome()
     device = context.engine.device
-    streams = [device.new_stream() for _ in range(STREAMS)]
+    streams = (make_stream(), device.new_stream())
     with Network(context.engine, case) as network:
         tensors, expected = alone(context, case, network)
         results = []
@@ -61,7 +62,7 @@ def two_streams(context: Context, case: Case) -> Outcome:
                 results.append(run(network, tensors))
         device.synchronize()
         for each in results:
-            outcome.expect_same_bits("beside another stream", each, expected)
+            outcome.expect_same_bits("by turns with another stream", each, expected)
     return outcome
 
 

@@ -1,22 +1,26 @@
 """A run on one page: as text for the terminal, as Markdown for docs/gpu.md."""
 
+import collections
 import itertools
+import re
 from collections.abc import Iterable, Sequence
 
 from gpu_checks import results
-from gpu_checks.results import FamilyResult, Report
+from gpu_checks.results import CaseResult, FamilyResult, Report
 
-# Of each family, how many failed cases are named.
-NAMED = 5
+# Of each family, how many kinds of failures are named.
+NAMED = 8
 PROBLEM_LENGTH = 200
 PEERS = ("float64", "torch.nn")
 DTYPES = ("float64", "float32", "float16", "bfloat16")
 TASKS = ("forward", "forward + backward")
 # What the names of cases begin with that time the backward pass and its gradient.
 BACKWARD = "backward"
+# The fact of a case that says what PyTorch's layers run, if that is not cuDNN.
+PEER_RUNS = "torch.nn runs"
 
 Row = Sequence[str]
-_FAMILY_COLUMNS = ("family", "passed", "failed", "skipped", "end", "seconds")
+_FAMILY_COLUMNS = ("family", "passed", "failed", "of them near", "skipped", "end", "seconds")
 _DIFFERENCE_COLUMNS = ("largest difference", *(f"{dtype}, {peer}" for peer in PEERS for dtype in DTYPES))
 _TIMING_COLUMNS = (
     "median ms",
@@ -32,11 +36,14 @@ def family_rows(report: Report, families: Iterable[str]) -> list[Row]:
     """Returns a row of _FAMILY_COLUMNS for each family."""
     rows: list[Row] = []
     for family in (report.families[name] for name in families):
-        counts = [
-            str(len(family.with_status(*statuses)))
-            for statuses in ((results.PASSED,), (results.FAILED, results.STARTED), (results.SKIPPED,))
-        ]
-        rows.append((family.name, *counts, family.end, f"{family.seconds:.0f}"))
+        failed = family.with_status(results.FAILED, results.STARTED)
+        counts = (
+            len(family.with_status(results.PASSED)),
+            len(failed),
+            sum(case.is_near for case in failed),
+            len(family.with_status(results.SKIPPED)),
+        )
+        rows.append((family.name, *map(str, counts), family.end, f"{family.seconds:.0f}"))
     return rows
 
 
@@ -71,15 +78,41 @@ def timing_rows(report: Report) -> list[Row]:
             measured |= other.measured if other else {}
         times = [f"{prefix}{task} ms" for task in TASKS for prefix in ("", "torch.nn ", "TensorFlow ")]
         cells = [measured.get(key) for key in (*times, "in place ms", "copy ms", "gradient ms")]
-        rows.append((name, str(case.measured["algorithm"]), *("" if each is None else f"{each:.3g}" for each in cells)))
+        label = f"{name} (PyTorch: {case.measured[PEER_RUNS]})" if PEER_RUNS in case.measured else name
+        rows.append(
+            (label, str(case.measured["algorithm"]), *("" if each is None else f"{each:.3g}" for each in cells))
+        )
     return rows
 
 
 def failures(family: FamilyResult) -> list[str]:
-    """Returns a line for each of the first cases that failed, and one that counts the others."""
-    failed = family.with_status(results.FAILED, results.STARTED)
-    lines = [f"{case.name}: {'; '.join(case.problems) or 'did not end'}"[:PROBLEM_LENGTH] for case in failed[:NAMED]]
-    return [*lines, f"... and {len(failed) - NAMED} more"] if len(failed) > NAMED else lines
+    """Returns a line for each of the first kinds of failures, and one that counts the other cases that failed."""
+    by_kind: dict[tuple[str, str], list[CaseResult]] = {}
+    for case in family.with_status(results.FAILED, results.STARTED):
+        by_kind.setdefault(_kind_of_failure(case), []).append(case)
+    lines = []
+    kinds = _by_turns(by_kind)
+    for first, *others in (by_kind[kind] for kind in kinds[:NAMED]):
+        line = f"{first.name}: {'; '.join(first.problems) or 'did not end'}"[:PROBLEM_LENGTH]
+        lines.append(f"{line} [and {len(others)} like it]" if others else line)
+    num_left = sum(len(by_kind[kind]) for kind in kinds[NAMED:])
+    return [*lines, f"... and {num_left} more, of {len(kinds) - NAMED} other kinds"] if num_left else lines
+
+
+def _kind_of_failure(case: CaseResult) -> tuple[str, str]:
+    """Returns what cases have in common that fail alike: their type, and the first problem but for its numbers."""
+    dtype = case.name.rpartition("-")[2]
+    return dtype if dtype in DTYPES else "", re.sub(r"\b\d[\w.+-]*", "#", "".join(case.problems[:1]))
+
+
+def _by_turns(kinds: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Returns kinds of failures with the first of each type before the second of any."""
+    seen: collections.Counter[str] = collections.Counter()
+    turns = {}
+    for kind in kinds:
+        turns[kind] = seen[kind[0]]
+        seen[kind[0]] += 1
+    return sorted(turns, key=turns.__getitem__)
 
 
 def verdict(report: Report) -> str:

@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 
-from gpu_checks import results
+from gpu_checks import memcheck, results
 from gpu_checks.families import Family
 from gpu_checks.results import DEVICE_LOST
 from gpu_checks.summary import to_text
@@ -48,8 +48,10 @@ def run(
         if (folder / name).exists():
             raise FileExistsError(f"{folder / name} is of another run: name another folder, or remove it")
     deadline = time.monotonic() + seconds
+    reserved = sum(family.reserved for family in families.values())
     for name, family in families.items():
-        _run_family(name, family, path, options, environment, deadline)
+        reserved -= family.reserved
+        _run_family(name, family, path, options, environment, deadline - reserved)
         report = results.read(path)
         (folder / results.SUMMARY).write_text(to_text(report))
         print(to_text(report, families=[name]), end="", flush=True)
@@ -57,6 +59,21 @@ def run(
 
 
 def _run_family(name, family, path, options, environment, deadline):
+    """Runs a family, under memcheck if it is to be, and the machine has that."""
+    if not family.under_memcheck:
+        _run_processes(name, family, path, [], options, environment, deadline)
+        return
+    program = memcheck.find_program()
+    if program is None:
+        case = results.CaseResult(name, results.SKIPPED, skipped=f"this machine has no {memcheck.PROGRAM}")
+        results.add_case(path, name, case)
+        results.add_end(path, name, results.ENDED, 0.0)
+        return
+    wrapper = [program, *memcheck.OPTIONS]
+    _run_processes(name, family, path, wrapper, options, {**environment, **memcheck.ENVIRONMENT}, deadline)
+
+
+def _run_processes(name, family, path, wrapper, options, environment, deadline):
     """Runs a family. Where its process dies in a case, another one goes on with the next case."""
     begin = time.monotonic()
     limit = min(begin + family.seconds, deadline)
@@ -65,9 +82,9 @@ def _run_family(name, family, path, options, environment, deadline):
         if limit - time.monotonic() < min(LEAST_SECONDS, family.seconds):
             end = "no time was left"
             break
-        command = [sys.executable, str(PROGRAM), "family", name, family.function, *family.arguments]
+        command = [*wrapper, sys.executable, str(PROGRAM), "family", name, family.function, *family.arguments]
         status = _run_process([*command, "--results", str(path), *after, *options], environment, path, limit)
-        end = _describe(status)
+        end = _describe(status, family.under_memcheck)
         last = _last_case(name, path)
         died_in_case = last is not None and last.status == results.STARTED
         if died_in_case:
@@ -100,10 +117,12 @@ def _run_process(command, environment, path, limit) -> int | None:
                 process.wait()
 
 
-def _describe(status: int | None) -> str:
+def _describe(status: int | None, under_memcheck: bool) -> str:
     """Returns how a process ended, in words."""
     if status is None:
         return "ran out of time"
     if status < 0:
         return f"died of {signal.Signals(-status).name}"
+    if under_memcheck and status == memcheck.ERRORS_FOUND:
+        return f"{memcheck.PROGRAM} found errors"
     return results.ENDED if status == 0 else f"exited with status {status}"

@@ -12,10 +12,11 @@ import torch
 from golden_cases import Case
 
 from gpu_checks import networks, torch_layers
+from gpu_checks.arrays import to_numpy
 from gpu_checks.engine import Network
 from gpu_checks.outcome import Cases, Context, Outcome
 from gpu_checks.second_order import case_directions
-from gpu_checks.summary import BACKWARD, TASKS
+from gpu_checks.summary import BACKWARD, PEER_RUNS, TASKS
 
 # batch, time, input_size, num_units
 SIZES = ((32, 100, 128, 256), (64, 50, 512, 512), (1, 100, 128, 256), (256, 100, 512, 1024))
@@ -40,11 +41,10 @@ def make_case(mode: str, dtype: str, batch: int, steps: int, input_size: int, nu
 
 
 def cases(context: Context) -> Cases:
-    """Yields networks beside PyTorch's, and backward passes beside their gradients."""
+    """Yields networks beside PyTorch's, each with its backward pass beside its gradient."""
     for case in timed_cases(context):
-        yield case.name, functools.partial(beside_pytorch, context, case)
-    for case in timed_cases(context):
-        yield f"{BACKWARD}-{case.name}", functools.partial(backward_passes, context, case)
+        yield case.name, functools.partial(networks.or_standard, beside_pytorch, context, case)
+        yield f"{BACKWARD}-{case.name}", functools.partial(networks.or_standard, backward_passes, context, case)
 
 
 def rounds(context: Context) -> int:
@@ -59,17 +59,30 @@ def median_seconds(context: Context, call) -> float:
     return context.engine.device.median_seconds(itertools.repeat(call, rounds(context)))
 
 
-def _upload(context, case):
-    """Returns what a network is given, and that as tensors."""
-    given = golden_cases.make_given(case, reference.params_size(case.config))
-    return given, context.engine.device.upload_all(networks.floating(given), case.dtype)
+def make_tensors(context: Context, case: Case) -> dict[str, torch.Tensor]:
+    """Returns what a network is given. The device draws the numbers: the host would take longer than the passes."""
+    device = context.engine.device
+    tensors = {name: device.empty(shape, case.dtype).normal_() for name, shape in given_shapes(case).items()}
+    tensors["params"].mul_(params_scale(case))
+    return tensors
 
 
-def beside_pytorch(context: Context, case: Case) -> Outcome:
-    """Times inference, and a training pass forward and backward."""
+def given_shapes(case: Case) -> dict[str, tuple[int, ...]]:
+    """Returns the shapes of what a network is given."""
+    shapes = golden_cases.shapes(case, reference.params_size(case.config))
+    return {name: shape for name, shape in shapes.items() if name in golden_cases.GIVEN}
+
+
+def params_scale(case: Case) -> float:
+    """Returns the standard deviation of params with which activations are neither all tiny nor all saturated."""
+    return (case.config.input_size + case.config.num_units) ** -0.5
+
+
+def beside_pytorch(context: Context, case: Case, **options) -> Outcome:
+    """Times inference, and a training pass forward and backward, of a network with such options."""
     outcome = Outcome()
-    given, tensors = _upload(context, case)
-    with Network(context.engine, case, poisons_results=False) as network:
+    tensors = make_tensors(context, case)
+    with Network(context.engine, case, poisons_results=False, **options) as network:
         outcome.measured["algorithm"] = network.reserve_space()[1]
 
         def train():
@@ -79,17 +92,17 @@ def beside_pytorch(context: Context, case: Case) -> Outcome:
             context, lambda: network.forward(tensors, training=False)
         )
         outcome.measured[f"{FORWARD_BACKWARD} ms"] = 1e3 * median_seconds(context, train)
-    infer, train_peer = _pytorch_calls(context, case, given, tensors)
-    outcome.measured[f"torch.nn {FORWARD} ms"] = 1e3 * median_seconds(context, infer)
-    outcome.measured[f"torch.nn {FORWARD_BACKWARD} ms"] = 1e3 * median_seconds(context, train_peer)
+    time_pytorch(outcome, context, case, tensors)
     return outcome
 
 
-def _pytorch_calls(context, case, given, tensors):
-    """Returns what runs PyTorch's layer forward, and forward and backward."""
+def time_pytorch(outcome: Outcome, context: Context, case: Case, tensors) -> None:
+    """Times PyTorch's layer in inference, and in training forward and backward."""
     layer = torch_layers.make_layer(case)
-    torch_layers.load_params(case, layer, given["params"])
+    torch_layers.load_params(case, layer, to_numpy(tensors["params"]))
     layer = layer.to(context.engine.device.peer)
+    if not torch_layers.runs_cudnn(case, context.engine.device.peer):
+        outcome.measured[PEER_RUNS] = torch_layers.NOT_CUDNN
     states = tuple(tensors[name] for name in ("input_h", "input_c") if name in tensors)
     states = states if case.has_cell_state else states[0]
     watched = tensors["input"].clone().requires_grad_()
@@ -102,15 +115,17 @@ def _pytorch_calls(context, case, given, tensors):
         output, _ = layer(watched, states)
         torch.autograd.grad(output, [watched, *layer.parameters()], tensors["output_backprop"])
 
-    return infer, train
+    for name, is_training, call in ((FORWARD, False, infer), (FORWARD_BACKWARD, True, train)):
+        layer.train(is_training)  # otherwise cuDNN fills a reserve space in inference, too
+        outcome.measured[f"torch.nn {name} ms"] = 1e3 * median_seconds(context, call)
 
 
-def backward_passes(context: Context, case: Case) -> Outcome:
+def backward_passes(context: Context, case: Case, **options) -> Outcome:
     """Times the backward pass alone, on the reserve space and on a copy of it, and its gradient."""
     outcome = Outcome()
     device = context.engine.device
-    _, tensors = _upload(context, case)
-    with Network(context.engine, case, poisons_results=False) as network:
+    tensors = make_tensors(context, case)
+    with Network(context.engine, case, poisons_results=False, **options) as network:
         outcome.measured["reserve_space MB"] = network.reserve_space()[0] / 1e6
         for name, owns in (("in place ms", True), ("copy ms", False)):
 
@@ -149,10 +164,9 @@ def tensorflow_cases(context: Context) -> Cases:
 def beside_tensorflow(tf, case: Case, num_rounds: int) -> Outcome:
     """Times tf.raw_ops.CudnnRNNV3 and its backprop by the clock of the host."""
     outcome = Outcome()
-    given = golden_cases.make_given(case, reference.params_size(case.config))
     dtype = tf.as_dtype(case.dtype)
-    wide = golden_cases.all_to_float64(networks.floating(given), case.dtype)
-    tensors = {name: tf.cast(array, dtype) for name, array in wide.items()}
+    tensors = {name: tf.random.normal(shape, dtype=dtype) for name, shape in given_shapes(case).items()}
+    tensors["params"] *= tf.cast(params_scale(case), dtype)
     inputs = {
         **{name: tensors[name] for name in ("input", "input_h", "params")},
         "input_c": tensors.get("input_c", tf.zeros([], dtype)),

@@ -1,4 +1,4 @@
-"""PyTorch's nn.LSTM, nn.GRU and nn.RNN as peers: on a GPU they run cuDNN, too."""
+"""PyTorch's nn.LSTM, nn.GRU and nn.RNN as peers: on a GPU they run cuDNN, too, but for bfloat16."""
 
 import cudnn_rnn_reference as reference
 import golden_cases
@@ -7,6 +7,9 @@ import torch
 from golden_cases import Case
 
 from gpu_checks.arrays import to_numpy, to_torch
+
+# What PyTorch's layers run where that is not cuDNN.
+NOT_CUDNN = "not cuDNN"
 
 
 class PeerError(RuntimeError):
@@ -22,6 +25,11 @@ def refusal(case: Case) -> str:
     if (case.config.lengths < 1).any():
         return "PyTorch has no sequences of length 0"
     return ""
+
+
+def runs_cudnn(case: Case, device: str) -> bool:
+    """Returns whether PyTorch gives a case to cuDNN: for bfloat16 it has kernels of its own, and no flat weights."""
+    return device == "cuda" and getattr(torch, case.dtype) in torch.backends.cudnn.CUDNN_TENSOR_DTYPES
 
 
 def make_layer(case: Case) -> torch.nn.Module:
@@ -67,14 +75,9 @@ def load_params(case: Case, layer: torch.nn.Module, params: np.ndarray) -> None:
             parameter.copy_(to_torch(views[name], case.dtype).reshape(parameter.shape))
 
 
-def flat_params(layer: torch.nn.Module) -> np.ndarray | None:
-    """Returns the buffer in which a layer keeps its weights for cuDNN, or None if it has none.
-
-    PyTorch makes none of bfloat16, nor on the CPU.
-    """
+def flat_params(layer: torch.nn.Module) -> np.ndarray:
+    """Returns the buffer in which a layer that runs cuDNN keeps its weights."""
     parameter = next(layer.parameters())
-    if not parameter.is_cuda or parameter.dtype == torch.bfloat16:
-        return None
     layer.flatten_parameters()
     buffer = torch.empty(0, dtype=parameter.dtype, device=parameter.device).set_(parameter.untyped_storage())
     return to_numpy(buffer)
@@ -93,13 +96,12 @@ def run(case: Case, given: dict[str, np.ndarray], device: str) -> dict[str, np.n
     """Returns the OUTPUTS and BACKPROPS of PyTorch's layer for a case that it does not refuse, as they are stored.
 
     Raises:
-      PeerError: if PyTorch arranges the weights otherwise, or does not give them to cuDNN.
+      PeerError: if PyTorch should run cuDNN, but arranges the weights otherwise, or does not give them to it.
     """
     config = case.config
     layer = make_layer(case).to(device)
     load_params(case, layer, given["params"])
-    flat = flat_params(layer)
-    if flat is not None and not np.array_equal(flat, given["params"]):
+    if runs_cudnn(case, device) and not np.array_equal(flat_params(layer), given["params"]):
         raise PeerError("PyTorch's flattened weights are in another order than params")
     # PyTorch's sequences are time-major here, and so are its states always.
     tensors = {
@@ -110,7 +112,7 @@ def run(case: Case, given: dict[str, np.ndarray], device: str) -> dict[str, np.n
     inputs = {
         name: tensors[name].detach().requires_grad_() for name in ("input", "input_h", "input_c") if name in tensors
     }
-    if device == "cuda" and not torch.backends.cudnn.is_acceptable(tensors["input"]):
+    if runs_cudnn(case, device) and not torch.backends.cudnn.is_acceptable(tensors["input"]):
         raise PeerError("PyTorch does not use cuDNN for these inputs")
 
     sequences = inputs["input"]

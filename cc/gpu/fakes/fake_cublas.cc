@@ -182,8 +182,10 @@ struct FakeCublasFunctions {
         "b", b_data, b_type, k, n, ldb, b_operation != CUBLAS_OP_N};
     const Matrix c = {"c", c_data, c_type, m, n, ldc, false};
     if (call.Expect(in_use.owns_lock(), "two threads use a handle at once") &&
+        call.Expect(call.handle()->stream.has_value(),
+                    "the handle has no stream") &&
         call.Checked(
-            driver().CheckStream(call.handle()->stream, call.name())) &&
+            driver().CheckStream(*call.handle()->stream, call.name())) &&
         call.Expect(a.type == b.type && AreSupported(a.type, c.type, compute),
                     "types " + std::to_string(a.type) + ", " +
                         std::to_string(b.type) + ", " + std::to_string(c.type) +

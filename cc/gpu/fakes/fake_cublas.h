@@ -9,6 +9,7 @@
 
 #include <map>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 #include "cc/gpu/cublas.h"
@@ -35,7 +36,7 @@ class FakeCublas : public FakeLibrary<FakeCall, cublasStatus_t> {
 
   struct Handle {
     CUcontext context = nullptr;
-    CUstream stream = nullptr;
+    std::optional<CUstream> stream;  // nothing: never set
     std::mutex in_use;
   };
 

@@ -107,7 +107,7 @@ TEST_F(FakeCublasTest, RefusesWrongHandles) {
   ASSERT_EQ(functions().cublasCreate_v2(&without_stream),
             CUBLAS_STATUS_SUCCESS);
   g.handle = without_stream;
-  EXPECT_MISUSE(Run(g), "unknown stream");
+  EXPECT_MISUSE(Run(g), "the handle has no stream");
   EXPECT_EQ(functions().cublasDestroy_v2(without_stream),
             CUBLAS_STATUS_SUCCESS);
   EXPECT_MISUSE(Run(g), "unknown handle");

@@ -198,7 +198,7 @@ struct FakeCudaFunctions {
         CheckDevice(call, from, num_bytes)) {
       std::memset(to, kGarbage, num_bytes);
       const char* const begin = AsPointer(from);
-      the_fake->streams_[stream].copies.push_back(
+      the_fake->FindStream(stream)->copies.push_back(
           [to, bytes = std::string(begin, num_bytes)] {
             bytes.copy(static_cast<char*>(to), bytes.size());
           });
@@ -242,7 +242,7 @@ struct FakeCudaFunctions {
 
   static CUresult cuStreamGetCtx(CUstream stream, CUcontext* context) {
     Call call("cuStreamGetCtx");
-    const auto* found = FindIn(the_fake->streams_, stream);
+    const auto* found = the_fake->FindStream(stream);
     if (call.Expect(found != nullptr, "unknown stream")) {
       *context = found->context;
     }
@@ -251,7 +251,7 @@ struct FakeCudaFunctions {
 
   static CUresult cuStreamSynchronize(CUstream stream) {
     Call call("cuStreamSynchronize", stream);
-    if (auto* found = FindIn(the_fake->streams_, stream)) {
+    if (auto* found = the_fake->FindStream(stream)) {
       for (const auto& copy : std::exchange(found->copies, {})) {
         if (call.ok()) copy();
       }
@@ -284,8 +284,11 @@ CUcontext FakeCudaDriver::NewContext(int major, int minor,
                                      int num_multiprocessors) {
   const std::lock_guard<std::recursive_mutex> lock(mutex_);
   const CUcontext context = NewHandle<CUcontext>();
-  contexts_[context] = {static_cast<CUdevice>(contexts_.size()), major, minor,
-                        num_multiprocessors};
+  contexts_[context] = {static_cast<CUdevice>(contexts_.size()),
+                        major,
+                        minor,
+                        num_multiprocessors,
+                        {context, {}}};
   return context;
 }
 
@@ -348,9 +351,15 @@ std::vector<const void*> FakeCudaDriver::loaded_images() const {
   return loaded_images_;
 }
 
+FakeCudaDriver::Stream* FakeCudaDriver::FindStream(CUstream stream) {
+  if (stream != nullptr) return FindIn(streams_, stream);
+  Context* context = FindIn(contexts_, current_context());
+  return context == nullptr ? nullptr : &context->default_stream;
+}
+
 bool FakeCudaDriver::CheckStream(CUstream stream, const std::string& caller) {
   const std::lock_guard<std::recursive_mutex> lock(mutex_);
-  const Stream* found = FindIn(streams_, stream);
+  const Stream* found = FindStream(stream);
   if (found == nullptr) {
     ADD_FAILURE() << caller << ": unknown stream";
     return false;

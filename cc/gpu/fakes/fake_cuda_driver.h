@@ -87,21 +87,25 @@ class FakeCudaDriver : public FakeLibrary<FakeCall, CUresult> {
  private:
   friend struct FakeCudaFunctions;
 
+  struct Stream {
+    CUcontext context;
+    std::vector<std::function<void()>> copies;  // to the host, not done yet
+  };
   struct Context {
     CUdevice device;
     int major;  // of its compute capability
     int minor;
     int num_multiprocessors;
-  };
-  struct Stream {
-    CUcontext context;
-    std::vector<std::function<void()>> copies;  // to the host, not done yet
+    Stream default_stream;
   };
   struct Function {
     CUcontext context;
     Kernel kernel;
   };
 
+  // Null if it does not exist. `stream` null is the default stream of the
+  // current context, which exists if a context is current.
+  Stream* FindStream(CUstream stream);
   // Fails the test if bytes before or after the memory were written.
   void CheckGuards(const char* memory, std::size_t num_bytes) const;
 

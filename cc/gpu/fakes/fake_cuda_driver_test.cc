@@ -71,12 +71,36 @@ TEST_F(FakeCudaDriverTest, RefusesOtherContexts) {
   const CUstream stream = fake_.NewStream(other);
   EXPECT_MISUSE(driver().cuMemsetD8Async(AsDevice(a.data()), 0, 1, stream),
                 "not current");
-  EXPECT_MISUSE(driver().cuStreamSynchronize(nullptr), "unknown stream");
+  EXPECT_MISUSE(driver().cuStreamSynchronize(NewHandle<CUstream>()),
+                "unknown stream");
   ScopedContext scope(driver());
   ASSERT_TRUE(scope.Enter(stream).ok());
   EXPECT_EQ(fake_.current_context(), other);
   EXPECT_EQ(driver().cuMemsetD8Async(AsDevice(a.data()), 0, 1, stream),
             CUDA_SUCCESS);
+}
+
+TEST_F(FakeCudaDriverTest, EachContextHasADefaultStream) {
+  FakeDeviceArray<char> a(&fake_, std::vector<char>{'a'});
+  const CUcontext other = fake_.NewContext();
+  CUcontext context;
+  char host = 0;
+  ASSERT_EQ(driver().cuStreamGetCtx(nullptr, &context), CUDA_SUCCESS);
+  EXPECT_EQ(context, context_);
+  EXPECT_EQ(
+      driver().cuMemcpyDtoHAsync_v2(&host, AsDevice(a.data()), 1, nullptr),
+      CUDA_SUCCESS);
+  driver().cuCtxPushCurrent_v2(other);
+  ASSERT_EQ(driver().cuStreamGetCtx(nullptr, &context), CUDA_SUCCESS);
+  EXPECT_EQ(context, other);
+  EXPECT_EQ(driver().cuStreamSynchronize(nullptr), CUDA_SUCCESS);
+  EXPECT_NE(host, 'a');  // the copy is in the other context's default stream
+  driver().cuCtxPopCurrent_v2(&context);
+  EXPECT_EQ(driver().cuStreamSynchronize(nullptr), CUDA_SUCCESS);
+  EXPECT_EQ(host, 'a');
+  driver().cuCtxPopCurrent_v2(&context);
+  EXPECT_MISUSE(driver().cuStreamGetCtx(nullptr, &context), "unknown stream");
+  driver().cuCtxPushCurrent_v2(context_);
 }
 
 TEST_F(FakeCudaDriverTest, TellsTheDevice) {

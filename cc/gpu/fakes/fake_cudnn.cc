@@ -124,14 +124,19 @@ struct FakeCudnnFunctions {
       if (handle_ != nullptr) the_fake->handles_[handle_].is_busy = false;
     }
 
-    CUstream& stream() { return the_fake->handles_[handle_].stream; }
+    std::optional<CUstream>& stream() {
+      return the_fake->handles_[handle_].stream;
+    }
 
     void DestroyHandle() {
       the_fake->handles_.erase(std::exchange(handle_, nullptr));
     }
 
     // For functions that enqueue work.
-    bool CheckStream() { return CheckStream(stream()); }
+    bool CheckStream() {
+      return Expect(stream().has_value(), "the handle has no stream") &&
+             CheckStream(*stream());
+    }
     bool CheckStream(CUstream stream) {
       return Checked(driver().CheckStream(stream, name()));
     }

@@ -80,7 +80,7 @@ class FakeCudnn : public FakeLibrary<FakeCudnnCall, cudnnStatus_t> {
 
   struct Handle {
     CUcontext context = nullptr;
-    CUstream stream = nullptr;
+    std::optional<CUstream> stream;  // nothing: never set
     bool is_busy = false;
   };
   // What cudnnSetRNNDataDescriptor was given.

@@ -496,7 +496,7 @@ TEST_F(FakeCudnnTest, HandlesBelongToAContext) {
   ASSERT_EQ(cudnn().cudnnCreate(&handle), CUDNN_STATUS_SUCCESS);
   {
     User user(&driver_, cudnn(), handle, Settings());
-    EXPECT_MISUSE(user.Forward(), "unknown stream");
+    EXPECT_MISUSE(user.Forward(), "the handle has no stream");
   }
   EXPECT_EQ(cudnn().cudnnDestroy(handle), CUDNN_STATUS_SUCCESS);
   EXPECT_MISUSE(cudnn().cudnnDestroy(handle), "the handle was destroyed");
