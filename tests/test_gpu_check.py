@@ -748,7 +748,7 @@ def test_pytorch_is_timed_in_inference_and_in_training(monkeypatch):
     monkeypatch.setattr(torch.nn.LSTM, "forward", noting)
     device = types.SimpleNamespace(peer="cpu", median_seconds=lambda calls: len([call() for call in calls]) / 1000)
     context = types.SimpleNamespace(engine=types.SimpleNamespace(device=device), quick=True)
-    case = timing.make_case("lstm", "float32", 2, 3, 8, 8)
+    case = timing.make_case("lstm", "float32", (2, 3, 8, 8))
     tensors = {name: torch.from_numpy(array) for name, array in networks.make_given(case).items()}
     outcome = Outcome()
     timing.time_pytorch(outcome, context, case, tensors)
@@ -772,7 +772,7 @@ def test_tensorflow_is_timed():
 
         tf_rnn_ops.enable_builtin_kernels()
         for mode, dtype in (("lstm", "float32"), ("gru", "bfloat16")):
-            case = timing.make_case(mode, dtype, 2, 3, 8, 8)
+            case = timing.make_case(mode, dtype, (2, 3, 8, 8))
             outcome = timing.beside_tensorflow(tf, case, num_rounds=2)
             assert outcome.problems == []
             assert set(outcome.measured) == {"TensorFlow forward ms", "TensorFlow forward + backward ms"}

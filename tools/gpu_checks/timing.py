@@ -22,6 +22,8 @@ from gpu_checks.summary import BACKWARD, PEER_RUNS, TASKS
 SIZES = ((32, 100, 128, 256), (64, 50, 512, 512), (1, 100, 128, 256), (256, 100, 512, 1024))
 QUICK_SIZES = ((2, 3, 8, 8),)
 DTYPES = ("float32", "float16", "bfloat16")
+# Two layers without dropout, which cuDNN runs in one call, and with it, which makes that two.
+STACKS = {"2-layers": {"num_layers": 2}, "2-layers-dropout": {"num_layers": 2, "dropout": 0.5}}
 ROUNDS = 20
 QUICK_ROUNDS = 3
 WARM_UP = 3
@@ -29,15 +31,22 @@ FORWARD, FORWARD_BACKWARD = TASKS
 
 
 def timed_cases(context: Context) -> list[Case]:
-    """Returns LSTMs and GRUs of usual sizes."""
+    """Returns LSTMs and GRUs of usual sizes, of one layer, and at the first size of two layers."""
     sizes = QUICK_SIZES if context.quick else SIZES
-    return [make_case(mode, dtype, *size) for mode, size, dtype in itertools.product(("lstm", "gru"), sizes, DTYPES)]
+    kinds = [("", size, {}) for size in sizes] + [(label, sizes[0], stack) for label, stack in STACKS.items()]
+    return [
+        make_case(mode, dtype, size, label, **options)
+        for mode, (label, size, options), dtype in itertools.product(("lstm", "gru"), kinds, DTYPES)
+    ]
 
 
-def make_case(mode: str, dtype: str, batch: int, steps: int, input_size: int, num_units: int) -> Case:
-    """Returns a network of one layer."""
-    config = reference.Config(rnn_mode=mode, batch=batch, time=steps, input_size=input_size, num_units=num_units)
-    return Case(config, dtype, f"{batch}x{steps}x{input_size}x{num_units}")
+def make_case(mode: str, dtype: str, size: tuple[int, int, int, int], label: str = "", **options) -> Case:
+    """Returns a network of a size, and of one layer unless the options say otherwise."""
+    batch, steps, input_size, num_units = size
+    config = reference.Config(
+        rnn_mode=mode, batch=batch, time=steps, input_size=input_size, num_units=num_units, **options
+    )
+    return Case(config, dtype, "-".join(filter(None, (label, "x".join(map(str, size))))))
 
 
 def cases(context: Context) -> Cases:
@@ -172,6 +181,7 @@ def beside_tensorflow(tf, case: Case, num_rounds: int) -> Outcome:
         "input_c": tensors.get("input_c", tf.zeros([], dtype)),
         "sequence_lengths": np.full(case.config.batch, case.config.time, np.int32),
         "rnn_mode": case.config.rnn_mode,
+        "dropout": case.config.dropout,
     }
 
     def infer():

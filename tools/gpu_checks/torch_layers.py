@@ -40,6 +40,7 @@ def make_layer(case: Case) -> torch.nn.Module:
         "hidden_size": config.num_units,
         "num_layers": config.num_layers,
         "bidirectional": config.num_directions == 2,
+        "dropout": config.dropout if config.num_layers > 1 else 0.0,
         "dtype": getattr(torch, case.dtype),
     }
     if config.rnn_mode == "lstm":
