@@ -23,7 +23,7 @@ SIZES = ((32, 100, 128, 256), (64, 50, 512, 512), (1, 100, 128, 256), (256, 100,
 QUICK_SIZES = ((2, 3, 8, 8),)
 DTYPES = ("float32", "float16", "bfloat16")
 # Two layers without dropout, which cuDNN runs in one call, and with it, which makes that two.
-STACKS = {"2-layers": {"num_layers": 2}, "2-layers-dropout": {"num_layers": 2, "dropout": 0.5}}
+STACKS: dict[str, dict] = {"2-layers": {"num_layers": 2}, "2-layers-dropout": {"num_layers": 2, "dropout": 0.5}}
 ROUNDS = 20
 QUICK_ROUNDS = 3
 WARM_UP = 3
@@ -33,10 +33,11 @@ FORWARD, FORWARD_BACKWARD = TASKS
 def timed_cases(context: Context) -> list[Case]:
     """Returns LSTMs and GRUs of usual sizes, of one layer, and at the first size of two layers."""
     sizes = QUICK_SIZES if context.quick else SIZES
-    kinds = [("", size, {}) for size in sizes] + [(label, sizes[0], stack) for label, stack in STACKS.items()]
+    kinds: list[tuple[tuple[int, int, int, int], str]] = [(size, "") for size in sizes]
+    kinds += [(sizes[0], label) for label in STACKS]
     return [
-        make_case(mode, dtype, size, label, **options)
-        for mode, (label, size, options), dtype in itertools.product(("lstm", "gru"), kinds, DTYPES)
+        make_case(mode, dtype, size, label, **STACKS.get(label, {}))
+        for mode, (size, label), dtype in itertools.product(("lstm", "gru"), kinds, DTYPES)
     ]
 
 
