@@ -170,7 +170,7 @@ class CudnnRNNBackwardOp : public tensorflow::OpKernel {
     rnn::CudnnRnnBackward<E> pass{};
     inputs.Fill<T>(&pass);
     OP_REQUIRES_OK(ctx, ReadOutputs(inputs, &pass));
-    OP_REQUIRES_OK(ctx, ReadGradients(inputs, &pass));
+    OP_REQUIRES_OK(ctx, inputs.ReadGradients<T>(&pass));
     typename Engine<T>::Plan plan(ctx);
     OP_REQUIRES_OK(ctx,
                    engine_.MakePlan(ctx, inputs, /*is_training=*/true, &plan));
@@ -200,19 +200,6 @@ class CudnnRNNBackwardOp : public tensorflow::OpKernel {
     TF_RETURN_IF_ERROR(inputs.ReadHiddenState("output_h", &output_h));
     TF_RETURN_IF_ERROR(inputs.ReadCellState("output_c", &output_c));
     pass->output = EngineData<T>(*output);
-    return absl::OkStatus();
-  }
-
-  // Reads the gradients with respect to them.
-  static absl::Status ReadGradients(const CudnnRnnInputs& inputs,
-                                    rnn::CudnnRnnBackward<E>* pass) {
-    const tensorflow::Tensor *output, *output_h, *output_c;
-    TF_RETURN_IF_ERROR(inputs.ReadOutput("output_backprop", &output));
-    TF_RETURN_IF_ERROR(inputs.ReadHiddenState("output_h_backprop", &output_h));
-    TF_RETURN_IF_ERROR(inputs.ReadCellState("output_c_backprop", &output_c));
-    pass->output_backprop = EngineData<T>(*output);
-    pass->output_h_backprop = EngineData<T>(*output_h);
-    pass->output_c_backprop = EngineData<T>(*output_c);
     return absl::OkStatus();
   }
 

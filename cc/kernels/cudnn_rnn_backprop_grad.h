@@ -53,7 +53,7 @@ class CudnnRNNBackpropGradOp : public tensorflow::OpKernel {
                    inputs.ReadForwardInputs(/*has_sequence_lengths=*/true));
     rnn::CudnnRnnBackwardGrad<E> pass{};
     inputs.Fill<T>(&pass);
-    OP_REQUIRES_OK(ctx, ReadBackwardPass(inputs, &pass));
+    OP_REQUIRES_OK(ctx, inputs.ReadGradients<T>(&pass));
     OP_REQUIRES_OK(ctx, ReadDirection(ctx, inputs, &pass));
     bool is_anything_wanted = false;
     OP_REQUIRES_OK(ctx,
@@ -69,19 +69,6 @@ class CudnnRNNBackpropGradOp : public tensorflow::OpKernel {
 
  private:
   using E = EngineType<T>;
-
-  // Reads the gradients that the backward pass was given.
-  static absl::Status ReadBackwardPass(const CudnnRnnInputs& inputs,
-                                       rnn::CudnnRnnBackwardGrad<E>* pass) {
-    const tensorflow::Tensor *output, *output_h, *output_c;
-    TF_RETURN_IF_ERROR(inputs.ReadOutput("output_backprop", &output));
-    TF_RETURN_IF_ERROR(inputs.ReadHiddenState("output_h_backprop", &output_h));
-    TF_RETURN_IF_ERROR(inputs.ReadCellState("output_c_backprop", &output_c));
-    pass->output_backprop = EngineData<T>(*output);
-    pass->output_h_backprop = EngineData<T>(*output_h);
-    pass->output_c_backprop = EngineData<T>(*output_c);
-    return absl::OkStatus();
-  }
 
   // Reads the gradients with respect to what it returned. TensorFlow says with
   // zeros that nothing depends on a result.

@@ -78,6 +78,20 @@ class CudnnRnnInputs {
     pass->params = EngineData<T>(*params);
   }
 
+  // Reads the gradients that a backward pass is given, those with respect to
+  // the network's results, and fills a pass with them.
+  template <typename T, typename Pass>
+  absl::Status ReadGradients(Pass* pass) const {
+    const tensorflow::Tensor *output, *output_h, *output_c;
+    TF_RETURN_IF_ERROR(ReadOutput("output_backprop", &output));
+    TF_RETURN_IF_ERROR(ReadHiddenState("output_h_backprop", &output_h));
+    TF_RETURN_IF_ERROR(ReadCellState("output_c_backprop", &output_c));
+    pass->output_backprop = EngineData<T>(*output);
+    pass->output_h_backprop = EngineData<T>(*output_h);
+    pass->output_c_backprop = EngineData<T>(*output_c);
+    return absl::OkStatus();
+  }
+
   // Reads reserve_space, whatever left it.
   absl::Status ReadReserveSpace(tensorflow::Tensor* reserve_space) const {
     const tensorflow::Tensor* tensor;
@@ -87,41 +101,27 @@ class CudnnRnnInputs {
     return absl::OkStatus();
   }
 
-  // Reads reserve_space and refuses one that another forward pass left.
-  // find_mismatch(tensor, mismatch): as an engine's FindReserveSpaceMismatch.
-  template <typename FindMismatch>
-  absl::Status ReadReserveSpace(const FindMismatch& find_mismatch,
-                                tensorflow::Tensor* reserve_space) const {
-    TF_RETURN_IF_ERROR(ReadReserveSpace(reserve_space));
-    std::string mismatch;
-    TF_RETURN_IF_ERROR(find_mismatch(reserve_space, &mismatch));
-    return CheckReserveSpace(mismatch);
-  }
-
-  // The same where any device may have run the forward pass, of which the
-  // header says enough: dropout has the same masks on all. read_header(tensor):
-  // as an engine's ReadHeader, of `header`.
+  // Reads reserve_space and refuses one that another forward pass left. Any
+  // device may have run that: the header says enough, since dropout has the
+  // same masks on all. read_header(tensor): as an engine's ReadHeader, of
+  // `header`.
   template <typename E, typename ReadHeader>
   absl::Status ReadReserveSpaceOfAnyDevice(
       const ReadHeader& read_header, const rnn::ReserveSpaceHeader& header,
       tensorflow::Tensor* reserve_space) const {
-    return ReadReserveSpace(
-        [&](tensorflow::Tensor* tensor, std::string* mismatch) {
-          TF_RETURN_IF_ERROR(read_header(tensor));
-          const std::int64_t size = tensor->NumElements();
-          const auto origin = rnn::FindReserveSpaceOrigin(header);
-          rnn::ReserveSpaceKey key = MakeReserveSpaceKey();
-          key.device = origin.device;
-          key.variant = origin.variant;
-          // How much a GPU leaves is its own affair.
-          *mismatch = rnn::ReserveSpaceMismatch<E>(
-              key, header.data(), size,
-              origin.device == rnn::Device::kGpu
-                  ? size
-                  : rnn::ReserveSpaceSize<E>(config_, size_));
-          return absl::OkStatus();
-        },
-        reserve_space);
+    TF_RETURN_IF_ERROR(ReadReserveSpace(reserve_space));
+    TF_RETURN_IF_ERROR(read_header(reserve_space));
+    const std::int64_t size = reserve_space->NumElements();
+    const auto origin = rnn::FindReserveSpaceOrigin(header);
+    rnn::ReserveSpaceKey key = MakeReserveSpaceKey();
+    key.device = origin.device;
+    key.variant = origin.variant;
+    // How much a GPU leaves is its own affair.
+    return CheckReserveSpace(rnn::ReserveSpaceMismatch<E>(
+        key, header.data(), size,
+        origin.device == rnn::Device::kGpu
+            ? size
+            : rnn::ReserveSpaceSize<E>(config_, size_)));
   }
 
   // What the reserve_space of these inputs is known by, if it is a CPU's.
