@@ -1,0 +1,55 @@
+// How a call of an op says what went wrong.
+
+#ifndef TF_RNN_OPS_CC_CALLS_STATUS_H_
+#define TF_RNN_OPS_CC_CALLS_STATUS_H_
+
+#include <string>
+#include <utility>
+
+#include "cc/rnn/join.h"
+
+namespace tf_rnn_ops {
+
+// Numbered as in absl::Status and in XLA's FFI. A framework's own errors may
+// have codes that are not listed.
+enum class StatusCode : int {
+  kOk = 0,
+  kCancelled = 1,
+  kInvalidArgument = 3,
+  kResourceExhausted = 8,
+  kFailedPrecondition = 9,
+  kUnimplemented = 12,
+  kInternal = 13,
+};
+
+class [[nodiscard]] Status {
+ public:
+  Status() = default;
+  Status(StatusCode code, std::string message)
+      : code_(code), message_(std::move(message)) {}
+
+  bool ok() const { return code_ == StatusCode::kOk; }
+  StatusCode code() const { return code_; }
+  const std::string& message() const { return message_; }
+
+ private:
+  StatusCode code_ = StatusCode::kOk;
+  std::string message_;
+};
+
+// The parts of the message, one after the other.
+template <typename... Part>
+Status InvalidArgument(const Part&... parts) {
+  return Status(StatusCode::kInvalidArgument, rnn::Join(parts...));
+}
+
+}  // namespace tf_rnn_ops
+
+// Leaves the function with the status of an expression unless that is fine.
+#define TF_RNN_OPS_RETURN_IF_ERROR(expression)            \
+  do {                                                    \
+    ::tf_rnn_ops::Status call_status = (expression);      \
+    if (!call_status.ok()) return call_status;            \
+  } while (false)
+
+#endif  // TF_RNN_OPS_CC_CALLS_STATUS_H_
