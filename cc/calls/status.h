@@ -46,10 +46,10 @@ Status InvalidArgument(const Part&... parts) {
 }  // namespace tf_rnn_ops
 
 // Leaves the function with the status of an expression unless that is fine.
-#define TF_RNN_OPS_RETURN_IF_ERROR(expression)            \
-  do {                                                    \
-    ::tf_rnn_ops::Status call_status = (expression);      \
-    if (!call_status.ok()) return call_status;            \
+#define TF_RNN_OPS_RETURN_IF_ERROR(expression)       \
+  do {                                               \
+    ::tf_rnn_ops::Status call_status = (expression); \
+    if (!call_status.ok()) return call_status;       \
   } while (false)
 
 #endif  // TF_RNN_OPS_CC_CALLS_STATUS_H_

@@ -8,7 +8,6 @@
 
 #include "cc/gpu/device_math.h"
 #include "cc/gpu/dropout_device.h"
-#include "cc/gpu/float16_conversion.h"
 #include "cc/rnn/float16.h"
 
 namespace tf_rnn_ops::gpu {
@@ -55,7 +54,7 @@ struct WidenBFloat16Kernel {
   std::int64_t width() const { return count; }
 
   void Compute(std::int64_t, std::int64_t col) const {
-    target[col] = ToFloat(source[col]);
+    target[col] = ToCompute(source[col]);
   }
 };
 
@@ -68,7 +67,7 @@ struct RoundToBFloat16Kernel {
   std::int64_t width() const { return count; }
 
   void Compute(std::int64_t, std::int64_t col) const {
-    target[col] = ToBFloat16(source[col]);
+    Round(source[col], &target[col]);
   }
 };
 

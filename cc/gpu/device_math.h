@@ -10,8 +10,8 @@
 
 #include <cstdint>
 
-#include "cc/gpu/float16_conversion.h"
 #include "cc/rnn/float16.h"
+#include "cc/rnn/float16_conversion.h"
 
 namespace tf_rnn_ops::gpu {
 
@@ -32,17 +32,8 @@ struct Vector {
   C values[kWidth];
 };
 
-inline float ToCompute(rnn::Half value) { return ToFloat(value); }
-inline float ToCompute(rnn::BFloat16 value) { return ToFloat(value); }
-inline float ToCompute(float value) { return value; }
-inline double ToCompute(double value) { return value; }
-
-inline void Round(float value, rnn::Half* result) { *result = ToHalf(value); }
-inline void Round(float value, rnn::BFloat16* result) {
-  *result = ToBFloat16(value);
-}
-inline void Round(float value, float* result) { *result = value; }
-inline void Round(double value, double* result) { *result = value; }
+using rnn::Round;
+using rnn::ToCompute;
 
 template <int kWidth, typename T>
 Vector<rnn::ComputeType<T>, kWidth> Load(const T* from) {

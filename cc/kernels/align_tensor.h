@@ -3,45 +3,43 @@
 #ifndef TF_RNN_OPS_CC_KERNELS_ALIGN_TENSOR_H_
 #define TF_RNN_OPS_CC_KERNELS_ALIGN_TENSOR_H_
 
-#include "cc/kernels/device_kernels.h"
-#include "cc/kernels/read_input.h"
+#include "absl/status/status.h"
+#include "cc/calls/call_frame.h"
+#include "cc/calls/status.h"
+#include "cc/kernels/tensorflow_frame.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/framework/tensor.h"
 #include "tensorflow/core/lib/core/errors.h"
 
 namespace tf_rnn_ops {
 
-// Copier: as cudnn_rnn_params.h says.
+// Hands on TensorFlow's tensor itself where that is aligned, which no frame
+// can.
+// Copier: as cc/calls/cudnn_rnn_params.h says.
 template <typename Copier>
-class AlignTensorOp : public tensorflow::OpKernel {
+class AlignTensorKernel final : public tensorflow::OpKernel {
  public:
-  explicit AlignTensorOp(tensorflow::OpKernelConstruction* ctx)
+  explicit AlignTensorKernel(tensorflow::OpKernelConstruction* ctx)
       : tensorflow::OpKernel(ctx) {}
 
   void Compute(tensorflow::OpKernelContext* ctx) override {
+    TensorFlowFrame frame(ctx);
+    Array array;
+    OP_REQUIRES_OK(ctx, ToAbslStatus(frame.FindInput("tensor", &array)));
     const tensorflow::Tensor* tensor;
-    OP_REQUIRES_OK(ctx, ReadInput(ctx, "tensor", &tensor));
+    OP_REQUIRES_OK(ctx,
+                   ctx->input("tensor", &tensor));  // NOLINT(accessors): status
     if (tensor->IsAligned()) {
       ctx->set_output(0, *tensor);
       return;
     }
-    tensorflow::Tensor* aligned;
-    OP_REQUIRES_OK(ctx, ctx->allocate_output(0, tensor->shape(), &aligned));
+    Array aligned;
+    OP_REQUIRES_OK(
+        ctx, ToAbslStatus(frame.MakeOutput("aligned", array.shape, &aligned)));
     Copier copier;
-    OP_REQUIRES_OK(ctx, copier.Init(ctx));
-    OP_REQUIRES_OK(ctx, copier.Copy(tensor->data(), tensor->TotalBytes(),
-                                    aligned->data()));
-  }
-};
-
-// Registers the kernels that copy with a Copier.
-template <typename Copier>
-struct AlignTensorKernelsOn {
-  template <typename T>
-  using AlignTensor = AlignTensorOp<Copier>;
-
-  static void Add(const DeviceKernels& kernels) {
-    kernels.AddForEachFloat<AlignTensor>("AlignTensor");
+    OP_REQUIRES_OK(ctx, ToAbslStatus(copier.Init(&frame)));
+    OP_REQUIRES_OK(ctx, ToAbslStatus(copier.Copy(array.data, array.num_bytes,
+                                                 aligned.data)));
   }
 };
 

@@ -1,23 +1,11 @@
 #include "cc/rnn/network_attributes.h"
 
 #include <cstddef>
-#include <locale>
-#include <sstream>
+#include <string>
+
+#include "cc/rnn/join.h"
 
 namespace tf_rnn_ops::rnn {
-namespace {
-
-// The parts of a message, one after the other.
-template <typename... Part>
-std::string Join(const Part&... parts) {
-  std::ostringstream text;
-  text.imbue(std::locale::classic());
-  (text << ... << parts);
-  return text.str();
-}
-
-}  // namespace
-
 RnnMode RnnModeOf(const std::string& name) {
   const auto modes = RnnModes();
   for (std::size_t i = 0; i < modes.size(); ++i) {

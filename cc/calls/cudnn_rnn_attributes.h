@@ -1,22 +1,22 @@
 // What the attributes of the CudnnRNN ops say of a network.
 
-#ifndef TF_RNN_OPS_CC_KERNELS_CUDNN_RNN_ATTRIBUTES_H_
-#define TF_RNN_OPS_CC_KERNELS_CUDNN_RNN_ATTRIBUTES_H_
+#ifndef TF_RNN_OPS_CC_CALLS_CUDNN_RNN_ATTRIBUTES_H_
+#define TF_RNN_OPS_CC_CALLS_CUDNN_RNN_ATTRIBUTES_H_
 
 #include <cstdint>
 #include <string>
 
-#include "absl/status/status.h"
+#include "cc/calls/call_frame.h"
+#include "cc/calls/status.h"
 #include "cc/rnn/network_attributes.h"
 #include "cc/rnn/rnn_config.h"
-#include "tensorflow/core/framework/op_kernel.h"
 
 namespace tf_rnn_ops {
 
 class CudnnRnnAttributes {
  public:
   // Reads those that the op has, and refuses those that no network has.
-  absl::Status Read(tensorflow::OpKernelConstruction* ctx);
+  Status Read(const Attributes& attributes);
 
   rnn::RnnMode rnn_mode() const { return network_.mode; }
   std::int64_t num_directions() const { return network_.num_directions; }
@@ -27,9 +27,8 @@ class CudnnRnnAttributes {
 
   // The network of these sizes. Refuses sizes that do not fit the attributes or
   // one another, and networks whose params cannot be counted.
-  absl::Status MakeConfig(std::int64_t num_layers, std::int64_t num_units,
-                          std::int64_t input_size,
-                          rnn::RnnConfig* config) const;
+  Status MakeConfig(std::int64_t num_layers, std::int64_t num_units,
+                    std::int64_t input_size, rnn::RnnConfig* config) const;
 
  private:
   rnn::NetworkAttributes network_;
@@ -38,4 +37,4 @@ class CudnnRnnAttributes {
 
 }  // namespace tf_rnn_ops
 
-#endif  // TF_RNN_OPS_CC_KERNELS_CUDNN_RNN_ATTRIBUTES_H_
+#endif  // TF_RNN_OPS_CC_CALLS_CUDNN_RNN_ATTRIBUTES_H_

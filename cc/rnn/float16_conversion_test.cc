@@ -1,4 +1,4 @@
-#include "cc/gpu/float16_conversion.h"
+#include "cc/rnn/float16_conversion.h"
 
 #include <gtest/gtest.h>
 
@@ -9,13 +9,11 @@
 #include "cc/rnn/float16.h"
 #include "cc/rnn/test_support.h"
 
-namespace tf_rnn_ops::gpu {
+namespace tf_rnn_ops::rnn {
 namespace {
 
-inline rnn::Half To(float value, rnn::Half*) { return ToHalf(value); }
-inline rnn::BFloat16 To(float value, rnn::BFloat16*) {
-  return ToBFloat16(value);
-}
+inline Half To(float value, Half*) { return ToHalf(value); }
+inline BFloat16 To(float value, BFloat16*) { return ToBFloat16(value); }
 
 template <typename T>
 T To(float value) {
@@ -29,17 +27,17 @@ T FromBits(int bits) {
 
 template <typename T>
 class Float16ConversionTest : public testing::Test {};
-using Types = testing::Types<rnn::Half, rnn::BFloat16>;
+using Types = testing::Types<Half, BFloat16>;
 TYPED_TEST_SUITE(Float16ConversionTest, Types);
 
 TYPED_TEST(Float16ConversionTest, EveryValueIsKept) {
   for (int bits = 0; bits < 1 << 16; ++bits) {
     const TypeParam value = FromBits<TypeParam>(bits);
-    const double expected = rnn::ToDouble(value);
+    const double expected = ToDouble(value);
     const float actual = ToFloat(value);
     if (std::isnan(expected)) {
       EXPECT_TRUE(std::isnan(actual));
-      EXPECT_TRUE(std::isnan(rnn::ToDouble(To<TypeParam>(actual))));
+      EXPECT_TRUE(std::isnan(ToDouble(To<TypeParam>(actual))));
     } else {
       EXPECT_EQ(actual, expected);
       EXPECT_EQ(std::signbit(actual), std::signbit(expected));
@@ -76,4 +74,4 @@ TYPED_TEST(Float16ConversionTest, WhatIsTooLargeIsInfinite) {
 }
 
 }  // namespace
-}  // namespace tf_rnn_ops::gpu
+}  // namespace tf_rnn_ops::rnn

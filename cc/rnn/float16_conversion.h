@@ -1,9 +1,9 @@
 // The 16-bit floating-point types to and from float32, on the host and on the
-// device. No instruction of one kind of GPU is used, so that the results are
-// the same everywhere.
+// device. No instruction of one kind of processor is used, so that the results
+// are the same everywhere, be denormals flushed to zero or not.
 
-#ifndef TF_RNN_OPS_CC_GPU_FLOAT16_CONVERSION_H_
-#define TF_RNN_OPS_CC_GPU_FLOAT16_CONVERSION_H_
+#ifndef TF_RNN_OPS_CC_RNN_FLOAT16_CONVERSION_H_
+#define TF_RNN_OPS_CC_RNN_FLOAT16_CONVERSION_H_
 
 #if !defined(__CUDACC_RTC__)  // has it built in
 #include <string.h>
@@ -13,7 +13,7 @@
 
 #include "cc/rnn/float16.h"
 
-namespace tf_rnn_ops::gpu {
+namespace tf_rnn_ops::rnn {
 
 inline float FloatFromBits(std::uint32_t bits) {
   float value;
@@ -31,19 +31,21 @@ inline std::uint32_t BitsFromFloat(float value) {
 constexpr std::uint32_t kInfinityBits = 0x7f800000;
 constexpr std::uint32_t kMagnitudeMask = 0x7fffffff;
 
-inline float ToFloat(rnn::BFloat16 value) {
+inline float ToFloat(BFloat16 value) {
   return FloatFromBits(std::uint32_t{value.bits} << 16);
 }
 
-inline float ToFloat(rnn::Half value) {
+inline float ToFloat(Half value) {
   const std::uint32_t sign = std::uint32_t{value.bits & 0x8000u} << 16;
-  const std::uint32_t magnitude = std::uint32_t{value.bits & 0x7fffu} << 13;
-  if (magnitude >= 0x7c00u << 13) {
-    return FloatFromBits(sign | kInfinityBits | magnitude);
+  const std::uint32_t magnitude = value.bits & 0x7fffu;
+  if (magnitude < 1u << 10) {  // zero or denormal: a multiple of 2^-24
+    const float multiple = static_cast<float>(magnitude) * 0x1p-24f;
+    return FloatFromBits(sign | BitsFromFloat(multiple));
   }
+  const bool is_finite = magnitude < 0x7c00u;
   // The exponents' biases differ by 112.
-  return FloatFromBits(sign |
-                       BitsFromFloat(FloatFromBits(magnitude) * 0x1p112f));
+  const std::uint32_t exponent = (is_finite ? 112u : 224u) << 23;
+  return FloatFromBits(sign | ((magnitude << 13) + exponent));
 }
 
 // The bits without the lowest ones, rounded to nearest, ties to even.
@@ -52,7 +54,7 @@ inline std::uint32_t RoundedShift(std::uint32_t bits, int count) {
   return (bits + half - 1 + ((bits >> count) & 1)) >> count;
 }
 
-inline rnn::BFloat16 ToBFloat16(float value) {
+inline BFloat16 ToBFloat16(float value) {
   const std::uint32_t bits = BitsFromFloat(value);
   const bool is_nan = (bits & kMagnitudeMask) > kInfinityBits;
   return {static_cast<std::uint16_t>(is_nan ? bits >> 16 | 0x40
@@ -70,12 +72,26 @@ inline std::uint32_t HalfMagnitude(std::uint32_t float_magnitude) {
   return RoundedShift(float_magnitude - (112u << 23), 13);
 }
 
-inline rnn::Half ToHalf(float value) {
+inline Half ToHalf(float value) {
   const std::uint32_t bits = BitsFromFloat(value);
   return {static_cast<std::uint16_t>((bits >> 16 & 0x8000) |
                                      HalfMagnitude(bits & kMagnitudeMask))};
 }
 
-}  // namespace tf_rnn_ops::gpu
+// Elements as they are stored to and from elements to compute with.
 
-#endif  // TF_RNN_OPS_CC_GPU_FLOAT16_CONVERSION_H_
+inline float ToCompute(Half value) { return ToFloat(value); }
+inline float ToCompute(BFloat16 value) { return ToFloat(value); }
+inline float ToCompute(float value) { return value; }
+inline double ToCompute(double value) { return value; }
+
+inline void Round(float value, Half* result) { *result = ToHalf(value); }
+inline void Round(float value, BFloat16* result) {
+  *result = ToBFloat16(value);
+}
+inline void Round(float value, float* result) { *result = value; }
+inline void Round(double value, double* result) { *result = value; }
+
+}  // namespace tf_rnn_ops::rnn
+
+#endif  // TF_RNN_OPS_CC_RNN_FLOAT16_CONVERSION_H_

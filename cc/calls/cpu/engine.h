@@ -1,0 +1,108 @@
+// What every op's engine for the CPU needs to call the engine in cc/rnn.
+
+#ifndef TF_RNN_OPS_CC_CALLS_CPU_ENGINE_H_
+#define TF_RNN_OPS_CC_CALLS_CPU_ENGINE_H_
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "cc/calls/array.h"
+#include "cc/calls/call_frame.h"
+#include "cc/calls/status.h"
+#include "cc/rnn/cudnn_rnn.h"
+#include "cc/rnn/executor.h"
+#include "cc/rnn/instruction_set.h"
+#include "cc/rnn/reserve_space.h"
+
+namespace tf_rnn_ops {
+
+// Results of a call that was cancelled are not to be used.
+inline Status CheckNotCancelled(const rnn::Executor& executor) {
+  if (!executor.is_cancelled()) return Status();
+  return Status(StatusCode::kCancelled, "The op was cancelled while it ran.");
+}
+
+// Runs a pass of the engine, with scratch memory for it.
+// inputs: whose TooLarge() says that the pass takes too much memory to count.
+// workspace: returns how many bytes of scratch memory the pass takes; negative
+//   if they are too many to count.
+template <typename Inputs, typename Pass>
+Status RunPass(CallFrame* frame, const Inputs& inputs,
+               std::int64_t (*workspace)(const Pass&, int num_threads),
+               void (*run)(const Pass&, rnn::Executor&), Pass* pass) {
+  rnn::PoolExecutor executor = frame->MakeExecutor();
+  const std::int64_t num_bytes = workspace(*pass, executor.num_threads());
+  if (num_bytes < 0) return inputs.TooLarge();
+  TF_RNN_OPS_RETURN_IF_ERROR(frame->MakeScratch(num_bytes, &pass->workspace));
+  run(*pass, executor);
+  return CheckNotCancelled(executor);
+}
+
+// Copies within the CPU's memory.
+class CpuCopier {
+ public:
+  Status Init(CallFrame*) { return Status(); }
+
+  Status Copy(const void* source, std::size_t num_bytes, void* target) {
+    std::copy_n(static_cast<const char*>(source), num_bytes,
+                static_cast<char*>(target));
+    return Status();
+  }
+};
+
+inline void SetZero(const Array& array) {
+  std::fill_n(static_cast<char*>(array.data), array.num_bytes, 0);
+}
+
+// Puts an aligned copy in the place of a reserve_space that is not, in which
+// the engine finds wider types than its own.
+inline Status AlignReserveSpace(CallFrame* frame, Array* reserve_space) {
+  constexpr std::uintptr_t kAlignment = 64;
+  const auto address = reinterpret_cast<std::uintptr_t>(reserve_space->data);
+  if (address % kAlignment == 0) return Status();
+  void* copy;
+  TF_RNN_OPS_RETURN_IF_ERROR(
+      frame->MakeScratch(reserve_space->num_bytes, &copy));
+  std::copy_n(static_cast<const char*>(reserve_space->data),
+              reserve_space->num_bytes, static_cast<char*>(copy));
+  reserve_space->data = copy;
+  return Status();
+}
+
+// Copies the header of a reserve_space, which is aligned then.
+inline Status ReadReserveSpaceHeader(CallFrame* frame, Array* reserve_space,
+                                     rnn::ReserveSpaceHeader* header) {
+  TF_RNN_OPS_RETURN_IF_ERROR(AlignReserveSpace(frame, reserve_space));
+  *header = rnn::CopyReserveSpaceHeader(reserve_space->data,
+                                        reserve_space->num_bytes);
+  return Status();
+}
+
+// Does so and finds why the forward pass of this network did not leave the
+// reserve_space on a CPU; empty if it did.
+// E: the type of the elements.
+template <typename E, typename Inputs>
+Status FindReserveSpaceMismatch(CallFrame* frame, const Inputs& inputs,
+                                Array* reserve_space,
+                                rnn::ReserveSpaceHeader* header,
+                                std::string* mismatch) {
+  TF_RNN_OPS_RETURN_IF_ERROR(
+      ReadReserveSpaceHeader(frame, reserve_space, header));
+  *mismatch = rnn::ReserveSpaceMismatch<E>(
+      inputs.MakeReserveSpaceKey(), header->data(), reserve_space->num_elements,
+      rnn::ReserveSpaceSize<E>(inputs.config(), inputs.size()));
+  return Status();
+}
+
+// The engine's kernels for the network, on this CPU.
+template <typename E, typename Inputs>
+rnn::CudnnRnnKernels<E> NetworkKernels(const Inputs& inputs) {
+  return rnn::GetCudnnRnnKernels<E>(rnn::ActiveInstructionSet(),
+                                    inputs.config());
+}
+
+}  // namespace tf_rnn_ops
+
+#endif  // TF_RNN_OPS_CC_CALLS_CPU_ENGINE_H_

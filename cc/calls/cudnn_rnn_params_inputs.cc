@@ -1,0 +1,57 @@
+#include "cc/calls/cudnn_rnn_params_inputs.h"
+
+#include <cstdint>
+#include <string>
+
+#include "cc/calls/arguments.h"
+#include "cc/calls/array.h"
+#include "cc/rnn/cudnn_rnn_params.h"
+
+namespace tf_rnn_ops {
+namespace {
+
+Status ReadSize(CallFrame* frame, const char* name, std::int32_t minimum,
+                std::int64_t* size) {
+  const std::int32_t* value;
+  TF_RNN_OPS_RETURN_IF_ERROR(
+      ReadInput(frame, name, "a scalar", Shape(), &value));
+  *size = *value;
+  if (*size >= minimum) return Status();
+  return InvalidArgument(name, " must be at least ", minimum, ", but is ",
+                         *size);
+}
+
+}  // namespace
+
+Status ReadConfig(CallFrame* frame, const CudnnRnnAttributes& attributes,
+                  rnn::RnnConfig* config) {
+  std::int64_t num_layers, num_units, input_size;
+  TF_RNN_OPS_RETURN_IF_ERROR(ReadSize(frame, "num_layers", 1, &num_layers));
+  TF_RNN_OPS_RETURN_IF_ERROR(ReadSize(frame, "num_units", 0, &num_units));
+  TF_RNN_OPS_RETURN_IF_ERROR(ReadSize(frame, "input_size", 0, &input_size));
+  return attributes.MakeConfig(num_layers, num_units, input_size, config);
+}
+
+Status CheckCounts(const rnn::RnnConfig& config, std::int64_t num_weights,
+                   std::int64_t num_biases) {
+  const rnn::CudnnRnnParamsLayout layout(config);
+  const std::string pseudo_layers =
+      rnn::Join(config.num_layers, " * ", config.num_directions);
+  if (num_biases != layout.num_biases()) {
+    return InvalidArgument(
+        "biases must be num_layers * num_directions * 2 * num_gates = ",
+        pseudo_layers, " * 2 * ", config.num_gates(), " vectors, but are ",
+        num_biases);
+  }
+  if (num_weights != layout.num_weights()) {
+    const bool projects = config.num_proj > 0;
+    return InvalidArgument(
+        "weights must be num_layers * num_directions * ",
+        projects ? "(2 * num_gates + 1) = " : "2 * num_gates = ", pseudo_layers,
+        projects ? " * (2 * " : " * 2 * ", config.num_gates(),
+        projects ? " + 1)" : "", " matrices, but are ", num_weights);
+  }
+  return Status();
+}
+
+}  // namespace tf_rnn_ops

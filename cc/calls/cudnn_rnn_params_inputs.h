@@ -1,0 +1,25 @@
+// What the ops on CudnnRNN's params are given.
+
+#ifndef TF_RNN_OPS_CC_CALLS_CUDNN_RNN_PARAMS_INPUTS_H_
+#define TF_RNN_OPS_CC_CALLS_CUDNN_RNN_PARAMS_INPUTS_H_
+
+#include <cstdint>
+
+#include "cc/calls/call_frame.h"
+#include "cc/calls/cudnn_rnn_attributes.h"
+#include "cc/calls/status.h"
+#include "cc/rnn/rnn_config.h"
+
+namespace tf_rnn_ops {
+
+// Reads num_layers, num_units and input_size.
+Status ReadConfig(CallFrame* frame, const CudnnRnnAttributes& attributes,
+                  rnn::RnnConfig* config);
+
+// Refuses another number of weights or biases than the network has.
+Status CheckCounts(const rnn::RnnConfig& config, std::int64_t num_weights,
+                   std::int64_t num_biases);
+
+}  // namespace tf_rnn_ops
+
+#endif  // TF_RNN_OPS_CC_CALLS_CUDNN_RNN_PARAMS_INPUTS_H_

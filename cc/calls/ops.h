@@ -1,0 +1,117 @@
+// All ops of a device, by the names that op definitions give them.
+
+#ifndef TF_RNN_OPS_CC_CALLS_OPS_H_
+#define TF_RNN_OPS_CC_CALLS_OPS_H_
+
+#include <cstdint>
+
+#include "cc/calls/cudnn_rnn.h"
+#include "cc/calls/cudnn_rnn_backward_grad.h"
+#include "cc/calls/cudnn_rnn_dropout_masks.h"
+#include "cc/calls/cudnn_rnn_params.h"
+#include "cc/calls/gru_block_cell.h"
+
+namespace tf_rnn_ops {
+
+// Engines: what the ops run on. Its members, each as the op's header says:
+//
+//   template <typename E> class CudnnRnn;
+//   template <typename E> class CudnnRnnBackwardGrad;
+//   template <typename E> class GruBlockCell;
+//   class DropoutMasks;
+//   class Copier;
+template <typename Engines>
+struct Ops {
+  template <typename E>
+  using CudnnRnn = CudnnRnnForwardCall<Engines::template CudnnRnn, E, 1>;
+  template <typename E>
+  using CudnnRnnV2 = CudnnRnnForwardCall<Engines::template CudnnRnn, E, 2>;
+  template <typename E>
+  using CudnnRnnV3 = CudnnRnnForwardCall<Engines::template CudnnRnn, E, 3>;
+  template <typename E>
+  using CudnnRnnBackprop =
+      CudnnRnnBackwardCall<Engines::template CudnnRnn, E, 1>;
+  template <typename E>
+  using CudnnRnnBackpropV2 =
+      CudnnRnnBackwardCall<Engines::template CudnnRnn, E, 2>;
+  template <typename E>
+  using CudnnRnnBackpropV3 =
+      CudnnRnnBackwardCall<Engines::template CudnnRnn, E, 3>;
+  template <typename E>
+  using CanonicalToParams =
+      CudnnRnnCanonicalToParamsCall<typename Engines::Copier, E>;
+  template <typename E>
+  using ParamsToCanonical =
+      CudnnRnnParamsToCanonicalCall<typename Engines::Copier, E>;
+  template <typename E>
+  using BackpropGrad =
+      CudnnRnnBackwardGradCall<Engines::template CudnnRnnBackwardGrad, E>;
+  template <typename E>
+  using DropoutMasks =
+      CudnnRnnDropoutMasksCall<typename Engines::DropoutMasks, E>;
+  template <typename E>
+  using Cell = GruBlockCellForwardCall<Engines::template GruBlockCell, E>;
+  template <typename E>
+  using CellGrad =
+      GruBlockCellBackwardCall<Engines::template GruBlockCell, E, false>;
+  template <typename E>
+  using CellGradV2 =
+      GruBlockCellBackwardCall<Engines::template GruBlockCell, E, true>;
+
+  // A registry is told of each op: its name, the type for each type of element,
+  // and which arguments are in the host's memory on every device. Its members:
+  //
+  //   // For float, double, rnn::Half and rnn::BFloat16, the op's attribute T.
+  //   template <template <typename> class Op>
+  //   void AddForEachFloat(const char* name,
+  //                        std::initializer_list<const char*> on_host = {});
+  //   // For std::int32_t and std::int64_t, another attribute.
+  //   template <template <typename> class Op>
+  //   void AddForEachInteger(const char* name, const char* attribute,
+  //                          std::initializer_list<const char*> on_host);
+
+  // Those whose names TensorFlow has, too, with kernels for GPUs alone.
+  template <typename Registry>
+  static void AddCudnnRnn(Registry&& registry) {
+    registry.template AddForEachFloat<CudnnRnn>("CudnnRNN");
+    registry.template AddForEachFloat<CudnnRnnV2>("CudnnRNNV2",
+                                                  {"host_reserved"});
+    registry.template AddForEachFloat<CudnnRnnV3>(
+        "CudnnRNNV3", {"host_reserved", "sequence_lengths"});
+    registry.template AddForEachFloat<CudnnRnnBackprop>("CudnnRNNBackprop");
+    registry.template AddForEachFloat<CudnnRnnBackpropV2>("CudnnRNNBackpropV2",
+                                                          {"host_reserved"});
+    registry.template AddForEachFloat<CudnnRnnBackpropV3>(
+        "CudnnRNNBackpropV3", {"host_reserved", "sequence_lengths"});
+    // The size does not depend on T, which is that of the params.
+    registry.template AddForEachInteger<CudnnRnnParamsSizeCall>(
+        "CudnnRNNParamsSize", "S",
+        {"num_layers", "num_units", "input_size", "params_size"});
+    for (const char* name :
+         {"CudnnRNNCanonicalToParams", "CudnnRNNCanonicalToParamsV2"}) {
+      registry.template AddForEachFloat<CanonicalToParams>(
+          name, {"num_layers", "num_units", "input_size"});
+    }
+    for (const char* name :
+         {"CudnnRNNParamsToCanonical", "CudnnRNNParamsToCanonicalV2"}) {
+      registry.template AddForEachFloat<ParamsToCanonical>(
+          name, {"num_layers", "num_units", "input_size"});
+    }
+  }
+
+  // The others, but for those of which a device has no engine.
+  template <typename Registry>
+  static void AddOthers(Registry&& registry) {
+    registry.template AddForEachFloat<BackpropGrad>("CudnnRNNBackpropGrad",
+                                                    {"sequence_lengths"});
+    registry.template AddForEachFloat<DropoutMasks>("CudnnRNNDropoutMasks",
+                                                    {"sequence_lengths"});
+    registry.template AddForEachFloat<Cell>("GRUBlockCell");
+    registry.template AddForEachFloat<CellGrad>("GRUBlockCellGrad");
+    registry.template AddForEachFloat<CellGradV2>("GRUBlockCellGradV2");
+  }
+};
+
+}  // namespace tf_rnn_ops
+
+#endif  // TF_RNN_OPS_CC_CALLS_OPS_H_

@@ -1,0 +1,92 @@
+// TensorFlow's side of a call: attributes, tensors and threads of an OpKernel.
+
+#ifndef TF_RNN_OPS_CC_KERNELS_TENSORFLOW_FRAME_H_
+#define TF_RNN_OPS_CC_KERNELS_TENSORFLOW_FRAME_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "cc/calls/array.h"
+#include "cc/calls/call_frame.h"
+#include "cc/calls/status.h"
+#include "cc/rnn/executor.h"
+#include "tensorflow/core/framework/op_kernel.h"
+#include "tensorflow/core/framework/tensor.h"
+
+namespace tf_rnn_ops {
+
+Status FromAbslStatus(const absl::Status& status);
+absl::Status ToAbslStatus(const Status& status);
+
+class TensorFlowAttributes final : public Attributes {
+ public:
+  explicit TensorFlowAttributes(tensorflow::OpKernelConstruction* ctx)
+      : ctx_(ctx) {}
+
+  bool Has(const char* name) const override { return ctx_->HasAttr(name); }
+  Status Get(const char* name, bool* value) const override;
+  Status Get(const char* name, std::int64_t* value) const override;
+  Status Get(const char* name, float* value) const override;
+  Status Get(const char* name, std::string* value) const override;
+  Status Get(const char* name, std::vector<std::string>* values) const override;
+  Status MakeSeeds(std::uint64_t* seed, std::uint64_t* seed2) const override;
+
+ private:
+  tensorflow::OpKernelConstruction* const ctx_;
+};
+
+// A call of a kernel's Compute. Neither a user's tensor nor sizes that follow
+// from it make it abort, as many of TensorFlow's accessors would.
+class TensorFlowFrame final : public CallFrame {
+ public:
+  explicit TensorFlowFrame(tensorflow::OpKernelContext* ctx) : ctx_(ctx) {}
+
+  Status FindInput(const char* name, Array* array) override;
+  Status FindInputs(const char* name, std::vector<Array>* arrays) override;
+  Status MakeOutput(const char* name, const Shape& shape,
+                    Array* array) override;
+  int NumOutputs(const char* name) const override;
+  Status MakeOutputs(const char* name, const std::vector<Shape>& shapes,
+                     std::vector<Array>* arrays) override;
+  bool IsWanted(const char* output) const override;
+  Status MakeScratch(std::int64_t num_bytes, void** memory) override;
+  // TensorFlow's intra-op pool, within its limit and the calling thread's,
+  // which tf.data may have lowered, until TensorFlow cancels the step that the
+  // kernel is called in.
+  rnn::PoolExecutor MakeExecutor() override;
+
+  tensorflow::OpKernelContext* context() const { return ctx_; }
+
+ private:
+  tensorflow::OpKernelContext* const ctx_;
+  std::vector<tensorflow::Tensor> scratch_;
+};
+
+// Of a call that TensorFlow made.
+inline tensorflow::OpKernelContext* ContextOf(CallFrame* frame) {
+  return static_cast<TensorFlowFrame*>(frame)->context();
+}
+
+// A kernel that calls an op (cc/calls/call_frame.h).
+template <typename Op>
+class CallKernel final : public tensorflow::OpKernel {
+ public:
+  explicit CallKernel(tensorflow::OpKernelConstruction* ctx)
+      : tensorflow::OpKernel(ctx) {
+    OP_REQUIRES_OK(ctx, ToAbslStatus(op_.Init(TensorFlowAttributes(ctx))));
+  }
+
+  void Compute(tensorflow::OpKernelContext* ctx) override {
+    TensorFlowFrame frame(ctx);
+    OP_REQUIRES_OK(ctx, ToAbslStatus(op_.Run(&frame)));
+  }
+
+ private:
+  Op op_;
+};
+
+}  // namespace tf_rnn_ops
+
+#endif  // TF_RNN_OPS_CC_KERNELS_TENSORFLOW_FRAME_H_
