@@ -1,0 +1,348 @@
+#include "cc/xla/ffi_frame.h"
+
+#include <algorithm>
+#include <cstring>
+#include <functional>
+#include <random>
+#include <sstream>
+#include <string_view>
+#include <utility>
+
+#include "cc/calls/arguments.h"
+#include "cc/calls/cpu/num_cpus.h"
+#include "cc/rnn/join.h"
+
+namespace tf_rnn_ops {
+namespace {
+
+// The calls that use XLA's threads, of which a process has one pool as a rule.
+rnn::PoolUsers& XlaPoolUsers() {
+  static rnn::PoolUsers users;
+  return users;
+}
+
+// Releases an error of XLA's, if there is one. Returns whether there was none.
+bool IsOk(const XLA_FFI_Api& api, XLA_FFI_Error* error) {
+  if (error == nullptr) return true;
+  XLA_FFI_Error_Destroy_Args args{};
+  args.struct_size = XLA_FFI_Error_Destroy_Args_STRUCT_SIZE;
+  args.error = error;
+  api.XLA_FFI_Error_Destroy(&args);
+  return false;
+}
+
+// How many threads XLA's pool has; 0 if it gives none.
+std::int64_t NumPoolThreads(const XLA_FFI_CallFrame& call) {
+  std::int64_t num_threads = 0;
+  XLA_FFI_ThreadPool_NumThreads_Args args{};
+  args.struct_size = XLA_FFI_ThreadPool_NumThreads_Args_STRUCT_SIZE;
+  args.ctx = call.ctx;
+  args.num_threads = &num_threads;
+  const bool ok =
+      IsOk(*call.api, call.api->XLA_FFI_ThreadPool_NumThreads(&args));
+  return ok ? num_threads : 0;
+}
+
+// Hands a closure to XLA's pool. If that refuses it, the calling thread does
+// the work alone.
+void ScheduleOnPool(const XLA_FFI_CallFrame& call,
+                    std::function<void()> closure) {
+  auto task = std::make_unique<std::function<void()>>(std::move(closure));
+  XLA_FFI_ThreadPool_Schedule_Args args{};
+  args.struct_size = XLA_FFI_ThreadPool_Schedule_Args_STRUCT_SIZE;
+  args.ctx = call.ctx;
+  args.task = [](void* data) {
+    const std::unique_ptr<std::function<void()>> task(
+        static_cast<std::function<void()>*>(data));
+    (*task)();
+  };
+  args.data = task.get();
+  if (IsOk(*call.api, call.api->XLA_FFI_ThreadPool_Schedule(&args))) {
+    task.release();
+  }
+}
+
+struct TypeTraits {
+  XLA_FFI_DataType type;
+  const char* name;
+  std::int64_t num_bytes;
+};
+constexpr TypeTraits kTypes[] = {
+    {XLA_FFI_DataType_PRED, "bool", 1},
+    {XLA_FFI_DataType_S8, "int8", 1},
+    {XLA_FFI_DataType_S32, "int32", 4},
+    {XLA_FFI_DataType_S64, "int64", 8},
+    {XLA_FFI_DataType_BF16, "bfloat16", 2},
+    {XLA_FFI_DataType_F16, "float16", 2},
+    {XLA_FFI_DataType_F32, "float32", 4},
+    {XLA_FFI_DataType_F64, "float64", 8},
+};
+
+// Null if no argument of ours has the type.
+const TypeTraits* FindTypeTraits(XLA_FFI_DataType type) {
+  const auto traits =
+      std::find_if(std::begin(kTypes), std::end(kTypes),
+                   [type](const TypeTraits& t) { return t.type == type; });
+  return traits == std::end(kTypes) ? nullptr : traits;
+}
+
+std::string NameOf(XLA_FFI_DataType type) {
+  const TypeTraits* traits = FindTypeTraits(type);
+  return traits ? traits->name : rnn::Join("XLA's type ", type);
+}
+
+// Such as "float32 or float64".
+std::string NamesOf(ElementTypes types) {
+  std::string names;
+  for (const TypeTraits& traits : kTypes) {
+    if (!(types & SetOf(traits.type))) continue;
+    names += (names.empty() ? "" : " or ") + std::string(traits.name);
+  }
+  return names;
+}
+
+std::string NamesOf(const std::vector<Argument>& arguments) {
+  std::string names;
+  for (const Argument& argument : arguments) {
+    names += (names.empty() ? "" : ", ") + std::string(argument.name);
+  }
+  return names;
+}
+
+Array ArrayOf(const XLA_FFI_Buffer& buffer) {
+  Array array;
+  array.shape = Shape(buffer.dims, buffer.rank);
+  array.data = buffer.data;
+  array.num_elements = array.shape.NumElements();
+  array.num_bytes =
+      array.num_elements * FindTypeTraits(buffer.dtype)->num_bytes;
+  return array;
+}
+
+std::string_view TextOf(const XLA_FFI_ByteSpan& span) {
+  return std::string_view(span.ptr, span.len);
+}
+
+template <typename Placed>
+const auto& FindArgument(const Placed& placed, const char* name) {
+  return *std::find_if(placed.begin(), placed.end(), [name](const auto& p) {
+    return std::strcmp(p.argument->name, name) == 0;
+  });
+}
+
+}  // namespace
+
+std::int64_t FfiAttributes::Find(const char* name) const {
+  for (std::int64_t i = 0; i < attributes_.size; ++i) {
+    if (TextOf(*attributes_.names[i]) == name) return i;
+  }
+  return -1;
+}
+
+Status FfiAttributes::Find(const char* name, XLA_FFI_AttrType type,
+                           const char* type_name,
+                           const void** attribute) const {
+  const std::int64_t index = Find(name);
+  if (index < 0) {
+    return InvalidArgument("The attribute ", name, " must be given, a ",
+                           type_name);
+  }
+  if (attributes_.types[index] != type) {
+    return InvalidArgument("The attribute ", name, " must be a ", type_name);
+  }
+  *attribute = attributes_.attrs[index];
+  return Status();
+}
+
+template <typename T>
+Status FfiAttributes::GetScalar(const char* name, XLA_FFI_DataType type,
+                                const char* type_name, T* value) const {
+  const void* attribute;
+  TF_RNN_OPS_RETURN_IF_ERROR(
+      Find(name, XLA_FFI_AttrType_SCALAR, type_name, &attribute));
+  const auto* scalar = static_cast<const XLA_FFI_Scalar*>(attribute);
+  if (scalar->dtype != type) {
+    return InvalidArgument("The attribute ", name, " must be a ", type_name,
+                           ", but is of type ", NameOf(scalar->dtype));
+  }
+  std::memcpy(value, scalar->value, sizeof(T));
+  return Status();
+}
+
+bool FfiAttributes::Has(const char* name) const { return Find(name) >= 0; }
+
+Status FfiAttributes::Get(const char* name, bool* value) const {
+  return GetScalar(name, XLA_FFI_DataType_PRED, "bool", value);
+}
+
+Status FfiAttributes::Get(const char* name, std::int64_t* value) const {
+  return GetScalar(name, XLA_FFI_DataType_S64, "int64", value);
+}
+
+Status FfiAttributes::Get(const char* name, float* value) const {
+  return GetScalar(name, XLA_FFI_DataType_F32, "float32", value);
+}
+
+Status FfiAttributes::Get(const char* name, std::string* value) const {
+  const void* attribute;
+  TF_RNN_OPS_RETURN_IF_ERROR(
+      Find(name, XLA_FFI_AttrType_STRING, "string", &attribute));
+  *value = TextOf(*static_cast<const XLA_FFI_ByteSpan*>(attribute));
+  return Status();
+}
+
+Status FfiAttributes::Get(const char* name,
+                          std::vector<std::string>* values) const {
+  std::string joined;
+  TF_RNN_OPS_RETURN_IF_ERROR(Get(name, &joined));
+  std::istringstream parts(joined);
+  values->clear();
+  for (std::string part; std::getline(parts, part, ',');) {
+    values->push_back(std::move(part));
+  }
+  return Status();
+}
+
+Status FfiAttributes::MakeSeeds(std::uint64_t* seed,
+                                std::uint64_t* seed2) const {
+  std::random_device device;
+  std::uniform_int_distribution<std::uint64_t> any;
+  *seed = any(device);
+  *seed2 = any(device);
+  return Status();
+}
+
+Status FfiFrame::Init() {
+  TF_RNN_OPS_RETURN_IF_ERROR(Place(op_.inputs, "operands", call_.args.args,
+                                   call_.args.size, &inputs_));
+  TF_RNN_OPS_RETURN_IF_ERROR(Place(op_.outputs, "results", call_.rets.rets,
+                                   call_.rets.size, &outputs_));
+  for (const auto* arguments : {&inputs_, &outputs_}) {
+    for (const Buffers& buffers : *arguments) {
+      if (type_ != XLA_FFI_DataType_INVALID) break;
+      if (buffers.argument->types == kTypeOfOp && buffers.count > 0) {
+        type_ = buffers.first[0]->dtype;
+      }
+    }
+  }
+  TF_RNN_OPS_RETURN_IF_ERROR(CheckBuffers(inputs_));
+  return CheckBuffers(outputs_);
+}
+
+// Finds which buffers are those of which argument.
+// what: what the buffers are.
+Status FfiFrame::Place(const std::vector<Argument>& arguments, const char* what,
+                       void** buffers, std::int64_t num_buffers,
+                       std::vector<Buffers>* placed) const {
+  const FfiAttributes attributes(call_.attrs);
+  auto* next = reinterpret_cast<const XLA_FFI_Buffer* const*>(buffers);
+  std::int64_t num_placed = 0;
+  placed->reserve(arguments.size());
+  for (const Argument& argument : arguments) {
+    std::int64_t count = 1;
+    if (argument.count != nullptr) {
+      TF_RNN_OPS_RETURN_IF_ERROR(attributes.Get(argument.count, &count));
+    }
+    if (count < 0 || count > num_buffers - num_placed) {
+      num_placed = -1;
+      break;
+    }
+    placed->push_back({&argument, next + num_placed, count});
+    num_placed += count;
+  }
+  if (num_placed == num_buffers) return Status();
+  return InvalidArgument("The ", what, " of ", op_.name, " must be ",
+                         NamesOf(arguments), ", but there are ", num_buffers,
+                         " of them");
+}
+
+Status FfiFrame::CheckBuffers(const std::vector<Buffers>& placed) const {
+  for (const auto& [argument, first, count] : placed) {
+    const ElementTypes types =
+        argument->types == kTypeOfOp ? SetOf(type_) : argument->types;
+    for (std::int64_t i = 0; i < count; ++i) {
+      const XLA_FFI_DataType type = first[i]->dtype;
+      if (FindTypeTraits(type) == nullptr || !(types & SetOf(type))) {
+        return InvalidArgument(argument->name, " must be of type ",
+                               NamesOf(types), ", but is ", NameOf(type));
+      }
+      const Array array = ArrayOf(*first[i]);
+      if (array.num_elements < 0) {
+        return InvalidArgument(argument->name,
+                               " must have no more elements than can be "
+                               "counted, but is ",
+                               array.shape.ToString());
+      }
+    }
+  }
+  return Status();
+}
+
+Status FfiFrame::FindInput(const char* name, Array* array) {
+  *array = ArrayOf(**FindArgument(inputs_, name).first);
+  return CheckAddress(name, *array);
+}
+
+Status FfiFrame::FindInputs(const char* name, std::vector<Array>* arrays) {
+  const Buffers& buffers = FindArgument(inputs_, name);
+  arrays->clear();
+  for (std::int64_t i = 0; i < buffers.count; ++i) {
+    arrays->push_back(ArrayOf(*buffers.first[i]));
+    TF_RNN_OPS_RETURN_IF_ERROR(
+        CheckAddress(rnn::Join(name, "[", i, "]"), arrays->back()));
+  }
+  return Status();
+}
+
+Status FfiFrame::MakeOutput(const char* name, const Shape& shape,
+                            Array* array) {
+  std::vector<Array> arrays;
+  TF_RNN_OPS_RETURN_IF_ERROR(MakeOutputs(name, {shape}, &arrays));
+  *array = arrays[0];
+  return Status();
+}
+
+int FfiFrame::NumOutputs(const char* name) const {
+  return static_cast<int>(FindArgument(outputs_, name).count);
+}
+
+Status FfiFrame::MakeOutputs(const char* name, const std::vector<Shape>& shapes,
+                             std::vector<Array>* arrays) {
+  const Buffers& buffers = FindArgument(outputs_, name);
+  arrays->clear();
+  for (std::size_t i = 0; i < shapes.size(); ++i) {
+    arrays->push_back(ArrayOf(*buffers.first[i]));
+    if (arrays->back().shape.Fits(shapes[i])) continue;
+    return InvalidArgument("The result ", name, " must be given as ",
+                           shapes[i].ToString(), ", but is ",
+                           arrays->back().shape.ToString());
+  }
+  return Status();
+}
+
+Status FfiFrame::MakeScratch(std::int64_t num_bytes, void** memory) {
+  constexpr std::int64_t kAlignment = 64;
+  // A multiple of the alignment; that of nothing is something.
+  const std::uint64_t rounded =
+      (static_cast<std::uint64_t>(num_bytes) / kAlignment + 1) * kAlignment;
+  *memory = std::aligned_alloc(kAlignment, rounded);
+  if (*memory == nullptr) {
+    return Status(StatusCode::kResourceExhausted,
+                  rnn::Join(op_.name, " needs ", num_bytes,
+                            " bytes of memory, which there are not"));
+  }
+  scratch_.emplace_back(*memory);
+  return Status();
+}
+
+rnn::PoolExecutor FfiFrame::MakeExecutor() {
+  const std::int64_t num_threads =
+      std::min<std::int64_t>(NumPoolThreads(call_), NumCpus());
+  return rnn::PoolExecutor(
+      [this](std::function<void()> closure) {
+        ScheduleOnPool(call_, std::move(closure));
+      },
+      static_cast<int>(num_threads), /*is_cancelled=*/{}, &XlaPoolUsers());
+}
+
+}  // namespace tf_rnn_ops

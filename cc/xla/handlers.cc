@@ -1,0 +1,122 @@
+#include "cc/xla/handlers.h"
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <new>
+
+#include "cc/calls/status.h"
+#include "cc/rnn/join.h"
+#include "cc/xla/ffi_frame.h"
+
+namespace tf_rnn_ops {
+namespace {
+
+// The error that XLA is given; null if there is none.
+XLA_FFI_Error* ToError(const XLA_FFI_Api& api, const Status& status) {
+  if (status.ok()) return nullptr;
+  XLA_FFI_Error_Create_Args args{};
+  args.struct_size = XLA_FFI_Error_Create_Args_STRUCT_SIZE;
+  args.message = status.message().c_str();
+  args.errc = static_cast<XLA_FFI_Error_Code>(status.code());
+  return api.XLA_FFI_Error_Create(&args);
+}
+
+// The type of what a handler keeps. Each XLA in the process numbers it anew.
+class StateTypes {
+ public:
+  // Registers the type with an XLA that does not know it.
+  XLA_FFI_Error* Find(const XLA_FFI_Api& api, XLA_FFI_TypeId** type) {
+    static constexpr char kName[] = "tf_rnn_ops.Op";
+    const std::lock_guard<std::mutex> guard(mutex_);
+    const auto [place, is_new] = types_.try_emplace(&api);
+    *type = &place->second;
+    if (!is_new) return nullptr;
+    XLA_FFI_TypeInfo info{};
+    info.struct_size = XLA_FFI_TypeInfo_STRUCT_SIZE;
+    info.deleter = [](void* op) { delete static_cast<Op*>(op); };
+    XLA_FFI_Type_Register_Args args{};
+    args.struct_size = XLA_FFI_Type_Register_Args_STRUCT_SIZE;
+    args.name = {kName, sizeof(kName) - 1};
+    args.type_id = *type;
+    args.type_info = &info;
+    XLA_FFI_Error* error = api.XLA_FFI_Type_Register(&args);
+    if (error != nullptr) types_.erase(place);
+    return error;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<const XLA_FFI_Api*, XLA_FFI_TypeId> types_;
+};
+
+StateTypes& Types() {
+  static StateTypes types;
+  return types;
+}
+
+// Says which version of the interface the handler speaks.
+void Describe(const XLA_FFI_Metadata_Extension& extension) {
+  XLA_FFI_Metadata& metadata = *extension.metadata;
+  metadata.api_version.major_version = XLA_FFI_API_MAJOR;
+  metadata.api_version.minor_version = XLA_FFI_API_MINOR;
+  metadata.traits = 0;
+}
+
+XLA_FFI_Error* Instantiate(const OpDefinition& definition,
+                           const XLA_FFI_CallFrame& call) {
+  const XLA_FFI_Api& api = *call.api;
+  std::unique_ptr<Op> op = definition.make();
+  const Status status = op->Init(FfiAttributes(call.attrs));
+  if (!status.ok()) return ToError(api, status);
+  XLA_FFI_State_Set_Args args{};
+  args.struct_size = XLA_FFI_State_Set_Args_STRUCT_SIZE;
+  args.ctx = call.ctx;
+  if (auto* error = Types().Find(api, &args.type_id)) return error;
+  args.state = op.get();
+  XLA_FFI_Error* error = api.XLA_FFI_State_Set(&args);
+  if (error == nullptr) op.release();
+  return error;
+}
+
+XLA_FFI_Error* Execute(const OpDefinition& definition,
+                       const XLA_FFI_CallFrame& call) {
+  const XLA_FFI_Api& api = *call.api;
+  XLA_FFI_State_Get_Args args{};
+  args.struct_size = XLA_FFI_State_Get_Args_STRUCT_SIZE;
+  args.ctx = call.ctx;
+  if (auto* error = Types().Find(api, &args.type_id)) return error;
+  if (auto* error = api.XLA_FFI_State_Get(&args)) return error;
+  FfiFrame frame(definition, call);
+  Status status = frame.Init();
+  if (status.ok()) {
+    status = static_cast<Op*>(args.state)->Run(frame.type(), &frame);
+  }
+  return ToError(api, status);
+}
+
+}  // namespace
+
+XLA_FFI_Error* Handle(const OpDefinition& op, XLA_FFI_CallFrame* call) {
+  const XLA_FFI_Extension_Base* extension = call->extension_start;
+  if (extension != nullptr && extension->type == XLA_FFI_Extension_Metadata) {
+    Describe(*reinterpret_cast<const XLA_FFI_Metadata_Extension*>(extension));
+    return nullptr;
+  }
+  try {
+    switch (call->stage) {
+      case XLA_FFI_ExecutionStage_INSTANTIATE:
+        return Instantiate(op, *call);
+      case XLA_FFI_ExecutionStage_EXECUTE:
+        return Execute(op, *call);
+      default:
+        return nullptr;
+    }
+  } catch (const std::bad_alloc&) {
+    return ToError(*call->api,
+                   Status(StatusCode::kResourceExhausted,
+                          rnn::Join(op.name, " ran out of memory")));
+  }
+}
+
+}  // namespace tf_rnn_ops

@@ -1,0 +1,432 @@
+// How TensorFlow compiles the ops with XLA: to calls of the handlers.
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/algorithm/container.h"
+#include "absl/status/status.h"
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "cc/calls/array.h"
+#include "cc/calls/call_frame.h"
+#include "cc/calls/status.h"
+#include "cc/kernels/tensorflow_frame.h"
+#include "cc/rnn/executor.h"
+#include "cc/xla/op.h"
+#include "tensorflow/compiler/tf2xla/type_util.h"
+#include "tensorflow/compiler/tf2xla/xla_op_kernel.h"
+#include "tensorflow/compiler/tf2xla/xla_op_registry.h"
+#include "tensorflow/core/framework/attr_value.pb.h"
+#include "tensorflow/core/framework/kernel_def_builder.h"
+#include "tensorflow/core/framework/op.h"
+#include "tensorflow/core/framework/op_def.pb.h"
+#include "tensorflow/core/framework/op_kernel.h"
+#include "tensorflow/core/framework/tensor.h"
+#include "tensorflow/core/framework/tensor_shape.h"
+#include "tensorflow/core/lib/core/errors.h"
+#include "tensorflow/core/platform/logging.h"
+#include "xla/ffi/api/c_api.h"
+#include "xla/hlo/builder/xla_builder.h"
+#include "xla/layout_util.h"
+#include "xla/shape.h"
+#include "xla/shape_util.h"
+
+namespace tf_rnn_ops {
+namespace {
+
+using ::tensorflow::OpKernelConstruction;
+using ::tensorflow::Tensor;
+using ::tensorflow::XlaOpKernelContext;
+
+constexpr char kDevice[] = "XLA_CPU_JIT";
+
+// The attribute in MLIR's syntax; empty for those that a handler does not need.
+// type: as the op definition has it.
+std::string ToMlir(const std::string& type,
+                   const tensorflow::AttrValue& value) {
+  if (type == "bool") return value.b() ? "true" : "false";
+  if (type == "int") return absl::StrCat(value.i(), " : i64");
+  if (type == "float") {
+    std::uint32_t bits;
+    const float number = value.f();
+    std::memcpy(&bits, &number, sizeof(bits));
+    return absl::StrFormat("0x%08X : f32", bits);
+  }
+  if (type == "string") {
+    return absl::StrCat("\"", absl::CHexEscape(value.s()), "\"");
+  }
+  if (type == "list(string)") {
+    return absl::StrCat(
+        "\"", absl::CHexEscape(absl::StrJoin(value.list().s(), ",")), "\"");
+  }
+  return "";
+}
+
+// The attributes of a node as a dictionary in MLIR's syntax.
+std::string ToMlir(const tensorflow::OpDef& op,
+                   const tensorflow::NodeDef& node) {
+  std::vector<std::string> attributes;
+  for (const auto& definition : op.attr()) {
+    const auto attribute = node.attr().find(definition.name());
+    if (attribute == node.attr().end()) continue;
+    const std::string value = ToMlir(definition.type(), attribute->second);
+    if (value.empty()) continue;
+    attributes.push_back(absl::StrCat(definition.name(), " = ", value));
+  }
+  return absl::StrCat("{", absl::StrJoin(attributes, ", "), "}");
+}
+
+// What is known of a call when it is compiled: shapes, and the values of those
+// inputs that sizes follow from. Where these are all inputs, the results are
+// constants.
+class CompiledFrame final : public CallFrame {
+ public:
+  CompiledFrame(const OpDefinition& definition, XlaOpKernelContext* ctx)
+      : definition_(definition),
+        ctx_(ctx),
+        output_shapes_(ctx->num_outputs()),
+        output_values_(ctx->num_outputs()) {}
+
+  bool has_values() const override {
+    return absl::c_all_of(definition_.inputs, [](const Argument& argument) {
+      return argument.is_size;
+    });
+  }
+
+  Status FindInput(const char* name, Array* array) override {
+    std::vector<Array> arrays;
+    TF_RNN_OPS_RETURN_IF_ERROR(FindInputs(name, &arrays));
+    *array = arrays[0];
+    return Status();
+  }
+
+  Status FindInputs(const char* name, std::vector<Array>* arrays) override {
+    int begin, end;
+    TF_RNN_OPS_RETURN_IF_ERROR(
+        FromAbslStatus(ctx_->op_kernel().InputRange(name, &begin, &end)));
+    arrays->resize(end - begin);
+    for (int i = begin; i < end; ++i) {
+      Array* array = &(*arrays)[i - begin];
+      TF_RNN_OPS_RETURN_IF_ERROR(FromAbslStatus(
+          IsSize(name) ? ReadValue(i, array) : ReadShape(name, i, array)));
+    }
+    return Status();
+  }
+
+  Status MakeOutput(const char* name, const Shape& shape,
+                    Array* array) override {
+    std::vector<Array> arrays;
+    TF_RNN_OPS_RETURN_IF_ERROR(MakeOutputs(name, {shape}, &arrays));
+    *array = arrays[0];
+    return Status();
+  }
+
+  int NumOutputs(const char* name) const override {
+    int begin, end;
+    return ctx_->op_kernel().OutputRange(name, &begin, &end).ok() ? end - begin
+                                                                  : 0;
+  }
+
+  Status MakeOutputs(const char* name, const std::vector<Shape>& shapes,
+                     std::vector<Array>* arrays) override {
+    int begin, end;
+    TF_RNN_OPS_RETURN_IF_ERROR(
+        FromAbslStatus(ctx_->op_kernel().OutputRange(name, &begin, &end)));
+    arrays->resize(shapes.size());
+    for (std::size_t i = 0; i < shapes.size(); ++i) {
+      TF_RNN_OPS_RETURN_IF_ERROR(FromAbslStatus(
+          MakeOutput(begin + static_cast<int>(i), shapes[i], &(*arrays)[i])));
+    }
+    return Status();
+  }
+
+  // XLA makes all outputs of a call.
+  bool IsWanted(const char*) const override { return true; }
+
+  Status MakeScratch(std::int64_t, void**) override {
+    return Status(StatusCode::kInternal, "The compiler does not run the op.");
+  }
+  rnn::PoolExecutor MakeExecutor() override {
+    return rnn::PoolExecutor([](const std::function<void()>&) {}, 1);
+  }
+
+  // What the op made. There are values if has_values() says so.
+  const std::vector<xla::Shape>& output_shapes() const {
+    return output_shapes_;
+  }
+  const std::vector<Tensor>& output_values() const { return output_values_; }
+
+ private:
+  bool IsSize(absl::string_view input) const {
+    return absl::c_any_of(definition_.inputs,
+                          [input](const Argument& argument) {
+                            return argument.is_size && argument.name == input;
+                          });
+  }
+
+  absl::Status ReadShape(const char* name, int i, Array* array) {
+    TF_ASSIGN_OR_RETURN(const xla::Shape shape, ctx_->InputXlaShape(i));
+    if (shape.is_dynamic()) {
+      return absl::UnimplementedError(absl::StrCat(
+          name, " must have a shape that is known when XLA compiles, but is ",
+          shape.ToString()));
+    }
+    *array = ArrayOf(shape);
+    return absl::OkStatus();
+  }
+
+  absl::Status ReadValue(int i, Array* array) {
+    TF_ASSIGN_OR_RETURN(Tensor value, ctx_->ConstantInputTensor(i));
+    *array = ArrayOf(input_values_.emplace_back(std::move(value)));
+    return absl::OkStatus();
+  }
+
+  absl::Status MakeOutput(int i, const Shape& shape, Array* array) {
+    const tensorflow::DataType type = ctx_->expected_output_dtype(i);
+    xla::PrimitiveType xla_type;
+    TF_RETURN_IF_ERROR(tensorflow::DataTypeToPrimitiveType(type, &xla_type));
+    const auto sizes = absl::MakeConstSpan(shape.begin(), shape.rank());
+    TF_ASSIGN_OR_RETURN(output_shapes_[i],
+                        xla::ShapeUtil::MakeValidatedShape(xla_type, sizes));
+    *array = ArrayOf(output_shapes_[i]);
+    if (!has_values()) return absl::OkStatus();
+    tensorflow::TensorShape tensor_shape;
+    TF_RETURN_IF_ERROR(
+        tensorflow::TensorShape::BuildTensorShape(sizes, &tensor_shape));
+    output_values_[i] = Tensor(type, tensor_shape);
+    array->data = output_values_[i].data();
+    return absl::OkStatus();
+  }
+
+  static Array ArrayOf(const xla::Shape& shape) {
+    Array array;
+    array.shape = Shape(shape.dimensions().data(), shape.dimensions().size());
+    array.num_elements = array.shape.NumElements();
+    array.num_bytes =
+        array.num_elements *
+        xla::ShapeUtil::ByteSizeOfPrimitiveType(shape.element_type());
+    return array;
+  }
+
+  static Array ArrayOf(const Tensor& tensor) {
+    const auto sizes = tensor.shape().dim_sizes();
+    return {Shape(sizes.data(), sizes.size()), tensor.data(),
+            tensor.NumElements(),
+            static_cast<std::int64_t>(tensor.TotalBytes())};
+  }
+
+  const OpDefinition& definition_;
+  XlaOpKernelContext* const ctx_;
+  std::vector<Tensor> input_values_;
+  std::vector<xla::Shape> output_shapes_;
+  std::vector<Tensor> output_values_;
+};
+
+// Compiles an op to a call of its handler.
+class CallOp final : public tensorflow::XlaOpKernel {
+ public:
+  CallOp(OpKernelConstruction* ctx, const OpDefinition& definition)
+      : tensorflow::XlaOpKernel(ctx),
+        definition_(definition),
+        op_(definition.make()) {
+    const TensorFlowAttributes attributes(ctx);
+    OP_REQUIRES_OK(ctx, ToAbslStatus(op_->Init(attributes)));
+    OP_REQUIRES_OK(ctx, FindType());
+    OP_REQUIRES_OK(ctx, ToAbslStatus(FindDropout(attributes)));
+    const tensorflow::OpDef* op;
+    OP_REQUIRES_OK(
+        ctx, tensorflow::OpRegistry::Global()->LookUpOpDef(def().op(), &op));
+    attributes_ = ToMlir(*op, def());
+  }
+
+  // Checks the shapes as the op itself does, and so finds those of the outputs.
+  void Compile(XlaOpKernelContext* ctx) override {
+    CompiledFrame frame(definition_, ctx);
+    OP_REQUIRES_OK(ctx, ToAbslStatus(op_->Run(type_, &frame)));
+    if (frame.has_values()) {
+      for (int i = 0; i < ctx->num_outputs(); ++i) {
+        ctx->SetConstantOutput(i, frame.output_values()[i]);
+      }
+    } else {
+      OP_REQUIRES_OK(ctx, Call(ctx, frame.output_shapes()));
+    }
+  }
+
+ private:
+  // Finds the type that the op runs on.
+  absl::Status FindType() {
+    tensorflow::DataType type = tensorflow::DT_INVALID;
+    int begin, end;
+    for (const Argument& output : definition_.outputs) {
+      if (output.types != kTypeOfOp) continue;
+      TF_RETURN_IF_ERROR(OutputRange(output.name, &begin, &end));
+      type = output_type(begin);
+    }
+    for (const Argument& input : definition_.inputs) {
+      if (input.types != kTypeOfOp) continue;
+      TF_RETURN_IF_ERROR(InputRange(input.name, &begin, &end));
+      type = input_type(begin);
+    }
+    xla::PrimitiveType xla_type;
+    TF_RETURN_IF_ERROR(tensorflow::DataTypeToPrimitiveType(type, &xla_type));
+    // They are numbered alike.
+    type_ = static_cast<XLA_FFI_DataType>(xla_type);
+    return absl::OkStatus();
+  }
+
+  // Finds whether each call draws dropout masks of its own.
+  Status FindDropout(const Attributes& attributes) {
+    if (!attributes.Has("dropout") || !attributes.Has("is_training")) {
+      return Status();
+    }
+    float dropout;
+    bool is_training;
+    TF_RNN_OPS_RETURN_IF_ERROR(attributes.Get("dropout", &dropout));
+    TF_RNN_OPS_RETURN_IF_ERROR(attributes.Get("is_training", &is_training));
+    drops_ = is_training && dropout > 0;
+    return Status();
+  }
+
+  // Emits the call, of arrays that are laid out as TensorFlow's tensors are.
+  absl::Status Call(XlaOpKernelContext* ctx,
+                    const std::vector<xla::Shape>& output_shapes) const {
+    std::vector<xla::XlaOp> inputs;
+    std::vector<xla::Shape> input_shapes;
+    for (int i = 0; i < ctx->num_inputs(); ++i) {
+      inputs.push_back(ctx->Input(i));
+      TF_ASSIGN_OR_RETURN(xla::Shape shape, ctx->InputXlaShape(i));
+      xla::LayoutUtil::SetToDefaultLayout(&shape);
+      input_shapes.push_back(std::move(shape));
+    }
+    // XLA would make one of two equal calls without side effects.
+    const xla::XlaOp call = xla::CustomCallWithLayout(
+        ctx->builder(), definition_.target, inputs,
+        xla::ShapeUtil::MakeTupleShape(output_shapes), input_shapes,
+        attributes_, /*has_side_effect=*/drops_, /*output_operand_aliasing=*/{},
+        /*literal=*/nullptr, xla::CustomCallSchedule::SCHEDULE_NONE,
+        xla::CustomCallApiVersion::API_VERSION_TYPED_FFI);
+    for (int i = 0; i < ctx->num_outputs(); ++i) {
+      ctx->SetOutput(i, xla::GetTupleElement(call, i));
+    }
+    return absl::OkStatus();
+  }
+
+  const OpDefinition& definition_;
+  const std::unique_ptr<Op> op_;
+  XLA_FFI_DataType type_ = XLA_FFI_DataType_INVALID;
+  bool drops_ = false;
+  std::string attributes_;
+};
+
+// XLA aligns what it gives to calls.
+class AlignTensorOp final : public tensorflow::XlaOpKernel {
+ public:
+  using XlaOpKernel::XlaOpKernel;
+
+  void Compile(XlaOpKernelContext* ctx) override {
+    ctx->SetOutput(0, ctx->Input(0));
+  }
+};
+
+class CallOpFactory final : public tensorflow::kernel_factory::OpKernelFactory {
+ public:
+  explicit CallOpFactory(const OpDefinition& definition)
+      : definition_(definition) {}
+
+  tensorflow::OpKernel* Create(OpKernelConstruction* ctx) override {
+    return new CallOp(ctx, definition_);
+  }
+
+ private:
+  const OpDefinition& definition_;
+};
+
+const tensorflow::KernelDef* MakeKernelDef(const std::string& op) {
+  return tensorflow::KernelDefBuilder(op.c_str()).Device(kDevice).Build();
+}
+
+// Registers how the op is compiled, whether or not XLA has compiled anything
+// yet: if it has, it looks for no more that is registered with its own registry
+// alone.
+void RegisterKernel(const std::string& op, const OpDefinition& definition) {
+  tensorflow::kernel_factory::OpKernelRegistrar(
+      MakeKernelDef(op), op, std::make_unique<CallOpFactory>(definition));
+  // That registry is told of constants, and of no device to make kernels for.
+  auto builder = tensorflow::XlaOpRegistrationBuilder::Name(op);
+  builder.Device(absl::Span<const absl::string_view>());
+  for (const Argument& input : definition.inputs) {
+    if (input.is_size) builder.CompileTimeConstantInput(input.name);
+  }
+  tensorflow::XlaOpRegistrar(builder.Build(nullptr));
+}
+
+// Registers the handlers with TensorFlow's XLA. Returns whether it takes them.
+bool RegisterHandlers() {
+  const XLA_FFI_Api& api = *XLA_FFI_GetApi();
+  constexpr absl::string_view kPlatform = "Host";
+  for (const OpDefinition& definition : TfRnnOps_FfiOps()) {
+    const absl::string_view name = definition.target;
+    XLA_FFI_Handler_Register_Args args{};
+    args.struct_size = XLA_FFI_Handler_Register_Args_STRUCT_SIZE;
+    args.name = {name.data(), name.size()};
+    args.platform = {kPlatform.data(), kPlatform.size()};
+    args.bundle.instantiate = definition.handler;
+    args.bundle.execute = definition.handler;
+    XLA_FFI_Error* const error = api.XLA_FFI_Handler_Register(&args);
+    if (error == nullptr) continue;
+    XLA_FFI_Error_GetMessage_Args message{};
+    message.struct_size = XLA_FFI_Error_GetMessage_Args_STRUCT_SIZE;
+    message.error = error;
+    api.XLA_FFI_Error_GetMessage(&message);
+    LOG(WARNING) << "XLA does not compile the ops of tf_rnn_ops: "
+                 << message.message;
+    XLA_FFI_Error_Destroy_Args destroy{};
+    destroy.struct_size = XLA_FFI_Error_Destroy_Args_STRUCT_SIZE;
+    destroy.error = error;
+    api.XLA_FFI_Error_Destroy(&destroy);
+    return false;
+  }
+  return true;
+}
+
+// Of our own ops, when the library is loaded.
+const bool are_handlers_registered = [] {
+  if (!RegisterHandlers()) return false;
+  for (const OpDefinition& definition : TfRnnOps_FfiOps()) {
+    RegisterKernel(absl::StrCat("TfRnnOps>", definition.name), definition);
+  }
+  tensorflow::kernel_factory::OpKernelRegistrar(
+      MakeKernelDef("TfRnnOps>AlignTensor"), "AlignTensorOp",
+      [](OpKernelConstruction* ctx) -> tensorflow::OpKernel* {
+        return new AlignTensorOp(ctx);
+      });
+  return true;
+}();
+
+}  // namespace
+
+// Of TensorFlow's own CudnnRNN ops, those that XLA cannot compile.
+extern "C" __attribute__((visibility("default"))) void
+TfRnnOps_RegisterXlaBuiltinKernels() {
+  if (!are_handlers_registered) return;
+  const std::vector<std::string> compiled =
+      tensorflow::XlaOpRegistry::GetAllRegisteredOps();
+  for (const OpDefinition& definition : TfRnnOps_FfiOps()) {
+    if (definition.is_tensorflows &&
+        !absl::c_linear_search(compiled, definition.name)) {
+      RegisterKernel(definition.name, definition);
+    }
+  }
+}
+
+}  // namespace tf_rnn_ops
