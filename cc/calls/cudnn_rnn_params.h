@@ -35,7 +35,7 @@ class CudnnRnnParamsSizeCall {
       return InvalidArgument("S must be int64 for a params_size of ", size,
                              ", but is int32");
     }
-    S* params_size;
+    S* params_size = nullptr;
     TF_RNN_OPS_RETURN_IF_ERROR(
         MakeOutput(frame, "params_size", {1}, &params_size));
     if (frame->has_values()) *params_size = static_cast<S>(size);
@@ -78,7 +78,7 @@ class CudnnRnnCanonicalToParamsCall {
       TF_RNN_OPS_RETURN_IF_ERROR(CheckBias(i, layout.Bias(i), biases[i]));
     }
 
-    E* params;
+    E* params = nullptr;
     TF_RNN_OPS_RETURN_IF_ERROR(
         MakeOutput(frame, "params", {layout.size()}, &params));
     if (!frame->has_values()) return Status();

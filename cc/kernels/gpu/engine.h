@@ -7,19 +7,22 @@
 #include <memory>
 #include <vector>
 
-#include "absl/status/status.h"
+#include "cc/calls/array.h"
+#include "cc/calls/call_frame.h"
+#include "cc/calls/status.h"
 #include "cc/gpu/arrays.h"
 #include "cc/gpu/call.h"
 #include "cc/gpu/cuda_driver.h"
 #include "cc/gpu/status.h"
+#include "cc/kernels/tensorflow_frame.h"
 #include "cc/rnn/reserve_space.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/framework/tensor.h"
 
 namespace tf_rnn_ops {
 
-// TensorFlow's status for one of the engine's.
-absl::Status ToAbslStatus(const gpu::Status& status);
+// A call's status for one of the engine's.
+Status ToStatus(const gpu::Status& status);
 
 // Memory of TensorFlow's. TensorFlow does not give it to anyone whose work
 // would come before what is on the device's stream.
@@ -40,7 +43,7 @@ class OpCall {
  public:
   explicit OpCall(tensorflow::OpKernelContext* ctx) : ctx_(ctx), memory_(ctx) {}
 
-  absl::Status Init();
+  Status Init();
 
   const gpu::Call& call() const { return call_; }
 
@@ -54,14 +57,13 @@ class OpCall {
 // Copies within a GPU's memory.
 class GpuCopier {
  public:
-  absl::Status Init(tensorflow::OpKernelContext* ctx) {
-    call_ = std::make_unique<OpCall>(ctx);
+  Status Init(CallFrame* frame) {
+    call_ = std::make_unique<OpCall>(ContextOf(frame));
     return call_->Init();
   }
 
-  absl::Status Copy(const void* source, std::size_t num_bytes, void* target) {
-    return ToAbslStatus(
-        gpu::CopyBytes(call_->call(), num_bytes, source, target));
+  Status Copy(const void* source, std::size_t num_bytes, void* target) {
+    return ToStatus(gpu::CopyBytes(call_->call(), num_bytes, source, target));
   }
 
  private:
@@ -70,9 +72,8 @@ class GpuCopier {
 
 // Copies the header of a reserve_space, for which it waits for the GPU; zeros
 // where that is too short for one.
-absl::Status ReadReserveSpaceHeader(tensorflow::OpKernelContext* ctx,
-                                    const tensorflow::Tensor& reserve_space,
-                                    rnn::ReserveSpaceHeader* header);
+Status ReadReserveSpaceHeader(CallFrame* frame, const Array& reserve_space,
+                              rnn::ReserveSpaceHeader* header);
 
 // Whether the user lets products of float32 be rounded to 10 bits.
 bool AllowsTf32();

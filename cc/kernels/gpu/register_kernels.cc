@@ -1,20 +1,36 @@
 // Registers the kernels of our own ops for GPUs when the GPU library is loaded.
 
+#include "cc/calls/ops.h"
+#include "cc/kernels/align_tensor.h"
 #include "cc/kernels/device_kernels.h"
-#include "cc/kernels/gpu/kernels.h"
+#include "cc/kernels/gpu/cudnn_rnn.h"
+#include "cc/kernels/gpu/cudnn_rnn_backward_grad.h"
+#include "cc/kernels/gpu/cudnn_rnn_dropout_masks.h"
+#include "cc/kernels/gpu/engine.h"
+#include "cc/kernels/gpu/gru_block_cell.h"
 #include "tensorflow/core/framework/types.h"
 
 namespace tf_rnn_ops {
 namespace {
 
+struct GpuEngines {
+  template <typename E>
+  using CudnnRnn = GpuCudnnRnn<E>;
+  template <typename E>
+  using CudnnRnnBackwardGrad = GpuCudnnRnnBackwardGrad<E>;
+  template <typename E>
+  using GruBlockCell = GpuGruBlockCell<E>;
+  using DropoutMasks = GpuDropoutMasks;
+  using Copier = GpuCopier;
+};
+
 [[maybe_unused]] const bool registered = [] {
+  using AlignTensor = AlignTensorKernel<GpuCopier>;
   const DeviceKernels kernels(tensorflow::DEVICE_GPU, "TfRnnOps>");
-  AddGpuAlignTensorKernels(kernels);
-  AddGpuCudnnRnnKernels(kernels);
-  AddGpuCudnnRnnBackpropGradKernels(kernels);
-  AddGpuCudnnRnnDropoutMasksKernels(kernels);
-  AddGpuCudnnRnnParamsKernels(kernels);
-  AddGpuGruBlockCellKernels(kernels);
+  Ops<GpuEngines>::AddCudnnRnn(kernels);
+  Ops<GpuEngines>::AddOthers(kernels);
+  kernels.AddForEachFloat<AlignTensor, AlignTensor, AlignTensor, AlignTensor>(
+      "AlignTensor");
   return true;
 }();
 
