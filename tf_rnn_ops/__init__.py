@@ -4,8 +4,9 @@
 made of them, and `tf_rnn_ops.params` the layout of a network's params buffer, with conversions of weights from
 elsewhere. `tf_rnn_ops.accelerate_keras` lets Keras's own layers run on the ops until `tf_rnn_ops.restore_keras`,
 `tf_rnn_ops.explain` shows which layers of a model do, and `tf_rnn_ops.enable_builtin_kernels` lets graphs of
-TensorFlow's own run on them. Importing the package loads the op library and, if TF_RNN_OPS_GPU says so, that of the
-GPU's kernels (see `tf_rnn_ops.gpu_kernels`), and registers the gradients.
+TensorFlow's own run on them. Importing the package loads the op library, those with which XLA compiles
+the ops (see `tf_rnn_ops.xla`) and, if TF_RNN_OPS_GPU says so, that of the GPU's kernels (see `tf_rnn_ops.gpu_kernels`),
+and registers the gradients.
 """
 
 from tf_rnn_ops._version import __version__
@@ -18,12 +19,14 @@ from tf_rnn_ops import (
     layers,
     params,
     raw_ops,
+    xla,
 )
 from tf_rnn_ops.acceleration import accelerate_if_wanted, accelerate_keras, restore_keras
 from tf_rnn_ops.builtin_kernels import enable_builtin_kernels
 from tf_rnn_ops.explanation import explain
 
 gpu_kernels.load_if_wanted()
+xla.load()
 accelerate_if_wanted()
 
 __all__ = [

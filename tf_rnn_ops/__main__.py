@@ -10,14 +10,14 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tf_rnn_ops import __version__, _build_info, _library, device_check, gpu_kernels
+from tf_rnn_ops import __version__, _build_info, _library, device_check, gpu_kernels, xla
 
 
 def _registered_kernels() -> list[tuple[str, str, str]]:
     """Returns (op, device, dtypes) for every op and device that has kernels."""
     rows = [
         (op, device, " ".join(dtypes))
-        for device in ("CPU", "GPU")
+        for device in ("CPU", "GPU", "XLA_CPU_JIT")
         for op, dtypes in _library.kernel_dtypes(device).items()
     ]
     return sorted(rows)
@@ -65,11 +65,18 @@ def devices() -> list[tuple[str, str]]:
     """Returns what the ops can run on, as (name, value). A name may come several times."""
     return [
         ("instruction set", instruction_sets()),
+        ("XLA for the CPU", _xla()),
         ("GPUs that TensorFlow sees", _gpus()),
         ("GPU library", _gpu_library()),
         (gpu_kernels.VARIABLE, os.environ.get(gpu_kernels.VARIABLE) or "not set"),
         *(("opened by the GPU library", line) for line in _opened_libraries()),
     ]
+
+
+def _xla() -> str:
+    """Returns the path of the library that lets XLA compile the ops if it is loaded, or why it is not."""
+    why_not = xla.why_not_loaded()
+    return f"not loaded: {why_not}" if why_not else f"loaded: {_library.XLA_PATH}"
 
 
 def _gpus() -> str:

@@ -34,12 +34,16 @@ LIBRARY_PATH = pathlib.Path(__file__).with_name("libtf_rnn_ops.so")
 BUILTIN_KERNELS_PATH = pathlib.Path(__file__).with_name("libtf_rnn_ops_builtin_kernels.so")
 # Kernels for GPUs, for our ops. Not every platform has it.
 GPU_KERNELS_PATH = pathlib.Path(__file__).with_name("libtf_rnn_ops_gpu.so")
+# How TensorFlow compiles our ops with XLA, and what it compiles them to calls of, for any program with XLA.
+XLA_PATH = pathlib.Path(__file__).with_name("libtf_rnn_ops_xla.so")
+FFI_PATH = pathlib.Path(__file__).with_name("libtf_rnn_ops_ffi.so")
 
 # The op and device of a kernel that is there once a library is loaded.
 _REGISTERED_BY = {
     LIBRARY_PATH: ("TfRnnOps>GRUBlockCell", "CPU"),
     BUILTIN_KERNELS_PATH: ("CudnnRNNV3", "CPU"),
     GPU_KERNELS_PATH: ("TfRnnOps>GRUBlockCell", "GPU"),
+    XLA_PATH: ("TfRnnOps>GRUBlockCell", "XLA_CPU_JIT"),
 }
 
 
@@ -82,7 +86,7 @@ def load(path: pathlib.Path) -> ModuleType:
     """
     problem = _library_file.why_not_loadable(path)
     if problem:
-        raise ImportError(_install_again(path, problem))
+        raise ImportError(install_again(path, problem))
     try:
         # The bytes, since TensorFlow would encode a path as UTF-8 whatever the system does.
         module = tf.load_op_library(os.fsencode(path))
@@ -94,11 +98,12 @@ def load(path: pathlib.Path) -> ModuleType:
         ) from error
     op, device = _REGISTERED_BY[path]
     if device not in {each.device_type for each in kernel_registry.get_registered_kernels_for_op(op).kernel}:
-        raise ImportError(_install_again(path, f"is another library, which has no kernel of {op} for the {device}"))
+        raise ImportError(install_again(path, f"is another library, which has no kernel of {op} for the {device}"))
     return module
 
 
-def _install_again(path: pathlib.Path, problem: str) -> str:
+def install_again(path: pathlib.Path, problem: str) -> str:
+    """Returns the sentence that says so of a library with a problem."""
     return f"tf_rnn_ops's library {path} {problem}: install the package again."
 
 
@@ -188,7 +193,11 @@ def op_names() -> list[str]:
 
 
 def kernel_dtypes(device: str) -> dict[str, list[str]]:
-    """Returns the dtypes of the kernels that each op has on a device, "CPU" or "GPU", by the names of those that do."""
+    """Returns the dtypes of the kernels that each op has on a device, by the names of those that do.
+
+    Args:
+      device: "CPU", "GPU", or "XLA_CPU_JIT" for what XLA compiles for the CPU.
+    """
     dtypes: dict[str, set[str]] = {}
     for op in op_names():
         for kernel in kernel_registry.get_registered_kernels_for_op(_OP_PREFIX + op).kernel:

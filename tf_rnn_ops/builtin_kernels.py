@@ -5,7 +5,7 @@ import warnings
 
 import tensorflow as tf
 
-from tf_rnn_ops import _library, gradients
+from tf_rnn_ops import _library, gradients, xla
 
 # TensorFlow's own ops that have no gradient of TensorFlow's, and ours.
 _GRADIENTS = {
@@ -29,7 +29,7 @@ def enable_builtin_kernels() -> None:
 
     TensorFlow has kernels for `CudnnRNN`, `CudnnRNNV2`, `CudnnRNNV3`, their backprops and the ops about their params
     for GPUs alone, so that a graph that holds one cannot be run elsewhere. This registers kernels for the CPU: those of
-    `tf_rnn_ops.raw_ops`, for the same types. A GraphDef, SavedModel or frozen graph with these ops then runs as it is,
+    `tf_rnn_ops.raw_ops`, for the same types, and XLA compiles calls of them. A GraphDef, SavedModel or frozen graph with these ops then runs as it is,
     and trains if it did. Gradients are registered too, for TensorFlow's own `GRUBlockCell`, for the conversions
     between weights and params, and for the gradients of both ops.
 
@@ -56,6 +56,7 @@ def enable_builtin_kernels() -> None:
         if _is_enabled:
             return
         _library.load(_library.BUILTIN_KERNELS_PATH)
+        xla.enable_builtin_kernels()
         for op, gradient in _GRADIENTS.items():
             _register_gradient(op, gradient)
         _is_enabled = True

@@ -16,19 +16,34 @@ _LIBRARIES = ("libtf_rnn_ops.so", "libtf_rnn_ops_builtin_kernels.so")
 # That of the GPU's kernels, for the machines that its compiler, NVRTC, is a build requirement on.
 _GPU_LIBRARY = "libtf_rnn_ops_gpu.so"
 _GPU_MACHINE = "x86_64"
+# Those with which XLA compiles the ops, and what they need among TensorFlow's headers.
+_XLA_LIBRARIES = ("libtf_rnn_ops_xla.so", "libtf_rnn_ops_ffi.so")
+_XLA_HEADERS = ("tensorflow/compiler/tf2xla/xla_op_kernel.h", "xla/ffi/api/c_api.h")
 # Among TensorFlow's headers, if it is built for GPUs.
 _CUDA_HEADER = "third_party/gpus/cuda/include/cuda.h"
 
 
 def _libraries(tensorflow_headers: pathlib.Path) -> list[str]:
     """Returns the libraries to build for this machine and TensorFlow."""
+    return [*_LIBRARIES, *_xla_libraries(tensorflow_headers), *_gpu_libraries(tensorflow_headers)]
+
+
+def _xla_libraries(tensorflow_headers: pathlib.Path) -> tuple[str, ...]:
+    missing = [header for header in _XLA_HEADERS if not (tensorflow_headers / header).is_file()]
+    if missing:
+        print(f"tf_rnn_ops: the libraries for XLA are not built: TensorFlow has no {', '.join(missing)}")
+        return ()
+    return _XLA_LIBRARIES
+
+
+def _gpu_libraries(tensorflow_headers: pathlib.Path) -> tuple[str, ...]:
     if platform.machine() != _GPU_MACHINE:
         print(f"tf_rnn_ops: the GPU library is not built, which is for {_GPU_MACHINE} alone")
-        return list(_LIBRARIES)
+        return ()
     if not (tensorflow_headers / _CUDA_HEADER).is_file():
         print(f"tf_rnn_ops: the GPU library is not built: {_build_python()} has a TensorFlow for CPUs alone")
-        return list(_LIBRARIES)
-    return [*_LIBRARIES, _GPU_LIBRARY]
+        return ()
+    return (_GPU_LIBRARY,)
 
 
 def _build_python() -> str:
