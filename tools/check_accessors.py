@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 REPOSITORY = pathlib.Path(__file__).parent.parent
-EVERYWHERE = ("cc/kernels", "cc/ops", "cc/rnn", "cc/gpu")
-ADAPTERS = ("cc/kernels", "cc/ops")
+EVERYWHERE = ("cc/kernels", "cc/ops", "cc/rnn", "cc/gpu", "cc/xla")
+ADAPTERS = ("cc/kernels", "cc/ops", "cc/xla")
 KERNELS = ("cc/kernels",)
 ALLOWED = "NOLINT(accessors): "
 
