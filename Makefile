@@ -248,9 +248,9 @@ build/gpu-libraries/ready: $(WHEEL_SOURCES) $(VENV)/ready | .tools/bazel
 .PHONY: sanitize
 sanitize: $(VENV)/ready .tools/bazel ## Run the C++ unit tests under Address+Undefined and Thread sanitizers.
 	@echo "==> C++ unit tests under AddressSanitizer and UndefinedBehaviorSanitizer"
-	@tools/bazel.sh test --config=asan //cc/rnn/... //cc/gpu/... //cc/xla:handlers_test
+	@tools/bazel.sh test --config=asan //cc/rnn/... //cc/gpu/... //cc/xla/...
 	@echo "==> C++ unit tests under ThreadSanitizer"
-	@tools/bazel.sh test --config=tsan --config=baseline //cc/rnn/... //cc/gpu/... //cc/xla:handlers_test
+	@tools/bazel.sh test --config=tsan --config=baseline //cc/rnn/... //cc/gpu/... //cc/xla/...
 
 # ---------------------------------------------------------------- attempts to break it, longer than tests may take
 
