@@ -315,7 +315,7 @@ Status FfiFrame::MakeOutputs(const char* name, const std::vector<Shape>& shapes,
   for (std::size_t i = 0; i < shapes.size(); ++i) {
     arrays->push_back(ArrayOf(*buffers.first[i]));
     if (arrays->back().shape.Fits(shapes[i])) continue;
-    return InvalidArgument("The result ", name, " must be ",
+    return InvalidArgument("The result ", name, " must be given as ",
                            shapes[i].ToString(), ", but is ",
                            arrays->back().shape.ToString());
   }

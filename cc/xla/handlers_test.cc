@@ -32,6 +32,7 @@ struct XLA_FFI_ExecutionContext {
   void* state = nullptr;
   void (*delete_state)(void*) = nullptr;
   int num_threads = 0;
+  bool takes_tasks = true;
   std::vector<std::pair<XLA_FFI_Task*, void*>> tasks;
 };
 
@@ -79,6 +80,9 @@ const XLA_FFI_Api& FakeApi() {
     };
     api.XLA_FFI_ThreadPool_Schedule =
         [](XLA_FFI_ThreadPool_Schedule_Args* args) -> XLA_FFI_Error* {
+      if (!args->ctx->takes_tasks) {
+        return new XLA_FFI_Error{"no thread", XLA_FFI_Error_Code_UNAVAILABLE};
+      }
       args->ctx->tasks.emplace_back(args->task, args->data);
       return nullptr;
     };
@@ -122,6 +126,7 @@ struct Buffer {
   XLA_FFI_DataType type;
   Shape shape;
   std::vector<char> memory;
+  int shift = 0;  // where the elements start
 };
 
 using Attribute = std::variant<bool, std::int64_t, float, std::string>;
@@ -133,12 +138,14 @@ struct Call {
   std::vector<Buffer> operands;
   std::vector<Buffer> results;
   int num_threads = 0;
+  bool takes_tasks = true;
 
   // Loads the program and runs it. Returns the error's message; empty if there
   // is none.
   std::string Run(int times = 1) {
     XLA_FFI_ExecutionContext context;
     context.num_threads = num_threads;
+    context.takes_tasks = takes_tasks;
     std::string error = Stage(XLA_FFI_ExecutionStage_INSTANTIATE, &context);
     for (int i = 0; i < times && error.empty(); ++i) {
       error = Stage(XLA_FFI_ExecutionStage_EXECUTE, &context);
@@ -174,7 +181,7 @@ struct Call {
       views.reserve(buffers->size());
       for (Buffer& buffer : *buffers) {
         views.push_back({XLA_FFI_Buffer_STRUCT_SIZE, nullptr, buffer.type,
-                         buffer.memory.data(),
+                         buffer.memory.data() + buffer.shift,
                          static_cast<std::int64_t>(buffer.shape.size()),
                          buffer.shape.data()});
         pointers.push_back(&views.back());
@@ -586,6 +593,82 @@ TEST(HandlersTest, RefuseLengthsAndReserveSpacesOfOthers) {
       }
       i += ShapesOf(*call.op, name).size();
     }
+  }
+}
+
+TEST(HandlersTest, RefuseTypesThatNoOpRunsOn) {
+  for (const Call& call : AllCalls()) {
+    Call changed = call;
+    for (auto buffers : {&Call::operands, &Call::results}) {
+      for (Buffer& buffer : changed.*buffers) {
+        buffer = Buffer(XLA_FFI_DataType_S8, buffer.shape);
+      }
+    }
+    EXPECT_NE(changed.Run().find(" must be of type "), std::string::npos)
+        << call.op->name;
+  }
+}
+
+TEST(HandlersTest, RefuseListsOfOtherLengths) {
+  for (const Call& call : AllCalls()) {
+    for (const auto* arguments : {&call.op->inputs, &call.op->outputs}) {
+      for (const Argument& argument : *arguments) {
+        if (argument.count == nullptr) continue;
+        for (const std::int64_t count : {std::int64_t{-1}, INT64_MAX}) {
+          Call changed = call;
+          changed.attributes[argument.count] = count;
+          EXPECT_TRUE(NamesAnArgument(*call.op, changed.Run()))
+              << call.op->name;
+        }
+      }
+    }
+  }
+}
+
+TEST(HandlersTest, RefuseMoreElementsThanCanBeCounted) {
+  for (const Call& call : AllCalls()) {
+    Call changed = call;
+    changed.operands[0].shape = {INT64_MAX, 2, 0};
+    EXPECT_NE(changed.Run().find(" must have no more elements than can be"),
+              std::string::npos)
+        << call.op->name;
+  }
+}
+
+TEST(HandlersTest, RefuseElementsThatStartAnywhere) {
+  for (const Call& call : AllCalls()) {
+    Call changed = call;
+    Buffer& buffer = changed.operands[0];
+    buffer.memory.insert(buffer.memory.begin(), 1, 0);
+    buffer.shift = 1;
+    EXPECT_NE(changed.Run().find(" must start at a multiple of 4 bytes"),
+              std::string::npos)
+        << call.op->name;
+  }
+}
+
+TEST(HandlersTest, RunAloneIfThePoolTakesNoTasks) {
+  for (const Call& call : AllCalls()) {
+    Call again = call;
+    again.num_threads = 4;
+    again.takes_tasks = false;
+    EXPECT_EQ(again.Run(), "");
+    EXPECT_EQ(again.results[0].memory, call.results[0].memory) << call.op->name;
+  }
+}
+
+TEST(HandlersTest, SayWhichVersionTheySpeak) {
+  for (const OpDefinition& op : TfRnnOps_FfiOps()) {
+    XLA_FFI_Metadata metadata{};
+    metadata.api_version.minor_version = -1;
+    XLA_FFI_Metadata_Extension extension{};
+    extension.extension_base.type = XLA_FFI_Extension_Metadata;
+    extension.metadata = &metadata;
+    XLA_FFI_CallFrame frame{};
+    frame.extension_start = &extension.extension_base;
+    EXPECT_EQ(op.handler(&frame), nullptr);
+    EXPECT_EQ(metadata.api_version.major_version, XLA_FFI_API_MAJOR);
+    EXPECT_EQ(metadata.api_version.minor_version, XLA_FFI_API_MINOR);
   }
 }
 
