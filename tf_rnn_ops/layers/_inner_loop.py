@@ -140,8 +140,9 @@ def inner_loop(layer, sequences, initial_state, mask, training):
     mask = _flat(mask)[0]
     mask = None if mask is None else _checked_mask(mask, inputs[0])
     if _step_loop.is_needed(cell, training):
-        has_defaults = list(_activations(cell).values()) == ["tanh", "sigmoid"]
-        return _step_loop.inner_loop(layer, inputs, states, mask, training, has_defaults)
+        # What XLA makes of TensorFlow's ops is faster than a call of GRUBlockCell at each step.
+        may_call_op = list(_activations(cell).values()) == ["tanh", "sigmoid"] and not is_compiled_by_xla()
+        return _step_loop.inner_loop(layer, inputs, states, mask, training, may_call_op)
     outputs, *final_states, _ = raw_ops.KerasRNN(
         sequences=tf.concat(inputs, axis=2),
         mask=[] if mask is None else mask,

@@ -21,7 +21,7 @@ def is_needed(cell, training):
     return _resets_before(cell) or _drops_states(cell, training)
 
 
-def inner_loop(layer, inputs, initial_state, mask, training, has_default_activations):
+def inner_loop(layer, inputs, initial_state, mask, training, may_call_op):
     """Runs a layer's cell over all steps.
 
     Args:
@@ -30,13 +30,13 @@ def inner_loop(layer, inputs, initial_state, mask, training, has_default_activat
       initial_state: the states before the first step, each [batch, units].
       mask: the steps to take, [batch, time], or None.
       training: whether to drop out states.
-      has_default_activations: whether the cell's activations are tanh and sigmoid.
+      may_call_op: whether the step of a GRU may be the op GRUBlockCell, whose activations are tanh and sigmoid.
 
     Returns:
       What `keras.layers.RNN.inner_loop` does.
     """
     cell = layer.cell
-    if has_default_activations and len(inputs) == 1 and not _drops_states(cell, training):
+    if may_call_op and len(inputs) == 1 and not _drops_states(cell, training):
         x, step = inputs[0], _block_cell_step(cell)
     else:
         product = _recurrent_product(cell, initial_state[0], training)

@@ -62,7 +62,7 @@ class GRU(_RunsOnOp, keras.layers.GRU):
     """`keras.layers.GRU`, computed by one op: the same arguments, weights, config and results.
 
     What `LSTM` says holds here too. With `reset_after=False` the layer runs in the loop in inference and in training,
-    with any activation. With tanh and sigmoid, the defaults, its step is the op `GRUBlockCell`.
+    with any activation. With tanh and sigmoid, the defaults, its step is the op `GRUBlockCell`, unless XLA compiles.
 
     Args:
       *args: those of `keras.layers.GRU`.
