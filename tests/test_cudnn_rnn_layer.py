@@ -378,6 +378,22 @@ def test_fit_learns(mode, run_eagerly, jit_compile):
 
 
 @needs_xla
+def test_a_mask_that_is_not_right_padded_is_refused_under_xla():
+    layer = CudnnRNN(UNITS, "gru")
+    compiled = tf.function(layer, jit_compile=True, autograph=False)
+    x = sequences("float32")
+    with pytest.raises(tf.errors.InvalidArgumentError, match="sequence_lengths"):
+        compiled(x, mask=NOT_RIGHT_PADDED)
+    for lengths in LENGTHS[::-1], LENGTHS:
+        call = functools.partial(compiled, x, mask=MASK, sequence_lengths=tf.constant(lengths))
+        if lengths == LENGTHS:
+            np.testing.assert_array_equal(call(), layer(x, mask=MASK))
+        else:
+            with pytest.raises(tf.errors.InvalidArgumentError, match="sequence_lengths"):
+                call()
+
+
+@needs_xla
 @pytest.mark.parametrize("training", [False, True])
 def test_xla_compiles_the_op(training):
     layer = CudnnRNN(UNITS, "lstm", num_layers=2, dropout=0.5, seed=1)

@@ -25,12 +25,14 @@ def lengths_of_mask(mask, inputs, time_major=False):
         tf.debugging.assert_equal(tf.shape(mask), tf.shape(inputs)[:2], message=f"mask must be {dimensions}")
     by_sequence = tf.transpose(mask) if time_major else mask  # [batch, time]
     lengths = tf.reduce_sum(tf.cast(by_sequence, tf.int32), axis=1)
+    right_padded = tf.sequence_mask(lengths, tf.shape(by_sequence)[1])
     tf.debugging.assert_equal(
         by_sequence,
-        tf.sequence_mask(lengths, tf.shape(by_sequence)[1]),
+        right_padded,
         message="mask must be right-padded, that is, have for each sequence all that is True before all that is False",
     )
-    return lengths
+    # XLA leaves out assertions: the op then refuses the length.
+    return tf.where(tf.reduce_all(by_sequence == right_padded, axis=1), lengths, -1)
 
 
 def checked_lengths(sequence_lengths, batch):

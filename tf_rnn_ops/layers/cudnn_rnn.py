@@ -325,6 +325,7 @@ class CudnnRNN(keras.layers.Layer):
         lengths = checked_lengths(sequence_lengths, inputs.shape[self._batch_axis])
         if of_mask is not None:
             tf.debugging.assert_equal(lengths, of_mask, message="sequence_lengths must be those that the mask says")
+            lengths = tf.where(lengths == of_mask, lengths, -1)  # for XLA, which leaves out assertions
         return lengths
 
     def _state_shapes(self, batch):
