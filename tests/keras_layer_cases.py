@@ -5,6 +5,7 @@ from typing import NamedTuple
 import keras
 import numpy as np
 import parity
+import pytest
 import tensorflow as tf
 
 import tf_rnn_ops
@@ -14,6 +15,8 @@ KERAS = {"LSTM": keras.layers.LSTM, "GRU": keras.layers.GRU, "SimpleRNN": keras.
 KINDS = tuple(OURS)
 
 BATCH, TIME, FEATURES, UNITS = 4, 6, 3, 5
+
+needs_xla = pytest.mark.skipif(tf_rnn_ops.xla.why_not_loaded() is not None, reason=str(tf_rnn_ops.xla.why_not_loaded()))
 
 # Configurations that run in the loop over the steps, in training: kind and arguments.
 LOOPS = {
@@ -87,6 +90,11 @@ def outputs_and_gradients(run, variables):
         losses = [tf.reduce_sum(tf.cast(y, tf.float64) * w) for y, w in zip(outputs, weights, strict=True)]
         loss = tf.add_n(losses)
     return outputs, tape.gradient(loss, variables)
+
+
+def calls_in_xla(compiled, x, op):
+    """Returns how often a `tf.function` that XLA compiles calls an op for an argument."""
+    return compiled.experimental_get_compiler_ir(x)(stage="hlo").count(f'custom_call_target="TfRnnOps_{op}"')
 
 
 def check_equal(actual, expected, name):

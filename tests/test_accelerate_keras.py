@@ -18,14 +18,16 @@ from keras_layer_cases import (
     OURS,
     TIME,
     UNITS,
+    calls_in_xla,
     check_equal,
     data,
+    needs_xla,
     outputs_and_gradients,
     pair,
     randomize,
 )
 
-from tf_rnn_ops import accelerate_keras, restore_keras
+from tf_rnn_ops import accelerate_keras, restore_keras, xla
 
 X = data(BATCH, TIME, FEATURES, dtype="float32")
 Y = data(BATCH, 1, dtype="float32")
@@ -37,7 +39,7 @@ def is_restored():
     cells = (keras.layers.LSTMCell, keras.layers.GRUCell, keras.layers.SimpleRNNCell)
     layers = (keras.layers.LSTM, keras.layers.GRU, keras.layers.SimpleRNN, keras.layers.RNN)
     classes = (*cells, *layers, *keras.Model.__mro__)
-    names = ("call", "inner_loop", "jit_compile", "make_train_function", "make_test_function", "make_predict_function")
+    names = ("call", "inner_loop", "make_train_function", "make_test_function", "make_predict_function")
 
     def attributes():
         return [vars(cls).get(name) for cls in classes for name in names]
@@ -394,9 +396,10 @@ def test_strict_refuses_our_layers_too():
         layer(X, training=True)
 
 
-def test_strict_refuses_xla_and_a_gpu(monkeypatch):
+def test_strict_refuses_a_build_without_xla_and_a_gpu(monkeypatch):
     layer = keras.layers.GRU(UNITS)
     with accelerate_keras(strict=True):
+        monkeypatch.setattr(xla, "_why_not_loaded", "no library")
         with pytest.raises(RuntimeError, match=r"would fall back to Keras\. XLA compiles the layer"):
             tf.function(layer, jit_compile=True, autograph=False)(X)
         monkeypatch.setattr(tf.config, "list_logical_devices", lambda kind=None: ["a GPU"] if kind == "GPU" else [])
@@ -498,26 +501,39 @@ def test_a_gpu_is_left_to_keras(runs, monkeypatch):
         assert runs.during(lambda: model(X))[0] == 0
 
 
-def test_xla(runs):
-    """A model that its user wants compiled runs on the op; what is compiled all the same takes Keras's path."""
-    model = compiled_model(jit_compile=True)
+@needs_xla
+@pytest.mark.parametrize("name", MODELS)
+def test_xla(name, runs):
+    make, layers = MODELS[name]
+    model = compiled_model(make, jit_compile=True)
     expected = predict(model)
     with accelerate_keras():
-        assert not model.jit_compile
-        count, actual = runs.during(lambda: predict(model))
-        assert count == 1
-        np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-6)
-        count, actual = runs.during(lambda: tf.function(lambda x: model(x), jit_compile=True, autograph=False)(X))
-        assert count == 0
-        np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-6)
-    assert model.jit_compile
-
-
-def test_a_model_whose_training_takes_keras_path_may_be_compiled_by_xla():
-    model = keras.Sequential([keras.layers.LSTM(2, recurrent_dropout=0.1)])
-    model.compile("sgd", "mse", jit_compile=True)
-    with accelerate_keras():
         assert model.jit_compile
+        compiled = tf.function(lambda x: model(x), jit_compile=True, autograph=False)
+        for call in lambda: predict(model), lambda: compiled(X):
+            count, actual = runs.during(call)
+            assert count == layers
+            np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-6)
+        assert calls_in_xla(compiled, tf.constant(X), "KerasRNN") == layers
+
+
+@pytest.mark.parametrize("jit_compile", [True, False, "auto"])
+def test_what_xla_compiles_is_left_to_keras(jit_compile):
+    model = compiled_model(jit_compile=jit_compile)
+    expected = model.jit_compile
+    with accelerate_keras():
+        assert model.jit_compile == expected
+        assert compiled_model(jit_compile=jit_compile).jit_compile == expected
+
+
+@needs_xla
+def test_a_function_that_was_traced_outside_xla(runs):
+    layer = keras.layers.GRU(UNITS)
+    inner = tf.function(layer, autograph=False)
+    with accelerate_keras():
+        expected = inner(X)
+        actual = tf.function(lambda x: 2 * inner(x), jit_compile=True, autograph=False)(X)
+    np.testing.assert_array_equal(actual, 2 * expected)
 
 
 def test_trains_to_the_same_losses(runs):

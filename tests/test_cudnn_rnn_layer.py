@@ -10,6 +10,7 @@ import parity
 import pytest
 import tensorflow as tf
 from cudnn_rnn_reference import NUM_GATES, Config
+from keras_layer_cases import calls_in_xla, needs_xla
 
 import tf_rnn_ops
 from tf_rnn_ops.params import unpack
@@ -364,11 +365,11 @@ def test_inference_keeps_nothing_for_a_gradient(training):
 
 
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("run_eagerly", [False, True])
-def test_fit_learns(mode, run_eagerly):
+@pytest.mark.parametrize(("run_eagerly", "jit_compile"), [(False, "auto"), (True, "auto"), (False, True)])
+def test_fit_learns(mode, run_eagerly, jit_compile):
     layer = CudnnRNN(8, mode, num_layers=2, direction="bidirectional", dropout=0.05)
     model = keras.Sequential([keras.Input([None, FEATURES]), layer, keras.layers.Dense(1)])
-    model.compile(keras.optimizers.Adam(0.01), "mse", run_eagerly=run_eagerly)
+    model.compile(keras.optimizers.Adam(0.01), "mse", run_eagerly=run_eagerly, jit_compile=jit_compile)
     x = DATA.standard_normal([256, 8, FEATURES])
     y = x[:, :, 0].mean(axis=1, keepdims=True)
     before = model.evaluate(x, y, verbose=0)
@@ -376,10 +377,28 @@ def test_fit_learns(mode, run_eagerly):
     assert model.evaluate(x, y, verbose=0) < before / 2
 
 
-def test_keras_does_not_choose_xla():
-    model = small_model()
-    model.compile("sgd", "mse")
-    assert not model.jit_compile
+@needs_xla
+@pytest.mark.parametrize("training", [False, True])
+def test_xla_compiles_the_op(training):
+    layer = CudnnRNN(UNITS, "lstm", num_layers=2, dropout=0.5, seed=1)
+    x = tf.constant(DATA.standard_normal([2, 7, FEATURES]).astype("float32"))
+    layer(x)
+    compiled, expected = (
+        tf.function(functools.partial(layer, training=training), jit_compile=jit_compile, autograph=False)
+        for jit_compile in (True, False)
+    )
+    assert calls_in_xla(compiled, x, "CudnnRNNV3") == 1
+    np.testing.assert_array_equal(compiled(x), expected(x))
+
+
+@pytest.mark.parametrize("make", [lambda: CudnnRNN(UNITS, "gru"), lambda: tf_rnn_ops.layers.GRUBlockCell(UNITS)])
+@pytest.mark.parametrize("what", ["GPU", "build without XLA"])
+def test_keras_does_not_compile_what_xla_cannot(make, what, monkeypatch):
+    if what == "GPU":
+        monkeypatch.setattr(tf.config, "get_visible_devices", lambda kind=None: ["a GPU"])
+    else:
+        monkeypatch.setattr(tf_rnn_ops.xla, "_why_not_loaded", "no library")
+    assert not make().supports_jit
 
 
 @pytest.mark.parametrize("direction", DIRECTIONS)

@@ -25,11 +25,10 @@ def running_sums(num, time=12, features=3):
     return x, x[:, :, 0].mean(axis=1, keepdims=True)
 
 
-@pytest.mark.parametrize("run_eagerly", [False, True])
-def test_fit_learns(run_eagerly):
+@pytest.mark.parametrize(("run_eagerly", "jit_compile"), [(False, "auto"), (True, "auto"), (False, True)])
+def test_fit_learns(run_eagerly, jit_compile):
     model = sequence_model(GRUBlockCell(16))
-    # jit_compile is left to Keras, which must not choose XLA.
-    model.compile("adam", "mse", run_eagerly=run_eagerly)
+    model.compile("adam", "mse", run_eagerly=run_eagerly, jit_compile=jit_compile)
     model.optimizer.learning_rate = 0.01
     x, y = running_sums(128 if run_eagerly else 512)
     before = model.evaluate(x, y, verbose=0)

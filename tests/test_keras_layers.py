@@ -28,8 +28,10 @@ from keras_layer_cases import (
     OURS,
     TIME,
     UNITS,
+    calls_in_xla,
     check_equal,
     data,
+    needs_xla,
     outputs_and_gradients,
     pair,
     randomize,
@@ -61,7 +63,7 @@ CASES = st.fixed_dictionaries(
 MASK = st.none() | st.sampled_from(list(MASKS.values())) | arrays(bool, (BATCH, TIME))
 
 
-def with_unknown_sizes(run, arguments):
+def with_unknown_sizes(run, arguments, jit_compile=False):
     """Returns a function of a dict of tensors in a graph that knows neither batch nor time."""
     unknown = {"x": [None, None, FEATURES], "mask": [None, None], "states": [None, UNITS]}
     shapes = {
@@ -69,7 +71,7 @@ def with_unknown_sizes(run, arguments):
         for name, value in arguments.items()
     }
     specs = tf.nest.map_structure(lambda each, shape: tf.TensorSpec(shape, each.dtype), arguments, shapes)
-    return tf.function(run, input_signature=[specs], autograph=False)
+    return tf.function(run, input_signature=[specs], autograph=False, jit_compile=jit_compile)
 
 
 CONFIGURATIONS = {**{kind: (kind, {}) for kind in KINDS}, **LOOPS, **INPUT_MASKS}
@@ -78,7 +80,11 @@ CONFIGURATIONS = {**{kind: (kind, {}) for kind in KINDS}, **LOOPS, **INPUT_MASKS
 @pytest.mark.parametrize("configuration", CONFIGURATIONS)
 @settings(max_examples=8, phases=PHASES)
 @given(
-    case=CASES, mask=MASK, with_states=st.booleans(), training=st.booleans(), call=st.sampled_from(["eager", "graph"])
+    case=CASES,
+    mask=MASK,
+    with_states=st.booleans(),
+    training=st.booleans(),
+    call=st.sampled_from(["eager", "graph", "XLA"]),
 )
 def test_equals_keras(configuration, case, mask, with_states, training, call):
     kind, fixed = CONFIGURATIONS[configuration]
@@ -98,7 +104,7 @@ def test_equals_keras(configuration, case, mask, with_states, training, call):
                 mask = None if mask is None else tf.ensure_shape(mask, [None, TIME])
             return layer(x, initial_state=states, mask=mask, training=training)
 
-        called = run if call == "eager" else with_unknown_sizes(run, arguments)
+        called = run if call == "eager" else with_unknown_sizes(run, arguments, jit_compile=call == "XLA")
         watched = [arguments["x"], *arguments.get("states", []), *variables_of(layer)]
         return outputs_and_gradients(lambda: called(arguments), watched)
 
@@ -399,12 +405,14 @@ def test_the_mask_of_a_batch_of_one_is_that_of_all(call):
     assert parity.difference(result(ours), result(kerass)) < 1e-12
 
 
+@pytest.mark.parametrize("jit_compile", [False, pytest.param(True, marks=needs_xla)])
 @pytest.mark.parametrize("shape", [(BATCH, TIME - 1), (BATCH, TIME + 1), (2, TIME)])
-def test_a_mask_of_another_shape_is_refused(shape):
+def test_a_mask_of_another_shape_is_refused(shape, jit_compile):
     layer = OURS["LSTM"](UNITS, return_sequences=True)
     arguments = {"x": tf.constant(data(BATCH, TIME, FEATURES, dtype="float32")), "mask": tf.ones(shape, tf.bool)}
-    run = with_unknown_sizes(lambda arguments: layer(arguments["x"], mask=arguments["mask"]), arguments)
-    with pytest.raises(tf.errors.InvalidArgumentError, match=r"mask must have as many steps|Incompatible shapes"):
+    run = with_unknown_sizes(lambda arguments: layer(arguments["x"], mask=arguments["mask"]), arguments, jit_compile)
+    words = r"mask must|Incompatible shapes|Invalid shape broadcast"
+    with pytest.raises(tf.errors.InvalidArgumentError, match=words):
         run(arguments)
 
 
@@ -523,16 +531,39 @@ def test_trains_to_the_same_losses(runs):
     np.testing.assert_allclose(actual, losses_of_training(KERAS), rtol=1e-4)
 
 
-def test_keras_does_not_compile_a_model_with_xla(runs):
-    model = keras.Sequential([OURS["GRU"](2)])
-    with pytest.warns(UserWarning, match="Model doesn't support `jit_compile=True`"):
-        model.compile("sgd", "mse", jit_compile=True)
-    assert runs.during(lambda: model.predict(data(BATCH, TIME, FEATURES), verbose=0))[0] > 0
+@needs_xla
+@pytest.mark.parametrize("kind", KINDS)
+def test_xla_compiles_the_op(kind):
+    layer, _ = pair(kind)
+    x = tf.constant(data(BATCH, TIME, FEATURES))
+    compiled = tf.function(layer, jit_compile=True, autograph=False)
+    assert calls_in_xla(compiled, x, "KerasRNN") == 1
+    np.testing.assert_array_equal(compiled(x), layer(x))
 
 
-def test_xla_takes_keras_path(runs, caplog):
+@needs_xla
+@pytest.mark.parametrize("kind", KINDS)
+def test_fit_under_xla(kind, runs):
+    """Equal losses: what XLA compiles between the ops rounds in its own way."""
+    x, y = data(8, TIME, FEATURES, dtype="float32"), data(8, UNITS, dtype="float32")
+
+    def losses(jit_compile):
+        keras.utils.set_random_seed(1)
+        recurrent = keras.layers.Bidirectional(OURS[kind](UNITS, return_sequences=True))
+        model = keras.Sequential([keras.layers.Masking(), recurrent, OURS[kind](UNITS, go_backwards=True)])
+        model.compile("adam", "mse", jit_compile=jit_compile)
+        assert model.jit_compile == jit_compile
+        history = model.fit(x, y, batch_size=4, epochs=2, verbose=0, shuffle=False)
+        return [*history.history["loss"], model.evaluate(x, y, verbose=0), *model.predict(x, verbose=0).ravel()]
+
+    count, actual = runs.during(losses, jit_compile=True)
+    assert count > 0
+    np.testing.assert_allclose(actual, losses(jit_compile=False), rtol=1e-4, atol=1e-6)
+
+
+def test_a_build_without_xla_falls_back_to_keras(runs, caplog, monkeypatch):
+    monkeypatch.setattr(tf_rnn_ops.xla, "_why_not_loaded", "no library")
     ours, kerass = pair("LSTM", features=2, units=2)
-    assert not ours.supports_jit
     x = data(BATCH, 2, 2)
     compiled = tf.function(ours, jit_compile=True, autograph=False)
     with caplog.at_level("INFO", "tf_rnn_ops"):
@@ -540,16 +571,9 @@ def test_xla_takes_keras_path(runs, caplog):
     assert count == 0
     (record,) = caplog.records
     assert record.levelname == "INFO"
-    assert "XLA compiles the layer, and the op has no XLA kernel: set jit_compile=False" in record.getMessage()
+    assert "XLA compiles the layer, but cannot compile the op (no library): set jit_compile=False" in record.message
     assert parity.difference(actual, kerass(x)) < 1e-12
     assert runs.during(lambda: ours(x))[0] == 1
-
-
-def test_what_cannot_train_on_the_op_may_be_compiled_by_xla():
-    assert OURS["LSTM"](4, activation="elu").supports_jit
-    assert OURS["GRU"](4, recurrent_dropout=0.1).supports_jit
-    assert OURS["GRU"](4, reset_after=False).supports_jit
-    assert not OURS["GRU"](4).supports_jit
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -57,10 +57,9 @@ def accelerate_keras(*, strict=False, portable_exports=True):
     without a gradient, in eager mode or, in a graph, for one sequence.
 
     A GRU with `reset_after=False`, and an LSTM or GRU with recurrent dropout in training, run in the loop. Other
-    unsupported configurations and what XLA compiles fall back to Keras; docs/keras.md has the list. So does everything
-    where TensorFlow sees a GPU. Each fallback is logged once by the logger "tf_rnn_ops", and
-    `tf_rnn_ops.explain(model)` shows them all. As the op has no XLA kernel, Keras does not compile a model with XLA
-    while its layers can train on the op, even if its `jit_compile` is true.
+    unsupported configurations fall back to Keras; docs/keras.md has the list. So does everything where TensorFlow sees
+    a GPU. Each fallback is logged once by the logger "tf_rnn_ops", and `tf_rnn_ops.explain(model)` shows them all.
+    Acceleration does not change whether XLA compiles a model: with `jit_compile=True`, it compiles the op too.
 
     If the environment variable TF_RNN_OPS_ACCELERATE_KERAS is 1, importing tf_rnn_ops makes this call.
 
@@ -139,7 +138,7 @@ def _check_keras():
         and all(
             list(inspect.signature(each.call).parameters)[2:] == ["states", "training"] for each in _inner_loop.CELLS
         )
-        and all(hasattr(keras.Model, each) for each in (*_FUNCTIONS, "jit_compile", "_flatten_layers"))
+        and all(hasattr(keras.Model, each) for each in (*_FUNCTIONS, "_flatten_layers"))
     ):
         return
     raise RuntimeError(
@@ -220,7 +219,6 @@ class _Switch:
             self._patch(cell, "call", _step_on_op)
         for make in _FUNCTIONS:
             self._patch(_owner(keras.Model, make), make, self._after_remaking)
-        self._patch(_owner(keras.Model, "jit_compile"), "jit_compile", _without_xla)
 
     def _patch(self, owner, name, wrap):
         original = vars(owner)[name]
@@ -285,22 +283,6 @@ def _step_on_op(call):
         return _cell_step.run(call, cell, *args, **kwargs)
 
     return accelerated
-
-
-def _without_xla(jit_compile):
-    """Returns a model's property `jit_compile`, but false where XLA would keep the model from training on the op."""
-
-    def getter(model):
-        on_op = not _inner_loop.sees_gpu() and trains_on_op(model)
-        return not on_op and jit_compile.fget(model)
-
-    return property(getter, jit_compile.fset)
-
-
-def trains_on_op(model):
-    """Returns whether a model has a layer that runs on the op in training."""
-    layers = (each for each in model._flatten_layers() if isinstance(each, keras.layers.RNN))
-    return any(_inner_loop.path(each.cell, training=True) == "op" for each in layers)
 
 
 def _is_accelerated(model):

@@ -62,8 +62,7 @@ def explain(model):
     faster than Keras's, and "Keras" where it falls back to Keras.
 
     `explain` reads how the layers are configured, also those in nested models and wrappers such as `Bidirectional`. A
-    fallback that depends on a call, such as on a mask with a value for each unit or on a `tf.function` that XLA
-    compiles, is not shown but logged when it happens. A model that makes its layers when it is first called shows them
+    fallback that depends on a call, such as on a mask with a value for each unit, is not shown but logged when it happens. A model that makes its layers when it is first called shows them
     after that. The `call` and `inner_loop` of a subclass are not inspected. A cell that a model calls by itself is not
     shown.
 
@@ -109,11 +108,8 @@ def _recurrent_layers(layer, path=()):
 
 def _reasons_of_model(model):
     """Returns why all layers of a model fall back to Keras, whatever they are."""
-    reasons = list(_inner_loop.reasons_of_environment())
-    is_compiled = getattr(model, "compiled", False) and getattr(model, "jit_compile", False)
-    if is_compiled and isinstance(model, keras.Model) and not acceleration.trains_on_op(model):
-        reasons.append("XLA compiles the model, and the op has no XLA kernel: compile it with jit_compile=False")
-    return reasons
+    is_compiled = isinstance(model, keras.Model) and model.compiled and model.jit_compile
+    return list(_inner_loop.reasons_of_environment(is_compiled))
 
 
 def _explain_layer(name, layer, of_model):

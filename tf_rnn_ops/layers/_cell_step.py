@@ -2,7 +2,8 @@
 
 A cell that is called in a loop of the user's own takes one step per call. The op KerasRNN computes it as a sequence of
 one step. It is faster than Keras's ops where no gradient is wanted and either TensorFlow runs eagerly, or a graph takes
-a single sequence through an LSTM or a GRU. Elsewhere in graphs it gains nothing, and training is slower.
+a single sequence through an LSTM or a GRU. Elsewhere in graphs it gains nothing, training is slower, and XLA makes one
+piece of Keras's ops.
 """
 
 import keras
@@ -50,7 +51,13 @@ def _is_for_op(cell, inputs, states):
     shapes = [[*batch, cell.kernel.shape[0]], *[[*batch, cell.units]] * (2 if mode == "lstm" else 1)]
     if [each.shape.as_list() for each in tensors] != shapes:
         return False
-    return tf.executing_eagerly() or (batch == [1] and mode in ("lstm", "gru") and not _exports.take_keras_path())
+    if tf.executing_eagerly():
+        return True
+    return (
+        batch == [1]
+        and mode in ("lstm", "gru")
+        and not (_inner_loop.is_compiled_by_xla() or _exports.take_keras_path())
+    )
 
 
 def _is_known(tensor, dtype):

@@ -5,7 +5,7 @@ import numbers
 import keras
 import tensorflow as tf
 
-from tf_rnn_ops import raw_ops
+from tf_rnn_ops import raw_ops, xla
 
 
 def check_backend(layer):
@@ -15,6 +15,12 @@ def check_backend(layer):
             f"{layer} needs Keras to run on TensorFlow, but it runs on {keras.backend.backend()}: "
             "set KERAS_BACKEND=tensorflow before Keras is imported."
         )
+
+
+def supports_jit():
+    """Returns whether Keras may compile a layer of an op with XLA, which has kernels for the CPU alone."""
+    # Unlike `list_logical_devices`, this does not start the devices, which can be configured until then.
+    return xla.why_not_loaded() is None and not tf.config.get_visible_devices("GPU")
 
 
 def checked_units(units):

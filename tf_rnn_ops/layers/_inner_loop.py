@@ -11,7 +11,7 @@ import threading
 import keras
 import tensorflow as tf
 
-from tf_rnn_ops import raw_ops
+from tf_rnn_ops import raw_ops, xla
 from tf_rnn_ops.layers import _exports, _step_loop
 
 try:  # not public, and all that tells whether XLA is to compile what is being traced
@@ -70,6 +70,13 @@ def sees_gpu():
     return bool(tf.config.list_logical_devices("GPU"))
 
 
+def is_compiled_by_xla():
+    """Returns whether XLA is to compile what is being traced."""
+    if GraphOrParentsInXlaContext is None or tf.executing_eagerly():
+        return False
+    return GraphOrParentsInXlaContext(tf.compat.v1.get_default_graph())
+
+
 def path(cell, training):
     """Returns what runs a cell in training or elsewhere: "op", "loop" (that of `_step_loop`) or "Keras"."""
     if next(_reasons_of_cell(cell, training), None) is not None:
@@ -77,14 +84,19 @@ def path(cell, training):
     return "loop" if _step_loop.is_needed(cell, training) else "op"
 
 
-def reasons_of_environment():
-    """Yields why no layer runs on the op here, and what to change."""
+def reasons_of_environment(is_compiled=None):
+    """Yields why no layer runs on the op here, and what to change.
+
+    Args:
+      is_compiled: whether XLA compiles the layers. By default, whether it compiles what is being traced.
+    """
     if keras.backend.backend() != "tensorflow":
         yield f"Keras runs on {keras.backend.backend()}: set KERAS_BACKEND=tensorflow before Keras is imported"
     if sees_gpu():
         yield "TensorFlow sees a GPU, for which Keras has cuDNN: set CUDA_VISIBLE_DEVICES=-1 to run on the CPU"
-    if _is_compiled_by_xla():
-        yield "XLA compiles the layer, and the op has no XLA kernel: set jit_compile=False"
+    why_not = xla.why_not_loaded()
+    if why_not and (is_compiled_by_xla() if is_compiled is None else is_compiled):
+        yield f"XLA compiles the layer, but cannot compile the op ({why_not}): set jit_compile=False"
 
 
 def reasons_of_layer(layer, training):
@@ -245,13 +257,6 @@ def _zeroes_other_steps(layer):
     return layer.unroll and layer.go_backwards and layer.zero_output_for_mask
 
 
-def _is_compiled_by_xla():
-    """Returns whether XLA is to compile what is being traced: the op has no XLA kernel."""
-    if GraphOrParentsInXlaContext is None or tf.executing_eagerly():
-        return False
-    return GraphOrParentsInXlaContext(tf.compat.v1.get_default_graph())
-
-
 def _flat(nested):
     return keras.tree.flatten(nested)
 
@@ -296,7 +301,8 @@ def _checked_mask(mask, sequences):
         tf.debugging.assert_equal(tf.shape(mask)[1], shape[1], message="mask must have as many steps as the sequences"),
     ]
     with tf.control_dependencies(checks):
-        mask = tf.broadcast_to(mask, shape)  # one of a batch of 1 is that of all
+        # One of a batch of 1 is that of all. XLA leaves out the check: the op then has the last word.
+        mask = tf.broadcast_to(mask, [shape[0], tf.shape(mask)[1]])
     return tf.ensure_shape(mask, sequences.shape[:2])
 
 

@@ -6,7 +6,7 @@ import random
 import keras
 import tensorflow as tf
 
-from tf_rnn_ops.layers._common import check_backend, checked_units, infer_network, run_network
+from tf_rnn_ops.layers._common import check_backend, checked_units, infer_network, run_network, supports_jit
 from tf_rnn_ops.layers._initial_params import initial_params
 from tf_rnn_ops.layers._sequence_lengths import checked_lengths, lengths_of_mask
 from tf_rnn_ops.params import layout, pack, unpack
@@ -173,8 +173,7 @@ class CudnnRNN(keras.layers.Layer):
         self._own_seed = random.randrange(1, 2**31)  # drawn from what Keras's own layers draw theirs from
         self._num_graphs = 0  # that draw dropout
         self.input_spec = keras.InputSpec(ndim=3)
-        # The op has no XLA kernel: Keras is not to compile a model that holds this layer with XLA.
-        self.supports_jit = False
+        self.supports_jit = supports_jit()
 
     @classmethod
     def _refuse_go_backwards(cls, arguments):

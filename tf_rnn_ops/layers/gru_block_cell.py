@@ -5,7 +5,7 @@ import functools
 import keras
 
 from tf_rnn_ops import raw_ops
-from tf_rnn_ops.layers._common import check_backend, checked_units, draw
+from tf_rnn_ops.layers._common import check_backend, checked_units, draw, supports_jit
 
 # The gates of w_ru (reset, update) and of w_c (candidate), in one matrix of fan_out 3 * units.
 _RESET_AND_UPDATE = slice(0, 2)
@@ -89,8 +89,7 @@ class GRUBlockCell(keras.layers.Layer):
         self.kernel_constraint = keras.constraints.get(kernel_constraint)
         self.recurrent_constraint = keras.constraints.get(recurrent_constraint)
         self.bias_constraint = keras.constraints.get(bias_constraint)
-        # The op has no XLA kernel: Keras is not to compile a model that holds this cell with XLA.
-        self.supports_jit = False
+        self.supports_jit = supports_jit()
 
     def build(self, input_shape):
         """Creates the weights for inputs of [batch, features]."""

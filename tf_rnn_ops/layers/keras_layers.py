@@ -8,15 +8,6 @@ from tf_rnn_ops.layers import _inner_loop
 class _RunsOnOp:
     """What makes one of Keras's layers run on the op, where the op can compute what it computes."""
 
-    @property
-    def supports_jit(self):
-        """Whether Keras may compile a model that holds the layer with XLA, for which the op has no kernel."""
-        return self._supports_jit and _inner_loop.path(self.cell, training=True) != "op"
-
-    @supports_jit.setter
-    def supports_jit(self, value):
-        self._supports_jit = value
-
     def inner_loop(self, sequences, initial_state, mask, training=False):
         """Runs the cell over all steps; see `keras.layers.RNN`."""
         return _inner_loop.run(self, super().inner_loop, sequences, initial_state, mask, training)
@@ -27,8 +18,8 @@ class LSTM(_RunsOnOp, keras.layers.LSTM):
     """`keras.layers.LSTM`, computed by one op: the same arguments, weights, config and results.
 
     With recurrent dropout in training, the layer runs in a loop over the steps that is faster than Keras's. Where the
-    op cannot compute what the arguments ask for, such as another activation, and where XLA compiles, the layer takes
-    Keras's path; so it does where TensorFlow sees a GPU or Keras runs on another backend. Any mask can be expressed.
+    op cannot compute what the arguments ask for, such as another activation, the layer takes Keras's path; so it does
+    where TensorFlow sees a GPU or Keras runs on another backend. Any mask can be expressed. XLA compiles the op too.
     docs/keras.md has the list; `tf_rnn_ops.explain(model)` and the logger "tf_rnn_ops" say why a layer falls back.
     `use_cudnn` chooses among Keras's paths and is ignored on the op's and the loop's.
 
