@@ -269,6 +269,33 @@ class Decoder(Model):
 
 
 @dataclasses.dataclass(frozen=True)
+class MixedModel(Model):
+    """A model whose recurrent layers are some of many: from them XLA has little to gain, from the others much.
+
+    A Dense and a LayerNormalization layer are before the recurrent layers; after each but the last are attention of the
+    sequence to itself, whose output is added to its input, and a LayerNormalization.
+    """
+
+    tasks: ClassVar[Sequence[str]] = (FUNCTION, TRAIN_ON_BATCH)
+    heads: ClassVar[int] = 4  # of attention
+
+    @property
+    def name(self) -> str:
+        """The name that `parse_case` takes."""
+        return f"mixed-{self.network.name}"
+
+    @property
+    def title(self) -> str:
+        """The network and its sizes, and what is around it."""
+        return f"Dense, normalization and attention around {self.network.title}"
+
+    @property
+    def takes_tokens(self) -> bool:
+        """Whether an Embedding is before the network."""
+        return False
+
+
+@dataclasses.dataclass(frozen=True)
 class CellSteps:
     """Steps of a `GRUBlockCell`, each an op that starts from the state (backward: its gradient) that another gave.
 
@@ -381,6 +408,7 @@ _PATTERNS: dict[type[Case], str] = {
     Network: _NETWORK,
     PenalizedNetwork: f"penalty-{_NETWORK}",
     Model: f"model-{_FLOAT32_NETWORK}",
+    MixedModel: f"mixed-{_CELL}-(?P<time>{_SIZE})-{_INPUT_UNITS_LAYERS}(?P<bidirectional>-bidirectional)?",
     Decoder: f"decoder-{_CELL}-(?P<time>1)-{_INPUT_UNITS_LAYERS}",
     CellSteps: f"gru_block_cell-(?P<batch>{_SIZE})-(?P<input_size>{_SIZE})-(?P<units>{_SIZE})"
     f"(-(?P<steps>{_SIZE})steps)?(-{_DTYPE})?",
@@ -409,7 +437,8 @@ def parse_case(name: str) -> Case:
     raise ValueError(
         f"a case is named CELL-BATCH-TIME-INPUT-UNITS, with a cell of {', '.join(NUM_GATES)}, and after it, in this "
         f"order, any of -Nlayers, -bidirectional, -varying and -DTYPE, or penalty- and such a name; model- and such a "
-        f"name without -DTYPE; decoder-CELL-BATCH-1-INPUT-UNITS, with -Nlayers; "
+        f"name without -DTYPE; mixed- and such a name without -varying and -DTYPE; "
+        f"decoder-CELL-BATCH-1-INPUT-UNITS, with -Nlayers; "
         f"gru_block_cell-BATCH-INPUT-UNITS, with any of -Nsteps and -DTYPE; product-SIZE, with -DTYPE; or "
         f"elementwise-SIZE; sizes are at least 1 and dtypes {', '.join(DTYPES)}; {name!r} is not"
     )

@@ -17,10 +17,11 @@ from cases import (
     SAVED_MODEL,
     TRAIN_ON_BATCH,
     Decoder,
+    MixedModel,
     Model,
 )
 from keras_layers import create_layer, from_keras, to_keras
-from problems import LEARNING_RATE, ModelProblem, is_valid, name_gradients
+from problems import LEARNING_RATE, ModelProblem, is_valid, model_problem, name_gradients
 from programs import Program
 
 
@@ -48,6 +49,23 @@ def _build(case: Model, problem: ModelProblem) -> tuple[keras.Model, keras.Model
     return keras.Model(arguments, [output, *final_states] if decodes else output), keras.Model(arguments, x)
 
 
+def _compile(model: keras.Model, problem: ModelProblem, jit_compile: bool) -> None:
+    loss = keras.losses.MeanSquaredError(dtype=problem.targets.dtype.name)
+    model.compile(keras.optimizers.Adam(LEARNING_RATE), loss, jit_compile=jit_compile)
+    model.optimizer.build(model.trainable_variables)
+
+
+def _moments(model: keras.Model, kind: str) -> list:
+    """Returns the optimizer's moments of a kind, in the order of the weights."""
+    return [each for each in model.optimizer.variables if each.path.endswith(f"_{kind}")]
+
+
+def _begin_training_anew(model: keras.Model) -> None:
+    for moment in _moments(model, "momentum") + _moments(model, "velocity"):
+        moment.assign(keras.ops.zeros_like(moment))
+    model.reset_metrics()
+
+
 def states_of_layers(case: Model, states: Sequence) -> list[list]:
     """Returns the states of each layer out of those of all; none each, unless the model is a decoder."""
     count = len(states) // case.network.layers
@@ -60,25 +78,20 @@ class ModelProgram(Program):
     Args:
       case: the model.
       problem: the numbers that it is given.
-      jit_compile: whether XLA compiles the model and the function; "auto": the model if Keras thinks so.
+      jit_compile: whether XLA compiles the model and the function.
     """
 
-    def __init__(self, case: Model, problem: ModelProblem, jit_compile: bool | str = False):
+    def __init__(self, case: Model, problem: ModelProblem, jit_compile: bool = False):
         self._case, self._problem = case, problem
         self._model, self._features = _build(case, problem)
-        self._model.compile(
-            keras.optimizers.Adam(LEARNING_RATE),
-            keras.losses.MeanSquaredError(dtype=problem.targets.dtype.name),
-            jit_compile=jit_compile,
-        )
-        self._model.optimizer.build(self._model.trainable_variables)
+        _compile(self._model, problem, jit_compile)
         self._reset()
         self._many_inputs, self._many_targets = (
             np.concatenate([array] * case.batches) for array in (problem.inputs, problem.targets)
         )
         self._arguments = tuple(map(tf.constant, [problem.inputs, *problem.states]))
         self._last = self._arguments
-        self._function = tf.function(self._infer, jit_compile=jit_compile is True)
+        self._function = tf.function(self._infer, jit_compile=jit_compile)
         calls = {
             FUNCTION: self._decode if isinstance(case, Decoder) else self._call_function,
             SAVED_MODEL: self._call_saved_model,
@@ -94,13 +107,7 @@ class ModelProgram(Program):
         embedding = [] if problem.embedding is None else [problem.embedding]
         recurrent = to_keras(self._case.network, problem.weights)
         self._model.set_weights([*embedding, *recurrent, problem.head_kernel, problem.head_bias])
-        for moment in self._moments("momentum") + self._moments("velocity"):
-            moment.assign(keras.ops.zeros_like(moment))
-        self._model.reset_metrics()
-
-    def _moments(self, kind: str) -> list:
-        """Returns the optimizer's moments of a kind, in the order of the weights."""
-        return [each for each in self._model.optimizer.variables if each.path.endswith(f"_{kind}")]
+        _begin_training_anew(self._model)
 
     def _infer(self, inputs, *states):
         """Returns the output; of a decoder the likeliest next tokens, the output, and the states."""
@@ -158,11 +165,72 @@ class ModelProgram(Program):
         return {"output": np.asarray(self.calls[task]())}
 
     def _named_moments(self) -> dict[str, np.ndarray]:
-        moments = [moment.numpy() for moment in self._moments("momentum")]
+        moments = [moment.numpy() for moment in _moments(self._model, "momentum")]
         first = {"embedding": moments.pop(0)} if self._case.takes_tokens else {}
         *recurrent, head_kernel, head_bias = moments
         first |= {"head_kernel": head_kernel, "head_bias": head_bias}
         return name_gradients(first, from_keras(self._case.network, recurrent))
+
+
+class MixedModelProgram(Program):
+    """A Keras model of which the recurrent layers are a part.
+
+    Args:
+      case: the model.
+      problem: its inputs and targets. Its weights are drawn here.
+      jit_compile: whether XLA compiles the model and the function.
+    """
+
+    def __init__(self, case: MixedModel, problem: ModelProblem, jit_compile: bool = False):
+        self._model = _build_mixed(case, problem.targets.dtype.name)
+        _compile(self._model, problem, jit_compile)
+        self._reset()
+        function = tf.function(functools.partial(self._model, training=False), jit_compile=jit_compile)
+        self.calls = {
+            FUNCTION: functools.partial(function, tf.constant(problem.inputs)),
+            TRAIN_ON_BATCH: functools.partial(self._model.train_on_batch, problem.inputs, problem.targets),
+        }
+
+    def _reset(self) -> None:
+        """Gives the model the case's weights, and lets its optimizer and metrics begin anew."""
+        rng = np.random.default_rng(2)
+        for weight in self._model.weights:
+            weight.assign(rng.uniform(-1, 1, weight.shape) / np.sqrt(weight.shape[-1]))
+        _begin_training_anew(self._model)
+
+    def results(self, task: str) -> dict[str, np.ndarray]:
+        """See the base class."""
+        self._reset()
+        result = np.asarray(self.calls[task]())
+        if task == FUNCTION:
+            return {"output": result}
+        moments = enumerate(_moments(self._model, "momentum"))
+        return {"loss": result, **{f"weight_{index}": moment.numpy() for index, moment in moments}}
+
+
+def _build_mixed(case: MixedModel, dtype: str) -> keras.Model:
+    """Returns the model that `MixedModel` describes."""
+    network = case.network
+    x = inputs = keras.Input([network.time, network.input_size], dtype=dtype)
+    x = keras.layers.Dense(network.input_size, activation="relu", dtype=dtype)(x)
+    x = keras.layers.LayerNormalization(dtype=dtype)(x)
+    for layer in range(network.layers):
+        is_last = layer == network.layers - 1
+        x = create_layer(network, dtype, return_sequences=not is_last)(x)
+        if not is_last:
+            # Biases of keys have no gradients but rounding errors.
+            size = network.output_size // case.heads
+            attended = keras.layers.MultiHeadAttention(case.heads, size, use_bias=False, dtype=dtype)(x, x)
+            x = keras.layers.LayerNormalization(dtype=dtype)(keras.layers.Add(dtype=dtype)([x, attended]))
+    return keras.Model(inputs, keras.layers.Dense(case.outputs, dtype=dtype)(x))
+
+
+def model_program(case: Model, jit_compile: bool = False, dtype: str = "float32") -> Program:
+    """Returns the program of a model that Keras runs as it does at the time, accelerated or not."""
+    problem = model_problem(case).astype(dtype)
+    if isinstance(case, MixedModel):
+        return MixedModelProgram(case, problem, jit_compile)
+    return ModelProgram(case, problem, jit_compile)
 
 
 class AcceleratedModelProgram(ModelProgram):
@@ -171,7 +239,7 @@ class AcceleratedModelProgram(ModelProgram):
     _RNN_MODES: ClassVar[Mapping[str, str]] = {"lstm": "lstm", "gru": "gru", "tanh": "rnn_tanh"}
 
     def __init__(self, case: Model, problem: ModelProblem):
-        super().__init__(case, problem, jit_compile="auto")
+        super().__init__(case, problem)
         arrays = list(map(tf.constant, to_keras(case.network, problem.weights)))
         self._weights = list(zip(arrays[0::3], arrays[1::3], arrays[2::3], strict=True))
         sequences = self._arguments[0] if problem.embedding is None else tf.gather(problem.embedding, problem.inputs)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import onnx
 import onnxruntime
-from cases import FORWARD, FUNCTION, PRODUCT, TANH, Decoder, Elementwise, Model, Network, Product
+from cases import FORWARD, FUNCTION, PRODUCT, TANH, Decoder, Elementwise, MixedModel, Model, Network, Product
 from onnx import TensorProto, helper, numpy_helper
 from problems import (
     ModelProblem,
@@ -243,9 +243,9 @@ class OnnxRuntime(Library):
         """See the base class."""
         return NetworkProgram(case, self._threads) if case.dtype == "float32" else None
 
-    def model(self, case: Model) -> Program:
+    def model(self, case: Model) -> Program | None:
         """See the base class."""
-        return ModelProgram(case, self._threads)
+        return None if isinstance(case, MixedModel) else ModelProgram(case, self._threads)
 
     def product(self, case: Product) -> Program | None:
         """See the base class."""

@@ -30,6 +30,7 @@ class Peer:
 
 
 OURS = "tf_rnn_ops"
+OURS_XLA = "tf_rnn_ops_xla"
 KERAS = "keras"
 KERAS_XLA = "keras_xla"
 KERAS_UNROLLED = "keras_unrolled"
@@ -41,6 +42,7 @@ PEERS = {
     peer.name: peer
     for peer in (
         Peer(OURS, "tf_rnn_ops", "tensorflow_libraries.TfRnnOps", ["tensorflow", "tf_rnn_ops"]),
+        Peer(OURS_XLA, "tf_rnn_ops XLA", "tensorflow_libraries.TfRnnOpsXla", ["tensorflow", "tf_rnn_ops"]),
         Peer(KERAS, "Keras", "tensorflow_libraries.Keras", ["tensorflow", "keras"]),
         Peer(KERAS_XLA, "Keras XLA", "tensorflow_libraries.KerasXla", ["tensorflow", "keras"]),
         Peer(KERAS_UNROLLED, "Keras unrolled", "tensorflow_libraries.KerasUnrolled", ["tensorflow", "keras"]),

@@ -12,13 +12,14 @@ import matplotlib.pyplot as plt
 from cases import BACKWARD, FORWARD, FORWARD_BACKWARD, FUNCTION, TASKS, TRAIN_ON_BATCH, Case, CellSteps, Network
 from matplotlib.axes import Axes
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
-from peers import KERAS, KERAS_XLA, ONNX_RUNTIME, OURS, PEERS, PYTORCH, RAW_OPS
+from peers import KERAS, KERAS_XLA, ONNX_RUNTIME, OURS, OURS_XLA, PEERS, PYTORCH, RAW_OPS
 from run import Run
 from sections import MAIN, MODELS
 
 # Ours stands out.
 _STYLES: dict[str, dict[str, Any]] = {
     OURS: {"color": "#c8102e", "marker": "o", "markersize": 8, "zorder": 5},
+    OURS_XLA: {"color": "#e8919f", "marker": "o", "markersize": 5.5},
     KERAS: {"color": "#7c8aa5", "marker": "s", "markersize": 5.5},
     KERAS_XLA: {"color": "#b9a13c", "marker": "v", "markersize": 6.5},
     PYTORCH: {"color": "#e07b39", "marker": "D", "markersize": 5.5},

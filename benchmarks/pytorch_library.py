@@ -15,6 +15,7 @@ from cases import (
     TRAIN_ON_BATCH,
     Decoder,
     Elementwise,
+    MixedModel,
     Model,
     Network,
     Product,
@@ -265,9 +266,9 @@ class PyTorch(Library):
         """See the base class."""
         return NetworkProgram(case, network_problem(case))
 
-    def model(self, case: Model) -> Program:
+    def model(self, case: Model) -> Program | None:
         """See the base class."""
-        return ModelProgram(case, model_problem(case))
+        return None if isinstance(case, MixedModel) else ModelProgram(case, model_problem(case))
 
     def product(self, case: Product) -> Program:
         """See the base class."""

@@ -102,9 +102,9 @@ class Run:
         measurement, limit = self.find(case, peer, task), self.limit(case.dtype)
         return measurement.gflops[1] / limit if measurement and limit else None
 
-    def ratio(self, case: Case, task: str, peers: Iterable[str], section: str = MAIN) -> float | None:
-        """Returns how many times as fast as the fastest of these peers we were, or None if that was not measured."""
-        ours = self.find(case, OURS, task, section)
+    def ratio(self, case: Case, task: str, peers: Iterable[str], section: str = MAIN, own: str = OURS) -> float | None:
+        """Returns how many times as fast as the fastest of these peers `own` was, or None if that was not measured."""
+        ours = self.find(case, own, task, section)
         theirs = [found for peer in peers if (found := self.find(case, peer, task, section))]
         return min(each.quartiles[1] for each in theirs) / ours.quartiles[1] if ours and theirs else None
 

@@ -22,7 +22,7 @@ from cases import (
     parse_case,
 )
 from loads import QUIET, Load
-from peers import GPU_PEERS, KERAS, KERAS_UNROLLED, KERAS_XLA, ONNX_RUNTIME, OURS, PEERS, PYTORCH, RAW_OPS
+from peers import GPU_PEERS, KERAS, KERAS_UNROLLED, KERAS_XLA, ONNX_RUNTIME, OURS, OURS_XLA, PEERS, PYTORCH, RAW_OPS
 
 MAIN = "main"
 MEMORY = "memory"
@@ -64,9 +64,10 @@ _MODELS = _cases(
     # TensorFlow's text generation tutorial, and the decoder of a sequence-to-sequence model.
     "decoder-gru-1-1-256-1024",
     "decoder-lstm-8-1-256-256-2layers",
+    "mixed-lstm-32-80-64-128-2layers",
 )
 _QUICK_MODELS = _cases("model-lstm-2-3-4-5-bidirectional-varying", "model-gru-2-3-4-5-2layers")
-_QUICK_DECODERS = _cases("decoder-lstm-2-1-4-5-2layers")
+_QUICK_OTHERS = _cases("decoder-lstm-2-1-4-5-2layers", "mixed-lstm-2-3-4-8-2layers")
 # Every kind of case, as small as can be.
 _QUICK_TABLE = _cases(
     "lstm-2-3-8-16",
@@ -258,8 +259,8 @@ SECTIONS = {
             MODELS,
             "Keras models",
             _MODELS,
-            (*_QUICK_MODELS, *_QUICK_DECODERS),
-            (OURS, KERAS, KERAS_XLA, PYTORCH, ONNX_RUNTIME),
+            (*_QUICK_MODELS, *_QUICK_OTHERS),
+            (OURS, OURS_XLA, KERAS, KERAS_XLA, PYTORCH, ONNX_RUNTIME),
             tasks=[FUNCTION, TRAIN_ON_BATCH, EMPTY_FUNCTION, OPS_ALONE],
         ),
         Section(

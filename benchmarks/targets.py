@@ -24,7 +24,7 @@ from cases import (
     Network,
     PenalizedNetwork,
 )
-from peers import KERAS, KERAS_UNROLLED, KERAS_XLA, ONNX_RUNTIME, OURS, PYTORCH, RAW_OPS
+from peers import KERAS, KERAS_UNROLLED, KERAS_XLA, ONNX_RUNTIME, OURS, OURS_XLA, PYTORCH, RAW_OPS
 from run import Run
 from sections import (
     CLIENTS,
@@ -119,11 +119,17 @@ def _each(cases: Callable[[Run], Iterable[Case]], figure: Callable[[Run, Case], 
     return figures
 
 
-def _ratios(is_meant: Callable[[Case], bool], task: str, *peers: str, section: str = MAIN) -> Figures:
-    """Returns a function of a run that gives how many times as fast as the fastest of these peers we are."""
+def _ratios(is_meant: Callable[[Case], bool], task: str, *peers: str, section: str = MAIN, own: str = OURS) -> Figures:
+    """Returns a function of a run that gives how many times as fast as the fastest of these peers `own` is."""
     return _each(
-        lambda run: filter(is_meant, run.cases(section)), lambda run, case: run.ratio(case, task, peers, section)
+        lambda run: filter(is_meant, run.cases(section)), lambda run, case: run.ratio(case, task, peers, section, own)
     )
+
+
+def _time_under_xla(run: Run, case: Case) -> float | None:
+    """Returns what a step of training under XLA takes, that without being 1; None of less than a millisecond."""
+    plain, compiled = (run.seconds(case, peer, FORWARD_BACKWARD) for peer in (OURS, OURS_XLA))
+    return compiled / plain if plain is not None and compiled is not None and plain >= 1e-3 else None
 
 
 def _where_amx(figures: Figures) -> Figures:
@@ -229,6 +235,15 @@ TARGETS: Sequence[Target] = (
     Target("forward + backward / PyTorch", 1.6, _PYTORCH, is_mean=True),
     Target("forward + backward / the better of Keras and Keras XLA", 1.3, _KERAS),
     Target("forward + backward / the better of Keras and Keras XLA", 2.5, _KERAS, is_mean=True),
+    Target(
+        "forward + backward under XLA / without, from 1 ms on",
+        1.05,
+        _each(lambda run: filter(_network, run.cases()), _time_under_xla),
+        at_most=True,
+    ),
+    Target(
+        "forward + backward under XLA / Keras XLA", 2.0, _ratios(_network, FORWARD_BACKWARD, KERAS_XLA, own=OURS_XLA)
+    ),
     Target("share of the best product, units ≥ 512, forward", 0.85, _shares(FORWARD)),
     Target("share of the best product, units ≥ 512, forward + backward", 0.75, _shares(FORWARD_BACKWARD)),
     Target("GRUBlockCell / tf.raw_ops", 1.3, _ratios(_cell, FORWARD, RAW_OPS)),
@@ -261,6 +276,14 @@ MODEL_TARGETS: Sequence[Target] = (
     ),
     Target(f"{TASKS[FUNCTION]} / the better of Keras and Keras XLA", 1.8, _MODEL_INFERENCE, is_mean=True),
     Target(f"{TASKS[TRAIN_ON_BATCH]} / the better of Keras and Keras XLA", 3.0, _MODEL_TRAINING, is_mean=True),
+    *(
+        Target(
+            f"{TASKS[task]}, accelerated under XLA / Keras XLA",
+            1.0,
+            _ratios(_model, task, KERAS_XLA, section=MODELS, own=OURS_XLA),
+        )
+        for task in (FUNCTION, TRAIN_ON_BATCH)
+    ),
     Target(
         "inference / PyTorch, where that takes longer than an empty tf.function",
         1.0,

@@ -19,12 +19,13 @@ from cases import (
     TANH,
     CellSteps,
     Elementwise,
+    MixedModel,
     Model,
     Network,
     Product,
 )
 from keras_layers import create_layer, from_keras, to_keras
-from keras_models import AcceleratedModelProgram, ModelProgram
+from keras_models import AcceleratedModelProgram, model_program
 from problems import (
     CellProblem,
     NetworkProblem,
@@ -125,16 +126,22 @@ class NetworkProgram(Program):
 
 
 class CudnnRNNProgram(NetworkProgram):
-    """`CudnnRNNV3` of a module of raw ops, time-major: forward as it is, forward and backward in a `tf.function`."""
+    """`CudnnRNNV3` of a module of raw ops, time-major.
+
+    Forward, the op is called as it is, unless XLA compiles it; forward and backward in a `tf.function`.
+    """
 
     batch_axis = 1
     _RNN_MODES: ClassVar[dict[str, str]] = {"lstm": "lstm", "gru": "gru", "tanh": "rnn_tanh"}
 
-    def __init__(self, case: Network, problem: NetworkProblem, raw_ops):
+    def __init__(self, case: Network, problem: NetworkProblem, raw_ops, jit_compile: bool = False):
         self._raw_ops = raw_ops
-        super().__init__(case, problem)
+        self._jit_compile = jit_compile
+        super().__init__(case, problem, jit_compile)
 
     def _forward_call(self, compiled: Callable, inputs, lengths) -> Callable[[], Any]:
+        if self._jit_compile:
+            return super()._forward_call(compiled, inputs, lengths)
         params = tf.constant(self._params)
         return functools.partial(self._call, inputs, lengths, params, self._zero_states(), training=False)
 
@@ -216,14 +223,14 @@ class KerasProgram(NetworkProgram):
 class CellProgram(Program):
     """The ops `GRUBlockCell` and `GRUBlockCellGrad` of a module of raw ops, several steps in a `tf.function`."""
 
-    def __init__(self, case: CellSteps, problem: CellProblem, raw_ops):
+    def __init__(self, case: CellSteps, problem: CellProblem, raw_ops, jit_compile: bool = False):
         self._case = case
         self._raw_ops = raw_ops
         forward = {name: tf.constant(array) for name, array in problem.forward.items()}
         gates = {name: tf.constant(array) for name, array in problem.gates.items()}
         self.calls = {
-            FORWARD: graph_call(self._forward, forward),
-            BACKWARD: graph_call(self._backward, forward, gates, tf.constant(problem.d_h)),
+            FORWARD: graph_call(self._forward, forward, jit_compile=jit_compile),
+            BACKWARD: graph_call(self._backward, forward, gates, tf.constant(problem.d_h), jit_compile=jit_compile),
         }
 
     def _forward(self, arguments):
@@ -292,6 +299,8 @@ class TensorFlowLibrary(Library):
 class TfRnnOps(TensorFlowLibrary):
     """The ops of this project."""
 
+    jit_compile: ClassVar[bool] = False
+
     def versions(self) -> dict[str, str]:
         """See the base class."""
         from tf_rnn_ops import __main__ as bug_report
@@ -303,20 +312,28 @@ class TfRnnOps(TensorFlowLibrary):
         # Not at the top: the other libraries of this module do without the package.
         import tf_rnn_ops
 
-        return CudnnRNNProgram(case, network_problem(case), tf_rnn_ops.raw_ops)
+        return CudnnRNNProgram(case, network_problem(case), tf_rnn_ops.raw_ops, self.jit_compile)
 
     def model(self, case: Model) -> Program:
         """See the base class. From here on, Keras is accelerated in this process."""
         import tf_rnn_ops
 
         tf_rnn_ops.accelerate_keras(portable_exports=False)  # SavedModels are to hold the op
+        if self.jit_compile or isinstance(case, MixedModel):
+            return model_program(case, self.jit_compile)
         return AcceleratedModelProgram(case, model_problem(case))
 
     def cell_steps(self, case: CellSteps) -> Program:
         """See the base class."""
         import tf_rnn_ops
 
-        return CellProgram(case, cell_problem(case), tf_rnn_ops.raw_ops)
+        return CellProgram(case, cell_problem(case), tf_rnn_ops.raw_ops, self.jit_compile)
+
+
+class TfRnnOpsXla(TfRnnOps):
+    """The ops of this project, compiled by XLA."""
+
+    jit_compile = True
 
 
 class Keras(TensorFlowLibrary):
@@ -335,7 +352,7 @@ class Keras(TensorFlowLibrary):
 
     def model(self, case: Model) -> Program:
         """See the base class."""
-        return ModelProgram(case, model_problem(case), self.jit_compile)
+        return model_program(case, self.jit_compile)
 
 
 class KerasXla(Keras):
@@ -429,7 +446,7 @@ class Float64Reference(TensorFlowLibrary):
 
     def model(self, case: Model) -> Program:
         """See the base class."""
-        return ModelProgram(case, model_problem(case).astype("float64"))
+        return model_program(case, dtype="float64")
 
     def cell_steps(self, case: CellSteps) -> Program:
         """See the base class."""

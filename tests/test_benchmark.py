@@ -30,7 +30,7 @@ import sections
 import targets
 import workers
 from local_workers import LocalWorker
-from peers import KERAS, KERAS_UNROLLED, KERAS_XLA, ONNX_RUNTIME, OURS, PEERS, PYTORCH, RAW_OPS
+from peers import KERAS, KERAS_UNROLLED, KERAS_XLA, ONNX_RUNTIME, OURS, OURS_XLA, PEERS, PYTORCH, RAW_OPS
 
 import tf_rnn_ops
 
@@ -64,7 +64,9 @@ def tasks_of(peer, case):
     if isinstance(case, cases.Product):
         return case.tasks if peer in (PYTORCH, ONNX_RUNTIME, RAW_OPS) else ()
     if isinstance(case, cases.CellSteps):
-        return case.tasks if peer in (OURS, RAW_OPS) else ()
+        return case.tasks if peer in (OURS, OURS_XLA, RAW_OPS) else ()
+    if isinstance(case, cases.MixedModel):
+        return case.tasks if peer in (OURS, OURS_XLA, KERAS, KERAS_XLA) else ()
     if isinstance(case, cases.Model):
         own = {
             OURS: case.tasks,
@@ -177,6 +179,21 @@ def test_target_of_bfloat16_asks_for_amx():
     for has_amx, is_met in ((True, True), (False, None)):
         judged = verdicts(fake_run(seconds, has_amx=has_amx))
         assert judged["bfloat16 forward / PyTorch, with AMX", False].is_met is is_met
+
+
+def test_targets_of_xla():
+    name, short = "lstm-1-2-3-4", "gru-1-2-3-4"
+    seconds = {OURS: 4e-3, OURS_XLA: 4.4e-3, KERAS_XLA: 6.6e-3}
+    measured = {(name, peer, "forward_backward"): value for peer, value in seconds.items()}
+    # An op of less than a millisecond is not compared with itself.
+    measured |= {(short, OURS, "forward_backward"): 9e-4, (short, OURS_XLA, "forward_backward"): 1.8e-3}
+    judged = verdicts(fake_run(measured))
+    for title, figure in (("without, from 1 ms on", 1.1), ("Keras XLA", 1.5)):
+        verdict = judged[f"forward + backward under XLA / {title}", False]
+        assert (verdict.measured, verdict.where, verdict.is_met) == (pytest.approx(figure), "LSTM 1, 2, 3, 4", False)
+    model = "model-lstm-1-2-3-4"
+    made_up = fake_run({(model, OURS_XLA, "function"): 1.0, (model, KERAS_XLA, "function"): 3.0}, sections.MODELS)
+    assert verdicts(made_up)["tf.function, accelerated under XLA / Keras XLA", False].measured == pytest.approx(3)
 
 
 def test_memory_is_the_median_of_processes():
@@ -459,7 +476,7 @@ def test_documentation_has_the_marks_of_models(publish):
 
 
 @pytest.mark.parametrize("name", NETWORKS)
-@pytest.mark.parametrize("peer", [OURS, KERAS, KERAS_XLA, PYTORCH, ONNX_RUNTIME])
+@pytest.mark.parametrize("peer", [OURS, OURS_XLA, KERAS, KERAS_XLA, PYTORCH, ONNX_RUNTIME])
 def test_networks_equal_the_reference(peer, name):
     # ONNX Runtime has no float64.
     dtype = "float32" if peer == ONNX_RUNTIME else "float64"
@@ -540,7 +557,7 @@ def test_networks_of_bfloat16_are_near_the_reference(peer, cell):
         assert measure.largest_error(actual, reference.results(task)) <= 5 * parity.TOLERANCES["bfloat16"]
 
 
-@pytest.mark.parametrize("peer", [OURS, RAW_OPS])
+@pytest.mark.parametrize("peer", [OURS, OURS_XLA, RAW_OPS])
 def test_cells_equal_the_reference(peer):
     case = cases.parse_case("gru_block_cell-3-4-5-6steps")
     prepared, reference = program(peer, case), program("float64", case)
@@ -569,7 +586,7 @@ SLOW_MODELS = ["model-gru-3-4-5-6-2layers", "model-tanh-3-4-5-6-2layers-bidirect
 
 @pytest.mark.usefixtures("accelerated")
 @pytest.mark.parametrize("name", [*QUICK_MODELS, *(pytest.param(each, marks=pytest.mark.slow) for each in SLOW_MODELS)])
-@pytest.mark.parametrize("peer", [OURS, KERAS, KERAS_XLA, PYTORCH, ONNX_RUNTIME])
+@pytest.mark.parametrize("peer", [OURS, OURS_XLA, KERAS, KERAS_XLA, PYTORCH, ONNX_RUNTIME])
 def test_models_equal_the_reference(peer, name):
     case = cases.parse_case(name)
     reference = program("float64", case)
@@ -581,6 +598,23 @@ def test_models_equal_the_reference(peer, name):
         for _ in range(2):
             assert measure.largest_error(prepared.results(task), expected[task]) <= parity.TOLERANCES["float32"]
             prepared.calls[task]()
+
+
+@pytest.mark.usefixtures("accelerated")
+@pytest.mark.parametrize("peer", [OURS, OURS_XLA, KERAS, KERAS_XLA])
+def test_mixed_models_equal_the_reference(peer):
+    case = cases.parse_case("mixed-lstm-3-4-5-8-2layers")
+    reference, prepared = program("float64", case), program(peer, case)
+    assert list(prepared.calls) == list(case.tasks)
+    for task in case.tasks:
+        for _ in range(2):
+            error = measure.largest_error(prepared.results(task), reference.results(task))
+            assert error <= parity.TOLERANCES["float32"]
+            prepared.calls[task]()
+
+
+def test_other_libraries_have_no_mixed_models():
+    assert [program(peer, cases.parse_case("mixed-lstm-3-4-5-8")) for peer in (PYTORCH, ONNX_RUNTIME)] == [None, None]
 
 
 @pytest.mark.usefixtures("accelerated")
@@ -964,6 +998,7 @@ def test_names_of_cases_are_read_as_they_are_written():
     network = cases.Network("gru", 1, 20, 3, 4, layers=2)
     assert cases.parse_case("model-gru-1-20-3-4-2layers") == cases.Model(network)
     assert cases.parse_case("decoder-gru-1-1-3-4") == cases.Decoder(cases.Network("gru", 1, 1, 3, 4))
+    assert cases.parse_case("mixed-gru-1-20-3-4-2layers") == cases.MixedModel(network)
     assert cases.parse_case("product-12") == cases.Product(12, "float32")
 
 
@@ -983,6 +1018,7 @@ def test_names_of_cases_are_read_as_they_are_written():
         "model-lstm-1-2-3-4-bfloat16",
         "decoder-lstm-1-2-3-4",
         "decoder-lstm-1-1-3-4-bidirectional",
+        "mixed-lstm-1-2-3-4-varying",
         "product",
     ],
 )
@@ -1039,7 +1075,7 @@ def test_lengths_vary_from_all_to_a_quarter(batch):
     ("option", "message"),
     [
         ("--cases=lstm-1-2-3-4,lstm", "'lstm' is not"),
-        ("--peers=keras,nobody", "'nobody' is none of keras, keras_xla"),
+        ("--peers=keras,nobody", "'nobody' is none of tf_rnn_ops_xla, keras"),
         ("--peers=tf_rnn_ops", "'tf_rnn_ops' is none of"),
         ("--sections=main,none", "'none' is none of main, memory"),
         ("--rounds=0", "'0' is not a positive integer"),

@@ -371,6 +371,37 @@ def test_equal_calls_without_dropout_are_one():
     assert text.count("custom-call(") == 1
 
 
+@pytest.mark.parametrize("is_asked_for", [False, True])
+@pytest.mark.parametrize("op", ["KerasRNN", "CudnnRNNV3"])
+def test_gradient_of_the_sequences_is_made_if_it_is_asked_for(op, is_asked_for):
+    others = arguments("gru", "float32")
+    layer_tensors = [others.pop("sequences"), others.pop("kernel")]
+    sequences, *states, params, lengths = lstm_tensors()
+
+    def layer(sequences, kernel):
+        return raw_ops.KerasRNN(**others, sequences=sequences, kernel=kernel, rnn_mode="gru").outputs
+
+    def network(sequences, params):
+        return lstm(sequences, *states, params, lengths).output
+
+    function, tensors = {"KerasRNN": (layer, layer_tensors), "CudnnRNNV3": (network, [sequences, params])}[op]
+
+    def gradients(*tensors):
+        with tf.GradientTape() as outer:
+            outer.watch(tensors)
+            with tf.GradientTape() as inner:
+                asked_for = tensors[0 if is_asked_for else 1 :]
+                inner.watch(asked_for)
+                outputs = function(*tensors)
+            first = inner.gradient(outputs, asked_for)
+            total = tf.add_n([tf.reduce_sum(each**2) for each in first])
+        return first, outer.gradient(total, tensors)
+
+    check(gradients, *tensors)
+    text = compiled(gradients).experimental_get_compiler_ir(*tensors)(stage="optimized_hlo")
+    assert ("(f32[0]{0}, " in text) == (not is_asked_for)
+
+
 def test_replicas():
     strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
     tensors = step_tensors()

@@ -146,6 +146,20 @@ def _zeros_for_none(grads, outputs):
     return [tf.zeros_like(output) if grad is None else grad for grad, output in zip(grads, outputs, strict=True)]
 
 
+def _without_unwanted_input_grad(op, grads):
+    """Returns the results of a gradient op, the first of which is None if nobody asks for it.
+
+    That is the gradient with respect to the sequences, which the first layer of a model need not have. TensorFlow tells
+    its kernels what nothing reads; XLA makes all results of a call, unless the call names those that are unwanted.
+    """
+    if _is_wanted(op, 0):
+        return list(grads)
+    if not tf.executing_eagerly():
+        names = tf.compat.v1.AttrValue.ListValue(s=[grads._fields[0].encode()])
+        grads[0].op._set_attr("_unwanted_outputs", tf.compat.v1.AttrValue(list=names))
+    return [None, *grads[1:]]
+
+
 def _network_attrs(op, *more):
     """Returns the attributes of a CudnnRNN op that say what it computes, and those of the names in `more`."""
     names = ("rnn_mode", "input_mode", "direction", "dropout", *more)
@@ -176,7 +190,8 @@ def _cudnn_rnn_grad(op, d_outputs, backprop, *more_attrs):
     d_states = _zeros_for_none(d_outputs[:3], op.outputs[:3])
     attrs = _cudnn_rnn_attrs(op, *more_attrs)
     # After the outputs that it differentiates come reserve_space and, if the version has it, host_reserved.
-    return list(backprop(*op.inputs, *op.outputs[:3], *d_states, *op.outputs[3:], **attrs))
+    grads = backprop(*op.inputs, *op.outputs[:3], *d_states, *op.outputs[3:], **attrs)
+    return _without_unwanted_input_grad(op, grads)
 
 
 @_gradient_of("TfRnnOps>CudnnRNN")
@@ -391,7 +406,8 @@ def _keras_rnn_grad(op, *d_outputs):
     if not op.get_attr("is_training"):
         reserve_space = ops.tf_rnn_ops_keras_rnn(*op.inputs, is_training=True, **attrs).reserve_space
     d_outputs = _zeros_for_none(d_outputs[:3], op.outputs[:3])
-    d_sequences, *others = ops.tf_rnn_ops_keras_rnn_backprop(*op.inputs, *d_outputs, reserve_space, **attrs)
+    grads = ops.tf_rnn_ops_keras_rnn_backprop(*op.inputs, *d_outputs, reserve_space, **attrs)
+    d_sequences, *others = _without_unwanted_input_grad(op, grads)
     return [d_sequences, None, *others]
 
 

@@ -322,6 +322,16 @@ Status FfiFrame::MakeOutputs(const char* name, const std::vector<Shape>& shapes,
   return Status();
 }
 
+bool FfiFrame::IsWanted(const char* output) const {
+  const FfiAttributes attributes(call_.attrs);
+  std::vector<std::string> unwanted;
+  if (!attributes.Has(kUnwantedOutputs) ||
+      !attributes.Get(kUnwantedOutputs, &unwanted).ok()) {
+    return true;
+  }
+  return std::find(unwanted.begin(), unwanted.end(), output) == unwanted.end();
+}
+
 Status FfiFrame::MakeScratch(std::int64_t num_bytes, void** memory) {
   constexpr std::int64_t kAlignment = 64;
   // A multiple of the alignment; that of nothing is something.

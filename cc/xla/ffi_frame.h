@@ -64,8 +64,10 @@ class FfiFrame final : public CallFrame {
   int NumOutputs(const char* name) const override;
   Status MakeOutputs(const char* name, const std::vector<Shape>& shapes,
                      std::vector<Array>* arrays) override;
-  // XLA has made room for all.
-  bool IsWanted(const char*) const override { return true; }
+  // XLA does not know which results nothing reads: the attribute
+  // unwanted_outputs may name some, which are then arrays of any shape that are
+  // not written to.
+  bool IsWanted(const char* output) const override;
   Status MakeScratch(std::int64_t num_bytes, void** memory) override;
   rnn::PoolExecutor MakeExecutor() override;
 

@@ -21,6 +21,10 @@ constexpr ElementTypes SetOf(XLA_FFI_DataType type) {
 // No type of its own, but that which the op runs on.
 constexpr ElementTypes kTypeOfOp = 0;
 
+// The attribute of a call that names outputs that need not be made, a list of
+// strings.
+constexpr char kUnwantedOutputs[] = "unwanted_outputs";
+
 // An input or output, as the op's definition in cc/ops has it.
 struct Argument {
   const char* name;

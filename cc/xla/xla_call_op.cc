@@ -36,6 +36,7 @@
 #include "tensorflow/core/lib/core/errors.h"
 #include "tensorflow/core/platform/logging.h"
 #include "xla/ffi/api/c_api.h"
+#include "xla/hlo/builder/lib/constants.h"
 #include "xla/hlo/builder/xla_builder.h"
 #include "xla/layout_util.h"
 #include "xla/shape.h"
@@ -72,9 +73,10 @@ std::string ToMlir(const std::string& type,
   return "";
 }
 
-// The attributes of a node as a dictionary in MLIR's syntax.
-std::string ToMlir(const tensorflow::OpDef& op,
-                   const tensorflow::NodeDef& node) {
+// The attributes of a node, and the names of outputs that it need not make, as
+// a dictionary in MLIR's syntax.
+std::string ToMlir(const tensorflow::OpDef& op, const tensorflow::NodeDef& node,
+                   const std::vector<std::string>& unwanted_outputs) {
   std::vector<std::string> attributes;
   for (const auto& definition : op.attr()) {
     const auto attribute = node.attr().find(definition.name());
@@ -82,6 +84,10 @@ std::string ToMlir(const tensorflow::OpDef& op,
     const std::string value = ToMlir(definition.type(), attribute->second);
     if (value.empty()) continue;
     attributes.push_back(absl::StrCat(definition.name(), " = ", value));
+  }
+  if (!unwanted_outputs.empty()) {
+    attributes.push_back(absl::StrCat(
+        kUnwantedOutputs, " = \"", absl::StrJoin(unwanted_outputs, ","), "\""));
   }
   return absl::StrCat("{", absl::StrJoin(attributes, ", "), "}");
 }
@@ -243,10 +249,15 @@ class CallOp final : public tensorflow::XlaOpKernel {
     OP_REQUIRES_OK(ctx, ToAbslStatus(op_->Init(attributes)));
     OP_REQUIRES_OK(ctx, FindType());
     OP_REQUIRES_OK(ctx, ToAbslStatus(FindDropout(attributes)));
+    const auto unwanted = def().attr().find("_unwanted_outputs");
+    if (unwanted != def().attr().end()) {
+      const auto& names = unwanted->second.list().s();
+      unwanted_outputs_.assign(names.begin(), names.end());
+    }
     const tensorflow::OpDef* op;
     OP_REQUIRES_OK(
         ctx, tensorflow::OpRegistry::Global()->LookUpOpDef(def().op(), &op));
-    attributes_ = ToMlir(*op, def());
+    attributes_ = ToMlir(*op, def(), unwanted_outputs_);
   }
 
   // Checks the shapes as the op itself does, and so finds those of the outputs.
@@ -299,7 +310,9 @@ class CallOp final : public tensorflow::XlaOpKernel {
 
   // Emits the call, of arrays that are laid out as TensorFlow's tensors are.
   absl::Status Call(XlaOpKernelContext* ctx,
-                    const std::vector<xla::Shape>& output_shapes) const {
+                    std::vector<xla::Shape> output_shapes) const {
+    std::vector<xla::XlaOp> outputs;
+    TF_RETURN_IF_ERROR(LeaveOutUnwanted(ctx, &output_shapes, &outputs));
     std::vector<xla::XlaOp> inputs;
     std::vector<xla::Shape> input_shapes;
     for (int i = 0; i < ctx->num_inputs(); ++i) {
@@ -316,7 +329,26 @@ class CallOp final : public tensorflow::XlaOpKernel {
         /*literal=*/nullptr, xla::CustomCallSchedule::SCHEDULE_NONE,
         xla::CustomCallApiVersion::API_VERSION_TYPED_FFI);
     for (int i = 0; i < ctx->num_outputs(); ++i) {
-      ctx->SetOutput(i, xla::GetTupleElement(call, i));
+      if (!outputs[i].valid()) outputs[i] = xla::GetTupleElement(call, i);
+      ctx->SetOutput(i, outputs[i]);
+    }
+    return absl::OkStatus();
+  }
+
+  // Has the call give no elements of the outputs that nothing reads. Zeros are
+  // in their place, which XLA does not make if that is so.
+  absl::Status LeaveOutUnwanted(XlaOpKernelContext* ctx,
+                                std::vector<xla::Shape>* shapes,
+                                std::vector<xla::XlaOp>* outputs) const {
+    outputs->resize(shapes->size());
+    for (const std::string& name : unwanted_outputs_) {
+      int begin, end;
+      TF_RETURN_IF_ERROR(OutputRange(name, &begin, &end));
+      for (int i = begin; i < end; ++i) {
+        xla::Shape* const shape = &(*shapes)[i];
+        (*outputs)[i] = xla::Zeros(ctx->builder(), *shape);
+        *shape = xla::ShapeUtil::MakeShape(shape->element_type(), {0});
+      }
     }
     return absl::OkStatus();
   }
@@ -325,6 +357,8 @@ class CallOp final : public tensorflow::XlaOpKernel {
   const std::unique_ptr<Op> op_;
   XLA_FFI_DataType type_ = XLA_FFI_DataType_INVALID;
   bool drops_ = false;
+  // A gradient function in Python names them by an attribute of the node.
+  std::vector<std::string> unwanted_outputs_;
   std::string attributes_;
 };
 

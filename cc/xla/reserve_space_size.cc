@@ -1,0 +1,49 @@
+// What a program must know that declares the results of a call itself.
+
+#include <cstdint>
+#include <string>
+
+#include "cc/rnn/float16.h"
+#include "cc/rnn/network_attributes.h"
+#include "cc/rnn/reserve_space.h"
+#include "cc/rnn/rnn_config.h"
+
+namespace tf_rnn_ops {
+namespace {
+
+std::int64_t SizeOf(const rnn::RnnConfig& config, const rnn::RnnSize& size,
+                    std::int64_t element_bytes) {
+  switch (element_bytes) {
+    case sizeof(double):
+      return rnn::ReserveSpaceSize<double>(config, size);
+    case sizeof(float):
+      return rnn::ReserveSpaceSize<float>(config, size);
+    case sizeof(rnn::Half):  // as rnn::BFloat16
+      return rnn::ReserveSpaceSize<rnn::Half>(config, size);
+    default:
+      return -1;
+  }
+}
+
+}  // namespace
+
+// The number of elements of KerasRNN's result reserve_space where is_training
+// is true (else there are none), or -1 if there is no such rnn_mode or type, a
+// size is negative, or the elements are more than can be counted.
+// element_bytes: the size of an element of the type that the op runs on.
+extern "C" __attribute__((visibility("default"))) std::int64_t
+TfRnnOps_KerasRNNReserveSpaceSize(const char* rnn_mode, std::int64_t batch,
+                                  std::int64_t time, std::int64_t units,
+                                  std::int64_t element_bytes) {
+  std::string error;
+  rnn::RnnConfig config{};
+  config.mode = rnn::RnnModeOf(rnn_mode, &error);
+  config.num_directions = config.num_layers = 1;
+  config.num_units = units;
+  config.has_keras_weights = true;
+  const bool are_sizes = batch >= 0 && time >= 0 && units >= 0;
+  if (!error.empty() || !are_sizes) return -1;
+  return SizeOf(config, {time, batch}, element_bytes);
+}
+
+}  // namespace tf_rnn_ops
