@@ -39,6 +39,7 @@ hypothesis.settings.load_profile("default")
 hypothesis.settings.register_profile("random", hypothesis.settings.get_profile("default"), derandomize=False)
 
 
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config, items):
     """Chooses the tests that run when XLA compiles everything."""
     if not xla_switch.EVERY:
@@ -46,6 +47,8 @@ def pytest_collection_modifyitems(config, items):
     chosen = items[:: xla_switch.EVERY]
     config.hook.pytest_deselected(items=[each for each in items if each not in chosen])
     items[:] = chosen
+    for each in items:
+        xla_switch.prepare(each)
 
 
 @pytest.fixture(autouse=True)
