@@ -59,18 +59,19 @@ REFUSED = [
         ends_the_process=True,
     ),
     Refused(
-        "XLA leaves out assertions",
+        "XLA leaves out assertions, so that the op refuses what they would have, in other words",
         [
             "test_cudnn_rnn_layer.py::test_a_mask_of_another_shape_is_refused_when_shapes_are_known",
             "test_cudnn_rnn_layer.py::test_a_mask_that_is_not_right_padded_is_refused[graph]",
         ],
     ),
     Refused(
-        "XLA needs the sizes of lists when it compiles, which it loses in the gradient of a loop's gradient",
-        [
-            "test_keras_rnn.py::test_second_derivatives_with_other_activations_equal_keras",
-            "test_keras_rnn.py::test_second_derivatives_within_a_while_loop_equal_keras",
-        ],
+        "XLA loses the sizes of the lists that a loop keeps where the gradient of its gradient is taken outside",
+        ["test_keras_rnn.py::test_second_derivatives_with_other_activations_equal_keras"],
+    ),
+    Refused(
+        "XLA differentiates a loop only if it knows the largest number of iterations",
+        ["test_keras_rnn.py::test_second_derivatives_within_a_while_loop_equal_keras"],
     ),
     Refused(
         "TensorFlow builds the gradient of a function when it calls it, whether or not it is asked for",
