@@ -139,8 +139,8 @@ XLA_EVERY := 1
 # Compiling takes long.
 .PHONY: test-xla test-xla-sample
 test-xla: ## Run the Python tests of the ops and layers, all compiled by XLA.
-test-xla-sample: XLA_EVERY := 15
-test-xla-sample: ## Run every 15th of these.
+test-xla-sample: XLA_EVERY := 20
+test-xla-sample: ## Run every 20th of these.
 test-xla test-xla-sample: $(VENV)/installed $(VENV)/peers
 	@echo "==> Python tests, of which XLA compiles everything"
 	@TF_RNN_OPS_TEST_XLA=$(XLA_EVERY) $(VENV)/bin/$(PYTEST) -m "not slow" $(XLA_TESTS)
