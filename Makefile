@@ -257,14 +257,18 @@ build/gpu-libraries/ready: $(WHEEL_SOURCES) $(VENV)/ready | .tools/bazel
 	@for name in $(GPU_LIBRARY_NAMES); do ln -sf libfake_gpu.so $(@D)/fakes/$$name; done
 	@touch $@
 
+# Higher instruction sets than this CPU has are compiled without AddressSanitizer, since no test can run them.
+CPU_HAS = $(shell grep -qw $(1) /proc/cpuinfo && echo yes)
+RUNS_UP_TO = $(if $(call CPU_HAS,amx_bf16),amx,$(if $(call CPU_HAS,avx512_bf16),avx512_bf16,$(if \
+	$(call CPU_HAS,avx512f),avx512,avx2)))
 # Threads share work alike in all instruction sets but those for bfloat16 alone. Without --config=baseline it is all of them,
 # which takes minutes more.
 .PHONY: sanitize
 sanitize: $(VENV)/ready .tools/bazel ## Run the C++ unit tests under Address+Undefined and Thread sanitizers.
 	@echo "==> C++ unit tests under AddressSanitizer and UndefinedBehaviorSanitizer"
-	@tools/bazel.sh test --config=asan //cc/rnn/... //cc/gpu/...
+	@tools/bazel.sh test --config=asan --define=runs_up_to=$(RUNS_UP_TO) //cc/rnn/... //cc/gpu/... //cc/xla/...
 	@echo "==> C++ unit tests under ThreadSanitizer"
-	@tools/bazel.sh test --config=tsan --config=baseline //cc/rnn/... //cc/gpu/...
+	@tools/bazel.sh test --config=tsan --config=baseline //cc/rnn/... //cc/gpu/... //cc/xla/...
 
 # ---------------------------------------------------------------- attempts to break it, longer than tests may take
 

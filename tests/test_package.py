@@ -17,7 +17,18 @@ from package_files import PACKAGE
 import tf_rnn_ops
 from tf_rnn_ops import _library, gpu_kernels
 
-LIBRARIES = (_library.LIBRARY_PATH, _library.BUILTIN_KERNELS_PATH, _library.GPU_KERNELS_PATH)
+LIBRARIES = (
+    _library.LIBRARY_PATH,
+    _library.BUILTIN_KERNELS_PATH,
+    _library.GPU_KERNELS_PATH,
+    _library.XLA_PATH,
+    _library.FFI_PATH,
+)
+# The others that a library needs, TensorFlow's and ours.
+NEEDED = {
+    _library.XLA_PATH: {"libtensorflow_framework.so.2", "libtensorflow_cc.so.2", _library.FFI_PATH.name},
+    _library.FFI_PATH: set(),
+}
 
 
 @pytest.mark.parametrize("folder", ["/", "tmp_path"])
@@ -116,6 +127,8 @@ def test_the_libraries_export_their_c_functions_alone():
         {"TfRnnOps_ActiveInstructionSet", "TfRnnOps_SupportedInstructionSets"},
         set(),
         {"TfRnnOps_GpuLibraries"},
+        {"TfRnnOps_RegisterXlaBuiltinKernels"},
+        {"TfRnnOps_FfiOps", *(f"TfRnnOps_{op}" for op in _library.op_names() if op != "AlignTensor")},
     ]
 
 
@@ -123,10 +136,9 @@ def test_the_libraries_export_their_c_functions_alone():
 def test_a_library_needs_nothing_but_tensorflow_and_the_system(library):
     """The GPU's neither: it opens NVIDIA's libraries when it comes to use them."""
     system = {"libc.so.6", "libm.so.6", "libstdc++.so.6", "libgcc_s.so.1", "libpthread.so.0", "ld-linux-x86-64.so.2"}
-    assert package_files.needed(library) - system == {"libtensorflow_framework.so.2"}
-    dynamic_section = package_files.dynamic_section(library)
-    assert "RPATH" not in dynamic_section
-    assert "RUNPATH" not in dynamic_section
+    assert package_files.needed(library) - system == NEEDED.get(library, {"libtensorflow_framework.so.2"})
+    search_path = re.findall(r"R(?:UN)?PATH.*\[(.*)\]", package_files.dynamic_section(library))
+    assert search_path == ["$ORIGIN"] * (library == _library.XLA_PATH)
 
 
 @pytest.mark.parametrize("library", LIBRARIES, ids=lambda path: path.name)

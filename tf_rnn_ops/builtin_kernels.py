@@ -29,9 +29,9 @@ def enable_builtin_kernels() -> None:
 
     TensorFlow has kernels for `CudnnRNN`, `CudnnRNNV2`, `CudnnRNNV3`, their backprops and the ops about their params
     for GPUs alone, so that a graph that holds one cannot be run elsewhere. This registers kernels for the CPU: those of
-    `tf_rnn_ops.raw_ops`, for the same types, and XLA compiles calls of them. A GraphDef, SavedModel or frozen graph with these ops then runs as it is,
-    and trains if it did. Gradients are registered too, for TensorFlow's own `GRUBlockCell`, for the conversions
-    between weights and params, and for the gradients of both ops.
+    `tf_rnn_ops.raw_ops`, for the same types, compiled by XLA or not. A GraphDef, SavedModel or frozen graph with these
+    ops then runs as it is, and trains if it did. Gradients are registered too, for TensorFlow's own `GRUBlockCell`, for
+    the conversions between weights and params, and for the gradients of both ops.
 
     Call it before a graph with these ops is run for the first time. What runs on a GPU goes on to do so: TensorFlow
     prefers a GPU's kernel where there is one. A second call does nothing. It cannot be undone within the process.

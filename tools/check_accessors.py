@@ -1,7 +1,7 @@
 """Refuses calls that can end the process: `make lint` runs it.
 
 Many of TensorFlow's accessors abort where a tensor has another rank, type or alignment than they assume, and a user's
-tensor may have any. cc/kernels/read_input.h, make_output.h and engine_type.h have what our kernels use in their place.
+tensor may have any. cc/kernels/tensorflow_frame.h has what our kernels use in their place.
 A line that is shown to be safe says so: `// NOLINT(accessors): why`.
 """
 
@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 REPOSITORY = pathlib.Path(__file__).parent.parent
-EVERYWHERE = ("cc/kernels", "cc/ops", "cc/rnn", "cc/gpu")
-ADAPTERS = ("cc/kernels", "cc/ops")
+EVERYWHERE = ("cc/kernels", "cc/xla", "cc/ops", "cc/calls", "cc/rnn", "cc/gpu")
+ADAPTERS = ("cc/kernels", "cc/xla", "cc/ops")
 KERNELS = ("cc/kernels",)
 ALLOWED = "NOLINT(accessors): "
 
@@ -40,15 +40,17 @@ _SHAPE_CHANGES = r"AddDim|InsertDim|AppendShape|set_dim|RemoveDim|RemoveDimRange
 _INPUTS = r"input|input_list|mutable_input|mutable_input_list|replace_ref_input|delete_ref_input"
 
 RULES = (
-    Rule(rf"(?:\.|->)\s*(?:template\s+)?({_VIEWS})\s*[<(]", ADAPTERS, "EngineData"),
-    Rule(r"(?:\.|->)\s*(dim_size)\s*\(", ADAPTERS, "AxisSize"),
+    Rule(rf"(?:\.|->)\s*(?:template\s+)?({_VIEWS})\s*[<(]", ADAPTERS, "Array"),
+    Rule(r"(?:\.|->)\s*(dim_size)\s*\(", ADAPTERS, "Shape"),
     Rule(rf"(?:\.|->)\s*({_SHAPE_CHANGES})\s*[<(]", ADAPTERS, "TensorShape::BuildTensorShape"),
     Rule(
-        r"\b((?:Partial)?TensorShape)\s*\w*\s*[({]\s*[^)}\s]", ADAPTERS, "MakeOutput or TensorShape::BuildTensorShape"
+        r"\b((?:Partial)?TensorShape)\s*\w*\s*[({]\s*[^)}\s]",
+        ADAPTERS,
+        "CallFrame::MakeOutput or TensorShape::BuildTensorShape",
     ),
-    Rule(rf"(?:\.|->)\s*({_INPUTS})\s*\(", KERNELS, "ReadInput or ReadInputs"),
-    Rule(r"(?:\.|->)\s*(mutable_output|release_output|output_list)\s*\(", KERNELS, "MakeOutput"),
-    Rule(r"\b(Op\w*(?:Input|Output)List)\b", KERNELS, "ReadInputs or MakeOutput"),
+    Rule(rf"(?:\.|->)\s*({_INPUTS})\s*\(", KERNELS, "CallFrame::FindInput or FindInputs"),
+    Rule(r"(?:\.|->)\s*(mutable_output|release_output|output_list)\s*\(", KERNELS, "CallFrame::MakeOutput"),
+    Rule(r"\b(Op\w*(?:Input|Output)List)\b", KERNELS, "CallFrame::FindInputs or MakeOutputs"),
     Rule(r"(?:\.|->)\s*(value)\s*\(", ADAPTERS, "value_or, or `*` after ok()"),
     Rule(r"\b((?:Consume)?ValueOrDie)\b", ADAPTERS, "`*` after ok()"),
     Rule(r"\b((?:TF_)?[DPQ]{0,2}CHECK(?:_\w+)?)\s*\(", EVERYWHERE, "OP_REQUIRES, or a status"),

@@ -16,9 +16,13 @@ _LIBRARIES = ("libtf_rnn_ops.so", "libtf_rnn_ops_builtin_kernels.so")
 # That of the GPU's kernels, for the machines that its compiler, NVRTC, is a build requirement on.
 _GPU_LIBRARY = "libtf_rnn_ops_gpu.so"
 _GPU_MACHINE = "x86_64"
-# Those with which XLA compiles the ops, and what they need among TensorFlow's headers.
+# Those with which XLA compiles the ops.
 _XLA_LIBRARIES = ("libtf_rnn_ops_xla.so", "libtf_rnn_ops_ffi.so")
-_XLA_HEADERS = ("tensorflow/compiler/tf2xla/xla_op_kernel.h", "xla/ffi/api/c_api.h")
+# What they need in TensorFlow's headers: TensorFlow 2.21 and later have it.
+_XLA_DECLARATIONS = {
+    "tensorflow/compiler/tf2xla/xla_op_kernel.h": "class XlaOpKernel",
+    "xla/ffi/api/c_api.h": "struct XLA_FFI_Type_Register_Args",
+}
 # Among TensorFlow's headers, if it is built for GPUs.
 _CUDA_HEADER = "third_party/gpus/cuda/include/cuda.h"
 
@@ -29,10 +33,11 @@ def _libraries(tensorflow_headers: pathlib.Path) -> list[str]:
 
 
 def _xla_libraries(tensorflow_headers: pathlib.Path) -> tuple[str, ...]:
-    missing = [header for header in _XLA_HEADERS if not (tensorflow_headers / header).is_file()]
-    if missing:
-        print(f"tf_rnn_ops: the libraries for XLA are not built: TensorFlow has no {', '.join(missing)}")
-        return ()
+    for name, declaration in _XLA_DECLARATIONS.items():
+        header = tensorflow_headers / name
+        if not header.is_file() or declaration not in header.read_text():
+            print(f"tf_rnn_ops: the libraries for XLA are not built: TensorFlow has no {declaration} in {name}")
+            return ()
     return _XLA_LIBRARIES
 
 

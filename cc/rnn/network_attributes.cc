@@ -2,27 +2,44 @@
 
 #include <cstddef>
 #include <string>
+#include <vector>
 
 #include "cc/rnn/join.h"
 
 namespace tf_rnn_ops::rnn {
-RnnMode RnnModeOf(const std::string& name) {
-  const auto modes = RnnModes();
-  for (std::size_t i = 0; i < modes.size(); ++i) {
-    if (name == modes[i].name) return static_cast<RnnMode>(i);
+RnnMode RnnModeOf(const std::string& name, std::string* error) {
+  std::vector<const char*> names;
+  for (const RnnModeTraits& traits : RnnModes()) names.push_back(traits.name);
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    if (name == names[i]) return static_cast<RnnMode>(i);
   }
-  return RnnMode::kLstm;  // op definitions allow no other name
+  CheckName("rnn_mode", name, names, error);
+  return RnnMode::kLstm;
 }
 
-Activation ActivationOf(const std::string& name) {
+Activation ActivationOf(const char* attribute, const std::string& name,
+                        std::string* error) {
   const auto names = ActivationNames();
   for (std::size_t i = 0; i < names.size(); ++i) {
     if (name == names[i]) return static_cast<Activation>(i);
   }
-  return Activation::kTanh;  // op definitions allow no other name
+  CheckName(attribute, name, {names.begin(), names.end()}, error);
+  return Activation::kTanh;
+}
+
+void CheckName(const char* attribute, const std::string& name,
+               const std::vector<const char*>& names, std::string* error) {
+  std::string list;
+  for (const char* each : names) {
+    if (name == each) return;
+    list += (list.empty() ? "" : ", ") + std::string(each);
+  }
+  if (!error->empty()) return;
+  *error = Join(attribute, " must be one of ", list, ", but is ", name);
 }
 
 std::string CellAttributes::Error() const {
+  if (!name_error.empty()) return name_error;
   if (activations.are_standard() || TraitsOf(mode).gates > 1) return "";
   const auto name = [](Activation activation) {
     return ActivationNames()[static_cast<std::size_t>(activation)];
@@ -47,6 +64,7 @@ RnnConfig NetworkAttributes::Config(std::int64_t num_layers,
 }
 
 std::string NetworkAttributes::Error() const {
+  if (!name_error.empty()) return name_error;
   if (!(dropout >= 0 && dropout <= 1)) {
     return Join("dropout must be between 0 and 1, but is ", dropout);
   }

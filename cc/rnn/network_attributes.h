@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "cc/rnn/rnn_config.h"
 
@@ -17,6 +18,8 @@ struct NetworkAttributes {
   std::int64_t num_directions = 1;
   float dropout = 0;
   std::int64_t num_proj = 0;
+  // Of the attributes that were read by their names.
+  std::string name_error;
 
   // The network of these sizes, which fit the attributes. A projection to
   // num_units is none, as in cuDNN.
@@ -35,15 +38,21 @@ struct NetworkAttributes {
                             const std::string& input_size) const;
 };
 
-// The mode of a name in RnnModes().
-RnnMode RnnModeOf(const std::string& name);
-// The activation of a name in ActivationNames().
-Activation ActivationOf(const std::string& name);
+// The mode of a name in RnnModes(), and the activation of one in
+// ActivationNames(). Of other names, which TensorFlow's op definitions refuse,
+// they make an error unless there is one already.
+RnnMode RnnModeOf(const std::string& name, std::string* error);
+Activation ActivationOf(const char* attribute, const std::string& name,
+                        std::string* error);
+// Does so of a name that is none of `names`.
+void CheckName(const char* attribute, const std::string& name,
+               const std::vector<const char*>& names, std::string* error);
 
 // What the cell of a Keras layer is.
 struct CellAttributes {
   RnnMode mode = RnnMode::kLstm;
   Activations activations{};
+  std::string name_error;
 
   // What is wrong, in words; empty if nothing is.
   std::string Error() const;
@@ -56,8 +65,11 @@ auto ReadCellAttributes(const Get& get, CellAttributes* attributes) {
   auto status = get("rnn_mode", &rnn_mode);
   if (status.ok()) status = get("activation", &state);
   if (status.ok()) status = get("recurrent_activation", &gate);
-  attributes->mode = RnnModeOf(rnn_mode);
-  attributes->activations = {ActivationOf(state), ActivationOf(gate)};
+  if (!status.ok()) return status;
+  std::string* const error = &attributes->name_error;
+  attributes->mode = RnnModeOf(rnn_mode, error);
+  attributes->activations = {ActivationOf("activation", state, error),
+                             ActivationOf("recurrent_activation", gate, error)};
   return status;
 }
 
@@ -70,7 +82,12 @@ auto ReadNetworkAttributes(const Get& get, NetworkAttributes* attributes) {
   if (status.ok()) status = get("input_mode", &attributes->input_mode);
   if (status.ok()) status = get("direction", &direction);
   if (status.ok()) status = get("dropout", &attributes->dropout);
-  attributes->mode = RnnModeOf(rnn_mode);
+  if (!status.ok()) return status;
+  std::string* const error = &attributes->name_error;
+  attributes->mode = RnnModeOf(rnn_mode, error);
+  CheckName("input_mode", attributes->input_mode,
+            {"linear_input", "skip_input", "auto_select"}, error);
+  CheckName("direction", direction, {"unidirectional", "bidirectional"}, error);
   attributes->num_directions = direction == "bidirectional" ? 2 : 1;
   return status;
 }

@@ -258,8 +258,10 @@ Status FfiFrame::Place(const std::vector<Argument>& arguments, const char* what,
 
 Status FfiFrame::CheckBuffers(const std::vector<Buffers>& placed) const {
   for (const auto& [argument, first, count] : placed) {
+    const ElementTypes of_op =
+        op_.types & SetOf(type_) ? SetOf(type_) : op_.types;
     const ElementTypes types =
-        argument->types == kTypeOfOp ? SetOf(type_) : argument->types;
+        argument->types == kTypeOfOp ? of_op : argument->types;
     for (std::int64_t i = 0; i < count; ++i) {
       const XLA_FFI_DataType type = first[i]->dtype;
       if (FindTypeTraits(type) == nullptr || !(types & SetOf(type))) {

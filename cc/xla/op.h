@@ -51,6 +51,8 @@ struct OpDefinition {
   const char* target;
   XLA_FFI_Handler* handler;
   std::unique_ptr<Op> (*make)() = nullptr;
+  // That the op runs on.
+  ElementTypes types = 0;
   // Whether TensorFlow has an op of the same name.
   bool is_tensorflows = false;
 };

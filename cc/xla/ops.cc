@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <initializer_list>
-#include <map>
 #include <memory>
 #include <string>
 #include <tuple>
@@ -47,7 +46,7 @@ class TypedOp final : public Op {
   }
 
   Status Run(XLA_FFI_DataType type, CallFrame* frame) override {
-    Status status = InvalidArgument("The op has no type number ", type);
+    Status status(StatusCode::kInternal, "The op does not run on this type.");
     (void)((type == kTypeOf<Es> &&
             (status = std::get<Typed<Es>>(calls_).call.Run(frame), true)) ||
            ...);
@@ -63,35 +62,38 @@ class TypedOp final : public Op {
   std::tuple<Typed<Es>...> calls_;
 };
 
-// Makers of ops, by the ops' names.
-class Makers {
+// Gives the definitions of a device's ops their bodies.
+class Bodies {
  public:
-  using Make = std::unique_ptr<Op> (*)();
+  Bodies(std::vector<OpDefinition>* definitions, bool is_tensorflows)
+      : definitions_(*definitions), is_tensorflows_(is_tensorflows) {}
 
   template <template <typename> class Call>
   void AddForEachFloat(const char* name,
                        std::initializer_list<const char*> = {}) {
-    makers_[name] = &MakeOp<Call, float, double, rnn::Half, rnn::BFloat16>;
+    Add<Call, float, double, rnn::Half, rnn::BFloat16>(name);
   }
   template <template <typename> class Call>
   void AddForEachInteger(const char* name, const char*,
                          std::initializer_list<const char*>) {
-    makers_[name] = &MakeOp<Call, std::int32_t, std::int64_t>;
-  }
-
-  // Null if there is none.
-  Make Find(const std::string& name) const {
-    const auto maker = makers_.find(name);
-    return maker == makers_.end() ? nullptr : maker->second;
+    Add<Call, std::int32_t, std::int64_t>(name);
   }
 
  private:
   template <template <typename> class Call, typename... Es>
-  static std::unique_ptr<Op> MakeOp() {
-    return std::make_unique<TypedOp<Call, Es...>>();
+  void Add(const std::string& name) {
+    for (OpDefinition& definition : definitions_) {
+      if (definition.name != name) continue;
+      definition.make = []() -> std::unique_ptr<Op> {
+        return std::make_unique<TypedOp<Call, Es...>>();
+      };
+      definition.types = (SetOf(kTypeOf<Es>) | ...);
+      definition.is_tensorflows = is_tensorflows_;
+    }
   }
 
-  std::map<std::string, Make> makers_;
+  std::vector<OpDefinition>& definitions_;
+  const bool is_tensorflows_;
 };
 
 constexpr ElementTypes kBool = SetOf(XLA_FFI_DataType_PRED);
@@ -284,17 +286,9 @@ std::vector<OpDefinition> Definitions() {
 
 const std::vector<OpDefinition>& TfRnnOps_FfiOps() {
   static const auto* const ops = [] {
-    Makers cudnn_rnn, others;
-    AddCpuCudnnRnnOps(cudnn_rnn);
-    AddOtherCpuOps(others);
     auto* definitions = new std::vector<OpDefinition>(Definitions());
-    for (OpDefinition& definition : *definitions) {
-      definition.make = cudnn_rnn.Find(definition.name);
-      definition.is_tensorflows = definition.make != nullptr;
-      if (!definition.is_tensorflows) {
-        definition.make = others.Find(definition.name);
-      }
-    }
+    AddCpuCudnnRnnOps(Bodies(definitions, /*is_tensorflows=*/true));
+    AddOtherCpuOps(Bodies(definitions, /*is_tensorflows=*/false));
     return definitions;
   }();
   return *ops;

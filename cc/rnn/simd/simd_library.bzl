@@ -38,6 +38,14 @@ _NO_UNDEFINED = select({
     "//conditions:default": ["-fno-sanitize=undefined"],
 })
 
+# What the CPU at hand cannot run, no test calls: sanitizers need not watch it,
+# which is most of the time to compile it.
+def _unwatched_above(lower_sets):
+    return select(dict(
+        [("//cc/rnn/simd:runs_up_to_" + each, ["-fno-sanitize=all"]) for each in lower_sets] +
+        [("//conditions:default", [])],
+    ))
+
 # Of use for bfloat16 alone.
 _BFLOAT16 = ["avx512_bf16", "amx"]
 
@@ -87,13 +95,14 @@ def simd_library(name, srcs, hdrs, deps, copts = [], multiplies_bfloat16 = False
     plain = []
     isolated = []
     symbols_test_args = []
+    lower_sets = []
     for instruction_set, flags in [("baseline", [])] + instruction_sets.items():
         part = name + "_" + instruction_set
         cc_library(
             name = part,
             srcs = srcs,
             hdrs = hdrs,
-            copts = copts + flags + (_NO_UNDEFINED if flags else []),
+            copts = copts + flags + (_NO_UNDEFINED if flags else []) + _unwatched_above(lower_sets),
             linkstatic = True,
             # Built where it is depended on, which is where the CPU can have it.
             tags = ["manual"],
@@ -107,6 +116,7 @@ def simd_library(name, srcs, hdrs, deps, copts = [], multiplies_bfloat16 = False
         )
         if part == baseline:
             continue
+        lower_sets.append(instruction_set)
         plain.append(part)
         isolated.append(part + "_isolated")
         symbols_test_args.append("%s=$(rootpath %s_isolated_object)" % (instruction_set, part))

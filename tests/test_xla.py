@@ -1,0 +1,509 @@
+"""The ops under XLA on the CPU: what is compiled gives the bits, errors and gradients of what is not."""
+
+import re
+import shutil
+import textwrap
+
+import numpy as np
+import parity
+import pytest
+import tensorflow as tf
+from cudnn_rnn_inputs import MODES, VERSIONS, attributes, network_inputs, output_gradients
+from cudnn_rnn_params_checks import NETWORKS, canonical_shapes, network_id, sizes, to_canonical, to_params, versions
+from cudnn_rnn_params_checks import attributes as params_attributes
+from cudnn_rnn_reference import Config
+from gru_inputs import DTYPES, cell_inputs
+from gru_inputs import output_gradients as cell_gradients
+from keras_layer_cases import MASKS
+from processes import run_code, run_program, run_python
+from test_keras_rnn import KINDS, arguments
+
+import tf_rnn_ops
+from tf_rnn_ops import _library, raw_ops
+
+pytestmark = pytest.mark.skipif(
+    tf_rnn_ops.xla.why_not_loaded() is not None, reason=str(tf_rnn_ops.xla.why_not_loaded())
+)
+
+CELL = (5, 7, 11)
+GATES = ("r", "u", "c")
+# Relative to the largest element.
+ROUNDING = {"float32": 1e-5, "float64": 1e-12, "float16": 5e-3, "bfloat16": 4e-2}
+DEFAULT = Config()
+NETWORKS_OF_ALL_KINDS = [
+    *(
+        Config(mode, num_layers=2, direction=direction)
+        for mode in MODES
+        for direction in ("unidirectional", "bidirectional")
+    ),
+    Config("lstm", num_proj=4, time_major=False),
+    Config("lstm", sequence_lengths=(5, 0, 2)),
+    Config("gru", input_mode="skip_input", sequence_lengths=(1, 5, 5), time_major=False),
+    Config("lstm", num_layers=3, dropout=0.4),
+    Config("rnn_tanh", time=0),
+    Config("gru", batch=0),
+]
+
+
+def compiled(function):
+    """Returns the function as XLA compiles it."""
+    return tf.function(function, jit_compile=True)
+
+
+def assert_same(actual, expected):
+    """Compares structures of tensors, bit for bit."""
+    tf.nest.assert_same_structure(actual, expected)
+    for one, other in zip(tf.nest.flatten(actual), tf.nest.flatten(expected), strict=True):
+        assert one.dtype == other.dtype
+        assert one.shape == other.shape
+        assert one.numpy().tobytes() == other.numpy().tobytes()
+
+
+def check(function, *tensors):
+    """Compares what a function of tensors gives with and without XLA, bit for bit."""
+    tensors = tf.nest.map_structure(tf.convert_to_tensor, tensors)
+    assert_same(compiled(function)(*tensors), tf.function(function)(*tensors))
+
+
+def gradients_of(function, tensors, output_gradients=None):
+    """Returns what a function gives for a dict of tensors, and its first and second gradients."""
+    with tf.GradientTape() as outer:
+        outer.watch(tensors)
+        with tf.GradientTape() as inner:
+            inner.watch(tensors)
+            outputs = function(tensors)
+        first = inner.gradient(outputs, tensors, output_gradients)
+        total = tf.add_n([tf.reduce_sum(tf.cast(each, tf.float64) ** 2) for each in first.values()])
+    return outputs, first, outer.gradient(total, tensors)
+
+
+def error_of(function, *arguments):
+    """Returns the error that a call must raise."""
+    with pytest.raises(tf.errors.OpError) as caught:
+        function(*arguments)
+    return caught.value
+
+
+def sentence(error):
+    """Returns what the op says, without what TensorFlow puts around it."""
+    return error.message.split("}} ")[-1].split(" [Op:")[0].split("\n")[0]
+
+
+def assert_same_error(function, *tensors):
+    """Calls a function that must be refused alike with and without XLA, though nothing is known of its arguments."""
+    signature = [tf.TensorSpec(None, each.dtype) for each in tensors]
+    error = error_of(tf.function(function, jit_compile=True, input_signature=signature), *tensors)
+    expected = error_of(function, *tensors)
+    assert type(error) is type(expected)
+    assert sentence(error) == sentence(expected)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("size", [CELL, (1, 1, 1), (0, 3, 4), (3, 0, 4)], ids=str)
+def test_cell(size, dtype):
+    inputs, gradients = cell_inputs(size, dtype), cell_gradients(size, dtype)
+
+    def step(inputs, gradients):
+        forward = raw_ops.GRUBlockCell(**inputs)
+        gates = {name: getattr(forward, name) for name in GATES}
+        return forward, raw_ops.GRUBlockCellGrad(**inputs, **gates, d_h=gradients["d_h"])
+
+    check(step, inputs, gradients)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_gradients_of_the_cell(dtype):
+    """Those of the weights are matrix products of TensorFlow's own, which XLA rounds in its own way."""
+    tensors = tf.nest.map_structure(tf.constant, cell_inputs(CELL, dtype))
+    gradients = [cell_gradients(CELL, dtype)[f"d_{name}"] for name in "ruch"]
+
+    def step(inputs):
+        return gradients_of(lambda inputs: list(raw_ops.GRUBlockCell(**inputs)), inputs, gradients)
+
+    results = [tf.nest.flatten(run(tensors)) for run in (compiled(step), tf.function(step))]
+    for actual, expected in zip(*results, strict=True):
+        assert parity.difference(actual, expected) < ROUNDING[dtype]
+
+
+SEEDS = {"seed": 3, "seed2": 4}
+
+
+def network(config, version="V3", **options):
+    """Returns a function from a network's floating inputs to its results."""
+    lengths = {"sequence_lengths": config.lengths} if version == "V3" else {}
+    op = getattr(raw_ops, f"CudnnRNN{version}")
+    return lambda inputs: op(**inputs, **lengths, **attributes(config, version), **options)
+
+
+def check_network(config, version="V3", dtype="float32"):
+    """Compares all results of a network and its first and second gradients."""
+    function = network(config, version, **SEEDS)
+
+    def run(inputs, gradients):
+        return gradients_of(lambda inputs: list(function(inputs)[:3]), inputs, gradients)
+
+    inputs = network_inputs(config, dtype)
+    check(function, inputs)
+    check(run, inputs, list(output_gradients(config, dtype).values()))
+
+
+@pytest.mark.parametrize("config", NETWORKS_OF_ALL_KINDS, ids=str)
+def test_network(config):
+    check_network(config)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_network_of_each_version_and_type(version, dtype):
+    check_network(Config("lstm", num_layers=2, dropout=0.25), version, dtype)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_network_that_is_not_trained(dtype):
+    config = Config("gru", num_layers=2)
+    check(network(config, is_training=False), network_inputs(config, dtype))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_dropout_masks(dtype):
+    config = Config("gru", num_layers=2, dropout=0.5)
+    inputs = {**network_inputs(config, dtype), "sequence_lengths": config.lengths}
+    forward = raw_ops.CudnnRNNV3(**inputs, **attributes(config))
+
+    def masks(inputs, reserve_space):
+        return [
+            _library.ops.tf_rnn_ops_cudnn_rnn_dropout_masks(
+                **inputs, reserve_space=reserve_space, masks_type=masks_type, **attributes(config)
+            )
+            for masks_type in (tf.float32, tf.float64)
+        ]
+
+    check(masks, inputs, forward.reserve_space)
+
+
+def test_dropout_draws_anew_in_each_call_and_each_run():
+    config = Config("lstm", num_layers=2, num_units=32, dropout=0.5)
+    inputs = network_inputs(config, "float32")
+    function = network(config)
+    twice = compiled(lambda inputs: [function(inputs).output for _ in range(2)])
+    outputs = [each.numpy().tobytes() for _ in range(2) for each in twice(inputs)]
+    assert len(set(outputs)) == 4
+
+
+def test_dropout_repeats_where_seeds_say_so():
+    config = Config("lstm", num_layers=2, num_units=32, dropout=0.5)
+    inputs = network_inputs(config, "float32")
+    functions = [tf.function(network(config, **SEEDS), jit_compile=jit) for jit in (True, True, False)]
+    runs = [[function(inputs).output.numpy().tobytes() for _ in range(3)] for function in functions]
+    assert runs[0] == runs[1] == runs[2]
+    assert len(set(runs[0])) == 3
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("mode", KINDS)
+def test_layer(mode, dtype):
+    inputs = arguments(mode, dtype, mask=MASKS["gaps"])
+    mask = inputs.pop("mask")
+    check(lambda inputs: raw_ops.KerasRNN(**inputs, mask=mask, rnn_mode=mode), inputs)
+
+    def run(inputs):
+        def outputs(inputs):
+            results = raw_ops.KerasRNN(**inputs, mask=mask, rnn_mode=mode, return_sequences=True, go_backwards=True)
+            return list(results[: 2 + (mode == "lstm")])
+
+        return gradients_of(outputs, inputs)
+
+    check(run, inputs)
+
+
+@pytest.mark.parametrize("config", NETWORKS[::17], ids=network_id)
+def test_params(config):
+    for version in versions(config):
+        attrs = params_attributes(config, version)
+
+        def run(weights, biases, config=config, version=version, attrs=attrs):
+            size = raw_ops.CudnnRNNParamsSize(**sizes(config), T=tf.float32, S=tf.int32, **attrs)
+            params = to_params(config, weights, biases, version)
+            # XLA must know the shape when it compiles.
+            return size, params, tf.zeros(size), to_canonical(config, params, version)
+
+        rng = np.random.default_rng(0)
+        check(run, *([rng.standard_normal(shape) for shape in shapes] for shapes in canonical_shapes(config)))
+
+
+def test_params_size_of_arguments():
+    """XLA compiles the function anew for each value of what shapes follow from."""
+
+    @compiled
+    def zeros(num_units):
+        return tf.zeros(
+            raw_ops.CudnnRNNParamsSize(num_layers=1, num_units=num_units, input_size=3, T=tf.float32, S=tf.int64)
+        )
+
+    assert zeros(tf.constant(4)).shape == [144]
+    assert zeros(tf.constant(5)).shape == [200]
+    assert sentence(error_of(zeros, tf.constant(-1))) == "num_units must be at least 0, but is -1"
+
+
+def step(*tensors):
+    """A step of GRUBlockCell."""
+    return raw_ops.GRUBlockCell(**dict(zip(("x", "h_prev", "w_ru", "w_c", "b_ru", "b_c"), tensors, strict=True)))
+
+
+def step_tensors(size=CELL):
+    return [tf.constant(each) for each in cell_inputs(size, "float32").values()]
+
+
+def test_wrong_shape():
+    tensors = step_tensors()
+    tensors[2] = tensors[2][:, 1:]
+    assert_same_error(step, *tensors)
+
+
+def lstm(input, input_h, input_c, params, sequence_lengths):
+    return raw_ops.CudnnRNNV3(
+        input=input, input_h=input_h, input_c=input_c, params=params, sequence_lengths=sequence_lengths
+    )
+
+
+def lstm_tensors(config=DEFAULT):
+    return [tf.constant(each) for each in (*network_inputs(config, "float32").values(), config.lengths)]
+
+
+def test_wrong_values():
+    *tensors, lengths = lstm_tensors()
+    assert_same_error(lstm, *tensors, lengths + 1)
+
+
+def test_wrong_reserve_space():
+    tensors = lstm_tensors()
+    outputs = lstm(*tensors)
+
+    def backprop(reserve_space, *tensors):
+        names = ("input", "input_h", "input_c", "params", "sequence_lengths")
+        return raw_ops.CudnnRNNBackpropV3(
+            **dict(zip(names, tensors, strict=True)),
+            **outputs._replace(reserve_space=reserve_space)._asdict(),
+            output_backprop=outputs.output,
+            output_h_backprop=outputs.output_h,
+            output_c_backprop=outputs.output_c,
+        )
+
+    assert_same_error(backprop, tf.zeros_like(outputs.reserve_space), *tensors)
+    check(backprop, outputs.reserve_space, *tensors)
+
+
+def test_wrong_attributes():
+    def run(*tensors):
+        names = ("input", "input_h", "input_c", "params")
+        return raw_ops.CudnnRNN(**dict(zip(names, tensors, strict=True)), dropout=2.0)
+
+    tensors = lstm_tensors()[:4]
+    with pytest.raises((ValueError, tf.errors.InvalidArgumentError), match="dropout must be"):
+        compiled(run)(*tensors)
+
+
+def test_shape_that_xla_does_not_know():
+    @compiled
+    def of_some(*tensors):
+        x, h_prev, *weights = tensors
+        some = x[:, 0] > 0
+        return step(tf.boolean_mask(x, some), tf.boolean_mask(h_prev, some), *weights)
+
+    error = error_of(of_some, *step_tensors())
+    assert sentence(error).startswith("x must have a shape that is known when XLA compiles, but is f32[<=5,7]")
+
+
+def test_batch_and_time_of_any_size():
+    specs = [
+        tf.TensorSpec([None, None, 8]),
+        tf.TensorSpec([1, None, 8]),
+        tf.TensorSpec([1, None, 8]),
+        tf.TensorSpec([None]),
+        tf.TensorSpec([None], tf.int32),
+    ]
+    function = tf.function(lstm, jit_compile=True, input_signature=specs)
+    for time, batch in ((5, 3), (1, 1), (9, 2), (5, 3)):
+        tensors = lstm_tensors(Config(time=time, batch=batch))
+        assert_same(function(*tensors), lstm(*tensors))
+
+
+def test_gradient_outside_the_compiled_function():
+    tensors = step_tensors()
+    results = []
+    for function in (compiled(step), step):
+        with tf.GradientTape() as tape:
+            tape.watch(tensors)
+            h = function(*tensors).h
+        results.append(tape.gradient(h, tensors))
+    assert_same(*results)
+
+
+def test_loop():
+    def run(*tensors):
+        _, h, *weights = tensors
+        for _ in tf.range(4):
+            h = step(tensors[0], h, *weights).h
+        return h
+
+    check(run, *step_tensors())
+
+
+def test_gradient_of_a_loop():
+    def run(*tensors):
+        with tf.GradientTape() as tape:
+            tape.watch(tensors)
+            _, h, *weights = tensors
+            h = tf.while_loop(
+                lambda i, h: i < 4,
+                lambda i, h: (i + 1, step(tensors[0], h, *weights).h),
+                (0, h),
+                maximum_iterations=4,
+            )[1]
+        return tape.gradient(h, tensors)
+
+    check(run, *step_tensors())
+
+
+def test_equal_calls_without_dropout_are_one():
+    function = compiled(lambda *tensors: (step(*tensors).h, step(*tensors).h))
+    text = function.experimental_get_compiler_ir(*step_tensors())(stage="optimized_hlo")
+    assert text.count("custom-call(") == 1
+
+
+def test_replicas():
+    strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+    tensors = step_tensors()
+    replicas = strategy.experimental_local_results(strategy.run(compiled(step), args=tensors))
+    assert len(replicas) == 2
+    for replica in replicas:
+        assert_same(replica, step(*tensors))
+
+
+SAVED = """
+    import sys
+    import numpy as np, tensorflow as tf, tf_rnn_ops
+
+    tensors = [tf.constant(each) for each in np.load(sys.argv[1]).values()]
+    module = tf.saved_model.load(sys.argv[2])
+    np.save(sys.argv[3], module.step(*tensors)[3])
+"""
+
+
+def test_saved_model(tmp_path):
+    tensors = step_tensors()
+    module = tf.Module()
+    module.step = tf.function(step, jit_compile=True, input_signature=[tf.TensorSpec(None)] * 6)
+    tf.saved_model.save(module, tmp_path / "model")
+    np.savez(tmp_path / "tensors.npz", *tensors)
+    run_code(SAVED, *(str(tmp_path / name) for name in ("tensors.npz", "model", "h.npy")))
+    np.testing.assert_array_equal(np.load(tmp_path / "h.npy"), step(*tensors).h)
+
+
+LATE = """
+    import tensorflow as tf
+
+    assert tf.function(lambda x: x + 1, jit_compile=True)(1) == 2
+    import tf_rnn_ops
+
+    zeros = [tf.zeros(shape) for shape in ([2, 3], [2, 4], [7, 8], [7, 4], [8], [4])]
+    names = ("x", "h_prev", "w_ru", "w_c", "b_ru", "b_c")
+    step = tf.function(lambda *args: tf_rnn_ops.raw_ops.GRUBlockCell(**dict(zip(names, args))), jit_compile=True)
+    assert step(*zeros).u.numpy().tolist() == [[0.5] * 4] * 2
+"""
+
+
+def test_import_after_xla_has_compiled_something():
+    run_code(LATE)
+
+
+CLUSTERED = """
+    import tensorflow as tf, tf_rnn_ops
+
+    @tf.function
+    def model(x, params, num_units):
+        size = tf_rnn_ops.raw_ops.CudnnRNNParamsSize(
+            num_layers=2, num_units=num_units, input_size=8, T=tf.float32, S=tf.int32
+        )
+        state = tf.zeros([2, 4, 8])
+        with tf.GradientTape() as tape:
+            tape.watch(params)
+            outputs = tf_rnn_ops.raw_ops.CudnnRNN(
+                input=x * 2, input_h=state, input_c=state, params=tf.reshape(params, size), dropout=0.5, seed=1
+            )
+            y = tf.sigmoid(outputs.output * 3 + 1)
+        return y, tape.gradient(y, params)
+
+    x, params = tf.ones([5, 4, 8]), tf.linspace(-1.0, 1.0, 1152)
+    y, gradient = model(x, params, tf.constant(8))
+    print(float(tf.reduce_sum(y)), float(tf.reduce_sum(gradient)))
+"""
+
+
+def test_clusters_that_tensorflow_chooses():
+    """They may hold the ops or leave them out."""
+    flags = "--tf_xla_auto_jit=2 --tf_xla_cpu_global_jit --tf_xla_min_cluster_size=1"
+    clustered, plain = (
+        [float(word) for word in run_code(CLUSTERED, TF_XLA_FLAGS=each).split()] for each in (flags, "")
+    )
+    np.testing.assert_allclose(clustered, plain, rtol=1e-5)
+
+
+BUILTIN = """
+    import tensorflow as tf, tf_rnn_ops
+
+    ops = tf.raw_ops
+    tf_rnn_ops.enable_builtin_kernels()
+
+    @tf.function(jit_compile=True)
+    def model(x, num_units):
+        sizes = dict(num_layers=1, num_units=num_units, input_size=3)
+        size = ops.CudnnRNNParamsSize(**sizes, T=tf.float32, S=tf.int32)
+        params = tf.reshape(tf.linspace(-1.0, 1.0, 144), size)
+        weights = ops.CudnnRNNParamsToCanonical(**sizes, params=params, num_params=8)
+        params = ops.CudnnRNNCanonicalToParams(**sizes, weights=weights.weights, biases=weights.biases)
+        state = tf.zeros([1, 2, 4])
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            outputs = ops.CudnnRNNV3(
+                input=x, input_h=state, input_c=state, params=params, sequence_lengths=[5, 2]
+            )
+        return outputs.output, tape.gradient(outputs.output, x)
+
+    with_xla = model(tf.ones([5, 2, 3]), 4)
+    ops = tf_rnn_ops.raw_ops
+    tf.config.run_functions_eagerly(True)
+    for one, other in zip(with_xla, model(tf.ones([5, 2, 3]), 4)):
+        assert one.numpy().tobytes() == other.numpy().tobytes()
+"""
+
+
+def test_ops_of_tensorflow():
+    run_code(BUILTIN)
+
+
+def test_ops_of_tensorflow_that_are_not_asked_for():
+    code = BUILTIN.replace("    tf_rnn_ops.enable_builtin_kernels()\n", "")
+    process = run_python("-c", textwrap.dedent(code))
+    assert "No registered 'CudnnRNNParamsSize' OpKernel for XLA_CPU_JIT" in process.stderr
+
+
+@pytest.mark.parametrize("name", [_library.XLA_PATH.name, _library.FFI_PATH.name])
+@pytest.mark.parametrize("length", [None, 5000], ids=["missing", "too short"])
+def test_import_without_the_libraries(tmp_path, name, length):
+    package = shutil.copytree(_library.XLA_PATH.parent, tmp_path / "tf_rnn_ops")
+    library = package / name
+    content = library.read_bytes()
+    library.unlink()
+    if length:
+        library.write_bytes(content[:length])
+    code = "import tf_rnn_ops; print(tf_rnn_ops.__file__, tf_rnn_ops.xla.why_not_loaded())"
+    file, _, why_not = run_code(code, PYTHONPATH=str(tmp_path)).partition(" ")
+    assert file == str(package / "__init__.py")
+    assert name in why_not
+
+
+def test_report_says_whether_the_libraries_are_loaded():
+    printed = run_program("-m", "tf_rnn_ops")
+    assert re.search(rf"^ +XLA for the CPU +loaded: {_library.XLA_PATH}$", printed, re.MULTILINE)
+    assert re.search(r"^ +CudnnRNNV3 +XLA_CPU_JIT ", printed, re.MULTILINE)
