@@ -108,7 +108,7 @@ gpu-bench: $(GPU_READY) ## Measure the ops on a GPU beside TensorFlow's own and 
 # ---------------------------------------------------------------- checks
 
 .PHONY: test
-test: test-cc test-python gpu-rehearsal ## Run the C++ unit tests, the Python tests and the GPU check's rehearsal.
+test: test-cc test-python test-xla-sample gpu-rehearsal ## Run the C++ unit tests, the Python tests and the GPU check's rehearsal.
 
 .PHONY: test-cc
 test-cc: $(VENV)/ready $(CUDNN)/ready .tools/bazel ## Run the C++ unit tests.
@@ -130,6 +130,20 @@ test-python: $(VENV)/installed $(VENV)/peers build/gpu-libraries/ready ## Run th
 test-slow: $(VENV)/installed $(VENV)/peers ## Run the slow Python tests, which CI has no time for.
 	@echo "==> slow Python tests"
 	@$(VENV)/bin/$(PYTEST) -m slow
+
+# Those of what the ops compute and refuse. tests/xla_switch.py says what XLA cannot do.
+XLA_TESTS = $(wildcard $(addprefix tests/test_,*_gradients.py *_second_order.py *_layer*.py keras_rnn.py \
+	accelerate_keras.py *_parity.py *_bad_input.py *_shapes.py *_dropout.py *_params_ops.py unaligned.py builtin_kernels.py))
+XLA_EVERY := 1
+
+# Compiling takes long.
+.PHONY: test-xla test-xla-sample
+test-xla: ## Run the Python tests of the ops and layers, all compiled by XLA.
+test-xla-sample: XLA_EVERY := 20
+test-xla-sample: ## Run every 20th of these.
+test-xla test-xla-sample: $(VENV)/installed $(VENV)/peers
+	@echo "==> Python tests, of which XLA compiles everything"
+	@TF_RNN_OPS_TEST_XLA=$(XLA_EVERY) $(VENV)/bin/$(PYTEST) -m "not slow" $(XLA_TESTS)
 
 .PHONY: test-random
 test-random: $(VENV)/installed $(VENV)/peers ## Run property tests and fuzzer with a fresh seed; SEED=1 CALLS=1000 choose.

@@ -12,6 +12,7 @@ import keras
 import parity
 import pytest
 import tensorflow as tf
+import xla_switch
 from tensorflow.python.framework import config as tensorflow_config  # the way back from determinism is not public
 
 import tf_rnn_ops
@@ -23,6 +24,9 @@ tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfigur
 # Results are judged by the rounding of float32, which TF32 is far from.
 tf.config.experimental.enable_tensor_float_32_execution(False)
 
+if xla_switch.EVERY:
+    xla_switch.turn_on()
+
 hypothesis.settings.register_profile(
     "default",
     deadline=None,  # timing never decides a test
@@ -33,6 +37,18 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("default")
 # `make test-random` chooses it, and a seed.
 hypothesis.settings.register_profile("random", hypothesis.settings.get_profile("default"), derandomize=False)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config, items):
+    """Chooses the tests that run when XLA compiles everything."""
+    if not xla_switch.EVERY:
+        return
+    chosen = items[:: xla_switch.EVERY]
+    config.hook.pytest_deselected(items=[each for each in items if each not in chosen])
+    items[:] = chosen
+    for each in items:
+        xla_switch.prepare(each)
 
 
 @pytest.fixture(autouse=True)

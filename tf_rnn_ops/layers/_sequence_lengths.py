@@ -21,9 +21,11 @@ def lengths_of_mask(mask, inputs, time_major=False):
     dimensions = "[time, batch]" if time_major else "[batch, time]"
     if not mask.shape.is_compatible_with(wanted):
         raise ValueError(f"mask must be {dimensions}, here {wanted}, but has shape {mask.shape}")
+    checks = []
     if not (mask.shape.is_fully_defined() and wanted.is_fully_defined()):
-        tf.debugging.assert_equal(tf.shape(mask), tf.shape(inputs)[:2], message=f"mask must be {dimensions}")
-    by_sequence = tf.transpose(mask) if time_major else mask  # [batch, time]
+        checks = [tf.debugging.assert_equal(tf.shape(mask), tf.shape(inputs)[:2], message=f"mask must be {dimensions}")]
+    with tf.control_dependencies(checks):
+        by_sequence = tf.transpose(mask) if time_major else mask  # [batch, time]
     lengths = tf.reduce_sum(tf.cast(by_sequence, tf.int32), axis=1)
     right_padded = tf.sequence_mask(lengths, tf.shape(by_sequence)[1])
     tf.debugging.assert_equal(

@@ -1,0 +1,27 @@
+"""The switch with which XLA compiles every call of the ops in the tests: that it does."""
+
+import pathlib
+
+import processes
+import pytest
+import xla_switch
+
+COMPILED = """\
+eager GRUBlockCell
+gradient GRUBlockCell GRUBlockCellGradV2
+graph GRUBlockCell
+function GRUBlockCell+sine
+library GRUBlockCell
+builtin CudnnRNN
+"""
+NOT_COMPILED = "eager\ngradient\ngraph\nfunction\nlibrary\nbuiltin\n"
+
+
+@pytest.mark.parametrize(("switch", "printed"), [("1", COMPILED), ("0", NOT_COMPILED)], ids=["on", "off"])
+def test_what_is_compiled(tmp_path, switch, printed):
+    program = pathlib.Path(__file__).with_name("compiled_calls.py")
+    environment = {
+        xla_switch.VARIABLE: switch,
+        "XLA_FLAGS": f"--xla_dump_to={tmp_path} --xla_dump_hlo_as_text",
+    }
+    assert processes.run_program(str(program), str(tmp_path), **environment) == printed
