@@ -62,9 +62,9 @@ def explain(model):
     faster than Keras's, and "Keras" where it falls back to Keras.
 
     `explain` reads how the layers are configured, also those in nested models and wrappers such as `Bidirectional`. A
-    fallback that depends on a call, such as on a mask with a value for each unit, is not shown but logged when it happens. A model that makes its layers when it is first called shows them
-    after that. The `call` and `inner_loop` of a subclass are not inspected. A cell that a model calls by itself is not
-    shown.
+    fallback that depends on a call, such as on a mask with a value for each unit, is not shown but logged when it
+    happens. A model that makes its layers when it is first called shows them after that. The `call` and `inner_loop` of
+    a subclass are not inspected. A cell that a model calls by itself is not shown.
 
     Args:
       model: a Keras model or layer. Layers of Keras 2 (`tf_keras`) are shown as not accelerated.
