@@ -68,11 +68,31 @@ REFUSED = [
     ),
     Refused(
         "XLA loses the sizes of the lists that a loop keeps where the gradient of its gradient is taken outside",
-        ["test_keras_rnn.py::test_second_derivatives_with_other_activations_equal_keras"],
+        [
+            "test_cudnn_rnn_second_order.py::test_fourth_order[dropout-eager]",
+            "test_cudnn_rnn_second_order.py::test_fourth_order[eager]",
+            "test_cudnn_rnn_second_order.py::test_third_order[",
+            "test_cudnn_rnn_second_order.py::test_third_order_with_dropout[an output of one-eager]",
+            "test_cudnn_rnn_second_order.py::test_third_order_with_dropout[two directions-eager]",
+            "test_keras_rnn.py::test_second_derivatives_with_other_activations_equal_keras",
+        ],
     ),
     Refused(
         "XLA differentiates a loop only if it knows the largest number of iterations",
         ["test_keras_rnn.py::test_second_derivatives_within_a_while_loop_equal_keras"],
+    ),
+    Refused(
+        "TensorFlow's forward accumulator differentiates a function more often than it is asked to",
+        [
+            *(
+                f"test_cudnn_rnn_second_order.py::test_forward_accumulator[{mode}-eager]"
+                for mode in ("rnn_relu", "rnn_tanh", "lstm", "gru")
+            ),
+            *(
+                f"test_cudnn_rnn_second_order.py::test_forward_accumulator_around_a_tape_of_layers[{layer}-eager]"
+                for layer in ("lstm", "gru", "tanh", "cudnn")
+            ),
+        ],
     ),
     Refused(
         "TensorFlow builds the gradient of a function when it calls it, whether or not it is asked for",
