@@ -54,8 +54,11 @@ REFUSED = [
         "XLA takes a tensor at an odd address for one of its own, and crashes",
         [
             "test_unaligned.py::test_elements_between_their_places_are_refused",
-            "test_unaligned.py::test_results_are_of_the_same_bits[CudnnRNNBackpropV",
-            "test_unaligned.py::test_results_are_of_the_same_bits[TfRnnOps>CudnnRNNBackpropV",
+            *(
+                f"test_unaligned.py::test_{what}_are_of_the_same_bits[{op}"
+                for what in ("results", "gradients")
+                for op in ("CudnnRNNBackpropV", "TfRnnOps>CudnnRNNBackpropV", "TfRnnOps>KerasRNN")
+            ),
         ],
         ends_the_process=True,
     ),
@@ -97,7 +100,8 @@ REFUSED = [
     Refused(
         "TensorFlow builds the gradient of a function when it calls it, whether or not it is asked for",
         [
-            "test_cudnn_rnn_layer.py::test_gradients_of_inference_are_those_of_training_without_dropout",
+            f"test_cudnn_rnn_layer.py::test_gradients_of_inference_are_those_of_training_without_dropout[{mode}-False-"
+            for mode in ("rnn_relu", "rnn_tanh", "lstm", "gru")
         ],
     ),
     Refused(
