@@ -100,8 +100,20 @@ REFUSED = [
     Refused(
         "TensorFlow builds the gradient of a function when it calls it, whether or not it is asked for",
         [
-            f"test_cudnn_rnn_layer.py::test_gradients_of_inference_are_those_of_training_without_dropout[{mode}-False-"
-            for mode in ("rnn_relu", "rnn_tanh", "lstm", "gru")
+            *(
+                "test_cudnn_rnn_layer.py::test_gradients_of_inference_are_those_of_training_without_dropout"
+                f"[{mode}-False-"
+                for mode in ("rnn_relu", "rnn_tanh", "lstm", "gru")
+            ),
+            *(
+                f"test_cudnn_rnn_layer_options.py::test_equals_the_reference[{network}-{major}-major-lengths-inference]"
+                for network in (
+                    f"{mode}-{direction}"
+                    for mode in ("rnn_relu", "rnn_tanh", "lstm", "gru", "lstm-2")
+                    for direction in ("unidirectional", "bidirectional")
+                )
+                for major in ("batch", "time")
+            ),
         ],
     ),
     Refused(
