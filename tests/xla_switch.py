@@ -54,8 +54,11 @@ REFUSED = [
         "XLA takes a tensor at an odd address for one of its own, and crashes",
         [
             "test_unaligned.py::test_elements_between_their_places_are_refused",
-            "test_unaligned.py::test_results_are_of_the_same_bits[CudnnRNNBackpropV",
-            "test_unaligned.py::test_results_are_of_the_same_bits[TfRnnOps>CudnnRNNBackpropV",
+            *(
+                f"test_unaligned.py::test_{what}_are_of_the_same_bits[{op}"
+                for what in ("results", "gradients")
+                for op in ("CudnnRNNBackpropV", "TfRnnOps>CudnnRNNBackpropV", "TfRnnOps>KerasRNN")
+            ),
         ],
         ends_the_process=True,
     ),
@@ -68,16 +71,49 @@ REFUSED = [
     ),
     Refused(
         "XLA loses the sizes of the lists that a loop keeps where the gradient of its gradient is taken outside",
-        ["test_keras_rnn.py::test_second_derivatives_with_other_activations_equal_keras"],
+        [
+            "test_cudnn_rnn_second_order.py::test_fourth_order[dropout-eager]",
+            "test_cudnn_rnn_second_order.py::test_fourth_order[eager]",
+            "test_cudnn_rnn_second_order.py::test_third_order[",
+            "test_cudnn_rnn_second_order.py::test_third_order_with_dropout[an output of one-eager]",
+            "test_cudnn_rnn_second_order.py::test_third_order_with_dropout[two directions-eager]",
+            "test_keras_rnn.py::test_second_derivatives_with_other_activations_equal_keras",
+        ],
     ),
     Refused(
         "XLA differentiates a loop only if it knows the largest number of iterations",
         ["test_keras_rnn.py::test_second_derivatives_within_a_while_loop_equal_keras"],
     ),
     Refused(
+        "TensorFlow's forward accumulator differentiates a function more often than it is asked to",
+        [
+            *(
+                f"test_cudnn_rnn_second_order.py::test_forward_accumulator[{mode}-eager]"
+                for mode in ("rnn_relu", "rnn_tanh", "lstm", "gru")
+            ),
+            *(
+                f"test_cudnn_rnn_second_order.py::test_forward_accumulator_around_a_tape_of_layers[{layer}-eager]"
+                for layer in ("lstm", "gru", "tanh", "cudnn")
+            ),
+        ],
+    ),
+    Refused(
         "TensorFlow builds the gradient of a function when it calls it, whether or not it is asked for",
         [
-            "test_cudnn_rnn_layer.py::test_gradients_of_inference_are_those_of_training_without_dropout",
+            *(
+                "test_cudnn_rnn_layer.py::test_gradients_of_inference_are_those_of_training_without_dropout"
+                f"[{mode}-False-"
+                for mode in ("rnn_relu", "rnn_tanh", "lstm", "gru")
+            ),
+            *(
+                f"test_cudnn_rnn_layer_options.py::test_equals_the_reference[{network}-{major}-major-lengths-inference]"
+                for network in (
+                    f"{mode}-{direction}"
+                    for mode in ("rnn_relu", "rnn_tanh", "lstm", "gru", "lstm-2")
+                    for direction in ("unidirectional", "bidirectional")
+                )
+                for major in ("batch", "time")
+            ),
         ],
     ),
     Refused(
