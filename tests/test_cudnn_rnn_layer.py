@@ -171,6 +171,16 @@ def test_a_mask_of_another_shape_is_refused_when_shapes_are_known(shape):
         run(tf.constant(sequences()), tf.ones(shape, tf.bool))
 
 
+@pytest.mark.parametrize("jit_compile", [False, True])
+@pytest.mark.parametrize("steps", [0, 3, TIME + 2])
+def test_a_mask_of_another_number_of_steps_is_refused(steps, jit_compile):
+    layer = random_layer(UNITS)
+    signature = [tf.TensorSpec([None, None, FEATURES], tf.float64), tf.TensorSpec([None, None], tf.bool)]
+    run = tf.function(lambda x, mask: layer(x, mask=mask), input_signature=signature, jit_compile=jit_compile)
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"mask must be \[batch, time\]|sequence_lengths\[0\]"):
+        run(tf.constant(sequences()), tf.sequence_mask([min(steps, TIME)] * BATCH, steps))
+
+
 @pytest.mark.parametrize("run", ["eager", "graph", "predict"])
 def test_a_mask_that_is_not_right_padded_is_refused(run):
     layer = random_layer(UNITS)

@@ -421,23 +421,26 @@ def test_the_mask_of_a_batch_of_one_is_that_of_all(call):
 
 
 @pytest.mark.parametrize("jit_compile", [False, pytest.param(True, marks=needs_xla)])
-@pytest.mark.parametrize("shape", [(BATCH, TIME - 1), (BATCH, TIME + 1), (2, TIME)])
+@pytest.mark.parametrize("shape", [(BATCH, TIME - 1), (BATCH, TIME + 1), (BATCH, 0), (BATCH, 1), (2, TIME)])
 def test_a_mask_of_another_shape_is_refused(shape, jit_compile):
     layer = OURS["LSTM"](UNITS, return_sequences=True)
     arguments = {"x": tf.constant(data(BATCH, TIME, FEATURES, dtype="float32")), "mask": tf.ones(shape, tf.bool)}
     run = with_unknown_sizes(lambda arguments: layer(arguments["x"], mask=arguments["mask"]), arguments, jit_compile)
-    with pytest.raises(tf.errors.InvalidArgumentError, match=r"mask must|Incompatible shapes"):
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"mask must|Incompatible shapes|reshape"):
         run(arguments)
 
 
 @pytest.mark.parametrize("jit_compile", [False, pytest.param(True, marks=needs_xla)])
-def test_a_state_of_another_batch_is_refused(jit_compile):
-    layer = OURS["GRU"](UNITS)
-    arguments = {"x": tf.constant(data(BATCH, TIME, FEATURES, dtype="float32")), "states": [tf.ones([2, UNITS])]}
+@pytest.mark.parametrize("reset_after", [True, False])
+@pytest.mark.parametrize(("batch", "of_state"), [(BATCH, 2), (1, BATCH)])
+def test_a_state_of_another_batch_is_refused(batch, of_state, reset_after, jit_compile):
+    layer = OURS["GRU"](UNITS, reset_after=reset_after)
+    x = tf.constant(data(batch, TIME, FEATURES, dtype="float32"))
+    arguments = {"x": x, "states": [tf.ones([of_state, UNITS])]}
     run = with_unknown_sizes(
         lambda arguments: layer(arguments["x"], initial_state=arguments["states"]), arguments, jit_compile
     )
-    with pytest.raises(tf.errors.InvalidArgumentError, match="Incompatible shapes"):
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"Incompatible shapes|reshape"):
         run(arguments)
 
 

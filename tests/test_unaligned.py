@@ -224,6 +224,17 @@ def test_a_layer_takes_sequence_lengths(dtype):
     assert contents(results[1:]) == contents(results[:1])
 
 
+@pytest.mark.parametrize("argument", ["mask", "initial_state"])
+def test_a_layer_takes_masks_and_states_of_any_batch(argument):
+    layer = tf_rnn_ops.layers.GRU(4)
+    x = tf.constant(np.random.default_rng(0).standard_normal([2, 5, 3]), tf.float32)
+    value = {"mask": np.arange(10).reshape(2, 5) % 3 > 0, "initial_state": np.ones([2, 4], np.float32)}[argument]
+    signature = [tf.TensorSpec([None, None, 3]), tf.TensorSpec([None, *value.shape[1:]], value.dtype)]
+    run = tf.function(lambda x, value: layer(x, **{argument: value}), input_signature=signature)
+    results = [run(x, place(value)) for place in (tf.constant, Unaligned())]
+    assert contents(results[1:]) == contents(results[:1])
+
+
 def test_a_layer_with_given_params_can_be_trained():
     params = Unaligned()(np.zeros(LAYOUT.size, np.float32))
     layer = tf_rnn_ops.layers.CudnnLSTM.from_params(LAYOUT, params)

@@ -199,6 +199,19 @@ def test_dropout_repeats_where_seeds_say_so():
     assert len(set(runs[0])) == 3
 
 
+def test_dropout_goes_on_from_shape_to_shape():
+    config = Config("lstm", num_layers=2, num_units=32, dropout=0.5)
+    inputs = network_inputs(config, "float32")
+    signature = {name: tf.TensorSpec([None] * len(each.shape)) for name, each in inputs.items()}
+    shorter = {**inputs, "input": inputs["input"][:-1]}
+    runs = []
+    for jit in (True, False):
+        function = tf.function(network(config, "V2", **SEEDS), input_signature=[signature], jit_compile=jit)
+        runs.append([function(each).output.numpy().tobytes() for each in (inputs, shorter, inputs, shorter)])
+    assert runs[0] == runs[1]
+    assert len(set(runs[0])) == 4
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("mode", KINDS)
 def test_layer(mode, dtype):

@@ -5,7 +5,10 @@ CPU, where the twins of the CudnnRNN ops do not, and take bfloat16, half, float3
 GRUBlockCell ops take float32 only; bfloat16 and half are computed in float32.
 """
 
+import random
 from typing import Any
+
+import tensorflow as tf
 
 from tf_rnn_ops._library import ops
 
@@ -26,6 +29,17 @@ __all__ = [
     "KerasRNN",
     "KerasRNNBackprop",
 ]
+
+
+def _drawing_on_its_own(outputs, drops):
+    """Names the stream of dropout masks of an op in a graph, and returns the op's outputs.
+
+    XLA compiles the op anew for each shape. All programs of one name draw from one stream, as the op's kernel does.
+    """
+    if drops and not tf.executing_eagerly():
+        stream = tf.compat.v1.AttrValue(i=random.SystemRandom().getrandbits(63))
+        outputs[0].op._set_attr("_dropout_stream", stream)
+    return outputs
 
 
 def GRUBlockCell(*, x, h_prev, w_ru, w_c, b_ru, b_c, name: str | None = None) -> Any:
@@ -180,7 +194,7 @@ def CudnnRNN(
       >>> rnn.output.shape.as_list()
       [5, 2, 4]
     """
-    return ops.tf_rnn_ops_cudnn_rnn(
+    outputs = ops.tf_rnn_ops_cudnn_rnn(
         input=input,
         input_h=input_h,
         input_c=input_c,
@@ -194,6 +208,7 @@ def CudnnRNN(
         is_training=is_training,
         name=name,
     )
+    return _drawing_on_its_own(outputs, is_training and dropout)
 
 
 def CudnnRNNV2(
@@ -254,7 +269,7 @@ def CudnnRNNV2(
       >>> rnn.output.shape.as_list()
       [5, 2, 4]
     """
-    return ops.tf_rnn_ops_cudnn_rnnv2(
+    outputs = ops.tf_rnn_ops_cudnn_rnnv2(
         input=input,
         input_h=input_h,
         input_c=input_c,
@@ -268,6 +283,7 @@ def CudnnRNNV2(
         is_training=is_training,
         name=name,
     )
+    return _drawing_on_its_own(outputs, is_training and dropout)
 
 
 def CudnnRNNV3(
@@ -339,7 +355,7 @@ def CudnnRNNV3(
       >>> rnn.output.shape.as_list()
       [5, 2, 4]
     """
-    return ops.tf_rnn_ops_cudnn_rnnv3(
+    outputs = ops.tf_rnn_ops_cudnn_rnnv3(
         input=input,
         input_h=input_h,
         input_c=input_c,
@@ -356,6 +372,7 @@ def CudnnRNNV3(
         time_major=time_major,
         name=name,
     )
+    return _drawing_on_its_own(outputs, is_training and dropout)
 
 
 def CudnnRNNBackprop(

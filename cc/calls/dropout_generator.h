@@ -4,6 +4,7 @@
 #define TF_RNN_OPS_CC_CALLS_DROPOUT_GENERATOR_H_
 
 #include <cstdint>
+#include <memory>
 #include <mutex>
 
 #include "cc/calls/call_frame.h"
@@ -17,31 +18,27 @@ namespace tf_rnn_ops {
 // device.
 class DropoutGenerator {
  public:
-  Status Init(const Attributes& attributes) {
-    std::int64_t seed, seed2;
-    TF_RNN_OPS_RETURN_IF_ERROR(attributes.Get("seed", &seed));
-    TF_RNN_OPS_RETURN_IF_ERROR(attributes.Get("seed2", &seed2));
-    next_ = {static_cast<std::uint64_t>(seed), 0,
-             static_cast<std::uint64_t>(seed2)};
-    if (seed != 0 || seed2 != 0) return Status();
-    return attributes.MakeSeeds(&next_.key, &next_.counter_high);
-  }
+  // The attribute that names the stream, where one op is compiled several times
+  // to programs that are to draw from one stream.
+  static constexpr char kStream[] = "dropout_stream";
+
+  Status Init(const Attributes& attributes);
 
   // The place of the next `num_samples` values of the stream's counter, which
   // no other call is given.
-  rnn::RandomStream Reserve(std::int64_t num_samples) {
-    const std::lock_guard<std::mutex> guard(mutex_);
-    const rnn::RandomStream reserved = next_;
-    const bool carries = __builtin_add_overflow(
-        next_.counter_low, static_cast<std::uint64_t>(num_samples),
-        &next_.counter_low);
-    next_.counter_high += carries ? 1 : 0;
-    return reserved;
-  }
+  rnn::RandomStream Reserve(std::int64_t num_samples);
 
  private:
-  std::mutex mutex_;
-  rnn::RandomStream next_{};
+  struct Stream {
+    std::mutex mutex;
+    rnn::RandomStream next{};
+  };
+
+  // The stream of a name, which lives as long as a generator has it.
+  // is_new: whether nobody had it.
+  static std::shared_ptr<Stream> FindStream(std::int64_t name, bool* is_new);
+
+  std::shared_ptr<Stream> stream_;
 };
 
 }  // namespace tf_rnn_ops

@@ -1,5 +1,6 @@
 #include "cc/xla/handlers.h"
 
+#include <exception>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -51,8 +52,8 @@ class StateTypes {
 };
 
 StateTypes& Types() {
-  static StateTypes types;
-  return types;
+  static auto* const types = new StateTypes;
+  return *types;
 }
 
 // Says which version of the interface the handler speaks.
@@ -116,6 +117,10 @@ XLA_FFI_Error* Handle(const OpDefinition& op, XLA_FFI_CallFrame* call) {
     return ToError(*call->api,
                    Status(StatusCode::kResourceExhausted,
                           rnn::Join(op.name, " ran out of memory")));
+  } catch (const std::exception& error) {
+    return ToError(*call->api,
+                   Status(StatusCode::kInternal,
+                          rnn::Join(op.name, " failed: ", error.what())));
   }
 }
 

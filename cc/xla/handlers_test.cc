@@ -143,6 +143,12 @@ struct Call {
   // Loads the program and runs it. Returns the error's message; empty if there
   // is none.
   std::string Run(int times = 1) {
+    return Run([] { return ""; }, times);
+  }
+
+  // Does so, and something else before the program is let go. Returns the first
+  // error.
+  std::string Run(const std::function<std::string()>& then, int times = 1) {
     XLA_FFI_ExecutionContext context;
     context.num_threads = num_threads;
     context.takes_tasks = takes_tasks;
@@ -150,6 +156,7 @@ struct Call {
     for (int i = 0; i < times && error.empty(); ++i) {
       error = Stage(XLA_FFI_ExecutionStage_EXECUTE, &context);
     }
+    if (error.empty()) error = then();
     for (const auto& [task, data] : context.tasks) task(data);
     if (context.state) context.delete_state(context.state);
     return error;
@@ -453,6 +460,23 @@ TEST(HandlersTest, DrawAnewInEachRun) {
     Call third = call;
     EXPECT_EQ(third.Run(2), "");
     EXPECT_EQ(again.results[0].memory, third.results[0].memory);
+  }
+}
+
+// Programs that name one stream draw from it in turn, whatever their shapes.
+TEST(HandlersTest, DrawFromOneStreamIfTheyNameIt) {
+  for (const Call& call : AllCalls()) {
+    if (std::string(call.op->name) != "CudnnRNNV3") continue;
+    Call twice = call, first = call, second = call;
+    EXPECT_EQ(twice.Run(2), "");
+    first.attributes["dropout_stream"] = std::int64_t{17};
+    second.attributes["dropout_stream"] = std::int64_t{17};
+    EXPECT_EQ(first.Run([&] { return second.Run(); }), "");
+    EXPECT_EQ(first.results[0].memory, call.results[0].memory);
+    EXPECT_EQ(second.results[0].memory, twice.results[0].memory);
+    // Where no program has it any more, it begins anew.
+    EXPECT_EQ(second.Run(), "");
+    EXPECT_EQ(second.results[0].memory, call.results[0].memory);
   }
 }
 

@@ -19,6 +19,7 @@
 #include "absl/types/span.h"
 #include "cc/calls/array.h"
 #include "cc/calls/call_frame.h"
+#include "cc/calls/dropout_generator.h"
 #include "cc/calls/status.h"
 #include "cc/kernels/tensorflow_frame.h"
 #include "cc/rnn/executor.h"
@@ -73,6 +74,16 @@ std::string ToMlir(const std::string& type,
   return "";
 }
 
+// The stream of dropout masks that all programs draw from that a node is
+// compiled to. Functions that are inlined twice have two nodes of one name of
+// a stream.
+std::string ToMlirStream(const tensorflow::NodeDef& node, std::int64_t stream) {
+  const std::size_t hash =
+      std::hash<std::string>()(absl::StrCat(stream, "/", node.name()));
+  return absl::StrCat(DropoutGenerator::kStream, " = ",
+                      static_cast<std::int64_t>(hash), " : i64");
+}
+
 // The attributes of a node, and the names of outputs that it need not make, as
 // a dictionary in MLIR's syntax.
 std::string ToMlir(const tensorflow::OpDef& op, const tensorflow::NodeDef& node,
@@ -88,6 +99,10 @@ std::string ToMlir(const tensorflow::OpDef& op, const tensorflow::NodeDef& node,
   if (!unwanted_outputs.empty()) {
     attributes.push_back(absl::StrCat(
         kUnwantedOutputs, " = \"", absl::StrJoin(unwanted_outputs, ","), "\""));
+  }
+  const auto stream = node.attr().find("_dropout_stream");
+  if (stream != node.attr().end()) {
+    attributes.push_back(ToMlirStream(node, stream->second.i()));
   }
   return absl::StrCat("{", absl::StrJoin(attributes, ", "), "}");
 }

@@ -274,8 +274,11 @@ def _of_batch(state, x):
     """Returns a state, [batch, units]. As in Keras, one of a batch of 1 is that of all, which only a run may show."""
     if state.shape[0] is not None and state.shape[0] == x.shape[0]:
         return state
-    # XLA's tf.broadcast_to would repeat a batch of 2 up to one of 4.
-    return state * tf.ones([tf.shape(x)[0], 1], state.dtype)
+    shape = [tf.shape(x)[0], state.shape[1]]
+    if is_compiled_by_xla():
+        # XLA's tf.broadcast_to would repeat a batch of 2 up to one of 4.
+        return tf.reshape(state * tf.ones([shape[0], 1], state.dtype), shape)
+    return tf.broadcast_to(state, shape)
 
 
 def _is_mask(mask, sequences):
@@ -302,9 +305,12 @@ def _checked_mask(mask, sequences):
     checks = [
         tf.debugging.assert_equal(tf.shape(mask)[1], shape[1], message="mask must have as many steps as the sequences"),
     ]
-    with tf.control_dependencies(checks):
-        # One of a batch of 1 is that of all. XLA leaves out the check, and the op has one of its own. See `_of_batch`.
-        mask = tf.logical_and(mask, tf.ones([shape[0], 1], tf.bool))
+    # One of a batch of 1 is that of all.
+    if is_compiled_by_xla():  # which leaves out the check; see `_of_batch`
+        mask = tf.reshape(tf.logical_and(mask, tf.ones([shape[0], 1], tf.bool)), shape)
+    else:
+        with tf.control_dependencies(checks):
+            mask = tf.broadcast_to(mask, shape)
     return tf.ensure_shape(mask, sequences.shape[:2])
 
 

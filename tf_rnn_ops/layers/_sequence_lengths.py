@@ -34,7 +34,9 @@ def lengths_of_mask(mask, inputs, time_major=False):
         message="mask must be right-padded, that is, have for each sequence all that is True before all that is False",
     )
     # XLA leaves out assertions: the op then refuses the length.
-    return tf.where(tf.reduce_all(by_sequence == right_padded, axis=1), lengths, -1)
+    has_all_steps = tf.shape(mask)[0 if time_major else 1] == tf.shape(inputs)[0 if time_major else 1]
+    is_right_padded = tf.reduce_all(by_sequence == right_padded, axis=1)
+    return tf.where(tf.logical_and(has_all_steps, is_right_padded), lengths, -1)
 
 
 def checked_lengths(sequence_lengths, batch):

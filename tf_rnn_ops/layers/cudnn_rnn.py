@@ -325,7 +325,8 @@ class CudnnRNN(keras.layers.Layer):
         lengths = checked_lengths(sequence_lengths, inputs.shape[self._batch_axis])
         if of_mask is not None:
             tf.debugging.assert_equal(lengths, of_mask, message="sequence_lengths must be those that the mask says")
-            lengths = tf.where(lengths == of_mask, lengths, -1)  # for XLA, which leaves out assertions
+            # XLA leaves out assertions: the op then refuses the lengths.
+            lengths = tf.where(tf.reduce_all(lengths == of_mask), lengths, -tf.ones_like(lengths))
         return lengths
 
     def _state_shapes(self, batch):
