@@ -113,5 +113,10 @@ def test_our_sources_have_none(capsys):
 @pytest.mark.parametrize("folder", check_accessors.EVERYWHERE)
 def test_sources_are_looked_at(folder):
     names = {each.name for each in check_accessors.sources(folder)}
-    assert "cudnn_rnn.cc" in names
+    one_of_them = {
+        "cc/kernels": "tensorflow_frame.cc",
+        "cc/xla": "handlers.cc",
+        "cc/calls": "cudnn_rnn_inputs.cc",
+    }.get(folder, "cudnn_rnn.cc")
+    assert one_of_them in names
     assert not any("_test" in name for name in names)
