@@ -32,13 +32,6 @@ rnn::PoolUsers& IntraOpPoolUsers() {
   return users;
 }
 
-Array ToArray(const Tensor& tensor) {
-  const TensorShape& shape = tensor.shape();
-  const auto sizes = shape.dim_sizes();
-  return {Shape(sizes.data(), sizes.size()), tensor.data(),
-          shape.num_elements(), static_cast<std::int64_t>(tensor.TotalBytes())};
-}
-
 // Refuses sizes that no tensor has, where TensorShape's constructors would
 // abort.
 Status ToTensorShape(const Shape& shape, TensorShape* tensor_shape) {
@@ -62,6 +55,13 @@ absl::Status ToAbslStatus(const Status& status) {
   if (status.ok()) return absl::OkStatus();
   return absl::Status(static_cast<absl::StatusCode>(status.code()),
                       status.message());
+}
+
+Array ToArray(const Tensor& tensor) {
+  const TensorShape& shape = tensor.shape();
+  const auto sizes = shape.dim_sizes();
+  return {Shape(sizes.data(), sizes.size()), tensor.data(),
+          shape.num_elements(), static_cast<std::int64_t>(tensor.TotalBytes())};
 }
 
 Status TensorFlowAttributes::Get(const char* name, bool* value) const {

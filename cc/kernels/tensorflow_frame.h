@@ -20,6 +20,9 @@ namespace tf_rnn_ops {
 Status FromAbslStatus(const absl::Status& status);
 absl::Status ToAbslStatus(const Status& status);
 
+// What a tensor has, whose memory the array does not keep.
+Array ToArray(const tensorflow::Tensor& tensor);
+
 class TensorFlowAttributes final : public Attributes {
  public:
   explicit TensorFlowAttributes(tensorflow::OpKernelConstruction* ctx)

@@ -208,7 +208,7 @@ class CompiledFrame final : public CallFrame {
 
   absl::Status ReadValue(int i, Array* array) {
     TF_ASSIGN_OR_RETURN(Tensor value, ctx_->ConstantInputTensor(i));
-    *array = ArrayOf(input_values_.emplace_back(std::move(value)));
+    *array = ToArray(input_values_.emplace_back(std::move(value)));
     return absl::OkStatus();
   }
 
@@ -237,13 +237,6 @@ class CompiledFrame final : public CallFrame {
         array.num_elements *
         xla::ShapeUtil::ByteSizeOfPrimitiveType(shape.element_type());
     return array;
-  }
-
-  static Array ArrayOf(const Tensor& tensor) {
-    const auto sizes = tensor.shape().dim_sizes();
-    return {Shape(sizes.data(), sizes.size()), tensor.data(),
-            tensor.NumElements(),
-            static_cast<std::int64_t>(tensor.TotalBytes())};
   }
 
   const OpDefinition& definition_;
