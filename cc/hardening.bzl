@@ -7,3 +7,10 @@ HARDENING_COPTS = [
     "-U_FORTIFY_SOURCE",
     "-D_FORTIFY_SOURCE=2",
 ]
+
+# Of the ops and of adapters that include nothing of a framework.
+CALLS_COPTS = HARDENING_COPTS + [
+    "-Wall",
+    "-Wextra",
+    "-fvisibility=hidden",
+]

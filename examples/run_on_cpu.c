@@ -2,10 +2,11 @@
  *
  *   run_on_cpu KERNELS GRAPH INPUT OUTPUT TIME BATCH FEATURES < numbers
  *
- * KERNELS is libtf_rnn_ops_builtin_kernels.so, GRAPH a frozen GraphDef, INPUT
- * the name of its float placeholder of shape [TIME, BATCH, FEATURES], whose
- * numbers are read from standard input, and OUTPUT that of the float op whose
- * result is printed, a number a line. docs/gpu_graph.md says how to compile it.
+ * KERNELS is libtf_rnn_ops_builtin_kernels.so, with libtf_rnn_ops_engine.so in
+ * its folder or the one above, GRAPH a frozen GraphDef, INPUT the name of its
+ * float placeholder of shape [TIME, BATCH, FEATURES], whose numbers are read
+ * from standard input, and OUTPUT that of the float op whose result is printed,
+ * a number a line. docs/gpu_graph.md says how to compile it.
  */
 
 #include <stdint.h>

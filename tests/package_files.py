@@ -22,10 +22,16 @@ def copy_package(folder):
 def link_package(folder):
     """Returns a folder of links to the package's files, any of which may be replaced by another file."""
     copy = folder / PACKAGE.name
-    copy.mkdir(parents=True)
-    for file in PACKAGE.iterdir():
-        (copy / file.name).symlink_to(file)
+    for file in filter(pathlib.Path.is_file, PACKAGE.rglob("*")):
+        path = in_copy(copy, file)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.symlink_to(file)
     return copy
+
+
+def in_copy(copy, file):
+    """Returns the path that one of the package's files has in a copy of the package."""
+    return copy / file.relative_to(PACKAGE)
 
 
 def _run(name, *arguments, **environment):

@@ -191,6 +191,8 @@ def test_is_off_until_asked_for_and_harmless_twice():
 def test_steps_aside_where_tensorflow_has_kernels_and_a_gradient(tmp_path):
     """A copy of the library, loaded first, plays a TensorFlow that has kernels of its own."""
     copy = shutil.copy(BUILTIN_KERNELS, tmp_path)
+    engine = tf_rnn_ops._library.ENGINE_PATH
+    (tmp_path / engine.name).symlink_to(engine)
     process = processes.run_python(
         "-c",
         """

@@ -14,7 +14,7 @@ import pytest
 import tensorflow as tf
 from cudnn_rnn_checks import all_results, run_backprop, run_forward
 from cudnn_rnn_inputs import DTYPES, MODES, Config
-from package_files import copy_package
+from package_files import copy_package, in_copy
 
 import tf_rnn_ops
 from tf_rnn_ops import __main__ as bug_report
@@ -263,7 +263,7 @@ print(tf_rnn_ops.gpu_kernels.why_not_loaded())
 
 
 def test_a_missing_library_is_a_warning(tmp_path):
-    path = copy_package(tmp_path) / _library.GPU_KERNELS_PATH.name
+    path = in_copy(copy_package(tmp_path), _library.GPU_KERNELS_PATH)
     path.unlink()
     assert f"this build of tf_rnn_ops has no GPU library, which would be {path}." in import_with_a_warning(tmp_path)
     printed = processes.run_program("-m", "tf_rnn_ops", PYTHONPATH=str(tmp_path), TF_RNN_OPS_GPU="1")
@@ -271,7 +271,7 @@ def test_a_missing_library_is_a_warning(tmp_path):
 
 
 def test_a_broken_library_is_a_warning(tmp_path):
-    path = copy_package(tmp_path) / _library.GPU_KERNELS_PATH.name
+    path = in_copy(copy_package(tmp_path), _library.GPU_KERNELS_PATH)
     path.write_bytes(b"not a library")
     assert f"{path} has 13 bytes, and is not a library: install " in import_with_a_warning(tmp_path)
 

@@ -15,13 +15,15 @@ import pytest
 import tensorflow as tf
 from hypothesis import given
 from hypothesis import strategies as st
-from package_files import PACKAGE, copy_package, link_package
+from package_files import PACKAGE, copy_package, in_copy, link_package
 
 from tf_rnn_ops import _library, _library_file
 
 LIBRARIES = [
     path for path in (_library.LIBRARY_PATH, _library.BUILTIN_KERNELS_PATH, _library.GPU_KERNELS_PATH) if path.exists()
 ]
+# Those, and the one that they need.
+FILES = [*LIBRARIES, _library.ENGINE_PATH]
 # The program that runs another without the right to read and write what it is not allowed to, which root has.
 WITHOUT_PRIVILEGES = (
     "setpriv",
@@ -57,9 +59,12 @@ def importing(folder, code, **environment):
 
 
 def test_another_patch_release_is_accepted():
-    _library.check_tensorflow("2.21.3", "2.21.0")
+    _library.check_tensorflow("2.21.3", ["2.21.0"])
+    _library.check_tensorflow("2.18.0", ["2.18.1", "2.21.0"])
     with pytest.raises(ImportError, match=r"built for TensorFlow 2\.21, but TensorFlow 2\.2\.0 is installed"):
-        _library.check_tensorflow("2.2.0", "2.21.0")
+        _library.check_tensorflow("2.2.0", ["2.21.0"])
+    with pytest.raises(ImportError, match=r"2\.9, 2\.10 and 2\.11, but .* `pip install \"tensorflow==2\.11\.\*\"`"):
+        _library.check_tensorflow("2.1.0", ["2.9.3", "2.10.0", "2.11.1"])
 
 
 def test_without_tensorflow_the_import_says_so(tmp_path):
@@ -73,7 +78,7 @@ def test_without_tensorflow_the_import_says_so(tmp_path):
 def test_what_is_no_installed_package_says_so(tmp_path):
     another = link_package(tmp_path / "another")
     (another / "_build_info.py").unlink()
-    (another / "_build_info.py").write_text('TENSORFLOW_VERSION = "2.5.1"\nCOMPILER = "gcc"\n')
+    (another / "_build_info.py").write_text('TENSORFLOW_VERSIONS = ("2.5.1",)\nCOMPILER = "gcc"\n')
     source = link_package(tmp_path / "source")
     (source / "_build_info.py").unlink()
     archive = tmp_path / "archive.whl"
@@ -145,9 +150,18 @@ CONTENTS = {
     "another TensorFlow": (for_another_tensorflow, r"cannot be loaded into TensorFlow .+ \(libtensorflow_.+"),
 }
 
+# What cannot be seen in the engine's file, which knows no TensorFlow.
+NOT_OF_THE_ENGINE = ("another library", "another TensorFlow")
+
 # What is done with each library, which must print the sentence and leave what does not need it usable.
 LOAD = {
     "libtf_rnn_ops.so": """
+        try:
+            import tf_rnn_ops
+        except ImportError as error:
+            print(error)
+        """,
+    "libtf_rnn_ops_engine.so": """
         try:
             import tf_rnn_ops
         except ImportError as error:
@@ -180,7 +194,7 @@ def loading(copy, library):
 
 def replace(copy, library, content):
     """Puts a file in the place of a copy's library."""
-    path = copy / library.name
+    path = in_copy(copy, library)
     path.unlink()
     path.write_bytes(content)
 
@@ -195,15 +209,25 @@ def check_sentence(ended, path, expected):
 
 def test_a_damaged_or_foreign_library_is_refused_in_one_sentence(tmp_path):
     codes, paths, expected = {}, {}, {}
-    for library in LIBRARIES:
+    for library in FILES:
         for kind, (content, sentence) in CONTENTS.items():
+            if library == _library.ENGINE_PATH and kind in NOT_OF_THE_ENGINE:
+                continue
             name = f"{library.name}: {kind}"
             copy = link_package(tmp_path / name.replace(": ", "-"))
             replace(copy, library, content(library))
-            codes[name], paths[name], expected[name] = loading(copy, library), copy / library.name, sentence
+            codes[name], paths[name], expected[name] = loading(copy, library), in_copy(copy, library), sentence
     ended = forked.run_codes(tmp_path, codes)
     for name, each in ended.items():
         check_sentence(each, paths[name], expected[name])
+
+
+def test_another_library_in_the_engines_place_is_refused_in_one_sentence(tmp_path):
+    copy = link_package(tmp_path)
+    replace(copy, _library.ENGINE_PATH, _library.BUILTIN_KERNELS_PATH.read_bytes())
+    ended = forked.run_codes(tmp_path, {"engine": loading(copy, _library.ENGINE_PATH)})["engine"]
+    path = in_copy(copy, _library.LIBRARY_PATH)
+    check_sentence(ended, path, r"cannot be loaded into TensorFlow .+ \(.*undefined symbol: TfRnnOps_CpuOps\)")
 
 
 def test_what_is_not_a_file_is_refused_in_one_sentence(tmp_path):
@@ -214,13 +238,14 @@ def test_what_is_not_a_file_is_refused_in_one_sentence(tmp_path):
         "a link to nothing": (lambda path: path.symlink_to("/nowhere"), "is not a file"),
         "a pipe": (os.mkfifo, "is not a file"),
     }
-    for library in LIBRARIES:
+    for library in FILES:
         for kind, (make, sentence) in makers.items():
             name = f"{library.name}: {kind}"
             copy = link_package(tmp_path / name.replace(": ", "-"))
-            (copy / library.name).unlink()
-            make(copy / library.name)
-            codes[name], paths[name], expected[name] = loading(copy, library), copy / library.name, sentence
+            paths[name] = in_copy(copy, library)
+            paths[name].unlink()
+            make(paths[name])
+            codes[name], expected[name] = loading(copy, library), sentence
     ended = forked.run_codes(tmp_path, codes)
     without_gpu_library = f"{_library.GPU_KERNELS_PATH.name}: missing"
     for name, each in ended.items():
@@ -234,13 +259,13 @@ def test_what_is_not_a_file_is_refused_in_one_sentence(tmp_path):
 @pytest.mark.skipif(os.geteuid() == 0 and not shutil.which("setpriv"), reason="root may read everything")
 def test_what_may_not_be_read_or_written(tmp_path):
     codes, paths = {}, {}
-    for library in LIBRARIES:
+    for library in FILES:
         copy = link_package(tmp_path / library.name)
         replace(copy, library, b"")
-        (copy / library.name).chmod(0)
-        codes[library.name], paths[library.name] = loading(copy, library), copy / library.name
+        codes[library.name], paths[library.name] = loading(copy, library), in_copy(copy, library)
+        paths[library.name].chmod(0)
     copy = link_package(tmp_path / "read-only")
-    for folder in (copy, copy.parent):
+    for folder in (in_copy(copy, _library.LIBRARY_PATH).parent, copy, copy.parent):
         folder.chmod(0o555)
     codes["read-only"] = importing(copy.parent, USE + f"assert tf_rnn_ops.__file__.startswith({str(copy)!r})")
     prefix = WITHOUT_PRIVILEGES if os.geteuid() == 0 else ()
@@ -250,7 +275,7 @@ def test_what_may_not_be_read_or_written(tmp_path):
     assert ended["read-only"].status == 0, ended["read-only"].output
 
 
-@pytest.mark.parametrize("library", LIBRARIES, ids=lambda path: path.name)
+@pytest.mark.parametrize("library", FILES, ids=lambda path: path.name)
 def test_a_library_that_ends_early_is_refused_wherever_it_ends(library, tmp_path):
     """The dynamic loader would be ended by SIGBUS."""
     copy = tmp_path / library.name
@@ -289,9 +314,15 @@ def test_two_copies_in_one_process(tmp_path):
     a, b = (link_package(tmp_path / name) for name in ("a", "b"))
     for copy in (a, b):  # as files of their own, as which the loader knows them
         replace(copy, _library.LIBRARY_PATH, _library.LIBRARY_PATH.read_bytes())
+    of_a, of_b = (str(in_copy(copy, _library.LIBRARY_PATH)) for copy in (a, b))
+    other_engine = tmp_path / "other" / _library.ENGINE_PATH.name
+    other_engine.parent.mkdir()
+    shutil.copy(_library.ENGINE_PATH, other_engine)
+    # Beside the engine, as in Bazel's folder.
     elsewhere = tmp_path / "renamed.so"
-    shutil.copy(a / "libtf_rnn_ops.so", elsewhere)
-    (tmp_path / "linked.so").symlink_to(a / "libtf_rnn_ops.so")
+    shutil.copy(of_a, elsewhere)
+    (tmp_path / "linked.so").symlink_to(of_a)
+    (tmp_path / _library.ENGINE_PATH.name).symlink_to(_library.ENGINE_PATH)
     load = "import tensorflow as tf; tf.load_op_library({!r})\n"
     a_then_b = f"""
 import sys
@@ -309,12 +340,13 @@ tf_rnn_ops = first
         tmp_path,
         {
             "package, then package": importing(a.parent, a_then_b + USE.replace("import tf_rnn_ops", "")),
-            "library, then package": importing(
-                b.parent, load.format(str(a / "libtf_rnn_ops.so")) + "import tf_rnn_ops"
-            ),
+            "library, then package": importing(b.parent, load.format(of_a) + "import tf_rnn_ops"),
             "renamed library": importing(b.parent, load.format(str(elsewhere)) + "import tf_rnn_ops"),
-            "package, then library": importing(a.parent, USE + load.format(str(b / "libtf_rnn_ops.so")) + USE),
-            "its library, then package": importing(a.parent, load.format(str(a / "libtf_rnn_ops.so")) + USE),
+            "package, then library": importing(a.parent, USE + load.format(of_b) + USE),
+            "its library, then package": importing(a.parent, load.format(of_a) + USE),
+            "another engine, then package": importing(
+                a.parent, f"import ctypes; ctypes.CDLL({str(other_engine)!r})\n" + USE
+            ),
             "its library by a link": importing(
                 a.parent, load.format(str(tmp_path / "linked.so")) + "import tf_rnn_ops"
             ),
@@ -324,11 +356,11 @@ tf_rnn_ops = first
         "another copy of tf_rnn_ops is in this process ({}), beside which {} cannot be loaded: start a new process and "
         "load one of the two there."
     )
-    of_a, of_b = (str(copy / "libtf_rnn_ops.so") for copy in (a, b))
     refused = beside.format(of_a, of_b)
     assert ended["package, then package"] == forked.Ended(0, refused + "\n")
     assert ended["library, then package"].last_line == f"ImportError: {refused}"
-    assert ended["renamed library"].last_line == f"ImportError: {beside.format('at an unknown path', of_b)}"
+    assert ended["another engine, then package"].last_line == f"ImportError: {beside.format(other_engine, of_a)}"
+    assert ended["renamed library"].last_line == f"ImportError: {beside.format(_library.ENGINE_PATH.resolve(), of_b)}"
     assert ended["package, then library"].status == 0, ended["package, then library"].output
     assert ended["its library, then package"] == forked.Ended(0, "")
     assert ended["its library by a link"].last_line == (
@@ -404,7 +436,7 @@ sys.stdout.buffer.write(os.fsencode(tf_rnn_ops._library.LIBRARY_PATH))
 """
     environment = {"PYTHONPATH": str(copy.parent), "TF_RNN_OPS_GPU": "1", **environment}
     printed = processes.run_program(*options, "-c", code, **environment)
-    assert printed == str(copy / "libtf_rnn_ops.so")
+    assert printed == str(in_copy(copy, _library.LIBRARY_PATH))
 
 
 # ---------------------------------------------------------------- other processes

@@ -17,18 +17,31 @@ from package_files import PACKAGE
 import tf_rnn_ops
 from tf_rnn_ops import _library, gpu_kernels
 
-LIBRARIES = (
-    _library.LIBRARY_PATH,
-    _library.BUILTIN_KERNELS_PATH,
-    _library.GPU_KERNELS_PATH,
-    _library.XLA_PATH,
-    _library.FFI_PATH,
-)
 # The others that a library needs, TensorFlow's and ours.
 NEEDED = {
+    _library.ENGINE_PATH: set(),
+    _library.LIBRARY_PATH: {"libtensorflow_framework.so.2", _library.ENGINE_PATH.name},
+    _library.BUILTIN_KERNELS_PATH: {"libtensorflow_framework.so.2", _library.ENGINE_PATH.name},
+    _library.GPU_KERNELS_PATH: {"libtensorflow_framework.so.2"},
     _library.XLA_PATH: {"libtensorflow_framework.so.2", "libtensorflow_cc.so.2", _library.FFI_PATH.name},
-    _library.FFI_PATH: set(),
+    _library.FFI_PATH: {_library.ENGINE_PATH.name},
 }
+# What each exports: C functions.
+EXPORTED = {
+    _library.ENGINE_PATH: {
+        "TfRnnOps_CpuOps",
+        "TfRnnOps_ActiveInstructionSet",
+        "TfRnnOps_SupportedInstructionSets",
+    },
+    _library.LIBRARY_PATH: set(),
+    _library.BUILTIN_KERNELS_PATH: set(),
+    _library.GPU_KERNELS_PATH: {"TfRnnOps_GpuLibraries"},
+    _library.XLA_PATH: {"TfRnnOps_RegisterXlaBuiltinKernels"},
+    _library.FFI_PATH: {"TfRnnOps_FfiOps", "TfRnnOps_KerasRNNReserveSpaceSize"}
+    | {f"TfRnnOps_{op}" for op in _library.op_names() if op != "AlignTensor"},
+}
+# Not every TensorFlow and machine has those for XLA and GPUs.
+LIBRARIES = [path for path in NEEDED if path.exists()]
 
 
 @pytest.mark.parametrize("folder", ["/", "tmp_path"])
@@ -123,23 +136,19 @@ def test_an_unknown_instruction_set_is_reported():
 
 
 def test_the_libraries_export_their_c_functions_alone():
-    assert [package_files.exported(library) for library in LIBRARIES] == [
-        {"TfRnnOps_ActiveInstructionSet", "TfRnnOps_SupportedInstructionSets"},
-        set(),
-        {"TfRnnOps_GpuLibraries"},
-        {"TfRnnOps_RegisterXlaBuiltinKernels"},
-        {"TfRnnOps_FfiOps", "TfRnnOps_KerasRNNReserveSpaceSize"}
-        | {f"TfRnnOps_{op}" for op in _library.op_names() if op != "AlignTensor"},
-    ]
+    assert LIBRARIES[:3] == [_library.ENGINE_PATH, _library.LIBRARY_PATH, _library.BUILTIN_KERNELS_PATH]
+    for library in LIBRARIES:
+        assert package_files.exported(library) == EXPORTED[library]
 
 
 @pytest.mark.parametrize("library", LIBRARIES, ids=lambda path: path.name)
 def test_a_library_needs_nothing_but_tensorflow_and_the_system(library):
     """The GPU's neither: it opens NVIDIA's libraries when it comes to use them."""
     system = {"libc.so.6", "libm.so.6", "libstdc++.so.6", "libgcc_s.so.1", "libpthread.so.0", "ld-linux-x86-64.so.2"}
-    assert package_files.needed(library) - system == NEEDED.get(library, {"libtensorflow_framework.so.2"})
+    assert package_files.needed(library) - system == NEEDED[library]
     search_path = re.findall(r"R(?:UN)?PATH.*\[(.*)\]", package_files.dynamic_section(library))
-    assert search_path == ["$ORIGIN"] * (library == _library.XLA_PATH)
+    needs_ours = any(name.startswith("libtf_rnn_ops") for name in NEEDED[library])
+    assert search_path == ["$ORIGIN:$ORIGIN/.."] * needs_ours
 
 
 @pytest.mark.parametrize("library", LIBRARIES, ids=lambda path: path.name)

@@ -1,7 +1,6 @@
 """The ops under XLA on the CPU: what is compiled gives the bits, errors and gradients of what is not."""
 
 import re
-import shutil
 import textwrap
 
 import numpy as np
@@ -15,6 +14,7 @@ from cudnn_rnn_reference import Config
 from gru_inputs import DTYPES, cell_inputs
 from gru_inputs import output_gradients as cell_gradients
 from keras_layer_cases import MASKS
+from package_files import copy_package, in_copy
 from processes import run_code, run_program, run_python
 from test_keras_rnn import KINDS, arguments
 
@@ -532,11 +532,11 @@ def test_ops_of_tensorflow_that_are_not_asked_for():
     assert "No registered 'CudnnRNNParamsSize' OpKernel for XLA_CPU_JIT" in process.stderr
 
 
-@pytest.mark.parametrize("name", [_library.XLA_PATH.name, _library.FFI_PATH.name])
+@pytest.mark.parametrize("path", [_library.XLA_PATH, _library.FFI_PATH], ids=lambda path: path.name)
 @pytest.mark.parametrize("length", [None, 5000], ids=["missing", "too short"])
-def test_import_without_the_libraries(tmp_path, name, length):
-    package = shutil.copytree(_library.XLA_PATH.parent, tmp_path / "tf_rnn_ops")
-    library = package / name
+def test_import_without_the_libraries(tmp_path, path, length):
+    package = copy_package(tmp_path)
+    library = in_copy(package, path)
     content = library.read_bytes()
     library.unlink()
     if length:
@@ -544,7 +544,7 @@ def test_import_without_the_libraries(tmp_path, name, length):
     code = "import tf_rnn_ops; print(tf_rnn_ops.__file__, tf_rnn_ops.xla.why_not_loaded())"
     file, _, why_not = run_code(code, PYTHONPATH=str(tmp_path)).partition(" ")
     assert file == str(package / "__init__.py")
-    assert name in why_not
+    assert path.name in why_not
 
 
 def test_report_says_whether_the_libraries_are_loaded():

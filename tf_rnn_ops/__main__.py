@@ -39,7 +39,7 @@ def versions() -> list[tuple[str, str]]:
     """Returns what is installed and what the op library was built with, as (name, value)."""
     return [
         ("tf_rnn_ops", __version__),
-        ("built for TensorFlow", _build_info.TENSORFLOW_VERSION),
+        ("built for TensorFlow", ", ".join(_build_info.TENSORFLOW_VERSIONS)),
         ("built with", _build_info.COMPILER),
         ("TensorFlow", tf.__version__),
         ("Keras", f"{keras.__version__}, backend {keras.backend.backend()}"),
@@ -47,6 +47,7 @@ def versions() -> list[tuple[str, str]]:
         ("Python", platform.python_version()),
         ("system", f"{platform.platform()}, {'-'.join(platform.libc_ver())}"),
         ("CPU", f"{_cpu_name()}, {os.cpu_count()} cores"),
+        ("engine", str(_library.ENGINE_PATH)),
         ("op library", str(_library.LIBRARY_PATH)),
         ("kernels for TensorFlow's own ops", str(_library.BUILTIN_KERNELS_PATH)),
     ]

@@ -1,4 +1,4 @@
 # What tools/hatch_build.py writes into the wheel as _build_info.py.
 
-TENSORFLOW_VERSION: str
+TENSORFLOW_VERSIONS: tuple[str, ...]
 COMPILER: str

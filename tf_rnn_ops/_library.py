@@ -3,6 +3,7 @@
 import ctypes
 import os
 import pathlib
+from collections.abc import Sequence
 from types import ModuleType
 
 from tf_rnn_ops import _library_file
@@ -23,21 +24,41 @@ except ModuleNotFoundError as error:
         raise
     raise ImportError(
         f"tf_rnn_ops {__version__} needs TensorFlow, which is not installed: run "
-        f'`pip install "tensorflow~={_build_info.TENSORFLOW_VERSION}"`, or the same with tensorflow-cpu.'
+        f'`pip install "tensorflow~={_build_info.TENSORFLOW_VERSIONS[-1]}"`, or the same with tensorflow-cpu.'
     ) from None
 from tensorflow.python.framework import kernels as kernel_registry
 from tensorflow.python.framework import op_def_registry
 
-# Our ops, and kernels for them.
-LIBRARY_PATH = pathlib.Path(__file__).with_name("libtf_rnn_ops.so")
-# Kernels for TensorFlow's own ops, to be loaded by those who ask for them.
-BUILTIN_KERNELS_PATH = pathlib.Path(__file__).with_name("libtf_rnn_ops_builtin_kernels.so")
-# Kernels for GPUs, for our ops. Not every platform has it.
-GPU_KERNELS_PATH = pathlib.Path(__file__).with_name("libtf_rnn_ops_gpu.so")
-# How TensorFlow compiles our ops with XLA, and what it compiles them to calls of, for any program with XLA.
-XLA_PATH = pathlib.Path(__file__).with_name("libtf_rnn_ops_xla.so")
-FFI_PATH = pathlib.Path(__file__).with_name("libtf_rnn_ops_ffi.so")
 
+def _minor_version(version: str) -> str:
+    """Returns "2.21" for "2.21.0"."""
+    return ".".join(version.split(".")[:2])
+
+
+_PACKAGE = pathlib.Path(__file__).parent
+# The engine for the CPU, which needs no TensorFlow and which all other libraries but that for GPUs need.
+ENGINE_PATH = _PACKAGE / "libtf_rnn_ops_engine.so"
+# What XLA calls, for any program with XLA. It needs no TensorFlow either.
+FFI_PATH = _PACKAGE / "libtf_rnn_ops_ffi.so"
+
+# The libraries that are built for the TensorFlow that is installed.
+_OF_TENSORFLOW = _PACKAGE / f"tensorflow_{_minor_version(tf.__version__).replace('.', '_')}"
+# Our ops, and kernels for them.
+LIBRARY_PATH = _OF_TENSORFLOW / "libtf_rnn_ops.so"
+# Kernels for TensorFlow's own ops, to be loaded by those who ask for them.
+BUILTIN_KERNELS_PATH = _OF_TENSORFLOW / "libtf_rnn_ops_builtin_kernels.so"
+# Kernels for GPUs, for our ops. Not every platform has it.
+GPU_KERNELS_PATH = _OF_TENSORFLOW / "libtf_rnn_ops_gpu.so"
+# How TensorFlow compiles our ops with XLA. Not every TensorFlow lets us.
+XLA_PATH = _OF_TENSORFLOW / "libtf_rnn_ops_xla.so"
+
+# Those of ours that the dynamic loader loads before a library.
+_NEEDS = {
+    LIBRARY_PATH: (ENGINE_PATH,),
+    BUILTIN_KERNELS_PATH: (ENGINE_PATH,),
+    GPU_KERNELS_PATH: (),
+    XLA_PATH: (ENGINE_PATH, FFI_PATH),
+}
 # The op and device of a kernel that is there once a library is loaded.
 _REGISTERED_BY = {
     LIBRARY_PATH: ("TfRnnOps>GRUBlockCell", "CPU"),
@@ -47,27 +68,24 @@ _REGISTERED_BY = {
 }
 
 
-def _minor_version(version: str) -> str:
-    """Returns "2.21" for "2.21.0"."""
-    return ".".join(version.split(".")[:2])
-
-
-def check_tensorflow(installed: str, built_for: str) -> None:
-    """Refuses a TensorFlow whose C++ interface may differ from the one that the library was built for.
+def check_tensorflow(installed: str, built_for: Sequence[str]) -> None:
+    """Refuses a TensorFlow whose C++ interface may differ from those that there are libraries for.
 
     Args:
-      installed: the version of the TensorFlow at hand, such as "2.21.0".
-      built_for: the version that the op library was built against.
+      installed: the version of the TensorFlow that is installed, such as "2.21.0".
+      built_for: the versions that the libraries were built against, in ascending order.
 
     Raises:
-      ImportError: if they are not of the same minor version.
+      ImportError: if none of them is of the same minor version.
     """
-    wanted = _minor_version(built_for)
-    if _minor_version(installed) == wanted:
+    versions = [_minor_version(each) for each in built_for]
+    if _minor_version(installed) in versions:
         return
+    *others, newest = versions
+    listed = f"{', '.join(others)} and {newest}" if others else newest
     raise ImportError(
-        f"tf_rnn_ops {__version__} was built for TensorFlow {wanted}, but TensorFlow {installed} is installed: "
-        f'run `pip install "tensorflow=={wanted}.*"`, or build tf_rnn_ops for TensorFlow {_minor_version(installed)} '
+        f"tf_rnn_ops {__version__} was built for TensorFlow {listed}, but TensorFlow {installed} is installed: "
+        f'run `pip install "tensorflow=={newest}.*"`, or build tf_rnn_ops for TensorFlow {_minor_version(installed)} '
         "with `pip install .` from its source."
     )
 
@@ -82,11 +100,12 @@ def load(path: pathlib.Path) -> ModuleType:
       The module that `tf.load_op_library` makes of it.
 
     Raises:
-      ImportError: if the file is missing, damaged or another library, or cannot be loaded.
+      ImportError: if the file, or one that it needs, is missing, damaged or another library, or cannot be loaded.
     """
-    problem = _library_file.why_not_loadable(path)
-    if problem:
-        raise ImportError(install_again(path, problem))
+    for each in (*_NEEDS[path], path):
+        problem = _library_file.why_not_loadable(each)
+        if problem:
+            raise ImportError(_install_again(each, problem))
     try:
         # The bytes, since TensorFlow would encode a path as UTF-8 whatever the system does.
         module = tf.load_op_library(os.fsencode(path))
@@ -98,11 +117,11 @@ def load(path: pathlib.Path) -> ModuleType:
         ) from error
     op, device = _REGISTERED_BY[path]
     if device not in {each.device_type for each in kernel_registry.get_registered_kernels_for_op(op).kernel}:
-        raise ImportError(install_again(path, f"is another library, which has no kernel of {op} for the {device}"))
+        raise ImportError(_install_again(path, f"is another library, which has no kernel of {op} for the {device}"))
     return module
 
 
-def install_again(path: pathlib.Path, problem: str) -> str:
+def _install_again(path: pathlib.Path, problem: str) -> str:
     """Returns the sentence that says so of a library with a problem."""
     return f"tf_rnn_ops's library {path} {problem}: install the package again."
 
@@ -113,7 +132,7 @@ def _load_ops() -> ModuleType:
     TensorFlow would keep the ops and kernels of the first copy, and call them in the name of the second.
     """
     _check_not_in_archive()
-    if _is_registered() and not _is_loaded(LIBRARY_PATH):
+    if (_is_registered() and not _is_loaded(LIBRARY_PATH)) or _is_loaded_from_elsewhere(ENGINE_PATH):
         raise ImportError(
             f"another copy of tf_rnn_ops is in this process ({', '.join(_mapped_copies()) or 'at an unknown path'}), "
             f"beside which {LIBRARY_PATH} cannot be loaded: start a new process and load one of the two there."
@@ -151,16 +170,23 @@ def _is_loaded(path: pathlib.Path) -> bool:
     return True
 
 
+def _is_loaded_from_elsewhere(path: pathlib.Path) -> bool:
+    """Returns whether the dynamic loader would take another file's library, which is in this process, for this one."""
+    return _is_loaded(pathlib.Path(path.name)) and not _is_loaded(path)
+
+
 def _mapped_copies() -> list[str]:
-    """Returns the paths of the op libraries in this process, as far as they have the library's name."""
+    """Returns the paths of the op libraries in this process, or else of engines, if they have the libraries' names."""
     try:
         lines = os.fsdecode(pathlib.Path("/proc/self/maps").read_bytes()).splitlines()
     except OSError:
         return []
-    return sorted({line.split(maxsplit=5)[-1] for line in lines if LIBRARY_PATH.name in line})
+    paths = {line.split(maxsplit=5)[-1] for line in lines}
+    ours = ([each for each in paths if path.name in each] for path in (LIBRARY_PATH, ENGINE_PATH))
+    return sorted(next(filter(None, ours), []))
 
 
-check_tensorflow(tf.__version__, _build_info.TENSORFLOW_VERSION)
+check_tensorflow(tf.__version__, _build_info.TENSORFLOW_VERSIONS)
 
 # The functions of every op, as generated from the op definitions.
 ops = _load_ops()
@@ -175,12 +201,12 @@ def c_string(path: pathlib.Path, name: str) -> str:
 
 def active_instruction_set() -> str:
     """Returns the instruction set that the CPU kernels use, by the name that TF_RNN_OPS_ISA gives it."""
-    return c_string(LIBRARY_PATH, "TfRnnOps_ActiveInstructionSet")
+    return c_string(ENGINE_PATH, "TfRnnOps_ActiveInstructionSet")
 
 
 def supported_instruction_sets() -> list[str]:
     """Returns the instruction sets that the CPU kernels could use on this CPU, in ascending order."""
-    return c_string(LIBRARY_PATH, "TfRnnOps_SupportedInstructionSets").split()
+    return c_string(ENGINE_PATH, "TfRnnOps_SupportedInstructionSets").split()
 
 
 _OP_PREFIX = "TfRnnOps>"

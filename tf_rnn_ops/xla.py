@@ -1,14 +1,14 @@
 """Compiling the ops with XLA for the CPU, as `tf.function(jit_compile=True)` does.
 
 Importing the package loads two libraries for that, in a millisecond: handlers of the ops for XLA's foreign function
-interface, which need no TensorFlow, and how TensorFlow compiles the ops to calls of the handlers. A build against a
-TensorFlow without XLA's headers has neither; the ops are then refused in what is compiled, and run elsewhere.
+interface, which need no TensorFlow, and how TensorFlow compiles the ops to calls of the handlers. For a TensorFlow
+without XLA's headers there is no such library; the ops are then refused in what is compiled, and run elsewhere.
 """
 
 import ctypes
 import warnings
 
-from tf_rnn_ops import _library, _library_file
+from tf_rnn_ops import _library
 
 # None once the libraries are loaded.
 _why_not_loaded: str | None = "the import of tf_rnn_ops has not come to it"
@@ -40,10 +40,6 @@ def _load() -> str | None:
     if not _library.XLA_PATH.exists():
         return f"this build of tf_rnn_ops has no {_library.XLA_PATH.name}"
     try:
-        # The loader maps it as well.
-        problem = _library_file.why_not_loadable(_library.FFI_PATH)
-        if problem:
-            raise ImportError(_library.install_again(_library.FFI_PATH, problem))
         _library.load(_library.XLA_PATH)
     except ImportError as error:
         # As if from the import of the package.

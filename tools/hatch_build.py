@@ -5,20 +5,25 @@ import os
 import pathlib
 import platform
 import re
+import shutil
 import subprocess
 import sys
 import sysconfig
+from typing import NamedTuple
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
+# The engine for the CPU and the handlers that XLA calls, of which there is one each for all TensorFlows.
+_ENGINE = "libtf_rnn_ops_engine.so"
+_FFI_LIBRARY = "libtf_rnn_ops_ffi.so"
 # The op library, and that of the kernels for TensorFlow's own ops.
 _LIBRARIES = ("libtf_rnn_ops.so", "libtf_rnn_ops_builtin_kernels.so")
 # That of the GPU's kernels, for the machines that its compiler, NVRTC, is a build requirement on.
 _GPU_LIBRARY = "libtf_rnn_ops_gpu.so"
 _GPU_MACHINE = "x86_64"
-# Those with which XLA compiles the ops.
-_XLA_LIBRARIES = ("libtf_rnn_ops_xla.so", "libtf_rnn_ops_ffi.so")
-# What they need in TensorFlow's headers: TensorFlow 2.21 and later have it.
+# That with which XLA compiles the ops.
+_XLA_LIBRARY = "libtf_rnn_ops_xla.so"
+# What the two for XLA need in TensorFlow's headers: TensorFlow 2.21 and later have it.
 _XLA_DECLARATIONS = {
     "tensorflow/compiler/tf2xla/xla_op_kernel.h": "class XlaOpKernel",
     "xla/ffi/api/c_api.h": "struct XLA_FFI_Type_Register_Args",
@@ -27,33 +32,46 @@ _XLA_DECLARATIONS = {
 _CUDA_HEADER = "third_party/gpus/cuda/include/cuda.h"
 
 
-def _libraries(tensorflow_headers: pathlib.Path) -> list[str]:
-    """Returns the libraries to build for this machine and TensorFlow."""
-    return [*_LIBRARIES, *_xla_libraries(tensorflow_headers), *_gpu_libraries(tensorflow_headers)]
+class _TensorFlow(NamedTuple):
+    """A TensorFlow to build against."""
 
+    python: str  # an interpreter that has it
+    version: str
+    headers: pathlib.Path
 
-def _xla_libraries(tensorflow_headers: pathlib.Path) -> tuple[str, ...]:
-    for name, declaration in _XLA_DECLARATIONS.items():
-        header = tensorflow_headers / name
-        if not header.is_file() or declaration not in header.read_text():
-            print(f"tf_rnn_ops: the libraries for XLA are not built: TensorFlow has no {declaration} in {name}")
+    @property
+    def minor_version(self) -> list[int]:
+        """Returns [2, 21] for "2.21.0"."""
+        return [int(part) for part in self.version.split(".")[:2]]
+
+    def libraries(self) -> list[str]:
+        """Returns the libraries to build for this machine and TensorFlow."""
+        return [_ENGINE, *_LIBRARIES, *self._xla_libraries(), *self._gpu_libraries()]
+
+    def _xla_libraries(self) -> tuple[str, ...]:
+        for name, declaration in _XLA_DECLARATIONS.items():
+            header = self.headers / name
+            if not header.is_file() or declaration not in header.read_text():
+                self._print(f"the libraries for XLA are not built: it has no {declaration} in {name}")
+                return ()
+        return _XLA_LIBRARY, _FFI_LIBRARY
+
+    def _gpu_libraries(self) -> tuple[str, ...]:
+        if platform.machine() != _GPU_MACHINE:
+            self._print(f"the GPU library is not built, which is for {_GPU_MACHINE} alone")
             return ()
-    return _XLA_LIBRARIES
+        if not (self.headers / _CUDA_HEADER).is_file():
+            self._print("the GPU library is not built: it is a TensorFlow for CPUs alone")
+            return ()
+        return (_GPU_LIBRARY,)
+
+    def _print(self, text: str) -> None:
+        print(f"tf_rnn_ops for the TensorFlow {self.version} of {self.python}: {text}")
 
 
-def _gpu_libraries(tensorflow_headers: pathlib.Path) -> tuple[str, ...]:
-    if platform.machine() != _GPU_MACHINE:
-        print(f"tf_rnn_ops: the GPU library is not built, which is for {_GPU_MACHINE} alone")
-        return ()
-    if not (tensorflow_headers / _CUDA_HEADER).is_file():
-        print(f"tf_rnn_ops: the GPU library is not built: {_build_python()} has a TensorFlow for CPUs alone")
-        return ()
-    return (_GPU_LIBRARY,)
-
-
-def _build_python() -> str:
-    """Returns the interpreter whose TensorFlow the library is built against."""
-    return os.environ.get("TF_RNN_OPS_PYTHON") or sys.executable
+def _pythons() -> list[str]:
+    """Returns the interpreters whose TensorFlows the libraries are built against."""
+    return (os.environ.get("TF_RNN_OPS_PYTHON") or sys.executable).split(os.pathsep)
 
 
 def _nvrtc_environment() -> dict[str, str]:
@@ -70,32 +88,26 @@ def _nvrtc_environment() -> dict[str, str]:
     return {"TF_RNN_OPS_NVRTC": os.environ.get("TF_RNN_OPS_NVRTC") or package.submodule_search_locations[0]}
 
 
-def _build_environment() -> dict[str, str]:
+def _build_environment(python: str) -> dict[str, str]:
     """Returns this environment without what isolates a build from the interpreter's own packages."""
     hidden = ("PYTHONPATH", "PYTHONNOUSERSITE")
     environment = {name: value for name, value in os.environ.items() if name not in hidden}
-    return {
-        **environment,
-        **_nvrtc_environment(),
-        "TF_RNN_OPS_PYTHON": _build_python(),
-        "TF_CPP_MIN_LOG_LEVEL": "3",
-    }
+    return {**environment, **_nvrtc_environment(), "TF_RNN_OPS_PYTHON": python, "TF_CPP_MIN_LOG_LEVEL": "3"}
 
 
-def _tensorflow() -> tuple[str, pathlib.Path]:
-    """Returns the version of the TensorFlow to build against, and where its headers are."""
+def _find_tensorflow(python: str) -> _TensorFlow:
     script = "import tensorflow as tf; print(tf.__version__); print(tf.sysconfig.get_include())"
     result = subprocess.run(
-        [_build_python(), "-c", script], env=_build_environment(), capture_output=True, text=True, check=False
+        [python, "-c", script], env=_build_environment(python), capture_output=True, text=True, check=False
     )
     if result.returncode != 0:
         reason = result.stderr.strip().splitlines()[-1:]
         raise SystemExit(
-            f"tf_rnn_ops builds against the TensorFlow of {_build_python()}, which cannot import it "
-            f"({' '.join(reason)}). Install TensorFlow there, or name another interpreter in TF_RNN_OPS_PYTHON."
+            f"tf_rnn_ops builds against the TensorFlow of {python}, which cannot import it ({' '.join(reason)}). "
+            "Install TensorFlow there, or name another interpreter in TF_RNN_OPS_PYTHON."
         )
     *_, version, headers = result.stdout.splitlines()
-    return version, pathlib.Path(headers)
+    return _TensorFlow(python, version, pathlib.Path(headers))
 
 
 def _compiler() -> str:
@@ -115,20 +127,29 @@ class BazelBuildHook(BuildHookInterface):
 
     def initialize(self, version, build_data):
         """Builds the libraries and names the files to add to the wheel."""
-        root = pathlib.Path(self.root)
-        tensorflow_version, tensorflow_headers = _tensorflow()
-        libraries = _libraries(tensorflow_headers)
-        targets = [f"//:{library}" for library in libraries]
-        subprocess.run([root / "tools/bazel.sh", "build", *targets], env=_build_environment(), check=True)
-        build_info = root / "build" / "_build_info.py"
-        build_info.parent.mkdir(exist_ok=True)
-        build_info.write_text(
-            '"""What the op library was built with."""\n\n'
-            f"TENSORFLOW_VERSION = {tensorflow_version!r}\n"
+        folder = pathlib.Path(self.root) / "build" / "wheel-files"
+        shutil.rmtree(folder, ignore_errors=True)
+        tensorflows = sorted(map(_find_tensorflow, _pythons()), key=lambda each: each.minor_version)
+        for tensorflow in tensorflows:
+            self._build(tensorflow, folder)
+        (folder / "_build_info.py").write_text(
+            '"""What the libraries were built with."""\n\n'
+            f"TENSORFLOW_VERSIONS = {tuple(each.version for each in tensorflows)!r}\n"
             f"COMPILER = {_compiler()!r}\n"
         )
         build_data["pure_python"] = False
         build_data["tag"] = f"py3-none-{_platform_tag()}"
+        build_data["force_include"][str(folder)] = "tf_rnn_ops"
+
+    def _build(self, tensorflow: _TensorFlow, folder: pathlib.Path) -> None:
+        """Builds the libraries for one TensorFlow and puts them where they are in the package."""
+        root = pathlib.Path(self.root)
+        libraries = tensorflow.libraries()
+        targets = [f"//:{library}" for library in libraries]
+        environment = _build_environment(tensorflow.python)
+        subprocess.run([root / "tools/bazel.sh", "build", *targets], env=environment, check=True)
+        of_tensorflow = folder / "_".join(["tensorflow", *map(str, tensorflow.minor_version)])
+        of_tensorflow.mkdir(parents=True)
         for library in libraries:
-            build_data["force_include"][str(root / "bazel-bin" / library)] = f"tf_rnn_ops/{library}"
-        build_data["force_include"][str(build_info)] = "tf_rnn_ops/_build_info.py"
+            of_all = library in (_ENGINE, _FFI_LIBRARY)
+            shutil.copyfile(root / "bazel-bin" / library, (folder if of_all else of_tensorflow) / library)

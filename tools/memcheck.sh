@@ -7,6 +7,7 @@ source "$(dirname "$0")/shell.sh"
 cd "$REPOSITORY"
 
 readonly STATE="$REPOSITORY/build/memcheck"
+readonly ENGINE=libtf_rnn_ops_engine.so
 readonly LIBRARIES=(libtf_rnn_ops.so libtf_rnn_ops_builtin_kernels.so)
 readonly TESTS=(
   -m "not slow"
@@ -15,16 +16,18 @@ readonly TESTS=(
   tests/test_gru_block_cell_{bad_input,gradients,parity,second_order,shapes}.py
 )
 
-# Makes a copy of the installed package with the sanitizers' libraries. That for GPUs has nothing to run on.
+# Makes a copy of the installed package with the sanitizers' libraries. Those for GPUs and XLA are left out.
 make_package() {
   local installed
   installed=$(.venv/bin/python -I -c 'import importlib.util as u; print(*u.find_spec("tf_rnn_ops").submodule_search_locations)')
   rm -rf "$STATE"
   mkdir -p "$STATE/package"
   cp -r "$installed" "$STATE/package/"
-  rm -f "$STATE/package/tf_rnn_ops"/*.so
-  tools/bazel.sh build --config=asan "${LIBRARIES[@]/#///:}" >&2
-  cp -f "${LIBRARIES[@]/#/bazel-bin/}" "$STATE/package/tf_rnn_ops/"
+  local package="$STATE/package/tf_rnn_ops"
+  find "$package" -name '*.so' -delete
+  tools/bazel.sh build --config=asan "//:$ENGINE" "${LIBRARIES[@]/#///:}" >&2
+  cp -f "bazel-bin/$ENGINE" "$package/"
+  cp -f "${LIBRARIES[@]/#/bazel-bin/}" "$package"/tensorflow_*/
 }
 
 # Reports go to files: pytest's workers would lose them. What is off is TensorFlow's and Python's: they leak what lives

@@ -1,26 +1,22 @@
 // What an op is written against: the interface through which TensorFlow, XLA
 // or any other framework calls it.
-//
-// An op is a class with a default constructor and two members:
-//
-//   // Reads the attributes, and refuses those that the op cannot have.
-//   Status Init(const Attributes& attributes);
-//   // Reads and checks the inputs, makes the outputs and fills them. Several
-//   // threads may call it at once.
-//   Status Run(CallFrame* frame);
 
 #ifndef TF_RNN_OPS_CC_CALLS_CALL_FRAME_H_
 #define TF_RNN_OPS_CC_CALLS_CALL_FRAME_H_
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
 #include "cc/calls/array.h"
 #include "cc/calls/status.h"
-#include "cc/rnn/executor.h"
 
 namespace tf_rnn_ops {
+
+// The attribute that names an op's stream of random numbers, where one op is
+// compiled several times to programs that are to draw from one stream.
+constexpr char kDropoutStream[] = "dropout_stream";
 
 // The attributes of an op, by their names.
 class Attributes {
@@ -40,6 +36,17 @@ class Attributes {
   // Two numbers for an op whose attributes seed and seed2 are both 0: other
   // ones each time.
   virtual Status MakeSeeds(std::uint64_t* seed, std::uint64_t* seed2) const = 0;
+};
+
+// The threads that a call may use.
+struct Threads {
+  // Hands a closure to a pool, to be run once at any later time.
+  std::function<void(std::function<void()>)> schedule;
+  // The most at once, with the calling one.
+  std::int64_t count = 1;
+  // Whether nobody needs the call's results any more. Once true, it stays true.
+  // Empty if the call is never cancelled.
+  std::function<bool()> is_cancelled;
 };
 
 // One call of an op. All names are those of the op definition.
@@ -75,8 +82,7 @@ class CallFrame {
   // frame.
   virtual Status MakeScratch(std::int64_t num_bytes, void** memory) = 0;
 
-  // The threads that the call may use.
-  virtual rnn::PoolExecutor MakeExecutor() = 0;
+  virtual Threads FindThreads() = 0;
 };
 
 }  // namespace tf_rnn_ops

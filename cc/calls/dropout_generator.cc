@@ -19,8 +19,8 @@ Status DropoutGenerator::Init(const Attributes& attributes) {
         attributes.MakeSeeds(&first.key, &first.counter_high));
   }
   bool is_new = true;
-  if (attributes.Has(kStream)) {
-    TF_RNN_OPS_RETURN_IF_ERROR(attributes.Get(kStream, &name));
+  if (attributes.Has(kDropoutStream)) {
+    TF_RNN_OPS_RETURN_IF_ERROR(attributes.Get(kDropoutStream, &name));
     stream_ = FindStream(name, &is_new);
   } else {
     stream_ = std::make_shared<Stream>();

@@ -18,10 +18,6 @@ namespace tf_rnn_ops {
 // device.
 class DropoutGenerator {
  public:
-  // The attribute that names the stream, where one op is compiled several times
-  // to programs that are to draw from one stream.
-  static constexpr char kStream[] = "dropout_stream";
-
   Status Init(const Attributes& attributes);
 
   // The place of the next `num_samples` values of the stream's counter, which

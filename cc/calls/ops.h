@@ -1,4 +1,4 @@
-// All ops of a device, by the names that op definitions give them.
+// The ops that every device has, by the names that op definitions give them.
 
 #ifndef TF_RNN_OPS_CC_CALLS_OPS_H_
 #define TF_RNN_OPS_CC_CALLS_OPS_H_
@@ -10,6 +10,7 @@
 #include "cc/calls/cudnn_rnn_dropout_masks.h"
 #include "cc/calls/cudnn_rnn_params.h"
 #include "cc/calls/gru_block_cell.h"
+#include "cc/calls/op.h"
 
 namespace tf_rnn_ops {
 
@@ -58,57 +59,47 @@ struct Ops {
   using CellGradV2 =
       GruBlockCellBackwardCall<Engines::template GruBlockCell, E, true>;
 
-  // A registry is told of each op: its name, the type for each type of element,
-  // and which arguments are in the host's memory on every device. Its members:
-  //
-  //   // For float, double, rnn::Half and rnn::BFloat16, the op's attribute T.
-  //   template <template <typename> class Op>
-  //   void AddForEachFloat(const char* name,
-  //                        std::initializer_list<const char*> on_host = {});
-  //   // For std::int32_t and std::int64_t, another attribute.
-  //   template <template <typename> class Op>
-  //   void AddForEachInteger(const char* name, const char* attribute,
-  //                          std::initializer_list<const char*> on_host);
+  static void AddTo(OpList* list) {
+    AddCudnnRnn(list);
+    list->MarkAsTensorFlows();
+    AddOthers(list);
+  }
 
-  // Those whose names TensorFlow has, too, with kernels for GPUs alone.
-  template <typename Registry>
-  static void AddCudnnRnn(Registry&& registry) {
-    registry.template AddForEachFloat<CudnnRnn>("CudnnRNN");
-    registry.template AddForEachFloat<CudnnRnnV2>("CudnnRNNV2",
-                                                  {"host_reserved"});
-    registry.template AddForEachFloat<CudnnRnnV3>(
+ private:
+  static void AddCudnnRnn(OpList* list) {
+    list->template AddForEachFloat<CudnnRnn>("CudnnRNN");
+    list->template AddForEachFloat<CudnnRnnV2>("CudnnRNNV2", {"host_reserved"});
+    list->template AddForEachFloat<CudnnRnnV3>(
         "CudnnRNNV3", {"host_reserved", "sequence_lengths"});
-    registry.template AddForEachFloat<CudnnRnnBackprop>("CudnnRNNBackprop");
-    registry.template AddForEachFloat<CudnnRnnBackpropV2>("CudnnRNNBackpropV2",
-                                                          {"host_reserved"});
-    registry.template AddForEachFloat<CudnnRnnBackpropV3>(
+    list->template AddForEachFloat<CudnnRnnBackprop>("CudnnRNNBackprop");
+    list->template AddForEachFloat<CudnnRnnBackpropV2>("CudnnRNNBackpropV2",
+                                                       {"host_reserved"});
+    list->template AddForEachFloat<CudnnRnnBackpropV3>(
         "CudnnRNNBackpropV3", {"host_reserved", "sequence_lengths"});
     // The size does not depend on T, which is that of the params.
-    registry.template AddForEachInteger<CudnnRnnParamsSizeCall>(
+    list->template AddForEachInteger<CudnnRnnParamsSizeCall>(
         "CudnnRNNParamsSize", "S",
         {"num_layers", "num_units", "input_size", "params_size"});
     for (const char* name :
          {"CudnnRNNCanonicalToParams", "CudnnRNNCanonicalToParamsV2"}) {
-      registry.template AddForEachFloat<CanonicalToParams>(
+      list->template AddForEachFloat<CanonicalToParams>(
           name, {"num_layers", "num_units", "input_size"});
     }
     for (const char* name :
          {"CudnnRNNParamsToCanonical", "CudnnRNNParamsToCanonicalV2"}) {
-      registry.template AddForEachFloat<ParamsToCanonical>(
+      list->template AddForEachFloat<ParamsToCanonical>(
           name, {"num_layers", "num_units", "input_size"});
     }
   }
 
-  // The others, but for those of which a device has no engine.
-  template <typename Registry>
-  static void AddOthers(Registry&& registry) {
-    registry.template AddForEachFloat<BackpropGrad>("CudnnRNNBackpropGrad",
-                                                    {"sequence_lengths"});
-    registry.template AddForEachFloat<DropoutMasks>("CudnnRNNDropoutMasks",
-                                                    {"sequence_lengths"});
-    registry.template AddForEachFloat<Cell>("GRUBlockCell");
-    registry.template AddForEachFloat<CellGrad>("GRUBlockCellGrad");
-    registry.template AddForEachFloat<CellGradV2>("GRUBlockCellGradV2");
+  static void AddOthers(OpList* list) {
+    list->template AddForEachFloat<BackpropGrad>("CudnnRNNBackpropGrad",
+                                                 {"sequence_lengths"});
+    list->template AddForEachFloat<DropoutMasks>("CudnnRNNDropoutMasks",
+                                                 {"sequence_lengths"});
+    list->template AddForEachFloat<Cell>("GRUBlockCell");
+    list->template AddForEachFloat<CellGrad>("GRUBlockCellGrad");
+    list->template AddForEachFloat<CellGradV2>("GRUBlockCellGradV2");
   }
 };
 

@@ -10,7 +10,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "cc/calls/arguments.h"
-#include "cc/calls/cpu/num_cpus.h"
 #include "tensorflow/core/framework/allocator.h"
 #include "tensorflow/core/framework/cancellation.h"
 #include "tensorflow/core/framework/tensor_shape.h"
@@ -24,13 +23,6 @@ namespace {
 
 using ::tensorflow::Tensor;
 using ::tensorflow::TensorShape;
-
-// The engine's calls that use the intra-op pool, of which a process has one as
-// a rule; if it has several, they have the same CPUs.
-rnn::PoolUsers& IntraOpPoolUsers() {
-  static rnn::PoolUsers users;
-  return users;
-}
 
 // Refuses sizes that no tensor has, where TensorShape's constructors would
 // abort.
@@ -169,19 +161,18 @@ Status TensorFlowFrame::MakeScratch(std::int64_t num_bytes, void** memory) {
   return Status();
 }
 
-rnn::PoolExecutor TensorFlowFrame::MakeExecutor() {
+Threads TensorFlowFrame::FindThreads() {
   const auto* workers = ctx_->device()->tensorflow_cpu_worker_threads();
-  rnn::Executor::IsCancelled is_cancelled;
+  Threads threads;
+  threads.schedule = [pool = workers->workers](std::function<void()> closure) {
+    pool->Schedule(std::move(closure));
+  };
+  threads.count =
+      std::min(workers->num_threads, tensorflow::GetPerThreadMaxParallelism());
   if (auto* manager = ctx_->cancellation_manager()) {
-    is_cancelled = [manager] { return manager->IsCancelled(); };
+    threads.is_cancelled = [manager] { return manager->IsCancelled(); };
   }
-  return rnn::PoolExecutor(
-      [pool = workers->workers](std::function<void()> closure) {
-        pool->Schedule(std::move(closure));
-      },
-      std::min({workers->num_threads, tensorflow::GetPerThreadMaxParallelism(),
-                NumCpus()}),
-      std::move(is_cancelled), &IntraOpPoolUsers());
+  return threads;
 }
 
 }  // namespace tf_rnn_ops

@@ -4,14 +4,16 @@
 #define TF_RNN_OPS_CC_KERNELS_TENSORFLOW_FRAME_H_
 
 #include <cstdint>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "cc/calls/array.h"
 #include "cc/calls/call_frame.h"
+#include "cc/calls/op.h"
 #include "cc/calls/status.h"
-#include "cc/rnn/executor.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/framework/tensor.h"
 
@@ -55,10 +57,10 @@ class TensorFlowFrame final : public CallFrame {
                      std::vector<Array>* arrays) override;
   bool IsWanted(const char* output) const override;
   Status MakeScratch(std::int64_t num_bytes, void** memory) override;
-  // TensorFlow's intra-op pool, within its limit and the calling thread's,
-  // which tf.data may have lowered, until TensorFlow cancels the step that the
-  // kernel is called in.
-  rnn::PoolExecutor MakeExecutor() override;
+  // Those of TensorFlow's intra-op pool, within its limit and the calling
+  // thread's, which tf.data may have lowered, until TensorFlow cancels the step
+  // that the kernel is called in.
+  Threads FindThreads() override;
 
   tensorflow::OpKernelContext* context() const { return ctx_; }
 
@@ -72,22 +74,21 @@ inline tensorflow::OpKernelContext* ContextOf(CallFrame* frame) {
   return static_cast<TensorFlowFrame*>(frame)->context();
 }
 
-// A kernel that calls an op (cc/calls/call_frame.h).
-template <typename Op>
+// A kernel that calls an op.
 class CallKernel final : public tensorflow::OpKernel {
  public:
-  explicit CallKernel(tensorflow::OpKernelConstruction* ctx)
-      : tensorflow::OpKernel(ctx) {
-    OP_REQUIRES_OK(ctx, ToAbslStatus(op_.Init(TensorFlowAttributes(ctx))));
+  CallKernel(tensorflow::OpKernelConstruction* ctx, std::unique_ptr<Op> op)
+      : tensorflow::OpKernel(ctx), op_(std::move(op)) {
+    OP_REQUIRES_OK(ctx, ToAbslStatus(op_->Init(TensorFlowAttributes(ctx))));
   }
 
   void Compute(tensorflow::OpKernelContext* ctx) override {
     TensorFlowFrame frame(ctx);
-    OP_REQUIRES_OK(ctx, ToAbslStatus(op_.Run(&frame)));
+    OP_REQUIRES_OK(ctx, ToAbslStatus(op_->Run(&frame)));
   }
 
  private:
-  Op op_;
+  const std::unique_ptr<Op> op_;
 };
 
 }  // namespace tf_rnn_ops

@@ -9,17 +9,10 @@
 #include <utility>
 
 #include "cc/calls/arguments.h"
-#include "cc/calls/cpu/num_cpus.h"
 #include "cc/rnn/join.h"
 
 namespace tf_rnn_ops {
 namespace {
-
-// The calls that use XLA's threads, of which a process has one pool as a rule.
-rnn::PoolUsers& XlaPoolUsers() {
-  static rnn::PoolUsers users;
-  return users;
-}
 
 // Releases an error of XLA's, if there is one. Returns whether there was none.
 bool IsOk(const XLA_FFI_Api& api, XLA_FFI_Error* error) {
@@ -259,7 +252,7 @@ Status FfiFrame::Place(const std::vector<Argument>& arguments, const char* what,
 Status FfiFrame::CheckBuffers(const std::vector<Buffers>& placed) const {
   for (const auto& [argument, first, count] : placed) {
     const ElementTypes of_op =
-        op_.types & SetOf(type_) ? SetOf(type_) : op_.types;
+        op_.types() & SetOf(type_) ? SetOf(type_) : op_.types();
     const ElementTypes types =
         argument->types == kTypeOfOp ? of_op : argument->types;
     for (std::int64_t i = 0; i < count; ++i) {
@@ -314,10 +307,12 @@ Status FfiFrame::MakeOutputs(const char* name, const std::vector<Shape>& shapes,
   arrays->clear();
   for (std::size_t i = 0; i < shapes.size(); ++i) {
     arrays->push_back(ArrayOf(*buffers.first[i]));
-    if (arrays->back().shape.Fits(shapes[i])) continue;
-    return InvalidArgument("The result ", name, " must be given as ",
-                           shapes[i].ToString(), ", but is ",
-                           arrays->back().shape.ToString());
+    const Array& array = arrays->back();
+    if (!array.shape.Fits(shapes[i])) {
+      return InvalidArgument("The result ", name, " must be given as ",
+                             shapes[i].ToString(), ", but is ",
+                             array.shape.ToString());
+    }
   }
   return Status();
 }
@@ -347,14 +342,13 @@ Status FfiFrame::MakeScratch(std::int64_t num_bytes, void** memory) {
   return Status();
 }
 
-rnn::PoolExecutor FfiFrame::MakeExecutor() {
-  const std::int64_t num_threads =
-      std::min<std::int64_t>(NumPoolThreads(call_), NumCpus());
-  return rnn::PoolExecutor(
-      [this](std::function<void()> closure) {
-        ScheduleOnPool(call_, std::move(closure));
-      },
-      static_cast<int>(num_threads), /*is_cancelled=*/{}, &XlaPoolUsers());
+Threads FfiFrame::FindThreads() {
+  Threads threads;
+  threads.schedule = [this](std::function<void()> closure) {
+    ScheduleOnPool(call_, std::move(closure));
+  };
+  threads.count = NumPoolThreads(call_);
+  return threads;
 }
 
 }  // namespace tf_rnn_ops

@@ -13,7 +13,6 @@
 #include "cc/calls/array.h"
 #include "cc/calls/call_frame.h"
 #include "cc/calls/status.h"
-#include "cc/rnn/executor.h"
 #include "cc/xla/op.h"
 #include "xla/ffi/api/c_api.h"
 
@@ -69,7 +68,7 @@ class FfiFrame final : public CallFrame {
   // not written to.
   bool IsWanted(const char* output) const override;
   Status MakeScratch(std::int64_t num_bytes, void** memory) override;
-  rnn::PoolExecutor MakeExecutor() override;
+  Threads FindThreads() override;
 
  private:
   // An argument's buffers.

@@ -5,6 +5,7 @@
 #include <memory>
 #include <mutex>
 #include <new>
+#include <utility>
 
 #include "cc/calls/status.h"
 #include "cc/rnn/join.h"
@@ -23,7 +24,10 @@ XLA_FFI_Error* ToError(const XLA_FFI_Api& api, const Status& status) {
   return api.XLA_FFI_Error_Create(&args);
 }
 
-// The type of what a handler keeps. Each XLA in the process numbers it anew.
+// What a handler keeps: the op for each type that it runs on.
+using State = std::map<XLA_FFI_DataType, std::unique_ptr<Op>>;
+
+// The type of the state. Each XLA in the process numbers it anew.
 class StateTypes {
  public:
   // Registers the type with an XLA that does not know it.
@@ -35,7 +39,7 @@ class StateTypes {
     if (!is_new) return nullptr;
     XLA_FFI_TypeInfo info{};
     info.struct_size = XLA_FFI_TypeInfo_STRUCT_SIZE;
-    info.deleter = [](void* op) { delete static_cast<Op*>(op); };
+    info.deleter = [](void* state) { delete static_cast<State*>(state); };
     XLA_FFI_Type_Register_Args args{};
     args.struct_size = XLA_FFI_Type_Register_Args_STRUCT_SIZE;
     args.name = {kName, sizeof(kName) - 1};
@@ -67,16 +71,20 @@ void Describe(const XLA_FFI_Metadata_Extension& extension) {
 XLA_FFI_Error* Instantiate(const OpDefinition& definition,
                            const XLA_FFI_CallFrame& call) {
   const XLA_FFI_Api& api = *call.api;
-  std::unique_ptr<Op> op = definition.make();
-  const Status status = op->Init(FfiAttributes(call.attrs));
-  if (!status.ok()) return ToError(api, status);
+  auto state = std::make_unique<State>();
+  for (const OpEntry* entry : definition.entries) {
+    std::unique_ptr<Op> op = entry->make();
+    const Status status = op->Init(FfiAttributes(call.attrs));
+    if (!status.ok()) return ToError(api, status);
+    state->emplace(ToFfiType(entry->type), std::move(op));
+  }
   XLA_FFI_State_Set_Args args{};
   args.struct_size = XLA_FFI_State_Set_Args_STRUCT_SIZE;
   args.ctx = call.ctx;
   if (auto* error = Types().Find(api, &args.type_id)) return error;
-  args.state = op.get();
+  args.state = state.get();
   XLA_FFI_Error* error = api.XLA_FFI_State_Set(&args);
-  if (error == nullptr) op.release();
+  if (error == nullptr) state.release();
   return error;
 }
 
@@ -91,7 +99,8 @@ XLA_FFI_Error* Execute(const OpDefinition& definition,
   FfiFrame frame(definition, call);
   Status status = frame.Init();
   if (status.ok()) {
-    status = static_cast<Op*>(args.state)->Run(frame.type(), &frame);
+    // A frame of another type is refused.
+    status = (*static_cast<State*>(args.state))[frame.type()]->Run(&frame);
   }
   return ToError(api, status);
 }

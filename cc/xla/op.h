@@ -1,14 +1,12 @@
-// The ops that XLA calls: what they are given and make, and their bodies.
+// The ops that XLA calls, and what they are given and make.
 
 #ifndef TF_RNN_OPS_CC_XLA_OP_H_
 #define TF_RNN_OPS_CC_XLA_OP_H_
 
 #include <cstdint>
-#include <memory>
 #include <vector>
 
-#include "cc/calls/call_frame.h"
-#include "cc/calls/status.h"
+#include "cc/calls/op.h"
 #include "xla/ffi/api/c_api.h"
 
 namespace tf_rnn_ops {
@@ -35,15 +33,23 @@ struct Argument {
   bool is_size = false;
 };
 
-// The body of an op for each type that it runs on.
-class Op {
- public:
-  virtual ~Op() = default;
-
-  // As the members of a class in cc/calls.
-  virtual Status Init(const Attributes& attributes) = 0;
-  virtual Status Run(XLA_FFI_DataType type, CallFrame* frame) = 0;
-};
+inline XLA_FFI_DataType ToFfiType(ElementType type) {
+  switch (type) {
+    case ElementType::kFloat:
+      return XLA_FFI_DataType_F32;
+    case ElementType::kDouble:
+      return XLA_FFI_DataType_F64;
+    case ElementType::kHalf:
+      return XLA_FFI_DataType_F16;
+    case ElementType::kBFloat16:
+      return XLA_FFI_DataType_BF16;
+    case ElementType::kInt32:
+      return XLA_FFI_DataType_S32;
+    case ElementType::kInt64:
+      return XLA_FFI_DataType_S64;
+  }
+  return XLA_FFI_DataType_INVALID;
+}
 
 struct OpDefinition {
   // Without a prefix.
@@ -54,11 +60,14 @@ struct OpDefinition {
   // stages instantiate and execute.
   const char* target;
   XLA_FFI_Handler* handler;
-  std::unique_ptr<Op> (*make)() = nullptr;
-  // That the op runs on.
-  ElementTypes types = 0;
-  // Whether TensorFlow has an op of the same name.
-  bool is_tensorflows = false;
+  // One for each type that the op runs on.
+  std::vector<const OpEntry*> entries = {};
+
+  ElementTypes types() const {
+    ElementTypes types = 0;
+    for (const OpEntry* entry : entries) types |= SetOf(ToFfiType(entry->type));
+    return types;
+  }
 };
 
 // All of them, for a library that is built together with this one.

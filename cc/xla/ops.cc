@@ -3,98 +3,16 @@
 #include "cc/calls/cpu/ops.h"
 
 #include <algorithm>
-#include <cstdint>
-#include <initializer_list>
-#include <memory>
 #include <string>
-#include <tuple>
+#include <string_view>
 #include <vector>
 
-#include "cc/calls/status.h"
-#include "cc/rnn/float16.h"
+#include "cc/calls/op.h"
 #include "cc/xla/handlers.h"
 #include "cc/xla/op.h"
 
 namespace tf_rnn_ops {
 namespace {
-
-template <typename E>
-constexpr XLA_FFI_DataType kTypeOf = XLA_FFI_DataType_INVALID;
-template <>
-constexpr XLA_FFI_DataType kTypeOf<float> = XLA_FFI_DataType_F32;
-template <>
-constexpr XLA_FFI_DataType kTypeOf<double> = XLA_FFI_DataType_F64;
-template <>
-constexpr XLA_FFI_DataType kTypeOf<rnn::Half> = XLA_FFI_DataType_F16;
-template <>
-constexpr XLA_FFI_DataType kTypeOf<rnn::BFloat16> = XLA_FFI_DataType_BF16;
-template <>
-constexpr XLA_FFI_DataType kTypeOf<std::int32_t> = XLA_FFI_DataType_S32;
-template <>
-constexpr XLA_FFI_DataType kTypeOf<std::int64_t> = XLA_FFI_DataType_S64;
-
-// Call<E> for each of the types.
-template <template <typename> class Call, typename... Es>
-class TypedOp final : public Op {
- public:
-  Status Init(const Attributes& attributes) override {
-    Status status;
-    (void)((status = std::get<Typed<Es>>(calls_).call.Init(attributes),
-            status.ok()) &&
-           ...);
-    return status;
-  }
-
-  Status Run(XLA_FFI_DataType type, CallFrame* frame) override {
-    Status status(StatusCode::kInternal, "The op does not run on this type.");
-    (void)((type == kTypeOf<Es> &&
-            (status = std::get<Typed<Es>>(calls_).call.Run(frame), true)) ||
-           ...);
-    return status;
-  }
-
- private:
-  template <typename E>
-  struct Typed {
-    Call<E> call;
-  };
-
-  std::tuple<Typed<Es>...> calls_;
-};
-
-// Gives the definitions of a device's ops their bodies.
-class Bodies {
- public:
-  Bodies(std::vector<OpDefinition>* definitions, bool is_tensorflows)
-      : definitions_(*definitions), is_tensorflows_(is_tensorflows) {}
-
-  template <template <typename> class Call>
-  void AddForEachFloat(const char* name,
-                       std::initializer_list<const char*> = {}) {
-    Add<Call, float, double, rnn::Half, rnn::BFloat16>(name);
-  }
-  template <template <typename> class Call>
-  void AddForEachInteger(const char* name, const char*,
-                         std::initializer_list<const char*>) {
-    Add<Call, std::int32_t, std::int64_t>(name);
-  }
-
- private:
-  template <template <typename> class Call, typename... Es>
-  void Add(const std::string& name) {
-    for (OpDefinition& definition : definitions_) {
-      if (definition.name != name) continue;
-      definition.make = []() -> std::unique_ptr<Op> {
-        return std::make_unique<TypedOp<Call, Es...>>();
-      };
-      definition.types = (SetOf(kTypeOf<Es>) | ...);
-      definition.is_tensorflows = is_tensorflows_;
-    }
-  }
-
-  std::vector<OpDefinition>& definitions_;
-  const bool is_tensorflows_;
-};
 
 constexpr ElementTypes kBool = SetOf(XLA_FFI_DataType_PRED);
 constexpr ElementTypes kInt8 = SetOf(XLA_FFI_DataType_S8);
@@ -287,8 +205,13 @@ std::vector<OpDefinition> Definitions() {
 const std::vector<OpDefinition>& TfRnnOps_FfiOps() {
   static const auto* const ops = [] {
     auto* definitions = new std::vector<OpDefinition>(Definitions());
-    AddCpuCudnnRnnOps(Bodies(definitions, /*is_tensorflows=*/true));
-    AddOtherCpuOps(Bodies(definitions, /*is_tensorflows=*/false));
+    for (OpDefinition& definition : *definitions) {
+      for (const OpEntry& entry : TfRnnOps_CpuOps()) {
+        if (std::string_view(entry.name) == definition.name) {
+          definition.entries.push_back(&entry);
+        }
+      }
+    }
     return definitions;
   }();
   return *ops;

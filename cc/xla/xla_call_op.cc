@@ -19,10 +19,9 @@
 #include "absl/types/span.h"
 #include "cc/calls/array.h"
 #include "cc/calls/call_frame.h"
-#include "cc/calls/dropout_generator.h"
+#include "cc/calls/op.h"
 #include "cc/calls/status.h"
 #include "cc/kernels/tensorflow_frame.h"
-#include "cc/rnn/executor.h"
 #include "cc/xla/op.h"
 #include "tensorflow/compiler/tf2xla/type_util.h"
 #include "tensorflow/compiler/tf2xla/xla_op_kernel.h"
@@ -80,8 +79,8 @@ std::string ToMlir(const std::string& type,
 std::string ToMlirStream(const tensorflow::NodeDef& node, std::int64_t stream) {
   const std::size_t hash =
       std::hash<std::string>()(absl::StrCat(stream, "/", node.name()));
-  return absl::StrCat(DropoutGenerator::kStream, " = ",
-                      static_cast<std::int64_t>(hash), " : i64");
+  return absl::StrCat(kDropoutStream, " = ", static_cast<std::int64_t>(hash),
+                      " : i64");
 }
 
 // The attributes of a node, and the names of outputs that it need not make, as
@@ -177,9 +176,7 @@ class CompiledFrame final : public CallFrame {
   Status MakeScratch(std::int64_t, void**) override {
     return Status(StatusCode::kInternal, "The compiler does not run the op.");
   }
-  rnn::PoolExecutor MakeExecutor() override {
-    return rnn::PoolExecutor([](const std::function<void()>&) {}, 1);
-  }
+  Threads FindThreads() override { return Threads(); }
 
   // What the op made. There are values if has_values() says so.
   const std::vector<xla::Shape>& output_shapes() const {
@@ -250,12 +247,10 @@ class CompiledFrame final : public CallFrame {
 class CallOp final : public tensorflow::XlaOpKernel {
  public:
   CallOp(OpKernelConstruction* ctx, const OpDefinition& definition)
-      : tensorflow::XlaOpKernel(ctx),
-        definition_(definition),
-        op_(definition.make()) {
+      : tensorflow::XlaOpKernel(ctx), definition_(definition) {
     const TensorFlowAttributes attributes(ctx);
+    OP_REQUIRES_OK(ctx, MakeOp());
     OP_REQUIRES_OK(ctx, ToAbslStatus(op_->Init(attributes)));
-    OP_REQUIRES_OK(ctx, FindType());
     OP_REQUIRES_OK(ctx, ToAbslStatus(FindDropout(attributes)));
     const auto unwanted = def().attr().find("_unwanted_outputs");
     if (unwanted != def().attr().end()) {
@@ -271,7 +266,7 @@ class CallOp final : public tensorflow::XlaOpKernel {
   // Checks the shapes as the op itself does, and so finds those of the outputs.
   void Compile(XlaOpKernelContext* ctx) override {
     CompiledFrame frame(definition_, ctx);
-    OP_REQUIRES_OK(ctx, ToAbslStatus(op_->Run(type_, &frame)));
+    OP_REQUIRES_OK(ctx, ToAbslStatus(op_->Run(&frame)));
     if (frame.has_values()) {
       for (int i = 0; i < ctx->num_outputs(); ++i) {
         ctx->SetConstantOutput(i, frame.output_values()[i]);
@@ -282,8 +277,8 @@ class CallOp final : public tensorflow::XlaOpKernel {
   }
 
  private:
-  // Finds the type that the op runs on.
-  absl::Status FindType() {
+  // Makes the op for the type that it runs on.
+  absl::Status MakeOp() {
     tensorflow::DataType type = tensorflow::DT_INVALID;
     int begin, end;
     for (const Argument& output : definition_.outputs) {
@@ -298,9 +293,15 @@ class CallOp final : public tensorflow::XlaOpKernel {
     }
     xla::PrimitiveType xla_type;
     TF_RETURN_IF_ERROR(tensorflow::DataTypeToPrimitiveType(type, &xla_type));
-    // They are numbered alike.
-    type_ = static_cast<XLA_FFI_DataType>(xla_type);
-    return absl::OkStatus();
+    for (const OpEntry* entry : definition_.entries) {
+      // They are numbered alike.
+      if (static_cast<int>(ToFfiType(entry->type)) != xla_type) continue;
+      op_ = entry->make();
+      return absl::OkStatus();
+    }
+    return absl::UnimplementedError(
+        absl::StrCat(definition_.name, " does not run on elements of type ",
+                     tensorflow::DataTypeString(type)));
   }
 
   // Finds whether each call draws dropout masks of its own.
@@ -362,8 +363,7 @@ class CallOp final : public tensorflow::XlaOpKernel {
   }
 
   const OpDefinition& definition_;
-  const std::unique_ptr<Op> op_;
-  XLA_FFI_DataType type_ = XLA_FFI_DataType_INVALID;
+  std::unique_ptr<Op> op_;
   bool drops_ = false;
   // A gradient function in Python names them by an attribute of the node.
   std::vector<std::string> unwanted_outputs_;
@@ -464,7 +464,7 @@ TfRnnOps_RegisterXlaBuiltinKernels() {
   const std::vector<std::string> compiled =
       tensorflow::XlaOpRegistry::GetAllRegisteredOps();
   for (const OpDefinition& definition : TfRnnOps_FfiOps()) {
-    if (definition.is_tensorflows &&
+    if (definition.entries.front()->is_tensorflows &&
         !absl::c_linear_search(compiled, definition.name)) {
       RegisterKernel(definition.name, definition);
     }

@@ -23,7 +23,7 @@ class CpuDropoutMasks {
   template <typename M>
   Status Fill(CallFrame* frame, const CudnnRnnInputs& inputs, float dropout,
               const rnn::RandomStream& stream, M* masks) const {
-    rnn::PoolExecutor executor = frame->MakeExecutor();
+    rnn::PoolExecutor executor = MakeExecutor(frame->FindThreads());
     NetworkKernels<M>(inputs).dropout_masks(inputs.config(), inputs.size(),
                                             dropout, stream, masks, executor);
     return CheckNotCancelled(executor);

@@ -7,9 +7,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <utility>
 
 #include "cc/calls/array.h"
 #include "cc/calls/call_frame.h"
+#include "cc/calls/cpu/num_cpus.h"
 #include "cc/calls/status.h"
 #include "cc/rnn/cudnn_rnn.h"
 #include "cc/rnn/executor.h"
@@ -17,6 +19,19 @@
 #include "cc/rnn/reserve_space.h"
 
 namespace tf_rnn_ops {
+
+// The calls that run in this process. Each pool has the same CPUs, and as a
+// rule a process has one.
+inline rnn::PoolUsers& AllPoolUsers() {
+  static rnn::PoolUsers users;
+  return users;
+}
+
+inline rnn::PoolExecutor MakeExecutor(Threads threads) {
+  const std::int64_t count = std::min<std::int64_t>(threads.count, NumCpus());
+  return rnn::PoolExecutor(std::move(threads.schedule), static_cast<int>(count),
+                           std::move(threads.is_cancelled), &AllPoolUsers());
+}
 
 // Results of a call that was cancelled are not to be used.
 inline Status CheckNotCancelled(const rnn::Executor& executor) {
@@ -32,25 +47,13 @@ template <typename Inputs, typename Pass>
 Status RunPass(CallFrame* frame, const Inputs& inputs,
                std::int64_t (*workspace)(const Pass&, int num_threads),
                void (*run)(const Pass&, rnn::Executor&), Pass* pass) {
-  rnn::PoolExecutor executor = frame->MakeExecutor();
+  rnn::PoolExecutor executor = MakeExecutor(frame->FindThreads());
   const std::int64_t num_bytes = workspace(*pass, executor.num_threads());
   if (num_bytes < 0) return inputs.TooLarge();
   TF_RNN_OPS_RETURN_IF_ERROR(frame->MakeScratch(num_bytes, &pass->workspace));
   run(*pass, executor);
   return CheckNotCancelled(executor);
 }
-
-// Copies within the CPU's memory.
-class CpuCopier {
- public:
-  Status Init(CallFrame*) { return Status(); }
-
-  Status Copy(const void* source, std::size_t num_bytes, void* target) {
-    std::copy_n(static_cast<const char*>(source), num_bytes,
-                static_cast<char*>(target));
-    return Status();
-  }
-};
 
 inline void SetZero(const Array& array) {
   std::fill_n(static_cast<char*>(array.data), array.num_bytes, 0);

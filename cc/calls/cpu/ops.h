@@ -1,42 +1,23 @@
-// All ops of the CPU.
+// All ops of the CPU: the interface of the engine's library.
 
 #ifndef TF_RNN_OPS_CC_CALLS_CPU_OPS_H_
 #define TF_RNN_OPS_CC_CALLS_CPU_OPS_H_
 
-#include "cc/calls/cpu/cudnn_rnn.h"
-#include "cc/calls/cpu/cudnn_rnn_backward_grad.h"
-#include "cc/calls/cpu/cudnn_rnn_dropout_masks.h"
-#include "cc/calls/cpu/engine.h"
-#include "cc/calls/cpu/gru_block_cell.h"
-#include "cc/calls/cpu/keras_rnn.h"
-#include "cc/calls/ops.h"
+#include <vector>
+
+#include "cc/calls/op.h"
+
+// What is shared has std::string and other classes of the C++ library in it,
+// which must be the same classes on both sides.
+static_assert(_GLIBCXX_USE_CXX11_ABI,
+              "tf_rnn_ops needs a TensorFlow that is built with the C++11 ABI");
 
 namespace tf_rnn_ops {
 
-struct CpuEngines {
-  template <typename E>
-  using CudnnRnn = CpuCudnnRnn<E>;
-  template <typename E>
-  using CudnnRnnBackwardGrad = CpuCudnnRnnBackwardGrad<E>;
-  template <typename E>
-  using GruBlockCell = CpuGruBlockCell<E>;
-  using DropoutMasks = CpuDropoutMasks;
-  using Copier = CpuCopier;
-};
-
-// Those whose names TensorFlow has, too, with kernels for GPUs alone.
-template <typename Registry>
-void AddCpuCudnnRnnOps(Registry&& registry) {
-  Ops<CpuEngines>::AddCudnnRnn(registry);
-}
-
-// All others.
-template <typename Registry>
-void AddOtherCpuOps(Registry&& registry) {
-  Ops<CpuEngines>::AddOthers(registry);
-  registry.template AddForEachFloat<KerasRnnForwardCall>("KerasRNN");
-  registry.template AddForEachFloat<KerasRnnBackwardCall>("KerasRNNBackprop");
-}
+// Made once, and never destroyed. Only for what is built together with the
+// library: the classes of these headers may change from version to version.
+extern "C" __attribute__((visibility("default"))) const std::vector<OpEntry>&
+TfRnnOps_CpuOps();
 
 }  // namespace tf_rnn_ops
 

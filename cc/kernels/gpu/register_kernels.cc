@@ -1,7 +1,7 @@
 // Registers the kernels of our own ops for GPUs when the GPU library is loaded.
 
+#include "cc/calls/op.h"
 #include "cc/calls/ops.h"
-#include "cc/kernels/align_tensor.h"
 #include "cc/kernels/device_kernels.h"
 #include "cc/kernels/gpu/cudnn_rnn.h"
 #include "cc/kernels/gpu/cudnn_rnn_backward_grad.h"
@@ -25,12 +25,11 @@ struct GpuEngines {
 };
 
 [[maybe_unused]] const bool registered = [] {
-  using AlignTensor = AlignTensorKernel<GpuCopier>;
-  const DeviceKernels kernels(tensorflow::DEVICE_GPU, "TfRnnOps>");
-  Ops<GpuEngines>::AddCudnnRnn(kernels);
-  Ops<GpuEngines>::AddOthers(kernels);
-  kernels.AddForEachFloat<AlignTensor, AlignTensor, AlignTensor, AlignTensor>(
-      "AlignTensor");
+  // It outlives the kernels, which are never destroyed.
+  static auto& ops = *new OpList;
+  Ops<GpuEngines>::AddTo(&ops);
+  RegisterKernels(tensorflow::DEVICE_GPU, "TfRnnOps>", ops.entries());
+  RegisterAlignTensor<GpuCopier>(tensorflow::DEVICE_GPU);
   return true;
 }();
 

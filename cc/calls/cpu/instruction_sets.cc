@@ -1,4 +1,4 @@
-// The C functions that the op library exports.
+// What the engine's library tells of the CPU.
 
 #include <string>
 

@@ -1,0 +1,106 @@
+// The ops, as those see them who let a framework call them: without the types
+// of elements and engines that their bodies are templates of.
+
+#ifndef TF_RNN_OPS_CC_CALLS_OP_H_
+#define TF_RNN_OPS_CC_CALLS_OP_H_
+
+#include <cstdint>
+#include <initializer_list>
+#include <memory>
+#include <vector>
+
+#include "cc/calls/call_frame.h"
+#include "cc/calls/status.h"
+#include "cc/rnn/float16.h"
+
+namespace tf_rnn_ops {
+
+// An op for one type of element.
+class Op {
+ public:
+  virtual ~Op() = default;
+
+  // Reads the attributes, and refuses those that the op cannot have.
+  virtual Status Init(const Attributes& attributes) = 0;
+  // Reads and checks the inputs, makes the outputs and fills them. Several
+  // threads may call it at once.
+  virtual Status Run(CallFrame* frame) = 0;
+};
+
+enum class ElementType { kFloat, kDouble, kHalf, kBFloat16, kInt32, kInt64 };
+
+// How an op is registered with a framework, for one type of element.
+struct OpEntry {
+  // That the op definition has.
+  const char* name;
+  // The attribute that the type is the value of.
+  const char* type_attribute;
+  ElementType type;
+  // Inputs and outputs that are in the host's memory on every device.
+  std::vector<const char*> on_host;
+  // Whether TensorFlow has an op of this name, too. It has kernels for GPUs
+  // alone.
+  bool is_tensorflows = false;
+  std::unique_ptr<Op> (*make)() = nullptr;
+};
+
+// A list of ops. An op comes once for each of its types, one after the other.
+class OpList {
+ public:
+  // Call: the class of the op for a type of element, with a default constructor
+  // and the members of `Op`.
+  //
+  // For float, double, rnn::Half and rnn::BFloat16, the op's attribute T.
+  template <template <typename> class Call>
+  void AddForEachFloat(const char* name,
+                       std::initializer_list<const char*> on_host = {}) {
+    Add<Call<float>>({name, "T", ElementType::kFloat, on_host});
+    Add<Call<double>>({name, "T", ElementType::kDouble, on_host});
+    Add<Call<rnn::Half>>({name, "T", ElementType::kHalf, on_host});
+    Add<Call<rnn::BFloat16>>({name, "T", ElementType::kBFloat16, on_host});
+  }
+
+  // For std::int32_t and std::int64_t, another attribute.
+  template <template <typename> class Call>
+  void AddForEachInteger(const char* name, const char* type_attribute,
+                         std::initializer_list<const char*> on_host = {}) {
+    Add<Call<std::int32_t>>(
+        {name, type_attribute, ElementType::kInt32, on_host});
+    Add<Call<std::int64_t>>(
+        {name, type_attribute, ElementType::kInt64, on_host});
+  }
+
+  // Says that TensorFlow, too, has the ops that are in the list already.
+  void MarkAsTensorFlows() {
+    for (OpEntry& entry : entries_) entry.is_tensorflows = true;
+  }
+
+  const std::vector<OpEntry>& entries() const { return entries_; }
+
+ private:
+  template <typename Call>
+  class OpOf final : public Op {
+   public:
+    Status Init(const Attributes& attributes) override {
+      return call_.Init(attributes);
+    }
+    Status Run(CallFrame* frame) override { return call_.Run(frame); }
+
+   private:
+    Call call_;
+  };
+
+  template <typename Call>
+  void Add(OpEntry entry) {
+    entry.make = []() -> std::unique_ptr<Op> {
+      return std::make_unique<OpOf<Call>>();
+    };
+    entries_.push_back(entry);
+  }
+
+  std::vector<OpEntry> entries_;
+};
+
+}  // namespace tf_rnn_ops
+
+#endif  // TF_RNN_OPS_CC_CALLS_OP_H_
