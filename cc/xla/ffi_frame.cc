@@ -1,5 +1,7 @@
 #include "cc/xla/ffi_frame.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <cstring>
 #include <functional>
@@ -100,6 +102,20 @@ std::string NamesOf(const std::vector<Argument>& arguments) {
     names += (names.empty() ? "" : ", ") + std::string(argument.name);
   }
   return names;
+}
+
+// Asks for large pages in memory that is about to be written to. Where XLA
+// allocates many arrays at once, it returns them to the system after each run,
+// and the next run's first write to each page waits for the system.
+void AskForHugePages(void* memory, std::int64_t num_bytes) {
+  constexpr std::uintptr_t kHugePage = std::uintptr_t{2} << 20;
+  constexpr std::uintptr_t kWorthAsking = 4 * kHugePage;
+  const auto begin = reinterpret_cast<std::uintptr_t>(memory);
+  const std::uintptr_t first = (begin + kHugePage - 1) / kHugePage * kHugePage;
+  const std::uintptr_t end = (begin + num_bytes) / kHugePage * kHugePage;
+  if (end < first + kWorthAsking) return;
+  // A system that has none goes on as before.
+  madvise(reinterpret_cast<void*>(first), end - first, MADV_HUGEPAGE);
 }
 
 Array ArrayOf(const XLA_FFI_Buffer& buffer) {
@@ -313,6 +329,7 @@ Status FfiFrame::MakeOutputs(const char* name, const std::vector<Shape>& shapes,
                              shapes[i].ToString(), ", but is ",
                              array.shape.ToString());
     }
+    AskForHugePages(array.data, array.num_bytes);
   }
   return Status();
 }
@@ -339,6 +356,7 @@ Status FfiFrame::MakeScratch(std::int64_t num_bytes, void** memory) {
                             " bytes of memory, which there are not"));
   }
   scratch_.emplace_back(*memory);
+  AskForHugePages(*memory, num_bytes);
   return Status();
 }
 
