@@ -91,6 +91,44 @@ $(VENV)/installed: dist/ready
 	@$(VENV)/bin/python $(INSTALL_WHEEL) --no-deps --force-reinstall dist/*.whl
 	@touch $@
 
+# ---------------------------------------------------------------- the wheel for every TensorFlow
+
+# The development environment has the newest.
+OLDER_TENSORFLOWS := 2.18 2.19 2.20
+
+.PHONY: wheel-all
+wheel-all: dist/all/ready ## Build the wheel for TensorFlow 2.18 to 2.21 into dist/all/.
+	@ls dist/all/*.whl
+
+ifeq ($(wildcard dist/all/*.whl),)
+$(shell rm -f dist/all/ready)
+endif
+dist/all/ready: $(WHEEL_SOURCES) $(VENV)/ready $(OLDER_TENSORFLOWS:%=build/tensorflow-%/ready) | .tools/bazel
+	@pythons=($(VENV)/bin/python $(OLDER_TENSORFLOWS:%=build/tensorflow-%/bin/python)); \
+	TF_RNN_OPS_PYTHON=$$(IFS=:; echo "$${pythons[*]}") ./build_pip_pkg.sh dist/all
+	@touch $@
+
+build/tensorflow-%/ready: requirements/tensorflow_%.txt requirements/pytest.txt | .tools/system-packages
+	@echo "==> installing TensorFlow $* into $(@D)"
+	@rm -rf $(@D)
+	@$(PYTHON) -m venv $(@D)
+	@$(@D)/bin/python $(INSTALL_LOCKED) --quiet -r requirements/tensorflow_$*.txt -r requirements/pytest.txt
+	@touch $@
+
+build/tensorflow-%/installed: dist/all/ready build/tensorflow-%/ready
+	@$(@D)/bin/python $(INSTALL_WHEEL) --no-deps --force-reinstall dist/all/*.whl
+	@cd / && $(CURDIR)/$(@D)/bin/python -m tf_rnn_ops
+	@touch $@
+
+# Those of the ways in, of gradients and of parity.
+TENSORFLOW_TESTS = $(WHEEL_TESTS) $(wildcard $(addprefix tests/test_,*_gradients.py *_parity.py keras_layers.py keras_rnn.py))
+VERSION := $(firstword $(OLDER_TENSORFLOWS))
+
+.PHONY: test-tensorflow
+test-tensorflow: build/tensorflow-$(VERSION)/installed ## Test the wheel for every TensorFlow with one: VERSION=2.18.
+	@echo "==> Python tests with TensorFlow $(VERSION)"
+	@build/tensorflow-$(VERSION)/bin/$(PYTEST) -m "not slow" -p no:cacheprovider $(TENSORFLOW_TESTS)
+
 # ---------------------------------------------------------------- use
 
 .PHONY: demo
@@ -340,7 +378,7 @@ LOCK_LAYER = $(LOCK) requirements/$$layer.in -o requirements/$$layer.txt $$(sed 
 TORCH_CPU_BUILDS ?= $(or $(PIP_FIND_LINKS),https://download.pytorch.org/whl/cpu/torch/)
 .PHONY: lock
 lock: $(VENV)/ready ## Pin the newest versions that requirements/*.in allow, with their hashes.
-	@for layer in tensorflow pytest dev peers torch gpu; do $(LOCK_LAYER); done
+	@for layer in tensorflow pytest dev peers torch gpu $(OLDER_TENSORFLOWS:%=tensorflow_%); do $(LOCK_LAYER); done
 	@layer=torch_cpu; $(call LOCK_LAYER,--find-links $(TORCH_CPU_BUILDS))
 	@layer=cudnn; $(call LOCK_LAYER,--no-deps)
 

