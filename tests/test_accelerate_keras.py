@@ -160,6 +160,7 @@ def test_a_restored_model_takes_keras_path(runs, monkeypatch):
         assert len(taken) > 1
 
 
+@needs_xla
 def test_a_model_that_is_saved_and_loaded(runs, tmp_path):
     model = compiled_model(functional, jit_compile=True)
     expected = model(X)

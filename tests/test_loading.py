@@ -16,6 +16,7 @@ import tensorflow as tf
 from hypothesis import given
 from hypothesis import strategies as st
 from package_files import PACKAGE, copy_package, in_copy, link_package
+from packaging.version import Version
 
 from tf_rnn_ops import _library, _library_file
 
@@ -419,6 +420,8 @@ assert len(seen) == 4 and len(set(seen)) == 1
     ids=["C locale", "optimized"],
 )
 def test_odd_paths_options_and_environments(options, environment, tmp_path):
+    if "-OO" in options and Version(tf.__version__) < Version("2.21"):
+        pytest.skip("this TensorFlow needs docstrings")
     copy = link_package(tmp_path / "with a space, 'quotes' and ünïcödé 網路")
     for library in LIBRARIES:
         replace(copy, library, library.read_bytes())

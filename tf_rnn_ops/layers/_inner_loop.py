@@ -181,8 +181,8 @@ def _reasons_of_cell(cell, training):
         return
     if not _step_loop.is_needed(cell, training):
         yield from _reasons_of_activations(cell)
-        if training and _drops(cell, cell.recurrent_dropout):
-            yield f"recurrent_dropout={cell.recurrent_dropout} in training: set recurrent_dropout=0"
+    if training and _drops(cell, cell.recurrent_dropout) and not _step_loop.drops_states(cell, training):
+        yield f"recurrent_dropout={cell.recurrent_dropout} in training: set recurrent_dropout=0"
     if cell.compute_dtype not in _DTYPES:
         yield f"dtype {cell.compute_dtype}: use one of {', '.join(_DTYPES)}"
     if not cell.autocast:

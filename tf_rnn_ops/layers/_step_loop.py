@@ -18,7 +18,7 @@ _keras_loop = keras.layers.RNN.inner_loop  # accelerate_keras() replaces the att
 
 def is_needed(cell, training):
     """Returns whether a cell takes this loop, in training or elsewhere."""
-    return _resets_before(cell) or _drops_states(cell, training)
+    return _resets_before(cell) or drops_states(cell, training)
 
 
 def inner_loop(layer, inputs, initial_state, mask, training, may_call_op):
@@ -36,7 +36,7 @@ def inner_loop(layer, inputs, initial_state, mask, training, may_call_op):
       What `keras.layers.RNN.inner_loop` does.
     """
     cell = layer.cell
-    if may_call_op and len(inputs) == 1 and not _drops_states(cell, training):
+    if may_call_op and len(inputs) == 1 and not drops_states(cell, training):
         x, step = inputs[0], _block_cell_step(cell)
     else:
         product = _recurrent_product(cell, initial_state[0], training)
@@ -51,11 +51,12 @@ def _resets_before(cell):
     return type(cell) is keras.layers.GRUCell and not cell.reset_after
 
 
-def _drops_states(cell, training):
+def drops_states(cell, training):
+    """Returns whether a cell drops states by a mask for each gate. In Keras up to 3.6, one mask serves all gates."""
     # LSTM and GRU take a dropout of 1 for none, and drop states with implementation=1 alone.
     return (
         type(cell) in (keras.layers.LSTMCell, keras.layers.GRUCell)
-        and cell.implementation == 1
+        and getattr(cell, "dropout_mask_count", None)
         and training
         and 0 < cell.recurrent_dropout < 1
     )
@@ -103,7 +104,7 @@ def _recurrent_product(cell, state, training):
     gates = kernel.shape[1] // cell.units
     kernels = tf.split(kernel, gates, axis=1)
     biases = None if bias is None else tf.split(bias, gates)
-    masks = cell.get_recurrent_dropout_mask(state) if _drops_states(cell, training) else None
+    masks = cell.get_recurrent_dropout_mask(state) if drops_states(cell, training) else None
 
     def product(h, gate):
         h = h if masks is None else h * masks[gate]

@@ -120,30 +120,14 @@ class GRUBlockCell(keras.layers.Layer):
         def initialize(shape, dtype=None):
             return draw(dtype)[:, self._columns(gates)]
 
-        def regularize(matrix):
-            penalty = 0.0
-            if self.kernel_regularizer is not None:
-                penalty += self.kernel_regularizer(matrix[:features])
-            if self.recurrent_regularizer is not None:
-                penalty += self.recurrent_regularizer(matrix[features:])
-            return penalty
-
-        def constrain(matrix):
-            kernel, recurrent = matrix[:features], matrix[features:]
-            if self.kernel_constraint is not None:
-                kernel = self.kernel_constraint(kernel)
-            if self.recurrent_constraint is not None:
-                recurrent = self.recurrent_constraint(recurrent)
-            return keras.ops.concatenate([kernel, recurrent], axis=0)
-
-        is_regularized = self.kernel_regularizer is not None or self.recurrent_regularizer is not None
-        is_constrained = self.kernel_constraint is not None or self.recurrent_constraint is not None
+        regularizer = _MatrixRegularizer(features, self.kernel_regularizer, self.recurrent_regularizer)
+        constraint = _MatrixConstraint(features, self.kernel_constraint, self.recurrent_constraint)
         return self.add_weight(
             name=name,
             shape=(features + self.units, (gates.stop - gates.start) * self.units),
             initializer=initialize,
-            regularizer=regularize if is_regularized else None,
-            constraint=constrain if is_constrained else None,
+            regularizer=regularizer if regularizer.has_parts else None,
+            constraint=constraint if constraint.has_parts else None,
         )
 
     def _add_bias(self, name, gates, draw):
@@ -197,3 +181,34 @@ class GRUBlockCell(keras.layers.Layer):
             "recurrent_constraint": keras.constraints.serialize(self.recurrent_constraint),
             "bias_constraint": keras.constraints.serialize(self.bias_constraint),
         }
+
+
+class _OfRows:
+    """Applies one function to a matrix's rows for the input, another to those for the state.
+
+    The matrix is [features + units, columns].
+    """
+
+    def __init__(self, features, of_kernel, of_recurrent):
+        self._features = features
+        self._parts = of_kernel, of_recurrent
+
+    @property
+    def has_parts(self):
+        return self._parts != (None, None)
+
+    def _pairs(self, matrix):
+        """Returns each part, which may be None, with its rows."""
+        return zip(self._parts, (matrix[: self._features], matrix[self._features :]), strict=True)
+
+
+# Keras up to 3.11 takes no plain functions.
+class _MatrixRegularizer(_OfRows, keras.regularizers.Regularizer):
+    def __call__(self, matrix):
+        return sum(part(rows) for part, rows in self._pairs(matrix) if part is not None)
+
+
+class _MatrixConstraint(_OfRows, keras.constraints.Constraint):
+    def __call__(self, matrix):
+        constrained = [rows if part is None else part(rows) for part, rows in self._pairs(matrix)]
+        return keras.ops.concatenate(constrained, axis=0)
