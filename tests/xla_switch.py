@@ -45,8 +45,11 @@ REFUSED = [
         [
             "test_cudnn_rnn_bad_input.py::test_huge_sizes_are_answered_where_there_is_nothing_to_compute",
             "test_cudnn_rnn_bad_input.py::test_sizes_whose_products_overflow_are_refused",
+            "test_cudnn_rnn_second_order.py::test_dropout_masks_whose_size_cannot_be_counted_are_refused",
             "test_gru_block_cell_bad_input.py::test_a_huge_batch_of_nothing_is_answered",
             "test_gru_block_cell_bad_input.py::test_sizes_whose_sums_or_products_overflow_are_refused",
+            "test_keras_rnn.py::test_huge_sizes_without_elements_take_no_time",
+            "test_keras_rnn.py::test_sizes_that_cannot_be_counted_are_refused",
         ],
         ends_the_process=True,
     ),
@@ -54,6 +57,8 @@ REFUSED = [
         "XLA takes a tensor at an odd address for one of its own, and crashes",
         [
             "test_unaligned.py::test_elements_between_their_places_are_refused",
+            "test_unaligned.py::test_gradients_are_of_the_same_bits[TfRnnOps>GRUBlockCell",
+            "test_unaligned.py::test_a_layer_takes_masks_and_states_of_any_batch[mask]",
             *(
                 f"test_unaligned.py::test_{what}_are_of_the_same_bits[{op}"
                 for what in ("results", "gradients")
@@ -78,12 +83,44 @@ REFUSED = [
             "test_cudnn_rnn_second_order.py::test_third_order[",
             "test_cudnn_rnn_second_order.py::test_third_order_with_dropout[an output of one-eager]",
             "test_cudnn_rnn_second_order.py::test_third_order_with_dropout[two directions-eager]",
+            "test_cudnn_rnn_second_order.py::test_dropout_of_one_layer_takes_no_masks_in_the_third_order",
             "test_keras_rnn.py::test_second_derivatives_with_other_activations_equal_keras",
+            "test_unaligned.py::test_gradients_are_of_the_same_bits[CudnnRNNBackprop-float32]",
+            "test_unaligned.py::test_gradients_are_of_the_same_bits[TfRnnOps>CudnnRNNBackprop-float32]",
         ],
     ),
     Refused(
         "XLA differentiates a loop only if it knows the largest number of iterations",
-        ["test_keras_rnn.py::test_second_derivatives_within_a_while_loop_equal_keras"],
+        [
+            "test_cudnn_rnn_second_order.py::test_third_order_within_a_while_loop",
+            "test_keras_rnn.py::test_second_derivatives_within_a_while_loop_equal_keras",
+        ],
+    ),
+    Refused(
+        "XLA has no gradient of what it makes of the gradient of a loop",
+        [
+            "test_cudnn_rnn_second_order.py::test_what_is_past_the_ends_takes_no_part",
+            *(
+                f"test_cudnn_rnn_second_order.py::test_forward_accumulator_around_a_tape_of_layers[{layer}-tf.function]"
+                for layer in ("lstm", "gru", "tanh")
+            ),
+            *(
+                f"test_keras_rnn.py::test_third_derivatives_equal_central_differences[{case}]"
+                for case in ("lstm-gaps", "gru-None", "rnn_tanh-nothing")
+            ),
+            *(
+                f"test_keras_rnn.py::test_an_accumulator_around_a_function_equals_keras[{case}-2]"
+                for case in ("lstm-True", "gru-True", "rnn_tanh-True", "rnn_relu-True", "lstm-False")
+            ),
+        ],
+    ),
+    Refused(
+        "XLA reads from the list that a loop keeps even if the loop has no steps",
+        ["test_cudnn_rnn_second_order.py::test_third_order_of_no_steps"],
+    ),
+    Refused(
+        "XLA hands no list that a loop keeps to a function that another process restored",
+        ["test_keras_layers.py::test_saved_files_load_in_a_fresh_process"],
     ),
     Refused(
         "TensorFlow's forward accumulator differentiates a function more often than it is asked to",
@@ -101,6 +138,7 @@ REFUSED = [
     Refused(
         "TensorFlow builds the gradient of a function when it calls it, whether or not it is asked for",
         [
+            "test_cudnn_rnn_layer.py::test_an_exported_model_runs_and_has_gradients",
             *(
                 f"test_cudnn_rnn_layer.py::{test}[{mode}-False-"
                 for test in (
@@ -126,6 +164,21 @@ REFUSED = [
             "test_cudnn_rnn_gradients.py::test_none_counts_as_zero",
             "test_cudnn_rnn_params_ops.py::test_none_counts_as_zero",
             "test_gru_block_cell_gradients.py::test_none_counts_as_zero",
+            "test_builtin_kernels.py::test_nothing_is_kept_for_a_gradient_that_nobody_asks_for",
+            "test_cudnn_rnn_second_order.py::test_only_what_is_asked_for_is_made[False]",
+        ],
+    ),
+    Refused(
+        "an op that is called eagerly is in a function, where its shape function refuses shapes before it does",
+        [
+            *(
+                f"test_cudnn_rnn_bad_input.py::test_skipped_input_must_be_of_the_size_of_the_units[{op}-run_eagerly]"
+                for op in ("CudnnRNNCanonicalToParams", "CudnnRNNCanonicalToParamsV2")
+            ),
+            *(
+                f"test_cudnn_rnn_second_order.py::test_wrong_shapes_are_refused_where_all_results_are_empty[{argument}]"
+                for argument in ("output", "reserve_space")
+            ),
         ],
     ),
 ]

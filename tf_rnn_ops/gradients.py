@@ -76,9 +76,13 @@ def gru_block_cell_grad(op, d_r, d_u, d_c, d_h):
         grads = ops.tf_rnn_ops_gru_block_cell_grad_v2(*step, *d_outputs)
     else:
         grads = ops.tf_rnn_ops_gru_block_cell_grad(*step, d_outputs[3])
+    x_h = tf.concat([x, h_prev], axis=1)
+    # [x h_prev ∘ r]. If it is written so, XLA of TensorFlow 2.21 multiplies it wrongly on CPUs with AVX-512, in float64
+    # for 4 sequences and 5 units.
+    x_hr = x_h * tf.concat([tf.ones_like(x), r], axis=1)
     d_weights = (
-        tf.matmul(tf.concat([x, h_prev], axis=1), grads.d_r_bar_u_bar, transpose_a=True),
-        tf.matmul(tf.concat([x, h_prev * r], axis=1), grads.d_c_bar, transpose_a=True),
+        tf.matmul(x_h, grads.d_r_bar_u_bar, transpose_a=True),
+        tf.matmul(x_hr, grads.d_c_bar, transpose_a=True),
         tf.reduce_sum(grads.d_r_bar_u_bar, axis=0),
         tf.reduce_sum(grads.d_c_bar, axis=0),
     )
