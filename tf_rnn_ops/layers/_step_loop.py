@@ -52,7 +52,7 @@ def _resets_before(cell):
 
 
 def drops_states(cell, training):
-    """Returns whether a cell drops states by a mask for each gate. In Keras up to 3.6, one mask serves all gates."""
+    """Returns whether a cell drops states by a mask for each gate. In Keras up to 3.7, one mask serves all gates."""
     # LSTM and GRU take a dropout of 1 for none, and drop states with implementation=1 alone.
     return (
         type(cell) in (keras.layers.LSTMCell, keras.layers.GRUCell)

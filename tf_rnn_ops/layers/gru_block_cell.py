@@ -202,7 +202,7 @@ class _OfRows:
         return zip(self._parts, (matrix[: self._features], matrix[self._features :]), strict=True)
 
 
-# Keras up to 3.11 takes no plain functions.
+# Keras up to 3.14 takes no plain functions.
 class _MatrixRegularizer(_OfRows, keras.regularizers.Regularizer):
     def __call__(self, matrix):
         return sum(part(rows) for part, rows in self._pairs(matrix) if part is not None)
