@@ -28,7 +28,7 @@ from report import LineTable, print_memory, targets_to_text, to_markdown
 from run import MemoryMeasurement, Run, to_json
 from sections import MAIN, MEMORY, MODELS, PRODUCT_DTYPES, PRODUCT_SIZES, QUICK_PRODUCT_SIZES, SECTIONS, Section
 from targets import judge_what_was_measured
-from workers import Worker
+from workers import Worker, WorkerError
 
 OPTIONS = list(dict.fromkeys(section.option for section in SECTIONS.values()))
 ROUNDS = 12
@@ -116,7 +116,10 @@ def _cases_of(section: Section, settings: argparse.Namespace) -> Sequence[Case]:
 
 
 def _measure_memory(settings: argparse.Namespace, peers: Collection[str], log: pathlib.Path) -> list[MemoryMeasurement]:
-    """Measures each peer in each case, each time in a process that does nothing else."""
+    """Measures each peer in each case, each time in a process that does nothing else.
+
+    A process that ends, as one does that takes more memory than there is, is left out.
+    """
     section = SECTIONS[MEMORY]
     print(f"\n{section.title}")
     names = [name for name in section.peers if name in peers]
@@ -124,7 +127,12 @@ def _measure_memory(settings: argparse.Namespace, peers: Collection[str], log: p
     for case in _cases_of(section, settings):
         for name in names * (1 if settings.quick else MEMORY_PROCESSES):
             with Worker(PEERS[name], settings.threads, log) as worker:
-                measured.append(MemoryMeasurement(case, name, worker.step_memory(case)))
+                try:
+                    memory = worker.step_memory(case)
+                except WorkerError as error:
+                    print(f"{case.title}  not measured: {error}", flush=True)
+                    continue
+            measured.append(MemoryMeasurement(case, name, memory))
             print_memory(measured[-1])
     return measured
 

@@ -1,5 +1,6 @@
 """The benchmark: that it compares like with like, and reports what it measured. No test looks at speed."""
 
+import argparse
 import dataclasses
 import importlib
 import importlib.util
@@ -976,6 +977,13 @@ def test_memory_of_a_step_holds_its_gradients(peer, tmp_path):
         measured = worker.step_memory(cases.parse_case("lstm-8-20-64-512"))
     assert measured.baseline > 0
     assert measured.step >= 4 * 4 * 512 * (512 + 64)
+
+
+def test_a_process_that_ends_is_left_out_of_the_memory(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(bench, "PEERS", {OURS: peers.Peer(OURS, "Nobody", "os._exit", [])})
+    settings = argparse.Namespace(cases=[cases.parse_case("lstm-2-3-8-16")], quick=True, threads=2)
+    assert bench._measure_memory(settings, [OURS], tmp_path / "log") == []
+    assert "not measured: the process of Nobody ended with 2" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(("peer", "name"), [(OURS, "gru_block_cell-1-2-3"), (RAW_OPS, "lstm-1-2-3-4")])
