@@ -111,11 +111,13 @@ def test_cell(size, dtype):
     check(step, inputs, gradients)
 
 
+# TensorFlow 2.21's XLA multiplies [x, h * r] wrongly for 4 sequences and 5 units in float64, on CPUs with AVX-512.
+@pytest.mark.parametrize("size", [CELL, (4, 5, 5)])
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_gradients_of_the_cell(dtype):
+def test_gradients_of_the_cell(dtype, size):
     """Those of the weights are matrix products of TensorFlow's own, which XLA rounds in its own way."""
-    tensors = tf.nest.map_structure(tf.constant, cell_inputs(CELL, dtype))
-    gradients = [cell_gradients(CELL, dtype)[f"d_{name}"] for name in "ruch"]
+    tensors = tf.nest.map_structure(tf.constant, cell_inputs(size, dtype))
+    gradients = [cell_gradients(size, dtype)[f"d_{name}"] for name in "ruch"]
 
     def step(inputs):
         return gradients_of(lambda inputs: list(raw_ops.GRUBlockCell(**inputs)), inputs, gradients)
