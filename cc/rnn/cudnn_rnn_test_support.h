@@ -472,6 +472,8 @@ inline std::vector<Case> Cases() {
       for (const Activations& activations : kOtherActivations) {
         // In many steps, gates without bounds leave a float's range.
         for (std::int64_t time : {2, 3}) {
+          // Nor do they forgive what products of bfloat16 round.
+          if (time > 2 && activations.gate == Activation::kLinear) continue;
           RnnConfig config{mode, false, 1, 1, 5, 37, 0, true, activations};
           cases.push_back(RandomCase(config, {time, 7}));
         }
