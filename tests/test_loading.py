@@ -154,20 +154,17 @@ CONTENTS = {
 # What cannot be seen in the engine's file, which knows no TensorFlow.
 NOT_OF_THE_ENGINE = ("another library", "another TensorFlow")
 
+IMPORT = """
+try:
+    import tf_rnn_ops
+except ImportError as error:
+    print(error)
+"""
+
 # What is done with each library, which must print the sentence and leave what does not need it usable.
 LOAD = {
-    "libtf_rnn_ops.so": """
-        try:
-            import tf_rnn_ops
-        except ImportError as error:
-            print(error)
-        """,
-    "libtf_rnn_ops_engine.so": """
-        try:
-            import tf_rnn_ops
-        except ImportError as error:
-            print(error)
-        """,
+    "libtf_rnn_ops.so": IMPORT,
+    "libtf_rnn_ops_engine.so": IMPORT,
     "libtf_rnn_ops_builtin_kernels.so": """
         import tf_rnn_ops
         try:

@@ -266,9 +266,9 @@ Status FfiFrame::Place(const std::vector<Argument>& arguments, const char* what,
 }
 
 Status FfiFrame::CheckBuffers(const std::vector<Buffers>& placed) const {
+  const ElementTypes all = op_.types();
+  const ElementTypes of_op = all & SetOf(type_) ? SetOf(type_) : all;
   for (const auto& [argument, first, count] : placed) {
-    const ElementTypes of_op =
-        op_.types() & SetOf(type_) ? SetOf(type_) : op_.types();
     const ElementTypes types =
         argument->types == kTypeOfOp ? of_op : argument->types;
     for (std::int64_t i = 0; i < count; ++i) {
