@@ -7,6 +7,13 @@
 #include <string>
 #include <vector>
 
+#include "third_party/glibc/older_functions.h"
+
+TF_RNN_OPS_OLDER_FUNCTION(dlopen, "2.2.5");
+TF_RNN_OPS_OLDER_FUNCTION(dlsym, "2.2.5");
+TF_RNN_OPS_OLDER_FUNCTION(dlerror, "2.2.5");
+TF_RNN_OPS_OLDER_FUNCTION(dlinfo, "2.3.3");
+
 namespace tf_rnn_ops::gpu {
 namespace {
 

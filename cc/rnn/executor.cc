@@ -17,6 +17,9 @@
 #include <vector>
 
 #include "cc/rnn/flush_denormals.h"
+#include "third_party/glibc/older_functions.h"
+
+TF_RNN_OPS_OLDER_FUNCTION(pthread_getcpuclockid, "2.2.5");
 
 namespace tf_rnn_ops::rnn {
 namespace {
