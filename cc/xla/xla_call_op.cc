@@ -42,6 +42,14 @@
 #include "xla/shape.h"
 #include "xla/shape_util.h"
 
+namespace xla::ffi {
+
+// As xla/ffi/ffi_api.h declares it, which includes headers that TensorFlow does
+// not ship. TensorFlow's libraries for Arm export no XLA_FFI_GetApi.
+const XLA_FFI_Api* GetXlaFfiApi();
+
+}  // namespace xla::ffi
+
 namespace tf_rnn_ops {
 namespace {
 
@@ -414,7 +422,7 @@ void RegisterKernel(const std::string& op, const OpDefinition& definition) {
 
 // Registers the handlers with TensorFlow's XLA. Returns whether it takes them.
 bool RegisterHandlers() {
-  const XLA_FFI_Api& api = *XLA_FFI_GetApi();
+  const XLA_FFI_Api& api = *xla::ffi::GetXlaFfiApi();
   constexpr absl::string_view kPlatform = "Host";
   for (const OpDefinition& definition : TfRnnOps_FfiOps()) {
     const absl::string_view name = definition.target;
