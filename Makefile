@@ -14,6 +14,7 @@ GPU_READY := $(GPU_ENV)/installed
 endif
 CUDNN := build/cudnn
 QEMU := build/qemu
+AARCH64 := build/aarch64
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DELETE_ON_ERROR:
@@ -31,7 +32,8 @@ INSTALL_LOCKED := -m pip install --require-hashes
 INSTALL_WHEEL := -m pip install --quiet --no-index
 
 WHEEL_SOURCES := $(shell find cc tf_rnn_ops third_party -type f -not -name '*.pyc') BUILD WORKSPACE .bazelrc .bazelversion \
-	LICENSE README.md build_pip_pkg.sh libtf_rnn_ops.lds pyproject.toml tools/hatch_build.py tools/bazel.sh tools/shell.sh
+	LICENSE README.md build_pip_pkg.sh libtf_rnn_ops.lds pyproject.toml tools/hatch_build.py tools/bazel.sh tools/shell.sh \
+	tools/aarch64_gcc.sh
 SHELL_SCRIPTS := $(wildcard *.sh tools/*.sh) .ci/run
 CC_SOURCES := $(shell find cc examples third_party -name '*.cc' -o -name '*.c' -o -name '*.cu' -o -name '*.h')
 BAZEL_FILES := $(shell find . -path ./node_modules -prune -o -path './$(VENV)' -prune -o -path './build' -prune \
@@ -95,17 +97,17 @@ $(VENV)/installed: dist/ready
 
 # The development environment has the newest.
 OLDER_TENSORFLOWS := 2.18 2.19 2.20
+BUILD_WHEEL_ALL = TF_RNN_OPS_PYTHON=$$(echo $(1) | tr ' ' :) ./build_pip_pkg.sh dist/all
 
 .PHONY: wheel-all
-wheel-all: dist/all/ready ## Build the wheel for TensorFlow 2.18 to 2.21 into dist/all/.
+wheel-all: dist/all/ready dist/all/aarch64 ## Build the wheels for TensorFlow 2.18 to 2.21, x86-64 and Arm, into dist/all/.
 	@ls dist/all/*.whl
 
 ifeq ($(wildcard dist/all/*.whl),)
-$(shell rm -f dist/all/ready)
+$(shell rm -f dist/all/ready dist/all/aarch64)
 endif
 dist/all/ready: $(WHEEL_SOURCES) $(VENV)/ready $(OLDER_TENSORFLOWS:%=build/tensorflow-%/ready) | .tools/bazel
-	@pythons=($(VENV)/bin/python $(OLDER_TENSORFLOWS:%=build/tensorflow-%/bin/python)); \
-	TF_RNN_OPS_PYTHON=$$(IFS=:; echo "$${pythons[*]}") ./build_pip_pkg.sh dist/all
+	@$(call BUILD_WHEEL_ALL,$(VENV)/bin/python $(OLDER_TENSORFLOWS:%=build/tensorflow-%/bin/python))
 	@touch $@
 
 build/tensorflow-%/ready: requirements/tensorflow_%.txt requirements/pytest.txt | .tools/system-packages
@@ -116,7 +118,7 @@ build/tensorflow-%/ready: requirements/tensorflow_%.txt requirements/pytest.txt 
 	@touch $@
 
 build/tensorflow-%/installed: dist/all/ready build/tensorflow-%/ready
-	@$(@D)/bin/python $(INSTALL_WHEEL) --no-deps --force-reinstall dist/all/*.whl
+	@$(@D)/bin/python $(INSTALL_WHEEL) --find-links dist/all --no-deps --force-reinstall tf_rnn_ops
 	@cd / && $(CURDIR)/$(@D)/bin/python -m tf_rnn_ops
 	@touch $@
 
@@ -128,6 +130,51 @@ VERSION := $(firstword $(OLDER_TENSORFLOWS))
 test-tensorflow: build/tensorflow-$(VERSION)/installed ## Test the wheel for every TensorFlow with one: VERSION=2.18.
 	@echo "==> Python tests with TensorFlow $(VERSION)"
 	@build/tensorflow-$(VERSION)/bin/$(PYTEST) -m "not slow" -p no:cacheprovider $(TENSORFLOW_TESTS)
+
+# ---------------------------------------------------------------- 64-bit Arm, on another machine
+
+$(AARCH64)/ready: tools/setup_aarch64.sh tools/shell.sh
+	@tools/setup_aarch64.sh $(AARCH64)
+	@touch $@
+
+ALL_TENSORFLOWS := $(OLDER_TENSORFLOWS) 2.21
+dist/all/aarch64: $(WHEEL_SOURCES) $(VENV)/ready $(ALL_TENSORFLOWS:%=$(AARCH64)/tensorflow-%/ready) | .tools/bazel
+	@$(call BUILD_WHEEL_ALL,$(ALL_TENSORFLOWS:%=$(AARCH64)/tensorflow-%/bin/python))
+	@touch $@
+
+# An environment of the emulated Python, which uv fills without running it.
+INSTALL_AARCH64 = python=$$(readlink $(AARCH64)/system/usr/bin/python3) && $(VENV)/bin/uv pip install --quiet \
+	--python-platform aarch64-unknown-linux-gnu --python-version $${python\#python} --target $(@D)/lib/$$python/site-packages
+$(AARCH64)/tensorflow-%/ready: requirements/tensorflow_%.txt requirements/pytest.txt tools/aarch64_python.sh $(AARCH64)/ready \
+		$(QEMU)/ready $(VENV)/ready
+	@echo "==> installing TensorFlow $* for Arm into $(@D)"
+	@rm -rf $(@D)
+	@mkdir -p $(@D)/bin
+	@ln -s $(CURDIR)/tools/aarch64_python.sh $(@D)/bin/python
+	@printf 'home = %s\ninclude-system-site-packages = false\n' $(CURDIR)/$(AARCH64)/system/usr/bin >$(@D)/pyvenv.cfg
+	@$(INSTALL_AARCH64) --require-hashes -r requirements/tensorflow_$*.txt -r requirements/pytest.txt
+	@touch $@
+
+$(AARCH64)/tensorflow-%/installed: dist/all/aarch64 $(AARCH64)/tensorflow-%/ready
+	@$(INSTALL_AARCH64) --no-deps --reinstall dist/all/*_aarch64.whl
+	@cd / && $(CURDIR)/$(@D)/bin/python -m tf_rnn_ops
+	@touch $@
+
+.PHONY: test-aarch64
+test-aarch64: test-aarch64-cc test-aarch64-python ## Test what is built for Arm under QEMU.
+
+.PHONY: test-aarch64-cc
+test-aarch64-cc: $(AARCH64)/tensorflow-2.21/ready .tools/bazel ## Run the engine's unit tests and fuzz corpora under QEMU.
+	@echo "==> C++ unit tests of the engine for Arm"
+	@TF_RNN_OPS_PYTHON=$(AARCH64)/tensorflow-2.21/bin/python tools/bazel.sh test //cc/rnn/... --test_timeout=3600 \
+		--linkopt=-L$(CURDIR)/$(AARCH64)/lib \
+		--run_under="$(CURDIR)/$(QEMU)/usr/bin/qemu-aarch64-static -L $(CURDIR)/$(AARCH64)/system"
+
+# With the newest TensorFlow, each file in a process of its own.
+.PHONY: test-aarch64-python
+test-aarch64-python: $(AARCH64)/tensorflow-2.21/installed ## Run the tests of ways in, gradients and parity under QEMU.
+	@echo "==> Python tests on emulated Arm"
+	@$(AARCH64)/tensorflow-2.21/bin/python -P -m pytest -m "not slow" -p no:cacheprovider -p no:xdist $(AARCH64_TESTS)
 
 # ---------------------------------------------------------------- use
 
@@ -341,6 +388,21 @@ $(QEMU)/ready:
 	@rm -rf $(QEMU)
 	@mkdir -p $(QEMU)
 	@cd $(QEMU) && apt-get download qemu-user-static && dpkg-deb -x qemu-user-static_*.deb . && rm qemu-user-static_*.deb
+	@touch $@
+
+.PHONY: test-serving
+test-serving: $(VENV)/installed .tools/bazel ## Serve a model with a program that has the ops linked in, as TensorFlow Serving has.
+	@tools/test_serving.sh
+
+.PHONY: test-sdist
+test-sdist: build/sdist-env/ready .tools/bazel ## Build the source distribution, and install from it with pip, uv and build.
+	@tools/test_sdist.sh build/sdist-env
+
+build/sdist-env/ready: requirements/tensorflow.txt $(VENV)/ready
+	@echo "==> installing TensorFlow alone into $(@D)"
+	@rm -rf $(@D)
+	@$(PYTHON) -m venv $(@D)
+	@$(@D)/bin/python $(INSTALL_LOCKED) --quiet -r requirements/tensorflow.txt
 	@touch $@
 
 .PHONY: reproduce

@@ -3,17 +3,19 @@
 #
 #   ./build_pip_pkg.sh [DEST]
 #
-# Needs an interpreter with the packages that `make wheel` installs into .venv. TF_RNN_OPS_PYTHON may name another one,
-# and after it, separated by colons, interpreters with other TensorFlows, for which the wheel is built as well.
+# The wheel is for the TensorFlow of the interpreter that TF_RNN_OPS_PYTHON names, by default the development environment's.
+# It may name several, separated by colons, of one kind of machine, with different TensorFlows. What builds the wheel are
+# packages of the development environment, which `make wheel` installs, or, where there is none, of the first of these.
 
 source "$(dirname "$0")/tools/shell.sh"
 
 dest=$(realpath -m "${1:-$REPOSITORY/dist}")
-IFS=: read -ra pythons <<<"${TF_RNN_OPS_PYTHON:-$REPOSITORY/.venv/bin/python}"
+builder=$REPOSITORY/.venv/bin/python
+IFS=: read -ra pythons <<<"${TF_RNN_OPS_PYTHON:-$builder}"
 for i in "${!pythons[@]}"; do
   pythons[i]=$(absolute_python "${pythons[i]}")
 done
-builder=${pythons[0]}
+[ -x "$builder" ] || builder=${pythons[0]}
 TF_RNN_OPS_PYTHON=$(IFS=: && echo "${pythons[*]}")
 export TF_RNN_OPS_PYTHON
 cd "$REPOSITORY"
@@ -36,7 +38,8 @@ say "finding the platforms that it runs on"
 "$builder" -m auditwheel repair --exclude 'libtensorflow*' --wheel-dir "$repaired" "$unrepaired"/*.whl
 
 mkdir -p "$dest"
-rm -f "$dest"/tf_rnn_ops-*.whl
+machine=$("${pythons[0]}" -c 'import platform; print(platform.machine())')
+rm -f "$dest"/tf_rnn_ops-*"_$machine.whl"
 mv "$repaired"/*.whl "$dest"
 say "built:"
-ls "$dest"/tf_rnn_ops-*.whl
+ls "$dest"/tf_rnn_ops-*"_$machine.whl"

@@ -1,13 +1,11 @@
 """The files of the installed package: copies of them, and what is in its libraries."""
 
-import os
 import pathlib
 import re
 import shutil
 import subprocess
 
 import pytest
-import tensorflow as tf
 
 import tf_rnn_ops
 
@@ -34,13 +32,12 @@ def in_copy(copy, file):
     return copy / file.relative_to(PACKAGE)
 
 
-def _run(name, *arguments, **environment):
+def _run(name, *arguments):
     """Runs a program such as GNU's binutils and returns what it prints, or skips the test where it is not installed."""
     program = shutil.which(name)
     if program is None:
         pytest.skip(f"needs the program {name}")
-    environment = {**os.environ, **environment}
-    return subprocess.run([program, *arguments], env=environment, capture_output=True, text=True, check=True).stdout
+    return subprocess.run([program, *arguments], capture_output=True, text=True, check=True).stdout
 
 
 def symbols(library, *options):
@@ -64,10 +61,11 @@ def needed(library):
 
 
 def provided(library):
-    """Returns the names of the symbols that the libraries that a library needs export."""
-    printed = _run("ldd", library, LD_LIBRARY_PATH=tf.sysconfig.get_lib())
-    paths = {path.rpartition("/")[2]: path for path in re.findall(r"(/\S+) \(0x", printed)}
-    return set().union(*(exported(paths[name]) for name in needed(library)))
+    """Returns the names of the symbols that the libraries that a library needs, which this process has, export."""
+    mapped = set(re.findall(r"/.*", pathlib.Path("/proc/self/maps").read_text()))
+    # A file may bear a longer version than the library's name: libstdc++.so.6.0.30.
+    paths = [next(path for path in mapped if f"/{name}" in path) for name in needed(library)]
+    return set().union(*map(exported, paths))
 
 
 def undefined(library):

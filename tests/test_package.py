@@ -2,7 +2,9 @@
 
 import doctest
 import importlib
+import importlib.metadata
 import inspect
+import platform
 import re
 
 import keras
@@ -122,11 +124,18 @@ def test_report_names_what_a_bug_report_needs():
     printed = processes.run_python("-m", "tf_rnn_ops").stdout
     for wanted in (tf_rnn_ops.__version__, tf.__version__, keras.__version__, np.__version__, str(PACKAGE)):
         assert wanted in printed
+    minor_version = tf.__version__.rpartition(".")[0]
+    folder = f"tensorflow_{minor_version.replace('.', '_')}"
+    assert re.search(rf"libraries for it +{folder}, built for {re.escape(minor_version)}\.", printed)
     assert re.search(rf"instruction set +{_library.active_instruction_set()} ", printed)
     assert re.search(rf"GPU library +{'not loaded: ' if gpu_kernels.why_not_loaded() else 'loaded: /'}", printed)
     dtypes = "bfloat16 float16 float32 float64"
     for op in (*tf_rnn_ops.raw_ops.__all__, "GRUBlockCellGradV2"):
         assert re.search(rf"^ +{op} +CPU +{dtypes}$", printed, re.MULTILINE)
+
+
+def test_type_checkers_read_its_annotations():
+    assert (PACKAGE / "py.typed").exists()
 
 
 def test_an_unknown_instruction_set_is_reported():
@@ -144,7 +153,8 @@ def test_the_libraries_export_their_c_functions_alone():
 @pytest.mark.parametrize("library", LIBRARIES, ids=lambda path: path.name)
 def test_a_library_needs_nothing_but_tensorflow_and_the_system(library):
     """The GPU's neither: it opens NVIDIA's libraries when it comes to use them."""
-    system = {"libc.so.6", "libm.so.6", "libstdc++.so.6", "libgcc_s.so.1", "libpthread.so.0", "ld-linux-x86-64.so.2"}
+    loader = {"x86_64": "ld-linux-x86-64.so.2", "aarch64": "ld-linux-aarch64.so.1"}[platform.machine()]
+    system = {"libc.so.6", "libm.so.6", "libstdc++.so.6", "libgcc_s.so.1", "libpthread.so.0", loader}
     assert package_files.needed(library) - system == NEEDED[library]
     search_path = re.findall(r"R(?:UN)?PATH.*\[(.*)\]", package_files.dynamic_section(library))
     needs_ours = any(name.startswith("libtf_rnn_ops") for name in NEEDED[library])
@@ -156,6 +166,13 @@ def test_a_librarys_undefined_symbols_are_those_of_the_libraries_that_it_needs(l
     undefined = package_files.undefined(library)
     assert undefined
     assert undefined <= package_files.provided(library)
+
+
+def test_the_wheel_runs_with_the_glibc_that_tensorflow_2_21_asks_for():
+    wheel = importlib.metadata.distribution("tf_rnn_ops").read_text("WHEEL")
+    platforms = re.findall(r"^Tag: py3-none-manylinux_(\d+)_(\d+)_\w+$", wheel, re.MULTILINE)
+    assert platforms
+    assert min((int(major), int(minor)) for major, minor in platforms) <= (2, 27), platforms
 
 
 @pytest.mark.parametrize("library", LIBRARIES, ids=lambda path: path.name)

@@ -34,6 +34,8 @@ _OFF_BY_DEFAULT = (
     "`python -m tf_rnn_ops --check-gpu` compares it with the CPU"
 )
 
+_HAS_NO_LIBRARY = f"this build of tf_rnn_ops has no GPU library, which would be {_library.GPU_KERNELS_PATH}"
+
 # None once the library is loaded.
 _why_not_loaded: str | None = "the import of tf_rnn_ops has not come to it"
 
@@ -83,8 +85,10 @@ def _why_not_wanted() -> str | None:
     setting = _setting()
     if setting == _ALWAYS:
         return None
+    if setting == _NEVER and os.environ.get(VARIABLE):
+        return f"the environment variable {VARIABLE} is {_NEVER}"
     if setting == _NEVER:
-        return f"the environment variable {VARIABLE} is {_NEVER}" if os.environ.get(VARIABLE) else _OFF_BY_DEFAULT
+        return _OFF_BY_DEFAULT if os.path.lexists(_library.GPU_KERNELS_PATH) else _HAS_NO_LIBRARY
     if not tf.test.is_built_with_cuda():
         return "this TensorFlow is built without CUDA"
     return None if tf.config.list_physical_devices("GPU") else "TensorFlow sees no GPU"
@@ -101,11 +105,10 @@ def _has_gpu() -> bool:
 
 def _load() -> str | None:
     """Loads the library. Returns why it cannot be loaded, which a warning has said, or None."""
-    path = _library.GPU_KERNELS_PATH
     try:
-        if not os.path.lexists(path):
-            raise ImportError(f"this build of tf_rnn_ops has no GPU library, which would be {path}.")
-        _library.load(path)
+        if not os.path.lexists(_library.GPU_KERNELS_PATH):
+            raise ImportError(f"{_HAS_NO_LIBRARY}.")
+        _library.load(_library.GPU_KERNELS_PATH)
     except ImportError as error:
         # As if from the import of the package.
         warnings.warn(f"tf_rnn_ops runs on the CPU alone: {error}", RuntimeWarning, stacklevel=4)

@@ -8,7 +8,6 @@ import re
 import shutil
 import subprocess
 import sys
-import sysconfig
 from typing import NamedTuple
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
@@ -32,12 +31,24 @@ _XLA_DECLARATIONS = {
 _CUDA_HEADER = "third_party/gpus/cuda/include/cuda.h"
 
 
+# Names the interpreters with TensorFlow. By default it is the one that builds.
+_PYTHON_VARIABLE = "TF_RNN_OPS_PYTHON"
+# What an isolated build installs and builds against.
+_TENSORFLOW_REQUIREMENT = "tensorflow==2.21.*"
+
+
 class _TensorFlow(NamedTuple):
     """A TensorFlow to build against."""
 
     python: str  # an interpreter that has it
+    platform: str  # of that interpreter, such as "linux-x86_64"
     version: str
     headers: pathlib.Path
+
+    @property
+    def machine(self) -> str:
+        """Returns "x86_64" for "linux-x86_64"."""
+        return self.platform.rpartition("-")[2]
 
     @property
     def minor_version(self) -> list[int]:
@@ -45,7 +56,7 @@ class _TensorFlow(NamedTuple):
         return [int(part) for part in self.version.split(".")[:2]]
 
     def libraries(self) -> list[str]:
-        """Returns the libraries to build for this machine and TensorFlow."""
+        """Returns the libraries to build for this TensorFlow and its machine."""
         return [_ENGINE, *_LIBRARIES, *self._xla_libraries(), *self._gpu_libraries()]
 
     def _xla_libraries(self) -> tuple[str, ...]:
@@ -57,7 +68,7 @@ class _TensorFlow(NamedTuple):
         return _XLA_LIBRARY, _FFI_LIBRARY
 
     def _gpu_libraries(self) -> tuple[str, ...]:
-        if platform.machine() != _GPU_MACHINE:
+        if self.machine != _GPU_MACHINE:
             self._print(f"the GPU library is not built, which is for {_GPU_MACHINE} alone")
             return ()
         if not (self.headers / _CUDA_HEADER).is_file():
@@ -71,7 +82,7 @@ class _TensorFlow(NamedTuple):
 
 def _pythons() -> list[str]:
     """Returns the interpreters whose TensorFlows the libraries are built against."""
-    return (os.environ.get("TF_RNN_OPS_PYTHON") or sys.executable).split(os.pathsep)
+    return (os.environ.get(_PYTHON_VARIABLE) or sys.executable).split(os.pathsep)
 
 
 def _nvrtc_environment() -> dict[str, str]:
@@ -92,11 +103,14 @@ def _build_environment(python: str) -> dict[str, str]:
     """Returns this environment without what isolates a build from the interpreter's own packages."""
     hidden = ("PYTHONPATH", "PYTHONNOUSERSITE")
     environment = {name: value for name, value in os.environ.items() if name not in hidden}
-    return {**environment, **_nvrtc_environment(), "TF_RNN_OPS_PYTHON": python, "TF_CPP_MIN_LOG_LEVEL": "3"}
+    return {**environment, **_nvrtc_environment(), _PYTHON_VARIABLE: python, "TF_CPP_MIN_LOG_LEVEL": "3"}
 
 
 def _find_tensorflow(python: str) -> _TensorFlow:
-    script = "import tensorflow as tf; print(tf.__version__); print(tf.sysconfig.get_include())"
+    script = (
+        "import sysconfig, tensorflow as tf; "
+        "print(sysconfig.get_platform(), tf.__version__, tf.sysconfig.get_include(), sep='\\n')"
+    )
     result = subprocess.run(
         [python, "-c", script], env=_build_environment(python), capture_output=True, text=True, check=False
     )
@@ -104,41 +118,57 @@ def _find_tensorflow(python: str) -> _TensorFlow:
         reason = result.stderr.strip().splitlines()[-1:]
         raise SystemExit(
             f"tf_rnn_ops builds against the TensorFlow of {python}, which cannot import it ({' '.join(reason)}). "
-            "Install TensorFlow there, or name another interpreter in TF_RNN_OPS_PYTHON."
+            f"Install TensorFlow there, or name another interpreter in {_PYTHON_VARIABLE}."
         )
-    *_, version, headers = result.stdout.splitlines()
-    return _TensorFlow(python, version, pathlib.Path(headers))
+    *_, of_python, version, headers = result.stdout.splitlines()
+    return _TensorFlow(python, of_python, version, pathlib.Path(headers))
 
 
-def _compiler() -> str:
-    """Returns the name and version of the compiler that Bazel uses."""
-    compiler = os.environ.get("CC", "gcc")
+def _find_tensorflows() -> list[_TensorFlow]:
+    """Returns the TensorFlows to build against, in ascending order of their versions."""
+    tensorflows = sorted(map(_find_tensorflow, _pythons()), key=lambda each: each.minor_version)
+    if len({each.platform for each in tensorflows}) > 1:
+        raise SystemExit(
+            f"tf_rnn_ops builds a wheel for one platform, but the interpreters in {_PYTHON_VARIABLE} are of several: "
+            + ", ".join(f"{each.python} is of {each.platform}" for each in tensorflows)
+        )
+    return tensorflows
+
+
+def _compiler(machine: str) -> str:
+    """Returns the name and version of the compiler that Bazel uses to build for a machine."""
+    is_native = machine == platform.machine()
+    compiler = os.environ.get("CC", "gcc") if is_native else f"{machine}-linux-gnu-gcc"  # as tools/MACHINE_gcc.sh
     result = subprocess.run([compiler, "--version"], capture_output=True, text=True, check=True)
     return result.stdout.splitlines()[0]
-
-
-def _platform_tag() -> str:
-    """Returns the platform part of a wheel's name for a library built here."""
-    return re.sub(r"[^a-z0-9_]", "_", sysconfig.get_platform().lower())
 
 
 class BazelBuildHook(BuildHookInterface):
     """Hatchling's hook: see https://hatch.pypa.io/latest/plugins/build-hook/reference."""
 
+    def dependencies(self):
+        """Returns TensorFlow as a build requirement for front ends that build in an environment of their own."""
+        has_tensorflow = importlib.util.find_spec("tensorflow") is not None
+        return [] if has_tensorflow or os.environ.get(_PYTHON_VARIABLE) else [_TENSORFLOW_REQUIREMENT]
+
     def initialize(self, version, build_data):
         """Builds the libraries and names the files to add to the wheel."""
         folder = pathlib.Path(self.root) / "build" / "wheel-files"
         shutil.rmtree(folder, ignore_errors=True)
-        tensorflows = sorted(map(_find_tensorflow, _pythons()), key=lambda each: each.minor_version)
+        tensorflows = _find_tensorflows()
+        newest = tensorflows[-1]
         for tensorflow in tensorflows:
             self._build(tensorflow, folder)
         (folder / "_build_info.py").write_text(
             '"""What the libraries were built with."""\n\n'
             f"TENSORFLOW_VERSIONS = {tuple(each.version for each in tensorflows)!r}\n"
-            f"COMPILER = {_compiler()!r}\n"
+            f"COMPILER = {_compiler(newest.machine)!r}\n"
         )
+        if not (pathlib.Path(self.root) / ".git").exists():
+            # Unpacked to be built once: Bazel is to leave neither its server nor gigabytes in its cache behind.
+            subprocess.run([pathlib.Path(self.root) / "tools/bazel.sh", "clean", "--expunge"], check=False)
         build_data["pure_python"] = False
-        build_data["tag"] = f"py3-none-{_platform_tag()}"
+        build_data["tag"] = f"py3-none-{re.sub('[^a-z0-9_]', '_', newest.platform.lower())}"
         build_data["force_include"][str(folder)] = "tf_rnn_ops"
 
     def _build(self, tensorflow: _TensorFlow, folder: pathlib.Path) -> None:

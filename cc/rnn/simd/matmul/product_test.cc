@@ -35,7 +35,7 @@ P FromInteger(int value) {
   return static_cast<P>(value);
 }
 template <>
-BFloat16 FromInteger<BFloat16>(int value) {
+inline BFloat16 FromInteger<BFloat16>(int value) {
   const float x = static_cast<float>(value);
   std::uint32_t bits;
   std::memcpy(&bits, &x, sizeof(bits));
