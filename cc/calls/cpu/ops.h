@@ -7,11 +7,6 @@
 
 #include "cc/calls/op.h"
 
-// What is shared has std::string and other classes of the C++ library in it,
-// which must be the same classes on both sides.
-static_assert(_GLIBCXX_USE_CXX11_ABI,
-              "tf_rnn_ops needs a TensorFlow that is built with the C++11 ABI");
-
 namespace tf_rnn_ops {
 
 // Made once, and never destroyed. Only for what is built together with the

@@ -60,7 +60,9 @@ def _isolated(name, part, instruction_set):
         name = name + "_object",
         srcs = [part + "_archive"],
         outs = [name + ".pic.o"],
-        cmd = ("$(CC) -r -nostdlib -o $@.all -Wl,--force-group-allocation,--whole-archive $< && " +
+        # Without --force_pic there are two archives, and position-independent code is in the last.
+        cmd = ("for archive in $(SRCS); do :; done; " +
+               "$(CC) -r -nostdlib -o $@.all -Wl,--force-group-allocation,--whole-archive $$archive && " +
                "$(OBJCOPY) --wildcard --keep-global-symbol='{own}' --weaken-symbol='{own}' $@.all $@").format(
             own = "*%d%s*" % (len(instruction_set), instruction_set),
         ),
@@ -125,6 +127,7 @@ def simd_library(name, srcs, hdrs, deps, copts = [], multiplies_bfloat16 = False
         name = name,
         hdrs = hdrs,
         deps = deps + [baseline] + select({
+            "//cc/rnn/simd:baseline_alone": [],
             "//cc/rnn/simd:has_higher_sets": isolated,
             "//cc/rnn/simd:fuzzes_higher_sets": plain,
             "//conditions:default": [],
@@ -135,10 +138,12 @@ def simd_library(name, srcs, hdrs, deps, copts = [], multiplies_bfloat16 = False
         size = "small",
         srcs = ["//cc/rnn/simd:symbols_test.cc"],
         args = select({
+            "//cc/rnn/simd:baseline_alone": [],
             "//cc/rnn/simd:has_higher_sets": symbols_test_args,
             "//conditions:default": [],
         }),
         data = select({
+            "//cc/rnn/simd:baseline_alone": [],
             "//cc/rnn/simd:has_higher_sets": [part + "_object" for part in isolated],
             "//conditions:default": [],
         }),
