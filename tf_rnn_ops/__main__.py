@@ -42,6 +42,7 @@ def versions() -> list[tuple[str, str]]:
         ("built for TensorFlow", ", ".join(_build_info.TENSORFLOW_VERSIONS)),
         ("built with", _build_info.COMPILER),
         ("TensorFlow", tf.__version__),
+        ("libraries for it", _libraries()),
         ("Keras", f"{keras.__version__}, backend {keras.backend.backend()}"),
         ("NumPy", np.__version__),
         ("Python", platform.python_version()),
@@ -51,6 +52,13 @@ def versions() -> list[tuple[str, str]]:
         ("op library", str(_library.LIBRARY_PATH)),
         ("kernels for TensorFlow's own ops", str(_library.BUILTIN_KERNELS_PATH)),
     ]
+
+
+def _libraries() -> str:
+    """Returns which folder of libraries is in use, and why."""
+    minor_version = _library.minor_version(tf.__version__)
+    built_for = next(each for each in _build_info.TENSORFLOW_VERSIONS if _library.minor_version(each) == minor_version)
+    return f"{_library.OF_TENSORFLOW.name}, built for {built_for}: every {minor_version} has the same C++ interface"
 
 
 def instruction_sets() -> str:

@@ -30,7 +30,7 @@ from tensorflow.python.framework import kernels as kernel_registry
 from tensorflow.python.framework import op_def_registry
 
 
-def _minor_version(version: str) -> str:
+def minor_version(version: str) -> str:
     """Returns "2.21" for "2.21.0"."""
     return ".".join(version.split(".")[:2])
 
@@ -42,15 +42,15 @@ ENGINE_PATH = _PACKAGE / "libtf_rnn_ops_engine.so"
 FFI_PATH = _PACKAGE / "libtf_rnn_ops_ffi.so"
 
 # The libraries that are built for the TensorFlow that is installed.
-_OF_TENSORFLOW = _PACKAGE / f"tensorflow_{_minor_version(tf.__version__).replace('.', '_')}"
+OF_TENSORFLOW = _PACKAGE / f"tensorflow_{minor_version(tf.__version__).replace('.', '_')}"
 # Our ops, and kernels for them.
-LIBRARY_PATH = _OF_TENSORFLOW / "libtf_rnn_ops.so"
+LIBRARY_PATH = OF_TENSORFLOW / "libtf_rnn_ops.so"
 # Kernels for TensorFlow's own ops, to be loaded by those who ask for them.
-BUILTIN_KERNELS_PATH = _OF_TENSORFLOW / "libtf_rnn_ops_builtin_kernels.so"
+BUILTIN_KERNELS_PATH = OF_TENSORFLOW / "libtf_rnn_ops_builtin_kernels.so"
 # Kernels for GPUs, for our ops. Not every platform has it.
-GPU_KERNELS_PATH = _OF_TENSORFLOW / "libtf_rnn_ops_gpu.so"
+GPU_KERNELS_PATH = OF_TENSORFLOW / "libtf_rnn_ops_gpu.so"
 # How TensorFlow compiles our ops with XLA. Not every TensorFlow lets us.
-XLA_PATH = _OF_TENSORFLOW / "libtf_rnn_ops_xla.so"
+XLA_PATH = OF_TENSORFLOW / "libtf_rnn_ops_xla.so"
 
 # Those of ours that the dynamic loader loads before a library.
 _NEEDS = {
@@ -78,14 +78,14 @@ def check_tensorflow(installed: str, built_for: Sequence[str]) -> None:
     Raises:
       ImportError: if none of them is of the same minor version.
     """
-    versions = [_minor_version(each) for each in built_for]
-    if _minor_version(installed) in versions:
+    versions = [minor_version(each) for each in built_for]
+    if minor_version(installed) in versions:
         return
     *others, newest = versions
     listed = f"{', '.join(others)} and {newest}" if others else newest
     raise ImportError(
         f"tf_rnn_ops {__version__} was built for TensorFlow {listed}, but TensorFlow {installed} is installed: "
-        f'run `pip install "tensorflow=={newest}.*"`, or build tf_rnn_ops for TensorFlow {_minor_version(installed)} '
+        f'run `pip install "tensorflow=={newest}.*"`, or build tf_rnn_ops for TensorFlow {minor_version(installed)} '
         "with `pip install .` from its source."
     )
 

@@ -1,0 +1,64 @@
+#!/usr/bin/env bash
+# Builds the source distribution, and from it the wheel with pip, uv and build, in an environment that each makes for the
+# purpose and in one with TensorFlow; and imports what came of it. ENVIRONMENT is a virtual environment with TensorFlow.
+#
+#   tools/test_sdist.sh ENVIRONMENT
+
+source "$(dirname "$0")/shell.sh"
+cd "$REPOSITORY"
+
+environment=$(realpath "${1:?usage: tools/test_sdist.sh ENVIRONMENT}")
+readonly PYTHON=$REPOSITORY/.venv/bin/python
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+
+say "building the source distribution"
+"$PYTHON" -m build --sdist --outdir "$folder" . >/dev/null
+sdist=$(ls "$folder"/*.tar.gz)
+
+# Each build is in a folder of its own, where Bazel knows of no other; what they compile they share.
+export HOME=$folder/home
+mkdir "$HOME"
+echo "build --disk_cache=$folder/disk-cache" >"$HOME/.bazelrc"
+unset TF_RNN_OPS_PYTHON TF_RNN_OPS_BAZEL_CONFIG
+export PIP_NO_CACHE_DIR=1 UV_NO_CACHE=1 PIP_DISABLE_PIP_VERSION_CHECK=1
+
+# Imports the package in the environment, and takes it out again.
+check() {
+  (cd / && "$environment/bin/python" -c 'import tf_rnn_ops; print("imported", tf_rnn_ops.__version__)')
+  "$environment/bin/python" -m pip uninstall --quiet --yes tf_rnn_ops
+}
+
+install() {
+  "$environment/bin/python" -m pip install --quiet --no-deps "$@"
+}
+
+# Builds a wheel with build, and installs it.
+build() {
+  rm -rf "$folder/wheel" "$folder/source"
+  mkdir "$folder/source"
+  tar -xf "$sdist" -C "$folder/source" --strip-components=1
+  "$1/bin/python" -m build --wheel "${@:2}" --outdir "$folder/wheel" "$folder/source"
+  install --no-index "$folder"/wheel/*.whl
+}
+
+say "pip install, in pip's own environment"
+install "$sdist"
+check
+say "pip install --no-build-isolation"
+"$PYTHON" -m pip freeze | grep -E '^(hatchling|nvidia-cuda-nvrtc|build)' >"$folder/build-requirements.txt"
+"$environment/bin/python" -m pip install --quiet -r "$folder/build-requirements.txt"
+install --no-build-isolation "$sdist"
+check
+say "uv pip install, in uv's own environment"
+"$REPOSITORY/.venv/bin/uv" pip install --quiet --no-deps --python "$environment/bin/python" "$sdist"
+check
+say "uv pip install --no-build-isolation"
+"$REPOSITORY/.venv/bin/uv" pip install --quiet --no-deps --python "$environment/bin/python" --no-build-isolation "$sdist"
+check
+say "python -m build, in build's own environment"
+build "$environment"
+check
+say "python -m build --no-isolation"
+build "$environment" --no-isolation
+check
