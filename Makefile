@@ -100,7 +100,7 @@ OLDER_TENSORFLOWS := 2.18 2.19 2.20
 BUILD_WHEEL_ALL = TF_RNN_OPS_PYTHON=$$(echo $(1) | tr ' ' :) ./build_pip_pkg.sh dist/all
 
 .PHONY: wheel-all
-wheel-all: dist/all/ready dist/all/aarch64 ## Build the wheels for TensorFlow 2.18 to 2.21, x86-64 and Arm, into dist/all/.
+wheel-all: dist/all/ready dist/all/aarch64 ## Build the wheels for TensorFlow 2.18 to 2.21, for x86-64 and Arm, into dist/all/.
 	@ls dist/all/*.whl
 
 ifeq ($(wildcard dist/all/*.whl),)
@@ -242,8 +242,8 @@ WHEEL_TESTS := $(addprefix tests/test_,package.py loading.py snapshots.py doors.
 	gpu_graphs.py accelerate_keras.py exports.py params.py)
 
 .PHONY: test-wheel
-test-wheel: $(WHEEL_ENV)/installed ## Run the tests of each way in, in an environment with TensorFlow and the wheel alone.
-	@echo "==> Python tests of each way in, in an environment with TensorFlow and the wheel alone"
+test-wheel: $(WHEEL_ENV)/installed ## Run the tests of each way in, with the newest TensorFlow and the wheel for all alone.
+	@echo "==> Python tests of each way in, in an environment with TensorFlow and the wheel for all alone"
 	@$(WHEEL_ENV)/bin/$(PYTEST) -m "not slow" -p no:cacheprovider $(WHEEL_TESTS)
 
 .PHONY: test-isa
@@ -256,12 +256,12 @@ test-isa: $(VENV)/installed $(VENV)/peers ## Run the Python tests under each ins
 PRINT_ISAS := import tf_rnn_ops; print(*tf_rnn_ops._library.supported_instruction_sets())
 
 # TensorFlow and the wheel; the import from another folder; and only then what the tests need.
-$(WHEEL_ENV)/installed: requirements/tensorflow.txt requirements/pytest.txt dist/ready
+$(WHEEL_ENV)/installed: requirements/tensorflow.txt requirements/pytest.txt dist/all/ready
 	@echo "==> installing TensorFlow and the wheel alone into $(WHEEL_ENV)"
 	@rm -rf $(WHEEL_ENV)
 	@$(PYTHON) -m venv $(WHEEL_ENV)
 	@$(WHEEL_ENV)/bin/python $(INSTALL_LOCKED) --quiet -r requirements/tensorflow.txt
-	@$(WHEEL_ENV)/bin/python $(INSTALL_WHEEL) dist/*.whl
+	@$(WHEEL_ENV)/bin/python $(INSTALL_WHEEL) --find-links dist/all tf_rnn_ops
 	@cd / && $(CURDIR)/$(WHEEL_ENV)/bin/python -m tf_rnn_ops
 	@$(WHEEL_ENV)/bin/python $(INSTALL_LOCKED) --quiet -r requirements/pytest.txt
 	@touch $@
@@ -391,12 +391,17 @@ $(QEMU)/ready:
 	@touch $@
 
 .PHONY: test-serving
-test-serving: $(VENV)/installed .tools/bazel ## Serve a model with a program that has the ops linked in, as TensorFlow Serving has.
+test-serving: $(VENV)/installed .tools/bazel ## Serve a model with a program that has the ops linked in.
 	@tools/test_serving.sh
 
+.PHONY: sdist
+sdist: $(VENV)/ready ## Build the source distribution into dist/all/.
+	@rm -f dist/all/*.tar.gz
+	@$(VENV)/bin/python -m build --sdist --no-isolation --outdir dist/all .
+
 .PHONY: test-sdist
-test-sdist: build/sdist-env/ready .tools/bazel ## Build the source distribution, and install from it with pip, uv and build.
-	@tools/test_sdist.sh build/sdist-env
+test-sdist: sdist build/sdist-env/ready .tools/bazel ## Install from the source distribution with pip, uv and build.
+	@tools/test_sdist.sh dist/all/*.tar.gz build/sdist-env
 
 build/sdist-env/ready: requirements/tensorflow.txt $(VENV)/ready
 	@echo "==> installing TensorFlow alone into $(@D)"

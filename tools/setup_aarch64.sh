@@ -16,7 +16,7 @@ command -v mmdebstrap >/dev/null || missing+=(mmdebstrap)
 [ ${#missing[@]} = 0 ] || install_packages "${missing[@]}"
 
 say "fetching Debian's Python for Arm into $dest/system"
-rm -rf "$dest/system" "$dest/lib"
+rm -rf "${dest:?}"/{system,lib}
 mkdir -p "$dest/lib"
 release=$(. /etc/os-release && echo "$VERSION_CODENAME")
 # Only unpacked: no program in them is run.

@@ -1,20 +1,19 @@
 #!/usr/bin/env bash
-# Builds the source distribution, and from it the wheel with pip, uv and build, in an environment that each makes for the
-# purpose and in one with TensorFlow; and imports what came of it. ENVIRONMENT is a virtual environment with TensorFlow.
+# Builds wheels from the source distribution with pip, uv and build, both in environments that these make and in one with
+# TensorFlow, and imports what came of it.
 #
-#   tools/test_sdist.sh ENVIRONMENT
+#   tools/test_sdist.sh SDIST ENVIRONMENT
+#
+# ENVIRONMENT is a virtual environment with TensorFlow, into which the wheels are installed.
 
 source "$(dirname "$0")/shell.sh"
 cd "$REPOSITORY"
 
-environment=$(realpath "${1:?usage: tools/test_sdist.sh ENVIRONMENT}")
+sdist=$(realpath "${1:?usage: tools/test_sdist.sh SDIST ENVIRONMENT}")
+environment=$(realpath "${2:?usage: tools/test_sdist.sh SDIST ENVIRONMENT}")
 readonly PYTHON=$REPOSITORY/.venv/bin/python
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
-
-say "building the source distribution"
-"$PYTHON" -m build --sdist --outdir "$folder" . >/dev/null
-sdist=$(ls "$folder"/*.tar.gz)
 
 # Each build is in a folder of its own, where Bazel knows of no other; what they compile they share.
 export HOME=$folder/home

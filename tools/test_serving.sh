@@ -14,7 +14,7 @@ bazel() {
   local command=$1
   shift
   "$TOOLS_STATE/bazel" --bazelrc="$TOOLS_STATE/bazelrc" "$command" "--repo_env=TF_RNN_OPS_PYTHON=$PYTHON" \
-    "${SERVING_FLAGS[@]}" "$@"
+    "--symlink_prefix=$folder/bazel-" "${SERVING_FLAGS[@]}" "$@"
 }
 
 say "writing a SavedModel with the ops"
@@ -25,7 +25,7 @@ say "building a program with the ops linked in"
 bazel build //:run_saved_model
 say "serving the SavedModel with it"
 tensorflow=$("$PYTHON" -c 'import importlib.util; print(*importlib.util.find_spec("tensorflow").submodule_search_locations)')
-LD_LIBRARY_PATH=$tensorflow bazel-bin/run_saved_model "$folder/model" 2 5 3 <"$folder/numbers.txt" >"$folder/served.txt"
+LD_LIBRARY_PATH=$tensorflow "$folder/bazel-bin/run_saved_model" "$folder/model" 2 5 3 <"$folder/numbers.txt" >"$folder/served.txt"
 "$PYTHON" -c '
 import sys, numpy as np
 served, expected = map(np.loadtxt, sys.argv[1:])
