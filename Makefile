@@ -170,11 +170,11 @@ test-aarch64-cc: $(AARCH64)/tensorflow-2.21/ready .tools/bazel ## Run the engine
 		--linkopt=-L$(CURDIR)/$(AARCH64)/lib \
 		--run_under="$(CURDIR)/$(QEMU)/usr/bin/qemu-aarch64-static -L $(CURDIR)/$(AARCH64)/system"
 
-# With the newest TensorFlow, each file in a process of its own.
+# Takes an hour.
 .PHONY: test-aarch64-python
-test-aarch64-python: $(AARCH64)/tensorflow-2.21/installed ## Run the tests of ways in, gradients and parity under QEMU.
-	@echo "==> Python tests on emulated Arm"
-	@$(AARCH64)/tensorflow-2.21/bin/python -P -m pytest -m "not slow" -p no:cacheprovider -p no:xdist $(AARCH64_TESTS)
+test-aarch64-python: $(AARCH64)/tensorflow-2.21/installed ## Run the tests that test-tensorflow does under QEMU.
+	@echo "==> Python tests for Arm"
+	@$(AARCH64)/tensorflow-2.21/bin/python -P -m $(PYTEST) -m "not slow" -p no:cacheprovider $(TENSORFLOW_TESTS)
 
 # ---------------------------------------------------------------- use
 

@@ -8,7 +8,8 @@ readonly PYTHON=$REPOSITORY/.venv/bin/python
 # The first two as in Serving's .bazelrc.
 readonly SERVING_FLAGS=(--compilation_mode=opt --cxxopt=-std=c++17 --nosandbox_debug)
 folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
+# Bazel's server is of use for no other workspace.
+trap 'cd "$REPOSITORY/examples/serving" && "$TOOLS_STATE/bazel" shutdown; rm -rf "$folder"' EXIT
 
 bazel() {
   local command=$1

@@ -26,7 +26,7 @@
 namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
 
 // The sums of a tile, each one register, and the rows of the highest tile.
-#if defined(__AVX512F__)
+#if defined(__AVX512F__) || defined(__aarch64__)
 constexpr int kDotSums = 16;
 #else
 constexpr int kDotSums = 8;

@@ -27,6 +27,10 @@ constexpr std::int64_t kMaxTransposedTileRows = 8;
 constexpr std::int64_t kTileVectors = 2;
 constexpr std::int64_t kMaxTileRows = 6;
 constexpr std::int64_t kMaxTransposedTileRows = 4;
+#elif defined(__aarch64__)
+constexpr std::int64_t kTileVectors = 4;
+constexpr std::int64_t kMaxTileRows = 6;
+constexpr std::int64_t kMaxTransposedTileRows = 4;
 #else
 constexpr std::int64_t kTileVectors = 4;
 constexpr std::int64_t kMaxTileRows = 2;

@@ -6,6 +6,8 @@
 
 #if defined(__F16C__)
 #include <immintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
 #endif
 
 #include <cstdint>
@@ -87,6 +89,11 @@ inline void Convert(const Half* from, float* to, std::int64_t size) {
         _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + i));
     _mm256_storeu_ps(to + i, _mm256_cvtph_ps(halves));
   }
+#elif defined(__aarch64__)
+  for (; i + 4 <= size; i += 4) {
+    const uint16x4_t halves = vld1_u16(&from[i].bits);
+    vst1q_f32(to + i, vcvt_f32_f16(vreinterpret_f16_u16(halves)));
+  }
 #endif
   for (; i < size; ++i) to[i] = Widened(from[i]);
 }
@@ -98,6 +105,11 @@ inline void Convert(const float* from, Half* to, std::int64_t size) {
     const __m128i halves =
         _mm256_cvtps_ph(_mm256_loadu_ps(from + i), _MM_FROUND_TO_NEAREST_INT);
     _mm_storeu_si128(reinterpret_cast<__m128i*>(to + i), halves);
+  }
+#elif defined(__aarch64__)
+  for (; i + 4 <= size; i += 4) {
+    const float16x4_t halves = vcvt_f16_f32(vld1q_f32(from + i));
+    vst1_u16(&to[i].bits, vreinterpret_u16_f16(halves));
   }
 #endif
   for (; i < size; ++i) to[i] = RoundedToHalf(from[i]);
