@@ -153,7 +153,8 @@ class BazelBuildHook(BuildHookInterface):
 
     def initialize(self, version, build_data):
         """Builds the libraries and names the files to add to the wheel."""
-        folder = pathlib.Path(self.root) / "build" / "wheel-files"
+        root = pathlib.Path(self.root)
+        folder = root / "build" / "wheel-files"
         shutil.rmtree(folder, ignore_errors=True)
         tensorflows = _find_tensorflows()
         newest = tensorflows[-1]
@@ -164,9 +165,9 @@ class BazelBuildHook(BuildHookInterface):
             f"TENSORFLOW_VERSIONS = {tuple(each.version for each in tensorflows)!r}\n"
             f"COMPILER = {_compiler(newest.machine)!r}\n"
         )
-        if not (pathlib.Path(self.root) / ".git").exists():
-            # Unpacked to be built once: Bazel is to leave neither its server nor gigabytes in its cache behind.
-            subprocess.run([pathlib.Path(self.root) / "tools/bazel.sh", "clean", "--expunge"], check=False)
+        if (root / "PKG-INFO").exists() and not (root / ".venv").exists():
+            # A source distribution, unpacked to be built once: Bazel's server and gigabytes of its cache would stay.
+            subprocess.run([root / "tools/bazel.sh", "clean", "--expunge"], check=False)
         build_data["pure_python"] = False
         build_data["tag"] = f"py3-none-{re.sub('[^a-z0-9_]', '_', newest.platform.lower())}"
         build_data["force_include"][str(folder)] = "tf_rnn_ops"
