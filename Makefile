@@ -100,7 +100,7 @@ OLDER_TENSORFLOWS := 2.18 2.19 2.20
 BUILD_WHEEL_ALL = TF_RNN_OPS_PYTHON=$$(echo $(1) | tr ' ' :) ./build_pip_pkg.sh dist/all
 
 .PHONY: wheel-all
-wheel-all: dist/all/ready dist/all/aarch64 ## Build the wheels for TensorFlow 2.18 to 2.21, for x86-64 and Arm, into dist/all/.
+wheel-all: dist/all/ready $(if $(filter x86_64,$(shell uname -m)),dist/all/aarch64) ## Build the wheels for TensorFlow 2.18 to 2.21, for x86-64 and Arm, into dist/all/.
 	@ls dist/all/*.whl
 
 ifeq ($(wildcard dist/all/*.whl),)

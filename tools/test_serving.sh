@@ -8,8 +8,14 @@ readonly PYTHON=$REPOSITORY/.venv/bin/python
 # The first two as in Serving's .bazelrc.
 readonly SERVING_FLAGS=(--compilation_mode=opt --cxxopt=-std=c++17 --nosandbox_debug)
 folder=$(mktemp -d)
-# Bazel's server is of use for no other workspace.
-trap 'cd "$REPOSITORY/examples/serving" && "$TOOLS_STATE/bazel" shutdown; rm -rf "$folder"' EXIT
+
+# Bazel makes one of its links whatever it is told, and its server is of use for no other workspace.
+cleanup() {
+  cd "$REPOSITORY/examples/serving"
+  "$TOOLS_STATE/bazel" shutdown
+  rm -rf bazel-out "$folder"
+}
+trap cleanup EXIT
 
 bazel() {
   local command=$1
