@@ -74,12 +74,16 @@ def test_a_lock_has_what_it_is_made_from(lock):
             assert each.specifier.contains(pin.version), f"{each} is pinned as {version}"
 
 
+# Wheels, and in tools/test_sdist.sh the source distribution, whose isolated builds are those of users.
+OUR_OWN = ("dist/*.whl", "tf_rnn_ops", "dist/all/*_aarch64.whl", '"$sdist"', '"$@"')
+
+
 def installs():
     """Returns what the Makefile and the scripts install with pip, variables replaced by what they stand for."""
     makefile = (ROOT / "Makefile").read_text().replace("\\\n", "")
-    for name in ("INSTALL_LOCKED", "INSTALL_WHEEL"):
-        (value,) = re.findall(rf"^{name} := (.*)$", makefile, re.MULTILINE)
-        makefile = re.sub(rf"^{name} := .*$", "", makefile, flags=re.MULTILINE).replace(f"$({name})", value)
+    for name in ("INSTALL_LOCKED", "INSTALL_WHEEL", "INSTALL_AARCH64"):
+        (value,) = re.findall(rf"^{name} :?= (.*)$", makefile, re.MULTILINE)
+        makefile = re.sub(rf"^{name} :?= .*$", "", makefile, flags=re.MULTILINE).replace(f"$({name})", value)
     scripts = [path.read_text() for path in (*ROOT.glob("*.sh"), *ROOT.glob("tools/*.sh"), ROOT / ".ci/run")]
     return re.findall(r"pip install ([^\n;|]*)", "\n".join([makefile, *scripts]))
 
@@ -89,8 +93,8 @@ def test_what_is_installed_is_of_a_lock_or_our_own():
     assert len(commands) > 8
     for command in commands:
         arguments = command.replace("2>/dev/null", "").split()
-        if arguments[-1] in ("dist/*.whl", "tf_rnn_ops"):
-            assert "--no-index" in arguments, command
+        if arguments[-1] in OUR_OWN:
+            assert {"--no-index", "--no-deps"} & set(arguments), command
         else:
             assert "--require-hashes" in arguments, command
             first = arguments.index("-r")

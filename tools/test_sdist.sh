@@ -11,7 +11,6 @@ cd "$REPOSITORY"
 
 sdist=$(realpath "${1:?usage: tools/test_sdist.sh SDIST ENVIRONMENT}")
 environment=$(realpath "${2:?usage: tools/test_sdist.sh SDIST ENVIRONMENT}")
-readonly PYTHON=$REPOSITORY/.venv/bin/python
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 
@@ -41,23 +40,22 @@ build() {
   install --no-index "$folder"/wheel/*.whl
 }
 
-say "pip install, in pip's own environment"
+say "pip, in an environment of its own"
 install "$sdist"
 check
-say "pip install --no-build-isolation"
-"$PYTHON" -m pip freeze | grep -E '^(hatchling|nvidia-cuda-nvrtc|build)' >"$folder/build-requirements.txt"
-"$environment/bin/python" -m pip install --quiet -r "$folder/build-requirements.txt"
+say "pip, in the environment with TensorFlow"
+"$environment/bin/python" -m pip install --quiet --require-hashes -r requirements/tensorflow.txt -r requirements/pytest.txt -r requirements/dev.txt
 install --no-build-isolation "$sdist"
 check
-say "uv pip install, in uv's own environment"
+say "uv, in an environment of its own"
 "$REPOSITORY/.venv/bin/uv" pip install --quiet --no-deps --python "$environment/bin/python" "$sdist"
 check
-say "uv pip install --no-build-isolation"
+say "uv, in the environment with TensorFlow"
 "$REPOSITORY/.venv/bin/uv" pip install --quiet --no-deps --python "$environment/bin/python" --no-build-isolation "$sdist"
 check
-say "python -m build, in build's own environment"
+say "build, in an environment of its own"
 build "$environment"
 check
-say "python -m build --no-isolation"
+say "build, in the environment with TensorFlow"
 build "$environment" --no-isolation
 check
