@@ -36,6 +36,7 @@ def _query_tensorflow(repository_ctx):
 
 def _tensorflow_configure_impl(repository_ctx):
     answers = _query_tensorflow(repository_ctx)
+
     # The engine is built once for all TensorFlows, and std::string is part of its interface.
     if "_GLIBCXX_USE_CXX11_ABI=0" in answers["define"]:
         fail("tf_rnn_ops needs a TensorFlow that is built with the C++11 ABI")
