@@ -156,7 +156,7 @@ $(AARCH64)/tensorflow-%/ready: requirements/tensorflow_%.txt requirements/pytest
 	@touch $@
 
 $(AARCH64)/tensorflow-%/installed: dist/all/aarch64 $(AARCH64)/tensorflow-%/ready
-	@$(INSTALL_AARCH64) --no-deps --reinstall dist/all/*_aarch64.whl
+	@$(INSTALL_AARCH64) --no-index --no-deps --reinstall dist/all/*_aarch64.whl
 	@cd / && $(CURDIR)/$(@D)/bin/python -m tf_rnn_ops
 	@touch $@
 
