@@ -474,7 +474,9 @@ class PoolExecutor::Team : public std::enable_shared_from_this<Team> {
     do {
       seen = num_jobs_.load();
       num_working_.fetch_add(1);
-      if (Job* job = job_.load()) job->Work(helper);
+      Job* const job = job_.load();
+      // The helper may have come late: to a job that has fewer workers now.
+      if (job != nullptr && helper.MayContinue()) job->Work(helper);
       num_working_.fetch_sub(1);
       caller_event_.WakeSleeper();
     } while (helper.may_continue() && helper.WaitUntil([&] {
