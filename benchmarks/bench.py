@@ -5,7 +5,7 @@ of networks inference (forward) and a step of training without the update (forwa
 and its gradient; further the memory of a training step, how time grows with the length and the number of sequences,
 what the smallest call costs, what the gradient of a penalty on a gradient takes, and how the libraries share a machine
 with other work. It prints a line for each measurement and writes results.json, results.md, results.png and models.png.
-docs/performance.md and docs/sharing.md say what the figures mean.
+docs/performance.md and docs/design/threads.md say what the figures mean.
 """
 
 import argparse

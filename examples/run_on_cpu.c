@@ -6,7 +6,7 @@
  * its folder or the one above, GRAPH a frozen GraphDef, INPUT the name of its
  * float placeholder of shape [TIME, BATCH, FEATURES], whose numbers are read
  * from standard input, and OUTPUT that of the float op whose result is printed,
- * a number a line. docs/gpu_graph.md says how to compile it.
+ * a number a line. docs/guides/gpu_graph.md says how to compile it.
  */
 
 #include <stdint.h>

@@ -1,4 +1,4 @@
-"""Gradients of the backward passes in plain NumPy, to be checked by eye against docs/second_order.md.
+"""Gradients of the backward passes in plain NumPy, to be checked by eye against docs/design/second_order.md.
 
 What is differentiated is <v, backward>: the sum of the results of a backward pass times some arrays v of their shapes.
 Shapes are named as in cudnn_rnn_reference. dot_ marks the derivative of something where the inputs move in the

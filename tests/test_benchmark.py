@@ -426,7 +426,7 @@ def test_models_are_published_beside_the_rest_and_in_the_readme(publish, model_p
     assert report.models_to_markdown(made_up) in page.read_text()
     assert page.read_text().endswith(f"\nafter\n{publish.BEGIN}\nother results\n{publish.END}\n")
     assert report.headline(made_up) in readme.read_text()
-    assert "(docs/models.png)" in readme.read_text()
+    assert "(docs/images/models.png)" in readme.read_text()
     assert "old" not in page.read_text() + readme.read_text()
     pictures.assert_is_png(page.parent / "models.png")
     assert sorted(page.parent.iterdir()) == [page.parent / "models.png", page]

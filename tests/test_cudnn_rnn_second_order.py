@@ -933,7 +933,7 @@ def test_an_accumulator_around_a_function_needs_sizes():
 
 def test_the_page_shows_a_program_that_runs():
     shown: dict = {}
-    exec(pages.code_of("docs/second_order.md", "python"), shown)
+    exec(pages.code_of("docs/design/second_order.md", "python"), shown)
     assert shown["penalty"] > 0
     gradients = [each.numpy() for each in shown["gradients"] if each is not None]
     assert len(gradients) > 3

@@ -422,7 +422,7 @@ def repository(tmp_path):
     """A repository to publish into, as far as that looks at it."""
     (tmp_path / "docs").mkdir()
     (tmp_path / "tests/golden").mkdir(parents=True)
-    page = tmp_path / "docs/gpu.md"
+    page = tmp_path / "docs/design/gpu.md"
     page.write_text(f"# Before\n\n{publishing.BEGIN}\nold\n{publishing.END}\n\n# After\n")
     return tmp_path
 
@@ -450,7 +450,7 @@ def run_folder(tmp_path, library="cuDNN", archive_of="cuDNN"):
 def test_a_run_is_published(repository, tmp_path):
     folder = run_folder(tmp_path)
     published = publishing.publish(folder, repository)
-    page, golden = repository / "docs/gpu.md", repository / "tests/golden"
+    page, golden = repository / "docs/design/gpu.md", repository / "tests/golden"
     assert set(published) == {page, golden / results.RESULTS, golden / results.ARCHIVE}
     text = page.read_text()
     assert text.startswith(f"# Before\n\n{publishing.BEGIN}\n\nAll checks passed on NVIDIA H100")
@@ -476,22 +476,22 @@ def test_a_run_without_golden_data_is_published(repository, tmp_path):
     ],
 )
 def test_what_the_fakes_gave_is_not_published(library, archive_of, message, repository, tmp_path):
-    before = (repository / "docs/gpu.md").read_text()
+    before = (repository / "docs/design/gpu.md").read_text()
     with pytest.raises(ValueError, match=message):
         publishing.publish(run_folder(tmp_path, library, archive_of), repository)
-    assert (repository / "docs/gpu.md").read_text() == before
+    assert (repository / "docs/design/gpu.md").read_text() == before
     assert not list((repository / "tests/golden").iterdir())
 
 
 def test_a_page_without_marks_is_refused(repository, tmp_path):
-    page = repository / "docs/gpu.md"
+    page = repository / "docs/design/gpu.md"
     page.write_text(page.read_text().replace(publishing.END, ""))
     with pytest.raises(ValueError, match="must hold"):
         publishing.publish(run_folder(tmp_path), repository)
 
 
 def test_the_page_has_marks():
-    text = (REPOSITORY / "docs/gpu.md").read_text()
+    text = (REPOSITORY / "docs/design/gpu.md").read_text()
     assert text.count(publishing.BEGIN) == text.count(publishing.END) == 1
 
 

@@ -330,13 +330,13 @@ with tf.Graph().as_default(), tf.compat.v1.Session() as session:
     assert parity.difference(np.load(tmp_path / "output.npy"), expected) < 1e-5
 
 
-# ---------------------------------------------------------------- what docs/gpu_graph.md shows
+# ---------------------------------------------------------------- what docs/guides/gpu_graph.md shows
 
 
 def test_the_page_loads_a_saved_model(tmp_path):
     with keras_that_sees_a_gpu():
         keras_model("LSTM", "plain").export(tmp_path / "model", verbose=False)
-    code = pages.code_of("docs/gpu_graph.md", "python")
+    code = pages.code_of("docs/guides/gpu_graph.md", "python")
     serve = f"print(model.serve(tf.ones([2, {TIME}, {FEATURES}])).shape)"
     printed = processes.run_code(f"{code}\n{serve}", cwd=tmp_path)
     assert printed.splitlines()[-1] == "(2, 1)"
@@ -357,7 +357,7 @@ def test_the_page_runs_a_graph_without_python(tmp_path):
     np.savetxt(examples / "numbers.txt", inputs["input"].ravel())
     shutil.copy(pages.ROOT / "examples" / "run_on_cpu.c", examples)
 
-    commands = pages.code_of("docs/gpu_graph.md", "sh")
+    commands = pages.code_of("docs/guides/gpu_graph.md", "sh")
     path = os.pathsep.join([str(pathlib.Path(sys.executable).parent), os.environ["PATH"]])
     process = subprocess.run(
         ["bash", "-euc", commands],

@@ -57,7 +57,7 @@ def accelerate_keras(*, strict=False, portable_exports=True):
     without a gradient, in eager mode or, in a graph, for one sequence.
 
     A GRU with `reset_after=False`, and an LSTM or GRU with recurrent dropout in training, run in the loop. Other
-    unsupported configurations fall back to Keras; docs/keras.md has the list. So does everything where TensorFlow sees
+    unsupported configurations fall back to Keras; docs/guides/keras.md has the list. So does everything where TensorFlow sees
     a GPU. Each fallback is logged once by the logger "tf_rnn_ops", and `tf_rnn_ops.explain(model)` shows them all.
     Acceleration does not change whether XLA compiles a model: with `jit_compile=True`, it compiles the op too.
 

@@ -98,7 +98,7 @@ def _is_wanted(op, index):
 @_gradient_of("TfRnnOps>GRUBlockCellGrad")
 @_gradient_of("TfRnnOps>GRUBlockCellGradV2")
 def gru_block_cell_grad_grad(op, *v):
-    """The gradient of GRUBlockCellGrad, ours or TensorFlow's own, and of our V2, as docs/second_order.md derives it.
+    """The gradient of GRUBlockCellGrad, ours or TensorFlow's own, and of our V2, as docs/design/second_order.md derives it.
 
     It is made of operations that TensorFlow differentiates. Each input gets the partial derivative; there are none
     with respect to x, b_ru and b_c, of which the op takes nothing. For the 16-bit types all of it is in float32.
@@ -320,7 +320,7 @@ def _full_lengths(op):
 
 
 def _cudnn_rnn_backprop_grad(op, v, backward_pass, first_d_output):
-    """The gradients of a CudnnRNNBackprop op of any version; docs/second_order.md derives them.
+    """The gradients of a CudnnRNNBackprop op of any version; docs/design/second_order.md derives them.
 
     Those with respect to the network's inputs are total: there are none with respect to its outputs and reserve_space.
 

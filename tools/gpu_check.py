@@ -7,7 +7,7 @@
 every kind of network with the float64 reference and with PyTorch's layers, dropout, second derivatives, streams and
 threads, bad arguments, GRUBlockCell, times beside PyTorch's, a selection under compute-sanitizer, and golden data of
 cuDNN itself. The folder gets gpu_check.jsonl (all results), summary.txt, cudnn.zip (the golden data) and log.txt. The
-exit status is 0 if everything passed. `publish` puts such a folder into the repository: tests/golden and docs/gpu.md.
+exit status is 0 if everything passed. `publish` puts such a folder into the repository: tests/golden and docs/design/gpu.md.
 
 tools/gpu_session.sh is the one command for such a machine. `family` is what `run` starts.
 """

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Links the ops into a program as TensorFlow Serving can have them, and serves a SavedModel with it: docs/serving.md. Needs
+# Links the ops into a program as TensorFlow Serving can have them, and serves a SavedModel with it: docs/guides/serving.md. Needs
 # the development environment with the wheel.
 
 source "$(dirname "$0")/shell.sh"

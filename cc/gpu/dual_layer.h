@@ -1,6 +1,6 @@
 // One direction of one layer by cuBLAS and kernels of our own, forward and
 // backward, in which each value has its tangent: the layers of the two sweeps
-// of docs/second_order.md.
+// of docs/design/second_order.md.
 //
 // S = steps, B = batch, F = size of the layer's input, U = num_units,
 // O = output_size, G = gates, K = kept values, D = directions. d_q: gradient

@@ -1,5 +1,5 @@
 // The kernels of dual_layer.h, for host and device: a layer's steps, of which
-// each value has its tangent. docs/second_order.md has the formulas, which are
+// each value has its tangent. docs/design/second_order.md has the formulas, which are
 // those of the CPU's cells over dual numbers. dot_q: tangent of q; d_q:
 // gradient with respect to q.
 //

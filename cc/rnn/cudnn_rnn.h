@@ -97,7 +97,7 @@ struct CudnnRnnBackward {
   void* workspace;  // [CudnnRnnBackwardWorkspace(this)] bytes
 };
 
-// The gradient of the backward pass (docs/second_order.md): what is
+// The gradient of the backward pass (docs/design/second_order.md): what is
 // differentiated is the sum of the products of its results with dot_input,
 // dot_input_h, dot_input_c and dot_params. Then the gradients with respect to
 // the network's inputs are the tangent of the backward pass in that direction,

@@ -1,5 +1,5 @@
 // Runs a SavedModel that holds ops of tf_rnn_ops, which are linked into this
-// program, as they can be into TensorFlow Serving: docs/serving.md.
+// program, as they can be into TensorFlow Serving: docs/guides/serving.md.
 //
 //   run_saved_model MODEL BATCH TIME FEATURES < numbers
 //

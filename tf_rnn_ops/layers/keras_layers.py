@@ -20,7 +20,7 @@ class LSTM(_RunsOnOp, keras.layers.LSTM):
     With recurrent dropout in training, the layer runs in a loop over the steps that is faster than Keras's. Where the
     op cannot compute what the arguments ask for, such as another activation, the layer takes Keras's path; so it does
     where TensorFlow sees a GPU or Keras runs on another backend. Any mask can be expressed. XLA compiles the op too.
-    docs/keras.md has the list; `tf_rnn_ops.explain(model)` and the logger "tf_rnn_ops" say why a layer falls back.
+    docs/guides/keras.md has the list; `tf_rnn_ops.explain(model)` and the logger "tf_rnn_ops" say why a layer falls back.
     `use_cudnn` chooses among Keras's paths and is ignored on the op's and the loop's.
 
     An exported model, such as a SavedModel, takes Keras's path, so that it runs without tf_rnn_ops: see the argument

@@ -1,4 +1,4 @@
-"""Puts a run into the repository: golden data and results under tests/golden, tables into docs/gpu.md."""
+"""Puts a run into the repository: golden data and results under tests/golden, tables into docs/design/gpu.md."""
 
 import pathlib
 import shutil
@@ -21,13 +21,13 @@ def publish(folder: pathlib.Path, repository: pathlib.Path = REPOSITORY) -> list
       repository: where the files go.
 
     Raises:
-      ValueError: if the run was not on a GPU, its files are damaged, or docs/gpu.md has not each mark once.
+      ValueError: if the run was not on a GPU, its files are damaged, or docs/design/gpu.md has not each mark once.
     """
     report = results.read(folder / results.RESULTS)
     library = report.environment.get("library")
     if library != "cuDNN":
         raise ValueError(f"{folder} has a run of {library}, should be of cuDNN: only runs on a GPU are published")
-    page = repository / "docs/gpu.md"
+    page = repository / "docs/design/gpu.md"
     text = _with_block(page, to_markdown(report))
     golden = repository / "tests/golden"
     written = [golden / results.RESULTS, page]

@@ -1,4 +1,4 @@
-"""A run on one page: as text for the terminal, as Markdown for docs/gpu.md."""
+"""A run on one page: as text for the terminal, as Markdown for docs/design/gpu.md."""
 
 import collections
 import itertools

@@ -1,6 +1,6 @@
 // One layer of a network over a sequence, backward, and the tangent of that
 // with the gradients with respect to the layer's results fixed: the gradient
-// sweep of docs/second_order.md.
+// sweep of docs/design/second_order.md.
 
 #ifndef TF_RNN_OPS_CC_RNN_SIMD_LAYER_LAYER_BACKWARD_H_
 #define TF_RNN_OPS_CC_RNN_SIMD_LAYER_LAYER_BACKWARD_H_

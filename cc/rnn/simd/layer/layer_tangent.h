@@ -1,5 +1,5 @@
 // The tangent of one layer's forward pass: the tangent sweep of
-// docs/second_order.md.
+// docs/design/second_order.md.
 
 #ifndef TF_RNN_OPS_CC_RNN_SIMD_LAYER_LAYER_TANGENT_H_
 #define TF_RNN_OPS_CC_RNN_SIMD_LAYER_LAYER_TANGENT_H_

@@ -1,5 +1,5 @@
 // The gradient of a whole network's backward pass: the two sweeps of
-// docs/second_order.md.
+// docs/design/second_order.md.
 
 #ifndef TF_RNN_OPS_CC_RNN_SIMD_NETWORK_NETWORK_BACKWARD_GRAD_H_
 #define TF_RNN_OPS_CC_RNN_SIMD_NETWORK_NETWORK_BACKWARD_GRAD_H_
