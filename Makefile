@@ -1,11 +1,11 @@
-# `make help` lists the targets. Each sets up what it needs; a second run repeats no finished work.
+# `make help` lists the targets. Each target sets up its own tools; a second run does not repeat finished work.
 
 PYTHON ?= python3
 VENV := .venv
 WHEEL_ENV := build/wheel-env
 GPU_ENV := build/gpu-env
-# Where GPU_PYTHON names a Python that has TensorFlow for GPUs, the wheel and what requirements/pytest.txt does, the targets
-# for GPUs install nothing and need no network.
+# Set GPU_PYTHON to a Python that has TensorFlow for GPUs, the wheel and the packages in requirements/pytest.txt: the GPU
+# targets then install nothing and need no network.
 ifdef GPU_PYTHON
 GPU_READY :=
 else
@@ -19,15 +19,15 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DELETE_ON_ERROR:
 
-# Warnings are errors in all that make builds, not in what a user builds with pip.
+# Builds with make treat warnings as errors; builds with pip do not.
 export TF_RNN_OPS_BAZEL_CONFIG := strict
-# make builds for the TensorFlow of its own environment.
+# make builds for the TensorFlow in .venv.
 unexport TF_RNN_OPS_PYTHON
-# Tests start many processes that do little but import TensorFlow, on one core.
+# Many tests start processes that mostly import TensorFlow, on one core.
 PYTEST := pytest --numprocesses=auto --maxprocesses=4 --dist=worksteal
-# pip is not to advertise newer versions of itself: it is the interpreter's own.
+# Hide pip's notice about newer versions: the environments use the pip bundled with Python.
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
-# What is installed from a registry is what a lock in requirements/ has a hash of; then the wheel, from dist/.
+# Packages from a registry must match a hash in a lock file of requirements/. Wheels come from dist/.
 INSTALL_LOCKED := -m pip install --require-hashes
 INSTALL_WHEEL := -m pip install --quiet --no-index
 
@@ -65,12 +65,12 @@ $(VENV)/ready: requirements/tensorflow.txt requirements/pytest.txt requirements/
 	@$(VENV)/bin/python $(INSTALL_LOCKED) -r requirements/tensorflow.txt -r requirements/pytest.txt -r requirements/dev.txt
 	@touch $@
 
-# PyTorch's build for CPUs alone where pip can find it, else PyPI's.
+# Install the CPU-only PyTorch if pip finds it, else the build on PyPI.
 $(VENV)/peers: requirements/peers.txt requirements/torch.txt requirements/torch_cpu.txt $(VENV)/ready
-	@echo "==> installing the frameworks that tests and benchmark compare with into $(VENV)"
+	@echo "==> installing the frameworks used by comparison tests and benchmarks into $(VENV)"
 	@$(VENV)/bin/python $(INSTALL_LOCKED) --quiet -r requirements/peers.txt
 	@$(VENV)/bin/python $(INSTALL_LOCKED) --quiet -r requirements/torch_cpu.txt 2>/dev/null || \
-		{ echo "==> pip finds no PyTorch for CPUs alone; installing PyPI's"; \
+		{ echo "==> pip finds no CPU-only PyTorch; installing the build on PyPI"; \
 		$(VENV)/bin/python $(INSTALL_LOCKED) --quiet -r requirements/torch.txt; }
 	@touch $@
 
@@ -87,20 +87,20 @@ dist/ready: $(WHEEL_SOURCES) $(VENV)/ready | .tools/bazel
 	@./build_pip_pkg.sh dist
 	@touch $@
 
-# The development environment imports the package as its users do: from the wheel.
+# The development environment imports the package from the wheel, as users do.
 $(VENV)/installed: dist/ready
 	@echo "==> installing the wheel into $(VENV)"
 	@$(VENV)/bin/python $(INSTALL_WHEEL) --no-deps --force-reinstall dist/*.whl
 	@touch $@
 
-# ---------------------------------------------------------------- the wheel for every TensorFlow
+# ---------------------------------------------------------------- wheels for all supported TensorFlow versions
 
-# The development environment has the newest.
+# The development environment has the newest version.
 OLDER_TENSORFLOWS := 2.18 2.19 2.20
 BUILD_WHEEL_ALL = TF_RNN_OPS_PYTHON=$$(echo $(1) | tr ' ' :) ./build_pip_pkg.sh dist/all
 
 .PHONY: wheel-all
-wheel-all: dist/all/ready $(if $(filter x86_64,$(shell uname -m)),dist/all/aarch64) ## Build the wheels for TensorFlow 2.18 to 2.21, for x86-64 and Arm, into dist/all/.
+wheel-all: dist/all/ready $(if $(filter x86_64,$(shell uname -m)),dist/all/aarch64) ## Build the wheels for TensorFlow 2.18 to 2.21 on x86-64 and Arm into dist/all/.
 	@ls dist/all/*.whl
 
 ifeq ($(wildcard dist/all/*.whl),)
@@ -122,16 +122,16 @@ build/tensorflow-%/installed: dist/all/ready build/tensorflow-%/ready
 	@cd / && $(CURDIR)/$(@D)/bin/python -m tf_rnn_ops
 	@touch $@
 
-# Those of the ways in, of gradients and of parity.
+# Tests of the entry points, of gradients and of parity.
 TENSORFLOW_TESTS = $(WHEEL_TESTS) $(wildcard $(addprefix tests/test_,*_gradients.py *_parity.py keras_layers.py keras_rnn.py))
 VERSION := $(firstword $(OLDER_TENSORFLOWS))
 
 .PHONY: test-tensorflow
-test-tensorflow: build/tensorflow-$(VERSION)/installed ## Test the wheel for every TensorFlow with one: VERSION=2.18.
+test-tensorflow: build/tensorflow-$(VERSION)/installed ## Test the wheel with an older TensorFlow; VERSION=2.18, 2.19 or 2.20.
 	@echo "==> Python tests with TensorFlow $(VERSION)"
 	@build/tensorflow-$(VERSION)/bin/$(PYTEST) -m "not slow" -p no:cacheprovider $(TENSORFLOW_TESTS)
 
-# ---------------------------------------------------------------- 64-bit Arm, on another machine
+# ---------------------------------------------------------------- 64-bit Arm, built and tested on x86-64
 
 $(AARCH64)/ready: tools/setup_aarch64.sh tools/shell.sh
 	@tools/setup_aarch64.sh $(AARCH64)
@@ -142,7 +142,7 @@ dist/all/aarch64: $(WHEEL_SOURCES) $(VENV)/ready $(ALL_TENSORFLOWS:%=$(AARCH64)/
 	@$(call BUILD_WHEEL_ALL,$(ALL_TENSORFLOWS:%=$(AARCH64)/tensorflow-%/bin/python))
 	@touch $@
 
-# An environment of the emulated Python, which uv fills without running it.
+# An environment for the emulated Python. uv installs into it without running it.
 INSTALL_AARCH64 = python=$$(readlink $(AARCH64)/system/usr/bin/python3) && $(VENV)/bin/uv pip install --quiet \
 	--python-platform aarch64-unknown-linux-gnu --python-version $${python\#python} --target $(@D)/lib/$$python/site-packages
 $(AARCH64)/tensorflow-%/ready: requirements/tensorflow_%.txt requirements/pytest.txt tools/aarch64_python.sh $(AARCH64)/ready \
@@ -161,39 +161,53 @@ $(AARCH64)/tensorflow-%/installed: dist/all/aarch64 $(AARCH64)/tensorflow-%/read
 	@touch $@
 
 .PHONY: test-aarch64
-test-aarch64: test-aarch64-cc test-aarch64-python ## Test what is built for Arm under QEMU.
+test-aarch64: test-aarch64-cc test-aarch64-python ## Run the C++ and Python tests for Arm under QEMU.
 
 .PHONY: test-aarch64-cc
-test-aarch64-cc: $(AARCH64)/tensorflow-2.21/ready .tools/bazel ## Run the engine's unit tests and fuzz corpora under QEMU.
+test-aarch64-cc: $(AARCH64)/tensorflow-2.21/ready .tools/bazel ## Run the C++ unit tests and fuzz corpora of the engine for Arm under QEMU.
 	@echo "==> C++ unit tests of the engine for Arm"
 	@TF_RNN_OPS_PYTHON=$(AARCH64)/tensorflow-2.21/bin/python tools/bazel.sh test //cc/rnn/... --test_timeout=3600 \
 		--linkopt=-L$(CURDIR)/$(AARCH64)/lib \
 		--run_under="$(CURDIR)/$(QEMU)/usr/bin/qemu-aarch64-static -L $(CURDIR)/$(AARCH64)/system"
 
-# Takes an hour.
 .PHONY: test-aarch64-python
-test-aarch64-python: $(AARCH64)/tensorflow-2.21/installed ## Run the tests that test-tensorflow does under QEMU.
+test-aarch64-python: $(AARCH64)/tensorflow-2.21/installed ## Run the Python tests of test-tensorflow for Arm under QEMU (an hour).
 	@echo "==> Python tests for Arm"
 	@$(AARCH64)/tensorflow-2.21/bin/python -P -m $(PYTEST) -m "not slow" -p no:cacheprovider $(TENSORFLOW_TESTS)
 
 # ---------------------------------------------------------------- use
 
 .PHONY: demo
-demo: $(VENV)/installed ## Train two language models on Python's own source and write some.
+demo: $(VENV)/installed ## Train two character-level language models on Python code and generate text.
 	@$(VENV)/bin/python examples/char_language_model.py
 
 .PHONY: bench
-bench: $(VENV)/installed $(VENV)/peers ## Measure the ops beside Keras, PyTorch, ONNX Runtime; OPTIONS="--quick" tries it out.
+bench: $(VENV)/installed $(VENV)/peers ## Benchmark the ops against Keras, PyTorch and ONNX Runtime on the CPU; OPTIONS="--quick" for a short run.
 	@$(VENV)/bin/python benchmarks/bench.py $(OPTIONS)
 
 .PHONY: gpu-bench
-gpu-bench: $(GPU_READY) ## Measure the ops on a GPU beside TensorFlow's own and PyTorch's.
+gpu-bench: $(GPU_READY) ## Benchmark the ops against TensorFlow and PyTorch on a GPU.
 	@$(GPU_PYTHON) benchmarks/gpu.py $(OPTIONS)
+
+# ---------------------------------------------------------------- the documentation site
+
+$(VENV)/docs: requirements/docs.txt $(VENV)/peers
+	@echo "==> installing what builds the documentation into $(VENV)"
+	@$(VENV)/bin/python $(INSTALL_LOCKED) --quiet -r requirements/docs.txt
+	@touch $@
+
+# Warnings, such as broken links and undocumented arguments, are errors. The notebook runs with the installed wheel.
+.PHONY: docs docs-serve
+docs: $(VENV)/installed $(VENV)/docs ## Build the documentation site into build/site.
+	@$(VENV)/bin/mkdocs build --quiet
+	@echo "the documentation is in build/site/index.html"
+docs-serve: $(VENV)/installed $(VENV)/docs ## Serve the documentation site on port 8000, rebuilt at each change.
+	@$(VENV)/bin/mkdocs serve
 
 # ---------------------------------------------------------------- checks
 
 .PHONY: test
-test: test-cc test-python test-xla-sample gpu-rehearsal ## Run the C++ unit tests, the Python tests and the GPU check's rehearsal.
+test: test-cc test-python test-xla-sample gpu-rehearsal ## Run the C++ unit tests, the Python tests and the GPU check on fake CUDA libraries.
 
 .PHONY: test-cc
 test-cc: $(VENV)/ready $(CUDNN)/ready .tools/bazel ## Run the C++ unit tests.
@@ -201,53 +215,53 @@ test-cc: $(VENV)/ready $(CUDNN)/ready .tools/bazel ## Run the C++ unit tests.
 	@TF_RNN_OPS_CUDNN=$(CURDIR)/$(CUDNN)/nvidia/cudnn/lib/libcudnn.so.9 tools/bazel.sh test //...
 
 $(CUDNN)/ready: requirements/cudnn.txt $(VENV)/ready
-	@echo "==> installing cuDNN, which the C++ tests hold our calls against, into $(CUDNN)"
+	@echo "==> installing cuDNN for the C++ tests into $(CUDNN)"
 	@rm -rf $(CUDNN)
 	@$(VENV)/bin/python $(INSTALL_LOCKED) --quiet --no-deps --target $(CUDNN) -r requirements/cudnn.txt
 	@mkdir -p $(CUDNN) && touch $@
 
 .PHONY: test-python
-test-python: $(VENV)/installed $(VENV)/peers build/gpu-libraries/ready ## Run the Python tests on the installed wheel, but for the slow ones.
+test-python: $(VENV)/installed $(VENV)/peers build/gpu-libraries/ready ## Run the Python tests on the installed wheel, except the slow ones.
 	@echo "==> Python tests"
 	@$(VENV)/bin/$(PYTEST) -m "not slow"
 
 .PHONY: test-slow
-test-slow: $(VENV)/installed $(VENV)/peers ## Run the slow Python tests, which CI has no time for.
+test-slow: $(VENV)/installed $(VENV)/peers ## Run the slow Python tests, which CI skips.
 	@echo "==> slow Python tests"
 	@$(VENV)/bin/$(PYTEST) -m slow
 
-# Those of what the ops compute and refuse. tests/xla_switch.py says what XLA cannot do.
+# Tests of results and of rejected input. tests/xla_switch.py lists what XLA cannot do.
 XLA_TESTS = $(wildcard $(addprefix tests/test_,*_gradients.py *_second_order.py *_layer*.py keras_rnn.py \
 	accelerate_keras.py *_parity.py *_bad_input.py *_shapes.py *_dropout.py *_params_ops.py unaligned.py builtin_kernels.py))
 XLA_EVERY := 1
 
-# Compiling takes long.
+# XLA compilation is slow.
 .PHONY: test-xla test-xla-sample
-test-xla: ## Run the Python tests of the ops and layers, all compiled by XLA.
+test-xla: ## Run the Python tests of the ops and layers with XLA compilation.
 test-xla-sample: XLA_EVERY := 20
-test-xla-sample: ## Run every 20th of these.
+test-xla-sample: ## Run every 20th test of test-xla.
 test-xla test-xla-sample: $(VENV)/installed $(VENV)/peers
-	@echo "==> Python tests, of which XLA compiles everything"
+	@echo "==> Python tests with XLA compilation"
 	@TF_RNN_OPS_TEST_XLA=$(XLA_EVERY) $(VENV)/bin/$(PYTEST) -m "not slow" $(XLA_TESTS)
 
 .PHONY: test-random
-test-random: $(VENV)/installed $(VENV)/peers ## Run property tests and fuzzer with a fresh seed; SEED=1 CALLS=1000 choose.
+test-random: $(VENV)/installed $(VENV)/peers ## Run the property tests and the fuzzer with a random seed; SEED=1 CALLS=1000 set them.
 	@seed=$${SEED:-$$RANDOM}; \
 	echo "==> property tests and fuzzer; to repeat them: make test-random SEED=$$seed"; \
 	$(VENV)/bin/$(PYTEST) -m hypothesis --hypothesis-profile=random --hypothesis-seed=$$seed; \
 	$(VENV)/bin/python stress/fuzz.py --seed $$seed --calls $${CALLS:-20000}
 
-# Those in which a missing or other package would show. The numbers of the others do not depend on what is installed.
+# Tests that detect a missing or different package. Results of the other tests do not depend on the installed packages.
 WHEEL_TESTS := $(addprefix tests/test_,package.py loading.py snapshots.py doors.py examples.py builtin_kernels.py \
 	gpu_graphs.py accelerate_keras.py exports.py params.py)
 
 .PHONY: test-wheel
-test-wheel: $(WHEEL_ENV)/installed ## Run the tests of each way in, with the newest TensorFlow and the wheel for all alone.
-	@echo "==> Python tests of each way in, in an environment with TensorFlow and the wheel for all alone"
+test-wheel: $(WHEEL_ENV)/installed ## Test all entry points in a new environment with only TensorFlow and the wheel from dist/all/.
+	@echo "==> Python tests of all entry points, in an environment with only TensorFlow and the wheel from dist/all/"
 	@$(WHEEL_ENV)/bin/$(PYTEST) -m "not slow" -p no:cacheprovider $(WHEEL_TESTS)
 
 .PHONY: test-isa
-test-isa: $(VENV)/installed $(VENV)/peers ## Run the Python tests under each instruction set that the CPU has.
+test-isa: $(VENV)/installed $(VENV)/peers ## Run the Python tests with each instruction set that the CPU supports.
 	@isas=$$(TF_CPP_MIN_LOG_LEVEL=3 $(VENV)/bin/python -I -c "$(PRINT_ISAS)"); \
 	for isa in $$isas; do \
 		echo "==> Python tests with TF_RNN_OPS_ISA=$$isa"; \
@@ -255,9 +269,9 @@ test-isa: $(VENV)/installed $(VENV)/peers ## Run the Python tests under each ins
 	done
 PRINT_ISAS := import tf_rnn_ops; print(*tf_rnn_ops._library.supported_instruction_sets())
 
-# TensorFlow and the wheel; the import from another folder; and only then what the tests need.
+# Install TensorFlow and the wheel, import the package from another folder, and only then install pytest.
 $(WHEEL_ENV)/installed: requirements/tensorflow.txt requirements/pytest.txt dist/all/ready
-	@echo "==> installing TensorFlow and the wheel alone into $(WHEEL_ENV)"
+	@echo "==> installing only TensorFlow and the wheel into $(WHEEL_ENV)"
 	@rm -rf $(WHEEL_ENV)
 	@$(PYTHON) -m venv $(WHEEL_ENV)
 	@$(WHEEL_ENV)/bin/python $(INSTALL_LOCKED) --quiet -r requirements/tensorflow.txt
@@ -266,17 +280,17 @@ $(WHEEL_ENV)/installed: requirements/tensorflow.txt requirements/pytest.txt dist
 	@$(WHEEL_ENV)/bin/python $(INSTALL_LOCKED) --quiet -r requirements/pytest.txt
 	@touch $@
 
-# Those of the ops that hold on any device. TensorFlow takes the GPU, since no device is named.
+# Tests of the ops that are valid on any device. They name no device, so TensorFlow uses the GPU.
 GPU_TESTS := tests/gpu $(addprefix tests/test_,golden.py gpu_library.py doors.py cudnn_rnn_bad_input.py \
 	cudnn_rnn_gradients.py cudnn_rnn_params_ops.py cudnn_rnn_layer.py gru_block_cell_bad_input.py \
 	gru_block_cell_gradients.py gru_block_cell_layer.py)
-# NVIDIA's package of it, where that is installed, or what PATH has.
+# From NVIDIA's Python package if that is installed, else from PATH.
 COMPUTE_SANITIZER = $(or $(wildcard $(shell $(GPU_PYTHON) -c "$(PRINT_SITE_PACKAGES)")/nvidia/cu13/bin/compute-sanitizer),\
 	compute-sanitizer)
 PRINT_SITE_PACKAGES := import sysconfig; print(sysconfig.get_path('purelib'))
 
 .PHONY: gpu-test
-gpu-test: $(GPU_READY) ## Run all that needs a GPU: check, tests, sanitizer; GPU_PYTHON=... has TensorFlow and the wheel.
+gpu-test: $(GPU_READY) ## Run gpu-check, gpu-test-python and gpu-sanitize; GPU_PYTHON=... sets the Python to use.
 	@status=0; \
 	for target in gpu-check gpu-test-python gpu-sanitize; do \
 		$(MAKE) --no-print-directory $$target || status=$$?; \
@@ -289,14 +303,14 @@ gpu-check: $(GPU_READY) ## Compare every op and type on a GPU with the CPU.
 	@cd / && $(if $(findstring /,$(GPU_PYTHON)),$(abspath $(GPU_PYTHON)),$(GPU_PYTHON)) -m tf_rnn_ops --check-gpu
 
 .PHONY: gpu-test-python
-gpu-test-python: $(GPU_READY) ## Run the Python tests that need a GPU, each file in a process of its own.
+gpu-test-python: $(GPU_READY) ## Run the Python tests on a GPU, each file in its own process.
 	@echo "==> Python tests on a GPU"
 	@TF_RNN_OPS_TEST_DEVICE=GPU:0 $(GPU_PYTHON) tools/run_test_files.py $(GPU_TESTS)
 
-# For memcheck, TensorFlow has the driver allocate every tensor by itself. Only our own kernels' races are looked for:
-# those of NVIDIA's libraries are not ours to mend.
+# For memcheck, the driver allocates every tensor separately. racecheck is limited to our own kernels: we cannot fix
+# races in NVIDIA's libraries.
 .PHONY: gpu-sanitize
-gpu-sanitize: $(GPU_READY) ## Run every kernel of the GPU's once under compute-sanitizer.
+gpu-sanitize: $(GPU_READY) ## Run every GPU kernel once under compute-sanitizer (memcheck and racecheck).
 	@status=0; \
 	echo "==> every kernel once under compute-sanitizer's memcheck"; \
 	$(RUN_EVERY_KERNEL) --tool memcheck --report-api-errors no $(EVERY_KERNEL) || status=$$?; \
@@ -324,15 +338,15 @@ $(GPU_ENV)/installed: dist/ready $(GPU_ENV)/ready
 # ---------------------------------------------------------------- the check of the GPU engine, without TensorFlow
 
 .PHONY: gpu-bundle
-gpu-bundle: build/gpu-libraries/ready ## Pack what tools/gpu_session.sh needs on a machine with a GPU and PyTorch.
+gpu-bundle: build/gpu-libraries/ready ## Pack the GPU engine and its checks for a machine with a GPU and PyTorch.
 	@tools/gpu_bundle.sh
 
 .PHONY: gpu-rehearsal
-gpu-rehearsal: build/gpu-libraries/ready $(VENV)/peers ## Run all that tools/gpu_session.sh does, on the fakes.
-	@echo "==> rehearsing the check of the GPU engine on the fakes"
+gpu-rehearsal: build/gpu-libraries/ready $(VENV)/peers ## Run the checks of tools/gpu_session.sh on fake CUDA libraries, without a GPU.
+	@echo "==> checking the GPU engine on fake CUDA libraries"
 	@tools/gpu_rehearsal.sh $(OPTIONS)
 
-# The engine, and the fakes under the names that it finds CUDA's libraries by.
+# The engine, and the fakes under the names of CUDA's libraries.
 GPU_LIBRARY_NAMES := libcuda.so.1 libcudnn.so.9 libcublas.so.12
 build/gpu-libraries/ready: $(WHEEL_SOURCES) $(VENV)/ready | .tools/bazel
 	@tools/bazel.sh build //:libtf_rnn_ops_gpu_engine.so //cc/gpu/fakes:libfake_gpu.so
@@ -342,44 +356,44 @@ build/gpu-libraries/ready: $(WHEEL_SOURCES) $(VENV)/ready | .tools/bazel
 	@for name in $(GPU_LIBRARY_NAMES); do ln -sf libfake_gpu.so $(@D)/fakes/$$name; done
 	@touch $@
 
-# Higher instruction sets than this CPU has are compiled without AddressSanitizer, since no test can run them.
+# Instruction sets that this CPU lacks are compiled without AddressSanitizer: no test can run them.
 CPU_HAS = $(shell grep -qw $(1) /proc/cpuinfo && echo yes)
 RUNS_UP_TO = $(if $(call CPU_HAS,amx_bf16),amx,$(if $(call CPU_HAS,avx512_bf16),avx512_bf16,$(if \
 	$(call CPU_HAS,avx512f),avx512,avx2)))
-# Threads share work alike in all instruction sets but those for bfloat16 alone. Without --config=baseline it is all of them,
-# which takes minutes more.
+# ThreadSanitizer runs with --config=baseline only: except for bfloat16, work is divided among threads the same way with
+# all instruction sets, and compiling all of them takes minutes more.
 .PHONY: sanitize
-sanitize: $(VENV)/ready .tools/bazel ## Run the C++ unit tests under Address+Undefined and Thread sanitizers.
+sanitize: $(VENV)/ready .tools/bazel ## Run the C++ unit tests under AddressSanitizer, UndefinedBehaviorSanitizer and ThreadSanitizer.
 	@echo "==> C++ unit tests under AddressSanitizer and UndefinedBehaviorSanitizer"
 	@tools/bazel.sh test --config=asan --define=runs_up_to=$(RUNS_UP_TO) //cc/rnn/... //cc/gpu/... //cc/xla/...
 	@echo "==> C++ unit tests under ThreadSanitizer"
 	@tools/bazel.sh test --config=tsan --config=baseline //cc/rnn/... //cc/gpu/... //cc/xla/...
 
-# ---------------------------------------------------------------- attempts to break it, longer than tests may take
+# ---------------------------------------------------------------- fuzzing, stress tests and builds in other environments
 
 .PHONY: fuzz
-fuzz: $(VENV)/installed ## Call every op with near-valid arguments and judge the answers; OPTIONS="--calls 1000" for few.
+fuzz: $(VENV)/installed ## Fuzz the ops with nearly valid arguments and check the results; OPTIONS="--calls 1000" for a short run.
 	@$(VENV)/bin/python stress/fuzz.py $(OPTIONS)
 
-# OPTIONS: --seconds N for each target, --merge to renew the corpus, names of targets.
+# OPTIONS: --seconds N per target, --merge to rebuild the corpus, names of targets.
 .PHONY: fuzz-engine
-fuzz-engine: $(VENV)/ready .tools/bazel ## Fuzz the engine, a minute for each target; OPTIONS="--seconds 1200" for longer.
+fuzz-engine: $(VENV)/ready .tools/bazel ## Fuzz the C++ engine with libFuzzer, a minute per target; OPTIONS="--seconds 1200" for longer.
 	@tools/fuzz_engine.sh $(OPTIONS)
 
 .PHONY: soak
-soak: $(VENV)/installed ## Run the ops for long: threads, trainings, sequences, no memory; OPTIONS="--minutes 10".
+soak: $(VENV)/installed ## Stress the ops: threads, long training, long sequences, out of memory; OPTIONS="--minutes 10" for longer.
 	@$(VENV)/bin/python stress/soak.py $(OPTIONS)
 
 .PHONY: memcheck
-memcheck: $(VENV)/installed $(VENV)/peers ## Run the ops' Python tests on libraries built for Address+Undefined sanitizers.
+memcheck: $(VENV)/installed $(VENV)/peers ## Run the Python tests of the ops under AddressSanitizer and UndefinedBehaviorSanitizer.
 	@echo "==> Python tests under AddressSanitizer and UndefinedBehaviorSanitizer"
 	@tools/memcheck.sh $(OPTIONS)
 
-# CPUs that this one need not be. TensorFlow's own kernels need AVX and F16C; QEMU has no AVX-512. NumPy's OpenBLAS, which
-# the reference multiplies with, takes some emulated CPUs for one with AVX2 unless it is told to do with AVX.
+# TensorFlow's own kernels require AVX and F16C; QEMU does not emulate AVX-512. OPENBLAS_CORETYPE limits NumPy's OpenBLAS,
+# which the reference uses, to AVX: it otherwise assumes AVX2 on some emulated CPUs.
 QEMU_USER := TF_CPP_MIN_LOG_LEVEL=3 OPENBLAS_CORETYPE=Sandybridge $(QEMU)/usr/bin/qemu-x86_64-static
 .PHONY: emulate
-emulate: $(VENV)/installed $(VENV)/peers $(QEMU)/ready ## Run every op on an emulated CPU without AVX2, and on one with it.
+emulate: $(VENV)/installed $(VENV)/peers $(QEMU)/ready ## Run every op on emulated CPUs without and with AVX2.
 	@$(QEMU_USER) -cpu IvyBridge $(VENV)/bin/python stress/one_cpu.py --instruction-set baseline
 	@$(QEMU_USER) -cpu Haswell $(VENV)/bin/python stress/one_cpu.py --instruction-set avx2
 
@@ -391,7 +405,7 @@ $(QEMU)/ready:
 	@touch $@
 
 .PHONY: test-serving
-test-serving: $(VENV)/installed .tools/bazel ## Serve a model with a program that has the ops linked in.
+test-serving: $(VENV)/installed .tools/bazel ## Build a C++ program with the ops linked in, and serve a SavedModel with it.
 	@tools/test_serving.sh
 
 .PHONY: sdist
@@ -400,18 +414,18 @@ sdist: $(VENV)/ready ## Build the source distribution into dist/all/.
 	@$(VENV)/bin/python -m build --sdist --no-isolation --outdir dist/all .
 
 .PHONY: test-sdist
-test-sdist: sdist build/sdist-env/ready .tools/bazel ## Install from the source distribution with pip, uv and build.
+test-sdist: sdist build/sdist-env/ready .tools/bazel ## Install the source distribution with pip, uv and build.
 	@tools/test_sdist.sh dist/all/*.tar.gz build/sdist-env
 
 build/sdist-env/ready: requirements/tensorflow.txt $(VENV)/ready
-	@echo "==> installing TensorFlow alone into $(@D)"
+	@echo "==> installing only TensorFlow into $(@D)"
 	@rm -rf $(@D)
 	@$(PYTHON) -m venv $(@D)
 	@$(@D)/bin/python $(INSTALL_LOCKED) --quiet -r requirements/tensorflow.txt
 	@touch $@
 
 .PHONY: reproduce
-reproduce: dist/ready ## Build the wheel again, in another folder and without caches, and compare every byte.
+reproduce: dist/ready ## Rebuild the wheel in another folder without caches, and compare it byte by byte.
 	@tools/reproduce.sh dist/*.whl
 
 # ---------------------------------------------------------------- code
@@ -437,18 +451,18 @@ format: $(VENV)/ready node_modules/ready ## Format all code.
 
 LOCK := $(VENV)/bin/uv pip compile --universal --python-version 3.10 --generate-hashes --no-header --no-emit-find-links \
 	--no-python-downloads --upgrade
-# A layer leaves out the packages of the layers that its .in file names with -c; uv ends with a list of them.
+# A layer omits packages that the layers named with -c in its .in file install here. uv appends a list of them; sed deletes it.
 LOCK_LAYER = $(LOCK) requirements/$$layer.in -o requirements/$$layer.txt $$(sed -n 's|^-c |requirements/|p' \
-	requirements/$$layer.in | xargs -r sed -nE 's/^([a-z0-9-]+)==.*/--no-emit-package=\1/p') $(1); \
+	requirements/$$layer.in | xargs -r sed -nE '/win32/!s/^([a-z0-9-]+)==.*/--no-emit-package=\1/p') $(1); \
 	sed -i '/^$$/,$$d' requirements/$$layer.txt
-# Where PyTorch's builds for CPUs alone are: a folder or a page.
+# A folder or page with the CPU-only builds of PyTorch.
 TORCH_CPU_BUILDS ?= $(or $(PIP_FIND_LINKS),https://download.pytorch.org/whl/cpu/torch/)
 .PHONY: lock
 lock: $(VENV)/ready ## Pin the newest versions that requirements/*.in allow, with their hashes.
-	@for layer in tensorflow pytest dev peers torch gpu $(OLDER_TENSORFLOWS:%=tensorflow_%); do $(LOCK_LAYER); done
+	@for layer in tensorflow pytest dev peers docs torch gpu $(OLDER_TENSORFLOWS:%=tensorflow_%); do $(LOCK_LAYER); done
 	@layer=torch_cpu; $(call LOCK_LAYER,--find-links $(TORCH_CPU_BUILDS))
 	@layer=cudnn; $(call LOCK_LAYER,--no-deps)
 
 .PHONY: clean
-clean: ## Remove everything that was built, set up or found.
+clean: ## Remove all build results, environments and downloaded tools.
 	rm -rf $(VENV) .tools build dist node_modules bazel-*

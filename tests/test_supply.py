@@ -28,8 +28,8 @@ def locked(path):
 
 
 def names(path):
-    """Returns the names of the packages in a lock."""
-    return {canonicalize_name(requirement.name) for requirement, _ in locked(path)}
+    """Returns the names of the packages that a lock installs on Linux."""
+    return {canonicalize_name(requirement.name) for requirement, _ in locked(path) if "win32" not in str(requirement)}
 
 
 def layers_below(lock):
@@ -39,7 +39,7 @@ def layers_below(lock):
 
 
 def test_there_are_locks():
-    assert {lock.stem for lock in LOCKS} >= {"tensorflow", "pytest", "dev", "peers", "torch", "gpu", "cudnn"}
+    assert {lock.stem for lock in LOCKS} >= {"tensorflow", "pytest", "dev", "peers", "docs", "torch", "gpu", "cudnn"}
     assert set(LOCKS) == set(REQUIREMENTS.glob("*.txt"))
 
 
@@ -161,7 +161,7 @@ def test_a_wheel_that_is_not_reproduced_is_noticed(tmp_path):
     assert not same
     assert "1 of 2 files are the same" in printed
     assert re.search(r"^\w{16} other DIFFERS$", printed, re.MULTILINE)
-    assert re.search(r"^\w{16} more is in the second alone$", printed, re.MULTILINE)
+    assert re.search(r"^\w{16} more is only in the second wheel$", printed, re.MULTILINE)
     same, printed = compare_wheels(wheel, make_wheel(tmp_path / "fourth" / "a.whl", other="2", same="1"))
     assert not same
-    assert "the wheels differ, though their files do not" in printed
+    assert "the wheels differ, but their files are the same" in printed
