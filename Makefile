@@ -206,6 +206,20 @@ docs-serve: $(VENV)/installed $(VENV)/docs ## Serve the documentation site on po
 
 # ---------------------------------------------------------------- checks
 
+.PHONY: ci
+ci: ## Run everything that a change must pass.
+	@$(MAKE) lint
+	@$(MAKE) sanitize
+	@$(MAKE) test-wheel
+	@$(MAKE) test-tensorflow VERSION=2.18
+# The others on one day of the week each.
+	@case $$(LC_ALL=C date +%a) in \
+		Wed) $(MAKE) test-tensorflow VERSION=2.19 ;; \
+		Sat) $(MAKE) test-tensorflow VERSION=2.20 ;; \
+	esac
+	@$(MAKE) docs
+	@$(MAKE) test
+
 .PHONY: test
 test: test-cc test-python test-xla-sample gpu-rehearsal ## Run the C++ unit tests, the Python tests and the GPU check on fake CUDA libraries.
 
