@@ -196,13 +196,15 @@ $(VENV)/docs: requirements/docs.txt $(VENV)/peers
 	@$(VENV)/bin/python $(INSTALL_LOCKED) --quiet -r requirements/docs.txt
 	@touch $@
 
-# Warnings, such as broken links and undocumented arguments, are errors. The notebook runs with the installed wheel.
+# Warnings, such as broken links and undocumented arguments, are errors. The build runs the notebook. The variable turns off
+# an advertisement by the theme.
+MKDOCS := NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs
 .PHONY: docs docs-serve
 docs: $(VENV)/installed $(VENV)/docs ## Build the documentation site into build/site.
-	@$(VENV)/bin/mkdocs build --quiet
+	@$(MKDOCS) build --quiet
 	@echo "the documentation is in build/site/index.html"
 docs-serve: $(VENV)/installed $(VENV)/docs ## Serve the documentation site on port 8000, rebuilt at each change.
-	@$(VENV)/bin/mkdocs serve
+	@$(MKDOCS) serve
 
 # ---------------------------------------------------------------- checks
 
