@@ -1,4 +1,4 @@
-// Scratch memory, cut into arrays.
+// Allocates arrays from one block of scratch memory.
 
 #ifndef TF_RNN_OPS_CC_RNN_ARENA_H_
 #define TF_RNN_OPS_CC_RNN_ARENA_H_
@@ -10,11 +10,11 @@
 
 namespace tf_rnn_ops::rnn {
 
-// Hands out arrays from one block of memory, one after another, or only counts
-// what that would take: the same code does both, so that the two cannot differ.
+// Allocates arrays from one block of memory, one after another. Without a
+// block, only counts the bytes that these arrays need.
 class Arena {
  public:
-  // Each array begins at a multiple of this many bytes from the block's start.
+  // The alignment of each array, in bytes from the start of the block.
   static constexpr std::int64_t kAlignment = 64;
 
   // memory: the block; null to count only.
@@ -31,8 +31,8 @@ class Arena {
     return reinterpret_cast<T*>(array);
   }
 
-  // Counts what a copy of this arena has handed out, to be used before or after
-  // what this one has since.
+  // Accounts for the arrays taken from `copy`, a copy of this arena that may
+  // share memory with the arrays taken from this one since it was copied.
   void Share(const Arena& copy) {
     if (!used_.valid()) return;
     if (!copy.used_.valid() || copy.used_.value() > used_.value()) {
@@ -40,7 +40,7 @@ class Arena {
     }
   }
 
-  // The bytes handed out, or -1 if they exceed what std::int64_t can count.
+  // The bytes allocated, or -1 if the count overflows std::int64_t.
   std::int64_t used() const { return used_.valid() ? used_.value() : -1; }
 
  private:

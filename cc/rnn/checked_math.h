@@ -1,4 +1,4 @@
-// Sizes whose products may be too large to count.
+// Overflow-checked integer arithmetic.
 
 #ifndef TF_RNN_OPS_CC_RNN_CHECKED_MATH_H_
 #define TF_RNN_OPS_CC_RNN_CHECKED_MATH_H_
@@ -7,11 +7,11 @@
 
 namespace tf_rnn_ops::rnn {
 
-// A size that remembers whether computing it overflowed. Nothing times whatever
-// is nothing, even if that was too much to count.
+// An integer that records whether computing it overflowed. Zero times an
+// overflowed value is zero.
 class CheckedInt {
  public:
-  // Not explicit: a size is a checked size.
+  // Implicit, so that plain sizes convert to checked ones.
   CheckedInt(std::int64_t value) : value_(value) {}
 
   bool valid() const { return valid_; }

@@ -16,7 +16,7 @@ TEST(CheckedIntTest, Counts) {
   EXPECT_EQ((CheckedInt(kLarge) + (kLarge - 1)).value(), 2 * (kLarge - 1) + 1);
 }
 
-TEST(CheckedIntTest, RemembersThatItOverflowed) {
+TEST(CheckedIntTest, RecordsOverflow) {
   EXPECT_FALSE((CheckedInt(kLarge) * 2).valid());
   EXPECT_FALSE((CheckedInt(kLarge) + kLarge).valid());
   EXPECT_FALSE((CheckedInt(kLarge) * 2 * 2).valid());
@@ -24,14 +24,14 @@ TEST(CheckedIntTest, RemembersThatItOverflowed) {
   EXPECT_FALSE((CheckedInt(1) + CheckedInt(kLarge) * 4).valid());
 }
 
-TEST(CheckedIntTest, NothingTimesTooMuchIsNothing) {
+TEST(CheckedIntTest, ZeroTimesOverflowIsZero) {
   for (const CheckedInt size :
        {CheckedInt(kLarge) * 2 * 0, 0 * (CheckedInt(kLarge) * 2),
         CheckedInt(kLarge) * 0 * 2}) {
     EXPECT_TRUE(size.valid());
     EXPECT_EQ(size.value(), 0);
   }
-  // What overflowed to 0 is too much as well.
+  // A product that overflows to the value 0 is invalid too.
   EXPECT_FALSE((CheckedInt(kLarge) * 4 * 2).valid());
 }
 

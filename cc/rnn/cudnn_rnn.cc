@@ -13,8 +13,8 @@ template <typename T>
 CudnnRnnKernels<T> GetCudnnRnnKernels(InstructionSet instruction_set,
                                       const RnnConfig& config) {
   // Products of bfloat16 round states to bfloat16. That is as accurate as the
-  // type, except near a kink, as of a ReLU: there, rounding could select the
-  // gradient of the other side.
+  // type itself, except near a kink such as a ReLU's, where rounding could
+  // select the gradient of the wrong side.
   [[maybe_unused]] const bool may_round_states = !config.has_kinks();
   switch (instruction_set) {
 #if defined(TF_RNN_OPS_HAS_HIGHER_SETS)

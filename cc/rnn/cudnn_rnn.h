@@ -1,5 +1,5 @@
-// A whole recurrent network over a sequence, forward and backward: what cuDNN
-// computes, and the same params buffer.
+// A multi-layer recurrent network over a sequence, forward and backward. The
+// formulas and the params buffer are cuDNN's.
 //
 //   rnn_relu, rnn_tanh:
 //     h = act(W x + bW + R h_prev + bR)
@@ -13,17 +13,17 @@
 //     n = tanh(W_n x + bW_n + r ∘ (R_n h_prev + bR_n))
 //     h = (1 - u) ∘ n + u ∘ h_prev
 //
-// A layer's input is the output of the layer below, both directions
-// concatenated, after dropout. All arrays are dense and row-major, owned by the
-// caller, and hold S = steps, B = batch, I = input_size, U = num_units,
-// O = output_size, D = num_directions and P = num_layers * D as written beside
-// them. An output may not overlap an input or another output. Arrays of size
-// zero may be null.
+// The input of a layer is the output of the layer below, with both directions
+// concatenated, after dropout. All arrays are dense, row-major and owned by the
+// caller. Shapes are given in comments: S = steps, B = batch, I = input_size,
+// U = num_units, O = output_size, D = num_directions and P = num_layers * D. An
+// output must not overlap an input or another output. Arrays of size zero may
+// be null.
 //
-// A layer of Keras's (RnnConfig::has_keras_weights) has its weights in
-// KerasWeights in the place of params, and no use for `output` in its backward
-// passes. Where `output` is not wanted, or its gradient zeros, the array may be
-// null.
+// A Keras layer (RnnConfig::has_keras_weights) passes its weights in
+// KerasWeights instead of params, and its backward passes do not read `output`.
+// `output` may be null if it is not needed, and its gradient may be null for
+// zeros.
 
 #ifndef TF_RNN_OPS_CC_RNN_CUDNN_RNN_H_
 #define TF_RNN_OPS_CC_RNN_CUDNN_RNN_H_
@@ -45,13 +45,13 @@ template <typename T>
 struct CudnnRnnForward {
   RnnConfig config;
   RnnSize size;
-  // Otherwise input and output are [B, S, ...] and the states [B, P, ...].
+  // If false, input and output are [B, S, ...] and the states [B, P, ...].
   bool time_major;
-  // [B], each at most S, or null where all are S. Past a sequence's end the
-  // output is zero; the final states are those of its last step, at which the
-  // backward direction starts.
+  // [B], each at most S, or null if all are S. After the end of a sequence the
+  // output is zero. The final states are those of the last valid step, where
+  // the backward direction starts.
   const std::int32_t* sequence_lengths;
-  StepOrder step_order;  // as it is, but for a Keras layer
+  StepOrder step_order;  // the default, except for a Keras layer
   // Whether to apply dropout and to fill reserve_space.
   bool is_training;
   float dropout;        // in [0, 1]
@@ -65,7 +65,7 @@ struct CudnnRnnForward {
   T* output_h;       // [P, B, O]
   T* output_c;       // [P, B, U]; LSTM only
   T* reserve_space;  // [ReserveSpaceSize<T>(config, size)]; training only
-  void* workspace;   // [CudnnRnnForwardWorkspace(this)] bytes
+  void* workspace;   // [CudnnRnnKernels::forward_workspace] bytes
 };
 
 template <typename T>
@@ -85,24 +85,25 @@ struct CudnnRnnBackward {
   const T* output_backprop;    // [S, B, D * O]
   const T* output_h_backprop;  // [P, B, O]
   const T* output_c_backprop;  // [P, B, U]; LSTM only
-  const T* reserve_space;      // as the forward pass of the same config left it
-  // A copy of reserve_space's header, of which ReserveSpaceMismatch is empty;
-  // null while only workspaces are counted, of samples that were not sorted.
+  const T* reserve_space;      // from the forward pass with the same config
+  // A copy of the header of reserve_space that ReserveSpaceMismatch accepts.
+  // May be null when only counting the workspace of a pass with unsorted
+  // samples.
   const ReserveSpaceHeader* reserve_space_header;
-  T* input_backprop;    // [S, B, I], or null if not wanted
+  T* input_backprop;    // [S, B, I], or null if not needed
   T* input_h_backprop;  // [P, B, O]
   T* input_c_backprop;  // [P, B, U]; LSTM only
-  T* params_backprop;   // [CudnnRnnParamsSize(config)], or null if not wanted
+  T* params_backprop;   // [CudnnRnnParamsSize(config)], or null if not needed
   KerasWeights<T> keras_weights_backprop;  // likewise
-  void* workspace;  // [CudnnRnnBackwardWorkspace(this)] bytes
+  void* workspace;  // [CudnnRnnKernels::backward_workspace] bytes
 };
 
-// The gradient of the backward pass (docs/design/second_order.md): what is
-// differentiated is the sum of the products of its results with dot_input,
-// dot_input_h, dot_input_c and dot_params. Then the gradients with respect to
-// the network's inputs are the tangent of the backward pass in that direction,
-// and those with respect to the incoming gradients the tangent of the network's
-// results.
+// The gradient of the backward pass (docs/design/second_order.md). It
+// differentiates the sum of the products of the results of the backward pass
+// with dot_input, dot_input_h, dot_input_c and dot_params. The gradients with
+// respect to the inputs of the network are then the tangent of the backward
+// pass in that direction, and the gradients with respect to the incoming
+// gradients are the tangent of the results of the network.
 template <typename T>
 struct CudnnRnnBackwardGrad {
   RnnConfig config;
@@ -111,7 +112,7 @@ struct CudnnRnnBackwardGrad {
   const std::int32_t* sequence_lengths;
   StepOrder step_order;
   float dropout;
-  // As the backward pass was given them.
+  // The arguments of the backward pass.
   const T* input;    // [S, B, I]
   const T* input_h;  // [P, B, O]
   const T* input_c;  // [P, B, U]; LSTM only
@@ -123,17 +124,17 @@ struct CudnnRnnBackwardGrad {
   const T* output_c_backprop;  // [P, B, U]; LSTM only
   const T* reserve_space;
   const ReserveSpaceHeader* reserve_space_header;  // as above
-  // Gradients with respect to the results of the backward pass, each null for
-  // zeros, which then cost nothing.
+  // Gradients with respect to the results of the backward pass. Null means
+  // zeros, which cost nothing.
   const T* dot_input;    // [S, B, I]
   const T* dot_input_h;  // [P, B, O]
   const T* dot_input_c;  // [P, B, U]; LSTM only
   const T* dot_params;   // [CudnnRnnParamsSize(config)]
   KerasWeights<const T> dot_keras_weights;
-  // Gradients with respect to what the backward pass was given, each null if
-  // not wanted. Those of the network's inputs are total: its results and the
-  // reserve_space follow from them. If none of these is wanted, there is only
-  // one sweep.
+  // Gradients with respect to the arguments of the backward pass, each null if
+  // not needed. Those with respect to the inputs of the network are total
+  // derivatives: they include the dependence of its results and of
+  // reserve_space on the inputs. If all of them are null, only one sweep runs.
   T* input_grad;    // [S, B, I]
   T* input_h_grad;  // [P, B, O]
   T* input_c_grad;  // [P, B, U]; LSTM only
@@ -142,13 +143,14 @@ struct CudnnRnnBackwardGrad {
   T* output_backprop_grad;    // [S, B, D * O]
   T* output_h_backprop_grad;  // [P, B, O]
   T* output_c_backprop_grad;  // [P, B, U]; LSTM only
-  void* workspace;            // [CudnnRnnBackwardGradWorkspace(this)] bytes
+  void* workspace;  // [CudnnRnnKernels::backward_grad_workspace] bytes
 };
 
-// How many bytes of scratch memory a call needs with up to `num_threads`
-// threads, or -1 if they exceed what std::int64_t can count. Of the arrays only
-// sequence_lengths and reserve_space_header are read: they must be the same in
-// the pass itself, and what may be null must be so in both or in neither.
+// The workspace functions return the bytes of scratch memory that a call needs
+// with up to `num_threads` threads, or -1 if they overflow std::int64_t. Of the
+// arrays they read only sequence_lengths and reserve_space_header, which must
+// be the same in the pass itself. A pointer that may be null must be null in
+// both calls or in neither.
 template <typename T>
 struct CudnnRnnKernels {
   std::int64_t (*forward_workspace)(const CudnnRnnForward<T>&, int num_threads);
@@ -156,18 +158,18 @@ struct CudnnRnnKernels {
                                      int num_threads);
   std::int64_t (*backward_grad_workspace)(const CudnnRnnBackwardGrad<T>&,
                                           int num_threads);
-  // The same bits for any executor.
+  // The results are bit-identical for any executor.
   void (*forward)(const CudnnRnnForward<T>&, Executor&);
   void (*backward)(const CudnnRnnBackward<T>&, Executor&);
   void (*backward_grad)(const CudnnRnnBackwardGrad<T>&, Executor&);
-  // The masks that a pass with this stream applies: what it multiplies the
-  // input of each layer above the first by.
+  // The dropout masks of a pass with this stream: the factors of the input of
+  // each layer above the first.
   // masks: [num_layers - 1, S, B, D * O]
   void (*dropout_masks)(const RnnConfig&, const RnnSize&, float dropout,
                         const RandomStream&, ComputeType<T>* masks, Executor&);
 };
 
-// The kernels for networks like `config`, for a supported instruction set.
+// The kernels for networks such as `config`, for a supported instruction set.
 template <typename T>
 CudnnRnnKernels<T> GetCudnnRnnKernels(InstructionSet instruction_set,
                                       const RnnConfig& config);

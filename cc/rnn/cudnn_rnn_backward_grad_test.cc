@@ -1,5 +1,5 @@
-// The gradient of the backward pass, against differences of the passes that
-// cudnn_rnn_test.cc compares with the plain reference.
+// Compares the gradient of the backward pass with finite differences of the
+// passes that cudnn_rnn_test.cc compares with the plain reference.
 
 #include <gtest/gtest.h>
 
@@ -15,7 +15,7 @@
 namespace tf_rnn_ops::rnn {
 namespace {
 
-// The case moved by `step` in the direction of what the gradient is given.
+// The case moved by `step` along the directions dot_*.
 Case Moved(Case k, double step) {
   const auto move = [step](Array& array, const Array& direction) {
     for (std::size_t i = 0; i < array.size(); ++i) {
@@ -39,7 +39,7 @@ Array Slope(const Array& above, const Array& below, double distance) {
 }
 
 BackwardGradResult CentralDifferences(const Case& k) {
-  // Small enough that no rectifier is near its kink.
+  // Small enough to keep rectifiers away from their kinks.
   constexpr double kStep = 1e-6;
   SerialExecutor executor;
   Case above = Moved(k, kStep), below = Moved(k, -kStep);
@@ -61,7 +61,7 @@ BackwardGradResult CentralDifferences(const Case& k) {
           slope(f_above.output_c, f_below.output_c)};
 }
 
-// Of the baseline alone: the next test compares the other sets with that.
+// Baseline only: the next test compares the other sets with the baseline.
 TEST(CudnnRnnBackwardGradDifferencesTest, EqualsCentralDifferences) {
   SerialExecutor executor;
   for (Case& k : Cases()) {
@@ -77,11 +77,11 @@ template <typename T>
 class CudnnRnnBackwardGradTest : public testing::Test {};
 TYPED_TEST_SUITE(CudnnRnnBackwardGradTest, StorageTypes);
 
-TYPED_TEST(CudnnRnnBackwardGradTest, EqualsThatOfDouble) {
+TYPED_TEST(CudnnRnnBackwardGradTest, EqualsDoublePrecision) {
   SerialExecutor executor;
   ForEachCase<TypeParam>([&](Case& k, Engine<TypeParam>& engine) {
     engine.Forward(/*is_training=*/true, executor);
-    // The engine has rounded the case.
+    // The engine has rounded the case to TypeParam.
     Engine<double> wide(InstructionSet::kBaseline, k);
     wide.Forward(/*is_training=*/true, executor);
     ExpectAllClose(k.config, engine.BackwardGrad(executor),
@@ -89,7 +89,7 @@ TYPED_TEST(CudnnRnnBackwardGradTest, EqualsThatOfDouble) {
   });
 }
 
-// Sets to zeros what `parts` has none of.
+// Replaces the arrays that `parts` omits by zeros.
 Case WithZeros(Case k, const BackwardGradParts& parts) {
   const auto clear = [](Array& array) {
     std::fill(array.begin(), array.end(), 0);
@@ -101,11 +101,11 @@ Case WithZeros(Case k, const BackwardGradParts& parts) {
   return k;
 }
 
-// The next two tests choose which parts there are, as bits: some, but not all.
-// Successive cases take successive choices: every case with every choice takes
-// minutes under sanitizers.
+// The next two tests choose which parts are present, as bits: some, but not
+// all. Successive cases use successive choices, because running every case with
+// every choice takes minutes under sanitizers.
 
-// What is null is as zeros would be.
+// A null array has the same effect as zeros.
 TYPED_TEST(CudnnRnnBackwardGradTest, NullIsZeros) {
   SerialExecutor executor;
   unsigned turn = 0;
@@ -127,8 +127,8 @@ TYPED_TEST(CudnnRnnBackwardGradTest, NullIsZeros) {
   }
 }
 
-// What is not wanted changes nothing of what is.
-TYPED_TEST(CudnnRnnBackwardGradTest, NullIsNotWanted) {
+// Omitting a result does not change the others.
+TYPED_TEST(CudnnRnnBackwardGradTest, NullResultsAreSkipped) {
   SerialExecutor executor;
   unsigned turn = 0;
   ForEachCase<TypeParam>([&](Case&, Engine<TypeParam>& engine) {
@@ -152,7 +152,7 @@ TYPED_TEST(CudnnRnnBackwardGradTest, NullIsNotWanted) {
   });
 }
 
-// Values past a sequence's end have no effect, even NaN.
+// Values after the end of a sequence have no effect, even NaN.
 TYPED_TEST(CudnnRnnBackwardGradTest, PaddingHasNoEffect) {
   SerialExecutor executor;
   for (InstructionSet instruction_set : SupportedInstructionSets()) {
@@ -182,7 +182,8 @@ TYPED_TEST(CudnnRnnBackwardGradTest, PaddingHasNoEffect) {
 
 // A sequence without steps is not multiplied by weights, even NaN.
 TYPED_TEST(CudnnRnnBackwardGradTest,
-           NoWeightHasAnEffectOnSequencesWithoutSteps) {
+
+           WeightsHaveNoEffectOnEmptySequences) {
   SerialExecutor executor;
   for (InstructionSet instruction_set : SupportedInstructionSets()) {
     for (RnnConfig config : {RnnConfig{RnnMode::kTanh, false, 1, 1, 3, 17, 0},

@@ -1,6 +1,6 @@
-// Fuzzes the passes of small networks, whatever the network and its sequence:
-// none touches what is beside its arrays, also where it is cancelled, reads
-// what nothing has written, or gives other bits on threads.
+// Fuzzes the passes of small networks with arbitrary configurations and
+// sequences. No pass, even if cancelled, may access memory outside its arrays,
+// read uninitialized memory, or give different bits with threads.
 
 #include <cstddef>
 #include <cstdint>
@@ -14,18 +14,18 @@
 namespace tf_rnn_ops::rnn {
 namespace {
 
-constexpr int kNan = 0xff;  // every byte of one
+constexpr int kNan = 0xff;  // a NaN has this value in every byte
 constexpr int kZero = 0;
 
-// What a case runs.
+// The parameters of a fuzz case.
 struct Run {
   bool is_training;
-  int given;   // of what may be null
-  int wanted;  // of what may be null
+  int given;   // bits: which optional arrays are passed
+  int wanted;  // bits: which optional results are computed
 };
 
-// The results of all passes, each over what the one before it left.
-// garbage: what is in all memory that the engine is to write.
+// The results of all passes; each pass uses the results of the previous one.
+// garbage: the initial byte of all memory that the engine writes.
 template <typename T>
 std::vector<ExactArray<T>> RunPasses(const Run& run, int garbage,
                                      FuzzedPasses<T>& passes,
@@ -58,7 +58,7 @@ void FuzzPasses(FuzzInput& input) {
   RequireSame(RunPasses(run, kZero, passes, scattering),
               RunPasses(run, kNan, passes, serial));
   if (input.Bool()) {
-    // Results are then nothing to compare: tasks are left out.
+    // The results are not compared, because tasks are skipped.
     ScatteringExecutor cancelled(scattering.num_threads(),
                                  [checks = input.Word(2)]() mutable {
                                    return checks == 0 || --checks == 0;

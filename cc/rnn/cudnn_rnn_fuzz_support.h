@@ -1,5 +1,5 @@
-// Networks for the fuzz targets, and their passes over arrays in which mistakes
-// show.
+// Networks for the fuzz targets, and passes over arrays that expose memory
+// errors.
 
 #ifndef TF_RNN_OPS_CC_RNN_CUDNN_RNN_FUZZ_SUPPORT_H_
 #define TF_RNN_OPS_CC_RNN_CUDNN_RNN_FUZZ_SUPPORT_H_
@@ -17,13 +17,13 @@
 
 namespace tf_rnn_ops::rnn {
 
-// A network and a sequence that it can be run over.
+// A network and a sequence to run it on.
 struct FuzzedNetwork {
   RnnConfig config;
   RnnSize size;
   bool time_major;
   float dropout;
-  std::vector<std::int32_t> lengths;  // empty where all have all steps
+  std::vector<std::int32_t> lengths;  // empty if all sequences have full length
 
   const std::int32_t* sequence_lengths() const {
     return lengths.empty() ? nullptr : lengths.data();
@@ -48,7 +48,7 @@ struct FuzzedNetwork {
   }
 };
 
-// What the kernels let through: see cc/kernels/cudnn_rnn_attributes.cc.
+// A config that the kernels accept: see cc/calls/cudnn_rnn_attributes.cc.
 // units, input_size: read by the caller.
 inline RnnConfig ReadConfig(FuzzInput& input, std::int64_t num_layers,
                             std::int64_t num_units, std::int64_t input_size,
@@ -67,7 +67,7 @@ inline RnnConfig ReadConfig(FuzzInput& input, std::int64_t num_layers,
   return config;
 }
 
-// One that is small enough to be run.
+// A network that is small enough to run.
 inline FuzzedNetwork ReadSmallNetwork(FuzzInput& input) {
   FuzzedNetwork network;
   const std::int64_t num_layers = 1 + input.UpTo(2);
@@ -77,7 +77,7 @@ inline FuzzedNetwork ReadSmallNetwork(FuzzInput& input) {
   network.config =
       ReadConfig(input, num_layers, num_units, input_size, num_proj);
   network.size = {input.UpTo(7), input.UpTo(17)};
-  // A millisecond's work, or ten.
+  // One to ten milliseconds of work.
   constexpr std::int64_t kMostWork = 1 << 19;
   while (network.params_size() * network.size.time * network.size.batch >
          kMostWork) {
@@ -96,7 +96,7 @@ inline FuzzedNetwork ReadSmallNetwork(FuzzInput& input) {
   return network;
 }
 
-// The passes over a network, each on all its arrays.
+// The passes over a network, each with all its arrays.
 template <typename T>
 class FuzzedPasses {
  public:
@@ -111,7 +111,7 @@ class FuzzedPasses {
           &dot_params_}) {
       values.Fill(*array);
     }
-    // Until there is a forward pass's.
+    // Placeholders until a forward pass runs.
     values.Fill(output_);
     values.Fill(reserve_space_);
   }
@@ -119,8 +119,8 @@ class FuzzedPasses {
   // reserve_space, of the size that the passes expect.
   T* reserve_space() { return reserve_space_.data(); }
 
-  // What is left in output and reserve_space is what the other passes take.
-  // garbage: what is in all memory that the engine is to write.
+  // The other passes read the output and reserve_space of this one.
+  // garbage: the initial byte of all memory that the engine writes.
   std::vector<ExactArray<T>> Forward(bool is_training, int garbage,
                                      Executor& executor) {
     CudnnRnnForward<T> a{};
@@ -141,7 +141,7 @@ class FuzzedPasses {
     return results;
   }
 
-  // wanted: a bit for each result that may be null.
+  // wanted: one bit for each optional result.
   std::vector<ExactArray<T>> Backward(int wanted, int garbage,
                                       Executor& executor) {
     CudnnRnnBackward<T> a{};
@@ -159,7 +159,7 @@ class FuzzedPasses {
     return results;
   }
 
-  // given, wanted: a bit for each array that may be null.
+  // given, wanted: one bit for each optional array.
   std::vector<ExactArray<T>> BackwardGrad(int given, int wanted, int garbage,
                                           Executor& executor) {
     CudnnRnnBackwardGrad<T> a{};
@@ -197,7 +197,7 @@ class FuzzedPasses {
     return to;
   }
 
-  // Adds an array to the results; null if it is not wanted.
+  // Adds an array to the results; returns null if it is not needed.
   static T* Result(bool is_wanted, std::int64_t size, int garbage,
                    std::vector<ExactArray<T>>& results) {
     if (!is_wanted) return nullptr;

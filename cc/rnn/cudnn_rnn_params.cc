@@ -7,7 +7,7 @@
 namespace tf_rnn_ops::rnn {
 namespace {
 
-// The part of a region that belongs to one of `parts` gates.
+// The part of a region that belongs to gate `part` of `parts`.
 ParamsRegion Part(const ParamsRegion& region, std::int64_t part,
                   std::int64_t parts) {
   const std::int64_t rows = region.rows / parts;
@@ -110,14 +110,14 @@ std::int64_t CudnnRnnParamsLayout::MatricesSize(
     std::int64_t pseudo_layer) const {
   const std::int64_t fan_in =
       InputColumns(pseudo_layer) + config_.output_size();
-  // Units first: without any, fan_in is unchecked and may overflow.
+  // Check num_units first: if it is 0, fan_in is unchecked and may overflow.
   return config_.num_gates() * config_.num_units * fan_in +
          config_.num_proj * config_.num_units;
 }
 
 std::int64_t CudnnRnnParamsLayout::MatricesOffset(
     std::int64_t pseudo_layer) const {
-  // All pseudo-layers above the first layer are of one size.
+  // All pseudo-layers above the first layer have the same size.
   const std::int64_t first = config_.num_directions;
   if (pseudo_layer <= first) return pseudo_layer * MatricesSize(0);
   return first * MatricesSize(0) + (pseudo_layer - first) * MatricesSize(first);

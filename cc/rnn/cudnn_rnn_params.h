@@ -1,11 +1,11 @@
-// Where cuDNN keeps each matrix and bias of a network in its params buffer.
+// The layout of cuDNN's params buffer: the offset of each matrix and bias.
 //
-// First all matrices, pseudo-layer by pseudo-layer: the input matrix W, the
-// recurrent one R and, with a projection, the projection P. Then all biases,
-// pseudo-layer by pseudo-layer: that of W, that of R. Nothing lies between.
-// Matrices are row-major and applied as y = x * W^T; the gates' matrices follow
-// one another, each [num_units, fan_in], and so do their biases, each
-// [num_units].
+// First come all matrices, pseudo-layer by pseudo-layer: the input matrix W,
+// the recurrent matrix R and, with a projection, the projection P. Then come
+// all biases, pseudo-layer by pseudo-layer: the input bias, then the recurrent
+// bias. There is no padding. Matrices are row-major and applied as y = x * W^T.
+// The gates of a matrix are consecutive, each [num_units, fan_in], and so are
+// those of a bias, each [num_units].
 
 #ifndef TF_RNN_OPS_CC_RNN_CUDNN_RNN_PARAMS_H_
 #define TF_RNN_OPS_CC_RNN_CUDNN_RNN_PARAMS_H_
@@ -16,8 +16,7 @@
 
 namespace tf_rnn_ops::rnn {
 
-// The number of elements of the params buffer, or -1 if it exceeds what
-// std::int64_t can count.
+// Number of elements of the params buffer, or -1 if it overflows std::int64_t.
 std::int64_t CudnnRnnParamsSize(const RnnConfig& config);
 
 // A matrix [rows, cols] in the params buffer. A bias has one column.
@@ -29,7 +28,7 @@ struct ParamsRegion {
   std::int64_t size() const { return rows * cols; }
 };
 
-// For a config whose CudnnRnnParamsSize is not negative.
+// Requires CudnnRnnParamsSize(config) >= 0.
 class CudnnRnnParamsLayout {
  public:
   explicit CudnnRnnParamsLayout(const RnnConfig& config);
@@ -44,13 +43,13 @@ class CudnnRnnParamsLayout {
   // [num_proj, num_units], of size 0 without a projection.
   ParamsRegion Projection(std::int64_t pseudo_layer) const;
 
-  // The canonical form: pseudo-layer by pseudo-layer, the input matrices of the
-  // gates, their recurrent matrices, and the projection if there is one. An
-  // input matrix that skip_input leaves out is [num_units, 0].
+  // The canonical form. For each pseudo-layer: the input matrices of the gates,
+  // their recurrent matrices, and the projection if there is one. An input
+  // matrix that skip_input omits is [num_units, 0].
   std::int64_t num_weights() const;
   ParamsRegion Weight(std::int64_t index) const;
-  // Pseudo-layer by pseudo-layer, the input biases of the gates, then the
-  // recurrent ones; each [num_units].
+  // For each pseudo-layer: the input biases of the gates, then the recurrent
+  // ones, each [num_units].
   std::int64_t num_biases() const;
   ParamsRegion Bias(std::int64_t index) const;
 

@@ -1,6 +1,6 @@
-// Fuzzes the layout of the params buffer, for networks of any size: its regions
-// follow one another and end where the buffer ends, and those of small networks
-// hold what is copied to them.
+// Fuzzes the layout of the params buffer for networks of any size. Its regions
+// must be contiguous and fill the buffer, and the regions of small networks
+// must hold the values copied to them.
 
 #include <algorithm>
 #include <cstddef>
@@ -17,22 +17,23 @@
 namespace tf_rnn_ops::rnn {
 namespace {
 
-// The regions, whether weights or biases, from `offset` on, without a gap.
-// Returns where they end.
+// Requires that the regions (weights or biases) are contiguous from `offset`
+// on. Returns the end of the last one.
 template <typename Region>
 std::int64_t RequireAdjacent(std::int64_t offset, std::int64_t first,
                              std::int64_t last, const Region& region) {
   for (std::int64_t i = first; i < last; ++i) {
     const ParamsRegion part = region(i);
-    Require(part.offset == offset, "a region begins where the last one ends");
-    Require(part.rows >= 0 && part.cols >= 0, "a region has a size");
+    Require(part.offset == offset, "regions are contiguous");
+    Require(part.rows >= 0 && part.cols >= 0,
+            "the size of a region is not negative");
     offset += part.size();
   }
   return offset;
 }
 
-// Some of the regions one after another: all, if they are few, else the first,
-// the last and some between.
+// Checks consecutive regions: all if there are few, else the first, the last
+// and some between.
 template <typename Region>
 void RequireNoGaps(std::int64_t begin, std::int64_t end, std::int64_t count,
                    std::uint64_t between, const Region& region) {
@@ -49,9 +50,9 @@ void RequireNoGaps(std::int64_t begin, std::int64_t end, std::int64_t count,
 
 void RequireParts(const ParamsRegion& whole, const ParamsRegion& first,
                   const ParamsRegion& last) {
-  Require(whole.offset == first.offset, "a matrix begins with its first gate");
+  Require(whole.offset == first.offset, "a matrix starts at its first gate");
   Require(whole.offset + whole.size() == last.offset + last.size(),
-          "a matrix ends with its last gate");
+          "a matrix ends at its last gate");
 }
 
 void RequireMatricesOfGates(const RnnConfig& config,
@@ -70,15 +71,15 @@ void RequireMatricesOfGates(const RnnConfig& config,
                layout.Bias(b + 2 * gates - 1));
   const ParamsRegion projection = layout.Projection(p);
   Require(projection.size() == config.num_proj * config.num_units,
-          "a projection has its size");
+          "the size of a projection is num_proj * num_units");
   if (config.num_proj > 0) {
     RequireParts(projection, layout.Weight(w + 2 * gates),
                  layout.Weight(w + 2 * gates));
   }
 }
 
-// Copies every region out of a buffer and into another, as the ops that convert
-// params do, each from and to memory of just its size.
+// Copies every region from one buffer to another, as the ops that convert
+// params do, through memory of exactly the region's size.
 void RequireRoundTrip(const CudnnRnnParamsLayout& layout) {
   ExactArray<float> params(layout.size()), again(layout.size());
   Values(1, /*are_any_bits=*/false).Fill(params);
@@ -94,11 +95,11 @@ void RequireRoundTrip(const CudnnRnnParamsLayout& layout) {
     copy(layout.Weight(i));
   }
   for (std::int64_t i = 0; i < layout.num_biases(); ++i) copy(layout.Bias(i));
-  Require(AreSame(params, again), "all of the buffer belongs to a region");
+  Require(AreSame(params, again), "the regions cover the buffer");
 }
 
 void FuzzLayout(FuzzInput& input) {
-  // The ops are given their number as an int32.
+  // The ops receive num_layers as an int32.
   const std::int64_t num_layers = std::clamp<std::int64_t>(
       input.Size(), 1, std::numeric_limits<std::int32_t>::max());
   const std::int64_t num_units = input.Size();
@@ -108,7 +109,8 @@ void FuzzLayout(FuzzInput& input) {
   const std::int64_t size = CudnnRnnParamsSize(config);
   if (size < 0) return;
   const CudnnRnnParamsLayout layout(config);
-  Require(layout.size() == size, "the layout has the buffer's size");
+  Require(layout.size() == size,
+          "the layout and the buffer have the same size");
   const std::uint64_t between = input.Word(8);
   const auto weight = [&](std::int64_t i) { return layout.Weight(i); };
   const auto bias = [&](std::int64_t i) { return layout.Bias(i); };

@@ -22,7 +22,7 @@ RnnConfig LstmConfig() {
   return config;
 }
 
-// Every kind of network, of one to three layers.
+// Every kind of network, with one to three layers.
 std::vector<RnnConfig> Configs() {
   std::vector<RnnConfig> configs;
   for (RnnMode mode : kModes) {
@@ -55,8 +55,8 @@ struct Shape {
   std::int64_t cols;
 };
 
-// The shapes of the matrices of the gates, one by one, and of the projections,
-// in the buffer's order.
+// The shapes of the matrices, gate by gate, and of the projections, in buffer
+// order.
 std::vector<Shape> WeightShapes(const RnnConfig& config) {
   const std::int64_t output_size =
       config.num_proj > 0 ? config.num_proj : config.num_units;
@@ -77,14 +77,14 @@ std::vector<Shape> WeightShapes(const RnnConfig& config) {
   return shapes;
 }
 
-TEST(RnnModeTest, HasTheGatesOfItsCell) {
+TEST(RnnModeTest, NumberOfGates) {
   EXPECT_EQ(TraitsOf(RnnMode::kRelu).gates, 1);
   EXPECT_EQ(TraitsOf(RnnMode::kTanh).gates, 1);
   EXPECT_EQ(TraitsOf(RnnMode::kLstm).gates, 4);
   EXPECT_EQ(TraitsOf(RnnMode::kGru).gates, 3);
 }
 
-TEST(CudnnRnnParamsTest, MatchesAnExampleByHand) {
+TEST(CudnnRnnParamsTest, MatchesManualExample) {
   RnnConfig config = LstmConfig();
   config.num_directions = 2;
   config.num_layers = 2;
@@ -103,13 +103,13 @@ TEST(CudnnRnnParamsTest, MatchesAnExampleByHand) {
   EXPECT_EQ(layout.InputBias(0).offset, 480);
   EXPECT_EQ(layout.RecurrentBias(0).offset, 500);
   EXPECT_EQ(layout.RecurrentBias(3).offset, 620);
-  // The forget gate's recurrent matrix in layer 0's backward direction.
+  // The recurrent matrix of the forget gate in layer 0, backward direction.
   EXPECT_EQ(layout.Weight(9 + 4 + 1).offset, 110 + 60 + 10);
-  // The output gate's recurrent bias in layer 1's forward direction.
+  // The recurrent bias of the output gate in layer 1, forward direction.
   EXPECT_EQ(layout.Bias(2 * 8 + 4 + 3).offset, 480 + 2 * 40 + 20 + 15);
 }
 
-TEST(CudnnRnnParamsTest, CanonicalOrderIsTheBuffersOrderWithoutGaps) {
+TEST(CudnnRnnParamsTest, CanonicalOrderIsBufferOrderWithoutGaps) {
   for (const RnnConfig& config : Configs()) {
     const CudnnRnnParamsLayout layout(config);
     const std::vector<Shape> weights = WeightShapes(config);
@@ -136,7 +136,7 @@ TEST(CudnnRnnParamsTest, CanonicalOrderIsTheBuffersOrderWithoutGaps) {
   }
 }
 
-// `parts` regions from `first` on are together `whole`.
+// Expects that `parts` regions starting with `first` make up `whole`.
 void ExpectParts(const ParamsRegion& whole, const ParamsRegion& first,
                  std::int64_t parts) {
   EXPECT_EQ(whole.offset, first.offset);
@@ -144,7 +144,7 @@ void ExpectParts(const ParamsRegion& whole, const ParamsRegion& first,
   EXPECT_EQ(whole.cols, first.cols);
 }
 
-TEST(CudnnRnnParamsTest, MatricesOfAllGatesAreThoseOfEachTogether) {
+TEST(CudnnRnnParamsTest, MatrixIsConcatenationOfItsGates) {
   for (const RnnConfig& config : Configs()) {
     const CudnnRnnParamsLayout layout(config);
     const std::int64_t gates = config.num_gates();
@@ -168,7 +168,7 @@ TEST(CudnnRnnParamsTest, MatricesOfAllGatesAreThoseOfEachTogether) {
   }
 }
 
-TEST(CudnnRnnParamsTest, SizesThatCannotBeCountedAreMinusOne) {
+TEST(CudnnRnnParamsTest, OverflowingSizesAreMinusOne) {
   constexpr std::int64_t kLarge = std::int64_t{1} << 32;
   constexpr std::int64_t kMax = std::numeric_limits<std::int64_t>::max();
   RnnConfig config = LstmConfig();
@@ -185,10 +185,10 @@ TEST(CudnnRnnParamsTest, SizesThatCannotBeCountedAreMinusOne) {
 
   config = LstmConfig();
   config.num_units = kLarge;
-  config.num_proj = kLarge / 2;  // also of the projection alone, 2^63
+  config.num_proj = kLarge / 2;  // the projection alone also overflows, 2^63
   EXPECT_EQ(CudnnRnnParamsSize(config), -1);
 
-  // Too large only for both directions together: a pseudo-layer has 340.
+  // Overflows only with both directions: a pseudo-layer has 340.
   config = LstmConfig();
   config.num_directions = 2;
   config.num_layers = kMax / 500;
@@ -197,7 +197,7 @@ TEST(CudnnRnnParamsTest, SizesThatCannotBeCountedAreMinusOne) {
   EXPECT_GT(CudnnRnnParamsSize(config), 0);
 }
 
-TEST(CudnnRnnParamsTest, LargeSizesThatCanBeCountedAre) {
+TEST(CudnnRnnParamsTest, LargeSizesWithoutOverflow) {
   RnnConfig config{};
   config.mode = RnnMode::kTanh;
   config.num_directions = 1;
@@ -212,8 +212,8 @@ TEST(CudnnRnnParamsTest, LargeSizesThatCanBeCountedAre) {
   EXPECT_EQ(CudnnRnnParamsSize(config), -1);
 }
 
-// Arithmetic that overflows on the way is seen by UndefinedBehaviorSanitizer.
-TEST(CudnnRnnParamsTest, LayoutOfHoweverManyInputsOfNoUnits) {
+// UndefinedBehaviorSanitizer detects intermediate overflow.
+TEST(CudnnRnnParamsTest, LayoutOfManyInputsWithoutUnits) {
   RnnConfig config = LstmConfig();
   config.num_units = 0;
   config.num_layers = 2;
@@ -235,7 +235,7 @@ TEST(CudnnRnnParamsTest, SkippedInputHasNoColumns) {
   EXPECT_EQ(layout.Weight(0).rows, 5);
   EXPECT_EQ(layout.Weight(0).cols, 0);
   EXPECT_EQ(layout.RecurrentMatrix(0).offset, 0);
-  // Layer 1 has its input matrices all the same.
+  // Layer 1 still has input matrices.
   EXPECT_EQ(layout.InputMatrix(1).cols, 5);
   EXPECT_EQ(layout.InputBias(0).size(), 20);
 }

@@ -1,6 +1,6 @@
-// Fuzzes what is computed of sizes before a pass: of networks and sequences of
-// any size, all is counted right or refused, and any sequence lengths are put
-// in order.
+// Fuzzes the sizes that are computed before a pass. For networks and sequences
+// of any size, each size must be correct or reported as overflow, and sample
+// order must work for any sequence lengths.
 
 #include <algorithm>
 #include <cmath>
@@ -21,16 +21,18 @@
 namespace tf_rnn_ops::rnn {
 namespace {
 
-// A size that was computed, or -1, against the same in floating point.
+// Compares a computed size, or -1 for overflow, with the same in floating
+// point.
 void RequireCounted(std::int64_t size, double expected) {
   constexpr double kLimit = 0x1p63;
   if (size < 0) {
-    Require(size == -1, "what cannot be counted is -1");
-    Require(expected > 0.999 * kLimit, "what can be counted is");
+    Require(size == -1, "overflow is reported as -1");
+    Require(expected > 0.999 * kLimit,
+            "a size that fits is not reported as overflow");
   } else {
-    Require(expected < 1.001 * kLimit, "what cannot be counted is refused");
+    Require(expected < 1.001 * kLimit, "overflow is reported");
     Require(std::fabs(static_cast<double>(size) - expected) <= 1e-9 * expected,
-            "a size is right");
+            "a size is correct");
   }
 }
 
@@ -62,7 +64,7 @@ double ExpectedReserveSpaceBytes(const RnnConfig& config, const RnnSize& size) {
   return 128 + steps * directions * (kept + outputs) * sizeof(ComputeType<T>);
 }
 
-// Whether tensors of these shapes can be.
+// Whether tensors of these shapes can exist.
 bool AreCountable(const RnnConfig& config, const RnnSize& size) {
   constexpr std::int64_t kBytes = sizeof(double);
   const CheckedInt steps = CheckedInt(size.time) * size.batch;
@@ -114,11 +116,11 @@ void CheckWorkspaces(const FuzzedNetwork& network, FuzzInput& input) {
        {kernels.forward_workspace(forward, num_threads),
         kernels.backward_workspace(backward, num_threads),
         kernels.backward_grad_workspace(grad, num_threads)}) {
-    Require(bytes >= -1, "a workspace is counted or refused");
+    Require(bytes >= -1, "a workspace size is valid or -1");
   }
 }
 
-// Each of the lengths may be whatever it likes.
+// The lengths are arbitrary.
 void CheckSampleOrder(const std::vector<std::int32_t>& lengths,
                       const RnnConfig& config, const RnnSize& size) {
   const std::int64_t batch = static_cast<std::int64_t>(lengths.size());
@@ -129,13 +131,13 @@ void CheckSampleOrder(const std::vector<std::int32_t>& lengths,
   for (std::int64_t i = 0; i < batch; ++i) {
     const std::int64_t sample = samples.data()[i];
     Require(sample >= 0 && sample < batch && !seen[sample],
-            "each sample has one place");
+            "the order is a permutation");
     seen[sample] = true;
     if (i == 0) continue;
     const std::int64_t before = samples.data()[i - 1];
     Require(lengths[before] > lengths[sample] ||
                 (lengths[before] == lengths[sample] && before < sample),
-            "the samples are longest first, and otherwise as they come");
+            "the order is by decreasing length and stable");
   }
 }
 

@@ -35,7 +35,7 @@ double Activate(Activation activation, double value) {
   return value;
 }
 
-// Philox4x32-10, one word.
+// One word of Philox4x32-10.
 std::uint32_t RandomWord(std::uint64_t counter, int word) {
   std::uint32_t c[4] = {static_cast<std::uint32_t>(counter),
                         static_cast<std::uint32_t>(counter >> 32),
@@ -56,7 +56,7 @@ std::uint32_t RandomWord(std::uint64_t counter, int word) {
   return c[word];
 }
 
-// What dropout multiplies element i of the input of a layer above the first by.
+// The dropout factor of element i of the input of a layer above the first.
 double Mask(const Case& k, std::int64_t layer, std::int64_t i) {
   if (k.dropout == 0) return 1;
   const std::int64_t samples = (k.size.time * k.size.batch * k.width() + 3) / 4;
@@ -205,7 +205,7 @@ double Dot(const Array& a, const Array& b) {
   return sum;
 }
 
-// What the gradients are of.
+// The scalar whose gradients are computed.
 double ReferenceLoss(const Case& k) {
   const ForwardResult result = ReferenceForward(k);
   return Dot(result.output, k.d_output) + Dot(result.output_h, k.d_output_h) +
@@ -213,7 +213,7 @@ double ReferenceLoss(const Case& k) {
 }
 
 // Enough steps and samples that the output is written past the caches. Rows of
-// 24 floats must not be: half of them begin within a cache line.
+// 24 floats are not, because half of them start within a cache line.
 std::vector<Case> LargeOutputCases() {
   std::vector<Case> cases;
   for (std::int64_t num_units : {16, 24}) {
@@ -227,8 +227,7 @@ std::vector<Case> LargeOutputCases() {
   return cases;
 }
 
-// Weights beyond the second-level caches for as many samples as a tile has rows
-// at most.
+// Weights larger than the second-level caches, for up to one tile of samples.
 std::vector<Case> LargeWeightsCases() {
   return {RandomCase({RnnMode::kLstm, false, 1, 1, 300, 340, 0}, {3, 9}),
           RandomCase({RnnMode::kGru, false, 2, 2, 64, 300, 0}, {3, 12}),
@@ -246,7 +245,7 @@ std::int64_t InferenceWorkspace(InstructionSet instruction_set,
       .forward_workspace(a, 2);
 }
 
-TEST(CudnnRnnTest, InferenceKeepsTheOutputsOfTwoLayersAlone) {
+TEST(CudnnRnnTest, InferenceKeepsTheOutputsOfTwoLayers) {
   constexpr std::int64_t kTime = 1000, kBatch = 3, kUnits = 40;
   const std::int64_t output = kTime * kBatch * 2 * kUnits * sizeof(float);
   for (InstructionSet instruction_set : SupportedInstructionSets()) {
@@ -268,7 +267,7 @@ template <typename T>
 class CudnnRnnTest : public testing::Test {};
 TYPED_TEST_SUITE(CudnnRnnTest, StorageTypes);
 
-// Returns what it has compared.
+// Returns the reference result.
 template <typename T>
 ForwardResult ExpectForwardEqualsTheReference(const Case& k,
                                               Engine<T>& engine) {
@@ -318,14 +317,14 @@ TYPED_TEST(CudnnRnnTest, InferenceHasNoDropout) {
   });
 }
 
-// Along a random direction in all inputs at once.
+// Moves all inputs at once in a random direction.
 TEST(CudnnRnnGradientTest, EqualsCentralDifferences) {
   SerialExecutor executor;
   ForEachCase<double>([&](Case& k, Engine<double>& engine) {
     engine.Forward(/*is_training=*/true, executor);
     const BackwardResult gradient = engine.Backward(executor);
     std::mt19937 generator(2);
-    // Small enough that no rectifier is near its kink.
+    // Small enough to keep rectifiers away from their kinks.
     constexpr double kStep = 1e-6;
     double expected = 0, actual = 0;
     Case above = k, below = k;
@@ -347,12 +346,12 @@ TEST(CudnnRnnGradientTest, EqualsCentralDifferences) {
   });
 }
 
-TYPED_TEST(CudnnRnnTest, BackwardEqualsThatOfDouble) {
+TYPED_TEST(CudnnRnnTest, BackwardEqualsDoublePrecision) {
   SerialExecutor executor;
   ForEachCase<TypeParam>([&](Case& k, Engine<TypeParam>& engine) {
     engine.Forward(/*is_training=*/true, executor);
     const BackwardResult actual = engine.Backward(executor);
-    // The engine has rounded the case.
+    // The engine has rounded the case to TypeParam.
     Engine<double> wide(InstructionSet::kBaseline, k);
     wide.Forward(/*is_training=*/true, executor);
     const BackwardResult expected = wide.Backward(executor);
@@ -365,8 +364,8 @@ TYPED_TEST(CudnnRnnTest, BackwardEqualsThatOfDouble) {
   });
 }
 
-// What is not wanted changes nothing of what is.
-TYPED_TEST(CudnnRnnTest, NullIsNotWanted) {
+// Omitting a result does not change the others.
+TYPED_TEST(CudnnRnnTest, NullResultsAreSkipped) {
   SerialExecutor executor;
   ForEachCase<TypeParam>([&](Case&, Engine<TypeParam>& engine) {
     engine.Forward(/*is_training=*/true, executor);
@@ -381,8 +380,8 @@ TYPED_TEST(CudnnRnnTest, NullIsNotWanted) {
   });
 }
 
-// Others may write to reserve_space while a pass runs, and the header decides
-// where a pass reads and writes.
+// Other threads may write to reserve_space while a pass runs, and the header
+// determines which memory a pass accesses.
 TEST(CudnnRnnHeaderTest, IsNotReadAgain) {
   SerialExecutor executor;
   const RnnConfig config{RnnMode::kTanh, false, 1, 2, 3, 200, 0};
@@ -402,10 +401,10 @@ TEST(CudnnRnnHeaderTest, IsNotReadAgain) {
       });
 }
 
-// The backward pass does not decide anew whether to sort the samples.
-TEST(CudnnRnnSampleOrderTest, IsWhatReserveSpaceSays) {
+// The backward pass uses the recorded order and does not decide again.
+TEST(CudnnRnnSampleOrderTest, IsReadFromReserveSpace) {
   SerialExecutor executor;
-  // Its activations are the first layer's output, [time, batch, num_units].
+  // The activations are the first layer's output, [time, batch, num_units].
   const RnnConfig config{RnnMode::kTanh, false, 1, 2, 3, 200, 0};
   ForEachCase<double>({UnsortedCase(config)}, [&](Case& k,
                                                   Engine<double>& engine) {
@@ -444,11 +443,12 @@ TEST(CudnnRnnSampleOrderTest, IsWhatReserveSpaceSays) {
   });
 }
 
-// Of each element, which others are the same in a network whose units and
-// samples do not differ.
+// A group number for each element. In a network with identical units and
+// samples, elements of a group must be equal.
 using Alike = std::vector<std::int64_t>;
 
-// In [blocks, batch, parts * width]: those of a part of a block.
+// Groups of an array [blocks, batch, parts * width]: one for each part of a
+// block.
 Alike AlikeInParts(const Array& array, std::int64_t blocks, std::int64_t batch,
                    std::int64_t parts) {
   const std::int64_t size = static_cast<std::int64_t>(array.size());
@@ -460,8 +460,8 @@ Alike AlikeInParts(const Array& array, std::int64_t blocks, std::int64_t batch,
   return alike;
 }
 
-// In the params: the rows of a gate's matrix or bias, and those columns of it
-// that take units of one direction.
+// Groups of the params: the rows of a gate's matrix or bias, and those columns
+// that multiply units of one direction.
 Alike AlikeInParams(const RnnConfig& config) {
   const CudnnRnnParamsLayout layout(config);
   Alike alike(layout.size());
@@ -497,8 +497,8 @@ void ExpectAlike(const Alike& alike, const Array& array, const char* what) {
   }
 }
 
-// Whole vectors of units and what is left of one, and tiles of any height.
-TYPED_TEST(CudnnRnnTest, SameBitsWhereverAnElementIs) {
+// Covers full and partial vectors of units, and tiles of any height.
+TYPED_TEST(CudnnRnnTest, BitsDoNotDependOnElementPosition) {
   SerialExecutor executor;
   std::vector<Case> cases;
   for (RnnMode mode : kModes) {
@@ -557,7 +557,7 @@ TYPED_TEST(CudnnRnnTest, SameBitsWhereverAnElementIs) {
   });
 }
 
-// Values past a sequence's end have no effect, even NaN.
+// Values after the end of a sequence have no effect, even NaN.
 TYPED_TEST(CudnnRnnTest, PaddingHasNoEffect) {
   SerialExecutor executor;
   for (InstructionSet instruction_set : SupportedInstructionSets()) {
@@ -587,8 +587,8 @@ TYPED_TEST(CudnnRnnTest, PaddingHasNoEffect) {
 }
 
 // A sequence without steps is not multiplied by weights, even NaN: the
-// gradients of its final states are those of its initial states.
-TYPED_TEST(CudnnRnnTest, NoWeightHasAnEffectOnSequencesWithoutSteps) {
+// gradients of its initial states equal those of its final states.
+TYPED_TEST(CudnnRnnTest, WeightsHaveNoEffectOnEmptySequences) {
   SerialExecutor executor;
   for (InstructionSet instruction_set : SupportedInstructionSets()) {
     for (RnnConfig config : {RnnConfig{RnnMode::kTanh, false, 1, 1, 3, 17, 0},
@@ -615,7 +615,7 @@ TYPED_TEST(CudnnRnnTest, NoWeightHasAnEffectOnSequencesWithoutSteps) {
   }
 }
 
-// Where nothing is to be computed, other sizes are unchecked.
+// If there is nothing to compute, other sizes are unchecked.
 TEST(CudnnRnnEmptyTest, TakesNoTimeAndNoMemory) {
   const std::int64_t large = std::int64_t{1} << 62;
   SerialExecutor executor;
@@ -649,12 +649,12 @@ TEST(CudnnRnnEmptyTest, TakesNoTimeAndNoMemory) {
   }
 }
 
-TEST(CudnnRnnWorkspaceTest, ThatCannotBeCounted) {
+TEST(CudnnRnnWorkspaceTest, ReportsOverflow) {
   const std::int64_t large = std::int64_t{1} << 31;
   CudnnRnnForward<float> forward{};
   forward.config = {RnnMode::kLstm, false, 1, 1, 0, 1, 0};
   forward.size = {large, large};
-  float element;  // what arrays are wanted counts, not what is in them
+  float element;  // only whether arrays are null matters
   forward.output = &element;
   CudnnRnnBackward<float> backward{};
   backward.config = forward.config;

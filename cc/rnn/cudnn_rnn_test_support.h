@@ -1,5 +1,4 @@
-// What the tests of cudnn_rnn.h share: networks, what goes into them, and the
-// engine that runs them.
+// Shared by the tests of cudnn_rnn.h: networks, their inputs, and the engine.
 
 #ifndef TF_RNN_OPS_CC_RNN_CUDNN_RNN_TEST_SUPPORT_H_
 #define TF_RNN_OPS_CC_RNN_CUDNN_RNN_TEST_SUPPORT_H_
@@ -27,7 +26,7 @@ namespace tf_rnn_ops::rnn {
 constexpr RnnMode kModes[] = {RnnMode::kTanh, RnnMode::kRelu, RnnMode::kLstm,
                               RnnMode::kGru};
 
-// Each activation of the state and of the gates.
+// Non-standard activations, covering each one for the state and for the gates.
 constexpr Activations kOtherActivations[] = {
     {Activation::kRelu, Activation::kSigmoid},
     {Activation::kLinear, Activation::kHardSigmoid},
@@ -36,13 +35,13 @@ constexpr Activations kOtherActivations[] = {
     {Activation::kTanh, Activation::kLinear},
 };
 
-// A network and what goes into it, in the caller's order.
+// A network and its inputs, in the caller's order.
 struct Case {
   RnnConfig config;
   RnnSize size;
   bool time_major = true;
   float dropout = 0;
-  std::vector<std::int32_t> lengths;  // empty where all have all steps
+  std::vector<std::int32_t> lengths;  // empty if all sequences have full length
   Array input, input_h, input_c, params;
   Array d_output, d_output_h, d_output_c;
   // Gradients with respect to the results of the backward pass.
@@ -55,7 +54,7 @@ struct Case {
   std::int64_t length(std::int64_t sample) const {
     return lengths.empty() ? size.time : lengths[sample];
   }
-  // Where an element of an array of steps or pseudo-layers is.
+  // The index of an element in an array of steps or pseudo-layers.
   std::int64_t At(std::int64_t step, std::int64_t steps, std::int64_t sample,
                   std::int64_t width, std::int64_t i) const {
     const std::int64_t row =
@@ -72,7 +71,8 @@ struct BackwardResult {
   Array input, input_h, input_c, params;
 };
 
-// What is wanted of the backward pass, apart from the gradients of the states.
+// Which results of the backward pass to compute, apart from the gradients of
+// the states.
 struct BackwardParts {
   bool wants_input = true;
   bool wants_params = true;
@@ -83,8 +83,8 @@ struct BackwardGradResult {
   Array d_output, d_output_h, d_output_c;
 };
 
-// What the gradient of the backward pass is given that may be zeros, and what
-// is wanted of it.
+// Which optional inputs of the gradient of the backward pass are present, and
+// which results to compute.
 struct BackwardGradParts {
   bool has_dot_input = true;
   bool has_dot_states = true;
@@ -97,8 +97,8 @@ struct BackwardGradParts {
 
 const RandomStream kStream{12345, 678, 9};
 
-// An array in an allocation of just its size, for the sanitizer to watch over,
-// aligned as TensorFlow aligns.
+// An array in an allocation of exactly its size, so that sanitizers detect
+// out-of-bounds access, with TensorFlow's alignment.
 template <typename T>
 class Buffer {
  public:
@@ -107,7 +107,7 @@ class Buffer {
     void* memory = nullptr;
     EXPECT_EQ(posix_memalign(&memory, 64, bytes), 0);
     data_.reset(static_cast<T*>(memory));
-    // What is not written is seen.
+    // Makes missing writes visible.
     std::fill_n(reinterpret_cast<unsigned char*>(data()), bytes, 0xff);
   }
   explicit Buffer(const std::vector<T>& values) : Buffer(values.size()) {
@@ -133,8 +133,9 @@ class Buffer {
 };
 
 // Calls body(params_index, array, index) for each element of a params buffer,
-// with its place in Keras's weights: array 0 is the kernel, 1 the recurrent
-// kernel, 2 the bias. But for a GRU, two biases are one.
+// where array and index are its place in Keras's weights: array 0 is the
+// kernel, 1 the recurrent kernel, 2 the bias. Except for a GRU, two biases map
+// to one.
 template <typename Body>
 void ForEachKerasWeight(const RnnConfig& config, const Body& body) {
   const CudnnRnnParamsLayout layout(config);
@@ -159,7 +160,7 @@ void ForEachKerasWeight(const RnnConfig& config, const Body& body) {
   }
 }
 
-// Keras's weights of a config that has them, or none.
+// The Keras weights of a config that has them, otherwise empty.
 template <typename T>
 class KerasBuffers {
  public:
@@ -167,7 +168,7 @@ class KerasBuffers {
       : config_(config),
         buffers_{Zeros(config.input_size), Zeros(config.num_units),
                  Zeros(KerasBiasRows(config.mode))} {}
-  // Those of a params buffer.
+  // Copies the weights from a params buffer.
   KerasBuffers(const RnnConfig& config, const Array& params)
       : KerasBuffers(config) {
     if (!config.has_keras_weights) return;
@@ -190,7 +191,7 @@ class KerasBuffers {
     const KerasWeights<T> each = weights(are_there);
     return {each.kernel, each.recurrent_kernel, each.bias};
   }
-  // Gradients with respect to them as gradients with respect to params.
+  // Converts gradients of Keras weights to gradients of params.
   Array ToParams() {
     Array params(CudnnRnnParamsSize(config_));
     Array arrays[] = {buffers_[0].ToDoubles(), buffers_[1].ToDoubles(),
@@ -252,7 +253,7 @@ class Engine {
     return {output_.ToDoubles(), output_h.ToDoubles(), output_c.ToDoubles()};
   }
 
-  // Of the last forward pass. What is not wanted is empty.
+  // Uses the last forward pass. Results that are not requested are empty.
   BackwardResult Backward(Executor& executor, const BackwardParts& parts = {}) {
     Buffer<T> d_input(parts.wants_input ? k_.input.size() : 0);
     Buffer<T> d_h(k_.input_h.size()), d_c(k_.input_c.size());
@@ -279,7 +280,7 @@ class Engine {
             GradientsOfParams(parts.wants_params, d_params, d_keras_weights)};
   }
 
-  // Of the last forward pass. What is not wanted is empty.
+  // Uses the last forward pass. Results that are not requested are empty.
   BackwardGradResult BackwardGrad(Executor& executor,
                                   const BackwardGradParts& parts = {}) {
     const auto result = [](const Array& like, bool is_wanted) {
@@ -331,19 +332,19 @@ class Engine {
             d_output_c.ToDoubles()};
   }
 
-  // Takes what reserve_space says for what the backward passes are to read.
+  // Copies the header that the backward passes read.
   void CopyHeader() {
     header_ =
         CopyReserveSpaceHeader(reserve_space_.data(), kReserveSpaceHeaderBytes);
   }
 
-  // Those of the last forward pass.
+  // From the last forward pass.
   const ReserveSpaceHeader& header() const { return header_; }
   T* reserve_space() { return reserve_space_.data(); }
 
  private:
   bool has_keras_weights() const { return k_.config.has_keras_weights; }
-  // Those of either form, if they are wanted.
+  // The gradients of the weights in either layout, if requested.
   Array GradientsOfParams(bool are_wanted, Buffer<T>& params,
                           KerasBuffers<T>& keras_weights) const {
     return are_wanted && has_keras_weights() ? keras_weights.ToParams()
@@ -404,7 +405,8 @@ inline Case RandomCase(const RnnConfig& config, const RnnSize& size) {
   k.dot_input_c = RandomArray(cell, 1, generator);
   k.dot_params = RandomArray(k.params.size(), scale, generator);
   if (config.has_keras_weights && config.mode != RnnMode::kGru) {
-    // Sums of two rounded biases would not be what one of Keras's rounds to.
+    // Keras has one bias, and its rounding differs from the sum of two rounded
+    // biases.
     const auto region = CudnnRnnParamsLayout(config).RecurrentBias(0);
     for (Array* params : {&k.params, &k.dot_params}) {
       std::fill_n(params->begin() + region.offset, region.size(), 0.0);
@@ -413,7 +415,8 @@ inline Case RandomCase(const RnnConfig& config, const RnnSize& size) {
   return k;
 }
 
-// A case with so many weights and short samples that the samples are sorted.
+// A case with many weights and short sequences, so that the engine sorts
+// samples.
 inline Case UnsortedCase(const RnnConfig& config) {
   Case k = RandomCase(config, {7, 10});
   k.lengths = {2, 0, 1, 0, 3, 0, 1, 0, 0, 7};
@@ -422,11 +425,11 @@ inline Case UnsortedCase(const RnnConfig& config) {
   return k;
 }
 
-// Every mode and option, in sizes about the widths of vectors and panels.
+// Every mode and option, with sizes near the widths of vectors and panels.
 inline std::vector<Case> Cases() {
   std::vector<Case> cases;
   for (RnnMode mode : kModes) {
-    // So few steps that weights are read where they lie, and more.
+    // Few steps, for which weights are read in place, and more steps.
     for (RnnSize size : {RnnSize{2, 7}, RnnSize{9, 7}}) {
       cases.push_back(RandomCase({mode, false, 1, 1, 1, 1, 0}, size));
       cases.push_back(RandomCase({mode, false, 1, 1, 5, 37, 0}, size));
@@ -443,7 +446,7 @@ inline std::vector<Case> Cases() {
     Case batch_major = RandomCase({mode, false, 1, 2, 3, 9, 0}, {3, 5});
     batch_major.time_major = false;
     cases.push_back(batch_major);
-    // Ever fewer rows have steps left, and the last step none.
+    // The number of active rows decreases, to none in the last step.
     Case sorted = RandomCase({mode, false, 1, 2, 3, 19, 0}, {6, 40});
     for (int i = 0; i < 40; ++i) sorted.lengths.push_back(5 - i / 8);
     cases.push_back(sorted);
@@ -455,8 +458,7 @@ inline std::vector<Case> Cases() {
     for (RnnSize size : {RnnSize{0, 3}, RnnSize{3, 0}}) {
       cases.push_back(RandomCase({mode, false, 2, 2, 3, 4, 0}, size));
     }
-    // Keras's weights: read where they lie, by few rows and by many, and
-    // packed.
+    // Keras's weights: read in place, with few and many rows, and packed.
     for (RnnSize size : {RnnSize{2, 7}, RnnSize{3, 41}, RnnSize{9, 7}}) {
       Case k = RandomCase({mode, false, 1, 1, 5, 37, 0, true}, size);
       k.time_major = false;
@@ -470,19 +472,19 @@ inline std::vector<Case> Cases() {
     }
     if (TraitsOf(mode).gates > 1) {
       for (const Activations& activations : kOtherActivations) {
-        // In many steps, gates without bounds leave a float's range.
+        // Over many steps, unbounded gates overflow float.
         for (std::int64_t time : {2, 3}) {
-          // Nor do they forgive what products of bfloat16 round.
+          // Linear gates also amplify the rounding of bfloat16 products.
           if (time > 2 && activations.gate == Activation::kLinear) continue;
           RnnConfig config{mode, false, 1, 1, 5, 37, 0, true, activations};
           cases.push_back(RandomCase(config, {time, 7}));
         }
       }
     }
-    // The last one has more steps than are prepared at once, backward too.
+    // The last size has more steps than are prepared at once, also backward.
     for (RnnSize size :
          {RnnSize{1, 1}, RnnSize{2, 2}, RnnSize{4, 1}, RnnSize{40, 14}}) {
-      // Over many steps without inputs, rectifiers come close to their kinks.
+      // Over many steps without inputs, rectifiers approach their kinks.
       const std::int64_t units = size.time > 4 ? 4 : 70;
       cases.push_back(RandomCase({mode, false, 1, 1, 0, units, 0, true}, size));
       cases.push_back(RandomCase({mode, false, 1, 1, 67, 64, 0, true}, size));
@@ -529,7 +531,7 @@ inline std::string Describe(const Case& k) {
          std::to_string(static_cast<int>(c.activations.gate));
 }
 
-// The same, with what is not a number past the sequences' ends.
+// The same, with NaN after the end of each sequence.
 inline Case WithPadding(Case k) {
   const double padding = std::numeric_limits<double>::quiet_NaN();
   const std::int64_t input_size = k.config.input_size;
@@ -547,10 +549,10 @@ inline Case WithPadding(Case k) {
   return k;
 }
 
-// Compares gradients of params, and the matrices and biases of the gates one by
-// one: a wrong small bias would hide behind a large matrix. But for those of
-// few elements, which may be sums that all but cancel: their rounding is large
-// beside what is left.
+// Compares gradients of params, also for each matrix and bias of each gate, so
+// a wrong small bias cannot hide behind a large matrix. Skips those with few
+// elements: their sums may nearly cancel, which makes the rounding error
+// relatively large.
 inline void ExpectParamsClose(const RnnConfig& config, const Array& actual,
                               const Array& expected, double tolerance,
                               const std::string& what) {
@@ -590,12 +592,12 @@ inline void ExpectAllClose(const RnnConfig& config,
 template <typename T>
 using CaseCheck = std::function<void(Case&, Engine<T>&)>;
 
-// The instruction sets to run a case with.
+// The instruction sets under which to run a case.
 inline std::vector<InstructionSet> InstructionSetsOfCase() {
   return AllOrOneUnderSanitizers(SupportedInstructionSets());
 }
 
-// Calls check(case, engine) for each case, under each instruction set.
+// Calls check(case, engine) for each case and instruction set.
 template <typename T>
 void ForEachCase(const std::vector<Case>& cases, const CaseCheck<T>& check) {
   for (const Case& each : cases) {

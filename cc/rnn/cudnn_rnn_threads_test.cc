@@ -9,8 +9,8 @@
 namespace tf_rnn_ops::rnn {
 namespace {
 
-// ThreadSanitizer, which takes minutes, is shown a type that is computed as it
-// is, and one that is converted: threads share their work alike.
+// ThreadSanitizer takes minutes, so it tests one type that is computed directly
+// and one that is converted. Threads share the work in the same way for all.
 #if defined(__SANITIZE_THREAD__)
 using Types = testing::Types<float, BFloat16>;
 constexpr int kRepetitions = 3;
@@ -47,7 +47,7 @@ void ExpectEqual(const BackwardGradResult& actual,
   EXPECT_TRUE(actual.d_output_c == expected.d_output_c);
 }
 
-// What all passes of a network give.
+// The results of all passes of a network.
 struct PassResults {
   ForwardResult forward;
   BackwardResult backward;
@@ -81,7 +81,7 @@ TYPED_TEST(CudnnRnnThreadsTest, SameBitsForAnyNumberOfThreads) {
   });
 }
 
-// A step that is cut into many tasks.
+// For a step that is split into many tasks.
 template <typename T = float>
 void ExpectSameBitsOfALargeNetwork(Case k) {
   Engine<T> engine(ActiveInstructionSet(), k);
@@ -106,15 +106,15 @@ TEST(CudnnRnnManyTasksTest, SameBitsOfManySamples) {
   }
 }
 
-// Each thread has its own rows. They are more than one task of the cells takes,
-// and fewer than one of the projection takes.
+// Each thread has its own rows: more than one task of the cells takes, but
+// fewer than one of the projection takes.
 TEST(CudnnRnnManyTasksTest, SameBitsOfManyProjectedSamples) {
   ExpectSameBitsOfALargeNetwork(
       RandomCase({RnnMode::kLstm, false, 1, 1, 40, 260, 150}, {2, 400}));
 }
 
-// Each direction's weights are more than stay in a cache, and its steps longer
-// than tasks may be.
+// The weights of each direction do not fit in a cache, and its steps exceed the
+// maximum task time.
 TEST(CudnnRnnManyTasksTest, SameBitsOfTwoLargeDirections) {
   ExpectSameBitsOfALargeNetwork(
       RandomCase({RnnMode::kLstm, false, 1, 2, 40, 520, 0}, {2, 40}));
@@ -133,7 +133,7 @@ TEST(CudnnRnnManyTasksTest, SameBitsOfOneSample) {
   }
 }
 
-// In a few steps weights are read in place.
+// For few steps, weights are read in place.
 TEST(CudnnRnnManyTasksTest, SameBitsOfAFewSteps) {
   for (RnnMode mode : kModes) {
     for (RnnSize size : {RnnSize{4, 1}, RnnSize{2, 10}, RnnSize{1, 28}}) {
@@ -148,12 +148,12 @@ TEST(CudnnRnnManyTasksTest, SameBitsOfAFewSteps) {
   }
 }
 
-// Helpers leave, and come back, in the middle of every pass.
+// Helpers leave and return in the middle of every pass.
 TEST(CudnnRnnManyTasksTest, SameBitsWhenHelpersComeAndGo) {
   Threads threads;
   PoolUsers users;
-  const UsersNowAndAgain others(users, 2, std::chrono::microseconds(50));
-  for (std::int64_t batch : {1, 40}) {  // steps together, sequences apart
+  const IntermittentUsers others(users, 2, std::chrono::microseconds(50));
+  for (std::int64_t batch : {1, 40}) {  // as steps, as sequences
     Case k = RandomCase({RnnMode::kLstm, false, 1, 1, 40, 130, 0}, {50, batch});
     Engine<float> engine(ActiveInstructionSet(), k);
     SerialExecutor serial;
@@ -165,8 +165,8 @@ TEST(CudnnRnnManyTasksTest, SameBitsWhenHelpersComeAndGo) {
   }
 }
 
-// Runs all passes with executors that are cancelled when they have been asked
-// 0, 1, 3, 7, ... times, until that is no longer within a pass.
+// Runs all passes with executors that report cancellation after 0, 1, 3, 7, ...
+// queries, until a pass finishes first.
 void RunCancelledPasses(Engine<float>& engine, Threads& threads,
                         int num_threads) {
   bool is_cancelled = true;
@@ -186,8 +186,9 @@ void RunCancelledPasses(Engine<float>& engine, Threads& threads,
   }
 }
 
-// It stays within its memory, which sanitizers watch, and waits for nothing.
-TEST(CudnnRnnCancelledTest, LeavesNothingBehind) {
+// A cancelled pass stays within its memory, which sanitizers check, and does
+// not hang.
+TEST(CudnnRnnCancelledTest, StaysInItsMemoryAndReturns) {
   for (RnnMode mode : kModes) {
     Case k = RandomCase({mode, false, 2, 2, 20, 40, 0}, {6, 9});
     k.lengths = {6, 0, 3, 6, 1, 2, 6, 5, 4};

@@ -26,19 +26,19 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// A helper returns its thread to the pool after this time, so that what is
-// queued there gets a turn. The calling thread asks for a replacement
-// kReplacementLead earlier, which is longer than most tasks take.
+// A helper returns its thread to the pool after this time, so that queued work
+// can run. The calling thread requests a replacement kReplacementLead earlier,
+// which is longer than most tasks take.
 constexpr std::chrono::microseconds kHelperTime(1400);
 constexpr std::chrono::microseconds kReplacementLead(600);
 // The calling thread checks its helpers at this interval.
 constexpr std::chrono::microseconds kRecruitInterval(200);
 
-// A thread spins this long before it yields or sleeps. A task of another thread
-// takes less time if that thread is running.
+// A thread spins for this time before it yields or sleeps. A task on another,
+// running thread takes less.
 constexpr std::chrono::microseconds kMaxSpin(50);
 
-// Values that different threads write lie on different cache lines.
+// Data written by different threads is on different cache lines.
 constexpr std::size_t kCacheLine = 64;
 
 // Tells the CPU that the thread is spinning.
@@ -50,11 +50,11 @@ void Pause() {
 #endif
 }
 
-// Spins until condition() is true, or until gives_up(), which is called less
+// Spins until condition() or gives_up() is true; the latter is called less
 // often. Returns condition().
 template <typename Condition, typename GivesUp>
 bool SpinUntil(const Condition& condition, const GivesUp& gives_up) {
-  constexpr int kChecks = 16;  // some hundred nanoseconds
+  constexpr int kChecks = 16;  // a few hundred nanoseconds
   do {
     for (int i = 0; i < kChecks; ++i) {
       if (condition()) return true;
@@ -64,8 +64,9 @@ bool SpinUntil(const Condition& condition, const GivesUp& gives_up) {
   return condition();
 }
 
-// Lets one thread sleep until others have made a condition true. A futex,
-// because the standard library's condition variables need a newer glibc.
+// Lets one thread sleep until other threads make a condition true. Uses a futex
+// because the condition variables of the standard library require a newer
+// glibc.
 class SleepEvent {
  public:
   template <typename Condition>
@@ -79,8 +80,8 @@ class SleepEvent {
     has_sleeper_.store(false);
   }
 
-  // To be called after each change. Either the sleeper sees the change, or this
-  // sees the sleeper.
+  // Call after each change. Either the sleeper sees the change, or this
+  // function sees the sleeper.
   void WakeSleeper() {
     if (!has_sleeper_.load()) return;
     num_changes_.fetch_add(1);
@@ -97,18 +98,18 @@ class SleepEvent {
   std::atomic<std::uint32_t> num_changes_{0};
 };
 
-// A thread of the pool that was idle, and counts as idle while its CPU-time
-// clock stands still. A thread that blocks in some work looks the same, so this
-// holds for kTrusted only.
+// A pool thread that was idle. It counts as idle while its CPU-time clock does
+// not advance. A thread that blocks inside some work looks the same, so this is
+// trusted only for kTrusted.
 class IdleThread {
  public:
-  // To be called by that thread.
+  // Called by the idle thread.
   void Watch() {
     clockid_t clock;
     if (pthread_getcpuclockid(pthread_self(), &clock) == 0) seen_ = clock;
   }
 
-  // Whether it is idle. For one thread to call, again and again.
+  // Whether the thread is idle. Called repeatedly by one thread.
   bool IsIdle(Clock::time_point now) {
     if (const clockid_t seen = seen_.exchange(kNone); seen != kNone) {
       clock_ = seen;
@@ -122,14 +123,14 @@ class IdleThread {
     const bool has_run =
         time.tv_sec != time_.tv_sec || time.tv_nsec != time_.tv_nsec;
     time_ = time;
-    // At first it spins for work, as the pool's threads do.
+    // At first the thread spins for work, as the pool's threads do.
     if (has_run && stands_still_) clock_ = kNone;
     stands_still_ = !has_run;
     return stands_still_;
   }
 
  private:
-  static constexpr clockid_t kNone = CLOCK_REALTIME;  // no thread's
+  static constexpr clockid_t kNone = CLOCK_REALTIME;  // not a thread's clock
   static constexpr std::chrono::milliseconds kTrusted{20};
 
   std::atomic<clockid_t> seen_{kNone};
@@ -236,30 +237,30 @@ int PoolUsers::FairShare(int num_threads) const {
 }
 
 bool PoolUsers::WereThreadsJustUsed() const {
-  // TensorFlow's threads spin for work a little longer.
+  // TensorFlow's threads spin for work slightly longer.
   constexpr std::chrono::microseconds kSpinTime(50);
   const Clock::time_point last(
       Clock::duration(last_.load(std::memory_order_relaxed)));
   return Clock::now() - last < kSpinTime;
 }
 
-// A thread that takes tasks: the calling one, or a helper.
+// A thread that runs tasks: the calling thread or a helper.
 class PoolExecutor::Worker {
  public:
   Worker(Team& team, int index);
 
-  // The calling thread's is 0.
+  // The index of the calling thread is 0.
   int index() const { return index_; }
   bool is_caller() const { return index_ == 0; }
-  // What MayContinue returned last.
+  // The last result of MayContinue.
   bool may_continue() const { return may_continue_; }
 
-  // To be called between tasks. Returns whether the worker continues: the
-  // calling thread always does, and asks the pool for helpers here.
+  // Call between tasks. Returns whether the worker continues. The calling
+  // thread always does, and requests helpers from the pool here.
   bool MayContinue();
 
-  // Waits for a condition that other workers make true. Returns whether it is:
-  // if not, the worker stops.
+  // Waits for a condition that other workers make true. Returns false if the
+  // worker must stop first.
   template <typename Condition>
   bool WaitUntil(const Condition& condition);
 
@@ -272,20 +273,21 @@ class PoolExecutor::Worker {
   bool may_continue_ = true;
 };
 
-// The tasks of a call, cut into shares of neighbouring tasks. A worker begins
-// each step with the same share, also in later calls with as many tasks: what
-// it wrote last is in its cache. Then it takes tasks of the other shares.
+// The tasks of a call, divided into shares of consecutive tasks. A worker
+// starts each step with the same share, also in later calls with the same
+// number of tasks, because its cache holds what it last wrote there. Then it
+// takes tasks from the other shares.
 class PoolExecutor::Job {
  public:
   struct alignas(kCacheLine) Share {
-    // Tasks of all steps.
+    // Counted over all steps.
     std::atomic<std::int64_t> num_taken{0};
     std::atomic<std::int64_t> num_finished{0};
-    // Of sequences: whether a worker runs it.
+    // For sequences: whether a worker runs this share.
     std::atomic<bool> is_held{false};
   };
 
-  // shares: [num_shares], no more than there are tasks in a step
+  // shares: [num_shares], at most the number of tasks per step
   Job(std::int64_t num_steps, std::int64_t tasks_per_step, const StepTask& task,
       Share* shares, int num_shares)
       : num_steps_(num_steps),
@@ -301,9 +303,9 @@ class PoolExecutor::Job {
   }
   virtual ~Job() = default;
 
-  // Takes and runs tasks until none is left, or the worker stops.
+  // Takes and runs tasks until none is left or the worker must stop.
   virtual void Work(Worker& worker) = 0;
-  // How many workers have something to do.
+  // How many workers have work to do.
   virtual int num_workers() const = 0;
 
  protected:
@@ -313,7 +315,7 @@ class PoolExecutor::Job {
   std::int64_t num_tasks(int share) const {
     return first_task(share + 1) - first_task(share);
   }
-  // The share that a worker takes as its i-th.
+  // The i-th share that a worker takes.
   int ShareOf(const Worker& worker, int i) const {
     return (worker.index() + i) % num_shares_;
   }
@@ -325,7 +327,7 @@ class PoolExecutor::Job {
   const int num_shares_;
 };
 
-// Steps, each of which begins when all tasks of the one before are finished.
+// Steps; each starts when all tasks of the previous step have finished.
 class PoolExecutor::StepJob final : public Job {
  public:
   using Job::Job;
@@ -346,7 +348,7 @@ class PoolExecutor::StepJob final : public Job {
   }
 
  private:
-  // The step that the other workers run, for one that joins later.
+  // The step that the other workers run, for a worker that joins later.
   std::int64_t CurrentStep() const {
     std::int64_t step = num_steps_;
     for (int i = 0; i < num_shares_; ++i) {
@@ -380,8 +382,8 @@ class PoolExecutor::StepJob final : public Job {
   }
 };
 
-// Sequences of steps. A worker holds a share while it runs its sequences, one
-// after another. Another worker may continue where it stops.
+// Sequences of steps. A worker holds a share while it runs the sequences of
+// that share, one after another. Another worker may continue where it stops.
 class PoolExecutor::SequenceJob final : public Job {
  public:
   using Job::Job;
@@ -397,7 +399,7 @@ class PoolExecutor::SequenceJob final : public Job {
       for (int i = 0; i < num_shares_; ++i) {
         if (!WorkAtShare(ShareOf(worker, i), worker)) return;
       }
-      // The calling thread continues what helpers left unfinished.
+      // The calling thread continues the work that helpers left unfinished.
     } while (worker.is_caller() && num_workers() > 0 &&
              worker.WaitUntil([this] { return IsAnyFree(); }));
   }
@@ -436,7 +438,7 @@ class PoolExecutor::SequenceJob final : public Job {
   }
 };
 
-// The workers of one executor, which run one job after another.
+// The workers of one executor, which run one job at a time.
 class PoolExecutor::Team : public std::enable_shared_from_this<Team> {
  public:
   Team(const Schedule& schedule, int num_threads, const PoolUsers* users)
@@ -454,20 +456,21 @@ class PoolExecutor::Team : public std::enable_shared_from_this<Team> {
     return users_ == nullptr ? num_threads_ : users_->FairShare(num_threads_);
   }
 
-  // The calling thread's part: runs tasks of the job, and returns when no
-  // worker does any more.
+  // Runs tasks of the job on the calling thread. Returns when no worker runs
+  // any more.
   void Run(Job& job) {
     job_.store(&job);
     num_jobs_.fetch_add(1);
     Worker caller(*this, 0);
     Recruit(Clock::now());
     job.Work(caller);
-    // Either a helper sees that the job has ended, or this sees the helper.
+    // Either a helper sees that the job has ended, or this thread sees the
+    // helper.
     job_.store(nullptr);
     caller.WaitUntil([this] { return num_working_.load() == 0; });
   }
 
-  // A helper's part.
+  // Runs tasks on a helper.
   void Help(int index) {
     Worker helper(*this, index);
     std::int64_t seen;
@@ -475,7 +478,7 @@ class PoolExecutor::Team : public std::enable_shared_from_this<Team> {
       seen = num_jobs_.load();
       num_working_.fetch_add(1);
       Job* const job = job_.load();
-      // The helper may have come late: to a job that has fewer workers now.
+      // The helper may be late: the current job may have fewer workers.
       if (job != nullptr && helper.MayContinue()) job->Work(helper);
       num_working_.fetch_sub(1);
       caller_event_.WakeSleeper();
@@ -489,7 +492,7 @@ class PoolExecutor::Team : public std::enable_shared_from_this<Team> {
     return Clock::now() < slots_[index].end.load() && index < num_wanted();
   }
 
-  // Asks the pool for helpers, at intervals.
+  // Requests helpers from the pool, at intervals.
   void RecruitIfDue() {
     const Clock::time_point now = Clock::now();
     if (now - last_recruitment_ >= kRecruitInterval) Recruit(now);
@@ -505,8 +508,8 @@ class PoolExecutor::Team : public std::enable_shared_from_this<Team> {
     std::atomic<Clock::time_point> end{Clock::time_point()};  // of the helper
   };
 
-  // Asks the pool for the helpers that are missing, and for replacements of
-  // those whose time ends soon. For the calling thread, during a job.
+  // Requests missing helpers from the pool, and replacements for helpers whose
+  // time is about to end. Called by the calling thread during a job.
   void Recruit(Clock::time_point now) {
     last_recruitment_ = now;
     const bool has_idle_thread = idle_.IsIdle(now);
@@ -528,17 +531,17 @@ class PoolExecutor::Team : public std::enable_shared_from_this<Team> {
     try {
       schedule_([team = shared_from_this(), index,
                  caller = std::this_thread::get_id()] {
-        // A pool whose queue is full runs the closure at once on the calling
+        // A pool with a full queue runs the closure immediately on the calling
         // thread, which cannot wait for itself.
         if (std::this_thread::get_id() != caller) team->Join(index);
       });
     } catch (const std::bad_alloc&) {
-      // The job runs on fewer threads.
+      // Run the job on fewer threads.
     }
   }
 
-  // If the slot still has its helper, then the pool has this thread to spare:
-  // the helper gets more time instead, for as long as this thread is idle.
+  // If the slot still has its helper, the pool can spare this thread. The
+  // helper then gets more time instead, as long as this thread is idle.
   void Join(int index) {
     Slot& slot = slots_[index];
     slot.end.store(Clock::now() + kHelperTime);
@@ -552,18 +555,18 @@ class PoolExecutor::Team : public std::enable_shared_from_this<Team> {
     slot.is_taken.store(false);
   }
 
-  const Schedule& schedule_;  // for the calling thread alone
+  const Schedule& schedule_;  // used only by the calling thread
   const int num_threads_;
   const PoolUsers* const users_;
   std::vector<Job::Share> shares_;
-  std::vector<Slot> slots_;  // by the worker's index
+  std::vector<Slot> slots_;  // indexed by worker
   Clock::time_point last_recruitment_;
   IdleThread idle_;
   SleepEvent caller_event_;
   alignas(kCacheLine) std::atomic<int> num_working_{0};  // helpers
-  // These change from job to job.
+  // Changed for each job.
   alignas(kCacheLine) std::atomic<Job*> job_{nullptr};
-  std::atomic<std::int64_t> num_jobs_{0};  // so far, with the current one
+  std::atomic<std::int64_t> num_jobs_{0};  // including the current one
   std::atomic<bool> is_dismissed_{false};
 };
 

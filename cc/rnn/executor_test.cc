@@ -24,17 +24,17 @@ void ExpectEachTaskOnce(Executor& executor, std::int64_t count) {
   for (std::int64_t i = 0; i < count; ++i) EXPECT_EQ(calls[i], 1) << i;
 }
 
-// Every task of a step must see that all tasks of the step before have run.
+// Each task of a step must see that all tasks of the previous step have run.
 void ExpectStepsInOrder(Executor& executor, std::int64_t num_steps,
                         std::int64_t tasks_per_step) {
-  std::vector<std::int64_t> steps_done(tasks_per_step);  // plain: races show
+  std::vector<std::int64_t> steps_done(tasks_per_step);  // exposes races
   std::atomic<int> errors{0};
   const auto step_task = [&](std::int64_t step, std::int64_t task, int worker) {
     if (worker < 0 || worker >= executor.num_threads()) ++errors;
     if (steps_done[task] != step) ++errors;
     ++steps_done[task];
   };
-  // Reads in odd steps what others wrote in even ones.
+  // Odd steps read what other tasks wrote in even steps.
   executor.ParallelSteps(2 * num_steps, tasks_per_step,
                          [&](std::int64_t step, std::int64_t task, int worker) {
                            if (step % 2 == 0) {
@@ -49,10 +49,10 @@ void ExpectStepsInOrder(Executor& executor, std::int64_t num_steps,
   for (std::int64_t done : steps_done) EXPECT_EQ(done, num_steps);
 }
 
-// Every task must see what the task of the same number did in all steps before.
+// Each task must see what the task with the same number did in earlier steps.
 void ExpectSequencesInOrder(Executor& executor, std::int64_t num_steps,
                             std::int64_t num_sequences) {
-  std::vector<std::int64_t> steps_done(num_sequences);  // plain: races show
+  std::vector<std::int64_t> steps_done(num_sequences);  // exposes races
   std::atomic<int> errors{0};
   executor.ParallelSequences(
       num_steps, num_sequences,
@@ -80,7 +80,7 @@ TEST(SerialExecutorTest, RunsStepsInOrder) {
   ExpectStepsInOrder(executor, 3, 0);
 }
 
-TEST(PoolExecutorTest, SharesLittleWorkIfThePoolWasJustCalled) {
+TEST(PoolExecutorTest, SharesSmallWorkIfThePoolWasJustUsed) {
   const auto schedule = [](const std::function<void()>&) {};
   const auto shares = [&](PoolUsers* users, double microseconds) {
     return PoolExecutor(schedule, 2, {}, users).IsWorthSharing(microseconds);
@@ -93,7 +93,8 @@ TEST(PoolExecutorTest, SharesLittleWorkIfThePoolWasJustCalled) {
   EXPECT_TRUE(shares(&users, kMinWakeMicros));
   std::this_thread::sleep_for(std::chrono::milliseconds(1));
   EXPECT_FALSE(shares(&users, kMinWakeMicros - 1));
-  // Each of these is soon after the one before, unless the test is interrupted.
+  // Each call follows soon after the previous one, unless the test is
+  // interrupted.
   bool shared = false;
   for (int i = 0; i < 1000 && !shared; ++i) {
     shared = shares(&users, kMinSharedMicros);
@@ -128,7 +129,7 @@ TEST(PoolExecutorTest, RunsStepsWithoutAnyPoolThread) {
   for (auto& closure : late) closure();
 }
 
-TEST(PoolExecutorTest, RunsOnTheCallingThreadIfItMayUseNone) {
+TEST(PoolExecutorTest, RunsOnTheCallingThreadIfNoOtherIsAllowed) {
   for (int num_threads : {0, -1}) {
     PoolExecutor executor(
         [](const std::function<void()>&) { FAIL() << "uses the pool"; },
@@ -139,7 +140,7 @@ TEST(PoolExecutorTest, RunsOnTheCallingThreadIfItMayUseNone) {
   }
 }
 
-TEST(PoolExecutorTest, NoTwoTasksOfOneWorkerRunAtOnce) {
+TEST(PoolExecutorTest, TasksOfOneWorkerDoNotOverlap) {
   Threads threads;
   PoolExecutor executor(threads.Schedule(), 4);
   std::vector<std::atomic<int>> running(executor.num_threads());
@@ -178,7 +179,7 @@ TEST(PoolExecutorTest, FinishesWithoutAnyPoolThread) {
   EXPECT_EQ(never_started.size(), 3u);
 }
 
-// As Eigen's pool does where a thousand closures wait for each of its threads.
+// Like Eigen's pool when a thousand closures are queued for each thread.
 TEST(PoolExecutorTest, FinishesIfThePoolRunsClosuresAtOnce) {
   PoolExecutor executor([](const std::function<void()>& closure) { closure(); },
                         4);
@@ -187,17 +188,17 @@ TEST(PoolExecutorTest, FinishesIfThePoolRunsClosuresAtOnce) {
   ExpectSequencesInOrder(executor, 3, 4);
 }
 
-// A pool's only thread is at work for an executor when something else is handed
-// to the pool. That runs while there is still a lot to do for the executor.
+// The only thread of a pool works for an executor when other work is scheduled.
+// The other work must run long before the executor has finished.
 template <typename Run>
-void ExpectThePoolHasItsTurn(const Run& run) {
+void ExpectThePoolRunsOtherWork(const Run& run) {
   Threads threads(1);
   const auto schedule = threads.Schedule();
   PoolExecutor executor(schedule, 2);
   std::atomic<bool> has_helped{false}, was_handed_over{false}, has_run{false};
   std::atomic<int> helped_after{0};
   run(executor, [&](std::int64_t, std::int64_t, int worker) {
-    if (has_run && helped_after > 0) return;  // all is shown
+    if (has_run && helped_after > 0) return;  // nothing left to show
     Work(std::chrono::microseconds(200));
     if (worker == 1) {
       has_helped = true;
@@ -210,21 +211,22 @@ void ExpectThePoolHasItsTurn(const Run& run) {
   EXPECT_GT(helped_after, 0);  // the helper came back
 }
 
-TEST(PoolExecutorTest, AHelperLeavesSoonAndComesBack) {
+TEST(PoolExecutorTest, HelperLeavesAndReturns) {
   constexpr std::int64_t kMany = 20000;  // 4 seconds
-  ExpectThePoolHasItsTurn([](Executor& executor, const auto& task) {
+  ExpectThePoolRunsOtherWork([](Executor& executor, const auto& task) {
     executor.ParallelSteps(1, kMany, task);
   });
-  ExpectThePoolHasItsTurn([](Executor& executor, const auto& task) {
+  ExpectThePoolRunsOtherWork([](Executor& executor, const auto& task) {
     executor.ParallelSteps(kMany / 4, 4, task);
   });
-  ExpectThePoolHasItsTurn([](Executor& executor, const auto& task) {
+  ExpectThePoolRunsOtherWork([](Executor& executor, const auto& task) {
     executor.ParallelSequences(kMany / 2, 2, task);
   });
 }
 
-// The pool's other thread was idle, and now waits for what the pool is to run.
-TEST(PoolExecutorTest, AHelperLeavesWhereTheOtherThreadIsBlocked) {
+// The other thread of the pool was idle, and now waits for work that the pool
+// must run.
+TEST(PoolExecutorTest, HelperLeavesIfTheOtherThreadIsBlocked) {
   std::promise<void> ran;
   std::atomic<bool> has_run{false};
   Threads threads(2);
@@ -246,8 +248,8 @@ TEST(PoolExecutorTest, AHelperLeavesWhereTheOtherThreadIsBlocked) {
   EXPECT_TRUE(has_run);
 }
 
-// As many users as threads: each has its own thread alone.
-TEST(PoolExecutorTest, NobodyHelpsWhereAThreadIsWantedElsewhere) {
+// As many users as threads, so each user gets only its own thread.
+TEST(PoolExecutorTest, NoHelperIfThreadsAreNeededElsewhere) {
   Threads threads;
   PoolUsers users;
   PoolExecutor executor(threads.Schedule(), 2, {}, &users);
@@ -274,7 +276,7 @@ TEST(PoolExecutorTest, NobodyHelpsWhereAThreadIsWantedElsewhere) {
 TEST(PoolExecutorTest, HelpersComeAndGo) {
   Threads threads;
   PoolUsers users;
-  const UsersNowAndAgain others(users, 1, std::chrono::microseconds(1));
+  const IntermittentUsers others(users, 1, std::chrono::microseconds(1));
   for (int i = 0; i < 20; ++i) {
     PoolExecutor executor(threads.Schedule(), 2 + i % 3, {}, &users);
     ExpectStepsInOrder(executor, 200, 1 + i % 7);
@@ -283,20 +285,20 @@ TEST(PoolExecutorTest, HelpersComeAndGo) {
   }
 }
 
-// Without memory to hand work over, the calling thread does it.
-TEST(PoolExecutorTest, DoesWithoutAPoolThatHasNoMemory) {
+// If scheduling fails for lack of memory, the calling thread runs all tasks.
+TEST(PoolExecutorTest, RunsWithoutThePoolIfItHasNoMemory) {
   PoolExecutor executor(
       [](const std::function<void()>&) { throw std::bad_alloc(); }, 4);
   ExpectEachTaskOnce(executor, 10);
   ExpectStepsInOrder(executor, 3, 4);
 }
 
-// What a call wrote, the next one reads, whichever thread it runs on.
-TEST(PoolExecutorTest, CallsFollowOneAnother) {
+// A call reads what the previous call wrote, on any thread.
+TEST(PoolExecutorTest, CallsSeeEarlierWrites) {
   Threads threads;
   for (int num_threads : {1, 2, 5}) {
     PoolExecutor executor(threads.Schedule(), num_threads);
-    std::vector<std::int64_t> calls(7);  // plain: races show
+    std::vector<std::int64_t> calls(7);  // exposes races
     std::atomic<int> errors{0};
     for (std::int64_t call = 0; call < 500; ++call) {
       const std::int64_t count = call % 7 + 1;
@@ -311,7 +313,7 @@ TEST(PoolExecutorTest, CallsFollowOneAnother) {
   }
 }
 
-TEST(PoolExecutorTest, AThreadThatComesLateJoinsIn) {
+TEST(PoolExecutorTest, LateThreadJoins) {
   Threads threads(1);
   const auto schedule = threads.Schedule();
   std::vector<std::function<void()>> waiting;
@@ -337,8 +339,8 @@ TEST(PoolExecutorTest, AThreadThatComesLateJoinsIn) {
   }
 }
 
-// So that in the next call it finds in its cache what it wrote in this one.
-TEST(PoolExecutorTest, AThreadTakesTheSameTasksInEachCallIfItCan) {
+// Then its cache holds what it wrote in the previous call.
+TEST(PoolExecutorTest, ThreadStartsWithTheSameTasksInEachCall) {
   Threads threads;
   PoolExecutor executor(threads.Schedule(), 2);
   for (int call = 0; call < 3; ++call) {
@@ -377,7 +379,7 @@ TEST(PoolExecutorTest, SchedulesNoMoreHelpersThanTasks) {
   EXPECT_EQ(scheduled, 2);
 }
 
-// Cancels in the second of five steps, and expects no task of a later one.
+// Cancels in the second of five steps, and expects no task of later steps.
 void ExpectNoStepAfterCancelling(Executor& executor,
                                  std::atomic<bool>& cancelled) {
   std::atomic<int> errors{0};
@@ -390,7 +392,7 @@ void ExpectNoStepAfterCancelling(Executor& executor,
   EXPECT_EQ(errors, 0);
 }
 
-TEST(SerialExecutorTest, LeavesOutTasksWhenCancelled) {
+TEST(SerialExecutorTest, SkipsTasksWhenCancelled) {
   std::atomic<bool> cancelled{false};
   SerialExecutor executor([&] { return cancelled.load(); });
   EXPECT_FALSE(executor.is_cancelled());
@@ -405,7 +407,7 @@ TEST(SerialExecutorTest, LeavesOutTasksWhenCancelled) {
   ExpectNoStepAfterCancelling(executor, cancelled);
 }
 
-TEST(PoolExecutorTest, LeavesOutTasksWhenCancelled) {
+TEST(PoolExecutorTest, SkipsTasksWhenCancelled) {
   Threads threads;
   for (int num_threads : {1, 2, 5}) {
     std::atomic<bool> cancelled{false};

@@ -1,5 +1,5 @@
-// The 16-bit floating-point types, as storage: the engine widens them to
-// float32 before it computes, but for products that the CPU has.
+// The 16-bit floating-point storage types. The engine computes in float32,
+// except in products that the CPU supports natively.
 
 #ifndef TF_RNN_OPS_CC_RNN_FLOAT16_H_
 #define TF_RNN_OPS_CC_RNN_FLOAT16_H_

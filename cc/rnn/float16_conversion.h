@@ -1,11 +1,11 @@
-// The 16-bit floating-point types to and from float32, on the host and on the
-// device. No instruction of one kind of processor is used, so that the results
-// are the same everywhere, be denormals flushed to zero or not.
+// Conversion between the 16-bit floating-point types and float32, on the CPU
+// and the GPU. Uses no processor-specific instruction, so the results are the
+// same everywhere, whether or not denormals are flushed to zero.
 
 #ifndef TF_RNN_OPS_CC_RNN_FLOAT16_CONVERSION_H_
 #define TF_RNN_OPS_CC_RNN_FLOAT16_CONVERSION_H_
 
-#if !defined(__CUDACC_RTC__)  // has it built in
+#if !defined(__CUDACC_RTC__)  // NVRTC has memcpy built in
 #include <string.h>
 #endif
 
@@ -48,7 +48,7 @@ inline float ToFloat(Half value) {
   return FloatFromBits(sign | ((magnitude << 13) + exponent));
 }
 
-// The bits without the lowest ones, rounded to nearest, ties to even.
+// Drops the lowest `count` bits, rounded to nearest, ties to even.
 inline std::uint32_t RoundedShift(std::uint32_t bits, int count) {
   const std::uint32_t half = 1u << (count - 1);
   return (bits + half - 1 + ((bits >> count) & 1)) >> count;
@@ -64,9 +64,9 @@ inline BFloat16 ToBFloat16(float value) {
 inline std::uint32_t HalfMagnitude(std::uint32_t float_magnitude) {
   constexpr std::uint32_t kOneHalf = 126u << 23;
   if (float_magnitude > kInfinityBits) return 0x7e00;
-  if (float_magnitude >= 143u << 23) return 0x7c00;  // from 2^16 on
+  if (float_magnitude >= 143u << 23) return 0x7c00;  // 2^16 and above
   if (float_magnitude < 113u << 23) {                // denormal: below 2^-14
-    // The lowest bit of a float32 in [0.5, 1) is worth 2^-24, as a half's is.
+    // The lowest bit of a float32 in [0.5, 1) is 2^-24, as for a denormal half.
     return BitsFromFloat(FloatFromBits(float_magnitude) + 0.5f) - kOneHalf;
   }
   return RoundedShift(float_magnitude - (112u << 23), 13);
@@ -78,7 +78,7 @@ inline Half ToHalf(float value) {
                                      HalfMagnitude(bits & kMagnitudeMask))};
 }
 
-// Elements as they are stored to and from elements to compute with.
+// Conversion between storage type and compute type.
 
 inline float ToCompute(Half value) { return ToFloat(value); }
 inline float ToCompute(BFloat16 value) { return ToFloat(value); }

@@ -30,7 +30,7 @@ class Float16ConversionTest : public testing::Test {};
 using Types = testing::Types<Half, BFloat16>;
 TYPED_TEST_SUITE(Float16ConversionTest, Types);
 
-TYPED_TEST(Float16ConversionTest, EveryValueIsKept) {
+TYPED_TEST(Float16ConversionTest, RoundTripsEveryValue) {
   for (int bits = 0; bits < 1 << 16; ++bits) {
     const TypeParam value = FromBits<TypeParam>(bits);
     const double expected = ToDouble(value);
@@ -46,7 +46,7 @@ TYPED_TEST(Float16ConversionTest, EveryValueIsKept) {
   }
 }
 
-// Of what lies between two neighbours, the middle goes to the even one.
+// The midpoint of two neighbors rounds to the even one.
 TYPED_TEST(Float16ConversionTest, RoundsToNearestEven) {
   const int infinity = To<TypeParam>(INFINITY).bits;
   for (int sign : {0, 1 << 15}) {
@@ -62,7 +62,7 @@ TYPED_TEST(Float16ConversionTest, RoundsToNearestEven) {
   }
 }
 
-TYPED_TEST(Float16ConversionTest, WhatIsTooLargeIsInfinite) {
+TYPED_TEST(Float16ConversionTest, OverflowIsInfinite) {
   const int infinity = To<TypeParam>(INFINITY).bits;
   const float largest = ToFloat(FromBits<TypeParam>(infinity - 1));
   const float step = largest - ToFloat(FromBits<TypeParam>(infinity - 2));

@@ -11,9 +11,10 @@
 
 namespace tf_rnn_ops::rnn {
 
-// While it lives, the calling thread reads and writes denormal numbers as zero,
-// as TensorFlow's own threads do: they carry no information in a network and
-// cost a hundred times an ordinary number.
+// While an object of this class exists, the calling thread treats denormal
+// numbers as zero, as TensorFlow's own threads do. Denormals carry no
+// information in a network and are about a hundred times slower than ordinary
+// numbers.
 class ScopedFlushDenormals {
  public:
   ScopedFlushDenormals() : saved_(Read()) { Write(saved_ | kFlushBits); }

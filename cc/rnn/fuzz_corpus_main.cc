@@ -1,5 +1,5 @@
-// Runs a fuzz target over its corpus, as a test that needs no fuzzer. The files
-// that are named have an input in each line, in hexadecimal.
+// Runs a fuzz target on its corpus, as a test without a fuzzer. Each line of
+// the given files is an input in hexadecimal.
 
 #include <cstddef>
 #include <cstdint>
@@ -34,19 +34,19 @@ int main(int argc, char** argv) {
     int number = 0;
     for (std::string line; std::getline(file, line); ++num_inputs) {
       std::fprintf(stderr, "%s:%d\n", argv[i], ++number);
-      if (line.size() % 2 != 0) Fail(argv[i], number, "half a byte");
+      if (line.size() % 2 != 0) Fail(argv[i], number, "odd number of digits");
       std::vector<std::uint8_t> bytes(line.size() / 2);
       for (std::size_t k = 0; k < bytes.size(); ++k) {
         const std::uint8_t high = Digit(line[2 * k]);
         const std::uint8_t low = Digit(line[2 * k + 1]);
         if (high > 15 || low > 15)
-          Fail(argv[i], number, "no hexadecimal digit");
+          Fail(argv[i], number, "not a hexadecimal digit");
         bytes[k] = static_cast<std::uint8_t>(high << 4 | low);
       }
       LLVMFuzzerTestOneInput(bytes.data(), bytes.size());
     }
   }
-  if (num_inputs == 0) Fail("corpus", 0, "there is no input");
+  if (num_inputs == 0) Fail("corpus", 0, "no inputs");
   std::fprintf(stderr, "%d inputs\n", num_inputs);
   return 0;
 }

@@ -1,5 +1,5 @@
-// What the fuzz targets share: how they read their input, and memory and an
-// executor in which mistakes show.
+// Shared by the fuzz targets: input parsing, and memory and an executor that
+// expose errors.
 
 #ifndef TF_RNN_OPS_CC_RNN_FUZZ_SUPPORT_H_
 #define TF_RNN_OPS_CC_RNN_FUZZ_SUPPORT_H_
@@ -21,14 +21,14 @@
 
 namespace tf_rnn_ops::rnn {
 
-// What a target requires of the engine; the fuzzer sees the abort.
+// Aborts, which the fuzzer reports, unless the condition holds.
 inline void Require(bool condition, const char* what) {
   if (condition) return;
-  std::fprintf(stderr, "error: not so: %s\n", what);
+  std::fprintf(stderr, "error: requirement failed: %s\n", what);
   std::abort();
 }
 
-// The bytes that a target is given, as numbers. Past their end all are zero.
+// Reads numbers from the input bytes of a target; zeros after the end.
 class FuzzInput {
  public:
   FuzzInput(const std::uint8_t* data, std::size_t size)
@@ -40,15 +40,15 @@ class FuzzInput {
     return *data_++;
   }
   bool Bool() { return Byte() % 2 == 1; }
-  // In [0, largest], where that is less than 256.
+  // In [0, largest], for largest < 256.
   std::int64_t UpTo(std::int64_t largest) { return Byte() % (largest + 1); }
   std::uint64_t Word(int num_bytes) {
     std::uint64_t word = 0;
     for (int i = 0; i < num_bytes; ++i) word = word << 8 | Byte();
     return word;
   }
-  // Any size that is not negative: the first byte says of how many bits it is,
-  // so that each magnitude is as likely as any other.
+  // Any non-negative size. The first byte selects the number of bits, so all
+  // magnitudes are equally likely.
   std::int64_t Size() {
     const int bits = Byte() % 64;
     const std::uint64_t word = Word((bits + 7) / 8);
@@ -56,7 +56,7 @@ class FuzzInput {
     return static_cast<std::int64_t>(word & mask);
   }
 
-  // What has not been read.
+  // The unread bytes.
   const std::uint8_t* rest() const { return data_; }
   std::size_t rest_size() const { return size_; }
 
@@ -65,13 +65,13 @@ class FuzzInput {
   std::size_t size_;
 };
 
-// An array in an allocation of just its size, so that AddressSanitizer sees
-// what is read or written beside it; null if its size is zero.
+// An array in an allocation of exactly its size, so that AddressSanitizer
+// detects out-of-bounds access; null if its size is zero.
 template <typename T>
 class ExactArray {
  public:
-  // misalignment: how many elements from an address aligned as TensorFlow
-  // aligns. Slices of tensors are so.
+  // misalignment: offset in elements from an address with TensorFlow's
+  // alignment, as in slices of tensors.
   explicit ExactArray(std::int64_t size, std::int64_t misalignment = 0)
       : size_(size) {
     if (size == 0) return;
@@ -111,7 +111,7 @@ inline bool IsNan(BFloat16 value) { return (value.bits & 0x7fff) > 0x7f80; }
 inline bool IsNan(float value) { return value != value; }
 inline bool IsNan(double value) { return value != value; }
 
-// Whether two arrays have the same bits. What is not a number may have any.
+// Whether two arrays have the same bits, where any two NaNs count as equal.
 template <typename T>
 bool AreSame(const ExactArray<T>& a, const ExactArray<T>& b) {
   for (std::int64_t i = 0; i < a.size(); ++i) {
@@ -129,28 +129,28 @@ void RequireSame(const std::vector<ExactArray<T>>& results,
                  const std::vector<ExactArray<T>>& others) {
   for (std::size_t i = 0; i < results.size(); ++i) {
     Require(AreSame(results[i], others[i]),
-            "a pass gives the same bits for any executor and garbage");
+            "a pass gives the same bits for any executor and initial memory");
   }
 }
 
-// Runs a kernel of the engine in a workspace of just the size that it asks for.
-// garbage: what every byte of that is.
+// Runs a kernel of the engine with a workspace of exactly the size it requests.
+// garbage: the initial byte of the workspace.
 template <typename Pass, typename Workspace, typename Kernel>
 void RunPass(Pass& a, Workspace workspace_size, Kernel kernel, int garbage,
              Executor& executor) {
   const std::int64_t size = workspace_size(a, executor.num_threads());
-  Require(size >= 0, "the workspace of a small pass can be counted");
+  Require(size >= 0, "the workspace size of a small pass does not overflow");
   ExactArray<char> workspace(size);
   workspace.Fill(garbage);
   a.workspace = workspace.data();
   kernel(a, executor);
 }
 
-// Makes the numbers that a network is given.
+// Generates the inputs of a network.
 class Values {
  public:
-  // are_any_bits: infinities, denormals and what is not a number too. Otherwise
-  // they are between -1 and 1.
+  // are_any_bits: includes infinities, denormals and NaN; otherwise values are
+  // between -1 and 1.
   Values(std::uint64_t seed, bool are_any_bits)
       : state_(seed), are_any_bits_(are_any_bits) {}
 
@@ -195,8 +195,8 @@ class Values {
   const bool are_any_bits_;
 };
 
-// Runs everything on the calling thread, but as threads might: the tasks of a
-// step in any order, here the last first, each with another worker.
+// Runs everything on the calling thread, but in an order that threads might
+// produce: the tasks of a step in reverse, each with another worker.
 class ScatteringExecutor final : public Executor {
  public:
   explicit ScatteringExecutor(int num_threads, IsCancelled is_cancelled = {})
@@ -235,7 +235,7 @@ inline InstructionSet ReadInstructionSet(FuzzInput& input) {
   return supported[static_cast<std::size_t>(input.Byte()) % supported.size()];
 }
 
-// Calls run(T()) with one of the four types.
+// Calls run(T()) for one of the four types.
 template <typename Run>
 void WithType(std::uint8_t choice, const Run& run) {
   switch (choice % 4) {
@@ -252,7 +252,7 @@ void WithType(std::uint8_t choice, const Run& run) {
 
 }  // namespace tf_rnn_ops::rnn
 
-// What libFuzzer calls, and fuzz_corpus_main.cc: a target.
+// The entry point of a target, called by libFuzzer and fuzz_corpus_main.cc.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data,
                                       std::size_t size);
 

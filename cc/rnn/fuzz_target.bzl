@@ -4,16 +4,16 @@ load("@rules_cc//cc:defs.bzl", "cc_binary", "cc_library", "cc_test")
 load("//cc/rnn:copts.bzl", "RNN_COPTS")
 
 def fuzz_target(name, srcs, deps):
-    """A libFuzzer binary, and a test that runs the same over its corpus.
+    """A libFuzzer binary, and a test that runs the target on its corpus.
 
-    The binary takes --config=fuzz. The test, NAME_corpus_test, takes any
-    compiler.
+    The binary requires --config=fuzz. The test, NAME_corpus_test, works with
+    any compiler.
 
     Args:
-      name: of the binary. corpus/NAME.hex holds its corpus, faults/NAME.hex
-        what once showed a fault.
-      srcs: where LLVMFuzzerTestOneInput is.
-      deps: of srcs.
+      name: name of the binary. corpus/NAME.hex holds its corpus, faults/NAME.hex
+        inputs that once caused failures.
+      srcs: sources that define LLVMFuzzerTestOneInput.
+      deps: dependencies of srcs.
     """
     cc_library(
         name = name + "_target",

@@ -8,8 +8,8 @@
 //   c = tanh(c_bar)
 //   h = u ∘ h_prev + (1 - u) ∘ c
 //
-// All arrays are dense and row-major, owned by the caller, and hold B = batch,
-// I = input_size and C = cell_size as written beside them. An output may not
+// All arrays are dense, row-major and owned by the caller. Shapes are given in
+// comments: B = batch, I = input_size and C = cell_size. An output must not
 // overlap an input or another output. Arrays of size zero may be null.
 
 #ifndef TF_RNN_OPS_CC_RNN_GRU_BLOCK_CELL_H_
@@ -46,7 +46,7 @@ struct GruBlockCellForward {
   void* workspace;  // [GruBlockCellKernels::forward_workspace] bytes
 };
 
-// The vector-Jacobian product of the step, up to the gates: the gradients of
+// The vector-Jacobian product of the step, up to the gates. The gradients of
 // the weights are products of these results with the inputs.
 //
 //   d_c_bar = (d_c + d_h ∘ (1 - u)) ∘ (1 - c ∘ c)
@@ -79,14 +79,14 @@ struct GruBlockCellBackward {
 // The step, compiled for one instruction set.
 template <typename T>
 struct GruBlockCellKernels {
-  // How many bytes of scratch memory a step needs with up to `num_threads`
-  // threads, or -1 if they exceed what std::int64_t can count. The pointers of
-  // the arguments are not looked at.
+  // The bytes of scratch memory that a step needs with up to `num_threads`
+  // threads, or -1 if they overflow std::int64_t. The pointers in the arguments
+  // are not read.
   std::int64_t (*forward_workspace)(const GruBlockCellForward<T>&,
                                     int num_threads);
   std::int64_t (*backward_workspace)(const GruBlockCellBackward<T>&,
                                      int num_threads);
-  // The same bits for any executor.
+  // The results are bit-identical for any executor.
   void (*forward)(const GruBlockCellForward<T>&, Executor&);
   void (*backward)(const GruBlockCellBackward<T>&, Executor&);
 };

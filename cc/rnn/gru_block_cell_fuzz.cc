@@ -1,6 +1,6 @@
-// Fuzzes the steps of GRU cells of any size: their workspaces are counted or
-// refused, and small ones touch nothing beside their arrays, read nothing that
-// nothing has written, and give the same bits on threads.
+// Fuzzes the steps of GRU cells of any size. Workspace sizes must be correct or
+// reported as overflow. Small steps must not access memory outside their arrays
+// or read uninitialized memory, and must give the same bits with threads.
 
 #include <cstddef>
 #include <cstdint>
@@ -15,7 +15,7 @@
 namespace tf_rnn_ops::rnn {
 namespace {
 
-constexpr int kNan = 0xff;  // every byte of one
+constexpr int kNan = 0xff;  // a NaN has this value in every byte
 constexpr int kZero = 0;
 
 template <typename T>
@@ -32,7 +32,7 @@ class FuzzedSteps {
     }
   }
 
-  // garbage: what is in all memory that the engine is to write.
+  // garbage: the initial byte of all memory that the engine writes.
   std::vector<ExactArray<T>> Forward(int garbage, Executor& executor) const {
     std::vector<ExactArray<T>> results = Results({Of(1), Of(1), Of(1), Of(1)});
     for (ExactArray<T>& result : results) result.Fill(garbage);
@@ -52,7 +52,7 @@ class FuzzedSteps {
     return results;
   }
 
-  // given: a bit for each array that may be null.
+  // given: one bit for each optional array.
   std::vector<ExactArray<T>> Backward(int given, int garbage,
                                       Executor& executor) const {
     std::vector<ExactArray<T>> results =
@@ -117,7 +117,7 @@ class FuzzedSteps {
 template <typename T>
 void RunSteps(FuzzInput& input) {
   const InstructionSet instruction_set = ReadInstructionSet(input);
-  // A few are so large that they are shared between threads.
+  // A few are large enough to be shared between threads.
   const bool is_large = input.UpTo(15) == 0;
   const std::int64_t batch = input.UpTo(is_large ? 70 : 17);
   const std::int64_t input_size = input.UpTo(is_large ? 120 : 40);
@@ -134,7 +134,7 @@ void RunSteps(FuzzInput& input) {
               steps.Backward(given, kZero, scattering));
 }
 
-// Whether tensors of these shapes can be.
+// Whether tensors of these shapes can exist.
 bool AreCountable(const GruBlockCellSize& size) {
   constexpr std::int64_t kBytes = sizeof(double);
   const CheckedInt fan_in = CheckedInt(size.input_size) + size.cell_size;
@@ -155,7 +155,7 @@ void CheckWorkspaces(FuzzInput& input) {
   backward.size = size;
   Require(kernels.forward_workspace(forward, num_threads) >= -1 &&
               kernels.backward_workspace(backward, num_threads) >= -1,
-          "a workspace is counted or refused");
+          "a workspace size is valid or -1");
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// What the tests of GRUBlockCell's engines share: cells, what goes into them,
-// and the plain reference.
+// Shared by the tests of GRUBlockCell's engines: cells, their inputs, and the
+// plain reference.
 
 #ifndef TF_RNN_OPS_CC_RNN_GRU_BLOCK_CELL_REFERENCE_H_
 #define TF_RNN_OPS_CC_RNN_GRU_BLOCK_CELL_REFERENCE_H_
@@ -83,7 +83,8 @@ inline void ExpectSameBits(const BackwardResult& a, const BackwardResult& b) {
   EXPECT_TRUE(a.d_r_bar_u_bar == b.d_r_bar_u_bar);
 }
 
-// About those of vectors, tiles, panels, chunks and tasks, and of few rows.
+// Near the sizes of vectors, tiles, panels, chunks and tasks, and with few
+// rows.
 constexpr GruBlockCellSize kGruBlockCellSizes[] = {
     {1, 1, 1},     {2, 3, 5},     {1, 128, 256}, {3, 17, 33},   {7, 16, 64},
     {0, 3, 4},     {3, 0, 4},     {3, 4, 0},     {3, 0, 0},     {0, 0, 0},

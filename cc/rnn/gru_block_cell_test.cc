@@ -43,7 +43,7 @@ TYPED_TEST(GruBlockCellTest, BackwardEqualsTheReference) {
   }
 }
 
-TYPED_TEST(GruBlockCellTest, SameBitsWhereverTheArraysLie) {
+TYPED_TEST(GruBlockCellTest, BitsDoNotDependOnAlignment) {
   ForEachSize<TypeParam>([&](Case&, Engine<TypeParam>& engine) {
     SerialExecutor executor;
     ForwardResult forward = engine.Forward(executor);
@@ -56,8 +56,8 @@ TYPED_TEST(GruBlockCellTest, SameBitsWhereverTheArraysLie) {
   });
 }
 
-// The weights of a column, if forward, or of a row are those of all others, and
-// so are the samples.
+// All samples are equal, and the weights of all columns (if forward) or rows
+// are equal.
 Case UniformCase(const GruBlockCellSize& size, bool forward) {
   Case k = RandomCase(size, 1);
   const std::int64_t fan_in = size.input_size + size.cell_size;
@@ -83,7 +83,7 @@ void ExpectUniform(const Array& array, const std::string& what) {
   for (double value : array) ASSERT_EQ(value, array[0]) << what;
 }
 
-TYPED_TEST(GruBlockCellTest, SameBitsWhereverAnElementIs) {
+TYPED_TEST(GruBlockCellTest, BitsDoNotDependOnElementPosition) {
   SerialExecutor executor;
   for (InstructionSet instruction_set : SupportedInstructionSets()) {
     for (std::int64_t batch : {1, 3, 11, 41}) {

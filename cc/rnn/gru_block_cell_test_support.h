@@ -1,4 +1,4 @@
-// What the tests of gru_block_cell.h share: the engine that runs the cells of
+// Shared by the tests of gru_block_cell.h: the engine that runs the cells of
 // gru_block_cell_reference.h.
 
 #ifndef TF_RNN_OPS_CC_RNN_GRU_BLOCK_CELL_TEST_SUPPORT_H_
@@ -18,8 +18,8 @@
 
 namespace tf_rnn_ops::rnn {
 
-// An array that begins `offset` elements after an allocation does, with given
-// values or, to be written, with garbage.
+// An array that starts `offset` elements into an allocation, with the given
+// values or, for output, with garbage.
 template <typename T>
 class Shifted {
  public:
@@ -60,7 +60,7 @@ struct Engine {
         d_c(Rounded<T>(k.d_c)),
         d_h(Rounded<T>(k.d_h)) {}
 
-  // With every array `offset` elements into its allocation.
+  // Every array starts `offset` elements into its allocation.
   ForwardResult Forward(Executor& executor, std::size_t offset = 0) {
     const std::size_t state = size.batch * size.cell_size;
     const auto in = [offset](const std::vector<T>& values) {
@@ -89,7 +89,7 @@ struct Engine {
     return {r.ToDoubles(), u.ToDoubles(), c.ToDoubles(), h.ToDoubles()};
   }
 
-  // Of the forward result, rounded to T in place.
+  // Uses the forward result, which is rounded to T in place.
   BackwardResult Backward(ForwardResult& f, bool with_gate_gradients,
                           Executor& executor, std::size_t offset = 0) {
     const std::size_t state = size.batch * size.cell_size;
@@ -127,7 +127,7 @@ struct Engine {
             d_r_bar_u_bar.ToDoubles()};
   }
 
-  // So many bytes of garbage, `offset` elements into an allocation.
+  // `bytes` bytes of garbage, `offset` elements into an allocation.
   static std::vector<ComputeType<T>> Workspace(std::int64_t bytes,
                                                std::size_t offset) {
     return std::vector<ComputeType<T>>(offset + bytes / sizeof(ComputeType<T>),
@@ -139,7 +139,7 @@ struct Engine {
   std::vector<T> x, h_prev, w_ru, w_c, b_ru, b_c, d_r, d_u, d_c, d_h;
 };
 
-// Calls check(case, engine) for sizes about those of vectors, tiles, panels,
+// Calls check(case, engine) for sizes near those of vectors, tiles, panels,
 // chunks and tasks, and for few rows, under every instruction set.
 template <typename T>
 void ForEachSize(const std::function<void(Case&, Engine<T>&)>& check) {

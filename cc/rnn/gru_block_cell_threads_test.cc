@@ -16,7 +16,7 @@ TYPED_TEST(GruBlockCellThreadsTest, SameBitsForAnyNumberOfThreads) {
     const BackwardResult backward = engine.Backward(forward, true, serial);
     for (int num_threads : {2, 5}) {
       Threads threads;
-      // If one left just now, steps are shared that otherwise are too short.
+      // If an executor has just left, short steps are shared too.
       PoolUsers users;
       users.Enter();
       users.Leave();

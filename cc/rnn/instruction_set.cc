@@ -19,23 +19,23 @@ constexpr InstructionSet kAll[] = {
     InstructionSet::kAvx512Bf16, InstructionSet::kAmx};
 
 #if defined(TF_RNN_OPS_HAS_HIGHER_SETS)
-// What GCC 12's __builtin_cpu_supports does not know.
+// Features that GCC 12's __builtin_cpu_supports does not know.
 bool CpuHasAvx512Bfloat16() {
-  constexpr unsigned kAvx512Bfloat16 = 1u << 5;  // EAX of leaf 7, 1
+  constexpr unsigned kAvx512Bfloat16 = 1u << 5;  // EAX of leaf 7, subleaf 1
   unsigned eax, ebx, ecx, edx;
   return __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) &&
          (eax & kAvx512Bfloat16) != 0;
 }
 bool CpuHasAmxBfloat16() {
-  constexpr unsigned kAmxBfloat16 = 1u << 22;  // EDX of leaf 7, 0
+  constexpr unsigned kAmxBfloat16 = 1u << 22;  // EDX of leaf 7, subleaf 0
   constexpr unsigned kAmxTile = 1u << 24;      // likewise
   unsigned eax, ebx, ecx, edx;
   return __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) &&
          (edx & kAmxBfloat16) != 0 && (edx & kAmxTile) != 0;
 }
 
-// Asks the operating system for the tile registers, which it grants a process
-// on demand. What was granted stays so.
+// Requests the tile registers from the operating system, which grants them to a
+// process on demand. The permission is permanent.
 bool MayUseTiles() {
 #if defined(__linux__)
   constexpr int kRequestPermission = 0x1023;  // ARCH_REQ_XCOMP_PERM
@@ -73,7 +73,7 @@ bool Supports(InstructionSet instruction_set) {
   }
 }
 
-// The cap that TF_RNN_OPS_ISA sets, or none.
+// The maximum instruction set from TF_RNN_OPS_ISA, if set.
 InstructionSet CapFromEnvironment() {
   constexpr InstructionSet kNone = InstructionSet::kAmx;
   const char* value = std::getenv("TF_RNN_OPS_ISA");
@@ -81,8 +81,8 @@ InstructionSet CapFromEnvironment() {
   InstructionSet cap;
   if (ParseInstructionSet(value, &cap)) return cap;
   std::fprintf(stderr,
-               "tf_rnn_ops: TF_RNN_OPS_ISA is \"%s\" and is ignored; it should "
-               "be baseline, avx2, avx512, avx512_bf16 or amx\n",
+               "tf_rnn_ops: ignoring TF_RNN_OPS_ISA \"%s\"; it must be "
+               "baseline, avx2, avx512, avx512_bf16 or amx\n",
                value);
   return kNone;
 }
@@ -127,7 +127,8 @@ InstructionSet ActiveInstructionSet() {
   static const InstructionSet active = [] {
     const InstructionSet cap = CapFromEnvironment();
     InstructionSet highest = InstructionSet::kBaseline;
-    // None above the cap is asked after: what the system grants stays so.
+    // Do not probe sets above the cap: permissions from the system are
+    // permanent.
     for (InstructionSet candidate : kAll) {
       if (candidate <= cap && Supports(candidate)) highest = candidate;
     }

@@ -15,7 +15,7 @@
 namespace tf_rnn_ops::rnn {
 namespace {
 
-// The choice is made once in a process, so each case runs in one of its own.
+// The choice is made once per process, so each case runs in its own process.
 void ExpectActive(const char* variable, InstructionSet expected) {
   if (variable == nullptr) {
     unsetenv("TF_RNN_OPS_ISA");
@@ -27,8 +27,8 @@ void ExpectActive(const char* variable, InstructionSet expected) {
 }
 
 #if defined(__linux__) && defined(TF_RNN_OPS_HAS_HIGHER_SETS)
-// Whether the system has granted this process AMX's tile registers; none where
-// it does not know.
+// Whether the system has granted this process the AMX tile registers; nullopt
+// if the system does not know them.
 std::optional<bool> TilesArePermitted() {
   constexpr int kGetPermission = 0x1022;  // ARCH_GET_XCOMP_PERM
   constexpr int kTileData = 18;           // XFEATURE_XTILEDATA
@@ -37,8 +37,9 @@ std::optional<bool> TilesArePermitted() {
   return (permitted >> kTileData & 1) != 0;
 }
 
-// The first test: processes inherit what others here are granted.
-TEST(InstructionSetTest, TilesAreAskedForWhereAmxMayBeUsedAlone) {
+// Must be the first test, because child processes inherit permissions granted
+// to this process.
+TEST(InstructionSetTest, TilesAreRequestedOnlyIfAmxIsAllowed) {
   if (TilesArePermitted() != false) GTEST_SKIP();
   for (InstructionSet cap :
        {InstructionSet::kAvx512Bf16, InstructionSet::kAmx}) {
@@ -91,7 +92,7 @@ TEST(InstructionSetTest, AnUnknownNameIsReportedAndIgnored) {
   EXPECT_EXIT(
       std::exit(
           ActiveInstructionSet() == SupportedInstructionSets().back() ? 0 : 1),
-      testing::ExitedWithCode(0), "TF_RNN_OPS_ISA is \"avx3\"");
+      testing::ExitedWithCode(0), "ignoring TF_RNN_OPS_ISA \"avx3\"");
 }
 
 }  // namespace

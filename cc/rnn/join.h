@@ -1,4 +1,4 @@
-// Messages made of parts.
+// Builds messages from parts.
 
 #ifndef TF_RNN_OPS_CC_RNN_JOIN_H_
 #define TF_RNN_OPS_CC_RNN_JOIN_H_
@@ -9,7 +9,7 @@
 
 namespace tf_rnn_ops::rnn {
 
-// The parts of a message, one after the other, whatever the user's language.
+// Concatenates the parts, formatted in the classic locale.
 template <typename... Part>
 std::string Join(const Part&... parts) {
   std::ostringstream text;

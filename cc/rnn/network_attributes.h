@@ -1,5 +1,4 @@
-// What the attributes of the CudnnRNN ops say of a network: for the ops' shape
-// functions and for their kernels.
+// The attributes of the CudnnRNN ops, shared by shape functions and kernels.
 
 #ifndef TF_RNN_OPS_CC_RNN_NETWORK_ATTRIBUTES_H_
 #define TF_RNN_OPS_CC_RNN_NETWORK_ATTRIBUTES_H_
@@ -18,47 +17,47 @@ struct NetworkAttributes {
   std::int64_t num_directions = 1;
   float dropout = 0;
   std::int64_t num_proj = 0;
-  // Of the attributes that were read by their names.
+  // The first error that RnnModeOf, ActivationOf or CheckName found.
   std::string name_error;
 
-  // The network of these sizes, which fit the attributes. A projection to
-  // num_units is none, as in cuDNN.
+  // The network with these sizes, which must fit the attributes. As in cuDNN,
+  // num_proj == num_units means no projection.
   RnnConfig Config(std::int64_t num_layers, std::int64_t num_units,
                    std::int64_t input_size) const;
 
-  // What is wrong, in words; empty if nothing is: with the attributes alone,
-  // and with sizes beside them.
+  // Error messages, empty if there is no error: about the attributes alone, and
+  // about the attributes combined with sizes.
   std::string Error() const;
   std::string NumUnitsError(std::int64_t num_units) const;
   std::string InputSizeError(std::int64_t num_units,
                              std::int64_t input_size) const;
-  // Where CudnnRnnParamsSize is negative. Sizes in words: they may be unknown.
+  // The error if CudnnRnnParamsSize is negative. Takes sizes as text because
+  // they may be unknown.
   std::string TooManyParams(const std::string& num_layers,
                             const std::string& num_units,
                             const std::string& input_size) const;
 };
 
-// The mode of a name in RnnModes(), and the activation of one in
-// ActivationNames(). Of other names, which TensorFlow's op definitions refuse,
-// they make an error unless there is one already.
+// Convert a name from RnnModes() or ActivationNames(). For other names, which
+// TensorFlow's op definitions reject, they set *error unless it is already set.
 RnnMode RnnModeOf(const std::string& name, std::string* error);
 Activation ActivationOf(const char* attribute, const std::string& name,
                         std::string* error);
-// Does so of a name that is none of `names`.
+// Sets *error, unless it is already set, if `name` is not one of `names`.
 void CheckName(const char* attribute, const std::string& name,
                const std::vector<const char*>& names, std::string* error);
 
-// What the cell of a Keras layer is.
+// The attributes that describe the cell of a Keras layer.
 struct CellAttributes {
   RnnMode mode = RnnMode::kLstm;
   Activations activations{};
   std::string name_error;
 
-  // What is wrong, in words; empty if nothing is.
+  // An error message, empty if there is no error.
   std::string Error() const;
 };
 
-// get(name, pointer): returns a status.
+// get(name, pointer) returns a status.
 template <typename Get>
 auto ReadCellAttributes(const Get& get, CellAttributes* attributes) {
   std::string rnn_mode, state, gate;
@@ -73,8 +72,8 @@ auto ReadCellAttributes(const Get& get, CellAttributes* attributes) {
   return status;
 }
 
-// Reads all but num_proj, which not every op has. get(name, pointer): returns a
-// status.
+// Reads all attributes except num_proj, which some ops do not have.
+// get(name, pointer) returns a status.
 template <typename Get>
 auto ReadNetworkAttributes(const Get& get, NetworkAttributes* attributes) {
   std::string rnn_mode, direction;

@@ -1,4 +1,4 @@
-// A place in a counter-based stream of random numbers.
+// A position in a counter-based random stream.
 
 #ifndef TF_RNN_OPS_CC_RNN_RANDOM_STREAM_H_
 #define TF_RNN_OPS_CC_RNN_RANDOM_STREAM_H_

@@ -8,7 +8,7 @@
 namespace tf_rnn_ops::rnn {
 namespace {
 
-// Of an element, as TensorFlow names it.
+// TensorFlow's name of the element type.
 template <typename T>
 constexpr char kTypeName[] = "float64";
 template <>
@@ -35,7 +35,7 @@ struct Header {
   std::int64_t num_proj;
   std::int64_t time;
   std::int64_t batch;
-  std::uint64_t sequences;  // a hash of their lengths and steps
+  std::uint64_t sequences;  // hash of sequence lengths and step order
   float dropout;
   std::uint16_t device;
   std::uint8_t is_sorted;
@@ -46,8 +46,8 @@ struct Header {
 };
 static_assert(sizeof(Header) == kReserveSpaceHeaderBytes);
 
-// FNV-1a of the lengths, the steps and whether the input is reversed; 0 where
-// all sequences have all steps in their order.
+// FNV-1a hash of the lengths, the steps and whether the input is reversed. 0 if
+// all sequences have full length and natural order.
 std::uint64_t HashSequences(const ReserveSpaceKey& key) {
   const StepOrder& order = key.step_order;
   if (key.sequence_lengths == nullptr && order.steps == nullptr &&
@@ -62,7 +62,7 @@ std::uint64_t HashSequences(const ReserveSpaceKey& key) {
   };
   add(key.sequence_lengths, key.size.batch);
   add(order.steps, key.size.batch * key.size.time);
-  constexpr std::int32_t kReversed = -1;  // no length, and no place
+  constexpr std::int32_t kReversed = -1;  // neither a length nor a position
   add(&kReversed, order.is_input_reversed ? 1 : 0);
   return hash;
 }
@@ -114,7 +114,7 @@ const char* ModeName(std::int64_t mode) {
              : "unknown";
 }
 
-// Collects what differs, in words.
+// Collects descriptions of differences.
 class Differences {
  public:
   template <typename V>
@@ -154,7 +154,7 @@ std::string Describe(const Header& recorded, const Header& expected) {
   }
   if (recorded.state_activation != expected.state_activation ||
       recorded.gate_activation != expected.gate_activation) {
-    differences.Add("its activations were others");
+    differences.Add("the activations differ");
   }
   differences.CompareTruth("skip_input", recorded.skip_input,
                            expected.skip_input);
@@ -170,20 +170,19 @@ std::string Describe(const Header& recorded, const Header& expected) {
   differences.Compare("batch", recorded.batch, expected.batch);
   if (std::memcmp(recorded.type_name, expected.type_name,
                   sizeof(recorded.type_name)) != 0) {
-    differences.Add("T", "another", expected.type_name);
+    differences.Add("T", "another type", expected.type_name);
   }
   differences.Compare("dropout", recorded.dropout, expected.dropout);
   if (recorded.has_keras_weights != expected.has_keras_weights) {
-    differences.Add("its weights had another layout");
+    differences.Add("the layout of the weights differs");
   } else if (recorded.sequences != expected.sequences) {
-    differences.Add(expected.has_keras_weights
-                        ? "mask or go_backwards were others"
-                        : "sequence_lengths were others");
+    differences.Add(expected.has_keras_weights ? "mask or go_backwards differ"
+                                               : "sequence_lengths differ");
   }
   if (recorded.device == expected.device &&
       recorded.variant != expected.variant) {
     differences.Add(
-        "it ran on another version of cuDNN, with another precision or by "
+        "it ran with another version of cuDNN, another precision or "
         "another algorithm");
   }
   return differences.text();
@@ -197,7 +196,7 @@ std::int64_t ReserveSpaceSize(const RnnConfig& config, const RnnSize& size) {
   const CheckedInt outputs =
       LayerOutputSize(config, size) * NumKeptOutputs<T>(config);
   constexpr std::int64_t kElements =
-      sizeof(ComputeType<T>) / sizeof(T);  // for an activation
+      sizeof(ComputeType<T>) / sizeof(T);  // per activation
   const CheckedInt total =
       (cells + outputs) * kElements +
       kReserveSpaceHeaderBytes / static_cast<std::int64_t>(sizeof(T));
@@ -218,24 +217,24 @@ std::string ReserveSpaceMismatch(const ReserveSpaceKey& key, const void* header,
                                  std::int64_t num_elements,
                                  std::int64_t expected_size) {
   const std::string sizes = "it has " + std::to_string(num_elements) +
-                            " elements and should have " +
+                            " elements instead of " +
                             std::to_string(expected_size);
   if (num_elements * static_cast<std::int64_t>(sizeof(T)) <
       kReserveSpaceHeaderBytes) {
-    return "it is not what a forward pass with is_training=True returned: " +
+    return "it does not come from a forward pass with is_training=True: " +
            sizes;
   }
   const Header recorded = ReadHeader(header);
   const std::string foreign =
-      "it is not what tf_rnn_ops's forward pass returned, as when TensorFlow's "
-      "own kernel for GPUs ran it";
+      "it does not come from a forward pass of tf_rnn_ops; for example, "
+      "TensorFlow's own GPU kernel may have run it";
   if (recorded.magic != kMagic || recorded.is_sorted > 1) return foreign;
   const std::string differences = Describe(
       recorded, MakeHeader<T>(key, recorded.stream, recorded.is_sorted != 0));
   if (!differences.empty()) {
-    return "the forward pass that returned it was another: " + differences;
+    return "it comes from a different forward pass: " + differences;
   }
-  // Without lengths there is nothing to sort by.
+  // Samples without lengths cannot be sorted.
   if (recorded.is_sorted != 0 && key.sequence_lengths == nullptr) {
     return foreign;
   }

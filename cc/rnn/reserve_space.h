@@ -1,18 +1,20 @@
-// What the forward pass of a network leaves for its backward pass.
+// The data that the forward pass of a network saves for its backward pass.
 //
-// First a header that names the configuration and the order of the samples, 128
-// bytes. Then, in the type that the engine computes in, activations for each
-// time and sample, in that order:
+// It starts with a 128-byte header that describes the configuration and the
+// order of the samples. Then come activations for each time and sample in that
+// order, in the compute type:
 //
-//   - of each pseudo-layer, what its cell needs: LSTM i, f, g, o and c,
-//     5 * num_units; GRU r, u, n and R_n h_prev + bR_n, 4 * num_units; none for
-//     rnn_relu and rnn_tanh, whose outputs say enough;
-//   - of each layer but the last, its output, num_directions * output_size;
-//   - of the last layer too, in a 16-bit type, but for LSTMs: gradients of what
-//     is saturated, 1 - h^2 or h - n, are lost in an output that was rounded;
-//     and of a Keras layer, whose backward pass is not given the output.
+//   - for each pseudo-layer, the values that its cell keeps: i, f, g, o and c
+//     for LSTM, 5 * num_units; r, u, n and R_n h_prev + bR_n for GRU,
+//     4 * num_units; none for rnn_relu and rnn_tanh, which need only their
+//     outputs;
+//   - for each layer except the last, its output, num_directions * output_size;
+//   - for the last layer too if the type has 16 bits and the cell is not an
+//     LSTM, because rounding the output would lose the gradients of saturated
+//     units (1 - h^2 or h - n); and for a Keras layer, whose backward pass does
+//     not get the output.
 //
-// Dropout masks are drawn again from the header's random stream.
+// Dropout masks are regenerated from the random stream in the header.
 
 #ifndef TF_RNN_OPS_CC_RNN_RESERVE_SPACE_H_
 #define TF_RNN_OPS_CC_RNN_RESERVE_SPACE_H_
@@ -29,11 +31,12 @@ namespace tf_rnn_ops::rnn {
 
 constexpr std::int64_t kReserveSpaceHeaderBytes = 128;
 
-// A copy of the header. It decides what a pass reads and where, so a pass that
-// checked it must not read it again from memory that others may write to.
+// A copy of the header. The header determines which memory a pass accesses.
+// After a pass has checked it, it must not read it again from memory that
+// others may modify.
 using ReserveSpaceHeader = std::array<char, kReserveSpaceHeaderBytes>;
 
-// How many layers' outputs are kept, from the first on.
+// Number of layers, counted from the first, whose outputs are kept.
 template <typename T>
 constexpr std::int64_t NumKeptOutputs(const RnnConfig& config) {
   const bool keeps_last =
@@ -48,17 +51,17 @@ inline CheckedInt LayerOutputSize(const RnnConfig& config,
          config.output_size();
 }
 
-// The size of what the cells of a layer keep, for each unit, sample, time and
-// direction.
+// Number of values that the cells of a layer keep, over all units, samples,
+// times and directions.
 inline CheckedInt LayerKeptSize(const RnnConfig& config, const RnnSize& size) {
   return CheckedInt(size.time) * size.batch * config.num_directions *
          TraitsOf(config.mode).kept * config.num_units;
 }
 
-// What computes a pass.
+// The device that runs a pass.
 enum class Device : std::uint16_t { kCpu, kGpu };
 
-// What must be the same in the forward pass and the backward pass.
+// The parameters that must match between the forward and the backward pass.
 struct ReserveSpaceKey {
   RnnConfig config;
   RnnSize size;
@@ -66,34 +69,34 @@ struct ReserveSpaceKey {
   const std::int32_t* sequence_lengths;  // [batch], or null
   float dropout;
   Device device = Device::kCpu;
-  // What else tells apart what the device keeps.
+  // Distinguishes the formats that a device may use.
   std::uint64_t variant = 0;
   StepOrder step_order = {};
 };
 
-// The number of elements of type T, or -1 if it exceeds what std::int64_t can
-// count. 16-bit types take two elements for an activation.
+// Number of elements of type T, or -1 if it overflows std::int64_t. For 16-bit
+// types, an activation takes two elements.
 template <typename T>
 std::int64_t ReserveSpaceSize(const RnnConfig& config, const RnnSize& size);
 
 // Fills the header.
-// is_sorted: whether the samples lie as SortSamples orders them, not as they
-// come.
+// is_sorted: whether the samples are in the order of SortSamples.
 template <typename T>
 void WriteReserveSpaceHeader(const ReserveSpaceKey& key,
                              const RandomStream& stream, void* reserve_space,
                              bool is_sorted = false);
 
-// What is wrong with a reserve_space of `num_elements` for a backward pass with
-// this key, in words; empty if nothing is.
-// header: its first bytes, if it has so many.
-// expected_size: the number of elements that it should have.
+// Returns why a reserve_space of `num_elements` does not fit a backward pass
+// with this key, or an empty string if it does.
+// header: its first bytes, if it has that many.
+// expected_size: the required number of elements.
 template <typename T>
 std::string ReserveSpaceMismatch(const ReserveSpaceKey& key, const void* header,
                                  std::int64_t num_elements,
                                  std::int64_t expected_size);
 
-// The same for one of the CPU's engine that nobody else writes to: of tests.
+// The same for a reserve_space of the CPU engine that no other thread modifies.
+// For tests.
 template <typename T>
 std::string ReserveSpaceMismatch(const ReserveSpaceKey& key,
                                  const T* reserve_space,
@@ -102,32 +105,32 @@ std::string ReserveSpaceMismatch(const ReserveSpaceKey& key,
                                  ReserveSpaceSize<T>(key.config, key.size));
 }
 
-// What computed the forward pass that left a reserve_space.
+// Which device and format the forward pass used.
 struct ReserveSpaceOrigin {
   Device device;
   std::uint64_t variant;
 };
-// The CPU, for what is no reserve_space at all.
+// Returns the CPU if this is not a valid header.
 ReserveSpaceOrigin FindReserveSpaceOrigin(const ReserveSpaceHeader& header);
 
-// Copies the header; zeros where there are too few bytes for one.
+// Copies the header; zeros if there are too few bytes for one.
 ReserveSpaceHeader CopyReserveSpaceHeader(const void* reserve_space,
                                           std::int64_t num_bytes);
 
-// The stream in the header.
+// The random stream in the header.
 RandomStream ReserveSpaceStream(const ReserveSpaceHeader& header);
 
 // Whether the header says that the samples are sorted.
 bool ReserveSpaceIsSorted(const ReserveSpaceHeader& header);
 
-// How many values of the stream's counter the mask of a layer's output takes:
-// four elements each.
+// Number of counter values that the dropout mask of a layer's output consumes,
+// one for four elements.
 inline std::int64_t NumLayerDropoutSamples(const RnnConfig& config,
                                            const RnnSize& size) {
   return (LayerOutputSize(config, size).value() + 3) / 4;
 }
 
-// How many the masks of all layers but the first take.
+// The same for the masks of all layers above the first.
 std::int64_t NumDropoutSamples(const RnnConfig& config, const RnnSize& size,
                                float dropout);
 

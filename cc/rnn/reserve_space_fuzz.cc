@@ -1,5 +1,6 @@
-// Fuzzes what the backward passes are given as reserve_space: any bytes. What
-// the check lets through, they run over, and touch nothing beside it.
+// Fuzzes the reserve_space argument of the backward passes with arbitrary
+// bytes. A pass must not access memory outside a reserve_space that the check
+// accepts.
 
 #include <algorithm>
 #include <cstddef>
@@ -15,9 +16,9 @@
 namespace tf_rnn_ops::rnn {
 namespace {
 
-// A reserve_space of any size and contents: what the backward pass wants, with
-// bytes changed here and there, since a fuzzer would hardly find a header that
-// is right; or what is left of the input.
+// A reserve_space of any size and contents: a correct one with some bytes
+// changed, because a fuzzer would hardly find a correct header; or the rest of
+// the input.
 template <typename T>
 ExactArray<T> ReadReserveSpace(const FuzzedNetwork& network, FuzzInput& input) {
   const std::int64_t expected =
@@ -71,7 +72,7 @@ void FuzzReserveSpace(FuzzInput& input) {
   if (!mismatch.empty()) return;
   Require(
       reserve_space.size() == ReserveSpaceSize<T>(network.config, network.size),
-      "what is let through has the size that is read");
+      "an accepted reserve_space has the size that a pass reads");
   RunBackwardPasses(network, reserve_space, input);
 }
 

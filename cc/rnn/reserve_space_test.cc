@@ -31,7 +31,7 @@ TEST(ReserveSpaceTest, SizeOfEachMode) {
   };
   EXPECT_EQ(size(RnnMode::kLstm, 1.0f), 32 + 2 * 50 + 10);
   EXPECT_EQ(size(RnnMode::kGru, 1.0f), 32 + 2 * 40 + 10);
-  // The last layer's output too, but for LSTMs.
+  // Includes the last layer's output, except for LSTM.
   EXPECT_EQ(size(RnnMode::kLstm, Half{}), 64 + 2 * (2 * 50 + 10));
   EXPECT_EQ(size(RnnMode::kGru, Half{}), 64 + 2 * (2 * 40 + 20));
   for (RnnMode plain : {RnnMode::kTanh, RnnMode::kRelu}) {
@@ -40,20 +40,20 @@ TEST(ReserveSpaceTest, SizeOfEachMode) {
   }
 }
 
-TEST(ReserveSpaceTest, SizeThatCannotBeCounted) {
+TEST(ReserveSpaceTest, OverflowingSize) {
   const std::int64_t large = std::int64_t{1} << 31;
   EXPECT_EQ(ReserveSpaceSize<float>(kConfig, {large, large}), -1);
   const RnnConfig config{RnnMode::kGru, false, 1, large, 1, large, 0};
   EXPECT_EQ(ReserveSpaceSize<Half>(config, {1, 1}), -1);
 }
 
-TEST(ReserveSpaceTest, SizeOfHoweverManyStepsOfNoUnits) {
+TEST(ReserveSpaceTest, SizeOfManyStepsWithoutUnits) {
   const std::int64_t large = std::int64_t{1} << 31;
   const RnnConfig config{RnnMode::kLstm, false, 2, 3, 5, 0, 0};
   EXPECT_EQ(ReserveSpaceSize<float>(config, {large, large}), 32);
 }
 
-TEST(ReserveSpaceTest, MismatchNamesWhatDiffers) {
+TEST(ReserveSpaceTest, MismatchListsTheDifferences) {
   const std::vector<std::int32_t> lengths(13, 4), others(13, 5);
   const ReserveSpaceKey key{kConfig, kSize, true, lengths.data(), 0.5f};
   const std::int64_t size = ReserveSpaceSize<float>(kConfig, kSize);
@@ -104,7 +104,7 @@ TEST(ReserveSpaceTest, MismatchOfTheType) {
             std::string::npos);
 }
 
-TEST(ReserveSpaceTest, MismatchOfWhatNoForwardPassReturned) {
+TEST(ReserveSpaceTest, MismatchIfNotFromAForwardPass) {
   const ReserveSpaceKey key{kConfig, kSize, true, nullptr, 0.0f};
   const std::int64_t size = ReserveSpaceSize<double>(kConfig, kSize);
   std::vector<double> space(size);
@@ -128,7 +128,7 @@ TEST(ReserveSpaceTest, KeepsTheOrderOfTheSamples) {
                   space.data(), kReserveSpaceHeaderBytes)),
               is_sorted);
     EXPECT_EQ(ReserveSpaceMismatch(key, space.data(), size), "");
-    // What has no lengths cannot be sorted.
+    // Samples without lengths cannot be sorted.
     WriteReserveSpaceHeader<float>(key_without, {}, space.data(), is_sorted);
     EXPECT_EQ(ReserveSpaceMismatch(key_without, space.data(), size).empty(),
               !is_sorted);
@@ -166,7 +166,7 @@ TEST(ReserveSpaceTest, KeepsTheStream) {
 
 TEST(ReserveSpaceTest, DropoutSamples) {
   EXPECT_EQ(NumDropoutSamples(kConfig, kSize, 0.0f), 0);
-  // 11 * 13 * 8 elements, four a sample, for two layers.
+  // 11 * 13 * 8 elements, four per sample, for two layers.
   EXPECT_EQ(NumDropoutSamples(kConfig, kSize, 0.5f), 2 * 286);
 }
 

@@ -1,4 +1,4 @@
-// What a stacked recurrent network is made of.
+// The configuration of a stacked recurrent network.
 
 #ifndef TF_RNN_OPS_CC_RNN_RNN_CONFIG_H_
 #define TF_RNN_OPS_CC_RNN_RNN_CONFIG_H_
@@ -11,18 +11,18 @@ namespace tf_rnn_ops::rnn {
 
 enum class RnnMode { kRelu, kTanh, kLstm, kGru };
 
-// What is to be known of a mode's cell. simd/cells has the mathematics.
+// Properties of the cell of a mode. See simd/cells for the formulas.
 struct RnnModeTraits {
   const char* name;  // in the ops' attribute rnn_mode
-  // The gates, each with weights and biases of its own: in cuDNN's order, LSTM
-  // input, forget, new cell, output; GRU reset, update, new.
+  // Number of gates, each with its own weights and biases. In cuDNN's order:
+  // LSTM input, forget, new cell, output; GRU reset, update, new.
   std::int64_t gates;
-  std::int64_t blocks;  // sums that are activated: see simd/cells/cells.h
-  std::int64_t kept;    // values for the backward pass, of a unit and step
+  std::int64_t blocks;  // pre-activation sums: see simd/cells/cells.h
+  std::int64_t kept;    // values kept for the backward pass, per unit and step
   bool has_cell_state;
 };
-// By RnnMode. A function: an object would have a definition in each instruction
-// set's code.
+// Indexed by RnnMode. A function, because an object would be defined once for
+// each instruction set.
 constexpr std::array<RnnModeTraits, 4> RnnModes() {
   return {{
       {"rnn_relu", 1, 1, 0, false},
@@ -44,12 +44,12 @@ constexpr std::int64_t MostBlocks() {
 
 enum class Activation { kTanh, kSigmoid, kRelu, kLinear, kHardSigmoid };
 
-// By Activation, in the ops' attributes.
+// The names in the ops' attributes, indexed by Activation.
 constexpr std::array<const char*, 5> ActivationNames() {
   return {"tanh", "sigmoid", "relu", "linear", "hard_sigmoid"};
 }
 
-// What the cell of an LSTM or a GRU activates its state and its gates with.
+// The activations of an LSTM or GRU cell.
 struct Activations {
   Activation state = Activation::kTanh;
   Activation gate = Activation::kSigmoid;
@@ -59,8 +59,8 @@ struct Activations {
   }
 };
 
-// A stack of layers of one or two directions. One direction of one layer is a
-// pseudo-layer: layer 0 forward, layer 0 backward, layer 1 forward, ...
+// A stack of layers with one or two directions. A pseudo-layer is one direction
+// of one layer: layer 0 forward, layer 0 backward, layer 1 forward, ...
 struct RnnConfig {
   RnnMode mode;
   // Layer 0 has no input matrix: its input is added to every gate, and
@@ -70,19 +70,19 @@ struct RnnConfig {
   std::int64_t num_layers;      // at least 1
   std::int64_t input_size;
   std::int64_t num_units;
-  // LSTM only: the size that the hidden state is projected to, less than
-  // num_units, or 0 for no projection.
+  // LSTM only: the size of the projected hidden state, less than num_units, or
+  // 0 for no projection.
   std::int64_t num_proj;
-  // Whether it is a layer of Keras's: one layer of one direction, without a
-  // projection and with an input matrix, whose weights lie as Keras has them,
-  // and which keeps its output for the backward pass itself.
+  // Whether this is a Keras layer: one layer with one direction, no projection
+  // and an input matrix. Its weights have Keras's layout, and it keeps its
+  // output for the backward pass itself.
   bool has_keras_weights = false;
-  // Standard unless it is a layer of Keras's.
+  // Standard except for a Keras layer.
   Activations activations{};
 
   std::int64_t num_gates() const { return TraitsOf(mode).gates; }
   bool has_cell_state() const { return TraitsOf(mode).has_cell_state; }
-  // Whether the slope of an activation jumps.
+  // Whether the derivative of an activation is discontinuous.
   bool has_kinks() const {
     const auto is_smooth = [](Activation activation) {
       return activation != Activation::kRelu &&
@@ -100,7 +100,7 @@ struct RnnConfig {
   std::int64_t fan_in(std::int64_t layer) const {
     return layer == 0 ? input_size : num_directions * output_size();
   }
-  // That of the largest input that a layer has an input matrix for.
+  // The largest fan_in of the layers that have an input matrix.
   std::int64_t largest_fan_in() const {
     const std::int64_t first = skip_input ? 0 : fan_in(0);
     const std::int64_t others = num_layers > 1 ? fan_in(1) : 0;
@@ -113,13 +113,13 @@ struct RnnSize {
   std::int64_t batch;
 };
 
-// Where a Keras layer's steps lie in its caller's arrays that are not
+// The order of the steps in the arrays of a Keras layer that are not
 // time-major.
 struct StepOrder {
-  // The place of each step of each sample, [batch, time], a permutation of 0 to
-  // time - 1; null where each step has its own.
+  // [batch, time], the position of each step of each sample, a permutation of 0
+  // to time - 1; null for the natural order.
   const std::int32_t* steps;
-  // Whether places in the input are counted from its end.
+  // Whether positions in the input are counted from its end.
   bool is_input_reversed;
 };
 

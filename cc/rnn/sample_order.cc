@@ -20,8 +20,8 @@ double ComputedSteps(const std::int32_t* lengths, std::int64_t count) {
 bool IsWorthSorting(const std::int32_t* lengths, const RnnConfig& config,
                     const RnnSize& size, bool is_training) {
   if (lengths == nullptr) return false;
-  // As many multiplications and additions take the time of copying an element.
-  // The backward pass copies twice as many elements and saves half as much.
+  // Number of multiply-adds that take as long as copying an element. The
+  // backward pass copies twice as many elements and saves half as much.
   const double copy_work = is_training ? 256 : 128;
   const double unsorted_steps = ComputedSteps(lengths, size.batch);
   const double sorted_steps =
@@ -31,7 +31,7 @@ bool IsWorthSorting(const std::int32_t* lengths, const RnnConfig& config,
                         (static_cast<double>(config.input_size) +
                          static_cast<double>(config.num_directions) *
                              static_cast<double>(config.output_size()));
-  // A step of a sample takes each weight once.
+  // One step of one sample uses each weight once.
   const double step_work = static_cast<double>(CudnnRnnParamsSize(config));
   return (unsorted_steps - sorted_steps) * step_work > copied * copy_work;
 }

@@ -12,14 +12,14 @@ namespace {
 
 using Lengths = std::vector<std::int32_t>;
 
-TEST(ComputedStepsTest, CountsASampleWhereALaterOneIsNotOver) {
+TEST(ComputedStepsTest, CountsSamplesBeforeTheLastActiveOne) {
   const Lengths lengths{3, 0, 7, 2};
   EXPECT_EQ(ComputedSteps(lengths.data(), 4), 7 + 7 + 7 + 2);
   EXPECT_EQ(ComputedSteps(lengths.data(), 2), 3);
   EXPECT_EQ(ComputedSteps(lengths.data(), 0), 0);
 }
 
-TEST(SortSamplesTest, LongestFirstAndElseAsTheyCome) {
+TEST(SortSamplesTest, LongestFirstAndStable) {
   const Lengths lengths{3, 0, 7, 3, 9, 0};
   std::vector<std::int64_t> samples(lengths.size());
   SortSamples(lengths.data(), 6, samples.data());
@@ -33,19 +33,19 @@ bool AreWorthSorting(const Lengths& lengths, std::int64_t num_units,
   return IsWorthSorting(lengths.data(), config, {100, batch}, is_training);
 }
 
-TEST(IsWorthSortingTest, WhereItSavesMoreThanCopiesCost) {
+TEST(IsWorthSortingTest, TrueIfItSavesMoreThanCopiesCost) {
   EXPECT_TRUE(AreWorthSorting({25, 50, 75, 100}, 256));
   EXPECT_TRUE(AreWorthSorting({100, 25, 50, 75}, 256));
-  // Little is saved.
+  // Saves little.
   EXPECT_FALSE(AreWorthSorting({100, 99, 98, 99}, 256));
-  // The work is little beside the copies.
+  // The work is small compared with the copies.
   EXPECT_FALSE(AreWorthSorting({25, 50, 75, 100}, 8));
   // Training copies more.
   EXPECT_TRUE(AreWorthSorting({25, 50, 75, 100}, 128));
   EXPECT_FALSE(AreWorthSorting({25, 50, 75, 100}, 128, /*is_training=*/true));
 }
 
-TEST(IsWorthSortingTest, NotWhereTheyAreSortedOrThereAreNone) {
+TEST(IsWorthSortingTest, FalseIfAlreadySortedOrEmpty) {
   EXPECT_FALSE(AreWorthSorting({100, 75, 50, 25}, 256));
   EXPECT_FALSE(AreWorthSorting({100, 100, 100}, 256));
   EXPECT_FALSE(AreWorthSorting({0, 0}, 256));

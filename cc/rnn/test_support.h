@@ -1,4 +1,4 @@
-// What the unit tests of the engine share.
+// Shared by the unit tests of the engine.
 
 #ifndef TF_RNN_OPS_CC_RNN_TEST_SUPPORT_H_
 #define TF_RNN_OPS_CC_RNN_TEST_SUPPORT_H_
@@ -28,9 +28,9 @@
 
 namespace tf_rnn_ops::rnn {
 
-// Under sanitizers, which make the tests of passes up to 20 times slower, a
-// choice at random, the same in each run, in the place of all of them: each
-// still meets cases of every kind.
+// Sanitizers make the tests of passes up to 20 times slower. Under them,
+// returns one random element instead of all, with the same choices in each run.
+// Each element still meets cases of every kind.
 template <typename T>
 std::vector<T> AllOrOneUnderSanitizers(const std::vector<T>& all) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -41,7 +41,7 @@ std::vector<T> AllOrOneUnderSanitizers(const std::vector<T>& all) {
 #endif
 }
 
-// Storage types to and from double, written independently of the engine.
+// Conversion between storage types and double, independent of the engine.
 
 inline double ToDouble(double value) { return value; }
 inline double ToDouble(float value) { return value; }
@@ -63,7 +63,7 @@ inline double ToDouble(Half value) {
   return sign * std::ldexp(1024 + fraction, exponent - 25);
 }
 
-// Rounds toward zero, which is good enough to make inputs.
+// Rounds toward zero, which is good enough for inputs.
 template <typename T>
 T FromDouble(double value) {
   if constexpr (std::is_same_v<T, BFloat16>) {
@@ -180,11 +180,12 @@ class Threads {
   std::vector<std::thread> threads_;
 };
 
-// Others who use a pool now and again, so that helpers come and go.
-class UsersNowAndAgain {
+// Other users that repeatedly enter and leave a pool, so that helpers come and
+// go.
+class IntermittentUsers {
  public:
-  UsersNowAndAgain(PoolUsers& users, int count,
-                   std::chrono::microseconds interval)
+  IntermittentUsers(PoolUsers& users, int count,
+                    std::chrono::microseconds interval)
       : thread_([this, &users, count, interval] {
           while (!is_over_) {
             for (int i = 0; i < count; ++i) users.Enter();
@@ -193,7 +194,7 @@ class UsersNowAndAgain {
             std::this_thread::sleep_for(interval);
           }
         }) {}
-  ~UsersNowAndAgain() {
+  ~IntermittentUsers() {
     is_over_ = true;
     thread_.join();
   }

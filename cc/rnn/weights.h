@@ -1,4 +1,4 @@
-// Where the weights of a network lie, or their gradients.
+// The weights of a network, or their gradients.
 
 #ifndef TF_RNN_OPS_CC_RNN_WEIGHTS_H_
 #define TF_RNN_OPS_CC_RNN_WEIGHTS_H_
@@ -10,16 +10,16 @@
 
 namespace tf_rnn_ops::rnn {
 
-// The weights of a Keras layer, I = input_size, U = num_units and G = gates:
-// the transposes of cuDNN's matrices, the gates beside one another in the same
-// order, but for a GRU, whose update gate comes first.
-// E: the type of the elements, or const that.
+// The weights of a Keras layer, with I = input_size, U = num_units and G =
+// gates. The matrices are the transposes of cuDNN's, with the gates
+// concatenated in cuDNN's order, except that a GRU's update gate comes first.
+// E: the element type, possibly const.
 template <typename E>
 struct KerasWeights {
   E* kernel;            // [I, G * U]
   E* recurrent_kernel;  // [U, G * U]
-  // [KerasBiasRows(mode), G * U], or null for zeros. A GRU's second row is the
-  // recurrent bias, which the others have not.
+  // [KerasBiasRows(mode), G * U], or null for zeros. Only a GRU has a second
+  // row, the recurrent bias.
   E* bias;
 };
 
@@ -27,14 +27,13 @@ constexpr std::int64_t KerasBiasRows(RnnMode mode) {
   return mode == RnnMode::kGru ? 2 : 1;
 }
 
-// What is null is not there: of weights, all are zeros; of gradients, none is
-// wanted.
+// Null weights are zeros; null gradients are not computed.
 template <typename E>
 struct Weights {
   E* params;              // cuDNN's buffer, [CudnnRnnParamsSize(config)], or
-  KerasWeights<E> keras;  // where config.has_keras_weights
+  KerasWeights<E> keras;  // used if config.has_keras_weights
 
-  // Whether they are there, in a network that has units.
+  // Whether the weights are present, in a network with num_units > 0.
   bool any() const {
     return params != nullptr || keras.recurrent_kernel != nullptr;
   }

@@ -4,10 +4,10 @@ load("@rules_cc//cc:defs.bzl", "cc_library", "cc_test")
 load("//cc/rnn:copts.bzl", "RNN_COPTS")
 
 def room(name, hdrs, deps):
-    """Headers that may include one another and what `deps` have.
+    """Headers that may include each other and the headers of `deps`.
 
-    NAME_headers_alone compiles each of them by itself: it includes what it needs, and nothing of a room that is not
-    among `deps`, which Bazel's sandbox does not have.
+    NAME_headers_alone compiles each header on its own. This checks that a header includes everything it needs, and
+    nothing from a room outside `deps`, which Bazel's sandbox hides.
 
     Args:
       name: the library to depend on.

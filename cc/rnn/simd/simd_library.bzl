@@ -9,7 +9,7 @@ _AVX512 = _AVX2 + [
     "-mavx512bw",
     "-mavx512dq",
     "-mavx512vl",
-    # A hint, which CPUs that do not know it take for no operation.
+    # A hint that CPUs without this feature execute as a no-op.
     "-mprfchw",
     "-mprefer-vector-width=512",
 ]
@@ -21,8 +21,8 @@ _AMX = _AVX512_BF16 + [
     "-mamx-bf16",
 ]
 
-# In ascending order; the names are those of TF_RNN_OPS_ISA. What is listed is
-# told to the compiler for these files alone.
+# In ascending order, with the names of TF_RNN_OPS_ISA. These flags apply only
+# to the files of the instruction set.
 _X86_64 = {
     "avx2": _AVX2,
     "avx512": _AVX512,
@@ -30,37 +30,37 @@ _X86_64 = {
     "amx": _AMX,
 }
 
-# The code of all sets is the same, so UndefinedBehaviorSanitizer, which adds
-# half to the time to compile, watches the baseline alone: but for what is fuzzed, which
-# runs in the highest set alone.
+# All sets share the same source code. UndefinedBehaviorSanitizer, which adds
+# half to the compile time, therefore checks only the baseline, except in fuzz
+# builds, which run only the highest set.
 _NO_UNDEFINED = select({
     "//cc/rnn/simd:fuzzes_higher_sets": [],
     "//conditions:default": ["-fno-sanitize=undefined"],
 })
 
-# What the CPU at hand cannot run, no test calls: sanitizers need not watch it,
-# which is most of the time to compile it.
+# Tests do not run instruction sets that this machine does not support. Skip the
+# sanitizers there, which take most of the compile time.
 def _unwatched_above(lower_sets):
     return select(dict(
         [("//cc/rnn/simd:runs_up_to_" + each, ["-fno-sanitize=all"]) for each in lower_sets] +
         [("//conditions:default", [])],
     ))
 
-# Of use for bfloat16 alone.
+# Useful only for bfloat16.
 _BFLOAT16 = ["avx512_bf16", "amx"]
 
 def _isolated(name, part, instruction_set):
-    """What `part` has compiled, with no names for others to see but those that carry the set's.
+    """Relinks `part` so that it exports only symbols whose name contains the instruction set.
 
-    The linker keeps one of several inline functions of the same name, whatever
-    they were compiled for. How many there are, of headers outside of the set's
-    namespace and of the standard library, hangs on what was inlined.
+    The linker keeps one of several inline functions with the same name, regardless of the instruction set they were
+    compiled for. Which inline functions from other headers and the standard library exist depends on inlining.
     """
     native.genrule(
         name = name + "_object",
         srcs = [part + "_archive"],
         outs = [name + ".pic.o"],
-        # Without --force_pic there are two archives, and position-independent code is in the last.
+        # Without --force_pic there are two archives, and the last one has the
+        # position-independent code.
         cmd = ("for archive in $(SRCS); do :; done; " +
                "$(CC) -r -nostdlib -o $@.all -Wl,--force-group-allocation,--whole-archive $$archive && " +
                "$(OBJCOPY) --wildcard --keep-global-symbol='{own}' --weaken-symbol='{own}' $@.all $@").format(
@@ -76,17 +76,17 @@ def _isolated(name, part, instruction_set):
     )
 
 def simd_library(name, srcs, hdrs, deps, copts = [], multiplies_bfloat16 = False):
-    """Compiles `srcs` for each instruction set; `name` is all of them together.
+    """Compiles `srcs` for each instruction set; `name` contains all of them.
 
-    NAME_symbols_test shows that the higher sets share no name with others.
+    NAME_symbols_test checks that the higher sets share no symbol with other code.
 
     Args:
-      name: the library to depend on; NAME_INSTRUCTION_SET is each part of it.
+      name: the library to depend on; NAME_INSTRUCTION_SET are its parts.
       srcs: sources, all in the namespace TF_RNN_OPS_INSTRUCTION_SET.
       hdrs: headers that do not depend on the instruction set.
-      deps: the rooms that they are made of.
+      deps: the rooms that the sources include.
       copts: flags for every instruction set.
-      multiplies_bfloat16: whether there is anything to gain from products of bfloat16.
+      multiplies_bfloat16: whether to also compile for the instruction sets that only speed up bfloat16 products.
     """
     instruction_sets = {
         key: flags
@@ -106,7 +106,7 @@ def simd_library(name, srcs, hdrs, deps, copts = [], multiplies_bfloat16 = False
             hdrs = hdrs,
             copts = copts + flags + (_NO_UNDEFINED if flags else []) + _unwatched_above(lower_sets),
             linkstatic = True,
-            # Built where it is depended on, which is where the CPU can have it.
+            # Built only as a dependency, for CPUs that may support it.
             tags = ["manual"],
             local_defines = ["TF_RNN_OPS_INSTRUCTION_SET=" + instruction_set],
             deps = deps,

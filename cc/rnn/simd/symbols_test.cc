@@ -1,8 +1,8 @@
-// No code of a higher instruction set may be linked into a lower one.
+// No code for a higher instruction set may be linked into lower ones.
 //
-// The linker keeps one of several inline functions of the same name. So every
-// symbol that an object file for a higher instruction set defines, and that
-// others could share, must carry the set's name.
+// The linker keeps one of several inline functions with the same name.
+// Therefore every shareable symbol that an object file for a higher instruction
+// set defines must contain the name of the set.
 
 #include <gtest/gtest.h>
 
@@ -17,7 +17,7 @@ namespace {
 // INSTRUCTION_SET=OBJECT_FILE, from the command line.
 std::vector<std::string> files;
 
-// What nm prints of the symbols that a file defines for others: lines of a
+// The output of nm for the shareable symbols that a file defines: lines with a
 // value, a type and a demangled name.
 std::string SharedSymbols(const std::string& file) {
   const std::string command =

@@ -1,9 +1,9 @@
-// What cells activate their sums with.
+// Activation functions of cells.
 //
 // An activation has
-//   Activate(z), of a vector;
-//   Gradient(d, y), the gradient through it, of vectors or dual numbers: y is
-//     the result, and d the gradient with respect to that.
+//   Activate(z) of a vector;
+//   Gradient(d, y), the gradient with respect to z, of vectors or duals:
+//     y is the result of Activate, d the gradient with respect to y.
 
 #ifndef TF_RNN_OPS_CC_RNN_SIMD_CELLS_ACTIVATION_H_
 #define TF_RNN_OPS_CC_RNN_SIMD_CELLS_ACTIVATION_H_
@@ -50,7 +50,7 @@ struct SigmoidActivation {
   }
 };
 
-// An activation whose slope is constant between kinks. Of has Activate(z) and
+// An activation with a constant slope between kinks. `Of` has Activate(z) and
 // Gradient(d, y) of vectors.
 template <typename T, typename Of>
 struct PiecewiseLinear : Of {
@@ -63,7 +63,7 @@ struct PiecewiseLinear : Of {
 
 template <typename T>
 struct Relu {
-  // Not a maximum: that would hide what is not a number.
+  // Not a maximum, which would hide NaN.
   static TF_RNN_OPS_VECTOR_INLINE Vector<T> Activate(Vector<T> z) {
     return Select<T>(z < T(0), Vector<T>{}, z);
   }
@@ -84,7 +84,7 @@ struct Identity {
 template <typename T>
 using LinearActivation = PiecewiseLinear<T, Identity<T>>;
 
-// Keras's hard sigmoid: z / 6 + 1 / 2, between 0 and 1.
+// Keras's hard sigmoid: z / 6 + 1 / 2, clipped to [0, 1].
 template <typename T>
 struct HardSigmoid {
   static TF_RNN_OPS_VECTOR_INLINE Vector<T> Activate(Vector<T> z) {
@@ -101,8 +101,8 @@ struct HardSigmoid {
 template <typename T>
 using HardSigmoidActivation = PiecewiseLinear<T, HardSigmoid<T>>;
 
-// Any activation. Its functions are not inlined: a cell would have the code of
-// all activations several times.
+// Any activation, chosen at run time. Its functions are not inlined: a cell
+// would contain the code of all activations several times.
 template <typename T>
 class ChosenActivation {
  public:
@@ -137,7 +137,7 @@ class ChosenActivation {
   Activation kind_;
 };
 
-// Of a dual number.
+// Applies an activation to a dual number.
 template <typename T, typename Activation>
 TF_RNN_OPS_VECTOR_INLINE Dual<T> Activate(const Activation& activation,
                                           const Dual<T>& z) {
@@ -150,7 +150,7 @@ TF_RNN_OPS_VECTOR_INLINE Vector<T> Activate(const Activation& activation,
   return activation.Activate(z);
 }
 
-// Those of a cell with gates.
+// The activations of a cell with gates.
 template <typename T>
 struct StandardActivations {
   TanhActivation<T> state;

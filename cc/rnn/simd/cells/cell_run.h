@@ -1,8 +1,9 @@
-// What a cell reads and writes at one step: a vector of units of one sample.
+// The data that a cell reads and writes at one step, for a vector of units of
+// one sample.
 //
-// Each pass has one of these types, and the cell's mathematics are the same for
-// all: ForwardRun and BackwardRun have vectors as values, TangentRun and
-// DualRun dual numbers.
+// Each pass has one of these types, and the formulas of a cell are the same for
+// all. The values are vectors in ForwardRun and BackwardRun, and dual numbers
+// in TangentRun and DualRun.
 
 #ifndef TF_RNN_OPS_CC_RNN_SIMD_CELLS_CELL_RUN_H_
 #define TF_RNN_OPS_CC_RNN_SIMD_CELLS_CELL_RUN_H_
@@ -16,30 +17,30 @@
 
 namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
 
-// Of the forward pass.
-// kFirstBlock: the first block that `product` has.
+// The run of the forward pass.
+// kFirstBlock: the first block in `product`.
 template <typename T, typename Units, typename Activations,
           std::int64_t kFirstBlock>
 struct ForwardRun {
   Units units;
   Activations activations;
   // In blocks of kTileCols.
-  const T* projected;        // W x and biases, or, if fused, biases alone
-  const T* product;          // R h_prev, and, if fused, W x
-  const T* recurrent_bias;   // of the block that has R h_prev alone, if any
+  const T* projected;        // W x and biases; if fused, only biases
+  const T* product;          // R h_prev; if fused, also W x
+  const T* recurrent_bias;   // of the block with only R h_prev, if any
   const T* h_prev;           // if the cell reads it
-  T* c;                      // c_prev, replaced by c, if there is a cell state
+  T* c;                      // c_prev, replaced by c; if there is a cell state
   T* kept;                   // for the backward pass, or null
-  std::int64_t kept_stride;  // from one value to the next
+  std::int64_t kept_stride;  // between values
   bool keeps_uncached;
 
-  // What a gate activates. block: less than kGates.
+  // The pre-activation sum of a gate. block: less than kGates.
   TF_RNN_OPS_VECTOR_INLINE Vector<T> Sum(std::int64_t block) const {
     Vector<T> sum = units.Read(projected + block * kTileCols<T>);
     if (block >= kFirstBlock) sum += Product(block);
     return sum;
   }
-  // The same of a block that has R h_prev + bR alone. index: of the result
+  // The value of a block that contains only R h_prev + bR. index: its index
   // among the kept values.
   TF_RNN_OPS_VECTOR_INLINE Vector<T> Recurrent(std::int64_t block,
                                                std::int64_t /*index*/) const {
@@ -51,7 +52,7 @@ struct ForwardRun {
     return units.Read(h_prev);
   }
 
-  // Activates a sum. index: of the result among the kept values.
+  // Activates a sum. index: the index of the result among the kept values.
   TF_RNN_OPS_VECTOR_INLINE Vector<T> Gate(std::int64_t /*index*/,
                                           Vector<T> z) const {
     return activations.gate.Activate(z);
@@ -60,12 +61,12 @@ struct ForwardRun {
                                            Vector<T> z) const {
     return activations.state.Activate(z);
   }
-  // Likewise where the result is h.
+  // The same if the result is h.
   template <typename Activation>
   TF_RNN_OPS_VECTOR_INLINE Vector<T> Hidden(Vector<T> z) const {
     return Activation::Activate(z);
   }
-  // A value that is kept, given that it is x.
+  // Returns a kept value, which the forward pass has computed as x.
   TF_RNN_OPS_VECTOR_INLINE Vector<T> Recall(std::int64_t /*index*/,
                                             Vector<T> x) const {
     return x;
@@ -90,8 +91,8 @@ struct ForwardRun {
   }
 };
 
-// Of the forward pass's tangent. The values are those that the forward pass
-// kept. dot_q: tangent of q.
+// The run of the tangent of the forward pass. The values are those that the
+// forward pass kept. dot_q: tangent of q.
 template <typename T, typename Units, typename Activations,
           std::int64_t kFirstBlock>
 struct TangentRun {
@@ -103,11 +104,11 @@ struct TangentRun {
   const T* c_prev;
   const T* h;
   // In blocks of kTileCols.
-  const T* projected;  // of W x + bW, or null for zeros
-  const T* product;    // of R h_prev + bR, from block kFirstBlock on
+  const T* projected;  // tangent of W x + bW, or null for zeros
+  const T* product;    // tangent of R h_prev + bR, from block kFirstBlock on
   const T* dot_h_prev;
-  T* dot_c;     // c_prev's, replaced by c's
-  T* dot_kept;  // each kept_stride after the other
+  T* dot_c;     // tangent of c_prev, replaced by that of c
+  T* dot_kept;  // values are kept_stride apart
 
   TF_RNN_OPS_VECTOR_INLINE Tangent<T> Sum(std::int64_t block) const {
     Vector<T> sum{};
@@ -166,8 +167,8 @@ struct TangentRun {
   }
 };
 
-// Of the backward pass. d_q: gradient with respect to q.
-// P: the type of products' operands.
+// The run of the backward pass. d_q: gradient with respect to q.
+// P: the operand type of products.
 template <typename P, typename Units, typename Activations>
 struct BackwardRun {
   using T = ComputeType<P>;
@@ -179,11 +180,11 @@ struct BackwardRun {
   const T* h_prev;
   const T* c_prev;
   const T* h;
-  Vector<T> d_h;  // with respect to what the forward step returned
-  T* d_c;         // with respect to c, replaced by that to c_prev
-  P* d_blocks;    // with respect to the cell's blocks
+  Vector<T> d_h;  // with respect to the result of the forward step
+  T* d_c;         // with respect to c, replaced by that with respect to c_prev
+  P* d_blocks;    // with respect to the blocks of the cell
   std::int64_t d_blocks_stride;
-  T* cell_output;  // what a projection takes, where its gradient needs it
+  T* cell_output;  // input of a projection, if its gradient is needed
 
   TF_RNN_OPS_VECTOR_INLINE Vector<T> Kept(std::int64_t index) const {
     return units.Read(kept + index * kept_stride);
@@ -215,7 +216,7 @@ struct BackwardRun {
   }
 };
 
-// Of the backward pass with its tangent: a run for the values, and one like it
+// The run of the backward pass and its tangent: one run for the values and one
 // for their tangents.
 template <typename P, typename Units, typename Activations>
 struct DualRun {

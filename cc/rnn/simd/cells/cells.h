@@ -1,20 +1,21 @@
-// The cells that there are.
+// The recurrent cells.
 //
 // A cell has
-//   kGates: the gates that W x and R h_prev are made for;
-//   kBlocks: the sums that it makes for each unit before it activates them. The
-//     first kGates get W x + bW, where block i is of gate
-//     (i + kFirstInputGate) % kGates; those from kFirstRecurrent on, kGates of
-//     them, get R h_prev + bR in the order of the gates;
-//   kKept: the values that it keeps for the backward pass;
-//   kHasCellState: whether there is a c beside h. Then c is the last value
-//   kept; kReadsPreviousHidden: whether h_prev is read other than by R h_prev;
-//   Forward: returns h or, with a projection, what P is multiplied by;
-//   Backward: returns the gradient with respect to h_prev, but for what comes
+//   kGates: the number of gates, which W x and R h_prev have;
+//   kBlocks: the number of pre-activation sums for each unit. The first kGates
+//     get W x + bW, where block i belongs to gate
+//     (i + kFirstInputGate) % kGates. The kGates blocks from kFirstRecurrent on
+//     get R h_prev + bR in the order of the gates;
+//   kKept: the number of values kept for the backward pass;
+//   kHasCellState: whether there is a cell state c. If so, c is the last kept
+//     value;
+//   kReadsPreviousHidden: whether h_prev is read other than through R h_prev;
+//   Forward: returns h or, with a projection, the input of the projection;
+//   Backward: returns the gradient with respect to h_prev, except the part
 //     through R h_prev.
-// A name with _bar is a sum before its activation.
-// Both take a run (cell_run.h) of vectors or of dual numbers, which has the
-// activations (activation.h).
+// A name with the suffix _bar is a pre-activation sum.
+// Forward and Backward take a run (cell_run.h) of vectors or dual numbers,
+// which holds the activations (activation.h).
 
 #ifndef TF_RNN_OPS_CC_RNN_SIMD_CELLS_CELLS_H_
 #define TF_RNN_OPS_CC_RNN_SIMD_CELLS_CELLS_H_
@@ -28,13 +29,13 @@
 
 namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
 
-// The gate of a block of W x.
+// The gate to which a block of W x belongs.
 template <typename Cell>
 constexpr std::int64_t InputGate(std::int64_t block) {
   return (block + Cell::kFirstInputGate) % Cell::kGates;
 }
 
-// A cell, which is what its mode's traits say.
+// Checks a cell against the traits of its mode.
 template <RnnMode mode, typename Cell>
 constexpr Cell CellOf() {
   static_assert(Cell::kGates == TraitsOf(mode).gates);
@@ -44,7 +45,7 @@ constexpr Cell CellOf() {
   return {};
 }
 
-// Calls run(cell), where the cell's type is that of the mode.
+// Calls run(cell) with the cell type of the mode.
 template <typename T, typename Run>
 void WithCell(RnnMode mode, const Run& run) {
   switch (mode) {

@@ -1,7 +1,6 @@
-// Dual numbers: values with their tangents, which are the derivatives of the
-// values in one direction. A function written over a type that is a vector or a
-// dual number gives, of vectors, the function and, of dual numbers, its
-// derivative, too.
+// Dual numbers: values with their tangents (directional derivatives). A
+// function template over the number type computes the function for vectors, and
+// also its derivative for dual numbers.
 
 #ifndef TF_RNN_OPS_CC_RNN_SIMD_CELLS_DUAL_H_
 #define TF_RNN_OPS_CC_RNN_SIMD_CELLS_DUAL_H_
@@ -16,7 +15,7 @@ struct Dual {
   Vector<T> tangent;
 };
 
-// The tangent of a value that is known otherwise, or not needed.
+// The tangent of a value that is known otherwise or not needed.
 template <typename T>
 struct Tangent {
   Vector<T> tangent;

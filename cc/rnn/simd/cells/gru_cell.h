@@ -1,4 +1,5 @@
-// The cell of cuDNN's GRU, which resets the state after the matrix product.
+// The cell of cuDNN's GRU, which applies the reset gate after the matrix
+// product.
 
 #ifndef TF_RNN_OPS_CC_RNN_SIMD_CELLS_GRU_CELL_H_
 #define TF_RNN_OPS_CC_RNN_SIMD_CELLS_GRU_CELL_H_
@@ -10,20 +11,20 @@
 
 namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
 
-//   r = sigmoid(W_r x + bW_r + R_r h_prev + bR_r), u alike
+//   r = sigmoid(W_r x + bW_r + R_r h_prev + bR_r), and likewise u
 //   q = R_n h_prev + bR_n
 //   n = tanh(W_n x + bW_n + r ∘ q)
 //   h = (1 - u) ∘ n + u ∘ h_prev
 //
-// Keras may have other activations than tanh and sigmoid.
+// Keras layers may use other activations than tanh and sigmoid.
 //
 //   d_n_bar  = d_h ∘ (1 - u) ∘ (1 - n²)
 //   d_r_bar  = d_n_bar ∘ q ∘ r ∘ (1 - r)
 //   d_u_bar  = d_h ∘ (h_prev - n) ∘ u ∘ (1 - u)
 //   d_q      = d_n_bar ∘ r
-//   d_h_prev = d_h ∘ u, and what comes through R h_prev
+//   d_h_prev = d_h ∘ u, plus the part through R h_prev
 //
-// The blocks are n's input, r, u and q. Kept are r, u, n and q.
+// The blocks are the input of n, then r, u and q. Kept values: r, u, n and q.
 template <typename T>
 struct GruCell {
   static constexpr std::int64_t kGates = 3;

@@ -11,12 +11,12 @@
 
 namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
 
-//   i = sigmoid(W_i x + bW_i + R_i h_prev + bR_i), f and o alike
+//   i = sigmoid(W_i x + bW_i + R_i h_prev + bR_i), and likewise f and o
 //   g = tanh(W_g x + bW_g + R_g h_prev + bR_g)
 //   c = f ∘ c_prev + i ∘ g
 //   h = o ∘ tanh(c), which a projection multiplies by P
 //
-// Keras may have other activations than tanh and sigmoid.
+// Keras layers may use other activations than tanh and sigmoid.
 //
 //   d_c     += d_h ∘ o ∘ (1 - tanh(c)²)
 //   d_i_bar  = d_c ∘ g ∘ i ∘ (1 - i)

@@ -14,7 +14,7 @@ namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
 //
 //   d_h_bar = d_h ∘ act'(h)
 //
-// Nothing is kept: h is the layer's output.
+// No value is kept: h is the output of the layer.
 template <typename Activation>
 struct PlainCell {
   static constexpr std::int64_t kGates = 1;

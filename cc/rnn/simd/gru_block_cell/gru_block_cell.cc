@@ -12,7 +12,7 @@
 namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
 namespace {
 
-// The shapes of a step's arrays.
+// The shapes of the arrays of a step.
 struct Shapes {
   explicit Shapes(const GruBlockCellSize& size)
       : input{1, size.batch, size.input_size},
@@ -32,8 +32,8 @@ struct Shapes {
   StagedShape b_c;
 };
 
-// Whether there is no state. The other sizes are then unchecked; their products
-// may overflow.
+// Whether the state is empty. The other sizes are then unchecked, and their
+// products may overflow.
 bool IsEmpty(const GruBlockCellSize& size) {
   return size.batch == 0 || size.cell_size == 0;
 }
@@ -168,17 +168,17 @@ class BackwardCall {
   const GruBlockStepBackwardScratch<C> scratch_;
 };
 
-// About how long one thread takes for a step.
+// Estimated serial time of a step.
 double Microseconds(const GruBlockCellSize& size) {
   constexpr double kWorkPerMicrosecond = 1e5;  // multiply-adds
-  constexpr double kRowsWorthReading = 3;      // of weights
+  constexpr double kRowsWorthReading = 3;      // cost of reading weights
   const double cell_size = static_cast<double>(size.cell_size);
   const double fan_in = static_cast<double>(size.input_size) + cell_size;
   return (static_cast<double>(size.batch) + kRowsWorthReading) * fan_in * 3 *
          cell_size / kWorkPerMicrosecond;
 }
 
-// The bytes of scratch memory that a call takes.
+// The bytes of scratch memory that a call needs.
 template <typename Call, typename Arguments>
 std::int64_t Workspace(const Arguments& arguments, int num_threads) {
   if (IsEmpty(arguments.size)) return 0;

@@ -1,4 +1,4 @@
-// What gru_block_cell.cc defines, once for each instruction set.
+// Defined in gru_block_cell.cc, once for each instruction set.
 
 #ifndef TF_RNN_OPS_CC_RNN_SIMD_GRU_BLOCK_CELL_GRU_BLOCK_CELL_H_
 #define TF_RNN_OPS_CC_RNN_SIMD_GRU_BLOCK_CELL_GRU_BLOCK_CELL_H_

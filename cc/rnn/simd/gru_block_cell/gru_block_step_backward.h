@@ -1,4 +1,4 @@
-// One step of GRUBlockCell, backward.
+// The backward pass of one step of GRUBlockCell.
 
 #ifndef TF_RNN_OPS_CC_RNN_SIMD_GRU_BLOCK_CELL_GRU_BLOCK_STEP_BACKWARD_H_
 #define TF_RNN_OPS_CC_RNN_SIMD_GRU_BLOCK_CELL_GRU_BLOCK_STEP_BACKWARD_H_
@@ -17,8 +17,8 @@
 
 namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
 
-// Whether weights are worth packing: transposing them costs as much as
-// multiplying kMostDotRows rows by them. Fewer rows are multiplied one by one.
+// Whether to pack the weights. Transposing them costs as much as multiplying
+// kMostDotRows rows by them. Fewer rows use dot products.
 inline bool PacksTransposedWeights(const GruBlockCellSize& size) {
   constexpr std::int64_t kMostDotRows = 16;
   return size.batch > kMostDotRows;
@@ -27,7 +27,7 @@ inline bool PacksTransposedWeights(const GruBlockCellSize& size) {
 // Scratch memory of a step with B > 0 and C > 0.
 template <typename T>
 struct GruBlockStepBackwardScratch {
-  // Left operands [B, C], if weights are packed.
+  // Left operands [B, C], if weights are packed; otherwise empty.
   T* d_c_bar;
   T* d_r_bar;
   T* d_u_bar;
@@ -50,7 +50,7 @@ struct GruBlockStepBackwardScratch {
 template <typename T>
 class GruBlockStepBackward {
  public:
-  // a: with B > 0 and C > 0; its workspace is not used.
+  // a: requires B > 0 and C > 0. Its workspace is ignored.
   GruBlockStepBackward(const GruBlockCellBackward<T>& a,
                        const GruBlockStepBackwardScratch<T>& scratch,
                        Executor& executor)
@@ -104,7 +104,7 @@ class GruBlockStepBackward {
   }
 
  private:
-  // A matrix [B, C], and the same as a left operand if weights are packed.
+  // A matrix [B, C], also as a left operand if weights are packed.
   struct OperandMatrix {
     MatrixView<T> rows;
     MutableLeftMatrix<T> packed;
@@ -117,8 +117,8 @@ class GruBlockStepBackward {
     }
   };
 
-  // A sum of products of such matrices with transposed weights, made in either
-  // way.
+  // A sum of products of OperandMatrix with transposed weights, computed in
+  // either way.
   struct Product {
     WeightProduct<T, /*kTransposed=*/true> packed;
     DotProduct<T> dots;
@@ -142,7 +142,7 @@ class GruBlockStepBackward {
     return weights.Rows(input_size_, cell_size_);
   }
 
-  // Of a sum of some products [B, C] * [C, cols].
+  // The blocks of a sum of `num_terms` products [B, C] * [C, cols].
   PanelBlocks<T> Blocks(std::int64_t num_terms, std::int64_t cols) const {
     return {batch_, num_terms * cell_size_, cols, 1, executor_.num_threads()};
   }
@@ -172,7 +172,8 @@ class GruBlockStepBackward {
     }
   }
 
-  // Calls body(row, unit, units, x) for the vectors of a block of a sum.
+  // Computes a block of a sum and calls body(row, unit, units, x) for its
+  // vectors.
   template <typename Body>
   void ForEachVector(const PanelBlock& block, int worker, const Product& sum,
                      const Body& body) const {
@@ -193,9 +194,9 @@ class GruBlockStepBackward {
     });
   }
 
-  // d_h_prevr = d_c_bar * w_c^T, of the state
+  // d_h_prevr = d_c_bar * w_c^T, for the state
   // d_r_bar = (d_r + d_h_prevr ∘ h_prev) ∘ r ∘ (1 - r)
-  // d_h_prev = d_h_prevr ∘ r + d_h ∘ u, to be added to
+  // d_h_prev = d_h_prevr ∘ r + d_h ∘ u; State() adds the rest
   void ResetGate(const PanelBlock& block, int worker) const {
     ForEachVector(block, worker, d_reset_state_,
                   [&](std::int64_t row, std::int64_t unit, auto units,
@@ -212,7 +213,7 @@ class GruBlockStepBackward {
                   });
   }
 
-  // d_h_prev += [d_r_bar d_u_bar] * w_ru^T, of the state
+  // d_h_prev += [d_r_bar d_u_bar] * w_ru^T, for the state
   void State(const PanelBlock& block, int worker) const {
     ForEachVector(block, worker, d_state_,
                   [&](std::int64_t row, std::int64_t unit, auto units,
@@ -222,7 +223,7 @@ class GruBlockStepBackward {
                   });
   }
 
-  // d_x = d_c_bar * w_c^T + [d_r_bar d_u_bar] * w_ru^T, of the input
+  // d_x = d_c_bar * w_c^T + [d_r_bar d_u_bar] * w_ru^T, for the input
   void Input(const PanelBlock& block, int worker) const {
     ForEachVector(block, worker, d_input_,
                   [&](std::int64_t row, std::int64_t unit, auto units,

@@ -1,4 +1,4 @@
-// One step of GRUBlockCell, forward.
+// The forward pass of one step of GRUBlockCell.
 
 #ifndef TF_RNN_OPS_CC_RNN_SIMD_GRU_BLOCK_CELL_GRU_BLOCK_STEP_FORWARD_H_
 #define TF_RNN_OPS_CC_RNN_SIMD_GRU_BLOCK_CELL_GRU_BLOCK_STEP_FORWARD_H_
@@ -35,7 +35,7 @@ struct GruBlockStepForwardScratch {
         workers(size.batch, num_threads, arena) {}
 
  private:
-  // One row is a left operand as it is.
+  // A single row is a left operand already.
   static CheckedInt PackedRows(const GruBlockCellSize& size) {
     return size.batch == 1 ? 0 : size.batch;
   }
@@ -44,7 +44,7 @@ struct GruBlockStepForwardScratch {
 template <typename T>
 class GruBlockStepForward {
  public:
-  // a: with B > 0 and C > 0; its workspace is not used.
+  // a: requires B > 0 and C > 0. Its workspace is ignored.
   GruBlockStepForward(const GruBlockCellForward<T>& a,
                       const GruBlockStepForwardScratch<T>& scratch,
                       Executor& executor)
@@ -107,8 +107,8 @@ class GruBlockStepForward {
     sum->Add(state, weights.Rows(input_size_, cell_size_));
   }
 
-  // Calls body(row, unit, units, x) for the vectors of a block of
-  // x = sum + bias.
+  // Computes a block of x = sum + bias and calls body(row, unit, units, x) for
+  // its vectors.
   template <typename Body>
   void ForEachVector(const PanelBlock& block, int worker, const Product& sum,
                      const T* bias, const Body& body) const {
@@ -175,7 +175,7 @@ class GruBlockStepForward {
   const MutableLeftMatrix<T> reset_state_;  // [B, C]
   const PanelBlocks<T> gate_blocks_;        // of r_bar and of u_bar
   const PanelBlocks<T> candidate_blocks_;   // of c_bar
-  // [B, C], without biases.
+  // [B, C], excluding biases.
   Product r_bar_;
   Product u_bar_;
   Product c_bar_;

@@ -1,4 +1,4 @@
-// How a step of a cell whose weights are used once is cut into tasks.
+// Splits a step of a cell whose weights are used once into tasks.
 
 #ifndef TF_RNN_OPS_CC_RNN_SIMD_GRU_BLOCK_CELL_PANEL_BLOCKS_H_
 #define TF_RNN_OPS_CC_RNN_SIMD_GRU_BLOCK_CELL_PANEL_BLOCKS_H_
@@ -17,14 +17,14 @@
 
 namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
 
-// Rows and columns of a product.
+// A block of rows and columns of a product.
 struct PanelBlock {
   std::int64_t row;
   std::int64_t rows;
-  std::int64_t col;  // the first of a panel
+  std::int64_t col;  // first column of a panel
   std::int64_t cols;
 
-  // Calls body(part) for parts of as many columns as are multiplied at once.
+  // Calls body(part) for parts with as many columns as are multiplied at once.
   template <typename T, typename Body>
   void ForEachPart(const Body& body) const {
     for (std::int64_t i = 0; i < cols; i += kWeightCols<T>) {
@@ -41,13 +41,13 @@ struct PanelBlock {
   }
 };
 
-// Cuts products of a [rows, depth] matrix with some of [depth, cols] each into
-// blocks that are the work of one task each. Bits do not depend on the cut, so
-// it follows the number of threads.
+// Splits products of a [rows, depth] matrix with several [depth, cols] matrices
+// into blocks, one for each task. The bits of the results do not depend on the
+// split, so it may depend on the number of threads.
 template <typename T>
 class PanelBlocks {
  public:
-  // The rows of a task at most: the left operand stays in the second-level
+  // The maximum rows of a task. The left operand stays in the second-level
   // cache.
   static constexpr std::int64_t kMostRows = 32 * kMaxTileRows;
 
@@ -74,16 +74,16 @@ class PanelBlocks {
   }
 
  private:
-  // There are enough tasks that threads which are slower take fewer.
+  // More tasks than threads, so that slower threads run fewer of them.
   static constexpr std::int64_t kTasksPerThread = 4;
 
   std::int64_t blocks_across() const { return CeilDiv(cols_, block_cols_); }
 
   std::int64_t PanelsPerBlock(std::int64_t rows, std::int64_t depth,
                               int num_threads) const {
-    // A task is worth the hand-over to another thread.
+    // A task must take longer than its transfer to another thread.
     constexpr double kLeastWork = 1 << 17;
-    constexpr std::int64_t kRowsWorthReading = 3;  // of weights
+    constexpr std::int64_t kRowsWorthReading = 3;  // cost of weights
     const double panel_work = static_cast<double>(rows + kRowsWorthReading) *
                               static_cast<double>(depth * kTileCols<T>);
     const std::int64_t for_work =
@@ -95,8 +95,9 @@ class PanelBlocks {
     return Max(Max(for_work, Min(for_balance, most)), MostWidth(rows));
   }
 
-  // All rows together take a block's weights, which each group of them packs
-  // anew, unless threads were idle or the tasks too long.
+  // Normally all rows form one group, because each group packs a block's
+  // weights again. More groups are used if threads would be idle or tasks too
+  // long.
   std::int64_t RowGroups(std::int64_t depth, int num_threads) const {
     constexpr std::int64_t kLeastRows = 4 * kMaxTileRows;
     const std::int64_t for_balance =

@@ -1,5 +1,5 @@
-// What the forward pass of a layer and the tangent of that pass share: the
-// panels of the cells' sums, the states from step to step, the projection.
+// Shared by the forward pass of a layer and its tangent: panels of
+// pre-activation sums, states and the projection.
 
 #ifndef TF_RNN_OPS_CC_RNN_SIMD_LAYER_FORWARD_STEPS_H_
 #define TF_RNN_OPS_CC_RNN_SIMD_LAYER_FORWARD_STEPS_H_
@@ -21,26 +21,26 @@
 
 namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
 
-// The steps whose input is prepared at once: few enough to stay in a cache.
+// Number of steps whose input is prepared at once; it must fit in a cache.
 inline std::int64_t StepsAtOnce(const RnnSize& size) {
   constexpr std::int64_t kRows = 256;
   return Min(size.time, Max(kRows / Max(size.batch, 1), 1));
 }
 
-// The columns of the panels of a layer's units, for all gates.
+// Number of columns in the panels of a layer's units, for all gates.
 template <typename T>
 std::int64_t PanelCols(const RnnConfig& config) {
   return config.num_gates() * CeilDiv(config.num_units, kTileCols<T>) *
          kTileCols<T>;
 }
 
-// An element of a bias that may be null, for zeros.
+// An element of a bias, or zero if the bias is null.
 template <typename P>
 ComputeType<P> ElementOr0(const P* bias, std::int64_t unit) {
   return bias == nullptr ? ComputeType<P>(0) : Widened(bias[unit]);
 }
 
-// Scratch memory, enough for any layer of the network.
+// Scratch memory for any layer of the network.
 template <typename P>
 struct ForwardStepsScratch {
   using T = ComputeType<P>;
@@ -51,7 +51,7 @@ struct ForwardStepsScratch {
   T* products;      // [num_threads, ProductSize]
   std::int64_t parts;
 
-  // parts: how many matrices a projection multiplies.
+  // parts: the number of matrices that a projection multiplies.
   ForwardStepsScratch(const RnnConfig& config, const RnnSize& size,
                       std::int64_t parts, int num_threads, Arena& arena)
       : parts(parts) {
@@ -66,7 +66,7 @@ struct ForwardStepsScratch {
     products = arena.Take<T>(num_threads * ProductSize(size.batch));
   }
 
-  // What a worker's product takes, of any cell.
+  // The size of a worker's product, for any cell.
   static CheckedInt ProductSize(std::int64_t batch) {
     return CheckedInt(batch) * GroupSize<T>(batch, 1) * MostBlocks() *
            kTileCols<T>;
@@ -74,7 +74,7 @@ struct ForwardStepsScratch {
 };
 
 // A panel holds the columns of kTileCols units: G blocks, one for each gate.
-// The panels of a row follow one another.
+// The panels of a row are contiguous.
 template <typename P, typename Cell>
 class ForwardSteps {
  public:
@@ -83,7 +83,7 @@ class ForwardSteps {
 
   static constexpr std::int64_t kPanelCols = Cell::kGates * kTileCols<T>;
 
-  // panel_weights: what a step multiplies for the units of a panel.
+  // panel_weights: the number of weights for the units of a panel in each step.
   ForwardSteps(const LayerShape& shape, const Sweep& sweep,
                const SequenceLengths& lengths, std::int64_t panel_weights,
                const ForwardStepsScratch<P>& scratch, Executor& executor)
@@ -101,7 +101,7 @@ class ForwardSteps {
              kTileCols<T> * shape.units}) {}
 
   std::int64_t panels() const { return panels_; }  // of units
-  // How many of them a task multiplies at once.
+  // Number of panels that a task multiplies at once.
   std::int64_t group_size() const { return group_size_; }
 
   // The hidden state of a direction before `step`, [B, O].
@@ -111,15 +111,15 @@ class ForwardSteps {
                 index * SizeOf<Left>(shape_.batch, shape_.output_size),
             shape_.batch, shape_.output_size};
   }
-  // What a projection takes, [B, U].
+  // The input of a projection, [B, U].
   Left CellOutput(std::int64_t part, std::int64_t direction) const {
     return {
         scratch_.cell_outputs + (part * shape_.directions + direction) *
                                     SizeOf<Left>(shape_.batch, shape_.units),
         shape_.batch, shape_.units};
   }
-  // Where operands are rounded, products read what states have beyond the
-  // matrix: it must be numbers, and is never written again.
+  // Clears the padding of the states. If operands are rounded, products read
+  // this padding, which must be finite. It is never written again.
   void ClearStates() const {
     if constexpr (kRoundsOperands<P>) {
       FillZero(scratch_.states,
@@ -135,13 +135,13 @@ class ForwardSteps {
     }
   }
 
-  // The panels of a row that all rows share, of an array [D, PanelCols].
+  // A row of panels that all rows share, from an array [D, PanelCols].
   MatrixView<T> SharedRow(T* array, std::int64_t direction) const {
     const std::int64_t cols = panels_ * kPanelCols;
     return {array + direction * cols, 1, cols, 0};
   }
-  // The panels of a chunk's steps, in the order of time, of an array
-  // [D, StepsAtOnce * B, PanelCols].
+  // The panels of a chunk's steps, in order of time, from an array [D,
+  // StepsAtOnce * B, PanelCols].
   MatrixView<T> Rows(T* array, std::int64_t direction,
                      const StepChunk& chunk) const {
     const std::int64_t cols = panels_ * kPanelCols;
@@ -165,8 +165,8 @@ class ForwardSteps {
     }
   }
   // sums = bias + x, for each gate.
-  // bias: a shared row; x: [rows, U], or null for zeros; sums: panels of as
-  // many rows
+  // bias: a shared row; x: [rows, U], or null for zeros; sums: panels with the
+  // same rows
   template <typename E>
   void AddInput(const MatrixView<T>& bias, const MatrixView<const E>& x,
                 const MatrixView<T>& sums) const {
@@ -183,7 +183,7 @@ class ForwardSteps {
   }
 
   // Runs cell(i, task, worker) and project(i, task, worker) for each task of
-  // the chunk's i-th step.
+  // step i of the chunk.
   template <typename Cells, typename Projection>
   void Run(const StepChunk& chunk, const Cells& cells,
            const Projection& project) const {
@@ -191,7 +191,7 @@ class ForwardSteps {
                project);
   }
 
-  // A worker's scratch memory for a product of some rows.
+  // A worker's scratch memory for a product.
   MatrixView<T> Product(std::int64_t rows, std::int64_t cols,
                         int worker) const {
     return {
@@ -200,12 +200,13 @@ class ForwardSteps {
         rows, cols};
   }
 
-  // Projects the outputs of a task's cells, as multiply(rows, col, product)
-  // does for some columns, and gives the results to store(row, unit, units, h).
+  // Projects the outputs of a task's cells with multiply(rows, col, product),
+  // which computes some columns, and passes the results to store(row, unit,
+  // units, h).
   template <typename Multiply, typename Store>
   void Project(std::int64_t t, const StepTask& task, int worker,
                const Multiply& multiply, const Store& store) const {
-    // What is past a sequence's end is not multiplied.
+    // Samples that have ended are not multiplied.
     const std::int64_t rows = lengths_.ValidSamples(t, task.row, task.rows);
     task.ForEachPanelGroup(group_size_, [&](auto panel, auto num_panels) {
       const std::int64_t first = panel * kTileCols<T>;

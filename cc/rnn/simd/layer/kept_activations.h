@@ -1,4 +1,4 @@
-// Where the activations of a layer lie that its cells keep.
+// The layout of the activations that the cells of a layer keep.
 
 #ifndef TF_RNN_OPS_CC_RNN_SIMD_LAYER_KEPT_ACTIVATIONS_H_
 #define TF_RNN_OPS_CC_RNN_SIMD_LAYER_KEPT_ACTIVATIONS_H_
@@ -15,9 +15,9 @@
 
 namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
 
-// K values for each unit, sample and step of each direction, [D, S, blocks of
-// U, B, K, units of the block]: what a step reads, a few units of many samples,
-// is then in one piece. E: T or const T.
+// K values for each unit, sample and step of each direction: [D, S, blocks of
+// U, B, K, units of the block]. A step reads a few units of many samples, which
+// are contiguous. E: T or const T.
 template <typename E>
 class KeptActivations {
  public:
@@ -32,7 +32,7 @@ class KeptActivations {
             data, config.num_directions * time_ * batch_ * values_ * units_,
             units_)) {}
 
-  // The first value of a unit, of each sample; null if nothing is kept.
+  // The first value of a unit, for each sample; null if nothing is kept.
   ColumnView<E> Column(std::int64_t direction, std::int64_t t,
                        std::int64_t unit) const {
     if (data_ == nullptr) return {nullptr, 0};
@@ -43,13 +43,13 @@ class KeptActivations {
     return {data_ + before * batch_ * values_ + in_block,
             values_ * Stride(unit)};
   }
-  // From one value of a unit to the next.
+  // The distance between the values of a unit.
   std::int64_t Stride(std::int64_t unit) const {
     return Min(kLeftCols<E>, units_ - unit / kLeftCols<E> * kLeftCols<E>);
   }
   std::int64_t values() const { return values_; }
 
-  // Whether they are best written past the caches.
+  // Whether the values should be written past the caches.
   bool is_uncached() const { return is_uncached_; }
 
  private:

@@ -1,6 +1,6 @@
-// One layer of a network over a sequence, backward, and the tangent of that
-// with the gradients with respect to the layer's results fixed: the gradient
-// sweep of docs/design/second_order.md.
+// The backward pass of one layer over a sequence, and its tangent while the
+// gradients with respect to the layer's results are fixed: the gradient sweep
+// of docs/design/second_order.md.
 
 #ifndef TF_RNN_OPS_CC_RNN_SIMD_LAYER_LAYER_BACKWARD_H_
 #define TF_RNN_OPS_CC_RNN_SIMD_LAYER_LAYER_BACKWARD_H_
@@ -27,24 +27,25 @@
 
 namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
 
-// A pass has values alone, or values with their tangents: one part or two.
+// A pass has only values, or values and their tangents: one part or two.
 constexpr int kValue = 0;
 constexpr int kTangent = 1;
 template <typename Part, int kParts>
 using Parts = std::array<Part, kParts>;
 
-// Gradients that go through a layer, or their tangents. Sizes as in
-// layer_shape.h.
+// Gradients that flow through a layer, or their tangents. See layer_shape.h for
+// the sizes.
 template <typename T>
 struct LayerGradientArrays {
   const T* output;  // [S, B, D * O]; null for zeros
-  T* input;         // [S, B, F], or null if not wanted
-  // On entry those of the final states, on return those of the initial ones.
+  T* input;         // [S, B, F], or null if not needed
+  // On entry the gradients of the final states; on return those of the initial
+  // ones.
   T* h;  // [D, B, O]
   T* c;  // [D, B, U], if there is a cell state
 };
 
-// P: the type of the params and of products' operands.
+// P: the type of params and product operands.
 template <typename P, int kParts>
 struct LayerBackwardArguments {  // with B > 0 and U > 0
   using T = ComputeType<P>;
@@ -54,23 +55,23 @@ struct LayerBackwardArguments {  // with B > 0 and U > 0
   SequenceLengths lengths;
   std::int64_t layer;
   Parts<Weights<const P>, kParts> weights;  // of the whole network
-  Parts<const T*, kParts> input;  // [S, B, F]; tangents: or null for zeros
+  Parts<const T*, kParts> input;  // [S, B, F]; a tangent may be null for zeros
   Parts<LayerStateArrays<T>, kParts> states;
   Parts<LayerGradientArrays<T>, kParts> gradients;
-  // Of the whole network, of which this layer's is written; none if not wanted.
-  // With tangents, it is the gradient's tangent.
+  // For the whole network; this layer's part is written. Null if not needed.
+  // With tangents, it is the tangent of the gradient.
   Weights<T> d_weights;
 };
 
-// The steps whose gradients of the gates are kept, until the gradients of the
-// weights and of the input have been made from them: enough for large products,
-// and few enough to stay in a cache.
+// Number of steps whose gate gradients are kept before the gradients of the
+// weights and the input are computed from them: enough for large products, but
+// few enough to stay in a cache.
 inline std::int64_t BackwardStepsAtOnce(const RnnSize& size, int parts) {
   constexpr std::int64_t kRows = 512;
   return Min(size.time, Max(kRows / parts / Max(size.batch, 1), 1));
 }
 
-// Scratch memory, enough for any layer of the network.
+// Scratch memory for any layer of the network.
 template <typename P, int kParts>
 struct LayerBackwardScratch {
   using T = ComputeType<P>;
@@ -104,7 +105,7 @@ struct LayerBackwardScratch {
   }
 };
 
-// One matrix upon another, to be packed.
+// Stacks one matrix on top of another, for packing.
 template <typename Upper, typename Lower>
 struct StackedRows {
   Upper upper;
@@ -119,7 +120,7 @@ struct StackedRows {
 template <typename Upper, typename Lower>
 StackedRows(Upper, Lower) -> StackedRows<Upper, Lower>;
 
-// kParts: 1, or 2 for the tangent, too.
+// kParts: 1, or 2 to compute the tangent too.
 template <typename P, typename Cell, int kParts>
 class LayerBackward {
  public:
@@ -155,7 +156,7 @@ class LayerBackward {
     weights_[kValue].Pack(wants_input(), executor_);
     if (has_dot_params_) weights_[kParts - 1].Pack(wants_input(), executor_);
     steps_.Clear();
-    // Both directions add to them, each in an order of its own.
+    // Both directions add to the input gradients, each in its own order.
     if (shape_.directions > 1) {
       for (const LayerGradientArrays<T>& gradients : a_.gradients) {
         if (gradients.input == nullptr) continue;
@@ -185,16 +186,16 @@ class LayerBackward {
     }
   }
 
-  // The rows of a part in a matrix that a chunk has rows of all parts in. Those
-  // of the tangents come first: the product of the transpose with an input, and
-  // below it the input's tangent, is then the tangent of the weights' gradient.
+  // The rows of one part in a matrix with the rows of all parts of a chunk. The
+  // tangents come first. The product of the transpose with the input stacked on
+  // its tangent is then the tangent of the weight gradient.
   template <typename Matrix>
   static Matrix RowsOf(int part, const Matrix& all) {
     const std::int64_t rows = all.rows / kParts;
     return all.Rows((kParts - 1 - part) * rows, rows);
   }
 
-  // Whether any gradient with respect to the layer's input is wanted.
+  // Whether a gradient with respect to the layer's input is needed.
   bool wants_input() const {
     for (const LayerGradientArrays<T>& gradients : a_.gradients) {
       if (gradients.input != nullptr) return true;
@@ -202,9 +203,9 @@ class LayerBackward {
     return false;
   }
 
-  // ---- the steps
+  // ---- Steps
 
-  // Leaves the gradients of the states that the chunk's last step began with.
+  // Leaves the gradients of the states before the last step of the chunk.
   void RunSteps(const StepChunk& chunk) const {
     if (chunk.steps == 0) return;
     tasks_.Run(
@@ -217,7 +218,7 @@ class LayerBackward {
         });
   }
 
-  // A worker's scratch memory for products of a task's rows.
+  // A worker's scratch memory for the products of a task.
   Parts<MatrixView<T>, kParts> Products(const StepTask& task,
                                         std::int64_t num_panels,
                                         int worker) const {
@@ -228,9 +229,9 @@ class LayerBackward {
     });
   }
 
-  // out = d * weights, and its tangent ḋ * weights + d * dot_weights, of some
-  // rows of the left operands. factors(part, weights): those of a product.
-  // then: what is multiplied next.
+  // out = d * weights, and its tangent ḋ * weights + d * dot_weights, for
+  // `rows` rows. factors(part, weights) returns the factors of a product. then:
+  // the next product.
   template <typename Factors>
   void MultiplyParts(const Factors& factors, std::int64_t rows,
                      const ProductSum<P>& then,
@@ -248,9 +249,9 @@ class LayerBackward {
     }
   }
 
-  // What the gradient of a step's result is the sum of; any may be null.
+  // The summands of the gradient of a step's result; any may be null.
   struct Incoming {
-    // Through R h_prev or the projection, from the task's first row on.
+    // Through R h_prev or the projection; row 0 is the first row of the task.
     ColumnView<T> d_product;
     ColumnView<T> d_state;
     ColumnView<const T> d_output;
@@ -264,7 +265,7 @@ class LayerBackward {
       if (d_product.data != nullptr) sum += units.Read(d_product.At(i));
       return sum;
     }
-    // Past a sequence's end, the state's gradient is passed on.
+    // After the end of a sequence, the state gradient is passed on.
     template <typename Units>
     TF_RNN_OPS_VECTOR_INLINE void PassOn(std::int64_t row, std::int64_t i,
                                          const Units& units) const {
@@ -274,8 +275,8 @@ class LayerBackward {
     }
   };
 
-  // Of the hidden state at time t, from unit `unit` on. d_product: null in
-  // a chunk's first step.
+  // The summands for the hidden state at time t, starting at `unit`. d_product:
+  // null in the first step of a chunk.
   Incoming StateIncoming(int part, std::int64_t d, std::int64_t t,
                          std::int64_t unit,
                          const ColumnView<T>& d_product) const {
@@ -290,10 +291,10 @@ class LayerBackward {
     return incoming;
   }
 
-  // The gradient of the hidden state is the sum of three: through R h_prev of
-  // the step after, through the other uses of h_prev, and of the output. Then
-  // the cell's, unless a projection comes first. After the chunk's last step,
-  // only the gradient through R h_prev is added.
+  // The gradient of the hidden state has three summands: through R h_prev of
+  // the following step, through the other uses of h_prev, and from the output.
+  // Without a projection, the gradient of the cell follows. After the last step
+  // of the chunk, only the gradient through R h_prev is added.
   void StepState(const StepChunk& chunk, std::int64_t i, const StepTask& task,
                  int worker) const {
     const std::int64_t d = task.direction;
@@ -333,7 +334,7 @@ class LayerBackward {
     });
   }
 
-  // Through R h_prev of the step after.
+  // The gradient through R h_prev of the following step.
   void MultiplyStateGradients(
       const StepChunk& chunk, std::int64_t i, const StepTask& task,
       std::int64_t panel, const Parts<MatrixView<T>, kParts>& products) const {
@@ -364,7 +365,8 @@ class LayerBackward {
     ClearRowsPastTheEnd(after, task, products);
   }
 
-  // Past their end, sequences have gradients of zero, whatever the weights are.
+  // After its end, a sequence has zero gradients even if weights are not
+  // finite.
   void ClearRowsPastTheEnd(std::int64_t t, const StepTask& task,
                            const Parts<MatrixView<T>, kParts>& products) const {
     for (std::int64_t i = 0; i < task.rows; ++i) {
@@ -375,7 +377,7 @@ class LayerBackward {
     }
   }
 
-  // The gradient of the projection's result: the state's and the output's.
+  // The gradient of the projection's result: from the state and the output.
   // to: [B, O] of the step.
   template <typename Units>
   void StoreProjected(const StepTask& task, std::int64_t t,
@@ -394,7 +396,7 @@ class LayerBackward {
     }
   }
 
-  // Without tangents the output's gradient is added last.
+  // Without tangents, the output gradient is added last.
   template <typename Units>
   static Vector<T> ProjectedSum(Incoming incoming, std::int64_t row,
                                 std::int64_t i, const Units& units) {
@@ -406,7 +408,7 @@ class LayerBackward {
     return incoming.Sum(row, i, units) + units.Read(d_output.At(row));
   }
 
-  // The cell's gradient, through h = P (o ∘ tanh(c)).
+  // The gradient of the cell, through h = P (o ∘ tanh(c)).
   void StepProjection(const StepChunk& chunk, std::int64_t i,
                       const StepTask& task, int worker) const {
     const std::int64_t d = task.direction;
@@ -435,9 +437,9 @@ class LayerBackward {
     });
   }
 
-  // ---- the cells
+  // ---- Cells
 
-  // The units of a vector, in each row of a step.
+  // The units of a vector, for each row of a step.
   struct StepColumns {
     std::int64_t t;
     std::int64_t previous_time;
@@ -469,7 +471,7 @@ class LayerBackward {
             shape_.OfDirection(a_.gradients[part].c, d, shape_.units)
                 .Column(unit);
         if (shape_.is_projected) {
-          // It meets the tangents of gradients, and its tangent the gradients.
+          // The value pairs with the tangent of the gradient, and vice versa.
           columns.cell_output[part] =
               RowsOf(kParts - 1 - part, steps_.CellOutputs(d, chunk))
                   .Rows(row, shape_.batch)
@@ -490,7 +492,7 @@ class LayerBackward {
                              });
   }
 
-  // Inlined, as of few rows a call would take as long as the cells. `columns`
+  // Inlined because for few rows a call takes as long as the cells. `columns`
   // is a copy so that the compiler can keep it in registers.
   template <typename Units, typename Activations>
   TF_RNN_OPS_VECTOR_INLINE void RunCells(const StepTask& task,
@@ -554,7 +556,7 @@ class LayerBackward {
     }
   }
 
-  // ---- the gradients of everything but the states, to which each chunk adds
+  // ---- Gradients of the weights and the input, accumulated over chunks
 
   void WeightAndInputGradients(std::int64_t d, const StepChunk& chunk) const {
     const auto weights = MakeWeightGradients(d, chunk);
@@ -580,8 +582,8 @@ class LayerBackward {
     }
   }
 
-  // dR = (d blocks)ᵀ h_prev and dW = (d blocks)ᵀ x, or their tangents
-  // [ḋ blocks; d blocks]ᵀ [h_prev; ḣ_prev] and the like.
+  // dR = (d blocks)ᵀ h_prev and dW = (d blocks)ᵀ x, or their tangents, such as
+  // [ḋ blocks; d blocks]ᵀ [h_prev; ḣ_prev].
   typename StepGradients<P, Cell>::WeightGradients MakeWeightGradients(
       std::int64_t d, const StepChunk& chunk) const {
     const auto h_prev = OfParts([&](int part) {
@@ -607,7 +609,7 @@ class LayerBackward {
     }
   }
 
-  // to = (d blocks) W, of a part of the gradients; nothing if `to` is null.
+  // to = (d blocks) W, for one part of the gradients; nothing if `to` is null.
   MultiplyWork<P> InputGradientWork(std::int64_t d, const StepChunk& chunk,
                                     int part,
                                     const GateWeights<P, Cell>& weights, T* to,
@@ -636,7 +638,7 @@ class LayerBackward {
   const StepGradients<P, Cell> steps_;
   const bool has_dot_params_;
   const std::int64_t group_size_;
-  const StepTasks tasks_;  // the hidden state's columns, the projected units
+  const StepTasks tasks_;  // columns of the state, projected units
 };
 
 }  // namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET

@@ -1,4 +1,4 @@
-// One layer of a network over a sequence, forward.
+// The forward pass of one layer over a sequence.
 
 #ifndef TF_RNN_OPS_CC_RNN_SIMD_LAYER_LAYER_FORWARD_H_
 #define TF_RNN_OPS_CC_RNN_SIMD_LAYER_LAYER_FORWARD_H_
@@ -29,8 +29,8 @@
 
 namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
 
-// Sizes as in cc/rnn/cudnn_rnn.h; F = fan_in of the layer, G = gates.
-// P: the type of the params and of products' operands.
+// Sizes: see cc/rnn/cudnn_rnn.h; F = fan_in of the layer, G = gates.
+// P: the type of params and product operands.
 template <typename P>
 struct LayerForwardArguments {  // with B > 0 and U > 0
   using T = ComputeType<P>;
@@ -43,19 +43,19 @@ struct LayerForwardArguments {  // with B > 0 and U > 0
   const P* input;            // [S, B, F]
   const T* input_h;          // [D, B, O], of this layer
   const T* input_c;          // [D, B, U]; LSTM only
-  T* output;                 // [S, B, D * O], or null if not wanted
-  P* rounded_output;         // likewise, where P has fewer bits; otherwise null
+  T* output;                 // [S, B, D * O], or null if not needed
+  P* rounded_output;         // the same if P has fewer bits; otherwise null
   T* output_h;               // [D, B, O]
   T* output_c;               // [D, B, U]; LSTM only
   KeptActivations<T> kept;
 };
 
-// Whether weights are read where they lie: in a few steps of a few rows, they
-// are multiplied sooner than packed. Bits depend on this, too.
+// Whether products read weights in place: for a few steps with few rows, this
+// is faster than packing them first. The bits of the result depend on this.
 template <typename P>
 bool ReadsWeightsInPlace(const RnnConfig& config, const RnnSize& size) {
   constexpr double kMost = sizeof(P) < 4 ? 36 : 48;
-  constexpr double kRowsWorthReading = 8;  // of weights
+  constexpr double kRowsWorthReading = 8;  // cost of reading weights
   if (config.has_keras_weights) {
     return !kRoundsOperands<P> && size.time <= (size.batch == 1 ? 4 : 2);
   }
@@ -65,17 +65,17 @@ bool ReadsWeightsInPlace(const RnnConfig& config, const RnnSize& size) {
              kMost;
 }
 
-// Whether W x is made in each step, together with R h_prev, so that it needs no
-// memory. Otherwise it is made for many steps at once, as few rows do not keep
-// the multipliers busy: even a whole tile's take less time than weights that
-// come from beyond the second-level caches. Bits depend on this, so that the
-// number of threads may not decide.
+// Whether each step computes W x together with R h_prev, which needs no memory
+// for W x. Otherwise W x is computed for many steps at once, because few rows
+// do not keep the multipliers busy: even a full tile of rows takes less time
+// than loading weights from beyond the second-level caches. The bits of the
+// result depend on this, so it must not depend on the number of threads.
 template <typename P>
 bool FusesInput(const RnnConfig& config, const RnnSize& size) {
   constexpr std::int64_t kLeastRows = 8;
   if (ReadsWeightsInPlace<P>(config, size)) return true;
   if (config.skip_input || size.batch < kLeastRows) return false;
-  // What two threads' caches hold beside everything else.
+  // The capacity of two threads' caches, excluding other data.
   constexpr double kMostBytes = 1.5 * kSecondLevelBytes;
   const double weights = static_cast<double>(config.num_gates()) *
                          static_cast<double>(config.num_units) *
@@ -84,21 +84,21 @@ bool FusesInput(const RnnConfig& config, const RnnSize& size) {
   return size.batch > kMaxTileRows || weights * sizeof(P) <= kMostBytes;
 }
 
-// Scratch memory, enough for any layer of the network.
+// Scratch memory for any layer of the network.
 template <typename P>
 struct LayerForwardScratch {
   using T = ComputeType<P>;
   using Left = MutableLeftMatrix<P>;
 
-  PanelWeightsScratch<P> weights;  // none, if read in place
+  PanelWeightsScratch<P> weights;  // null if read in place
   T* bias;                         // [D, panels of U, G * kTileCols]
-  // [D] left operands [StepsAtOnce * B, F]; none if cuDNN's weights are read in
+  // [D] left operands [StepsAtOnce * B, F]; null if cuDNN's weights are read in
   // place
   P* input;
-  KerasProductScratch<P> products;  // [num_threads], if Keras's are
+  KerasProductScratch<P> products;  // [num_threads], for Keras
   T* projected;  // [D, StepsAtOnce * B, panels of U, G * kTileCols], not fused
   T* recurrent_bias;  // [D, U], of the gate that is not in `bias`, if any
-  T* hidden;          // [D, B, O], where the states are rounded
+  T* hidden;          // [D, B, O], if the states are rounded
   ForwardStepsScratch<P> steps;
 
   LayerForwardScratch(const RnnConfig& config, const RnnSize& size,
@@ -205,8 +205,8 @@ class LayerForward {
   using Left = MutableLeftMatrix<P>;
 
   static constexpr std::int64_t kPanelCols = ForwardSteps<P, Cell>::kPanelCols;
-  // The columns of a panel's blocks that have only W x, as many as have only
-  // R h_prev, and of those that have both.
+  // Number of columns in a panel's blocks with only W x, which equals the
+  // number with only R h_prev, and in those with both.
   static constexpr std::int64_t kAlone = Cell::kFirstRecurrent * kTileCols<T>;
   static constexpr std::int64_t kShared = kPanelCols - kAlone;
 
@@ -215,7 +215,7 @@ class LayerForward {
   MatrixView<S> OfDirection(S* array, std::int64_t direction) const {
     return shape_.OfDirection(array, direction, shape_.output_size);
   }
-  // The columns of a direction's output at time t, from unit `unit` on; null if
+  // The columns of a direction's output at time t, starting at `unit`; null if
   // there is no output.
   template <typename S>
   ColumnView<S> OutputColumn(S* output, std::int64_t t, std::int64_t direction,
@@ -232,8 +232,8 @@ class LayerForward {
   T* RecurrentBias(std::int64_t direction) const {
     return scratch_.recurrent_bias + direction * shape_.units;
   }
-  // What is added to W x: both biases, but for the gate of a GRU whose
-  // recurrent bias belongs elsewhere.
+  // Fills the bias that is added to W x: the sum of both biases, except for the
+  // GRU gate whose recurrent bias is added elsewhere.
   void AddBiases() const {
     for (std::int64_t d = 0; d < shape_.directions; ++d) {
       const auto input = params_.InputBiases(d);
@@ -254,8 +254,8 @@ class LayerForward {
     }
   }
 
-  // The input of the steps, [steps * B, F], in the order of time: where it
-  // lies, and packed.
+  // The input of the steps, [steps * B, F], in order of time: in place, and
+  // packed.
   MatrixView<const P> InputRows(std::int64_t direction,
                                 const StepChunk& chunk) const {
     return sweep_.RowsOf(a_.input, shape_.fan_in, direction, chunk);
@@ -266,14 +266,14 @@ class LayerForward {
     return {scratch_.input + direction * size, sweep_.Rows(chunk),
             shape_.fan_in};
   }
-  // W x and biases of the steps.
+  // W x plus biases of the steps.
   MatrixView<T> Projected(std::int64_t direction,
                           const StepChunk& chunk) const {
     return steps_.Rows(scratch_.projected, direction, chunk);
   }
 
-  // Both directions' at once: a thread that has a direction to itself then
-  // prepares that.
+  // Prepares both directions at once, so a thread that works on one direction
+  // also prepares it.
   void PrepareInput(const StepChunk& chunk) const {
     WorkList<PackWork<MatrixView<const P>, Left>> inputs;
     WorkList<MultiplyWork<P>> products;
@@ -308,7 +308,7 @@ class LayerForward {
         });
   }
 
-  // The chunk's i-th step.
+  // Step i of the chunk.
   template <bool kFused>
   void StepCell(const StepChunk& chunk, std::int64_t i, const StepTask& task,
                 int worker) const {
@@ -317,7 +317,7 @@ class LayerForward {
     const std::int64_t step = chunk.first_step + i;
     const std::int64_t t = sweep_.Time(d, step);
     const std::int64_t first_row = sweep_.FirstRow(d, chunk, i);
-    // What is past a sequence's end is not multiplied.
+    // Samples that have ended are not multiplied.
     const std::int64_t rows = a_.lengths.ValidSamples(t, task.row, task.rows);
     task.ForEachPanelGroup(group_size_, [&](auto panel, auto num_panels) {
       const MatrixView<T> product =
@@ -354,20 +354,20 @@ class LayerForward {
     if (a_.kept.is_uncached() || output_is_uncached_) FinishUncached();
   }
 
-  // Some rows of a chunk.
+  // A range of rows in a chunk.
   struct RowRange {
     std::int64_t first;
     std::int64_t count;
   };
-  // Panels that are multiplied at once, and the one after them.
+  // Panels that are multiplied at once, and the panel that follows.
   struct PanelGroup {
     std::int64_t first;
     std::int64_t count;
     std::int64_t next;
   };
 
-  // For some panels, W x in the first blocks of each, R h_prev in those from
-  // kFirstRecurrent on, and the sum where both are.
+  // For each panel, computes W x in the first blocks, R h_prev in the blocks
+  // from kFirstRecurrent on, and their sum in blocks with both.
   void MultiplyPanels(std::int64_t d, const StepChunk& chunk,
                       const RowRange& range, const LeftMatrix<P>& state,
                       const PanelGroup& group, int worker,
@@ -395,15 +395,14 @@ class LayerForward {
     }
   }
 
-  // What a step multiplies by weights, both [rows, ...].
+  // The factors that a step multiplies with weights, both [rows, ...].
   struct Factors {
     std::int64_t direction;
     LeftMatrix<P> x;
     LeftMatrix<P> state;
   };
 
-  // For a panel, W x in the first blocks, R h_prev in those from
-  // kFirstRecurrent on, and the sum where both are. next: the panel after it.
+  // The same for one panel, with packed weights. next: the panel that follows.
   void MultiplyFused(const Factors& factors, std::int64_t panel,
                      std::int64_t next, const MatrixView<T>& product) const {
     const auto multiply = [&](std::int64_t col, std::int64_t cols,
@@ -427,7 +426,7 @@ class LayerForward {
       multiply(kPanelCols, kAlone, recurrent, input(next));
     }
   }
-  // The factors of the blocks that have both W x and R h_prev.
+  // The factors of the blocks with both W x and R h_prev.
   ProductSum<P> SharedFactors(const Factors& factors,
                               std::int64_t panel) const {
     ProductSum<P> sum(
@@ -438,9 +437,9 @@ class LayerForward {
     return sum;
   }
 
-  // The units of a vector, in each row of a task.
+  // The units of a vector, for each row of a task.
   struct ForwardColumns {
-    ColumnView<const T> projected;  // from the task's first row on
+    ColumnView<const T> projected;  // row 0: first row of the task
     ColumnView<const T> product;    // likewise
     const T* recurrent_bias;
     ColumnView<const T> h_prev;
@@ -448,11 +447,11 @@ class LayerForward {
     ColumnView<T> kept;
     std::int64_t kept_stride;
     bool keeps_uncached;
-    ColumnView<P> h;  // the next state or, with a projection, what it takes
-    ColumnView<T> hidden;  // h, where that is rounded, for the next step
-    ColumnView<T> output;  // null if not wanted
+    ColumnView<P> h;       // the next state or the input of the projection
+    ColumnView<T> hidden;  // h, if the state is rounded, for the next step
+    ColumnView<T> output;  // null if not needed
     bool output_is_uncached;
-    ColumnView<P> rounded_output;  // where P has fewer bits
+    ColumnView<P> rounded_output;  // if P has fewer bits
   };
 
   TF_RNN_OPS_VECTOR_INLINE ForwardColumns
@@ -474,7 +473,7 @@ class LayerForward {
     if constexpr (Cell::kHasCellState) columns.c = CellState(d).Column(unit);
     columns.h = shape_.is_projected ? steps_.CellOutput(0, d).Column(unit)
                                     : steps_.State(step + 1, d).Column(unit);
-    // With a projection, the output has fewer columns than there are units.
+    // With a projection, the output has fewer columns than units.
     if (unit < shape_.output_size) {
       columns.output = OutputColumn(a_.output, t, d, unit);
       columns.output_is_uncached = output_is_uncached_;
@@ -483,8 +482,8 @@ class LayerForward {
     return columns;
   }
 
-  // Stores to a cache wait for their lines, and a column's are too far apart
-  // for the CPU to fetch the next ones by itself.
+  // Prefetches the output. Stores wait for their cache lines, and the elements
+  // of a column are too far apart for the hardware prefetcher.
   static TF_RNN_OPS_VECTOR_INLINE void FetchOutput(
       const ForwardColumns& columns, std::int64_t row) {
     if (columns.output.data != nullptr && !columns.output_is_uncached) {
@@ -507,7 +506,7 @@ class LayerForward {
     }
   }
 
-  // Inlined, as of few rows a call would take as long as the cells. `columns`
+  // Inlined because for few rows a call takes as long as the cells. `columns`
   // is a copy so that the compiler can keep it in registers.
   template <bool kFused, typename Units, typename Activations>
   TF_RNN_OPS_VECTOR_INLINE void RunCells(const StepTask& task, std::int64_t t,
@@ -547,7 +546,7 @@ class LayerForward {
     }
   }
 
-  // Past a sequence's end, the state is unchanged.
+  // After the end of a sequence, the state does not change.
   template <typename Units>
   void SkipCell(const ForwardColumns& columns, std::int64_t row,
                 const Units& units) const {

@@ -1,4 +1,4 @@
-// A layer's matrices and biases, where they lie in the network's weights.
+// Views of a layer's matrices and biases in the weights of the network.
 
 #ifndef TF_RNN_OPS_CC_RNN_SIMD_LAYER_LAYER_PARAMS_H_
 #define TF_RNN_OPS_CC_RNN_SIMD_LAYER_LAYER_PARAMS_H_
@@ -15,13 +15,13 @@
 
 namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
 
-// Sizes as in layer_shape.h. E: the type of the weights, or const that.
+// Sizes: see layer_shape.h. E: the type of the weights, possibly const.
 template <typename E>
 class LayerParams {
  public:
   using Biases = std::array<E*, MostBlocks()>;  // by gate
 
-  // weights: of the whole network; none if nothing is read or written.
+  // weights: of the whole network; null if not read or written.
   LayerParams(const RnnConfig& config, const LayerShape& shape,
               const Weights<E>& weights)
       : layout_(config),
@@ -31,7 +31,7 @@ class LayerParams {
         shape_(shape),
         weights_(weights) {}
 
-  // Whether it is their transposes that Input and Recurrent return.
+  // Whether Input and Recurrent return transposes.
   bool is_transposed() const { return is_transposed_; }
 
   // W of a gate, [U, F].
@@ -58,7 +58,7 @@ class LayerParams {
     return OfGates(
         [&](std::int64_t gate) { return InputBias(direction, gate); });
   }
-  // bR of each gate, likewise.
+  // bR of each gate, [U], or null for zeros.
   Biases RecurrentBiases(std::int64_t direction) const {
     return OfGates(
         [&](std::int64_t gate) { return RecurrentBias(direction, gate); });
@@ -105,7 +105,7 @@ class LayerParams {
     return weights_.keras.bias + row * num_gates_ * shape_.units +
            KerasCol(gate);
   }
-  // Keras has a GRU's update gate before the reset gate.
+  // In Keras, a GRU's update gate precedes the reset gate.
   std::int64_t KerasCol(std::int64_t gate) const {
     return (is_gru_ && gate < 2 ? 1 - gate : gate) * shape_.units;
   }

@@ -1,5 +1,5 @@
-// The sizes of a layer, views of arrays of these sizes, and the order in which
-// a pass takes the steps.
+// The sizes of a layer, views of arrays with these sizes, and the order in
+// which a pass processes the steps.
 
 #ifndef TF_RNN_OPS_CC_RNN_SIMD_LAYER_LAYER_SHAPE_H_
 #define TF_RNN_OPS_CC_RNN_SIMD_LAYER_LAYER_SHAPE_H_
@@ -13,8 +13,8 @@
 
 namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
 
-// Comments on arrays name the sizes: S = steps, B = batch, U = units,
-// O = output_size, D = directions, F = fan_in, G = gates of the cell.
+// Comments use these sizes: S = steps, B = batch, U = units, O = output_size, D
+// = directions, F = fan_in, G = gates of the cell.
 struct LayerShape {
   LayerShape(const RnnConfig& config, const RnnSize& size, std::int64_t layer)
       : time(size.time),
@@ -31,13 +31,13 @@ struct LayerShape {
     return first_pseudo_layer + direction;
   }
 
-  // [B, cols] of a direction, of an array [D, B, cols].
+  // [B, cols] of a direction, from an array [D, B, cols].
   template <typename E>
   MatrixView<E> OfDirection(E* array, std::int64_t direction,
                             std::int64_t cols) const {
     return {array + direction * batch * cols, batch, cols};
   }
-  // [B, O] of a direction at time t, of an array [S, B, D * O].
+  // [B, O] of a direction at time t, from an array [S, B, D * O].
   template <typename E>
   MatrixView<E> OutputAt(E* array, std::int64_t direction,
                          std::int64_t t) const {
@@ -57,13 +57,14 @@ struct LayerShape {
   bool is_projected;
 };
 
-// Some steps that follow one another.
+// A range of consecutive steps.
 struct StepChunk {
   std::int64_t first_step;
   std::int64_t steps;
 };
 
-// The order in which a pass takes the steps: the layer's, or the opposite one.
+// The order in which a pass processes the steps: that of the layer, or the
+// reverse.
 class Sweep {
  public:
   enum Order { kForward, kBackward };
@@ -76,8 +77,8 @@ class Sweep {
 
   std::int64_t steps_at_once() const { return steps_at_once_; }
 
-  // Calls run(chunk) for all steps, until the executor is cancelled; once for a
-  // time of zero, too.
+  // Calls run(chunk) for all steps, until the executor is cancelled. If there
+  // are no steps, calls it once.
   template <typename Run>
   void ForEachChunk(const Executor& executor, const Run& run) const {
     std::int64_t step = 0;
@@ -88,28 +89,28 @@ class Sweep {
     } while (step < time_ && !executor.is_cancelled());
   }
 
-  // The time of a direction's step.
+  // The time index of a step in a direction.
   std::int64_t Time(std::int64_t direction, std::int64_t step) const {
     return IsAscending(direction) ? step : time_ - 1 - step;
   }
-  // The earliest time among a direction's steps.
+  // The earliest time index of a chunk's steps in a direction.
   std::int64_t FirstTime(std::int64_t direction, const StepChunk& chunk) const {
     return IsAscending(direction) ? chunk.first_step
                                   : time_ - chunk.first_step - chunk.steps;
   }
 
-  // A chunk has rows for its steps in the order of time, for each the batch.
+  // Number of rows of a chunk: [steps in order of time, batch].
   std::int64_t Rows(const StepChunk& chunk) const {
     return chunk.steps * batch_;
   }
-  // Where the rows of a chunk's i-th step begin.
+  // The first row of step i of a chunk.
   std::int64_t FirstRow(std::int64_t direction, const StepChunk& chunk,
                         std::int64_t i) const {
     return (Time(direction, chunk.first_step + i) -
             FirstTime(direction, chunk)) *
            batch_;
   }
-  // A chunk's rows of an array [S, B, cols].
+  // The rows of a chunk in an array [S, B, cols].
   template <typename E>
   MatrixView<E> RowsOf(E* array, std::int64_t cols, std::int64_t direction,
                        const StepChunk& chunk) const {
@@ -118,7 +119,7 @@ class Sweep {
   }
 
  private:
-  // Direction 0 is that of time.
+  // Direction 0 ascends in time.
   bool IsAscending(std::int64_t direction) const {
     return (direction == 0) == (order_ == kForward);
   }

@@ -1,4 +1,4 @@
-// What a pass over a layer left, as a later one finds it step by step.
+// The states that an earlier pass over a layer saved, for access step by step.
 
 #ifndef TF_RNN_OPS_CC_RNN_SIMD_LAYER_LAYER_STATES_H_
 #define TF_RNN_OPS_CC_RNN_SIMD_LAYER_LAYER_STATES_H_
@@ -12,7 +12,7 @@
 
 namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
 
-// Sizes as in cc/rnn/cudnn_rnn.h.
+// Sizes: see cc/rnn/cudnn_rnn.h.
 template <typename T>
 struct LayerStateArrays {
   const T* input_h;  // [D, B, O], of this layer
@@ -24,15 +24,15 @@ struct LayerStateArrays {
 template <typename T>
 class LayerStates {
  public:
-  // The units of a vector at one step, in each sample.
+  // The units of a vector at one step, for each sample.
   struct Columns {
     ColumnView<const T> kept;
     std::int64_t kept_stride;
-    // What the step began with: the cell state, or the hidden state where the
+    // The state before the step: the cell state, or the hidden state if the
     // cell reads it.
     ColumnView<const T> previous;
-    ColumnView<const T> initial;  // where the previous time is not valid
-    ColumnView<const T> h;        // of the step, where the cell keeps nothing
+    ColumnView<const T> initial;  // if the previous time is not valid
+    ColumnView<const T> h;        // of the step, if the cell keeps nothing
 
     const T* Previous(bool has_previous, std::int64_t row) const {
       return has_previous ? previous.At(row) : initial.At(row);
@@ -43,8 +43,8 @@ class LayerStates {
               const LayerStateArrays<T>& arrays)
       : shape_(shape), lengths_(lengths), a_(arrays) {}
 
-  // The time whose state the step at time t began with; before 0 or not valid
-  // where that is the initial one.
+  // The time whose state is the state before the step at time t. If it is out
+  // of range or not valid, that is the initial state.
   static std::int64_t PreviousTime(std::int64_t direction, std::int64_t t) {
     return direction == 0 ? t - 1 : t + 1;
   }
@@ -77,9 +77,8 @@ class LayerStates {
     return columns;
   }
 
-  // The hidden state with which a sample's step at time t began, [O]; zeros
-  // past the sequence's end, as what has no gradient there need not be a number
-  // elsewhere.
+  // A sample's hidden state before the step at time t, [O]; zeros after the end
+  // of the sequence, where values without a gradient may be NaN or infinity.
   const T* PreviousHidden(std::int64_t direction, std::int64_t t,
                           std::int64_t sample) const {
     const std::int64_t previous = PreviousTime(direction, t);
@@ -99,8 +98,8 @@ class LayerStates {
   LayerStateArrays<T> a_;
 };
 
-// The hidden states that the steps of a direction began with, from `first_time`
-// on, [rows, O] in the order of time, to be packed.
+// The hidden states before the steps of a direction, starting at `first_time`,
+// [rows, O] in order of time, for packing.
 template <typename T>
 struct PreviousHiddenRows {
   const LayerStates<T>& states;

@@ -1,4 +1,4 @@
-// The tangent of one layer's forward pass: the tangent sweep of
+// The tangent of the forward pass of one layer: the tangent sweep of
 // docs/design/second_order.md.
 
 #ifndef TF_RNN_OPS_CC_RNN_SIMD_LAYER_LAYER_TANGENT_H_
@@ -26,8 +26,8 @@
 
 namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
 
-// Sizes as in cc/rnn/cudnn_rnn.h; F = fan_in of the layer. dot_q: tangent of q.
-// P: the type of the params and of products' operands.
+// Sizes: see cc/rnn/cudnn_rnn.h; F = fan_in of the layer. dot_q: tangent of q.
+// P: the type of params and product operands.
 template <typename P>
 struct LayerTangentArguments {  // with B > 0 and U > 0
   using T = ComputeType<P>;
@@ -37,18 +37,20 @@ struct LayerTangentArguments {  // with B > 0 and U > 0
   SequenceLengths lengths;
   std::int64_t layer;
   Weights<const P> weights;      // of the whole network
-  Weights<const P> dot_weights;  // likewise, or none for zeros
+  Weights<const P> dot_weights;  // likewise, or null for zeros
   const T* input;                // [S, B, F]; read only if there are dot_params
   const T* dot_input;            // [S, B, F], or null for zeros
   LayerStateArrays<T> states;
   T* dot_output;  // [S, B, D * O]
-  // On entry those of the initial states, on return those of the final ones.
+  // On entry the tangents of the initial states; on return those of the final
+  // ones.
   T* dot_h;  // [D, B, O]
   T* dot_c;  // [D, B, U]; LSTM only
   KeptActivations<T> dot_kept;
 };
 
-// Scratch memory, enough for any layer of the network. R = StepsAtOnce * B.
+// Scratch memory for any layer of the network.
+// R = StepsAtOnce * B.
 template <typename P>
 struct LayerTangentScratch {
   using T = ComputeType<P>;
@@ -125,11 +127,11 @@ class LayerTangent {
   using Left = MutableLeftMatrix<P>;
 
   static constexpr std::int64_t kPanelCols = ForwardSteps<P, Cell>::kPanelCols;
-  // What a projection takes: its tangent, and its value.
+  // The parts of a projection's input: tangent and value.
   static constexpr std::int64_t kTangentPart = 0;
   static constexpr std::int64_t kValuePart = 1;
 
-  // Whether anything but R h_prev changes.
+  // Whether the sums have a tangent other than that of R h_prev.
   bool has_projected() const {
     return has_dot_params_ || a_.dot_input != nullptr;
   }
@@ -138,7 +140,7 @@ class LayerTangent {
   MatrixView<T> OfDirection(T* array, std::int64_t direction) const {
     return shape_.OfDirection(array, direction, shape_.output_size);
   }
-  // The columns of a direction's output at time t, from unit `unit` on.
+  // The columns of a direction's output at time t, starting at `unit`.
   ColumnView<T> OutputColumn(std::int64_t direction, std::int64_t t,
                              std::int64_t unit) const {
     return shape_.OutputAt(a_.dot_output, direction, t).Column(unit);
@@ -172,7 +174,7 @@ class LayerTangent {
     return sweep_.RowsOf(array, shape_.fan_in, direction, chunk);
   }
 
-  // For each step, ẋ Wᵀ + x Ẇᵀ + ḃW, and h_prev Ṙᵀ + ḃR.
+  // For each step: ẋ Wᵀ + x Ẇᵀ + ḃW, and h_prev Ṙᵀ + ḃR.
   void PrepareInput(std::int64_t d, const StepChunk& chunk) const {
     const std::int64_t rows = sweep_.Rows(chunk);
     const MatrixView<T> projected = steps_.Rows(scratch_.projected, d, chunk);
@@ -232,14 +234,14 @@ class LayerTangent {
         });
   }
 
-  // The chunk's i-th step.
+  // Step i of the chunk.
   void StepCell(const StepChunk& chunk, std::int64_t i, const StepTask& task,
                 int worker) const {
     const std::int64_t d = task.direction;
     const std::int64_t step = chunk.first_step + i;
     const std::int64_t t = sweep_.Time(d, step);
     const std::int64_t row = sweep_.FirstRow(d, chunk, i) + task.row;
-    // What is past a sequence's end is not multiplied.
+    // Samples that have ended are not multiplied.
     const std::int64_t rows = a_.lengths.ValidSamples(t, task.row, task.rows);
     task.ForEachPanelGroup(steps_.group_size(), [&](auto panel,
                                                     auto num_panels) {
@@ -275,19 +277,19 @@ class LayerTangent {
     });
   }
 
-  // The units of a vector, in each sample.
+  // The units of a vector, for each sample.
   struct TangentColumns {
     typename LayerStates<T>::Columns states;
     std::int64_t previous_time;
-    ColumnView<const T> projected;  // from the task's first row on, or null
-    ColumnView<const T> product;    // from the task's first row on
+    ColumnView<const T> projected;  // row 0: first row of task, or null
+    ColumnView<const T> product;    // row 0: first row of task
     ColumnView<T> dot_c;
     ColumnView<T> dot_kept;
     ColumnView<P> cell_output;
-    // The tangent of the hidden state or, with a projection, of what that
-    // takes.
+    // The tangent of the hidden state or, with a projection, of the input of
+    // the projection.
     ColumnView<P> result;
-    ColumnView<T> dot_h;  // without a projection, as the next two
+    ColumnView<T> dot_h;  // only without a projection, like the next two
     ColumnView<T> output;
   };
 
@@ -315,7 +317,7 @@ class LayerTangent {
     return columns;
   }
 
-  // Inlined, as of few rows a call would take as long as the cells. `columns`
+  // Inlined because for few rows a call takes as long as the cells. `columns`
   // is a copy so that the compiler can keep it in registers.
   template <typename Units, typename Activations>
   TF_RNN_OPS_VECTOR_INLINE void RunCells(const StepTask& task, std::int64_t t,
@@ -356,7 +358,7 @@ class LayerTangent {
     }
   }
 
-  // Past a sequence's end, the state is unchanged.
+  // After the end of a sequence, the state does not change.
   template <typename Units>
   void SkipCell(const TangentColumns& columns, std::int64_t row,
                 const Units& units) const {

@@ -1,4 +1,4 @@
-// The weights of a layer, packed as the products of its passes take them.
+// The weights of a layer, packed for the products of its passes.
 
 #ifndef TF_RNN_OPS_CC_RNN_SIMD_LAYER_PACKED_WEIGHTS_H_
 #define TF_RNN_OPS_CC_RNN_SIMD_LAYER_PACKED_WEIGHTS_H_
@@ -19,9 +19,9 @@
 
 namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
 
-// Scratch memory, enough for any layer of the network. Sizes as in
-// cc/rnn/cudnn_rnn.h; F = fan_in of the layer, G = gates.
-// P: the type of the params and of products' operands.
+// Scratch memory for any layer of the network. Sizes: see cc/rnn/cudnn_rnn.h;
+// F = fan_in of the layer, G = gates.
+// P: the type of params and product operands.
 template <typename P>
 struct PanelWeightsScratch {
   using Right = MutableRightMatrix<P>;
@@ -32,7 +32,7 @@ struct PanelWeightsScratch {
   P* recurrent = nullptr;
   P* projection = nullptr;  // [D] right operands [U, O]
 
-  // None, for weights that are not to be packed.
+  // Null pointers, for weights that are not packed.
   PanelWeightsScratch() = default;
   PanelWeightsScratch(const RnnConfig& config, Arena& arena) {
     const CheckedInt directions = config.num_directions;
@@ -50,8 +50,8 @@ struct PanelWeightsScratch {
   }
 };
 
-// The transposes of the matrices, for x Wᵀ, h Rᵀ and m Pᵀ: the blocks of all
-// gates of the same units together.
+// The transposed matrices, for x Wᵀ, h Rᵀ and m Pᵀ. The blocks of all gates of
+// the same units are adjacent.
 template <typename P, typename Cell>
 class PanelWeights {
  public:
@@ -66,9 +66,9 @@ class PanelWeights {
         params_(config, shape, weights),
         panels_(CeilDiv(shape.units, kTileCols<P>)) {}
 
-  // To be called before the matrices below are read. Tasks go from direction to
-  // direction and from panel to panel, as those of steps do: a thread, whose
-  // share is neighbouring ones, then has in its cache what it multiplies.
+  // Call before reading the matrices below. Tasks are ordered by direction and
+  // panel, like those of the steps, so that a thread finds in its cache the
+  // weights that it multiplies.
   void Pack(Executor& executor) const {
     const std::int64_t num_blocks = panels_ * Cell::kGates;
     RunTogether(executor,
@@ -83,7 +83,7 @@ class PanelWeights {
     RunTogether(executor, projections);
   }
 
-  // Of some panels: [F, num_panels * G * kTileCols].
+  // For `num_panels` panels: [F, num_panels * G * kTileCols].
   Right Input(std::int64_t direction, std::int64_t panel,
               std::int64_t num_panels) const {
     return Panels(scratch_.input, shape_.fan_in, direction, panel, num_panels);
@@ -116,7 +116,7 @@ class PanelWeights {
     PackBlock(params_.Recurrent(direction, gate), panel,
               Recurrent(direction, 0, panels_).Cols(col, kTileCols<P>));
   }
-  // Packs what a gate's matrix has for a panel's units.
+  // Packs the part of a gate's matrix for the units of a panel.
   void PackBlock(const MatrixView<const P>& matrix, std::int64_t panel,
                  const Right& to) const {
     const std::int64_t unit = panel * kTileCols<P>;
@@ -128,7 +128,7 @@ class PanelWeights {
     }
   }
 
-  // Some panels of [depth, G * kTileCols], of an array of all.
+  // A range of panels [depth, G * kTileCols], from an array of all panels.
   Right Panels(P* array, std::int64_t depth, std::int64_t direction,
                std::int64_t panel, std::int64_t num_panels) const {
     const Right all(
@@ -143,7 +143,7 @@ class PanelWeights {
   const std::int64_t panels_;  // of units
 };
 
-// Scratch memory, enough for any layer of the network.
+// Scratch memory for any layer of the network.
 template <typename P>
 struct GateWeightsScratch {
   using Right = MutableRightMatrix<P>;
@@ -152,7 +152,7 @@ struct GateWeightsScratch {
   P* recurrent = nullptr;   // [D, G] right operands [U, O]
   P* projection = nullptr;  // [D] right operands [O, U]
 
-  // None, for weights that are not to be packed.
+  // Null pointers, for weights that are not packed.
   GateWeightsScratch() = default;
   GateWeightsScratch(const RnnConfig& config, Arena& arena) {
     const CheckedInt directions = config.num_directions;
@@ -169,7 +169,7 @@ struct GateWeightsScratch {
   }
 };
 
-// The matrices as they are, gate by gate, for d_a W, d_b R and d_h P.
+// The matrices without transposition, gate by gate, for d_a W, d_b R and d_h P.
 template <typename P, typename Cell>
 class GateWeights {
  public:
@@ -181,8 +181,7 @@ class GateWeights {
               const GateWeightsScratch<P>& scratch)
       : scratch_(scratch), shape_(shape), params_(config, shape, weights) {}
 
-  // To be called before the matrices below are read. has_input: whether those
-  // of the input are.
+  // Call before reading the matrices below. has_input: whether Input is read.
   void Pack(bool has_input, Executor& executor) const {
     if (params_.is_transposed()) {
       PackWith<PackTransposedWork<P, Right>>(has_input, executor);
@@ -224,7 +223,7 @@ class GateWeights {
     }
   }
 
-  // One of the matrices [rows, cols] that follow one another in an array.
+  // One of the consecutive matrices [rows, cols] in an array.
   static Right Nth(std::int64_t index, P* array, std::int64_t rows,
                    std::int64_t cols) {
     return {array + index * SizeOf<Right>(rows, cols), rows, cols};

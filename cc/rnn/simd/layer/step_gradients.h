@@ -1,6 +1,5 @@
-// The gradients of a layer's gates at the steps of a sweep backward: where they
-// are kept, some steps at a time, and the gradients of the weights, which are
-// made of them.
+// Stores the gate gradients of some steps of a backward sweep, and computes the
+// weight gradients from them.
 
 #ifndef TF_RNN_OPS_CC_RNN_SIMD_LAYER_STEP_GRADIENTS_H_
 #define TF_RNN_OPS_CC_RNN_SIMD_LAYER_STEP_GRADIENTS_H_
@@ -23,13 +22,12 @@
 
 namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
 
-// Whether products want the transpose of their left operand packed.
+// Whether products require a packed transpose of their left operand.
 template <typename P>
 constexpr bool kTransposesLeft = kRoundsOperands<P>;
 
-// Scratch memory, enough for any layer of the network. Sizes as in
-// cc/rnn/cudnn_rnn.h; F = fan_in of the layer, N = the blocks of the cell,
-// R = rows.
+// Scratch memory for any layer of the network. Sizes: see cc/rnn/cudnn_rnn.h;
+// F = fan_in of the layer, N = blocks of the cell, R = rows.
 template <typename P>
 struct StepGradientsScratch {
   using T = ComputeType<P>;
@@ -39,17 +37,17 @@ struct StepGradientsScratch {
   P* blocks;        // [D, N] left operands [R, U]
   P* projected;     // [D] left operands [R, O], with a projection
   T* cell_outputs;  // [D, R, U], with a projection
-  // If the gradients of the weights are wanted.
+  // Only if the gradients of the weights are needed:
   P* packed_cell_outputs;  // a right operand [R, U], with a projection
-  P* input;         // a right operand [R, F], for Keras's weights a left one
-  P* states;        // a right operand [R, O], for Keras's weights a left one
-  P* right_blocks;  // [N] right operands [R, U], for Keras's weights
-  // The left operands' transposes: [N] of [U, R], and one [O, R] with a
-  // projection; for Keras's weights one [F, R] and one [O, R].
+  P* input;         // a right operand [R, F]; with Keras's weights a left one
+  P* states;        // a right operand [R, O]; with Keras's weights a left one
+  P* right_blocks;  // [N] right operands [R, U], with Keras's weights
+  // The transposes of the left operands: [N] of [U, R], and one [O, R] with a
+  // projection; with Keras's weights one [F, R] and one [O, R].
   P* transposed;
   T* biases;  // [D, N, U]
 
-  // rows: those of as many steps as are kept at once.
+  // rows: the total rows of the steps kept at once.
   StepGradientsScratch(const RnnConfig& config, CheckedInt rows,
                        bool wants_weights, Arena& arena) {
     const CheckedInt directions = config.num_directions;
@@ -89,8 +87,8 @@ struct StepGradientsScratch {
   }
 };
 
-// At each step a gradient has the rows of the batch, once or several times
-// over: first all steps' rows, in the order of time, then as many again.
+// The gradients of a step have the rows of the batch, `times` times: first the
+// rows of all steps in order of time, then the same number of rows again.
 template <typename P, typename Cell>
 class StepGradients {
  public:
@@ -101,15 +99,15 @@ class StepGradients {
   // The product of the transpose of a matrix with another.
   using WeightWork = std::conditional_t<kTransposesLeft<P>, MultiplyWork<P>,
                                         MultiplyTransposedWork<T>>;
-  // What makes the gradients of a direction's weights.
+  // The work that computes the gradients of a direction's weights.
   struct WeightGradients {
     WorkList<WeightWork> matrices;
     WorkList<ColumnSumsWork<P>> biases;
   };
 
-  // times: how often a gradient has the rows of the batch.
-  // d_weights: of the whole network: this layer's part is written; none if not
-  // wanted.
+  // times: how many times the gradients contain the rows of the batch.
+  // d_weights: of the whole network; this layer's part is written. Null if not
+  // needed.
   StepGradients(const RnnConfig& config, const LayerShape& shape,
                 const Sweep& sweep, std::int64_t times,
                 const Weights<T>& d_weights,
@@ -122,29 +120,29 @@ class StepGradients {
         wants_weights_(d_weights.any()),
         d_params_(config, shape, d_weights) {}
 
-  // Of a block of the cell, [times * Rows(chunk), U].
+  // The gradient of a block of the cell, [times * Rows(chunk), U].
   Left Block(std::int64_t direction, std::int64_t block,
              const StepChunk& chunk) const {
     return Nth(direction * Cell::kBlocks + block, scratch_.blocks, shape_.units,
                chunk);
   }
-  // From one block to the next.
+  // The distance between blocks.
   std::int64_t BlockStride() const {
     return SizeOf<Left>(MostRows(), shape_.units);
   }
-  // Of what a projection gave, [times * Rows(chunk), O].
+  // The gradient of the projection's output, [times * Rows(chunk), O].
   Left Projected(std::int64_t direction, const StepChunk& chunk) const {
     return Nth(direction, scratch_.projected, shape_.output_size, chunk);
   }
-  // Where what a projection took is kept beside them, [times * Rows(chunk), U].
+  // Storage for the projection's input, [times * Rows(chunk), U].
   MatrixView<T> CellOutputs(std::int64_t direction,
                             const StepChunk& chunk) const {
     return {scratch_.cell_outputs + direction * MostRows() * shape_.units,
             times_ * sweep_.Rows(chunk), shape_.units};
   }
 
-  // To be called before the first step: what products read beyond the units
-  // must be a number.
+  // Call before the first step. Clears the padding columns, which products read
+  // and which must be finite.
   void Clear() const {
     if (!kRoundsOperands<P>) return;
     if (shape_.units % Left::kCols != 0) {
@@ -158,12 +156,12 @@ class StepGradients {
     }
   }
 
-  // dR = (d blocks)ᵀ h_prev, dW = (d blocks)ᵀ x and dP = (d projected)ᵀ times
-  // the cell outputs, to each of which a chunk adds its part, or the transposes
-  // of these; the biases' are the sums of the blocks' first Rows(chunk) rows.
-  // Nothing if no gradients are wanted. h_prev: [times * Rows(chunk), O]; x:
-  // the first of as many rows, [..., F], if the input is not skipped. Both are
-  // packed here.
+  // Computes dR = (d blocks)ᵀ h_prev, dW = (d blocks)ᵀ x and dP = (d
+  // projected)ᵀ (cell outputs), or their transposes; each chunk adds its part.
+  // The bias gradients are the sums of the first Rows(chunk) rows of the
+  // blocks. Does nothing if no gradients are needed.
+  // h_prev: [times * Rows(chunk), O]; x: [at most as many rows, F], unless the
+  // input is skipped. Packs both.
   template <typename Hidden, typename Input>
   WeightGradients MakeWeightGradients(std::int64_t direction,
                                       const StepChunk& chunk,
@@ -185,7 +183,7 @@ class StepGradients {
     return gradients;
   }
 
-  // To be called after the last chunk.
+  // Call after the last chunk.
   void StoreBiasGradients() const {
     if (!wants_weights_) return;
     for (std::int64_t d = 0; d < shape_.directions; ++d) {
@@ -203,9 +201,10 @@ class StepGradients {
     }
   }
 
-  // The sums over the gates of the first Rows(chunk) rows, added to `to` if the
-  // other direction does so too: the gradient of an input that each gate gets
-  // as it is. to: as many rows, [..., U].
+  // The gradient of an input that is added to each gate: the sum over the
+  // gates, for the first Rows(chunk) rows. With two directions, it is added to
+  // `to`.
+  // to: [as many rows, U].
   auto SumOfGatesWork(std::int64_t direction, const StepChunk& chunk,
                       const MatrixView<T>& to) const {
     return Tasks{
@@ -222,7 +221,7 @@ class StepGradients {
   }
 
  private:
-  // As cuDNN has them: products of the blocks' transposes.
+  // In cuDNN's layout: products with the transposed blocks.
   template <typename Hidden, typename Input>
   void AddMatrices(std::int64_t direction, const StepChunk& chunk,
                    const Hidden& h_prev, const Input& x, bool add,
@@ -254,7 +253,7 @@ class StepGradients {
     }
   }
 
-  // As Keras has them: products with the blocks.
+  // In Keras's layout: products with the blocks.
   template <typename Hidden, typename Input>
   void AddTransposedMatrices(std::int64_t direction, const StepChunk& chunk,
                              const Hidden& h_prev, const Input& x, bool add,
@@ -287,7 +286,7 @@ class StepGradients {
   std::int64_t MostRows() const {
     return times_ * sweep_.steps_at_once() * shape_.batch;
   }
-  // One of the matrices that follow one another in an array.
+  // One of the consecutive matrices in an array.
   Left Nth(std::int64_t index, P* array, std::int64_t cols,
            const StepChunk& chunk) const {
     return Left(array + index * SizeOf<Left>(MostRows(), cols), MostRows(),
@@ -303,7 +302,7 @@ class StepGradients {
         scratch_.right_blocks + block * SizeOf<Right>(MostRows(), shape_.units),
         times_ * sweep_.Rows(chunk), shape_.units};
   }
-  // transposed: where the transpose lies of what `left` has the first rows of.
+  // transposed: the transpose of a matrix whose first rows are `left`.
   WeightWork MakeWeightWork(const Left& left, P* transposed, const Right& right,
                             bool add, const MatrixView<T>& out) const {
     const int num_threads = executor_.num_threads();
@@ -315,8 +314,8 @@ class StepGradients {
     }
   }
 
-  // Where the transpose of a block lies or, after all blocks, that of the
-  // projected ones.
+  // The transpose of a block; with index kBlocks, that of the projected
+  // gradients.
   P* TransposedBlock(std::int64_t block) const {
     return scratch_.transposed + block * SizeOf<Left>(shape_.units, MostRows());
   }

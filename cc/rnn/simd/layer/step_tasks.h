@@ -1,4 +1,4 @@
-// How a time step is cut into tasks, and what its rows and columns are.
+// Splits a time step into tasks over rows and columns.
 
 #ifndef TF_RNN_OPS_CC_RNN_SIMD_LAYER_STEP_TASKS_H_
 #define TF_RNN_OPS_CC_RNN_SIMD_LAYER_STEP_TASKS_H_
@@ -16,16 +16,16 @@
 
 namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
 
-// What one task of a step computes: some rows of some panels of one direction.
-// A panel is kTileCols units.
+// A task of a step: some rows of some panels of one direction. A panel is
+// kTileCols units.
 struct StepTask {
   std::int64_t direction;
   std::int64_t row;
   std::int64_t rows;
   std::int64_t first_panel;
-  std::int64_t last_panel;  // not among them
+  std::int64_t last_panel;  // exclusive
 
-  // What comes after a panel, in this step or the next.
+  // The panel that follows, in this step or the next.
   std::int64_t PanelAfter(std::int64_t panel) const {
     return panel + 1 < last_panel ? panel + 1 : first_panel;
   }
@@ -55,9 +55,9 @@ struct StepTask {
   }
 };
 
-// How many panels, of `blocks` blocks each, a task multiplies before it runs
-// their cells: few enough that the products stay in the first-level cache, and
-// enough for the widest tiles.
+// Number of panels, of `blocks` blocks each, that a task multiplies before it
+// runs their cells: few enough that the products stay in the first-level cache,
+// but enough for the widest tiles.
 template <typename T>
 std::int64_t GroupSize(std::int64_t rows, std::int64_t blocks) {
   constexpr std::int64_t kMostElements = (64 << 10) / sizeof(T);
@@ -69,7 +69,7 @@ std::int64_t GroupSize(std::int64_t rows, std::int64_t blocks) {
 // The valid steps of a batch of sequences of different lengths.
 class SequenceLengths {
  public:
-  // lengths: [batch], or null where all are `time`.
+  // lengths: [batch], or null if all are `time`.
   SequenceLengths(const std::int32_t* lengths, std::int64_t time)
       : lengths_(lengths), time_(time) {}
 
@@ -82,14 +82,14 @@ class SequenceLengths {
     return t >= 0 && t < of(sample);
   }
 
-  // How many of the samples [first, first + count) there are up to the last one
-  // that is valid at time t.
+  // Number of samples in [first, first + count) up to the last one that is
+  // valid at time t.
   std::int64_t ValidSamples(std::int64_t t, std::int64_t first,
                             std::int64_t count) const {
     while (count > 0 && !IsValid(t, first + count - 1)) --count;
     return count;
   }
-  // The sum of these over all times.
+  // The sum of ValidSamples over all times.
   double ValidSteps(std::int64_t first, std::int64_t count) const {
     return lengths_ == nullptr
                ? static_cast<double>(count) * static_cast<double>(time_)
@@ -101,9 +101,9 @@ class SequenceLengths {
   std::int64_t time_;
 };
 
-// What a step computes for each direction, or one of its halves: results
-// [rows, panels]. A panel takes as many weights, and a multiply-add with each
-// for each row.
+// The work of a step, or of one of its halves, for each direction. Its result
+// is [rows, panels]. Each panel has `panel_weights` weights, with one
+// multiply-add per weight and row.
 struct StepWork {
   std::int64_t panels;
   std::int64_t panel_weights;
@@ -113,11 +113,12 @@ struct StepWork {
   }
 };
 
-// Cuts steps into tasks. Bits do not depend on the cut, so it follows the
-// number of threads.
+// Splits steps into tasks. The bits of the results do not depend on the split,
+// so it may depend on the number of threads.
 class StepTasks {
  public:
-  // second: where a step has two halves, one after the other.
+  // second: the second half of a step, if it has two, which run one after the
+  // other.
   StepTasks(std::int64_t directions, std::int64_t rows,
             std::int64_t weight_bytes, const SequenceLengths& lengths,
             int num_threads, const StepWork& first, const StepWork& second = {})
@@ -131,8 +132,8 @@ class StepTasks {
             ? 1
             : threads * LeastTasks<float>(weights * static_cast<double>(rows) /
                                           static_cast<double>(threads));
-    // Fewer rows do not keep the multipliers as busy; and more weights do not
-    // stay in a thread's second-level cache from step to step.
+    // Fewer rows keep the multipliers less busy, and more weights do not stay
+    // in a thread's second-level cache from step to step.
     constexpr std::int64_t kLeastRows = 16;
     are_sequences_ =
         row_groups == 1 ||
@@ -148,10 +149,10 @@ class StepTasks {
     }
   }
 
-  // Calls first(step, task, worker) for each task of each step and, where a
-  // step has two halves, then second(step, task, worker). Tasks see what those
-  // of the steps and halves before did. ends_with_first: whether the first half
-  // of one more step follows.
+  // Calls first(step, task, worker) for each task of each step and, if a step
+  // has two halves, then second(step, task, worker). Tasks see the results of
+  // all earlier steps and halves. ends_with_first: whether to run the first
+  // half of one more step.
   template <typename First, typename Second>
   void Run(std::int64_t num_steps, bool ends_with_first, Executor& executor,
            const First& first, const Second& second) const {
@@ -169,7 +170,7 @@ class StepTasks {
   }
 
  private:
-  // Of what a step, or half of it, computes for a direction.
+  // The split of a step, or half of it, for one direction.
   struct Cut {
     std::int64_t panels;
     std::int64_t panel_groups;
@@ -189,7 +190,7 @@ class StepTasks {
   // Whether no thread waits long for another if each has its own rows.
   bool HaveEqualWork(const SequenceLengths& lengths,
                      std::int64_t threads) const {
-    constexpr double kMostWork = 1.1;  // of a thread, where 1 is the mean
+    constexpr double kMostWork = 1.1;  // of a thread, relative to the mean
     double most = 0;
     for (std::int64_t i = 0; i < threads; ++i) {
       const std::int64_t row = FirstRow(i, threads);
@@ -206,9 +207,10 @@ class StepTasks {
 
   Cut CutOfPanels(const StepWork& step, int num_threads) const {
     if (step.panels == 0) return {0, 0, 0};
-    // A task takes longer than its hand-over to another thread. There are more
-    // tasks than threads, so that slower threads take fewer; but in short steps
-    // waiting costs less than weights that are in another thread's cache.
+    // A task must take longer than its transfer to another thread. More tasks
+    // than threads let slower threads run fewer of them. In short steps,
+    // however, waiting costs less than reading weights from another thread's
+    // cache.
     constexpr double kLeastWork = 1 << 15;
     constexpr double kShortWork = 1 << 22;
     const double work = step.weights() * static_cast<double>(rows_);
@@ -245,8 +247,8 @@ class StepTasks {
   std::int64_t directions_;
   std::int64_t rows_;
   bool has_halves_;
-  // Whether a task needs nothing from those of other rows: it has all panels,
-  // and both halves are cut alike.
+  // Whether tasks do not depend on the tasks of other rows: each has all
+  // panels, and both halves are split in the same way.
   bool are_sequences_;
   Cut first_;
   Cut second_;

@@ -1,4 +1,4 @@
-// The weights of a layer where they lie, for products of a few rows.
+// Products of few rows with the weights of a layer, read in place.
 
 #ifndef TF_RNN_OPS_CC_RNN_SIMD_LAYER_WEIGHTS_IN_PLACE_H_
 #define TF_RNN_OPS_CC_RNN_SIMD_LAYER_WEIGHTS_IN_PLACE_H_
@@ -21,14 +21,13 @@
 
 namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
 
-// What products with Keras's weights need for their rows, at most as many as
-// are in the batch.
+// Scratch memory of products with Keras's weights, for up to `batch` rows.
 template <typename P>
 struct KerasProductScratch {
   P* packed;              // [PackedChunkSize]
   ComputeType<P>* block;  // [rows, MostPanels * kTileCols]
 
-  // How many panels are multiplied at once.
+  // Number of panels multiplied at once.
   static std::int64_t MostPanels(std::int64_t batch) {
     return GroupSize<ComputeType<P>>(batch, /*blocks=*/1);
   }
@@ -39,15 +38,15 @@ struct KerasProductScratch {
     return CheckedInt(size.batch) * MostPanels(size.batch) *
            kTileCols<ComputeType<P>>;
   }
-  // A worker's part of what all have.
+  // The part of one worker.
   KerasProductScratch OfWorker(const RnnSize& size, int worker) const {
     return {packed + worker * PackedSize(size).value(),
             block + worker * BlockSize(size).value()};
   }
 };
 
-// Sizes as in cc/rnn/cudnn_rnn.h; F = fan_in of the layer.
-// P: the type of the params and of products' operands.
+// Sizes: see cc/rnn/cudnn_rnn.h; F = fan_in of the layer.
+// P: the type of params and product operands.
 template <typename P, typename Cell>
 class WeightsInPlace {
  public:
@@ -58,8 +57,9 @@ class WeightsInPlace {
                  const Weights<const P>& weights)
       : shape_(shape), params_(config, shape, weights) {}
 
-  // For a panel's units, out = W x in the first blocks, R h_prev in those from
-  // kFirstRecurrent on, and the sum where both are: with cuDNN's weights.
+  // For the units of a panel and cuDNN's weights, computes W x in the first
+  // blocks, R h_prev in the blocks from kFirstRecurrent on, and their sum in
+  // blocks with both.
   // x: [rows, F]; state: [rows, O]; out: [rows, kBlocks * kTileCols]
   void MultiplyCudnn(std::int64_t direction, std::int64_t panel,
                      const MatrixView<const P>& x, const LeftMatrix<P>& state,
@@ -82,8 +82,8 @@ class WeightsInPlace {
     }
   }
 
-  // The same for several panels, with Keras's weights, of a type that products
-  // take as it is. Long pieces of their rows are read at once.
+  // The same for several panels and Keras's weights, if operands are not
+  // rounded. Reads long pieces of the weights' rows at once.
   // out: [rows, num_panels * kBlocks * kTileCols]
   void MultiplyKeras(std::int64_t direction, std::int64_t panel,
                      std::int64_t num_panels, const LeftMatrix<P>& x,
@@ -124,7 +124,7 @@ class WeightsInPlace {
     }
   }
 
-  // out = P m, for `cols` columns from `col` on.
+  // out = P m, for `cols` columns starting at `col`.
   // m: [rows, U]
   void Project(std::int64_t direction, const LeftMatrix<P>& m, std::int64_t col,
                std::int64_t cols, const MatrixView<T>& out) const {

@@ -1,4 +1,4 @@
-// Products of bfloat16 matrices, added up in float, by the CPU's tile unit
+// Products of bfloat16 matrices, accumulated in float, on the CPU's tile unit
 // (AMX).
 
 #ifndef TF_RNN_OPS_CC_RNN_SIMD_MATMUL_AMX_PRODUCT_H_
@@ -19,14 +19,14 @@
 
 namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
 
-// The shapes of the tiles of a product of some rows, in the tile registers
+// The shapes of the tiles in a product of up to 32 rows, in the tile registers
 //
 //          | right 6 | right 7 |
 //   -------+---------+---------+
 //   left 4 |  sum 0  |  sum 1  |   up to 16 rows, of 16 sums or 32 factors
 //   left 5 |  sum 2  |  sum 3  |   the rows beyond 16
 //
-// `right`: 16 pairs of rows, of 16 columns.
+// `right`: 16 pairs of rows, with 16 columns each.
 class TileShapes {
  public:
   static constexpr std::int64_t kRows = 16;
@@ -59,21 +59,22 @@ class TileShapes {
   } config_;
 };
 
-// What a tile of a product is made from: a chunk of the depth.
+// The factors of a product tile: a chunk of the depth.
 struct TileFactors {
-  static constexpr std::int64_t kLine = 32;  // elements of a cache line
-  // The lines of a right operand that a tile reads with each step of the depth.
+  static constexpr std::int64_t kLine = 32;  // elements per cache line
+  // The cache lines of a right operand that a tile reads in each step of the
+  // depth.
   static constexpr std::int64_t kLines = PairMatrix<BFloat16>::kCols;
 
   LeftMatrix<BFloat16> left;
   RightMatrix<BFloat16> right;
-  // What to prefetch: next_lines cache lines with each step.
+  // The data to prefetch: next_lines cache lines in each step.
   const BFloat16* next;
   std::int64_t next_lines;
 };
 
-// Rows of 32 columns: out = initial + left * right, with the shapes of
-// TileShapes in place. kLower: whether there are more than 16 rows.
+// out = initial + left * right, for rows of 32 columns. TileShapes must be
+// active. kLower: whether there are more than 16 rows.
 template <bool kLower>
 void MultiplyTiles(const TileFactors& factors,
                    const MatrixView<const float>& initial,
@@ -119,7 +120,7 @@ void MultiplyTiles(const TileFactors& factors,
   if (kLower) _tile_stored(3, out.At(kHalf, kHalf), stride);
 }
 
-// The same for at most 32 columns.
+// The same for up to 32 columns.
 template <bool kLower>
 void MultiplyPartialTiles(const TileFactors& factors,
                           const MatrixView<const float>& initial,
@@ -140,9 +141,9 @@ void MultiplyPartialTiles(const TileFactors& factors,
   }
 }
 
-// Rows of a block of 32 columns, in tiles of `height` rows, of which there is a
-// whole number: out = initial + left * right. next: what is read after `right`,
-// or null.
+// out = initial + left * right, for rows of a block of 32 columns, in tiles of
+// `height` rows. The number of rows is a multiple of `height`. next: the data
+// read after `right`, or null.
 inline void MultiplyBlock(const LeftMatrix<BFloat16>& left,
                           const RightMatrix<BFloat16>& right,
                           const MatrixView<const float>& initial,
@@ -164,12 +165,12 @@ inline void MultiplyBlock(const LeftMatrix<BFloat16>& left,
   }
 }
 
-// The same for a sum. then: as in Multiply.
+// The same for a sum of products. then: as in Multiply.
 inline void MultiplyBlock(const ProductSum<BFloat16>& sum,
                           const MatrixView<const float>& initial,
                           const MatrixView<float>& out, std::int64_t height,
                           const ProductSum<BFloat16>& then) {
-  // A block's rows for this many terms stay in the first-level cache.
+  // With this depth, the rows of a block stay in the first-level cache.
   constexpr std::int64_t kDepth = 512;
   MultiplyInChunks(sum, then, kDepth, initial, out,
                    [&](const auto& left, const auto& right, const auto& add_to,
@@ -178,15 +179,15 @@ inline void MultiplyBlock(const ProductSum<BFloat16>& sum,
                    });
 }
 
-// Multiply, by the tile unit. What the left operands' last blocks have beyond
-// their columns must be finite.
+// Multiply on the tile unit. The padding columns in the last block of each left
+// operand must be finite.
 inline void AmxMultiply(const ProductSum<BFloat16>& sum,
                         const MatrixView<const float>& initial,
                         const MatrixView<float>& out,
                         const ProductSum<BFloat16>& then) {
   constexpr std::int64_t kCols = PairMatrix<BFloat16>::kCols;
   for (std::int64_t row = 0; row < out.rows;) {
-    // Rows of one height, so that the tiles' shapes stay.
+    // Rows with the same tile height, so the tile shapes do not change.
     const std::int64_t left = out.rows - row;
     const std::int64_t height = Min(left, TileShapes::kMostRows);
     const std::int64_t rows = left / height * height;

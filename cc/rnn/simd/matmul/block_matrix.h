@@ -1,4 +1,4 @@
-// Views of matrices whose columns come in blocks of one cache line.
+// Views of matrices whose columns are grouped in blocks of one cache line.
 
 #ifndef TF_RNN_OPS_CC_RNN_SIMD_MATMUL_BLOCK_MATRIX_H_
 #define TF_RNN_OPS_CC_RNN_SIMD_MATMUL_BLOCK_MATRIX_H_
@@ -12,11 +12,10 @@
 
 namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
 
-// A matrix of which every block of kCols columns lies by itself, its rows one
-// after the other: [blocks, rows, kCols]. The operands of
-// products have this form. Rows and columns alike are then read from
-// neighbouring cache lines. What the last block has beyond the matrix's columns
-// is zero. S: T or const T.
+// A matrix stored as [blocks, rows, kCols]: each block of kCols columns is
+// contiguous, row by row. The operands of products have this layout, so both
+// rows and columns are read from neighboring cache lines. Padding columns of
+// the last block are zero. S: T or const T.
 template <typename S, std::int64_t kBlockCols>
 struct BlockMatrix {
   static constexpr std::int64_t kCols = kBlockCols;
@@ -24,7 +23,7 @@ struct BlockMatrix {
   S* data;
   std::int64_t rows;
   std::int64_t cols;
-  std::int64_t stride;  // from block to block
+  std::int64_t stride;  // between blocks
 
   BlockMatrix() : BlockMatrix(nullptr, 0, 0) {}
   BlockMatrix(S* data, std::int64_t rows, std::int64_t cols)
@@ -36,7 +35,7 @@ struct BlockMatrix {
     return {data, rows, cols, stride};
   }
 
-  // How many elements a matrix takes.
+  // Number of elements that a matrix needs.
   static CheckedInt Size(CheckedInt rows, std::int64_t cols) {
     return rows * CeilDiv(cols, kCols) * kCols;
   }
@@ -50,7 +49,7 @@ struct BlockMatrix {
     assert(row >= 0 && num_rows >= 0 && row + num_rows <= rows);
     return {At(row, 0), num_rows, cols, stride};
   }
-  // From a block's first column on, or within a block.
+  // `col` is the first column of a block, or the range lies within one block.
   BlockMatrix Cols(std::int64_t col, std::int64_t num_cols) const {
     assert(col >= 0 && num_cols >= 0);
     assert(col % kCols == 0 || col % kCols + num_cols <= kCols);
@@ -59,13 +58,13 @@ struct BlockMatrix {
   }
 };
 
-// How many elements a matrix takes that is known to fit into memory.
+// Number of elements of a matrix that is known to fit into memory.
 template <typename Matrix>
 std::int64_t SizeOf(std::int64_t rows, std::int64_t cols) {
   return Matrix::Size(rows, cols).value();
 }
 
-// The same matrix, to be read only.
+// A read-only view of the same matrix.
 template <typename T, std::int64_t kCols>
 BlockMatrix<const T, kCols> Constant(const BlockMatrix<T, kCols>& matrix) {
   return matrix;

@@ -1,9 +1,9 @@
-// Products of matrices by tiles of vectors, on one thread: what product.h calls
-// where the CPU has no tile unit for the type.
+// Products of matrices by tiles of vectors, on one thread. product.h uses these
+// if the CPU has no tile unit for the type.
 //
 // An element of a product is always the sum over chunks of kDepthChunk terms,
-// each added up in ascending order from zero: its bits depend neither on the
-// place of the element in the matrix nor on how the work is cut.
+// each added in ascending order from zero. Its bits therefore depend neither on
+// its position in the matrix nor on how the work is split.
 
 #ifndef TF_RNN_OPS_CC_RNN_SIMD_MATMUL_BLOCK_PRODUCT_H_
 #define TF_RNN_OPS_CC_RNN_SIMD_MATMUL_BLOCK_PRODUCT_H_
@@ -19,11 +19,11 @@
 
 namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
 
-// The terms of a sum that are added at once. The rows of a right operand's
-// kTileCols columns for them stay in the first-level cache.
+// Number of terms added at once. The corresponding rows of kTileCols columns of
+// a right operand stay in the first-level cache.
 constexpr std::int64_t kDepthChunk = 256;
 
-// Cuts rows into tiles of nearly equal height, at most kMost.
+// Splits rows into tiles of nearly equal height, at most kMost.
 template <std::int64_t kMost>
 class RowTiles {
  public:
@@ -42,12 +42,12 @@ class RowTiles {
 
  private:
   std::int64_t size_;
-  std::int64_t least_;       // rows of a tile
-  std::int64_t num_higher_;  // the first tiles, which have one row more
+  std::int64_t least_;       // minimum rows of a tile
+  std::int64_t num_higher_;  // the number of leading tiles with one more row
 };
 
-// Calls multiply(a) for a tile of kTileCols columns, of which `out` and
-// `initial` have only the first `cols`.
+// Calls multiply(a) for a tile of kTileCols columns, although `out` and
+// `initial` have only `cols` columns.
 template <typename T>
 void MultiplyPartialTile(MultiplyTileFunction<T> multiply, TileArguments<T> a,
                          std::int64_t rows, std::int64_t cols) {
@@ -89,8 +89,8 @@ TileArguments<T> MakeTileArguments(
           0};
 }
 
-// One chunk of the depth of Multiply. then: what will be read as `right` is, or
-// null.
+// One depth chunk of Multiply. then: the data that is read next in the same way
+// as `right`, or null.
 template <typename T>
 void MultiplyChunk(const LeftMatrix<T>& left, const RightMatrix<T>& right,
                    const MatrixView<const ComputeType<T>>& initial,
@@ -109,7 +109,7 @@ void MultiplyChunk(const LeftMatrix<T>& left, const RightMatrix<T>& right,
       TileArguments<T> a = MakeTileArguments<T>(
           left.Rows(row, rows), right, left.cols, initial, out, row, col);
       if (width == 1 && next != nullptr) {
-        // The tiles of a block share in fetching the next one.
+        // The tiles of a block share the work of prefetching the next block.
         a.next_stride = CeilDiv(a.right_term_stride, tiles.size());
         a.next = next + tile * a.depth * a.next_stride;
       }
@@ -124,7 +124,7 @@ void MultiplyChunk(const LeftMatrix<T>& left, const RightMatrix<T>& right,
   }
 }
 
-// A sum of products: of the left matrices, each with the right one beside it.
+// A sum of products left * right.
 template <typename T>
 struct ProductSum {
   static constexpr int kMost = 4;
@@ -142,13 +142,14 @@ struct ProductSum {
     assert(size < kMost && left.cols == right.rows);
     terms[size++] = {left, right};
   }
-  // The number of its terms of each element.
+  // Number of terms of each element.
   std::int64_t depth() const {
     std::int64_t depth = 0;
     for (int i = 0; i < size; ++i) depth += terms[i].left.cols;
     return depth;
   }
-  // The factors of a block of the sum. col: the first of a block of kTileCols.
+  // The factors of a block of the sum. col: the first column of a block of
+  // kTileCols.
   ProductSum Block(std::int64_t row, std::int64_t col, std::int64_t rows,
                    std::int64_t cols) const {
     ProductSum block;
@@ -172,8 +173,8 @@ void CopyInitial(const MatrixView<const T>& initial, const MatrixView<T>& out) {
   }
 }
 
-// What is read after the first `depth` rows of the right operand of term i of
-// `sum`, which comes before `then`; null where nothing does.
+// The data read after the first `depth` rows of the right operand of term i of
+// `sum`, where `then` follows `sum`; null if nothing follows.
 template <typename T>
 const T* NextRight(const ProductSum<T>& sum, int i, std::int64_t depth,
                    const ProductSum<T>& then) {
@@ -183,9 +184,9 @@ const T* NextRight(const ProductSum<T>& sum, int i, std::int64_t depth,
   return then.size > 0 ? then.terms[0].right.data : nullptr;
 }
 
-// Has the CPU fetch a left operand that is about to be read, if that is so
-// small that it takes no time: other threads may have written it, and a product
-// would wait for one line after the other.
+// Prefetches a left operand that is about to be read, if it is so small that
+// this costs nothing. Other threads may have written it, and a product would
+// wait for one cache line after another.
 template <typename T>
 TF_RNN_OPS_VECTOR_INLINE void FetchIfSmall(const LeftMatrix<T>& left) {
   constexpr std::int64_t kMostLines = 256;
@@ -197,10 +198,10 @@ TF_RNN_OPS_VECTOR_INLINE void FetchIfSmall(const LeftMatrix<T>& left) {
   }
 }
 
-// out = initial + sum, chunk by chunk: calls
-// multiply_chunk(left, right, add_to, next) for at most `most_depth` columns of
-// a left operand at a time, which sets out = add_to + left * right. next: as
-// MultiplyChunk's `then`. T: the type of the factors.
+// out = initial + sum, in chunks of at most `most_depth` columns of a left
+// operand. Calls multiply_chunk(left, right, add_to, next) for each chunk,
+// which sets out = add_to + left * right. next: like `then` of MultiplyChunk.
+// T: the type of the factors.
 template <typename T, typename ChunkMultiply>
 void MultiplyInChunks(const ProductSum<T>& sum, const ProductSum<T>& then,
                       std::int64_t most_depth,
@@ -218,11 +219,11 @@ void MultiplyInChunks(const ProductSum<T>& sum, const ProductSum<T>& then,
       add_to = Constant(out);
     }
   }
-  // Without any term, the initial values are the result.
+  // Without any term, the result is `initial`.
   if (add_to.data != out.data) CopyInitial(initial, out);
 }
 
-// Multiply, by vectors.
+// Multiply with vectors.
 template <typename T>
 void VectorMultiply(const ProductSum<T>& sum,
                     const MatrixView<const ComputeType<T>>& initial,
@@ -234,11 +235,11 @@ void VectorMultiply(const ProductSum<T>& sum,
           const T* next) { MultiplyChunk<T>(left, right, add_to, out, next); });
 }
 
-// What stays in the second-level cache, of columns of the left operand of
-// MultiplyTransposed.
+// Number of rows of MultiplyTransposed's left operand for which its columns
+// stay in the second-level cache.
 constexpr std::int64_t kMostTransposedRows = 256;
 
-// One chunk of the depth of MultiplyTransposed.
+// One depth chunk of MultiplyTransposed.
 template <typename T>
 void MultiplyTransposedChunk(const LeftMatrix<T>& left,
                              const RightMatrix<T>& right,
@@ -252,7 +253,7 @@ void MultiplyTransposedChunk(const LeftMatrix<T>& left,
       TileArguments<T> a = MakeTileArguments(left.Cols(row, rows), right,
                                              left.rows, initial, out, row, col);
       if (col == 0 && row + kLeftCols<T> < out.rows) {
-        // The tiles of a block share in fetching the next one.
+        // The tiles of a block share the work of prefetching the next block.
         a.next_stride = kRows;
         a.next = left.At(0, row - row % kLeftCols<T> + kLeftCols<T>) +
                  row % kLeftCols<T> * left.rows;
@@ -274,7 +275,7 @@ void MultiplyTransposed(const LeftMatrix<T>& left, const RightMatrix<T>& right,
                         const MatrixView<T>& out) {
   MatrixView<const T> add_to = initial;
   std::int64_t k = 0;
-  do {  // once for a depth of zero too: the initial values are then the result
+  do {  // also once for a depth of zero, where the result is `initial`
     const std::int64_t depth = Min(kDepthChunk, left.rows - k);
     MultiplyTransposedChunk(left.Rows(k, depth), right.Rows(k, depth), add_to,
                             out);

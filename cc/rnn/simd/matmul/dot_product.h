@@ -1,9 +1,9 @@
 // Products of few rows with the transposes of row-major matrices, on one
-// thread: these are read where they are.
+// thread, without packing the matrices.
 //
-// An element is the sum over the lanes of a vector, where the terms of a lane
-// are added up in ascending order: its bits depend neither on the place of the
-// element in the matrix nor on how the work is cut.
+// An element is the sum over the lanes of a vector, where the terms of each
+// lane are added in ascending order. Its bits therefore depend neither on its
+// position in the matrix nor on how the work is split.
 
 #ifndef TF_RNN_OPS_CC_RNN_SIMD_MATMUL_DOT_PRODUCT_H_
 #define TF_RNN_OPS_CC_RNN_SIMD_MATMUL_DOT_PRODUCT_H_
@@ -25,7 +25,7 @@
 
 namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
 
-// The sums of a tile, each one register, and the rows of the highest tile.
+// Number of sums of a tile, each in one register, and its maximum rows.
 #if defined(__AVX512F__) || defined(__aarch64__)
 constexpr int kDotSums = 16;
 #else
@@ -33,8 +33,8 @@ constexpr int kDotSums = 8;
 #endif
 constexpr int kMaxDotRows = 4;
 
-// Adds up the lanes of each of as many vectors as a vector has lanes: lane i of
-// the result is the sum of vectors[i].
+// Adds the lanes of each of kVectorElements<T> vectors: lane i of the result is
+// the sum of vectors[i].
 template <typename T, int kWidth = kVectorElements<T> / 2>
 TF_RNN_OPS_VECTOR_INLINE Vector<T> SumsOfLanes(Vector<T>* vectors) {
   if constexpr (kWidth == 0) {
@@ -66,7 +66,7 @@ class DotProduct {
     factors_[size_++] = {left.data, kLine, left.stride, right};
   }
 
-  // out = a block of the sum.
+  // out = a block of the sum of products.
   void Multiply(std::int64_t row, std::int64_t rows, std::int64_t col,
                 std::int64_t cols, const MatrixView<T>& out) const {
     const RowTiles<kMaxDotRows> tiles(rows);
@@ -85,15 +85,15 @@ class DotProduct {
 
  private:
   static constexpr int kMost = 3;
-  // The elements of a cache line, and of a vector.
+  // Number of elements of a cache line, and of a vector.
   static constexpr std::int64_t kLine = kLeftCols<P>;
   static constexpr std::int64_t kElements =
       kVectorElements<T> * Term<P>::kElements;
 
   struct Factors {
     const P* left = nullptr;
-    std::int64_t left_stride = 0;       // from row to row
-    std::int64_t left_line_stride = 0;  // from line to line of a row
+    std::int64_t left_stride = 0;       // between rows
+    std::int64_t left_line_stride = 0;  // between cache lines of a row
     MatrixView<const P> right{nullptr, 0, 0};
   };
 
@@ -112,11 +112,11 @@ class DotProduct {
   //                              1      |  v  |     |     all loaded once
   //     left [kRows, depth]      :      |  :  |     |
   //     k ->   +-----+-----+--
-  //     0      |  v  |     |        sum   sum  ..    one register each, of
-  //     which 1      |  v  |     |        sum   sum  ..    the lanes are added
-  //     up at :      |  :  |     |         :     :         the end
+  //     0      |  v  |     |            sum   sum  ..     one register each,
+  //     1      |  v  |     |            sum   sum  ..     whose lanes are added
+  //     :      |  :  |     |             :     :          at the end
   //
-  // A tile that has fewer rows or columns takes the last one several times.
+  // A tile with fewer rows or columns repeats the last one.
   template <int kRows>
   static __attribute__((noinline)) void MultiplyTile(const DotProduct& product,
                                                      const Tile& tile,
@@ -138,9 +138,10 @@ class DotProduct {
       for (int j = 0; j < kCols; ++j) {
         cols[j] = factors.right.At(tile.col + Min(j, tile.cols - 1), 0);
       }
-      std::int64_t line = 0;  // where the left operand's lines begin
+      std::int64_t line = 0;  // offset of the left operand's current line
       std::int64_t k = 0;
-      // Those of a vector of each, `offset` elements from the line's begin.
+      // Adds the terms of one vector, `offset` elements from the start of the
+      // line.
       const auto add_terms = [&](std::int64_t offset,
                                  const auto& load) TF_RNN_OPS_LAMBDA_INLINE {
         Vector<T> row[kRows];

@@ -20,8 +20,8 @@ struct ColumnView {
 // A dense row-major matrix, or a block of one. S: T or const T.
 template <typename S>
 struct MatrixView {
-  // [rows, cols] with consecutive rows `stride` apart; with a stride of 0, one
-  // row that serves any number.
+  // [rows, cols], with consecutive rows `stride` apart. With a stride of 0, one
+  // row represents all rows.
   S* data;
   std::int64_t rows;
   std::int64_t cols;
@@ -52,19 +52,19 @@ struct MatrixView {
   }
 };
 
-// The same matrix, to be read only.
+// A read-only view of the same matrix.
 template <typename T>
 MatrixView<const T> Constant(const MatrixView<T>& view) {
   return MatrixView<const T>(view.data, view.rows, view.cols, view.stride);
 }
 
-// No matrix, where there may be one.
+// A null matrix, for an optional argument.
 template <typename T>
 MatrixView<const T> NoMatrix() {
   return MatrixView<const T>(nullptr, 0, 0);
 }
 
-// A block of a matrix that there may be.
+// A block of an optional matrix.
 template <typename T>
 MatrixView<const T> BlockIfAny(const MatrixView<const T>& matrix,
                                std::int64_t row, std::int64_t col,

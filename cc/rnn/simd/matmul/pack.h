@@ -1,4 +1,4 @@
-// Brings row-major matrices into the form that products take.
+// Packs row-major matrices into the layout of product operands.
 
 #ifndef TF_RNN_OPS_CC_RNN_SIMD_MATMUL_PACK_H_
 #define TF_RNN_OPS_CC_RNN_SIMD_MATMUL_PACK_H_
@@ -15,11 +15,11 @@
 
 namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
 
-// What is packed is anything that has rows and cols, and of which Row(i) is the
-// elements of a row: a MatrixView, or rows from several places.
+// The source of packing is any type with rows, cols and Row(i), which returns
+// the elements of a row: a MatrixView, or rows from several places.
 
-// Has the CPU fetch the row that is to be read a few rows after `row`: rows may
-// lie pages apart, which it does not foresee.
+// Prefetches the row a few rows after `row`. Rows may be pages apart, which
+// defeats the hardware prefetcher.
 template <typename Rows>
 TF_RNN_OPS_VECTOR_INLINE void PrefetchRowAfter(const Rows& from,
                                                std::int64_t row) {
@@ -31,8 +31,8 @@ TF_RNN_OPS_VECTOR_INLINE void PrefetchRowAfter(const Rows& from,
   }
 }
 
-// Packs `count` rows from `first` on: to = from, of the same size; rounded to
-// nearest where T has fewer bits.
+// Packs `count` rows starting at `first`: to = from, of the same size, rounded
+// to nearest if T has fewer bits.
 template <typename Rows, typename T, std::int64_t kCols>
 void PackRows(const Rows& from, std::int64_t first, std::int64_t count,
               const BlockMatrix<T, kCols>& to) {
@@ -57,7 +57,7 @@ void Pack(const Rows& from, const Matrix& to) {
   PackRows(from, 0, from.rows, to);
 }
 
-// Copies a packed matrix to a row-major one: the inverse of Pack.
+// Copies a packed matrix to a row-major matrix: the inverse of Pack.
 template <typename T, std::int64_t kCols>
 void Unpack(const BlockMatrix<const T, kCols>& from, const MatrixView<T>& to) {
   for (std::int64_t row = 0; row < to.rows; ++row) {
@@ -68,8 +68,7 @@ void Unpack(const BlockMatrix<const T, kCols>& from, const MatrixView<T>& to) {
   }
 }
 
-// to = from^T, for one block: from has at most kCols rows, and to as many rows
-// as from has columns.
+// to = from^T, for one block: `from` has at most kCols rows.
 template <typename T, std::int64_t kCols>
 void PackTransposed(const MatrixView<const T>& from,
                     const BlockMatrix<T, kCols>& to) {

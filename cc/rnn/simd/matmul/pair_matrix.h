@@ -1,5 +1,5 @@
-// Matrices of bfloat16 in the form of products that add up pairs of terms, in
-// float.
+// Layout of bfloat16 matrices for products that add pairs of terms, accumulated
+// in float.
 
 #ifndef TF_RNN_OPS_CC_RNN_SIMD_MATMUL_PAIR_MATRIX_H_
 #define TF_RNN_OPS_CC_RNN_SIMD_MATMUL_PAIR_MATRIX_H_
@@ -23,8 +23,8 @@
 namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
 
 // A right operand, in blocks of 32 columns with pairs of rows interleaved:
-// [blocks, pairs of rows, 32, 2]. Each block has rows up to a multiple of 32;
-// what it has beyond the matrix is zero. S: BFloat16 or const BFloat16.
+// [blocks, pairs of rows, 32, 2]. The rows of a block are padded to a multiple
+// of 32; padding is zero. S: BFloat16 or const BFloat16.
 template <typename S>
 struct PairMatrix {
   static constexpr std::int64_t kCols = 32;
@@ -33,7 +33,7 @@ struct PairMatrix {
   S* data;
   std::int64_t rows;
   std::int64_t cols;
-  std::int64_t stride;  // from block to block
+  std::int64_t stride;  // between blocks
 
   PairMatrix() : PairMatrix(nullptr, 0, 0) {}
   PairMatrix(S* data, std::int64_t rows, std::int64_t cols)
@@ -54,13 +54,13 @@ struct PairMatrix {
     return data + col / kCols * stride + row / 2 * 2 * kCols + col % kCols * 2 +
            row % 2;
   }
-  // From an even row on.
+  // row: even.
   PairMatrix Rows(std::int64_t row, std::int64_t num_rows) const {
     assert(row >= 0 && row % 2 == 0);
     assert(num_rows >= 0 && row + num_rows <= rows);
     return {At(row, 0), num_rows, cols, stride};
   }
-  // From a block's first column on.
+  // col: the first column of a block.
   PairMatrix Cols(std::int64_t col, std::int64_t num_cols) const {
     assert(col >= 0 && col % kCols == 0);
     assert(num_cols >= 0 && CeilDiv(col + num_cols, kCols) <= num_blocks());
@@ -73,14 +73,14 @@ struct RightMatrixOf<BFloat16> {
   using Mutable = PairMatrix<BFloat16>;
 };
 
-// 16 pairs of elements, as what a float takes.
+// Loads 16 pairs of elements, each in place of a float.
 inline Vector<float> LoadPairs(const BFloat16* from) {
   return (Vector<float>)_mm512_loadu_si512(from);
 }
 
-// A pair of neighbours of the left operand's row, and a pair of the right one's
-// rows: both products are added, the sum rounded after each. Numbers too small
-// to be normal count as zero.
+// A pair of neighbors in a row of the left operand and a pair of rows of the
+// right operand. Both products are added, and the sum is rounded after each.
+// Subnormal numbers count as zero.
 template <>
 struct Term<BFloat16> {
   static constexpr std::int64_t kElements = 2;
@@ -121,8 +121,8 @@ inline void Interleave(__m512i a, __m512i b, BFloat16* to) {
   _mm512_storeu_si512(to + 32, _mm512_permutex2var_epi16(a, high, b));
 }
 
-// The elements of a row from a block's first column on, and zeros; only zeros
-// past the last row.
+// The elements of a row that are in the block starting at `col`, padded with
+// zeros; only zeros after the last row.
 template <typename Rows>
 __m512i LoadRow(const Rows& from, std::int64_t row, std::int64_t col) {
   BFloat16 elements[PairMatrix<BFloat16>::kCols] = {};
@@ -133,8 +133,8 @@ __m512i LoadRow(const Rows& from, std::int64_t row, std::int64_t col) {
   return _mm512_loadu_si512(elements);
 }
 
-// Packs `count` rows from a block's first on: to = from, of the same size;
-// rounded to nearest.
+// Packs `count` rows starting at the first row of a block: to = from, of the
+// same size, rounded to nearest.
 template <typename Rows>
 void PackRows(const Rows& from, std::int64_t first, std::int64_t count,
               const PairMatrix<BFloat16>& to) {
@@ -150,8 +150,8 @@ void PackRows(const Rows& from, std::int64_t first, std::int64_t count,
   }
 }
 
-// to = from^T, for one block: from has at most 32 rows, and to as many rows as
-// from has columns. Pairs of rows of `to` are pairs of neighbours in from's.
+// to = from^T, for one block: `from` has at most 32 rows. Pairs of rows of `to`
+// are pairs of neighbors in rows of `from`.
 inline void PackTransposed(const MatrixView<const BFloat16>& from,
                            const PairMatrix<BFloat16>& to) {
   constexpr std::int64_t kMultiple = PairMatrix<BFloat16>::kRowsMultiple;
@@ -182,8 +182,7 @@ inline void PackTransposed(const MatrixView<const BFloat16>& from,
   }
 }
 
-// to = from^T, for the rows of `to` that are the columns of one block of
-// `from`: `from` has at most kLeftCols columns.
+// to = from^T, for one block of `from`, which has at most kLeftCols columns.
 inline void PackTransposed(const LeftMatrix<BFloat16>& from,
                            const MutableLeftMatrix<BFloat16>& to) {
   constexpr std::int64_t kLanes = kVectorElements<float>;

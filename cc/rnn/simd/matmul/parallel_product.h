@@ -1,4 +1,4 @@
-// Products of large matrices, on many threads.
+// Products of large matrices, on multiple threads.
 
 #ifndef TF_RNN_OPS_CC_RNN_SIMD_MATMUL_PARALLEL_PRODUCT_H_
 #define TF_RNN_OPS_CC_RNN_SIMD_MATMUL_PARALLEL_PRODUCT_H_
@@ -18,8 +18,8 @@
 
 namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
 
-// Work that consists of tasks 0, ..., size() - 1, in any order and at the same
-// time, each to be done by one call of operator()(task).
+// Work that consists of tasks 0, ..., size() - 1, which may run in any order
+// and concurrently. operator()(task) runs a task.
 template <typename Body>
 struct Tasks {
   std::int64_t count;
@@ -31,7 +31,7 @@ struct Tasks {
 template <typename Body>
 Tasks(std::int64_t, Body) -> Tasks<Body>;
 
-// Several pieces of work of one kind, done as one.
+// A list of work of the same type, run as one.
 template <typename Work>
 class WorkList {
  public:
@@ -59,7 +59,7 @@ class WorkList {
   int num_works_ = 0;
 };
 
-// Does all the work, as if it were one.
+// Runs all the work as one set of tasks.
 template <typename... Work>
 void RunTogether(Executor& executor, const Work&... work) {
   executor.ParallelFor((work.size() + ... + 0), [&](std::int64_t task) {
@@ -71,16 +71,16 @@ void RunTogether(Executor& executor, const Work&... work) {
   });
 }
 
-// Cuts a matrix into blocks, each the work of one task. The bits of a product
-// do not depend on the cut, so it may follow the number of threads. Blocks are
-// numbered down the columns: a thread's share, which is neighbouring ones,
-// reads few of the right operand's columns, and where others cut the same
-// columns into shares, such as steps do, they are in the same thread's cache.
+// Splits a matrix into blocks, one for each task. The bits of a product do not
+// depend on the split, so it may depend on the number of threads. Blocks are
+// numbered down the columns. A thread gets neighboring blocks, which read few
+// columns of the right operand. If other work, such as the time steps, splits
+// the same columns in this way, they are in the cache of the same thread.
 class Blocks {
  public:
-  // Blocks of at most most_rows and most_cols, of multiples of least_rows and
-  // least_cols, and of nearly equal width. They are smaller if they would have
-  // more than most_elements, and have fewer rows if threads would be idle.
+  // Blocks have at most most_rows and most_cols, are multiples of least_rows
+  // and least_cols, and have nearly equal width. They are smaller if they would
+  // exceed most_elements, and have fewer rows if threads would be idle.
   Blocks(std::int64_t rows, std::int64_t cols, std::int64_t least_rows,
          std::int64_t most_rows, std::int64_t least_cols,
          std::int64_t most_cols, double most_elements, int num_threads)
@@ -114,14 +114,14 @@ class Blocks {
   }
 
  private:
-  // The least multiple of `least` of which `count` are no less than `size`; one
-  // at least.
+  // The smallest multiple of `least`, at least one, of which `count` cover
+  // `size`.
   static std::int64_t Multiple(std::int64_t size, std::int64_t count,
                                std::int64_t least) {
     return Max(CeilDiv(CeilDiv(size, Max(count, 1)), least), 1) * least;
   }
-  // `most`, or the largest multiple of `least` that is no more than `limit`;
-  // one at least.
+  // `most` if it does not exceed `limit`, otherwise the largest multiple of
+  // `least` that does not, at least one.
   static std::int64_t AtMost(std::int64_t most, double limit,
                              std::int64_t least) {
     if (static_cast<double>(most) <= limit) return most;
@@ -137,13 +137,13 @@ class Blocks {
   std::int64_t block_cols_;
 };
 
-// How many elements of a product are the work of a task at most.
+// Maximum number of elements of a product that one task computes.
 template <typename T>
 double MostElements(std::int64_t depth) {
   return kMostTaskWork<T> / static_cast<double>(depth + 1);
 }
 
-// Pack(from, to), in tasks that take rows.
+// Pack(from, to), split by rows.
 template <typename Rows, typename Matrix>
 class PackWork {
  public:
@@ -163,15 +163,15 @@ class PackWork {
 
  private:
   static constexpr std::int64_t kElements = 1 << 14;
-  // Some forms keep this many rows together.
+  // Some layouts keep this many rows together.
   static constexpr std::int64_t kMultiple = 32;
 
   Rows from_;
   Matrix to_;
-  std::int64_t rows_;  // of a task
+  std::int64_t rows_;  // per task
 };
 
-// to = from^T. The tasks take blocks.
+// to = from^T, split by blocks.
 template <typename T, typename Matrix>
 class PackTransposedWork {
  public:
@@ -190,7 +190,7 @@ class PackTransposedWork {
   Matrix to_;
 };
 
-// to = from^T, of a left operand, as one. The tasks take blocks.
+// to = from^T, where both are left operands. Split by blocks.
 template <typename T>
 class TransposeLeftWork {
  public:
@@ -211,7 +211,7 @@ class TransposeLeftWork {
   Left to_;
 };
 
-// to = from, of a left operand as a right one. The tasks take blocks of `to`.
+// to = from, from a left operand to a right operand. Split by blocks of `to`.
 template <typename T, typename Right>
 class RepackWork {
  public:
@@ -313,7 +313,7 @@ class MultiplyTransposedWork {
   Blocks blocks_;
 };
 
-// sums[j] = the sum of column j, or sums[j] += that. The tasks take blocks.
+// sums[j] = the sum of column j, or sums[j] += that. Split by blocks.
 template <typename P>
 class ColumnSumsWork {
  public:
@@ -327,7 +327,7 @@ class ColumnSumsWork {
     const std::int64_t col = task * kLeftCols<P>;
     T total[kLeftCols<P>] = {};
     for (std::int64_t row = 0; row < matrix_.rows;) {
-      // Few enough rows to leave little to the running sum's rounding.
+      // Few enough rows that the running sum has little rounding error.
       const std::int64_t end = Min(row + kDepthChunk, matrix_.rows);
       T chunk[kLeftCols<P>] = {};
       for (; row < end; ++row) {

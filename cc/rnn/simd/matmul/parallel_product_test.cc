@@ -18,7 +18,7 @@ struct ProductSize {
   std::int64_t rows, depth, cols;
 };
 
-// About the widths of tiles, panels, chunks and blocks.
+// Near the widths of tiles, panels, chunks and blocks.
 const ProductSize kSizes[] = {{1, 1, 1},    {1, 7, 100},   {2, 300, 33},
                               {3, 64, 16},  {5, 0, 9},     {0, 5, 9},
                               {5, 9, 0},    {13, 257, 17}, {40, 512, 64},
@@ -34,7 +34,8 @@ MatrixView<const double> View(const std::vector<double>& array,
   return {array.data(), rows, cols};
 }
 
-// An operand and its memory, which holds what no product should see.
+// An operand and its memory, which initially holds values that no product may
+// use.
 template <typename Matrix>
 struct Operand {
   Operand(std::int64_t rows, std::int64_t cols)
@@ -194,7 +195,7 @@ INSTANTIATE_TEST_SUITE_P(Sizes, ParallelProductTest, testing::ValuesIn(kSizes),
                                   std::to_string(info.param.cols);
                          });
 
-// The cut follows the number of threads; the bits do not.
+// The split depends on the number of threads; the bits do not.
 TEST(ParallelProductThreadsTest, SameBitsForAnyNumberOfThreads) {
   const std::int64_t rows = 300, depth = 300, cols = 100;
   const std::vector<double> a = Random(rows * depth, 1);

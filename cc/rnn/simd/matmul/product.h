@@ -1,5 +1,5 @@
-// Products of packed operands, on one thread, by what the instruction set has
-// for their type. The one header to include for them: it names who multiplies.
+// Products of packed operands, on one thread, using the best method of the
+// instruction set for their type. Include this header for products.
 
 #ifndef TF_RNN_OPS_CC_RNN_SIMD_MATMUL_PRODUCT_H_
 #define TF_RNN_OPS_CC_RNN_SIMD_MATMUL_PRODUCT_H_
@@ -21,7 +21,7 @@ enum class Multiplier {
   kAmx,      // the tile unit: amx_product.h
 };
 
-// Who multiplies operands of a type.
+// The multiplication method for operands of a type.
 #if defined(__AMX_BF16__)
 template <typename T>
 constexpr Multiplier kMultiplier =
@@ -32,9 +32,8 @@ constexpr Multiplier kMultiplier = Multiplier::kVectors;
 #endif
 
 // out = initial + sum. initial: like `out`, or with a stride of 0 for one row
-// that serves all, or null for zero. then: what is multiplied after this, if
-// that is known: the CPU fetches the first block of the right operands
-// meanwhile.
+// that represents all rows, or null for zero. then: the product computed next,
+// if known; the first block of its right operands is prefetched.
 template <typename T>
 void Multiply(const ProductSum<T>& sum,
               const MatrixView<const ComputeType<T>>& initial,
@@ -49,8 +48,8 @@ void Multiply(const ProductSum<T>& sum,
   }
 }
 
-// The rows of the highest tile of a product of T: blocks of a product have a
-// multiple of it.
+// The maximum rows of a tile in a product of T. The rows of a product's blocks
+// are a multiple of it.
 #if defined(__AMX_BF16__)
 template <typename T>
 constexpr std::int64_t kWholeTileRows =

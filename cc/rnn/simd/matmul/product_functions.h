@@ -1,5 +1,5 @@
-// What the tests call of the products: product_functions.cc defines it
-// once for each instruction set.
+// Gives tests access to the products. product_functions.cc defines these
+// functions once for each instruction set.
 
 #ifndef TF_RNN_OPS_CC_RNN_SIMD_MATMUL_PRODUCT_FUNCTIONS_H_
 #define TF_RNN_OPS_CC_RNN_SIMD_MATMUL_PRODUCT_FUNCTIONS_H_
@@ -28,17 +28,16 @@ struct ProductArguments {
 
 template <typename P>
 struct ProductFunctions {
-  // The sizes of what multiply, multiply_sum and multiply_right_transposed
-  // take.
+  // The scratch sizes of multiply, multiply_sum and multiply_right_transposed.
   std::int64_t (*left_scratch)(const ProductSize& size);
   std::int64_t (*right_scratch)(const ProductSize& size);
   // out = initial + left * right
   void (*multiply)(const ProductArguments<P>& a);
-  // The same, as a sum of two products that share the depth.
+  // The same, as a sum of two products that split the depth.
   void (*multiply_sum)(const ProductArguments<P>& a);
   void (*multiply_right_transposed)(const ProductArguments<P>& a);
-  // Takes as much scratch as multiply, of a size with rows and depth exchanged
-  // for the left one, and, for bfloat16, as much again as multiply.
+  // Its left scratch is that of multiply with rows and depth exchanged plus,
+  // for bfloat16, the left scratch of multiply.
   void (*multiply_left_transposed)(const ProductArguments<P>& a);
 };
 
@@ -57,13 +56,13 @@ template <typename P>
 ProductFunctions<P> GetProductFunctions();
 }  // namespace avx512
 
-// For bfloat16 alone, which the others do not have.
+// For bfloat16 only, which the other instruction sets do not support.
 namespace avx512_bf16 {
 template <typename P>
 ProductFunctions<P> GetProductFunctions();
 }  // namespace avx512_bf16
 
-// Likewise.
+// For bfloat16 only.
 namespace amx {
 template <typename P>
 ProductFunctions<P> GetProductFunctions();

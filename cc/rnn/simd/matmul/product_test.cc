@@ -1,4 +1,4 @@
-// The products of every instruction set beside a plain loop.
+// Compares the products of every instruction set with a plain loop.
 
 #include <gtest/gtest.h>
 
@@ -29,7 +29,8 @@ ProductFunctions<P> Functions(InstructionSet instruction_set) {
   }
 }
 
-// Few enough bits for every type to hold, and for products to be exact.
+// Values with few bits, so that every type represents them and their products
+// exactly.
 template <typename P>
 P FromInteger(int value) {
   return static_cast<P>(value);
@@ -42,7 +43,7 @@ inline BFloat16 FromInteger<BFloat16>(int value) {
   return {static_cast<std::uint16_t>(bits >> 16)};
 }
 
-// A row-major matrix of small integers: sums of their products are exact.
+// A row-major matrix of small integers, so that sums of products are exact.
 class IntegerMatrix {
  public:
   IntegerMatrix(std::int64_t rows, std::int64_t cols, unsigned seed)
@@ -76,7 +77,7 @@ class IntegerMatrix {
   std::vector<int> elements_;
 };
 
-// Of all forms of the product, with and without something to add it to.
+// Checks all forms of the product, with and without an initial value.
 template <typename P>
 void CheckProducts(const ProductFunctions<P>& functions,
                    const ProductSize& size) {
@@ -85,7 +86,7 @@ void CheckProducts(const ProductFunctions<P>& functions,
   const IntegerMatrix left(rows, depth, 1), right(depth, cols, 2),
       initial(rows, cols, 3);
   const std::vector<T> added = initial.As<T>();
-  // What is read of it without having been written should do harm.
+  // Garbage that gives a wrong result if it is read before it is written.
   const std::int64_t left_size =
       functions.left_scratch(size) + functions.left_scratch({depth, rows, 0});
   std::vector<P> left_scratch(left_size, FromInteger<P>(1 << 20));
@@ -126,7 +127,7 @@ void CheckProducts(const ProductFunctions<P>& functions,
   }
 }
 
-// About the sizes of tiles, blocks and chunks of any instruction set.
+// Near the sizes of tiles, blocks and chunks of any instruction set.
 const ProductSize kSizes[] = {
     {1, 1, 1},      {1, 7, 100},  {1, 300, 130}, {2, 300, 33},   {3, 64, 16},
     {5, 9, 64},     {6, 31, 65},  {7, 33, 7},    {12, 16, 32},   {13, 257, 17},

@@ -1,4 +1,4 @@
-// The micro-kernels: the product of one tile, held in registers.
+// The micro-kernels: products of one tile, whose sums stay in registers.
 
 #ifndef TF_RNN_OPS_CC_RNN_SIMD_MATMUL_TILE_PRODUCT_H_
 #define TF_RNN_OPS_CC_RNN_SIMD_MATMUL_TILE_PRODUCT_H_
@@ -17,8 +17,8 @@
 
 namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
 
-// The vectors of a tile's row, and the rows of the highest tile: its sums fill
-// most of the vector registers.
+// Number of vectors in a row of a tile, and the maximum number of rows. The
+// sums fill most of the vector registers.
 #if defined(__AVX512F__)
 constexpr std::int64_t kTileVectors = 2;
 constexpr std::int64_t kMaxTileRows = 12;
@@ -40,7 +40,7 @@ template <typename T>
 constexpr std::int64_t kTileCols =
     kTileVectors * kVectorElements<ComputeType<T>>;
 
-// Whether operands have fewer bits than the values that they are made from.
+// Whether operands have fewer bits than the values they are rounded from.
 template <typename T>
 constexpr bool kRoundsOperands = !std::is_same_v<T, ComputeType<T>>;
 
@@ -52,7 +52,7 @@ using LeftMatrix = BlockMatrix<const T, kLeftCols<T>>;
 template <typename T>
 using MutableLeftMatrix = BlockMatrix<T, kLeftCols<T>>;
 
-// bfloat16's is in pair_matrix.h.
+// See pair_matrix.h for bfloat16.
 template <typename T>
 struct RightMatrixOf {
   static_assert(!kRoundsOperands<T>, "product.h has the products of this type");
@@ -64,21 +64,22 @@ using RightMatrix = typename RightMatrixOf<T>::Type;
 template <typename T>
 using MutableRightMatrix = typename RightMatrixOf<T>::Mutable;
 
-// What a product adds up, in each lane: the product of an element of the left
-// operand's row and one of the right one's column, or of several neighbours.
+// One term of a sum, in each lane: the product of an element in a row of the
+// left operand and one in a column of the right operand, or of several
+// neighbors.
 template <typename T>
 struct Term {
-  static constexpr std::int64_t kElements = 1;  // of each operand
+  static constexpr std::int64_t kElements = 1;  // per operand
 
   static TF_RNN_OPS_VECTOR_INLINE Vector<T> LoadLeft(const T* left) {
     return Broadcast<T>(*left);
   }
-  // Of as many terms as a vector has lanes: neighbours in a block of the right
-  // operand, or in rows of both.
+  // Loads kLanes terms: neighbors in a block of the right operand, or in rows
+  // of both operands.
   static TF_RNN_OPS_VECTOR_INLINE Vector<T> LoadRight(const T* right) {
     return Load<T>(right);
   }
-  // The first `count` elements of these, and zeros.
+  // Loads the first `count` elements, and zeros.
   static TF_RNN_OPS_VECTOR_INLINE Vector<T> LoadPartialRight(
       const T* right, std::int64_t count) {
     return LoadPartial<T>(right, count);
@@ -89,23 +90,23 @@ struct Term {
   }
 };
 
-// What a tile of a product is made from.
+// The arguments of a tile product.
 template <typename T>
 struct TileArguments {
   const T* left;             // in blocks of kLeftCols
-  std::int64_t left_stride;  // from block to block
+  std::int64_t left_stride;  // between blocks
   const T* right;            // in blocks of kTileCols
   std::int64_t right_stride;
-  std::int64_t right_term_stride;  // from what a term takes to the next
-  std::int64_t depth;              // terms
+  std::int64_t right_term_stride;  // between terms
+  std::int64_t depth;              // number of terms
   ComputeType<T>* out;
-  std::int64_t out_stride;  // from row to row
-  // What the product is added to, or null for zero.
+  std::int64_t out_stride;  // between rows
+  // The value to which the product is added, or null for zero.
   const ComputeType<T>* initial;
   std::int64_t initial_stride;
-  // What to prefetch for the next tile: a line for each term, next_stride
-  // elements apart, and next_block_stride more after each block of the left
-  // operand.
+  // The data to prefetch for the next tile: one cache line per term,
+  // next_stride elements apart, plus next_block_stride after each block of the
+  // left operand.
   const T* next;
   std::int64_t next_stride;
   std::int64_t next_block_stride;
@@ -125,8 +126,8 @@ struct TileArguments {
 //      | : |      lanes     |  :  |  :  |
 //      +---+                +-----+-----+
 //
-// With kTransposed, left is [terms, kRows], in one block. Every sum is that of
-// its terms in ascending order of k, from zero.
+// With kTransposed, left is [terms, kRows], in one block. Each sum adds its
+// terms in ascending order of k, starting from zero.
 template <typename T, int kRows, int kVectors, bool kTransposed>
 __attribute__((noinline)) void MultiplyTile(const TileArguments<T>& a) {
   static_assert(!kTransposed || Term<T>::kElements == 1);
@@ -139,8 +140,8 @@ __attribute__((noinline)) void MultiplyTile(const TileArguments<T>& a) {
 #pragma GCC unroll 16
     for (int v = 0; v < kVectors; ++v) sums[i][v] = Vector<Sum>{};
   }
-  // What is written at the end may be far away. Mostly it is also what the sums
-  // are added to.
+  // Prefetch the output, which may be far away. It is usually also the initial
+  // value.
 #pragma GCC unroll 16
   for (int i = 0; i < kRows; ++i) {
     for (std::int64_t col = 0; col < kVectors * kLanes; col += kLeftCols<Sum>) {
@@ -199,8 +200,8 @@ __attribute__((noinline)) void MultiplyTile(const TileArguments<T>& a) {
   }
 }
 
-// How many times kTileVectors a tile of `rows` rows may have: a few rows alone
-// do not keep the multipliers busy.
+// The maximum width of a tile with `rows` rows, in units of kTileVectors. A few
+// rows alone do not keep the multipliers busy.
 constexpr int kWidest = 4;
 constexpr int MostWidth(std::int64_t rows) {
   return rows == 1 ? kWidest : rows <= 3 && kMaxTileRows >= 6 ? 2 : 1;
@@ -209,7 +210,7 @@ constexpr int MostWidth(std::int64_t rows) {
 template <typename T>
 using MultiplyTileFunction = void (*)(const TileArguments<T>&);
 
-// The functions for kRows rows and each width that there is.
+// The functions for kRows rows and each supported width.
 template <typename T, int kRows, bool kTransposed, std::size_t... i>
 constexpr std::array<MultiplyTileFunction<T>, kWidest> MultiplyTileWidths(
     std::index_sequence<i...>) {
@@ -228,7 +229,7 @@ MultiplyTransposedTileTable(std::index_sequence<i...>) {
   return {&MultiplyTile<T, int{i + 1}, kTileVectors, true>...};
 }
 
-// The function for `rows` rows and `width` times kTileVectors.
+// The function for `rows` rows and a width of `width` * kTileVectors.
 template <typename T>
 MultiplyTileFunction<T> GetMultiplyTile(std::int64_t rows, std::int64_t width) {
   static constexpr auto kTable =

@@ -1,13 +1,13 @@
 // Products with row-major weights that are used once, on one thread.
 //
-// To pack all of the weights first would cost as much as to read them. Instead
-// they are packed chunk by chunk, into memory that stays in the first-level
-// cache, and each chunk is multiplied by all rows of the left operand while the
-// next one is fetched. One tile's rows take the weights where they are.
+// Packing all weights first would cost as much as reading them. Instead, chunks
+// of weights are packed into memory that stays in the first-level cache. Each
+// chunk is multiplied by all rows of the left operand while the next one is
+// prefetched. If all rows fit in one tile, the weights are read in place.
 //
 // An element is the sum over chunks of kWeightDepth terms of each product,
-// added up in ascending order: its bits depend neither on its place nor on the
-// cut.
+// added in ascending order. Its bits therefore depend neither on its position
+// nor on how the work is split.
 
 #ifndef TF_RNN_OPS_CC_RNN_SIMD_MATMUL_WEIGHT_PRODUCT_H_
 #define TF_RNN_OPS_CC_RNN_SIMD_MATMUL_WEIGHT_PRODUCT_H_
@@ -24,22 +24,22 @@
 
 namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
 
-// The rows of weights that are multiplied at once.
+// Number of rows of weights multiplied at once.
 constexpr std::int64_t kWeightDepth = 128;
 
-// The columns of weights that are packed at once. A row of them has as many
-// cache lines as a block of the left operand has terms.
+// Number of columns of weights packed at once. A row of them has as many cache
+// lines as a block of the left operand has terms.
 template <typename T>
 constexpr std::int64_t kWeightCols = kLeftCols<T> * kLeftCols<T>;
 
-// The elements of scratch memory that a worker needs to pack a chunk for so
-// many rows: one tile's take at most a panel packed.
+// Number of elements of scratch memory that a worker needs to pack a chunk for
+// this many rows. If they fit in one tile, at most one panel is packed.
 template <typename T>
 std::int64_t PackedChunkSize(std::int64_t rows) {
   return kWeightDepth * (rows <= kMaxTileRows ? kTileCols<T> : kWeightCols<T>);
 }
 
-// A sum of products of left operands with weights [depth, cols] or, if
+// A sum of products of left operands with weights, [depth, cols] or, if
 // transposed, [cols, depth].
 template <typename T, bool kTransposed>
 class WeightProduct {
@@ -52,7 +52,7 @@ class WeightProduct {
     terms_[size_++] = {left, weights};
   }
 
-  // out = a block of the sum, of which there is at least one product.
+  // out = a block of the sum of at least one product.
   // cols: at most kWeightCols.
   // packed: [PackedChunkSize(rows)]
   // out: [rows, cols rounded up to whole kTileCols]
@@ -66,8 +66,9 @@ class WeightProduct {
 
  private:
   static constexpr int kMost = 3;
-  // What is packed of a transposed matrix stays in the first-level cache, of
-  // another one in the second-level cache: for longer pieces of its rows.
+  // The packed part of a transposed matrix stays in the first-level cache; that
+  // of other matrices stays in the second-level cache, to read longer pieces of
+  // rows.
   static constexpr std::int64_t kColsAtOnce =
       kTransposed ? kTileCols<T> : kWeightCols<T>;
 
@@ -76,7 +77,7 @@ class WeightProduct {
     MatrixView<const T> weights{nullptr, 0, 0};
   };
 
-  // Terms [first, first + depth) of a product.
+  // The terms [first, first + depth) of a product.
   struct Chunk {
     int term;
     std::int64_t first;
@@ -88,7 +89,7 @@ class WeightProduct {
         term < size_ ? Min(kWeightDepth, terms_[term].left.cols - first) : 0};
   }
   Chunk FirstChunk() const { return ChunkAt(0, 0); }
-  // The chunk after, or one of no depth.
+  // The next chunk; its depth is 0 if there is none.
   Chunk Next(const Chunk& chunk) const {
     const std::int64_t end = chunk.first + chunk.depth;
     return end < terms_[chunk.term].left.cols ? ChunkAt(chunk.term, end)
@@ -113,11 +114,11 @@ class WeightProduct {
   // A chunk of weights, in place or packed: panels of kTileCols columns.
   struct Panels {
     const T* data;
-    std::int64_t stride;      // from panel to panel
-    std::int64_t row_stride;  // from row to row
+    std::int64_t stride;      // between panels
+    std::int64_t row_stride;  // between rows
   };
 
-  // At most kColsAtOnce columns.
+  // cols: at most kColsAtOnce.
   void MultiplyColumns(std::int64_t row, std::int64_t rows, std::int64_t col,
                        std::int64_t cols, T* packed,
                        const MatrixView<T>& out) const {
@@ -145,15 +146,15 @@ class WeightProduct {
   }
 
   // Whether `rows` rows read the weights in place. Rows of weights that are far
-  // apart evict one another from the cache, and only one tile of rows reads
-  // them once.
+  // apart evict each other from the cache, and are read only once only by a
+  // single tile of rows.
   bool TakesInPlace(std::int64_t rows) const {
     constexpr std::int64_t kMostStride = 2048 / sizeof(T);
     return !kTransposed &&
            (rows <= kMaxTileRows || terms_[0].weights.stride <= kMostStride);
   }
 
-  // The weights that MultiplyColumns takes after those of a chunk.
+  // The weights that MultiplyColumns reads after those of a chunk.
   MatrixView<const T> WeightsAfter(const Chunk& chunk, std::int64_t col,
                                    std::int64_t cols) const {
     const Chunk next = Next(chunk);
@@ -162,7 +163,7 @@ class WeightProduct {
     return Weights(FirstChunk(), next_col, Min(cols, num_cols() - next_col));
   }
 
-  // out = left * right, or out += that, while `next` is fetched.
+  // out = left * right, or out += left * right, while prefetching `next`.
   static void MultiplyChunk(const LeftMatrix<T>& left, const Panels& right,
                             bool add, const MatrixView<const T>& next,
                             const MatrixView<T>& out) {
@@ -196,9 +197,9 @@ class WeightProduct {
     }
   }
 
-  // Has the i-th of some tiles fetch its share of `next`: for each block
-  // of its left operand, a piece of one row. The pieces are as short as they
-  // may be, so that the CPU never waits for many cache lines at once.
+  // Makes a tile prefetch its share of `next`: for each block of its left
+  // operand, a piece of one row. Pieces are as short as possible, so that the
+  // CPU never waits for many cache lines at once.
   static void Fetch(const MatrixView<const T>& next, std::int64_t tile,
                     std::int64_t num_tiles, TileArguments<T>* a) {
     const std::int64_t rows = a->depth / kLeftCols<T>;

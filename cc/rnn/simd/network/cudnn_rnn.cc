@@ -16,7 +16,7 @@
 namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
 namespace {
 
-// The bytes of scratch memory that a call takes.
+// The bytes of scratch memory that a call needs.
 template <typename Call, typename Arguments>
 std::int64_t Workspace(const Arguments& arguments, int num_threads) {
   if (HasNoState(arguments.config, arguments.size)) return 0;

@@ -1,4 +1,4 @@
-// The network of cc/rnn/cudnn_rnn.h, for each instruction set.
+// The network of cc/rnn/cudnn_rnn.h, compiled for each instruction set.
 
 #ifndef TF_RNN_OPS_CC_RNN_SIMD_NETWORK_CUDNN_RNN_H_
 #define TF_RNN_OPS_CC_RNN_SIMD_NETWORK_CUDNN_RNN_H_
@@ -22,13 +22,13 @@ template <typename T>
 CudnnRnnKernels<T> CudnnRnn();
 }  // namespace avx512
 
-// For bfloat16 alone; the others have nothing more than with avx512.
+// For bfloat16 only. Other types use the avx512 code.
 namespace avx512_bf16 {
 template <typename T>
 CudnnRnnKernels<T> CudnnRnn();
 }  // namespace avx512_bf16
 
-// Likewise.
+// For bfloat16 only.
 namespace amx {
 template <typename T>
 CudnnRnnKernels<T> CudnnRnn();

@@ -14,14 +14,14 @@
 
 namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
 
-// Counters whose random bits are computed together, in vectors.
+// Number of counters whose random bits are computed together, in vectors.
 constexpr int kPhiloxLanes = 16;
 
-// The random words of these counters.
+// Number of random words of these counters.
 constexpr int kPhiloxWords = 4 * kPhiloxLanes;
 
-// words: [kPhiloxLanes, 4], in each row the 128 random bits of the stream's
-// counter + `offset` + the row's number.
+// words: [kPhiloxLanes, 4]. Row i holds the 128 random bits of the counter
+// value counter + offset + i.
 inline void Philox(const RandomStream& stream, std::uint64_t offset,
                    std::uint32_t words[kPhiloxWords]) {
   std::uint32_t c0[kPhiloxLanes], c1[kPhiloxLanes];
@@ -58,20 +58,20 @@ inline void Philox(const RandomStream& stream, std::uint64_t offset,
 }
 
 // Elements that are 0 with probability `rate` and 1 / (1 - rate) otherwise.
-// They depend on the stream, `first_counter` and their index alone.
+// They depend only on the stream, `first_counter` and their index.
 class DropoutMask {
  public:
   DropoutMask(float rate, const RandomStream& stream,
               std::int64_t first_counter)
       : stream_(stream),
         first_counter_(first_counter),
-        // 2^32 for a rate of 1: no word is as large.
+        // 2^32 for a rate of 1, which is more than any word.
         threshold_(static_cast<std::uint64_t>(static_cast<double>(rate) *
                                               4294967296.0)),
         scale_(rate == 1.0f ? 0 : 1.0 / (1.0 - double{rate})) {}
 
-  // to[i] = from[i] * mask[first + i]. `from` and `to` may be the same array,
-  // of `size` elements.
+  // to[i] = from[i] * mask[first + i], for `size` elements. `from` and `to` may
+  // be the same array.
   template <typename T>
   void Apply(const T* from, T* to, std::int64_t first,
              std::int64_t size) const {
@@ -99,12 +99,12 @@ class DropoutMask {
   double scale_;
 };
 
-// The masks of all layers that have one: CudnnRnnKernels::dropout_masks.
+// The masks of all layers above the first: CudnnRnnKernels::dropout_masks.
 template <typename T>
 void DropoutMasks(const RnnConfig& config, const RnnSize& size, float dropout,
                   const RandomStream& stream, T* masks, Executor& executor) {
   const std::int64_t layer_size = LayerOutputSize(config, size).value();
-  if (layer_size == 0) return;  // of any number of layers
+  if (layer_size == 0) return;  // with any number of layers
   const std::int64_t layer_samples = NumLayerDropoutSamples(config, size);
   for (std::int64_t i = 0; i < config.num_layers - 1; ++i) {
     const DropoutMask mask(dropout, stream, i * layer_samples);

@@ -21,7 +21,7 @@ Words FirstWords(const RandomStream& stream, std::uint64_t offset = 0) {
   return {words[0], words[1], words[2], words[3]};
 }
 
-// The known answers of Random123, the authors' library.
+// The known answers of Random123, the reference library of Philox's authors.
 TEST(PhiloxTest, GivesTheKnownAnswers) {
   EXPECT_EQ(FirstWords({0, 0, 0}),
             (Words{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
@@ -33,7 +33,7 @@ TEST(PhiloxTest, GivesTheKnownAnswers) {
       (Words{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}));
 }
 
-TEST(PhiloxTest, CountsInAllOfTheCounter) {
+TEST(PhiloxTest, UsesTheWholeCounter) {
   const std::uint64_t last = std::numeric_limits<std::uint64_t>::max();
   std::uint32_t words[kPhiloxWords];
   Philox({1, last - 1, 5}, 0, words);
@@ -45,7 +45,7 @@ TEST(PhiloxTest, CountsInAllOfTheCounter) {
   }
 }
 
-TEST(DropoutTest, ScalesWhatItKeepsAndZeroesTheRest) {
+TEST(DropoutTest, ScalesKeptElementsAndZeroesTheRest) {
   const std::int64_t size = 100'003;
   const std::vector<double> from(size, 3.0);
   for (float rate : {0.1f, 0.5f, 0.9f}) {
@@ -63,7 +63,7 @@ TEST(DropoutTest, ScalesWhatItKeepsAndZeroesTheRest) {
   }
 }
 
-TEST(DropoutTest, OfRateZeroAndOne) {
+TEST(DropoutTest, RateZeroAndOne) {
   const std::vector<float> from(1000, 2.0f);
   std::vector<float> to(1000);
   DropoutMask(0.0f, {7, 0, 0}, 0).Apply(from.data(), to.data(), 0, 1000);
@@ -79,14 +79,14 @@ std::vector<float> MaskElements(const DropoutMask& mask, std::int64_t first,
   return elements;
 }
 
-TEST(DropoutTest, AMaskIsTheTailOfOneThatBeginsEarlier) {
+TEST(DropoutTest, MaskIsTheTailOfAnEarlierMask) {
   const std::vector<float> all = MaskElements({0.5f, {7, 9, 0}, 0}, 0, 1000);
   const std::vector<float> tail = MaskElements({0.5f, {7, 9, 0}, 100}, 0, 600);
   EXPECT_EQ(tail, std::vector<float>(all.begin() + 400, all.end()));
   EXPECT_NE(tail, std::vector<float>(all.begin(), all.begin() + 600));
 }
 
-TEST(DropoutTest, APartOfAMaskIsThatOfTheWhole) {
+TEST(DropoutTest, PartOfAMaskEqualsTheWhole) {
   const DropoutMask mask(0.5f, {7, 9, 0}, 3);
   const std::vector<float> all = MaskElements(mask, 0, 300);
   for (std::int64_t first : {0, 1, 5, 63, 64, 65, 200}) {

@@ -1,4 +1,4 @@
-// A whole network over a sequence, backward.
+// The backward pass of a whole network over a sequence.
 
 #ifndef TF_RNN_OPS_CC_RNN_SIMD_NETWORK_NETWORK_BACKWARD_H_
 #define TF_RNN_OPS_CC_RNN_SIMD_NETWORK_NETWORK_BACKWARD_H_
@@ -90,7 +90,7 @@ class NetworkBackward {
            staging_.Target(a_.input_h_backprop, d_h_),
            staging_.Target(a_.input_c_backprop, d_c_)}}},
         d_weights_.Target()};
-    // Where the layers find the gradients of the final states.
+    // The layers read and update the state gradients in place.
     std::copy_n(staging_.Read(a_.output_h_backprop, d_output_h_,
                               shapes_.hidden_state, executor),
                 shapes_.hidden_state.size().value(), layer.gradients[kValue].h);
@@ -104,14 +104,14 @@ class NetworkBackward {
     d_weights_.Write(executor);
   }
 
-  // Whether the input past a sequence's end is read: to be multiplied by zeros,
-  // the gradients of the gates.
+  // Whether products read the input after the end of a sequence, where they
+  // multiply it by zero gradients of the gates.
   bool ReadsPadding() const {
     return a_.sequence_lengths != nullptr && !a_.config.skip_input;
   }
 
-  // The input, with zeros past each sequence's end: what is there may not even
-  // be a number.
+  // The input, with zeros after the end of each sequence, where the caller's
+  // values may be NaN or infinity.
   const C* ReadInput(Executor& executor) const {
     const C* input = staging_.Read(a_.input, input_, shapes_.input, executor);
     if (!ReadsPadding()) return input;
@@ -122,7 +122,7 @@ class NetworkBackward {
     return valid_input;
   }
 
-  // `network` has the arrays of the whole network.
+  // `network` holds the arrays of the whole network.
   void RunLayers(const LayerArguments& network, Executor& executor) const {
     const std::int64_t hidden_size =
         shapes_.hidden_state.size().value() / a_.config.num_layers;
@@ -183,7 +183,7 @@ class NetworkBackward {
   C* const d_c_;
   const WeightsStaging<T, C> d_weights_;
   C* const dropped_;  // [S, B, D * O]
-  C* const d_inner_;  // the gradients of two inner layers' inputs
+  C* const d_inner_;  // gradients of the inputs of two inner layers
   const LayerBackwardScratch<P, 1> scratch_;
 };
 

@@ -1,4 +1,4 @@
-// The gradient of a whole network's backward pass: the two sweeps of
+// The gradient of the backward pass of a whole network, in the two sweeps of
 // docs/design/second_order.md.
 
 #ifndef TF_RNN_OPS_CC_RNN_SIMD_NETWORK_NETWORK_BACKWARD_GRAD_H_
@@ -97,7 +97,7 @@ class NetworkBackwardGrad {
   }
 
  private:
-  // The network's inputs, as both sweeps take them.
+  // The inputs of the network, as both sweeps read them.
   struct Network {
     Weights<const P> weights;
     Weights<const P> dot_weights;  // none for zeros
@@ -118,7 +118,7 @@ class NetworkBackwardGrad {
     return Weights<const T>{a.dot_params, a.dot_keras_weights}.any();
   }
 
-  // Scratch memory of the sweeps, which need it one after the other.
+  // Scratch memory of the sweeps, which run one after the other and share it.
   struct SweepScratch {
     SweepScratch(const CudnnRnnBackwardGrad<T>& a, int num_threads,
                  Arena& arena)
@@ -129,23 +129,23 @@ class NetworkBackwardGrad {
       if (WantsGradientSweep(a)) arena.Share(gradient_arena);
     }
 
-    Arena gradient_arena;  // begins where what the tangent sweep takes does
+    Arena gradient_arena;  // starts at the tangent sweep's scratch memory
     LayerTangentScratch<P> tangent;
     LayerBackwardScratch<P, 2> gradient;
   };
 
-  // Each with respect to a layer's input.
+  // Number of buffers for gradients with respect to the inputs of inner layers.
   std::int64_t NumInnerGradients() const {
     return WantsGradientSweep(a_) ? Min(a_.config.num_layers - 1, 2) : 0;
   }
 
-  // Whether steps past a sequence's end are read: to be multiplied by zeros,
-  // the gradients of the gates.
+  // Whether products read steps after the end of a sequence, where they
+  // multiply them by zero gradients of the gates.
   bool ReadsPadding() const {
     return a_.sequence_lengths != nullptr && !a_.config.skip_input;
   }
-  // Memory for an input with zeros past the sequences' ends, unless staging has
-  // a buffer for it.
+  // Memory for an input with zeros after the end of each sequence, unless
+  // staging has a buffer for it.
   C* OwnPaddedInput(Arena& arena) const {
     return arena.Take<C>(ReadsPadding() && !staging_.IsCopied(shapes_.input)
                              ? shapes_.input.size()
@@ -161,14 +161,15 @@ class NetworkBackwardGrad {
     return valid;
   }
 
-  // Where a result is made that has to be made, wanted or not.
+  // Where to compute a result that is required internally, even if the caller
+  // does not need it.
   C* Result(T* wanted, const StagedShape& shape, Arena& arena) const {
     return wanted == nullptr || staging_.IsCopied(shape)
                ? arena.Take<C>(shape.size())
                : staging_.Target(wanted, nullptr);
   }
 
-  // A state, or zeros if it is null, in memory of its own.
+  // Copies a state, or zeros if it is null.
   void CopyState(const T* from, C* to, const StagedShape& shape,
                  Executor& executor) const {
     const std::int64_t size = shape.size().value();
@@ -217,7 +218,7 @@ class NetworkBackwardGrad {
                          : dot_inner_outputs_ + layer * output_size();
   }
 
-  // Of the forward pass, in a layer.
+  // The states of the forward pass in a layer.
   LayerStateArrays<C> States(const Network& network, std::int64_t layer) const {
     LayerStateArrays<C> states = network.states;
     states.input_h += layer * hidden_size();
@@ -240,7 +241,7 @@ class NetworkBackwardGrad {
     return states;
   }
 
-  // A layer's input, and its tangent.
+  // The input of a layer and its tangent.
   const C* Input(const Network& network, std::int64_t layer,
                  Executor& executor) const {
     if (layer == 0) return network.input;
@@ -254,7 +255,7 @@ class NetworkBackwardGrad {
   }
 
   void RunTangentSweep(const Network& network, Executor& executor) const {
-    // Where the layers find the tangents of the initial states.
+    // The layers read and update the state tangents in place.
     std::copy_n(dot_input_h_, shapes_.hidden_state.size().value(), dot_h_);
     std::copy_n(dot_input_c_, shapes_.cell_state.size().value(), dot_c_);
     for (std::int64_t i = 0; i < a_.config.num_layers; ++i) {
@@ -280,7 +281,7 @@ class NetworkBackwardGrad {
   }
 
   void RunGradientSweep(const Network& network, Executor& executor) const {
-    // Where the layers find the gradients of the final states.
+    // The layers read and update the state gradients in place.
     CopyState(a_.output_h_backprop, d_h_, shapes_.hidden_state, executor);
     CopyState(a_.output_c_backprop, d_c_, shapes_.cell_state, executor);
     std::fill_n(dot_d_h_, shapes_.hidden_state.size().value(), C(0));
@@ -316,7 +317,7 @@ class NetworkBackwardGrad {
     }
   }
 
-  // The gradient with respect to a layer's input, in one of two arrays.
+  // The gradient with respect to the input of a layer, in one of two arrays.
   C* InputGradient(std::int64_t layer, C* inner) const {
     return layer == 0 ? nullptr : inner + (layer - 1) % 2 * output_size();
   }
@@ -355,8 +356,8 @@ class NetworkBackwardGrad {
   const WeightsStaging<T, C> dot_d_weights_;
   C* const dropped_;      // [S, B, D * O]
   C* const dot_dropped_;  // [S, B, D * O]
-  C* const d_inner_;      // the gradients of two inner layers' inputs
-  C* const dot_d_inner_;  // likewise
+  C* const d_inner_;      // gradients of the inputs of two inner layers
+  C* const dot_d_inner_;  // tangents of d_inner_
   const SweepScratch scratch_;
 };
 

@@ -1,4 +1,4 @@
-// A whole network over a sequence, forward.
+// The forward pass of a whole network over a sequence.
 
 #ifndef TF_RNN_OPS_CC_RNN_SIMD_NETWORK_NETWORK_FORWARD_H_
 #define TF_RNN_OPS_CC_RNN_SIMD_NETWORK_NETWORK_FORWARD_H_
@@ -90,16 +90,16 @@ class NetworkForward {
   bool AppliesDropout() const {
     return a_.is_training && a_.dropout > 0 && a_.config.num_layers > 1;
   }
-  // How many outputs of inner layers are kept here. Training keeps all of them
-  // in the reserve_space. Inference needs the output of the layer below only,
-  // or only its rounded form.
+  // Number of outputs of inner layers kept here. Training keeps all of them in
+  // the reserve_space. Inference needs only the output of the layer below, or
+  // only its rounded form.
   std::int64_t NumInnerOutputs() const {
     return a_.is_training || kRoundsOperands<P>
                ? 0
                : Min(a_.config.num_layers - 1, 2);
   }
 
-  // `layer` comes with the arguments of the first layer, but for its output.
+  // `layer` holds the arguments of the first layer, except its output.
   void RunLayers(LayerForwardArguments<P> layer, Executor& executor) const {
     const std::int64_t hidden_size =
         shapes_.hidden_state.size().value() / a_.config.num_layers;
@@ -129,7 +129,7 @@ class NetworkForward {
     return layer == a_.config.num_layers - 1;
   }
 
-  // Null where only what it is rounded to is wanted.
+  // Null if only the rounded output is needed.
   C* LayerOutput(std::int64_t layer) const {
     const std::int64_t size = shapes_.output.size().value();
     if (a_.is_training && layer < NumKeptOutputs<T>(a_.config)) {
@@ -142,13 +142,13 @@ class NetworkForward {
                            : inner_outputs_ + layer % 2 * size;
     }
   }
-  // Null where nothing is rounded.
+  // Null if nothing is rounded.
   P* RoundedOutput(std::int64_t layer) const {
     if constexpr (!kRoundsOperands<P>) return nullptr;
     return IsLast(layer) ? operand_staging_.Target(a_.output, output_)
                          : InnerInput(layer);
   }
-  // What a layer's output is rounded to, as the input of the layer above.
+  // The rounded output of a layer, the input of the layer above.
   P* InnerInput(std::int64_t layer) const {
     return inner_inputs_ + layer % 2 * shapes_.output.size().value();
   }
@@ -198,7 +198,7 @@ class NetworkForward {
   C* const output_c_;
   C* const dropped_;        // [S, B, D * O]
   C* const inner_outputs_;  // [NumInnerOutputs(), S, B, D * O]
-  P* const inner_inputs_;   // [2 or fewer, S, B, D * O], where P has fewer bits
+  P* const inner_inputs_;   // [2 or fewer, S, B, D * O], if P has fewer bits
   const LayerForwardScratch<P> scratch_;
 };
 

@@ -1,5 +1,5 @@
-// What the passes over a whole network have in common: its arrays, their order,
-// and what was dropped.
+// Shared by the passes over a whole network: staging of arrays, sample order
+// and dropout.
 
 #ifndef TF_RNN_OPS_CC_RNN_SIMD_NETWORK_NETWORK_PASS_H_
 #define TF_RNN_OPS_CC_RNN_SIMD_NETWORK_NETWORK_PASS_H_
@@ -27,8 +27,8 @@
 
 namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
 
-// What products take for values stored as T: T itself, where the CPU has
-// products of it, or what the network computes in.
+// The operand type of products of values stored as T: T itself if the CPU
+// supports such products, otherwise the compute type.
 template <typename T>
 struct OperandTypeOf {
   using Type = ComputeType<T>;
@@ -42,7 +42,7 @@ struct OperandTypeOf<BFloat16> {
 template <typename T>
 using OperandType = typename OperandTypeOf<T>::Type;
 
-// The shapes of a network's arrays but the weights.
+// The shapes of a network's arrays, except the weights.
 struct NetworkShapes {
   NetworkShapes(const RnnConfig& config, const RnnSize& size,
                 const StepOrder& order)
@@ -61,13 +61,13 @@ struct NetworkShapes {
   StagedShape cell_state;
 };
 
-// A caller's weights, or their gradients, as the network reads or writes them:
-// in a type of its own.
-// T: the caller's type, const for weights that are read. C: the network's.
+// Converts a caller's weights, or their gradients, between the caller's type
+// and the network's.
+// T: the caller's type, const for weights that are read. C: the network's type.
 template <typename T, typename C>
 class WeightsStaging {
  public:
-  // callers: none if they are not there.
+  // callers: null pointers if absent.
   WeightsStaging(const RnnConfig& config, const Weights<T>& callers,
                  Arena& arena)
       : arrays_(Arrays(config, callers)) {
@@ -143,24 +143,25 @@ class WeightsStaging {
   std::array<Array, 4> arrays_;
 };
 
-// Of a result, if it is wanted.
+// Fills a result with zeros if it is needed.
 template <typename T>
 void FillZeroIfWanted(T* wanted, const StagedShape& shape, Executor& executor) {
   if (wanted != nullptr) FillZero(wanted, shape.size().value(), executor);
 }
 
-// Whether there is no state, so that nothing is to be computed. The other sizes
-// are then unchecked; their products may overflow.
+// Whether the state is empty, so there is nothing to compute. The other sizes
+// are then unchecked, and their products may overflow.
 inline bool HasNoState(const RnnConfig& config, const RnnSize& size) {
   return size.batch == 0 || config.num_units == 0;
 }
 
-// The samples of a batch: in which order the network takes them, and how long
-// they are.
+// The samples of a batch: their lengths and the order in which the network
+// processes them.
 class Samples {
  public:
-  // lengths: [batch], or null where all are `time`.
-  // are_sorted: whether they are taken longest first; then there are lengths.
+  // lengths: [batch], or null if all are `time`.
+  // are_sorted: whether samples are processed by decreasing length; requires
+  // lengths.
   Samples(const std::int32_t* lengths, const RnnSize& size, bool are_sorted,
           Arena& arena)
       : size_(size),
@@ -172,7 +173,7 @@ class Samples {
     assert(lengths != nullptr || !are_sorted);
   }
 
-  // Before `order` and `lengths` are used.
+  // Call before `order` and `lengths`.
   void Sort() const {
     if (!are_sorted_) return;
     SortSamples(callers_lengths_, size_.batch, order_);
@@ -195,14 +196,14 @@ class Samples {
   std::int32_t* sorted_lengths_;  // [B]
 };
 
-// Whether a forward pass left its samples sorted. Null where only workspaces
-// are counted, of a pass over samples as they come.
+// Whether a forward pass sorted its samples. `header` may be null when only
+// counting the workspace of a pass with unsorted samples.
 inline bool LeftSorted(const ReserveSpaceHeader* header) {
   return header != nullptr && ReserveSpaceIsSorted(*header);
 }
 
-// to = from ∘ mask. Which elements of the mask a sample takes does not depend
-// on the order of the samples.
+// to = from ∘ mask. The mask of a sample does not depend on the order of the
+// samples.
 template <typename C>
 void ApplyDropout(const C* from, C* to, const StagedShape& shape,
                   const SampleOrder& order, const DropoutMask& mask,
@@ -213,7 +214,7 @@ void ApplyDropout(const C* from, C* to, const StagedShape& shape,
              });
 }
 
-// What a forward pass dropped, dropped again.
+// Applies the dropout masks of a forward pass again.
 template <typename T>
 class LayerDropout {
  public:
@@ -232,8 +233,8 @@ class LayerDropout {
 
   bool drops() const { return dropout_ > 0; }
 
-  // from ∘ the mask of the input of a layer above the first, written to `to`;
-  // `from` itself where nothing is dropped.
+  // Returns from ∘ mask, where mask belongs to the input of a layer above the
+  // first, written to `to`; returns `from` if there is no dropout.
   const C* Apply(const C* from, C* to, std::int64_t layer,
                  Executor& executor) const {
     if (!drops()) return from;
@@ -253,8 +254,8 @@ class LayerDropout {
   SampleOrder order_;
 };
 
-// Copies steps of a sequence, with zeros past each sequence's end: what is
-// there may not even be a number. `from` and `to` may be the same array.
+// Copies the steps of a sequence, with zeros after the end of each sequence,
+// where values may be NaN or infinity. `from` and `to` may be the same array.
 template <typename C>
 void CopyValidSteps(const C* from, C* to, const StagedShape& shape,
                     const SequenceLengths& lengths, Executor& executor) {
@@ -270,7 +271,7 @@ void CopyValidSteps(const C* from, C* to, const StagedShape& shape,
   });
 }
 
-// What a reserve_space holds after its header.
+// The contents of a reserve_space after its header.
 template <typename C>
 struct ReservedArrays {
   C* kept;     // [P / D] KeptActivations, one for each layer

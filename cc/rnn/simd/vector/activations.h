@@ -1,12 +1,12 @@
-// tanh and the logistic function of vectors.
+// Vectorized tanh and logistic function.
 //
-// Within 2 units in the last place for float, 3 for double; a result that is
-// denormal may be zero. What is not a number stays so. tanh is odd to the bit.
+// The error is at most 2 units in the last place for float, 3 for double; a
+// denormal result may be zero. NaN stays NaN. tanh(-x) == -tanh(x) exactly.
 //
-// Both come from e^y = s (1 + t), where s = 2^n for the n nearest to y / ln 2,
-// and t = e^r - 1 for the rest r = y - n ln 2, |r| <= ln(2) / 2. Products with
-// s are exact, and sums are ordered such that few of them are rounded. tanh of
-// float comes from a table instead where vectors have 16 elements.
+// Both are computed from e^y = s (1 + t), where s = 2^n for the n nearest to y
+// / ln 2, and t = e^r - 1 for the remainder r = y - n ln 2, |r| <= ln(2) / 2.
+// Products with s are exact, and the order of sums avoids rounding. If vectors
+// have 16 elements, tanh of float uses a table instead.
 
 #ifndef TF_RNN_OPS_CC_RNN_SIMD_VECTOR_ACTIVATIONS_H_
 #define TF_RNN_OPS_CC_RNN_SIMD_VECTOR_ACTIVATIONS_H_
@@ -22,32 +22,31 @@
 
 namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
 
-// What is particular to a type.
+// The constants for an element type.
 template <typename T>
 struct ActivationConstants;
 
 template <>
 struct ActivationConstants<float> {
-  // q in e^r - 1 ~ r + r^2 (q[0] + q[1] r + ...), by Remez's algorithm in 50
-  // digits: among polynomials of that degree, the one with the least maximum of
-  // the relative error for |r| <= 1.0005 ln(2) / 2. That is 2^-26.2, before the
-  // coefficients are rounded.
+  // q in e^r - 1 ~ r + r^2 (q[0] + q[1] r + ...), the minimax polynomial of the
+  // relative error for |r| <= 1.0005 ln(2) / 2, by Remez's algorithm in 50
+  // digits. Before the coefficients are rounded, its error is 2^-26.2.
   static constexpr float kExpm1[] = {0x1.fffffep-2f, 0x1.5554bp-3f,
                                      0x1.555674p-5f, 0x1.1227bp-7f,
                                      0x1.6bebfep-10f};
-  // Their sum is ln 2. Unless multiplication and addition are fused, the first
-  // has so few bits that its product with an n is exact.
+  // Their sum is ln 2. Without fused multiply-add, the first has so few bits
+  // that its product with n is exact.
   static constexpr float kLn2High = kFusedMultiplyAdd ? 0x1.62e43p-1f  //
                                                       : 0x1.62e4p-1f;
   static constexpr float kLn2Low =
       kFusedMultiplyAdd ? -0x1.05c61p-29f : 0x1.7f7d1cp-20f;
   static constexpr int kFractionBits = 23;
-  // What is added to this loses its fraction; the sum's lowest bits are those
-  // of the exponent of 2^n.
+  // Adding this rounds to an integer; the lowest bits of the sum are the
+  // exponent bits of 2^n.
   static constexpr float kShift = 0x1.8p23f + 127;
-  // Below it, the logistic function is less than any normal number.
+  // Below this, the logistic function is less than any normal number.
   static constexpr float kLeast = -0x1.5d589ep6f;
-  // Above it, both functions are 1 to the last bit.
+  // Above this, both functions round to 1.
   static constexpr float kMost = 18;
 };
 
@@ -112,8 +111,8 @@ TF_RNN_OPS_VECTOR_INLINE Vector<T> Expm1(Vector<T> r) {
 template <typename T>
 TF_RNN_OPS_VECTOR_INLINE Vector<T> InverseOfOnePlus(Vector<T> s, Vector<T> u) {
 #if defined(__AVX512F__)
-  // Division of so wide vectors is slow. Instead, an estimate of 14 bits and a
-  // step of Newton's iteration.
+  // Division of 512-bit vectors is slow. Use an estimate of 14 bits and one
+  // Newton iteration instead.
   if constexpr (std::is_same_v<T, float>) {
     const Vector<T> power = SubtractProduct<T>(s, s, u);
     const Vector<T> estimate = _mm512_rcp14_ps(power + T(1));
@@ -127,7 +126,8 @@ TF_RNN_OPS_VECTOR_INLINE Vector<T> InverseOfOnePlus(Vector<T> s, Vector<T> u) {
 
 // (1 - e) / (1 + e) for e = e^(-2|x|) = s (1 - 2u), which is
 //   ((1 - s) / 2 + s u) / ((1 + s) / 2 - s u)
-// and for small |x|, where s = 1, u / (1 - u): u's relative error stays small.
+// For small |x|, s = 1 and this is u / (1 - u), so the relative error of u
+// stays small.
 template <typename T>
 TF_RNN_OPS_VECTOR_INLINE Vector<T> Tanh(Vector<T> x) {
 #if defined(__AVX512F__)
@@ -137,7 +137,8 @@ TF_RNN_OPS_VECTOR_INLINE Vector<T> Tanh(Vector<T> x) {
   const Vector<T> y = AtMost<T>(Abs<T>(x), Constants::kMost);
   const PowerOfTwo<T> s(y, T(-2 * kLog2E));
   Vector<T> r = MultiplyAdd<T>(s.n, Broadcast(Constants::kLn2High / 2), y);
-  // Fused, that is accurate enough: the larger n, the less it matters.
+  // With fused multiply-add the result is accurate enough without this term:
+  // the larger n, the less it matters.
   if (!kFusedMultiplyAdd) r += s.n * (Constants::kLn2Low / 2);
   const Vector<T> u = Expm1<T, -2>(r);
   const Vector<T> half = Broadcast(T(0.5));
@@ -158,11 +159,11 @@ TF_RNN_OPS_VECTOR_INLINE Vector<T> Sigmoid(Vector<T> x) {
   r = MultiplyAdd<T>(s.n, Broadcast(Constants::kLn2Low), r);
   const Vector<T> u = Expm1<T, -1>(r);
   const Vector<T> inverse = InverseOfOnePlus<T>(s.power, u);
-  // Where e^-x is too large for s, all of this is meaningless.
+  // If e^-x is too large for s, `inverse` is meaningless.
   return Select<T>(x < Constants::kLeast, Vector<T>{}, inverse);
 }
 
-// The derivative of tanh where its value is t: 1 - t^2.
+// The derivative of tanh at a point where its value is t: 1 - t^2.
 template <typename T>
 TF_RNN_OPS_VECTOR_INLINE Vector<T> TanhSlope(Vector<T> t) {
   return SubtractProduct<T>(Broadcast(T(1)), t, t);

@@ -32,7 +32,7 @@ VectorFunctions<T> GetVectorFunctions(InstructionSet instruction_set) {
   }
 }
 
-// What float is compared with, and what double is.
+// The reference types of float and double.
 template <typename T>
 using Reference =
     std::conditional_t<std::is_same_v<T, float>, double, long double>;
@@ -42,8 +42,8 @@ Reference<T> ReferenceSigmoid(T x) {
   return 1 / (1 + std::exp(-Reference<T>{x}));
 }
 
-// |actual - expected| in units of the last place of `expected`. What is below
-// the normal numbers may be zero.
+// actual - expected| in units of the last place of `expected`. Results below
+// the smallest normal number may be zero.
 template <typename T>
 double ErrorInUnits(T actual, Reference<T> expected) {
   const Reference<T> least = std::numeric_limits<T>::min();
@@ -57,7 +57,7 @@ double ErrorInUnits(T actual, Reference<T> expected) {
       std::ldexp(Reference<T>{1}, std::numeric_limits<T>::digits - exponent));
 }
 
-// The largest of errors, and where it was.
+// The largest error and its argument.
 template <typename T>
 struct Worst {
   double error = 0;
@@ -65,7 +65,7 @@ struct Worst {
 
   void Update(T x, T actual, Reference<T> expected) {
     const double each = ErrorInUnits<T>(actual, expected);
-    if (each <= error) return;  // and go on where it is not a number
+    if (each <= error) return;  // false for NaN
     error = each;
     at = x;
   }
@@ -78,7 +78,7 @@ class ActivationsTest : public testing::TestWithParam<InstructionSet> {
     return GetVectorFunctions<T>(GetParam());
   }
 
-  // Finite numbers, and what both functions make of them.
+  // Finite numbers, and the results of both functions.
   template <typename T>
   void Check(const std::vector<T>& x, double most_units) {
     const std::int64_t size = x.size();
@@ -111,7 +111,7 @@ class ActivationsTest : public testing::TestWithParam<InstructionSet> {
     const std::vector<T> expected_sigmoid = {1, 0, 1, 0, 1, 0, 0.5, T{0.5}};
     const std::int64_t size = x.size();
     std::vector<T> tanh(size), sigmoid(size);
-    // As far as these go, denormal numbers are as good as others.
+    // For these functions, denormal inputs are like other numbers.
     Functions<T>().tanh(x.data(), tanh.data(), size);
     Functions<T>().sigmoid(x.data(), sigmoid.data(), size);
     for (std::int64_t i = 0; i < size; ++i) {
@@ -144,7 +144,7 @@ float FromBits(std::uint32_t bits) {
   return x;
 }
 
-// The test takes every kStride-th float. A stride of 1 finds errors of at most
+// The test uses every kStride-th float. A stride of 1 finds errors of at most
 // 1.9992 units from 2^-14 to 128, and 1.498 with AVX-512.
 #if defined(__OPTIMIZE__) && !defined(__SANITIZE_ADDRESS__) && \
     !defined(__SANITIZE_THREAD__)
@@ -166,8 +166,8 @@ TEST_P(ActivationsTest, FloatsAreAccurate) {
   }
 }
 
-// About each number at which another formula or another power of two begins.
-TEST_P(ActivationsTest, FloatsAboutThresholdsAreAccurate) {
+// Around each number at which the formula or the power of two changes.
+TEST_P(ActivationsTest, FloatsNearThresholdsAreAccurate) {
   std::vector<float> centers = {18, 9.015625f, -87.33654f};
   for (int i = 0; i < 256; ++i) {
     centers.push_back((i - 128) * 0.5f * 0.34657359f);
@@ -204,12 +204,12 @@ TEST_P(ActivationsTest, LimitsAreExact) {
   CheckLimits<double>();
 }
 
-TEST_P(ActivationsTest, WhatIsNotANumberStaysSo) {
+TEST_P(ActivationsTest, NanStaysNan) {
   CheckNotANumber<float>();
   CheckNotANumber<double>();
 }
 
-// Elements at the end of memory, before a page that cannot be touched.
+// Elements at the end of accessible memory, before a protected page.
 template <typename T>
 class MemoryEnd {
  public:
@@ -258,12 +258,12 @@ void ActivationsTest::CheckPartial() {
   }
 }
 
-TEST_P(ActivationsTest, PartialVectorsTouchNothingElse) {
+TEST_P(ActivationsTest, PartialVectorsAccessNoOtherMemory) {
   CheckPartial<float>();
   CheckPartial<double>();
 }
 
-// An element's result does not depend on its place.
+// The result of an element does not depend on its position.
 TEST_P(ActivationsTest, SameBitsInEveryLane) {
   const VectorFunctions<float> functions = Functions<float>();
   for (float x : {-30.0f, -2.3f, -1e-3f, 0.4f, 7.9f}) {

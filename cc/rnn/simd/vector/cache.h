@@ -1,4 +1,4 @@
-// What the engine takes for granted of the caches and of the CPU's speed.
+// Assumptions about the CPU's caches and speed.
 
 #ifndef TF_RNN_OPS_CC_RNN_SIMD_VECTOR_CACHE_H_
 #define TF_RNN_OPS_CC_RNN_SIMD_VECTOR_CACHE_H_
@@ -9,15 +9,15 @@
 
 namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
 
-// The bytes of a core's second-level cache.
+// The size of a core's second-level cache.
 constexpr std::int64_t kSecondLevelBytes = 2 << 20;
 
-// The multiply-adds of a task at most: half a millisecond's or less, so that a
-// thread can soon leave for other work.
+// Maximum multiply-adds of a task: at most half a millisecond, so that a thread
+// can soon leave for other work.
 template <typename T>
 constexpr double kMostTaskWork = kVectorElements<T> * double{1 << 21};
 
-// The least number of tasks for `work` multiply-adds.
+// Minimum number of tasks for `work` multiply-adds.
 template <typename T>
 std::int64_t LeastTasks(double work) {
   constexpr double kUncounted = 0x1p31;
@@ -27,9 +27,10 @@ std::int64_t LeastTasks(double work) {
   return whole == 0 || static_cast<double>(whole) < tasks ? whole + 1 : whole;
 }
 
-// Whether an array, or null, is best written past the caches: it is too large
-// to be in them when it is read, and its runs are whole cache lines.
-// size: in elements; run: the elements that are written one after another
+// Whether an array should be written past the caches: it is too large to be
+// cached when it is read later, and its runs are whole cache lines. `data` may
+// be null.
+// size: in elements; run: the number of consecutive elements written
 template <typename T>
 bool IsBestUncached(const T* data, std::int64_t size, std::int64_t run) {
   constexpr std::int64_t kMostCached = kSecondLevelBytes / sizeof(T);

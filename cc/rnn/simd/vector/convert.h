@@ -1,5 +1,4 @@
-// Conversion of arrays between the types that values are stored in and computed
-// in.
+// Conversion of arrays between storage types and compute types.
 
 #ifndef TF_RNN_OPS_CC_RNN_SIMD_VECTOR_CONVERT_H_
 #define TF_RNN_OPS_CC_RNN_SIMD_VECTOR_CONVERT_H_
@@ -18,8 +17,8 @@
 
 namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
 
-// to[i] = from[i], rounded to nearest, ties to even, where it must be rounded.
-// Arrays of `size` elements.
+// to[i] = from[i], for `size` elements. Rounds to nearest, ties to even, if the
+// target type has fewer bits.
 template <typename T>
 void Convert(const T* from, T* to, std::int64_t size) {
   std::memcpy(to, from, size * sizeof(T));
@@ -41,7 +40,7 @@ inline void Convert(const float* from, BFloat16* to, std::int64_t size) {
   for (std::int64_t i = 0; i < size; ++i) {
     const std::uint32_t bits = __builtin_bit_cast(std::uint32_t, from[i]);
     const std::uint32_t rounded = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
-    const std::uint32_t quiet = bits >> 16 | 0x40;  // not a number
+    const std::uint32_t quiet = bits >> 16 | 0x40;  // NaN
     const bool is_number = (bits & 0x7fffffff) <= 0x7f800000;
     to[i].bits = static_cast<std::uint16_t>(is_number ? rounded : quiet);
   }
@@ -50,8 +49,8 @@ inline void Convert(const float* from, BFloat16* to, std::int64_t size) {
 inline float Widened(Half x) {
   const std::uint32_t sign = std::uint32_t{x.bits & 0x8000u} << 16;
   const std::uint32_t magnitude = x.bits & 0x7fffu;
-  // Infinities and what is not a number; normal numbers; subnormal ones, which
-  // are normal as a float.
+  // Infinities and NaN; normal numbers; subnormal numbers, which are normal
+  // floats.
   const std::uint32_t bits =
       magnitude >= 0x7c00 ? magnitude << 13 | 0x7f800000
       : magnitude >= 0x0400
@@ -66,11 +65,11 @@ inline Half RoundedToHalf(float x) {
   const std::uint32_t bits = __builtin_bit_cast(std::uint32_t, x);
   const std::uint32_t magnitude = bits & 0x7fffffff;
   std::uint32_t half;
-  if (magnitude >= 0x47800000) {  // 2^16 and more
+  if (magnitude >= 0x47800000) {  // 2^16 and above
     const bool is_number = magnitude <= 0x7f800000;
     half = is_number ? 0x7c00 : 0x7e00;
-  } else if (magnitude < 0x38800000) {  // less than 2^-14: subnormal
-    // The last bits of the sum and of the result have the same weight.
+  } else if (magnitude < 0x38800000) {  // below 2^-14: subnormal
+    // The last bits of the sum and the result have the same weight.
     const float sum = __builtin_bit_cast(float, magnitude) + 0.5f;
     half = __builtin_bit_cast(std::uint32_t, sum) -
            __builtin_bit_cast(std::uint32_t, 0.5f);
@@ -115,7 +114,7 @@ inline void Convert(const float* from, Half* to, std::int64_t size) {
   for (; i < size; ++i) to[i] = RoundedToHalf(from[i]);
 }
 
-// The elements of an array that one task handles.
+// Number of elements that one task handles.
 constexpr std::int64_t kPiece = 1 << 16;
 
 // Calls body(offset, length) for pieces that cover [0, size).
@@ -130,12 +129,12 @@ void ForEachPiece(std::int64_t size, Executor& executor, const Body& body) {
 template <typename T>
 void FillZero(T* array, std::int64_t size, Executor& executor) {
   ForEachPiece(size, executor, [=](std::int64_t offset, std::int64_t length) {
-    // All bits zero is zero in every type.
+    // All bits zero is 0 in every type.
     std::memset(static_cast<void*>(array + offset), 0, length * sizeof(T));
   });
 }
 
-// Convert, on many threads.
+// Convert, on multiple threads.
 template <typename From, typename To>
 void ParallelConvert(const From* from, To* to, std::int64_t size,
                      Executor& executor) {

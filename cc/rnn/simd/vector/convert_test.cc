@@ -35,11 +35,11 @@ TEST(ConvertTest, WidensEveryHalf) {
   }
 }
 
-// Every half, every middle between neighbours, and what is next to it.
+// Every half, every midpoint between neighbors, and the floats next to it.
 TEST(ConvertTest, RoundsToTheNearestHalf) {
   for (std::uint16_t bits = 0; bits < 0x7c00; ++bits) {
     const double value = ValueOf(bits);
-    // Beyond the largest half, 2^16 would be the next one.
+    // After the largest half, 2^16 would be next.
     const std::uint16_t next_bits = bits + 1;
     const double next = IsFinite(next_bits) ? ValueOf(next_bits) : 65536;
     const float middle = static_cast<float>((value + next) / 2);
@@ -57,7 +57,7 @@ TEST(ConvertTest, RoundsToTheNearestHalf) {
   }
 }
 
-TEST(ConvertTest, KeepsWhatIsBeyondHalf) {
+TEST(ConvertTest, ConvertsValuesOutsideTheRangeOfHalf) {
   const float infinity = std::numeric_limits<float>::infinity();
   EXPECT_EQ(RoundedToHalf(1e30f).bits, 0x7c00);
   EXPECT_EQ(RoundedToHalf(-infinity).bits, 0xfc00);

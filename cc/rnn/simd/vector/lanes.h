@@ -1,5 +1,5 @@
-// Neighbouring elements of an array: as many as fill a vector, or fewer at its
-// end.
+// Consecutive elements of an array: a full vector, or fewer at the end of a
+// row.
 
 #ifndef TF_RNN_OPS_CC_RNN_SIMD_VECTOR_LANES_H_
 #define TF_RNN_OPS_CC_RNN_SIMD_VECTOR_LANES_H_
@@ -12,7 +12,7 @@
 
 namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
 
-// The first `count` lanes to `to`, rounded to nearest, ties to even.
+// Stores the first `count` lanes, rounded to nearest, ties to even.
 template <typename V>
 TF_RNN_OPS_VECTOR_INLINE void StoreRounded(V x, std::int64_t count,
                                            BFloat16* to) {
@@ -25,7 +25,7 @@ TF_RNN_OPS_VECTOR_INLINE void StoreRounded(V x, std::int64_t count,
 #endif
 }
 
-// Neighbouring units of one sample: as many as fill a vector.
+// Consecutive units of one sample that fill a vector.
 template <typename T>
 struct WholeVector {
   TF_RNN_OPS_VECTOR_INLINE Vector<T> Read(const T* from) const {
@@ -43,8 +43,8 @@ struct WholeVector {
   }
 };
 
-// Fewer of them, at a row's end. They go through the same vector code: the bits
-// of an element do not depend on its place in a row.
+// A partly filled vector, at the end of a row. It uses the same vector code, so
+// the bits of an element do not depend on its position in a row.
 template <typename T>
 struct PartialVector {
   std::int64_t count;

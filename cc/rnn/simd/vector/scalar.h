@@ -1,5 +1,5 @@
-// One element in the place of a vector: what the cells are compiled over as
-// device code, where each thread computes one unit of one sample.
+// Scalars in place of vectors. The cells are compiled with these as device
+// code, where each thread computes one unit of one sample.
 
 #ifndef TF_RNN_OPS_CC_RNN_SIMD_VECTOR_SCALAR_H_
 #define TF_RNN_OPS_CC_RNN_SIMD_VECTOR_SCALAR_H_
@@ -56,7 +56,7 @@ T Sigmoid(T x) {
   return 1 / (1 + Exp(-x));
 }
 
-// The derivative of tanh where its value is t.
+// The derivative of tanh at a point where its value is t.
 template <typename T>
 T TanhSlope(T t) {
   return 1 - t * t;

@@ -1,4 +1,4 @@
-// Arithmetic of sizes.
+// Integer arithmetic for sizes.
 
 #ifndef TF_RNN_OPS_CC_RNN_SIMD_VECTOR_SIZES_H_
 #define TF_RNN_OPS_CC_RNN_SIMD_VECTOR_SIZES_H_
@@ -7,7 +7,7 @@
 
 namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
 
-// Of any size, the largest included.
+// Does not overflow for any size.
 constexpr std::int64_t CeilDiv(std::int64_t a, std::int64_t b) {
   return a / b + (a % b != 0);
 }

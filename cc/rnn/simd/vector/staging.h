@@ -1,6 +1,6 @@
-// A caller's arrays, as the network reads and writes them: time-major, with the
-// samples and steps in an order of its own, and in a type of its own. Where
-// they are so already, they are used as they are; otherwise they are copied.
+// Gives the network access to a caller's arrays: time-major, in the network's
+// order of samples and steps, and in the network's type. Arrays that already
+// match are used in place; others are copied.
 
 #ifndef TF_RNN_OPS_CC_RNN_SIMD_VECTOR_STAGING_H_
 #define TF_RNN_OPS_CC_RNN_SIMD_VECTOR_STAGING_H_
@@ -21,23 +21,23 @@ struct StagedShape {
   std::int64_t outer;
   std::int64_t inner;
   std::int64_t width;
-  // Where the caller has the steps of each sample, [inner, outer]; null where
-  // they are in their order.
+  // [inner, outer], the position of each step of each sample in the caller's
+  // array; null for the natural order.
   const std::int32_t* steps = nullptr;
-  // Whether he has them, wherever they lie, in the opposite order.
+  // Whether the caller's steps are in reverse order.
   bool is_reversed = false;
 
   CheckedInt size() const { return CheckedInt(outer) * inner * width; }
-  // Whether a caller's array that is not time-major is so nevertheless.
+  // Whether time-major and batch-major arrays have the same memory layout.
   bool HasOneOrder() const {
     return outer <= 1 || (inner <= 1 && steps == nullptr && !is_reversed);
   }
 };
 
-// The order in which the network takes the samples.
+// The order in which the network processes the samples.
 struct SampleOrder {
   bool is_callers;
-  // [batch], unless it is the caller's; null, too, while memory is counted.
+  // [batch], unless the order is the caller's; also null when counting memory.
   const std::int64_t* samples;
 
   std::int64_t of(std::int64_t place) const {
@@ -46,8 +46,8 @@ struct SampleOrder {
 };
 constexpr SampleOrder kCallersOrder{true, nullptr};
 
-// Calls body(ours, theirs, length) for runs of elements that are neighbours in
-// both orders: with the offset of the first in ours and in the caller's.
+// Calls body(ours, theirs, length) for runs of elements that are consecutive in
+// both orders, with the offset of the first in our array and in the caller's.
 template <typename Body>
 void ForEachRun(const StagedShape& shape, bool time_major,
                 const SampleOrder& order, Executor& executor,
@@ -74,7 +74,7 @@ void ForEachRun(const StagedShape& shape, bool time_major,
   });
 }
 
-// T: the caller's type. C: the network's.
+// T: the caller's type. C: the network's type.
 template <typename T, typename C = ComputeType<T>>
 class Staging {
  public:
@@ -86,17 +86,19 @@ class Staging {
            !(time_major_ || shape.HasOneOrder());
   }
 
-  // Memory for an array's copy, or null if it needs none.
+  // Memory for a copy of an array, or null if it needs no copy.
   C* Buffer(const StagedShape& shape, Arena& arena) const {
     return IsCopied(shape) ? arena.Take<C>(shape.size()) : nullptr;
   }
 
-  // Likewise, of an array that may be null: a result that is not wanted.
+  // The same for an array that may be null, such as a result that is not
+  // needed.
   C* BufferIfAny(const T* array, const StagedShape& shape, Arena& arena) const {
     return array == nullptr ? nullptr : Buffer(shape, arena);
   }
 
-  // The caller's array, copied to its buffer if it has one; null if it is.
+  // The caller's array, copied to its buffer if it has one; null if the array
+  // is null.
   const C* Read(const T* from, C* buffer, const StagedShape& shape,
                 Executor& executor) const {
     if (from == nullptr) return nullptr;
@@ -110,8 +112,8 @@ class Staging {
     return buffer;
   }
 
-  // Where to write what the caller's array is to hold: to its buffer, if it has
-  // one; null if there is none.
+  // Where to write the contents of the caller's array: its buffer, if it has
+  // one, otherwise the array itself, which may be null.
   C* Target(T* to, C* buffer) const {
     if constexpr (std::is_same_v<T, C>) {
       if (buffer == nullptr) return to;
@@ -119,7 +121,7 @@ class Staging {
     return buffer;
   }
 
-  // Copies an array to the caller's, if there are both and they are not one.
+  // Copies a buffer to the caller's array, if both exist and differ.
   void Write(const C* from, T* to, const StagedShape& shape,
              Executor& executor) const {
     if (from == nullptr || to == nullptr ||

@@ -1,4 +1,4 @@
-// tanh in pieces, as polynomials that registers hold.
+// tanh as piecewise polynomials whose coefficients fit in registers.
 
 #ifndef TF_RNN_OPS_CC_RNN_SIMD_VECTOR_TANH_TABLE_H_
 #define TF_RNN_OPS_CC_RNN_SIMD_VECTOR_TANH_TABLE_H_
@@ -9,14 +9,14 @@
 
 namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
 
-// Column i is of the a in [0, 9.015625] of whose representation the lowest bits
-// of the exponent and the highest two of the fraction are i: a quarter of an
-// octave from 1/16 to 8, and, as columns are left, all that is above in column
-// 8 and all that is below in column 11. The first row is c, the others p in
+// The column of an a in [0, 9.015625] is given by the lowest bits of its
+// exponent and the two highest bits of its fraction: a quarter of an octave
+// from 1/16 to 8. The remaining column 8 covers all larger a, and column 11 all
+// smaller a. The first row is c, the others p in
 //   tanh(a) ~ p[0] + t (p[1] + t (p[2] + ... + t p[5])), t = a - c.
-// c: near the middle, and such that tanh(c) is the float p[0] to 2^-33 of it
-//   (2^-25 from 7 on, where such a c is rare). Else, p[0]'s rounding would be
-//   as large an error as the result's own.
+// c: near the middle, chosen such that tanh(c) equals the float p[0] to 2^-33
+//   relative (2^-25 from 7 on, where such a c is rare). Otherwise rounding p[0]
+//   would add an error as large as that of rounding the result.
 // p[1] to p[5]: least squares of the relative error at 40 Chebyshev nodes, in
 //   40 digits, then rounded. The error is at most 2^-25.4, and mostly below
 //   2^-28.
@@ -82,8 +82,8 @@ alignas(64) constexpr float kTanhTable[7][kTanhColumns] = {
      0x1.6c26bp-10f, 0x1.2d802cp-8f},
     // clang-format on
 };
-constexpr float kTanhTableEnd = 9.015625f;     // tanh is 1 to the last bit
-constexpr float kTanhTableBegin = 0.0546875f;  // the least a of column 11
+constexpr float kTanhTableEnd = 9.015625f;     // tanh rounds to 1
+constexpr float kTanhTableBegin = 0.0546875f;  // the smallest a of column 11
 
 TF_RNN_OPS_VECTOR_INLINE Vector<float> TanhColumn(int row, __m512i column) {
   return _mm512_permutex2var_ps(_mm512_load_ps(kTanhTable[row]), column,
@@ -94,7 +94,7 @@ TF_RNN_OPS_VECTOR_INLINE Vector<float> TanhColumn(int row, __m512i column) {
 TF_RNN_OPS_VECTOR_INLINE Vector<float> TanhFromTable(Vector<float> x) {
   constexpr int kFractionBits = 23 - 2;
   const Vector<float> a = AtMost<float>(Abs<float>(x), kTanhTableEnd);
-  // As integers, for one that is not a number would be lost in a maximum.
+  // Integer maximum, because a floating-point maximum would lose NaN.
   const __m512i column = _mm512_srli_epi32(
       _mm512_max_epi32(_mm512_castps_si512(a),
                        _mm512_castps_si512(_mm512_set1_ps(kTanhTableBegin))),

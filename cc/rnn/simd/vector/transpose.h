@@ -1,4 +1,4 @@
-// Transposition of a block of vectors.
+// Transposes a square block of vectors.
 
 #ifndef TF_RNN_OPS_CC_RNN_SIMD_VECTOR_TRANSPOSE_H_
 #define TF_RNN_OPS_CC_RNN_SIMD_VECTOR_TRANSPOSE_H_
@@ -10,7 +10,7 @@
 
 namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
 
-// One exchange of Transpose: of blocks of `kWidth` lanes.
+// One exchange step of Transpose, for blocks of `kWidth` lanes.
 template <typename T, int kWidth, std::size_t... lane>
 TF_RNN_OPS_VECTOR_INLINE void Exchange(Vector<T>& a, Vector<T>& b,
                                        std::index_sequence<lane...>) {
@@ -22,7 +22,7 @@ TF_RNN_OPS_VECTOR_INLINE void Exchange(Vector<T>& a, Vector<T>& b,
   a = first;
 }
 
-// Transposes as many vectors as each has lanes, by exchanging blocks of half as
+// Transposes as many vectors as each has lanes. Exchanges blocks of half as
 // many lanes, then of a quarter, and so on.
 template <typename T, int kWidth = kVectorElements<T> / 2>
 TF_RNN_OPS_VECTOR_INLINE void Transpose(Vector<T>* rows) {

@@ -1,5 +1,5 @@
-// Vectors that fill one register, in the compiler's notation: operators act on
-// each lane, a scalar operand is in every lane, a comparison gives a mask.
+// Vectors that fill one register, as GCC vector extensions: operators act on
+// each lane, a scalar operand is broadcast, and a comparison gives a mask.
 
 #ifndef TF_RNN_OPS_CC_RNN_SIMD_VECTOR_VECTOR_H_
 #define TF_RNN_OPS_CC_RNN_SIMD_VECTOR_VECTOR_H_
@@ -20,9 +20,9 @@
 
 namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
 
-// So that vectors stay in registers from one function to the next, and that
-// prefetches stay at all: GCC takes a function that does nothing else for one
-// without any effect, and leaves out calls of it.
+// Forced inlining keeps vectors in registers across functions. It also keeps
+// prefetches: GCC considers a function that only prefetches to have no effect,
+// and removes calls of it.
 #define TF_RNN_OPS_VECTOR_INLINE inline __attribute__((always_inline))
 
 #if defined(__AVX512F__)
@@ -36,7 +36,7 @@ constexpr std::int64_t kVectorBytes = 16;
 template <typename T>
 constexpr std::int64_t kVectorElements = kVectorBytes / sizeof(T);
 
-// Integers as wide as T.
+// Signed integers as wide as T.
 template <typename T>
 using SignedOf = std::conditional_t<sizeof(T) == 4, std::int32_t, std::int64_t>;
 template <typename T>
@@ -49,13 +49,13 @@ struct VectorOf {
                                 may_alias));
 };
 
-// kVectorElements<T> elements, anywhere in memory.
+// kVectorElements<T> elements, with any alignment in memory.
 template <typename T>
 using Vector = typename VectorOf<T>::Type;
-// What comparing two of them gives: all bits of a lane set, or none.
+// The result of a comparison: all bits of a lane set, or none.
 template <typename T>
 using Mask = typename VectorOf<SignedOf<T>>::Type;
-// The representation of each element.
+// The bit representation of each element.
 template <typename T>
 using Bits = typename VectorOf<UnsignedOf<T>>::Type;
 
@@ -68,14 +68,15 @@ TF_RNN_OPS_VECTOR_INLINE Vector<T> FromBits(Bits<T> bits) {
   return (Vector<T>)bits;
 }
 
-// x in every lane. Less zero: GCC makes one instruction of that.
+// x in every lane. GCC compiles the subtraction of zero to one instruction.
 template <typename T>
 TF_RNN_OPS_VECTOR_INLINE Vector<T> Broadcast(T x) {
   return x - Vector<T>{};
 }
 
-// Whether MultiplyAdd and SubtractProduct are rounded once: they are then made
-// of instructions for that. The compiler fuses nothing by itself (copts.bzl).
+// Whether MultiplyAdd and SubtractProduct round once. They then use fused
+// multiply-add instructions explicitly; the compiler itself fuses nothing
+// (copts.bzl).
 #if defined(__AVX512F__) || (defined(__AVX2__) && defined(__FMA__)) || \
     defined(__aarch64__)
 constexpr bool kFusedMultiplyAdd = true;
@@ -144,18 +145,18 @@ TF_RNN_OPS_VECTOR_INLINE Vector<T> SumOfProducts(Vector<T> a, Vector<T> b,
   return MultiplyAdd<T>(a, b, c * d);
 }
 
-// `a` in the lanes that the mask has, `b` in the others.
+// `a` in the lanes that the mask selects, `b` in the others.
 template <typename T>
 TF_RNN_OPS_VECTOR_INLINE Vector<T> Select(Mask<T> mask, Vector<T> a,
                                           Vector<T> b) {
   return mask ? a : b;
 }
 
-// The lesser of the two; x where that is not a number.
+// The minimum of x and limit; NaN if x is NaN.
 template <typename T>
 TF_RNN_OPS_VECTOR_INLINE Vector<T> AtMost(Vector<T> x, T limit) {
   const Vector<T> limits = Broadcast(limit);
-  // GCC makes two instructions of a selection.
+  // A selection would compile to two instructions in GCC.
 #if defined(__AVX512F__)
   if constexpr (sizeof(T) == 4) {
     return _mm512_min_ps(limits, x);
@@ -187,7 +188,7 @@ template <typename T>
 TF_RNN_OPS_VECTOR_INLINE Vector<T> Abs(Vector<T> x) {
   return FromBits<T>(ToBits<T>(x) & ~SignBit<T>());
 }
-// x, which must not be negative, with the sign of `sign`.
+// The magnitude x, which must not be negative, with the sign of `sign`.
 template <typename T>
 TF_RNN_OPS_VECTOR_INLINE Vector<T> WithSign(Vector<T> x, Vector<T> sign) {
   return FromBits<T>(ToBits<T>(x) | (ToBits<T>(sign) & SignBit<T>()));
@@ -202,11 +203,11 @@ TF_RNN_OPS_VECTOR_INLINE void Store(Vector<T> x, T* to) {
   *reinterpret_cast<Vector<T>*>(to) = x;
 }
 
-// Whether a vector fills a cache line, so that StoreUncached makes sense.
+// Whether a vector fills a cache line, as StoreUncached requires to be useful.
 constexpr bool kVectorIsLine = kVectorBytes == 64;
 
-// Past the caches: the line is not fetched first and pushes no other one out.
-// to: a multiple of kVectorBytes. Other threads see it after FinishUncached.
+// Stores past the caches: does not fetch the cache line or evict another one.
+// to: aligned to kVectorBytes. Visible to other threads after FinishUncached.
 template <typename T>
 TF_RNN_OPS_VECTOR_INLINE void StoreUncached(Vector<T> x, T* to) {
 #if defined(__AVX512F__)
@@ -225,7 +226,7 @@ inline void FinishUncached() {
 #endif
 }
 
-// What chooses the first `count` lanes.
+// A mask of the first `count` lanes.
 #if defined(__AVX512F__)
 TF_RNN_OPS_VECTOR_INLINE std::uint16_t FirstLanes(std::int64_t count) {
   return static_cast<std::uint16_t>((1u << count) - 1);
@@ -243,8 +244,8 @@ TF_RNN_OPS_VECTOR_INLINE __m256i FirstLanes(std::int64_t count) {
 }
 #endif
 
-// The `count` <= kVectorElements<T> elements from `from`, and zeros. Reads
-// nothing else.
+// Loads `count` <= kVectorElements<T> elements, and zeros in the other lanes.
+// Reads no other memory.
 template <typename T>
 TF_RNN_OPS_VECTOR_INLINE Vector<T> LoadPartial(const T* from,
                                                std::int64_t count) {
@@ -268,7 +269,7 @@ TF_RNN_OPS_VECTOR_INLINE Vector<T> LoadPartial(const T* from,
 #endif
 }
 
-// The first `count` <= kVectorElements<T> lanes to `to`. Writes nothing else.
+// Stores the first `count` <= kVectorElements<T> lanes. Writes no other memory.
 template <typename T>
 TF_RNN_OPS_VECTOR_INLINE void StorePartial(Vector<T> x, T* to,
                                            std::int64_t count) {

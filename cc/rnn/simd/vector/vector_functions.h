@@ -1,5 +1,5 @@
-// What the tests call of vector.h and activations.h: vector_functions.cc
-// defines it once for each instruction set.
+// Gives tests access to vector.h and activations.h. vector_functions.cc defines
+// these functions once for each instruction set.
 
 #ifndef TF_RNN_OPS_CC_RNN_SIMD_VECTOR_VECTOR_FUNCTIONS_H_
 #define TF_RNN_OPS_CC_RNN_SIMD_VECTOR_VECTOR_FUNCTIONS_H_
@@ -11,7 +11,7 @@ namespace tf_rnn_ops::rnn {
 template <typename T>
 struct VectorFunctions {
   std::int64_t vector_elements;
-  // Of each of `size` elements.
+  // Elementwise, for `size` elements.
   void (*tanh)(const T* x, T* result, std::int64_t size);
   void (*sigmoid)(const T* x, T* result, std::int64_t size);
   // lanes: [vector_elements]
