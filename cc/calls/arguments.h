@@ -1,5 +1,4 @@
-// How ops take their inputs and make their outputs: by name, and of the shape
-// that they should be.
+// Reads inputs and makes outputs of ops by name, and checks their shapes.
 
 #ifndef TF_RNN_OPS_CC_CALLS_ARGUMENTS_H_
 #define TF_RNN_OPS_CC_CALLS_ARGUMENTS_H_
@@ -13,16 +12,17 @@
 
 namespace tf_rnn_ops {
 
-// Refuses an array, the argument `name`, that has not the expected shape.
-// meaning: what the shape's dimensions are.
+// Rejects an array, the argument `name`, that does not have the expected shape.
+// meaning: the names of the expected dimensions, for the error message.
 inline Status CheckShape(std::string_view name, std::string_view meaning,
                          const Shape& expected, const Array& array) {
   if (array.shape.Fits(expected)) return Status();
-  return InvalidArgument(name, " must be ", meaning, " = ", expected.ToString(),
-                         ", but is ", array.shape.ToString());
+  return InvalidArgument(name, " must have the shape ", meaning, " = ",
+                         expected.ToString(), ", but has ",
+                         array.shape.ToString());
 }
 
-// Finds an input, and refuses it if it has not the expected shape.
+// Finds an input and rejects it if it does not have the expected shape.
 inline Status ReadInput(CallFrame* frame, const char* name,
                         std::string_view meaning, const Shape& expected,
                         Array* array) {
@@ -48,16 +48,17 @@ Status MakeOutput(CallFrame* frame, const char* name, const Shape& shape,
   return Status();
 }
 
-// Refuses an array whose elements lie at addresses that C++ has none of their
-// type at. Other libraries lend frameworks memory that lies anywhere.
+// Rejects an array that is not aligned to its element size, which C++ requires.
+// Memory that a framework borrows from other libraries may have any address.
 inline Status CheckAddress(std::string_view name, const Array& array) {
   if (array.num_elements == 0) return Status();
   const auto address = reinterpret_cast<std::uintptr_t>(array.data);
   const std::int64_t size = array.num_bytes / array.num_elements;
   if (address % size == 0) return Status();
-  return InvalidArgument(name, " must start at a multiple of ", size,
-                         " bytes, the size of its elements, but starts ",
-                         address % size, " past one");
+  return InvalidArgument(
+      name, " must be aligned to ", size,
+      " bytes, the size of its elements, but its address modulo ", size, " is ",
+      address % size, ". Pass an aligned copy.");
 }
 
 }  // namespace tf_rnn_ops

@@ -1,4 +1,4 @@
-// The arrays that a call of an op is given or makes.
+// Arrays: the inputs and outputs of a call of an op.
 
 #ifndef TF_RNN_OPS_CC_CALLS_ARRAY_H_
 #define TF_RNN_OPS_CC_CALLS_ARRAY_H_
@@ -15,10 +15,11 @@
 
 namespace tf_rnn_ops {
 
-// A dimension of an expected shape that may be of any size.
+// A dimension of an expected shape that may have any size.
 constexpr std::int64_t kAnySize = -1;
 
-// The sizes of an array's dimensions. Any number of any sizes: a user's.
+// The sizes of the dimensions of an array. It comes from the user and may have
+// any rank and any sizes.
 class Shape {
  public:
   Shape() = default;
@@ -33,12 +34,12 @@ class Shape {
   const std::int64_t* begin() const { return data(); }
   const std::int64_t* end() const { return data() + rank_; }
 
-  // The size of a dimension; 0 if there is none of that number.
+  // The size of a dimension; 0 for a dimension beyond the rank.
   std::int64_t operator[](int dimension) const {
     return dimension < rank() ? data()[dimension] : 0;
   }
 
-  // Whether the sizes are those expected, of which kAnySize is any.
+  // Whether the sizes equal the expected ones. kAnySize matches any size.
   bool Fits(const Shape& expected) const {
     return std::equal(begin(), end(), expected.begin(), expected.end(),
                       [](std::int64_t size, std::int64_t wanted) {
@@ -46,8 +47,8 @@ class Shape {
                       });
   }
 
-  // The number of elements, or -1 if it exceeds what std::int64_t can count.
-  // Sizes that are too large are so even beside a size of 0, as in TensorFlow.
+  // The number of elements, or -1 if it overflows std::int64_t. As in
+  // TensorFlow, the other sizes may overflow even if one size is 0.
   std::int64_t NumElements() const {
     std::int64_t count = 1;
     for (const std::int64_t size : *this) {
@@ -56,7 +57,7 @@ class Shape {
     return count;
   }
 
-  // Such as "[2,3]"; "?" for a dimension of any size.
+  // For example "[2,3]"; "?" for kAnySize.
   std::string ToString() const {
     std::string text = "[";
     for (const std::int64_t size : *this) {
@@ -76,11 +77,11 @@ class Shape {
 
   std::size_t rank_ = 0;
   std::array<std::int64_t, 4> few_{};
-  std::vector<std::int64_t> many_;  // where there are more than a few
+  std::vector<std::int64_t> many_;  // if rank_ > few_.size()
 };
 
-// A dense, row-major array in memory that someone else owns, for as long as the
-// call lasts. Inputs are not written to.
+// A dense, row-major array. The caller owns the memory, which is valid during
+// the call. Inputs are not written to.
 struct Array {
   Shape shape;
   void* data = nullptr;

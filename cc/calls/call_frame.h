@@ -1,5 +1,5 @@
-// What an op is written against: the interface through which TensorFlow, XLA
-// or any other framework calls it.
+// The interface through which a framework, such as TensorFlow or XLA, calls an
+// op.
 
 #ifndef TF_RNN_OPS_CC_CALLS_CALL_FRAME_H_
 #define TF_RNN_OPS_CC_CALLS_CALL_FRAME_H_
@@ -14,8 +14,8 @@
 
 namespace tf_rnn_ops {
 
-// The attribute that names an op's stream of random numbers, where one op is
-// compiled several times to programs that are to draw from one stream.
+// The attribute that identifies an op's stream of random numbers. Several
+// compiled programs of one op share one stream.
 constexpr char kDropoutStream[] = "dropout_stream";
 
 // The attributes of an op, by their names.
@@ -33,30 +33,30 @@ class Attributes {
   virtual Status Get(const char* name,
                      std::vector<std::string>* values) const = 0;
 
-  // Two numbers for an op whose attributes seed and seed2 are both 0: other
-  // ones each time.
+  // Makes new random seeds, for an op whose attributes seed and seed2 are both
+  // 0.
   virtual Status MakeSeeds(std::uint64_t* seed, std::uint64_t* seed2) const = 0;
 };
 
 // The threads that a call may use.
 struct Threads {
-  // Hands a closure to a pool, to be run once at any later time.
+  // Hands a closure to a pool, which runs it once at any later time.
   std::function<void(std::function<void()>)> schedule;
-  // The most at once, with the calling one.
+  // The maximum number of threads, including the calling one.
   std::int64_t count = 1;
-  // Whether nobody needs the call's results any more. Once true, it stays true.
-  // Empty if the call is never cancelled.
+  // Whether the call is cancelled. Once true, it stays true. Empty if the call
+  // cannot be cancelled.
   std::function<bool()> is_cancelled;
 };
 
-// One call of an op. All names are those of the op definition.
+// One call of an op. All names are as in the op definition.
 class CallFrame {
  public:
   virtual ~CallFrame() = default;
 
-  // Whether arrays have elements. Where they have none, their `data` is null,
-  // but for those inputs that sizes of outputs follow from. An op then checks
-  // the shapes, makes its outputs and returns.
+  // Whether arrays have values. If not, their `data` is null, except for inputs
+  // that determine the shapes of outputs. An op then checks the shapes, makes
+  // its outputs and returns.
   virtual bool has_values() const { return true; }
 
   // Finds an input.
@@ -65,20 +65,20 @@ class CallFrame {
   // Finds the arrays of an input that is a list.
   virtual Status FindInputs(const char* name, std::vector<Array>* arrays) = 0;
 
-  // Makes an output of the op's type for it. Its elements have any values.
+  // Makes an output. Its elements are uninitialized.
   virtual Status MakeOutput(const char* name, const Shape& shape,
                             Array* array) = 0;
 
-  // Makes the outputs of one that is a list. The op has as many of them as
-  // NumOutputs says.
+  // The number of arrays of an output that is a list.
   virtual int NumOutputs(const char* name) const = 0;
+  // Makes the arrays of an output that is a list.
   virtual Status MakeOutputs(const char* name, const std::vector<Shape>& shapes,
                              std::vector<Array>* arrays) = 0;
 
-  // Whether anything reads an output, as far as is known.
+  // Whether anything reads an output. True if unknown.
   virtual bool IsWanted(const char* output) const = 0;
 
-  // Memory of the host, at a multiple of 64 bytes, that lasts as long as the
+  // Allocates host memory, aligned to 64 bytes, that lives as long as the
   // frame.
   virtual Status MakeScratch(std::int64_t num_bytes, void** memory) = 0;
 

@@ -1,31 +1,30 @@
-// CudnnRNN, its versions and their backprops, for any device.
+// CudnnRNN, its versions and their gradients, for any device.
 //
-// An engine runs a network on one device. It lives and is shared as the op is.
-// Its members:
+// An engine runs a network on one device. It has the lifetime of the op, and
+// like the op several threads may use it at once. Its members:
 //
-//   // What is decided about a pass before it is run; lives as long as the
-//   call.
-//   // Has a constructor from CallFrame*, and a member reserve_space_size: the
-//   // number of elements of the reserve space that a pass that trains leaves,
-//   // negative if they are too many to count.
+//   // The configuration of a pass; lives as long as the call.
+//   // Has a constructor from CallFrame* and a member reserve_space_size: the
+//   // number of elements of the reserve space of a pass in training mode,
+//   // negative if it overflows.
 //   class Plan;
 //   // is_training: of the forward pass, or of the one before a backward pass.
 //   Status MakePlan(const CudnnRnnInputs&, bool is_training, Plan*);
-//   // The size of the output host_reserved, and what is in it.
-//   // stream: of the dropout masks.
+//   // The shape and the contents of the output host_reserved.
+//   // stream: the random numbers of the dropout masks.
 //   Shape HostReservedShape(int version, bool is_training) const;
 //   void FillHostReserved(const Plan&, const rnn::RandomStream& stream,
 //                         const Array& host_reserved) const;
-//   // Whether Backward needs room for input_backprop if nothing reads it, too.
-//   // It makes no params_backprop if that is null.
+//   // Whether Backward needs input_backprop even if nothing reads it. It does
+//   // not compute params_backprop if that is null.
 //   static constexpr bool kNeedsInputBackprop;
 //   // Runs the passes. The engine provides the workspace.
 //   Status Forward(CallFrame*, const CudnnRnnInputs&, Plan*,
 //                  rnn::CudnnRnnForward<E>*);
 //   Status Backward(CallFrame*, const CudnnRnnInputs&, Plan*,
 //                   rnn::CudnnRnnBackward<E>*);
-//   // What is wrong with a reserve_space, in words; empty if nothing is. May
-//   // put another array of the same contents in its place. Copies its header.
+//   // Describes why reserve_space does not match the inputs; empty if it does.
+//   // May replace the array by a copy. Copies its header.
 //   Status FindReserveSpaceMismatch(
 //       CallFrame*, const CudnnRnnInputs&, Plan*, int version,
 //       Array* reserve_space, rnn::ReserveSpaceHeader*,
@@ -58,8 +57,8 @@ class CudnnRnnForwardCall {
   Status Init(const Attributes& attributes) {
     TF_RNN_OPS_RETURN_IF_ERROR(attributes_.Read(attributes));
     TF_RNN_OPS_RETURN_IF_ERROR(attributes.Get("is_training", &is_training_));
-    // Without dropout there is nothing random, and TensorFlow, where it is to
-    // be deterministic, must not ask for a seed.
+    // Without dropout nothing is random, so deterministic TensorFlow must not
+    // require a seed.
     return Drops() ? dropout_.Init(attributes) : Status();
   }
 
@@ -100,18 +99,18 @@ class CudnnRnnForwardCall {
     Array output, output_h, output_c, reserve_space, host_reserved;
   };
 
-  // Whether the op drops inputs of layers above the first, if there are any.
+  // Whether the op applies dropout if it has more than one layer.
   bool Drops() const { return is_training_ && attributes_.dropout() > 0; }
 
-  // Whether there is something to drop or to keep for a gradient. Graphs that
-  // are made for GPUs say is_training where they serve, and in them nothing
-  // reads reserve_space.
+  // Whether to apply dropout or to keep data for the gradient. Serving graphs
+  // made for GPUs may have is_training = true, but nothing reads their
+  // reserve_space.
   bool Trains(const CallFrame& frame, const CudnnRnnInputs& inputs) const {
     const bool drops = Drops() && inputs.config().num_layers > 1;
     return drops || (is_training_ && frame.IsWanted("reserve_space"));
   }
 
-  // output_c is a scalar 0 where there is no cell state.
+  // output_c is a scalar 0 if there is no cell state.
   Status MakeOutputs(CallFrame* frame, const CudnnRnnInputs& inputs,
                      std::int64_t reserve_space_size, Outputs* outputs) const {
     if (reserve_space_size < 0) return inputs.TooLarge();
@@ -189,9 +188,9 @@ class CudnnRnnBackwardCall {
     return Status();
   }
 
-  // Makes the gradients with respect to the inputs, of their shapes. Those that
-  // a graph does not go on with are not made.
-  // input_c_backprop: to be zeros where input_c is ignored.
+  // Makes the gradients with respect to the inputs, except those that nothing
+  // reads.
+  // input_c_backprop: must be zeros if input_c is ignored.
   static Status MakeGradients(CallFrame* frame, const CudnnRnnInputs& inputs,
                               rnn::CudnnRnnBackward<E>* pass,
                               Array* input_c_backprop) {

@@ -19,7 +19,7 @@ Status CudnnRnnAttributes::Read(const Attributes& attributes) {
         return attributes.Get(name, value);
       },
       &network_));
-  // Not every version of an op has these.
+  // Older versions of the ops do not have these.
   if (attributes.Has("num_proj")) {
     TF_RNN_OPS_RETURN_IF_ERROR(attributes.Get("num_proj", &network_.num_proj));
   }

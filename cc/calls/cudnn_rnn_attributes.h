@@ -1,4 +1,4 @@
-// What the attributes of the CudnnRNN ops say of a network.
+// The attributes of the CudnnRNN ops.
 
 #ifndef TF_RNN_OPS_CC_CALLS_CUDNN_RNN_ATTRIBUTES_H_
 #define TF_RNN_OPS_CC_CALLS_CUDNN_RNN_ATTRIBUTES_H_
@@ -15,18 +15,20 @@ namespace tf_rnn_ops {
 
 class CudnnRnnAttributes {
  public:
-  // Reads those that the op has, and refuses those that no network has.
+  // Reads those that the op has. Rejects invalid ones.
   Status Read(const Attributes& attributes);
 
   rnn::RnnMode rnn_mode() const { return network_.mode; }
   std::int64_t num_directions() const { return network_.num_directions; }
-  // As the attribute says: 0, or what may be num_units.
+  // The value of the attribute: 0 to num_units. 0 and num_units mean no
+  // projection.
   std::int64_t num_proj() const { return network_.num_proj; }
   float dropout() const { return network_.dropout; }
   bool time_major() const { return time_major_; }
 
-  // The network of these sizes. Refuses sizes that do not fit the attributes or
-  // one another, and networks whose params cannot be counted.
+  // Makes the config of a network of these sizes. Rejects sizes that do not fit
+  // the attributes or one another, and networks whose number of params
+  // overflows.
   Status MakeConfig(std::int64_t num_layers, std::int64_t num_units,
                     std::int64_t input_size, rnn::RnnConfig* config) const;
 

@@ -1,15 +1,16 @@
 // CudnnRNNBackpropGrad, for any device.
 //
-// An engine runs the pass on one device. It lives and is shared as the op is.
-// Its members:
+// An engine runs the pass on one device. It has the lifetime of the op, and
+// like the op several threads may use it at once. Its members:
 //
-//   // Whether all elements are known to be zeros.
+//   // Finds whether all elements are zeros.
 //   Status FindZeros(CallFrame*, const Array&, bool* are_zeros);
-//   // Copies the header of a reserve_space; zeros where that is too short for
-//   // one. May put another array of the same contents in its place.
+//   // Copies the header of a reserve_space; zeros if that is too short for
+//   one.
+//   // May replace the array by a copy.
 //   Status ReadHeader(CallFrame*, Array* reserve_space,
 //                     rnn::ReserveSpaceHeader*);
-//   // Runs the pass, whose reserve_space any device may have left. The engine
+//   // Runs the pass. Its reserve_space may come from any device. The engine
 //   // provides the workspace.
 //   Status BackwardGrad(CallFrame*, const CudnnRnnInputs&,
 //                       rnn::CudnnRnnBackwardGrad<E>*);
@@ -72,7 +73,7 @@ class CudnnRnnBackwardGradCall {
   }
 
  private:
-  // The gradients with respect to what the backward pass returned.
+  // The gradients with respect to the outputs of the backward pass.
   struct Direction {
     Status Read(const CudnnRnnInputs& inputs) {
       TF_RNN_OPS_RETURN_IF_ERROR(
@@ -87,7 +88,7 @@ class CudnnRnnBackwardGradCall {
     Array input, input_h, input_c, params;
   };
 
-  // TensorFlow says with zeros that nothing depends on a result.
+  // TensorFlow passes zeros if nothing depends on an output.
   Status FillDirection(CallFrame* frame, const Direction& direction,
                        rnn::CudnnRnnBackwardGrad<E>* pass) {
     pass->dot_input_h = direction.input_h.template As<E>();
@@ -104,9 +105,10 @@ class CudnnRnnBackwardGradCall {
     return Status();
   }
 
-  // Makes the results that are wanted; empty those that are not. Those for cell
-  // states that the network has not are zero.
-  // is_anything_wanted: whether the pass is to make one, though it be empty.
+  // Makes the results. Results that are not wanted are empty. Gradients of cell
+  // states that the network does not have are zero.
+  // is_anything_wanted: set if the pass must compute a result, even one without
+  //   elements.
   Status MakeResults(CallFrame* frame, const CudnnRnnInputs& inputs,
                      rnn::CudnnRnnBackwardGrad<E>* pass,
                      bool* is_anything_wanted) {
@@ -154,7 +156,7 @@ class CudnnRnnBackwardGradCall {
            frame.IsWanted(result);
   }
 
-  // Whether there is a result with elements.
+  // Whether any result has elements.
   static bool IsAnythingMade(const rnn::CudnnRnnBackwardGrad<E>& pass) {
     return pass.input_grad || pass.input_h_grad || pass.input_c_grad ||
            pass.params_grad || pass.output_backprop_grad ||

@@ -2,7 +2,7 @@
 //
 // An engine draws masks on one device. Its members:
 //
-//   // As that of an engine of CudnnRNNBackpropGrad.
+//   // As in an engine of CudnnRNNBackpropGrad.
 //   Status ReadHeader(CallFrame*, Array* reserve_space,
 //                     rnn::ReserveSpaceHeader*);
 //   // Fills the masks, [num_layers - 1, time, batch, output width].

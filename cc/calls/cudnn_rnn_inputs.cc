@@ -46,9 +46,10 @@ Status CudnnRnnInputs::ReadCellState(const char* name, Array* array) const {
 
 Status CudnnRnnInputs::TooLarge() const {
   return InvalidArgument(
-      "input and input_h must take no more memory than can be counted, but "
-      "input is ",
-      input.shape.ToString(), " and input_h is ", input_h.shape.ToString());
+      "input and input_h must be smaller: the memory size of the op overflows "
+      "int64 for input of shape ",
+      input.shape.ToString(), " and input_h of shape ",
+      input_h.shape.ToString());
 }
 
 Status CudnnRnnInputs::ReadSizes() {
@@ -77,16 +78,18 @@ Status CudnnRnnInputs::MakeConfig(std::int64_t pseudo_layers,
   const std::int64_t directions = attributes_.num_directions();
   if (pseudo_layers == 0 || pseudo_layers % directions != 0) {
     return InvalidArgument(
-        "input_h must be of num_layers * num_directions, a positive multiple "
-        "of ",
-        directions, ", pseudo-layers, but is ", input_h.shape.ToString());
+        "input_h must have a positive multiple of num_directions = ",
+        directions, " as dimension ", step_axis(),
+        " (num_layers * num_directions), but has the shape ",
+        input_h.shape.ToString());
   }
   const Status status = attributes_.MakeConfig(pseudo_layers / directions,
                                                num_units, input_size, &config_);
   if (status.ok()) return status;
-  return InvalidArgument(
-      status.message(), ": input is ", input.shape.ToString(), ", input_h is ",
-      input_h.shape.ToString(), ", input_c is ", input_c.shape.ToString());
+  return InvalidArgument(status.message(), " (input has the shape ",
+                         input.shape.ToString(), ", input_h ",
+                         input_h.shape.ToString(), ", input_c ",
+                         input_c.shape.ToString(), ")");
 }
 
 Status CudnnRnnInputs::ReadSequenceLengths() {
@@ -94,8 +97,8 @@ Status CudnnRnnInputs::ReadSequenceLengths() {
   TF_RNN_OPS_RETURN_IF_ERROR(
       ReadInput(frame_, "sequence_lengths", "[batch]", {size_.batch}, &given));
   if (!frame_->has_values()) return Status();
-  // A copy: the caller may write to memory that it lends, and what has been
-  // checked must stay so.
+  // Copies the lengths, since another thread may change the input after the
+  // check.
   void* copy;
   TF_RNN_OPS_RETURN_IF_ERROR(frame_->MakeScratch(given.num_bytes, &copy));
   std::int32_t* const lengths = static_cast<std::int32_t*>(copy);

@@ -1,4 +1,4 @@
-// What the CudnnRNN ops are given.
+// The inputs of the CudnnRNN ops.
 
 #ifndef TF_RNN_OPS_CC_CALLS_CUDNN_RNN_INPUTS_H_
 #define TF_RNN_OPS_CC_CALLS_CUDNN_RNN_INPUTS_H_
@@ -16,18 +16,18 @@
 
 namespace tf_rnn_ops {
 
-// The error where a reserve_space is not what it should be.
-// mismatch: why, in words; empty if it is.
+// Returns an error if a reserve_space does not match.
+// mismatch: the reason, as a clause; empty if it matches.
 inline Status CheckReserveSpace(const std::string& mismatch) {
   if (mismatch.empty()) return Status();
   return InvalidArgument(
-      "reserve_space must be what the forward op returned for the same inputs "
-      "and attributes, with is_training=True, but ",
+      "reserve_space must be the output of the forward op for the same inputs "
+      "and attributes with is_training=True, but ",
       mismatch);
 }
 
-// The inputs of a network, forward or backward, found by their names and
-// checked against one another.
+// The inputs of a forward or backward op. Finds them by name and checks that
+// they fit one another.
 class CudnnRnnInputs {
  public:
   CudnnRnnInputs(CallFrame* frame, const CudnnRnnAttributes& attributes)
@@ -49,11 +49,11 @@ class CudnnRnnInputs {
   // Reads an input of the hidden state's shape.
   Status ReadHiddenState(const char* name, Array* array) const;
 
-  // Reads an input of the cell state's shape. Any shape will do if the network
+  // Reads an input of the cell state's shape. Accepts any shape if the network
   // has no cell state.
   Status ReadCellState(const char* name, Array* array) const;
 
-  // Gives the engine what was read.
+  // Fills a pass of the engine with the inputs.
   template <template <typename> class Pass, typename E>
   void Fill(Pass<E>* pass) const {
     pass->config = config_;
@@ -67,8 +67,8 @@ class CudnnRnnInputs {
     pass->params = params.As<E>();
   }
 
-  // Reads the gradients that a backward pass is given, those with respect to
-  // the network's results, and fills a pass with them.
+  // Reads the gradients with respect to the network's outputs, and fills a
+  // backward pass with them.
   template <template <typename> class Pass, typename E>
   Status ReadGradients(Pass<E>* pass) const {
     Array output, output_h, output_c;
@@ -81,14 +81,14 @@ class CudnnRnnInputs {
     return Status();
   }
 
-  // Reads reserve_space, whatever left it.
+  // Reads reserve_space without checking its contents.
   Status ReadReserveSpace(Array* reserve_space) const {
     return ReadInput(frame_, "reserve_space", "[reserve_space_size]",
                      {kAnySize}, reserve_space);
   }
 
-  // Refuses a reserve_space that another forward pass left. Any device may have
-  // run that: the header says enough, since dropout has the same masks on all.
+  // Rejects a reserve_space of a different forward pass. That may have run on
+  // any device: the header suffices, since dropout masks are the same on all.
   template <typename E>
   Status CheckReserveSpaceOfAnyDevice(const rnn::ReserveSpaceHeader& header,
                                       const Array& reserve_space) const {
@@ -97,7 +97,7 @@ class CudnnRnnInputs {
     rnn::ReserveSpaceKey key = MakeReserveSpaceKey();
     key.device = origin.device;
     key.variant = origin.variant;
-    // How much a GPU leaves is its own affair.
+    // The size that a GPU needs is not known here.
     return CheckReserveSpace(rnn::ReserveSpaceMismatch<E>(
         key, header.data(), size,
         origin.device == rnn::Device::kGpu
@@ -105,13 +105,13 @@ class CudnnRnnInputs {
             : rnn::ReserveSpaceSize<E>(config_, size_)));
   }
 
-  // What the reserve_space of these inputs is known by, if it is a CPU's.
+  // The key that identifies the reserve_space of these inputs on a CPU.
   rnn::ReserveSpaceKey MakeReserveSpaceKey() const {
     return {config_, size_, attributes_.time_major(), sequence_lengths(),
             attributes_.dropout()};
   }
 
-  // The error where sizes are larger than what can be counted.
+  // The error for sizes that overflow.
   Status TooLarge() const;
 
   const rnn::RnnConfig& config() const { return config_; }
@@ -120,27 +120,27 @@ class CudnnRnnInputs {
   std::int64_t output_width() const {
     return config_.num_directions * config_.output_size();
   }
-  // [batch], or null where every sequence has all steps.
+  // [batch], or null if every sequence has all steps.
   const std::int32_t* sequence_lengths() const { return sequence_lengths_; }
 
   Array input, input_h, input_c, params;
 
  private:
-  // The sizes of the network and the sequence, from input, input_h and input_c.
+  // Reads the sizes of the network and the sequence from input, input_h and
+  // input_c.
   Status ReadSizes();
 
   Status MakeConfig(std::int64_t pseudo_layers, std::int64_t num_units,
                     std::int64_t input_size);
 
-  // Refuses lengths that no sequence has, and keeps a copy of them.
+  // Rejects invalid lengths and keeps a copy of valid ones.
   Status ReadSequenceLengths();
 
   Status ReadState(const char* name, std::int64_t pseudo_layers,
                    const char* size_name, std::int64_t size,
                    Array* array) const;
 
-  // Reads what has a vector for each step, or pseudo-layer, and entry of the
-  // batch.
+  // Reads an input with a vector for each step, or pseudo-layer, and sample.
   Status ReadSequence(const char* name, const char* steps_name,
                       std::int64_t steps, const char* size_name,
                       std::int64_t size, Array* array) const;

@@ -1,4 +1,4 @@
-// The ops on CudnnRNN's params, for any device.
+// The ops on the params buffer of CudnnRNN, for any device.
 
 #ifndef TF_RNN_OPS_CC_CALLS_CUDNN_RNN_PARAMS_H_
 #define TF_RNN_OPS_CC_CALLS_CUDNN_RNN_PARAMS_H_
@@ -68,8 +68,8 @@ class CudnnRnnCanonicalToParamsCall {
     TF_RNN_OPS_RETURN_IF_ERROR(
         CheckCounts(config, weights.size(), biases.size()));
 
-    // All of them before room is made for params: wrong sizes may ask for more
-    // than there is.
+    // Check all shapes before allocating params: wrong sizes could request too
+    // much memory.
     const rnn::CudnnRnnParamsLayout layout(config);
     for (std::size_t i = 0; i < weights.size(); ++i) {
       TF_RNN_OPS_RETURN_IF_ERROR(CheckWeight(i, layout.Weight(i), weights[i]));
@@ -102,9 +102,10 @@ class CudnnRnnCanonicalToParamsCall {
         weight.shape.Fits({region.size()})) {
       return Status();
     }
-    return InvalidArgument("weights[", index, "] must be [", region.rows, ",",
-                           region.cols, "] or flattened [", region.size(),
-                           "], but is ", weight.shape.ToString());
+    return InvalidArgument("weights[", index, "] must have the shape [",
+                           region.rows, ",", region.cols, "] or, flattened, [",
+                           region.size(), "], but has ",
+                           weight.shape.ToString());
   }
 
   static Status CheckBias(int index, const rnn::ParamsRegion& region,

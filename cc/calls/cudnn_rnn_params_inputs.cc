@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <string>
 
-#include "cc/calls/arguments.h"
 #include "cc/calls/array.h"
 #include "cc/rnn/cudnn_rnn_params.h"
 
@@ -12,10 +11,13 @@ namespace {
 
 Status ReadSize(CallFrame* frame, const char* name, std::int32_t minimum,
                 std::int64_t* size) {
-  const std::int32_t* value;
-  TF_RNN_OPS_RETURN_IF_ERROR(
-      ReadInput(frame, name, "a scalar", Shape(), &value));
-  *size = *value;
+  Array array;
+  TF_RNN_OPS_RETURN_IF_ERROR(frame->FindInput(name, &array));
+  if (array.shape.rank() != 0) {
+    return InvalidArgument(name, " must be a scalar, but has the shape ",
+                           array.shape.ToString());
+  }
+  *size = *array.As<std::int32_t>();
   if (*size >= minimum) return Status();
   return InvalidArgument(name, " must be at least ", minimum, ", but is ",
                          *size);
@@ -39,17 +41,18 @@ Status CheckCounts(const rnn::RnnConfig& config, std::int64_t num_weights,
       rnn::Join(config.num_layers, " * ", config.num_directions);
   if (num_biases != layout.num_biases()) {
     return InvalidArgument(
-        "biases must be num_layers * num_directions * 2 * num_gates = ",
-        pseudo_layers, " * 2 * ", config.num_gates(), " vectors, but are ",
+        "biases must be a list of num_layers * num_directions * 2 * num_gates "
+        "= ",
+        pseudo_layers, " * 2 * ", config.num_gates(), " vectors, but has ",
         num_biases);
   }
   if (num_weights != layout.num_weights()) {
     const bool projects = config.num_proj > 0;
     return InvalidArgument(
-        "weights must be num_layers * num_directions * ",
+        "weights must be a list of num_layers * num_directions * ",
         projects ? "(2 * num_gates + 1) = " : "2 * num_gates = ", pseudo_layers,
         projects ? " * (2 * " : " * 2 * ", config.num_gates(),
-        projects ? " + 1)" : "", " matrices, but are ", num_weights);
+        projects ? " + 1)" : "", " matrices, but has ", num_weights);
   }
   return Status();
 }

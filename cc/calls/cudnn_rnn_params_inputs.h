@@ -1,4 +1,4 @@
-// What the ops on CudnnRNN's params are given.
+// The inputs of the ops on the params buffer of CudnnRNN.
 
 #ifndef TF_RNN_OPS_CC_CALLS_CUDNN_RNN_PARAMS_INPUTS_H_
 #define TF_RNN_OPS_CC_CALLS_CUDNN_RNN_PARAMS_INPUTS_H_
@@ -16,7 +16,7 @@ namespace tf_rnn_ops {
 Status ReadConfig(CallFrame* frame, const CudnnRnnAttributes& attributes,
                   rnn::RnnConfig* config);
 
-// Refuses another number of weights or biases than the network has.
+// Rejects a number of weights or biases that does not fit the network.
 Status CheckCounts(const rnn::RnnConfig& config, std::int64_t num_weights,
                    std::int64_t num_biases);
 

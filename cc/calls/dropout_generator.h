@@ -13,15 +13,14 @@
 
 namespace tf_rnn_ops {
 
-// An op's stream of random numbers, which its calls share: that of TensorFlow's
-// random ops for the same seeds. The same seeds give the same numbers on every
-// device.
+// The random number stream of an op, shared by its calls. It equals the stream
+// of TensorFlow's random ops for the same seeds, on every device.
 class DropoutGenerator {
  public:
   Status Init(const Attributes& attributes);
 
-  // The place of the next `num_samples` values of the stream's counter, which
-  // no other call is given.
+  // Reserves the next `num_samples` counter values of the stream for the caller
+  // and returns their position.
   rnn::RandomStream Reserve(std::int64_t num_samples);
 
  private:
@@ -30,8 +29,8 @@ class DropoutGenerator {
     rnn::RandomStream next{};
   };
 
-  // The stream of a name, which lives as long as a generator has it.
-  // is_new: whether nobody had it.
+  // Returns the stream of a name. It lives as long as a generator uses it.
+  // is_new: whether no other generator uses it.
   static std::shared_ptr<Stream> FindStream(std::int64_t name, bool* is_new);
 
   std::shared_ptr<Stream> stream_;

@@ -14,8 +14,8 @@
 
 namespace tf_rnn_ops {
 
-// The inputs of a step, forward or backward, found by their names and checked
-// against one another.
+// The inputs of a forward or backward step. Finds them by name and checks that
+// they fit one another.
 class GruBlockCellInputs {
  public:
   explicit GruBlockCellInputs(CallFrame* frame) : frame_(frame) {}
@@ -27,9 +27,10 @@ class GruBlockCellInputs {
         rnn::CheckedInt(size_.input_size) + size_.cell_size;
     const rnn::CheckedInt gates = rnn::CheckedInt(2) * size_.cell_size;
     if (!fan_in.valid() || !gates.valid()) {
-      return InvalidArgument("x and h_prev are too wide: input_size is ",
-                             size_.input_size, " and cell_size is ",
-                             size_.cell_size);
+      return InvalidArgument(
+          "x and h_prev must have fewer columns: input_size + cell_size or 2 * "
+          "cell_size overflows int64 for input_size = ",
+          size_.input_size, " and cell_size = ", size_.cell_size);
     }
     TF_RNN_OPS_RETURN_IF_ERROR(
         ReadInput(frame_, "w_ru", "[input_size + cell_size, 2 * cell_size]",
@@ -48,11 +49,12 @@ class GruBlockCellInputs {
     return ReadInput(frame_, name, "[batch, cell_size]", h_prev.shape, data);
   }
 
-  // The error where sizes are larger than what can be counted.
+  // The error for sizes that overflow.
   Status TooLarge() const {
     return InvalidArgument(
-        "x and h_prev must take no more memory than can be counted, but x is ",
-        x.shape.ToString(), " and h_prev is ", h_prev.shape.ToString());
+        "x and h_prev must be smaller: the memory size of the op overflows "
+        "int64 for x of shape ",
+        x.shape.ToString(), " and h_prev of shape ", h_prev.shape.ToString());
   }
 
   const rnn::GruBlockCellSize& size() const { return size_; }
@@ -60,7 +62,7 @@ class GruBlockCellInputs {
   Array x, h_prev, w_ru, w_c, b_ru, b_c;
 
  private:
-  // The sizes of the cell, from x and h_prev.
+  // Reads the sizes of the cell from x and h_prev.
   Status ReadSize() {
     TF_RNN_OPS_RETURN_IF_ERROR(ReadInput(frame_, "x", "[batch, input_size]",
                                          {kAnySize, kAnySize}, &x));
@@ -74,8 +76,8 @@ class GruBlockCellInputs {
   rnn::GruBlockCellSize size_{0, 0, 0};
 };
 
-// Engine<E> runs a step on one device: its Forward and Backward are given what
-// the step computes from and to, and provide the workspace.
+// Engine<E> runs a step on one device. Its Forward and Backward take the arrays
+// of the step and provide the workspace.
 
 template <template <typename> class Engine, typename E>
 class GruBlockCellForwardCall {
@@ -108,7 +110,7 @@ class GruBlockCellForwardCall {
   Engine<E> engine_;
 };
 
-// GRUBlockCellGrad and, with gradients of r, u and c too, GRUBlockCellGradV2.
+// GRUBlockCellGrad and, with gradients of r, u and c, GRUBlockCellGradV2.
 template <template <typename> class Engine, typename E,
           bool with_gate_gradients>
 class GruBlockCellBackwardCall {

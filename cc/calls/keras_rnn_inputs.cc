@@ -48,8 +48,8 @@ Status MaskedSteps::Read(CallFrame* frame, const rnn::RnnSize& size,
       CheckShape("mask", "[batch, time]", {size.batch, size.time}, mask));
   if (size.time > std::numeric_limits<std::int32_t>::max()) {
     return InvalidArgument(
-        "sequences must have at most 2^31 - 1 steps where there is a mask, but "
-        "have ",
+        "sequences must have at most 2^31 - 1 steps if a mask is given, but "
+        "has ",
         size.time);
   }
   if (!frame->has_values()) return Status();
@@ -66,7 +66,7 @@ void MaskedSteps::Order(const unsigned char* mask, std::int64_t sample) {
   std::int32_t* const places = places_ + sample * size_.time;
   std::int32_t length = 0;
   std::vector<std::int32_t> left_out;
-  // Read once: the caller may write to memory that it lends.
+  // Reads each byte only once, since another thread may change the input.
   for (std::int32_t place = 0; place < time; ++place) {
     if (mask[go_backwards_ ? time - 1 - place : place] != 0) {
       places[length++] = place;
@@ -126,9 +126,9 @@ Status KerasRnnInputs::ReadOutputs(const char* name, Array* array) const {
 
 Status KerasRnnInputs::TooLarge() const {
   return InvalidArgument(
-      "sequences and initial_h must take no more memory than can be counted, "
-      "but sequences is ",
-      sequences.shape.ToString(), " and initial_h is ",
+      "sequences and initial_h must be smaller: the memory size of the op "
+      "overflows int64 for sequences of shape ",
+      sequences.shape.ToString(), " and initial_h of shape ",
       initial_h.shape.ToString());
 }
 

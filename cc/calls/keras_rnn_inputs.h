@@ -1,4 +1,4 @@
-// What KerasRNN and its gradient are given.
+// The inputs of KerasRNN and its gradient.
 
 #ifndef TF_RNN_OPS_CC_CALLS_KERAS_RNN_INPUTS_H_
 #define TF_RNN_OPS_CC_CALLS_KERAS_RNN_INPUTS_H_
@@ -28,14 +28,14 @@ struct KerasRnnAttributes {
   bool zero_output_for_mask = false;
 };
 
-// The steps that a mask leaves. What a step of a sequence puts out is at the
-// step's place, counted in the order in which the steps are taken.
+// The steps that a mask keeps. The place of a step is its index in processing
+// order; the output of the step is at its place.
 class MaskedSteps {
  public:
-  // Reads the input mask, [batch, time] or of no elements for all steps.
+  // Reads the input mask, [batch, time], or empty for all steps.
   Status Read(CallFrame* frame, const rnn::RnnSize& size, bool go_backwards);
 
-  // [batch], or null where every sequence has all steps.
+  // [batch], or null if every sequence has all steps.
   const std::int32_t* lengths() const {
     return leaves_out_ ? lengths_ : nullptr;
   }
@@ -43,31 +43,32 @@ class MaskedSteps {
     return {has_gaps_ ? places_ : nullptr, go_backwards_};
   }
 
-  // Whether any step is left out.
+  // Whether any step is masked.
   bool leave_out() const { return leaves_out_; }
   std::int64_t length(std::int64_t sample) const {
     return leaves_out_ ? lengths_[sample] : size_.time;
   }
-  // The places of a sample's steps: those that are taken, in order, and then
-  // those that are left out.
+  // The places of the steps of a sample: first those kept, in order, then those
+  // masked.
   const std::int32_t* places(std::int64_t sample) const {
     return places_ + sample * size_.time;
   }
 
  private:
-  // Orders the steps of a sample. mask: [time], bytes, as memory that a caller
-  // lends may have others than those of bool.
+  // Orders the steps of a sample.
+  // mask: [time]. Bytes rather than bool, since the memory of the caller may
+  //   contain values other than 0 and 1.
   void Order(const unsigned char* mask, std::int64_t sample);
 
   rnn::RnnSize size_{};
   bool go_backwards_ = false;
   bool leaves_out_ = false;
-  bool has_gaps_ = false;            // other than after the last step taken
+  bool has_gaps_ = false;            // masked steps before the last kept step
   std::int32_t* places_ = nullptr;   // [batch, time]
   std::int32_t* lengths_ = nullptr;  // [batch]
 };
 
-// The inputs of a layer, forward or backward, checked against one another.
+// The inputs of a layer, forward or backward. Checks that they fit one another.
 class KerasRnnInputs {
  public:
   KerasRnnInputs(CallFrame* frame, const KerasRnnAttributes& attributes)
@@ -77,11 +78,11 @@ class KerasRnnInputs {
   Status Read();
 
   Status ReadHiddenState(const char* name, Array* array) const;
-  // Any shape will do if there is no cell state.
+  // Accepts any shape if there is no cell state.
   Status ReadCellState(const char* name, Array* array) const;
   Status ReadOutputs(const char* name, Array* array) const;
 
-  // Gives the engine what was read.
+  // Fills a pass of the engine with the inputs.
   template <template <typename> class Pass, typename E>
   void Fill(Pass<E>* pass) const {
     pass->config = config_;
@@ -103,13 +104,13 @@ class KerasRnnInputs {
     return key;
   }
 
-  // The error where sizes are larger than what can be counted.
+  // The error for sizes that overflow.
   Status TooLarge() const;
 
   const rnn::RnnConfig& config() const { return config_; }
   const rnn::RnnSize& size() const { return size_; }
   const MaskedSteps& steps() const { return steps_; }
-  // [batch, time, units], or [batch, units] of the last step alone.
+  // [batch, time, units], or [batch, units] for only the last step.
   Shape outputs_shape() const {
     return attributes_.return_sequences ? Shape{size_.batch, size_.time, units_}
                                         : Shape{size_.batch, units_};

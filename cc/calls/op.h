@@ -1,5 +1,4 @@
-// The ops, as those see them who let a framework call them: without the types
-// of elements and engines that their bodies are templates of.
+// The type-erased interface of the ops, for adapters to frameworks.
 
 #ifndef TF_RNN_OPS_CC_CALLS_OP_H_
 #define TF_RNN_OPS_CC_CALLS_OP_H_
@@ -15,12 +14,12 @@
 
 namespace tf_rnn_ops {
 
-// An op for one type of element.
+// An op for one element type.
 class Op {
  public:
   virtual ~Op() = default;
 
-  // Reads the attributes, and refuses those that the op cannot have.
+  // Reads the attributes and rejects invalid ones.
   virtual Status Init(const Attributes& attributes) = 0;
   // Reads and checks the inputs, makes the outputs and fills them. Several
   // threads may call it at once.
@@ -29,28 +28,27 @@ class Op {
 
 enum class ElementType { kFloat, kDouble, kHalf, kBFloat16, kInt32, kInt64 };
 
-// How an op is registered with a framework, for one type of element.
+// What a framework needs to register an op for one element type.
 struct OpEntry {
-  // That the op definition has.
+  // The name in the op definition.
   const char* name;
-  // The attribute that the type is the value of.
+  // The attribute whose value is the type.
   const char* type_attribute;
   ElementType type;
-  // Inputs and outputs that are in the host's memory on every device.
+  // Inputs and outputs that are in host memory on every device.
   std::vector<const char*> on_host;
-  // Whether TensorFlow has an op of this name, too. It has kernels for GPUs
-  // alone.
+  // Whether TensorFlow has an op of the same name, with kernels only for GPUs.
   bool is_tensorflows = false;
   std::unique_ptr<Op> (*make)() = nullptr;
 };
 
-// A list of ops. An op comes once for each of its types, one after the other.
+// A list of ops. Each op has one entry per element type; these are consecutive.
 class OpList {
  public:
-  // Call: the class of the op for a type of element, with a default constructor
-  // and the members of `Op`.
-  //
-  // For float, double, rnn::Half and rnn::BFloat16, the op's attribute T.
+  // Adds an op for float, double, rnn::Half and rnn::BFloat16, the values of
+  // its attribute T. Call: the class of the op for an element type, with a
+  // default constructor
+  //   and the members of `Op`.
   template <template <typename> class Call>
   void AddForEachFloat(const char* name,
                        std::initializer_list<const char*> on_host = {}) {
@@ -60,7 +58,7 @@ class OpList {
     Add<Call<rnn::BFloat16>>({name, "T", ElementType::kBFloat16, on_host});
   }
 
-  // For std::int32_t and std::int64_t, another attribute.
+  // Adds an op for std::int32_t and std::int64_t, the values of type_attribute.
   template <template <typename> class Call>
   void AddForEachInteger(const char* name, const char* type_attribute,
                          std::initializer_list<const char*> on_host = {}) {
@@ -70,7 +68,7 @@ class OpList {
         {name, type_attribute, ElementType::kInt64, on_host});
   }
 
-  // Says that TensorFlow, too, has the ops that are in the list already.
+  // Marks all ops added so far as ops that TensorFlow has, too.
   void MarkAsTensorFlows() {
     for (OpEntry& entry : entries_) entry.is_tensorflows = true;
   }

@@ -1,4 +1,4 @@
-// The ops that every device has, by the names that op definitions give them.
+// The ops that every device supports, by the names of their op definitions.
 
 #ifndef TF_RNN_OPS_CC_CALLS_OPS_H_
 #define TF_RNN_OPS_CC_CALLS_OPS_H_
@@ -14,7 +14,8 @@
 
 namespace tf_rnn_ops {
 
-// Engines: what the ops run on. Its members, each as the op's header says:
+// Engines: the engines of the ops on one device. Its members, documented in the
+// headers of the ops:
 //
 //   template <typename E> class CudnnRnn;
 //   template <typename E> class CudnnRnnBackwardGrad;
@@ -76,7 +77,7 @@ struct Ops {
                                                        {"host_reserved"});
     list->template AddForEachFloat<CudnnRnnBackpropV3>(
         "CudnnRNNBackpropV3", {"host_reserved", "sequence_lengths"});
-    // The size does not depend on T, which is that of the params.
+    // The size does not depend on T, the type of the params.
     list->template AddForEachInteger<CudnnRnnParamsSizeCall>(
         "CudnnRNNParamsSize", "S",
         {"num_layers", "num_units", "input_size", "params_size"});

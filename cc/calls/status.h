@@ -1,4 +1,4 @@
-// How a call of an op says what went wrong.
+// The error status of a call of an op.
 
 #ifndef TF_RNN_OPS_CC_CALLS_STATUS_H_
 #define TF_RNN_OPS_CC_CALLS_STATUS_H_
@@ -10,8 +10,8 @@
 
 namespace tf_rnn_ops {
 
-// Numbered as in absl::Status and in XLA's FFI. A framework's own errors may
-// have codes that are not listed.
+// Numbered as in absl::Status and XLA FFI. Errors of a framework may have codes
+// that are not listed.
 enum class StatusCode : int {
   kOk = 0,
   kCancelled = 1,
@@ -37,7 +37,7 @@ class [[nodiscard]] Status {
   std::string message_;
 };
 
-// The parts of the message, one after the other.
+// An error whose message is the concatenation of the parts.
 template <typename... Part>
 Status InvalidArgument(const Part&... parts) {
   return Status(StatusCode::kInvalidArgument, rnn::Join(parts...));
@@ -45,7 +45,7 @@ Status InvalidArgument(const Part&... parts) {
 
 }  // namespace tf_rnn_ops
 
-// Leaves the function with the status of an expression unless that is fine.
+// Returns the status of an expression from the function if it is an error.
 #define TF_RNN_OPS_RETURN_IF_ERROR(expression)       \
   do {                                               \
     ::tf_rnn_ops::Status call_status = (expression); \

@@ -13,9 +13,9 @@
 
 namespace tf_rnn_ops {
 
-// Hands on TensorFlow's tensor itself where that is aligned, which no frame
-// can.
-// Copier: as cc/calls/cudnn_rnn_params.h says.
+// Not a CallKernel, since a frame cannot forward an aligned input tensor as the
+// output.
+// Copier: see cc/calls/cudnn_rnn_params.h.
 template <typename Copier>
 class AlignTensorKernel final : public tensorflow::OpKernel {
  public:

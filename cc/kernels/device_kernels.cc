@@ -55,9 +55,9 @@ bool KeepsKernels(const std::string& op, const std::string& device_type) {
       tensorflow::GetRegisteredKernelsForOp(op);
   for (const tensorflow::KernelDef& kernel : kernels.kernel()) {
     if (kernel.device_type() != device_type) continue;
-    LOG(WARNING) << op << " has a kernel for the " << device_type
-                 << " already, which is kept; that of tf_rnn_ops is not "
-                 << "registered.";
+    LOG(WARNING)
+        << op << " already has a kernel for the " << device_type
+        << ", which stays in use. The kernel of tf_rnn_ops is not registered.";
     return true;
   }
   return false;
@@ -75,8 +75,9 @@ void RegisterKernels(const std::string& device_type,
     tensorflow::KernelDefBuilder builder(name.c_str());
     builder.Device(device_type.c_str())
         .TypeConstraint(op.type_attribute, ToDataType(op.type));
-    // All of the CPU's memory is the host's. If it were told so, TensorFlow
-    // would mix up several threads' arguments on a CPU that is not its first.
+    // On the CPU, all memory is host memory. With explicit HostMemory,
+    // TensorFlow would mix up the arguments of concurrent threads on CPU
+    // devices other than the first.
     if (device_type != tensorflow::DEVICE_CPU) {
       for (const char* argument : op.on_host) builder.HostMemory(argument);
     }

@@ -1,5 +1,5 @@
-// How kernels are registered: for one device, under op names with a prefix, so
-// that one set of kernels serves ops of our own and TensorFlow's.
+// Registers kernels for a device. A prefix of the op names allows the same
+// kernels to serve both our ops and TensorFlow's.
 
 #ifndef TF_RNN_OPS_CC_KERNELS_DEVICE_KERNELS_H_
 #define TF_RNN_OPS_CC_KERNELS_DEVICE_KERNELS_H_
@@ -14,18 +14,19 @@
 
 namespace tf_rnn_ops {
 
-// Whether an op has kernels for a device, which it keeps then. Logs that.
+// Whether an op already has kernels for a device. Logs a warning if so.
 bool KeepsKernels(const std::string& op, const std::string& device_type);
 
-// Registers kernels that call ops, which outlive them. An op that has kernels
-// for the device keeps those.
-// op_prefix: what the names of TensorFlow's ops have before those in `ops`.
+// Registers kernels that call ops. Skips ops that already have kernels for the
+// device.
+// op_prefix: prepended to the names in `ops`.
+// ops: must outlive the kernels.
 void RegisterKernels(const std::string& device_type,
                      const std::string& op_prefix,
                      const std::vector<OpEntry>& ops);
 
 // Registers the kernels of AlignTensor.
-// Copier: as cc/calls/cudnn_rnn_params.h says.
+// Copier: see cc/calls/cudnn_rnn_params.h.
 template <typename Copier>
 void RegisterAlignTensor(const std::string& device_type) {
   constexpr char kOp[] = "TfRnnOps>AlignTensor";

@@ -24,8 +24,8 @@ namespace {
 using ::tensorflow::Tensor;
 using ::tensorflow::TensorShape;
 
-// Refuses sizes that no tensor has, where TensorShape's constructors would
-// abort.
+// Returns an error for invalid sizes, for which the constructors of TensorShape
+// would abort.
 Status ToTensorShape(const Shape& shape, TensorShape* tensor_shape) {
   return FromAbslStatus(TensorShape::BuildTensorShape(
       absl::MakeConstSpan(shape.begin(), shape.rank()), tensor_shape));
@@ -73,8 +73,8 @@ Status TensorFlowAttributes::Get(const char* name,
   return FromAbslStatus(ctx_->GetAttr(name, values));
 }
 
-// Those that TensorFlow's own random ops have, which refuse to draw some where
-// TensorFlow is to be deterministic.
+// Makes the same seeds as TensorFlow's random ops. Returns an error if op
+// determinism is enabled.
 Status TensorFlowAttributes::MakeSeeds(std::uint64_t* seed,
                                        std::uint64_t* seed2) const {
   tensorflow::GuardedPhiloxRandom generator;

@@ -1,4 +1,4 @@
-// TensorFlow's side of a call: attributes, tensors and threads of an OpKernel.
+// The adapter to TensorFlow: attributes, tensors and threads of an OpKernel.
 
 #ifndef TF_RNN_OPS_CC_KERNELS_TENSORFLOW_FRAME_H_
 #define TF_RNN_OPS_CC_KERNELS_TENSORFLOW_FRAME_H_
@@ -22,7 +22,7 @@ namespace tf_rnn_ops {
 Status FromAbslStatus(const absl::Status& status);
 absl::Status ToAbslStatus(const Status& status);
 
-// What a tensor has, whose memory the array does not keep.
+// A view of a tensor. It does not own the memory.
 Array ToArray(const tensorflow::Tensor& tensor);
 
 class TensorFlowAttributes final : public Attributes {
@@ -42,8 +42,8 @@ class TensorFlowAttributes final : public Attributes {
   tensorflow::OpKernelConstruction* const ctx_;
 };
 
-// A call of a kernel's Compute. Neither a user's tensor nor sizes that follow
-// from it make it abort, as many of TensorFlow's accessors would.
+// A call of Compute of a kernel. Unlike many accessors of TensorFlow, it never
+// aborts on a user's tensors or on sizes derived from them.
 class TensorFlowFrame final : public CallFrame {
  public:
   explicit TensorFlowFrame(tensorflow::OpKernelContext* ctx) : ctx_(ctx) {}
@@ -57,9 +57,9 @@ class TensorFlowFrame final : public CallFrame {
                      std::vector<Array>* arrays) override;
   bool IsWanted(const char* output) const override;
   Status MakeScratch(std::int64_t num_bytes, void** memory) override;
-  // Those of TensorFlow's intra-op pool, within its limit and the calling
-  // thread's, which tf.data may have lowered, until TensorFlow cancels the step
-  // that the kernel is called in.
+  // The threads of TensorFlow's intra-op pool. Their number is limited by the
+  // pool and by the limit of the calling thread, which tf.data may have
+  // lowered. is_cancelled: whether TensorFlow cancelled the current step.
   Threads FindThreads() override;
 
   tensorflow::OpKernelContext* context() const { return ctx_; }
@@ -69,7 +69,7 @@ class TensorFlowFrame final : public CallFrame {
   std::vector<tensorflow::Tensor> scratch_;
 };
 
-// Of a call that TensorFlow made.
+// The context of a call. The frame must be a TensorFlowFrame.
 inline tensorflow::OpKernelContext* ContextOf(CallFrame* frame) {
   return static_cast<TensorFlowFrame*>(frame)->context();
 }

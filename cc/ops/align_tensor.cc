@@ -16,15 +16,14 @@ REGISTER_OP("TfRnnOps>AlignTensor")
       return absl::OkStatus();
     })
     .Doc(R"doc(
-Copies a tensor that other ops would abort on.
+Aligns the memory of a tensor to 64 bytes.
 
-Most of TensorFlow's own ops end the process where a tensor's memory is not
-aligned to 64 bytes, as that of another library need not be. Gradients that are
-made of such ops begin and end with this one, and conversions of weights begin
-with it.
+Most TensorFlow ops abort the process if the memory of a tensor is not aligned
+to 64 bytes. Memory that another library owns may not be. Gradients composed of
+such ops start and end with this op; weight conversions start with it.
 
 tensor: A tensor of any shape.
-aligned: The same: the tensor itself if it is aligned, or a copy that is.
+aligned: The tensor itself if it is aligned, else an aligned copy.
 )doc");
 
 }  // namespace

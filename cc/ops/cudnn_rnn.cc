@@ -19,8 +19,8 @@ using ::tensorflow::shape_inference::DimensionHandle;
 using ::tensorflow::shape_inference::InferenceContext;
 using ::tensorflow::shape_inference::ShapeHandle;
 
-// What the shapes of an op's inputs say of a network and a sequence. Unknown
-// sizes stay so.
+// The sizes of a network and its sequence, inferred from the shapes of an op's
+// inputs. Sizes that do not follow from these are unknown.
 class SequenceShapes {
  public:
   explicit SequenceShapes(InferenceContext* c)
@@ -64,8 +64,9 @@ class SequenceShapes {
     if (!c_->Divide(width, network_.num_directions(), true, &output_size)
              .ok()) {
       return absl::InvalidArgumentError(absl::StrCat(
-          name, " must be a multiple of num_directions = ",
-          network_.num_directions(), " wide, but is ", DebugString(name)));
+          name, " must have a multiple of num_directions = ",
+          network_.num_directions(),
+          " as its last dimension, but has the shape ", DebugString(name)));
     }
     if (InferenceContext::ValueKnown(output_size)) {
       network_.set_output_size(output_size);
@@ -81,7 +82,7 @@ class SequenceShapes {
     return absl::OkStatus();
   }
 
-  // Reads an input of the cell state's shape. Any shape will do if the network
+  // Reads an input of the cell state's shape. Accepts any shape if the network
   // has no cell state.
   absl::Status ReadCellState(const char* name) {
     if (!network_.has_cell_state()) return absl::OkStatus();
@@ -98,8 +99,8 @@ class SequenceShapes {
                       c_->Vector(c_->UnknownDim()), &merged);
   }
 
-  // To be called after all inputs above are read: completes the sizes, and
-  // reads params, whose size follows from them.
+  // Completes the sizes and reads params, whose size follows from them. Call it
+  // after reading all inputs above.
   absl::Status Finish() {
     DimensionHandle num_layers;
     TF_RETURN_IF_ERROR(c_->Divide(pseudo_layers_, network_.num_directions(),
@@ -125,7 +126,7 @@ class SequenceShapes {
     *output = Sequence(time_, width);
     return absl::OkStatus();
   }
-  // Of what the input of each layer but the first is multiplied by.
+  // The dropout masks of the inputs of all layers except the first.
   absl::Status Masks(ShapeHandle* masks) const {
     DimensionHandle layers, width;
     TF_RETURN_IF_ERROR(c_->Subtract(network_.num_layers(), 1, &layers));
@@ -136,13 +137,14 @@ class SequenceShapes {
   ShapeHandle HiddenState() const {
     return Sequence(pseudo_layers_, network_.output_size());
   }
-  // Of output_c.
+  // The shape of output_c.
   ShapeHandle CellState() const {
     return network_.has_cell_state()
                ? Sequence(pseudo_layers_, network_.num_units())
                : c_->Scalar();
   }
-  // Of the gradient with respect to an input of the cell state's shape.
+  // The shape of the gradient with respect to an input of the cell state's
+  // shape.
   ShapeHandle CellStateOf(const char* name) const {
     return network_.has_cell_state() ? CellState() : InputShape(c_, name);
   }
@@ -168,14 +170,14 @@ class SequenceShapes {
       return absl::OkStatus();
     }
     return absl::InvalidArgumentError(absl::StrCat(
-        name,
-        " must be of num_layers * num_directions, a positive multiple of ",
-        network_.num_directions(), ", pseudo-layers, but is ",
+        name, " must have a positive multiple of num_directions = ",
+        network_.num_directions(), " as dimension ", time_major_ ? 0 : 1,
+        " (num_layers * num_directions), but has the shape ",
         DebugString(name)));
   }
 
-  // Merges an input's shape with that of Sequence(*steps, *size), and these
-  // with it.
+  // Merges an input's shape with Sequence(*steps, *size). Updates *steps,
+  // batch_ and *size.
   absl::Status MergeSequence(const char* name, const char* steps_name,
                              DimensionHandle* steps,
                              const std::string& size_name,
@@ -193,8 +195,8 @@ class SequenceShapes {
     return absl::OkStatus();
   }
 
-  // The shape of what has a vector for each step, or pseudo-layer, and entry of
-  // the batch.
+  // The shape of a tensor with a vector for each step, or pseudo-layer, and
+  // sample.
   ShapeHandle Sequence(DimensionHandle steps, DimensionHandle size) const {
     return time_major_ ? c_->MakeShape({steps, batch_, size})
                        : c_->MakeShape({batch_, steps, size});
@@ -312,75 +314,75 @@ hidden state h from its input x and the step before it:
   rnn_relu: h = max(0, W x + bW + R h_prev + bR)
   rnn_tanh: h = tanh(W x + bW + R h_prev + bR)
   lstm:
-    i = sigmoid(W_i x + bW_i + R_i h_prev + bR_i), f and o alike
+    i = sigmoid(W_i x + bW_i + R_i h_prev + bR_i), likewise f and o
     g = tanh(W_g x + bW_g + R_g h_prev + bR_g)
     c = f . c_prev + i . g
-    h = o . tanh(c), or with a projection h = P (o . tanh(c))
+    h = o . tanh(c); with a projection, h = P (o . tanh(c))
   gru:
-    r = sigmoid(W_r x + bW_r + R_r h_prev + bR_r), u alike
+    r = sigmoid(W_r x + bW_r + R_r h_prev + bR_r), likewise u
     n = tanh(W_n x + bW_n + r . (R_n h_prev + bR_n))
     h = (1 - u) . n + u . h_prev
 
-where `.` is the product of elements. The hidden states of both directions,
-forward first, joined along the last axis, are the output of a layer, and after
-dropout the input of the next. Dropout zeroes each element with probability
-`dropout` and divides the others by 1 - dropout. Source: NVIDIA's documentation
-of cuDNN, cudnnRNNMode_t. half and bfloat16 are computed in float.
+where `.` is the element-wise product. The output of a layer is the hidden
+states of its directions, forward first, concatenated along the last axis. With
+dropout applied, it is the input of the next layer. Dropout zeroes each element
+with probability `dropout` and divides the others by 1 - dropout. Source: NVIDIA
+cuDNN documentation, cudnnRNNMode_t. half and bfloat16 are computed in float.
 
-output_size is num_proj, or num_units where there is no projection.
+output_size is num_proj with a projection, else num_units.
 )doc";
 
 constexpr char kAttributesDoc[] = R"doc(
-rnn_mode: What each step computes: rnn_relu, rnn_tanh, lstm or gru.
-input_mode: linear_input multiplies the input by layer 0's matrices W;
-  skip_input adds it to every gate instead, and input_size must be num_units;
-  auto_select is skip_input where these are equal and linear_input elsewhere.
-direction: Whether layers go over the sequence forward alone, or backward too.
-dropout: The probability that an element of the input of a layer other than the
-  first is set to 0, if is_training.
-seed: With seed2, fixes the random numbers of dropout. If both are 0, they are
-  seeded at random.
+rnn_mode: The cell type: rnn_relu, rnn_tanh, lstm or gru.
+input_mode: linear_input multiplies the input by the matrices W of layer 0.
+  skip_input adds it to every gate instead and requires input_size = num_units.
+  auto_select is skip_input if the two are equal, else linear_input.
+direction: unidirectional, or bidirectional to also run each layer backward.
+dropout: The probability of setting an element of a layer's input to 0. Applies
+  to all layers except the first, and only if is_training.
+seed: Together with seed2, the seed of dropout. If both are 0, the seed is
+  random.
 seed2: See seed.
 )doc";
 
 constexpr char kForwardArgumentsDoc[] = R"doc(
 input: The sequence, [time, batch, input_size].
-input_h: Hidden states before the first step,
+input_h: Initial hidden states,
   [num_layers * num_directions, batch, output_size].
-input_c: Cell states before the first step, lstm only,
-  [num_layers * num_directions, batch, num_units]. Ignored elsewhere.
-params: All weights and biases, [params_size]. First all matrices,
-  pseudo-layer by pseudo-layer: W, R and P if there is one, each gate by gate,
-  [num_units, fan_in] row-major. Then all biases, pseudo-layer by pseudo-layer:
-  bW, then bR, gate by gate. Gates: lstm i, f, g, o; gru r, u, n.
+input_c: Initial cell states, [num_layers * num_directions, batch, num_units].
+  Ignored unless rnn_mode is lstm.
+params: All weights and biases, [params_size]. First the matrices of each
+  pseudo-layer: W, R and, with a projection, P, gate by gate, each
+  [num_units, fan_in] row-major. Then the biases of each pseudo-layer: bW, then
+  bR, gate by gate. Gates: lstm i, f, g, o; gru r, u, n.
 output: Hidden states of the last layer at each step,
   [time, batch, num_directions * output_size].
-output_h: Hidden states after the last step, of the shape of input_h.
-output_c: Cell states after the last step, of the shape of input_c; a scalar 0
-  where rnn_mode is not lstm.
-reserve_space: What the gradient op needs, a vector; empty unless is_training.
+output_h: Final hidden states, same shape as input_h.
+output_c: Final cell states, same shape as input_c; the scalar 0 unless rnn_mode
+  is lstm.
+reserve_space: Data for the gradient op, a vector; empty unless is_training.
 is_training: Whether to apply dropout and fill reserve_space.
 )doc";
 
 constexpr char kHostReservedDoc[] = R"doc(
-host_reserved: For the gradient op. On a GPU it says what reserve_space is of;
-  on the CPU it is of no use.
+host_reserved: An input of the gradient op. On a GPU it describes the contents
+  of reserve_space; the CPU ignores it.
 )doc";
 
 constexpr char kSequenceDoc[] = R"doc(
 With time_major = false, the first two dimensions of all sequences and states
 are swapped: [batch, time, ...] and [batch, num_layers * num_directions, ...].
 
-Entry b of the batch has sequence_lengths[b] steps. Past its last step its
-output is 0; its final states are those of its last step, or the initial ones if
-it has none; and the backward direction starts at its last step.
+Sample b has sequence_lengths[b] steps. Its output is 0 after its last step. Its
+final states are the states at its last step, or its initial states if it has no
+steps. The backward direction starts at its last step.
 )doc";
 
 constexpr char kSequenceArgumentsDoc[] = R"doc(
-sequence_lengths: The number of steps of each entry, from 0 to time, [batch].
-num_proj: The size of lstm's projection, less than num_units. 0, or num_units,
-  for none.
-time_major: Whether time comes before batch.
+sequence_lengths: The number of steps of each sample, from 0 to time, [batch].
+num_proj: The size of the projection of an lstm, less than num_units. 0 or
+  num_units means no projection.
+time_major: Whether the time dimension comes before the batch dimension.
 )doc";
 
 constexpr char kBackpropArgumentsDoc[] = R"doc(
@@ -388,24 +390,23 @@ input: As in the forward op.
 input_h: As in the forward op.
 input_c: As in the forward op.
 params: As in the forward op.
-output: As the forward op gave it.
-output_h: As the forward op gave it.
-output_c: As the forward op gave it.
-output_backprop: Gradient with respect to output, of its shape.
-output_h_backprop: Gradient with respect to output_h, of its shape.
-output_c_backprop: Gradient with respect to output_c, of its shape. Ignored
-  where rnn_mode is not lstm.
-reserve_space: As the forward op gave it, with is_training = true and the same
+output: Output of the forward op.
+output_h: Output of the forward op.
+output_c: Output of the forward op.
+output_backprop: Gradient with respect to output.
+output_h_backprop: Gradient with respect to output_h.
+output_c_backprop: Gradient with respect to output_c. Ignored unless rnn_mode is
+  lstm.
+reserve_space: Output of the forward op with is_training = true and the same
   attributes.
-input_backprop: Gradient with respect to input, of its shape.
-input_h_backprop: Gradient with respect to input_h, of its shape.
-input_c_backprop: Gradient with respect to input_c, of its shape; 0 where
-  rnn_mode is not lstm.
-params_backprop: Gradient with respect to params, of its shape.
+input_backprop: Gradient with respect to input.
+input_h_backprop: Gradient with respect to input_h.
+input_c_backprop: Gradient with respect to input_c; 0 unless rnn_mode is lstm.
+params_backprop: Gradient with respect to params.
 )doc";
 
 constexpr char kBackpropHostReservedDoc[] = R"doc(
-host_reserved: That of the forward op. Ignored on the CPU.
+host_reserved: Output of the forward op. Ignored on the CPU.
 )doc";
 
 REGISTER_OP("TfRnnOps>CudnnRNN")
@@ -478,7 +479,7 @@ REGISTER_OP("TfRnnOps>CudnnRNNV3")
     .SetIsStateful()
     .SetShapeFn([](InferenceContext* c) { return ForwardShape(c, 3); })
     .Doc(absl::StrCat(
-        "Runs a stack of recurrent layers over sequences of any lengths.\n",
+        "Runs a stack of recurrent layers over sequences of variable length.\n",
         kForwardDoc, kSequenceDoc, kForwardArgumentsDoc, kHostReservedDoc,
         kAttributesDoc, kSequenceArgumentsDoc));
 
@@ -610,52 +611,50 @@ REGISTER_OP("TfRnnOps>CudnnRNNBackpropGrad")
     .Doc(R"doc(
 Computes the gradients of CudnnRNNBackprop, V2 and V3.
 
-With z = (input, input_h, input_c, params), F(z) = (output, output_h, output_c),
-J the derivative of F, and d the gradients with respect to its results, the
-gradient op computes B(z, d) = J(z)^T d. With v the gradients with respect to
-what that gives, those of <v, B(z, d)> are
+Let z = (input, input_h, input_c, params), F(z) = (output, output_h, output_c)
+with Jacobian J, and d the gradients with respect to the outputs of F. The
+gradient op computes B(z, d) = J(z)^T d. Let v be the gradients with respect to
+the outputs of B. The gradients of <v, B(z, d)> are
 
   with respect to d: J(z) v
   with respect to z: the derivative of B(z, d) in the direction v.
 
-The latter are total: output and reserve_space follow from z, and there are no
-gradients with respect to them. Parts of v that are all zeros cost next to
-nothing. Dropout has the mask of the forward op.
+The latter are total derivatives: output and reserve_space are functions of z
+and have no gradients of their own. Parts of v that are all zeros cost almost
+nothing. Dropout uses the mask of the forward op.
 
 input: As in the forward op.
 input_h: As in the forward op.
 input_c: As in the forward op.
 params: As in the forward op.
-sequence_lengths: As in the forward op; time for each entry of the batch where
-  that has none.
-output: As the forward op gave it.
+sequence_lengths: As in the forward op; time for each sample if the forward op
+  has no such input.
+output: Output of the forward op.
 output_backprop: As in the gradient op.
 output_h_backprop: As in the gradient op.
 output_c_backprop: As in the gradient op.
-reserve_space: As the forward op gave it, with is_training = true and the same
-  attributes, on any device.
-input_backprop_grad: Gradient with respect to input_backprop, of its shape.
-input_h_backprop_grad: Gradient with respect to input_h_backprop, of its shape.
-input_c_backprop_grad: Gradient with respect to input_c_backprop, of its shape.
-  Ignored where rnn_mode is not lstm.
-params_backprop_grad: Gradient with respect to params_backprop, of its shape.
-input_grad: Gradient with respect to input, of its shape.
-input_h_grad: Gradient with respect to input_h, of its shape.
-input_c_grad: Gradient with respect to input_c, of its shape; 0 where rnn_mode
-  is not lstm.
-params_grad: Gradient with respect to params, of its shape.
-output_backprop_grad: Gradient with respect to output_backprop, of its shape.
-output_h_backprop_grad: Gradient with respect to output_h_backprop, of its
-  shape.
-output_c_backprop_grad: Gradient with respect to output_c_backprop, of its
-  shape; 0 where rnn_mode is not lstm.
+reserve_space: Output of the forward op with is_training = true and the same
+  attributes, from any device.
+input_backprop_grad: Gradient with respect to input_backprop.
+input_h_backprop_grad: Gradient with respect to input_h_backprop.
+input_c_backprop_grad: Gradient with respect to input_c_backprop. Ignored unless
+  rnn_mode is lstm.
+params_backprop_grad: Gradient with respect to params_backprop.
+input_grad: Gradient with respect to input.
+input_h_grad: Gradient with respect to input_h.
+input_c_grad: Gradient with respect to input_c; 0 unless rnn_mode is lstm.
+params_grad: Gradient with respect to params.
+output_backprop_grad: Gradient with respect to output_backprop.
+output_h_backprop_grad: Gradient with respect to output_h_backprop.
+output_c_backprop_grad: Gradient with respect to output_c_backprop; 0 unless
+  rnn_mode is lstm.
 rnn_mode: As in the forward op.
 input_mode: As in the forward op.
 direction: As in the forward op.
 dropout: As in the forward op.
 num_proj: As in the forward op.
 time_major: As in the forward op.
-skip: Results that are not wanted, and are vectors of no elements.
+skip: Names of outputs not to compute. Each is returned as an empty vector.
 )doc");
 
 REGISTER_OP("TfRnnOps>CudnnRNNDropoutMasks")
@@ -676,26 +675,27 @@ REGISTER_OP("TfRnnOps>CudnnRNNDropoutMasks")
     .Attr("masks_type: {float, double} = DT_FLOAT")
     .SetShapeFn(DropoutMasksShape)
     .Doc(R"doc(
-Draws the dropout masks of a run of CudnnRNN, V2 or V3 again.
+Recomputes the dropout masks of a run of CudnnRNN, V2 or V3.
 
 input: As in the forward op.
 input_h: As in the forward op.
 input_c: As in the forward op.
 params: As in the forward op.
-sequence_lengths: As in the forward op; time for each entry of the batch where
-  that has none.
-reserve_space: As the forward op gave it, with is_training = true and the same
-  attributes, on any device.
-masks: What the input of each layer but the first was multiplied by,
-  [num_layers - 1, time, batch, num_directions * output_size] whatever
-  time_major is: 0, or 1 / (1 - dropout).
+sequence_lengths: As in the forward op; time for each sample if the forward op
+  has no such input.
+reserve_space: Output of the forward op with is_training = true and the same
+  attributes, from any device.
+masks: The factors, 0 or 1 / (1 - dropout), that the inputs of all layers except
+  the first were multiplied by,
+  [num_layers - 1, time, batch, num_directions * output_size] for any
+  time_major.
 rnn_mode: As in the forward op.
 input_mode: As in the forward op.
 direction: As in the forward op.
 dropout: As in the forward op.
 num_proj: As in the forward op.
 time_major: As in the forward op.
-masks_type: The type of masks, whatever T is.
+masks_type: The type of masks. Independent of T.
 )doc");
 
 }  // namespace

@@ -30,7 +30,7 @@ absl::Status CudnnRnnNetwork::ReadAttributes() {
         return c_->GetAttr(name, value);
       },
       &attributes_));
-  // The first versions of the ops have no projection.
+  // Older versions of the ops do not have the attribute num_proj.
   if (!c_->GetAttr("num_proj", &attributes_.num_proj).ok()) {
     attributes_.num_proj = 0;
   }
@@ -89,7 +89,7 @@ absl::Status CudnnRnnNetwork::ParamsSize(DimensionHandle* size) const {
   *size = c_->UnknownDim();
   if (Known(num_layers_) && Value(num_layers_) < 1) return TooLarge();
   if (!Known(num_units_)) return absl::OkStatus();
-  // The least that there may be of what is unknown.
+  // Replaces unknown sizes by their minimum.
   const std::int64_t least = rnn::CudnnRnnParamsSize(attributes_.Config(
       Known(num_layers_) ? Value(num_layers_) : 1, Value(num_units_),
       Known(input_size_) ? Value(input_size_) : 0));

@@ -1,5 +1,5 @@
-// What the definitions of the CudnnRNN ops share: their attributes, and what
-// follows from these and from the sizes of a network.
+// Shared by the definitions of the CudnnRNN ops: their attributes, and the
+// sizes derived from these and from the sizes of a network.
 
 #ifndef TF_RNN_OPS_CC_OPS_CUDNN_RNN_NETWORK_H_
 #define TF_RNN_OPS_CC_OPS_CUDNN_RNN_NETWORK_H_
@@ -32,8 +32,8 @@ constexpr char kNumProj[] = "num_proj: int = 0";
 
 }  // namespace cudnn_rnn_attr
 
-// A network as the attributes of an op and the shapes of its inputs describe
-// it. Sizes that they do not say are unknown.
+// The network that the attributes of an op and the shapes of its inputs
+// describe. Sizes that these do not determine are unknown.
 class CudnnRnnNetwork {
  public:
   using DimensionHandle = tensorflow::shape_inference::DimensionHandle;
@@ -41,8 +41,7 @@ class CudnnRnnNetwork {
 
   explicit CudnnRnnNetwork(InferenceContext* c);
 
-  // Reads the attributes that the op has of those above, and refuses those that
-  // no network has.
+  // Reads those of the attributes above that the op has. Rejects invalid ones.
   absl::Status ReadAttributes();
 
   std::int64_t num_gates() const {
@@ -66,17 +65,17 @@ class CudnnRnnNetwork {
   const char* output_size_name() const;
   void set_output_size(DimensionHandle size);
 
-  // To be called after all sizes are set: completes them, and refuses those
-  // that do not fit the attributes.
+  // Completes the sizes and rejects those that do not fit the attributes. Call
+  // it after all sizes are set.
   absl::Status Finish();
 
-  // Whether each pseudo-layer has a projection matrix. Nothing if that depends
+  // Whether each pseudo-layer has a projection matrix. nullopt if that depends
   // on an unknown num_units.
   std::optional<bool> has_projection() const;
-  // The columns of the input matrices of layer 0.
+  // The number of columns of the input matrices of layer 0.
   DimensionHandle FirstInputColumns() const;
-  // The size of the output of all directions of a layer together, which is the
-  // number of columns of the input matrices of the next.
+  // The size of a layer's output over all directions. It is the number of
+  // columns of the input matrices of the next layer.
   absl::Status OutputWidth(DimensionHandle* width) const;
   // The number of elements of params.
   absl::Status ParamsSize(DimensionHandle* size) const;

@@ -22,17 +22,19 @@ using ::tensorflow::shape_inference::ShapeHandle;
 bool Known(DimensionHandle dim) { return InferenceContext::ValueKnown(dim); }
 std::int64_t Value(DimensionHandle dim) { return InferenceContext::Value(dim); }
 
-// Reads a size that an op has as a scalar input: known if that is a constant.
+// Reads a size from a scalar input. It is known if the input is a constant.
 absl::Status ReadSize(InferenceContext* c, int index, const char* name,
                       std::int32_t minimum, DimensionHandle* size) {
   const Tensor* constant = c->input_tensor(index);
-  // TensorFlow may know a constant's value where it does not infer its shape.
+  // TensorFlow may know the value of a constant without inferring its shape.
   ShapeHandle shape = c->input(index), merged;
   if (constant != nullptr) {
     TF_RETURN_IF_ERROR(c->MakeShapeFromTensorShape(constant->shape(), &shape));
   }
-  TF_RETURN_IF_ERROR(
-      MergeShape(c, name, "a scalar", shape, c->Scalar(), &merged));
+  if (!c->Merge(shape, c->Scalar(), &merged).ok()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        name, " must be a scalar, but has the shape ", c->DebugString(shape)));
+  }
   if (constant == nullptr) {
     *size = c->UnknownDim();
     return absl::OkStatus();
@@ -69,13 +71,13 @@ class CanonicalShapes {
         num_weights_(num_weights),
         num_biases_(num_biases) {}
 
-  // Refuses numbers of weights and biases that the network cannot have.
+  // Rejects numbers of weights and biases that do not fit the network.
   absl::Status CheckCounts() const {
     TF_RETURN_IF_ERROR(CheckNumBiases());
     return CheckNumWeights();
   }
 
-  // The shape of a weight is [rows, columns]. To be called after CheckCounts.
+  // Returns the shape of a weight, [rows, columns]. Call CheckCounts first.
   absl::Status Weight(std::int64_t index, DimensionHandle* rows,
                       DimensionHandle* columns) const {
     const std::int64_t gates = network_.num_gates();
@@ -116,12 +118,13 @@ class CanonicalShapes {
       return absl::OkStatus();
     }
     return absl::InvalidArgumentError(absl::StrCat(
-        "biases must be num_layers * num_directions * 2 * num_gates = ",
+        "biases must be a list of num_layers * num_directions * 2 * num_gates "
+        "= ",
         c_->DebugString(num_layers), " * ", network_.num_directions(),
-        " * 2 * ", network_.num_gates(), " vectors, but are ", num_biases_));
+        " * 2 * ", network_.num_gates(), " vectors, but has ", num_biases_));
   }
 
-  // Only with a projection has a pseudo-layer more matrices than biases.
+  // A pseudo-layer has more matrices than biases only with a projection.
   absl::Status CheckNumWeights() const {
     const bool projects =
         network_.has_projection().value_or(num_weights_ != num_biases_);
@@ -129,11 +132,11 @@ class CanonicalShapes {
       return absl::OkStatus();
     }
     return absl::InvalidArgumentError(
-        absl::StrCat("weights must be num_layers * num_directions * ",
+        absl::StrCat("weights must be a list of num_layers * num_directions * ",
                      projects ? "(2 * num_gates + 1) = " : "2 * num_gates = ",
                      num_pseudo_layers(), " * ",
                      biases_per_pseudo_layer() + (projects ? 1 : 0),
-                     " matrices, but are ", num_weights_));
+                     " matrices, but has ", num_weights_));
   }
 
   InferenceContext* const c_;
@@ -145,7 +148,7 @@ class CanonicalShapes {
 absl::Status ParamsSizeShape(InferenceContext* c) {
   CudnnRnnNetwork network(c);
   TF_RETURN_IF_ERROR(ReadNetwork(c, &network));
-  // Refuses what is too large.
+  // Rejects networks that are too large.
   DimensionHandle size;
   TF_RETURN_IF_ERROR(network.ParamsSize(&size));
   c->set_output(0, c->Vector(1));
@@ -176,7 +179,7 @@ absl::Status ParamsToCanonicalShape(InferenceContext* c,
   return c->set_output("biases", biases);
 }
 
-// Refuses a weight that is neither [rows, columns] nor [rows * columns].
+// Rejects a weight that is neither [rows, columns] nor [rows * columns].
 absl::Status CheckWeight(InferenceContext* c, std::int64_t index,
                          ShapeHandle weight, DimensionHandle rows,
                          DimensionHandle columns) {
@@ -189,9 +192,10 @@ absl::Status CheckWeight(InferenceContext* c, std::int64_t index,
       c->Merge(weight, flat, &merged).ok()) {
     return absl::OkStatus();
   }
-  return absl::InvalidArgumentError(absl::StrCat(
-      "weights[", index, "] must be ", c->DebugString(matrix), " or flattened ",
-      c->DebugString(flat), ", but is ", c->DebugString(weight)));
+  return absl::InvalidArgumentError(
+      absl::StrCat("weights[", index, "] must have the shape ",
+                   c->DebugString(matrix), " or, flattened, ",
+                   c->DebugString(flat), ", but has ", c->DebugString(weight)));
 }
 
 absl::Status CanonicalToParamsShape(InferenceContext* c) {
@@ -225,38 +229,38 @@ absl::Status CanonicalToParamsShape(InferenceContext* c) {
 
 constexpr char kNetworkDoc[] = R"doc(
 num_layers: The number of layers, a scalar, at least 1.
-num_units: The size of a cell, a scalar.
+num_units: The number of units of each cell, a scalar.
 input_size: The size of the input of layer 0, a scalar.
-rnn_mode: What each step computes: rnn_relu, rnn_tanh, lstm or gru.
-input_mode: linear_input, or skip_input, where layer 0 has no matrices W and
-  input_size must be num_units; auto_select is skip_input where these are equal
-  and linear_input elsewhere.
-direction: Whether layers go over the sequence forward alone, or backward too.
-dropout: Of no influence.
-seed: Of no influence.
-seed2: Of no influence.
+rnn_mode: The cell type: rnn_relu, rnn_tanh, lstm or gru.
+input_mode: linear_input, or skip_input, which has no matrices W in layer 0 and
+  requires input_size = num_units. auto_select is skip_input if the two are
+  equal, else linear_input.
+direction: unidirectional, or bidirectional to also run each layer backward.
+dropout: Ignored.
+seed: Ignored.
+seed2: Ignored.
 )doc";
 
 constexpr char kNumProjDoc[] = R"doc(
-num_proj: The size of lstm's projection, less than num_units. 0, or num_units,
-  for none.
+num_proj: The size of the projection of an lstm, less than num_units. 0 or
+  num_units means no projection.
 )doc";
 
 constexpr char kCanonicalDoc[] = R"doc(
-weights: Pseudo-layer by pseudo-layer (layer 0 forward, layer 0 backward, layer
-  1 forward, ...), the matrices W of the gates, [num_units, input_size] in layer
-  0 ([num_units, 0] where the input is not multiplied) and [num_units,
-  num_directions * output_size] above; then the matrices R of the gates,
-  [num_units, output_size]; then, if there is a projection, P, [output_size,
-  num_units]. output_size is num_proj, or num_units without a projection. Gates:
-  lstm i, f, g, o; gru r, u, n.
-biases: Pseudo-layer by pseudo-layer, the biases bW of the gates, then their
-  biases bR, each [num_units].
+weights: The matrices of each pseudo-layer, in the order layer 0 forward, layer
+  0 backward, layer 1 forward, ... First W of each gate,
+  [num_units, input_size] in layer 0 ([num_units, 0] with skip_input) and
+  [num_units, num_directions * output_size] above; then R of each gate,
+  [num_units, output_size]; then, with a projection, P,
+  [output_size, num_units]. output_size is num_proj with a projection, else
+  num_units. Gates: lstm i, f, g, o; gru r, u, n.
+biases: The biases of each pseudo-layer in the same order: bW of each gate, then
+  bR of each gate, each [num_units].
 )doc";
 
 constexpr char kParamsDoc[] = R"doc(
-params: The buffer, [params_size]: all weights, one after the other and each
-  row-major, then all biases.
+params: The params buffer, [params_size]: all weights, each row-major, then all
+  biases.
 )doc";
 
 REGISTER_OP("TfRnnOps>CudnnRNNParamsSize")
@@ -277,12 +281,13 @@ REGISTER_OP("TfRnnOps>CudnnRNNParamsSize")
     .Doc(absl::StrCat(R"doc(
 Computes the number of elements of a network's params buffer.
 
-A pseudo-layer, which is one direction of one layer, has for each of its gates
-num_units * (fan_in + output_size + 2) of them, where fan_in is input_size in
-layer 0, or 0 if the input is not multiplied, and num_directions * output_size
-above; and with a projection num_proj * num_units more.
+A pseudo-layer, which is one direction of one layer, has
+num_units * (fan_in + output_size + 2) elements for each gate and, with a
+projection, num_proj * num_units more. fan_in is input_size in layer 0, or 0
+with skip_input, and num_directions * output_size above. output_size is num_proj
+with a projection, else num_units.
 
-params_size: The number, [1].
+params_size: The number of elements, [1].
 )doc",
                       kNetworkDoc, kNumProjDoc));
 

@@ -15,7 +15,8 @@ using ::tensorflow::shape_inference::DimensionHandle;
 using ::tensorflow::shape_inference::InferenceContext;
 using ::tensorflow::shape_inference::ShapeHandle;
 
-// What the shapes of a cell's inputs say of its sizes. Unknown ones stay so.
+// The sizes of a cell, inferred from the shapes of its inputs. Sizes that do
+// not follow from these are unknown.
 class CellSizes {
  public:
   explicit CellSizes(InferenceContext* c)
@@ -48,8 +49,8 @@ class CellSizes {
     return MergeMatrix(name, "[batch, cell_size]", &batch_, &cell_size_);
   }
 
-  // To be called after all inputs are read: completes the sizes, and refuses
-  // what each input allows but not all together.
+  // Completes the sizes and rejects sizes that contradict one another. Call it
+  // after reading all inputs.
   absl::Status Finish() {
     Derive();
     return CheckSums();
@@ -78,14 +79,14 @@ class CellSizes {
     return absl::OkStatus();
   }
 
-  // Merges the next input's shape with the one that it should have.
+  // Merges the shape of the next input with the expected shape.
   absl::Status Merge(const char* name, const char* meaning,
                      ShapeHandle expected, ShapeHandle* merged) {
     return MergeShape(c_, name, meaning, c_->input(next_input_++), expected,
                       merged);
   }
 
-  // Fills in what follows from fan_in = input_size + cell_size and
+  // Derives unknown sizes from fan_in = input_size + cell_size and
   // gates = 2 * cell_size.
   void Derive() {
     if (!Known(cell_size_) && Known(gates_) && Value(gates_) % 2 == 0) {
@@ -111,24 +112,26 @@ class CellSizes {
     *addend = c_->MakeDim(Value(fan_in_) - Value(other));
   }
 
-  // Refuses sizes that each fit where they stand but not one another.
+  // Rejects sizes that contradict one another.
   absl::Status CheckSums() const {
     if (Known(gates_) &&
         (Value(gates_) % 2 != 0 ||
          (Known(cell_size_) && Value(gates_) / 2 != Value(cell_size_)))) {
       return absl::InvalidArgumentError(absl::StrCat(
-          "w_ru's columns and b_ru must be 2 * cell_size long, but are ",
-          Value(gates_), " where cell_size is ", c_->DebugString(cell_size_)));
+          "w_ru must have 2 * cell_size columns and b_ru 2 * cell_size "
+          "elements, but they have ",
+          Value(gates_), " with cell_size = ", c_->DebugString(cell_size_)));
     }
-    // After Derive, two known sizes without a third leave nothing for it.
+    // After Derive, a size is unknown next to two known ones only if it would
+    // be negative or overflow.
     const int known = Known(fan_in_) + Known(input_size_) + Known(cell_size_);
     if (known == 2 || (known == 3 && Value(fan_in_) - Value(input_size_) !=
                                          Value(cell_size_))) {
       return absl::InvalidArgumentError(absl::StrCat(
           "w_ru and w_c must have input_size + cell_size rows, but have ",
-          c_->DebugString(fan_in_), " where input_size is ",
-          c_->DebugString(input_size_), " and cell_size is ",
-          c_->DebugString(cell_size_)));
+          c_->DebugString(fan_in_),
+          " with input_size = ", c_->DebugString(input_size_),
+          " and cell_size = ", c_->DebugString(cell_size_)));
     }
     return absl::OkStatus();
   }
@@ -157,8 +160,8 @@ absl::Status ForwardShape(InferenceContext* c) {
   return absl::OkStatus();
 }
 
-// For a gradient op whose inputs after the forward op's own are all of the
-// state's shape.
+// The shape function of a gradient op.
+// states: its inputs after those of the forward op, all of the state's shape.
 absl::Status GradShape(InferenceContext* c,
                        std::initializer_list<const char*> states) {
   CellSizes sizes(c);
@@ -186,7 +189,7 @@ REGISTER_OP("TfRnnOps>GRUBlockCell")
     .Output("h: T")
     .SetShapeFn(ForwardShape)
     .Doc(R"doc(
-Computes one time step of a GRU cell that resets the state before the product.
+Computes one time step of a GRU cell with reset before the matrix product.
 
   [r_bar u_bar] = [x h_prev] * w_ru + b_ru
   r = sigmoid(r_bar)
@@ -195,10 +198,10 @@ Computes one time step of a GRU cell that resets the state before the product.
   c = tanh(c_bar)
   h = u . h_prev + (1 - u) . c
 
-where `*` is the product of matrices, `.` the product of elements and [a b]
-joins along the last axis. Source: Cho et al., 2014, arXiv:1406.1078. The same
-op as TensorFlow's GRUBlockCell, for more types. half and bfloat16 are computed
-in float.
+where `*` is the matrix product, `.` the element-wise product and [a b]
+concatenation along the last axis. Source: Cho et al., 2014, arXiv:1406.1078.
+Same as the GRUBlockCell op of TensorFlow, for more types. half and bfloat16 are
+computed in float.
 
 x: Input, [batch, input_size].
 h_prev: State of the previous step, [batch, cell_size].
@@ -243,12 +246,13 @@ Computes the gradients of one time step of GRUBlockCell.
   d_x = d_x_1 + d_x_2
   d_h_prev = d_h_prev_1 + d_h_prevr . r + d_h . u
 
-in the notation of GRUBlockCell. From these, the gradients of the weights are
+in the notation of GRUBlockCell. The gradients of the weights follow from these:
 
   d_w_ru = [x h_prev]^T * d_r_bar_u_bar
   d_w_c = [x (h_prev . r)]^T * d_c_bar
 
-and those of the biases the sums of d_r_bar_u_bar and d_c_bar over the batch.
+The gradients of b_ru and b_c are the sums of d_r_bar_u_bar and d_c_bar over the
+batch.
 
 x: As in the forward step, [batch, input_size].
 h_prev: As in the forward step, [batch, cell_size].
@@ -289,9 +293,9 @@ REGISTER_OP("TfRnnOps>GRUBlockCellGradV2")
       return GradShape(c, {"r", "u", "c", "d_r", "d_u", "d_c", "d_h"});
     })
     .Doc(R"doc(
-Computes the gradients of GRUBlockCell from those of all of its outputs.
+Computes the gradients of GRUBlockCell from the gradients of all its outputs.
 
-GRUBlockCellGrad, with these three in place of its own:
+Same as GRUBlockCellGrad, except:
 
   d_c_bar = (d_c + d_h . (1 - u)) . (1 - c . c)
   d_u_bar = (d_u + d_h . (h_prev - c)) . u . (1 - u)

@@ -20,8 +20,8 @@ using ::tensorflow::shape_inference::DimensionHandle;
 using ::tensorflow::shape_inference::InferenceContext;
 using ::tensorflow::shape_inference::ShapeHandle;
 
-// What the shapes of an op's inputs say of a layer and a sequence. Unknown
-// sizes stay so.
+// The sizes of a layer and its sequences, inferred from the shapes of an op's
+// inputs. Sizes that do not follow from these are unknown.
 class LayerShapes {
  public:
   explicit LayerShapes(InferenceContext* c)
@@ -47,7 +47,7 @@ class LayerShapes {
                              {&batch_, &time_, &features_}));
     TF_RETURN_IF_ERROR(ReadState("initial_h"));
     TF_RETURN_IF_ERROR(ReadCellState("initial_c"));
-    // The kernels say how many units there are if the states do not.
+    // The kernels determine units if the states do not.
     TF_RETURN_IF_ERROR(ReadKernel("recurrent_kernel", "units", &units_));
     TF_RETURN_IF_ERROR(ReadKernel("kernel", "features", &features_));
     TF_RETURN_IF_ERROR(ReadKernel("recurrent_kernel", "units", &units_));
@@ -58,7 +58,7 @@ class LayerShapes {
   absl::Status ReadState(const char* name) {
     return Merge(name, "[batch, units]", {&batch_, &units_});
   }
-  // Any shape will do if there is no cell state.
+  // Accepts any shape if there is no cell state.
   absl::Status ReadCellState(const char* name) {
     return has_cell_state() ? ReadState(name) : absl::OkStatus();
   }
@@ -79,7 +79,8 @@ class LayerShapes {
   ShapeHandle Sequences() const {
     return c_->MakeShape({batch_, time_, features_});
   }
-  // Of a cell state or its gradient: that of initial_c, whatever that is.
+  // The shape of a cell state or its gradient. Without a cell state, the shape
+  // of initial_c.
   ShapeHandle CellState() const {
     return has_cell_state() ? State() : InputShape(c_, "initial_c");
   }
@@ -87,7 +88,7 @@ class LayerShapes {
  private:
   std::int64_t num_gates() const { return rnn::TraitsOf(mode_).gates; }
 
-  // Merges an input's dimensions with what is known of them.
+  // Merges the dimensions of an input with dims, and updates these.
   absl::Status Merge(const char* name, const char* meaning,
                      std::initializer_list<DimensionHandle*> dims) {
     std::vector<DimensionHandle> known;
@@ -138,8 +139,8 @@ class LayerShapes {
       return absl::OkStatus();
     }
     return absl::InvalidArgumentError(absl::StrCat(
-        "initial_h must have no more units than can be counted, but is ",
-        c_->DebugString(InputShape(c_, "initial_h"))));
+        "initial_h must have fewer units: ", num_gates(),
+        " * units overflows int64 for units = ", c_->DebugString(units_)));
   }
   absl::Status UnitsFrom(const char* name, DimensionHandle gate_units) {
     if (InferenceContext::ValueKnown(units_) ||
@@ -150,7 +151,8 @@ class LayerShapes {
       return absl::OkStatus();
     }
     return absl::InvalidArgumentError(absl::StrCat(
-        name, " must have a multiple of ", num_gates(), " columns, but is ",
+        name, " must have ", num_gates(), " * units columns, a multiple of ",
+        num_gates(), ", but has the shape ",
         c_->DebugString(InputShape(c_, name))));
   }
 
@@ -176,7 +178,6 @@ absl::Status KerasRnnShape(InferenceContext* c) {
       {c->Vector(is_training ? c->UnknownDim() : c->MakeDim(0))});
 }
 
-// Reads the inputs of the gradient op.
 absl::Status ReadBackpropInputs(LayerShapes* shapes) {
   TF_RETURN_IF_ERROR(shapes->Read());
   TF_RETURN_IF_ERROR(shapes->ReadOutputs("outputs_backprop"));
@@ -199,31 +200,29 @@ absl::Status KerasRnnBackpropShape(InferenceContext* c) {
 }
 
 constexpr char kInputsDoc[] = R"doc(
-sequences: [batch, time, features].
-mask: Which steps to take, [batch, time]; of no elements to take all. At a step
-  that is left out the state stays, and the output is that of the step before,
-  or zeros if there is none.
-initial_h: The hidden state before the first step, [batch, units].
-initial_c: The cell state before the first step, [batch, units]; ignored where
-  rnn_mode is not lstm.
-kernel: What the inputs are multiplied by, [features, gates * units]. The gates
-  are in Keras's order: lstm input, forget, new cell, output; gru update, reset,
-  new.
-recurrent_kernel: What the hidden state is multiplied by,
-  [units, gates * units].
-bias: [gates * units], where rnn_mode is gru [2, gates * units]: that of the
-  input and that of the hidden state; of no elements for zeros.
+sequences: The input sequences, [batch, time, features].
+mask: True for the steps to use, [batch, time]; empty to use all. A masked step
+  keeps the state, and its output is the output of the previous step, or zeros
+  if there is none.
+initial_h: The initial hidden state, [batch, units].
+initial_c: The initial cell state, [batch, units]. Ignored unless rnn_mode is
+  lstm.
+kernel: The weights of the inputs, [features, gates * units]. Gates in Keras
+  order: lstm input, forget, cell candidate, output; gru update, reset,
+  candidate.
+recurrent_kernel: The weights of the hidden state, [units, gates * units].
+bias: The biases, [gates * units]. For gru [2, gates * units]: the input bias
+  and the recurrent bias. Empty for no bias.
 )doc";
 
 constexpr char kAttributesDoc[] = R"doc(
-rnn_mode: The kind of the cell. That of a gru has the reset gate after the
-  product, as Keras's reset_after says.
-activation: What an lstm or a gru activates its state with.
-recurrent_activation: What an lstm or a gru activates its gates with.
-go_backwards: Whether to take the steps from the last to the first; the outputs
-  are in the order in which they are taken.
-return_sequences: Whether the outputs of all steps are wanted, or the last one.
-zero_output_for_mask: Whether the output of a step that is left out is zeros.
+rnn_mode: The cell type. gru is the Keras GRU with reset_after=True.
+activation: The state activation of an lstm or gru.
+recurrent_activation: The gate activation of an lstm or gru.
+go_backwards: Whether to process the steps from last to first. The outputs are
+  in processing order.
+return_sequences: Whether to return the outputs of all steps or only the last.
+zero_output_for_mask: Whether the output of a masked step is zeros.
 )doc";
 
 // The names in rnn::ActivationNames().
@@ -253,18 +252,16 @@ REGISTER_OP("TfRnnOps>KerasRNN")
     .KERAS_RNN_ATTRIBUTES.Attr("is_training: bool = true")
     .SetShapeFn(KerasRnnShape)
     .Doc(absl::StrCat(R"doc(
-Computes a layer of Keras's, LSTM, GRU or SimpleRNN, with its weights as Keras
-has them.
+Computes a Keras LSTM, GRU or SimpleRNN layer from its Keras weights.
 )doc",
                       kInputsDoc, R"doc(
-outputs: The outputs of the steps, [batch, time, units]; where return_sequences
-  is false that of the last, [batch, units].
-final_h: The hidden state after the last step, of the shape of initial_h.
-final_c: The cell state after the last step, of the shape of initial_c; 0 where
-  rnn_mode is not lstm.
-reserve_space: What the gradient op needs; of no elements where is_training is
-  false.
-is_training: Whether the op is to have a gradient.
+outputs: The outputs of all steps, [batch, time, units], or of the last step,
+  [batch, units], if return_sequences is false.
+final_h: The final hidden state, same shape as initial_h.
+final_c: The final cell state, same shape as initial_c; 0 unless rnn_mode is
+  lstm.
+reserve_space: Data for the gradient op, a vector; empty unless is_training.
+is_training: Whether to fill reserve_space, which the gradient op requires.
 )doc",
                       kAttributesDoc));
 
@@ -290,20 +287,19 @@ REGISTER_OP("TfRnnOps>KerasRNNBackprop")
     .KERAS_RNN_ATTRIBUTES.SetShapeFn(KerasRnnBackpropShape)
     .Doc(absl::StrCat("Computes the gradients of KerasRNN.\n", kInputsDoc,
                       R"doc(
-outputs_backprop: Gradient with respect to outputs, of its shape.
-final_h_backprop: Gradient with respect to final_h, of its shape.
-final_c_backprop: Gradient with respect to final_c, of its shape. Ignored where
-  rnn_mode is not lstm.
-reserve_space: As KerasRNN gave it, with is_training = true and the same
+outputs_backprop: Gradient with respect to outputs.
+final_h_backprop: Gradient with respect to final_h.
+final_c_backprop: Gradient with respect to final_c. Ignored unless rnn_mode is
+  lstm.
+reserve_space: Output of KerasRNN with is_training = true and the same
   attributes.
-sequences_backprop: Gradient with respect to sequences, of its shape.
-initial_h_backprop: Gradient with respect to initial_h, of its shape.
-initial_c_backprop: Gradient with respect to initial_c, of its shape; 0 where
-  rnn_mode is not lstm.
-kernel_backprop: Gradient with respect to kernel, of its shape.
-recurrent_kernel_backprop: Gradient with respect to recurrent_kernel, of its
-  shape.
-bias_backprop: Gradient with respect to bias, of its shape.
+sequences_backprop: Gradient with respect to sequences.
+initial_h_backprop: Gradient with respect to initial_h.
+initial_c_backprop: Gradient with respect to initial_c; 0 unless rnn_mode is
+  lstm.
+kernel_backprop: Gradient with respect to kernel.
+recurrent_kernel_backprop: Gradient with respect to recurrent_kernel.
+bias_backprop: Gradient with respect to bias.
 )doc",
                       kAttributesDoc));
 

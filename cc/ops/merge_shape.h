@@ -1,4 +1,4 @@
-// How shape functions compare a shape with the one that it should be.
+// Shape checks for shape functions.
 
 #ifndef TF_RNN_OPS_CC_OPS_MERGE_SHAPE_H_
 #define TF_RNN_OPS_CC_OPS_MERGE_SHAPE_H_
@@ -12,7 +12,7 @@
 
 namespace tf_rnn_ops {
 
-// The shape of the first tensor of an input; unknown where there is none.
+// The shape of the first tensor of an input; unknown if there is none.
 inline tensorflow::shape_inference::ShapeHandle InputShape(
     tensorflow::shape_inference::InferenceContext* c, const char* name) {
   std::vector<tensorflow::shape_inference::ShapeHandle> shapes;
@@ -20,17 +20,17 @@ inline tensorflow::shape_inference::ShapeHandle InputShape(
   return status.ok() ? shapes[0] : c->UnknownShape();
 }
 
-// Merges the shape of the argument `name` with the one that it should have.
-// meaning: what the expected shape's dimensions are, for the error message.
+// Merges the shape of the argument `name` with the expected shape.
+// meaning: the names of the expected dimensions, for the error message.
 inline absl::Status MergeShape(
     tensorflow::shape_inference::InferenceContext* c, absl::string_view name,
     absl::string_view meaning, tensorflow::shape_inference::ShapeHandle actual,
     tensorflow::shape_inference::ShapeHandle expected,
     tensorflow::shape_inference::ShapeHandle* merged) {
   if (c->Merge(actual, expected, merged).ok()) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat(name, " must be ", meaning, " = ", c->DebugString(expected),
-                   ", but is ", c->DebugString(actual)));
+  return absl::InvalidArgumentError(absl::StrCat(
+      name, " must have the shape ", meaning, " = ", c->DebugString(expected),
+      ", but has ", c->DebugString(actual)));
 }
 
 }  // namespace tf_rnn_ops

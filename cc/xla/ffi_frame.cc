@@ -16,7 +16,7 @@
 namespace tf_rnn_ops {
 namespace {
 
-// Releases an error of XLA's, if there is one. Returns whether there was none.
+// Returns whether there is no error. Destroys the error if there is one.
 bool IsOk(const XLA_FFI_Api& api, XLA_FFI_Error* error) {
   if (error == nullptr) return true;
   XLA_FFI_Error_Destroy_Args args{};
@@ -26,7 +26,7 @@ bool IsOk(const XLA_FFI_Api& api, XLA_FFI_Error* error) {
   return false;
 }
 
-// How many threads XLA's pool has; 0 if it gives none.
+// The number of threads of XLA's pool; 0 if there is no pool.
 std::int64_t NumPoolThreads(const XLA_FFI_CallFrame& call) {
   std::int64_t num_threads = 0;
   XLA_FFI_ThreadPool_NumThreads_Args args{};
@@ -38,8 +38,8 @@ std::int64_t NumPoolThreads(const XLA_FFI_CallFrame& call) {
   return ok ? num_threads : 0;
 }
 
-// Hands a closure to XLA's pool. If that refuses it, the calling thread does
-// the work alone.
+// Hands a closure to XLA's pool. If the pool rejects it, the calling thread
+// does the work alone.
 void ScheduleOnPool(const XLA_FFI_CallFrame& call,
                     std::function<void()> closure) {
   auto task = std::make_unique<std::function<void()>>(std::move(closure));
@@ -73,7 +73,7 @@ constexpr TypeTraits kTypes[] = {
     {XLA_FFI_DataType_F64, "float64", 8},
 };
 
-// Null if no argument of ours has the type.
+// Null for a type that no argument of the ops has.
 const TypeTraits* FindTypeTraits(XLA_FFI_DataType type) {
   const auto traits =
       std::find_if(std::begin(kTypes), std::end(kTypes),
@@ -83,10 +83,24 @@ const TypeTraits* FindTypeTraits(XLA_FFI_DataType type) {
 
 std::string NameOf(XLA_FFI_DataType type) {
   const TypeTraits* traits = FindTypeTraits(type);
-  return traits ? traits->name : rnn::Join("XLA's type ", type);
+  return traits ? traits->name : rnn::Join("XLA_FFI_DataType ", type);
 }
 
-// Such as "float32 or float64".
+std::string NameOf(XLA_FFI_AttrType type) {
+  switch (type) {
+    case XLA_FFI_AttrType_ARRAY:
+      return "an array";
+    case XLA_FFI_AttrType_DICTIONARY:
+      return "a dictionary";
+    case XLA_FFI_AttrType_SCALAR:
+      return "a scalar";
+    case XLA_FFI_AttrType_STRING:
+      return "a string";
+  }
+  return rnn::Join("XLA_FFI_AttrType ", type);
+}
+
+// For example "float32 or float64".
 std::string NamesOf(ElementTypes types) {
   std::string names;
   for (const TypeTraits& traits : kTypes) {
@@ -100,21 +114,24 @@ std::string NamesOf(const std::vector<Argument>& arguments) {
   std::string names;
   for (const Argument& argument : arguments) {
     names += (names.empty() ? "" : ", ") + std::string(argument.name);
+    if (argument.count != nullptr) {
+      names += rnn::Join(" (", argument.count, " arrays)");
+    }
   }
   return names;
 }
 
-// Asks for large pages in memory that is about to be written to. Where XLA
-// allocates many arrays at once, it returns them to the system after each run,
-// and the next run's first write to each page waits for the system.
-void AskForHugePages(void* memory, std::int64_t num_bytes) {
+// Requests huge pages for memory that will be written. If XLA allocates many
+// arrays at once, it returns them to the system after each run, so the next run
+// faults on its first write to each page.
+void RequestHugePages(void* memory, std::int64_t num_bytes) {
   constexpr std::uintptr_t kHugePage = std::uintptr_t{2} << 20;
-  constexpr std::uintptr_t kWorthAsking = 4 * kHugePage;
+  constexpr std::uintptr_t kMinSize = 4 * kHugePage;
   const auto begin = reinterpret_cast<std::uintptr_t>(memory);
   const std::uintptr_t first = (begin + kHugePage - 1) / kHugePage * kHugePage;
   const std::uintptr_t end = (begin + num_bytes) / kHugePage * kHugePage;
-  if (end < first + kWorthAsking) return;
-  // A system that has none goes on as before.
+  if (end < first + kMinSize) return;
+  // Ignores failure: huge pages are only an optimization.
   madvise(reinterpret_cast<void*>(first), end - first, MADV_HUGEPAGE);
 }
 
@@ -153,11 +170,14 @@ Status FfiAttributes::Find(const char* name, XLA_FFI_AttrType type,
                            const void** attribute) const {
   const std::int64_t index = Find(name);
   if (index < 0) {
-    return InvalidArgument("The attribute ", name, " must be given, a ",
+    return InvalidArgument("The attribute ", name,
+                           " is missing, but must be given with the type ",
                            type_name);
   }
   if (attributes_.types[index] != type) {
-    return InvalidArgument("The attribute ", name, " must be a ", type_name);
+    return InvalidArgument("The attribute ", name, " must be of type ",
+                           type_name, ", but is ",
+                           NameOf(attributes_.types[index]));
   }
   *attribute = attributes_.attrs[index];
   return Status();
@@ -171,8 +191,9 @@ Status FfiAttributes::GetScalar(const char* name, XLA_FFI_DataType type,
       Find(name, XLA_FFI_AttrType_SCALAR, type_name, &attribute));
   const auto* scalar = static_cast<const XLA_FFI_Scalar*>(attribute);
   if (scalar->dtype != type) {
-    return InvalidArgument("The attribute ", name, " must be a ", type_name,
-                           ", but is of type ", NameOf(scalar->dtype));
+    return InvalidArgument("The attribute ", name, " must be of type ",
+                           type_name, ", but is of type ",
+                           NameOf(scalar->dtype));
   }
   std::memcpy(value, scalar->value, sizeof(T));
   return Status();
@@ -238,8 +259,8 @@ Status FfiFrame::Init() {
   return CheckBuffers(outputs_);
 }
 
-// Finds which buffers are those of which argument.
-// what: what the buffers are.
+// Assigns the buffers to the arguments.
+// what: "operands" or "results", for the error message.
 Status FfiFrame::Place(const std::vector<Argument>& arguments, const char* what,
                        void** buffers, std::int64_t num_buffers,
                        std::vector<Buffers>* placed) const {
@@ -260,9 +281,9 @@ Status FfiFrame::Place(const std::vector<Argument>& arguments, const char* what,
     num_placed += count;
   }
   if (num_placed == num_buffers) return Status();
-  return InvalidArgument("The ", what, " of ", op_.name, " must be ",
-                         NamesOf(arguments), ", but there are ", num_buffers,
-                         " of them");
+  return InvalidArgument("A call of ", op_.name, " must have the ", what, " ",
+                         NamesOf(arguments), ", but has ", num_buffers, " ",
+                         what);
 }
 
 Status FfiFrame::CheckBuffers(const std::vector<Buffers>& placed) const {
@@ -275,13 +296,14 @@ Status FfiFrame::CheckBuffers(const std::vector<Buffers>& placed) const {
       const XLA_FFI_DataType type = first[i]->dtype;
       if (FindTypeTraits(type) == nullptr || !(types & SetOf(type))) {
         return InvalidArgument(argument->name, " must be of type ",
-                               NamesOf(types), ", but is ", NameOf(type));
+                               NamesOf(types), ", but is of type ",
+                               NameOf(type));
       }
       const Array array = ArrayOf(*first[i]);
       if (array.num_elements < 0) {
         return InvalidArgument(argument->name,
-                               " must have no more elements than can be "
-                               "counted, but is ",
+                               " must have fewer elements: their number "
+                               "overflows int64 for the shape ",
                                array.shape.ToString());
       }
     }
@@ -325,11 +347,11 @@ Status FfiFrame::MakeOutputs(const char* name, const std::vector<Shape>& shapes,
     arrays->push_back(ArrayOf(*buffers.first[i]));
     const Array& array = arrays->back();
     if (!array.shape.Fits(shapes[i])) {
-      return InvalidArgument("The result ", name, " must be given as ",
-                             shapes[i].ToString(), ", but is ",
-                             array.shape.ToString());
+      return InvalidArgument(
+          "The result ", name, " must be declared with the shape ",
+          shapes[i].ToString(), ", but has ", array.shape.ToString());
     }
-    AskForHugePages(array.data, array.num_bytes);
+    RequestHugePages(array.data, array.num_bytes);
   }
   return Status();
 }
@@ -346,17 +368,17 @@ bool FfiFrame::IsWanted(const char* output) const {
 
 Status FfiFrame::MakeScratch(std::int64_t num_bytes, void** memory) {
   constexpr std::int64_t kAlignment = 64;
-  // A multiple of the alignment; that of nothing is something.
+  // A positive multiple of the alignment, even for 0 bytes.
   const std::uint64_t rounded =
       (static_cast<std::uint64_t>(num_bytes) / kAlignment + 1) * kAlignment;
   *memory = std::aligned_alloc(kAlignment, rounded);
   if (*memory == nullptr) {
     return Status(StatusCode::kResourceExhausted,
-                  rnn::Join(op_.name, " needs ", num_bytes,
-                            " bytes of memory, which there are not"));
+                  rnn::Join(op_.name, " could not allocate ", num_bytes,
+                            " bytes of scratch memory"));
   }
   scratch_.emplace_back(*memory);
-  AskForHugePages(*memory, num_bytes);
+  RequestHugePages(*memory, num_bytes);
   return Status();
 }
 

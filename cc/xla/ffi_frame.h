@@ -1,4 +1,4 @@
-// A call of an op by XLA's foreign function interface (FFI).
+// A call of an op through XLA's foreign function interface (FFI).
 
 #ifndef TF_RNN_OPS_CC_XLA_FFI_FRAME_H_
 #define TF_RNN_OPS_CC_XLA_FFI_FRAME_H_
@@ -50,7 +50,7 @@ class FfiFrame final : public CallFrame {
   FfiFrame(const OpDefinition& op, const XLA_FFI_CallFrame& call)
       : op_(op), call_(call) {}
 
-  // Checks how many operands and results there are, and of which types.
+  // Checks the number and types of the operands and results.
   Status Init();
 
   // The type that the op runs on.
@@ -63,15 +63,14 @@ class FfiFrame final : public CallFrame {
   int NumOutputs(const char* name) const override;
   Status MakeOutputs(const char* name, const std::vector<Shape>& shapes,
                      std::vector<Array>* arrays) override;
-  // XLA does not know which results nothing reads: the attribute
-  // unwanted_outputs may name some, which are then arrays of any shape that are
-  // not written to.
+  // XLA does not know which results are unused. The attribute unwanted_outputs
+  // may name some. These are arrays of any shape and are not written to.
   bool IsWanted(const char* output) const override;
   Status MakeScratch(std::int64_t num_bytes, void** memory) override;
   Threads FindThreads() override;
 
  private:
-  // An argument's buffers.
+  // The buffers of an argument.
   struct Buffers {
     const Argument* argument;
     const XLA_FFI_Buffer* const* first;

@@ -14,7 +14,7 @@
 namespace tf_rnn_ops {
 namespace {
 
-// The error that XLA is given; null if there is none.
+// Converts a status to an error of XLA; null for OK.
 XLA_FFI_Error* ToError(const XLA_FFI_Api& api, const Status& status) {
   if (status.ok()) return nullptr;
   XLA_FFI_Error_Create_Args args{};
@@ -24,13 +24,14 @@ XLA_FFI_Error* ToError(const XLA_FFI_Api& api, const Status& status) {
   return api.XLA_FFI_Error_Create(&args);
 }
 
-// What a handler keeps: the op for each type that it runs on.
+// The state of a handler: the op for each type that it supports.
 using State = std::map<XLA_FFI_DataType, std::unique_ptr<Op>>;
 
-// The type of the state. Each XLA in the process numbers it anew.
+// The type ID of the state. Each instance of XLA in the process assigns its
+// own.
 class StateTypes {
  public:
-  // Registers the type with an XLA that does not know it.
+  // Finds the type ID. Registers the type with the instance of XLA if needed.
   XLA_FFI_Error* Find(const XLA_FFI_Api& api, XLA_FFI_TypeId** type) {
     static constexpr char kName[] = "tf_rnn_ops.Op";
     const std::lock_guard<std::mutex> guard(mutex_);
@@ -60,7 +61,7 @@ StateTypes& Types() {
   return *types;
 }
 
-// Says which version of the interface the handler speaks.
+// Reports the version of the interface that the handler implements.
 void Describe(const XLA_FFI_Metadata_Extension& extension) {
   XLA_FFI_Metadata& metadata = *extension.metadata;
   metadata.api_version.major_version = XLA_FFI_API_MAJOR;
@@ -99,7 +100,7 @@ XLA_FFI_Error* Execute(const OpDefinition& definition,
   FfiFrame frame(definition, call);
   Status status = frame.Init();
   if (status.ok()) {
-    // A frame of another type is refused.
+    // Init rejects other types.
     status = (*static_cast<State*>(args.state))[frame.type()]->Run(&frame);
   }
   return ToError(api, status);

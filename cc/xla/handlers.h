@@ -1,5 +1,5 @@
-// The handlers of XLA's foreign function interface: one C function per op, for
-// any XLA program that registers it for the stages instantiate and execute.
+// The handlers for XLA's foreign function interface: one C function per op. An
+// XLA program registers it for the stages instantiate and execute.
 
 #ifndef TF_RNN_OPS_CC_XLA_HANDLERS_H_
 #define TF_RNN_OPS_CC_XLA_HANDLERS_H_
@@ -9,8 +9,8 @@
 
 namespace tf_rnn_ops {
 
-// Makes an op when a program is loaded, which lives as long as that, and runs
-// it when the program does.
+// Creates the op when a program is loaded, and runs it when the program runs.
+// The op lives as long as the program.
 XLA_FFI_Error* Handle(const OpDefinition& op, XLA_FFI_CallFrame* call);
 
 }  // namespace tf_rnn_ops

@@ -1,5 +1,5 @@
-// The handlers as XLA calls them, without XLA: what they make of calls that are
-// right and of calls that are wrong in one place.
+// Calls the handlers as XLA does, but without XLA: with valid calls and with
+// calls that are invalid in one place.
 
 #include "cc/xla/handlers.h"
 
@@ -27,7 +27,7 @@ struct XLA_FFI_Error {
   XLA_FFI_Error_Code code;
 };
 
-// What a handler knows of the program that calls it.
+// The handler's view of the program that calls it.
 struct XLA_FFI_ExecutionContext {
   void* state = nullptr;
   void (*delete_state)(void*) = nullptr;
@@ -41,7 +41,7 @@ namespace {
 
 using Shape = std::vector<std::int64_t>;
 
-// ------------------------------------------------------------ a small XLA
+// ------------------------------------------------------------ a fake XLA
 
 void (*registered_deleter)(void*) = nullptr;
 
@@ -91,7 +91,8 @@ const XLA_FFI_Api& FakeApi() {
   return api;
 }
 
-// An array, in memory of its size so that the sanitizers see what lies beyond.
+// An array, in memory of exactly its size so that sanitizers detect accesses
+// beyond it.
 struct Buffer {
   Buffer(XLA_FFI_DataType type, Shape shape)
       : type(type), shape(std::move(shape)) {
@@ -131,7 +132,7 @@ struct Buffer {
 
 using Attribute = std::variant<bool, std::int64_t, float, std::string>;
 
-// One op in a program: its attributes, and what it is called with.
+// One op in a program: its attributes, operands and results.
 struct Call {
   const OpDefinition* op;
   std::map<std::string, Attribute> attributes;
@@ -140,14 +141,13 @@ struct Call {
   int num_threads = 0;
   bool takes_tasks = true;
 
-  // Loads the program and runs it. Returns the error's message; empty if there
-  // is none.
+  // Loads and runs the program. Returns the error message; empty if there is no
+  // error.
   std::string Run(int times = 1) {
     return Run([] { return ""; }, times);
   }
 
-  // Does so, and something else before the program is let go. Returns the first
-  // error.
+  // Calls `then` before unloading the program. Returns the first error.
   std::string Run(const std::function<std::string()>& then, int times = 1) {
     XLA_FFI_ExecutionContext context;
     context.num_threads = num_threads;
@@ -239,13 +239,13 @@ struct Call {
   };
 };
 
-// ------------------------------------------------------- calls that are right
+// ------------------------------------------------------------- valid calls
 
 constexpr std::int64_t kTime = 3, kBatch = 2, kInput = 4, kUnits = 5;
 constexpr std::int64_t kLayers = 2;
 constexpr float kDropout = 0.5f;
 
-// Two LSTM layers, or one of Keras's.
+// Two LSTM layers, or one Keras LSTM layer.
 rnn::RnnConfig Config(bool is_keras) {
   return {rnn::RnnMode::kLstm,
           /*skip_input=*/false,
@@ -266,7 +266,7 @@ bool EndsWith(const std::string& text, const std::string& end) {
          text.compare(text.size() - end.size(), end.size(), end) == 0;
 }
 
-// The shapes of what has an argument's name; one for each array of a list.
+// The shapes of an argument, one for each array of a list.
 std::vector<Shape> ShapesOf(const OpDefinition& op, std::string name) {
   for (const char* suffix : {"_grad", "_backprop"}) {
     if (EndsWith(name, suffix)) name.resize(name.size() - strlen(suffix));
@@ -322,7 +322,7 @@ std::vector<Shape> ShapesOf(const OpDefinition& op, std::string name) {
   return {is_network ? Shape{kLayers, kBatch, kUnits} : Shape{kBatch, kUnits}};
 }
 
-// The type of an argument: the first that it may be, or that of the op.
+// The type of an argument: the first allowed one, or the type of the op.
 XLA_FFI_DataType TypeOf(const Argument& argument, XLA_FFI_DataType type_of_op) {
   for (int type = 0; type < 32; ++type) {
     const auto each = static_cast<XLA_FFI_DataType>(type);
@@ -371,8 +371,8 @@ std::map<std::string, Attribute> AttributesOf(const OpDefinition& op) {
           {"num_params_biases", layout.num_biases()}};
 }
 
-// Calls of all ops, each given what those before it made. Their results are
-// made.
+// Runs calls of all ops. Operands are the results of earlier calls where
+// available.
 std::vector<Call> RunAll() {
   std::map<std::string, Buffer> made;
   std::vector<Call> calls;
@@ -438,7 +438,7 @@ TEST(HandlersTest, RunEveryOp) {
   }
 }
 
-TEST(HandlersTest, MakeTheSameBitsForAnyNumberOfThreads) {
+TEST(HandlersTest, ReturnTheSameBitsForAnyNumberOfThreads) {
   for (const Call& call : AllCalls()) {
     Call again = call;
     again.num_threads = 4;
@@ -450,8 +450,9 @@ TEST(HandlersTest, MakeTheSameBitsForAnyNumberOfThreads) {
   }
 }
 
-// Seeds repeat when a program is loaded again, not when it runs again.
-TEST(HandlersTest, DrawAnewInEachRun) {
+// The random numbers repeat when a program is loaded again, not when it runs
+// again.
+TEST(HandlersTest, DrawNewMasksInEachRun) {
   for (const Call& call : AllCalls()) {
     if (std::string(call.op->name) != "CudnnRNNV3") continue;
     Call again = call;
@@ -463,8 +464,8 @@ TEST(HandlersTest, DrawAnewInEachRun) {
   }
 }
 
-// Programs that name one stream draw from it in turn, whatever their shapes.
-TEST(HandlersTest, DrawFromOneStreamIfTheyNameIt) {
+// Programs that name the same stream share it, for any shapes.
+TEST(HandlersTest, ShareTheStreamThatTheyName) {
   for (const Call& call : AllCalls()) {
     if (std::string(call.op->name) != "CudnnRNNV3") continue;
     Call twice = call, first = call, second = call;
@@ -474,13 +475,13 @@ TEST(HandlersTest, DrawFromOneStreamIfTheyNameIt) {
     EXPECT_EQ(first.Run([&] { return second.Run(); }), "");
     EXPECT_EQ(first.results[0].memory, call.results[0].memory);
     EXPECT_EQ(second.results[0].memory, twice.results[0].memory);
-    // Where no program has it any more, it begins anew.
+    // The stream restarts when no program uses it any more.
     EXPECT_EQ(second.Run(), "");
     EXPECT_EQ(second.results[0].memory, call.results[0].memory);
   }
 }
 
-// Changes each operand or result in one place.
+// Calls body for each change of the shape of one operand or result.
 void ForEachChanged(const Call& call, std::vector<Buffer> Call::* buffers,
                     const std::function<void(const Buffer&, Call)>& body) {
   for (std::size_t i = 0; i < (call.*buffers).size(); ++i) {
@@ -503,7 +504,7 @@ void ForEachChanged(const Call& call, std::vector<Buffer> Call::* buffers,
   }
 }
 
-TEST(HandlersTest, RefuseOperandsOfOtherShapes) {
+TEST(HandlersTest, RejectWrongOperandShapes) {
   for (const Call& call : AllCalls()) {
     std::size_t i = 0;
     for (const Argument& argument : call.op->inputs) {
@@ -512,7 +513,7 @@ TEST(HandlersTest, RefuseOperandsOfOtherShapes) {
     ASSERT_EQ(i, call.operands.size());
     ForEachChanged(call, &Call::operands,
                    [&](const Buffer& buffer, Call changed) {
-                     // The CPU does not look at the header on the host.
+                     // The CPU ignores host_reserved.
                      if (buffer.type == XLA_FFI_DataType_S8) return;
                      const std::string error = changed.Run();
                      EXPECT_TRUE(NamesAnArgument(*call.op, error))
@@ -521,17 +522,18 @@ TEST(HandlersTest, RefuseOperandsOfOtherShapes) {
   }
 }
 
-TEST(HandlersTest, RefuseResultsOfOtherShapes) {
+TEST(HandlersTest, RejectWrongResultShapes) {
   for (const Call& call : AllCalls()) {
     ForEachChanged(call, &Call::results, [&](const Buffer&, Call changed) {
       const std::string error = changed.Run();
-      EXPECT_NE(error.find("must be given as"), std::string::npos)
+      EXPECT_NE(error.find("must be declared with the shape"),
+                std::string::npos)
           << call.op->name << ": " << error;
     });
   }
 }
 
-TEST(HandlersTest, RefuseOtherTypes) {
+TEST(HandlersTest, RejectWrongTypes) {
   for (const Call& call : AllCalls()) {
     for (auto buffers : {&Call::operands, &Call::results}) {
       for (std::size_t i = 0; i < (call.*buffers).size(); ++i) {
@@ -540,7 +542,7 @@ TEST(HandlersTest, RefuseOtherTypes) {
           const Shape& shape = (call.*buffers)[i].shape;
           (changed.*buffers)[i] = Buffer(type, shape);
           const std::string error = changed.Run();
-          // Masks may be of float64.
+          // The masks may have type float64.
           if (error.empty() && buffers == &Call::results) continue;
           EXPECT_NE(error.find("type"), std::string::npos)
               << call.op->name << ": " << error;
@@ -550,7 +552,7 @@ TEST(HandlersTest, RefuseOtherTypes) {
   }
 }
 
-TEST(HandlersTest, RefuseOtherNumbersOfArrays) {
+TEST(HandlersTest, RejectWrongNumbersOfArrays) {
   for (const Call& call : AllCalls()) {
     for (auto buffers : {&Call::operands, &Call::results}) {
       Call fewer = call;
@@ -566,7 +568,7 @@ TEST(HandlersTest, RefuseOtherNumbersOfArrays) {
   }
 }
 
-TEST(HandlersTest, RefuseMissingAttributesAndThoseOfOtherTypes) {
+TEST(HandlersTest, RejectMissingAttributesAndWrongTypes) {
   for (const Call& call : AllCalls()) {
     for (const auto& [name, value] : call.attributes) {
       Call missing = call;
@@ -588,7 +590,7 @@ TEST(HandlersTest, RefuseMissingAttributesAndThoseOfOtherTypes) {
   }
 }
 
-TEST(HandlersTest, RefuseNamesThatNoAttributeHas) {
+TEST(HandlersTest, RejectInvalidAttributeValues) {
   for (const Call& call : AllCalls()) {
     for (const auto& [name, value] : call.attributes) {
       if (!std::holds_alternative<std::string>(value) || name == "skip") {
@@ -604,7 +606,7 @@ TEST(HandlersTest, RefuseNamesThatNoAttributeHas) {
   }
 }
 
-TEST(HandlersTest, RefuseLengthsAndReserveSpacesOfOthers) {
+TEST(HandlersTest, RejectInvalidLengthsAndReserveSpaces) {
   for (const Call& call : AllCalls()) {
     std::size_t i = 0;
     for (const Argument& argument : call.op->inputs) {
@@ -620,7 +622,7 @@ TEST(HandlersTest, RefuseLengthsAndReserveSpacesOfOthers) {
   }
 }
 
-TEST(HandlersTest, RefuseTypesThatNoOpRunsOn) {
+TEST(HandlersTest, RejectUnsupportedTypes) {
   for (const Call& call : AllCalls()) {
     Call changed = call;
     for (auto buffers : {&Call::operands, &Call::results}) {
@@ -633,7 +635,7 @@ TEST(HandlersTest, RefuseTypesThatNoOpRunsOn) {
   }
 }
 
-TEST(HandlersTest, RefuseListsOfOtherLengths) {
+TEST(HandlersTest, RejectWrongListLengths) {
   for (const Call& call : AllCalls()) {
     for (const auto* arguments : {&call.op->inputs, &call.op->outputs}) {
       for (const Argument& argument : *arguments) {
@@ -649,29 +651,29 @@ TEST(HandlersTest, RefuseListsOfOtherLengths) {
   }
 }
 
-TEST(HandlersTest, RefuseMoreElementsThanCanBeCounted) {
+TEST(HandlersTest, RejectOverflowingShapes) {
   for (const Call& call : AllCalls()) {
     Call changed = call;
     changed.operands[0].shape = {INT64_MAX, 2, 0};
-    EXPECT_NE(changed.Run().find(" must have no more elements than can be"),
+    EXPECT_NE(changed.Run().find(" must have fewer elements: "),
               std::string::npos)
         << call.op->name;
   }
 }
 
-TEST(HandlersTest, RefuseElementsThatStartAnywhere) {
+TEST(HandlersTest, RejectUnalignedElements) {
   for (const Call& call : AllCalls()) {
     Call changed = call;
     Buffer& buffer = changed.operands[0];
     buffer.memory.insert(buffer.memory.begin(), 1, 0);
     buffer.shift = 1;
-    EXPECT_NE(changed.Run().find(" must start at a multiple of 4 bytes"),
+    EXPECT_NE(changed.Run().find(" must be aligned to 4 bytes"),
               std::string::npos)
         << call.op->name;
   }
 }
 
-TEST(HandlersTest, RunAloneIfThePoolTakesNoTasks) {
+TEST(HandlersTest, RunAloneIfThePoolRejectsTasks) {
   for (const Call& call : AllCalls()) {
     Call again = call;
     again.num_threads = 4;
@@ -681,7 +683,7 @@ TEST(HandlersTest, RunAloneIfThePoolTakesNoTasks) {
   }
 }
 
-TEST(HandlersTest, SayWhichVersionTheySpeak) {
+TEST(HandlersTest, ReportTheApiVersion) {
   for (const OpDefinition& op : TfRnnOps_FfiOps()) {
     XLA_FFI_Metadata metadata{};
     metadata.api_version.minor_version = -1;

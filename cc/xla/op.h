@@ -1,4 +1,4 @@
-// The ops that XLA calls, and what they are given and make.
+// The ops that XLA calls, and their inputs and outputs.
 
 #ifndef TF_RNN_OPS_CC_XLA_OP_H_
 #define TF_RNN_OPS_CC_XLA_OP_H_
@@ -16,20 +16,19 @@ using ElementTypes = std::uint64_t;
 constexpr ElementTypes SetOf(XLA_FFI_DataType type) {
   return ElementTypes{1} << type;
 }
-// No type of its own, but that which the op runs on.
+// For an argument that has the type that the op runs on.
 constexpr ElementTypes kTypeOfOp = 0;
 
-// The attribute of a call that names outputs that need not be made, a list of
-// strings.
+// The attribute of a call that lists the names of outputs not to compute.
 constexpr char kUnwantedOutputs[] = "unwanted_outputs";
 
-// An input or output, as the op's definition in cc/ops has it.
+// An input or output, as in the op definition in cc/ops.
 struct Argument {
   const char* name;
   ElementTypes types = kTypeOfOp;
-  // The attribute that counts the arrays of a list; null if there is one array.
+  // For a list, the attribute with the number of its arrays; else null.
   const char* count = nullptr;
-  // Whether sizes of outputs follow from the elements of an input.
+  // Whether sizes of outputs depend on the values of this input.
   bool is_size = false;
 };
 
@@ -56,11 +55,11 @@ struct OpDefinition {
   const char* name;
   std::vector<Argument> inputs;
   std::vector<Argument> outputs;
-  // The symbol of the handler, which it is registered under, too, for the
-  // stages instantiate and execute.
+  // The symbol of the handler. The handler is registered under the same name
+  // for the stages instantiate and execute.
   const char* target;
   XLA_FFI_Handler* handler;
-  // One for each type that the op runs on.
+  // One for each type that the op supports.
   std::vector<const OpEntry*> entries = {};
 
   ElementTypes types() const {
@@ -70,7 +69,7 @@ struct OpDefinition {
   }
 };
 
-// All of them, for a library that is built together with this one.
+// All ops. Only for code that is built together with this library.
 extern "C" __attribute__((visibility("default")))
 const std::vector<OpDefinition>&
 TfRnnOps_FfiOps();

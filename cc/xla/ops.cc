@@ -1,4 +1,4 @@
-// The ops, with the engine for the CPU.
+// The ops, with the CPU engine.
 
 #include "cc/calls/cpu/ops.h"
 
@@ -22,7 +22,7 @@ constexpr ElementTypes kFloatOrDouble =
 
 using Arguments = std::vector<Argument>;
 
-// One list after the other.
+// Concatenates two lists.
 Arguments operator+(Arguments first, const Arguments& second) {
   first.insert(first.end(), second.begin(), second.end());
   return first;
@@ -100,7 +100,7 @@ Arguments LayerInputGradients() {
 
 }  // namespace
 
-// The handler of an op, and what is known of the op.
+// The handler and the definition of an op.
 #define TF_RNN_OPS_HANDLER(op)                                     \
   extern "C" __attribute__((visibility("default"))) XLA_FFI_Error* \
   TfRnnOps_##op(XLA_FFI_CallFrame* call) {                         \

@@ -1,4 +1,4 @@
-// What a program must know that declares the results of a call itself.
+// Sizes for programs that declare the results of a call themselves.
 
 #include <cstdint>
 #include <string>
@@ -27,10 +27,10 @@ std::int64_t SizeOf(const rnn::RnnConfig& config, const rnn::RnnSize& size,
 
 }  // namespace
 
-// The number of elements of KerasRNN's result reserve_space where is_training
-// is true (else there are none), or -1 if there is no such rnn_mode or type, a
-// size is negative, or the elements are more than can be counted.
-// element_bytes: the size of an element of the type that the op runs on.
+// The number of elements of KerasRNN's result reserve_space if is_training is
+// true (0 otherwise). Returns -1 if rnn_mode or element_bytes is invalid, a
+// size is negative, or the number overflows. element_bytes: the size of an
+// element of the type that the op runs on.
 extern "C" __attribute__((visibility("default"))) std::int64_t
 TfRnnOps_KerasRNNReserveSpaceSize(const char* rnn_mode, std::int64_t batch,
                                   std::int64_t time, std::int64_t units,

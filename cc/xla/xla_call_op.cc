@@ -1,4 +1,4 @@
-// How TensorFlow compiles the ops with XLA: to calls of the handlers.
+// Compiles the ops with XLA in TensorFlow, to calls of the handlers.
 
 #include <cstddef>
 #include <cstdint>
@@ -44,8 +44,8 @@
 
 namespace xla::ffi {
 
-// As xla/ffi/ffi_api.h declares it, which includes headers that TensorFlow does
-// not ship. TensorFlow's libraries for Arm export no XLA_FFI_GetApi.
+// Declared in xla/ffi/ffi_api.h, which includes headers that TensorFlow does
+// not ship. TensorFlow's libraries for Arm do not export XLA_FFI_GetApi.
 const XLA_FFI_Api* GetXlaFfiApi();
 
 }  // namespace xla::ffi
@@ -59,8 +59,8 @@ using ::tensorflow::XlaOpKernelContext;
 
 constexpr char kDevice[] = "XLA_CPU_JIT";
 
-// The attribute in MLIR's syntax; empty for those that a handler does not need.
-// type: as the op definition has it.
+// The attribute in MLIR syntax; empty if handlers do not need the type.
+// type: the type in the op definition.
 std::string ToMlir(const std::string& type,
                    const tensorflow::AttrValue& value) {
   if (type == "bool") return value.b() ? "true" : "false";
@@ -81,9 +81,9 @@ std::string ToMlir(const std::string& type,
   return "";
 }
 
-// The stream of dropout masks that all programs draw from that a node is
-// compiled to. Functions that are inlined twice have two nodes of one name of
-// a stream.
+// The attribute that names the stream of dropout masks. All programs that a
+// node is compiled to share it. The name of the node distinguishes nodes with
+// the same stream, which result from inlining a function twice.
 std::string ToMlirStream(const tensorflow::NodeDef& node, std::int64_t stream) {
   const std::size_t hash =
       std::hash<std::string>()(absl::StrCat(stream, "/", node.name()));
@@ -91,8 +91,8 @@ std::string ToMlirStream(const tensorflow::NodeDef& node, std::int64_t stream) {
                       " : i64");
 }
 
-// The attributes of a node, and the names of outputs that it need not make, as
-// a dictionary in MLIR's syntax.
+// The attributes of a node and the names of its unwanted outputs as a
+// dictionary in MLIR syntax.
 std::string ToMlir(const tensorflow::OpDef& op, const tensorflow::NodeDef& node,
                    const std::vector<std::string>& unwanted_outputs) {
   std::vector<std::string> attributes;
@@ -114,9 +114,8 @@ std::string ToMlir(const tensorflow::OpDef& op, const tensorflow::NodeDef& node,
   return absl::StrCat("{", absl::StrJoin(attributes, ", "), "}");
 }
 
-// What is known of a call when it is compiled: shapes, and the values of those
-// inputs that sizes follow from. Where these are all inputs, the results are
-// constants.
+// A call at compile time. Only shapes are known, and the values of inputs that
+// sizes depend on. If these are all inputs, the results are constants.
 class CompiledFrame final : public CallFrame {
  public:
   CompiledFrame(const OpDefinition& definition, XlaOpKernelContext* ctx)
@@ -178,15 +177,16 @@ class CompiledFrame final : public CallFrame {
     return Status();
   }
 
-  // XLA makes all outputs of a call.
+  // XLA computes all outputs of a call.
   bool IsWanted(const char*) const override { return true; }
 
   Status MakeScratch(std::int64_t, void**) override {
-    return Status(StatusCode::kInternal, "The compiler does not run the op.");
+    return Status(StatusCode::kInternal,
+                  "MakeScratch must not be called when XLA compiles the op.");
   }
   Threads FindThreads() override { return Threads(); }
 
-  // What the op made. There are values if has_values() says so.
+  // The outputs of the op. Values exist only if has_values() is true.
   const std::vector<xla::Shape>& output_shapes() const {
     return output_shapes_;
   }
@@ -203,9 +203,11 @@ class CompiledFrame final : public CallFrame {
   absl::Status ReadShape(const char* name, int i, Array* array) {
     TF_ASSIGN_OR_RETURN(const xla::Shape shape, ctx_->InputXlaShape(i));
     if (shape.is_dynamic()) {
-      return absl::UnimplementedError(absl::StrCat(
-          name, " must have a shape that is known when XLA compiles, but is ",
-          shape.ToString()));
+      return absl::UnimplementedError(
+          absl::StrCat(name,
+                       " must have a static shape to be compiled with XLA, but "
+                       "has the shape ",
+                       shape.ToString()));
     }
     *array = ArrayOf(shape);
     return absl::OkStatus();
@@ -271,7 +273,7 @@ class CallOp final : public tensorflow::XlaOpKernel {
     attributes_ = ToMlir(*op, def(), unwanted_outputs_);
   }
 
-  // Checks the shapes as the op itself does, and so finds those of the outputs.
+  // Runs the shape checks of the op, which also determine the output shapes.
   void Compile(XlaOpKernelContext* ctx) override {
     CompiledFrame frame(definition_, ctx);
     OP_REQUIRES_OK(ctx, ToAbslStatus(op_->Run(&frame)));
@@ -285,7 +287,7 @@ class CallOp final : public tensorflow::XlaOpKernel {
   }
 
  private:
-  // Makes the op for the type that it runs on.
+  // Creates the op for its element type.
   absl::Status MakeOp() {
     tensorflow::DataType type = tensorflow::DT_INVALID;
     int begin, end;
@@ -302,17 +304,17 @@ class CallOp final : public tensorflow::XlaOpKernel {
     xla::PrimitiveType xla_type;
     TF_RETURN_IF_ERROR(tensorflow::DataTypeToPrimitiveType(type, &xla_type));
     for (const OpEntry* entry : definition_.entries) {
-      // They are numbered alike.
+      // Both enums have the same values.
       if (static_cast<int>(ToFfiType(entry->type)) != xla_type) continue;
       op_ = entry->make();
       return absl::OkStatus();
     }
     return absl::UnimplementedError(
-        absl::StrCat(definition_.name, " does not run on elements of type ",
+        absl::StrCat(definition_.name, " does not support the element type ",
                      tensorflow::DataTypeString(type)));
   }
 
-  // Finds whether each call draws dropout masks of its own.
+  // Finds whether each call draws new dropout masks.
   Status FindDropout(const Attributes& attributes) {
     if (!attributes.Has("dropout") || !attributes.Has("is_training")) {
       return Status();
@@ -325,7 +327,7 @@ class CallOp final : public tensorflow::XlaOpKernel {
     return Status();
   }
 
-  // Emits the call, of arrays that are laid out as TensorFlow's tensors are.
+  // Emits the call. Its arrays have the layout of TensorFlow tensors.
   absl::Status Call(XlaOpKernelContext* ctx,
                     std::vector<xla::Shape> output_shapes) const {
     std::vector<xla::XlaOp> outputs;
@@ -338,7 +340,7 @@ class CallOp final : public tensorflow::XlaOpKernel {
       xla::LayoutUtil::SetToDefaultLayout(&shape);
       input_shapes.push_back(std::move(shape));
     }
-    // XLA would make one of two equal calls without side effects.
+    // Without side effects, XLA would merge two equal calls.
     const xla::XlaOp call = xla::CustomCallWithLayout(
         ctx->builder(), definition_.target, inputs,
         xla::ShapeUtil::MakeTupleShape(output_shapes), input_shapes,
@@ -352,8 +354,8 @@ class CallOp final : public tensorflow::XlaOpKernel {
     return absl::OkStatus();
   }
 
-  // Has the call give no elements of the outputs that nothing reads. Zeros are
-  // in their place, which XLA does not make if that is so.
+  // Makes unwanted outputs of the call empty and replaces them by zeros, which
+  // XLA removes if nothing reads them.
   absl::Status LeaveOutUnwanted(XlaOpKernelContext* ctx,
                                 std::vector<xla::Shape>* shapes,
                                 std::vector<xla::XlaOp>* outputs) const {
@@ -373,12 +375,12 @@ class CallOp final : public tensorflow::XlaOpKernel {
   const OpDefinition& definition_;
   std::unique_ptr<Op> op_;
   bool drops_ = false;
-  // A gradient function in Python names them by an attribute of the node.
+  // Set by a gradient function in Python, in an attribute of the node.
   std::vector<std::string> unwanted_outputs_;
   std::string attributes_;
 };
 
-// XLA aligns what it gives to calls.
+// The identity: XLA aligns the arguments of calls.
 class AlignTensorOp final : public tensorflow::XlaOpKernel {
  public:
   using XlaOpKernel::XlaOpKernel;
@@ -405,13 +407,14 @@ const tensorflow::KernelDef* MakeKernelDef(const std::string& op) {
   return tensorflow::KernelDefBuilder(op.c_str()).Device(kDevice).Build();
 }
 
-// Registers how the op is compiled, whether or not XLA has compiled anything
-// yet: if it has, it looks for no more that is registered with its own registry
-// alone.
+// Registers the kernel that compiles the op. XLA reads its own registry only
+// until it first compiles, so this registers the kernel with TensorFlow's
+// registry, too.
 void RegisterKernel(const std::string& op, const OpDefinition& definition) {
   tensorflow::kernel_factory::OpKernelRegistrar(
       MakeKernelDef(op), op, std::make_unique<CallOpFactory>(definition));
-  // That registry is told of constants, and of no device to make kernels for.
+  // XLA's registry gets the compile-time constants, but no device to make
+  // kernels for.
   auto builder = tensorflow::XlaOpRegistrationBuilder::Name(op);
   builder.Device(absl::Span<const absl::string_view>());
   for (const Argument& input : definition.inputs) {
@@ -420,7 +423,7 @@ void RegisterKernel(const std::string& op, const OpDefinition& definition) {
   tensorflow::XlaOpRegistrar(builder.Build(nullptr));
 }
 
-// Registers the handlers with TensorFlow's XLA. Returns whether it takes them.
+// Registers the handlers with TensorFlow's XLA. Returns whether that succeeds.
 bool RegisterHandlers() {
   const XLA_FFI_Api& api = *xla::ffi::GetXlaFfiApi();
   constexpr absl::string_view kPlatform = "Host";
@@ -438,7 +441,8 @@ bool RegisterHandlers() {
     message.struct_size = XLA_FFI_Error_GetMessage_Args_STRUCT_SIZE;
     message.error = error;
     api.XLA_FFI_Error_GetMessage(&message);
-    LOG(WARNING) << "XLA does not compile the ops of tf_rnn_ops: "
+    LOG(WARNING) << "tf_rnn_ops could not register its ops with XLA, which "
+                    "therefore cannot compile them: "
                  << message.message;
     XLA_FFI_Error_Destroy_Args destroy{};
     destroy.struct_size = XLA_FFI_Error_Destroy_Args_STRUCT_SIZE;
@@ -449,7 +453,7 @@ bool RegisterHandlers() {
   return true;
 }
 
-// Of our own ops, when the library is loaded.
+// Registers our own ops when the library is loaded.
 const bool are_handlers_registered = [] {
   if (!RegisterHandlers()) return false;
   for (const OpDefinition& definition : TfRnnOps_FfiOps()) {
@@ -465,7 +469,7 @@ const bool are_handlers_registered = [] {
 
 }  // namespace
 
-// Of TensorFlow's own CudnnRNN ops, those that XLA cannot compile.
+// Registers TensorFlow's CudnnRNN ops that XLA cannot compile.
 extern "C" __attribute__((visibility("default"))) void
 TfRnnOps_RegisterXlaBuiltinKernels() {
   if (!are_handlers_registered) return;

@@ -1,4 +1,4 @@
-// Copies between arrays, for ops about params and for adapters.
+// Copies between arrays, for ops on params and for adapters.
 
 #ifndef TF_RNN_OPS_CC_CALLS_CPU_COPIER_H_
 #define TF_RNN_OPS_CC_CALLS_CPU_COPIER_H_
@@ -11,7 +11,7 @@
 
 namespace tf_rnn_ops {
 
-// Copies within the CPU's memory.
+// Copies within CPU memory.
 class CpuCopier {
  public:
   Status Init(CallFrame*) { return Status(); }

@@ -1,4 +1,4 @@
-// The CPU's engine of CudnnRNN, its versions and their backprops.
+// The CPU engine of CudnnRNN, its versions and their gradients.
 
 #ifndef TF_RNN_OPS_CC_CALLS_CPU_CUDNN_RNN_H_
 #define TF_RNN_OPS_CC_CALLS_CPU_CUDNN_RNN_H_
@@ -37,7 +37,8 @@ class CpuCudnnRnn {
     return Status();
   }
 
-  // What TensorFlow's own ops leave where cuDNN runs its default algorithm.
+  // The same contents as TensorFlow's own ops write for the default algorithm
+  // of cuDNN.
   Shape HostReservedShape(int version, bool is_training) const {
     return version > 2 || !is_training ? Shape() : Shape{2};
   }

@@ -1,4 +1,4 @@
-// The CPU's engine of CudnnRNNBackpropGrad.
+// The CPU engine of CudnnRNNBackpropGrad.
 
 #ifndef TF_RNN_OPS_CC_CALLS_CPU_CUDNN_RNN_BACKWARD_GRAD_H_
 #define TF_RNN_OPS_CC_CALLS_CPU_CUDNN_RNN_BACKWARD_GRAD_H_
@@ -21,14 +21,14 @@ namespace tf_rnn_ops {
 template <typename E>
 class CpuCudnnRnnBackwardGrad {
  public:
-  // What is not zeros soon shows it.
+  // Stops after the first block with a nonzero element.
   Status FindZeros(CallFrame*, const Array& array, bool* are_zeros) const {
-    constexpr std::int64_t kAtOnce = 1024;  // without a branch for each
+    constexpr std::int64_t kBlock = 1024;  // elements without a branch
     const E* const elements = array.As<E>();
     const std::int64_t size = array.num_elements;
     *are_zeros = true;
-    for (std::int64_t i = 0; i < size && *are_zeros; i += kAtOnce) {
-      for (std::int64_t j = i; j < std::min(i + kAtOnce, size); ++j) {
+    for (std::int64_t i = 0; i < size && *are_zeros; i += kBlock) {
+      for (std::int64_t j = i; j < std::min(i + kBlock, size); ++j) {
         *are_zeros &= IsZero(elements[j]);
       }
     }
@@ -40,7 +40,7 @@ class CpuCudnnRnnBackwardGrad {
     return ReadReserveSpaceHeader(frame, reserve_space, header);
   }
 
-  // A forward pass that ran on a GPU runs again.
+  // Runs the forward pass again if it ran on a GPU.
   Status BackwardGrad(CallFrame* frame, const CudnnRnnInputs& inputs,
                       rnn::CudnnRnnBackwardGrad<E>* pass) const {
     rnn::ReserveSpaceHeader header;
@@ -68,8 +68,8 @@ class CpuCudnnRnnBackwardGrad {
     }
   }
 
-  // Runs the forward pass with the dropout masks of the one that left the
-  // reserve_space, and puts its results in the place of that one's.
+  // Runs the forward pass again with the dropout masks of the original one, and
+  // replaces the results in `pass`.
   static Status RunForward(CallFrame* frame, const CudnnRnnInputs& inputs,
                            rnn::ReserveSpaceHeader* header,
                            rnn::CudnnRnnBackwardGrad<E>* pass) {
@@ -98,7 +98,8 @@ class CpuCudnnRnnBackwardGrad {
     return Status();
   }
 
-  // Scratch memory for elements of which -1 are too many to count.
+  // Allocates scratch memory for elements. num_elements is -1 if the number
+  // overflows.
   static Status MakeScratch(CallFrame* frame, const CudnnRnnInputs& inputs,
                             std::int64_t num_elements, E** elements) {
     const rnn::CheckedInt num_bytes =

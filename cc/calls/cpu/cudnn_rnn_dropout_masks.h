@@ -1,4 +1,4 @@
-// The CPU's engine of CudnnRNNDropoutMasks.
+// The CPU engine of CudnnRNNDropoutMasks.
 
 #ifndef TF_RNN_OPS_CC_CALLS_CPU_CUDNN_RNN_DROPOUT_MASKS_H_
 #define TF_RNN_OPS_CC_CALLS_CPU_CUDNN_RNN_DROPOUT_MASKS_H_

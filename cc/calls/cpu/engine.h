@@ -1,4 +1,4 @@
-// What every op's engine for the CPU needs to call the engine in cc/rnn.
+// Shared by the CPU engines of all ops: calls the engine in cc/rnn.
 
 #ifndef TF_RNN_OPS_CC_CALLS_CPU_ENGINE_H_
 #define TF_RNN_OPS_CC_CALLS_CPU_ENGINE_H_
@@ -20,8 +20,8 @@
 
 namespace tf_rnn_ops {
 
-// The calls that run in this process. Each pool has the same CPUs, and as a
-// rule a process has one.
+// The running calls of this process. All pools share the same CPUs, and usually
+// a process has one pool.
 inline rnn::PoolUsers& AllPoolUsers() {
   static rnn::PoolUsers users;
   return users;
@@ -33,16 +33,16 @@ inline rnn::PoolExecutor MakeExecutor(Threads threads) {
                            std::move(threads.is_cancelled), &AllPoolUsers());
 }
 
-// Results of a call that was cancelled are not to be used.
+// The results of a cancelled call must not be used.
 inline Status CheckNotCancelled(const rnn::Executor& executor) {
   if (!executor.is_cancelled()) return Status();
   return Status(StatusCode::kCancelled, "The op was cancelled while it ran.");
 }
 
 // Runs a pass of the engine, with scratch memory for it.
-// inputs: whose TooLarge() says that the pass takes too much memory to count.
-// workspace: returns how many bytes of scratch memory the pass takes; negative
-//   if they are too many to count.
+// inputs: its TooLarge() is the error for sizes that overflow.
+// workspace: returns the number of bytes of scratch memory that the pass needs;
+//   negative if it overflows.
 template <typename Inputs, typename Pass>
 Status RunPass(CallFrame* frame, const Inputs& inputs,
                std::int64_t (*workspace)(const Pass&, int num_threads),
@@ -59,8 +59,8 @@ inline void SetZero(const Array& array) {
   std::fill_n(static_cast<char*>(array.data), array.num_bytes, 0);
 }
 
-// Puts an aligned copy in the place of a reserve_space that is not, in which
-// the engine finds wider types than its own.
+// Replaces an unaligned reserve_space by an aligned copy. The engine reads
+// types from it that are wider than its elements.
 inline Status AlignReserveSpace(CallFrame* frame, Array* reserve_space) {
   constexpr std::uintptr_t kAlignment = 64;
   const auto address = reinterpret_cast<std::uintptr_t>(reserve_space->data);
@@ -74,7 +74,7 @@ inline Status AlignReserveSpace(CallFrame* frame, Array* reserve_space) {
   return Status();
 }
 
-// Copies the header of a reserve_space, which is aligned then.
+// Aligns a reserve_space and copies its header.
 inline Status ReadReserveSpaceHeader(CallFrame* frame, Array* reserve_space,
                                      rnn::ReserveSpaceHeader* header) {
   TF_RNN_OPS_RETURN_IF_ERROR(AlignReserveSpace(frame, reserve_space));
@@ -83,9 +83,9 @@ inline Status ReadReserveSpaceHeader(CallFrame* frame, Array* reserve_space,
   return Status();
 }
 
-// Does so and finds why the forward pass of this network did not leave the
-// reserve_space on a CPU; empty if it did.
-// E: the type of the elements.
+// Aligns a reserve_space, copies its header, and describes why the
+// reserve_space is not from a forward pass of this network on a CPU. E: the
+// type of the elements. mismatch: empty if the reserve_space matches.
 template <typename E, typename Inputs>
 Status FindReserveSpaceMismatch(CallFrame* frame, const Inputs& inputs,
                                 Array* reserve_space,

@@ -1,4 +1,4 @@
-// The CPU's engine of GRUBlockCell and its gradients.
+// The CPU engine of GRUBlockCell and its gradients.
 
 #ifndef TF_RNN_OPS_CC_CALLS_CPU_GRU_BLOCK_CELL_H_
 #define TF_RNN_OPS_CC_CALLS_CPU_GRU_BLOCK_CELL_H_

@@ -1,4 +1,5 @@
-// What the engine's library tells of the CPU.
+// Exported functions of the engine library about the instruction sets of the
+// CPU.
 
 #include <string>
 
@@ -13,8 +14,8 @@ TF_RNN_OPS_EXPORT const char* TfRnnOps_ActiveInstructionSet() {
       tf_rnn_ops::rnn::ActiveInstructionSet());
 }
 
-// The instruction sets that they could use on this CPU, in ascending order,
-// separated by spaces. The string lives as long as the library.
+// The instruction sets that the CPU kernels can use on this CPU, in ascending
+// order, separated by spaces. The string lives as long as the library.
 TF_RNN_OPS_EXPORT const char* TfRnnOps_SupportedInstructionSets() {
   static const std::string* const names = [] {
     auto* joined = new std::string;

@@ -22,8 +22,8 @@
 
 namespace tf_rnn_ops {
 
-// What Keras makes of the outputs of the steps that were taken, and of the
-// gradients with respect to that.
+// Computes the outputs of masked steps, as Keras defines them, from the outputs
+// of the kept steps; and the reverse for gradients.
 template <typename E>
 class KerasOutputs {
  public:
@@ -34,8 +34,8 @@ class KerasOutputs {
         size_(inputs.size()),
         units_(inputs.config().num_units) {}
 
-  // Puts at each place that was left out what is before it, unless that is to
-  // be the zeros that the engine left.
+  // Copies to the place of each masked step the output of the place before it,
+  // unless outputs of masked steps stay the zeros that the engine wrote.
   // outputs: [batch, time, units]
   void Repeat(E* outputs) const {
     if (!repeats()) return;
@@ -50,9 +50,10 @@ class KerasOutputs {
     }
   }
 
-  // The reverse for gradients: adds those at places that were left out to those
-  // before them.
-  // d_outputs: [batch, time, units]; a sum takes its place in `sum`.
+  // The reverse of Repeat for gradients: adds the gradient at the place of each
+  // masked step to the place before it.
+  // d_outputs: [batch, time, units]
+  // sum: d_outputs itself if nothing is added, else scratch memory.
   Status AddUp(CallFrame* frame, const Array& d_outputs, const E** sum) const {
     *sum = d_outputs.As<E>();
     if (!repeats()) return Status();
@@ -68,9 +69,9 @@ class KerasOutputs {
     return Status();
   }
 
-  // Makes the output of the last step of all. Both are [batch, units].
+  // Makes the output of the last step. Both arrays are [batch, units].
   void TakeLast(const E* final_h, E* last) const {
-    if (units_ == 0) return;  // of any number of samples
+    if (units_ == 0) return;  // batch may be huge
     for (std::int64_t sample = 0; sample < size_.batch; ++sample) {
       E* const to = last + sample * units_;
       if (IsLastOfFinal(sample)) {
@@ -81,7 +82,8 @@ class KerasOutputs {
     }
   }
 
-  // The reverse for gradients: adds them. All are [batch, units].
+  // The reverse of TakeLast for gradients: adds d_last to d_final_h. All arrays
+  // are [batch, units].
   Status AddToFinal(CallFrame* frame, const E* d_last, const Array& d_final_h,
                     const E** sum) const {
     void* memory;
@@ -124,8 +126,8 @@ class KerasOutputs {
     return steps_.leave_out() && !attributes_.zero_output_for_mask;
   }
 
-  // Whether the last step's output is the final state: the step was taken, or
-  // its place repeats the output of one that was.
+  // Whether the output of the last step is the final state: the step is kept,
+  // or its place repeats the output of a kept step.
   bool IsLastOfFinal(std::int64_t sample) const {
     const std::int64_t length = steps_.length(sample);
     if (length == 0) return false;
@@ -163,8 +165,8 @@ class KerasRnnForwardCall {
   Status Run(CallFrame* frame) {
     KerasRnnInputs inputs(frame, attributes_);
     TF_RNN_OPS_RETURN_IF_ERROR(inputs.Read());
-    // Where nothing reads reserve_space, as where a graph that trains serves,
-    // nothing is kept.
+    // Keeps no data if nothing reads reserve_space, for example if a training
+    // graph is used for inference.
     const bool trains = is_training_ && frame->IsWanted("reserve_space");
     const std::int64_t reserve_space_size =
         trains ? rnn::ReserveSpaceSize<E>(inputs.config(), inputs.size()) : 0;
@@ -256,7 +258,8 @@ class KerasRnnBackwardCall {
     Array outputs, final_h, final_c;
   };
 
-  // Gives the engine the gradients of what the steps that were taken put out.
+  // Fills the pass with the gradients with respect to the outputs of the kept
+  // steps.
   Status FillIncoming(CallFrame* frame, const KerasRnnInputs& inputs,
                       const Incoming& incoming,
                       rnn::CudnnRnnBackward<E>* pass) const {
@@ -270,8 +273,8 @@ class KerasRnnBackwardCall {
                             incoming.final_h, &pass->output_h_backprop);
   }
 
-  // Makes the gradients with respect to the inputs. Those of sequences and of
-  // weights that a graph does not go on with are not made.
+  // Makes the gradients with respect to the inputs, except those of sequences
+  // and of weights that nothing reads.
   Status MakeGradients(CallFrame* frame, const KerasRnnInputs& inputs,
                        rnn::CudnnRnnBackward<E>* pass) const {
     const bool wants_weights = frame->IsWanted("kernel_backprop") ||

@@ -1,4 +1,4 @@
-// How many CPUs there are for a call.
+// The number of CPUs available to a call.
 
 #ifndef TF_RNN_OPS_CC_CALLS_CPU_NUM_CPUS_H_
 #define TF_RNN_OPS_CC_CALLS_CPU_NUM_CPUS_H_
@@ -9,12 +9,12 @@
 
 namespace tf_rnn_ops {
 
-// The CPUs that the calling thread may run on: more threads would wait for one
-// another's.
+// The number of CPUs that the calling thread may run on. More threads than that
+// would wait for one another.
 inline int NumCpus() {
   cpu_set_t cpus;
   if (sched_getaffinity(0, sizeof(cpus), &cpus) != 0) {
-    return std::numeric_limits<int>::max();  // more than fit into the set
+    return std::numeric_limits<int>::max();  // too many for cpu_set_t
   }
   return CPU_COUNT(&cpus);
 }

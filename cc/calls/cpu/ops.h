@@ -1,4 +1,4 @@
-// All ops of the CPU: the interface of the engine's library.
+// All CPU ops: the interface of the engine library.
 
 #ifndef TF_RNN_OPS_CC_CALLS_CPU_OPS_H_
 #define TF_RNN_OPS_CC_CALLS_CPU_OPS_H_
@@ -9,8 +9,8 @@
 
 namespace tf_rnn_ops {
 
-// Made once, and never destroyed. Only for what is built together with the
-// library: the classes of these headers may change from version to version.
+// Created once and never destroyed. Only for code that is built together with
+// the library: the classes in these headers may change in any version.
 extern "C" __attribute__((visibility("default"))) const std::vector<OpEntry>&
 TfRnnOps_CpuOps();
 

@@ -1,5 +1,5 @@
-// Registers kernels for TensorFlow's own ops, which have some for GPUs alone,
-// when the library of these kernels is loaded.
+// Registers CPU kernels for TensorFlow's ops that have only GPU kernels, when
+// the library of these kernels is loaded.
 
 #include <vector>
 
@@ -11,7 +11,7 @@ namespace tf_rnn_ops {
 namespace {
 
 [[maybe_unused]] const bool registered = [] {
-  // They outlive the kernels, which are never destroyed.
+  // Never destroyed, since the kernels refer to it.
   static auto& ops = *new std::vector<OpEntry>;
   for (const OpEntry& op : TfRnnOps_CpuOps()) {
     if (op.is_tensorflows) ops.push_back(op);

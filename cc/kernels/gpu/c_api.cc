@@ -4,9 +4,9 @@
 
 #define TF_RNN_OPS_EXPORT extern "C" __attribute__((visibility("default")))
 
-// The libraries that the GPU kernels call, each in a line: its version and
-// file, or why it cannot be opened. Opens them. The string lives as long as the
-// library.
+// Opens the libraries that the GPU kernels call, and describes each in a line:
+// its version and file, or why it cannot be opened. The string lives as long as
+// the library.
 TF_RNN_OPS_EXPORT const char* TfRnnOps_GpuLibraries() {
   return tf_rnn_ops::gpu::DescribeLibraries();
 }

@@ -1,4 +1,4 @@
-// The GPU's engine of CudnnRNN, its versions and their backprops.
+// The GPU engine of CudnnRNN, its versions and their gradients.
 
 #ifndef TF_RNN_OPS_CC_KERNELS_GPU_CUDNN_RNN_H_
 #define TF_RNN_OPS_CC_KERNELS_GPU_CUDNN_RNN_H_
@@ -28,7 +28,7 @@
 
 namespace tf_rnn_ops {
 
-// The networks of a kernel. cuDNN is opened when the first of them runs.
+// The networks of a kernel. Opens cuDNN when the first network runs.
 template <typename E>
 class KernelNetworks {
  public:
@@ -62,7 +62,7 @@ class GpuCudnnRnn {
     gpu::CudnnRnn<E>* networks = nullptr;
     gpu::CudnnRnnPlan pass;
     std::int64_t reserve_space_size = 0;
-    // Of a backward pass that may write to it.
+    // Set if the backward pass may overwrite the reserve_space.
     std::unique_ptr<tensorflow::Tensor> taken_reserve_space;
   };
 
@@ -77,8 +77,8 @@ class GpuCudnnRnn {
     return Status();
   }
 
-  // The header of reserve_space, so that the pass backward need not wait for
-  // the GPU to see it.
+  // A copy of the header of reserve_space, so that the backward pass does not
+  // wait for the GPU to read it.
   Shape HostReservedShape(int, bool is_training) const {
     return {is_training ? rnn::kReserveSpaceHeaderBytes : 0};
   }
@@ -133,9 +133,9 @@ class GpuCudnnRnn {
     return header;
   }
 
-  // Takes the reserve_space, whose memory TensorFlow lets the op write to if
-  // nothing else refers to it. It remains the same memory.
-  // taken: null if something does.
+  // Takes the reserve_space so that the op may overwrite it. TensorFlow allows
+  // this only if nothing else refers to the memory.
+  // taken: the same memory; null if something else refers to it.
   static Status TakeReserveSpace(tensorflow::OpKernelContext* ctx,
                                  std::unique_ptr<tensorflow::Tensor>* taken) {
     int index, end;
@@ -150,7 +150,8 @@ class GpuCudnnRnn {
     return Status();
   }
 
-  // What FillHostReserved left; zeros of anything else, which no header is.
+  // Reads the header that FillHostReserved wrote. Leaves zeros, which are not a
+  // valid header, if host_reserved has another shape.
   static Status ReadHostReserved(CallFrame* frame,
                                  gpu::ReserveSpaceHeader* header) {
     Array host_reserved;

@@ -1,4 +1,4 @@
-// The GPU's engine of CudnnRNNBackpropGrad.
+// The GPU engine of CudnnRNNBackpropGrad.
 
 #ifndef TF_RNN_OPS_CC_KERNELS_GPU_CUDNN_RNN_BACKWARD_GRAD_H_
 #define TF_RNN_OPS_CC_KERNELS_GPU_CUDNN_RNN_BACKWARD_GRAD_H_

@@ -1,4 +1,4 @@
-// The GPU's engine of CudnnRNNDropoutMasks.
+// The GPU engine of CudnnRNNDropoutMasks.
 
 #ifndef TF_RNN_OPS_CC_KERNELS_GPU_CUDNN_RNN_DROPOUT_MASKS_H_
 #define TF_RNN_OPS_CC_KERNELS_GPU_CUDNN_RNN_DROPOUT_MASKS_H_

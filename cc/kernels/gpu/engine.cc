@@ -42,7 +42,7 @@ gpu::Status OpMemory::Allocate(std::size_t num_bytes, void** memory) {
   tensorflow::TensorShape shape;
   if (!tensorflow::TensorShape::BuildTensorShape(sizes, &shape).ok()) {
     return gpu::Status(gpu::StatusCode::kOutOfMemory,
-                       "more scratch memory is needed than can be counted");
+                       "the size of the scratch memory overflows int64");
   }
   tensorflow::Tensor& tensor = scratch_.emplace_back();
   const absl::Status status =

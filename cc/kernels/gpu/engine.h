@@ -1,4 +1,4 @@
-// What every kernel for GPUs needs to call the engine in cc/gpu.
+// Shared by all GPU kernels: calls the engine in cc/gpu.
 
 #ifndef TF_RNN_OPS_CC_KERNELS_GPU_ENGINE_H_
 #define TF_RNN_OPS_CC_KERNELS_GPU_ENGINE_H_
@@ -21,11 +21,11 @@
 
 namespace tf_rnn_ops {
 
-// A call's status for one of the engine's.
+// Converts a status of the engine.
 Status ToStatus(const gpu::Status& status);
 
-// Memory of TensorFlow's. TensorFlow does not give it to anyone whose work
-// would come before what is on the device's stream.
+// Scratch memory from TensorFlow. It stays valid for the work already on the
+// stream of the device, even after it is freed.
 class OpMemory : public gpu::ScratchAllocator {
  public:
   explicit OpMemory(tensorflow::OpKernelContext* ctx) : ctx_(ctx) {}
@@ -37,8 +37,7 @@ class OpMemory : public gpu::ScratchAllocator {
   std::vector<tensorflow::Tensor> scratch_;
 };
 
-// What a kernel's Compute calls the engine with, on the stream that the op runs
-// on.
+// Calls the engine from Compute of a kernel, on the stream of the op.
 class OpCall {
  public:
   explicit OpCall(tensorflow::OpKernelContext* ctx) : ctx_(ctx), memory_(ctx) {}
@@ -54,7 +53,7 @@ class OpCall {
   std::unique_ptr<gpu::ScopedContext> context_;
 };
 
-// Copies within a GPU's memory.
+// Copies within GPU memory.
 class GpuCopier {
  public:
   Status Init(CallFrame* frame) {
@@ -70,12 +69,13 @@ class GpuCopier {
   std::unique_ptr<OpCall> call_;
 };
 
-// Copies the header of a reserve_space, for which it waits for the GPU; zeros
-// where that is too short for one.
+// Copies the header of a reserve_space to the host and waits for the GPU; zeros
+// if the reserve_space is too short for a header.
 Status ReadReserveSpaceHeader(CallFrame* frame, const Array& reserve_space,
                               rnn::ReserveSpaceHeader* header);
 
-// Whether the user lets products of float32 be rounded to 10 bits.
+// Whether the user allows TensorFloat-32, which rounds the factors of float32
+// products to 10 mantissa bits.
 bool AllowsTf32();
 
 }  // namespace tf_rnn_ops

@@ -1,4 +1,4 @@
-// The GPU's engine of GRUBlockCell and its gradients.
+// The GPU engine of GRUBlockCell and its gradients.
 
 #ifndef TF_RNN_OPS_CC_KERNELS_GPU_GRU_BLOCK_CELL_H_
 #define TF_RNN_OPS_CC_KERNELS_GPU_GRU_BLOCK_CELL_H_

@@ -1,4 +1,4 @@
-// Registers the kernels of our own ops for GPUs when the GPU library is loaded.
+// Registers the GPU kernels of our ops when the GPU library is loaded.
 
 #include "cc/calls/op.h"
 #include "cc/calls/ops.h"
@@ -25,7 +25,7 @@ struct GpuEngines {
 };
 
 [[maybe_unused]] const bool registered = [] {
-  // It outlives the kernels, which are never destroyed.
+  // Never destroyed, since the kernels refer to it.
   static auto& ops = *new OpList;
   Ops<GpuEngines>::AddTo(&ops);
   RegisterKernels(tensorflow::DEVICE_GPU, "TfRnnOps>", ops.entries());
