@@ -478,8 +478,8 @@ class PoolExecutor::Team : public std::enable_shared_from_this<Team> {
       seen = num_jobs_.load();
       num_working_.fetch_add(1);
       Job* const job = job_.load();
-      // The helper may be late: the current job may have fewer workers.
-      if (job != nullptr && helper.MayContinue()) job->Work(helper);
+      // A helper may start late, when its thread is needed elsewhere.
+      if (job != nullptr && index < num_wanted()) job->Work(helper);
       num_working_.fetch_sub(1);
       caller_event_.WakeSleeper();
     } while (helper.may_continue() && helper.WaitUntil([&] {
