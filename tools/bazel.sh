@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
-# Runs Bazel against the TensorFlow of one interpreter, and for its machine: the one that TF_RNN_OPS_PYTHON names, else the
-# development environment's, else python3. Sets Bazel up first if that was not done. TF_RNN_OPS_BAZEL_CONFIG may name a
-# config of .bazelrc.
+# Runs Bazel for the TensorFlow and architecture of a Python interpreter: TF_RNN_OPS_PYTHON if set, else the one in .venv,
+# else python3. Sets up Bazel first if necessary. TF_RNN_OPS_BAZEL_CONFIG optionally names a config of .bazelrc.
 
 source "$(dirname "$0")/shell.sh"
 
@@ -15,14 +14,14 @@ cd "$REPOSITORY"
 
 [ -x "$TOOLS_STATE/bazel" ] || tools/setup_bazel.sh
 
-# The machine, and where TensorFlow is and since when, without the seconds that importing it takes.
+# The architecture, and TensorFlow's path and modification time. Importing TensorFlow would take seconds.
 read -r machine installation < <(env -u PYTHONPATH "$python" -c '
 import importlib.util, os, platform
 spec = importlib.util.find_spec("tensorflow")
 print(platform.machine(), f"{spec.origin} {os.stat(spec.origin).st_mtime_ns}" if spec else "")
 ')
 [ -n "$installation" ] ||
-  fail "$python has no TensorFlow to build against; install it there, or name another interpreter in TF_RNN_OPS_PYTHON"
+  fail "TensorFlow is not installed for $python; install it, or set TF_RNN_OPS_PYTHON to another interpreter"
 
 command=${1:?usage: tools/bazel.sh COMMAND [ARGUMENT ...]}
 shift
@@ -33,7 +32,7 @@ build | test | run | coverage | query | cquery | aquery | fetch)
   [ -z "${TF_RNN_OPS_BAZEL_CONFIG:-}" ] || settings+=("--config=$TF_RNN_OPS_BAZEL_CONFIG")
   if [ "$machine" != "$(uname -m)" ]; then
     compiler=$REPOSITORY/tools/${machine}_gcc.sh
-    [ -x "$compiler" ] || fail "$python is for $machine, for which nothing is built on $(uname -m)"
+    [ -x "$compiler" ] || fail "$python is for $machine; cross-compiling for it on $(uname -m) is not supported"
     settings+=("--config=$machine" "--repo_env=CC=$compiler")
   fi
   ;;

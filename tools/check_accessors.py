@@ -1,8 +1,8 @@
-"""Refuses calls that can end the process: `make lint` runs it.
+"""Reports C++ calls that can abort the process. Run by `make lint`.
 
-Many of TensorFlow's accessors abort where a tensor has another rank, type or alignment than they assume, and a user's
-tensor may have any. cc/kernels/tensorflow_frame.h has what our kernels use in their place.
-A line that is shown to be safe says so: `// NOLINT(accessors): why`.
+Many of TensorFlow's accessors abort if a tensor has an unexpected rank, type or alignment. Our kernels must accept any
+tensor; they use the functions in cc/kernels/tensorflow_frame.h instead.
+Mark a line that is known to be safe with `// NOLINT(accessors): reason`.
 """
 
 import pathlib
@@ -19,12 +19,12 @@ ALLOWED = "NOLINT(accessors): "
 
 
 class Rule(NamedTuple):
-    """What is refused.
+    """A forbidden call.
 
     Attributes:
-      pattern: what finds it in code without comments. Its first group is the name.
-      folders: where it is refused.
-      instead: what to use.
+      pattern: a regular expression for code without comments. Its first group is the name to report.
+      folders: where the call is forbidden.
+      instead: the replacement.
     """
 
     pattern: str
@@ -53,23 +53,23 @@ RULES = (
     Rule(r"\b(Op\w*(?:Input|Output)List)\b", KERNELS, "CallFrame::FindInputs or MakeOutputs"),
     Rule(r"(?:\.|->)\s*(value)\s*\(", ADAPTERS, "value_or, or `*` after ok()"),
     Rule(r"\b((?:Consume)?ValueOrDie)\b", ADAPTERS, "`*` after ok()"),
-    Rule(r"\b((?:TF_)?[DPQ]{0,2}CHECK(?:_\w+)?)\s*\(", EVERYWHERE, "OP_REQUIRES, or a status"),
+    Rule(r"\b((?:TF_)?[DPQ]{0,2}CHECK(?:_\w+)?)\s*\(", EVERYWHERE, "OP_REQUIRES or a status"),
     Rule(r"\bD?V?LOG\s*\(\s*(\w*FATAL)\b", EVERYWHERE, "a status"),
-    Rule(r"(?:\.|->)\s*(at)\s*\(", EVERYWHERE, "a check, and []"),
+    Rule(r"(?:\.|->)\s*(at)\s*\(", EVERYWHERE, "a check and []"),
     Rule(r"\b(abort|_?_?exit|quick_exit|terminate)\s*\(", EVERYWHERE, "a status"),
     Rule(r"\b(throw)\b", EVERYWHERE, "a status"),
 )
 
 
 def findings(code: str, folder: str) -> Iterator[tuple[int, str, str]]:
-    """Finds what is refused in a C++ file.
+    """Finds the forbidden calls in a C++ file.
 
     Args:
-      code: the file's contents.
-      folder: one of EVERYWHERE, where the file is.
+      code: the contents of the file.
+      folder: the folder of the file, one of EVERYWHERE.
 
     Yields:
-      The number of the line, the name that is refused there and what to use in its place.
+      The line number, the forbidden name and its replacement.
     """
     text = "\n".join("" if ALLOWED in line else line.split("//")[0] for line in code.split("\n"))
     for rule in RULES:
@@ -79,14 +79,14 @@ def findings(code: str, folder: str) -> Iterator[tuple[int, str, str]]:
 
 
 def sources(folder: str) -> list[pathlib.Path]:
-    """Returns the files of a folder that go into the libraries."""
+    """Returns the files in a folder that are compiled into the libraries."""
     paths = (REPOSITORY / folder).rglob("*")
     is_for_tests = re.compile(r"_test\.cc$|_fuzz\.cc$|_support\.h$|_reference\.h$|_main\.cc$|/fakes/|/faults/")
     return sorted(each for each in paths if each.suffix in (".cc", ".h") and not is_for_tests.search(str(each)))
 
 
 def main() -> int:
-    """Prints what is refused. Returns 1 if there is something, else 0."""
+    """Prints the forbidden calls. Returns 1 if there are any, else 0."""
     found = [
         f"{path.relative_to(REPOSITORY)}:{line}: {name} can end the process; use {instead}"
         for folder in EVERYWHERE

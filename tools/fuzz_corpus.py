@@ -1,9 +1,9 @@
-"""Keeps the corpus of a fuzz target in one file: each line is an input, in hexadecimal.
+"""Packs and unpacks the corpus of a fuzz target: one file with one input per line, in hexadecimal.
 
-    python tools/fuzz_corpus.py unpack FILE FOLDER              # a file for each input, as libFuzzer takes them
-    python tools/fuzz_corpus.py choose CONTROL_FILE COUNT FILE  # those that together cover the most code
+    python tools/fuzz_corpus.py unpack FILE FOLDER              # write one file per input, for libFuzzer
+    python tools/fuzz_corpus.py choose CONTROL_FILE COUNT FILE  # pack the inputs that cover the most code
 
-CONTROL_FILE is what libFuzzer's -set_cover_merge=1 -merge_control_file=CONTROL_FILE writes.
+CONTROL_FILE is written by libFuzzer with -set_cover_merge=1 -merge_control_file=CONTROL_FILE.
 """
 
 import argparse
@@ -11,17 +11,17 @@ import pathlib
 
 
 def unpack(file: pathlib.Path, folder: pathlib.Path) -> None:
-    """Writes each input to a file of its own."""
+    """Writes each input to a separate file."""
     folder.mkdir(parents=True, exist_ok=True)
     for index, line in enumerate(file.read_text().splitlines()):
         (folder / f"{index}").write_bytes(bytes.fromhex(line))
 
 
 def read_coverage(control_file: pathlib.Path) -> dict[str, set[int]]:
-    """Returns what each file covers.
+    """Returns the features that each file covers.
 
-    The control file has the number of files, that of those of the first corpus, their paths, and for each a line
-    "FT index feature feature ...".
+    The control file contains the number of files, the number of files in the first corpus, the paths, and a line
+    "FT index feature feature ..." per file.
     """
     lines = control_file.read_text().splitlines()
     paths = lines[2 : 2 + int(lines[0])]
@@ -35,7 +35,7 @@ def read_coverage(control_file: pathlib.Path) -> dict[str, set[int]]:
 
 
 def choose(coverage: dict[str, set[int]], count: int) -> list[str]:
-    """Returns at most `count` files: each the one that adds the most to those before it."""
+    """Returns at most `count` files, chosen greedily by added coverage."""
     chosen: list[str] = []
     covered: set[int] = set()
     while len(chosen) < count:
@@ -48,13 +48,13 @@ def choose(coverage: dict[str, set[int]], count: int) -> list[str]:
 
 
 def pack(paths: list[str], file: pathlib.Path) -> None:
-    """Writes the inputs of some files to one, in an order of their own."""
+    """Writes the contents of several files to one file, sorted."""
     lines = sorted(pathlib.Path(path).read_bytes().hex() for path in paths)
     file.write_text("".join(f"{line}\n" for line in lines))
 
 
 def main() -> None:
-    """Does what the command line says."""
+    """Runs the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True)
     unpacking = commands.add_parser("unpack")

@@ -1,15 +1,19 @@
 #!/usr/bin/env bash
-# Fuzzes the engine: each target in cc/rnn for --seconds (60), one after another, from cc/rnn/corpus/TARGET.hex. New
-# inputs, logs and what failed are left in build/fuzz/TARGET. With --merge, the corpus is then chosen anew. Targets may
-# be named; otherwise it is all of them. What showed a fault is kept in cc/rnn/faults/TARGET.hex, which no merge touches.
+# Fuzzes the engine with libFuzzer, one target after another.
+#
+#   tools/fuzz_engine.sh [--seconds N] [--merge] [TARGET ...]
+#
+# Runs each target in cc/rnn (all by default) for N seconds (60), starting from cc/rnn/corpus/TARGET.hex. New inputs, logs
+# and failing inputs go to build/fuzz/TARGET. --merge then rebuilds the corpus. Inputs that found a bug are kept in
+# cc/rnn/faults/TARGET.hex, which --merge does not change.
 
 source "$(dirname "$0")/shell.sh"
 cd "$REPOSITORY"
 
-# With .bazelrc's.
+# As in .bazelrc.
 readonly CLANG=clang-19
 readonly SYMBOLIZER=llvm-symbolizer-19
-# A corpus is kept to so many inputs: all that cover something new would be some hundred, and cover little more.
+# Maximum number of inputs in a corpus. All inputs with new coverage would be some hundred, and cover little more.
 readonly CORPUS_INPUTS=64
 readonly PACKAGES=(clang-19 libclang-rt-19-dev llvm-19)
 
@@ -29,7 +33,7 @@ build_targets() {
   done
 }
 
-# Runs a target. What it finds new goes to the first folder named.
+# Runs a target. New inputs go to the first folder.
 run_target() {
   local state=build/fuzz/$1
   if ! "$state/run" -max_total_time="$seconds" -max_len=400 -len_control=0 -timeout=120 -print_final_stats=1 \
@@ -40,23 +44,23 @@ run_target() {
   grep -E '^#[0-9]+\s+DONE|stat::(number_of_executed_units|peak_rss_mb)' "$state/log"
 }
 
-# Puts what covers as much as the folders together, in as few files as libFuzzer finds, into the first.
+# Writes a minimal set of inputs with the coverage of all folders into the first folder.
 cover() {
   local log=$1 control_file=$2
   shift 2
   rm -rf "$control_file" "$1"
   mkdir "$1"
   "$state/run" -set_cover_merge=1 -use_counters=0 -merge_control_file="$control_file" "$@" >"$log" 2>&1 ||
-    fail "the corpus cannot be merged; see $log"
+    fail "merging the corpus failed; see $log"
 }
 
-# Replaces a target's corpus by the inputs, of it and of what was found, that cover the most.
+# Replaces the corpus of a target with the inputs, old and new, that cover the most.
 merge_corpus() {
   local state=build/fuzz/$1 corpus=cc/rnn/corpus/$1.hex
   cover "$state/merge.log" "$state/merge.control" "$state/merged" "$state/corpus" "$state/found"
   cover "$state/merge.log" "$state/merge.control" "$state/again" "$state/merged"
   .venv/bin/python tools/fuzz_corpus.py choose "$state/merge.control" "$CORPUS_INPUTS" "$corpus"
-  say "$1: $(wc -l <"$corpus") inputs, of $(find "$state/merged" -type f | wc -l) that cover everything"
+  say "$1: $(wc -l <"$corpus") inputs, of $(find "$state/merged" -type f | wc -l) needed for full coverage"
 }
 
 seconds=60
@@ -65,11 +69,11 @@ targets=()
 while [ $# -gt 0 ]; do
   case $1 in
   --seconds)
-    seconds=${2:?--seconds takes a number}
+    seconds=${2:?--seconds requires a number}
     shift
     ;;
   --merge) merges=1 ;;
-  -*) fail "unknown option $1; there are --seconds N and --merge" ;;
+  -*) fail "unknown option $1; options: --seconds N, --merge" ;;
   *) targets+=("$1") ;;
   esac
   shift

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Packs what tools/gpu_session.sh needs on a machine with a GPU into build/gpu-bundle.tar.gz: the engine, the checks, and
-# the tests' references. `make gpu-bundle` builds the engine first.
+# Packs the files that tools/gpu_session.sh needs on a machine with a GPU into build/gpu-bundle.tar.gz: the engine, the
+# checks, and the reference implementations. `make gpu-bundle` builds the engine first.
 
 source "$(dirname "$0")/shell.sh"
 cd "$REPOSITORY"
@@ -8,10 +8,10 @@ cd "$REPOSITORY"
 readonly BUNDLE=build/gpu-bundle
 readonly ENGINE=build/gpu-libraries/libtf_rnn_ops_gpu_engine.so
 readonly REFERENCES=(cudnn_rnn_reference golden_cases parity reference second_order_reference)
-# What may be carried to such a machine.
-readonly MOST_BYTES=$((64 * 1024 * 1024))
+# Upload limit of the GPU machine.
+readonly MAX_BYTES=$((64 * 1024 * 1024))
 
-[ -f "$ENGINE" ] || fail "there is no $ENGINE: run make gpu-bundle"
+[ -f "$ENGINE" ] || fail "$ENGINE is missing; run make gpu-bundle"
 rm -rf "$BUNDLE" "$BUNDLE.tar.gz"
 mkdir -p "$BUNDLE/tools/gpu_checks" "$BUNDLE/tests"
 cp "$ENGINE" "$BUNDLE/"
@@ -20,5 +20,5 @@ cp tools/gpu_checks/*.py "$BUNDLE/tools/gpu_checks/"
 for name in "${REFERENCES[@]}"; do cp "tests/$name.py" "$BUNDLE/tests/"; done
 { git describe --always --dirty --abbrev=12 2>/dev/null || echo unknown; } >"$BUNDLE/commit"
 tar --create --gzip --file "$BUNDLE.tar.gz" --directory "$BUNDLE" .
-[ "$(stat --format %s "$BUNDLE.tar.gz")" -lt "$MOST_BYTES" ] || fail "$BUNDLE.tar.gz is not smaller than $MOST_BYTES bytes"
+[ "$(stat --format %s "$BUNDLE.tar.gz")" -lt "$MAX_BYTES" ] || fail "$BUNDLE.tar.gz must be smaller than $MAX_BYTES bytes"
 say "packed $(du --human-readable "$BUNDLE.tar.gz" | cut -f 1) into $BUNDLE.tar.gz"

@@ -1,14 +1,17 @@
 #!/usr/bin/env bash
-# Checks the GPU engine on a machine with a GPU: what `make gpu-bundle` packs, unpacked there, with Python, PyTorch and
-# NumPy, is all that it needs. Writes the results into $OUT, or gpu_results, and ends within nine minutes whatever
-# happens. With --fakes FOLDER it is rehearsed without a GPU. Options are those of `gpu_check.py run`; PYTHON chooses the
-# interpreter, and SECONDS_IN_ALL another limit.
+# Checks the GPU engine on a machine with a GPU. Requires only the unpacked bundle of `make gpu-bundle`, and Python with
+# PyTorch and NumPy. Takes the options of `gpu_check.py run`; with --fakes FOLDER it runs without a GPU. Environment
+# variables:
+#
+#   OUT             folder for the results (default: gpu_results)
+#   PYTHON          interpreter (default: python3)
+#   SECONDS_IN_ALL  time limit in seconds (default: 535)
 
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 limit=${SECONDS_IN_ALL:-535}
-# That gpu_check.py gives itself: less, so that it can say what it did.
+# The limit for gpu_check.py is lower, so that it can report its results.
 own_limit=$((limit - 15))
 output=${OUT:-gpu_results}/gpu_check
 status=0

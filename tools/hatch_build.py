@@ -12,28 +12,28 @@ from typing import NamedTuple
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-# The engine for the CPU and the handlers that XLA calls, of which there is one each for all TensorFlows.
+# The CPU engine and the handlers for XLA: built once for all TensorFlow versions.
 _ENGINE = "libtf_rnn_ops_engine.so"
 _FFI_LIBRARY = "libtf_rnn_ops_ffi.so"
-# The op library, and that of the kernels for TensorFlow's own ops.
+# Our own ops, and kernels for TensorFlow's ops.
 _LIBRARIES = ("libtf_rnn_ops.so", "libtf_rnn_ops_builtin_kernels.so")
-# That of the GPU's kernels, for the machines that its compiler, NVRTC, is a build requirement on.
+# GPU kernels. Built only where its compiler, NVRTC, is a build requirement.
 _GPU_LIBRARY = "libtf_rnn_ops_gpu.so"
 _GPU_MACHINE = "x86_64"
-# That with which XLA compiles the ops.
+# Kernels with which XLA compiles the ops.
 _XLA_LIBRARY = "libtf_rnn_ops_xla.so"
-# What the two for XLA need in TensorFlow's headers: TensorFlow 2.21 and later have it.
+# Declarations that the two XLA libraries need. TensorFlow's headers have them since version 2.21.
 _XLA_DECLARATIONS = {
     "tensorflow/compiler/tf2xla/xla_op_kernel.h": "class XlaOpKernel",
     "xla/ffi/api/c_api.h": "struct XLA_FFI_Type_Register_Args",
 }
-# Among TensorFlow's headers, if it is built for GPUs.
+# TensorFlow includes this header if it is built for GPUs.
 _CUDA_HEADER = "third_party/gpus/cuda/include/cuda.h"
 
 
-# Names the interpreters with TensorFlow. By default it is the one that builds.
+# Names the Python interpreters with TensorFlow. By default, the one that runs the build.
 _PYTHON_VARIABLE = "TF_RNN_OPS_PYTHON"
-# What an isolated build installs and builds against.
+# Installed for isolated builds.
 _TENSORFLOW_REQUIREMENT = "tensorflow==2.21.*"
 
 
@@ -63,32 +63,32 @@ class _TensorFlow(NamedTuple):
         for name, declaration in _XLA_DECLARATIONS.items():
             header = self.headers / name
             if not header.is_file() or declaration not in header.read_text():
-                self._print(f"the libraries for XLA are not built: it has no {declaration} in {name}")
+                self._print(f"skipping the XLA libraries: {name} does not declare {declaration}")
                 return ()
         return _XLA_LIBRARY, _FFI_LIBRARY
 
     def _gpu_libraries(self) -> tuple[str, ...]:
         if self.machine != _GPU_MACHINE:
-            self._print(f"the GPU library is not built, which is for {_GPU_MACHINE} alone")
+            self._print(f"skipping the GPU library, which requires {_GPU_MACHINE}")
             return ()
         if not (self.headers / _CUDA_HEADER).is_file():
-            self._print("the GPU library is not built: it is a TensorFlow for CPUs alone")
+            self._print("skipping the GPU library: this TensorFlow is a CPU-only build")
             return ()
         return (_GPU_LIBRARY,)
 
     def _print(self, text: str) -> None:
-        print(f"tf_rnn_ops for the TensorFlow {self.version} of {self.python}: {text}")
+        print(f"tf_rnn_ops for TensorFlow {self.version} ({self.python}): {text}")
 
 
 def _pythons() -> list[str]:
-    """Returns the interpreters whose TensorFlows the libraries are built against."""
+    """Returns the interpreters with the TensorFlow versions to build against."""
     return (os.environ.get(_PYTHON_VARIABLE) or sys.executable).split(os.pathsep)
 
 
 def _nvrtc_environment() -> dict[str, str]:
-    """Returns the variable that tells Bazel where the build requirement NVRTC is, unless it is set already.
+    """Returns TF_RNN_OPS_NVRTC, which tells Bazel the location of NVRTC. A value set by the user takes precedence.
 
-    An isolated build has its requirements in an environment of its own, which is not that of TensorFlow.
+    In an isolated build, NVRTC is not installed in the same environment as TensorFlow.
     """
     try:
         package = importlib.util.find_spec("nvidia.cuda_nvrtc")
@@ -100,7 +100,7 @@ def _nvrtc_environment() -> dict[str, str]:
 
 
 def _build_environment(python: str) -> dict[str, str]:
-    """Returns this environment without what isolates a build from the interpreter's own packages."""
+    """Returns this environment without variables that hide the installed packages of the interpreter."""
     hidden = ("PYTHONPATH", "PYTHONNOUSERSITE")
     environment = {name: value for name, value in os.environ.items() if name not in hidden}
     return {**environment, **_nvrtc_environment(), _PYTHON_VARIABLE: python, "TF_CPP_MIN_LOG_LEVEL": "3"}
@@ -117,20 +117,20 @@ def _find_tensorflow(python: str) -> _TensorFlow:
     if result.returncode != 0:
         reason = result.stderr.strip().splitlines()[-1:]
         raise SystemExit(
-            f"tf_rnn_ops builds against the TensorFlow of {python}, which cannot import it ({' '.join(reason)}). "
-            f"Install TensorFlow there, or name another interpreter in {_PYTHON_VARIABLE}."
+            f"Building tf_rnn_ops requires TensorFlow, but {python} cannot import it ({' '.join(reason)}). "
+            f"Install TensorFlow, or set {_PYTHON_VARIABLE} to another interpreter."
         )
     *_, of_python, version, headers = result.stdout.splitlines()
     return _TensorFlow(python, of_python, version, pathlib.Path(headers))
 
 
 def _find_tensorflows() -> list[_TensorFlow]:
-    """Returns the TensorFlows to build against, in ascending order of their versions."""
+    """Returns the TensorFlow installations to build against, sorted by version."""
     tensorflows = sorted(map(_find_tensorflow, _pythons()), key=lambda each: each.minor_version)
     if len({each.platform for each in tensorflows}) > 1:
         raise SystemExit(
-            f"tf_rnn_ops builds a wheel for one platform, but the interpreters in {_PYTHON_VARIABLE} are of several: "
-            + ", ".join(f"{each.python} is of {each.platform}" for each in tensorflows)
+            f"All interpreters in {_PYTHON_VARIABLE} must have the same platform: "
+            + ", ".join(f"{each.python} has {each.platform}" for each in tensorflows)
         )
     return tensorflows
 
@@ -147,12 +147,12 @@ class BazelBuildHook(BuildHookInterface):
     """Hatchling's hook: see https://hatch.pypa.io/latest/plugins/build-hook/reference."""
 
     def dependencies(self):
-        """Returns TensorFlow as a build requirement for front ends that build in an environment of their own."""
+        """Returns TensorFlow as a build requirement, for isolated builds."""
         has_tensorflow = importlib.util.find_spec("tensorflow") is not None
         return [] if has_tensorflow or os.environ.get(_PYTHON_VARIABLE) else [_TENSORFLOW_REQUIREMENT]
 
     def initialize(self, version, build_data):
-        """Builds the libraries and names the files to add to the wheel."""
+        """Builds the libraries and adds them to the wheel."""
         root = pathlib.Path(self.root)
         folder = root / "build" / "wheel-files"
         shutil.rmtree(folder, ignore_errors=True)
@@ -161,19 +161,19 @@ class BazelBuildHook(BuildHookInterface):
         for tensorflow in tensorflows:
             self._build(tensorflow, folder)
         (folder / "_build_info.py").write_text(
-            '"""What the libraries were built with."""\n\n'
+            '"""Versions that the libraries were built with."""\n\n'
             f"TENSORFLOW_VERSIONS = {tuple(each.version for each in tensorflows)!r}\n"
             f"COMPILER = {_compiler(newest.machine)!r}\n"
         )
         if (root / "PKG-INFO").exists() and not (root / ".venv").exists():
-            # A source distribution, unpacked to be built once: Bazel's server and gigabytes of its cache would stay.
+            # An unpacked source distribution, built once: stop Bazel's server and delete gigabytes of its cache.
             subprocess.run([root / "tools/bazel.sh", "clean", "--expunge"], check=False)
         build_data["pure_python"] = False
         build_data["tag"] = f"py3-none-{re.sub('[^a-z0-9_]', '_', newest.platform.lower())}"
         build_data["force_include"][str(folder)] = "tf_rnn_ops"
 
     def _build(self, tensorflow: _TensorFlow, folder: pathlib.Path) -> None:
-        """Builds the libraries for one TensorFlow and puts them where they are in the package."""
+        """Builds the libraries for one TensorFlow and copies them to their folders in the package."""
         root = pathlib.Path(self.root)
         libraries = tensorflow.libraries()
         targets = [f"//:{library}" for library in libraries]

@@ -1,7 +1,10 @@
 #!/usr/bin/env bash
-# Runs Python tests of the ops with their libraries built for AddressSanitizer and UndefinedBehaviorSanitizer, which see
-# what our own code reads and writes outside of what TensorFlow allocated. pytest's arguments may be given; otherwise
-# the tests are those below, but for the slow ones: each op, type, mode and pass, and bad input.
+# Runs Python tests of the ops with libraries built for AddressSanitizer and UndefinedBehaviorSanitizer, which detect when
+# our code accesses memory outside of TensorFlow's buffers.
+#
+#   tools/memcheck.sh [PYTEST_ARGUMENT ...]
+#
+# By default, runs the tests below, except the slow ones: each op, type, mode and pass, and bad input.
 
 source "$(dirname "$0")/shell.sh"
 cd "$REPOSITORY"
@@ -16,7 +19,7 @@ readonly TESTS=(
   tests/test_gru_block_cell_{bad_input,gradients,parity,second_order,shapes}.py
 )
 
-# Makes a copy of the installed package with the sanitizers' libraries. Those for GPUs and XLA are left out.
+# Copies the installed package and replaces its libraries with the sanitizer builds, without the GPU and XLA libraries.
 make_package() {
   local installed
   installed=$(.venv/bin/python -I -c 'import importlib.util as u; print(*u.find_spec("tf_rnn_ops").submodule_search_locations)')
@@ -30,9 +33,9 @@ make_package() {
   cp -f "${LIBRARIES[@]/#/bazel-bin/}" "$package"/tensorflow_*/
 }
 
-# Reports go to files: pytest's workers would lose them. What is off is TensorFlow's and Python's: they leak what lives
-# as long as the process, free in one library what another allocated, and define some globals twice. Memory that cannot
-# be had is null, as it is without the sanitizers.
+# Reports go to files, because pytest's workers would lose them. The checks in `off` fail in TensorFlow and Python: they
+# leak objects that live as long as the process, free memory in another library than the one that allocated it, and define
+# some globals twice. Failed allocations return null, as without the sanitizers.
 run_tests() {
   local off=detect_leaks=0:alloc_dealloc_mismatch=0:new_delete_type_mismatch=0:detect_odr_violation=0
   PYTHONPATH="$STATE/package" \
@@ -47,7 +50,7 @@ failed=
 run_tests "${@:-${TESTS[@]}}" || failed=1
 if compgen -G "$STATE/report.*" >/dev/null; then
   cat "$STATE"/report.* >&2
-  fail "the sanitizers found what is above"
+  fail "the sanitizers reported the errors above"
 fi
 [ -z "$failed" ] || fail "the tests failed"
-say "the sanitizers found nothing"
+say "the sanitizers reported no errors"

@@ -1,9 +1,9 @@
-"""Records what this version writes, as a snapshot that later ones must read: tests/snapshots/VERSION.
+"""Records models saved by this version in tests/snapshots/VERSION. Later versions must be able to load them.
 
     python tools/record_snapshots.py [--output FOLDER]
 
-Needs the package installed and runs on the CPU. tests/snapshots/README.md says what is written. A folder that is there
-already is not written again: remove that of an unreleased version first.
+Requires the installed package and runs on the CPU. tests/snapshots/README.md lists the files. Existing folders are not
+overwritten: delete the folder of an unreleased version first.
 """
 
 import argparse
@@ -29,14 +29,14 @@ SNAPSHOTS = pathlib.Path(__file__).resolve().parent.parent / "tests" / "snapshot
 
 
 def save_module(module: tf.Module, path: pathlib.Path) -> None:
-    """Writes a SavedModel, as an archive, since it would be five times as large."""
+    """Writes a SavedModel as an archive, which is five times smaller."""
     with tempfile.TemporaryDirectory() as folder:
         tf.saved_model.save(module, folder)
         shutil.make_archive(str(path), "zip", folder)
 
 
 def record_network(name: str, folder: pathlib.Path) -> None:
-    """Writes one of the Keras models in each of the ways in which one may be kept, and the values that it gives."""
+    """Writes a Keras model in every format, and its outputs."""
     keras.utils.set_random_seed(0)
     x = snapshot_networks.network_input()
     with snapshot_networks.as_made(name):
@@ -53,7 +53,7 @@ def record_network(name: str, folder: pathlib.Path) -> None:
 
 
 def record_ops(name: str, folder: pathlib.Path) -> None:
-    """Writes a SavedModel with every op, and the values that it gives."""
+    """Writes a SavedModel with every op, and its outputs."""
     module = snapshot_networks.Ops(snapshot_networks.OPS[name])
     save_module(module, folder / f"{name}.saved_model")
     x = snapshot_networks.network_input()
@@ -61,7 +61,7 @@ def record_ops(name: str, folder: pathlib.Path) -> None:
 
 
 def record_params(mode: str, folder: pathlib.Path) -> None:
-    """Writes a params buffer, the arrays in it, and what the network gives with it."""
+    """Writes a params buffer, its weight arrays, and the outputs of the network."""
     config = snapshot_networks.params_config(mode)
     inputs: dict[str, Any] = cudnn_rnn_inputs.network_inputs(config, "float32")
     outputs = run_forward(config, inputs)
@@ -76,12 +76,12 @@ def record_params(mode: str, folder: pathlib.Path) -> None:
 
 
 def main() -> None:
-    """Writes all that this version's folder holds."""
+    """Writes the snapshot of this version."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--output", type=pathlib.Path, default=SNAPSHOTS, help="the folder of the versions' folders")
+    parser.add_argument("--output", type=pathlib.Path, default=SNAPSHOTS, help="parent folder of the snapshots")
     folder = parser.parse_args().output / tf_rnn_ops.__version__
     if folder.exists():
-        parser.error(f"{folder} is there already; only that of an unreleased version may be removed and written anew")
+        parser.error(f"{folder} already exists; delete it first, but only if this version is unreleased")
     tf_rnn_ops.enable_builtin_kernels()
     folder.mkdir(parents=True)
     (folder / "ops.pbtxt").write_text(op_definitions.to_text(op_definitions.current()))

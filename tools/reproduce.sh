@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
-# Builds the wheel a second time, from a copy of the source in another folder, and compares it with one that was built
-# before, byte by byte. Nothing is taken from an earlier build or a cache, and what a build must not depend on differs:
-# the folder, the time zone, and who may read the files that it makes.
+# Rebuilds the wheel from a copy of the source in another folder, and compares it with an existing wheel byte by byte. The
+# second build uses no cache and no earlier results, and a different folder, time zone and umask.
 #
 #   tools/reproduce.sh WHEEL
 

@@ -1,9 +1,9 @@
-"""Compares the bits of all ops' results before and after a change that must not touch them.
+"""Checks that a change does not affect the results of the ops, bit by bit.
 
     .venv/bin/python tools/result_bits.py record before.json    # with the old wheel installed
-    .venv/bin/python tools/result_bits.py compare before.json   # with the new one, on the same machine
+    .venv/bin/python tools/result_bits.py compare before.json   # with the new wheel, on the same machine
 
-Each op runs on the fuzzer's valid calls, in every floating type and under every instruction set that the CPU has.
+Runs valid calls of the fuzzer for every op, floating-point type and instruction set that the CPU supports.
 """
 
 import argparse
@@ -24,8 +24,8 @@ import dropout_checks
 import fuzz_calls
 import fuzz_valid
 
-# What sizes are drawn from, and how many calls of each op and type: on both sides of where the engine cuts and chooses,
-# which are vectors and tiles; chunks and tasks; and what the caches hold.
+# (sizes to draw from, number of calls per op and type). The sizes are around thresholds of the engine: vectors and
+# tiles; chunks and tasks; cache sizes.
 SIZES = {
     "small": (tuple(range(1, 10)), 24),
     "medium": ((1, 2, 12, 13, 31, 33, 64, 100, 130), 24),
@@ -37,12 +37,12 @@ def results(op: str, dtype: str, sizes: tuple[int, ...], seed: int) -> list[tf.T
     """Returns the results of a valid call of an op.
 
     Args:
-      op: the op's name.
-      dtype: the type of its floating inputs.
-      sizes: what each size of its inputs is drawn from.
-      seed: of what is drawn.
+      op: name of the op.
+      dtype: type of its floating-point inputs.
+      sizes: values to draw the dimensions of the inputs from.
+      seed: random seed.
     """
-    arguments = fuzz_valid.tame_arguments(op, dtype, sizes, seed)
+    arguments = fuzz_valid.finite_arguments(op, dtype, sizes, seed)
     if "seed2" in arguments:
         arguments["seed2"] += 1  # both zero means a fresh seed
     dropout_checks.fresh_kernels()
@@ -60,7 +60,7 @@ def digest(tensors: list[tf.Tensor]) -> str:
 
 
 def digests() -> dict[str, str]:
-    """Returns the hash of each call's results under the instruction set in use, by what was called."""
+    """Returns hashes of the results of all calls with the current instruction set."""
     found = {}
     for op in fuzz_valid.VALID:
         for dtype in ("float32", "float64", "float16", "bfloat16"):
@@ -71,7 +71,7 @@ def digests() -> dict[str, str]:
 
 
 def digests_of_all_sets() -> dict[str, dict[str, str]]:
-    """Returns `digests` by instruction set, each from a process of its own."""
+    """Returns `digests` for each instruction set, computed in separate processes."""
     found = {}
     for instruction_set in tf_rnn_ops._library.supported_instruction_sets():
         print(f"running every op with {instruction_set} ...", file=sys.stderr)
@@ -87,9 +87,9 @@ def digests_of_all_sets() -> dict[str, dict[str, str]]:
 
 
 def compare(before: dict[str, dict[str, str]], after: dict[str, dict[str, str]]) -> int:
-    """Prints where two recordings differ, and returns in how many calls they do."""
+    """Prints the calls whose results differ, and returns their number."""
     if before.keys() != after.keys():
-        sys.exit(f"recorded under {', '.join(before)}; this CPU and build have {', '.join(after)}")
+        sys.exit(f"recorded with {', '.join(before)}; this CPU and build support {', '.join(after)}")
     differences = [
         f"{instruction_set}: {call}"
         for instruction_set in before
@@ -103,16 +103,16 @@ def compare(before: dict[str, dict[str, str]], after: dict[str, dict[str, str]])
 
 
 def main() -> None:
-    """Does what the command line says."""
+    """Runs the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("action", choices=("record", "compare", "one"), help="`one`: print those of one set, as JSON")
-    parser.add_argument("file", type=pathlib.Path, nargs="?", help="the recording")
+    parser.add_argument("action", choices=("record", "compare", "one"), help="`one` is internal")
+    parser.add_argument("file", type=pathlib.Path, nargs="?", help="file with the recorded hashes")
     arguments = parser.parse_args()
     if arguments.action == "one":
         print(json.dumps(digests()))
         return
     if arguments.file is None:
-        parser.error("name the file of the recording")
+        parser.error("FILE is required")
     recorded = digests_of_all_sets()
     if arguments.action == "record":
         arguments.file.write_text(json.dumps(recorded))

@@ -1,9 +1,9 @@
-"""Runs each test file in a pytest of its own: on a GPU, an error may stay with the process that it occurred in.
+"""Runs each test file in a separate pytest process. A GPU error can make all later calls of the process fail.
 
     python tools/run_test_files.py tests/gpu tests/test_golden.py
 
-Every file runs, whatever became of those before it, with the options of pytest in PYTEST_ADDOPTS. The exit status is
-the worst of all: 0 if all passed, pytest's, or 128 and the number of the signal that ended a process, as in a shell.
+Runs all files, even if some fail, with the pytest options in PYTEST_ADDOPTS. The exit status is the largest of all
+files: 0 if all passed, the exit status of pytest, or 128 plus the number of the signal that ended a process.
 """
 
 import argparse
@@ -17,15 +17,15 @@ import pytest
 
 
 def test_files(paths: Iterable[pathlib.Path]) -> Iterator[pathlib.Path]:
-    """Yields the test files among paths, in folders too.
+    """Yields the test files in paths, recursively.
 
     Raises:
-      FileNotFoundError: if there is no such file, or no test file in a folder.
+      FileNotFoundError: if a file does not exist, or a folder has no test files.
     """
     for path in paths:
         found = sorted(path.rglob("test_*.py")) if path.is_dir() else [path] if path.is_file() else []
         if not found:
-            raise FileNotFoundError(f"{path} is no file and no folder with test files.")
+            raise FileNotFoundError(f"{path} is not a file or a folder with test files.")
         yield from found
 
 
@@ -34,30 +34,30 @@ def run(file: pathlib.Path, seconds: float) -> int:
 
     Args:
       file: the file.
-      seconds: after which it is ended.
+      seconds: time limit.
     """
-    # By its path: with -m, the source in this folder would be imported in place of the installed package.
+    # By path: `-m pytest` would import the source in the current folder instead of the installed package.
     program = pathlib.Path(pytest.__file__).with_name("__main__.py")
     with subprocess.Popen([sys.executable, program, file]) as process:
         try:
             status = process.wait(seconds)
         except subprocess.TimeoutExpired:
-            print(f"==> {file} takes more than {seconds:g} seconds and is ended", flush=True)
+            print(f"==> {file} killed after {seconds:g} seconds", flush=True)
             process.kill()
             status = process.wait()
     return status if status >= 0 else 128 - status
 
 
 def describe(status: int) -> str:
-    """Returns what an exit status means."""
+    """Describes an exit status."""
     return signal.Signals(status - 128).name if status > 128 else f"exit status {status}"
 
 
 def main() -> None:
-    """Runs the files of the command line and names those that failed."""
+    """Runs the files on the command line and prints the failed ones."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("paths", nargs="+", type=pathlib.Path, metavar="PATH", help="a test file, or a folder of them")
-    parser.add_argument("--seconds", type=float, default=1200, help="what a file may take (default: %(default)s)")
+    parser.add_argument("paths", nargs="+", type=pathlib.Path, metavar="PATH", help="test file or folder")
+    parser.add_argument("--seconds", type=float, default=1200, help="time limit per file (default: %(default)s)")
     settings = parser.parse_args()
     try:
         files = list(test_files(settings.paths))

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Makes what builds and runs programs for 64-bit Arm on another machine: installs Debian's cross compiler, and puts into
-# DEST
+# Sets up building and running programs for 64-bit Arm on another architecture: installs Debian's cross compiler, and
+# creates in DEST
 #
-#   system/   Debian's Python for Arm and all that it needs, of this machine's release
+#   system/   Debian's Python for Arm and its dependencies, from this machine's Debian release
 #   lib/      GoogleTest for Arm
 #
 #   tools/setup_aarch64.sh DEST
@@ -19,7 +19,7 @@ say "fetching Debian's Python for Arm into $dest/system"
 rm -rf "${dest:?}"/{system,lib}
 mkdir -p "$dest/lib"
 release=$(. /etc/os-release && echo "$VERSION_CODENAME")
-# Only unpacked: no program in them is run.
+# Unpack only; run no program from the packages.
 mmdebstrap --quiet --variant=extract --architectures=arm64 --include=python3,libstdc++6,libgtest-dev "$release" "$dest/system"
-# Out of the folder of the system's own libraries, which are not what the cross compiler links with.
+# Keep GoogleTest apart from the system libraries in that folder, which the cross compiler must not link.
 cp "$dest"/system/usr/lib/aarch64-linux-gnu/libgtest*.a "$dest/lib"

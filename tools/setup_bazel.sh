@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
-# Chooses the Bazel that builds this project and writes it down in .tools/: Bazelisk with the version that .bazelversion
-# pins where that can be fetched, an installed Bazel (Debian's bazel-bootstrap) where it cannot. With --install, that one
-# is installed if it is missing.
+# Selects the Bazel for this project and writes .tools/bazel: Bazelisk with the version in .bazelversion if it can be
+# downloaded, else an installed Bazel (Debian's bazel-bootstrap). With --install, installs Debian's Bazel if it is missing.
 
 source "$(dirname "$0")/shell.sh"
 cd "$REPOSITORY"
@@ -11,12 +10,12 @@ readonly DEBIAN_RULES=/usr/share/bazel/rules
 readonly DEBIAN_BAZEL=(bazel-bootstrap bazel-rules-java bazel-rules-proto)
 readonly STAND_INS="$REPOSITORY/third_party/bazel_offline"
 
-# Prints Bazelisk's binary: the one that npm installed here, else the one on the path.
+# Prints the path of Bazelisk: from node_modules, else from PATH.
 find_bazelisk() {
   command -v "$REPOSITORY/node_modules/.bin/bazelisk" || command -v bazelisk
 }
 
-# Prints the installed Bazel's binary, not a script that would choose again.
+# Prints the path of the installed Bazel binary, preferring it to a wrapper script.
 find_installed_bazel() {
   command -v bazel-4 || command -v bazel-real || command -v bazel
 }
@@ -28,7 +27,7 @@ write_launcher() {
   mv "$TOOLS_STATE/bazel.new" "$TOOLS_STATE/bazel"
 }
 
-# Writes .tools/bazelrc for a Bazel that can download none of its own rules.
+# Writes .tools/bazelrc for a Bazel that cannot download its rules.
 write_offline_settings() {
   cat >"$TOOLS_STATE/bazelrc" <<SETTINGS
 build --override_repository=rules_java=$DEBIAN_RULES/java
@@ -42,26 +41,26 @@ install_missing=${1:-}
 wanted=$(cat .bazelversion)
 bazelisk=$(find_bazelisk) || bazelisk=
 if [ -n "$bazelisk" ]; then
-  say "asking Bazelisk for Bazel $wanted"
+  say "downloading Bazel $wanted with Bazelisk"
   if timeout 300 "$bazelisk" version >"$TOOLS_STATE/bazelisk.log" 2>&1; then
-    say "Bazel $wanted, fetched by Bazelisk"
+    say "using Bazel $wanted from Bazelisk"
     : >"$TOOLS_STATE/bazelrc"
     write_launcher "exec '$bazelisk' \"\$@\""
     exit
   fi
-  say "Bazel $wanted cannot be fetched ($(tail -n 1 "$TOOLS_STATE/bazelisk.log")); looking for an installed one"
+  say "cannot download Bazel $wanted ($(tail -n 1 "$TOOLS_STATE/bazelisk.log")); looking for an installed Bazel"
 fi
 
 if ! find_installed_bazel >/dev/null || [ ! -d "$DEBIAN_RULES" ]; then
   [ "$install_missing" = --install ] ||
-    fail "there is no Bazel; install Bazelisk, or: sudo apt-get install ${DEBIAN_BAZEL[*]}"
+    fail "Bazel is missing; install Bazelisk, or run: sudo apt-get install ${DEBIAN_BAZEL[*]}"
   install_packages "${DEBIAN_BAZEL[@]}"
 fi
-installed=$(find_installed_bazel) || fail "no Bazel was found; install Debian's bazel-bootstrap"
+installed=$(find_installed_bazel) || fail "Bazel is missing; install Debian's bazel-bootstrap"
 write_offline_settings
 if [ -n "$bazelisk" ]; then
   write_launcher "USE_BAZEL_VERSION='$installed' exec '$bazelisk' \"\$@\""
 else
   write_launcher "exec '$installed' \"\$@\""
 fi
-say "the Bazel that is installed as $installed"
+say "using the installed Bazel: $installed"

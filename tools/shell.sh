@@ -1,12 +1,12 @@
 # shellcheck shell=bash
-# What the scripts in this folder share. Source it; it prints nothing.
+# Functions shared by the scripts in this folder. Source it; it prints nothing.
 
 set -euo pipefail
 
 REPOSITORY=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 readonly REPOSITORY
-# Where set-up keeps what it made or found.
-# shellcheck disable=SC2034 # used where this is sourced
+# Folder for the results of the setup.
+# shellcheck disable=SC2034 # used by the scripts that source this
 readonly TOOLS_STATE="$REPOSITORY/.tools"
 
 say() {
@@ -18,20 +18,20 @@ fail() {
   exit 1
 }
 
-# Prints an interpreter's absolute path, given its name or a path from the current folder. Links stay: a virtual
-# environment's interpreter is one.
+# Prints the absolute path of an interpreter, given its name or path. Does not resolve links: the interpreter of a virtual
+# environment is one.
 absolute_python() {
   local found
-  found=$(command -v "$1") || fail "there is no interpreter $1"
+  found=$(command -v "$1") || fail "no such interpreter: $1"
   realpath -s "$found"
 }
 
-# Whether Debian packages can be installed without asking anyone.
+# Whether Debian packages can be installed without a password.
 can_install_packages() {
   [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null
 }
 
-# Installs the named Debian packages, or says who should.
+# Installs Debian packages, or fails with the command to run.
 install_packages() {
   can_install_packages ||
     fail "missing system packages; install them with: sudo apt-get install $*"

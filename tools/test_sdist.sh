@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Builds wheels from the source distribution with pip, uv and build, both in environments that these make and in one with
-# TensorFlow, and imports what came of it.
+# Builds wheels from the source distribution with pip, uv and build, each with and without build isolation, and imports
+# the installed package.
 #
 #   tools/test_sdist.sh SDIST ENVIRONMENT
 #
-# ENVIRONMENT is a virtual environment with TensorFlow, into which the wheels are installed.
+# ENVIRONMENT is a virtual environment with TensorFlow. The wheels are installed into it.
 
 source "$(dirname "$0")/shell.sh"
 cd "$REPOSITORY"
@@ -14,14 +14,14 @@ environment=$(realpath "${2:?usage: tools/test_sdist.sh SDIST ENVIRONMENT}")
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 
-# Each build is in a folder of its own, where Bazel knows of no other; what they compile they share.
+# Each build has its own folder and Bazel server. They share a disk cache.
 export HOME=$folder/home
 mkdir "$HOME"
 echo "build --disk_cache=$folder/disk-cache" >"$HOME/.bazelrc"
 unset TF_RNN_OPS_PYTHON TF_RNN_OPS_BAZEL_CONFIG
 export PIP_NO_CACHE_DIR=1 UV_NO_CACHE=1 PIP_DISABLE_PIP_VERSION_CHECK=1
 
-# Imports the package in the environment, and takes it out again.
+# Imports the package in the environment, then uninstalls it.
 check() {
   (cd / && "$environment/bin/python" -c 'import tf_rnn_ops; print("imported", tf_rnn_ops.__version__)')
   "$environment/bin/python" -m pip uninstall --quiet --yes tf_rnn_ops
@@ -40,22 +40,22 @@ build() {
   install --no-index "$folder"/wheel/*.whl
 }
 
-say "pip, in an environment of its own"
+say "pip, isolated"
 install "$sdist"
 check
-say "pip, in the environment with TensorFlow"
+say "pip, without build isolation"
 "$environment/bin/python" -m pip install --quiet --require-hashes -r requirements/tensorflow.txt -r requirements/pytest.txt -r requirements/dev.txt
 install --no-build-isolation "$sdist"
 check
-say "uv, in an environment of its own"
+say "uv, isolated"
 "$REPOSITORY/.venv/bin/uv" pip install --quiet --no-deps --python "$environment/bin/python" "$sdist"
 check
-say "uv, in the environment with TensorFlow"
+say "uv, without build isolation"
 "$REPOSITORY/.venv/bin/uv" pip install --quiet --no-deps --python "$environment/bin/python" --no-build-isolation "$sdist"
 check
-say "build, in an environment of its own"
+say "build, isolated"
 build "$environment"
 check
-say "build, in the environment with TensorFlow"
+say "build, without isolation"
 build "$environment" --no-isolation
 check

@@ -22,7 +22,7 @@ Status Launch(const Call& call, const char* name, const Kernel& kernel) {
                          ShapeFor(kernel.num_rows(), kernel.width()), kernel);
 }
 
-// E: a type of the elements' size.
+// E: an integer type of the size of an element.
 template <typename E>
 Status CopyRowsOf(const Call& call, const char* name, const RowCounts& counts,
                   const void* source, const RowStrides& source_strides,

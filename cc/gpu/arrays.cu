@@ -1,4 +1,4 @@
-// The kernels of arrays.h: arrays_device.h for all rows and columns.
+// The kernels of arrays_device.h, run over all rows and columns.
 
 #include <cstdint>
 

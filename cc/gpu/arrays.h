@@ -1,5 +1,4 @@
-// Arrays on the GPU that take another arrangement or type, or are multiplied by
-// the masks of dropout.
+// Operations on arrays on the GPU: change layout or type, and apply dropout.
 
 #ifndef TF_RNN_OPS_CC_GPU_ARRAYS_H_
 #define TF_RNN_OPS_CC_GPU_ARRAYS_H_
@@ -16,8 +15,7 @@
 
 namespace tf_rnn_ops::gpu {
 
-// Copies rows of elements of a type from one arrangement to another. The arrays
-// may not overlap.
+// Copies rows from one layout to another. The arrays must not overlap.
 Status CopyRows(const Call& call, DataType type, const RowCounts& counts,
                 const void* source, const RowStrides& source_strides,
                 void* target, const RowStrides& target_strides);
@@ -28,30 +26,30 @@ Status WidenBFloat16(const Call& call, std::int64_t count, const void* source,
 Status RoundToBFloat16(const Call& call, std::int64_t count,
                        const float* source, void* target);
 
-// Rows of a mask.
+// Rows of a dropout mask.
 struct MaskRows {
   DropoutMask mask;
-  std::int64_t offset;  // of the first row, in elements of the mask
+  std::int64_t offset;  // of the first row in the mask, in elements
   RowStrides strides;
 };
 
-// target = source ∘ mask, or the mask itself if source is null. Source and
-// target have the same arrangement and may be the same array.
+// target = source ∘ mask, or the mask if source is null. Source and target have
+// the same layout and may be the same array.
 Status ApplyDropout(const Call& call, DataType type, const RowCounts& counts,
                     const MaskRows& rows, const void* source,
                     const RowStrides& strides, void* target);
 
-// Writes bytes of the host's to the GPU's memory, at a multiple of 8. They are
-// copied before the call returns.
+// Copies bytes from the host to GPU memory that is aligned to 8 bytes. `bytes`
+// may be freed when the call returns.
 using HostBytes = std::array<char, 128>;
 Status WriteBytes(const Call& call, const HostBytes& bytes, void* target);
 
-// Copies bytes within the GPU's memory, and sets them to zero.
+// Copies bytes within GPU memory, and sets them to zero.
 Status CopyBytes(const Call& call, std::size_t num_bytes, const void* source,
                  void* target);
 Status ZeroBytes(const Call& call, std::size_t num_bytes, void* target);
 
-// As the driver takes addresses.
+// Converts to the driver's type for addresses.
 inline CUdeviceptr DevicePointer(const void* pointer) {
   return reinterpret_cast<CUdeviceptr>(pointer);
 }

@@ -1,5 +1,5 @@
-// The kernels of arrays.h, for host and device. A kernel is a struct of its
-// arguments; Compute does the work of one element.
+// The kernels of arrays.h, for host and device. A kernel is a struct with its
+// arguments; Compute computes one element.
 
 #ifndef TF_RNN_OPS_CC_GPU_ARRAYS_DEVICE_H_
 #define TF_RNN_OPS_CC_GPU_ARRAYS_DEVICE_H_
@@ -12,8 +12,7 @@
 
 namespace tf_rnn_ops::gpu {
 
-// An array of rows [outer, inner, width], dense within a row. Strides are in
-// elements.
+// An array [outer, inner, width] whose rows are dense. Strides are in elements.
 struct RowCounts {
   std::int64_t outer;
   std::int64_t inner;
@@ -24,7 +23,7 @@ struct RowStrides {
   std::int64_t inner;
 };
 
-// E: a type of the elements' size.
+// E: an integer type of the size of an element.
 template <typename E>
 struct CopyRowsKernel {
   RowCounts counts;
@@ -71,8 +70,8 @@ struct RoundToBFloat16Kernel {
   }
 };
 
-// Multiplies rows by a mask. Compute does the work of up to kColumns columns,
-// which share random bits.
+// Multiplies rows by a mask. Compute computes up to kColumns columns, which
+// share random bits.
 template <typename T>
 struct ApplyDropoutKernel {
   RowCounts counts;
@@ -80,7 +79,7 @@ struct ApplyDropoutKernel {
   T* target;
   RowStrides strides;  // of source and target
   DropoutMask mask;
-  std::int64_t mask_offset;  // of the first row's factors, in elements
+  std::int64_t mask_offset;  // of the first row in the mask, in elements
   RowStrides mask_strides;
 
   static constexpr std::int64_t kColumns = 4;
@@ -116,7 +115,7 @@ struct ApplyDropoutKernel {
   }
 };
 
-// Writes bytes that come as its argument.
+// Writes bytes that are passed as kernel arguments.
 struct WriteBytesKernel {
   static constexpr std::int64_t kWords = 16;
 
@@ -131,7 +130,7 @@ struct WriteBytesKernel {
   }
 };
 
-// F(name, Kernel) for each of them.
+// Calls F(name, Kernel) for every kernel.
 #define TF_RNN_OPS_ARRAY_KERNELS(F)                          \
   F(CopyRows16, CopyRowsKernel<std::uint16_t>)               \
   F(CopyRows32, CopyRowsKernel<std::uint32_t>)               \

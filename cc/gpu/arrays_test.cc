@@ -1,4 +1,4 @@
-// The device code is that of the GPU, compiled for the host.
+// Runs the device code, compiled for the host.
 
 #include "cc/gpu/arrays.h"
 
@@ -20,7 +20,7 @@
 namespace tf_rnn_ops::gpu {
 namespace {
 
-// [outer, inner, width], row after row.
+// Values of an array [outer, inner, width].
 std::vector<double> Rows(const RowCounts& counts) {
   std::vector<double> rows(counts.outer * counts.inner * counts.width);
   std::iota(rows.begin(), rows.end(), 1);
@@ -30,8 +30,8 @@ std::vector<double> Rows(const RowCounts& counts) {
 template <typename T>
 class ArraysTest : public testing::Test {
  protected:
-  // Copies rows into an array in which the inner dimension comes first, and
-  // each row after one of its size that is left alone.
+  // Copies rows to an array with the inner dimension first, and with a gap of
+  // one row before each row.
   void ExpectTransposed(const RowCounts& counts) {
     FakeGpu gpu;
     FakeScratchAllocator scratch(&gpu.driver());
@@ -74,7 +74,7 @@ TYPED_TEST(ArraysTest, CopiesNothing) {
   }
 }
 
-// More rows than a grid has threads.
+// More rows than threads in a grid.
 TEST(ArraysTest, CopiesManyRows) {
   FakeGpu gpu;
   FakeScratchAllocator scratch(&gpu.driver());
@@ -139,8 +139,7 @@ TEST(ArraysTest, RoundsToNearestTiesToEven) {
   }
 }
 
-// The masks of a stream as the CPU's engine draws them: for one layer after
-// another, [S, B, W].
+// The masks of the CPU engine for several layers, [S, B, W] each.
 template <typename T>
 std::vector<T> CpuMasks(const rnn::RnnConfig& config, const rnn::RnnSize& size,
                         float rate, const rnn::RandomStream& stream) {
@@ -152,8 +151,8 @@ std::vector<T> CpuMasks(const rnn::RnnConfig& config, const rnn::RnnSize& size,
   return masks;
 }
 
-// Rows of any arrangement and any place in a mask, of widths that are no
-// multiple of four, and counters that carry.
+// Different layouts and offsets in the mask, widths that are not multiples of
+// four, and counters that carry.
 template <typename T>
 void ExpectCpuMasks(float rate, std::int64_t width) {
   const rnn::RnnConfig config = {rnn::RnnMode::kTanh, false, 1, 3, 1, width, 0};
@@ -161,9 +160,10 @@ void ExpectCpuMasks(float rate, std::int64_t width) {
   const rnn::RandomStream stream = {12345, ~std::uint64_t{7}, 9};
   const std::vector<T> expected = CpuMasks<T>(config, size, rate, stream);
   const std::int64_t layer_size = size.time * size.batch * width;
-  constexpr std::int64_t kFirst = 1, kSamples = 2;  // those that are dropped
+  constexpr std::int64_t kFirst = 1,
+                         kSamples = 2;  // samples to apply dropout to
   const RowStrides mask_strides = {size.batch * width, width};
-  // Sample by sample.
+  // Batch-major.
   const RowStrides strides = {width, size.time * width};
   for (std::int64_t layer = 0; layer < 2; ++layer) {
     const DropoutMask mask = MakeDropoutMask(
@@ -208,7 +208,7 @@ TEST(ArraysTest, DropsWhatTheCpuDrops) {
 }
 
 // 16-bit types are multiplied in float32 and rounded to nearest.
-// roundoff: the largest relative error of a number of type T.
+// roundoff: the unit roundoff of T.
 template <typename T>
 void ExpectRoundedProducts(double roundoff) {
   FakeGpu gpu;
@@ -238,7 +238,7 @@ TEST(ArraysTest, DropsSixteenBitTypes) {
   ExpectRoundedProducts<rnn::BFloat16>(0x1p-8);
 }
 
-// What is dropped may not even be a number.
+// NaNs are dropped, too.
 TEST(ArraysTest, DropsNans) {
   FakeGpu gpu;
   FakeScratchAllocator scratch(&gpu.driver());

@@ -31,7 +31,7 @@
 
 namespace gpu = tf_rnn_ops::gpu;
 
-// A network, whatever its type.
+// A network of any type.
 struct TfRnnOpsGpu_Network {
   explicit TfRnnOpsGpu_Network(const tf_rnn_ops::rnn::RnnConfig& config)
       : config(config) {}
@@ -85,7 +85,8 @@ int CodeOf(StatusCode code) {
   return TF_RNN_OPS_GPU_INTERNAL;
 }
 
-// The code of what `function` returns or throws: callers in C cannot catch.
+// Calls `function` and returns its code. Converts exceptions to codes, since C
+// callers cannot catch them.
 template <typename Function>
 int Run(const Function& function) noexcept {
   try {
@@ -93,10 +94,10 @@ int Run(const Function& function) noexcept {
     if (!status.ok()) last_error = status.message();
     return CodeOf(status.code());
   } catch (const std::bad_alloc&) {
-    last_error = "no host memory";  // so short that it takes none
+    last_error = "no host memory";  // short: not allocated on the heap
     return TF_RNN_OPS_GPU_OUT_OF_MEMORY;
   } catch (const std::exception&) {
-    last_error = "an exception";
+    last_error = "unknown exception";
     return TF_RNN_OPS_GPU_INTERNAL;
   }
 }
@@ -109,14 +110,15 @@ Status CheckNotNull(const char* name, const void* pointer) {
   return InvalidArgument(std::string(name) + " must not be null");
 }
 
-// To what cuDNN's memory is.
+// Checks the alignment that cuDNN requires.
 Status CheckAligned(const char* name, const void* memory) {
   constexpr std::uintptr_t kAlignment = 256;
   const auto address = reinterpret_cast<std::uintptr_t>(memory);
   if (address % kAlignment == 0) return Status();
-  return InvalidArgument(std::string(name) + " must be at a multiple of " +
-                         std::to_string(kAlignment) + " bytes, but is " +
-                         std::to_string(address % kAlignment) + " past one");
+  return InvalidArgument(
+      std::string(name) + " must be aligned to " + std::to_string(kAlignment) +
+      " bytes, but its address modulo " + std::to_string(kAlignment) + " is " +
+      std::to_string(address % kAlignment));
 }
 
 Status CheckAtLeast(const char* name, std::int64_t value, std::int64_t least) {
@@ -129,20 +131,20 @@ Status CheckAtLeast(const char* name, std::int64_t value, std::int64_t least) {
 Status CheckBetween(const char* name, std::int64_t value, std::int64_t least,
                     std::int64_t most) {
   if (value >= least && value <= most) return Status();
-  return InvalidArgument(std::string(name) + " must be from " +
-                         std::to_string(least) + " to " + std::to_string(most) +
-                         ", but is " + std::to_string(value));
+  return InvalidArgument(
+      std::string(name) + " must be between " + std::to_string(least) +
+      " and " + std::to_string(most) + ", but is " + std::to_string(value));
 }
 
 Status CheckCountable(const char* name, CheckedInt size) {
-  // In bytes, of the largest type.
+  // In bytes, for the largest type.
   if ((size * sizeof(double)).valid()) return Status();
   return InvalidArgument(std::string(name) +
-                         " must have no more bytes than can be counted, but "
-                         "the sizes are too large");
+                         " is too large: its size in bytes must fit in 64 "
+                         "bits");
 }
 
-// Hands the arrays of a call to the engine. Keeps the first error.
+// Passes the arrays of a call to the engine. Keeps the first error.
 class ArrayArguments {
  public:
   // Any: void or const void. Array: T* or const T*.
@@ -156,7 +158,7 @@ class ArrayArguments {
                               std::to_string(size.value()) +
                               " elements, but is null");
   }
-  // One that may be null.
+  // An array that may be null.
   template <typename Any, typename Array>
   void TakeOptional(Any* memory, Array* array) {
     *array = static_cast<Array>(memory);
@@ -187,7 +189,7 @@ Status WithType(int type, const Function& function) {
 // ---------------------------------------------------------------------------
 // Calls
 
-// A call as the engine takes it, while it runs.
+// The engine's Call for a TfRnnOpsGpu_Call.
 class EngineCall : public ScratchAllocator {
  public:
   Status Init(const TfRnnOpsGpu_Call* argument) {
@@ -234,7 +236,7 @@ Status ReadOptions(const TfRnnOpsGpu_NetworkOptions& options,
       CheckBetween("num_directions", options.num_directions, 1, 2));
   TF_RNN_OPS_GPU_RETURN_IF_ERROR(
       CheckBetween("num_layers", options.num_layers, 1,
-                   std::numeric_limits<std::int32_t>::max()));  // cuDNN's type
+                   std::numeric_limits<std::int32_t>::max()));  // type in cuDNN
   TF_RNN_OPS_GPU_RETURN_IF_ERROR(
       CheckAtLeast("input_size", options.input_size, 0));
   TF_RNN_OPS_GPU_RETURN_IF_ERROR(
@@ -283,7 +285,7 @@ rnn::RandomStream StreamOf(const TfRnnOpsGpu_RandomStream& stream) {
   return {stream.key, stream.counter_low, stream.counter_high};
 }
 
-// The sizes of a pass's arrays, in elements.
+// The sizes of the arrays of a pass, in elements.
 struct PassSizes {
   PassSizes(const rnn::RnnConfig& config,
             const TfRnnOpsGpu_Sequences& sequences)
@@ -436,7 +438,7 @@ class Network : public TfRnnOpsGpu_Network {
             dropout_};
   }
 
-  // What both passes read.
+  // Inputs of all passes.
   template <typename Pass, typename EnginePass>
   void TakeInputs(const TfRnnOpsGpu_Sequences& sequences, const Pass& pass,
                   ArrayArguments* arrays, EnginePass* engine_pass) const {
@@ -452,7 +454,7 @@ class Network : public TfRnnOpsGpu_Network {
     arrays->Take("params", pass.params, sizes.params, &engine_pass->params);
   }
 
-  // The direction of a gradient of the backward pass, and its results.
+  // Optional inputs and results of the gradient of the backward pass.
   static void TakeOptional(const TfRnnOpsGpu_BackwardGrad& pass,
                            ArrayArguments* arrays,
                            rnn::CudnnRnnBackwardGrad<T>* engine_pass) {
@@ -492,7 +494,7 @@ Status MakeNetwork(const TfRnnOpsGpu_NetworkOptions* options,
   });
 }
 
-// What all calls of a network are given.
+// Checks the common arguments of all passes.
 Status CheckPass(const TfRnnOpsGpu_Network* network,
                  const TfRnnOpsGpu_Sequences* sequences) {
   TF_RNN_OPS_GPU_RETURN_IF_ERROR(CheckNotNull("network", network));
@@ -503,7 +505,7 @@ Status CheckPass(const TfRnnOpsGpu_Network* network,
 // ---------------------------------------------------------------------------
 // GRUBlockCell
 
-// The sizes of a step's arrays, in elements.
+// The sizes of the arrays of a step, in elements.
 struct StepSizes {
   StepSizes(CheckedInt batch, CheckedInt input_size, CheckedInt cell_size)
       : x(batch * input_size),
@@ -558,7 +560,7 @@ Status TakeArrays(const TfRnnOpsGpu_GruCellBackward& from,
   return arrays.status();
 }
 
-// run: the engine's function for steps of that type.
+// run: the engine's function for this kind of step.
 template <typename EngineStep, typename Step>
 Status RunGruCell(Status (*run)(const Call&, Cublas&, bool, const EngineStep&),
                   const TfRnnOpsGpu_Call* call, const Step* step) {

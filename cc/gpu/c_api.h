@@ -1,18 +1,20 @@
-/* The GPU engine's C interface, for programs that have no TensorFlow.
+/* C interface of the GPU engine, for programs without TensorFlow.
 
-   libtf_rnn_ops_gpu_engine.so needs no library of CUDA at link time. It opens
-   the driver, cuDNN 9 and cuBLAS 12 or 13 when it first calls them, first those
-   that the process has open. All arrays are dense and row-major, in the memory
-   of the GPU to whose context the stream belongs, unless said otherwise. Arrays
-   of size zero may be null. Outputs may not overlap inputs or other outputs.
-   Shapes are those of the op CudnnRNNV3: S = time, B = batch, I = input_size,
-   U = num_units, O = num_proj or else U, D = num_directions, P = num_layers *
-   D. A call enqueues its work on the stream and returns before that has run.
+   libtf_rnn_ops_gpu_engine.so does not link to CUDA's libraries. It opens the
+   driver, cuDNN 9 and cuBLAS 12 or 13 when it first calls them, and prefers
+   libraries that the process has already loaded.
 
-   Functions that return an int return 0, or a TfRnnOpsGpu_Code, and
-   TfRnnOpsGpu_LastError() then says what went wrong. Arguments are checked;
-   what cannot be is the size of an array and what a reserve space holds.
-   Several threads may call functions at once, for the same network, too. */
+   Unless noted otherwise, arrays are dense, row-major and in the memory of the
+   GPU of the stream's context. Empty arrays may be null. Outputs must not
+   overlap inputs or other outputs. Shapes are as in the op CudnnRNNV3:
+   S = time, B = batch, I = input_size, U = num_units, O = num_proj if there is
+   a projection, else U, D = num_directions, P = num_layers * D. Calls are
+   asynchronous: they enqueue work on the stream and return.
+
+   Functions that return an int return a TfRnnOpsGpu_Code, which is 0 on
+   success. TfRnnOpsGpu_LastError() returns the error message. Arguments are
+   checked, except the sizes of arrays and the contents of a reserve space. All
+   functions are thread-safe, also for the same network. */
 
 #ifndef TF_RNN_OPS_CC_GPU_C_API_H_
 #define TF_RNN_OPS_CC_GPU_C_API_H_
@@ -28,7 +30,7 @@ enum TfRnnOpsGpu_Code {
   TF_RNN_OPS_GPU_OK = 0,
   TF_RNN_OPS_GPU_INVALID_ARGUMENT = 1,
   TF_RNN_OPS_GPU_OUT_OF_MEMORY = 2,
-  TF_RNN_OPS_GPU_UNIMPLEMENTED = 3, /* by the GPU or the library at hand */
+  TF_RNN_OPS_GPU_UNIMPLEMENTED = 3, /* by the GPU or the library */
   TF_RNN_OPS_GPU_UNAVAILABLE = 4,   /* a library cannot be opened */
   TF_RNN_OPS_GPU_INTERNAL = 5
 };
@@ -47,28 +49,28 @@ enum TfRnnOpsGpu_Mode {
   TF_RNN_OPS_GPU_GRU = 3
 };
 
-/* The last error of the calling thread, in words; empty if there was none.
-   Lives until its next error. */
+/* The last error message of the calling thread, or an empty string. Valid until
+   the thread's next error. */
 const char* TfRnnOpsGpu_LastError(void);
 
-/* The driver, cuDNN and cuBLAS, each in a line: its version and file, or why it
-   cannot be opened. Opens them. Lives as long as the program. */
+/* Opens the driver, cuDNN and cuBLAS. Returns a line for each: its version and
+   file, or the reason why it cannot be opened. Valid until the program ends. */
 const char* TfRnnOpsGpu_Libraries(void);
 
-/* What a call runs on. */
+/* The stream and scratch memory of a call. */
 struct TfRnnOpsGpu_Call {
-  /* A CUstream; null is the default stream of the thread's current context. */
+  /* A CUstream; null: default stream of the thread's current context */
   void* stream;
-  /* Gives memory on the GPU, aligned to 256 bytes, or returns null. It stays
-     valid until the work that the call enqueues has run. */
+  /* Returns memory on the GPU, aligned to 256 bytes, or null. It must stay
+     valid until the work enqueued by the call has run. */
   void* (*allocate_scratch)(void* allocator, size_t num_bytes);
   void* allocator;
-  int allow_tf32; /* whether products of float32 may be rounded to 10 bits */
+  int allow_tf32; /* whether float32 operands may be rounded to 10 bits */
 };
 
 /* ------------------------------------------------------------ networks */
 
-/* As the attributes of the op CudnnRNNV3. */
+/* Attributes, as in the op CudnnRNNV3. */
 struct TfRnnOpsGpu_NetworkOptions {
   int type; /* TfRnnOpsGpu_Type */
   int mode; /* TfRnnOpsGpu_Mode */
@@ -78,47 +80,47 @@ struct TfRnnOpsGpu_NetworkOptions {
   int64_t input_size;
   int64_t num_units;
   int64_t num_proj; /* 0: no projection */
-  float dropout;    /* between layers, of passes that train */
-  /* For tests of the choices that the engine makes. */
-  int standard_algorithm_only; /* never a persistent one */
-  int widen_bfloat16;          /* float32 on copies, whatever cuDNN has */
+  float dropout;    /* between layers, in training */
+  /* For tests */
+  int standard_algorithm_only; /* no persistent algorithm */
+  int widen_bfloat16;          /* always compute bfloat16 in float32 */
 };
 
 typedef struct TfRnnOpsGpu_Network TfRnnOpsGpu_Network;
 
-/* Opens cuDNN. */
+/* Creates a network. Opens cuDNN. */
 int TfRnnOpsGpu_MakeNetwork(const struct TfRnnOpsGpu_NetworkOptions* options,
                             TfRnnOpsGpu_Network** network);
-/* Null is no error. No call may use the network any more. */
+/* Frees a network, which may be null. It must not be in use. */
 void TfRnnOpsGpu_FreeNetwork(TfRnnOpsGpu_Network* network);
 
-/* The number of params. */
+/* The number of elements of params. */
 int TfRnnOpsGpu_ParamsSize(const TfRnnOpsGpu_Network* network, int64_t* size);
 
 /* The sequences of a pass. */
 struct TfRnnOpsGpu_Sequences {
   int64_t time;
   int64_t batch;
-  int time_major;         /* otherwise input, output and states are [B, ...] */
+  int time_major;         /* 0: input, output and states are [B, ...] */
   const int32_t* lengths; /* [B], on the host; null: all are `time` */
 };
 
-/* Where the random numbers of a pass's dropout begin: Philox 4x32-10. The
-   backward pass gets that of its forward pass. */
+/* The first random numbers of dropout: Philox 4x32-10. A backward pass requires
+   the same values as its forward pass. */
 struct TfRnnOpsGpu_RandomStream {
   uint64_t key;
   uint64_t counter_low;
   uint64_t counter_high;
 };
 
-/* The bytes of the reserve space of a pass that trains, and the name of the
-   algorithm that cuDNN is told. */
+/* Returns the size of the reserve space for training in bytes, and the name of
+   the cuDNN algorithm. */
 int TfRnnOpsGpu_ReserveSpace(TfRnnOpsGpu_Network* network,
                              const struct TfRnnOpsGpu_Call* call,
                              const struct TfRnnOpsGpu_Sequences* sequences,
                              size_t* num_bytes, const char** algorithm);
 
-/* Arrays of cell states are for LSTMs; in other modes they are ignored. */
+/* Arrays of cell states are ignored unless the mode is LSTM. */
 struct TfRnnOpsGpu_Forward {
   const void* input;   /* [S, B, I] */
   const void* input_h; /* [P, B, O] */
@@ -145,15 +147,15 @@ struct TfRnnOpsGpu_Backward {
   const void* output_backprop;
   const void* output_h_backprop;
   const void* output_c_backprop;
-  void* reserve_space; /* as the forward pass of the same network left it */
-  /* Whether the reserve space may be written to. It then serves no other
-     pass. Otherwise the engine works on a copy. */
+  void* reserve_space; /* from the forward pass of the same network */
+  /* 1: the pass may overwrite the reserve space, which is then invalid for
+     further passes. 0: the engine uses a copy. */
   int owns_reserve_space;
   struct TfRnnOpsGpu_RandomStream dropout_stream;
   void* input_backprop;
   void* input_h_backprop;
   void* input_c_backprop;
-  void* params_backprop; /* or null if not wanted */
+  void* params_backprop; /* or null: not computed */
 };
 int TfRnnOpsGpu_RunBackward(TfRnnOpsGpu_Network* network,
                             const struct TfRnnOpsGpu_Call* call,
@@ -162,7 +164,7 @@ int TfRnnOpsGpu_RunBackward(TfRnnOpsGpu_Network* network,
 
 /* The gradient of the backward pass, as the op CudnnRNNBackpropGrad. */
 struct TfRnnOpsGpu_BackwardGrad {
-  /* As the backward pass was given them. */
+  /* As for the backward pass. */
   const void* input;
   const void* input_h;
   const void* input_c;
@@ -171,12 +173,12 @@ struct TfRnnOpsGpu_BackwardGrad {
   const void* output_h_backprop;
   const void* output_c_backprop;
   struct TfRnnOpsGpu_RandomStream dropout_stream;
-  /* Gradients with respect to its results, each null for zeros. */
+  /* Gradients with respect to its results; null for zeros. */
   const void* dot_input;   /* [S, B, I] */
   const void* dot_input_h; /* [P, B, O] */
   const void* dot_input_c; /* [P, B, U] */
   const void* dot_params;
-  /* Gradients with respect to the arrays above, each null if not wanted. */
+  /* Gradients with respect to the arrays above; null: not computed. */
   void* input_grad;
   void* input_h_grad;
   void* input_c_grad;
@@ -192,7 +194,7 @@ int TfRnnOpsGpu_RunBackwardGrad(TfRnnOpsGpu_Network* network,
 
 /* ------------------------------------------------------------ GRUBlockCell */
 
-/* One step, as the op GRUBlockCell; C = cell_size. */
+/* One step, as in the op GRUBlockCell; C = cell_size. */
 struct TfRnnOpsGpu_GruCellForward {
   int64_t batch, input_size, cell_size;
   const void* x;      /* [B, I] */
@@ -210,7 +212,7 @@ int TfRnnOpsGpu_RunGruCellForward(
     int type, const struct TfRnnOpsGpu_Call* call,
     const struct TfRnnOpsGpu_GruCellForward* step);
 
-/* Its gradients, as the op GRUBlockCellGrad. */
+/* Its gradients, as in the op GRUBlockCellGrad. */
 struct TfRnnOpsGpu_GruCellBackward {
   int64_t batch, input_size, cell_size;
   const void* h_prev;  /* [B, C] */

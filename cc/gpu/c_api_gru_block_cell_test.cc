@@ -1,4 +1,4 @@
-// GRUBlockCell by the C interface.
+// GRUBlockCell through the C interface.
 
 #include <gtest/gtest.h>
 
@@ -16,7 +16,7 @@ namespace {
 using rnn::Array;
 using rnn::kTolerance;
 
-// A case's step and arrays, with values that T can hold.
+// The step and arrays of a case, with values rounded to T.
 template <typename T>
 class CaseStep {
  public:
@@ -126,7 +126,7 @@ TYPED_TEST(CApiGruCellTest, StepsEqualTheReference) {
 }
 
 // ---------------------------------------------------------------------------
-// What is refused
+// Invalid arguments
 
 class CApiGruCellArgumentsTest : public CApiTest {
  protected:
@@ -185,14 +185,14 @@ TEST_F(CApiGruCellArgumentsTest, RefusesABackwardStepWithoutAnArray) {
 
 TEST_F(CApiGruCellArgumentsTest, RefusesTypesSizesAndNull) {
   type_ = 7;
-  ExpectInvalid(Forward(), "type must be from 0 to 3, but is 7");
-  ExpectInvalid(Backward(), "type must be from 0 to 3, but is 7");
+  ExpectInvalid(Forward(), "type must be between 0 and 3, but is 7");
+  ExpectInvalid(Backward(), "type must be between 0 and 3, but is 7");
   type_ = TF_RNN_OPS_GPU_FLOAT;
   ExpectInvalid(TfRnnOpsGpu_RunGruCellForward(type_, nullptr, &forward_),
                 "call must not be null");
   ExpectInvalid(TfRnnOpsGpu_RunGruCellForward(type_, &call_, nullptr),
                 "step must not be null");
-  constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
+  constexpr std::int64_t kMax = std::numeric_limits<std::int64_t>::max();
   const struct {
     std::int64_t batch, input_size, cell_size;
     const char* message;
@@ -200,12 +200,10 @@ TEST_F(CApiGruCellArgumentsTest, RefusesTypesSizesAndNull) {
       {-1, 3, 4, "batch must be at least 0, but is -1"},
       {2, -3, 4, "input_size must be at least 0, but is -3"},
       {2, 3, -4, "cell_size must be at least 0, but is -4"},
-      {kMost, 3, 4,
-       "h_prev must have no more bytes than can be counted, but the sizes are "
-       "too large"},
-      {2, 3, kMost / 64,
-       "w_ru must have no more bytes than can be counted, but the sizes are "
-       "too large"},
+      {kMax, 3, 4,
+       "h_prev is too large: its size in bytes must fit in 64 bits"},
+      {2, 3, kMax / 64,
+       "w_ru is too large: its size in bytes must fit in 64 bits"},
   };
   for (const auto& [batch, input_size, cell_size, message] : refusals) {
     backward_.batch = batch;

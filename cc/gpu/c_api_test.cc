@@ -22,7 +22,7 @@ namespace {
 using rnn::kTolerance;
 using rnn::RnnMode;
 
-// A case's network and tensors.
+// The network and tensors of a case.
 template <typename T>
 class CaseNetwork {
  public:
@@ -166,7 +166,7 @@ TYPED_TEST_SUITE(CApiTypedTest, rnn::StorageTypes);
 // ---------------------------------------------------------------------------
 // Networks
 
-// Small ones that cuDNN has. The tests of the engine have all.
+// A few small networks. The engine's tests cover all.
 std::vector<rnn::Case> Cases() {
   std::vector<rnn::Case> cases;
   for (rnn::Case& k : rnn::Cases()) {
@@ -202,7 +202,7 @@ TYPED_TEST(CApiTypedTest, NetworksComputeWhatTheCpuDoes) {
       EXPECT_EQ(again.input, backward.input);
       EXPECT_EQ(again.input_h, backward.input_h);
       EXPECT_EQ(again.input_c, backward.input_c);
-      // The last pass that may read the reserve space.
+      // This pass may overwrite the reserve space.
       const rnn::BackwardResult last =
           network.Backward(true, /*owns_reserve_space=*/true);
       EXPECT_EQ(last.input, backward.input);
@@ -245,9 +245,9 @@ TEST_F(CApiTest, ThreadsRunNetworksAtOnce) {
 }
 
 // ---------------------------------------------------------------------------
-// What is refused
+// Invalid arguments
 
-constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
+constexpr std::int64_t kMax = std::numeric_limits<std::int64_t>::max();
 
 constexpr TfRnnOpsGpu_NetworkOptions kLstm = {
     TF_RNN_OPS_GPU_FLOAT, TF_RNN_OPS_GPU_LSTM, 0, 1, 1, 3, 5, 0, 0, 0, 0};
@@ -258,15 +258,16 @@ TEST_F(CApiTest, RefusesNetworksThatAreNone) {
     std::string message;
   };
   for (const auto& [change, message] : std::vector<Refusal>{
-           {[](auto* o) { o->type = 4; }, "type must be from 0 to 3, but is 4"},
+           {[](auto* o) { o->type = 4; },
+            "type must be between 0 and 3, but is 4"},
            {[](auto* o) { o->mode = -1; },
-            "mode must be from 0 to 3, but is -1"},
+            "mode must be between 0 and 3, but is -1"},
            {[](auto* o) { o->num_directions = 3; },
-            "num_directions must be from 1 to 2, but is 3"},
+            "num_directions must be between 1 and 2, but is 3"},
            {[](auto* o) { o->num_layers = 0; },
-            "num_layers must be from 1 to 2147483647, but is 0"},
-           {[](auto* o) { o->num_layers = kMost; },
-            "num_layers must be from 1 to 2147483647, but is "
+            "num_layers must be between 1 and 2147483647, but is 0"},
+           {[](auto* o) { o->num_layers = kMax; },
+            "num_layers must be between 1 and 2147483647, but is "
             "9223372036854775807"},
            {[](auto* o) { o->input_size = -1; },
             "input_size must be at least 0, but is -1"},
@@ -283,7 +284,7 @@ TEST_F(CApiTest, RefusesNetworksThatAreNone) {
            {[](auto* o) { o->skip_input = 1; },
             "input_size must be num_units = 5 where input_mode is skip_input, "
             "but is 3"},
-           {[](auto* o) { o->num_units = kMost; },
+           {[](auto* o) { o->num_units = kMax; },
             "params must have no more elements than can be counted, but "
             "num_layers is 1, num_units 9223372036854775807, input_size 3 and "
             "num_proj 0"},
@@ -299,7 +300,7 @@ TEST_F(CApiTest, RefusesNetworksThatAreNone) {
   TfRnnOpsGpu_FreeNetwork(nullptr);
 }
 
-// The arguments of a network's calls, good ones.
+// Valid arguments for the calls of a network.
 class CApiArgumentsTest : public CApiTest {
  protected:
   CApiArgumentsTest() {
@@ -449,15 +450,12 @@ TEST_F(CApiArgumentsTest, RefusesSequencesThatAreNone) {
        "lengths[1] must be between 0 and time = 2, but is 3"},
       {{2, 3, 1, negative},
        "lengths[2] must be between 0 and time = 2, but is -1"},
-      {{kMost, 3, 1, nullptr},
-       "input must have no more bytes than can be counted, but the sizes are "
-       "too large"},
-      {{2, kMost / 16, 1, nullptr},
-       "input must have no more bytes than can be counted, but the sizes are "
-       "too large"},
-      {{0, kMost / 16, 1, nullptr},
-       "input_h must have no more bytes than can be counted, but the sizes are "
-       "too large"},
+      {{kMax, 3, 1, nullptr},
+       "input is too large: its size in bytes must fit in 64 bits"},
+      {{2, kMax / 16, 1, nullptr},
+       "input is too large: its size in bytes must fit in 64 bits"},
+      {{0, kMax / 16, 1, nullptr},
+       "input_h is too large: its size in bytes must fit in 64 bits"},
   };
   for (const auto& [sequences, message] : refusals) {
     sequences_ = sequences;
@@ -469,7 +467,8 @@ TEST_F(CApiArgumentsTest, RefusesSequencesThatAreNone) {
 
 TEST_F(CApiArgumentsTest, RefusesMemoryThatIsNotAligned) {
   const std::string message =
-      "reserve_space must be at a multiple of 256 bytes, but is 16 past one";
+      "reserve_space must be aligned to 256 bytes, but its address modulo 256 "
+      "is 16";
   void* const reserve_space = forward_.reserve_space;
   forward_.reserve_space = static_cast<char*>(reserve_space) + 16;
   ExpectInvalid(Forward(), message);
@@ -482,8 +481,8 @@ TEST_F(CApiArgumentsTest, RefusesMemoryThatIsNotAligned) {
   };
   EXPECT_EQ(Forward(), TF_RNN_OPS_GPU_INVALID_ARGUMENT);
   EXPECT_EQ(std::string(TfRnnOpsGpu_LastError())
-                .find("scratch memory must be at a multiple of 256 bytes, but "
-                      "is 8 past one: rnn_mode lstm"),
+                .find("scratch memory must be aligned to 256 bytes, but its "
+                      "address modulo 256 is 8: rnn_mode lstm"),
             0);
 }
 

@@ -1,4 +1,4 @@
-// What the tests of c_api.h share: a GPU that is none, as a C program sees it.
+// Support for tests of c_api.h: a fake GPU for C programs.
 
 #ifndef TF_RNN_OPS_CC_GPU_C_API_TEST_SUPPORT_H_
 #define TF_RNN_OPS_CC_GPU_C_API_TEST_SUPPORT_H_
@@ -28,7 +28,7 @@ constexpr int kType<rnn::Half> = TF_RNN_OPS_GPU_HALF;
 template <>
 constexpr int kType<rnn::BFloat16> = TF_RNN_OPS_GPU_BFLOAT16;
 
-// A GPU's stream and memory, which is freed at the end.
+// A stream and memory on a fake GPU. The destructor frees the memory.
 class Gpu {
  public:
   Gpu() : stream_(TfRnnOpsFake_NewStream(TfRnnOpsFake_NewContext(9, 0))) {}
@@ -45,7 +45,7 @@ class Gpu {
     memory_.push_back(TfRnnOpsFake_Allocate(num_bytes));
     return memory_.back();
   }
-  // An array of such values.
+  // Returns an array with the given values.
   template <typename T>
   T* Copy(rnn::Array values) {
     const std::vector<T> rounded = rnn::Rounded<T>(values);
@@ -55,7 +55,7 @@ class Gpu {
     }
     return static_cast<T*>(memory);
   }
-  // An array of as many.
+  // Returns an uninitialized array.
   template <typename T>
   T* Like(const rnn::Array& values) {
     return static_cast<T*>(Allocate(values.size() * sizeof(T)));
@@ -84,7 +84,7 @@ inline void ExpectOk(int code) {
   EXPECT_EQ(code, TF_RNN_OPS_GPU_OK) << TfRnnOpsGpu_LastError();
 }
 
-// Each test uses the fakes as the real libraries want to be used.
+// Checks that tests do not misuse the fake libraries.
 class CApiTest : public testing::Test {
  protected:
   void TearDown() override {
@@ -98,7 +98,8 @@ inline void ExpectInvalid(int code, const std::string& message) {
   EXPECT_EQ(TfRnnOpsGpu_LastError(), message);
 }
 
-// run() refuses `arguments` without one of their arrays, of that size.
+// Expects an error from run() if an array in `arguments` is null.
+// size: number of elements of the array.
 template <typename Arguments, typename Any, typename Run>
 void ExpectNeeds(Arguments* arguments, Any* Arguments::* array,
                  const std::string& name, int size, const Run& run) {

@@ -1,4 +1,4 @@
-// What a call of the GPU's engine runs with.
+// The context of a call of the GPU engine.
 
 #ifndef TF_RNN_OPS_CC_GPU_CALL_H_
 #define TF_RNN_OPS_CC_GPU_CALL_H_
@@ -12,20 +12,19 @@
 
 namespace tf_rnn_ops::gpu {
 
-// Where a call gets scratch memory on the GPU.
+// Allocates scratch memory on the GPU for a call.
 class ScratchAllocator {
  public:
   virtual ~ScratchAllocator() = default;
 
-  // Memory for what the call enqueues, aligned to 256 bytes. It is not used by
-  // anything else before that has run on the call's stream. Null if num_bytes
-  // is 0.
+  // Returns memory aligned to 256 bytes, reserved until the work enqueued by
+  // the call has run on its stream. Null if num_bytes is 0.
   virtual Status Allocate(std::size_t num_bytes, void** memory) = 0;
 };
 
-// Work is enqueued on the stream, whose context is the calling thread's, and
-// has not run yet when a call returns. All pointers to tensors that the engine
-// is given are to memory on that stream's GPU unless said otherwise.
+// Calls are asynchronous: work is enqueued on the stream, whose context must be
+// current in the calling thread. Unless noted otherwise, pointers to tensors
+// are pointers to memory on the stream's GPU.
 struct Call {
   const CudaDriver* driver;
   CUstream stream;

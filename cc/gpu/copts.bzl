@@ -1,4 +1,4 @@
-"""How the GPU's part is compiled."""
+"""Compiler options of the GPU engine."""
 
 load("//cc:hardening.bzl", "HARDENING_COPTS")
 

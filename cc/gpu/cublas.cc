@@ -10,7 +10,7 @@ namespace {
 
 Status Open(CublasFunctions* functions) {
   SharedLibrary library;
-  // The functions that are called are the same in both versions.
+  // The functions used are the same in both versions.
   TF_RNN_OPS_GPU_RETURN_IF_ERROR(
       SharedLibrary::Open({"libcublas.so.12", "libcublas.so.13"},
                           {"nvidia/cublas/lib", "nvidia/cu13/lib"}, &library));
@@ -28,8 +28,7 @@ struct OpenedCublas {
   Status status;
 };
 
-// What cuBLAS calls the elements of the operands and of the result, and how it
-// is to compute.
+// cuBLAS's types of operands, result and computation.
 struct Types {
   cudaDataType operand;
   cudaDataType result;
@@ -144,9 +143,9 @@ template <typename T>
 Status Cublas::Multiply(const Call& call, const MatrixProduct<T>& product,
                         bool allow_tf32) {
   if (!FitsInt(product.m) || !FitsInt(product.n) || !FitsInt(product.k)) {
-    return Status(StatusCode::kUnimplemented,
-                  "cuBLAS does not take matrices as large as those of " +
-                      Description(product));
+    return Status(
+        StatusCode::kUnimplemented,
+        "the matrices are too large for cuBLAS: " + Description(product));
   }
   Handle* handle;
   TF_RNN_OPS_GPU_RETURN_IF_ERROR(FindHandle(call, &handle));
@@ -154,8 +153,7 @@ Status Cublas::Multiply(const Call& call, const MatrixProduct<T>& product,
   if (handle->handle == nullptr) {
     TF_RNN_OPS_GPU_RETURN_IF_ERROR(Create(call, handle));
   }
-  // cuBLAS takes matrices column by column: to it each is its transpose, and
-  // the product is c^T = b^T * a^T.
+  // cuBLAS is column-major, so compute c^T = b^T * a^T.
   const Types types = TypesOf<T>(allow_tf32);
   const int m = static_cast<int>(product.m);
   const int n = static_cast<int>(product.n);

@@ -19,7 +19,7 @@
 
 namespace tf_rnn_ops::gpu {
 
-// The header has two functions of that name: this is the exported one.
+// The header overloads this function; this is the exported overload.
 using CublasGemmEx = cublasStatus_t (*)(cublasHandle_t, cublasOperation_t,
                                         cublasOperation_t, int m, int n, int k,
                                         const void* alpha, const void* a,
@@ -28,7 +28,7 @@ using CublasGemmEx = cublasStatus_t (*)(cublasHandle_t, cublasOperation_t,
                                         void* c, cudaDataType, int ldc,
                                         cublasComputeType_t, cublasGemmAlgo_t);
 
-// The functions that are called, as cuBLAS exports them, and their types.
+// The functions used, by their exported names, and their types.
 #define TF_RNN_OPS_CUBLAS_FUNCTIONS(F)                         \
   F(cublasCreate_v2, decltype(&::cublasCreate_v2))             \
   F(cublasDestroy_v2, decltype(&::cublasDestroy_v2))           \
@@ -43,38 +43,37 @@ struct CublasFunctions {
   TF_RNN_OPS_CUBLAS_FUNCTIONS(TF_RNN_OPS_DECLARE)
 #undef TF_RNN_OPS_DECLARE
 
-  // The library that they are from, such as libcublas.so.12, and its file.
+  // Name of the library, such as libcublas.so.12, and its path.
   std::string name;
   std::string path;
 };
 
-// c = a * b, or c += a * b, of dense row-major matrices whose sizes are not
-// zero. T: float, double, or Half or BFloat16, whose products are added up in
-// float32.
+// c = a * b or c += a * b. Matrices are dense, row-major and not empty.
+// T: Half, BFloat16 (both accumulate in float32), float or double.
 template <typename T>
 struct MatrixProduct {
   std::int64_t m;
   std::int64_t n;
   std::int64_t k;
-  const T* a;  // [m, k], or [k, m] if its transpose is meant
-  const T* b;  // [k, n], or [n, k] if its transpose is meant
+  const T* a;  // [m, k], or [k, m] if transposed
+  const T* b;  // [k, n], or [n, k] if transposed
   bool is_b_transposed;
   rnn::ComputeType<T>* c;  // [m, n]
   bool is_added;
   bool is_a_transposed = false;
 };
 
-// The same bits for the same product on the same kind of GPU: cuBLAS promises
-// that for handles that are used on one stream each.
+// Results are reproducible on GPUs of the same kind: cuBLAS guarantees this if
+// each handle is used on a single stream.
 class Cublas {
  public:
   explicit Cublas(const CublasFunctions& functions) : functions_(functions) {}
   Cublas(const Cublas&) = delete;
   Cublas& operator=(const Cublas&) = delete;
 
-  // That of this machine, opened by the first call.
+  // Returns the library of this machine. The first call opens it.
   static Status Get(Cublas** cublas);
-  // What it is, or why it cannot be opened, in a line.
+  // Returns a line with the version and file, or the error.
   static std::string Describe();
 
   // allow_tf32: float32 operands may be rounded to 10 bits of fraction.
@@ -83,21 +82,21 @@ class Cublas {
                   bool allow_tf32);
 
  private:
-  // For one thread at a time.
+  // Used by one thread at a time.
   struct Handle {
     std::mutex mutex;
-    cublasHandle_t handle = nullptr;  // null until it is used
+    cublasHandle_t handle = nullptr;  // null until first used
   };
 
   Status Check(cublasStatus_t status, const char* call) const;
-  // The handle of the call's stream.
+  // Finds the entry of the call's stream.
   Status FindHandle(const Call& call, Handle** handle);
-  // Its mutex is held.
+  // Requires the mutex of the handle to be held.
   Status Create(const Call& call, Handle* handle) const;
 
   const CublasFunctions functions_;
   std::mutex mutex_;
-  // Kept for good, as streams are.
+  // Never freed, like streams.
   std::map<std::pair<CUcontext, CUstream>, std::unique_ptr<Handle>> handles_;
 };
 

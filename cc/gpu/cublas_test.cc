@@ -32,7 +32,7 @@ class CublasTest : public testing::Test {
  protected:
   using Compute = rnn::ComputeType<T>;
 
-  // In the context of the stream.
+  // Runs in the context of the stream.
   Status Multiply(CUstream stream, const MatrixProduct<T>& product,
                   bool allow_tf32 = false) {
     ScopedContext scope(*fake_driver_.driver());
@@ -49,7 +49,7 @@ class CublasTest : public testing::Test {
 using Types = testing::Types<float, double, rnn::Half, rnn::BFloat16>;
 TYPED_TEST_SUITE(CublasTest, Types);
 
-// Row-major a * b, of either of which the transpose may be meant.
+// Row-major a * b; either may be transposed.
 Array ReferenceProduct(const Array& a, const Array& b, std::int64_t m,
                        std::int64_t n, std::int64_t k, bool is_a_transposed,
                        bool is_b_transposed) {
@@ -100,7 +100,7 @@ TYPED_TEST(CublasTest, MultipliesRowByRow) {
   }
 }
 
-// A product of one element, which is 6.
+// A 1x1 product with result 6.
 template <typename T>
 struct Small {
   explicit Small(FakeCudaDriver* driver)
@@ -192,7 +192,7 @@ TYPED_TEST(CublasTest, EachFailureIsReportedAndDoesNotLast) {
         << status.message();
     EXPECT_TRUE(this->Multiply(stream, small.product()).ok());
   }
-  // One for each stream: none was left over from a failure.
+  // One per stream: failures leaked none.
   EXPECT_EQ(this->fake_cublas_.num_handles(), 4);
 }
 

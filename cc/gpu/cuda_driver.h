@@ -11,7 +11,7 @@
 
 namespace tf_rnn_ops::gpu {
 
-// The functions of the driver that are called, as it exports them.
+// The functions used, by their exported names.
 #define TF_RNN_OPS_CUDA_DRIVER_FUNCTIONS(F) \
   F(cuCtxGetCurrent)                        \
   F(cuCtxGetDevice)                         \
@@ -35,19 +35,20 @@ struct CudaDriver {
   TF_RNN_OPS_CUDA_DRIVER_FUNCTIONS(TF_RNN_OPS_DECLARE)
 #undef TF_RNN_OPS_DECLARE
 
-  // The file that they are from.
+  // The file of the library.
   std::string path;
 
-  // The driver of this machine, opened by the first call.
+  // Returns the driver of this machine. The first call opens it.
   static Status Get(const CudaDriver** driver);
-  // What it is, or why it cannot be opened, in a line.
+  // Returns a line with the version and file, or the error.
   static std::string Describe();
 
-  // What a call of one of its functions returned, in words.
+  // Converts a result to a status.
+  // call: name of the function for the message.
   Status Check(CUresult result, const char* call) const;
 };
 
-// Makes the context of a stream the calling thread's while it lives.
+// Makes the context of a stream current in the calling thread.
 class ScopedContext {
  public:
   explicit ScopedContext(const CudaDriver& driver) : driver_(driver) {}

@@ -9,7 +9,7 @@ namespace tf_rnn_ops::gpu {
 namespace {
 
 constexpr char kName[] = "libcudnn.so.9";
-// Where it lies among Python packages.
+// Folder in NVIDIA's Python package.
 constexpr char kFolder[] = "nvidia/cudnn/lib";
 
 struct OpenedCudnn {
@@ -17,8 +17,7 @@ struct OpenedCudnn {
   Status status;
 };
 
-// cuDNN 9 counts the reasons of a failure in its status: thousands say what
-// kind it is.
+// In cuDNN 9, status / 1000 is the kind of error.
 StatusCode CodeOf(cudnnStatus_t status) {
   switch (status) {
     case CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED:
@@ -71,7 +70,7 @@ Status Cudnn::Check(cudnnStatus_t status, const char* call) const {
   std::string message =
       std::string(call) + " returned " + cudnnGetErrorString(status);
   char reason[256] = "";
-  // Version 9.3 ends no text that fills its room.
+  // Version 9.3 does not terminate a message that fills the buffer.
   cudnnGetLastErrorString(reason, sizeof(reason) - 1);
   if (reason[0] != '\0') message += std::string(" (") + reason + ")";
   return Status(CodeOf(status), message);

@@ -11,7 +11,7 @@
 
 namespace tf_rnn_ops::gpu {
 
-// The functions of cuDNN that are called.
+// The functions used.
 #define TF_RNN_OPS_CUDNN_FUNCTIONS(F) \
   F(cudnnCreate)                      \
   F(cudnnCreateRNNDataDescriptor)     \
@@ -41,19 +41,19 @@ struct Cudnn {
   TF_RNN_OPS_CUDNN_FUNCTIONS(TF_RNN_OPS_DECLARE)
 #undef TF_RNN_OPS_DECLARE
 
-  // The file that they are from.
+  // The file of the library.
   std::string path;
 
-  // The library of this machine, opened by the first call.
+  // Returns the library of this machine. The first call opens it.
   static Status Get(const Cudnn** cudnn);
-  // What it is, or why it cannot be opened, in a line.
+  // Returns a line with the version and file, or the error.
   static std::string Describe();
 
-  // Opens one.
-  // name: a name or path, such as libcudnn.so.9.
+  // Opens a library by its name or path, such as libcudnn.so.9.
   static Status Open(const std::string& name, Cudnn* cudnn);
 
-  // What a call of one of its functions returned, in words.
+  // Converts a result to a status.
+  // call: name of the function for the message.
   Status Check(cudnnStatus_t status, const char* call) const;
 };
 

@@ -1,4 +1,4 @@
-// cuDNN's descriptors, owned.
+// Owning wrappers for cuDNN's descriptors.
 
 #ifndef TF_RNN_OPS_CC_GPU_CUDNN_DESCRIPTOR_H_
 #define TF_RNN_OPS_CC_GPU_CUDNN_DESCRIPTOR_H_
@@ -10,8 +10,7 @@
 
 namespace tf_rnn_ops::gpu {
 
-// D: cuDNN's type for a descriptor. create, destroy: its functions' places in
-// the table.
+// D: cuDNN's descriptor type. create, destroy: its functions.
 template <typename D, cudnnStatus_t (*Cudnn::*create)(D*),
           cudnnStatus_t (*Cudnn::*destroy)(D)>
 class CudnnDescriptor {
@@ -23,7 +22,7 @@ class CudnnDescriptor {
     if (descriptor_ != nullptr) (cudnn_->*destroy)(descriptor_);
   }
 
-  // To be called once. call: the name of the function that creates it.
+  // Must be called once. call: name of the create function, for errors.
   Status Create(const Cudnn& cudnn, const char* call) {
     cudnn_ = &cudnn;
     return cudnn.Check((cudnn.*create)(&descriptor_), call);

@@ -1,4 +1,4 @@
-// cuDNN's handles, one for each stream.
+// cuDNN handles, one per stream.
 
 #ifndef TF_RNN_OPS_CC_GPU_CUDNN_HANDLE_H_
 #define TF_RNN_OPS_CC_GPU_CUDNN_HANDLE_H_
@@ -14,7 +14,7 @@
 
 namespace tf_rnn_ops::gpu {
 
-// The right to use a handle, which one thread has at a time.
+// Exclusive use of a handle.
 class CudnnLock {
  public:
   CudnnLock() = default;
@@ -28,18 +28,18 @@ class CudnnLock {
   std::unique_lock<std::mutex> lock_;
 };
 
-// Handles are kept for good: making one takes long, and there are few streams.
+// Handles are never freed: creating one is slow, and there are few streams.
 class CudnnHandlePool {
  public:
   explicit CudnnHandlePool(const Cudnn& cudnn) : cudnn_(cudnn) {}
   CudnnHandlePool(const CudnnHandlePool&) = delete;
   CudnnHandlePool& operator=(const CudnnHandlePool&) = delete;
 
-  // The process's handles of Cudnn::Get's library, which the first call opens.
+  // Returns the global pool for the library of Cudnn::Get. The first call opens
+  // the library.
   static Status Get(const Cudnn** cudnn, CudnnHandlePool** handles);
 
-  // Waits for the handle of the call's stream. Makes it if it is the first
-  // call.
+  // Locks the handle of the call's stream. The first call creates it.
   Status Lock(const Call& call, CudnnLock* lock);
 
  private:
@@ -48,12 +48,12 @@ class CudnnHandlePool {
     cudnnHandle_t handle = nullptr;
   };
 
-  // The entry of the call's context and stream, with or without a handle.
+  // Finds the entry of the call's context and stream. Its handle may be null.
   Status FindEntry(const Call& call, Entry** entry);
   Status MakeHandle(const Call& call, cudnnHandle_t* handle) const;
 
   const Cudnn& cudnn_;
-  std::mutex mutex_;  // of the map
+  std::mutex mutex_;  // for entries_
   std::map<std::pair<CUcontext, CUstream>, std::unique_ptr<Entry>> entries_;
 };
 

@@ -1,4 +1,4 @@
-// The real cuDNN, as far as it goes without a GPU: it tells where it keeps
+// Tests with the real cuDNN that need no GPU: cuDNN reports the layout of
 // params, and checks the arguments of a pass before it looks for a device.
 // TF_RNN_OPS_CUDNN is the path of libcudnn.so.9.
 
@@ -20,15 +20,14 @@ namespace {
 
 using ::tf_rnn_ops::rnn::Case;
 
-// A function of cuDNN that looked for a device.
+// A cuDNN function that tried to access a device.
 struct Attempt {
   std::string name;
   cudnnStatus_t status;
   std::string reason;
 };
 
-// The library, with a handle of nothing in place of those that it makes for
-// devices.
+// The library, with a dummy handle instead of handles of devices.
 class Library {
  public:
   Library() {
@@ -38,7 +37,7 @@ class Library {
     EXPECT_TRUE(status.ok()) << status.message();
     functions_ = real_;
     functions_.cudnnCreate = [](cudnnHandle_t* handle) {
-      // Its first bytes are looked at.
+      // cuDNN reads its first bytes.
       static std::vector<char> nothing(1 << 20);
       *handle = reinterpret_cast<cudnnHandle_t>(nothing.data());
       return CUDNN_STATUS_SUCCESS;
@@ -68,8 +67,8 @@ class Library {
   static const std::vector<Attempt>& attempts() { return attempts_; }
 
  private:
-  // What follows is tried all the same, unless it is refused: there are no
-  // networks in bfloat16 for a device of which nothing is known.
+  // Continues unless the status is that of an unsupported network: without a
+  // device, bfloat16 is not supported.
   static cudnnStatus_t Note(const char* name, cudnnStatus_t status) {
     if (status == CUDNN_STATUS_NOT_SUPPORTED) return status;
     char reason[256] = "";
@@ -83,7 +82,7 @@ class Library {
   Cudnn functions_;
 };
 
-// What the CPU's tests run that cuDNN is given, in every type.
+// The cases of the CPU tests that run with cuDNN, in every type.
 template <typename T>
 class CudnnLibraryTest : public testing::Test {
  protected:
@@ -95,7 +94,7 @@ class CudnnLibraryTest : public testing::Test {
 };
 TYPED_TEST_SUITE(CudnnLibraryTest, rnn::StorageTypes);
 
-// In the type, or in float32 where the library has no networks in bfloat16.
+// In the type, or in float32 if the library does not support bfloat16.
 template <typename T>
 Status InitNetwork(const Cudnn& cudnn, cudnnHandle_t handle,
                    const CudnnRnnLayers& layers,
@@ -125,7 +124,7 @@ TYPED_TEST(CudnnLibraryTest, KeepsParamsAsWeDo) {
     Status status = InitNetwork<TypeParam>(cudnn, handle,
                                            {k.config, 0, num_layers}, &network);
     ASSERT_TRUE(status.ok()) << status.message();
-    // Where there is no input cuDNN has one all the same.
+    // cuDNN has at least one input.
     EXPECT_EQ(network->params().is_same(), k.config.input_size > 0);
     for (std::int64_t layer = 0; layer < num_layers; ++layer) {
       status =
@@ -144,7 +143,8 @@ TYPED_TEST(CudnnLibraryTest, AcceptsWhatAPassIsGiven) {
   for (Case& k : rnn::Cases()) {
     if (k.config.num_units == 0 || k.size.time > 20) continue;
     if (k.config.has_keras_weights) continue;
-    // Whose sequences are packed first, for a device of so many processors.
+    // For other sequences, cuDNN first launches packing kernels, which depend
+    // on the device.
     if (!k.time_major || !k.lengths.empty()) continue;
     SCOPED_TRACE(rnn::Describe(k));
     k.dropout =
@@ -161,8 +161,7 @@ TYPED_TEST(CudnnLibraryTest, AcceptsWhatAPassIsGiven) {
   }
   EXPECT_GT(library.attempts().size(), 150);
   for (const Attempt& attempt : library.attempts()) {
-    // It got as far as the device that is not there. Statuses below are of
-    // arguments that are refused.
+    // cuDNN failed at the missing device. Lower statuses are argument errors.
     EXPECT_GE(attempt.status, CUDNN_STATUS_INTERNAL_ERROR)
         << attempt.name << ": " << attempt.status << " " << attempt.reason;
   }

@@ -24,14 +24,14 @@ std::size_t OutputBytes(const rnn::RnnConfig& config, const rnn::RnnSize& size,
          element_bytes;
 }
 
-// Of a state, whose vectors are of that size.
+// width: size of a state vector.
 std::size_t StateBytes(const rnn::RnnConfig& config, const rnn::RnnSize& size,
                        std::int64_t width, std::size_t element_bytes) {
   return config.num_pseudo_layers() * size.batch * width * element_bytes;
 }
 
-// The results of a network where nothing is to be computed: no output, and the
-// states as they were.
+// The results if there is nothing to compute: outputs are zero, and states are
+// unchanged.
 template <typename T>
 Status ForwardWithoutSteps(const Call& call,
                            const rnn::CudnnRnnForward<T>& pass) {
@@ -69,8 +69,8 @@ Status BackwardWithoutSteps(const Call& call,
                    pass.output_c_backprop, pass.input_c_backprop);
 }
 
-// The arrays of a forward pass in cuDNN's form. The stacks share the scratch
-// memory, one after another.
+// The arrays of a forward pass in cuDNN's layout and type. The stacks run one
+// after another and share the scratch memory.
 struct ForwardArrays {
   const void *x, *hx, *params;
   const void* cx = nullptr;
@@ -112,7 +112,7 @@ Status StageForward(const rnn::CudnnRnnForward<T>& pass, CudnnRnnPlan* plan,
                                         &arrays->workspace);
 }
 
-// Runs a stack whose input is there, and drops some of the input of the next.
+// Runs a stack, and applies dropout to the input of the next one.
 Status RunForwardStack(const Cudnn& cudnn, cudnnHandle_t handle,
                        const CudnnRnnPlan& plan, std::size_t index,
                        const ForwardArrays& arrays) {
@@ -131,7 +131,7 @@ Status RunForwardStack(const Cudnn& cudnn, cudnnHandle_t handle,
       cudnn.cudnnRNNForward(
           handle, stack.network().descriptor(),
           is_training ? CUDNN_FWD_MODE_TRAINING : CUDNN_FWD_MODE_INFERENCE,
-          // The lengths on the GPU, which the data descriptors have as well.
+          // Not needed: the data descriptors contain the lengths.
           /*devSeqLengths=*/nullptr, stack.input(),
           index == 0 ? arrays.x : arrays.dropped, stack.output(), y,
           stack.hidden_state(), plan.StateOf(index, arrays.hx, output_size),
@@ -147,20 +147,20 @@ Status RunForwardStack(const Cudnn& cudnn, cudnnHandle_t handle,
   return plan.Drop(index + 1, arrays.stream, y, arrays.dropped);
 }
 
-// The arrays of a backward pass in cuDNN's form. The stacks share the scratch
-// memory, one after another.
+// The arrays of a backward pass in cuDNN's layout and type. The stacks run one
+// after another and share the scratch memory.
 struct BackwardArrays {
   const void *x, *hx, *params, *dhy;
   const void *cx = nullptr, *dcy = nullptr;
-  const void *y, *dy;  // y: of the last stack; dy: of the stack that is next
+  const void *y, *dy;  // y: of the last stack; dy: of the next stack to run
   void *dx, *dhx;
   void *dparams = nullptr, *dcx = nullptr;
   void* dropped = nullptr;  // the input of a stack above the first
-  // Gradients with respect to such inputs, of two stacks in turn.
+  // Gradients with respect to these inputs, alternating between two buffers.
   void* inner_gradients[2] = {nullptr, nullptr};
   void* workspace;
   void* reserve_space;
-  // For a copy of what cuDNN keeps of a stack; null if it is used in place.
+  // Copy of cuDNN's reserve space of a stack; null if it is used in place.
   void* cudnn_part_copy = nullptr;
   rnn::RandomStream stream;
 };
@@ -219,8 +219,8 @@ Status AllocateBackward(const CudnnRnnPlan& plan, bool owns_reserve_space,
   return scratch.Allocate(plan.cudnn_reserve_bytes(), &arrays->cudnn_part_copy);
 }
 
-// What cuDNN keeps of a stack, which a backward pass writes to: a copy, unless
-// it may be written to.
+// Returns cuDNN's reserve space of a stack, which a backward pass overwrites: a
+// copy, unless the pass owns the reserve space.
 Status StageCudnnPart(const CudnnRnnPlan& plan, std::size_t index,
                       const BackwardArrays& arrays, void** cudnn_part) {
   void* const kept = plan.CudnnPart(arrays.reserve_space, index);
@@ -264,7 +264,7 @@ Status RunBackwardData(const Cudnn& cudnn, cudnnHandle_t handle,
       "cudnnRNNBackwardData_v8");
 }
 
-// After the other, whose results it needs in what cuDNN keeps.
+// Requires the results of RunBackwardData in cuDNN's reserve space.
 Status RunBackwardWeights(const Cudnn& cudnn, cudnnHandle_t handle,
                           const CudnnRnnPlan& plan, std::size_t index,
                           const BackwardArrays& all,
@@ -286,8 +286,8 @@ Status RunBackwardWeights(const Cudnn& cudnn, cudnnHandle_t handle,
   return plan.FinishWeightsGradient(stack, dweights, all.dparams);
 }
 
-// Runs a stack, and makes the gradient with respect to its input that with
-// respect to the output of the stack below.
+// Runs a stack, and computes the gradient with respect to the output of the
+// stack below.
 Status RunBackwardStack(const Cudnn& cudnn, cudnnHandle_t handle,
                         const CudnnRnnPlan& plan, std::size_t index,
                         BackwardArrays* all) {
@@ -365,12 +365,12 @@ Status CudnnRnn<T>::FindMethods(const CudnnRnnCall& call,
     }
   };
   constexpr DataType kType = DataTypeOf<T>;
-  // TF32 makes a difference to float32 alone.
+  // TF32 affects float32 only.
   const bool is_widened =
       kType == DataType::kBFloat16 && options_.widen_bfloat16;
   if (!is_widened) add(kType, call.allow_tf32 && kType == DataType::kFloat);
-  // cuDNN before version 9.13 and some GPUs have no networks in bfloat16, which
-  // has fewer bits than TF32.
+  // cuDNN before version 9.13 and some GPUs do not support bfloat16. TF32 is
+  // allowed, because it is more precise than bfloat16.
   if (kType == DataType::kBFloat16) add(DataType::kFloat, /*allow_tf32=*/true);
   return Status();
 }
@@ -387,7 +387,7 @@ Status CudnnRnn<T>::PlanStacks(const CudnnRnnMethod& method,
         plan->call(), handle, {config, first, count}, method, &network));
     TF_RNN_OPS_GPU_RETURN_IF_ERROR(plan->AddStack(cudnn_, handle, *network));
   }
-  // What is left depends on them too.
+  // The format of the reserve space depends on these, too.
   plan->set_variant(cudnn_.cudnnGetVersion() << 8 |
                     static_cast<std::uint64_t>(method.algorithm) << 4 |
                     static_cast<std::uint64_t>(method.type) << 1 |

@@ -1,13 +1,16 @@
-// A whole recurrent network over a sequence by cuDNN, forward and backward: the
-// counterpart of the CPU's engine, on the same passes (cc/rnn/cudnn_rnn.h),
-// whose arrays are on the GPU but for sequence_lengths. A pass's `workspace` is
-// not looked at.
+// Runs a recurrent network over a sequence with cuDNN, forward and backward:
+// the counterpart of the CPU engine. Takes the same passes
+// (cc/rnn/cudnn_rnn.h), with all arrays except sequence_lengths on the GPU.
+// Ignores `workspace`.
 //
-// A reserve space begins with the header that the CPU's has
-// (cc/rnn/reserve_space.h). Then come the outputs of the layers below a mask of
-// dropout, the last output where cuDNN computes in another type than the
-// tensors', and what cuDNN keeps. Masks are drawn again from the header's
-// random stream.
+// Layout of a reserve space:
+//   - the header, as on the CPU (cc/rnn/reserve_space.h);
+//   - the outputs of the layers before dropout;
+//   - the last output, if cuDNN computes in another type than that of the
+//     tensors;
+//   - cuDNN's own reserve spaces.
+// The backward pass recomputes dropout masks from the random stream in the
+// header.
 
 #ifndef TF_RNN_OPS_CC_GPU_CUDNN_RNN_H_
 #define TF_RNN_OPS_CC_GPU_CUDNN_RNN_H_
@@ -34,21 +37,20 @@ namespace tf_rnn_ops::gpu {
 // The first bytes of a reserve space.
 using rnn::ReserveSpaceHeader;
 
-// What a call of CudnnRnn runs with.
+// The context of a call of CudnnRnn.
 struct CudnnRnnCall : Call {
-  // Whether products of float32 may be rounded to 10 bits.
+  // Whether float32 operands may be rounded to 10 bits.
   bool allow_tf32;
 };
 
-// For tests of the choices that are made.
+// Options for tests.
 struct CudnnRnnOptions {
   bool standard_algorithm_only = false;
-  // Whether bfloat16 is computed in float32 on copies, whatever cuDNN has.
+  // Whether to always compute bfloat16 in float32.
   bool widen_bfloat16 = false;
 };
 
-// Runs networks, and keeps what cuDNN knows of them. Several threads may use it
-// at once.
+// Runs networks, and caches their cuDNN descriptors. Thread-safe.
 template <typename T>
 class CudnnRnn {
  public:
@@ -56,17 +58,18 @@ class CudnnRnn {
            const CudnnRnnOptions& options = {})
       : cudnn_(cudnn), handles_(handles), options_(options) {}
 
-  // Plans a pass: one for training, a backward one too, or one for inference.
-  // key: its device and variant are not looked at. What it points to, and what
-  //   `call` does, is there until the pass has been run.
+  // Plans a pass.
+  // key: device and variant are ignored. Data referenced by `key` and `call`
+  //   must remain valid until the pass has been run.
+  // is_training: true for backward passes, too.
   Status Plan(const CudnnRnnCall& call, const rnn::ReserveSpaceKey& key,
               bool is_training, CudnnRnnPlan* plan);
 
-  // Run the pass that was planned. A plan serves one.
+  // Run the planned pass. A plan can be used once.
   Status Forward(const rnn::CudnnRnnForward<T>& pass, CudnnRnnPlan* plan);
   // input_backprop must not be null.
-  // owns_reserve_space: whether the reserve space may be written to, so that it
-  //   serves no other pass. Otherwise cuDNN is given a copy.
+  // owns_reserve_space: whether the pass may overwrite the reserve space, which
+  //   is then invalid for further passes. Otherwise cuDNN uses a copy.
   Status Backward(const rnn::CudnnRnnBackward<T>& pass, CudnnRnnPlan* plan,
                   bool owns_reserve_space = false);
 
@@ -80,14 +83,15 @@ class CudnnRnn {
                  std::int64_t /*num_proj*/>;
 
   Status PlanStacks(const CudnnRnnCall& call, CudnnRnnPlan* plan);
-  // The methods to try, the fastest first. The last one is that which most
-  // versions and GPUs have.
+  // Returns the methods to try, in order of decreasing speed and increasing
+  // support by cuDNN versions and GPUs.
   Status FindMethods(const CudnnRnnCall& call, const CudnnRnnPlan& plan,
                      std::vector<CudnnRnnMethod>* methods) const;
-  // Plans to compute by one method. Unimplemented if cuDNN has not that.
+  // Plans a pass with one method. kUnimplemented if cuDNN does not support it.
   Status PlanStacks(const CudnnRnnMethod& method, cudnnHandle_t handle,
                     CudnnRnnPlan* plan);
-  // The layers' network for the call's stream, whose handle it is.
+  // Finds or creates the network of the layers for the call's stream.
+  // handle: handle of the stream.
   Status FindNetwork(const Call& call, cudnnHandle_t handle,
                      const CudnnRnnLayers& layers, const CudnnRnnMethod& method,
                      const CudnnRnnNetwork** network);
@@ -99,12 +103,12 @@ class CudnnRnn {
   const Cudnn& cudnn_;
   CudnnHandlePool& handles_;
   const CudnnRnnOptions options_;
-  std::mutex mutex_;  // of the map
+  std::mutex mutex_;  // for networks_
   std::map<NetworkKey, std::unique_ptr<CudnnRnnNetwork>> networks_;
 };
 
-// The header of a reserve space in the GPU's memory, written and read. Reading
-// waits for the stream.
+// Write and read the header of a reserve space in GPU memory. Reading
+// synchronizes the stream.
 Status WriteReserveSpaceHeader(const Call& call,
                                const ReserveSpaceHeader& header,
                                void* reserve_space);

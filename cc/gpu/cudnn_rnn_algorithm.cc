@@ -13,22 +13,22 @@ namespace {
 constexpr char kVariable[] = "TF_RNN_OPS_CUDNN_ALGORITHM";
 constexpr char kAuto[] = "auto";
 
-// Whether a persistent algorithm has such networks at all, as far as anyone is
-// known to use it: PyTorch gives cuDNN nothing else.
+// Whether persistent algorithms may support a network: they are limited to
+// networks that PyTorch runs with them.
 bool MayPersist(const rnn::ReserveSpaceKey& key, DataType type) {
   return type != DataType::kDouble && key.config.num_proj == 0 &&
          !key.config.skip_input && key.time_major;
 }
 
-// The most units of a network whose weights, and for training their gradients,
-// are kept on chip.
-std::int64_t MostUnitsOfSmallNetwork(rnn::RnnMode mode, bool is_training) {
+// The maximum number of units such that the weights, and in training their
+// gradients, fit on chip.
+std::int64_t MaxUnitsOfSmallNetwork(rnn::RnnMode mode, bool is_training) {
   const bool has_gates = rnn::TraitsOf(mode).gates > 1;
   if (is_training) return has_gates ? 128 : 256;
   return has_gates ? 192 : 384;
 }
 
-// One layer of one direction, in sizes that fill the matrix units.
+// One layer, one direction, and sizes that fill the tensor cores.
 bool HasStaticSizes(const rnn::RnnConfig& config) {
   constexpr std::int64_t kMultiple = 128;
   return config.num_layers == 1 && config.num_directions == 1 &&
@@ -36,8 +36,8 @@ bool HasStaticSizes(const rnn::RnnConfig& config) {
          config.input_size > 0 && config.input_size % kMultiple == 0;
 }
 
-// Whether batches of that size are faster on a V100: some multiples of 16 are
-// slow, and few steps are not worth loading the weights.
+// Whether a size is faster on a V100: some multiples of 16 are slow, and few
+// steps do not make up for loading the weights.
 bool GainsOnVolta(const rnn::RnnSize& size) {
   const std::int64_t batch = size.batch;
   const bool is_good =
@@ -47,7 +47,7 @@ bool GainsOnVolta(const rnn::RnnSize& size) {
           (size.time >= 20 && batch <= 96) || (size.time >= 10 && batch <= 32));
 }
 
-// The same for an A100 and later GPUs of as many multiprocessors.
+// The same for an A100 and later GPUs with enough multiprocessors.
 bool GainsOnAmpere(const rnn::RnnConfig& config, const rnn::RnnSize& size) {
   if (size.batch % 8 != 0 || size.batch > 128) return false;
   switch (config.mode) {
@@ -96,7 +96,7 @@ cudnnRNNAlgo_t ChooseAlgorithm(const rnn::ReserveSpaceKey& key,
   const rnn::RnnConfig& config = key.config;
   if (!MayPersist(key, type)) return CUDNN_RNN_ALGO_STANDARD;
   if (gpu.major >= 6 &&
-      config.num_units <= MostUnitsOfSmallNetwork(config.mode, is_training)) {
+      config.num_units <= MaxUnitsOfSmallNetwork(config.mode, is_training)) {
     return CUDNN_RNN_ALGO_PERSIST_STATIC_SMALL_H;
   }
   return type == DataType::kHalf && GainsByStatic(config, key.size, gpu)
@@ -113,7 +113,7 @@ Status ParseAlgorithm(const std::string& value, bool* is_standard_only) {
 }
 
 Status ReadAlgorithmVariable(bool* is_standard_only) {
-  // Other threads may set variables later on.
+  // Read once: other threads may change the environment later.
   static const std::string value = [] {
     const char* const set = std::getenv(kVariable);
     return std::string(set == nullptr ? kAuto : set);

@@ -1,9 +1,9 @@
-// Which of cuDNN's algorithms runs a network: those that PyTorch takes, where
-// the GPU gains by them, and otherwise the standard one, which has everything.
+// Chooses cuDNN's algorithm for a network: a persistent one if it is faster on
+// the GPU, as in PyTorch, else the standard one, which supports everything.
 //
-// A persistent algorithm keeps the recurrent weights on chip over all steps.
-// Forward and backward pass of a step must take the same one, and what it
-// leaves in the reserve space differs.
+// Persistent algorithms keep the recurrent weights on chip across steps.
+// Forward and backward pass must use the same algorithm, because the contents
+// of the reserve space depend on it.
 
 #ifndef TF_RNN_OPS_CC_GPU_CUDNN_RNN_ALGORITHM_H_
 #define TF_RNN_OPS_CC_GPU_CUDNN_RNN_ALGORITHM_H_
@@ -19,28 +19,28 @@
 
 namespace tf_rnn_ops::gpu {
 
-// What of a GPU decides.
+// Properties of a GPU that determine the algorithm.
 struct GpuTraits {
-  int major;  // of the compute capability
+  int major;  // compute capability
   int minor;
   int num_multiprocessors;
 };
 
-// Those of the GPU of the calling thread's context.
+// Reads them for the GPU of the calling thread's context.
 Status ReadGpuTraits(const CudaDriver& driver, GpuTraits* traits);
 
-// The algorithm for sequences of one length, and for tensors that cuDNN
-// computes with in a type. A pass for training and its backward pass get the
-// same.
+// Returns the algorithm for sequences of equal lengths. The same for a training
+// pass and its backward pass.
+// type: cuDNN's compute type.
 cudnnRNNAlgo_t ChooseAlgorithm(const rnn::ReserveSpaceKey& key,
                                bool is_training, DataType type,
                                const GpuTraits& gpu);
 
-// What a value of the environment variable TF_RNN_OPS_CUDNN_ALGORITHM says:
-// `standard`, that no other algorithm may be taken, or `auto`.
+// Parses a value of the environment variable TF_RNN_OPS_CUDNN_ALGORITHM:
+// `auto`, or `standard` to always use the standard algorithm.
 Status ParseAlgorithm(const std::string& value, bool* is_standard_only);
 
-// What the variable says when this is first called: `auto` if it is not set.
+// Reads the variable on the first call. `auto` if it is not set.
 Status ReadAlgorithmVariable(bool* is_standard_only);
 
 // A name for messages and reports.

@@ -25,7 +25,7 @@ constexpr auto kStandard = CUDNN_RNN_ALGO_STANDARD;
 constexpr auto kStatic = CUDNN_RNN_ALGO_PERSIST_STATIC;
 constexpr auto kSmall = CUDNN_RNN_ALGO_PERSIST_STATIC_SMALL_H;
 
-// A network, of one layer of one direction at first, and where it runs.
+// A network (by default one layer, one direction) and its GPU.
 struct Choice {
   RnnMode mode = RnnMode::kLstm;
   std::int64_t units = 512;

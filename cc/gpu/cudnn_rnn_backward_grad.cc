@@ -20,17 +20,17 @@ namespace {
 using rnn::CheckedInt;
 using rnn::ComputeType;
 
-// An array of a caller's: [steps, batch, width], or [batch, steps, width] where
-// time does not come first. A state has pseudo-layers for steps.
+// An array of the caller: [steps, batch, width] if time-major, else [batch,
+// steps, width]. The steps of states are pseudo-layers.
 struct CallersShape {
   std::int64_t steps;
   std::int64_t width;
-  // Whether rows past the sequences' ends are taken for zeros.
+  // Whether rows of padding are read as zeros.
   bool hides_padding = false;
 };
 
-// As NetworkBackwardGrad of the CPU's engine. dot_q: tangent of q; d_q:
-// gradient with respect to q. S = steps, B = batch, I = input_size, U =
+// The counterpart of NetworkBackwardGrad in the CPU engine. dot_q: tangent of
+// q; d_q: gradient with respect to q. S = steps, B = batch, I = input_size, U =
 // num_units, O = output_size, D = directions, P = layers * D.
 template <typename T>
 class BackwardGrad {
@@ -89,10 +89,9 @@ class BackwardGrad {
   }
   bool drops() const { return a_.dropout > 0 && a_.config.num_layers > 1; }
 
-  // ------------------------------------------------- the caller's arrays and
-  // ours
+  // ------------------------------------------------- conversion of arrays
 
-  // Brings the lengths to the GPU, as arguments of kernels.
+  // Copies the lengths to the GPU, as kernel arguments.
   Status UploadLengths() {
     lengths_ = {nullptr, a_.size.time};
     if (a_.sequence_lengths == nullptr) return Status();
@@ -100,9 +99,9 @@ class BackwardGrad {
     TF_RNN_OPS_GPU_RETURN_IF_ERROR(engine_.Allocate(a_.size.batch, &target));
     lengths_.lengths = target;
     for (std::int64_t begin = 0; begin < a_.size.batch;
-         begin += StoreLengths::kMost) {
+         begin += StoreLengths::kMax) {
       StoreLengths kernel{};
-      kernel.count = std::min(StoreLengths::kMost, a_.size.batch - begin);
+      kernel.count = std::min(StoreLengths::kMax, a_.size.batch - begin);
       std::copy_n(a_.sequence_lengths + begin, kernel.count, kernel.values);
       kernel.target = target + begin;
       TF_RNN_OPS_GPU_RETURN_IF_ERROR(engine_.Launch(kernel));
@@ -110,7 +109,7 @@ class BackwardGrad {
     return Status();
   }
 
-  // Converts an array between the caller's type and order and ours.
+  // Converts an array between the caller's type and layout and ours.
   template <typename From, typename To>
   Status Convert(const CallersShape& shape, const From* from, bool is_read,
                  To* to) const {
@@ -135,7 +134,7 @@ class BackwardGrad {
     return engine_.Launch(kernel);
   }
 
-  // An array in our type and order; null stays null.
+  // Returns an array in our type and layout; null if `from` is null.
   Status Read(const T* from, const CallersShape& shape, const C** array) const {
     *array = nullptr;
     if (from == nullptr) return Status();
@@ -153,13 +152,13 @@ class BackwardGrad {
     return Convert(shape, from, /*is_read=*/true, copy);
   }
 
-  // Brings a result to the caller, if it is wanted.
+  // Converts a result to the caller's array, unless that is null.
   Status Write(const C* from, const CallersShape& shape, T* to) const {
     if (to == nullptr) return Status();
     return Convert(shape, from, /*is_read=*/false, to);
   }
 
-  // A vector in our type.
+  // Returns params in our type.
   Status ReadParams(const T* from, const C** params) const {
     *params = reinterpret_cast<const C*>(from);
     if (from == nullptr || std::is_same_v<T, C>) return Status();
@@ -305,13 +304,14 @@ class BackwardGrad {
     return WriteGradients(d);
   }
 
-  // What goes through the sweep backward.
+  // Gradients during the backward sweep.
   struct Gradients {
     DualInput<C> output;  // [S, B, D * O], of the layer
     const C* output_h;    // [P, B, O]
     const C* output_c;    // [P, B, U]
-    // Of a layer's input: [S, B, D * O], in one of two for those above the
-    // first; the first's, [S, B, I], has a tangent alone.
+    // Of the inputs of layers above the first: [S, B, D * O], alternating
+    // between two buffers. Of the first layer's input, [S, B, I]: the tangent
+    // only.
     DualArray<C> inputs[2];
     C* dot_input = nullptr;
     C* dot_params = nullptr;  // [params_size]
@@ -379,7 +379,8 @@ class BackwardGrad {
   // -------------------------------------------------------------- without
   // steps
 
-  // The states are as they were, and nothing else changes.
+  // The tangents of the final states are dot_input_h and dot_input_c; all other
+  // results are zero.
   Status WriteResultsWithoutSteps() const {
     const std::int64_t states = a_.config.num_pseudo_layers();
     const std::int64_t rows = a_.size.time * a_.size.batch;

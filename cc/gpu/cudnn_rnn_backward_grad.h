@@ -1,12 +1,12 @@
-// The gradient of a network's backward pass (rnn/cudnn_rnn.h) on a GPU, by
-// cuBLAS and kernels of our own. The pass's arrays are on the GPU, aligned to
-// their elements, but for sequence_lengths and reserve_space_header.
+// The gradient of a network's backward pass (rnn/cudnn_rnn.h) on a GPU, with
+// cuBLAS and our own kernels. All arrays except sequence_lengths and
+// reserve_space_header are on the GPU, aligned to their elements.
 //
-// The forward pass is computed anew: of what it left, only the header's random
-// stream is looked at, and `output` and `reserve_space` are not. A pass has
-// params, not Keras's weights, and its workspace is not used.
+// Recomputes the forward pass: uses only the random stream in the header, and
+// ignores `output` and `reserve_space`. Requires params, not Keras weights.
+// Ignores `workspace`.
 //
-// Sizes that cuBLAS or 64 bits cannot count are kUnimplemented.
+// Returns kUnimplemented if a size overflows cuBLAS's types or 64 bits.
 
 #ifndef TF_RNN_OPS_CC_GPU_CUDNN_RNN_BACKWARD_GRAD_H_
 #define TF_RNN_OPS_CC_GPU_CUDNN_RNN_BACKWARD_GRAD_H_
@@ -21,16 +21,15 @@
 
 namespace tf_rnn_ops::gpu {
 
-// T: Half, BFloat16, float or double. The 16-bit types are computed in float32.
-// allow_tf32: the products' float32 operands may be rounded to 10 bits of
-// fraction.
+// T: Half, BFloat16 (both computed in float32), float or double.
+// allow_tf32: whether float32 operands of products may be rounded to 10 bits.
 template <typename T>
 Status RunCudnnRnnBackwardGrad(const Call& call, Cublas& cublas,
                                bool allow_tf32,
                                const rnn::CudnnRnnBackwardGrad<T>& pass);
 
-// Whether all elements of an array are zeros, which then cost nothing where the
-// pass is given null. Waits for the stream.
+// Whether all elements of an array are zero. If so, passing null instead saves
+// time. Synchronizes the stream.
 Status FindZeros(const Call& call, DataType type, std::int64_t count,
                  const void* array, bool* are_zeros);
 

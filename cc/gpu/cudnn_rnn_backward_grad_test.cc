@@ -1,6 +1,5 @@
-// The engine on a fake GPU: the kernels are those of the GPU, compiled for the
-// host. The reference is the CPU's engine, which is tested against differences
-// of its passes.
+// The engine on a fake GPU, with the GPU kernels compiled for the host. The
+// reference is the CPU engine, whose tests use finite differences.
 
 #include "cc/gpu/cudnn_rnn_backward_grad.h"
 
@@ -44,7 +43,7 @@ class FakeCublasGpu : public FakeGpu {
   Cublas cublas_{fake_cublas_.functions()};
 };
 
-// A result of the pass: an array on the GPU, or none where it is not wanted.
+// A result of the pass: an array on the GPU, or null if not wanted.
 template <typename T>
 class Result {
  public:
@@ -85,7 +84,7 @@ class GpuEngine {
                                     rnn::kStream, header_.data());
   }
 
-  // What is not wanted is empty.
+  // Results that are not wanted are empty.
   Status TryRun(const BackwardGradParts& parts, ScratchAllocator* scratch,
                 BackwardGradResult* result) {
     Result<T> input(&gpu_, k_.input, parts.wants_input);
@@ -169,8 +168,8 @@ BackwardGradResult RunOnCpu(Case& k, const BackwardGradParts& parts = {}) {
   return engine.BackwardGrad(executor, parts);
 }
 
-// The CPU's cases, but for Keras's weights, and some with more samples than
-// lengths go into one launch and with sequences without steps alone.
+// The cases of the CPU tests, except Keras weights, and cases with more lengths
+// than fit in one launch, and with sequences of length 0 only.
 std::vector<Case> GpuCases() {
   std::vector<Case> cases;
   for (Case& k : Cases()) {
@@ -205,7 +204,7 @@ TYPED_TEST(GpuBackwardGradTest, ComputesWhatTheCpuDoes) {
   }
 }
 
-// The next two tests choose parts as bits: some, but not all.
+// The next two tests enumerate proper subsets of the parts as bits.
 
 TYPED_TEST(GpuBackwardGradTest, NullIsZeros) {
   FakeCublasGpu gpu;
@@ -222,7 +221,7 @@ TYPED_TEST(GpuBackwardGradTest, NullIsZeros) {
   }
 }
 
-// What is not wanted changes not a bit of what is.
+// Omitting results does not change the bits of the others.
 TYPED_TEST(GpuBackwardGradTest, NullIsNotWanted) {
   FakeCublasGpu gpu;
   unsigned turn = 0;
@@ -250,7 +249,7 @@ TYPED_TEST(GpuBackwardGradTest, NullIsNotWanted) {
   }
 }
 
-// Values past a sequence's end have no effect, even NaN.
+// Padding has no effect, even NaN.
 TYPED_TEST(GpuBackwardGradTest, PaddingHasNoEffect) {
   FakeCublasGpu gpu;
   for (RnnMode mode : rnn::kModes) {
@@ -271,7 +270,7 @@ TYPED_TEST(GpuBackwardGradTest, PaddingHasNoEffect) {
   }
 }
 
-// A sequence without steps gets nothing of weights, even infinite ones.
+// Weights do not affect sequences of length 0, even if infinite.
 TYPED_TEST(GpuBackwardGradTest, NoWeightHasAnEffectOnSequencesWithoutSteps) {
   FakeCublasGpu gpu;
   for (RnnConfig config : {RnnConfig{RnnMode::kTanh, false, 1, 1, 3, 17, 0},
@@ -335,7 +334,7 @@ TYPED_TEST(GpuBackwardGradTest, FindsZeros) {
   }
 }
 
-// A step is one product and one kernel in either sweep.
+// Each step is one product and one kernel per sweep.
 TEST(GpuBackwardGradCallsTest, CallsGrowByFourASteps) {
   const auto count = [](std::int64_t time) {
     FakeCublasGpu gpu;
@@ -373,7 +372,7 @@ void ExpectFailuresAreTold(FakeCublasGpu* gpu, Library* library, Error error) {
   for (int skipped = 0;; ++skipped) {
     library->FailAny(error, skipped);
     const Status status = RunHardCase(gpu, k);
-    if (library->ClearFailures()) break;  // there were not so many calls
+    if (library->ClearFailures()) break;  // fewer calls than that
     ++failures;
     EXPECT_EQ(status.code(), StatusCode::kInternal) << skipped;
     EXPECT_NE(status.message().find(" returned "), std::string::npos);
@@ -405,7 +404,7 @@ TEST(GpuBackwardGradErrorsTest, NoMemoryIsToldAndForgotten) {
     scratch.Fail(failures);
     BackwardGradResult result;
     const Status status = engine.TryRun({}, &scratch, &result);
-    if (status.ok()) break;  // there were not so many calls
+    if (status.ok()) break;  // fewer calls than that
     EXPECT_EQ(status.code(), StatusCode::kOutOfMemory) << failures;
   }
   EXPECT_GT(failures, 20);
@@ -423,7 +422,8 @@ TEST(GpuBackwardGradErrorsTest, RefusesActivationsThatCannotBeCounted) {
   const Status status = RunCudnnRnnBackwardGrad(
       gpu.Call(&scratch), gpu.cublas(), /*allow_tf32=*/false, pass);
   EXPECT_EQ(status.code(), StatusCode::kUnimplemented);
-  EXPECT_NE(status.message().find("too many to be counted"), std::string::npos)
+  EXPECT_NE(status.message().find("the network is too large"),
+            std::string::npos)
       << status.message();
 }
 

@@ -22,7 +22,7 @@ cudnnRNNMode_t CudnnMode(rnn::RnnMode mode) {
   return CUDNN_LSTM;
 }
 
-// The type of sums: 16-bit types are summed in float32.
+// The accumulator type: float32 for 16-bit types.
 cudnnDataType_t PrecisionOf(DataType type) {
   return type == DataType::kDouble ? CUDNN_DATA_DOUBLE : CUDNN_DATA_FLOAT;
 }
@@ -42,16 +42,16 @@ cudnnMathType_t MathOf(DataType type, bool allow_tf32) {
   return CUDNN_DEFAULT_MATH;
 }
 
-// Refuses sizes that cuDNN cannot be told.
+// Rejects sizes that overflow cuDNN's types.
 Status CheckSizes(const rnn::RnnConfig& config) {
   constexpr std::int64_t kLargest = std::numeric_limits<std::int32_t>::max();
   if (std::max({config.num_layers, config.num_units, config.input_size}) <=
       kLargest) {
     return Status();
   }
-  return Status(StatusCode::kUnimplemented,
-                "cuDNN counts layers, units and inputs up to " +
-                    std::to_string(kLargest));
+  return Status(StatusCode::kUnimplemented, "cuDNN supports at most " +
+                                                std::to_string(kLargest) +
+                                                " layers, units and inputs");
 }
 
 }  // namespace
@@ -74,14 +74,14 @@ Status CudnnRnnNetwork::Init(const Cudnn& cudnn, cudnnHandle_t handle,
                              const CudnnRnnLayers& layers,
                              const CudnnRnnMethod& method) {
   config_ = layers.config();
-  // A layer without inputs is to cuDNN one whose only input is zero.
+  // cuDNN does not support empty inputs: use a single input of zeros.
   input_size_ = std::max<std::int64_t>(config_.input_size, 1);
   TF_RNN_OPS_GPU_RETURN_IF_ERROR(CheckSizes(config_));
   TF_RNN_OPS_GPU_RETURN_IF_ERROR(
       descriptor_.Create(cudnn, "cudnnCreateRNNDescriptor"));
   TF_RNN_OPS_GPU_RETURN_IF_ERROR(Describe(cudnn, method));
-  return params_.Ask(cudnn, handle, descriptor_.get(), layers,
-                     SizeOf(method.type));
+  return params_.Query(cudnn, handle, descriptor_.get(), layers,
+                       SizeOf(method.type));
 }
 
 Status CudnnRnnNetwork::Describe(const Cudnn& cudnn,
@@ -97,7 +97,7 @@ Status CudnnRnnNetwork::Describe(const Cudnn& cudnn,
           MathOf(method.type, method.allow_tf32),
           static_cast<std::int32_t>(input_size_),
           static_cast<std::int32_t>(config_.num_units),
-          // As many as units: no projection.
+          // Equal to num_units if there is no projection.
           static_cast<std::int32_t>(config_.output_size()),
           static_cast<std::int32_t>(config_.num_layers),
           /*dropoutDesc=*/nullptr, CUDNN_RNN_PADDED_IO_ENABLED),

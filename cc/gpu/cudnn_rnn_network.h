@@ -1,4 +1,4 @@
-// A network as cuDNN knows it.
+// cuDNN's descriptors of a network.
 
 #ifndef TF_RNN_OPS_CC_GPU_CUDNN_RNN_NETWORK_H_
 #define TF_RNN_OPS_CC_GPU_CUDNN_RNN_NETWORK_H_
@@ -19,7 +19,7 @@ namespace tf_rnn_ops::gpu {
 struct CudnnRnnMethod {
   DataType type;
   cudnnRNNAlgo_t algorithm;
-  // Whether products of float32 may be rounded to 10 bits.
+  // Whether float32 operands may be rounded to 10 bits.
   bool allow_tf32;
 };
 
@@ -30,9 +30,10 @@ class CudnnRnnNetwork {
 
   cudnnRNNDescriptor_t descriptor() const { return descriptor_.get(); }
   const CudnnRnnParams& params() const { return params_; }
-  // Of the layers.
+  // The configuration of the layers.
   const rnn::RnnConfig& config() const { return config_; }
-  // The size of the first layer's input: 1, of zeros, where there is none.
+  // The input size of the first layer. At least 1: an empty input is replaced
+  // by zeros.
   std::int64_t input_size() const { return input_size_; }
 
  private:
@@ -44,7 +45,7 @@ class CudnnRnnNetwork {
   CudnnRnnParams params_;
 };
 
-// cuDNN's name for a type.
+// Converts to cuDNN's data type.
 cudnnDataType_t CudnnType(DataType type);
 
 }  // namespace tf_rnn_ops::gpu

@@ -13,16 +13,17 @@
 namespace tf_rnn_ops::gpu {
 namespace {
 
-// cuDNN's number of an LSTM's projection among the matrices of a pseudo-layer.
+// cuDNN's matrix number of the projection in a pseudo-layer.
 constexpr std::int32_t kProjection = 8;
 
-// cuDNN tells addresses in a buffer that it does not look into.
+// A fake buffer address: cuDNN computes addresses in the buffer, but does not
+// access it.
 char* const kBuffer = reinterpret_cast<char*>(std::uintptr_t{1} << 32);
 
-class Inquiry {
+class RegionFinder {
  public:
-  Inquiry(const Cudnn& cudnn, cudnnHandle_t handle,
-          cudnnRNNDescriptor_t descriptor, std::size_t num_bytes)
+  RegionFinder(const Cudnn& cudnn, cudnnHandle_t handle,
+               cudnnRNNDescriptor_t descriptor, std::size_t num_bytes)
       : cudnn_(cudnn),
         handle_(handle),
         descriptor_(descriptor),
@@ -34,9 +35,9 @@ class Inquiry {
     return bias_descriptor_.Create(cudnn_, "cudnnCreateTensorDescriptor");
   }
 
-  // number: cuDNN's, of the matrix and its bias in a pseudo-layer.
-  Status Ask(std::int64_t pseudo_layer, std::int64_t number,
-             CudnnRegion* matrix, CudnnRegion* bias) const {
+  // number: cuDNN's number of the matrix and its bias in a pseudo-layer.
+  Status Find(std::int64_t pseudo_layer, std::int64_t number,
+              CudnnRegion* matrix, CudnnRegion* bias) const {
     void* matrix_address = nullptr;
     void* bias_address = nullptr;
     TF_RNN_OPS_GPU_RETURN_IF_ERROR(cudnn_.Check(
@@ -79,19 +80,18 @@ class Inquiry {
   CudnnTensorDescriptor bias_descriptor_;
 };
 
-// Refuses a network of more params than cuDNN counts: from then on it says
-// nothing, but wrong sizes.
+// Rejects a network with more params than cuDNN supports: cuDNN would return
+// wrong sizes without an error.
 Status CheckSize(rnn::RnnConfig config) {
-  // What cuDNN has where there are no inputs.
+  // cuDNN has at least one input.
   config.input_size = std::max<std::int64_t>(config.input_size, 1);
   const std::int64_t size = rnn::CudnnRnnParamsSize(config);
-  constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max();
-  if (size >= 0 && size <= kMost) return Status();
-  return Status(
-      StatusCode::kUnimplemented,
-      "params must have at most " + std::to_string(kMost) +
-          " elements on a GPU, where cuDNN counts no more, but have " +
-          std::to_string(size));
+  constexpr std::int64_t kMax = std::numeric_limits<std::int32_t>::max();
+  if (size >= 0 && size <= kMax) return Status();
+  return Status(StatusCode::kUnimplemented,
+                "params must have at most " + std::to_string(kMax) +
+                    " elements on a GPU, the limit of cuDNN, but has " +
+                    std::to_string(size));
 }
 
 }  // namespace
@@ -104,16 +104,16 @@ rnn::RnnConfig CudnnRnnLayers::config() const {
   return config;
 }
 
-Status CudnnRnnParams::Ask(const Cudnn& cudnn, cudnnHandle_t handle,
-                           cudnnRNNDescriptor_t descriptor,
-                           const CudnnRnnLayers& layers,
-                           std::size_t element_bytes) {
+Status CudnnRnnParams::Query(const Cudnn& cudnn, cudnnHandle_t handle,
+                             cudnnRNNDescriptor_t descriptor,
+                             const CudnnRnnLayers& layers,
+                             std::size_t element_bytes) {
   TF_RNN_OPS_GPU_RETURN_IF_ERROR(CheckSize(layers.config()));
   TF_RNN_OPS_GPU_RETURN_IF_ERROR(cudnn.Check(
       cudnn.cudnnGetRNNWeightSpaceSize(handle, descriptor, &num_bytes_),
       "cudnnGetRNNWeightSpaceSize"));
-  Inquiry inquiry(cudnn, handle, descriptor, num_bytes_);
-  TF_RNN_OPS_GPU_RETURN_IF_ERROR(inquiry.Init());
+  RegionFinder finder(cudnn, handle, descriptor, num_bytes_);
+  TF_RNN_OPS_GPU_RETURN_IF_ERROR(finder.Init());
   const rnn::RnnConfig& config = layers.network;
   const rnn::CudnnRnnParamsLayout layout(config);
   const std::int64_t first = layers.first * config.num_directions;
@@ -124,7 +124,7 @@ Status CudnnRnnParams::Ask(const Cudnn& cudnn, cudnnHandle_t handle,
   for (std::int64_t i = 0; i < count * num_matrices; ++i) {
     const std::int64_t gate = i % num_matrices;
     const bool is_projection = gate == 2 * config.num_gates();
-    TF_RNN_OPS_GPU_RETURN_IF_ERROR(inquiry.Ask(
+    TF_RNN_OPS_GPU_RETURN_IF_ERROR(finder.Find(
         i / num_matrices, is_projection ? kProjection : gate, &matrix, &bias));
     const std::int64_t index = first * num_matrices + i;
     TF_RNN_OPS_GPU_RETURN_IF_ERROR(
@@ -133,7 +133,7 @@ Status CudnnRnnParams::Ask(const Cudnn& cudnn, cudnnHandle_t handle,
   const std::int64_t num_biases = 2 * config.num_gates();
   for (std::int64_t i = 0; i < count * num_biases; ++i) {
     TF_RNN_OPS_GPU_RETURN_IF_ERROR(
-        inquiry.Ask(i / num_biases, i % num_biases, &matrix, &bias));
+        finder.Find(i / num_biases, i % num_biases, &matrix, &bias));
     const std::int64_t index = first * num_biases + i;
     TF_RNN_OPS_GPU_RETURN_IF_ERROR(
         Add("bias", index, layout.Bias(index), bias, element_bytes));
@@ -151,7 +151,7 @@ Status CudnnRnnParams::ToCudnn(const Call& call, const void* params,
   std::size_t num_copied = 0;
   for (const Block& block : blocks_) num_copied += block.num_bytes;
   if (num_copied < num_bytes_) {
-    // What lies between the blocks is not to be garbage.
+    // Zero the gaps between the blocks.
     TF_RNN_OPS_GPU_RETURN_IF_ERROR(ZeroBytes(call, num_bytes_, weights));
   }
   for (const Block& block : blocks_) {
@@ -183,12 +183,12 @@ Status CudnnRnnParams::Add(const char* what, std::int64_t index,
   if (cudnns.size != ours.size() || block.cudnn_offset > num_bytes_ ||
       block.num_bytes > num_bytes_ - block.cudnn_offset) {
     return Status(StatusCode::kInternal,
-                  "cuDNN keeps params in a way that is not known: " +
-                      std::string(what) + " " + std::to_string(index) +
-                      " has " + std::to_string(cudnns.size) +
-                      " elements, not " + std::to_string(ours.size()) +
-                      ", at byte " + std::to_string(block.cudnn_offset) +
-                      " of " + std::to_string(num_bytes_));
+                  "unknown layout of params in cuDNN: " + std::string(what) +
+                      " " + std::to_string(index) + " has " +
+                      std::to_string(cudnns.size) + " elements, not " +
+                      std::to_string(ours.size()) + ", at byte " +
+                      std::to_string(block.cudnn_offset) + " of " +
+                      std::to_string(num_bytes_));
   }
   Add(block);
   return Status();

@@ -1,6 +1,5 @@
-// Where cuDNN keeps what our params buffer holds (cc/rnn/cudnn_rnn_params.h).
-// The two should be the same. Where a version of cuDNN differs, buffers are
-// converted.
+// Converts between our params buffer (cc/rnn/cudnn_rnn_params.h) and cuDNN's.
+// The layouts should be the same, but a version of cuDNN may differ.
 
 #ifndef TF_RNN_OPS_CC_GPU_CUDNN_RNN_PARAMS_H_
 #define TF_RNN_OPS_CC_GPU_CUDNN_RNN_PARAMS_H_
@@ -17,7 +16,7 @@
 
 namespace tf_rnn_ops::gpu {
 
-// Layers of a network that cuDNN runs as a network of their own.
+// A range of layers that cuDNN runs as a separate network.
 struct CudnnRnnLayers {
   rnn::RnnConfig network;
   std::int64_t first;
@@ -26,47 +25,47 @@ struct CudnnRnnLayers {
   rnn::RnnConfig config() const;
 };
 
-// What cuDNN says of a matrix or a bias.
+// The location of a matrix or bias according to cuDNN.
 struct CudnnRegion {
   std::size_t offset;  // in bytes
-  std::int64_t size;   // in elements; 0 if there is none
+  std::int64_t size;   // in elements; 0 if it does not exist
 };
 
 class CudnnRnnParams {
  public:
-  // Asks cuDNN for the place of every matrix and bias of the layers. Our buffer
-  // is that of the whole network.
-  // descriptor: of the layers, or of some whose first layer has inputs that
-  //     ours has not: those are zero in cuDNN's buffer.
-  // element_bytes: of the descriptor's data type.
-  Status Ask(const Cudnn& cudnn, cudnnHandle_t handle,
-             cudnnRNNDescriptor_t descriptor, const CudnnRnnLayers& layers,
-             std::size_t element_bytes);
+  // Queries cuDNN for the locations of all matrices and biases of the layers.
+  // Our buffer is for the whole network.
+  // descriptor: of the layers. Its first layer may have more inputs than ours:
+  //     their weights are zero in cuDNN's buffer.
+  // element_bytes: element size of the descriptor's data type.
+  Status Query(const Cudnn& cudnn, cudnnHandle_t handle,
+               cudnnRNNDescriptor_t descriptor, const CudnnRnnLayers& layers,
+               std::size_t element_bytes);
 
   // The size of cuDNN's buffer.
   std::size_t num_bytes() const { return num_bytes_; }
 
-  // Whether a buffer is the same bytes for both.
+  // Whether the two layouts are the same.
   bool is_same() const;
 
-  // Converts the layers' part of a buffer from ours to cuDNN's, and back.
+  // Convert the layers' part of our buffer to cuDNN's buffer, and back.
   Status ToCudnn(const Call& call, const void* params, void* weights) const;
   Status FromCudnn(const Call& call, const void* weights, void* params) const;
 
  private:
-  // Bytes that follow one another in both buffers.
+  // A range of bytes that is contiguous in both buffers.
   struct Block {
     std::size_t offset;  // in ours
     std::size_t cudnn_offset;
     std::size_t num_bytes;
   };
 
-  // Adds a matrix or a bias. Refuses one that is of another size than ours or
-  // not within cuDNN's buffer.
+  // Adds a matrix or a bias. Fails if its size differs from ours, or if it is
+  // outside of cuDNN's buffer.
   Status Add(const char* what, std::int64_t index,
              const rnn::ParamsRegion& ours, const CudnnRegion& cudnns,
              std::size_t element_bytes);
-  // Adds a block, or makes the last one longer.
+  // Adds a block, or extends the last one.
   void Add(const Block& block);
 
   std::size_t num_bytes_ = 0;

@@ -14,32 +14,32 @@
 namespace tf_rnn_ops::gpu {
 namespace {
 
-// Where the parts of a reserve space after the header begin.
+// Offset of the data after the header in a reserve space.
 constexpr std::size_t kPartsOffset = 256;
 static_assert(kPartsOffset >= rnn::kReserveSpaceHeaderBytes);
 
-// A size rounded up to what cuDNN's memory is aligned to.
+// Rounds a size up to the alignment of cuDNN's memory.
 std::size_t Aligned(std::size_t num_bytes) {
   constexpr std::size_t kAlignment = 256;
   return (num_bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
 
-// Refuses what cuDNN cannot count.
+// Rejects sizes that overflow cuDNN's types.
 Status CheckCounts(std::initializer_list<std::int64_t> counts) {
   constexpr std::int64_t kLargest = std::numeric_limits<std::int32_t>::max();
   if (std::max(counts) <= kLargest) return Status();
   return Status(StatusCode::kUnimplemented,
-                "cuDNN counts steps, samples and sizes of vectors up to " +
+                "cuDNN supports time, batch and vector sizes up to " +
                     std::to_string(kLargest));
 }
 
-// Refuses more steps than cuDNN takes.
+// Rejects more time steps than cuDNN supports.
 Status CheckTime(std::int64_t time) {
-  constexpr std::int64_t kMostSteps = 65535;
-  if (time <= kMostSteps) return Status();
+  constexpr std::int64_t kMaxSteps = 65535;
+  if (time <= kMaxSteps) return Status();
   return Status(StatusCode::kUnimplemented,
-                "time must be at most " + std::to_string(kMostSteps) +
-                    " on a GPU, where cuDNN takes no more steps, but is " +
+                "time must be at most " + std::to_string(kMaxSteps) +
+                    " on a GPU, the limit of cuDNN, but is " +
                     std::to_string(time));
 }
 
@@ -73,8 +73,8 @@ Status DescribeState(const Cudnn& cudnn, const CudnnRnnStaging& staging,
   const std::int64_t step_stride = std::int64_t{batch} * width;
   if (step_stride > std::numeric_limits<std::int32_t>::max()) {
     return Status(StatusCode::kUnimplemented,
-                  "cuDNN has no states of more than 2147483647 elements in a "
-                  "layer");
+                  "cuDNN supports at most 2147483647 elements in the state of "
+                  "a layer");
   }
   const int dims[3] = {steps, batch, width};
   const int strides[3] = {static_cast<int>(step_stride), width, 1};
@@ -212,8 +212,7 @@ const void* CudnnRnnPlan::StateOf(std::size_t stack, const void* states,
 
 // --------------------------------------------------------- the reserve space
 
-// First the header, then the outputs that are kept, then what cuDNN keeps of
-// each stack.
+// The header, the kept outputs, and cuDNN's reserve space of each stack.
 
 std::size_t CudnnRnnPlan::reserve_space_bytes() const {
   if (stacks_.empty()) return kPartsOffset;

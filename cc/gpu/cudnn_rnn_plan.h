@@ -1,8 +1,8 @@
-// A pass of a network over sequences as it is planned: what cuDNN is told, how
-// much memory it takes, and where in that memory everything is.
+// The plan of a pass of a network over sequences: cuDNN's descriptors, memory
+// sizes, and the layout of the reserve space.
 //
-// Without dropout one call of cuDNN runs all layers. With dropout each layer is
-// a call of its own, so that the masks between them are ours.
+// Without dropout, one call of cuDNN runs all layers. With dropout, each layer
+// is a separate call, because we apply the masks between them ourselves.
 
 #ifndef TF_RNN_OPS_CC_GPU_CUDNN_RNN_PLAN_H_
 #define TF_RNN_OPS_CC_GPU_CUDNN_RNN_PLAN_H_
@@ -25,12 +25,12 @@
 
 namespace tf_rnn_ops::gpu {
 
-// The layers of one call of cuDNN, with the descriptors of their arrays.
+// The layers of one cuDNN call, with the descriptors of their arrays.
 class CudnnRnnStack {
  public:
   explicit CudnnRnnStack(const CudnnRnnNetwork& network) : network_(network) {}
 
-  // Makes the descriptors, and asks cuDNN for the sizes of its memory.
+  // Creates the descriptors, and queries cuDNN for its memory sizes.
   Status Init(const Cudnn& cudnn, cudnnHandle_t handle, std::int64_t time,
               const CudnnRnnStaging& staging, cudnnForwardMode_t mode);
 
@@ -50,45 +50,44 @@ class CudnnRnnStack {
   std::size_t reserve_bytes_ = 0;
 };
 
-// Made by CudnnRnn::Plan for one pass, whose tensors it then brings into
-// cuDNN's form.
+// Created by CudnnRnn::Plan for one pass. Converts the tensors of the pass to
+// cuDNN's layout and type.
 class CudnnRnnPlan {
  public:
   CudnnRnnPlan() = default;
   CudnnRnnPlan(const CudnnRnnPlan&) = delete;
   CudnnRnnPlan& operator=(const CudnnRnnPlan&) = delete;
 
-  // What the reserve space is known by, its device and variant included.
+  // The key of the reserve space, including device and variant.
   const rnn::ReserveSpaceKey& key() const { return key_; }
-  // The size of the reserve space that a pass for training leaves, or one for
-  // gradients reads.
+  // The size of the reserve space of a training pass.
   std::size_t reserve_space_bytes() const;
 
-  // What cuDNN is told; the standard one where it is told nothing.
+  // cuDNN's algorithm; the standard one if there is nothing to compute.
   cudnnRNNAlgo_t algorithm() const { return algorithm_; }
 
-  // For CudnnRnn, which makes plans and runs them.
+  // The following functions are for CudnnRnn only.
 
-  // type: of the tensors.
+  // type: type of the tensors.
   Status Init(const Call& call, DataType type, const rnn::ReserveSpaceKey& key,
               bool is_training);
-  // Forgets the stacks, if any, for others that compute by a method.
+  // Removes all stacks, and sets the method of the stacks to add.
   void BeginStacks(const CudnnRnnMethod& method);
-  // Adds the layers above those that were added.
+  // Adds the next layers.
   Status AddStack(const Cudnn& cudnn, cudnnHandle_t handle,
                   const CudnnRnnNetwork& network);
   void set_variant(std::uint64_t variant) { key_.variant = variant; }
 
   const Call& call() const { return call_; }
   bool is_training() const { return is_training_; }
-  // Whether cuDNN is given every sequence, with all steps.
+  // Whether all sequences have the maximum length.
   bool has_all_steps() const;
-  // Whether there is something to compute. If not, there are no stacks.
+  // Whether there is anything to compute. If not, there are no stacks.
   bool has_steps() const;
   std::int64_t layers_per_stack() const;
   const std::deque<CudnnRnnStack>& stacks() const { return stacks_; }
   bool is_last(std::size_t stack) const { return stack + 1 == stacks_.size(); }
-  // The most that a stack takes.
+  // The maximum over all stacks.
   std::size_t workspace_bytes() const;
   std::size_t cudnn_reserve_bytes() const;
 
@@ -97,60 +96,59 @@ class CudnnRnnPlan {
   StagedShape output_shape() const;
   StagedShape hidden_state_shape() const;
   StagedShape cell_state_shape() const;
-  // The part of a staged state, [P, B, width], that a stack has. Null if there
-  // is no state.
+  // The part of a staged state, [P, B, width], for a stack. Null if `states` is
+  // null.
   const void* StateOf(std::size_t stack, const void* states,
                       std::int64_t width) const;
   void* StateOf(std::size_t stack, void* states, std::int64_t width) const;
 
-  // In a reserve space, the output of a stack as cuDNN has it, or null if it is
-  // not kept: the last one is that of the op, unless it is rounded to the
-  // tensors' type, which loses gradients of what is saturated.
+  // The output of a stack in a reserve space, in cuDNN's layout and type, or
+  // null if it is not kept. The last output is kept only if the op's output is
+  // rounded from it: rounding would lose the gradients of saturated
+  // activations.
   void* KeptOutput(void* reserve_space, std::size_t stack) const;
-  // What cuDNN keeps of a stack; null if there is no reserve space.
+  // cuDNN's reserve space of a stack; null if `reserve_space` is null.
   void* CudnnPart(void* reserve_space, std::size_t stack) const;
 
-  // The first layer's input in cuDNN's form: zeros if there is none.
+  // Stages the input of the first layer; zeros if its size is 0.
   Status ReadInput(const void* input, const void** staged);
-  // Where cuDNN is to put the output of the last stack, which is zero past a
-  // sequence's end.
-  // kept: what KeptOutput returns.
+  // Returns the array for the output of the last stack, with zeros as padding.
+  // kept: the result of KeptOutput.
   Status WriteOutput(void* output, void* kept, void** staged);
-  // Where it is to put the gradient with respect to the input.
+  // Returns the array for the gradient with respect to the input.
   Status WriteInputGradient(void* gradient, void** staged);
-  // Allocates an array of a layer's output in cuDNN's form.
+  // Allocates a staged array for the output of a layer.
   Status AllocateOutput(void** staged) const;
-  // Sets an array of that shape to zero if cuDNN need not write all of it: past
-  // the end of a sequence.
+  // Sets an array to zero if it has padding, which cuDNN may not write.
   Status ZeroIfNotWritten(const StagedShape& shape, void* staged) const;
 
-  // Applies the mask of the input of a stack above the first. Source and target
+  // Applies dropout to the input of a stack above the first. Source and target
   // may be the same.
   Status Drop(std::size_t stack, const rnn::RandomStream& stream,
               const void* source, void* target) const;
 
-  // The params in the type that cuDNN computes in.
+  // Converts the params to cuDNN's type.
   Status ReadParams(const void* params, const void** staged) const;
-  // Those of a stack as cuDNN has them.
-  // staged: what ReadParams returns.
+  // Returns the params of a stack in cuDNN's layout.
+  // staged: the result of ReadParams.
   Status ReadWeights(const CudnnRnnStack& stack, const void* staged,
                      const void** weights) const;
-  // Where gradients with respect to params are to be put in cuDNN's type.
+  // Returns the array for the gradient with respect to params, in cuDNN's type.
   Status WriteParamsGradient(void* gradient, void** staged);
-  // Where cuDNN is to add the gradient with respect to the weights of a stack;
-  // zeros.
+  // Returns a zeroed array to which cuDNN adds the gradient with respect to the
+  // weights of a stack.
   Status WriteWeightsGradient(const CudnnRnnStack& stack, void* staged,
                               void** weights) const;
   Status FinishWeightsGradient(const CudnnRnnStack& stack, const void* weights,
                                void* staged) const;
 
-  // Brings what cuDNN has put there to the tensors.
+  // Converts all results to the tensors.
   Status Finish();
 
  private:
   std::int64_t params_size() const;
   std::size_t num_kept_outputs() const;
-  // Where what cuDNN keeps of a stack begins in the reserve space.
+  // The offset of cuDNN's reserve space of a stack.
   std::size_t CudnnPartOffset(std::size_t stack) const;
 
   Call call_{};

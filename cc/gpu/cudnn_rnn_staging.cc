@@ -9,7 +9,7 @@
 namespace tf_rnn_ops::gpu {
 namespace {
 
-// An element of an array.
+// Returns the address of an element.
 const void* At(const void* array, std::int64_t index, DataType type) {
   return static_cast<const char*>(array) +
          index * static_cast<std::int64_t>(SizeOf(type));
@@ -19,14 +19,14 @@ void* At(void* array, std::int64_t index, DataType type) {
          index * static_cast<std::int64_t>(SizeOf(type));
 }
 
-// Memory for what there may be as much of as the batch has samples.
+// Allocates up to one element per sample.
 template <typename T>
 Status AllocateOnHost(std::int64_t size, std::unique_ptr<T[]>* array) {
   array->reset(new (std::nothrow) T[size]);
   if (*array != nullptr) return Status();
   return Status(StatusCode::kOutOfMemory,
-                "the host has no " + std::to_string(size * sizeof(T)) +
-                    " bytes for what cuDNN is told of the sequences");
+                "cannot allocate " + std::to_string(size * sizeof(T)) +
+                    " bytes of host memory for sequence lengths");
 }
 
 }  // namespace

@@ -1,11 +1,11 @@
-// Brings a pass's tensors into the form that cuDNN takes, and its results back.
+// Converts the tensors of a pass to cuDNN's layout and type ("staged" tensors),
+// and results back.
 //
-// cuDNN's differs from ours where
-//   - sequences have no steps: cuDNN has no such sequences, so that it is given
-//     the others alone;
+// Staged tensors differ if
+//   - sequences have length 0, which cuDNN does not support: they are omitted;
 //   - tensors are batch-major: cuDNN's states never are, its sequences may be;
 //   - cuDNN computes in another type.
-// A tensor that is the same in both forms is not copied.
+// Other tensors are not copied.
 
 #ifndef TF_RNN_OPS_CC_GPU_CUDNN_RNN_STAGING_H_
 #define TF_RNN_OPS_CC_GPU_CUDNN_RNN_STAGING_H_
@@ -23,63 +23,59 @@
 
 namespace tf_rnn_ops::gpu {
 
-// A tensor with a vector for each step, or pseudo-layer, and sample: [steps,
-// batch, width] if time-major, [batch, steps, width] otherwise.
+// A tensor [steps, batch, width] if time-major, else [batch, steps, width].
 struct StagedShape {
   std::int64_t steps;
   std::int64_t width;
-  // Whether the steps are pseudo-layers, which cuDNN has first.
+  // Whether the steps are pseudo-layers, always the first dimension in cuDNN.
   bool is_state;
 };
 
 class CudnnRnnStaging {
  public:
-  // type: of the tensors.
+  // type: type of the tensors.
   CudnnRnnStaging(const Call& call, DataType type, const rnn::RnnSize& size,
                   bool time_major);
 
-  // sequence_lengths: [batch], or null where all have as many steps as there
-  // are.
+  // sequence_lengths: [batch], or null if all sequences have the full length.
   Status Init(const std::int32_t* sequence_lengths);
 
-  // What cuDNN computes in: at first the tensors' type.
+  // The type in which cuDNN computes. Initially the type of the tensors.
   DataType cudnn_type() const { return cudnn_type_; }
   void set_cudnn_type(DataType type) { cudnn_type_ = type; }
   bool converts() const { return type_ != cudnn_type_; }
 
-  // The lengths of the sequences that cuDNN is given, each at least 1.
+  // The lengths of the staged sequences, each at least 1.
   const std::int32_t* lengths() const { return lengths_.get(); }
   std::int64_t batch() const { return batch_; }
   bool time_major() const { return time_major_; }
   bool has_shorter_sequences() const { return has_shorter_sequences_; }
 
-  // The bytes of a tensor in cuDNN's form.
+  // The size of a staged tensor in bytes.
   std::size_t NumBytes(const StagedShape& shape) const;
 
-  // A tensor in cuDNN's form.
+  // Stages an input.
   Status Read(const void* tensor, const StagedShape& shape,
               const void** staged);
 
-  // Where cuDNN is to put a tensor. The vectors of sequences without steps
-  // become those of `without_steps`, or zero if that is null.
+  // Returns the staged array for a result. In the tensor, vectors of sequences
+  // of length 0 are copied from `without_steps`, or zero if that is null.
   Status Write(void* tensor, const StagedShape& shape,
                const void* without_steps, void** staged);
-  // The same for a tensor that cuDNN is to put into `staged`, NumBytes large,
-  // because it is needed there.
+  // The same, with a given staged array of size NumBytes.
   Status WriteThrough(void* staged, const StagedShape& shape, void* tensor,
                       const void* without_steps);
 
-  // Brings what cuDNN has put there to the tensors.
+  // Converts all staged results to the tensors.
   Status Finish();
 
-  // target = source ∘ mask, both staged, and the mask of the tensor: time-major
-  // and of all samples. Source and target may be the same.
+  // target = source ∘ mask. Source and target are staged and may be the same.
+  // The mask is for the tensor: time-major, with all samples.
   Status Drop(const StagedShape& shape, const DropoutMask& mask,
               const void* source, void* target) const;
 
  private:
-  // Samples that follow one another in the tensors, and their place among those
-  // that cuDNN is given.
+  // A range of samples in the tensors, and its position among staged samples.
   struct Run {
     std::int64_t first;
     std::int64_t staged_first;
@@ -92,16 +88,16 @@ class CudnnRnnStaging {
   };
 
   bool leaves_out_samples() const { return batch() != size_.batch; }
-  // Whether a tensor's elements are in another order in cuDNN's form.
+  // Whether the staged tensor has another layout.
   bool Moves(const StagedShape& shape) const;
-  // In cuDNN's form.
+  // Of the staged tensor.
   std::int64_t NumElements(const StagedShape& shape) const;
 
-  // The distances of steps and of samples.
+  // Strides of steps and samples.
   RowStrides TensorStrides(const StagedShape& shape) const;
   RowStrides StagedStrides(const StagedShape& shape) const;
 
-  // Copies the samples that cuDNN is given, of a tensor's type.
+  // Copy the staged samples, in the type of the tensor.
   Status Gather(const void* tensor, const StagedShape& shape, void* staged);
   Status Scatter(const void* staged, const StagedShape& shape, void* tensor);
   Status FillWithoutSteps(void* tensor, const StagedShape& shape,

@@ -27,18 +27,18 @@ using ::tf_rnn_ops::rnn::kTolerance;
 using ::tf_rnn_ops::rnn::RandomCase;
 using ::tf_rnn_ops::rnn::RnnMode;
 
-// From which version on cuDNN has networks in bfloat16.
+// The first version of cuDNN that supports bfloat16.
 constexpr std::size_t kVersionWithBFloat16 = 91300;
 
-// Whether gradients on a GPU and on the CPU can be compared. With dropout cuDNN
-// rounds what is between the layers to 16 bits, which the CPU does not, so that
-// a rectifier's input may lie on the other side of its kink.
+// Whether gradients on a GPU and on the CPU can be compared. With dropout,
+// cuDNN rounds the values between layers to 16 bits, which can change the sign
+// of an input of ReLU.
 template <typename T>
 bool HasSameGradients(const Case& k) {
   return sizeof(T) > 2 || k.dropout == 0 || !k.config.has_kinks();
 }
 
-// Runs a case on a GPU and on the CPU and compares the two.
+// Runs a case on a GPU and on the CPU, and compares the results.
 template <typename T>
 void ExpectAsOnCpu(FakeCudnnGpu* gpu, Case& k) {
   CpuNetwork<T> cpu(k);
@@ -54,7 +54,7 @@ void ExpectAsOnCpu(FakeCudnnGpu* gpu, Case& k) {
   EXPECT_EQ(network.Mismatch(network.Key()), "");
   if (!HasSameGradients<T>(k)) return;
   const BackwardResult expected = cpu.Backward();
-  for (int time = 0; time < 2; ++time) {  // twice the same
+  for (int time = 0; time < 2; ++time) {  // same results twice
     BackwardResult backward;
     status = network.Backward(&backward);
     ASSERT_TRUE(status.ok()) << status.message();
@@ -62,7 +62,7 @@ void ExpectAsOnCpu(FakeCudnnGpu* gpu, Case& k) {
   }
 }
 
-// Those of the CPU's tests whose weights are params, as cuDNN has them.
+// The cases of the CPU tests that use params.
 std::vector<Case> CasesWithParams() {
   std::vector<Case> cases;
   for (const Case& k : Cases()) {
@@ -71,7 +71,7 @@ std::vector<Case> CasesWithParams() {
   return cases;
 }
 
-// With sequences without steps among others, in every place.
+// Cases with sequences of length 0 in different positions.
 std::vector<Case> CasesWithEmptySequences() {
   std::vector<Case> cases;
   for (bool time_major : {true, false}) {
@@ -206,7 +206,7 @@ TEST(CudnnRnnTest, BFloat16IsFloat32WhereThatIsAskedFor) {
 
 // ---------------------------------------------------------------- algorithms
 
-// Of the calls of a pass for training and its backward pass.
+// The algorithms of a training pass and its backward pass.
 std::vector<cudnnRNNAlgo_t> AlgorithmsOf(FakeCudnnGpu* gpu) {
   std::vector<cudnnRNNAlgo_t> algorithms;
   for (const char* name : {"cudnnRNNForward", "cudnnRNNBackwardData_v8",
@@ -219,7 +219,7 @@ std::vector<cudnnRNNAlgo_t> AlgorithmsOf(FakeCudnnGpu* gpu) {
 }
 
 TEST(CudnnRnnTest, PassesOfAStepHaveOneAlgorithm) {
-  // More units than a small network has backward, and fewer than forward.
+  // 160 units are a small network in inference only.
   for (std::int64_t units : {128, 160}) {
     FakeCudnnGpu gpu;
     Case k = RandomCase({RnnMode::kLstm, false, 1, 1, 3, units, 0}, {2, 3});
@@ -271,7 +271,7 @@ TEST(CudnnRnnTest, TakesTheStandardAlgorithmAloneIfAsked) {
   ASSERT_TRUE(network.Backward(&backward).ok());
   EXPECT_EQ(AlgorithmsOf(&gpu),
             std::vector<cudnnRNNAlgo_t>(3, CUDNN_RNN_ALGO_STANDARD));
-  // What it leaves is not for another algorithm.
+  // Its reserve space is invalid for another algorithm.
   ASSERT_TRUE(other.Forward(/*is_training=*/true, &forward).ok());
   EXPECT_NE(other.Variant(), network.Variant());
 }
@@ -296,9 +296,9 @@ TEST(CudnnRnnTest, HasAHandleForEachStream) {
 
 // ------------------------------------------------------------------- dropout
 
-// Every mode and layout, with and without sequences without steps, whose place
-// in the mask nothing takes, and an input of no size, of the units' size for
-// skip_input, or of another.
+// Every mode and layout, with and without sequences of length 0, which skip
+// part of the mask, and with different input sizes: 0, num_units for
+// skip_input, or another.
 std::vector<Case> DropoutCases(float dropout) {
   std::vector<Case> cases;
   for (RnnMode mode : rnn::kModes) {
@@ -405,8 +405,8 @@ TEST(CudnnRnnTest, CopiesNoReserveSpaceThatItOwns) {
     };
     const int copies_before = count_copies();
     ASSERT_TRUE(network.Backward(&in_place).ok());
-    // With dropout, each layer's weights are gathered from two places and its
-    // gradients put back there.
+    // With dropout, each layer copies its weights from two regions, and their
+    // gradients to two regions.
     EXPECT_EQ(count_copies() - copies_before, dropout > 0 ? 3 * 4 : 0);
     for (const BackwardResult& other : {again, in_place}) {
       EXPECT_EQ(other.input, copied.input);
@@ -419,8 +419,8 @@ TEST(CudnnRnnTest, CopiesNoReserveSpaceThatItOwns) {
 
 // --------------------------------------------------------------------- errors
 
-// A pass forward and one backward of a network of which everything is brought
-// into another form.
+// A forward and a backward pass of a network for which all tensors are
+// converted.
 Status RunAll(FakeCudnnGpu* gpu, Case& k) {
   FakeNetwork<rnn::BFloat16> network(gpu, k);
   ForwardResult forward;
@@ -445,7 +445,7 @@ TEST(CudnnRnnTest, AFailureOfTheDriverIsToldAndForgotten) {
   for (int skipped = 0;; ++skipped) {
     gpu.driver().FailAny(CUDA_ERROR_LAUNCH_FAILED, skipped);
     const Status status = RunAll(&gpu, k);
-    if (gpu.driver().ClearFailures()) break;  // there were not so many calls
+    if (gpu.driver().ClearFailures()) break;  // fewer calls than that
     ++failures;
     EXPECT_EQ(status.code(), StatusCode::kInternal) << skipped;
     EXPECT_NE(status.message().find("CUDA_ERROR"), std::string::npos);
@@ -492,7 +492,7 @@ TEST(CudnnRnnTest, ErrorsNameCallAndNetwork) {
       << status.message();
 }
 
-// A pass whose tensors are nowhere, up to where it needs them.
+// Plans and runs inference without tensors, until it accesses them.
 Status RunInference(FakeCudnnGpu* gpu, const rnn::RnnConfig& config,
                     const rnn::RnnSize& size, ScratchAllocator* scratch) {
   CudnnRnn<float> networks(*gpu->cudnn().cudnn(), gpu->handles());
@@ -521,7 +521,7 @@ TEST(CudnnRnnTest, NoMemoryIsToldAndForgotten) {
   ExpectSame(result, cpu.Forward(true), 1e-5);
 }
 
-// What of a network is too large is told before anything is allocated for it.
+// Sizes are checked before memory is allocated.
 TEST(CudnnRnnTest, RefusesWhatCudnnCannotCount) {
   FakeCudnnGpu gpu;
   FakeScratchAllocator scratch(&gpu.driver());
@@ -541,14 +541,14 @@ TEST(CudnnRnnTest, RefusesWhatCudnnCannotCount) {
   status = RunInference(&gpu, {RnnMode::kTanh, false, 1, 1, 1, 1, 0},
                         {1, std::int64_t{1} << 40}, &scratch);
   EXPECT_EQ(status.code(), StatusCode::kUnimplemented);
-  EXPECT_NE(status.message().find("cuDNN counts steps, samples"),
+  EXPECT_NE(status.message().find("cuDNN supports time, batch"),
             std::string::npos)
       << status.message();
 }
 
-// The sanitizers have an address space of their own.
+// The sanitizers reserve a large address space.
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-// Leaves the process that many bytes more than it has.
+// Limits the process to `num_bytes` of additional memory.
 void LimitMemory(std::size_t num_bytes) {
   std::int64_t num_pages = 0;
   std::ifstream("/proc/self/statm") >> num_pages;

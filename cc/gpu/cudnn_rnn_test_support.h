@@ -1,5 +1,4 @@
-// What the tests of cudnn_rnn.h share: networks on a GPU that is none, and the
-// same on the CPU.
+// Support for tests of cudnn_rnn.h: networks on a fake GPU and on the CPU.
 
 #ifndef TF_RNN_OPS_CC_GPU_CUDNN_RNN_TEST_SUPPORT_H_
 #define TF_RNN_OPS_CC_GPU_CUDNN_RNN_TEST_SUPPORT_H_
@@ -27,7 +26,7 @@ rnn::Array ToDoubles(const FakeDeviceArray<T>& array) {
   return result;
 }
 
-// A case's tensors on a GPU, and the networks that run it.
+// The tensors of a case on a GPU, and its network.
 template <typename T>
 class GpuNetwork {
  public:
@@ -45,7 +44,7 @@ class GpuNetwork {
         d_output_c_(&gpu->driver(), rnn::Rounded<T>(k.d_output_c)),
         output_(&gpu->driver(), k.d_output.size()) {}
 
-  // Training draws the masks of the CPU's tests.
+  // Training uses the dropout masks of the CPU tests.
   Status Forward(bool is_training, rnn::ForwardResult* result) {
     FakeScratchAllocator scratch(&gpu_.driver());
     const CudnnRnnCall call = Call(&scratch);
@@ -75,7 +74,7 @@ class GpuNetwork {
     return Status();
   }
 
-  // Of the last forward pass. The gradient of params is empty if not wanted.
+  // Runs the backward pass of the last forward pass.
   Status Backward(rnn::BackwardResult* result, bool wants_params = true) {
     FakeScratchAllocator scratch(&gpu_.driver());
     const CudnnRnnCall call = Call(&scratch);
@@ -113,7 +112,7 @@ class GpuNetwork {
     return Status();
   }
 
-  // What is wrong with the reserve space for a backward pass with a key.
+  // Returns the error if the reserve space does not match a key.
   std::string Mismatch(const rnn::ReserveSpaceKey& key) {
     FakeScratchAllocator scratch(&gpu_.driver());
     const CudnnRnnCall call = Call(&scratch);
@@ -127,7 +126,7 @@ class GpuNetwork {
                                         plan.reserve_space_bytes() / sizeof(T));
   }
 
-  // That of the reserve space.
+  // The variant of the reserve space.
   std::uint64_t Variant() {
     FakeScratchAllocator scratch(&gpu_.driver());
     ReserveSpaceHeader header;
@@ -174,7 +173,7 @@ class GpuNetwork {
   std::unique_ptr<FakeDeviceArray<char>> reserve_space_;
 };
 
-// A GPU and a cuDNN that are none.
+// A fake GPU with a fake cuDNN.
 class FakeCudnnGpu : public FakeGpu {
  public:
   FakeCudnn& cudnn() { return cudnn_; }
@@ -194,7 +193,7 @@ class FakeNetwork : public GpuNetwork<T> {
   }
 };
 
-// A case as the CPU's engine computes it.
+// Runs a case with the CPU engine.
 template <typename T>
 class CpuNetwork {
  public:

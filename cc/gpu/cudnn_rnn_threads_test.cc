@@ -1,4 +1,4 @@
-// Several threads at once, for ThreadSanitizer to watch over.
+// Several threads, for ThreadSanitizer.
 
 #include <gtest/gtest.h>
 

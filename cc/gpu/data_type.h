@@ -1,4 +1,4 @@
-// The types that elements of arrays on the GPU have.
+// Data types of arrays on the GPU.
 
 #ifndef TF_RNN_OPS_CC_GPU_DATA_TYPE_H_
 #define TF_RNN_OPS_CC_GPU_DATA_TYPE_H_
@@ -20,7 +20,7 @@ constexpr DataType DataTypeOf<rnn::Half> = DataType::kHalf;
 template <>
 constexpr DataType DataTypeOf<rnn::BFloat16> = DataType::kBFloat16;
 
-// Bytes of an element.
+// Size of an element in bytes.
 constexpr std::size_t SizeOf(DataType type) {
   return type == DataType::kDouble ? 8 : type == DataType::kFloat ? 4 : 2;
 }

@@ -1,4 +1,4 @@
-// Device code, as //third_party/cuda:device_code.bzl makes it.
+// Device code, compiled by //third_party/cuda:device_code.bzl.
 
 #ifndef TF_RNN_OPS_CC_GPU_DEVICE_CODE_H_
 #define TF_RNN_OPS_CC_GPU_DEVICE_CODE_H_
@@ -7,8 +7,8 @@
 
 namespace tf_rnn_ops::gpu {
 
-// Code for one compute capability: machine code for a GPU, or PTX, which the
-// driver compiles. Either is what cuModuleLoadData takes.
+// An image for one compute capability, for cuModuleLoadData: machine code, or
+// PTX, which the driver compiles.
 struct DeviceImage {
   int major;
   int minor;
@@ -17,7 +17,7 @@ struct DeviceImage {
   std::size_t size;
 };
 
-// The same code for several of them.
+// The same code for several compute capabilities.
 struct DeviceCode {
   const DeviceImage* images;
   std::size_t num_images;

@@ -1,4 +1,4 @@
-// What was compiled for GPUs, as far as that can be seen without one.
+// Checks the compiled device code without a GPU.
 
 #include "cc/gpu/device_code.h"
 
@@ -24,7 +24,7 @@
 namespace tf_rnn_ops::gpu {
 namespace {
 
-// Code, and the kernels in it with the bytes of their argument.
+// Device code, with its kernels and the sizes of their arguments.
 struct Compiled {
   const DeviceCode* code;
   std::map<std::string, std::size_t> kernels;
@@ -92,7 +92,7 @@ TEST_P(DeviceCodeTest, MachineCodeIsForItsGpuAndHasTheKernels) {
               10 * image.major + image.minor);
     const std::string bytes = Bytes(image);
     for (const auto& [name, num_bytes] : GetParam()->kernels) {
-      // The name of the section with its code.
+      // The section with its code.
       EXPECT_NE(bytes.find(".text." + name + '\0'), std::string::npos) << name;
     }
   }
@@ -101,18 +101,18 @@ TEST_P(DeviceCodeTest, MachineCodeIsForItsGpuAndHasTheKernels) {
 TEST_P(DeviceCodeTest, PtxIsOldEnoughForAnyDriverAndHasTheKernels) {
   for (const DeviceImage& image : Images(/*is_ptx=*/true)) {
     const std::string text = Bytes(image);
-    // The driver takes it as a string.
+    // The driver expects a null-terminated string.
     EXPECT_EQ(text.find('\0'), text.size() - 1);
     const std::string version = ".version ";
     const std::size_t position = text.find(version);
     ASSERT_NE(position, std::string::npos);
-    // That of CUDA 12.0.
+    // The PTX version of CUDA 12.0.
     EXPECT_LE(std::atof(text.c_str() + position + version.size()), 8.0);
     EXPECT_NE(text.find(".target sm_" + std::to_string(image.major) +
                         std::to_string(image.minor) + "\n"),
               std::string::npos);
     for (const auto& [name, num_bytes] : GetParam()->kernels) {
-      // The argument is as large there as here.
+      // The argument has the same size on the device.
       const std::string entry = ".entry " + name + "(\n\t.param .align 8 .b8 " +
                                 name + "_param_0[" + std::to_string(num_bytes) +
                                 "]\n";

@@ -1,12 +1,12 @@
-// What a thread of a kernel computes, whatever the grid. Device code.
+// Distributes the elements of a matrix over the threads of a grid. Device code.
 
 #ifndef TF_RNN_OPS_CC_GPU_DEVICE_GRID_H_
 #define TF_RNN_OPS_CC_GPU_DEVICE_GRID_H_
 
 #include <cstdint>
 
-// A thread has one turn of a loop, unless the matrix is huge: more code would
-// only take longer to load.
+// Loops run once, unless the matrix is huge, so unrolling only makes the code
+// larger and slower to load.
 #if defined(__CUDACC_RTC__)
 #define TF_RNN_OPS_NOT_UNROLLED _Pragma("unroll 1")
 #else
@@ -15,8 +15,8 @@
 
 namespace tf_rnn_ops::gpu {
 
-// Calls compute(row, col) for the thread's part of [rows, cols], taken `width`
-// columns at a time. Blocks are laid out by columns (x) and rows (y).
+// Calls compute(row, col) for this thread's part of [rows, cols], `width`
+// columns at a time. Grid and blocks have columns in x and rows in y.
 template <typename Compute>
 void ForEachOfThread(std::int64_t rows, std::int64_t cols, int width,
                      const Compute& compute) {

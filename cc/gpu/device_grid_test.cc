@@ -12,7 +12,7 @@
 namespace tf_rnn_ops::gpu {
 namespace {
 
-// How often the threads of a grid compute what.
+// How often the threads of a grid compute each element.
 std::map<std::pair<std::int64_t, std::int64_t>, int> Computed(
     const FakeDim3& grid, const FakeDim3& block, std::int64_t rows,
     std::int64_t cols, int width) {

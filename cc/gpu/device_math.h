@@ -1,10 +1,9 @@
-// Vectors of elements, for host and device: how they are read, computed with
-// and written.
+// Loading, arithmetic and storing of vectors of elements, for host and device.
 
 #ifndef TF_RNN_OPS_CC_GPU_DEVICE_MATH_H_
 #define TF_RNN_OPS_CC_GPU_DEVICE_MATH_H_
 
-#if !defined(__CUDACC_RTC__)  // has it built in
+#if !defined(__CUDACC_RTC__)  // NVRTC has these functions built in
 #include <math.h>
 #endif
 
@@ -15,18 +14,18 @@
 
 namespace tf_rnn_ops::gpu {
 
-// How many elements are read together where arrays are aligned: what a GPU can,
-// 16 bytes, of the type that is computed in.
+// Number of elements per load or store of an aligned array: 16 bytes, the
+// maximum of a GPU, in the compute type.
 template <typename T>
 constexpr int kVectorWidth = 16 / sizeof(rnn::ComputeType<T>);
 
-// Elements as they are stored.
+// Elements in their storage type.
 template <typename T, int kWidth>
 struct alignas(kWidth * sizeof(T)) StoredVector {
   T values[kWidth];
 };
 
-// Elements to compute with.
+// Elements in their compute type.
 template <typename C, int kWidth>
 struct Vector {
   C values[kWidth];
@@ -45,7 +44,7 @@ Vector<rnn::ComputeType<T>, kWidth> Load(const T* from) {
   return result;
 }
 
-// array[index] and the following, or zeros where there is no array.
+// Loads array[index] and the following elements; zeros if `array` is null.
 template <int kWidth, typename T>
 Vector<rnn::ComputeType<T>, kWidth> LoadOrZero(const T* array,
                                                std::int64_t index) {
@@ -103,7 +102,7 @@ Vector<C, kWidth> operator*(const Vector<C, kWidth>& a,
   return ForEach(a, b, [](C x, C y) { return x * y; });
 }
 
-// 1 - b, ...
+// For 1 - b.
 template <typename C, int kWidth>
 Vector<C, kWidth> operator-(int a, const Vector<C, kWidth>& b) {
   return ForEach(b, [a](C y) { return static_cast<C>(a) - y; });

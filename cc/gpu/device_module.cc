@@ -6,9 +6,9 @@
 namespace tf_rnn_ops::gpu {
 namespace {
 
-// In a block: few, so that small matrices make use of several multiprocessors.
+// Threads per block: few, so that small matrices use several multiprocessors.
 constexpr std::int64_t kThreads = 128;
-// At least along the columns: so many read memory together.
+// Minimum threads along the columns: a warp accesses memory together.
 constexpr std::int64_t kWarp = 32;
 constexpr std::int64_t kMaxBlocks = 65535;
 
@@ -21,13 +21,13 @@ bool IsNewer(const DeviceImage& a, const DeviceImage& b) {
   return a.major != b.major ? a.major > b.major : a.minor > b.minor;
 }
 
-// Whether a GPU runs the image.
+// Whether a GPU can run the image.
 bool Runs(const DeviceImage& image, int major, int minor) {
   if (image.major == major) return image.minor <= minor;
   return image.is_ptx && image.major < major;
 }
 
-// Whether of two images that a GPU runs the first is better.
+// Whether image a is better than b on a GPU that can run both.
 bool IsBetter(const DeviceImage& a, const DeviceImage& b) {
   return a.is_ptx != b.is_ptx ? b.is_ptx : IsNewer(a, b);
 }
@@ -36,7 +36,7 @@ std::string Version(int major, int minor) {
   return std::to_string(major) + "." + std::to_string(minor);
 }
 
-// What there is code for, in words.
+// Lists the supported compute capabilities.
 std::string Supported(const DeviceCode& code) {
   std::string list;
   for (std::size_t i = 0; i < code.num_images; ++i) {
@@ -82,7 +82,7 @@ Status ChooseImage(const DeviceCode& code, int major, int minor,
   if (*image != nullptr) return Status();
   return Status(StatusCode::kUnimplemented,
                 "the GPU has compute capability " + Version(major, minor) +
-                    ", and there is code for " + Supported(code));
+                    ", supported are " + Supported(code));
 }
 
 Status DeviceModule::Load(const CudaDriver& driver, CUcontext context,

@@ -1,4 +1,4 @@
-// Device code in the contexts that use it.
+// Loads and launches device code.
 
 #ifndef TF_RNN_OPS_CC_GPU_DEVICE_MODULE_H_
 #define TF_RNN_OPS_CC_GPU_DEVICE_MODULE_H_
@@ -18,8 +18,7 @@
 
 namespace tf_rnn_ops::gpu {
 
-// How many threads a kernel is started with: blocks by threads, each by
-// columns (x) and rows (y).
+// The grid and block sizes of a launch, with columns in x and rows in y.
 struct LaunchShape {
   unsigned blocks_x;
   unsigned blocks_y;
@@ -27,24 +26,23 @@ struct LaunchShape {
   unsigned threads_y;
 };
 
-// So that each thread computes one of [rows, cols] elements, neither of them 0,
-// or several if there are more than a GPU can run at once.
+// A shape for [rows, cols] elements (both > 0) with one thread per element, or
+// fewer threads if the grid would be too large.
 LaunchShape ShapeFor(std::int64_t rows, std::int64_t cols);
 
-// The image of the code that runs on GPUs of a compute capability, if any:
-// machine code of their generation if there is some, else PTX.
+// Chooses the image for a compute capability: machine code for its generation
+// if available, else PTX.
 Status ChooseImage(const DeviceCode& code, int major, int minor,
                    const DeviceImage** image);
 
-// Loads code into a context when it is first used there, for good. May be used
-// by several threads.
+// Loads code into a context on first use. Never unloads it. Thread-safe.
 class DeviceModule {
  public:
   explicit DeviceModule(const DeviceCode& code) : code_(code) {}
   DeviceModule(const DeviceModule&) = delete;
   DeviceModule& operator=(const DeviceModule&) = delete;
 
-  // Starts a kernel whose one argument is a copy of `arguments`.
+  // Launches a kernel whose only argument is a copy of `arguments`.
   template <typename Arguments>
   Status Launch(const Call& call, const char* kernel, const LaunchShape& shape,
                 const Arguments& arguments) {
@@ -52,7 +50,7 @@ class DeviceModule {
   }
 
  private:
-  // The code in one context.
+  // The code loaded into one context.
   struct Loaded {
     CUmodule module;
     std::map<std::string, CUfunction, std::less<>> functions;
@@ -62,7 +60,7 @@ class DeviceModule {
                     const LaunchShape& shape, const void* argument);
   Status FindFunction(const Call& call, const char* kernel,
                       CUfunction* function);
-  // mutex_ is held.
+  // Requires mutex_ to be held.
   Status Load(const CudaDriver& driver, CUcontext context, Loaded** loaded);
 
   const DeviceCode& code_;

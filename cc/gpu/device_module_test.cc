@@ -13,7 +13,7 @@
 namespace tf_rnn_ops::gpu {
 namespace {
 
-// What the images are does not matter to the fake driver.
+// The fake driver ignores the contents of images.
 const char kImages[] = "67890p";
 const DeviceImage kImageList[] = {
     {9, 0, true, &kImages[5], 1},  {7, 0, false, &kImages[1], 1},
@@ -49,8 +49,8 @@ TEST(ChooseImageTest, SaysWhatThereIs) {
   const Status status = ChooseImage(kCode, 6, 1, &image);
   EXPECT_EQ(status.code(), StatusCode::kUnimplemented);
   EXPECT_EQ(status.message(),
-            "the GPU has compute capability 6.1, and there is code for 9.0 or "
-            "newer, 7.0, 8.0, 8.9, 9.0");
+            "the GPU has compute capability 6.1, supported are 9.0 or newer, "
+            "7.0, 8.0, 8.9, 9.0");
 }
 
 TEST(ShapeForTest, HasAThreadForEachElement) {
@@ -91,13 +91,13 @@ class DeviceModuleTest : public testing::Test {
     });
   }
 
-  // The stream's context is the thread's.
+  // Requires the stream's context to be current.
   Status Launch(CUstream stream, const char* kernel, int* sum) {
     const Call call = {fake_.driver(), stream, nullptr};
     return module_.Launch(call, kernel, {2, 3, 5, 7}, Arguments{2, sum});
   }
 
-  // The same in any context.
+  // For any context.
   Status EnterAndLaunch(CUstream stream, const char* kernel, int* sum) {
     ScopedContext scope(*fake_.driver());
     TF_RNN_OPS_GPU_RETURN_IF_ERROR(scope.Enter(stream));

@@ -1,5 +1,5 @@
-// The masks of dropout between layers, for host and device: the same bits as
-// those of the CPU's engine (cc/rnn/simd/network/dropout.h).
+// Masks of dropout between layers, for host and device. Bitwise equal to those
+// of the CPU engine (cc/rnn/simd/network/dropout.h).
 
 #ifndef TF_RNN_OPS_CC_GPU_DROPOUT_DEVICE_H_
 #define TF_RNN_OPS_CC_GPU_DROPOUT_DEVICE_H_
@@ -10,12 +10,12 @@
 
 namespace tf_rnn_ops::gpu {
 
-// The 128 random bits of one value of a stream's counter.
+// The 128 random bits of one counter value.
 struct PhiloxWords {
   std::uint32_t words[4];
 };
 
-// Those of the stream's counter + `offset`.
+// The random bits for counter + offset.
 inline PhiloxWords Philox(const rnn::RandomStream& stream,
                           std::uint64_t offset) {
   const std::uint64_t low = stream.counter_low + offset;
@@ -43,11 +43,11 @@ inline PhiloxWords Philox(const rnn::RandomStream& stream,
 // Elements that are 0 with probability `rate` and 1 / (1 - rate) otherwise.
 struct DropoutMask {
   rnn::RandomStream stream;
-  std::int64_t first_counter;  // each value of the counter has four elements
+  std::int64_t first_counter;  // four elements per counter value
   std::uint64_t threshold;
   double scale;
 
-  // The random bits of an element and its neighbours in a group of four.
+  // The random bits of the group of four elements that contains `index`.
   PhiloxWords RandomBits(std::int64_t index) const {
     return Philox(stream, first_counter + index / 4);
   }
@@ -57,7 +57,7 @@ struct DropoutMask {
 inline DropoutMask MakeDropoutMask(float rate, const rnn::RandomStream& stream,
                                    std::int64_t first_counter) {
   return {stream, first_counter,
-          // 2^32 for a rate of 1: no word is as large.
+          // 2^32 if the rate is 1: larger than any word.
           static_cast<std::uint64_t>(static_cast<double>(rate) * 4294967296.0),
           rate == 1.0f ? 0 : 1.0 / (1.0 - static_cast<double>(rate))};
 }

@@ -23,8 +23,8 @@ Status DualEngine::Allocate(CheckedInt count, C** array) const {
   const CheckedInt num_bytes = count * static_cast<std::int64_t>(sizeof(C));
   if (!num_bytes.valid()) {
     return Status(StatusCode::kUnimplemented,
-                  "the network's activations are too many to be counted in 64 "
-                  "bits");
+                  "the network is too large: the size of its activations "
+                  "must fit in 64 bits");
   }
   void* memory;
   TF_RNN_OPS_GPU_RETURN_IF_ERROR(call_.scratch->Allocate(
@@ -53,7 +53,7 @@ Status DualEngine::Multiply(const MatrixProduct<C>& product) const {
 
 template <typename C>
 Status DualEngine::Multiply(const DualProduct<C>& p) const {
-  // One product of two arrays in one does for both.
+  // If the arrays are adjacent, one product computes both parts.
   const bool are_adjacent = p.c.value != nullptr &&
                             p.a.tangent == p.a.value + p.m * p.k &&
                             p.c.tangent == p.c.value + p.m * p.n;
@@ -188,12 +188,12 @@ class LayerSweeps {
   bool is_projected() const { return config().num_proj > 0; }
   bool skips_input() const { return config().skip_input && a_.layer == 0; }
 
-  // What an array of all steps begins at, for the samples of one.
+  // The offset of a step in an array of all steps.
   std::int64_t Offset(const Step& step, std::int64_t stride) const {
     return step.time * a_.batch * stride;
   }
 
-  // The i-th step in the direction's order, or what is before the first.
+  // The i-th step in the direction's order; -1 is before the first.
   Step StepAt(std::int64_t i) const {
     const bool is_forward = a_.direction == 0;
     return {a_.lengths, a_.batch, is_forward ? i : steps() - 1 - i,
@@ -229,7 +229,7 @@ class LayerSweeps {
   PreviousState<C> PreviousHidden() const {
     return {a_.output, output_stride(), a_.input_h, hidden()};
   }
-  // The last value that is kept is c.
+  // The last kept value is c.
   PreviousState<C> PreviousCellState() const {
     return {a_.kept.At((kept() - 1) * units()), kept() * units(), a_.input_c,
             units()};
@@ -351,7 +351,7 @@ class LayerSweeps {
     return kernel;
   }
 
-  // Adds what comes through the first step's product to the state's gradient.
+  // Adds the contribution of the first step's product to the state gradient.
   Status FinishStateGradient() const {
     const StateGradient<C> d_h = {
         {}, 0, scratch_.state, scratch_.product, hidden()};

@@ -1,4 +1,4 @@
-// The kernels of dual_layer.h: dual_layer_device.h for all rows and columns.
+// The kernels of dual_layer_device.h, run over all rows and columns.
 
 #include <cstdint>
 

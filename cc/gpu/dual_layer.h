@@ -1,10 +1,10 @@
-// One direction of one layer by cuBLAS and kernels of our own, forward and
-// backward, in which each value has its tangent: the layers of the two sweeps
-// of docs/design/second_order.md.
+// One direction of one layer with cuBLAS and our own kernels, forward and
+// backward, on pairs of values and tangents. For the two sweeps described in
+// docs/design/second_order.md.
 //
 // S = steps, B = batch, F = size of the layer's input, U = num_units,
 // O = output_size, G = gates, K = kept values, D = directions. d_q: gradient
-// with respect to q; dot_q: tangent of q; m: what a projection P multiplies.
+// with respect to q; dot_q: tangent of q; m: input of the projection P.
 // C: float or double.
 
 #ifndef TF_RNN_OPS_CC_GPU_DUAL_LAYER_H_
@@ -25,31 +25,30 @@ namespace tf_rnn_ops::gpu {
 // c = a * w, or c += a * w, of matrices and their tangents:
 //   c.value   = a.value * w.value
 //   c.tangent = a.tangent * w.value + a.value * w.tangent
-// A part of c that is null is not made.
+// Null parts of c are not computed.
 template <typename C>
 struct DualProduct {
   std::int64_t m;
   std::int64_t n;
   std::int64_t k;
   DualInput<C> a;  // [m, k]
-  DualInput<C> w;  // [k, n], or [n, k] if its transpose is meant
+  DualInput<C> w;  // [k, n], or [n, k] if transposed
   bool is_w_transposed;
   DualArray<C> c;  // [m, n]
   bool is_added;
 };
 
-// What layers run with.
+// Allocates memory and launches kernels for layers.
 class DualEngine {
  public:
-  // allow_tf32: the products' float32 operands may be rounded to 10 bits of
-  // fraction.
+  // allow_tf32: whether float32 operands of products may be rounded to 10 bits.
   DualEngine(const Call& call, Cublas& cublas, bool allow_tf32)
       : call_(call), cublas_(cublas), allow_tf32_(allow_tf32) {}
 
   const Call& call() const { return call_; }
 
-  // Scratch memory; two arrays are adjacent. A count that is too large is
-  // kUnimplemented.
+  // Allocate scratch memory; the two parts of a DualArray are adjacent. Return
+  // kUnimplemented if the size overflows.
   template <typename C>
   Status Allocate(rnn::CheckedInt count, C** array) const;
   template <typename C>
@@ -70,10 +69,10 @@ class DualEngine {
   const bool allow_tf32_;
 };
 
-// The weights of a direction; tangents that are null are zeros.
+// The weights of a direction. Null tangents are zeros.
 template <typename C>
 struct DualWeights {
-  // params, dot_params: of the whole network. dot_params may be null.
+  // params, dot_params: for the whole network. dot_params may be null.
   DualWeights(const rnn::RnnConfig& config, std::int64_t pseudo_layer,
               const C* params, const C* dot_params);
 
@@ -84,12 +83,12 @@ struct DualWeights {
   DualInput<C> recurrent_bias;  // [G, U]
 };
 
-// Memory that the directions of a network use in turn. Where two arrays are
-// named, the first is the forward sweep's and the second the backward sweep's.
+// Memory shared by the directions of a network, which run one after another. If
+// two contents are listed, they are for the forward and the backward sweep.
 template <typename C>
 struct DualScratch {
-  // has_gradients: whether there is a sweep backward.
-  // wants_params: whether that makes the gradient with respect to params.
+  // has_gradients: whether there is a backward sweep.
+  // wants_params: whether it computes the gradient with respect to params.
   Status Init(const DualEngine& engine, const rnn::RnnConfig& config,
               const rnn::RnnSize& size, bool has_gradients, bool wants_params);
 
@@ -100,9 +99,9 @@ struct DualScratch {
   DualArray<C> product;      // [B, O]: m P^T, d_b R
   DualArray<C> cell_output;  // [B, U]: m, d_m; with a projection
 
-  // Of the backward sweep alone.
+  // Backward sweep only.
   DualArray<C> d_hidden;     // [B, O]: d_h of a step; with a projection
-  DualArray<C> d_recurrent;  // [S, B, G, U]: d_b, where it is not d_a
+  DualArray<C> d_recurrent;  // [S, B, G, U]: d_b, if different from d_a
   // For the gradients with respect to weights.
   DualArray<C> all_h_prev;       // [S, B, O]
   DualArray<C> all_cell_output;  // [S, B, U]: m; with a projection
@@ -110,7 +109,7 @@ struct DualScratch {
   C* ones = nullptr;             // [S, B]
 };
 
-// A direction of a layer. There are units, samples and steps.
+// A direction of a layer. Units, samples and steps are not empty.
 template <typename C>
 struct DualLayer {
   rnn::RnnConfig config;
@@ -119,28 +118,29 @@ struct DualLayer {
   std::int64_t layer;
   std::int64_t direction;
   DualWeights<C> weights;
-  DualInput<C> input;    // [S, B, F]: zeros past the sequences' ends
+  DualInput<C> input;    // [S, B, F], with zeros as padding
   DualInput<C> input_h;  // [B, O]
   DualInput<C> input_c;  // [B, U]; LSTM only
-  DualArray<C> output;   // [S, B, D * O], from the direction's first column on
-  DualArray<C> kept;     // [S, B, K, U], if there is a sweep backward
+  DualArray<C> output;   // [S, B, D * O], from the direction's first column
+  DualArray<C> kept;     // [S, B, K, U], if there is a backward sweep
 };
 
-// What its sweep backward takes and makes.
+// The inputs and results of its backward sweep.
 template <typename C>
 struct DualLayerGradients {
-  // [S, B, D * O], from the direction's first column on.
+  // [S, B, D * O], from the direction's first column.
   DualInput<C> output;
   const C* output_h;    // [B, O]
   const C* output_c;    // [B, U]; LSTM only
-  DualArray<C> input;   // d_input, [S, B, F]: the parts that are wanted
-  bool is_input_added;  // to that of the other direction
+  DualArray<C> input;   // d_input, [S, B, F]; null parts are not computed
+  bool is_input_added;  // whether to add to d_input
   C* dot_input_h;       // [B, O]: tangent of d_input_h
   C* dot_input_c;       // [B, U]: tangent of d_input_c; LSTM only
   C* dot_params;        // tangent of d_params of the whole network, or null
 };
 
-// Fills the layer's output and kept, and the tangents of the final states.
+// Computes the layer's `output` and `kept`, and the tangents of the final
+// states.
 template <typename C>
 Status RunDualForward(const DualEngine& engine, const DualLayer<C>& layer,
                       const DualScratch<C>& scratch, C* dot_output_h,

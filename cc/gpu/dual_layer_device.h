@@ -1,12 +1,12 @@
-// The kernels of dual_layer.h, for host and device: a layer's steps, of which
-// each value has its tangent. docs/design/second_order.md has the formulas, which are
-// those of the CPU's cells over dual numbers. dot_q: tangent of q; d_q:
-// gradient with respect to q.
+// The kernels of dual_layer.h, for host and device: the steps of a layer on
+// pairs of values and tangents. They run the CPU engine's cells with dual
+// numbers; docs/design/second_order.md has the formulas. dot_q: tangent of q;
+// d_q: gradient with respect to q.
 //
-// A kernel is a struct of its arguments; Compute(row, col) does the work of one
-// element of [num_rows(), width()]. Arrays are dense and row-major, with
-// S = steps, B = batch, U = num_units, O = output_size, G = gates, K = kept
-// values and D = directions.
+// A kernel is a struct with its arguments; Compute(row, col) computes one
+// element of [num_rows(), width()]. Arrays are dense and row-major, with S =
+// steps, B = batch, U = num_units, O = output_size, G = gates, K = kept values
+// and D = directions.
 
 #ifndef TF_RNN_OPS_CC_GPU_DUAL_LAYER_DEVICE_H_
 #define TF_RNN_OPS_CC_GPU_DUAL_LAYER_DEVICE_H_
@@ -17,7 +17,7 @@
 #include "cc/rnn/float16.h"
 #include "cc/rnn/rnn_config.h"
 
-// The cells, over numbers rather than vectors.
+// The cells for scalars instead of vectors.
 #define TF_RNN_OPS_DEVICE_CODE
 #define TF_RNN_OPS_INSTRUCTION_SET device_code
 #include "cc/rnn/simd/cells/cells.h"
@@ -27,7 +27,7 @@ namespace tf_rnn_ops::gpu {
 namespace cells = rnn::device_code;
 using cells::Dual;
 
-// An array of values, and one like it of their tangents. A null one is zeros.
+// An array of values and an array of their tangents. Null is zeros.
 template <typename C>
 struct DualInput {
   const C* value = nullptr;
@@ -43,7 +43,7 @@ struct DualInput {
   }
 };
 
-// The same, to be written. What is null is not wanted.
+// The same, for writing. Null if not wanted.
 template <typename C>
 struct DualArray {
   C* value = nullptr;
@@ -67,7 +67,7 @@ struct DualArray {
 
 // The lengths of the sequences of a batch.
 struct DeviceLengths {
-  const std::int32_t* lengths;  // [B], or null where all have `steps`
+  const std::int32_t* lengths;  // [B], or null if all are `steps`
   std::int64_t steps;
 
   bool IsValid(std::int64_t time, std::int64_t sample) const {
@@ -77,9 +77,8 @@ struct DeviceLengths {
 
 // ---------------------------------------------------------------- conversions
 
-// Copies rows [outer, inner, width] to another arrangement and type. Rows past
-// the end of a sequence, where outer is time and inner the batch, become zeros,
-// whatever is there.
+// Copies rows [outer, inner, width] to another layout and type. With lengths
+// (outer is time, inner is batch), rows of padding become zeros.
 template <typename From, typename To>
 struct ConvertRows {
   std::int64_t outer, inner, cols;
@@ -87,7 +86,7 @@ struct ConvertRows {
   std::int64_t source_outer_stride, source_inner_stride;
   To* target;
   std::int64_t target_outer_stride, target_inner_stride;
-  const std::int32_t* lengths;  // [inner], or null where all rows are copied
+  const std::int32_t* lengths;  // [inner], or null: copy all rows
 
   std::int64_t num_rows() const { return outer * inner; }
   std::int64_t width() const { return cols; }
@@ -103,11 +102,11 @@ struct ConvertRows {
   }
 };
 
-// Stores numbers that the host has. A launch takes 4096 bytes of arguments.
+// Copies lengths from the host. Kernel arguments are limited to 4096 bytes.
 struct StoreLengths {
-  static constexpr std::int64_t kMost = 960;
+  static constexpr std::int64_t kMax = 960;
 
-  std::int32_t values[kMost];
+  std::int32_t values[kMax];
   std::int64_t count;
   std::int32_t* target;
 
@@ -119,9 +118,8 @@ struct StoreLengths {
   }
 };
 
-// Whether an array has an element other than 0 and -0: *found, which is 0 at
-// first.
-// E: unsigned integers of the elements' size.
+// Sets *found, which must be 0, to 1 if an array has an element other than 0
+// and -0. E: unsigned integer type of the size of an element.
 template <typename E>
 struct FindNonZero {
   std::int64_t count;
@@ -131,7 +129,7 @@ struct FindNonZero {
   std::int64_t num_rows() const { return 1; }
   std::int64_t width() const { return count; }
 
-  // Whichever of the threads writes does the same.
+  // Threads may race, but all write the same value.
   void Compute(std::int64_t, std::int64_t col) const {
     if (static_cast<E>(array[col] << 1) != 0) *found = 1;
   }
@@ -148,8 +146,8 @@ struct FillOnes {
   void Compute(std::int64_t, std::int64_t col) const { target[col] = 1; }
 };
 
-// With skip_input: the gradient with respect to an input that was added to each
-// gate.
+// With skip_input: the gradient with respect to an input that is added to all
+// gates.
 template <typename C>
 struct SumGates {
   std::int64_t rows, units, gates;
@@ -177,7 +175,7 @@ struct Step {
   DeviceLengths lengths;
   std::int64_t batch;
   std::int64_t time;
-  std::int64_t time_step;  // to the next step in the direction's order: 1 or -1
+  std::int64_t time_step;  // 1 or -1: to the next step of the direction
 
   bool IsValid(std::int64_t sample) const {
     return lengths.IsValid(time, sample);
@@ -187,10 +185,10 @@ struct Step {
   }
 };
 
-// The state before a step: that after the step before, or the initial one.
+// The state before a step: after the previous step, or initial.
 template <typename C>
 struct PreviousState {
-  DualInput<C> states;   // after each step, [S, B, ...]: of time 0
+  DualInput<C> states;   // after each step, [S, B, ...]
   std::int64_t stride;   // from one sample to the next
   DualInput<C> initial;  // [B, cols]
   std::int64_t cols;
@@ -204,7 +202,7 @@ struct PreviousState {
   }
 };
 
-// The hidden states before all steps, and zeros past the sequences' ends.
+// Gathers the hidden states before all steps, with zeros as padding.
 template <typename C>
 struct GatherPrevious {
   DeviceLengths lengths;
@@ -225,7 +223,7 @@ struct GatherPrevious {
   }
 };
 
-// Where a step's hidden state goes.
+// Stores the hidden state of a step.
 template <typename C>
 struct HiddenState {
   DualArray<C> state;          // [B, O]
@@ -236,7 +234,7 @@ struct HiddenState {
   Dual<C> Read(std::int64_t row, std::int64_t col) const {
     return state.Read(row * cols + col);
   }
-  // Past a sequence's end the state stays and the output is zero.
+  // Past the end of a sequence, the state is unchanged and the output is zero.
   void Store(std::int64_t row, std::int64_t col, bool is_valid,
              const Dual<C>& h) const {
     if (is_valid) state.Write(row * cols + col, h);
@@ -246,7 +244,7 @@ struct HiddenState {
 
 // -------------------------------------------------------------------- forward
 
-// What a cell reads and writes in a step forward, of one unit of one sample.
+// The data of a forward step of a cell, for one unit and sample.
 template <typename C, typename Cell>
 struct ForwardRun {
   cells::StandardActivations<C> activations;
@@ -291,12 +289,12 @@ struct ForwardRun {
   }
 };
 
-// A step forward, but for its matrix products.
+// A forward step, except its matrix products.
 template <typename C, typename Cell>
 struct CellForward {
   Step step;
   std::int64_t units;
-  // W x, [B, G, U]; or x, [B, U], with a gate_stride of 0.
+  // W x, [B, G, U]; with skip_input: x, [B, U], with gate_stride 0.
   DualInput<C> projected;
   std::int64_t projected_stride;  // from one sample to the next
   std::int64_t gate_stride;
@@ -306,7 +304,7 @@ struct CellForward {
   HiddenState<C> h;             // h_prev, replaced by h
   DualArray<C> c;               // [B, U]: c_prev, replaced by c; LSTM only
   DualArray<C> kept;            // [B, K, U], if wanted
-  DualArray<C> cell_output;     // [B, U]: what a projection takes, if any
+  DualArray<C> cell_output;     // [B, U]: input of the projection, if any
 
   std::int64_t num_rows() const { return step.batch; }
   std::int64_t width() const { return units; }
@@ -338,7 +336,7 @@ struct CellForward {
   }
 };
 
-// Stores the hidden state that a projection has made.
+// Stores the hidden state after a projection.
 template <typename C>
 struct StoreProjected {
   Step step;
@@ -355,14 +353,14 @@ struct StoreProjected {
 
 // ------------------------------------------------------------------- backward
 
-// The gradient with respect to what a step returned: a sum of what comes from
-// the step's output, and from the next step, in whose place the state's
-// gradient is carried past a sequence's end.
+// The gradient with respect to the state after a step: the sum of the gradients
+// from the step's output and from the next step. Past the end of a sequence,
+// the gradient of the state is carried over instead.
 template <typename C>
 struct StateGradient {
   DualInput<C> output;         // of the step, [B, ...]
   std::int64_t output_stride;  // from one sample to the next
-  // [B, cols]: without what comes through the next step's product, and that.
+  // [B, cols]: gradients from the next step, except and from its product.
   DualInput<C> carried;
   DualInput<C> product;
   std::int64_t cols;
@@ -375,14 +373,14 @@ struct StateGradient {
   }
 };
 
-// Makes the sum for a projection, or before the first step.
+// Computes the sum for a projection, or before the first step.
 template <typename C>
 struct SumStateGradient {
   Step step;
   StateGradient<C> gradient;
-  DualArray<C> sum;      // [B, O]: zeros past a sequence's end
+  DualArray<C> sum;      // [B, O], with zeros as padding
   DualArray<C> kept;     // the same, if wanted
-  DualArray<C> carried;  // [B, O]: the sum past a sequence's end, else zeros
+  DualArray<C> carried;  // [B, O]: the sum of padding, else zeros
 
   std::int64_t num_rows() const { return step.batch; }
   std::int64_t width() const { return gradient.cols; }
@@ -398,7 +396,7 @@ struct SumStateGradient {
   }
 };
 
-// What a cell reads and writes in a step backward, of one unit of one sample.
+// The data of a backward step of a cell, for one unit and sample.
 template <typename C, typename Cell>
 struct BackwardRun {
   cells::StandardActivations<C> activations;
@@ -431,24 +429,24 @@ struct BackwardRun {
   void StoreCellOutput(const Dual<C>& x) const { cell_output.Write(0, x); }
 };
 
-// A step backward, but for its matrix products.
+// A backward step, except its matrix products.
 template <typename C, typename Cell>
 struct CellBackward {
   Step step;
   std::int64_t units;
   DualInput<C> kept;        // [B, K, U]
-  PreviousState<C> h_prev;  // read by cells that read it
+  PreviousState<C> h_prev;  // for cells that read it
   PreviousState<C> c_prev;  // LSTM only
-  DualInput<C> h;           // of the step, [B, ...]: cells that keep nothing
-  std::int64_t h_stride;    // from one sample to the next
-  // With respect to h or, with a projection, to what that takes.
+  DualInput<C> h;         // of the step, [B, ...]; for cells that keep nothing
+  std::int64_t h_stride;  // from one sample to the next
+  // With respect to h, or to the input of the projection.
   StateGradient<C> d_h;
-  DualArray<C> carried;      // [B, U]: d_h's, if it is wanted
-  DualArray<C> d_c;          // [B, U], replaced by c_prev's; LSTM only
-  DualArray<C> d_input;      // [B, G, U]: with respect to W x + bW
-  DualArray<C> d_recurrent;  // [B, G, U]: to R h_prev + bR, if it is not that
+  DualArray<C> carried;           // [B, U]: of d_h, if wanted
+  DualArray<C> d_c;               // [B, U], replaced by d_c_prev; LSTM only
+  DualArray<C> d_input;           // [B, G, U]: with respect to W x + bW
+  DualArray<C> d_recurrent;       // [B, G, U]: to R h_prev + bR, if different
   DualArray<C> d_recurrent_step;  // [B, G, U]: the same, for the next product
-  DualArray<C> cell_output;       // [B, U]: what a projection takes, if wanted
+  DualArray<C> cell_output;       // [B, U]: input of the projection, if wanted
 
   std::int64_t num_rows() const { return step.batch; }
   std::int64_t width() const { return units; }
@@ -484,7 +482,7 @@ struct CellBackward {
     return Cell::Backward(run);
   }
 
-  // Past a sequence's end: d_h and d_c stay.
+  // Past the end of a sequence: d_h and d_c are unchanged.
   Dual<C> SkipCell(std::int64_t row, std::int64_t col,
                    const Dual<C>& d_result) const {
     const BackwardRun<C, Cell> run = Run(row, col);
@@ -496,8 +494,7 @@ struct CellBackward {
   }
 };
 
-// ------------------------------------------------------------------- all of
-// them
+// ---------------------------------------------------------------- all kernels
 
 template <typename C>
 using ReluForward = CellForward<C, cells::ReluCell<C>>;

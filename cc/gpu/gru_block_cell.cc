@@ -37,7 +37,7 @@ DeviceModule& Module() {
   return *module;
 }
 
-// What a step runs with.
+// Launches kernels and matrix products of a step.
 struct Engine {
   const Call& call;
   Cublas& cublas;
@@ -102,14 +102,14 @@ struct BackwardScratch {
   ComputeType<T>* d_operands;
 };
 
-// The block of memory that a step of this size needs.
+// Allocates the scratch memory for a step of this size.
 template <typename Scratch>
 Status Allocate(const Call& call, const GruBlockCellSize& size, void** memory) {
   Arena counting(nullptr);
   Scratch(size, counting);
   if (counting.used() < 0) {
     return Status(StatusCode::kUnimplemented,
-                  "the step is too large to be counted in 64 bits");
+                  "the step is too large: its size must fit in 64 bits");
   }
   return call.scratch->Allocate(static_cast<std::size_t>(counting.used()),
                                 memory);

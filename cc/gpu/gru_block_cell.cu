@@ -1,5 +1,4 @@
-// The kernels of GRUBlockCell: gru_block_cell_device.h for all rows and
-// columns.
+// The kernels of gru_block_cell_device.h, run over all rows and columns.
 
 #include <cstdint>
 

@@ -1,7 +1,7 @@
-// One step of the GRU cell of rnn/gru_block_cell.h on a GPU. The step's arrays
-// are on the GPU, aligned to their elements; its workspace is not used.
+// One step of the GRU cell of rnn/gru_block_cell.h on a GPU. Arrays are on the
+// GPU, aligned to their elements. Ignores `workspace`.
 //
-// Sizes that cuBLAS or 64 bits cannot count are kUnimplemented.
+// Returns kUnimplemented if a size overflows cuBLAS's types or 64 bits.
 
 #ifndef TF_RNN_OPS_CC_GPU_GRU_BLOCK_CELL_H_
 #define TF_RNN_OPS_CC_GPU_GRU_BLOCK_CELL_H_
@@ -14,8 +14,7 @@
 namespace tf_rnn_ops::gpu {
 
 // T: Half, BFloat16, float or double.
-// allow_tf32: the products' float32 operands may be rounded to 10 bits of
-// fraction.
+// allow_tf32: whether float32 operands of products may be rounded to 10 bits.
 template <typename T>
 Status RunGruBlockCellForward(const Call& call, Cublas& cublas, bool allow_tf32,
                               const rnn::GruBlockCellForward<T>& step);

@@ -1,10 +1,9 @@
-// The point-wise mathematics of one step of GRUBlockCell, between its matrix
-// products, for host and device. rnn/gru_block_cell.h has the formulas, which
-// are cut into kernels here.
+// The element-wise parts of one step of GRUBlockCell, between its matrix
+// products, for host and device. rnn/gru_block_cell.h has the formulas.
 //
-// A kernel is a struct of its arguments: dense row-major arrays with
-// B = batch, I = input_size and C = cell_size. Compute(row, col) does its work
-// for kWidth columns of one row of [B, width()].
+// A kernel is a struct with its arguments: dense row-major arrays with B =
+// batch, I = input_size and C = cell_size. Compute(row, col) computes kWidth
+// columns of one row of [B, width()].
 
 #ifndef TF_RNN_OPS_CC_GPU_GRU_BLOCK_CELL_DEVICE_H_
 #define TF_RNN_OPS_CC_GPU_GRU_BLOCK_CELL_DEVICE_H_
@@ -20,13 +19,13 @@ struct GruBlockCellShape {
   std::int64_t batch;
   std::int64_t input_size;
   std::int64_t cell_size;
-  // Whether every array and every row of one may be read in vectors.
+  // Whether all rows of all arrays are aligned for vector access.
   bool is_aligned;
 };
 
 // Forward
 
-// Lines up a left operand of w_ru: [x h_prev].
+// Concatenates the left operand of w_ru: [x h_prev].
 template <typename T>
 struct GruBlockCellJoin {
   GruBlockCellShape shape;
@@ -55,7 +54,7 @@ struct GruBlockCellGates {
   const T* h_prev;                 // [B, C]
   T* r;                            // [B, C]
   T* u;                            // [B, C]
-  T* joined;                       // [B, I + C]: from column I on
+  T* joined;                       // [B, I + C]: writes from column I
 
   std::int64_t width() const { return shape.cell_size; }
 
@@ -114,7 +113,7 @@ struct GruBlockCellCandidateGradient {
   const T* d_c;      // [B, C], or null for zeros
   const T* d_h;      // [B, C]
   T* d_c_bar;        // [B, C]
-  T* d_r_bar_u_bar;  // [B, 2C]: d_u_bar, from column C on
+  T* d_r_bar_u_bar;  // [B, 2C]: writes d_u_bar, from column C
 
   std::int64_t width() const { return shape.cell_size; }
 
@@ -136,7 +135,7 @@ struct GruBlockCellCandidateGradient {
 };
 
 // d_r_bar = (d_r + d_h_prevr ∘ h_prev) ∘ r ∘ (1 - r)
-// and, in the place of d_h_prevr, d_h_prevr ∘ r + d_h ∘ u
+// and replaces d_h_prevr by d_h_prevr ∘ r + d_h ∘ u
 template <typename T>
 struct GruBlockCellResetGradient {
   GruBlockCellShape shape;
@@ -146,7 +145,7 @@ struct GruBlockCellResetGradient {
   const T* d_r;                     // [B, C], or null for zeros
   const T* d_h;                     // [B, C]
   rnn::ComputeType<T>* d_operands;  // [B, I + C]: [d_x_2 d_h_prevr]
-  T* d_r_bar_u_bar;                 // [B, 2C]: d_r_bar, up to column C
+  T* d_r_bar_u_bar;                 // [B, 2C]: writes d_r_bar, up to column C
 
   std::int64_t width() const { return shape.cell_size; }
 
@@ -168,7 +167,7 @@ struct GruBlockCellResetGradient {
   }
 };
 
-// Takes the gradient of [x h_prev] apart.
+// Splits the gradient of [x h_prev].
 template <typename T>
 struct GruBlockCellSplit {
   GruBlockCellShape shape;

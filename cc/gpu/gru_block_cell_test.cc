@@ -1,5 +1,4 @@
-// The engine on a fake GPU: the kernels are those of the GPU, compiled for the
-// host.
+// The engine on a fake GPU, with the GPU kernels compiled for the host.
 
 #include "cc/gpu/gru_block_cell.h"
 
@@ -35,7 +34,7 @@ using rnn::kTolerance;
 using rnn::ReferenceBackward;
 using rnn::ReferenceForward;
 
-// Which of the gates' gradients a backward step has.
+// The gradients of gates that a backward step has.
 struct GateGradients {
   bool r;
   bool u;
@@ -44,11 +43,11 @@ struct GateGradients {
 constexpr GateGradients kNoGateGradients = {false, false, false};
 constexpr GateGradients kAllGateGradients = {true, true, true};
 
-// Arrays on the GPU: inputs, which stay as they are, and outputs.
+// Arrays on the GPU: constant inputs, and outputs.
 template <typename T>
 class Arrays {
  public:
-  // offset: of each array's first element from its allocation's.
+  // offset: offset of each array in its allocation, in elements.
   Arrays(FakeCudaDriver* driver, std::size_t offset)
       : driver_(driver), offset_(offset) {}
   ~Arrays() {
@@ -71,7 +70,7 @@ class Arrays {
         std::make_unique<FakeDeviceArray<T>>(driver_, size, offset_));
     return outputs_.back()->data();
   }
-  // The outputs, in the order in which they were made.
+  // The outputs, in the order of creation.
   Array Result(std::size_t index) const {
     Array result;
     for (T value : outputs_[index]->ToVector()) {
@@ -88,7 +87,7 @@ class Arrays {
   std::vector<std::unique_ptr<FakeDeviceArray<T>>> outputs_;
 };
 
-// A GPU whose context is the thread's, with kernels for T.
+// A GPU whose context is current, with kernels for T.
 template <typename T>
 class FakeGpu {
  public:
@@ -165,7 +164,7 @@ class FakeGpu {
     return result;
   }
 
-  // Where no code is loaded yet, and cuBLAS has no handle.
+  // A context without loaded code and cuBLAS handle.
   void UseNewContext() {
     LeaveContext();
     EnterNewContext();
@@ -203,7 +202,7 @@ class FakeGpu {
   CUstream stream_ = nullptr;
 };
 
-// With values that T can hold.
+// A case with values rounded to T.
 template <typename T>
 Case RandomCase(const GruBlockCellSize& size) {
   Case k = rnn::RandomCase(size, 1);
@@ -223,7 +222,7 @@ ForwardResult RoundedForward(const Case& k) {
   return forward;
 }
 
-// The case with zeros for the gradients that a step has not.
+// The case with zeros for missing gradients.
 Case WithoutOthers(Case k, const GateGradients& gradients) {
   const auto clear = [](bool is_given, Array* array) {
     if (!is_given) std::fill(array->begin(), array->end(), 0.0);
@@ -274,7 +273,7 @@ TYPED_TEST(GpuGruBlockCellTest, BackwardEqualsTheReference) {
 }
 
 TYPED_TEST(GpuGruBlockCellTest, SameBitsWhereverTheArraysLie) {
-  // Of which some sizes are read in vectors and some are not.
+  // Some sizes allow vector access, others do not.
   ForEachSize<TypeParam>([&](const Case& k) {
     const ForwardResult forward = this->gpu_.Forward(k);
     const BackwardResult backward =
@@ -367,9 +366,9 @@ TYPED_TEST(GpuGruBlockCellTest, RefusesSizesThatCannotBeCounted) {
   EXPECT_EQ(this->gpu_.driver().CountCalls("cuLaunchKernel"), 0);
 }
 
-// Both directions with the first failing call of a step, the second, ..., until
-// none fails, each in a new context. fail(number of calls before) makes a call
-// fail; clear() tells whether none did.
+// Runs forward and backward steps while the first, second, ... call fails,
+// until none fails, each in a new context. fail(number of preceding calls)
+// makes a call fail; clear() returns whether no call failed.
 template <typename T>
 void ExpectEachFailureIsReported(FakeGpu<T>& gpu,
                                  const std::function<void(int)>& fail,

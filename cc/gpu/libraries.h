@@ -5,8 +5,8 @@
 
 namespace tf_rnn_ops::gpu {
 
-// The driver, cuDNN and cuBLAS, each in a line: its version and file, or why it
-// cannot be opened. Opens them. The string lives as long as the program.
+// Opens the driver, cuDNN and cuBLAS. Returns a line for each: its version and
+// file, or the error. The string is valid until the program ends.
 const char* DescribeLibraries();
 
 }  // namespace tf_rnn_ops::gpu

@@ -1,4 +1,4 @@
-// Errors that say what network they are about.
+// Errors that describe the network.
 
 #ifndef TF_RNN_OPS_CC_GPU_NETWORK_STATUS_H_
 #define TF_RNN_OPS_CC_GPU_NETWORK_STATUS_H_
@@ -8,7 +8,7 @@
 
 namespace tf_rnn_ops::gpu {
 
-// The status, whose message describes the network, too.
+// Adds a description of the network to the message of an error.
 Status Named(const Status& status, const rnn::RnnConfig& config,
              const rnn::RnnSize& size);
 

@@ -17,7 +17,7 @@ TF_RNN_OPS_OLDER_FUNCTION(dlinfo, "2.3.3");
 namespace tf_rnn_ops::gpu {
 namespace {
 
-// The files of the libraries that the process has open.
+// The files of the libraries that the process has loaded.
 std::vector<std::string> OpenFiles() {
   std::vector<std::string> files;
   dl_iterate_phdr(
@@ -35,8 +35,8 @@ bool EndsWith(const std::string& text, const std::string& end) {
          text.compare(text.size() - end.size(), end.size(), end) == 0;
 }
 
-// The folders that hold the Python packages TensorFlow and PyTorch, of those
-// that the process has open.
+// The folders with the Python packages of TensorFlow and PyTorch, if the
+// process has loaded them.
 std::vector<std::string> PackageFolders() {
   struct Package {
     const char* file;
@@ -53,14 +53,13 @@ std::vector<std::string> PackageFolders() {
   return folders;
 }
 
-// What the loader said last.
+// The last error of the dynamic loader.
 std::string LoaderError() {
   const char* error = dlerror();
-  return error == nullptr ? "no reason was given" : error;
+  return error == nullptr ? "unknown error" : error;
 }
 
-// A library that the process has open, by its own name or that of its file;
-// null if there is none.
+// Finds a loaded library by its soname or file name; null if it is not loaded.
 void* FindOpen(const std::string& name) {
   constexpr int kFlags = RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD;
   void* handle = dlopen(name.c_str(), kFlags);
@@ -86,9 +85,8 @@ Status SharedLibrary::Open(const std::vector<std::string>& names,
   std::string reasons;
   for (const std::string& name : names) {
     if (library->Take(Load(name), name)) return Status();
-    reasons += (reasons.empty() ? name + " cannot be opened: "
-                                : "; nor " + name + ": ") +
-               LoaderError();
+    reasons += (reasons.empty() ? "" : "; ") + name +
+               " cannot be opened: " + LoaderError();
   }
   for (const std::string& packages : PackageFolders()) {
     for (const std::string& folder : folders) {

@@ -1,5 +1,5 @@
-// Libraries that are opened at run time, so that ours needs none of them to be
-// loaded.
+// Libraries that are opened at run time, so that ours can be loaded without
+// them.
 
 #ifndef TF_RNN_OPS_CC_GPU_SHARED_LIBRARY_H_
 #define TF_RNN_OPS_CC_GPU_SHARED_LIBRARY_H_
@@ -13,16 +13,17 @@ namespace tf_rnn_ops::gpu {
 
 class SharedLibrary {
  public:
-  // Opens the library of the first of these names that is found: among those
-  // that the process has open, which are TensorFlow's or PyTorch's; else where
-  // the system's loader looks; else in `folders`, which are relative to the one
-  // that holds the Python packages, beside TensorFlow or PyTorch if the process
-  // has them. It stays open for good.
+  // Opens the first of several libraries that is found. Searches
+  //   1. libraries loaded by the process, such as TensorFlow's or PyTorch's;
+  //   2. the search path of the dynamic loader;
+  //   3. `folders`, relative to the folder that contains the TensorFlow or
+  //      PyTorch package, if the process has loaded one.
+  // The library is never closed.
   static Status Open(const std::vector<std::string>& names,
                      const std::vector<std::string>& folders,
                      SharedLibrary* library);
 
-  // Finds a function; `function` is the address of a pointer to one.
+  // Finds a function.
   template <typename Function>
   Status Find(const char* name, Function** function) const {
     void* symbol;
@@ -31,13 +32,13 @@ class SharedLibrary {
     return Status();
   }
 
-  // Which of the names it has.
+  // The name under which it was found.
   const std::string& name() const { return name_; }
-  // The file that was opened.
+  // The path of its file.
   const std::string& path() const { return path_; }
 
  private:
-  // Keeps what dlopen has returned, unless it is null.
+  // Stores the result of dlopen. Returns false if it is null.
   bool Take(void* handle, const std::string& name);
   Status FindSymbol(const char* name, void** symbol) const;
 

@@ -14,8 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A new folder for each test, and libraries in it that have no name of their
-// own.
+// A new folder for each test, with libraries without soname.
 class SharedLibraryTest : public testing::Test {
  protected:
   SharedLibraryTest() { fs::create_directories(folder_); }
@@ -56,7 +55,7 @@ TEST_F(SharedLibraryTest, FindsAnOpenLibraryByItsFile) {
   const std::string path = Make("libby_file.so.1");
   EXPECT_FALSE(SharedLibrary::Open({"libby_file.so.1"}, {}, &library_).ok());
   Load(path);
-  // Which ends alike.
+  // A file name with this suffix does not match.
   EXPECT_FALSE(SharedLibrary::Open({"file.so.1"}, {}, &library_).ok());
   const Status status = SharedLibrary::Open({"libby_file.so.1"}, {}, &library_);
   ASSERT_TRUE(status.ok()) << status.message();
@@ -65,7 +64,7 @@ TEST_F(SharedLibraryTest, FindsAnOpenLibraryByItsFile) {
 
 TEST_F(SharedLibraryTest, PrefersAnOpenLibraryToOneThatTheLoaderFinds) {
   Load(Make("libpreferred.so.13"));
-  // Which every system has and this program does not use.
+  // Available on every system, and not used by this program.
   const std::string other = "libnss_files.so.2";
   ASSERT_EQ(dlopen(other.c_str(), RTLD_NOW | RTLD_NOLOAD), nullptr);
   const Status status =
@@ -111,7 +110,8 @@ TEST_F(SharedLibraryTest, SaysWhyNoneCanBeOpened) {
   EXPECT_EQ(status.code(), StatusCode::kUnavailable);
   const std::string& message = status.message();
   EXPECT_EQ(message.find("libno.so.1 cannot be opened: "), 0) << message;
-  EXPECT_NE(message.find("; nor libno.so.2: "), std::string::npos) << message;
+  EXPECT_NE(message.find("; libno.so.2 cannot be opened: "), std::string::npos)
+      << message;
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// How the GPU's part says what went wrong.
+// Errors of the GPU engine.
 
 #ifndef TF_RNN_OPS_CC_GPU_STATUS_H_
 #define TF_RNN_OPS_CC_GPU_STATUS_H_
@@ -10,10 +10,10 @@ namespace tf_rnn_ops::gpu {
 
 enum class StatusCode {
   kOk,
-  kInvalidArgument,  // of a call of the C interface
-  kOutOfMemory,      // there is not enough memory on the GPU
-  kUnimplemented,    // the GPU or the library at hand cannot do what was asked
-  kUnavailable,      // a library cannot be opened or has not what is needed
+  kInvalidArgument,  // in a call of the C interface
+  kOutOfMemory,      // not enough memory on the GPU or host
+  kUnimplemented,    // not supported by the GPU or the library
+  kUnavailable,      // a library cannot be opened or lacks a function
   kInternal,         // anything else
 };
 
@@ -34,7 +34,7 @@ class [[nodiscard]] Status {
 
 }  // namespace tf_rnn_ops::gpu
 
-// Leaves the function with the status of an expression unless that is fine.
+// Returns the status of an expression from the function if it is an error.
 #define TF_RNN_OPS_GPU_RETURN_IF_ERROR(expression)       \
   do {                                                   \
     ::tf_rnn_ops::gpu::Status gpu_status = (expression); \

@@ -1,4 +1,4 @@
-"""The CudnnRNN ops on a GPU: against the float64 reference, TensorFlow's own ops there, and our kernels for the CPU."""
+"""The CudnnRNN ops on a GPU, compared with the float64 reference, TensorFlow's own ops and our CPU kernels."""
 
 import dataclasses
 import functools
@@ -19,7 +19,7 @@ DIRECTIONS = ("unidirectional", "bidirectional")
 TIME, BATCH, INPUT_SIZE, NUM_UNITS = 6, 4, 12, 20
 LENGTHS = (6, 1, 3, 5)
 
-# What the first two versions of the op know, and what only the third does.
+# Networks that all versions of the op support, and networks for version 3 only.
 OF_ALL_VERSIONS: dict[str, dict] = {
     "plain": {},
     "skip_input": {"input_mode": "skip_input", "input_size": NUM_UNITS},
@@ -53,7 +53,7 @@ every_network = pytest.mark.parametrize("name", NETWORKS)
 
 
 def versions(name: str):
-    """The versions of the op that know a network."""
+    """Returns the versions of the op that support a network."""
     return ("V3",) if name.partition("ectional-")[2] in OF_V3 else VERSIONS
 
 
@@ -70,9 +70,9 @@ def test_equals_the_reference(name, dtype):
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", [name for name, config in NETWORKS.items() if config.time_major])
 def test_equals_tensorflows_own_op(name, dtype):
-    """As far as TensorFlow's works on cuDNN 9: not the first two versions, which have no sequence lengths; not with the
-    batch first, where it does not transpose the states; not bfloat16's backprop, which reads a reserve_space that it
-    has not filled."""
+    """Except where TensorFlow's op does not work with cuDNN 9: the first two versions, which have no sequence lengths;
+    batch-major, where it does not transpose the states; and backprop in bfloat16, which reads an uninitialized
+    reserve_space."""
     require_builtin_op(dtype)
     check_against_peer(
         NETWORKS[name], dtype, "V3", "tf.raw_ops", BUILTIN_OPS, OPS, backward=not (IS_GPU and dtype == "bfloat16")
@@ -81,7 +81,7 @@ def test_equals_tensorflows_own_op(name, dtype):
 
 @functools.cache
 def why_not_builtin_op(dtype: str) -> str | None:
-    """Returns what TensorFlow's own op says of a type that this cuDNN or GPU lacks, or None if it has it."""
+    """Returns the error of TensorFlow's own op if this cuDNN or GPU does not support a type, else None."""
     config = Config()
     try:
         run_forward(config, cudnn_rnn_inputs.network_inputs(config, dtype), raw_ops=BUILTIN_OPS)
@@ -91,7 +91,7 @@ def why_not_builtin_op(dtype: str) -> str | None:
 
 
 def require_builtin_op(dtype: str) -> None:
-    """Skips a test where TensorFlow's own op has no bfloat16: cuDNN 9 has had it since 9.13."""
+    """Skips a test if TensorFlow's own op does not support bfloat16, which requires cuDNN 9.13."""
     why_not = why_not_builtin_op(dtype) if dtype == "bfloat16" else None
     if why_not:
         pytest.skip(why_not)
@@ -109,7 +109,7 @@ def test_equals_the_reference_with_any_options(config, dtype, seed):
     check(config, dtype, seed)
 
 
-# ---------------------------------------------------------------- what cuDNN itself has not
+# ---------------------------------------------------------------- networks that cuDNN does not support
 
 
 # time, batch, input_size, num_units
@@ -135,7 +135,7 @@ def test_sequences_of_no_length(mode, direction, lengths):
             check(config, dtype)
 
 
-# ---------------------------------------------------------------- at the sizes that are measured
+# ---------------------------------------------------------------- benchmark sizes
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""Dropout between the layers of the CudnnRNN ops on a GPU: the CPU's masks for the same seeds."""
+"""Dropout between the layers of the CudnnRNN ops on a GPU: the same masks as on the CPU for the same seeds."""
 
 import cudnn_rnn_reference as reference
 import numpy as np
@@ -17,7 +17,7 @@ DIRECTIONS = ("unidirectional", "bidirectional")
 
 
 def reader(rate=0.5, direction="unidirectional", time_major=True) -> Config:
-    """Returns a network of rectifiers that passes its input on, so that its output is the mask times the input."""
+    """Returns a ReLU network that copies its input, so that its output is the mask times the input."""
     return Config(
         rnn_mode="rnn_relu",
         direction=direction,
@@ -32,7 +32,7 @@ def reader(rate=0.5, direction="unidirectional", time_major=True) -> Config:
 
 
 def reader_inputs(config: Config, dtype="float64") -> dict[str, np.ndarray]:
-    """Returns an input of ones for a `reader`, and params that make it one."""
+    """Returns an input of ones for a `reader`, and its params."""
     params = np.zeros(reference.params_size(config))
     identity = np.eye(config.num_units)
     below, above = np.split(np.array(reference.unpack(config, params), dtype=object), 2)
@@ -45,12 +45,12 @@ def reader_inputs(config: Config, dtype="float64") -> dict[str, np.ndarray]:
 
 
 def dropped_ones(config: Config, dtype="float64", version="V3", ops=OPS, **attributes) -> np.ndarray:
-    """Returns what dropout makes of ones, [time, batch, directions * units], or as the network has it."""
+    """Returns dropout applied to ones, [time, batch, directions * units] or in the network's layout."""
     return run_forward(config, reader_inputs(config, dtype), version, ops, **attributes).output.numpy()
 
 
 def first_calls(config: Config, count=2, **options) -> list[np.ndarray]:
-    """Returns what dropout makes of ones in the first calls of an op."""
+    """Returns dropout applied to ones in the first calls of an op."""
     fresh_kernels()
     return [dropped_ones(config, **options) for _ in range(count)]
 
@@ -59,7 +59,7 @@ def first_calls(config: Config, count=2, **options) -> list[np.ndarray]:
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("version", VERSIONS)
 def test_masks_are_the_cpus(version, dtype, rate):
-    """Call by call."""
+    """In several calls."""
     options = {"dtype": dtype, "version": version, **SEEDS}
     expected = first_calls(reader(rate), ops=CPU_OPS, **options)
     np.testing.assert_array_equal(first_calls(reader(rate), **options), expected)
@@ -101,7 +101,7 @@ def test_without_seeds_every_op_has_its_own():
 
 
 def test_every_pass_of_a_loop_draws_a_new_mask():
-    """Those of as many calls."""
+    """The same masks as in separate calls."""
     config = reader()
     inputs = reader_inputs(config)
 
@@ -119,12 +119,12 @@ def test_every_pass_of_a_loop_draws_a_new_mask():
 @pytest.mark.parametrize("direction", DIRECTIONS)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_the_backward_pass_uses_the_mask_of_its_forward_pass(dtype, direction, time_major):
-    """Whatever ran since then: the gradient of the input is the mask times that of the output."""
+    """Regardless of calls in between: the gradient of the input is the mask times that of the output."""
     config = reader(0.5, direction, time_major)
     inputs = reader_inputs(config, dtype)
     runs = [run_forward(config, inputs, raw_ops=OPS, **SEEDS) for _ in range(3)]
     rng = np.random.default_rng(0)
-    # Few enough bits for products and sums to be exact in every type.
+    # Few bits, so that products and sums are exact in every type.
     output_gradient = rng.integers(-8, 9, shapes(config)["output"]) / 8
     no_gradients = {name: np.zeros(shapes(config)[name]) for name in OUTPUTS}
     gradients = cast({f"{name}_backprop": value for name, value in no_gradients.items()}, dtype)

@@ -1,6 +1,6 @@
-"""Every kernel once, at sizes that are multiples of nothing, against the float64 reference.
+"""Every kernel once, with odd sizes, compared with the float64 reference.
 
-That is little enough for compute-sanitizer, under which everything takes many times as long.
+Small enough for compute-sanitizer, which is many times slower.
 """
 
 import functools
@@ -44,7 +44,7 @@ def test_cudnn_rnn_with_a_projection(dtype):
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("mode", MODES)
 def test_cudnn_rnn_with_dropout(mode, dtype):
-    """Its gradients, and the gradients of these."""
+    """First and second gradients."""
     config = Config(rnn_mode=mode, dropout=0.5, **SIZES)
     inputs = tensors(inputs_and_outputs(config, dtype, seed=0, rounds_states=True)[0])
     gradients = []
@@ -55,7 +55,7 @@ def test_cudnn_rnn_with_dropout(mode, dtype):
         )
     actual, expected = gradients
     for name, gradient in actual.items():
-        # Each side has the first gradients' rounding in its second ones.
+        # Second gradients contain the rounding errors of the first ones.
         assert difference(gradient, expected[name]) < 10 * TOLERANCES[dtype], name
 
 

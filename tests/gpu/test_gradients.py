@@ -8,7 +8,7 @@ import parity
 import pytest
 import tensorflow as tf
 from cudnn_rnn_checks import (
-    check_repeats_and_writes_to_nothing,
+    check_repeats_and_leaves_inputs_unchanged,
     inputs_and_outputs,
     names_of,
     reference_gradients,
@@ -61,10 +61,10 @@ def test_in_a_tf1_graph_by_tf_gradients():
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_backprop_repeats_to_the_bit_and_writes_to_nothing(dtype, mode, dropout):
-    """cuDNN's backward pass writes into the reserve space, so that a second run on the same one would be wrong."""
-    check_repeats_and_writes_to_nothing(network(rnn_mode=mode, dropout=dropout), dtype, OPS)
+    """cuDNN's backward pass overwrites the reserve space, so a second run on it would be wrong."""
+    check_repeats_and_leaves_inputs_unchanged(network(rnn_mode=mode, dropout=dropout), dtype, OPS)
     lengths = network(rnn_mode=mode, dropout=dropout, sequence_lengths=(5, 0, 2), time_major=False)
-    check_repeats_and_writes_to_nothing(lengths, dtype, OPS)
+    check_repeats_and_leaves_inputs_unchanged(lengths, dtype, OPS)
 
 
 def test_a_persistent_tape_gives_the_same_gradients_twice():

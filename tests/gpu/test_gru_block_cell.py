@@ -1,4 +1,4 @@
-"""The GRU ops on a GPU: against the float64 reference, TensorFlow's own ops there, and our kernels for the CPU."""
+"""The GRU ops on a GPU, compared with the float64 reference, TensorFlow's own ops and our CPU kernels."""
 
 import gru_checks
 import gru_inputs
@@ -28,7 +28,7 @@ def test_equals_the_reference_at_any_size(size, seed, dtype):
 
 @pytest.mark.parametrize("size", [each for each in [*SIZES, LARGE] if all(each)], ids=str)
 def test_equals_tensorflows_own_op(size):
-    """In float32, which is all that it has."""
+    """In float32, its only type."""
     d_h = output_gradients(size, "float32")["d_h"]
     gru_checks.check_against_builtin(cell_inputs(size, "float32"), d_h, OPS, BUILTIN_OPS)
 
@@ -74,7 +74,7 @@ def test_results_repeat_to_the_bit_and_inputs_are_not_written(dtype):
 
 
 def test_many_steps_in_one_graph():
-    """Each starts from the state that the one before it leaves in the device's memory."""
+    """Each step starts from the state that the previous step left in device memory."""
     inputs = cell_inputs((5, 7, 13), "float64")
 
     def last_state(ops):

@@ -1,6 +1,6 @@
-"""The Keras layers on a GPU: what they give on the CPU, and training.
+"""The Keras layers on a GPU: results compared with the CPU, and training.
 
-`LSTM`, `GRU` and `SimpleRNN` take Keras's own path where TensorFlow sees a GPU.
+`LSTM`, `GRU` and `SimpleRNN` fall back to Keras if TensorFlow sees a GPU.
 """
 
 import keras
@@ -36,7 +36,7 @@ every_layer = pytest.mark.parametrize("make_layer", LAYERS.values(), ids=LAYERS.
 
 
 def outputs_and_gradients(make_layer, device, weights=None, mask=None, dtype="float64"):
-    """Runs a layer on a device. Returns its output, gradients with respect to the input and the weights, and these."""
+    """Runs a layer on a device. Returns its output, the gradients of the input and the weights, and the weights."""
     rng = np.random.default_rng(0)
     x = rng.standard_normal([BATCH, TIME, FEATURES])
     with tf.device(device):
@@ -76,7 +76,7 @@ def test_policies_of_16_bits(make_layer, policy):
 
 @pytest.mark.parametrize("layer", ["CudnnLSTM", "CudnnGRU", "CudnnRNNTanh", "LSTM", "GRUBlockCell"])
 def test_fit_learns(layer):
-    """The mean of the first feature."""
+    """Learns the mean of the first feature."""
     rng = np.random.default_rng(0)
     x = rng.standard_normal([256, 12, 3]).astype("float32")
     y = x[:, :, 0].mean(axis=1, keepdims=True)

@@ -1,4 +1,4 @@
-"""The memory that the ops take on a GPU: no more from step to step, and an error to be survived where there is none."""
+"""Memory usage of the ops on a GPU: it is constant across steps, and running out of memory is an error, not a crash."""
 
 import ctypes
 import dataclasses
@@ -51,7 +51,7 @@ every_step = pytest.mark.parametrize("make_step", STEPS.values(), ids=STEPS.keys
 
 
 def run(step, times: int) -> None:
-    """Runs a step many times and waits for the last, of whose results nothing is kept."""
+    """Runs a step many times, discards the results and synchronizes."""
     for _ in range(times):
         step()
     tf.test.experimental.sync_devices()
@@ -66,19 +66,19 @@ def test_tensorflows_allocator_gives_no_more_from_step_to_step(make_step):
     run(step, 1000)
     after = tf.config.experimental.get_memory_info(DEVICE)
     assert after["current"] == before["current"]
-    # The host may run further ahead of the device than before.
+    # The host can be further ahead of the device than before.
     assert after["peak"] <= 1.1 * before["peak"]
 
 
 def host_bytes() -> int:
-    """Returns how much of the host's memory this process holds."""
+    """Returns the host memory of this process in bytes."""
     pages = int(pathlib.Path("/proc/self/statm").read_text().split()[1])
     return pages * resource.getpagesize()
 
 
 @every_step
 def test_the_host_gives_no_more_from_step_to_step(make_step):
-    """Where descriptors, handles and plans would pile up."""
+    """Detects leaks of descriptors, handles and plans."""
     step = make_step()
     run(step, 100)
     before = host_bytes()
@@ -87,7 +87,7 @@ def test_the_host_gives_no_more_from_step_to_step(make_step):
 
 
 def free_device_bytes() -> int:
-    """Returns how much memory the driver could still give on the device."""
+    """Returns the free memory of the device in bytes."""
     driver = ctypes.CDLL("libcuda.so.1")
     context = ctypes.c_void_p()
     free, total = ctypes.c_size_t(), ctypes.c_size_t()
@@ -103,7 +103,7 @@ def free_device_bytes() -> int:
 @needs_gpu
 @every_step
 def test_the_driver_gives_no_more_from_step_to_step(make_step):
-    """To cuDNN and cuBLAS, past TensorFlow's allocator."""
+    """Detects allocations of cuDNN and cuBLAS, which bypass TensorFlow's allocator."""
     step = make_step()
     run(step, 100)
     before = free_device_bytes()
@@ -114,7 +114,7 @@ def test_the_driver_gives_no_more_from_step_to_step(make_step):
 @needs_gpu
 @pytest.mark.parametrize("time", [1000, 40000])
 def test_too_little_memory_is_an_error_that_can_be_survived(time):
-    """Of 256 MiB, the output takes 16 MiB, and what the layers keep of every step 400 MiB; or the output 640 MiB."""
+    """Of 256 MiB, the output takes 16 MiB and the data kept for backprop 400 MiB, or the output takes 640 MiB."""
     printed = processes.run_code(
         """
         import sys

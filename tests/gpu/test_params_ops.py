@@ -1,4 +1,4 @@
-"""The ops that size, split and join a params buffer on a GPU: to the bit, and as TensorFlow's own do there."""
+"""The ops that size, split and join a params buffer on a GPU: exact, and equal to TensorFlow's own ops."""
 
 import pytest
 import tensorflow as tf
@@ -43,7 +43,7 @@ def test_size(size_type):
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("config", [each for each in NETWORKS if each.input_size], ids=network_id)
 def test_equal_tensorflows_own(config, dtype):
-    """cuDNN's own answer to where everything lies."""
+    """TensorFlow's op uses the layout reported by cuDNN."""
     size = BUILTIN_OPS.CudnnRNNParamsSize(**sizes(config), T=tf.as_dtype(dtype), S=tf.int32, **attributes(config, "V2"))
     assert size.numpy().tolist() == [size_formula(config)]
     params = random_bits([size_formula(config)], dtype)

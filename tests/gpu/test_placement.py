@@ -1,4 +1,4 @@
-"""Where the ops run: on a GPU if TensorFlow sees one, and in graphs and models that use several devices."""
+"""Device placement: ops run on a GPU if TensorFlow sees one, also in graphs and models on several devices."""
 
 import textwrap
 
@@ -35,7 +35,7 @@ def test_arguments_of_any_device(ops, home):
 
 
 def test_sequence_lengths_that_a_graph_computes():
-    """The op reads them in the host's memory; where a graph computes them is TensorFlow's to see to."""
+    """The op reads them from host memory; TensorFlow copies them if necessary."""
     inputs = network_inputs(CONFIG)
     mask = np.arange(CONFIG.time) < np.array(CONFIG.lengths)[:, np.newaxis]
 
@@ -50,7 +50,7 @@ def test_sequence_lengths_that_a_graph_computes():
 
 
 def test_a_graph_on_two_devices():
-    """Layers in turn on the CPU and on the device, and the gradient back through all."""
+    """Layers alternate between the CPU and the device, with a gradient through all of them."""
     config = sized((5, 3, 8, 8), rnn_mode="gru")
     inputs = tensors(network_inputs(config))
 
@@ -70,7 +70,7 @@ def test_a_graph_on_two_devices():
 
 
 def test_a_session_without_soft_placement():
-    """Every op is where it was put."""
+    """Every op runs on the requested device."""
     config = Config()
     options = tf.compat.v1.ConfigProto(allow_soft_placement=False)
     inputs = network_inputs(config)
@@ -89,7 +89,7 @@ def test_the_gpu_is_taken_unless_told_otherwise():
     assert_on("GPU:0", tf_rnn_ops.raw_ops.GRUBlockCell(**cell_inputs((2, 3, 4))))
 
 
-# On the 1 x 1 input of ones.
+# With a 1 x 1 input of ones.
 RUN_A_CELL = """
 x, one = tf.ones([1, 1]), tf.ones([1])
 weights = {"w_ru": tf.ones([2, 2]), "w_c": tf.ones([2, 1]), "b_ru": tf.ones([2]), "b_c": one}
@@ -131,7 +131,7 @@ def test_tensorflows_own_ops_stay_on_the_gpu_where_they_have_kernels_for_the_cpu
         import tf_rnn_ops
         tf_rnn_ops.enable_builtin_kernels()
         state = tf.zeros([1, 2, 4])
-        outputs = tf.raw_ops.CudnnRNNV3(  # on cuDNN 9, the only version that TensorFlow runs
+        outputs = tf.raw_ops.CudnnRNNV3(  # the only version that TensorFlow supports with cuDNN 9
             input=tf.zeros([5, 2, 3]),
             input_h=state,
             input_c=state,

@@ -1,4 +1,4 @@
-"""What a GPU computes with: the same bits from run to run, and TF32 where TensorFlow allows it and nowhere else."""
+"""Precision on a GPU: results are reproducible, and TF32 is used only if TensorFlow allows it."""
 
 import dataclasses
 
@@ -26,7 +26,7 @@ LARGE = Config(num_layers=2, direction="bidirectional", num_units=128, input_siz
 
 
 def check_repeats(config: Config, dtype: str) -> None:
-    """Asserts that everything that a network gives is the same to the bit, run after run."""
+    """Asserts that all results of a network have the same bits in every run."""
     results = []
     for _ in range(3):
         fresh_kernels()
@@ -58,20 +58,20 @@ def test_determinism_changes_no_result():
 
 @pytest.fixture
 def tf32():
-    """Lets float32 be multiplied as TF32, which is what TensorFlow does unless it is told otherwise."""
+    """Allows TF32, which is TensorFlow's default."""
     tf.config.experimental.enable_tensor_float_32_execution(True)
     yield
     tf.config.experimental.enable_tensor_float_32_execution(False)
 
 
 def has_tf32() -> bool:
-    """Returns whether the device can multiply TF32."""
+    """Returns whether the device supports TF32."""
     gpu = tf.config.list_physical_devices("GPU")[int(DEVICE.partition(":")[2])]
     return tf.config.experimental.get_device_details(gpu)["compute_capability"] >= (8, 0)
 
 
 def forbidding_tf32(run):
-    """Returns what a call gives without TF32, and then what it gives with it."""
+    """Returns the results of a call without and with TF32."""
     tf.config.experimental.enable_tensor_float_32_execution(False)
     without = run()
     tf.config.experimental.enable_tensor_float_32_execution(True)
@@ -79,7 +79,7 @@ def forbidding_tf32(run):
 
 
 def check_tf32(without: dict, allowed: dict) -> None:
-    """Asserts that results differ as TF32 and float32 do, and that without TF32 there is but one kind."""
+    """Asserts that results differ if the device supports TF32, and by no more than TF32 rounding."""
     differences = [difference(allowed[name], value) for name, value in without.items()]
     assert max(differences) < 2e-2
     if IS_GPU and has_tf32():
@@ -124,7 +124,7 @@ def test_other_types_do_not_mind_if_tf32_is_allowed_between_the_passes(dtype):
 def test_without_tf32_a_large_network_is_as_exact_as_float32(mode):
     config = dataclasses.replace(LARGE, rnn_mode=mode)
     wide = run_all(config, "float64", OPS)
-    # The same numbers, but for the rounding of the inputs.
+    # The same values, except for rounding of the inputs.
     for name, value in run_all(config, "float32", OPS).items():
         assert difference(value, wide[name]) < 1e-5, name
 

@@ -1,7 +1,7 @@
-"""The reserve_space of the CudnnRNN ops on a GPU: backprop refuses one that is not its own.
+"""The reserve_space of the CudnnRNN ops on a GPU: backprop rejects one that does not match its network.
 
-What says whose it is comes with it in the host's memory, as host_reserved: backprop need not wait for the GPU to see
-it. The first version of the op, which has no host_reserved, does.
+The data for this check is also in host memory, in host_reserved, so that backprop does not have to synchronize with the
+GPU. The first version of the op has no host_reserved, and synchronizes.
 """
 
 import dataclasses
@@ -35,19 +35,19 @@ OTHERS: list[dict] = [
     {"dropout": 0.25},
     {"dropout": 0.0},
 ]
-# What the first two versions of the op know.
+# Options that all versions of the op support.
 OF_ALL_VERSIONS = {"rnn_mode", "input_mode", "input_size", "num_units", "num_layers", "direction", "time", "dropout"}
 
 
 def from_forward(config, dtype="float32", version="V3", ops=OPS, **attributes) -> dict[str, tf.Tensor]:
-    """Runs a network forward and returns what its backprop is to be handed, and is opaque."""
+    """Runs a network forward and returns its opaque outputs for backprop."""
     outputs = run_forward(config, network_inputs(config, dtype), version, ops, **attributes)
     names = ["reserve_space", "host_reserved"] if version else ["reserve_space"]
     return {name: getattr(outputs, name) for name in names}
 
 
 def backprop(config, dtype="float32", version="V3", ops=OPS, **changes):
-    """Runs a network forward and backward, with changes to the arguments of the latter."""
+    """Runs a network forward and backward, with changed arguments of backprop."""
     inputs, gradients = inputs_and_gradients(config, dtype)
     outputs = run_forward(config, inputs, version, ops)
     return run_backprop(config, inputs, outputs, gradients, version, ops, **changes)

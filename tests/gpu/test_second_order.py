@@ -25,7 +25,7 @@ def run_on(raw_ops, config, version="V3", **attributes):
 
 
 def on_device(function, compiled):
-    """A function that runs on the device."""
+    """Returns a function that runs on the device."""
 
     def run(*arguments):
         with tf.device(DEVICE):
@@ -46,7 +46,7 @@ def test_a_penaltys_gradients_equal_the_cpus(mode, version, dtype, compiled):
     actual_gradients = gradients(inputs)
     assert_on(DEVICE, actual_gradients)
     for name, actual in actual_gradients.items():
-        # Each side has the first gradients' rounding in its second ones.
+        # Second gradients contain the rounding errors of the first ones.
         assert parity.difference(actual, expected[name]) < 10 * parity.TOLERANCES[dtype], name
 
 
@@ -75,7 +75,7 @@ def test_third_order(compiled):
 @pytest.mark.parametrize("rate", [0.5, 1.0])
 @pytest.mark.parametrize("mode", MODES)
 def test_dropout_between_layers(mode, rate, compiled):
-    """The second order runs the forward pass again, and knows its masks."""
+    """The second gradient recomputes the forward pass with the same masks."""
     config = network(rnn_mode=mode, dropout=rate, sequence_lengths=(5, 0, 3))
     inputs = tensors(inputs_and_outputs(config, "float64", seed=0)[0])
     gradients = []

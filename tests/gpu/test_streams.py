@@ -1,4 +1,4 @@
-"""Many calls at once on a GPU: of several threads, sessions and streams."""
+"""Concurrent calls on a GPU: several threads, sessions and streams."""
 
 import concurrent.futures
 import pathlib
@@ -15,7 +15,7 @@ import tf_rnn_ops
 
 pytestmark = pytest.mark.gpu
 
-# Of several sizes, so that a thread that took another's descriptors or workspace would show it.
+# Different sizes, to detect threads that use the descriptors or workspace of another thread.
 CONFIGS = [
     Config(rnn_mode=mode, num_layers=2, num_units=60 + 9 * n, time=20, batch=1 + 7 * n, sequence_lengths=lengths)
     for n, mode in enumerate([*MODES, *MODES])
@@ -33,7 +33,7 @@ def test_threads():
 
 
 def test_threads_of_one_session():
-    """They share the kernels."""
+    """The threads share the kernels."""
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
         outputs = [run_forward(config, network_inputs(config, "float32"), raw_ops=OPS).output for config in CONFIGS]
         expected = session.run(outputs)
@@ -43,7 +43,7 @@ def test_threads_of_one_session():
 
 
 def test_sessions_of_one_thread_each():
-    """They share the device, but no kernels."""
+    """The sessions share the device, but not the kernels."""
 
     def run_in_a_session(config):
         with tf.Graph().as_default(), tf.compat.v1.Session() as session:
@@ -69,7 +69,7 @@ def test_many_in_one_graph():
 
 
 def check_two_devices(kind: str) -> None:
-    """Runs networks on two devices of a kind at once, each from several threads."""
+    """Runs networks on two devices of a kind concurrently, each from several threads."""
     ops = [OpsOn(f"{kind}:{index}", tf_rnn_ops.raw_ops) for index in range(2)]
     expected = [run_all(config, raw_ops=ops[0]) for config in CONFIGS]
     with concurrent.futures.ThreadPoolExecutor(8) as executor:
@@ -84,7 +84,7 @@ def check_two_devices(kind: str) -> None:
 
 
 def test_two_devices_on_one_gpu():
-    """Each has a stream of its own."""
+    """Each device has its own stream."""
     processes.run_code(
         """
         import sys
@@ -105,7 +105,7 @@ def test_two_devices_on_one_gpu():
 
 
 def test_what_another_op_of_the_stream_gives_is_waited_for():
-    """And what the op gives is by those after it, in the order of the graph."""
+    """And later ops wait for the result of the op, in graph order."""
     config = Config(num_units=64, input_size=64, time=50, batch=32)
     inputs = network_inputs(config, "float32")
 

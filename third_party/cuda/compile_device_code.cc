@@ -1,11 +1,11 @@
-// Compiles a CUDA source for several architectures and writes a C++ source that
-// defines them as a variable of //cc/gpu:device_code. Runs in the workspace's
-// root, from which the source includes what is the project's.
+// Compiles a CUDA source for several architectures, and writes a C++ source
+// that defines a DeviceCode variable (//cc/gpu:device_code) with the results.
+// Runs in the root of the workspace; include paths are relative to it.
 //
 //   compile_device_code LIBNVRTC SOURCE VARIABLE OUTPUT ARCHITECTURE...
 //
-// ARCHITECTURE is sm_XY for machine code or compute_XY for PTX, which may also
-// run on what is newer.
+// ARCHITECTURE is sm_XY for machine code, or compute_XY for PTX, which also
+// runs on newer GPUs.
 
 #include <dlfcn.h>
 #include <nvrtc.h>
@@ -37,11 +37,11 @@ namespace {
   F(nvrtcGetProgramLog)    \
   F(nvrtcGetProgramLogSize)
 
-// NVRTC's functions. Opened by path rather than linked, so that it finds its
-// other library, which it looks for in its own folder.
+// NVRTC's functions. Opened by path instead of linked: NVRTC looks for its
+// second library in its own folder.
 struct Nvrtc {
   explicit Nvrtc(const std::string& path) {
-    // A path with a slash is not searched for.
+    // With a slash, dlopen does not search for the library.
     void* library = dlopen(("./" + path).c_str(), RTLD_NOW | RTLD_LOCAL);
     if (library == nullptr) Fail(dlerror());
 #define FIND(name)                                                \
@@ -67,9 +67,9 @@ struct Architecture {
     const std::size_t underscore = argument.find('_');
     const std::string kind = argument.substr(0, underscore);
     is_ptx = kind == "compute";
-    if (!is_ptx && kind != "sm") Fail("architecture " + argument);
+    if (!is_ptx && kind != "sm") Fail("unknown architecture " + argument);
     number = std::atoi(argument.c_str() + underscore + 1);
-    if (number < 50) Fail("architecture " + argument);
+    if (number < 50) Fail("unknown architecture " + argument);
   }
 
   std::string name;
@@ -83,8 +83,8 @@ std::string ReadFile(const std::string& path) {
   return std::string(std::istreambuf_iterator<char>(file), {});
 }
 
-// Functions that are nothing else are for the device: headers that the host
-// uses too need no marks.
+// Functions without annotations are device functions, so headers shared with
+// the host need no annotations.
 const char* const kOptions[] = {
     "--std=c++17",
     "--device-as-default-execution-space",

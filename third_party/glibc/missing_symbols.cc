@@ -1,12 +1,12 @@
-// What the headers of newer glibcs and libstdc++s use, and older ones do not
-// have. Each of our libraries has its own; libtf_rnn_ops.lds hides them.
+// Symbols that headers of newer versions of glibc and libstdc++ use, and older
+// versions lack. Each of our libraries has a copy, hidden by libtf_rnn_ops.lds.
 
 #include <new>
 
 extern "C" {
 
-// glibc 2.32: whether the process has one thread, so that libstdc++ need not
-// count references with atomic instructions. It always does so here.
+// glibc 2.32: whether the process is single-threaded, so that libstdc++ can
+// count references without atomic instructions. Here it always uses atomics.
 extern const char __libc_single_threaded;
 const char __libc_single_threaded = false;
 
@@ -14,7 +14,7 @@ const char __libc_single_threaded = false;
 
 namespace std {
 
-// GCC 11's libstdc++: what `new` throws for an array of too many elements.
+// libstdc++ of GCC 11: called by `new` if an array has too many elements.
 [[noreturn]] void __throw_bad_array_new_length() {
   throw bad_array_new_length();
 }

@@ -1,6 +1,6 @@
-"""A repository for the TensorFlow that an interpreter has installed."""
+"""A repository for the TensorFlow installed in a Python environment."""
 
-# The interpreter, and a mark of its TensorFlow (path and version) that makes Bazel look again when it changes.
+# The interpreter, and its TensorFlow (path and modification time): Bazel configures the repository again if it changes.
 _PYTHON = "TF_RNN_OPS_PYTHON"
 _INSTALLATION = "TF_RNN_OPS_TENSORFLOW"
 
@@ -17,10 +17,10 @@ for flag in tf.sysconfig.get_link_flags():
 """
 
 def _query_tensorflow(repository_ctx):
-    """Returns what tf.sysconfig says: a dict of lists."""
+    """Returns the results of tf.sysconfig as a dict of lists."""
     python = repository_ctx.os.environ.get(_PYTHON)
     if not python:
-        fail("%s must name a Python interpreter that has TensorFlow installed; tools/bazel.sh sets it" % _PYTHON)
+        fail("%s must be set to a Python interpreter with TensorFlow, as tools/bazel.sh does" % _PYTHON)
     result = repository_ctx.execute(
         [python, "-c", _QUERY],
         environment = {"TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONPATH": ""},
@@ -37,9 +37,9 @@ def _query_tensorflow(repository_ctx):
 def _tensorflow_configure_impl(repository_ctx):
     answers = _query_tensorflow(repository_ctx)
 
-    # The engine is built once for all TensorFlows, and std::string is part of its interface.
+    # The engine is built once for all TensorFlow versions, and its interface uses std::string.
     if "_GLIBCXX_USE_CXX11_ABI=0" in answers["define"]:
-        fail("tf_rnn_ops needs a TensorFlow that is built with the C++11 ABI")
+        fail("tf_rnn_ops requires a TensorFlow built with the C++11 ABI")
     repository_ctx.symlink(answers["include"][0], "include")
     repository_ctx.symlink(Label("//third_party/tensorflow:tensorflow.BUILD"), "BUILD")
     repository_ctx.file("flags.bzl", "\n".join([

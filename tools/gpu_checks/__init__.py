@@ -1,7 +1,7 @@
-"""The families of checks of the GPU engine that tools/gpu_check.py runs, and what they need."""
+"""Families of checks of the GPU engine, run by tools/gpu_check.py."""
 
 import pathlib
 import sys
 
-# The references and the list of golden cases are the tests'.
+# For the reference implementations and the golden cases in tests/.
 sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent.parent / "tests"))

@@ -1,4 +1,4 @@
-"""What the engine must refuse: the error names the argument, and the next call works."""
+"""Invalid arguments: the engine must return an error that names the argument, and the next call must work."""
 
 import dataclasses
 import functools
@@ -32,7 +32,7 @@ from gpu_checks.outcome import Cases, Context, Outcome
 CASE = networks.make_case(
     "lstm", "float32", "differing", golden_cases.SEQUENCE_MAJOR, direction="bidirectional", num_layers=2
 )
-# Fields of NetworkOptionsStruct that no network has. The error names the first.
+# Invalid fields of NetworkOptionsStruct. The error must name the first one.
 BAD_OPTIONS = (
     {"type": 4},
     {"type": -1},
@@ -52,7 +52,7 @@ BAD_OPTIONS = (
     {"dropout": math.nan},
     {"input_size": 12, "skip_input": 1},
 )
-# Fields of SequencesStruct that no pass has.
+# Invalid fields of SequencesStruct.
 BAD_SEQUENCES: tuple[dict[str, Any], ...] = (
     {"time": -1},
     {"batch": -1},
@@ -62,7 +62,7 @@ BAD_SEQUENCES: tuple[dict[str, Any], ...] = (
 
 
 def cases(context: Context) -> Cases:
-    """Yields each argument that is wrong, and each pointer that is missing."""
+    """Yields a case for each invalid argument and each missing pointer."""
     for options in BAD_OPTIONS:
         name = "-".join(f"{field}={value}" for field, value in options.items())
         yield name, functools.partial(check_options, context, options)
@@ -89,53 +89,53 @@ def cases(context: Context) -> Cases:
 
 
 def _required(struct) -> list[str]:
-    """Returns the names of pointers that may not be null."""
+    """Returns the names of pointers that must not be null."""
     optional = ("reserve_space", "params_backprop", "d_r", "d_u", "d_c", *DIRECTIONS, *GRADS)
     pointers = [name for name, argument_type in struct._fields_ if argument_type is c_void_p]
     return [name for name in pointers if name not in optional or (struct is BackwardStruct and name == "reserve_space")]
 
 
-def expect_refusal(outcome: Outcome, call: Callable[[], object], word: str, code: Code = Code.INVALID_ARGUMENT) -> None:
-    """Notes a problem unless a call is refused with a code, in words that have a certain one."""
+def expect_error(outcome: Outcome, call: Callable[[], object], word: str, code: Code = Code.INVALID_ARGUMENT) -> None:
+    """Checks that a call fails with a code and a message that contains a word."""
     try:
         call()
     except EngineError as error:
         outcome.measured["message"] = str(error)
-        outcome.expect(error.code == code, f"refused with {error.code.name}, should be {code.name}: {error}")
+        outcome.expect(error.code == code, f"fails with {error.code.name}, expected {code.name}: {error}")
         outcome.expect(word in str(error).partition(": ")[2], f"the error does not name {word}: {error}")
     else:
-        outcome.problems.append(f"is not refused, should be with {code.name}")
+        outcome.problems.append(f"succeeds, expected {code.name}")
 
 
 def expect_that_the_next_call_works(outcome: Outcome, context: Context) -> None:
-    """Notes what is wrong with a pass that follows."""
+    """Checks the results of the next call."""
     outcome.problems += networks.check(context, CASE).problems
 
 
 def check_options(context: Context, options) -> Outcome:
-    """Makes a network that there is none of."""
+    """Creates a network with invalid options."""
     outcome = Outcome()
     struct = network_options(CASE, **options)
     network = c_void_p()
-    expect_refusal(
+    expect_error(
         outcome, lambda: context.engine.call("MakeNetwork", byref(struct), byref(network)), next(iter(options))
     )
-    outcome.expect(not network, "a network was made all the same")
+    outcome.expect(not network, "a network was returned despite the error")
     expect_that_the_next_call_works(outcome, context)
     return outcome
 
 
 def check_sequences(context: Context, fields) -> Outcome:
-    """Asks for the reserve space of a pass that there is none of, and runs it."""
+    """Calls ReserveSpace and runs passes with invalid sequences."""
     outcome = Outcome()
     struct = sequences(CASE, **fields)
     with Network(context.engine, CASE) as network:
         network.sequences = struct
         name = next(iter(fields))
-        expect_refusal(outcome, network.reserve_space, name)
+        expect_error(outcome, network.reserve_space, name)
         tensors = _tensors(context)
-        expect_refusal(outcome, lambda: network.forward(tensors, training=False), name)
-        expect_refusal(outcome, lambda: network.backward_grad(tensors), name)
+        expect_error(outcome, lambda: network.forward(tensors, training=False), name)
+        expect_error(outcome, lambda: network.backward_grad(tensors), name)
     expect_that_the_next_call_works(outcome, context)
     return outcome
 
@@ -145,7 +145,7 @@ def _tensors(context: Context):
 
 
 def check_null(context: Context, struct_type, function: str, name: str) -> Outcome:
-    """Runs a pass without one of its arrays."""
+    """Runs a pass with a null array."""
     outcome = Outcome()
     engine = context.engine
     with Network(engine, CASE) as network:
@@ -154,13 +154,13 @@ def check_null(context: Context, struct_type, function: str, name: str) -> Outco
         tensors |= {**outputs, **network.backward(tensors, outputs)}
         struct = struct_type()
         fill(struct, {**tensors, name: None})
-        expect_refusal(outcome, lambda: network.run(function, struct), name)
+        expect_error(outcome, lambda: network.run(function, struct), name)
     expect_that_the_next_call_works(outcome, context)
     return outcome
 
 
 def _cell(context: Context, struct_type):
-    """Returns a step's structure, and the tensors that its pointers are of."""
+    """Returns the structure of a step, and its tensors."""
     sizes = (3, 4, 5)
     struct = struct_type(*sizes)
     largest = (sizes[1] + sizes[2]) * 2 * sizes[2]
@@ -177,20 +177,20 @@ def _run_cell(context: Context, function: str, struct, type_number: int = 2) -> 
 
 
 def check_null_of_cell(context: Context, struct_type, function: str, name: str) -> Outcome:
-    """Runs a step without one of its arrays."""
+    """Runs a step with a null array."""
     return _check_cell(context, struct_type, function, name, lambda struct: setattr(struct, name, None))
 
 
 def check_cell_size(context: Context, struct_type, function: str, name: str) -> Outcome:
-    """Runs a step of a size below 0."""
+    """Runs a step with a negative size."""
     return _check_cell(context, struct_type, function, name, lambda struct: setattr(struct, name, -1))
 
 
-def _check_cell(context, struct_type, function, name, spoil) -> Outcome:
+def _check_cell(context, struct_type, function, name, corrupt) -> Outcome:
     outcome = Outcome()
     struct, tensors = _cell(context, struct_type)
-    spoil(struct)
-    expect_refusal(outcome, lambda: _run_cell(context, function, struct), name)
+    corrupt(struct)
+    expect_error(outcome, lambda: _run_cell(context, function, struct), name)
     fill(struct, tensors)
     for field, size in zip(("batch", "input_size", "cell_size"), (3, 4, 5), strict=True):
         setattr(struct, field, size)
@@ -199,36 +199,36 @@ def _check_cell(context, struct_type, function, name, spoil) -> Outcome:
 
 
 def check_cell_type(context: Context, struct_type, function: str) -> Outcome:
-    """Runs a step of a type that there is not."""
+    """Runs a step with an invalid type."""
     outcome = Outcome()
     struct, _tensors_in_use = _cell(context, struct_type)
-    expect_refusal(outcome, lambda: _run_cell(context, function, struct, type_number=4), "type")
+    expect_error(outcome, lambda: _run_cell(context, function, struct, type_number=4), "type")
     return outcome
 
 
 def check_too_many_steps(context: Context) -> Outcome:
-    """Asks for the reserve space of more steps than cuDNN takes."""
+    """Calls ReserveSpace with more time steps than cuDNN supports."""
     outcome = Outcome()
     config = dataclasses.replace(CASE.config, time=65536, batch=1, sequence_lengths=None)
     with Network(context.engine, dataclasses.replace(CASE, config=config)) as network:
-        expect_refusal(outcome, network.reserve_space, "65535", Code.UNIMPLEMENTED)
+        expect_error(outcome, network.reserve_space, "65535", Code.UNIMPLEMENTED)
     expect_that_the_next_call_works(outcome, context)
     return outcome
 
 
 def check_no_memory(context: Context) -> Outcome:
-    """Runs passes whose every request for memory is refused."""
+    """Runs passes while all allocations fail."""
     outcome = Outcome()
-    refuse = ALLOCATE_SCRATCH(lambda _allocator, _num_bytes: None)
+    fail = ALLOCATE_SCRATCH(lambda _allocator, _num_bytes: None)
     with Network(context.engine, CASE) as network:
         tensors = _tensors(context)
         outputs = network.forward(tensors)
-        network.allocate_scratch = refuse
+        network.allocate_scratch = fail
         for call in (
             lambda: network.forward(tensors),
             lambda: network.backward(tensors, outputs),
             lambda: network.backward_grad(tensors),
         ):
-            expect_refusal(outcome, call, "allocate_scratch", Code.OUT_OF_MEMORY)
+            expect_error(outcome, call, "allocate_scratch", Code.OUT_OF_MEMORY)
     expect_that_the_next_call_works(outcome, context)
     return outcome

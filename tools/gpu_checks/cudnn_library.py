@@ -1,7 +1,6 @@
-"""cuDNN 9 by ctypes: the functions of its C interface that recurrent networks need.
+"""ctypes bindings of the functions of cuDNN 9 for recurrent networks.
 
-Names, types and values are those of cuDNN's headers cudnn_graph.h, cudnn_ops.h and cudnn_adv.h; a test holds the two
-equal.
+Names, types and values are as in the headers cudnn_graph.h, cudnn_ops.h and cudnn_adv.h; a test compares them.
 """
 
 import contextlib
@@ -32,7 +31,7 @@ CUDNN_RNN_DATA_LAYOUT_BATCH_MAJOR_UNPACKED = 2
 CUDNN_RNN_PADDED_IO_ENABLED = 1
 CUDNN_WGRAD_MODE_ADD = 0
 
-# The arguments of each function that returns a status. All pointers, handles and descriptors are c_void_p.
+# Argument types of the functions that return a status. All pointers, handles and descriptors are c_void_p.
 SIGNATURES = {
     "cudnnCreate": [c_void_p],
     "cudnnDestroy": [c_void_p],
@@ -57,16 +56,16 @@ SIGNATURES = {
 
 
 class CudnnError(RuntimeError):
-    """A function of cuDNN returned another status than success."""
+    """A cuDNN function did not return CUDNN_STATUS_SUCCESS."""
 
 
 def version_text(version: int) -> str:
-    """Returns a version as it is written: cuDNN counts 9.10.2 as 91002."""
+    """Formats a version number: 91002 is 9.10.2."""
     return f"{version // 10000}.{version // 100 % 100}.{version % 100}"
 
 
 class Cudnn:
-    """The library, which the process must have loaded already or the system must find."""
+    """The cuDNN library. It must be loaded already or be found by the dynamic loader."""
 
     def __init__(self):
         self._library = ctypes.CDLL("libcudnn.so.9")
@@ -85,7 +84,7 @@ class Cudnn:
         """Calls a function.
 
         Raises:
-          CudnnError: if its status is not success.
+          CudnnError: if its status is not CUDNN_STATUS_SUCCESS.
         """
         status = getattr(self._library, name)(*arguments)
         if status != 0:
@@ -93,7 +92,7 @@ class Cudnn:
 
     @contextlib.contextmanager
     def created(self, kind: str) -> Iterator[c_void_p]:
-        """Creates what cudnnCreate{kind} creates, and destroys it at the end."""
+        """Calls cudnnCreate{kind}, and cudnnDestroy{kind} on exit."""
         handle = c_void_p()
         self.call(f"cudnnCreate{kind}", byref(handle))
         try:

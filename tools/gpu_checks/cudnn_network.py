@@ -1,4 +1,4 @@
-"""Runs the network of a golden case by cuDNN, without the engine."""
+"""Runs the network of a golden case with cuDNN directly, without the engine."""
 
 import contextlib
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ _DIRECTIONS = {
     "unidirectional": cudnn_library.CUDNN_UNIDIRECTIONAL,
     "bidirectional": cudnn_library.CUDNN_BIDIRECTIONAL,
 }
-# By dtype: that of the data, that of the computation, and the kind of mathematics. Never TF32, which rounds to 10 bits.
+# dtype: (data type, compute type, math type). Never TF32, which rounds to 10 bits.
 _PRECISIONS = {
     "float32": (cudnn_library.CUDNN_DATA_FLOAT, cudnn_library.CUDNN_DATA_FLOAT, cudnn_library.CUDNN_FMA_MATH),
     "float64": (cudnn_library.CUDNN_DATA_DOUBLE, cudnn_library.CUDNN_DATA_DOUBLE, cudnn_library.CUDNN_DEFAULT_MATH),
@@ -33,9 +33,9 @@ _LAYOUTS = {
     golden_cases.SEQUENCE_MAJOR: cudnn_library.CUDNN_RNN_DATA_LAYOUT_SEQ_MAJOR_UNPACKED,
     golden_cases.BATCH_MAJOR: cudnn_library.CUDNN_RNN_DATA_LAYOUT_BATCH_MAJOR_UNPACKED,
 }
-# In cuDNN's batch-major layout states are as in the other one.
+# Arrays that cuDNN's batch-major layout affects. States are the same in both layouts.
 _SEQUENCES = ("input", "output", "output_backprop", "input_backprop")
-_PROJECTION_ID = 8  # cuDNN's number for an LSTM's projection among the matrices of a pseudo-layer
+_PROJECTION_ID = 8  # cuDNN's matrix number of the projection in a pseudo-layer
 
 
 class CudnnNetwork:
@@ -66,7 +66,7 @@ class CudnnNetwork:
         self._resources.close()
 
     def regions(self) -> dict[str, np.ndarray]:
-        """Returns where cuDNN says that each matrix and bias lies, as golden_cases.REGIONS."""
+        """Returns the regions of all matrices and biases according to cuDNN (golden_cases.REGIONS)."""
         params = self._device.empty((self.params_size,), self._case.dtype)
         gate_ids = list(range(2 * self._config.num_gates))
         projection_ids = [_PROJECTION_ID] if self._config.has_projection else []
@@ -82,21 +82,21 @@ class CudnnNetwork:
         """Runs the network forward and backward.
 
         Args:
-          given: what golden_cases.GIVEN lists, as far as the case has it.
-          variant: how cuDNN is called.
+          given: the arrays of golden_cases.GIVEN that the case has.
+          variant: how to call cuDNN.
 
         Returns:
-          What golden_cases.OUTPUTS and BACKPROPS list, as far as the case has it.
+          The arrays of golden_cases.OUTPUTS and BACKPROPS that the case has.
 
         Raises:
-          CudnnError: if cuDNN refuses a call.
+          CudnnError: if a cuDNN call fails.
         """
         in_layout = given
         if variant.layout == golden_cases.BATCH_MAJOR:
             in_layout = {name: _swapped(name, array) for name, array in given.items()}
         shapes = golden_cases.shapes(self._case, self.params_size)
         names = [name for name in golden_cases.OUTPUTS + golden_cases.BACKPROPS if name in shapes]
-        # Zeros, since cuDNN adds to params_backprop and need not write gradients past a sequence's end.
+        # Zeros: cuDNN adds to params_backprop, and may not write gradients past the end of a sequence.
         tensors = {name: self._device.empty(shapes[name], self._case.dtype).zero_() for name in names}
         if variant.layout == golden_cases.BATCH_MAJOR:
             tensors = {name: _swapped_shape(name, tensor) for name, tensor in tensors.items()}
@@ -133,7 +133,7 @@ class CudnnNetwork:
             self._math_type,
             config.input_size,
             config.num_units,
-            config.output_size,  # num_units: no projection
+            config.output_size,  # equal to num_units: no projection
             config.num_layers,
             None,  # no dropout
             cudnn_library.CUDNN_RNN_PADDED_IO_ENABLED,
@@ -145,7 +145,7 @@ class CudnnNetwork:
         return num_bytes.value // golden_cases.stored_dtype("params", self._case).itemsize
 
     def _matrix_and_bias(self, params, pseudo_layer, number):
-        """Returns (offset, rows, columns) of a matrix and of its bias; NO_REGION of one that there is not."""
+        """Returns (offset, rows, columns) of a matrix and of its bias, or NO_REGION if it does not exist."""
         with self._cudnn.created("TensorDescriptor") as matrix, self._cudnn.created("TensorDescriptor") as bias:
             matrix_address, bias_address = c_void_p(), c_void_p()
             self._cudnn.call(
@@ -174,7 +174,7 @@ class CudnnNetwork:
 
     @contextlib.contextmanager
     def _data_descriptors(self, layout: str) -> Iterator[tuple[c_void_p, c_void_p, c_void_p, c_void_p | None]]:
-        """Describes input, output, hidden state and cell state; the last is None if not LSTM."""
+        """Yields the descriptors of input, output, hidden state and cell state (None if not LSTM)."""
         config = self._config
         with contextlib.ExitStack() as resources:
             x, y = (resources.enter_context(self._cudnn.created("RNNDataDescriptor")) for _ in range(2))
@@ -186,7 +186,7 @@ class CudnnNetwork:
             yield x, y, h, c if self._case.has_cell_state else None
 
     def _describe_sequences(self, descriptor, layout, size):
-        """Describes an array [time, batch, size], or [batch, time, size], that is to be zero past a sequence's end."""
+        """Describes an array [time, batch, size] or [batch, time, size] with zero padding."""
         zero = c_double(0)  # the same bits in every type
         self._cudnn.call(
             "cudnnSetRNNDataDescriptor",
@@ -215,15 +215,15 @@ class CudnnNetwork:
         return workspace, reserve_space
 
     def _run(self, tensors, device_lengths, x, y, h, c):
-        """Runs the network on tensors by name, forward and backward, and writes the results to those for them.
+        """Runs the network forward and backward and writes the results to `tensors`.
 
         Args:
-          tensors: all of GIVEN, OUTPUTS and BACKPROPS that the case has.
-          device_lengths: the lengths on the GPU, or None.
-          x: the descriptor of input.
-          y: that of output.
-          h: that of the hidden states.
-          c: that of the cell states, or None if not LSTM.
+          tensors: GIVEN, OUTPUTS and BACKPROPS of the case, by name.
+          device_lengths: lengths on the GPU, or None.
+          x: descriptor of the input.
+          y: descriptor of the output.
+          h: descriptor of the hidden states.
+          c: descriptor of the cell states, or None if not LSTM.
         """
 
         def address(name):
@@ -273,12 +273,12 @@ class CudnnNetwork:
 
 
 def _swapped(name: str, array: np.ndarray) -> np.ndarray:
-    """Returns an array with time and batch exchanged if it is one of sequences."""
+    """Swaps time and batch of an array of sequences; returns other arrays unchanged."""
     return np.ascontiguousarray(array.swapaxes(0, 1)) if name in _SEQUENCES else array
 
 
 def _swapped_shape(name: str, tensor: torch.Tensor) -> torch.Tensor:
-    """Returns the memory of a tensor in the shape that `_swapped` gives an array."""
+    """Reshapes a tensor to the shape that `_swapped` returns, without moving data."""
     if name not in _SEQUENCES:
         return tensor
     time, batch, size = tensor.shape

@@ -1,4 +1,4 @@
-"""What the engine runs on: a GPU, whose memory, streams and clock are PyTorch's, or the fakes of cc/gpu/fakes."""
+"""Devices for the engine: a GPU, through PyTorch, or the fakes of cc/gpu/fakes."""
 
 import abc
 import contextlib
@@ -13,16 +13,16 @@ from gpu_checks.cudnn_library import version_text
 
 
 class DeviceLostError(RuntimeError):
-    """The GPU refuses all further work of this process."""
+    """The GPU cannot run further work of this process."""
 
 
 class Device(abc.ABC):
-    """A GPU or what stands for it. Calls concern the current stream of the calling thread.
+    """A GPU or a fake. Methods use the current stream of the calling thread.
 
     Attributes:
-      name: its name.
-      cudnn_library: what its libcudnn.so.9 is.
-      peer: PyTorch's name for the device that its layers run on as peers.
+      name: name of the device.
+      cudnn_library: "cuDNN", or the name of a fake library.
+      peer: PyTorch device for the layers to compare with.
     """
 
     name: str
@@ -31,67 +31,67 @@ class Device(abc.ABC):
 
     @abc.abstractmethod
     def versions(self) -> dict[str, str]:
-        """Returns the versions of what belongs to it."""
+        """Returns the versions of the device's software and hardware."""
 
     @abc.abstractmethod
     def empty(self, shape: tuple[int, ...], dtype: str) -> torch.Tensor:
-        """Returns memory of undefined content. It is free again, in the order of the stream, when nobody has it."""
+        """Returns uninitialized memory. It is freed in stream order when it is no longer referenced."""
 
     @abc.abstractmethod
     def stream(self) -> int | None:
-        """Returns the current stream, a CUstream: None is the default one."""
+        """Returns the current CUstream; None is the default stream."""
 
     @abc.abstractmethod
     def new_stream(self) -> contextlib.AbstractContextManager:
-        """Returns a new stream, which is current within a `with` statement. It may be entered several times."""
+        """Returns a new stream, which is current within a `with` statement and can be reentered."""
 
     @abc.abstractmethod
     def default_stream(self) -> contextlib.AbstractContextManager:
-        """Returns the default stream, on which PyTorch works unless it is told otherwise, as `new_stream` does."""
+        """Returns the default stream, for use like `new_stream`."""
 
     @abc.abstractmethod
     def synchronize(self) -> None:
         """Waits for all work.
 
         Raises:
-          DeviceLostError: if the device is of no use to this process from now on.
+          DeviceLostError: if this process can no longer use the device.
         """
 
     @abc.abstractmethod
     def seconds(self, call: Callable[[], object]) -> float:
-        """Returns how long the work takes that a call enqueues on the current stream."""
+        """Returns the duration of the work that a call enqueues on the current stream."""
 
     @abc.abstractmethod
     def take_misuses(self) -> list[str]:
-        """Returns what was done wrong since the last call, as far as the device notices."""
+        """Returns the API misuses that the device detected since the last call."""
 
     def poisoned(self, shape: tuple[int, ...], dtype: str) -> torch.Tensor:
         """Returns memory full of NaN."""
         return self.empty(shape, dtype).fill_(torch.nan)
 
     def upload(self, array: np.ndarray, dtype: str) -> torch.Tensor:
-        """Returns an array that is stored as golden_cases stores it."""
+        """Copies an array in the storage format of golden_cases to the device."""
         return self.empty(array.shape, dtype).copy_(to_torch(array, dtype))
 
     def upload_all(self, arrays: Mapping[str, np.ndarray], dtype: str) -> dict[str, torch.Tensor]:
-        """Returns arrays that are stored as golden_cases stores them."""
+        """Copies several arrays to the device."""
         return {name: self.upload(array, dtype) for name, array in arrays.items()}
 
     def median_seconds(self, calls: Iterator[Callable[[], object]]) -> float:
-        """Returns the median of what several calls take."""
+        """Returns the median duration of several calls."""
         return statistics.median(self.seconds(call) for call in calls)
 
 
 class Cuda(Device):
-    """The first GPU that PyTorch sees."""
+    """The first GPU of PyTorch."""
 
     cudnn_library = "cuDNN"
     peer = "cuda"
 
     def __init__(self):
         if not torch.cuda.is_available():
-            raise SystemExit("PyTorch sees no GPU. --fakes FOLDER tries this program out without one.")
-        # TF32 has 10 bits. The engine is told so call by call.
+            raise SystemExit("PyTorch finds no GPU. Use --fakes FOLDER to run without a GPU.")
+        # The engine takes this setting per call.
         torch.backends.cuda.matmul.allow_tf32 = False
         torch.backends.cudnn.allow_tf32 = False
         torch.zeros(1, device="cuda")  # makes the device's context current and loads CUDA's libraries
@@ -141,5 +141,5 @@ class Cuda(Device):
         return begin.elapsed_time(end) / 1000
 
     def take_misuses(self):
-        """See the base class: a GPU notices nothing that it does not report as an error."""
+        """See the base class. A GPU reports errors only."""
         return []

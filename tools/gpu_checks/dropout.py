@@ -1,4 +1,4 @@
-"""Dropout between layers: the masks are those of the CPU's engine for the same random numbers."""
+"""Dropout between layers: the masks must equal those of the CPU engine for the same random numbers."""
 
 import functools
 import itertools
@@ -14,7 +14,7 @@ from gpu_checks.outcome import Cases, Context
 from gpu_checks.philox import RandomStream, dropout_masks
 
 RATES = (0.1, 1.0)
-# From the beginning, and where the lower half of the counter overflows within the masks.
+# The beginning of a stream, and a place where the lower half of the counter overflows within the masks.
 STREAMS = {
     "first": RandomStream(0, 0),
     "overflow": RandomStream(0x0123456789ABCDEF, (0xFEDCBA9876543210 << 64) + 2**64 - 7),
@@ -26,15 +26,15 @@ _STACKS: tuple[dict[str, Any], ...] = (
 
 
 def cases(context: Context) -> Cases:
-    """Yields the checks of all networks with dropout."""
+    """Yields a case for each network with dropout."""
     for case, options in every_kind():
         yield case.name, functools.partial(networks.check, context, case, **options)
 
 
 def every_kind() -> Iterator[tuple[Case, dict[str, Any]]]:
-    """Yields each mode, type, layout and kind of lengths in 2 and 3 layers at a rate of 0.5; other rates; streams.
+    """Yields networks with dropout, with the `masks` and `stream` options of `networks.check`.
 
-    With each are the masks and the stream that a check takes.
+    Each mode, type, layout and kind of lengths with 2 and 3 layers at a rate of 0.5; other rates; other streams.
     """
     for mode, dtype, lengths in itertools.product(golden_cases.MODES, TYPES, networks.LENGTHS):
         for stack, layout in zip(_STACKS, golden_cases.LAYOUTS, strict=True):

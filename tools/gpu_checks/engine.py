@@ -1,4 +1,4 @@
-"""The GPU engine by ctypes: cc/gpu/c_api.h, which names and describes what is here. A test holds the two equal."""
+"""ctypes bindings of the GPU engine. cc/gpu/c_api.h documents the functions; a test compares the two."""
 
 import ctypes
 import enum
@@ -18,7 +18,7 @@ LIBRARY = "libtf_rnn_ops_gpu_engine.so"
 
 
 class Code(enum.IntEnum):
-    """What a function returns, in the order of TfRnnOpsGpu_Code."""
+    """TfRnnOpsGpu_Code: the return value of a function."""
 
     OK = 0
     INVALID_ARGUMENT = 1
@@ -30,9 +30,9 @@ class Code(enum.IntEnum):
 
 TYPES = {"float16": 0, "bfloat16": 1, "float32": 2, "float64": 3}
 MODES = {"rnn_relu": 0, "rnn_tanh": 1, "lstm": 2, "gru": 3}
-# Gradients with respect to the results of a backward pass, which have the shapes of the network's inputs.
+# Gradients with respect to the results of a backward pass. They have the shapes of the network's inputs.
 DIRECTIONS = ("dot_input", "dot_input_h", "dot_input_c", "dot_params")
-# Gradients with respect to what a backward pass is given, in the shapes of that.
+# Gradients with respect to the inputs of a backward pass, with the same shapes.
 GRADS = tuple(f"{name}_grad" for name in GIVEN if name != "sequence_lengths")
 ALLOCATE_SCRATCH = ctypes.CFUNCTYPE(c_void_p, c_void_p, c_size_t)
 
@@ -122,7 +122,7 @@ class GruCellBackwardStruct(ctypes.Structure):
     _fields_ = (*_CELL_SIZES, *_pointers("h_prev w_ru w_c r u c d_r d_u d_c d_h d_x d_h_prev d_c_bar d_r_bar_u_bar"))
 
 
-# The arguments of each function that returns a code, without the prefix TfRnnOpsGpu_.
+# Argument types of the functions that return a code, without the prefix TfRnnOpsGpu_.
 SIGNATURES = {
     "MakeNetwork": [POINTER(NetworkOptionsStruct), POINTER(c_void_p)],
     "ParamsSize": [c_void_p, POINTER(c_int64)],
@@ -142,10 +142,10 @@ SIGNATURES = {
 
 
 class EngineError(RuntimeError):
-    """A function of the engine returned another code than OK.
+    """A function of the engine did not return OK.
 
     Attributes:
-      code: that code.
+      code: the code that it returned.
     """
 
     def __init__(self, name: str, code: int, message: str):
@@ -154,7 +154,7 @@ class EngineError(RuntimeError):
 
 
 class Engine:
-    """The library, with the device that its calls run on."""
+    """The engine library and the device that it runs on."""
 
     def __init__(self, path: pathlib.Path, device: Device):
         self.device = device
@@ -170,14 +170,14 @@ class Engine:
         return getattr(self._library, f"TfRnnOpsGpu_{name}")
 
     def libraries(self) -> list[str]:
-        """Returns a line for each of the driver, cuDNN and cuBLAS."""
+        """Returns a line each for the driver, cuDNN and cuBLAS."""
         return self._function("Libraries")().decode().splitlines()
 
     def call(self, name: str, *arguments) -> None:
         """Calls a function that returns a code.
 
         Raises:
-          EngineError: if that is not OK.
+          EngineError: if the code is not OK.
         """
         code = self._function(name)(*arguments)
         if code != Code.OK:
@@ -189,16 +189,16 @@ class Engine:
 
 
 class Scratch:
-    """The TfRnnOpsGpu_Call of one call, on the device's current stream. It keeps the memory that the call asks for."""
+    """The TfRnnOpsGpu_Call of one call, on the current stream. Owns the scratch memory of the call."""
 
     def __init__(self, device: Device, allow_tf32: bool = False):
         memory: list[torch.Tensor] = []
 
-        # Not a method: a reference to `self` would be a cycle, and memory would wait for the garbage collector.
+        # Not a method: `self` would be in a reference cycle, and its memory would wait for the garbage collector.
         def allocate(_allocator, num_bytes: int) -> int | None:
             try:
                 tensor = device.empty((num_bytes,), "uint8")
-            except RuntimeError:  # no memory: the engine is to say so
+            except RuntimeError:  # out of memory: the engine must report it
                 return None
             memory.append(tensor)
             return tensor.data_ptr()
@@ -207,12 +207,12 @@ class Scratch:
 
 
 def address(tensor: torch.Tensor | None) -> int | None:
-    """Returns where a tensor is, or None of None."""
+    """Returns the address of a tensor, or None."""
     return None if tensor is None else tensor.data_ptr()
 
 
 def fill(struct, tensors: Mapping[str, torch.Tensor | None]) -> None:
-    """Sets the pointers in a structure that tensors have the names of; the others stay null."""
+    """Sets the pointers in a structure to the tensors of the same names, and the others to null."""
     for name, argument_type in struct._fields_:
         if argument_type is c_void_p:
             setattr(struct, name, address(tensors.get(name)))
@@ -221,11 +221,11 @@ def fill(struct, tensors: Mapping[str, torch.Tensor | None]) -> None:
 class Network:
     """A network of the engine for a case, for use in a `with` statement.
 
-    Tensors are on the engine's device, in the case's dtype and in the shapes that golden_cases.shapes tells.
+    Tensors are on the engine's device. They have the dtype of the case and the shapes of golden_cases.shapes.
 
     Attributes:
-      sequences: the SequencesStruct of its calls.
-      allocate_scratch: what gives them memory, an ALLOCATE_SCRATCH; None for the device.
+      sequences: the SequencesStruct of all calls.
+      allocate_scratch: an ALLOCATE_SCRATCH; None to allocate on the device.
     """
 
     def __init__(
@@ -237,15 +237,15 @@ class Network:
         poisons_results: bool = True,
         **options,
     ):
-        """Makes none yet.
+        """Stores the options. `__enter__` creates the network.
 
         Args:
           engine: the engine.
-          case: the case; config.dropout counts.
-          stream: where the random numbers of dropout begin.
-          allow_tf32: whether products of float32 may be rounded to 10 bits.
-          poisons_results: whether memory for results is full of NaN before, so that whoever does not write it is seen.
-          **options: other fields of NetworkOptionsStruct to set.
+          case: the case, including config.dropout.
+          stream: first random numbers of dropout.
+          allow_tf32: whether float32 operands may be rounded to 10 bits.
+          poisons_results: whether to fill the results with NaN first, to detect elements that are not written.
+          **options: further fields of NetworkOptionsStruct.
         """
         self._engine = engine
         self._device = engine.device
@@ -275,7 +275,7 @@ class Network:
         return size.value
 
     def reserve_space(self) -> tuple[int, str]:
-        """Returns the bytes of the reserve space and the name of the algorithm."""
+        """Returns the size of the reserve space in bytes, and the name of the algorithm."""
         num_bytes, algorithm = c_size_t(), c_char_p()
         call = self._scratch()
         arguments = (byref(call.struct), byref(self.sequences), byref(num_bytes), byref(algorithm))
@@ -286,8 +286,8 @@ class Network:
         """Runs the network.
 
         Args:
-          given: what golden_cases.GIVEN names, but for the lengths.
-          training: whether there is to be a reserve_space.
+          given: the arrays of golden_cases.GIVEN, except the lengths.
+          training: whether to compute a reserve_space.
 
         Returns:
           The OUTPUTS that the case has, and reserve_space if training.
@@ -310,10 +310,10 @@ class Network:
         """Returns the BACKPROPS that the case has.
 
         Args:
-          given: as `forward` had it.
-          outputs: what `forward` returned.
-          owns_reserve_space: whether its reserve_space may be written to.
-          wants_params: whether params_backprop is wanted.
+          given: as for `forward`.
+          outputs: the results of `forward`.
+          owns_reserve_space: whether the call may write to the reserve_space.
+          wants_params: whether to compute params_backprop.
         """
         results = self._new_results(BACKPROPS if wants_params else BACKPROPS[:-1])
         struct = BackwardStruct(dropout_stream=self._stream, owns_reserve_space=owns_reserve_space)
@@ -327,8 +327,8 @@ class Network:
         """Returns the gradients of the backward pass that the case has.
 
         Args:
-          given: as `backward` had it, and DIRECTIONS, of which those that are missing are null.
-          wanted: which of GRADS to compute; the others are null.
+          given: as for `backward`, and DIRECTIONS; missing ones are null.
+          wanted: the GRADS to compute; the others are null.
         """
         results = self._new_results(wanted)
         struct = BackwardGradStruct(dropout_stream=self._stream)
@@ -344,7 +344,7 @@ class Network:
         return self.reserve_space()[0]
 
     def run(self, name: str, struct: ctypes.Structure) -> None:
-        """Calls RunForward, RunBackward or RunBackwardGrad with what it is given."""
+        """Calls RunForward, RunBackward or RunBackwardGrad."""
         call = self._scratch()
         self._engine.call(name, self._network, byref(call.struct), byref(self.sequences), byref(struct))
 
@@ -356,7 +356,7 @@ class Network:
 
 
 def network_options(case: Case, **options) -> NetworkOptionsStruct:
-    """Returns the TfRnnOpsGpu_NetworkOptions of a case, with some fields set to other values."""
+    """Returns the TfRnnOpsGpu_NetworkOptions of a case; `options` override fields."""
     config = case.config
     fields = {
         "type": TYPES[case.dtype],
@@ -374,7 +374,7 @@ def network_options(case: Case, **options) -> NetworkOptionsStruct:
 
 
 def sequences(case: Case, **fields) -> SequencesStruct:
-    """Returns the TfRnnOpsGpu_Sequences of a case, with some fields set to other values."""
+    """Returns the TfRnnOpsGpu_Sequences of a case; `fields` override fields."""
     config = case.config
     lengths = None
     if config.sequence_lengths is not None:

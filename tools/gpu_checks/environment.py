@@ -1,4 +1,4 @@
-"""What the other families run on."""
+"""Versions of the hardware and software that the checks run on."""
 
 import functools
 import os
@@ -12,17 +12,17 @@ from gpu_checks.cudnn_library import Cudnn
 from gpu_checks.outcome import Cases, Context, Outcome
 from gpu_checks.results import ENVIRONMENT
 
-# Where the bundle says which commit it was made of.
+# The bundle records its commit here.
 COMMIT = pathlib.Path(__file__).parent.parent.parent / "commit"
 
 
 def cases(context: Context) -> Cases:
-    """Yields one case, which collects versions and opens the libraries."""
+    """Yields a single case."""
     yield ENVIRONMENT, functools.partial(collect, context)
 
 
 def collect(context: Context) -> Outcome:
-    """Returns versions and the libraries that the engine finds."""
+    """Collects the versions, and opens the libraries that the engine uses."""
     device = context.engine.device
     libraries = context.engine.libraries()
     outcome = Outcome()
@@ -37,8 +37,8 @@ def collect(context: Context) -> Outcome:
         "commit": COMMIT.read_text().strip() if COMMIT.exists() else "unknown",
         **{f"library {number}": line for number, line in enumerate(libraries)},
     }
-    outcome.expect(len(libraries) == 3, f"the engine tells of {len(libraries)} libraries, should of 3")
+    outcome.expect(len(libraries) == 3, f"the engine lists {len(libraries)} libraries, expected 3")
     cudnn = Cudnn().version
     pytorch_cudnn = outcome.measured.get("pytorch_cudnn", cudnn)
-    outcome.expect(cudnn == pytorch_cudnn, f"libcudnn.so.9 is {cudnn}, but PyTorch has {pytorch_cudnn}")
+    outcome.expect(cudnn == pytorch_cudnn, f"libcudnn.so.9 has version {cudnn}, but PyTorch uses {pytorch_cudnn}")
     return outcome

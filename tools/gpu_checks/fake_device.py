@@ -1,4 +1,4 @@
-"""The fakes of cc/gpu/fakes in place of a GPU: their memory is the host's, and PyTorch's layers run on the CPU."""
+"""The fakes of cc/gpu/fakes as a device: memory is host memory, and PyTorch's layers run on the CPU."""
 
 import contextlib
 import ctypes
@@ -14,18 +14,18 @@ from gpu_checks.device import Device
 
 LIBRARY = "libfake_gpu.so"
 COMPUTE_CAPABILITY = (9, 0)
-# With networks in bfloat16.
+# Supports bfloat16.
 CUDNN_VERSION = 91300
 
 
 class Fakes(Device):
-    """The fakes' driver, cuDNN and cuBLAS, which the engine finds by their names on LD_LIBRARY_PATH."""
+    """The fake driver, cuDNN and cuBLAS. The engine finds them through LD_LIBRARY_PATH."""
 
     cudnn_library = "fake cuDNN"
     peer = "cpu"
 
     def __init__(self, folder: pathlib.Path):
-        self.name = "no GPU, but the fakes"
+        self.name = "fake GPU"
         torch.set_num_threads(1)
         self._library = ctypes.CDLL(str(folder / LIBRARY))
         for name, result, *arguments in (
@@ -61,7 +61,7 @@ class Fakes(Device):
             return torch.empty(shape, dtype=torch_dtype)
         address = self._function("Allocate")(num_bytes)
         memory = (ctypes.c_char * num_bytes).from_address(address)
-        weakref.finalize(memory, self._function("Free"), address)  # when the tensor, which has it, is gone
+        weakref.finalize(memory, self._function("Free"), address)  # when the tensor is deleted
         return torch.frombuffer(memory, dtype=torch_dtype).reshape(shape)
 
     def stream(self):
@@ -77,7 +77,7 @@ class Fakes(Device):
         return _Stream(self._current, None)
 
     def synchronize(self):
-        """See the base class: the fakes work at once."""
+        """See the base class. The fakes run synchronously."""
 
     def seconds(self, call):
         """See the base class."""

@@ -1,4 +1,4 @@
-"""The list of families. This needs nothing but Python: the process that supervises families is to survive anything."""
+"""The list of families. Imports only the standard library, so that the supervising process is robust."""
 
 from typing import NamedTuple
 
@@ -9,11 +9,11 @@ class Family(NamedTuple):
     """Checks that run in one process.
 
     Attributes:
-      function: what yields the cases, "module:function", called with `arguments` and a Context.
-      seconds: after so long the process is taken for hanging.
-      arguments: what else the function takes.
-      reserved: so many seconds of a run are kept for it, whatever earlier families take.
-      under_memcheck: whether the process runs under compute-sanitizer.
+      function: "module:function", called with `arguments` and a Context. It yields the cases.
+      seconds: time limit.
+      arguments: further arguments of the function.
+      reserved: seconds that earlier families must leave for this one.
+      under_memcheck: whether to run under compute-sanitizer.
     """
 
     function: str
@@ -23,7 +23,7 @@ class Family(NamedTuple):
     under_memcheck: bool = False
 
 
-# In the order in which they run: what is the most worth first. A family gets less than its limit where no more is left.
+# In order of execution, the most valuable first. The time left in a run can be shorter than the limit of a family.
 FAMILIES = {
     ENVIRONMENT: Family("gpu_checks.environment:cases", 60),
     "golden": Family("gpu_checks.golden:cases", 90),

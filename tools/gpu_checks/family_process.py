@@ -1,4 +1,4 @@
-"""The process of one family: runs its cases and writes each result at once."""
+"""The process of one family: runs its cases and writes each result immediately."""
 
 import importlib
 import sys
@@ -17,7 +17,7 @@ def find_cases(function: str, arguments: list[str], context: Context) -> Cases:
     Args:
       function: see Family.
       arguments: see Family.
-      context: what the function is given.
+      context: passed to the function.
     """
     module, name = function.split(":")
     return getattr(importlib.import_module(module), name)(*arguments, context)
@@ -27,16 +27,16 @@ def run(family: str, cases: Cases, device: Device, path, after: str | None) -> N
     """Runs cases and adds their results to a file.
 
     Args:
-      family: its name.
+      family: name of the family.
       cases: its cases.
-      device: what they run on.
-      path: the file.
-      after: the case after which to begin, or None for the first.
+      device: the device to run on.
+      path: file for the results.
+      after: skip the cases up to and including this one; None to run all.
     """
     seen: set[str] = set()
     for name, check in cases:
         if name in seen:
-            raise ValueError(f"{family} has two cases that are called {name}")
+            raise ValueError(f"{family} has two cases named {name}")
         seen.add(name)
         if after is None:
             _run_case(family, name, check, device, path)
@@ -57,10 +57,10 @@ def _run_case(family, name, check, device, path):
 
 
 def _attempt(check: Callable[[], Outcome], device: Device) -> tuple[Outcome, bool]:
-    """Returns what a check finds, and whether the device is lost since."""
+    """Returns the outcome of a check, and whether the device is lost."""
     try:
         outcome = check()
-    except Exception as error:  # of whatever kind: the other cases are to run
+    except Exception as error:  # any kind: the other cases must still run
         traceback.print_exc()
         outcome = Outcome(problems=[f"{type(error).__name__}: {error}"])
     try:

@@ -1,7 +1,7 @@
-"""Records what cuDNN itself gives, called without the engine, and then judges it.
+"""Records golden data by calling cuDNN directly, without the engine, and then checks them.
 
-A recording is saved before anything is compared: what differs from PyTorch, the reference or the documented layout is
-to be looked into, and the recording is there to do so.
+A recording is saved before it is checked, so that differences from PyTorch, the reference or the documented layout can
+be investigated.
 """
 
 import functools
@@ -25,7 +25,7 @@ def cases(context: Context) -> Cases:
 
 
 def record(context: Context, cudnn: Cudnn, case: Case) -> Outcome:
-    """Records one case in every variant and judges what cuDNN gives."""
+    """Records one case in every variant and checks the results."""
     outcome = Outcome()
     with CudnnNetwork(cudnn, context.engine.device, case) as network:
         recording = run(context, cudnn, case, network)
@@ -39,7 +39,7 @@ def record(context: Context, cudnn: Cudnn, case: Case) -> Outcome:
 
 
 def run(context: Context, cudnn: Cudnn, case: Case, network: CudnnNetwork) -> Recording:
-    """Returns a recording of a case, of which cuDNN may refuse variants. It ends where the device is lost."""
+    """Records a case. Variants that cuDNN rejects are listed as refused. Stops if the device is lost."""
     results, refused = {}, {}
     device = context.engine.device
     given = golden_cases.make_given(case, network.params_size)
@@ -56,20 +56,20 @@ def run(context: Context, cudnn: Cudnn, case: Case, network: CudnnNetwork) -> Re
             results[name] = network.run(given, variant)
         except CudnnError as error:
             refused[name] = str(error)
-        except RuntimeError as error:  # DeviceLostError, or PyTorch's of a device that is lost since the last variant
+        except RuntimeError as error:  # DeviceLostError, or an error of PyTorch on a lost device
             refused[name] = f"{type(error).__name__}: {error}"
             break
     return Recording(case, arrays, results, refused, recorded_with)
 
 
 def judge(outcome: Outcome, context: Context, recording: Recording) -> None:
-    """Compares the layout of params with what is documented, and results with the reference and with PyTorch."""
+    """Compares the layout of params with the documentation, and the results with the reference and PyTorch."""
     case, arrays = recording.case, recording.arrays
     documented = golden_cases.documented_regions(case.config)
     for name, expected in documented.items():
-        outcome.expect(np.array_equal(arrays[name], expected), f"{name} is not as documented")
+        outcome.expect(np.array_equal(arrays[name], expected), f"{name} differs from the documentation")
     if outcome.problems:
-        return  # of another layout there are neither a reference nor a peer
+        return  # the reference and PyTorch use the documented layout
     reference_results = golden_cases.reference_results(case, arrays)
     first = next(iter(recording.results))
     for variant, results in recording.results.items():
@@ -79,13 +79,13 @@ def judge(outcome: Outcome, context: Context, recording: Recording) -> None:
             name for name, array in results.items() if not golden_cases.same_bits(array, recording.results[first][name])
         ]
         if differing:
-            outcome.measured[f"{variant} has other bits than {first}"] = ", ".join(differing)
+            outcome.measured[f"{variant} differs in bits from {first}"] = ", ".join(differing)
     wide = golden_cases.all_to_float64(recording.results[first], case.dtype)
     networks.compare_with_pytorch(outcome, context, case, wide, arrays_given(arrays), case.dtype)
 
 
 def _compare_variant(outcome, variant, actual, expected, case):
-    """Compares with the reference and names the variant in what is wrong."""
+    """Compares with the reference; problems name the variant."""
     of_variant = Outcome()
     of_variant.compare("float64", actual, expected, case.dtype, regions(case.config))
     difference = of_variant.measured["float64"]
@@ -94,5 +94,5 @@ def _compare_variant(outcome, variant, actual, expected, case):
 
 
 def arrays_given(arrays) -> dict[str, np.ndarray]:
-    """Returns those of some arrays that a network is given."""
+    """Returns the arrays that are inputs of a network."""
     return {name: array for name, array in arrays.items() if name in golden_cases.GIVEN}

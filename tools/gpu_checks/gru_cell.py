@@ -1,4 +1,4 @@
-"""One step of GRUBlockCell and its gradients, against the float64 reference."""
+"""One step of GRUBlockCell and its gradients, compared with the float64 reference."""
 
 import functools
 import itertools
@@ -11,7 +11,7 @@ import reference
 from gpu_checks.engine import TYPES, GruCellBackwardStruct, GruCellForwardStruct, Scratch, fill
 from gpu_checks.outcome import Cases, Context, Outcome, float64
 
-# (batch, input_size, cell_size): nothing, one, odd, about the widths of tiles and blocks.
+# (batch, input_size, cell_size): zero, one, odd, and around the widths of tiles and blocks.
 SIZES = [
     (2, 3, 9),
     (7, 16, 64),
@@ -27,14 +27,14 @@ SIZES = [
 
 
 def cases(context: Context) -> Cases:
-    """Yields each type and size, with the gradients of h alone and of all outputs."""
+    """Yields each type and size, with the gradients of h only and of all outputs."""
     for size, dtype, of_all in itertools.product(SIZES, TYPES, (False, True)):
         name = f"{'x'.join(map(str, size))}-{'all' if of_all else 'h'}-{dtype}"
         yield name, functools.partial(check, context, size, dtype, of_all)
 
 
 def make_given(size, dtype: str) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-    """Returns the inputs of a step and the gradients of its outputs, as golden_cases stores arrays."""
+    """Returns the inputs of a step and the gradients of its outputs, in the storage format of golden_cases."""
     batch, input_size, cell_size = size
     rng = np.random.default_rng([*size, 1])
     fan_in = input_size + cell_size
@@ -61,8 +61,8 @@ def check(context: Context, size, dtype: str, of_all: bool) -> Outcome:
     Args:
       context: the engine.
       size: batch, input_size and cell_size.
-      dtype: that of all arrays.
-      of_all: whether r, u and c have gradients, too, and not h alone.
+      dtype: dtype of all arrays.
+      of_all: whether to pass gradients of r, u and c, too.
     """
     outcome = Outcome()
     engine, device = context.engine, context.engine.device
@@ -70,9 +70,9 @@ def check(context: Context, size, dtype: str, of_all: bool) -> Outcome:
     given = gradients if of_all else {"d_h": gradients["d_h"]}
     tensors = device.upload_all({**inputs, **given}, dtype)
     step = forward(engine, size, dtype, tensors)
-    outcome.expect_same_bits("forward once more", forward(engine, size, dtype, tensors), step)
+    outcome.expect_same_bits("forward again", forward(engine, size, dtype, tensors), step)
     grads = backward(engine, size, dtype, {**tensors, **step})
-    outcome.expect_same_bits("backward once more", backward(engine, size, dtype, {**tensors, **step}), grads)
+    outcome.expect_same_bits("backward again", backward(engine, size, dtype, {**tensors, **step}), grads)
     device.synchronize()
 
     wide = golden_cases.all_to_float64(inputs, dtype)
@@ -93,7 +93,7 @@ def forward(engine, size, dtype: str, tensors):
 
 
 def backward(engine, size, dtype: str, tensors):
-    """Returns the gradients of what a step was given."""
+    """Returns the gradients with respect to the inputs of a step."""
     batch, input_size, cell_size = size
     widths = {"d_x": input_size, "d_h_prev": cell_size, "d_c_bar": cell_size, "d_r_bar_u_bar": 2 * cell_size}
     results = {name: engine.device.poisoned((batch, width), dtype) for name, width in widths.items()}

@@ -1,4 +1,4 @@
-"""Every kind of network by the engine, against the float64 reference and PyTorch's layers, and bit by bit."""
+"""Every kind of network: compared with the float64 reference and PyTorch, and checked for identical bits."""
 
 import dataclasses
 import functools
@@ -17,7 +17,7 @@ from gpu_checks.outcome import Cases, Context, Outcome, float64, regions
 from gpu_checks.philox import RandomStream, dropout_masks
 from gpu_checks.summary import PEER_RUNS
 
-# Sequence lengths by what is special about them; of as many sequences as there are.
+# Sequence lengths as a function of time and batch.
 LENGTHS = {
     "no_lengths": lambda time, batch: None,
     "full": lambda time, batch: (time,) * batch,
@@ -25,9 +25,9 @@ LENGTHS = {
     "with_0": lambda time, batch: tuple(3 * sample % time for sample in range(batch)),
 }
 _SIXTEEN_BITS = ("float16", "bfloat16")
-# TF32 has the mantissa of float16.
+# TF32 has the same mantissa as float16.
 TF32 = "float16"
-# How far from 0 what enters a rectifier must be, by precision: rounding moves it by less.
+# Minimum distance of the inputs of ReLU from 0, by precision: larger than rounding errors.
 _NEAREST_TO_THE_KINK = {"float64": 1e-5, "float32": 1e-5, "float16": 2.0**-8, "bfloat16": 2.0**-5}
 _SEEDS = 10_000
 
@@ -46,13 +46,13 @@ def make_case(
 
     Args:
       mode: the rnn_mode.
-      dtype: that of the tensors.
+      dtype: dtype of the tensors.
       lengths: one of LENGTHS.
       layout: one of golden_cases.LAYOUTS.
-      label: what else sets it apart from others.
-      stream: where the random numbers of its dropout begin, if it has any.
-      precision: the dtype whose rounding is expected, if not `dtype`. In that of 16 bits sequences are short, since
-        rounding adds up from step to step.
+      label: added to the name.
+      stream: first random numbers of dropout, if any.
+      precision: dtype of the expected rounding, if not `dtype`. Sequences are short for 16-bit types, since rounding
+        errors accumulate.
       **options: further fields of Config.
     """
     precision = precision or dtype
@@ -77,7 +77,7 @@ def make_case(
 
 
 def _away_from_the_kink(case: Case, precision: str, masks) -> Case:
-    """Returns a case with a seed with which rounding does not choose the slope of a rectifier."""
+    """Chooses a seed such that no input of ReLU is so close to 0 that rounding could change the slope."""
     for seed in range(_SEEDS):
         seeded = dataclasses.replace(case, seed=seed)
         wide = golden_cases.all_to_float64(floating(make_given(seeded)), case.dtype)
@@ -89,21 +89,21 @@ def _away_from_the_kink(case: Case, precision: str, masks) -> Case:
         )
         if reference.nearest_to_the_kink(run) > _NEAREST_TO_THE_KINK[precision]:
             return seeded
-    raise ValueError(f"{case.name}: none of {_SEEDS} seeds keeps all rectifiers away from 0")
+    raise ValueError(f"{case.name}: with all {_SEEDS} seeds, an input of ReLU is too close to 0")
 
 
 def make_given(case: Case) -> dict[str, np.ndarray]:
-    """Returns what the case is given; params have the documented size."""
+    """Returns the inputs of the case; params have the documented size."""
     return golden_cases.make_given(case, reference.params_size(case.config))
 
 
 def floating(given) -> dict[str, np.ndarray]:
-    """Returns what a network is given but for the lengths."""
+    """Returns the inputs of a network except the lengths."""
     return {name: array for name, array in given.items() if name != "sequence_lengths"}
 
 
 def with_nan_padding(case: Case, given) -> dict[str, np.ndarray]:
-    """Returns what a network and its passes are given with NaN wherever a sequence has ended."""
+    """Returns the inputs of a network and its passes with NaN as padding."""
     poisoned = {name: array.copy() for name, array in floating(given).items()}
     past_end = np.arange(case.config.time)[:, np.newaxis] >= case.config.lengths  # [time, batch]
     nan = golden_cases.from_float64(np.array(np.nan), case.dtype)
@@ -113,12 +113,12 @@ def with_nan_padding(case: Case, given) -> dict[str, np.ndarray]:
 
 
 def or_standard(run_check: Callable[..., Outcome], *arguments, **options) -> Outcome:
-    """Runs a check. Where its algorithm is refused, the check fails, and says what the standard algorithm gives.
+    """Runs a check. If cuDNN rejects the algorithm, the check fails and reports results of the standard algorithm.
 
     Args:
       run_check: the check.
-      *arguments: its arguments.
-      **options: its options, those of Network among them.
+      *arguments: arguments of the check.
+      **options: options of the check, including those of Network.
     """
     try:
         return run_check(*arguments, **options)
@@ -128,7 +128,7 @@ def or_standard(run_check: Callable[..., Outcome], *arguments, **options) -> Out
         refusal = str(error)
     try:
         outcome = run_check(*arguments, **{**options, "standard_algorithm_only": True})
-    except RuntimeError as error:  # the engine's or PyTorch's: the refusal is to be told all the same
+    except RuntimeError as error:  # from the engine or PyTorch: still report the first error
         outcome = Outcome(problems=[str(error)])
     outcome.measured["standard algorithm"] = "fails" if outcome.problems else "passes"
     of_standard = [f"with the standard algorithm: {problem}" for problem in outcome.problems]
@@ -137,21 +137,21 @@ def or_standard(run_check: Callable[..., Outcome], *arguments, **options) -> Out
 
 
 def check(context: Context, case: Case, **options) -> Outcome:
-    """Runs `check_results`, if need be with the standard algorithm."""
+    """Runs `check_results`, with the standard algorithm if necessary."""
     return or_standard(check_results, context, case, **options)
 
 
 def check_results(context: Context, case: Case, masks=None, precision: str | None = None, **options) -> Outcome:
-    """Runs a network forward and backward, and compares with the reference, with PyTorch, and with itself.
+    """Runs a network forward and backward, repeatedly, and compares with the reference and with PyTorch.
 
-    Outputs are full of NaN before, and inputs are where their sequences have ended.
+    Results are initialized with NaN, and the padding of inputs is NaN.
 
     Args:
       context: the engine.
       case: the case.
-      masks: those of dropout, for the reference.
-      precision: the dtype whose rounding is allowed, if not the case's.
-      **options: of Network.
+      masks: dropout masks for the reference.
+      precision: dtype of the allowed rounding, if not that of the case.
+      **options: options of Network.
     """
     outcome = Outcome()
     given = make_given(case)
@@ -161,7 +161,7 @@ def check_results(context: Context, case: Case, masks=None, precision: str | Non
     with Network(context.engine, case, **options) as network:
         outcome.expect(
             network.params_size() == given["params"].size,
-            f"params has {network.params_size()} elements, should have {given['params'].size}",
+            f"params has {network.params_size()} elements, expected {given['params'].size}",
         )
         outcome.measured["algorithm"] = network.reserve_space()[1]
         outputs = network.forward(tensors)
@@ -180,10 +180,10 @@ def check_results(context: Context, case: Case, masks=None, precision: str | Non
 
 
 def _expect_same_bits(outcome, network, tensors, outputs, gradients) -> None:
-    """Runs a network again in every way in which results must have the same bits."""
+    """Repeats the passes in all ways that must produce the same bits."""
     only_outputs = {name: tensor for name, tensor in outputs.items() if name != "reserve_space"}
-    outcome.expect_same_bits("forward once more", network.forward(tensors), only_outputs)
-    outcome.expect_same_bits("backward once more", network.backward(tensors, outputs), gradients)
+    outcome.expect_same_bits("forward again", network.forward(tensors), only_outputs)
+    outcome.expect_same_bits("backward again", network.backward(tensors, outputs), gradients)
     without_params = {name: tensor for name, tensor in gradients.items() if name != "params_backprop"}
     outcome.expect_same_bits(
         "backward without params_backprop", network.backward(tensors, outputs, wants_params=False), without_params
@@ -193,7 +193,7 @@ def _expect_same_bits(outcome, network, tensors, outputs, gradients) -> None:
 
 
 def compare_with_pytorch(outcome: Outcome, context: Context, case: Case, actual, given, precision: str) -> None:
-    """Compares results with those of PyTorch's layer, if it has one for the case."""
+    """Compares results with PyTorch, if it supports the case."""
     refusal = torch_layers.refusal(case)
     if refusal:
         outcome.measured["no peer"] = refusal
@@ -203,7 +203,7 @@ def compare_with_pytorch(outcome: Outcome, context: Context, case: Case, actual,
         outcome.measured[PEER_RUNS] = torch_layers.NOT_CUDNN
     try:
         expected = torch_layers.run(case, given, device)
-    except RuntimeError as error:  # PyTorch's, or that it is no peer: the other findings stand
+    except RuntimeError as error:  # from PyTorch, or PeerError: keep the other findings
         outcome.problems.append(f"torch.nn: {error}")
         return
     outcome.compare("torch.nn", actual, golden_cases.all_to_float64(expected, case.dtype), precision, is_rounded=True)
@@ -245,7 +245,7 @@ def every_mode_and_type() -> Iterator[Case]:
 
 
 def few_cases(context: Context) -> Cases:
-    """Yields a selection: each mode and type once, and what else runs code of our own."""
+    """Yields a selection: each mode and type once, and other cases that run our own kernels."""
     yield from _named(context, every_mode_and_type())
     widened = make_case("lstm", "bfloat16", "differing", golden_cases.BATCH_MAJOR, "widened")
     yield from _named(context, [widened], widen_bfloat16=True)
@@ -256,13 +256,13 @@ _CHOICES: dict[str, dict[str, bool]] = {
     "standard": {"standard_algorithm_only": True},
     "tf32": {"allow_tf32": True},
 }
-# What cuDNN's persistent algorithms are made for: one that keeps small networks on chip, and one for float16 alone.
+# Sizes for cuDNN's persistent algorithms: one that keeps small networks on chip, and one for float16 only.
 _SMALL = {"num_units": 64, "input_size": 64}
 _STATIC = {"num_units": 256, "input_size": 128, "batch": 8}
 
 
 def choices(context: Context) -> Cases:
-    """Yields what the engine chooses by itself: algorithm and precision; each forced, too."""
+    """Yields cases for the choice of algorithm and precision: automatic and forced."""
     stacks: tuple[dict[str, Any], ...] = (
         {"direction": "unidirectional", "num_layers": 1},
         {"direction": "unidirectional", "num_layers": 2},
@@ -279,7 +279,7 @@ def choices(context: Context) -> Cases:
 
 
 def _choices_of(context: Context, mode: str, dtype: str, label_of_sizes: str, stack, sizes) -> Cases:
-    """Yields a network with each choice; of these sizes, unless all rectifiers are to keep away from 0 in 16 bits."""
+    """Yields a network with each choice. ReLU in 16 bits uses default sizes, to keep its inputs away from 0."""
     for choice, options in _CHOICES.items():
         precision = TF32 if choice == "tf32" and dtype == "float32" else dtype
         chosen = {} if mode == "rnn_relu" and precision in _SIXTEEN_BITS else sizes

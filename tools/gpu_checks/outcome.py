@@ -1,4 +1,4 @@
-"""What a check of one case finds, and comparisons."""
+"""The outcome of a check of one case, and comparisons."""
 
 import dataclasses
 import pathlib
@@ -15,18 +15,18 @@ from gpu_checks.arrays import to_numpy
 from gpu_checks.engine import Engine
 from gpu_checks.results import NEAR, NEAR_FACTOR
 
-# Parts of fewer elements may consist of sums that all but cancel: their rounding is large beside what is left.
+# Smaller parts are not compared separately: all of their sums may nearly cancel, with a large relative error.
 FEW = 8
 
 
 @dataclasses.dataclass
 class Outcome:
-    """What the check of a case finds.
+    """The outcome of the check of a case.
 
     Attributes:
       measured: differences and times by name, and other facts.
-      problems: what is wrong, in words. None: the case passes.
-      skipped: why there is nothing to check, or nothing.
+      problems: error messages; empty if the case passes.
+      skipped: reason if the case was skipped, else empty.
     """
 
     measured: dict[str, float | str] = dataclasses.field(default_factory=dict)
@@ -34,15 +34,15 @@ class Outcome:
     skipped: str = ""
 
     def compare(self, peer: str, actual, expected, precision: str, regions=None, is_rounded: bool = False) -> None:
-        """Measures the largest difference of results from a peer's, and notes what exceeds rounding.
+        """Measures the largest difference from the results of a peer, and reports differences larger than rounding.
 
         Args:
-          peer: whose `expected` is.
+          peer: name of the source of `expected`.
           actual: float64 arrays by name.
-          expected: the same.
-          precision: the dtype whose rounding is allowed.
-          regions: by name, slices that are compared by themselves, too.
-          is_rounded: whether the peer rounds, too, so that both errors count.
+          expected: float64 arrays by name.
+          precision: dtype of the allowed rounding.
+          regions: slices to compare separately, too, by name.
+          is_rounded: whether the peer rounds, too; doubles the tolerance.
         """
         allowed = parity.TOLERANCES[precision] * (2 if is_rounded else 1)
         for name in expected:
@@ -50,33 +50,33 @@ class Outcome:
             self.measured[peer] = max(difference, float(self.measured.get(peer, 0.0)))
             if not difference <= allowed:
                 near = NEAR if difference < NEAR_FACTOR * allowed else ""
-                self.problems.append(f"{name} differs from {peer} by {difference:.1e}, allowed are {allowed:.0e}{near}")
+                self.problems.append(f"{name} differs from {peer} by {difference:.1e}, tolerance {allowed:.0e}{near}")
 
     def expect_same_bits(self, what: str, actual, expected) -> None:
-        """Notes which of some tensors have other bits than they should have.
+        """Checks that tensors have the expected bits.
 
         Args:
-          what: what the tensors in `actual` are from.
+          what: description of `actual`.
           actual: tensors by name.
-          expected: the same.
+          expected: tensors by name.
         """
         for name in expected:
             if not golden_cases.same_bits(to_numpy(actual[name]), to_numpy(expected[name])):
-                self.problems.append(f"{what}: {name} has other bits")
+                self.problems.append(f"{what}: {name} differs in bits")
 
-    def expect(self, is_right: bool, otherwise: str) -> None:
-        """Notes a problem unless all is right."""
-        if not is_right:
-            self.problems.append(otherwise)
+    def expect(self, condition: bool, problem: str) -> None:
+        """Reports a problem unless a condition holds."""
+        if not condition:
+            self.problems.append(problem)
 
 
 class Context(NamedTuple):
-    """What the checks of a family are given.
+    """The context of the checks of a family.
 
     Attributes:
       engine: the engine and its device.
-      archive: where golden data go.
-      quick: whether to take small sizes where large ones are only to be timed.
+      archive: file for golden data.
+      quick: whether to time small sizes instead of large ones.
     """
 
     engine: Engine
@@ -88,16 +88,16 @@ Cases = Iterator[tuple[str, Callable[[], Outcome]]]
 
 
 def float64(results: Mapping[str, torch.Tensor]) -> dict[str, np.ndarray]:
-    """Returns tensors as float64 arrays, but for a reserve_space."""
+    """Converts tensors to float64 arrays, except reserve_space."""
     return {name: tensor.cpu().double().numpy() for name, tensor in results.items() if name != "reserve_space"}
 
 
 def regions(config: reference.Config, name: str = "params_backprop") -> dict[str, list[slice]]:
-    """Returns the matrices and biases in a result like params: a wrong small one would hide behind a large one.
+    """Returns slices of the matrices and biases in params. Compared separately, errors in small ones are visible.
 
     Args:
       config: the network.
-      name: the result's.
+      name: name of the result with the layout of params.
     """
     if config.has_projection and config.num_proj < FEW:
         return {}

@@ -1,4 +1,4 @@
-"""Puts a run into the repository: golden data and results under tests/golden, tables into docs/design/gpu.md."""
+"""Publishes a run: golden data and results in tests/golden, tables in docs/design/gpu.md."""
 
 import pathlib
 import shutil
@@ -14,19 +14,20 @@ END = "<!-- End of results -->"
 
 
 def publish(folder: pathlib.Path, repository: pathlib.Path = REPOSITORY) -> list[pathlib.Path]:
-    """Returns the files that it wrote.
+    """Publishes a run and returns the files that it wrote.
 
     Args:
-      folder: the output of a run.
-      repository: where the files go.
+      folder: output of the run.
+      repository: root of the repository.
 
     Raises:
-      ValueError: if the run was not on a GPU, its files are damaged, or docs/design/gpu.md has not each mark once.
+      ValueError: if the run was not on a GPU, its files are damaged, or docs/design/gpu.md does not contain each marker
+        once.
     """
     report = results.read(folder / results.RESULTS)
     library = report.environment.get("library")
     if library != "cuDNN":
-        raise ValueError(f"{folder} has a run of {library}, should be of cuDNN: only runs on a GPU are published")
+        raise ValueError(f"{folder} has results of {library}, expected cuDNN: only runs on a GPU can be published")
     page = repository / "docs/design/gpu.md"
     text = _with_block(page, to_markdown(report))
     golden = repository / "tests/golden"
@@ -41,18 +42,18 @@ def publish(folder: pathlib.Path, repository: pathlib.Path = REPOSITORY) -> list
 
 
 def _check_archive(archive: pathlib.Path) -> None:
-    """Refuses an archive with a recording that cannot be read, or is not cuDNN's."""
+    """Checks that all recordings in an archive can be read and are from cuDNN."""
     for name in golden_cases.names(archive):
         library = golden_cases.load(archive, name).recorded_with["library"]
         if library != "cuDNN":
-            raise ValueError(f"{archive} has a recording of {library}, should be of cuDNN")
+            raise ValueError(f"{archive} has a recording of {library}, expected cuDNN")
 
 
 def _with_block(page: pathlib.Path, block: str) -> str:
-    """Returns the text of a page with a block between its marks."""
+    """Returns the text of a page with a block inserted between its markers."""
     text = page.read_text()
     if not (text.count(BEGIN) == text.count(END) == 1):
-        raise ValueError(f"{page} must hold {BEGIN!r} and {END!r} once each")
+        raise ValueError(f"{page} must contain {BEGIN!r} and {END!r} exactly once")
     before, rest = text.split(BEGIN)
     _, after = rest.split(END)
     return f"{before}{BEGIN}\n\n{block}\n{END}{after}"

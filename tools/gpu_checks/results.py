@@ -1,4 +1,4 @@
-"""The results of a run: a file of JSON lines that grows with every case, so that it is complete whenever a run ends."""
+"""The results of a run: a JSON Lines file, written case by case, so that an aborted run keeps its results."""
 
 import dataclasses
 import json
@@ -12,24 +12,24 @@ SUMMARY = "summary.txt"
 LOG = "log.txt"
 
 ENDED = "ended"
-# The exit status of a family's process whose GPU refuses further work: a new process can go on.
+# Exit status of a family's process if the GPU cannot run further work in it. A new process can continue.
 DEVICE_LOST = 3
 PASSED, FAILED, SKIPPED = "passed", "failed", "skipped"
-STARTED = "started"  # and nothing since
-# How a problem ends that may be rounding: less than NEAR_FACTOR times the difference that is allowed.
+STARTED = "started"  # but not ended
+# Suffix of a problem that may be due to rounding: less than NEAR_FACTOR times the tolerance.
 NEAR = " (near)"
 NEAR_FACTOR = 3
-ENVIRONMENT = "environment"  # the family, and its one case, whose facts are what the others ran on
+ENVIRONMENT = "environment"  # name of the family and of its only case, which measures the environment
 
 
 @dataclasses.dataclass
 class CaseResult:
-    """The latest of what is known of a case.
+    """The latest result of a case.
 
     Attributes:
-      name: its name, unique within its family.
+      name: name, unique within its family.
       status: PASSED, FAILED, SKIPPED or STARTED.
-      seconds: how long it took.
+      seconds: duration.
       measured: see Outcome.
       problems: see Outcome.
       skipped: see Outcome.
@@ -44,13 +44,13 @@ class CaseResult:
 
     @property
     def is_near(self) -> bool:
-        """Whether it failed, and nothing but rounding may be wrong."""
+        """Whether it failed, possibly due to rounding only."""
         return bool(self.problems) and all(problem.endswith(NEAR) for problem in self.problems)
 
 
 @dataclasses.dataclass
 class FamilyResult:
-    """What is known of a family: its cases by name, and how it ended: ENDED if regularly."""
+    """The results of a family: its cases by name, and how it ended (ENDED if normally)."""
 
     name: str
     end: str = "did not end"
@@ -58,24 +58,24 @@ class FamilyResult:
     cases: dict[str, CaseResult] = dataclasses.field(default_factory=dict)
 
     def with_status(self, *statuses: str) -> list[CaseResult]:
-        """Returns the cases with one of some statuses."""
+        """Returns the cases with one of the statuses."""
         return [case for case in self.cases.values() if case.status in statuses]
 
     @property
     def passed(self) -> bool:
-        """Whether it ended regularly, and no case failed."""
+        """Whether it ended normally, and no case failed."""
         return self.end == ENDED and bool(self.cases) and not self.with_status(FAILED, STARTED)
 
 
 @dataclasses.dataclass
 class Report:
-    """The results of a run, by family, in the order in which they ran."""
+    """The results of a run, by family, in order of execution."""
 
     families: dict[str, FamilyResult]
 
     @property
     def environment(self) -> dict[str, Any]:
-        """What the run ran on; empty if that is not known."""
+        """The environment of the run; empty if unknown."""
         family = self.families.get(ENVIRONMENT)
         return family.cases[ENVIRONMENT].measured if family and ENVIRONMENT in family.cases else {}
 
@@ -86,7 +86,7 @@ class Report:
 
 
 def _append(path: pathlib.Path, line: dict[str, Any]) -> None:
-    """Writes a line in one piece, whatever else writes to the file or ends this process."""
+    """Appends a line atomically."""
     file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
     try:
         os.write(file, (json.dumps(line) + "\n").encode())
@@ -95,7 +95,7 @@ def _append(path: pathlib.Path, line: dict[str, Any]) -> None:
 
 
 def add_case(path: pathlib.Path, family: str, case: CaseResult) -> None:
-    """Adds what is known of a case, in place of what was."""
+    """Adds a result of a case, which replaces earlier ones."""
     _append(path, {"family": family, "case": dataclasses.asdict(case)})
 
 
@@ -105,10 +105,10 @@ def add_end(path: pathlib.Path, family: str, end: str, seconds: float) -> None:
 
 
 def read(path: pathlib.Path) -> Report:
-    """Reads a file of results, which need not exist yet.
+    """Reads a file of results. A missing file is empty.
 
     Raises:
-      ValueError: if it holds anything else.
+      ValueError: if the file has any other content.
     """
     families: dict[str, FamilyResult] = {}
     text = path.read_text() if path.exists() else ""
@@ -122,12 +122,12 @@ def read(path: pathlib.Path) -> Report:
             else:
                 family.end, family.seconds = entry["end"], entry["seconds"]
         except (ValueError, KeyError, TypeError) as error:
-            raise ValueError(f"{path}, line {number} is no result of tools/gpu_check.py: {error}") from error
+            raise ValueError(f"{path}, line {number} is not a result of tools/gpu_check.py: {error}") from error
     return Report(families)
 
 
 def write_condensed(report: Report, path: pathlib.Path) -> None:
-    """Writes a report as `read` reads it, with one line for each case and the end of each family."""
+    """Writes a report for `read`, with one line per case and one for the end of each family."""
     path.unlink(missing_ok=True)
     for family in report.families.values():
         for case in family.cases.values():

@@ -1,4 +1,4 @@
-"""The gradient of the backward pass, against the float64 reference of the second order, and bit by bit."""
+"""The gradient of the backward pass: compared with the float64 reference, and checked for identical bits."""
 
 import dataclasses
 import functools
@@ -16,7 +16,7 @@ from gpu_checks import dropout, networks
 from gpu_checks.engine import DIRECTIONS, Network
 from gpu_checks.outcome import Cases, Context, Outcome, float64, regions
 
-# Types that the engine computes in as they are, and one that it widens.
+# A type that the engine computes in directly, and one that it widens.
 _FLOAT32_AND_WIDENED = ("float32", "bfloat16")
 
 
@@ -26,22 +26,22 @@ def case_directions(case: Case) -> list[str]:
 
 
 def make_directions(case: Case) -> dict[str, np.ndarray]:
-    """Returns the DIRECTIONS that a case has, as golden_cases stores arrays: what another case of its kind is given."""
+    """Returns random DIRECTIONS for a case, in the storage format of golden_cases."""
     given = networks.make_given(dataclasses.replace(case, seed=case.seed + 1))
     return {name: given[name.removeprefix("dot_")] for name in case_directions(case)}
 
 
 def reference_results(case: Case, given, directions, masks=None) -> dict[str, np.ndarray]:
-    """Returns the GRADS that a case has by the reference, in float64.
+    """Computes the GRADS of a case with the reference, in float64.
 
     Args:
       case: the case.
-      given: the arrays of golden_cases.GIVEN, as they are stored.
-      directions: those of DIRECTIONS that are not zeros, as they are stored.
-      masks: those of dropout, as the reference has them.
+      given: the arrays of golden_cases.GIVEN, as stored.
+      directions: the nonzero DIRECTIONS, as stored.
+      masks: dropout masks.
     """
     wide = golden_cases.all_to_float64(networks.floating(given), case.dtype)
-    scalar = np.zeros([])  # in the place of a cell state
+    scalar = np.zeros([])  # if there is no cell state
     inputs = {name: wide.get(name, scalar) for name in ("input", "input_h", "input_c", "params")}
     output_gradients = {f"{name}_backprop": wide.get(f"{name}_backprop", scalar) for name in golden_cases.OUTPUTS}
     zeros = {f"dot_{name}": np.zeros_like(array) for name, array in inputs.items()}
@@ -66,17 +66,17 @@ def check(
     directions: Collection[str] = DIRECTIONS,
     **options,
 ) -> Outcome:
-    """Runs the gradient of a backward pass twice, and compares with the reference and with itself.
+    """Runs the gradient of a backward pass twice, and compares with the reference.
 
-    Results are full of NaN before, and arrays that are given are where their sequences have ended.
+    Results are initialized with NaN, and the padding of inputs is NaN.
 
     Args:
       context: the engine.
       case: the case.
-      masks: those of dropout, for the reference.
-      precision: the dtype whose rounding is allowed, if not the case's.
-      directions: which of DIRECTIONS are not null.
-      **options: of Network.
+      masks: dropout masks for the reference.
+      precision: dtype of the allowed rounding, if not that of the case.
+      directions: the DIRECTIONS that are not null.
+      **options: options of Network.
     """
     outcome = Outcome()
     given = networks.make_given(case)
@@ -84,7 +84,7 @@ def check(
     with Network(context.engine, case, **options) as network:
         tensors = _upload(context, case, {**given, **v})
         results = network.backward_grad(tensors)
-        outcome.expect_same_bits("once more", network.backward_grad(tensors), results)
+        outcome.expect_same_bits("again", network.backward_grad(tensors), results)
         actual = float64(results)
     expected = reference_results(case, given, v, masks)
     outcome.compare("float64", actual, expected, precision or case.dtype, regions(case.config, "params_grad"))
@@ -96,7 +96,7 @@ def _upload(context: Context, case: Case, arrays):
 
 
 def check_null_results(context: Context, case: Case) -> Outcome:
-    """Computes each result alone, all but that, and none: the same bits as with all."""
+    """Computes each result alone, all results except one, and none: bits must not change."""
     outcome = Outcome()
     with Network(context.engine, case) as network:
         tensors = _upload(context, case, {**networks.make_given(case), **make_directions(case)})
@@ -110,7 +110,7 @@ def check_null_results(context: Context, case: Case) -> Outcome:
 
 
 def cases(context: Context) -> Cases:
-    """Yields every kind of network and of dropout, empty ones, null directions and results, and TF32."""
+    """Yields every kind of network and dropout, empty networks, null directions and results, and TF32."""
     for mode in golden_cases.MODES:
         for case in networks.every_kind(mode):
             yield case.name, functools.partial(check, context, case)
@@ -147,13 +147,13 @@ def _empty(context: Context, mode: str) -> Cases:
 
 
 def _with_tf32(context: Context, mode: str) -> Cases:
-    """Yields a network whose products may be rounded."""
+    """Yields a network with TF32 allowed."""
     case = _stack(mode, "float32", golden_cases.SEQUENCE_MAJOR, "tf32", precision=networks.TF32)
     yield case.name, functools.partial(check, context, case, precision=networks.TF32, allow_tf32=True)
 
 
 def _null_directions(context: Context, mode: str, dtype: str) -> Cases:
-    """Yields a network with each set of directions that are null, but for none."""
+    """Yields a network with each nonempty set of null directions."""
     names = case_directions(_stack(mode, dtype, golden_cases.BATCH_MAJOR))
     for count in range(len(names)):
         for directions in itertools.combinations(names, count):

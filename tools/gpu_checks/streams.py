@@ -1,4 +1,4 @@
-"""Several streams, the default one among them, and threads at once give the same bits as one alone."""
+"""Several streams, including the default stream, and several threads: results must have the same bits."""
 
 import concurrent.futures
 import functools
@@ -17,7 +17,7 @@ ROUNDS = 5
 
 
 def cases(context: Context) -> Cases:
-    """Yields networks of each mode and type on two streams, one of them the default one, and in several threads."""
+    """Yields networks of each mode and type on two streams, with and without the default one, and in threads."""
     device = context.engine.device
     for mode, dtype in itertools.product(golden_cases.MODES, TYPES):
         for layout, lengths in ((golden_cases.SEQUENCE_MAJOR, "no_lengths"), (golden_cases.BATCH_MAJOR, "with_0")):
@@ -32,7 +32,7 @@ def cases(context: Context) -> Cases:
 
 
 def run(network: Network, tensors) -> dict:
-    """Returns all results of a network but its reserve space: forward, backward, and the backward pass's gradient."""
+    """Runs all passes of a network and returns the results except the reserve space."""
     outputs = network.forward(tensors)
     gradients = network.backward(tensors, outputs)
     del outputs["reserve_space"]
@@ -40,7 +40,7 @@ def run(network: Network, tensors) -> dict:
 
 
 def alone(context: Context, case: Case, network: Network):
-    """Returns tensors that a network is given, and its results when nothing else runs."""
+    """Returns the inputs of a network, and its results when nothing else runs."""
     device = context.engine.device
     arrays = {**networks.floating(networks.make_given(case)), **second_order.make_directions(case)}
     tensors = device.upload_all(arrays, case.dtype)
@@ -50,7 +50,7 @@ def alone(context: Context, case: Case, network: Network):
 
 
 def beside_another(context: Context, case: Case, make_stream) -> Outcome:
-    """Enqueues networks on a stream and on another one by turns, and waits for all at the end."""
+    """Enqueues a network on two streams alternately, and synchronizes at the end."""
     outcome = Outcome()
     device = context.engine.device
     streams = (make_stream(), device.new_stream())
@@ -62,12 +62,12 @@ def beside_another(context: Context, case: Case, make_stream) -> Outcome:
                 results.append(run(network, tensors))
         device.synchronize()
         for each in results:
-            outcome.expect_same_bits("by turns with another stream", each, expected)
+            outcome.expect_same_bits("alternating with another stream", each, expected)
     return outcome
 
 
 def threads(context: Context, case: Case, shares_network: bool) -> Outcome:
-    """Runs a network in several threads, each on a stream of its own."""
+    """Runs a network in several threads, each with its own stream."""
     outcome = Outcome()
     device = context.engine.device
     with Network(context.engine, case) as network:
@@ -84,5 +84,5 @@ def threads(context: Context, case: Case, shares_network: bool) -> Outcome:
         with concurrent.futures.ThreadPoolExecutor(THREADS) as pool:
             for each in itertools.chain.from_iterable(pool.map(work, range(THREADS))):
                 wrong = [name for name in in_memory if not golden_cases.same_bits(each[name], in_memory[name])]
-                outcome.expect(not wrong, f"beside other threads: {wrong} have other bits")
+                outcome.expect(not wrong, f"with other threads: {wrong} differ in bits")
     return outcome

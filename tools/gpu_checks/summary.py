@@ -1,4 +1,4 @@
-"""A run on one page: as text for the terminal, as Markdown for docs/design/gpu.md."""
+"""The summary of a run: text for the terminal, and Markdown for docs/design/gpu.md."""
 
 import collections
 import itertools
@@ -8,19 +8,19 @@ from collections.abc import Iterable, Sequence
 from gpu_checks import results
 from gpu_checks.results import CaseResult, FamilyResult, Report
 
-# Of each family, how many kinds of failures are named.
+# Number of kinds of failures to list per family.
 NAMED = 8
 PROBLEM_LENGTH = 200
 PEERS = ("float64", "torch.nn")
 DTYPES = ("float64", "float32", "float16", "bfloat16")
 TASKS = ("forward", "forward + backward")
-# What the names of cases begin with that time the backward pass and its gradient.
+# Prefix of the cases that time the backward pass and its gradient.
 BACKWARD = "backward"
-# The fact of a case that says what PyTorch's layers run, if that is not cuDNN.
+# Set in `measured` if PyTorch's layers do not run cuDNN.
 PEER_RUNS = "torch.nn runs"
 
 Row = Sequence[str]
-_FAMILY_COLUMNS = ("family", "passed", "failed", "of them near", "skipped", "end", "seconds")
+_FAMILY_COLUMNS = ("family", "passed", "failed", "near", "skipped", "end", "seconds")
 _DIFFERENCE_COLUMNS = ("largest difference", *(f"{dtype}, {peer}" for peer in PEERS for dtype in DTYPES))
 _TIMING_COLUMNS = (
     "median ms",
@@ -28,7 +28,7 @@ _TIMING_COLUMNS = (
     *(f"{task}{by}" for task in ("fwd", "fwd+bwd") for by in ("", ", PyTorch", ", TF")),
     "bwd in place",
     "bwd, copy",
-    "bwd's gradient",
+    "bwd gradient",
 )
 
 
@@ -86,7 +86,7 @@ def timing_rows(report: Report) -> list[Row]:
 
 
 def failures(family: FamilyResult) -> list[str]:
-    """Returns a line for each of the first kinds of failures, and one that counts the other cases that failed."""
+    """Returns a line for each of the first kinds of failures, and one with the number of other failed cases."""
     by_kind: dict[tuple[str, str], list[CaseResult]] = {}
     for case in family.with_status(results.FAILED, results.STARTED):
         by_kind.setdefault(_kind_of_failure(case), []).append(case)
@@ -94,19 +94,19 @@ def failures(family: FamilyResult) -> list[str]:
     kinds = _by_turns(by_kind)
     for first, *others in (by_kind[kind] for kind in kinds[:NAMED]):
         line = f"{first.name}: {'; '.join(first.problems) or 'did not end'}"[:PROBLEM_LENGTH]
-        lines.append(f"{line} [and {len(others)} like it]" if others else line)
+        lines.append(f"{line} [and {len(others)} similar]" if others else line)
     num_left = sum(len(by_kind[kind]) for kind in kinds[NAMED:])
-    return [*lines, f"... and {num_left} more, of {len(kinds) - NAMED} other kinds"] if num_left else lines
+    return [*lines, f"... and {num_left} more of {len(kinds) - NAMED} other kinds"] if num_left else lines
 
 
 def _kind_of_failure(case: CaseResult) -> tuple[str, str]:
-    """Returns what cases have in common that fail alike: their type, and the first problem but for its numbers."""
+    """Returns a key for similar failures: the dtype, and the first problem without its numbers."""
     dtype = case.name.rpartition("-")[2]
     return dtype if dtype in DTYPES else "", re.sub(r"\b\d[\w.+-]*", "#", "".join(case.problems[:1]))
 
 
 def _by_turns(kinds: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Returns kinds of failures with the first of each type before the second of any."""
+    """Sorts kinds of failures round-robin by dtype."""
     seen: collections.Counter[str] = collections.Counter()
     turns = {}
     for kind in kinds:
@@ -116,17 +116,17 @@ def _by_turns(kinds: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
 
 
 def verdict(report: Report) -> str:
-    """Returns what came of a run, in a sentence."""
+    """Returns the result of a run as a sentence."""
     environment = report.environment
     where = f"on {environment.get('device', 'an unknown device')}, commit {environment.get('commit', 'unknown')}"
     if report.passed:
         return f"All checks passed {where}."
     names = [family.name for family in report.families.values() if not family.passed]
-    return f"Not all checks passed {where}: {', '.join(names) or 'none was run'}."
+    return f"Not all checks passed {where}: {', '.join(names) or 'no family ran'}."
 
 
 def to_text(report: Report, families: Sequence[str] | None = None) -> str:
-    """Returns a run as text: all of it, or the lines of some families."""
+    """Formats a run, or some of its families, as text."""
     names = list(report.families if families is None else families)
     rows = family_rows(report, names)
     lines = _aligned([_FAMILY_COLUMNS, *rows] if families is None else rows)
@@ -140,7 +140,7 @@ def to_text(report: Report, families: Sequence[str] | None = None) -> str:
 
 
 def to_markdown(report: Report) -> str:
-    """Returns a run as Markdown."""
+    """Formats a run as Markdown."""
     facts: list[Row] = [(name, str(value)) for name, value in report.environment.items()]
     families: tuple[Row, list[Row]] = (_FAMILY_COLUMNS, family_rows(report, report.families))
     tables: list[tuple[Row, list[Row]]] = [(("fact", "value"), facts), families, *_tables(report)]
@@ -150,7 +150,7 @@ def to_markdown(report: Report) -> str:
 
 
 def _tables(report: Report) -> list[tuple[Row, list[Row]]]:
-    """Returns the titles and rows of what was measured, of what there is."""
+    """Returns the titles and rows of the nonempty tables of measurements."""
     tables: list[tuple[Row, list[Row]]] = [
         (_DIFFERENCE_COLUMNS, difference_rows(report)),
         (_TIMING_COLUMNS, timing_rows(report)),

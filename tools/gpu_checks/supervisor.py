@@ -1,4 +1,4 @@
-"""Runs families one after another, each in a process of its own, whatever becomes of these."""
+"""Runs families one after another, each in a separate process, which may crash or hang."""
 
 import os
 import pathlib
@@ -14,10 +14,10 @@ from gpu_checks.results import DEVICE_LOST
 from gpu_checks.summary import to_text
 
 PROGRAM = pathlib.Path(__file__).parent.parent / "gpu_check.py"
-# A family needs as long to import PyTorch: with less time left it is not begun.
-LEAST_SECONDS = 10
-# So often a family goes on in another process: where most cases end theirs, the other families are worth more.
-MOST_RESTARTS = 3
+# Importing PyTorch takes this long. A family is not started with less time left.
+MIN_SECONDS = 10
+# Maximum number of restarts of a family: if most cases crash, the other families are more useful.
+MAX_RESTARTS = 3
 
 
 def run(
@@ -27,26 +27,26 @@ def run(
     environment: Mapping[str, str],
     seconds: float,
 ) -> results.Report:
-    """Runs families and writes results and summary into a folder, after each of them.
+    """Runs families. After each one, updates the results and the summary in a folder.
 
     Args:
-      families: by name.
-      folder: where the files go. It is made, and must have no results of another run.
-      options: of the command line, for every family.
-      environment: the variables of their processes.
-      seconds: after so long no family goes on.
+      families: families by name.
+      folder: output folder. It is created if necessary, and must not contain results of another run.
+      options: command-line options for every family.
+      environment: environment variables for their processes.
+      seconds: time limit of the run.
 
     Returns:
       The results.
 
     Raises:
-      FileExistsError: if the folder has results.
+      FileExistsError: if the folder contains results.
     """
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / results.RESULTS
     for name in (results.RESULTS, results.ARCHIVE):
         if (folder / name).exists():
-            raise FileExistsError(f"{folder / name} is of another run: name another folder, or remove it")
+            raise FileExistsError(f"{folder / name} is from another run; choose another folder, or delete it")
     deadline = time.monotonic() + seconds
     reserved = sum(family.reserved for family in families.values())
     for name, family in families.items():
@@ -59,13 +59,13 @@ def run(
 
 
 def _run_family(name, family, path, options, environment, deadline):
-    """Runs a family, under memcheck if it is to be, and the machine has that."""
+    """Runs a family, under memcheck if required. Skips it if memcheck is not installed."""
     if not family.under_memcheck:
         _run_processes(name, family, path, [], options, environment, deadline)
         return
     program = memcheck.find_program()
     if program is None:
-        case = results.CaseResult(name, results.SKIPPED, skipped=f"this machine has no {memcheck.PROGRAM}")
+        case = results.CaseResult(name, results.SKIPPED, skipped=f"{memcheck.PROGRAM} is not installed")
         results.add_case(path, name, case)
         results.add_end(path, name, results.ENDED, 0.0)
         return
@@ -74,12 +74,12 @@ def _run_family(name, family, path, options, environment, deadline):
 
 
 def _run_processes(name, family, path, wrapper, options, environment, deadline):
-    """Runs a family. Where its process dies in a case, another one goes on with the next case."""
+    """Runs a family. If its process dies in a case, starts another one with the next case."""
     begin = time.monotonic()
     limit = min(begin + family.seconds, deadline)
     after: list[str] = []
-    for _ in range(1 + MOST_RESTARTS):
-        if limit - time.monotonic() < min(LEAST_SECONDS, family.seconds):
+    for _ in range(1 + MAX_RESTARTS):
+        if limit - time.monotonic() < min(MIN_SECONDS, family.seconds):
             end = "no time was left"
             break
         command = [*wrapper, sys.executable, str(PROGRAM), "family", name, family.function, *family.arguments]
@@ -102,7 +102,7 @@ def _last_case(name, path) -> results.CaseResult | None:
 
 
 def _run_process(command, environment, path, limit) -> int | None:
-    """Returns the exit status of a process, or None if it was killed at the limit. Its output goes to the log."""
+    """Returns the exit status of a process, or None if it was killed at the time limit. Logs its output."""
     with path.with_name(results.LOG).open("a") as log:
         process = subprocess.Popen(
             command, env={**os.environ, **environment}, stdout=log, stderr=log, start_new_session=True
@@ -112,13 +112,13 @@ def _run_process(command, environment, path, limit) -> int | None:
         except subprocess.TimeoutExpired:
             return None
         finally:
-            if process.poll() is None:  # it hangs, or this process is to end
+            if process.poll() is None:  # it hangs, or this process is ending
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
 
 
 def _describe(status: int | None, under_memcheck: bool) -> str:
-    """Returns how a process ended, in words."""
+    """Describes how a process ended."""
     if status is None:
         return "ran out of time"
     if status < 0:

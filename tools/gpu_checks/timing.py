@@ -1,4 +1,4 @@
-"""How long networks take beside PyTorch's and TensorFlow's, and the backward pass beside its gradient."""
+"""Times networks compared with PyTorch and TensorFlow, and the backward pass and its gradient."""
 
 import functools
 import itertools
@@ -22,7 +22,7 @@ from gpu_checks.summary import BACKWARD, PEER_RUNS, TASKS
 SIZES = ((32, 100, 128, 256), (64, 50, 512, 512), (1, 100, 128, 256), (256, 100, 512, 1024))
 QUICK_SIZES = ((2, 3, 8, 8),)
 DTYPES = ("float32", "float16", "bfloat16")
-# Two layers without dropout, which cuDNN runs in one call, and with it, which makes that two.
+# Two layers without dropout, which cuDNN runs in one call, and with dropout, which takes two calls.
 STACKS: dict[str, dict] = {"2-layers": {"num_layers": 2}, "2-layers-dropout": {"num_layers": 2, "dropout": 0.5}}
 ROUNDS = 20
 QUICK_ROUNDS = 3
@@ -31,7 +31,7 @@ FORWARD, FORWARD_BACKWARD = TASKS
 
 
 def timed_cases(context: Context) -> list[Case]:
-    """Returns LSTMs and GRUs of usual sizes, of one layer, and at the first size of two layers."""
+    """Returns LSTMs and GRUs of usual sizes with one layer, and of the first size with two layers."""
     sizes = QUICK_SIZES if context.quick else SIZES
     kinds: list[tuple[tuple[int, int, int, int], str]] = [(size, "") for size in sizes]
     kinds += [(sizes[0], label) for label in STACKS]
@@ -42,7 +42,7 @@ def timed_cases(context: Context) -> list[Case]:
 
 
 def make_case(mode: str, dtype: str, size: tuple[int, int, int, int], label: str = "", **options) -> Case:
-    """Returns a network of a size, and of one layer unless the options say otherwise."""
+    """Returns a network with one layer, unless overridden in the options."""
     batch, steps, input_size, num_units = size
     config = reference.Config(
         rnn_mode=mode, batch=batch, time=steps, input_size=input_size, num_units=num_units, **options
@@ -51,26 +51,26 @@ def make_case(mode: str, dtype: str, size: tuple[int, int, int, int], label: str
 
 
 def cases(context: Context) -> Cases:
-    """Yields networks beside PyTorch's, each with its backward pass beside its gradient."""
+    """Yields networks compared with PyTorch, and their backward passes and gradients."""
     for case in timed_cases(context):
         yield case.name, functools.partial(networks.or_standard, beside_pytorch, context, case)
         yield f"{BACKWARD}-{case.name}", functools.partial(networks.or_standard, backward_passes, context, case)
 
 
 def rounds(context: Context) -> int:
-    """Returns how often a call is timed."""
+    """Returns the number of timed calls."""
     return QUICK_ROUNDS if context.quick else ROUNDS
 
 
 def median_seconds(context: Context, call) -> float:
-    """Returns the median of what a call takes when it is warm."""
+    """Returns the median duration of a call after warming up."""
     for _ in range(WARM_UP):
         call()
     return context.engine.device.median_seconds(itertools.repeat(call, rounds(context)))
 
 
 def make_tensors(context: Context, case: Case) -> dict[str, torch.Tensor]:
-    """Returns what a network is given. The device draws the numbers: the host would take longer than the passes."""
+    """Returns random inputs of a network. They are drawn on the device, which is faster."""
     device = context.engine.device
     tensors = {name: device.empty(shape, case.dtype).normal_() for name, shape in given_shapes(case).items()}
     tensors["params"].mul_(params_scale(case))
@@ -78,18 +78,18 @@ def make_tensors(context: Context, case: Case) -> dict[str, torch.Tensor]:
 
 
 def given_shapes(case: Case) -> dict[str, tuple[int, ...]]:
-    """Returns the shapes of what a network is given."""
+    """Returns the shapes of the inputs of a network."""
     shapes = golden_cases.shapes(case, reference.params_size(case.config))
     return {name: shape for name, shape in shapes.items() if name in golden_cases.GIVEN}
 
 
 def params_scale(case: Case) -> float:
-    """Returns the standard deviation of params with which activations are neither all tiny nor all saturated."""
+    """Returns a standard deviation of params that avoids tiny and saturated activations."""
     return (case.config.input_size + case.config.num_units) ** -0.5
 
 
 def beside_pytorch(context: Context, case: Case, **options) -> Outcome:
-    """Times inference, and a training pass forward and backward, of a network with such options."""
+    """Times inference and training (forward and backward) of a network, and of PyTorch."""
     outcome = Outcome()
     tensors = make_tensors(context, case)
     with Network(context.engine, case, poisons_results=False, **options) as network:
@@ -107,7 +107,7 @@ def beside_pytorch(context: Context, case: Case, **options) -> Outcome:
 
 
 def time_pytorch(outcome: Outcome, context: Context, case: Case, tensors) -> None:
-    """Times PyTorch's layer in inference, and in training forward and backward."""
+    """Times inference and training (forward and backward) of PyTorch's layer."""
     layer = torch_layers.make_layer(case)
     torch_layers.load_params(case, layer, to_numpy(tensors["params"]))
     layer = layer.to(context.engine.device.peer)
@@ -126,12 +126,12 @@ def time_pytorch(outcome: Outcome, context: Context, case: Case, tensors) -> Non
         torch.autograd.grad(output, [watched, *layer.parameters()], tensors["output_backprop"])
 
     for name, is_training, call in ((FORWARD, False, infer), (FORWARD_BACKWARD, True, train)):
-        layer.train(is_training)  # otherwise cuDNN fills a reserve space in inference, too
+        layer.train(is_training)  # in training mode, cuDNN would write a reserve space in inference, too
         outcome.measured[f"torch.nn {name} ms"] = 1e3 * median_seconds(context, call)
 
 
 def backward_passes(context: Context, case: Case, **options) -> Outcome:
-    """Times the backward pass alone, on the reserve space and on a copy of it, and its gradient."""
+    """Times the backward pass with the reserve space and with a copy of it, and its gradient."""
     outcome = Outcome()
     device = context.engine.device
     tensors = make_tensors(context, case)
@@ -157,11 +157,11 @@ def backward_passes(context: Context, case: Case, **options) -> Outcome:
 
 
 def tensorflow_cases(context: Context) -> Cases:
-    """Yields the same networks by TensorFlow's own op, in a process of its own: it brings CUDA libraries of its own."""
+    """Yields the same networks with TensorFlow. In a separate process, since it loads its own CUDA libraries."""
     try:
         import tensorflow as tf
 
-        missing = "" if tf.config.list_physical_devices("GPU") else "TensorFlow sees no GPU"
+        missing = "" if tf.config.list_physical_devices("GPU") else "TensorFlow finds no GPU"
     except ImportError as error:
         missing = f"TensorFlow cannot be imported: {error}"
     if missing:
@@ -172,7 +172,7 @@ def tensorflow_cases(context: Context) -> Cases:
 
 
 def beside_tensorflow(tf, case: Case, num_rounds: int) -> Outcome:
-    """Times tf.raw_ops.CudnnRNNV3 and its backprop by the clock of the host."""
+    """Times tf.raw_ops.CudnnRNNV3 and CudnnRNNBackpropV3 with the clock of the host."""
     outcome = Outcome()
     dtype = tf.as_dtype(case.dtype)
     tensors = {name: tf.random.normal(shape, dtype=dtype) for name, shape in given_shapes(case).items()}

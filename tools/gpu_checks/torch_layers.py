@@ -1,4 +1,4 @@
-"""PyTorch's nn.LSTM, nn.GRU and nn.RNN as peers: on a GPU they run cuDNN, too, but for bfloat16."""
+"""PyTorch's nn.LSTM, nn.GRU and nn.RNN as peers. On a GPU they run cuDNN, too, except for bfloat16."""
 
 import cudnn_rnn_reference as reference
 import golden_cases
@@ -8,16 +8,16 @@ from golden_cases import Case
 
 from gpu_checks.arrays import to_numpy, to_torch
 
-# What PyTorch's layers run where that is not cuDNN.
+# Value of summary.PEER_RUNS.
 NOT_CUDNN = "not cuDNN"
 
 
 class PeerError(RuntimeError):
-    """PyTorch's layers do something else than a peer should."""
+    """PyTorch's layers cannot be compared with."""
 
 
 def refusal(case: Case) -> str:
-    """Returns why PyTorch's layers do not have a case, or nothing if they do."""
+    """Returns why PyTorch's layers do not support a case; empty if they do."""
     if case.config.skips_input:
         return "PyTorch has no skip_input"
     if case.config.input_size == 0:
@@ -28,12 +28,12 @@ def refusal(case: Case) -> str:
 
 
 def runs_cudnn(case: Case, device: str) -> bool:
-    """Returns whether PyTorch gives a case to cuDNN: for bfloat16 it has kernels of its own, and no flat weights."""
+    """Returns whether PyTorch runs a case with cuDNN. For bfloat16 it has its own kernels and no flat weights."""
     return device == "cuda" and getattr(torch, case.dtype) in torch.backends.cudnn.CUDNN_TENSOR_DTYPES
 
 
 def make_layer(case: Case) -> torch.nn.Module:
-    """Returns PyTorch's layer for a case, with weights of its own."""
+    """Returns PyTorch's layer for a case, with initial weights."""
     config = case.config
     options = {
         "input_size": config.input_size,
@@ -51,7 +51,7 @@ def make_layer(case: Case) -> torch.nn.Module:
 
 
 def by_pytorch_name(case: Case, params: np.ndarray) -> dict[str, np.ndarray]:
-    """Returns the parts of a params buffer under the names that PyTorch's layers have for them, as views."""
+    """Returns views of the parts of a params buffer by their names in PyTorch's layers."""
     views: dict[str, np.ndarray] = {}
     for pseudo_layer, weights in enumerate(reference.unpack(case.config, params)):
         layer, direction = divmod(pseudo_layer, case.config.num_directions)
@@ -69,7 +69,7 @@ def by_pytorch_name(case: Case, params: np.ndarray) -> dict[str, np.ndarray]:
 
 
 def load_params(case: Case, layer: torch.nn.Module, params: np.ndarray) -> None:
-    """Gives a layer the weights in a params buffer."""
+    """Copies the weights in a params buffer to a layer."""
     views = by_pytorch_name(case, params)
     with torch.no_grad():
         for name, parameter in layer.named_parameters():
@@ -77,7 +77,7 @@ def load_params(case: Case, layer: torch.nn.Module, params: np.ndarray) -> None:
 
 
 def flat_params(layer: torch.nn.Module) -> np.ndarray:
-    """Returns the buffer in which a layer that runs cuDNN keeps its weights."""
+    """Returns the flat weight buffer of a layer that runs cuDNN."""
     parameter = next(layer.parameters())
     layer.flatten_parameters()
     buffer = torch.empty(0, dtype=parameter.dtype, device=parameter.device).set_(parameter.untyped_storage())
@@ -85,7 +85,7 @@ def flat_params(layer: torch.nn.Module) -> np.ndarray:
 
 
 def params_backprop(case: Case, layer: torch.nn.Module, params: np.ndarray) -> np.ndarray:
-    """Returns the gradients of a layer's weights as a params buffer, as it is stored."""
+    """Returns the gradients of a layer's weights as a params buffer, as stored."""
     gradients = np.zeros_like(params)
     views = by_pytorch_name(case, gradients)
     for name, parameter in layer.named_parameters():
@@ -94,17 +94,17 @@ def params_backprop(case: Case, layer: torch.nn.Module, params: np.ndarray) -> n
 
 
 def run(case: Case, given: dict[str, np.ndarray], device: str) -> dict[str, np.ndarray]:
-    """Returns the OUTPUTS and BACKPROPS of PyTorch's layer for a case that it does not refuse, as they are stored.
+    """Returns the OUTPUTS and BACKPROPS of PyTorch's layer for a supported case, as stored.
 
     Raises:
-      PeerError: if PyTorch should run cuDNN, but arranges the weights otherwise, or does not give them to it.
+      PeerError: if PyTorch should run cuDNN, but does not, or has another layout of weights.
     """
     config = case.config
     layer = make_layer(case).to(device)
     load_params(case, layer, given["params"])
     if runs_cudnn(case, device) and not np.array_equal(flat_params(layer), given["params"]):
         raise PeerError("PyTorch's flattened weights are in another order than params")
-    # PyTorch's sequences are time-major here, and so are its states always.
+    # PyTorch's sequences are time-major here; its states always are.
     tensors = {
         name: to_torch(np.ascontiguousarray(reference.major(config, array)), case.dtype).to(device)
         for name, array in given.items()

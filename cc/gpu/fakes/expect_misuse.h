@@ -1,4 +1,4 @@
-// How the fakes' own tests see that they would fail a test.
+// Checks in the fakes' own tests that misuse fails a test.
 
 #ifndef TF_RNN_OPS_CC_GPU_FAKES_EXPECT_MISUSE_H_
 #define TF_RNN_OPS_CC_GPU_FAKES_EXPECT_MISUSE_H_
@@ -11,7 +11,7 @@
 
 namespace tf_rnn_ops::gpu {
 
-// The call fails, and fails the test with a message.
+// Expects that a call fails, and that it fails the test with a message.
 inline void ExpectMisuse(const std::function<bool()>& fails,
                          const std::string& message) {
   testing::TestPartResultArray failures;
@@ -23,7 +23,7 @@ inline void ExpectMisuse(const std::function<bool()>& fails,
   const std::string actual = failures.GetTestPartResult(0).message();
   EXPECT_NE(actual.find(message), std::string::npos) << actual;
 }
-// expression: a status, of which 0 is success.
+// expression: a status; 0 is success.
 #define EXPECT_MISUSE(expression, message) \
   ExpectMisuse([&] { return (expression) != 0; }, message)
 

@@ -19,7 +19,7 @@ std::size_t SizeOf(cudaDataType type) {
   return type == CUDA_R_64F ? 8 : type == CUDA_R_32F ? 4 : 2;
 }
 
-// Those of cuBLAS's table for cublasGemmEx that are used.
+// The supported types of cublasGemmEx that are used.
 bool AreSupported(cudaDataType operand, cudaDataType result,
                   cublasComputeType_t compute) {
   switch (compute) {
@@ -36,7 +36,7 @@ bool AreSupported(cudaDataType operand, cudaDataType result,
   }
 }
 
-// A matrix that is stored column by column, or the transpose of one.
+// A column-major matrix, or the transpose of one.
 struct Matrix {
   const char* name;
   const void* data;
@@ -84,7 +84,7 @@ struct Matrix {
   }
 };
 
-// The matrix, row by row or column by column.
+// Returns the matrix in row-major or column-major order.
 std::vector<double> Decode(const Matrix& matrix, bool by_row) {
   std::vector<double> values;
   for (int i = 0; i < (by_row ? matrix.rows : matrix.cols); ++i) {
@@ -95,7 +95,7 @@ std::vector<double> Decode(const Matrix& matrix, bool by_row) {
   return values;
 }
 
-// c = alpha * a * b + beta * c, where c is not read if beta is 0.
+// c = alpha * a * b + beta * c. Does not read c if beta is 0.
 void Multiply(double alpha, const Matrix& a, const Matrix& b, double beta,
               const Matrix& c) {
   const std::ptrdiff_t k = a.cols;
@@ -114,7 +114,7 @@ void Multiply(double alpha, const Matrix& a, const Matrix& b, double beta,
 
 }  // namespace
 
-// What the table points to, by the names that cuBLAS exports.
+// The functions in the table, by their exported names.
 struct FakeCublasFunctions {
   class Call
       : public FakeCallStatus<cublasStatus_t, CUBLAS_STATUS_INVALID_VALUE> {
@@ -152,7 +152,7 @@ struct FakeCublasFunctions {
 
   static cublasStatus_t cublasDestroy_v2(cublasHandle_t handle) {
     Call call("cublasDestroy", handle);
-    the_fake->handles_.erase(handle);  // even if it is to fail
+    the_fake->handles_.erase(handle);  // even if it fails
     return call.status();
   }
 

@@ -1,5 +1,5 @@
-// A cuBLAS for tests, on the memory of fake_cuda_driver.h. What it is given
-// wrongly fails the test.
+// A fake cuBLAS for tests, on the memory of fake_cuda_driver.h. Invalid
+// arguments fail the test.
 
 #ifndef TF_RNN_OPS_CC_GPU_FAKES_FAKE_CUBLAS_H_
 #define TF_RNN_OPS_CC_GPU_FAKES_FAKE_CUBLAS_H_
@@ -18,7 +18,7 @@
 
 namespace tf_rnn_ops::gpu {
 
-// One may exist at a time.
+// At most one may exist.
 class FakeCublas : public FakeLibrary<FakeCall, cublasStatus_t> {
  public:
   explicit FakeCublas(FakeCudaDriver* driver);
@@ -26,9 +26,9 @@ class FakeCublas : public FakeLibrary<FakeCall, cublasStatus_t> {
 
   const CublasFunctions& functions() const { return functions_; }
 
-  // How many handles were created and not destroyed.
+  // The number of existing handles.
   int num_handles() const;
-  // What each product was computed in.
+  // The compute type of each product.
   std::vector<cublasComputeType_t> computed() const;
 
  private:
@@ -36,7 +36,7 @@ class FakeCublas : public FakeLibrary<FakeCall, cublasStatus_t> {
 
   struct Handle {
     CUcontext context = nullptr;
-    std::optional<CUstream> stream;  // nothing: never set
+    std::optional<CUstream> stream;  // nullopt: never set
     std::mutex in_use;
   };
 

@@ -10,7 +10,7 @@
 namespace tf_rnn_ops::gpu {
 namespace {
 
-// The arguments of a product of [2, 3] and [3, 4], column by column.
+// The arguments of a product of [2, 3] and [3, 4], column-major.
 struct Gemm {
   cublasHandle_t handle;
   const void* alpha;

@@ -28,7 +28,7 @@ constexpr std::size_t kGuardBytes = 256;
 constexpr unsigned char kGuard = 0xa5;
 constexpr unsigned char kGarbage = 0xff;
 
-// Of the bytes after an allocation, up to a whole number of kAlignment.
+// Number of bytes after an allocation, up to a multiple of kAlignment.
 std::size_t TailBytes(std::size_t num_bytes) {
   return kGuardBytes + (kAlignment - num_bytes % kAlignment) % kAlignment;
 }
@@ -39,7 +39,7 @@ char* AsPointer(CUdeviceptr pointer) {
 
 }  // namespace
 
-// What the table points to, by the names that the driver exports.
+// The functions in the table, by their exported names.
 struct FakeCudaFunctions {
   class Call : public FakeCallStatus<CUresult, CUDA_ERROR_INVALID_VALUE> {
    public:
@@ -318,7 +318,7 @@ void FakeCudaDriver::Free(void* memory) {
   const std::lock_guard<std::recursive_mutex> lock(mutex_);
   const auto allocation = allocations_.find(static_cast<char*>(memory));
   if (allocation == allocations_.end()) {
-    ADD_FAILURE() << "what is freed was not allocated";
+    ADD_FAILURE() << "freed memory was not allocated";
     return;
   }
   CheckGuards(allocation->first, allocation->second);

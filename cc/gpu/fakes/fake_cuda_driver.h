@@ -1,8 +1,8 @@
-// A CUDA driver for tests, whose GPUs' memory is the host's. Work is done when
-// it is enqueued, but for copies to the host, which are done when their stream
-// is waited for. What a real driver would refuse or, worse, not notice fails
-// the test: an unknown stream, one of a context that is not current, a pointer
-// out of what was allocated, and the like.
+// A fake CUDA driver for tests. GPU memory is host memory. Work runs
+// immediately, except copies to the host, which run when their stream is
+// synchronized. Misuse fails the test, even if a real driver would not detect
+// it: an unknown stream, a stream of a context that is not current, a pointer
+// outside of allocated memory, and so on.
 
 #ifndef TF_RNN_OPS_CC_GPU_FAKES_FAKE_CUDA_DRIVER_H_
 #define TF_RNN_OPS_CC_GPU_FAKES_FAKE_CUDA_DRIVER_H_
@@ -28,60 +28,59 @@ struct FakeDim3 {
   unsigned x, y, z;
 };
 
-// What cuLaunchKernel was given.
+// The arguments of cuLaunchKernel.
 struct FakeLaunch {
   FakeDim3 grid;
   FakeDim3 block;
-  void** arguments;  // addresses of the arguments' values
+  void** arguments;  // addresses of the arguments
 };
 
-// One may exist at a time.
+// At most one may exist.
 class FakeCudaDriver : public FakeLibrary<FakeCall, CUresult> {
  public:
   using Kernel = std::function<void(const FakeLaunch&)>;
 
   FakeCudaDriver();
-  // Fails the test if memory was not freed or written out of bounds, or if this
-  // thread's contexts are not those that were current at first.
+  // Fails the test if memory was not freed or was written out of bounds, or if
+  // this thread's stack of contexts has changed.
   ~FakeCudaDriver();
 
   const CudaDriver* driver() const { return &functions_; }
 
-  // A context of a GPU of its own, of that compute capability and with so many
-  // multiprocessors. Not current.
+  // Creates a context on a new GPU. Does not make it current.
   CUcontext NewContext(int major = 9, int minor = 0,
                        int num_multiprocessors = 132);
   CUstream NewStream(CUcontext context);
 
-  // Memory on the GPU, aligned to 256 bytes, full of NaNs whatever the type,
-  // between bytes that must not be written (and under AddressSanitizer not be
+  // Allocates GPU memory, aligned to 256 bytes and filled with NaNs of any
+  // type. The bytes around it must not be written (under AddressSanitizer: nor
   // read). Null if num_bytes is 0.
   void* Allocate(std::size_t num_bytes);
   // Fails the test if the memory was written out of bounds.
   void Free(void* memory);
 
-  // What the kernel `name` of any module does.
+  // Registers the function for the kernel `name` of all modules.
   void RegisterKernel(const std::string& name, Kernel kernel);
 
-  // What cuModuleLoadData was given.
+  // The images passed to cuModuleLoadData.
   std::vector<const void*> loaded_images() const;
 
-  // For fakes of other libraries. Each fails the test and returns false if what
-  // it says is not so.
+  // Checks for fakes of other libraries. Each fails the test and returns false
+  // if the condition does not hold.
 
   // `stream` exists and its context is current.
   bool CheckStream(CUstream stream, const std::string& caller);
-  // So many bytes lie in one allocation on the GPU.
+  // The range is in a single allocation on the GPU.
   bool CheckDeviceMemory(const void* memory, std::size_t num_bytes,
                          const std::string& caller) const;
-  // So many bytes lie in none.
+  // The range is in no allocation on the GPU.
   bool CheckHostMemory(const void* memory, std::size_t num_bytes,
                        const std::string& caller) const;
-  // The memory is aligned to so many bytes.
+  // The memory is aligned to `alignment` bytes.
   static bool CheckAligned(const void* memory, std::size_t alignment,
                            const std::string& caller);
 
-  // The calling thread's; null if there is none.
+  // The current context of the calling thread, or null.
   static CUcontext current_context();
 
  private:
@@ -89,11 +88,11 @@ class FakeCudaDriver : public FakeLibrary<FakeCall, CUresult> {
 
   struct Stream {
     CUcontext context;
-    std::vector<std::function<void()>> copies;  // to the host, not done yet
+    std::vector<std::function<void()>> copies;  // pending copies to the host
   };
   struct Context {
     CUdevice device;
-    int major;  // of its compute capability
+    int major;  // compute capability
     int minor;
     int num_multiprocessors;
     Stream default_stream;
@@ -103,8 +102,8 @@ class FakeCudaDriver : public FakeLibrary<FakeCall, CUresult> {
     Kernel kernel;
   };
 
-  // Null if it does not exist. `stream` null is the default stream of the
-  // current context, which exists if a context is current.
+  // Returns null if the stream does not exist. A null `stream` is the default
+  // stream of the current context.
   Stream* FindStream(CUstream stream);
   // Fails the test if bytes before or after the memory were written.
   void CheckGuards(const char* memory, std::size_t num_bytes) const;
@@ -120,7 +119,7 @@ class FakeCudaDriver : public FakeLibrary<FakeCall, CUresult> {
   std::vector<const void*> loaded_images_;
 };
 
-// Memory of a call, which is checked and freed when the allocator dies.
+// Scratch memory of a call. The destructor checks and frees it.
 class FakeScratchAllocator : public ScratchAllocator {
  public:
   explicit FakeScratchAllocator(FakeCudaDriver* driver) : driver_(driver) {}
@@ -128,7 +127,7 @@ class FakeScratchAllocator : public ScratchAllocator {
 
   Status Allocate(std::size_t num_bytes, void** memory) override;
 
-  // Makes a later call fail: the next one, or that after so many others.
+  // Makes a later call fail: the first one after `skipped_calls` calls.
   void Fail(int skipped_calls = 0) { calls_until_failure_ = skipped_calls; }
 
  private:
@@ -137,7 +136,7 @@ class FakeScratchAllocator : public ScratchAllocator {
   int calls_until_failure_ = -1;
 };
 
-// An array on the GPU, that begins `offset` elements after an allocation does.
+// An array on the GPU at an offset, in elements, in its allocation.
 template <typename T>
 class FakeDeviceArray {
  public:

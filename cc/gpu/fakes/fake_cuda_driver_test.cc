@@ -44,7 +44,7 @@ TEST_F(FakeCudaDriverTest, CopiesAndSets) {
   EXPECT_EQ(
       driver().cuMemcpyDtoHAsync_v2(host, AsDevice(b.data()), 16, stream_),
       CUDA_SUCCESS);
-  EXPECT_NE(host[0], 1);  // not before the stream is waited for
+  EXPECT_NE(host[0], 1);  // not before synchronization
   EXPECT_EQ(driver().cuStreamSynchronize(stream_), CUDA_SUCCESS);
   EXPECT_EQ(std::vector<int>(host, host + 4), (std::vector<int>{1, 0, 0, 4}));
   EXPECT_EQ(fake_.CountCalls("cuMemcpyDtoHAsync"), 1);
@@ -160,7 +160,7 @@ TEST_F(FakeCudaDriverTest, DoesNothingWhenItFails) {
   EXPECT_EQ(a.ToVector(), (std::vector<char>{'a'}));
 }
 
-#if !defined(__SANITIZE_ADDRESS__)  // which sees them itself
+#if !defined(__SANITIZE_ADDRESS__)  // detects them itself
 TEST_F(FakeCudaDriverTest, SeesWritesOutOfBounds) {
   char* const memory = static_cast<char*>(fake_.Allocate(5));
   memory[5] = 0;

@@ -65,7 +65,7 @@ struct Span {
   }
 };
 
-// An array of a pass, of which the descriptors tell the size.
+// An array of a pass. Its size follows from the descriptors.
 struct Array {
   enum Kind { kInput, kOutput, kHiddenState, kCellState };
   const char* name;
@@ -79,7 +79,7 @@ struct Space {
   std::size_t num_bytes;
 };
 
-// What the passes have in common.
+// Common arguments of all passes.
 struct PassDescriptors {
   bool is_training;
   cudnnRNNDescriptor_t rnn;
@@ -96,10 +96,10 @@ struct Pass : PassDescriptors, PassSpaces {};
 
 }  // namespace
 
-// What the table points to, by cuDNN's names.
+// The functions in the table, by cuDNN's names.
 struct FakeCudnnFunctions {
-  // A call that has the fake, and the handle if there is one, for itself, but
-  // computes while others have the fake.
+  // A call. It locks the fake, except while it computes, and the handle, if
+  // any.
   class Call : public FakeCallStatus<cudnnStatus_t, CUDNN_STATUS_BAD_PARAM> {
    public:
     explicit Call(const std::string& name, cudnnRNNDescriptor_t rnn = nullptr)
@@ -161,7 +161,7 @@ struct FakeCudnnFunctions {
       return RefuseUnless(is_supported, CUDNN_STATUS_NOT_SUPPORTED);
     }
 
-    // Null, and the call fails, if there is none.
+    // If the descriptor does not exist, returns null and fails the call.
     template <typename Descriptor, typename Value>
     std::optional<Value>* Find(
         FakeCudnn::Descriptors<Descriptor, Value>& descriptors,
@@ -173,7 +173,7 @@ struct FakeCudnnFunctions {
                  ? found
                  : nullptr;
     }
-    // What it was set to.
+    // Returns the value of a descriptor.
     template <typename Descriptor, typename Value>
     const Value* Get(FakeCudnn::Descriptors<Descriptor, Value>& descriptors,
                      Descriptor descriptor) {
@@ -227,7 +227,7 @@ struct FakeCudnnFunctions {
 
   static cudnnStatus_t cudnnDestroy(cudnnHandle_t handle) {
     Call call(__func__, handle);
-    call.DestroyHandle();  // even if it is to fail
+    call.DestroyHandle();  // even if it fails
     return call.status();
   }
 
@@ -245,7 +245,8 @@ struct FakeCudnnFunctions {
     return text.c_str();
   }
 
-  // As in cuDNN 9.3, a text that is cut off has no end, and it is told once.
+  // As in cuDNN 9.3, a truncated message is not null-terminated, and a message
+  // is returned only once.
   static void cudnnGetLastErrorString(char* message, std::size_t max_size) {
     const std::size_t size = last_error.copy(message, max_size);
     if (size < max_size) message[size] = '\0';
@@ -270,7 +271,7 @@ struct FakeCudnnFunctions {
     auto& all = the_fake->*descriptors;
     Call call(std::string("cudnnDestroy") + all.kind + "Descriptor");
     call.Find(all, descriptor);
-    all.alive.erase(descriptor);  // even if it is to fail
+    all.alive.erase(descriptor);  // even if it fails
     return call.status();
   }
 
@@ -336,7 +337,7 @@ struct FakeCudnnFunctions {
 
   // ------------------------------------------------------------- sequences
 
-  // Versions differ in the lengths that they take; this takes what all take.
+  // Versions accept different lengths; this accepts those that all accept.
   static cudnnStatus_t cudnnSetRNNDataDescriptor(
       cudnnRNNDataDescriptor_t data_desc, cudnnDataType_t type,
       cudnnRNNDataLayout_t layout, int time, int batch, int width,
@@ -426,8 +427,8 @@ struct FakeCudnnFunctions {
     return FakeWeightLayout(rnn.config, the_fake->weight_padding_);
   }
 
-  // Of the weight space. With more params, the real library returns wrong sizes
-  // without an error.
+  // The size of the weight space. With more params than this allows, the real
+  // library returns wrong sizes without an error.
   static std::size_t WeightBytes(Call& call, const FakeRnnDescriptor& rnn) {
     const std::int64_t size = rnn::CudnnRnnParamsSize(rnn.config);
     return call.Expect(size >= 0 && size <= kMostElements,
@@ -445,8 +446,8 @@ struct FakeCudnnFunctions {
     return call.status();
   }
 
-  // linear_layer: those that are applied to the input, gate by gate, those that
-  // are applied to the hidden state, and the projection.
+  // linear_layer: the gates of the input, the gates of the hidden state, and
+  // the projection.
   static cudnnStatus_t cudnnGetRNNWeightParams(
       cudnnHandle_t handle, cudnnRNNDescriptor_t rnn_desc,
       std::int32_t pseudo_layer, std::size_t weight_space_bytes,
@@ -478,7 +479,7 @@ struct FakeCudnnFunctions {
     return call.status();
   }
 
-  // A weight that does not exist is at null, and its tensor has no dimensions.
+  // A weight that does not exist has a null address and a tensor of rank 0.
   static void SetWeight(const rnn::ParamsRegion& weight, cudnnDataType_t type,
                         const void* weight_space,
                         std::optional<FakeCudnn::Tensor>* tensor,
@@ -518,7 +519,7 @@ struct FakeCudnnFunctions {
     return call.status();
   }
 
-  // None, and the call fails, if the descriptors do not make one.
+  // If the descriptors do not match, returns nullopt and fails the call.
   static std::optional<FakeNetwork> FindNetwork(
       Call& call, cudnnRNNDescriptor_t rnn_desc,
       cudnnRNNDataDescriptor_t x_desc) {
@@ -551,7 +552,7 @@ struct FakeCudnnFunctions {
 
   // ---------------------------------------------------------------- passes
 
-  // None, and the call fails, unless all is as it should be.
+  // Checks all arguments. On errors, returns nullopt and fails the call.
   static std::optional<FakeNetwork> Check(Call& call, const Pass& pass,
                                           const std::vector<Array>& arrays) {
     const std::optional<FakeNetwork> network =
@@ -565,7 +566,7 @@ struct FakeCudnnFunctions {
     return call.ok() ? network : std::nullopt;
   }
 
-  // cuDNN 9 ignores them, but documents a copy of x's.
+  // cuDNN 9 ignores them, but its documentation requires a copy of x's lengths.
   static bool CheckDeviceLengths(Call& call, const Pass& pass,
                                  const FakeNetwork& network) {
     if (pass.device_lengths == nullptr) return true;
@@ -581,7 +582,7 @@ struct FakeCudnnFunctions {
   static bool CheckOutput(Call& call, const Pass& pass,
                           const FakeNetwork& network) {
     const auto* y = call.Get(the_fake->data_, pass.y);
-    // Not all passes fail in all versions, but none is known to be right.
+    // Not all passes fail in all versions, but none is known to work.
     const auto& lengths = network.lengths;
     call.Expect(std::find(lengths.begin(), lengths.end(), 0) == lengths.end(),
                 "a sequence without steps");

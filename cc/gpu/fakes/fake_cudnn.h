@@ -1,10 +1,10 @@
-// A cuDNN for tests, on the fake CUDA driver. It computes, with the CPU engine,
-// and is as strict as it can be: what the real library refuses, does not
-// notice or crashes at, what it would be unwise to rely on, and what of cuDNN
-// is not used, fails the test. Only what depends on its version, on the GPU or
-// on the size of a state is refused without that, as the real library does.
+// A fake cuDNN for tests, on the fake CUDA driver. It computes with the CPU
+// engine and is strict: misuse fails the test, even if the real library would
+// not detect it, and so do features that the fake does not implement. Networks
+// that a version, a GPU or the size of a state does not allow return an error
+// without failing the test, as in the real library.
 //
-// The arrangement of the weights is that of cuDNN 9.3 to 9.28.
+// The layout of the weights is that of cuDNN 9.3 to 9.28.
 
 #ifndef TF_RNN_OPS_CC_GPU_FAKES_FAKE_CUDNN_H_
 #define TF_RNN_OPS_CC_GPU_FAKES_FAKE_CUDNN_H_
@@ -26,7 +26,7 @@
 
 namespace tf_rnn_ops::gpu {
 
-// What cudnnSetRNNDescriptor_v8 was given.
+// The arguments of cudnnSetRNNDescriptor_v8.
 struct FakeRnnDescriptor {
   rnn::RnnConfig config = {};
   cudnnDataType_t type = CUDNN_DATA_FLOAT;
@@ -34,13 +34,13 @@ struct FakeRnnDescriptor {
   cudnnRNNAlgo_t algorithm = CUDNN_RNN_ALGO_STANDARD;
 };
 
-// A call of one of cuDNN's functions.
+// A call of a cuDNN function.
 struct FakeCudnnCall : FakeCall {
-  // Of the descriptor, as it is at the time, if there is one.
+  // The contents of the descriptor at the time of the call, if any.
   FakeRnnDescriptor rnn;
 };
 
-// One may exist at a time, on a driver that outlives it.
+// At most one may exist. The driver must outlive it.
 class FakeCudnn : public FakeLibrary<FakeCudnnCall, cudnnStatus_t> {
  public:
   explicit FakeCudnn(FakeCudaDriver* driver);
@@ -49,41 +49,40 @@ class FakeCudnn : public FakeLibrary<FakeCudnnCall, cudnnStatus_t> {
 
   const Cudnn* cudnn() const { return &functions_; }
 
-  // What cudnnGetVersion returns, at first 90300. Networks in bfloat16 there
-  // are from 91300 on.
+  // Sets the result of cudnnGetVersion, initially 90300. bfloat16 is supported
+  // since 91300.
   void set_version(std::size_t version) { version_ = version; }
-  // Whether the GPU computes in bfloat16, as at first. Otherwise networks in it
-  // are refused when the sizes of their memory are asked.
+  // Whether the GPU supports bfloat16 (default: true). If not, querying the
+  // memory sizes of a bfloat16 network fails.
   void set_has_bfloat16(bool has_bfloat16) { has_bfloat16_ = has_bfloat16; }
-  // Whether the GPU has persistent algorithms, as at first. Otherwise networks
-  // that are to run by one are refused when the sizes of their memory are
-  // asked.
+  // Whether the GPU supports persistent algorithms (default: true). If not,
+  // querying the memory sizes of a network with one fails.
   void set_has_persistent(bool has_persistent) {
     has_persistent_ = has_persistent;
   }
-  // Puts so many unused elements before each matrix and bias of a weight space,
-  // where the real library has none.
+  // Adds unused elements before each matrix and bias in the weight space. The
+  // real library has none.
   void set_weight_padding(std::int64_t elements) { weight_padding_ = elements; }
 
-  // How many exist.
+  // The number of existing handles.
   int num_handles() const;
 
  private:
   friend struct FakeCudnnFunctions;
 
-  // Descriptors, of which those that were never set have no value.
+  // Descriptors of one kind. Nullopt if never set.
   template <typename Descriptor, typename Value>
   struct Descriptors {
-    const char* kind;  // as in the names of functions
+    const char* kind;  // as in function names
     std::map<Descriptor, std::optional<Value>> alive;
   };
 
   struct Handle {
     CUcontext context = nullptr;
-    std::optional<CUstream> stream;  // nothing: never set
+    std::optional<CUstream> stream;  // nullopt: never set
     bool is_busy = false;
   };
-  // What cudnnSetRNNDataDescriptor was given.
+  // The arguments of cudnnSetRNNDataDescriptor.
   struct Data {
     cudnnDataType_t type;
     bool time_major;
@@ -92,8 +91,8 @@ class FakeCudnn : public FakeLibrary<FakeCudnnCall, cudnnStatus_t> {
     std::vector<std::int32_t> lengths;  // [batch]
     bool fills_padding;                 // with zeros
   };
-  // What cudnnSetTensorNdDescriptor was given, or cudnnGetRNNWeightParams has
-  // set; dense.
+  // The arguments of cudnnSetTensorNdDescriptor, or the result of
+  // cudnnGetRNNWeightParams. Dense.
   struct Tensor {
     cudnnDataType_t type;
     std::vector<int> dims;

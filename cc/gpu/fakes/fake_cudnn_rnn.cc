@@ -19,7 +19,7 @@ std::int64_t OutputWidth(const FakeNetwork& network) {
   return network.config.num_directions * network.config.output_size();
 }
 
-// What a reserve space begins with.
+// The header of a reserve space.
 struct Header {
   static constexpr std::uint64_t kMagic = 0x6e'6e'64'75'63'65'6b'61;
   static constexpr std::uint64_t kForwardDone = 1;
@@ -28,11 +28,11 @@ struct Header {
   std::uint64_t magic;
   std::uint64_t state;
   std::uint64_t algorithm;
-  std::uint64_t hash;  // of all that follows
+  std::uint64_t hash;  // of the data after the header
 };
 
-// What follows: what the engine leaves for its backward pass, and what cuDNN's
-// second backward pass needs but is not given.
+// The data after the header: the reserve space of the CPU engine, and arguments
+// that cudnnRNNBackwardWeights_v8 needs but does not get.
 template <typename T>
 struct Reserve {
   std::vector<T> engine;
@@ -50,8 +50,8 @@ struct Reserve {
         dcy(n.cell_state_size()),
         cx(n.cell_state_size()) {}
 
-  // Calls visit(array, its bytes, where they are in memory after the header),
-  // and returns the bytes of all arrays.
+  // Calls visit(array, size in bytes, offset after the header) for all arrays,
+  // and returns the total size in bytes.
   template <typename Visitor>
   std::size_t ForEach(const Visitor& visit) {
     std::size_t offset = 0;
@@ -80,7 +80,7 @@ struct Reserve {
     std::memcpy(memory, &header, sizeof(header));
   }
 
-  // Returns what is wrong.
+  // Returns an error message, or an empty string.
   std::string Read(const FakeNetwork& network, std::uint64_t state,
                    const void* memory) {
     Header header;
@@ -111,8 +111,8 @@ struct Reserve {
   }
 };
 
-// Calls visit(row of the engine's form [S, B, ...], row of the layout) for each
-// step, or for those within the sequences alone.
+// Calls visit(row in the engine's layout [S, B, ...], row in cuDNN's layout)
+// for all steps, or for steps within the sequences only.
 template <typename Visitor>
 void ForEachRow(const FakeNetwork& network, bool with_padding,
                 const Visitor& visit) {
@@ -126,8 +126,7 @@ void ForEachRow(const FakeNetwork& network, bool with_padding,
   }
 }
 
-// [S, B, width] from the layout; zero past the sequences' ends, whatever is
-// there.
+// Converts from cuDNN's layout to [S, B, width], with zeros as padding.
 template <typename T>
 std::vector<T> ReadSteps(const FakeNetwork& network, const void* memory,
                          std::int64_t width) {
@@ -160,8 +159,8 @@ void Write(const std::vector<T>& values, void* memory) {
   std::copy(values.begin(), values.end(), static_cast<T*>(memory));
 }
 
-// Calls visit(an element's place in the weight space, its place in the engine's
-// params) for each weight.
+// Calls visit(index in the weight space, index in the engine's params) for each
+// weight.
 template <typename Visitor>
 void ForEachWeight(const FakeNetwork& network, const Visitor& visit) {
   const FakeWeightLayout layout(network.config, network.weight_padding);
@@ -288,7 +287,7 @@ std::string Run(const FakeNetwork& network, const FakeBackwardData& pass) {
   reserve.dhy = Read<T>(pass.dhy, network.hidden_state_size());
   reserve.dcy = Read<T>(pass.dcy, network.cell_state_size());
   reserve.cx = Read<T>(pass.cx, network.cell_state_size());
-  // The gradients that are asked for do not depend on x.
+  // The requested gradients do not depend on x.
   const std::vector<T> x(network.input_size());
   const Gradients<T> gradients = Backward(network, reserve, x, pass.hx, pass.y);
   WriteSteps(network, gradients.dx, network.config.input_size, false, pass.dx);
@@ -315,7 +314,7 @@ std::string Run(const FakeNetwork& network, const FakeBackwardWeights& pass) {
   return "";
 }
 
-// Calls function(a value of the type).
+// Calls function(value of the type).
 template <typename Function>
 auto WithType(cudnnDataType_t type, const Function& function) {
   switch (type) {

@@ -1,10 +1,9 @@
-// The networks of the fake cuDNN, computed by the CPU engine. Who calls has
-// checked the arguments: all memory is there and large enough.
+// The networks of the fake cuDNN, computed by the CPU engine. The caller must
+// check the arguments.
 //
-// Beside the arrays: S = steps, B = batch, I = input_size, U = num_units,
-// O = output_size, D = num_directions, P = num_layers * D. Cell states, [P, B,
-// U], are an LSTM's alone. States are dense and layer by layer whatever the
-// layout.
+// Shapes: S = steps, B = batch, I = input_size, U = num_units, O = output_size,
+// D = num_directions, P = num_layers * D. Cell states, [P, B, U], are for LSTM
+// only. States have the same shape in all layouts.
 
 #ifndef TF_RNN_OPS_CC_GPU_FAKES_FAKE_CUDNN_RNN_H_
 #define TF_RNN_OPS_CC_GPU_FAKES_FAKE_CUDNN_RNN_H_
@@ -21,12 +20,12 @@
 
 namespace tf_rnn_ops::gpu {
 
-// Where cuDNN keeps the weights: as rnn::CudnnRnnParamsLayout says, and by the
+// cuDNN's layout of the weights: that of rnn::CudnnRnnParamsLayout, with the
 // same indices.
 class FakeWeightLayout {
  public:
-  // padding: so many elements that mean nothing come before each matrix and
-  // each bias. The real library has none.
+  // padding: number of unused elements before each matrix and bias. 0 in the
+  // real library.
   FakeWeightLayout(const rnn::RnnConfig& config, std::int64_t padding)
       : params_(config), padding_(padding) {}
 
@@ -58,7 +57,7 @@ struct FakeNetwork {
   rnn::RnnSize size;
   cudnnDataType_t type;
   cudnnRNNAlgo_t algorithm;
-  bool time_major;  // sequences are [S, B, ...], not [B, S, ...]
+  bool time_major;                    // whether sequences are [S, B, ...]
   std::vector<std::int32_t> lengths;  // [B]
   std::int64_t weight_padding;
 
@@ -80,14 +79,13 @@ struct FakeForward {
   void* y;              // [S, B, D * O]
   void* hy;             // [P, B, O]
   void* cy;             // [P, B, U]
-  // Whether y is set to zero past the sequences' ends, not left alone.
+  // Whether padding of y is set to zero.
   bool fills_padding;
   // [FakeReserveBytes] bytes for training, or null
   void* reserve_space;
 };
 
-// Uses up what it reads of the reserve space. Leaves dx alone past the
-// sequences' ends.
+// Invalidates part of the reserve space. Does not write padding of dx.
 struct FakeBackwardData {
   const void* y;
   const void* dy;
@@ -111,8 +109,8 @@ struct FakeBackwardWeights {
   const void* reserve_space;
 };
 
-// These return what is wrong with the reserve space, in words, and do nothing
-// then; an empty string if nothing is.
+// Run a pass. If the reserve space is invalid, return an error message, else an
+// empty string.
 std::string RunFake(const FakeNetwork& network, const FakeForward& pass);
 std::string RunFake(const FakeNetwork& network, const FakeBackwardData& pass);
 std::string RunFake(const FakeNetwork& network,

@@ -44,7 +44,7 @@ struct Settings {
   }
 };
 
-// The first status that is none of success.
+// Returns the first status that is not success.
 cudnnStatus_t Try(const std::vector<std::function<cudnnStatus_t()>>& calls) {
   for (const auto& call : calls) {
     const cudnnStatus_t status = call();
@@ -53,7 +53,7 @@ cudnnStatus_t Try(const std::vector<std::function<cudnnStatus_t()>>& calls) {
   return CUDNN_STATUS_SUCCESS;
 }
 
-// A program that uses cuDNN as its documentation says.
+// A program that uses cuDNN according to its documentation.
 class User {
  public:
   User(FakeCudaDriver* driver, const Cudnn& cudnn, cudnnHandle_t handle,
@@ -145,7 +145,7 @@ class User {
                 [&] { return BackwardWeights(); }});
   }
 
-  // Where a matrix or bias of a pseudo-layer begins, by cuDNN's number.
+  // The address of a matrix or bias of a pseudo-layer, by cuDNN's number.
   const float* Weight(int pseudo_layer, int id, bool is_bias) {
     void* matrix = nullptr;
     void* bias = nullptr;
@@ -169,9 +169,9 @@ class User {
   cudnnDataType_t precision = CUDNN_DATA_FLOAT;
   cudnnWgradMode_t gradient_mode = CUDNN_WGRAD_MODE_ADD;
   unsigned flags = CUDNN_RNN_PADDED_IO_ENABLED;
-  // What is added to sizes.
+  // Added to sizes, to make them wrong.
   int more_projection = 0, more_x = 0, more_y = 0, more_h = 0, more_c = 0;
-  int state_stride = 1;  // times what is dense
+  int state_stride = 1;  // factor
   float zero = 0;
   float* padding_fill = &zero;
   cudnnRNNDescriptor_t rnn;
@@ -180,7 +180,7 @@ class User {
   cudnnTensorDescriptor_t h_desc, c_desc, matrix_desc, bias_desc;
   std::size_t weight_bytes, workspace_bytes, reserve_bytes;
   const std::int32_t* device_lengths = nullptr;
-  // On the GPU. The workspace has room to be moved by 8 bytes.
+  // On the GPU. The workspace can be shifted by 8 bytes.
   float *x, *y, *hx, *hy, *weights, *dy, *dx, *dhy, *dhx, *dweights;
   float *cx = nullptr, *cy = nullptr, *dcy = nullptr, *dcx = nullptr;
   char *workspace, *reserve;
@@ -225,8 +225,8 @@ class FakeCudnnTest : public testing::Test {
 
 // ------------------------------------------------------------------- results
 //
-// The tests of the engine for GPUs compare all modes and types with the CPU's
-// engine. What is to be seen here is that arrays lie where cuDNN has them.
+// The tests of the GPU engine compare all modes and types with the CPU engine.
+// These tests check cuDNN's layout of arrays.
 
 std::vector<float> ToVector(const float* begin, int size) {
   return std::vector<float>(begin, begin + size);
@@ -248,7 +248,7 @@ Result Reference(User& user) {
   Result result = {std::vector<float>(s.rows() * s.width()),
                    ToVector(user.hx, s.state_size())};
   for (int b = 0; b < s.batch(); ++b) {
-    std::vector<std::vector<float>> inputs;  // by step, of the layer
+    std::vector<std::vector<float>> inputs;  // of the layer, by step
     for (int t = 0; t < s.lengths[b]; ++t) {
       inputs.push_back(
           ToVector(user.x + s.Row(t, b) * s.input_size, s.input_size));
@@ -337,7 +337,7 @@ TEST_F(FakeCudnnTest, AddsWeightGradients) {
 
 // -------------------------------------------------------------------- misuse
 
-// What a program does wrongly, and what the test that runs it is told.
+// An error in a program, and the expected message.
 struct Wrong {
   const char* message;
   void (*change)(User& user);
@@ -418,7 +418,7 @@ const Wrong kWrong[] = {
      [](User& u) { u.device_lengths = reinterpret_cast<std::int32_t*>(u.x); }},
     {"a cell state, but the network is no LSTM",
      [](User& u) { u.s.mode = CUDNN_RNN_TANH; }},
-    // What does not fit together.
+    // Mismatched arguments.
     {"x is of another size", [](User& u) { u.more_x = 1; }},
     {"y is of another size", [](User& u) { u.more_y = 1; }},
     {"a state of another type or size", [](User& u) { u.more_h = 1; }},
@@ -642,7 +642,7 @@ TEST_F(FakeCudnnTest, SaysWhyOnce) {
   EXPECT_EQ(check(), "cudnnSetStream returned CUDNN_STATUS_2000");
 }
 
-// As cuDNN 9.3 was seen to do.
+// As observed in cuDNN 9.3.
 TEST_F(FakeCudnnTest, CutsTextsOff) {
   fake_.FailAny(CUDNN_STATUS_INTERNAL_ERROR);
   cudnn().cudnnSetStream(handle_, stream_);

@@ -1,11 +1,11 @@
-// The GPU's kernels of a network's second derivatives, compiled for the host.
+// The GPU kernels for second derivatives, compiled for the host.
 
 #ifndef TF_RNN_OPS_CC_GPU_FAKES_FAKE_DUAL_LAYER_H_
 #define TF_RNN_OPS_CC_GPU_FAKES_FAKE_DUAL_LAYER_H_
 
 #include "cc/gpu/fakes/fake_cuda_driver.h"
 #include "cc/gpu/fakes/host_device.h"
-// Last: it is code.
+// Must be included last: it is code.
 #include "cc/gpu/dual_layer.cu"
 
 namespace tf_rnn_ops::gpu {

@@ -1,4 +1,4 @@
-// A GPU for tests: the fake driver, one stream, and the kernels of arrays.h.
+// A fake GPU for tests: the fake driver, a stream, and the kernels of arrays.h.
 
 #ifndef TF_RNN_OPS_CC_GPU_FAKES_FAKE_GPU_H_
 #define TF_RNN_OPS_CC_GPU_FAKES_FAKE_GPU_H_
@@ -8,7 +8,7 @@
 #include "cc/gpu/call.h"
 #include "cc/gpu/fakes/fake_cuda_driver.h"
 #include "cc/gpu/fakes/host_device.h"
-// Last: it is code.
+// Must be included last: it is code.
 #include "cc/gpu/arrays.cu"
 
 namespace tf_rnn_ops::gpu {
@@ -20,7 +20,7 @@ inline void RegisterArrayKernels(FakeCudaDriver* driver) {
 #undef TF_RNN_OPS_REGISTER
 }
 
-// A GPU that is none, whose context is the calling thread's.
+// A fake GPU whose context is current in the calling thread.
 class FakeGpu {
  public:
   FakeGpu()

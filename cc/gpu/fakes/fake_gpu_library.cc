@@ -27,7 +27,7 @@
 namespace tf_rnn_ops::gpu {
 namespace {
 
-// Keeps what would fail a test if there were one.
+// Records failures of gtest's assertions, since there is no test.
 class MisuseLog : public testing::ScopedFakeTestPartResultReporter {
  public:
   MisuseLog()
@@ -47,7 +47,7 @@ class MisuseLog : public testing::ScopedFakeTestPartResultReporter {
   std::string text_;
 };
 
-// The fakes of the process.
+// The global fakes.
 struct Machine {
   Machine() {
     RegisterArrayKernels(&driver);
@@ -66,7 +66,7 @@ Machine& TheMachine() {
   return *machine;
 }
 
-// The functions of one of its fakes.
+// The functions of one of the fakes.
 template <typename Functions>
 const Functions& FunctionsOf();
 template <>
@@ -82,7 +82,7 @@ const CublasFunctions& FunctionsOf() {
   return TheMachine().cublas.functions();
 }
 
-// A function with the arguments of such a one, which it calls.
+// A function with the same signature that forwards to one of these.
 template <auto function>
 struct Forwarder;
 template <typename Functions, typename Result, typename... Arguments,

@@ -1,4 +1,4 @@
-// Runs the tests of what opens the libraries that the fakes stand for.
+// Main function for tests of code that opens the libraries: it finds the fakes.
 
 #include <dlfcn.h>
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Makes links to the fakes' library, under the names of the others.
+// Creates links to the fake library under the names of the real libraries.
 void MakeLinks(const fs::path& folder) {
   Dl_info info;
   dladdr(reinterpret_cast<void*>(TfRnnOpsFake_NewContext), &info);

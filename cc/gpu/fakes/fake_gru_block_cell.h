@@ -1,11 +1,11 @@
-// The GPU's kernels of GRUBlockCell, compiled for the host.
+// The GPU kernels of GRUBlockCell, compiled for the host.
 
 #ifndef TF_RNN_OPS_CC_GPU_FAKES_FAKE_GRU_BLOCK_CELL_H_
 #define TF_RNN_OPS_CC_GPU_FAKES_FAKE_GRU_BLOCK_CELL_H_
 
 #include "cc/gpu/fakes/fake_cuda_driver.h"
 #include "cc/gpu/fakes/host_device.h"
-// Last: it is code.
+// Must be included last: it is code.
 #include "cc/gpu/gru_block_cell.cu"
 
 namespace tf_rnn_ops::gpu {

@@ -1,4 +1,4 @@
-// What the fakes of the driver, cuDNN and cuBLAS share.
+// Common code of the fake driver, cuDNN and cuBLAS.
 
 #ifndef TF_RNN_OPS_CC_GPU_FAKES_FAKE_LIBRARY_H_
 #define TF_RNN_OPS_CC_GPU_FAKES_FAKE_LIBRARY_H_
@@ -16,8 +16,8 @@
 
 namespace tf_rnn_ops::gpu {
 
-// Unlike all others of the process: what was destroyed, or is left of another
-// fake, is not mistaken for something new.
+// Returns an address that is unique in the process, so that destroyed handles
+// and handles of other fakes are detected.
 inline std::uintptr_t NewAddress() {
   static std::atomic<std::uintptr_t> last{0};
   return ++last;
@@ -27,7 +27,7 @@ Handle NewHandle() {
   return reinterpret_cast<Handle>(NewAddress());
 }
 
-// Null if there is none.
+// Returns null if the key is missing.
 template <typename Key, typename Value>
 Value* FindIn(std::map<Key, Value>& map, const Key& key) {
   const auto found = map.find(key);
@@ -35,10 +35,10 @@ Value* FindIn(std::map<Key, Value>& map, const Key& key) {
 }
 
 struct FakeCall {
-  std::string name;  // of the function, without _v2 if it is the driver's
+  std::string name;  // of the function; driver functions without _v2
 };
 
-// The calls of a library, and which of them are to fail.
+// Records the calls of a library, and makes some of them fail.
 // Call: a FakeCall. Status: 0 is success.
 template <typename Call, typename Status>
 class FakeLibrary {
@@ -47,24 +47,24 @@ class FakeLibrary {
   FakeLibrary& operator=(const FakeLibrary&) = delete;
 
   // Makes a later call of the function `name` do nothing and return `status`:
-  // the next one, or that after so many others.
+  // the first one after `skipped_calls` calls.
   void Fail(const std::string& name, Status status, int skipped_calls = 0) {
     const std::lock_guard<std::recursive_mutex> lock(mutex_);
     failures_.push_back({name, skipped_calls, status});
   }
-  // The same for a call of any function that does not destroy: who gets an
-  // error of one that does cannot do anything about it.
+  // The same for any function except destroy functions, whose errors callers
+  // cannot handle.
   void FailAny(Status status, int skipped_calls = 0) {
     Fail("", status, skipped_calls);
   }
-  // Forgets what is still to fail; true if there was something.
+  // Removes pending failures. Returns whether there were any.
   bool ClearFailures() {
     const std::lock_guard<std::recursive_mutex> lock(mutex_);
     return !std::exchange(failures_, {}).empty();
   }
 
-  // All calls since the beginning, or since the last ClearCalls, but those of
-  // functions that return no status of their own.
+  // All calls since construction or the last ClearCalls, except of functions
+  // that do not return a status.
   std::vector<Call> calls() const {
     const std::lock_guard<std::recursive_mutex> lock(mutex_);
     return calls_;
@@ -89,7 +89,7 @@ class FakeLibrary {
   FakeLibrary() = default;
   ~FakeLibrary() = default;
 
-  // Notes a call. Returns what it is to fail with, or success.
+  // Records a call. Returns the status to fail with, or success.
   Status Note(const Call& call) {
     const std::lock_guard<std::recursive_mutex> lock(mutex_);
     calls_.push_back(call);
@@ -121,8 +121,8 @@ class FakeLibrary {
   std::vector<Call> calls_;
 };
 
-// What a call returns. Each check is true if it holds and none before it
-// failed.
+// The status of a call. Checks return true if they succeed and no earlier check
+// has failed.
 template <typename Status, Status misuse>
 class FakeCallStatus {
  public:
@@ -138,9 +138,9 @@ class FakeCallStatus {
     if (!condition && ok()) ADD_FAILURE() << name_ << ": " << otherwise;
     return Checked(condition);
   }
-  // The same for a check that fails the test itself.
+  // The same for a condition whose check has already failed the test.
   bool Checked(bool holds) { return RefuseUnless(holds, misuse); }
-  // Does not fail the test.
+  // The same without failing the test.
   bool RefuseUnless(bool condition, Status status) {
     if (!condition && ok()) status_ = status;
     return ok();

@@ -1,5 +1,5 @@
-// Lets the host compile device code and run it thread by thread. Included
-// before the code, and after all headers of CUDA.
+// Compiles device code for the host and runs it thread by thread. Include it
+// before the device code and after all CUDA headers.
 
 #ifndef TF_RNN_OPS_CC_GPU_FAKES_HOST_DEVICE_H_
 #define TF_RNN_OPS_CC_GPU_FAKES_HOST_DEVICE_H_
@@ -9,7 +9,7 @@
 #undef __global__
 #define __global__
 
-// As CUDA names what a thread knows of itself.
+// CUDA's built-in variables.
 inline thread_local tf_rnn_ops::gpu::FakeDim3 gridDim;
 inline thread_local tf_rnn_ops::gpu::FakeDim3 blockDim;
 inline thread_local tf_rnn_ops::gpu::FakeDim3 blockIdx;
@@ -17,7 +17,7 @@ inline thread_local tf_rnn_ops::gpu::FakeDim3 threadIdx;
 
 namespace tf_rnn_ops::gpu {
 
-// Calls body() with `index` at every place of `size`.
+// Calls body() for every `index` in `size`.
 template <typename Body>
 void ForEachIndex(const FakeDim3& size, FakeDim3* index, const Body& body) {
   for (index->z = 0; index->z < size.z; ++index->z) {
@@ -27,8 +27,8 @@ void ForEachIndex(const FakeDim3& size, FakeDim3* index, const Body& body) {
   }
 }
 
-// What the fake driver does for a kernel of one argument whose threads need
-// nothing of each other.
+// Returns the fake driver's function for a kernel with one argument whose
+// threads are independent.
 template <typename Argument>
 FakeCudaDriver::Kernel OnHost(void (*kernel)(Argument)) {
   return [kernel](const FakeLaunch& launch) {

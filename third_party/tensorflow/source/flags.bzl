@@ -1,4 +1,4 @@
-"""Flags of TensorFlow: those that the program is built with."""
+"""Flags of TensorFlow. Empty: the program sets them for the whole build."""
 
 TENSORFLOW_COPTS = []
 

@@ -1,4 +1,4 @@
-"""The C++ rules that Bazel 4 has built in, under the names that rules_cc gives them."""
+"""The built-in C++ rules of Bazel 4, under the names of rules_cc."""
 
 cc_binary = native.cc_binary
 cc_import = native.cc_import
