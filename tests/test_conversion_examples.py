@@ -1,4 +1,4 @@
-"""The programs that carry weights over from elsewhere, and the pages that show them."""
+"""The example programs that convert weights."""
 
 import re
 
@@ -15,39 +15,31 @@ SCOPE = "model/encoder"
 
 
 def run_example(name, *arguments):
-    """Runs a program of the examples and returns what it printed."""
+    """Runs an example program and returns its output."""
     return processes.run_program(str(pages.EXAMPLES / name), *arguments)
 
 
-@pytest.mark.parametrize("page", ["onnx.md", "pytorch.md", "tf1_checkpoint.md"])
-def test_the_page_shows_the_program(page):
-    ((name, shown),) = re.findall(
-        r"<!-- (\S+) -->\n```python\n(.*?)```", (pages.ROOT / "docs" / page).read_text(), re.DOTALL
-    )
-    assert shown == (pages.ROOT / name).read_text()
-
-
 def check_differences(printed):
-    """Asserts that a program found outputs of two libraries equal."""
+    """Asserts that a program reports equal outputs of two libraries."""
     difference, largest = re.search(r"differ by at most (\S+); the largest is (\S+)\.$", printed, re.MULTILINE).groups()
     assert float(difference) < 1e-5 * float(largest)
 
 
-def test_the_program_for_pytorch():
+def test_from_pytorch():
     pytest.importorskip("torch")
     check_differences(run_example("from_pytorch.py"))
 
 
-def test_the_program_for_onnx():
+def test_onnx_weights():
     pytest.importorskip("onnx")
     pytest.importorskip("onnxruntime")
     printed = run_example("onnx_weights.py")
     check_differences(printed)
-    assert printed.endswith("The network that was read back gives the same: True\n")
+    assert printed.endswith("The imported network returns equal outputs: True\n")
 
 
 def write_checkpoint(config, path):
-    """Writes a checkpoint of a network of TensorFlow 1's cells, and returns its path and the output for ones."""
+    """Writes a checkpoint of a network of TensorFlow 1 cells; returns its path and the output for an input of ones."""
     states = np.zeros((config.num_pseudo_layers, config.batch, config.num_units))
     inputs = {"input": np.ones((config.time, config.batch, config.input_size)), "input_h": states, "input_c": states}
     v1 = tf1_networks.v1
@@ -59,7 +51,7 @@ def write_checkpoint(config, path):
         return v1.train.Saver().save(session, str(path)), session.run(output)
 
 
-def test_the_program_for_a_tf1_checkpoint(tmp_path):
+def test_from_tf1_checkpoint(tmp_path):
     config = Config(
         rnn_mode="gru", direction="bidirectional", num_layers=2, num_units=4, input_size=3, time=10, batch=1
     )
@@ -70,7 +62,7 @@ def test_the_program_for_a_tf1_checkpoint(tmp_path):
     assert parity.difference(np.array(eval(f"[{numbers}]")), output[-1, 0, :6]) < 1e-5
 
 
-def test_the_program_for_a_tf1_checkpoint_writes_one_if_there_is_none():
+def test_from_tf1_checkpoint_without_arguments():
     printed = run_example("from_tf1_checkpoint.py")
     assert "Layout(rnn_mode='lstm', num_units=64, input_size=32, num_layers=2, direction='bidirectional'" in printed
     assert re.search(r"its output begins with (-?0\.\d{6}(, )?){6}$", printed, re.MULTILINE)

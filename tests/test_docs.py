@@ -1,0 +1,126 @@
+"""The code in README.md and docs/ runs, and the messages in the FAQ are in the sources."""
+
+import ast
+import itertools
+import re
+
+import pages
+import processes
+import pytest
+import tensorflow as tf
+
+import tf_rnn_ops
+
+FAQ = "docs/faq.md"
+# A SavedModel that README.md loads.
+GPU_MODEL = "exported_on_a_gpu"
+OPTIONAL_PACKAGES = ("onnx", "onnxruntime", "torch")
+
+
+def skip_unless_runnable(code):
+    """Skips the test if the code needs a package that is not installed, or XLA where it cannot compile the ops."""
+    for package in OPTIONAL_PACKAGES:
+        if re.search(rf"^(import|from) {package}\b", code, re.MULTILINE):
+            pytest.importorskip(package)
+    if "jit_compile=True" in code and tf_rnn_ops.xla.why_not_loaded():
+        pytest.skip(tf_rnn_ops.xla.why_not_loaded())
+
+
+def save_gpu_model(path):
+    """Writes a SavedModel with TensorFlow's own CudnnRNN op."""
+
+    def lstm(x):
+        state = tf.zeros([1, 2, 4])
+        return tf.raw_ops.CudnnRNN(input=x, input_h=state, input_c=state, params=tf.zeros([144])).output
+
+    module = tf.Module()
+    module.lstm = tf.function(lstm, input_signature=[tf.TensorSpec([5, 2, 3])])
+    tf.saved_model.save(module, path, signatures=module.lstm)
+
+
+@pytest.mark.parametrize("page", [page for page in pages.paths() if pages.blocks(page, "python")])
+def test_the_code_of_a_page_runs_and_prints_what_the_page_shows(page, tmp_path):
+    code = pages.code_of(page, "python")
+    skip_unless_runnable(code)
+    if GPU_MODEL in code:
+        save_gpu_model(tmp_path / GPU_MODEL)
+    (tmp_path / "page.py").write_text(code)
+    printed = processes.run_program("page.py", cwd=tmp_path)
+    for shown in pages.outputs(page):
+        _, found, printed = printed.partition(shown)
+        assert found, f"{page} shows other output:\n{shown}"
+
+
+@pytest.mark.parametrize(("page", "name"), [(page, name) for page in pages.paths() for name in pages.programs(page)])
+def test_a_program_of_a_page_runs(page, name, tmp_path):
+    code = pages.programs(page)[name]
+    skip_unless_runnable(code)
+    (tmp_path / name).write_text(code)
+    if "TFConfigClusterResolver" in code:
+        run_in_cluster(name, tmp_path)
+    else:
+        processes.run_program(name, cwd=tmp_path)
+
+
+def run_in_cluster(name, folder):
+    """Runs a program as the tasks of a cluster with parameter servers."""
+    code = f"""
+        import sys
+        import local_cluster
+
+        sys.argv = ["{name}"]
+        local_cluster.run({{"chief": 1, "worker": 2, "ps": 1}}, awaited="chief")
+    """
+    processes.run_code(code, cwd=folder, PYTHONPATH=str(pages.EXAMPLES / "distributed"))
+
+
+# ---------------------------------------------------------------- the messages in the FAQ
+
+
+def messages(is_ours):
+    """Returns the messages quoted in the FAQ's headings: those of tf_rnn_ops, or those of TensorFlow and Keras."""
+    _, *sections = re.split(r"^## ", pages.text_of(FAQ), flags=re.MULTILINE)
+    chosen = [each for each in sections if each.startswith("Messages of TensorFlow and Keras\n") != is_ours]
+    headings = re.findall(r"^### (.*)$", "\n".join(chosen), re.MULTILINE)
+    return [
+        message.strip()
+        for heading in headings
+        for _, message in re.findall(r"(?<!`)(`+)(?!`)(.+?)(?<!`)\1(?!`)", heading)
+    ]
+
+
+def python_literals(path):
+    """Returns the strings in a Python file. In f-strings, a line break replaces each value."""
+    literals = []
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.JoinedStr):
+            literals.append("".join(part.value if isinstance(part, ast.Constant) else "\n" for part in node.values))
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            literals.append(node.value)
+    return literals
+
+
+def cpp_literals(path):
+    """Returns the strings in a C++ file, adjacent ones joined."""
+    string = r'"(?:[^"\\\n]|\\.)*"'
+    joined = re.findall(rf"{string}(?:\s*{string})*", path.read_text())
+    return [re.sub(r'"\s*"', "", each)[1:-1].replace('\\"', '"') for each in joined]
+
+
+@pytest.fixture(scope="module")
+def literals():
+    """All strings in the sources."""
+    python = (pages.ROOT / "tf_rnn_ops").rglob("*.py")
+    cpp = [path for path in (pages.ROOT / "cc").rglob("*") if path.suffix in (".h", ".cc")]
+    return "\n".join(itertools.chain(*map(python_literals, python), *map(cpp_literals, cpp)))
+
+
+@pytest.mark.parametrize("message", messages(is_ours=True))
+def test_a_message_in_the_faq_is_in_the_sources(message, literals):
+    for part in message.split("…"):
+        assert part.strip() in literals
+
+
+def test_the_faq_has_messages_of_both_kinds():
+    assert len(messages(is_ours=True)) > 10
+    assert len(messages(is_ours=False)) > 3
