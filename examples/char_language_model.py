@@ -1,9 +1,10 @@
-"""Trains character-level language models on the source of Python's standard library and lets one write some.
+"""Trains a GRU and an LSTM language model on the characters of Python's standard library and samples from the LSTM.
 
-Each is an embedding, a recurrent network and a dense layer: a GRU made of `tf_rnn_ops.layers.GRUBlockCell`, and two
-layers of LSTM with dropout between them, `tf_rnn_ops.layers.CudnnRNN`. Their measure is bits per character on files
-that they have not seen, beside a unigram and a bigram model that are counted on the same split. At last the same
-network made of Keras's own LSTM layers is trained for a while, once as it is and once accelerated.
+The GRU uses `tf_rnn_ops.layers.GRUBlockCell`; the two-layer LSTM uses `tf_rnn_ops.layers.CudnnRNN`. The metric is bits
+per character on held-out files, with unigram and bigram models as baselines. The program then times the training of a
+plain Keras LSTM model with and without `accelerate_keras()`.
+
+Run it with `python examples/char_language_model.py`. It requires matplotlib.
 """
 
 import argparse
@@ -29,18 +30,18 @@ WARM_UP = 2  # steps that are not timed
 
 
 def parse_arguments() -> argparse.Namespace:
-    """Returns the command line's settings."""
+    """Parses the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
-    parser.add_argument("--files", type=int, help="how many files of the library to read, None for all")
-    parser.add_argument("--units", type=int, default=256, help="size of a layer's state")
-    parser.add_argument("--dropout", type=float, default=0.1, help="share of the numbers dropped between LSTM layers")
-    parser.add_argument("--batch", type=int, default=32, help="sequences in a batch")
-    parser.add_argument("--time", type=int, default=100, help="characters in a sequence")
-    parser.add_argument("--steps", type=int, default=700, help="batches to train each model on")
-    parser.add_argument("--evaluations", type=int, default=10, help="how often to look at the validation files")
-    parser.add_argument("--compared-steps", type=int, default=60, help="batches to train Keras's LSTM on, twice")
-    parser.add_argument("--seed", type=int, default=0, help="seed of all random numbers")
-    parser.add_argument("--output", type=pathlib.Path, default=pathlib.Path("build/demo"), help="folder for the curves")
+    parser.add_argument("--files", type=int, help="number of source files to read, None for all")
+    parser.add_argument("--units", type=int, default=256, help="units per layer")
+    parser.add_argument("--dropout", type=float, default=0.1, help="dropout rate between LSTM layers")
+    parser.add_argument("--batch", type=int, default=32, help="batch size")
+    parser.add_argument("--time", type=int, default=100, help="sequence length in characters")
+    parser.add_argument("--steps", type=int, default=700, help="training steps of each model")
+    parser.add_argument("--evaluations", type=int, default=10, help="number of evaluations on the validation files")
+    parser.add_argument("--compared-steps", type=int, default=60, help="training steps of each Keras LSTM run")
+    parser.add_argument("--seed", type=int, default=0, help="random seed")
+    parser.add_argument("--output", type=pathlib.Path, default=pathlib.Path("build/demo"), help="folder for the plot")
     settings = parser.parse_args()
     if not 1 <= settings.evaluations <= settings.steps:
         parser.error(f"--evaluations must be between 1 and --steps = {settings.steps}, but is {settings.evaluations}")
@@ -50,12 +51,12 @@ def parse_arguments() -> argparse.Namespace:
 
 
 def gru(settings: argparse.Namespace) -> list[keras.layers.Layer]:
-    """Returns a GRU that resets the state before the matrix product."""
+    """Returns a GRU layer that applies the reset gate before the matrix product."""
     return [keras.layers.RNN(tf_rnn_ops.layers.GRUBlockCell(settings.units), return_sequences=True)]
 
 
 def lstm(settings: argparse.Namespace) -> list[keras.layers.Layer]:
-    """Returns two layers of LSTM."""
+    """Returns a two-layer LSTM."""
     return [
         tf_rnn_ops.layers.CudnnRNN(
             settings.units,
@@ -69,7 +70,7 @@ def lstm(settings: argparse.Namespace) -> list[keras.layers.Layer]:
 
 
 def keras_lstm(settings: argparse.Namespace) -> list[keras.layers.Layer]:
-    """Returns the same two layers of LSTM, made of Keras's own."""
+    """Returns the same two-layer LSTM, built from Keras layers."""
     return [
         keras.layers.LSTM(settings.units, return_sequences=True),
         keras.layers.Dropout(settings.dropout),
@@ -77,7 +78,6 @@ def keras_lstm(settings: argparse.Namespace) -> list[keras.layers.Layer]:
     ]
 
 
-# The networks that are trained, with their names.
 TRAINED = {"GRU": gru, "LSTM": lstm}
 COLORS = {"GRU": "tab:blue", "LSTM": "tab:orange"}
 
@@ -95,9 +95,9 @@ def build_model(network, vocabulary_size: int, settings: argparse.Namespace) -> 
     """Returns a compiled model from characters, [batch, time], to logits of the next, [batch, time, vocabulary_size].
 
     Args:
-      network: a function from the settings to the layers between the embedding and the dense layer.
+      network: maps the settings to the layers between the embedding and the dense layer.
       vocabulary_size: the number of different characters.
-      settings: the command line's.
+      settings: the command-line settings.
     """
     keras.utils.set_random_seed(settings.seed)
     model = keras.Sequential(
@@ -118,38 +118,38 @@ def build_model(network, vocabulary_size: int, settings: argparse.Namespace) -> 
 
 
 def train(model: keras.Model, training, validation, settings: argparse.Namespace) -> dict[str, list[float]]:
-    """Trains for the number of steps that was asked for and returns the metrics, evaluated in between."""
+    """Trains for `settings.steps` steps with regular evaluations and returns the history of the metrics."""
     data = tf.data.Dataset.from_tensor_slices(training).shuffle(len(training[0]), seed=settings.seed)
     data = data.repeat().batch(settings.batch).prefetch(2)
-    # The progress bar is for a terminal; in a log it is one line an evaluation.
+    # A progress bar on a terminal, one line per evaluation in a log.
     verbose = 1 if os.isatty(1) else 2
     return model.fit(
         data,
         steps_per_epoch=settings.steps // settings.evaluations,
         epochs=settings.evaluations,
         validation_data=tf.data.Dataset.from_tensor_slices(validation).batch(256),
-        shuffle=False,  # the data set has been
+        shuffle=False,  # already shuffled
         verbose=verbose,
     ).history
 
 
 class Run:
-    """Steps of training a model, and what was measured of them.
+    """Trains a model step by step and records each step.
 
     Attributes:
       bits: the loss of each step, in bits per character.
-      seconds: the time that each took: forward, backward and update.
+      seconds: the time of each step: forward, backward and update.
     """
 
     def __init__(self, model: keras.Model):
         self.bits: list[float] = []
         self.seconds: list[float] = []
         self._model = model
-        # Traced once, at the first step: what runs then, Keras's path or the op, runs from then on.
+        # Traced once, at the first step, which fixes whether the Keras implementation or the op runs.
         self._step = tf.function(model.train_step)
 
     def step(self, inputs, targets) -> None:
-        """Takes one step on a batch: characters and those that come next, [batch, time]."""
+        """Runs one step on a batch: characters and the characters that follow them, [batch, time]."""
         self._model.reset_metrics()
         start = time.perf_counter()
         metrics = self._step((tf.constant(inputs), tf.constant(targets)))
@@ -158,14 +158,14 @@ class Run:
 
     @property
     def step_time(self) -> float:
-        """The median time of a step in milliseconds, but for the first few."""
+        """The median step time in milliseconds, without the warm-up steps."""
         return float(np.median(self.seconds[WARM_UP:])) * 1e3
 
 
 def run_keras_lstm(inputs, targets, vocabulary_size: int, settings: argparse.Namespace) -> tuple[Run, Run]:
-    """Trains Keras's LSTM as it is and accelerated, from the same weights and on the same batches.
+    """Trains the Keras LSTM with and without acceleration, from the same weights and on the same batches.
 
-    The two take turns, so that whatever else the machine does hits both alike.
+    The two runs alternate step by step, so that load on the machine affects both equally.
     """
     plain, accelerated = (Run(build_model(keras_lstm, vocabulary_size, settings)) for _ in range(2))
     rng = np.random.default_rng(settings.seed)
@@ -178,17 +178,17 @@ def run_keras_lstm(inputs, targets, vocabulary_size: int, settings: argparse.Nam
 
 
 def comparison(plain: Run, accelerated: Run) -> str:
-    """Returns in one sentence what acceleration brings."""
+    """Returns a summary of both runs."""
     difference = np.max(np.abs(np.subtract(plain.bits, accelerated.bits)))
     return (
         f"The same Keras LSTM model, trained for {len(plain.bits)} steps with and without accelerate_keras():\n"
-        f"losses that differ by at most {difference:.1g} bits, and steps of {accelerated.step_time:.0f} ms instead of "
-        f"{plain.step_time:.0f}, {plain.step_time / accelerated.step_time:.2f} times as fast."
+        f"largest loss difference {difference:.1g} bits; {accelerated.step_time:.0f} ms instead of "
+        f"{plain.step_time:.0f} ms per step, a speedup of {plain.step_time / accelerated.step_time:.2f}."
     )
 
 
 def draw(histories, baselines, plain: Run, accelerated: Run, settings, path: pathlib.Path) -> None:
-    """Saves the curves of the language models, beside those of Keras's LSTM as it is and accelerated."""
+    """Saves a figure with the curves of the language models and of the Keras LSTM runs."""
     figure, (left, right) = plt.subplots(1, 2, figsize=(14, 5), layout="constrained")
     draw_curves(left, histories, baselines, settings)
     draw_comparison(right, plain, accelerated)
@@ -197,14 +197,14 @@ def draw(histories, baselines, plain: Run, accelerated: Run, settings, path: pat
 
 
 def draw_comparison(axes, plain: Run, accelerated: Run) -> None:
-    """Draws the losses of Keras's LSTM as it is and accelerated, one upon the other."""
+    """Draws the losses of the Keras LSTM runs, one over the other."""
     steps = np.arange(1, len(plain.bits) + 1)
-    label = f"as it is: {plain.step_time:.0f} ms per step"
+    label = f"without: {plain.step_time:.0f} ms per step"
     axes.plot(steps, plain.bits, color="tab:gray", linewidth=6, alpha=0.5, label=label)
     label = f"with accelerate_keras(): {accelerated.step_time:.0f} ms per step"
     axes.plot(steps, accelerated.bits, color="tab:red", linewidth=1.5, label=label)
     axes.set(xlabel="steps", ylabel="training loss, bits per character", ylim=(0, None))
-    axes.set_title(f"A Keras LSTM model, {plain.step_time / accelerated.step_time:.2f} times as fast")
+    axes.set_title(f"A Keras LSTM model, speedup {plain.step_time / accelerated.step_time:.2f}")
     axes.grid(axis="y", alpha=0.3)
     axes.legend(loc="lower left")
 
@@ -229,9 +229,9 @@ def draw_curves(axes, histories: dict[str, dict[str, list[float]]], baselines, s
 
 
 def write_sample(model: keras.Model, vocabulary: Vocabulary, length: int, seed: int) -> str:
-    """Lets the LSTM write `length` characters after the prompt."""
+    """Samples `length` characters after the prompt from the LSTM."""
     embedding, trained, dense = model.layers
-    # The same network, which gives back the output and the states after the last step only.
+    # The same network, but it returns only the last output, and the final states.
     rnn = tf_rnn_ops.layers.CudnnRNN.from_config(
         {**trained.get_config(), "return_sequences": False, "return_state": True}
     )
@@ -242,7 +242,7 @@ def write_sample(model: keras.Model, vocabulary: Vocabulary, length: int, seed: 
     new, states = written, None
     for _ in range(length):
         output, *states = rnn(embedding(np.array([new])), initial_state=states)
-        logits = dense(output).numpy()[0] / 0.7  # a little bolder than the model is
+        logits = dense(output).numpy()[0] / 0.7  # sharpened with temperature 0.7
         logits[UNKNOWN] = -np.inf
         probabilities = np.exp(logits - logits.max())
         new = [rng.choice(len(vocabulary), p=probabilities / probabilities.sum())]
@@ -251,13 +251,16 @@ def write_sample(model: keras.Model, vocabulary: Vocabulary, length: int, seed: 
 
 
 def main() -> None:
-    """Trains, compares, writes and draws."""
+    """Trains the models, prints the results and saves the figure."""
     settings = parse_arguments()
     training_text, validation_text = read_source(settings.files)
     vocabulary = Vocabulary(training_text)
     training, validation = vocabulary.encode(training_text), vocabulary.encode(validation_text)
     size = len(vocabulary)
-    print(f"{len(training) / 1e6:.1f} and {len(validation) / 1e6:.1f} million characters, {size} different")
+    print(
+        f"{len(training) / 1e6:.1f} and {len(validation) / 1e6:.1f} million characters to train and validate on, "
+        f"vocabulary size {size}"
+    )
     baselines = {
         "unigram": unigram_bits(training, validation, size),
         "bigram": bigram_bits(training, validation, size),
@@ -267,20 +270,20 @@ def main() -> None:
     models = {name: build_model(network, size, settings) for name, network in TRAINED.items()}
     histories = {}
     for name, model in models.items():
-        print(f"\ntraining the {name}, {model.count_params():,} weights")
+        print(f"\ntraining the {name}: {model.count_params():,} parameters")
         histories[name] = train(model, (inputs, targets), sequences(validation, settings.time), settings)
 
     print("\nbits per character on the validation files")
     for name, bits in {**baselines, **{name: history["val_bits"][-1] for name, history in histories.items()}}.items():
         print(f"  {name:8} {bits:.2f}")
-    print(f"\nwhat the LSTM writes after {PROMPT!r}:\n")
+    print(f"\nsample of the LSTM, prompt {PROMPT!r}:\n")
     print(write_sample(models["LSTM"], vocabulary, 400, settings.seed))
 
-    print("\ntraining Keras's own LSTM, as it is and accelerated")
+    print("\ntraining the Keras LSTM with and without accelerate_keras()")
     plain, accelerated = run_keras_lstm(inputs, targets, size, settings)
     curves = settings.output / "char_language_model.png"
     draw(histories, baselines, plain, accelerated, settings, curves)
-    print(f"\ncurves: {curves.resolve()}\n\n{comparison(plain, accelerated)}")
+    print(f"\nplot: {curves.resolve()}\n\n{comparison(plain, accelerated)}")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,7 @@
-"""Carries a PyTorch model over to Keras, where its LSTM runs on tf_rnn_ops, and compares the two. Needs PyTorch."""
+"""Converts a PyTorch model with an LSTM to Keras and compares the outputs of both.
+
+Run it with `python examples/from_pytorch.py`. It requires PyTorch.
+"""
 
 import keras
 import numpy as np
@@ -9,7 +12,7 @@ from tf_rnn_ops.params import from_pytorch, layout_from_pytorch
 
 
 class Tagger(torch.nn.Module):
-    """The model in PyTorch: scores for each word of a sentence."""
+    """A PyTorch model that scores tags for each word of a sentence."""
 
     def __init__(self, words=1000, tags=5):
         super().__init__()
@@ -18,7 +21,7 @@ class Tagger(torch.nn.Module):
         self.scores = torch.nn.Linear(2 * 64, tags)
 
     def forward(self, words):
-        """Returns scores, [batch, time, tags], of numbers of words, [batch, time]."""
+        """Returns scores, [batch, time, tags], for word indices, [batch, time]."""
         output, _ = self.lstm(self.embedding(words))
         return self.scores(output)
 
@@ -42,7 +45,7 @@ def to_keras(state_dict):
 
 def main():
     """Compares both models on some sentences."""
-    tagger = Tagger()  # yours has been trained: tagger.load_state_dict(torch.load("tagger.pt"))
+    tagger = Tagger()  # load your weights: tagger.load_state_dict(torch.load("tagger.pt"))
     model = to_keras(tagger.state_dict())
 
     words = np.random.default_rng(0).integers(1000, size=[8, 20])

@@ -1,7 +1,7 @@
-"""Serves and trains a SavedModel on a CPU that was written for GPUs: its LSTM is TensorFlow's own CudnnRNNV3.
+"""Runs and trains a GPU-only SavedModel, whose LSTM is TensorFlow's CudnnRNNV3 op, on a CPU.
 
-python examples/gpu_saved_model.py              # writes such a model first, as it would be where there is a GPU
-python examples/gpu_saved_model.py --model DIR  # shows what is in one of yours
+python examples/gpu_saved_model.py              # writes an example model, loads it and trains it
+python examples/gpu_saved_model.py --model DIR  # prints the signatures of your model
 """
 
 import argparse
@@ -18,11 +18,11 @@ UNITS, TIME = 32, 40
 
 
 class Forecaster(tf.Module):
-    """An LSTM and a dense layer, which forecast each next value of a series; [batch, time, 1] to the same."""
+    """An LSTM and a dense layer that predict the next value at each step; input and output are [batch, time, 1]."""
 
     def __init__(self):
         rng = np.random.default_rng(0)
-        size = 4 * UNITS * (1 + UNITS + 2)  # of four gates' matrices and biases
+        size = 4 * UNITS * (1 + UNITS + 2)  # matrices and biases of four gates
         self.params = tf.Variable(rng.uniform(-0.2, 0.2, [size]), dtype=tf.float32)
         self.kernel = tf.Variable(rng.uniform(-0.2, 0.2, [UNITS, 1]), dtype=tf.float32)
 
@@ -68,19 +68,19 @@ def train(model, steps: int) -> None:
 
 
 def show(path: str) -> None:
-    """Loads a SavedModel and prints its signatures and how many variables they have."""
+    """Loads a SavedModel and prints its signatures and their numbers of trainable variables."""
     model = tf.saved_model.load(path)
     for name, signature in model.signatures.items():
         arguments = ", ".join(map(str, signature.structured_input_signature[1].values()))
         print(f"{name}: {arguments} -> {signature.structured_outputs}")
-        print(f"  of {len(signature.trainable_variables)} variables that can be trained")
+        print(f"  {len(signature.trainable_variables)} trainable variables")
 
 
 def main() -> None:
-    """Writes a model, loads it, and trains it further."""
+    """Writes a model, loads it and trains it."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", help="a SavedModel of yours to look at")
-    parser.add_argument("--steps", type=int, default=200, help="steps to train for")
+    parser.add_argument("--model", help="folder of your SavedModel")
+    parser.add_argument("--steps", type=int, default=200, help="training steps")
     settings = parser.parse_args()
     if settings.model:
         tf_rnn_ops.enable_builtin_kernels()
@@ -96,7 +96,7 @@ def main() -> None:
             try:
                 model(series)
             except tf.errors.OpError as error:
-                print(f"TensorFlow by itself: {str(error).splitlines()[0]}")
+                print(f"without enable_builtin_kernels(): {str(error).splitlines()[0]}")
 
         tf_rnn_ops.enable_builtin_kernels()
         print(f"after enable_builtin_kernels(): loss {loss_of(model, series):.4f}")

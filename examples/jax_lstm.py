@@ -1,7 +1,8 @@
-"""An LSTM of JAX that runs on an op of tf_rnn_ops, compared with a scan. Needs JAX, and imports no TensorFlow.
+"""Calls the KerasRNN op from JAX and compares the gradients with those of an LSTM built with jax.lax.scan.
 
-Other ops, and other programs with XLA, are called in the same way: for each op the library has a handler of XLA's typed
-foreign function interface, TfRnnOps_ and the op's name. It takes the op's inputs and attributes, and makes its outputs.
+Run it with `python examples/jax_lstm.py`. It requires JAX and does not import TensorFlow. The library has an XLA FFI
+handler for each op, named TfRnnOps_ followed by the op name, with the inputs, attributes and outputs of the op. Other
+programs that use XLA can call the handlers in the same way.
 """
 
 import ctypes
@@ -13,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-# The attributes of a Keras LSTM. An attribute is of the type that the op defines: bool, int64, float32 or string.
+# The attributes of a Keras LSTM. Each attribute must have the type that the op defines: bool, int64, float32 or string.
 LSTM = {
     "rnn_mode": "lstm",
     "activation": "tanh",
@@ -27,7 +28,7 @@ LSTM = {
 @functools.cache
 def library():
     """Loads the handlers and registers them with JAX for the CPU."""
-    spec = importlib.util.find_spec("tf_rnn_ops")  # finds the package without importing it, and so TensorFlow
+    spec = importlib.util.find_spec("tf_rnn_ops")  # finds the package without importing it
     loaded = ctypes.CDLL(str(pathlib.Path(spec.origin).with_name("libtf_rnn_ops_ffi.so")))
     for op in ("TfRnnOps_KerasRNN", "TfRnnOps_KerasRNNBackprop"):
         handler = jax.ffi.pycapsule(getattr(loaded, op))
@@ -38,7 +39,7 @@ def library():
 
 
 def run(sequences, initial_h, initial_c, kernel, recurrent_kernel, bias, is_training):
-    """Calls the op. Returns outputs, final_h, final_c and what the gradient needs, reserve_space."""
+    """Calls the op and returns outputs, final_h, final_c and reserve_space."""
     (batch, steps, _), units = sequences.shape, initial_h.shape[-1]
     dtype = sequences.dtype
     size = library().TfRnnOps_KerasRNNReserveSpaceSize(b"lstm", batch, steps, units, dtype.itemsize)
@@ -52,13 +53,13 @@ def run(sequences, initial_h, initial_c, kernel, recurrent_kernel, bias, is_trai
 
 @jax.custom_vjp
 def lstm(sequences, initial_h, initial_c, kernel, recurrent_kernel, bias):
-    """Runs an LSTM with Keras's weights. Can be differentiated once.
+    """Runs an LSTM with weights in the Keras layout. Supports first-order gradients.
 
     Args:
       sequences: [batch, time, features].
       initial_h: [batch, units].
       initial_c: [batch, units].
-      kernel: [features, 4 * units], of the gates i, f, c, o.
+      kernel: [features, 4 * units], gates i, f, c, o.
       recurrent_kernel: [units, 4 * units].
       bias: [4 * units].
 
@@ -69,14 +70,14 @@ def lstm(sequences, initial_h, initial_c, kernel, recurrent_kernel, bias):
 
 
 def lstm_forward(*arguments):
-    """Returns the results, and what the backward pass needs."""
+    """Returns the results and the residuals for the backward pass."""
     *results, reserve_space = run(*arguments, is_training=True)
     return tuple(results), (arguments, reserve_space)
 
 
-def lstm_backward(kept, gradients):
+def lstm_backward(residuals, gradients):
     """Returns the gradients with respect to all arguments of `lstm`."""
-    (sequences, *others), reserve_space = kept
+    (sequences, *others), reserve_space = residuals
     results = [jax.ShapeDtypeStruct(argument.shape, argument.dtype) for argument in (sequences, *others)]
     call = jax.ffi.ffi_call("TfRnnOps_KerasRNNBackprop", results, vmap_method="sequential")
     no_mask = jnp.zeros([0], bool)
@@ -87,7 +88,7 @@ lstm.defvjp(lstm_forward, lstm_backward)
 
 
 def scanned_lstm(sequences, initial_h, initial_c, kernel, recurrent_kernel, bias):
-    """Does what `lstm` does, step by step in JAX."""
+    """The same as `lstm`, implemented with jax.lax.scan."""
 
     def step(state, x):
         h, c = state
@@ -108,7 +109,7 @@ def make_arguments(batch=16, steps=50, features=8, units=32, dtype="float32"):
 
 
 def main():
-    """Compares the gradients of a loss of both LSTMs."""
+    """Compares the gradients of a loss for both LSTMs."""
     arguments = make_arguments()
 
     def loss(function, *arguments):
@@ -118,7 +119,7 @@ def main():
     gradient = jax.jit(jax.grad(loss, argnums=range(1, 7)), static_argnums=0)
     pairs = zip(gradient(lstm, *arguments), gradient(scanned_lstm, *arguments), strict=True)
     difference = max(jnp.abs(actual - expected).max() / jnp.abs(expected).max() for actual, expected in pairs)
-    print(f"The gradients of both LSTMs differ by at most {difference:.1g} of the largest.")
+    print(f"Largest relative difference of the gradients: {difference:.1g}")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""Takes a network to ONNX, one operator per layer, runs it in ONNX Runtime, compares, and reads its weights back.
+"""Exports a GRU network to ONNX, compares it with ONNX Runtime, and imports the weights again.
 
-Needs the packages onnx and onnxruntime.
+Run it with `python examples/onnx_weights.py`. It requires the packages onnx and onnxruntime.
 """
 
 import numpy as np
@@ -17,8 +17,8 @@ OPSET = 14
 
 
 def gru_model(weights):
-    """Returns an ONNX model of bidirectional GRUs, time-major, with the weights that `to_onnx` returns."""
-    initializers = [numpy_helper.from_array(np.array([0, 0, -1]), "shape")]  # time and batch stay
+    """Returns a time-major ONNX model of bidirectional GRUs with the weights from `to_onnx`, one operator per layer."""
+    initializers = [numpy_helper.from_array(np.array([0, 0, -1]), "shape")]  # 0 keeps a dimension: time and batch
     nodes, source = [], "input"
     for layer, tensors in enumerate(weights):
         initializers += [numpy_helper.from_array(tensor, f"{name}{layer}") for name, tensor in tensors.items()]
@@ -45,22 +45,22 @@ def gru_model(weights):
 
 
 def gru_weights(model):
-    """Returns the weights that `from_onnx` takes, of the GRUs of a model, whose weights are initializers."""
+    """Returns the weights of the GRU operators of a model for `from_onnx`. They must be initializers."""
     arrays = {each.name: numpy_helper.to_array(each) for each in model.graph.initializer}
     nodes = [node for node in model.graph.node if node.op_type == "GRU"]
-    # An operator may have no B: its inputs end before that, or the name is empty.
+    # B is optional: the list of inputs ends before it, or its name is empty.
     inputs = [zip("WRB", node.input[1:4], strict=False) for node in nodes]
     return [{name: arrays[of_node] for name, of_node in of_layer if of_node} for of_layer in inputs]
 
 
 def main():
-    """Compares the network in TensorFlow and in ONNX Runtime, and the one that is read back."""
+    """Compares the network in TensorFlow with ONNX Runtime and with the imported network."""
     options = {"time_major": True, "return_sequences": True}
     network = tf_rnn_ops.layers.CudnnGRU(UNITS, num_layers=LAYERS, direction="bidirectional", **options)
     x = np.random.default_rng(0).standard_normal([20, 8, FEATURES]).astype("float32")  # [time, batch, features]
     expected = network(x).numpy()
 
-    model = gru_model(to_onnx(network.layout, network.params.numpy()))  # onnx.save(model, "network.onnx") writes a file
+    model = gru_model(to_onnx(network.layout, network.params.numpy()))  # to save it: onnx.save(model, "network.onnx")
     session = onnxruntime.InferenceSession(model.SerializeToString())
     (output,) = session.run(None, {"input": x})
     difference = np.abs(output - expected).max()
@@ -68,7 +68,7 @@ def main():
 
     params = from_onnx(network.layout, gru_weights(model))
     again = tf_rnn_ops.layers.CudnnGRU.from_params(network.layout, params, **options)
-    print("The network that was read back gives the same:", np.array_equal(again(x), expected))
+    print("The imported network returns equal outputs:", np.array_equal(again(x), expected))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The source of Python's standard library as characters to learn from, and what simple counts make of it."""
+"""The source of Python's standard library as a data set of characters, with unigram and bigram baselines."""
 
 import pathlib
 import sysconfig
@@ -6,14 +6,14 @@ import sysconfig
 import numpy as np
 
 VALIDATION_EVERY = 40  # every 40th file is for validation
-UNKNOWN = 0  # stands for every character outside the vocabulary
+UNKNOWN = 0  # index of all characters outside the vocabulary
 
 
 def read_source(num_files: int | None = None) -> tuple[str, str]:
-    """Returns the texts to train on and to validate on: the standard library's modules, split by file.
+    """Returns training and validation text: the modules of the standard library, split by file.
 
     Args:
-      num_files: how many modules to read, in the order of their names; all by default.
+      num_files: the number of modules to read, in the order of their names. All by default.
     """
     library = pathlib.Path(sysconfig.get_path("stdlib"))
     skipped = {"site-packages", "dist-packages", "test", "tests", "idlelib", "lib2to3"}
@@ -23,12 +23,12 @@ def read_source(num_files: int | None = None) -> tuple[str, str]:
     texts = [path.read_text(encoding="utf-8", errors="replace") for path in files[:num_files]]
     validation = texts[::VALIDATION_EVERY]
     training = [text for i, text in enumerate(texts) if i % VALIDATION_EVERY]
-    print(f"{len(training)} files to train on, {len(validation)} for validation, from {library}")
+    print(f"{len(training)} training files and {len(validation)} validation files from {library}")
     return "".join(training), "".join(validation)
 
 
 class Vocabulary:
-    """Numbers for the characters that occur more than once in a million."""
+    """Maps characters that occur more than once in a million characters to integers."""
 
     def __init__(self, text: str):
         characters, counts = np.unique(np.array(list(text)), return_counts=True)
@@ -39,22 +39,22 @@ class Vocabulary:
         return len(self.characters)
 
     def encode(self, text: str) -> np.ndarray:
-        """Returns the characters' numbers."""
+        """Returns the indices of the characters."""
         return np.array([self._numbers.get(character, UNKNOWN) for character in text], dtype=np.int32)
 
     def decode(self, numbers) -> str:
-        """Returns the characters of the numbers."""
+        """Returns the characters of the indices."""
         return "".join(self.characters[number] for number in numbers)
 
 
 def unigram_bits(training: np.ndarray, validation: np.ndarray, size: int) -> float:
-    """Returns bits per character when each is guessed by how often it occurs."""
+    """Returns the bits per character of a unigram model."""
     counts = np.bincount(training, minlength=size) + 1.0
     return float(-np.mean(np.log2(counts / counts.sum())[validation]))
 
 
 def bigram_bits(training: np.ndarray, validation: np.ndarray, size: int) -> float:
-    """Returns bits per character when each is guessed by how often it follows the one before."""
+    """Returns the bits per character of a bigram model."""
     counts = np.ones([size, size])
     np.add.at(counts, (training[:-1], training[1:]), 1)
     log_probabilities = np.log2(counts / counts.sum(axis=1, keepdims=True))
@@ -62,6 +62,6 @@ def bigram_bits(training: np.ndarray, validation: np.ndarray, size: int) -> floa
 
 
 def sequences(text: np.ndarray, time: int) -> tuple[np.ndarray, np.ndarray]:
-    """Cuts a text into inputs and targets, one character on; each [sequences, time]."""
+    """Splits a text into inputs and targets (shifted by one character), each [sequences, time]."""
     num = (len(text) - 1) // time
     return text[: num * time].reshape(num, time), text[1 : num * time + 1].reshape(num, time)

@@ -2,11 +2,14 @@
  *
  *   run_on_cpu KERNELS GRAPH INPUT OUTPUT TIME BATCH FEATURES < numbers
  *
- * KERNELS is libtf_rnn_ops_builtin_kernels.so, with libtf_rnn_ops_engine.so in
- * its folder or the one above, GRAPH a frozen GraphDef, INPUT the name of its
- * float placeholder of shape [TIME, BATCH, FEATURES], whose numbers are read
- * from standard input, and OUTPUT that of the float op whose result is printed,
- * a number a line. docs/guides/gpu_graph.md says how to compile it.
+ * KERNELS: path of libtf_rnn_ops_builtin_kernels.so; libtf_rnn_ops_engine.so
+ *   must be in the same folder or in its parent.
+ * GRAPH: a frozen GraphDef.
+ * INPUT: name of its float placeholder of shape [TIME, BATCH, FEATURES]. The
+ *   values are read from standard input.
+ * OUTPUT: name of the float op whose result is printed, one number per line.
+ *
+ * docs/guides/gpu_graph.md shows how to compile it.
  */
 
 #include <stdint.h>
@@ -24,7 +27,7 @@ static void Check(const char* what, const TF_Status* status) {
   if (TF_GetCode(status) != TF_OK) Fail(what, TF_Message(status));
 }
 
-/* Registers the kernels, for as long as the process lives. */
+/* Registers the kernels until the process ends. */
 static void LoadKernels(const char* path) {
   TF_Status* status = TF_NewStatus();
   TF_Library* library = TF_LoadLibrary(path, status);
@@ -101,7 +104,7 @@ static TF_Tensor* Run(TF_Graph* graph, TF_Output input, TF_Tensor* sequence,
                       TF_Output output) {
   TF_Status* status = TF_NewStatus();
   TF_SessionOptions* options = TF_NewSessionOptions();
-  /* A ConfigProto with allow_soft_placement: the graph may name a GPU. */
+  /* A ConfigProto with allow_soft_placement, in case the graph names a GPU. */
   const unsigned char config[] = {7 << 3, 1};
   TF_SetConfig(options, config, sizeof(config), status);
   Check("session", status);

@@ -1,11 +1,13 @@
-"""Trains a generator of text against an LSTM critic with a gradient penalty, and once more without the penalty.
+"""Trains a Wasserstein GAN on text, with an LSTM critic, with and without a gradient penalty.
 
-The critic gives high scores to windows of the source of Python's standard library and low ones to those of a generator.
-The difference of the mean scores estimates the Wasserstein distance between the two, provided that the critic's slope
-is at most 1. A penalty drives it there: the norm of the gradient of the score with respect to a window, between a real
-and a generated one, is to be 1. Training differentiates this gradient, through the LSTM. The norm settles a little
-above 1, where the penalty balances what a steeper critic gains. See Gulrajani et al., Improved Training of Wasserstein
+The critic scores windows of source code from Python's standard library (high) and generated windows (low). The
+difference of the mean scores estimates the Wasserstein distance if the critic's slope is at most 1. The penalty
+(norm - 1)² enforces that: norm is the norm of the score's gradient with respect to an interpolation between a real and
+a generated window. Training therefore differentiates a gradient through the LSTM. The norm settles slightly above 1,
+where the penalty balances the gain from a steeper critic. Source: Gulrajani et al., Improved Training of Wasserstein
 GANs, 2017.
+
+Run it with `python examples/wgan_gp.py`. It requires matplotlib.
 """
 
 import argparse
@@ -29,29 +31,29 @@ import matplotlib.pyplot as plt
 
 
 def parse_arguments() -> argparse.Namespace:
-    """Returns the command line's settings."""
+    """Parses the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
-    parser.add_argument("--files", type=int, default=60, help="how many files of the library to read")
-    parser.add_argument("--units", type=int, default=64, help="size of the LSTMs' states")
-    parser.add_argument("--noise", type=int, default=16, help="random numbers that each character is made of")
-    parser.add_argument("--batch", type=int, default=32, help="windows in a batch")
-    parser.add_argument("--time", type=int, default=16, help="characters in a window")
-    parser.add_argument("--steps", type=int, default=500, help="steps of the generator")
-    parser.add_argument("--critic-steps", type=int, default=5, help="steps of the critic before each of these")
+    parser.add_argument("--files", type=int, default=60, help="number of source files to read")
+    parser.add_argument("--units", type=int, default=64, help="units per LSTM")
+    parser.add_argument("--noise", type=int, default=16, help="noise features per character")
+    parser.add_argument("--batch", type=int, default=32, help="batch size, in windows")
+    parser.add_argument("--time", type=int, default=16, help="window length in characters")
+    parser.add_argument("--steps", type=int, default=500, help="generator steps")
+    parser.add_argument("--critic-steps", type=int, default=5, help="critic steps per generator step")
     parser.add_argument("--penalty", type=float, default=10.0, help="weight of the gradient penalty")
-    parser.add_argument("--seed", type=int, default=0, help="seed of all random numbers")
-    parser.add_argument("--output", type=pathlib.Path, default=pathlib.Path("build/demo"), help="folder for the curves")
+    parser.add_argument("--seed", type=int, default=0, help="random seed")
+    parser.add_argument("--output", type=pathlib.Path, default=pathlib.Path("build/demo"), help="folder for the plot")
     return parser.parse_args()
 
 
 def read_windows(settings: argparse.Namespace) -> tuple[np.ndarray, Vocabulary]:
-    """Returns windows of source code, [windows, time], in a small alphabet, and the vocabulary that it is."""
+    """Returns windows of source code in a small alphabet, [windows, time], and their vocabulary."""
     text, _ = read_source(settings.files)
     text = re.sub(r"\s+", " ", text.lower())
     text = re.sub(r"[^a-z_ .,:()=]", "", text)
     vocabulary = Vocabulary(text)
     windows, _ = sequences(vocabulary.encode(text), settings.time)
-    print(f"{len(windows)} windows of {settings.time} characters, {len(vocabulary)} different")
+    print(f"{len(windows)} windows of {settings.time} characters, vocabulary size {len(vocabulary)}")
     return windows, vocabulary
 
 
@@ -78,26 +80,26 @@ def build_generator(vocabulary_size: int, settings: argparse.Namespace) -> keras
 
 
 def build_optimizer(learning_rate: float, model: keras.Model) -> keras.optimizers.Optimizer:
-    """Returns an optimizer of a model's weights."""
+    """Returns an optimizer for the weights of a model."""
     optimizer = keras.optimizers.Adam(learning_rate, beta_1=0.5, beta_2=0.9)
     optimizer.build(model.trainable_variables)
     return optimizer
 
 
 class Measured(NamedTuple):
-    """What is measured of each step of the critic."""
+    """Measurements of one critic step."""
 
     estimate: float  # of the Wasserstein distance
-    norm: float  # of the critic's gradient, the mean
+    norm: float  # mean norm of the critic's gradient
     penalty: float  # the mean of (norm - 1)²
 
 
 class Run:
-    """A critic and a generator that are trained against each other.
+    """Trains a critic and a generator against each other.
 
     Attributes:
-      penalty_weight: what the gradient penalty is multiplied by.
-      history: what was measured, by steps of the critic.
+      penalty_weight: the weight of the gradient penalty.
+      history: the measurements of each critic step.
     """
 
     def __init__(self, vocabulary_size: int, penalty_weight: float, settings: argparse.Namespace):
@@ -117,10 +119,10 @@ class Run:
         return float(np.mean([each.norm for each in self.history[-max(1, len(self.history) // 10) :]]))
 
     def train(self, windows: np.ndarray) -> None:
-        """Trains on windows of characters, [windows, time], and prints now and then what was measured."""
+        """Trains on windows of characters, [windows, time], and prints measurements at intervals."""
         settings = self._settings
         rng = np.random.default_rng(settings.seed)
-        print(f"\ntraining with {self.penalty_weight:g} times the penalty\n   step  estimate       norm  penalty")
+        print(f"\ntraining with penalty weight {self.penalty_weight:g}\n   step  estimate       norm  penalty")
         for step in range(1, settings.steps + 1):
             for _ in range(settings.critic_steps):
                 batch = windows[rng.integers(0, len(windows), settings.batch)]
@@ -136,7 +138,7 @@ class Run:
 
     @tf.function
     def _train_critic(self, windows):
-        """Takes a step of the critic on windows, [batch, time], and returns what was measured."""
+        """Runs a critic step on windows, [batch, time]."""
         real = tf.one_hot(windows, self._vocabulary_size)
         generated = self._generated(self._settings.batch)
         share = tf.random.uniform([self._settings.batch, 1, 1])
@@ -152,7 +154,7 @@ class Run:
 
     @tf.function
     def _train_generator(self):
-        """Takes a step of the generator."""
+        """Runs a generator step."""
         with tf.GradientTape() as tape:
             loss = -tf.reduce_mean(self._scores(self._generated(self._settings.batch)))
         gradients = tape.gradient(loss, self._generator.trainable_variables)
@@ -166,7 +168,7 @@ class Run:
         return tf.norm(tape.gradient(scores, windows), axis=[1, 2])
 
     def _scores(self, windows):
-        # With training=True the LSTM keeps what its gradients need.
+        # With training=True the LSTM stores the activations that its gradients need.
         return self._critic(windows, training=True)
 
     def _generated(self, num):
@@ -174,7 +176,7 @@ class Run:
 
 
 def draw_history(axes, run: Run, name: str, color: str, label: str) -> None:
-    """Draws what was measured, by the field's name, and its running median."""
+    """Draws one field of the measurements and its running median."""
     values = np.array([getattr(each, name) for each in run.history])
     width = min(51, len(values))
     medians = np.median(np.lib.stride_tricks.sliding_window_view(values, width), axis=1)
@@ -183,7 +185,7 @@ def draw_history(axes, run: Run, name: str, color: str, label: str) -> None:
 
 
 def draw(penalized: Run, free: Run, path: pathlib.Path) -> None:
-    """Saves the norms and the estimates of a run with the penalty, beside those of one without."""
+    """Saves a figure of the norms and the estimates of both runs."""
     figure, (left, middle, right) = plt.subplots(1, 3, figsize=(16, 4.5), layout="constrained")
     for run, color in ((penalized, "tab:blue"), (free, "tab:red")):
         label = f"λ = {run.penalty_weight:g}"
@@ -191,15 +193,15 @@ def draw(penalized: Run, free: Run, path: pathlib.Path) -> None:
         draw_history(right, run, "estimate", color, label)
     draw_history(left, penalized, "norm", "tab:blue", f"λ = {penalized.penalty_weight:g}")
     left.set(
-        title="The slope of an LSTM critic with a gradient penalty", ylabel="mean norm of the gradient", ylim=(0, 2)
+        title="Gradient norm of an LSTM critic with a gradient penalty", ylabel="mean norm of the gradient", ylim=(0, 2)
     )
-    middle.set(title="... and without", ylabel="mean norm of the gradient", yscale="log")
-    right.set(title="Estimate of the Wasserstein distance", ylabel="mean score of real less generated windows")
+    middle.set(title="Gradient norm with and without the penalty", ylabel="mean norm of the gradient", yscale="log")
+    right.set(title="Estimate of the Wasserstein distance", ylabel="mean score of real minus generated windows")
     right.set_yscale("symlog", linthresh=10)
     for axes in (left, middle):
         axes.axhline(1, color="black", linestyle="--", linewidth=1, label="target: 1")
     for axes in (left, middle, right):
-        axes.set(xlabel="steps of the critic")
+        axes.set(xlabel="critic steps")
         axes.grid(axis="y", alpha=0.3)
         axes.legend(loc="upper left")
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -207,19 +209,19 @@ def draw(penalized: Run, free: Run, path: pathlib.Path) -> None:
 
 
 def main() -> None:
-    """Trains with and without the penalty, writes and draws."""
+    """Trains with and without the penalty, prints samples and saves the figure."""
     settings = parse_arguments()
     windows, vocabulary = read_windows(settings)
     penalized, free = (Run(len(vocabulary), weight, settings) for weight in (settings.penalty, 0.0))
     for run in (penalized, free):
         run.train(windows)
-        print("what the generator writes: " + " ".join(repr(vocabulary.decode(each)) for each in run.generate(5)))
+        print("generated windows: " + " ".join(repr(vocabulary.decode(each)) for each in run.generate(5)))
 
     curves = settings.output / "wgan_gp.png"
     draw(penalized, free, curves)
-    print(f"\ncurves: {curves.resolve()}")
+    print(f"\nplot: {curves.resolve()}")
     norms = f"{penalized.last_norm:,.3f} with the penalty, {free.last_norm:,.3f} without"
-    print(f"mean norm of the critic's gradient in the last tenth of the steps: {norms}")
+    print(f"mean norm of the critic's gradient over the last tenth of the steps: {norms}")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Calls every op with near-valid arguments, in processes that may be lost, and judges what comes of each call.
+"""Fuzzes every op with valid and nearly valid arguments in worker processes and checks each result.
 
 python stress/fuzz.py --calls 200000 --seed 1
 python stress/fuzz.py --seed 1 --call 4711
@@ -31,39 +31,41 @@ SECONDS_BETWEEN_LINES = 30
 def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     """Parses the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--calls", type=int, default=200_000, help="how many calls to make")
-    parser.add_argument("--first", type=int, default=0, help="the number of the first")
-    parser.add_argument("--seed", type=int, default=1, help="what all calls follow from, beside their numbers")
-    parser.add_argument("--seconds", type=float, default=math.inf, help="after which no more calls are made")
-    parser.add_argument("--call", type=int, help="repeats the call of that number alone, in this process")
-    parser.add_argument("--library", choices=LIBRARIES, default=LIBRARIES[0], help="whose ops to call")
-    parser.add_argument("--workers", type=int, default=os.cpu_count(), help="the number of processes")
-    parser.add_argument("--patience", type=float, default=60, help="seconds after which a call counts as hanging")
-    parser.add_argument("--folder", type=pathlib.Path, default=FOLDER, help="where findings are written to")
+    parser.add_argument("--calls", type=int, default=200_000, help="number of calls")
+    parser.add_argument("--first", type=int, default=0, help="number of the first call")
+    parser.add_argument("--seed", type=int, default=1, help="random seed; the seed and the number determine a call")
+    parser.add_argument("--seconds", type=float, default=math.inf, help="time limit in seconds")
+    parser.add_argument("--call", type=int, help="run only the call with this number, in this process")
+    parser.add_argument("--library", choices=LIBRARIES, default=LIBRARIES[0], help="library whose ops are called")
+    parser.add_argument("--workers", type=int, default=os.cpu_count(), help="number of worker processes")
+    parser.add_argument("--timeout", type=float, default=60, help="seconds after which a call counts as a hang")
+    parser.add_argument(
+        "--folder", type=pathlib.Path, default=FOLDER, help="folder for the findings and the worker logs"
+    )
     return parser.parse_args(arguments)
 
 
 def repeat(options: argparse.Namespace) -> int:
-    """Makes one call in this process and prints all there is to be said of it."""
+    """Runs one call in this process and prints its arguments and verdict."""
     make = fuzz_session.prepare(options.library, options.seed)
     call = fuzz_draw.draw(options.seed, options.call)
-    words = {"op": call.op, "way": call.way, "spoils": call.spoils, "arguments": call.describe()}
-    print(json.dumps(words, indent=2), flush=True)
+    description = {"op": call.op, "way": call.way, "mutations": call.mutations, "arguments": call.describe()}
+    print(json.dumps(description, indent=2), flush=True)
     report = make(options.call)
     print(f"{'finding: ' if report.is_finding else ''}{report.kind}\n{report.text}")
     return int(report.is_finding)
 
 
 def report_of(answer: Answer, seed: int) -> fuzz_session.Report:
-    """Returns the report of an answer, which has none where its process was lost: `--call` says the rest."""
+    """Returns the report of an answer. If the process crashed or hung, use `--call` for details."""
     if not answer.failure:
         return answer.result
     op = fuzz_draw.op_of(seed, answer.number)
-    return fuzz_session.Report(op, "unknown", answer.failure, is_finding=True, text=answer.words)
+    return fuzz_session.Report(op, "unknown", answer.failure, is_finding=True, text=answer.output)
 
 
 def numbers_of(options: argparse.Namespace) -> Iterator[int]:
-    """Yields the numbers of the calls to make, until it is time to end."""
+    """Yields the numbers of the calls until the time limit."""
     end = time.monotonic() + options.seconds
     for number in range(options.first, options.first + options.calls):
         if time.monotonic() > end:
@@ -72,18 +74,18 @@ def numbers_of(options: argparse.Namespace) -> Iterator[int]:
 
 
 def write_finding(file: TextIO, number: int, report: fuzz_session.Report) -> None:
-    """Writes a line about a finding."""
+    """Writes a finding as one line of JSON."""
     file.write(json.dumps({"number": number, **dataclasses.asdict(report)}) + "\n")
     file.flush()
 
 
 def fuzz(options: argparse.Namespace) -> int:
-    """Makes all calls and prints the table."""
+    """Runs all calls and prints the table of results."""
     table, start, last_line = Table(), time.monotonic(), 0.0
     prepare = functools.partial(fuzz_session.prepare, options.library, options.seed)
     path = options.folder / f"findings-{options.library}-{options.seed}.jsonl"
     with (
-        Workers(prepare, options.workers, options.folder, options.patience, ["fuzz_session"]) as workers,
+        Workers(prepare, options.workers, options.folder, options.timeout, ["fuzz_session"]) as workers,
         path.open("w") as file,
     ):
         for answer in workers.answers(numbers_of(options)):
@@ -104,7 +106,7 @@ def fuzz(options: argparse.Namespace) -> int:
 def main(arguments: list[str] | None = None) -> int:
     """Runs the command."""
     options = parse_arguments(arguments)
-    # For the process that the workers are forked from.
+    # Read by the fork server that starts the workers.
     os.environ["PYTHONPATH"] = os.pathsep.join([str(pathlib.Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
     return fuzz(options) if options.call is None else repeat(options)
 

@@ -1,4 +1,4 @@
-"""What an op is called with, and how it is said in words."""
+"""Op calls: arguments, their properties and their text form."""
 
 import dataclasses
 import functools
@@ -31,13 +31,13 @@ OPS = (
     "KerasRNNBackprop",
     "AlignTensor",
 )
-LARGEST_COMPUTED = 2**16  # beyond, no reference follows step by step
-LARGEST_COUNT = 2**22  # elements that an array may have
+LARGEST_COMPUTED = 2**16  # largest size that the references compute
+LARGEST_COUNT = 2**22  # most elements of an array
 
 
 @dataclasses.dataclass(frozen=True)
 class Empty:
-    """Stands for a tensor without elements, of a shape that NumPy may not have."""
+    """A tensor without elements whose shape NumPy may not support."""
 
     shape: tuple[int, ...]
     dtype: np.dtype
@@ -48,20 +48,20 @@ class Call:
     """A call of an op.
 
     Attributes:
-      op: the op's name, without a namespace.
-      way: how it is called; one of fuzz_run.WAYS.
-      arguments: by name: arrays, `Empty`s and lists of these; and attributes.
-      seed: of the choices that the way leaves open.
-      spoils: what was done to a valid call, in words.
-      follows: whether what a forward op left is still among the arguments of a backward op as it was.
+      op: the op name, without a namespace.
+      way: how the op is executed, one of fuzz_run.WAYS.
+      arguments: tensors (arrays, `Empty`s or lists of these) and attributes, by name.
+      seed: seed of random choices in the execution.
+      mutations: descriptions of the mutations of a valid call.
+      is_consistent: whether the arguments that a backward op shares with the forward op are unmodified.
     """
 
     op: str
     way: str
     arguments: dict[str, Any]
     seed: int = 0
-    spoils: list[str] = dataclasses.field(default_factory=list)
-    follows: bool = True
+    mutations: list[str] = dataclasses.field(default_factory=list)
+    is_consistent: bool = True
 
     @property
     def tensor_names(self) -> list[str]:
@@ -74,7 +74,7 @@ class Call:
         return [name for name in self.arguments if name not in input_names(self.op)]
 
     def is_huge(self) -> bool:
-        """Whether a size is beyond what a reference can follow."""
+        """Whether a size is too large for the references."""
         sizes = [self.arguments.get(name) for name in ("num_layers", "num_units", "input_size")]
         return any(isinstance(each, Empty) for each in flat_tensors(self.arguments)) or any(
             isinstance(each, np.ndarray)
@@ -85,7 +85,7 @@ class Call:
         )
 
     def describe(self) -> dict[str, str]:
-        """Returns the arguments in short words, by name."""
+        """Returns short descriptions of the arguments, by name."""
         return {name: describe(value) for name, value in self.arguments.items()}
 
 
@@ -97,35 +97,35 @@ def definition(op: str):
 
 @functools.cache
 def input_names(op: str) -> tuple[str, ...]:
-    """Returns the names of the tensors that an op takes."""
+    """Returns the names of the input tensors of an op."""
     return tuple(each.name for each in definition(op).input_arg)
 
 
 @functools.cache
 def attribute_types(op: str) -> dict[str, str]:
-    """Returns the types of the attributes of an op, as op definitions say them, by name."""
+    """Returns the attribute types of an op definition, by name."""
     return {each.name: each.type for each in definition(op).attr}
 
 
 def numpy_dtype(dtype) -> np.dtype:
-    """Returns NumPy's dtype for TensorFlow's."""
+    """Returns the NumPy dtype of a TensorFlow dtype."""
     return np.dtype(tf.as_dtype(dtype).as_numpy_dtype)
 
 
 def is_tensor(argument) -> bool:
-    """Whether an argument is an array or stands for one."""
+    """Whether an argument is an array or an `Empty`."""
     return isinstance(argument, (np.ndarray, Empty))
 
 
 def map_tensors(function: Callable, argument):
-    """Applies a function to an argument that is a tensor, or to each tensor of a list; leaves others as they are."""
+    """Applies a function to a tensor or to each tensor of a list. Returns other arguments unchanged."""
     if isinstance(argument, list):
         return [map_tensors(function, each) for each in argument]
     return function(argument) if is_tensor(argument) else argument
 
 
 def flat_tensors(arguments: dict[str, Any]) -> list:
-    """Returns all tensors among some arguments."""
+    """Returns all tensors in the arguments."""
     tensors: list = []
     for argument in arguments.values():
         map_tensors(tensors.append, argument)
@@ -133,33 +133,36 @@ def flat_tensors(arguments: dict[str, Any]) -> list:
 
 
 def can_be_made(shape) -> bool:
-    """Whether TensorFlow has tensors of a shape, whose sizes it multiplies from the first on, and there is room."""
+    """Whether TensorFlow supports tensors of a shape and they are small enough.
+
+    TensorFlow multiplies the sizes from the first on, and each partial product must fit int64.
+    """
     counts = [math.prod(shape[:length]) for length in range(len(shape) + 1)]
     return max([*shape, *counts]) < 2**63 and counts[-1] <= LARGEST_COUNT
 
 
 def zeros(shape, dtype):
-    """Returns zeros of a shape that can be made."""
+    """Returns zeros of a supported shape."""
     if 0 in shape and any(each > LARGEST_COMPUTED for each in shape):
         return Empty(tuple(shape), np.dtype(dtype))
     return np.zeros(shape, dtype)
 
 
 def array_of(tensor):
-    """Returns an op's result as an argument for another."""
+    """Converts the result of an op to an argument."""
     shape, dtype = tuple(tensor.shape), numpy_dtype(tensor.dtype)
     return zeros(shape, dtype) if 0 in shape else np.asarray(tensor.numpy()).astype(dtype, copy=False)
 
 
 def tensor_of(argument) -> tf.Tensor:
-    """Returns an argument as a tensor."""
+    """Converts an argument to a tensor."""
     if isinstance(argument, Empty):
         return tf.reshape(tensor_of(np.zeros(0, argument.dtype)), tf.constant(argument.shape, tf.int64))
     return tf.constant(argument)
 
 
 def as_float32(call: Call) -> None:
-    """Casts the floats of a call that are of one dtype, for ops that have no other."""
+    """Casts the tensors of a call to float32 if they share one floating dtype, for ops that support only float32."""
     dtypes = {each.dtype for each in flat_tensors(call.arguments)}
     if len(dtypes) == 1 and tf.as_dtype(dtypes.pop()).is_floating:
         call.arguments = {name: map_tensors(_cast_to_float32, value) for name, value in call.arguments.items()}
@@ -173,7 +176,7 @@ def _cast_to_float32(argument):
 
 
 def describe(argument) -> str:
-    """Returns an argument in short words."""
+    """Returns a short description of an argument."""
     if isinstance(argument, list) and argument and all(map(is_tensor, argument)):
         return f"list of {len(argument)}: " + ", ".join(map(describe, argument[:12]))
     if not is_tensor(argument):

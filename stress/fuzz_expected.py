@@ -1,4 +1,4 @@
-"""What a call has to give, from its arguments alone: results, by the float64 references, or a refusal."""
+"""The expected outcome of a call: results from the float64 references, or an error."""
 
 import dataclasses
 from collections.abc import Callable, Iterable
@@ -14,33 +14,33 @@ import tensorflow as tf
 from cudnn_rnn_inputs import DTYPES, INPUTS, OUTPUTS, regions
 from cudnn_rnn_reference import Backward, Config
 from fuzz_calls import Call, definition, is_tensor, numpy_dtype, tensor_of
+from fuzz_mutations import VALID_STRINGS
 from fuzz_run import Results
-from fuzz_spoils import VALID_STRINGS
 from fuzz_valid import KERAS_ACTIVATIONS, RESULT_NAMES, argument_shapes, is_huge
 
 from tf_rnn_ops._library import ops as own_ops
 
-# How far what a rectifier is given must be from 0, where its slope changes.
+# Minimum distance of the inputs of a ReLU from 0, where its slope changes.
 KINKS = {"float64": 1e-9, "float32": 1e-4, "float16": 1e-2, "bfloat16": 1e-1}
-ANY = -1  # a size of a result that may be any
+ANY = -1  # matches any size of a result
 
 
-class MisfitError(Exception):
-    """Why a call must be refused."""
+class InvalidCallError(Exception):
+    """The call is invalid and must be rejected."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Expected:
-    """What a result must be.
+    """The expected result.
 
     Attributes:
-      shape: its shape, with ANY where any size will do.
-      dtype: its dtype.
-      values: its values, or None where nothing says them.
-      is_exact: whether it must be of the same bits as the values.
-      has_zero_factors: whether the reference multiplies by zeros what the op leaves out: padding, or what is dropped.
-        That makes no difference, but to what is no number.
-      regions: slices that are compared by themselves, too.
+      shape: the shape; ANY matches any size.
+      dtype: the dtype.
+      values: the values, or None if unknown.
+      is_exact: whether the result must be bitwise equal.
+      has_zero_factors: whether the reference multiplies padding or dropped values by 0 and the op skips them. The
+        results differ only for NaN and infinity.
+      regions: slices that are also compared separately.
     """
 
     shape: tuple[int, ...]
@@ -52,9 +52,9 @@ class Expected:
 
 
 def require(condition, what: str) -> None:
-    """Raises a misfit unless a condition holds."""
+    """Raises InvalidCallError unless a condition holds."""
     if not condition:
-        raise MisfitError(what)
+        raise InvalidCallError(what)
 
 
 # ---------------------------------------------------------------- attributes
@@ -80,12 +80,12 @@ def attribute(call: Call, name: str) -> Any:
         default = of_op.default_value
         value = [] if of_op.type == "list(string)" else getattr(default, _DEFAULT_FIELDS[of_op.type])
         value = tf.as_dtype(value) if of_op.type == "type" else value
-    require(isinstance(value, _PYTHON_TYPES[of_op.type]), f"{name} is no {of_op.type}")
+    require(isinstance(value, _PYTHON_TYPES[of_op.type]), f"{name} is not of type {of_op.type}")
     return value
 
 
 def string_attribute(call: Call, name: str) -> str:
-    """Returns the value of an attribute that is one of some words."""
+    """Returns the value of an attribute with a fixed set of strings."""
     value = attribute(call, name)
     text = value.decode(errors="replace") if isinstance(value, bytes) else value
     require(text in VALID_STRINGS[name], f"{name} is unknown")
@@ -93,18 +93,18 @@ def string_attribute(call: Call, name: str) -> str:
 
 
 def int_attribute(call: Call, name: str) -> int:
-    """Returns the value of an attribute that is an integer, or 0 where the op has not got it."""
+    """Returns the value of an integer attribute, or 0 if the op does not have it."""
     if name not in {each.name for each in definition(call.op).attr}:
         return 0
     value = attribute(call, name)
-    require(-(2**63) <= value < 2**63, f"{name} is no int64")
+    require(-(2**63) <= value < 2**63, f"{name} is not int64")
     return value
 
 
 def network_attributes(call: Call) -> dict[str, Any]:
-    """Returns the attributes that all ops of networks have, as a Config names them."""
+    """Returns the attributes that all network ops share, under their names in Config."""
     dropout = float(np.float32(np.clip(attribute(call, "dropout"), -1e38, 1e38)))
-    require(0 <= dropout <= 1, "dropout is no probability")
+    require(0 <= dropout <= 1, "dropout is not a probability")
     for name in ("seed", "seed2"):
         int_attribute(call, name)
     return {
@@ -115,7 +115,7 @@ def network_attributes(call: Call) -> dict[str, Any]:
 
 
 def check_config(config: Config) -> None:
-    """Refuses a network that cannot be."""
+    """Rejects an invalid network."""
     require(config.num_layers >= 1, "num_layers is too small")
     require(config.num_proj >= 0, "num_proj is negative")
     require(config.num_proj == 0 or config.rnn_mode == "lstm", "num_proj is for lstm")
@@ -128,31 +128,31 @@ def check_config(config: Config) -> None:
 
 
 def tensor(call: Call, name: str):
-    """Returns an argument that must be a tensor."""
+    """Returns an argument, which must be a tensor."""
     value = call.arguments.get(name)
-    require(is_tensor(value), f"{name} is no tensor")
+    require(is_tensor(value), f"{name} is not a tensor")
     return value
 
 
 def common_dtype(call: Call) -> str:
-    """Returns the dtype T of an op's floating inputs, and refuses other dtypes of any input."""
+    """Returns the dtype T of the floating inputs. Rejects inputs of other dtypes."""
     dtypes = set()
     for each in definition(call.op).input_arg:
         value: Any = call.arguments.get(each.name)
         tensors: list[Any] = value if each.number_attr and isinstance(value, list) else [value]
-        require(tensors and all(map(is_tensor, tensors)), f"{each.name} is no tensor")
+        require(tensors and all(map(is_tensor, tensors)), f"{each.name} is not a tensor")
         if each.type_attr:
             dtypes |= {one.dtype for one in tensors}
         else:
             require(tensors[0].dtype == numpy_dtype(each.type), f"{each.name} is of another dtype")
     names = [name for name in DTYPES if dtypes == {numpy_dtype(name)}]
-    require(names, "T is no float, or not one")
+    require(names, "T is not a single floating dtype")
     return names[0]
 
 
 def require_shape(call: Call, name: str, shape) -> None:
-    """Refuses a tensor of another shape."""
-    require(tuple(tensor(call, name).shape) == tuple(shape), f"{name} is not of shape {shape}")
+    """Rejects a tensor of another shape."""
+    require(tuple(tensor(call, name).shape) == tuple(shape), f"{name} does not have shape {shape}")
 
 
 def float64(call: Call, names: Iterable[str]) -> dict[str, np.ndarray]:
@@ -164,7 +164,7 @@ def float64(call: Call, names: Iterable[str]) -> dict[str, np.ndarray]:
 
 
 def read_network(call: Call) -> tuple[Config, str]:
-    """Returns the network that a call is of, and its dtype."""
+    """Returns the network of a call and its dtype."""
     dtype, attributes = common_dtype(call), network_attributes(call)
     has_v3 = "time_major" in {each.name for each in definition(call.op).attr}
     time_major = attribute(call, "time_major") if has_v3 else True
@@ -174,7 +174,7 @@ def read_network(call: Call) -> tuple[Config, str]:
     is_projected = attributes["num_proj"] > 0 and attributes["rnn_mode"] == "lstm"
     units = tensor(call, "input_c").shape[-1:] if is_projected else h[2:]
     directions = 2 if attributes["direction"] == "bidirectional" else 1
-    require(units and pseudo_layers % directions == 0, "input_h is of whole layers")
+    require(units and pseudo_layers % directions == 0, "input_h has a fraction of a layer")
     config = Config(
         **attributes,
         num_layers=pseudo_layers // directions,
@@ -190,14 +190,14 @@ def read_network(call: Call) -> tuple[Config, str]:
 
 
 def check_tensors(call: Call, config: Config) -> None:
-    """Refuses tensors that do not fit a network."""
+    """Rejects tensors that do not match a network."""
     shapes = argument_shapes(config)
     for name in call.tensor_names:
         of = name.removesuffix("_grad").removesuffix("_backprop")
         if of in shapes and (config.rnn_mode == "lstm" or not of.endswith("_c")):
             require_shape(call, name, shapes[of])
     if "reserve_space" in call.tensor_names:
-        require(len(tensor(call, "reserve_space").shape) == 1, "reserve_space is no vector")
+        require(len(tensor(call, "reserve_space").shape) == 1, "reserve_space is not a vector")
 
 
 def with_lengths(call: Call, config: Config) -> Config:
@@ -213,7 +213,7 @@ def with_lengths(call: Call, config: Config) -> Config:
 
 
 def has_zero_factors(config: Config) -> bool:
-    """Whether steps are past the ends of sequences, or inputs may be dropped."""
+    """Whether a batch has padding or the network has dropout."""
     return config.dropout > 0 or bool((config.lengths < config.time).any())
 
 
@@ -231,25 +231,25 @@ def masks_of(call: Call, config: Config, reserve_space) -> np.ndarray | None:
 
 
 def can_compute(call: Call, config: Config) -> bool:
-    """Whether a reference can follow a network and hold all arguments."""
+    """Whether the sizes are small enough for the references."""
     return not call.is_huge() and not is_huge(config)
 
 
 def without_padding(config: Config, array: np.ndarray) -> np.ndarray:
-    """Returns a sequence with zeros past the ends, which take no part but would spread what is no number."""
+    """Replaces padding by zeros, because NaN in padding would spread in the reference."""
     is_padding = network_reference.major(config, np.arange(config.time)[:, np.newaxis] >= config.lengths)
     return np.where(is_padding[..., np.newaxis], 0, array)
 
 
 def wide_arguments(call: Call, config: Config, names: Iterable[str]) -> dict[str, np.ndarray]:
-    """Returns arguments in float64, as references take them."""
+    """Returns arguments in float64 for the references."""
     wide = float64(call, names)
     sequences = {name for name in wide if name.removesuffix("_grad").removesuffix("_backprop") in ("input", "output")}
     return {name: without_padding(config, array) if name in sequences else array for name, array in wide.items()}
 
 
 def expect_forward(call: Call, results: Results) -> dict[str, Expected]:
-    """Expects what CudnnRNN, V2 or V3 gives."""
+    """Returns the expected results of CudnnRNN, V2 or V3."""
     config, dtype_name = read_network(call)
     is_training, dtype = attribute(call, "is_training"), numpy_dtype(dtype_name)
     shapes = argument_shapes(config)
@@ -268,18 +268,18 @@ def expect_forward(call: Call, results: Results) -> dict[str, Expected]:
 
 
 def forward_run(call: Call, config: Config, wide, dtype: str):
-    """Returns the forward pass before a backward pass and its masks, or None where nothing can follow it."""
-    if not wide or not call.follows:
+    """Returns the forward pass of a backward pass and its masks, or None if the gradients cannot be compared."""
+    if not wide or not call.is_consistent:
         return None
     masks = masks_of(call, config, call.arguments["reserve_space"])
     run = network_reference.forward(config, **{name: wide[name] for name in INPUTS}, masks=masks)
-    # At no number, there is no slope either.
+    # The slope at NaN is undefined, too.
     has_slopes = config.rnn_mode != "rnn_relu" or network_reference.nearest_to_the_kink(run) >= KINKS[dtype]
     return (run, masks) if has_slopes else None
 
 
 def expect_backprop(call: Call, results: Results) -> dict[str, Expected]:
-    """Expects what CudnnRNNBackprop, V2 or V3 gives."""
+    """Returns the expected results of CudnnRNNBackprop, V2 or V3."""
     config, dtype = read_network(call)
     gradients = [f"{name}_backprop" for name in OUTPUTS]
     wide = wide_arguments(call, config, (*INPUTS, *gradients)) if can_compute(call, config) else {}
@@ -305,7 +305,7 @@ def expect_backprop(call: Call, results: Results) -> dict[str, Expected]:
 
 
 def expect_backprop_grad(call: Call, results: Results) -> dict[str, Expected]:
-    """Expects what CudnnRNNBackpropGrad gives."""
+    """Returns the expected results of CudnnRNNBackpropGrad."""
     config, dtype = read_network(call)
     skip = attribute(call, "skip")
     names = [name for name in skip if isinstance(name, str)]
@@ -342,7 +342,7 @@ def expect_backprop_grad(call: Call, results: Results) -> dict[str, Expected]:
 
 
 def expect_dropout_masks(call: Call, results: Results) -> dict[str, Expected]:
-    """Expects what CudnnRNNDropoutMasks gives: in each place one of two numbers."""
+    """Returns the expected results of CudnnRNNDropoutMasks: each element is 0 or 1 / (1 - dropout)."""
     config, _ = read_network(call)
     masks_type = attribute(call, "masks_type")
     require(masks_type in (tf.float32, tf.float64), "masks_type is float or double")
@@ -363,7 +363,7 @@ def read_sizes(call: Call) -> Config:
     sizes: dict[str, Any] = {}
     for name, smallest in (("num_layers", 1), ("num_units", 0), ("input_size", 0)):
         require_shape(call, name, ())
-        require(tensor(call, name).dtype == np.int32, f"{name} is no int32")
+        require(tensor(call, name).dtype == np.int32, f"{name} is not int32")
         sizes[name] = int(tensor(call, name))
         require(sizes[name] >= smallest, f"{name} is too small")
     config = Config(**attributes, **sizes)
@@ -372,10 +372,10 @@ def read_sizes(call: Call) -> Config:
 
 
 def expect_params_size(call: Call, results: Results) -> dict[str, Expected]:
-    """Expects what CudnnRNNParamsSize gives."""
+    """Returns the expected results of CudnnRNNParamsSize."""
     config, s = read_sizes(call), attribute(call, "S")
     require(s in (tf.int32, tf.int64), "S is int32 or int64")
-    require(attribute(call, "T").name in DTYPES, "T is no float")
+    require(attribute(call, "T").name in DTYPES, "T is not a float")
     size = params_checks.size_formula(config)
     require(s == tf.int64 or size < 2**31, "S is int32")
     dtype = numpy_dtype(s)
@@ -383,18 +383,18 @@ def expect_params_size(call: Call, results: Results) -> dict[str, Expected]:
 
 
 def check_counts(config: Config, num_weights: int, num_biases: int) -> None:
-    """Refuses numbers of weights and biases that the network has not."""
+    """Rejects wrong numbers of weights and biases."""
     biases = config.num_pseudo_layers * 2 * config.num_gates
     require(num_biases == biases, "another number of biases")
     require(num_weights == biases + config.num_pseudo_layers * config.has_projection, "another number of weights")
 
 
 def expect_canonical_to_params(call: Call, results: Results) -> dict[str, Expected]:
-    """Expects what CudnnRNNCanonicalToParams or its V2 gives."""
+    """Returns the expected results of CudnnRNNCanonicalToParams or V2."""
     dtype, config = numpy_dtype(common_dtype(call)), read_sizes(call)
     parts: list[np.ndarray] = []
     for name in ("weights", "biases"):
-        require(isinstance(call.arguments.get(name), list), f"{name} is no list")
+        require(isinstance(call.arguments.get(name), list), f"{name} is not a list")
     check_counts(config, len(call.arguments["weights"]), len(call.arguments["biases"]))
     for name, shapes in zip(("weights", "biases"), params_checks.canonical_shapes(config), strict=True):
         for array, shape in zip(call.arguments[name], shapes, strict=True):
@@ -404,7 +404,7 @@ def expect_canonical_to_params(call: Call, results: Results) -> dict[str, Expect
 
 
 def expect_params_to_canonical(call: Call, results: Results) -> dict[str, list[Expected]]:
-    """Expects what CudnnRNNParamsToCanonical or its V2 gives."""
+    """Returns the expected results of CudnnRNNParamsToCanonical or V2."""
     dtype, config = numpy_dtype(common_dtype(call)), read_sizes(call)
     if call.op.endswith("V2"):
         counts = int_attribute(call, "num_params_weights"), int_attribute(call, "num_params_biases")
@@ -443,7 +443,7 @@ def read_cell(call: Call) -> tuple[np.dtype, dict[str, np.ndarray], dict[str, tu
 
 
 def expect_cell(call: Call, results: Results) -> dict[str, Expected]:
-    """Expects what GRUBlockCell and its gradient ops give."""
+    """Returns the expected results of GRUBlockCell and its gradient ops."""
     dtype, wide, shapes = read_cell(call)
     function = cell_reference.gru_block_cell if call.op == "GRUBlockCell" else cell_reference.gru_block_cell_grad
     values = function(**wide)._asdict() if wide else {}
@@ -455,7 +455,7 @@ def expect_cell(call: Call, results: Results) -> dict[str, Expected]:
 
 
 def keras_rnn_shapes(call: Call) -> dict[str, tuple[int, ...]]:
-    """Returns the shapes of a layer's inputs and outputs, or refuses others. tests/test_keras_rnn.py has the values."""
+    """Returns the shapes of inputs and outputs. Rejects others. tests/test_keras_rnn.py checks the values."""
     mode = string_attribute(call, "rnn_mode")
     for each in definition(call.op).attr:
         if each.type == "bool":
@@ -490,16 +490,16 @@ def keras_rnn_shapes(call: Call) -> dict[str, tuple[int, ...]]:
 
 
 def expect_keras_rnn(call: Call, results: Results) -> dict[str, Expected]:
-    """Expects what KerasRNN gives."""
+    """Returns the expected results of KerasRNN."""
     dtype, shapes = numpy_dtype(common_dtype(call)), keras_rnn_shapes(call)
     expected = {name: Expected(shapes[name], dtype) for name in ("outputs", "final_h", "final_c")}
     return {**expected, "reserve_space": Expected((ANY if attribute(call, "is_training") else 0,), dtype)}
 
 
 def expect_keras_rnn_backprop(call: Call, results: Results) -> dict[str, Expected]:
-    """Expects what KerasRNNBackprop gives."""
+    """Returns the expected results of KerasRNNBackprop."""
     dtype, shapes = numpy_dtype(common_dtype(call)), keras_rnn_shapes(call)
-    require(len(tensor(call, "reserve_space").shape) == 1, "reserve_space is no vector")
+    require(len(tensor(call, "reserve_space").shape) == 1, "reserve_space is not a vector")
     names = ("sequences", "initial_h", "initial_c", "kernel", "recurrent_kernel", "bias")
     return {f"{name}_backprop": Expected(shapes[name], dtype) for name in names}
 
@@ -508,7 +508,7 @@ def expect_keras_rnn_backprop(call: Call, results: Results) -> dict[str, Expecte
 
 
 def expect_aligned(call: Call, results: Results) -> dict[str, Expected]:
-    """Expects what AlignTensor gives: what it is given."""
+    """Returns the expected results of AlignTensor: its input."""
     dtype, given = numpy_dtype(common_dtype(call)), tensor(call, "tensor")
     return {"aligned": Expected(given.shape, dtype, given, is_exact=True)}
 
@@ -529,14 +529,14 @@ _EXPECT: dict[str, Callable[[Call, Results], dict[str, Any]]] = {
 
 
 def expect(call: Call, results: Results) -> dict[str, Any]:
-    """Returns what the results of a call must be, by name; lists where they are lists.
+    """Returns the expected results of a call, by name. A list output has a list.
 
     Args:
       call: the call.
-      results: what it gave, of which the dropout masks are taken.
+      results: the actual results; only the dropout masks are taken from them.
 
     Raises:
-      MisfitError: if it should have been refused.
+      InvalidCallError: if the op must reject the call.
     """
     with np.errstate(all="ignore"):
         return _EXPECT[call.op](call, results)

@@ -1,4 +1,4 @@
-"""Judges what came of a call."""
+"""Decides whether the outcome of a call is correct."""
 
 import re
 from collections.abc import Callable
@@ -8,7 +8,7 @@ import numpy as np
 import parity
 import tensorflow as tf
 from fuzz_calls import Call, Empty, attribute_types, flat_tensors, input_names
-from fuzz_expected import ANY, Expected, MisfitError, expect
+from fuzz_expected import ANY, Expected, InvalidCallError, expect
 from fuzz_run import Outcome, Results, can_be_fed, run
 
 ERRORS = (
@@ -17,10 +17,10 @@ ERRORS = (
     tf.errors.UnimplementedError,
     TypeError,
     ValueError,
-    OverflowError,  # Python's, of an int that is no int64
+    OverflowError,  # raised by Python for an int beyond int64
 )
-# What TensorFlow says of arguments before an op is asked, and in place of the argument's name.
-TENSORFLOWS_WORDS = (
+# Errors that TensorFlow raises before it runs the op. They do not name the argument.
+TENSORFLOW_MESSAGES = (
     r"input #\d+",
     r"[Aa]ttr '?\w+'?",
     r"Attempt to convert a value",
@@ -36,18 +36,18 @@ TENSORFLOWS_WORDS = (
     r"Number of outputs is too big",
     r"OOM when allocating",
 )
-# What is said where an op has no kernel for the device.
+# Errors for an op that has no kernel for the device.
 NO_KERNEL = ("No OpKernel was registered", "Could not find device for node")
-LARGE = 1e3  # from here on float32 may overflow where float64 does not
+LARGE = 1e3  # arguments above this may overflow float32, but not float64
 
 
 class Verdict:
-    """What is to be said of a call.
+    """The verdict on a call.
 
     Attributes:
-      kind: "compared", "accepted", the class of the error of a refusal, or the kind of a finding.
-      is_finding: whether the op is at fault.
-      text: more, in words.
+      kind: "compared", "accepted", the class of a valid error, or the kind of a finding.
+      is_finding: whether the op has a bug.
+      text: details.
     """
 
     def __init__(self, kind: str, is_finding: bool = False, text: str = ""):
@@ -57,17 +57,17 @@ class Verdict:
 
 
 def finding(kind: str, text: str) -> Verdict:
-    """Returns a verdict that the op is at fault."""
+    """Returns a verdict that the op has a bug."""
     return Verdict(kind, True, text[:2000])
 
 
 def judge(call: Call, function: Callable, is_strict: bool = True) -> Verdict:
-    """Makes a call and judges what came of it.
+    """Runs a call and returns the verdict.
 
     Args:
       call: the call.
-      function: the op's.
-      is_strict: whether the op promises, as ours do, to take whatever is valid and to name what is at fault.
+      function: the Python function of the op.
+      is_strict: whether the op must accept all valid calls and name the invalid argument, as ours must.
     """
     before = [bytes_of(each) for each in flat_tensors(call.arguments)]
     way = "function" if call.way == "graph" and not can_be_fed(call) else call.way
@@ -82,14 +82,14 @@ def judge(call: Call, function: Callable, is_strict: bool = True) -> Verdict:
 
 
 def bytes_of(tensor) -> bytes:
-    """Returns the contents of an argument."""
+    """Returns the bytes of an argument."""
     return tensor.tobytes() if isinstance(tensor, np.ndarray) and tensor.dtype != object else b""
 
 
 def judge_outcome(call: Call, outcome: Outcome, is_strict: bool) -> Verdict:
-    """Judges what came of a call in one way."""
+    """Returns the verdict on one execution of a call."""
     if outcome.error is not None:
-        return judge_refusal(call, outcome.error, is_strict)
+        return judge_error(call, outcome.error, is_strict)
     assert outcome.results is not None
     mismatch = inferred_mismatch(outcome.inferred, outcome.results)
     if mismatch:
@@ -98,19 +98,19 @@ def judge_outcome(call: Call, outcome: Outcome, is_strict: bool) -> Verdict:
 
 
 def compare_ways(outcome: Outcome, eager: Outcome) -> Verdict | None:
-    """Returns a finding where a graph refuses what is accepted eagerly, or the other way round."""
+    """Returns a finding if only one of graph and eager execution rejects a call."""
     if (outcome.error is None) == (eager.error is None):
         return None
-    return finding("refused in one way only", f"in a graph: {outcome.error}\neagerly: {eager.error}")
+    return finding("rejected in one mode only", f"in a graph: {outcome.error}\neagerly: {eager.error}")
 
 
-# ---------------------------------------------------------------- refusals
+# ---------------------------------------------------------------- errors
 
 
-def judge_refusal(call: Call, error: Exception, is_strict: bool) -> Verdict:
-    """Judges an error."""
+def judge_error(call: Call, error: Exception, is_strict: bool) -> Verdict:
+    """Returns the verdict on an error."""
     message = str(error)
-    if any(words in message for words in NO_KERNEL):
+    if any(text in message for text in NO_KERNEL):
         return Verdict("no kernel")
     kind = next((each.__name__ for each in ERRORS if isinstance(error, each)), None)
     if kind is None:
@@ -119,29 +119,29 @@ def judge_refusal(call: Call, error: Exception, is_strict: bool) -> Verdict:
         return finding("no argument named", f"{kind}: {message}")
     if isinstance(error, tf.errors.ResourceExhaustedError):
         return Verdict(kind)
-    if is_strict and call.follows and not call.is_huge() and fits(call):
-        return finding("refused though valid", f"{kind}: {message}")
+    if is_strict and call.is_consistent and not call.is_huge() and fits(call):
+        return finding("rejected though valid", f"{kind}: {message}")
     return Verdict(kind, text=message)
 
 
 def names_argument(call: Call, message: str) -> bool:
-    """Whether a message says which argument is at fault."""
+    """Whether a message names an argument or attribute."""
     names = {*input_names(call.op), *attribute_types(call.op)}
-    return any(re.search(rf"\b{name}\b", own_words(message)) for name in names) or any(
-        re.search(words, message) for words in TENSORFLOWS_WORDS
+    return any(re.search(rf"\b{name}\b", without_node(message)) for name in names) or any(
+        re.search(pattern, message) for pattern in TENSORFLOW_MESSAGES
     )
 
 
-def own_words(message: str) -> str:
-    """Returns a message without what TensorFlow says of the node."""
+def without_node(message: str) -> str:
+    """Returns an error message without TensorFlow's description of the node."""
     return re.sub(r"^\{\{.*?\}\} ", "", message).split(" for '{{node")[0].split(" [Op:")[0]
 
 
 def fits(call: Call) -> bool:
-    """Whether nothing speaks against a call."""
+    """Whether a call is valid."""
     try:
         expect(call, {"reserve_space": call.arguments.get("reserve_space")})
-    except MisfitError:
+    except InvalidCallError:
         return False
     return True
 
@@ -150,25 +150,25 @@ def fits(call: Call) -> bool:
 
 
 def inferred_mismatch(inferred: dict[str, Any], results: Results) -> str:
-    """Returns in words which inferred shape a result contradicts, if one does."""
+    """Describes a result that contradicts its inferred shape, if any."""
     for name, shapes in inferred.items():
         for shape, result in zip(as_list(shapes), as_list(results[name]), strict=True):
             if not shape.is_compatible_with(np.shape(result) if np.isscalar(result) else result.shape):
-                return f"{name}: {shape} was inferred, but it is {result.shape}"
+                return f"{name}: inferred shape {shape}, actual shape {result.shape}"
     return ""
 
 
 def as_list(value) -> list:
-    """Returns a list, or a list of what is none."""
+    """Wraps a value in a list unless it is one."""
     return value if isinstance(value, list) else [value]
 
 
 def judge_results(call: Call, results: Results) -> Verdict:
-    """Judges what an op returned."""
+    """Returns the verdict on the results of an op."""
     try:
         expected = expect(call, results)
-    except MisfitError as misfit:
-        return finding("accepted though invalid", str(misfit))
+    except InvalidCallError as error:
+        return finding("accepted though invalid", str(error))
     if list(expected) != list(results):
         return finding("wrong result", f"results are {list(results)}")
     is_compared = False
@@ -185,18 +185,18 @@ def judge_results(call: Call, results: Results) -> Verdict:
 
 
 def describe_difference(call: Call, expected: Expected, actual) -> str:
-    """Returns in words what is wrong with a result, if anything is."""
+    """Describes what is wrong with a result, if anything."""
     if len(expected.shape) != len(actual.shape) or any(
         should not in (ANY, size) for should, size in zip(expected.shape, actual.shape, strict=True)
     ):
-        return f"is of shape {actual.shape}, should be {expected.shape}"
+        return f"has shape {actual.shape}, should be {expected.shape}"
     if actual.dtype != expected.dtype:
-        return f"is of dtype {actual.dtype}, should be {expected.dtype}"
+        return f"has dtype {actual.dtype}, should be {expected.dtype}"
     if expected.values is None or isinstance(actual, Empty):
         return ""
     if expected.is_exact:
-        return "" if actual.tobytes() == expected.values.tobytes() else "has other bits"
-    with np.errstate(invalid="ignore"):  # of casts of NaNs that signal
+        return "" if actual.tobytes() == expected.values.tobytes() else "has different bits"
+    with np.errstate(invalid="ignore"):  # casts of signaling NaNs
         return describe_distance(call, expected, actual)
 
 
@@ -211,10 +211,10 @@ def largest_argument(call: Call) -> float:
 
 
 def describe_distance(call: Call, expected: Expected, actual) -> str:
-    """Returns in words how a result differs from its values by more than rounding, if it does.
+    """Describes how a result differs from its expected values by more than rounding, if it does.
 
-    Rounding is measured by the largest number of the tensor, or of a region of it, or 1, which is of the order of what
-    was computed with: a small tensor may consist of sums that all but cancel.
+    The tolerance is relative to the largest magnitude in the tensor or region, but at least to 1: a tensor with small
+    values may consist of sums of larger terms that nearly cancel.
     """
     should, is_ = expected.values, parity.to_float64(actual)
     assert should is not None
@@ -223,7 +223,7 @@ def describe_distance(call: Call, expected: Expected, actual) -> str:
         return ""
     more, less = (np.argwhere(np.isnan(a) & ~np.isnan(b)).tolist() for a, b in ((is_, should), (should, is_)))
     if more or (less and not expected.has_zero_factors):
-        return f"NaN in {len(more)} places where there should be none, {more[:5]}; not in {len(less)}, {less[:5]}"
+        return f"unexpected NaN in {len(more)} places, {more[:5]}; missing NaN in {len(less)} places, {less[:5]}"
     tolerance = parity.TOLERANCES[tf.as_dtype(actual.dtype).name]
     regions: list[Any] = [..., *expected.regions]
     for region in regions:
@@ -231,5 +231,5 @@ def describe_distance(call: Call, expected: Expected, actual) -> str:
         scale = max(1.0, np.max(np.abs(should[region][finite]), initial=0.0))
         error = np.abs(is_[region][finite] - should[region][finite]).max(initial=0.0)
         if error > tolerance * scale:
-            return f"differs by {error:.3g}, of {scale:.3g}"
+            return f"differs by {error:.3g}, scale {scale:.3g}"
     return ""

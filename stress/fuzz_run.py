@@ -1,4 +1,4 @@
-"""Calls an op eagerly, through tf.function and through a graph, with shapes that are partly unknown there."""
+"""Runs an op eagerly, in a tf.function and in a graph. Shapes in graphs are partly unknown."""
 
 import dataclasses
 from collections.abc import Callable
@@ -23,9 +23,9 @@ from tf_rnn_ops._library import ops as own_ops
 
 LIBRARIES = ("tf_rnn_ops", "builtin-kernels", "tensorflow")
 WAYS = ("eager", "function", "graph")
-WAY_SHARES = (0.91, 0.05, 0.04)  # of all calls: tracing a graph takes much longer than running it
+WAY_SHARES = (0.91, 0.05, 0.04)  # tracing a graph takes much longer than running it
 
-# Those that `tf_rnn_ops.raw_ops` has not.
+# Ops that `tf_rnn_ops.raw_ops` does not export.
 _OWN_FUNCTIONS = {
     "GRUBlockCellGradV2": "tf_rnn_ops_gru_block_cell_grad_v2",
     "CudnnRNNBackpropGrad": "tf_rnn_ops_cudnn_rnn_backprop_grad",
@@ -38,12 +38,12 @@ Results = dict[str, Any]
 
 @dataclasses.dataclass
 class Outcome:
-    """What came of a call.
+    """The outcome of a call.
 
     Attributes:
-      results: the results by name, as arguments are; or None.
-      error: what was raised instead, or None.
-      inferred: the shapes of the results that the op's shape function inferred, by name.
+      results: the results by name, in the form of arguments, or None.
+      error: the exception, or None.
+      inferred: the shapes of the results from the shape function, by name.
     """
 
     results: Results | None = None
@@ -52,14 +52,14 @@ class Outcome:
 
 
 def function_of(library: str, op: str) -> Callable | None:
-    """Returns the Python function of an op, or None where the library has no such op."""
+    """Returns the Python function of an op, or None if the library does not have it."""
     if library != "tf_rnn_ops":
         return getattr(tf.raw_ops, op, None)
     return getattr(own_ops, _OWN_FUNCTIONS[op]) if op in _OWN_FUNCTIONS else getattr(tf_rnn_ops.raw_ops, op)
 
 
 def run(call: Call, function: Callable, way: str) -> Outcome:
-    """Makes a call in one of the WAYS."""
+    """Runs a call in one of the WAYS."""
     if call.arguments.get("dropout"):
         fresh_kernels()
     try:
@@ -69,17 +69,17 @@ def run(call: Call, function: Callable, way: str) -> Outcome:
 
 
 def named(call: Call, outputs) -> Results:
-    """Returns what an op returned by name."""
+    """Returns the outputs of an op by name."""
     return outputs._asdict() if hasattr(outputs, "_asdict") else {definition(call.op).output_arg[0].name: outputs}
 
 
 def arrays(call: Call, outputs) -> Results:
-    """Returns what an op returned as arguments are, by name."""
+    """Returns the outputs of an op, converted to arguments, by name."""
     return {name: tf.nest.map_structure(array_of, value) for name, value in named(call, outputs).items()}
 
 
 def run_eagerly(call: Call, function: Callable) -> Outcome:
-    """Calls an op eagerly."""
+    """Runs an op eagerly."""
     arguments = {name: map_tensors(tensor_of, value) for name, value in call.arguments.items()}
     return Outcome(arrays(call, function(**arguments)))
 
@@ -89,7 +89,7 @@ def run_eagerly(call: Call, function: Callable) -> Outcome:
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """How the tensors of a call get into a graph: each as a constant, or fed with a shape that may be unknown."""
+    """How a graph gets the tensors of a call: as constants, or fed with a shape that may be unknown."""
 
     is_constant: list[bool]
     specs: list[tf.TensorSpec]
@@ -100,7 +100,7 @@ class Plan:
 
 
 def partial_shape(rng, shape) -> list[int | None] | None:
-    """Returns a shape of which all, some or nothing is unknown."""
+    """Returns a shape in which no, some or all sizes are unknown, or None."""
     kind = rng.random()
     if kind < 0.3:
         return None
@@ -109,12 +109,12 @@ def partial_shape(rng, shape) -> list[int | None] | None:
 
 
 def dtype_of(tensor) -> tf.DType:
-    """Returns the dtype that TensorFlow has for an argument."""
+    """Returns the TensorFlow dtype of an argument."""
     return tf.string if tensor.dtype == object else tf.as_dtype(tensor.dtype)
 
 
 def plan_of(call: Call) -> Plan:
-    """Draws how the tensors of a call get into a graph."""
+    """Draws a plan for the tensors of a call."""
     rng = np.random.default_rng(call.seed)
     tensors = flat_tensors(call.arguments)
     return Plan(
@@ -124,7 +124,7 @@ def plan_of(call: Call) -> Plan:
 
 
 def call_with(call: Call, function: Callable, tensors: list[tf.Tensor]):
-    """Calls an op with tensors in the places of its own."""
+    """Calls an op with other tensors."""
     remaining = iter(tensors)
     arguments = {
         name: map_tensors(lambda _: next(remaining), value) if has_tensors(value) else value
@@ -139,12 +139,12 @@ def has_tensors(argument) -> bool:
 
 
 def shapes_of(call: Call, outputs) -> dict[str, Any]:
-    """Returns the shapes of what an op returned, by name."""
+    """Returns the shapes of the outputs of an op, by name."""
     return {name: tf.nest.map_structure(lambda each: each.shape, value) for name, value in named(call, outputs).items()}
 
 
 def run_function(call: Call, function: Callable) -> Outcome:
-    """Calls an op in a tf.function that is traced for shapes which may be unknown."""
+    """Runs an op in a tf.function traced for partly unknown shapes."""
     tensors, plan = flat_tensors(call.arguments), plan_of(call)
     inferred: dict[str, Any] = {}
 
@@ -162,7 +162,7 @@ def run_function(call: Call, function: Callable) -> Outcome:
 
 
 def run_graph(call: Call, function: Callable) -> Outcome:
-    """Runs an op in a session, whose placeholders have shapes that may be unknown."""
+    """Runs an op in a session with placeholders of partly unknown shapes."""
     tensors, plan = flat_tensors(call.arguments), plan_of(call)
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
         inside = [
@@ -176,5 +176,5 @@ def run_graph(call: Call, function: Callable) -> Outcome:
 
 
 def can_be_fed(call: Call) -> bool:
-    """Whether a session can be given, and can give, all that a call is about: it does so in NumPy's arrays."""
+    """Whether a session can feed all tensors of a call, which must be NumPy arrays."""
     return not any(isinstance(each, Empty) for each in flat_tensors(call.arguments))

@@ -1,4 +1,4 @@
-"""What a process of the fuzzer does: it draws a call, makes it and judges what came of it."""
+"""The work of a fuzzer process: draws a call, runs it and reports the verdict."""
 
 import dataclasses
 import os
@@ -16,21 +16,21 @@ from fuzz_calls import Call, as_float32
 
 import tf_rnn_ops
 
-MEMORY = 12 * 2**30  # bytes of addresses that a process may have, so that none takes the machine's memory
+MEMORY = 12 * 2**30  # limit of the address space of a process, in bytes
 
 
 @dataclasses.dataclass(frozen=True)
 class Report:
-    """What came of a call.
+    """The report on a call.
 
     Attributes:
-      op: the op's name.
-      way: how it was called.
-      kind: that of the verdict.
-      is_finding: whether the op is at fault.
-      text: what else the verdict says.
-      spoils: what was done to a valid call.
-      arguments: the call's, in short words.
+      op: the op name.
+      way: how the op was executed.
+      kind: the kind of the verdict.
+      is_finding: whether the op has a bug.
+      text: details of the verdict.
+      mutations: descriptions of the mutations.
+      arguments: short descriptions of the arguments.
     """
 
     op: str
@@ -38,18 +38,18 @@ class Report:
     kind: str
     is_finding: bool = False
     text: str = ""
-    spoils: tuple[str, ...] = ()
+    mutations: tuple[str, ...] = ()
     arguments: dict[str, str] = dataclasses.field(default_factory=dict)
 
 
 def report_of(call: Call, kind: str, is_finding: bool = False, text: str = "") -> Report:
-    """Returns what came of a call, at length where it is a finding."""
+    """Returns the report on a call, with its arguments if it is a finding."""
     arguments = call.describe() if is_finding else {}
-    return Report(call.op, call.way, kind, is_finding, text, tuple(call.spoils), arguments)
+    return Report(call.op, call.way, kind, is_finding, text, tuple(call.mutations), arguments)
 
 
 def fuzz(library: str, seed: int, number: int) -> Report:
-    """Makes a call of a library and judges it."""
+    """Runs a call of a library and reports the verdict."""
     call = fuzz_draw.draw(seed, number)
     if library != fuzz_run.LIBRARIES[0] and call.op.startswith("GRU"):
         as_float32(call)
@@ -61,7 +61,7 @@ def fuzz(library: str, seed: int, number: int) -> Report:
 
 
 def prepare(library: str, seed: int) -> Callable[[int], Report]:
-    """Prepares a process for calls of a library."""
+    """Prepares a process for calls of a library. Returns the function that runs the call of a number."""
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     tf.config.threading.set_intra_op_parallelism_threads(2)
     tf.config.threading.set_inter_op_parallelism_threads(1)

@@ -1,11 +1,11 @@
-"""Counts what came of the calls, and prints it as a table."""
+"""Counts reports by op and kind, and formats them as a table."""
 
 import collections
 
 from fuzz_calls import OPS
 from fuzz_session import Report
 
-# What each kind of report is called at the head of its column, from good to bad. Others follow under their own names.
+# Column heads by kind of report. Other kinds follow under their own names.
 HEADS = {
     "compared": "equals the reference",
     "accepted": "answered",
@@ -33,11 +33,11 @@ class Table:
         self.num_findings += report.is_finding
 
     def num_calls(self) -> int:
-        """Returns how many reports were counted."""
+        """Returns the number of reports."""
         return self._counts.total()
 
     def markdown(self) -> str:
-        """Returns the table in Markdown, with a column for each kind that there is."""
+        """Returns the table in Markdown, with a column for each kind that occurred."""
         found = {kind for _, kind in self._counts}
         kinds = [kind for kind in HEADS if kind in found] + sorted(found - set(HEADS))
         ops = [op for op in OPS if any(self._counts[op, kind] for kind in kinds)]

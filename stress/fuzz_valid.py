@@ -1,4 +1,4 @@
-"""Valid calls of every op, over all options, in small sizes, and in huge ones where there is nothing to compute."""
+"""Draws valid calls of every op with all options, in small sizes, and in huge sizes if the tensors are empty."""
 
 import dataclasses
 import unittest.mock
@@ -20,8 +20,8 @@ import tf_rnn_ops
 HUGE = (2**31 - 1, 2**31, 2**32 + 1, 2**40, 2**62, 2**63 - 1)
 HUGE_SHARE = 0.04
 DROPOUTS = (*(0.0,) * 8, 0.3, 0.5, 1.0)
-WILD_SHARE = 0.12
-WILD = (np.nan, np.nan, np.inf, -np.inf, 1e30, 1e-40, -0.0)
+EXTREME_SHARE = 0.12
+EXTREME_VALUES = (np.nan, np.nan, np.inf, -np.inf, 1e30, 1e-40, -0.0)
 RNN_MODES = ("rnn_relu", "rnn_tanh", "lstm", "gru")
 ACTIVATIONS = ("tanh", "sigmoid", "relu", "linear", "hard_sigmoid")
 KERAS_ACTIVATIONS = ("activation", "recurrent_activation")
@@ -32,12 +32,12 @@ Arguments = dict[str, Any]
 
 
 def choice(rng, options):
-    """Returns one of some options, as it is."""
+    """Returns one of the options, without conversion to NumPy."""
     return options[int(rng.integers(len(options)))]
 
 
 def draw_size(rng) -> int:
-    """Draws a size up to 9, seldom 0."""
+    """Draws a size from 0 to 9, rarely 0."""
     return 0 if rng.random() < 0.06 else int(rng.integers(1, 10))
 
 
@@ -50,7 +50,7 @@ def draw_seed(rng) -> int:
 
 
 def draw_config(rng, version="V3") -> Config:
-    """Draws a network and the sizes of what it is run on."""
+    """Draws a network configuration, including time and batch sizes."""
     input_mode = choice(rng, ("linear_input", "linear_input", "skip_input", "auto_select"))
     num_units, input_size, time, batch = (draw_size(rng) for _ in range(4))
     if input_mode == "skip_input" or (input_mode == "auto_select" and rng.random() < 0.5):
@@ -67,12 +67,12 @@ def draw_config(rng, version="V3") -> Config:
         dropout=choice(rng, DROPOUTS),
     )
     if version == "V3":
-        config = with_options_of_v3(rng, config)
+        config = with_v3_options(rng, config)
     return with_huge_sizes(rng, config) if rng.random() < HUGE_SHARE else config
 
 
-def with_options_of_v3(rng, config: Config) -> Config:
-    """Draws what only the last versions of the ops have."""
+def with_v3_options(rng, config: Config) -> Config:
+    """Draws the options that only version 3 of the ops has."""
     lengths = tuple(map(int, rng.integers(0, config.time + 1, config.batch)))
     projects = config.rnn_mode == "lstm" and config.num_units > 0 and rng.random() < 0.5
     return dataclasses.replace(
@@ -84,7 +84,7 @@ def with_options_of_v3(rng, config: Config) -> Config:
 
 
 def with_huge_sizes(rng, config: Config) -> Config:
-    """Makes a size huge where that leaves no elements, or leaves the network as it is."""
+    """Makes a size huge and another one 0, if TensorFlow supports the shapes."""
     huge = choice(rng, HUGE)
     if rng.random() < 0.5:
         changes: dict[str, Any] = {"batch": 0, "time": huge}
@@ -97,13 +97,13 @@ def with_huge_sizes(rng, config: Config) -> Config:
 
 
 def is_huge(config: Config) -> bool:
-    """Whether a size is beyond what a reference can follow."""
+    """Whether a size is too large for the references."""
     sizes = (config.time, config.batch, config.num_layers, config.num_units, config.input_size)
     return max(sizes) > LARGEST_COMPUTED
 
 
 def argument_shapes(config: Config) -> dict[str, tuple[int, ...]]:
-    """Does what `cudnn_rnn_inputs.shapes` does, for networks of any size."""
+    """Like `cudnn_rnn_inputs.shapes`, but for networks of any size."""
     states = (config.num_pseudo_layers, config.batch, config.output_size)
     cell_states = (config.num_pseudo_layers, config.batch, config.num_units)
     sequences = {
@@ -121,13 +121,13 @@ def argument_shapes(config: Config) -> dict[str, tuple[int, ...]]:
 
 
 def draw_arrays(rng, config: Config, dtype: str, names: dict[str, str]) -> Arguments:
-    """Draws arrays of a network's inputs and outputs.
+    """Draws arrays in the shapes of a network's inputs and outputs.
 
     Args:
-      rng: the random numbers.
+      rng: the random number generator.
       config: the network.
-      dtype: that of the arrays.
-      names: which input or output each array is of the shape of, by the array's name.
+      dtype: the dtype of the arrays.
+      names: maps the name of each array to the input or output that has its shape.
     """
     shapes = argument_shapes(config)
     if is_huge(config):
@@ -137,15 +137,15 @@ def draw_arrays(rng, config: Config, dtype: str, names: dict[str, str]) -> Argum
     return gru_inputs.cast({**drawn, **params}, dtype)
 
 
-def with_wild_values(rng, arrays: Arguments) -> Arguments:
-    """Returns arrays of which one, seldom, has elements that are not finite, or very large or small."""
+def with_extreme_values(rng, arrays: Arguments) -> Arguments:
+    """Rarely replaces elements of one array by values that are not finite, very large or very small."""
     names = [name for name, array in arrays.items() if isinstance(array, np.ndarray) and array.size > 0]
-    if not names or rng.random() >= WILD_SHARE:
+    if not names or rng.random() >= EXTREME_SHARE:
         return arrays
     name = choice(rng, names)
     array = arrays[name].copy()
     with np.errstate(over="ignore", under="ignore"):
-        array.flat[rng.integers(array.size, size=int(rng.integers(1, 4)))] = choice(rng, WILD)
+        array.flat[rng.integers(array.size, size=int(rng.integers(1, 4)))] = choice(rng, EXTREME_VALUES)
     return {**arrays, name: array}
 
 
@@ -155,7 +155,7 @@ def lengths_of(config: Config):
 
 
 def run_forward(rng, config: Config, inputs: Arguments, version: str) -> Arguments:
-    """Returns the results of our forward op as arguments, by name."""
+    """Runs our forward op and returns its results as arguments, by name."""
     op = getattr(tf_rnn_ops.raw_ops, f"CudnnRNN{version}")
     arguments = {name: tensor_of(value) for name, value in inputs.items()}
     attributes = cudnn_rnn_inputs.attributes(config, version)
@@ -170,7 +170,7 @@ def run_forward(rng, config: Config, inputs: Arguments, version: str) -> Argumen
 def forward(rng, version: str) -> Arguments:
     """Draws arguments of CudnnRNN, V2 or V3."""
     config, dtype = draw_config(rng, version), choice(rng, DTYPES)
-    inputs = with_wild_values(rng, draw_arrays(rng, config, dtype, {name: name for name in INPUTS}))
+    inputs = with_extreme_values(rng, draw_arrays(rng, config, dtype, {name: name for name in INPUTS}))
     lengths = {"sequence_lengths": lengths_of(config)} if version == "V3" else {}
     return {
         **inputs,
@@ -186,7 +186,7 @@ def backprop(rng, version: str) -> Arguments:
     """Draws arguments of CudnnRNNBackprop, V2 or V3."""
     config, dtype = draw_config(rng, version), choice(rng, DTYPES)
     names = {name: name for name in INPUTS} | {f"{name}_backprop": name for name in OUTPUTS}
-    arrays = with_wild_values(rng, draw_arrays(rng, config, dtype, names))
+    arrays = with_extreme_values(rng, draw_arrays(rng, config, dtype, names))
     outputs = run_forward(rng, config, {name: arrays[name] for name in INPUTS}, version)
     lengths = {"sequence_lengths": lengths_of(config)} if version == "V3" else {}
     return {
@@ -204,7 +204,7 @@ def backprop_grad(rng) -> Arguments:
     config, dtype = draw_config(rng), choice(rng, DTYPES)
     names = {name: name for name in INPUTS}
     names |= {f"{name}_backprop": name for name in OUTPUTS} | {f"{name}_backprop_grad": name for name in INPUTS}
-    arrays = with_wild_values(rng, draw_arrays(rng, config, dtype, names))
+    arrays = with_extreme_values(rng, draw_arrays(rng, config, dtype, names))
     outputs = run_forward(rng, config, {name: arrays[name] for name in INPUTS}, "V3")
     return {
         **arrays,
@@ -248,7 +248,7 @@ def params_attributes(rng, config: Config, version: str) -> Arguments:
 
 
 def draw_params_config(rng, version: str) -> Config:
-    """Draws a network whose params are small enough to be split."""
+    """Draws a network that is not huge."""
     config = draw_config(rng, "V3" if version == "V2" else "V2")
     return draw_params_config(rng, version) if is_huge(config) else config
 
@@ -265,7 +265,7 @@ def params_size(rng) -> Arguments:
 
 
 def draw_params(rng, config: Config) -> np.ndarray:
-    """Draws a params buffer of any bits."""
+    """Draws a params buffer of random bits."""
     return params_checks.random_bits((params_checks.size_formula(config),), choice(rng, DTYPES), draw_seed(rng))
 
 
@@ -306,11 +306,11 @@ def draw_cell(rng, gradients: tuple[str, ...]) -> Arguments:
         return huge_cell(rng, dtype, gradients)
     inputs = gru_inputs.cell_inputs((batch, input_size, cell_size), dtype, draw_seed(rng))
     drawn = gru_inputs.output_gradients((batch, input_size, cell_size), dtype, draw_seed(rng))
-    return with_wild_values(rng, {**inputs, **{name: drawn[name] for name in gradients}})
+    return with_extreme_values(rng, {**inputs, **{name: drawn[name] for name in gradients}})
 
 
 def huge_cell(rng, dtype: str, gradients: tuple[str, ...]) -> Arguments:
-    """Returns the inputs of a cell of which nothing but a huge size is left."""
+    """Returns empty inputs of a cell with a huge size."""
     huge = choice(rng, HUGE)
     batch, input_size, cell_size = choice(rng, ((huge, 0, 0), (0, huge, 0), (0, huge // 4, 0), (0, 0, 0)))
     shapes = {
@@ -351,7 +351,7 @@ def keras_rnn(rng) -> Arguments:
     drawn = {name: rng.standard_normal(shape) for name, shape in shapes.items()}
     mask = choice(rng, (np.zeros([0], bool), rng.random((batch, time)) < 0.7))
     return {
-        **with_wild_values(rng, gru_inputs.cast(drawn, dtype)),
+        **with_extreme_values(rng, gru_inputs.cast(drawn, dtype)),
         "mask": mask,
         "rnn_mode": mode,
         **({name: choice(rng, ACTIVATIONS) for name in KERAS_ACTIVATIONS} if mode in ("lstm", "gru") else {}),
@@ -402,19 +402,19 @@ VALID: dict[str, Callable[[np.random.Generator], Arguments]] = {
 }
 
 
-def tame_arguments(op: str, dtype: str, sizes: Sequence[int], seed: int) -> Arguments:
-    """Draws valid arguments of an op that are all finite.
+def finite_arguments(op: str, dtype: str, sizes: Sequence[int], seed: int) -> Arguments:
+    """Draws valid arguments of an op with finite values and no huge sizes.
 
     Args:
-      op: the op's name.
+      op: the op name.
       dtype: the type of its floating inputs.
-      sizes: what each size of its inputs is drawn from.
-      seed: of what is drawn.
+      sizes: the sizes to draw from.
+      seed: the random seed.
     """
     options: dict[str, Any] = {
         "DTYPES": (dtype,),
         "HUGE_SHARE": 0,
-        "WILD_SHARE": 0,
+        "EXTREME_SHARE": 0,
         "draw_size": lambda rng: choice(rng, sizes),
     }
     with unittest.mock.patch.multiple(__name__, **options):

@@ -1,7 +1,7 @@
-"""Processes that do numbered pieces of work any of which may end or block them.
+"""A pool of processes for numbered tasks that may crash or hang.
 
-Each process is given numbers ahead of its answers and takes them in order, so that the one to blame for an end, or for
-a silence, is the first that it has not answered. What came after is given to the process that takes its place.
+Each process has a queue of numbers and handles them in order. After a crash or a timeout, the first unanswered number
+is the cause; a replacement process gets the numbers after it.
 """
 
 import collections
@@ -16,30 +16,30 @@ from collections.abc import Callable, Iterable, Iterator
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
-AHEAD = 36  # numbers that a process may have, so that it need not wait for the next
-START_UP_SECONDS = 300.0  # which a process may take to prepare itself
-LAST_WORDS = 3000  # characters of what a process printed last
+QUEUE_LENGTH = 36  # maximum length of the queue of a process
+START_UP_SECONDS = 300.0  # timeout for the preparation of a process
+LOG_TAIL = 3000  # characters
 
 
 @dataclasses.dataclass(frozen=True)
 class Answer:
-    """What came of a number.
+    """The answer to a number.
 
     Attributes:
       number: the number.
-      result: what the work returned; None if it did not.
-      failure: "", "abort" where the process ended and "hang" where it was silent for too long.
-      words: what the process had printed last, where it failed.
+      result: the return value, or None after a failure.
+      failure: "", "abort" if the process ended, or "hang" if it exceeded the timeout.
+      output: how the process ended and its last output, after a failure.
     """
 
     number: int
     result: Any = None
     failure: str = ""
-    words: str = ""
+    output: str = ""
 
 
 def _serve(connection: Connection, log: pathlib.Path, prepare: Callable[[], Callable[[int], Any]]) -> None:
-    """Answers numbers until the other end is closed."""
+    """Answers numbers until the connection is closed."""
     with log.open("wb") as file:
         os.dup2(file.fileno(), sys.stdout.fileno())
         os.dup2(file.fileno(), sys.stderr.fileno())
@@ -54,25 +54,25 @@ def _serve(connection: Connection, log: pathlib.Path, prepare: Callable[[], Call
 
 
 class _Worker:
-    """A process and the numbers that it has not answered."""
+    """A process and its queue of unanswered numbers."""
 
     def __init__(self, context, prepare, log: pathlib.Path):
         self.numbers: collections.deque[int] = collections.deque()
         self.log = log
         self.is_ready = False
-        self.heard = time.monotonic()
+        self.last_reply = time.monotonic()
         self.connection, other_end = context.Pipe()
         self.process = context.Process(target=_serve, args=(other_end, log, prepare), daemon=True)
         self.process.start()
         other_end.close()
 
     def give(self, numbers: Iterator[int]) -> None:
-        """Gives the process more numbers if it has few, neighbours to one process."""
-        if len(self.numbers) > AHEAD // 2:
+        """Refills the queue with consecutive numbers when it is half empty."""
+        if len(self.numbers) > QUEUE_LENGTH // 2:
             return
-        while len(self.numbers) < AHEAD and (number := next(numbers, None)) is not None:
+        while len(self.numbers) < QUEUE_LENGTH and (number := next(numbers, None)) is not None:
             if not self.numbers:
-                self.heard = time.monotonic()
+                self.last_reply = time.monotonic()
             self.numbers.append(number)
             self.connection.send(number)
 
@@ -84,24 +84,24 @@ class _Worker:
         self.process.join()
 
     def failure(self) -> str:
-        """Says how the process ended."""
+        """Returns how the process ended: a signal or an exit code."""
         code = self.process.exitcode
         return signal.Signals(-code).name if code is not None and code < 0 else f"exit code {code}"
 
-    def last_words(self) -> str:
-        """Returns what the process printed last."""
-        return self.log.read_text(errors="replace")[-LAST_WORDS:]
+    def log_tail(self) -> str:
+        """Returns the last output of the process."""
+        return self.log.read_text(errors="replace")[-LOG_TAIL:]
 
 
 class Workers:
-    """Processes that do numbered work. A context manager, which ends them.
+    """A pool of processes for numbered tasks. A context manager that ends the processes on exit.
 
     Args:
-      prepare: returns in each process what does the work of a number; can be pickled.
+      prepare: called in each process; returns the function that handles a number. Must support pickling.
       count: the number of processes.
-      folder: where each process prints to a file of its own.
-      patience: for how many seconds a number may be worked at.
-      preload: modules that the processes are to have imported from their start.
+      folder: folder for the logs, one per process.
+      timeout: seconds allowed per number.
+      preload: modules that the fork server imports before it starts processes.
     """
 
     def __init__(
@@ -109,11 +109,11 @@ class Workers:
         prepare: Callable[[], Callable[[int], Any]],
         count: int,
         folder: pathlib.Path,
-        patience: float = 60.0,
+        timeout: float = 60.0,
         preload: Iterable[str] = (),
     ):
         self._prepare = prepare
-        self._patience = patience
+        self._timeout = timeout
         self._context = multiprocessing.get_context("forkserver")
         self._context.set_forkserver_preload(list(preload))
         folder.mkdir(parents=True, exist_ok=True)
@@ -131,10 +131,10 @@ class Workers:
         return _Worker(self._context, self._prepare, log)
 
     def answers(self, numbers: Iterable[int]) -> Iterator[Answer]:
-        """Does the work of numbers and yields an answer for each, in the order in which they are ready.
+        """Yields the answers to numbers in the order of completion.
 
         Raises:
-          RuntimeError: if a process cannot even prepare itself.
+          RuntimeError: if the preparation of a process fails.
         """
         remaining = iter(numbers)
         while True:
@@ -145,41 +145,41 @@ class Workers:
                 return
             ready = wait([worker.connection for worker in busy], timeout=1.0)
             for worker in busy:
-                answer = self._hear(worker) if worker.connection in ready else self._watch(worker)
+                answer = self._receive(worker) if worker.connection in ready else self._check_timeout(worker)
                 if answer is None:
                     continue
                 if answer.failure:
                     remaining = self._replace(worker, remaining)
                 yield answer
 
-    def _hear(self, worker: _Worker) -> Answer | None:
-        """Takes what a process has to say."""
+    def _receive(self, worker: _Worker) -> Answer | None:
+        """Receives a message of a process."""
         try:
             result = worker.connection.recv()
         except (EOFError, ConnectionError):
             return self._failed(worker, "abort")
-        worker.heard = time.monotonic()
+        worker.last_reply = time.monotonic()
         if worker.is_ready:
             return Answer(worker.numbers.popleft(), result)
         worker.is_ready = True
         return None
 
-    def _watch(self, worker: _Worker) -> Answer | None:
-        """Ends a process that has been silent for too long."""
-        patience = self._patience if worker.is_ready else START_UP_SECONDS
-        if time.monotonic() - worker.heard < patience:
+    def _check_timeout(self, worker: _Worker) -> Answer | None:
+        """Ends a process that exceeds its timeout."""
+        timeout = self._timeout if worker.is_ready else START_UP_SECONDS
+        if time.monotonic() - worker.last_reply < timeout:
             return None
         return self._failed(worker, "hang")
 
     def _failed(self, worker: _Worker, failure: str) -> Answer:
         worker.end()
-        words = f"{worker.failure()}\n{worker.last_words()}"
+        output = f"{worker.failure()}\n{worker.log_tail()}"
         if not worker.is_ready:
-            raise RuntimeError(f"a process could not be prepared: {words}")
-        return Answer(worker.numbers.popleft(), failure=failure, words=words)
+            raise RuntimeError(f"preparation of a process failed: {output}")
+        return Answer(worker.numbers.popleft(), failure=failure, output=output)
 
     def _replace(self, worker: _Worker, remaining: Iterator[int]) -> Iterator[int]:
-        """Puts another process in a worker's place and returns its numbers before those that remain."""
+        """Replaces a worker and returns its unanswered numbers followed by the remaining ones."""
         index = self._workers.index(worker)
         self._workers[index] = self._start(worker.log)
         return _joined(list(worker.numbers), remaining)

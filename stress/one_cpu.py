@@ -1,9 +1,9 @@
-"""Runs every op forward and backward on the CPU that it finds, and compares with the float64 reference.
+"""Runs every op forward and backward on this CPU and compares the results with the float64 reference.
 
     python stress/one_cpu.py [--instruction-set NAME]
 
-It is for CPUs that are emulated: an instruction that the CPU does not have ends the process. `make emulate` runs it on
-one that has AVX alone and on one that has AVX2. The tests have many more cases, which would take hours there.
+Use it on emulated CPUs, where an unsupported instruction ends the process. `make emulate` runs it on a CPU with AVX and
+on one with AVX2. The full tests would take hours there.
 """
 
 import argparse
@@ -22,12 +22,12 @@ from cudnn_rnn_reference import Config
 import tf_rnn_ops
 from tf_rnn_ops import _library
 
-# Beyond the widths of vectors and tiles of every instruction set, with remainders.
+# Larger than the vectors and tiles of every instruction set, with remainders.
 SIZE: dict[str, Any] = {"num_units": 37, "input_size": 19, "time": 3, "batch": 5}
 
 
 def check_gru_block_cell() -> int:
-    """Compares GRUBlockCell and its gradient ops. Returns how many comparisons were made."""
+    """Compares GRUBlockCell and its gradient ops. Returns the number of comparisons."""
     for dtype in DTYPES:
         gru_checks.check_against_reference((5, 19, 37), dtype)
         gru_checks.check_grad_v2((5, 19, 37), dtype)
@@ -35,7 +35,7 @@ def check_gru_block_cell() -> int:
 
 
 def check_cudnn_rnn(raw_ops) -> int:
-    """Compares every version of CudnnRNN and its backprop. Returns how many comparisons were made."""
+    """Compares every version of CudnnRNN and its backprop op. Returns the number of comparisons."""
     cases = list(itertools.product(MODES, VERSIONS, DTYPES))
     for mode, version, dtype in cases:
         config = Config(rnn_mode=mode, direction="bidirectional", num_layers=2, **SIZE)
@@ -44,7 +44,7 @@ def check_cudnn_rnn(raw_ops) -> int:
 
 
 def check_params_ops(raw_ops) -> int:
-    """Takes params apart and puts them together again. Returns how many comparisons were made."""
+    """Converts params to canonical weights and back. Returns the number of comparisons."""
     cases = list(itertools.product(MODES, ("", "V2"), DTYPES))
     for mode, version, dtype in cases:
         config = Config(rnn_mode=mode, **SIZE)
@@ -56,7 +56,7 @@ def check_params_ops(raw_ops) -> int:
 
 
 def check_second_order() -> int:
-    """Runs the gradient of a gradient in each mode. Returns how many were run."""
+    """Runs a second-order gradient in each mode. Returns the number of runs."""
     for mode in MODES:
         config = Config(rnn_mode=mode, **SIZE)
         inputs = {name: tf.constant(value) for name, value in network_inputs(config, "float32").items()}
@@ -71,9 +71,9 @@ def check_second_order() -> int:
 
 
 def main() -> None:
-    """Runs all, and prints the instruction set in use and how much was compared."""
+    """Runs all checks and prints the instruction set and the number of comparisons."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--instruction-set", help="what the kernels must have chosen")
+    parser.add_argument("--instruction-set", help="fail unless the kernels use this instruction set")
     expected = parser.parse_args().instruction_set
     active = _library.active_instruction_set()
     if expected and active != expected:
@@ -82,7 +82,7 @@ def main() -> None:
     count = check_gru_block_cell() + check_second_order()
     for raw_ops in (tf_rnn_ops.raw_ops, tf.raw_ops):
         count += check_cudnn_rnn(raw_ops) + check_params_ops(raw_ops)
-    print(f"{active}: {count} comparisons with the reference hold")
+    print(f"{active}: {count} comparisons with the reference passed")
 
 
 if __name__ == "__main__":

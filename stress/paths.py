@@ -1,4 +1,4 @@
-"""Lets the programs here import the references and inputs of the tests."""
+"""Adds tests/ to the import path, for the references and inputs of the tests."""
 
 import pathlib
 import sys

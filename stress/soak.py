@@ -1,7 +1,7 @@
-"""Runs the ops for long: on many threads, in long trainings, on long sequences, and without memory.
+"""Soak test: many threads, long training runs, long sequences and out-of-memory conditions.
 
-Each part runs in a process of its own. A table says what was run and what came of it; the exit status is 1 if anything
-failed. What each part does is said in the module of tests/ that it calls.
+Each part runs in a separate process and prints one line of results. The exit status is 1 if any part fails. The modules
+of tests/ that the parts call describe them.
 """
 
 import argparse
@@ -20,24 +20,28 @@ from soak_sections import Part
 
 
 def parse_arguments() -> argparse.Namespace:
-    """Returns the command line's settings."""
+    """Parses the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
         "--sections",
         type=lambda text: text.split(","),
         default=list(soak_sections.SECTIONS),
         metavar="SECTION,...",
-        help=f"parts of it: {', '.join(soak_sections.SECTIONS)} (default: all)",
+        help=f"sections to run: {', '.join(soak_sections.SECTIONS)} (default: all)",
     )
     parser.add_argument(
         "--minutes",
         type=float,
         default=2,
-        help="how long threads call the ops, for each size of the pools (default: %(default)s)",
+        help="minutes of concurrent calls per thread pool size (default: %(default)s)",
     )
-    parser.add_argument("--steps", type=int, default=20_000, help="of each training (default: %(default)s)")
-    parser.add_argument("--time", type=int, default=100_000, help="steps of a long sequence (default: %(default)s)")
-    parser.add_argument("--seed", type=int, default=0, help="of what the threads call (default: %(default)s)")
+    parser.add_argument("--steps", type=int, default=20_000, help="training steps of each run (default: %(default)s)")
+    parser.add_argument(
+        "--time", type=int, default=100_000, help="time steps of a long sequence (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--seed", type=int, default=0, help="random seed of the concurrent calls (default: %(default)s)"
+    )
     settings = parser.parse_args()
     unknown = set(settings.sections) - set(soak_sections.SECTIONS)
     if unknown:
@@ -47,37 +51,37 @@ def parse_arguments() -> argparse.Namespace:
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """A line of the table."""
+    """The result of a part."""
 
     section: str
     part: str
     seconds: float
     failed: bool
-    words: str
+    summary: str
 
     def __str__(self) -> str:
         verdict = "FAILED" if self.failed else "passed"
-        return f"{verdict}  {self.section}: {self.part} ({self.seconds:.0f} s): {self.words}"
+        return f"{verdict}  {self.section}: {self.part} ({self.seconds:.0f} s): {self.summary}"
 
 
 def run(section: str, part: Part) -> Row:
-    """Runs a part in a process of its own."""
+    """Runs a part in a separate process."""
     start = time.monotonic()
     os.environ.update(part.environment)
     try:
         context = multiprocessing.get_context("spawn")
         with concurrent.futures.ProcessPoolExecutor(1, mp_context=context) as executor:
-            words, failed = executor.submit(part).result(), False
-    except Exception as error:  # whatever went wrong there: the other parts are run all the same
-        words, failed = f"{type(error).__name__}: {error}", True
+            summary, failed = executor.submit(part).result(), False
+    except Exception as error:  # run the other parts after any failure
+        summary, failed = f"{type(error).__name__}: {error}", True
     finally:
         for name in part.environment:
             del os.environ[name]
-    return Row(section, part.name, time.monotonic() - start, failed, words)
+    return Row(section, part.name, time.monotonic() - start, failed, summary)
 
 
 def main() -> int:
-    """Runs all parts, prints the table, and returns the exit status."""
+    """Runs all parts, prints their results and returns the exit status."""
     settings = parse_arguments()
     rows = []
     for section in settings.sections:

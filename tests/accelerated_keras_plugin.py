@@ -1,4 +1,4 @@
-"""A plugin for pytest: runs all tests with Keras accelerated, and says how often the op was run in each file."""
+"""A pytest plugin that runs all tests with accelerated Keras and counts the runs of the op per test file."""
 
 import collections
 import pathlib
@@ -22,7 +22,7 @@ def pytest_configure():
 
 
 def pytest_runtest_setup(item):
-    """Takes note of the file that runs."""
+    """Records the current test file."""
     global _file
     _file = pathlib.Path(item.path).stem
 

@@ -1,16 +1,16 @@
-"""Calls ops in each way that the tests do, and prints what of it XLA compiled.
+"""Calls ops through every entry point that the tests use and prints the functions that XLA compiled.
 
     python compiled_calls.py FOLDER
 
-FOLDER is where XLA_FLAGS=--xla_dump_to has XLA write what it compiles. A line is printed for each way: its name and the
-ops that XLA calls, of each function that it compiled.
+FOLDER is the folder of XLA_FLAGS=--xla_dump_to. The program prints a line for each entry point: its name and, for each
+compiled function, the ops that XLA calls.
 """
 
 import pathlib
 import re
 import sys
 
-import conftest  # noqa: F401  # turns the switch on, as for the tests
+import conftest  # noqa: F401  # turns on xla_switch, as for the tests
 import tensorflow as tf
 
 import tf_rnn_ops
@@ -59,7 +59,7 @@ def builtin():
 
 
 def ops_in(module: pathlib.Path) -> list[str]:
-    """Returns the ops that a compiled function calls, and the sine that one takes."""
+    """Returns the ops that a compiled function calls, and the sine, if any."""
     return re.findall(r'custom_call_target="TfRnnOps\w*?([A-Z]\w+)"| (sine)\(', module.read_text())
 
 

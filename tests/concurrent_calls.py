@@ -1,4 +1,4 @@
-"""Threads that all call the ops at once, and see the bits that calls in turn give."""
+"""Calls the ops concurrently from many threads and compares the bits with those of sequential calls."""
 
 import concurrent.futures
 import dataclasses
@@ -12,18 +12,18 @@ import tensorflow as tf
 from mixed_calls import Call
 
 NUM_THREADS = 16
-CALLS_PER_ROUND = 12  # of each thread
-CALLS_OF_ITS_OWN = 2  # graphs that a thread shares with no other
-# What no round takes, even on a busy machine: the process then ends, and shows where each thread is.
-SECONDS_OF_A_DEADLOCK = 240
-# Of memory, in bytes. Where threads' allocations lie changes from round to round; a leak of an output of each call
-# would soon be more.
+CALLS_PER_ROUND = 12  # per thread
+OWN_GRAPHS = 2  # graphs per thread that no other thread uses
+# Timeout of a round, far above its time on a busy machine. The process then ends and dumps all stacks.
+DEADLOCK_SECONDS = 240
+# Of memory, in bytes. The use of the allocators' arenas varies between rounds; a leak of one output per call would soon
+# exceed this.
 MOST_GROWTH = 48 << 20
 
 
 @dataclasses.dataclass(frozen=True)
 class Usage:
-    """What the process holds between two rounds: bytes of memory, and threads."""
+    """Resources of the process between two rounds: bytes of memory, and threads."""
 
     memory: int
     threads: int
@@ -35,13 +35,13 @@ class Usage:
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """What was done.
+    """Statistics of a run.
 
     Attributes:
-      num_calls: how many calls the threads made.
-      seconds: how long they took.
-      early: what the process held after a third of the rounds.
-      late: what it held in the end.
+      num_calls: the number of calls of all threads.
+      seconds: the duration of the run.
+      early: the usage after a third of the rounds.
+      late: the usage at the end.
     """
 
     num_calls: int
@@ -51,37 +51,37 @@ class Outcome:
 
 
 def set_pools(intra_op: int, inter_op: int) -> None:
-    """Sets the sizes of TensorFlow's pools, before it is used; 0 for its own choice."""
+    """Sets the sizes of TensorFlow's thread pools before its first use; 0 for the default."""
     tf.config.threading.set_intra_op_parallelism_threads(intra_op)
     tf.config.threading.set_inter_op_parallelism_threads(inter_op)
 
 
 class Threads:
-    """Threads that make calls, some eager, some of graphs that all share, and some of graphs that are one's own.
+    """Threads that call ops eagerly, in shared graphs and in graphs of their own.
 
     Args:
-      seed: of what each thread calls, and when.
+      seed: the random seed of the sequence of calls.
     """
 
     def __init__(self, seed: int):
         self._seed = seed
         self._round = 0
         eager = [(call, mixed_calls.contents(call())) for call in mixed_calls.all_calls()]
-        in_turn, at_once = mixed_calls.many_at_once()
-        of_many = mixed_calls.contents(in_turn())
-        shared = [(call.in_graph(), expected) for call, expected in eager] + [(call, of_many) for call in at_once]
-        # What each thread may call, with the bits that it is to see.
+        sequential, parallel = mixed_calls.many_in_parallel()
+        of_many = mixed_calls.contents(sequential())
+        shared = [(call.in_graph(), expected) for call, expected in eager] + [(call, of_many) for call in parallel]
+        # The calls of each thread, with the expected bits.
         self._calls: list[list[tuple[Call, list[bytes]]]] = []
         for thread in range(NUM_THREADS):
-            chosen = random.Random(f"{seed} {thread}").sample(eager, CALLS_OF_ITS_OWN)
+            chosen = random.Random(f"{seed} {thread}").sample(eager, OWN_GRAPHS)
             own = [(call.in_graph(), expected) for call, expected in chosen]
             self._calls.append(eager + shared + own * 4)
         self._pool = concurrent.futures.ThreadPoolExecutor(NUM_THREADS)
 
     def run_round(self) -> int:
-        """Has all threads make their calls, and returns how many these are."""
+        """Runs the calls of all threads and returns their number."""
         self._round += 1
-        faulthandler.dump_traceback_later(SECONDS_OF_A_DEADLOCK, exit=True)
+        faulthandler.dump_traceback_later(DEADLOCK_SECONDS, exit=True)
         for done in [self._pool.submit(self._work, thread, self._round) for thread in range(NUM_THREADS)]:
             done.result()
         faulthandler.cancel_dump_traceback_later()
@@ -90,14 +90,14 @@ class Threads:
     def _work(self, thread: int, number: int) -> None:
         rng = random.Random(f"{self._seed} {thread} {number}")
         for call, expected in rng.choices(self._calls[thread], k=CALLS_PER_ROUND):
-            assert mixed_calls.contents(call()) == expected, f"{call.name} differs from what it gives in turn"
+            assert mixed_calls.contents(call()) == expected, f"{call.name} differs from the sequential result"
 
 
 def run(seed: int, seconds: float) -> Outcome:
-    """Has threads call the ops for a time, after they were warmed up.
+    """Runs concurrent calls for a time, after a warm-up.
 
     Raises:
-      AssertionError: if a call gives other bits than it gives in turn.
+      AssertionError: if the bits of a call differ from those of the sequential call.
     """
     threads = Threads(seed)
     for _ in range(3):
@@ -111,13 +111,13 @@ def run(seed: int, seconds: float) -> Outcome:
 
 
 def check(seed: int, seconds: float) -> Outcome:
-    """Does what `run` does, and asserts that the process holds no more in the end than before.
+    """Like `run`, but also asserts that memory and threads do not grow.
 
     Raises:
-      AssertionError: if it does, or a call gives other bits than it gives in turn.
+      AssertionError: if they grow, or the bits of a call differ from those of the sequential call.
     """
     outcome = run(seed, seconds)
     growth = outcome.late.memory - outcome.early.memory
     assert growth <= MOST_GROWTH, f"memory grew by {growth} bytes in {outcome.num_calls} calls"
-    assert outcome.late.threads <= outcome.early.threads, f"threads became more: {outcome.early} to {outcome.late}"
+    assert outcome.late.threads <= outcome.early.threads, f"threads grew: {outcome.early} to {outcome.late}"
     return outcome

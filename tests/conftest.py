@@ -1,9 +1,9 @@
-"""Set-up that every test shares, and the parity table at the end of a run."""
+"""Setup that all tests share, and the parity table at the end of a run."""
 
 import os
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-# Processes share a GPU, if there is one.
+# Several processes share the GPU, if any.
 os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
 
 import devices
@@ -13,15 +13,15 @@ import parity
 import pytest
 import tensorflow as tf
 import xla_switch
-from tensorflow.python.framework import config as tensorflow_config  # the way back from determinism is not public
+from tensorflow.python.framework import config as tensorflow_config  # disabling determinism is not public
 
 import tf_rnn_ops
 
-# Distribution strategies need several devices. All share their threads, and everything else runs on the first.
+# Distribution strategies need several devices. The devices share threads; all other tests run on the first.
 (cpu,) = tf.config.list_physical_devices("CPU")
 tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
 
-# Results are judged by the rounding of float32, which TF32 is far from.
+# The tolerances are for float32, which is much more precise than TF32.
 tf.config.experimental.enable_tensor_float_32_execution(False)
 
 if xla_switch.EVERY:
@@ -29,19 +29,19 @@ if xla_switch.EVERY:
 
 hypothesis.settings.register_profile(
     "default",
-    deadline=None,  # timing never decides a test
+    deadline=None,  # timing must not fail a test
     derandomize=True,
     print_blob=True,
     suppress_health_check=[hypothesis.HealthCheck.too_slow],
 )
 hypothesis.settings.load_profile("default")
-# `make test-random` chooses it, and a seed.
+# Used by `make test-random`, with a seed.
 hypothesis.settings.register_profile("random", hypothesis.settings.get_profile("default"), derandomize=False)
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config, items):
-    """Chooses the tests that run when XLA compiles everything."""
+    """Selects the tests to run when XLA compiles all ops."""
     if not xla_switch.EVERY:
         return
     chosen = items[:: xla_switch.EVERY]
@@ -53,33 +53,33 @@ def pytest_collection_modifyitems(config, items):
 
 @pytest.fixture(autouse=True)
 def seeded():
-    """Gives every test the same random numbers, whatever ran before it."""
+    """Seeds the random numbers of every test, independent of other tests."""
     keras.utils.set_random_seed(0)
 
 
 @pytest.fixture(autouse=True)
 def required_device(request):
-    """Sees to the device of the tests in tests/gpu."""
+    """Skips tests in tests/gpu if their device is missing."""
     if request.node.get_closest_marker("gpu"):
         devices.require()
 
 
 @pytest.fixture
 def determinism():
-    """Has TensorFlow refuse what differs from run to run."""
+    """Enables TensorFlow's op determinism."""
     tf.config.experimental.enable_op_determinism()
     yield
     tensorflow_config.disable_op_determinism()
 
 
 class Runs:
-    """How often the op KerasRNN was run or built into a graph."""
+    """Counts how often the op KerasRNN was run or added to a graph."""
 
     def __init__(self):
         self.count = 0
 
     def during(self, call, *arguments, **keyword_arguments):
-        """Returns how often the op was run during a call, and what the call returns."""
+        """Returns the number of runs of the op during a call, and the result of the call."""
         before = self.count
         result = call(*arguments, **keyword_arguments)
         return self.count - before, result
@@ -99,19 +99,19 @@ def runs(monkeypatch):
 
 
 def pytest_sessionfinish(session):
-    """Sends the parity record to the process that prints, where pytest-xdist runs the tests in others."""
+    """Sends the parity record from a worker of pytest-xdist to the main process."""
     if hasattr(session.config, "workeroutput"):
         session.config.workeroutput["parity"] = parity.record()
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node):
-    """Takes the parity record of a process that pytest-xdist has finished with, unless it crashed."""
+    """Receives the parity record of a worker of pytest-xdist, unless it crashed."""
     parity.merge(getattr(node, "workeroutput", {}).get("parity", []))
 
 
 def pytest_terminal_summary(terminalreporter):
-    """Prints the largest difference that was seen of each op, dtype and output."""
+    """Prints the largest difference of each op, dtype and output."""
     rows = parity.table()
     if not rows:
         return

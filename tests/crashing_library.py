@@ -1,11 +1,11 @@
-"""A peer of the benchmark that ends with its process."""
+"""A benchmark peer that crashes its process."""
 
 import os
 import signal
 
 
 class Crashing:
-    """Stands for a `programs.Library`.
+    """A fake `programs.Library`.
 
     Args:
       threads: ignored.
@@ -15,9 +15,9 @@ class Crashing:
         pass
 
     def versions(self):
-        """It starts well."""
+        """Succeeds."""
         return {}
 
     def program(self, case):
-        """It crashes at its work."""
+        """Crashes."""
         os.kill(os.getpid(), signal.SIGSEGV)

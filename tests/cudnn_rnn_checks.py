@@ -1,4 +1,4 @@
-"""Calls of the CudnnRNN ops, and comparisons with the float64 reference, for the tests."""
+"""Helpers for tests of the CudnnRNN ops: calls, and comparisons with the float64 reference."""
 
 import cudnn_rnn_inputs
 import cudnn_rnn_reference as reference
@@ -17,9 +17,9 @@ def run_forward(config: Config, inputs, version="V3", raw_ops=tf_rnn_ops.raw_ops
     Args:
       config: the network.
       inputs: a dict of the op's floating inputs.
-      version: the ending of the op's name.
-      raw_ops: the module that has the op: ours or TensorFlow's.
-      **attributes: what the config does not say: seeds, is_training.
+      version: the suffix of the op name.
+      raw_ops: the module of the op: ours or TensorFlow's.
+      **attributes: attributes that are not in the config: seeds, is_training.
     """
     op = getattr(raw_ops, f"CudnnRNN{version}")
     return op(**cudnn_rnn_inputs.forward_arguments(config, inputs, version), **attributes)
@@ -31,18 +31,18 @@ def run_backprop(config: Config, inputs, outputs, gradients, version="V3", raw_o
     Args:
       config: the network.
       inputs: a dict of the forward op's floating inputs.
-      outputs: what the forward op returned.
+      outputs: the outputs of the forward op.
       gradients: a dict of the gradients with respect to the outputs.
-      version: the ending of the op's name.
-      raw_ops: the module that has the op: ours or TensorFlow's.
-      **changes: arguments that take the place of those that follow from the above.
+      version: the suffix of the op name.
+      raw_ops: the module of the op: ours or TensorFlow's.
+      **changes: arguments that override those from above.
     """
     op = getattr(raw_ops, f"CudnnRNNBackprop{version}")
     return op(**{**cudnn_rnn_inputs.backprop_arguments(config, inputs, outputs, gradients, version), **changes})
 
 
 def run_all(config: Config, dtype: str = "float32", raw_ops=tf_rnn_ops.raw_ops, inputs=None) -> dict[str, np.ndarray]:
-    """Returns everything that a network gives, in training, forward and backward, and inference, as arrays by name."""
+    """Returns all results of a network as arrays by name: training forward and backward, and inference."""
     inputs = inputs or cudnn_rnn_inputs.network_inputs(config, dtype)
     weights = cudnn_rnn_inputs.output_gradients(config, dtype)
     outputs = run_forward(config, inputs, raw_ops=raw_ops, seed=1, seed2=2)
@@ -54,7 +54,7 @@ def run_all(config: Config, dtype: str = "float32", raw_ops=tf_rnn_ops.raw_ops, 
 
 
 def all_results(outputs, backprop) -> dict[str, np.ndarray]:
-    """Returns what a forward op and its backprop gave as arrays by name, reserve_space apart."""
+    """Returns the results of a forward op and its backprop op, except reserve_space, as arrays by name."""
     results = {name: getattr(outputs, name) for name in OUTPUTS} | backprop._asdict()
     return {name: value.numpy() for name, value in results.items()}
 
@@ -67,17 +67,17 @@ def assert_all_same_bits(actual: dict[str, np.ndarray], expected: dict[str, np.n
 
 
 def tensors(arrays) -> dict[str, tf.Tensor]:
-    """Returns the arrays of a dict as tensors."""
+    """Converts the arrays of a dict to tensors."""
     return {name: tf.constant(value) for name, value in arrays.items()}
 
 
 def weighted_sum(outputs, weights, of=OUTPUTS):
-    """A loss that depends on the outputs in `of` alone, whose gradients with respect to them are `weights`."""
+    """Returns a loss that depends only on the outputs in `of`; its gradients with respect to them are `weights`."""
     return tf.add_n([tf.reduce_sum(getattr(outputs, name) * weights[f"{name}_backprop"]) for name in of])
 
 
 def tape_gradients(config: Config, inputs, weights, of=OUTPUTS, version="V3", raw_ops=tf_rnn_ops.raw_ops):
-    """Gradients of `weighted_sum` with respect to every input, tensors, by a tape."""
+    """Returns the gradients of `weighted_sum` with respect to every input, computed by a tape."""
     with tf.GradientTape() as tape:
         tape.watch(inputs)
         loss = weighted_sum(run_forward(config, inputs, version, raw_ops), weights, of)
@@ -91,16 +91,15 @@ def reference_gradients(config: Config, run: reference.Forward, inputs, gradient
 
 
 def inputs_and_outputs(config: Config, dtype: str, seed: int, rounds_states=False):
-    """Returns inputs of a network and what the reference makes of them.
+    """Returns inputs of a network and the results of the reference.
 
-    Those of a rectifier network are chosen such that no rectifier is given a number that is as near to 0 as rounding
-    reaches: across it the slope changes from 0 to 1.
+    For rnn_relu, the inputs are such that rounding cannot change the sign of the input of any ReLU.
 
     Args:
       config: the network.
       dtype: the type of the inputs.
-      seed: what random numbers they are.
-      rounds_states: whether what is compared rounds every state to `dtype`, as cuDNN does. Our CPU kernels do not.
+      seed: the random seed.
+      rounds_states: whether the tested kernels round every state to `dtype`, as cuDNN does. Our CPU kernels do not.
     """
     inputs = cudnn_rnn_inputs.network_inputs(config, dtype, seed)
     if config.rnn_mode != "rnn_relu":
@@ -115,12 +114,12 @@ def inputs_and_outputs(config: Config, dtype: str, seed: int, rounds_states=Fals
 
 
 def names_of(config: Config, names):
-    """Those of some inputs or outputs that exist in a mode: only an LSTM has cell states."""
+    """Returns the names that exist in the mode: only an LSTM has cell states."""
     return [name for name in names if config.rnn_mode == "lstm" or not name.endswith("_c")]
 
 
 def check_outputs(config: Config, actual, expected: reference.Forward, dtype: str) -> None:
-    """Compares what a forward op returned with the reference."""
+    """Compares the results of a forward op with the reference."""
     assert all(getattr(actual, name).dtype.name == dtype for name in (*OUTPUTS, "reserve_space"))
     parity.check(f"CudnnRNN {config.rnn_mode}", "float64", actual, expected, names_of(config, OUTPUTS))
     if config.rnn_mode != "lstm":
@@ -129,19 +128,19 @@ def check_outputs(config: Config, actual, expected: reference.Forward, dtype: st
 
 
 def check_gradients(op: str, peer: str, config: Config, actual, expected, ending="_backprop", names=INPUTS) -> None:
-    """Compares gradients, those of params matrix by matrix and bias by bias."""
+    """Compares gradients. Those of params are compared for each matrix and each bias."""
     names = names_of(config, names)
     regions = {f"{name}{ending}": cudnn_rnn_inputs.regions(config, name) for name in names}
     parity.check(op, peer, actual, expected, list(regions), regions)
 
 
 def gradient_difference(config: Config, name: str, actual, expected) -> float:
-    """Returns `parity.difference` of gradients with respect to an input, or the largest of params' regions."""
+    """Returns `parity.difference` of gradients with respect to an input, or the largest over the regions of params."""
     return parity.difference(actual, expected, cudnn_rnn_inputs.regions(config, name))
 
 
 def check_backprop(config: Config, actual, expected: reference.Backward, dtype: str) -> None:
-    """Compares what a backprop op returned with the reference."""
+    """Compares the results of a backprop op with the reference."""
     assert all(each.dtype.name == dtype for each in actual)
     check_gradients(f"CudnnRNNBackprop {config.rnn_mode}", "float64", config, actual, expected)
     if config.rnn_mode != "lstm":
@@ -158,7 +157,7 @@ def check_network(
     gradients,
     raw_ops=tf_rnn_ops.raw_ops,
 ) -> None:
-    """Compares a network, forward and backward, with what the reference made of its inputs."""
+    """Compares a network, forward and backward, with the results of the reference."""
     check_outputs(config, run_forward(config, inputs, version, raw_ops, is_training=False), expected, dtype)
     outputs = run_forward(config, inputs, version, raw_ops)
     check_outputs(config, outputs, expected, dtype)
@@ -176,16 +175,16 @@ def check_against_reference(
 
 
 def check_against_peer(config: Config, dtype: str, version: str, peer: str, peer_ops, raw_ops, backward=True) -> None:
-    """Compares a network on a GPU, forward and backward, with what other kernels make of the same inputs.
+    """Compares a network on a GPU, forward and backward, with other kernels on the same inputs.
 
     Args:
       config: the network.
       dtype: the type of its inputs.
-      version: the ending of the ops' names.
-      peer: what the record calls the other kernels.
-      peer_ops: a module of raw ops that run on them.
-      raw_ops: the one of ours.
-      backward: whether to compare the backward pass, too.
+      version: the suffix of the op names.
+      peer: the name of the other kernels in the parity record.
+      peer_ops: the module of the other raw ops.
+      raw_ops: the module of our raw ops.
+      backward: whether to also compare the backward pass.
     """
     inputs, _ = inputs_and_outputs(config, dtype, seed=0, rounds_states=True)
     gradients = cudnn_rnn_inputs.output_gradients(config, dtype)
@@ -197,7 +196,7 @@ def check_against_peer(config: Config, dtype: str, version: str, peer: str, peer
         parity.check(name.format(""), peer, ours, theirs, names_of(config, OUTPUTS))
     if not backward:
         return
-    # Each of its own forward pass: a reserve_space is opaque.
+    # Each backward pass uses the reserve_space of its own forward pass, because it is opaque.
     ours, theirs = (
         run_backprop(config, inputs, outputs, gradients, version, each)
         for outputs, each in ((ours, raw_ops), (theirs, peer_ops))
@@ -205,8 +204,8 @@ def check_against_peer(config: Config, dtype: str, version: str, peer: str, peer
     check_gradients(name.format("Backprop"), peer, config, ours, theirs)
 
 
-def check_repeats_and_writes_to_nothing(config: Config, dtype: str, raw_ops=tf_rnn_ops.raw_ops) -> None:
-    """Runs backprop twice on one forward pass, which must give the same bits and leave all inputs as they are."""
+def check_repeats_and_leaves_inputs_unchanged(config: Config, dtype: str, raw_ops=tf_rnn_ops.raw_ops) -> None:
+    """Runs backprop twice on one forward pass; asserts equal bits and unchanged inputs."""
     inputs, weights = map(tensors, cudnn_rnn_inputs.inputs_and_gradients(config, dtype))
     outputs = run_forward(config, inputs, raw_ops=raw_ops, seed=7)
     arguments = cudnn_rnn_inputs.backprop_arguments(config, inputs, outputs, weights)

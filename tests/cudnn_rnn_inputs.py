@@ -13,27 +13,27 @@ DTYPES = ("float32", "float64", "float16", "bfloat16")
 MODES = tuple(NUM_GATES)
 INPUTS = ("input", "input_h", "input_c", "params")
 OUTPUTS = ("output", "output_h", "output_c")
-# The endings of the ops' names. The first two are time-major, without sequence lengths and projections.
+# Suffixes of the op names. The first two versions are time-major, without sequence lengths and projections.
 VERSIONS = ("", "V2", "V3")
-# Of fewer elements, a tensor may consist of sums that all but cancel.
+# A tensor with fewer elements may consist of sums that nearly cancel.
 FEW = 8
 
 
 def sized(size: tuple[int, int, int, int], **options) -> Config:
-    """Returns a network of some options and a size: time, batch, input_size, num_units."""
+    """Returns a network with options and a size: time, batch, input_size, num_units."""
     time, batch, input_size, num_units = size
     return Config(time=time, batch=batch, input_size=input_size, num_units=num_units, **options)
 
 
 def major(config: Config, *shape: int) -> tuple[int, ...]:
-    """Returns a shape with its first two sizes exchanged unless time_major."""
+    """Returns a shape with its first two sizes swapped unless time_major."""
     return shape if config.time_major else (shape[1], shape[0], *shape[2:])
 
 
 def shapes(config: Config) -> dict[str, tuple[int, ...]]:
-    """Returns the shapes of the floating inputs and outputs of the forward ops, reserve_space apart.
+    """Returns the shapes of the floating inputs and outputs of the forward ops, except reserve_space.
 
-    Cell states, which only an LSTM has, are scalars in the other modes: as inputs, the ops ignore them.
+    Only an LSTM has cell states. In other modes they are scalars, and the ops ignore them as inputs.
     """
     states = major(config, config.num_pseudo_layers, config.batch, config.output_size)
     cell_states = major(config, config.num_pseudo_layers, config.batch, config.num_units)
@@ -50,17 +50,17 @@ def shapes(config: Config) -> dict[str, tuple[int, ...]]:
 
 
 def params_layout(config: Config) -> tf_rnn_ops.params.Layout:
-    """Returns where a network's matrices and biases lie in its params."""
+    """Returns the layout of the params buffer of a network."""
     names = ("rnn_mode", "num_units", "input_size", "num_layers", "direction", "input_mode", "num_proj")
     return tf_rnn_ops.params.layout(**{name: getattr(config, name) for name in names})
 
 
 def regions(config: Config, name: str) -> tuple[slice, ...]:
-    """Returns the parts of an input's gradient that are to be compared by themselves, too.
+    """Returns the slices of an input's gradient that are also compared separately.
 
-    Those are the matrices and biases of the gates in params: a wrong small bias would hide behind a large matrix. But
-    for those of few elements, and where few elements of a projected state are what all gradients come from: sums that
-    all but cancel have a rounding that is large beside what is left.
+    These are the matrices and biases of the gates in params, because errors in a small bias are small relative to a
+    large matrix. Regions with few elements, and networks with a small projected state, are excluded: they may consist
+    of sums that nearly cancel, with large relative rounding errors.
     """
     if name != "params" or 0 < config.num_proj < FEW:
         return ()
@@ -69,7 +69,7 @@ def regions(config: Config, name: str) -> tuple[slice, ...]:
 
 
 def random_params(config: Config, rng) -> np.ndarray:
-    """Returns parameters that keep every layer's activations of the order of 1."""
+    """Returns parameters with which the activations of all layers are of order 1."""
     params = random_array(rng, params_size(config))
     for weights in unpack(config, params):
         for matrix in (weights.W, weights.R, weights.P):
@@ -86,11 +86,11 @@ def network_inputs(config: Config, dtype="float64", seed=0) -> dict[str, np.ndar
 
 
 def away_from_kinks(config: Config, inputs) -> dict[str, np.ndarray]:
-    """Returns inputs of a network of rectifiers each of which is on, or off, by far, at every step.
+    """Returns inputs with which the input of every ReLU is far from 0 at every step.
 
     Args:
       config: the network.
-      inputs: other inputs of it, whose dtype and signs these have.
+      inputs: inputs of the network, from which the result takes the dtype and the signs.
     """
     params = inputs["params"].astype(np.float64)
     for weights in unpack(config, params):
@@ -104,17 +104,17 @@ def away_from_kinks(config: Config, inputs) -> dict[str, np.ndarray]:
 
 def output_gradients(config: Config, dtype="float64", seed=0) -> dict[str, np.ndarray]:
     """Returns gradients with respect to the outputs, as arrays of `dtype`."""
-    rng = np.random.default_rng([seed, 1])  # not the numbers that the inputs of the same seed are made of
+    rng = np.random.default_rng([seed, 1])  # different from the inputs of the same seed
     return cast({f"{name}_backprop": random_array(rng, *shapes(config)[name]) for name in OUTPUTS}, dtype)
 
 
 def inputs_and_gradients(config: Config, dtype="float64", seed=0):
-    """Returns what `network_inputs` and `output_gradients` do."""
+    """Returns the results of `network_inputs` and `output_gradients`."""
     return network_inputs(config, dtype, seed), output_gradients(config, dtype, seed)
 
 
 def attributes(config: Config, version="V3") -> dict:
-    """Returns the attributes that the forward op and its backprop have in common, the seeds apart."""
+    """Returns the attributes, except seeds, that the forward op and its backprop op share."""
     names = ["rnn_mode", "input_mode", "direction", "dropout"]
     if version == "V3":
         names += ["num_proj", "time_major"]
@@ -127,7 +127,7 @@ def forward_arguments(config: Config, inputs, version="V3") -> dict:
     Args:
       config: the network.
       inputs: a dict of the op's floating inputs.
-      version: the ending of the op's name.
+      version: the suffix of the op name.
     """
     lengths = {"sequence_lengths": config.lengths} if version == "V3" else {}
     return {**inputs, **lengths, **attributes(config, version)}
@@ -139,9 +139,9 @@ def backprop_arguments(config: Config, inputs, outputs, gradients, version="V3")
     Args:
       config: the network.
       inputs: a dict of the forward op's floating inputs.
-      outputs: what the forward op returned.
+      outputs: the outputs of the forward op.
       gradients: a dict of the gradients with respect to the outputs.
-      version: the ending of the op's name.
+      version: the suffix of the op name.
     """
     names = [*OUTPUTS, "reserve_space"]
     if version != "":
@@ -152,16 +152,16 @@ def backprop_arguments(config: Config, inputs, outputs, gradients, version="V3")
 
 @st.composite
 def configs(draw, version="V3", smallest=FEW, largest=40) -> Config:
-    """A strategy for networks with any choice of options.
+    """A strategy for networks with any combination of options.
 
-    Of no fewer than 8 units or inputs, other than none, unless asked for: a tensor of few elements may consist of sums
-    that all but cancel, whose rounding error is large beside anything there is to measure it by.
+    By default, networks have at least 8 units and 0 or at least 8 inputs: tensors with few elements may consist of sums
+    that nearly cancel, with large relative rounding errors.
 
     Args:
-      draw: Hypothesis's.
-      version: the ending of the op's name.
+      draw: the draw function of Hypothesis.
+      version: the suffix of the op name.
       smallest: the smallest number of units and inputs.
-      largest: the largest.
+      largest: the largest number of units and inputs.
     """
     sizes = st.integers(smallest, largest)
     num_units = draw(sizes)

@@ -1,4 +1,4 @@
-"""Networks, calls and comparisons for the tests of the ops that size, split and join a params buffer."""
+"""Networks, calls and comparisons for tests of the ops that size, split and join a params buffer."""
 
 import itertools
 
@@ -9,7 +9,7 @@ from cudnn_rnn_reference import Config
 
 import tf_rnn_ops
 
-# Of every kind: (input_mode, input_size, num_proj), for 5 units.
+# All kinds of networks with 5 units: (input_mode, input_size, num_proj).
 KINDS = [
     ("linear_input", 3, 0),
     ("linear_input", 0, 0),
@@ -28,7 +28,7 @@ NETWORKS = [
     if mode == "lstm" or num_proj == 0
 ]
 NO_UNITS = [Config(mode, num_units=0, input_size=3, num_layers=2) for mode in MODES]
-# With a projection, and with two layers of two directions: the smallest that has all there is.
+# The smallest network with a projection, two layers and two directions.
 PROJECTED = Config("lstm", direction="bidirectional", num_layers=2, num_units=3, input_size=2, num_proj=1)
 
 
@@ -38,12 +38,12 @@ def network_id(config):
 
 
 def versions(config):
-    """The versions of the ops that know a network."""
+    """Returns the versions of the ops that support a network."""
     return ["V2"] if config.num_proj else ["", "V2"]
 
 
 def size_formula(config):
-    """The size of the params in closed form, not region by region."""
+    """Returns the size of the params in closed form."""
     gates, directions, layers = config.num_gates, config.num_directions, config.num_layers
     units, output = config.num_units, config.output_size
     fan_ins = (0 if config.skips_input else config.input_size) + (layers - 1) * directions * output
@@ -52,7 +52,7 @@ def size_formula(config):
 
 
 def canonical_shapes(config):
-    """The shapes of the weights and of the biases, in their order."""
+    """Returns the shapes of the weights and of the biases, in order."""
     weights = []
     for layer in range(config.num_layers):
         fan_in = 0 if layer == 0 and config.skips_input else config.fan_in(layer)
@@ -64,7 +64,7 @@ def canonical_shapes(config):
 
 
 def split(config, params):
-    """The weights and biases, as NumPy cuts them out of the buffer one after the other."""
+    """Splits the buffer into weights and biases with NumPy."""
     weights, biases = canonical_shapes(config)
     ends = np.cumsum([int(np.prod(shape)) for shape in weights + biases])
     parts = np.split(params, ends[:-1])
@@ -81,7 +81,7 @@ def attributes(config, version):
 
 
 def to_canonical(config, params, version="V2", raw_ops=tf_rnn_ops.raw_ops):
-    """Runs CudnnRNNParamsToCanonical, of either version, of ours or TensorFlow's."""
+    """Runs CudnnRNNParamsToCanonical or V2, ours or TensorFlow's."""
     weights, biases = canonical_shapes(config)
     counts = {"num_params": len(biases)}
     if version == "V2":
@@ -91,13 +91,13 @@ def to_canonical(config, params, version="V2", raw_ops=tf_rnn_ops.raw_ops):
 
 
 def to_params(config, weights, biases, version="V2", raw_ops=tf_rnn_ops.raw_ops):
-    """Runs CudnnRNNCanonicalToParams, of either version, of ours or TensorFlow's."""
+    """Runs CudnnRNNCanonicalToParams or V2, ours or TensorFlow's."""
     op = getattr(raw_ops, "CudnnRNNCanonicalToParams" + version)
     return op(**sizes(config), weights=weights, biases=biases, **attributes(config, version))
 
 
 def random_bits(shape, dtype, seed=0):
-    """Numbers of any kind, not all of them finite."""
+    """Returns random bits, which include NaN and infinity."""
     numpy_dtype = np.dtype(tf.as_dtype(dtype).as_numpy_dtype)
     size = int(np.prod(shape))
     return np.frombuffer(np.random.default_rng(seed).bytes(size * numpy_dtype.itemsize), numpy_dtype).reshape(shape)

@@ -1,7 +1,7 @@
-"""cuDNN's recurrent networks in plain NumPy, forward and backward, to be checked by eye against their formulas.
+"""cuDNN's recurrent networks in plain NumPy, forward and backward, easy to compare with the formulas.
 
 In the shapes: time, batch, input = input_size, units = num_units, output = the size of one direction's output,
-directions, layers, gates, and pseudo-layers = layers * directions. All is computed in the dtype of the arrays.
+directions, layers, gates, and pseudo-layers = layers * directions. All computations use the dtype of the arrays.
 """
 
 import dataclasses
@@ -15,7 +15,7 @@ NUM_GATES = {"rnn_relu": 1, "rnn_tanh": 1, "lstm": 4, "gru": 3}
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """A network and the sizes of what it is run on, named as the attributes of the ops."""
+    """A network with its time and batch sizes, named like the attributes of the ops."""
 
     rnn_mode: str = "lstm"
     input_mode: str = "linear_input"
@@ -79,7 +79,7 @@ class Weights(NamedTuple):
 
 
 class Step(NamedTuple):
-    """What a time step of a pseudo-layer leaves for its backward pass."""
+    """The activations of a time step of a pseudo-layer that the backward pass needs."""
 
     valid: np.ndarray  # whether the step is within the sequence, [batch, 1]
     x: np.ndarray  # [batch, fan_in]
@@ -98,7 +98,7 @@ class Forward(NamedTuple):
     output: np.ndarray  # [time, batch, directions * output]
     output_h: np.ndarray  # [pseudo-layers, batch, output]
     output_c: np.ndarray  # [pseudo-layers, batch, units]; a scalar zero if not LSTM
-    steps: list[list[Step]]  # of every pseudo-layer, by time
+    steps: list[list[Step]]  # by pseudo-layer and time
 
 
 class Backward(NamedTuple):
@@ -111,7 +111,7 @@ class Backward(NamedTuple):
 
 
 def params_size(config: Config) -> int:
-    """Returns how many elements `params` has."""
+    """Returns the number of elements of `params`."""
     size = 0
     for pseudo_layer in range(config.num_pseudo_layers):
         layer = pseudo_layer // config.num_directions
@@ -144,12 +144,12 @@ def unpack(config: Config, params: np.ndarray) -> list[Weights]:
 
 
 def major(config: Config, array: np.ndarray) -> np.ndarray:
-    """Exchanges the first two dimensions of an argument, or a result, unless time_major."""
+    """Swaps the first two dimensions of an argument or result unless time_major."""
     return array if config.time_major else array.swapaxes(0, 1)
 
 
 def activate(rnn_mode, a, b, h_prev, c_prev):
-    """Returns a step's gates, its cell state and its hidden state before the projection."""
+    """Returns the gates, the cell state and the hidden state before the projection."""
     if rnn_mode == "lstm":
         i, f, o = (sigmoid(a[gate] + b[gate]) for gate in (0, 1, 3))
         g = np.tanh(a[2] + b[2])
@@ -164,7 +164,7 @@ def activate(rnn_mode, a, b, h_prev, c_prev):
 
 
 def activate_grad(rnn_mode, step: Step, d_m, d_c):
-    """Returns gradients with respect to a and b, and with respect to h_prev and c_prev other than through a and b."""
+    """Returns gradients with respect to a and b, and direct gradients (not through a and b) of h_prev and c_prev."""
     if rnn_mode == "lstm":
         i, f, g, o = step.gates
         tanh_c = np.tanh(step.c)
@@ -188,7 +188,7 @@ def forward_step(config: Config, weights: Weights, x, h_prev, c_prev, valid) -> 
     """Runs one time step of a pseudo-layer.
 
     Returns:
-      The hidden state, [batch, output], and what the backward pass needs.
+      The hidden state, [batch, output], and the step for the backward pass.
     """
     from_x = x if weights.W is None else x @ weights.W.swapaxes(1, 2)
     a = from_x + weights.W_bias[:, np.newaxis]
@@ -218,7 +218,7 @@ def backward_step(config: Config, weights: Weights, step: Step, d_h, d_c, d_weig
 
 
 def time_steps(config: Config, direction: int) -> range:
-    """Returns the time steps in the order in which a direction takes them."""
+    """Returns the time steps in the order of a direction."""
     return range(config.time - 1, -1, -1) if direction else range(config.time)
 
 
@@ -228,8 +228,8 @@ def forward_sequence(config: Config, direction: int, weights: Weights, x, h, c):
     Args:
       config: the network.
       direction: 0 for forward in time, 1 for backward.
-      weights: the pseudo-layer's.
-      x: its input, [time, batch, fan_in].
+      weights: the weights of the pseudo-layer.
+      x: the input, [time, batch, fan_in].
       h: the initial hidden state, [batch, output].
       c: the initial cell state, [batch, units].
 
@@ -248,18 +248,18 @@ def forward_sequence(config: Config, direction: int, weights: Weights, x, h, c):
 
 
 def backward_sequence(config: Config, direction: int, weights: Weights, steps, d_output, d_h, d_c, d_weights, d_x):
-    """Differentiates one pseudo-layer, and adds the gradients with respect to its weights and its input to others'.
+    """Differentiates one pseudo-layer and accumulates the gradients with respect to its weights and its input.
 
     Args:
       config: the network.
       direction: 0 for forward in time, 1 for backward.
-      weights: the pseudo-layer's.
-      steps: what `forward_sequence` returned.
+      weights: the weights of the pseudo-layer.
+      steps: the steps from `forward_sequence`.
       d_output: gradient with respect to the output, [time, batch, output].
       d_h: gradient with respect to the final hidden state, [batch, output].
       d_c: gradient with respect to the final cell state, [batch, units].
-      d_weights: what the gradients with respect to the weights are added to.
-      d_x: what the gradient with respect to the input is added to, [time, batch, fan_in].
+      d_weights: accumulates the gradients with respect to the weights.
+      d_x: accumulates the gradient with respect to the input, [time, batch, fan_in].
 
     Returns:
       Gradients with respect to the initial states.
@@ -284,8 +284,8 @@ def forward(config: Config, input, input_h, input_c, params, masks=None) -> Forw
       input_h: [pseudo-layers, batch, output].
       input_c: [pseudo-layers, batch, units]; ignored if not LSTM.
       params: [params_size].
-      masks: for each layer above layer 0, a dropout mask that its input is multiplied by, each
-        [time, batch, directions * output] whatever time_major is; or None for ones.
+      masks: dropout masks for the inputs of the layers above layer 0, each [time, batch, directions * output]
+        independent of time_major; or None for no dropout.
     """
     has_c = config.rnn_mode == "lstm"
     all_weights = unpack(config, params)
@@ -318,7 +318,7 @@ def backward(
 
     Args:
       config: the network.
-      run: what `forward` returned.
+      run: the result of `forward`.
       input_c: as given to `forward`.
       params: as given to `forward`.
       output_backprop: gradient with respect to output, of its shape.
@@ -349,9 +349,9 @@ def backward(
 
 
 def nearest_to_the_kink(run: Forward) -> float:
-    """Returns the smallest magnitude of what the rectifiers of a run were given: at 0 their slope changes.
+    """Returns the smallest magnitude of the inputs of all ReLUs, whose slope changes at 0.
 
-    It is no number where one of these is none.
+    It is NaN if one of them is NaN.
     """
     magnitudes = [np.abs(step.a + step.b).min(initial=np.inf) for steps in run.steps for step in steps]
     return np.min(magnitudes, initial=np.inf)

@@ -1,4 +1,4 @@
-"""A stand-in for the check of a family in `tf_rnn_ops.device_check`, for processes that import it."""
+"""A fake check of op families for `tf_rnn_ops.device_check`, imported by its processes."""
 
 import os
 import signal
@@ -8,7 +8,7 @@ from tf_rnn_ops import device_check
 
 
 def end_in_their_own_ways(name, device):
-    """Finds a difference in params, crashes in cells, raises in copies, and agrees in the others."""
+    """Reports a difference for params, crashes for cells, raises for copies, and agrees otherwise."""
     if name == "params":
         sys.exit(device_check._DIFFERS)
     if name == "cells":

@@ -1,4 +1,4 @@
-"""Runs many pieces of code that each need a fresh process, without the time that TensorFlow's import takes in each."""
+"""Runs many pieces of code in separate processes that share the import of TensorFlow."""
 
 import dataclasses
 import json
@@ -38,28 +38,28 @@ print(json.dumps(results))
 
 @dataclasses.dataclass(frozen=True)
 class Ended:
-    """How a piece of code ended: its process's status, negative for a signal, and what it printed."""
+    """The result of a piece of code: exit status, negative for a signal, and output."""
 
     status: int
     output: str
 
     @property
     def last_line(self) -> str:
-        """Of an error, what it says."""
+        """The last line of the output: for an error, its message."""
         return self.output.strip().splitlines()[-1]
 
 
 def run_codes(folder, codes, prefix=(), **environment):
-    """Runs each code in a child of a process that has imported TensorFlow and Keras and nothing of ours.
+    """Runs each piece of code in a fork of a process that has imported TensorFlow and Keras, but not tf_rnn_ops.
 
     Args:
-      folder: for files of its own.
-      codes: from names to Python code.
-      prefix: a program, with its arguments, that starts the process.
-      **environment: variables for the process.
+      folder: folder for temporary files.
+      codes: Python code by name.
+      prefix: a program with arguments that starts the process.
+      **environment: environment variables of the process.
 
     Returns:
-      From names to `Ended`.
+      The results by name.
     """
     file = folder / "codes.json"
     file.write_text(json.dumps({str(name): textwrap.dedent(code) for name, code in codes.items()}))

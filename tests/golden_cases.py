@@ -1,6 +1,6 @@
-"""The golden cases: what is recorded of the real cuDNN, and the archive that holds it.
+"""The golden cases: results recorded from cuDNN, and the archive that stores them.
 
-The tests share this with tools/gpu_check.py, which runs where there is no TensorFlow: NumPy is all that it needs.
+The tests and tools/gpu_check.py share this module, so it depends on NumPy but not on TensorFlow.
 tests/golden/README.md describes the archive.
 """
 
@@ -36,7 +36,7 @@ GIVEN = (
 OUTPUTS = ("output", "output_h", "output_c")
 BACKPROPS = ("input_backprop", "input_h_backprop", "input_c_backprop", "params_backprop")
 REGIONS = ("matrix_regions", "bias_regions")
-NO_REGION = (-1, 0, 0)  # of an input matrix that skip_input leaves out
+NO_REGION = (-1, 0, 0)  # the input matrix with skip_input
 
 _CONFIG_FIELDS = (
     "rnn_mode",
@@ -53,16 +53,16 @@ _CONFIG_FIELDS = (
 
 
 class RecordingError(ValueError):
-    """An archive has no recording of a case, or what it has is another's."""
+    """An archive has no valid recording of a case."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """A network, its sizes, and the dtype that it is run in."""
+    """A network, its sizes, and its dtype."""
 
     config: reference.Config
     dtype: str
-    label: str = ""  # what sets the case apart where the other parts of its name do not
+    label: str = ""  # distinguishes cases whose names would be equal
     seed: int = 0
 
     @property
@@ -85,11 +85,11 @@ class Case:
 
 
 class Variant(NamedTuple):
-    """A way to call cuDNN that does not change what it computes.
+    """A way to call cuDNN that does not affect the results.
 
     Attributes:
-      layout: of sequences in memory.
-      lengths: what the calls pass for devSeqLengths: nothing, or a copy of the lengths on the GPU.
+      layout: the memory layout of sequences.
+      lengths: the argument devSeqLengths: NULL, or a copy of the lengths on the GPU.
     """
 
     layout: str
@@ -110,13 +110,13 @@ VARIANTS = {
 
 @dataclasses.dataclass(frozen=True)
 class Recording:
-    """What is recorded of one case. All arrays are as they are stored.
+    """The recording of one case. All arrays have their stored form.
 
     Attributes:
       case: the case.
-      arrays: all of GIVEN and REGIONS that the case has.
-      results: by the name of a variant, all of OUTPUTS and BACKPROPS that the case has.
-      refused: by the name of a variant that cuDNN refuses, its error.
+      arrays: the arrays of GIVEN and REGIONS that apply to the case.
+      results: the arrays of OUTPUTS and BACKPROPS that apply to the case, by variant name.
+      refused: the errors of variants that cuDNN rejects, by variant name.
       recorded_with: the library and its versions.
     """
 
@@ -128,7 +128,7 @@ class Recording:
 
 
 def _case(rnn_mode, num_layers, num_directions, dtype="float32", label="", seed=0, **options) -> Case:
-    """Returns a case, by default of odd sizes, large enough for a relative comparison to mean something."""
+    """Returns a case. The default sizes are odd, and large enough for relative comparisons."""
     sizes = {"num_units": 13, "input_size": 11, "time": 7, "batch": 5, **options}
     direction = "bidirectional" if num_directions == 2 else "unidirectional"
     config = reference.Config(rnn_mode=rnn_mode, num_layers=num_layers, direction=direction, **sizes)
@@ -141,7 +141,7 @@ _SKIP = {"input_mode": "skip_input", "input_size": 13}
 
 
 def _of_every_mode() -> Iterator[Case]:
-    """Yields one and two layers and directions, with and without sequence lengths and skip_input."""
+    """Yields all modes with one and two layers and directions, with and without sequence lengths and skip_input."""
     for mode in MODES:
         for stack in itertools.product((1, 2), (1, 2)):
             yield _case(mode, *stack)
@@ -154,7 +154,7 @@ def _of_every_mode() -> Iterator[Case]:
 
 
 def _of_lstm_and_gru() -> Iterator[Case]:
-    """Yields projections, other input modes, and sizes out of the ordinary."""
+    """Yields projections, other input modes, and unusual sizes."""
     for stack in itertools.product((1, 2), (1, 2)):
         yield _case("lstm", *stack, **_PROJ)
     yield _case("lstm", 2, 2, **_PROJ, **_LENGTHS)
@@ -171,7 +171,7 @@ def _of_lstm_and_gru() -> Iterator[Case]:
 
 
 def _of_16_bits() -> Iterator[Case]:
-    """Yields the most of each mode in few time steps, since cuDNN rounds the state at each."""
+    """Yields 16-bit cases with few time steps, because cuDNN rounds the state at each step."""
     few, few_lengths = {"time": 4, "batch": 3}, {"sequence_lengths": (2, 4, 1)}
     for dtype in ("float16", "bfloat16"):
         for mode in ("rnn_tanh", "lstm", "gru"):
@@ -180,7 +180,7 @@ def _of_16_bits() -> Iterator[Case]:
         yield _case("lstm", 2, 2, dtype, **few, **few_lengths, **_PROJ)
         yield _case("lstm", 2, 2, dtype, **few, **_SKIP)
         yield _case("gru", 2, 2, dtype, **few, **_SKIP)
-        # With this seed nothing that enters a rectifier is so near to zero that rounding would choose its slope.
+        # With this seed, no input of a ReLU is so close to zero that rounding changes its sign.
         yield _case("rnn_relu", 1, 1, dtype, time=3, batch=2, seed=15)
         yield _case("rnn_relu", 2, 2, dtype, time=3, batch=2, sequence_lengths=(2, 3), seed=15)
 
@@ -188,7 +188,7 @@ def _of_16_bits() -> Iterator[Case]:
 def _by_name(cases: Iterable[Case]) -> dict[str, Case]:
     by_name: dict[str, Case] = {}
     for case in cases:
-        assert case.name not in by_name, f"two cases are called {case.name}"
+        assert case.name not in by_name, f"two cases have the name {case.name}"
         by_name[case.name] = case
     return by_name
 
@@ -197,9 +197,9 @@ CASES = _by_name((*_of_every_mode(), *_of_lstm_and_gru(), *_of_16_bits()))
 
 
 def make_given(case: Case, params_size: int) -> dict[str, np.ndarray]:
-    """Returns what a run of a case is given, as it is stored: the same for the same case and size of params.
+    """Returns the inputs of a case in stored form, determined by the case and the size of params.
 
-    The gradients past a sequence's end are not zero, since they must not matter.
+    Gradients in the padding are not zero, because the ops must ignore them.
     """
     rng = np.random.default_rng([case.seed, zlib.crc32(case.name.encode())])
     given = {}
@@ -239,7 +239,7 @@ def shapes(case: Case, params_size: int) -> dict[str, tuple[int, ...]]:
 
 
 def documented_regions(config: reference.Config) -> dict[str, np.ndarray]:
-    """Returns the REGIONS of the layout that is documented: the reference takes running numbers apart."""
+    """Returns the REGIONS of the documented layout, by unpacking consecutive integers with the reference."""
     matrices, biases = [], []
     for kernel, recurrent, projection, *both_biases in reference.unpack(
         config, np.arange(reference.params_size(config))
@@ -252,17 +252,17 @@ def documented_regions(config: reference.Config) -> dict[str, np.ndarray]:
 
 
 def _region(numbers) -> tuple[int, int, int]:
-    """Returns (offset, rows, columns) of a matrix of running numbers."""
+    """Returns (offset, rows, columns) of a matrix of consecutive integers."""
     return int(numbers[0, 0]), *numbers.shape
 
 
 def reference_results(case: Case, given, masks=None) -> dict[str, np.ndarray]:
-    """Returns the OUTPUTS and BACKPROPS of the reference for what a run was given, in float64.
+    """Returns the OUTPUTS and BACKPROPS of the reference in float64.
 
     Args:
       case: the case.
-      given: the arrays of GIVEN, as they are stored.
-      masks: those of dropout, as the reference has them.
+      given: the arrays of GIVEN, in stored form.
+      masks: dropout masks, in the form of the reference.
     """
     wide = all_to_float64({name: each for name, each in given.items() if name != "sequence_lengths"}, case.dtype)
     input_c, d_output_c = wide.get("input_c", np.zeros([])), wide.get("output_c_backprop", np.zeros([]))
@@ -284,7 +284,7 @@ def reference_results(case: Case, given, masks=None) -> dict[str, np.ndarray]:
 
 
 def from_float64(array, dtype: str) -> np.ndarray:
-    """Returns a float64 array rounded to a dtype, as it is stored: bfloat16, which NumPy lacks, as its bits."""
+    """Rounds a float64 array to its stored form. bfloat16, which NumPy lacks, is stored as uint16 bits."""
     if dtype != "bfloat16":
         return array.astype(dtype)
     bits = array.astype(np.float32).view(np.uint32).astype(np.uint64)
@@ -292,19 +292,19 @@ def from_float64(array, dtype: str) -> np.ndarray:
 
 
 def to_float64(array, dtype: str) -> np.ndarray:
-    """Returns an array that is stored as `from_float64` stores it as float64."""
+    """Converts an array in stored form to float64."""
     if dtype == "bfloat16":
         array = (array.astype(np.uint32) << 16).view(np.float32)
     return array.astype(np.float64)
 
 
 def all_to_float64(arrays: dict[str, np.ndarray], dtype: str) -> dict[str, np.ndarray]:
-    """Returns arrays that are stored as `from_float64` stores them as float64."""
+    """Converts arrays in stored form to float64."""
     return {name: to_float64(array, dtype) for name, array in arrays.items()}
 
 
 def stored_dtype(name: str, case: Case) -> np.dtype:
-    """Returns the dtype that an array is stored in."""
+    """Returns the dtype of an array in stored form."""
     if name in REGIONS:
         return np.dtype(np.int64)
     if name == "sequence_lengths":
@@ -313,18 +313,18 @@ def stored_dtype(name: str, case: Case) -> np.dtype:
 
 
 def same_bits(a: np.ndarray, b: np.ndarray) -> bool:
-    """Returns whether two arrays hold the same bits: NaN equals itself, and 0 differs from -0."""
+    """Returns whether two arrays are bitwise equal: NaN equals itself, and 0 differs from -0."""
     return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
 
 
 def save(archive: pathlib.Path, recording: Recording) -> None:
-    """Adds a recording to an archive. A process that dies on the way leaves the archive as it was.
+    """Adds a recording to an archive atomically.
 
     Raises:
-      RecordingError: if the archive has a recording of the case.
+      RecordingError: if the archive already has a recording of the case.
     """
     if archive.exists() and recording.case.name in names(archive):
-        raise RecordingError(f"{archive} has a recording of {recording.case.name}")
+        raise RecordingError(f"{archive} already has a recording of {recording.case.name}")
     metadata = {
         "format": FORMAT,
         **_describe(recording.case),
@@ -346,7 +346,7 @@ def save(archive: pathlib.Path, recording: Recording) -> None:
 
 
 def _differing_results(recording: Recording) -> dict[str, np.ndarray]:
-    """Returns the results of the first variant, and those of the others that have other bits."""
+    """Returns the results of the first variant, and results of other variants that differ from them."""
     first = next(iter(recording.results), "")
     return {
         f"{variant}/{name}": array
@@ -357,7 +357,7 @@ def _differing_results(recording: Recording) -> dict[str, np.ndarray]:
 
 
 def names(archive: pathlib.Path) -> list[str]:
-    """Returns the names of the cases that an archive has recordings of.
+    """Returns the names of the cases in an archive.
 
     Raises:
       RecordingError: if the archive is damaged.
@@ -373,12 +373,12 @@ def load(archive: pathlib.Path, name: str) -> Recording:
     """Reads the recording of a case.
 
     Raises:
-      RecordingError: if it is damaged, or holds anything else than the case has.
+      RecordingError: if it is damaged or does not match the case.
     """
     where = f"{name} in {archive}"
     case = CASES.get(name)
     if case is None:
-        raise RecordingError(f"{where} is of no case in the list")
+        raise RecordingError(f"{where} does not belong to a known case")
     arrays, metadata = _read(archive, name)
     if metadata.get("format") != FORMAT:
         raise RecordingError(f"{where} has format {metadata.get('format')}, should have {FORMAT}")
@@ -390,7 +390,7 @@ def load(archive: pathlib.Path, name: str) -> Recording:
 
 
 def _read(archive, name) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Returns the arrays in the file of a case, and the metadata."""
+    """Returns the arrays and the metadata in the file of a case."""
     try:
         with zipfile.ZipFile(archive) as members, np.load(io.BytesIO(members.read(f"{name}.npz"))) as file:
             arrays: dict[str, Any] = {each: file[each] for each in file.files}
@@ -400,7 +400,7 @@ def _read(archive, name) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def _take_results(where, variants, arrays) -> dict[str, dict[str, np.ndarray]]:
-    """Removes the results from the arrays of a file and returns them, each variant's complete."""
+    """Removes the results from the arrays of a file and returns the complete results by variant."""
     if not variants or not set(variants) <= set(VARIANTS):
         raise RecordingError(f"{where} has the variants {variants}, should have some of {list(VARIANTS)}")
     results: dict[str, dict[str, np.ndarray]] = {}
@@ -412,22 +412,22 @@ def _take_results(where, variants, arrays) -> dict[str, dict[str, np.ndarray]]:
 
 
 def _describe(case) -> dict[str, Any]:
-    """Returns what the metadata say of a case."""
+    """Returns the description of a case in the metadata."""
     config = {name: getattr(case.config, name) for name in _CONFIG_FIELDS}
     if case.config.sequence_lengths:
-        config["sequence_lengths"] = list(case.config.sequence_lengths)  # as JSON has it
+        config["sequence_lengths"] = list(case.config.sequence_lengths)  # as in JSON
     return {"name": case.name, "dtype": case.dtype, "config": config}
 
 
 def _check_metadata(where, case, metadata):
-    """Refuses what was recorded of another case than its name says, or of an earlier form of it."""
+    """Rejects a recording of another case or of an earlier version of the case."""
     for key, value in _describe(case).items():
         if metadata.get(key) != value:
             raise RecordingError(f"{where} was recorded with {key} {metadata.get(key)}, should be {value}")
 
 
 def _check_arrays(where, case, arrays):
-    """Refuses arrays that are too few, too many, or of another shape or dtype, and other sequence lengths."""
+    """Rejects missing and unknown arrays, wrong shapes and dtypes, and wrong sequence lengths."""
     expected = shapes(case, np.size(arrays.get("params", ())))
     if set(arrays) != set(expected):
         raise RecordingError(f"{where} holds {sorted(arrays)}, should hold {sorted(expected)}")

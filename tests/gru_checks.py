@@ -1,4 +1,4 @@
-"""Comparisons of the GRU ops, and of their gradients by TensorFlow's tape, for the tests."""
+"""Comparisons of the GRU ops, and of their gradients from a tape, for the tests."""
 
 import collections
 
@@ -40,7 +40,7 @@ def check_against_reference(size, dtype, seed=0, raw_ops=tf_rnn_ops.raw_ops):
 
 
 def check_grad_v2(size, dtype, raw_ops=tf_rnn_ops.raw_ops, library=tf_rnn_ops._library.ops):
-    """Compares the gradient op that is ours alone, through all outputs, with the float64 reference."""
+    """Compares GRUBlockCellGradV2, with gradients of all outputs, with the float64 reference."""
     inputs = gru_inputs.cell_inputs(size, dtype)
     step = raw_ops.GRUBlockCell(**inputs)
     grad_inputs = gru_inputs.grad_inputs(inputs, step, **gru_inputs.output_gradients(size, dtype))
@@ -50,19 +50,19 @@ def check_grad_v2(size, dtype, raw_ops=tf_rnn_ops.raw_ops, library=tf_rnn_ops._l
 
 
 def plain_gru(x, h_prev, w_ru, w_c, b_ru, b_c):
-    """The cell in TensorFlow operations that TensorFlow can differentiate."""
+    """The cell in differentiable TensorFlow ops."""
     r, u = tf.split(tf.sigmoid(tf.matmul(tf.concat([x, h_prev], 1), w_ru) + b_ru), 2, axis=1)
     c = tf.tanh(tf.matmul(tf.concat([x, h_prev * r], 1), w_c) + b_c)
     return reference.GRUStep(r, u, c, u * h_prev + (1 - u) * c)
 
 
 def weighted_sum(outputs, weights, of):
-    """A loss that depends on the outputs in `of` alone."""
+    """Returns a loss that depends only on the outputs in `of`."""
     return tf.add_n([tf.reduce_sum(getattr(outputs, name) * weights["d_" + name]) for name in of])
 
 
 def gradients(cell, inputs, weights, of):
-    """Gradients of weighted_sum with respect to every input, by an eager tape."""
+    """Returns the gradients of weighted_sum with respect to every input, from an eager tape."""
     variables = [tf.constant(inputs[name]) for name in INPUTS]
     with tf.GradientTape() as tape:
         tape.watch(variables)
@@ -71,6 +71,6 @@ def gradients(cell, inputs, weights, of):
 
 
 def check_gradients(actual, expected, peer="plain GRU"):
-    """Compares gradients, by input. One that does not exist counts as zero."""
-    wanted = {name: tf.zeros_like(actual[name]) if value is None else value for name, value in expected.items()}
-    parity.check("GRUBlockCell's gradient", peer, Gradients(**actual), wanted)
+    """Compares gradients by input. None counts as zero."""
+    zero_filled = {name: tf.zeros_like(actual[name]) if value is None else value for name, value in expected.items()}
+    parity.check("GRUBlockCell's gradient", peer, Gradients(**actual), zero_filled)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 DTYPES = ("float32", "float64", "float16", "bfloat16")
 
-# (batch, input_size, cell_size): nothing, one, odd, about the widths of vectors and tiles.
+# (batch, input_size, cell_size): 0, 1, odd sizes, and sizes near the widths of vectors and tiles.
 SIZES = [
     (1, 1, 1),
     (2, 3, 5),
@@ -22,16 +22,16 @@ SIZES = [
     (3, 0, 0),
     (0, 0, 0),
 ]
-# The built-in gradient op leaves d_x unwritten for this one, so only the reference can judge it.
+# The built-in gradient op leaves d_x uninitialized for this size, so compare only with the reference.
 NO_CELLS = (3, 4, 0)
 LARGE = (128, 1024, 1024)
 
 
 def sizes(max_batch):
-    """A strategy for (batch, input_size, cell_size) of any remainder by the vector width.
+    """A strategy for (batch, input_size, cell_size) with any remainder modulo the vector width.
 
-    Not of fewer than 8 cells: a tensor of few elements may consist of sums that all but cancel, whose rounding error is
-    large beside anything there is to measure it by.
+    With at least 8 cells: tensors with few elements may consist of sums that nearly cancel, with large relative
+    rounding errors.
     """
     return st.tuples(st.integers(0, max_batch), st.integers(0, 70), st.integers(8, 70))
 
@@ -65,15 +65,15 @@ def output_gradients(size, dtype="float64", seed=1) -> dict[str, np.ndarray]:
 
 
 def grad_inputs(inputs, step, **gradients):
-    """Returns the inputs of a gradient op: a forward step's inputs, its gates as arrays, and incoming gradients."""
+    """Returns the inputs of a gradient op: the inputs and gates of a forward step, and gradients of the outputs."""
     return {**inputs, **{name: getattr(step, name).numpy() for name in "ruc"}, **gradients}
 
 
 def cast(arrays, dtype):
-    """Returns the arrays of a dict in another dtype, which may be bfloat16."""
+    """Casts the arrays of a dict to a dtype, which may be bfloat16."""
     return {name: value.astype(tf.as_dtype(dtype).as_numpy_dtype) for name, value in arrays.items()}
 
 
 def float64(arrays):
-    """Returns the arrays of a dict, or the tensors, as float64 arrays."""
+    """Converts the arrays or tensors of a dict to float64 arrays."""
     return {name: parity.to_float64(value) for name, value in arrays.items()}

@@ -1,6 +1,6 @@
-"""Calls of the ops that take far longer than anybody waits for them, and ways to end them.
+"""Very long calls of the ops, and ways to cancel them.
 
-For processes of their own.
+Use it in separate processes.
 """
 
 import threading
@@ -20,14 +20,14 @@ from tensorflow.python.eager import cancellation  # the only way to cancel one c
 from tf_rnn_ops import raw_ops
 
 SHORT = 50  # steps
-# Many layers take long, but little memory: a process that waited for the end of as many steps would be given up before.
+# Many layers take long but need little memory. A process that waits for all steps exceeds its timeout.
 FORWARD_LONG = 400_000
-# What the backward pass needs is of every layer, so that it has one, and takes seconds.
+# The backward pass stores activations of every layer, so it has one layer and takes seconds.
 BACKWARD_LONG = 100_000
 LAYER_LONG = 2**50
 FORWARD: dict[str, Any] = {"num_layers": 100, "num_units": 256, "input_size": 8, "batch": 1}
 BACKWARD: dict[str, Any] = {**FORWARD, "num_layers": 1, "direction": "bidirectional"}
-SECONDS_BEFORE = 0.3  # that a call has run for when it is ended
+SECONDS_BEFORE = 0.3  # delay before a call is cancelled
 MIB = 1 << 20
 
 
@@ -43,7 +43,7 @@ def inference(num_steps: int) -> Call:
 
 
 def backprop(num_steps: int) -> Call:
-    """Returns a call that differentiates a network, which has been run."""
+    """Returns a call of the backward pass of a network."""
     config = Config("gru", time=num_steps, **BACKWARD)
     inputs, gradients = map(tensors, cudnn_rnn_inputs.inputs_and_gradients(config, "float32"))
     arguments = (inputs, run_forward(config, inputs), gradients)
@@ -51,7 +51,7 @@ def backprop(num_steps: int) -> Call:
 
 
 def layer(num_steps: int) -> Call:
-    """Returns a call that runs a Keras layer without features, whose steps take no memory."""
+    """Returns a call of a Keras layer without features, whose steps take no memory."""
     arguments = {
         "sequences": tf.zeros([1, num_steps, 0]),
         "mask": tf.zeros([0], tf.bool),
@@ -69,7 +69,7 @@ def layer(num_steps: int) -> Call:
 
 
 def expect(error: type[Exception], run: Callable[[], object]) -> None:
-    """Makes a call that is to raise an error."""
+    """Asserts that a call raises an error."""
     try:
         run()
     except error:
@@ -78,7 +78,7 @@ def expect(error: type[Exception], run: Callable[[], object]) -> None:
 
 
 def soon(action: Callable[[], None]) -> None:
-    """Has another thread do something while the next call runs."""
+    """Runs an action in another thread while the next call runs."""
     threading.Timer(SECONDS_BEFORE, action).start()
 
 
@@ -104,33 +104,33 @@ def close_session(long: Call) -> None:
         expect(tf.errors.CancelledError, lambda: session.run(results, feed))
 
 
-def fail_beside(long: Call) -> None:
-    """Has another op of the same graph fail."""
+def fail_other_op(long: Call) -> None:
+    """Lets another op of the same graph fail."""
 
     def wait_and_fail():
         time.sleep(SECONDS_BEFORE)
-        raise ValueError("as it is to")
+        raise ValueError("expected")
 
     @tf.function(autograph=False)
-    def beside(arguments):
+    def with_failing_op(arguments):
         tf.numpy_function(wait_and_fail, [], [])
         return long.compute(arguments)
 
-    expect(tf.errors.InvalidArgumentError, lambda: beside(long.arguments))
+    expect(tf.errors.InvalidArgumentError, lambda: with_failing_op(long.arguments))
 
 
-ENDS = {"cancelled": cancel_function, "closed": close_session, "failed": fail_beside}
+ENDS = {"cancelled": cancel_function, "closed": close_session, "failed": fail_other_op}
 CALLS = {"forward": (inference, FORWARD_LONG), "backward": (backprop, BACKWARD_LONG), "layer": (layer, LAYER_LONG)}
 
 
 def check(num_threads: int) -> None:
-    """Ends calls in every way, and checks those that come after them.
+    """Cancels calls in every way and checks later calls.
 
     Args:
       num_threads: the size of TensorFlow's intra-op pool.
 
     Raises:
-      AssertionError: if a call is not ended, the next one is wrong, or something of it is left.
+      AssertionError: if a call is not cancelled, the next call is wrong, or memory or threads leak.
     """
     tf.config.threading.set_intra_op_parallelism_threads(num_threads)
     tf.config.threading.set_inter_op_parallelism_threads(2)
@@ -138,10 +138,10 @@ def check(num_threads: int) -> None:
         short, long = make(SHORT), make(num_steps)
         expected = mixed_calls.contents(short())
         for how, end in ENDS.items():
-            end(long)  # what TensorFlow keeps from a first time is no leak
+            end(long)  # warm-up: memory that TensorFlow keeps from the first time is not a leak
             memory, threads = process_resources.memory(), process_resources.num_threads()
             end(long)
             assert mixed_calls.contents(short()) == expected, f"{name}, {how}: the next call is wrong"
             growth = process_resources.memory() - memory
-            assert growth < 8 * MIB, f"{name}, {how}: {growth >> 20} MiB are left"
-            assert process_resources.num_threads() <= threads, f"{name}, {how}: threads are left"
+            assert growth < 8 * MIB, f"{name}, {how}: {growth >> 20} MiB leaked"
+            assert process_resources.num_threads() <= threads, f"{name}, {how}: threads leaked"

@@ -1,4 +1,4 @@
-"""What the tests of Keras's layers on the op have in common."""
+"""Helpers for tests of the Keras layers on the op."""
 
 from typing import NamedTuple
 
@@ -18,7 +18,7 @@ BATCH, TIME, FEATURES, UNITS = 4, 6, 3, 5
 
 needs_xla = pytest.mark.skipif(tf_rnn_ops.xla.why_not_loaded() is not None, reason=str(tf_rnn_ops.xla.why_not_loaded()))
 
-# Configurations that run in the loop over the steps, in training: kind and arguments.
+# Configurations that run as a loop over the steps in training: kind and arguments.
 LOOPS = {
     "reset before": ("GRU", {"reset_after": False}),
     "reset before, other activations": (
@@ -33,7 +33,7 @@ LOOPS = {
         {"recurrent_dropout": 0.3, "activation": "elu", "recurrent_activation": "hard_sigmoid"},
     ),
 }
-# Configurations with another input mask for each gate. With cuDNN's path, Keras refuses them.
+# Configurations with a separate input mask for each gate. Keras rejects them with use_cudnn.
 INPUT_MASKS = {
     "LSTM implementation=1": ("LSTM", {"implementation": 1, "use_cudnn": False}),
     "GRU implementation=1": ("GRU", {"implementation": 1, "use_cudnn": False}),
@@ -50,7 +50,7 @@ MASKS = {
 
 
 class Tensor(NamedTuple):
-    """A tensor by itself, for `parity.check`."""
+    """Wraps a single tensor for `parity.check`."""
 
     tensor: tf.Tensor
 
@@ -61,7 +61,7 @@ def data(*shape, dtype="float64", seed=0):
 
 
 def pair(kind, units=UNITS, features=FEATURES, batch=None, **arguments):
-    """Returns one of our layers and Keras's, with the same weights, which no initializer would give them."""
+    """Returns our layer and the Keras layer with equal random weights, including biases."""
     arguments = {"dtype": "float64", **arguments}
     layers = OURS[kind](units, **arguments), KERAS[kind](units, **arguments)
     for layer in layers:
@@ -72,16 +72,16 @@ def pair(kind, units=UNITS, features=FEATURES, batch=None, **arguments):
 
 
 def randomize(layer):
-    """Gives a layer weights that no initializer would, biases among them."""
+    """Sets random weights, including biases."""
     layer.set_weights([data(*weight.shape, seed=number) / 2 for number, weight in enumerate(layer.get_weights())])
 
 
 def outputs_and_gradients(run, variables):
-    """Returns what a function returns, as a list, and the gradients of a loss in which every element counts.
+    """Returns the outputs of a function as a list, and the gradients of a loss that depends on all elements.
 
     Args:
       run: the function.
-      variables: what to differentiate with respect to: tensors and variables.
+      variables: the tensors and variables to differentiate with respect to.
     """
     with tf.GradientTape() as tape:
         tape.watch(variables)
@@ -93,12 +93,12 @@ def outputs_and_gradients(run, variables):
 
 
 def calls_in_xla(compiled, x, op):
-    """Returns how often a `tf.function` that XLA compiles calls an op for an argument."""
+    """Returns how often the XLA program of a `tf.function` calls an op."""
     return compiled.experimental_get_compiler_ir(x)(stage="hlo").count(f'custom_call_target="TfRnnOps_{op}"')
 
 
 def check_equal(actual, expected, name):
-    """Asserts that two lists of tensors are the same within what parity allows, and records how close they came."""
+    """Compares two lists of tensors with `parity.check`."""
     assert len(actual) == len(expected)
     for one, other in zip(actual, expected, strict=True):
         assert (one is None) == (other is None)

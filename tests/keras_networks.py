@@ -1,7 +1,7 @@
-"""Networks made of Keras's own layers, and their weights in the params buffer, by gates and independent of the package.
+"""Networks of Keras layers, and an independent conversion of their weights from and to params buffers.
 
-Keras has a GRU's update gate first and cuDNN the reset gate; Keras's LSTM and SimpleRNN have one bias where cuDNN has
-two, which are added.
+In a GRU, the first gate is the update gate in Keras and the reset gate in cuDNN. The LSTM and SimpleRNN layers have one
+bias, which is the sum of the two in cuDNN.
 """
 
 import functools
@@ -21,7 +21,7 @@ LAYERS = {
 
 
 def stack(config: Config, **arguments) -> list[keras.layers.Layer]:
-    """Returns Keras's own layers for a network, built, one upon another; they return sequences and states."""
+    """Returns the built Keras layers of a network; they return sequences and states."""
     layers = []
     for number in range(config.num_layers):
         of_layer = {"return_sequences": True, "return_state": True, "dtype": "float64", **arguments}
@@ -38,9 +38,9 @@ def run(config: Config, layers, x, initial_states=None, **arguments) -> list:
 
     Args:
       config: the network.
-      layers: what `stack` returns.
+      layers: the result of `stack`.
       x: the input, [batch, time, input].
-      initial_states: the state of h and, of an LSTM, of c, each [batch, pseudo-layers, units]; zeros by default.
+      initial_states: h and, for an LSTM, c, each [batch, pseudo-layers, units]; zeros by default.
       **arguments: call arguments for each layer.
 
     Returns:
@@ -50,7 +50,7 @@ def run(config: Config, layers, x, initial_states=None, **arguments) -> list:
     for number, layer in enumerate(layers):
         if initial_states is not None:
             pseudo_layers = range(number * config.num_directions, (number + 1) * config.num_directions)
-            # Keras has both states of a direction side by side.
+            # Keras lists the states by direction.
             arguments["initial_state"] = [state[:, each] for each in pseudo_layers for state in initial_states]
         x, *of_layer = layer(x, **arguments)
         states += of_layer
@@ -64,13 +64,13 @@ def variables(layers) -> list:
 
 
 def assign(layers, weights) -> None:
-    """Gives Keras layers their weights, a list like `variables`."""
+    """Assigns weights, in the order of `variables`."""
     for variable, weight in zip(variables(layers), weights, strict=True):
         variable.assign(weight)
 
 
 def weights_from_params(config: Config, params, use_bias=True) -> list[np.ndarray]:
-    """Returns the weights of Keras layers that compute what a params buffer does."""
+    """Converts a params buffer to the weights of Keras layers."""
     weights = []
     for of_one in reference.unpack(config, np.asarray(params)):
         assert of_one.W is not None
@@ -82,7 +82,7 @@ def weights_from_params(config: Config, params, use_bias=True) -> list[np.ndarra
 
 
 def params_from_weights(config: Config, weights) -> np.ndarray:
-    """Returns a params buffer of the weights of Keras layers, which have biases; where Keras has one, R's is zeros."""
+    """Converts weights of Keras layers with biases to a params buffer. If Keras has one bias, R_bias is zero."""
     params = np.zeros(reference.params_size(config), np.asarray(weights[0]).dtype)
     places = reference.unpack(config, params)  # views
     for place, kernel, recurrent_kernel, bias in zip(places, weights[::3], weights[1::3], weights[2::3], strict=True):
@@ -96,7 +96,7 @@ def params_from_weights(config: Config, weights) -> np.ndarray:
 
 
 def _in_keras_order(config, by_gate):
-    """Exchanges the reset and update gates of a GRU, [gates, ...]: from cuDNN's order to Keras's, or back."""
+    """Swaps the reset and update gates of a GRU, [gates, ...]: from the order of cuDNN to that of Keras, or back."""
     return by_gate[[1, 0, 2]] if config.rnn_mode == "gru" else by_gate
 
 

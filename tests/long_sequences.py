@@ -1,4 +1,4 @@
-"""Very long sequences, forward and backward: right by the float64 reference, and what they take."""
+"""Very long sequences, forward and backward: comparison with the float64 reference, time and memory."""
 
 import dataclasses
 import time
@@ -10,26 +10,26 @@ from cudnn_rnn_inputs import Config, sized
 
 MODES_AND_DTYPES = [("lstm", "float32"), ("gru", "float32"), ("lstm", "bfloat16"), ("gru", "bfloat16")]
 ROUNDS = 3
-# The time of a step, and its memory, on the longest sequence beside those on one of a quarter. Where the memory of the
-# longer one is no longer in a cache, a step takes more time.
+# Largest ratio of the time and memory per step of a sequence to those of a sequence of a quarter of its length. Steps
+# of longer sequences take more time when their memory exceeds a cache.
 MOST_RATIO = 2.0
 
 
 def network(mode: str, num_steps: int) -> Config:
-    """Returns a small network, whose steps all have something to do."""
+    """Returns a small network with full-length sequences."""
     return sized((num_steps, 2, 16, 24), rnn_mode=mode)
 
 
 @dataclasses.dataclass(frozen=True)
 class Cost:
-    """What a training step takes: seconds, and bytes at the most, beside its arguments."""
+    """The cost of a training step: seconds, and peak bytes without its arguments."""
 
     seconds: float
     memory: int
 
 
 def cost(config: Config, dtype: str) -> Cost:
-    """Measures a training step, the best of some."""
+    """Measures the best of some training steps."""
     inputs, gradients = map(tensors, cudnn_rnn_inputs.inputs_and_gradients(config, dtype))
     seconds = []
     before = process_resources.memory()
@@ -42,23 +42,23 @@ def cost(config: Config, dtype: str) -> Cost:
 
 
 def check_memory(mode: str, dtype: str, num_steps: int) -> tuple[Cost, Cost]:
-    """Returns what a training step takes on a sequence of a quarter of the length, and of the whole.
+    """Returns the costs of a training step on a sequence of a quarter of the length and on the whole sequence.
 
-    For a process with ENVIRONMENT.
+    Use it in a process with ENVIRONMENT.
 
     Raises:
-      AssertionError: if a longer sequence takes more memory than its length explains.
+      AssertionError: if the memory grows faster than the length.
     """
-    cost(network(mode, num_steps // 4), dtype)  # code, threads
+    cost(network(mode, num_steps // 4), dtype)  # warm-up
     part, whole = (cost(network(mode, steps), dtype) for steps in (num_steps // 4, num_steps))
     assert whole.memory <= 4 * MOST_RATIO * part.memory, f"{mode}, {dtype}: {part} {whole}"
     return part, whole
 
 
-def check_right(mode: str, dtype: str, num_steps: int) -> None:
+def check_results(mode: str, dtype: str, num_steps: int) -> None:
     """Compares a sequence, forward and backward, with the reference."""
     check_against_reference(network(mode, num_steps), dtype)
 
 
-# Freed memory goes back to the system, so that what is taken shows.
+# Freed memory returns to the system, so that memory use is measurable.
 ENVIRONMENT = {"TF_ENABLE_ONEDNN_OPTS": "0"}

@@ -1,8 +1,7 @@
-"""A training in float32 beside the same one in float64: how far the first goes from the second, and what it holds.
+"""Compares a training run in float32 with the same run in float64, and measures memory.
 
-A network learns to repeat, through a matrix and a tanh, what it was given two steps before. Its weights are the op's
-params, its loss the mean square of what its hidden state misses, and its updates those of gradient descent: nothing but
-the ops rounds, and the update itself.
+The target is the tanh of a matrix times the input from two steps before. The weights are the params of the op, the loss
+is the mean squared error of its output, and the updates are gradient descent. Only the ops and the updates round.
 """
 
 import dataclasses
@@ -19,24 +18,24 @@ from gru_inputs import cast
 
 DELAY = 2
 NUM_BATCHES = 50
-LEARNING_RATE = 0.25  # small enough that a step does not make differences between weights grow
-MOST_GROWTH = 4 << 20  # of memory after the first checkpoint, in bytes
+LEARNING_RATE = 0.25  # small enough that steps do not amplify differences of the weights
+MOST_GROWTH = 4 << 20  # of memory since the first checkpoint, in bytes
 HALF_AN_ULP = 2.0**-24  # of float32, relative to the number
 
 
 class Training:
-    """A network and its weights, in one type.
+    """A network and its weights in one dtype.
 
     Args:
       config: the network.
-      dtype: the type.
+      dtype: the dtype.
     """
 
     def __init__(self, config: Config, dtype: str):
         self._config = config
         rng = np.random.default_rng(0)
         shapes = cudnn_rnn_inputs.shapes(config)
-        # Exact in either type.
+        # Exact in both dtypes.
         x = rng.standard_normal((NUM_BATCHES, *shapes["input"])).astype(np.float32)
         target = np.zeros((NUM_BATCHES, *shapes["output"]), np.float32)
         matrix = rng.standard_normal((config.input_size, config.num_units)) / np.sqrt(config.input_size)
@@ -52,16 +51,16 @@ class Training:
         return self._params.numpy()
 
     def step(self, number: int) -> tuple[float, float]:
-        """Trains once, and returns the loss and the largest magnitude of the gradient."""
+        """Runs a training step and returns the loss and the largest magnitude of the gradient."""
         loss, largest = self._step(tf.constant(number % NUM_BATCHES))
         return float(loss), float(largest)
 
     def gradient(self, number: int) -> np.ndarray:
-        """Returns the gradient that the step of that number would take."""
+        """Returns the gradient of a step without training."""
         return self._loss_and_gradient(number % NUM_BATCHES)[1].numpy()
 
     def reference_gradient(self, number: int) -> np.ndarray:
-        """Returns the same by the reference, in float64, with the same weights."""
+        """Returns the same gradient from the float64 reference."""
         x, target = (parity.to_float64(each[number % NUM_BATCHES]) for each in (self._x, self._target))
         states = {name: parity.to_float64(value) for name, value in self._states.items()}
         params = parity.to_float64(self._params)
@@ -93,19 +92,19 @@ class Training:
 
 @dataclasses.dataclass(frozen=True)
 class Checkpoint:
-    """How the training in float32 stands after some steps.
+    """The state of the float32 run after some steps.
 
     Attributes:
-      step: how many.
+      step: the number of steps.
       loss: the mean loss of the steps since the last checkpoint.
-      wide_loss: the same of the training in float64.
-      gradient_error: the difference of a gradient from the reference's for the same weights, relative to the largest
+      wide_loss: the same for the float64 run.
+      gradient_error: the difference of a gradient from the reference with the same weights, relative to the largest
         magnitude.
-      wide_gradient_error: the same of the training in float64.
-      distance: the largest difference between the weights of both trainings.
-      bound: what it may be: the sum, over all steps, of what each may add by rounding, if no later step makes it grow.
-      memory: the bytes that the process holds.
-      num_threads: its threads.
+      wide_gradient_error: the same for the float64 run.
+      distance: the largest difference between the weights of both runs.
+      bound: the bound of the distance: the sum of the rounding errors of all steps, if no step amplifies them.
+      memory: the memory of the process in bytes.
+      num_threads: the number of threads of the process.
     """
 
     step: int
@@ -120,7 +119,7 @@ class Checkpoint:
 
 
 def run(config: Config, num_steps: int, num_checkpoints: int):
-    """Trains in both types, and yields the checkpoints."""
+    """Trains in both dtypes and yields the checkpoints."""
     narrow, wide = Training(config, "float32"), Training(config, "float64")
     bound, interval = 0.0, num_steps // num_checkpoints
     for first in range(0, num_checkpoints * interval, interval):
@@ -149,11 +148,10 @@ def run(config: Config, num_steps: int, num_checkpoints: int):
 
 
 def check(config: Config, num_steps: int, num_checkpoints: int) -> list[Checkpoint]:
-    """Trains in both types, and returns the checkpoints.
+    """Trains in both dtypes and returns the checkpoints.
 
     Raises:
-      AssertionError: if a gradient or a weight is farther from the float64 one's than rounding takes it, the loss
-        differs, or the process holds more and more.
+      AssertionError: if gradients, weights or the loss differ by more than rounding, or memory or threads grow.
     """
     checkpoints = []
     for point in run(config, num_steps, num_checkpoints):

@@ -1,6 +1,6 @@
-"""Calls of the ops in a process whose address space is limited: at every size, until there is room for them.
+"""Calls the ops under increasing limits of the address space until they succeed.
 
-For a process of its own, with ENVIRONMENT.
+Use it in a separate process with ENVIRONMENT.
 """
 
 import contextlib
@@ -24,13 +24,13 @@ from unaligned import at_offset
 import tf_rnn_ops
 from tf_rnn_ops._library import ops
 
-# Every tensor is asked of the system, and given back to it: by no allocator of oneDNN, and from no thread's own arena,
-# whose address space is there from the start.
+# Each tensor is allocated with mmap and returned to the system: without the oneDNN allocator, and without per-thread
+# arenas, which reserve address space in advance.
 ENVIRONMENT = {"TF_ENABLE_ONEDNN_OPTS": "0", "MALLOC_MMAP_THRESHOLD_": str(64 << 10), "MALLOC_ARENA_MAX": "1"}
-# What Python and TensorFlow may take meanwhile, and how much more room there is from one call to the next.
-ROOM_FOR_OTHERS = 8 << 20
-STAIR = 5 << 20
-# Tensors of 6 to 70 MiB, and what is computed of them takes long enough to be measured.
+# Initial headroom for Python and TensorFlow, and the increment of the limit, in bytes.
+INITIAL_HEADROOM = 8 << 20
+INCREMENT = 5 << 20
+# Tensors of 6 to 70 MiB; the computation is long enough to measure.
 NETWORK = Config("lstm", num_units=384, input_size=256, time=110, batch=64, sequence_lengths=(110,) * 32 + (90,) * 32)
 CELL = (8192, 64, 512)
 PARAMS = Config("gru", num_units=1200, input_size=1200)
@@ -40,7 +40,7 @@ EMPTY = Config(num_units=0, input_size=0, time=0, batch=16 << 20)
 
 @contextlib.contextmanager
 def limited(more_bytes: int):
-    """Lets the process take no more address space than it has, and some more bytes."""
+    """Limits the address space of the process to its current size plus `more_bytes`."""
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
     resource.setrlimit(resource.RLIMIT_AS, (1024 * process_resources.status("VmSize") + more_bytes, hard))
     try:
@@ -51,52 +51,52 @@ def limited(more_bytes: int):
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """What came of a call that was made with more and more room.
+    """The outcome of a call under increasing limits.
 
     Attributes:
-      refused: the tensors that there was no room for, as TensorFlow describes them.
-      num_refusals: how often there was none.
-      room: the bytes that were enough.
-      seconds: of a refusal, at the most, in all threads together.
-      seconds_of_a_call: those of a call.
+      failed: the tensors that could not be allocated, as TensorFlow describes them.
+      num_failures: the number of failed calls.
+      headroom: the bytes that were sufficient.
+      seconds: the longest CPU time of a failed call.
+      seconds_of_a_call: the CPU time of a successful call.
     """
 
-    refused: set[str]
-    num_refusals: int
-    room: int
+    failed: set[str]
+    num_failures: int
+    headroom: int
     seconds: float
     seconds_of_a_call: float
 
 
 def climb(call: Call) -> Outcome:
-    """Makes a call with more and more room, until there is enough, and checks every call that comes after another.
+    """Repeats a call under increasing limits until it succeeds, and checks its results.
 
     Raises:
-      AssertionError: if a refusal is no ResourceExhaustedError, or what follows gives other bits.
+      AssertionError: if the results differ from those without a limit.
     """
     expected = mixed_calls.contents(call())
     start = time.process_time()
     call()
     seconds_of_a_call = time.process_time() - start
-    refused, num_refusals, longest, room = set(), 0, 0.0, ROOM_FOR_OTHERS
-    process_resources.give_back_free_memory()
+    failed, num_failures, longest, headroom = set(), 0, 0.0, INITIAL_HEADROOM
+    process_resources.return_free_memory()
     while True:
         try:
-            with limited(room):
+            with limited(headroom):
                 start = time.process_time()
                 results = call()
         except tf.errors.ResourceExhaustedError as error:
             longest = max(longest, time.process_time() - start)
-            refused.add(what_was_refused(error.message))
-            num_refusals += 1
-            room += STAIR
+            failed.add(failed_tensor(error.message))
+            num_failures += 1
+            headroom += INCREMENT
             continue
         assert mixed_calls.contents(results) == expected
-        return Outcome(refused, num_refusals, room, longest, seconds_of_a_call)
+        return Outcome(failed, num_failures, headroom, longest, seconds_of_a_call)
 
 
-def what_was_refused(message: str) -> str:
-    """Returns a tensor's shape and type as they stand in a message: "[64,64,512] float"."""
+def failed_tensor(message: str) -> str:
+    """Returns the shape and type of a tensor in an error message, as in "[64,64,512] float"."""
     found = re.search(r"OOM when allocating tensor with shape(\[[\d,]*\]) and type (\w+)", message)
     assert found is not None, message
     return " ".join(found.groups())
@@ -108,7 +108,7 @@ def run_network(config: Config, inputs, is_training: bool) -> list[tf.Tensor]:
 
 
 def all_calls() -> dict[str, Call]:
-    """Returns a call of every op that takes memory, by a name."""
+    """Returns a call of every op that allocates memory, by name."""
     inputs, gradients = map(tensors, cudnn_rnn_inputs.inputs_and_gradients(NETWORK, "float32"))
     outputs = run_forward(NETWORK, inputs)
     v = list(run_backprop(NETWORK, inputs, outputs, gradients))
@@ -123,7 +123,7 @@ def all_calls() -> dict[str, Call]:
     params = tf.constant(cudnn_rnn_inputs.network_inputs(PARAMS, "float32")["params"])
     network = {name: getattr(PARAMS, name) for name in ("num_layers", "num_units", "input_size", "rnn_mode")}
     canonical = tf_rnn_ops.raw_ops.CudnnRNNParamsToCanonical(params=params, num_params=6, **network)
-    # Without units or steps there is nothing but the sequences' lengths.
+    # Without units or steps, only the sequence lengths take memory.
     empty = tensors(cudnn_rnn_inputs.network_inputs(EMPTY, "float32")) | {
         "sequence_lengths": tf.zeros([EMPTY.batch], tf.int32)
     }
@@ -178,41 +178,41 @@ def all_calls() -> dict[str, Call]:
 
 
 def in_dataset(call: Call) -> Call:
-    """Returns a call whose results come from a dataset, which is read on after an error."""
+    """Returns a call whose results come from a dataset. The dataset continues after an error."""
     dataset = tf.data.Dataset.range(1 << 30).map(lambda _: call.compute(call.arguments))
     options = tf.data.Options()
-    options.autotune.enabled = False  # it would start a thread, which takes more room than any tensor
+    options.autotune.enabled = False  # it would start a thread, which takes more memory than any tensor
     iterator = iter(dataset.with_options(options))
     return Call(f"{call.name} in a dataset", lambda _: list(next(iterator)), None)
 
 
-DOORS = {"eager": lambda call: call, "graph": Call.in_graph, "dataset": in_dataset}
+ENTRY_POINTS = {"eager": lambda call: call, "graph": Call.in_graph, "dataset": in_dataset}
 
 
-def check(door: str, names: Collection[str] = ()) -> dict[str, Outcome]:
-    """Makes calls with more and more room, and returns what came of them.
+def check(entry_point: str, names: Collection[str] = ()) -> dict[str, Outcome]:
+    """Runs calls under increasing limits and returns their outcomes by name.
 
     Args:
-      door: how: "eager", "graph" or "dataset".
-      names: which; all by default.
+      entry_point: "eager", "graph" or "dataset".
+      names: names of the calls; all by default.
 
     Raises:
-      AssertionError: if there was no refusal, or what `climb` finds.
+      AssertionError: if a call never failed, or from `climb`.
     """
     outcomes = {}
     for name, call in all_calls().items():
         if names and name not in names:
             continue
-        outcome = outcomes[name] = climb(DOORS[door](call))
-        assert outcome.num_refusals > 0, f"{name}, {door}: {outcome}"
+        outcome = outcomes[name] = climb(ENTRY_POINTS[entry_point](call))
+        assert outcome.num_failures > 0, f"{name}, {entry_point}: {outcome}"
     return outcomes
 
 
 def to_text(outcomes: dict[str, Outcome]) -> list[str]:
     """Returns a line for each call."""
     return [
-        f"{name}: {outcome.num_refusals} refusals, for want of {', '.join(sorted(outcome.refused))}, "
-        f"within {1e3 * outcome.seconds:.1f} ms; a call takes {outcome.room >> 20} MiB and "
+        f"{name}: {outcome.num_failures} failures to allocate {', '.join(sorted(outcome.failed))}, "
+        f"within {1e3 * outcome.seconds:.1f} ms; a call takes {outcome.headroom >> 20} MiB and "
         f"{1e3 * outcome.seconds_of_a_call:.0f} ms"
         for name, outcome in outcomes.items()
     ]

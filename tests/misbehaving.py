@@ -1,4 +1,4 @@
-"""Work for the fuzzer's processes of which some numbers end or block the process."""
+"""A task for the fuzzer's processes that crashes or hangs for some numbers."""
 
 import os
 import sys
@@ -8,7 +8,7 @@ ABORTS, HANGS, EXITS = 7, 30, 41
 
 
 def work(number: int) -> int:
-    """Squares a number, unless it is one of those."""
+    """Squares a number, except for the three above."""
     print(f"at {number}", flush=True)
     if number == ABORTS:
         os.abort()
@@ -20,10 +20,10 @@ def work(number: int) -> int:
 
 
 def prepare():
-    """Returns the work."""
+    """Returns the task."""
     return work
 
 
 def fail_to_prepare():
-    """Ends the process before it has any."""
+    """Fails during the preparation."""
     raise ValueError("no work")

@@ -1,4 +1,4 @@
-"""Calls of every op, of many kinds and sizes, that give the same bits whenever they are made."""
+"""Deterministic calls of every op, of many kinds and sizes."""
 
 import dataclasses
 from collections.abc import Callable, Sequence
@@ -19,11 +19,11 @@ Results = list[tf.Tensor]
 
 @dataclasses.dataclass(frozen=True)
 class Call:
-    """A computation that takes the same tensors each time.
+    """A computation with fixed arguments.
 
     Attributes:
-      name: what messages call it.
-      compute: what is computed of the tensors.
+      name: the name in messages.
+      compute: computes the results from the tensors.
       arguments: the tensors, in any structure.
     """
 
@@ -35,7 +35,7 @@ class Call:
         return self.compute(self.arguments)
 
     def in_graph(self) -> "Call":
-        """Returns the same as a graph of its own, which is built at once."""
+        """Returns the same call as a new graph, which is traced immediately."""
         function = tf.function(self.compute, autograph=False).get_concrete_function(self.arguments)
         return Call(f"{self.name} in a graph", function, self.arguments)
 
@@ -45,7 +45,7 @@ def contents(results: Results) -> list[bytes]:
     return [result.numpy().tobytes() for result in results]
 
 
-# More units than a tile has and fewer, samples enough for tasks of their own and one alone.
+# Units above and below the size of a tile; batches that are split into tasks, and a batch of one.
 NETWORKS = [
     (
         "V3",
@@ -79,7 +79,7 @@ def all_calls() -> list[Call]:
 
 
 def network(version: str, dtype: str, config: Config) -> Call:
-    """Returns a network's inference, training step and its gradient."""
+    """Returns a call of the inference, the training step and the gradient of a network."""
 
     def compute(arguments):
         inputs, gradients = arguments
@@ -93,7 +93,7 @@ def network(version: str, dtype: str, config: Config) -> Call:
 
 
 def dropout_masks(config: Config, inputs, outputs) -> tf.Tensor:
-    """Returns what the inputs of the layers above the first were multiplied by."""
+    """Returns the dropout masks of the inputs of the layers above the first."""
     return ops.tf_rnn_ops_cudnn_rnn_dropout_masks(
         **inputs,
         sequence_lengths=config.lengths,
@@ -104,7 +104,7 @@ def dropout_masks(config: Config, inputs, outputs) -> tf.Tensor:
 
 
 def dropped_network() -> Call:
-    """Returns the gradient of one training step with dropout, whose masks every call is to find in it."""
+    """Returns a call of the gradient of a training step with dropout. Every call must recover the same masks."""
     inputs, gradients = map(tensors, cudnn_rnn_inputs.inputs_and_gradients(DROPPED, "float32"))
     outputs = run_forward(DROPPED, inputs, seed=1, seed2=2)
 
@@ -116,7 +116,7 @@ def dropped_network() -> Call:
 
 
 def second_order(config: Config, dtype: str) -> Call:
-    """Returns the gradient of a network's gradient."""
+    """Returns a call of the second-order gradient of a network."""
 
     def compute(arguments):
         inputs, gradients = arguments
@@ -129,7 +129,7 @@ def second_order(config: Config, dtype: str) -> Call:
 
 
 def cell(dtype: str, size: tuple[int, int, int]) -> Call:
-    """Returns a step of GRUBlockCell and its gradients."""
+    """Returns a call of a step of GRUBlockCell and its gradients."""
 
     def compute(arguments):
         inputs, gradients = arguments
@@ -144,7 +144,7 @@ def cell(dtype: str, size: tuple[int, int, int]) -> Call:
 
 
 def params(version: str) -> Call:
-    """Returns a network's params, taken apart and put together again."""
+    """Returns a call that splits and joins the params of a network."""
     config = Config("lstm", num_layers=2, num_units=60, num_proj=20 if version else 0, input_size=50)
     sizes = {name: getattr(config, name) for name in ("num_layers", "num_units", "input_size")}
     attributes = {"rnn_mode": "lstm", **({"num_proj": config.num_proj} if version else {})}
@@ -183,18 +183,18 @@ def of_one(arguments, i) -> Results:
     return [output, *tape.gradient(output, [inputs["input"], inputs["params"]])]
 
 
-def of_all_in_turn(arguments) -> Results:
-    """Returns those for all inputs, one after another; the functions below give the same."""
+def of_all_sequentially(arguments) -> Results:
+    """Returns the results for all inputs, computed sequentially. The functions below return the same."""
     each = [of_one(arguments, i) for i in range(NUM_INPUTS)]
     return [tf.stack(results) for results in zip(*each, strict=True)]
 
 
 def of_all_in_one_graph(arguments) -> Results:
-    return of_all_in_turn(arguments)
+    return of_all_sequentially(arguments)
 
 
 def of_all_in_a_loop(arguments) -> Results:
-    """The iterations of a loop need nothing of one another, and run at once."""
+    """The iterations are independent and run in parallel."""
     dtype = arguments["input"].dtype
     arrays = [tf.TensorArray(dtype, NUM_INPUTS) for _ in of_one(arguments, 0)]
 
@@ -215,7 +215,7 @@ def mapped(arguments) -> tf.data.Dataset:
 
 
 def mapped_and_interleaved(arguments) -> tf.data.Dataset:
-    """Maps run at once within datasets that are read at once."""
+    """Parallel maps within datasets that are read in parallel."""
 
     def dataset_of(i):
         return tf.data.Dataset.range(i, i + 1).map(lambda i: of_one(arguments, i), num_parallel_calls=2)
@@ -223,8 +223,8 @@ def mapped_and_interleaved(arguments) -> tf.data.Dataset:
     return tf.data.Dataset.range(NUM_INPUTS).interleave(dataset_of, cycle_length=3, num_parallel_calls=3)
 
 
-def many_at_once() -> tuple[Call, Sequence[Call]]:
-    """Returns a computation of several calls in turn, and others that have TensorFlow run the same at once."""
+def many_in_parallel() -> tuple[Call, Sequence[Call]]:
+    """Returns a computation of several sequential calls, and computations in which TensorFlow runs them in parallel."""
     inputs = tensors(cudnn_rnn_inputs.network_inputs(MANY, "float32"))
     several = tf.stack([inputs["input"] / (i + 1) for i in range(NUM_INPUTS)])
     arguments = {**inputs, "input": several}
@@ -234,4 +234,4 @@ def many_at_once() -> tuple[Call, Sequence[Call]]:
         Call("Dataset.map", collect, mapped(arguments)),
         Call("Dataset.interleave", collect, mapped_and_interleaved(arguments)),
     ]
-    return Call("many in turn", of_all_in_turn, arguments), calls
+    return Call("many sequentially", of_all_sequentially, arguments), calls

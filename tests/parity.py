@@ -1,11 +1,11 @@
-"""Comparison with a trusted result, and a record of how close each came."""
+"""Comparison with trusted results, and a record of the largest differences."""
 
 import numpy as np
 
 # Relative to the largest magnitude of the tensor.
 TOLERANCES = {"float64": 1e-12, "float32": 1e-5, "float16": 3e-3, "bfloat16": 2e-2}
 
-# The largest difference and how many there were, by op, peer, dtype and output.
+# The largest difference and the number of comparisons, by op, peer, dtype and output.
 _seen: dict[tuple[str, str, str, str], tuple[float, int]] = {}
 
 
@@ -24,12 +24,12 @@ def to_float64(tensor) -> np.ndarray:
 def difference(actual, expected, regions=()) -> float:
     """Returns the largest difference of two arrays, relative to the largest magnitude of `expected`.
 
-    Where `expected` is not finite, `actual` must be equal, or the difference is infinite.
+    If `actual` differs from `expected` where `expected` is not finite, the difference is infinite.
 
     Args:
       actual: an array.
       expected: an array of the same shape.
-      regions: slices of the arrays that are compared by themselves, too, each measured by its own largest magnitude.
+      regions: slices of the arrays that are also compared separately, relative to their own largest magnitudes.
     """
     actual, expected = to_float64(actual), to_float64(expected)
     assert actual.shape == expected.shape, f"shape {actual.shape}, should be {expected.shape}"
@@ -43,15 +43,15 @@ def difference(actual, expected, regions=()) -> float:
 
 
 def check(op: str, peer: str, actual, expected, fields=None, regions=None) -> None:
-    """Asserts that the outputs of an op equal a peer's within rounding, and records how close they came.
+    """Asserts that the outputs of an op equal those of a peer within rounding, and records the differences.
 
     Args:
-      op: the op's name.
-      peer: what the expected outputs are from.
-      actual: the op's outputs, a named tuple.
-      expected: the peer's outputs, a named tuple or a dict with the same fields.
+      op: the op name.
+      peer: the source of the expected outputs.
+      actual: the outputs of the op, a named tuple.
+      expected: the outputs of the peer, a named tuple or a dict with the same fields.
       fields: the outputs to compare; all by default.
-      regions: by output, slices that are compared by themselves, too.
+      regions: slices that are also compared separately, by output.
     """
     expected = expected if isinstance(expected, dict) else expected._asdict()
     for field in fields or actual._fields:
@@ -59,16 +59,16 @@ def check(op: str, peer: str, actual, expected, fields=None, regions=None) -> No
         dtype = output.dtype.name
         error = difference(output, expected[field], (regions or {}).get(field, ()))
         _add((op, peer, dtype, field), float(error), 1)
-        assert error <= TOLERANCES[dtype], f"{op}.{field}, {dtype}, against {peer}: differs by {error:.2g}"
+        assert error <= TOLERANCES[dtype], f"{op}.{field}, {dtype}, compared with {peer}: differs by {error:.2g}"
 
 
 def record() -> list[tuple]:
-    """Returns the record as plain values, which another process can `merge` into its own."""
+    """Returns the record as plain values for `merge` in another process."""
     return list(_seen.items())
 
 
 def merge(rows: list[tuple]) -> None:
-    """Adds the record of another process to this one's."""
+    """Adds the record of another process."""
     for key, (largest, count) in rows:
         _add(key, largest, count)
 
@@ -77,7 +77,7 @@ def table() -> list[str]:
     """Returns the record as lines of text."""
     if not _seen:
         return []
-    rows = [("op", "output", "dtype", "against", "cases", "difference", "allowed")]
+    rows = [("op", "output", "dtype", "peer", "cases", "difference", "tolerance")]
     for (op, peer, dtype, field), (largest, count) in sorted(_seen.items()):
         rows.append((op, field, dtype, peer, str(count), f"{largest:.1e}", f"{TOLERANCES[dtype]:.0e}"))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]

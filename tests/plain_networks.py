@@ -1,4 +1,4 @@
-"""cuDNN's recurrent networks in TensorFlow operations, unrolled, that TensorFlow differentiates any number of times."""
+"""cuDNN's recurrent networks, unrolled in TensorFlow ops that support gradients of any order."""
 
 from typing import NamedTuple
 
@@ -9,7 +9,7 @@ from cudnn_rnn_reference import Config
 
 
 class Outputs(NamedTuple):
-    """Results of a network, as tensors of the shapes that the reference's `Forward` names."""
+    """Results of a network, in the shapes of `Forward` in the reference."""
 
     output: tf.Tensor
     output_h: tf.Tensor
@@ -17,7 +17,7 @@ class Outputs(NamedTuple):
 
 
 def unpack(config: Config, params) -> list[reference.Weights]:
-    """Returns the weights of every pseudo-layer as tensors, the gates of a matrix one upon another."""
+    """Returns the weights of every pseudo-layer as tensors, with the gates concatenated along the rows."""
     places = reference.unpack(config, np.arange(reference.params_size(config)))
 
     def take(place):
@@ -58,7 +58,7 @@ def sequence(config: Config, direction: int, weights: reference.Weights, x, h, c
 
 
 def major(config: Config, tensor):
-    """Exchanges the first two dimensions of an argument, or a result, unless time_major."""
+    """Swaps the first two dimensions of an argument or result unless time_major."""
     return tensor if config.time_major else tf.transpose(tensor, [1, 0, 2])
 
 
@@ -71,7 +71,7 @@ def cudnn_rnn(config: Config, input, input_h, input_c, params, masks=None) -> Ou
       input_h: [pseudo-layers, batch, output].
       input_c: [pseudo-layers, batch, units]; ignored if not LSTM.
       params: [params_size].
-      masks: as the reference takes them.
+      masks: dropout masks, as in the reference.
     """
     has_c = config.rnn_mode == "lstm"
     all_weights = unpack(config, params)

@@ -1,4 +1,4 @@
-"""What this process holds, as Linux counts it."""
+"""Memory and threads of this process on Linux."""
 
 import ctypes
 import gc
@@ -19,14 +19,14 @@ def num_threads() -> int:
     return status("Threads")
 
 
-def give_back_free_memory() -> None:
+def return_free_memory() -> None:
     gc.collect()
     ctypes.CDLL(None).malloc_trim(0)
 
 
 def memory() -> int:
-    """Returns the bytes in memory, without those that are free to be used again."""
-    give_back_free_memory()
+    """Returns the resident memory in bytes, after returning free memory to the system."""
+    return_free_memory()
     return 1024 * status("VmRSS")
 
 
@@ -35,5 +35,5 @@ def reset_peak() -> None:
 
 
 def peak() -> int:
-    """Returns the most bytes that were in memory since the peak was reset."""
+    """Returns the peak of the resident memory in bytes since the last reset."""
     return 1024 * status("VmHWM")

@@ -1,4 +1,4 @@
-"""Runs Python programs in processes of their own."""
+"""Runs Python programs in separate processes."""
 
 import os
 import pathlib
@@ -6,17 +6,16 @@ import subprocess
 import sys
 import textwrap
 
-# Seconds after which a process is taken for hanging, however busy the machine is.
-FOREVER = 1200
-# The environment of a process that imports modules of the tests.
+# Seconds. Long enough for a busy machine.
+TIMEOUT = 1200
+# The environment of a process that imports modules of tests/.
 WITH_TESTS = {
     "PYTHONPATH": os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), str(pathlib.Path(__file__).parent)]))
 }
 
 
 def run_python(*arguments, cwd="/", prefix=(), **environment):
-    """Runs this interpreter, by way of the program `prefix` if there is one. Returns the finished process, with its
-    output as text."""
+    """Runs this interpreter, as an argument of the program `prefix` if given. Returns the finished process."""
     return subprocess.run(
         [*prefix, sys.executable, *arguments],
         cwd=cwd,
@@ -24,17 +23,17 @@ def run_python(*arguments, cwd="/", prefix=(), **environment):
         capture_output=True,
         text=True,
         check=False,
-        timeout=FOREVER,
+        timeout=TIMEOUT,
     )
 
 
 def run_program(*arguments, **options):
-    """Does what `run_python` does with what must succeed, and returns what was printed."""
+    """Like `run_python`, but asserts success and returns the output."""
     process = run_python(*arguments, **options)
     assert process.returncode == 0, process.stdout[-2000:] + process.stderr[-2000:]
     return process.stdout
 
 
 def run_code(code, *arguments, **options):
-    """Runs Python code that must succeed, and returns what it printed."""
+    """Runs Python code, asserts success and returns the output."""
     return run_program("-c", textwrap.dedent(code), *arguments, **options)

@@ -1,4 +1,4 @@
-"""Plain float64 implementations, short enough to check by eye against the formulas of the ops' documentation."""
+"""Plain float64 implementations, easy to compare with the formulas in the documentation of the ops."""
 
 from typing import NamedTuple
 

@@ -1,8 +1,8 @@
-"""Gradients of the backward passes in plain NumPy, to be checked by eye against docs/design/second_order.md.
+"""Gradients of the backward passes in plain NumPy, with the formulas of docs/design/second_order.md.
 
-What is differentiated is <v, backward>: the sum of the results of a backward pass times some arrays v of their shapes.
-Shapes are named as in cudnn_rnn_reference. dot_ marks the derivative of something where the inputs move in the
-direction v: dot_h, but also dot_d_h, of the gradient d_h. What has a first dimension of 2 is both, [d_h, dot_d_h].
+The differentiated function is <v, backward>: the sum of the results of a backward pass times arrays v of their shapes.
+Shapes have the names of cudnn_rnn_reference. dot_x is the tangent of x in the direction v: dot_h of h, and dot_d_h of
+the gradient d_h. Arrays named both_x stack a value and its tangent along a first dimension of 2, [d_h, dot_d_h].
 """
 
 from typing import NamedTuple
@@ -16,7 +16,7 @@ from reference import GRUStepGrad
 class BackwardGrad(NamedTuple):
     """Gradients with respect to the inputs of a backward pass, in their shapes.
 
-    Those with respect to the network's own inputs are total: the activations that the pass was given follow from them.
+    The gradients with respect to the inputs of the network are total: they include the path through the activations.
     """
 
     input: np.ndarray
@@ -29,7 +29,7 @@ class BackwardGrad(NamedTuple):
 
 
 def product_dot(a, dot_a, b, dot_b, transpose_b=False):
-    """Returns what a @ b changes by, or what a does where b is None."""
+    """Returns the tangent of a @ b, or of a if b is None."""
     if b is None:
         return dot_a
     if transpose_b:
@@ -46,17 +46,17 @@ def tanh_dot(gate, dot_z):
 
 
 def sigmoid_grad_dot(d_gate, dot_d_gate, gate, dot_gate):
-    """Returns what the gradient through a sigmoid changes by: d_gate * gate * (1 - gate)."""
+    """Returns the tangent of the gradient through a sigmoid, d_gate * gate * (1 - gate)."""
     return dot_d_gate * gate * (1 - gate) + d_gate * (1 - 2 * gate) * dot_gate
 
 
 def tanh_grad_dot(d_gate, dot_d_gate, gate, dot_gate):
-    """Returns what the gradient through a tanh changes by: d_gate * (1 - gate^2)."""
+    """Returns the tangent of the gradient through a tanh, d_gate * (1 - gate^2)."""
     return dot_d_gate * (1 - gate**2) - d_gate * 2 * gate * dot_gate
 
 
 def activate_dot(rnn_mode, step: Step, dot_a, dot_b, dot_h_prev, dot_c_prev):
-    """Returns what the results of `activate` change by."""
+    """Returns the tangents of the results of `activate`."""
     if rnn_mode == "lstm":
         i, f, g, o = step.gates
         dot_z = dot_a + dot_b
@@ -77,7 +77,7 @@ def activate_dot(rnn_mode, step: Step, dot_a, dot_b, dot_h_prev, dot_c_prev):
 
 
 def activate_grad_dot(rnn_mode, step: Step, dot: Step, d_m, d_c, dot_d_m, dot_d_c):
-    """Returns what the results of `activate_grad` change by."""
+    """Returns the tangents of the results of `activate_grad`."""
     if rnn_mode == "lstm":
         i, f, g, o = step.gates
         dot_i, dot_f, dot_g, dot_o = dot.gates
@@ -112,7 +112,7 @@ def activate_grad_dot(rnn_mode, step: Step, dot: Step, d_m, d_c, dot_d_m, dot_d_
 
 
 def forward_step_dot(config: Config, weights: Weights, dot_weights: Weights, step: Step, dot_x, dot_h_prev, dot_c_prev):
-    """Returns what the results of `forward_step` change by."""
+    """Returns the tangents of the results of `forward_step`."""
     dot_from_x = product_dot(step.x, dot_x, weights.W, dot_weights.W, transpose_b=True)
     dot_a = dot_from_x + dot_weights.W_bias[:, np.newaxis]
     dot_from_h = product_dot(step.h_prev, dot_h_prev, weights.R, dot_weights.R, transpose_b=True)
@@ -125,10 +125,10 @@ def forward_step_dot(config: Config, weights: Weights, dot_weights: Weights, ste
 def backward_step_both(
     config: Config, weights: Weights, dot_weights: Weights, step: Step, dot: Step, both_d_h, both_d_c, dot_d_weights
 ):
-    """Adds what one time step's gradients with respect to the weights change by to `dot_d_weights`.
+    """Adds the tangents of one time step's gradients with respect to the weights to `dot_d_weights`.
 
     Returns:
-      Gradients with respect to x, h_prev and c_prev, and what they change by.
+      Gradients with respect to x, h_prev and c_prev, with their tangents.
     """
     (d_h, dot_d_h), (d_c, dot_d_c) = both_d_h, both_d_c
     d_m = d_h if weights.P is None else d_h @ weights.P
@@ -156,17 +156,17 @@ def backward_step_both(
 
 
 def forward_sequence_dot(config: Config, direction: int, weights: Weights, dot_weights: Weights, steps, dot_x, h, c):
-    """Returns what the results of `forward_sequence` change by.
+    """Returns the tangents of the results of `forward_sequence`.
 
     Args:
       config: the network.
       direction: 0 for forward in time, 1 for backward.
-      weights: the pseudo-layer's.
-      dot_weights: what they change by.
-      steps: what `forward_sequence` returned.
-      dot_x: what the input changes by, [time, batch, fan_in].
-      h: what the initial hidden state changes by, [batch, output].
-      c: what the initial cell state changes by, [batch, units].
+      weights: the weights of the pseudo-layer.
+      dot_weights: the tangents of the weights.
+      steps: the steps from `forward_sequence`.
+      dot_x: the tangent of the input, [time, batch, fan_in].
+      h: the tangent of the initial hidden state, [batch, output].
+      c: the tangent of the initial cell state, [batch, units].
     """
     output = np.zeros_like(dot_x, shape=(config.time, config.batch, config.output_size))
     dots = {}
@@ -192,23 +192,23 @@ def backward_sequence_both(
     dot_d_weights,
     both_d_x,
 ):
-    """Differentiates one pseudo-layer, and adds what is with respect to its weights and its input to others'.
+    """Differentiates one pseudo-layer and accumulates the results for its weights and its input.
 
     Args:
       config: the network.
       direction: 0 for forward in time, 1 for backward.
-      weights: the pseudo-layer's.
-      dot_weights: what they change by.
-      steps: what `forward_sequence` returned.
-      dots: what they change by.
-      both_d_output: gradient with respect to the output and what it changes by, [2, time, batch, output].
-      both_d_h: those of the final hidden state, [2, batch, output].
-      both_d_c: those of the final cell state, [2, batch, units].
-      dot_d_weights: what the changes of the gradients with respect to the weights are added to.
-      both_d_x: what those with respect to the input are added to, [2, time, batch, fan_in].
+      weights: the weights of the pseudo-layer.
+      dot_weights: the tangents of the weights.
+      steps: the steps from `forward_sequence`.
+      dots: the tangents of the steps.
+      both_d_output: gradient with respect to the output and its tangent, [2, time, batch, output].
+      both_d_h: the same for the final hidden state, [2, batch, output].
+      both_d_c: the same for the final cell state, [2, batch, units].
+      dot_d_weights: accumulates the tangents of the gradients with respect to the weights.
+      both_d_x: accumulates the gradient with respect to the input and its tangent, [2, time, batch, fan_in].
 
     Returns:
-      Gradients with respect to the initial states, and what they change by.
+      Gradients with respect to the initial states, with their tangents.
     """
     for t in reversed(reference.time_steps(config, direction)):
         valid = steps[t].valid
@@ -229,13 +229,13 @@ def backward_sequence_both(
 
 
 def forward_dot(config: Config, run: Forward, params, v: Backward, masks=None) -> Forward:
-    """Returns what the results of `forward` change by, its steps among them.
+    """Returns the tangents of the results of `forward`, including its steps.
 
     Args:
       config: the network.
-      run: what `forward` returned.
+      run: the result of `forward`.
       params: as given to `forward`.
-      v: what the inputs change by, each as the gradient with respect to it is named; input_c's is ignored if not LSTM.
+      v: the tangents of the inputs, named like their gradients; input_c_backprop is ignored if not LSTM.
       masks: as given to `forward`.
     """
     has_c = config.rnn_mode == "lstm"
@@ -265,7 +265,7 @@ def forward_dot(config: Config, run: Forward, params, v: Backward, masks=None) -
 
 
 def both_of_constant(gradient):
-    """Returns a gradient that does not change, with its change."""
+    """Returns a constant gradient and its tangent, which is zero."""
     return np.stack([gradient, np.zeros_like(gradient)])
 
 
@@ -284,7 +284,7 @@ def backward_grad(
 
     Args:
       config: the network.
-      run: what `forward` returned.
+      run: the result of `forward`.
       input_c: as given to `forward`.
       params: as given to `forward`.
       output_backprop: as given to `backward`.
@@ -333,9 +333,9 @@ def backward_grad(
 
 
 class GRUStepGradGrad(NamedTuple):
-    """Gradients with respect to the inputs of a backward step of the GRU, each as if nothing else followed from it.
+    """Partial gradients with respect to the inputs of a backward step of the GRU.
 
-    There are none with respect to x, b_ru and b_c, of which a backward step takes nothing.
+    A backward step does not depend on x, b_ru and b_c.
     """
 
     h_prev: np.ndarray
@@ -353,7 +353,7 @@ class GRUStepGradGrad(NamedTuple):
 def gru_block_cell_grad_grad(
     h_prev, w_ru, w_c, r, u, c, d_h, v: GRUStepGrad, d_r=0.0, d_u=0.0, d_c=0.0
 ) -> GRUStepGradGrad:
-    """Differentiates <v, gru_block_cell_grad>. g_ marks the gradient with respect to an intermediate result of that."""
+    """Differentiates <v, gru_block_cell_grad>. g_x is the gradient with respect to an intermediate result x."""
     input_size = w_c.shape[0] - w_c.shape[1]
     # The backward step.
     e_c, e_u = d_c + d_h * (1 - u), d_u + d_h * (h_prev - c)
@@ -361,7 +361,7 @@ def gru_block_cell_grad_grad(
     d_h_prevr = d_c_bar @ w_c[input_size:].T
     e_r = d_r + d_h_prevr * h_prev
     d_r_bar_u_bar = np.concatenate([e_r * r * (1 - r), d_u_bar], axis=1)
-    # Its formulas from the last to the first.
+    # The formulas of the backward step in reverse order.
     v_x_h = np.concatenate([v.d_x, v.d_h_prev], axis=1)
     g_r_bar, g_u_bar = np.split(v.d_r_bar_u_bar + v_x_h @ w_ru, 2, axis=1)
     g_e_r, g_e_u = g_r_bar * r * (1 - r), g_u_bar * u * (1 - u)

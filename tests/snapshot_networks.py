@@ -1,7 +1,7 @@
-"""What the files in tests/snapshots hold: networks with random weights of their own.
+"""The networks of the files in tests/snapshots, with random weights.
 
-The files are read into what a builder makes: who changes one records the snapshot anew. After the release of a version
-its builders are not changed; what a later one is to record beside these gets a builder of its own.
+The tests load the files into networks from these builders. If you change a builder, record the snapshot again. Do not
+change the builders of a released version; add new builders for new networks.
 """
 
 import contextlib
@@ -58,7 +58,7 @@ NETWORKS = tuple(_NETWORKS)
 
 
 def as_made(name: str):
-    """The context in which a network is built and called."""
+    """Returns the context in which a network is built and called."""
     return tf_rnn_ops.accelerate_keras(portable_exports=False) if name in ON_OP else contextlib.nullcontext()
 
 
@@ -73,7 +73,7 @@ def network_input() -> np.ndarray:
 
 
 class Served(tf.Module):
-    """A Keras model, or another function and its variables, as a SavedModel that can be trained."""
+    """A trainable SavedModel of a Keras model, or of another function with its variables."""
 
     def __init__(self, function, variables, input_shape):
         super().__init__()
@@ -83,7 +83,7 @@ class Served(tf.Module):
 
 
 class Ops(tf.Module):
-    """Every op of a module like tf.raw_ops, in a function of one input."""
+    """A function of one input that runs every op of a module like tf.raw_ops."""
 
     def __init__(self, raw_ops):
         super().__init__()
@@ -103,7 +103,7 @@ class Ops(tf.Module):
 
     @tf.function(input_signature=[tf.TensorSpec([None, 4, 2])])
     def call(self, x):
-        """Returns [batch, n]: an output of each op and version of it, with the modes by turns."""
+        """Returns [batch, n]: an output of each version of the ops, each with another mode."""
         x = tf.transpose(x, [1, 0, 2])
         state = tf.zeros([1, tf.shape(x)[1], 3])
         lengths = tf.fill([tf.shape(x)[1]], 3)
@@ -124,7 +124,7 @@ class Ops(tf.Module):
         return tf.concat([each[-1] for each in outputs], axis=1)
 
     def _through_canonical(self, params, mode):
-        """Takes params apart and puts them together again."""
+        """Splits params and joins them again."""
         size = {"num_layers": 1, "num_units": 3, "input_size": 2, "rnn_mode": mode}
         num_params = {"lstm": 8, "gru": 6}.get(mode, 2)
         weights, biases = self._raw_ops.CudnnRNNParamsToCanonical(**size, params=params, num_params=num_params)
@@ -135,20 +135,20 @@ class Ops(tf.Module):
         return params * tf.ones(self._raw_ops.CudnnRNNParamsSize(**size, T=tf.float32, S=tf.int32))
 
 
-# The Keras models whose SavedModels hold the op KerasRNN, as exports do only if that is asked for.
+# The Keras models whose SavedModels contain the op KerasRNN, because portable_exports is False.
 ON_OP = ("accelerated", "keras_layers")
 
-# The networks that are a SavedModel alone.
+# The networks with only a SavedModel.
 OPS = {"ops": tf_rnn_ops.raw_ops, "builtin_ops": tf.raw_ops}
 
 
 def params_config(mode: str) -> Config:
-    """Returns the network of a mode whose params buffer is kept."""
+    """Returns the network of a mode whose params buffer is in the snapshot."""
     return Config(rnn_mode=mode, num_layers=2, direction="bidirectional", num_units=3, input_size=2, time=4, batch=2)
 
 
 def named_parts(mode: str, params: np.ndarray) -> dict[str, Any]:
-    """Returns the names and shapes of the arrays in a params buffer, and all their elements in that order."""
+    """Returns the names and shapes of the arrays in a params buffer, and all their elements in this order."""
     config = params_config(mode)
     layout = tf_rnn_ops.params.layout(
         mode,
@@ -165,7 +165,7 @@ def named_parts(mode: str, params: np.ndarray) -> dict[str, Any]:
 
 
 def values(function, variables, x) -> dict[str, Any]:
-    """Returns a network's output, its gradients, and its output after some training, which changes the variables."""
+    """Returns the output of a network, its gradients, and its output after some training steps on the variables."""
     result = {"output": function(x).numpy()}
     for step in range(NUM_STEPS):
         with tf.GradientTape() as tape:

@@ -1,4 +1,4 @@
-"""accelerate_keras: what runs on the op, for how long, and that results stay the same."""
+"""Tests of accelerate_keras: which layers run on the op, for how long, and that results do not change."""
 
 import concurrent.futures
 import sys
@@ -35,7 +35,7 @@ Y = data(BATCH, 1, dtype="float32")
 
 @pytest.fixture(autouse=True)
 def is_restored():
-    """Checks that every test leaves Keras as it was."""
+    """Asserts that every test restores Keras."""
     cells = (keras.layers.LSTMCell, keras.layers.GRUCell, keras.layers.SimpleRNNCell)
     layers = (keras.layers.LSTM, keras.layers.GRU, keras.layers.SimpleRNN, keras.layers.RNN)
     classes = (*cells, *layers, *keras.Model.__mro__)
@@ -102,7 +102,7 @@ def test_a_model_follows_the_acceleration(make, runs):
 
 
 def penalty_gradients(model, x):
-    """Gradients of a penalty on the gradient of a model's outputs with respect to its input."""
+    """Returns gradients of a penalty on the gradient of the outputs with respect to the input."""
     with tf.GradientTape() as tape:
         with tf.GradientTape() as inner:
             inner.watch(x)
@@ -127,7 +127,7 @@ def test_gradients_of_gradients(make, compiled, runs):
         assert parity.difference(a, b) < 1e-5
 
 
-def test_every_function_of_a_model_is_made_again(runs):
+def test_all_functions_of_a_model_are_rebuilt(runs):
     model = compiled_model()
     calls = [
         lambda: model.fit(X, Y, verbose=0),
@@ -141,7 +141,7 @@ def test_every_function_of_a_model_is_made_again(runs):
             assert runs.during(call)[0] == 1
 
 
-def test_a_restored_model_takes_keras_path(runs, monkeypatch):
+def test_a_restored_model_runs_the_keras_implementation(runs, monkeypatch):
     model = compiled_model()
     with accelerate_keras():
         model.fit(X, Y, verbose=0)
@@ -177,7 +177,7 @@ def test_a_model_that_is_saved_and_loaded(runs, tmp_path):
 
 
 class Lazy(keras.Model):
-    """A model that has no layers before it is built."""
+    """A model that creates its layers in build()."""
 
     def build(self, shape):
         self.recurrent = keras.layers.LSTM(UNITS)
@@ -188,7 +188,7 @@ class Lazy(keras.Model):
         return self.recurrent(x)
 
 
-def test_a_model_whose_layers_show_late(runs):
+def test_a_model_that_creates_layers_in_build(runs):
     model = compiled_model(Lazy)
     with accelerate_keras():
         assert runs.during(predict, model)[0] > 0
@@ -198,7 +198,7 @@ def test_a_model_whose_layers_show_late(runs):
 
 
 class Equal(Subclassed):
-    """A model that equals all others of its class."""
+    """A model that compares equal to all others of its class."""
 
     def __eq__(self, other):
         return type(other) is type(self)
@@ -229,7 +229,7 @@ def test_restore_within_fit(runs):
     assert losses == sorted(losses, reverse=True)
 
 
-def test_a_model_that_makes_its_functions_itself(runs):
+def test_a_model_that_overrides_make_predict_function(runs):
     class Own(keras.Sequential):
         def make_predict_function(self):
             self.predict_function = self.predict_function or (lambda batches: self(keras.tree.flatten(batches)[0]))
@@ -247,7 +247,7 @@ def is_accelerated(runs):
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 0, 2), (1, 2, 0, 1)])
-def test_ends_with_the_last_restore_in_any_order(order, runs):
+def test_restore_in_any_order(order, runs):
     accelerations = [accelerate_keras() for _ in range(3)]
     for number, index in enumerate(order):
         assert is_accelerated(runs) == (len(set(order[:number])) < 3)
@@ -257,7 +257,7 @@ def test_ends_with_the_last_restore_in_any_order(order, runs):
     assert not is_accelerated(runs)
 
 
-def test_nests(runs):
+def test_nested_accelerations(runs):
     with accelerate_keras():
         with accelerate_keras() as inner:
             inner.restore()
@@ -266,13 +266,13 @@ def test_nests(runs):
     assert not is_accelerated(runs)
 
 
-def test_ends_with_an_exception(runs):
+def test_the_context_manager_restores_after_an_exception(runs):
     with pytest.raises(ZeroDivisionError), accelerate_keras():
         1 / 0  # noqa: B018
     assert not is_accelerated(runs)
 
 
-def test_may_be_entered_again(runs):
+def test_reentering_the_context_manager(runs):
     acceleration = accelerate_keras()
     for _ in range(2):
         with acceleration:
@@ -305,18 +305,18 @@ def test_restore_keras_ends_all_accelerations(runs):
         assert runs.during(predict, model)[0] == 0
     acceleration.restore()
     assert not is_accelerated(runs)
-    with accelerate_keras():  # neither is it strict
+    with accelerate_keras():  # not strict either
         keras.layers.LSTM(2, activation="elu")(X)
 
 
-def falling_back():
+def model_that_falls_back():
     return compiled_model(
         lambda: keras.Sequential([keras.layers.SimpleRNN(UNITS, recurrent_dropout=0.2, name="first")])
     )
 
 
-def refuses():
-    """Returns a context in which an error is expected that names the layer, the reason and what to change."""
+def expected_fallback_error():
+    """Returns a context that expects an error with the layer, the reason and the remedy."""
     message = (
         r"accelerate_keras\(strict=True\): layer 'first' \(SimpleRNN\) would fall back to Keras\. "
         r"recurrent_dropout=0\.2 in training: set recurrent_dropout=0\."
@@ -324,34 +324,34 @@ def refuses():
     return pytest.raises(RuntimeError, match=message)
 
 
-def test_strict_refuses_a_fallback(runs):
-    model = falling_back()
+def test_strict_rejects_a_fallback(runs):
+    model = model_that_falls_back()
     with accelerate_keras(strict=True):
         assert runs.during(predict, model)[0] > 0
-        with refuses():
+        with expected_fallback_error():
             model.fit(X, data(BATCH, UNITS), verbose=0)
-        with refuses():
+        with expected_fallback_error():
             model(X, training=True)
     model.fit(X, data(BATCH, UNITS), verbose=0)
 
 
 @pytest.mark.parametrize("strict", [(False, True), (True, False), (True, True)])
-def test_strict_holds_while_one_of_several_accelerations_is(strict):
-    model = falling_back()
+def test_strict_applies_while_any_acceleration_is_strict(strict):
+    model = model_that_falls_back()
     for outer in (False, True):
-        with accelerate_keras(strict=strict[0]), accelerate_keras(strict=strict[1]), refuses():
+        with accelerate_keras(strict=strict[0]), accelerate_keras(strict=strict[1]), expected_fallback_error():
             model(X, training=True)
         with accelerate_keras(strict=outer):
             accelerate_keras(strict=not outer).restore()
             if outer:
-                with refuses():
+                with expected_fallback_error():
                     model(X, training=True)
             else:
                 model(X, training=True)
 
 
 @pytest.mark.parametrize("before", ["plain", "accelerated"])
-def test_strict_refuses_a_fallback_that_was_traced_before(before):
+def test_strict_rejects_a_fallback_traced_before(before):
     model = compiled_model(lambda: keras.Sequential([keras.layers.LSTM(UNITS, activation="elu")]))
     outer = [accelerate_keras()] if before == "accelerated" else []
     predict(model)
@@ -363,7 +363,7 @@ def test_strict_refuses_a_fallback_that_was_traced_before(before):
 
 
 class Halving(keras.layers.Layer):
-    """A cell of a user's own."""
+    """A custom cell."""
 
     state_size = output_size = FEATURES
 
@@ -372,13 +372,13 @@ class Halving(keras.layers.Layer):
 
 
 OF_A_CELL = {
-    "own cell": (lambda: keras.layers.RNN(Halving()), "the cell is a Halving: use LSTMCell, GRUCell or"),
-    "stack": (lambda: keras.layers.RNN([keras.layers.LSTMCell(2)]), "the layer has several cells: give each a layer"),
+    "own cell": (lambda: keras.layers.RNN(Halving()), "the cell is a Halving: use keras.layers.LSTMCell"),
+    "stack": (lambda: keras.layers.RNN([keras.layers.LSTMCell(2)]), "the layer stacks several cells: use one layer"),
 }
 
 
 @pytest.mark.parametrize("case", OF_A_CELL)
-def test_strict_refuses_other_cells(case):
+def test_strict_rejects_other_cells(case):
     make, message = OF_A_CELL[case]
     with accelerate_keras(strict=True), pytest.raises(RuntimeError, match=message):
         make()(X)
@@ -390,14 +390,14 @@ def test_strict_leaves_convolutional_layers_to_keras(caplog):
     assert not caplog.records
 
 
-def test_strict_refuses_our_layers_too():
+def test_strict_rejects_fallbacks_of_our_layers():
     layer = OURS["SimpleRNN"](UNITS, recurrent_dropout=0.2, name="first")
     layer(X, training=True)
-    with accelerate_keras(strict=True), refuses():
+    with accelerate_keras(strict=True), expected_fallback_error():
         layer(X, training=True)
 
 
-def test_strict_refuses_a_build_without_xla_and_a_gpu(monkeypatch):
+def test_strict_rejects_a_build_without_xla_and_a_gpu(monkeypatch):
     layer = keras.layers.GRU(UNITS)
     with accelerate_keras(strict=True):
         monkeypatch.setattr(xla, "_why_not_loaded", "no library")
@@ -409,7 +409,7 @@ def test_strict_refuses_a_build_without_xla_and_a_gpu(monkeypatch):
 
 
 def test_fallbacks_are_logged_once(caplog):
-    model = falling_back()
+    model = model_that_falls_back()
     with accelerate_keras():
         for _ in range(2):
             model.fit(X, data(BATCH, UNITS), epochs=2, verbose=0)
@@ -422,7 +422,7 @@ def test_fallbacks_are_logged_once(caplog):
     )
 
 
-def test_options_are_given_by_name():
+def test_options_are_keyword_only():
     with pytest.raises(TypeError):
         accelerate_keras(True)
 
@@ -459,7 +459,7 @@ def test_rnn_of_a_cell(runs):
     assert parity.difference(actual, expected) < 1e-5
 
 
-def test_other_layers_are_not_touched(runs):
+def test_other_layers_are_unchanged(runs):
     cells = [keras.layers.LSTMCell(UNITS), keras.layers.GRUCell(UNITS)]
     layers = [
         keras.layers.RNN(cells),
@@ -477,7 +477,7 @@ def test_other_layers_are_not_touched(runs):
         assert runs.during(lambda: convolutional(data(2, 3, 6, 2)))[0] == 0
 
 
-def test_our_layers_are_not_touched(runs):
+def test_our_layers_are_unchanged(runs):
     layer = OURS["LSTM"](UNITS)
     for _ in range(2):
         with accelerate_keras():
@@ -494,10 +494,10 @@ def test_use_cudnn_works_without_a_gpu(kind, runs):
         layer(X)
 
 
-def test_a_gpu_is_left_to_keras(runs, monkeypatch):
+def test_a_gpu_falls_back_to_keras(runs, monkeypatch):
     model = compiled_model(functional, jit_compile=True)
     for layer in model.layers:
-        # After enable_builtin_kernels(), as in other tests, Keras could call CudnnRNN without a GPU.
+        # After enable_builtin_kernels(), which other tests call, Keras could call CudnnRNN without a GPU.
         layer.use_cudnn = False
     with accelerate_keras(), monkeypatch.context() as patch:
         patch.setattr(tf.config, "list_logical_devices", lambda kind=None: ["a GPU"] if kind == "GPU" else [])
@@ -522,7 +522,7 @@ def test_xla(name, runs):
 
 
 @pytest.mark.parametrize("jit_compile", [True, False, "auto"])
-def test_what_xla_compiles_is_left_to_keras(jit_compile):
+def test_jit_compile_of_a_model_is_unchanged(jit_compile):
     model = compiled_model(jit_compile=jit_compile)
     expected = model.jit_compile
     with accelerate_keras():
@@ -565,7 +565,7 @@ def test_trains_to_the_same_losses(runs):
 @pytest.mark.parametrize("has_mask", [False, True], ids=["all steps", "masked"])
 @pytest.mark.parametrize("training", [False, True], ids=["inference", "training"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_sizes_may_be_known_at_run_time_only(kind, training, has_mask, runs):
+def test_dynamic_sizes(kind, training, has_mask, runs):
     layer = pair(kind, return_sequences=True, return_state=True)[1]
 
     def run(x):
@@ -585,7 +585,7 @@ def test_sizes_may_be_known_at_run_time_only(kind, training, has_mask, runs):
             check_equal(one, other, f"accelerated {kind}")
 
 
-def test_the_graph_of_a_layer_is_the_op_and_its_variables():
+def test_the_graph_of_a_layer_has_only_the_op_and_its_variables():
     layer = KERAS["LSTM"](UNITS, return_sequences=True)
     state = tf.zeros([2, UNITS])
     with accelerate_keras():
@@ -600,12 +600,12 @@ def test_the_graph_of_a_layer_is_the_op_and_its_variables():
 
 
 def reachable(op):
-    """Returns an operation of a graph and what it needs."""
+    """Returns a graph operation and its dependencies."""
     return [op, *(each for tensor in op.inputs for each in reachable(tensor.op))]
 
 
 @pytest.mark.parametrize(("batch", "steps"), [(1, 3), (4, 6)], ids=["short", "long"])
-def test_gradients_of_gradients_of_sizes_that_are_known_at_run_time(batch, steps):
+def test_gradients_of_gradients_with_dynamic_sizes(batch, steps):
     model, x = functional(), tf.constant(data(batch, steps, FEATURES, dtype="float32"))
     expected = penalty_gradients(model, x)
     with accelerate_keras():
@@ -618,7 +618,7 @@ def test_gradients_of_gradients_of_sizes_that_are_known_at_run_time(batch, steps
 
 
 @pytest.mark.parametrize("portable", [False, True])
-def test_an_exported_model_takes_sequences_of_any_length(portable, tmp_path):
+def test_an_exported_model_accepts_sequences_of_any_length(portable, tmp_path):
     model = functional()
     inputs = [data(batch, steps, FEATURES, dtype="float32") for batch, steps in [(1, 3), (4, 3), (4, 16)]]
     expected = [model(x) for x in inputs]
@@ -629,7 +629,7 @@ def test_an_exported_model_takes_sequences_of_any_length(portable, tmp_path):
         np.testing.assert_allclose(loaded.serve(x), y, rtol=1e-5, atol=1e-6)
 
 
-def test_cudnn_that_keras_refuses_runs_on_the_op(runs):
+def test_use_cudnn_that_keras_rejects_runs_on_the_op(runs):
     ours, theirs = (KERAS["LSTM"](UNITS, use_cudnn=use_cudnn) for use_cudnn in (True, False))
     x = X[:, :2]
     with accelerate_keras():
@@ -640,28 +640,28 @@ def test_cudnn_that_keras_refuses_runs_on_the_op(runs):
     np.testing.assert_allclose(actual, theirs(x), rtol=1e-5, atol=1e-6)
 
 
-def test_an_old_keras_is_refused(monkeypatch):
+def test_an_old_keras_is_rejected(monkeypatch):
     monkeypatch.setattr(keras, "__version__", "3.4.1")
-    with pytest.raises(RuntimeError, match=r"works with Keras 3\.5 to 3\.15, but Keras 3\.4\.1 is installed"):
+    with pytest.raises(RuntimeError, match=r"supports Keras 3\.5 to 3\.15, but Keras 3\.4\.1 is installed"):
         accelerate_keras()
 
 
-def test_a_keras_that_is_built_otherwise_is_refused(monkeypatch):
+def test_a_keras_with_different_internals_is_rejected(monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(keras.layers.GRU, "inner_loop", lambda self, inputs: inputs)
-        with pytest.raises(RuntimeError, match="accelerate_keras works with Keras"):
+        with pytest.raises(RuntimeError, match="accelerate_keras supports Keras"):
             accelerate_keras()
 
 
-def test_other_backends_are_refused(monkeypatch):
+def test_other_backends_are_rejected(monkeypatch):
     monkeypatch.setattr(keras.backend, "backend", lambda: "jax")
-    with pytest.raises(RuntimeError, match="accelerate_keras needs Keras to run on TensorFlow, but it runs on jax"):
+    with pytest.raises(RuntimeError, match="accelerate_keras requires the Keras backend to be tensorflow"):
         accelerate_keras()
 
 
-def test_keras_2_is_warned_of_where_it_has_been_imported(monkeypatch):
+def test_warning_if_keras_2_is_imported(monkeypatch):
     monkeypatch.setitem(sys.modules, "tf_keras", None)
-    with pytest.warns(UserWarning, match="tf_keras has been imported, which is Keras 2, and only Keras 3 is") as caught:
+    with pytest.warns(UserWarning, match=r"only Keras 3 is supported, but tf_keras \(Keras 2\) is imported") as caught:
         accelerate_keras(strict=True).restore()
     assert caught[0].filename == __file__
 
@@ -696,8 +696,8 @@ def test_keras_2_as_tf_keras(value, tmp_path):
     )
     lines = [line for line in printed.splitlines() if not line.startswith(("layer", "lstm", "1. "))]
     if value == "1":
-        refused = f"accelerate_keras(strict=True): {message.removesuffix(', or use `import keras`.')}."
-        assert lines == [str([message]), "False", refused]
+        error = f"accelerate_keras(strict=True): {message.removesuffix(', or use `import keras`.')}."
+        assert lines == [str([message]), "False", error]
     else:
         assert lines == ["[]", "True"]
 
@@ -743,14 +743,14 @@ def test_worker_processes(variable, argument, in_worker, here, tmp_path):
     assert printed.splitlines()[-3:] == [f"in the worker: {in_worker}", f"here: {here}", "restored: True"]
 
 
-def test_another_value_of_the_environment_variable_is_refused():
+def test_an_invalid_value_of_the_environment_variable_is_rejected():
     process = processes.run_python("-c", "import tf_rnn_ops", TF_RNN_OPS_ACCELERATE_KERAS="yes")
     assert process.returncode == 1
     assert "the environment variable TF_RNN_OPS_ACCELERATE_KERAS must be 1" in process.stderr
     assert "but is 'yes'" in process.stderr
 
 
-def test_the_environment_variable_has_no_effect_on_a_keras_that_is_refused():
+def test_the_environment_variable_has_no_effect_on_an_unsupported_keras():
     code = "import keras; keras.__version__ = '3.4.1'; import tf_rnn_ops"
     process = processes.run_python("-c", code, TF_RNN_OPS_ACCELERATE_KERAS="1")
     assert process.returncode == 0

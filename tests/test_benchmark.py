@@ -1,4 +1,4 @@
-"""The benchmark: that it compares like with like, and reports what it measured. No test looks at speed."""
+"""Tests of the benchmark: equal computations in all libraries, correct reports. No test checks speed."""
 
 import argparse
 import dataclasses
@@ -38,7 +38,7 @@ import tf_rnn_ops
 INSTALLED = [name for name in PEERS if not PEERS[name].missing_packages()]
 
 
-# Sizes that are all different, so that none can stand for another.
+# All sizes differ, to detect swapped ones.
 QUICK_NETWORKS = ["lstm-3-4-5-6", "gru-3-7-5-6-varying"]
 SLOW_NETWORKS = [
     "gru-3-4-5-6",
@@ -51,7 +51,7 @@ NETWORKS = [*QUICK_NETWORKS, *(pytest.param(name, marks=pytest.mark.slow) for na
 
 
 def library(name):
-    """The library of a peer, in this process; skips the test if it is not installed."""
+    """Returns the library of a peer in this process; skips the test if it is not installed."""
     peer = peers.REFERENCE if name == peers.REFERENCE.name else PEERS[name]
     return local_workers.library(peer)
 
@@ -61,7 +61,7 @@ def program(name, case):
 
 
 def tasks_of(peer, case):
-    """The tasks that a peer can do of a case."""
+    """Returns the tasks of a case that a peer supports."""
     if isinstance(case, cases.Product):
         return case.tasks if peer in (PYTORCH, ONNX_RUNTIME, RAW_OPS) else ()
     if isinstance(case, cases.CellSteps):
@@ -84,11 +84,11 @@ def tasks_of(peer, case):
     return () if peer == RAW_OPS else case.tasks
 
 
-# ---------------------------------------------------------------- runs that were made up
+# ---------------------------------------------------------------- made-up runs
 
 
 def fake_run(seconds, section=sections.MAIN, waits=(), **fields):
-    """A run with seconds of (case, peer, task), in which nothing was measured."""
+    """Returns a run with the given seconds of (case, peer, task)."""
     measurements = [
         measure.Measurement(section, cases.parse_case(case), peer, task, [value], 0.0, others=[0.0], waits=waits)
         for (case, peer, task), value in seconds.items()
@@ -109,8 +109,7 @@ def fake_run(seconds, section=sections.MAIN, waits=(), **fields):
 
 
 def verdicts(made_up):
-    every = [*targets.MODEL_TARGETS, *targets.TARGETS, *targets.SECOND_ORDER_TARGETS, *targets.SHARING_TARGETS]
-    judged = targets.judge(made_up, every)
+    judged = targets.judge(made_up, [target for group in targets.GROUPS for target in group])
     return {(each.target.title, each.target.is_mean): each for each in judged}
 
 
@@ -159,42 +158,45 @@ def test_targets_take_the_worst_case_and_the_geometric_mean():
     for name, ratio in {"lstm-1-2-3-4": 1.5, "gru-1-2-3-4": 6.0, "lstm-1-2-3-4-varying": 0.1}.items():
         seconds |= {(name, OURS, "forward_backward"): 1.0, (name, PYTORCH, "forward_backward"): ratio}
     judged = verdicts(fake_run(seconds))
-    worst = judged["forward + backward / PyTorch", False]
+    worst = judged["forward + backward: speedup over PyTorch", False]
     assert (worst.measured, worst.where, worst.is_met) == (1.5, "LSTM 1, 2, 3, 4", True)
-    mean = judged["forward + backward / PyTorch", True]
+    mean = judged["forward + backward: speedup over PyTorch", True]
     assert mean.measured == pytest.approx(3)
     assert mean.is_met
-    assert judged["LSTM forward / ONNX Runtime", False].is_met is None
+    assert judged["LSTM forward: speedup over ONNX Runtime", False].is_met is None
 
 
 @pytest.mark.parametrize(("ratio", "is_met"), [(1.29, False), (1.31, True)])
 def test_a_target_is_met_from_its_bound_on(ratio, is_met):
     name = "gru_block_cell-1-2-3"
     judged = verdicts(fake_run({(name, OURS, "forward"): 1.0, (name, RAW_OPS, "forward"): ratio}))
-    assert judged["GRUBlockCell / tf.raw_ops", False].is_met == is_met
+    assert judged["GRUBlockCell: speedup over tf.raw_ops", False].is_met == is_met
 
 
-def test_target_of_bfloat16_asks_for_amx():
+def test_targets_of_bfloat16_require_amx():
     name = "lstm-1-2-3-4-bfloat16"
     seconds = {(name, OURS, "forward"): 1.0, (name, PYTORCH, "forward"): 2.0}
     for has_amx, is_met in ((True, True), (False, None)):
         judged = verdicts(fake_run(seconds, has_amx=has_amx))
-        assert judged["bfloat16 forward / PyTorch, with AMX", False].is_met is is_met
+        assert judged["bfloat16 forward with AMX: speedup over PyTorch", False].is_met is is_met
 
 
 def test_targets_of_xla():
     name, short = "lstm-1-2-3-4", "gru-1-2-3-4"
     seconds = {OURS: 4e-3, OURS_XLA: 4.4e-3, KERAS_XLA: 6.6e-3}
     measured = {(name, peer, "forward_backward"): value for peer, value in seconds.items()}
-    # An op of less than a millisecond is not compared with itself.
+    # Steps below 1 ms are not compared.
     measured |= {(short, OURS, "forward_backward"): 9e-4, (short, OURS_XLA, "forward_backward"): 1.8e-3}
     judged = verdicts(fake_run(measured))
-    for title, figure in (("without, from 1 ms on", 1.1), ("Keras XLA", 1.5)):
-        verdict = judged[f"forward + backward under XLA / {title}", False]
+    for title, figure in (
+        (", at least 1 ms: time with XLA / without", 1.1),
+        (" with XLA: speedup over Keras XLA", 1.5),
+    ):
+        verdict = judged[f"forward + backward{title}", False]
         assert (verdict.measured, verdict.where, verdict.is_met) == (pytest.approx(figure), "LSTM 1, 2, 3, 4", False)
     model = "model-lstm-1-2-3-4"
     made_up = fake_run({(model, OURS_XLA, "function"): 1.0, (model, KERAS_XLA, "function"): 3.0}, sections.MODELS)
-    assert verdicts(made_up)["tf.function, accelerated under XLA / Keras XLA", False].measured == pytest.approx(3)
+    assert verdicts(made_up)["tf.function with XLA: speedup over Keras XLA", False].measured == pytest.approx(3)
 
 
 def test_memory_is_the_median_of_processes():
@@ -226,15 +228,15 @@ def test_targets_of_penalties():
         seconds |= {(name, OURS, "forward_backward"): plain, (name, OURS, "penalty"): penalty}
         seconds |= {(name, KERAS, "penalty"): 24.0, (name, KERAS_UNROLLED, "penalty"): 12.0}
     judged = verdicts(fake_run(seconds, section=sections.SECOND_ORDER))
-    cost = judged["penalty's gradient / forward + backward", False]
+    cost = judged["penalty gradient: time / forward + backward", False]
     assert (cost.measured, cost.where, cost.is_met) == (3.0, "GRU 1, 2, 3, 4, penalty", True)
-    title = "penalty's gradient / the best of Keras, Keras XLA and Keras unrolled"
+    title = "penalty gradient: speedup over the best of Keras, Keras XLA and Keras unrolled"
     assert judged[title, False].measured == pytest.approx(12 / 5)
     assert judged[title, True].measured == pytest.approx(math.sqrt(12 / 5 * 12 / 3))
-    assert judged["forward + backward / PyTorch", False].measured is None
+    assert judged["forward + backward: speedup over PyTorch", False].measured is None
 
 
-def test_memory_of_a_penalty_is_beside_that_of_the_same_step_without():
+def test_memory_of_a_penalty_is_relative_to_the_same_step_without():
     penalized = cases.parse_case("penalty-lstm-1-2-3-4")
     mebi = 2**20
     sizes = {
@@ -250,13 +252,13 @@ def test_memory_of_a_penalty_is_beside_that_of_the_same_step_without():
             for key, size in sizes.items()
         ],
     )
-    verdict = verdicts(made_up)["memory of a training step with a penalty / without", False]
+    verdict = verdicts(made_up)["memory of a training step with a gradient penalty / without", False]
     assert (verdict.measured, verdict.is_met) == (3.0, True)
     assert verdicts(made_up)["memory of a training step / Keras", False].measured == pytest.approx(50 / 200)
     assert "| LSTM 1, 2, 3, 4 | 150 (3.00) | 800 (4.00) |" in report.to_markdown(made_up)
 
 
-def test_targets_of_clients_are_beside_the_better_of_two():
+def test_targets_of_clients_are_relative_to_the_better_of_two():
     name, section = "lstm-1-2-3-4", sections.CLIENTS[4]
     parts = [
         fake_run({(name, peer, "forward"): seconds}, section, waits=[*[1.0] * 98, wait, wait])
@@ -264,31 +266,31 @@ def test_targets_of_clients_are_beside_the_better_of_two():
     ]
     made_up = run.join(parts)
     judged = verdicts(made_up)
-    rate = judged["4 clients: requests a second / the better of PyTorch and ONNX Runtime", False]
+    rate = judged["4 clients: requests per second / the better of PyTorch and ONNX Runtime", False]
     assert (rate.measured, rate.is_met) == (1.5, True)
-    wait = judged["4 clients: 99th percentile / the better of PyTorch and ONNX Runtime", False]
+    wait = judged["4 clients: 99th percentile latency / the better of PyTorch and ONNX Runtime", False]
     assert wait.measured == pytest.approx(made_up.measurements[0].wait(99) / made_up.measurements[2].wait(99))
     assert not wait.is_met
-    assert judged["16 clients: requests a second / the better of PyTorch and ONNX Runtime", False].is_met is None
+    assert judged["16 clients: requests per second / the better of PyTorch and ONNX Runtime", False].is_met is None
 
 
-def test_targets_of_a_small_op_are_beside_matrix_products():
+def test_targets_of_a_small_op_are_relative_to_matrix_products():
     name = "elementwise-5"
     made_up = run.join(
         [
-            fake_run({(name, OURS, "tanh"): 1.0}, sections.WAIT_BESIDE_SEQUENCES, waits=[0.003, 0.003]),
-            fake_run({(name, RAW_OPS, "tanh"): 1.0}, sections.WAIT_BESIDE_PRODUCTS, waits=[0.002, 0.002]),
+            fake_run({(name, OURS, "tanh"): 1.0}, sections.WAIT_WITH_SEQUENCES, waits=[0.003, 0.003]),
+            fake_run({(name, RAW_OPS, "tanh"): 1.0}, sections.WAIT_WITH_PRODUCTS, waits=[0.002, 0.002]),
         ]
     )
     for figure in ("median", "99th percentile"):
-        verdict = verdicts(made_up)[f"a small op's wait, {figure} / beside matrix products", False]
+        verdict = verdicts(made_up)[f"small op, {figure} latency: with sequences / with matrix products", False]
         assert (verdict.measured, verdict.is_met) == (pytest.approx(1.5), True)
-    text = report.sharing_to_markdown(made_up)
-    assert f"| {sections.SECTIONS[sections.WAIT_BESIDE_SEQUENCES].title} | 3; 3 |  |" in text
+    text = report.to_markdown(made_up)
+    assert f"| {sections.SECTIONS[sections.WAIT_WITH_SEQUENCES].title} | 3; 3 |  |" in text
 
 
 def fake_models():
-    """A run of two models, the first of which PyTorch runs in less time than an empty function takes."""
+    """Returns a run of two models. PyTorch runs the first one faster than an empty function."""
     small, large = "model-lstm-1-1-3-4", "model-lstm-2-5-3-4"
     micro = {
         (small, OURS, "function"): 400.0,
@@ -309,50 +311,50 @@ def fake_models():
     return fake_run({key: value / 1e6 for key, value in micro.items()}, sections.MODELS)
 
 
-def test_targets_of_models_are_beside_the_better_keras():
+def test_targets_of_models_are_relative_to_the_better_keras():
     judged = verdicts(fake_models())
-    title = "tf.function / the better of Keras and Keras XLA"
+    title = "tf.function: speedup over the better of Keras and Keras XLA"
     worst, mean = judged[title, False], judged[title, True]
     assert (worst.measured, worst.where, worst.is_met) == (pytest.approx(0.5), "LSTM 1, 1, 3, 4", False)
     assert (mean.measured, mean.is_met) == (pytest.approx(2), True)
-    assert judged["train_on_batch / the better of Keras and Keras XLA", False].measured == pytest.approx(2)
-    assert judged["predict / the better of Keras and Keras XLA", False].is_met is None
+    assert judged["train_on_batch: speedup over the better of Keras and Keras XLA", False].measured == pytest.approx(2)
+    assert judged["predict: speedup over the better of Keras and Keras XLA", False].is_met is None
 
 
-def test_where_an_empty_function_is_slower_than_pytorch_the_rest_of_a_call_counts():
+def test_overhead_has_a_target_if_an_empty_function_is_slower_than_pytorch():
     judged = verdicts(fake_models())
-    ratio = judged["inference / PyTorch, where that takes longer than an empty tf.function", False]
+    ratio = judged["inference, if PyTorch takes longer than an empty tf.function: speedup over PyTorch", False]
     assert (ratio.measured, ratio.where, ratio.is_met) == (pytest.approx(1.5), "LSTM 2, 5, 3, 4", True)
-    rest = judged["inference elsewhere, µs beyond an empty tf.function and the ops", False]
+    rest = judged["inference, otherwise: µs beyond an empty tf.function and the ops", False]
     assert (rest.measured, rest.where, rest.is_met) == (pytest.approx(80), "LSTM 1, 1, 3, 4", False)
 
 
 def test_tables_of_models_have_means_and_ranges():
-    text = report.models_to_markdown(fake_models())
-    assert "| LSTM 1, 1, 3, 4 | tf.function | 0.4 | 0.6 (1.50) | 0.2 (0.50) | 0.1 (0.25) |  |" in text
-    assert "| geometric mean |  |  | (3.46) | (0.50) | (0.61) | (0.90) |" in text
-    assert "| range |  |  | (1.50 to 8.00) | (0.50 to 0.50) | (0.25 to 1.50) | (0.90 to 0.90) |" in text
-    assert "| LSTM 1, 1, 3, 4 | train_on_batch | 1 | 2 (2.00) |" in text
+    text = report.part_to_markdown(fake_models(), "Keras models")
+    assert "| LSTM 1, 1, 3, 4 | 0.4 | 0.6 (1.50) | 0.2 (0.50) | 0.1 (0.25) |  |" in text
+    assert "| geometric mean |  | (3.46) | (0.50) | (0.61) | (0.90) |" in text
+    assert "| range |  | (1.50 to 8.00) | (0.50 to 0.50) | (0.25 to 1.50) | (0.90 to 0.90) |" in text
+    assert "| LSTM 1, 1, 3, 4 | 1 | 2 (2.00) |" in text
     assert "| LSTM 1, 1, 3, 4 | 400 | 300 | 20 | 80 | 100 |" in text
 
 
 def test_headline_is_of_the_better_keras():
     text = report.headline(fake_models())
-    assert "of 2 models, 1 of which are trained" in text
-    better = "**2.00 times as fast in inference** (0.50 to 8.00), **2.00 times as fast in training** (2.00 to 2.00)"
-    assert f"- the better of Keras and Keras XLA: {better}\n" in text
-    assert "- PyTorch: **0.61 times as fast in inference** (0.25 to 1.50)\n" in text
+    assert "over 2 models, 1 of them also trained" in text
+    keras_inference = "**2.00x** the speed of the better of Keras and Keras XLA in inference (0.50x to 8.00x per model)"
+    assert f"- {keras_inference}, **2.00x** in training (2.00x to 2.00x)\n" in text
+    assert "- **0.61x** the speed of PyTorch in inference (0.25x to 1.50x per model)\n" in text
 
 
-def test_decoders_are_told_in_characters_a_second():
+def test_decoders_have_characters_per_second():
     name = "decoder-gru-4-1-3-5"
-    text = report.models_to_markdown(fake_run({(name, OURS, "function"): 0.002}, sections.MODELS))
+    text = report.to_markdown(fake_run({(name, OURS, "function"): 0.002}, sections.MODELS))
     assert "| decoder, GRU 4, 1, 3, 5 | 2000 |" in text
 
 
-def test_only_targets_of_what_was_measured_are_printed():
-    made_up = fake_run({("lstm-1-2-3-4", peer, "forward"): 1.0 for peer in (OURS, PYTORCH)}, sections.NEIGHBOUR)
-    assert [each.target for each in targets.judge_what_was_measured(made_up)] == list(targets.SHARING_TARGETS)
+def test_only_targets_with_measurements_are_printed():
+    made_up = fake_run({("lstm-1-2-3-4", peer, "forward"): 1.0 for peer in (OURS, PYTORCH)}, sections.BUSY_CPU)
+    assert [each.target for each in targets.judge_measured(made_up)] == list(targets.SHARING_TARGETS)
 
 
 def test_runs_of_different_parts_are_joined():
@@ -367,73 +369,97 @@ def test_runs_of_different_parts_are_joined():
 
 @pytest.fixture
 def publish():
-    """The module, which draws."""
+    """The module, which needs matplotlib."""
     pytest.importorskip("matplotlib")
     return importlib.import_module("publish")
 
 
-def test_publishing_replaces_what_is_between_the_marks(publish, tmp_path):
-    page = tmp_path / "performance.md"
-    page.write_text(f"before\n\n{publish.BEGIN}\nold\n{publish.END}\n\nafter\n")
-    made_up = fake_run({("lstm-1-2-3-4", OURS, "forward"): 1.0})
-    publish.publish(made_up, tmp_path)
-    text = page.read_text()
-    assert text.startswith(f"before\n\n{publish.BEGIN}\n")
-    assert text.endswith(f"\n{publish.END}\n\nafter\n")
-    assert report.first_order_to_markdown(made_up) in text
-    assert "old" not in text
-    pictures.assert_is_png(tmp_path / "performance.png")
-    publish.publish(made_up, tmp_path)
-    assert page.read_text() == text
-
-
-def test_penalties_are_published_on_their_own_page(publish, tmp_path):
-    page = tmp_path / "second_order.md"
-    page.write_text(f"before\n\n{publish.BEGIN}\nold\n{publish.END}\n\nafter\n")
-    name = "penalty-lstm-1-2-3-4"
-    seconds = {(name, OURS, "forward_backward"): 2e-3, (name, OURS, "penalty"): 5e-3, (name, KERAS, "penalty"): 2e-2}
-    assert publish.publish(fake_run(seconds, section=sections.SECOND_ORDER), tmp_path) == [page]
-    text = page.read_text()
-    assert "| LSTM 1, 2, 3, 4 | 2 | 5 | 2.50 | 20 (4.0) |" in text
-    assert "old" not in text
-    assert list(tmp_path.iterdir()) == [page]
-
-
-def test_sharing_is_published_on_its_own_page(publish, tmp_path):
-    page = tmp_path / "sharing.md"
-    page.write_text(f"before\n\n{publish.BEGIN}\nold\n{publish.END}\n\nafter\n")
-    seconds = {("lstm-1-2-3-4", OURS, "forward"): 5e-3, ("lstm-1-2-3-4", PYTORCH, "forward"): 1e-2}
-    made_up = fake_run(seconds, section=sections.CLIENTS[1], waits=[4e-3, 6e-3])
-    assert publish.publish(made_up, tmp_path) == [page]
-    assert "| LSTM 1, 2, 3, 4 | 1 | 200; 5; 6 | 100; 5; 6 |" in page.read_text()
-
-
 @pytest.fixture
-def model_pages(publish, tmp_path):
-    """A documentation that has the marks of models: performance.md, in a folder beside README.md."""
+def pages(publish, tmp_path):
+    """A performance.md and a README.md with all marks."""
     page, readme = tmp_path / "docs" / "performance.md", tmp_path / "README.md"
     page.parent.mkdir()
-    marked = f"before\n\n{publish.MODELS_BEGIN}\nold\n{publish.MODELS_END}\n\nafter\n"
-    page.write_text(f"{marked}{publish.BEGIN}\nother results\n{publish.END}\n")
-    readme.write_text(marked)
+    marked = {part: f"\nold {part}\n".join(publish.marks(part)) + "\n" for part in report.PARTS}
+    page.write_text("\n".join(["before\n", *marked.values(), "after\n"]))
+    readme.write_text(f"before\n\n{marked[publish.KERAS_MODELS]}\nafter\n")
     return page, readme
 
 
-def test_models_are_published_beside_the_rest_and_in_the_readme(publish, model_pages):
-    page, readme = model_pages
+def made_up_parts():
+    """Returns a run of each part of the report, and a row of its tables."""
+    plain, penalty = "lstm-1-2-3-4", "penalty-lstm-1-2-3-4"
+    case = cases.parse_case(plain)
+    taken = [run.MemoryMeasurement(case, OURS, memory.StepMemory(0, size * 2**20)) for size in (50, 60, 80)]
+    clients = {(plain, OURS, "forward"): 5e-3, (plain, PYTORCH, "forward"): 1e-2}
+    with_penalty = {
+        (penalty, OURS, "forward_backward"): 2e-3,
+        (penalty, OURS, "penalty"): 5e-3,
+        (penalty, KERAS, "penalty"): 2e-2,
+    }
+    return {
+        "ops": (fake_run({(plain, OURS, "forward"): 1.0}), "| LSTM 1, 2, 3, 4 | "),
+        "sequence length and batch size": (
+            fake_run({(plain, OURS, "forward"): 1.0}, sections.LENGTHS),
+            "| LSTM 1, 2, 3, 4 | forward | 1000 |",
+        ),
+        "sharing a machine": (
+            fake_run(clients, sections.CLIENTS[1], waits=[4e-3, 6e-3]),
+            "| LSTM 1, 2, 3, 4 | 1 | 200; 5; 6 | 100; 5; 6 |",
+        ),
+        "memory": (fake_run({}, memory=taken), "| LSTM 1, 2, 3, 4 | 60 |"),
+        "gradients of penalties": (
+            fake_run(with_penalty, sections.SECOND_ORDER),
+            "| LSTM 1, 2, 3, 4 | 2 | 5 | 2.50 | 20 (4.0) |",
+        ),
+    }
+
+
+@pytest.mark.parametrize("part", made_up_parts())
+def test_publishing_replaces_the_text_between_the_marks_of_a_part(part, publish, pages):
+    page, readme = pages
+    made_up, row = made_up_parts()[part]
+    before_readme = readme.read_text()
+    assert publish.publish(made_up, page.parent) == [page]
+    text = page.read_text()
+    assert text.startswith("before\n")
+    assert text.endswith("\nafter\n")
+    begin, end = publish.marks(part)
+    block = text[text.index(begin) : text.index(end)]
+    assert report.part_to_markdown(made_up, part) in block
+    assert row in block
+    assert [other for other in report.PARTS if f"old {other}\n" not in text] == [part]
+    assert readme.read_text() == before_readme
+    publish.publish(made_up, page.parent)
+    assert page.read_text() == text
+
+
+def test_conditions_give_the_number_of_samples():
+    runs = made_up_parts()
+    assert report.part_to_markdown(runs["memory"][0], "memory").startswith("Medians of 3 processes, 2026-11-21.")
+    assert report.part_to_markdown(runs["ops"][0], "ops").startswith("Medians of 1 rounds, 2026-11-21.")
+
+
+def test_models_are_published_in_both_pages_with_a_chart(publish, pages):
+    page, readme = pages
     made_up = fake_models()
     assert publish.publish(made_up, page.parent) == [page, readme]
-    assert report.models_to_markdown(made_up) in page.read_text()
-    assert page.read_text().endswith(f"\nafter\n{publish.BEGIN}\nother results\n{publish.END}\n")
+    assert report.part_to_markdown(made_up, publish.KERAS_MODELS) in page.read_text()
     assert report.headline(made_up) in readme.read_text()
     assert "(docs/images/models.png)" in readme.read_text()
-    assert "old" not in page.read_text() + readme.read_text()
-    pictures.assert_is_png(page.parent / "models.png")
-    assert sorted(page.parent.iterdir()) == [page.parent / "models.png", page]
+    assert "old" not in readme.read_text()
+    images = page.parent / "images"
+    assert list(images.iterdir()) == [images / "models.png"]
+    pictures.assert_is_png(images / "models.png")
 
 
-def test_an_option_publishes_what_was_measured(publish, model_pages, tmp_path, monkeypatch, capsys):
-    page, readme = model_pages
+def test_ops_are_published_with_a_chart(publish, pages):
+    page, _ = pages
+    publish.publish(made_up_parts()["ops"][0], page.parent)
+    pictures.assert_is_png(page.parent / "images" / "performance.png")
+
+
+def test_an_option_publishes_the_results(publish, pages, tmp_path, monkeypatch, capsys):
+    page, readme = pages
     made_up = fake_models()
     monkeypatch.setattr(publish, "DOCS", page.parent)
     monkeypatch.setattr(bench, "run_benchmark", lambda settings: made_up)
@@ -444,33 +470,23 @@ def test_an_option_publishes_what_was_measured(publish, model_pages, tmp_path, m
     bench.main()
     assert report.headline(made_up) in readme.read_text()
     printed = capsys.readouterr().out
-    assert "results.json, results.md, models.png are in" in printed
-    assert f"{readme} shows them" in printed
+    assert "wrote results.json, results.md, models.png to " in printed
+    assert f"updated {readme}\n" in printed
 
 
-@pytest.mark.parametrize(
-    ("page", "section", "case"),
-    [
-        ("performance.md", sections.MAIN, "lstm-1-2-3-4"),
-        ("second_order.md", sections.SECOND_ORDER, "penalty-lstm-1-2-3-4"),
-    ],
-)
-def test_publishing_needs_the_marks(publish, tmp_path, page, section, case):
-    (tmp_path / page).write_text("no marks")
-    with pytest.raises(ValueError, match=rf"{re.escape(page)} must hold"):
-        publish.publish(fake_run({(case, OURS, "forward_backward"): 1.0}, section), tmp_path)
+def test_publishing_requires_the_marks(publish, pages):
+    page, _ = pages
+    page.write_text("no marks")
+    for made_up, _ in made_up_parts().values():
+        with pytest.raises(ValueError, match=r"performance\.md must contain"):
+            publish.publish(made_up, page.parent)
 
 
-@pytest.mark.parametrize("page", ["performance.md", "second_order.md", "sharing.md"])
-def test_documentation_has_the_marks(publish, page):
-    text = (publish.DOCS / page).read_text()
-    assert text.count(publish.BEGIN) == text.count(publish.END) == 1
-
-
-def test_documentation_has_the_marks_of_models(publish):
-    for page in (publish.DOCS / "performance.md", publish.DOCS.parent / "README.md"):
-        text = page.read_text()
-        assert text.count(publish.MODELS_BEGIN) == text.count(publish.MODELS_END) == 1
+def test_the_documentation_has_the_marks(publish):
+    for page, parts in (("docs/performance.md", report.PARTS), ("README.md", [publish.KERAS_MODELS])):
+        text = (publish.DOCS.parent / page).read_text()
+        for part in parts:
+            assert [text.count(mark) for mark in publish.marks(part)] == [1, 1], part
 
 
 # ---------------------------------------------------------------- what the libraries compute
@@ -500,7 +516,7 @@ def test_networks_equal_the_reference(peer, name):
 
 SLOW_PENALTIES = [
     *itertools.product([OURS, KERAS, PYTORCH], SLOW_NETWORKS),
-    # Their graphs take so long to build that the other networks are left out.
+    # Building their graphs takes too long for the other networks.
     *itertools.product([KERAS_XLA, KERAS_UNROLLED], QUICK_NETWORKS),
 ]
 
@@ -526,7 +542,7 @@ def test_penalties_equal_the_reference(peer, name):
 
 
 def test_a_penalty_is_on_the_norm_of_the_gradient_of_each_sequence():
-    """By differences of the score, of one element after another."""
+    """Compares with finite differences of the score."""
     case = cases.parse_case("penalty-lstm-2-3-2-3-float64")
     problem = problems.network_problem(case)
     ours = library(OURS)
@@ -568,7 +584,7 @@ def test_cells_equal_the_reference(peer):
 
 @pytest.fixture
 def accelerated(monkeypatch):
-    """Ends at the end of a test whatever acceleration it began."""
+    """Restores Keras at the end of the test."""
     begun, accelerate = [], tf_rnn_ops.accelerate_keras
 
     def record(**options):
@@ -595,7 +611,7 @@ def test_models_equal_the_reference(peer, name):
     prepared = program(peer, case)
     assert list(prepared.calls) == list(tasks_of(peer, case))
     for task in prepared.calls:
-        # Also after it has been called, which trains a model and moves a decoder on.
+        # Also after a call, which trains a model and advances a decoder.
         for _ in range(2):
             assert measure.largest_error(prepared.results(task), expected[task]) <= parity.TOLERANCES["float32"]
             prepared.calls[task]()
@@ -632,7 +648,7 @@ def test_only_our_models_run_on_the_op(runs):
 
 @pytest.mark.usefixtures("accelerated")
 def test_the_ops_alone_run_as_often_as_they_are_divided_by():
-    """Each time starts from the states of the time before: none can stand for another."""
+    """Each run starts from the final states of the previous one, so none can be replaced by another."""
     case = cases.parse_case("decoder-lstm-3-1-5-6")
     problem = problems.model_problem(case)
     x = problem.embedding[problem.inputs]
@@ -648,8 +664,8 @@ def test_the_ops_alone_run_as_often_as_they_are_divided_by():
 
 @pytest.mark.usefixtures("accelerated")
 @pytest.mark.parametrize("peer", [OURS, KERAS, PYTORCH, ONNX_RUNTIME])
-def test_decoders_go_on_from_what_they_gave(peer):
-    """After two calls the states are those of two steps, the second of which takes the likeliest token of the first."""
+def test_decoders_continue_from_their_results(peer):
+    """The second call takes the states and the most likely token of the first."""
     case = cases.parse_case("decoder-gru-3-1-5-6")
     reference = program("float64", case)
     first = reference.results(cases.FUNCTION)
@@ -666,7 +682,7 @@ def test_decoders_go_on_from_what_they_gave(peer):
 
 
 def last_states(decoder):
-    """The states of a decoder's last call, [states, batch, units]."""
+    """Returns the states after a decoder's last call, [states, batch, units]."""
     last = decoder._last
     if isinstance(last, dict):
         return np.concatenate([last["state0"]])
@@ -697,7 +713,7 @@ def test_elementwise_functions_equal_the_reference(peer):
 
 @pytest.mark.parametrize("name", ["lstm-2-3-4-5", "gru-3-4-2-3-2layers-bidirectional-float64", "gru-3-4-2-3-varying"])
 def test_gradients_are_those_of_the_forward_task(name, monkeypatch):
-    """A step along a gradient changes the sum of output ∘ output_gradient by what the gradient says."""
+    """Compares with the change of sum(output * output_gradient) for a step along the gradient."""
     case = dataclasses.replace(cases.parse_case(name), dtype="float64")
     problem = problems.network_problem(case)
     gradients = program("float64", case).results("forward_backward")
@@ -725,7 +741,7 @@ def test_gradients_are_those_of_the_forward_task(name, monkeypatch):
 
 @pytest.fixture
 def local_bench(monkeypatch, tmp_path):
-    """A function that makes a bench of peers that run in this process."""
+    """Returns a function that creates a bench whose peers run in this process."""
     monkeypatch.setattr(measure, "Worker", LocalWorker)
     monkeypatch.setattr(LocalWorker, "turns", [], raising=False)
     monkeypatch.setattr(LocalWorker, "spoil", None, raising=False)
@@ -734,10 +750,10 @@ def local_bench(monkeypatch, tmp_path):
 
 
 @pytest.mark.parametrize("task", ["forward", "forward_backward"])
-def test_a_peer_of_wrong_results_is_refused(task, local_bench, monkeypatch):
+def test_wrong_results_are_rejected(task, local_bench, monkeypatch):
     monkeypatch.setattr(LocalWorker, "spoil", (KERAS, task))
     case = cases.parse_case("lstm-3-4-5-6")
-    message = f"^keras computes a wrong {re.escape(cases.TASKS[task])} of lstm-3-4-5-6: "
+    message = f"^keras gives wrong results for {re.escape(cases.TASKS[task])} of lstm-3-4-5-6: "
     with local_bench(OURS, KERAS) as made, pytest.raises(ValueError, match=message):
         made.measure("main", case, [OURS, KERAS], rounds=1)
 
@@ -771,14 +787,14 @@ def test_disturbed_samples_are_taken_again(others, counts, local_bench, monkeypa
     assert (measured.seconds, measured.others) == ([float(counts)], [others[counts - 1]])
 
 
-def test_only_those_who_are_asked_take_part(local_bench):
+def test_only_selected_peers_are_measured(local_bench):
     with local_bench(OURS, KERAS) as made:
         measured = made.measure("main", cases.parse_case("lstm-1-2-3-4"), [KERAS, PYTORCH], rounds=1)
     assert {each.peer for each in measured} == {KERAS}
 
 
 @pytest.mark.usefixtures("local_bench")
-def test_what_is_not_installed_is_left_out_with_a_word(tmp_path, monkeypatch, capsys):
+def test_peers_that_are_not_installed_are_skipped(tmp_path, monkeypatch, capsys):
     missing = dataclasses.replace(PEERS[ONNX_RUNTIME], packages=["math", "no_such_package"])
     monkeypatch.setitem(PEERS, ONNX_RUNTIME, missing)
     options = {"cases": "lstm-1-2-3-4", "peers": f"{ONNX_RUNTIME},{KERAS}", "rounds": 1, "output": tmp_path}
@@ -786,7 +802,7 @@ def test_what_is_not_installed_is_left_out_with_a_word(tmp_path, monkeypatch, ca
     made = bench.run_benchmark(bench.parse_arguments())
     assert {each.peer for each in made.measurements} == {OURS, KERAS}
     assert run.to_json(made)["left_out"] == {ONNX_RUNTIME: ["no_such_package"]}
-    sentence = "ONNX Runtime is left out: no_such_package not installed"
+    sentence = "ONNX Runtime is skipped; not installed: no_such_package"
     assert sentence in capsys.readouterr().out
     assert sentence in report.to_markdown(made)
 
@@ -801,8 +817,8 @@ def test_a_product_may_be_a_case_among_products(local_bench):
             assert made._workers[RAW_OPS].results(turn.case, turn.task)
 
 
-def test_who_has_not_what_is_to_run_beside_takes_no_part(local_bench):
-    load = loads.Load(seconds=0.01, clients=3, beside=[(cases.Product(2), "product")])
+def test_peers_without_the_background_case_are_not_measured(local_bench):
+    load = loads.Load(seconds=0.01, clients=3, background=[(cases.Product(2), "product")])
     with local_bench(OURS, RAW_OPS) as made:
         measured = made.measure("x", cases.Elementwise(2), [OURS, RAW_OPS], 2, tasks=[cases.TANH], load=load)
     assert [(each.peer, each.task) for each in measured] == [(RAW_OPS, cases.TANH)]
@@ -810,12 +826,12 @@ def test_who_has_not_what_is_to_run_beside_takes_no_part(local_bench):
     assert len(measured[0].waits) >= 2 * load.clients
 
 
-def test_every_wait_of_every_client_is_timed_beside_others():
+def test_each_call_of_each_client_is_timed_with_background_calls():
     begun, at_once = threading.Event(), threading.Barrier(3)
     calls = itertools.count()
 
     def call():
-        assert begun.wait(10)  # something is repeated meanwhile
+        assert begun.wait(10)  # the background call runs meanwhile
         next(calls)
         at_once.wait(10)
 
@@ -824,7 +840,7 @@ def test_every_wait_of_every_client_is_timed_beside_others():
     assert min(requests.waits) > 0
 
 
-def test_what_fails_beside_is_told():
+def test_errors_of_background_calls_are_raised():
     def fail():
         raise ValueError("it failed")
 
@@ -832,9 +848,9 @@ def test_what_fails_beside_is_told():
         loads.time_requests(lambda: None, [fail], loads.Load(seconds=0.01))
 
 
-def test_neighbours_are_busy_and_end():
+def test_busy_processes_end():
     cpus = sorted(os.sched_getaffinity(0))
-    with loads.neighbours(1) as (process,):
+    with loads.busy_processes(1) as (process,):
         deadline = time.monotonic() + 10
         while os.sched_getaffinity(process.pid) != {cpus[-1]} and time.monotonic() < deadline:
             time.sleep(0.01)
@@ -843,7 +859,7 @@ def test_neighbours_are_busy_and_end():
     assert process.poll() is not None
 
 
-def test_samples_of_the_same_are_put_together():
+def test_samples_of_the_same_task_are_merged():
     case = cases.Product(2)
     parts = [
         measure.Measurement("main", case, peer, "product", seconds, 0.0, others=seconds, waits=seconds)
@@ -855,7 +871,7 @@ def test_samples_of_the_same_are_put_together():
 
 
 class Clock:
-    """Stands for `time.perf_counter`, and for a function that takes a known time."""
+    """Replaces `time.perf_counter`, and provides functions that take a known time."""
 
     def __init__(self):
         self.now = 0.0
@@ -872,7 +888,7 @@ class Clock:
 
 @pytest.fixture
 def clocked_session(monkeypatch):
-    """A function that makes a session whose one case takes known times, and its clock."""
+    """Returns a function that creates a session whose only case takes known times, and its clock."""
     clock = Clock()
     monkeypatch.setattr(workers.time, "perf_counter", lambda: clock.now)
 
@@ -891,10 +907,10 @@ def clocked_session(monkeypatch):
     return make, clock
 
 
-def test_short_calls_are_timed_many_at_once_after_a_warm_up(clocked_session):
+def test_short_calls_are_timed_together_after_a_warm_up(clocked_session):
     make, clock = clocked_session
-    # The first call, which compiles, takes long; those after it a bit more than a quarter of a sample, and 2 times that
-    # in turns.
+    # The first call compiles and takes long. The others take a bit more than a quarter of a sample; calls in turns take
+    # twice as long.
     quarter = workers.SAMPLE_SECONDS / 3.9
     calibration = [100.0] + [quarter] * (workers.CALIBRATION_CALLS - 1)
     session = make(itertools.chain(calibration, itertools.repeat(2 * quarter)))
@@ -922,7 +938,7 @@ def test_long_calls_need_no_warm_up(clocked_session):
     assert clock.calls == 1
 
 
-def test_what_calls_have_started_is_waited_for_once_in_a_sample(clocked_session):
+def test_a_sample_synchronizes_once(clocked_session):
     make, clock = clocked_session
     clock.seconds_to_wait = workers.SAMPLE_SECONDS / 4
     session = make(itertools.repeat(workers.SAMPLE_SECONDS / 16))
@@ -942,11 +958,11 @@ def test_error_is_relative_to_the_largest_magnitude():
         assert measure.largest_error({**expected, "a": np.array([1.0, wrong])}, expected) == math.inf
 
 
-def test_results_of_other_names_or_shapes_are_refused():
+def test_results_with_other_names_or_shapes_are_rejected():
     expected = {"a": np.ones([2, 1])}
-    with pytest.raises(ValueError, match="results must be a, but are b"):
+    with pytest.raises(ValueError, match="expected the results a, got b"):
         measure.largest_error({"b": np.ones([2, 1])}, expected)
-    with pytest.raises(ValueError, match=r"a must have shape \(2, 1\), but has \(1, 2\)"):
+    with pytest.raises(ValueError, match=r"a must have shape \(2, 1\), but has shape \(1, 2\)"):
         measure.largest_error({"a": np.ones([1, 2])}, expected)
 
 
@@ -954,7 +970,7 @@ def made_up_worker(library_name, tmp_path):
     return workers.Worker(peers.Peer("x", "Nobody", library_name, []), 2, tmp_path / "log")
 
 
-def test_what_goes_wrong_in_a_process_is_told(tmp_path):
+def test_errors_in_a_process_are_raised(tmp_path):
     with made_up_worker("cases.Product", tmp_path) as worker:
         with pytest.raises(workers.WorkerError, match=r"Nobody failed:\n(.|\n)*no attribute 'versions'"):
             worker.versions()
@@ -962,15 +978,15 @@ def test_what_goes_wrong_in_a_process_is_told(tmp_path):
             worker.prepare(cases.Product(2))
 
 
-def test_a_process_that_ends_is_told(tmp_path):
+def test_the_end_of_a_process_is_an_error(tmp_path):
     with (
         made_up_worker("os._exit", tmp_path) as worker,
-        pytest.raises(workers.WorkerError, match=r"the process of Nobody ended with 2; see .*log"),
+        pytest.raises(workers.WorkerError, match=r"the Nobody process ended with 2; see .*log"),
     ):
         worker.versions()
 
 
-# In a process of its own: this one may have kept memory of other tests.
+# In a new process: this one may hold memory of other tests.
 @pytest.mark.parametrize("peer", [peer for peer in (OURS, KERAS, PYTORCH) if peer in INSTALLED])
 def test_memory_of_a_step_holds_its_gradients(peer, tmp_path):
     with workers.Worker(PEERS[peer], 2, tmp_path / "log") as worker:
@@ -979,15 +995,15 @@ def test_memory_of_a_step_holds_its_gradients(peer, tmp_path):
     assert measured.step >= 4 * 4 * 512 * (512 + 64)
 
 
-def test_a_process_that_ends_is_left_out_of_the_memory(tmp_path, monkeypatch, capsys):
+def test_memory_skips_a_process_that_ends(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(bench, "PEERS", {OURS: peers.Peer(OURS, "Nobody", "os._exit", [])})
     settings = argparse.Namespace(cases=[cases.parse_case("lstm-2-3-8-16")], quick=True, threads=2)
     assert bench._measure_memory(settings, [OURS], tmp_path / "log") == []
-    assert "not measured: the process of Nobody ended with 2" in capsys.readouterr().out
+    assert "not measured: the Nobody process ended with 2" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(("peer", "name"), [(OURS, "gru_block_cell-1-2-3"), (RAW_OPS, "lstm-1-2-3-4")])
-def test_memory_of_what_is_not_trained_is_refused(peer, name):
+def test_memory_of_untrainable_cases_is_rejected(peer, name):
     with pytest.raises(ValueError, match=re.escape(name.split("-")[0])):
         memory.step_memory(library(peer), cases.parse_case(name))
 
@@ -1031,8 +1047,8 @@ def test_names_of_cases_are_read_as_they_are_written():
         "product",
     ],
 )
-def test_other_names_of_cases_are_refused(name):
-    with pytest.raises(ValueError, match="a case is named CELL-BATCH-TIME-INPUT-UNITS"):
+def test_invalid_names_of_cases_are_rejected(name):
+    with pytest.raises(ValueError, match=r"is not a valid case; cases are .* CELL-BATCH-TIME-INPUT-UNITS"):
         cases.parse_case(name)
 
 
@@ -1083,15 +1099,15 @@ def test_lengths_vary_from_all_to_a_quarter(batch):
 @pytest.mark.parametrize(
     ("option", "message"),
     [
-        ("--cases=lstm-1-2-3-4,lstm", "'lstm' is not"),
-        ("--peers=keras,nobody", "'nobody' is none of tf_rnn_ops_xla, keras"),
-        ("--peers=tf_rnn_ops", "'tf_rnn_ops' is none of"),
-        ("--sections=main,none", "'none' is none of main, memory"),
+        ("--cases=lstm-1-2-3-4,lstm", "'lstm' is not a valid case"),
+        ("--peers=keras,nobody", "'nobody' is not one of tf_rnn_ops_xla, keras"),
+        ("--peers=tf_rnn_ops", "'tf_rnn_ops' is not one of"),
+        ("--sections=main,none", "'none' is not one of main, memory"),
         ("--rounds=0", "'0' is not a positive integer"),
         ("--threads=some", "'some' is not a positive integer"),
     ],
 )
-def test_bad_options_are_refused(option, message, monkeypatch, capsys):
+def test_invalid_options_are_rejected(option, message, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["bench.py", option])
     with pytest.raises(SystemExit) as exit_info:
         bench.parse_arguments()
@@ -1099,7 +1115,7 @@ def test_bad_options_are_refused(option, message, monkeypatch, capsys):
     assert message in capsys.readouterr().err
 
 
-def test_options_choose_what_is_measured(monkeypatch):
+def test_options_select_sections_and_cases(monkeypatch):
     def settings(*options):
         monkeypatch.setattr(sys, "argv", ["bench.py", *options])
         return bench.parse_arguments()

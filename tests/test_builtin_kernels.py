@@ -1,6 +1,6 @@
-"""TensorFlow's own ops on the CPU, as `enable_builtin_kernels` makes them run: kernels and gradients.
+"""Tests of TensorFlow's own ops on the CPU after `enable_builtin_kernels`: kernels and gradients.
 
-Graphs that hold them are in test_gpu_graphs.py.
+test_gpu_graphs.py tests graphs that contain these ops.
 """
 
 import itertools
@@ -58,7 +58,7 @@ def test_equal_the_reference_with_any_options(config, dtype, seed):
 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("mode", MODES)
-def test_gradients_by_tensorflows_own_functions(mode, version):
+def test_gradients_of_the_builtin_ops(mode, version):
     config = Config(rnn_mode=mode, direction="bidirectional", num_layers=2, num_units=5, input_size=3, time=4, batch=3)
     inputs, d_outputs = cudnn_rnn_inputs.inputs_and_gradients(config)
     run = cudnn_rnn_reference.forward(config, **inputs)
@@ -70,7 +70,7 @@ def test_gradients_by_tensorflows_own_functions(mode, version):
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_gradients_of_tensorflows_own_gradients(version):
+def test_second_order_gradients_of_the_builtin_ops(version):
     config = Config(
         rnn_mode="lstm", direction="bidirectional", num_layers=2, num_units=5, input_size=3, time=4, batch=3
     )
@@ -90,7 +90,7 @@ def test_gradients_of_tensorflows_own_gradients(version):
         np.testing.assert_array_equal(actual[name], expected[name], err_msg=name)
 
 
-def test_gradient_of_tensorflows_own_gru_block_cell_grad():
+def test_gradient_of_the_builtin_gru_block_cell_grad():
     inputs = {name: tf.constant(each) for name, each in gru_inputs.cell_inputs((3, 4, 5), "float32").items()}
 
     def penalty_gradients(raw_ops):
@@ -135,7 +135,7 @@ def test_params_to_canonical_and_back(mode, version, dtype):
 
 @pytest.mark.parametrize("version", ["", "V2"])
 def test_gradients_of_the_conversions(version):
-    """Both only move numbers: so do their gradients, back."""
+    """Both conversions only move values, and their gradients move them back."""
     config = Config(rnn_mode="lstm", num_layers=2, num_units=5, input_size=3)
     params = tf.constant(cudnn_rnn_inputs.network_inputs(config)["params"])
     factors = tf.range(params.shape[0], dtype=params.dtype)
@@ -155,17 +155,17 @@ def builtin_gru(*inputs):
 
 @pytest.mark.parametrize("of", [("h",), ("r", "u", "c", "h")], ids="".join)
 @pytest.mark.parametrize("size", [(4, 3, 6), (2, 0, 3), (1, 1, 1)], ids=str)
-def test_gradient_of_tensorflows_own_gru_block_cell(size, of):
+def test_gradient_of_the_builtin_gru_block_cell(size, of):
     inputs = gru_inputs.cell_inputs(size, "float32")
     weights = gru_inputs.output_gradients(size, "float32")
     wide = [gru_inputs.float64(each) for each in (inputs, weights)]
     check_gradients(gradients(builtin_gru, inputs, weights, of), gradients(plain_gru, *wide, of))
 
 
-# ---------------------------------------------------------------- what enabling does
+# ---------------------------------------------------------------- enable_builtin_kernels
 
 
-def test_is_off_until_asked_for_and_harmless_twice():
+def test_is_off_by_default_and_idempotent():
     processes.run_code(
         """
         import tensorflow as tf
@@ -188,8 +188,8 @@ def test_is_off_until_asked_for_and_harmless_twice():
     )
 
 
-def test_steps_aside_where_tensorflow_has_kernels_and_a_gradient(tmp_path):
-    """A copy of the library, loaded first, plays a TensorFlow that has kernels of its own."""
+def test_existing_kernels_and_gradients_are_kept(tmp_path):
+    """A copy of the library, loaded first, simulates a TensorFlow that already has kernels."""
     copy = shutil.copy(BUILTIN_KERNELS, tmp_path)
     engine = tf_rnn_ops._library.ENGINE_PATH
     (tmp_path / engine.name).symlink_to(engine)
@@ -221,25 +221,25 @@ print(tf.raw_ops.CudnnRNNParamsSize(num_layers=1, num_units=4, input_size=3, T=t
     assert process.returncode == 0, process.stderr[-2000:]
     assert process.stdout == "[144]\n"
     for op in ("CudnnRNN", "CudnnRNNV3", "CudnnRNNBackprop", "CudnnRNNParamsSize"):
-        assert process.stderr.count(f" {op} has a kernel for the CPU already, which is kept") == 1
+        assert process.stderr.count(f" {op} already has a kernel for the CPU, which stays in use.") == 1
 
 
 @pytest.mark.parametrize("name", [name for name in tf_rnn_ops.raw_ops.__all__ if name.startswith("CudnnRNN")])
-def test_a_gpus_kernel_goes_on_to_be_preferred(name):
-    """TensorFlow's placer takes the kernel of the highest priority, and among equals a GPU's before a CPU's."""
+def test_gpu_kernels_keep_their_priority(name):
+    """TensorFlow's placer chooses the kernel with the highest priority, and a GPU before a CPU if they are equal."""
     kernels = kernel_registry.get_registered_kernels_for_op(name).kernel
     priorities = {
         device: {each.priority for each in kernels if each.device_type == device} for device in ("CPU", "GPU")
     }
     assert priorities["CPU"] == {0}
-    assert priorities["GPU"] <= {0}  # none in a TensorFlow that was built for CPUs alone
+    assert priorities["GPU"] <= {0}  # empty in a CPU-only build of TensorFlow
 
 
-# ---------------------------------------------------------------- graphs that say is_training where they serve
+# ---------------------------------------------------------------- inference graphs with is_training=True
 
 
-def kept_bytes(fetch_reserve_space: bool, dropout: float, num_layers: int) -> int:
-    """Runs a graph and returns the size of its op's reserve_space as the executor saw it; 0 if it was left empty."""
+def reserve_space_bytes(fetch_reserve_space: bool, dropout: float, num_layers: int) -> int:
+    """Runs a graph and returns the size of the reserve_space of its op in bytes."""
     config = Config(num_layers=num_layers, num_units=5, input_size=3, time=4, batch=3, dropout=dropout)
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
         arguments = cudnn_rnn_inputs.forward_arguments(config, cudnn_rnn_inputs.network_inputs(config), "V2")
@@ -255,9 +255,9 @@ def kept_bytes(fetch_reserve_space: bool, dropout: float, num_layers: int) -> in
     return reserve_space.allocation_description.requested_bytes
 
 
-def test_nothing_is_kept_for_a_gradient_that_nobody_asks_for():
-    """Keras's graphs for GPUs say is_training=True always."""
-    assert kept_bytes(True, dropout=0.0, num_layers=2) > 0
-    assert kept_bytes(False, dropout=0.0, num_layers=2) == 0
-    assert kept_bytes(False, dropout=0.5, num_layers=1) == 0
-    assert kept_bytes(False, dropout=0.5, num_layers=2) > 0  # which drops, as it was told to
+def test_reserve_space_is_empty_without_a_gradient():
+    """Keras's graphs for GPUs always have is_training=True."""
+    assert reserve_space_bytes(True, dropout=0.0, num_layers=2) > 0
+    assert reserve_space_bytes(False, dropout=0.0, num_layers=2) == 0
+    assert reserve_space_bytes(False, dropout=0.5, num_layers=1) == 0
+    assert reserve_space_bytes(False, dropout=0.5, num_layers=2) > 0  # dropout is applied

@@ -1,4 +1,4 @@
-"""LSTMCell, GRUCell and SimpleRNNCell in a loop of the user's own: what runs on the op, and that results are equal."""
+"""Tests of LSTMCell, GRUCell and SimpleRNNCell in a custom loop: which calls run on the op, and equal results."""
 
 import functools
 
@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 from keras_layer_cases import BATCH, FEATURES, KINDS, TIME, UNITS, check_equal, data, outputs_and_gradients, randomize
 from op_definitions import ops_of
-from test_exports import holds_op, serve
+from test_exports import contains_op, serve
 
 from tf_rnn_ops import accelerate_keras
 
@@ -17,7 +17,7 @@ CELLS = {kind: getattr(keras.layers, f"{kind}Cell") for kind in KINDS}
 
 
 class CallsKeras(keras.layers.LSTMCell):
-    """A cell that computes something else, by means of Keras's."""
+    """A subclass that modifies the result of the Keras cell."""
 
     def call(self, inputs, states, training=False):
         output, states = super().call(inputs, states, training)
@@ -25,7 +25,7 @@ class CallsKeras(keras.layers.LSTMCell):
 
 
 class Wrapper(keras.layers.Layer):
-    """A cell that adds its inputs to what another cell returns."""
+    """A cell that adds its inputs to the output of another cell."""
 
     def __init__(self):
         super().__init__(dtype="float64")
@@ -38,7 +38,7 @@ class Wrapper(keras.layers.Layer):
 
 
 def make_cell(cls, **arguments):
-    # The default, an orthogonal matrix, cannot be made in bfloat16.
+    # The default initializer, orthogonal, does not support bfloat16.
     cell = cls(UNITS, **{"dtype": "float64", "recurrent_initializer": "zeros", **arguments})
     cell.build([None, FEATURES])
     randomize(cell)
@@ -53,7 +53,7 @@ def arguments_of(cell, batch=BATCH):
 
 
 def steps(cell, sequences, states, **arguments):
-    """Runs a cell over sequences in Python's loop. Returns the outputs, [batch, time, units], and the states."""
+    """Runs a cell over sequences in a Python loop. Returns the outputs, [batch, time, units], and the states."""
     outputs = []
     for x in tf.unstack(sequences, axis=1):
         output, states = cell(x, states, **arguments)
@@ -62,7 +62,7 @@ def steps(cell, sequences, states, **arguments):
 
 
 def while_loop(cell, sequences, states):
-    """Returns the states after `tf.while_loop` has run a cell over sequences."""
+    """Runs a cell over sequences in `tf.while_loop` and returns the final states."""
 
     def step(time, states):
         return time + 1, cell(sequences[:, time], states)[1]
@@ -143,7 +143,7 @@ def test_one_sequence_in_a_graph(kind, loop, runs):
     variables = [x, *states, *(each.value for each in cell.trainable_variables)]
 
     def derivatives(function):
-        """Returns the outputs, their gradients, and those of the gradients."""
+        """Returns the outputs, their gradients, and second-order gradients."""
         with tf.GradientTape() as tape:
             tape.watch([x, *states])
             outputs, gradients = outputs_and_gradients(lambda: function(x, states), variables)
@@ -153,7 +153,7 @@ def test_one_sequence_in_a_graph(kind, loop, runs):
     expected = derivatives(functools.partial(loop, cell))
     function = tf.function(functools.partial(loop, cell), autograph=False)
     with accelerate_keras():
-        # It is traced where no tape records.
+        # Trace it without an active tape.
         count, concrete = runs.during(function.get_concrete_function, x, states)
         assert count == (TIME if loop is steps else 1)
         assert ops_of(concrete.graph.as_graph_def()).count("TfRnnOps>KerasRNN") == count
@@ -202,13 +202,13 @@ KEPT = {
     "state for all sequences": (GRU, {}, lambda cell, x, states: cell(x, [states[0][:1]])),
     "more states": (GRU, {}, lambda cell, x, states: cell(x, [*states, *states])),
     "other inputs": (RNN, {}, lambda cell, x, states: cell.call(tf.ones([3, BATCH, FEATURES], tf.float64), states)),
-    "weights that nothing casts": (RNN, {"dtype": "mixed_float16"}, RNN.call),
+    "weights without autocast": (RNN, {"dtype": "mixed_float16"}, RNN.call),
     "integers": (LSTM, {"dtype": "float32"}, lambda cell, x, states: cell(tf.cast(x, tf.int32), states)),
 }
 
 
 @pytest.mark.parametrize("case", KEPT)
-def test_keras_keeps(case, runs):
+def test_falls_back_to_keras(case, runs):
     cls, options, call = KEPT[case]
     results = []
     for accelerate in (False, True):
@@ -216,7 +216,7 @@ def test_keras_keeps(case, runs):
         cell = make_cell(cls, **options)
         x, states = arguments_of(cell)
         if accelerate:
-            with accelerate_keras(strict=True):  # which is about layers
+            with accelerate_keras(strict=True):  # strict applies only to layers
                 count, result = runs.during(call, cell, x, states)
             assert count == 0
         else:
@@ -227,8 +227,8 @@ def test_keras_keeps(case, runs):
 
 
 @pytest.mark.parametrize("make", [tf.constant, tf.Variable])
-def test_keras_takes_weights_that_are_no_variables_of_keras(make, runs):
-    """As where a kernel is computed from others."""
+def test_weights_that_are_not_keras_variables_fall_back_to_keras(make, runs):
+    """For example, a kernel that is computed from other weights."""
     cell = make_cell(LSTM)
     x, states = arguments_of(cell)
     expected = cell(x, states)[0]
@@ -239,7 +239,7 @@ def test_keras_takes_weights_that_are_no_variables_of_keras(make, runs):
     assert count == 0
 
 
-def test_a_gpu_is_left_to_keras(runs, monkeypatch):
+def test_a_gpu_falls_back_to_keras(runs, monkeypatch):
     cell = make_cell(LSTM)
     x, states = arguments_of(cell)
     monkeypatch.setattr(tf.config, "list_logical_devices", lambda kind=None: ["a GPU"] if kind == "GPU" else [])
@@ -247,7 +247,7 @@ def test_a_gpu_is_left_to_keras(runs, monkeypatch):
         assert runs.during(cell, x, states)[0] == 0
 
 
-def test_what_keras_refuses_is_refused_the_same_way():
+def test_errors_equal_those_of_keras():
     cell = make_cell(GRU)
     x, states = arguments_of(cell)
     for bad in (tf.ones([BATCH, FEATURES + 1], tf.float64), states), (x, [tf.ones([BATCH, UNITS + 1], tf.float64)]):
@@ -266,7 +266,7 @@ def test_draws_the_same_dropout_masks(kind):
         x, states = arguments_of(cell)
 
         def run(cell=cell, x=x, states=states):
-            # The masks that an inference draws are those of the training step that follows.
+            # Inference draws the masks that the next training step uses.
             return tf.nest.flatten([cell(x, states), cell(x, states, training=True)])
 
         if accelerate:
@@ -287,7 +287,7 @@ def test_cells_within_other_cells(runs):
         expected, of_layer = steps(cell, sequences, states), layer(sequences)
         with accelerate_keras():
             count, actual = runs.during(steps, cell, sequences, states)
-            # A layer falls back to Keras's loop, which calls the cells.
+            # The layer falls back to the Keras loop, which calls the cells.
             within_layer, output = runs.during(layer, sequences)
         assert count == cells * TIME
         assert within_layer >= cells * TIME  # Keras may call a stack once more, for its dropout
@@ -297,7 +297,7 @@ def test_cells_within_other_cells(runs):
             layer(sequences)
 
 
-def test_ends_with_the_last_restore(runs):
+def test_restore(runs):
     cell = make_cell(LSTM)
     x, states = arguments_of(cell)
     with accelerate_keras():
@@ -308,7 +308,7 @@ def test_ends_with_the_last_restore(runs):
 
 
 class Decoder(keras.Model):
-    """A model that calls a cell in a loop of its own."""
+    """A model that calls a cell in a loop."""
 
     def __init__(self):
         super().__init__()
@@ -339,7 +339,7 @@ def test_a_model_follows_the_acceleration(runs):
 
 
 @pytest.mark.parametrize("portable", [False, True])
-def test_an_exported_model_takes_keras_path(portable, tmp_path):
+def test_an_exported_model_contains_the_op_unless_portable(portable, tmp_path):
     with accelerate_keras(portable_exports=portable):
         model = decoder()
         expected = model(X)
@@ -347,11 +347,11 @@ def test_an_exported_model_takes_keras_path(portable, tmp_path):
         archive.track(model)
         archive.add_endpoint("serve", model, [tf.TensorSpec(X.shape)])
         archive.write_out(tmp_path, verbose=False)
-    assert holds_op(tmp_path) == (not portable)
+    assert contains_op(tmp_path) == (not portable)
     assert parity.difference(serve(tmp_path, X), expected) < 1e-5
 
 
-def test_a_keras_that_is_built_otherwise_is_refused(monkeypatch):
+def test_a_keras_with_different_internals_is_rejected(monkeypatch):
     monkeypatch.setattr(GRU, "call", lambda self, inputs: inputs)
-    with pytest.raises(RuntimeError, match="accelerate_keras works with Keras"):
+    with pytest.raises(RuntimeError, match="accelerate_keras supports Keras"):
         accelerate_keras()

@@ -1,10 +1,10 @@
-"""What `make lint` refuses in the kernels, because it can end the process."""
+"""Tests of the check in `make lint` for code in kernels that can abort the process."""
 
 import check_accessors
 import pytest
 
-# What is found, in calls of each kind.
-REFUSED = {
+# Code with a finding, and the name in the finding.
+REJECTED = {
     "tensor.flat<T>().data()": "flat",
     "tensor->flat_inner_dims<T, 2>()": "flat_inner_dims",
     "tensor.template flat<T>()": "flat",
@@ -83,7 +83,7 @@ ALLOWED = (
 )
 
 
-@pytest.mark.parametrize(("code", "name"), REFUSED.items(), ids=REFUSED.values())
+@pytest.mark.parametrize(("code", "name"), REJECTED.items(), ids=REJECTED.values())
 def test_names_are_found(code, name):
     found = list(check_accessors.findings(f"first;\n  {code}\nlast;", "cc/kernels"))
     line = 3 if "\n" in code else 2
@@ -91,27 +91,27 @@ def test_names_are_found(code, name):
 
 
 @pytest.mark.parametrize("code", ALLOWED)
-def test_others_are_not(code):
+def test_allowed_code_has_no_findings(code):
     assert list(check_accessors.findings(code, "cc/kernels")) == []
 
 
 def test_every_rule_is_tested():
     for rule in check_accessors.RULES:
-        alone = [check_accessors.re.search(rule.pattern, code) for code in REFUSED]
+        alone = [check_accessors.re.search(rule.pattern, code) for code in REJECTED]
         assert any(alone), rule
 
 
-def test_shape_functions_find_their_inputs_by_another_input():
+def test_input_is_allowed_in_shape_functions():
     assert list(check_accessors.findings("c->input(0)", "cc/ops")) == []
 
 
-def test_our_sources_have_none(capsys):
+def test_our_sources_have_no_findings(capsys):
     assert check_accessors.main() == 0
     assert capsys.readouterr().out == ""
 
 
 @pytest.mark.parametrize("folder", check_accessors.EVERYWHERE)
-def test_sources_are_looked_at(folder):
+def test_sources_are_checked(folder):
     names = {each.name for each in check_accessors.sources(folder)}
     one_of_them = {
         "cc/kernels": "tensorflow_frame.cc",

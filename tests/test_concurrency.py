@@ -1,11 +1,11 @@
-"""Threads that call the ops at once see what each would see alone, wait for nothing for ever, and leave nothing."""
+"""Tests that concurrent calls return the results of sequential calls, without deadlocks and leaks."""
 
 import mixed_calls
 import processes
 import pytest
 
 
-# The sizes of TensorFlow's intra-op and inter-op pools; 0 is as many as there are CPUs.
+# Sizes of TensorFlow's intra-op and inter-op thread pools; 0: one thread per CPU.
 @pytest.mark.parametrize(
     ("intra_op", "inter_op"),
     [(1, 1), pytest.param(2, 1, marks=pytest.mark.slow), pytest.param(8, 0, marks=pytest.mark.slow)],
@@ -25,7 +25,7 @@ def test_sixteen_threads_with_calls_of_every_op(intra_op, inter_op):
 
 
 def test_an_inter_op_pool_of_one():
-    """An op that waited for another op of the graph, or for a second thread, would wait for ever."""
+    """An op that waits for another op of the graph, or for a second thread, would deadlock."""
     processes.run_code(
         """
         import faulthandler
@@ -33,18 +33,18 @@ def test_an_inter_op_pool_of_one():
         import concurrent_calls
         import mixed_calls
         concurrent_calls.set_pools(1, 1)
-        in_turn, at_once = mixed_calls.many_at_once()
-        expected = mixed_calls.contents(in_turn())
-        for call in at_once:
+        sequential, parallel = mixed_calls.many_in_parallel()
+        expected = mixed_calls.contents(sequential())
+        for call in parallel:
             assert mixed_calls.contents(call()) == expected, call.name
         """,
         **processes.WITH_TESTS,
     )
 
 
-def test_many_at_once_give_what_they_give_in_turn():
-    in_turn, at_once = mixed_calls.many_at_once()
-    expected = mixed_calls.contents(in_turn())
+def test_parallel_calls_equal_sequential_calls():
+    sequential, parallel = mixed_calls.many_in_parallel()
+    expected = mixed_calls.contents(sequential())
     for _ in range(3):
-        for call in at_once:
+        for call in parallel:
             assert mixed_calls.contents(call()) == expected, call.name

@@ -1,4 +1,4 @@
-"""Arguments that fit no network are refused by name, eagerly and in graphs, and nothing worse happens."""
+"""Tests that invalid arguments raise errors that name them, eagerly and in graphs."""
 
 import dataclasses
 import functools
@@ -41,7 +41,7 @@ def backprop_arguments(config, version, dtype):
 
 
 def sequence_op(name, config=CONFIG, dtype="float32"):
-    """A forward or backprop op, and right arguments for it."""
+    """Returns a forward or backprop op and valid arguments."""
     version = name[-2:] if name[-2:] in VERSIONS else ""
     make = backprop_arguments if "Backprop" in name else forward_arguments
     return getattr(raw_ops, name), make(config, version, dtype)
@@ -57,7 +57,7 @@ def parameters(name):
 
 
 def input_names(name):
-    """The names of the tensors that a forward or backprop op takes: what has no default."""
+    """Returns the names of the input tensors of a forward or backprop op: parameters without defaults."""
     return [each.name for each in parameters(name) if each.default is inspect.Parameter.empty]
 
 
@@ -67,7 +67,7 @@ def test_every_op_is_tested():
 
 @functools.cache
 def params_op_arguments(config, version):
-    """Right arguments of the params ops of a version, by their names."""
+    """Returns valid arguments of the params ops of a version, by op name."""
     sizes = {name: np.array(getattr(config, name), np.int32) for name in ("num_layers", "num_units", "input_size")}
     names = ["rnn_mode", "input_mode", "direction"] + ["num_proj"] * (version == "V2")
     attributes = {name: getattr(config, name) for name in names}
@@ -88,7 +88,7 @@ def params_op_arguments(config, version):
 
 
 def params_op(name):
-    """A params op, and right arguments for it: with a projection, where it knows of them."""
+    """Returns a params op and valid arguments, with a projection if the op supports it."""
     version = "" if name in ("CudnnRNNParamsToCanonical", "CudnnRNNCanonicalToParams") else "V2"
     return getattr(raw_ops, name), params_op_arguments(PROJECTED if version else CONFIG, version)[name]
 
@@ -98,13 +98,13 @@ def right_arguments(name):
 
 
 def split_inputs(arguments):
-    """The tensors among an op's arguments, and the attributes."""
+    """Splits arguments of an op into tensors and attributes."""
     tensors = {name: value for name, value in arguments.items() if isinstance(value, (np.ndarray, list))}
     return tensors, {name: value for name, value in arguments.items() if name not in tensors}
 
 
 def placeholders(tensors, shaped):
-    """A placeholder for each array, or list of arrays."""
+    """Returns a placeholder for each array or list of arrays."""
 
     def make(array):
         return tf.compat.v1.placeholder(array.dtype, array.shape if shaped else None)
@@ -117,14 +117,14 @@ def run_eagerly(op, arguments):
 
 
 def run_with_known_shapes(op, arguments):
-    """Builds a graph whose shapes are known: the shape function judges."""
+    """Builds a graph with static shapes, which the shape function checks."""
     tensors, attributes = split_inputs(arguments)
     with tf.Graph().as_default():
         return op(**placeholders(tensors, shaped=True), **attributes)
 
 
 def run_with_unknown_shapes(op, arguments):
-    """Runs a graph whose shapes are not known when it is built: the kernel judges."""
+    """Runs a graph with unknown shapes, which the kernel checks."""
     tensors, attributes = split_inputs(arguments)
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
         inputs = placeholders(tensors, shaped=False)
@@ -136,7 +136,7 @@ RUNS = [run_eagerly, run_with_known_shapes, run_with_unknown_shapes]
 
 
 def wrong_shapes(shape):
-    """Shapes near a right one: another rank, each dimension one more, one less, none and twice."""
+    """Yields wrong shapes similar to a valid one: other ranks, and each size minus 1, plus 1, 0 and doubled."""
     yield ()
     yield (*shape, 1)
     yield (1, *shape)
@@ -150,16 +150,16 @@ def names_argument(message, argument):
     return re.search(rf"\b{argument}\b", message) is not None
 
 
-def words(error):
-    """What an op said of its arguments, without what TensorFlow says of the op."""
+def op_message(error):
+    """Returns an error message without TensorFlow's description of the op."""
     line = next(line for line in str(error).splitlines() if " must " in line)
     return re.sub(r"^\{\{.*?\}\} ", "", line).split(" for '{{node")[0].split(" [Op:")[0]
 
 
-def assert_refused(run, op, arguments, match=" must .* but "):
+def assert_rejected(run, op, arguments, match=" must .* but "):
     with pytest.raises(ERRORS, match=" must ") as error:
         run(op, arguments)
-    message = words(error.value)
+    message = op_message(error.value)
     assert re.search(match, message), message
     return message
 
@@ -173,7 +173,7 @@ CASES = [
         *((name, config) for name in SEQUENCE_OPS[2::3] for config in (PROJECTED, BATCH_MAJOR)),
     ]
     for argument in input_names(name)
-    if argument != "host_reserved"  # any will do
+    if argument != "host_reserved"  # any shape is valid
 ]
 
 
@@ -183,8 +183,8 @@ def case_id(value):
     return getattr(value, "__name__", str(value))
 
 
-def fits_all_the_same(name, config, argument, right, wrong):
-    """Whether nothing else says how many steps there are: then any number will do."""
+def is_also_valid(name, config, argument, right, wrong):
+    """Whether only the number of steps differs and no other argument determines it."""
     time_axis = 0 if config.time_major else 1
     return (
         argument == "input"
@@ -196,51 +196,54 @@ def fits_all_the_same(name, config, argument, right, wrong):
 
 @pytest.mark.parametrize("run", RUNS, ids=case_id)
 @pytest.mark.parametrize(("name", "config", "argument"), CASES, ids=case_id)
-def test_wrong_shape_is_refused_by_name(name, config, argument, run):
+def test_wrong_shape_is_rejected_by_name(name, config, argument, run):
     op, right = sequence_op(name, config)
     run(op, right)
     shape = right[argument].shape
     for wrong_shape in wrong_shapes(shape):
-        if fits_all_the_same(name, config, argument, shape, wrong_shape):
+        if is_also_valid(name, config, argument, shape, wrong_shape):
             continue
         if argument == "reserve_space" and run is run_with_known_shapes and len(wrong_shape) == 1:
-            continue  # its size is the kernel's affair
+            continue  # only the kernel checks its size
         wrong = {**right, argument: np.zeros(wrong_shape, right[argument].dtype)}
-        message = assert_refused(run, op, wrong)
-        # A wrong size of a sequence or a state may show only in what must fit it.
+        message = assert_rejected(run, op, wrong)
+        # An error about a size of a sequence or a state may name another argument with the same size.
         may_show_elsewhere = argument in ("input", "input_h", "input_c") and len(wrong_shape) == len(shape)
         candidates = right if may_show_elsewhere else [argument]
         assert any(names_argument(message, each) for each in candidates), (wrong_shape, message)
 
 
 @pytest.mark.parametrize("run", RUNS)
-def test_the_message_says_what_came_and_what_should_have_come(run):
+def test_the_message_has_the_actual_and_the_expected_shape(run):
     op, right = sequence_op("CudnnRNNV3")
     for argument, shape, message in [
-        ("input", (5, 2), r"input must be \[time, batch, input_size\] = \[\?,\?,\?\], but is \[5,2\]"),
+        ("input", (5, 2), r"input must have the shape \[time, batch, input_size\] = \[\?,\?,\?\], but has \[5,2\]"),
         (
             "input_h",
             (2, 3, 4),
-            r"input_h must be \[num_layers \* num_directions, batch, num_units\] = \[\?,2,\?\], but is \[2,3,4\]",
+            r"input_h must have the shape \[num_layers \* num_directions, batch, num_units\] = \[\?,2,\?\], "
+            r"but has \[2,3,4\]",
         ),
         (
             "input_c",
             (2, 2, 5),
-            r"input_c must be \[num_layers \* num_directions, batch, num_units\] = \[2,2,4\], but is \[2,2,5\]",
+            r"input_c must have the shape \[num_layers \* num_directions, batch, num_units\] = \[2,2,4\], "
+            r"but has \[2,2,5\]",
         ),
-        ("params", (7,), r"params must be \[params_size\] = \[288\], but is \[7\]"),
-        ("sequence_lengths", (3,), r"sequence_lengths must be \[batch\] = \[2\], but is \[3\]"),
+        ("params", (7,), r"params must have the shape \[params_size\] = \[288\], but has \[7\]"),
+        ("sequence_lengths", (3,), r"sequence_lengths must have the shape \[batch\] = \[2\], but has \[3\]"),
     ]:
         wrong = {**right, argument: np.zeros(shape, right[argument].dtype)}
-        assert_refused(run, op, wrong, message)
+        assert_rejected(run, op, wrong, message)
 
 
 @pytest.mark.parametrize("run", RUNS)
 def test_the_message_follows_the_layout_and_the_projection(run):
     op, right = sequence_op("CudnnRNNV3", dataclasses.replace(BATCH_MAJOR, num_proj=3))
     wrong = {**right, "input_h": np.zeros((3, 2, 4), "float32")}
-    message = r"input_h must be \[batch, num_layers \* num_directions, num_proj\] = \[3,\?,3\], but is \[3,2,4\]"
-    assert_refused(run, op, wrong, message)
+    shape = r"\[batch, num_layers \* num_directions, num_proj\] = \[3,\?,3\]"
+    message = rf"input_h must have the shape {shape}, but has \[3,2,4\]"
+    assert_rejected(run, op, wrong, message)
 
 
 @pytest.mark.parametrize("run", RUNS)
@@ -248,8 +251,8 @@ def test_the_message_follows_the_layout_and_the_projection(run):
 def test_states_must_be_of_whole_layers(pseudo_layers, run):
     op, right = sequence_op("CudnnRNN")
     state = np.zeros((pseudo_layers, 2, 4), "float32")
-    message = "input_h must be of num_layers .* a positive multiple of 2, pseudo-layers, but is "
-    assert_refused(run, op, {**right, "input_h": state, "input_c": state}, message)
+    message = "input_h must have a positive multiple of num_directions = 2 as dimension 0 .*, but has the shape "
+    assert_rejected(run, op, {**right, "input_h": state, "input_c": state}, message)
 
 
 @pytest.mark.parametrize("run", RUNS)
@@ -258,13 +261,13 @@ def test_skipped_input_must_be_as_wide_as_the_units(name, run):
     op, right = sequence_op(name, SKIPPING)
     run(op, right)
     wrong = {**right, "input": right["input"][..., :3]}
-    message = assert_refused(run, op, wrong)
+    message = assert_rejected(run, op, wrong)
     assert "input_size must be num_units = 4 where input_mode is skip_input, but is 3" in message
 
 
 @pytest.mark.parametrize("run", RUNS)
 @pytest.mark.parametrize("name", SEQUENCE_OPS)
-def test_cell_states_of_any_shape_will_do_where_there_are_none(name, run):
+def test_cell_states_of_any_shape_are_ignored_in_modes_without_them(name, run):
     op, right = sequence_op(name, GRU)
     for argument in ("input_c", "output_c", "output_c_backprop"):
         for shape in [(), (0,), (7,), (1, 2, 3, 4)]:
@@ -284,7 +287,7 @@ shapes = st.lists(st.integers(0, 5), max_size=4).map(tuple)
 
 
 def fits(config, shapes):
-    """Whether shapes are those of the inputs of a network with the attributes of `config`."""
+    """Whether shapes are valid for a network with the attributes of `config`."""
     states = [shapes["input_h"]] + [shapes["input_c"]] * (config.rnn_mode == "lstm")
     if any(len(shape) != 3 for shape in [shapes["input"], *states]):
         return False
@@ -305,8 +308,8 @@ def fits(config, shapes):
 
 
 @given(config=cudnn_rnn_inputs.configs(smallest=0, largest=3), data=st.data())
-def test_any_shapes_are_answered_or_refused(config, data):
-    """Whatever the shapes: a result where they fit one another, an error that names an argument elsewhere."""
+def test_any_shapes_are_accepted_or_rejected(config, data):
+    """Compatible shapes give results, and others raise an error that names an argument."""
     right = {**cudnn_rnn_inputs.shapes(config), "sequence_lengths": (config.batch,)}
     right = {name: right[name] for name in (*cudnn_rnn_inputs.INPUTS, "sequence_lengths")}
     changed = data.draw(st.lists(st.sampled_from(sorted(right)), max_size=2, unique=True))
@@ -321,7 +324,7 @@ def test_any_shapes_are_answered_or_refused(config, data):
             outputs = run(raw_ops.CudnnRNNV3, arguments)
             assert tuple(outputs.output_h.shape) == given_shapes["input_h"]
         else:
-            message = assert_refused(run, raw_ops.CudnnRNNV3, arguments)
+            message = assert_rejected(run, raw_ops.CudnnRNNV3, arguments)
             assert any(names_argument(message, name) for name in arguments), message
 
 
@@ -331,15 +334,15 @@ def test_any_shapes_are_answered_or_refused(config, data):
 @pytest.mark.parametrize("run", [run_eagerly, run_with_unknown_shapes])
 @pytest.mark.parametrize("name", SEQUENCE_OPS[2::3])
 @pytest.mark.parametrize("wrong", [-1, 6, 2**31 - 1, -(2**31)])
-def test_sequence_lengths_out_of_range_are_refused_by_entry(name, run, wrong):
+def test_sequence_lengths_out_of_range_are_rejected_by_entry(name, run, wrong):
     op, right = sequence_op(name)
     lengths = np.array([5, wrong], np.int32)
     message = rf"sequence_lengths\[1\] must be between 0 and time = 5, but is {wrong}"
-    assert_refused(run, op, {**right, "sequence_lengths": lengths}, message)
+    assert_rejected(run, op, {**right, "sequence_lengths": lengths}, message)
 
 
 @pytest.mark.parametrize(("name", "argument"), sorted({(name, argument) for name, _, argument in CASES}))
-def test_wrong_dtype_is_refused(name, argument):
+def test_wrong_dtype_is_rejected(name, argument):
     op, right = sequence_op(name)
     for dtype in ("float64", "int64", "complex64", "bool"):
         wrong = {**right, argument: tf.cast(tf.constant(right[argument]), dtype)}
@@ -352,7 +355,7 @@ def test_wrong_dtype_is_refused(name, argument):
 
 @pytest.mark.parametrize("dtype", ["int32", "complex64"])
 @pytest.mark.parametrize("name", SEQUENCE_OPS)
-def test_unsupported_dtype_everywhere_is_refused(name, dtype):
+def test_unsupported_dtype_everywhere_is_rejected(name, dtype):
     op, right = sequence_op(name)
     others = ("sequence_lengths", "host_reserved")
     tensors, attributes = split_inputs(right)
@@ -363,11 +366,11 @@ def test_unsupported_dtype_everywhere_is_refused(name, dtype):
 
 @pytest.mark.parametrize("run", RUNS)
 @pytest.mark.parametrize("name", OPS)
-def test_attributes_out_of_range_are_refused(name, run):
+def test_attributes_out_of_range_are_rejected(name, run):
     op, right = right_arguments(name)
     run(op, right)
     for dropout in (-0.1, 1.5, math.inf, math.nan):
-        message = assert_refused(run, op, {**right, "dropout": dropout})
+        message = assert_rejected(run, op, {**right, "dropout": dropout})
         assert "dropout must be between 0 and 1, but is " in message
     for attribute in ("rnn_mode", "input_mode", "direction"):
         with pytest.raises(ERRORS, match=f"'{attribute}'"):
@@ -375,37 +378,37 @@ def test_attributes_out_of_range_are_refused(name, run):
     if "num_proj" in right:
         for num_proj in (-1, -(2**63)):
             message = f"num_proj must not be negative, but is {num_proj}"
-            assert_refused(run, op, {**right, "num_proj": num_proj}, message)
+            assert_rejected(run, op, {**right, "num_proj": num_proj}, message)
         wrong = {**right, "rnn_mode": "gru", "num_proj": 3}
         message = "num_proj must be 0 unless rnn_mode is lstm, but is 3 where rnn_mode is gru"
-        assert_refused(run, op, wrong, message)
+        assert_rejected(run, op, wrong, message)
 
 
 @pytest.mark.parametrize("dropout", [0, 1])
 @pytest.mark.parametrize("name", OPS)
-def test_all_or_nothing_may_be_dropped(name, dropout):
-    if "Backprop" not in name:  # whose reserve_space must know of it
+def test_dropout_of_0_and_1_is_valid(name, dropout):
+    if "Backprop" not in name:  # whose reserve_space must match the rate
         op, right = right_arguments(name)
         op(**{**right, "dropout": dropout})
 
 
 @pytest.mark.parametrize("run", RUNS)
 @pytest.mark.parametrize("name", SEQUENCE_OPS[2::3])
-def test_a_projection_to_more_than_the_units_is_refused(name, run):
-    """Even if all shapes are those of such a network."""
+def test_a_projection_to_more_than_the_units_is_rejected(name, run):
+    """Even if all shapes match such a network."""
     op, right = sequence_op(name)
     wider = {
         **dict.fromkeys(["input_h", "output_h", "output_h_backprop"], np.zeros((2, 2, 5), "float32")),
         **dict.fromkeys(["output", "output_backprop"], np.zeros((5, 2, 10), "float32")),
     }
     wrong = {**right, **{argument: wider[argument] for argument in wider if argument in right}, "num_proj": 5}
-    assert_refused(run, op, wrong, "num_proj must be at most num_units = 4, but is 5")
+    assert_rejected(run, op, wrong, "num_proj must be at most num_units = 4, but is 5")
     for num_proj in (2**40, 2**63 - 1):
-        assert_refused(run, op, {**right, "num_proj": num_proj}, "num_proj")
+        assert_rejected(run, op, {**right, "num_proj": num_proj}, "num_proj")
 
 
 @pytest.mark.parametrize("name", OPS)
-def test_positional_arguments_are_refused_as_by_the_twin(name):
+def test_positional_arguments_are_rejected_like_in_tf_raw_ops(name):
     op, right = right_arguments(name)
     with pytest.raises(TypeError):
         op(*right.values())
@@ -417,7 +420,7 @@ def test_positional_arguments_are_refused_as_by_the_twin(name):
 
 
 def run_with_constants(op, arguments):
-    """Builds a graph whose sizes are constants: the shape function judges them."""
+    """Builds a graph with constant sizes, which the shape function checks."""
     with tf.Graph().as_default():
         return op(**arguments)
 
@@ -428,24 +431,24 @@ RUNS_OF_CONSTANTS = [run_eagerly, run_with_constants, run_with_unknown_shapes]
 @pytest.mark.parametrize("run", RUNS)
 @pytest.mark.parametrize("argument", ["num_layers", "num_units", "input_size"])
 @pytest.mark.parametrize("name", PARAMS_OPS)
-def test_sizes_that_are_no_scalars_are_refused(name, argument, run):
+def test_sizes_that_are_not_scalars_are_rejected(name, argument, run):
     op, right = right_arguments(name)
     for shape in [(0,), (1,), (1, 1), (2,)]:
         wrong = {**right, argument: np.ones(shape, np.int32)}
-        assert_refused(run, op, wrong, rf"{argument} must be a scalar = \[\], but is \[")
+        assert_rejected(run, op, wrong, rf"{argument} must be a scalar, but has the shape \[")
 
 
 @pytest.mark.parametrize("argument", ["num_layers", "num_units", "input_size"])
 @pytest.mark.parametrize("name", PARAMS_OPS)
-def test_constants_that_are_no_scalars_are_refused(name, argument):
-    """TensorFlow finds their values while it builds a graph, but not their shapes."""
+def test_constants_that_are_not_scalars_are_rejected(name, argument):
+    """TensorFlow evaluates them while it builds a graph, but does not check their shapes."""
     op, right = right_arguments(name)
     for shape in [(0,), (1,), (2,)]:
         with tf.Graph().as_default():
             wrong = tf.io.parse_tensor(tf.io.serialize_tensor(np.ones(shape, np.int32)), tf.int32)
             assert wrong.shape.rank is None
-            assert_refused(
-                run_eagerly, op, {**right, argument: wrong}, rf"{argument} must be a scalar = \[\], but is \["
+            assert_rejected(
+                run_eagerly, op, {**right, argument: wrong}, rf"{argument} must be a scalar, but has the shape \["
             )
 
 
@@ -455,10 +458,10 @@ def test_constants_that_are_no_scalars_are_refused(name, argument):
     [("num_layers", 0, 1), ("num_layers", -1, 1), ("num_units", -1, 0), ("input_size", -(2**31), 0)],
 )
 @pytest.mark.parametrize("name", PARAMS_OPS)
-def test_sizes_that_are_too_small_are_refused(name, argument, wrong, minimum, run):
+def test_sizes_that_are_too_small_are_rejected(name, argument, wrong, minimum, run):
     op, right = right_arguments(name)
     message = f"{argument} must be at least {minimum}, but is {wrong}"
-    assert_refused(run, op, {**right, argument: np.array(wrong, np.int32)}, message)
+    assert_rejected(run, op, {**right, argument: np.array(wrong, np.int32)}, message)
 
 
 @pytest.mark.parametrize("run", RUNS_OF_CONSTANTS)
@@ -467,8 +470,9 @@ def test_skipped_input_must_be_of_the_size_of_the_units(name, run):
     op, right = right_arguments(name)
     message = "input_size must be num_units = 4 where input_mode is skip_input, but is 3"
     if run is run_with_constants and "weights" in right:
-        message = r"weights\[0\] must be \[.*,0\] or flattened \[0\], but is \[4,3\]"  # seen before the sizes are
-    assert_refused(run, op, {**right, "input_mode": "skip_input"}, message)
+        # This error takes precedence.
+        message = r"weights\[0\] must have the shape \[.*,0\] or, flattened, \[0\], but has \[4,3\]"
+    assert_rejected(run, op, {**right, "input_mode": "skip_input"}, message)
 
 
 @pytest.mark.parametrize("run", RUNS_OF_CONSTANTS)
@@ -476,30 +480,30 @@ def test_skipped_input_must_be_of_the_size_of_the_units(name, run):
 @pytest.mark.parametrize(
     "name", [name for name in PARAMS_OPS if "num_proj" in {each.name for each in parameters(name)}]
 )
-def test_params_of_a_projection_to_more_than_the_units_are_refused(name, num_proj, run):
+def test_params_of_a_projection_to_more_than_the_units_are_rejected(name, num_proj, run):
     op, right = params_op(name)
-    # Where weights have known shapes, these are seen to be wrong before the sizes are.
-    assert_refused(run, op, {**right, "num_proj": num_proj}, r"num_proj|weights\[4\] must be \[\?,\d+\]")
+    # If shapes of weights are static, their error takes precedence.
+    assert_rejected(run, op, {**right, "num_proj": num_proj}, r"num_proj|weights\[4\] must have the shape \[\?,\d+\]")
 
 
 @pytest.mark.parametrize("run", RUNS_OF_CONSTANTS)
-def test_params_that_cannot_be_counted_are_refused(run):
+def test_params_whose_size_overflows_are_rejected(run):
     largest = np.array(2**31 - 1, np.int32)
     sizes = {"num_layers": largest, "num_units": largest, "input_size": np.array(1, np.int32)}
     arguments = {**params_op("CudnnRNNParamsSize")[1], **sizes, "num_proj": 0, "S": tf.int64}
     message = f"params must have no more elements than can be counted, but num_layers is {largest}, num_units {largest}"
-    assert_refused(run, raw_ops.CudnnRNNParamsSize, arguments, message)
+    assert_rejected(run, raw_ops.CudnnRNNParamsSize, arguments, message)
 
 
 @pytest.mark.parametrize("run", [run_eagerly, run_with_unknown_shapes])
-def test_params_that_int32_cannot_count_are_refused(run):
+def test_params_whose_size_exceeds_int32_are_rejected(run):
     arguments = {**params_op("CudnnRNNParamsSize")[1], "num_units": np.array(2**15, np.int32), "num_proj": 0}
     message = r"S must be int64 for a params_size of \d{10,}, but is int32"
-    assert_refused(run, raw_ops.CudnnRNNParamsSize, arguments, message)
+    assert_rejected(run, raw_ops.CudnnRNNParamsSize, arguments, message)
 
 
 def wrong_numbers_of_biases(version):
-    """(op, arguments) with more and fewer biases, and in the first version as many weights."""
+    """Yields (op, arguments) with wrong numbers of biases, and of weights in the first version."""
     config = CONFIG if version == "" else PROJECTED
     arguments = params_op_arguments(config, version)
     split, join = (f"CudnnRNN{kind}{version}" for kind in ("ParamsToCanonical", "CanonicalToParams"))
@@ -512,65 +516,66 @@ def wrong_numbers_of_biases(version):
 
 @pytest.mark.parametrize("run", RUNS_OF_CONSTANTS)
 @pytest.mark.parametrize("version", ["", "V2"])
-def test_another_number_of_biases_is_refused_by_what_it_should_be(version, run):
+def test_a_wrong_number_of_biases_is_rejected_with_the_expected_number(version, run):
     for op, count, wrong in wrong_numbers_of_biases(version):
         message = (
-            r"biases must be num_layers \* num_directions \* 2 \* num_gates = [1?] \* 2 \* 2 \* 4 vectors, "
-            rf"but are {count}$"
+            r"biases must be a list of num_layers \* num_directions \* 2 \* num_gates = [1?] \* 2 \* 2 \* 4 vectors, "
+            rf"but has {count}$"
         )
-        assert_refused(run, getattr(raw_ops, op), wrong, message)
+        assert_rejected(run, getattr(raw_ops, op), wrong, message)
 
 
 @pytest.mark.parametrize("run", RUNS_OF_CONSTANTS)
 @pytest.mark.parametrize("config", [CONFIG, PROJECTED], ids=case_id)
-def test_another_number_of_weights_is_refused_by_what_it_should_be(config, run):
+def test_a_wrong_number_of_weights_is_rejected_with_the_expected_number(config, run):
     arguments = params_op_arguments(config, "V2")
     split, join = "CudnnRNNParamsToCanonicalV2", "CudnnRNNCanonicalToParamsV2"
     per_pseudo_layer = r"\(2 \* num_gates \+ 1\)" if config.num_proj else r"2 \* num_gates"
     with_or_without_the_projection = 16 if config.num_proj else 18
     for count in (1, 15, 17, with_or_without_the_projection, 36):
-        message = rf"weights must be num_layers \* num_directions \* {per_pseudo_layer} = .* matrices, but are {count}$"
-        assert_refused(run, getattr(raw_ops, split), {**arguments[split], "num_params_weights": count}, message)
+        number = rf"num_layers \* num_directions \* {per_pseudo_layer}"
+        message = rf"weights must be a list of {number} = .* matrices, but has {count}$"
+        assert_rejected(run, getattr(raw_ops, split), {**arguments[split], "num_params_weights": count}, message)
         weights = arguments[join]["weights"][:1] * count
-        assert_refused(run, getattr(raw_ops, join), {**arguments[join], "weights": weights}, message)
+        assert_rejected(run, getattr(raw_ops, join), {**arguments[join], "weights": weights}, message)
 
 
 @pytest.mark.parametrize("run", RUNS_OF_CONSTANTS)
 @pytest.mark.parametrize("kind", ["weights", "biases"])
 @pytest.mark.parametrize("version", ["", "V2"])
-def test_weights_and_biases_of_another_shape_are_refused(version, kind, run):
+def test_weights_and_biases_of_wrong_shapes_are_rejected(version, kind, run):
     config = CONFIG if version == "" else PROJECTED
     name = "CudnnRNNCanonicalToParams" + version
     arguments = params_op_arguments(config, version)[name]
-    # Of the first gates' input matrices, recurrent matrices and, in the second version, projection; and the last.
+    # The first input matrix, recurrent matrix and (version 2) projection, and the last one.
     for i in (0, 4, 8, len(arguments[kind]) - 1):
         for shape in wrong_shapes(arguments[kind][i].shape):
             wrong = [*arguments[kind][:i], np.zeros(shape, "float32"), *arguments[kind][i + 1 :]]
-            assert_refused(
-                run, getattr(raw_ops, name), {**arguments, kind: wrong}, rf"{kind}\[{i}\] must be .*, but is "
+            assert_rejected(
+                run, getattr(raw_ops, name), {**arguments, kind: wrong}, rf"{kind}\[{i}\] must have .*, but has "
             )
 
 
 @pytest.mark.parametrize("run", RUNS_OF_CONSTANTS)
 @pytest.mark.parametrize("version", ["", "V2"])
-def test_weights_are_refused_before_room_is_made_for_params(version, run):
-    """Of the terabytes that a wrong num_units asks for."""
+def test_weights_are_checked_before_params_are_allocated(version, run):
+    """A wrong num_units would require terabytes."""
     op, right = right_arguments("CudnnRNNCanonicalToParams" + version)
     wrong = {**right, "num_units": np.array(2**20, np.int32)}
-    assert_refused(run, op, wrong, r"weights\[0\] must be .*1048576,.*, but is \[\d,\d\]")
+    assert_rejected(run, op, wrong, r"weights\[0\] must have .*1048576,.*, but has \[\d,\d\]")
 
 
 @pytest.mark.parametrize("run", RUNS_OF_CONSTANTS)
 @pytest.mark.parametrize("name", [name for name in PARAMS_OPS if "ToCanonical" in name])
-def test_params_of_another_shape_are_refused(name, run):
+def test_params_of_wrong_shape_are_rejected(name, run):
     op, right = right_arguments(name)
     for shape in wrong_shapes(right["params"].shape):
         wrong = {**right, "params": np.zeros(shape, "float32")}
-        assert_refused(run, op, wrong, r"params must be \[params_size\] = \[.*\], but is ")
+        assert_rejected(run, op, wrong, r"params must have the shape \[params_size\] = \[.*\], but has ")
 
 
 @pytest.mark.parametrize("name", PARAMS_OPS)
-def test_sizes_of_another_dtype_are_refused(name):
+def test_sizes_of_wrong_dtype_are_rejected(name):
     op, right = right_arguments(name)
     for argument in ("num_layers", "num_units", "input_size"):
         for dtype in ("int64", "float32"):
@@ -578,27 +583,27 @@ def test_sizes_of_another_dtype_are_refused(name):
                 op(**{**right, argument: tf.cast(right[argument], dtype)})
 
 
-# ---------------------------------------------------------------- sizes beyond all bounds
+# ---------------------------------------------------------------- huge sizes
 
 HUGE = 2**62
 
 
 def zeros(*shape):
-    """Zeros of a shape that NumPy may not have; TensorFlow stores nothing for those without elements."""
+    """Returns zeros of a shape that NumPy may not support; TensorFlow stores no data for empty tensors."""
     return tf.zeros(tf.constant(shape, tf.int64))
 
 
 @pytest.mark.parametrize(
     ("input", "input_h"),
     [
-        ((0, 0, 3), (1, 0, HUGE)),  # so many units
-        ((0, 0, HUGE), (1, 0, 4)),  # so many inputs for some units
-        ((0, 0, 3), (HUGE, 0, 4)),  # so many layers
+        ((0, 0, 3), (1, 0, HUGE)),  # huge num_units
+        ((0, 0, HUGE), (1, 0, 4)),  # huge input_size
+        ((0, 0, 3), (HUGE, 0, 4)),  # huge num_layers
         ((2**31, 0, 3), (2**31, 0, 2**31)),
     ],
     ids=str,
 )
-def test_sizes_whose_products_overflow_are_refused(input, input_h):
+def test_sizes_whose_products_overflow_are_rejected(input, input_h):
     state = zeros(*input_h)
     with pytest.raises(tf.errors.InvalidArgumentError, match="must"):
         raw_ops.CudnnRNN(input=zeros(*input), input_h=state, input_c=state, params=zeros(0))
@@ -611,12 +616,12 @@ def test_sizes_whose_products_overflow_are_refused(input, input_h):
         ((HUGE, 1, 0), (2, 1, 0), 0),
         ((2**31, 2**31, 0), (2, 2**31, 0), 0),
         ((HUGE, 0, 3), (2, 0, 4), 304),
-        ((0, 1, 2 * HUGE - 1), (2, 1, 0), 0),  # inputs of no units
+        ((0, 1, 2 * HUGE - 1), (2, 1, 0), 0),  # huge input_size without units
     ],
     ids=str,
 )
 @pytest.mark.parametrize("run", [raw_ops.CudnnRNN, tf.function(raw_ops.CudnnRNN)], ids=["eager", "graph"])
-def test_huge_sizes_are_answered_where_there_is_nothing_to_compute(run, input, input_h, num_params):
+def test_huge_sizes_of_empty_tensors_are_accepted(run, input, input_h, num_params):
     state = zeros(*input_h)
     inputs = {"input": zeros(*input), "input_h": state, "input_c": state, "params": zeros(num_params), "dropout": 0.5}
     outputs = run(**inputs)

@@ -1,4 +1,4 @@
-"""Dropout between the layers of the CudnnRNN ops: its distribution, its seeds, and where it acts."""
+"""Tests of dropout between the layers of the CudnnRNN ops: distribution, seeds and placement."""
 
 import dataclasses
 
@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 
 
 def mask_reader(config: Config) -> Config:
-    """Returns a network of rectifiers whose dropout masks have the shapes of another network's."""
+    """Returns an rnn_relu network whose dropout masks have the shapes of those of another network."""
     return dataclasses.replace(
         config,
         rnn_mode="rnn_relu",
@@ -36,10 +36,10 @@ def mask_reader(config: Config) -> Config:
 
 
 def reader_inputs(config: Config, layer: int, recurrent: float) -> dict[str, np.ndarray]:
-    """Returns inputs with which a network of rectifiers shows the dropout mask of a layer's input.
+    """Returns inputs with which an rnn_relu network outputs the dropout mask of a layer's input.
 
-    The layer below has an output of ones, whatever its input. Of the layer itself each direction has an output of
-        h = (its units' share of the mask) + recurrent * h_prev
+    The output of the layer below is always 1. In the layer itself, the output of each direction is
+        h = (the part of the mask for its units) + recurrent * h_prev
     """
     params = np.zeros(reference.params_size(config))
     below, these = (
@@ -58,17 +58,17 @@ def reader_inputs(config: Config, layer: int, recurrent: float) -> dict[str, np.
 
 
 def dropped_ones(config: Config, dtype="float64", version="V3", **attributes) -> np.ndarray:
-    """Returns what dropout makes of ones above the first of two layers, [time, batch, directions * units]."""
+    """Applies dropout to ones above the first of two layers, [time, batch, directions * units]."""
     reader = mask_reader(config)
     inputs = cudnn_rnn_inputs.cast(reader_inputs(reader, 1, recurrent=0), dtype)
     return reference.major(config, run_forward(reader, inputs, version, **attributes).output.numpy())
 
 
 def masks_of(config: Config, **attributes) -> list[np.ndarray]:
-    """Returns the masks that dropout uses in a first call, for each layer above layer 0.
+    """Returns the dropout masks of a first call, for each layer above layer 0.
 
-    They are read from the final states, as binary numbers whose digits are the time steps: outputs show no mask but
-    that of the last layer.
+    The final states encode them as binary numbers with a digit for each time step, because the outputs contain only the
+    mask of the last layer.
     """
     reader = mask_reader(config)
     masks = []
@@ -79,7 +79,7 @@ def masks_of(config: Config, **attributes) -> list[np.ndarray]:
         numbers = np.rint(states / scale_of(config.dropout)).astype(np.int64)
         digits = []
         for direction in range(config.num_directions):
-            # The first step that a direction takes is the most significant digit.
+            # The first step of a direction is the most significant digit.
             steps = reversed(reference.time_steps(config, direction))
             place = {t: digit for digit, t in enumerate(steps)}
             digits.append([numbers[direction] >> place[t] & 1 for t in range(config.time)])
@@ -94,7 +94,7 @@ LARGE = Config(num_layers=2, num_units=64, input_size=2, time=40, batch=50, drop
 
 @pytest.mark.parametrize("rate", RATES)
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_a_number_is_dropped_or_scaled(dtype, rate):
+def test_values_are_dropped_or_scaled(dtype, rate):
     values = np.unique(parity.to_float64(dropped_ones(dataclasses.replace(LARGE, dropout=rate), dtype, **SEEDS)))
     assert values[0] == 0
     assert len(values) == 2
@@ -104,21 +104,21 @@ def test_a_number_is_dropped_or_scaled(dtype, rate):
 
 @pytest.mark.parametrize("rate", RATES)
 @pytest.mark.parametrize("direction", ["unidirectional", "bidirectional"])
-def test_kept_numbers_are_independent_and_of_the_right_share(direction, rate):
-    """The number of kept ones among n has the mean and the variance of a binomial distribution, however one groups."""
+def test_kept_values_are_independent_with_the_right_probability(direction, rate):
+    """For all groupings, the number of kept values has the mean and the variance of a binomial distribution."""
     kept = dropped_ones(dataclasses.replace(LARGE, direction=direction, dropout=rate), **SEEDS) > 0
     check_share(kept.mean(), 1 - rate, kept.size)
     for axis in range(3):
         size = kept.shape[axis]
         counts = kept.sum(axis=axis)
         spread = counts.var(ddof=1) / (size * rate * (1 - rate))
-        # A sample variance of n normal numbers has a variance of 2 / (n - 1); counts have somewhat more.
+        # The sample variance of n normal numbers has the variance 2 / (n - 1); for counts it is slightly larger.
         excess = (1 - 6 * rate * (1 - rate)) / (size * rate * (1 - rate))
         assert abs(spread - 1) < 5 * np.sqrt(2 / (counts.size - 1) + max(excess, 0) / counts.size)
 
 
 @pytest.mark.parametrize("rate", [0.25, 0.5])
-def test_steps_samples_units_directions_and_layers_are_unrelated(rate):
+def test_steps_samples_units_directions_and_layers_are_independent(rate):
     config = dataclasses.replace(LARGE, dropout=rate, num_layers=3, direction="bidirectional")
     masks = masks_of(config, **SEEDS)
     check_unrelated([half for mask in masks for half in np.split(mask, 2, axis=-1)], rate)
@@ -128,14 +128,14 @@ def test_steps_samples_units_directions_and_layers_are_unrelated(rate):
     check_unrelated([first[:, :, :-1], first[:, :, 1:]], rate)
 
 
-def test_calls_and_seeds_are_unrelated():
+def test_masks_of_different_calls_and_seeds_are_independent():
     calls = [dropped_ones(LARGE, **SEEDS) for _ in range(4)]
     check_unrelated(calls, LARGE.dropout)
     others = [{"seed": 3, "seed2": 5}, {"seed": 4, "seed2": 4}, {"seed": 3}, {"seed2": 4}, {"seed": 4, "seed2": 3}]
     check_unrelated([calls[0], *(dropped_ones(LARGE, **other) for other in others)], LARGE.dropout)
 
 
-def test_the_same_seeds_give_the_same_masks_anew():
+def test_equal_seeds_give_equal_masks():
     calls = []
     for _ in range(2):
         fresh_kernels()
@@ -146,7 +146,7 @@ def test_the_same_seeds_give_the_same_masks_anew():
 
 @pytest.mark.parametrize("seeds", [SEEDS, {"seed": 3}, {"seed2": 4}, {"seed": -1, "seed2": 2**62}], ids=str)
 def test_graphs_with_the_same_seeds_give_the_same_masks(seeds):
-    """Ops of their own, in one graph or in several, each start at their seeds; the runs of one go on from there."""
+    """Each op starts at its seeds, in one graph or in several; repeated runs continue the sequence."""
 
     def results():
         with tf.Graph().as_default(), tf.compat.v1.Session() as session:
@@ -163,7 +163,7 @@ def test_graphs_with_the_same_seeds_give_the_same_masks(seeds):
     assert not np.array_equal(first[1], first[2])
 
 
-def test_without_seeds_every_op_has_its_own():
+def test_ops_without_seeds_draw_different_masks():
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
         reader = mask_reader(LARGE)
         inputs = reader_inputs(reader, 1, recurrent=0)
@@ -174,7 +174,7 @@ def test_without_seeds_every_op_has_its_own():
     check_unrelated(masks, LARGE.dropout)
 
 
-def test_every_pass_of_a_loop_draws_a_new_mask():
+def test_every_iteration_of_a_loop_draws_a_new_mask():
     reader = mask_reader(LARGE)
     inputs = reader_inputs(reader, 1, recurrent=0)
 
@@ -204,7 +204,7 @@ def test_masks_are_the_same_in_either_layout():
 
 
 def check_with_masks(config: Config, inputs, weights, masks, **attributes):
-    """Compares a run with dropout, and its registered gradient, with the reference's with the same masks."""
+    """Compares a run with dropout, and its registered gradient, with the reference with the same masks."""
     inputs = {name: tf.constant(value) for name, value in inputs.items()}
     with tf.GradientTape() as tape:
         tape.watch(inputs)
@@ -217,8 +217,8 @@ def check_with_masks(config: Config, inputs, weights, masks, **attributes):
     for name in OUTPUTS:
         assert parity.difference(getattr(outputs, name), getattr(expected, name)) < tolerance, name
     for name in INPUTS:
-        wanted = getattr(expected_gradients, f"{name}_backprop")
-        assert gradient_difference(config, name, gradients[name], wanted) < tolerance, name
+        expected_gradient = getattr(expected_gradients, f"{name}_backprop")
+        assert gradient_difference(config, name, gradients[name], expected_gradient) < tolerance, name
 
 
 @given(
@@ -229,7 +229,7 @@ def check_with_masks(config: Config, inputs, weights, masks, **attributes):
     seed2=st.integers(1, 2**31 - 1),
 )
 def test_equals_the_reference_with_any_options(config, rate, num_layers, seed, seed2):
-    """Masks depend on nothing but the seeds and the sizes of what they are applied to."""
+    """Masks depend only on the seeds and the shapes that they apply to."""
     config = dataclasses.replace(config, dropout=rate, num_layers=num_layers)
     inputs, weights = cudnn_rnn_inputs.inputs_and_gradients(config, seed=seed)
     masks = masks_of(config, seed=seed, seed2=seed2)
@@ -253,7 +253,7 @@ def test_equals_the_reference(mode, direction, dtype):
 
 @pytest.mark.parametrize("mode", MODES)
 def test_the_backward_pass_uses_the_mask_of_its_forward_pass(mode):
-    """Whatever ran since then."""
+    """Even if other calls ran in between."""
     config = Config(rnn_mode=mode, num_layers=2, num_units=20, dropout=0.5)
     inputs, weights = cudnn_rnn_inputs.inputs_and_gradients(config)
     fresh_kernels()
@@ -265,12 +265,12 @@ def test_the_backward_pass_uses_the_mask_of_its_forward_pass(mode):
         assert parity.difference(outputs.output, expected.output) < 1e-12
         expected_backprop = reference_gradients(config, expected, inputs, weights, [mask])
         backprop = run_backprop(config, inputs, outputs, weights)
-        for name, actual, wanted in zip(INPUTS, backprop, expected_backprop, strict=True):
-            assert gradient_difference(config, name, actual, wanted) < 1e-12
+        for name, actual, expected_gradient in zip(INPUTS, backprop, expected_backprop, strict=True):
+            assert gradient_difference(config, name, actual, expected_gradient) < 1e-12
 
 
 def results_of(config, **attributes):
-    """Everything that a network gives, forward and backward, as arrays by name."""
+    """Returns all results of a network, forward and backward, as arrays by name."""
     inputs, weights = cudnn_rnn_inputs.inputs_and_gradients(config, "float32")
     outputs = run_forward(config, inputs, **attributes)
     return all_results(outputs, run_backprop(config, inputs, outputs, weights))
@@ -279,7 +279,7 @@ def results_of(config, **attributes):
 @pytest.mark.parametrize("rate", [0.5, 1.0])
 @pytest.mark.parametrize("direction", ["unidirectional", "bidirectional"])
 @pytest.mark.parametrize("mode", MODES)
-def test_one_layer_knows_no_dropout(mode, direction, rate):
+def test_one_layer_has_no_dropout(mode, direction, rate):
     config = Config(rnn_mode=mode, direction=direction)
     expected = results_of(config)
     assert_all_same_bits(results_of(dataclasses.replace(config, dropout=rate)), expected)
@@ -287,7 +287,7 @@ def test_one_layer_knows_no_dropout(mode, direction, rate):
 
 @pytest.mark.parametrize("mode", MODES)
 def test_a_rate_of_zero_is_no_dropout(mode):
-    """Whatever the seeds: the results are those of the reference without masks."""
+    """For any seeds, the results equal the reference without masks."""
     config = Config(rnn_mode=mode, num_layers=3, num_units=20, dropout=0.0)
     expected = results_of(config)
     assert_all_same_bits(results_of(config, **SEEDS), expected)
@@ -297,7 +297,7 @@ def test_a_rate_of_zero_is_no_dropout(mode):
 
 @pytest.mark.parametrize("direction", ["unidirectional", "bidirectional"])
 @pytest.mark.parametrize("mode", MODES)
-def test_a_rate_of_one_cuts_the_layers_off_from_one_another(mode, direction):
+def test_a_rate_of_one_disconnects_the_layers(mode, direction):
     config = Config(rnn_mode=mode, direction=direction, num_layers=3, num_units=20, dropout=1.0)
     inputs, weights = cudnn_rnn_inputs.inputs_and_gradients(config)
     mask = np.zeros((config.time, config.batch, config.num_directions * config.num_units))
@@ -306,7 +306,7 @@ def test_a_rate_of_one_cuts_the_layers_off_from_one_another(mode, direction):
 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("mode", MODES)
-def test_without_training_there_is_none(mode, version):
+def test_inference_has_no_dropout(mode, version):
     config = Config(rnn_mode=mode, num_layers=2, num_units=20, dropout=0.5)
     inputs = cudnn_rnn_inputs.network_inputs(config, "float32")
     expected = run_forward(dataclasses.replace(config, dropout=0.0), inputs, version, is_training=False)
@@ -332,7 +332,7 @@ def test_the_first_input_and_the_last_output_are_not_dropped(mode, direction):
 
 @pytest.mark.usefixtures("determinism")
 @pytest.mark.parametrize("version", VERSIONS)
-def test_determinism_asks_for_a_seed_where_there_is_dropout(version):
+def test_determinism_requires_a_seed_with_dropout(version):
     config = Config(num_layers=2)
     dropping = dataclasses.replace(config, dropout=0.5)
     inputs = cudnn_rnn_inputs.network_inputs(config)

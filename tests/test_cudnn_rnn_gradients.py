@@ -1,4 +1,4 @@
-"""The registered gradients of the CudnnRNN ops, of every input through every output."""
+"""Tests of the registered gradients of the CudnnRNN ops, for every input through every output."""
 
 import itertools
 
@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from cudnn_rnn_checks import (
-    check_repeats_and_writes_to_nothing,
+    check_repeats_and_leaves_inputs_unchanged,
     gradient_difference,
     reference_gradients,
     run_forward,
@@ -24,7 +24,7 @@ from tensorflow.python.framework import ops as gradient_registry
 
 import tf_rnn_ops
 
-# Every choice of outputs that a loss may depend on.
+# All sets of outputs that a loss may depend on.
 OUTPUT_SETS = [of for n in range(1, 4) for of in itertools.combinations(OUTPUTS, n)]
 
 
@@ -38,7 +38,7 @@ def only(weights, of):
 
 
 def check_gradients(config, inputs, weights, of, actual):
-    """Compares gradients, by input, with those of the reference through the outputs in `of` alone."""
+    """Compares gradients by input with those of the reference through the outputs in `of`."""
     run = reference.forward(config, **float64(inputs))
     expected = reference_gradients(config, run, inputs, only(weights, of))
     for name in INPUTS:
@@ -50,7 +50,7 @@ def check_gradients(config, inputs, weights, of, actual):
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("mode", MODES)
 def test_equals_central_differences(mode, version, compiled):
-    """By TensorFlow's own gradient checker, of every element of every input, through each output alone and all."""
+    """Uses TensorFlow's gradient checker for every element of every input, through each output and all outputs."""
     config = small(rnn_mode=mode, direction="bidirectional", num_layers=1, num_units=3, input_size=2)
     inputs, weights = cudnn_rnn_inputs.inputs_and_gradients(config)
     names = [name for name in INPUTS if mode == "lstm" or name != "input_c"]
@@ -94,7 +94,7 @@ def test_in_a_graph_of_unknown_shapes_by_tf_gradients(version, of):
 @pytest.mark.parametrize("of", OUTPUT_SETS, ids="-".join)
 @pytest.mark.parametrize("version", VERSIONS)
 def test_none_counts_as_zero(version, of):
-    """TensorFlow fills in zeros for outputs that a loss does not use, but a gradient function may be handed None."""
+    """TensorFlow passes zeros for outputs that a loss does not use, but a gradient function may get None."""
     config = small()
     inputs, weights = cudnn_rnn_inputs.inputs_and_gradients(config)
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
@@ -114,8 +114,8 @@ def test_none_counts_as_zero(version, of):
 @pytest.mark.parametrize("options", [{}, {"input_mode": "skip_input", "input_size": 4}, {"sequence_lengths": (3, 0)}])
 @pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
 @pytest.mark.parametrize("mode", MODES)
-def test_what_a_graph_does_not_go_on_with_changes_nothing_else(mode, dtype, options):
-    """In a graph the kernel makes no gradient that nothing reads; called by itself it makes them all."""
+def test_unused_gradients_do_not_change_the_others(mode, dtype, options):
+    """In a graph, the kernel skips unused gradients; eagerly, it computes all."""
     config = small(rnn_mode=mode, direction="bidirectional", **options)
     inputs, weights = map(tensors, cudnn_rnn_inputs.inputs_and_gradients(config, dtype))
     every = tape_gradients(config, inputs, weights)
@@ -130,7 +130,7 @@ def test_what_a_graph_does_not_go_on_with_changes_nothing_else(mode, dtype, opti
             assert gradient.numpy().tobytes() == every[name].numpy().tobytes(), f"{name} of {wanted}"
 
 
-def test_nothing_but_the_floating_inputs_has_a_gradient():
+def test_only_floating_inputs_have_gradients():
     config = small(sequence_lengths=(3, 1))
     inputs = tensors(cudnn_rnn_inputs.network_inputs(config))
     lengths = tf.constant(config.lengths)
@@ -162,8 +162,8 @@ def test_without_training_there_is_no_gradient(version, compiled):
 @pytest.mark.parametrize("time_major", [True, False])
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("dtype", cudnn_rnn_inputs.DTYPES)
-def test_nothing_is_written_to_and_results_repeat(dtype, mode, time_major):
-    """cuDNN's backward pass writes into the reserve space, so its second run on one forward pass is wrong."""
+def test_inputs_are_unchanged_and_results_repeat(dtype, mode, time_major):
+    """cuDNN's backward pass writes to the reserve space, so a second run on one forward pass is wrong there."""
     config = small(
         rnn_mode=mode,
         direction="bidirectional",
@@ -172,7 +172,7 @@ def test_nothing_is_written_to_and_results_repeat(dtype, mode, time_major):
         sequence_lengths=(3, 1),
         dropout=0.5,
     )
-    check_repeats_and_writes_to_nothing(config, dtype)
+    check_repeats_and_leaves_inputs_unchanged(config, dtype)
 
 
 def test_a_persistent_tape_gives_the_same_gradients_twice():

@@ -1,4 +1,4 @@
-"""The Keras layers of the CudnnRNN op: equality with Keras's own, masks, states, dropout, gradients, serialization."""
+"""Tests of the CudnnRNN layers: equality with Keras layers, masks, states, dropout, gradients, serialization."""
 
 import functools
 import sys
@@ -34,7 +34,7 @@ DATA = np.random.default_rng(0)
 
 @pytest.fixture(autouse=True)
 def fresh_data(monkeypatch):
-    """Gives every test the same data, whatever ran before it."""
+    """Seeds the data of every test, independent of other tests."""
     monkeypatch.setattr(sys.modules[__name__], "DATA", np.random.default_rng(0))
 
 
@@ -43,7 +43,7 @@ def sequences(dtype="float64"):
 
 
 def random_weights(layer):
-    """Gives a layer weights that no initializer would, biases among them."""
+    """Sets random weights, including biases."""
     layer.set_weights([DATA.standard_normal(weight.shape) / 2 for weight in layer.weights])
 
 
@@ -55,12 +55,12 @@ def random_layer(*arguments, features=FEATURES, **keyword_arguments):
 
 
 def network(mode, direction, num_layers) -> Config:
-    """Returns the network that a layer of UNITS is."""
+    """Returns the configuration of a layer with UNITS units."""
     return Config(mode, "linear_input", direction, num_layers, UNITS, FEATURES)
 
 
 def with_weights_of(stack, config, **arguments):
-    """Returns a layer with the weights of Keras's layers, which are random."""
+    """Returns a layer with the weights of Keras layers, set to random values."""
     for layer in stack:
         random_weights(layer)
     layer = CudnnRNN(UNITS, config.rnn_mode, len(stack), config.direction, dtype="float64", **arguments)
@@ -93,7 +93,7 @@ def test_equals_keras(mode, direction, num_layers):
     actual, actual_d_x, (actual_d_params,) = outputs_and_gradients(run, layer.weights)
     for ours, theirs in zip([*actual, actual_d_x], [*outputs, d_x], strict=True):
         assert parity.difference(ours, theirs) < 1e-12
-    # Where Keras has one bias, the gradients of both of ours are that of its one.
+    # If Keras has one bias, the gradients of both of our biases equal its gradient.
     d_params = unpack(layer.layout, keras_networks.params_from_weights(config, d_weights))
     actual_d_params = unpack(layer.layout, actual_d_params.numpy())
     for name, gradient in actual_d_params.items():
@@ -128,7 +128,7 @@ def test_without_sequences_each_direction_returns_its_last_step(direction, mask)
     np.testing.assert_array_equal(layer(x, mask=mask), np.hstack([forward_part, output[:, 0, UNITS:]]))
 
 
-def test_the_mask_of_an_embedding_reaches_the_layer_and_those_above():
+def test_the_mask_of_an_embedding_reaches_the_layer_and_the_layers_above():
     numbers = np.where(MASK, DATA.integers(1, 9, MASK.shape), 0)
     embedding = keras.layers.Embedding(9, FEATURES, mask_zero=True, dtype="float64")
     lower = random_layer(UNITS, return_sequences=True)
@@ -139,7 +139,7 @@ def test_the_mask_of_an_embedding_reaches_the_layer_and_those_above():
     np.testing.assert_array_equal(model.predict(numbers, verbose=0), expected)
 
 
-def test_the_mask_of_an_embedding_reaches_a_layer_that_is_given_states():
+def test_the_mask_of_an_embedding_reaches_a_layer_with_initial_states():
     numbers = np.where(MASK, DATA.integers(1, 9, MASK.shape), 0)
     embedding = keras.layers.Embedding(9, FEATURES, mask_zero=True, dtype="float64")
     layer = random_layer(UNITS, "gru", return_sequences=True)
@@ -149,40 +149,40 @@ def test_the_mask_of_an_embedding_reaches_a_layer_that_is_given_states():
     expected = layer(embedding.embeddings.value.numpy()[numbers], initial_state=h, mask=MASK)
     np.testing.assert_array_equal(layer(embedding(numbers), initial_state=h), expected)
     np.testing.assert_array_equal(model([tf.constant(numbers), h]), expected)
-    # Keras hands NumPy's float64 on as float32.
+    # Keras converts NumPy float64 arrays to float32.
     np.testing.assert_allclose(model.predict([numbers, h.numpy()], verbose=0), expected, rtol=1e-5)
 
 
 @pytest.mark.parametrize("shape", [(BATCH, 3), (BATCH, TIME + 2), (1, TIME), (BATCH, TIME, 1), (TIME,)], ids=str)
 @pytest.mark.parametrize("in_graph", [False, True])
-def test_a_mask_of_another_shape_is_refused(shape, in_graph):
+def test_a_mask_of_wrong_shape_is_rejected(shape, in_graph):
     layer = random_layer(UNITS)
     run = tf.function(layer) if in_graph else layer
-    with pytest.raises(ValueError, match=r"mask must be \[batch, time\], here \(4, 7\), but has shape"):
+    with pytest.raises(ValueError, match=r"mask must have the shape \[batch, time\] = \(4, 7\), but has"):
         run(sequences(), mask=np.ones(shape, bool))
 
 
 @pytest.mark.parametrize("shape", [(BATCH, 3), (1, TIME)], ids=str)
-def test_a_mask_of_another_shape_is_refused_when_shapes_are_known(shape):
+def test_a_mask_of_wrong_shape_is_rejected_at_run_time(shape):
     layer = random_layer(UNITS)
     signature = [tf.TensorSpec([None, None, FEATURES], tf.float64), tf.TensorSpec([None, None], tf.bool)]
     run = tf.function(lambda x, mask: layer(x, mask=mask), input_signature=signature)
-    with pytest.raises(tf.errors.InvalidArgumentError, match=r"mask must be \[batch, time\]"):
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"mask must have the shape \[batch, time\]"):
         run(tf.constant(sequences()), tf.ones(shape, tf.bool))
 
 
 @pytest.mark.parametrize("jit_compile", [False, True])
 @pytest.mark.parametrize("steps", [0, 3, TIME + 2])
-def test_a_mask_of_another_number_of_steps_is_refused(steps, jit_compile):
+def test_a_mask_with_a_wrong_number_of_steps_is_rejected(steps, jit_compile):
     layer = random_layer(UNITS)
     signature = [tf.TensorSpec([None, None, FEATURES], tf.float64), tf.TensorSpec([None, None], tf.bool)]
     run = tf.function(lambda x, mask: layer(x, mask=mask), input_signature=signature, jit_compile=jit_compile)
-    with pytest.raises(tf.errors.InvalidArgumentError, match=r"mask must be \[batch, time\]|sequence_lengths\[0\]"):
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"mask must have the shape|sequence_lengths\[0\]"):
         run(tf.constant(sequences()), tf.sequence_mask([min(steps, TIME)] * BATCH, steps))
 
 
 @pytest.mark.parametrize("run", ["eager", "graph", "predict"])
-def test_a_mask_that_is_not_right_padded_is_refused(run):
+def test_a_mask_that_is_not_right_padded_is_rejected(run):
     layer = random_layer(UNITS)
     inputs = [keras.Input([None, FEATURES]), keras.Input([None], dtype="bool")]
     model = keras.Model(inputs, layer(inputs[0], mask=inputs[1]))
@@ -197,7 +197,7 @@ def test_a_mask_that_is_not_right_padded_is_refused(run):
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_a_sequence_goes_on_from_the_states_that_it_left(mode):
+def test_a_sequence_continues_from_returned_states(mode):
     x = sequences()
     layer = random_layer(UNITS, mode, 3, return_sequences=True, return_state=True)
     whole = layer(x)
@@ -209,7 +209,7 @@ def test_a_sequence_goes_on_from_the_states_that_it_left(mode):
         np.testing.assert_allclose(state, expected, rtol=1e-12, atol=1e-12)
 
 
-def test_the_first_state_is_zeros():
+def test_the_default_initial_state_is_zero():
     x = sequences()
     layer = random_layer(UNITS, num_layers=2, direction="bidirectional")
     states = layer.get_initial_state(BATCH)
@@ -218,14 +218,14 @@ def test_the_first_state_is_zeros():
     np.testing.assert_array_equal(layer(x, initial_state=states), layer(x))
 
 
-def test_one_state_needs_no_list():
+def test_a_single_state_without_a_list():
     x, h = sequences(), DATA.standard_normal([BATCH, 1, UNITS])
     layer = random_layer(UNITS, "gru")
     np.testing.assert_array_equal(layer(x, initial_state=h), layer(x, initial_state=[h]))
     assert not np.array_equal(layer(x, initial_state=h), layer(x))
 
 
-def test_an_encoder_hands_its_states_to_a_decoder():
+def test_encoder_states_initialize_a_decoder():
     encoder = random_layer(UNITS, num_layers=2, return_state=True, dtype="float32")
     decoder = random_layer(UNITS, num_layers=2, dtype="float32")
     inputs = [keras.Input([None, FEATURES]), keras.Input([None, FEATURES])]
@@ -237,7 +237,7 @@ def test_an_encoder_hands_its_states_to_a_decoder():
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_dropout_is_for_training(mode):
+def test_dropout_applies_only_in_training(mode):
     x = sequences()
     layer = random_layer(UNITS, mode, 2, dropout=0.5)
     without = random_layer(UNITS, mode, 2)
@@ -268,7 +268,7 @@ def test_a_seed_fixes_the_masks_of_a_graph(seed):
     assert not np.array_equal(first[0], first[1])
 
 
-def test_without_a_seed_every_graph_has_other_masks():
+def test_graphs_without_a_seed_draw_different_masks():
     x = sequences()
     layer = random_layer(UNITS, num_layers=2, dropout=0.5)
     runs = [tf.function(functools.partial(layer, training=True))(x).numpy() for _ in range(2)]
@@ -276,8 +276,8 @@ def test_without_a_seed_every_graph_has_other_masks():
 
 
 @pytest.mark.parametrize("in_graph", [False, True])
-def test_the_seed_of_keras_fixes_the_masks(in_graph):
-    """Those of a layer without a seed of its own; and no two layers, calls or graphs have the same."""
+def test_the_keras_seed_determines_the_masks(in_graph):
+    """For layers without a seed. Layers, calls and graphs draw different masks."""
     x = sequences()
 
     def four_runs():
@@ -306,8 +306,8 @@ def test_a_layer_that_is_called_twice_in_a_graph_draws_two_masks():
 
 @pytest.mark.parametrize("seed", [None, 7])
 @pytest.mark.parametrize("in_graph", [False, True])
-def test_no_two_replicas_draw_the_same_masks(in_graph, seed):
-    """Whose programs are the same ones in all else, the seed of Keras included, as those of several machines are."""
+def test_replicas_draw_different_masks(in_graph, seed):
+    """Even if the replicas run the same program with the same Keras seed, as on several machines."""
     x = sequences()
     strategy = tf.distribute.OneDeviceStrategy("CPU:0")
 
@@ -326,7 +326,7 @@ def test_no_two_replicas_draw_the_same_masks(in_graph, seed):
 
 
 def gradients_of(layer, x, states, training, mask):
-    """Returns the gradients of a layer's outputs, of all of them, with respect to all that they depend on."""
+    """Returns the gradients of all outputs of a layer with respect to all inputs and weights."""
     watched = [x, *states, layer.params.value]
     with tf.GradientTape() as tape:
         tape.watch(watched)
@@ -338,7 +338,7 @@ def gradients_of(layer, x, states, training, mask):
 @pytest.mark.parametrize("mask", [None, MASK], ids=["whole", "masked"])
 @pytest.mark.parametrize("in_graph", [False, True])
 @pytest.mark.parametrize("mode", MODES)
-def test_gradients_of_inference_are_those_of_training_without_dropout(mode, in_graph, mask):
+def test_gradients_of_inference_equal_those_of_training_without_dropout(mode, in_graph, mask):
     arguments = {"num_layers": 2, "direction": "bidirectional", "return_sequences": True, "return_state": True}
     layer = random_layer(UNITS, mode, dropout=0.5, **arguments)
     without = random_layer(UNITS, mode, **arguments)
@@ -353,7 +353,7 @@ def test_gradients_of_inference_are_those_of_training_without_dropout(mode, in_g
         assert np.any(gradient)
 
 
-def test_a_frozen_layer_passes_gradients_on():
+def test_gradients_pass_through_a_frozen_layer():
     layer = random_layer(UNITS, dtype="float32", trainable=False)
     inputs = keras.Input([None, FEATURES])
     model = keras.Model(inputs, layer(keras.layers.Dense(FEATURES, kernel_initializer="ones")(inputs)))
@@ -366,7 +366,7 @@ def test_a_frozen_layer_passes_gradients_on():
 
 
 @pytest.mark.parametrize("training", [False, True])
-def test_inference_keeps_nothing_for_a_gradient(training):
+def test_inference_stores_no_activations(training):
     layer = random_layer(UNITS, num_layers=2)
     run = tf.function(functools.partial(layer, training=training))
     graph = run.get_concrete_function(tf.TensorSpec([None, None, FEATURES], tf.float64)).graph
@@ -388,7 +388,7 @@ def test_fit_learns(mode, run_eagerly, jit_compile):
 
 
 @needs_xla
-def test_a_mask_that_is_not_right_padded_is_refused_under_xla():
+def test_a_mask_that_is_not_right_padded_is_rejected_under_xla():
     layer = CudnnRNN(UNITS, "gru")
     compiled = tf.function(layer, jit_compile=True, autograph=False)
     x = sequences("float32")
@@ -419,7 +419,7 @@ def test_xla_compiles_the_op(training):
 
 @pytest.mark.parametrize("make", [lambda: CudnnRNN(UNITS, "gru"), lambda: tf_rnn_ops.layers.GRUBlockCell(UNITS)])
 @pytest.mark.parametrize("what", ["GPU", "build without XLA"])
-def test_keras_does_not_compile_what_xla_cannot(make, what, monkeypatch):
+def test_keras_does_not_compile_without_xla_support(make, what, monkeypatch):
     if what == "GPU":
         monkeypatch.setattr(tf.config, "get_visible_devices", lambda kind=None: ["a GPU"])
     else:
@@ -429,8 +429,8 @@ def test_keras_does_not_compile_what_xla_cannot(make, what, monkeypatch):
 
 @pytest.mark.parametrize("direction", DIRECTIONS)
 @pytest.mark.parametrize("mode", MODES)
-def test_starts_out_as_keras_does(mode, direction):
-    """With seeds, to the bit: every matrix of one shape is the same then, in Keras too."""
+def test_initial_weights_equal_those_of_keras(mode, direction):
+    """With seeds, bitwise. All matrices of one shape are then equal, in Keras too."""
     initializers = {
         "kernel_initializer": keras.initializers.GlorotUniform(seed=1),
         "recurrent_initializer": keras.initializers.Orthogonal(seed=2),
@@ -444,7 +444,7 @@ def test_starts_out_as_keras_does(mode, direction):
     np.testing.assert_array_equal(layer.get_weights()[0], expected)
 
 
-def test_without_a_seed_no_two_matrices_start_out_alike():
+def test_initial_matrices_differ_without_a_seed():
     layer = CudnnRNN(UNITS, "lstm", 2, "bidirectional", bias_initializer="random_normal", unit_forget_bias=False)
     layer.build([None, None, 2 * UNITS])
     arrays = unpack(layer.layout, layer.get_weights()[0])
@@ -453,7 +453,7 @@ def test_without_a_seed_no_two_matrices_start_out_alike():
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_initializers_see_the_matrices_that_they_fill(mode):
+def test_initializers_get_the_shapes_of_the_matrices(mode):
     def constant(value, seen):
         def initializer(shape, dtype=None):
             seen.append(tuple(shape))
@@ -476,7 +476,7 @@ def test_initializers_see_the_matrices_that_they_fill(mode):
     width = NUM_GATES[mode] * UNITS
     assert kernels == [(FEATURES, width)] * 2 + [(2 * UNITS, width)] * 2
     assert recurrents == [(UNITS, width)] * 4
-    # Where Keras has one bias, the other of ours starts out as zeros.
+    # If Keras has one bias, our other bias starts with zeros.
     assert biases == [(width,)] * (8 if mode == "gru" else 4)
     values = {"kernel": 1, "recurrent_kernel": 2, "input_bias": 3, "recurrent_bias": 3 if mode == "gru" else 0}
     for name, array in unpack(layer.layout, layer.get_weights()[0]).items():
@@ -484,7 +484,7 @@ def test_initializers_see_the_matrices_that_they_fill(mode):
 
 
 @pytest.mark.parametrize("unit_forget_bias", [False, True])
-def test_unit_forget_bias_is_that_of_the_forget_gates_and_1_in_all(unit_forget_bias):
+def test_unit_forget_bias_sets_the_sum_of_the_forget_biases_to_1(unit_forget_bias):
     layer = CudnnRNN(UNITS, "lstm", 2, unit_forget_bias=unit_forget_bias)
     layer.build([None, None, FEATURES])
     arrays = unpack(layer.layout, layer.get_weights()[0])
@@ -532,7 +532,7 @@ def test_dtype_policies(mode, training, policy, variables, outputs):
 @pytest.mark.parametrize("return_sequences", [False, True])
 @pytest.mark.parametrize("direction", DIRECTIONS)
 @pytest.mark.parametrize("mode", MODES)
-def test_shapes_are_known_beforehand(mode, direction, return_sequences, return_state):
+def test_symbolic_output_shapes(mode, direction, return_sequences, return_state):
     layer = CudnnRNN(UNITS, mode, 2, direction, return_sequences=return_sequences, return_state=return_state)
     results = keras.tree.map_structure(lambda output: output.shape, layer(sequences("float32")))
     assert layer.compute_output_shape((BATCH, TIME, FEATURES)) == results
@@ -552,7 +552,7 @@ def test_sizes_of_zero(sizes):
 
 
 def every_argument_but_mode(mode):
-    """Returns arguments none of which has its default, but for a projection where the mode has none."""
+    """Returns arguments with non-default values, except num_proj in modes without projections."""
     return {
         "units": 7,
         "num_layers": 3,
@@ -576,7 +576,7 @@ def every_argument_but_mode(mode):
 
 
 def check_config(layer, arguments):
-    """Asserts that a layer's config holds all arguments, and makes an equal layer."""
+    """Asserts that the config of a layer has all arguments and reproduces the layer."""
     config = layer.get_config()
     assert set(config) == set(arguments)
     assert type(layer).from_config(config).get_config() == config
@@ -609,7 +609,7 @@ def test_subclasses_are_the_layer_of_one_mode(mode):
     np.testing.assert_array_equal(subclass(x), layer(x))
 
 
-def test_a_subclass_takes_no_mode():
+def test_a_subclass_has_no_rnn_mode_argument():
     with pytest.raises(TypeError, match="rnn_mode"):
         tf_rnn_ops.layers.CudnnLSTM(4, rnn_mode="gru")
 
@@ -621,7 +621,7 @@ def small_model():
     return keras.Model(inputs, CudnnRNN(UNITS, dropout=0.5)(lower))
 
 
-def test_a_saved_model_is_loaded_again(tmp_path):
+def test_a_saved_model_is_loaded(tmp_path):
     model = small_model()
     model.save(tmp_path / "model.keras")
     x = np.where(MASK[..., np.newaxis], sequences("float32"), 0)
@@ -654,9 +654,9 @@ def test_an_exported_model_runs_and_has_gradients(tmp_path):
         ({"num_layers": 0}, "num_layers must be an integer of at least 1, but is 0"),
         ({"direction": "backward"}, "direction must be 'unidirectional' or 'bidirectional', but is 'backward'"),
         ({"input_mode": "linear"}, "input_mode must be .*'linear_input'.* but is 'linear'"),
-        ({"num_proj": 5}, "num_proj must be at most num_units, 4, but is 5"),
+        ({"num_proj": 5}, "num_proj must be at most num_units (4), but is 5"),
         ({"num_proj": 2.0}, "num_proj must be an integer of at least 0, but is 2.0"),
-        ({"num_proj": 2, "rnn_mode": "gru"}, "num_proj must be 0 where rnn_mode is 'gru' and not 'lstm', but is 2"),
+        ({"num_proj": 2, "rnn_mode": "gru"}, "num_proj must be 0 unless rnn_mode is 'lstm', but is 2"),
         ({"dropout": 1.5}, "dropout must be a number from 0 to 1, but is 1.5"),
         ({"dropout": float("nan")}, "dropout must be a number from 0 to 1, but is nan"),
         ({"dropout": "0.5"}, "dropout must be a number from 0 to 1, but is '0.5'"),
@@ -665,24 +665,24 @@ def test_an_exported_model_runs_and_has_gradients(tmp_path):
     ],
     ids=str,
 )
-def test_bad_arguments_are_named(arguments, message):
+def test_invalid_arguments_are_named(arguments, message):
     with pytest.raises(ValueError, match=message):
         CudnnRNN(**{"units": 4, **arguments})
 
 
-def test_numpy_numbers_are_numbers():
+def test_numpy_numbers_are_accepted():
     config = CudnnRNN(np.int64(3), num_layers=np.int32(2), dropout=np.float32(0.5), seed=np.int64(1)).get_config()
     for name, value in {"units": 3, "num_layers": 2, "dropout": 0.5, "seed": 1}.items():
         assert config[name] == value
         assert type(config[name]) is type(value)
 
 
-def test_an_unknown_number_of_features_is_refused():
-    with pytest.raises(ValueError, match="CudnnRNN needs the last dimension of its input"):
+def test_an_unknown_number_of_features_is_rejected():
+    with pytest.raises(ValueError, match="the last dimension of the input of CudnnRNN must be known"):
         CudnnRNN(4).build([None, None, None])
 
 
-def test_inputs_that_do_not_fit_are_refused():
+def test_incompatible_inputs_are_rejected():
     layer = random_layer(UNITS)
     for shape in ([BATCH, FEATURES], [BATCH, TIME, FEATURES, 1], [BATCH, TIME, FEATURES + 1]):
         with pytest.raises(ValueError, match="incompatible with the layer"):
@@ -691,7 +691,7 @@ def test_inputs_that_do_not_fit_are_refused():
     with pytest.raises(ValueError, match="incompatible with the layer"):
         unbuilt(np.zeros([BATCH, FEATURES]))
     assert not unbuilt.built
-    with pytest.raises(ValueError, match="input_size must be num_units, 5, with skip_input, but is 3"):
+    with pytest.raises(ValueError, match=r"input_size must equal num_units \(5\) with input_mode 'skip"):
         CudnnRNN(UNITS, input_mode="skip_input").build([None, None, FEATURES])
 
 
@@ -707,20 +707,20 @@ def test_inputs_that_do_not_fit_are_refused():
     ],
     ids=str,
 )
-def test_states_that_do_not_fit_are_refused(shapes):
+def test_incompatible_states_are_rejected(shapes):
     layer = random_layer(UNITS, num_layers=2)
-    message = r"initial_state must be a list of 2 tensors of the shapes \(4, 2, 5\) and \(4, 2, 5\), but has \("
+    message = r"initial_state must be a list of 2 tensors of shape \(4, 2, 5\) and \(4, 2, 5\), but has shape \("
     with pytest.raises(ValueError, match=message):
         layer(sequences(), initial_state=[np.zeros(shape) for shape in shapes])
 
 
-def test_a_missing_state_is_refused():
+def test_a_missing_state_is_rejected():
     layer = random_layer(UNITS)
     with pytest.raises(ValueError, match=r"initial_state must be None or a list of 2 tensors, but item 1 is None"):
         layer(sequences(), initial_state=[np.zeros([BATCH, 1, UNITS]), None])
 
 
-def test_other_backends_are_refused(monkeypatch):
+def test_other_backends_are_rejected(monkeypatch):
     monkeypatch.setattr(keras.backend, "backend", lambda: "jax")
-    with pytest.raises(RuntimeError, match="CudnnLSTM needs Keras to run on TensorFlow, but it runs on jax"):
+    with pytest.raises(RuntimeError, match="CudnnLSTM requires the Keras backend to be tensorflow, but it is jax"):
         tf_rnn_ops.layers.CudnnLSTM(4)

@@ -1,4 +1,4 @@
-"""What the layers of the CudnnRNN op have beyond Keras's: projections, lengths, time first, weights by name."""
+"""Tests of options of the CudnnRNN layers that Keras layers lack: projections, lengths, time-major, named weights."""
 
 import dataclasses
 
@@ -28,7 +28,7 @@ def network(**options) -> Config:
 
 
 def layer_of(config: Config, **arguments):
-    """Returns a built layer for a network, in float64 unless told otherwise."""
+    """Returns a built layer for a network, in float64 by default."""
     of_network = ("rnn_mode", "num_layers", "direction", "num_proj", "time_major")
     layer = CudnnRNN(
         config.num_units, **{name: getattr(config, name) for name in of_network}, **{"dtype": "float64", **arguments}
@@ -103,7 +103,7 @@ LENGTHS_LIKE = {
 @pytest.mark.parametrize("in_graph", [False, True])
 @pytest.mark.parametrize("like", LENGTHS_LIKE)
 @pytest.mark.parametrize("mode", MODES)
-def test_lengths_say_what_a_mask_says(mode, like, in_graph):
+def test_lengths_equal_a_mask(mode, like, in_graph):
     config = network(rnn_mode=mode)
     layer = random_layer(config, return_sequences=True, return_state=True)
     run = tf.function(layer) if in_graph else layer
@@ -127,7 +127,7 @@ def test_lengths_are_an_input_of_a_model():
 
 @pytest.mark.parametrize("in_model", [False, True])
 @pytest.mark.parametrize("is_carried", [False, True])
-def test_a_mask_beside_lengths_must_say_the_same(is_carried, in_model):
+def test_a_mask_must_agree_with_lengths(is_carried, in_model):
     layer = random_layer(network())
     embedding = keras.layers.Embedding(9, FEATURES, mask_zero=is_carried, dtype="float64")
     numbers = np.where(MASK, np.random.default_rng(0).integers(1, 9, MASK.shape), 0)
@@ -142,22 +142,22 @@ def test_a_mask_beside_lengths_must_say_the_same(is_carried, in_model):
 
     output = run(LENGTHS)
     np.testing.assert_array_equal(output, layer(embedding.embeddings.value.numpy()[numbers], mask=MASK))
-    with pytest.raises(tf.errors.InvalidArgumentError, match="sequence_lengths must be those that the mask says"):
+    with pytest.raises(tf.errors.InvalidArgumentError, match="sequence_lengths must agree with the mask"):
         run([*LENGTHS[:3], LENGTHS[3] + 1])
 
 
 @pytest.mark.parametrize(
     ("lengths", "message"),
     [
-        (np.ones([BATCH]), "sequence_lengths must be integers, but are float"),
-        ([True] * BATCH, "sequence_lengths must be integers, but are bool"),
-        (np.ones([BATCH + 1], int), r"sequence_lengths must be \[batch\], here \(4,\), but has shape \(5,\)"),
-        (np.ones([BATCH, 1], int), r"sequence_lengths must be \[batch\], here \(4,\), but has shape \(4, 1\)"),
-        (3, r"sequence_lengths must be \[batch\], here \(4,\), but has shape \(\)"),
+        (np.ones([BATCH]), "sequence_lengths must be integers, but are of dtype float"),
+        ([True] * BATCH, "sequence_lengths must be integers, but are of dtype bool"),
+        (np.ones([BATCH + 1], int), r"sequence_lengths must have the shape \[batch\] = \(4,\), but has \(5,\)"),
+        (np.ones([BATCH, 1], int), r"sequence_lengths must have the shape \[batch\] = \(4,\), but has \(4, 1\)"),
+        (3, r"sequence_lengths must have the shape \[batch\] = \(4,\), but has \(\)"),
     ],
     ids=["float", "bool", "too many", "matrix", "scalar"],
 )
-def test_lengths_that_do_not_fit_are_refused(lengths, message):
+def test_invalid_lengths_are_rejected(lengths, message):
     layer = random_layer(network())
     with pytest.raises(ValueError, match=message):
         layer(network_inputs(network())["input"], sequence_lengths=lengths)
@@ -165,7 +165,7 @@ def test_lengths_that_do_not_fit_are_refused(lengths, message):
 
 @pytest.mark.parametrize("wrong", [-1, TIME + 1, 2**32 + 1])
 @pytest.mark.parametrize("in_graph", [False, True])
-def test_lengths_out_of_range_are_refused(in_graph, wrong):
+def test_lengths_out_of_range_are_rejected(in_graph, wrong):
     layer = random_layer(network())
     run = tf.function(layer) if in_graph else layer
     lengths = tf.constant([*LENGTHS[:3], wrong], tf.int64)
@@ -173,7 +173,7 @@ def test_lengths_out_of_range_are_refused(in_graph, wrong):
         run(network_inputs(network())["input"], sequence_lengths=lengths)
 
 
-def test_lengths_of_another_batch_are_refused_when_shapes_are_known():
+def test_lengths_of_wrong_batch_are_rejected_at_run_time():
     layer = random_layer(network())
     signature = [tf.TensorSpec([None, None, FEATURES], tf.float64), tf.TensorSpec([None], tf.int32)]
     run = tf.function(lambda x, lengths: layer(x, sequence_lengths=lengths), input_signature=signature)
@@ -181,19 +181,19 @@ def test_lengths_of_another_batch_are_refused_when_shapes_are_known():
         run(network_inputs(network())["input"], LENGTHS[:3])
 
 
-def test_a_mask_is_time_major_as_the_inputs_are():
+def test_a_mask_is_time_major_like_the_inputs():
     config = network(direction="bidirectional", time_major=True)
     layer = random_layer(config, return_sequences=True, return_state=True)
     x = network_inputs(config)["input"]
     for actual, expected in zip(layer(x, mask=MASK.T), layer(x, sequence_lengths=LENGTHS), strict=True):
         np.testing.assert_array_equal(actual, expected)
-    with pytest.raises(ValueError, match=r"mask must be \[time, batch\], here \(7, 4\), but has shape \(4, 7\)"):
+    with pytest.raises(ValueError, match=r"mask must have the shape \[time, batch\] = \(7, 4\), but has \(4, 7\)"):
         layer(x, mask=MASK)
     with pytest.raises(tf.errors.InvalidArgumentError, match="mask must be right-padded"):
         layer(x, mask=~MASK.T)
 
 
-def test_a_mask_that_time_major_inputs_carry_reaches_the_layer_and_those_above():
+def test_the_mask_of_time_major_inputs_reaches_the_layer_and_the_layers_above():
     config = network(rnn_mode="gru", num_layers=1, time_major=True)
     lower = random_layer(config, return_sequences=True)
     upper = random_layer(dataclasses.replace(config, input_size=UNITS))
@@ -209,7 +209,7 @@ def test_a_mask_that_time_major_inputs_carry_reaches_the_layer_and_those_above()
 @pytest.mark.parametrize("return_sequences", [False, True])
 @pytest.mark.parametrize("time_major", [False, True], ids=["batch-major", "time-major"])
 @pytest.mark.parametrize("num_proj", [None, 2])
-def test_shapes_are_known_beforehand(num_proj, time_major, return_sequences, return_state):
+def test_symbolic_output_shapes(num_proj, time_major, return_sequences, return_state):
     config = network(direction="bidirectional", time_major=time_major, num_proj=num_proj)
     layer = layer_of(config, return_sequences=return_sequences, return_state=return_state)
     shape = (TIME, BATCH, FEATURES) if time_major else (BATCH, TIME, FEATURES)
@@ -222,24 +222,24 @@ def test_shapes_are_known_beforehand(num_proj, time_major, return_sequences, ret
 
 
 @pytest.mark.parametrize("num_proj", [0, None, UNITS])
-def test_a_projection_to_as_many_units_is_none(num_proj):
+def test_a_projection_to_num_units_is_no_projection(num_proj):
     layer = CudnnRNN(UNITS, num_proj=num_proj)
     layer.build([None, None, FEATURES])
     assert layer.layout == tf_rnn_ops.params.layout("lstm", UNITS, FEATURES)
     assert layer.compute_output_shape((BATCH, TIME, FEATURES)) == (BATCH, UNITS)
 
 
-def test_states_of_a_projection_that_do_not_fit_are_refused():
+def test_incompatible_states_of_a_projection_are_rejected():
     config = network(num_proj=2)
     message = (
-        r"initial_state must be a list of 2 tensors of the shapes \(4, 2, 2\) and \(4, 2, 5\), but has \(4, 2, 5\)"
+        r"initial_state must be a list of 2 tensors of shape \(4, 2, 2\) and \(4, 2, 5\), but has shape \(4, 2, 5\)"
     )
     with pytest.raises(ValueError, match=message):
         random_layer(config)(network_inputs(config)["input"], initial_state=[np.zeros([BATCH, 2, UNITS])] * 2)
 
 
 @pytest.mark.parametrize("time_major", [False, True], ids=["batch-major", "time-major"])
-def test_a_sequence_goes_on_from_the_states_that_it_left(time_major):
+def test_a_sequence_continues_from_returned_states(time_major):
     config = network(num_proj=2, time_major=time_major)
     layer = random_layer(config, return_sequences=True, return_state=True)
     x = network_inputs(config)["input"]
@@ -251,7 +251,7 @@ def test_a_sequence_goes_on_from_the_states_that_it_left(time_major):
         assert parity.difference(actual, expected) < 1e-12
 
 
-def test_initializers_see_the_matrices_of_a_projection():
+def test_initializers_get_the_shapes_of_the_matrices_of_a_projection():
     def constant(value, seen):
         def initializer(shape, dtype=None):
             seen.append(tuple(shape))
@@ -275,7 +275,7 @@ def test_initializers_see_the_matrices_of_a_projection():
             np.testing.assert_array_equal(array, values[layer.layout[name].kind])
 
 
-def test_projections_start_out_like_dense_layers_and_no_two_alike():
+def test_initial_projections_are_like_dense_kernels_and_differ():
     layer = CudnnRNN(64, num_layers=2, num_proj=32)
     layer.build([None, None, 8])
     first, second = (layer.canonical_weights[f"layer_{number}/forward/projection"].numpy() for number in (0, 1))
@@ -294,7 +294,7 @@ def test_dtype_policies_with_a_projection(policy):
 
 
 @pytest.mark.parametrize("options", MODES_AND_PROJECTION, ids=lambda options: "-".join(map(str, options.values())))
-def test_canonical_weights_are_what_params_hold(options):
+def test_canonical_weights_equal_params(options):
     layer = random_layer(network(**options, direction="bidirectional"))
     weights = layer.canonical_weights
     expected = unpack(layer.layout, layer.get_weights()[0])
@@ -310,7 +310,7 @@ def test_all_canonical_weights_are_assigned():
     np.testing.assert_array_equal(other.get_weights()[0], layer.get_weights()[0])
 
 
-def test_some_canonical_weights_are_assigned_and_the_others_stay():
+def test_assigning_some_canonical_weights_keeps_the_others():
     layer = random_layer(network(), dtype="mixed_bfloat16")
     expected = unpack(layer.layout, layer.get_weights()[0].copy())
     names = ["layer_0/forward/input_bias/f", "layer_1/forward/kernel/g"]
@@ -337,21 +337,21 @@ def test_canonical_weights_have_gradients(in_graph):
         np.testing.assert_array_equal(part, layer.canonical_weights[name] if is_penalized else np.zeros_like(part))
 
 
-def test_canonical_weights_that_do_not_fit_are_refused():
+def test_incompatible_canonical_weights_are_rejected():
     layer = random_layer(network())
     before = layer.get_weights()[0]
-    with pytest.raises(ValueError, match="has 'layer_2/forward/kernel/i' that the layout lacks"):
+    with pytest.raises(ValueError, match="Unknown: 'layer_2/forward/kernel/i'"):
         layer.assign_canonical_weights({"layer_2/forward/kernel/i": np.zeros([UNITS, UNITS])})
     with pytest.raises(ValueError, match=r"layer_0/forward/kernel/i must have the shape \[5, 3\], but has \[3, 5\]"):
         layer.assign_canonical_weights({"layer_0/forward/kernel/i": np.zeros([FEATURES, UNITS])})
     np.testing.assert_array_equal(layer.get_weights()[0], before)
     for use in (lambda layer: layer.canonical_weights, lambda layer: layer.assign_canonical_weights({})):
-        with pytest.raises(ValueError, match="CudnnLSTM has no weights before it is built or called"):
+        with pytest.raises(ValueError, match="CudnnLSTM has no weights yet: build or call the layer first"):
             use(tf_rnn_ops.layers.CudnnLSTM(UNITS))
 
 
 @pytest.mark.parametrize("options", MODES_AND_PROJECTION, ids=lambda options: "-".join(map(str, options.values())))
-def test_a_layer_is_made_of_params(options):
+def test_from_params(options):
     layer = random_layer(network(**options, direction="bidirectional"), return_state=True)
     copy = CudnnRNN.from_params(layer.layout, layer.params.value, dtype="float64", return_state=True, name="copy")
     assert copy.layout == layer.layout
@@ -359,12 +359,12 @@ def test_a_layer_is_made_of_params(options):
     np.testing.assert_array_equal(copy.get_weights()[0], layer.get_weights()[0])
 
 
-def test_a_layer_is_made_of_params_that_fit():
+def test_from_params_rejects_incompatible_params():
     each = tf_rnn_ops.params.layout("gru", 5, 5, input_mode="skip_input")
     layer = tf_rnn_ops.layers.CudnnGRU.from_params(each, np.arange(each.size))
     assert layer.layout == each
     np.testing.assert_array_equal(layer.get_weights()[0], np.arange(each.size, dtype="float32"))
-    with pytest.raises(ValueError, match="layout must have the rnn_mode 'lstm' for CudnnLSTM, but has 'gru'"):
+    with pytest.raises(ValueError, match="the rnn_mode of layout must be 'lstm' for CudnnLSTM, but is 'gru'"):
         tf_rnn_ops.layers.CudnnLSTM.from_params(each, np.zeros(each.size))
     with pytest.raises(ValueError, match=rf"params must have the shape \[{each.size}\], but has \[{each.size - 1}\]"):
         CudnnRNN.from_params(each, np.zeros(each.size - 1))
@@ -378,10 +378,10 @@ def test_a_layer_is_made_of_params_that_fit():
     ],
     ids=["Bidirectional", "go_backwards"],
 )
-def test_what_takes_the_place_of_bidirectional_is_named(make):
+def test_the_error_with_bidirectional_names_the_alternative(make):
     message = (
-        "^CudnnLSTM has no argument go_backwards, and keras.layers.Bidirectional cannot wrap it: "
-        "direction='bidirectional' makes it run in both directions by itself$"
+        "^CudnnLSTM has no argument go_backwards, so keras.layers.Bidirectional cannot wrap it: "
+        "pass direction='bidirectional' to the layer instead$"
     )
     with pytest.raises(ValueError, match=message):
         make()

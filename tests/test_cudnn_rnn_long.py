@@ -1,4 +1,4 @@
-"""Long sequences, large networks and many calls of the CudnnRNN ops."""
+"""Tests of long sequences, large networks and many calls of the CudnnRNN ops."""
 
 import cudnn_rnn_inputs
 import cudnn_rnn_reference as reference
@@ -34,8 +34,8 @@ def test_large_batches_of_other_types(dtype):
 
 
 @pytest.mark.parametrize("size", [(5000, 4, 16, 24), (10, 512, 64, 128), (4, 16, 1024, 1024)], ids=str)
-def test_many_rectifiers_forward(size):
-    """Backward, some of so many are given numbers so near to 0 that rounding decides about their slope."""
+def test_many_relu_units_forward(size):
+    """Not backward: some of so many ReLU inputs are so close to 0 that rounding changes their slope."""
     config = sized(size, rnn_mode="rnn_relu")
     inputs = cudnn_rnn_inputs.network_inputs(config, "float32")
     outputs = run_forward(config, inputs, is_training=False)
@@ -47,8 +47,8 @@ def test_many_layers():
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_memory_does_not_grow_from_call_to_call(mode):
-    """Not by a quarter of the output, which is smaller than anything that a leak could be of."""
+def test_memory_does_not_grow(mode):
+    """The limit is a quarter of the output, which is smaller than any possible leak."""
     config = Config(
         rnn_mode=mode, num_layers=2, direction="bidirectional", num_units=64, input_size=64, time=20, batch=16
     )

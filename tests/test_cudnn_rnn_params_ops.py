@@ -1,4 +1,4 @@
-"""The ops that size, split and join a params buffer."""
+"""Tests of the ops that size, split and join a params buffer."""
 
 import itertools
 
@@ -44,7 +44,7 @@ def test_size_equals_the_formula(config, dtype):
     np.testing.assert_array_equal(size, [size_formula(config)])
 
 
-def test_size_is_that_of_all_matrices_and_biases():
+def test_size_is_the_sum_of_all_matrices_and_biases():
     for config in NETWORKS:
         weights, biases = canonical_shapes(config)
         assert size_formula(config) == sum(int(np.prod(shape)) for shape in weights + biases)
@@ -69,7 +69,7 @@ def test_sizes_beyond_int32_are_counted_in_int64():
 # ---------------------------------------------------------------- the order
 
 
-def test_a_small_network_as_written_out_by_hand():
+def test_layout_of_a_small_network_written_by_hand():
     """One gate, 2 units, 3 inputs, 1 layer of two directions."""
     config = Config("rnn_tanh", direction="bidirectional", num_units=2, input_size=3)
     canonical = to_canonical(config, np.arange(28.0))
@@ -84,7 +84,7 @@ def test_a_small_network_as_written_out_by_hand():
         np.testing.assert_array_equal(actual, expected)
 
 
-def test_gates_and_projection_as_written_out_by_hand():
+def test_gates_and_projection_written_by_hand():
     """An LSTM of 2 units projected to 1, and 1 input."""
     config = Config("lstm", num_units=2, input_size=1, num_proj=1)
     canonical = to_canonical(config, np.arange(34.0))
@@ -98,8 +98,8 @@ def test_gates_and_projection_as_written_out_by_hand():
 
 
 @every_network
-def test_canonical_order_is_the_buffers(config):
-    """Whatever the network: what the canonical form lists one after the other follows one another in the buffer."""
+def test_canonical_order_equals_buffer_order(config):
+    """For any network, the canonical form lists weights and biases in the order of the buffer."""
     running = np.arange(size_formula(config), dtype=np.float64)
     for version in versions(config):
         weights, biases = to_canonical(config, running, version)
@@ -119,8 +119,8 @@ def test_splitting_and_joining_gives_the_same_bits(dtype):
             assert_same_bits(to_params(config, *canonical, version), params)
 
 
-def test_in_a_graph_that_knows_no_sizes():
-    """One graph for networks of any sizes: only the numbers of weights and biases are fixed when it is built."""
+def test_in_a_graph_with_dynamic_sizes():
+    """One graph for networks of any size: only the numbers of weights and biases are static."""
     attrs = {"direction": "bidirectional", "num_proj": 2}
 
     @tf.function(input_signature=[tf.TensorSpec(None, tf.int32)] * 3 + [tf.TensorSpec(None, tf.float32)])
@@ -154,7 +154,7 @@ def test_joining_and_splitting_gives_the_same_bits(dtype, flattened):
                 assert_same_bits(actual, expected)
 
 
-def test_results_are_named_as_the_twins():
+def test_results_have_the_names_of_tf_raw_ops():
     canonical = to_canonical(PROJECTED, np.zeros(size_formula(PROJECTED)))
     assert canonical._fields == ("weights", "biases")
     assert isinstance(canonical.weights, list)
@@ -166,8 +166,8 @@ def test_results_are_named_as_the_twins():
 @pytest.mark.parametrize("config", [*SHALLOW, PROJECTED], ids=network_id)
 @pytest.mark.parametrize("compiled", [False, True])
 @pytest.mark.parametrize("flattened", [False, True])
-def test_gradients_go_where_the_numbers_came_from(config, compiled, flattened):
-    """The ops move numbers and do nothing else, so their gradients are known to the bit."""
+def test_gradients_are_the_inverse_permutation(config, compiled, flattened):
+    """The ops only move values, so the gradients are exact."""
     d_params = np.random.default_rng(1).standard_normal(size_formula(config))
     d_canonical = split(config, d_params)
     params = tf.zeros_like(d_params)
@@ -190,7 +190,7 @@ def test_gradients_go_where_the_numbers_came_from(config, compiled, flattened):
 
 
 @pytest.mark.parametrize("version", ["", "V2"])
-def test_an_output_that_a_loss_does_not_use_counts_as_zero(version):
+def test_unused_outputs_have_zero_gradients(version):
     config = Config("lstm", num_units=2, input_size=3)
     params = tf.range(size_formula(config), dtype=tf.float64)
     with tf.GradientTape() as tape:
@@ -203,7 +203,7 @@ def test_an_output_that_a_loss_does_not_use_counts_as_zero(version):
 
 @pytest.mark.parametrize("version", ["", "V2"])
 def test_none_counts_as_zero(version):
-    """A gradient function may be handed None in place of zeros."""
+    """A gradient function may get None instead of zeros."""
     config = Config("rnn_relu", num_units=2, input_size=3)
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
         canonical = to_canonical(config, tf.zeros([size_formula(config)]), version)

@@ -1,4 +1,4 @@
-"""The CudnnRNN ops against the float64 reference."""
+"""Compares the CudnnRNN ops with the float64 reference."""
 
 import dataclasses
 import itertools
@@ -35,7 +35,7 @@ def test_v3_equals_reference_with_any_options(config, dtype, seed):
 @settings(max_examples=200)
 @given(config=cudnn_rnn_inputs.configs(smallest=0, largest=7), seed=seeds)
 def test_small_networks_equal_reference_with_any_options(config, seed):
-    """In float64 alone, whose rounding errors are small beside sums that all but cancel too."""
+    """Only in float64, whose rounding errors are small even for sums that nearly cancel."""
     check_against_reference(config, "float64", seed)
 
 
@@ -45,7 +45,7 @@ def test_v1_and_v2_equal_reference_with_any_options(version, data, dtype, seed):
     check_against_reference(data.draw(cudnn_rnn_inputs.configs(version)), dtype, seed, version)
 
 
-# time, batch, input_size, num_units: none of each, one of all, few, about the widths of vectors and tiles.
+# time, batch, input_size, num_units: 0 of each, 1 of all, small sizes, and sizes near the widths of vectors and tiles.
 SIZES = [
     (0, 2, 3, 4),
     (2, 0, 3, 4),
@@ -103,7 +103,7 @@ def test_equals_reference_with_every_instruction_set(instruction_set):
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("num_proj", [0, 1, 7, 8, 31, 32, 33], ids=str)
 def test_equals_reference_with_a_projection(num_proj, dtype):
-    """To the size of all units there is none."""
+    """A projection to num_units is no projection."""
     config = Config(num_units=33, input_size=9, num_proj=num_proj, num_layers=2, sequence_lengths=(5, 0, 2))
     check_against_reference(config, dtype)
     check_against_reference(dataclasses.replace(config, direction="bidirectional", time_major=False), dtype)
@@ -111,7 +111,7 @@ def test_equals_reference_with_a_projection(num_proj, dtype):
 
 @pytest.mark.parametrize("shape", [(), (0,), (1,), (7,), (1, 3, 8), (2, 0, 3, 4)], ids=str)
 @pytest.mark.parametrize("mode", [mode for mode in MODES if mode != "lstm"])
-def test_cell_states_of_any_shape_are_ignored_where_there_are_none(mode, shape):
+def test_cell_states_of_any_shape_are_ignored_in_modes_without_them(mode, shape):
     config = Config(rnn_mode=mode)
     inputs, gradients = cudnn_rnn_inputs.inputs_and_gradients(config, "float32")
     expected = run_forward(config, inputs)
@@ -150,7 +150,7 @@ def test_equals_reference_with_sequence_lengths(lengths, mode, direction):
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_what_is_past_the_end_of_a_sequence_has_no_effect(mode):
+def test_padding_has_no_effect(mode):
     config = sized((6, 4, 9, 12), rnn_mode=mode, direction="bidirectional", num_layers=2, sequence_lengths=(0, 2, 4, 6))
     results = []
     for filling in (0.0, 3.0, -1e4):
@@ -165,8 +165,8 @@ def test_what_is_past_the_end_of_a_sequence_has_no_effect(mode):
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_full_sequence_lengths_are_as_good_as_none(mode):
-    """V2, which has none, gives the same bits."""
+def test_full_sequence_lengths_equal_no_lengths(mode):
+    """Bitwise equal to V2, which has no sequence lengths."""
     config = sized((5, 7, 16, 40), rnn_mode=mode, direction="bidirectional", num_layers=2)
     inputs, gradients = cudnn_rnn_inputs.inputs_and_gradients(config, "float32")
     results = []
@@ -182,8 +182,8 @@ SPECIAL = {"minus zero": -0.0, "inf": np.inf, "-inf": -np.inf, "nan": np.nan, "d
 @pytest.mark.parametrize("value", SPECIAL.values(), ids=SPECIAL.keys())
 @pytest.mark.parametrize("argument", [*INPUTS, *(f"{name}_backprop" for name in OUTPUTS)])
 @pytest.mark.parametrize("mode", MODES)
-def test_special_values_give_what_the_reference_gives(mode, argument, value):
-    """One special number in an otherwise ordinary argument."""
+def test_special_values_equal_the_reference(mode, argument, value):
+    """One special value in an otherwise normal argument."""
     config = Config(rnn_mode=mode, num_layers=2, num_units=20, direction="bidirectional")
     inputs, gradients = cudnn_rnn_inputs.inputs_and_gradients(config, "float32")
     array = {**inputs, **gradients}[argument]
@@ -197,7 +197,7 @@ def test_special_values_give_what_the_reference_gives(mode, argument, value):
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 @pytest.mark.parametrize("mode", ["lstm", "gru", "rnn_tanh"])
 def test_saturated_units_keep_their_gradients(mode, dtype, bias):
-    """Of states that hardly move any more: differences of numbers that are nearly equal, such as 1 and h."""
+    """Gradients of saturated states depend on differences of nearly equal numbers, such as 1 and h."""
     config = Config(rnn_mode=mode, num_units=16, time=60, batch=4)
     inputs, gradients = cudnn_rnn_inputs.inputs_and_gradients(config, "float64")
     for weights in reference.unpack(config, inputs["params"]):
@@ -211,7 +211,7 @@ def test_saturated_units_keep_their_gradients(mode, dtype, bias):
     check_network(config, dtype, "V3", inputs, reference.forward(config, **float64(inputs)), gradients)
 
 
-# The sizes that the engine is measured at: batch, time, input_size, num_units.
+# The sizes of the benchmark: batch, time, input_size, num_units.
 BENCHMARKS = [
     ("lstm", (1, 100, 128, 256)),
     pytest.param("lstm", (32, 100, 128, 256), marks=pytest.mark.slow),

@@ -1,4 +1,4 @@
-"""The reference that the CudnnRNN ops are judged by, against central differences and against Keras."""
+"""Compares the reference of the CudnnRNN ops with central differences and with Keras."""
 
 import dataclasses
 
@@ -43,19 +43,19 @@ NETWORKS = {
 
 
 def gradients(config, inputs, weights, masks=None):
-    """Gradients by the reference of `weighted_sum`, by input."""
+    """Returns the gradients of `weighted_sum` from the reference, by input."""
     run = reference.forward(config, **inputs, masks=masks)
     backward = reference.backward(config, run, inputs["input_c"], inputs["params"], **weights, masks=masks)
     return {name: getattr(backward, f"{name}_backprop") for name in INPUTS}
 
 
 def weighted_sum(outputs, weights):
-    """The sum of the outputs in `outputs`, a dict, times their weights."""
+    """Returns the sum of the outputs in `outputs`, a dict, times their weights."""
     return sum(np.sum(outputs[name] * weights[f"{name}_backprop"]) for name in OUTPUTS)
 
 
 def inputs_away_from_kinks(config, masks, seed=0):
-    """Returns inputs with which no rectifier is given a number so near to 0 that a central difference goes across."""
+    """Returns inputs with which no ReLU input changes its sign in a central difference."""
     inputs = network_inputs(config, seed=seed)
     run = reference.forward(config, **inputs, masks=masks)
     if config.rnn_mode == "rnn_relu" and reference.nearest_to_the_kink(run) < 1e-4:
@@ -64,7 +64,7 @@ def inputs_away_from_kinks(config, masks, seed=0):
 
 
 def directional_derivative(config, inputs, weights, name, towards, masks):
-    """The derivative of `weighted_sum` where an input moves towards something, by central differences."""
+    """Returns the directional derivative of `weighted_sum` for an input, by central differences."""
     distance = 1e-6
     sums = []
     for sign in (-1, 1):
@@ -76,7 +76,7 @@ def directional_derivative(config, inputs, weights, name, towards, masks):
 @pytest.mark.parametrize("argument", INPUTS)
 @pytest.mark.parametrize("config", NETWORKS.values(), ids=NETWORKS.keys())
 def test_gradients_equal_central_differences(config, argument):
-    """In a few random directions, to each of which every element contributes."""
+    """In a few random directions."""
     weights, masks = output_gradients(config), random_masks(config)
     inputs = inputs_away_from_kinks(config, masks)
     gradient = gradients(config, inputs, weights, masks)[argument]
@@ -90,7 +90,7 @@ def test_gradients_equal_central_differences(config, argument):
 
 @pytest.mark.parametrize("mode", MODES)
 def test_masks_multiply_the_inputs_of_layers(mode):
-    """A layer that is cut off gives what the layers above it give for an input of zero."""
+    """A mask of zeros is equivalent to an input of zeros for the layers above."""
     config = network(rnn_mode=mode, num_layers=2)
     inputs = network_inputs(config)
     cut_off = reference.forward(config, **inputs, masks=[np.zeros((config.time, config.batch, config.num_units))])
@@ -106,7 +106,7 @@ def test_masks_multiply_the_inputs_of_layers(mode):
 
 
 def keras_gradients(config, d_params) -> list[np.ndarray]:
-    """Returns the gradients with respect to Keras's weights, of which one bias stands for the sum of two."""
+    """Returns the gradients with respect to Keras weights, in which one bias is the sum of two."""
     weights = keras_networks.weights_from_params(config, d_params)
     return [each / 2 if each.ndim == 1 else each for each in weights]
 
@@ -130,7 +130,7 @@ def test_equals_keras(mode, direction, num_layers, lengths):
     with tf.GradientTape() as tape:
         tape.watch([x, states])
         output, *final_states = keras_networks.run(config, layers, x, states, mask=mask)
-        output *= tf.cast(mask, x.dtype)[:, :, tf.newaxis]  # Keras repeats the last output past a sequence's end
+        output *= tf.cast(mask, x.dtype)[:, :, tf.newaxis]  # Keras repeats the last output in the padding
         expected = dict(zip(OUTPUTS, [output, *final_states], strict=False))
         loss = tf.add_n([tf.reduce_sum(each * scales[f"{name}_backprop"]) for name, each in expected.items()])
     d_x, d_states, d_weights = tape.gradient(loss, [x, states, keras_networks.variables(layers)])
@@ -148,12 +148,12 @@ def test_equals_keras(mode, direction, num_layers, lengths):
 
 
 def test_projection_equals_an_lstm_whose_weights_are_products():
-    """A projected state enters by a matrix what P^T times that matrix takes from the state before the projection."""
+    """A matrix applied to a projected state equals its product with P applied to the unprojected state."""
     config = network(num_proj=2)
     inputs = network_inputs(config)
     (weights,) = reference.unpack(config, inputs["params"])
     assert weights.P is not None
-    # The initial state is a projection of some state of all units.
+    # The initial state is the projection of an unprojected state.
     whole_h = np.random.default_rng(4).standard_normal((1, config.batch, config.num_units))
     inputs["input_h"] = whole_h @ weights.P.T
 
@@ -181,8 +181,8 @@ def test_skip_input_equals_input_matrices_of_ones_on_the_diagonal(mode):
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_the_backward_direction_is_the_forward_one_of_reversed_sequences(mode):
-    """What is reversed is the sequence up to its end."""
+def test_the_backward_direction_equals_the_forward_direction_on_reversed_sequences(mode):
+    """Only the sequence without its padding is reversed."""
     config = network(rnn_mode=mode, direction="bidirectional", sequence_lengths=LENGTHS)
     one = network(rnn_mode=mode, sequence_lengths=LENGTHS)
     inputs = network_inputs(config)
@@ -204,7 +204,7 @@ def test_the_backward_direction_is_the_forward_one_of_reversed_sequences(mode):
     np.testing.assert_array_equal(actual.output_h[:, LENGTHS.index(0)], inputs["input_h"][:, LENGTHS.index(0)])
 
 
-def test_batch_major_exchanges_the_first_two_dimensions_of_all():
+def test_batch_major_swaps_the_first_two_dimensions():
     config = network(num_layers=2, direction="bidirectional", sequence_lengths=LENGTHS)
     inputs, weights = network_inputs(config), output_gradients(config)
 

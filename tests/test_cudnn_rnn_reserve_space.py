@@ -1,4 +1,4 @@
-"""The reserve_space of the CudnnRNN ops: how large it is, and that backprop refuses one that is not its own."""
+"""Tests of the reserve_space of the CudnnRNN ops: its size, and errors for one from another call."""
 
 import dataclasses
 
@@ -12,15 +12,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 HEADER_BYTES = 128
-# What a cell keeps of a step, in multiples of num_units.
+# Activations that a cell stores per step, in multiples of num_units.
 KEPT = {"rnn_relu": 0, "rnn_tanh": 0, "lstm": 5, "gru": 4}
 
 
 def expected_bytes(config: Config, dtype: str) -> int:
-    """A header, what the cells keep, and the outputs of all layers but the last, in the type that is computed in.
+    """Returns the size of a header, the activations of the cells, and the outputs of all layers except the last.
 
-    But for LSTMs, gradients are made of differences of an output: where rounding would spoil these, the last layer's is
-    kept too.
+    Except in LSTMs, gradients depend on differences of outputs. In types in which rounding makes these inexact, the
+    output of the last layer is included. All are in the type of the computation.
     """
     keeps_the_last = config.rnn_mode != "lstm" and dtype in ("float16", "bfloat16")
     kept_outputs = config.num_layers if keeps_the_last else config.num_layers - 1
@@ -30,7 +30,7 @@ def expected_bytes(config: Config, dtype: str) -> int:
 
 
 def backprop(config, dtype="float32", version="V3", **changes):
-    """Runs a network forward and backward, with changes to the arguments of the latter."""
+    """Runs a network forward and backward, with changes of the arguments of the backward pass."""
     inputs, gradients = cudnn_rnn_inputs.inputs_and_gradients(config, dtype)
     return run_backprop(config, inputs, run_forward(config, inputs, version), gradients, version, **changes)
 
@@ -59,8 +59,8 @@ def test_is_empty_without_training(mode, version, dtype):
     assert outputs.reserve_space.dtype.name == dtype
 
 
-def test_host_reserved_is_the_builtins():
-    """V2 tells cuDNN's algorithm, of which -1 is the default."""
+def test_host_reserved_equals_tf_raw_ops():
+    """V2 returns the algorithm of cuDNN; -1 is the default."""
     config = Config()
     inputs = cudnn_rnn_inputs.network_inputs(config, "float32")
     expected = {("V2", True): [-1, 0], ("V2", False): 0, ("V3", True): 0, ("V3", False): 0}
@@ -73,7 +73,7 @@ def test_host_reserved_is_the_builtins():
 
 @pytest.mark.parametrize("host_reserved", [[], 5, [1, 2, 3], [[7]]], ids=str)
 @pytest.mark.parametrize("version", ["V2", "V3"])
-def test_backprop_takes_any_host_reserved(version, host_reserved):
+def test_backprop_ignores_host_reserved(version, host_reserved):
     config = Config()
     expected = backprop(config, version=version)
     actual = backprop(config, version=version, host_reserved=tf.constant(host_reserved, tf.int8))
@@ -82,10 +82,10 @@ def test_backprop_takes_any_host_reserved(version, host_reserved):
 
 
 BASE = Config(num_units=10, input_size=10, num_layers=2, time=4, batch=4, sequence_lengths=(4, 2, 3, 4), dropout=0.5)
-# What makes another configuration of BASE, and what is said of it. Of these only the header tells:
+# Changes of BASE and the error messages. Only the header distinguishes these:
 SAME_SIZE: list[tuple[dict, str]] = [
-    ({"sequence_lengths": (4, 3, 2, 4)}, "sequence_lengths were others"),
-    ({"sequence_lengths": None}, "sequence_lengths were others"),
+    ({"sequence_lengths": (4, 3, 2, 4)}, "sequence_lengths differ"),
+    ({"sequence_lengths": None}, "sequence_lengths differ"),
     ({"dropout": 0.25}, "dropout was 0.25.*, but is 0.5"),
     ({"dropout": 0.0}, "dropout was 0.0.*, but is 0.5"),
     ({"time_major": False}, "time_major was false, but is true"),
@@ -114,7 +114,7 @@ OTHER_SIZE: list[tuple[dict, str]] = [
     [*((*case, True) for case in SAME_SIZE), *((*case, False) for case in OTHER_SIZE)],
     ids=str,
 )
-def test_another_configurations_is_refused(changes, message, same_size, dtype):
+def test_reserve_space_of_another_configuration_is_rejected(changes, message, same_size, dtype):
     other = dataclasses.replace(BASE, **changes)
     assert (expected_bytes(other, dtype) == expected_bytes(BASE, dtype)) == same_size
     backprop(BASE, dtype)
@@ -124,15 +124,15 @@ def test_another_configurations_is_refused(changes, message, same_size, dtype):
 
 
 @pytest.mark.parametrize(("mode", "other_mode"), [("rnn_relu", "rnn_tanh"), ("rnn_tanh", "rnn_relu")])
-def test_another_modes_of_the_same_size_is_refused(mode, other_mode):
+def test_reserve_space_of_another_mode_of_the_same_size_is_rejected(mode, other_mode):
     config, other = (Config(rnn_mode=each) for each in (mode, other_mode))
     message = f"reserve_space must be .*: rnn_mode was {other_mode}, but is {mode}"
     with pytest.raises(tf.errors.InvalidArgumentError, match=message):
         backprop(config, reserve_space=right_reserve_space(other, "float32"))
 
 
-def test_auto_select_means_what_it_selects():
-    """The configurations are the same in all but name."""
+def test_auto_select_equals_the_selected_mode():
+    """The configurations are equivalent."""
     for input_mode, input_size in (("skip_input", 8), ("linear_input", 9)):
         named = Config(num_units=8, input_size=input_size, input_mode=input_mode)
         selected = dataclasses.replace(named, input_mode="auto_select")
@@ -143,7 +143,7 @@ def test_auto_select_means_what_it_selects():
 
 
 def garbage(size, dtype):
-    """Random bytes as numbers."""
+    """Returns random bytes as an array."""
     bytes_per_element = tf.as_dtype(dtype).size
     random = np.random.default_rng(0).integers(0, 256, size * bytes_per_element, np.uint8)
     return random.view(tf.as_dtype(dtype).as_numpy_dtype)
@@ -168,14 +168,14 @@ WRONG = {
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("make", WRONG.values(), ids=WRONG.keys())
 @pytest.mark.parametrize("mode", MODES)
-def test_what_is_none_is_refused(mode, make, dtype):
+def test_an_invalid_reserve_space_is_rejected(mode, make, dtype):
     config = Config(rnn_mode=mode, num_layers=2, dropout=0.5)
     wrong = make(right_reserve_space(config, dtype), dtype)
     with pytest.raises((tf.errors.InvalidArgumentError, ValueError), match="reserve_space"):
         backprop(config, dtype, reserve_space=wrong)
 
 
-def test_what_is_none_is_refused_in_a_graph_of_unknown_shapes():
+def test_an_invalid_reserve_space_is_rejected_in_a_graph_of_unknown_shapes():
     config = Config(num_layers=2)
     right = right_reserve_space(config, "float32")
 
@@ -189,7 +189,7 @@ def test_what_is_none_is_refused_in_a_graph_of_unknown_shapes():
             params_backprop(make(right, "float32"))
 
 
-def test_an_inference_runs_is_refused():
+def test_reserve_space_of_inference_is_rejected():
     config = Config()
     inputs = cudnn_rnn_inputs.network_inputs(config, "float32")
     reserve_space = run_forward(config, inputs, is_training=False).reserve_space
@@ -197,8 +197,8 @@ def test_an_inference_runs_is_refused():
         backprop(config, reserve_space=reserve_space)
 
 
-def test_another_dtypes_is_refused():
-    """Even as bytes of the right number."""
+def test_reserve_space_of_another_dtype_is_rejected():
+    """Even if its size in bytes is correct."""
     config = Config()
     right, other = (right_reserve_space(config, dtype) for dtype in ("float64", "float32"))
     with pytest.raises(tf.errors.InvalidArgumentError):
@@ -210,8 +210,8 @@ def test_another_dtypes_is_refused():
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_one_versions_serves_the_others(version):
-    """The three versions of the op are one kernel."""
+def test_versions_share_the_reserve_space(version):
+    """The three versions of the op share one kernel."""
     config = Config(num_layers=2)
     expected = backprop(config, version=version)
     for other in VERSIONS:

@@ -1,13 +1,11 @@
-"""Gradients of gradients of the CudnnRNN ops, of every input, and of higher orders."""
+"""Tests of second-order and higher-order gradients of the CudnnRNN ops."""
 
 import dataclasses
-import re
 
 import cudnn_rnn_inputs
 import cudnn_rnn_reference as first_order
 import keras
 import numpy as np
-import pages
 import parity
 import plain_networks
 import pytest
@@ -28,7 +26,7 @@ DROPPED = network(num_layers=3, direction="bidirectional", sequence_lengths=LENG
 GRADS = tuple(f"{name}_grad" for name in ARGUMENTS)
 BACKPROP_GRADS = tuple(f"{name}_backprop_grad" for name in INPUTS)
 COMPILED = pytest.mark.parametrize("compiled", [False, True], ids=["eager", "tf.function"])
-# Where a graph takes long to build.
+# For graphs that take long to build.
 SLOWLY_COMPILED = pytest.mark.parametrize(
     "compiled", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["eager", "tf.function"]
 )
@@ -39,7 +37,7 @@ def maybe_compiled(function, compiled):
 
 
 def attributes_of(config) -> dict:
-    """Returns the attributes that CudnnRNNBackpropGrad and CudnnRNNDropoutMasks have."""
+    """Returns the attributes of CudnnRNNBackpropGrad and CudnnRNNDropoutMasks."""
     names = ("rnn_mode", "input_mode", "direction", "dropout", "num_proj", "time_major")
     return {name: getattr(config, name) for name in names}
 
@@ -78,7 +76,7 @@ def masks_of(config, inputs, outputs):
 
 
 def arguments_of(config, dtype="float64", seed=0):
-    """Returns the arguments of a backward pass that are given, and gradients with respect to its results."""
+    """Returns the independent arguments of a backward pass, and gradients with respect to its results."""
     inputs, gradients = cudnn_rnn_inputs.inputs_and_gradients(config, dtype, seed)
     v = cudnn_rnn_inputs.cast(output_backprops(config, inputs, seed + 5)._asdict(), dtype)
     return inputs, gradients, list(v.values())
@@ -95,7 +93,7 @@ def arguments_of(config, dtype="float64", seed=0):
     seed=st.integers(0, 2**20),
 )
 def test_equals_the_reference_with_any_options(config, dropout, dtype, seed):
-    """Against float64 on the same rounded inputs."""
+    """Compared with float64 on the same rounded inputs."""
     config = dataclasses.replace(config, dropout=dropout)
     inputs, gradients, v = arguments_of(config, dtype, seed)
     outputs = run_forward(config, inputs, seed=7)
@@ -125,7 +123,7 @@ def test_dropout_masks_are_those_of_the_forward_pass(dtype, time_major):
     parity.check("CudnnRNNDropoutMasks", "float64", outputs, run, OUTPUTS)
 
 
-def test_directions_of_zeros_and_with_one_that_is_no_number():
+def test_zero_and_nan_directions():
     config = network(num_layers=2, direction="bidirectional")
     inputs, gradients, v = arguments_of(config)
     outputs = run_forward(config, inputs)
@@ -141,7 +139,7 @@ def test_directions_of_zeros_and_with_one_that_is_no_number():
 
 
 def padded(config, name, array, value):
-    """Returns a copy of an array of the shape of the argument `name`, with `value` past the ends of sequences."""
+    """Returns a copy of an array in the shape of the argument `name`, with `value` in the padding."""
     if name not in ("input", "output_backprop"):
         return array
     is_padding = np.arange(config.time)[:, np.newaxis] >= config.lengths
@@ -149,8 +147,8 @@ def padded(config, name, array, value):
 
 
 @pytest.mark.parametrize("time_major", [True, False])
-def test_what_is_past_the_ends_takes_no_part(time_major):
-    """In the second order, and in the third, whose plain network would spread what is no number."""
+def test_padding_has_no_effect(time_major):
+    """In the second order, and in the third, in which the plain network would spread NaN."""
     config = network(num_layers=2, direction="bidirectional", sequence_lengths=LENGTHS, time_major=time_major)
     inputs, gradients, v = arguments_of(config)
     outputs = run_forward(config, inputs)
@@ -176,7 +174,7 @@ def test_what_is_past_the_ends_takes_no_part(time_major):
 
 
 @pytest.mark.parametrize("skipped", GRADS)
-def test_what_is_skipped_is_empty_and_changes_nothing(skipped):
+def test_skipped_results_are_empty_and_do_not_change_the_others(skipped):
     config = network(num_layers=2, direction="bidirectional", sequence_lengths=LENGTHS)
     inputs, gradients, v = arguments_of(config)
     outputs = run_forward(config, inputs)
@@ -189,14 +187,14 @@ def test_what_is_skipped_is_empty_and_changes_nothing(skipped):
                 np.testing.assert_array_equal(value, getattr(full, name))
 
 
-def test_dropout_masks_whose_size_cannot_be_counted_are_refused():
-    """Those of a batch of none, of which every array that there is has no elements."""
+def test_dropout_masks_whose_size_overflows_are_rejected():
+    """With batch size 0, so all arrays are empty."""
     input, state = (tf.zeros(tf.constant(shape, tf.int64)) for shape in ([2**62, 0, 3], [3, 0, 4]))
     inputs = {"input": input, "input_h": state, "input_c": state}
     network_of = {"rnn_mode": "gru", "input_mode": "linear_input", "direction": "unidirectional", "dropout": 0.5}
     params = tf.zeros(108 + 2 * 120)
     outputs = raw_ops.CudnnRNN(**inputs, params=params, **network_of)
-    with pytest.raises(tf.errors.InvalidArgumentError, match="no more memory than can be counted"):
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"must be smaller: .* overflows int64"):
         ops.tf_rnn_ops_cudnn_rnn_dropout_masks(
             **inputs,
             params=params,
@@ -207,8 +205,8 @@ def test_dropout_masks_whose_size_cannot_be_counted_are_refused():
         )
 
 
-def test_dropout_masks_of_no_elements_are_made_at_once():
-    """Whatever the number of layers is: counting to it would take hours."""
+def test_empty_dropout_masks_return_immediately():
+    """Even with a huge number of layers, over which a loop would take hours."""
     input, state = tf.zeros([3, 2, 0]), tf.zeros(tf.constant([2**40, 2, 0], tf.int64))
     inputs = {"input": input, "input_h": state, "input_c": state, "params": tf.zeros(0), "dropout": 0.5}
     outputs = raw_ops.CudnnRNN(**inputs)
@@ -218,19 +216,19 @@ def test_dropout_masks_of_no_elements_are_made_at_once():
     assert masks.shape == (2**40 - 1, 3, 2, 0)
 
 
-def test_a_reserve_space_of_tensorflow_for_gpus_is_refused_by_name():
+def test_a_reserve_space_of_tensorflows_gpu_kernel_is_rejected():
     config = network()
     inputs, gradients, v = arguments_of(config)
     outputs = run_forward(config, inputs)
-    with pytest.raises(tf.errors.InvalidArgumentError, match=r"reserve_space.*TensorFlow's own kernel for GPUs"):
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"reserve_space.*TensorFlow's own GPU kernel"):
         backprop_grad(config, inputs, outputs, gradients, v, reserve_space=np.zeros_like(outputs.reserve_space))
 
 
-GPU_AT = 76  # where the header of a reserve_space says which device it is of
+GPU_AT = 76  # offset of the device in the header of a reserve_space
 
 
 def of_gpu(reserve_space):
-    """Returns what a GPU might have left: the same header, but for the device, and other contents."""
+    """Returns a reserve_space as from a GPU: the same header except for the device, and other contents."""
     content = bytearray(reserve_space.numpy().tobytes()[:160])
     content[GPU_AT] = 1
     return np.frombuffer(bytes(content), reserve_space.dtype.as_numpy_dtype)
@@ -238,8 +236,8 @@ def of_gpu(reserve_space):
 
 @pytest.mark.parametrize("dropout", [0.0, 0.5])
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_a_forward_pass_of_a_gpu_runs_again(dtype, dropout):
-    """With its dropout masks, which follow from the header's random stream."""
+def test_a_forward_pass_of_a_gpu_is_recomputed(dtype, dropout):
+    """With its dropout masks, which the random stream in the header determines."""
     config = dataclasses.replace(DROPPED, dropout=dropout)
     inputs, gradients, v = arguments_of(config, dtype)
     outputs = run_forward(config, inputs, seed=7)
@@ -257,7 +255,7 @@ def test_dropout_masks_of_a_gpu_are_drawn_again():
     np.testing.assert_array_equal(masks_of(DROPPED, inputs, of_a_gpu), masks_of(DROPPED, inputs, outputs))
 
 
-def test_the_reserve_space_of_another_network_is_refused():
+def test_the_reserve_space_of_another_network_is_rejected():
     config = network()
     inputs, gradients, v = arguments_of(config)
     other = network(num_units=6)
@@ -272,17 +270,17 @@ def test_the_reserve_space_of_another_network_is_refused():
 
 @COMPILED
 @pytest.mark.parametrize("name", [*INPUTS, "output", *ARGUMENTS[4:], "reserve_space", *BACKPROP_GRADS])
-def test_an_argument_of_another_shape_is_refused_by_name(name, compiled):
+def test_an_argument_of_wrong_shape_is_rejected_by_name(name, compiled):
     config = network(num_layers=2)
     inputs, gradients, v = arguments_of(config)
     arguments = grad_arguments(config, inputs, run_forward(config, inputs), gradients, v)
     shape = arguments[name].shape
     wrong = [[*shape, 1], [*shape[:-1], shape[-1] + 1], [shape[0] + 1, *shape[1:]]]
-    # input and the states say what sizes there are; others are then found not to fit.
+    # input and the states determine the sizes, so the error may name another argument.
     culprit = name if name not in INPUTS[:3] else r"\w+"
     for each in wrong[:1] if name == "reserve_space" else wrong:
         changed = {**arguments, name: tf.zeros(each, tf.float64)}
-        with pytest.raises((tf.errors.InvalidArgumentError, ValueError), match=rf"\b{culprit} must be"):
+        with pytest.raises((tf.errors.InvalidArgumentError, ValueError), match=rf"\b{culprit} must have"):
             maybe_compiled(lambda changed=changed: ops.tf_rnn_ops_cudnn_rnn_backprop_grad(**changed), compiled)()
 
 
@@ -303,8 +301,8 @@ def test_shapes_are_known_in_a_graph():
 
 
 @COMPILED
-def test_nothing_wanted_is_nothing_run(compiled):
-    """What is refused where something is made is not looked at."""
+def test_nothing_runs_if_all_results_are_skipped(compiled):
+    """Arguments are not checked then."""
     config = network()
     inputs, gradients, v = arguments_of(config)
     arguments = grad_arguments(config, inputs, run_forward(config, inputs), gradients, v)
@@ -314,13 +312,13 @@ def test_nothing_wanted_is_nothing_run(compiled):
 
 
 @pytest.mark.parametrize("name", ["output", "reserve_space"])
-def test_wrong_shapes_are_refused_where_all_results_are_empty(name):
+def test_wrong_shapes_are_rejected_if_all_results_are_empty(name):
     config = network(num_units=0, input_size=0)
     inputs, gradients, v = arguments_of(config)
     arguments = grad_arguments(config, inputs, run_forward(config, inputs), gradients, v)
     results = ops.tf_rnn_ops_cudnn_rnn_backprop_grad(**arguments)
     assert all(0 in each.shape for each in results)
-    with pytest.raises(tf.errors.InvalidArgumentError, match=f"{name} must be"):
+    with pytest.raises(tf.errors.InvalidArgumentError, match=f"{name} must have"):
         ops.tf_rnn_ops_cudnn_rnn_backprop_grad(**{**arguments, name: np.zeros((2, 0, 0, 0))})
 
 
@@ -346,7 +344,7 @@ def test_shapes_of_dropout_masks_are_known_in_a_graph():
 
 
 def penalty(run, inputs, of):
-    """A function of an output and of the gradients of a loss that is linear in none, by the inputs in `of`."""
+    """Returns a nonlinear function of an output and of the gradients of a loss with respect to the inputs in `of`."""
     with tf.GradientTape() as tape:
         tape.watch([inputs[name] for name in of])
         outputs = run(inputs)
@@ -356,7 +354,7 @@ def penalty(run, inputs, of):
 
 
 def penalty_gradients(run, inputs, of=INPUTS, wanted=INPUTS):
-    """The gradients of the penalty, by input."""
+    """Returns the gradients of the penalty, by input."""
     with tf.GradientTape() as tape:
         tape.watch([inputs[name] for name in wanted])
         value = penalty(run, inputs, of)
@@ -388,7 +386,7 @@ def test_equals_tensorflow_differentiating_a_plain_network_twice(config, compile
 @pytest.mark.parametrize("of", [("input",), ("params",), ("input_h", "input_c")], ids="-".join)
 @pytest.mark.parametrize("wanted", [("input",), ("params",), INPUTS], ids="-".join)
 @pytest.mark.parametrize("version", VERSIONS)
-def test_of_some_inputs_with_respect_to_others(version, wanted, of):
+def test_gradients_of_some_inputs_with_respect_to_others(version, wanted, of):
     config = network(num_layers=2, direction="bidirectional")
     inputs = tensors(cudnn_rnn_inputs.network_inputs(config))
     for compiled in (False, True):
@@ -397,7 +395,7 @@ def test_of_some_inputs_with_respect_to_others(version, wanted, of):
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_dropout_has_the_mask_of_the_first_pass(mode):
+def test_dropout_uses_the_mask_of_the_forward_pass(mode):
     config = dataclasses.replace(DROPPED, rnn_mode=mode)
     inputs = tensors(cudnn_rnn_inputs.network_inputs(config))
     actual, run = with_its_run(config, inputs, penalty_gradients)
@@ -409,7 +407,7 @@ def test_dropout_has_the_mask_of_the_first_pass(mode):
 @settings(max_examples=60)
 @given(config=cudnn_rnn_inputs.configs(smallest=8, largest=20), seed=st.integers(0, 2**20))
 def test_equals_central_differences_of_the_first_gradient(config, seed):
-    """In a random direction in all arguments of the backward pass at once."""
+    """In a random direction of all arguments of the backward pass."""
     inputs = inputs_away_from_kinks(config, None, seed)
     arguments = {**inputs, **cudnn_rnn_inputs.output_gradients(config, seed=seed)}
     v = output_backprops(config, inputs, seed)
@@ -437,7 +435,7 @@ def test_equals_central_differences_of_the_first_gradient(config, seed):
 
 @pytest.mark.parametrize("mode", MODES)
 def test_the_hessian_is_symmetric(mode):
-    """<w, H v> = <v, H w>, at sizes too large for differences."""
+    """<w, H v> = <v, H w>, at sizes too large for central differences."""
     config = network(
         rnn_mode=mode, direction=DIRECTIONS[1], num_layers=2, num_units=100, input_size=70, time=60, batch=20
     )
@@ -461,13 +459,13 @@ def test_the_hessian_is_symmetric(mode):
     assert abs(product(w, hessian_product(v)) / product(v, hessian_product(w)) - 1) < 1e-9
 
 
-# ---------------------------------------------------------------- every way to ask
+# ---------------------------------------------------------------- APIs for gradients
 
 
 @COMPILED
 @pytest.mark.parametrize("mode", MODES)
 def test_forward_accumulator(mode, compiled):
-    """J v, and H v by a tape within."""
+    """J v, and H v with a tape inside the accumulator."""
     config = network(rnn_mode=mode, num_layers=2, direction="bidirectional", sequence_lengths=LENGTHS)
     inputs, _, v = arguments_of(config)
     inputs, tangents = tensors(inputs), dict(zip(INPUTS, map(tf.constant, v), strict=True))
@@ -497,7 +495,7 @@ def state_of(config, x, inputs, run):
 @COMPILED
 @pytest.mark.parametrize("pfor", [False, True])
 def test_jacobians_of_a_gradient(pfor, compiled):
-    """A Hessian, and one for each entry of the batch."""
+    """A Hessian, and a Hessian for each batch entry."""
     config = network(time=3, batch=2, input_size=2)
     inputs = tensors(cudnn_rnn_inputs.network_inputs(config))
 
@@ -548,7 +546,7 @@ def test_hessians_in_a_graph():
     check(config, hessian(ours(config)), hessian(plain(config)))
 
 
-def test_persistent_tapes_give_the_same_twice():
+def test_persistent_tapes_repeat_gradients():
     config = dataclasses.replace(DROPPED, sequence_lengths=None)
     inputs = tensors(cudnn_rnn_inputs.network_inputs(config))
     with tf.GradientTape(persistent=True) as outer:
@@ -564,7 +562,7 @@ def test_persistent_tapes_give_the_same_twice():
 
 
 def test_recompute_grad():
-    """Of a penalty; TensorFlow's recompute_grad has no gradient of its own gradient."""
+    """For a penalty. TensorFlow's recompute_grad itself does not support second-order gradients."""
     config = network(num_layers=2)
     inputs = tensors(cudnn_rnn_inputs.network_inputs(config))
 
@@ -586,8 +584,8 @@ def test_in_a_graph_of_unknown_shapes():
 
 
 @pytest.mark.parametrize("compiled", [False, True])
-def test_only_what_is_asked_for_is_made(monkeypatch, compiled):
-    """A penalty on the gradient of data makes nothing of the second order but what params need."""
+def test_only_needed_gradients_are_computed(monkeypatch, compiled):
+    """A penalty on the gradient with respect to data needs only the second-order gradients for params."""
     config = network()
     inputs = tensors(cudnn_rnn_inputs.network_inputs(config))
     skipped, op = [], ops.tf_rnn_ops_cudnn_rnn_backprop_grad
@@ -638,7 +636,7 @@ def test_layers_equal_keras_differentiating_its_own(layer, training, compiled):
 
 
 def make_layer(name, x):
-    """A layer from [batch, time, features] to [batch, time, units], built, and the variables that it trains."""
+    """Returns a built layer from [batch, time, features] to [batch, time, units], and its trainable variables."""
     makers = {
         **{key: lambda make=make: make(4, dtype="float64", return_sequences=True) for key, (make, _) in LAYERS.items()},
         "cudnn": lambda: tf_rnn_ops.layers.CudnnRNN(
@@ -661,7 +659,7 @@ def layer_loss(layer, x):
 
 
 def hessian_product(layer, x, weights, v):
-    """H v of a layer's loss with respect to its weights, by a tape around a tape."""
+    """Returns H v of the loss of a layer with respect to its weights, by nested tapes."""
     with tf.GradientTape() as outer:
         with tf.GradientTape() as inner:
             loss = tf.reduce_sum(layer_loss(layer, x))
@@ -673,7 +671,7 @@ def hessian_product(layer, x, weights, v):
 @COMPILED
 @EVERY_LAYER
 def test_hessian_products_of_layers(name, compiled):
-    """By a tape around a tape, against differences of the gradients."""
+    """Compares nested tapes with differences of the gradients."""
     rng = np.random.default_rng(0)
     x = tf.constant(rng.standard_normal((2, 4, 3)))
     layer, weights = make_layer(name, x)
@@ -717,7 +715,7 @@ def test_forward_accumulator_around_a_tape_of_layers(name, compiled):
 @pytest.mark.parametrize("pfor", [False, True])
 @EVERY_LAYER
 def test_jacobians_of_gradients_of_layers(name, pfor):
-    """The whole, and of each entry of the batch by itself, which are its blocks."""
+    """The full Jacobian, and the Jacobians of batch entries, which are its blocks."""
     x = tf.constant(np.random.default_rng(2).standard_normal((2, 3, 2)))
     layer, _ = make_layer(name, x)
     with tf.GradientTape(persistent=True) as outer:
@@ -740,7 +738,7 @@ def test_jacobians_of_gradients_of_layers(name, pfor):
 
 
 def third_order(run, inputs):
-    """Gradients of a function of gradients of a penalty."""
+    """Returns gradients of a function of gradients of a penalty."""
     with tf.GradientTape() as tape:
         tape.watch(inputs)
         gradients = penalty_gradients(run, inputs)
@@ -771,7 +769,7 @@ def test_third_order_in_a_function(mode):
 
 
 def within_a_while_loop(run):
-    """Returns a network whose states two runs of another one make, in a loop that is an operation of the graph."""
+    """Returns a network that runs another network twice in a while loop of the graph."""
 
     def looped(inputs):
         def step(number, *states):
@@ -790,7 +788,7 @@ def test_third_order_within_a_while_loop():
 
 
 def with_its_run(config, inputs, gradients):
-    """Returns what `gradients` makes of a network's run, and that run."""
+    """Returns the result of `gradients` for a run of a network, and that run."""
     runs = []
 
     def run(inputs):
@@ -802,7 +800,7 @@ def with_its_run(config, inputs, gradients):
 
 THIRD_ORDER_DROPOUT = {
     "two directions": {"direction": "bidirectional", "sequence_lengths": LENGTHS},
-    "an output of one": {"num_units": 1},  # which a mask of an unknown width might be broadcast to
+    "an output of one": {"num_units": 1},  # a mask of unknown width could broadcast to it
 }
 
 
@@ -817,7 +815,7 @@ def test_third_order_with_dropout(options, compiled):
     check(config, actual, third_order(plain(config, masks), inputs))
 
 
-def test_dropout_of_one_layer_takes_no_masks_in_the_third_order(monkeypatch):
+def test_third_order_of_one_layer_with_dropout_uses_no_masks(monkeypatch):
     config = network(time=2, dropout=0.5)
     inputs = tensors(cudnn_rnn_inputs.network_inputs(config))
     monkeypatch.delattr(ops, "tf_rnn_ops_cudnn_rnn_dropout_masks")
@@ -825,8 +823,8 @@ def test_dropout_of_one_layer_takes_no_masks_in_the_third_order(monkeypatch):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_the_third_order_hands_a_backward_pass_the_header_for_gpus(monkeypatch, dtype):
-    """As host_reserved, in which the GPU's kernel looks for it; the CPU's does not."""
+def test_third_order_passes_the_header_for_gpus(monkeypatch, dtype):
+    """In host_reserved, from which the GPU kernel reads it; the CPU kernel ignores it."""
     config = network(time=2)
     inputs = tensors(arguments_of(config, dtype)[0])
     handed, op = [], ops.tf_rnn_ops_cudnn_rnn_backprop_v3
@@ -846,7 +844,7 @@ def test_the_third_order_hands_a_backward_pass_the_header_for_gpus(monkeypatch, 
 @pytest.mark.parametrize("is_batch_known", [True, False])
 @pytest.mark.parametrize("mode", ["lstm", "rnn_tanh"])
 def test_third_order_of_no_steps(mode, is_batch_known):
-    """Whose final states are the initial ones."""
+    """The final states equal the initial states."""
     config = network(rnn_mode=mode, time=0)
     inputs = tensors(cudnn_rnn_inputs.network_inputs(config))
 
@@ -881,7 +879,7 @@ def test_fourth_order(options, compiled):
     def fourth_order(run, inputs):
         with tf.GradientTape() as tape:
             tape.watch(inputs)
-            # Of large numbers, a sine would be of their rounding.
+            # The sine of large numbers would amplify rounding.
             value = tf.add_n([tf.reduce_sum(tf.sin(1e-4 * each)) for each in third_order(run, inputs).values()])
         return tape.gradient(value, inputs, unconnected_gradients="zero")
 
@@ -894,16 +892,16 @@ def test_third_order_needs_sizes():
     inputs = tensors(cudnn_rnn_inputs.network_inputs(config))
     unknown = {name: tf.TensorSpec(None, tf.float64) for name in INPUTS}
     function = tf.function(lambda inputs: third_order(ours(config), inputs), input_signature=[unknown])
-    with pytest.raises(ValueError, match=re.escape("need to know num_layers, num_units and input_size")):
+    with pytest.raises(ValueError, match="require num_layers, num_units and input_size to be known"):
         function(inputs)
 
 
 def product_around_a_function(specification, inputs):
-    """Returns a product of a Hessian and a vector by an accumulator around a function with the tape in it.
+    """Returns a product of a Hessian and a vector, by an accumulator around a function that contains the tape.
 
     Args:
-      specification: the function's input signature, or None for the same in eager mode.
-      inputs: those of the network.
+      specification: the input signature of the function, or None for eager mode.
+      inputs: the inputs of the network.
     """
     config = network()
 
@@ -922,20 +920,10 @@ def product_around_a_function(specification, inputs):
 
 
 def test_an_accumulator_around_a_function_needs_sizes():
-    """TensorFlow then builds the third order, which does not run."""
+    """TensorFlow builds the third order, although it does not run it."""
     inputs = tensors(cudnn_rnn_inputs.network_inputs(network()))
     shape = inputs["input"].shape
     known = product_around_a_function(tf.TensorSpec([None, None, shape[2]], tf.float64), inputs)
     assert parity.difference(known, product_around_a_function(None, inputs)) < 1e-12
-    with pytest.raises(ValueError, match="need to know num_layers, num_units and input_size"):
+    with pytest.raises(ValueError, match="require num_layers, num_units and input_size to be known"):
         product_around_a_function(tf.TensorSpec(None, tf.float64), inputs)
-
-
-def test_the_page_shows_a_program_that_runs():
-    shown: dict = {}
-    exec(pages.code_of("docs/design/second_order.md", "python"), shown)
-    assert shown["penalty"] > 0
-    gradients = [each.numpy() for each in shown["gradients"] if each is not None]
-    assert len(gradients) > 3
-    assert all(np.isfinite(each).all() for each in gradients)
-    assert any(each.any() for each in gradients)

@@ -1,4 +1,4 @@
-"""How the CudnnRNN ops are defined, and what their shape functions infer."""
+"""Tests of the definitions and shape functions of the CudnnRNN ops."""
 
 import dataclasses
 
@@ -20,7 +20,7 @@ BATCH_MAJOR = dataclasses.replace(CONFIG, time_major=False)
 
 
 @pytest.mark.parametrize("op", OPS)
-def test_definitions_are_those_of_the_twins(op):
+def test_definitions_equal_tf_raw_ops(op):
     """Inputs, outputs, attributes, defaults and statefulness; not the documentation."""
 
     def definition(name):
@@ -39,13 +39,13 @@ def test_definitions_are_those_of_the_twins(op):
 
 
 def forward_shapes(config, version="V3", shapes=None, is_training=True):
-    """The static shapes of a forward op's outputs.
+    """Returns the static shapes of the outputs of a forward op.
 
     Args:
       config: the network.
-      version: the ending of the op's name.
-      shapes: the static shapes of the inputs by name; that of an input that is not named has unknown rank.
-      is_training: the attribute.
+      version: the suffix of the op name.
+      shapes: the static shapes of the inputs by name. Other inputs have unknown rank.
+      is_training: the attribute is_training.
     """
     with tf.Graph().as_default():
         inputs = placeholders([*cudnn_rnn_inputs.INPUTS, *(["sequence_lengths"] if version == "V3" else [])], shapes)
@@ -55,7 +55,7 @@ def forward_shapes(config, version="V3", shapes=None, is_training=True):
 
 
 def backprop_shapes(config, version="V3", shapes=None):
-    """The same of a backprop op."""
+    """Returns the static shapes of the outputs of a backprop op."""
     names = [*cudnn_rnn_inputs.INPUTS, *cudnn_rnn_inputs.OUTPUTS]
     names += [f"{name}_backprop" for name in cudnn_rnn_inputs.OUTPUTS] + ["reserve_space"]
     names += {"": [], "V2": ["host_reserved"], "V3": ["host_reserved", "sequence_lengths"]}[version]
@@ -96,7 +96,7 @@ def test_known_inputs_make_known_outputs(config):
 
 @given(cudnn_rnn_inputs.configs())
 def test_the_size_of_params_follows_from_the_other_shapes(config):
-    """The shape function's formula is the kernel's."""
+    """The shape function and the kernel use the same formula."""
     inputs = input_shapes(config, "input", "input_h", "input_c")
     if config.rnn_mode != "lstm":
         del inputs["input_c"]
@@ -110,7 +110,7 @@ def test_the_size_of_params_follows_from_the_other_shapes(config):
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("is_training", [False, True])
 @pytest.mark.parametrize("mode", MODES)
-def test_shapes_are_those_that_come(version, is_training, mode):
+def test_static_shapes_equal_actual_shapes(version, is_training, mode):
     config = dataclasses.replace(CONFIG, rnn_mode=mode)
     inputs = cudnn_rnn_inputs.forward_arguments(config, cudnn_rnn_inputs.network_inputs(config, "float32"), version)
     outputs = getattr(raw_ops, "CudnnRNN" + version)(**inputs, is_training=is_training)
@@ -124,7 +124,7 @@ def test_shapes_are_those_that_come(version, is_training, mode):
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("version", VERSIONS)
-def test_none_known(version, mode):
+def test_no_shapes_known(version, mode):
     has_cell_state = mode == "lstm"
     state = [None] * 3
     expected = {
@@ -169,7 +169,7 @@ def test_none_known(version, mode):
     ],
     ids=str,
 )
-def test_what_follows_from_some(config, shapes, output, output_h, output_c):
+def test_shapes_from_partial_inputs(config, shapes, output, output_h, output_c):
     outputs = as_lists(forward_shapes(config, "V3", shapes))
     assert [outputs[name] for name in cudnn_rnn_inputs.OUTPUTS] == [output, output_h, output_c]
 
@@ -193,7 +193,7 @@ def test_what_follows_from_some(config, shapes, output, output_h, output_c):
     ],
     ids=str,
 )
-def test_what_follows_from_the_inputs_of_a_gradient(config, shapes, expected):
+def test_shapes_from_partial_gradient_inputs(config, shapes, expected):
     gradients = as_lists(backprop_shapes(config, "V3", shapes))
     assert {name: gradients[f"{name}_backprop"] for name in expected} == expected
 
@@ -201,24 +201,24 @@ def test_what_follows_from_the_inputs_of_a_gradient(config, shapes, expected):
 @pytest.mark.parametrize(
     ("config", "shapes", "message"),
     [
-        (CONFIG, {"input": (None, 2, None), "input_h": (None, 3, None)}, "input_h must be"),
-        (CONFIG, {"input_h": (None, 2, None), "input_c": (None, 3, None)}, "input_c must be"),
-        (CONFIG, {"input_h": (4, None, None), "input_c": (2, None, None)}, "input_c must be"),
-        (CONFIG, {"input_h": (None, None, 4), "input_c": (None, None, 5)}, "input_c must be"),
-        (CONFIG, {"input": (None, 2, None), "sequence_lengths": (3,)}, "sequence_lengths must be"),
-        (CONFIG, {"input_h": (3, None, None)}, "input_h must be .* a positive multiple of 2"),
-        (CONFIG, {"input_c": (3, None, None)}, "input_c must be .* a positive multiple of 2"),
-        (CONFIG, {"input_h": (0, None, None)}, "input_h must be .* a positive multiple of 2"),
-        (Config("gru"), {"input_h": (0, None, None)}, "input_h must be .* a positive multiple of 1"),
+        (CONFIG, {"input": (None, 2, None), "input_h": (None, 3, None)}, "input_h must have"),
+        (CONFIG, {"input_h": (None, 2, None), "input_c": (None, 3, None)}, "input_c must have"),
+        (CONFIG, {"input_h": (4, None, None), "input_c": (2, None, None)}, "input_c must have"),
+        (CONFIG, {"input_h": (None, None, 4), "input_c": (None, None, 5)}, "input_c must have"),
+        (CONFIG, {"input": (None, 2, None), "sequence_lengths": (3,)}, "sequence_lengths must have"),
+        (CONFIG, {"input_h": (3, None, None)}, "input_h must have a positive multiple of num_directions = 2"),
+        (CONFIG, {"input_c": (3, None, None)}, "input_c must have a positive multiple of num_directions = 2"),
+        (CONFIG, {"input_h": (0, None, None)}, "input_h must have a positive multiple of num_directions = 2"),
+        (Config("gru"), {"input_h": (0, None, None)}, "input_h must have a positive multiple of num_directions = 1"),
         (
             CONFIG,
             input_shapes(CONFIG) | {"params": (999,)},
-            r"params must be \[params_size\] = \[\d+\], but is \[999\]",
+            r"params must have the shape \[params_size\] = \[\d+\], but has \[999\]",
         ),
-        (CONFIG, {"params": (9, 9)}, "params must be"),
-        (PROJECTED, {"input_h": (None, None, 4)}, "input_h must be .*num_proj"),
+        (CONFIG, {"params": (9, 9)}, "params must have"),
+        (PROJECTED, {"input_h": (None, None, 4)}, "input_h must have .*num_proj"),
         (PROJECTED, {"input_c": (None, None, 1)}, "num_proj must be at most num_units = 1, but is 2"),
-        (BATCH_MAJOR, {"input": (2, None, None), "input_h": (3, None, None)}, r"input_h must be \[batch, "),
+        (BATCH_MAJOR, {"input": (2, None, None), "input_h": (3, None, None)}, r"input_h must have the shape \[batch, "),
         (
             Config("lstm", "skip_input"),
             {"input": (None, None, 3), "input_h": (None, None, 4)},
@@ -229,7 +229,7 @@ def test_what_follows_from_the_inputs_of_a_gradient(config, shapes, expected):
     ],
     ids=str,
 )
-def test_what_contradicts_is_refused(config, shapes, message):
+def test_contradictory_shapes_are_rejected(config, shapes, message):
     with pytest.raises(ValueError, match=message):
         forward_shapes(config, "V3", shapes)
     with pytest.raises(ValueError, match=message):
@@ -239,19 +239,19 @@ def test_what_contradicts_is_refused(config, shapes, message):
 @pytest.mark.parametrize(
     ("shapes", "message"),
     [
-        ({"input": (5, None, None), "output": (6, None, None)}, "output must be"),
-        ({"input": (5, None, None), "output_backprop": (6, None, None)}, "output_backprop must be"),
-        ({"output": (None, None, 7)}, "output must be a multiple of num_directions = 2 wide"),
-        ({"input_h": (None, None, 4), "output": (None, None, 10)}, "output must be"),
-        ({"input_h": (None, 2, None), "output_h": (None, 3, None)}, "output_h must be"),
-        ({"input_c": (None, 2, None), "output_c": (None, 3, None)}, "output_c must be"),
-        ({"input_h": (None, 2, None), "output_h_backprop": (None, 3, None)}, "output_h_backprop must be"),
-        ({"input_c": (None, 2, None), "output_c_backprop": (None, 3, None)}, "output_c_backprop must be"),
-        ({"reserve_space": (2, 2)}, "reserve_space must be"),
+        ({"input": (5, None, None), "output": (6, None, None)}, "output must have"),
+        ({"input": (5, None, None), "output_backprop": (6, None, None)}, "output_backprop must have"),
+        ({"output": (None, None, 7)}, "output must have a multiple of num_directions = 2 as its last dimension"),
+        ({"input_h": (None, None, 4), "output": (None, None, 10)}, "output must have"),
+        ({"input_h": (None, 2, None), "output_h": (None, 3, None)}, "output_h must have"),
+        ({"input_c": (None, 2, None), "output_c": (None, 3, None)}, "output_c must have"),
+        ({"input_h": (None, 2, None), "output_h_backprop": (None, 3, None)}, "output_h_backprop must have"),
+        ({"input_c": (None, 2, None), "output_c_backprop": (None, 3, None)}, "output_c_backprop must have"),
+        ({"reserve_space": (2, 2)}, "reserve_space must have"),
     ],
     ids=str,
 )
-def test_what_contradicts_in_a_gradient_is_refused(shapes, message):
+def test_contradictory_gradient_shapes_are_rejected(shapes, message):
     with pytest.raises(ValueError, match=message):
         backprop_shapes(CONFIG, "V3", shapes)
 
@@ -262,7 +262,7 @@ SIZES = ("num_layers", "num_units", "input_size")
 
 
 def params_op_shapes(op, config, unknown=(), **arguments):
-    """The static shapes of the outputs of a params op, whose sizes are constants unless they are named unknown."""
+    """Returns the static shapes of the outputs of a params op. Its sizes are constants except those in `unknown`."""
     attributes = {name: getattr(config, name) for name in ("rnn_mode", "input_mode", "direction", "num_proj")}
     with tf.Graph().as_default():
         sizes = {
@@ -274,14 +274,14 @@ def params_op_shapes(op, config, unknown=(), **arguments):
 
 
 def counts(config):
-    """The numbers of weights and biases of a network."""
+    """Returns the numbers of weights and biases of a network."""
     biases = config.num_pseudo_layers * 2 * config.num_gates
     weights = biases + (config.num_pseudo_layers if config.has_projection else 0)
     return {"num_params_weights": weights, "num_params_biases": biases}
 
 
 def split_shapes(config, unknown=(), params=None):
-    """The static shapes of the weights and of the biases."""
+    """Returns the static shapes of the weights and of the biases."""
     return params_op_shapes(
         "CudnnRNNParamsToCanonicalV2",
         config,
@@ -292,7 +292,7 @@ def split_shapes(config, unknown=(), params=None):
 
 
 def joined_shape(config, unknown=(), weights=None, biases=None):
-    """The static shape of the params."""
+    """Returns the static shape of the params."""
 
     def make(count, shapes):
         return lambda: [tf.compat.v1.placeholder(tf.float32, (shapes or {}).get(i)) for i in range(count)]
@@ -332,8 +332,8 @@ def test_known_sizes_make_known_shapes(config):
     ],
     ids=str,
 )
-def test_shapes_that_follow_from_some_sizes(unknown, expected):
-    """Of the first input matrix, the first recurrent one, the first projection, layer 1's input matrix, and a bias."""
+def test_shapes_from_partial_sizes(unknown, expected):
+    """The first input matrix, recurrent matrix and projection, the input matrix of layer 1, and a bias."""
     weights, biases = split_shapes(PROJECTED, unknown)
     assert [weights[0], weights[4], weights[8], weights[18], biases[-1]] == expected
     assert joined_shape(PROJECTED, unknown) == [None]
@@ -359,23 +359,23 @@ def test_weights_may_be_flattened(weights, biases):
 @pytest.mark.parametrize(
     ("weights", "biases", "unknown", "message"),
     [
-        ({0: (3, 4)}, {}, (), r"weights\[0\] must be \[4,3\] or flattened \[12\], but is \[3,4\]"),
-        ({1: (13,)}, {}, (), r"weights\[1\] must be"),
-        ({4: (4, 2, 1)}, {}, (), r"weights\[4\] must be"),
-        ({8: ()}, {}, (), r"weights\[8\] must be \[2,.*\] or flattened \[.*\], but is \[\]"),
-        ({18: (4, 3)}, {}, (), r"weights\[18\] must be \[.*,4\] or flattened"),
-        ({8: (3, 4)}, {}, SIZES, r"weights\[8\] must be \[2,\?\]"),
-        ({}, {7: (3,)}, (), r"biases\[7\] must be \[num_units\] = \[4\], but is \[3\]"),
-        ({}, {31: (4, 1)}, SIZES, r"biases\[31\] must be \[num_units\] = \[\?\], but is \[4,1\]"),
+        ({0: (3, 4)}, {}, (), r"weights\[0\] must have the shape \[4,3\] or, flattened, \[12\], but has \[3,4\]"),
+        ({1: (13,)}, {}, (), r"weights\[1\] must have"),
+        ({4: (4, 2, 1)}, {}, (), r"weights\[4\] must have"),
+        ({8: ()}, {}, (), r"weights\[8\] must have the shape \[2,.*\] or, flattened, \[.*\], but has \[\]"),
+        ({18: (4, 3)}, {}, (), r"weights\[18\] must have the shape \[.*,4\] or, flattened,"),
+        ({8: (3, 4)}, {}, SIZES, r"weights\[8\] must have the shape \[2,\?\]"),
+        ({}, {7: (3,)}, (), r"biases\[7\] must have the shape \[num_units\] = \[4\], but has \[3\]"),
+        ({}, {31: (4, 1)}, SIZES, r"biases\[31\] must have the shape \[num_units\] = \[\?\], but has \[4,1\]"),
     ],
     ids=str,
 )
-def test_weights_and_biases_of_other_shapes_are_refused(weights, biases, unknown, message):
+def test_weights_and_biases_of_wrong_shapes_are_rejected(weights, biases, unknown, message):
     with pytest.raises(ValueError, match=message):
         joined_shape(PROJECTED, unknown, weights, biases)
 
 
 @pytest.mark.parametrize(("params", "unknown"), [((7,), ()), ((), ()), ((2, 2), SIZES)], ids=str)
-def test_params_of_another_shape_are_refused(params, unknown):
-    with pytest.raises(ValueError, match=r"params must be \[params_size\] = "):
+def test_params_of_wrong_shape_are_rejected(params, unknown):
+    with pytest.raises(ValueError, match=r"params must have the shape \[params_size\] = "):
         split_shapes(PROJECTED, unknown, params)

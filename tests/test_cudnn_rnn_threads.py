@@ -1,4 +1,4 @@
-"""The CudnnRNN ops give the same bits whatever threads they run on, and wait for none that may not come."""
+"""Tests that the results of CudnnRNN ops do not depend on threads, and that the ops do not deadlock."""
 
 import concurrent.futures
 
@@ -12,7 +12,7 @@ from cudnn_rnn_checks import assert_all_same_bits, run_all, run_forward
 from cudnn_rnn_inputs import DTYPES, INPUTS, MODES, Config
 
 LENGTHS = (9, 4, 0, 7, 9, 1, 2, 8, 9, 3, 5)
-# More units than a tile has, of no round numbers; few samples, and many.
+# More units than a tile, odd sizes; small and large batches.
 NETWORKS = {
     mode: Config(
         rnn_mode=mode,
@@ -33,7 +33,7 @@ NETWORKS["one sample"] = Config(num_units=257, input_size=31, time=20, batch=1)
 
 
 def run_every_network() -> dict[str, np.ndarray]:
-    """Returns what all networks give in a first call, in all types, as float64 arrays by name."""
+    """Returns the results of the first call of all networks in all types, as float64 arrays by name."""
     tf.random.set_seed(0)
     cases = [(name, dtype) for name in NETWORKS for dtype in DTYPES]
     return {
@@ -69,8 +69,8 @@ def test_same_bits_for_any_number_of_threads(num_threads, here, tmp_path):
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_calls_at_once_give_what_calls_in_turn_give(mode):
-    """Networks of several sizes, and without dropout, whose masks the order of the calls would change."""
+def test_concurrent_calls_equal_sequential_calls(mode):
+    """Networks of several sizes, without dropout, because its masks depend on the order of calls."""
     configs = [Config(rnn_mode=mode, num_layers=2, num_units=60 + 9 * n, time=20, batch=1 + 7 * n) for n in range(8)]
     expected = [run_all(config) for config in configs]
     with concurrent.futures.ThreadPoolExecutor(8) as executor:
@@ -79,8 +79,8 @@ def test_calls_at_once_give_what_calls_in_turn_give(mode):
                 assert_all_same_bits(results, wanted)
 
 
-def test_a_limit_of_no_threads_is_one_of_the_calling_thread():
-    """TensorFlow's own kernels take it so."""
+def test_a_limit_of_zero_threads_uses_the_calling_thread():
+    """Like TensorFlow's own kernels."""
     config = Config(num_units=100, input_size=40, time=10, batch=16)
     inputs = cudnn_rnn_inputs.network_inputs(config, "float32")
     dataset = tf.data.Dataset.range(1).map(lambda _: run_forward(config, inputs).output)
@@ -96,7 +96,7 @@ def test_a_limit_of_no_threads_is_one_of_the_calling_thread():
 
 @pytest.mark.parametrize("num_threads", [None, 1, 2])
 def test_inside_tf_data(num_threads):
-    """A map runs on the pool's own threads: an op that waited for another of them could wait for ever."""
+    """A map runs on threads of the pool, so an op that waits for another thread of the pool could deadlock."""
     config = Config(num_units=100, input_size=40, num_layers=2, direction="bidirectional", time=10, batch=16)
     inputs = {name: tf.constant(value) for name, value in cudnn_rnn_inputs.network_inputs(config, "float32").items()}
 
@@ -117,7 +117,7 @@ def test_inside_tf_data(num_threads):
 
 
 def test_many_in_one_graph():
-    """Ops of one graph run at once, each with a part of the threads."""
+    """Ops of one graph run in parallel, each on some of the threads."""
     config = Config(num_units=100, input_size=40, time=10, batch=16)
     inputs = cudnn_rnn_inputs.network_inputs(config, "float32")
 

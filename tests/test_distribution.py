@@ -1,4 +1,4 @@
-"""Training under TensorFlow's distribution strategies: the examples, and what the layers do in several replicas."""
+"""Tests of training under TensorFlow's distribution strategies: the examples, and the layers in several replicas."""
 
 import json
 import pathlib
@@ -19,7 +19,7 @@ import tensorflow as tf
 import tf_rnn_ops
 
 EXAMPLES = pages.EXAMPLES / "distributed"
-ERROR_OF_THE_MEAN = 1 / 6  # what the examples start from
+ERROR_OF_THE_MEAN = 1 / 6  # mean squared error of the constant prediction 1
 
 NUM, BATCH, TIME, FEATURES, UNITS = 40, 8, 6, 3, 5
 X = np.random.default_rng(0).standard_normal([NUM, TIME, FEATURES])
@@ -30,20 +30,20 @@ Y = X[:, :, :1].mean(axis=1)
 
 
 def run_example(name, *arguments):
-    """Runs an example, which must succeed, and returns what it printed."""
+    """Runs an example, which must succeed, and returns its output."""
     return processes.run_program(str(EXAMPLES / name), *arguments)
 
 
 def compared(printed):
-    """Returns the errors of the steps that an example shows, alone and distributed, and the largest difference."""
+    """Returns the printed errors of an example, alone and distributed, and the largest difference."""
     rows = re.findall(r"^ +\d+  (\d\.\d{8})  (\d\.\d{8})$", printed, re.MULTILINE)
-    (difference,) = re.findall(r"^largest relative difference of a step: (\S+)$", printed, re.MULTILINE)
+    (difference,) = re.findall(r"^largest relative difference over all steps: (\S+)$", printed, re.MULTILINE)
     return *np.array(rows, float).T, float(difference)
 
 
 @pytest.mark.parametrize("name", ["mirrored.py", pytest.param("multi_worker.py", marks=pytest.mark.slow)])
-def test_replicas_that_wait_for_one_another_train_as_one_process_does(name):
-    """In float64: in float32, training itself makes more of a difference in the last bit."""
+def test_synchronous_replicas_train_like_one_process(name):
+    """Uses float64: in float32, training amplifies a difference in the last bit."""
     printed = run_example(name, "--steps=250", "--dtype=float64")
     alone, distributed, difference = compared(printed)
     assert len(distributed) >= 6
@@ -58,17 +58,17 @@ def test_replicas_that_wait_for_one_another_train_as_one_process_does(name):
 
 
 @pytest.mark.slow
-def test_parameter_servers_train_as_one_process_does_and_learn():
+def test_parameter_server_trains_like_one_process_and_learns():
     printed = run_example("parameter_server.py", "--steps=500", "--dtype=float64")
-    _, one_by_one, difference = compared(printed)
-    assert len(one_by_one) >= 6
+    _, synchronous, difference = compared(printed)
+    assert len(synchronous) >= 6
     assert difference < 1e-12
-    (ends,) = re.findall(r"error (\S+) in the first tenth of 500 steps, (\S+) in the last", printed)
+    (ends,) = re.findall(r"error (\S+) over the first tenth of 500 steps, (\S+) over the last", printed)
     first, last = map(float, ends)
     assert last < ERROR_OF_THE_MEAN / 3 < first / 1.2
 
 
-# Leaves the number of its process in a file that appears with all its content.
+# Writes its process id to a file, atomically.
 TASK = """
 import json, os, pathlib, sys, time
 
@@ -101,7 +101,7 @@ def wait_until(condition, seconds=30):
 
 
 def is_running(pid):
-    """Whether there is such a process that has not ended: one that nobody has waited for yet is a zombie."""
+    """Whether the process exists and is not a zombie."""
     status = pathlib.Path(f"/proc/{pid}/stat")
     try:
         return status.read_text().rsplit(")")[-1].split()[0] != "Z"
@@ -117,11 +117,11 @@ def started(tmp_path):
     ("program", "message"),
     [
         ("if index: sys.exit(3)\ntime.sleep(60)", "worker 1 failed with exit status 3"),
-        ("if not index: time.sleep(60)", "the tasks of job 'worker' have not ended after 2 seconds: all are killed"),
+        ("if not index: time.sleep(60)", "the tasks of job 'worker' did not end within 2 seconds"),
     ],
     ids=["failure", "hang"],
 )
-def test_a_cluster_that_fails_or_hangs_is_ended(tmp_path, program, message):
+def test_a_cluster_that_fails_or_hangs_is_killed(tmp_path, program, message):
     launcher = start_cluster(tmp_path, program, timeout=2)
     _, errors = launcher.communicate(timeout=30)
     assert launcher.returncode == 1
@@ -138,7 +138,7 @@ def test_a_cluster_ends_with_its_launcher(tmp_path):
         wait_until(lambda: not any(map(is_running, workers)))
 
 
-def test_the_tasks_of_a_cluster_can_listen_at_their_addresses_and_others_get_other_ports(tmp_path):
+def test_tasks_can_listen_on_their_reserved_ports(tmp_path):
     program = """
 import socket
 
@@ -162,9 +162,9 @@ print(json.dumps(config["cluster"]))
 
 @pytest.fixture(scope="session")
 def strategy():
-    """A strategy of two devices, which `conftest.py` makes of the CPU; one for the process.
+    """A strategy for the two logical CPU devices that `conftest.py` creates; only one per process.
 
-    A second one numbers its reductions as the first did, and TensorFlow remembers their shapes by these numbers.
+    A second strategy would reuse the keys of the first one's reductions, and TensorFlow caches shapes by these keys.
     """
     return tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
 
@@ -178,7 +178,7 @@ def block_cell():
 
 
 def build(recurrent=lstm, **arguments):
-    """Returns a compiled model, the same each time."""
+    """Returns a compiled model with the same initial weights on every call."""
     keras.utils.set_random_seed(0)
     model = keras.Sequential([keras.Input([TIME, FEATURES]), recurrent(), keras.layers.Dense(1)])
     model.compile(keras.optimizers.Adam(0.02), "mse", **arguments)
@@ -186,13 +186,13 @@ def build(recurrent=lstm, **arguments):
 
 
 def replicated(strategy, *arguments, **keyword_arguments):
-    """Returns the same model with its variables on every device."""
+    """Returns the same model, with its variables mirrored on every device."""
     with strategy.scope():
         return build(*arguments, **keyword_arguments)
 
 
 class StepLosses(keras.callbacks.Callback):
-    """Keeps the loss of each step."""
+    """Records the loss of each step."""
 
     def __init__(self):
         super().__init__()
@@ -206,7 +206,7 @@ class StepLosses(keras.callbacks.Callback):
 
 
 def fit(model, num=NUM):
-    """Trains for two epochs on that many sequences, and returns the loss of each step."""
+    """Trains for two epochs on `num` sequences and returns the loss of each step."""
     step_losses = StepLosses()
     data = tf.data.Dataset.from_tensor_slices((X[:num], Y[:num])).batch(BATCH)
     model.fit(data, epochs=2, shuffle=False, verbose=0, callbacks=[step_losses])
@@ -219,14 +219,14 @@ def on_each_device(variable):
 
 @pytest.fixture
 def policy(request):
-    """Has Keras make layers of a dtype policy."""
+    """Sets the Keras dtype policy."""
     previous = keras.config.dtype_policy()
     keras.config.set_dtype_policy(request.param)
     yield request.param
     keras.config.set_dtype_policy(previous)
 
 
-# Of what is left of a float64 computation by Keras's metrics, which are float32; and of rounding to 16 bits otherwise.
+# float64: the Keras metrics are float32. Mixed policies: rounding to 16 bits.
 LOSS_TOLERANCES = {"float64": 1e-6, "mixed_float16": 3e-3, "mixed_bfloat16": 2e-2}
 
 
@@ -236,10 +236,10 @@ def assert_trains_as_on_one_device(strategy, recurrent, policy, run_eagerly=Fals
     losses = fit(model)
     np.testing.assert_allclose(losses, fit(alone), rtol=LOSS_TOLERANCES[policy])
     assert losses[-1] < losses[0]
-    for variable, wanted in zip(model.trainable_variables, alone.trainable_variables, strict=True):
+    for variable, expected in zip(model.trainable_variables, alone.trainable_variables, strict=True):
         first, second = on_each_device(variable)
         np.testing.assert_array_equal(first, second)
-        assert policy != "float64" or parity.difference(first, wanted.value) < 1e-12
+        assert policy != "float64" or parity.difference(first, expected.value) < 1e-12
 
 
 @pytest.mark.parametrize("policy", ["float64", "mixed_float16", "mixed_bfloat16"], indirect=True)
@@ -252,8 +252,8 @@ def test_fit_trains_eagerly_as_on_one_device(strategy, policy):
     assert_trains_as_on_one_device(strategy, block_cell, policy, run_eagerly=True)
 
 
-def test_a_replica_without_sequences_takes_part(strategy):
-    """Of a last batch of one sequence, which Keras gives to the first replica."""
+def test_a_replica_with_an_empty_batch(strategy):
+    """The last batch has one sequence, which the first replica gets."""
     model = replicated(strategy)
     losses = fit(model, num=BATCH + 1)
     assert np.all(np.isfinite(losses))
@@ -263,7 +263,7 @@ def test_a_replica_without_sequences_takes_part(strategy):
 
 @pytest.mark.parametrize("seed", [None, 7])
 @pytest.mark.parametrize("in_graph", [False, True])
-def test_replicas_draw_masks_of_their_own(strategy, in_graph, seed):
+def test_replicas_draw_different_dropout_masks(strategy, in_graph, seed):
     with strategy.scope():
         layer = lstm(dropout=0.5, seed=seed)
         layer.build(X.shape)
@@ -317,21 +317,21 @@ FORMATS = {
 
 @pytest.fixture(scope="module")
 def trained(strategy):
-    """A model that was trained in two replicas."""
+    """A model trained with two replicas."""
     model = replicated(strategy)
     fit(model)
     return model
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_what_was_trained_in_replicas_runs_without(trained, name, tmp_path):
+def test_a_model_trained_with_replicas_runs_on_one_device(trained, name, tmp_path):
     write, read = FORMATS[name]
     write(trained, tmp_path)
     x = tf.constant(X, tf.float32)
     assert parity.difference(read(tmp_path)(x), trained(x)) < 1e-6
 
 
-def test_what_was_trained_without_goes_on_in_replicas(strategy, tmp_path):
+def test_a_model_trained_on_one_device_continues_with_replicas(strategy, tmp_path):
     alone = build()
     fit(alone)
     alone.save(tmp_path / "model.keras")
@@ -343,8 +343,8 @@ def test_what_was_trained_without_goes_on_in_replicas(strategy, tmp_path):
 # ---------------------------------------------------------------- workers of a parameter server
 
 
-def test_workers_draw_masks_of_their_own():
-    """In one process, whose servers need threads to wait for one another."""
+def test_workers_draw_different_dropout_masks():
+    """All servers run in one process and need enough threads to wait for one another."""
     printed = processes.run_code(
         """
         import tensorflow as tf

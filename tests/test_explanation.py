@@ -1,4 +1,4 @@
-"""explain: that it says of each recurrent layer what happens when it is called."""
+"""Tests of explain, which reports the implementation of each recurrent layer."""
 
 import keras
 import pytest
@@ -34,7 +34,7 @@ OF_KINDS = {
 @pytest.mark.parametrize("kind", KINDS)
 @settings(max_examples=15, phases=[Phase.explicit, Phase.reuse, Phase.generate])
 @given(drawn=st.data())
-def test_says_what_happens(kind, layers, drawn):
+def test_predicts_the_implementation(kind, layers, drawn):
     config = {**drawn.draw(CONFIGS), **drawn.draw(OF_KINDS[kind])}
     layer = layers[kind](UNITS, **config)
     with accelerate_keras():
@@ -82,7 +82,7 @@ of_a_cell             RNN        op         op
 inner/gru             GRU        op         loop
 inner/simple          SimpleRNN  op         Keras     3
 1. activation='elu': set activation='tanh' or 'relu'
-2. the layer has several cells: give each a layer of its own
+2. the layer stacks several cells: use one layer per cell
 3. recurrent_dropout=0.2 in training: set recurrent_dropout=0
 """
 
@@ -110,7 +110,7 @@ def test_all_reasons_of_a_layer_are_given():
         "Keras is not accelerated: call tf_rnn_ops.accelerate_keras()",
         "activation='elu': set it to one of tanh, sigmoid, relu, linear, hard_sigmoid",
         "recurrent_activation='softplus': set it to one of tanh, sigmoid, relu, linear, hard_sigmoid",
-        "the cell has an activity_regularizer: give it to the layer",
+        "the cell has an activity_regularizer: pass it to the layer",
     )
 
 
@@ -120,8 +120,8 @@ def test_an_activation_that_is_a_layer():
     assert row.reasons == ("activation='LeakyReLU': set activation='tanh' or 'relu'",)
 
 
-class OwnCell(keras.layers.Layer):
-    """A cell that is not Keras's."""
+class CustomCell(keras.layers.Layer):
+    """A custom cell."""
 
     state_size = output_size = UNITS
 
@@ -130,7 +130,7 @@ class OwnCell(keras.layers.Layer):
 
 
 class PlainCell:
-    """A cell that is no Keras layer."""
+    """A cell that is not a Keras layer."""
 
     state_size = output_size = UNITS
 
@@ -138,26 +138,26 @@ class PlainCell:
         return states[0], states
 
 
-@pytest.mark.parametrize("cell", [OwnCell, PlainCell, type("Derived", (keras.layers.GRUCell,), {})])
+@pytest.mark.parametrize("cell", [CustomCell, PlainCell, type("Derived", (keras.layers.GRUCell,), {})])
 def test_other_cells(cell):
     layer = keras.layers.RNN(cell(UNITS) if cell.__name__ == "Derived" else cell())
     with accelerate_keras():
         (row,) = explain(layer)
-    use = "use LSTMCell, GRUCell or SimpleRNNCell of keras.layers"
+    use = "use keras.layers.LSTMCell, GRUCell or SimpleRNNCell"
     assert row.reasons == (f"the cell is a {cell.__name__}: {use}",)
 
 
 def test_a_cell_of_another_dtype():
     with accelerate_keras():
         (row,) = explain(keras.layers.RNN(keras.layers.GRUCell(UNITS, dtype="float64")))
-    assert row.reasons == ("the layer's dtype is float32, its cell's float64: give both the same dtype",)
+    assert row.reasons == ("the layer has dtype float32, but its cell float64: use the same dtype for both",)
 
 
 def test_without_acceleration():
     model = keras.Sequential([keras.layers.LSTM(UNITS), OURS["GRU"](UNITS)])
-    kerass, ours = explain(model)
-    assert kerass.reasons == ("Keras is not accelerated: call tf_rnn_ops.accelerate_keras()",)
-    assert (kerass.inference, kerass.training) == ("Keras", "Keras")
+    keras_row, ours = explain(model)
+    assert keras_row.reasons == ("Keras is not accelerated: call tf_rnn_ops.accelerate_keras()",)
+    assert (keras_row.inference, keras_row.training) == ("Keras", "Keras")
     assert (ours.inference, ours.training) == ("op", "op")
 
 
@@ -174,7 +174,7 @@ def test_another_backend(monkeypatch):
     monkeypatch.setattr(keras.backend, "backend", lambda: "jax")
     (row,) = explain(OURS["GRU"](UNITS))
     assert row.inference == "Keras"
-    assert row.reasons == ("Keras runs on jax: set KERAS_BACKEND=tensorflow before Keras is imported",)
+    assert row.reasons == ("the Keras backend is jax: set KERAS_BACKEND=tensorflow before you import keras",)
 
 
 @pytest.mark.parametrize("has_library", [pytest.param(True, marks=needs_xla), False])
@@ -192,9 +192,9 @@ def test_a_model_that_xla_compiles(has_library, runs, monkeypatch):
 def test_keras_2(capsys):
     tf_keras = pytest.importorskip("tf_keras")
     model = tf_keras.Sequential([tf_keras.layers.Bidirectional(tf_keras.layers.LSTM(2)), tf_keras.layers.Dense(1)])
-    with pytest.warns(UserWarning, match="tf_keras has been imported"), accelerate_keras():
+    with pytest.warns(UserWarning, match=r"tf_keras \(Keras 2\) is imported"), accelerate_keras():
         rows = explain(model)
-    reason = "the layer is one of Keras 2 (tf_keras), which is not accelerated: use Keras 3"
+    reason = "the layer is from Keras 2 (tf_keras), which is not supported: use Keras 3"
     assert [(row.kind, row.inference, row.training, row.reasons) for row in rows] == [
         ("LSTM", "Keras", "Keras", (reason,))
     ] * 2
@@ -207,6 +207,6 @@ def test_convolutional_layers_are_left_out(capsys):
 
 
 @pytest.mark.parametrize("model", [None, "model", keras.layers.LSTM])
-def test_what_is_no_model_is_refused(model):
-    with pytest.raises(TypeError, match="model must be a Keras model or layer, but is a"):
+def test_objects_that_are_not_models_are_rejected(model):
+    with pytest.raises(TypeError, match="model must be a Keras model or layer, but is of type"):
         explain(model)

@@ -1,4 +1,4 @@
-"""What leaves the process takes Keras's path, unless its user asks for the op."""
+"""Tests that exported models use the Keras implementation unless portable_exports is False."""
 
 import functools
 import threading
@@ -27,8 +27,8 @@ def make_model(layers=KERAS, batch=None, **arguments):
     return keras.Model(inputs, layers["SimpleRNN"](UNITS, **arguments)(hidden))
 
 
-class FunctionOfTheUser(keras.Model):
-    """A model whose call is a tf.function, which calls with the same signature as the export's have traced already."""
+class UserFunctionModel(keras.Model):
+    """A model whose call is a tf.function that was already traced with the signature of the export."""
 
     def __init__(self):
         super().__init__()
@@ -42,7 +42,7 @@ class FunctionOfTheUser(keras.Model):
 MODELS = {
     "Keras": make_model,
     "tf_rnn_ops.layers": functools.partial(make_model, OURS),
-    "tf.function": FunctionOfTheUser,
+    "tf.function": UserFunctionModel,
 }
 
 
@@ -62,8 +62,8 @@ WAYS = {
 }
 
 
-def holds_op(path):
-    """Returns whether a SavedModel holds one of our ops."""
+def contains_op(path):
+    """Returns whether a SavedModel contains one of our ops."""
     graph = SavedModel.FromString((path / "saved_model.pb").read_bytes()).meta_graphs[0].graph_def
     return any(op.startswith("TfRnnOps>") for op in ops_of(graph))
 
@@ -80,32 +80,32 @@ print(output.numpy().tolist())
 
 
 def serve(path, x):
-    """Returns what a SavedModel makes of sequences."""
+    """Returns the output of a SavedModel."""
     (output,) = tf.saved_model.load(path).signatures["serving_default"](tf.constant(x)).values()
     return output
 
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("name", MODELS)
-def test_a_saved_model_takes_keras_path(name, way, tmp_path, runs):
+def test_a_saved_model_contains_no_op(name, way, tmp_path, runs):
     with accelerate_keras():
         model = MODELS[name]()
         count, expected = runs.during(model, X)
         assert count > 0
         WAYS[way](model, tmp_path)
         assert "TfRnnOps>KerasRNN" in ops_when_called(lambda x: model(x), *SIGNATURE)
-    assert not holds_op(tmp_path)
+    assert not contains_op(tmp_path)
     assert parity.difference(serve(tmp_path, X), expected) < 1e-5
 
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("name", MODELS)
-def test_a_saved_model_holds_the_op_if_asked_to(name, way, tmp_path):
+def test_a_saved_model_contains_the_op_on_request(name, way, tmp_path):
     with accelerate_keras(portable_exports=False):
         model = MODELS[name]()
         expected = model(X)
         WAYS[way](model, tmp_path)
-    assert holds_op(tmp_path)
+    assert contains_op(tmp_path)
     assert parity.difference(serve(tmp_path, X), expected) < 1e-5
 
 
@@ -124,19 +124,19 @@ def test_our_layers_are_exported_without_an_acceleration(tmp_path, runs):
     count, expected = runs.during(model, X)
     assert count == 4
     model.export(tmp_path, verbose=False)
-    assert not holds_op(tmp_path)
+    assert not contains_op(tmp_path)
     assert parity.difference(serve(tmp_path, X), expected) < 1e-5
     assert runs.during(model, X)[0] == count
 
 
-def test_exports_hold_the_op_while_one_of_several_accelerations_asks_for_it(tmp_path):
+def test_exports_contain_the_op_while_any_acceleration_requests_it(tmp_path):
     model = make_model()
     with accelerate_keras(), accelerate_keras(portable_exports=False), accelerate_keras():
         model.export(tmp_path / "inner", verbose=False)
     with accelerate_keras():
         model.export(tmp_path / "after", verbose=False)
-    assert holds_op(tmp_path / "inner")
-    assert not holds_op(tmp_path / "after")
+    assert contains_op(tmp_path / "inner")
+    assert not contains_op(tmp_path / "after")
 
 
 def test_another_thread_runs_on_the_op_during_an_export(tmp_path, runs):
@@ -156,11 +156,11 @@ def test_another_thread_runs_on_the_op_during_an_export(tmp_path, runs):
         archive.write_out(tmp_path, verbose=False)
     assert counts
     assert all(counts)
-    assert not holds_op(tmp_path)
+    assert not contains_op(tmp_path)
 
 
-def test_functions_that_were_traced_before(tmp_path):
-    """They are traced anew, but for concrete functions and what is an endpoint as it is."""
+def test_functions_traced_before_an_export(tmp_path):
+    """The export traces them again, except for concrete functions and endpoints."""
     module = tf.Module()
     module.layer = keras.layers.LSTM(UNITS)
     module.serve = tf.function(lambda x: module.layer(x))
@@ -172,18 +172,18 @@ def test_functions_that_were_traced_before(tmp_path):
         archive.write_out(tmp_path / "archive", verbose=False)
         other.track(module.layer)
         other.add_endpoint("serve", module.serve)
-        other.write_out(tmp_path / "archive of what was traced", verbose=False)
+        other.write_out(tmp_path / "archive of traced functions", verbose=False)
         tf.saved_model.save(module, tmp_path / "saved")
         tf.saved_model.save(module, tmp_path / "saved with a concrete function", signatures=concrete)
-    assert {path.name: holds_op(path) for path in tmp_path.iterdir()} == {
+    assert {path.name: contains_op(path) for path in tmp_path.iterdir()} == {
         "archive": False,
-        "archive of what was traced": True,
+        "archive of traced functions": True,
         "saved": False,
         "saved with a concrete function": True,
     }
 
 
-def test_a_saved_model_on_keras_path_has_gradients(tmp_path):
+def test_a_saved_model_without_the_op_has_gradients(tmp_path):
     model, x = make_model(), tf.constant(X)
     with accelerate_keras():
         model.export(tmp_path, verbose=False)
@@ -198,10 +198,10 @@ def test_a_saved_model_on_keras_path_has_gradients(tmp_path):
     assert parity.difference(gradient(loaded.serve), gradient(model)) < 1e-5
 
 
-def test_an_export_is_no_fallback(tmp_path, caplog):
+def test_an_export_logs_no_fallback(tmp_path, caplog):
     with accelerate_keras(strict=True):
         make_model().export(tmp_path, verbose=False)
-    assert not holds_op(tmp_path)
+    assert not contains_op(tmp_path)
     assert not [each for each in caplog.records if each.name == "tf_rnn_ops"]
 
 
@@ -216,7 +216,7 @@ def test_a_saved_keras_file_is_the_same(tmp_path):
 
 
 def interpret(tflite_model, x):
-    """Returns what a LiteRT model makes of sequences."""
+    """Returns the output of a LiteRT model."""
     interpreter = tf.lite.Interpreter(model_content=tflite_model)
     interpreter.allocate_tensors()
     interpreter.set_tensor(interpreter.get_input_details()[0]["index"], x)
@@ -225,22 +225,22 @@ def interpret(tflite_model, x):
 
 
 def convert(model, tmp_path):
-    """Converts a model to LiteRT by TensorFlow's converter."""
+    """Converts a model to LiteRT with TensorFlow's converter."""
     return tf.lite.TFLiteConverter.from_keras_model(model).convert()
 
 
 def export(model, tmp_path):
-    """Converts a model to LiteRT by Keras's export."""
+    """Converts a model to LiteRT with the export method of Keras."""
     model.export(tmp_path / "model.tflite", format="litert", verbose=False)
     return (tmp_path / "model.tflite").read_bytes()
 
 
-# The interpreter at hand does not have the ops that Keras's export keeps of a loop.
+# The installed interpreter does not support the loop ops in Keras's export.
 @pytest.mark.parametrize(("to_litert", "unroll"), [(convert, False), (convert, True), (export, True)])
 @pytest.mark.parametrize("layers", [KERAS, OURS], ids=["Keras", "tf_rnn_ops.layers"])
 def test_litert(layers, to_litert, unroll, tmp_path):
     if to_litert is export and not hasattr(keras.src.export, "litert"):
-        pytest.skip("this Keras has no such export")
+        pytest.skip("this Keras version does not support the export")
     model = make_model(layers, batch=1, unroll=unroll)
     expected = model(X[:1])
     with accelerate_keras():
@@ -250,7 +250,7 @@ def test_litert(layers, to_litert, unroll, tmp_path):
 
 @pytest.fixture
 def converted_functions(monkeypatch):
-    """Stands for tf2onnx: keeps what `from_function` would convert, traced as it traces it."""
+    """A fake tf2onnx that traces and records the functions that `from_function` would convert."""
     onnx = pytest.importorskip("keras.src.export.onnx")
     functions = []
 
@@ -265,7 +265,7 @@ def converted_functions(monkeypatch):
 
 @pytest.mark.parametrize("portable", [True, False])
 @pytest.mark.parametrize("name", MODELS)
-def test_onnx_converts_keras_path(name, portable, tmp_path, converted_functions):
+def test_onnx_export(name, portable, tmp_path, converted_functions):
     with accelerate_keras(portable_exports=portable):
         model = MODELS[name]()
         model(X)
@@ -277,8 +277,8 @@ def test_onnx_converts_keras_path(name, portable, tmp_path, converted_functions)
 
 
 @pytest.mark.parametrize("layers", [KERAS, OURS], ids=["Keras", "tf_rnn_ops.layers"])
-def test_tf2onnx_traces_keras_path(layers):
-    """Its `convert.from_keras` traces a model in this way."""
+def test_tf2onnx_traces_the_keras_implementation(layers):
+    """Traces a model like tf2onnx.convert.from_keras."""
     from tensorflow.python.keras.saving import saving_utils
 
     model = make_model(layers)

@@ -1,4 +1,4 @@
-"""The fuzzer: a short run of it, and that it notices what it is there for."""
+"""Tests of the fuzzer: a short run, and that it detects bugs."""
 
 import collections
 import re
@@ -7,9 +7,9 @@ import fuzz
 import fuzz_draw
 import fuzz_expected
 import fuzz_judge
+import fuzz_mutations
 import fuzz_run
 import fuzz_session
-import fuzz_spoils
 import fuzz_valid
 import fuzz_workers
 import misbehaving
@@ -27,7 +27,7 @@ OURS = fuzz_run.LIBRARIES[0]
 # ---------------------------------------------------------------- a short run
 
 
-def test_calls_of_every_op_find_nothing():
+def test_a_short_run_has_no_findings():
     reports = [fuzz_session.fuzz(OURS, SEED, number) for number in range(300)]
     assert [report for report in reports if report.is_finding] == []
     assert {report.op for report in reports} == set(OPS)
@@ -37,30 +37,30 @@ def test_calls_of_every_op_find_nothing():
 
 
 def contents(call: Call) -> dict:
-    """Returns the arguments of a call in what can be compared."""
+    """Returns the arguments of a call in a comparable form."""
     return {
         name: [fuzz_judge.bytes_of(each) for each in flat_tensors({name: value})] or repr(value)
         for name, value in call.arguments.items()
     }
 
 
-def test_a_call_follows_from_its_number_alone():
+def test_seed_and_number_determine_a_call():
     numbers = range(60)
     first = [fuzz_draw.draw(SEED, number) for number in numbers]
     fuzz_draw.draw_valid.cache_clear()
     for number in reversed(numbers):
         again = fuzz_draw.draw(SEED, number)
-        assert (again.op, again.way, again.spoils) == (first[number].op, first[number].way, first[number].spoils)
+        assert (again.op, again.way, again.mutations) == (first[number].op, first[number].way, first[number].mutations)
         assert again.op == fuzz_draw.op_of(SEED, number)
         assert contents(again) == contents(first[number])
 
 
-def test_a_call_that_has_lost_its_last_tensor_is_not_spoiled_again():
+def test_a_call_without_tensors_is_not_mutated():
     rng, lost = np.random.default_rng(0), 0
     for _ in range(100):
         call = Call("AlignTensor", "eager", {"tensor": np.zeros(2, np.float32)})
         for _ in range(3):
-            fuzz_spoils.spoil(rng, call)
+            fuzz_mutations.mutate(rng, call)
         lost += not call.arguments
     assert lost > 0
 
@@ -76,17 +76,17 @@ def test_the_command_prints_a_table(tmp_path, monkeypatch, capsys):
     assert (tmp_path / f"findings-{OURS}-{SEED}.jsonl").read_text() == ""
 
 
-def test_the_command_ends_in_time(tmp_path, monkeypatch, capsys):
+def test_the_command_respects_the_time_limit(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("PYTHONPATH", "")  # the command changes it
     assert fuzz.main(["--seconds=0", "--workers=1", f"--folder={tmp_path}"]) == 0
     assert "\n0 calls of " in capsys.readouterr().out
 
 
-# ---------------------------------------------------------------- what the judge notices
+# ---------------------------------------------------------------- verdicts
 
 
 def step_call(**changes) -> Call:
-    """Returns a valid call of GRUBlockCell, with other arguments."""
+    """Returns a call of GRUBlockCell. It is valid without `changes`."""
     sizes = {"x": (2, 3), "h_prev": (2, 4), "w_ru": (7, 8), "w_c": (7, 4), "b_ru": (8,), "b_c": (4,)}
     arguments = {name: np.full(shape, 0.25, np.float32) for name, shape in sizes.items()}
     return Call("GRUBlockCell", "eager", {**arguments, **changes})
@@ -96,8 +96,8 @@ WRONG_SHAPE = np.zeros((2, 5), np.float32)
 step = tf_rnn_ops.raw_ops.GRUBlockCell
 
 
-def refuse(error):
-    """Returns an op that refuses everything."""
+def rejecting(error):
+    """Returns an op that rejects every call."""
 
     def op(**arguments):
         raise error
@@ -105,11 +105,11 @@ def refuse(error):
     return op
 
 
-def test_right_answers_and_refusals_are_no_findings():
+def test_correct_results_and_errors_are_not_findings():
     assert fuzz_judge.judge(step_call(), step).kind == "compared"
-    refusal = fuzz_judge.judge(step_call(b_c=WRONG_SHAPE), step)
-    assert refusal.kind == "InvalidArgumentError"
-    assert not refusal.is_finding
+    error = fuzz_judge.judge(step_call(b_c=WRONG_SHAPE), step)
+    assert error.kind == "InvalidArgumentError"
+    assert not error.is_finding
 
 
 @pytest.mark.parametrize(
@@ -119,40 +119,40 @@ def test_right_answers_and_refusals_are_no_findings():
         (step_call(), lambda **a: step(**a)._replace(h=step(**a).h[:1]), "wrong result"),
         (step_call(), lambda **a: step(**a)._replace(h=tf.cast(step(**a).h, tf.float64)), "wrong result"),
         (step_call(b_c=WRONG_SHAPE), lambda **a: step(**{**a, "b_c": a["b_ru"][:4]}), "accepted though invalid"),
-        (step_call(), refuse(ValueError("b_c must be another")), "refused though valid"),
-        (step_call(b_c=WRONG_SHAPE), refuse(ValueError("something must be another")), "no argument named"),
-        (step_call(b_c=WRONG_SHAPE), refuse(RuntimeError("b_c")), "error RuntimeError"),
-        (step_call(b_c=WRONG_SHAPE), refuse(tf.errors.InternalError(None, None, "b_c")), "error InternalError"),
+        (step_call(), rejecting(ValueError("b_c must be another")), "rejected though valid"),
+        (step_call(b_c=WRONG_SHAPE), rejecting(ValueError("something must be another")), "no argument named"),
+        (step_call(b_c=WRONG_SHAPE), rejecting(RuntimeError("b_c")), "error RuntimeError"),
+        (step_call(b_c=WRONG_SHAPE), rejecting(tf.errors.InternalError(None, None, "b_c")), "error InternalError"),
     ],
 )
-def test_faults_of_an_op_are_findings(call, op, kind):
+def test_bugs_of_an_op_are_findings(call, op, kind):
     verdict = fuzz_judge.judge(call, op)
     assert verdict.kind == kind
     assert verdict.is_finding
 
 
-def test_nan_where_there_should_be_none_is_a_finding():
+def test_unexpected_nan_is_a_finding():
     call = step_call()
     call.arguments["x"] = np.array([[np.nan, 0, 0], [0, 0, 0]], np.float32)
     assert fuzz_judge.judge(call, step).kind == "compared"
     spread = fuzz_judge.judge(call, lambda **a: step(**a)._replace(h=step(**a).h * np.nan))
     assert spread.kind == "wrong result"
-    assert "NaN in 4 places where there should be none" in spread.text
+    assert "unexpected NaN in 4 places" in spread.text
 
 
-def test_an_input_that_is_written_to_is_a_finding():
+def test_a_modified_input_is_a_finding():
     call = step_call()
 
     def op(**arguments):
         outputs = step(**arguments)
-        call.arguments["b_ru"].view(np.int32)[0] ^= 1  # less than rounding
+        call.arguments["b_ru"].view(np.int32)[0] ^= 1  # smaller than rounding
         return outputs
 
     assert fuzz_judge.judge(call, op).kind == "writes to its inputs"
 
 
 @pytest.mark.parametrize("way", ["function", "graph"])
-def test_a_graph_that_refuses_what_is_accepted_eagerly_is_a_finding(way):
+def test_an_error_in_graphs_only_is_a_finding(way):
     call = step_call(b_c=WRONG_SHAPE)
     call.way = way
 
@@ -161,11 +161,11 @@ def test_a_graph_that_refuses_what_is_accepted_eagerly_is_a_finding(way):
             return step(**{**arguments, "b_c": tf.zeros(4)})
         return step(**arguments)
 
-    assert fuzz_judge.judge(call, op).kind == "refused in one way only"
+    assert fuzz_judge.judge(call, op).kind == "rejected in one mode only"
 
 
 @pytest.mark.parametrize("way", ["function", "graph"])
-def test_a_wrong_shape_inferred_is_a_finding(way):
+def test_a_wrong_inferred_shape_is_a_finding(way):
     call = step_call()
 
     def op(**arguments):
@@ -178,12 +178,12 @@ def test_a_wrong_shape_inferred_is_a_finding(way):
     assert fuzz_judge.judge(call, op).kind == "wrong shape inferred"
 
 
-def test_a_misfit_says_what_does_not_fit():
-    with pytest.raises(fuzz_expected.MisfitError, match="b_c is not of shape"):
+def test_an_invalid_call_error_names_the_argument():
+    with pytest.raises(fuzz_expected.InvalidCallError, match="b_c does not have shape"):
         fuzz_expected.expect(step_call(b_c=WRONG_SHAPE), {})
 
 
-def test_huge_sizes_are_among_those_drawn():
+def test_huge_sizes_are_drawn():
     rng = np.random.default_rng(0)
     sizes = {size for _ in range(1000) for size in fuzz_valid.draw_cell(rng, ())["x"].shape}
     assert {2**31, 2**62, 2**63 - 1} <= sizes
@@ -191,16 +191,16 @@ def test_huge_sizes_are_among_those_drawn():
 
 
 @pytest.mark.parametrize("shape", [(0, 2**63), (2**63, 0), (2**62, 2, 0)])
-def test_shapes_that_tensorflow_has_not_are_not_drawn(shape):
+def test_shapes_that_tensorflow_does_not_support_are_not_drawn(shape):
     assert not can_be_made(shape)
 
 
-# ---------------------------------------------------------------- processes that are lost
+# ---------------------------------------------------------------- crashes and hangs
 
 
-def test_lost_processes_are_noticed_and_replaced(tmp_path):
+def test_crashed_and_hung_processes_are_replaced(tmp_path):
     numbers = range(120)
-    with fuzz_workers.Workers(misbehaving.prepare, 2, tmp_path, patience=3) as workers:
+    with fuzz_workers.Workers(misbehaving.prepare, 2, tmp_path, timeout=3) as workers:
         answers = {answer.number: answer for answer in workers.answers(numbers)}
     lost = {misbehaving.ABORTS: "abort", misbehaving.HANGS: "hang", misbehaving.EXITS: "abort"}
     assert {number: answer.failure for number, answer in answers.items() if answer.failure} == lost
@@ -208,13 +208,13 @@ def test_lost_processes_are_noticed_and_replaced(tmp_path):
         number: number**2 for number in numbers if number not in lost
     }
     for number, cause in ((misbehaving.ABORTS, "SIGABRT"), (misbehaving.EXITS, "exit code 5")):
-        assert answers[number].words.startswith(cause)
-        assert f"at {number}\n" in answers[number].words
+        assert answers[number].output.startswith(cause)
+        assert f"at {number}\n" in answers[number].output
 
 
-def test_processes_that_cannot_be_prepared_are_an_error(tmp_path):
+def test_a_failed_preparation_is_an_error(tmp_path):
     with (
         fuzz_workers.Workers(misbehaving.fail_to_prepare, 1, tmp_path) as workers,
-        pytest.raises(RuntimeError, match=r"could not be prepared(.|\n)*no work"),
+        pytest.raises(RuntimeError, match=r"preparation of a process failed(.|\n)*no work"),
     ):
         list(workers.answers(range(3)))

@@ -1,4 +1,4 @@
-"""The ops, the layout and the reference against what the real cuDNN gave, and the archive that says what it gave."""
+"""Compares the ops, the layout and the reference with recordings of cuDNN, and tests the archive of recordings."""
 
 import ctypes
 import dataclasses
@@ -23,7 +23,7 @@ CUDNN_HEADERS = pathlib.Path(tf.sysconfig.get_include()) / "third_party/gpus/cud
 
 
 def missing(recorded_names) -> list[str]:
-    """Says in one sentence which cases are not recorded, or nothing if all are."""
+    """Returns a message with the cases that are not recorded, or an empty list if all are."""
     names = [name for name in CASES if name not in recorded_names]
     if not names:
         return []
@@ -33,7 +33,7 @@ def missing(recorded_names) -> list[str]:
 
 
 def recordings():
-    """The names in the archive, and one more to be skipped that says which cases are missing."""
+    """Returns the names in the archive, and a skipped parameter that lists the missing cases."""
     names = golden_cases.names(ARCHIVE) if ARCHIVE.exists() else []
     absent = [pytest.param(None, marks=pytest.mark.skip(reason=each)) for each in missing(names)]
     return [*names, *absent]
@@ -45,7 +45,7 @@ def test_a_recording_of_cudnn(name):
 
 
 def check(recording, library):
-    """Asserts that a recording is a library's, and that layout, reference and ops give the same."""
+    """Asserts that a recording is from a library and that layout, reference and ops agree with it."""
     assert recording.recorded_with["library"] == library
     check_layout(recording)
     check_reference(recording, library)
@@ -53,7 +53,7 @@ def check(recording, library):
 
 
 def check_layout(recording):
-    """Compares every region of params with where the package says that it lies."""
+    """Compares the regions of params with the layout of the package."""
     config = recording.case.config
     layout = cudnn_rnn_inputs.params_layout(config)
     matrices = [(each.offset, *each.shape) for each in layout.values() if len(each.shape) == 2]
@@ -65,12 +65,12 @@ def check_layout(recording):
 
 
 def regions(case):
-    """Returns the parts of results that are compared one by one."""
+    """Returns the regions of the results that are also compared separately."""
     return {"params_backprop": cudnn_rnn_inputs.regions(case.config, "params")}
 
 
 def check_reference(recording, library):
-    """Compares what was recorded in each variant with the float64 reference on the same inputs."""
+    """Compares the results of each variant with the float64 reference on the same inputs."""
     case = recording.case
     expected = golden_cases.reference_results(case, recording.arrays)
     for results in recording.results.values():
@@ -79,7 +79,7 @@ def check_reference(recording, library):
 
 
 def check_ops(recording, library):
-    """Compares the ops with what was recorded in each variant."""
+    """Compares the ops with the results of each variant."""
     case = recording.case
     forward, backward = run_ops(recording)
     for results in recording.results.values():
@@ -93,7 +93,7 @@ def check_ops(recording, library):
 
 
 def run_ops(recording):
-    """Returns the results of CudnnRNNV3 and CudnnRNNBackpropV3 for what a recorded run was given."""
+    """Returns the results of CudnnRNNV3 and CudnnRNNBackpropV3 for the inputs of a recording."""
     config = recording.case.config
     given = {
         name: typed(recording.case, recording.arrays[name]) for name in golden_cases.GIVEN if name in recording.arrays
@@ -129,7 +129,7 @@ def run_ops(recording):
 
 
 def typed(case, array):
-    """Returns an array in the dtype that it stands for."""
+    """Converts an array in stored form to its dtype."""
     is_bits = case.dtype == "bfloat16" and array.dtype == np.uint16
     return array.view(tf.bfloat16.as_numpy_dtype) if is_bits else array
 
@@ -143,8 +143,8 @@ def test_cudnn_can_run_every_case():
         assert (case.config.lengths <= case.config.time).all()
 
 
-def test_the_recordings_fit_into_a_repository():
-    """And can be carried home from a GPU machine even if no two variants have the same bits."""
+def test_the_archive_is_small():
+    """It fits into the repository, and can be copied from a GPU machine even if all variants differ."""
     same = different = 0
     for case in CASES.values():
         for name, shape in golden_cases.shapes(case, reference.params_size(case.config)).items():
@@ -156,7 +156,7 @@ def test_the_recordings_fit_into_a_repository():
     assert different < 16 * 2**20
 
 
-def test_every_case_is_given_numbers_of_its_own():
+def test_cases_have_different_inputs():
     first = {case.name: golden_cases.make_given(case, 1000)["params"] for case in CASES.values()}
     again = {case.name: golden_cases.make_given(case, 1000)["params"] for case in CASES.values()}
     for name, params in first.items():
@@ -169,8 +169,8 @@ EPSILONS = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bflo
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_rounding_what_is_given_changes_the_results_by_less_than_is_allowed(case):
-    """Or two right implementations could differ by more."""
+def test_rounding_the_inputs_stays_within_the_tolerance(case):
+    """Otherwise, two correct implementations could exceed the tolerance."""
     given = golden_cases.make_given(case, reference.params_size(case.config))
     wide = {name: golden_cases.to_float64(each, case.dtype) for name, each in given.items() if name in FLOATING}
     in_float64 = dataclasses.replace(case, dtype="float64")
@@ -184,12 +184,12 @@ def test_rounding_what_is_given_changes_the_results_by_less_than_is_allowed(case
             assert error < parity.TOLERANCES[case.dtype], name
 
 
-# The archive: recorded from the reference instead of cuDNN, and damaged.
+# The archive: with recordings of the reference instead of cuDNN, and with damaged ones.
 
 
 @pytest.fixture
 def own_parity_record(monkeypatch):
-    """Keeps comparisons out of the table at the end of the run."""
+    """Keeps comparisons out of the parity table at the end of the run."""
     monkeypatch.setattr(parity, "_seen", {})
 
 
@@ -206,7 +206,7 @@ def recording_of_reference(case):
 
 
 def saved(folder, recording):
-    """Returns a new archive of one recording."""
+    """Saves a recording to a new archive and returns its path."""
     archive = folder / "archive.zip"
     archive.unlink(missing_ok=True)
     golden_cases.save(archive, recording)
@@ -234,7 +234,7 @@ def assert_same(read, written):
             np.testing.assert_array_equal(of_read[name], array, strict=True)
 
 
-def test_all_recordings_in_one_archive_are_read_as_they_were_written(tmp_path):
+def test_all_recordings_round_trip_in_one_archive(tmp_path):
     archive = tmp_path / "archive.zip"
     written = {name: recording_of_reference(case) for name, case in CASES.items()}
     for recording in written.values():
@@ -246,7 +246,7 @@ def test_all_recordings_in_one_archive_are_read_as_they_were_written(tmp_path):
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_variants_that_differ_are_read_as_they_were_written(variant, tmp_path):
+def test_different_variants_round_trip(variant, tmp_path):
     recording = recording_of_reference(CASES["lstm-2x2-lengths-float32"])
     recording.results[variant]["output"].flat[3] = -0.0
     recording.results[variant]["params_backprop"].flat[7] = np.nan
@@ -256,7 +256,7 @@ def test_variants_that_differ_are_read_as_they_were_written(variant, tmp_path):
 
 
 @pytest.mark.parametrize("refused", VARIANTS)
-def test_a_variant_that_cudnn_refuses_is_missing(refused, tmp_path):
+def test_a_variant_that_cudnn_rejects_is_missing(refused, tmp_path):
     recording = recording_of_reference(CASES["gru-1x1-float32"])
     del recording.results[refused]
     recording.refused[refused] = "cudnnRNNForward: CUDNN_STATUS_NOT_SUPPORTED"
@@ -270,7 +270,7 @@ def test_a_case_is_recorded_once(tmp_path):
         golden_cases.save(archive, recording)
 
 
-def test_an_archive_stays_whole_where_saving_fails(tmp_path, monkeypatch):
+def test_a_failed_save_leaves_the_archive_unchanged(tmp_path, monkeypatch):
     first, second = (recording_of_reference(CASES[f"gru-1x1-{dtype}"]) for dtype in ("float32", "float64"))
     archive = saved(tmp_path, first)
 
@@ -291,9 +291,9 @@ def test_only_cudnn_is_golden():
         check(recording_of_reference(CASES["gru-1x1-float32"]), library="cuDNN")
 
 
-# With everything that a recording can have.
+# The case with all kinds of arrays.
 FULL = "lstm-2x2-proj-lengths-{dtype}"
-# How far to move a number, relative to the largest of its array.
+# The change of a value, relative to the largest magnitude in its array.
 NOTICEABLE = {"float64": 1e-11, "float32": 1e-4, "float16": 3e-2, "bfloat16": 0.2}
 
 
@@ -301,7 +301,7 @@ NOTICEABLE = {"float64": 1e-11, "float32": 1e-4, "float16": 3e-2, "bfloat16": 0.
 @pytest.mark.parametrize("dtype", NOTICEABLE)
 @pytest.mark.parametrize("checked", [check_reference, check_ops])
 @pytest.mark.parametrize("variant", [FIRST, OTHERS[-1]])
-def test_one_wrong_number_is_noticed(checked, dtype, variant):
+def test_one_wrong_value_is_detected(checked, dtype, variant):
     for name in golden_cases.OUTPUTS + golden_cases.BACKPROPS:
         recording = recording_of_reference(CASES[FULL.format(dtype=dtype)])
         wide = golden_cases.to_float64(recording.results[variant][name], dtype)
@@ -313,7 +313,7 @@ def test_one_wrong_number_is_noticed(checked, dtype, variant):
 
 @pytest.mark.usefixtures("own_parity_record")
 @pytest.mark.parametrize("checked", [check_reference, check_ops])
-def test_nan_is_noticed(checked):
+def test_nan_is_detected(checked):
     for name in golden_cases.OUTPUTS + golden_cases.BACKPROPS:
         recording = recording_of_reference(CASES[FULL.format(dtype="float32")])
         recording.results[FIRST][name].flat[0] = np.nan
@@ -323,7 +323,7 @@ def test_nan_is_noticed(checked):
 
 @pytest.mark.usefixtures("own_parity_record")
 @pytest.mark.parametrize("checked", [check_reference, check_ops])
-def test_results_of_other_inputs_are_noticed(checked):
+def test_results_of_other_inputs_are_detected(checked):
     for name in FLOATING:
         recording = recording_of_reference(CASES[FULL.format(dtype="float32")])
         recording.arrays[name] = np.roll(recording.arrays[name], 1, axis=-1)
@@ -332,7 +332,7 @@ def test_results_of_other_inputs_are_noticed(checked):
 
 
 @pytest.mark.parametrize("name", golden_cases.REGIONS)
-def test_another_layout_is_noticed(name):
+def test_a_different_layout_is_detected(name):
     recording = recording_of_reference(CASES["lstm-2x2-skip-proj-float32"])
     check_layout(recording)
     recording.arrays[name] = recording.arrays[name][:, ::-1]
@@ -371,41 +371,41 @@ OTHER_RESULTS = {
 }
 
 
-def assert_refused(recording, message, folder):
+def assert_rejected(recording, message, folder):
     archive = saved(folder, recording)
     with pytest.raises(RecordingError, match=message):
         golden_cases.load(archive, recording.case.name)
 
 
 @pytest.mark.parametrize(("change", "message"), OTHER_ARRAYS.values(), ids=OTHER_ARRAYS)
-def test_other_arrays_are_refused(change, message, tmp_path):
+def test_wrong_arrays_are_rejected(change, message, tmp_path):
     recording = recording_of_reference(CASES[FULL.format(dtype="float32")])
-    assert_refused(dataclasses.replace(recording, arrays=change(recording.arrays)), message, tmp_path)
+    assert_rejected(dataclasses.replace(recording, arrays=change(recording.arrays)), message, tmp_path)
 
 
 @pytest.mark.parametrize(("change", "message"), OTHER_RESULTS.values(), ids=OTHER_RESULTS)
-def test_other_results_are_refused(change, message, tmp_path):
+def test_wrong_results_are_rejected(change, message, tmp_path):
     recording = recording_of_reference(CASES[FULL.format(dtype="float32")])
     results = {variant: change(each) for variant, each in recording.results.items()}
-    assert_refused(dataclasses.replace(recording, results=results), message, tmp_path)
+    assert_rejected(dataclasses.replace(recording, results=results), message, tmp_path)
 
 
-def test_unknown_variants_and_none_are_refused(tmp_path):
+def test_unknown_or_no_variants_are_rejected(tmp_path):
     recording = recording_of_reference(CASES["gru-1x1-float32"])
-    assert_refused(dataclasses.replace(recording, results={}), r"has the variants \[\], should have", tmp_path)
+    assert_rejected(dataclasses.replace(recording, results={}), r"has the variants \[\], should have", tmp_path)
     unknown = dataclasses.replace(recording, results={"packed": recording.results[FIRST]})
-    assert_refused(unknown, r"has the variants \['packed'\], should have", tmp_path)
+    assert_rejected(unknown, r"has the variants \['packed'\], should have", tmp_path)
 
 
-def test_a_recording_of_another_config_is_refused(tmp_path):
+def test_a_recording_of_another_config_is_rejected(tmp_path):
     recording = recording_of_reference(CASES["gru-1x1-float32"])
     config = dataclasses.replace(recording.case.config, input_size=12)
     changed_case = dataclasses.replace(recording.case, config=config)
     message = r"with config .*'input_size': 12.*, should be .*'input_size': 11"
-    assert_refused(dataclasses.replace(recording, case=changed_case), message, tmp_path)
+    assert_rejected(dataclasses.replace(recording, case=changed_case), message, tmp_path)
 
 
-def test_a_recording_of_another_format_is_refused(tmp_path, monkeypatch):
+def test_a_recording_of_another_format_is_rejected(tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(golden_cases, "FORMAT", golden_cases.FORMAT + 1)
         archive = saved(tmp_path, recording_of_reference(CASES["gru-1x1-float32"]))
@@ -413,7 +413,7 @@ def test_a_recording_of_another_format_is_refused(tmp_path, monkeypatch):
         golden_cases.load(archive, "gru-1x1-float32")
 
 
-def test_a_recording_under_another_name_is_refused(tmp_path):
+def test_a_recording_under_another_name_is_rejected(tmp_path):
     archive = saved(tmp_path, recording_of_reference(CASES["gru-1x1-float32"]))
     renamed = tmp_path / "renamed.zip"
     with zipfile.ZipFile(archive) as old, zipfile.ZipFile(renamed, "w") as new:
@@ -421,13 +421,13 @@ def test_a_recording_under_another_name_is_refused(tmp_path):
             new.writestr(f"{name}.npz", old.read("gru-1x1-float32.npz"))
     with pytest.raises(RecordingError, match="recorded with name gru-1x1-float32, should be gru-1x2-float32"):
         golden_cases.load(renamed, "gru-1x2-float32")
-    with pytest.raises(RecordingError, match=r"unheard_of in .* is of no case in the list"):
+    with pytest.raises(RecordingError, match=r"unheard_of in .* does not belong to a known case"):
         golden_cases.load(renamed, "unheard_of")
     with pytest.raises(RecordingError, match=r"gru-2x2-float32 in .* cannot be read"):
         golden_cases.load(renamed, "gru-2x2-float32")
 
 
-def test_a_damaged_archive_is_refused(tmp_path):
+def test_a_damaged_archive_is_rejected(tmp_path):
     archive = saved(tmp_path, recording_of_reference(CASES["gru-1x1-float32"]))
     whole = archive.read_bytes()
     middle = len(whole) // 2
@@ -437,7 +437,7 @@ def test_a_damaged_archive_is_refused(tmp_path):
             golden_cases.load(archive, "gru-1x1-float32")
 
 
-def test_bfloat16_is_rounded_as_tensorflow_rounds_it():
+def test_bfloat16_rounding_equals_tensorflow():
     bits = np.random.default_rng(0).integers(0, 2**32, 10000, dtype=np.uint32)
     ties = np.arange(0x3F700000, 0x3F900000, 0x8000, dtype=np.uint32)
     values = np.concatenate([bits, ties]).view(np.float32)
@@ -457,10 +457,10 @@ def test_missing_cases_are_named():
     assert two == f"2 of the {len(CASES)} golden cases are not recorded: {first}, {second}"
 
 
-# The recorder, as far as it can be tried without a GPU: tests/test_gpu_check.py runs it on the fakes.
+# The recorder, without a GPU. tests/test_gpu_check.py runs it with fake libraries.
 
 
-def test_what_the_recorder_shares_needs_numpy_alone():
+def test_modules_of_the_recorder_need_only_numpy():
     processes.run_code(
         """
         import sys
@@ -474,20 +474,20 @@ def test_what_the_recorder_shares_needs_numpy_alone():
 
 @pytest.fixture(scope="module")
 def cudnn_library():
-    """The module that calls cuDNN by ctypes."""
+    """Returns the module that calls cuDNN through ctypes."""
     return pytest.importorskip("gpu_checks.cudnn_library")
 
 
 @pytest.fixture(scope="module")
 def cudnn_headers():
-    """The text of cuDNN's headers, without comments."""
+    """Returns the text of the cuDNN headers, without comments."""
     headers = [CUDNN_HEADERS / f"cudnn_{name}.h" for name in ("graph", "ops", "adv")]
     if not all(header.is_file() for header in headers):
-        pytest.skip("needs cuDNN's headers, which this TensorFlow has not")
+        pytest.skip("needs the cuDNN headers, which this TensorFlow does not include")
     return re.sub(r"/\*.*?\*/", "", "\n".join(header.read_text() for header in headers), flags=re.DOTALL)
 
 
-def test_constants_are_those_of_the_headers(cudnn_library, cudnn_headers):
+def test_constants_equal_the_headers(cudnn_library, cudnn_headers):
     constants = {name: value for name, value in vars(cudnn_library).items() if name.startswith("CUDNN_")}
     assert len(constants) > 20
     for name, value in constants.items():
@@ -496,7 +496,7 @@ def test_constants_are_those_of_the_headers(cudnn_library, cudnn_headers):
         assert value == (1 << int(shift[1]) if shift else int(text)), name
 
 
-def test_signatures_are_those_of_the_headers(cudnn_library, cudnn_headers):
+def test_signatures_equal_the_headers(cudnn_library, cudnn_headers):
     assert len(cudnn_library.SIGNATURES) > 15
     for name, argument_types in cudnn_library.SIGNATURES.items():
         (arguments,) = re.findall(rf"\bcudnnStatus_t CUDNNWINAPI\s+{name}\(([^)]*)\);", cudnn_headers)
@@ -504,7 +504,7 @@ def test_signatures_are_those_of_the_headers(cudnn_library, cudnn_headers):
 
 
 def ctypes_type(argument):
-    """Returns the ctypes type of an argument as a C header declares it."""
+    """Returns the ctypes type of an argument in a C header."""
     argument_type = argument.rsplit(maxsplit=1)[0].strip()
     if "*" in argument or "[" in argument or re.search(r"(Descriptor_t|Handle_t|Stream_t)$", argument_type):
         return ctypes.c_void_p

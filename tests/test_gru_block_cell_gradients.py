@@ -1,4 +1,4 @@
-"""The registered gradient of GRUBlockCell, of every input through every output."""
+"""Tests of the registered gradient of GRUBlockCell, for every input through every output."""
 
 import itertools
 
@@ -16,7 +16,7 @@ from tensorflow.python.framework import ops as gradient_registry
 import tf_rnn_ops
 
 OUTPUTS = ("r", "u", "c", "h")
-# Every choice of outputs that a loss may depend on.
+# All sets of outputs that a loss may depend on.
 OUTPUT_SETS = [set for n in range(1, 5) for set in itertools.combinations(OUTPUTS, n)]
 
 
@@ -25,7 +25,7 @@ def our_gru(*inputs):
 
 
 def reference_gradients(inputs, step, d_outputs):
-    """Gradients in float64, with the gates as a forward step gave them, rounded to its dtype."""
+    """Returns gradients in float64 for the gates of a forward step, which are rounded to its dtype."""
     x, h_prev = inputs["x"], inputs["h_prev"]
     d_step = reference.gru_block_cell_grad(**inputs, r=step["r"], u=step["u"], c=step["c"], **d_outputs)
     d_w_ru = np.concatenate([x, h_prev], axis=1).T @ d_step.d_r_bar_u_bar
@@ -50,8 +50,10 @@ def test_equals_tensorflow_differentiating_a_plain_gru(size, of):
     seed=st.integers(0, 2**32 - 1),
 )
 def test_equals_the_reference_at_any_size(size, of, dtype, seed):
-    """Against float64 on the same rounded inputs, to which the gates belong: a gradient is proportional to 1 - r, which
-    the rounding of an r near 1 changes by any factor."""
+    """Compared with float64 on the same rounded inputs and gates.
+
+    A gradient is proportional to 1 - r, and rounding an r near 1 changes it by any factor.
+    """
     inputs = gru_inputs.cell_inputs(size, dtype, seed)
     weights = gru_inputs.output_gradients(size, dtype, seed)
     actual = gradients(our_gru, inputs, weights, of)
@@ -94,7 +96,7 @@ def test_in_a_graph_by_tf_gradients(of):
 
 @pytest.mark.parametrize("of", OUTPUT_SETS, ids="".join)
 def test_none_counts_as_zero(of):
-    """TensorFlow fills in zeros for outputs that a loss does not use, but a gradient function may be handed None."""
+    """TensorFlow passes zeros for outputs that a loss does not use, but a gradient function may get None."""
     inputs = gru_inputs.cell_inputs((3, 4, 5), "float64")
     weights = gru_inputs.output_gradients((3, 4, 5), "float64")
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
@@ -115,8 +117,8 @@ def test_grad_v2_equals_the_reference(dtype):
         check_grad_v2(size, dtype)
 
 
-def test_only_what_is_asked_for_is_in_the_graph():
-    """A loss that needs no gradient of the weights pays for none."""
+def test_unused_gradients_are_not_in_the_graph():
+    """A loss without gradients of the weights does not compute them."""
     inputs = gru_inputs.cell_inputs((3, 4, 5), "float64")
 
     @tf.function

@@ -1,4 +1,4 @@
-"""The Keras cell: training, arguments, dtype policies, serialization."""
+"""Tests of the Keras cell: training, arguments, dtype policies, serialization."""
 
 import keras
 import numpy as np
@@ -20,7 +20,7 @@ def sequence_model(cell, features=3, **rnn_arguments):
 
 
 def running_sums(num, time=12, features=3):
-    """Sequences and the sum of their first feature, which a recurrent network can learn."""
+    """Returns sequences and the sums of their first feature, which a recurrent network can learn."""
     x = DATA.standard_normal([num, time, features]).astype("float32")
     return x, x[:, :, 0].mean(axis=1, keepdims=True)
 
@@ -114,7 +114,7 @@ def test_dtype_policies(policy, variables, outputs):
         assert np.isfinite(parity.to_float64(gradient)).all()
 
 
-def test_initializers_see_the_matrices_that_they_fill():
+def test_initializers_get_the_shapes_of_the_matrices():
     seen = []
 
     def record(name):
@@ -142,7 +142,7 @@ def test_initializers_see_the_matrices_that_they_fill():
 
 @pytest.mark.parametrize("seed", [None, 1, keras.random.SeedGenerator(1)], ids=["none", "int", "generator"])
 def test_recurrent_weights_are_orthogonal(seed):
-    """A seed generator gives new numbers at each call, so the matrix must be drawn once."""
+    """A seed generator returns new numbers at each call, so the layer must draw the matrix once."""
     cell = GRUBlockCell(4, recurrent_initializer=keras.initializers.Orthogonal(seed=seed))
     cell.build([None, 3])
     recurrent = np.hstack([matrix[3:] for matrix in cell.get_weights()[:2]])  # [units, 3 * units]
@@ -202,7 +202,7 @@ def test_config_round_trips():
 
 
 @pytest.mark.parametrize("units", [0, -1, 2.5, "4", None, True])
-def test_bad_units_are_refused(units):
+def test_invalid_units_are_rejected(units):
     with pytest.raises(ValueError, match="units must be a positive integer, but is"):
         GRUBlockCell(units)
 
@@ -211,6 +211,6 @@ def test_numpy_units_are_integers():
     assert GRUBlockCell(np.int64(3)).get_config()["units"] == 3
 
 
-def test_an_unknown_number_of_features_is_refused():
+def test_an_unknown_number_of_features_is_rejected():
     with pytest.raises(ValueError, match="last dimension"):
         GRUBlockCell(4).build([None, None])

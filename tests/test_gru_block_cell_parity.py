@@ -1,4 +1,4 @@
-"""The GRU ops against the built-in ones and against the float64 reference."""
+"""Compares the GRU ops with the built-in ops and with the float64 reference."""
 
 import gru_inputs
 import numpy as np
@@ -59,8 +59,8 @@ SPECIAL = {
 
 @pytest.mark.parametrize("value", SPECIAL.values(), ids=SPECIAL.keys())
 @pytest.mark.parametrize("argument", ["x", "h_prev", "w_ru", "w_c", "b_ru", "b_c", "d_h", "r", "u", "c"])
-def test_special_values_give_what_the_builtin_gives(argument, value):
-    """One special number in an otherwise ordinary argument."""
+def test_special_values_equal_the_builtin(argument, value):
+    """One special value in an otherwise normal argument."""
     size = (3, 17, 40)
     inputs = gru_inputs.cell_inputs(size, "float32")
     if argument in inputs:
@@ -77,14 +77,14 @@ def test_special_values_give_what_the_builtin_gives(argument, value):
 
 
 @pytest.mark.parametrize("value", [1e-40, -1e-39])
-def test_denormals_alone_are_flushed_as_the_builtin_flushes_them(value):
+def test_denormals_are_flushed_like_in_the_builtin(value):
     inputs = {name: np.full_like(each, value) for name, each in gru_inputs.cell_inputs((2, 3, 20), "float32").items()}
     expected = tf.raw_ops.GRUBlockCell(**inputs)
     parity.check("GRUBlockCell", "tf.raw_ops, special", tf_rnn_ops.raw_ops.GRUBlockCell(**inputs), expected)
 
 
 @pytest.mark.parametrize("dtype", gru_inputs.DTYPES)
-def test_inputs_are_not_written_and_results_repeat(dtype):
+def test_inputs_are_unchanged_and_results_repeat(dtype):
     size = (5, 33, 70)
     inputs = gru_inputs.cell_inputs(size, dtype)
     before = {name: value.copy() for name, value in inputs.items()}

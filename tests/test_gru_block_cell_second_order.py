@@ -1,4 +1,4 @@
-"""Gradients of gradients of GRUBlockCell, of every input through every output, and of higher orders."""
+"""Tests of second-order and higher-order gradients of GRUBlockCell, for every input through every output."""
 
 import gru_inputs
 import numpy as np
@@ -32,8 +32,8 @@ def check(actual, expected, tolerance=1e-9):
     has_d_gates=st.booleans(),
     seed=st.integers(0, 2**20),
 )
-def test_of_the_gradient_op_equals_the_reference(size, dtype, has_d_gates, seed):
-    """Partial derivatives, r, u and c included, against float64 on the same rounded inputs."""
+def test_gradient_of_the_gradient_op_equals_the_reference(size, dtype, has_d_gates, seed):
+    """Partial derivatives, including r, u and c, compared with float64 on the same rounded inputs."""
     arguments = gru_inputs.cast(step_arguments(size, seed), dtype)
     if not has_d_gates:
         arguments = {name: value for name, value in arguments.items() if name not in GATE_GRADIENTS}
@@ -57,7 +57,7 @@ def test_of_the_gradient_op_equals_the_reference(size, dtype, has_d_gates, seed)
 
 
 def penalty_gradients(cell, inputs, of):
-    """The gradients of a function of the gradients of a loss of the outputs in `of`."""
+    """Returns gradients of a function of the gradients of a loss of the outputs in `of`."""
     with tf.GradientTape() as outer:
         outer.watch(inputs)
         with tf.GradientTape() as inner:

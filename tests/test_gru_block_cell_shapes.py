@@ -1,4 +1,4 @@
-"""What the shape functions infer."""
+"""Tests of the shape functions of the GRU ops."""
 
 import gru_inputs
 import pytest
@@ -11,7 +11,7 @@ NAMES = ("x", "h_prev", "w_ru", "w_c", "b_ru", "b_c")
 
 
 def output_shapes(shapes):
-    """The static output shapes for given static input shapes; an input that is not named has unknown rank."""
+    """Returns static output shapes for static input shapes. Other inputs have unknown rank."""
     with tf.Graph().as_default():
         inputs = {name: tf.compat.v1.placeholder(tf.float32, shapes.get(name)) for name in NAMES}
         step = tf_rnn_ops.raw_ops.GRUBlockCell(**inputs)
@@ -26,12 +26,12 @@ def expected_shapes(batch, input_size, cell_size):
     return [state] * 4 + [[batch, input_size], state, state, gates]
 
 
-def test_all_known():
+def test_all_shapes_known():
     shapes = {name: value.shape for name, value in gru_inputs.cell_inputs(SIZE).items()}
     assert output_shapes(shapes) == expected_shapes(*SIZE)
 
 
-def test_none_known():
+def test_no_shapes_known():
     assert output_shapes({}) == expected_shapes(None, None, None)
 
 
@@ -50,12 +50,12 @@ def test_none_known():
     ],
     ids=str,
 )
-def test_what_follows_from_some(shapes, sizes):
+def test_shapes_from_partial_inputs(shapes, sizes):
     assert output_shapes(shapes) == expected_shapes(*sizes)
 
 
 def grad_shapes(shapes):
-    """The static output shapes of GRUBlockCellGrad alone, as above."""
+    """Returns static output shapes of GRUBlockCellGrad, as above."""
     with tf.Graph().as_default():
         names = (*NAMES, "r", "u", "c", "d_h")
         inputs = {name: tf.compat.v1.placeholder(tf.float32, shapes.get(name)) for name in names}
@@ -63,7 +63,7 @@ def grad_shapes(shapes):
 
 
 @pytest.mark.parametrize("state", ["r", "u", "c", "d_h"])
-def test_what_follows_from_the_states_of_a_gradient(state):
+def test_shapes_from_the_states_of_a_gradient(state):
     assert grad_shapes({state: (2, 4), "w_c": (7, None)}) == expected_shapes(2, 3, 4)[4:]
     with pytest.raises(ValueError, match="must"):
         grad_shapes({state: (2, 9), "w_c": (7, None)})
@@ -84,6 +84,6 @@ def test_what_follows_from_the_states_of_a_gradient(state):
     ],
     ids=str,
 )
-def test_what_contradicts_is_refused(shapes):
+def test_contradictory_shapes_are_rejected(shapes):
     with pytest.raises(ValueError, match="must"):
         output_shapes(shapes)

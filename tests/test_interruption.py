@@ -1,13 +1,13 @@
-"""A call that nobody waits for any more ends early, and those after it are right."""
+"""Tests that cancelled calls end early and that later calls are correct."""
 
 import signal
 
 import processes
 import pytest
 
-# Without it TensorFlow has an allocator that keeps what was freed.
+# The oneDNN allocator keeps freed memory.
 NO_ONEDNN = {"TF_ENABLE_ONEDNN_OPTS": "0"}
-# Runs a call of seconds, or of minutes, in this process.
+# Imports for calls that take seconds or minutes.
 LONG_CALL = """
 import os, signal, sys, threading, time
 import interruptions, mixed_calls
@@ -15,10 +15,10 @@ import interruptions, mixed_calls
 
 
 @pytest.mark.parametrize("num_threads", [1, pytest.param(2, marks=pytest.mark.slow)])
-def test_cancelled_steps_end_and_leave_nothing(num_threads):
-    """A function that is cancelled, a session that is closed, a graph in which another op fails.
+def test_cancelled_calls_end_without_leaks(num_threads):
+    """Cancels a function, closes a session, and lets another op of a graph fail.
 
-    A forward pass that ran on would take longer than its process is given.
+    A forward pass that continued would exceed the timeout of the process.
     """
     code = """
         import sys
@@ -29,7 +29,7 @@ def test_cancelled_steps_end_and_leave_nothing(num_threads):
 
 
 CTRL_C = """
-# A process that was started in the background may have been told to take no notice of it.
+# A process that was started in the background may ignore SIGINT.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 long = interruptions.inference(500)
 if sys.argv[1] == "tf.function":
@@ -45,10 +45,10 @@ assert mixed_calls.contents(long()) == expected
 """
 
 
-@pytest.mark.parametrize("door", ["eager", "tf.function"])
-def test_ctrl_c_is_raised_when_the_op_has_run(door):
-    """As with TensorFlow's own ops: Python's handler runs when they return."""
-    printed = processes.run_code(LONG_CALL + CTRL_C, door, **processes.WITH_TESTS)
+@pytest.mark.parametrize("entry_point", ["eager", "tf.function"])
+def test_ctrl_c_is_raised_after_the_op(entry_point):
+    """As with TensorFlow's own ops: Python's signal handler runs when the op returns."""
+    printed = processes.run_code(LONG_CALL + CTRL_C, entry_point, **processes.WITH_TESTS)
     assert printed.splitlines() == ["interrupted"]
 
 
@@ -66,7 +66,7 @@ sys.exit(int(sys.argv[1]))
 
 @pytest.mark.parametrize(("end", "returncode"), [("0", 0), ("3", 3), ("SIGTERM", -signal.SIGTERM)])
 def test_the_process_ends_while_a_thread_runs_an_op(end, returncode):
-    """One that would take longer than the process is given."""
+    """The op would exceed the timeout of the process."""
     process = processes.run_python("-c", LONG_CALL + END, end, **processes.WITH_TESTS)
     assert process.stdout.splitlines() == ["ending"], process.stderr[-2000:]
     assert process.returncode == returncode, process.stderr[-2000:]

@@ -1,4 +1,4 @@
-"""Keras's LSTM, GRU and SimpleRNN on the op: equality with Keras's own, what takes its path, configs, files."""
+"""Tests of the LSTM, GRU and SimpleRNN layers on the op: equality with Keras, fallbacks, configs, files."""
 
 import concurrent.futures
 import gc
@@ -36,11 +36,11 @@ from keras_layer_cases import (
     pair,
     randomize,
 )
-from tensorflow.python.framework import config  # the way back is not public
+from tensorflow.python.framework import config  # disabling determinism is not public
 
 import tf_rnn_ops
 
-# Not shrinking: an example takes half a second, and is small as it is.
+# Without shrinking: examples are small and take half a second.
 PHASES = [Phase.explicit, Phase.reuse, Phase.generate]
 
 
@@ -64,7 +64,7 @@ MASK = st.none() | st.sampled_from(list(MASKS.values())) | arrays(bool, (BATCH, 
 
 
 def with_unknown_sizes(run, arguments, jit_compile=False):
-    """Returns a function of a dict of tensors in a graph that knows neither batch nor time."""
+    """Returns a function of a dict of tensors in a graph with dynamic batch and time."""
     unknown = {"x": [None, None, FEATURES], "mask": [None, None], "states": [None, UNITS]}
     shapes = {
         name: tf.nest.map_structure(lambda _, shape=unknown[name]: tf.TensorShape(shape), value)
@@ -85,7 +85,7 @@ CONFIGURATIONS = {**{kind: (kind, {}) for kind in KINDS}, **LOOPS, **INPUT_MASKS
 def test_equals_keras(configuration, case, mask, with_states, training, call):
     kind, fixed = CONFIGURATIONS[configuration]
     dtype = case["dtype"]
-    ours, kerass = pair(kind, **case, **fixed, seed=3)
+    ours, keras_layer = pair(kind, **case, **fixed, seed=3)
     arguments = {"x": tf.constant(data(BATCH, TIME, FEATURES, dtype=dtype))}
     if mask is not None:
         arguments["mask"] = tf.constant(mask)
@@ -104,16 +104,16 @@ def test_equals_keras(configuration, case, mask, with_states, training, call):
         watched = [arguments["x"], *arguments.get("states", []), *variables_of(layer)]
         return outputs_and_gradients(lambda: called(arguments), watched)
 
-    for actual, expected in zip(results(ours), results(kerass), strict=True):
+    for actual, expected in zip(results(ours), results(keras_layer), strict=True):
         check_equal(actual, expected, f"layers.{kind}")
 
 
 @needs_xla
 @pytest.mark.parametrize("configuration", CONFIGURATIONS)
 def test_equals_keras_under_xla(configuration):
-    """With dropout, for which XLA draws other random numbers than TensorFlow."""
+    """Both layers run under XLA, because its random numbers for dropout differ from those of TensorFlow."""
     kind, fixed = CONFIGURATIONS[configuration]
-    ours, kerass = pair(kind, return_sequences=True, return_state=True, dropout=0.4, **fixed, seed=3)
+    ours, keras_layer = pair(kind, return_sequences=True, return_state=True, dropout=0.4, **fixed, seed=3)
     x, mask = tf.constant(data(BATCH, TIME, FEATURES)), tf.constant(MASKS["gaps"])
 
     def results(layer):
@@ -123,12 +123,12 @@ def test_equals_keras_under_xla(configuration):
 
         return run(x)
 
-    for actual, expected in zip(results(ours), results(kerass), strict=True):
+    for actual, expected in zip(results(ours), results(keras_layer), strict=True):
         check_equal(actual, expected, f"layers.{kind}")
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_another_number_of_features_is_refused_in_keras_words(kind):
+def test_a_wrong_number_of_features_raises_the_keras_error(kind):
     for layer in pair(kind):
         with pytest.raises((ValueError, tf.errors.InvalidArgumentError)) as error:
             layer(data(BATCH, TIME, FEATURES + 1))
@@ -136,22 +136,22 @@ def test_another_number_of_features_is_refused_in_keras_words(kind):
 
 
 @pytest.mark.parametrize("kind", ["GRU", "SimpleRNN"])
-def test_more_states_than_one_needs_are_as_in_keras(kind):
-    """Such as those of an encoder of LSTMs, which Keras's GRU takes the first of, and its SimpleRNN refuses."""
+def test_extra_states_are_handled_like_in_keras(kind):
+    """For example, states of an LSTM encoder: Keras's GRU uses the first, and its SimpleRNN rejects them."""
     x, states = data(BATCH, TIME, FEATURES), [data(BATCH, UNITS, seed=each) for each in (1, 2)]
-    ours, kerass = pair(kind)
+    ours, keras_layer = pair(kind)
     try:
-        expected = kerass(x, initial_state=states)
+        expected = keras_layer(x, initial_state=states)
     except ValueError:
-        with pytest.raises(ValueError):  # noqa: PT011  # Keras's words
+        with pytest.raises(ValueError):  # noqa: PT011  # a message of Keras
             ours(x, initial_state=states)
     else:
         assert parity.difference(ours(x, initial_state=states), expected) < 1e-12
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_state_of_a_batch_of_one_is_that_of_all(kind):
-    """Which shows only when the graph is run."""
+def test_a_state_of_batch_size_1_is_broadcast(kind):
+    """The batch size is known only when the graph runs."""
     layers = pair(kind)
     arguments = {"x": tf.constant(data(BATCH, TIME, FEATURES)), "states": [tf.constant(data(1, UNITS))]}
     arguments["states"] *= len(layers[0].state_size)
@@ -166,24 +166,24 @@ def test_a_state_of_a_batch_of_one_is_that_of_all(kind):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_unrolled_backwards_with_zeros_for_masked_steps(kind):
-    """Keras's zeros are at other steps."""
+    """Keras outputs zeros at other steps."""
     layers = pair(kind, unroll=True, go_backwards=True, zero_output_for_mask=True, return_sequences=True)
     x, mask = tf.constant(data(BATCH, TIME, FEATURES)), tf.constant(MASKS["gaps"])
-    ours, kerass = (
+    ours, keras_layer = (
         outputs_and_gradients(lambda layer=layer: layer(x, mask=mask), [x, *variables_of(layer)]) for layer in layers
     )
-    for actual, expected in zip(ours, kerass, strict=True):
+    for actual, expected in zip(ours, keras_layer, strict=True):
         check_equal(actual, expected, f"layers.{kind}")
 
 
 @pytest.mark.parametrize("training", [False, True])
 @pytest.mark.parametrize("mask", [None, *MASKS])
 @pytest.mark.parametrize("kind", KINDS)
-def test_runs_on_the_op_alone(kind, mask, training, runs, monkeypatch):
-    def refuse(*_, **__):
-        raise AssertionError("ran Keras's path")
+def test_runs_only_on_the_op(kind, mask, training, runs, monkeypatch):
+    def fail(*_, **__):
+        raise AssertionError("fell back to Keras")
 
-    monkeypatch.setattr(keras.layers.RNN, "inner_loop", refuse)
+    monkeypatch.setattr(keras.layers.RNN, "inner_loop", fail)
     layer = OURS[kind](UNITS, go_backwards=True, dropout=0.1)
     count, _ = runs.during(lambda: layer(data(BATCH, TIME, FEATURES), mask=MASKS.get(mask), training=training))
     assert count == 1
@@ -192,14 +192,14 @@ def test_runs_on_the_op_alone(kind, mask, training, runs, monkeypatch):
 @pytest.mark.parametrize("policy", ["float16", "bfloat16", "mixed_float16", "mixed_bfloat16"])
 @pytest.mark.parametrize("mask", [None, "gaps"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_16_bit_types_equal_float64_on_the_rounded_numbers(kind, mask, policy):
+def test_16_bit_types_equal_float64_on_rounded_values(kind, mask, policy):
     dtype = policy.removeprefix("mixed_")
     rounded = ml_dtypes.bfloat16 if dtype == "bfloat16" else np.float16
-    # Keras draws no orthogonal matrices in bfloat16.
+    # The orthogonal initializer of Keras does not support bfloat16.
     ours, _ = pair(kind, dtype=policy, recurrent_initializer="zeros", return_sequences=True, return_state=True)
-    kerass = KERAS[kind](UNITS, dtype="float64", return_sequences=True, return_state=True)
-    kerass.build([None, None, FEATURES])
-    kerass.set_weights([weight.astype(rounded).astype("float64") for weight in ours.get_weights()])
+    keras_layer = KERAS[kind](UNITS, dtype="float64", return_sequences=True, return_state=True)
+    keras_layer.build([None, None, FEATURES])
+    keras_layer.set_weights([weight.astype(rounded).astype("float64") for weight in ours.get_weights()])
     x = data(BATCH, TIME, FEATURES).astype(rounded)
 
     def results(layer, x):
@@ -207,7 +207,7 @@ def test_16_bit_types_equal_float64_on_the_rounded_numbers(kind, mask, policy):
         return outputs_and_gradients(run, [x, *variables_of(layer)])
 
     outputs, (d_x, *d_weights) = results(ours, tf.constant(x))
-    expected, expected_gradients = results(kerass, tf.constant(x.astype("float64")))
+    expected, expected_gradients = results(keras_layer, tf.constant(x.astype("float64")))
     assert all(each.dtype == dtype for each in (*outputs, d_x))
     assert all(each.dtype == ours.variable_dtype for each in d_weights)
     for actual, each in zip([*outputs, d_x, *d_weights], [*expected, *expected_gradients], strict=True):
@@ -223,7 +223,7 @@ class OtherLSTMCell(keras.layers.LSTMCell):
 
 
 ONE_OF = "set it to one of tanh, sigmoid, relu, linear, hard_sigmoid"
-# What falls back to Keras: kind, arguments of the layer and of its call, and the reason that is given.
+# Configurations that fall back to Keras: kind, arguments of the layer and of its call, and the logged reason.
 FALLBACKS = {
     "LSTM activation": ("LSTM", {"activation": "elu"}, {}, f"activation='elu': {ONE_OF}"),
     "GRU recurrent activation": (
@@ -254,19 +254,19 @@ FALLBACKS = {
         "GRU",
         {"reset_after": False},
         {"mask": data(BATCH, TIME, UNITS) > 0},
-        "the mask does not have one value for each step: pass [batch, time]",
+        "the mask does not have one value per step: pass a mask of shape [batch, time]",
     ),
     "mask of units": (
         "GRU",
         {},
         {"mask": data(BATCH, TIME, UNITS) > 0},
-        "the mask does not have one value for each step: pass [batch, time]",
+        "the mask does not have one value per step: pass a mask of shape [batch, time]",
     ),
     "one state for the batch": (
         "LSTM",
         {},
         {"initial_state": [data(1, UNITS), data(1, UNITS, seed=1)]},
-        "initial_state is not one tensor [batch, units] for each state of the layer: pass such tensors",
+        "initial_state is not one tensor of shape [batch, units] per state of the layer: pass such tensors",
     ),
     "mask whose zeros are at other steps": (
         "LSTM",
@@ -278,13 +278,13 @@ FALLBACKS = {
 
 
 @pytest.mark.parametrize("case", FALLBACKS)
-def test_what_the_op_does_not_compute_falls_back_to_keras(case, runs, caplog):
+def test_unsupported_configurations_fall_back_to_keras(case, runs, caplog):
     kind, arguments, call, reason = FALLBACKS[case]
-    ours, kerass = pair(kind, seed=5, return_sequences=True, **arguments)
+    ours, keras_layer = pair(kind, seed=5, return_sequences=True, **arguments)
     x = data(BATCH, TIME, FEATURES)
     count, actual = runs.during(lambda: ours(x, **call))
     assert count == 0
-    np.testing.assert_array_equal(actual, kerass(x, **call))
+    np.testing.assert_array_equal(actual, keras_layer(x, **call))
     ours(x, **call)
     (record,) = caplog.records  # of two calls
     assert (record.name, record.levelname) == ("tf_rnn_ops", "WARNING")
@@ -298,7 +298,7 @@ def test_a_layer_logs_each_reason_once(caplog):
         layer(data(BATCH, TIME, FEATURES), mask=data(BATCH, TIME, UNITS) > 0, training=training)
     assert [record.getMessage().split(". ", 1)[1] for record in caplog.records] == [
         "recurrent_dropout=0.2 in training: set recurrent_dropout=0.",
-        "the mask does not have one value for each step: pass [batch, time].",
+        "the mask does not have one value per step: pass a mask of shape [batch, time].",
     ]
 
 
@@ -316,7 +316,7 @@ def test_threads_log_a_reason_once(caplog):
     assert len(caplog.records) == 1
 
 
-def test_what_has_been_logged_does_not_keep_a_layer():
+def test_logging_does_not_keep_layers_alive():
     layer = OURS["SimpleRNN"](UNITS, activation="elu")
     layer(data(BATCH, TIME, FEATURES))
     reference = weakref.ref(layer)
@@ -325,68 +325,68 @@ def test_what_has_been_logged_does_not_keep_a_layer():
     assert reference() is None
 
 
-def test_another_cell_takes_keras_path(runs):
+def test_a_custom_cell_falls_back_to_keras(runs):
     x = data(BATCH, TIME, FEATURES)
-    ours, kerass = OURS["LSTM"](UNITS), KERAS["LSTM"](UNITS)
-    for layer in (ours, kerass):
+    ours, keras_layer = OURS["LSTM"](UNITS), KERAS["LSTM"](UNITS)
+    for layer in (ours, keras_layer):
         layer.cell = OtherLSTMCell.from_config(layer.cell.get_config())
         layer.build(x.shape)
     randomize(ours)
-    kerass.set_weights(ours.get_weights())
+    keras_layer.set_weights(ours.get_weights())
     count, actual = runs.during(lambda: ours(x))
     assert count == 0
-    np.testing.assert_array_equal(actual, kerass(x))
+    np.testing.assert_array_equal(actual, keras_layer(x))
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_recurrent_dropout_runs_on_the_op_elsewhere_than_in_training(kind, runs):
-    ours, kerass = pair(kind, recurrent_dropout=0.3, dropout=0.2)
+def test_recurrent_dropout_runs_on_the_op_in_inference(kind, runs):
+    ours, keras_layer = pair(kind, recurrent_dropout=0.3, dropout=0.2)
     x = data(BATCH, TIME, FEATURES)
     count, actual = runs.during(lambda: ours(x))
     assert count == 1
-    assert parity.difference(actual, kerass(x)) < 1e-12
+    assert parity.difference(actual, keras_layer(x)) < 1e-12
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_dropout_of_one(kind):
-    """Keras's SimpleRNN drops all, its others nothing."""
-    ours, kerass = pair(kind, dropout=1.0)
+    """In Keras, SimpleRNN drops everything, and the other layers nothing."""
+    ours, keras_layer = pair(kind, dropout=1.0)
     x = data(BATCH, TIME, FEATURES)
     try:
-        expected = kerass(x, training=True)
+        expected = keras_layer(x, training=True)
     except ValueError:
-        pytest.skip("this Keras refuses it")
+        pytest.skip("this Keras version rejects it")
     assert parity.difference(ours(x, training=True), expected) < 1e-12
 
 
 @pytest.mark.parametrize("activation", ["relu", keras.ops.relu, tf.nn.relu, keras.ops.tanh, tf.tanh])
-def test_simple_rnn_has_two_activations_by_any_name(activation, runs):
-    ours, kerass = pair("SimpleRNN", activation=activation)
+def test_simple_rnn_activations_in_any_form(activation, runs):
+    ours, keras_layer = pair("SimpleRNN", activation=activation)
     x = data(BATCH, TIME, FEATURES)
     count, actual = runs.during(lambda: ours(x))
     assert count == 1
-    assert parity.difference(actual, kerass(x)) < 1e-12
+    assert parity.difference(actual, keras_layer(x)) < 1e-12
 
 
 @pytest.mark.parametrize("activation", ["relu", tf.nn.relu, None, "linear", "hard_sigmoid", keras.ops.sigmoid])
 @pytest.mark.parametrize("recurrent_activation", ["sigmoid", "hard_sigmoid", keras.ops.hard_sigmoid, "tanh"])
 @pytest.mark.parametrize("kind", ["LSTM", "GRU"])
-def test_gates_have_activations_by_any_name(kind, activation, recurrent_activation, runs):
-    ours, kerass = pair(kind, activation=activation, recurrent_activation=recurrent_activation)
+def test_gate_activations_in_any_form(kind, activation, recurrent_activation, runs):
+    ours, keras_layer = pair(kind, activation=activation, recurrent_activation=recurrent_activation)
     x = data(BATCH, TIME, FEATURES)
     count, actual = runs.during(lambda: ours(x))
     assert count == 1
-    assert parity.difference(actual, kerass(x)) < 1e-12
+    assert parity.difference(actual, keras_layer(x)) < 1e-12
 
 
 @pytest.mark.parametrize("kind", ["LSTM", "GRU"])
-def test_use_cudnn_is_of_no_influence(kind, runs):
+def test_use_cudnn_is_ignored(kind, runs):
     for use_cudnn in (True, False, "auto"):
         layer = OURS[kind](UNITS, use_cudnn=use_cudnn)
         assert runs.during(layer, data(BATCH, TIME, FEATURES))[0] == 1
 
 
-def test_a_gpu_is_left_to_keras(runs, monkeypatch):
+def test_a_gpu_falls_back_to_keras(runs, monkeypatch):
     layer = OURS["SimpleRNN"](UNITS)
     monkeypatch.setattr(tf.config, "list_logical_devices", lambda kind=None: ["a GPU"] if kind == "GPU" else [])
     assert runs.during(lambda: layer(data(BATCH, TIME, FEATURES)))[0] == 0
@@ -401,28 +401,28 @@ MASK_FORMS = {
 
 @pytest.mark.parametrize("form", MASK_FORMS)
 def test_forms_of_a_mask(form, runs):
-    ours, kerass = pair("LSTM", return_sequences=True)
+    ours, keras_layer = pair("LSTM", return_sequences=True)
     x, mask = data(BATCH, TIME, FEATURES), MASK_FORMS[form](MASKS["gaps"])
     count, actual = runs.during(lambda: ours(x, mask=mask))
     assert count == 1
-    assert parity.difference(actual, kerass(x, mask=mask)) < 1e-12
+    assert parity.difference(actual, keras_layer(x, mask=mask)) < 1e-12
 
 
 @pytest.mark.parametrize("call", ["eager", "graph"])
-def test_the_mask_of_a_batch_of_one_is_that_of_all(call):
-    ours, kerass = pair("GRU", return_sequences=True)
+def test_a_mask_of_batch_size_1_is_broadcast(call):
+    ours, keras_layer = pair("GRU", return_sequences=True)
     arguments = {"x": tf.constant(data(BATCH, TIME, FEATURES)), "mask": tf.constant(MASKS["gaps"][:1])}
 
     def result(layer):
         run = lambda arguments: layer(arguments["x"], mask=arguments["mask"])  # noqa: E731
         return (run if call == "eager" else with_unknown_sizes(run, arguments))(arguments)
 
-    assert parity.difference(result(ours), result(kerass)) < 1e-12
+    assert parity.difference(result(ours), result(keras_layer)) < 1e-12
 
 
 @pytest.mark.parametrize("jit_compile", [False, pytest.param(True, marks=needs_xla)])
 @pytest.mark.parametrize("shape", [(BATCH, TIME - 1), (BATCH, TIME + 1), (BATCH, 0), (BATCH, 1), (2, TIME)])
-def test_a_mask_of_another_shape_is_refused(shape, jit_compile):
+def test_a_mask_of_wrong_shape_is_rejected(shape, jit_compile):
     layer = OURS["LSTM"](UNITS, return_sequences=True)
     arguments = {"x": tf.constant(data(BATCH, TIME, FEATURES, dtype="float32")), "mask": tf.ones(shape, tf.bool)}
     run = with_unknown_sizes(lambda arguments: layer(arguments["x"], mask=arguments["mask"]), arguments, jit_compile)
@@ -433,7 +433,7 @@ def test_a_mask_of_another_shape_is_refused(shape, jit_compile):
 @pytest.mark.parametrize("jit_compile", [False, pytest.param(True, marks=needs_xla)])
 @pytest.mark.parametrize("reset_after", [True, False])
 @pytest.mark.parametrize(("batch", "of_state"), [(BATCH, 2), (1, BATCH)])
-def test_a_state_of_another_batch_is_refused(batch, of_state, reset_after, jit_compile):
+def test_a_state_of_wrong_batch_size_is_rejected(batch, of_state, reset_after, jit_compile):
     layer = OURS["GRU"](UNITS, reset_after=reset_after)
     x = tf.constant(data(batch, TIME, FEATURES, dtype="float32"))
     arguments = {"x": x, "states": [tf.ones([of_state, UNITS])]}
@@ -445,17 +445,17 @@ def test_a_state_of_another_batch_is_refused(batch, of_state, reset_after, jit_c
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_numbers_at_masked_steps_are_of_no_influence(kind):
+def test_values_at_masked_steps_are_ignored(kind):
     layer = OURS[kind](UNITS, return_sequences=True, dtype="float64")
     x, mask = data(BATCH, TIME, FEATURES), MASKS["gaps"]
-    spoilt = np.where(mask[..., np.newaxis], x, np.nan)
+    x_with_nan = np.where(mask[..., np.newaxis], x, np.nan)
     layer.build(x.shape)
 
     def results(x):
         x = tf.constant(x)
         return outputs_and_gradients(lambda: layer(x, mask=mask, training=True), [x, *variables_of(layer)])
 
-    for actual, expected in zip(results(spoilt), results(x), strict=True):
+    for actual, expected in zip(results(x_with_nan), results(x), strict=True):
         for one, other in zip(actual, expected, strict=True):
             np.testing.assert_array_equal(one, other)
 
@@ -475,8 +475,8 @@ def test_sizes_of_zero(batch):
 @pytest.mark.parametrize("call", ["eager", "graph", "graph of unknown sizes"])
 @pytest.mark.parametrize("return_sequences", [True, False])
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_last_output_of_no_steps_is_zeros(kind, return_sequences, call):
-    """As `inner_loop` returns it. Keras itself refuses sequences of no steps."""
+def test_the_last_output_without_steps_is_zero(kind, return_sequences, call):
+    """Keras itself rejects sequences without steps."""
     layer = OURS[kind](UNITS, return_sequences=return_sequences)
     layer.build([None, None, FEATURES])
     arguments = {"x": tf.ones([BATCH, 0, FEATURES]), "states": [tf.ones([BATCH, UNITS]) for _ in layer.state_size]}
@@ -498,27 +498,27 @@ def test_bidirectional(kind, merge_mode, runs):
     x, mask = data(BATCH, TIME, FEATURES), MASKS["gaps"]
     for return_sequences in (False, True):
         arguments = {"return_sequences": return_sequences, "return_state": True, "dtype": "float64"}
-        ours, kerass = (
+        ours, keras_layer = (
             keras.layers.Bidirectional(each[kind](UNITS, **arguments), merge_mode=merge_mode, dtype="float64")
             for each in (OURS, KERAS)
         )
         ours.build(x.shape)
-        kerass.build(x.shape)
+        keras_layer.build(x.shape)
         randomize(ours)
-        kerass.set_weights(ours.get_weights())
+        keras_layer.set_weights(ours.get_weights())
         count, actual = runs.during(ours, x, mask=mask)
         assert count == 2
         assert type(ours.backward_layer) is OURS[kind]
-        check_equal(tf.nest.flatten(actual), tf.nest.flatten(kerass(x, mask=mask)), f"Bidirectional({kind})")
+        check_equal(tf.nest.flatten(actual), tf.nest.flatten(keras_layer(x, mask=mask)), f"Bidirectional({kind})")
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_time_distributed(kind, runs):
-    ours, kerass = pair(kind)
+    ours, keras_layer = pair(kind)
     x = data(BATCH, 2, TIME, FEATURES)
     count, actual = runs.during(lambda: keras.layers.TimeDistributed(ours, dtype="float64")(x))
     assert count > 0
-    assert parity.difference(actual, keras.layers.TimeDistributed(kerass, dtype="float64")(x)) < 1e-12
+    assert parity.difference(actual, keras.layers.TimeDistributed(keras_layer, dtype="float64")(x)) < 1e-12
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -536,7 +536,7 @@ def test_stateful(kind):
 
 
 def losses_of_training(layers):
-    """Returns the losses of a few steps of a model with an embedding that masks, dropout and the three layers."""
+    """Returns the losses of a few training steps of a model with a masking embedding, dropout and the three layers."""
     keras.utils.set_random_seed(1)
     model = keras.Sequential(
         [
@@ -572,7 +572,7 @@ def test_xla_compiles_the_op(kind):
 @needs_xla
 @pytest.mark.parametrize("kind", KINDS)
 def test_fit_under_xla(kind, runs):
-    """Equal losses: what XLA compiles between the ops rounds in its own way."""
+    """The losses are equal within rounding, because XLA compiles the computation between the ops."""
     x, y = data(8, TIME, FEATURES, dtype="float32"), data(8, UNITS, dtype="float32")
 
     def losses(jit_compile):
@@ -591,7 +591,7 @@ def test_fit_under_xla(kind, runs):
 
 def test_a_build_without_xla_falls_back_to_keras(runs, caplog, monkeypatch):
     monkeypatch.setattr(tf_rnn_ops.xla, "_why_not_loaded", "no library")
-    ours, kerass = pair("LSTM", features=2, units=2)
+    ours, keras_layer = pair("LSTM", features=2, units=2)
     x = data(BATCH, 2, 2)
     compiled = tf.function(ours, jit_compile=True, autograph=False)
     with caplog.at_level("INFO", "tf_rnn_ops"):
@@ -600,12 +600,12 @@ def test_a_build_without_xla_falls_back_to_keras(runs, caplog, monkeypatch):
     (record,) = caplog.records
     assert record.levelname == "INFO"
     assert "XLA compiles the layer, but cannot compile the op (no library): set jit_compile=False" in record.message
-    assert parity.difference(actual, kerass(x)) < 1e-12
+    assert parity.difference(actual, keras_layer(x)) < 1e-12
     assert runs.during(lambda: ours(x))[0] == 1
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_configs_and_weights_exchange_with_keras(kind):
+def test_configs_and_weights_are_compatible_with_keras(kind):
     arguments = {
         "activation": "relu" if kind == "SimpleRNN" else "tanh",
         "use_bias": False,
@@ -635,9 +635,9 @@ def test_configs_and_weights_exchange_with_keras(kind):
     assert restored.get_config() == ours.get_config()
 
 
-def test_a_layer_shows_the_arguments_of_keras():
+def test_signatures_equal_keras():
     for kind in KINDS:
-        # Of a class, Python 3.10 would show the arguments of Keras's __new__, which takes any.
+        # For a class, Python 3.10 shows the arguments of Keras's __new__, which accepts any.
         assert inspect.signature(OURS[kind].__init__) == inspect.signature(KERAS[kind].__init__)
 
 
@@ -698,7 +698,7 @@ print(json.dumps([each.tolist() for each in results]))
 
 
 def module_of(model):
-    """Returns a module that calls a model of integers."""
+    """Returns a module that calls a model with integer inputs."""
     module = tf.Module()
     module.model = model
     module.variables_of_model = [variable.value for variable in model.variables]
@@ -720,7 +720,7 @@ def test_saved_files_load_in_a_fresh_process(tmp_path):
         assert parity.difference(np.array(actual), expected) < 1e-5
 
 
-def test_other_backends_take_keras_path(monkeypatch, runs):
+def test_other_backends_fall_back_to_keras(monkeypatch, runs):
     layer = OURS["SimpleRNN"](UNITS)
     monkeypatch.setattr(keras.backend, "backend", lambda: "jax")
     assert runs.during(lambda: layer(data(BATCH, TIME, FEATURES)))[0] == 0

@@ -1,4 +1,4 @@
-"""Keras's own tests of its recurrent layers, which its wheel ships, with Keras accelerated."""
+"""Runs Keras's own tests of recurrent layers, which its wheel contains, with accelerated Keras."""
 
 import importlib.util
 import re
@@ -16,7 +16,7 @@ FILES = (
     "stacked_rnn_cells_test",
     "dropout_rnn_cell_test",
 )
-# Those of them whose layers or cells the op can run.
+# Tests of layers or cells that the op can run.
 ON_THE_OP = ("lstm_test", "gru_test", "simple_rnn_test", "bidirectional_test", "stacked_rnn_cells_test")
 
 

@@ -1,4 +1,4 @@
-"""The op KerasRNN: against Keras, in whose form it is, and what it refuses."""
+"""Tests of the op KerasRNN: equality with Keras, and errors."""
 
 import functools
 import itertools
@@ -23,14 +23,14 @@ DTYPES = ("float64", "float32", "float16", "bfloat16")
 
 
 def dtypes_of(activation, recurrent_activation):
-    """Returns the types in which rounding neither grows, as of gates without bounds, nor leads across a kink."""
+    """Returns the types in which rounding is neither amplified by unbounded gates nor crosses a kink."""
     if recurrent_activation in ("relu", "linear"):
         return DTYPES[:1]
     return DTYPES[:2] if {activation, recurrent_activation} & {"relu", "hard_sigmoid"} else DTYPES
 
 
 ACTIVATED = [(*pair, dtype) for pair in itertools.product(ACTIVATIONS, repeat=2) for dtype in dtypes_of(*pair)]
-# At a wrong sign of what a rectifier is given, 16-bit types have another slope.
+# Without 16-bit types for rnn_relu: rounding can change the sign of a ReLU input, and thereby the slope.
 CASES = [case for case in itertools.product(KINDS, DTYPES) if case[0] != "rnn_relu" or case[1] in DTYPES[:2]]
 
 
@@ -59,7 +59,7 @@ def arguments(mode, dtype="float64", batch=4, time=6, features=3, units=5, use_b
 
 
 def make_keras(mode, inputs, use_bias, **flags):
-    """Returns Keras's layer for the op's inputs, with weights of its own."""
+    """Returns the Keras layer for the inputs of the op."""
     flags = {"activation": "relu", **flags} if mode == "rnn_relu" else flags
     layer = KERAS[KINDS[mode]](
         inputs["initial_h"].shape[1], return_state=True, use_bias=use_bias, dtype="float64", **flags
@@ -69,7 +69,7 @@ def make_keras(mode, inputs, use_bias, **flags):
 
 
 def run_keras(mode, inputs, **flags):
-    """Returns what Keras's layer gives for the op's inputs: outputs and final states."""
+    """Returns the outputs and final states of the Keras layer for the inputs of the op."""
     use_bias = inputs["bias"].shape.num_elements() > 0 or inputs["recurrent_kernel"].shape[0] == 0
     layer = make_keras(mode, inputs, use_bias, **flags)
     wide = {name: tf.cast(each, tf.float64) for name, each in inputs.items()}
@@ -85,7 +85,7 @@ def run_keras(mode, inputs, **flags):
 
 
 def run_op(mode, inputs, is_training=True, **flags):
-    """Returns what the op gives, and the gradients that `run_keras` returns."""
+    """Returns the results of the op, with the gradients that `run_keras` returns."""
     differentiable = [name for name in inputs if name != "mask" and (name != "initial_c" or has_cell_state(mode))]
     with tf.GradientTape() as tape:
         tape.watch(inputs)
@@ -97,7 +97,7 @@ def run_op(mode, inputs, is_training=True, **flags):
 
 
 def check_against_keras(mode, dtype, mask, flags):
-    """Asserts that the op equals Keras's layer where it trains and where it does not."""
+    """Asserts that the op equals the Keras layer in training and in inference."""
     inputs = arguments(mode, dtype, mask=MASKS.get(mask))
     flags = dict(zip(FLAGS, flags, strict=True))
     expected = run_keras(mode, inputs, **flags)
@@ -106,7 +106,7 @@ def check_against_keras(mode, dtype, mask, flags):
 
 
 def check_op(mode, dtype, actual, expected):
-    """Asserts that results equal Keras's, which are in float64."""
+    """Asserts that results equal those of Keras, which are in float64."""
     for one, other in zip(actual, expected, strict=True):
         assert one.dtype == dtype
         parity.check(f"KerasRNN {mode}", "Keras", Tensor(one), Tensor(other))
@@ -122,7 +122,7 @@ def test_equals_keras(mode, mask, flags):
 @pytest.mark.parametrize("mode", ["lstm", "gru"])
 @pytest.mark.parametrize(("activation", "recurrent_activation", "dtype"), ACTIVATED)
 def test_activations_equal_keras(mode, activation, recurrent_activation, dtype):
-    # In more steps, gates without bounds make numbers too large for the sine of the loss.
+    # With more steps, unbounded gates produce numbers too large for the sine of the loss.
     inputs = arguments(mode, dtype, time=3, mask=MASKS["gaps"][:, :3])
     flags = {"activation": activation, "recurrent_activation": recurrent_activation, "return_sequences": True}
     expected = run_keras(mode, inputs, **flags)
@@ -133,7 +133,7 @@ def test_activations_equal_keras(mode, activation, recurrent_activation, dtype):
 @pytest.mark.parametrize("in_graph", [False, True], ids=["eager", "graph"])
 @pytest.mark.parametrize("mode", ["rnn_tanh", "rnn_relu"])
 @pytest.mark.parametrize("name", ["activation", "recurrent_activation"])
-def test_activations_of_a_cell_without_gates_are_refused(name, mode, in_graph):
+def test_activations_of_a_cell_without_gates_are_rejected(name, mode, in_graph):
     def call():
         return raw_ops.KerasRNN(**arguments(mode, "float32"), rnn_mode=mode, **{name: "linear"})
 
@@ -232,7 +232,7 @@ def test_third_derivatives_equal_central_differences(mode, mask):
 
 
 def gradients_of_penalty(run, inputs):
-    """Returns second derivatives by name: the gradients of a penalty on the gradients of what a function returns."""
+    """Returns second derivatives by name: gradients of a penalty on the gradients of a function."""
     sources = {name: each for name, each in inputs.items() if name != "mask"}
     with tf.GradientTape() as outer:
         outer.watch(sources)
@@ -250,17 +250,17 @@ def outputs_of_op(inputs, **flags):
 
 
 def outputs_of_keras(layer, inputs, use_bias):
-    """Returns the outputs of Keras's layer for the op's inputs, its weights among them, and its final states."""
+    """Returns the outputs and final states of the Keras layer for the inputs of the op, which include its weights."""
     weights = [inputs[name] for name in ("kernel", "recurrent_kernel", "bias")[: 2 + use_bias]]
     states = [inputs["initial_h"], inputs["initial_c"]][: len(layer.state_size)]
     mask = inputs["mask"] if inputs["mask"].shape.num_elements() else None
-    others = [each.value for each in layer.non_trainable_variables]  # the state of its random numbers
+    others = [each.value for each in layer.non_trainable_variables]  # state of the seed generator
     outputs, _ = layer.stateless_call(weights, others, inputs["sequences"], initial_state=states, mask=mask)
     return outputs
 
 
 def of_unknown_shapes(run):
-    """Returns a function of the op's inputs in a graph that knows nothing of their shapes."""
+    """Returns a function of the inputs of the op in a graph with unknown shapes."""
 
     def in_graph(inputs):
         specs = {name: tf.TensorSpec(None, each.dtype) for name, each in inputs.items()}
@@ -297,10 +297,10 @@ def test_second_derivatives_with_other_activations_equal_keras(mode, activation)
         assert parity.difference(gradient, theirs) < 1e-12, name
 
 
-def test_second_derivatives_with_other_activations_name_the_sizes_that_they_need():
+def test_second_derivatives_with_other_activations_require_known_sizes():
     inputs = arguments("lstm")
     run = functools.partial(outputs_of_op, rnn_mode="lstm", activation="relu")
-    with pytest.raises(ValueError, match=r"need to know features and units .* kernel is <unknown>"):
+    with pytest.raises(ValueError, match=r"require features and units to be known .* kernel <unknown>"):
         of_unknown_shapes(lambda inputs: gradients_of_penalty(run, inputs))(inputs)
 
 
@@ -353,7 +353,7 @@ def test_an_accumulator_around_a_function_equals_keras(mode, is_training, order)
     flags = {"rnn_mode": mode, "return_sequences": True, "is_training": is_training}
 
     def loss(run, x):
-        # What does not go through the op is not to hide that the op's part is missing.
+        # Terms that bypass the op must not hide a missing contribution of the op.
         return tf.reduce_sum(tf.sin(run({**inputs, "sequences": x})[0])) + tf.reduce_sum(x)
 
     def gradient(run, x):
@@ -369,8 +369,8 @@ def test_an_accumulator_around_a_function_equals_keras(mode, is_training, order)
         return accumulator.jvp(result)
 
     differentiated = loss if order == 1 else gradient
-    kerass = functools.partial(outputs_of_keras, layer, use_bias=True)
-    expected = product(functools.partial(differentiated, kerass))
+    run_keras_layer = functools.partial(outputs_of_keras, layer, use_bias=True)
+    expected = product(functools.partial(differentiated, run_keras_layer))
     of_op = functools.partial(differentiated, functools.partial(outputs_of_op, **flags))
     for run in (of_op, tf.function(of_op)):
         assert parity.difference(product(run), expected) < 1e-12
@@ -389,11 +389,11 @@ WRONG = {
 
 @pytest.mark.parametrize("in_graph", [False, True], ids=["eager", "graph"])
 @pytest.mark.parametrize("name", WRONG)
-def test_a_wrong_shape_is_refused_by_name(name, in_graph):
+def test_a_wrong_shape_is_rejected_by_name(name, in_graph):
     def call():
         return raw_ops.KerasRNN(**arguments("lstm", "float32") | {name: WRONG[name]})
 
-    with pytest.raises(ERRORS, match=rf"{name} must be \["):
+    with pytest.raises(ERRORS, match=rf"{name} must have the shape \["):
         (tf.function(call) if in_graph else call)()
 
 
@@ -404,26 +404,26 @@ def backprop_arguments(inputs, **flags):
 
 
 @pytest.mark.parametrize("name", [*WRONG, "outputs_backprop", "final_h_backprop", "final_c_backprop", "reserve_space"])
-def test_a_wrong_shape_is_refused_by_name_in_the_gradient(name):
+def test_a_wrong_shape_is_rejected_by_name_in_the_gradient(name):
     wrong = WRONG.get(name, tf.ones([7, 7, 7]))
-    with pytest.raises(ERRORS, match=rf"{name} must be "):
+    with pytest.raises(ERRORS, match=rf"{name} must have "):
         raw_ops.KerasRNNBackprop(**backprop_arguments(arguments("lstm", "float32")) | {name: wrong})
 
 
-def test_a_reserve_space_of_another_call_is_refused():
+def test_a_reserve_space_of_another_call_is_rejected():
     inputs = arguments("lstm", "float32", mask=MASKS["gaps"])
     others = {
-        "mask or go_backwards were others": backprop_arguments(inputs | {"mask": tf.constant(MASKS["left-padded"])}),
+        "mask or go_backwards differ": backprop_arguments(inputs | {"mask": tf.constant(MASKS["left-padded"])}),
         "time was 5, but is 6": backprop_arguments(arguments("lstm", "float32", time=5)),
         "rnn_mode was gru, but is lstm": backprop_arguments(arguments("gru", "float32"), rnn_mode="gru"),
-        "its activations were others": backprop_arguments(inputs, activation="relu"),
+        "the activations differ": backprop_arguments(inputs, activation="relu"),
     }
     right = backprop_arguments(inputs)
     for why, other in others.items():
         with pytest.raises(tf.errors.InvalidArgumentError, match=why):
             raw_ops.KerasRNNBackprop(**right | {"reserve_space": other["reserve_space"]})
     reversed_ = backprop_arguments(arguments("lstm", "float32"), go_backwards=True)
-    with pytest.raises(tf.errors.InvalidArgumentError, match="mask or go_backwards were others"):
+    with pytest.raises(tf.errors.InvalidArgumentError, match="mask or go_backwards differ"):
         raw_ops.KerasRNNBackprop(**reversed_ | {"go_backwards": False})
     of_cudnn = raw_ops.CudnnRNNV3(
         input=tf.ones([4, 6, 3]),
@@ -433,7 +433,7 @@ def test_a_reserve_space_of_another_call_is_refused():
         sequence_lengths=[6] * 4,
         time_major=False,
     )
-    with pytest.raises(tf.errors.InvalidArgumentError, match="its weights had another layout"):
+    with pytest.raises(tf.errors.InvalidArgumentError, match="the layout of the weights differs"):
         raw_ops.KerasRNNBackprop(**right | {"reserve_space": of_cudnn.reserve_space})
 
 
@@ -447,7 +447,7 @@ HUGE = [
 
 @pytest.mark.parametrize("return_sequences", [False, True])
 @pytest.mark.parametrize("shapes", HUGE, ids=str)
-def test_huge_sizes_without_elements_take_no_time(shapes, return_sequences):
+def test_huge_sizes_of_empty_tensors_return_immediately(shapes, return_sequences):
     inputs = {name: tf.zeros(shape) for name, shape in shapes.items()}
     features, units = inputs["sequences"].shape[2], inputs["initial_h"].shape[1]
     weights = {"kernel": tf.zeros([features, 3 * units]), "recurrent_kernel": tf.zeros([units, 3 * units])}
@@ -462,15 +462,15 @@ def test_huge_sizes_without_elements_take_no_time(shapes, return_sequences):
 
 
 @pytest.mark.parametrize("time", [2**59, 2**62])
-def test_sizes_that_cannot_be_counted_are_refused(time):
-    # No tensor of this call has elements but the states and weights.
+def test_sizes_whose_product_overflows_are_rejected(time):
+    # Only the states and weights of this call have elements.
     inputs = arguments("lstm", "float32", batch=1, time=0, features=0, units=60)
     inputs["sequences"] = tf.zeros([1, time, 0])
-    with pytest.raises(tf.errors.InvalidArgumentError, match="no more memory than can be counted"):
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"must be smaller: .* overflows int64"):
         raw_ops.KerasRNN(**inputs, is_training=False)
 
 
-def test_a_mask_of_other_bytes_than_those_of_bool_is_read():
+def test_a_mask_with_bytes_other_than_0_and_1():
     inputs = arguments("lstm", mask=MASKS["gaps"])
     lent = (MASKS["gaps"] * np.uint8(2)).view(bool)
     expected, actual = (raw_ops.KerasRNN(**inputs | {"mask": mask}) for mask in (inputs["mask"], lent))
@@ -498,13 +498,13 @@ def test_shapes_are_known_in_a_graph(mode, return_sequences):
     check_equal(actual[:3], expected[:3], f"KerasRNN {mode}")
 
 
-def test_inference_keeps_nothing():
+def test_inference_stores_no_activations():
     outputs = raw_ops.KerasRNN(**arguments("gru"), rnn_mode="gru", is_training=False)
     assert outputs.reserve_space.shape == (0,)
 
 
-def test_layers_with_weights_that_are_read_where_they_lie_equal_keras():
-    # Of more columns than are multiplied at once, and of more rows than a tile has.
+def test_layers_with_weights_that_are_read_in_place_equal_keras():
+    # More columns than one multiplication handles, and more rows than a tile.
     for batch, time in ((1, 1), (3, 2), (40, 1)):
         inputs = arguments("gru", "float32", batch=batch, time=time, features=150, units=300)
         check_op("gru", "float32", run_op("gru", inputs), run_keras("gru", inputs))

@@ -1,4 +1,4 @@
-"""Importing the package and loading its libraries: what is refused, in one sentence, and what is not."""
+"""Tests of importing the package and loading its libraries, and of the error messages."""
 
 import os
 import pathlib
@@ -23,16 +23,16 @@ from tf_rnn_ops import _library, _library_file
 LIBRARIES = [
     path for path in (_library.LIBRARY_PATH, _library.BUILTIN_KERNELS_PATH, _library.GPU_KERNELS_PATH) if path.exists()
 ]
-# Those, and the one that they need.
+# Those, and the engine library that they depend on.
 FILES = [*LIBRARIES, _library.ENGINE_PATH]
-# The program that runs another without the right to read and write what it is not allowed to, which root has.
+# A program that runs another one without the right of root to read and write all files.
 WITHOUT_PRIVILEGES = (
     "setpriv",
     "--bounding-set=-dac_override,-dac_read_search",
     "--inh-caps=-dac_override,-dac_read_search",
 )
 
-# Runs an op, and its gradient.
+# Runs an op and its gradient.
 USE = """
 import tensorflow as tf
 import tf_rnn_ops
@@ -52,11 +52,11 @@ for name in [name for name in sys.modules if name.split(".")[0] == "tf_rnn_ops"]
 
 
 def importing(folder, code, **environment):
-    """Returns code that imports the package of a folder and goes on with `code`."""
+    """Returns code that adds a folder to the import path and then runs `code`."""
     return f"import os, sys\nos.environ |= {environment}\nsys.path.insert(0, {str(folder)!r})\n" + textwrap.dedent(code)
 
 
-# ---------------------------------------------------------------- TensorFlow, and the package's files
+# ---------------------------------------------------------------- TensorFlow and the package files
 
 
 def test_another_patch_release_is_accepted():
@@ -68,15 +68,15 @@ def test_another_patch_release_is_accepted():
         _library.check_tensorflow("2.1.0", ["2.9.3", "2.10.0", "2.11.1"])
 
 
-def test_without_tensorflow_the_import_says_so(tmp_path):
+def test_import_error_without_tensorflow(tmp_path):
     copy_package(tmp_path)
     code = "import sys; sys.modules['tensorflow'] = None; import tf_rnn_ops"
     process = processes.run_python("-c", code, PYTHONPATH=str(tmp_path))
     assert "ImportError: tf_rnn_ops" in process.stderr
-    assert "needs TensorFlow, which is not installed" in process.stderr
+    assert "requires TensorFlow, which is not installed" in process.stderr
 
 
-def test_what_is_no_installed_package_says_so(tmp_path):
+def test_import_error_without_an_installed_package(tmp_path):
     another = link_package(tmp_path / "another")
     (another / "_build_info.py").unlink()
     (another / "_build_info.py").write_text('TENSORFLOW_VERSIONS = ("2.5.1",)\nCOMPILER = "gcc"\n')
@@ -97,10 +97,10 @@ def test_what_is_no_installed_package_says_so(tmp_path):
     assert "was built for TensorFlow 2.5, but TensorFlow " + tf.__version__ in message
     assert 'pip install "tensorflow==2.5.*"' in message
     assert "pip install ." in message
-    assert f"{source} is tf_rnn_ops's source, which has no op library" in ended["source"].last_line
+    assert f"{source} is the source of tf_rnn_ops, which has no op library" in ended["source"].last_line
     assert ended["archive"].last_line == (
-        f"ImportError: tf_rnn_ops cannot be imported from inside {archive}, since its libraries must be files: "
-        "install it with `pip install` instead."
+        f"ImportError: tf_rnn_ops cannot be imported from the archive {archive}, because its libraries must be files: "
+        "install it with `pip install`."
     )
 
 
@@ -108,7 +108,7 @@ def test_what_is_no_installed_package_says_so(tmp_path):
 
 
 def machine_code(path):
-    """Makes a library that of a CPU of another kind."""
+    """Returns the library with the machine code of another CPU in its header."""
     content = bytearray(path.read_bytes())
     content[18] = 0xB7 if platform.machine() == "x86_64" else 0x3E
     return bytes(content)
@@ -130,7 +130,7 @@ def half(path):
 
 
 def of_another_library(path):
-    """Returns one of the package's other libraries."""
+    """Returns another library of the package."""
     return LIBRARIES[LIBRARIES.index(path) - 1].read_bytes()
 
 
@@ -138,21 +138,21 @@ def for_another_tensorflow(path):
     return path.read_bytes().replace(b"libtensorflow_framework.so.2\0", b"libtensorflow_framework.so.9\0")
 
 
-# What stands in a library's place, and what is said of it.
+# Replacements of a library, and the error messages.
 CONTENTS = {
-    "empty": (lambda path: b"", "has 0 bytes, and is not a library"),
-    "text": (lambda path: b"not a library", "has 13 bytes, and is not a library"),
+    "empty": (lambda path: b"", r"is not a library \(0 bytes\)"),
+    "text": (lambda path: b"not a library", r"is not a library \(13 bytes\)"),
     "long text": (lambda path: b"not a library" * 100, "is not a library for 64-bit Linux"),
-    "half": (half, r"ends after \d+ bytes, before it should"),
+    "half": (half, r"is truncated to \d+ bytes"),
     "half zeros": (half_zeros, "is damaged: its end is missing"),
-    "another kind of CPU": (machine_code, "is for another kind of CPU than .+"),
+    "another kind of CPU": (machine_code, "is not for this CPU architecture, .+"),
     "32 bits": (of_32_bits, "is not a library for 64-bit Linux"),
-    "another library": (of_another_library, "is another library, which has no kernel of .+ for the .PU"),
+    "another library": (of_another_library, "is not the expected library: it has no .PU kernel for .+"),
     "another TensorFlow": (for_another_tensorflow, r"cannot be loaded into TensorFlow .+ \(libtensorflow_.+"),
 }
 
-# What cannot be seen in the engine's file, which knows no TensorFlow.
-NOT_OF_THE_ENGINE = ("another library", "another TensorFlow")
+# Cases that do not apply to the engine, which does not depend on TensorFlow.
+NOT_FOR_THE_ENGINE = ("another library", "another TensorFlow")
 
 IMPORT = """
 try:
@@ -161,7 +161,7 @@ except ImportError as error:
     print(error)
 """
 
-# What is done with each library, which must print the sentence and leave what does not need it usable.
+# Code that loads each library. It must print the error message, and everything else must remain usable.
 LOAD = {
     "libtf_rnn_ops.so": IMPORT,
     "libtf_rnn_ops_engine.so": IMPORT,
@@ -180,7 +180,7 @@ LOAD = {
             import tf_rnn_ops
         for each in caught:
             if "tf_rnn_ops" in str(each.message):
-                print(str(each.message).removeprefix("tf_rnn_ops runs on the CPU alone: "))
+                print(str(each.message).removeprefix("tf_rnn_ops runs on the CPU only: "))
         """
     + textwrap.indent(USE, " " * 8),
 }
@@ -191,44 +191,44 @@ def loading(copy, library):
 
 
 def replace(copy, library, content):
-    """Puts a file in the place of a copy's library."""
+    """Replaces a library in a copy of the package."""
     path = in_copy(copy, library)
     path.unlink()
     path.write_bytes(content)
 
 
-def check_sentence(ended, path, expected):
+def check_message(ended, path, expected):
     assert ended.status == 0, ended.output
-    sentence = ended.output.strip()
+    message = ended.output.strip()
     assert re.fullmatch(
-        rf"tf_rnn_ops's library {re.escape(str(path))} {expected}: install the package again.*\.", sentence
+        rf"the tf_rnn_ops library {re.escape(str(path))} {expected}: reinstall the package.*\.", message
     )
 
 
-def test_a_damaged_or_foreign_library_is_refused_in_one_sentence(tmp_path):
+def test_a_damaged_or_foreign_library_is_rejected(tmp_path):
     codes, paths, expected = {}, {}, {}
     for library in FILES:
-        for kind, (content, sentence) in CONTENTS.items():
-            if library == _library.ENGINE_PATH and kind in NOT_OF_THE_ENGINE:
+        for kind, (content, message) in CONTENTS.items():
+            if library == _library.ENGINE_PATH and kind in NOT_FOR_THE_ENGINE:
                 continue
             name = f"{library.name}: {kind}"
             copy = link_package(tmp_path / name.replace(": ", "-"))
             replace(copy, library, content(library))
-            codes[name], paths[name], expected[name] = loading(copy, library), in_copy(copy, library), sentence
+            codes[name], paths[name], expected[name] = loading(copy, library), in_copy(copy, library), message
     ended = forked.run_codes(tmp_path, codes)
     for name, each in ended.items():
-        check_sentence(each, paths[name], expected[name])
+        check_message(each, paths[name], expected[name])
 
 
-def test_another_library_in_the_engines_place_is_refused_in_one_sentence(tmp_path):
+def test_another_library_in_place_of_the_engine_is_rejected(tmp_path):
     copy = link_package(tmp_path)
     replace(copy, _library.ENGINE_PATH, _library.BUILTIN_KERNELS_PATH.read_bytes())
     ended = forked.run_codes(tmp_path, {"engine": loading(copy, _library.ENGINE_PATH)})["engine"]
     path = in_copy(copy, _library.LIBRARY_PATH)
-    check_sentence(ended, path, r"cannot be loaded into TensorFlow .+ \(.*undefined symbol: TfRnnOps_CpuOps\)")
+    check_message(ended, path, r"cannot be loaded into TensorFlow .+ \(.*undefined symbol: TfRnnOps_CpuOps\)")
 
 
-def test_what_is_not_a_file_is_refused_in_one_sentence(tmp_path):
+def test_paths_that_are_not_files_are_rejected(tmp_path):
     codes, paths, expected = {}, {}, {}
     makers = {
         "missing": (lambda path: None, "is missing"),
@@ -237,25 +237,25 @@ def test_what_is_not_a_file_is_refused_in_one_sentence(tmp_path):
         "a pipe": (os.mkfifo, "is not a file"),
     }
     for library in FILES:
-        for kind, (make, sentence) in makers.items():
+        for kind, (make, message) in makers.items():
             name = f"{library.name}: {kind}"
             copy = link_package(tmp_path / name.replace(": ", "-"))
             paths[name] = in_copy(copy, library)
             paths[name].unlink()
             make(paths[name])
-            codes[name], expected[name] = loading(copy, library), sentence
+            codes[name], expected[name] = loading(copy, library), message
     ended = forked.run_codes(tmp_path, codes)
     without_gpu_library = f"{_library.GPU_KERNELS_PATH.name}: missing"
     for name, each in ended.items():
-        if name == without_gpu_library:  # of which some builds have none
+        if name == without_gpu_library:  # some builds do not have it
             assert each.status == 0, each.output
-            assert each.output == f"this build of tf_rnn_ops has no GPU library, which would be {paths[name]}.\n"
+            assert each.output == f"this build of tf_rnn_ops has no GPU library ({paths[name]} does not exist).\n"
         else:
-            check_sentence(each, paths[name], expected[name])
+            check_message(each, paths[name], expected[name])
 
 
 @pytest.mark.skipif(os.geteuid() == 0 and not shutil.which("setpriv"), reason="root may read everything")
-def test_what_may_not_be_read_or_written(tmp_path):
+def test_unreadable_and_read_only_files(tmp_path):
     codes, paths = {}, {}
     for library in FILES:
         copy = link_package(tmp_path / library.name)
@@ -269,13 +269,13 @@ def test_what_may_not_be_read_or_written(tmp_path):
     prefix = WITHOUT_PRIVILEGES if os.geteuid() == 0 else ()
     ended = forked.run_codes(tmp_path, codes, prefix=prefix, HOME=str(copy), TMPDIR=str(copy))
     for library, path in paths.items():
-        check_sentence(ended[library], path, r"cannot be read \(Permission denied\)")
+        check_message(ended[library], path, r"cannot be read \(Permission denied\)")
     assert ended["read-only"].status == 0, ended["read-only"].output
 
 
 @pytest.mark.parametrize("library", FILES, ids=lambda path: path.name)
-def test_a_library_that_ends_early_is_refused_wherever_it_ends(library, tmp_path):
-    """The dynamic loader would be ended by SIGBUS."""
+def test_a_truncated_library_is_rejected(library, tmp_path):
+    """Loading it would crash with SIGBUS."""
     copy = tmp_path / library.name
     shutil.copy(library, copy)
     copy.chmod(0o600)
@@ -297,7 +297,7 @@ def test_a_damaged_header_is_read_to_its_end(changes, tmp_path_factory):
 
 
 def test_a_stripped_library_is_loaded(tmp_path):
-    """As some who package software make them smaller."""
+    """Some package maintainers strip libraries."""
     if not shutil.which("strip"):
         pytest.skip("needs the program strip")
     stripped = tmp_path / "stripped.so"
@@ -310,13 +310,13 @@ def test_a_stripped_library_is_loaded(tmp_path):
 
 def test_two_copies_in_one_process(tmp_path):
     a, b = (link_package(tmp_path / name) for name in ("a", "b"))
-    for copy in (a, b):  # as files of their own, as which the loader knows them
+    for copy in (a, b):  # copies instead of links, because the loader identifies files
         replace(copy, _library.LIBRARY_PATH, _library.LIBRARY_PATH.read_bytes())
     of_a, of_b = (str(in_copy(copy, _library.LIBRARY_PATH)) for copy in (a, b))
     other_engine = tmp_path / "other" / _library.ENGINE_PATH.name
     other_engine.parent.mkdir()
     shutil.copy(_library.ENGINE_PATH, other_engine)
-    # Beside the engine, as in Bazel's folder.
+    # Next to the engine, as in Bazel's output folder.
     elsewhere = tmp_path / "renamed.so"
     shutil.copy(of_a, elsewhere)
     (tmp_path / "linked.so").symlink_to(of_a)
@@ -350,27 +350,27 @@ tf_rnn_ops = first
             ),
         },
     )
-    beside = (
-        "another copy of tf_rnn_ops is in this process ({}), beside which {} cannot be loaded: start a new process and "
-        "load one of the two there."
+    template = (
+        "another copy of tf_rnn_ops is loaded in this process ({}), so {} cannot be loaded: start a new process and "
+        "load only one copy."
     )
-    refused = beside.format(of_a, of_b)
-    assert ended["package, then package"] == forked.Ended(0, refused + "\n")
-    assert ended["library, then package"].last_line == f"ImportError: {refused}"
-    assert ended["another engine, then package"].last_line == f"ImportError: {beside.format(other_engine, of_a)}"
-    assert ended["renamed library"].last_line == f"ImportError: {beside.format(_library.ENGINE_PATH.resolve(), of_b)}"
+    message = template.format(of_a, of_b)
+    assert ended["package, then package"] == forked.Ended(0, message + "\n")
+    assert ended["library, then package"].last_line == f"ImportError: {message}"
+    assert ended["another engine, then package"].last_line == f"ImportError: {template.format(other_engine, of_a)}"
+    assert ended["renamed library"].last_line == f"ImportError: {template.format(_library.ENGINE_PATH.resolve(), of_b)}"
     assert ended["package, then library"].status == 0, ended["package, then library"].output
     assert ended["its library, then package"] == forked.Ended(0, "")
     assert ended["its library by a link"].last_line == (
-        f"ImportError: {of_a} was loaded by another path before, so that TensorFlow has no functions for it: import "
-        "tf_rnn_ops first, or load the library by this path."
+        f"ImportError: {of_a} was already loaded through another path, so TensorFlow returns no functions for it: "
+        "import tf_rnn_ops first, or load the library through this path."
     )
 
 
-# ---------------------------------------------------------------- ways to import
+# ---------------------------------------------------------------- repeated and unusual imports
 
 
-def test_imports_again(tmp_path):
+def test_repeated_imports(tmp_path):
     reload = """
 import importlib
 for module in (tf_rnn_ops._library, tf_rnn_ops.raw_ops, tf_rnn_ops.gradients, tf_rnn_ops.layers, tf_rnn_ops):
@@ -416,9 +416,9 @@ assert len(seen) == 4 and len(set(seen)) == 1
     ],
     ids=["C locale", "optimized"],
 )
-def test_odd_paths_options_and_environments(options, environment, tmp_path):
+def test_unusual_paths_options_and_environments(options, environment, tmp_path):
     if "-OO" in options and Version(tf.__version__) < Version("2.21"):
-        pytest.skip("this TensorFlow needs docstrings")
+        pytest.skip("this TensorFlow version requires docstrings")
     copy = link_package(tmp_path / "with a space, 'quotes' and ünïcödé 網路")
     for library in LIBRARIES:
         replace(copy, library, library.read_bytes())
@@ -454,7 +454,7 @@ def use():
 """
 PREDICTOR = """
 import numpy as np
-import tf_rnn_ops  # before the model is unpickled, for which Keras must know the layers
+import tf_rnn_ops  # before unpickling the model: registers the layers with Keras
 
 def predict(model):
     return model(np.ones([4, 5, 3], "float32")).numpy().tolist()
@@ -489,8 +489,8 @@ def test_in_processes_of_multiprocessing(tmp_path):
     )
 
 
-def test_a_forked_child_goes_on_without_the_threads_of_its_parent(tmp_path):
-    """A fork takes the pool's threads away. TensorFlow's own large operations, and every tf.function, hang there."""
+def test_a_forked_child_runs_without_the_threads_of_its_parent(tmp_path):
+    """A forked child has no pool threads. TensorFlow's own large ops and every tf.function hang there."""
     code = f"""
 import numpy as np
 import os
@@ -510,7 +510,7 @@ expected = gradients()
 child = os.fork()
 if child == 0:
     signal.alarm(60)
-    for _ in range(2500):  # the pool takes 1024 closures for each of its threads
+    for _ in range(2500):  # the queue of each pool thread has 1024 entries
         last = layer(x)
     os._exit(0 if all(map(np.array_equal, gradients(), expected)) else 1)
 assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

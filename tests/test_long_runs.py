@@ -1,4 +1,4 @@
-"""Trainings and sequences of many steps, in processes of their own: beside float64, and in no more memory."""
+"""Tests of long training runs and sequences in separate processes: compared with float64, with bounded memory."""
 
 import processes
 import pytest
@@ -18,12 +18,12 @@ def test_training_stays_within_rounding_of_float64(mode):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("mode", "dtype"), [("lstm", "float32"), ("gru", "bfloat16")])
-def test_twenty_thousand_steps_take_memory_for_as_many(mode, dtype):
+def test_memory_of_twenty_thousand_steps_is_linear(mode, dtype):
     code = """
         import sys
         import long_sequences
         long_sequences.check_memory(sys.argv[1], sys.argv[2], 20_000)
-        long_sequences.check_right(sys.argv[1], sys.argv[2], 20_000)
+        long_sequences.check_results(sys.argv[1], sys.argv[2], 20_000)
         """
-    # The allocator of oneDNN would keep what was freed.
+    # The oneDNN allocator keeps freed memory.
     processes.run_code(code, mode, dtype, TF_ENABLE_ONEDNN_OPTS="0", **processes.WITH_TESTS)

@@ -1,4 +1,4 @@
-"""What there is no memory for is ResourceExhaustedError, and what follows is right."""
+"""Tests that ops raise ResourceExhaustedError when out of memory, and that later calls are correct."""
 
 import memory_limits
 import numpy as np
@@ -16,18 +16,18 @@ print(*memory_limits.to_text(memory_limits.check(sys.argv[1], sys.argv[2:])), se
 
 
 @pytest.mark.slow
-def test_every_op_at_every_size_of_memory():
+def test_every_op_under_increasing_memory_limits():
     processes.run_code(CHECK, "eager", **memory_limits.ENVIRONMENT, **processes.WITH_TESTS)
 
 
-@pytest.mark.parametrize("door", ["graph", pytest.param("dataset", marks=pytest.mark.slow)])
-def test_graphs_and_datasets_go_on_after_an_error(door):
+@pytest.mark.parametrize("entry_point", ["graph", pytest.param("dataset", marks=pytest.mark.slow)])
+def test_graphs_and_datasets_continue_after_an_error(entry_point):
     names = ["CudnnRNNV3", "CudnnRNNBackpropV3", "CudnnRNNBackpropGrad", "GRUBlockCell"]
-    processes.run_code(CHECK, door, *names, **memory_limits.ENVIRONMENT, **processes.WITH_TESTS)
+    processes.run_code(CHECK, entry_point, *names, **memory_limits.ENVIRONMENT, **processes.WITH_TESTS)
 
 
-def test_more_than_any_machine_has():
-    """An output of 32 TiB, for inputs that are of no features: they take 72 MiB."""
+def test_an_output_larger_than_any_memory():
+    """An output of 32 TiB from inputs of 72 MiB, because there are no features."""
     steps = sequences = 1 << 20
     states = tf.zeros([1, sequences, 8])
     arguments = {

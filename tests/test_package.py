@@ -1,5 +1,6 @@
-"""Importing the package, what it says of itself, and what the library exports."""
+"""Tests of importing the package, its report, and the properties of its libraries."""
 
+import dataclasses
 import doctest
 import importlib
 import importlib.metadata
@@ -10,7 +11,6 @@ import re
 import keras
 import numpy as np
 import package_files
-import pages
 import processes
 import pytest
 import tensorflow as tf
@@ -19,7 +19,7 @@ from package_files import PACKAGE
 import tf_rnn_ops
 from tf_rnn_ops import _library, gpu_kernels
 
-# The others that a library needs, TensorFlow's and ours.
+# The dependencies of each library, TensorFlow's and ours.
 NEEDED = {
     _library.ENGINE_PATH: set(),
     _library.LIBRARY_PATH: {"libtensorflow_framework.so.2", _library.ENGINE_PATH.name},
@@ -28,7 +28,7 @@ NEEDED = {
     _library.XLA_PATH: {"libtensorflow_framework.so.2", "libtensorflow_cc.so.2", _library.FFI_PATH.name},
     _library.FFI_PATH: {_library.ENGINE_PATH.name},
 }
-# What each exports: C functions.
+# The C functions that each library exports.
 EXPORTED = {
     _library.ENGINE_PATH: {
         "TfRnnOps_CpuOps",
@@ -42,7 +42,7 @@ EXPORTED = {
     _library.FFI_PATH: {"TfRnnOps_FfiOps", "TfRnnOps_KerasRNNReserveSpaceSize"}
     | {f"TfRnnOps_{op}" for op in _library.op_names() if op != "AlignTensor"},
 }
-# Not every TensorFlow and machine has those for XLA and GPUs.
+# The libraries for XLA and GPUs do not exist for every TensorFlow version and machine.
 LIBRARIES = [path for path in NEEDED if path.exists()]
 
 
@@ -52,16 +52,16 @@ def test_imports_from_any_folder(folder, tmp_path):
     assert processes.run_code("import tf_rnn_ops; print(tf_rnn_ops.__version__)", cwd=cwd).strip()
 
 
-def test_raw_ops_are_called_as_their_twins():
+def test_raw_ops_have_the_signatures_of_tf_raw_ops():
     for name in [each for each in tf_rnn_ops.raw_ops.__all__ if hasattr(tf.raw_ops, each)]:
         ours = inspect.signature(getattr(tf_rnn_ops.raw_ops, name)).parameters
-        twins = inspect.signature(getattr(tf.raw_ops, name)).parameters
-        assert list(ours) == list(twins)
-        assert {n: p.default for n, p in ours.items()} == {n: p.default for n, p in twins.items()}
+        theirs = inspect.signature(getattr(tf.raw_ops, name)).parameters
+        assert list(ours) == list(theirs)
+        assert {n: p.default for n, p in ours.items()} == {n: p.default for n, p in theirs.items()}
 
 
-def test_calls_with_defaults_take_the_short_way(monkeypatch):
-    # TensorFlow calls an op from Python by a way that is some times slower if an attribute is not of its exact type.
+def test_calls_with_defaults_use_the_fast_path(monkeypatch):
+    # TensorFlow calls ops from Python on a much slower path if an attribute does not have the exact type.
     for name in dir(_library.ops):
         if name.endswith("_eager_fallback"):
             monkeypatch.setattr(_library.ops, name, None)
@@ -88,7 +88,7 @@ def test_calls_with_defaults_take_the_short_way(monkeypatch):
     tf_rnn_ops.raw_ops.CudnnRNNCanonicalToParams(**size, weights=weights, biases=biases)
 
 
-def test_results_are_named_as_the_twins():
+def test_results_have_the_names_of_tf_raw_ops():
     inputs = {
         "x": [[1.0]],
         "h_prev": [[2.0]],
@@ -97,15 +97,18 @@ def test_results_are_named_as_the_twins():
         "b_ru": [0.0] * 2,
         "b_c": [0.0],
     }
-    ours, twins = tf_rnn_ops.raw_ops.GRUBlockCell(**inputs), tf.raw_ops.GRUBlockCell(**inputs)
-    assert ours._fields == twins._fields
+    ours, theirs = tf_rnn_ops.raw_ops.GRUBlockCell(**inputs), tf.raw_ops.GRUBlockCell(**inputs)
+    assert ours._fields == theirs._fields
     gates = {"r": ours.r, "u": ours.u, "c": ours.c, "d_h": ours.h}
-    ours, twins = tf_rnn_ops.raw_ops.GRUBlockCellGrad(**inputs, **gates), tf.raw_ops.GRUBlockCellGrad(**inputs, **gates)
-    assert ours._fields == twins._fields
+    ours, theirs = (
+        tf_rnn_ops.raw_ops.GRUBlockCellGrad(**inputs, **gates),
+        tf.raw_ops.GRUBlockCellGrad(**inputs, **gates),
+    )
+    assert ours._fields == theirs._fields
 
 
 def modules_with_examples():
-    """Returns the package's modules whose docstrings have examples."""
+    """Returns the modules of the package with examples in docstrings."""
     files = [file for file in sorted(PACKAGE.rglob("*.py")) if ">>>" in file.read_text()]
     parts = [file.relative_to(PACKAGE.parent).with_suffix("").parts for file in files]
     return [importlib.import_module(".".join(each).removesuffix(".__init__")) for each in parts]
@@ -120,39 +123,72 @@ def test_docstring_examples_run(module):
     assert failed == 0
 
 
-def test_report_names_what_a_bug_report_needs():
+def public_callables():
+    """Returns the public functions, classes and methods by their full names."""
+    modules = (tf_rnn_ops, tf_rnn_ops.layers, tf_rnn_ops.params, tf_rnn_ops.raw_ops)
+    names = {f"{module.__name__}.{name}": getattr(module, name) for module in modules for name in module.__all__}
+    found = {name: each for name, each in names.items() if callable(each)}
+    for name, each in list(found.items()):
+        if inspect.isclass(each):
+            methods = {attribute: value for attribute, value in vars(each).items() if not attribute.startswith("_")}
+            found |= {f"{name}.{attribute}": value for attribute, value in methods.items() if inspect.isfunction(value)}
+    return found
+
+
+@pytest.mark.parametrize("name", public_callables())
+def test_public_callables_have_docstrings_and_annotations(name):
+    each = public_callables()[name]
+    # A subclass may inherit __init__ from a private class of ours.
+    signature = inspect.signature(each.__init__ if inspect.isclass(each) else each)
+    parameters = [value for parameter, value in signature.parameters.items() if parameter != "self"]
+    is_record = dataclasses.is_dataclass(each)
+    assert inspect.getdoc(each)
+    assert [value.name for value in parameters if value.annotation is inspect.Parameter.empty] == []
+    assert is_record or signature.return_annotation is not inspect.Signature.empty
+
+
+@pytest.mark.parametrize("kind", ["LSTM", "GRU", "SimpleRNN"])
+def test_layers_have_the_arguments_of_the_installed_keras(kind):
+    ours = inspect.signature(getattr(tf_rnn_ops.layers, kind)).parameters
+    theirs = inspect.signature(getattr(keras.layers, kind)).parameters
+    assert [(each.name, each.default, each.kind) for each in ours.values()] == [
+        (each.name, each.default, each.kind) for each in theirs.values()
+    ]
+
+
+def test_report():
     printed = processes.run_python("-m", "tf_rnn_ops").stdout
     for wanted in (tf_rnn_ops.__version__, tf.__version__, keras.__version__, np.__version__, str(PACKAGE)):
         assert wanted in printed
     minor_version = tf.__version__.rpartition(".")[0]
     folder = f"tensorflow_{minor_version.replace('.', '_')}"
-    assert re.search(rf"libraries for it +{folder}, built for {re.escape(minor_version)}\.", printed)
-    assert re.search(rf"instruction set +{_library.active_instruction_set()} ", printed)
+    assert re.search(rf"TensorFlow-specific libraries +{folder}, built for {re.escape(minor_version)}\.", printed)
+    assert re.search(rf"CPU instruction set +{_library.active_instruction_set()} ", printed)
     assert re.search(rf"GPU library +{'not loaded: ' if gpu_kernels.why_not_loaded() else 'loaded: /'}", printed)
     dtypes = "bfloat16 float16 float32 float64"
     for op in (*tf_rnn_ops.raw_ops.__all__, "GRUBlockCellGradV2"):
         assert re.search(rf"^ +{op} +CPU +{dtypes}$", printed, re.MULTILINE)
 
 
-def test_type_checkers_read_its_annotations():
+def test_the_package_has_type_annotations():
     assert (PACKAGE / "py.typed").exists()
 
 
 def test_an_unknown_instruction_set_is_reported():
     process = processes.run_python("-m", "tf_rnn_ops", TF_RNN_OPS_ISA="avx9")
     assert process.returncode == 0
-    assert 'TF_RNN_OPS_ISA is "avx9" and is ignored' in process.stderr
+    assert 'ignoring TF_RNN_OPS_ISA "avx9"' in process.stderr
 
 
-def test_the_libraries_export_their_c_functions_alone():
+def test_the_libraries_export_only_their_c_functions():
     assert LIBRARIES[:3] == [_library.ENGINE_PATH, _library.LIBRARY_PATH, _library.BUILTIN_KERNELS_PATH]
     for library in LIBRARIES:
         assert package_files.exported(library) == EXPORTED[library]
 
 
 @pytest.mark.parametrize("library", LIBRARIES, ids=lambda path: path.name)
-def test_a_library_needs_nothing_but_tensorflow_and_the_system(library):
-    """The GPU's neither: it opens NVIDIA's libraries when it comes to use them."""
+def test_libraries_depend_only_on_tensorflow_and_the_system(library):
+    """Even the GPU library: it opens the NVIDIA libraries at its first use."""
     loader = {"x86_64": "ld-linux-x86-64.so.2", "aarch64": "ld-linux-aarch64.so.1"}[platform.machine()]
     system = {"libc.so.6", "libm.so.6", "libstdc++.so.6", "libgcc_s.so.1", "libpthread.so.0", loader}
     assert package_files.needed(library) - system == NEEDED[library]
@@ -162,13 +198,13 @@ def test_a_library_needs_nothing_but_tensorflow_and_the_system(library):
 
 
 @pytest.mark.parametrize("library", LIBRARIES, ids=lambda path: path.name)
-def test_a_librarys_undefined_symbols_are_those_of_the_libraries_that_it_needs(library):
+def test_undefined_symbols_are_in_the_dependencies(library):
     undefined = package_files.undefined(library)
     assert undefined
     assert undefined <= package_files.provided(library)
 
 
-def test_the_wheel_runs_with_the_glibc_that_tensorflow_2_21_asks_for():
+def test_the_wheel_runs_with_the_glibc_that_tensorflow_2_21_requires():
     wheel = importlib.metadata.distribution("tf_rnn_ops").read_text("WHEEL")
     platforms = re.findall(r"^Tag: py3-none-manylinux_(\d+)_(\d+)_\w+$", wheel, re.MULTILINE)
     assert platforms
@@ -176,21 +212,21 @@ def test_the_wheel_runs_with_the_glibc_that_tensorflow_2_21_asks_for():
 
 
 @pytest.mark.parametrize("library", LIBRARIES, ids=lambda path: path.name)
-def test_a_librarys_stack_is_not_executable(library):
+def test_the_stack_is_not_executable(library):
     assert ("GNU_STACK", "RW") in package_files.segments(library)
 
 
 @pytest.mark.parametrize("library", LIBRARIES, ids=lambda path: path.name)
-def test_what_the_loader_fills_in_is_read_only_once_a_library_is_loaded(library):
+def test_relocations_are_read_only_after_loading(library):
     assert "GNU_RELRO" in dict(package_files.segments(library))
     dynamic_section = package_files.dynamic_section(library)
-    # All of it is filled in at once, not a function's address when it is first called.
+    # All symbols are bound at load time, not lazily.
     assert re.search(r"\(FLAGS\) +BIND_NOW", dynamic_section)
     assert re.search(r"\(FLAGS_1\) +Flags: NOW", dynamic_section)
 
 
 @pytest.mark.parametrize("library", LIBRARIES, ids=lambda path: path.name)
-def test_a_librarys_code_is_not_writable_even_while_it_is_loaded(library):
+def test_code_is_not_writable(library):
     loaded = [flags for kind, flags in package_files.segments(library) if kind == "LOAD"]
     assert "RE" in loaded
     assert not [flags for flags in loaded if "W" in flags and "E" in flags]
@@ -198,9 +234,5 @@ def test_a_librarys_code_is_not_writable_even_while_it_is_loaded(library):
 
 
 @pytest.mark.parametrize("library", LIBRARIES, ids=lambda path: path.name)
-def test_a_library_notices_that_its_stack_was_overrun(library):
+def test_stack_overruns_are_detected(library):
     assert "__stack_chk_fail" in package_files.undefined(library)
-
-
-def test_the_readme_example_runs_as_written(tmp_path):
-    assert processes.run_code(pages.code_of("README.md", "python"), cwd=tmp_path).strip()

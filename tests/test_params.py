@@ -1,4 +1,4 @@
-"""The layout of the params buffer, packing and unpacking it, and their agreement with the ops."""
+"""Tests of the layout of the params buffer, of pack and unpack, and of their agreement with the ops."""
 
 import re
 
@@ -35,11 +35,11 @@ layouts = layout_arguments().map(lambda arguments: layout(**arguments))
 DTYPES = [tf.float32, tf.float64, tf.float16, tf.bfloat16]
 
 
-def running_numbers(size, dtype=np.float64):
+def consecutive_numbers(size, dtype=np.float64):
     return np.arange(size).astype(dtype)
 
 
-def test_a_small_layout_as_written_out_by_hand():
+def test_a_small_layout_written_by_hand():
     """Two layers of two directions, each of one gate, with 2 units and an input of 3."""
     expected = {
         "layer_0/forward/kernel": (0, (2, 3)),
@@ -65,7 +65,7 @@ def test_a_small_layout_as_written_out_by_hand():
     assert actual.size == 60
 
 
-def test_gates_and_projection_as_written_out_by_hand():
+def test_gates_and_projection_written_by_hand():
     """One LSTM layer of 3 units, projected to 2, that skips the input matrix."""
     expected = {
         "layer_0/forward/recurrent_kernel/i": (0, (3, 2)),
@@ -103,7 +103,7 @@ def test_size_equals_the_formula(arguments):
 
 
 @given(layouts)
-def test_regions_follow_one_another_and_are_named_for_what_they_are(each):
+def test_regions_are_contiguous_and_have_the_right_names(each):
     offset = 0
     for name, region in each.items():
         assert region.name == name
@@ -115,16 +115,16 @@ def test_regions_follow_one_another_and_are_named_for_what_they_are(each):
     assert offset == each.size
 
 
-def test_auto_select_skips_the_input_where_it_can():
+def test_auto_select_skips_the_input_if_the_sizes_match():
     assert layout("gru", 5, 5, input_mode="auto_select") == layout("gru", 5, 5, input_mode="skip_input")
     assert layout("gru", 5, 4, input_mode="auto_select") == layout("gru", 5, 4)
 
 
-def test_a_projection_to_as_many_units_is_none():
+def test_a_projection_to_num_units_is_no_projection():
     assert layout("lstm", 5, 4, num_proj=5) == layout("lstm", 5, 4)
 
 
-def test_printed_it_is_an_aligned_table():
+def test_str_is_an_aligned_table():
     each = layout("lstm", num_units=128, input_size=64, num_layers=2, num_proj=32)
     title, head, *rows = str(each).splitlines()
     assert title == f"{each!r}, size {each.size}"
@@ -144,7 +144,7 @@ def test_printed_it_is_an_aligned_table():
 
 @given(layouts, st.sampled_from(DTYPES))
 def test_unpack_then_pack_gives_the_same_bits(each, dtype):
-    params = running_numbers(each.size, dtype.as_numpy_dtype)
+    params = consecutive_numbers(each.size, dtype.as_numpy_dtype)
     arrays = unpack(each, params)
     assert {name: array.shape for name, array in arrays.items()} == {name: r.shape for name, r in each.items()}
     packed = pack(each, arrays)
@@ -154,8 +154,8 @@ def test_unpack_then_pack_gives_the_same_bits(each, dtype):
 
 
 @given(layouts, st.sampled_from(DTYPES))
-def test_tensors_and_arrays_are_packed_alike(each, dtype):
-    params = running_numbers(each.size, dtype.as_numpy_dtype)
+def test_packing_tensors_equals_packing_arrays(each, dtype):
+    params = consecutive_numbers(each.size, dtype.as_numpy_dtype)
     arrays, tensors = unpack(each, params), unpack(each, tf.constant(params))
     for name in each:
         assert tf.is_tensor(tensors[name])
@@ -167,7 +167,7 @@ def test_tensors_and_arrays_are_packed_alike(each, dtype):
 
 def test_each_region_is_unpacked_from_its_offset():
     each = layout("gru", 3, 4, num_layers=2, direction="bidirectional")
-    arrays = unpack(each, running_numbers(each.size))
+    arrays = unpack(each, consecutive_numbers(each.size))
     for name, region in each.items():
         np.testing.assert_array_equal(arrays[name].ravel(), np.arange(region.offset, region.offset + region.size))
 
@@ -184,15 +184,15 @@ def test_unpacked_arrays_are_views():
 
 def test_one_tensor_makes_the_result_a_tensor():
     each = layout("gru", 3, 4)
-    arrays = unpack(each, running_numbers(each.size))
+    arrays = unpack(each, consecutive_numbers(each.size))
     arrays["layer_0/forward/kernel/u"] = tf.Variable(arrays["layer_0/forward/kernel/u"])
     packed = pack(each, arrays)
     assert tf.is_tensor(packed)
-    np.testing.assert_array_equal(packed.numpy(), running_numbers(each.size))
+    np.testing.assert_array_equal(packed.numpy(), consecutive_numbers(each.size))
 
 
 @pytest.mark.parametrize("shape", [None, [None]], ids=str)
-def test_round_trip_in_a_graph_that_does_not_know_the_shape(shape):
+def test_round_trip_in_a_graph_of_unknown_shape(shape):
     each = layout("lstm", 3, 4, num_proj=2)
 
     @tf.function(input_signature=[tf.TensorSpec(shape, tf.float64)])
@@ -203,7 +203,7 @@ def test_round_trip_in_a_graph_that_does_not_know_the_shape(shape):
         }
         return pack(each, arrays)
 
-    params = running_numbers(each.size)
+    params = consecutive_numbers(each.size)
     np.testing.assert_array_equal(round_trip(params).numpy(), params)
     with pytest.raises(tf.errors.InvalidArgumentError, match=rf"\[5\].*\[{each.size}\]"):
         round_trip(params[:5])
@@ -211,9 +211,9 @@ def test_round_trip_in_a_graph_that_does_not_know_the_shape(shape):
 
 @pytest.mark.parametrize("in_graph", [False, True])
 def test_gradients_pass_through_unpack_and_pack(in_graph):
-    """Of the sum of weight * element, with another weight for each: the weights."""
+    """The gradients of the sum of weight * element are the weights."""
     each = layout("lstm", 3, 4, num_layers=2, direction="bidirectional", num_proj=2)
-    weights = running_numbers(each.size)
+    weights = consecutive_numbers(each.size)
     weighted = unpack(each, weights)
 
     def gradient_of_unpack(params):
@@ -239,7 +239,7 @@ def test_gradients_pass_through_unpack_and_pack(in_graph):
 
 def test_the_gradient_of_one_array_is_zero_elsewhere():
     each = layout("gru", 3, 4)
-    params = tf.Variable(running_numbers(each.size))
+    params = tf.Variable(consecutive_numbers(each.size))
     with tf.GradientTape() as tape:
         total = tf.reduce_sum(unpack(each, params)["layer_0/forward/input_bias/u"])
     region = each["layer_0/forward/input_bias/u"]
@@ -267,12 +267,15 @@ GOOD = {"rnn_mode": "lstm", "num_units": 4, "input_size": 3}
         ({"num_layers": 0}, "num_layers must be an integer of at least 1, but is 0"),
         ({"num_layers": True}, "num_layers must be an integer of at least 1, but is True"),
         ({"num_proj": -2}, "num_proj must be an integer of at least 0, but is -2"),
-        ({"num_proj": 5}, "num_proj must be at most num_units, 4, but is 5"),
-        ({"rnn_mode": "gru", "num_proj": 2}, "num_proj must be 0 where rnn_mode is 'gru' and not 'lstm', but is 2"),
-        ({"input_mode": "skip_input"}, "input_size must be num_units, 4, with skip_input, but is 3"),
+        ({"num_proj": 5}, "num_proj must be at most num_units (4), but is 5"),
+        (
+            {"rnn_mode": "gru", "num_proj": 2},
+            "num_proj must be 0 unless rnn_mode is 'lstm', but is 2 with rnn_mode 'gru'",
+        ),
+        ({"input_mode": "skip_input"}, "input_size must equal num_units (4) with input_mode 'skip_input', but is 3"),
     ],
 )
-def test_bad_arguments_are_named(arguments, message):
+def test_invalid_arguments_are_named(arguments, message):
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         layout(**{**GOOD, **arguments})
 
@@ -283,7 +286,7 @@ def test_numpy_integers_are_integers():
 
 @pytest.mark.parametrize("convert", [np.asarray, tf.constant])
 @pytest.mark.parametrize("shape", [(), (143,), (145,), (144, 1)], ids=str)
-def test_params_of_another_shape_are_refused(convert, shape):
+def test_params_of_wrong_shape_are_rejected(convert, shape):
     with pytest.raises(
         ValueError, match=rf"^params must have the shape \[144\], but has {re.escape(str(list(shape)))}$"
     ):
@@ -291,7 +294,7 @@ def test_params_of_another_shape_are_refused(convert, shape):
 
 
 @pytest.mark.parametrize("convert", [np.asarray, tf.constant])
-def test_arrays_of_another_shape_are_refused(convert):
+def test_arrays_of_wrong_shape_are_rejected(convert):
     each = layout(**GOOD)
     arrays = unpack(each, convert(np.zeros(each.size)))
     arrays["layer_0/forward/kernel/f"] = convert(np.zeros([3, 4]))
@@ -301,11 +304,11 @@ def test_arrays_of_another_shape_are_refused(convert):
 
 
 @pytest.mark.parametrize("convert", [np.asarray, tf.constant])
-def test_arrays_of_several_dtypes_are_refused(convert):
+def test_arrays_of_different_dtypes_are_rejected(convert):
     each = layout(**GOOD)
     arrays = unpack(each, convert(np.zeros(each.size)))
     arrays["layer_0/forward/kernel/f"] = np.zeros([4, 3], "float32")
-    message = r"^arrays must be of one dtype, but '.*/kernel/i' is float64 and '.*/kernel/f' float32$"
+    message = r"^the dtypes in arrays must be equal, but '.*/kernel/i' is float64 and '.*/kernel/f' is float32$"
     with pytest.raises(ValueError, match=message):
         pack(each, arrays)
 
@@ -314,17 +317,17 @@ def test_missing_and_unknown_names_are_listed():
     each = layout(**GOOD)
     arrays = unpack(each, np.zeros(each.size))
     del arrays["layer_0/forward/kernel/f"]
-    with pytest.raises(ValueError, match=r"lacks 'layer_0/forward/kernel/f' and has none that the layout lacks$"):
+    with pytest.raises(ValueError, match=r"Missing: 'layer_0/forward/kernel/f'\. Unknown: none\.$"):
         pack(each, arrays)
     arrays["kernel"] = np.zeros([4, 3])
-    with pytest.raises(ValueError, match=r"lacks 'layer_0/forward/kernel/f' and has 'kernel' that the layout lacks$"):
+    with pytest.raises(ValueError, match=r"Missing: 'layer_0/forward/kernel/f'\. Unknown: 'kernel'\.$"):
         pack(each, arrays)
-    with pytest.raises(ValueError, match=r"lacks 'layer_0/forward/kernel/i', .* and 12 more and has none"):
+    with pytest.raises(ValueError, match=r"Missing: 'layer_0/forward/kernel/i', .* and 12 more\. Unknown: none"):
         pack(each, {})
 
 
 def config_of(each):
-    """The attributes of the params ops for a layout."""
+    """Returns the attributes of the params ops for a layout."""
     return {
         "rnn_mode": each.rnn_mode,
         "input_mode": each.input_mode,
@@ -334,12 +337,12 @@ def config_of(each):
 
 
 def sizes_of(each):
-    """The inputs that the params ops take for a layout."""
+    """Returns the size inputs of the params ops for a layout."""
     return {"num_layers": each.num_layers, "num_units": each.num_units, "input_size": each.input_size}
 
 
 def canonical_names(each):
-    """The names of the weights and of the biases in the ops' canonical order."""
+    """Returns the names of the weights and of the biases in the canonical order of the ops."""
     gates = {"lstm": ["/i", "/f", "/g", "/o"], "gru": ["/r", "/u", "/n"]}.get(each.rnn_mode, [""])
     directions = ["forward", "backward"] if each.direction == "bidirectional" else ["forward"]
     weights, biases = [], []
@@ -353,7 +356,7 @@ def canonical_names(each):
 
 
 def to_canonical(each, params):
-    """The weights and biases that the op makes of a params buffer."""
+    """Returns the weights and biases from the op for a params buffer."""
     weights, biases = canonical_names(each)
     return tf_rnn_ops.raw_ops.CudnnRNNParamsToCanonicalV2(
         **sizes_of(each),
@@ -371,20 +374,20 @@ def test_size_equals_the_op(each):
 
 
 @given(layouts)
-def test_unpack_gives_what_the_op_gives(each):
-    params = running_numbers(each.size)
+def test_unpack_equals_the_op(each):
+    params = consecutive_numbers(each.size)
     arrays = unpack(each, params)
     canonical = to_canonical(each, params)
     weights, biases = canonical_names(each)
     for name, array in zip(weights + biases, canonical.weights + canonical.biases, strict=True):
-        # The canonical form has an empty matrix where skip_input leaves one out.
+        # With skip_input, the canonical form has an empty matrix.
         np.testing.assert_array_equal(array, arrays.pop(name, np.zeros([each.num_units, 0])))
     assert not arrays
 
 
 @given(layouts)
-def test_pack_gives_what_the_op_gives(each):
-    params = running_numbers(each.size)
+def test_pack_equals_the_op(each):
+    params = consecutive_numbers(each.size)
     canonical = to_canonical(each, params)
     from_op = tf_rnn_ops.raw_ops.CudnnRNNCanonicalToParamsV2(
         **sizes_of(each), weights=canonical.weights, biases=canonical.biases, **config_of(each)

@@ -1,4 +1,4 @@
-"""Keras's weights to and from the params buffer, by what Keras's layers compute with them."""
+"""Tests of the conversion of Keras weights from and to params, by comparing results with Keras layers."""
 
 import re
 
@@ -24,14 +24,14 @@ def network(**options) -> Config:
 
 
 def run_op(config, x, params):
-    """Returns what `keras_networks.run` does."""
+    """Like `keras_networks.run`, but for the op."""
     inputs = {name: np.zeros_like(value) for name, value in network_inputs(config).items()}
     results = tf_rnn_ops.raw_ops.CudnnRNNV3(**forward_arguments(config, {**inputs, "input": x, "params": params}))
     return list(results[: 3 if config.rnn_mode == "lstm" else 2])
 
 
 def random_stack(config, seed=0, **arguments):
-    """Returns Keras's layers for a network with random weights, biases among them."""
+    """Returns the Keras layers of a network with random weights, including biases."""
     layers = keras_networks.stack(config, **arguments)
     rng = np.random.default_rng(seed)
     keras_networks.assign(layers, [rng.standard_normal(each.shape) / 2 for each in keras_networks.variables(layers)])
@@ -52,7 +52,7 @@ networks = pytest.mark.parametrize(
 
 @networks
 @pytest.mark.parametrize("use_bias", [True, False])
-def test_from_keras_computes_what_keras_does_with_gradients_of_its_weights(config, use_bias):
+def test_from_keras_equals_keras(config, use_bias):
     layers = random_stack(config, use_bias=use_bias)
     variables = keras_networks.variables(layers)
     x = tf.constant(network_inputs(config)["input"])
@@ -72,7 +72,7 @@ def test_from_keras_computes_what_keras_does_with_gradients_of_its_weights(confi
 
 @networks
 @pytest.mark.parametrize("use_bias", [True, False])
-def test_to_keras_gives_weights_with_which_keras_computes_what_the_op_does(config, use_bias):
+def test_to_keras_equals_the_op(config, use_bias):
     inputs = network_inputs(config)
     params = inputs["params"]
     if not use_bias:
@@ -84,7 +84,7 @@ def test_to_keras_gives_weights_with_which_keras_computes_what_the_op_does(confi
         assert parity.difference(ours, theirs) < 1e-12
 
 
-def test_what_get_weights_returns_is_taken():
+def test_the_result_of_get_weights_is_accepted():
     config = network(rnn_mode="gru", direction="bidirectional")
     (layer,) = random_stack(config)
     params = from_keras(params_layout(config), layer.get_weights())
@@ -96,7 +96,7 @@ def test_what_get_weights_returns_is_taken():
 
 @st.composite
 def configs(draw) -> Config:
-    """A strategy for networks that Keras has, of any size."""
+    """A strategy for networks that Keras supports, of any size."""
     sizes = st.integers(0, 6)
     return Config(
         rnn_mode=draw(st.sampled_from(MODES)),
@@ -111,15 +111,15 @@ DTYPES = st.sampled_from([tf.float32, tf.float64, tf.float16, tf.bfloat16])
 libraries = pytest.mark.parametrize("convert", [np.asarray, tf.constant], ids=["numpy", "tensorflow"])
 
 
-def running_numbers(config, dtype):
-    """A params buffer of numbers that every type holds, though not without repetition."""
+def consecutive_numbers(config, dtype):
+    """Returns a params buffer of integers modulo 128, which all types can represent."""
     return (np.arange(params_layout(config).size) % 128).astype(dtype.as_numpy_dtype)
 
 
 @libraries
 @given(configs(), DTYPES)
-def test_from_keras_equals_the_reference_to_the_bit(convert, config, dtype):
-    weights = keras_networks.weights_from_params(config, running_numbers(config, dtype))
+def test_from_keras_is_bitwise_equal_to_the_reference(convert, config, dtype):
+    weights = keras_networks.weights_from_params(config, consecutive_numbers(config, dtype))
     params = from_keras(params_layout(config), [convert(weight) for weight in weights])
     assert tf.is_tensor(params) == (convert is tf.constant)
     assert params.dtype == dtype
@@ -128,8 +128,8 @@ def test_from_keras_equals_the_reference_to_the_bit(convert, config, dtype):
 
 @libraries
 @given(configs(), DTYPES)
-def test_to_keras_equals_the_reference_to_the_bit(convert, config, dtype):
-    params = running_numbers(config, dtype)
+def test_to_keras_is_bitwise_equal_to_the_reference(convert, config, dtype):
+    params = consecutive_numbers(config, dtype)
     actual = to_keras(params_layout(config), convert(params))
     for ours, theirs in zip(actual, keras_networks.weights_from_params(config, params), strict=True):
         assert tf.is_tensor(ours) == (convert is tf.constant)
@@ -139,8 +139,8 @@ def test_to_keras_equals_the_reference_to_the_bit(convert, config, dtype):
 
 @libraries
 @given(configs(), st.booleans())
-def test_weights_come_back_as_they_were(convert, config, use_bias):
-    weights = keras_networks.weights_from_params(config, running_numbers(config, tf.float64), use_bias)
+def test_weights_round_trip(convert, config, use_bias):
+    weights = keras_networks.weights_from_params(config, consecutive_numbers(config, tf.float64), use_bias)
     params = from_keras(params_layout(config), [convert(weight) for weight in weights])
     for ours, theirs in zip(to_keras(params_layout(config), params, use_bias), weights, strict=True):
         np.testing.assert_array_equal(ours, theirs)
@@ -148,14 +148,14 @@ def test_weights_come_back_as_they_were(convert, config, use_bias):
 
 def test_numpy_results_share_no_memory():
     config = network(direction="bidirectional")
-    params = running_numbers(config, tf.float32)
+    params = consecutive_numbers(config, tf.float32)
     for weight in to_keras(params_layout(config), params):
         assert not np.shares_memory(weight, params)
 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_gradients_pass_through_to_keras(mode):
-    """Of the sum of scale * weight, which to_keras makes of params linearly: that of the reference's matrix."""
+    """Compares the gradients of the sum of scale * weight, which is linear in params, with the reference."""
     config = network(rnn_mode=mode, num_units=2, num_layers=2)
     each = params_layout(config)
     params = tf.zeros([each.size], tf.float64)
@@ -175,7 +175,7 @@ def test_gradients_pass_through_to_keras(mode):
 @pytest.mark.parametrize("mode", MODES)
 def test_in_a_graph(mode, shape_is_known):
     config = network(rnn_mode=mode, direction="bidirectional")
-    params = running_numbers(config, tf.float64)
+    params = consecutive_numbers(config, tf.float64)
     weights = keras_networks.weights_from_params(config, params)
     specs = [tf.TensorSpec(weight.shape if shape_is_known else None, tf.float64) for weight in weights]
 
@@ -193,19 +193,21 @@ def test_in_a_graph(mode, shape_is_known):
 
 
 def test_an_lstm_is_converted_by_whole_matrices():
-    """It is done in every step of a network: no gate is touched by itself."""
+    """The conversion runs in every training step, so it must not split a matrix into gates."""
     config = network(num_layers=2, direction="bidirectional")
-    weights = [tf.constant(w) for w in keras_networks.weights_from_params(config, running_numbers(config, tf.float32))]
+    weights = [
+        tf.constant(w) for w in keras_networks.weights_from_params(config, consecutive_numbers(config, tf.float32))
+    ]
     convert = tf.function(lambda *weights: from_keras(params_layout(config), weights))
     ops = [op.type for op in convert.get_concrete_function(*weights).graph.get_operations()]
-    assert ops.count("Transpose") == 8  # two matrices of each pseudo-layer
+    assert ops.count("Transpose") == 8  # two matrices per pseudo-layer
     assert ops.count("ConcatV2") == 1
     assert not {"Split", "SplitV", "StridedSlice", "GatherV2", "EnsureShape"} & set(ops)
 
 
 def test_mixed_arrays_and_variables_make_a_tensor():
     config = network(rnn_mode="gru")
-    weights = keras_networks.weights_from_params(config, running_numbers(config, tf.float32))
+    weights = keras_networks.weights_from_params(config, consecutive_numbers(config, tf.float32))
     expected = keras_networks.params_from_weights(config, weights)
     for variable in (tf.Variable(weights[1]), keras.Variable(weights[1], dtype="float32")):
         params = from_keras(params_layout(config), [weights[0], variable, weights[2]])
@@ -218,7 +220,7 @@ GRU = network(rnn_mode="gru", direction="bidirectional")
 
 
 def with_item(number, make):
-    """Returns a change of one of the weights."""
+    """Returns a function that changes one of the weights."""
     return lambda weights: [make(w) if index == number else w for index, w in enumerate(weights)]
 
 
@@ -229,12 +231,12 @@ def with_item(number, make):
         (
             LSTM,
             lambda weights: weights[:-1],
-            "weights must be a list of 6, or 4 without biases, for a layout of 2 pseudo-layers, but has 5 items",
+            "weights must have 6 items, or 4 without biases, for a layout with 2 pseudo-layers, but has 5 items",
         ),
         (
             LSTM,
             lambda weights: [],
-            "weights must be a list of 6, or 4 without biases, for a layout of 2 pseudo-layers, but has 0 items",
+            "weights must have 6 items, or 4 without biases, for a layout with 2 pseudo-layers, but has 0 items",
         ),
         (
             LSTM,
@@ -255,19 +257,19 @@ def with_item(number, make):
         (
             LSTM,
             with_item(2, lambda weight: weight.astype("float32")),
-            "weights must be of one dtype, but 'weights[0] (layer_0/forward/kernel)' is float64 and "
-            "'weights[2] (layer_0/forward/bias)' float32",
+            "the dtypes in weights must be equal, but 'weights[0] (layer_0/forward/kernel)' is float64 and "
+            "'weights[2] (layer_0/forward/bias)' is float32",
         ),
         (
             LSTM,
             lambda weights: [weight.astype("int32") for weight in weights],
-            "weights[0] (layer_0/forward/kernel) must be of a floating type, but is int32",
+            "weights[0] (layer_0/forward/kernel) must have a floating-point dtype, but has int32",
         ),
     ],
     ids=["one less", "none", "transposed", "rows", "no reset_after", "dtypes", "integers"],
 )
-def test_weights_that_do_not_fit_are_refused(convert, config, change, message):
-    weights = keras_networks.weights_from_params(config, running_numbers(config, tf.float64))
+def test_incompatible_weights_are_rejected(convert, config, change, message):
+    weights = keras_networks.weights_from_params(config, consecutive_numbers(config, tf.float64))
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         from_keras(params_layout(config), [convert(weight) for weight in change(weights)])
 
@@ -277,16 +279,16 @@ def test_weights_that_do_not_fit_are_refused(convert, config, change, message):
     [
         (
             layout("lstm", 4, 3, num_proj=2),
-            "layout must have num_proj 0, as Keras's layers have no projection, but has 2",
+            "the num_proj of layout must be 0 to convert Keras layers, but is 2",
         ),
         (
             layout("gru", 4, 4, input_mode="skip_input"),
-            "layout must have the input_mode 'linear_input', as Keras's layers do, but has 'skip_input'",
+            "the input_mode of layout must be 'linear_input' to convert Keras layers, but is 'skip_input'",
         ),
     ],
     ids=["projection", "skip_input"],
 )
-def test_layouts_that_keras_has_no_layers_of_are_refused(each, message):
+def test_layouts_without_a_keras_equivalent_are_rejected(each, message):
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         from_keras(each, [])
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
@@ -294,7 +296,7 @@ def test_layouts_that_keras_has_no_layers_of_are_refused(each, message):
 
 
 @libraries
-def test_params_of_another_shape_are_refused(convert):
+def test_params_of_wrong_shape_are_rejected(convert):
     message = r"^params must have the shape \[440\], but has \[399\]$"
     with pytest.raises(ValueError, match=message):
         to_keras(params_layout(LSTM), convert(np.zeros(399)))
@@ -303,7 +305,7 @@ def test_params_of_another_shape_are_refused(convert):
 @pytest.mark.parametrize(
     ("convert", "error"), [(np.asarray, ValueError), (tf.constant, tf.errors.InvalidArgumentError)], ids=["numpy", "tf"]
 )
-def test_biases_are_not_lost(convert, error):
+def test_nonzero_biases_are_not_dropped(convert, error):
     each = layout("lstm", 4, 3)
     params = np.zeros(each.size)
     params[each["layer_0/forward/recurrent_bias/o"].offset] = 1
@@ -312,8 +314,8 @@ def test_biases_are_not_lost(convert, error):
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_another_order_of_bytes(mode):
-    """Of arrays from a file that another machine wrote, some of which a sum has put into this machine's."""
+def test_other_byte_order(mode):
+    """Arrays from a file of another machine. Some are converted to the native order by a sum."""
     of_mode = layout(mode, num_units=4, input_size=3)
     params = np.random.default_rng(0).standard_normal(of_mode.size).astype(">f4")
     weights = to_keras(of_mode, params)
@@ -322,8 +324,8 @@ def test_another_order_of_bytes(mode):
         np.testing.assert_array_equal(one, other)
 
 
-def test_a_type_that_tensorflow_lacks_is_refused():
+def test_a_type_that_tensorflow_lacks_is_rejected():
     of_lstm = layout("lstm", num_units=4, input_size=3)
     weights = [each.astype(np.longdouble) for each in to_keras(of_lstm, np.zeros(of_lstm.size))]
-    with pytest.raises(ValueError, match=r"weights\[0\] .* must be of a floating type, but is "):
+    with pytest.raises(ValueError, match=r"weights\[0\] .* must have a floating-point dtype, but has "):
         from_keras(of_lstm, weights)

@@ -1,4 +1,4 @@
-"""ONNX's weights to and from the params buffer, by what ONNX Runtime computes with them."""
+"""Tests of the conversion of ONNX weights from and to params, by comparing results with ONNX Runtime."""
 
 import re
 
@@ -21,7 +21,7 @@ onnxruntime = pytest.importorskip("onnxruntime")
 MODES = ("lstm", "gru", "rnn_tanh", "rnn_relu")
 DIRECTIONS = ("unidirectional", "bidirectional")
 OPERATORS = {"lstm": "LSTM", "gru": "GRU", "rnn_tanh": "RNN", "rnn_relu": "RNN"}
-# Which of cuDNN's gates each of ONNX's is: i, o, f, c and z, r, h.
+# The index of each ONNX gate in cuDNN's order. ONNX: i, o, f, c and z, r, h.
 GATES = {"lstm": [0, 3, 1, 2], "gru": [1, 0, 2], "rnn_tanh": [0], "rnn_relu": [0]}
 
 
@@ -42,13 +42,13 @@ def operator_attributes(config):
 
 
 def run_operator(config, tensors, x, states):
-    """Returns Y and the final states that ONNX Runtime computes for a layer.
+    """Returns Y and the final states of a layer from ONNX Runtime.
 
     Args:
-      config: the network that the layer is of.
-      tensors: W, R and perhaps B of the layer.
-      x: its input, [time, batch, features].
-      states: its initial states, each [num_directions, batch, num_units].
+      config: the network of the layer.
+      tensors: W, R and optionally B of the layer.
+      x: the input, [time, batch, features].
+      states: the initial states, each [num_directions, batch, num_units].
     """
     lengths = {} if config.sequence_lengths is None else {"lengths": np.array(config.sequence_lengths, np.int32)}
     feeds = {"X": x, **tensors, **lengths, **dict(zip(["h", "c"], states, strict=False))}
@@ -70,7 +70,7 @@ def run_operator(config, tensors, x, states):
 
 
 def run_onnx(config, weights, inputs):
-    """Returns the outputs of the op that ONNX Runtime computes, operator by operator."""
+    """Returns the outputs of the op, computed by ONNX Runtime with one operator per layer."""
     x, final_states = inputs["input"], []
     states = [inputs[name] for name in names_of(config, ["input_h", "input_c"])]
     for layer, tensors in enumerate(weights):
@@ -82,14 +82,14 @@ def run_onnx(config, weights, inputs):
 
 
 def check_op(config, params, expected):
-    """Asserts that the op's outputs with a params buffer are those expected."""
+    """Asserts that the outputs of the op for a params buffer are equal to the expected ones."""
     results = run_forward(config, {**network_inputs(config, "float32"), "params": params}, is_training=False)
     for name, each in zip(names_of(config, OUTPUTS), expected, strict=True):
         assert parity.difference(getattr(results, name), each) < 1e-5, name
 
 
 def random_weights(config, has_bias):
-    """Returns random tensors of ONNX's operators for a network."""
+    """Returns random tensors of the ONNX operators of a network."""
     rng = np.random.default_rng(0)
     directions, rows = config.num_directions, config.num_gates * config.num_units
     scale = 1 / np.sqrt(config.num_units)
@@ -103,7 +103,7 @@ def random_weights(config, has_bias):
 
 @st.composite
 def configs(draw, smallest=0) -> Config:
-    """A strategy for networks that ONNX has operators of, of any size."""
+    """A strategy for networks that ONNX supports, of any size."""
     sizes = st.integers(smallest, 9)
     time, batch = draw(st.integers(1, 7)), draw(st.integers(1, 4))
     lengths = st.lists(st.integers(1, time), min_size=batch, max_size=batch).map(tuple)
@@ -135,21 +135,21 @@ networks = pytest.mark.parametrize(
 
 
 @networks
-def test_to_onnx_gives_weights_with_which_onnx_runtime_computes_what_the_op_does(config):
+def test_to_onnx_equals_the_op(config):
     inputs = network_inputs(config, "float32")
     check_op(config, inputs["params"], run_onnx(config, to_onnx(params_layout(config), inputs["params"]), inputs))
 
 
 @pytest.mark.parametrize("has_bias", [True, False])
 @networks
-def test_from_onnx_computes_what_onnx_runtime_does(config, has_bias):
+def test_from_onnx_equals_onnx_runtime(config, has_bias):
     weights = random_weights(config, has_bias)
     expected = run_onnx(config, weights, network_inputs(config, "float32"))
     check_op(config, from_onnx(params_layout(config), weights), expected)
 
 
 @given(configs(smallest=1), st.booleans())
-def test_from_onnx_computes_what_onnx_runtime_does_in_any_size(config, has_bias):
+def test_from_onnx_equals_onnx_runtime_in_any_size(config, has_bias):
     weights = random_weights(config, has_bias)
     expected = run_onnx(config, weights, network_inputs(config, "float32"))
     check_op(config, from_onnx(params_layout(config), weights), expected)
@@ -158,13 +158,13 @@ def test_from_onnx_computes_what_onnx_runtime_does_in_any_size(config, has_bias)
 DTYPES = st.sampled_from([tf.float32, tf.float64, tf.float16, tf.bfloat16])
 
 
-def running_numbers(config, dtype):
-    """A params buffer of numbers that every type holds, though not without repetition."""
+def consecutive_numbers(config, dtype):
+    """Returns a params buffer of integers modulo 128, which all types can represent."""
     return (np.arange(params_layout(config).size) % 128).astype(dtype.as_numpy_dtype)
 
 
 def weights_from_params(config, params):
-    """Returns what `to_onnx` does, gate by gate."""
+    """Reference implementation of `to_onnx`, gate by gate."""
 
     def tensor(*names):
         rows = [
@@ -181,8 +181,8 @@ def weights_from_params(config, params):
 
 
 @given(configs(), DTYPES)
-def test_to_onnx_equals_the_reference_to_the_bit(config, dtype):
-    params = running_numbers(config, dtype)
+def test_to_onnx_is_bitwise_equal_to_the_reference(config, dtype):
+    params = consecutive_numbers(config, dtype)
     for convert in (np.asarray, tf.constant, tf.Variable):
         actual = to_onnx(params_layout(config), convert(params))
         for ours, theirs in zip(actual, weights_from_params(config, params), strict=True):
@@ -193,18 +193,18 @@ def test_to_onnx_equals_the_reference_to_the_bit(config, dtype):
 
 
 @given(configs(), DTYPES)
-def test_weights_come_back_as_they_were(config, dtype):
-    params = running_numbers(config, dtype)
+def test_weights_round_trip(config, dtype):
+    params = consecutive_numbers(config, dtype)
     again = from_onnx(params_layout(config), to_onnx(params_layout(config), params))
     assert again.dtype == dtype
     np.testing.assert_array_equal(again, params)
 
 
 @given(configs(smallest=1))
-def test_weights_from_a_file_are_taken(config):
-    """From initializers, in each type that ONNX's operators have."""
+def test_weights_from_a_file_are_accepted(config):
+    """From initializers, in each type that the ONNX operators support."""
     for dtype in (np.float32, np.float64, np.float16, tf.bfloat16.as_numpy_dtype):
-        params = running_numbers(config, tf.as_dtype(dtype))
+        params = consecutive_numbers(config, tf.as_dtype(dtype))
         written = [
             {name: onnx.numpy_helper.from_array(tensor, name).SerializeToString() for name, tensor in tensors.items()}
             for tensors in to_onnx(params_layout(config), params)
@@ -221,7 +221,7 @@ def test_weights_from_a_file_are_taken(config):
 @pytest.mark.parametrize("mode", MODES)
 def test_results_share_no_memory(mode):
     config = network(rnn_mode=mode)
-    params = running_numbers(config, tf.float32)
+    params = consecutive_numbers(config, tf.float32)
     (tensors,) = to_onnx(params_layout(config), params)
     again = from_onnx(params_layout(config), [tensors])
     for tensor in tensors.values():
@@ -229,9 +229,9 @@ def test_results_share_no_memory(mode):
         assert not np.shares_memory(tensor, again)
 
 
-def test_biases_that_a_layer_lacks_are_zeros():
+def test_missing_biases_are_zero():
     config = network(num_layers=3, direction="bidirectional")
-    weights = to_onnx(params_layout(config), running_numbers(config, tf.float64))
+    weights = to_onnx(params_layout(config), consecutive_numbers(config, tf.float64))
     del weights[0]["B"]
     weights[2]["B"] = None
     again = to_onnx(params_layout(config), from_onnx(params_layout(config), weights))
@@ -243,7 +243,7 @@ def test_biases_that_a_layer_lacks_are_zeros():
 
 
 def with_changed(layer, name, change):
-    """Returns a change of a tensor, which may be None."""
+    """Returns a function that changes a tensor of a layer."""
 
     def changed(weights):
         return [
@@ -255,7 +255,7 @@ def with_changed(layer, name, change):
 
 
 def of_every(change):
-    """Returns a change of all tensors."""
+    """Returns a function that changes all tensors."""
     return lambda weights: [{name: change(tensor) for name, tensor in tensors.items()} for tensors in weights]
 
 
@@ -264,27 +264,27 @@ def of_every(change):
     [
         pytest.param(
             lambda weights: weights[:1],
-            "weights must have one mapping for each of the layout's 2 layers, but has 1 items",
+            "weights must have one mapping for each of the 2 layers of the layout, but has 1 items",
             id="one less",
         ),
         pytest.param(
             lambda weights: weights[0],
-            "weights must have one mapping for each of the layout's 2 layers, but has 3 items",
+            "weights must have one mapping for each of the 2 layers of the layout, but has 3 items",
             id="no list",
         ),
         pytest.param(
             lambda weights: [tuple(tensors.values()) for tensors in weights],
-            "weights[0] must be a mapping from 'W', 'R' and 'B' to arrays, but is of type tuple",
+            "weights[0] must be a mapping from 'W', 'R' and 'B' to arrays, but is a tuple",
             id="tuples",
         ),
         pytest.param(
             with_changed(1, "R", lambda _: None),
-            "weights[1] must have the layout's 3 names, but lacks 'R' and has none that the layout lacks",
+            "weights[1] must have exactly the 3 names of the layout. Missing: 'R'. Unknown: none.",
             id="no R",
         ),
         pytest.param(
             with_changed(0, "P", lambda _: np.zeros([1, 15])),
-            "weights[0] must have the layout's 3 names, but lacks none and has 'P' that the layout lacks",
+            "weights[0] must have exactly the 3 names of the layout. Missing: none. Unknown: 'P'.",
             id="peepholes",
         ),
         pytest.param(
@@ -304,22 +304,23 @@ def of_every(change):
         ),
         pytest.param(
             with_changed(1, "B", lambda tensor: tensor.astype("float32")),
-            """weights must be of one dtype, but 'weights[0]["W"]' is float64 and 'weights[1]["B"]' float32""",
+            "the dtypes in weights must be equal, but 'weights[0][\"W\"]' is float64 and "
+            "'weights[1][\"B\"]' is float32",
             id="dtypes",
         ),
         pytest.param(
             of_every(lambda tensor: tensor.astype("int64")),
-            'weights[0]["W"] must be of a floating type, but is int64',
+            'weights[0]["W"] must have a floating-point dtype, but has int64',
             id="integers",
         ),
         pytest.param(
             of_every(lambda tensor: tensor.astype(np.longdouble)),
-            f'weights[0]["W"] must be of a floating type, but is {np.dtype(np.longdouble).name}',
+            f'weights[0]["W"] must have a floating-point dtype, but has {np.dtype(np.longdouble).name}',
             id="a type that TensorFlow lacks",
         ),
     ],
 )
-def test_weights_that_do_not_fit_are_refused(change, message):
+def test_incompatible_weights_are_rejected(change, message):
     each = params_layout(network(num_layers=2))
     weights = to_onnx(each, np.zeros(each.size))
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
@@ -331,30 +332,30 @@ def test_weights_that_do_not_fit_are_refused(change, message):
     [
         (
             layout("lstm", 4, 3, num_proj=2),
-            "layout must have num_proj 0, as ONNX's operators have no projection, but has 2",
+            "the num_proj of layout must be 0 to convert ONNX operators, but is 2",
         ),
         (
             layout("gru", 4, 4, input_mode="skip_input"),
-            "layout must have the input_mode 'linear_input', as ONNX's operators do, but has 'skip_input'",
+            "the input_mode of layout must be 'linear_input' to convert ONNX operators, but is 'skip_input'",
         ),
     ],
     ids=["projection", "skip_input"],
 )
-def test_layouts_that_onnx_has_no_operators_of_are_refused(each, message):
+def test_layouts_without_an_onnx_equivalent_are_rejected(each, message):
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         from_onnx(each, [])
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         to_onnx(each, np.zeros(each.size))
 
 
-def test_params_of_another_shape_are_refused():
+def test_params_of_wrong_shape_are_rejected():
     with pytest.raises(ValueError, match=r"^params must have the shape \[200\], but has \[199\]$"):
         to_onnx(params_layout(network()), np.zeros(199))
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_another_order_of_bytes(mode):
-    """Of arrays from a file that another machine wrote."""
+def test_other_byte_order(mode):
+    """Arrays from a file of another machine."""
     config = network(rnn_mode=mode)
-    params = running_numbers(config, tf.float32).astype(">f4")
+    params = consecutive_numbers(config, tf.float32).astype(">f4")
     np.testing.assert_array_equal(from_onnx(params_layout(config), to_onnx(params_layout(config), params)), params)

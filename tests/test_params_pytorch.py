@@ -1,4 +1,4 @@
-"""PyTorch's weights to and from the params buffer, by what PyTorch's modules compute with them."""
+"""Tests of the conversion of PyTorch weights from and to params, by comparing results with PyTorch modules."""
 
 import re
 
@@ -41,7 +41,7 @@ biases = pytest.mark.parametrize("bias", [True, False])
 
 
 def module_of(config, bias=True):
-    """Returns PyTorch's module for a network, with random weights."""
+    """Returns the PyTorch module of a network, with random weights."""
     torch.manual_seed(0)
     arguments = {"bias": bias, "bidirectional": config.direction == "bidirectional", "dtype": torch.float64}
     if config.rnn_mode == "lstm":
@@ -54,7 +54,7 @@ def module_of(config, bias=True):
 
 
 def run_pytorch(config, module, inputs):
-    """Returns a module's outputs and the gradients of their sum, scaled, with respect to its input and states."""
+    """Returns the outputs of a module, and gradients of their scaled sum with respect to its input and states."""
     tensors = {name: torch.tensor(inputs[name], requires_grad=True) for name in names_of(config, INPUTS[:3])}
     x, *states = tensors.values()
     if config.sequence_lengths is not None:
@@ -74,7 +74,7 @@ def run_pytorch(config, module, inputs):
 
 
 def run_op(config, inputs):
-    """Returns what `run_pytorch` does, of the op, and the gradient with respect to params."""
+    """Like `run_pytorch`, but for the op, with the gradient with respect to params."""
     tensors = {name: tf.constant(inputs[name]) for name in INPUTS}
     names = names_of(config, OUTPUTS)
     scales = output_gradients(config)
@@ -98,7 +98,7 @@ def check(actual, expected):
     ids=["whole", "packed", "packed-without biases"],
 )
 @networks
-def test_from_pytorch_computes_what_pytorch_does_with_its_gradients(config, bias, lengths):
+def test_from_pytorch_equals_pytorch(config, bias, lengths):
     config = network(**{**vars(config), "sequence_lengths": lengths})
     module = module_of(config, bias)
     inputs = {**network_inputs(config), "params": from_pytorch(params_layout(config), module.state_dict())}
@@ -115,7 +115,7 @@ def test_from_pytorch_computes_what_pytorch_does_with_its_gradients(config, bias
 
 @biases
 @networks
-def test_to_pytorch_gives_weights_with_which_pytorch_computes_what_the_op_does(config, bias):
+def test_to_pytorch_equals_the_op(config, bias):
     inputs = network_inputs(config)
     if not bias:
         inputs["params"][-2 * config.num_pseudo_layers * config.num_gates * config.num_units :] = 0
@@ -129,14 +129,14 @@ def test_to_pytorch_gives_weights_with_which_pytorch_computes_what_the_op_does(c
 
 @biases
 @networks
-def test_the_layout_is_that_of_the_module(config, bias):
+def test_the_layout_matches_the_module(config, bias):
     nonlinearity = config.rnn_mode.removeprefix("rnn_") if config.rnn_mode.startswith("rnn") else "tanh"
     state_dict = module_of(config, bias).state_dict()
     assert layout_from_pytorch(state_dict, nonlinearity=nonlinearity) == params_layout(config)
 
 
 @networks
-def test_weights_come_back_as_they_were(config):
+def test_weights_round_trip(config):
     each = params_layout(config)
     state_dict = module_of(config).state_dict()
     weights = to_pytorch(each, from_pytorch(each, state_dict))
@@ -174,7 +174,7 @@ def test_results_share_no_memory():
         assert not np.shares_memory(module.state_dict()[name].numpy(), params)
 
 
-def test_tensors_that_make_no_arrays_are_refused_by_pytorch():
+def test_pytorch_rejects_tensors_that_cannot_be_arrays():
     module = torch.nn.GRU(3, 4)
     each = layout("gru", 4, 3)
     with pytest.raises(RuntimeError, match="requires grad"):
@@ -196,34 +196,33 @@ def with_changed(name, change):
     [
         pytest.param(
             lambda weights: {},
-            "state_dict must have the layout's 4 names, but lacks 'weight_ih_l0', 'weight_hh_l0', 'weight_ih_l1', "
-            "'weight_hh_l1' and has none that the layout lacks",
+            "state_dict must have exactly the 4 names of the layout. Missing: 'weight_ih_l0', 'weight_hh_l0', "
+            "'weight_ih_l1', 'weight_hh_l1'. Unknown: none.",
             id="none",
         ),
         pytest.param(
             without("weight_hh_l1"),
-            "state_dict must have the layout's 8 names, but lacks 'weight_hh_l1' and has none that the layout lacks",
+            "state_dict must have exactly the 8 names of the layout. Missing: 'weight_hh_l1'. Unknown: none.",
             id="one less",
         ),
         pytest.param(
             without("bias_hh_l1"),
-            "state_dict must have the layout's 8 names, but lacks 'bias_hh_l1' and has none that the layout lacks",
+            "state_dict must have exactly the 8 names of the layout. Missing: 'bias_hh_l1'. Unknown: none.",
             id="one bias less",
         ),
         pytest.param(
             with_changed("weight_ih_l2", lambda _: np.zeros([20, 5])),
-            "state_dict must have the layout's 8 names, but lacks none and has 'weight_ih_l2' that the layout lacks",
+            "state_dict must have exactly the 8 names of the layout. Missing: none. Unknown: 'weight_ih_l2'.",
             id="a third layer",
         ),
         pytest.param(
             with_changed("weight_ih_l0_reverse", lambda _: np.zeros([20, 3])),
-            "state_dict must have the layout's 8 names, but lacks none and has 'weight_ih_l0_reverse' that the layout "
-            "lacks",
+            "state_dict must have exactly the 8 names of the layout. Missing: none. Unknown: 'weight_ih_l0_reverse'.",
             id="another direction",
         ),
         pytest.param(
             with_changed("weight_hr_l0", lambda _: np.zeros([2, 5])),
-            "state_dict must have the layout's 8 names, but lacks none and has 'weight_hr_l0' that the layout lacks",
+            "state_dict must have exactly the 8 names of the layout. Missing: none. Unknown: 'weight_hr_l0'.",
             id="a projection",
         ),
         pytest.param(
@@ -233,24 +232,24 @@ def with_changed(name, change):
         ),
         pytest.param(
             with_changed("bias_hh_l0", lambda weight: weight.astype("float32")),
-            "state_dict must be of one dtype, but 'weight_ih_l0' is float64 and 'bias_hh_l0' float32",
+            "the dtypes in state_dict must be equal, but 'weight_ih_l0' is float64 and 'bias_hh_l0' is float32",
             id="dtypes",
         ),
         pytest.param(
             lambda weights: {name: weight.astype("int64") for name, weight in weights.items()},
-            "weight_ih_l0 must be of a floating type, but is int64",
+            "weight_ih_l0 must have a floating-point dtype, but has int64",
             id="integers",
         ),
     ],
 )
-def test_weights_that_do_not_fit_are_refused(change, message):
+def test_incompatible_weights_are_rejected(change, message):
     each = params_layout(network(num_layers=2))
     weights = to_pytorch(each, np.zeros(each.size))
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         from_pytorch(each, change(weights))
 
 
-def test_other_modules_do_not_matter():
+def test_other_modules_are_ignored():
     each = params_layout(network())
     weights = to_pytorch(each, np.arange(each.size, dtype="float64"), prefix="lstm.")
     weights |= {"weight_ih_l0": np.zeros(1), "lstm.extra.weight_ih_l5": np.zeros(1), "lstm.weight": np.zeros(1)}
@@ -258,16 +257,16 @@ def test_other_modules_do_not_matter():
     np.testing.assert_array_equal(from_pytorch(each, weights, prefix="lstm."), np.arange(each.size))
 
 
-def test_layouts_that_pytorch_has_no_modules_of_are_refused():
+def test_layouts_without_a_pytorch_equivalent_are_rejected():
     each = layout("gru", 4, 4, input_mode="skip_input")
-    message = "^layout must have the input_mode 'linear_input', as PyTorch's modules do, but has 'skip_input'$"
+    message = "^the input_mode of layout must be 'linear_input' to convert PyTorch modules, but is 'skip_input'$"
     with pytest.raises(ValueError, match=message):
         from_pytorch(each, {})
     with pytest.raises(ValueError, match=message):
         to_pytorch(each, np.zeros(each.size))
 
 
-def test_biases_are_not_lost():
+def test_nonzero_biases_are_not_dropped():
     each = layout("gru", 4, 3)
     params = np.zeros(each.size)
     params[-1] = 1
@@ -281,19 +280,20 @@ def test_biases_are_not_lost():
         pytest.param(
             {"weight_ih_l0": np.zeros([16, 3]), "weight_hh_l0": np.zeros([16, 4])},
             {"prefix": "lstm."},
-            "state_dict must have a matrix 'lstm.weight_hh_l0', but has none of that name",
+            "state_dict must have a matrix 'lstm.weight_hh_l0', but has no such name",
             id="prefix",
         ),
         pytest.param(
             {"weight_ih_l0": np.zeros([16, 3]), "weight_hh_l0": np.zeros([16])},
             {},
-            "state_dict must have a matrix 'weight_hh_l0', but its shape is [16]",
+            "'weight_hh_l0' in state_dict must be a matrix, but has the shape [16]",
             id="a vector",
         ),
         pytest.param(
             {"weight_ih_l0": np.zeros([8, 3]), "weight_hh_l0": np.zeros([8, 4])},
             {},
-            "weight_hh_l0 must have 4, 3 or 1 rows for each of 4 units, but has 8",
+            "weight_hh_l0 must have 4 * units (LSTM), 3 * units (GRU) or units (RNN) rows, where units is 4, but has "
+            "8 rows",
             id="two gates",
         ),
         pytest.param(
@@ -301,6 +301,6 @@ def test_biases_are_not_lost():
         ),
     ],
 )
-def test_what_has_no_layout_is_refused(weights, arguments, message):
+def test_weights_without_a_layout_are_rejected(weights, arguments, message):
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         layout_from_pytorch(weights, **arguments)

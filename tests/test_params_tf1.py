@@ -1,4 +1,4 @@
-"""The checkpoints of TensorFlow 1's contrib to and from the params buffer, by what TensorFlow 1's cells compute."""
+"""Tests of the conversion of tf.contrib checkpoints from and to params, by comparing results with TF 1 cells."""
 
 import re
 
@@ -19,13 +19,13 @@ SCOPE = "model/encoder"
 
 
 def loss_of(config, outputs):
-    """Returns the sum of outputs, scaled."""
+    """Returns the scaled sum of outputs."""
     scales = output_gradients(config)
     return tf.add_n([tf.reduce_sum(each * scales[f"{name}_backprop"]) for name, each in outputs.items()])
 
 
 def run_op(config, inputs, params):
-    """Returns the op's outputs by name, and the gradient of their loss with respect to params."""
+    """Returns the outputs of the op by name, and the gradient of their loss with respect to params."""
     params = tf.constant(params)
     with tf.GradientTape() as tape:
         tape.watch(params)
@@ -55,7 +55,7 @@ networks = pytest.mark.parametrize(
 
 
 @networks
-def test_from_tf1_computes_what_the_cells_did_that_wrote_the_checkpoint(config, tmp_path):
+def test_from_tf1_equals_the_cells(config, tmp_path):
     inputs = network_inputs(config)
     with tf.Graph().as_default(), v1.Session() as session:
         initializer = v1.random_uniform_initializer(-1, 1, seed=1)
@@ -64,7 +64,7 @@ def test_from_tf1_computes_what_the_cells_did_that_wrote_the_checkpoint(config, 
         variables = v1.trainable_variables()
         gradients = tf.gradients(loss_of(config, outputs), variables)
         session.run(v1.global_variables_initializer())
-        # The cells' biases are zeros at first.
+        # The cells initialize biases with zeros.
         rng = np.random.default_rng(0)
         session.run([variable.assign(rng.uniform(-1, 1, variable.shape)) for variable in variables])
         path = v1.train.Saver().save(session, str(tmp_path / "model"))
@@ -79,13 +79,13 @@ def test_from_tf1_computes_what_the_cells_did_that_wrote_the_checkpoint(config, 
     d_variables = to_tf1(params_layout(config), d_params, SCOPE)
     assert set(d_variables) == set(names)
     for name, expected in zip(names, gradients, strict=True):
-        # A bias of a cell is two of ours, each half of it, but for the candidate of a GRU.
+        # Each of our two biases is half of the bias of the cell, except for the candidate of a GRU.
         is_half = name.endswith("bias") and "candidate" not in name
         assert parity.difference(d_variables[name] / (2 if is_half else 1), expected) < 1e-12, name
 
 
 @networks
-def test_to_tf1_makes_a_checkpoint_that_the_cells_restore(config, tmp_path):
+def test_the_cells_restore_a_checkpoint_of_to_tf1(config, tmp_path):
     inputs = network_inputs(config)
     path = tf1_networks.save(to_tf1(params_layout(config), inputs["params"], SCOPE), tmp_path / "model")
     with tf.Graph().as_default(), v1.Session() as session:
@@ -124,18 +124,18 @@ OF_GRU = [
     ],
     ids=["lstm", "gru", "rnn_tanh", "rnn_relu"],
 )
-def test_the_names_are_those_that_contrib_wrote(config, names):
+def test_the_names_equal_those_of_contrib(config, names):
     each = params_layout(config)
     assert sorted(to_tf1(each, np.zeros(each.size))) == sorted(names)
 
 
-def test_gates_and_rows_as_written_out_by_hand():
+def test_gates_and_rows_written_by_hand():
     """An LSTM of one unit and two inputs: the columns of its kernel are i, g, f, o, the rows x0, x1, h."""
     kernel = np.array([[11.0, 12, 13, 14], [21, 22, 23, 24], [31, 32, 33, 34]])
     bias = np.array([2.0, 4, 6, 8])
     name = LSTM.format(0)
     params = from_tf1(layout("lstm", 1, 2), {f"{name}/kernel": kernel, f"{name}/bias": bias})
-    # i, f, g, o: the input's matrix, the state's, and both biases.
+    # i, f, g, o: input matrix, recurrent matrix, and both biases.
     expected = [11, 21, 13, 23, 12, 22, 14, 24, 31, 33, 32, 34, 1, 3, 2, 4, 1, 3, 2, 4]
     np.testing.assert_array_equal(params, expected)
 
@@ -145,7 +145,7 @@ def random_params(config):
 
 
 @networks
-def test_variables_come_back_as_they_were(config):
+def test_variables_round_trip(config):
     variables = to_tf1(params_layout(config), random_params(config))
     again = to_tf1(params_layout(config), from_tf1(params_layout(config), variables))
     assert list(again) == list(variables)
@@ -166,8 +166,8 @@ def test_dtypes_are_kept_and_no_memory_is_shared(dtype):
         assert not np.shares_memory(variable, again)
 
 
-def test_paths_readers_and_mappings_are_taken_and_what_else_they_hold_ignored(tmp_path):
-    """Such as the opaque copy of the GPU's, an optimizer's slots, and other layers."""
+def test_paths_readers_and_mappings_with_other_variables_are_accepted(tmp_path):
+    """Other variables, such as the opaque GPU copy, optimizer slots and other layers, are ignored."""
     config = network()
     each = params_layout(config)
     variables = to_tf1(each, random_params(config), "encoder")
@@ -194,7 +194,7 @@ def two_networks():
     return each, {**to_tf1(each, first, "encoder"), **to_tf1(each, second, "model/decoder")}, first, second
 
 
-def test_a_prefix_tells_networks_apart():
+def test_a_prefix_selects_a_network():
     each, variables, first, second = two_networks()
     for prefix, params in (("encoder", first), ("encoder/", first), ("model/decoder", second)):
         assert layout_from_tf1(variables, prefix) == each
@@ -203,7 +203,7 @@ def test_a_prefix_tells_networks_apart():
             np.testing.assert_array_equal(actual[name], variable)
 
 
-def test_a_layout_tells_networks_of_one_scope_apart():
+def test_a_layout_selects_a_network_of_a_scope():
     variables = {}
     for config in (network(), network(direction="bidirectional"), network(rnn_mode="gru")):
         variables |= to_tf1(params_layout(config), random_params(config))
@@ -211,15 +211,15 @@ def test_a_layout_tells_networks_of_one_scope_apart():
         actual = to_tf1(params_layout(config), from_tf1(params_layout(config), variables))
         for name, variable in actual.items():
             np.testing.assert_array_equal(variable, variables[name])
-    with pytest.raises(ValueError, match=r"^variables must be those of one network, .* but the first cells are 'rnn"):
+    with pytest.raises(ValueError, match=r"^variables must contain one network; .* Found several: 'rnn"):
         layout_from_tf1(variables)
 
 
 @pytest.mark.parametrize("read", [lambda each, variables: from_tf1(each, variables), lambda _, v: layout_from_tf1(v)])
-def test_several_networks_are_not_guessed_at(read):
+def test_ambiguous_networks_are_rejected(read):
     each, variables, *_ = two_networks()
     message = (
-        "variables must be those of one network, of which prefix may say the scope, but the first cells are "
+        "variables must contain one network; pass its prefix to select one. Found several: "
         f"'encoder/{LSTM.format(0)}' and 'model/decoder/{LSTM.format(0)}'"
     )
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
@@ -230,12 +230,12 @@ def test_an_unknown_prefix_is_named():
     each, variables, *_ = two_networks()
     name = LSTM.format(0)
     message = (
-        f"variables must have the layout's 2 names, but lacks 'other/{name}/kernel', 'other/{name}/bias' and has none "
-        "that the layout lacks"
+        f"variables must have exactly the 2 names of the layout. Missing: 'other/{name}/kernel', 'other/{name}/bias'. "
+        "Unknown: none."
     )
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         from_tf1(each, variables, "other")
-    with pytest.raises(ValueError, match=r"the first cells are none under 'other', where there are 'encoder/rnn/"):
+    with pytest.raises(ValueError, match=r"no network with prefix 'other'; networks with other prefixes: 'encoder/"):
         layout_from_tf1(variables, "other")
 
 
@@ -252,14 +252,13 @@ def test_no_prefix_is_a_prefix():
     [
         pytest.param(
             lambda variables: dict(list(variables.items())[:-1]),
-            f"variables must have the layout's 4 names, but lacks '{LSTM.format(1)}/bias' and has none that the layout "
-            "lacks",
+            f"variables must have exactly the 4 names of the layout. Missing: '{LSTM.format(1)}/bias'. Unknown: none.",
             id="one less",
         ),
         pytest.param(
             lambda variables: {**variables, f"{LSTM.format(2)}/kernel": np.zeros([10, 20])},
-            f"variables must have the layout's 4 names, but lacks none and has '{LSTM.format(2)}/kernel' that the "
-            "layout lacks",
+            f"variables must have exactly the 4 names of the layout. Missing: none. "
+            f"Unknown: '{LSTM.format(2)}/kernel'.",
             id="a third layer",
         ),
         pytest.param(
@@ -269,18 +268,18 @@ def test_no_prefix_is_a_prefix():
         ),
         pytest.param(
             lambda variables: {**variables, f"{LSTM.format(0)}/bias": np.zeros([20], "float32")},
-            f"variables must be of one dtype, but '{LSTM.format(0)}/kernel' is float64 and '{LSTM.format(0)}/bias' "
-            "float32",
+            f"the dtypes in variables must be equal, but '{LSTM.format(0)}/kernel' is float64 and "
+            f"'{LSTM.format(0)}/bias' is float32",
             id="dtypes",
         ),
         pytest.param(
             lambda variables: {name: variable.astype("int32") for name, variable in variables.items()},
-            f"{LSTM.format(0)}/kernel must be of a floating type, but is int32",
+            f"{LSTM.format(0)}/kernel must have a floating-point dtype, but has int32",
             id="integers",
         ),
     ],
 )
-def test_variables_that_do_not_fit_are_refused(change, message):
+def test_incompatible_variables_are_rejected(change, message):
     config = network(num_layers=2)
     variables = to_tf1(params_layout(config), random_params(config))
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
@@ -290,15 +289,15 @@ def test_variables_that_do_not_fit_are_refused(change, message):
 @pytest.mark.parametrize(
     ("each", "message"),
     [
-        (layout("lstm", 4, 3, num_proj=2), "layout must have num_proj 0, as the layers that contrib saved have no "),
+        (layout("lstm", 4, 3, num_proj=2), "the num_proj of layout must be 0 to convert layers of tf.contrib"),
         (
             layout("gru", 4, 4, input_mode="skip_input"),
-            "layout must have the input_mode 'linear_input', as the layers ",
+            "the input_mode of layout must be 'linear_input' to convert layers of tf.contrib, ",
         ),
     ],
     ids=["projection", "skip_input"],
 )
-def test_layouts_that_contrib_saved_nothing_of_are_refused(each, message):
+def test_layouts_without_a_contrib_equivalent_are_rejected(each, message):
     with pytest.raises(ValueError, match=f"^{re.escape(message)}"):
         from_tf1(each, {})
     with pytest.raises(ValueError, match=f"^{re.escape(message)}"):
@@ -308,25 +307,23 @@ def test_layouts_that_contrib_saved_nothing_of_are_refused(each, message):
 @pytest.mark.parametrize(
     ("variables", "arguments", "message"),
     [
-        ({f"{LSTM.format(1)}/kernel": 0}, {}, f"variables must have a matrix '{LSTM.format(0)}/kernel', but has none"),
-        ({f"{LSTM.format(0)}/kernel": 0}, {}, f"variables must have a matrix '{LSTM.format(0)}/kernel', but its shape"),
+        ({f"{LSTM.format(1)}/kernel": 0}, {}, f"variables must have a matrix '{LSTM.format(0)}/kernel', but has"),
+        ({f"{LSTM.format(0)}/kernel": 0}, {}, f"'{LSTM.format(0)}/kernel' in variables must be a matrix, but has"),
         ({}, {"nonlinearity": "sigmoid"}, "nonlinearity must be 'tanh' or 'relu', but is 'sigmoid'"),
     ],
     ids=["layer 0", "scalar", "sigmoid"],
 )
-def test_what_has_no_layout_is_refused(variables, arguments, message):
+def test_variables_without_a_layout_are_rejected(variables, arguments, message):
     with pytest.raises(ValueError, match=f"^{re.escape(message)}"):
         layout_from_tf1(variables, **arguments)
 
 
-def test_a_checkpoint_without_cells_is_refused():
-    with pytest.raises(
-        ValueError, match=r"the first cells are none: no name has cudnn_compatible_lstm_cell, .* or basic"
-    ):
+def test_a_checkpoint_without_cells_is_rejected():
+    with pytest.raises(ValueError, match=r"Found no network \(no cudnn_compatible_lstm_cell, .* or basic"):
         layout_from_tf1({"cudnn_lstm/opaque_kernel": np.ones(100)})
 
 
-def test_a_kernel_of_no_whole_number_of_units_is_refused():
+def test_a_kernel_with_a_fraction_of_a_unit_is_rejected():
     scope = LSTM.format(0)
-    with pytest.raises(ValueError, match=f"{scope}/kernel must have 4 columns for each unit, but has 23 in all"):
+    with pytest.raises(ValueError, match=f"{scope}/kernel must have 4 columns per unit, but has 23 columns"):
         layout_from_tf1({f"{scope}/kernel": np.ones([10, 23]), f"{scope}/bias": np.ones(23)})

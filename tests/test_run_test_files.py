@@ -1,4 +1,4 @@
-"""The runner of test files, each in a process of its own: one that crashes takes no other with it."""
+"""Tests of the runner of test files, which runs each file in a separate process."""
 
 import processes
 import pytest
@@ -43,8 +43,8 @@ def test_the_status_is_0_if_all_pass(folder):
     assert process.stdout.endswith("==> 2 of 2 test files passed\n")
 
 
-def test_the_folder_that_it_runs_in_is_not_imported_from(folder):
-    """The repository's root has the package's source, which has no libraries."""
+def test_the_working_folder_is_not_on_the_import_path(folder):
+    """The root of the repository contains the package source, which has no libraries."""
     elsewhere = folder / "elsewhere"
     elsewhere.mkdir()
     (elsewhere / "test_import.py").write_text(
@@ -53,22 +53,22 @@ def test_the_folder_that_it_runs_in_is_not_imported_from(folder):
     assert run(elsewhere, cwd=folder, PYTHONSAFEPATH="").returncode == 0
 
 
-def test_a_failure_is_pytests(folder):
+def test_the_status_of_a_failure_is_that_of_pytest(folder):
     assert run(folder / "test_b_failure.py", folder / "test_d_success.py").returncode == 1
 
 
-def test_a_file_that_hangs_is_ended(folder):
+def test_a_file_that_hangs_is_killed(folder):
     (folder / "test_a_hang.py").write_text("import time\ndef test_it():\n    time.sleep(3600)\n")
     process = run(folder / "test_a_hang.py", folder / "test_d_success.py", "--seconds=20")
     assert process.returncode == 128 + 9
-    assert "test_a_hang.py takes more than 20 seconds and is ended" in process.stdout
+    assert "test_a_hang.py killed after 20 seconds" in process.stdout
     assert process.stdout.endswith(f"==> 1 of 2 test files passed\n    {folder}/test_a_hang.py: SIGKILL\n")
 
 
 @pytest.mark.parametrize("name", ["test_none.py", "empty"])
-def test_what_is_not_there_is_refused_before_anything_runs(folder, name):
+def test_missing_files_are_rejected_before_any_test_runs(folder, name):
     (folder / "empty").mkdir()
     process = run(folder / "test_d_success.py", folder / name)
     assert process.returncode == 2
     assert process.stdout == ""
-    assert f"{folder / name} is no file and no folder with test files." in process.stderr
+    assert f"{folder / name} is not a file or a folder with test files." in process.stderr

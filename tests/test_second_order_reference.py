@@ -1,4 +1,4 @@
-"""The reference of the second order, against central differences and against TensorFlow differentiating twice."""
+"""Compares the second-order reference with central differences and with second-order gradients of TensorFlow."""
 
 import cudnn_rnn_reference as first_order
 import gru_checks
@@ -13,21 +13,21 @@ import tensorflow as tf
 from cudnn_rnn_inputs import INPUTS, MODES, OUTPUTS, network_inputs, output_gradients
 from test_cudnn_rnn_reference import DIRECTIONS, LENGTHS, NETWORKS, inputs_away_from_kinks, network, random_masks
 
-# What a backward pass is given: the network's inputs, and the gradients with respect to its outputs.
+# Arguments of a backward pass: the inputs of the network, and gradients with respect to its outputs.
 ARGUMENTS = (*INPUTS, *(f"{name}_backprop" for name in OUTPUTS))
-# Those of the step's backward pass.
+# Arguments of the backward pass of a step.
 STEP_ARGUMENTS = second_order_reference.GRUStepGradGrad._fields
 SIZE = (3, 2, 4)
 
 
 def output_backprops(config, inputs, seed=5) -> first_order.Backward:
-    """Returns gradients with respect to the results of a backward pass, which have the shapes of the inputs."""
+    """Returns gradients with respect to the results of a backward pass, in the shapes of the inputs."""
     rng = np.random.default_rng(seed)
     return first_order.Backward(*(rng.standard_normal(inputs[name].shape) for name in INPUTS))
 
 
 def backward_arguments(arguments):
-    """Returns what `backward` and `backward_grad` take beside a run, of a dict of all arguments."""
+    """Returns the arguments of `backward` and `backward_grad` other than the run, from a dict of all arguments."""
     return {name: arguments[name] for name in ARGUMENTS if name not in ("input", "input_h")}
 
 
@@ -39,7 +39,7 @@ def inner_product(config, arguments, v, masks):
 
 
 def second_order(config, arguments, v, masks=None) -> dict[str, np.ndarray]:
-    """Returns the gradients of `inner_product` by the reference, by argument."""
+    """Returns the gradients of `inner_product` from the reference, by argument."""
     run = first_order.forward(config, **{name: arguments[name] for name in INPUTS}, masks=masks)
     results = second_order_reference.backward_grad(config, run, **backward_arguments(arguments), v=v, masks=masks)
     return results._asdict()
@@ -52,7 +52,7 @@ def second_order(config, arguments, v, masks=None) -> dict[str, np.ndarray]:
     ids=[*NETWORKS, *(f"{mode}-no steps" for mode in MODES)],
 )
 def test_equals_central_differences_of_the_backward_pass(config, argument):
-    """In a few random directions, to each of which every element contributes."""
+    """In a few random directions."""
     masks = random_masks(config)
     inputs = inputs_away_from_kinks(config, masks)
     arguments = {**inputs, **output_gradients(config)}
@@ -71,7 +71,7 @@ def test_equals_central_differences_of_the_backward_pass(config, argument):
 
 
 def twice_by_tensorflow(config, arguments, v, masks):
-    """Returns the gradients of `inner_product` by two tapes around the plain network, by argument."""
+    """Returns the gradients of `inner_product` from two tapes around the plain network, by argument."""
     arguments = {name: tf.constant(value) for name, value in arguments.items()}
     inputs = {name: arguments[name] for name in INPUTS}
     with tf.GradientTape() as outer:
@@ -101,7 +101,7 @@ def test_equals_tensorflow_differentiating_a_plain_network_twice(config):
 
 @pytest.mark.parametrize("mode", MODES)
 def test_the_hessian_is_symmetric(mode):
-    """<w, H v> = <v, H w>; and <J v, d> = <v, J^T d>, of the incoming gradients d. Too large for differences."""
+    """<w, H v> = <v, H w>, and <J v, d> = <v, J^T d> for output gradients d, at sizes too large for differences."""
     config = network(
         rnn_mode=mode,
         direction=DIRECTIONS[1],
@@ -127,8 +127,8 @@ def test_the_hessian_is_symmetric(mode):
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_what_is_past_a_sequences_end_takes_no_part(mode):
-    """Neither the input there, nor the gradient with respect to input_backprop."""
+def test_padding_has_no_effect(mode):
+    """Neither the input, nor the gradient with respect to input_backprop."""
     config = network(rnn_mode=mode, num_layers=2, direction=DIRECTIONS[1], sequence_lengths=LENGTHS)
     inputs = network_inputs(config)
     arguments = {**inputs, **output_gradients(config)}
@@ -144,7 +144,7 @@ def test_what_is_past_a_sequences_end_takes_no_part(mode):
 
 
 def step_arguments(size, seed=0) -> dict[str, np.ndarray]:
-    """Returns what the GRU's backward step is given, its gates independent of its inputs."""
+    """Returns arguments of the backward step of the GRU, with gates independent of the inputs."""
     inputs = gru_inputs.cell_inputs(size, seed=seed)
     rng = np.random.default_rng([seed, 2])
     shape = inputs["h_prev"].shape
@@ -153,7 +153,7 @@ def step_arguments(size, seed=0) -> dict[str, np.ndarray]:
 
 
 def step_output_gradients(size, seed=5) -> reference.GRUStepGrad:
-    """Returns gradients with respect to the results of the GRU's backward step."""
+    """Returns gradients with respect to the results of the backward step of the GRU."""
     batch, input_size, cell_size = size
     rng = np.random.default_rng(seed)
     widths = (input_size, cell_size, cell_size, 2 * cell_size)
@@ -161,7 +161,7 @@ def step_output_gradients(size, seed=5) -> reference.GRUStepGrad:
 
 
 def step_second_order(arguments, v) -> dict[str, np.ndarray]:
-    """Returns the gradients of <v, gru_block_cell_grad> by the reference, by argument."""
+    """Returns the gradients of <v, gru_block_cell_grad> from the reference, by argument."""
     taken = {name: arguments[name] for name in STEP_ARGUMENTS}
     return second_order_reference.gru_block_cell_grad_grad(**taken, v=v)._asdict()
 
@@ -169,7 +169,7 @@ def step_second_order(arguments, v) -> dict[str, np.ndarray]:
 @pytest.mark.parametrize("argument", [*STEP_ARGUMENTS, "x", "b_ru", "b_c"])
 @pytest.mark.parametrize("size", [SIZE, (2, 0, 3), (0, 3, 4)], ids=str)
 def test_step_equals_central_differences_of_the_backward_step(size, argument):
-    """Of one argument at a time, r, u and c included, whatever they would be of in a forward step."""
+    """Partial derivatives for each argument, including r, u and c as independent arguments."""
     arguments, v = step_arguments(size), step_output_gradients(size)
     gradient = step_second_order(arguments, v).get(argument, np.zeros_like(arguments[argument]))
     assert gradient.shape == arguments[argument].shape
@@ -186,7 +186,7 @@ def test_step_equals_central_differences_of_the_backward_step(size, argument):
 
 
 def backward_of_step(inputs, step, d_outputs) -> dict[str, np.ndarray]:
-    """Returns the gradients with respect to all inputs of a forward step, as GRUBlockCell's gradient makes them."""
+    """Returns the gradients with respect to all inputs of a forward step, as the registered gradient computes them."""
     x, h_prev = inputs["x"], inputs["h_prev"]
     grads = reference.gru_block_cell_grad(**inputs, r=step.r, u=step.u, c=step.c, **d_outputs)
     return {
@@ -200,10 +200,10 @@ def backward_of_step(inputs, step, d_outputs) -> dict[str, np.ndarray]:
 
 
 def chained_second_order(inputs, d_outputs, v) -> dict[str, np.ndarray]:
-    """Returns the gradients of <v, backward_of_step> as a tape would chain them.
+    """Returns the gradients of <v, backward_of_step> by the chain rule, like a tape.
 
-    Through the products that make the gradients of the weights, then through the backward step, then through r, u and c
-    as results of the forward step.
+    Through the matrix products for the gradients of the weights, then through the backward step, then through r, u and
+    c as results of the forward step.
     """
     input_size = inputs["x"].shape[1]
     step = reference.gru_block_cell(**inputs)

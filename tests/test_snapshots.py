@@ -1,6 +1,6 @@
-"""What is kept as a snapshot is read, gives what it gave when it was written, and can be trained further.
+"""Tests that files of snapshots load, reproduce their recorded values, and can be trained further.
 
-There is one snapshot, of 0.1.0, which is not released. tests/snapshots/README.md says what it holds.
+The only snapshot is that of 0.1.0, which is not released. tests/snapshots/README.md describes its contents.
 """
 
 import contextlib
@@ -25,21 +25,21 @@ import tf_rnn_ops
 tf_rnn_ops.enable_builtin_kernels()
 
 VERSIONS = sorted(folder for folder in (pathlib.Path(__file__).parent / "snapshots").iterdir() if folder.is_dir())
-# Of float32. What comes after some training has the rounding of all of it.
+# For float32. The tolerance after training includes the accumulated rounding.
 TOLERANCE = {"output": 1e-5, "output_after_training": 1e-4, "gradient": 1e-4}
 
 versions = pytest.mark.parametrize("version", VERSIONS, ids=lambda folder: folder.name)
 
 
 def files(suffix):
-    """Has a test called with the version and name of every file of a kind that there is."""
+    """Parametrizes a test with the version and name of every file with a suffix."""
     found = [(version, file.name.removesuffix(suffix)) for version in VERSIONS for file in version.glob(f"*{suffix}")]
     ids = [f"{version.name}-{name}" for version, name in sorted(found)]
     return pytest.mark.parametrize(("version", "name"), sorted(found), ids=ids)
 
 
 def check_values(file, function, variables):
-    """Compares a network with the values that it gave when it was written, and trains it."""
+    """Compares a network with its recorded values, before and after training."""
     expected = dict(np.load(file))
     actual = snapshot_networks.values(function, variables, expected.pop("x"))
     assert actual.keys() == expected.keys()
@@ -50,7 +50,7 @@ def check_values(file, function, variables):
 
 
 def check_network(version, name, make):
-    """Makes a network of files in the way in which it was written; an accelerated one by Keras itself too."""
+    """Loads and checks a network in the context in which it was saved, and accelerated ones also in plain Keras."""
     for context in [contextlib.nullcontext, *([tf_rnn_ops.accelerate_keras] if name == "accelerated" else [])]:
         with context():
             model = make()
@@ -110,7 +110,7 @@ def test_params_buffers(version, mode):
 
 
 def test_every_network_is_recorded():
-    """So that a file that is missing, or a network that is new in this version, shows."""
+    """Detects missing files and networks that are new in this version."""
     folder = pathlib.Path(__file__).parent / "snapshots" / tf_rnn_ops.__version__
     if not folder.exists():
         pytest.skip("this version is not released")
@@ -131,12 +131,12 @@ def definitions(version):
 
 
 @versions
-def test_graphs_of_earlier_op_definitions_mean_the_same(version):
+def test_op_definitions_are_compatible_with_earlier_versions(version):
     assert op_definitions.incompatibilities(definitions(version), op_definitions.current()) == []
 
 
-def test_this_versions_definitions_are_those_that_are_kept():
-    """Even what may change in a later version does not in one that is out."""
+def test_op_definitions_equal_the_snapshot_of_this_version():
+    """Even compatible changes are not allowed within a released version."""
     kept = {version.name: definitions(version) for version in VERSIONS}
     assert kept.get(tf_rnn_ops.__version__, op_definitions.current()) == op_definitions.current()
 
@@ -153,7 +153,7 @@ def attribute_without_default(op):
     op.attr.add(name="new", type="int")
 
 
-def other_default(op):
+def changed_default(op):
     (attr,) = (each for each in op.attr if each.name == "dropout")
     attr.default_value.f = 0.5
 
@@ -167,7 +167,7 @@ def fewer_types(op):
     del op.attr[0].allowed_values.list.type[-1]
 
 
-def least_value(op):
+def minimum_added(op):
     (attr,) = (each for each in op.attr if each.name == "seed")
     attr.has_minimum, attr.minimum = True, 0
 
@@ -180,40 +180,40 @@ def input_added(op):
     op.input_arg.add(name="new", type=tf.int32.as_datatype_enum)
 
 
-def output_of_another_type(op):
+def output_type_changed(op):
     op.output_arg[1].type_attr, op.output_arg[1].type = "", tf.float32.as_datatype_enum
 
 
-def outputs_exchanged(op):
+def outputs_swapped(op):
     op.output_arg[0].name, op.output_arg[1].name = op.output_arg[1].name, op.output_arg[0].name
 
 
 @pytest.mark.parametrize(
-    ("change", "sentence"),
+    ("change", "message"),
     [
-        (renamed, "is no more"),
-        (attribute_removed, "T is no more"),
+        (renamed, "was removed"),
+        (attribute_removed, "T was removed"),
         (attribute_without_default, "new is new and has no default"),
-        (other_default, "dropout has another default"),
-        (default_removed, "dropout has another default"),
-        (fewer_types, "T may no more be"),
-        (least_value, "seed must be 0 or more"),
-        (input_renamed, "its inputs are others"),
-        (input_added, "its inputs are others"),
-        (output_of_another_type, "its outputs are others"),
-        (outputs_exchanged, "its outputs are others"),
+        (changed_default, "dropout has a new default"),
+        (default_removed, "dropout has a new default"),
+        (fewer_types, "T no longer allows"),
+        (minimum_added, "seed must be 0 or more"),
+        (input_renamed, "its inputs changed"),
+        (input_added, "its inputs changed"),
+        (output_type_changed, "its outputs changed"),
+        (outputs_swapped, "its outputs changed"),
     ],
     ids=lambda each: getattr(each, "__name__", ""),
 )
-def test_a_change_of_an_op_that_old_graphs_would_feel_is_found(change, sentence):
+def test_incompatible_changes_of_an_op_are_found(change, message):
     old, new = op_definitions.current(), op_definitions.current()
     (op,) = (each for each in new.op if each.name == "TfRnnOps>CudnnRNNV2")
     change(op)
     (found,) = op_definitions.incompatibilities(old, new)
-    assert sentence in found
+    assert message in found
 
 
-def test_a_change_of_an_op_that_old_graphs_do_not_feel_is_allowed():
+def test_compatible_changes_of_an_op_are_allowed():
     old, new = op_definitions.current(), op_definitions.current()
     new.op.add(name="TfRnnOps>New")
     new.op[0].attr.add(name="new", type="int").default_value.i = 1

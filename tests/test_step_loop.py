@@ -1,4 +1,4 @@
-"""The loop over the steps, which runs what the op KerasRNN does not compute: equality with Keras, and who takes it.
+"""Tests of the loop over the steps for configurations that the op KerasRNN does not support.
 
 `test_keras_layers.test_equals_keras` compares outputs, states and gradients of all arguments.
 """
@@ -37,19 +37,19 @@ def variables_of(layer):
 
 
 @pytest.fixture
-def no_keras_path(monkeypatch):
-    """Lets nothing take Keras's path."""
+def no_fallback(monkeypatch):
+    """Makes every fallback to Keras an error."""
 
-    def refuse(*_, **__):
-        raise AssertionError("took Keras's path")
+    def fail(*_, **__):
+        raise AssertionError("fell back to Keras")
 
     for cls in (keras.layers.RNN, keras.layers.LSTMCell, keras.layers.GRUCell):
-        monkeypatch.setattr(cls, "inner_loop" if cls is keras.layers.RNN else "call", refuse)
+        monkeypatch.setattr(cls, "inner_loop" if cls is keras.layers.RNN else "call", fail)
 
 
 @pytest.fixture
 def loops(monkeypatch):
-    """Returns the layers that take the loop, each time that one is traced or runs eagerly."""
+    """Returns the layers that run the loop, with an entry for each tracing or eager run."""
     layers, inner_loop = [], _step_loop.inner_loop
 
     def record(layer, *arguments):
@@ -60,9 +60,9 @@ def loops(monkeypatch):
     return layers
 
 
-@pytest.mark.usefixtures("no_keras_path")
+@pytest.mark.usefixtures("no_fallback")
 @pytest.mark.parametrize("configuration", LOOPS)
-def test_takes_the_loop_in_training(configuration, caplog):
+def test_runs_the_loop_in_training(configuration, caplog):
     kind, arguments = LOOPS[configuration]
     layer = OURS[kind](UNITS, **arguments)
     ops = ops_when_called(lambda x: layer(x, training=True), tf.TensorSpec([None, None, FEATURES]))
@@ -73,23 +73,23 @@ def test_takes_the_loop_in_training(configuration, caplog):
     assert not caplog.records
 
 
-@pytest.mark.usefixtures("no_keras_path")
+@pytest.mark.usefixtures("no_fallback")
 @pytest.mark.parametrize("configuration", ["LSTM recurrent dropout", "GRU recurrent dropout"])
-def test_recurrent_dropout_takes_the_op_in_inference(configuration, runs):
+def test_recurrent_dropout_runs_on_the_op_in_inference(configuration, runs):
     kind, arguments = LOOPS[configuration]
     layer = OURS[kind](UNITS, **arguments)
     assert runs.during(layer, X)[0] == 1
     assert explain(layer)[0].inference == "op"
 
 
-@pytest.mark.usefixtures("no_keras_path")
+@pytest.mark.usefixtures("no_fallback")
 @pytest.mark.parametrize("kind", ["LSTM", "GRU"])
-def test_an_input_mask_for_each_gate_takes_the_op(kind, runs):
+def test_an_input_mask_for_each_gate_runs_on_the_op(kind, runs):
     layer = OURS[kind](UNITS, dropout=0.3, implementation=1)
     assert runs.during(layer, X, training=True)[0] == 1
 
 
-@pytest.mark.usefixtures("no_keras_path")
+@pytest.mark.usefixtures("no_fallback")
 @pytest.mark.parametrize("kind", ["LSTM", "GRU"])
 def test_a_recurrent_dropout_of_one_drops_nothing(kind, runs):
     layer = OURS[kind](UNITS, dtype="float64")
@@ -98,7 +98,7 @@ def test_a_recurrent_dropout_of_one_drops_nothing(kind, runs):
         each.build(X.shape)
     of_one.set_weights(layer.get_weights())
     of_one.cell.recurrent_dropout = 1.0
-    of_one.cell._recurrent_dropout_mask = []  # not drawn, which this Keras may refuse
+    of_one.cell._recurrent_dropout_mask = []  # not drawn, because this Keras version may reject it
     count, actual = runs.during(of_one, X, training=True)
     assert count == 1
     np.testing.assert_array_equal(actual, layer(X))
@@ -106,11 +106,11 @@ def test_a_recurrent_dropout_of_one_drops_nothing(kind, runs):
 
 @pytest.mark.parametrize("compiled", [False, True], ids=["eager", "tf.function"])
 @pytest.mark.parametrize("configuration", [*LOOPS, *INPUT_MASKS])
-def test_draws_the_masks_that_keras_draws(configuration, compiled):
-    """In one call after the other, and as many random numbers."""
+def test_dropout_masks_equal_those_of_keras(configuration, compiled):
+    """In consecutive calls, with the same number of random draws."""
     kind, arguments = {**LOOPS, **INPUT_MASKS}[configuration]
     layers = pair(kind, **arguments, dropout=0.4, seed=6)
-    ours, kerass = (
+    ours, keras_layer = (
         tf.function(lambda x, layer=layer: layer(x, training=True), autograph=False)
         if compiled
         else lambda x, layer=layer: layer(x, training=True)
@@ -118,7 +118,7 @@ def test_draws_the_masks_that_keras_draws(configuration, compiled):
     )
     outputs = [ours(X) for _ in range(3)]
     for output in outputs:
-        assert parity.difference(output, kerass(X)) < 1e-12
+        assert parity.difference(output, keras_layer(X)) < 1e-12
     assert np.any(outputs[0] != outputs[1])
     seeds = [layer.cell.seed_generator.state.numpy() for layer in layers]
     np.testing.assert_array_equal(*seeds)
@@ -149,20 +149,20 @@ def test_gradients_of_gradients(configuration, compiled):
 @pytest.mark.parametrize("policy", ["float16", "bfloat16", "mixed_float16", "mixed_bfloat16"])
 @pytest.mark.parametrize("configuration", [*LOOPS, *INPUT_MASKS])
 def test_16_bit_types(configuration, policy):
-    """Keras computes in the same type, so that both may be off by its rounding."""
+    """Keras computes in the same type, so both results have its rounding errors."""
     kind, arguments = {**LOOPS, **INPUT_MASKS}[configuration]
     layers = pair(
         kind, **arguments, dropout=0.2, seed=2, dtype=policy, recurrent_initializer="zeros", return_sequences=True
     )
     dtype = policy.removeprefix("mixed_")
     x = tf.cast(X, dtype)
-    (ours, our_gradients), (kerass, their_gradients) = (
+    (ours, our_gradients), (keras_layer, their_gradients) = (
         outputs_and_gradients(
             lambda layer=layer: layer(x, mask=MASKS["gaps"], training=True), [x, *variables_of(layer)]
         )
         for layer in layers
     )
-    for actual, expected in zip([*ours, *our_gradients], [*kerass, *their_gradients], strict=True):
+    for actual, expected in zip([*ours, *our_gradients], [*keras_layer, *their_gradients], strict=True):
         assert actual.dtype == expected.dtype
         assert parity.difference(actual, expected) <= 2 * parity.TOLERANCES[dtype]
 
@@ -214,7 +214,7 @@ def test_rnn_of_a_cell_and_time_distributed():
 
 
 def test_a_model_follows_the_acceleration(loops):
-    """Also one that is accelerated in training alone."""
+    """Also if only its training is accelerated."""
     x, y = data(8, TIME, FEATURES, dtype="float32"), data(8, UNITS, dtype="float32")
 
     def losses():
@@ -239,24 +239,24 @@ def test_a_model_follows_the_acceleration(loops):
 @pytest.mark.parametrize("configuration", LOOPS)
 def test_xla(configuration, loops):
     kind, arguments = LOOPS[configuration]
-    ours, kerass = pair(kind, **arguments, seed=2)
+    ours, keras_layer = pair(kind, **arguments, seed=2)
     model = keras.Sequential([ours])
     model.compile("sgd", "mse", jit_compile=True)
     assert model.jit_compile
     compiled = tf.function(lambda x: ours(x, training=True), jit_compile=True, autograph=False)
-    of_keras = tf.function(lambda x: kerass(x, training=True), jit_compile=True, autograph=False)
+    of_keras = tf.function(lambda x: keras_layer(x, training=True), jit_compile=True, autograph=False)
     assert parity.difference(compiled(X), of_keras(X)) < 1e-12
     assert loops == [ours]
 
 
 @pytest.mark.parametrize("kind", ["LSTM", "GRU"])
 def test_recurrent_dropout_that_keras_ignores_falls_back(kind, loops, runs):
-    """Keras chooses how to drop states when the cell is made."""
-    ours, kerass = pair(kind, seed=4)
-    for layer in (ours, kerass):
+    """Keras chooses how to apply recurrent dropout when it creates the cell."""
+    ours, keras_layer = pair(kind, seed=4)
+    for layer in (ours, keras_layer):
         layer.cell.recurrent_dropout = 0.5
     count, actual = runs.during(lambda: ours(X, training=True))
-    assert parity.difference(actual, kerass(X, training=True)) < 1e-12
+    assert parity.difference(actual, keras_layer(X, training=True)) < 1e-12
     assert not loops
     assert count == 0
 

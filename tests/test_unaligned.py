@@ -1,7 +1,7 @@
-"""Every tensor input of every op lies at an address that TensorFlow itself would not have chosen.
+"""Tests of every op with unaligned tensor inputs.
 
-Other libraries lend TensorFlow memory that is aligned to the size of an element at best; most of TensorFlow's own
-accessors abort on it, and so do most of its own ops.
+Memory from other libraries may be aligned only to the element size. Most of TensorFlow's tensor accessors, and most of
+its own ops, abort on such tensors.
 """
 
 import unittest.mock
@@ -26,7 +26,7 @@ FLOATS = (tf.float32, tf.float64, tf.float16, tf.bfloat16)
 
 
 def names_of_kernels() -> list[str]:
-    """Returns the names of the ops that we have kernels for the CPU of: our own, and TensorFlow's CudnnRNN."""
+    """Returns the names of the ops with CPU kernels of ours: our own ops, and TensorFlow's CudnnRNN ops."""
     kernels = kernel_registry.get_all_registered_kernels().kernel
     names = {each.op for each in kernels if each.device_type == "CPU"}
     return sorted(name for name in names if name.startswith((OURS, "CudnnRNN")))
@@ -36,7 +36,7 @@ OPS = names_of_kernels()
 
 
 def dtypes_of(name):
-    """Returns the floating types that an op is for."""
+    """Returns the floating types that an op supports."""
     (attr,) = (each for each in op_def_registry.get(name).attr if each.name == "T")
     return [tf.as_dtype(each) for each in attr.allowed_values.list.type if tf.as_dtype(each) in FLOATS]
 
@@ -62,13 +62,13 @@ def function_of(name):
 
 
 def draw(name, dtype, seed, largest=9):
-    """Draws valid arguments of an op: of numbers that are finite, and sizes of 1 to `largest`."""
-    arguments = fuzz_valid.tame_arguments(name.removeprefix(OURS), dtype.name, range(1, largest + 1), seed)
+    """Draws valid arguments of an op with finite values and sizes from 1 to `largest`."""
+    arguments = fuzz_valid.finite_arguments(name.removeprefix(OURS), dtype.name, range(1, largest + 1), seed)
     return {**arguments, "is_training": True} if "is_training" in arguments else arguments
 
 
 @pytest.mark.parametrize("dtype", ["int8", "int32", "float16", "float32", "float64"])
-def test_tensors_lie_where_they_are_put(dtype):
+def test_tensors_have_the_requested_address(dtype):
     array = np.arange(5).astype(dtype)
     for offset in range(array.itemsize, ALIGNMENT, array.itemsize):
         lent = np.from_dlpack(at_offset(array, offset))
@@ -77,14 +77,14 @@ def test_tensors_lie_where_they_are_put(dtype):
 
 
 def run(name, arguments, place):
-    """Calls an op with the arrays among its arguments put into tensors by a function. Returns its results."""
+    """Calls an op, with arrays converted to tensors by `place`, and returns its results."""
     dropout_checks.fresh_kernels()
     tensors = {key: fuzz_calls.map_tensors(place, value) for key, value in arguments.items()}
     return tf.nest.flatten(function_of(name)(**tensors))
 
 
 def contents(tensors):
-    """Returns what can be compared of tensors, and None."""
+    """Returns the bytes of tensors, for comparison; None stays None."""
     return [each if each is None else (each.shape, each.dtype, each.numpy().tobytes()) for each in tensors]
 
 
@@ -92,7 +92,7 @@ def contents(tensors):
 
 
 @pytest.mark.parametrize(("name", "dtype"), CASES)
-def test_results_are_of_the_same_bits(name, dtype):
+def test_results_are_bitwise_equal(name, dtype):
     for seed, largest in ((0, 9), (1, 9), (2, 40)):
         arguments = draw(name, dtype, seed, largest)
         expected = run(name, arguments, tf.constant)
@@ -100,8 +100,8 @@ def test_results_are_of_the_same_bits(name, dtype):
 
 
 @pytest.mark.parametrize("name", OPS)
-def test_tensors_without_elements_may_lie_anywhere(name):
-    """Even between the places of elements."""
+def test_empty_tensors_may_have_any_address(name):
+    """Even if they are not aligned to the element size."""
 
     def place(array):
         return at_offset(array, 1) if array.size == 0 else tf.constant(array)
@@ -112,15 +112,13 @@ def test_tensors_without_elements_may_lie_anywhere(name):
 
 
 @pytest.mark.parametrize("name", OPS)
-def test_elements_between_their_places_are_refused(name):
-    """C++ has none there, but of bytes."""
+def test_tensors_not_aligned_to_elements_are_rejected(name):
+    """C++ allows such addresses only for bytes."""
     arguments = draw(name, tf.float32, 0)
     names = [each.name for each in op_def_registry.get(name).input_arg if each.name not in ("host_reserved", "mask")]
     for argument in names:
         misplaced = tf.nest.map_structure(lambda array: at_offset(array, 1), arguments[argument])
-        message = (
-            rf"{argument}(\[\d+\])? must start at a multiple of \d bytes, the size of its elements, but starts 1 past"
-        )
+        message = rf"{argument}(\[\d+\])? must be aligned to \d bytes, .*, but its address modulo \d is 1"
         with pytest.raises(tf.errors.InvalidArgumentError, match=message):
             run(name, {**arguments, argument: misplaced}, tf.constant)
 
@@ -129,18 +127,18 @@ def test_elements_between_their_places_are_refused(name):
 
 
 def weights_of(tensors):
-    """Returns arrays of the shapes of tensors."""
+    """Returns random arrays in the shapes of tensors."""
     rng = np.random.default_rng(7)
     return [np.asarray(rng.standard_normal(each.shape), each.dtype.as_numpy_dtype) for each in tensors]
 
 
 def some(tensors):
-    """Returns those tensors that are there and have a derivative."""
+    """Returns the tensors that exist and are differentiable."""
     return [each for each in tensors if each is not None and each.dtype.is_floating]
 
 
 def gradients(name, arguments, place):
-    """Returns the gradients of an op of first and second order with respect to each floating input."""
+    """Returns first-order and second-order gradients of an op with respect to each floating input."""
     sources = []
 
     def place_source(array):
@@ -161,12 +159,12 @@ def gradients(name, arguments, place):
 
 
 def has_gradient(name):
-    """Whether an op has a gradient with respect to anything."""
+    """Whether an op has a gradient."""
     return tf_ops.gradient_registry.lookup(name) is not None
 
 
 def takes_long(name, dtype):
-    """Whether an op's gradients are of the third or fourth order of a network's, step by step."""
+    """Whether gradients of an op are third-order or fourth-order gradients of a network, which run step by step."""
     return name.endswith("BackpropGrad") or ("Backprop" in name and dtype != tf.float32)
 
 
@@ -177,7 +175,7 @@ def takes_long(name, dtype):
         for each in CASES
     ],
 )
-def test_gradients_are_of_the_same_bits(name, dtype):
+def test_gradients_are_bitwise_equal(name, dtype):
     if name.endswith("ParamsSize") or not has_gradient(name):
         pytest.skip("no gradient")
     arguments = draw(name, dtype, 1, 2)
@@ -188,14 +186,14 @@ def test_gradients_are_of_the_same_bits(name, dtype):
     assert len(some(expected)) >= 2
 
 
-# ---------------------------------------------------------------- what else takes tensors
+# ---------------------------------------------------------------- conversions and layers
 
 
 LAYOUT = tf_rnn_ops.params.layout("lstm", num_units=4, input_size=3)
 
 
 def conversions():
-    """Returns the conversions of weights from and to tensors, each as a function of how it places its arrays."""
+    """Returns the conversions of weights, each as a function of `place`, which converts arrays to tensors."""
     rng = np.random.default_rng(0)
     params = rng.standard_normal(LAYOUT.size).astype(np.float32)
     parts = tf_rnn_ops.params.unpack(LAYOUT, params)
@@ -215,7 +213,7 @@ def test_weights_are_converted(name):
 
 
 @pytest.mark.parametrize("dtype", [np.int32, np.int64])
-def test_a_layer_takes_sequence_lengths(dtype):
+def test_a_layer_accepts_sequence_lengths(dtype):
     layer = tf_rnn_ops.layers.CudnnLSTM(4)
     x, lengths = np.random.default_rng(0).standard_normal([2, 5, 3]), np.array([3, 5], dtype)
     results = [
@@ -225,7 +223,7 @@ def test_a_layer_takes_sequence_lengths(dtype):
 
 
 @pytest.mark.parametrize("argument", ["mask", "initial_state"])
-def test_a_layer_takes_masks_and_states_of_any_batch(argument):
+def test_a_layer_accepts_masks_and_states_of_any_batch(argument):
     layer = tf_rnn_ops.layers.GRU(4)
     x = tf.constant(np.random.default_rng(0).standard_normal([2, 5, 3]), tf.float32)
     value = {"mask": np.arange(10).reshape(2, 5) % 3 > 0, "initial_state": np.ones([2, 4], np.float32)}[argument]
@@ -238,5 +236,5 @@ def test_a_layer_takes_masks_and_states_of_any_batch(argument):
 def test_a_layer_with_given_params_can_be_trained():
     params = Unaligned()(np.zeros(LAYOUT.size, np.float32))
     layer = tf_rnn_ops.layers.CudnnLSTM.from_params(LAYOUT, params)
-    layer.params.value.assign_add(tf.ones(LAYOUT.size))  # ends the process if the variable has the lent memory
+    layer.params.value.assign_add(tf.ones(LAYOUT.size))  # aborts if the variable uses the unaligned memory
     np.testing.assert_array_equal(layer.params, np.ones(LAYOUT.size))

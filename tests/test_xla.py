@@ -1,4 +1,4 @@
-"""The ops under XLA on the CPU: what is compiled gives the bits, errors and gradients of what is not."""
+"""Tests of the ops under XLA on the CPU: results, errors and gradients equal those without XLA."""
 
 import re
 import textwrap
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.skipif(
 
 CELL = (5, 7, 11)
 GATES = ("r", "u", "c")
-# Relative to the largest element.
+# Relative to the largest magnitude.
 ROUNDING = {"float32": 1e-5, "float64": 1e-12, "float16": 5e-3, "bfloat16": 4e-2}
 DEFAULT = Config()
 NETWORKS_OF_ALL_KINDS = [
@@ -46,12 +46,12 @@ NETWORKS_OF_ALL_KINDS = [
 
 
 def compiled(function):
-    """Returns the function as XLA compiles it."""
+    """Returns the function, compiled by XLA."""
     return tf.function(function, jit_compile=True)
 
 
 def assert_same(actual, expected):
-    """Compares structures of tensors, bit for bit."""
+    """Asserts that structures of tensors are bitwise equal."""
     tf.nest.assert_same_structure(actual, expected)
     for one, other in zip(tf.nest.flatten(actual), tf.nest.flatten(expected), strict=True):
         assert one.dtype == other.dtype
@@ -60,13 +60,13 @@ def assert_same(actual, expected):
 
 
 def check(function, *tensors):
-    """Compares what a function of tensors gives with and without XLA, bit for bit."""
+    """Asserts that the results of a function with and without XLA are bitwise equal."""
     tensors = tf.nest.map_structure(tf.convert_to_tensor, tensors)
     assert_same(compiled(function)(*tensors), tf.function(function)(*tensors))
 
 
 def gradients_of(function, tensors, output_gradients=None):
-    """Returns what a function gives for a dict of tensors, and its first and second gradients."""
+    """Returns the results of a function of a dict of tensors, and its first-order and second-order gradients."""
     with tf.GradientTape() as outer:
         outer.watch(tensors)
         with tf.GradientTape() as inner:
@@ -78,24 +78,24 @@ def gradients_of(function, tensors, output_gradients=None):
 
 
 def error_of(function, *arguments):
-    """Returns the error that a call must raise."""
+    """Asserts that a call raises an error and returns it."""
     with pytest.raises(tf.errors.OpError) as caught:
         function(*arguments)
     return caught.value
 
 
-def sentence(error):
-    """Returns what the op says, without what TensorFlow puts around it."""
+def op_message(error):
+    """Returns the message of the op, without the text that TensorFlow adds."""
     return error.message.split("}} ")[-1].split(" [Op:")[0].split("\n")[0]
 
 
 def assert_same_error(function, *tensors):
-    """Calls a function that must be refused alike with and without XLA, though nothing is known of its arguments."""
+    """Asserts that a function raises the same error with and without XLA, with arguments of unknown shape."""
     signature = [tf.TensorSpec(None, each.dtype) for each in tensors]
     error = error_of(tf.function(function, jit_compile=True, input_signature=signature), *tensors)
     expected = error_of(function, *tensors)
     assert type(error) is type(expected)
-    assert sentence(error) == sentence(expected)
+    assert op_message(error) == op_message(expected)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -111,11 +111,11 @@ def test_cell(size, dtype):
     check(step, inputs, gradients)
 
 
-# TensorFlow 2.21's XLA multiplies [x, h * r] wrongly for 4 sequences and 5 units in float64, on CPUs with AVX-512.
+# In TensorFlow 2.21, XLA multiplies [x, h * r] incorrectly for 4 sequences and 5 units in float64 on CPUs with AVX-512.
 @pytest.mark.parametrize("size", [CELL, (4, 5, 5)])
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_gradients_of_the_cell(dtype, size):
-    """Those of the weights are matrix products of TensorFlow's own, which XLA rounds in its own way."""
+    """The gradients of the weights are TensorFlow's matrix products, which XLA rounds differently."""
     tensors = tf.nest.map_structure(tf.constant, cell_inputs(size, dtype))
     gradients = [cell_gradients(size, dtype)[f"d_{name}"] for name in "ruch"]
 
@@ -131,14 +131,14 @@ SEEDS = {"seed": 3, "seed2": 4}
 
 
 def network(config, version="V3", **options):
-    """Returns a function from a network's floating inputs to its results."""
+    """Returns a function from the floating inputs of a network to its results."""
     lengths = {"sequence_lengths": config.lengths} if version == "V3" else {}
     op = getattr(raw_ops, f"CudnnRNN{version}")
     return lambda inputs: op(**inputs, **lengths, **attributes(config, version), **options)
 
 
 def check_network(config, version="V3", dtype="float32"):
-    """Compares all results of a network and its first and second gradients."""
+    """Compares all results of a network, with first-order and second-order gradients."""
     function = network(config, version, **SEEDS)
 
     def run(inputs, gradients):
@@ -161,7 +161,7 @@ def test_network_of_each_version_and_type(version, dtype):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_network_that_is_not_trained(dtype):
+def test_network_in_inference(dtype):
     config = Config("gru", num_layers=2)
     check(network(config, is_training=False), network_inputs(config, dtype))
 
@@ -183,7 +183,7 @@ def test_dropout_masks(dtype):
     check(masks, inputs, forward.reserve_space)
 
 
-def test_dropout_draws_anew_in_each_call_and_each_run():
+def test_dropout_draws_new_masks_in_each_call_and_each_run():
     config = Config("lstm", num_layers=2, num_units=32, dropout=0.5)
     inputs = network_inputs(config, "float32")
     function = network(config)
@@ -192,7 +192,7 @@ def test_dropout_draws_anew_in_each_call_and_each_run():
     assert len(set(outputs)) == 4
 
 
-def test_dropout_repeats_where_seeds_say_so():
+def test_dropout_repeats_with_equal_seeds():
     config = Config("lstm", num_layers=2, num_units=32, dropout=0.5)
     inputs = network_inputs(config, "float32")
     functions = [tf.function(network(config, **SEEDS), jit_compile=jit) for jit in (True, True, False)]
@@ -201,7 +201,7 @@ def test_dropout_repeats_where_seeds_say_so():
     assert len(set(runs[0])) == 3
 
 
-def test_dropout_goes_on_from_shape_to_shape():
+def test_dropout_continues_its_sequence_across_shapes():
     config = Config("lstm", num_layers=2, num_units=32, dropout=0.5)
     inputs = network_inputs(config, "float32")
     signature = {name: tf.TensorSpec([None] * len(each.shape)) for name, each in inputs.items()}
@@ -247,7 +247,7 @@ def test_params(config):
 
 
 def test_params_size_of_arguments():
-    """XLA compiles the function anew for each value of what shapes follow from."""
+    """XLA recompiles the function for each value of the arguments that determine shapes."""
 
     @compiled
     def zeros(num_units):
@@ -257,7 +257,7 @@ def test_params_size_of_arguments():
 
     assert zeros(tf.constant(4)).shape == [144]
     assert zeros(tf.constant(5)).shape == [200]
-    assert sentence(error_of(zeros, tf.constant(-1))) == "num_units must be at least 0, but is -1"
+    assert op_message(error_of(zeros, tf.constant(-1))) == "num_units must be at least 0, but is -1"
 
 
 def step(*tensors):
@@ -318,7 +318,7 @@ def test_wrong_attributes():
         compiled(run)(*tensors)
 
 
-def test_shape_that_xla_does_not_know():
+def test_dynamic_shape():
     @compiled
     def of_some(*tensors):
         x, h_prev, *weights = tensors
@@ -326,7 +326,8 @@ def test_shape_that_xla_does_not_know():
         return step(tf.boolean_mask(x, some), tf.boolean_mask(h_prev, some), *weights)
 
     error = error_of(of_some, *step_tensors())
-    assert sentence(error).startswith("x must have a shape that is known when XLA compiles, but is f32[<=5,7]")
+    message = "x must have a static shape to be compiled with XLA, but has the shape f32[<=5,7]"
+    assert op_message(error).startswith(message)
 
 
 def test_batch_and_time_of_any_size():
@@ -380,7 +381,7 @@ def test_gradient_of_a_loop():
     check(run, *step_tensors())
 
 
-def test_equal_calls_without_dropout_are_one():
+def test_equal_calls_without_dropout_are_merged():
     function = compiled(lambda *tensors: (step(*tensors).h, step(*tensors).h))
     text = function.experimental_get_compiler_ir(*step_tensors())(stage="optimized_hlo")
     assert text.count("custom-call(") == 1
@@ -388,7 +389,7 @@ def test_equal_calls_without_dropout_are_one():
 
 @pytest.mark.parametrize("is_asked_for", [False, True])
 @pytest.mark.parametrize("op", ["KerasRNN", "CudnnRNNV3"])
-def test_gradient_of_the_sequences_is_made_if_it_is_asked_for(op, is_asked_for):
+def test_gradient_of_the_sequences_is_computed_only_if_needed(op, is_asked_for):
     others = arguments("gru", "float32")
     layer_tensors = [others.pop("sequences"), others.pop("kernel")]
     sequences, *states, params, lengths = lstm_tensors()
@@ -486,8 +487,8 @@ CLUSTERED = """
 """
 
 
-def test_clusters_that_tensorflow_chooses():
-    """They may hold the ops or leave them out."""
+def test_auto_clustering():
+    """The clusters may or may not contain the ops."""
     flags = "--tf_xla_auto_jit=2 --tf_xla_cpu_global_jit --tf_xla_min_cluster_size=1"
     clustered, plain = (
         [float(word) for word in run_code(CLUSTERED, TF_XLA_FLAGS=each).split()] for each in (flags, "")
@@ -524,11 +525,11 @@ BUILTIN = """
 """
 
 
-def test_ops_of_tensorflow():
+def test_builtin_ops():
     run_code(BUILTIN)
 
 
-def test_ops_of_tensorflow_that_are_not_asked_for():
+def test_builtin_ops_without_enabling():
     code = BUILTIN.replace("    tf_rnn_ops.enable_builtin_kernels()\n", "")
     process = run_python("-c", textwrap.dedent(code))
     assert "No registered 'CudnnRNNParamsSize' OpKernel for XLA_CPU_JIT" in process.stderr
@@ -551,5 +552,5 @@ def test_import_without_the_libraries(tmp_path, path, length):
 
 def test_report_says_whether_the_libraries_are_loaded():
     printed = run_program("-m", "tf_rnn_ops")
-    assert re.search(rf"^ +XLA for the CPU +loaded: {_library.XLA_PATH}$", printed, re.MULTILINE)
+    assert re.search(rf"^ +XLA library +loaded: {_library.XLA_PATH}$", printed, re.MULTILINE)
     assert re.search(r"^ +CudnnRNNV3 +XLA_CPU_JIT ", printed, re.MULTILINE)

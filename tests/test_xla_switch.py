@@ -1,4 +1,4 @@
-"""The switch with which XLA compiles every call of the ops in the tests: that it does."""
+"""Tests of the switch that makes XLA compile all op calls in the tests."""
 
 import pathlib
 

@@ -1,6 +1,6 @@
-"""Networks of TensorFlow 1's cells, which compute what the layers of its contrib did, and checkpoints as it wrote them.
+"""Networks of TensorFlow 1 cells, equivalent to the tf.contrib layers, and TensorFlow 1 checkpoints.
 
-TensorFlow still has the cells, but for the one of contrib's GRU, and with them the names that they gave to variables.
+TensorFlow still has these cells and their variable names, except for the GRU cell of tf.contrib.
 """
 
 import warnings
@@ -12,7 +12,7 @@ v1 = tf.compat.v1
 
 
 class CudnnCompatibleGRUCell(rnn_cell_impl.GRUCell):
-    """The cell of that name in contrib, which went with it: its formulas are those that its documentation gives.
+    """The cell of that name in tf.contrib, which no longer exists, implemented from its documentation.
 
     r = sigmoid(...), u = sigmoid(...), c = tanh(W x + bW + r ∘ (R h + bR)), h = (1 - u) ∘ c + u ∘ h
     """
@@ -43,7 +43,7 @@ class CudnnCompatibleGRUCell(rnn_cell_impl.GRUCell):
 
 
 def _cell(config):
-    """Returns one of TensorFlow 1's cells; those of contrib had these classes' mathematics and these names."""
+    """Returns a TensorFlow 1 cell with the formulas and the name of the tf.contrib cell."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the cells are deprecated
         if config.rnn_mode == "lstm":
@@ -57,13 +57,13 @@ def _cell(config):
 
 
 def _state(config, inputs, pseudo_layer):
-    """Returns the initial state of a pseudo-layer as a cell takes it."""
+    """Returns the initial state of a pseudo-layer in the form of a cell."""
     h, c = inputs["input_h"][pseudo_layer], inputs["input_c"]
     return rnn_cell_impl.LSTMStateTuple(c[pseudo_layer], h) if config.rnn_mode == "lstm" else h
 
 
 def _run(config, inputs):
-    """Adds a network of TensorFlow 1's cells to the graph, and returns its output and its final states by cell."""
+    """Adds a network of TensorFlow 1 cells to the graph; returns its output and its final states by cell."""
     options = {"sequence_length": config.lengths, "time_major": True}
     states = [_state(config, inputs, each) for each in range(config.num_pseudo_layers)]
     x = tf.constant(inputs["input"])
@@ -73,7 +73,7 @@ def _run(config, inputs):
             cells = rnn_cell_impl.MultiRNNCell([_cell(config) for _ in range(config.num_layers)])
             return v1.nn.dynamic_rnn(cells, x, initial_state=tuple(states), **options)
         final_states = []
-        # As contrib's stack_bidirectional_dynamic_rnn did.
+        # As in stack_bidirectional_dynamic_rnn of tf.contrib.
         with v1.variable_scope("stack_bidirectional_rnn"):
             for layer in range(config.num_layers):
                 with v1.variable_scope(f"cell_{layer}"):
@@ -87,7 +87,7 @@ def _run(config, inputs):
 
 
 def outputs(config, inputs):
-    """Adds a network to the graph, and returns its outputs by the names of the op's."""
+    """Adds a network to the graph; returns its outputs under the output names of the op."""
     output, states = _run(config, inputs)
     if config.rnn_mode == "lstm":
         return {
@@ -99,7 +99,7 @@ def outputs(config, inputs):
 
 
 def save(variables, path):
-    """Writes a checkpoint as TensorFlow 1 did, of arrays by name."""
+    """Writes arrays by name to a checkpoint in the format of TensorFlow 1."""
     with tf.Graph().as_default(), v1.Session() as session:
         made = [v1.get_variable(name, initializer=value) for name, value in variables.items()]
         session.run(v1.global_variables_initializer())

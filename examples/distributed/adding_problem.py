@@ -1,7 +1,7 @@
-"""The adding problem: what the examples of distributed training learn, and how one process learns it alone.
+"""The adding problem, its model and a training loop in one process: shared by the examples of distributed training.
 
-A step of a sequence has a number from 0 to 1 and a marker. Two steps are marked, one in each half, and the sum of their
-numbers is to be told at the end. Whoever always says 1 has a mean squared error of 1/6.
+Each step of a sequence has a number from 0 to 1 and a marker. Two steps are marked, one in each half, and the target is
+the sum of their numbers. The constant prediction 1 has a mean squared error of 1/6.
 Source: Hochreiter and Schmidhuber, 1997, Long short-term memory.
 """
 
@@ -14,15 +14,15 @@ import tensorflow as tf
 import tf_rnn_ops
 
 TIME = 10
-GLOBAL_BATCH = 64  # sequences in a step, of all replicas together
+GLOBAL_BATCH = 64  # batch size of a step, summed over all replicas
 ERROR_OF_THE_MEAN = 1 / 6
 
 
 def parse_arguments(description: str) -> argparse.Namespace:
-    """Returns the command line's settings, and sets Keras's float type."""
+    """Parses the command line and sets the Keras float type."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
-    parser.add_argument("--steps", type=int, default=500, help="batches to train on")
-    parser.add_argument("--dtype", choices=["float32", "float64"], default="float32", help="type of all numbers")
+    parser.add_argument("--steps", type=int, default=500, help="training steps")
+    parser.add_argument("--dtype", choices=["float32", "float64"], default="float32", help="floating-point type")
     settings = parser.parse_args()
     if settings.steps < 10:
         parser.error(f"--steps must be at least 10, but is {settings.steps}")
@@ -31,7 +31,7 @@ def parse_arguments(description: str) -> argparse.Namespace:
 
 
 def sequences(num: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """Returns sequences, [num, TIME, 2], and the sums that are to be told, [num, 1]."""
+    """Returns sequences, [num, TIME, 2], and their targets, [num, 1]."""
     random = np.random.default_rng(seed)
     numbers = random.random([num, TIME])
     markers = np.zeros([num, TIME])
@@ -43,12 +43,12 @@ def sequences(num: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
 
 
 def batches(steps: int) -> tf.data.Dataset:
-    """Returns the batch of each step: sequences, [GLOBAL_BATCH, TIME, 2], and sums, [GLOBAL_BATCH, 1]."""
+    """Returns the batch of each step: sequences, [GLOBAL_BATCH, TIME, 2], and targets, [GLOBAL_BATCH, 1]."""
     return tf.data.Dataset.from_tensor_slices(sequences(steps * GLOBAL_BATCH)).batch(GLOBAL_BATCH)
 
 
 def build() -> tuple[keras.Model, keras.Optimizer]:
-    """Returns a model and its optimizer, with all their variables; the same ones each time."""
+    """Returns a model and its optimizer with all variables created. Every call returns the same initial values."""
     keras.utils.set_random_seed(0)
     lstm = tf_rnn_ops.layers.CudnnLSTM(32)
     model = keras.Sequential([keras.Input([TIME, 2]), lstm, keras.layers.Dense(1)])
@@ -58,9 +58,9 @@ def build() -> tuple[keras.Model, keras.Optimizer]:
 
 
 def train_step(model: keras.Model, optimizer: keras.Optimizer, x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
-    """Trains on what one replica is given of a step's batch, and returns its share of the mean squared error.
+    """Trains on one replica's part of a batch and returns the replica's share of the mean squared error.
 
-    The shares of all replicas add up to the error, and their gradients, which the optimizer adds up, to its gradient.
+    The shares of all replicas sum to the error. The optimizer sums their gradients to the gradient of the error.
     """
     with tf.GradientTape() as tape:
         share = tf.reduce_sum((model(x, training=True) - y) ** 2) / GLOBAL_BATCH
@@ -76,10 +76,10 @@ def train_alone(steps: int) -> list[float]:
 
 
 def print_comparison(name: str, losses: list[float], alone: list[float]) -> None:
-    """Prints the errors of some steps beside those of one process alone, and how far all of them differ at most."""
-    print(f"mean squared error; always saying 1 has {ERROR_OF_THE_MEAN:.4f}")
+    """Prints the errors of some steps next to those of a single process, and the largest difference over all steps."""
+    print(f"mean squared error (of the constant prediction 1: {ERROR_OF_THE_MEAN:.4f})")
     print(f"  step       alone  {name}")
     for step in sorted({0, 1, *range(0, len(losses), max(1, len(losses) // 5)), len(losses) - 1}):
         print(f"  {step + 1:4}  {alone[step]:.8f}  {losses[step]:.8f}")
     difference = np.max(np.abs(np.subtract(losses, alone)) / np.array(alone))
-    print(f"largest relative difference of a step: {difference:.1e}")
+    print(f"largest relative difference over all steps: {difference:.1e}")

@@ -1,6 +1,6 @@
-"""Runs a program as every task of a cluster, each a process on this machine.
+"""Starts one process on this machine for each task of a cluster.
 
-On several machines something else starts the program on each of them, with the same TF_CONFIG that it is given here.
+On several machines, your cluster manager starts the program on each machine with the same TF_CONFIG.
 """
 
 import contextlib
@@ -29,17 +29,17 @@ class Task(NamedTuple):
 
 
 def run(jobs: dict[str, int], awaited: str, timeout: float = 120) -> None:
-    """Runs this program once more for each task of a cluster, and ends them all once those that matter have ended.
+    """Runs this program for each task of a cluster until all tasks of the awaited job have ended, then kills the rest.
 
-    What the tasks print is printed then, one task after the other.
+    Prints the output of each task at the end, one task after the other.
 
     Args:
-      jobs: how many tasks there are of each job: "worker", "ps", "chief".
-      awaited: the job whose tasks end by themselves; others, such as servers, are killed then.
-      timeout: how many seconds to wait for them.
+      jobs: the number of tasks of each job: "worker", "ps", "chief".
+      awaited: the job whose tasks end by themselves. Tasks of other jobs, such as servers, are killed afterwards.
+      timeout: the maximum wait in seconds.
 
     Raises:
-      SystemExit: if a task fails, or the awaited ones take longer.
+      SystemExit: if a task fails or the awaited tasks exceed the timeout.
     """
     with contextlib.ExitStack() as stack:
         cluster = {job: [stack.enter_context(_reserved_address()) for _ in range(num)] for job, num in jobs.items()}
@@ -51,9 +51,9 @@ def run(jobs: dict[str, int], awaited: str, timeout: float = 120) -> None:
 
 @contextlib.contextmanager
 def _reserved_address() -> Iterator[str]:
-    """Keeps a port of this machine from being given to anyone who does not ask for it by its number.
+    """Reserves a port: Linux does not assign it to sockets that bind to any free port.
 
-    Linux lets TensorFlow listen there meanwhile, because both ask for SO_REUSEADDR and only one listens.
+    TensorFlow can still listen on it, because both sockets set SO_REUSEADDR and only one of them listens.
     """
     with socket.socket() as holder:
         holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -63,7 +63,7 @@ def _reserved_address() -> Iterator[str]:
 
 @contextlib.contextmanager
 def _started_task(cluster: dict[str, list[str]], job: str, index: int) -> Iterator[Task]:
-    """Starts this program, with its arguments, as a task, and at the end kills it and prints what it has printed."""
+    """Starts this program, with its arguments, as a task; on exit, kills it and prints its output."""
     config = json.dumps({"cluster": cluster, "task": {"type": job, "index": index}})
     with tempfile.TemporaryFile("w+") as output:
         process = subprocess.Popen(
@@ -82,15 +82,15 @@ def _started_task(cluster: dict[str, list[str]], job: str, index: int) -> Iterat
 
 
 def _end_with_parent() -> None:
-    """Has Linux kill this process when its parent ends, however that comes about."""
+    """Requests that Linux kill this process when its parent ends for any reason."""
     LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def _wait(tasks: list[Task], awaited: str, timeout: float) -> None:
-    """Waits until the tasks of a job have ended, or raises SystemExit if one of any job fails or time is up."""
+    """Waits until all tasks of a job have ended; raises SystemExit if any task fails or on timeout."""
     deadline = time.monotonic() + timeout
     while True:
-        # What has ended is seen before what has failed: no failure is missed.
+        # Check for the end before checking for failures, so that no failure is missed.
         are_over = all(task.process.poll() is not None for task in tasks if task.job == awaited)
         for task in tasks:
             if task.process.poll():
@@ -98,5 +98,5 @@ def _wait(tasks: list[Task], awaited: str, timeout: float) -> None:
         if are_over:
             return
         if time.monotonic() > deadline:
-            sys.exit(f"the tasks of job {awaited!r} have not ended after {timeout} seconds: all are killed")
+            sys.exit(f"the tasks of job {awaited!r} did not end within {timeout} seconds; all tasks were killed")
         time.sleep(0.1)

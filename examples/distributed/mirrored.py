@@ -1,6 +1,7 @@
-"""Trains a model with `fit` on two devices of one machine, `tf.distribute.MirroredStrategy`, and alone.
+"""Trains a model with `fit` under `tf.distribute.MirroredStrategy` and compares it with training on one device.
 
-The devices are two halves of the CPU: they show how it is done, not how to be faster.
+Run it with `python examples/distributed/mirrored.py`. The two devices are logical devices of one CPU, so do not expect
+a speedup.
 """
 
 import os
@@ -15,24 +16,24 @@ DEVICES = ["CPU:0", "CPU:1"]
 
 
 def split_cpu(num: int) -> None:
-    """Makes devices of the CPU, before TensorFlow has used it."""
+    """Splits the CPU into logical devices. Call it before TensorFlow uses the CPU."""
     (cpu,) = tf.config.list_physical_devices("CPU")
     tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * num)
 
 
 class StepLosses(keras.callbacks.Callback):
-    """Keeps the loss of each step, where Keras would show the mean since the epoch's start."""
+    """Records the loss of each step. Keras itself reports the mean since the start of the epoch."""
 
     def __init__(self):
         super().__init__()
         self.losses = []
 
     def on_train_batch_begin(self, batch, logs=None):
-        """Forgets the steps before."""
+        """Resets the running mean."""
         self.model.reset_metrics()
 
     def on_train_batch_end(self, batch, logs=None):
-        """Keeps the loss."""
+        """Records the loss."""
         self.losses.append(logs["loss"])
 
 
@@ -43,13 +44,13 @@ def train_mirrored(steps: int) -> list[float]:
         model, optimizer = build()
         model.compile(optimizer, "mse")
     step_losses = StepLosses()
-    # Each step's batch is divided among the devices.
+    # fit splits each batch among the devices.
     model.fit(batches(steps), callbacks=[step_losses], shuffle=False, verbose=0)
     return step_losses.losses
 
 
 def main() -> None:
-    """Trains twice and compares."""
+    """Trains with and without the strategy and compares."""
     settings = parse_arguments(__doc__)
     split_cpu(len(DEVICES))
     print_comparison(f"{len(DEVICES)} devices", train_mirrored(settings.steps), train_alone(settings.steps))

@@ -1,7 +1,8 @@
-"""Trains a model on two workers, `tf.distribute.MultiWorkerMirroredStrategy`, each a process with a part of each batch.
+"""Trains a model on two workers with `tf.distribute.MultiWorkerMirroredStrategy` and compares it with one process.
 
-Keras 3's `fit` does not run under this strategy: the training loop is written out. Without TF_CONFIG in its environment
-the program starts both workers on this machine; with it, it is the worker that TF_CONFIG says.
+Run it with `python examples/distributed/multi_worker.py`: without TF_CONFIG, the program starts both workers on this
+machine; with TF_CONFIG, it runs as that worker. Keras 3's `fit` does not support this strategy, so the program has its
+own training loop.
 """
 
 import hashlib
@@ -17,8 +18,8 @@ NUM_WORKERS = 2
 
 
 def work(steps: int) -> None:
-    """Trains as one of the workers; the first one trains alone afterwards, and compares."""
-    strategy = tf.distribute.MultiWorkerMirroredStrategy()  # first of all: it starts this worker's server
+    """Trains as one worker. Worker 0 then trains without a strategy and compares."""
+    strategy = tf.distribute.MultiWorkerMirroredStrategy()  # create it first: it starts this worker's server
     with strategy.scope():
         model, optimizer = build()
 
@@ -40,7 +41,7 @@ def work(steps: int) -> None:
 
 
 def main() -> None:
-    """Is a worker, or starts them."""
+    """Runs as a worker, or starts both."""
     settings = parse_arguments(__doc__)
     if "TF_CONFIG" in os.environ:
         work(settings.steps)

@@ -1,11 +1,9 @@
-"""Trains a model whose variables are on a parameter server, `tf.distribute.ParameterServerStrategy`, with two workers.
+"""Trains a model on two workers and a parameter server with `tf.distribute.ParameterServerStrategy`.
 
-A coordinator hands out the steps, and whichever worker is free takes the next one: the workers do not wait for one
-another. First, though, the coordinator waits for each of some steps before it hands out the next, which gives what one
-process alone gives. Keras 3's `fit` does not run under this strategy: the training loop is written out.
-
-Without TF_CONFIG in its environment the program starts all of these processes on this machine; with it, it is the one
-that TF_CONFIG says.
+Run it with `python examples/distributed/parameter_server.py`: without TF_CONFIG, the program starts all processes on
+this machine; with TF_CONFIG, it runs as that task. It trains twice. First, the coordinator waits for each step, and the
+result equals that of one process. Then it schedules all steps at once, and each free worker takes the next one. Keras
+3's `fit` does not support this strategy, so the program has its own training loop.
 """
 
 import os
@@ -21,13 +19,13 @@ CLUSTER = {"chief": 1, "worker": 2, "ps": 1}
 
 
 def serve(resolver: tf.distribute.cluster_resolver.ClusterResolver) -> None:
-    """Is a worker or a parameter server until it is killed."""
-    # The workers run the ops: it is the import of tf_rnn_ops, at the top of adding_problem, that lets them.
+    """Runs as a worker or a parameter server until killed."""
+    # The workers run the ops, so they must import tf_rnn_ops: adding_problem does.
     tf.distribute.Server(resolver.cluster_spec(), job_name=resolver.task_type, task_index=resolver.task_id).join()
 
 
 class Training:
-    """A model on the parameter servers of a strategy, and its steps."""
+    """Trains a model whose variables are on parameter servers."""
 
     def __init__(self, strategy: tf.distribute.ParameterServerStrategy):
         with strategy.scope():
@@ -35,8 +33,8 @@ class Training:
         self._coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
         self._step = tf.function(lambda x, y: strategy.run(train_step, args=(model, optimizer, x, y)))
 
-    def one_by_one(self, steps: int) -> list[float]:
-        """Waits for each step before it schedules the next, and returns the error of each."""
+    def synchronous(self, steps: int) -> list[float]:
+        """Waits for each step before scheduling the next, and returns the error of each step."""
         losses = []
         for batch in batches(steps):
             loss = self._coordinator.schedule(self._step, args=batch)
@@ -44,26 +42,26 @@ class Training:
             losses.append(float(loss.fetch()))
         return losses
 
-    def as_workers_are_free(self, steps: int) -> list[float]:
-        """Schedules all steps and then waits for them, and returns the error of each."""
+    def asynchronous(self, steps: int) -> list[float]:
+        """Schedules all steps, waits for them, and returns the error of each step."""
         losses = [self._coordinator.schedule(self._step, args=batch) for batch in batches(steps)]
         self._coordinator.join()
         return [float(loss.fetch()) for loss in losses]
 
 
 def coordinate(resolver: tf.distribute.cluster_resolver.ClusterResolver, steps: int) -> None:
-    """Trains on the servers, and alone, and compares."""
+    """Trains synchronously, compares with one process, and trains asynchronously."""
     strategy = tf.distribute.ParameterServerStrategy(resolver)
     num_workers = resolver.cluster_spec().num_tasks("worker")
     few = steps // 5
-    print_comparison(f"{num_workers} workers, one by one", Training(strategy).one_by_one(few), train_alone(few))
-    losses = Training(strategy).as_workers_are_free(steps)
+    print_comparison(f"{num_workers} workers, synchronous", Training(strategy).synchronous(few), train_alone(few))
+    losses = Training(strategy).asynchronous(steps)
     first, *_, last = (np.mean(tenth) for tenth in np.array_split(losses, 10))
-    print(f"as workers are free: error {first:.4f} in the first tenth of {steps} steps, {last:.4f} in the last")
+    print(f"asynchronous: mean error {first:.4f} over the first tenth of {steps} steps, {last:.4f} over the last")
 
 
 def main() -> None:
-    """Is one of the processes, or starts them."""
+    """Runs as one of the processes, or starts all."""
     settings = parse_arguments(__doc__)
     if "TF_CONFIG" not in os.environ:
         local_cluster.run(CLUSTER, awaited="chief")

@@ -1,11 +1,12 @@
-// Runs a SavedModel that holds ops of tf_rnn_ops, which are linked into this
-// program, as they can be into TensorFlow Serving: docs/guides/serving.md.
+// Runs a SavedModel that contains tf_rnn_ops ops, which are linked into this
+// program. TensorFlow Serving can link them in the same way:
+// docs/guides/serving.md.
 //
 //   run_saved_model MODEL BATCH TIME FEATURES < numbers
 //
-// The model's signature serving_default has one input, of shape [BATCH, TIME,
-// FEATURES], whose numbers are read from standard input. Those of its outputs
-// are printed, one a line.
+// The signature serving_default must have one input, of shape [BATCH, TIME,
+// FEATURES]. Its values are read from standard input; the outputs are printed,
+// one number per line.
 
 #include <cstdint>
 #include <cstdlib>
@@ -33,8 +34,8 @@ tensorflow::Tensor ReadNumbers(const tensorflow::TensorShape& shape) {
   tensorflow::Tensor numbers(tensorflow::DT_FLOAT, shape);
   for (std::int64_t i = 0; i < numbers.NumElements(); ++i) {
     if (!(std::cin >> numbers.flat<float>()(i))) {
-      std::cerr << "run_saved_model: standard input should have "
-                << numbers.NumElements() << " numbers, but has " << i << '\n';
+      std::cerr << "run_saved_model: expected " << numbers.NumElements()
+                << " numbers on standard input, but read " << i << '\n';
       std::exit(1);
     }
   }
@@ -61,9 +62,10 @@ int main(int argc, char** argv) {
     names.push_back(output.name());
   }
   std::vector<tensorflow::Tensor> outputs;
-  Check("the model's run", model.GetSession()->Run(
-                               {{signature.inputs().begin()->second.name(), x}},
-                               names, {}, &outputs));
+  Check(
+      "running the model",
+      model.GetSession()->Run({{signature.inputs().begin()->second.name(), x}},
+                              names, {}, &outputs));
   for (const tensorflow::Tensor& output : outputs) {
     for (std::int64_t i = 0; i < output.NumElements(); ++i) {
       std::cout << output.flat<float>()(i) << '\n';

@@ -1,4 +1,4 @@
-"""Writes what `run_saved_model` serves: a SavedModel of a Keras LSTM on our op, numbers, and the outputs for them.
+"""Writes a SavedModel of an accelerated Keras LSTM for `run_saved_model`, with an input and the expected output.
 
 python save_model.py FOLDER
 """
@@ -15,7 +15,7 @@ BATCH, TIME, FEATURES = 2, 5, 3
 
 
 def main() -> None:
-    """Writes the folders FOLDER/model and the files FOLDER/numbers.txt and FOLDER/outputs.txt."""
+    """Writes the folder FOLDER/model and the files FOLDER/numbers.txt and FOLDER/outputs.txt."""
     folder = pathlib.Path(sys.argv[1])
     tf_rnn_ops.accelerate_keras()
     model = keras.Sequential([keras.Input([None, FEATURES]), keras.layers.LSTM(8), keras.layers.Dense(1)])

@@ -1,4 +1,4 @@
-"""The ops through every door that a user may come by, each in a process of its own where that is the point."""
+"""Tests of the ops through all entry points: graphs, saved models, tf.data, threads and instruction sets."""
 
 from typing import NamedTuple
 
@@ -19,8 +19,8 @@ import tf_rnn_ops
 LIBRARY = str(tf_rnn_ops._library.LIBRARY_PATH)
 
 
-class Door(NamedTuple):
-    """An op to come by: its function in the library, its inputs, and one of its outputs with what it should be."""
+class OpCase(NamedTuple):
+    """An op: its function in the library, its inputs, and the name and expected value of one output."""
 
     function: str
     inputs: dict[str, np.ndarray]
@@ -28,17 +28,17 @@ class Door(NamedTuple):
     expected: np.ndarray
 
 
-def gru_door() -> Door:
+def gru_case() -> OpCase:
     inputs = cell_inputs((2, 3, 4))
-    return Door("gru_block_cell", inputs, "h", reference.gru_block_cell(**inputs).h)
+    return OpCase("gru_block_cell", inputs, "h", reference.gru_block_cell(**inputs).h)
 
 
-def lstm_door() -> Door:
+def lstm_case() -> OpCase:
     inputs = network_inputs(Config())
-    return Door("cudnn_rnn", inputs, "output", cudnn_rnn_reference.forward(Config(), **inputs).output)
+    return OpCase("cudnn_rnn", inputs, "output", cudnn_rnn_reference.forward(Config(), **inputs).output)
 
 
-every_door = pytest.mark.parametrize("door", [gru_door(), lstm_door()], ids=lambda door: door.function)
+every_op = pytest.mark.parametrize("case", [gru_case(), lstm_case()], ids=lambda case: case.function)
 
 
 def test_tf_function_with_unknown_shapes():
@@ -54,10 +54,10 @@ def test_tf_function_with_unknown_shapes():
         assert parity.difference(actual, reference.gru_block_cell(**inputs).h) < 1e-12
 
 
-@every_door
-def test_a_tf1_graph_after_plain_load_op_library(door, tmp_path):
-    """No import of the package: only TensorFlow and the path of the .so."""
-    np.savez(tmp_path / "inputs.npz", **door.inputs)
+@every_op
+def test_a_tf1_graph_with_load_op_library(case, tmp_path):
+    """Uses only TensorFlow and the path of the library, without importing the package."""
+    np.savez(tmp_path / "inputs.npz", **case.inputs)
     printed = processes.run_code(
         """
         import sys
@@ -75,18 +75,18 @@ def test_a_tf1_graph_after_plain_load_op_library(door, tmp_path):
         """,
         LIBRARY,
         str(tmp_path / "inputs.npz"),
-        door.function,
-        door.output,
+        case.function,
+        case.output,
     )
-    assert parity.difference(np.array(eval(printed)), door.expected) < 1e-12
+    assert parity.difference(np.array(eval(printed)), case.expected) < 1e-12
 
 
-@every_door
-def test_a_graph_def_written_here_runs_elsewhere(door, tmp_path):
+@every_op
+def test_a_graph_def_runs_in_another_process(case, tmp_path):
     with tf.Graph().as_default() as graph:
-        op = getattr(tf_rnn_ops._library.ops, "tf_rnn_ops_" + door.function)
-        inputs = {name: tf.constant(value) for name, value in door.inputs.items()}
-        tf.identity(getattr(op(**inputs), door.output), name="output")
+        op = getattr(tf_rnn_ops._library.ops, "tf_rnn_ops_" + case.function)
+        inputs = {name: tf.constant(value) for name, value in case.inputs.items()}
+        tf.identity(getattr(op(**inputs), case.output), name="output")
     (tmp_path / "graph.pb").write_bytes(graph.as_graph_def().SerializeToString())
     printed = processes.run_code(
         """
@@ -100,7 +100,7 @@ def test_a_graph_def_written_here_runs_elsewhere(door, tmp_path):
         """,
         str(tmp_path / "graph.pb"),
     )
-    assert parity.difference(np.array(eval(printed)), door.expected) < 1e-12
+    assert parity.difference(np.array(eval(printed)), case.expected) < 1e-12
 
 
 LAYERS = {
@@ -148,7 +148,7 @@ x = np.load(sys.argv[2])
     ids=["export", "saved_model", "keras"],
 )
 @pytest.mark.parametrize("layer", LAYERS)
-def test_a_model_saved_here_is_served_elsewhere(tmp_path, save, serve, layer):
+def test_a_saved_model_runs_in_another_process(tmp_path, save, serve, layer):
     model = trained_model(layer)
     x = np.random.default_rng(1).standard_normal([4, 9, 3]).astype("float32")
     np.save(tmp_path / "x.npy", x)
@@ -158,7 +158,7 @@ def test_a_model_saved_here_is_served_elsewhere(tmp_path, save, serve, layer):
     assert parity.difference(np.array(eval(printed)), model(x)) < 1e-6
 
 
-def test_a_model_exported_here_has_gradients_elsewhere(tmp_path):
+def test_an_exported_model_has_gradients_in_another_process(tmp_path):
     model = trained_model("CudnnRNN")
     x = np.random.default_rng(1).standard_normal([4, 9, 3]).astype("float32")
     np.save(tmp_path / "x.npy", x)
@@ -190,7 +190,7 @@ def test_weights_round_trip(tmp_path, layer):
 
 
 def test_inside_tf_data():
-    """A map runs on the pool's own threads: an op that waited for another of them could wait for ever."""
+    """A map runs on threads of the pool, so an op that waits for another thread of the pool could deadlock."""
     inputs = {name: tf.constant(value) for name, value in cell_inputs((16, 60, 200), "float32").items()}
     expected = tf_rnn_ops.raw_ops.GRUBlockCell(**inputs).h
 

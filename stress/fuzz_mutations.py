@@ -1,4 +1,4 @@
-"""Ways to spoil a valid call."""
+"""Mutations of valid calls."""
 
 import dataclasses
 from collections.abc import Callable
@@ -21,7 +21,7 @@ INT32 = np.iinfo(np.int32)
 INT64 = np.iinfo(np.int64)
 OTHER_DTYPES = (*("float32", "float64", "float16", "bfloat16") * 2, "int8", "int32", "int64", "uint8", "bool")
 EXOTIC_DTYPES = ("complex64", "uint64", "float8_e5m2", "string")
-# Those that a backward op must be given as the forward op had or left them.
+# Arguments of a backward op that must equal inputs or outputs of the forward op.
 FORWARD_ARGUMENTS = (
     *("input", "input_h", "input_c", "params", "sequence_lengths", "output", "reserve_space"),
     *("rnn_mode", "input_mode", "direction", "dropout", "num_proj", "time_major", "mask", "go_backwards"),
@@ -37,48 +37,48 @@ VALID_STRINGS = {
     "direction": ("unidirectional", "bidirectional"),
 }
 TYPES = (tf.float32, tf.float64, tf.float16, tf.bfloat16, tf.int32, tf.int64, tf.string, tf.resource, tf.bool)
-# More would have TensorFlow itself make as many results before an op is asked.
+# With larger counts, TensorFlow itself allocates that many results before it calls the op.
 COUNTS = (0, -1, 1, 2, 7, 1000, INT32.min, INT64.min)
 SIZES = (0, -1, 1, 2, 7, 46341, 65536, 2**30, INT32.max, INT32.min)
 
 
 @dataclasses.dataclass(frozen=True)
-class Spoil:
-    """A way to spoil a call.
+class Mutation:
+    """A kind of mutation.
 
     Attributes:
-      share: how often it is taken, relative to others.
-      function: spoils a call and returns what was done in words, or None where there was nothing to be done it to.
+      share: relative frequency.
+      function: mutates a call and returns a description, or None if it does not apply to the call.
     """
 
     share: float
     function: Callable[[np.random.Generator, Call], str | None]
 
 
-def spoil(rng, call: Call) -> None:
-    """Spoils a call once, unless all its tensors have been left out."""
+def mutate(rng, call: Call) -> None:
+    """Applies one mutation, unless the call has no tensors left."""
     if not call.tensor_names:
         return
-    shares = np.array([each.share for each in SPOILS])
-    what = SPOILS[rng.choice(len(SPOILS), p=shares / shares.sum())].function(rng, call)
+    shares = np.array([each.share for each in MUTATIONS])
+    what = MUTATIONS[rng.choice(len(MUTATIONS), p=shares / shares.sum())].function(rng, call)
     if what is None:
-        spoil(rng, call)
+        mutate(rng, call)
     else:
-        call.spoils.append(what)
+        call.mutations.append(what)
 
 
 def replace(call: Call, name: str, value) -> None:
-    """Gives a call another argument."""
+    """Replaces an argument of a call."""
     call.arguments[name] = value
     if name in FORWARD_ARGUMENTS:
-        call.follows = False
+        call.is_consistent = False
 
 
 # ---------------------------------------------------------------- tensors
 
 
 def pick_tensor(rng, call: Call) -> tuple[str, int | None, Any]:
-    """Picks an argument that is a tensor, or one of a list: its name, its place in the list and itself."""
+    """Picks a tensor argument. Returns its name, its index if it is in a list, and its value."""
     name = choice(rng, call.tensor_names)
     value = call.arguments[name]
     if isinstance(value, list) and value:
@@ -88,7 +88,7 @@ def pick_tensor(rng, call: Call) -> tuple[str, int | None, Any]:
 
 
 def put(call: Call, name: str, index: int | None, value) -> str:
-    """Puts another tensor in a place that `pick_tensor` gave, and returns it in words."""
+    """Replaces a tensor from `pick_tensor` and returns a description of its position."""
     if index is None:
         replace(call, name, value)
         return name
@@ -99,7 +99,7 @@ def put(call: Call, name: str, index: int | None, value) -> str:
 
 
 def random_tensor(rng, shape, dtype):
-    """Returns a tensor of a shape that can be made."""
+    """Returns a tensor of a supported shape."""
     empty = zeros(shape, dtype)
     if isinstance(empty, Empty) or empty.size == 0:
         return empty
@@ -111,7 +111,7 @@ def random_tensor(rng, shape, dtype):
 
 
 def near_shape(rng, shape) -> tuple[int, ...]:
-    """Returns a shape near another: one more dimension, one less, two exchanged, or one of another size."""
+    """Returns a similar shape: one dimension added, removed, swapped or resized, or all flattened."""
     kinds = ["add"] if not shape else ["add", "remove", "size", "size", "size", "exchange", "flatten"]
     kind, axis = choice(rng, kinds), int(rng.integers(max(len(shape), 1)))
     sizes = list(shape)
@@ -134,7 +134,7 @@ def far_shape(rng) -> tuple[int, ...]:
 
 
 def huge_shape(rng, shape) -> tuple[int, ...]:
-    """Returns a shape of huge sizes and a 0."""
+    """Returns a shape with huge sizes and a 0."""
     sizes = list(shape) or [0]
     for axis in range(len(sizes)):
         if rng.random() < 0.5:
@@ -143,8 +143,8 @@ def huge_shape(rng, shape) -> tuple[int, ...]:
     return tuple(sizes)
 
 
-def spoil_shape(rng, call: Call) -> str | None:
-    """Gives a tensor another shape."""
+def mutate_shape(rng, call: Call) -> str | None:
+    """Changes the shape of a tensor."""
     name, index, value = pick_tensor(rng, call)
     if not is_tensor(value):
         return None
@@ -157,8 +157,8 @@ def spoil_shape(rng, call: Call) -> str | None:
     return put(call, name, index, random_tensor(rng, shape, value.dtype)) + f" of shape {list(shape)}"
 
 
-def spoil_dtype(rng, call: Call) -> str | None:
-    """Gives a tensor another dtype."""
+def mutate_dtype(rng, call: Call) -> str | None:
+    """Changes the dtype of a tensor."""
     name, index, value = pick_tensor(rng, call)
     if not is_tensor(value):
         return None
@@ -168,8 +168,8 @@ def spoil_dtype(rng, call: Call) -> str | None:
     return put(call, name, index, random_tensor(rng, value.shape, dtype)) + f" of dtype {dtype}"
 
 
-def spoil_kind(rng, call: Call) -> str | None:
-    """Gives something else than a tensor, or a list of another length."""
+def mutate_kind(rng, call: Call) -> str | None:
+    """Replaces a tensor by None, or a list by one of another length or by something else."""
     name = choice(rng, call.tensor_names)
     value = call.arguments[name]
     if isinstance(value, list):
@@ -184,8 +184,8 @@ def spoil_kind(rng, call: Call) -> str | None:
     return f"{name} is None"
 
 
-def spoil_lengths(rng, call: Call) -> str | None:
-    """Gives sequence lengths that no sequence has, or other ones."""
+def mutate_lengths(rng, call: Call) -> str | None:
+    """Changes a sequence length, often to an invalid one."""
     lengths = call.arguments.get("sequence_lengths")
     if not isinstance(lengths, np.ndarray) or lengths.size == 0 or lengths.dtype != np.int32:
         return None
@@ -197,8 +197,8 @@ def spoil_lengths(rng, call: Call) -> str | None:
     return f"sequence_lengths with {value}"
 
 
-def spoil_sizes(rng, call: Call) -> str | None:
-    """Gives sizes that no network has, or other ones."""
+def mutate_sizes(rng, call: Call) -> str | None:
+    """Changes a size argument, often to an invalid one."""
     names = [name for name in ("num_layers", "num_units", "input_size") if name in call.arguments]
     if not names:
         return None
@@ -210,8 +210,8 @@ def spoil_sizes(rng, call: Call) -> str | None:
 # ---------------------------------------------------------------- reserve_space
 
 
-def spoil_reserve_space(rng, call: Call) -> str | None:
-    """Gives a reserve_space that the forward op has not left."""
+def mutate_reserve_space(rng, call: Call) -> str | None:
+    """Replaces reserve_space by one that is not from the forward op."""
     value = call.arguments.get("reserve_space")
     if not isinstance(value, np.ndarray) or value.ndim != 1 or value.size == 0 or value.dtype == object:
         return None
@@ -221,7 +221,7 @@ def spoil_reserve_space(rng, call: Call) -> str | None:
 
 
 def flip_bits(rng, value: np.ndarray, num_bytes: int) -> np.ndarray:
-    """Returns a copy with some bits of the first bytes turned over."""
+    """Returns a copy with some bits of the first bytes flipped."""
     data = bytearray(value.tobytes())
     for _ in range(int(rng.integers(1, 5))):
         data[int(rng.integers(min(num_bytes, len(data))))] ^= 1 << int(rng.integers(8))
@@ -229,7 +229,7 @@ def flip_bits(rng, value: np.ndarray, num_bytes: int) -> np.ndarray:
 
 
 def of_another_call(rng, call: Call, value: np.ndarray) -> np.ndarray:
-    """Returns the reserve_space of another valid call, in this one's dtype."""
+    """Returns the reserve_space of another valid call, in the dtype of this call."""
     other = VALID[call.op](rng)["reserve_space"]
     data = other.tobytes() if isinstance(other, np.ndarray) else b""
     return np.frombuffer(data[: len(data) // value.itemsize * value.itemsize], value.dtype)
@@ -249,8 +249,8 @@ RESERVE_SPACES: dict[str, Callable[[np.random.Generator, Call, np.ndarray], np.n
 }
 
 
-def spoil_host_reserved(rng, call: Call) -> str | None:
-    """Gives a host_reserved of any bytes."""
+def mutate_host_reserved(rng, call: Call) -> str | None:
+    """Replaces host_reserved by random bytes."""
     if not isinstance(call.arguments.get("host_reserved"), np.ndarray):
         return None
     shape = far_shape(rng)
@@ -263,7 +263,7 @@ def spoil_host_reserved(rng, call: Call) -> str | None:
 
 
 def wrong_attribute(rng, name: str, kind: str) -> Any:
-    """Returns a value for an attribute of a type, as op definitions name it; often one at its limits."""
+    """Returns a value for an attribute of a type of op definitions, often at its limits."""
     if rng.random() < 0.06:
         return choice(rng, (None, "text", [], object))
     if name.startswith("num_params"):
@@ -281,8 +281,8 @@ def wrong_attribute(rng, name: str, kind: str) -> Any:
     return choice(rng, (["input_grad", "input_grad"], ["unknown"], [1], "input_grad", ["output_c_backprop_grad", ""]))
 
 
-def spoil_attribute(rng, call: Call) -> str | None:
-    """Gives an attribute another value."""
+def mutate_attribute(rng, call: Call) -> str | None:
+    """Changes the value of an attribute."""
     if not call.attribute_names:
         return None
     name = choice(rng, call.attribute_names)
@@ -292,24 +292,24 @@ def spoil_attribute(rng, call: Call) -> str | None:
 
 
 def leave_out(rng, call: Call) -> str | None:
-    """Leaves an argument out."""
+    """Removes an argument."""
     if rng.random() < 0.7:
         return None
     name = choice(rng, tuple(call.arguments))
     del call.arguments[name]
     if name in FORWARD_ARGUMENTS:
-        call.follows = False
+        call.is_consistent = False
     return f"no {name}"
 
 
-SPOILS = (
-    Spoil(8, spoil_shape),
-    Spoil(2, spoil_dtype),
-    Spoil(1, spoil_kind),
-    Spoil(2, spoil_lengths),
-    Spoil(3, spoil_sizes),
-    Spoil(6, spoil_reserve_space),
-    Spoil(0.5, spoil_host_reserved),
-    Spoil(5, spoil_attribute),
-    Spoil(0.7, leave_out),
+MUTATIONS = (
+    Mutation(8, mutate_shape),
+    Mutation(2, mutate_dtype),
+    Mutation(1, mutate_kind),
+    Mutation(2, mutate_lengths),
+    Mutation(3, mutate_sizes),
+    Mutation(6, mutate_reserve_space),
+    Mutation(0.5, mutate_host_reserved),
+    Mutation(5, mutate_attribute),
+    Mutation(0.7, leave_out),
 )
