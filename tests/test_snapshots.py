@@ -1,6 +1,6 @@
 """Tests that files of snapshots load, reproduce their recorded values, and can be trained further.
 
-The only snapshot is that of 0.1.0, which is not released. tests/snapshots/README.md describes its contents.
+tests/snapshots/README.md describes the snapshots.
 """
 
 import contextlib
