@@ -1,11 +1,10 @@
-"""Measures the ops beside other implementations of the same networks, on the CPU and in one run.
+"""Compares the speed of the ops with other implementations of the same networks on the CPU.
 
-Each library runs in a process of its own, and they take turns. Of Keras models it measures the calls that users make;
-of networks inference (forward) and a step of training without the update (forward + backward); of GRUBlockCell the op
-and its gradient; further the memory of a training step, how time grows with the length and the number of sequences,
-what the smallest call costs, what the gradient of a penalty on a gradient takes, and how the libraries share a machine
-with other work. It prints a line for each measurement and writes results.json, results.md, results.png and models.png.
-docs/performance.md and docs/design/threads.md say what the figures mean.
+The sections measure Keras models as users call them; networks in inference and training, and GRUBlockCell; time by
+sequence length and batch size; call overhead; memory of a training step; gradients of penalties; and sharing the
+machine with other work. Each library runs in its own process, and the libraries take turns. The program prints a line
+for each measurement and writes results.json, results.md, results.png and models.png. docs/design/benchmarks.md explains
+the method and the options.
 """
 
 import argparse
@@ -16,41 +15,41 @@ import os
 import pathlib
 from collections.abc import Collection, Mapping, Sequence
 
-# Of the libraries' processes, which inherit it: none is to use a GPU.
+# For the libraries' processes, which must not use a GPU.
 os.environ["CUDA_VISIBLE_DEVICES"] = ""
 os.environ["KERAS_BACKEND"] = "tensorflow"
 
 from cases import Case, Model, Product
 from measure import Bench, Measurement, merge
 from options import QUICK_ROUNDS, add_common, cases, names_of, positive
-from peers import OTHERS, OURS, PEERS, REFERENCE, without_missing
+from peers import OTHERS, OURS, PEERS, REFERENCE, find_available
 from report import LineTable, print_memory, targets_to_text, to_markdown
 from run import MemoryMeasurement, Run, to_json
 from sections import MAIN, MEMORY, MODELS, PRODUCT_DTYPES, PRODUCT_SIZES, QUICK_PRODUCT_SIZES, SECTIONS, Section
-from targets import judge_what_was_measured
+from targets import judge_measured
 from workers import Worker, WorkerError
 
 OPTIONS = list(dict.fromkeys(section.option for section in SECTIONS.values()))
 ROUNDS = 12
 LEAST_ROUNDS = 3
-MEMORY_PROCESSES = 3  # how often memory is measured: where TensorFlow's allocator puts things differs between processes
+MEMORY_PROCESSES = 3  # measurements of memory, which differs between processes
 
 
 def parse_arguments() -> argparse.Namespace:
-    """Returns the command line's settings."""
+    """Returns the command-line settings."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
         "--sections",
         type=names_of(OPTIONS),
         metavar="SECTION,...",
-        help=f"parts of it: {', '.join(OPTIONS)} (default: all; with --cases: {MODELS} for models, {MAIN} for others)",
+        help=f"sections to run: {', '.join(OPTIONS)} (default: all; with --cases: {MODELS} or {MAIN})",
     )
     parser.add_argument(
         "--cases",
         type=cases,
         metavar="CASE,...",
-        help="what to compute in place of the sections' own cases, such as lstm-32-100-128-256 (cell, batch, time, "
-        "input, units), gru-8-20-64-64-2layers-bidirectional-varying-bfloat16, gru_block_cell-1-128-256 or "
+        help="cases to measure instead of the default ones, such as lstm-32-100-128-256 (cell, batch, time, input, "
+        "units), gru-8-20-64-64-2layers-bidirectional-varying-bfloat16, gru_block_cell-1-128-256 or "
         "model-lstm-16-200-24-64",
     )
     add_common(parser, OTHERS, ROUNDS)
@@ -59,12 +58,12 @@ def parse_arguments() -> argparse.Namespace:
         type=positive,
         default=len(os.sched_getaffinity(0)),
         metavar="N",
-        help="threads of each library (default: as many as there are CPUs, %(default)s)",
+        help="threads of each library (default: the number of CPUs, %(default)s)",
     )
     parser.add_argument(
         "--publish",
         action="store_true",
-        help="put the results into the documentation too, as publish.py does",
+        help="also write the results into docs/performance.md and README.md, as publish.py does",
     )
     settings = parser.parse_args()
     if not settings.sections:
@@ -75,9 +74,9 @@ def parse_arguments() -> argparse.Namespace:
 
 
 def run_benchmark(settings: argparse.Namespace) -> Run:
-    """Measures what the settings ask for, prints it, and returns the run."""
+    """Runs the selected sections, prints the measurements, and returns the run."""
     date, load_before = datetime.date.today().isoformat(), os.getloadavg()
-    others, left_out = without_missing([PEERS[name] for name in settings.peers])
+    others, left_out = find_available([PEERS[name] for name in settings.peers])
     peers = [OURS, *(peer.name for peer in others)]
     log = settings.output / "libraries.log"
     memory = _measure_memory(settings, peers, log) if MEMORY in settings.sections else []
@@ -103,7 +102,7 @@ def run_benchmark(settings: argparse.Namespace) -> Run:
 
 
 def _by_threads_per_cpu(settings: argparse.Namespace) -> Mapping[int, Sequence[Section]]:
-    """Returns the sections to be timed, by how many threads the libraries' processes have for each CPU."""
+    """Returns the sections to time, by threads per CPU of the libraries' processes."""
     timed = [each for each in SECTIONS.values() if each.option in settings.sections and each.name != MEMORY]
     factors = dict.fromkeys(section.load.threads_per_cpu for section in timed)
     return {factor: [each for each in timed if each.load.threads_per_cpu == factor] for factor in factors}
@@ -116,9 +115,9 @@ def _cases_of(section: Section, settings: argparse.Namespace) -> Sequence[Case]:
 
 
 def _measure_memory(settings: argparse.Namespace, peers: Collection[str], log: pathlib.Path) -> list[MemoryMeasurement]:
-    """Measures each peer in each case, each time in a process that does nothing else.
+    """Measures each peer in each case, each time in a new process.
 
-    A process that ends, as one does that takes more memory than there is, is left out.
+    A process that ends, for example because it runs out of memory, is skipped.
     """
     section = SECTIONS[MEMORY]
     print(f"\n{section.title}")
@@ -154,16 +153,16 @@ def _time(section: Section, bench: Bench, settings: argparse.Namespace) -> list[
     products = [turn for dtype in dtypes for size in sizes for turn in bench.prepare(Product(size, dtype), list(PEERS))]
     measurements = []
     for case in chosen:
-        beside = [turn for turn in products if turn.case.dtype == case.dtype]
+        limits = [turn for turn in products if turn.case.dtype == case.dtype]
         load = section.quick_load if settings.quick else section.load
-        of_case = bench.measure(section.name, case, section.peers, rounds, beside, section.tasks, load)
+        of_case = bench.measure(section.name, case, section.peers, rounds, limits, section.tasks, load)
         table.print_case([each for each in of_case if each.case == case])
         measurements += of_case
     return measurements
 
 
 def _cpu_flags() -> Collection[str]:
-    """Returns the words that Linux has for the CPU, its features among them."""
+    """Returns the words of /proc/cpuinfo, which include the CPU's features."""
     try:
         return pathlib.Path("/proc/cpuinfo").read_text().split()
     except OSError:
@@ -171,7 +170,7 @@ def _cpu_flags() -> Collection[str]:
 
 
 def write(run: Run, folder: pathlib.Path) -> None:
-    """Writes the results in every form and says where they are."""
+    """Writes the result files and prints their location."""
     (folder / "results.json").write_text(json.dumps(to_json(run), indent=1) + "\n")
     (folder / "results.md").write_text(to_markdown(run))
     written = ["results.json", "results.md"]
@@ -181,24 +180,24 @@ def write(run: Run, folder: pathlib.Path) -> None:
         pictures = {"results.png": picture.draw, "models.png": picture.draw_models}
         written += [name for name, draw in pictures.items() if draw(run, folder / name)]
     else:
-        print("no pictures, because matplotlib is not installed")
-    print(f"{', '.join(written)} are in {folder.resolve()}")
+        print("skipping the charts: matplotlib is not installed")
+    print(f"wrote {', '.join(written)} to {folder.resolve()}")
 
 
 def main() -> None:
-    """Measures, prints and writes."""
+    """Measures, prints and writes the results."""
     settings = parse_arguments()
     settings.output.mkdir(parents=True, exist_ok=True)
     run = run_benchmark(settings)
-    print(f"\n{targets_to_text(judge_what_was_measured(run))}\n")
-    print(f"load average before {run.load_before[0]:.2f}, after {run.load_after[0]:.2f}; ", end="")
+    print(f"\n{targets_to_text(judge_measured(run))}\n")
+    print(f"load average {run.load_before[0]:.2f} before, {run.load_after[0]:.2f} after; ", end="")
     print(f"{run.disturbed():.0%} of the samples were disturbed by other processes")
     write(run, settings.output)
     if settings.publish:
         import publish
 
         for page in publish.publish(run, publish.DOCS):
-            print(f"{page} shows them")
+            print(f"updated {page}")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What is measured: cases, their sizes, and how many operations they take."""
+"""The cases that are measured: sizes, names and operation counts."""
 
 import dataclasses
 import random
@@ -27,8 +27,8 @@ TASKS = {
     FORWARD: "forward",
     FORWARD_BACKWARD: "forward + backward",
     BACKWARD: "backward",
-    PENALTY: "penalty's gradient",
-    PRODUCT: "product",
+    PENALTY: "penalty gradient",
+    PRODUCT: "matmul",
     TANH: "tanh",
     MAPPED: "tanh in tf.data",
     FUNCTION: "tf.function",
@@ -37,24 +37,24 @@ TASKS = {
     TRAIN_ON_BATCH: "train_on_batch",
     FIT: "fit",
     EMPTY_FUNCTION: "empty tf.function",
-    OPS_ALONE: "the ops alone",
+    OPS_ALONE: "ops only",
 }
 
 
 @dataclasses.dataclass(frozen=True)
 class Network:
-    """A recurrent network over whole sequences.
+    """A recurrent network that processes whole sequences.
 
     Attributes:
-      cell: "lstm", "gru" (which resets the state after the matrix product) or "tanh".
+      cell: "lstm", "gru" (reset gate applied after the matrix product) or "tanh".
       batch: the number of sequences.
-      time: the number of steps of the longest.
+      time: the number of steps of the longest sequence.
       input_size: the size of the input at a step.
       units: the size of the state of each layer and direction.
       layers: the number of layers.
       bidirectional: whether each layer runs in both directions.
-      varying: whether the sequences are of different lengths, `lengths`.
-      dtype: the type of everything that goes in and comes out.
+      varying: whether the sequences have different `lengths`.
+      dtype: the type of inputs, weights and outputs.
     """
 
     cell: str
@@ -84,7 +84,7 @@ class Network:
 
     @property
     def title(self) -> str:
-        """The network and its sizes: batch, time, input and units."""
+        """The network and its sizes: batch, time, input, units."""
         options = {
             f"{self.layers} layers": self.layers > 1,
             "bidirectional": self.bidirectional,
@@ -97,13 +97,13 @@ class Network:
 
     @property
     def is_plain(self) -> bool:
-        """Whether it is a single float32 layer of one direction over sequences of one length."""
+        """Whether it is a single unidirectional float32 layer and all sequences have the same length."""
         plain = Network(self.cell, self.batch, self.time, self.input_size, self.units)
         return self == plain
 
     @property
     def lengths(self) -> list[int]:
-        """The number of steps of each sequence: all `time`, or spread from that to a quarter of it, in no order."""
+        """The number of steps of each sequence: `time`, or `time` down to a quarter of it in random order."""
         if not self.varying:
             return [self.time] * self.batch
         shortest = -(-self.time // 4)
@@ -123,12 +123,12 @@ class Network:
 
     @property
     def output_size(self) -> int:
-        """The size of a layer's output at a step, which is that of the input of the layer above it."""
+        """The size of a layer's output at a step, which is the input size of the layer above."""
         return len(self.directions) * self.units
 
     @property
     def pseudo_layers(self) -> Mapping[str, int]:
-        """The size of the input of each direction of each layer, by names such as "layer_0/forward"."""
+        """The input size of each pseudo-layer, by names such as "layer_0/forward"."""
         return {
             f"layer_{layer}/{direction}": self.output_size if layer else self.input_size
             for layer in range(self.layers)
@@ -136,11 +136,11 @@ class Network:
         }
 
     def flops(self, task: str) -> int:
-        """Returns the floating-point operations of a task's matrix products; all others are left out.
+        """Returns the floating-point operations of a task's matrix products; all others are ignored.
 
-        Each gate of each step multiplies the input and the state by a matrix: two operations, a multiplication and an
-        addition, for each of its units * (input_size + units) elements. The backward pass does as much twice: for the
-        gradients of input and state, and for those of the matrices.
+        Each gate of each step multiplies the input and the state by a matrix: two operations for each of its
+        units * (input_size + units) elements. The backward pass takes twice as many: for the gradients of input and
+        state, and for the gradients of the matrices.
         """
         rows = sum(self.lengths) * self.num_gates * self.units
         forward = sum(2 * rows * (fan_in + self.units) for fan_in in self.pseudo_layers.values())
@@ -149,11 +149,11 @@ class Network:
 
 @dataclasses.dataclass(frozen=True)
 class PenalizedNetwork(Network):
-    """A network in whose training a penalty stands on the gradient of a score with respect to the input.
+    """A network that is trained with a penalty on the gradient of a score with respect to the input.
 
-    The score is half the sum of the output's squares, each times its part of the problem's `output_gradient`, so that
-    every pass depends on the one before it. The penalty is the mean over the sequences of (norm - 1)², where norm is
-    that of the score's gradient with respect to a sequence.
+    The score is sum(output_gradient * output²) / 2, with the problem's `output_gradient`; thus every pass depends on
+    the previous one. The penalty is the mean over the sequences of (norm - 1)², where norm is the norm of the score's
+    gradient with respect to a sequence.
     """
 
     tasks: ClassVar[Sequence[str]] = (FORWARD_BACKWARD, PENALTY)
@@ -166,7 +166,7 @@ class PenalizedNetwork(Network):
 
     @property
     def title(self) -> str:
-        """The network, its sizes, and that there is a penalty."""
+        """The network and its sizes, followed by "penalty"."""
         return f"{super().title}, penalty"
 
     @property
@@ -177,9 +177,9 @@ class PenalizedNetwork(Network):
     def flops(self, task: str) -> int:
         """Returns the floating-point operations of a task's matrix products.
 
-        The gradient of a penalty runs the network forward and backward, then backward through both: to the output's
-        gradient, which takes as much as a forward pass, to input, state and weights through the backward pass, four
-        times as much, and through the forward pass, twice as much.
+        The penalty gradient runs the network forward (1) and backward (2), then differentiates both: the backward
+        pass with respect to the output's gradient (1) and to input, state and weights (4), and the forward pass (2).
+        The numbers are multiples of a forward pass.
         """
         forward = self.plain.flops(FORWARD)
         return 10 * forward if task == PENALTY else self.plain.flops(task)
@@ -242,13 +242,13 @@ class Model:
 
 @dataclasses.dataclass(frozen=True)
 class Decoder(Model):
-    """A model that writes text: a call takes a token and the states, and gives the likeliest next token and the states.
+    """A model that generates text: a call maps a token and the states to the most likely next token and new states.
 
-    An Embedding is before the recurrent layers, which have one direction and take one step.
+    An Embedding precedes the recurrent layers, which are unidirectional and take one step.
     """
 
     tasks: ClassVar[Sequence[str]] = (FUNCTION, EMPTY_FUNCTION, OPS_ALONE)
-    # The characters of TensorFlow's text generation tutorial.
+    # As in TensorFlow's text generation tutorial.
     vocabulary: ClassVar[int] = 66
     outputs: ClassVar[int] = 66
 
@@ -259,7 +259,7 @@ class Decoder(Model):
 
     @property
     def title(self) -> str:
-        """The network and its sizes, and that it decodes."""
+        """The word "decoder", the network and its sizes."""
         return f"decoder, {self.network.title}"
 
     @property
@@ -270,14 +270,14 @@ class Decoder(Model):
 
 @dataclasses.dataclass(frozen=True)
 class MixedModel(Model):
-    """A model whose recurrent layers are some of many: from them XLA has little to gain, from the others much.
+    """A model with other layers around the recurrent ones; XLA speeds up mainly the other layers.
 
-    A Dense and a LayerNormalization layer are before the recurrent layers; after each but the last are attention of the
-    sequence to itself, whose output is added to its input, and a LayerNormalization.
+    Dense and LayerNormalization precede the recurrent layers. Self-attention with a residual connection and
+    LayerNormalization follow each recurrent layer except the last.
     """
 
     tasks: ClassVar[Sequence[str]] = (FUNCTION, TRAIN_ON_BATCH)
-    heads: ClassVar[int] = 4  # of attention
+    heads: ClassVar[int] = 4  # attention heads
 
     @property
     def name(self) -> str:
@@ -286,8 +286,8 @@ class MixedModel(Model):
 
     @property
     def title(self) -> str:
-        """The network and its sizes, and what is around it."""
-        return f"Dense, normalization and attention around {self.network.title}"
+        """The kinds of layers, the network and its sizes."""
+        return f"Dense, normalization, attention, {self.network.title}"
 
     @property
     def takes_tokens(self) -> bool:
@@ -297,14 +297,14 @@ class MixedModel(Model):
 
 @dataclasses.dataclass(frozen=True)
 class CellSteps:
-    """Steps of a `GRUBlockCell`, each an op that starts from the state (backward: its gradient) that another gave.
+    """Steps of a `GRUBlockCell`: each op takes the state (backward: its gradient) that the previous op returned.
 
     Attributes:
       batch: the number of sequences.
       input_size: the size of the input.
       units: the size of the state.
-      steps: the number of ops that one call runs.
-      dtype: the type of everything that goes in and comes out.
+      steps: the number of ops in one call.
+      dtype: the type of inputs, weights and outputs.
     """
 
     batch: int
@@ -323,14 +323,14 @@ class CellSteps:
 
     @property
     def title(self) -> str:
-        """The cell and its sizes: batch, input and units."""
+        """The cell and its sizes: batch, input, units."""
         dtype = "" if self.dtype == "float32" else f", {self.dtype}"
         return f"GRUBlockCell {self.batch}, {self.input_size}, {self.units}{dtype}"
 
     def flops(self, task: str) -> int:
         """Returns the floating-point operations of the matrix products of all steps.
 
-        Three gates multiply input and state by a matrix; backward, their gradients are multiplied by its transpose.
+        Three gates multiply input and state by a matrix; the backward op multiplies their gradients by its transpose.
         """
         return {
             task: self.steps * 2 * self.batch * 3 * self.units * (self.input_size + self.units) for task in self.tasks
@@ -339,7 +339,7 @@ class CellSteps:
 
 @dataclasses.dataclass(frozen=True)
 class Product:
-    """The product of two square matrices, which shows what the machine can do.
+    """The product of two square matrices, which shows the speed limit of the machine.
 
     Attributes:
       size: the number of rows and columns.
@@ -359,7 +359,7 @@ class Product:
     @property
     def title(self) -> str:
         """The dtype and the size."""
-        return f"{self.dtype} product of size {self.size}"
+        return f"{self.dtype} matmul of size {self.size}"
 
     def flops(self, task: str) -> int:
         """Returns the floating-point operations of the product."""
@@ -368,7 +368,7 @@ class Product:
 
 @dataclasses.dataclass(frozen=True)
 class Elementwise:
-    """The hyperbolic tangent of each element of a vector: the small op of somebody else.
+    """The hyperbolic tangent of each element of a vector: a small op of another thread.
 
     Attributes:
       size: the number of elements.
@@ -423,7 +423,7 @@ def parse_case(name: str) -> Case:
     """Returns the case of a name such as "lstm-32-100-128-256", "gru-1-10-8-8-bfloat16" or "gru_block_cell-1-8-16".
 
     Raises:
-      ValueError: if there is none of that name.
+      ValueError: if the name is not valid.
     """
     for kind, pattern in _PATTERNS.items():
         if match := re.fullmatch(pattern, name):
@@ -435,10 +435,9 @@ def parse_case(name: str) -> Case:
                 return kind(Network(**fields))
             return kind(**fields)
     raise ValueError(
-        f"a case is named CELL-BATCH-TIME-INPUT-UNITS, with a cell of {', '.join(NUM_GATES)}, and after it, in this "
-        f"order, any of -Nlayers, -bidirectional, -varying and -DTYPE, or penalty- and such a name; model- and such a "
-        f"name without -DTYPE; mixed- and such a name without -varying and -DTYPE; "
-        f"decoder-CELL-BATCH-1-INPUT-UNITS, with -Nlayers; "
-        f"gru_block_cell-BATCH-INPUT-UNITS, with any of -Nsteps and -DTYPE; product-SIZE, with -DTYPE; or "
-        f"elementwise-SIZE; sizes are at least 1 and dtypes {', '.join(DTYPES)}; {name!r} is not"
+        f"{name!r} is not a valid case; cases are NETWORK[-DTYPE], penalty-NETWORK[-DTYPE], model-NETWORK, "
+        "mixed-NETWORK (without -varying), decoder-CELL-BATCH-1-INPUT-UNITS[-Nlayers], "
+        "gru_block_cell-BATCH-INPUT-UNITS[-Nsteps][-DTYPE], product-SIZE[-DTYPE] and elementwise-SIZE, where NETWORK "
+        "is CELL-BATCH-TIME-INPUT-UNITS[-Nlayers][-bidirectional][-varying], "
+        f"CELL is one of {', '.join(NUM_GATES)}, and DTYPE is one of {', '.join(DTYPES)}"
     )

@@ -1,10 +1,10 @@
-"""Measures the ops on a GPU beside TensorFlow's own and PyTorch's cuDNN, in one run.
+"""Compares the speed of the ops on a GPU with TensorFlow's own ops and with PyTorch, which uses cuDNN.
 
-Each library runs in a process of its own, and they take turns, as in bench.py. Of networks it measures inference
-(forward) and a step of training without the update (forward + backward); of GRUBlockCell the op and its gradient. Calls
-follow one another without waiting for the GPU, and the clock stops when it has done all of them. It prints a line for
-each measurement and, after each case, writes gpu.json with all so far. A library that fails in a case or computes
-something else is left out there, which gpu.json says under "failures".
+Each library runs in its own process, and the libraries take turns, as in bench.py. The program measures networks in
+inference (forward) and training without the update (forward + backward), and GRUBlockCell and its gradient. Calls are
+enqueued without waiting for the GPU; the timer stops when the GPU has finished all of them. The program prints a line
+for each measurement and writes gpu.json after each case. A library that fails or gives wrong results is skipped for
+that case and listed under "failures" in gpu.json.
 """
 
 import argparse
@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from cases import Case
 from measure import ALLOWED_ERRORS, Bench, Measurement, WrongResultError, merge
 from options import QUICK_ROUNDS, add_common, cases
-from peers import GPU_OTHERS, GPU_PEERS, OURS, REFERENCE, without_missing
+from peers import GPU_OTHERS, GPU_PEERS, OURS, REFERENCE, find_available
 from report import LineTable, targets_to_text
 from run import Run, to_json
 from sections import GPU_SECTION
@@ -27,25 +27,25 @@ from workers import WorkerError
 
 ROUNDS = 20
 RESULTS = "gpu.json"
-# TF32 has the 11 bits of float16's mantissa.
+# TF32 has as many significant bits as float16: 11.
 TF32_ERRORS = {**ALLOWED_ERRORS, "float32": ALLOWED_ERRORS["float16"]}
 
 
 def parse_arguments() -> argparse.Namespace:
-    """Returns the command line's settings."""
+    """Returns the command-line settings."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
         "--cases",
         type=cases,
         metavar="CASE,...",
-        help="what to compute in place of the usual cases, such as lstm-32-100-128-256-float16 (cell, batch, time, "
+        help="cases to measure instead of the default ones, such as lstm-32-100-128-256-float16 (cell, batch, time, "
         "input, units) or gru_block_cell-1-128-256",
     )
     add_common(parser, GPU_OTHERS, ROUNDS)
     parser.add_argument(
         "--no-tf32",
         action="store_true",
-        help="multiply float32 as float32, not as TF32, which all of the libraries do unless they are told otherwise",
+        help="compute float32 products without TF32; by default all libraries use TF32",
     )
     settings = parser.parse_args()
     settings.cases = settings.cases or (GPU_SECTION.quick_cases if settings.quick else GPU_SECTION.cases)
@@ -68,7 +68,7 @@ class Failure:
     Attributes:
       case: the case's name.
       peer: the peer's name.
-      message: what went wrong.
+      message: the error message.
     """
 
     case: str
@@ -77,9 +77,9 @@ class Failure:
 
 
 def measure_case(bench: Bench, case: Case, rounds: int) -> tuple[list[Measurement], list[Failure]]:
-    """Measures a case with every peer that computes it, and returns why the others do not.
+    """Measures a case with every peer, and returns the measurements and the failures.
 
-    One that fails goes on with the next case in a new process: an error of a GPU may stay with the old one.
+    A peer that fails runs the next case in a new process, because a GPU error may persist in the old one.
     """
     peers = list(GPU_SECTION.peers)
     failures: list[Failure] = []
@@ -95,8 +95,8 @@ def measure_case(bench: Bench, case: Case, rounds: int) -> tuple[list[Measuremen
 
 
 def run_benchmark(settings: argparse.Namespace, gpu: str) -> tuple[Run, list[Failure]]:
-    """Measures what the settings ask for, prints it, and writes what there is after each case."""
-    peers, left_out = without_missing([GPU_PEERS[name] for name in (OURS, *settings.peers)])
+    """Measures the selected cases, prints the measurements, and writes the results after each case."""
+    peers, left_out = find_available([GPU_PEERS[name] for name in (OURS, *settings.peers)])
     threads = len(os.sched_getaffinity(0))
     allowed_errors = ALLOWED_ERRORS if settings.no_tf32 else TF32_ERRORS
     failures: list[Failure] = []
@@ -119,7 +119,7 @@ def run_benchmark(settings: argparse.Namespace, gpu: str) -> tuple[Run, list[Fai
             of_case, failed = measure_case(bench, case, settings.rounds)
             table.print_case(of_case)
             for failure in failed:
-                print(f"{case.title}  {GPU_PEERS[failure.peer].label} is left out: {failure.message}", flush=True)
+                print(f"{case.title}  {GPU_PEERS[failure.peer].label} is skipped: {failure.message}", flush=True)
             failures += failed
             measurements = merge([*run.measurements, *of_case])
             run = dataclasses.replace(run, measurements=measurements, load_after=os.getloadavg())
@@ -129,12 +129,12 @@ def run_benchmark(settings: argparse.Namespace, gpu: str) -> tuple[Run, list[Fai
 
 def _print_versions(versions: Mapping[str, Mapping[str, str]]) -> None:
     for name, of_peer in versions.items():
-        what = "; ".join(f"{what} {version}" for what, version in of_peer.items() if name != OURS)
-        print(f"{GPU_PEERS[name].label}: {what or of_peer['GPU library']}")
+        versions_of_peer = "; ".join(f"{key} {version}" for key, version in of_peer.items() if name != OURS)
+        print(f"{GPU_PEERS[name].label}: {versions_of_peer or of_peer['GPU library']}")
 
 
 def write(run: Run, failures: Sequence[Failure], gpu: str, settings: argparse.Namespace) -> None:
-    """Writes the results so far, with what they were measured on: all of them or none, if the program is ended."""
+    """Writes the results so far. The write is atomic: an interruption leaves the previous file."""
     results = {
         "gpu": gpu,
         "tf32": not settings.no_tf32,
@@ -147,12 +147,12 @@ def write(run: Run, failures: Sequence[Failure], gpu: str, settings: argparse.Na
 
 
 def main() -> None:
-    """Measures, prints and writes. The exit status is 1 if ours is among those that failed."""
+    """Measures, prints and writes the results. The exit status is 1 if tf_rnn_ops failed."""
     settings = parse_arguments()
     gpu = find_gpu()
     if gpu is None:
-        sys.exit("TensorFlow sees no GPU to measure on: benchmarks/bench.py measures on the CPU.")
-    # What the libraries' processes inherit.
+        sys.exit("TensorFlow sees no GPU. To measure on the CPU, use benchmarks/bench.py.")
+    # Inherited by the libraries' processes.
     if settings.no_tf32:
         os.environ["NVIDIA_TF32_OVERRIDE"] = "0"
     os.environ["TF_RNN_OPS_GPU"] = "1"
@@ -160,7 +160,7 @@ def main() -> None:
     print(f"{gpu}, float32 as {'float32' if settings.no_tf32 else 'TF32'}")
     run, failures = run_benchmark(settings, gpu)
     print(f"\n{targets_to_text(judge(run, GPU_TARGETS))}\n")
-    print(f"{(settings.output / RESULTS).resolve()} has all of it")
+    print(f"wrote {(settings.output / RESULTS).resolve()}")
     if any(failure.peer == OURS for failure in failures):
         sys.exit(1)
 

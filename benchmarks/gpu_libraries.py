@@ -1,4 +1,4 @@
-"""What runs on TensorFlow and a GPU: ours and `tf.raw_ops`."""
+"""GPU libraries that use TensorFlow: tf_rnn_ops and `tf.raw_ops`."""
 
 import abc
 from typing import ClassVar
@@ -21,7 +21,7 @@ class OnDevice(Library):
 
     def __init__(self, threads: int):
         for gpu in tf.config.list_physical_devices("GPU"):
-            # The other libraries need memory too.
+            # Leaves memory for the other libraries.
             tf.config.experimental.set_memory_growth(gpu, True)
 
     @property
@@ -50,10 +50,10 @@ class OnDevice(Library):
         return self._checked(program, case)
 
     def _checked(self, program: Program, case: Network | CellSteps) -> Program:
-        """Returns a program whose results are in the device's memory.
+        """Returns the program if its results are in the device's memory.
 
         Raises:
-          RuntimeError: if they are not: TensorFlow runs elsewhere what the device has no kernel for.
+          RuntimeError: if they are not. TensorFlow runs an op elsewhere if the device has no kernel for it.
         """
         for call in program.calls.values():
             for tensor in tf.nest.flatten(call()):
@@ -89,7 +89,7 @@ class RawOps(OnDevice):
         return tf.raw_ops
 
     def network(self, case: Network) -> Program:
-        """See the base class. In bfloat16 there is no backward pass: TensorFlow does not fill its reserve_space."""
+        """See the base class. The bfloat16 backward pass is left out: TensorFlow does not fill its reserve_space."""
         program = super().network(case)
         if case.dtype == "bfloat16":
             program.calls = {FORWARD: program.calls[FORWARD]}

@@ -1,4 +1,4 @@
-"""Keras's recurrent layers for the networks of the cases, and their weights."""
+"""Keras's recurrent layers for the cases, and conversion of their weights."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -13,19 +13,19 @@ _LAYERS: Mapping[str, type] = {
     "gru": keras.layers.GRU,
     "tanh": keras.layers.SimpleRNN,
 }
-# Where Keras has each of cuDNN's gates, and so where cuDNN has each of Keras's: it exchanges the gates r and u.
+# The position in Keras of each of cuDNN's gates, and vice versa: Keras swaps the gates r and u.
 _GATES: Mapping[str, Sequence[int]] = {"lstm": [0, 1, 2, 3], "gru": [1, 0, 2], "tanh": [0]}
 
 
 def create_layer(case: Network, dtype: str, **options: Any) -> keras.Layer:
-    """Returns a layer of a network, in both directions where the network has both."""
-    # The default initializer of the recurrent kernel does not know every dtype.
+    """Returns a layer of a network, in `Bidirectional` if the network is bidirectional."""
+    # The default initializer of the recurrent kernel does not support every dtype.
     layer = _LAYERS[case.cell](case.units, recurrent_initializer="zeros", dtype=dtype, **options)
     return keras.layers.Bidirectional(layer, dtype=dtype) if case.bidirectional else layer
 
 
 def to_keras(case: Network, weights: Mapping[str, Weights]) -> list[np.ndarray]:
-    """Returns each pseudo-layer's kernel, recurrent kernel and bias in Keras's shapes, one after another."""
+    """Returns kernel, recurrent kernel and bias of each pseudo-layer in Keras's shapes, as a flat list."""
     return [array for of_layer in weights.values() for array in _to_keras(case, of_layer)]
 
 
@@ -43,7 +43,7 @@ def _to_keras(case: Network, weights: Weights) -> list[np.ndarray]:
 
 
 def from_keras(case: Network, arrays: Sequence[np.ndarray]) -> Mapping[str, Weights]:
-    """Returns arrays in the shapes of Keras's weights, or their gradients, as the weights of each pseudo-layer."""
+    """Returns the weights of each pseudo-layer, given Keras's weights or their gradients."""
     triples = zip(arrays[0::3], arrays[1::3], arrays[2::3], strict=True)
     return {name: _from_keras(case, *triple) for name, triple in zip(case.pseudo_layers, triples, strict=True)}
 
@@ -54,6 +54,6 @@ def _from_keras(case: Network, kernel: np.ndarray, recurrent_kernel: np.ndarray,
     def matrix(kernel):  # [fan_in, gates * units] to [gates, units, fan_in]
         return np.moveaxis(kernel.reshape(-1, num_gates, units), 0, -1)[gates]
 
-    # A bias that is the sum of two has the gradient of each.
+    # The gradient of a sum of two biases is the gradient of each.
     biases = np.broadcast_to(bias.reshape(-1, num_gates, units), [2, num_gates, units])[:, gates]
     return Weights(matrix(kernel), matrix(recurrent_kernel), *biases)

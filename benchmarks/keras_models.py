@@ -1,4 +1,4 @@
-"""Whole Keras models, called as users call them: Keras's own and accelerated ones."""
+"""Whole Keras models, with and without acceleration, called as users call them."""
 
 import functools
 import tempfile
@@ -26,9 +26,9 @@ from programs import Program
 
 
 def _build(case: Model, problem: ModelProblem) -> tuple[keras.Model, keras.Model]:
-    """Returns a model, and the part of it that ends with the recurrent layers. Of a decoder, both take and give states.
+    """Returns a model, and the part of it up to the recurrent layers. A decoder's models also take and return states.
 
-    The number of sequences is left open, as in most models.
+    The batch size is not static, as in most models.
     """
     network, dtype = case.network, problem.targets.dtype.name
     decodes = isinstance(case, Decoder)
@@ -56,7 +56,7 @@ def _compile(model: keras.Model, problem: ModelProblem, jit_compile: bool) -> No
 
 
 def _moments(model: keras.Model, kind: str) -> list:
-    """Returns the optimizer's moments of a kind, in the order of the weights."""
+    """Returns the optimizer's moments of one kind in the order of the weights."""
     return [each for each in model.optimizer.variables if each.path.endswith(f"_{kind}")]
 
 
@@ -67,7 +67,7 @@ def _begin_training_anew(model: keras.Model) -> None:
 
 
 def states_of_layers(case: Model, states: Sequence) -> list[list]:
-    """Returns the states of each layer out of those of all; none each, unless the model is a decoder."""
+    """Splits the states by layer; empty lists unless the model is a decoder."""
     count = len(states) // case.network.layers
     return [list(states[layer * count : (layer + 1) * count]) for layer in range(case.network.layers)]
 
@@ -77,7 +77,7 @@ class ModelProgram(Program):
 
     Args:
       case: the model.
-      problem: the numbers that it is given.
+      problem: inputs, targets and weights.
       jit_compile: whether XLA compiles the model and the function.
     """
 
@@ -102,7 +102,7 @@ class ModelProgram(Program):
         self.calls = {task: call for task, call in calls.items() if task in case.tasks}
 
     def _reset(self) -> None:
-        """Gives the model the problem's weights, and lets its optimizer and metrics begin anew."""
+        """Sets the problem's weights, and resets the optimizer and the metrics."""
         problem = self._problem
         embedding = [] if problem.embedding is None else [problem.embedding]
         recurrent = to_keras(self._case.network, problem.weights)
@@ -110,7 +110,7 @@ class ModelProgram(Program):
         _begin_training_anew(self._model)
 
     def _infer(self, inputs, *states):
-        """Returns the output; of a decoder the likeliest next tokens, the output, and the states."""
+        """Returns the output; for a decoder the most likely next tokens, the output and the states."""
         if not states:
             return self._model(inputs, training=False)
         output, *states = self._model([inputs, *states], training=False)
@@ -120,13 +120,13 @@ class ModelProgram(Program):
         return self._function(*self._arguments)
 
     def _decode(self):
-        """Calls the function with what it gave last."""
+        """Calls the function with its previous results."""
         tokens, _, *states = self._function(*self._last)
         self._last = (tokens, *states)
 
     @functools.cached_property
     def _loaded(self):
-        """The function as it comes back from a SavedModel."""
+        """The function, loaded from a SavedModel."""
         module = tf.Module()
         module.weights = [variable.value for variable in self._model.variables]
         module.serve = self._function
@@ -173,11 +173,11 @@ class ModelProgram(Program):
 
 
 class MixedModelProgram(Program):
-    """A Keras model of which the recurrent layers are a part.
+    """A `MixedModel` in Keras.
 
     Args:
       case: the model.
-      problem: its inputs and targets. Its weights are drawn here.
+      problem: inputs and targets; the weights are drawn here.
       jit_compile: whether XLA compiles the model and the function.
     """
 
@@ -192,7 +192,7 @@ class MixedModelProgram(Program):
         }
 
     def _reset(self) -> None:
-        """Gives the model the case's weights, and lets its optimizer and metrics begin anew."""
+        """Sets the case's weights, and resets the optimizer and the metrics."""
         rng = np.random.default_rng(2)
         for weight in self._model.weights:
             weight.assign(rng.uniform(-1, 1, weight.shape) / np.sqrt(weight.shape[-1]))
@@ -218,7 +218,7 @@ def _build_mixed(case: MixedModel, dtype: str) -> keras.Model:
         is_last = layer == network.layers - 1
         x = create_layer(network, dtype, return_sequences=not is_last)(x)
         if not is_last:
-            # Biases of keys have no gradients but rounding errors.
+            # No biases: the gradients of key biases are zero up to rounding errors.
             size = network.output_size // case.heads
             attended = keras.layers.MultiHeadAttention(case.heads, size, use_bias=False, dtype=dtype)(x, x)
             x = keras.layers.LayerNormalization(dtype=dtype)(keras.layers.Add(dtype=dtype)([x, attended]))
@@ -226,7 +226,7 @@ def _build_mixed(case: MixedModel, dtype: str) -> keras.Model:
 
 
 def model_program(case: Model, jit_compile: bool = False, dtype: str = "float32") -> Program:
-    """Returns the program of a model that Keras runs as it does at the time, accelerated or not."""
+    """Returns the program of a Keras model, which is accelerated if Keras currently is."""
     problem = model_problem(case).astype(dtype)
     if isinstance(case, MixedModel):
         return MixedModelProgram(case, problem, jit_compile)
@@ -234,7 +234,7 @@ def model_program(case: Model, jit_compile: bool = False, dtype: str = "float32"
 
 
 class AcceleratedModelProgram(ModelProgram):
-    """A Keras model while Keras is accelerated, and what a call takes at least: a function, and the ops."""
+    """An accelerated Keras model; also an empty function, and the model's ops only."""
 
     _RNN_MODES: ClassVar[Mapping[str, str]] = {"lstm": "lstm", "gru": "gru", "tanh": "rnn_tanh"}
 
@@ -252,12 +252,12 @@ class AcceleratedModelProgram(ModelProgram):
         }
 
     def _repeat_ops(self, sequences, mask, *states):
-        """Runs the recurrent layers' ops several times, each from the states that the time before gave.
+        """Runs the recurrent layers' ops several times, each time from the final states of the previous run.
 
-        Otherwise TensorFlow would run them once.
+        Without this dependency TensorFlow would run identical ops only once.
 
         Returns:
-          The features, [batch, output_size], of the first and of the last time.
+          The features, [batch, output_size], of the first and of the last run.
         """
         network = self._case.network
         zeros = tf.zeros([network.batch, network.units])
@@ -265,8 +265,8 @@ class AcceleratedModelProgram(ModelProgram):
         carried = [[*of_layer, zeros, zeros][:2] for of_layer in of_layers for _ in network.directions]
         features = []
         for _ in range(self._case.repeats):
-            of_this_time, carried = self._run_ops(sequences, mask, carried)
-            features.append(of_this_time)
+            of_this_run, carried = self._run_ops(sequences, mask, carried)
+            features.append(of_this_run)
         return features[0], features[-1]
 
     def _run_ops(self, sequences, mask, states):
@@ -285,8 +285,8 @@ class AcceleratedModelProgram(ModelProgram):
         return sequences, final_states
 
     def _run_op(self, sequences, mask, weights, states, direction: str, returns_sequences: bool):
-        """Returns what the op gives for one direction of a layer."""
-        # Not at the top: Keras's own models do without the package.
+        """Runs the op for one direction of a layer."""
+        # Not imported at the top: the Keras peers do not need the package.
         import tf_rnn_ops
 
         network = self._case.network

@@ -1,4 +1,4 @@
-"""What else happens while something is measured: other calls in its process, and other processes."""
+"""Load during a measurement: concurrent calls in the same process, and other processes."""
 
 import contextlib
 import dataclasses
@@ -15,27 +15,27 @@ from cases import Case
 
 Call = Callable[[], Any]
 
-SETTLING_SECONDS = 0.2  # until what begins at the same time has found its pace
+SETTLING_SECONDS = 0.2  # lets the background calls start
 
 
 @dataclasses.dataclass(frozen=True)
 class Load:
-    """What else happens while a case is measured.
+    """The load while a case is measured.
 
     Attributes:
-      seconds: for how long each sample's calls are timed one by one; 0: a sample is the mean of many calls.
-      clients: how many Python threads call the case at the same time.
+      seconds: the time for which each sample times calls one by one; 0: a sample is the mean of many calls.
+      clients: the number of Python threads that call the case concurrently.
       pause: the seconds that a client waits between its calls.
-      beside: (case, task) that another Python thread each repeats without a pause.
-      neighbours: the processes of others that are always busy, each on one CPU.
-      threads_per_cpu: how many threads each library may use, the number of CPUs being 1.
+      background: (case, task) pairs that other Python threads, one for each, repeat without a pause.
+      busy_cpus: the number of CPUs that another process keeps busy.
+      threads_per_cpu: the number of threads of each library divided by the number of CPUs.
     """
 
     seconds: float = 0.0
     clients: int = 1
     pause: float = 0.0
-    beside: Sequence[tuple[Case, str]] = ()
-    neighbours: int = 0
+    background: Sequence[tuple[Case, str]] = ()
+    busy_cpus: int = 0
     threads_per_cpu: int = 1
 
 
@@ -47,18 +47,18 @@ class Requests:
     """Calls that were timed one by one.
 
     Attributes:
-      seconds: the time in which all were answered, divided by their number.
-      waits: the seconds that each took.
+      seconds: the total time divided by the number of calls.
+      waits: the seconds that each call took.
     """
 
     seconds: float
     waits: Sequence[float]
 
 
-def time_requests(call: Call, beside: Sequence[Call], load: Load) -> Requests:
-    """Returns how long calls take while other threads repeat those of `beside`."""
-    with _repeating(beside), ThreadPoolExecutor(load.clients) as clients:
-        time.sleep(SETTLING_SECONDS if beside else 0)
+def time_requests(call: Call, background: Sequence[Call], load: Load) -> Requests:
+    """Times calls while other threads repeat the `background` calls."""
+    with _repeating(background), ThreadPoolExecutor(load.clients) as clients:
+        time.sleep(SETTLING_SECONDS if background else 0)
         start = time.perf_counter()
         of_clients = list(clients.map(lambda _: _waits(call, start + load.seconds, load.pause), range(load.clients)))
         seconds = time.perf_counter() - start
@@ -67,7 +67,7 @@ def time_requests(call: Call, beside: Sequence[Call], load: Load) -> Requests:
 
 
 def _waits(call: Call, end: float, pause: float) -> list[float]:
-    """Returns how long each call took of one client, whose last one begins before `end`."""
+    """Returns the seconds that each call of one client took; the last call starts before `end`."""
     waits: list[float] = []
     now = time.perf_counter()
     while not waits or now < end:
@@ -80,7 +80,7 @@ def _waits(call: Call, end: float, pause: float) -> list[float]:
 
 @contextlib.contextmanager
 def _repeating(calls: Sequence[Call]) -> Iterator[None]:
-    """Repeats each call on a thread of its own."""
+    """Repeats each call on its own thread."""
     is_over = threading.Event()
 
     def repeat(call: Call) -> None:
@@ -98,8 +98,8 @@ def _repeating(calls: Sequence[Call]) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def neighbours(count: int) -> Iterator[Sequence[subprocess.Popen]]:
-    """Keeps the last CPUs that this process may use busy, with one process for each, which it yields."""
+def busy_processes(count: int) -> Iterator[Sequence[subprocess.Popen]]:
+    """Keeps the last `count` of this process's CPUs busy with one process each; yields these processes."""
     cpus = sorted(os.sched_getaffinity(0))[-count:] if count else []
     with contextlib.ExitStack() as stack:
         processes = []

@@ -1,4 +1,4 @@
-"""How it is measured: peers take turns, so that whatever else the machine does hits all alike."""
+"""Measures peers in turns, so that other activity of the machine affects all alike."""
 
 import contextlib
 import dataclasses
@@ -9,32 +9,32 @@ from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 
 import numpy as np
 from cases import TASKS, Case
-from loads import QUIET, Load, neighbours
+from loads import QUIET, Load, busy_processes
 from peers import Peer
 from workers import Sample, Worker
 
-# A sample is disturbed when other processes took more than this share of the CPUs' time.
+# A sample is disturbed if other processes used more than this share of the CPU time.
 DISTURBANCE = 0.2
-TRIES = 3  # how often it is taken at most; the least disturbed one counts
+TRIES = 3  # attempts to get an undisturbed sample; the least disturbed one counts
 
-# The largest error that a peer may have, be it one that adds numbers up in 16 bits. What computes something else has no
-# place in a comparison. In float32, PyTorch adds up the gradient of a bias row by row, 15000 in the largest model.
+# The largest allowed errors. They admit peers that accumulate in 16 bits, and in float32 PyTorch's gradient of a bias,
+# a sequential sum over up to 15000 rows.
 ALLOWED_ERRORS = {"float64": 1e-11, "float32": 3e-5, "float16": 2e-2, "bfloat16": 1e-1}
 
 
 @dataclasses.dataclass(frozen=True)
 class Measurement:
-    """How long a peer took for a task of a case.
+    """The times of a peer for a task of a case.
 
     Attributes:
-      section: the part of the benchmark that it belongs to.
-      case: what was computed.
+      section: the name of the section.
+      case: the case.
       peer: the peer's name in `PEERS`.
       task: the name in `TASKS`.
       seconds: the time of one call in each round.
-      error: the largest difference of a result from the float64 one, relative to the largest magnitude of its tensor.
-      others: the share of the CPUs' time that other processes took in each round.
-      waits: the seconds that each call of all rounds took, where they were timed one by one.
+      error: the largest difference from the float64 reference, relative to the largest magnitude of the tensor.
+      others: the share of the CPU time that other processes used in each round.
+      waits: the seconds of each call of all rounds, if calls were timed one by one.
     """
 
     section: str
@@ -47,24 +47,24 @@ class Measurement:
     waits: Sequence[float] = ()
 
     def wait(self, percent: float) -> float:
-        """Returns the seconds that so many of a hundred calls did not exceed."""
+        """Returns a percentile of the seconds of single calls."""
         return float(np.percentile(self.waits, percent))
 
     @property
     def quartiles(self) -> tuple[float, float, float]:
-        """The lower quartile, the median and the upper quartile of the seconds."""
+        """Lower quartile, median and upper quartile of the seconds."""
         lower, median, upper = np.percentile(self.seconds, [25, 50, 75])
         return float(lower), float(median), float(upper)
 
     @property
     def gflops(self) -> tuple[float, float, float]:
-        """The lower quartile, the median and the upper quartile of 1e9 operations a second."""
+        """Lower quartile, median and upper quartile of the GFLOP/s."""
         lower, median, upper = (self._gflops(seconds) for seconds in reversed(self.quartiles))
         return lower, median, upper
 
     @property
     def best_gflops(self) -> float:
-        """1e9 operations a second of the fastest round."""
+        """GFLOP/s of the fastest round."""
         return self._gflops(min(self.seconds))
 
     def _gflops(self, seconds: float) -> float:
@@ -73,10 +73,10 @@ class Measurement:
 
 @dataclasses.dataclass(frozen=True)
 class Turn:
-    """A task that a peer is ready to do when it is its turn.
+    """A task that a peer has prepared.
 
     Attributes:
-      case: what is computed.
+      case: the case.
       peer: the peer's name.
       task: the name in `TASKS`.
       error: see `Measurement`.
@@ -89,14 +89,14 @@ class Turn:
 
 
 class WrongResultError(ValueError):
-    """What a peer computes is not what it should.
+    """A peer's results differ from the reference.
 
     Attributes:
       peer: the peer's name.
 
     Args:
-      peer: likewise.
-      message: what is wrong.
+      peer: the peer's name.
+      message: the error message.
     """
 
     def __init__(self, peer: str, message: str):
@@ -105,17 +105,17 @@ class WrongResultError(ValueError):
 
 
 class Bench:
-    """The processes of peers and of the reference. A context manager, which ends them.
+    """The processes of the peers and of the reference. A context manager that ends them.
 
     Attributes:
-      versions: what each peer says of itself, by its name.
+      versions: the versions that each peer reports, by peer name.
 
     Args:
-      peers: whom to measure.
-      reference: whose results are right.
-      threads: the number of threads that each may use.
-      log: the file for the messages of all.
-      allowed_errors: the largest error that a peer may have, by dtype.
+      peers: the peers to measure.
+      reference: computes the expected results.
+      threads: the number of threads of each peer.
+      log: the log file of all processes.
+      allowed_errors: the largest allowed error by dtype.
     """
 
     def __init__(
@@ -131,7 +131,7 @@ class Bench:
         with contextlib.ExitStack() as stack:
             self._reference = stack.enter_context(Worker(reference, threads, log))
             self._workers = {peer.name: stack.enter_context(Worker(peer, threads, log)) for peer in peers}
-            # The answer says that the process is ready and leaves the CPU to the others.
+            # Returns when the process has started and is idle.
             self._reference.versions()
             self.versions = {name: worker.versions() for name, worker in self._workers.items()}
             self._stack = stack.pop_all()
@@ -143,13 +143,13 @@ class Bench:
         self._stack.close()
 
     def restart(self, peer: str) -> None:
-        """Ends the process of a peer that has failed, and starts another."""
+        """Replaces the process of a peer that has failed."""
         old = self._workers[peer]
         old.__exit__(None, None, None)
         self._workers[peer] = self._stack.enter_context(Worker(old.peer, self._threads, self._log))
 
     def prepare(self, case: Case, peers: Collection[str], tasks: Container[str] = TASKS) -> list[Turn]:
-        """Returns those of some tasks of a case that each of the peers can do, their results checked.
+        """Prepares the tasks of a case that each peer supports, and checks their results.
 
         Raises:
           WrongResultError: if a peer's results are wrong.
@@ -168,14 +168,14 @@ class Bench:
         return turns
 
     def _error(self, peer: str, case: Case, task: str, expected: Mapping[str, np.ndarray]) -> float:
-        """Returns the error of a peer's results, see `Measurement`, if they are not wrong."""
-        what = f"{peer} computes a wrong {TASKS[task]} of {case.name}"
+        """Returns the error of a peer's results, see `Measurement`; raises an exception if it is too large."""
+        what = f"{peer} gives wrong results for {TASKS[task]} of {case.name}"
         try:
             error = largest_error(self._workers[peer].results(case, task), expected)
         except ValueError as different:
             raise WrongResultError(peer, f"{what}: {different}") from different
         if not error <= self._allowed_errors[case.dtype]:
-            raise WrongResultError(peer, f"{what}: its error is {error:.1e}")
+            raise WrongResultError(peer, f"{what}: the error is {error:.1e}")
         return error
 
     def measure(
@@ -188,22 +188,21 @@ class Bench:
         tasks: Container[str] = TASKS,
         load: Load = QUIET,
     ) -> list[Measurement]:
-        """Checks the results of peers and measures them in all that they can do of a case.
+        """Checks and measures the peers in the tasks of a case that they support.
 
-        In every round each task has one turn, in an order that changes from round to round, so that none always comes
-        after the same other one.
+        Each round runs every task once, in a new random order.
 
         Args:
-          section: what the measurements are made for.
-          case: what to compute.
-          peers: the names of those that take part.
-          rounds: how many samples to take of each task.
-          products: products, prepared; in each round each peer takes one turn at one of its own.
-          tasks: what to measure, as far as the case has it.
-          load: what else happens meanwhile.
+          section: the name of the section.
+          case: the case.
+          peers: the names of the peers.
+          rounds: the number of samples of each task.
+          products: prepared products; in each round each peer runs one of its own.
+          tasks: the tasks to measure, if the case has them.
+          load: the load during the measurement.
 
         Returns:
-          The measurements of the case and of those products that had a turn.
+          The measurements of the case, and of the products that ran.
 
         Raises:
           WrongResultError: if a peer's results are wrong.
@@ -212,14 +211,14 @@ class Bench:
         turns = self.prepare(case, self._loaded(peers, load), tasks)
         samples: dict[Turn, list[Sample]] = {turn: [] for turn in [*turns, *products]}
         shuffler = random.Random(case.name)
-        with neighbours(load.neighbours):
+        with busy_processes(load.busy_cpus):
             for _ in range(rounds):
                 order = [*turns, *_one_of_each_peer(products, shuffler)]
                 shuffler.shuffle(order)
                 for turn in order:
                     samples[turn].append(self._sample(turn, load))
         for turn in set(turns) - set(products):
-            for each in {case, *(other for other, _ in load.beside)}:
+            for each in {case, *(other for other, _ in load.background)}:
                 self._workers[turn.peer].forget(each)
         return [
             Measurement(
@@ -237,14 +236,14 @@ class Bench:
         ]
 
     def _loaded(self, peers: Collection[str], load: Load) -> list[str]:
-        """Makes the calls of a load ready, and returns the peers that have all of them."""
+        """Prepares the background calls of a load, and returns the peers that support all of them."""
         able = [name for name in self._workers if name in peers]
-        for other, task in load.beside:
+        for other, task in load.background:
             able = [name for name in able if task in self._workers[name].prepare(other)]
         return able
 
     def _sample(self, turn: Turn, load: Load) -> Sample:
-        """Returns the first sample that is not disturbed, or the least disturbed of several."""
+        """Returns the first undisturbed sample, or the least disturbed of `TRIES`."""
         taken = []
         for _ in range(TRIES):
             taken.append(self._workers[turn.peer].sample(turn.case, turn.task, load))
@@ -261,7 +260,7 @@ def _one_of_each_peer(turns: Sequence[Turn], chooser: random.Random) -> list[Tur
 
 
 def merge(measurements: Iterable[Measurement]) -> list[Measurement]:
-    """Returns measurements in which the samples of those that differ in nothing else are together."""
+    """Joins the samples of measurements of the same section, case, peer and task."""
     merged: dict[tuple, Measurement] = {}
     for each in measurements:
         key = (each.section, each.case, each.peer, each.task)
@@ -279,17 +278,17 @@ def merge(measurements: Iterable[Measurement]) -> list[Measurement]:
 
 
 def largest_error(actual: Mapping[str, np.ndarray], expected: Mapping[str, np.ndarray]) -> float:
-    """Returns the largest difference of two sets of arrays, relative to the largest magnitude of the expected array.
+    """Returns the largest difference between arrays, relative to the largest magnitude of the expected array.
 
-    Infinite if a number is not finite.
+    The result is infinite if any difference is not finite.
     """
     if actual.keys() != expected.keys():
-        raise ValueError(f"results must be {', '.join(expected)}, but are {', '.join(actual)}")
+        raise ValueError(f"expected the results {', '.join(expected)}, got {', '.join(actual)}")
     errors = []
     for name in expected:
         if actual[name].shape != expected[name].shape:
-            raise ValueError(f"{name} must have shape {expected[name].shape}, but has {actual[name].shape}")
-        # Zeros, such as the gradient of the state's weights after a single step, have no magnitude to compare with.
+            raise ValueError(f"{name} must have shape {expected[name].shape}, but has shape {actual[name].shape}")
+        # An expected array may be all zeros, such as the recurrent weights' gradient after a single step.
         magnitude = np.max(np.abs(expected[name])) or 1.0
         errors.append(float(np.max(np.abs(actual[name] - expected[name])) / magnitude))
     return max(errors) if np.isfinite(errors).all() else math.inf

@@ -1,4 +1,4 @@
-"""How much memory a training step takes, as Linux counts it."""
+"""Measures the resident memory of a training step."""
 
 import ctypes
 import dataclasses
@@ -21,8 +21,8 @@ class StepMemory:
     """The resident memory of a process, in bytes.
 
     Attributes:
-      baseline: what it has before its first training steps: the library, the tensors and the weights.
-      peak: the most that it has during these.
+      baseline: memory before the training steps: the library, the tensors and the weights.
+      peak: peak memory during the training steps.
     """
 
     baseline: int
@@ -30,21 +30,21 @@ class StepMemory:
 
     @property
     def step(self) -> int:
-        """What the step adds: kept activations, work space and gradients."""
+        """The memory that the steps add: kept activations, workspace and gradients."""
         return self.peak - self.baseline
 
 
 def step_memory(library: Library, case: Case) -> StepMemory:
-    """Returns what the first training steps of a network take, in a process that has done nothing like it before.
+    """Returns the memory of the first training steps of a network in a new process.
 
-    A tiny network of the same kind comes first, so that the library's code and threads count for the baseline; what
-    the library keeps for networks of this size counts for the steps.
+    A tiny network of the same kind runs first, so that the baseline includes the library's code and threads. Memory
+    that the library keeps for networks of this size counts for the steps.
 
     Raises:
       ValueError: if the library cannot train such a network.
     """
     if not isinstance(case, Network):
-        raise ValueError(f"there are training steps of networks only, not of {case.name}")
+        raise ValueError(f"memory is measured for networks only, not for {case.name}")
     tiny = _training_step(library, dataclasses.replace(case, batch=2, time=2, input_size=8, units=8))
     _train(tiny)
     step = _training_step(library, case)
@@ -73,6 +73,6 @@ def _give_back_free_memory() -> None:
 
 
 def _resident(field: str) -> int:
-    """Returns a field of /proc/self/status that counts kilobytes, in bytes."""
+    """Returns a field of /proc/self/status, converted from kilobytes to bytes."""
     (line,) = (line for line in _STATUS.read_text().splitlines() if line.startswith(f"{field}:"))
     return 1024 * int(line.split()[1])

@@ -1,4 +1,4 @@
-"""ONNX Runtime, for inference: the operators LSTM, GRU and RNN, MatMul and Tanh."""
+"""ONNX Runtime, inference only: the operators LSTM, GRU, RNN, MatMul and Tanh."""
 
 import functools
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ from problems import (
 from programs import Library, Program
 
 _OPERATORS = {"lstm": "LSTM", "gru": "GRU", "tanh": "RNN"}
-# Which of cuDNN's gates each of ONNX's is: i, o, f, c of an LSTM, z, r, h of a GRU.
+# The position in cuDNN of each of ONNX's gates: LSTM i, o, f, c; GRU z, r, h.
 _GATES = {"lstm": [0, 3, 1, 2], "gru": [1, 0, 2], "tanh": [0]}
 _OPSET = 22
 _NEXT_TOKENS = "next_tokens"
@@ -42,7 +42,7 @@ def _model(nodes: Sequence, inputs: Sequence, outputs: Sequence[str], initialize
 
 
 def _layer_initializers(case: Network, layer: int, weights: Sequence[Weights]) -> list[onnx.TensorProto]:
-    """Returns W, R and B of a layer, whose directions have these weights."""
+    """Returns W, R and B of a layer, given the weights of its directions."""
     gates = _GATES[case.cell]
 
     def rows(array):  # [gates, units, ...] to [gates * units, ...]
@@ -59,7 +59,7 @@ def _layer_initializers(case: Network, layer: int, weights: Sequence[Weights]) -
 def _layer_node(
     case: Network, layer: int, source: str, lengths: str, states: Sequence[str] = ()
 ) -> tuple[onnx.NodeProto, list[str]]:
-    """Returns the node of a layer, which takes `source`, [time, batch, features], and the names of what it gives.
+    """Returns the node of a layer with the input `source`, [time, batch, features], and the names of its outputs.
 
     These are the outputs of all steps, [time, directions, batch, units], and the states, [directions, batch, units].
     """
@@ -72,7 +72,7 @@ def _layer_node(
 
 
 def _output_nodes(case: Network, layer: int, y: str) -> tuple[list[onnx.NodeProto], str]:
-    """Returns the nodes that put the directions of a layer's outputs together, and the name of what they give."""
+    """Returns the nodes that concatenate the directions of a layer's output, and the name of the result."""
     swapped, output, nodes = f"swapped{layer}", f"output{layer}", []
     if case.bidirectional:
         nodes.append(helper.make_node("Transpose", [y], [swapped], perm=[0, 2, 1, 3]))
@@ -102,9 +102,9 @@ def _weights_of_layer(case: Network, weights: Mapping[str, Weights], layer: int)
 
 
 def whole_model(case: Model, problem: ModelProblem) -> onnx.ModelProto:
-    """Returns a model, batch-major, which takes "X", the "lengths" where they vary, and the states of a decoder.
+    """Returns a batch-major model with the inputs "X", "lengths" if they vary, and the states of a decoder.
 
-    It gives the output, [batch, outputs]; of a decoder the next tokens, [batch, 1], the output and the states.
+    It returns the output, [batch, outputs]; a decoder returns the next tokens, [batch, 1], the output and the states.
     """
     network = case.network
     arrays = {
@@ -186,7 +186,7 @@ class ModelProgram(Program):
         return self._session.run(None, feeds)
 
     def _decode(self) -> None:
-        """Runs the model on what it gave last."""
+        """Runs the model on its previous results."""
         tokens, _, *states = self._run(self._last)
         self._last = {"X": tokens, **{f"state{i}": state for i, state in enumerate(states)}}
 
@@ -230,7 +230,7 @@ class ElementwiseProgram(Program):
 
 
 class OnnxRuntime(Library):
-    """ONNX Runtime, which knows these operators in float32 only."""
+    """ONNX Runtime, which supports these operators in float32 only."""
 
     def __init__(self, threads: int):
         self._threads = threads

@@ -1,4 +1,4 @@
-"""Command line options, for argparse: their types, and those that every benchmark has."""
+"""Types of command-line options for argparse, and the options that all benchmarks have."""
 
 import argparse
 import pathlib
@@ -10,7 +10,7 @@ QUICK_ROUNDS = 2
 
 
 def cases(text: str) -> list[Case]:
-    """Returns the cases of names that are separated by commas, each once."""
+    """Returns the cases of comma-separated names, without duplicates."""
     try:
         return list(dict.fromkeys(parse_case(name) for name in text.split(",")))
     except ValueError as error:
@@ -18,13 +18,13 @@ def cases(text: str) -> list[Case]:
 
 
 def names_of(known: Collection[str]) -> Callable[[str], list[str]]:
-    """Returns the type of names out of some that are known, separated by commas."""
+    """Returns an option type that accepts comma-separated names from `known`."""
 
     def names(text: str) -> list[str]:
         chosen = list(dict.fromkeys(text.split(",")))
         for name in chosen:
             if name not in known:
-                raise argparse.ArgumentTypeError(f"{name!r} is none of {', '.join(known)}")
+                raise argparse.ArgumentTypeError(f"{name!r} is not one of {', '.join(known)}")
         return chosen
 
     return names
@@ -38,19 +38,19 @@ def positive(text: str) -> int:
 
 
 def add_common(parser: argparse.ArgumentParser, peers: Sequence[str], rounds: int) -> None:
-    """Adds --peers, --rounds, --output and --quick, which every benchmark has.
+    """Adds --peers, --rounds, --output and --quick.
 
     Args:
-      parser: what they are added to.
-      peers: whom the benchmark can compare with.
-      rounds: how many samples of each figure are usual.
+      parser: the parser to add them to.
+      peers: the names of the peers that the benchmark supports.
+      rounds: the default number of samples of each figure.
     """
     parser.add_argument(
         "--peers",
         type=names_of(peers),
         default=peers,
         metavar="PEER,...",
-        help=f"whom to compare with (default: {','.join(peers)})",
+        help=f"libraries to compare with (default: {','.join(peers)})",
     )
     parser.add_argument("--rounds", type=positive, metavar="N", help=f"samples of each figure (default: {rounds})")
     parser.add_argument(
@@ -63,5 +63,5 @@ def add_common(parser: argparse.ArgumentParser, peers: Sequence[str], rounds: in
     parser.add_argument(
         "--quick",
         action="store_true",
-        help=f"tiny networks and {QUICK_ROUNDS} rounds unless told otherwise: says whether all works, not how fast",
+        help=f"tiny networks and {QUICK_ROUNDS} rounds (unless --rounds is given), to check that everything works",
     )

@@ -1,6 +1,6 @@
-"""Who is measured. None of the libraries is imported here: each runs in a process of its own.
+"""The libraries that are measured. None is imported here: each runs in its own process.
 
-A new peer is a `programs.Library` in a module of its own, and an entry in `PEERS`.
+To add a peer, write a `programs.Library` in a new module and add an entry to `PEERS`.
 """
 
 import dataclasses
@@ -13,8 +13,8 @@ class Peer:
     """A library that can be measured.
 
     Attributes:
-      name: what options and files call it.
-      label: what tables call it.
+      name: its name in options and files.
+      label: its name in tables.
       library: its `programs.Library`, as "module.Class".
       packages: the Python packages that it needs.
     """
@@ -25,7 +25,7 @@ class Peer:
     packages: Sequence[str]
 
     def missing_packages(self) -> list[str]:
-        """Returns the packages that it needs and that are not installed."""
+        """Returns the required packages that are not installed."""
         return [package for package in self.packages if importlib.util.find_spec(package) is None]
 
 
@@ -53,7 +53,7 @@ PEERS = {
 }
 OTHERS = [name for name in PEERS if name != OURS]
 
-# Those of them that run on a GPU too, with the libraries that do.
+# The peers that also run on a GPU, with their GPU libraries.
 GPU_PEERS = {
     peer.name: peer
     for peer in (
@@ -64,13 +64,18 @@ GPU_PEERS = {
 }
 GPU_OTHERS = [name for name in GPU_PEERS if name != OURS]
 
-# What all of them have to compute.
+# Computes the expected results.
 REFERENCE = Peer("float64", "float64", "tensorflow_libraries.Float64Reference", ["tensorflow", "keras"])
 
 
-def without_missing(peers: Sequence[Peer]) -> tuple[list[Peer], dict[str, list[str]]]:
-    """Returns those whose packages are installed, and the missing packages of the others, of which it prints a line."""
-    left_out = {peer.name: missing for peer in peers if (missing := peer.missing_packages())}
-    for name, packages in left_out.items():
-        print(f"{PEERS[name].label} is left out: {', '.join(packages)} not installed")
-    return [peer for peer in peers if peer.name not in left_out], left_out
+def skipped(name: str, packages: Sequence[str]) -> str:
+    """Returns a message that a peer is skipped because packages are missing."""
+    return f"{PEERS[name].label} is skipped; not installed: {', '.join(packages)}"
+
+
+def find_available(peers: Sequence[Peer]) -> tuple[list[Peer], dict[str, list[str]]]:
+    """Returns the peers whose packages are installed, and the missing packages of the others; prints the latter."""
+    missing = {peer.name: packages for peer in peers if (packages := peer.missing_packages())}
+    for name, packages in missing.items():
+        print(skipped(name, packages))
+    return [peer for peer in peers if peer.name not in missing], missing

@@ -1,4 +1,4 @@
-"""The picture of a run: how fast each peer is, and where the limit lies."""
+"""Draws charts of a run."""
 
 import dataclasses
 import pathlib
@@ -16,7 +16,7 @@ from peers import KERAS, KERAS_XLA, ONNX_RUNTIME, OURS, OURS_XLA, PEERS, PYTORCH
 from run import Run
 from sections import MAIN, MODELS
 
-# Ours stands out.
+# tf_rnn_ops stands out.
 _STYLES: dict[str, dict[str, Any]] = {
     OURS: {"color": "#c8102e", "marker": "o", "markersize": 8, "zorder": 5},
     OURS_XLA: {"color": "#e8919f", "marker": "o", "markersize": 5.5},
@@ -26,11 +26,12 @@ _STYLES: dict[str, dict[str, Any]] = {
     ONNX_RUNTIME: {"color": "#2a7f9e", "marker": "^", "markersize": 6.5},
     RAW_OPS: {"color": "#4f9a5b", "marker": "P", "markersize": 6.5},
 }
+_LIMIT = "fastest matmul"
 _GRAY = "#666666"
 _BAND = "#f3f3f3"
 _RATIO_TICKS = (0.1, 0.2, 0.3, 0.5, 0.7, 1, 1.5, 2, 3, 5, 7, 10)
 _WIDE_RATIO_TICKS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100)
-_WIDE = 12  # from this ratio of the highest to the lowest ratio on
+_WIDE = 12  # use _WIDE_RATIO_TICKS if highest / lowest ratio is at least this
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,11 +39,11 @@ class _Group:
     """Cases that share axes.
 
     Attributes:
-      title: what they are.
+      title: the title.
       cases: the cases, from top to bottom.
-      tasks: the tasks that the two halves of the picture show.
-      dtype: the type of the limit that they can reach.
-      section: the part of the benchmark that they belong to.
+      tasks: the tasks of the left and the right half of the chart.
+      dtype: the dtype of the speed limit.
+      section: the section of the benchmark.
     """
 
     title: str
@@ -53,10 +54,10 @@ class _Group:
 
 
 def draw(run: Run, path: pathlib.Path) -> bool:
-    """Saves dots of GFLOP/s and of ratios: a row of axes for each kind of case, half a row for each task.
+    """Saves a chart of the ops' GFLOP/s and speedups: a row of axes for each group, half a row for each task.
 
     Returns:
-      Whether there was anything to draw.
+      False if the run has no such measurements.
     """
     groups = _groups(run)
     if not groups:
@@ -84,10 +85,10 @@ def draw(run: Run, path: pathlib.Path) -> bool:
 
 
 def draw_models(run: Run, path: pathlib.Path) -> bool:
-    """Saves dots of ratios of Keras models, in inference and in training.
+    """Saves a chart of the speedups of Keras models in inference and training.
 
     Returns:
-      Whether there was anything to draw.
+      False if the run has no such measurements.
     """
     group = _Group("", run.cases(MODELS), (FUNCTION, TRAIN_ON_BATCH), "float32", MODELS)
     if not group.cases:
@@ -96,10 +97,10 @@ def draw_models(run: Run, path: pathlib.Path) -> bool:
     figure, grid = plt.subplots(1, 2, figsize=size, squeeze=False, layout="constrained")
     for axes, task, title in zip(grid[0], group.tasks, ("inference", "training"), strict=True):
         _draw_ratios(axes, run, group, task)
-        axes.set_title(f"{title}: tf_rnn_ops is x times as fast", fontsize=10.5, loc="left")
+        axes.set_title(f"{title}: speedup of tf_rnn_ops over each library", fontsize=10.5, loc="left")
     _label_cases(grid[0], group)
     cpu = run.versions.get(OURS, {}).get("CPU", "")
-    caption = f"Keras models of batch, time, input, units on {cpu}, {run.threads} threads, {run.date}"
+    caption = f"Keras models (batch, time, input, units) on {cpu}, {run.threads} threads, {run.date}"
     figure.suptitle(caption, x=0.01, ha="left", fontsize=11)
     figure.legend(*_legend(grid), loc="outside lower center", ncols=8, frameon=False, fontsize=11)
     figure.savefig(path, dpi=110)
@@ -108,7 +109,7 @@ def draw_models(run: Run, path: pathlib.Path) -> bool:
 
 
 def _groups(run: Run) -> list[_Group]:
-    """Returns the groups that have cases in the run."""
+    """Returns the groups for which the run has cases."""
     both, of_cell = (FORWARD, FORWARD_BACKWARD), (FORWARD, BACKWARD)
 
     def networks(dtype):
@@ -125,14 +126,14 @@ def _groups(run: Run) -> list[_Group]:
 def _caption(run: Run) -> str:
     cpu = run.versions.get(OURS, {}).get("CPU", "")
     return (
-        f"Networks of batch, time, input, units on {cpu}, {run.threads} threads, {run.date}\n"
-        f"Dots: medians of {run.rounds} rounds; lines through them: quartiles. "
-        "Dashed: the best matrix product of any library."
+        f"Networks (batch, time, input, units) on {cpu}, {run.threads} threads, {run.date}\n"
+        f"Markers: medians of {run.rounds} rounds. Horizontal bars: quartiles. "
+        "Dashed line: fastest matrix product of any library."
     )
 
 
 def _draw_speeds(axes: Axes, run: Run, group: _Group, task: str) -> None:
-    """Draws the GFLOP/s of all peers and the limit."""
+    """Draws the GFLOP/s of all peers, and the limit."""
     for peer in run.peers():
         points = [(place, run.find(case, peer, task)) for place, case in enumerate(group.cases)]
         found = [(place, each) for place, each in points if each]
@@ -147,14 +148,14 @@ def _draw_speeds(axes: Axes, run: Run, group: _Group, task: str) -> None:
             axes.errorbar(median, places, xerr=errors, **style)
     limit = run.limit(group.dtype)
     if limit is not None:
-        axes.axvline(limit, color=_GRAY, linestyle="--", linewidth=1.2, label="best product")
+        axes.axvline(limit, color=_GRAY, linestyle="--", linewidth=1.2, label=_LIMIT)
     axes.set_xlim(left=0)
     axes.set_title(f"{_title(group, task)}, GFLOP/s", fontsize=10.5, loc="left")
     _dress(axes, group)
 
 
 def _draw_ratios(axes: Axes, run: Run, group: _Group, task: str) -> None:
-    """Draws how many times as fast as each peer we are; where that is less than once, the ground is tinted."""
+    """Draws our speedup over each peer; the area below 1 is shaded."""
     axes.set_xscale("log")
     highest, lowest = 1.6, 0.8
     for peer in (name for name in run.peers(group.section) if name != OURS):
@@ -171,7 +172,7 @@ def _draw_ratios(axes: Axes, run: Run, group: _Group, task: str) -> None:
     axes.xaxis.set_major_locator(FixedLocator(_RATIO_TICKS if highest / lowest < _WIDE else _WIDE_RATIO_TICKS))
     axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}x"))
-    axes.set_title("ours is x times as fast", fontsize=10.5, loc="left")
+    axes.set_title("speedup over each library", fontsize=10.5, loc="left")
     _dress(axes, group)
 
 
@@ -180,7 +181,7 @@ def _title(group: _Group, task: str) -> str:
 
 
 def _dress(axes: Axes, group: _Group) -> None:
-    """Gives every second case a ground, and hides what does not carry anything."""
+    """Shades every second case, and hides spines and tick marks."""
     for place in range(0, len(group.cases), 2):
         axes.axhspan(place - 0.5, place + 0.5, color=_BAND, zorder=-1, linewidth=0)
     axes.set_ylim(len(group.cases) - 0.4, -0.6)
@@ -191,17 +192,17 @@ def _dress(axes: Axes, group: _Group) -> None:
 
 
 def _label_cases(row: Sequence[Axes], group: _Group) -> None:
-    """Names the cases once, to the left of the row."""
+    """Labels the cases to the left of the row."""
     for index, axes in enumerate(row):
         titles = [case.title.removesuffix(f", {group.dtype}") if index == 0 else "" for case in group.cases]
         axes.set_yticks(range(len(group.cases)), titles, fontsize=10)
 
 
 def _legend(grid) -> tuple[list, list[str]]:
-    """Returns the handles and the labels of all peers, each once."""
+    """Returns handles and labels without duplicates."""
     handles: dict[str, Any] = {}
     for axes in grid.flat:
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
             handles.setdefault(label, handle)
-    order = [label for label in [*(peer.label for peer in PEERS.values()), "best product"] if label in handles]
+    order = [label for label in [*(peer.label for peer in PEERS.values()), _LIMIT] if label in handles]
     return [handles[label] for label in order], order

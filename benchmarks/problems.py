@@ -1,4 +1,4 @@
-"""The numbers that the networks of the cases are given: the same in every process and in every run."""
+"""Inputs and weights of the cases: the same in every process and run."""
 
 import dataclasses
 import functools
@@ -15,21 +15,21 @@ NUMPY_DTYPES = {
     "float64": np.float64,
 }
 
-# So small that the weights, and with them the work, stay as they are however often a model is trained.
+# So small that training practically does not change the weights.
 LEARNING_RATE = 1e-9
 
 
 @dataclasses.dataclass(frozen=True)
 class Weights:
-    """The weights of one direction of a layer, or their gradients. G = gates, in cuDNN's order; U = units.
+    """The weights of one direction of a layer, or their gradients. G = gates; U = units.
 
-    The gates are i, f, g, o of an LSTM and r, u, n of a GRU.
+    The gates are in cuDNN's order: LSTM i, f, g, o; GRU r, u, n.
 
     Attributes:
-      kernel: the input's weights, [G, U, fan_in].
-      recurrent_kernel: the state's weights, [G, U, U].
-      input_bias: the bias of the product with the input, [G, U].
-      recurrent_bias: the bias of the product with the state, [G, U].
+      kernel: [G, U, fan_in].
+      recurrent_kernel: [G, U, U].
+      input_bias: added to the product with the input, [G, U].
+      recurrent_bias: added to the product with the state, [G, U].
     """
 
     kernel: np.ndarray
@@ -42,18 +42,17 @@ class Weights:
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
 
     def map(self, function) -> "Weights":
-        """Returns the results of a function of each array."""
+        """Applies a function to each array."""
         return Weights(**{name: function(array) for name, array in self.arrays().items()})
 
 
 @dataclasses.dataclass(frozen=True)
 class NetworkProblem:
-    """What a network is given, as arrays of one dtype.
+    """Inputs and weights of a network, all of one dtype.
 
     Attributes:
       inputs: [batch, time, input_size].
-      output_gradient: gradient of a scalar with respect to the output, [batch, time, output_size]; zero past the end of
-        a sequence.
+      output_gradient: gradient with respect to the output, [batch, time, output_size]; zero past the end of a sequence.
       weights: the weights of each pseudo-layer, by the names in `Network.pseudo_layers`.
     """
 
@@ -72,15 +71,15 @@ class NetworkProblem:
 
 
 def is_valid(case: Network) -> np.ndarray:
-    """Returns whether a step is within its sequence, [batch, time, 1]."""
+    """Returns whether each step is within its sequence, [batch, time, 1]."""
     return np.arange(case.time)[None, :, None] < np.array(case.lengths)[:, None, None]
 
 
 def name_gradients(first: Mapping[str, np.ndarray], weights: Mapping[str, Weights]) -> dict[str, np.ndarray]:
-    """Returns results in the form that all peers share.
+    """Returns results in the format that all peers share.
 
     Args:
-      first: what else there is than the gradients of the recurrent weights, by name.
+      first: the results other than the gradients of the recurrent weights, by name.
       weights: the gradients of each pseudo-layer's weights.
     """
     named = {
@@ -90,7 +89,7 @@ def name_gradients(first: Mapping[str, np.ndarray], weights: Mapping[str, Weight
 
 
 def network_problem(case: Network) -> NetworkProblem:
-    """Returns the numbers for a network, rounded to its dtype."""
+    """Returns the problem of a network, rounded to its dtype."""
     rng = np.random.default_rng(0)
     gates, units = case.num_gates, case.units
 
@@ -98,7 +97,7 @@ def network_problem(case: Network) -> NetworkProblem:
         return rng.uniform(-1, 1, [gates, units, fan_in]) / np.sqrt(units)
 
     def bias():
-        # Few enough bits for the sum of two to be exact in every dtype: some peers take nothing but the sum.
+        # The sum of two biases must be exact in every dtype, because some peers take only the sum.
         return rng.integers(-32, 32, [gates, units], endpoint=True) / 64
 
     problem = NetworkProblem(
@@ -113,13 +112,13 @@ def network_problem(case: Network) -> NetworkProblem:
 
 @dataclasses.dataclass(frozen=True)
 class ModelProblem:
-    """What a model is given. All but tokens are of one dtype.
+    """Inputs and weights of a model. All except tokens have the same dtype.
 
     Attributes:
       inputs: [batch, time, input_size], or tokens, [batch, time].
-      states: of a decoder, the states of each layer, [batch, units]: the hidden state, and an LSTM's cell state.
-      targets: what a model is to give, [batch, outputs].
-      embedding: [vocabulary, input_size], or None if there is no Embedding.
+      states: the states of each layer of a decoder, [batch, units]: the hidden state, and an LSTM's cell state.
+      targets: the targets of training, [batch, outputs].
+      embedding: [vocabulary, input_size], or None if the model has no Embedding.
       weights: the weights of each pseudo-layer, by the names in `Network.pseudo_layers`.
       head_kernel: the weights of the Dense layer, [output_size, outputs].
       head_bias: [outputs].
@@ -151,7 +150,7 @@ class ModelProblem:
 
 
 def model_problem(case: Model) -> ModelProblem:
-    """Returns the numbers for a model, rounded to its dtype."""
+    """Returns the problem of a model, rounded to its dtype."""
     rng = np.random.default_rng(1)
     network = case.network
     of_network = network_problem(network)
@@ -176,12 +175,12 @@ def model_problem(case: Model) -> ModelProblem:
 
 @dataclasses.dataclass(frozen=True)
 class CellProblem:
-    """What a `GRUBlockCell` and its gradient are given.
+    """Arguments of a `GRUBlockCell` and its gradient.
 
     Attributes:
       forward: the arguments of `GRUBlockCell`, by name.
       gates: the arguments r, u and c of `GRUBlockCellGrad`.
-      d_h: its argument of that name.
+      d_h: the argument d_h of `GRUBlockCellGrad`.
     """
 
     forward: Mapping[str, np.ndarray]
@@ -190,7 +189,7 @@ class CellProblem:
 
 
 def cell_problem(case: CellSteps) -> CellProblem:
-    """Returns the numbers for a cell, rounded to its dtype."""
+    """Returns the problem of a cell, rounded to its dtype."""
     rng = np.random.default_rng(0)
     batch, units, fan_in = case.batch, case.units, case.input_size + case.units
     dtype = NUMPY_DTYPES[case.dtype]

@@ -37,7 +37,7 @@ _MODULES = {"lstm": torch.nn.LSTM, "gru": torch.nn.GRU, "tanh": torch.nn.RNN}
 
 
 def _to_torch(array: np.ndarray, dtype: str) -> torch.Tensor:
-    # PyTorch does not know NumPy's bfloat16, whose numbers float64 holds exactly.
+    # PyTorch does not support NumPy's bfloat16; float64 represents its numbers exactly.
     return torch.from_numpy(np.ascontiguousarray(array, np.float64)).to(getattr(torch, dtype))
 
 
@@ -46,7 +46,7 @@ def _to_numpy(tensor: torch.Tensor) -> np.ndarray:
 
 
 def _create_network(case: Network, weights: Mapping[str, Weights], device: str = "cpu", **options) -> torch.nn.RNNBase:
-    """Returns a network as a module with these weights."""
+    """Returns a network with the given weights as a module."""
     dtype = getattr(torch, case.dtype)
     module = _MODULES[case.cell](
         case.input_size,
@@ -57,7 +57,7 @@ def _create_network(case: Network, weights: Mapping[str, Weights], device: str =
         device=device,
         **options,
     )
-    # Each pseudo-layer's weights, in the order and, but for the gates' own axis, the shapes of ours.
+    # PyTorch has the same order of weights, with the gate and unit axes merged.
     arrays = [array for of_layer in weights.values() for array in of_layer.arrays().values()]
     with torch.no_grad():
         for parameter, array in zip(module.parameters(), arrays, strict=True):
@@ -66,13 +66,13 @@ def _create_network(case: Network, weights: Mapping[str, Weights], device: str =
 
 
 def _common_weights(case: Network, arrays: Sequence[np.ndarray]) -> Mapping[str, Weights]:
-    """Returns arrays of the parameters' shapes as the weights of each pseudo-layer."""
+    """Returns the weights of each pseudo-layer, given arrays with the parameters' shapes."""
     shaped = [array.reshape(case.num_gates, case.units, *array.shape[1:]) for array in arrays]
     return {name: Weights(*shaped[4 * index : 4 * index + 4]) for index, name in enumerate(case.pseudo_layers)}
 
 
 class NetworkProgram(Program):
-    """A network, time-major; of packed sequences, packed and padded by the calls, where their lengths vary."""
+    """A time-major network. If lengths vary, the calls include packing and padding of the sequences."""
 
     def __init__(self, case: Network, problem: NetworkProblem, device: str = "cpu"):
         self._case = case
@@ -125,7 +125,7 @@ class NetworkProgram(Program):
 
 
 class _Model(torch.nn.Module):
-    """A `cases.Model` with the problem's weights. Lengths are given, where they vary."""
+    """A `cases.Model` with the problem's weights."""
 
     def __init__(self, case: Model, problem: ModelProblem):
         super().__init__()
@@ -161,13 +161,13 @@ class ModelProgram(Program):
         self.calls = {task: call for task, call in calls.items() if task in case.tasks}
 
     def _reset(self) -> None:
-        """Makes the model with the problem's weights, its optimizer and a decoder's states anew."""
+        """Recreates the model with the problem's weights, its optimizer and a decoder's states."""
         self._model = _Model(self._case, self._problem)
         self._optimizer = torch.optim.Adam(self._model.parameters(), lr=LEARNING_RATE)
         self._last = self._inputs, self._first_states()
 
     def _first_states(self):
-        """Returns a decoder's states as PyTorch takes them, [layers, batch, units]; None for a model."""
+        """Returns a decoder's states in PyTorch's format, [layers, batch, units]; None for other models."""
         states = list(map(torch.from_numpy, self._problem.states))
         if self._case.network.cell == "lstm" and states:
             return torch.stack(states[0::2]), torch.stack(states[1::2])
@@ -179,7 +179,7 @@ class ModelProgram(Program):
             return self._model(self._inputs)[0]
 
     def _decode(self) -> torch.Tensor:
-        """Calls the model with what it gave last, and returns its output."""
+        """Calls the model with its previous results, and returns the output."""
         self._model.eval()
         with torch.inference_mode():
             output, states = self._model(*self._last)
@@ -203,7 +203,7 @@ class ModelProgram(Program):
         if not isinstance(self._case, Decoder):
             return {"output": _to_numpy(result)}
         states = self._last[1]
-        if isinstance(states, tuple):  # to each layer's hidden state and cell state
+        if isinstance(states, tuple):  # reorder to hidden state, cell state of each layer
             states = torch.stack(states, dim=1).flatten(0, 1)
         return {"output": _to_numpy(result), "states": _to_numpy(states)}
 
@@ -280,7 +280,7 @@ class PyTorch(Library):
 
 
 class PyTorchCuda(Library):
-    """PyTorch on a GPU, where it runs cuDNN.
+    """PyTorch on a GPU, which uses cuDNN.
 
     Attributes:
       device: the device's name.
@@ -293,7 +293,7 @@ class PyTorchCuda(Library):
 
     def versions(self) -> dict[str, str]:
         """See the base class."""
-        cudnn = f"cuDNN {torch.backends.cudnn.version()}" if torch.cuda.is_available() else "which sees no GPU"
+        cudnn = f"cuDNN {torch.backends.cudnn.version()}" if torch.cuda.is_available() else "no GPU found"
         return {"PyTorch": f"{torch.__version__} ({cudnn})"}
 
     def synchronize(self) -> None:
@@ -302,7 +302,7 @@ class PyTorchCuda(Library):
             torch.cuda.synchronize()
 
     def network(self, case: Network) -> Program | None:
-        """See the base class. There is none if PyTorch sees no GPU."""
+        """See the base class. Returns None if PyTorch sees no GPU."""
         if self.device == "cuda" and not torch.cuda.is_available():
             return None
         return NetworkProgram(case, network_problem(case), self.device)

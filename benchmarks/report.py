@@ -1,5 +1,7 @@
-"""What is told of a run: lines while it runs, and tables for people."""
+"""Formats a run: lines while it runs, Markdown tables afterwards."""
 
+import collections
+import dataclasses
 import math
 from collections.abc import Callable, Iterable, Sequence
 
@@ -22,26 +24,29 @@ from cases import (
     PenalizedNetwork,
 )
 from measure import DISTURBANCE, Measurement
-from peers import KERAS, ONNX_RUNTIME, OURS, PEERS, PYTORCH
+from peers import KERAS, ONNX_RUNTIME, OURS, PEERS, PYTORCH, skipped
 from run import MemoryMeasurement, Run
 from sections import (
     BATCHES,
+    BUSY_CPU,
     CALLS,
     CLIENTS,
     KERAS_CALLS,
     LENGTHS,
+    MAIN,
+    MEMORY,
     MODELS,
-    NEIGHBOUR,
     PIPELINE,
     SECOND_ORDER,
     SECTIONS,
     THREADS_PER_CPU,
     WAIT_ALONE,
-    WAIT_BESIDE_PRODUCTS,
-    WAIT_BESIDE_SEQUENCES,
+    WAIT_WITH_PRODUCTS,
+    WAIT_WITH_SEQUENCES,
 )
 from targets import (
     BETTER_KERAS,
+    MEMORY_TARGETS,
     MODEL_TARGETS,
     SECOND_ORDER_TARGETS,
     SHARING_TARGETS,
@@ -51,6 +56,9 @@ from targets import (
 )
 
 _MEBI = 2**20
+_NETWORK_COLUMN = "network: batch, time, input, units"
+_MODEL_COLUMN = "model: batch, time, input, units"
+_CELL_COLUMN = "cell: batch, input, units"
 _MODEL_KINDS = {FUNCTION: "inference", TRAIN_ON_BATCH: "training"}
 
 
@@ -58,10 +66,10 @@ class LineTable:
     """Prints measurements as lines of a table, case by case.
 
     Args:
-      cases: the cases that are to come, which decide how wide the table is.
+      cases: all cases of the table, which determine the column widths.
     """
 
-    _HEAD = ("case", "task", "peer", "ms", "quartiles", "GFLOP/s", "ours x", "error", "p50; p99")
+    _HEAD = ("case", "task", "peer", "ms", "quartiles", "GFLOP/s", "speedup", "error", "p50; p99")
 
     def __init__(self, cases: Iterable[Case]):
         columns = [[case.title for case in cases], TASKS.values(), [peer.label for peer in PEERS.values()]]
@@ -98,118 +106,156 @@ class LineTable:
 
 
 def print_memory(measurement: MemoryMeasurement) -> None:
-    """Prints how much memory a training step took."""
+    """Prints the memory of a training step."""
     memory, label = measurement.memory, PEERS[measurement.peer].label
-    of_process = f"{memory.baseline / _MEBI:.0f} MiB before, {memory.peak / _MEBI:.0f} MiB at most"
+    of_process = f"process: {memory.baseline / _MEBI:.0f} MiB before, {memory.peak / _MEBI:.0f} MiB peak"
     print(f"{measurement.case.title}  {label}  {memory.step / _MEBI:.1f} MiB ({of_process})", flush=True)
 
 
+@dataclasses.dataclass(frozen=True)
+class Part:
+    """A group of tables.
+
+    Attributes:
+      sections: the sections of the benchmark that it shows.
+      tables: returns the tables of a run; empty if the run has no measurements for them.
+    """
+
+    sections: Sequence[str]
+    tables: Callable[[Run], str]
+
+
 def to_markdown(run: Run) -> str:
-    """Returns all that was measured as tables, with a line of what it was measured on."""
-    return _join(_conditions(run), _models(run), _first_order(run), _second_order(run), _sharing(run))
+    """Returns the conditions and all tables of a run."""
+    return _join(_conditions(run), *(part.tables(run) for part in PARTS.values()))
 
 
-def models_to_markdown(run: Run) -> str:
-    """Returns what `to_markdown` does of Keras models."""
-    return _join(_conditions(run, [MODELS]), _models(run))
+def part_to_markdown(run: Run, name: str) -> str:
+    """Returns the conditions and the tables of one of `PARTS`; empty if the run has no measurements for it."""
+    part = PARTS[name]
+    tables = part.tables(run)
+    return tables and _join(_conditions(run, part.sections), tables)
 
 
 def headline(run: Run) -> str:
-    """Returns how many times as fast as others whole models are, in inference and in training, as a list."""
+    """Returns the speedups of accelerated Keras models over other libraries as a list."""
     others = (
         ("the better of Keras and Keras XLA", BETTER_KERAS),
         ("PyTorch", [PYTORCH]),
         ("ONNX Runtime", [ONNX_RUNTIME]),
     )
-    lines = [
-        f"- {label}: {', '.join(parts)}\n"
-        for label, peers in others
-        if (parts := [part for task in _MODEL_KINDS if (part := _headline_part(run, task, peers))])
-    ]
+    lines = [_headline_line(run, label, peers) for label, peers in others]
     inferred, trained = (
         sum(run.find(case, OURS, task, MODELS) is not None for case in run.cases(MODELS)) for task in _MODEL_KINDS
     )
     cpu = run.versions.get(OURS, {}).get("CPU", "unknown CPU")
     conditions = f"float32, {cpu}, {run.threads} threads, {run.date}"
     return (
-        f"Accelerated Keras models beside the same models in other libraries: geometric mean and range of {inferred} "
-        f"models, {trained} of which are trained ({conditions}).\n\n{''.join(lines)}"
+        f"Speed of accelerated Keras models relative to the same models in other libraries: geometric mean and range "
+        f"over {inferred} models, {trained} of them also trained ({conditions}).\n\n{''.join(lines)}"
     )
 
 
-def _headline_part(run: Run, task: str, peers: Sequence[str]) -> str:
-    ratios = [run.ratio(case, task, peers, MODELS) for case in run.cases(MODELS)]
-    mean = _mean(ratios)
-    return mean and f"**{mean} times as fast in {_MODEL_KINDS[task]}** ({_range(ratios)})"
-
-
-def first_order_to_markdown(run: Run) -> str:
-    """Returns what `to_markdown` does of networks and cells without penalties."""
-    return _join(_conditions(run), _first_order(run))
-
-
-def second_order_to_markdown(run: Run) -> str:
-    """Returns what `to_markdown` does of the gradients of penalties."""
-    return _join(_conditions(run, [SECOND_ORDER]), _second_order(run))
-
-
-def sharing_to_markdown(run: Run) -> str:
-    """Returns what `to_markdown` does of the machine that is shared."""
-    return _join(_conditions(run, CLIENTS.values()), _sharing(run))
+def _headline_line(run: Run, label: str, peers: Sequence[str]) -> str:
+    parts: list[str] = []
+    for task, kind in _MODEL_KINDS.items():
+        ratios = [ratio for case in run.cases(MODELS) if (ratio := run.ratio(case, task, peers, MODELS)) is not None]
+        if ratios:
+            of_whom, per_model = ("", "") if parts else (f" the speed of {label}", " per model")
+            parts.append(
+                f"**{_mean(ratios)}x**{of_whom} in {kind} ({min(ratios):.2f}x to {max(ratios):.2f}x{per_model})"
+            )
+    return f"- {', '.join(parts)}\n" if parts else ""
 
 
 def _join(*parts: str) -> str:
     return "\n".join(filter(None, parts))
 
 
-def _models(run: Run) -> str:
-    title = "Models of batch, time, input, units"
+def _model_tables(run: Run) -> str:
     return _join(
-        _section("Targets of Keras models", _targets(judge(run, MODEL_TARGETS))),
-        _section(f"{title}, inference in a tf.function, ms", _compared(run, MODELS, [FUNCTION])),
-        _section(f"{title}, training by train_on_batch, ms", _compared(run, MODELS, [TRAIN_ON_BATCH])),
-        _section(f"{title}, inference in Keras's own ways, ms", _compared(run, KERAS_CALLS, [SAVED_MODEL, PREDICT])),
-        _section(f"{title}, training in Keras's own ways, ms", _compared(run, KERAS_CALLS, [FIT])),
-        _section("What a call of a tf.function consists of, µs", _call_parts(run)),
-        _section("Characters a second that decoders write", _decoded(run)),
+        _section("Inference in a tf.function, ms", _compared(run, MODELS, [FUNCTION])),
+        _section("Training with train_on_batch, ms", _compared(run, MODELS, [TRAIN_ON_BATCH])),
+        _section(
+            "Inference from a SavedModel and with predict, ms", _compared(run, KERAS_CALLS, [SAVED_MODEL, PREDICT])
+        ),
+        _section("Training with fit, ms", _compared(run, KERAS_CALLS, [FIT])),
+        _section("Breakdown of a tf.function call, µs", _call_parts(run)),
+        _section("Decoder throughput, characters per second", _decoded(run)),
+        _section("Targets: Keras models", _targets(judge(run, MODEL_TARGETS))),
     )
 
 
-def _first_order(run: Run) -> str:
+def _op_tables(run: Run) -> str:
     networks, cells = ([case for case in run.cases() if isinstance(case, kind)] for kind in (Network, CellSteps))
     speeds = [
-        ("Networks of batch, time, input, units", networks, FORWARD),
-        ("Networks of batch, time, input, units", networks, FORWARD_BACKWARD),
-        ("Cells of batch, input, units", cells, FORWARD),
-        ("Cells of batch, input, units", cells, BACKWARD),
+        ("CudnnRNN", _NETWORK_COLUMN, networks, FORWARD),
+        ("CudnnRNN", _NETWORK_COLUMN, networks, FORWARD_BACKWARD),
+        ("GRUBlockCell", _CELL_COLUMN, cells, FORWARD),
+        ("GRUBlockCell", _CELL_COLUMN, cells, BACKWARD),
     ]
     return _join(
-        _section("Targets", _targets(judge(run, TARGETS))),
-        *(_section(f"{title}, {TASKS[task]}, GFLOP/s", _speeds(run, cases, task)) for title, cases, task in speeds),
+        *(
+            _section(f"{op} {TASKS[task]}, GFLOP/s", _speeds(run, column, cases, task))
+            for op, column, cases, task in speeds
+        ),
+        _section("Call overhead (all sizes 1), µs", _times(run, CALLS, 1e6)),
+        _section("Matrix products, GFLOP/s", _products(run)),
+        _section("Targets: ops", _targets(judge(run, TARGETS))),
+    )
+
+
+def _curve_tables(run: Run) -> str:
+    return _join(
+        _section("Time by sequence length, ms", _times(run, LENGTHS, 1e3)),
+        _section("Time by batch size, ms", _times(run, BATCHES, 1e3)),
+    )
+
+
+def _sharing_tables(run: Run) -> str:
+    crowded = [BUSY_CPU, *THREADS_PER_CPU.values(), PIPELINE]
+    return _join(
+        _section("Latency of a small op, ms: median; 99th percentile", _small_op(run)),
+        _section("Requests per second; median and 99th percentile latency, ms", _clients(run)),
+        *(_section(f"{_of_section(name)}, ms per call", _crowded(run, name)) for name in crowded),
+        _section("Targets: sharing a machine", _targets(judge(run, SHARING_TARGETS))),
+    )
+
+
+def _memory_tables(run: Run) -> str:
+    return _join(
         _section("Memory of a training step, MiB", _memory(run)),
-        _section("Time against the length of the sequences, ms", _times(run, LENGTHS, 1e3)),
-        _section("Time against the number of sequences, ms", _times(run, BATCHES, 1e3)),
-        _section("A call at the smallest sizes, µs", _times(run, CALLS, 1e6)),
-        _section("Products of square matrices, GFLOP/s", _products(run)),
+        _section("Memory of a training step with a gradient penalty, MiB", _penalty_memory(run)),
+        _section("Targets: memory", _targets(judge(run, MEMORY_TARGETS))),
     )
 
 
-def _second_order(run: Run) -> str:
+def _penalty_tables(run: Run) -> str:
     return _join(
-        _section("Targets of gradients of penalties", _targets(judge(run, SECOND_ORDER_TARGETS))),
-        _section("Networks of batch, time, input, units, with a penalty, ms", _penalties(run)),
-        _section("Memory of a training step with a penalty, MiB", _penalty_memory(run)),
+        _section("Training step with a gradient penalty, ms", _penalties(run)),
+        _section("Targets: gradients of penalties", _targets(judge(run, SECOND_ORDER_TARGETS))),
     )
 
 
-def _sharing(run: Run) -> str:
-    crowded = [NEIGHBOUR, *THREADS_PER_CPU.values(), PIPELINE]
-    return _join(
-        _section("Targets of sharing", _targets(judge(run, SHARING_TARGETS))),
-        _section("Wait for a small op, ms: median; 99th percentile", _small_op(run)),
-        _section("Requests a second; median and 99th percentile of their waits, ms", _clients(run)),
-        *(_section(f"{_of_section(name)}, ms a call", _crowded(run, name)) for name in crowded),
-    )
+PARTS = {
+    "Keras models": Part([MODELS], _model_tables),
+    "ops": Part([MAIN, CALLS], _op_tables),
+    "sequence length and batch size": Part([LENGTHS, BATCHES], _curve_tables),
+    "sharing a machine": Part(
+        [
+            WAIT_ALONE,
+            WAIT_WITH_PRODUCTS,
+            WAIT_WITH_SEQUENCES,
+            *CLIENTS.values(),
+            BUSY_CPU,
+            *THREADS_PER_CPU.values(),
+            PIPELINE,
+        ],
+        _sharing_tables,
+    ),
+    "memory": Part([MEMORY], _memory_tables),
+    "gradients of penalties": Part([SECOND_ORDER], _penalty_tables),
+}
 
 
 def _of_section(name: str) -> str:
@@ -224,17 +270,16 @@ def targets_to_text(verdicts: Sequence[Verdict]) -> str:
     return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
 
 
-def _conditions(run: Run, sections: Iterable[str] = ()) -> str:
-    """Returns what a run, or these sections of it, was measured on and how often."""
-    rounds = max((len(each.seconds) for name in sections for each in run.of_section(name)), default=run.rounds)
+def _conditions(run: Run, sections: Sequence[str] = (MAIN,)) -> str:
+    """Returns the conditions under which a run measured some sections."""
     versions = {name: value for of_peer in reversed(list(run.versions.values())) for name, value in of_peer.items()}
     limits = [f"{limit:.0f} in {dtype}" for dtype in ("float32", "bfloat16") if (limit := run.limit(dtype)) is not None]
     lines = [
-        f"Medians of {rounds} rounds, {run.date}. {versions.get('CPU', 'Unknown CPU')}, {run.threads} threads, "
-        f"load average before {run.load_before[0]:.1f}, after {run.load_after[0]:.1f}.",
-        f"Samples in which other processes took more than {DISTURBANCE:.0%} of the CPUs' time: {run.disturbed():.0%}.",
+        f"Medians of {_samples(run, sections)}, {run.date}. {versions.get('CPU', 'Unknown CPU')}, {run.threads} "
+        f"threads, load average {run.load_before[0]:.1f} before, {run.load_after[0]:.1f} after.",
+        f"Samples with more than {DISTURBANCE:.0%} of the CPU time used by other processes: {run.disturbed():.0%}.",
         f"Instruction set of tf_rnn_ops: {versions.get('instruction set', 'unknown')}.",
-        "Libraries: "
+        "Versions: "
         + ", ".join(
             f"{name} {versions[name].split(',')[0]}"
             for name in ("tf_rnn_ops", "TensorFlow", "Keras", "PyTorch", "ONNX Runtime")
@@ -242,11 +287,18 @@ def _conditions(run: Run, sections: Iterable[str] = ()) -> str:
         )
         + ".",
     ]
-    if limits:
-        lines.append(f"The best matrix product of any of them, GFLOP/s: {', '.join(limits)}.")
-    for name, packages in run.left_out.items():
-        lines.append(f"{PEERS[name].label} is left out: {', '.join(packages)} not installed.")
+    if limits and MAIN in sections:
+        lines.append(f"Fastest matrix product of any library, GFLOP/s: {', '.join(limits)}.")
+    lines += [f"{skipped(name, packages)}." for name, packages in run.left_out.items()]
     return "\n".join(lines) + "\n"
+
+
+def _samples(run: Run, sections: Sequence[str]) -> str:
+    if MEMORY in sections:
+        counts = collections.Counter((each.case, each.peer) for each in run.memory)
+        return f"{max(counts.values(), default=0)} processes"
+    rounds = max((len(each.seconds) for name in sections for each in run.of_section(name)), default=run.rounds)
+    return f"{rounds} rounds"
 
 
 def _section(title: str, table: str) -> str:
@@ -254,7 +306,7 @@ def _section(title: str, table: str) -> str:
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]], words: int = 1) -> str:
-    """Returns a table whose first columns, of words, are aligned to the left; nothing without rows."""
+    """Returns a table whose first `words` columns are left-aligned; empty if there are no rows."""
     if not rows:
         return ""
     rule = ["---"] * words + ["---:"] * (len(head) - words)
@@ -269,7 +321,7 @@ def _targets(verdicts: Sequence[Verdict]) -> str:
 
 
 def _target_rows(verdicts: Sequence[Verdict]) -> list[Sequence[str]]:
-    rows: list[Sequence[str]] = [("target", "", "measured", "met?", "where")]
+    rows: list[Sequence[str]] = [("target", "bound", "measured", "met", "worst case")]
     for verdict in verdicts:
         measured = "-" if verdict.measured is None else f"{verdict.measured:.2f}"
         met = {True: "yes", False: "no", None: "not measured"}[verdict.is_met]
@@ -277,19 +329,20 @@ def _target_rows(verdicts: Sequence[Verdict]) -> list[Sequence[str]]:
     return rows
 
 
-def _labels(peers: Iterable[str], of_others: str = "") -> list[str]:
-    return [PEERS[peer].label + ("" if peer == OURS else of_others) for peer in peers]
+def _labels(peers: Iterable[str], suffix: str = "") -> list[str]:
+    """Returns the peers' labels; all but ours end with the suffix."""
+    return [PEERS[peer].label + ("" if peer == OURS else suffix) for peer in peers]
 
 
 def _with_ratio(text: str, ratio: float | None, digits: int = 2) -> str:
     return text if ratio is None else f"{text} ({ratio:.{digits}f})"
 
 
-def _speeds(run: Run, cases: Sequence[Case], task: str) -> str:
-    """Returns a table of a task: our speed and its share of the limit; others' speeds and how ours compares."""
+def _speeds(run: Run, column: str, cases: Sequence[Case], task: str) -> str:
+    """Returns a table of a task: our speed and its share of the limit; the others' speeds and our speedups."""
     peers = [peer for peer in run.peers() if any(run.find(case, peer, task) for case in cases)]
     others = [peer for peer in peers if peer != OURS]
-    head = ["", PEERS[OURS].label, "of the best product", *_labels(others, " (ours is x)")]
+    head = [column, PEERS[OURS].label, "share of fastest matmul", *_labels(others, " (speedup)")]
     rows = []
     for case in cases:
         share = run.share(case, OURS, task)
@@ -318,7 +371,7 @@ def _range(ratios: Sequence[float | None]) -> str:
 
 
 def _compared(run: Run, section: str, tasks: Sequence[str]) -> str:
-    """Returns a table of what tasks of a section take; of others, how many times as long as ours, and the mean."""
+    """Returns a table of the times of tasks of a section, and of our speedups over the others."""
     timed = [(case, task) for case in run.cases(section) for task in tasks if run.find(case, OURS, task, section)]
     others = [
         peer
@@ -326,10 +379,11 @@ def _compared(run: Run, section: str, tasks: Sequence[str]) -> str:
         if peer != OURS and any(run.find(case, peer, task, section) for case, task in timed)
     ]
     columns = [[run.ratio(case, task, [peer], section) for case, task in timed] for peer in others]
+    names_tasks = len(tasks) > 1
     rows = [
         [
             case.title,
-            TASKS[task],
+            *([TASKS[task]] if names_tasks else []),
             _time(run, case, OURS, task, section),
             *(
                 _with_ratio(_time(run, case, peer, task, section), ratio)
@@ -338,14 +392,16 @@ def _compared(run: Run, section: str, tasks: Sequence[str]) -> str:
         ]
         for (case, task), *ratios in zip(timed, *columns, strict=True)
     ]
+    head = [_MODEL_COLUMN, *(["task"] if names_tasks else [])]
     if rows and others:
-        rows.append(["geometric mean", "", "", *(f"({_mean(column)})" for column in columns)])
-        rows.append(["range", "", "", *(f"({_range(column)})" for column in columns)])
-    return _table(["", "", PEERS[OURS].label, *_labels(others, " (ours is x)")], rows, words=2)
+        empty = [""] * len(head)
+        rows.append(["geometric mean", *empty, *(f"({_mean(column)})" for column in columns)])
+        rows.append(["range", *empty, *(f"({_range(column)})" for column in columns)])
+    return _table([*head, PEERS[OURS].label, *_labels(others, " (speedup)")], rows, words=len(head))
 
 
 def _call_parts(run: Run) -> str:
-    """Returns a table of what our calls of models consist of, beside PyTorch's."""
+    """Returns a table of the parts of our calls of models, and of PyTorch's calls."""
     rows = []
     for case in run.cases(MODELS):
         call, empty = (run.seconds(case, OURS, task, MODELS) for task in (FUNCTION, EMPTY_FUNCTION))
@@ -353,7 +409,8 @@ def _call_parts(run: Run) -> str:
         if None not in parts:
             parts.append(run.seconds(case, PYTORCH, FUNCTION, MODELS))
             rows.append([case.title, *("" if part is None else f"{1e6 * part:.0f}" for part in parts)])
-    return _table(["", PEERS[OURS].label, TASKS[EMPTY_FUNCTION], "the ops", "the rest", PEERS[PYTORCH].label], rows)
+    head = [_MODEL_COLUMN, PEERS[OURS].label, TASKS[EMPTY_FUNCTION], "ops", "other", PEERS[PYTORCH].label]
+    return _table(head, rows)
 
 
 def _decoded(run: Run) -> str:
@@ -364,7 +421,7 @@ def _decoded(run: Run) -> str:
         [case.title, *("" if each is None else f"{case.network.batch / each:.0f}" for each in of_case)]
         for case, of_case in seconds.items()
     ]
-    return _table(["", *_labels(peers)], rows)
+    return _table([_MODEL_COLUMN, *_labels(peers)], rows)
 
 
 def _memory(run: Run) -> str:
@@ -375,18 +432,18 @@ def _memory(run: Run) -> str:
             ratio = run.memory_ratio(case, KERAS)
             sizes = [_size(run, case, peer) for peer in peers]
             rows.append([case.title, *sizes, "" if ratio is None else f"{ratio:.2f}"])
-    return _table(["", *_labels(peers), "ours / Keras's"], rows)
+    return _table([_NETWORK_COLUMN, *_labels(peers), "tf_rnn_ops / Keras"], rows)
 
 
 def _penalty_memory(run: Run) -> str:
-    """Returns a table of what training steps with a penalty take, and how many times as much as without."""
+    """Returns a table of the memory of training steps with a penalty, and its ratio to that without."""
     peers = _memory_peers(run)
     rows = []
     for case in run.memory_cases():
         if isinstance(case, PenalizedNetwork):
             cells = [_with_ratio(_size(run, case, peer), run.penalty_memory(case, peer)) for peer in peers]
             rows.append([case.plain.title, *cells])
-    return _table(["", *(f"{label} (x without)" for label in _labels(peers))], rows)
+    return _table([_NETWORK_COLUMN, *(f"{label} (/ without)" for label in _labels(peers))], rows)
 
 
 def _memory_peers(run: Run) -> list[str]:
@@ -400,10 +457,14 @@ def _size(run: Run, case: Case, peer: str) -> str:
 
 
 def _penalties(run: Run) -> str:
-    """Returns a table of what penalties' gradients take; of others, how many times as long as ours."""
+    """Returns a table of the times of penalty gradients, and of our speedups over the others."""
     others = [peer for peer in run.peers(SECOND_ORDER) if peer != OURS]
-    of_ours = [TASKS[FORWARD_BACKWARD], TASKS[PENALTY], "their ratio"]
-    head = ["", *(f"{PEERS[OURS].label}: {name}" for name in of_ours), *_labels(others, " (ours x)")]
+    of_ours = [TASKS[FORWARD_BACKWARD], TASKS[PENALTY], "ratio"]
+    head = [
+        _NETWORK_COLUMN,
+        *(f"{PEERS[OURS].label}: {name}" for name in of_ours),
+        *_labels(others, " (speedup)"),
+    ]
     rows = []
     for case in run.cases(SECOND_ORDER):
         if isinstance(case, PenalizedNetwork):
@@ -424,8 +485,8 @@ def _time(run: Run, case: Case, peer: str, task: str, section: str, unit: float 
     return _figure(unit * measurement.quartiles[1]) if measurement else ""
 
 
-def _by_task(run: Run, section: str, cell: Callable[[Case, str, str], str], of_others: str = "") -> str:
-    """Returns a table of a section, with a line for each task of a case and a cell for each peer."""
+def _by_task(run: Run, section: str, cell: Callable[[Case, str, str], str], suffix: str = "") -> str:
+    """Returns a table of a section, with a row for each task of a case and a cell for each peer."""
     peers = run.peers(section)
     rows = [
         [case.title, TASKS[task], *cells]
@@ -433,11 +494,11 @@ def _by_task(run: Run, section: str, cell: Callable[[Case, str, str], str], of_o
         for task in case.tasks
         if any(cells := [cell(case, peer, task) for peer in peers])
     ]
-    return _table(["", "task", *_labels(peers, of_others)], rows, words=2)
+    return _table([_NETWORK_COLUMN, "task", *_labels(peers, suffix)], rows, words=2)
 
 
 def _times(run: Run, section: str, unit: float) -> str:
-    """Returns a table of the medians of a section, in so many parts of a second."""
+    """Returns a table of the medians of a section; there are `unit` units in a second."""
     return _by_task(run, section, lambda case, peer, task: _time(run, case, peer, task, section, unit))
 
 
@@ -446,7 +507,7 @@ def _crowded(run: Run, section: str) -> str:
         ratio = None if peer == OURS else run.ratio(case, task, [peer], section)
         return _with_ratio(_time(run, case, peer, task, section), ratio)
 
-    return _by_task(run, section, cell, " (ours x)")
+    return _by_task(run, section, cell, " (speedup)")
 
 
 def _waits(measurement: Measurement) -> str:
@@ -454,11 +515,11 @@ def _waits(measurement: Measurement) -> str:
 
 
 def _small_op(run: Run) -> str:
-    names = (WAIT_ALONE, WAIT_BESIDE_PRODUCTS, WAIT_BESIDE_SEQUENCES)
+    names = (WAIT_ALONE, WAIT_WITH_PRODUCTS, WAIT_WITH_SEQUENCES)
     found = {name: {each.peer: _waits(each) for each in run.of_section(name)} for name in names}
     peers = [peer for peer in PEERS if any(peer in of_section for of_section in found.values())]
     rows = [[SECTIONS[name].title, *(each.get(peer, "") for peer in peers)] for name, each in found.items() if each]
-    return _table(["", *_labels(peers)], rows)
+    return _table(["load", *_labels(peers)], rows)
 
 
 def _clients(run: Run) -> str:
@@ -469,7 +530,7 @@ def _clients(run: Run) -> str:
             found = [run.find(case, peer, FORWARD, name) for peer in peers]
             cells = [f"{1 / each.quartiles[1]:.0f}; {_waits(each)}" if each else "" for each in found]
             rows.append([case.title, str(count), *cells])
-    return _table(["", "clients", *_labels(peers)], rows, words=2)
+    return _table([_NETWORK_COLUMN, "clients", *_labels(peers)], rows, words=2)
 
 
 def _milliseconds(seconds: float) -> str:
@@ -477,7 +538,7 @@ def _milliseconds(seconds: float) -> str:
 
 
 def _figure(number: float) -> str:
-    """Returns a number with two digits that count, or as many as there are before the point."""
+    """Returns a number with two significant digits, or all digits before the decimal point if there are more."""
     return f"{number:.0f}" if number >= 10 else f"{number:.2g}"
 
 
@@ -490,4 +551,4 @@ def _products(run: Run) -> str:
         [each.case.title, PEERS[each.peer].label, _figure(each.gflops[1]), _figure(each.best_gflops)]
         for each in products
     ]
-    return _table(["", "by", "median", "best round"], rows, words=2)
+    return _table(["product", "library", "median", "fastest round"], rows, words=2)

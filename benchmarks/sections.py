@@ -1,4 +1,4 @@
-"""The parts of the benchmark: which cases they have, who takes part and how often."""
+"""The sections of the benchmark: their cases, peers and rounds."""
 
 import dataclasses
 from collections.abc import Container, Sequence
@@ -30,7 +30,7 @@ LENGTHS = "lengths"
 BATCHES = "batches"
 CALLS = "calls"
 SECOND_ORDER = "second_order"
-# The parts of "keras": every model in the ways in which all libraries are called, and some in Keras's own ways.
+# The parts of "keras": all models with calls that all libraries have, and some models with calls of Keras only.
 MODELS = "keras"
 KERAS_CALLS = f"{MODELS}/calls"
 SHARING = "sharing"
@@ -59,16 +59,16 @@ _MODELS = _cases(
     "model-lstm-16-200-24-64",
     "model-lstm-8-1000-16-64",
     "model-lstm-1-1-64-256",
-    # One model on a few, several and many sequences.
+    # The same model with several batch sizes.
     *(f"model-lstm-{batch}-60-32-96" for batch in (1, 8, 256)),
-    # TensorFlow's text generation tutorial, and the decoder of a sequence-to-sequence model.
+    # As in TensorFlow's text generation tutorial, and the decoder of a sequence-to-sequence model.
     "decoder-gru-1-1-256-1024",
     "decoder-lstm-8-1-256-256-2layers",
     "mixed-lstm-32-80-64-128-2layers",
 )
 _QUICK_MODELS = _cases("model-lstm-2-3-4-5-bidirectional-varying", "model-gru-2-3-4-5-2layers")
 _QUICK_OTHERS = _cases("decoder-lstm-2-1-4-5-2layers", "mixed-lstm-2-3-4-8-2layers")
-# Every kind of case, as small as can be.
+# Every kind of case, in tiny sizes.
 _QUICK_TABLE = _cases(
     "lstm-2-3-8-16",
     "gru-2-3-8-16",
@@ -82,18 +82,18 @@ _QUICK_TABLE = _cases(
 
 @dataclasses.dataclass(frozen=True)
 class Section:
-    """A part of the benchmark.
+    """A section of the benchmark.
 
     Attributes:
-      name: what options and files call it.
-      title: what it shows.
-      cases: what is computed.
-      quick_cases: the same, so small that it takes no time.
-      peers: who takes part.
-      rounds_divisor: how many times fewer rounds than the main section it has.
-      tasks: what is measured of the cases.
-      load: what else happens meanwhile.
-      quick_load: the same, so small that it takes no time.
+      name: its name in files.
+      title: describes it.
+      cases: the cases.
+      quick_cases: tiny cases for --quick.
+      peers: the names of the peers.
+      rounds_divisor: the rounds of the main section divided by those of this one.
+      tasks: the measured tasks.
+      load: the load during the measurement.
+      quick_load: a short load for --quick.
     """
 
     name: str
@@ -108,28 +108,30 @@ class Section:
 
     @property
     def option(self) -> str:
-        """What the command line calls it, or what it is a part of."""
+        """The name on the command line: the part of `name` before a slash."""
         return self.name.partition("/")[0]
 
 
 _CURVE_PEERS = (OURS, KERAS, PYTORCH, ONNX_RUNTIME)
 
-# The parts of "sharing": how it is to share the machine, and how to share it with us.
+# The parts of "sharing".
 WAIT_ALONE = f"{SHARING}/wait_alone"
-WAIT_BESIDE_PRODUCTS = f"{SHARING}/wait_beside_products"
-WAIT_BESIDE_SEQUENCES = f"{SHARING}/wait_beside_sequences"
+WAIT_WITH_PRODUCTS = f"{SHARING}/wait_with_products"
+WAIT_WITH_SEQUENCES = f"{SHARING}/wait_with_sequences"
 CLIENTS = {count: f"{SHARING}/clients_{count}" for count in (1, 4, 16)}
-NEIGHBOUR = f"{SHARING}/neighbour"
+BUSY_CPU = f"{SHARING}/busy_cpu"
 THREADS_PER_CPU = {count: f"{SHARING}/threads_per_cpu_{count}" for count in (2, 4)}
 PIPELINE = f"{SHARING}/pipeline"
 
 
-def _beside(case: str, task: str, threads: int) -> Sequence[tuple[Case, str]]:
+def _background(case: str, task: str, threads: int) -> Sequence[tuple[Case, str]]:
     return [(parse_case(case), task)] * threads
 
 
-def _wait(name: str, title: str, peers: Sequence[str], beside: str = "", quick: str = "", task: str = "") -> Section:
-    """How long a small op waits, that comes now and then, beside two threads that never rest."""
+def _wait(
+    name: str, title: str, peers: Sequence[str], background: str = "", quick: str = "", task: str = ""
+) -> Section:
+    """Returns a section: the latency of an occasional small op while two threads repeat a background case."""
     return Section(
         name,
         title,
@@ -138,15 +140,15 @@ def _wait(name: str, title: str, peers: Sequence[str], beside: str = "", quick: 
         peers,
         rounds_divisor=2,
         tasks=[TANH],
-        load=Load(seconds=2.0, pause=0.005, beside=_beside(beside, task, 2) if beside else []),
-        quick_load=Load(seconds=0.02, beside=_beside(quick, task, 2) if quick else []),
+        load=Load(seconds=2.0, pause=0.005, background=_background(background, task, 2) if background else []),
+        quick_load=Load(seconds=0.02, background=_background(quick, task, 2) if quick else []),
     )
 
 
 def _clients(count: int) -> Section:
     return Section(
         CLIENTS[count],
-        f"clients of the same network: {count}",
+        f"{count} clients of the same network",
         _cases("lstm-1-30-256-384", "lstm-8-30-256-384"),
         _cases("lstm-2-3-8-16"),
         _CURVE_PEERS,
@@ -158,7 +160,7 @@ def _clients(count: int) -> Section:
 
 
 def _crowded(name: str, title: str, load: Load) -> Section:
-    """The networks of the main table, where there are fewer CPUs than threads that want them."""
+    """Returns a section: the float32 networks of the main section on CPUs with more threads than CPUs."""
     crowded = [case for case in _TABLE if isinstance(case, Network) and case.dtype == "float32"]
     quick = _cases("lstm-2-3-8-16")
     peers = (OURS, PYTORCH, ONNX_RUNTIME)
@@ -166,39 +168,39 @@ def _crowded(name: str, title: str, load: Load) -> Section:
 
 
 _SHARING = (
-    _wait(WAIT_ALONE, "the wait for a small op, alone", (RAW_OPS, PYTORCH, ONNX_RUNTIME)),
+    _wait(WAIT_ALONE, "small op alone", (RAW_OPS, PYTORCH, ONNX_RUNTIME)),
     _wait(
-        WAIT_BESIDE_PRODUCTS,
-        "the wait for a small op, beside two threads of matrix products",
+        WAIT_WITH_PRODUCTS,
+        "small op with two threads of matrix products",
         (RAW_OPS, PYTORCH, ONNX_RUNTIME),
         "product-1024",
         "product-8",
         PRODUCT,
     ),
     _wait(
-        WAIT_BESIDE_SEQUENCES,
-        "the wait for a small op, beside two threads of long sequences",
+        WAIT_WITH_SEQUENCES,
+        "small op with two threads of long sequences",
         _CURVE_PEERS,
         "lstm-32-400-256-512",
         "lstm-2-3-8-16",
         FORWARD,
     ),
     *map(_clients, CLIENTS),
-    _crowded(NEIGHBOUR, "beside another process on one of the CPUs", Load(neighbours=1)),
+    _crowded(BUSY_CPU, "with another process on one of the CPUs", Load(busy_cpus=1)),
     *(
-        _crowded(name, f"with {count} times as many threads as CPUs", Load(threads_per_cpu=count))
+        _crowded(name, f"with {count} threads per CPU", Load(threads_per_cpu=count))
         for count, name in THREADS_PER_CPU.items()
     ),
     Section(
         PIPELINE,
-        "training beside a tf.data pipeline",
+        "training with a tf.data pipeline",
         _cases("lstm-32-100-128-256", "lstm-64-50-512-512"),
         _cases("lstm-2-3-8-16"),
         (OURS, KERAS),
         rounds_divisor=2,
         tasks=[FORWARD_BACKWARD],
-        load=Load(seconds=2.0, beside=_beside("elementwise-1000000", MAPPED, 1)),
-        quick_load=Load(seconds=0.02, beside=_beside("elementwise-100", MAPPED, 1)),
+        load=Load(seconds=2.0, background=_background("elementwise-1000000", MAPPED, 1)),
+        quick_load=Load(seconds=0.02, background=_background("elementwise-100", MAPPED, 1)),
     ),
 )
 
@@ -226,7 +228,7 @@ SECTIONS = {
         ),
         Section(
             LENGTHS,
-            "time against the length of the sequences",
+            "time by sequence length",
             _cases(*(f"lstm-4-{time}-128-256" for time in (1, 10, 100, 300, 1000, 3000, 10000))),
             _cases("lstm-2-1-8-16", "lstm-2-10-8-16"),
             _CURVE_PEERS,
@@ -234,7 +236,7 @@ SECTIONS = {
         ),
         Section(
             BATCHES,
-            "time against the number of sequences",
+            "time by batch size",
             _cases(*(f"lstm-{2**power}-50-128-256" for power in range(10))),
             _cases("lstm-1-2-8-16", "lstm-2-2-8-16"),
             _CURVE_PEERS,
@@ -242,14 +244,14 @@ SECTIONS = {
         ),
         Section(
             CALLS,
-            "a call at the smallest sizes",
-            # The product shows what the library's simplest call costs.
+            "call overhead (all sizes 1)",
+            # The product shows the overhead of the simplest call of each library.
             _cases("lstm-1-1-1-1", "gru-1-1-1-1", "tanh-1-1-1-1", "gru_block_cell-1-1-1-1steps", "product-1"),
             _cases("lstm-1-1-1-1", "gru_block_cell-1-1-1-1steps", "product-1"),
         ),
         Section(
             SECOND_ORDER,
-            "the gradient of a penalty on a gradient",
+            "gradients of penalties",
             _PENALIZED,
             _cases("penalty-lstm-2-3-8-16"),
             (OURS, KERAS, KERAS_XLA, KERAS_UNROLLED, PYTORCH),
@@ -265,8 +267,8 @@ SECTIONS = {
         ),
         Section(
             KERAS_CALLS,
-            "Keras models, called in Keras's own ways",
-            # One in which the call counts most, one with a mask, and one in which the products count most.
+            "Keras models: SavedModel, predict and fit",
+            # One model dominated by call overhead, one with a mask, and one dominated by matrix products.
             _cases(
                 "model-lstm-1-60-32-96",
                 "model-lstm-32-80-64-128-bidirectional-varying",
@@ -281,7 +283,7 @@ SECTIONS = {
     )
 }
 
-# The benchmark on a GPU has this part alone.
+# The only section of the GPU benchmark.
 _GPU_SIZES = (*_SIZES, "256-100-512-1024")
 GPU_SECTION = Section(
     MAIN,

@@ -1,4 +1,4 @@
-"""What runs on TensorFlow: ours, Keras in graph mode and compiled by XLA, `tf.raw_ops`, and the float64 reference."""
+"""Libraries that use TensorFlow: tf_rnn_ops, Keras with and without XLA, `tf.raw_ops`, and the float64 reference."""
 
 import abc
 import dataclasses
@@ -42,7 +42,7 @@ from programs import Library, Program
 
 
 def graph_call(function: Callable, *tensors, jit_compile: bool = False) -> Callable[[], Any]:
-    """Returns a call of a function's graph with tensors, which TensorFlow could compute with if the graph held them."""
+    """Returns a call of a function's graph with tensors as arguments, which TensorFlow cannot fold as constants."""
     graph_function = tf.function(function, jit_compile=jit_compile).get_concrete_function(*tensors)
     return functools.partial(graph_function, *tensors)
 
@@ -51,7 +51,7 @@ class NetworkProgram(Program):
     """A network that runs in a `tf.function`.
 
     Attributes:
-      batch_axis: the axis of the sequences in the network's own layout.
+      batch_axis: the batch axis in the network's layout.
     """
 
     batch_axis: ClassVar[int] = 0
@@ -72,7 +72,7 @@ class NetworkProgram(Program):
 
     @staticmethod
     def _own_layout(array: np.ndarray) -> np.ndarray:
-        """Returns [batch, time, features] as the network takes and gives it, and the other way round."""
+        """Converts [batch, time, features] to the network's layout, or back."""
         return array
 
     @abc.abstractmethod
@@ -81,14 +81,14 @@ class NetworkProgram(Program):
 
     @abc.abstractmethod
     def _network(self, inputs, lengths, training: bool):
-        """Returns the outputs of inputs."""
+        """Runs the network."""
 
     @abc.abstractmethod
     def _weights(self, arrays: Sequence[np.ndarray]) -> Mapping[str, Weights]:
-        """Returns arrays of the variables' shapes as the weights of each pseudo-layer."""
+        """Returns the weights of each pseudo-layer, given arrays with the variables' shapes."""
 
     def _forward_call(self, compiled: Callable, inputs, lengths) -> Callable[[], Any]:
-        """Returns the call of the network for inference; `compiled` is `graph_call` with the program's settings."""
+        """Returns the inference call; `compiled` is `graph_call` with the program's settings."""
         return compiled(self._forward, inputs, lengths)
 
     def _forward(self, inputs, lengths):
@@ -107,7 +107,7 @@ class NetworkProgram(Program):
             with tf.GradientTape() as inner:
                 inner.watch(inputs)
                 output = self._network(inputs, lengths, training=True)
-            # The score's gradient with respect to the output is given, so that the time is the network's.
+            # Passing the score's gradient with respect to the output restricts the time to the network.
             slopes = inner.gradient(output, inputs, output_gradients=output_weights * output)
             slopes = tf.cast(slopes, tf.float64 if inputs.dtype.size == 8 else tf.float32)
             norms = tf.norm(slopes, axis=[1 - self.batch_axis, 2])
@@ -118,7 +118,7 @@ class NetworkProgram(Program):
         """See the base class."""
         result = self.calls[task]()
         if task == FORWARD:
-            # What Keras gives past the end of a sequence is another matter.
+            # Keras's output past the end of a sequence differs.
             return {"output": np.where(is_valid(self._case), self._own_layout(result.numpy()), 0)}
         first, *others = (tensor.numpy() for tensor in result)
         named = {"penalty": first} if task == PENALTY else {"inputs": self._own_layout(first)}
@@ -128,7 +128,7 @@ class NetworkProgram(Program):
 class CudnnRNNProgram(NetworkProgram):
     """`CudnnRNNV3` of a module of raw ops, time-major.
 
-    Forward, the op is called as it is, unless XLA compiles it; forward and backward in a `tf.function`.
+    Forward calls the op directly unless XLA compiles it; forward + backward runs in a `tf.function`.
     """
 
     batch_axis = 1
@@ -192,7 +192,7 @@ class CudnnRNNProgram(NetworkProgram):
 
 
 class KerasProgram(NetworkProgram):
-    """`keras.layers.LSTM`, `GRU` or `SimpleRNN`, batch-major, in `Bidirectional` or with a mask where need be."""
+    """`keras.layers.LSTM`, `GRU` or `SimpleRNN`, batch-major, in `Bidirectional` or with a mask if needed."""
 
     def __init__(self, case: Network, problem: NetworkProblem, jit_compile: bool = False, unroll: bool = False):
         self._unroll = unroll
@@ -221,7 +221,7 @@ class KerasProgram(NetworkProgram):
 
 
 class CellProgram(Program):
-    """The ops `GRUBlockCell` and `GRUBlockCellGrad` of a module of raw ops, several steps in a `tf.function`."""
+    """Several steps of `GRUBlockCell` and `GRUBlockCellGrad` of a module of raw ops in a `tf.function`."""
 
     def __init__(self, case: CellSteps, problem: CellProblem, raw_ops, jit_compile: bool = False):
         self._case = case
@@ -262,7 +262,7 @@ class ProductProgram(Program):
 
 
 class ElementwiseProgram(Program):
-    """`tf.tanh`, by itself and in a `tf.data` pipeline that has a pool of threads for itself."""
+    """`tf.tanh`, alone and in a `tf.data` pipeline with a private thread pool."""
 
     def __init__(self, case: Elementwise, threads: int):
         argument = tf.constant(elements(case))
@@ -281,10 +281,10 @@ class TensorFlowLibrary(Library):
 
     def __init__(self, threads: int):
         self._threads = threads
-        # Keras, too, is to run on the CPU.
+        # Keras must run on the CPU, too.
         tf.config.set_visible_devices([], "GPU")
         tf.config.threading.set_intra_op_parallelism_threads(threads)
-        # One thread for operations would keep Keras's training step, whose graph has branches, from its best.
+        # A single inter-op thread would slow down Keras's training step, whose graph has branches.
         tf.config.threading.set_inter_op_parallelism_threads(threads)
 
     def versions(self) -> dict[str, str]:
@@ -309,16 +309,16 @@ class TfRnnOps(TensorFlowLibrary):
 
     def network(self, case: Network) -> Program:
         """See the base class."""
-        # Not at the top: the other libraries of this module do without the package.
+        # Not imported at the top: the other libraries of this module do not need the package.
         import tf_rnn_ops
 
         return CudnnRNNProgram(case, network_problem(case), tf_rnn_ops.raw_ops, self.jit_compile)
 
     def model(self, case: Model) -> Program:
-        """See the base class. From here on, Keras is accelerated in this process."""
+        """See the base class. Accelerates Keras in this process."""
         import tf_rnn_ops
 
-        tf_rnn_ops.accelerate_keras(portable_exports=False)  # SavedModels are to hold the op
+        tf_rnn_ops.accelerate_keras(portable_exports=False)  # SavedModels contain the op
         if self.jit_compile or isinstance(case, MixedModel):
             return model_program(case, self.jit_compile)
         return AcceleratedModelProgram(case, model_problem(case))
@@ -362,7 +362,7 @@ class KerasXla(Keras):
 
 
 class KerasUnrolled(Keras):
-    """Keras's layers in graph mode, with a part of the graph for each step."""
+    """Keras's layers in graph mode, with unrolled time steps."""
 
     unroll = True
 
@@ -380,7 +380,7 @@ class RawOps(TensorFlowLibrary):
 
 
 class Float64CellProgram(Program):
-    """The formulas of a `GRUBlockCell`, as the documentation of the ops gives them."""
+    """The formulas of `GRUBlockCell` in NumPy, as in the documentation of the ops."""
 
     def __init__(self, case: CellSteps):
         self._steps = case.steps
@@ -438,7 +438,7 @@ class Float64ElementwiseProgram(Program):
 
 
 class Float64Reference(TensorFlowLibrary):
-    """What is right: every case in float64, on the numbers that the libraries are given; networks by Keras."""
+    """Expected results: every case in float64 on the same inputs; networks in Keras."""
 
     def network(self, case: Network) -> Program:
         """See the base class."""

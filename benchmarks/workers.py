@@ -1,7 +1,7 @@
-"""Processes that run one library each, and how they are spoken with.
+"""Worker processes that run one library each, and the requests to them.
 
-Only one of them works at a time. Libraries' threads may spin for a while after they have run out of work, so the next
-one's turn begins only when a process has come to rest.
+Only one process works at a time. A library's threads may spin for a while after their work is done, so the next turn
+starts only when the process is idle.
 """
 
 import dataclasses
@@ -25,28 +25,28 @@ from peers import Peer
 from programs import Library, Program
 
 CALIBRATION_CALLS = 3
-LONG_SECONDS = 0.5  # a call that takes longer shows nothing of what was before it
+LONG_SECONDS = 0.5  # longer calls need no warm-up
 WARM_UP_SECONDS = 0.01
-SAMPLE_SECONDS = 0.2  # short calls are timed many at once, as in the loop of a training or a server
+SAMPLE_SECONDS = 0.2  # short calls are timed together, many in a row
 
-REST_SECONDS = 0.01  # a process rests when it has used none of the CPU's time for so long,
-REST_SHARE = 0.05  # or no more than this share of it
-LONGEST_UNREST = 1.0
+# A process is idle if it used at most IDLE_SHARE of the CPU time for IDLE_SECONDS.
+IDLE_SECONDS = 0.01
+IDLE_SHARE = 0.05
+IDLE_TIMEOUT = 1.0
 
 _STAT = pathlib.Path("/proc/stat")
-# Where /proc/stat has the time that a CPU was idle, and that it waited for a disk.
+# Columns of /proc/stat: idle time, and time waiting for I/O.
 _IDLE_FIELDS = (3, 4)
 
 
 @dataclasses.dataclass(frozen=True)
 class Sample:
-    """What a turn gave.
+    """The result of one turn.
 
     Attributes:
       seconds: the time of one call.
-      others: the share of the time of all CPUs that other processes of the machine took meanwhile. Linux counts it in
-        hundredths of a second, so that of a short turn it is a rough figure.
-      waits: the seconds that each call took, where they were timed one by one.
+      others: the share of the time of all CPUs that other processes used during the turn. Its resolution is 10 ms.
+      waits: the seconds of each call, if calls were timed one by one.
     """
 
     seconds: float
@@ -55,10 +55,10 @@ class Sample:
 
 
 class Session:
-    """What a process does for the one that measures.
+    """Handles the requests to a worker process.
 
     Args:
-      library: the library that it runs.
+      library: the library to run.
     """
 
     def __init__(self, library: Library):
@@ -68,11 +68,11 @@ class Session:
         self._is_long: dict[tuple[str, str], bool] = {}
 
     def versions(self) -> dict[str, str]:
-        """Returns what is to be known of what is measured, by what it is."""
+        """See `Library`."""
         return self._library.versions()
 
     def prepare(self, name: str) -> Sequence[str]:
-        """Makes a case ready to run and returns the tasks that it can be timed in; none if it cannot be done."""
+        """Prepares a case and returns the tasks that the library supports; none if it does not support the case."""
         program = self._library.program(parse_case(name))
         if program is None:
             return ()
@@ -80,25 +80,25 @@ class Session:
         return tuple(program.calls)
 
     def results(self, name: str, task: str) -> dict[str, np.ndarray]:
-        """Returns the results of a task of a case that has been prepared, as float64."""
+        """Returns the results of a task of a prepared case as float64."""
         return {key: array.astype(np.float64) for key, array in self._programs[name].results(task).items()}
 
     def calibrate(self, name: str, task: str) -> None:
-        """Runs a task for the first times, and finds out how many calls make a sample that is long enough."""
+        """Runs a task a few times and determines the number of calls in a sample."""
         fastest = min(self._seconds_per_call(name, task, 1) for _ in range(CALIBRATION_CALLS))
         self._calls[name, task] = max(1, math.ceil(SAMPLE_SECONDS / fastest))
         self._is_long[name, task] = fastest > LONG_SECONDS
 
     def sample(self, name: str, task: str) -> float:
-        """Warms up, because the turns of others have cooled the caches, and returns how many seconds a call took."""
+        """Warms up the caches and returns the seconds per call."""
         if not self._is_long[name, task]:
             self._warm_up(name, task)
         return self._seconds_per_call(name, task, self._calls[name, task])
 
     def serve(self, name: str, task: str, load: Load) -> Requests:
-        """Returns how long calls take under a load, whose own calls have been prepared too."""
-        beside = [self._programs[other.name].calls[other_task] for other, other_task in load.beside]
-        return time_requests(self._programs[name].calls[task], beside, load)
+        """Times calls under a load, whose background calls must be prepared."""
+        background = [self._programs[other.name].calls[other_task] for other, other_task in load.background]
+        return time_requests(self._programs[name].calls[task], background, load)
 
     def _warm_up(self, name: str, task: str) -> None:
         end = time.perf_counter() + WARM_UP_SECONDS
@@ -115,16 +115,16 @@ class Session:
         return (time.perf_counter() - start) / calls
 
     def forget(self, name: str) -> None:
-        """Frees what a case holds, if it has been prepared."""
+        """Frees the resources of a case, if it has been prepared."""
         self._programs.pop(name, None)
 
     def step_memory(self, name: str) -> memory.StepMemory:
-        """Returns what a training step takes; see `memory.step_memory`."""
+        """See `memory.step_memory`."""
         return memory.step_memory(self._library, parse_case(name))
 
 
 def _serve(connection: Connection, library: str, threads: int, log: pathlib.Path) -> None:
-    """Answers requests, which are names of `Session`'s methods with arguments, until the other end is closed."""
+    """Handles requests, (`Session` method name, arguments), until the other end closes the connection."""
     with log.open("ab") as file:
         os.dup2(file.fileno(), sys.stderr.fileno())
     module, name = library.split(".")
@@ -141,7 +141,7 @@ def _serve(connection: Connection, library: str, threads: int, log: pathlib.Path
 
 
 def _busy_seconds() -> float:
-    """Returns for how long the CPUs, together, have been doing something or were taken away by the host."""
+    """Returns the total busy seconds of all CPUs, including time stolen by the hypervisor."""
     first, *fields = _STAT.read_text().partition("\n")[0].split()
     assert first == "cpu"
     busy = [int(field) for index, field in enumerate(fields[:8]) if index not in _IDLE_FIELDS]
@@ -149,14 +149,14 @@ def _busy_seconds() -> float:
 
 
 class WorkerError(RuntimeError):
-    """What went wrong in a process.
+    """A worker process failed.
 
     Attributes:
-      peer: the name of the peer whose process it is.
+      peer: the peer's name.
 
     Args:
-      peer: likewise.
-      message: what went wrong.
+      peer: the peer's name.
+      message: the error message.
     """
 
     def __init__(self, peer: str, message: str):
@@ -165,12 +165,12 @@ class WorkerError(RuntimeError):
 
 
 class Worker:
-    """A process that runs one library. A context manager, which ends the process.
+    """A process that runs one library. A context manager that ends the process.
 
     Args:
-      peer: whose library it is to run.
-      threads: the number of threads that the library may use.
-      log: the file to which the library's own messages are added.
+      peer: the peer whose library to run.
+      threads: the number of threads of the library.
+      log: the file to append the library's messages to.
     """
 
     def __init__(self, peer: Peer, threads: int, log: pathlib.Path):
@@ -190,10 +190,10 @@ class Worker:
         self._process.join()
 
     def _request(self, method: str, *arguments) -> Any:
-        """Lets the session do something, waits until the process rests again, and returns the result.
+        """Sends a request, waits until the process is idle again, and returns the result.
 
         Raises:
-          WorkerError: if it failed or the process ended.
+          WorkerError: if the request failed or the process ended.
         """
         try:
             self._connection.send((method, arguments))
@@ -201,24 +201,24 @@ class Worker:
         except (EOFError, ConnectionError):
             self._process.join()
             code = self._process.exitcode
-            message = f"the process of {self.peer.label} ended with {code}; see {self._log}"
+            message = f"the {self.peer.label} process ended with {code}; see {self._log}"
             raise WorkerError(self.peer.name, message) from None
         if error:
             raise WorkerError(self.peer.name, f"{self.peer.label} failed:\n{error}")
-        self._wait_for_rest()
+        self._wait_until_idle()
         return result
 
-    def _wait_for_rest(self) -> None:
-        end = time.monotonic() + LONGEST_UNREST
+    def _wait_until_idle(self) -> None:
+        end = time.monotonic() + IDLE_TIMEOUT
         used = self._cpu_seconds()
         while time.monotonic() < end:
-            time.sleep(REST_SECONDS)
+            time.sleep(IDLE_SECONDS)
             used_before, used = used, self._cpu_seconds()
-            if used - used_before <= REST_SHARE * REST_SECONDS:
+            if used - used_before <= IDLE_SHARE * IDLE_SECONDS:
                 return
 
     def _cpu_seconds(self) -> float:
-        """Returns how much of the CPUs' time the process has used."""
+        """Returns the CPU time of the process."""
         assert self._process.pid is not None
         # The id of another process's clock, as clock_getcpuclockid makes it.
         return time.clock_gettime((~self._process.pid << 3) | 2)
@@ -240,9 +240,9 @@ class Worker:
         self._request("calibrate", case.name, task)
 
     def sample(self, case: Case, task: str, load: Load) -> Sample:
-        """Returns how many seconds a call took, see `Session`, and how much the rest of the machine did meanwhile.
+        """Returns the seconds per call and the CPU time that other processes used.
 
-        What the load's neighbours did is not counted.
+        The latter excludes the busy processes of the load.
         """
         start, busy, own = time.monotonic(), _busy_seconds(), self._cpu_seconds()
         if load.seconds:
@@ -250,7 +250,7 @@ class Worker:
         else:
             requests = Requests(self._request("sample", case.name, task), ())
         elapsed, cpus = time.monotonic() - start, os.cpu_count() or 1
-        by_others = (_busy_seconds() - busy) - (self._cpu_seconds() - own) - load.neighbours * elapsed
+        by_others = (_busy_seconds() - busy) - (self._cpu_seconds() - own) - load.busy_cpus * elapsed
         others = min(1.0, max(0.0, by_others / (elapsed * cpus)))
         return Sample(requests.seconds, others, requests.waits)
 

@@ -147,15 +147,6 @@ def test_public_callables_have_docstrings_and_annotations(name):
     assert is_record or signature.return_annotation is not inspect.Signature.empty
 
 
-@pytest.mark.parametrize("kind", ["LSTM", "GRU", "SimpleRNN"])
-def test_layers_have_the_arguments_of_the_installed_keras(kind):
-    ours = inspect.signature(getattr(tf_rnn_ops.layers, kind)).parameters
-    theirs = inspect.signature(getattr(keras.layers, kind)).parameters
-    assert [(each.name, each.default, each.kind) for each in ours.values()] == [
-        (each.name, each.default, each.kind) for each in theirs.values()
-    ]
-
-
 def test_report():
     printed = processes.run_python("-m", "tf_rnn_ops").stdout
     for wanted in (tf_rnn_ops.__version__, tf.__version__, keras.__version__, np.__version__, str(PACKAGE)):
