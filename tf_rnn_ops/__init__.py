@@ -1,21 +1,23 @@
-"""Recurrent networks for TensorFlow: ops that run and train where its own do not.
+"""Recurrent networks for TensorFlow: the CudnnRNN and GRUBlockCell ops for the CPU, and faster Keras layers.
 
-`tf_rnn_ops.raw_ops` holds the ops under the names of their twins in `tf.raw_ops`, `tf_rnn_ops.layers` the Keras layers
-made of them, and `tf_rnn_ops.params` the layout of a network's params buffer, with conversions of weights from
-elsewhere. `tf_rnn_ops.accelerate_keras` lets Keras's own layers run on the ops until `tf_rnn_ops.restore_keras`,
-`tf_rnn_ops.explain` shows which layers of a model do, and `tf_rnn_ops.enable_builtin_kernels` lets graphs of
-TensorFlow's own run on them. Importing the package loads the op library, those with which XLA compiles
-the ops (see `tf_rnn_ops.xla`) and, if TF_RNN_OPS_GPU says so, that of the GPU's kernels (see `tf_rnn_ops.gpu_kernels`),
-and registers the gradients.
+- `tf_rnn_ops.accelerate_keras` runs Keras's own layers on the ops until `tf_rnn_ops.restore_keras`;
+  `tf_rnn_ops.explain` shows which layers of a model run on them.
+- `tf_rnn_ops.layers` contains Keras layers that run on the ops.
+- `tf_rnn_ops.raw_ops` contains the ops, with the names and arguments of `tf.raw_ops`.
+- `tf_rnn_ops.params` converts weights to and from the params buffer of the CudnnRNN ops.
+- `tf_rnn_ops.enable_builtin_kernels` lets graphs with TensorFlow's own CudnnRNN ops run on the CPU.
+
+Importing the package loads the op library and the XLA libraries (see `tf_rnn_ops.xla`), registers the gradients and, if
+the environment variable TF_RNN_OPS_GPU requests it, loads the GPU library (see `tf_rnn_ops.gpu_kernels`).
 """
 
 from tf_rnn_ops._version import __version__
 
-# Before all else: it says in one sentence why the package cannot be used, if it cannot.
+# First, because it raises a clear error if the package cannot be used.
 from tf_rnn_ops import _library  # noqa: F401  # isort: skip
 from tf_rnn_ops import (
     gpu_kernels,
-    gradients,  # noqa: F401  # registers them
+    gradients,  # noqa: F401  # registers the gradients
     layers,
     params,
     raw_ops,

@@ -1,10 +1,11 @@
-"""`python -m tf_rnn_ops`: what a bug report needs, and with `--check-gpu` whether the ops work on the GPU."""
+"""`python -m tf_rnn_ops`: prints information for a bug report or, with `--check-gpu`, checks the ops on a GPU."""
 
 import argparse
 import os
 import platform
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 import keras
 import numpy as np
@@ -14,7 +15,7 @@ from tf_rnn_ops import __version__, _build_info, _library, device_check, gpu_ker
 
 
 def _registered_kernels() -> list[tuple[str, str, str]]:
-    """Returns (op, device, dtypes) for every op and device that has kernels."""
+    """Returns (op, device, dtypes) for all ops and devices with kernels."""
     rows = [
         (op, device, " ".join(dtypes))
         for device in ("CPU", "GPU", "XLA_CPU_JIT")
@@ -24,7 +25,7 @@ def _registered_kernels() -> list[tuple[str, str, str]]:
 
 
 def _cpu_name() -> str:
-    """Returns the CPU's name as the system gives it."""
+    """Returns the model name of the CPU."""
     try:
         with open("/proc/cpuinfo", encoding="utf-8") as cpuinfo:
             for line in cpuinfo:
@@ -36,67 +37,67 @@ def _cpu_name() -> str:
 
 
 def versions() -> list[tuple[str, str]]:
-    """Returns what is installed and what the op library was built with, as (name, value)."""
+    """Returns the versions and paths of the software, as (label, value)."""
     return [
         ("tf_rnn_ops", __version__),
         ("built for TensorFlow", ", ".join(_build_info.TENSORFLOW_VERSIONS)),
         ("built with", _build_info.COMPILER),
         ("TensorFlow", tf.__version__),
-        ("libraries for it", _libraries()),
-        ("Keras", f"{keras.__version__}, backend {keras.backend.backend()}"),
+        ("TensorFlow-specific libraries", _libraries()),
+        ("Keras", f"{keras.__version__}, {keras.backend.backend()} backend"),
         ("NumPy", np.__version__),
         ("Python", platform.python_version()),
-        ("system", f"{platform.platform()}, {'-'.join(platform.libc_ver())}"),
+        ("operating system", f"{platform.platform()}, {'-'.join(platform.libc_ver())}"),
         ("CPU", f"{_cpu_name()}, {os.cpu_count()} cores"),
-        ("engine", str(_library.ENGINE_PATH)),
+        ("CPU engine", str(_library.ENGINE_PATH)),
         ("op library", str(_library.LIBRARY_PATH)),
         ("kernels for TensorFlow's own ops", str(_library.BUILTIN_KERNELS_PATH)),
     ]
 
 
 def _libraries() -> str:
-    """Returns which folder of libraries is in use, and why."""
+    """Returns the folder of the libraries in use, and the TensorFlow they were built for."""
     minor_version = _library.minor_version(tf.__version__)
     built_for = next(each for each in _build_info.TENSORFLOW_VERSIONS if _library.minor_version(each) == minor_version)
-    return f"{_library.OF_TENSORFLOW.name}, built for {built_for}: every {minor_version} has the same C++ interface"
+    return f"{_library.OF_TENSORFLOW.name}, built for {built_for}, compatible with every {minor_version}"
 
 
 def instruction_sets() -> str:
-    """Returns the instruction set in use, those that there are, and what TF_RNN_OPS_ISA says, as one line."""
+    """Returns the instruction set in use, the available ones, and the value of TF_RNN_OPS_ISA, as one line."""
     cap = os.environ.get("TF_RNN_OPS_ISA")
     return (
-        f"{_library.active_instruction_set()} (this CPU and build have: "
-        f"{' '.join(_library.supported_instruction_sets())}; TF_RNN_OPS_ISA is {cap or 'not set'})"
+        f"{_library.active_instruction_set()} (available: {' '.join(_library.supported_instruction_sets())}; "
+        f"TF_RNN_OPS_ISA: {cap or 'not set'})"
     )
 
 
 def devices() -> list[tuple[str, str]]:
-    """Returns what the ops can run on, as (name, value). A name may come several times."""
+    """Returns the devices and their libraries, as (label, value). A label may appear several times."""
     return [
-        ("instruction set", instruction_sets()),
-        ("XLA for the CPU", _xla()),
-        ("GPUs that TensorFlow sees", _gpus()),
+        ("CPU instruction set", instruction_sets()),
+        ("XLA library", _xla()),
+        ("GPUs visible to TensorFlow", _gpus()),
         ("GPU library", _gpu_library()),
         (gpu_kernels.VARIABLE, os.environ.get(gpu_kernels.VARIABLE) or "not set"),
-        *(("opened by the GPU library", line) for line in _opened_libraries()),
+        *(("NVIDIA library", line) for line in _opened_libraries()),
     ]
 
 
 def _xla() -> str:
-    """Returns the path of the library that lets XLA compile the ops if it is loaded, or why it is not."""
+    """Returns the path of the XLA library if it is loaded, or why it is not."""
     why_not = xla.why_not_loaded()
     return f"not loaded: {why_not}" if why_not else f"loaded: {_library.XLA_PATH}"
 
 
 def _gpus() -> str:
-    """Returns how many GPUs TensorFlow sees, with the name and compute capability of each."""
+    """Returns the number of GPUs that TensorFlow sees, with the name and compute capability of each."""
     gpus = tf.config.list_physical_devices("GPU")
     return "; ".join([str(len(gpus)), *map(_gpu_name, gpus)])
 
 
-def _gpu_name(gpu) -> str:
+def _gpu_name(gpu: Any) -> str:
     details = tf.config.experimental.get_device_details(gpu)
-    name = details.get("device_name", "no name")
+    name = details.get("device_name", "unknown name")
     capability = ".".join(map(str, details.get("compute_capability", ["unknown"])))
     return f"{name}, compute capability {capability}"
 
@@ -119,23 +120,25 @@ def _print_table(rows: Sequence[tuple[str, ...]]) -> None:
 
 def _report() -> None:
     """Prints versions, devices and kernels."""
-    print("versions")
+    print("Versions")
     _print_table(versions())
-    print("\ndevices")
+    print("\nDevices")
     _print_table(devices())
-    print("\nkernels")
+    print("\nKernels")
     _print_table([("op", "device", "dtypes"), *_registered_kernels()])
 
 
 def main() -> None:
-    """Does what the command line asks for."""
+    """Runs the command line."""
     parser = argparse.ArgumentParser(
-        prog="python -m tf_rnn_ops", description="Prints versions, devices and kernels, for a bug report."
+        prog="python -m tf_rnn_ops",
+        description="Prints versions, devices and kernels. Include the output in bug reports.",
     )
     parser.add_argument(
         "--check-gpu",
         action="store_true",
-        help="compare every op and type on the first GPU with the CPU instead; the exit status is 0 if all agree",
+        help="compare the results of all ops and types on the first GPU with those on the CPU instead; the exit status "
+        "is 0 if all agree and 1 otherwise",
     )
     if parser.parse_args().check_gpu:
         sys.exit(0 if device_check.check() else 1)

@@ -1,8 +1,7 @@
-"""Tensors in memory that TensorFlow's own ops take.
+"""Copies tensors to aligned memory.
 
-Other libraries lend TensorFlow memory, through DLPack, at addresses that it would not have chosen itself. Most of
-TensorFlow's own ops then end the process. Ours do not; where we call TensorFlow's, a user's tensor passes through here
-first.
+A tensor from another library, through DLPack, may lie in memory that is not aligned as TensorFlow expects. Most of
+TensorFlow's own ops crash on such tensors; ours do not. Align a user's tensor before you pass it to TensorFlow's ops.
 """
 
 import tensorflow as tf
@@ -10,7 +9,7 @@ import tensorflow as tf
 from tf_rnn_ops._library import ops
 
 _FLOATS = (tf.bfloat16, tf.float16, tf.float32, tf.float64)
-# What integers pass as: a bitcast leaves them where they are.
+# Integers are bitcast to these types, which does not copy them.
 _FLOAT_OF = {
     tf.int16: tf.float16,
     tf.uint16: tf.float16,
@@ -22,9 +21,9 @@ _FLOAT_OF = {
 
 
 def aligned(tensor: tf.Tensor) -> tf.Tensor:
-    """Returns a tensor in aligned memory: a copy if it is not.
+    """Returns the tensor, or an aligned copy if it is not aligned.
 
-    Of dtypes of one byte, and others than numbers, it is the tensor itself.
+    Returns tensors of one-byte and non-numeric dtypes unchanged.
     """
     if tensor.dtype in _FLOAT_OF:
         return tf.bitcast(aligned(tf.bitcast(tensor, _FLOAT_OF[tensor.dtype])), tensor.dtype)

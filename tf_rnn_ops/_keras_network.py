@@ -1,10 +1,10 @@
-"""What the op KerasRNN computes, on the op CudnnRNNV3: for derivatives of its gradient.
+"""The op KerasRNN computed by the op CudnnRNNV3, for derivatives of its gradient.
 
-Activations that CudnnRNNV3 does not have run on operations of TensorFlow.
+Activations that CudnnRNNV3 does not have are computed by TensorFlow's own operations.
 
-At a step that a mask leaves out the state stays, and the output is that of the step before, or zeros. CudnnRNNV3 knows
-sequences that end early, but no gaps. So the steps that are taken are moved to the front, in their order, and the
-outputs back to where the steps were.
+At a masked step, the state does not change, and the output is that of the previous step, or zeros. CudnnRNNV3 supports
+sequences of different lengths, but no masked steps in between. So the unmasked steps are moved to the front, and their
+outputs are moved back afterwards.
 """
 
 from collections.abc import Sequence
@@ -15,27 +15,27 @@ import tensorflow as tf
 from tf_rnn_ops._alignment import aligned
 from tf_rnn_ops._library import ops
 from tf_rnn_ops._plain_network import Network, forward
-from tf_rnn_ops.params import layout
+from tf_rnn_ops.params import Layout, layout
 
 
 def run(inputs: Sequence[tf.Tensor], attrs: dict[str, Any]) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Returns what KerasRNN does but for reserve_space.
+    """Returns the outputs of KerasRNN, except reserve_space.
 
     Args:
-      inputs: those of KerasRNN.
-      attrs: those of KerasRNN but is_training.
+      inputs: the inputs of KerasRNN.
+      attrs: the attributes of KerasRNN, except is_training.
 
     Raises:
-      ValueError: if an LSTM or a GRU has other activations than tanh and sigmoid, and weights of unknown sizes.
+      ValueError: if an LSTM or GRU has activations other than tanh and sigmoid, and weights of unknown shape.
     """
     sequences, mask, initial_h, initial_c, *weights = (aligned(each) for each in inputs)
     rnn_mode = attrs["rnn_mode"]
     batch, time = tf.unstack(tf.shape(sequences)[:2], num=2)
     if attrs["go_backwards"]:
         sequences = tf.reverse(sequences, [1])
-    steps = _Steps(_is_taken(mask, batch, time, attrs["go_backwards"]), time, attrs["zero_output_for_mask"])
+    steps = _Steps(_is_unmasked(mask, batch, time, attrs["go_backwards"]), time, attrs["zero_output_for_mask"])
     inputs = (
-        steps.taken(sequences),
+        steps.to_front(sequences),
         tf.expand_dims(initial_h, 1),
         tf.expand_dims(initial_c, 1) if rnn_mode == "lstm" else initial_c,
         _params(rnn_mode, weights),
@@ -50,25 +50,26 @@ def run(inputs: Sequence[tf.Tensor], attrs: dict[str, Any]) -> tuple[tf.Tensor, 
         output, output_h, *output_c = forward(network, *inputs)
     final_h = tf.squeeze(output_h, 1)
     final_c = tf.reshape(output_c, tf.shape(initial_c)) if rnn_mode == "lstm" else tf.zeros_like(initial_c)
-    output = steps.put_back(output) if attrs["return_sequences"] else steps.last(final_h)
+    output = steps.from_front(output) if attrs["return_sequences"] else steps.last(final_h)
     return output, final_h, final_c
 
 
-def _layout(rnn_mode, kernel, recurrent_kernel):
-    """Returns the layout of the params of a layer with these weights, whose sizes must be known."""
+def _layout(rnn_mode: str, kernel: tf.Tensor, recurrent_kernel: tf.Tensor) -> Layout:
+    """Returns the layout of the params of a layer with these weights, whose shapes must be known."""
     if None in (kernel.shape.rank, recurrent_kernel.shape.rank, *kernel.shape[:1], *recurrent_kernel.shape[:1]):
         raise ValueError(
-            "Second derivatives of KerasRNN with other activations than tanh and sigmoid need to know features and "
-            f"units when a graph is built, but kernel is {kernel.shape} and recurrent_kernel {recurrent_kernel.shape}."
+            "second derivatives of KerasRNN with activations other than tanh and sigmoid require features and units to "
+            f"be known when the graph is built, but the shapes are: kernel {kernel.shape}, recurrent_kernel "
+            f"{recurrent_kernel.shape}"
         )
     return layout(rnn_mode, recurrent_kernel.shape[0], kernel.shape[0])
 
 
-def _is_taken(mask, batch, time, go_backwards):
-    """Returns for each step, in the order in which they are taken, whether a mask lets it be taken, [batch, time].
+def _is_unmasked(mask: tf.Tensor, batch: tf.Tensor, time: tf.Tensor, go_backwards: bool) -> tf.Tensor:
+    """Returns whether each step, in processing order, is unmasked, [batch, time].
 
-    The op says so, by a layer that puts out 1 at each of these: it reads a mask wherever that lies in memory, where
-    TensorFlow's own ops may end the process, and knows what one without elements means.
+    It is computed by the op, with a layer whose output is 1 at unmasked steps. TensorFlow's own ops may crash if the
+    mask is not aligned, and the op supports a mask without elements.
     """
     zero = tf.zeros([batch, 1])
     outputs = ops.tf_rnn_ops_keras_rnn(
@@ -89,45 +90,45 @@ def _is_taken(mask, batch, time, go_backwards):
 
 
 class _Steps:
-    """The steps of sequences, in the order in which they are taken, of which a mask may leave out some.
+    """The unmasked steps of sequences, in processing order.
 
     Attributes:
-      lengths: how many of each sequence are taken, [batch].
+      lengths: the number of unmasked steps of each sequence, [batch].
     """
 
-    def __init__(self, is_taken, time, zero_output_for_mask):
-        taken = tf.cumsum(tf.cast(is_taken, tf.int32), axis=1)  # [batch, time], the number of steps so far
-        self.lengths = tf.reduce_sum(tf.cast(is_taken, tf.int32), axis=1)
-        # Where the first step lies that is taken, the second and so on; past the last that is, anywhere.
-        ordinals = tf.broadcast_to(tf.range(1, time + 1), tf.shape(is_taken))
-        self._sources = tf.minimum(tf.searchsorted(taken, ordinals), time - 1)
-        # Where the output of each step lies among those of the steps that were taken. Where any step is left out, the
-        # last of these is past the end of its sequence, and zeros.
+    def __init__(self, is_unmasked: tf.Tensor, time: tf.Tensor, zero_output_for_mask: bool) -> None:
+        count = tf.cumsum(tf.cast(is_unmasked, tf.int32), axis=1)  # unmasked steps so far, [batch, time]
+        self.lengths = tf.reduce_sum(tf.cast(is_unmasked, tf.int32), axis=1)
+        # The index of the first unmasked step, the second and so on; any index past the last one.
+        ordinals = tf.broadcast_to(tf.range(1, time + 1), tf.shape(is_unmasked))
+        self._sources = tf.minimum(tf.searchsorted(count, ordinals), time - 1)
+        # The index of the output of each step among the outputs of the unmasked steps. If any step is masked, the last
+        # of these outputs is past the end of its sequence, and zeros.
         if zero_output_for_mask:
-            self._targets = tf.where(is_taken, taken - 1, time - 1)
-            self._has_last = tf.reduce_any(is_taken[:, -1:], axis=1, keepdims=True)  # there may be no step
+            self._targets = tf.where(is_unmasked, count - 1, time - 1)
+            self._has_last = tf.reduce_any(is_unmasked[:, -1:], axis=1, keepdims=True)  # there may be no step
         else:
-            self._targets = tf.math.floormod(taken - 1, time)
+            self._targets = tf.math.floormod(count - 1, time)
             self._has_last = tf.expand_dims(self.lengths > 0, 1)
 
-    def taken(self, sequences):
-        """Returns the inputs of the steps that are taken, [batch, time, features], in their order, at the front."""
+    def to_front(self, sequences: tf.Tensor) -> tf.Tensor:
+        """Returns the inputs, [batch, time, features], with those of the unmasked steps moved to the front."""
         return tf.gather(sequences, self._sources, batch_dims=1)
 
-    def put_back(self, output):
-        """Returns the outputs of all steps, [batch, time, units], of those that were taken."""
+    def from_front(self, output: tf.Tensor) -> tf.Tensor:
+        """Returns the outputs of all steps, [batch, time, units], given those of the unmasked steps at the front."""
         return tf.gather(output, self._targets, batch_dims=1)
 
-    def last(self, final_h):
+    def last(self, final_h: tf.Tensor) -> tf.Tensor:
         """Returns the output of the last step, [batch, units]."""
         return tf.where(self._has_last, final_h, tf.zeros_like(final_h))
 
 
-def _params(rnn_mode, weights):
-    """Returns the params buffer that holds a layer's weights: what `from_keras` does, without static shapes."""
+def _params(rnn_mode: str, weights: Sequence[tf.Tensor]) -> tf.Tensor:
+    """Returns the params buffer of a layer's weights, as `from_keras` does, but without static shapes."""
     kernel, recurrent_kernel, bias = weights
     width = tf.shape(recurrent_kernel)[1]
-    # Both biases of cuDNN, as a GRU has them. Zeros where there is one or none.
+    # cuDNN has two biases, as a GRU does. Missing biases are zeros.
     biases = tf.pad(tf.reshape(bias, [-1]), [[0, 2 * width - tf.size(bias)]])
     matrices = [_cudnn_order(rnn_mode, each) for each in (kernel, recurrent_kernel)]
     biases = _cudnn_order(rnn_mode, tf.reshape(biases, [2, width]))
@@ -135,8 +136,8 @@ def _params(rnn_mode, weights):
     return tf.concat([tf.reshape(part, [-1]) for part in parts], axis=0)
 
 
-def _cudnn_order(rnn_mode, columns):
-    """Returns a matrix with the columns of its gates in cuDNN's order: only that of a GRU is not Keras's."""
+def _cudnn_order(rnn_mode: str, columns: tf.Tensor) -> tf.Tensor:
+    """Returns a matrix with the columns of its gates in the order of cuDNN, which differs from Keras only in a GRU."""
     if rnn_mode != "gru":
         return columns
     update, reset, new = tf.split(columns, 3, axis=1)

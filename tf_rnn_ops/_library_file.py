@@ -1,7 +1,7 @@
-"""Reads from a library's file whether it can be loaded.
+"""Checks the file of a library before it is loaded.
 
-The dynamic loader maps a file without a look at its length. Where one ends before it should, or ends in zeros, the
-process dies.
+The dynamic loader does not check the length of a file. If the file is truncated or its end is zeros, the process
+crashes.
 """
 
 import os
@@ -17,7 +17,7 @@ _STRING_TABLE = 3
 
 
 class _Header(NamedTuple):
-    """The header of an ELF file, with the names of the specification."""
+    """The header of an ELF file, with the field names of the specification."""
 
     e_ident: bytes
     e_type: int
@@ -43,10 +43,10 @@ _SECTION = struct.Struct("<4xI56x")
 
 
 def why_not_loadable(path: pathlib.Path) -> str | None:
-    """Returns what is wrong with a library, as the rest of a sentence that begins with its name, or None.
+    """Returns what is wrong with the file of a library, as a predicate ("is missing"), or None.
 
-    What is looked for is what happens to files: another one in its place, one for another kind of CPU, an end that is
-    missing or, after a crash of the system, was never written.
+    Detects a file that is not a library, a library for another CPU architecture, and a file whose end is missing or,
+    after a crash of the system, was never written.
     """
     if not path.is_file():
         return "is not a file" if os.path.lexists(path) else "is missing"
@@ -59,21 +59,21 @@ def why_not_loadable(path: pathlib.Path) -> str | None:
 
 def _why_not_loadable(file: BinaryIO, size: int) -> str | None:
     if size < _HEADER.size:
-        return f"has {size} bytes, and is not a library"
+        return f"is not a library ({size} bytes)"
     header = _Header._make(_HEADER.unpack(file.read(_HEADER.size)))
     if not header.e_ident.startswith(_IDENTIFICATION):
         return "is not a library for 64-bit Linux"
     if header.e_machine != _MACHINES.get(platform.machine(), header.e_machine):
-        return f"is for another kind of CPU than {platform.machine()}"
+        return f"is not for this CPU architecture, {platform.machine()}"
     if _end_of_tables(header) > size or _end_of_segments(file, header) > size:
-        return f"ends after {size} bytes, before it should"
+        return f"is truncated to {size} bytes"
     if header.e_shnum and not _has_section_names(file, header):
         return "is damaged: its end is missing"
     return None
 
 
 def _end_of_tables(header: _Header) -> int:
-    """Returns where the later one of the tables of segments and sections ends."""
+    """Returns the end of the tables of segments and sections."""
     return max(
         header.e_phoff + header.e_phnum * _SEGMENT.size,
         header.e_shoff + header.e_shnum * _SECTION.size,
@@ -81,14 +81,14 @@ def _end_of_tables(header: _Header) -> int:
 
 
 def _end_of_segments(file: BinaryIO, header: _Header) -> int:
-    """Returns where the last segment ends, of those that are mapped and those in them."""
+    """Returns the end of the last segment."""
     file.seek(header.e_phoff)
     table = file.read(header.e_phnum * _SEGMENT.size)
     return max((offset + size for _, offset, size in _SEGMENT.iter_unpack(table)), default=0)
 
 
 def _has_section_names(file: BinaryIO, header: _Header) -> bool:
-    """Returns whether the section of names is one. The linker writes it last, and the table of sections after it."""
+    """Returns whether the section of names, which the linker writes last before the section table, is intact."""
     file.seek(header.e_shoff)
     kinds = [kind for (kind,) in _SECTION.iter_unpack(file.read(header.e_shnum * _SECTION.size))]
     return kinds[header.e_shstrndx : header.e_shstrndx + 1] == [_STRING_TABLE]

@@ -1,10 +1,10 @@
-"""The CudnnRNN ops in operations that TensorFlow differentiates any number of times, for the higher orders.
+"""The CudnnRNN ops built from TensorFlow's own differentiable operations, for gradients of third and higher order.
 
-It is slow and takes much memory, and exists to be differentiated where the ops themselves have no gradient.
+This implementation is slow and uses much memory. It is used only for derivatives that the ops do not have.
 """
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import tensorflow as tf
@@ -16,16 +16,15 @@ from tf_rnn_ops.params._blocks import blocks_of_pseudo_layers, split_into_blocks
 
 
 class Network(NamedTuple):
-    """What a network computes, apart from what goes into it.
+    """The configuration of a network.
 
     Attributes:
-      layout: that of its params.
+      layout: the layout of the params.
       time_major: whether time comes before batch.
       sequence_lengths: [batch].
-      masks: what the input of each layer but the first is multiplied by, [num_layers - 1, time, batch, output], or
-        None.
-      activation: what an LSTM or a GRU activates its state with, by name in the op KerasRNN.
-      recurrent_activation: what it activates its gates with.
+      masks: dropout masks of the inputs of all layers but the first, [num_layers - 1, time, batch, output], or None.
+      activation: the activation of an LSTM or GRU, by its name in the op KerasRNN.
+      recurrent_activation: the activation of its gates.
     """
 
     layout: Layout
@@ -46,14 +45,14 @@ _ACTIVATIONS = {
 
 
 def make_layout(arguments: Sequence[tf.Tensor], attrs: dict[str, Any]) -> Layout:
-    """Returns the layout of a network's params, from the shapes of its arguments, which must be known but for time.
+    """Returns the layout of the params, from the shapes of the arguments.
 
     Args:
       arguments: input, input_h, input_c and params.
       attrs: rnn_mode, input_mode, direction, num_proj and time_major.
 
     Raises:
-      ValueError: if a size is not known.
+      ValueError: if num_layers, num_units or input_size is not known.
     """
     text = {name: tf.compat.as_str(attrs[name]) for name in ("rnn_mode", "input_mode", "direction")}
     input, input_h, input_c, _ = arguments
@@ -61,8 +60,8 @@ def make_layout(arguments: Sequence[tf.Tensor], attrs: dict[str, Any]) -> Layout
     num_units = (input_c if text["rnn_mode"] == "lstm" else input_h).shape[2]
     if None in (pseudo_layers, num_units, input.shape[2]):
         raise ValueError(
-            "Gradients of a third or higher order need to know num_layers, num_units and input_size when a graph is "
-            f"built, but input is {input.shape}, input_h {input_h.shape} and input_c {input_c.shape}."
+            "gradients of third or higher order require num_layers, num_units and input_size to be known when the "
+            f"graph is built, but the shapes are: input {input.shape}, input_h {input_h.shape}, input_c {input_c.shape}"
         )
     directions = 2 if text["direction"] == "bidirectional" else 1
     return layout(
@@ -74,15 +73,17 @@ def make_layout(arguments: Sequence[tf.Tensor], attrs: dict[str, Any]) -> Layout
     )
 
 
-def _step(network, weights, a, h_prev, c_prev):
+def _step(
+    network: Network, weights: Mapping[str, tf.Tensor], a: tf.Tensor, h_prev: tf.Tensor, c_prev: tf.Tensor
+) -> tuple[tf.Tensor, tf.Tensor]:
     """Returns the hidden state, [batch, output], and the cell state, [batch, units].
 
     Args:
       network: the network.
-      weights: the blocks of the pseudo-layer by their kinds.
-      a: the gates' share of the input, [batch, gates * units].
+      weights: the blocks of the pseudo-layer by kind.
+      a: W x + bW of all gates, [batch, gates * units].
       h_prev: [batch, output].
-      c_prev: [batch, units]; handed on if not LSTM.
+      c_prev: [batch, units]; returned unchanged if not LSTM.
     """
     rnn_mode = network.layout.rnn_mode
     state, gate = _ACTIVATIONS[network.activation], _ACTIVATIONS[network.recurrent_activation]
@@ -99,16 +100,23 @@ def _step(network, weights, a, h_prev, c_prev):
     return (tf.tanh if rnn_mode == "rnn_tanh" else tf.nn.relu)(a + b), c_prev
 
 
-def _sequence(network, weights, x, h, c, is_backward):
+def _sequence(
+    network: Network,
+    weights: Mapping[str, tf.Tensor],
+    x: tf.Tensor,
+    h: tf.Tensor,
+    c: tf.Tensor,
+    is_backward: bool,
+) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """Runs a pseudo-layer.
 
     Args:
       network: the network.
-      weights: the blocks of the pseudo-layer by their kinds.
+      weights: the blocks of the pseudo-layer by kind.
       x: [time, batch, fan_in].
       h: [batch, output].
       c: [batch, units].
-      is_backward: whether it goes backward in time.
+      is_backward: whether it processes the steps from last to first.
 
     Returns:
       The output, [time, batch, output], and the final states.
@@ -122,11 +130,11 @@ def _sequence(network, weights, x, h, c, is_backward):
         a = tf.tile(rows, [1, width // x.shape[2]])
     a = tf.reshape(a + weights["input_bias"], [time, batch, width])
     inputs = tf.TensorArray(x.dtype, size=time, element_shape=[x.shape[1], width]).unstack(a)
-    # The last element lets a sequence of no steps have a shape where batch is not known.
+    # The additional last element defines the shape of a sequence without steps if batch is not known.
     outputs = tf.TensorArray(x.dtype, size=time + 1, element_shape=[x.shape[1], h.shape[1]])
     outputs = outputs.write(time, tf.zeros_like(h))
 
-    def step(i, h, c, outputs):
+    def step(i: tf.Tensor, h: tf.Tensor, c: tf.Tensor, outputs: tf.TensorArray) -> tuple[Any, ...]:
         t = time - 1 - i if is_backward else i
         valid = (t < network.sequence_lengths)[:, tf.newaxis]
         new_h, new_c = _step(network, weights, inputs.read(t), h, c)
@@ -137,30 +145,32 @@ def _sequence(network, weights, x, h, c, is_backward):
     return tf.ensure_shape(outputs.stack()[:time], [None, None, h.shape[1]]), h, c
 
 
-def _without_padding(x, sequence_lengths):
-    """Returns a sequence, [time, batch, size], with zeros past the ends: numbers that are none would spread from there.
+def _without_padding(x: tf.Tensor, sequence_lengths: tf.Tensor) -> tf.Tensor:
+    """Returns sequences, [time, batch, size], with zeros in the padding, from where NaNs could spread otherwise.
 
-    The same happens to the gradient with respect to it, to the gradient of that, and so on.
+    The same applies to the gradients of all orders.
     """
     is_valid = tf.range(tf.shape(x)[0])[:, tf.newaxis] < sequence_lengths
     return tf.where(is_valid[:, :, tf.newaxis], x, tf.zeros_like(x))
 
 
-def forward(network: Network, input, input_h, input_c, params) -> list[tf.Tensor]:
+def forward(
+    network: Network, input: tf.Tensor, input_h: tf.Tensor, input_c: tf.Tensor, params: tf.Tensor
+) -> list[tf.Tensor]:
     """Runs a network.
 
     Args:
-      network: what it computes.
-      input: as the op takes it.
-      input_h: as the op takes it.
-      input_c: as the op takes it.
-      params: as the op takes it.
+      network: the network.
+      input: as in the op.
+      input_h: as in the op.
+      input_c: as in the op.
+      params: as in the op.
 
     Returns:
-      output and output_h, and for an LSTM output_c.
+      A list of output, output_h and, for an LSTM, output_c.
     """
 
-    def major(tensor):
+    def major(tensor: tf.Tensor) -> tf.Tensor:
         return tensor if network.time_major else tf.transpose(tensor, [1, 0, 2])
 
     of_name = split_into_blocks(TENSORFLOW, network.layout, params)
@@ -184,11 +194,13 @@ def forward(network: Network, input, input_h, input_c, params) -> list[tf.Tensor
     return [major(each) for each in results]
 
 
-def backprop_grad(network: Network, arguments, d_outputs, v) -> list[tf.Tensor]:
-    """Returns what the op CudnnRNNBackpropGrad does.
+def backprop_grad(
+    network: Network, arguments: Sequence[tf.Tensor], d_outputs: Sequence[tf.Tensor], v: Sequence[tf.Tensor]
+) -> list[tf.Tensor]:
+    """Computes the op CudnnRNNBackpropGrad.
 
     Args:
-      network: what the network computes.
+      network: the network.
       arguments: input, input_h, input_c and params.
       d_outputs: gradients with respect to output, output_h and output_c.
       v: gradients with respect to the results of the backward pass.
@@ -196,34 +208,41 @@ def backprop_grad(network: Network, arguments, d_outputs, v) -> list[tf.Tensor]:
     return differentiate_backward(functools.partial(forward, network), arguments, d_outputs, v)
 
 
-def differentiate_backward(function, arguments, d_results, v) -> list[tf.Tensor]:
-    """Returns the gradients of a function's backward pass: with respect to its arguments and to `d_results`.
+def differentiate_backward(
+    function: Callable[..., Sequence[tf.Tensor]],
+    arguments: Sequence[tf.Tensor],
+    d_results: Sequence[tf.Tensor],
+    v: Sequence[tf.Tensor],
+) -> list[tf.Tensor]:
+    """Returns the gradients of a function's backward pass, with respect to its arguments and to `d_results`.
 
     Args:
       function: see `differentiate`.
       arguments: see `differentiate`.
-      d_results: gradients with respect to what the function returns, likewise of the current graph.
-      v: gradients with respect to those that the backward pass returns, of the arguments.
+      d_results: gradients with respect to the results of the function, tensors of the current graph.
+      v: gradients with respect to the results of the backward pass, which are the gradients of the arguments.
     """
 
-    def backward(*sources):
+    def backward(*sources: tf.Tensor) -> list[tf.Tensor]:
         return differentiate(function, sources[: len(arguments)], sources[len(arguments) :])
 
     return differentiate(backward, [*arguments, *d_results], v)
 
 
-def differentiate(function, arguments, d_results) -> list[tf.Tensor]:
-    """Returns the gradients of what a function returns with respect to its arguments, zeros where it ignores one.
+def differentiate(
+    function: Callable[..., Sequence[tf.Tensor]], arguments: Sequence[tf.Tensor], d_results: Sequence[tf.Tensor]
+) -> list[tf.Tensor]:
+    """Returns the gradients of a function with respect to its arguments; zeros for arguments that it does not use.
 
     Args:
       function: a function of tensors that returns tensors.
       arguments: its arguments, tensors of the current graph.
-      d_results: gradients with respect to what it returns. Those past the last result are ignored.
+      d_results: gradients with respect to its results. Those past the last result are ignored.
     """
     zero = tf.UnconnectedGradients.ZERO
     d_results = [aligned(each) for each in d_results]
     if not tf.executing_eagerly():
-        # A tape records nothing where a forward accumulator differentiates a tf.function.
+        # A tape does not record if a forward accumulator differentiates a tf.function.
         results = function(*arguments)
         return tf.gradients(results, arguments, d_results[: len(results)], unconnected_gradients=zero)
     with tf.GradientTape() as tape:

@@ -1,4 +1,4 @@
-"""Keras's own recurrent layers on these ops, in models that are not changed."""
+"""Runs Keras's own recurrent layers on the ops, without changes to the model."""
 
 import functools
 import inspect
@@ -7,6 +7,9 @@ import sys
 import threading
 import warnings
 import weakref
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any
 
 import keras
 import tensorflow as tf
@@ -20,68 +23,77 @@ VARIABLE = "TF_RNN_OPS_ACCELERATE_KERAS"
 
 _OLDEST_KERAS = (3, 5)
 
-# Where Keras runs a cell over all steps. LSTM and GRU try cuDNN first; RNN serves SimpleRNN too.
+# The classes whose `inner_loop` runs a cell over all steps. SimpleRNN inherits that of RNN.
 _LAYERS = (keras.layers.LSTM, keras.layers.GRU, keras.layers.RNN)
-# What a model makes its compiled functions with, and where it keeps them.
+# The methods with which a model makes its compiled functions, and the attributes that hold them.
 _FUNCTIONS = {f"make_{name}": name for name in ("train_function", "test_function", "predict_function")}
 
 
 class Acceleration:
-    """What `accelerate_keras` returns: a context manager that ends the acceleration, as `restore` does."""
+    """A running acceleration of Keras, as returned by `accelerate_keras`.
 
-    def __init__(self, strict, portable_exports):
+    Use it as a context manager, or call `restore` to end the acceleration.
+
+    Args:
+      strict: see `accelerate_keras`.
+      portable_exports: see `accelerate_keras`.
+    """
+
+    def __init__(self, strict: bool, portable_exports: bool) -> None:
         self._strict = strict
         self._portable_exports = portable_exports
 
-    def __enter__(self):
+    def __enter__(self) -> "Acceleration":
         _switch.add(self)
         return self
 
-    def __exit__(self, *_):
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
         self.restore()
 
-    def restore(self):
-        """Gives Keras its own path back, unless it is accelerated by another call too. Twice is harmless."""
+    def restore(self) -> None:
+        """Ends this acceleration. Keras stays accelerated while another acceleration runs. Further calls do nothing."""
         _switch.remove(self)
 
 
-def accelerate_keras(*, strict=False, portable_exports=True):
-    """Lets Keras's own LSTM, GRU and SimpleRNN run on the op `KerasRNN`, or in a loop that is faster than Keras's.
+def accelerate_keras(*, strict: bool = False, portable_exports: bool = True) -> Acceleration:
+    """Runs Keras's own LSTM, GRU and SimpleRNN layers on the op `KerasRNN`, or in a loop that is faster than Keras's.
 
-    Models need no change: from now on, their layers, and `keras.layers.RNN` of their cells, take the op's path, alone
-    and within `Bidirectional` and `TimeDistributed`, whether a model is made or loaded before or after. A compiled
-    function that a model has made already (by `fit`, `predict` and so on) is made again. A `tf.function` of your own
-    keeps the path that it was traced with.
+    Models need no changes. All such layers, and `keras.layers.RNN` with their cells, run on the op, also within
+    `Bidirectional` and `TimeDistributed`, and in models made or loaded before or after this call. Compiled functions
+    that a model has already made (in `fit`, `predict` and so on) are made again. A `tf.function` of your own is not
+    traced again.
 
-    `LSTMCell`, `GRUCell` and `SimpleRNNCell` that are called one step at a time run on the op where it is faster:
-    without a gradient, in eager mode or, in a graph, for one sequence.
+    `LSTMCell`, `GRUCell` and `SimpleRNNCell` that you call one step at a time run on the op when that is faster: in
+    inference, either in eager mode or, in a graph, for one sequence.
 
     A GRU with `reset_after=False`, and an LSTM or GRU with recurrent dropout in training, run in the loop. Other
-    unsupported configurations fall back to Keras; docs/guides/keras.md has the list. So does everything where TensorFlow sees
-    a GPU. Each fallback is logged once by the logger "tf_rnn_ops", and `tf_rnn_ops.explain(model)` shows them all.
-    Acceleration does not change whether XLA compiles a model: with `jit_compile=True`, it compiles the op too.
+    unsupported configurations fall back to Keras; docs/guides/keras.md lists them. If TensorFlow sees a GPU, all layers
+    fall back. The logger "tf_rnn_ops" logs each fallback once, and `tf_rnn_ops.explain(model)` shows all of them.
+    Acceleration does not change whether XLA compiles a model; with `jit_compile=True`, XLA compiles the op too.
 
-    If the environment variable TF_RNN_OPS_ACCELERATE_KERAS is 1, importing tf_rnn_ops makes this call.
+    If the environment variable TF_RNN_OPS_ACCELERATE_KERAS is 1, importing tf_rnn_ops calls this function.
 
     Args:
-      strict: whether a layer that would fall back raises a RuntimeError that says why, instead. It concerns LSTM, GRU,
-        SimpleRNN and `RNN` of any cell, a custom one included, but not a cell that is called by itself. Exports raise
-        none.
-      portable_exports: whether what is exported (`model.export`, `keras.export.ExportArchive`, `tf.saved_model.save`
-        and conversions to ONNX and LiteRT) takes Keras's path, so that it runs without tf_rnn_ops. If false, it holds
-        the op, as far as a layer runs on it. It concerns the layers of `tf_rnn_ops.layers` too.
+      strict: whether to raise a RuntimeError with the reason instead of falling back. Applies to LSTM, GRU, SimpleRNN
+        and `RNN` with any cell, including custom cells, but not to cells called directly, nor to exports.
+      portable_exports: whether exported models (`model.export`, `keras.export.ExportArchive`, `tf.saved_model.save` and
+        conversions to ONNX and LiteRT) use the implementation of Keras, so that they run without tf_rnn_ops. If False,
+        they contain the op for the layers that run on it. Also applies to the layers in `tf_rnn_ops.layers`.
 
     Returns:
-      An `Acceleration`: its method `restore()` ends it, and so does the end of a `with` block. Keras stays accelerated
-      while any of several calls has not been ended, in whatever order they are; meanwhile, it is strict if one of them
-      is, and exports hold the op if one of them wants that. `tf_rnn_ops.restore_keras()` ends them all.
+      An `Acceleration`, which ends when its method `restore()` is called or its `with` block exits. If you call
+      `accelerate_keras` several times, Keras stays accelerated until all accelerations have ended, in any order. Until
+      then, it is strict if any of them is strict, and exports contain the op if any of them has
+      `portable_exports=False`. `tf_rnn_ops.restore_keras()` ends all of them.
 
     Raises:
-      RuntimeError: if Keras runs on another backend than TensorFlow, is older than 3.5, or is not built as those
-        versions are that this was written for; and, if `strict`, where `tf.keras` is Keras 2 (TF_USE_LEGACY_KERAS=1),
-        which is not accelerated. Otherwise a warning says so.
+      RuntimeError: if the backend of Keras is not TensorFlow, or the version of Keras is not supported (3.5 to 3.15).
+        If `strict`, also if `tf.keras` is Keras 2 (TF_USE_LEGACY_KERAS=1), which is not accelerated; otherwise a
+        warning is issued.
 
-    Example:
+    Examples:
       >>> model = keras.Sequential([keras.layers.LSTM(4)])
       >>> with accelerate_keras():
       ...     model.predict(np.ones([2, 10, 3], "float32"), verbose=0).shape  # [batch, time, features]
@@ -93,43 +105,43 @@ def accelerate_keras(*, strict=False, portable_exports=True):
     return Acceleration(strict, portable_exports).__enter__()
 
 
-def restore_keras():
-    """Ends every acceleration, also those whose `Acceleration` is not at hand. Without any, it does nothing.
+def restore_keras() -> None:
+    """Ends all accelerations of `accelerate_keras`. Does nothing if Keras is not accelerated.
 
-    Example:
+    Examples:
       >>> acceleration = accelerate_keras()
       >>> restore_keras()
     """
     _switch.remove_all()
 
 
-def is_accelerated():
+def is_accelerated() -> bool:
     """Returns whether Keras is accelerated."""
     return _switch.is_on()
 
 
-def accelerate_if_wanted():
-    """Accelerates Keras if the environment variable says so. If that is impossible, a warning says why.
+def accelerate_if_wanted() -> None:
+    """Accelerates Keras if the environment variable is 1. Warns if that is not possible.
 
     Raises:
-      ValueError: if the environment variable is none of its values.
+      ValueError: if the environment variable has another value than 0 or 1.
     """
     value = os.environ.get(VARIABLE) or "0"
     if value not in ("0", "1"):
         raise ValueError(
-            f"the environment variable {VARIABLE} must be 1 (importing tf_rnn_ops accelerates Keras) or 0 or not set "
-            f"(it does not), but is {value!r}."
+            f"the environment variable {VARIABLE} must be 1 (accelerate Keras when tf_rnn_ops is imported), 0 or unset "
+            f"(do not), but is {value!r}."
         )
     if value == "1":
         try:
             accelerate_keras()
         except RuntimeError as error:
-            # As if from the import of the package.
+            # `stacklevel` attributes the warning to the import of the package.
             warnings.warn(f"{VARIABLE}=1 has no effect: {error}", RuntimeWarning, stacklevel=3)
 
 
-def _check_keras():
-    """Refuses a Keras whose layers and models are not built as is needed."""
+def _check_keras() -> None:
+    """Raises a RuntimeError if the classes of this Keras do not have the expected methods."""
     version = tuple(int(each) for each in keras.__version__.split(".")[:2])
     arguments = ["self", "sequences", "initial_state", "mask", "training"]
     if (
@@ -142,28 +154,27 @@ def _check_keras():
     ):
         return
     raise RuntimeError(
-        f"accelerate_keras works with Keras {'.'.join(map(str, _OLDEST_KERAS))} to 3.15, but Keras {keras.__version__} "
-        "is installed: use the layers of tf_rnn_ops.layers, or another Keras."
+        f"accelerate_keras supports Keras {'.'.join(map(str, _OLDEST_KERAS))} to 3.15, but Keras {keras.__version__} "
+        "is installed: install a supported version, or use the layers in tf_rnn_ops.layers."
     )
 
 
-def _check_keras_2(strict):
-    """Warns that Keras 2 is not accelerated where a program may use it, or refuses that if `strict`."""
+def _check_keras_2(strict: bool) -> None:
+    """Warns if the program may use Keras 2. If `strict`, raises a RuntimeError if `tf.keras` is Keras 2."""
     if _tf_keras_is_keras_2():
-        message = (
-            "tf.keras is Keras 2 here (TF_USE_LEGACY_KERAS=1), and only Keras 3 is accelerated: unset the variable"
-        )
+        message = "only Keras 3 is supported, but tf.keras is Keras 2 (TF_USE_LEGACY_KERAS=1): unset the variable"
         if strict:
             raise RuntimeError(f"accelerate_keras(strict=True): {message}.")
+        message += " or use `import keras`"
     elif "tf_keras" in sys.modules:
-        message = "tf_keras has been imported, which is Keras 2, and only Keras 3 is accelerated"
+        message = "only Keras 3 is supported, but tf_keras (Keras 2) is imported: use `import keras`"
     else:
         return
-    warnings.warn(f"{message}, or use `import keras`.", UserWarning, stacklevel=3)
+    warnings.warn(f"accelerate_keras: {message}.", UserWarning, stacklevel=3)
 
 
-def _tf_keras_is_keras_2():
-    """Returns whether `tf.keras` is another Keras than `keras`."""
+def _tf_keras_is_keras_2() -> bool:
+    """Returns whether `tf.keras` is not the same Keras as `keras`."""
     try:
         return tf.keras.layers.LSTM is not keras.layers.LSTM
     except ImportError:  # TF_USE_LEGACY_KERAS=1 without tf_keras
@@ -171,26 +182,27 @@ def _tf_keras_is_keras_2():
 
 
 class _Switch:
-    """Keeps Keras's classes patched while there are accelerations."""
+    """Patches Keras's classes while at least one acceleration runs."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self._lock = threading.RLock()
-        self._accelerations = set()
-        self._originals = []  # (class, name of the attribute, what it was)
-        self._models = weakref.WeakValueDictionary()  # by id, those whose functions take the op's path
+        self._accelerations: set[Acceleration] = set()
+        self._originals: list[tuple[type, str, Any]] = []  # (class, attribute, original value)
+        # By id, the models whose compiled functions run on the op.
+        self._models: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
         self.strict = False  # whether a fallback raises an error
 
-    def is_on(self):
+    def is_on(self) -> bool:
         return bool(self._accelerations)
 
-    def add(self, acceleration):
+    def add(self, acceleration: Acceleration) -> None:
         with self._lock:
             if not self._accelerations:
                 self._patch_all()
             self._accelerations.add(acceleration)
             self._update_options()
 
-    def remove(self, acceleration):
+    def remove(self, acceleration: Acceleration) -> None:
         with self._lock:
             if acceleration not in self._accelerations:
                 return
@@ -199,20 +211,20 @@ class _Switch:
             if not self._accelerations:
                 self._restore_all()
 
-    def remove_all(self):
+    def remove_all(self) -> None:
         with self._lock:
             for acceleration in list(self._accelerations):
                 self.remove(acceleration)
 
-    def _update_options(self):
-        """Combines what the accelerations ask for."""
+    def _update_options(self) -> None:
+        """Combines the options of the accelerations."""
         was_strict, self.strict = self.strict, any(each._strict for each in self._accelerations)
         _exports.keep_op = not all(each._portable_exports for each in self._accelerations)
         if self.strict and not was_strict:
-            # What falls back in a function that is traced already is to raise too.
+            # Layers that fall back in functions that are already traced must raise too.
             self._remake_all()
 
-    def _patch_all(self):
+    def _patch_all(self) -> None:
         for layer in _LAYERS:
             self._patch(layer, "inner_loop", functools.partial(_on_op, layer))
         for cell in _inner_loop.CELLS:
@@ -220,27 +232,27 @@ class _Switch:
         for make in _FUNCTIONS:
             self._patch(_owner(keras.Model, make), make, self._after_remaking)
 
-    def _patch(self, owner, name, wrap):
+    def _patch(self, owner: type, name: str, wrap: Callable[[Any], Any]) -> None:
         original = vars(owner)[name]
         self._originals.append((owner, name, original))
         setattr(owner, name, wrap(original))
 
-    def _restore_all(self):
+    def _restore_all(self) -> None:
         while self._originals:
             setattr(*self._originals.pop())
         self._remake_all()
 
-    def _remake_all(self):
+    def _remake_all(self) -> None:
         models, self._models = list(self._models.values()), weakref.WeakValueDictionary()
         for model in models:
             _remake_functions(model)
 
-    def _after_remaking(self, make):
-        """Returns a model's method `make`, but that the first of these to be called makes all functions again."""
+    def _after_remaking(self, make: Callable[..., Any]) -> Callable[..., Any]:
+        """Returns a method `make` of a model that, on the first call of any of them, makes all functions again."""
 
         @functools.wraps(make)
-        def make_function(model, *args, **kwargs):
-            # Before it is built, a model may not show what layers it will have.
+        def make_function(model: Any, *args: Any, **kwargs: Any) -> Any:
+            # A model that is not built may not have its layers yet.
             is_concerned = self.strict or not model.built or _is_accelerated(model)
             if id(model) not in self._models and is_concerned:
                 self._models[id(model)] = model
@@ -253,18 +265,18 @@ class _Switch:
 _switch = _Switch()
 
 
-def _owner(cls, name):
-    """Returns the class that a class has an attribute from."""
+def _owner(cls: type, name: str) -> type:
+    """Returns the class that defines an attribute of a class."""
     return next(each for each in cls.__mro__ if name in vars(each))
 
 
-def _on_op(cls, inner_loop):
-    """Returns the method `inner_loop` of a class in `_LAYERS`, but on the op where the op can run."""
+def _on_op(cls: type, inner_loop: Callable[..., Any]) -> Callable[..., Any]:
+    """Returns a method `inner_loop` of a class in `_LAYERS` that runs on the op if the op supports the call."""
 
     @functools.wraps(inner_loop)
-    def accelerated(layer, sequences, initial_state, mask, training=False):
+    def accelerated(layer: Any, sequences: Any, initial_state: Any, mask: Any, training: bool = False) -> Any:
         arguments = sequences, initial_state, mask, training
-        # The inner_loop of LSTM and GRU decides before it calls RNN's.
+        # The inner_loop of LSTM and GRU may call that of RNN, which must not decide again.
         if cls is not next(each for each in _LAYERS if isinstance(layer, each)):
             return inner_loop(layer, *arguments)
         return _inner_loop.run(layer, functools.partial(inner_loop, layer), *arguments, strict=_switch.strict)
@@ -272,12 +284,12 @@ def _on_op(cls, inner_loop):
     return accelerated
 
 
-def _step_on_op(call):
-    """Returns the method `call` of a class in `_inner_loop.CELLS`, but on the op where the op is faster."""
-    inputs = list(inspect.signature(call).parameters)[1]  # SimpleRNNCell has another name for them
+def _step_on_op(call: Callable[..., Any]) -> Callable[..., Any]:
+    """Returns a method `call` of a class in `_inner_loop.CELLS` that runs on the op if that is faster."""
+    inputs = list(inspect.signature(call).parameters)[1]  # the name of the argument differs between cells
 
     @functools.wraps(call)
-    def accelerated(cell, *args, **kwargs):
+    def accelerated(cell: Any, *args: Any, **kwargs: Any) -> Any:
         if inputs in kwargs:
             args = kwargs.pop(inputs), *args
         return _cell_step.run(call, cell, *args, **kwargs)
@@ -285,15 +297,18 @@ def _step_on_op(call):
     return accelerated
 
 
-def _is_accelerated(model):
-    """Returns whether a model has a cell, in a layer or by itself, that does not take Keras's path."""
+def _is_accelerated(model: Any) -> bool:
+    """Returns whether a model has a cell, in a layer or by itself, that runs on the op or in the loop."""
     return any(
         _inner_loop.path(each, training) != "Keras" for each in model._flatten_layers() for training in (False, True)
     )
 
 
-def _remake_functions(model):
-    """Makes those compiled functions again that a model has, unless it makes them itself: they are traced anew."""
+def _remake_functions(model: Any) -> None:
+    """Makes the compiled functions of a model again, so that they are traced again.
+
+    Skips a function if the class of the model overrides the method that makes it.
+    """
     for make, function in _FUNCTIONS.items():
         if getattr(model, function, None) is not None and getattr(type(model), make) is getattr(keras.Model, make):
             getattr(model, make)(force=True)

@@ -1,14 +1,16 @@
-"""CPU kernels and gradients for TensorFlow's own ops, so that graphs made for GPUs run without one."""
+"""CPU kernels and gradients for TensorFlow's own ops, so that graphs made for a GPU run on the CPU."""
 
 import threading
 import warnings
+from collections.abc import Callable
+from typing import Any
 
 import tensorflow as tf
 
 from tf_rnn_ops import _library, gradients, xla
 
-# TensorFlow's own ops that have no gradient of TensorFlow's, and ours.
-_GRADIENTS = {
+# Our gradients for TensorFlow's own ops that have none.
+_GRADIENTS: dict[str, Callable[..., Any]] = {
     "GRUBlockCell": gradients.gru_block_cell_grad,
     "GRUBlockCellGrad": gradients.gru_block_cell_grad_grad,
     "CudnnRNNBackprop": gradients.cudnn_rnn_backprop_grad,
@@ -27,25 +29,25 @@ _is_enabled = False
 def enable_builtin_kernels() -> None:
     """Lets TensorFlow's own CudnnRNN ops run on the CPU, and its own GRUBlockCell be trained.
 
-    TensorFlow has kernels for `CudnnRNN`, `CudnnRNNV2`, `CudnnRNNV3`, their backprops and the ops about their params
-    for GPUs alone, so that a graph that holds one cannot be run elsewhere. This registers kernels for the CPU: those of
-    `tf_rnn_ops.raw_ops`, for the same types, compiled by XLA or not. A GraphDef, SavedModel or frozen graph with these
-    ops then runs as it is, and trains if it did. Gradients are registered too, for TensorFlow's own `GRUBlockCell`, for
-    the conversions between weights and params, and for the gradients of both ops.
+    TensorFlow has only GPU kernels for `CudnnRNN`, `CudnnRNNV2`, `CudnnRNNV3`, their gradient ops and the ops that
+    convert their params. This function registers CPU kernels for them: those of `tf_rnn_ops.raw_ops`, for the same
+    types, with or without XLA. A GraphDef, SavedModel or frozen graph with these ops then runs unchanged, and trains if
+    it is trainable on a GPU. The function also registers gradients for TensorFlow's own `GRUBlockCell`, for the
+    conversions between weights and params, and for the gradient ops of both.
 
-    Call it before a graph with these ops is run for the first time. What runs on a GPU goes on to do so: TensorFlow
-    prefers a GPU's kernel where there is one. A second call does nothing. It cannot be undone within the process.
+    Call it before you run a graph with these ops for the first time. Ops on a GPU still run on the GPU, because
+    TensorFlow prefers a GPU kernel. A second call does nothing. The registration cannot be undone in the process.
 
-    An op that has a kernel for the CPU already, or a gradient, keeps it, and a warning says so: later versions of
-    TensorFlow may have some.
+    If an op already has a CPU kernel or a gradient, for example from a later version of TensorFlow, the op keeps it and
+    a warning is issued.
 
-    From C++ or C the same kernels are had by loading the library of that name beside the package's, whose path
-    `python -m tf_rnn_ops` prints, with `TF_LoadLibrary`.
+    In C++ or C, load the library with `TF_LoadLibrary`; `python -m tf_rnn_ops` prints its path. See
+    docs/guides/gpu_graph.md for a guide.
 
     Raises:
-      ImportError: if the library of the kernels is missing or cannot be loaded.
+      ImportError: if the library with the kernels is missing or cannot be loaded.
 
-    Example:
+    Examples:
       >>> enable_builtin_kernels()
       >>> size = tf.raw_ops.CudnnRNNParamsSize(num_layers=1, num_units=4, input_size=3, T=tf.float32, S=tf.int32)
       >>> size.numpy().tolist()
@@ -62,13 +64,13 @@ def enable_builtin_kernels() -> None:
         _is_enabled = True
 
 
-def _register_gradient(op, gradient):
-    """Registers an op's gradient, unless it has one."""
+def _register_gradient(op: str, gradient: Callable[..., Any]) -> None:
+    """Registers the gradient of an op. Warns if the op already has one."""
     try:
         tf.RegisterGradient(op)(gradient)
     except KeyError:
         warnings.warn(
-            f"{op} has a gradient already, which is kept; that of tf_rnn_ops is not registered.",
+            f"TensorFlow already has a gradient for {op}, so that of tf_rnn_ops is not registered.",
             RuntimeWarning,
             stacklevel=3,
         )

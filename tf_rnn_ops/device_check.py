@@ -1,9 +1,8 @@
-"""Compares every op on a device with the CPU: what `python -m tf_rnn_ops --check-gpu` runs on a GPU.
+"""Compares the results of all ops on a device with those on the CPU, for `python -m tf_rnn_ops --check-gpu`.
 
-A program runs ops, some on what others gave. It runs on the device and on the CPU, with the same inputs and seeds, and
-every output is compared. The registry says which ops and types have kernels for GPUs: one that no program compares
-fails the check. Each family of ops is checked in a process of its own, because an error of a GPU may stay with its
-process.
+A program runs ops, some on the outputs of others. It runs on the device and on the CPU, with the same inputs and seeds,
+and all outputs are compared. If an op or type with a GPU kernel is not covered by a program, the check fails. Each
+family of ops is checked in its own process, because a GPU error may persist in a process.
 """
 
 import dataclasses
@@ -25,13 +24,13 @@ _CPU = "CPU:0"
 
 @dataclasses.dataclass(frozen=True)
 class Precision:
-    """A type that is checked.
+    """A precision to check.
 
     Attributes:
-      name: what it is called.
-      dtype: the type of the ops.
-      rounding: by how much a result may differ from the exact one, relative to the largest magnitude of its tensor.
-      tf32: whether float32 may be multiplied as TF32.
+      name: its name in the report.
+      dtype: the dtype of the ops.
+      rounding: the allowed rounding error, relative to the largest magnitude in the tensor.
+      tf32: whether TF32 may be used for float32 matrix products.
     """
 
     name: str
@@ -52,17 +51,17 @@ _NETWORK_TWICE, _CELL_TWICE = (f"{op}'s second derivatives" for op in ("CudnnRNN
 _CONVERSIONS = tuple(
     f"CudnnRNN{way}{version}" for way in ("ParamsToCanonical", "CanonicalToParams") for version in ("", "V2")
 )
-# How many times its rounding a result may differ from the CPU's: both round. Nothing is rounded by what copies, and
-# second derivatives are made of first ones.
+# The allowed difference from the CPU, as a multiple of the rounding error, since both round. Copies are exact; second
+# derivatives accumulate the errors of first ones.
 _ALLOWED = 2
 _ALLOWED_OF = {
     **dict.fromkeys(("AlignTensor", "CudnnRNNParamsSize", *_CONVERSIONS), 0),
     **dict.fromkeys(("CudnnRNNBackpropGrad", _NETWORK_TWICE, _CELL_TWICE), 20),
 }
 
-# What each device has in a form of its own.
+# Outputs whose format depends on the device.
 _OPAQUE = ("reserve_space", "host_reserved")
-# Sums of fewer elements may all but cancel, so that rounding is large beside what is left.
+# Smaller tensors may contain only sums that nearly cancel, with a large relative error.
 _FEW = 8
 
 
@@ -71,12 +70,12 @@ _FEW = 8
 
 @dataclasses.dataclass(frozen=True)
 class Result:
-    """What an op gave.
+    """The outputs of an op.
 
     Attributes:
-      op: the op's name, without its namespace.
-      outputs: its outputs by name, as float64 arrays; of an output that is a list, a list.
-      regions: by output, slices that are compared by themselves, too.
+      op: the name of the op, without the namespace.
+      outputs: its outputs by name, as float64 arrays or lists of arrays.
+      regions: by output, slices that are also compared separately.
     """
 
     op: str
@@ -85,44 +84,44 @@ class Result:
 
 
 class Run:
-    """Runs ops on a device and keeps what they give.
+    """Runs ops on a device and keeps their outputs.
 
     Attributes:
-      results: what the ops gave, in the order in which they ran.
+      results: the outputs of the ops, in the order in which they ran.
       op: the op or function that ran last.
 
     Args:
-      device: the device's name.
+      device: the name of the device.
     """
 
-    def __init__(self, device: str):
+    def __init__(self, device: str) -> None:
         self._device = device
         self.results: list[Result] = []
         self.op = ""
-        # Lets go of all kernels, so that the dropout of each op starts at its seeds.
+        # Clears TensorFlow's cache of kernels, so that the dropout of each op starts from its seeds.
         tf.random.set_seed(0)
 
-    def __call__(self, op: str, regions: Mapping[str, Sequence[slice]] | None = None, **arguments) -> Any:
+    def __call__(self, op: str, regions: Mapping[str, Sequence[slice]] | None = None, **arguments: Any) -> Any:
         """Runs an op and returns its outputs.
 
         Raises:
-          RuntimeError: if TensorFlow ran it on another device.
+          RuntimeError: if TensorFlow ran the op on another device.
         """
         self.op = op
         outputs = run_op(op, self._device, arguments)
         for each in tf.nest.flatten(outputs):
             if not each.device.endswith(self._device):
-                raise RuntimeError(f"TensorFlow ran it on {each.device}, not on {self._device}")
+                raise RuntimeError(f"{op} must run on {self._device}, but TensorFlow ran it on {each.device}")
         by_name = outputs._asdict() if hasattr(outputs, "_asdict") else {"output": outputs}
         self._keep(op, {name: value for name, value in by_name.items() if name not in _OPAQUE}, regions or {})
         return outputs
 
-    def function(self, name: str, function: Callable[..., Mapping[str, tf.Tensor]], *arguments) -> None:
-        """Runs a function of several ops as one graph, and keeps what it returns.
+    def function(self, name: str, function: Callable[..., Mapping[str, tf.Tensor]], *arguments: Any) -> None:
+        """Runs a function of several ops as one graph, and keeps its results.
 
         Args:
-          name: what it is called in place of an op's name.
-          function: what to run. It returns tensors by name.
+          name: the name to report instead of the name of an op.
+          function: the function. It returns tensors by name.
           *arguments: its arguments.
         """
         self.op = name
@@ -146,7 +145,7 @@ def _to_float64(tensor: tf.Tensor) -> np.ndarray:
 def largest_difference(actual: Result, expected: Result) -> float:
     """Returns the largest difference of any output, relative to the largest magnitude of the expected one."""
     if actual.op != expected.op:
-        raise ValueError(f"results must be of the same op, but are of {actual.op} and {expected.op}")
+        raise ValueError(f"both results must be of the same op, but are of {actual.op} and {expected.op}")
     return max(
         (
             _difference(a, b, expected.regions.get(name, ()))
@@ -158,7 +157,7 @@ def largest_difference(actual: Result, expected: Result) -> float:
 
 
 def _difference(actual: np.ndarray, expected: np.ndarray, regions: Sequence[slice]) -> float:
-    """Compares two arrays, and regions of them. Infinite if shapes differ or a number is not finite."""
+    """Returns the relative difference of two arrays and of regions in them; infinity if shapes differ or for NaNs."""
     if actual.shape != expected.shape or not (np.isfinite(actual).all() and np.isfinite(expected).all()):
         return np.inf
     error = np.max(np.abs(actual - expected), initial=0.0)
@@ -181,11 +180,11 @@ SEEDS: dict[str, Any] = {"seed": 3, "seed2": 4}
 
 @dataclasses.dataclass(frozen=True)
 class Network:
-    """A network and what it is run on. The names are those of the ops' attributes.
+    """A network and the size of its inputs. Other attributes are those of the ops.
 
     Attributes:
       size: time, batch, input_size and num_units.
-      lengths: the sequence lengths, [batch], or None: all have all steps.
+      lengths: the sequence lengths, [batch], or None for full length.
     """
 
     rnn_mode: str
@@ -200,7 +199,7 @@ class Network:
 
     @property
     def layout(self) -> params.Layout:
-        """Where the weights lie in its params."""
+        """The layout of its params."""
         _, _, input_size, num_units = self.size
         return params.layout(
             rnn_mode=self.rnn_mode,
@@ -214,7 +213,7 @@ class Network:
 
     @property
     def versions(self) -> Sequence[str]:
-        """The versions of the op that know it."""
+        """The versions of the op that support it."""
         needs_v3 = self.num_proj or not self.time_major or self.lengths is not None
         return VERSIONS[2:] if needs_v3 else VERSIONS
 
@@ -240,7 +239,7 @@ class Network:
         return (first, batch, last) if self.time_major else (batch, first, last)
 
     def attributes(self, *others: str) -> dict[str, Any]:
-        """Returns the attributes that all ops have, and those of other names."""
+        """Returns the attributes that all versions have, and those named in `others`."""
         return {name: getattr(self, name) for name in ("rnn_mode", "input_mode", "direction", "dropout", *others)}
 
     @property
@@ -273,9 +272,9 @@ def networks() -> Iterator[Network]:
 
 @functools.cache
 def network_inputs(network: Network, dtype: tf.DType) -> dict[str, tf.Tensor]:
-    """Returns the floating inputs of a network.
+    """Returns the floating-point inputs of a network.
 
-    No rectifier is given a number near 0, where its slope changes: across it rounding would change a gradient.
+    They keep the inputs of ReLUs away from 0, where rounding could change the gradient.
     """
     rng = np.random.default_rng(0)
     arrays = {name: rng.uniform(-1, 1, network.shapes[name]) for name in INPUTS}
@@ -290,12 +289,12 @@ def _weights(network: Network, region: params.Region, rng: np.random.Generator) 
     values = rng.standard_normal(region.shape) / (1 if is_bias else max(1, region.shape[-1]) ** 0.5)
     if network.rnn_mode != "rnn_relu":
         return values
-    # On or off whatever the input is.
+    # Large biases, so that each ReLU is on or off for all inputs.
     return np.copysign(6, values) if region.kind == "input_bias" else values / 8
 
 
 def random_like(shapes: Mapping[str, tuple[int, ...]], dtype: tf.DType, seed: int) -> dict[str, tf.Tensor]:
-    """Returns random tensors of some shapes, by name."""
+    """Returns random tensors of the given shapes, by name."""
     rng = np.random.default_rng(seed)
     return _cast({name: rng.standard_normal(shape) for name, shape in shapes.items()}, dtype)
 
@@ -306,7 +305,7 @@ def _cast(arrays: Mapping[str, Any], dtype: tf.DType) -> dict[str, tf.Tensor]:
 
 
 def run_network(network: Network, version: str, run: Run, dtype: tf.DType) -> None:
-    """Runs a network in training and inference, its gradients and the gradients of these."""
+    """Runs a network in training and inference, its gradients and their gradients."""
     inputs, shapes = network_inputs(network, dtype), network.shapes
     gradients = random_like({f"{name}_backprop": shapes[name] for name in OUTPUTS}, dtype, 1)
     lengths = {"sequence_lengths": network.sequence_lengths} if version == "V3" else {}
@@ -331,9 +330,9 @@ def run_network(network: Network, version: str, run: Run, dtype: tf.DType) -> No
 
 
 def differentiate_network_twice(network: Network, run: Run, dtype: tf.DType) -> None:
-    """Runs the gradients of a network's gradients, by nested tapes in a graph."""
+    """Runs the gradients of a network's gradients, with nested tapes in a graph."""
 
-    def outputs(inputs):
+    def outputs(inputs: Mapping[str, tf.Tensor]) -> Sequence[tf.Tensor]:
         lengths = network.sequence_lengths
         return raw_ops.CudnnRNNV3(
             **inputs, **SEEDS, **network.attributes("num_proj", "time_major"), sequence_lengths=lengths
@@ -354,10 +353,10 @@ def _second_derivatives(
     Args:
       function: takes tensors by name.
       inputs: its argument.
-      towards: what the gradients are multiplied by, of the shapes of the inputs.
+      towards: the direction: factors for the gradients, with the shapes of the inputs.
 
     Returns:
-      The gradients of the products' sum with respect to the inputs, by name.
+      The gradients, by name, of the sum of the products of gradients and factors.
     """
     with tf.GradientTape() as tape:
         tape.watch(inputs)
@@ -384,7 +383,7 @@ def convert_params(network: Network, run: Run, dtype: tf.DType) -> None:
     }
     values = network_inputs(network, dtype)["params"]
     biases = sum(len(region.shape) == 1 for region in network.layout.values())
-    # skip_input has matrices of no elements, which the layout leaves out.
+    # With skip_input, the op has empty matrices, which the layout omits.
     weights = biases + sum(region.kind == "projection" for region in network.layout.values())
     counts: dict[str, Any] = {"num_params_weights": weights, "num_params_biases": biases}
     for size_type in (tf.int32, tf.int64):
@@ -397,7 +396,7 @@ def convert_params(network: Network, run: Run, dtype: tf.DType) -> None:
 
 
 def cell_inputs(size: tuple[int, int, int], dtype: tf.DType) -> dict[str, tf.Tensor]:
-    """Returns the inputs of a GRU cell of some batch, input_size and cell_size."""
+    """Returns the inputs of a GRU cell with this batch, input_size and cell_size."""
     batch, input_size, cell_size = size
     fan_in = input_size + cell_size
     shapes = {
@@ -413,7 +412,7 @@ def cell_inputs(size: tuple[int, int, int], dtype: tf.DType) -> dict[str, tf.Ten
 
 
 def run_cell(size: tuple[int, int, int], run: Run, dtype: tf.DType) -> None:
-    """Runs a step of a GRU cell, its gradients and the gradients of these."""
+    """Runs a step of a GRU cell, its gradients and their gradients."""
     inputs = cell_inputs(size, dtype)
     gates = run("GRUBlockCell", **inputs)
     step = {**inputs, **{name: getattr(gates, name) for name in "ruc"}}
@@ -426,7 +425,7 @@ def run_cell(size: tuple[int, int, int], run: Run, dtype: tf.DType) -> None:
 
 
 def align(run: Run, dtype: tf.DType) -> None:
-    """Runs the op that copies what is not aligned."""
+    """Runs the op that aligns tensors."""
     for shape in ((), (0, 3), (5, 7)):
         run("AlignTensor", **random_like({"tensor": shape}, dtype, 0))
 
@@ -443,7 +442,7 @@ def _network_programs() -> Iterator[Program]:
 
 
 def _params_programs() -> Iterator[Program]:
-    # A network's params do not depend on the rest.
+    # The params of a network do not depend on its other attributes.
     kinds = dict.fromkeys(
         dataclasses.replace(each, size=(1, 1, *each.size[2:]), lengths=None, time_major=True, dropout=0.0)
         for each in networks()
@@ -459,12 +458,12 @@ def _cell_programs() -> Iterator[Program]:
 
 @dataclasses.dataclass(frozen=True)
 class Family:
-    """Ops that are checked together, in a process of their own.
+    """Ops that are checked together, in one process.
 
     Attributes:
-      ops: their names.
-      programs: returns what runs them.
-      functions: the names of the functions of several ops that the programs run, too.
+      ops: the names of the ops.
+      programs: returns the programs that run them.
+      functions: the names of functions of several ops that the programs also run.
     """
 
     ops: Sequence[str]
@@ -493,12 +492,12 @@ FAMILIES = {
 
 @dataclasses.dataclass
 class _Row:
-    """What is known of an op in a type.
+    """The result of the check of an op in one precision.
 
     Attributes:
-      cases: how many results were compared.
+      cases: the number of compared results.
       difference: the largest difference.
-      error: what an op that failed said, or None.
+      error: the error message if the op failed, or None.
     """
 
     cases: int = 0
@@ -511,12 +510,12 @@ class _Row:
         self.difference = max(self.difference, difference)
 
     def agrees(self, allowed: float) -> bool:
-        """Returns whether there were results, and all are as near as is allowed."""
+        """Returns whether there were results, and no difference is larger than allowed."""
         return self.error is None and self.cases > 0 and self.difference <= allowed
 
 
 def ops_without_a_program() -> list[str]:
-    """Returns the ops that have kernels for GPUs and that nothing here runs."""
+    """Returns the ops that have GPU kernels but are in no family."""
     known = {op for family in FAMILIES.values() for op in family.ops}
     return [op for op in _library.kernel_dtypes("GPU") if op not in known]
 
@@ -526,8 +525,8 @@ def check_family(name: str, device: str, precisions: Iterable[Precision] = PRECI
 
     Args:
       name: the family's name in `FAMILIES`.
-      device: the device.
-      precisions: the types.
+      device: the name of the device.
+      precisions: the precisions to check.
 
     Returns:
       Whether all agree.
@@ -548,9 +547,9 @@ def check_family(name: str, device: str, precisions: Iterable[Precision] = PRECI
 
 
 def _compare(program: Program, device: str, dtype: tf.DType, rows: Mapping[str, _Row]) -> None:
-    """Runs a program on both devices, and adds the differences of what its ops gave to the rows of those that have one.
+    """Runs a program on both devices and adds the differences to the rows of its ops. Skips ops without a row.
 
-    An op that fails on the device ends the program there.
+    If an op fails on the device, the rest of the program is not run there.
     """
     expected = Run(_CPU)
     program(expected, dtype)
@@ -566,15 +565,15 @@ def _compare(program: Program, device: str, dtype: tf.DType, rows: Mapping[str, 
 
 
 _LINE = "{:<34}{:<17}{:>6}  {:>10}  {:>8}  {}"
-HEAD = _LINE.format("", "type", "cases", "difference", "allowed", "")
+HEAD = _LINE.format("op", "type", "cases", "difference", "allowed", "result")
 
 
 def _to_line(name: str, precision: Precision, row: _Row, allowed: float) -> str:
-    verdict = "agrees" if row.agrees(allowed) else row.error or ("DIFFERS" if row.cases else "was not run")
+    verdict = "agrees" if row.agrees(allowed) else row.error or ("DIFFERS" if row.cases else "not run")
     return _LINE.format(name, precision.name, row.cases, f"{row.difference:.1e}", f"{allowed:.0e}", verdict)
 
 
-# Of a process that has found a difference: not what Python ends with.
+# The exit code of a process that found a difference. Python itself does not use it.
 _DIFFERS = 3
 
 
@@ -582,18 +581,18 @@ def _check_in_this_process(name: str, device: str) -> None:
     sys.exit(0 if check_family(name, device) else _DIFFERS)
 
 
-def _check_in_a_process(name: str, device: str) -> str | None:
-    """Checks a family in a process of its own. Returns what is wrong, or None if all agree."""
+def _check_in_new_process(name: str, device: str) -> str | None:
+    """Checks a family in a new process. Returns the problem, or None if all agree."""
     process = multiprocessing.get_context("spawn").Process(target=_check_in_this_process, args=(name, device))
     process.start()
     process.join()
     if process.exitcode in (0, _DIFFERS):
-        return f"{name}: not all agree" if process.exitcode else None
-    return f"{name}: the process that checks them ended with exit code {process.exitcode}"
+        return f"{name}: results differ" if process.exitcode else None
+    return f"{name}: the process of this check ended with exit code {process.exitcode}"
 
 
 def why_not_possible(device: str) -> str | None:
-    """Returns why nothing can be checked on a device, or None if it can."""
+    """Returns why a device cannot be checked, or None if it can."""
     kind = device.partition(":")[0]
     if gpu_kernels.why_not_loaded():
         return f"the GPU library is not loaded: {gpu_kernels.why_not_loaded()}"
@@ -601,30 +600,34 @@ def why_not_possible(device: str) -> str | None:
         has_cuda = tf.test.is_built_with_cuda()
         return f"TensorFlow sees no {kind}" + ("" if has_cuda else ": this TensorFlow is built without CUDA")
     missing = [line for line in gpu_kernels.opened_libraries() if "cannot be opened" in line]
-    return f"a library of NVIDIA's is missing: {'; '.join(missing)}" if kind == "GPU" and missing else None
+    return f"an NVIDIA library is missing: {'; '.join(missing)}" if kind == "GPU" and missing else None
 
 
 def check(device: str = "GPU:0") -> bool:
-    """Compares every op and type on a device with the CPU, and prints a line for each, and a verdict.
+    """Compares all ops and types on a device with the CPU. Prints a line for each, and the result.
+
+    Args:
+      device: the name of the device.
 
     Returns:
       Whether all agree.
     """
-    # Of the processes that check, too, which inherit both.
+    # The processes of the checks inherit these variables.
     os.environ[gpu_kernels.VARIABLE] = "1"
     os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
     gpu_kernels.load_if_wanted()
     problem = why_not_possible(device)
     if problem:
-        print(f"nothing was checked: {problem}")
+        print(f"Cannot check {device}: {problem}")
         return False
     print(HEAD, flush=True)
-    problems = [f"{op}: nothing here checks it" for op in ops_without_a_program()]
-    problems += filter(None, (_check_in_a_process(name, device) for name in FAMILIES))
+    problems = [f"{op}: not covered by this check" for op in ops_without_a_program()]
+    problems += filter(None, (_check_in_new_process(name, device) for name in FAMILIES))
     if problems:
         print(
-            f"\n{device} and the CPU do NOT agree ({'; '.join(problems)}): use {gpu_kernels.VARIABLE}=0 and report it"
+            f"\nThe results on {device} and the CPU do NOT agree ({'; '.join(problems)}). Set {gpu_kernels.VARIABLE}=0 "
+            "to use the CPU, and report this output as a bug."
         )
     else:
-        print(f"\n{device} and the CPU agree in every op and type")
+        print(f"\nThe results on {device} and the CPU agree for all ops and types.")
     return not problems

@@ -1,7 +1,9 @@
-"""Which recurrent layers of a model run on the op or in the faster loop, and why the others fall back to Keras."""
+"""Reports which recurrent layers of a model run on the op or in the faster loop, and why others fall back to Keras."""
 
 import dataclasses
 import sys
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import keras
 
@@ -18,11 +20,11 @@ class LayerExplanation:
     """How one recurrent layer runs.
 
     Attributes:
-      layer: its name, after those of the layers that it lies in, such as "bidirectional/forward_lstm".
+      layer: the name of the layer, with the names of its parent layers, such as "bidirectional/forward_lstm".
       kind: the name of its class.
-      inference: what runs it in inference: "op", the op `KerasRNN`; "loop", a loop over the steps that is faster than
-        Keras's; or "Keras", Keras's own path.
-      training: what runs it in training, likewise.
+      inference: how it runs in inference: "op", on the op `KerasRNN`; "loop", in a loop over the steps that is faster
+        than Keras's; or "Keras", falling back to Keras.
+      training: how it runs in training, likewise.
       reasons: why it falls back to Keras, in inference or in training, and what to change.
     """
 
@@ -34,15 +36,15 @@ class LayerExplanation:
 
 
 class Explanation(tuple[LayerExplanation, ...]):
-    """What `explain` returns: a tuple of the `LayerExplanation` of each recurrent layer, which prints as a table."""
+    """The result of `explain`: a tuple of one `LayerExplanation` per recurrent layer. Prints as a table."""
 
     __slots__ = ()
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         accelerated = sum("Keras" not in (each.inference, each.training) for each in self)
         return f"<Explanation: {accelerated} of {len(self)} recurrent layers never fall back to Keras>"
 
-    def __str__(self):
+    def __str__(self) -> str:
         if not self:
             return "no recurrent layers"
         reasons = list(dict.fromkeys(reason for each in self for reason in each.reasons))
@@ -55,28 +57,28 @@ class Explanation(tuple[LayerExplanation, ...]):
         return "\n".join([*lines, *(f"{number}. {reason}" for number, reason in enumerate(reasons, start=1))])
 
 
-def explain(model):
-    """Prints and returns what runs the recurrent layers of a model, in inference and in training, and why.
+def explain(model: keras.layers.Layer) -> Explanation:
+    """Prints and returns how the recurrent layers of a model run, in inference and in training, and why.
 
-    The table shows "op" where a layer runs on the op `KerasRNN`, "loop" where it runs in a loop over the steps that is
-    faster than Keras's, and "Keras" where it falls back to Keras.
+    In the table, "op" means that a layer runs on the op `KerasRNN`, "loop" that it runs in a loop over the steps that
+    is faster than Keras's, and "Keras" that it falls back to Keras.
 
-    `explain` reads how the layers are configured, also those in nested models and wrappers such as `Bidirectional`. A
-    fallback that depends on a call, such as on a mask with a value for each unit, is not shown but logged when it
-    happens. A model that makes its layers when it is first called shows them after that. The `call` and `inner_loop` of
-    a subclass are not inspected. A cell that a model calls by itself is not shown.
+    `explain` inspects the configuration of the layers, including those in nested models and in wrappers such as
+    `Bidirectional`. A fallback that depends on the arguments of a call, such as a mask with one value per unit, is not
+    shown, but logged when it happens. Layers that a model creates in its first call are shown after that call. The
+    methods `call` and `inner_loop` of subclasses are not inspected. Cells that a model calls directly are not shown.
 
     Args:
       model: a Keras model or layer. Layers of Keras 2 (`tf_keras`) are shown as not accelerated.
 
     Returns:
-      An `Explanation`: a tuple with a `LayerExplanation` for each LSTM, GRU, SimpleRNN and RNN, Keras's and those of
-      `tf_rnn_ops.layers`. A layer that is used several times has one.
+      An `Explanation`: a tuple with one `LayerExplanation` for each LSTM, GRU, SimpleRNN and RNN of Keras and of
+      `tf_rnn_ops.layers`. A shared layer appears once.
 
     Raises:
-      TypeError: if `model` is no Keras model or layer.
+      TypeError: if `model` is not a Keras model or layer.
 
-    Example:
+    Examples:
       >>> first, second = keras.layers.LSTM(4, name="first"), keras.layers.GRU(4, activation="elu", name="second")
       >>> model = keras.Sequential([first, second])
       >>> with tf_rnn_ops.accelerate_keras():
@@ -89,7 +91,7 @@ def explain(model):
       ['op', 'Keras']
     """
     if not isinstance(model, (keras.layers.Layer, *_keras_2_layers("Layer"))):
-        raise TypeError(f"model must be a Keras model or layer, but is a {type(model).__name__}")
+        raise TypeError(f"model must be a Keras model or layer, but is of type {type(model).__name__}")
     of_model = _reasons_of_model(model)
     found = {id(layer): (name, layer) for name, layer in reversed(list(_recurrent_layers(model)))}
     explanation = Explanation(_explain_layer(name, layer, of_model) for name, layer in reversed(found.values()))
@@ -97,8 +99,8 @@ def explain(model):
     return explanation
 
 
-def _recurrent_layers(layer, path=()):
-    """Yields the recurrent layers in a layer or model, or itself, each with the names of those that it lies in."""
+def _recurrent_layers(layer: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
+    """Yields (name, layer) of the recurrent layers in a layer or model, including itself."""
     if _inner_loop.is_recurrent(layer) or isinstance(layer, _keras_2_layers("RNN")):
         yield "/".join(path) or layer.name, layer
         return
@@ -106,14 +108,14 @@ def _recurrent_layers(layer, path=()):
         yield from _recurrent_layers(each, (*path, each.name))
 
 
-def _reasons_of_model(model):
-    """Returns why all layers of a model fall back to Keras, whatever they are."""
+def _reasons_of_model(model: Any) -> list[str]:
+    """Returns why all layers of a model fall back to Keras."""
     is_compiled = isinstance(model, keras.Model) and model.compiled and model.jit_compile
     return list(_inner_loop.reasons_of_environment(is_compiled))
 
 
-def _explain_layer(name, layer, of_model):
-    """Returns the explanation of a layer, given why all layers of its model fall back to Keras."""
+def _explain_layer(name: str, layer: Any, of_model: Sequence[str]) -> LayerExplanation:
+    """Returns the explanation of a layer, given the reasons that apply to all layers of its model."""
     reasons = {training: [*of_model, *_reasons_of_layer(layer, training)] for training in (False, True)}
     inference, training = (
         "Keras" if reasons[training] else _inner_loop.path(layer.cell, training) for training in (False, True)
@@ -122,17 +124,17 @@ def _explain_layer(name, layer, of_model):
     return LayerExplanation(name, type(layer).__name__, inference, training, all_reasons)
 
 
-def _reasons_of_layer(layer, training):
-    """Yields why a layer falls back to Keras by itself."""
+def _reasons_of_layer(layer: Any, training: bool) -> Iterator[str]:
+    """Yields the reasons of a layer itself for falling back to Keras."""
     if not isinstance(layer, keras.layers.Layer):
-        yield "the layer is one of Keras 2 (tf_keras), which is not accelerated: use Keras 3"
+        yield "the layer is from Keras 2 (tf_keras), which is not supported: use Keras 3"
         return
     if not acceleration.is_accelerated() and not isinstance(layer, _OUR_LAYERS):
         yield "Keras is not accelerated: call tf_rnn_ops.accelerate_keras()"
     yield from _inner_loop.reasons_of_layer(layer, training)
 
 
-def _keras_2_layers(name):
-    """Returns a class of `tf_keras.layers` by its name, in a tuple, or none if tf_keras has not been imported."""
+def _keras_2_layers(name: str) -> tuple[type, ...]:
+    """Returns a tuple of the class of this name in `tf_keras.layers`, empty if tf_keras is not imported."""
     tf_keras = sys.modules.get("tf_keras")
     return () if tf_keras is None else (getattr(tf_keras.layers, name),)

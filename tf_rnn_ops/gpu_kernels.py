@@ -1,12 +1,14 @@
-"""The kernels for GPUs: a library of its own, which is loaded by request until it has been run on a GPU.
+"""Loads the GPU kernels, which are in a library of their own and off by default.
 
-The environment variable TF_RNN_OPS_GPU decides when the package is imported:
+The environment variable TF_RNN_OPS_GPU is read when the package is imported:
 
-- `1`: the library is loaded, be there a GPU or not.
-- `auto`: it is loaded if TensorFlow sees a GPU. To answer that, TensorFlow initializes CUDA, which does not survive a
-  `fork`: who imports the package, forks, and uses the GPU in the child, sets `1`.
-- `0`: it is not loaded, nor is TensorFlow asked. The ops then run on the CPU wherever they are.
-- not set: as `0`. Where there is a GPU, one line of the log says how to turn the library on.
+- `1`: load the library, even without a GPU.
+- `auto`: load it if TensorFlow sees a GPU. To check this, TensorFlow initializes CUDA, which does not survive a `fork`.
+  If your program forks after the import and uses the GPU in the child process, set `1` instead.
+- `0`: do not load it, and do not initialize CUDA. The ops run on the CPU.
+- unset: same as `0`. If the machine has a GPU, a log line says how to turn the library on.
+
+docs/guides/gpu.md is a guide to the GPU kernels.
 """
 
 import glob
@@ -20,42 +22,43 @@ from tf_rnn_ops import _library
 
 VARIABLE = "TF_RNN_OPS_GPU"
 _AUTO, _ALWAYS, _NEVER = "auto", "1", "0"
-# What the variable counts as if it is not set. It becomes _AUTO once tests/golden/gpu_check.jsonl is in the repository:
+# The value if the variable is not set. To be changed to _AUTO once tests/golden/gpu_check.jsonl is in the repository:
 # the record of a run of tools/gpu_check.py on a GPU.
 _DEFAULT = _NEVER
 
-# What NVIDIA's driver has for each GPU, and where there is one in Windows's subsystem for Linux.
+# Files of NVIDIA's driver: one per GPU, and those in Windows Subsystem for Linux.
 _DRIVER_FILES = ("/dev/nvidia[0-9]*", "/usr/lib/wsl/lib/libcuda.so*")
 
 _logger = logging.getLogger("tf_rnn_ops")
 
 _OFF_BY_DEFAULT = (
-    f"the GPU library has not yet run on a GPU; {VARIABLE}={_ALWAYS} or {_AUTO} turns it on, "
-    "`python -m tf_rnn_ops --check-gpu` compares it with the CPU"
+    f"the GPU library is off by default, because it is not yet tested on a GPU: set {VARIABLE}={_ALWAYS} or {_AUTO} to "
+    "turn it on, and run `python -m tf_rnn_ops --check-gpu` to compare it with the CPU"
 )
 
-_HAS_NO_LIBRARY = f"this build of tf_rnn_ops has no GPU library, which would be {_library.GPU_KERNELS_PATH}"
+_HAS_NO_LIBRARY = f"this build of tf_rnn_ops has no GPU library ({_library.GPU_KERNELS_PATH} does not exist)"
 
 # None once the library is loaded.
-_why_not_loaded: str | None = "the import of tf_rnn_ops has not come to it"
+_why_not_loaded: str | None = "the import of tf_rnn_ops is not complete"
 
 
 def load_if_wanted() -> None:
-    """Loads the library if the environment variable says so.
+    """Loads the library if the environment variable requests it.
 
-    If it cannot be loaded, a warning says so: the kernels for the CPU work without it. If nobody has decided and there
-    is a GPU, the log says how to turn it on. Once it is loaded, another call does nothing.
+    If the library cannot be loaded, a warning is issued; the CPU kernels work without it. If the variable is unset and
+    the machine has a GPU, a log line says how to turn the library on. Once the library is loaded, further calls do
+    nothing.
 
     Raises:
-      ValueError: if the environment variable is none of its values.
+      ValueError: if the environment variable has an unknown value.
     """
     global _why_not_loaded
     if _why_not_loaded is None:
         return
     _why_not_loaded = _why_not_wanted() or _load()
     if _why_not_loaded == _OFF_BY_DEFAULT and _has_gpu():
-        # The lowest level that is shown by default.
-        _logger.warning("tf_rnn_ops runs on the CPU alone: %s", _OFF_BY_DEFAULT)
+        # Python shows no lower level than this by default.
+        _logger.warning("tf_rnn_ops runs on the CPU only: %s", _OFF_BY_DEFAULT)
 
 
 def why_not_loaded() -> str | None:
@@ -64,24 +67,23 @@ def why_not_loaded() -> str | None:
 
 
 def opened_libraries() -> list[str]:
-    """Returns a line for each library of NVIDIA's that the loaded library opens: its version and path, or why not."""
+    """Returns a line for each NVIDIA library that the GPU library opens: its version and path, or the error."""
     return _library.c_string(_library.GPU_KERNELS_PATH, "TfRnnOps_GpuLibraries").splitlines()
 
 
 def _setting() -> str:
-    """Returns what the environment variable says."""
+    """Returns the value of the environment variable."""
     value = os.environ.get(VARIABLE) or _DEFAULT
     if value in (_AUTO, _ALWAYS, _NEVER):
         return value
     raise ValueError(
-        f"the environment variable {VARIABLE} must be {_NEVER} (tf_rnn_ops runs on the CPU alone), {_ALWAYS} (its GPU "
-        f"library is loaded), {_AUTO} (it is loaded if TensorFlow sees a GPU), or not set (as {_DEFAULT}), but is "
-        f"{value!r}."
+        f"the environment variable {VARIABLE} must be {_NEVER} (run on the CPU only), {_ALWAYS} (load the GPU "
+        f"library), {_AUTO} (load it if TensorFlow sees a GPU) or unset (same as {_DEFAULT}), but is {value!r}."
     )
 
 
 def _why_not_wanted() -> str | None:
-    """Returns why the library is not to be loaded, or None if it is."""
+    """Returns why the library should not be loaded, or None if it should."""
     setting = _setting()
     if setting == _ALWAYS:
         return None
@@ -95,22 +97,22 @@ def _why_not_wanted() -> str | None:
 
 
 def _has_gpu() -> bool:
-    """Returns whether there is a GPU that TensorFlow could use.
+    """Returns whether the machine has a GPU that TensorFlow could use.
 
-    TensorFlow itself is not asked: it would initialize CUDA, which does not survive a fork.
+    Does not ask TensorFlow, which would initialize CUDA, because CUDA does not survive a fork.
     """
     hidden = os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1")
     return not hidden and tf.test.is_built_with_cuda() and any(map(glob.glob, _DRIVER_FILES))
 
 
 def _load() -> str | None:
-    """Loads the library. Returns why it cannot be loaded, which a warning has said, or None."""
+    """Loads the library. Warns and returns the reason if it cannot be loaded, otherwise returns None."""
     try:
         if not os.path.lexists(_library.GPU_KERNELS_PATH):
             raise ImportError(f"{_HAS_NO_LIBRARY}.")
         _library.load(_library.GPU_KERNELS_PATH)
     except ImportError as error:
-        # As if from the import of the package.
-        warnings.warn(f"tf_rnn_ops runs on the CPU alone: {error}", RuntimeWarning, stacklevel=4)
+        # `stacklevel` attributes the warning to the import of the package.
+        warnings.warn(f"tf_rnn_ops runs on the CPU only: {error}", RuntimeWarning, stacklevel=4)
         return str(error)
     return None

@@ -1,8 +1,8 @@
 """Gradients of the ops. Importing this module registers them with TensorFlow."""
 
 import contextlib
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import tensorflow as tf
 
@@ -10,14 +10,18 @@ from tf_rnn_ops import _keras_network, _plain_network
 from tf_rnn_ops._alignment import aligned
 from tf_rnn_ops._library import ops
 
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+# A gradient may be None: as an argument, it is zeros; as a result, there is none.
+_Grad: TypeAlias = tf.Tensor | None
 
-def _gradient_of(op):
-    """Registers the decorated function as an op's gradient, unless the op has one.
 
-    It has one where the package is imported anew, since TensorFlow lets go of none.
+def _gradient_of(op: str) -> Callable[[_Function], _Function]:
+    """Registers the decorated function as the gradient of an op, unless the op has one.
+
+    If the package is imported again, it has one, because TensorFlow does not unregister gradients.
     """
 
-    def register(function):
+    def register(function: _Function) -> _Function:
         with contextlib.suppress(KeyError):
             tf.RegisterGradient(op)(function)
         return function
@@ -26,42 +30,41 @@ def _gradient_of(op):
 
 
 @_gradient_of("TfRnnOps>AlignTensor")
-def _align_tensor_grad(op, grad):
+def _align_tensor_grad(op: tf.Operation, grad: tf.Tensor) -> tf.Tensor:
     """The gradient of AlignTensor."""
     return aligned(grad)
 
 
-def _local(tensors):
-    """Returns tensors as ones of the current graph, which a tape sees.
+def _local(tensors: Iterable[tf.Tensor]) -> list[tf.Tensor]:
+    """Returns the tensors as tensors of the current graph, so that a tape records them.
 
-    The gradient of a tf.while_loop is a graph of its own, in which a tape does not see a tensor of the loop's body.
+    The gradient of a tf.while_loop is a separate graph, where a tape does not record tensors of the loop's body.
     """
     return [aligned(each) for each in tensors]
 
 
-def _widened(tensor, dtype):
-    """Returns what a gradient is given in another dtype. None stays None."""
+def _widened(tensor: _Grad, dtype: tf.DType) -> _Grad:
+    """Casts an argument of a gradient. None stays None."""
     return tensor if tensor is None or tensor.dtype == dtype else tf.cast(aligned(tensor), dtype)
 
 
-def _narrowed(tensor, dtype):
-    """Returns what a gradient returns in another dtype."""
+def _narrowed(tensor: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
+    """Casts a result of a gradient."""
     return tensor if tensor.dtype == dtype else aligned(tf.cast(tensor, dtype))
 
 
 @_gradient_of("TfRnnOps>GRUBlockCell")
-def gru_block_cell_grad(op, d_r, d_u, d_c, d_h):
-    """The gradient of GRUBlockCell, ours or TensorFlow's own: of its inputs x, h_prev, w_ru, w_c, b_ru and b_c.
+def gru_block_cell_grad(op: tf.Operation, d_r: _Grad, d_u: _Grad, d_c: _Grad, d_h: _Grad) -> list[_Grad]:
+    """The gradient of GRUBlockCell, ours or TensorFlow's own, with respect to x, h_prev, w_ru, w_c, b_ru and b_c.
 
-    For the 16-bit types all of it is in float32: sums over the batch of rounded numbers could lose what is left when
-    they cancel.
+    16-bit types are computed in float32, because sums of rounded numbers over the batch could cancel.
 
     Args:
       op: the forward op.
       d_r: gradient with respect to the reset gate, [batch, cell_size], or None for zeros.
-      d_u: the same for the update gate.
-      d_c: the same for the candidate.
-      d_h: the same for the new state.
+      d_u: gradient with respect to the update gate, likewise.
+      d_c: gradient with respect to the candidate, likewise.
+      d_h: gradient with respect to the new state, likewise.
     """
     dtype = op.outputs[0].dtype
     wide = tf.float32 if dtype.size == 2 else dtype
@@ -77,8 +80,8 @@ def gru_block_cell_grad(op, d_r, d_u, d_c, d_h):
     else:
         grads = ops.tf_rnn_ops_gru_block_cell_grad(*step, d_outputs[3])
     x_h = tf.concat([x, h_prev], axis=1)
-    # [x h_prev ∘ r]. If it is written so, XLA of TensorFlow 2.21 multiplies it wrongly on CPUs with AVX-512, in float64
-    # for 4 sequences and 5 units.
+    # [x h_prev ∘ r]. A concat of these is miscompiled by XLA of TensorFlow 2.21 on CPUs with AVX-512, in float64 for 4
+    # sequences and 5 units.
     x_hr = x_h * tf.concat([tf.ones_like(x), r], axis=1)
     d_weights = (
         tf.matmul(x_h, grads.d_r_bar_u_bar, transpose_a=True),
@@ -90,23 +93,24 @@ def gru_block_cell_grad(op, d_r, d_u, d_c, d_h):
     return [*d_inputs, *(aligned(tf.cast(each, dtype)) for each in d_weights)]
 
 
-def _is_wanted(op, index):
-    """Whether the gradient with respect to an op's input is asked for, as far as TensorFlow says."""
+def _is_wanted(op: tf.Operation, index: int) -> bool:
+    """Returns False if TensorFlow reports that the gradient with respect to an input is not needed."""
     return index not in (getattr(op, "skip_input_indices", None) or ())
 
 
 @_gradient_of("TfRnnOps>GRUBlockCellGrad")
 @_gradient_of("TfRnnOps>GRUBlockCellGradV2")
-def gru_block_cell_grad_grad(op, *v):
-    """The gradient of GRUBlockCellGrad, ours or TensorFlow's own, and of our V2, as docs/design/second_order.md derives it.
+def gru_block_cell_grad_grad(op: tf.Operation, *v: _Grad) -> list[_Grad]:
+    """The gradient of GRUBlockCellGrad, ours or TensorFlow's own, and of our V2.
 
-    It is made of operations that TensorFlow differentiates. Each input gets the partial derivative; there are none
-    with respect to x, b_ru and b_c, of which the op takes nothing. For the 16-bit types all of it is in float32.
+    docs/design/second_order.md derives the formulas. They use only operations that TensorFlow differentiates. The
+    results are partial derivatives. Those with respect to x, b_ru and b_c are None, because the op does not use the
+    values of these. 16-bit types are computed in float32.
 
     Args:
       op: the gradient op.
-      *v: gradients with respect to its outputs d_x, d_h_prev, d_c_bar and d_r_bar_u_bar, each of its shape or None for
-        zeros.
+      *v: gradients with respect to its outputs d_x, d_h_prev, d_c_bar and d_r_bar_u_bar, each with the shape of the
+        output, or None for zeros.
     """
     dtype = op.outputs[0].dtype
     wide = tf.float32 if dtype.size == 2 else dtype
@@ -116,11 +120,11 @@ def gru_block_cell_grad_grad(op, *v):
     has_d_gates = len(d_outputs) > 1
     d_r, d_u, d_c, d_h = d_outputs if has_d_gates else (0, 0, 0, *d_outputs)
 
-    # The backward step.
+    # Recompute the intermediate values of the backward step.
     e_c, e_u = d_c + d_h * (1 - u), d_u + d_h * (h_prev - c)
     p = tf.matmul(d_c_bar, w_c[tf.shape(x)[1] :], transpose_b=True)
     e_r = d_r + p * h_prev
-    # Its formulas from the last to the first; g_q is the gradient with respect to q.
+    # Differentiate its formulas from last to first; g_q is the gradient with respect to q.
     v_x_h = tf.concat([v_x, v_h], axis=1)
     g_r_bar, g_u_bar = tf.split(v_ru_bar + tf.matmul(v_x_h, w_ru), 2, axis=1)
     g_e_r, g_e_u = g_r_bar * r * (1 - r), g_u_bar * u * (1 - u)
@@ -145,16 +149,17 @@ def gru_block_cell_grad_grad(op, *v):
     return [None if grad is None else aligned(tf.cast(grad, dtype)) for grad in grads]
 
 
-def _zeros_for_none(grads, outputs):
+def _zeros_for_none(grads: Iterable[_Grad], outputs: Iterable[tf.Tensor]) -> list[tf.Tensor]:
     """Returns the gradients with respect to an op's outputs, with zeros in place of None."""
     return [tf.zeros_like(output) if grad is None else grad for grad, output in zip(grads, outputs, strict=True)]
 
 
-def _without_unwanted_input_grad(op, grads):
-    """Returns the results of a gradient op, the first of which is None if nobody asks for it.
+def _without_unwanted_input_grad(op: tf.Operation, grads: Any) -> list[_Grad]:
+    """Returns the results of a gradient op, with None for the first if it is not needed.
 
-    That is the gradient with respect to the sequences, which the first layer of a model need not have. TensorFlow tells
-    its kernels what nothing reads; XLA makes all results of a call, unless the call names those that are unwanted.
+    The first result is the gradient with respect to the sequences, which the first layer of a model does not need. A
+    kernel of TensorFlow can see which results are unused. XLA computes all results of a call, unless an attribute lists
+    the unwanted ones.
     """
     if _is_wanted(op, 0):
         return list(grads)
@@ -164,60 +169,62 @@ def _without_unwanted_input_grad(op, grads):
     return [None, *grads[1:]]
 
 
-def _network_attrs(op, *more):
-    """Returns the attributes of a CudnnRNN op that say what it computes, and those of the names in `more`."""
+def _network_attrs(op: tf.Operation, *more: str) -> dict[str, Any]:
+    """Returns the attributes that define the network of a CudnnRNN op, and those named in `more`."""
     names = ("rnn_mode", "input_mode", "direction", "dropout", *more)
     return {name: op.get_attr(name) for name in names}
 
 
-def _cudnn_rnn_attrs(op, *more):
-    """Returns the attributes that every op of the CudnnRNN family has, and those of the names in `more`."""
+def _cudnn_rnn_attrs(op: tf.Operation, *more: str) -> dict[str, Any]:
+    """Returns the attributes that all CudnnRNN ops have, and those named in `more`."""
     return _network_attrs(op, "seed", "seed2", *more)
 
 
-def _cudnn_rnn_grad(op, d_outputs, backprop, *more_attrs):
-    """The gradients of a CudnnRNN op of any version: of its inputs input, input_h, input_c and params.
+def _cudnn_rnn_grad(
+    op: tf.Operation, d_outputs: Sequence[_Grad], backprop: Callable[..., Any], *more_attrs: str
+) -> list[_Grad]:
+    """The gradient of a CudnnRNN op of any version, with respect to input, input_h, input_c and params.
 
     Args:
       op: the forward op.
-      d_outputs: gradients with respect to its outputs, each of its shape or None for zeros. All but the first three,
-        of output, output_h and output_c, are ignored.
+      d_outputs: gradients with respect to its outputs, or None for zeros. All but the first three, those of output,
+        output_h and output_c, are ignored.
       backprop: the gradient op of the same version.
-      *more_attrs: names of attributes that not every version has.
+      *more_attrs: names of attributes that not all versions have.
     """
     if not op.get_attr("is_training"):
         name = op.type.removeprefix("TfRnnOps>")
         raise ValueError(
-            f"{name} must be run with is_training=True to have a gradient, but was run with is_training=False, which "
-            "keeps nothing for one."
+            f"{name} has a gradient only with is_training=True, but was run with is_training=False: pass "
+            "is_training=True."
         )
     d_states = _zeros_for_none(d_outputs[:3], op.outputs[:3])
     attrs = _cudnn_rnn_attrs(op, *more_attrs)
-    # After the outputs that it differentiates come reserve_space and, if the version has it, host_reserved.
+    # The last outputs are reserve_space and, depending on the version, host_reserved.
     grads = backprop(*op.inputs, *op.outputs[:3], *d_states, *op.outputs[3:], **attrs)
     return _without_unwanted_input_grad(op, grads)
 
 
 @_gradient_of("TfRnnOps>CudnnRNN")
-def _cudnn_rnn_v1_grad(op, *d_outputs):
+def _cudnn_rnn_v1_grad(op: tf.Operation, *d_outputs: _Grad) -> list[_Grad]:
     """The gradient of CudnnRNN."""
     return _cudnn_rnn_grad(op, d_outputs, ops.tf_rnn_ops_cudnn_rnn_backprop)
 
 
 @_gradient_of("TfRnnOps>CudnnRNNV2")
-def _cudnn_rnn_v2_grad(op, *d_outputs):
+def _cudnn_rnn_v2_grad(op: tf.Operation, *d_outputs: _Grad) -> list[_Grad]:
     """The gradient of CudnnRNNV2."""
     return _cudnn_rnn_grad(op, d_outputs, ops.tf_rnn_ops_cudnn_rnn_backprop_v2)
 
 
 @_gradient_of("TfRnnOps>CudnnRNNV3")
-def _cudnn_rnn_v3_grad(op, *d_outputs):
+def _cudnn_rnn_v3_grad(op: tf.Operation, *d_outputs: _Grad) -> list[_Grad]:
     """The gradient of CudnnRNNV3, whose last input, sequence_lengths, has none."""
     grads = _cudnn_rnn_grad(op, d_outputs, ops.tf_rnn_ops_cudnn_rnn_backprop_v3, "num_proj", "time_major")
     return [*grads, None]
 
 
-# The results of CudnnRNNBackpropGrad: gradients with respect to the network's inputs, and to the incoming gradients.
+# The results of CudnnRNNBackpropGrad: gradients with respect to the inputs of the network and the incoming gradients.
 _BACKPROP_GRADS = (
     *("input_grad", "input_h_grad", "input_c_grad", "params_grad"),
     *("output_backprop_grad", "output_h_backprop_grad", "output_c_backprop_grad"),
@@ -225,7 +232,7 @@ _BACKPROP_GRADS = (
 
 
 class _BackwardPass(NamedTuple):
-    """What a CudnnRNNBackprop op of any version was given, as one of V3 would have been."""
+    """The arguments of a CudnnRNNBackprop op of any version, converted to those of V3."""
 
     network: Sequence[tf.Tensor]  # input, input_h, input_c and params
     sequence_lengths: tf.Tensor
@@ -234,12 +241,12 @@ class _BackwardPass(NamedTuple):
     reserve_space: tf.Tensor
     attrs: dict[str, Any]
 
-    def differentiate(self, v, wanted=_BACKPROP_GRADS):
-        """Returns the results of CudnnRNNBackpropGrad by name, those that are `wanted`.
+    def differentiate(self, v: Sequence[tf.Tensor], wanted: Collection[str] = _BACKPROP_GRADS) -> dict[str, tf.Tensor]:
+        """Returns the `wanted` results of CudnnRNNBackpropGrad by name.
 
         Args:
-          v: gradients with respect to the results of the backward pass, each of its shape.
-          wanted: the names.
+          v: gradients with respect to the results of the backward pass.
+          wanted: the names of the results.
         """
         results = ops.tf_rnn_ops_cudnn_rnn_backprop_grad(
             *self.network,
@@ -253,9 +260,9 @@ class _BackwardPass(NamedTuple):
         )
         return {name: getattr(results, name) for name in wanted}
 
-    def run(self, d_outputs):
+    def run(self, d_outputs: Sequence[tf.Tensor]) -> list[tf.Tensor]:
         """Returns the results of the backward pass for other gradients with respect to the outputs."""
-        # Of the final states only their shapes are looked at.
+        # The op reads only the shapes of the final states.
         return list(
             ops.tf_rnn_ops_cudnn_rnn_backprop_v3(
                 *self.network,
@@ -269,20 +276,22 @@ class _BackwardPass(NamedTuple):
             )
         )
 
-    def _host_reserved(self):
-        """Returns what a kernel for GPUs reads: the header that its reserve_space begins with, [128] bytes."""
+    def _host_reserved(self) -> tf.Tensor:
+        """Returns the host_reserved of a GPU kernel: the header of its reserve_space, [128] bytes."""
         reserve_space = aligned(self.reserve_space)
         return tf.reshape(tf.bitcast(reserve_space[: 128 // reserve_space.dtype.size], tf.int8), [-1])
 
-    def differentiate_twice(self, v, s):
-        """Differentiates all results of CudnnRNNBackpropGrad, as operations of TensorFlow that have any derivative.
+    def differentiate_twice(
+        self, v: Sequence[tf.Tensor], s: Sequence[tf.Tensor]
+    ) -> tuple[list[tf.Tensor], list[tf.Tensor]]:
+        """Differentiates all results of CudnnRNNBackpropGrad, with operations that TensorFlow can differentiate again.
 
         Args:
-          v: as `differentiate` takes them.
-          s: gradients with respect to the results, each of its shape.
+          v: as in `differentiate`.
+          s: gradients with respect to the results.
 
         Returns:
-          The gradients with respect to the network's inputs, and those with respect to `d_outputs`.
+          The gradients with respect to the inputs of the network, and those with respect to `d_outputs`.
         """
         dtype = self.output.dtype
         wide = tf.float32 if dtype.size == 2 else dtype
@@ -293,42 +302,45 @@ class _BackwardPass(NamedTuple):
         plain = _plain_network.Network(layout, self.attrs["time_major"], lengths, masks)
         v = [tf.cast(aligned(each), wide) for each in v]
 
-        def results(*sources):
-            sources = [tf.cast(aligned(each), wide) for each in sources]
-            return _plain_network.backprop_grad(plain, sources[:4], sources[4:], v)
+        def results(*sources: tf.Tensor) -> list[tf.Tensor]:
+            cast = [tf.cast(aligned(each), wide) for each in sources]
+            return _plain_network.backprop_grad(plain, cast[:4], cast[4:], v)
 
         sources = _local([*self.network, *self.d_outputs])
         grads = _plain_network.differentiate(results, sources, [tf.cast(aligned(each), wide) for each in s])
         return grads[:4], grads[4:]
 
-    def _dropout_masks(self, dtype):
-        """Returns what the inputs of the layers above the first were multiplied by."""
+    def _dropout_masks(self, dtype: tf.DType) -> tf.Tensor:
+        """Returns the dropout masks of the inputs of all layers but the first."""
         return ops.tf_rnn_ops_cudnn_rnn_dropout_masks(
             *self.network, self.sequence_lengths, self.reserve_space, masks_type=dtype, **self.attrs
         )
 
 
-# The masks are drawn for the sizes of the arguments, whatever is in them.
+# The masks depend only on the shapes of the arguments.
 with contextlib.suppress(KeyError):  # as in _gradient_of
     tf.no_gradient("TfRnnOps>CudnnRNNDropoutMasks")
 
 
-def _full_lengths(op):
-    """Returns sequence lengths for a CudnnRNN op that has none: its whole time, which comes first."""
+def _full_lengths(op: tf.Operation) -> tf.Tensor:
+    """Returns the sequence lengths, all equal to time, for a CudnnRNN op without this argument."""
     time, batch, _ = tf.unstack(tf.shape(op.inputs[0]))
     return tf.fill([batch], time)
 
 
-def _cudnn_rnn_backprop_grad(op, v, backward_pass, first_d_output):
-    """The gradients of a CudnnRNNBackprop op of any version; docs/design/second_order.md derives them.
+def _cudnn_rnn_backprop_grad(
+    op: tf.Operation, v: Sequence[_Grad], backward_pass: _BackwardPass, first_d_output: int
+) -> list[_Grad]:
+    """The gradient of a CudnnRNNBackprop op of any version; docs/design/second_order.md derives it.
 
-    Those with respect to the network's inputs are total: there are none with respect to its outputs and reserve_space.
+    The gradients with respect to the inputs of the network are total derivatives. Those with respect to its outputs and
+    reserve_space are None.
 
     Args:
       op: the gradient op.
-      v: gradients with respect to its outputs, each of its shape or None for zeros.
-      backward_pass: what it was given.
-      first_d_output: the index of its input output_backprop.
+      v: gradients with respect to its outputs, or None for zeros.
+      backward_pass: the arguments of the op.
+      first_d_output: the index of the input output_backprop.
     """
     indices = (0, 1, 2, 3, first_d_output, first_d_output + 1, first_d_output + 2)
     names = {i: name for i, name in zip(indices, _BACKPROP_GRADS, strict=True) if _is_wanted(op, i)}
@@ -338,7 +350,7 @@ def _cudnn_rnn_backprop_grad(op, v, backward_pass, first_d_output):
 
 @_gradient_of("TfRnnOps>CudnnRNNBackprop")
 @_gradient_of("TfRnnOps>CudnnRNNBackpropV2")
-def cudnn_rnn_backprop_grad(op, *v):
+def cudnn_rnn_backprop_grad(op: tf.Operation, *v: _Grad) -> list[_Grad]:
     """The gradient of CudnnRNNBackprop and V2, ours or TensorFlow's own."""
     network, (output, _, _), d_outputs, reserve_space = op.inputs[:4], op.inputs[4:7], op.inputs[7:10], op.inputs[10]
     attrs = {**_network_attrs(op), "num_proj": 0, "time_major": True}
@@ -347,7 +359,7 @@ def cudnn_rnn_backprop_grad(op, *v):
 
 
 @_gradient_of("TfRnnOps>CudnnRNNBackpropV3")
-def cudnn_rnn_backprop_v3_grad(op, *v):
+def cudnn_rnn_backprop_v3_grad(op: tf.Operation, *v: _Grad) -> list[_Grad]:
     """The gradient of CudnnRNNBackpropV3, ours or TensorFlow's own."""
     network, lengths, (output, _, _) = op.inputs[:4], op.inputs[4], op.inputs[5:8]
     attrs = _network_attrs(op, "num_proj", "time_major")
@@ -356,33 +368,33 @@ def cudnn_rnn_backprop_v3_grad(op, *v):
 
 
 @_gradient_of("TfRnnOps>CudnnRNNBackpropGrad")
-def _cudnn_rnn_backprop_grad_grad(op, *s):
+def _cudnn_rnn_backprop_grad_grad(op: tf.Operation, *s: _Grad) -> list[_Grad]:
     """The gradient of CudnnRNNBackpropGrad.
 
-    Its results (H v, J v) are linear in v, so that the gradient with respect to v is H s_z + Jᵀ s_d: the same op once
-    more, and a backward pass. For the others, a plain network is differentiated.
+    Its results (H v, J v) are linear in v. So the gradient with respect to v is H s_z + Jᵀ s_d: another call of the op
+    and a backward pass. The other gradients are computed by differentiating `_plain_network`.
 
     Args:
       op: the gradient op.
-      *s: gradients with respect to its outputs, s_z and s_d, each of its shape or None for zeros.
+      *s: gradients with respect to its outputs, s_z and s_d, or None for zeros.
     """
     network, lengths, output, d_outputs = op.inputs[:4], op.inputs[4], op.inputs[5], op.inputs[6:9]
     reserve_space, v = op.inputs[9], op.inputs[10:]
     attrs = _network_attrs(op, "num_proj", "time_major")
     backward_pass = _BackwardPass(network, lengths, output, d_outputs, reserve_space, attrs)
-    # A result that was skipped has no elements.
+    # A skipped result has no elements.
     skipped = [tf.compat.as_str(name) for name in op.get_attr("skip")]
-    s = [
+    d_results = [
         tf.zeros_like(like) if grad is None or name in skipped else grad
         for name, grad, like in zip(_BACKPROP_GRADS, s, (*network, *d_outputs), strict=True)
     ]
 
-    grads = [None] * len(op.inputs)
+    grads: list[_Grad] = [None] * len(op.inputs)
     if any(_is_wanted(op, i) for i in range(10, 14)):
-        again = backward_pass.differentiate(s[:4], _BACKPROP_GRADS[:4])
-        grads[10:14] = [a + b for a, b in zip(again.values(), backward_pass.run(s[4:]), strict=True)]
+        again = backward_pass.differentiate(d_results[:4], _BACKPROP_GRADS[:4])
+        grads[10:14] = [a + b for a, b in zip(again.values(), backward_pass.run(d_results[4:]), strict=True)]
     if any(_is_wanted(op, i) for i in (0, 1, 2, 3, 6, 7, 8)):
-        grads[:4], grads[6:9] = backward_pass.differentiate_twice(v, s)
+        grads[:4], grads[6:9] = backward_pass.differentiate_twice(v, d_results)
     return grads
 
 
@@ -396,39 +408,40 @@ _KERAS_RNN_ATTRS = (
 )
 
 
-def _keras_rnn_attrs(op):
+def _keras_rnn_attrs(op: tf.Operation) -> dict[str, Any]:
     """Returns the attributes that both KerasRNN ops have."""
     attrs = {name: op.get_attr(name) for name in _KERAS_RNN_ATTRS}
     return {name: tf.compat.as_str(each) if isinstance(each, bytes) else each for name, each in attrs.items()}
 
 
 @_gradient_of("TfRnnOps>KerasRNN")
-def _keras_rnn_grad(op, *d_outputs):
-    """The gradient of KerasRNN: of all its inputs but mask. Where it kept nothing for one, it runs once more."""
+def _keras_rnn_grad(op: tf.Operation, *d_outputs: _Grad) -> list[_Grad]:
+    """The gradient of KerasRNN, with respect to all inputs but mask. With is_training=False, the op runs again."""
     attrs = _keras_rnn_attrs(op)
     reserve_space = op.outputs[3]
     if not op.get_attr("is_training"):
         reserve_space = ops.tf_rnn_ops_keras_rnn(*op.inputs, is_training=True, **attrs).reserve_space
-    d_outputs = _zeros_for_none(d_outputs[:3], op.outputs[:3])
-    grads = ops.tf_rnn_ops_keras_rnn_backprop(*op.inputs, *d_outputs, reserve_space, **attrs)
+    gradients = _zeros_for_none(d_outputs[:3], op.outputs[:3])
+    grads = ops.tf_rnn_ops_keras_rnn_backprop(*op.inputs, *gradients, reserve_space, **attrs)
     d_sequences, *others = _without_unwanted_input_grad(op, grads)
     return [d_sequences, None, *others]
 
 
 @_gradient_of("TfRnnOps>KerasRNNBackprop")
-def _keras_rnn_backprop_grad(op, *v):
-    """The gradient of KerasRNNBackprop, which is that of the same layer on CudnnRNNV3.
+def _keras_rnn_backprop_grad(op: tf.Operation, *v: _Grad) -> list[_Grad]:
+    """The gradient of KerasRNNBackprop, computed as that of the same layer on CudnnRNNV3.
 
-    Those with respect to the layer's inputs are total: there is none with respect to reserve_space.
+    The gradients with respect to the inputs of the layer are total derivatives. That with respect to reserve_space is
+    None.
 
     Args:
       op: the gradient op.
-      *v: gradients with respect to its outputs, each of its shape or None for zeros.
+      *v: gradients with respect to its outputs, or None for zeros.
     """
     attrs = _keras_rnn_attrs(op)
     mask = op.inputs[1]
 
-    def outputs(sequences, *others):
+    def outputs(sequences: tf.Tensor, *others: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         return _keras_network.run([sequences, mask, *others], attrs)
 
     grads = _plain_network.differentiate_backward(
@@ -438,47 +451,55 @@ def _keras_rnn_backprop_grad(op, *v):
     return [d_sequences, None, *others, of_outputs, of_final_h, of_final_c, None]
 
 
-def _canonical_to_params_grad(op, d_params, params_to_canonical, **attrs):
-    """The gradient of CudnnRNNCanonicalToParams of any version: of its weights and biases.
+def _canonical_to_params_grad(
+    op: tf.Operation, d_params: _Grad, params_to_canonical: Callable[..., Any], **attrs: Any
+) -> list[_Grad]:
+    """The gradient of CudnnRNNCanonicalToParams of any version, with respect to its weights and biases.
 
     Args:
       op: the forward op.
       d_params: gradient with respect to its output, [params_size], or None for zeros.
       params_to_canonical: the inverse op of the same version.
-      **attrs: the attributes of that op.
+      **attrs: the attributes of the inverse op.
     """
     sizes, canonical = op.inputs[:3], op.inputs[3:]
     (d_params,) = _zeros_for_none([d_params], op.outputs)
     grads = params_to_canonical(*sizes, d_params, **attrs)
     d_canonical = [*grads.weights, *grads.biases]
-    # A weight may have come flattened.
+    # A weight may be flattened.
     reshaped = [tf.reshape(grad, tf.shape(each)) for grad, each in zip(d_canonical, canonical, strict=True)]
     return [None, None, None, *reshaped]
 
 
 @_gradient_of("TfRnnOps>CudnnRNNCanonicalToParams")
-def canonical_to_params_v1_grad(op, d_params):
+def canonical_to_params_v1_grad(op: tf.Operation, d_params: _Grad) -> list[_Grad]:
     """The gradient of CudnnRNNCanonicalToParams, ours or TensorFlow's own."""
     attrs = _cudnn_rnn_attrs(op, "num_params")
     return _canonical_to_params_grad(op, d_params, ops.tf_rnn_ops_cudnn_rnn_params_to_canonical, **attrs)
 
 
 @_gradient_of("TfRnnOps>CudnnRNNCanonicalToParamsV2")
-def canonical_to_params_v2_grad(op, d_params):
+def canonical_to_params_v2_grad(op: tf.Operation, d_params: _Grad) -> list[_Grad]:
     """The gradient of CudnnRNNCanonicalToParamsV2, ours or TensorFlow's own."""
     attrs = _cudnn_rnn_attrs(op, "num_params_weights", "num_params_biases", "num_proj")
     return _canonical_to_params_grad(op, d_params, ops.tf_rnn_ops_cudnn_rnn_params_to_canonical_v2, **attrs)
 
 
-def _params_to_canonical_grad(op, d_canonical, num_weights, canonical_to_params, **attrs):
-    """The gradient of CudnnRNNParamsToCanonical of any version: of its params.
+def _params_to_canonical_grad(
+    op: tf.Operation,
+    d_canonical: Sequence[_Grad],
+    num_weights: int,
+    canonical_to_params: Callable[..., Any],
+    **attrs: Any,
+) -> list[_Grad]:
+    """The gradient of CudnnRNNParamsToCanonical of any version, with respect to its params.
 
     Args:
       op: the forward op.
-      d_canonical: gradients with respect to its weights and biases, each of its shape or None for zeros.
-      num_weights: how many of them are of weights.
+      d_canonical: gradients with respect to its weights and biases, or None for zeros.
+      num_weights: the number of weights.
       canonical_to_params: the inverse op of the same version.
-      **attrs: the attributes of that op.
+      **attrs: the attributes of the inverse op.
     """
     d_canonical = _zeros_for_none(d_canonical, op.outputs)
     d_params = canonical_to_params(*op.inputs[:3], d_canonical[:num_weights], d_canonical[num_weights:], **attrs)
@@ -486,7 +507,7 @@ def _params_to_canonical_grad(op, d_canonical, num_weights, canonical_to_params,
 
 
 @_gradient_of("TfRnnOps>CudnnRNNParamsToCanonical")
-def params_to_canonical_v1_grad(op, *d_canonical):
+def params_to_canonical_v1_grad(op: tf.Operation, *d_canonical: _Grad) -> list[_Grad]:
     """The gradient of CudnnRNNParamsToCanonical, ours or TensorFlow's own."""
     num_weights = op.get_attr("num_params")
     canonical_to_params = ops.tf_rnn_ops_cudnn_rnn_canonical_to_params
@@ -494,7 +515,7 @@ def params_to_canonical_v1_grad(op, *d_canonical):
 
 
 @_gradient_of("TfRnnOps>CudnnRNNParamsToCanonicalV2")
-def params_to_canonical_v2_grad(op, *d_canonical):
+def params_to_canonical_v2_grad(op: tf.Operation, *d_canonical: _Grad) -> list[_Grad]:
     """The gradient of CudnnRNNParamsToCanonicalV2, ours or TensorFlow's own."""
     num_weights = op.get_attr("num_params_weights")
     canonical_to_params = ops.tf_rnn_ops_cudnn_rnn_canonical_to_params_v2

@@ -1,16 +1,20 @@
-"""The ops, named and called as their twins in `tf.raw_ops`, and one in Keras's form, which has no twin.
+"""Low-level ops with the names and arguments of the ops in `tf.raw_ops`.
 
-Replacing `tf.raw_ops.` by `tf_rnn_ops.raw_ops.` is the whole migration. All arguments are keywords. All ops run on the
-CPU, where the twins of the CudnnRNN ops do not, and take bfloat16, half, float32 and float64, where the twins of the
-GRUBlockCell ops take float32 only; bfloat16 and half are computed in float32.
+To migrate, replace `tf.raw_ops.` with `tf_rnn_ops.raw_ops.`. All arguments are keyword-only. All ops run on the CPU and
+support bfloat16, half, float32 and float64; bfloat16 and half are computed in float32. In TensorFlow, the CudnnRNN ops
+require a GPU, and the GRUBlockCell ops support float32 only. `KerasRNN` and `KerasRNNBackprop` are not in `tf.raw_ops`.
+
+docs/guides/raw_ops.md is a guide to these ops.
 """
 
 import random
+from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
 
 from tf_rnn_ops._library import ops
+from tf_rnn_ops._types import TensorLike
 
 __all__ = [
     "CudnnRNN",
@@ -31,26 +35,36 @@ __all__ = [
 ]
 
 
-def _drawing_on_its_own(outputs, drops):
-    """Names the stream of dropout masks of an op in a graph, and returns the op's outputs.
+def _with_dropout_stream(outputs: Any, has_dropout: bool) -> Any:
+    """Tags a graph op with a random name for its stream of dropout masks, and returns the op's outputs.
 
-    XLA compiles the op anew for each shape. All programs of one name draw from one stream, as the op's kernel does.
+    XLA compiles the op once per shape. All compiled programs with the same stream name draw from one stream, as the
+    op's kernel does.
     """
-    if drops and not tf.executing_eagerly():
+    if has_dropout and not tf.executing_eagerly():
         stream = tf.compat.v1.AttrValue(i=random.SystemRandom().getrandbits(63))
         outputs[0].op._set_attr("_dropout_stream", stream)
     return outputs
 
 
-def GRUBlockCell(*, x, h_prev, w_ru, w_c, b_ru, b_c, name: str | None = None) -> Any:
-    """Computes one time step of a GRU cell that resets the state before the matrix product.
+def GRUBlockCell(
+    *,
+    x: TensorLike,
+    h_prev: TensorLike,
+    w_ru: TensorLike,
+    w_c: TensorLike,
+    b_ru: TensorLike,
+    b_c: TensorLike,
+    name: str | None = None,
+) -> Any:
+    """Computes one time step of a GRU cell whose reset gate is applied before the matrix product.
 
         [r_bar u_bar] = [x h_prev] * w_ru + b_ru      r = sigmoid(r_bar)      u = sigmoid(u_bar)
         c_bar = [x (h_prev ∘ r)] * w_c + b_c          c = tanh(c_bar)
         h = u ∘ h_prev + (1 - u) ∘ c
 
-    Source: Cho et al., 2014, arXiv:1406.1078. The twin of `tf.raw_ops.GRUBlockCell`, and differentiable with respect
-    to every input through every output.
+    Source: Cho et al., 2014, arXiv:1406.1078. Same interface as `tf.raw_ops.GRUBlockCell`. All outputs are
+    differentiable with respect to all inputs.
 
     Args:
       x: the input, [batch, input_size].
@@ -66,17 +80,30 @@ def GRUBlockCell(*, x, h_prev, w_ru, w_c, b_ru, b_c, name: str | None = None) ->
       [batch, cell_size].
 
     Raises:
-      tf.errors.InvalidArgumentError: if an argument's shape does not fit the others', when run.
-      ValueError: the same, when a graph is built of shapes that are known.
+      tf.errors.InvalidArgumentError: if the shapes of the arguments do not match, when the op runs.
+      ValueError: the same, when a graph is built and the shapes are known.
 
-    Example:
+    Examples:
       >>> x, h, b = tf.ones([1, 2]), tf.zeros([1, 3]), tf.zeros([3])
       >>> step = GRUBlockCell(x=x, h_prev=h, w_ru=tf.ones([5, 6]), w_c=tf.ones([5, 3]), b_ru=tf.zeros([6]), b_c=b)
     """
     return ops.tf_rnn_ops_gru_block_cell(x=x, h_prev=h_prev, w_ru=w_ru, w_c=w_c, b_ru=b_ru, b_c=b_c, name=name)
 
 
-def GRUBlockCellGrad(*, x, h_prev, w_ru, w_c, b_ru, b_c, r, u, c, d_h, name: str | None = None) -> Any:
+def GRUBlockCellGrad(
+    *,
+    x: TensorLike,
+    h_prev: TensorLike,
+    w_ru: TensorLike,
+    w_c: TensorLike,
+    b_ru: TensorLike,
+    b_c: TensorLike,
+    r: TensorLike,
+    u: TensorLike,
+    c: TensorLike,
+    d_h: TensorLike,
+    name: str | None = None,
+) -> Any:
     """Computes the gradients of one time step of `GRUBlockCell`.
 
         d_c_bar = d_h ∘ (1 - u) ∘ (1 - c ∘ c)
@@ -87,9 +114,9 @@ def GRUBlockCellGrad(*, x, h_prev, w_ru, w_c, b_ru, b_c, r, u, c, d_h, name: str
         d_x = d_x_1 + d_x_2
         d_h_prev = d_h_prev_1 + d_h_prevr ∘ r + d_h ∘ u
 
-    The twin of `tf.raw_ops.GRUBlockCellGrad`. The gradients of the weights are products of its results:
-    d_w_ru = [x h_prev]^T * d_r_bar_u_bar and d_w_c = [x (h_prev ∘ r)]^T * d_c_bar; those of the biases are sums of
-    d_r_bar_u_bar and d_c_bar over the batch.
+    Same interface as `tf.raw_ops.GRUBlockCellGrad`. The op does not return the gradients of the weights and biases.
+    Compute those of the weights as d_w_ru = [x h_prev]^T * d_r_bar_u_bar and d_w_c = [x (h_prev ∘ r)]^T * d_c_bar, and
+    those of the biases as the sums of d_r_bar_u_bar and d_c_bar over the batch.
 
     Args:
       x: the input, [batch, input_size].
@@ -98,22 +125,21 @@ def GRUBlockCellGrad(*, x, h_prev, w_ru, w_c, b_ru, b_c, r, u, c, d_h, name: str
       w_c: weights of the candidate, [input_size + cell_size, cell_size].
       b_ru: biases of the reset and update gates, [2 * cell_size].
       b_c: biases of the candidate, [cell_size].
-      r: the reset gate that the forward step gave, [batch, cell_size].
-      u: the update gate that the forward step gave, [batch, cell_size].
-      c: the candidate that the forward step gave, [batch, cell_size].
+      r: the reset gate of the forward step, [batch, cell_size].
+      u: the update gate of the forward step, [batch, cell_size].
+      c: the candidate of the forward step, [batch, cell_size].
       d_h: gradient with respect to the new state, [batch, cell_size].
       name: a name for the operation.
 
     Returns:
-      A named tuple of the gradients with respect to x, `d_x`, [batch, input_size]; h_prev, `d_h_prev`,
-      [batch, cell_size]; c_bar, `d_c_bar`, [batch, cell_size]; and [r_bar u_bar], `d_r_bar_u_bar`,
-      [batch, 2 * cell_size].
+      A named tuple of gradients: `d_x`, [batch, input_size]; `d_h_prev`, [batch, cell_size]; `d_c_bar`,
+      [batch, cell_size]; and `d_r_bar_u_bar`, the gradient with respect to [r_bar u_bar], [batch, 2 * cell_size].
 
     Raises:
-      tf.errors.InvalidArgumentError: if an argument's shape does not fit the others', when run.
-      ValueError: the same, when a graph is built of shapes that are known.
+      tf.errors.InvalidArgumentError: if the shapes of the arguments do not match, when the op runs.
+      ValueError: the same, when a graph is built and the shapes are known.
 
-    Example:
+    Examples:
       >>> inputs = dict(x=tf.ones([1, 2]), h_prev=tf.zeros([1, 3]), w_ru=tf.ones([5, 6]), w_c=tf.ones([5, 3]),
       ...               b_ru=tf.zeros([6]), b_c=tf.zeros([3]))
       >>> step = GRUBlockCell(**inputs)
@@ -126,10 +152,10 @@ def GRUBlockCellGrad(*, x, h_prev, w_ru, w_c, b_ru, b_c, r, u, c, d_h, name: str
 
 def CudnnRNN(
     *,
-    input,
-    input_h,
-    input_c,
-    params,
+    input: TensorLike,
+    input_h: TensorLike,
+    input_c: TensorLike,
+    params: TensorLike,
     rnn_mode: str = "lstm",
     input_mode: str = "linear_input",
     direction: str = "unidirectional",
@@ -141,53 +167,53 @@ def CudnnRNN(
 ) -> Any:
     """Runs a stack of recurrent layers over a sequence, as cuDNN does.
 
-    At each step a pseudo-layer, which is one direction of one layer, computes from its input x
+    A pseudo-layer is one direction of one layer. At each step it computes from its input x
 
         rnn_relu   h = max(0, W x + bW + R h_prev + bR)
         rnn_tanh   h = tanh(W x + bW + R h_prev + bR)
-        lstm       i = sigmoid(W_i x + bW_i + R_i h_prev + bR_i), f and o alike
+        lstm       i = sigmoid(W_i x + bW_i + R_i h_prev + bR_i), f and o likewise
                    g = tanh(W_g x + bW_g + R_g h_prev + bR_g)
                    c = f ∘ c_prev + i ∘ g
-                   h = o ∘ tanh(c), or with `CudnnRNNV3`'s projection h = P (o ∘ tanh(c))
-        gru        r = sigmoid(W_r x + bW_r + R_r h_prev + bR_r), u alike
+                   h = o ∘ tanh(c), or h = P (o ∘ tanh(c)) with the projection of `CudnnRNNV3`
+        gru        r = sigmoid(W_r x + bW_r + R_r h_prev + bR_r), u likewise
                    n = tanh(W_n x + bW_n + r ∘ (R_n h_prev + bR_n))
                    h = (1 - u) ∘ n + u ∘ h_prev
 
-    The output of a layer is h of all directions, forward first, joined along the last axis. Source: NVIDIA's
+    The output of a layer is h of all directions, forward first, concatenated along the last axis. Source: NVIDIA's
     documentation of cuDNN, cudnnRNNMode_t.
 
-    The twin of `tf.raw_ops.CudnnRNN`, and differentiable with respect to `input`, `input_h`, `input_c` and `params`
-    through `output`, `output_h` and `output_c`, if `is_training`.
+    Same interface as `tf.raw_ops.CudnnRNN`. If `is_training`, `output`, `output_h` and `output_c` are differentiable
+    with respect to `input`, `input_h`, `input_c` and `params`.
 
     Args:
       input: the sequence, [time, batch, input_size].
       input_h: hidden states before the first step, [num_layers * num_directions, batch, num_units].
-      input_c: cell states before the first step, of the shape of `input_h`. Ignored unless `rnn_mode` is "lstm".
-      params: all weights and biases, [params_size]; `CudnnRNNCanonicalToParams` makes them.
+      input_c: cell states before the first step, same shape as `input_h`. Ignored unless `rnn_mode` is "lstm".
+      params: all weights and biases, [params_size], as returned by `CudnnRNNCanonicalToParams`.
       rnn_mode: "rnn_relu", "rnn_tanh", "lstm" or "gru".
-      input_mode: "linear_input"; "skip_input" adds the input to every gate of layer 0 in place of its product with a
-        matrix, and input_size must be num_units; "auto_select" is "skip_input" where these are equal and "linear_input"
-        elsewhere.
+      input_mode: "linear_input"; "skip_input", which adds the input itself to every gate of layer 0 (no input matrix)
+        and requires input_size == num_units; or "auto_select", which is "skip_input" if these are equal and
+        "linear_input" otherwise.
       direction: "unidirectional" (num_directions is 1) or "bidirectional" (2).
-      dropout: the probability that an element of the input of a layer other than the first is set to 0, if
-        `is_training`. The others are divided by 1 - `dropout`.
-      seed: with `seed2`, fixes the random numbers of dropout. If both are 0, they are seeded at random.
+      dropout: the fraction of the inputs of all layers but the first to drop, if `is_training`. The remaining inputs
+        are divided by 1 - `dropout`.
+      seed: with `seed2`, the seed of dropout. If both are 0, a random seed is used.
       seed2: see `seed`.
-      is_training: whether to apply dropout and to fill `reserve_space`.
+      is_training: whether to apply dropout and to keep `reserve_space` for the gradient.
       name: a name for the operation.
 
     Returns:
-      A named tuple of the hidden states of the last layer at each step, `output`, [time, batch, num_directions *
-      num_units]; those after the last step, `output_h`, of the shape of `input_h`; the cell states after the last step,
-      `output_c`, of the shape of `input_c`, a scalar 0 in other modes than "lstm"; and what the gradient op needs,
-      `reserve_space`, a vector, empty unless `is_training`.
+      A named tuple of `output`, the hidden states of the last layer at each step, [time, batch, num_directions *
+      num_units]; `output_h`, the hidden states after the last step, same shape as `input_h`; `output_c`, the cell
+      states after the last step, same shape as `input_c`, or a scalar 0 unless `rnn_mode` is "lstm"; and
+      `reserve_space`, a vector for the gradient op, empty unless `is_training`.
 
     Raises:
-      tf.errors.InvalidArgumentError: if an argument's shape does not fit the others' or the attributes, or an attribute
-        is out of range, when run.
-      ValueError: the same, when a graph is built of shapes that are known.
+      tf.errors.InvalidArgumentError: if a shape does not match the other arguments, or an attribute is out of range,
+        when the op runs.
+      ValueError: the same, when a graph is built and the shapes are known.
 
-    Example:
+    Examples:
       >>> x, h = tf.ones([5, 2, 3]), tf.zeros([1, 2, 4])
       >>> size = CudnnRNNParamsSize(num_layers=1, num_units=4, input_size=3, T=tf.float32, S=tf.int32)
       >>> rnn = CudnnRNN(input=x, input_h=h, input_c=h, params=tf.zeros(size))
@@ -208,15 +234,15 @@ def CudnnRNN(
         is_training=is_training,
         name=name,
     )
-    return _drawing_on_its_own(outputs, is_training and dropout)
+    return _with_dropout_stream(outputs, is_training and dropout > 0)
 
 
 def CudnnRNNV2(
     *,
-    input,
-    input_h,
-    input_c,
-    params,
+    input: TensorLike,
+    input_h: TensorLike,
+    input_c: TensorLike,
+    params: TensorLike,
     rnn_mode: str = "lstm",
     input_mode: str = "linear_input",
     direction: str = "unidirectional",
@@ -226,43 +252,42 @@ def CudnnRNNV2(
     is_training: bool = True,
     name: str | None = None,
 ) -> Any:
-    """Runs a stack of recurrent layers over a sequence, as cuDNN does: `CudnnRNN` with one more result.
+    """Runs a stack of recurrent layers over a sequence, as cuDNN does: `CudnnRNN` with one more output.
 
-    The formulas are those of `CudnnRNN`.
+    See `CudnnRNN` for the formulas.
 
-    The twin of `tf.raw_ops.CudnnRNNV2`, and differentiable with respect to `input`, `input_h`, `input_c` and `params`
-    through `output`, `output_h` and `output_c`, if `is_training`.
+    Same interface as `tf.raw_ops.CudnnRNNV2`. If `is_training`, `output`, `output_h` and `output_c` are differentiable
+    with respect to `input`, `input_h`, `input_c` and `params`.
 
     Args:
       input: the sequence, [time, batch, input_size].
       input_h: hidden states before the first step, [num_layers * num_directions, batch, num_units].
-      input_c: cell states before the first step, of the shape of `input_h`. Ignored unless `rnn_mode` is "lstm".
-      params: all weights and biases, [params_size]; `CudnnRNNCanonicalToParams` makes them.
+      input_c: cell states before the first step, same shape as `input_h`. Ignored unless `rnn_mode` is "lstm".
+      params: all weights and biases, [params_size], as returned by `CudnnRNNCanonicalToParams`.
       rnn_mode: "rnn_relu", "rnn_tanh", "lstm" or "gru".
-      input_mode: "linear_input"; "skip_input" adds the input to every gate of layer 0 in place of its product with a
-        matrix, and input_size must be num_units; "auto_select" is "skip_input" where these are equal and "linear_input"
-        elsewhere.
+      input_mode: "linear_input"; "skip_input", which adds the input itself to every gate of layer 0 (no input matrix)
+        and requires input_size == num_units; or "auto_select", which is "skip_input" if these are equal and
+        "linear_input" otherwise.
       direction: "unidirectional" (num_directions is 1) or "bidirectional" (2).
-      dropout: the probability that an element of the input of a layer other than the first is set to 0, if
-        `is_training`. The others are divided by 1 - `dropout`.
-      seed: with `seed2`, fixes the random numbers of dropout. If both are 0, they are seeded at random.
+      dropout: the fraction of the inputs of all layers but the first to drop, if `is_training`. The remaining inputs
+        are divided by 1 - `dropout`.
+      seed: with `seed2`, the seed of dropout. If both are 0, a random seed is used.
       seed2: see `seed`.
-      is_training: whether to apply dropout and to fill `reserve_space`.
+      is_training: whether to apply dropout and to keep `reserve_space` for the gradient.
       name: a name for the operation.
 
     Returns:
-      A named tuple of the hidden states of the last layer at each step, `output`, [time, batch, num_directions *
-      num_units]; those after the last step, `output_h`, of the shape of `input_h`; the cell states after the last step,
-      `output_c`, of the shape of `input_c`, a scalar 0 in other modes than "lstm"; what the gradient op needs,
-      `reserve_space`, a vector, empty unless `is_training`; and an int8 `host_reserved`, for the gradient on a
-      GPU.
+      A named tuple of `output`, the hidden states of the last layer at each step, [time, batch, num_directions *
+      num_units]; `output_h`, the hidden states after the last step, same shape as `input_h`; `output_c`, the cell
+      states after the last step, same shape as `input_c`, or a scalar 0 unless `rnn_mode` is "lstm"; `reserve_space`,
+      a vector for the gradient op, empty unless `is_training`; and `host_reserved`, int8, for the gradient on a GPU.
 
     Raises:
-      tf.errors.InvalidArgumentError: if an argument's shape does not fit the others' or the attributes, or an attribute
-        is out of range, when run.
-      ValueError: the same, when a graph is built of shapes that are known.
+      tf.errors.InvalidArgumentError: if a shape does not match the other arguments, or an attribute is out of range,
+        when the op runs.
+      ValueError: the same, when a graph is built and the shapes are known.
 
-    Example:
+    Examples:
       >>> x, h = tf.ones([5, 2, 3]), tf.zeros([1, 2, 4])
       >>> size = CudnnRNNParamsSize(num_layers=1, num_units=4, input_size=3, T=tf.float32, S=tf.int32)
       >>> rnn = CudnnRNNV2(input=x, input_h=h, input_c=h, params=tf.zeros(size))
@@ -283,16 +308,16 @@ def CudnnRNNV2(
         is_training=is_training,
         name=name,
     )
-    return _drawing_on_its_own(outputs, is_training and dropout)
+    return _with_dropout_stream(outputs, is_training and dropout > 0)
 
 
 def CudnnRNNV3(
     *,
-    input,
-    input_h,
-    input_c,
-    params,
-    sequence_lengths,
+    input: TensorLike,
+    input_h: TensorLike,
+    input_c: TensorLike,
+    params: TensorLike,
+    sequence_lengths: TensorLike,
     rnn_mode: str = "lstm",
     input_mode: str = "linear_input",
     direction: str = "unidirectional",
@@ -304,51 +329,50 @@ def CudnnRNNV3(
     time_major: bool = True,
     name: str | None = None,
 ) -> Any:
-    """Runs a stack of recurrent layers over sequences of any lengths, as cuDNN does.
+    """Runs a stack of recurrent layers over sequences of different lengths, as cuDNN does.
 
-    The formulas are those of `CudnnRNN`. Past the last step of an entry of the batch its output is 0; its final states
-    are those of its last step, or the initial ones if it has none; and the backward direction starts at its last step.
-    output_size is `num_proj`, or num_units where there is no projection.
+    See `CudnnRNN` for the formulas. For each sequence of the batch, the outputs past its last step are 0, the final
+    states are those of its last step (the initial states if its length is 0), and the backward direction starts at its
+    last step. output_size is `num_proj`, or num_units without a projection.
 
-    The twin of `tf.raw_ops.CudnnRNNV3`, and differentiable with respect to `input`, `input_h`, `input_c` and `params`
-    through `output`, `output_h` and `output_c`, if `is_training`.
+    Same interface as `tf.raw_ops.CudnnRNNV3`. If `is_training`, `output`, `output_h` and `output_c` are differentiable
+    with respect to `input`, `input_h`, `input_c` and `params`.
 
     Args:
       input: the sequence, [time, batch, input_size].
       input_h: hidden states before the first step, [num_layers * num_directions, batch, output_size].
       input_c: cell states before the first step, [num_layers * num_directions, batch, num_units]. Ignored unless
         `rnn_mode` is "lstm".
-      params: all weights and biases, [params_size]; `CudnnRNNCanonicalToParamsV2` makes them.
-      sequence_lengths: int32, the number of steps of each entry of the batch, from 0 to time, [batch].
+      params: all weights and biases, [params_size], as returned by `CudnnRNNCanonicalToParamsV2`.
+      sequence_lengths: int32, the number of steps of each sequence, from 0 to time, [batch].
       rnn_mode: "rnn_relu", "rnn_tanh", "lstm" or "gru".
-      input_mode: "linear_input"; "skip_input" adds the input to every gate of layer 0 in place of its product with a
-        matrix, and input_size must be num_units; "auto_select" is "skip_input" where these are equal and "linear_input"
-        elsewhere.
+      input_mode: "linear_input"; "skip_input", which adds the input itself to every gate of layer 0 (no input matrix)
+        and requires input_size == num_units; or "auto_select", which is "skip_input" if these are equal and
+        "linear_input" otherwise.
       direction: "unidirectional" (num_directions is 1) or "bidirectional" (2).
-      dropout: the probability that an element of the input of a layer other than the first is set to 0, if
-        `is_training`. The others are divided by 1 - `dropout`.
-      seed: with `seed2`, fixes the random numbers of dropout. If both are 0, they are seeded at random.
+      dropout: the fraction of the inputs of all layers but the first to drop, if `is_training`. The remaining inputs
+        are divided by 1 - `dropout`.
+      seed: with `seed2`, the seed of dropout. If both are 0, a random seed is used.
       seed2: see `seed`.
-      num_proj: the size of the projection of the hidden state, "lstm" only and less than num_units. 0, or num_units,
-        for none.
-      is_training: whether to apply dropout and to fill `reserve_space`.
-      time_major: whether time comes before batch. If not, the first two dimensions of all sequences and states are
+      num_proj: the size that the hidden state is projected to, "lstm" only and less than num_units. 0 or num_units
+        means no projection.
+      is_training: whether to apply dropout and to keep `reserve_space` for the gradient.
+      time_major: whether time comes before batch. If False, the first two dimensions of all sequences and states are
         swapped.
       name: a name for the operation.
 
     Returns:
-      A named tuple of the hidden states of the last layer at each step, `output`, [time, batch, num_directions *
-      output_size]; those after the last step, `output_h`, of the shape of `input_h`; the cell states after the last
-      step, `output_c`, of the shape of `input_c`, a scalar 0 in other modes than "lstm"; what the gradient op needs,
-      `reserve_space`, a vector, empty unless `is_training`; and an int8 `host_reserved`, for the gradient on a
-      GPU.
+      A named tuple of `output`, the hidden states of the last layer at each step, [time, batch, num_directions *
+      output_size]; `output_h`, the hidden states after the last step, same shape as `input_h`; `output_c`, the cell
+      states after the last step, same shape as `input_c`, or a scalar 0 unless `rnn_mode` is "lstm"; `reserve_space`,
+      a vector for the gradient op, empty unless `is_training`; and `host_reserved`, int8, for the gradient on a GPU.
 
     Raises:
-      tf.errors.InvalidArgumentError: if an argument's shape does not fit the others' or the attributes, or an attribute
-        is out of range, when run.
-      ValueError: the same, when a graph is built of shapes that are known.
+      tf.errors.InvalidArgumentError: if a shape does not match the other arguments, or an attribute is out of range,
+        when the op runs.
+      ValueError: the same, when a graph is built and the shapes are known.
 
-    Example:
+    Examples:
       >>> x, h = tf.ones([5, 2, 3]), tf.zeros([1, 2, 4])
       >>> size = CudnnRNNParamsSize(num_layers=1, num_units=4, input_size=3, T=tf.float32, S=tf.int32)
       >>> rnn = CudnnRNNV3(input=x, input_h=h, input_c=h, params=tf.zeros(size), sequence_lengths=[5, 2])
@@ -372,22 +396,22 @@ def CudnnRNNV3(
         time_major=time_major,
         name=name,
     )
-    return _drawing_on_its_own(outputs, is_training and dropout)
+    return _with_dropout_stream(outputs, is_training and dropout > 0)
 
 
 def CudnnRNNBackprop(
     *,
-    input,
-    input_h,
-    input_c,
-    params,
-    output,
-    output_h,
-    output_c,
-    output_backprop,
-    output_h_backprop,
-    output_c_backprop,
-    reserve_space,
+    input: TensorLike,
+    input_h: TensorLike,
+    input_c: TensorLike,
+    params: TensorLike,
+    output: TensorLike,
+    output_h: TensorLike,
+    output_c: TensorLike,
+    output_backprop: TensorLike,
+    output_h_backprop: TensorLike,
+    output_c_backprop: TensorLike,
+    reserve_space: TensorLike,
     rnn_mode: str = "lstm",
     input_mode: str = "linear_input",
     direction: str = "unidirectional",
@@ -398,21 +422,21 @@ def CudnnRNNBackprop(
 ) -> Any:
     """Computes the gradients of `CudnnRNN`.
 
-    The twin of `tf.raw_ops.CudnnRNNBackprop`. It leaves its inputs as they are: run twice, it gives the same gradients
-    twice.
+    Same interface as `tf.raw_ops.CudnnRNNBackprop`. The op does not modify its inputs, so running it twice returns
+    the same gradients.
 
     Args:
       input: as in the forward op.
       input_h: as in the forward op.
       input_c: as in the forward op.
       params: as in the forward op.
-      output: as the forward op gave it.
-      output_h: as the forward op gave it.
-      output_c: as the forward op gave it.
-      output_backprop: gradient with respect to `output`, of its shape.
-      output_h_backprop: gradient with respect to `output_h`, of its shape.
-      output_c_backprop: gradient with respect to `output_c`, of its shape. Ignored unless `rnn_mode` is "lstm".
-      reserve_space: as the forward op gave it, with `is_training` and the same other attributes.
+      output: returned by the forward op.
+      output_h: returned by the forward op.
+      output_c: returned by the forward op.
+      output_backprop: gradient with respect to `output`, same shape.
+      output_h_backprop: gradient with respect to `output_h`, same shape.
+      output_c_backprop: gradient with respect to `output_c`, same shape. Ignored unless `rnn_mode` is "lstm".
+      reserve_space: returned by the forward op, run with `is_training` and the same other attributes.
       rnn_mode: as in the forward op.
       input_mode: as in the forward op.
       direction: as in the forward op.
@@ -422,16 +446,15 @@ def CudnnRNNBackprop(
       name: a name for the operation.
 
     Returns:
-      A named tuple of the gradients with respect to `input`, `input_backprop`; `input_h`, `input_h_backprop`;
-      `input_c`, `input_c_backprop`, 0 in other modes than "lstm"; and `params`, `params_backprop`; each of the shape of
-      what it is the gradient of.
+      A named tuple of the gradients with respect to the inputs, each with the shape of its input: `input_backprop`,
+      `input_h_backprop`, `input_c_backprop` (0 unless `rnn_mode` is "lstm") and `params_backprop`.
 
     Raises:
-      tf.errors.InvalidArgumentError: if an argument's shape does not fit the others' or the attributes, or an attribute
-        is out of range, or `reserve_space` is from a forward op of other shapes or attributes, when run.
-      ValueError: the same, when a graph is built of shapes that are known.
+      tf.errors.InvalidArgumentError: if a shape does not match the other arguments, an attribute is out of range, or
+        `reserve_space` comes from a forward op with other shapes or attributes, when the op runs.
+      ValueError: the same, when a graph is built and the shapes are known.
 
-    Example:
+    Examples:
       >>> x, h = tf.ones([5, 2, 3]), tf.zeros([1, 2, 4])
       >>> size = CudnnRNNParamsSize(num_layers=1, num_units=4, input_size=3, T=tf.float32, S=tf.int32)
       >>> inputs = dict(input=x, input_h=h, input_c=h, params=tf.zeros(size))
@@ -464,18 +487,18 @@ def CudnnRNNBackprop(
 
 def CudnnRNNBackpropV2(
     *,
-    input,
-    input_h,
-    input_c,
-    params,
-    output,
-    output_h,
-    output_c,
-    output_backprop,
-    output_h_backprop,
-    output_c_backprop,
-    reserve_space,
-    host_reserved,
+    input: TensorLike,
+    input_h: TensorLike,
+    input_c: TensorLike,
+    params: TensorLike,
+    output: TensorLike,
+    output_h: TensorLike,
+    output_c: TensorLike,
+    output_backprop: TensorLike,
+    output_h_backprop: TensorLike,
+    output_c_backprop: TensorLike,
+    reserve_space: TensorLike,
+    host_reserved: TensorLike,
     rnn_mode: str = "lstm",
     input_mode: str = "linear_input",
     direction: str = "unidirectional",
@@ -486,22 +509,22 @@ def CudnnRNNBackpropV2(
 ) -> Any:
     """Computes the gradients of `CudnnRNNV2`.
 
-    The twin of `tf.raw_ops.CudnnRNNBackpropV2`. It leaves its inputs as they are: run twice, it gives the same
-    gradients twice.
+    Same interface as `tf.raw_ops.CudnnRNNBackpropV2`. The op does not modify its inputs, so running it twice returns
+    the same gradients.
 
     Args:
       input: as in the forward op.
       input_h: as in the forward op.
       input_c: as in the forward op.
       params: as in the forward op.
-      output: as the forward op gave it.
-      output_h: as the forward op gave it.
-      output_c: as the forward op gave it.
-      output_backprop: gradient with respect to `output`, of its shape.
-      output_h_backprop: gradient with respect to `output_h`, of its shape.
-      output_c_backprop: gradient with respect to `output_c`, of its shape. Ignored unless `rnn_mode` is "lstm".
-      reserve_space: as the forward op gave it, with `is_training` and the same other attributes.
-      host_reserved: what the forward op returned, which on a GPU says what `reserve_space` is of; ignored on the CPU.
+      output: returned by the forward op.
+      output_h: returned by the forward op.
+      output_c: returned by the forward op.
+      output_backprop: gradient with respect to `output`, same shape.
+      output_h_backprop: gradient with respect to `output_h`, same shape.
+      output_c_backprop: gradient with respect to `output_c`, same shape. Ignored unless `rnn_mode` is "lstm".
+      reserve_space: returned by the forward op, run with `is_training` and the same other attributes.
+      host_reserved: returned by the forward op. On a GPU it describes `reserve_space`; ignored on the CPU.
       rnn_mode: as in the forward op.
       input_mode: as in the forward op.
       direction: as in the forward op.
@@ -511,16 +534,15 @@ def CudnnRNNBackpropV2(
       name: a name for the operation.
 
     Returns:
-      A named tuple of the gradients with respect to `input`, `input_backprop`; `input_h`, `input_h_backprop`;
-      `input_c`, `input_c_backprop`, 0 in other modes than "lstm"; and `params`, `params_backprop`; each of the shape of
-      what it is the gradient of.
+      A named tuple of the gradients with respect to the inputs, each with the shape of its input: `input_backprop`,
+      `input_h_backprop`, `input_c_backprop` (0 unless `rnn_mode` is "lstm") and `params_backprop`.
 
     Raises:
-      tf.errors.InvalidArgumentError: if an argument's shape does not fit the others' or the attributes, or an attribute
-        is out of range, or `reserve_space` is from a forward op of other shapes or attributes, when run.
-      ValueError: the same, when a graph is built of shapes that are known.
+      tf.errors.InvalidArgumentError: if a shape does not match the other arguments, an attribute is out of range, or
+        `reserve_space` comes from a forward op with other shapes or attributes, when the op runs.
+      ValueError: the same, when a graph is built and the shapes are known.
 
-    Example:
+    Examples:
       >>> x, h = tf.ones([5, 2, 3]), tf.zeros([1, 2, 4])
       >>> size = CudnnRNNParamsSize(num_layers=1, num_units=4, input_size=3, T=tf.float32, S=tf.int32)
       >>> inputs = dict(input=x, input_h=h, input_c=h, params=tf.zeros(size))
@@ -554,19 +576,19 @@ def CudnnRNNBackpropV2(
 
 def CudnnRNNBackpropV3(
     *,
-    input,
-    input_h,
-    input_c,
-    params,
-    sequence_lengths,
-    output,
-    output_h,
-    output_c,
-    output_backprop,
-    output_h_backprop,
-    output_c_backprop,
-    reserve_space,
-    host_reserved,
+    input: TensorLike,
+    input_h: TensorLike,
+    input_c: TensorLike,
+    params: TensorLike,
+    sequence_lengths: TensorLike,
+    output: TensorLike,
+    output_h: TensorLike,
+    output_c: TensorLike,
+    output_backprop: TensorLike,
+    output_h_backprop: TensorLike,
+    output_c_backprop: TensorLike,
+    reserve_space: TensorLike,
+    host_reserved: TensorLike,
     rnn_mode: str = "lstm",
     input_mode: str = "linear_input",
     direction: str = "unidirectional",
@@ -579,8 +601,8 @@ def CudnnRNNBackpropV3(
 ) -> Any:
     """Computes the gradients of `CudnnRNNV3`.
 
-    The twin of `tf.raw_ops.CudnnRNNBackpropV3`. It leaves its inputs as they are: run twice, it gives the same
-    gradients twice.
+    Same interface as `tf.raw_ops.CudnnRNNBackpropV3`. The op does not modify its inputs, so running it twice returns
+    the same gradients.
 
     Args:
       input: as in the forward op.
@@ -588,14 +610,14 @@ def CudnnRNNBackpropV3(
       input_c: as in the forward op.
       params: as in the forward op.
       sequence_lengths: as in the forward op.
-      output: as the forward op gave it.
-      output_h: as the forward op gave it.
-      output_c: as the forward op gave it.
-      output_backprop: gradient with respect to `output`, of its shape.
-      output_h_backprop: gradient with respect to `output_h`, of its shape.
-      output_c_backprop: gradient with respect to `output_c`, of its shape. Ignored unless `rnn_mode` is "lstm".
-      reserve_space: as the forward op gave it, with `is_training` and the same other attributes.
-      host_reserved: what the forward op returned, which on a GPU says what `reserve_space` is of; ignored on the CPU.
+      output: returned by the forward op.
+      output_h: returned by the forward op.
+      output_c: returned by the forward op.
+      output_backprop: gradient with respect to `output`, same shape.
+      output_h_backprop: gradient with respect to `output_h`, same shape.
+      output_c_backprop: gradient with respect to `output_c`, same shape. Ignored unless `rnn_mode` is "lstm".
+      reserve_space: returned by the forward op, run with `is_training` and the same other attributes.
+      host_reserved: returned by the forward op. On a GPU it describes `reserve_space`; ignored on the CPU.
       rnn_mode: as in the forward op.
       input_mode: as in the forward op.
       direction: as in the forward op.
@@ -607,16 +629,15 @@ def CudnnRNNBackpropV3(
       name: a name for the operation.
 
     Returns:
-      A named tuple of the gradients with respect to `input`, `input_backprop`; `input_h`, `input_h_backprop`;
-      `input_c`, `input_c_backprop`, 0 in other modes than "lstm"; and `params`, `params_backprop`; each of the shape of
-      what it is the gradient of.
+      A named tuple of the gradients with respect to the inputs, each with the shape of its input: `input_backprop`,
+      `input_h_backprop`, `input_c_backprop` (0 unless `rnn_mode` is "lstm") and `params_backprop`.
 
     Raises:
-      tf.errors.InvalidArgumentError: if an argument's shape does not fit the others' or the attributes, or an attribute
-        is out of range, or `reserve_space` is from a forward op of other shapes or attributes, when run.
-      ValueError: the same, when a graph is built of shapes that are known.
+      tf.errors.InvalidArgumentError: if a shape does not match the other arguments, an attribute is out of range, or
+        `reserve_space` comes from a forward op with other shapes or attributes, when the op runs.
+      ValueError: the same, when a graph is built and the shapes are known.
 
-    Example:
+    Examples:
       >>> x, h = tf.ones([5, 2, 3]), tf.zeros([1, 2, 4])
       >>> size = CudnnRNNParamsSize(num_layers=1, num_units=4, input_size=3, T=tf.float32, S=tf.int32)
       >>> inputs = dict(input=x, input_h=h, input_c=h, params=tf.zeros(size), sequence_lengths=[5, 2])
@@ -653,11 +674,11 @@ def CudnnRNNBackpropV3(
 
 def CudnnRNNParamsSize(
     *,
-    num_layers,
-    num_units,
-    input_size,
-    T,  # noqa: N803  # named as the twin
-    S,  # noqa: N803  # named as the twin
+    num_layers: TensorLike,
+    num_units: TensorLike,
+    input_size: TensorLike,
+    T: tf.DType,  # noqa: N803  # the name in tf.raw_ops
+    S: tf.DType,  # noqa: N803  # the name in tf.raw_ops
     rnn_mode: str = "lstm",
     input_mode: str = "linear_input",
     direction: str = "unidirectional",
@@ -667,41 +688,41 @@ def CudnnRNNParamsSize(
     num_proj: int = 0,
     name: str | None = None,
 ) -> Any:
-    """Computes the number of elements of a network's params buffer.
+    """Computes the number of elements of the params buffer of a network.
 
-    A pseudo-layer, which is one direction of one layer, has num_units * (fan_in + output_size + 2) of them for each of
-    its gates, and with a projection num_proj * num_units more. fan_in is input_size in layer 0, or 0 if the input is
-    not multiplied, and num_directions * output_size above; output_size is `num_proj`, or num_units without a
-    projection. There are 4 gates in "lstm", 3 in "gru" and 1 elsewhere.
+    A pseudo-layer is one direction of one layer. It has num_units * (fan_in + output_size + 2) elements per gate, plus
+    num_proj * num_units with a projection. fan_in is input_size in layer 0 (0 with "skip_input") and num_directions *
+    output_size in the layers above; output_size is `num_proj`, or num_units without a projection. "lstm" has 4 gates,
+    "gru" 3, and the other modes 1.
 
-    The twin of `tf.raw_ops.CudnnRNNParamsSize`.
+    Same interface as `tf.raw_ops.CudnnRNNParamsSize`.
 
     Args:
       num_layers: the number of layers, an int32 scalar, at least 1.
       num_units: the size of a cell, an int32 scalar.
       input_size: the size of the input of layer 0, an int32 scalar.
-      T: the dtype of the params; of no influence.
+      T: the dtype of the params. Ignored.
       S: the dtype of the result, `tf.int32` or `tf.int64`.
       rnn_mode: "rnn_relu", "rnn_tanh", "lstm" or "gru".
-      input_mode: "linear_input"; "skip_input", where layer 0 has no input matrices and input_size must be num_units;
-        "auto_select" is "skip_input" where these are equal and "linear_input" elsewhere.
+      input_mode: "linear_input"; "skip_input", where layer 0 has no input matrices and input_size must be num_units; or
+        "auto_select", which is "skip_input" if these are equal and "linear_input" otherwise.
       direction: "unidirectional" (num_directions is 1) or "bidirectional" (2).
-      dropout: of no influence.
-      seed: of no influence.
-      seed2: of no influence.
-      num_proj: the size of the projection of the hidden state, "lstm" only and less than num_units. 0, or num_units,
-        for none.
+      dropout: ignored.
+      seed: ignored.
+      seed2: ignored.
+      num_proj: the size that the hidden state is projected to, "lstm" only and less than num_units. 0 or num_units
+        means no projection.
       name: a name for the operation.
 
     Returns:
-      The number, [1].
+      The number of elements, [1].
 
     Raises:
-      tf.errors.InvalidArgumentError: if a size is negative or no scalar, the sizes do not fit one another or the
-        attributes, an attribute is out of range, or the number does not fit into `S`, when run.
-      ValueError: the same, when a graph is built of shapes that are known.
+      tf.errors.InvalidArgumentError: if a size is negative or not a scalar, the sizes do not match each other or the
+        attributes, an attribute is out of range, or the result does not fit into `S`, when the op runs.
+      ValueError: the same, when a graph is built and the shapes are known.
 
-    Example:
+    Examples:
       >>> int(CudnnRNNParamsSize(num_layers=1, num_units=4, input_size=3, T=tf.float32, S=tf.int32)[0])
       144
     """
@@ -724,11 +745,11 @@ def CudnnRNNParamsSize(
 
 def CudnnRNNCanonicalToParams(
     *,
-    num_layers,
-    num_units,
-    input_size,
-    weights,
-    biases,
+    num_layers: TensorLike,
+    num_units: TensorLike,
+    input_size: TensorLike,
+    weights: Sequence[TensorLike],
+    biases: Sequence[TensorLike],
     rnn_mode: str = "lstm",
     input_mode: str = "linear_input",
     direction: str = "unidirectional",
@@ -739,38 +760,38 @@ def CudnnRNNCanonicalToParams(
 ) -> Any:
     """Joins weights and biases into a params buffer.
 
-    Gates are in the order i, f, g, o in "lstm", where g makes the new cell state, and r, u, n in "gru"; pseudo-layers
-    in the order layer 0 forward, layer 0 backward, layer 1 forward, ... fan_in is input_size in layer 0, or 0 if the
-    input is not multiplied, and num_directions * num_units above.
+    The gates are in the order i, f, g, o in "lstm", where g is the candidate of the cell state, and r, u, n in "gru".
+    The pseudo-layers are in the order layer 0 forward, layer 0 backward, layer 1 forward, ... fan_in is input_size in
+    layer 0 (0 with "skip_input") and num_directions * num_units in the layers above.
 
-    The twin of `tf.raw_ops.CudnnRNNCanonicalToParams`, and differentiable.
+    Same interface as `tf.raw_ops.CudnnRNNCanonicalToParams`. Differentiable.
 
     Args:
       num_layers: the number of layers, an int32 scalar, at least 1.
       num_units: the size of a cell, an int32 scalar.
       input_size: the size of the input of layer 0, an int32 scalar.
-      weights: the matrices, pseudo-layer by pseudo-layer: the input matrices of its gates, [num_units, fan_in], then
-        their recurrent matrices, [num_units, num_units]. Each may be flattened to one dimension.
-      biases: the biases, pseudo-layer by pseudo-layer: those of the input matrices, then those of the recurrent ones,
-        each [num_units].
+      weights: the matrices, for each pseudo-layer: the input matrices of its gates, [num_units, fan_in], then the
+        recurrent matrices, [num_units, num_units]. Each may be flattened to one dimension.
+      biases: the biases, for each pseudo-layer: the input biases of its gates, then the recurrent biases, each
+        [num_units].
       rnn_mode: "rnn_relu", "rnn_tanh", "lstm" or "gru".
-      input_mode: "linear_input"; "skip_input", where layer 0 has no input matrices and input_size must be num_units;
-        "auto_select" is "skip_input" where these are equal and "linear_input" elsewhere.
+      input_mode: "linear_input"; "skip_input", where layer 0 has no input matrices and input_size must be num_units; or
+        "auto_select", which is "skip_input" if these are equal and "linear_input" otherwise.
       direction: "unidirectional" (num_directions is 1) or "bidirectional" (2).
-      dropout: of no influence.
-      seed: of no influence.
-      seed2: of no influence.
+      dropout: ignored.
+      seed: ignored.
+      seed2: ignored.
       name: a name for the operation.
 
     Returns:
       The params, [params_size].
 
     Raises:
-      tf.errors.InvalidArgumentError: if there are more or fewer weights or biases than the network has, a shape is not
-        as said above, or an attribute is out of range, when run.
-      ValueError: the same, when a graph is built of shapes that are known.
+      tf.errors.InvalidArgumentError: if the number of weights or biases does not match the network, a shape is not the
+        one above, or an attribute is out of range, when the op runs.
+      ValueError: the same, when a graph is built and the shapes are known.
 
-    Example:
+    Examples:
       >>> weights, biases = [tf.ones([4, 3])] * 4 + [tf.ones([4, 4])] * 4, [tf.zeros([4])] * 8
       >>> sizes = dict(num_layers=1, num_units=4, input_size=3)
       >>> params = CudnnRNNCanonicalToParams(**sizes, weights=weights, biases=biases)
@@ -795,11 +816,11 @@ def CudnnRNNCanonicalToParams(
 
 def CudnnRNNCanonicalToParamsV2(
     *,
-    num_layers,
-    num_units,
-    input_size,
-    weights,
-    biases,
+    num_layers: TensorLike,
+    num_units: TensorLike,
+    input_size: TensorLike,
+    weights: Sequence[TensorLike],
+    biases: Sequence[TensorLike],
     rnn_mode: str = "lstm",
     input_mode: str = "linear_input",
     direction: str = "unidirectional",
@@ -811,42 +832,42 @@ def CudnnRNNCanonicalToParamsV2(
 ) -> Any:
     """Joins weights and biases into a params buffer.
 
-    Gates are in the order i, f, g, o in "lstm", where g makes the new cell state, and r, u, n in "gru"; pseudo-layers
-    in the order layer 0 forward, layer 0 backward, layer 1 forward, ... fan_in is input_size in layer 0, or 0 if the
-    input is not multiplied, and num_directions * output_size above; output_size is `num_proj`, or num_units without a
-    projection.
+    The gates are in the order i, f, g, o in "lstm", where g is the candidate of the cell state, and r, u, n in "gru".
+    The pseudo-layers are in the order layer 0 forward, layer 0 backward, layer 1 forward, ... fan_in is input_size in
+    layer 0 (0 with "skip_input") and num_directions * output_size in the layers above; output_size is `num_proj`, or
+    num_units without a projection.
 
-    The twin of `tf.raw_ops.CudnnRNNCanonicalToParamsV2`, and differentiable.
+    Same interface as `tf.raw_ops.CudnnRNNCanonicalToParamsV2`. Differentiable.
 
     Args:
       num_layers: the number of layers, an int32 scalar, at least 1.
       num_units: the size of a cell, an int32 scalar.
       input_size: the size of the input of layer 0, an int32 scalar.
-      weights: the matrices, pseudo-layer by pseudo-layer: the input matrices of its gates, [num_units, fan_in], then
-        their recurrent matrices, [num_units, output_size], then, if there is a projection, its matrix, [num_proj,
+      weights: the matrices, for each pseudo-layer: the input matrices of its gates, [num_units, fan_in], then the
+        recurrent matrices, [num_units, output_size], then, with a projection, the projection matrix, [num_proj,
         num_units]. Each may be flattened to one dimension.
-      biases: the biases, pseudo-layer by pseudo-layer: those of the input matrices, then those of the recurrent ones,
-        each [num_units].
+      biases: the biases, for each pseudo-layer: the input biases of its gates, then the recurrent biases, each
+        [num_units].
       rnn_mode: "rnn_relu", "rnn_tanh", "lstm" or "gru".
-      input_mode: "linear_input"; "skip_input", where layer 0 has no input matrices and input_size must be num_units;
-        "auto_select" is "skip_input" where these are equal and "linear_input" elsewhere.
+      input_mode: "linear_input"; "skip_input", where layer 0 has no input matrices and input_size must be num_units; or
+        "auto_select", which is "skip_input" if these are equal and "linear_input" otherwise.
       direction: "unidirectional" (num_directions is 1) or "bidirectional" (2).
-      dropout: of no influence.
-      seed: of no influence.
-      seed2: of no influence.
-      num_proj: the size of the projection of the hidden state, "lstm" only and less than num_units. 0, or num_units,
-        for none.
+      dropout: ignored.
+      seed: ignored.
+      seed2: ignored.
+      num_proj: the size that the hidden state is projected to, "lstm" only and less than num_units. 0 or num_units
+        means no projection.
       name: a name for the operation.
 
     Returns:
       The params, [params_size].
 
     Raises:
-      tf.errors.InvalidArgumentError: if there are more or fewer weights or biases than the network has, a shape is not
-        as said above, or an attribute is out of range, when run.
-      ValueError: the same, when a graph is built of shapes that are known.
+      tf.errors.InvalidArgumentError: if the number of weights or biases does not match the network, a shape is not the
+        one above, or an attribute is out of range, when the op runs.
+      ValueError: the same, when a graph is built and the shapes are known.
 
-    Example:
+    Examples:
       >>> weights, biases = [tf.ones([4, 3])] * 4 + [tf.ones([4, 4])] * 4, [tf.zeros([4])] * 8
       >>> sizes = dict(num_layers=1, num_units=4, input_size=3)
       >>> params = CudnnRNNCanonicalToParamsV2(**sizes, weights=weights, biases=biases)
@@ -872,10 +893,10 @@ def CudnnRNNCanonicalToParamsV2(
 
 def CudnnRNNParamsToCanonical(
     *,
-    num_layers,
-    num_units,
-    input_size,
-    params,
+    num_layers: TensorLike,
+    num_units: TensorLike,
+    input_size: TensorLike,
+    params: TensorLike,
     num_params: int,
     rnn_mode: str = "lstm",
     input_mode: str = "linear_input",
@@ -887,9 +908,9 @@ def CudnnRNNParamsToCanonical(
 ) -> Any:
     """Splits a params buffer into weights and biases.
 
-    The inverse of `CudnnRNNCanonicalToParams`, which says in which order the weights and biases come.
+    The inverse of `CudnnRNNCanonicalToParams`, which documents the order of the weights and biases.
 
-    The twin of `tf.raw_ops.CudnnRNNParamsToCanonical`, and differentiable.
+    Same interface as `tf.raw_ops.CudnnRNNParamsToCanonical`. Differentiable.
 
     Args:
       num_layers: the number of layers, an int32 scalar, at least 1.
@@ -897,25 +918,25 @@ def CudnnRNNParamsToCanonical(
       input_size: the size of the input of layer 0, an int32 scalar.
       params: the params, [params_size].
       num_params: the number of weights, and of biases: num_layers * num_directions * 2 * num_gates, where num_gates is
-        4 in "lstm", 3 in "gru" and 1 elsewhere.
+        4 in "lstm", 3 in "gru" and 1 in the other modes.
       rnn_mode: "rnn_relu", "rnn_tanh", "lstm" or "gru".
-      input_mode: "linear_input"; "skip_input", where layer 0 has no input matrices and input_size must be num_units;
-        "auto_select" is "skip_input" where these are equal and "linear_input" elsewhere.
+      input_mode: "linear_input"; "skip_input", where layer 0 has no input matrices and input_size must be num_units; or
+        "auto_select", which is "skip_input" if these are equal and "linear_input" otherwise.
       direction: "unidirectional" (num_directions is 1) or "bidirectional" (2).
-      dropout: of no influence.
-      seed: of no influence.
-      seed2: of no influence.
+      dropout: ignored.
+      seed: ignored.
+      seed2: ignored.
       name: a name for the operation.
 
     Returns:
-      A named tuple of the matrices, `weights`, and the vectors, `biases`, two lists.
+      A named tuple of two lists: `weights`, the matrices, and `biases`, the vectors.
 
     Raises:
-      tf.errors.InvalidArgumentError: if there are more or fewer weights or biases than the network has, a shape is not
-        as said above, or an attribute is out of range, when run.
-      ValueError: the same, when a graph is built of shapes that are known.
+      tf.errors.InvalidArgumentError: if the number of weights or biases does not match the network, a shape is not the
+        one above, or an attribute is out of range, when the op runs.
+      ValueError: the same, when a graph is built and the shapes are known.
 
-    Example:
+    Examples:
       >>> sizes = dict(num_layers=1, num_units=4, input_size=3)
       >>> canonical = CudnnRNNParamsToCanonical(**sizes, params=tf.zeros([144]), num_params=8)
       >>> [each.shape.as_list() for each in canonical.weights[3:5]]
@@ -939,10 +960,10 @@ def CudnnRNNParamsToCanonical(
 
 def CudnnRNNParamsToCanonicalV2(
     *,
-    num_layers,
-    num_units,
-    input_size,
-    params,
+    num_layers: TensorLike,
+    num_units: TensorLike,
+    input_size: TensorLike,
+    params: TensorLike,
     num_params_weights: int,
     num_params_biases: int,
     rnn_mode: str = "lstm",
@@ -956,9 +977,9 @@ def CudnnRNNParamsToCanonicalV2(
 ) -> Any:
     """Splits a params buffer into weights and biases.
 
-    The inverse of `CudnnRNNCanonicalToParamsV2`, which says in which order the weights and biases come.
+    The inverse of `CudnnRNNCanonicalToParamsV2`, which documents the order of the weights and biases.
 
-    The twin of `tf.raw_ops.CudnnRNNParamsToCanonicalV2`, and differentiable.
+    Same interface as `tf.raw_ops.CudnnRNNParamsToCanonicalV2`. Differentiable.
 
     Args:
       num_layers: the number of layers, an int32 scalar, at least 1.
@@ -966,28 +987,28 @@ def CudnnRNNParamsToCanonicalV2(
       input_size: the size of the input of layer 0, an int32 scalar.
       params: the params, [params_size].
       num_params_weights: the number of weights: num_layers * num_directions * 2 * num_gates, where num_gates is 4 in
-        "lstm", 3 in "gru" and 1 elsewhere; with a projection 2 * num_gates + 1 in place of 2 * num_gates.
+        "lstm", 3 in "gru" and 1 in the other modes. With a projection, 2 * num_gates + 1 instead of 2 * num_gates.
       num_params_biases: the number of biases: num_layers * num_directions * 2 * num_gates.
       rnn_mode: "rnn_relu", "rnn_tanh", "lstm" or "gru".
-      input_mode: "linear_input"; "skip_input", where layer 0 has no input matrices and input_size must be num_units;
-        "auto_select" is "skip_input" where these are equal and "linear_input" elsewhere.
+      input_mode: "linear_input"; "skip_input", where layer 0 has no input matrices and input_size must be num_units; or
+        "auto_select", which is "skip_input" if these are equal and "linear_input" otherwise.
       direction: "unidirectional" (num_directions is 1) or "bidirectional" (2).
-      dropout: of no influence.
-      seed: of no influence.
-      seed2: of no influence.
-      num_proj: the size of the projection of the hidden state, "lstm" only and less than num_units. 0, or num_units,
-        for none.
+      dropout: ignored.
+      seed: ignored.
+      seed2: ignored.
+      num_proj: the size that the hidden state is projected to, "lstm" only and less than num_units. 0 or num_units
+        means no projection.
       name: a name for the operation.
 
     Returns:
-      A named tuple of the matrices, `weights`, and the vectors, `biases`, two lists.
+      A named tuple of two lists: `weights`, the matrices, and `biases`, the vectors.
 
     Raises:
-      tf.errors.InvalidArgumentError: if there are more or fewer weights or biases than the network has, a shape is not
-        as said above, or an attribute is out of range, when run.
-      ValueError: the same, when a graph is built of shapes that are known.
+      tf.errors.InvalidArgumentError: if the number of weights or biases does not match the network, a shape is not the
+        one above, or an attribute is out of range, when the op runs.
+      ValueError: the same, when a graph is built and the shapes are known.
 
-    Example:
+    Examples:
       >>> sizes = dict(num_layers=1, num_units=4, input_size=3)
       >>> counts = dict(num_params_weights=8, num_params_biases=8)
       >>> canonical = CudnnRNNParamsToCanonicalV2(**sizes, params=tf.zeros([144]), **counts)
@@ -1014,13 +1035,13 @@ def CudnnRNNParamsToCanonicalV2(
 
 def KerasRNN(
     *,
-    sequences,
-    mask,
-    initial_h,
-    initial_c,
-    kernel,
-    recurrent_kernel,
-    bias,
+    sequences: TensorLike,
+    mask: TensorLike,
+    initial_h: TensorLike,
+    initial_c: TensorLike,
+    kernel: TensorLike,
+    recurrent_kernel: TensorLike,
+    bias: TensorLike,
     rnn_mode: str = "lstm",
     activation: str = "tanh",
     recurrent_activation: str = "sigmoid",
@@ -1030,52 +1051,52 @@ def KerasRNN(
     is_training: bool = True,
     name: str | None = None,
 ) -> Any:
-    """Computes a layer of Keras's, `LSTM`, `GRU` with `reset_after=True` or `SimpleRNN`, on weights as Keras has them.
+    """Computes the Keras layer `LSTM`, `GRU` with `reset_after=True` or `SimpleRNN`, with weights in Keras's format.
 
-    With the gates beside one another in Keras's order (LSTM i, f, g, o; GRU u, r, n), W = kernel, R = recurrent_kernel:
+    W is `kernel`, R is `recurrent_kernel`, and their columns hold the gates in the order of Keras (LSTM: i, f, g, o;
+    GRU: u, r, n):
 
-        LSTM  [i_bar f_bar g_bar o_bar] = x W + h_prev R + bias      i = sigmoid(i_bar), f and o alike
+        LSTM  [i_bar f_bar g_bar o_bar] = x W + h_prev R + bias      i = sigmoid(i_bar), f and o likewise
               c = f ∘ c_prev + i ∘ tanh(g_bar)      h = o ∘ tanh(c)
-        GRU   u = sigmoid(x W_u + h_prev R_u + bias[0, u] + bias[1, u]), r alike
+        GRU   u = sigmoid(x W_u + h_prev R_u + bias[0, u] + bias[1, u]), r likewise
               n = tanh(x W_n + bias[0, n] + r ∘ (h_prev R_n + bias[1, n]))      h = u ∘ h_prev + (1 - u) ∘ n
         else  h = act(x W + h_prev R + bias)
 
-    At a step that the mask leaves out the state stays, and the output is that of the step before, or zeros if there is
-    none. The op runs on the CPU alone.
+    At a masked step the state does not change, and the output is repeated from the previous step (zeros at the first
+    step). The op runs on the CPU only.
 
-    Differentiable with respect to all inputs but mask, to any order; with `is_training=False`, the gradient runs the op
-    once more.
+    Differentiable to any order with respect to all inputs except `mask`. With `is_training=False`, the gradient runs
+    the op again.
 
     Source: `keras.layers.LSTM`, `GRU` and `SimpleRNN` of Keras 3.
 
     Args:
       sequences: the inputs, [batch, time, features].
-      mask: booleans, [batch, time]: which steps to take. Of no elements to take all.
+      mask: booleans, [batch, time]: False masks a step. Pass `[]` for no mask.
       initial_h: the hidden state before the first step, [batch, units].
-      initial_c: the cell state before the first step, [batch, units]; ignored unless rnn_mode is "lstm".
-      kernel: [features, num_gates * units], where num_gates is 4 in "lstm", 3 in "gru" and 1 elsewhere.
+      initial_c: the cell state before the first step, [batch, units]. Ignored unless `rnn_mode` is "lstm".
+      kernel: [features, num_gates * units], where num_gates is 4 in "lstm", 3 in "gru" and 1 in the other modes.
       recurrent_kernel: [units, num_gates * units].
-      bias: [num_gates * units], in "gru" [2, num_gates * units]. Of no elements for zeros.
+      bias: [num_gates * units], or [2, num_gates * units] in "gru". Pass `[]` for no bias.
       rnn_mode: "rnn_relu", "rnn_tanh", "lstm" or "gru".
-      activation: what "lstm" and "gru" activate their state with: "tanh", "sigmoid", "relu", "linear" or
-        "hard_sigmoid". It replaces tanh above.
-      recurrent_activation: what they activate their gates with, of the same. It replaces sigmoid above.
-      go_backwards: whether to take the steps from the last to the first. The outputs come in the order in which they
-        are taken.
-      return_sequences: whether the outputs of all steps are wanted, or the last one.
-      zero_output_for_mask: whether the output of a step that is left out is zeros.
-      is_training: whether to keep what a gradient needs.
+      activation: the activation of "lstm" and "gru", which replaces tanh above: "tanh", "sigmoid", "relu", "linear" or
+        "hard_sigmoid".
+      recurrent_activation: the activation of their gates, which replaces sigmoid above: one of the same.
+      go_backwards: whether to process the steps from last to first. The outputs are in processing order.
+      return_sequences: whether to return the outputs of all steps or only the last output.
+      zero_output_for_mask: whether the outputs of masked steps are zeros.
+      is_training: whether to keep `reserve_space` for the gradient.
       name: a name for the operation.
 
     Returns:
-      A named tuple of `outputs`, [batch, time, units], or [batch, units] unless return_sequences; `final_h`,
-      [batch, units]; `final_c`, of the shape of initial_c; and `reserve_space`, opaque, for the gradient op.
+      A named tuple of `outputs`, [batch, time, units], or [batch, units] unless `return_sequences`; `final_h`,
+      [batch, units]; `final_c`, same shape as `initial_c`; and `reserve_space`, opaque data for the gradient op.
 
     Raises:
-      tf.errors.InvalidArgumentError: if an argument's shape does not fit the others', when run.
-      ValueError: the same, when a graph is built of shapes that are known.
+      tf.errors.InvalidArgumentError: if the shapes of the arguments do not match, when the op runs.
+      ValueError: the same, when a graph is built and the shapes are known.
 
-    Example:
+    Examples:
       >>> x, h, w = tf.ones([2, 10, 3]), tf.zeros([2, 4]), tf.ones([3, 16])
       >>> weights = dict(kernel=w, recurrent_kernel=tf.ones([4, 16]), bias=tf.zeros([16]))
       >>> KerasRNN(sequences=x, mask=[], initial_h=h, initial_c=h, **weights).outputs.shape
@@ -1102,17 +1123,17 @@ def KerasRNN(
 
 def KerasRNNBackprop(
     *,
-    sequences,
-    mask,
-    initial_h,
-    initial_c,
-    kernel,
-    recurrent_kernel,
-    bias,
-    outputs_backprop,
-    final_h_backprop,
-    final_c_backprop,
-    reserve_space,
+    sequences: TensorLike,
+    mask: TensorLike,
+    initial_h: TensorLike,
+    initial_c: TensorLike,
+    kernel: TensorLike,
+    recurrent_kernel: TensorLike,
+    bias: TensorLike,
+    outputs_backprop: TensorLike,
+    final_h_backprop: TensorLike,
+    final_c_backprop: TensorLike,
+    reserve_space: TensorLike,
     rnn_mode: str = "lstm",
     activation: str = "tanh",
     recurrent_activation: str = "sigmoid",
@@ -1124,17 +1145,17 @@ def KerasRNNBackprop(
     """Computes the gradients of `KerasRNN`.
 
     Args:
-      sequences: as `KerasRNN` was given it, like the inputs and attributes that are not named below.
-      mask: likewise.
-      initial_h: likewise.
-      initial_c: likewise.
-      kernel: likewise.
-      recurrent_kernel: likewise.
-      bias: likewise.
-      outputs_backprop: gradient with respect to `outputs`, of its shape.
-      final_h_backprop: gradient with respect to `final_h`, of its shape.
-      final_c_backprop: gradient with respect to `final_c`, of its shape; ignored unless rnn_mode is "lstm".
-      reserve_space: as `KerasRNN` returned it, with `is_training=True`.
+      sequences: as in `KerasRNN`.
+      mask: as in `KerasRNN`.
+      initial_h: as in `KerasRNN`.
+      initial_c: as in `KerasRNN`.
+      kernel: as in `KerasRNN`.
+      recurrent_kernel: as in `KerasRNN`.
+      bias: as in `KerasRNN`.
+      outputs_backprop: gradient with respect to `outputs`, same shape.
+      final_h_backprop: gradient with respect to `final_h`, same shape.
+      final_c_backprop: gradient with respect to `final_c`, same shape. Ignored unless `rnn_mode` is "lstm".
+      reserve_space: returned by `KerasRNN` with `is_training=True`.
       rnn_mode: as in `KerasRNN`.
       activation: as in `KerasRNN`.
       recurrent_activation: as in `KerasRNN`.
@@ -1144,16 +1165,16 @@ def KerasRNNBackprop(
       name: a name for the operation.
 
     Returns:
-      A named tuple of the gradients with respect to the inputs, each of its input's shape: `sequences_backprop`,
-      `initial_h_backprop`, `initial_c_backprop` (zeros unless rnn_mode is "lstm"), `kernel_backprop`,
+      A named tuple of the gradients with respect to the inputs, each with the shape of its input: `sequences_backprop`,
+      `initial_h_backprop`, `initial_c_backprop` (zeros unless `rnn_mode` is "lstm"), `kernel_backprop`,
       `recurrent_kernel_backprop` and `bias_backprop`.
 
     Raises:
-      tf.errors.InvalidArgumentError: if an argument's shape does not fit the others', or reserve_space is of another
-        call, when run.
-      ValueError: the same, when a graph is built of shapes that are known.
+      tf.errors.InvalidArgumentError: if the shapes of the arguments do not match, or `reserve_space` comes from another
+        call, when the op runs.
+      ValueError: the same, when a graph is built and the shapes are known.
 
-    Example:
+    Examples:
       >>> x, h, w = tf.ones([2, 10, 3]), tf.zeros([2, 4]), tf.ones([3, 16])
       >>> inputs = dict(sequences=x, mask=[], initial_h=h, initial_c=h, kernel=w, recurrent_kernel=tf.ones([4, 16]))
       >>> d = dict(outputs_backprop=tf.ones([2, 4]), final_h_backprop=h, final_c_backprop=h)

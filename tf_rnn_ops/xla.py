@@ -1,8 +1,9 @@
-"""Compiling the ops with XLA for the CPU, as `tf.function(jit_compile=True)` does.
+"""Support for compiling the ops with XLA for the CPU, for example with `tf.function(jit_compile=True)`.
 
-Importing the package loads two libraries for that, in a millisecond: handlers of the ops for XLA's foreign function
-interface, which need no TensorFlow, and how TensorFlow compiles the ops to calls of the handlers. For a TensorFlow
-without XLA's headers there is no such library; the ops are then refused in what is compiled, and run elsewhere.
+Importing the package loads two libraries: handlers of the ops for XLA's foreign function interface, which do not
+depend on TensorFlow, and the code with which TensorFlow compiles the ops to calls of the handlers. This takes a
+millisecond. A build for a TensorFlow without XLA's headers lacks the second library: XLA then rejects the ops, which
+still run without XLA. docs/guides/xla.md is a guide.
 """
 
 import ctypes
@@ -11,13 +12,13 @@ import warnings
 from tf_rnn_ops import _library
 
 # None once the libraries are loaded.
-_why_not_loaded: str | None = "the import of tf_rnn_ops has not come to it"
+_why_not_loaded: str | None = "the import of tf_rnn_ops is not complete"
 
 
 def load() -> None:
-    """Loads the libraries, if this build has them.
+    """Loads the libraries if this build has them.
 
-    If they cannot be loaded, a warning says so: what is not compiled works without them.
+    If they cannot be loaded, a warning is issued; the ops still run without XLA.
     """
     global _why_not_loaded
     if _why_not_loaded is not None:
@@ -30,19 +31,19 @@ def why_not_loaded() -> str | None:
 
 
 def enable_builtin_kernels() -> None:
-    """Lets TensorFlow's own CudnnRNN ops be compiled, but for those that it compiles itself."""
+    """Lets XLA compile TensorFlow's own CudnnRNN ops, except those that TensorFlow can compile itself."""
     if _why_not_loaded is None:
         ctypes.CDLL(str(_library.XLA_PATH)).TfRnnOps_RegisterXlaBuiltinKernels()
 
 
 def _load() -> str | None:
-    """Loads the libraries. Returns why they cannot be loaded, or None."""
+    """Loads the libraries. Warns and returns the reason if they cannot be loaded, otherwise returns None."""
     if not _library.XLA_PATH.exists():
         return f"this build of tf_rnn_ops has no {_library.XLA_PATH.name}"
     try:
         _library.load(_library.XLA_PATH)
     except ImportError as error:
-        # As if from the import of the package.
+        # `stacklevel` attributes the warning to the import of the package.
         warnings.warn(f"XLA cannot compile the ops of tf_rnn_ops: {error}", RuntimeWarning, stacklevel=4)
         return str(error)
     return None

@@ -1,4 +1,7 @@
-"""Keras layers made of the ops."""
+"""Keras layers that run on the ops.
+
+docs/guides/keras.md is a guide to these layers.
+"""
 
 from tf_rnn_ops.layers import _exports
 from tf_rnn_ops.layers.cudnn_rnn import CudnnGRU, CudnnLSTM, CudnnRNN, CudnnRNNRelu, CudnnRNNTanh

@@ -1,43 +1,53 @@
-"""What the layers have in common."""
+"""Helpers shared by the layers."""
 
 import numbers
+from collections.abc import Callable
+from typing import Any
 
 import keras
 import tensorflow as tf
 
 from tf_rnn_ops import raw_ops, xla
+from tf_rnn_ops._types import Shape
 
 
-def check_backend(layer):
-    """Refuses to make a layer, given by its class's name, of a Keras that does not run on TensorFlow."""
+def check_backend(name: str) -> None:
+    """Raises a RuntimeError if the backend of Keras is not TensorFlow. `name` is the class or function in the error."""
     if keras.backend.backend() != "tensorflow":
         raise RuntimeError(
-            f"{layer} needs Keras to run on TensorFlow, but it runs on {keras.backend.backend()}: "
-            "set KERAS_BACKEND=tensorflow before Keras is imported."
+            f"{name} requires the Keras backend to be tensorflow, but it is {keras.backend.backend()}: "
+            "set KERAS_BACKEND=tensorflow before you import keras."
         )
 
 
-def supports_jit():
-    """Returns whether Keras may compile a layer of an op with XLA, which has kernels for the CPU alone."""
-    # Unlike `list_logical_devices`, this does not start the devices, which can be configured until then.
+def supports_jit() -> bool:
+    """Returns whether Keras may compile the layers with XLA, for which only the CPU has kernels."""
+    # Unlike `list_logical_devices`, this does not initialize the devices, so that they can still be configured.
     return xla.why_not_loaded() is None and not tf.config.get_visible_devices("GPU")
 
 
-def checked_units(units):
-    """Returns the size of a state as an int, or refuses what is none."""
+def checked_units(units: Any) -> int:
+    """Returns `units` as an int, or raises a ValueError."""
     if isinstance(units, bool) or not isinstance(units, numbers.Integral) or units <= 0:
         raise ValueError(f"units must be a positive integer, but is {units!r}")
     return int(units)
 
 
-def draw(initializer, shape, dtype):
-    """Returns initial values of a dtype, drawn in float32 for the 16-bit ones, which not every initializer can do."""
+def draw(initializer: Any, shape: Shape, dtype: str) -> tf.Tensor:
+    """Returns initial values. Draws 16-bit dtypes in float32, since not every initializer supports them."""
     wide = "float32" if dtype in ("float16", "bfloat16") else dtype
     return keras.ops.cast(initializer(shape, dtype=wide), dtype)
 
 
-def run_network(inputs, input_h, input_c, params, lengths, time_major=False, **attributes):
-    """Runs a network and returns its outputs but for those that only its gradient needs."""
+def run_network(*network: tf.Tensor, time_major: bool = False, **attributes: Any) -> tuple[tf.Tensor, ...]:
+    """Runs a network and returns output, output_h and output_c.
+
+    Args:
+      *network: the inputs, input_h, input_c, params and sequence lengths.
+      time_major: as in the op.
+      **attributes: the other attributes of the op.
+    """
+    inputs, input_h, input_c, params, lengths = network
     outputs = raw_ops.CudnnRNNV3(
         input=inputs,
         input_h=input_h,
@@ -50,12 +60,12 @@ def run_network(inputs, input_h, input_c, params, lengths, time_major=False, **a
     return outputs.output, outputs.output_h, outputs.output_c
 
 
-def infer_network(*inputs, **attributes):
-    """Runs a network without dropout and lets it keep nothing for a gradient, which then has to run it again."""
+def infer_network(*inputs: tf.Tensor, **attributes: Any) -> tuple[tf.Tensor, ...]:
+    """Runs a network in inference, keeping nothing for the gradient. A gradient runs it again."""
 
     @tf.custom_gradient
-    def infer(*inputs):
-        def gradient(*d_outputs):
+    def infer(*inputs: tf.Tensor) -> tuple[Any, Callable[..., Any]]:
+        def gradient(*d_outputs: tf.Tensor) -> tuple[tf.Tensor | None, ...]:
             *differentiable, lengths = inputs
             with tf.GradientTape() as tape:
                 tape.watch(differentiable)

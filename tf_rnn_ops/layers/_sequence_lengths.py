@@ -1,16 +1,18 @@
-"""How many steps each sequence of a batch has."""
+"""The lengths of the sequences of a batch."""
+
+from typing import Any
 
 import tensorflow as tf
 
 from tf_rnn_ops._alignment import aligned
 
 
-def lengths_of_mask(mask, inputs, time_major=False):
-    """Returns the number of steps of each sequence that a right-padded mask says.
+def lengths_of_mask(mask: Any, inputs: tf.Tensor, time_major: bool = False) -> tf.Tensor:
+    """Returns the number of unmasked steps of each sequence of a right-padded mask.
 
     Args:
-      mask: [batch, time], or [time, batch] if time_major.
-      inputs: what it is the mask of, with one more dimension.
+      mask: [batch, time], or [time, batch] if `time_major`.
+      inputs: the masked inputs, with one more dimension.
       time_major: whether time comes first.
 
     Returns:
@@ -20,10 +22,14 @@ def lengths_of_mask(mask, inputs, time_major=False):
     wanted = inputs.shape[:2]
     dimensions = "[time, batch]" if time_major else "[batch, time]"
     if not mask.shape.is_compatible_with(wanted):
-        raise ValueError(f"mask must be {dimensions}, here {wanted}, but has shape {mask.shape}")
+        raise ValueError(f"mask must have the shape {dimensions} = {wanted}, but has {mask.shape}")
     checks = []
     if not (mask.shape.is_fully_defined() and wanted.is_fully_defined()):
-        checks = [tf.debugging.assert_equal(tf.shape(mask), tf.shape(inputs)[:2], message=f"mask must be {dimensions}")]
+        checks = [
+            tf.debugging.assert_equal(
+                tf.shape(mask), tf.shape(inputs)[:2], message=f"mask must have the shape {dimensions}"
+            )
+        ]
     with tf.control_dependencies(checks):
         by_sequence = tf.transpose(mask) if time_major else mask  # [batch, time]
     lengths = tf.reduce_sum(tf.cast(by_sequence, tf.int32), axis=1)
@@ -31,27 +37,27 @@ def lengths_of_mask(mask, inputs, time_major=False):
     tf.debugging.assert_equal(
         by_sequence,
         right_padded,
-        message="mask must be right-padded, that is, have for each sequence all that is True before all that is False",
+        message="mask must be right-padded: in each sequence, all True values must come before all False values",
     )
-    # XLA leaves out assertions: the op then refuses the length.
+    # XLA removes assertions. The op rejects a length of -1.
     has_all_steps = tf.shape(mask)[0 if time_major else 1] == tf.shape(inputs)[0 if time_major else 1]
     is_right_padded = tf.reduce_all(by_sequence == right_padded, axis=1)
     return tf.where(tf.logical_and(has_all_steps, is_right_padded), lengths, -1)
 
 
-def checked_lengths(sequence_lengths, batch):
-    """Returns sequence lengths as the op takes them, or refuses what are none.
+def checked_lengths(sequence_lengths: Any, batch: int | None) -> tf.Tensor:
+    """Returns sequence lengths as an argument of the op, or raises a ValueError. The op checks their range.
 
     Args:
       sequence_lengths: integers, [batch].
-      batch: the number of sequences, or None where it is unknown; the op checks it then, and always the lengths' range.
+      batch: the number of sequences, or None if unknown, in which case the op checks it.
 
     Returns:
       int32, [batch].
     """
     lengths = tf.convert_to_tensor(sequence_lengths)
     if not lengths.dtype.is_integer:
-        raise ValueError(f"sequence_lengths must be integers, but are {lengths.dtype.name}")
+        raise ValueError(f"sequence_lengths must be integers, but are of dtype {lengths.dtype.name}")
     if not lengths.shape.is_compatible_with([batch]):
-        raise ValueError(f"sequence_lengths must be [batch], here ({batch},), but has shape {lengths.shape}")
+        raise ValueError(f"sequence_lengths must have the shape [batch] = ({batch},), but has {lengths.shape}")
     return tf.saturate_cast(aligned(lengths), tf.int32)

@@ -1,125 +1,127 @@
-"""Stacks of recurrent layers in one op, with all weights in one vector."""
+"""Stacks of recurrent layers computed by one op, with all weights in one vector."""
 
 import numbers
 import random
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import keras
 import tensorflow as tf
 
+from tf_rnn_ops._types import Initializer, Shape, TensorLike
 from tf_rnn_ops.layers._common import check_backend, checked_units, infer_network, run_network, supports_jit
 from tf_rnn_ops.layers._initial_params import initial_params
 from tf_rnn_ops.layers._sequence_lengths import checked_lengths, lengths_of_mask
-from tf_rnn_ops.params import layout, pack, unpack
+from tf_rnn_ops.params import Layout, layout, pack, unpack
 from tf_rnn_ops.params._arrays import library_of
 from tf_rnn_ops.params._checks import checked_params
 
 
-def _checked_dropout(dropout):
-    """Returns a probability as a float, or refuses what is none."""
-    if isinstance(dropout, bool) or not isinstance(dropout, numbers.Real) or not 0 <= dropout <= 1:
+def _checked_dropout(dropout: Any) -> float:
+    """Returns `dropout` as a float, or raises a ValueError."""
+    if isinstance(dropout, bool) or not isinstance(dropout, numbers.Real) or not 0 <= dropout <= 1:  # type: ignore[operator]
         raise ValueError(f"dropout must be a number from 0 to 1, but is {dropout!r}")
     return float(dropout)
 
 
-def _checked_seed(seed):
-    """Returns a seed as an int, or refuses what neither is one nor None."""
+def _checked_seed(seed: Any) -> int | None:
+    """Returns `seed` as an int or None, or raises a ValueError."""
     if seed is None:
         return None
-    if isinstance(seed, bool) or not isinstance(seed, numbers.Integral) or not -(2**63) <= seed < 2**63:
-        raise ValueError(f"seed must be None or an integer of 64 bits, but is {seed!r}")
+    if isinstance(seed, bool) or not isinstance(seed, numbers.Integral) or not -(2**63) <= int(seed) < 2**63:
+        raise ValueError(f"seed must be None or a 64-bit integer, but is {seed!r}")
     return int(seed)
 
 
-def _replica_number():
-    """Returns which of a distribution strategy's replicas is running, on any machine; 0 where there is no strategy."""
+def _replica_number() -> int:
+    """Returns the number of the current replica of the distribution strategy, or 0 without a strategy."""
     replica = tf.distribute.get_replica_context() if tf.distribute.has_strategy() else None
     return 0 if replica is None else int(tf.get_static_value(replica.replica_id_in_sync_group))
 
 
-def _listed(shapes):
+def _listed(shapes: Iterable[Any]) -> str:
     """Returns shapes as text."""
     return " and ".join(map(str, shapes))
 
 
 @keras.saving.register_keras_serializable(package="tf_rnn_ops")
 class CudnnRNN(keras.layers.Layer):
-    """A stack of recurrent layers, in one direction or both, computed by one op.
+    """A stack of unidirectional or bidirectional recurrent layers, computed by one op.
 
-    The formulas are those of `tf_rnn_ops.raw_ops.CudnnRNN`. One layer in one direction computes what
-    `keras.layers.LSTM`, `GRU` or `SimpleRNN` does with its default activations; in both directions what
-    `keras.layers.Bidirectional` makes of it; several what a stack of these does, with `keras.layers.Dropout` between
-    them. It starts out as they do as well, every matrix drawn for all gates together.
+    See `tf_rnn_ops.raw_ops.CudnnRNN` for the formulas. One layer in one direction computes the same as
+    `keras.layers.LSTM`, `GRU` or `SimpleRNN` with default activations; in both directions, the same as
+    `keras.layers.Bidirectional` of it. Several layers compute the same as a stack of these, with `keras.layers.Dropout`
+    between them. The initial weights have the same distribution: each matrix is drawn for all gates together.
 
-    The layer holds one weight, `params`, the buffer that `tf_rnn_ops.params` describes. Once the layer is built,
-    `layer.layout` says what lies where in it, `layer.canonical_weights` is the matrices and biases by name, and
-    `layer.assign_canonical_weights` writes some or all of them. Weights of Keras's layers, of PyTorch and of TensorFlow
-    1's contrib are assigned as `layer.params.assign(tf_rnn_ops.params.from_keras(layer.layout, weights))`, or make a
-    layer by `from_params`.
+    The layer has one weight, `params`, the buffer described in `tf_rnn_ops.params`. Once the layer is built,
+    `layer.layout` describes the buffer, `layer.canonical_weights` returns the matrices and biases by name, and
+    `layer.assign_canonical_weights` writes some or all of them. To use weights from Keras, PyTorch, ONNX or TensorFlow
+    1, create a layer with `from_params`, or call
+    `layer.params.assign(tf_rnn_ops.params.from_keras(layer.layout, weights))`.
 
     States are [batch, num_layers * num_directions, units], in the order layer 0 forward, layer 0 backward, layer 1
-    forward and so on. The layer keeps none from one call to the next: what `return_state` gives is handed on as
+    forward and so on. The layer is stateless: to continue a sequence, pass the states of `return_state` as
     `initial_state`.
 
-    Where it does not train, the layer keeps no activations; a gradient that is wanted there nevertheless, such as a
-    saliency map, makes it run once more.
+    In inference, the layer keeps no activations. If a gradient is taken there, such as for a saliency map, the op runs
+    again.
 
     Args:
       units: size of the state of each layer and direction, a positive integer.
-      rnn_mode: "lstm", "gru", whose reset gate acts after the matrix product, "rnn_tanh" or "rnn_relu".
+      rnn_mode: "lstm", "gru" (reset gate after the matrix product), "rnn_tanh" or "rnn_relu".
       num_layers: number of layers, a positive integer.
-      direction: "unidirectional" (num_directions is 1) or "bidirectional" (2), which takes the place of
-        `keras.layers.Bidirectional`: that cannot wrap this layer.
-      input_mode: "linear_input"; "skip_input" adds the input to every gate of layer 0 in place of its product with a
-        matrix, and features must be units; "auto_select" is "skip_input" where these are equal and "linear_input"
-        elsewhere.
-      dropout: the probability that an element of the input of a layer other than the first is set to 0 in training.
-        The others are divided by 1 - `dropout`.
-      seed: an integer that fixes the random numbers of dropout: each graph that the layer is built into draws the same,
-        and layers of equal arguments that run eagerly draw from one stream. With None, each layer and graph draws
-        others than those before it, and the same ones again after `keras.utils.set_random_seed`. The replicas of a
-        distribution strategy draw different ones, but for the workers of a `tf.distribute.ParameterServerStrategy`:
-        with a seed they draw the same, with None others in each run.
-      return_sequences: whether to return the outputs of all steps or only of each direction's last.
-      return_state: whether to return the final states too.
-      kernel_initializer: initializer for the input's weights, drawn as one [fan_in, num_gates * units] matrix for each
-        layer and direction. One with an integer seed draws the same for all of those of one shape.
-      recurrent_initializer: initializer for the state's weights, drawn as [units, num_gates * units], or
+      direction: "unidirectional" (num_directions is 1) or "bidirectional" (2). `keras.layers.Bidirectional` cannot wrap
+        this layer.
+      input_mode: "linear_input"; "skip_input", which adds the input itself to every gate of layer 0 (no input matrix)
+        and requires features == units; or "auto_select", which is "skip_input" if these are equal and "linear_input"
+        otherwise.
+      dropout: fraction of the inputs of all layers but the first to drop in training. The remaining inputs are divided
+        by 1 - `dropout`.
+      seed: seed for dropout. With an integer, each graph that contains the layer draws the same masks, and layers with
+        equal arguments that run eagerly draw from one stream. With None, each layer and graph draws different masks,
+        which are reproducible with `keras.utils.set_random_seed`. Replicas of a distribution strategy draw different
+        masks, except the workers of a `tf.distribute.ParameterServerStrategy`: with a seed, they draw the same masks;
+        with None, the masks differ in each run.
+      return_sequences: whether to return the outputs of all steps or only the last output of each direction.
+      return_state: whether to return the final states in addition to the output.
+      kernel_initializer: initializer for the input weights, drawn as one [fan_in, num_gates * units] matrix for each
+        layer and direction. With an integer seed, matrices of the same shape have the same values.
+      recurrent_initializer: initializer for the recurrent weights, drawn as [units, num_gates * units], or
         [num_proj, num_gates * units], likewise.
-      bias_initializer: initializer for the biases, drawn as [num_gates * units], likewise: those of the input and, in
-        a GRU, those of the state, which are zeros in the other modes.
-      unit_forget_bias: whether an LSTM's forget gates get input biases of 1 instead.
-      num_proj: the size that an LSTM's hidden state h, and so the output of each layer and direction, is projected to,
-        at most units; None, 0 or units for no projection. In the shapes of h and of outputs it takes the place of
-        units, in that of c it does not.
+      bias_initializer: initializer for the input biases and, in a GRU, the recurrent biases, drawn as
+        [num_gates * units], likewise. The recurrent biases of the other modes are zeros.
+      unit_forget_bias: whether to set the input biases of an LSTM's forget gates to 1.
+      num_proj: the size that the hidden state h of an LSTM, which is also the output of each layer and direction, is
+        projected to, at most `units`. None, 0 or `units` means no projection. It replaces `units` in the shapes of h
+        and the outputs, but not in that of c.
       projection_initializer: initializer for the projections, drawn as [units, num_proj] for each layer and direction.
-      time_major: whether time comes before batch in the inputs, a mask and the outputs, and
-        num_layers * num_directions before batch in the states.
-      **kwargs: what every Keras layer takes: name, trainable, dtype. A dtype or policy may compute in bfloat16,
+      time_major: whether time comes before batch in the inputs, mask and outputs, and num_layers * num_directions
+        before batch in the states.
+      **kwargs: arguments of `keras.layers.Layer`: `name`, `trainable`, `dtype`. The compute dtype may be bfloat16,
         float16, float32 or float64.
 
     Call arguments:
-      inputs: [batch, time, features], or [time, batch, features] if `time_major`.
-      initial_state: a list of the states before the first step: that of h and, of an LSTM, that of c. Zeros by default.
-      mask: boolean, [batch, time], or [time, batch] if `time_major`, and right-padded: of each sequence all that is
-        True comes before all that is False. The masked steps' outputs are 0; the last step is the last unmasked one. By
-        default the mask that the inputs carry, such as an embedding's, whether or not there is an `initial_state`; all
-        steps if they carry none.
-      training: whether to apply dropout.
-      sequence_lengths: integers, [batch]: the number of steps of each sequence, from 0 to time. They have the effect of
-        a mask, which must say the same if there is one as well; but layers above know of a mask only.
+      - `inputs`: [batch, time, features], or [time, batch, features] if `time_major`.
+      - `initial_state`: a list of the initial states: h and, for an LSTM, c. Zeros by default.
+      - `mask`: boolean, [batch, time], or [time, batch] if `time_major`. It must be right-padded: in each sequence, all
+        True values come before all False values. The outputs of masked steps are 0; the last step is the last unmasked
+        one. By default, the mask of the inputs, such as that of an embedding, if they have one.
+      - `training`: whether to apply dropout.
+      - `sequence_lengths`: integers, [batch]: the number of steps of each sequence, from 0 to time. Equivalent to a
+        mask; if you pass both, they must agree. Only a mask is passed on to the next layers.
 
-    Returns:
-      The outputs, [batch, time, num_directions * units], or, unless `return_sequences`, those of each direction's last
-      step, [batch, num_directions * units]. If `time_major`, the former are [time, batch, num_directions * units]. With
-      `return_state`, a tuple of them and the states after the last step, of the shapes of `initial_state`.
+    Call returns:
+      The outputs, [batch, time, num_directions * units], or [time, batch, num_directions * units] if `time_major`.
+      Without `return_sequences`, the last output of each direction, [batch, num_directions * units]. With
+      `return_state`, a tuple of this and the final states, with the shapes of `initial_state`.
 
     Raises:
-      ValueError: if an argument is none of these, or inputs, states, a mask or lengths have other shapes.
-      tf.errors.InvalidArgumentError: if a mask is not right-padded, a length is not from 0 to time or not what the mask
-        says, or a shape that is known only when the layer is run is another.
-      RuntimeError: if Keras runs on another backend than TensorFlow.
+      ValueError: if an argument has an invalid value, or the shape of inputs, states, mask or lengths does not match.
+      tf.errors.InvalidArgumentError: if a mask is not right-padded, a length is out of range or does not agree with the
+        mask, or a shape that is known only at run time does not match.
+      RuntimeError: if the backend of Keras is not TensorFlow.
 
-    Example:
+    Examples:
       >>> layer = CudnnRNN(4, num_layers=2, direction="bidirectional")
       >>> layer(np.ones([2, 10, 3], "float32")).shape  # [batch, time, features] -> [batch, num_directions * units]
       TensorShape([2, 8])
@@ -127,27 +129,27 @@ class CudnnRNN(keras.layers.Layer):
 
     def __init__(
         self,
-        units,
-        rnn_mode="lstm",
-        num_layers=1,
-        direction="unidirectional",
-        input_mode="linear_input",
-        dropout=0.0,
-        seed=None,
-        return_sequences=False,
-        return_state=False,
-        kernel_initializer="glorot_uniform",
-        recurrent_initializer="orthogonal",
-        bias_initializer="zeros",
-        unit_forget_bias=True,
-        num_proj=None,
-        projection_initializer="glorot_uniform",
-        time_major=False,
-        **kwargs,
-    ):
+        units: int,
+        rnn_mode: str = "lstm",
+        num_layers: int = 1,
+        direction: str = "unidirectional",
+        input_mode: str = "linear_input",
+        dropout: float = 0.0,
+        seed: int | None = None,
+        return_sequences: bool = False,
+        return_state: bool = False,
+        kernel_initializer: Initializer = "glorot_uniform",
+        recurrent_initializer: Initializer = "orthogonal",
+        bias_initializer: Initializer = "zeros",
+        unit_forget_bias: bool = True,
+        num_proj: int | None = None,
+        projection_initializer: Initializer = "glorot_uniform",
+        time_major: bool = False,
+        **kwargs: Any,
+    ) -> None:
         check_backend(type(self).__name__)
-        self._refuse_go_backwards(kwargs)
-        # Refuses bad arguments now: the layout proper is made when the number of features is known.
+        self._check_no_go_backwards(kwargs)
+        # Raises an error for bad arguments now. `build` makes the actual layout, with the number of features.
         num_proj = 0 if num_proj is None else num_proj
         any_layout = layout(rnn_mode, checked_units(units), units, num_layers, direction, input_mode, num_proj)
         super().__init__(**kwargs)
@@ -170,34 +172,37 @@ class CudnnRNN(keras.layers.Layer):
         self._num_directions = 2 if direction == "bidirectional" else 1
         self._output_size = any_layout.num_proj or self.units  # of one direction
         self._state_sizes = (self._output_size, self.units) if rnn_mode == "lstm" else (self._output_size,)
-        self._own_seed = random.randrange(1, 2**31)  # drawn from what Keras's own layers draw theirs from
-        self._num_graphs = 0  # that draw dropout
+        self._own_seed = random.randrange(1, 2**31)  # from the same generator as the seeds of Keras's layers
+        self._num_graphs = 0  # with dropout
         self.input_spec = keras.InputSpec(ndim=3)
         self.supports_jit = supports_jit()
 
     @classmethod
-    def _refuse_go_backwards(cls, arguments):
-        """Refuses the argument that keras.layers.Bidirectional gives to a copy of the layer that it wraps."""
+    def _check_no_go_backwards(cls, arguments: Mapping[str, Any]) -> None:
+        """Raises a ValueError for the argument that keras.layers.Bidirectional passes to a copy of its layer."""
         if "go_backwards" in arguments:
             raise ValueError(
-                f"{cls.__name__} has no argument go_backwards, and keras.layers.Bidirectional cannot wrap it: "
-                "direction='bidirectional' makes it run in both directions by itself"
+                f"{cls.__name__} has no argument go_backwards, so keras.layers.Bidirectional cannot wrap it: "
+                "pass direction='bidirectional' to the layer instead"
             )
 
     @classmethod
-    def from_params(cls, layout, params, **arguments):
-        """Returns a built layer that has the weights of a params buffer.
+    def from_params(cls, layout: Layout, params: TensorLike, **arguments: Any) -> "CudnnRNN":
+        """Creates a built layer with the weights of a params buffer.
 
         Args:
           layout: the layout of the buffer, a `tf_rnn_ops.params.Layout`.
           params: the buffer, [layout.size].
-          **arguments: those of the layer that the layout does not say, such as return_sequences.
+          **arguments: arguments of the layer that the layout does not determine, such as `return_sequences`.
+
+        Returns:
+          The layer.
 
         Raises:
-          ValueError: if the layer is a subclass for another mode, params has another shape, or an argument is none of
-            the layer's.
+          ValueError: if the class is for another rnn_mode, `params` has the wrong shape, or the layer does not have an
+            argument.
 
-        Example:
+        Examples:
           >>> weights = {"weight_ih_l0": np.ones([16, 3]), "weight_hh_l0": np.ones([16, 4])}  # of a torch.nn.LSTM
           >>> lstm = tf_rnn_ops.params.layout_from_pytorch(weights)
           >>> layer = CudnnRNN.from_params(lstm, tf_rnn_ops.params.from_pytorch(lstm, weights))
@@ -211,8 +216,8 @@ class CudnnRNN(keras.layers.Layer):
         return layer
 
     @classmethod
-    def _arguments_of(cls, layout):
-        """Returns the arguments of a layer with weights of a layout."""
+    def _arguments_of(cls, layout: Layout) -> dict[str, Any]:
+        """Returns the arguments of a layer whose params have a layout."""
         return {
             "units": layout.num_units,
             "rnn_mode": layout.rnn_mode,
@@ -223,17 +228,25 @@ class CudnnRNN(keras.layers.Layer):
         }
 
     @classmethod
-    def from_config(cls, config):
-        """Returns the layer that a config of `get_config` describes."""
-        cls._refuse_go_backwards(config)  # Keras would say it with the whole config around it.
+    def from_config(cls, config: dict[str, Any]) -> "CudnnRNN":
+        """Creates a layer from the config that `get_config` returns."""
+        cls._check_no_go_backwards(config)  # Otherwise Keras adds the whole config to the error.
         return super().from_config(config)
 
-    def build(self, input_shape):
-        """Creates the weight for inputs of [..., features]."""
+    def build(self, input_shape: Shape) -> None:
+        """Creates the weight, `params`.
+
+        Args:
+          input_shape: the shape of the inputs, [..., features].
+
+        Raises:
+          ValueError: if features is unknown.
+        """
         features = input_shape[-1]
         if features is None:
             raise ValueError(
-                f"{type(self).__name__} needs the last dimension of its input, but the shape is {input_shape}"
+                f"the last dimension of the input of {type(self).__name__} must be known when the layer is built, but "
+                f"the shape is {input_shape}"
             )
         self.layout = layout(
             self.rnn_mode, self.units, features, self.num_layers, self.direction, self.input_mode, self.num_proj
@@ -245,21 +258,21 @@ class CudnnRNN(keras.layers.Layer):
         )
         self.input_spec = keras.InputSpec(ndim=3, axes={-1: features})
 
-    def _initial_params(self, dtype):
-        """Returns the params buffer to start with."""
+    def _initial_params(self, dtype: str) -> tf.Tensor:
+        """Returns the initial params buffer."""
         initializers = {
             "kernel": self.kernel_initializer,
             "recurrent_kernel": self.recurrent_initializer,
             "projection": self.projection_initializer,
             "input_bias": self.bias_initializer,
-            # Keras's GRU has both biases, its other layers have one.
+            # In Keras, a GRU has both biases, the other layers have one.
             "recurrent_bias": self.bias_initializer if self.rnn_mode == "gru" else keras.initializers.Zeros(),
         }
         return initial_params(self.layout, initializers, self.unit_forget_bias, dtype)
 
     @property
-    def canonical_weights(self):
-        """The matrices and biases that `params` holds: tensors by the names of `layout`, each of its shape.
+    def canonical_weights(self) -> dict[str, tf.Tensor]:
+        """The matrices and biases in `params`, by the names in `layout`.
 
         They are differentiable with respect to `params`.
 
@@ -267,19 +280,19 @@ class CudnnRNN(keras.layers.Layer):
           ValueError: if the layer is not built.
         """
         if not self.built:
-            raise ValueError(f"{type(self).__name__} has no weights before it is built or called")
+            raise ValueError(f"{type(self).__name__} has no weights yet: build or call the layer first")
         return unpack(self.layout, self.params.value)
 
-    def assign_canonical_weights(self, arrays):
+    def assign_canonical_weights(self, arrays: Mapping[str, TensorLike]) -> None:
         """Writes matrices and biases into `params`.
 
         Args:
-          arrays: arrays or tensors by names of `layout`, each of its shape. What they do not name stays as it is.
+          arrays: arrays or tensors by the names in `layout`. Weights without an entry do not change.
 
         Raises:
-          ValueError: if the layer is not built, or has no weight of a name, or one of another shape.
+          ValueError: if the layer is not built, a name is unknown, or an array has the wrong shape.
 
-        Example:
+        Examples:
           >>> layer = CudnnRNN(4, rnn_mode="rnn_tanh")
           >>> layer.build([None, None, 3])  # [batch, time, features]
           >>> layer.assign_canonical_weights({"layer_0/forward/input_bias": np.ones([4])})
@@ -290,8 +303,26 @@ class CudnnRNN(keras.layers.Layer):
         weights |= {name: tf.cast(array, self.params.dtype) for name, array in arrays.items()}
         self.params.assign(pack(self.layout, weights))
 
-    def call(self, inputs, initial_state=None, mask=None, training=False, sequence_lengths=None):
-        """Computes all steps; see the class."""
+    def call(
+        self,
+        inputs: TensorLike,
+        initial_state: Any = None,
+        mask: TensorLike | None = None,
+        training: bool = False,
+        sequence_lengths: TensorLike | None = None,
+    ) -> Any:
+        """Computes all steps; see the class.
+
+        Args:
+          inputs: [batch, time, features], or [time, batch, features] if `time_major`.
+          initial_state: a list of the initial states. Zeros by default.
+          mask: boolean, [batch, time], or [time, batch] if `time_major`, right-padded.
+          training: whether to apply dropout.
+          sequence_lengths: integers, [batch]: the number of steps of each sequence.
+
+        Returns:
+          The outputs or, with `return_state`, a tuple of the outputs and the final states.
+        """
         lengths = self._lengths(inputs, mask, sequence_lengths)
         inputs = self._convert(inputs)
         batch = keras.ops.shape(inputs)[self._batch_axis]
@@ -303,18 +334,18 @@ class CudnnRNN(keras.layers.Layer):
             output = self._of_last_layer(final_states[0])
         return (output, *final_states[: len(self._state_sizes)]) if self.return_state else output
 
-    def _convert(self, value):
+    def _convert(self, value: Any) -> tf.Tensor:
         return keras.ops.cast(value, self.compute_dtype)
 
     @property
-    def _batch_axis(self):
-        """Which dimension of inputs, outputs and states the batch is."""
+    def _batch_axis(self) -> int:
+        """The batch dimension of inputs, outputs and states."""
         return 1 if self.time_major else 0
 
-    def _lengths(self, inputs, mask, sequence_lengths):
-        """Returns the number of steps of each sequence, [batch], that the layer was called with."""
+    def _lengths(self, inputs: tf.Tensor, mask: Any, sequence_lengths: Any) -> tf.Tensor:
+        """Returns the number of steps of each sequence, [batch], from the arguments of `call`."""
         if mask is None:
-            # Keras looks this up where the inputs are the only tensors among the arguments, but not beside others.
+            # Keras passes this mask only if no other argument of the call is a tensor.
             mask = getattr(inputs, "_keras_mask", None)
         if mask is None and sequence_lengths is None:
             shape = keras.ops.shape(inputs)
@@ -324,19 +355,19 @@ class CudnnRNN(keras.layers.Layer):
             return of_mask
         lengths = checked_lengths(sequence_lengths, inputs.shape[self._batch_axis])
         if of_mask is not None:
-            tf.debugging.assert_equal(lengths, of_mask, message="sequence_lengths must be those that the mask says")
-            # XLA leaves out assertions: the op then refuses the lengths.
+            tf.debugging.assert_equal(lengths, of_mask, message="sequence_lengths must agree with the mask")
+            # XLA removes assertions. The op rejects lengths of -1.
             lengths = tf.where(tf.reduce_all(lengths == of_mask), lengths, -tf.ones_like(lengths))
         return lengths
 
-    def _state_shapes(self, batch):
+    def _state_shapes(self, batch: Any) -> list[tuple[Any, ...]]:
         """Returns the shapes of the states."""
         pseudo_layers = self.num_layers * self._num_directions
         first = (pseudo_layers, batch) if self.time_major else (batch, pseudo_layers)
         return [(*first, size) for size in self._state_sizes]
 
-    def _checked_states(self, initial_state, inputs):
-        """Returns the states that the layer was called with as a list of tensors, or refuses them."""
+    def _checked_states(self, initial_state: Any, inputs: tf.Tensor) -> list[tf.Tensor]:
+        """Returns the argument `initial_state` as a list of tensors, or raises a ValueError."""
         states = initial_state if keras.tree.is_nested(initial_state) else [initial_state]
         wanted = self._state_shapes(inputs.shape[self._batch_axis])
         for number, state in enumerate(states):
@@ -350,19 +381,19 @@ class CudnnRNN(keras.layers.Layer):
         )
         if not fits:
             raise ValueError(
-                f"initial_state must be a list of {len(wanted)} tensors of the shapes {_listed(wanted)}, but has "
+                f"initial_state must be a list of {len(wanted)} tensors of shape {_listed(wanted)}, but has shape "
                 f"{_listed(state.shape for state in states)}"
             )
         return states
 
-    def _of_last_layer(self, states):
-        """Returns the states of the last layer with both directions side by side: [batch, num_directions * size]."""
+    def _of_last_layer(self, states: tf.Tensor) -> tf.Tensor:
+        """Returns the states of the last layer, with both directions concatenated: [batch, num_directions * size]."""
         of_directions = states[-self._num_directions :] if self.time_major else states[:, -self._num_directions :]
         by_sequence = tf.transpose(of_directions, [1, 0, 2]) if self.time_major else of_directions
         return tf.reshape(by_sequence, [-1, self._num_directions * self._output_size])
 
-    def _attributes(self):
-        """Returns the attributes of the op but for those of training."""
+    def _attributes(self) -> dict[str, Any]:
+        """Returns the attributes of the op, except those for training."""
         return {
             "rnn_mode": self.rnn_mode,
             "input_mode": self.input_mode,
@@ -371,14 +402,14 @@ class CudnnRNN(keras.layers.Layer):
             "time_major": self.time_major,
         }
 
-    def _train(self, *inputs):
+    def _train(self, *inputs: tf.Tensor) -> tuple[tf.Tensor, ...]:
         """Runs the op with dropout."""
         seed, seed2 = self._seeds()
-        dropout = {"dropout": self.dropout, "seed": seed, "seed2": seed2}
+        dropout: dict[str, Any] = {"dropout": self.dropout, "seed": seed, "seed2": seed2}
         return run_network(*inputs, is_training=True, **self._attributes(), **dropout)
 
-    def _seeds(self):
-        """Returns the two seeds of an op that draws dropout; two zeros let each of its kernels take its own."""
+    def _seeds(self) -> tuple[int, int]:
+        """Returns the two seeds for dropout. With two zeros, each kernel draws a random seed."""
         strategy = tf.distribute.get_strategy()
         if self.seed is None and isinstance(strategy, tf.distribute.ParameterServerStrategy):
             return 0, 0  # All workers run one graph.
@@ -386,29 +417,29 @@ class CudnnRNN(keras.layers.Layer):
         if self.seed is not None:
             return self.seed, first_of_replica + 1
         if tf.executing_eagerly():
-            # Always the same, so that TensorFlow finds the kernel that it has made before.
+            # Always the same attributes, so that TensorFlow reuses the kernel.
             return self._own_seed, first_of_replica
         self._num_graphs += 1
         return self._own_seed, first_of_replica + self._num_graphs
 
-    def get_initial_state(self, batch_size):
-        """Returns the list of states that are the default: zeros, [batch_size, num_layers * num_directions, units]."""
+    def get_initial_state(self, batch_size: int) -> list[tf.Tensor]:
+        """Returns the default initial states: zeros, [batch_size, num_layers * num_directions, units] each."""
         return [keras.ops.zeros(shape, self.compute_dtype) for shape in self._state_shapes(batch_size)]
 
-    def compute_output_shape(self, input_shape):
-        """Returns the shapes of what the layer returns for inputs of [batch, time, features]."""
+    def compute_output_shape(self, input_shape: Shape) -> Any:
+        """Returns the shape of the output or, with `return_state`, a tuple of the shapes of the output and states."""
         batch = input_shape[self._batch_axis]
         width = self._num_directions * self._output_size
         output = (*input_shape[:2], width) if self.return_sequences else (batch, width)
         return (output, *self._state_shapes(batch)) if self.return_state else output
 
-    def compute_mask(self, inputs, previous_mask):
-        """Returns the mask of the outputs: that of the inputs, if they are sequences too. States have none."""
+    def compute_mask(self, inputs: tf.Tensor, previous_mask: Any) -> Any:
+        """Returns the mask of the inputs if the layer returns sequences, otherwise None. States have no mask."""
         mask = previous_mask if self.return_sequences else None
         return [mask, *[None] * len(self._state_sizes)] if self.return_state else mask
 
-    def get_config(self):
-        """Returns the arguments that make an equal layer."""
+    def get_config(self) -> dict[str, Any]:
+        """Returns the config of the layer: its arguments, for `from_config`."""
         return {
             **super().get_config(),
             "units": self.units,
@@ -430,54 +461,122 @@ class CudnnRNN(keras.layers.Layer):
         }
 
 
-class _OfOneMode(CudnnRNN):
-    """A `CudnnRNN` whose class says its rnn_mode, and which takes the other arguments."""
+class _SingleModeRNN(CudnnRNN):
+    """A `CudnnRNN` whose rnn_mode is fixed by its class."""
 
     _RNN_MODE = ""
 
-    def __init__(self, units, **kwargs):
-        super().__init__(units, rnn_mode=self._RNN_MODE, **kwargs)
+    def __init__(
+        self,
+        units: int,
+        num_layers: int = 1,
+        direction: str = "unidirectional",
+        input_mode: str = "linear_input",
+        dropout: float = 0.0,
+        seed: int | None = None,
+        return_sequences: bool = False,
+        return_state: bool = False,
+        kernel_initializer: Initializer = "glorot_uniform",
+        recurrent_initializer: Initializer = "orthogonal",
+        bias_initializer: Initializer = "zeros",
+        unit_forget_bias: bool = True,
+        num_proj: int | None = None,
+        projection_initializer: Initializer = "glorot_uniform",
+        time_major: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(
+            units,
+            rnn_mode=self._RNN_MODE,
+            num_layers=num_layers,
+            direction=direction,
+            input_mode=input_mode,
+            dropout=dropout,
+            seed=seed,
+            return_sequences=return_sequences,
+            return_state=return_state,
+            kernel_initializer=kernel_initializer,
+            recurrent_initializer=recurrent_initializer,
+            bias_initializer=bias_initializer,
+            unit_forget_bias=unit_forget_bias,
+            num_proj=num_proj,
+            projection_initializer=projection_initializer,
+            time_major=time_major,
+            **kwargs,
+        )
 
     @classmethod
-    def _arguments_of(cls, layout):
+    def _arguments_of(cls, layout: Layout) -> dict[str, Any]:
         arguments = super()._arguments_of(layout)
         rnn_mode = arguments.pop("rnn_mode")
         if rnn_mode != cls._RNN_MODE:
             raise ValueError(
-                f"layout must have the rnn_mode {cls._RNN_MODE!r} for {cls.__name__}, but has {rnn_mode!r}"
+                f"the rnn_mode of layout must be {cls._RNN_MODE!r} for {cls.__name__}, but is {rnn_mode!r}"
             )
         return arguments
 
-    def get_config(self):
-        """Returns the arguments that make an equal layer."""
+    def get_config(self) -> dict[str, Any]:
+        """Returns the config of the layer: its arguments, for `from_config`."""
         config = super().get_config()
         del config["rnn_mode"]
         return config
 
 
 @keras.saving.register_keras_serializable(package="tf_rnn_ops")
-class CudnnLSTM(_OfOneMode):
-    """A `CudnnRNN` whose rnn_mode is "lstm": `CudnnLSTM(4, num_layers=2)` for `CudnnRNN(4, "lstm", num_layers=2)`."""
+class CudnnLSTM(_SingleModeRNN):
+    """A `CudnnRNN` with rnn_mode="lstm": `CudnnLSTM(4, num_layers=2)` is `CudnnRNN(4, "lstm", num_layers=2)`.
+
+    See `CudnnRNN` for the other arguments.
+
+    Examples:
+      >>> layer = CudnnLSTM(4, num_layers=2)
+      >>> layer(np.ones([2, 10, 3], "float32")).shape  # [batch, time, features] -> [batch, units]
+      TensorShape([2, 4])
+    """
 
     _RNN_MODE = "lstm"
 
 
 @keras.saving.register_keras_serializable(package="tf_rnn_ops")
-class CudnnGRU(_OfOneMode):
-    """A `CudnnRNN` whose rnn_mode is "gru": `CudnnGRU(4, num_layers=2)` for `CudnnRNN(4, "gru", num_layers=2)`."""
+class CudnnGRU(_SingleModeRNN):
+    """A `CudnnRNN` with rnn_mode="gru": `CudnnGRU(4, num_layers=2)` is `CudnnRNN(4, "gru", num_layers=2)`.
+
+    See `CudnnRNN` for the other arguments.
+
+    Examples:
+      >>> layer = CudnnGRU(4, num_layers=2)
+      >>> layer(np.ones([2, 10, 3], "float32")).shape  # [batch, time, features] -> [batch, units]
+      TensorShape([2, 4])
+    """
 
     _RNN_MODE = "gru"
 
 
 @keras.saving.register_keras_serializable(package="tf_rnn_ops")
-class CudnnRNNTanh(_OfOneMode):
-    """A `CudnnRNN` whose rnn_mode is "rnn_tanh": `CudnnRNNTanh(4)` for `CudnnRNN(4, "rnn_tanh")`."""
+class CudnnRNNTanh(_SingleModeRNN):
+    """A `CudnnRNN` with rnn_mode="rnn_tanh": `CudnnRNNTanh(4)` is `CudnnRNN(4, "rnn_tanh")`.
+
+    See `CudnnRNN` for the other arguments.
+
+    Examples:
+      >>> layer = CudnnRNNTanh(4)
+      >>> layer(np.ones([2, 10, 3], "float32")).shape  # [batch, time, features] -> [batch, units]
+      TensorShape([2, 4])
+    """
 
     _RNN_MODE = "rnn_tanh"
 
 
 @keras.saving.register_keras_serializable(package="tf_rnn_ops")
-class CudnnRNNRelu(_OfOneMode):
-    """A `CudnnRNN` whose rnn_mode is "rnn_relu": `CudnnRNNRelu(4)` for `CudnnRNN(4, "rnn_relu")`."""
+class CudnnRNNRelu(_SingleModeRNN):
+    """A `CudnnRNN` with rnn_mode="rnn_relu": `CudnnRNNRelu(4)` is `CudnnRNN(4, "rnn_relu")`.
+
+    See `CudnnRNN` for the other arguments.
+
+    Examples:
+      >>> layer = CudnnRNNRelu(4)
+      >>> layer(np.ones([2, 10, 3], "float32")).shape  # [batch, time, features] -> [batch, units]
+      TensorShape([2, 4])
+    """
 
     _RNN_MODE = "rnn_relu"

@@ -1,121 +1,364 @@
 """Keras's LSTM, GRU and SimpleRNN, computed by one op or in a faster loop."""
 
-import keras
+from typing import Any
 
+import keras
+import tensorflow as tf
+
+from tf_rnn_ops._types import Activation, Constraint, Initializer, Regularizer
 from tf_rnn_ops.layers import _inner_loop
 
 
 class _RunsOnOp:
-    """What makes one of Keras's layers run on the op, where the op can compute what it computes."""
+    """Mixin that runs a Keras layer on the op if the op supports it."""
 
-    def inner_loop(self, sequences, initial_state, mask, training=False):
+    def inner_loop(
+        self,
+        sequences: tf.Tensor,
+        initial_state: Any,
+        mask: Any,
+        training: bool = False,
+    ) -> tuple[tf.Tensor, tf.Tensor, list[tf.Tensor]]:
         """Runs the cell over all steps; see `keras.layers.RNN`."""
-        return _inner_loop.run(self, super().inner_loop, sequences, initial_state, mask, training)
+        keras_loop = super().inner_loop  # type: ignore[misc]  # of the Keras layer
+        return _inner_loop.run(self, keras_loop, sequences, initial_state, mask, training)
 
 
 @keras.saving.register_keras_serializable(package="tf_rnn_ops")
 class LSTM(_RunsOnOp, keras.layers.LSTM):
-    """`keras.layers.LSTM`, computed by one op: the same arguments, weights, config and results.
+    """`keras.layers.LSTM` computed by one op: same arguments, weights, config and results.
 
-    With recurrent dropout in training, the layer runs in a loop over the steps that is faster than Keras's. Where the
-    op cannot compute what the arguments ask for, such as another activation, the layer takes Keras's path; so it does
-    where TensorFlow sees a GPU or Keras runs on another backend. Any mask can be expressed. XLA compiles the op too.
-    docs/guides/keras.md has the list; `tf_rnn_ops.explain(model)` and the logger "tf_rnn_ops" say why a layer falls back.
-    `use_cudnn` chooses among Keras's paths and is ignored on the op's and the loop's.
+    With recurrent dropout in training, the layer runs in a loop over the steps that is faster than that of Keras. It
+    falls back to the implementation of Keras if the op does not support the arguments (for example, another
+    activation), if TensorFlow sees a GPU, or if Keras uses another backend. All masks are supported. With
+    `jit_compile=True`, XLA compiles the op too. docs/guides/keras.md lists the unsupported configurations;
+    `tf_rnn_ops.explain(model)` and the logger "tf_rnn_ops" report why a layer falls back.
 
-    An exported model, such as a SavedModel, takes Keras's path, so that it runs without tf_rnn_ops: see the argument
-    `portable_exports` of `tf_rnn_ops.accelerate_keras`.
+    Exported models, such as a SavedModel, use the implementation of Keras and run without tf_rnn_ops. To change this,
+    see the argument `portable_exports` of `tf_rnn_ops.accelerate_keras`.
 
-    Weights and config are those of Keras's layer: `keras.layers.LSTM.from_config(layer.get_config())` makes the one of
-    the other, `get_weights` and `set_weights` carry the weights over.
+    Convert between the two layers with `keras.layers.LSTM.from_config(layer.get_config())`, and copy the weights with
+    `get_weights` and `set_weights`.
 
-    Where it does not train, the op keeps no activations; a gradient that is wanted there nevertheless, such as a
-    saliency map, makes it run once more.
+    In inference, the op keeps no activations. If a gradient is taken there, such as for a saliency map, the op runs
+    again.
 
     Args:
-      *args: those of `keras.layers.LSTM`.
-      **kwargs: those of `keras.layers.LSTM`.
+      units: size of the state and of the output, a positive integer.
+      activation: activation of the candidate and the cell state. None means linear.
+      recurrent_activation: activation of the gates. None means linear.
+      use_bias: whether the layer has biases.
+      kernel_initializer: initializer for the kernel, which multiplies the inputs.
+      recurrent_initializer: initializer for the recurrent kernel, which multiplies the state.
+      bias_initializer: initializer for the bias.
+      unit_forget_bias: whether to initialize the bias of the forget gate to 1.
+      kernel_regularizer: regularizer for the kernel.
+      recurrent_regularizer: regularizer for the recurrent kernel.
+      bias_regularizer: regularizer for the bias.
+      activity_regularizer: regularizer for the output of the layer.
+      kernel_constraint: constraint for the kernel.
+      recurrent_constraint: constraint for the recurrent kernel.
+      bias_constraint: constraint for the bias.
+      dropout: fraction of the inputs to drop in training.
+      recurrent_dropout: fraction of the state to drop in training.
+      seed: seed for dropout.
+      return_sequences: whether to return the outputs of all steps or only the last output.
+      return_state: whether to return the final states in addition to the output.
+      go_backwards: whether to process the steps from last to first. The outputs are in processing order.
+      stateful: whether the initial state of a batch is the final state of the previous batch.
+      unroll: whether to unroll the loop over the steps. Ignored if the layer runs on the op.
+      use_cudnn: how Keras uses cuDNN. Applies only if the layer falls back to Keras.
+      **kwargs: arguments of `keras.layers.Layer`: `name`, `trainable`, `dtype`; and `zero_output_for_mask`.
 
     Call arguments:
-      sequences: [batch, time, features].
-      initial_state: a list of the states before the first step, [batch, units] each. Zeros by default.
-      mask: boolean, [batch, time]: where it is false, the state stays, and the output is that of the step before.
-      training: whether to apply dropout.
+      - `sequences`: [batch, time, features].
+      - `initial_state`: a list of the initial hidden and cell states, each [batch, units]. Zeros by default.
+      - `mask`: boolean, [batch, time]. At a step where it is False, the state does not change, and the output is
+        repeated from the previous step.
+      - `training`: whether to apply dropout.
 
-    Returns:
-      The outputs, [batch, time, units], with `return_sequences`, or that of the last step, [batch, units]. With
-      `return_state`, a tuple of them and the final states, [batch, units] each.
+    Call returns:
+      The outputs, [batch, time, units], if `return_sequences`, otherwise the last output, [batch, units]. With
+      `return_state`, a tuple of this and the final hidden and cell states, each [batch, units].
 
     Raises:
-      ValueError: if an argument is refused by Keras.
-      tf.errors.InvalidArgumentError: if the shape of a mask or state is known only when the layer is run, and wrong.
+      ValueError: if Keras rejects an argument.
+      tf.errors.InvalidArgumentError: if the shape of a mask or state is known only at run time and does not match.
 
-    Example:
+    Examples:
       >>> layer = LSTM(4, return_sequences=True)
       >>> layer(np.ones([2, 10, 3], "float32")).shape  # [batch, time, features] -> [batch, time, units]
       TensorShape([2, 10, 4])
     """
 
+    def __init__(
+        self,
+        units: int,
+        activation: Activation = "tanh",
+        recurrent_activation: Activation = "sigmoid",
+        use_bias: bool = True,
+        kernel_initializer: Initializer = "glorot_uniform",
+        recurrent_initializer: Initializer = "orthogonal",
+        bias_initializer: Initializer = "zeros",
+        unit_forget_bias: bool = True,
+        kernel_regularizer: Regularizer = None,
+        recurrent_regularizer: Regularizer = None,
+        bias_regularizer: Regularizer = None,
+        activity_regularizer: Regularizer = None,
+        kernel_constraint: Constraint = None,
+        recurrent_constraint: Constraint = None,
+        bias_constraint: Constraint = None,
+        dropout: float = 0.0,
+        recurrent_dropout: float = 0.0,
+        seed: int | keras.random.SeedGenerator | None = None,
+        return_sequences: bool = False,
+        return_state: bool = False,
+        go_backwards: bool = False,
+        stateful: bool = False,
+        unroll: bool = False,
+        use_cudnn: bool | str = "auto",
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(
+            units,
+            activation=activation,
+            recurrent_activation=recurrent_activation,
+            use_bias=use_bias,
+            kernel_initializer=kernel_initializer,
+            recurrent_initializer=recurrent_initializer,
+            bias_initializer=bias_initializer,
+            unit_forget_bias=unit_forget_bias,
+            kernel_regularizer=kernel_regularizer,
+            recurrent_regularizer=recurrent_regularizer,
+            bias_regularizer=bias_regularizer,
+            activity_regularizer=activity_regularizer,
+            kernel_constraint=kernel_constraint,
+            recurrent_constraint=recurrent_constraint,
+            bias_constraint=bias_constraint,
+            dropout=dropout,
+            recurrent_dropout=recurrent_dropout,
+            seed=seed,
+            return_sequences=return_sequences,
+            return_state=return_state,
+            go_backwards=go_backwards,
+            stateful=stateful,
+            unroll=unroll,
+            use_cudnn=use_cudnn,
+            **kwargs,
+        )
+
 
 @keras.saving.register_keras_serializable(package="tf_rnn_ops")
 class GRU(_RunsOnOp, keras.layers.GRU):
-    """`keras.layers.GRU`, computed by one op: the same arguments, weights, config and results.
+    """`keras.layers.GRU` computed by one op: same arguments, weights, config and results.
 
-    What `LSTM` says holds here too. With `reset_after=False` the layer runs in the loop in inference and in training,
-    with any activation. With tanh and sigmoid, the defaults, its step is the op `GRUBlockCell`, unless XLA compiles.
+    See `LSTM` for fallbacks, exports and conversion. With `reset_after=False`, the layer always runs in the loop, with
+    any activation. If the activations are tanh and sigmoid, the defaults, and XLA does not compile the layer, each step
+    of the loop is the op `GRUBlockCell`.
 
     Args:
-      *args: those of `keras.layers.GRU`.
-      **kwargs: those of `keras.layers.GRU`.
+      units: size of the state and of the output, a positive integer.
+      activation: activation of the candidate. None means linear.
+      recurrent_activation: activation of the gates. None means linear.
+      use_bias: whether the layer has biases.
+      kernel_initializer: initializer for the kernel, which multiplies the inputs.
+      recurrent_initializer: initializer for the recurrent kernel, which multiplies the state.
+      bias_initializer: initializer for the bias.
+      kernel_regularizer: regularizer for the kernel.
+      recurrent_regularizer: regularizer for the recurrent kernel.
+      bias_regularizer: regularizer for the bias.
+      activity_regularizer: regularizer for the output of the layer.
+      kernel_constraint: constraint for the kernel.
+      recurrent_constraint: constraint for the recurrent kernel.
+      bias_constraint: constraint for the bias.
+      dropout: fraction of the inputs to drop in training.
+      recurrent_dropout: fraction of the state to drop in training.
+      seed: seed for dropout.
+      return_sequences: whether to return the outputs of all steps or only the last output.
+      return_state: whether to return the final state in addition to the output.
+      go_backwards: whether to process the steps from last to first. The outputs are in processing order.
+      stateful: whether the initial state of a batch is the final state of the previous batch.
+      unroll: whether to unroll the loop over the steps. Ignored if the layer runs on the op.
+      reset_after: whether the reset gate is applied after the matrix product. If False, the layer runs in a loop.
+      use_cudnn: how Keras uses cuDNN. Applies only if the layer falls back to Keras.
+      **kwargs: arguments of `keras.layers.Layer`: `name`, `trainable`, `dtype`; and `zero_output_for_mask`.
 
     Call arguments:
-      sequences: [batch, time, features].
-      initial_state: the state before the first step, [batch, units]. Zeros by default.
-      mask: boolean, [batch, time]: where it is false, the state stays, and the output is that of the step before.
-      training: whether to apply dropout.
+      - `sequences`: [batch, time, features].
+      - `initial_state`: the initial state, [batch, units]. Zeros by default.
+      - `mask`: boolean, [batch, time]. At a step where it is False, the state does not change, and the output is
+        repeated from the previous step.
+      - `training`: whether to apply dropout.
 
-    Returns:
-      The outputs, [batch, time, units], with `return_sequences`, or that of the last step, [batch, units]. With
-      `return_state`, a tuple of them and the final state, [batch, units].
+    Call returns:
+      The outputs, [batch, time, units], if `return_sequences`, otherwise the last output, [batch, units]. With
+      `return_state`, a tuple of this and the final state, [batch, units].
 
     Raises:
-      ValueError: if an argument is refused by Keras.
-      tf.errors.InvalidArgumentError: if the shape of a mask or state is known only when the layer is run, and wrong.
+      ValueError: if Keras rejects an argument.
+      tf.errors.InvalidArgumentError: if the shape of a mask or state is known only at run time and does not match.
 
-    Example:
+    Examples:
       >>> layer = GRU(4)
       >>> layer(np.ones([2, 10, 3], "float32")).shape  # [batch, time, features] -> [batch, units]
       TensorShape([2, 4])
     """
 
+    def __init__(
+        self,
+        units: int,
+        activation: Activation = "tanh",
+        recurrent_activation: Activation = "sigmoid",
+        use_bias: bool = True,
+        kernel_initializer: Initializer = "glorot_uniform",
+        recurrent_initializer: Initializer = "orthogonal",
+        bias_initializer: Initializer = "zeros",
+        kernel_regularizer: Regularizer = None,
+        recurrent_regularizer: Regularizer = None,
+        bias_regularizer: Regularizer = None,
+        activity_regularizer: Regularizer = None,
+        kernel_constraint: Constraint = None,
+        recurrent_constraint: Constraint = None,
+        bias_constraint: Constraint = None,
+        dropout: float = 0.0,
+        recurrent_dropout: float = 0.0,
+        seed: int | keras.random.SeedGenerator | None = None,
+        return_sequences: bool = False,
+        return_state: bool = False,
+        go_backwards: bool = False,
+        stateful: bool = False,
+        unroll: bool = False,
+        reset_after: bool = True,
+        use_cudnn: bool | str = "auto",
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(
+            units,
+            activation=activation,
+            recurrent_activation=recurrent_activation,
+            use_bias=use_bias,
+            kernel_initializer=kernel_initializer,
+            recurrent_initializer=recurrent_initializer,
+            bias_initializer=bias_initializer,
+            kernel_regularizer=kernel_regularizer,
+            recurrent_regularizer=recurrent_regularizer,
+            bias_regularizer=bias_regularizer,
+            activity_regularizer=activity_regularizer,
+            kernel_constraint=kernel_constraint,
+            recurrent_constraint=recurrent_constraint,
+            bias_constraint=bias_constraint,
+            dropout=dropout,
+            recurrent_dropout=recurrent_dropout,
+            seed=seed,
+            return_sequences=return_sequences,
+            return_state=return_state,
+            go_backwards=go_backwards,
+            stateful=stateful,
+            unroll=unroll,
+            reset_after=reset_after,
+            use_cudnn=use_cudnn,
+            **kwargs,
+        )
+
 
 @keras.saving.register_keras_serializable(package="tf_rnn_ops")
 class SimpleRNN(_RunsOnOp, keras.layers.SimpleRNN):
-    """`keras.layers.SimpleRNN`, computed by one op: the same arguments, weights, config and results.
+    """`keras.layers.SimpleRNN` computed by one op: same arguments, weights, config and results.
 
-    What `LSTM` says holds here too, but for the loop: recurrent dropout in training takes Keras's path, and so do other
-    activations than tanh and relu.
+    See `LSTM` for fallbacks, exports and conversion. This layer has no faster loop: it falls back to Keras with
+    recurrent dropout in training, and with activations other than tanh and relu.
 
     Args:
-      *args: those of `keras.layers.SimpleRNN`.
-      **kwargs: those of `keras.layers.SimpleRNN`.
+      units: size of the state and of the output, a positive integer.
+      activation: activation of the state. None means linear.
+      use_bias: whether the layer has biases.
+      kernel_initializer: initializer for the kernel, which multiplies the inputs.
+      recurrent_initializer: initializer for the recurrent kernel, which multiplies the state.
+      bias_initializer: initializer for the bias.
+      kernel_regularizer: regularizer for the kernel.
+      recurrent_regularizer: regularizer for the recurrent kernel.
+      bias_regularizer: regularizer for the bias.
+      activity_regularizer: regularizer for the output of the layer.
+      kernel_constraint: constraint for the kernel.
+      recurrent_constraint: constraint for the recurrent kernel.
+      bias_constraint: constraint for the bias.
+      dropout: fraction of the inputs to drop in training.
+      recurrent_dropout: fraction of the state to drop in training.
+      return_sequences: whether to return the outputs of all steps or only the last output.
+      return_state: whether to return the final state in addition to the output.
+      go_backwards: whether to process the steps from last to first. The outputs are in processing order.
+      stateful: whether the initial state of a batch is the final state of the previous batch.
+      unroll: whether to unroll the loop over the steps. Ignored if the layer runs on the op.
+      seed: seed for dropout.
+      **kwargs: arguments of `keras.layers.Layer`: `name`, `trainable`, `dtype`; and `zero_output_for_mask`.
 
     Call arguments:
-      sequences: [batch, time, features].
-      initial_state: the state before the first step, [batch, units]. Zeros by default.
-      mask: boolean, [batch, time]: where it is false, the state stays, and the output is that of the step before.
-      training: whether to apply dropout.
+      - `sequences`: [batch, time, features].
+      - `initial_state`: the initial state, [batch, units]. Zeros by default.
+      - `mask`: boolean, [batch, time]. At a step where it is False, the state does not change, and the output is
+        repeated from the previous step.
+      - `training`: whether to apply dropout.
 
-    Returns:
-      The outputs, [batch, time, units], with `return_sequences`, or that of the last step, [batch, units]. With
-      `return_state`, a tuple of them and the final state, [batch, units].
+    Call returns:
+      The outputs, [batch, time, units], if `return_sequences`, otherwise the last output, [batch, units]. With
+      `return_state`, a tuple of this and the final state, [batch, units].
 
     Raises:
-      ValueError: if an argument is refused by Keras.
-      tf.errors.InvalidArgumentError: if the shape of a mask or state is known only when the layer is run, and wrong.
+      ValueError: if Keras rejects an argument.
+      tf.errors.InvalidArgumentError: if the shape of a mask or state is known only at run time and does not match.
 
-    Example:
+    Examples:
       >>> layer = SimpleRNN(4, activation="relu")
       >>> layer(np.ones([2, 10, 3], "float32")).shape  # [batch, time, features] -> [batch, units]
       TensorShape([2, 4])
     """
+
+    def __init__(
+        self,
+        units: int,
+        activation: Activation = "tanh",
+        use_bias: bool = True,
+        kernel_initializer: Initializer = "glorot_uniform",
+        recurrent_initializer: Initializer = "orthogonal",
+        bias_initializer: Initializer = "zeros",
+        kernel_regularizer: Regularizer = None,
+        recurrent_regularizer: Regularizer = None,
+        bias_regularizer: Regularizer = None,
+        activity_regularizer: Regularizer = None,
+        kernel_constraint: Constraint = None,
+        recurrent_constraint: Constraint = None,
+        bias_constraint: Constraint = None,
+        dropout: float = 0.0,
+        recurrent_dropout: float = 0.0,
+        return_sequences: bool = False,
+        return_state: bool = False,
+        go_backwards: bool = False,
+        stateful: bool = False,
+        unroll: bool = False,
+        seed: int | keras.random.SeedGenerator | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(
+            units,
+            activation=activation,
+            use_bias=use_bias,
+            kernel_initializer=kernel_initializer,
+            recurrent_initializer=recurrent_initializer,
+            bias_initializer=bias_initializer,
+            kernel_regularizer=kernel_regularizer,
+            recurrent_regularizer=recurrent_regularizer,
+            bias_regularizer=bias_regularizer,
+            activity_regularizer=activity_regularizer,
+            kernel_constraint=kernel_constraint,
+            recurrent_constraint=recurrent_constraint,
+            bias_constraint=bias_constraint,
+            dropout=dropout,
+            recurrent_dropout=recurrent_dropout,
+            return_sequences=return_sequences,
+            return_state=return_state,
+            go_backwards=go_backwards,
+            stateful=stateful,
+            unroll=unroll,
+            seed=seed,
+            **kwargs,
+        )

@@ -1,21 +1,22 @@
-"""The params buffer of the CudnnRNN ops: where in it each matrix and bias lies.
+"""The params buffer of the CudnnRNN ops: its layout, and conversions of weights.
 
-The ops take all weights of a network as one vector, `params`. `layout` says which of its elements hold what; `pack`
-makes the vector of named arrays, `unpack` takes it apart. `from_keras`, `from_onnx`, `from_pytorch` and `from_tf1` make
-it of the weights of Keras's layers, of ONNX's operators, of PyTorch's modules and of the layers of TensorFlow 1's
-contrib; `to_keras`, `to_onnx`, `to_pytorch` and `to_tf1` are the ways back. No device is needed for any of it.
+The CudnnRNN ops take all weights of a network as one vector, `params`. `layout` describes the vector, `pack` makes it
+from named matrices and biases, and `unpack` splits it. `from_keras`, `from_onnx`, `from_pytorch` and `from_tf1` convert
+the weights of Keras layers, ONNX operators, PyTorch modules and the layers of TensorFlow 1's contrib; `to_keras`,
+`to_onnx`, `to_pytorch` and `to_tf1` convert back. No GPU is needed.
 
-With a pseudo-layer for each direction of each layer - layer 0 forward, layer 0 backward, layer 1 forward, ... - the
-buffer holds, densely packed,
+A pseudo-layer is one direction of one layer. Pseudo-layers are in the order layer 0 forward, layer 0 backward, layer 1
+forward, ... The buffer contains, densely packed,
 
-    first all matrices, pseudo-layer by pseudo-layer: the input matrix W, the recurrent matrix R and, with a
-      projection, the projection matrix P;
-    then all biases, pseudo-layer by pseudo-layer: that of W, then that of R.
+1. all matrices, by pseudo-layer: the input matrix W, the recurrent matrix R and, with a projection, the projection
+   matrix P;
+2. all biases, by pseudo-layer: that of W, then that of R.
 
-W and R are stored gate by gate, each gate's matrix [num_units, fan_in] and row-major, and applied as y = x W^T, so
-that a gate's row holds the weights of one unit: the transpose of what Keras calls a kernel. The gates of an LSTM are
-in the order i (input), f (forget), g (the new cell's candidate), o (output); those of a GRU r (reset), u (update), n
-(new). Source: cuDNN's documentation of cudnnGetRNNWeightParams, which tells the address of each.
+W and R are stored gate by gate. The matrix of a gate is [num_units, fan_in], row-major, and applied as y = x W^T: the
+transpose of a Keras kernel. The gates are in the order i (input), f (forget), g (candidate), o (output) in an LSTM, and
+r (reset), u (update), n (new) in a GRU. Source: cuDNN's documentation of cudnnGetRNNWeightParams.
+
+Guides: docs/guides/keras_weights.md, docs/guides/onnx.md, docs/guides/pytorch.md and docs/guides/tf1_checkpoint.md.
 """
 
 from tf_rnn_ops.params._keras import from_keras, to_keras

@@ -1,4 +1,4 @@
-"""What the conversions need of NumPy and of TensorFlow, under the same names."""
+"""The functions of NumPy and TensorFlow that the conversions use, under the same names."""
 
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
@@ -7,22 +7,23 @@ import numpy as np
 import tensorflow as tf
 
 from tf_rnn_ops._alignment import aligned
+from tf_rnn_ops._types import Shape
 
 
 class Library(NamedTuple):
-    """The functions of a library of arrays.
+    """The functions of an array library.
 
     Attributes:
-      convert: makes an array of what can be made one.
-      checked: (name, array, shape): returns the array, or refuses it by name if it has another shape.
-      concat: joins arrays along their first dimension.
-      split: (array, sizes): cuts an array along its first dimension into parts of these sizes.
+      convert: converts a value to an array.
+      checked: (name, array, shape): returns the array, or raises a ValueError if it has another shape.
+      concat: concatenates arrays along their first dimension.
+      split: (array, sizes): splits an array along its first dimension into parts of these sizes.
       reshape: (array, shape).
-      flatten: makes a vector of an array.
-      transpose: exchanges the dimensions of a matrix, in a new array.
-      stack: joins arrays along a new first dimension.
+      flatten: flattens an array to a vector.
+      transpose: transposes a matrix, into a new array.
+      stack: stacks arrays along a new first dimension.
       zeros: (shape, dtype).
-      check_zeros: (name, array, when): refuses an array by name if it is not zeros, which it must be `when`.
+      check_zeros: (name, array, when): raises a ValueError if an array is not zeros; `when` says why it must be.
     """
 
     convert: Callable[..., Any]
@@ -38,55 +39,55 @@ class Library(NamedTuple):
 
 
 def library_of(arrays: Iterable[Any]) -> Library:
-    """Returns TensorFlow if any of some arrays is a tensor or variable, otherwise NumPy."""
+    """Returns TensorFlow if any of the arrays is a tensor or variable, otherwise NumPy."""
     return TENSORFLOW if any(map(tf.is_tensor, arrays)) else NUMPY
 
 
-def _checked_array(name, array, shape):
-    """Returns a NumPy array, or refuses it if it has another shape."""
+def _checked_array(name: str, array: np.ndarray, shape: Shape) -> np.ndarray:
+    """Returns a NumPy array, or raises a ValueError if it has another shape."""
     if array.shape != shape:
         raise _wrong_shape(name, array.shape, shape)
     return array
 
 
-def _converted(tensor):
-    """Returns what can be made a tensor as one, in aligned memory.
+def _converted(tensor: Any) -> tf.Tensor:
+    """Converts a value to a tensor, in aligned memory if executed eagerly.
 
-    In a graph it is left where it is: Keras's layers convert their variables there, and XLA has no kernel that aligns.
+    In a graph, Keras layers convert their variables, which are aligned, and XLA has no kernel for AlignTensor.
     """
     tensor = tf.convert_to_tensor(tensor)
     return aligned(tensor) if tf.executing_eagerly() else tensor
 
 
-def _checked_tensor(name, tensor, shape):
-    """Returns a tensor, or refuses it if it has another shape: now if that is known, otherwise when it is run."""
+def _checked_tensor(name: str, tensor: tf.Tensor, shape: Shape) -> tf.Tensor:
+    """Returns a tensor, or raises a ValueError if it has another shape. Checks an unknown shape at run time."""
     if not tensor.shape.is_compatible_with(shape):
         raise _wrong_shape(name, tensor.shape, shape)
     return tensor if tensor.shape.is_fully_defined() else tf.ensure_shape(tensor, shape)
 
 
-def _wrong_shape(name, shape, wanted):
+def _wrong_shape(name: str, shape: Any, wanted: Shape) -> ValueError:
     return ValueError(f"{name} must have the shape {list(wanted)}, but has {list(shape)}")
 
 
-def _check_array_zeros(name, array, when):
-    """Refuses a NumPy array that is not zeros."""
+def _check_array_zeros(name: str, array: np.ndarray, when: str) -> None:
+    """Raises a ValueError if a NumPy array is not zeros."""
     if np.any(array):
         raise ValueError(_not_zeros(name, when))
 
 
-def _check_tensor_zeros(name, tensor, when):
-    """Refuses a tensor that is not zeros, when it is run."""
+def _check_tensor_zeros(name: str, tensor: tf.Tensor, when: str) -> None:
+    """Raises an InvalidArgumentError at run time if a tensor is not zeros."""
     tf.debugging.assert_equal(tensor, tf.zeros_like(tensor), message=_not_zeros(name, when))
 
 
-def _not_zeros(name, when):
+def _not_zeros(name: str, when: str) -> str:
     return f"{name} must be zeros {when}, but is not"
 
 
-# Eager calls take less time to make tensors of these than of lists.
+# NumPy arrays, because eager ops convert them faster than lists.
 _VECTOR = np.array([-1], np.int32)
-_EXCHANGED = np.array([1, 0], np.int32)
+_SWAPPED = np.array([1, 0], np.int32)
 
 NUMPY = Library(
     convert=np.asarray,
@@ -107,7 +108,7 @@ TENSORFLOW = Library(
     split=tf.split,
     reshape=tf.reshape,
     flatten=lambda tensor: tf.reshape(tensor, _VECTOR),
-    transpose=lambda matrix: tf.transpose(matrix, _EXCHANGED),
+    transpose=lambda matrix: tf.transpose(matrix, _SWAPPED),
     stack=tf.stack,
     zeros=tf.zeros,
     check_zeros=_check_tensor_zeros,

@@ -1,4 +1,4 @@
-"""The params buffer by matrices that hold all gates, which is how other libraries keep weights."""
+"""The params buffer as blocks of all gates, which is how other libraries store weights."""
 
 import dataclasses
 import functools
@@ -14,11 +14,11 @@ from tf_rnn_ops.params._layout import Layout
 
 @dataclasses.dataclass(frozen=True)
 class Block:
-    """The regions of all gates of one kind of a pseudo-layer: adjacent in the buffer, they make one matrix or bias.
+    """The regions of all gates of one kind in a pseudo-layer. Adjacent in the buffer, they form one matrix or bias.
 
     Attributes:
-      kind: that of its regions.
-      layer: the layer that it belongs to, from 0.
+      kind: the kind of its regions.
+      layer: its layer, from 0.
       direction: "forward" or "backward".
       shape: [num_gates * num_units, fan_in] of a matrix, [num_gates * num_units] of a bias, [num_proj, num_units] of a
         projection.
@@ -31,7 +31,7 @@ class Block:
 
     @property
     def pseudo_layer(self) -> str:
-        """The pseudo-layer that it belongs to, such as "layer_0/forward"."""
+        """Its pseudo-layer, such as "layer_0/forward"."""
         return f"layer_{self.layer}/{self.direction}"
 
     @property
@@ -51,7 +51,7 @@ def blocks(layout: Layout) -> tuple[Block, ...]:
 
 
 def blocks_of_pseudo_layers(layout: Layout) -> dict[str, dict[str, Block]]:
-    """Returns the blocks of each pseudo-layer by their kinds."""
+    """Returns the blocks of each pseudo-layer by kind."""
     of_pseudo_layers: dict[str, dict[str, Block]] = {}
     for block in blocks(layout):
         of_pseudo_layers.setdefault(block.pseudo_layer, {})[block.kind] = block
@@ -59,6 +59,6 @@ def blocks_of_pseudo_layers(layout: Layout) -> dict[str, dict[str, Block]]:
 
 
 def split_into_blocks(library: Library, layout: Layout, params: Any) -> dict[str, Any]:
-    """Returns the blocks that a params buffer holds by name, or refuses one of another shape."""
+    """Returns the blocks of a params buffer by name, or raises a ValueError if its shape is wrong."""
     parts = library.split(checked_params(library, layout, params), [math.prod(block.shape) for block in blocks(layout)])
     return {block.name: library.reshape(part, block.shape) for block, part in zip(blocks(layout), parts, strict=True)}

@@ -1,4 +1,4 @@
-"""Keras's weights."""
+"""Conversions of Keras weights."""
 
 import functools
 from collections.abc import Iterable, Mapping
@@ -17,7 +17,7 @@ from tf_rnn_ops.params._layout import Layout
 
 
 class _Weight(NamedTuple):
-    """A weight of a Keras layer: the pseudo-layer that it is of, what it is of it, and its shape."""
+    """A weight of a Keras layer: its pseudo-layer, kind and shape."""
 
     pseudo_layer: str
     kind: str
@@ -25,34 +25,34 @@ class _Weight(NamedTuple):
 
 
 def from_keras(layout: Layout, weights: Iterable[Any]) -> Any:
-    """Returns the params buffer that holds the weights of Keras layers.
+    """Converts the weights of Keras layers to a params buffer.
 
     The layers are `keras.layers.LSTM`, `GRU` with `reset_after=True`, or `SimpleRNN`, or `keras.layers.Bidirectional`
-    layers of one of these: what `get_weights()` returns of each layer of a stack, one after the other.
+    of these. Pass the results of `get_weights()` of all layers of a stack, concatenated.
 
-    Where a Keras layer has one bias and cuDNN two, which are added, the input bias is Keras's and the recurrent bias is
-    zeros. Where the layer has none, both are zeros. The gates of a GRU change places: Keras has the update gate first.
-    The weights of a GRU without biases do not show whether it has `reset_after=True`; without it, it computes something
-    else than cuDNN.
+    cuDNN adds two biases. If a Keras layer has one bias, it becomes the input bias, and the recurrent bias is zeros. If
+    the layer has no bias, both are zeros. The gates of a GRU are reordered, because Keras has the update gate first.
+    The weights of a GRU without biases do not show whether it has `reset_after=True`. If it does not, the converted
+    network computes something else.
 
     Args:
       layout: the layout of the buffer, with an input matrix in every layer and without a projection.
       weights: for each pseudo-layer (layer 0 forward, layer 0 backward, layer 1 forward, ...) the kernel,
         [fan_in, num_gates * num_units], the recurrent kernel, [num_units, num_gates * num_units], and, unless the
-        layers have `use_bias=False`, the bias: [num_gates * num_units], or [2, num_gates * num_units] of a GRU. All are
-        of one floating dtype.
+        layers have `use_bias=False`, the bias: [num_gates * num_units], or [2, num_gates * num_units] in a GRU. All
+        have the same floating-point dtype.
 
     Returns:
-      A vector, [layout.size]: a tensor, and differentiable, if any of the weights is a tensor or variable; otherwise a
-      new NumPy array.
+      The params buffer, [layout.size]: a tensor, differentiable with respect to the weights, if any of them is a tensor
+      or variable; otherwise a new NumPy array.
 
     Raises:
-      ValueError: if Keras has no layers of such a layout, or the weights have another number, shape or dtype.
-      tf.errors.InvalidArgumentError: if a tensor whose shape is known only when it is run has another.
+      ValueError: if Keras does not support the layout, or the number, shape or dtype of the weights is wrong.
+      tf.errors.InvalidArgumentError: if a tensor has the wrong shape, which is known only at run time.
 
-    Source: the formulas of `keras.layers.LSTM`, `GRU` and `SimpleRNN`, beside those of `tf_rnn_ops.raw_ops.CudnnRNN`.
+    Source: the formulas of `keras.layers.LSTM`, `GRU` and `SimpleRNN`, and of `tf_rnn_ops.raw_ops.CudnnRNN`.
 
-    Example:
+    Examples:
       >>> lstm = keras.layers.LSTM(4)
       >>> lstm.build([None, None, 3])  # [batch, time, features]
       >>> from_keras(layout("lstm", num_units=4, input_size=3), lstm.get_weights()).shape  # [layout.size]
@@ -64,32 +64,34 @@ def from_keras(layout: Layout, weights: Iterable[Any]) -> Any:
     absent = {block.name for block in blocks(layout)} - set(of_block)
     if absent:
         dtype = next(iter(of_block.values())).dtype
-        of_block |= dict.fromkeys(absent, library.zeros(blocks(layout)[-1].shape, dtype))  # biases are of one shape
+        of_block |= dict.fromkeys(
+            absent, library.zeros(blocks(layout)[-1].shape, dtype)
+        )  # all biases have the same shape
     return pack_keras_blocks(library, layout, of_block)
 
 
 def to_keras(layout: Layout, params: Any, use_bias: bool = True) -> list[Any]:
-    """Returns the weights of the Keras layers that compute what the ops do with a params buffer.
+    """Converts a params buffer to the weights of Keras layers that compute the same.
 
     Args:
       layout: the layout of the buffer, with an input matrix in every layer and without a projection.
       params: the buffer, [layout.size].
-      use_bias: whether the layers have biases. Where one has one bias and cuDNN two, it is their sum. Without, the
-        buffer's biases must be zeros, because they would be lost.
+      use_bias: whether the layers have biases. If a layer has one bias, it is the sum of the two biases of cuDNN. If
+        False, the biases in the buffer must be zeros.
 
     Returns:
-      The weights that `from_keras` takes, in that order, for `set_weights`. Of a NumPy array they are new NumPy arrays,
-      of a tensor or variable tensors, differentiable with respect to it.
+      The weights, in the order of `from_keras`, for `set_weights`: new NumPy arrays, or tensors that are differentiable
+      with respect to `params` if it is a tensor or variable.
 
     Raises:
-      ValueError: if Keras has no layers of such a layout, params has another shape, or there are biases that would be
-        lost.
-      tf.errors.InvalidArgumentError: the last of a tensor, and if one whose shape is known only when it is run has
-        another.
+      ValueError: if Keras does not support the layout, `params` has the wrong shape, or a bias is not zeros with
+        `use_bias=False`.
+      tf.errors.InvalidArgumentError: if `params` is a tensor, and a bias is not zeros or the shape, known only at run
+        time, is wrong.
 
     Source: as for `from_keras`.
 
-    Example:
+    Examples:
       >>> gru = layout("gru", num_units=4, input_size=3)
       >>> [weight.shape for weight in to_keras(gru, np.zeros(gru.size, "float32"))]
       [(3, 12), (4, 12), (2, 12)]
@@ -104,19 +106,19 @@ def to_keras(layout: Layout, params: Any, use_bias: bool = True) -> list[Any]:
 
 
 def pack_keras_blocks(library: Library, layout: Layout, of_block: Mapping[str, Any]) -> Any:
-    """Returns the params buffer of matrices and biases as Keras has them.
+    """Packs matrices and biases in Keras's format into a params buffer.
 
     Args:
-      library: that of the arrays.
+      library: the library of the arrays.
       layout: the layout of the buffer.
-      of_block: for each block an array of its shape reversed, the gates in Keras's order.
+      of_block: for each block an array with the reversed shape, and the gates in Keras's order.
     """
     parts = [part for block in blocks(layout) for part in _rows(library, layout.rnn_mode, of_block[block.name])]
     return library.concat([library.flatten(part) for part in parts])
 
 
 def _rows(library: Library, rnn_mode: str, weight: Any) -> list[Any]:
-    """Returns the parts, one below the other, of the block that holds a matrix or bias of Keras's."""
+    """Converts a matrix or bias in Keras's format to the parts of its block, in the order of their rows."""
     rows = library.transpose(weight) if len(weight.shape) == 2 else weight
     if rnn_mode != "gru":
         return [rows]
@@ -125,7 +127,7 @@ def _rows(library: Library, rnn_mode: str, weight: Any) -> list[Any]:
 
 
 def _columns(library: Library, rnn_mode: str, block: Any) -> Any:
-    """Returns Keras's matrix or bias that a block holds: the reverse of `_rows`."""
+    """Converts a block to a matrix or bias in Keras's format: the inverse of `_rows`."""
     if rnn_mode == "gru":
         reset, update, new = library.split(block, [block.shape[0] // 3] * 3)
         block = library.concat([update, reset, new])
@@ -134,9 +136,9 @@ def _columns(library: Library, rnn_mode: str, block: Any) -> Any:
 
 @functools.lru_cache
 def _expected(layout: Layout, use_bias: bool) -> tuple[_Weight, ...]:
-    """Returns the weights of the Keras layers of a layout, or refuses one that has none."""
-    check_linear_input(layout, "Keras's layers")
-    check_no_projection(layout, "Keras's layers")
+    """Returns the weights of the Keras layers of a layout, after checking that Keras supports it."""
+    check_linear_input(layout, "Keras layers")
+    check_no_projection(layout, "Keras layers")
     weights = []
     for pseudo_layer, of_one in blocks_of_pseudo_layers(layout).items():
         for kind in ("kernel", "recurrent_kernel"):
@@ -148,11 +150,11 @@ def _expected(layout: Layout, use_bias: bool) -> tuple[_Weight, ...]:
 
 
 def _checked(library: Library, layout: Layout, weights: list[Any]) -> dict[_Weight, Any]:
-    """Returns the weights of Keras layers as arrays by what they are, or refuses them."""
+    """Returns the weights of Keras layers as arrays, after checking them."""
     with_biases, without = _expected(layout, True), _expected(layout, False)
     if len(weights) not in (len(with_biases), len(without)):
         raise ValueError(
-            f"weights must be a list of {len(with_biases)}, or {len(without)} without biases, for a layout of "
+            f"weights must have {len(with_biases)} items, or {len(without)} without biases, for a layout with "
             f"{len(without) // 2} pseudo-layers, but has {len(weights)} items"
         )
     expected = with_biases if len(weights) == len(with_biases) else without
@@ -167,13 +169,13 @@ def _checked(library: Library, layout: Layout, weights: list[Any]) -> dict[_Weig
 
 
 def _described(layout: Layout, weight: _Weight) -> str:
-    """Returns what to call a weight in an error."""
+    """Returns the name of a weight for error messages."""
     reset_after = ", of a GRU with reset_after=True" if (layout.rnn_mode, weight.kind) == ("gru", "bias") else ""
     return f"{weight.pseudo_layer}/{weight.kind}{reset_after}"
 
 
 def _by_block(layout: Layout, weights: dict[_Weight, Any]) -> dict[str, Any]:
-    """Returns the weights of Keras layers by the names of the blocks that hold them."""
+    """Returns the weights of Keras layers by the names of their blocks."""
     of_block = {}
     for each, array in weights.items():
         if each.kind != "bias":
@@ -187,7 +189,7 @@ def _by_block(layout: Layout, weights: dict[_Weight, Any]) -> dict[str, Any]:
 
 
 def _weight(library: Library, layout: Layout, weight: _Weight, of_block: dict[str, Any]) -> Any:
-    """Returns the array of one weight, given those of the blocks in Keras's order."""
+    """Returns the array of one weight, given the blocks in Keras's format."""
     if weight.kind != "bias":
         return of_block[f"{weight.pseudo_layer}/{weight.kind}"]
     biases = [of_block[f"{weight.pseudo_layer}/{kind}"] for kind in ("input_bias", "recurrent_bias")]

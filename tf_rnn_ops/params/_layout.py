@@ -1,12 +1,13 @@
-"""Where in a params buffer each matrix and bias lies."""
+"""The layout of a params buffer: the position of each matrix and bias."""
 
 import dataclasses
 import functools
 import math
 import numbers
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
-# None: of one gate that has no name.
+# None: the mode has one gate, without a name.
 _GATES: dict[str, tuple[str | None, ...]] = {
     "rnn_relu": (None,),
     "rnn_tanh": (None,),
@@ -22,11 +23,11 @@ class Region:
     """A matrix or a bias in the params buffer.
 
     Attributes:
-      name: the other attributes that tell it from the rest, such as "layer_0/forward/kernel/i".
+      name: its unique name, made of the next four attributes, such as "layer_0/forward/kernel/i".
       kind: "kernel", "recurrent_kernel", "projection", "input_bias" or "recurrent_bias".
-      layer: the layer that it belongs to, from 0.
+      layer: its layer, from 0.
       direction: "forward" or "backward".
-      gate: the gate that it belongs to; None for a projection and in the modes of one gate.
+      gate: its gate; None for a projection, and in modes with one gate.
       offset: the index of its first element in the buffer.
       shape: [num_units, fan_in] of a kernel; [num_units, num_units] of a recurrent kernel, or [num_units, num_proj]
         with a projection; [num_proj, num_units] of a projection; [num_units] of a bias.
@@ -42,15 +43,15 @@ class Region:
 
     @property
     def size(self) -> int:
-        """The number of its elements, which are adjacent."""
+        """The number of its elements."""
         return math.prod(self.shape)
 
 
 @dataclasses.dataclass(frozen=True)
 class Layout(Mapping[str, Region]):
-    """The regions of a params buffer by name, in the order in which they lie in it. `layout` makes one.
+    """The layout of a params buffer: a mapping from names to regions, in the order of the buffer.
 
-    Printed, it is a table of them.
+    Create one with `layout`. It prints as a table of its regions.
 
     Attributes:
       rnn_mode: "rnn_relu", "rnn_tanh", "lstm" or "gru".
@@ -59,7 +60,7 @@ class Layout(Mapping[str, Region]):
       num_layers: the number of layers.
       direction: "unidirectional" or "bidirectional".
       input_mode: "linear_input" or "skip_input".
-      num_proj: the size that the hidden state is projected to, or 0 for no projection.
+      num_proj: the size that the hidden state is projected to, or 0 without a projection.
     """
 
     rnn_mode: str
@@ -105,7 +106,7 @@ def layout(
     input_mode: str = "linear_input",
     num_proj: int = 0,
 ) -> Layout:
-    """Returns where a network's matrices and biases lie in its params buffer.
+    """Returns the layout of the params buffer of a network.
 
     Args:
       rnn_mode: "rnn_relu", "rnn_tanh", "lstm" or "gru".
@@ -113,18 +114,18 @@ def layout(
       input_size: the size of the network's input at one time step.
       num_layers: the number of layers, at least 1.
       direction: "unidirectional" or "bidirectional".
-      input_mode: "linear_input"; "skip_input", which leaves layer 0 without an input matrix and needs an input_size of
-        num_units; or "auto_select", which is skip_input if that holds and linear_input otherwise.
-      num_proj: the size that an LSTM's hidden state is projected to, at most num_units; 0 or num_units for no
+      input_mode: "linear_input"; "skip_input", where layer 0 has no input matrix and input_size must be num_units; or
+        "auto_select", which is "skip_input" if these are equal and "linear_input" otherwise.
+      num_proj: the size that the hidden state of an LSTM is projected to, at most num_units. 0 or num_units means no
         projection.
 
     Returns:
       A `Layout`, a mapping from names to regions in the order of the buffer.
 
     Raises:
-      ValueError: if an argument is none of these or does not fit the others.
+      ValueError: if an argument has an invalid value or does not match the others.
 
-    Example:
+    Examples:
       >>> print(layout("gru", num_units=8, input_size=3))
       Layout(rnn_mode='gru', num_units=8, input_size=3, num_layers=1, direction='unidirectional',
              input_mode='linear_input', num_proj=0), size 312
@@ -150,11 +151,13 @@ def layout(
     num_layers = _checked_integer("num_layers", num_layers, at_least=1)
     num_proj = _checked_integer("num_proj", num_proj, at_least=0)
     if num_proj > 0 and rnn_mode != "lstm":
-        raise ValueError(f"num_proj must be 0 where rnn_mode is {rnn_mode!r} and not 'lstm', but is {num_proj}")
+        raise ValueError(f"num_proj must be 0 unless rnn_mode is 'lstm', but is {num_proj} with rnn_mode {rnn_mode!r}")
     if num_proj > num_units:
-        raise ValueError(f"num_proj must be at most num_units, {num_units}, but is {num_proj}")
+        raise ValueError(f"num_proj must be at most num_units ({num_units}), but is {num_proj}")
     if input_mode == "skip_input" and input_size != num_units:
-        raise ValueError(f"input_size must be num_units, {num_units}, with skip_input, but is {input_size}")
+        raise ValueError(
+            f"input_size must equal num_units ({num_units}) with input_mode 'skip_input', but is {input_size}"
+        )
     if input_mode == "auto_select":
         input_mode = "skip_input" if input_size == num_units else "linear_input"
     if num_proj == num_units:
@@ -188,19 +191,19 @@ def _matrices(layout: Layout, layer: int) -> Iterator[tuple[str, str | None, tup
 
 
 def _biases(layout: Layout, layer: int) -> Iterator[tuple[str, str | None, tuple[int, ...]]]:
-    """Yields (kind, gate, shape) of the biases of one direction of a layer: the same in all."""
+    """Yields (kind, gate, shape) of the biases of one direction of a layer."""
     for kind in ("input_bias", "recurrent_bias"):
         yield from ((kind, gate, (layout.num_units,)) for gate in _GATES[layout.rnn_mode])
 
 
-def _check_choice(name, value, choices):
-    """Refuses a value that is none of the choices."""
+def _check_choice(name: str, value: Any, choices: Iterable[str]) -> None:
+    """Raises a ValueError if a value is not one of the choices."""
     if value not in tuple(choices):
         raise ValueError(f"{name} must be {' or '.join(map(repr, choices))}, but is {value!r}")
 
 
-def _checked_integer(name, value, at_least):
-    """Returns an int, or refuses what is none or too small."""
+def _checked_integer(name: str, value: Any, at_least: int) -> int:
+    """Returns a value as an int, or raises a ValueError if it is not an integer or too small."""
     if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < at_least:
         raise ValueError(f"{name} must be an integer of at least {at_least}, but is {value!r}")
     return int(value)

@@ -1,4 +1,4 @@
-"""ONNX's weights."""
+"""Conversions of ONNX weights."""
 
 import functools
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,14 +17,14 @@ from tf_rnn_ops.params._checks import (
 )
 from tf_rnn_ops.params._layout import Layout
 
-# The kinds of the blocks that make up one direction of a tensor, one below the other.
+# The kinds of the blocks that form one direction of a tensor, in the order of its rows.
 _KINDS = {"W": ("kernel",), "R": ("recurrent_kernel",), "B": ("input_bias", "recurrent_bias")}
-# Which of cuDNN's gates each of ONNX's is: i, o, f, c of an LSTM, z, r, h of a GRU.
+# The index in cuDNN of each gate in ONNX: i, o, f, c of an LSTM; z, r, h of a GRU.
 _GATES = {"rnn_relu": (0,), "rnn_tanh": (0,), "lstm": (0, 3, 1, 2), "gru": (1, 0, 2)}
 
 
 class _Tensor(NamedTuple):
-    """An input of the operator of a layer: its name, and the blocks of each direction, one below the other."""
+    """An input of the operator of a layer: its name, and the blocks of each direction, in the order of the rows."""
 
     layer: int
     name: str
@@ -32,15 +32,15 @@ class _Tensor(NamedTuple):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of W and R [num_directions, rows, columns], of B [num_directions, rows]."""
+        """[num_directions, rows, columns] for W and R, [num_directions, rows] for B."""
         first, *_ = self.directions
         return (len(self.directions), sum(block.shape[0] for block in first), *first[0].shape[1:])
 
 
 def to_onnx(layout: Layout, params: Any) -> list[dict[str, np.ndarray]]:
-    """Returns the tensors of the ONNX operators that compute what the ops do with a params buffer.
+    """Converts a params buffer to the weights of ONNX operators that compute the same.
 
-    An operator is one layer, in one or two directions. It has these attributes, and all others as they are by default:
+    Each layer is one operator, in one or two directions, with these attributes and defaults for all others:
 
         rnn_mode    operator  attributes
         "lstm"      LSTM      hidden_size=num_units
@@ -48,25 +48,25 @@ def to_onnx(layout: Layout, params: Any) -> list[dict[str, np.ndarray]]:
         "rnn_tanh"  RNN       hidden_size=num_units
         "rnn_relu"  RNN       hidden_size=num_units, activations=["Relu"] * num_directions
 
-    and direction="bidirectional" where there are two. Its output Y, [time, num_directions, batch, num_units], makes the
-    next layer's input by a Transpose to [time, batch, num_directions, num_units] and a Reshape.
+    and direction="bidirectional" for two directions. To feed its output Y, [time, num_directions, batch, num_units], to
+    the next layer, add a Transpose to [time, batch, num_directions, num_units] and a Reshape.
 
     Args:
       layout: the layout of the buffer, with an input matrix in every layer and without a projection.
       params: the buffer, [layout.size].
 
     Returns:
-      For each layer new NumPy arrays by the names of the operator's inputs: "W", the weights of the input,
+      For each layer, new NumPy arrays by the names of the operator's inputs: "W", the input weights,
       [num_directions, num_gates * num_units, fan_in]; "R", the recurrent weights,
-      [num_directions, num_gates * num_units, num_units]; and "B", the biases of both,
+      [num_directions, num_gates * num_units, num_units]; and "B", the input and recurrent biases,
       [num_directions, 2 * num_gates * num_units].
 
     Raises:
-      ValueError: if ONNX has no operators of such a layout, or params has another shape.
+      ValueError: if ONNX does not support the layout, or `params` has the wrong shape.
 
-    Source: the formulas of ONNX's operators LSTM, GRU and RNN, beside those of `tf_rnn_ops.raw_ops.CudnnRNN`.
+    Source: the formulas of ONNX's operators LSTM, GRU and RNN, and of `tf_rnn_ops.raw_ops.CudnnRNN`.
 
-    Example:
+    Examples:
       >>> gru = layout("gru", num_units=4, input_size=3, num_layers=2)
       >>> [tensors["W"].shape for tensors in to_onnx(gru, np.zeros(gru.size, "float32"))]
       [(1, 12, 3), (1, 12, 4)]
@@ -83,33 +83,33 @@ def to_onnx(layout: Layout, params: Any) -> list[dict[str, np.ndarray]]:
 
 
 def from_onnx(layout: Layout, weights: Iterable[Mapping[str, Any]]) -> np.ndarray:
-    """Returns the params buffer that holds the tensors of ONNX's operators LSTM, GRU or RNN.
+    """Converts the weights of ONNX's operators LSTM, GRU or RNN to a params buffer.
 
-    The operators have the attributes that `to_onnx` names. cuDNN computes nothing else: no LSTM with peepholes (input
-    P) or input_forget, no GRU with linear_before_reset=0, no other activations, no clip. One with direction="reverse"
-    has the layout of a unidirectional one and takes its input from the last step to the first.
+    The operators must have the attributes listed in `to_onnx`. Not supported are an LSTM with peepholes (input P) or
+    input_forget, a GRU with linear_before_reset=0, other activations, and clip. For an operator with
+    direction="reverse", use a unidirectional layout and reverse the input in time.
 
     Args:
       layout: the layout of the buffer, with an input matrix in every layer and without a projection.
-      weights: for each layer a mapping from "W", "R" and, unless the operator has no biases, "B" to what
-        `numpy.asarray` makes arrays of, of the shapes that `to_onnx` returns. All are of one floating dtype.
-        `onnx.numpy_helper.to_array` makes arrays of a model's initializers.
+      weights: for each layer a mapping from "W", "R" and, if the operator has biases, "B" to arrays of the shapes that
+        `to_onnx` returns. All have the same floating-point dtype. Convert the initializers of a model to arrays with
+        `onnx.numpy_helper.to_array`.
 
     Returns:
-      A new NumPy array, [layout.size]. Biases that an operator lacks are zeros.
+      A new NumPy array, [layout.size]. The biases of an operator without biases are zeros.
 
     Raises:
-      ValueError: if ONNX has no operators of such a layout, or the tensors have another number, name, shape or dtype.
+      ValueError: if ONNX does not support the layout, or the number, names, shapes or dtypes of the arrays are wrong.
 
     Source: as for `to_onnx`.
 
-    Example:
+    Examples:
       >>> weights = {"W": np.ones([1, 16, 3]), "R": np.ones([1, 16, 4])}
       >>> from_onnx(layout("lstm", num_units=4, input_size=3), [weights]).shape  # [layout.size]
       (144,)
     """
     arrays = _checked(layout, weights)
-    gates = np.argsort(_GATES[layout.rnn_mode]).tolist()  # which of ONNX's each of cuDNN's is
+    gates = np.argsort(_GATES[layout.rnn_mode]).tolist()  # the index in ONNX of each gate in cuDNN
     dtype = next(iter(arrays.values())).dtype
     of_block = {block: np.zeros(block.shape, dtype) for block in blocks(layout)}
     for tensor, array in arrays.items():
@@ -120,16 +120,16 @@ def from_onnx(layout: Layout, weights: Iterable[Mapping[str, Any]]) -> np.ndarra
 
 
 def _with_gates(block: np.ndarray, gates: Sequence[int]) -> np.ndarray:
-    """Returns a matrix or bias with the rows of its gates in another order."""
+    """Returns a matrix or bias with its gates reordered."""
     of_gate = np.split(block, len(gates))
     return np.concatenate([of_gate[gate] for gate in gates])
 
 
 @functools.lru_cache
 def _tensors(layout: Layout) -> tuple[_Tensor, ...]:
-    """Returns the tensors of a layout, or refuses one that ONNX has no operators of."""
-    check_linear_input(layout, "ONNX's operators")
-    check_no_projection(layout, "ONNX's operators")
+    """Returns the tensors of a layout, after checking that ONNX supports it."""
+    check_linear_input(layout, "ONNX operators")
+    check_no_projection(layout, "ONNX operators")
     directions = list(blocks_of_pseudo_layers(layout).values())
     num_directions = len(directions) // layout.num_layers
     tensors = []
@@ -141,12 +141,12 @@ def _tensors(layout: Layout) -> tuple[_Tensor, ...]:
 
 
 def _checked(layout: Layout, weights: Iterable[Mapping[str, Any]]) -> dict[_Tensor, np.ndarray]:
-    """Returns the arrays that layers have of the tensors, or refuses them."""
+    """Returns the arrays of the tensors, after checking them. Missing biases are omitted."""
     tensors = _tensors(layout)
     weights = list(weights)
     if len(weights) != layout.num_layers:
         raise ValueError(
-            f"weights must have one mapping for each of the layout's {layout.num_layers} layers, but has "
+            f"weights must have one mapping for each of the {layout.num_layers} layers of the layout, but has "
             f"{len(weights)} items"
         )
     for layer, of_layer in enumerate(weights):
@@ -163,15 +163,15 @@ def _checked(layout: Layout, weights: Iterable[Mapping[str, Any]]) -> dict[_Tens
 
 
 def _check_names(argument: str, of_layer: Mapping[str, Any]) -> None:
-    """Refuses what does not name the tensors of a layer, of which B may be left out or None."""
+    """Checks the names of the tensors of a layer. B may be missing or None."""
     if not isinstance(of_layer, Mapping):
         raise ValueError(
-            f"{argument} must be a mapping from 'W', 'R' and 'B' to arrays, but is of type {type(of_layer).__name__}"
+            f"{argument} must be a mapping from 'W', 'R' and 'B' to arrays, but is a {type(of_layer).__name__}"
         )
     given = [name for name, array in of_layer.items() if array is not None]
     check_names(argument, [name for name in _KINDS if name != "B" or name in given], given)
 
 
 def _described(tensor: _Tensor) -> str:
-    """Returns what to call a tensor in an error."""
+    """Returns the name of a tensor for error messages."""
     return f'weights[{tensor.layer}]["{tensor.name}"]'

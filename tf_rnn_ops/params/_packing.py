@@ -1,4 +1,4 @@
-"""Making a params buffer of named matrices and biases, and taking it apart."""
+"""Packs named matrices and biases into a params buffer, and unpacks it."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,21 +9,21 @@ from tf_rnn_ops.params._layout import Layout
 
 
 def pack(layout: Layout, arrays: Mapping[str, Any]) -> Any:
-    """Returns the params buffer that holds the given matrices and biases.
+    """Packs matrices and biases into a params buffer.
 
     Args:
-      layout: where they go.
-      arrays: for each name in the layout an array of its shape, all of one dtype.
+      layout: the layout of the buffer.
+      arrays: an array for each name in the layout, with the shape of its region. All have the same dtype.
 
     Returns:
-      A vector, [layout.size]: a tensor, and differentiable, if any of the arrays is a tensor or variable; otherwise a
-      new NumPy array.
+      The params buffer, [layout.size]: a tensor, differentiable with respect to the arrays, if any of them is a tensor
+      or variable; otherwise a new NumPy array.
 
     Raises:
-      ValueError: if a name is missing or unknown, an array has another shape, or the dtypes differ.
-      tf.errors.InvalidArgumentError: the same, of a tensor whose shape is known only when it is run.
+      ValueError: if a name is missing or unknown, an array has the wrong shape, or the dtypes differ.
+      tf.errors.InvalidArgumentError: if a tensor has the wrong shape, which is known only at run time.
 
-    Example:
+    Examples:
       >>> lstm = layout("lstm", num_units=4, input_size=3)
       >>> params = pack(lstm, {name: np.zeros(region.shape, "float32") for name, region in lstm.items()})
       >>> params.shape  # [layout.size]
@@ -37,24 +37,25 @@ def pack(layout: Layout, arrays: Mapping[str, Any]) -> Any:
 
 
 def unpack(layout: Layout, params: Any) -> dict[str, Any]:
-    """Returns the matrices and biases that a params buffer holds.
+    """Returns the matrices and biases in a params buffer.
 
     Args:
-      layout: where they lie.
+      layout: the layout of the buffer.
       params: the buffer, [layout.size].
 
     Returns:
-      For each name in the layout an array of its shape. Of a NumPy array they are views: writing to them writes to
-      `params`. Of a tensor or variable they are tensors, differentiable with respect to it.
+      An array for each name in the layout, with the shape of its region. If `params` is a NumPy array, they are views:
+      writing to them writes to `params`. If it is a tensor or variable, they are tensors, differentiable with respect
+      to it.
 
     Raises:
-      ValueError: if params has another shape.
-      tf.errors.InvalidArgumentError: the same, of a tensor whose shape is known only when it is run.
+      ValueError: if `params` has the wrong shape.
+      tf.errors.InvalidArgumentError: if a tensor has the wrong shape, which is known only at run time.
 
-    Example:
+    Examples:
       >>> lstm = layout("lstm", num_units=4, input_size=3)
       >>> params = np.zeros(lstm.size, "float32")
-      >>> unpack(lstm, params)["layer_0/forward/input_bias/f"][:] = 1  # the forget gate's
+      >>> unpack(lstm, params)["layer_0/forward/input_bias/f"][:] = 1  # the forget gate
       >>> float(params.sum())
       4.0
     """

@@ -1,4 +1,4 @@
-"""PyTorch's weights."""
+"""Conversions of PyTorch weights."""
 
 import re
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ from tf_rnn_ops.params._checks import (
 )
 from tf_rnn_ops.params._layout import Layout, layout
 
-# What PyTorch calls the kinds of a block, in the order in which its modules have them.
+# PyTorch's names for the kinds of blocks, in the order of its modules.
 _KINDS = {
     "kernel": "weight_ih",
     "recurrent_kernel": "weight_hh",
@@ -31,20 +31,20 @@ _WEIGHT = re.compile(rf"(?:{'|'.join(_KINDS.values())})_l(?P<layer>\d+)(?P<is_ba
 
 
 def layout_from_pytorch(state_dict: Mapping[str, Any], prefix: str = "", nonlinearity: str = "tanh") -> Layout:
-    """Returns the layout of the params buffer for a `torch.nn.LSTM`, `GRU` or `RNN`, as the shapes of its weights show.
+    """Returns the layout of the params buffer for a `torch.nn.LSTM`, `GRU` or `RNN`, from the shapes of its weights.
 
     Args:
-      state_dict: the weights, as for `from_pytorch`.
-      prefix: what precedes their names, as for `from_pytorch`.
-      nonlinearity: "tanh" or "relu": that of a `torch.nn.RNN`, which its weights do not show.
+      state_dict: the weights, as in `from_pytorch`.
+      prefix: the prefix of their names, as in `from_pytorch`.
+      nonlinearity: "tanh" or "relu", the nonlinearity of a `torch.nn.RNN`, which the weights do not show.
 
     Returns:
       A `Layout`.
 
     Raises:
-      ValueError: if there are no weights of such a module, or nonlinearity is none of these.
+      ValueError: if `state_dict` has no weights of such a module, or `nonlinearity` is invalid.
 
-    Example:
+    Examples:
       >>> weights = {"rnn.weight_ih_l0": np.ones([12, 3]), "rnn.weight_hh_l0": np.ones([12, 4])}
       >>> layout_from_pytorch(weights, prefix="rnn.").rnn_mode
       'gru'
@@ -58,7 +58,8 @@ def layout_from_pytorch(state_dict: Mapping[str, Any], prefix: str = "", nonline
     modes = {4 * num_units: "lstm", 3 * num_units: "gru", num_units: mode_of_one_gate}
     if num_units == 0 or num_rows not in modes:
         raise ValueError(
-            f"{prefix}weight_hh_l0 must have 4, 3 or 1 rows for each of {num_units} units, but has {num_rows}"
+            f"{prefix}weight_hh_l0 must have 4 * units (LSTM), 3 * units (GRU) or units (RNN) rows, where units is "
+            f"{num_units}, but has {num_rows} rows"
         )
     num_layers = 1 + max(int(each["layer"]) for each in given.values())
     direction = "bidirectional" if any(each["is_backward"] for each in given.values()) else "unidirectional"
@@ -67,37 +68,36 @@ def layout_from_pytorch(state_dict: Mapping[str, Any], prefix: str = "", nonline
 
 
 def from_pytorch(layout: Layout, state_dict: Mapping[str, Any], prefix: str = "") -> np.ndarray:
-    """Returns the params buffer that holds the weights of a `torch.nn.LSTM`, `GRU` or `RNN`.
+    """Converts the weights of a `torch.nn.LSTM`, `GRU` or `RNN` to a params buffer.
 
-    PyTorch's matrices and biases go into the buffer as they are: its gates are in the same order. Biases that a module
-    is without (`bias=False`) are zeros.
+    The values are copied unchanged, because PyTorch and cuDNN use the same order of gates. The biases of a module with
+    `bias=False` are zeros in the buffer.
 
     Args:
-      layout: the layout of the buffer, as `layout_from_pytorch` makes it.
-      state_dict: what `state_dict()` returns of the module, or of one that it is a part of: a mapping of names such as
-        "weight_ih_l0", "bias_hh_l1_reverse" or "weight_hr_l0" to what `numpy.asarray` makes an array of, such as a
-        tensor on the CPU. All weights of the module are of one floating dtype. What else there is, is ignored.
-      prefix: what precedes the names of the weights, such as "encoder.lstm.".
+      layout: the layout of the buffer, as returned by `layout_from_pytorch`.
+      state_dict: the `state_dict()` of the module or of a parent module: a mapping from names such as "weight_ih_l0",
+        "bias_hh_l1_reverse" or "weight_hr_l0" to arrays or CPU tensors. All weights of the module have the same
+        floating-point dtype. Other entries are ignored.
+      prefix: the prefix of the names of the weights, such as "encoder.lstm.".
 
     Returns:
       A new NumPy array, [layout.size].
 
     Raises:
-      ValueError: if PyTorch has no module of such a layout, or the weights are not those of the layout, or have another
-        shape or dtype.
-      RuntimeError: PyTorch's own, for a tensor that requires a gradient, which those of `state_dict()` do not: it
-        needs `detach()`.
-      TypeError: PyTorch's own, for a tensor that is not on the CPU or is of bfloat16: it needs `cpu()` or `float()`.
+      ValueError: if PyTorch does not support the layout, or the names, shapes or dtypes of the weights do not match it.
+      RuntimeError: from PyTorch, if a tensor requires a gradient: call `detach()`. The tensors of `state_dict()` do
+        not.
+      TypeError: from PyTorch, if a tensor is not on the CPU or has dtype bfloat16: call `cpu()` or `float()`.
 
-    Source: the formulas in the documentation of `torch.nn.LSTM`, `GRU` and `RNN`, beside those of
+    Source: the formulas in the documentation of `torch.nn.LSTM`, `GRU` and `RNN`, and of
     `tf_rnn_ops.raw_ops.CudnnRNN`.
 
-    Example:
+    Examples:
       >>> weights = {"weight_ih_l0": np.ones([16, 3]), "weight_hh_l0": np.ones([16, 4])}  # nn.LSTM(3, 4, bias=False)
       >>> from_pytorch(layout_from_pytorch(weights), weights).shape  # [layout.size]
       (144,)
     """
-    check_linear_input(layout, "PyTorch's modules")
+    check_linear_input(layout, "PyTorch modules")
     given = _weights_under(prefix, state_dict)
     has_bias = any(name.startswith("bias") for name in given)
     expected = {f"{prefix}{name}": block for name, block in _weights(layout, has_bias).items()}
@@ -112,29 +112,29 @@ def from_pytorch(layout: Layout, state_dict: Mapping[str, Any], prefix: str = ""
 
 
 def to_pytorch(layout: Layout, params: Any, prefix: str = "", bias: bool = True) -> dict[str, np.ndarray]:
-    """Returns the weights of the `torch.nn.LSTM`, `GRU` or `RNN` that computes what the ops do with a params buffer.
+    """Converts a params buffer to the weights of a `torch.nn.LSTM`, `GRU` or `RNN` that computes the same.
 
     Args:
       layout: the layout of the buffer, with an input matrix in every layer.
       params: the buffer, [layout.size].
-      prefix: what is to precede the names, such as "encoder.lstm.".
-      bias: whether the module has biases. Without, the buffer's must be zeros, because they would be lost.
+      prefix: a prefix for the names, such as "encoder.lstm.".
+      bias: whether the module has biases. If False, the biases in the buffer must be zeros.
 
     Returns:
-      New NumPy arrays by the names of `torch.nn.Module.state_dict`. `torch.from_numpy` makes tensors of them.
+      New NumPy arrays by the names in `torch.nn.Module.state_dict`. Convert them to tensors with `torch.from_numpy`.
 
     Raises:
-      ValueError: if PyTorch has no module of such a layout, params has another shape, or there are biases that would be
-        lost.
+      ValueError: if PyTorch does not support the layout, `params` has the wrong shape, or a bias is not zeros with
+        `bias=False`.
 
     Source: as for `from_pytorch`.
 
-    Example:
+    Examples:
       >>> rnn = layout("rnn_tanh", num_units=4, input_size=3)
       >>> list(to_pytorch(rnn, np.zeros(rnn.size)))
       ['weight_ih_l0', 'weight_hh_l0', 'bias_ih_l0', 'bias_hh_l0']
     """
-    check_linear_input(layout, "PyTorch's modules")
+    check_linear_input(layout, "PyTorch modules")
     of_block = split_into_blocks(NUMPY, layout, np.array(params))
     if not bias:
         check_zero_biases(NUMPY, of_block, "bias")
@@ -142,13 +142,13 @@ def to_pytorch(layout: Layout, params: Any, prefix: str = "", bias: bool = True)
 
 
 def _weights_under(prefix: str, state_dict: Mapping[str, Any]) -> dict[str, re.Match[str]]:
-    """Returns the names, less the prefix, that are those of weights, each with its parts."""
+    """Returns the matches of the names of weights, by name without the prefix."""
     names = [name.removeprefix(prefix) for name in state_dict if name.startswith(prefix)]
     return {name: match for name in names if (match := _WEIGHT.fullmatch(name))}
 
 
 def _weights(layout: Layout, bias: bool) -> dict[str, Block]:
-    """Returns the blocks of a module with or without biases by PyTorch's names, in its order."""
+    """Returns the blocks of a module by PyTorch's names, in PyTorch's order."""
     weights = {}
     for of_one in blocks_of_pseudo_layers(layout).values():
         for kind, word in _KINDS.items():

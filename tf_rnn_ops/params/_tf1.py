@@ -1,4 +1,4 @@
-"""The weights that TensorFlow 1's contrib wrote to checkpoints."""
+"""Conversions of the weights in checkpoints of TensorFlow 1's contrib."""
 
 import os
 import re
@@ -24,14 +24,14 @@ from tf_rnn_ops.params._packing import pack, unpack
 
 _LSTM, _GRU, _BASIC = "cudnn_compatible_lstm_cell", "cudnn_compatible_gru_cell", "basic_rnn_cell"
 _CELLS = {"lstm": _LSTM, "gru": _GRU, "rnn_tanh": _BASIC, "rnn_relu": _BASIC}
-# The gates that one kernel holds, in the order of its columns. None: the one of a mode whose gate has no name.
+# The gates of a kernel, in the order of its columns. None: the mode has one gate, without a name.
 _GATES: dict[str, tuple[str | None, ...]] = {
     "lstm": ("i", "g", "f", "o"),
     "gru": ("r", "u"),
     "rnn_tanh": (None,),
     "rnn_relu": (None,),
 }
-# The candidate of a GRU is made of a projection of the input and one of the state, each with a bias.
+# The candidate of a GRU has a projection of the input and one of the state, each with a bias.
 _CANDIDATE = (
     ("kernel", "input_bias", "input_projection"),
     ("recurrent_kernel", "recurrent_bias", "hidden_projection"),
@@ -49,12 +49,12 @@ _VARIABLE = re.compile(
 
 
 class _Network(NamedTuple):
-    """What the names of one network's variables have in common.
+    """The common parts of the names of a network's variables.
 
     Attributes:
-      prefix: what precedes them, with the slash at its end, if any.
-      direction: that of the network's layout.
-      cell: what its cells are called.
+      prefix: their prefix, with the slash at its end, if any.
+      direction: the direction of the network's layout.
+      cell: the name of its cells.
     """
 
     prefix: str
@@ -62,12 +62,12 @@ class _Network(NamedTuple):
     cell: str
 
     def scope(self, layer: int, direction: str) -> str:
-        """Returns what precedes the names of the variables of a direction of a layer."""
+        """Returns the scope of the variables of one direction of a layer."""
         return f"{self.prefix}{_SCOPES[self.direction, direction].format(layer)}/{self.cell}"
 
 
 class _Cell(NamedTuple):
-    """A cell of a network: the pseudo-layer that it is, the scope of its variables, and their shapes by name."""
+    """A cell of a network: its pseudo-layer, the scope of its variables, and their shapes by name."""
 
     pseudo_layer: str
     scope: str
@@ -75,9 +75,9 @@ class _Cell(NamedTuple):
 
 
 class _Checkpoint(Mapping[str, np.ndarray]):
-    """The variables of a checkpoint, each read when it is asked for."""
+    """The variables of a checkpoint, read on access."""
 
-    def __init__(self, reader):
+    def __init__(self, reader: Any) -> None:
         self._reader = reader
         self._names = reader.get_variable_to_shape_map()
 
@@ -95,20 +95,20 @@ class _Checkpoint(Mapping[str, np.ndarray]):
 
 
 def layout_from_tf1(variables: Any, prefix: str | None = None, nonlinearity: str = "tanh") -> Layout:
-    """Returns the layout of the params buffer for a layer of TensorFlow 1's contrib, as its variables show it.
+    """Returns the layout of the params buffer for a layer of TensorFlow 1's contrib, from its variables.
 
     Args:
-      variables: the variables, as for `from_tf1`.
-      prefix: what precedes their names, as for `from_tf1`.
-      nonlinearity: "tanh" or "relu": that of a `CudnnRNNTanh` or `CudnnRNNRelu`, which the variables do not show.
+      variables: the variables, as in `from_tf1`.
+      prefix: the prefix of their names, as in `from_tf1`.
+      nonlinearity: "tanh" or "relu", for a `CudnnRNNTanh` or `CudnnRNNRelu`, which the variables do not show.
 
     Returns:
       A `Layout`.
 
     Raises:
-      ValueError: if the variables are not those of one such layer, or nonlinearity is none of these.
+      ValueError: if the variables are not those of exactly one such layer, or `nonlinearity` is invalid.
 
-    Example:
+    Examples:
       >>> cell = "rnn/multi_rnn_cell/cell_0/cudnn_compatible_lstm_cell"
       >>> variables = {f"{cell}/kernel": np.ones([3 + 4, 16]), f"{cell}/bias": np.ones([16])}
       >>> layout_from_tf1(variables) == layout("lstm", num_units=4, input_size=3)
@@ -127,43 +127,43 @@ def layout_from_tf1(variables: Any, prefix: str | None = None, nonlinearity: str
         num_rows, num_columns = shape_of_matrix("variables", variables, f"{scope}/kernel")
         num_units, remainder = divmod(num_columns, len(_GATES[rnn_mode]))
         if remainder > 0:
-            raise ValueError(f"{scope}/kernel must have 4 columns for each unit, but has {num_columns} in all")
+            raise ValueError(f"{scope}/kernel must have 4 columns per unit, but has {num_columns} columns")
         input_size = num_rows - num_units
     return layout(rnn_mode, num_units, input_size, 1 + max(layers.values()), network.direction)
 
 
 def from_tf1(layout: Layout, variables: Any, prefix: str | None = None) -> np.ndarray:
-    """Returns the params buffer that holds the weights of a layer of TensorFlow 1's `tf.contrib.cudnn_rnn`.
+    """Converts the variables of a layer of TensorFlow 1's `tf.contrib.cudnn_rnn` to a params buffer.
 
-    `CudnnLSTM`, `CudnnGRU`, `CudnnRNNTanh` and `CudnnRNNRelu` saved their weights in a form that does not depend on the
-    GPU: as the variables of the cells that compute the same, `CudnnCompatibleLSTMCell`, `CudnnCompatibleGRUCell` and
-    `BasicRNNCell`, in a `MultiRNNCell` or in `stack_bidirectional_dynamic_rnn`. A network made of these cells has the
-    same checkpoint. What else there is in one is ignored, such as `opaque_kernel`, a copy whose layout is the GPU's.
+    `CudnnLSTM`, `CudnnGRU`, `CudnnRNNTanh` and `CudnnRNNRelu` save their weights in a format that does not depend on
+    the GPU: as the variables of the equivalent cells `CudnnCompatibleLSTMCell`, `CudnnCompatibleGRUCell` and
+    `BasicRNNCell`, in a `MultiRNNCell` or in `stack_bidirectional_dynamic_rnn`. Checkpoints of networks of these cells
+    have the same format. Other variables are ignored, such as `opaque_kernel`, a copy in a GPU-specific layout.
 
-    The kernel of a cell holds the input's weights above those of the state, the gates of an LSTM in the order i, g, f,
-    o; to the forget gate nothing is added. Where a cell has one bias and cuDNN two, which are added, each is half of
-    it, as when contrib restored it.
+    The kernel of a cell contains the rows for the input above those for the state. The gates of an LSTM are in the
+    order i, g, f, o, and no constant is added to the forget gate. cuDNN adds two biases. If a cell has one, each of the
+    two is half of it, as when contrib restores a checkpoint.
 
     Args:
-      layout: the layout of the buffer, as `layout_from_tf1` makes it. Contrib saved nothing of a layer that skips the
-        input matrix, and knew no projection.
-      variables: a mapping of names such as "rnn/multi_rnn_cell/cell_0/cudnn_compatible_lstm_cell/kernel" to arrays, all
-        of one floating dtype; a reader, as `tf.train.load_checkpoint` returns it; or the path of a checkpoint that
-        `tf.compat.v1.train.Saver` wrote.
-      prefix: what precedes these names, the scope that the layer was made in, such as "encoder"; "" for nothing. By
-        default whatever precedes them, if there is one network.
+      layout: the layout of the buffer, as returned by `layout_from_tf1`. Contrib does not save layers with
+        "skip_input", and has no projection.
+      variables: a mapping from names such as "rnn/multi_rnn_cell/cell_0/cudnn_compatible_lstm_cell/kernel" to arrays,
+        all with the same floating-point dtype; a reader from `tf.train.load_checkpoint`; or the path of a checkpoint
+        written by `tf.compat.v1.train.Saver`.
+      prefix: the prefix of these names, which is the scope of the layer, such as "encoder"; "" for no prefix. By
+        default any prefix, if the variables are those of one network.
 
     Returns:
       A new NumPy array, [layout.size].
 
     Raises:
-      ValueError: if contrib saved no layer of such a layout, or the variables are not those of the layout, are those of
-        several networks, or have another shape or dtype.
+      ValueError: if contrib does not support the layout, the variables are those of several networks, or their names,
+        shapes or dtypes do not match the layout.
 
     Source: `CudnnOpaqueParamsSaveable` and `CudnnParamsFormatConverter` with their subclasses in TensorFlow 1.15's
     tensorflow/contrib/cudnn_rnn/python/ops/cudnn_rnn_ops.py.
 
-    Example:
+    Examples:
       >>> cell = "rnn/multi_rnn_cell/cell_0/cudnn_compatible_lstm_cell"
       >>> variables = {f"{cell}/kernel": np.ones([3 + 4, 16]), f"{cell}/bias": np.ones([16])}
       >>> from_tf1(layout_from_tf1(variables), variables).shape  # [layout.size]
@@ -190,23 +190,23 @@ def from_tf1(layout: Layout, variables: Any, prefix: str | None = None) -> np.nd
 
 
 def to_tf1(layout: Layout, params: Any, prefix: str = "") -> dict[str, np.ndarray]:
-    """Returns the variables that a layer of TensorFlow 1's contrib, or its cells, would restore for a params buffer.
+    """Converts a params buffer to the variables of a layer of TensorFlow 1's contrib, or of the equivalent cells.
 
     Args:
       layout: the layout of the buffer, with an input matrix in every layer and without a projection.
       params: the buffer, [layout.size].
-      prefix: what is to precede the names, the scope that the layer is made in, such as "encoder"; "" for nothing.
+      prefix: a prefix for the names, which is the scope of the layer, such as "encoder"; "" for no prefix.
 
     Returns:
-      New NumPy arrays by name. `tf.compat.v1.train.Saver` makes a checkpoint of variables of these names. Where cuDNN
-      has two biases and a cell one, it is their sum.
+      New NumPy arrays by name. To write a checkpoint, pass variables of these names to `tf.compat.v1.train.Saver`. The
+      bias of a cell with one bias is the sum of the two biases of cuDNN.
 
     Raises:
-      ValueError: if contrib saved no layer of such a layout, or params has another shape.
+      ValueError: if contrib does not support the layout, or `params` has the wrong shape.
 
     Source: as for `from_tf1`.
 
-    Example:
+    Examples:
       >>> rnn = layout("rnn_tanh", num_units=4, input_size=3)
       >>> list(to_tf1(rnn, np.zeros(rnn.size)))
       ['rnn/multi_rnn_cell/cell_0/basic_rnn_cell/kernel', 'rnn/multi_rnn_cell/cell_0/basic_rnn_cell/bias']
@@ -222,30 +222,30 @@ def to_tf1(layout: Layout, params: Any, prefix: str = "") -> dict[str, np.ndarra
 
 
 def _check_known_to_contrib(layout: Layout) -> None:
-    """Refuses a layout of which contrib saved no layers."""
-    check_linear_input(layout, "the layers that contrib saved")
-    check_no_projection(layout, "the layers that contrib saved")
+    """Raises a ValueError if contrib does not support a layout."""
+    check_linear_input(layout, "layers of tf.contrib")
+    check_no_projection(layout, "layers of tf.contrib")
 
 
 def _opened(variables: Any) -> Mapping[str, Any]:
-    """Returns the variables that a mapping, a reader or a path is of."""
+    """Returns the variables in a mapping, a reader or a file."""
     if isinstance(variables, str | os.PathLike):
         variables = tf.train.load_checkpoint(os.fspath(variables))
     return _Checkpoint(variables) if hasattr(variables, "get_variable_to_shape_map") else variables
 
 
 def _network(layout: Layout, prefix: str) -> _Network:
-    """Returns the network that a layout is of, in the scope of that prefix."""
+    """Returns the network of a layout, with a prefix."""
     return _Network(_with_slash(prefix), layout.direction, _CELLS[layout.rnn_mode])
 
 
 def _with_slash(prefix: str) -> str:
-    """Returns a prefix as it precedes a name."""
+    """Returns a prefix with a slash at its end."""
     return f"{prefix.rstrip('/')}/" if prefix else ""
 
 
 def _networks(names: Iterable[str], prefix: str | None) -> dict[_Network, dict[str, int]]:
-    """Returns the layer of each variable by its name, by networks, with a prefix or, where it is None, with any."""
+    """Returns the layers of variables, by network and name. A prefix of None matches any prefix."""
     networks: dict[_Network, dict[str, int]] = {}
     for name in names:
         match = _VARIABLE.fullmatch(name)
@@ -257,19 +257,19 @@ def _networks(names: Iterable[str], prefix: str | None) -> dict[_Network, dict[s
 
 
 def _not_one(networks: Iterable[_Network], variables: Iterable[str], prefix: str | None) -> ValueError:
-    """Returns the error where there is no network of that prefix among the variables, or more than one."""
+    """Returns the error for no network, or more than one, with a prefix among the variables."""
     found = _first_cells(networks)
     if not found:
         elsewhere = _first_cells(_networks(variables, None))
-        found = "none" if prefix is None else f"none under {prefix!r}"
-        found += f", where there are {elsewhere}" if elsewhere else f": no name has {_LSTM}, {_GRU} or {_BASIC}"
-    return ValueError(
-        f"variables must be those of one network, of which prefix may say the scope, but the first cells are {found}"
-    )
+        found = "no network" if prefix is None else f"no network with prefix {prefix!r}"
+        found += f"; networks with other prefixes: {elsewhere}" if elsewhere else f" (no {_LSTM}, {_GRU} or {_BASIC})"
+    else:
+        found = f"several: {found}"
+    return ValueError(f"variables must contain one network; pass its prefix to select one. Found {found}")
 
 
 def _first_cells(networks: Iterable[_Network]) -> str:
-    """Returns the scopes of the first cells of some networks as text."""
+    """Returns the scopes of the first cells of networks as text."""
     return " and ".join(repr(network.scope(0, "forward")) for network in networks)
 
 
@@ -292,7 +292,7 @@ def _cells(layout: Layout, network: _Network) -> list[_Cell]:
 
 
 def _regions(rnn_mode: str, variables: Mapping[str, np.ndarray]) -> Iterator[tuple[str, np.ndarray]]:
-    """Yields the regions of a pseudo-layer that the variables of a cell become, with their names in it."""
+    """Converts the variables of a cell to the regions of a pseudo-layer. Yields (name in the pseudo-layer, array)."""
     within = "gates/" if rnn_mode == "gru" else ""
     gates = _GATES[rnn_mode]
     num_units = len(variables[f"{within}bias"]) // len(gates)
@@ -311,7 +311,7 @@ def _regions(rnn_mode: str, variables: Mapping[str, np.ndarray]) -> Iterator[tup
 
 
 def _variables(rnn_mode: str, regions: Mapping[str, np.ndarray]) -> Iterator[tuple[str, np.ndarray]]:
-    """Yields the variables of the cell that the regions of a pseudo-layer become: the reverse of `_regions`."""
+    """Converts the regions of a pseudo-layer to the variables of a cell: the inverse of `_regions`."""
     within = "gates/" if rnn_mode == "gru" else ""
     kernels, biases = [], []
     for gate in _GATES[rnn_mode]:
