@@ -571,7 +571,7 @@ TEST(CudnnRnnTest, NoMemoryOnTheHostIsTold) {
   EXPECT_EXIT(
       run(),
       testing::ExitedWithCode(static_cast<int>(StatusCode::kOutOfMemory)),
-      "the host has no 134217728 bytes");
+      "cannot allocate 134217728 bytes of host memory");
 }
 #endif
 
