@@ -237,6 +237,12 @@ def test_the_message_has_the_actual_and_the_expected_shape(run):
         assert_rejected(run, op, wrong, message)
 
 
+def test_wrong_params_size_names_the_network():
+    op, arguments = sequence_op("CudnnRNNV2", CONFIG)
+    message = "rnn_mode lstm, bidirectional, num_layers 1, input_size 3, num_units 4, num_proj 0"
+    assert_rejected(run_eagerly, op, {**arguments, "params": np.zeros(7, np.float32)}, message)
+
+
 @pytest.mark.parametrize("run", RUNS)
 def test_the_message_follows_the_layout_and_the_projection(run):
     op, right = sequence_op("CudnnRNNV3", dataclasses.replace(BATCH_MAJOR, num_proj=3))
@@ -491,7 +497,7 @@ def test_params_whose_size_overflows_are_rejected(run):
     largest = np.array(2**31 - 1, np.int32)
     sizes = {"num_layers": largest, "num_units": largest, "input_size": np.array(1, np.int32)}
     arguments = {**params_op("CudnnRNNParamsSize")[1], **sizes, "num_proj": 0, "S": tf.int64}
-    message = f"params must have no more elements than can be counted, but num_layers is {largest}, num_units {largest}"
+    message = f"params must have a size that fits in int64, but num_layers is {largest}, num_units {largest}"
     assert_rejected(run, raw_ops.CudnnRNNParamsSize, arguments, message)
 
 

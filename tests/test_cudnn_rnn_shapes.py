@@ -224,8 +224,8 @@ def test_shapes_from_partial_gradient_inputs(config, shapes, expected):
             {"input": (None, None, 3), "input_h": (None, None, 4)},
             "input_size must be num_units = 4 where input_mode is skip_input, but is 3",
         ),
-        (CONFIG, {"input_h": (4, 0, 2**40)}, "params must have no more elements than can be counted"),
-        (CONFIG, {"input_h": (None, 0, 2**62)}, "params must have no more elements than can be counted"),
+        (CONFIG, {"input_h": (4, 0, 2**40)}, "params must have a size that fits in int64"),
+        (CONFIG, {"input_h": (None, 0, 2**62)}, "params must have a size that fits in int64"),
     ],
     ids=str,
 )

@@ -5,6 +5,8 @@
 #include <string>
 
 #include "cc/rnn/cudnn_rnn_params.h"
+#include "cc/rnn/join.h"
+#include "cc/rnn/network_attributes.h"
 
 namespace tf_rnn_ops {
 
@@ -22,8 +24,11 @@ Status CudnnRnnInputs::ReadNetworkInput(const char* name, Array* array) const {
 }
 
 Status CudnnRnnInputs::ReadParams(const char* name, Array* array) const {
-  return ReadInput(frame_, name, "[params_size]",
-                   {rnn::CudnnRnnParamsSize(config_)}, array);
+  const Status status = ReadInput(frame_, name, "[params_size]",
+                                  {rnn::CudnnRnnParamsSize(config_)}, array);
+  if (status.ok()) return status;
+  return Status(status.code(),
+                rnn::Join(status.message(), " for ", rnn::Describe(config_)));
 }
 
 Status CudnnRnnInputs::ReadOutput(const char* name, Array* array) const {

@@ -180,7 +180,7 @@ std::vector<rnn::Case> Cases() {
   return cases;
 }
 
-TYPED_TEST(CApiTypedTest, NetworksComputeWhatTheCpuDoes) {
+TYPED_TEST(CApiTypedTest, NetworksEqualTheCpuEngine) {
   using T = TypeParam;
   const std::vector<rnn::Case> cases = Cases();
   EXPECT_GT(cases.size(), 20);
@@ -211,7 +211,7 @@ TYPED_TEST(CApiTypedTest, NetworksComputeWhatTheCpuDoes) {
   }
 }
 
-TYPED_TEST(CApiTypedTest, SecondDerivativesAreTheCpus) {
+TYPED_TEST(CApiTypedTest, SecondDerivativesEqualTheCpuEngine) {
   using T = TypeParam;
   rnn::SerialExecutor executor;
   for (rnn::Case k : Cases()) {
@@ -225,7 +225,7 @@ TYPED_TEST(CApiTypedTest, SecondDerivativesAreTheCpus) {
   }
 }
 
-TEST_F(CApiTest, ThreadsRunNetworksAtOnce) {
+TEST_F(CApiTest, ThreadsRunNetworksConcurrently) {
   rnn::Case k = rnn::RandomCase({RnnMode::kLstm, false, 2, 2, 5, 7, 0}, {9, 4});
   CpuNetwork<float> cpu(k);
   const rnn::ForwardResult forward = cpu.Forward(true);
@@ -252,12 +252,12 @@ constexpr std::int64_t kMax = std::numeric_limits<std::int64_t>::max();
 constexpr TfRnnOpsGpu_NetworkOptions kLstm = {
     TF_RNN_OPS_GPU_FLOAT, TF_RNN_OPS_GPU_LSTM, 0, 1, 1, 3, 5, 0, 0, 0, 0};
 
-TEST_F(CApiTest, RefusesNetworksThatAreNone) {
-  struct Refusal {
+TEST_F(CApiTest, RejectsInvalidNetworks) {
+  struct InvalidNetwork {
     std::function<void(TfRnnOpsGpu_NetworkOptions*)> change;
     std::string message;
   };
-  for (const auto& [change, message] : std::vector<Refusal>{
+  for (const auto& [change, message] : std::vector<InvalidNetwork>{
            {[](auto* o) { o->type = 4; },
             "type must be between 0 and 3, but is 4"},
            {[](auto* o) { o->mode = -1; },
@@ -285,7 +285,7 @@ TEST_F(CApiTest, RefusesNetworksThatAreNone) {
             "input_size must be num_units = 5 where input_mode is skip_input, "
             "but is 3"},
            {[](auto* o) { o->num_units = kMax; },
-            "params must have no more elements than can be counted, but "
+            "params must have a size that fits in int64, but "
             "num_layers is 1, num_units 9223372036854775807, input_size 3 and "
             "num_proj 0"},
        }) {
@@ -346,7 +346,7 @@ class CApiArgumentsTest : public CApiTest {
   TfRnnOpsGpu_BackwardGrad backward_grad_{};
 };
 
-TEST_F(CApiArgumentsTest, RefusesAPassWithoutAnArray) {
+TEST_F(CApiArgumentsTest, RejectsAForwardPassWithAMissingArray) {
   using Pass = TfRnnOpsGpu_Forward;
   const auto run = [this] { return Forward(); };
   ExpectNeeds(&forward_, &Pass::input, "input", 18, run);
@@ -359,7 +359,7 @@ TEST_F(CApiArgumentsTest, RefusesAPassWithoutAnArray) {
   ExpectOk(Forward());
 }
 
-TEST_F(CApiArgumentsTest, RefusesABackwardPassWithoutAnArray) {
+TEST_F(CApiArgumentsTest, RejectsABackwardPassWithAMissingArray) {
   using Pass = TfRnnOpsGpu_Backward;
   ExpectOk(Forward());
   const auto run = [this] { return Backward(); };
@@ -382,7 +382,7 @@ TEST_F(CApiArgumentsTest, RefusesABackwardPassWithoutAnArray) {
   ExpectOk(Backward());
 }
 
-TEST_F(CApiArgumentsTest, RefusesAGradientOfTheBackwardPassWithoutAnArray) {
+TEST_F(CApiArgumentsTest, RejectsABackwardGradPassWithAMissingArray) {
   using Pass = TfRnnOpsGpu_BackwardGrad;
   const auto run = [this] { return BackwardGrad(); };
   ExpectNeeds(&backward_grad_, &Pass::input, "input", 18, run);
@@ -398,7 +398,7 @@ TEST_F(CApiArgumentsTest, RefusesAGradientOfTheBackwardPassWithoutAnArray) {
   ExpectOk(BackwardGrad());  // the others may be null
 }
 
-TEST_F(CApiArgumentsTest, RefusesNull) {
+TEST_F(CApiArgumentsTest, RejectsNull) {
   const char* algorithm;
   std::size_t num_bytes;
   std::int64_t size;
@@ -437,13 +437,13 @@ TEST_F(CApiArgumentsTest, RefusesNull) {
   ExpectInvalid(Forward(), "allocate_scratch must not be null");
 }
 
-TEST_F(CApiArgumentsTest, RefusesSequencesThatAreNone) {
+TEST_F(CApiArgumentsTest, RejectsInvalidSequences) {
   const std::int32_t lengths[] = {2, 3, 0};
   const std::int32_t negative[] = {2, 0, -1};
   const struct {
     TfRnnOpsGpu_Sequences sequences;
     const char* message;
-  } refusals[] = {
+  } cases[] = {
       {{-1, 3, 1, nullptr}, "time must be at least 0, but is -1"},
       {{2, -1, 1, nullptr}, "batch must be at least 0, but is -1"},
       {{2, 3, 1, lengths},
@@ -457,7 +457,7 @@ TEST_F(CApiArgumentsTest, RefusesSequencesThatAreNone) {
       {{0, kMax / 16, 1, nullptr},
        "input_h is too large: its size in bytes must fit in 64 bits"},
   };
-  for (const auto& [sequences, message] : refusals) {
+  for (const auto& [sequences, message] : cases) {
     sequences_ = sequences;
     ExpectInvalid(Forward(), message);
     ExpectInvalid(Backward(), message);
@@ -465,7 +465,7 @@ TEST_F(CApiArgumentsTest, RefusesSequencesThatAreNone) {
   }
 }
 
-TEST_F(CApiArgumentsTest, RefusesMemoryThatIsNotAligned) {
+TEST_F(CApiArgumentsTest, RejectsUnalignedMemory) {
   const std::string message =
       "reserve_space must be aligned to 256 bytes, but its address modulo 256 "
       "is 16";
@@ -494,7 +494,7 @@ TEST_F(CApiArgumentsTest, OptionalArraysMayBeNull) {
   ExpectOk(Forward());
 }
 
-TEST_F(CApiArgumentsTest, TellsThatThereIsNoMemory) {
+TEST_F(CApiArgumentsTest, ReportsOutOfMemory) {
   call_.allocate_scratch = [](void*, std::size_t) -> void* { return nullptr; };
   EXPECT_EQ(Forward(), TF_RNN_OPS_GPU_OUT_OF_MEMORY);
   const std::string message = TfRnnOpsGpu_LastError();

@@ -7,6 +7,15 @@
 #include "cc/rnn/join.h"
 
 namespace tf_rnn_ops::rnn {
+
+std::string Describe(const RnnConfig& config) {
+  return Join("rnn_mode ", TraitsOf(config.mode).name, ", ",
+              config.num_directions == 2 ? "bidirectional" : "unidirectional",
+              config.skip_input ? ", skip_input" : "", ", num_layers ",
+              config.num_layers, ", input_size ", config.input_size,
+              ", num_units ", config.num_units, ", num_proj ", config.num_proj);
+}
+
 RnnMode RnnModeOf(const std::string& name, std::string* error) {
   std::vector<const char*> names;
   for (const RnnModeTraits& traits : RnnModes()) names.push_back(traits.name);
@@ -94,11 +103,9 @@ std::string NetworkAttributes::InputSizeError(std::int64_t num_units,
 std::string NetworkAttributes::TooManyParams(
     const std::string& num_layers, const std::string& num_units,
     const std::string& input_size) const {
-  return Join(
-      "params must have no more elements than can be counted, but num_layers "
-      "is ",
-      num_layers, ", num_units ", num_units, ", input_size ", input_size,
-      " and num_proj ", num_proj);
+  return Join("params must have a size that fits in int64, but num_layers is ",
+              num_layers, ", num_units ", num_units, ", input_size ",
+              input_size, " and num_proj ", num_proj);
 }
 
 }  // namespace tf_rnn_ops::rnn

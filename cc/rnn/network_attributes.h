@@ -11,6 +11,9 @@
 
 namespace tf_rnn_ops::rnn {
 
+// The configuration as text, for error messages.
+std::string Describe(const RnnConfig& config);
+
 struct NetworkAttributes {
   RnnMode mode = RnnMode::kLstm;
   std::string input_mode = "linear_input";
