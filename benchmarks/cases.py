@@ -187,11 +187,11 @@ class PenalizedNetwork(Network):
 
 @dataclasses.dataclass(frozen=True)
 class Model:
-    """A Keras model as users have it: recurrent layers, of which the last returns its last output, and a Dense layer.
+    """A typical Keras model: recurrent layers, the last of which returns its last output, and a Dense layer.
 
     Attributes:
-      network: the recurrent layers. Where lengths vary, an Embedding with a mask is before them, and the inputs are
-        tokens, padded with zeros.
+      network: the recurrent layers. If lengths vary, an Embedding with a mask precedes them, and the inputs are tokens,
+        padded with zeros.
     """
 
     network: Network

@@ -1,14 +1,13 @@
-"""How code that reads what users give it is compiled."""
+"""Compiler options of code that reads a caller's input."""
 
-# Bazel's own toolchain asks for the weaker form of both, and that is what the engine in cc/rnn has, which is handed
-# checked sizes.
+# Stronger than the defaults of Bazel's toolchain, with which the engine in cc/rnn is compiled: its callers check sizes.
 HARDENING_COPTS = [
     "-fstack-protector-strong",
     "-U_FORTIFY_SOURCE",
     "-D_FORTIFY_SOURCE=2",
 ]
 
-# Of the ops and of adapters that include nothing of a framework.
+# For the ops, and for adapters that include no headers of a framework.
 CALLS_COPTS = HARDENING_COPTS + [
     "-Wall",
     "-Wextra",

@@ -1,4 +1,4 @@
-"""How code that includes TensorFlow's headers is compiled."""
+"""Compiler options of code that includes TensorFlow's headers."""
 
 load("@tensorflow//:flags.bzl", "TENSORFLOW_COPTS")
 load("//cc:hardening.bzl", "HARDENING_COPTS")
@@ -6,7 +6,7 @@ load("//cc:hardening.bzl", "HARDENING_COPTS")
 OP_LIBRARY_COPTS = TENSORFLOW_COPTS + HARDENING_COPTS + [
     "-Wall",
     "-Wextra",
-    # What TensorFlow deprecates next must not break a build against it.
+    # Later deprecations in TensorFlow must not break the build.
     "-Wno-error=deprecated-declarations",
     "-fvisibility=hidden",
 ]

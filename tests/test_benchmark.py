@@ -236,7 +236,7 @@ def test_targets_of_penalties():
     assert judged["forward + backward: speedup over PyTorch", False].measured is None
 
 
-def test_memory_of_a_penalty_is_relative_to_the_same_step_without():
+def test_memory_of_a_penalty_is_relative_to_the_same_step_without_it():
     penalized = cases.parse_case("penalty-lstm-1-2-3-4")
     mebi = 2**20
     sizes = {
@@ -744,14 +744,14 @@ def local_bench(monkeypatch, tmp_path):
     """Returns a function that creates a bench whose peers run in this process."""
     monkeypatch.setattr(measure, "Worker", LocalWorker)
     monkeypatch.setattr(LocalWorker, "turns", [], raising=False)
-    monkeypatch.setattr(LocalWorker, "spoil", None, raising=False)
+    monkeypatch.setattr(LocalWorker, "corrupted", None, raising=False)
     monkeypatch.setattr(LocalWorker, "others", itertools.repeat(0.0), raising=False)
     return lambda *names: measure.Bench([PEERS[name] for name in names], peers.REFERENCE, 1, tmp_path / "log")
 
 
 @pytest.mark.parametrize("task", ["forward", "forward_backward"])
 def test_wrong_results_are_rejected(task, local_bench, monkeypatch):
-    monkeypatch.setattr(LocalWorker, "spoil", (KERAS, task))
+    monkeypatch.setattr(LocalWorker, "corrupted", (KERAS, task))
     case = cases.parse_case("lstm-3-4-5-6")
     message = f"^keras gives wrong results for {re.escape(cases.TASKS[task])} of lstm-3-4-5-6: "
     with local_bench(OURS, KERAS) as made, pytest.raises(ValueError, match=message):

@@ -84,14 +84,14 @@ def verdicts(printed):
 # ---------------------------------------------------------------- comparisons
 
 
-def test_every_op_with_a_kernel_for_gpus_is_compared(gpu_kernel_dtypes):
+def test_every_op_with_a_gpu_kernel_is_compared(gpu_kernel_dtypes):
     assert len(gpu_kernel_dtypes) >= 15
     assert device_check.ops_without_a_program() == []
     of_users = {op for op in tf_rnn_ops.raw_ops.__all__ if op in gpu_kernel_dtypes}
     assert of_users <= {op for family in FAMILIES.values() for op in family.ops}
 
 
-def test_every_type_of_a_kernel_is_compared(gpu_kernel_dtypes):
+def test_every_dtype_of_the_kernels_is_compared(gpu_kernel_dtypes):
     compared = {each.dtype.name for each in PRECISIONS}
     assert compared == {name for dtypes in gpu_kernel_dtypes.values() for name in dtypes}
 
@@ -112,7 +112,7 @@ def test_networks_of_every_kind_are_compared():
 
 
 @pytest.mark.parametrize("network", [each for each in device_check.networks() if each.rnn_mode == "rnn_relu"], ids=str)
-def test_no_rectifier_is_given_a_number_near_0(network):
+def test_relu_inputs_are_not_near_0(network):
     """The slope of ReLU changes at 0."""
     time, batch, input_size, num_units = network.size
     names = ("rnn_mode", "direction", "num_layers", "input_mode", "num_proj", "time_major")
@@ -138,7 +138,7 @@ def test_no_rectifier_is_given_a_number_near_0(network):
 
 @pytest.mark.usefixtures("few_programs")
 @pytest.mark.parametrize("name", FAMILIES)
-def test_a_device_that_computes_the_same_agrees(name, capsys):
+def test_a_device_with_equal_results_agrees(name, capsys):
     assert device_check.check_family(name, DEVICE)
     lines = lines_of(capsys.readouterr().out)
     assert {line[-1] for line in lines} == {"agrees"}
@@ -177,7 +177,7 @@ def test_a_wrong_output_differs(family, op, output, monkeypatch, capsys):
 
 
 @pytest.mark.usefixtures("few_programs")
-def test_a_wrong_bias_differs_though_matrices_are_larger(monkeypatch, capsys):
+def test_a_wrong_bias_differs_next_to_larger_matrices(monkeypatch, capsys):
     layout = NETWORKS[0].layout
     region = layout["layer_1/forward/recurrent_bias/i"]
 
@@ -193,7 +193,7 @@ def test_a_wrong_bias_differs_though_matrices_are_larger(monkeypatch, capsys):
 
 @pytest.mark.usefixtures("few_programs")
 @pytest.mark.parametrize("value", [np.nan, np.inf])
-def test_what_is_not_finite_differs(value, monkeypatch, capsys):
+def test_nan_and_infinity_differ(value, monkeypatch, capsys):
     corrupt(monkeypatch, "GRUBlockCell", "h", lambda tensor: tensor + value)
     assert not device_check.check_family("cells", DEVICE, FLOAT32)
     assert verdicts(capsys.readouterr().out)["GRUBlockCell"] == "DIFFERS"
@@ -231,7 +231,7 @@ def fail(monkeypatch, op, error):
 
 
 @pytest.mark.usefixtures("few_programs")
-def test_an_op_that_fails_is_named_and_the_others_go_on(monkeypatch, capsys):
+def test_a_failing_op_is_named_and_the_others_run(monkeypatch, capsys):
     fail(monkeypatch, "CudnnRNNBackpropV2", tf.errors.UnimplementedError(None, None, "cuDNN says\nno"))
     assert not device_check.check_family("networks", DEVICE, FLOAT32)
     found = verdicts(capsys.readouterr().out)
@@ -240,7 +240,7 @@ def test_an_op_that_fails_is_named_and_the_others_go_on(monkeypatch, capsys):
 
 
 @pytest.mark.usefixtures("few_programs")
-def test_an_op_that_ran_elsewhere_fails(monkeypatch, capsys):
+def test_an_op_on_another_device_fails(monkeypatch, capsys):
     run_op = device_check.run_op
     monkeypatch.setattr(device_check, "run_op", lambda op, device, arguments: run_op(op, "CPU:0", arguments))
     assert not device_check.check_family("copies", DEVICE, FLOAT32)
@@ -268,8 +268,8 @@ def possible(monkeypatch):
 
 
 @pytest.mark.usefixtures("possible")
-def test_the_verdict_names_what_differs_and_what_crashed(monkeypatch, capsys):
-    monkeypatch.setattr(device_check, "_check_in_this_process", families_in_processes.end_in_their_own_ways)
+def test_the_verdict_names_differences_and_crashes(monkeypatch, capsys):
+    monkeypatch.setattr(device_check, "_check_in_this_process", families_in_processes.end_in_different_ways)
     assert not device_check.check(DEVICE)
     assert capsys.readouterr().out.splitlines()[-1] == (
         "The results on CPU:1 and the CPU do NOT agree (params: results differ; cells: the process of this check ended "
@@ -289,7 +289,7 @@ def test_a_new_op_that_is_not_compared_fails_the_verdict(monkeypatch, capsys, re
 
 
 @pytest.mark.slow
-def test_the_cpu_agrees_with_itself_in_processes_of_its_own():
+def test_the_cpu_agrees_with_itself_in_separate_processes():
     printed = processes.run_code("from tf_rnn_ops import device_check\nassert device_check.check('CPU:0')")
     head, *lines, empty, verdict = printed.splitlines()
     assert (head, empty) == (device_check.HEAD, "")
@@ -306,7 +306,7 @@ def test_the_cpu_agrees_with_itself_in_processes_of_its_own():
 
 @pytest.mark.skipif(bool(tf.config.list_physical_devices("GPU")), reason="TensorFlow sees a GPU")
 @pytest.mark.parametrize("value", ["0", "1", ""])
-def test_without_a_gpu_it_says_so(value):
+def test_a_missing_gpu_is_reported(value):
     """Regardless of the environment variable: the check always loads the library."""
     process = processes.run_python("-m", "tf_rnn_ops", "--check-gpu", TF_RNN_OPS_GPU=value)
     assert process.returncode == 1
@@ -314,19 +314,19 @@ def test_without_a_gpu_it_says_so(value):
     assert len(process.stdout.splitlines()) == 1
 
 
-def test_without_the_library_it_says_so(monkeypatch):
+def test_a_library_that_is_not_loaded_is_reported(monkeypatch):
     monkeypatch.setattr(gpu_kernels, "_why_not_loaded", "there is none")
     assert device_check.why_not_possible("GPU:0") == "the GPU library is not loaded: there is none"
 
 
-def test_a_tensorflow_without_cuda_is_named(monkeypatch):
+def test_a_tensorflow_without_cuda_is_reported(monkeypatch):
     monkeypatch.setattr(gpu_kernels, "_why_not_loaded", None)
     monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: [])
     monkeypatch.setattr(tf.test, "is_built_with_cuda", lambda: False)
     assert device_check.why_not_possible("GPU:0") == "TensorFlow sees no GPU: this TensorFlow is built without CUDA"
 
 
-def test_a_library_of_nvidias_that_is_missing_is_named(monkeypatch):
+def test_a_missing_nvidia_library_is_named(monkeypatch):
     lines = ["libcuda.so.1: version 12.8, /lib/libcuda.so.1", "libcudnn.so.9 cannot be opened: no such file"]
     monkeypatch.setattr(gpu_kernels, "_why_not_loaded", None)
     monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: [kind])
@@ -336,7 +336,7 @@ def test_a_library_of_nvidias_that_is_missing_is_named(monkeypatch):
     assert device_check.why_not_possible("GPU:0") is None
 
 
-def test_an_unknown_option_is_refused():
+def test_an_unknown_option_is_rejected():
     process = processes.run_python("-m", "tf_rnn_ops", "--check-tpu")
     assert process.returncode == 2
     assert "unrecognized arguments: --check-tpu" in process.stderr

@@ -38,7 +38,7 @@ def on_cpu(monkeypatch):
 
 
 @pytest.mark.skipif(sees_gpu, reason="TensorFlow sees a GPU")
-def test_without_a_gpu_it_says_so():
+def test_a_missing_gpu_is_reported():
     process = processes.run_python(gpu.__file__)
     assert process.returncode == 1
     assert process.stdout == ""
@@ -115,7 +115,7 @@ def run_locally(on_cpu, monkeypatch, tmp_path):
     """Returns a function that runs the program in this process as if on a GPU and returns its gpu.json."""
     monkeypatch.setattr(measure, "Worker", LocalWorker)
     monkeypatch.setattr(LocalWorker, "turns", [], raising=False)
-    monkeypatch.setattr(LocalWorker, "spoil", None, raising=False)
+    monkeypatch.setattr(LocalWorker, "corrupted", None, raising=False)
     monkeypatch.setattr(LocalWorker, "others", itertools.repeat(0.0), raising=False)
     monkeypatch.setattr(LocalWorker, "versions", lambda worker: worker._session.versions(), raising=False)
     monkeypatch.setattr(gpu, "find_gpu", lambda: "NVIDIA H200")
@@ -169,7 +169,7 @@ def test_without_tf32_no_library_uses_it(run_locally, monkeypatch, capsys):
 
 
 def test_tf32_errors_are_allowed_only_with_tf32(run_locally, monkeypatch):
-    monkeypatch.setattr(LocalWorker, "spoil", (RAW_OPS, "forward"))  # an error of 1%
+    monkeypatch.setattr(LocalWorker, "corrupted", (RAW_OPS, "forward"))  # an error of 1%
     assert run_locally("--cases=tanh-1-2-3-4")["failures"] == []
     (failure,) = run_locally("--cases=tanh-1-2-3-4", "--no-tf32")["failures"]
     assert failure["message"].startswith(
@@ -188,7 +188,7 @@ def measured(results):
 
 
 def test_a_peer_with_wrong_results_is_skipped_and_named(run_locally, monkeypatch, capsys):
-    monkeypatch.setattr(LocalWorker, "spoil", (RAW_OPS, "forward"))
+    monkeypatch.setattr(LocalWorker, "corrupted", (RAW_OPS, "forward"))
     results = run_locally(TWO_CASES, "--peers=tf_raw_ops", "--no-tf32")
     assert measured(results) == {("tanh-1-2-3-4", OURS), ("gru-1-2-3-4", OURS)}
     assert [(each["case"], each["peer"]) for each in results["failures"]] == [
@@ -241,7 +241,7 @@ def test_a_peer_that_crashes_continues_in_a_new_process(run_locally, monkeypatch
 
 
 def test_the_status_says_if_ours_failed(run_locally, monkeypatch):
-    monkeypatch.setattr(LocalWorker, "spoil", (OURS, "forward"))
+    monkeypatch.setattr(LocalWorker, "corrupted", (OURS, "forward"))
     with pytest.raises(SystemExit) as exit_info:
         run_locally("--cases=tanh-1-2-3-4", "--peers=tf_raw_ops", "--no-tf32")
     assert exit_info.value.code == 1

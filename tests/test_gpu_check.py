@@ -87,7 +87,7 @@ def ctypes_of(declaration):
 STRUCTS = {name: value for name, value in vars(engine).items() if name.endswith("Struct")}
 
 
-def test_structures_are_those_of_the_header(header):
+def test_structures_equal_those_of_the_header(header):
     found = dict(re.findall(r"struct TfRnnOpsGpu_(\w+) \{(.*?)\};", header, re.DOTALL))
     assert {f"{name}Struct" for name in found} == set(STRUCTS)
     for name, body in found.items():
@@ -96,7 +96,7 @@ def test_structures_are_those_of_the_header(header):
         assert list(STRUCTS[f"{name}Struct"]._fields_) == expected, name
 
 
-def test_signatures_are_those_of_the_header(header):
+def test_signatures_equal_those_of_the_header(header):
     found = dict(re.findall(r"\bint TfRnnOpsGpu_(\w+)\(([^)]*)\);", header))
     assert set(found) == set(engine.SIGNATURES)
     for name, arguments in found.items():
@@ -120,7 +120,7 @@ def argument_type(argument):
     return pointers[argument.removeprefix("const ").rsplit(" ", 1)[0]]
 
 
-def test_numbers_are_those_of_the_header(header):
+def test_constants_equal_those_of_the_header(header):
     found = {name: int(value) for name, value in re.findall(r"TF_RNN_OPS_GPU_(\w+) = (\d+)", header)}
     types = {"float16": "HALF", "bfloat16": "BFLOAT16", "float32": "FLOAT", "float64": "DOUBLE"}
     expected = {code.name: code.value for code in engine.Code}
@@ -169,7 +169,7 @@ def test_scratch_memory_is_freed_with_its_call():
         ),
     ],
 )
-def test_random_words_are_those_of_the_paper(counter, key, words):
+def test_random_words_equal_the_known_answers(counter, key, words):
     def joined(numbers):
         return sum(number << 32 * i for i, number in enumerate(numbers))
 
@@ -177,7 +177,7 @@ def test_random_words_are_those_of_the_paper(counter, key, words):
 
 
 @pytest.mark.parametrize("low", [0, 5, 2**64 - 3])
-def test_random_words_are_those_of_tensorflow(low):
+def test_random_words_equal_tensorflow(low):
     key, high, size = 0x0123456789ABCDEF, 0xFEDCBA9876543210, 101
     expected = tf.raw_ops.StatelessRandomUniformFullIntV2(
         shape=[size],
@@ -192,7 +192,7 @@ def test_random_words_are_those_of_tensorflow(low):
         np.testing.assert_array_equal(random_words(stream, first, 20), expected[first : first + 20])
 
 
-def test_masks_of_layers_follow_each_other_in_the_stream():
+def test_masks_of_layers_are_consecutive_in_the_stream():
     config = reference.Config(num_layers=3, direction="bidirectional", time=3, batch=5, num_units=7, dropout=0.25)
     size = 3 * 5 * 2 * 7
     words = random_words(RandomStream(9, 2), 0, 2 * size + 4)
@@ -212,7 +212,7 @@ def test_everything_can_be_dropped():
 # ---------------------------------------------------------------- cases
 
 
-def test_nan_is_past_the_ends_of_sequences_alone():
+def test_only_padding_is_nan():
     for layout in golden_cases.LAYOUTS:
         case = networks.make_case("lstm", "bfloat16", "with_0", layout)
         given = {**networks.make_given(case), **second_order.make_directions(case)}
@@ -231,7 +231,7 @@ def test_nan_is_past_the_ends_of_sequences_alone():
                 assert not is_nan.any()
 
 
-def test_only_bfloat16_is_compared_with_other_kernels_than_cudnns():
+def test_only_bfloat16_is_compared_with_kernels_other_than_cudnn():
     for dtype in engine.TYPES:
         case = networks.make_case("lstm", dtype, "no_lengths", golden_cases.SEQUENCE_MAJOR)
         assert torch_layers.runs_cudnn(case, "cuda") == (dtype != "bfloat16")
@@ -247,7 +247,7 @@ def test_only_bfloat16_is_compared_with_other_kernels_than_cudnns():
         ("bfloat16", {"stream": RandomStream(3, 5), "dropout": 0.5}, 2.0**-5),
     ],
 )
-def test_rectifiers_keep_away_from_0(dtype, options, distance):
+def test_relu_inputs_are_not_near_0(dtype, options, distance):
     for lengths, layout in itertools.product(networks.LENGTHS, golden_cases.LAYOUTS):
         case = networks.make_case(
             "rnn_relu", dtype, lengths, layout, num_layers=2, direction="bidirectional", **options
@@ -269,7 +269,7 @@ def test_every_family_has_a_function():
 # ---------------------------------------------------------------- results
 
 
-def test_the_latest_of_a_case_counts(tmp_path):
+def test_the_latest_result_of_a_case_counts(tmp_path):
     path = tmp_path / results.RESULTS
     results.add_case(path, "lstm", CaseResult("a", results.STARTED))
     results.add_case(path, "lstm", CaseResult("a", results.PASSED, 1.5, {"float64": 1e-7}))
@@ -294,7 +294,7 @@ def test_the_latest_of_a_case_counts(tmp_path):
     }
 
 
-def test_nothing_is_no_success(tmp_path):
+def test_no_results_are_a_failure(tmp_path):
     assert not results.read(tmp_path / "missing.jsonl").passed
     path = tmp_path / results.RESULTS
     results.add_end(path, "lstm", results.ENDED, 0.0)
@@ -302,7 +302,7 @@ def test_nothing_is_no_success(tmp_path):
 
 
 @pytest.mark.parametrize("line", ["{", "[]", "{}", '{"family": "lstm"}', '{"family": "lstm", "case": {"x": 1}}'])
-def test_other_lines_are_refused(line, tmp_path):
+def test_invalid_lines_are_rejected(line, tmp_path):
     path = tmp_path / results.RESULTS
     results.add_case(path, "lstm", CaseResult("a", results.STARTED))
     path.write_text(path.read_text() + line + "\n")
@@ -310,7 +310,7 @@ def test_other_lines_are_refused(line, tmp_path):
         results.read(path)
 
 
-def test_a_condensed_file_reads_the_same(tmp_path):
+def test_a_condensed_file_has_the_same_results(tmp_path):
     path = tmp_path / results.RESULTS
     results.add_case(path, "lstm", CaseResult("a", results.STARTED))
     results.add_case(path, "lstm", CaseResult("a", results.FAILED, problems=["wrong"]))
@@ -354,7 +354,7 @@ def row_of(text, first):
     return [cell.strip() for cell in row.strip("|").split("|")]
 
 
-def test_the_summary_shows_what_was_measured():
+def test_the_summary_shows_all_measurements():
     report = made_up_report()
     text = summary.to_markdown(report)
     assert text.startswith("All checks passed on NVIDIA H100, commit abc123.\n")
@@ -366,7 +366,7 @@ def test_the_summary_shows_what_was_measured():
     assert "NVIDIA H100" in summary.to_text(report)
 
 
-def test_the_summary_names_what_failed():
+def test_the_summary_names_failed_cases():
     report = made_up_report()
     failed = [CaseResult(f"case{i}", results.FAILED, problems=["is wrong"]) for i in range(9)]
     family = FamilyResult("gru", "died of SIGSEGV", 3.0, {case.name: case for case in failed})
@@ -377,7 +377,7 @@ def test_the_summary_names_what_failed():
     assert summary.failures(family) == ["case0: is wrong [and 8 similar]"]
 
 
-def test_the_summary_names_each_type_before_all_kinds_of_one():
+def test_the_summary_names_a_failure_of_each_type_first():
     def failed(name, *problems):
         return CaseResult(name, results.FAILED, problems=list(problems))
 
@@ -398,7 +398,7 @@ def test_the_summary_names_each_type_before_all_kinds_of_one():
     assert lines[summary.NAMED :] == ["... and 5 more of 5 other kinds"]
 
 
-def test_what_may_be_rounding_is_near_and_fails():
+def test_a_possible_rounding_error_is_near_and_fails():
     allowed = parity.TOLERANCES["float32"]
     cases = {}
     for name, factor in {"right": 0.5, "near": 2, "wrong": 4}.items():
@@ -475,7 +475,7 @@ def test_a_run_without_golden_data_is_published(repository, tmp_path):
         ("cuDNN", "fake cuDNN", "has a recording of fake cuDNN, expected cuDNN"),
     ],
 )
-def test_what_the_fakes_gave_is_not_published(library, archive_of, message, repository, tmp_path):
+def test_results_of_the_fakes_are_not_published(library, archive_of, message, repository, tmp_path):
     before = (repository / "docs/design/gpu.md").read_text()
     with pytest.raises(ValueError, match=message):
         publishing.publish(run_folder(tmp_path, library, archive_of), repository)
@@ -483,7 +483,7 @@ def test_what_the_fakes_gave_is_not_published(library, archive_of, message, repo
     assert not list((repository / "tests/golden").iterdir())
 
 
-def test_a_page_without_marks_is_refused(repository, tmp_path):
+def test_a_page_without_marks_is_rejected(repository, tmp_path):
     page = repository / "docs/design/gpu.md"
     page.write_text(page.read_text().replace(publishing.END, ""))
     with pytest.raises(ValueError, match="must contain"):
@@ -495,7 +495,7 @@ def test_the_page_has_marks():
     assert text.count(publishing.BEGIN) == text.count(publishing.END) == 1
 
 
-# ---------------------------------------------------------------- what goes wrong in a run
+# ---------------------------------------------------------------- errors in a run
 
 
 @pytest.fixture
@@ -527,7 +527,7 @@ def statuses(family):
 
 AROUND = {"before": results.PASSED, "after": results.PASSED}
 # By family: its time limit, its end, the statuses of its cases, and the message of a failed case.
-MISBEHAVIOURS = {
+MISBEHAVIORS = {
     "crashes": (FOREVER, "ended", {**AROUND, "crashes": results.FAILED}, "the process died of SIGABRT"),
     "raises": (FOREVER, "ended", {**AROUND, "raises": results.FAILED}, "KeyError: 'no such thing'"),
     "loses_the_device": (FOREVER, "ended", {**AROUND, "loses": results.FAILED}, "the device is lost: an illegal"),
@@ -550,10 +550,10 @@ MISBEHAVIOURS = {
 }
 
 
-def test_whatever_a_family_does_is_told_and_the_others_run(run, tmp_path):
-    report = run(**{name: limit for name, (limit, *_) in MISBEHAVIOURS.items()}, passes=FOREVER)
+def test_a_family_that_fails_is_reported_and_the_others_run(run, tmp_path):
+    report = run(**{name: limit for name, (limit, *_) in MISBEHAVIORS.items()}, passes=FOREVER)
     text = (tmp_path / "out" / results.SUMMARY).read_text()
-    for name, (_, end, expected, message) in MISBEHAVIOURS.items():
+    for name, (_, end, expected, message) in MISBEHAVIORS.items():
         family = report.families[name]
         assert not family.passed, name
         assert family.end == end, name
@@ -567,13 +567,13 @@ def test_whatever_a_family_does_is_told_and_the_others_run(run, tmp_path):
     assert not report.passed
 
 
-def test_without_time_nothing_is_begun(run):
+def test_no_family_starts_after_the_time_limit(run):
     report = run(seconds=0, passes=FOREVER)
     assert report.families["passes"].end == "no time was left"
     assert not report.passed
 
 
-def test_time_is_kept_for_families_that_come_late(monkeypatch, tmp_path):
+def test_time_is_reserved_for_late_families(monkeypatch, tmp_path):
     deadlines = {}
 
     def note(name, family, path, options, environment, deadline):
@@ -591,7 +591,7 @@ def test_time_is_kept_for_families_that_come_late(monkeypatch, tmp_path):
     assert FAMILIES["lstm"].seconds >= 90
 
 
-def test_one_wrong_number_is_noticed_in_each_result(run):
+def test_one_wrong_value_is_detected_in_each_result(run):
     report = run(wrong_results=FOREVER)
     cases = report.families["wrong_results"].cases
     assert list(cases) == [*golden_cases.OUTPUTS, *golden_cases.BACKPROPS, *engine.GRADS]
@@ -603,7 +603,7 @@ def test_one_wrong_number_is_noticed_in_each_result(run):
         assert "EngineError" not in problems
 
 
-def test_other_bits_are_noticed(run):
+def test_different_bits_are_detected(run):
     report = run(unstable_results=FOREVER)
     calls = {
         "unstable": ("forward again", "backward again", "backward that owns the reserve space"),
@@ -619,7 +619,7 @@ def test_other_bits_are_noticed(run):
         assert "differs from" not in problems
 
 
-def test_the_engine_obeys_what_is_forced(run):
+def test_the_engine_obeys_forced_options(run):
     """Otherwise the family `choices` compares an algorithm with itself."""
     report = run(forced_choices=FOREVER)
     measured = report.families["forced_choices"].cases["options"].measured
@@ -632,23 +632,23 @@ def test_the_engine_obeys_what_is_forced(run):
     assert sizes["float32 widen_bfloat16"] == sizes["float32 nothing"]
 
 
-def test_a_refused_algorithm_fails_beside_what_the_standard_one_gives(run):
-    cases = run(refuses_algorithms=FOREVER).families["refuses_algorithms"].cases
-    refusal = "RunForward: UNIMPLEMENTED: no such algorithm"
+def test_a_rejected_algorithm_fails_with_the_result_of_the_standard_one(run):
+    cases = run(rejects_algorithms=FOREVER).families["rejects_algorithms"].cases
+    rejection = "RunForward: UNIMPLEMENTED: no such algorithm"
     timed = "lstm-1x1-2x3x8x8-float32"
-    assert list(cases) == ["right", "wrong", "refused", timed]
+    assert list(cases) == ["right", "wrong", "rejected", timed]
     for case in cases.values():
         assert case.status == results.FAILED
-        assert case.problems[0] == refusal
+        assert case.problems[0] == rejection
     for name in ("right", timed):
-        assert cases[name].problems == [refusal, "the standard algorithm passes"]
+        assert cases[name].problems == [rejection, "the standard algorithm passes"]
         assert cases[name].measured["algorithm"] == "standard"
     assert cases[timed].measured["forward ms"] > 0
     assert any("standard algorithm: output differs from float64" in each for each in cases["wrong"].problems)
-    assert cases["refused"].problems[1:] == [f"with the standard algorithm: {refusal}"]
+    assert cases["rejected"].problems[1:] == [f"with the standard algorithm: {rejection}"]
 
 
-def test_golden_data_are_saved_whatever_is_wrong_with_them(run, tmp_path):
+def test_wrong_golden_data_are_saved(run, tmp_path):
     report = run(bad_golden_data=FOREVER)
     cases = report.families["bad_golden_data"].cases
     assert golden_cases.names(tmp_path / "out" / results.ARCHIVE) == list(cases)
@@ -665,7 +665,7 @@ def test_golden_data_are_saved_whatever_is_wrong_with_them(run, tmp_path):
         assert read.recorded_with["library"] == "fake cuDNN"
 
 
-def test_golden_data_are_saved_where_the_device_is_lost(run, tmp_path):
+def test_golden_data_are_saved_if_the_device_is_lost(run, tmp_path):
     cases = run(golden_data_of_a_lost_device=FOREVER).families["golden_data_of_a_lost_device"].cases
     names = golden_cases.names(tmp_path / "out" / results.ARCHIVE)
     assert names == list(cases)
@@ -691,7 +691,7 @@ def run_program(*arguments, **environment):
     )
 
 
-def test_the_program_writes_its_files_and_says_whether_all_passed(options, tmp_path):
+def test_the_program_writes_its_files_and_reports_success(options, tmp_path):
     arguments = ["run", *options, "--output", tmp_path / "out", "--families", results.ENVIRONMENT, "gru_cell"]
     process = run_program(*arguments)
     assert process.returncode == 0, process.stdout + process.stderr
@@ -707,12 +707,12 @@ def test_the_program_writes_its_files_and_says_whether_all_passed(options, tmp_p
     assert again.returncode == 1
     assert "is from another run; choose another folder, or delete it" in again.stderr
 
-    refused = run_program("publish", tmp_path / "out")
-    assert refused.returncode != 0
-    assert "only runs on a GPU can be published" in refused.stderr
+    published = run_program("publish", tmp_path / "out")
+    assert published.returncode != 0
+    assert "only runs on a GPU can be published" in published.stderr
 
 
-def test_without_a_gpu_nothing_passes(options, tmp_path):
+def test_without_a_gpu_the_run_fails(options, tmp_path):
     process = run_program(
         "run", *options[:2], "--output", tmp_path / "out", "--families", results.ENVIRONMENT, CUDA_VISIBLE_DEVICES=""
     )
@@ -720,7 +720,7 @@ def test_without_a_gpu_nothing_passes(options, tmp_path):
     assert "PyTorch finds no GPU" in (tmp_path / "out" / results.LOG).read_text()
 
 
-def test_the_session_ends_whatever_happens(tmp_path):
+def test_a_hanging_session_is_killed(tmp_path):
     """Even if the program ignores SIGTERM."""
     program = tmp_path / "python"
     program.write_text("#!/bin/bash\ntrap '' TERM\nwhile true; do sleep 1; done\n")
@@ -737,7 +737,7 @@ def test_the_session_ends_whatever_happens(tmp_path):
     assert "gpu_check.py did not end within 16 s" in process.stderr
 
 
-def test_pytorch_is_timed_in_inference_and_in_training(monkeypatch):
+def test_pytorch_is_timed_in_inference_and_training(monkeypatch):
     modes = []
     forward = torch.nn.LSTM.forward
 
@@ -773,7 +773,7 @@ def test_tensorflow_is_timed():
         tf_rnn_ops.enable_builtin_kernels()
         for mode, dtype in (("lstm", "float32"), ("gru", "bfloat16")):
             case = timing.make_case(mode, dtype, (2, 3, 8, 8))
-            outcome = timing.beside_tensorflow(tf, case, num_rounds=2)
+            outcome = timing.time_with_tensorflow(tf, case, num_rounds=2)
             assert outcome.problems == []
             assert set(outcome.measured) == {"TensorFlow forward ms", "TensorFlow forward + backward ms"}
             assert min(outcome.measured.values()) > 0
@@ -816,7 +816,7 @@ def test_memcheck_is_judged_by_its_exit_status(exit_status, end, options, comput
     assert process.returncode == (0 if end == results.ENDED else 1)
 
 
-def test_memcheck_is_skipped_where_there_is_no_sanitizer(monkeypatch, tmp_path):
+def test_memcheck_is_skipped_without_compute_sanitizer(monkeypatch, tmp_path):
     monkeypatch.setattr(memcheck, "PLACES", ())
     monkeypatch.setenv("PATH", "")
     chosen = {name: family for name, family in FAMILIES.items() if family.under_memcheck}

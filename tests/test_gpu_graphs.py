@@ -155,7 +155,7 @@ def tf1_config(mode: str) -> Config:
 def write_tf1_graph(config: Config, version: str, inputs, path) -> None:
     """Writes a graph that computes a loss of a network and takes a step of gradient descent on it.
 
-    Its variable is made of canonical weights, which is what contrib's checkpoints held, and taken apart into them.
+    As in tf.contrib, the graph converts params to canonical weights and back to initialize its variable.
     """
     sizes = {name: getattr(config, name) for name in ("num_layers", "num_units", "input_size")}
     options = {name: getattr(config, name) for name in ("rnn_mode", "direction")}
@@ -184,7 +184,7 @@ def write_tf1_graph(config: Config, version: str, inputs, path) -> None:
 
 
 def expected_losses(config: Config, inputs) -> list[float]:
-    """Gradient descent in float64."""
+    """Returns the losses of gradient descent, from the float64 reference."""
     params, losses = inputs["params"].copy(), []
     for _ in range(STEPS):
         run = cudnn_rnn_reference.forward(config, **{**inputs, "params": params})
@@ -197,7 +197,7 @@ def expected_losses(config: Config, inputs) -> list[float]:
     return losses
 
 
-def test_a_tf1_graph_goes_on_training(tmp_path):
+def test_a_tf1_graph_continues_training(tmp_path):
     expected = {}
     for mode, version in TF1_NETWORKS:
         config, name = tf1_config(mode), f"{mode}{version}"
@@ -229,7 +229,7 @@ for path in folder.glob("*.pb"):
         assert losses[-1] < losses[0]
 
 
-def test_a_gpu_that_a_graph_names_is_passed_over_where_placement_is_soft(tmp_path):
+def test_soft_placement_ignores_a_gpu_in_a_graph(tmp_path):
     processes.run_code(
         SERVER
         + """
@@ -288,14 +288,14 @@ np.savez(folder / "actual.npz", *served.values(), output, *gradients)
             assert parity.difference(actual[key], array) < 1e-5, key
 
 
-def as_keras_has_it(kernel, num_gates):
-    """Layers whose gates have shape [units, fan_in] in cuDNN's buffer, but [fan_in, units] by name."""
+def transpose_gates(kernel, num_gates):
+    """Converts a kernel of a CuDNN layer, whose gates are stored as [units, fan_in], to the layout of LSTM and GRU."""
     gates = [each.reshape(each.shape[::-1]).T for each in np.split(kernel, num_gates, axis=1)]
     return np.concatenate(gates, axis=1)
 
 
 @pytest.mark.parametrize("kind", ["LSTM", "GRU"])
-def test_a_frozen_graph_of_keras_2s_layers_for_gpus(kind, tmp_path):
+def test_a_frozen_graph_of_keras_2_cudnn_layers(kind, tmp_path):
     tf_keras = pytest.importorskip("tf_keras")
     layers_v1 = pytest.importorskip("tf_keras.api._v1.keras.layers")
     x = padded_sequences()
@@ -304,7 +304,7 @@ def test_a_frozen_graph_of_keras_2s_layers_for_gpus(kind, tmp_path):
     for_gpus.build((None, None, FEATURES))
     randomize(for_gpus)
     *kernels, bias = for_gpus.get_weights()
-    kernel, recurrent_kernel = (as_keras_has_it(each, num_gates=3 if kind == "GRU" else 4) for each in kernels)
+    kernel, recurrent_kernel = (transpose_gates(each, num_gates=3 if kind == "GRU" else 4) for each in kernels)
     bias = bias.reshape(2, -1)  # cuDNN has two biases, Keras's LSTM has their sum
     for_cpus.build((None, None, FEATURES))
     for_cpus.set_weights([kernel, recurrent_kernel, bias if kind == "GRU" else bias.sum(axis=0)])

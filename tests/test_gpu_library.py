@@ -53,7 +53,7 @@ def set_variable(monkeypatch, value):
 
 
 @pytest.mark.parametrize("gpus", [[], [GPU], [GPU, GPU]], ids=len)
-def test_auto_loads_it_where_tensorflow_sees_a_gpu(monkeypatch, gpus):
+def test_auto_loads_the_library_if_tensorflow_sees_a_gpu(monkeypatch, gpus):
     set_variable(monkeypatch, "auto")
     world = World(monkeypatch, gpus=gpus)
     gpu_kernels.load_if_wanted()
@@ -64,7 +64,7 @@ def test_auto_loads_it_where_tensorflow_sees_a_gpu(monkeypatch, gpus):
 
 @pytest.mark.parametrize("gpus", [[], [GPU]], ids=len)
 @pytest.mark.parametrize(("value", "loads"), [("0", False), ("1", True)])
-def test_is_loaded_or_not_by_request_without_a_question(monkeypatch, value, loads, gpus):
+def test_0_and_1_decide_without_listing_gpus(monkeypatch, value, loads, gpus):
     """Listing GPUs initializes CUDA, which then fails in forked child processes."""
     set_variable(monkeypatch, value)
     world = World(monkeypatch, gpus=gpus)
@@ -77,7 +77,7 @@ def test_is_loaded_or_not_by_request_without_a_question(monkeypatch, value, load
 RECORD = pathlib.Path(__file__).parent / "golden" / "gpu_check.jsonl"
 
 
-def test_is_on_by_default_once_a_run_on_a_gpu_is_recorded():
+def test_is_on_by_default_if_a_run_on_a_gpu_is_recorded():
     """Until then the library is untested on a GPU."""
     assert gpu_kernels._DEFAULT in (gpu_kernels._AUTO, gpu_kernels._NEVER)
     assert (gpu_kernels._DEFAULT == gpu_kernels._AUTO) == RECORD.exists()
@@ -85,7 +85,7 @@ def test_is_on_by_default_once_a_run_on_a_gpu_is_recorded():
 
 @pytest.mark.parametrize("value", [None, ""])
 @pytest.mark.parametrize(("default", "loads"), [("0", False), ("auto", True)])
-def test_the_default_decides_where_the_variable_is_not_set(monkeypatch, default, loads, value):
+def test_the_default_applies_if_the_variable_is_not_set(monkeypatch, default, loads, value):
     set_variable(monkeypatch, value)
     monkeypatch.setattr(gpu_kernels, "_DEFAULT", default)
     world = World(monkeypatch, gpus=[GPU])
@@ -115,7 +115,7 @@ def log_of_a_load(monkeypatch, caplog, value=None, **world):
 
 
 @pytest.mark.parametrize("visible", [None, "0"])
-def test_one_line_says_how_to_turn_it_on_where_there_is_a_gpu(monkeypatch, caplog, driver_files, visible):
+def test_logs_how_to_turn_it_on_if_there_is_a_gpu(monkeypatch, caplog, driver_files, visible):
     if visible:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
     assert log_of_a_load(monkeypatch, caplog) == [f"tf_rnn_ops runs on the CPU only: {gpu_kernels.why_not_loaded()}"]
@@ -124,26 +124,26 @@ def test_one_line_says_how_to_turn_it_on_where_there_is_a_gpu(monkeypatch, caplo
 
 
 @pytest.mark.parametrize("value", ["0", "1", "auto"])
-def test_who_has_decided_is_told_nothing(monkeypatch, caplog, driver_files, value):
+def test_logs_nothing_if_the_variable_is_set(monkeypatch, caplog, driver_files, value):
     assert log_of_a_load(monkeypatch, caplog, value) == []
 
 
 @pytest.mark.parametrize("hidden", ["", "-1"])
-def test_hidden_gpus_are_none(monkeypatch, caplog, driver_files, hidden):
+def test_logs_nothing_if_all_gpus_are_hidden(monkeypatch, caplog, driver_files, hidden):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", hidden)
     assert log_of_a_load(monkeypatch, caplog) == []
 
 
-def test_without_a_gpu_nothing_is_said(monkeypatch, caplog, driver_files):
+def test_logs_nothing_without_a_gpu(monkeypatch, caplog, driver_files):
     (driver_files / "nvidia0").unlink()
     assert log_of_a_load(monkeypatch, caplog) == []
 
 
-def test_a_tensorflow_that_cannot_use_a_gpu_is_no_occasion(monkeypatch, caplog, driver_files):
+def test_logs_nothing_if_tensorflow_is_built_without_cuda(monkeypatch, caplog, driver_files):
     assert log_of_a_load(monkeypatch, caplog, built_with_cuda=False) == []
 
 
-def test_the_line_is_seen_without_any_setting_and_once(driver_files):
+def test_the_message_is_logged_once_by_default(driver_files):
     """On stderr, apart from the output of the program."""
     code = """
 import sys
@@ -160,7 +160,7 @@ import tf_rnn_ops
     assert process.stderr.count("--check-gpu") == (gpu_kernels._DEFAULT == "0")
 
 
-def test_a_tensorflow_without_cuda_is_not_asked(monkeypatch):
+def test_auto_lists_no_gpus_if_tensorflow_is_built_without_cuda(monkeypatch):
     set_variable(monkeypatch, "auto")
     world = World(monkeypatch, built_with_cuda=False, gpus=[GPU])
     gpu_kernels.load_if_wanted()
@@ -169,7 +169,7 @@ def test_a_tensorflow_without_cuda_is_not_asked(monkeypatch):
 
 
 @pytest.mark.parametrize("value", ["2", "yes", "AUTO", " 1", "01"])
-def test_any_other_value_is_refused(monkeypatch, value):
+def test_any_other_value_is_rejected(monkeypatch, value):
     set_variable(monkeypatch, value)
     world = World(monkeypatch, gpus=[GPU])
     with pytest.raises(
@@ -179,7 +179,7 @@ def test_any_other_value_is_refused(monkeypatch, value):
     assert world.loaded == []
 
 
-def test_the_import_refuses_another_value():
+def test_the_import_rejects_any_other_value():
     process = processes.run_python("-c", "import tf_rnn_ops", TF_RNN_OPS_GPU="yes")
     assert process.returncode == 1
     message = process.stderr.strip().splitlines()[-1]
@@ -195,7 +195,7 @@ def test_a_second_load_does_nothing(monkeypatch):
     assert (world.asked, len(world.loaded)) == (1, 1)
 
 
-def test_is_harmless_if_tensorflow_has_loaded_it_before():
+def test_loading_it_again_after_tensorflow_has_no_effect():
     process = processes.run_python(
         "-c",
         """
@@ -221,7 +221,7 @@ print(tf_rnn_ops.gpu_kernels.why_not_loaded())
 
 
 @pytest.mark.parametrize(("value", "loads"), [("auto", True), ("0", False)])
-def test_the_import_does_so(value, loads):
+def test_the_import_loads_the_library(value, loads):
     printed = processes.run_code(
         """
         import sys
@@ -344,7 +344,7 @@ def test_every_op_and_dtype_has_a_kernel(kernels, op, device):
 
 
 @pytest.mark.parametrize("op", GPU_OPS)
-def test_what_a_kernel_reads_and_writes_in_the_hosts_memory_is_what_the_twins_does(kernels, op):
+def test_gpu_kernels_have_the_same_host_memory_arguments_as_tf_raw_ops(kernels, op):
     """An argument in the wrong memory would be an invalid address."""
     ours, twins = (for_device(kernels[name], "GPU") for name in ("TfRnnOps>" + op, op))
     assert len({tuple(each["host"]) for each in ours}) == 1
@@ -360,7 +360,7 @@ def test_what_a_kernel_reads_and_writes_in_the_hosts_memory_is_what_the_twins_do
 
 
 @pytest.mark.parametrize("op", OPS)
-def test_the_cpus_kernels_call_no_memory_the_hosts(kernels, op):
+def test_cpu_kernels_have_no_host_memory_arguments(kernels, op):
     """All memory of a CPU is host memory. On CPU:1, TensorFlow mixes up such arguments between threads, or hangs. Its
     own ops Fill and Reshape have this bug."""
     assert all(each["host"] == [] for each in for_device(kernels["TfRnnOps>" + op], "CPU"))
@@ -387,7 +387,7 @@ def run_on_the_cpu():
     return {name: parity.to_float64(value) for name, value in results.items()}
 
 
-def test_the_cpus_kernels_give_what_they_gave(tmp_path):
+def test_cpu_kernels_give_the_same_results_with_the_library(tmp_path):
     files = {value: tmp_path / f"{value}.npz" for value in "01"}
     for value, file in files.items():
         processes.run_code(
@@ -401,11 +401,11 @@ def test_the_cpus_kernels_give_what_they_gave(tmp_path):
             TF_RNN_OPS_GPU=value,
             **processes.WITH_TESTS,
         )
-    without, beside = (dict(np.load(files[value])) for value in "01")
-    assert without.keys() == beside.keys()
+    without, with_library = (dict(np.load(files[value])) for value in "01")
+    assert without.keys() == with_library.keys()
     assert len(without) > 100
     for name, value in without.items():
-        np.testing.assert_array_equal(beside[name], value, err_msg=name)
+        np.testing.assert_array_equal(with_library[name], value, err_msg=name)
 
 
 # ---------------------------------------------------------------- python -m tf_rnn_ops

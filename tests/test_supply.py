@@ -38,20 +38,20 @@ def layers_below(lock):
     return [REQUIREMENTS / line.removeprefix("-c ") for line in lines if line.startswith("-c ")]
 
 
-def test_there_are_locks():
+def test_lock_files_exist():
     assert {lock.stem for lock in LOCKS} >= {"tensorflow", "pytest", "dev", "peers", "docs", "torch", "gpu", "cudnn"}
     assert set(LOCKS) == set(REQUIREMENTS.glob("*.txt"))
 
 
 @pytest.mark.parametrize("lock", LOCKS, ids=lambda path: path.name)
-def test_a_layer_repeats_nothing_of_those_below_it(lock):
+def test_a_layer_repeats_no_package_of_the_layers_below(lock):
     for below in layers_below(lock):
         assert names(lock).isdisjoint(names(below)), below
         assert set(layers_below(below)) <= set(layers_below(lock)), below
 
 
 @pytest.mark.parametrize("lock", LOCKS, ids=lambda path: path.name)
-def test_a_lock_has_one_version_and_hashes_of_everything(lock):
+def test_each_package_is_locked_to_one_version_with_hashes(lock):
     requirements = locked(lock)
     assert requirements
     for requirement, hashes in requirements:
@@ -61,7 +61,7 @@ def test_a_lock_has_one_version_and_hashes_of_everything(lock):
 
 
 @pytest.mark.parametrize("lock", LOCKS, ids=lambda path: path.name)
-def test_a_lock_has_what_it_is_made_from(lock):
+def test_a_lock_contains_the_packages_of_its_input(lock):
     wanted = [line for line in logical_lines(lock.with_suffix(".in")) if not line.startswith("-c ")]
     assert wanted
     pins = [requirement for layer in (*layers_below(lock), lock) for requirement, _ in locked(layer)]
@@ -89,7 +89,7 @@ def installs():
     return re.findall(r"pip install ([^\n;|]*)", "\n".join([makefile, *scripts]))
 
 
-def test_what_is_installed_is_of_a_lock_or_our_own():
+def test_installed_packages_are_locked_or_our_own():
     commands = installs()
     assert len(commands) > 8
     for command in commands:
@@ -120,7 +120,7 @@ def test_the_build_requirements_of_the_wheel_are_locked():
     assert "--no-isolation" in (ROOT / "build_pip_pkg.sh").read_text()
 
 
-def test_npm_installs_what_its_lock_has_the_hashes_of():
+def test_npm_installs_only_packages_with_hashes():
     packages = json.loads((ROOT / "package-lock.json").read_text())["packages"]
     top = packages.pop("")
     assert {f"node_modules/{name}" for name in top["devDependencies"]} <= packages.keys()
@@ -130,7 +130,7 @@ def test_npm_installs_what_its_lock_has_the_hashes_of():
     assert commands == ["ci"]
 
 
-def test_bazel_downloads_nothing_of_ours():
+def test_our_bazel_rules_download_nothing():
     files = [ROOT / "WORKSPACE", *ROOT.glob("third_party/**/*.bzl"), *ROOT.glob("third_party/**/*.BUILD")]
     assert len(files) > 3
     for file in files:
@@ -152,7 +152,7 @@ def compare_wheels(*paths):
     return process.returncode == 0, process.stdout + process.stderr
 
 
-def test_a_wheel_that_is_not_reproduced_is_noticed(tmp_path):
+def test_a_wheel_that_differs_is_detected(tmp_path):
     wheel = make_wheel(tmp_path / "first" / "a.whl", same="1", other="2")
     same, printed = compare_wheels(wheel, make_wheel(tmp_path / "second" / "a.whl", same="1", other="2"))
     assert same, printed

@@ -67,7 +67,7 @@ TYPED_TEST(ArraysTest, CopiesRows) {
   this->ExpectTransposed({40, 9, 33});
 }
 
-TYPED_TEST(ArraysTest, CopiesNothing) {
+TYPED_TEST(ArraysTest, CopiesEmptyArrays) {
   for (const RowCounts& counts :
        {RowCounts{0, 3, 5}, RowCounts{2, 0, 5}, RowCounts{2, 3, 0}}) {
     this->ExpectTransposed(counts);
@@ -197,7 +197,7 @@ void ExpectCpuMasks(float rate, std::int64_t width) {
   }
 }
 
-TEST(ArraysTest, DropsWhatTheCpuDrops) {
+TEST(ArraysTest, DropoutMasksEqualTheCpuEngine) {
   for (float rate : {0.0f, 0.25f, 0.9f, 1.0f}) {
     for (std::int64_t width : {1, 3, 4, 8, 17}) {
       SCOPED_TRACE(testing::Message() << rate << ", " << width);
@@ -250,7 +250,7 @@ TEST(ArraysTest, DropsNans) {
   EXPECT_EQ(array.ToVector(), std::vector<float>(8, 0));
 }
 
-TEST(ArraysTest, WritesBytesOfTheHost) {
+TEST(ArraysTest, WritesBytesFromTheHost) {
   FakeGpu gpu;
   FakeScratchAllocator scratch(&gpu.driver());
   HostBytes bytes;

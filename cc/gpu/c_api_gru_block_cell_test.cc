@@ -150,7 +150,7 @@ class CApiGruCellArgumentsTest : public CApiTest {
       Array(), Array(), Array(), Array(), Array()};
 };
 
-TEST_F(CApiGruCellArgumentsTest, RefusesAStepWithoutAnArray) {
+TEST_F(CApiGruCellArgumentsTest, RejectsAForwardStepWithAMissingArray) {
   using Step = TfRnnOpsGpu_GruCellForward;
   const auto run = [this] { return Forward(); };
   ExpectNeeds(&forward_, &Step::x, "x", 6, run);
@@ -166,7 +166,7 @@ TEST_F(CApiGruCellArgumentsTest, RefusesAStepWithoutAnArray) {
   ExpectOk(Forward());
 }
 
-TEST_F(CApiGruCellArgumentsTest, RefusesABackwardStepWithoutAnArray) {
+TEST_F(CApiGruCellArgumentsTest, RejectsABackwardStepWithAMissingArray) {
   using Step = TfRnnOpsGpu_GruCellBackward;
   const auto run = [this] { return Backward(); };
   ExpectNeeds(&backward_, &Step::h_prev, "h_prev", 8, run);
@@ -183,7 +183,7 @@ TEST_F(CApiGruCellArgumentsTest, RefusesABackwardStepWithoutAnArray) {
   ExpectOk(Backward());
 }
 
-TEST_F(CApiGruCellArgumentsTest, RefusesTypesSizesAndNull) {
+TEST_F(CApiGruCellArgumentsTest, RejectsInvalidTypesSizesAndNull) {
   type_ = 7;
   ExpectInvalid(Forward(), "type must be between 0 and 3, but is 7");
   ExpectInvalid(Backward(), "type must be between 0 and 3, but is 7");
@@ -196,7 +196,7 @@ TEST_F(CApiGruCellArgumentsTest, RefusesTypesSizesAndNull) {
   const struct {
     std::int64_t batch, input_size, cell_size;
     const char* message;
-  } refusals[] = {
+  } cases[] = {
       {-1, 3, 4, "batch must be at least 0, but is -1"},
       {2, -3, 4, "input_size must be at least 0, but is -3"},
       {2, 3, -4, "cell_size must be at least 0, but is -4"},
@@ -205,7 +205,7 @@ TEST_F(CApiGruCellArgumentsTest, RefusesTypesSizesAndNull) {
       {2, 3, kMax / 64,
        "w_ru is too large: its size in bytes must fit in 64 bits"},
   };
-  for (const auto& [batch, input_size, cell_size, message] : refusals) {
+  for (const auto& [batch, input_size, cell_size, message] : cases) {
     backward_.batch = batch;
     backward_.input_size = input_size;
     backward_.cell_size = cell_size;

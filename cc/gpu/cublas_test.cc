@@ -18,7 +18,7 @@ namespace {
 
 using rnn::Array;
 
-TEST(CublasGetTest, OpensTheLibraryOrSaysWhyNot) {
+TEST(CublasGetTest, OpensTheLibraryOrReturnsAnError) {
   Cublas* cublas;
   const Status status = Cublas::Get(&cublas);
   if (status.ok()) return;
@@ -65,7 +65,7 @@ Array ReferenceProduct(const Array& a, const Array& b, std::int64_t m,
   return c;
 }
 
-TYPED_TEST(CublasTest, MultipliesRowByRow) {
+TYPED_TEST(CublasTest, MultipliesRowMajorMatrices) {
   using Compute = typename TestFixture::Compute;
   std::mt19937 generator(1);
   const std::int64_t m = 3;
@@ -117,7 +117,7 @@ struct Small {
   FakeDeviceArray<rnn::ComputeType<T>> c;
 };
 
-TYPED_TEST(CublasTest, RoundsFloat32OnlyWhereThatIsAllowed) {
+TYPED_TEST(CublasTest, UsesTf32OnlyIfAllowed) {
   Small<TypeParam> small(&this->fake_driver_);
   for (bool allow_tf32 : {false, true}) {
     ASSERT_TRUE(
@@ -132,7 +132,7 @@ TYPED_TEST(CublasTest, RoundsFloat32OnlyWhereThatIsAllowed) {
                              : exact);
 }
 
-TYPED_TEST(CublasTest, HasAHandleForEachStream) {
+TYPED_TEST(CublasTest, UsesOneHandlePerStream) {
   Small<TypeParam> small(&this->fake_driver_);
   const CUcontext other = this->fake_driver_.NewContext();
   const CUstream streams[] = {this->stream_,
@@ -161,7 +161,7 @@ TYPED_TEST(CublasTest, UsesAHandleOnOneThreadAtATime) {
   EXPECT_EQ(this->fake_cublas_.num_handles(), 1);
 }
 
-TYPED_TEST(CublasTest, RefusesMatricesThatAreTooLarge) {
+TYPED_TEST(CublasTest, RejectsMatricesThatAreTooLarge) {
   const std::int64_t large = std::int64_t{1} << 31;
   for (int i = 0; i < 3; ++i) {
     Small<TypeParam> small(&this->fake_driver_);
@@ -175,7 +175,7 @@ TYPED_TEST(CublasTest, RefusesMatricesThatAreTooLarge) {
   EXPECT_EQ(this->fake_cublas_.num_handles(), 0);
 }
 
-TYPED_TEST(CublasTest, EachFailureIsReportedAndDoesNotLast) {
+TYPED_TEST(CublasTest, FailuresAreReportedAndDoNotAffectLaterCalls) {
   Small<TypeParam> small(&this->fake_driver_);
   for (int num_calls = 0;; ++num_calls) {
     const CUstream stream =
@@ -196,7 +196,7 @@ TYPED_TEST(CublasTest, EachFailureIsReportedAndDoesNotLast) {
   EXPECT_EQ(this->fake_cublas_.num_handles(), 4);
 }
 
-TYPED_TEST(CublasTest, TellsWhatCannotBeDoneFromWhatFailed) {
+TYPED_TEST(CublasTest, DistinguishesUnsupportedFromFailed) {
   Small<TypeParam> small(&this->fake_driver_);
   this->fake_cublas_.FailAny(CUBLAS_STATUS_NOT_SUPPORTED);
   EXPECT_EQ(this->Multiply(this->stream_, small.product()).code(),

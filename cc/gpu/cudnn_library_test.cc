@@ -110,7 +110,7 @@ Status InitNetwork(const Cudnn& cudnn, cudnnHandle_t handle,
   return status;
 }
 
-TYPED_TEST(CudnnLibraryTest, KeepsParamsAsWeDo) {
+TYPED_TEST(CudnnLibraryTest, ParamsLayoutEqualsOurs) {
   Library library;
   const Cudnn& cudnn = library.functions();
   cudnnHandle_t handle;
@@ -136,7 +136,7 @@ TYPED_TEST(CudnnLibraryTest, KeepsParamsAsWeDo) {
   EXPECT_GT(num_networks, 40);
 }
 
-TYPED_TEST(CudnnLibraryTest, AcceptsWhatAPassIsGiven) {
+TYPED_TEST(CudnnLibraryTest, AcceptsTheArgumentsOfEachPass) {
   Library library;
   FakeGpu gpu;
   CudnnHandlePool handles(library.functions());

@@ -50,7 +50,7 @@ struct Choice {
   }
 };
 
-TEST(CudnnRnnAlgorithmTest, SmallNetworksByTheirUnits) {
+TEST(CudnnRnnAlgorithmTest, SmallAlgorithmUpToTheLimitOfUnits) {
   struct Limit {
     RnnMode mode;
     bool is_training;
@@ -85,7 +85,7 @@ TEST(CudnnRnnAlgorithmTest, SmallNetworksByTheirUnits) {
   EXPECT_EQ(old.Algorithm(), kSmall);
 }
 
-TEST(CudnnRnnAlgorithmTest, NothingThatPersistentOnesHaveNot) {
+TEST(CudnnRnnAlgorithmTest, StandardForOptionsWithoutPersistentSupport) {
   for (std::int64_t units : {8, 512}) {
     Choice c;
     c.units = units;
@@ -104,7 +104,7 @@ TEST(CudnnRnnAlgorithmTest, NothingThatPersistentOnesHaveNot) {
   }
 }
 
-TEST(CudnnRnnAlgorithmTest, StaticOnesForHalfOnLargeGpus) {
+TEST(CudnnRnnAlgorithmTest, StaticForHalfOnLargeGpus) {
   Choice c;
   for (const GpuTraits& gpu : {kV100, kA100, kL40, kH100}) {
     c.gpu = gpu;
@@ -119,7 +119,7 @@ TEST(CudnnRnnAlgorithmTest, StaticOnesForHalfOnLargeGpus) {
   EXPECT_EQ(c.Algorithm(), kStandard);
 }
 
-TEST(CudnnRnnAlgorithmTest, StaticOnesForSizesThatFillMatrixUnits) {
+TEST(CudnnRnnAlgorithmTest, StaticForSizesThatFillMatrixUnits) {
   using Change = void (*)(Choice&);
   for (Change change : {Change([](Choice& c) { c.units = 500; }),
                         Change([](Choice& c) { c.units = 1152; }),
@@ -133,7 +133,7 @@ TEST(CudnnRnnAlgorithmTest, StaticOnesForSizesThatFillMatrixUnits) {
   }
 }
 
-TEST(CudnnRnnAlgorithmTest, StaticOnesForBatchesThatGain) {
+TEST(CudnnRnnAlgorithmTest, StaticForBatchesThatRunFaster) {
   struct Batch {
     GpuTraits gpu;
     RnnMode mode;
@@ -171,7 +171,7 @@ TEST(CudnnRnnAlgorithmTest, StaticOnesForBatchesThatGain) {
   }
 }
 
-TEST(CudnnRnnAlgorithmTest, ReadsTheGpu) {
+TEST(CudnnRnnAlgorithmTest, ReadsTheTraitsOfTheGpu) {
   FakeCudaDriver fake;
   ScopedContext scope(*fake.driver());
   ASSERT_TRUE(scope.Enter(fake.NewStream(fake.NewContext(8, 6, 84))).ok());
@@ -182,7 +182,7 @@ TEST(CudnnRnnAlgorithmTest, ReadsTheGpu) {
   EXPECT_EQ(traits.num_multiprocessors, 84);
 }
 
-TEST(CudnnRnnAlgorithmTest, TheVariableIsAutoOrStandard) {
+TEST(CudnnRnnAlgorithmTest, ParsesTheEnvironmentVariable) {
   bool is_standard_only = true;
   EXPECT_TRUE(ParseAlgorithm("auto", &is_standard_only).ok());
   EXPECT_FALSE(is_standard_only);

@@ -195,7 +195,7 @@ template <typename T>
 class GpuBackwardGradTest : public testing::Test {};
 TYPED_TEST_SUITE(GpuBackwardGradTest, rnn::StorageTypes);
 
-TYPED_TEST(GpuBackwardGradTest, ComputesWhatTheCpuDoes) {
+TYPED_TEST(GpuBackwardGradTest, EqualsTheCpuEngine) {
   FakeCublasGpu gpu;
   for (Case& k : GpuCases()) {
     SCOPED_TRACE(Describe(k));
@@ -222,7 +222,7 @@ TYPED_TEST(GpuBackwardGradTest, NullIsZeros) {
 }
 
 // Omitting results does not change the bits of the others.
-TYPED_TEST(GpuBackwardGradTest, NullIsNotWanted) {
+TYPED_TEST(GpuBackwardGradTest, NullResultsAreSkipped) {
   FakeCublasGpu gpu;
   unsigned turn = 0;
   for (Case& k : GpuCases()) {
@@ -271,7 +271,7 @@ TYPED_TEST(GpuBackwardGradTest, PaddingHasNoEffect) {
 }
 
 // Weights do not affect sequences of length 0, even if infinite.
-TYPED_TEST(GpuBackwardGradTest, NoWeightHasAnEffectOnSequencesWithoutSteps) {
+TYPED_TEST(GpuBackwardGradTest, WeightsHaveNoEffectOnEmptySequences) {
   FakeCublasGpu gpu;
   for (RnnConfig config : {RnnConfig{RnnMode::kTanh, false, 1, 1, 3, 17, 0},
                            {RnnMode::kGru, false, 2, 1, 3, 17, 0},
@@ -300,7 +300,7 @@ TYPED_TEST(GpuBackwardGradTest, NoWeightHasAnEffectOnSequencesWithoutSteps) {
   }
 }
 
-TEST(GpuBackwardGradCallsTest, Tf32WhereItIsAllowed) {
+TEST(GpuBackwardGradCallsTest, UsesTf32OnlyIfAllowed) {
   for (bool is_allowed : {false, true}) {
     FakeCublasGpu gpu;
     Case k = RandomCase({RnnMode::kLstm, false, 1, 1, 3, 5, 0}, {4, 6});
@@ -316,7 +316,7 @@ TEST(GpuBackwardGradCallsTest, Tf32WhereItIsAllowed) {
   }
 }
 
-TYPED_TEST(GpuBackwardGradTest, FindsZeros) {
+TYPED_TEST(GpuBackwardGradTest, FindZerosDetectsAllZeroArrays) {
   FakeCublasGpu gpu;
   for (std::size_t size : {0, 1, 3, 100000}) {
     for (double last : {0.0, -0.0, 1e-7, std::nan("")}) {
@@ -335,7 +335,7 @@ TYPED_TEST(GpuBackwardGradTest, FindsZeros) {
 }
 
 // Each step is one product and one kernel per sweep.
-TEST(GpuBackwardGradCallsTest, CallsGrowByFourASteps) {
+TEST(GpuBackwardGradCallsTest, EachStepTakesFourCalls) {
   const auto count = [](std::int64_t time) {
     FakeCublasGpu gpu;
     Case k = RandomCase({RnnMode::kLstm, false, 1, 1, 3, 5, 0}, {time, 6});
@@ -366,7 +366,8 @@ Status RunHardCase(FakeCublasGpu* gpu, Case& k) {
 }
 
 template <typename Library, typename Error>
-void ExpectFailuresAreTold(FakeCublasGpu* gpu, Library* library, Error error) {
+void ExpectFailuresAreReported(FakeCublasGpu* gpu, Library* library,
+                               Error error) {
   Case k = HardCase();
   int failures = 0;
   for (int skipped = 0;; ++skipped) {
@@ -383,18 +384,20 @@ void ExpectFailuresAreTold(FakeCublasGpu* gpu, Library* library, Error error) {
   EXPECT_TRUE(RunHardCase(gpu, k).ok());
 }
 
-TEST(GpuBackwardGradErrorsTest, AFailureOfTheDriverIsToldAndForgotten) {
+TEST(GpuBackwardGradErrorsTest,
+     DriverErrorsAreReportedAndDoNotAffectLaterCalls) {
   FakeCublasGpu gpu;
-  ExpectFailuresAreTold(&gpu, &gpu.driver(), CUDA_ERROR_LAUNCH_FAILED);
+  ExpectFailuresAreReported(&gpu, &gpu.driver(), CUDA_ERROR_LAUNCH_FAILED);
 }
 
-TEST(GpuBackwardGradErrorsTest, AFailureOfCublasIsToldAndForgotten) {
+TEST(GpuBackwardGradErrorsTest,
+     CublasErrorsAreReportedAndDoNotAffectLaterCalls) {
   FakeCublasGpu gpu;
-  ExpectFailuresAreTold(&gpu, &gpu.fake_cublas(),
-                        CUBLAS_STATUS_EXECUTION_FAILED);
+  ExpectFailuresAreReported(&gpu, &gpu.fake_cublas(),
+                            CUBLAS_STATUS_EXECUTION_FAILED);
 }
 
-TEST(GpuBackwardGradErrorsTest, NoMemoryIsToldAndForgotten) {
+TEST(GpuBackwardGradErrorsTest, OutOfMemoryDoesNotAffectLaterCalls) {
   FakeCublasGpu gpu;
   Case k = HardCase();
   GpuEngine<rnn::BFloat16> engine(&gpu, k);
@@ -410,7 +413,7 @@ TEST(GpuBackwardGradErrorsTest, NoMemoryIsToldAndForgotten) {
   EXPECT_GT(failures, 20);
 }
 
-TEST(GpuBackwardGradErrorsTest, RefusesActivationsThatCannotBeCounted) {
+TEST(GpuBackwardGradErrorsTest, RejectsOverflowingActivationSizes) {
   FakeCublasGpu gpu;
   Case k = RandomCase({RnnMode::kLstm, false, 1, 1, 1, 1, 0}, {1, 1});
   k.size = {std::int64_t{1} << 40, std::int64_t{1} << 22};

@@ -90,7 +90,7 @@ template <typename T>
 class CudnnRnnTest : public testing::Test {};
 TYPED_TEST_SUITE(CudnnRnnTest, rnn::StorageTypes);
 
-TYPED_TEST(CudnnRnnTest, ComputesWhatTheCpuDoes) {
+TYPED_TEST(CudnnRnnTest, EqualsTheCpuEngine) {
   for (std::size_t version : {std::size_t{90300}, kVersionWithBFloat16}) {
     FakeCudnnGpu gpu;
     gpu.cudnn().set_version(version);
@@ -101,7 +101,7 @@ TYPED_TEST(CudnnRnnTest, ComputesWhatTheCpuDoes) {
   }
 }
 
-TYPED_TEST(CudnnRnnTest, LeavesOutSequencesWithoutSteps) {
+TYPED_TEST(CudnnRnnTest, EmptySequences) {
   FakeCudnnGpu gpu;
   for (Case& k : CasesWithEmptySequences()) {
     SCOPED_TRACE(rnn::Describe(k));
@@ -109,7 +109,7 @@ TYPED_TEST(CudnnRnnTest, LeavesOutSequencesWithoutSteps) {
   }
 }
 
-TYPED_TEST(CudnnRnnTest, ConvertsParamsThatCudnnKeepsElsewhere) {
+TYPED_TEST(CudnnRnnTest, ConvertsParamsToPaddedLayout) {
   FakeCudnnGpu gpu;
   gpu.cudnn().set_weight_padding(3);
   for (Case& k : CasesWithParams()) {
@@ -119,7 +119,7 @@ TYPED_TEST(CudnnRnnTest, ConvertsParamsThatCudnnKeepsElsewhere) {
   }
 }
 
-TYPED_TEST(CudnnRnnTest, MakesNoGradientOfParamsThatIsNotWanted) {
+TYPED_TEST(CudnnRnnTest, SkipsParamsGradientIfNull) {
   FakeCudnnGpu gpu;
   std::vector<Case> cases = CasesWithParams();
   cases.push_back(RandomCase({RnnMode::kLstm, false, 1, 1, 3, 5, 0}, {0, 2}));
@@ -139,7 +139,7 @@ TYPED_TEST(CudnnRnnTest, MakesNoGradientOfParamsThatIsNotWanted) {
   }
 }
 
-TEST(CudnnRnnTest, ParamsThatAreTheSameAreNotCopied) {
+TEST(CudnnRnnTest, DoesNotCopyParamsOfTheSameLayout) {
   FakeCudnnGpu gpu;
   Case k = RandomCase({RnnMode::kGru, false, 2, 2, 3, 5, 0}, {4, 6});
   FakeNetwork<float> network(&gpu, k);
@@ -161,7 +161,7 @@ TEST(CudnnRnnTest, BFloat16IsFloat32OnGpusWithoutIt) {
   }
 }
 
-TEST(CudnnRnnTest, Tf32WhereItIsAllowed) {
+TEST(CudnnRnnTest, UsesTf32OnlyIfAllowed) {
   for (bool allowed : {false, true}) {
     FakeCudnnGpu gpu;
     Case k = RandomCase({RnnMode::kLstm, false, 1, 1, 3, 5, 0}, {4, 6});
@@ -190,7 +190,7 @@ TEST(CudnnRnnTest, BFloat16DoesNotDependOnTf32) {
   }
 }
 
-TEST(CudnnRnnTest, BFloat16IsFloat32WhereThatIsAskedFor) {
+TEST(CudnnRnnTest, BFloat16IsFloat32OnRequest) {
   FakeCudnnGpu gpu;
   gpu.cudnn().set_version(kVersionWithBFloat16);
   Case k = RandomCase({RnnMode::kGru, false, 2, 2, 3, 5, 0}, {4, 6});
@@ -218,7 +218,7 @@ std::vector<cudnnRNNAlgo_t> AlgorithmsOf(FakeCudnnGpu* gpu) {
   return algorithms;
 }
 
-TEST(CudnnRnnTest, PassesOfAStepHaveOneAlgorithm) {
+TEST(CudnnRnnTest, PassesOfAStepUseTheSameAlgorithm) {
   // 160 units are a small network in inference only.
   for (std::int64_t units : {128, 160}) {
     FakeCudnnGpu gpu;
@@ -243,9 +243,9 @@ TEST(CudnnRnnTest, PassesOfAStepHaveOneAlgorithm) {
 
 TEST(CudnnRnnTest, FallsBackToTheStandardAlgorithm) {
   Case k = RandomCase({RnnMode::kGru, false, 1, 1, 3, 5, 0}, {4, 6});
-  for (bool refuses_descriptor : {false, true}) {
+  for (bool rejects_descriptor : {false, true}) {
     FakeCudnnGpu gpu;
-    if (refuses_descriptor) {
+    if (rejects_descriptor) {
       gpu.cudnn().Fail("cudnnSetRNNDescriptor_v8", CUDNN_STATUS_NOT_SUPPORTED);
     } else {
       gpu.cudnn().set_has_persistent(false);
@@ -259,7 +259,7 @@ TEST(CudnnRnnTest, FallsBackToTheStandardAlgorithm) {
   }
 }
 
-TEST(CudnnRnnTest, TakesTheStandardAlgorithmAloneIfAsked) {
+TEST(CudnnRnnTest, UsesOnlyTheStandardAlgorithmOnRequest) {
   FakeCudnnGpu gpu;
   Case k = RandomCase({RnnMode::kGru, false, 1, 1, 3, 5, 0}, {4, 6});
   CudnnRnnOptions options;
@@ -276,7 +276,7 @@ TEST(CudnnRnnTest, TakesTheStandardAlgorithmAloneIfAsked) {
   EXPECT_NE(other.Variant(), network.Variant());
 }
 
-TEST(CudnnRnnTest, HasAHandleForEachStream) {
+TEST(CudnnRnnTest, UsesOneHandlePerStream) {
   FakeCudnnGpu gpu;
   FakeCudaDriver& driver = gpu.driver();
   const CUstream streams[] = {gpu.stream(),
@@ -325,7 +325,7 @@ std::vector<Case> DropoutCases(float dropout) {
   return cases;
 }
 
-TYPED_TEST(CudnnRnnTest, DropsWhatTheCpuDrops) {
+TYPED_TEST(CudnnRnnTest, DropoutMasksEqualTheCpuEngine) {
   for (std::size_t version : {std::size_t{90300}, kVersionWithBFloat16}) {
     FakeCudnnGpu gpu;
     gpu.cudnn().set_version(version);
@@ -357,7 +357,7 @@ TEST(CudnnRnnTest, RunsLayersWithDropoutOneByOne) {
 
 // --------------------------------------------------------------------- plans
 
-TEST(CudnnRnnTest, AsksForSizesOnceACall) {
+TEST(CudnnRnnTest, QueriesSizesOncePerCall) {
   FakeCudnnGpu gpu;
   Case k = RandomCase({RnnMode::kLstm, false, 2, 2, 3, 5, 0}, {4, 6});
   FakeNetwork<float> network(&gpu, k);
@@ -372,7 +372,7 @@ TEST(CudnnRnnTest, AsksForSizesOnceACall) {
 
 // -------------------------------------------------------------- reserve space
 
-TEST(CudnnRnnTest, TellsReserveSpacesApart) {
+TEST(CudnnRnnTest, RejectsMismatchedReserveSpace) {
   FakeCudnnGpu gpu;
   Case k = RandomCase({RnnMode::kLstm, false, 2, 2, 3, 5, 0}, {4, 6});
   FakeNetwork<float> network(&gpu, k);
@@ -388,7 +388,7 @@ TEST(CudnnRnnTest, TellsReserveSpacesApart) {
             std::string::npos);
 }
 
-TEST(CudnnRnnTest, CopiesNoReserveSpaceThatItOwns) {
+TEST(CudnnRnnTest, DoesNotCopyOwnedReserveSpace) {
   for (float dropout : {0.0f, 0.5f}) {
     FakeCudnnGpu gpu;
     Case k = RandomCase({RnnMode::kLstm, false, 2, 3, 3, 5, 0}, {4, 6});
@@ -437,7 +437,7 @@ Case HardCase() {
   return k;
 }
 
-TEST(CudnnRnnTest, AFailureOfTheDriverIsToldAndForgotten) {
+TEST(CudnnRnnTest, DriverErrorsAreReportedAndDoNotAffectLaterCalls) {
   FakeCudnnGpu gpu;
   gpu.cudnn().set_weight_padding(1);
   Case k = HardCase();
@@ -455,7 +455,7 @@ TEST(CudnnRnnTest, AFailureOfTheDriverIsToldAndForgotten) {
   EXPECT_TRUE(RunAll(&gpu, k).ok());
 }
 
-TEST(CudnnRnnTest, AFailureOfCudnnIsToldAndForgotten) {
+TEST(CudnnRnnTest, CudnnErrorsAreReportedAndDoNotAffectLaterCalls) {
   FakeCudnnGpu gpu;
   gpu.cudnn().set_weight_padding(1);
   Case k = HardCase();
@@ -507,7 +507,7 @@ Status RunInference(FakeCudnnGpu* gpu, const rnn::RnnConfig& config,
   return networks.Forward(pass, &plan);
 }
 
-TEST(CudnnRnnTest, NoMemoryIsToldAndForgotten) {
+TEST(CudnnRnnTest, OutOfMemoryDoesNotAffectLaterCalls) {
   FakeCudnnGpu gpu;
   Case k = RandomCase({RnnMode::kGru, false, 2, 2, 3, 5, 0}, {4, 6});
   FakeScratchAllocator scratch(&gpu.driver());
@@ -522,7 +522,7 @@ TEST(CudnnRnnTest, NoMemoryIsToldAndForgotten) {
 }
 
 // Sizes are checked before memory is allocated.
-TEST(CudnnRnnTest, RefusesWhatCudnnCannotCount) {
+TEST(CudnnRnnTest, RejectsSizesThatCudnnDoesNotSupport) {
   FakeCudnnGpu gpu;
   FakeScratchAllocator scratch(&gpu.driver());
   const std::int64_t large = 1 << 15;
@@ -558,7 +558,7 @@ void LimitMemory(std::size_t num_bytes) {
   ASSERT_EQ(setrlimit(RLIMIT_AS, &limit), 0);
 }
 
-TEST(CudnnRnnTest, NoMemoryOnTheHostIsTold) {
+TEST(CudnnRnnTest, ReportsOutOfHostMemory) {
   const auto run = [] {
     FakeCudnnGpu gpu;
     FakeScratchAllocator scratch(&gpu.driver());
@@ -575,7 +575,7 @@ TEST(CudnnRnnTest, NoMemoryOnTheHostIsTold) {
 }
 #endif
 
-TEST(CudnnRnnTest, Tf32IsNothingToOtherTypes) {
+TEST(CudnnRnnTest, OtherTypesIgnoreTf32) {
   FakeCudnnGpu gpu;
   Case k = RandomCase({RnnMode::kLstm, false, 1, 1, 3, 5, 0}, {4, 6});
   FakeNetwork<rnn::Half> network(&gpu, k);

@@ -67,7 +67,7 @@ class DeviceCodeTest : public testing::TestWithParam<const Compiled*> {
   }
 };
 
-TEST_P(DeviceCodeTest, IsThereForEveryGpuOfTensorFlow) {
+TEST_P(DeviceCodeTest, SupportsEveryGpuThatTensorFlowSupports) {
   std::set<std::tuple<int, int, bool>> actual;
   for (bool is_ptx : {false, true}) {
     for (const DeviceImage& image : Images(is_ptx)) {

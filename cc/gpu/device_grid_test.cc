@@ -29,7 +29,7 @@ std::map<std::pair<std::int64_t, std::int64_t>, int> Computed(
   return counts;
 }
 
-TEST(DeviceGridTest, ComputesEverythingOnceWhateverTheGrid) {
+TEST(DeviceGridTest, ComputesEachElementOnceForAnyGrid) {
   for (const FakeDim3& grid :
        {FakeDim3{1, 1, 1}, FakeDim3{2, 3, 1}, FakeDim3{7, 5, 1}}) {
     for (const FakeDim3& block : {FakeDim3{1, 1, 1}, FakeDim3{4, 2, 1}}) {

@@ -22,7 +22,7 @@ const DeviceImage kImageList[] = {
 };
 const DeviceCode kCode = {kImageList, 5};
 
-TEST(ChooseImageTest, TakesTheNearestMachineCode) {
+TEST(ChooseImageTest, ChoosesTheNearestMachineCode) {
   const auto chosen = [](int major, int minor) {
     const DeviceImage* image = nullptr;
     EXPECT_TRUE(ChooseImage(kCode, major, minor, &image).ok());
@@ -36,7 +36,7 @@ TEST(ChooseImageTest, TakesTheNearestMachineCode) {
   EXPECT_EQ(chosen(9, 0), '0');
 }
 
-TEST(ChooseImageTest, TakesPtxForWhatIsNewer) {
+TEST(ChooseImageTest, ChoosesPtxForNewerGpus) {
   for (int major : {10, 12}) {
     const DeviceImage* image;
     ASSERT_TRUE(ChooseImage(kCode, major, 0, &image).ok());
@@ -44,7 +44,7 @@ TEST(ChooseImageTest, TakesPtxForWhatIsNewer) {
   }
 }
 
-TEST(ChooseImageTest, SaysWhatThereIs) {
+TEST(ChooseImageTest, TheErrorListsTheSupportedGpus) {
   const DeviceImage* image;
   const Status status = ChooseImage(kCode, 6, 1, &image);
   EXPECT_EQ(status.code(), StatusCode::kUnimplemented);
@@ -68,7 +68,7 @@ TEST(ShapeForTest, HasAThreadForEachElement) {
   }
 }
 
-TEST(ShapeForTest, StaysWithinWhatMayBeLaunched) {
+TEST(ShapeForTest, StaysWithinLaunchLimits) {
   const std::int64_t huge = std::int64_t{1} << 62;
   const LaunchShape shape = ShapeFor(huge, huge);
   EXPECT_EQ(shape.blocks_x, 65535);
@@ -108,7 +108,7 @@ class DeviceModuleTest : public testing::Test {
   DeviceModule module_{kCode};
 };
 
-TEST_F(DeviceModuleTest, LoadsOnceInEachContext) {
+TEST_F(DeviceModuleTest, LoadsOncePerContext) {
   const CUcontext ampere = fake_.NewContext(8, 6);
   const CUcontext hopper = fake_.NewContext(9, 0);
   int sum = 0;
@@ -141,7 +141,7 @@ TEST_F(DeviceModuleTest, LoadsOnceForAllThreads) {
   EXPECT_EQ(fake_.loaded_images().size(), 1);
 }
 
-TEST_F(DeviceModuleTest, RefusesGpusThatThereIsNoCodeFor) {
+TEST_F(DeviceModuleTest, RejectsUnsupportedGpus) {
   int sum = 0;
   const Status status =
       EnterAndLaunch(fake_.NewStream(fake_.NewContext(5, 2)), "add", &sum);
@@ -149,7 +149,7 @@ TEST_F(DeviceModuleTest, RefusesGpusThatThereIsNoCodeFor) {
   EXPECT_EQ(sum, 0);
 }
 
-TEST_F(DeviceModuleTest, NamesTheKernelThatIsMissing) {
+TEST_F(DeviceModuleTest, NamesTheMissingKernel) {
   int sum = 0;
   const Status status =
       EnterAndLaunch(fake_.NewStream(fake_.NewContext()), "subtract", &sum);
@@ -159,7 +159,7 @@ TEST_F(DeviceModuleTest, NamesTheKernelThatIsMissing) {
       << status.message();
 }
 
-TEST_F(DeviceModuleTest, EachFailureIsReportedAndDoesNotLast) {
+TEST_F(DeviceModuleTest, FailuresAreReportedAndDoNotAffectLaterCalls) {
   for (int num_calls = 0;; ++num_calls) {
     const CUstream stream = fake_.NewStream(fake_.NewContext());
     ScopedContext scope(*fake_.driver());

@@ -272,7 +272,7 @@ TYPED_TEST(GpuGruBlockCellTest, BackwardEqualsTheReference) {
   });
 }
 
-TYPED_TEST(GpuGruBlockCellTest, SameBitsWhereverTheArraysLie) {
+TYPED_TEST(GpuGruBlockCellTest, BitsDoNotDependOnAlignment) {
   // Some sizes allow vector access, others do not.
   ForEachSize<TypeParam>([&](const Case& k) {
     const ForwardResult forward = this->gpu_.Forward(k);
@@ -297,7 +297,7 @@ TYPED_TEST(GpuGruBlockCellTest, TakesFiveLaunches) {
   EXPECT_EQ(this->gpu_.driver().loaded_images().size(), 1);
 }
 
-TYPED_TEST(GpuGruBlockCellTest, LaunchesNothingForNothing) {
+TYPED_TEST(GpuGruBlockCellTest, EmptyArraysLaunchNoKernels) {
   for (const GruBlockCellSize& size :
        {GruBlockCellSize{0, 3, 4}, GruBlockCellSize{3, 4, 0},
         GruBlockCellSize{0, 0, 0}}) {
@@ -309,7 +309,7 @@ TYPED_TEST(GpuGruBlockCellTest, LaunchesNothingForNothing) {
   EXPECT_EQ(this->gpu_.fake_cublas().num_handles(), 0);
 }
 
-TYPED_TEST(GpuGruBlockCellTest, RoundsFloat32OnlyWhereThatIsAllowed) {
+TYPED_TEST(GpuGruBlockCellTest, UsesTf32OnlyIfAllowed) {
   const Case k = RandomCase<TypeParam>({3, 4, 8});
   for (bool allow_tf32 : {false, true}) {
     this->gpu_.allow_tf32 = allow_tf32;
@@ -340,7 +340,7 @@ TYPED_TEST(GpuGruBlockCellTest, SpecialValuesPropagate) {
   }
 }
 
-TYPED_TEST(GpuGruBlockCellTest, RefusesSizesThatCannotBeCounted) {
+TYPED_TEST(GpuGruBlockCellTest, RejectsOverflowingSizes) {
   const std::int64_t huge = std::int64_t{1} << 61;
   rnn::GruBlockCellForward<TypeParam> forward{};
   rnn::GruBlockCellBackward<TypeParam> backward{};
@@ -421,7 +421,7 @@ TYPED_TEST(GpuGruBlockCellTest, EachFailureOfCublasIsReported) {
       [&] { return cublas.ClearFailures(); });
 }
 
-TYPED_TEST(GpuGruBlockCellTest, WantOfScratchMemoryIsReported) {
+TYPED_TEST(GpuGruBlockCellTest, OutOfScratchMemoryIsReported) {
   const Case k = RandomCase<TypeParam>({3, 4, 8});
   const ForwardResult forward = this->gpu_.Forward(k);
   this->gpu_.driver().ClearCalls();
@@ -434,7 +434,7 @@ TYPED_TEST(GpuGruBlockCellTest, WantOfScratchMemoryIsReported) {
   EXPECT_TRUE(this->gpu_.driver().calls().empty());
 }
 
-TYPED_TEST(GpuGruBlockCellTest, FailingToSetToZeroIsReported) {
+TYPED_TEST(GpuGruBlockCellTest, MemsetFailureIsReported) {
   const Case k = RandomCase<TypeParam>({3, 4, 0});
   BackwardResult b;
   this->gpu_.driver().Fail("cuMemsetD8Async", CUDA_ERROR_ILLEGAL_ADDRESS);

@@ -62,7 +62,7 @@ TEST_F(SharedLibraryTest, FindsAnOpenLibraryByItsFile) {
   EXPECT_EQ(library_.path(), path);
 }
 
-TEST_F(SharedLibraryTest, PrefersAnOpenLibraryToOneThatTheLoaderFinds) {
+TEST_F(SharedLibraryTest, PrefersAnOpenLibrary) {
   Load(Make("libpreferred.so.13"));
   // Available on every system, and not used by this program.
   const std::string other = "libnss_files.so.2";
@@ -75,7 +75,7 @@ TEST_F(SharedLibraryTest, PrefersAnOpenLibraryToOneThatTheLoaderFinds) {
   EXPECT_EQ(library_.name(), other);
 }
 
-TEST_F(SharedLibraryTest, LooksBesideTensorFlow) {
+TEST_F(SharedLibraryTest, SearchesNextToTensorFlow) {
   const std::string path = Make("nvidia/some/lib/libbeside_tf.so.1");
   const auto open = [this] {
     return SharedLibrary::Open({"libbeside_tf.so.1"},
@@ -89,7 +89,7 @@ TEST_F(SharedLibraryTest, LooksBesideTensorFlow) {
   EXPECT_TRUE(fs::equivalent(library_.path(), path));
 }
 
-TEST_F(SharedLibraryTest, LooksBesidePyTorch) {
+TEST_F(SharedLibraryTest, SearchesNextToPyTorch) {
   const std::string path = Make("nvidia/cu13/lib/libbeside_torch.so.13");
   const auto open = [this] {
     return SharedLibrary::Open(
@@ -104,7 +104,7 @@ TEST_F(SharedLibraryTest, LooksBesidePyTorch) {
   EXPECT_TRUE(fs::equivalent(library_.path(), path));
 }
 
-TEST_F(SharedLibraryTest, SaysWhyNoneCanBeOpened) {
+TEST_F(SharedLibraryTest, ReportsWhyNoLibraryCanBeOpened) {
   const Status status =
       SharedLibrary::Open({"libno.so.1", "libno.so.2"}, {"no"}, &library_);
   EXPECT_EQ(status.code(), StatusCode::kUnavailable);

@@ -1,4 +1,4 @@
-"""How the engine is compiled."""
+"""Compiler options of the CPU engine."""
 
 RNN_COPTS = [
     "-Wall",

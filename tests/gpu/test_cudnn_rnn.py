@@ -69,7 +69,7 @@ def test_equals_the_reference(name, dtype):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", [name for name, config in NETWORKS.items() if config.time_major])
-def test_equals_tensorflows_own_op(name, dtype):
+def test_equals_tf_raw_ops(name, dtype):
     """Except where TensorFlow's op does not work with cuDNN 9: the first two versions, which have no sequence lengths;
     batch-major, where it does not transpose the states; and backprop in bfloat16, which reads an uninitialized
     reserve_space."""
@@ -99,7 +99,7 @@ def require_builtin_op(dtype: str) -> None:
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @every_network
-def test_equals_the_cpus_kernels(name, dtype):
+def test_equals_the_cpu_kernels(name, dtype):
     check_against_peer(NETWORKS[name], dtype, "V3", "CPU", CPU_OPS, OPS)
 
 
@@ -126,7 +126,7 @@ def test_sizes_of_zero_and_one(mode, dtype, size):
 @pytest.mark.parametrize("lengths", [(0, 0, 0, 0), (0, 2, 4, 6), (6, 4, 2, 0), (3, 0, 0, 1)], ids=str)
 @pytest.mark.parametrize("direction", DIRECTIONS)
 @pytest.mark.parametrize("mode", MODES)
-def test_sequences_of_no_length(mode, direction, lengths):
+def test_empty_sequences(mode, direction, lengths):
     for dtype in DTYPES:
         for time_major in (True, False):
             config = network(
@@ -142,7 +142,7 @@ def test_sequences_of_no_length(mode, direction, lengths):
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("size", [(100, 1, 128, 256), (100, 32, 128, 256), (25, 128, 1024, 1024)], ids=str)
 @pytest.mark.parametrize("mode", ["lstm", "gru", "rnn_tanh"])
-def test_equals_the_cpus_kernels_when_large(mode, size, dtype):
+def test_equals_the_cpu_kernels_when_large(mode, size, dtype):
     config = sized(size, rnn_mode=mode)
     actual, expected = (run_all(config, dtype, ops) for ops in (OPS, CPU_OPS))
     assert actual.keys() == expected.keys()

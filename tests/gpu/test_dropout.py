@@ -58,7 +58,7 @@ def first_calls(config: Config, count=2, **options) -> list[np.ndarray]:
 @pytest.mark.parametrize("rate", [*RATES, 1.0])
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("version", VERSIONS)
-def test_masks_are_the_cpus(version, dtype, rate):
+def test_masks_equal_the_cpu(version, dtype, rate):
     """In several calls."""
     options = {"dtype": dtype, "version": version, **SEEDS}
     expected = first_calls(reader(rate), ops=CPU_OPS, **options)
@@ -69,7 +69,7 @@ def test_masks_are_the_cpus(version, dtype, rate):
 @pytest.mark.parametrize("seeds", [{"seed": 3}, {"seed2": 4}, {"seed": -1, "seed2": 2**62}], ids=str)
 @pytest.mark.parametrize("time_major", [True, False])
 @pytest.mark.parametrize("direction", DIRECTIONS)
-def test_masks_are_the_cpus_for_any_seeds_and_layout(direction, time_major, seeds):
+def test_masks_equal_the_cpu_for_any_seeds_and_layout(direction, time_major, seeds):
     config = reader(0.3, direction, time_major)
     np.testing.assert_array_equal(first_calls(config, **seeds), first_calls(config, ops=CPU_OPS, **seeds))
 
@@ -77,7 +77,7 @@ def test_masks_are_the_cpus_for_any_seeds_and_layout(direction, time_major, seed
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("rate", [0.3, 1.0])
 @pytest.mark.parametrize("mode", MODES)
-def test_networks_equal_the_cpus(mode, rate, dtype):
+def test_networks_equal_the_cpu(mode, rate, dtype):
     """Forward and backward, with several masks and lengths."""
     config = Config(
         rnn_mode=mode, direction="bidirectional", num_layers=3, num_units=20, dropout=rate, sequence_lengths=(5, 0, 3)
@@ -93,14 +93,14 @@ def test_networks_equal_the_cpus(mode, rate, dtype):
         assert gradient_difference(config, of, actual[name], value) <= 2 * parity.TOLERANCES[dtype], name
 
 
-def test_without_seeds_every_op_has_its_own():
+def test_ops_without_seeds_draw_different_masks():
     masks = []
     for _ in range(3):
         masks += first_calls(reader())
     check_unrelated(masks, 0.5)
 
 
-def test_every_pass_of_a_loop_draws_a_new_mask():
+def test_every_iteration_of_a_loop_draws_a_new_mask():
     """The same masks as in separate calls."""
     config = reader()
     inputs = reader_inputs(config)
@@ -137,7 +137,7 @@ def test_the_backward_pass_uses_the_mask_of_its_forward_pass(dtype, direction, t
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_without_training_there_is_none(mode):
+def test_inference_has_no_dropout(mode):
     options = {"rnn_mode": mode, "num_layers": 2, "num_units": 20}
     inputs = network_inputs(Config(**options), "float32")
     actual, expected = (
@@ -148,14 +148,14 @@ def test_without_training_there_is_none(mode):
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_one_layer_knows_no_dropout(mode):
+def test_one_layer_has_no_dropout(mode):
     actual, expected = (run_all(Config(rnn_mode=mode, dropout=rate), raw_ops=OPS) for rate in (0.5, 0.0))
     for name, value in expected.items():
         np.testing.assert_array_equal(actual[name], value, err_msg=name)
 
 
 @pytest.mark.usefixtures("determinism")
-def test_determinism_asks_for_a_seed():
+def test_determinism_requires_a_seed_with_dropout():
     config = Config(num_layers=2, dropout=0.5)
     inputs = network_inputs(config)
     run_forward(config, inputs, raw_ops=OPS, **SEEDS)

@@ -31,7 +31,7 @@ def test_cudnn_rnn(mode, version, dtype):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("mode", MODES)
-def test_cudnn_rnn_of_sequences_of_several_lengths(mode, dtype):
+def test_cudnn_rnn_with_sequence_lengths(mode, dtype):
     config = Config(rnn_mode=mode, sequence_lengths=LENGTHS, time_major=False, **SIZES)
     check(config, dtype)
 

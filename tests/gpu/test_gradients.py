@@ -60,7 +60,7 @@ def test_in_a_tf1_graph_by_tf_gradients():
 @pytest.mark.parametrize("dropout", [0.0, 0.5])
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_backprop_repeats_to_the_bit_and_writes_to_nothing(dtype, mode, dropout):
+def test_backprop_is_reproducible_and_does_not_change_its_inputs(dtype, mode, dropout):
     """cuDNN's backward pass overwrites the reserve space, so a second run on it would be wrong."""
     check_repeats_and_leaves_inputs_unchanged(network(rnn_mode=mode, dropout=dropout), dtype, OPS)
     lengths = network(rnn_mode=mode, dropout=dropout, sequence_lengths=(5, 0, 2), time_major=False)

@@ -27,7 +27,7 @@ def test_equals_the_reference_at_any_size(size, seed, dtype):
 
 
 @pytest.mark.parametrize("size", [each for each in [*SIZES, LARGE] if all(each)], ids=str)
-def test_equals_tensorflows_own_op(size):
+def test_equals_tf_raw_ops(size):
     """In float32, its only type."""
     d_h = output_gradients(size, "float32")["d_h"]
     gru_checks.check_against_builtin(cell_inputs(size, "float32"), d_h, OPS, BUILTIN_OPS)
@@ -35,7 +35,7 @@ def test_equals_tensorflows_own_op(size):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("size", [(32, 128, 256), (64, 512, 512), LARGE], ids=str)
-def test_equals_the_cpus_kernels(size, dtype):
+def test_equals_the_cpu_kernels(size, dtype):
     inputs = cell_inputs(size, dtype)
     steps = [ops.GRUBlockCell(**inputs) for ops in (OPS, CPU_OPS)]
     check("GRUBlockCell", "CPU", *steps)
@@ -58,7 +58,7 @@ def test_gradients_by_a_tape(size, of):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_results_repeat_to_the_bit_and_inputs_are_not_written(dtype):
+def test_results_are_bitwise_reproducible_and_inputs_are_unchanged(dtype):
     size = (33, 130, 200)
     inputs = cell_inputs(size, dtype)
     with tf.device(DEVICE):

@@ -56,7 +56,7 @@ def outputs_and_gradients(make_layer, device, weights=None, mask=None, dtype="fl
 
 @pytest.mark.parametrize("mask", [None, MASK], ids=["whole", "masked"])
 @every_layer
-def test_equals_the_cpus(make_layer, mask):
+def test_equals_the_cpu(make_layer, mask):
     expected, weights = outputs_and_gradients(make_layer, "CPU:0", mask=mask)
     actual, _ = outputs_and_gradients(make_layer, DEVICE, weights, mask)
     for ours, wanted in zip(actual, expected, strict=True):
@@ -65,7 +65,7 @@ def test_equals_the_cpus(make_layer, mask):
 
 @pytest.mark.parametrize("policy", ["float16", "bfloat16", "mixed_float16", "mixed_bfloat16"])
 @every_layer
-def test_policies_of_16_bits(make_layer, policy):
+def test_16_bit_dtype_policies(make_layer, policy):
     expected, weights = outputs_and_gradients(make_layer, "CPU:0")
     (output, *gradients), _ = outputs_and_gradients(make_layer, DEVICE, weights, dtype=policy)
     assert output.dtype.name == policy.removeprefix("mixed_")
@@ -99,7 +99,7 @@ def test_dropout_between_layers_trains():
     assert np.isfinite(losses).all()
 
 
-def test_a_saved_model_of_one_device_serves_on_another(tmp_path):
+def test_a_saved_model_runs_on_another_device(tmp_path):
     x = np.random.default_rng(0).standard_normal([4, 9, 3]).astype("float32")
     with tf.device(DEVICE):
         inputs = keras.Input([None, 3])

@@ -59,7 +59,7 @@ def run(step, times: int) -> None:
 
 @needs_gpu
 @every_step
-def test_tensorflows_allocator_gives_no_more_from_step_to_step(make_step):
+def test_memory_of_tensorflows_allocator_is_constant(make_step):
     step = make_step()
     run(step, 20)
     before = tf.config.experimental.get_memory_info(DEVICE)
@@ -77,7 +77,7 @@ def host_bytes() -> int:
 
 
 @every_step
-def test_the_host_gives_no_more_from_step_to_step(make_step):
+def test_host_memory_is_constant(make_step):
     """Detects leaks of descriptors, handles and plans."""
     step = make_step()
     run(step, 100)
@@ -102,7 +102,7 @@ def free_device_bytes() -> int:
 
 @needs_gpu
 @every_step
-def test_the_driver_gives_no_more_from_step_to_step(make_step):
+def test_device_memory_is_constant(make_step):
     """Detects allocations of cuDNN and cuBLAS, which bypass TensorFlow's allocator."""
     step = make_step()
     run(step, 100)
@@ -113,7 +113,7 @@ def test_the_driver_gives_no_more_from_step_to_step(make_step):
 
 @needs_gpu
 @pytest.mark.parametrize("time", [1000, 40000])
-def test_too_little_memory_is_an_error_that_can_be_survived(time):
+def test_out_of_memory_does_not_affect_later_calls(time):
     """Of 256 MiB, the output takes 16 MiB and the data kept for backprop 400 MiB, or the output takes 640 MiB."""
     printed = processes.run_code(
         """

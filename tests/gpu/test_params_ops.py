@@ -42,7 +42,7 @@ def test_size(size_type):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("config", [each for each in NETWORKS if each.input_size], ids=network_id)
-def test_equal_tensorflows_own(config, dtype):
+def test_equals_tf_raw_ops(config, dtype):
     """TensorFlow's op uses the layout reported by cuDNN."""
     size = BUILTIN_OPS.CudnnRNNParamsSize(**sizes(config), T=tf.as_dtype(dtype), S=tf.int32, **attributes(config, "V2"))
     assert size.numpy().tolist() == [size_formula(config)]

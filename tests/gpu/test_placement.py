@@ -82,7 +82,7 @@ def test_a_session_without_soft_placement():
 
 
 @needs_gpu
-def test_the_gpu_is_taken_unless_told_otherwise():
+def test_ops_run_on_the_gpu_by_default():
     config = Config()
     outputs = tf_rnn_ops.raw_ops.CudnnRNNV3(**forward_arguments(config, network_inputs(config)))
     assert_on("GPU:0", outputs)
@@ -101,14 +101,14 @@ print(h.device[-5:], flush=True)
 
 @needs_gpu
 @pytest.mark.parametrize("value", ["auto", "1", "0", ""])
-def test_the_environment_variable_decides(value):
+def test_the_environment_variable_selects_the_device(value):
     device = "CPU:0" if (value or gpu_kernels._DEFAULT) == "0" else "GPU:0"
     printed = processes.run_code(f"import tensorflow as tf\nimport tf_rnn_ops\n{RUN_A_CELL}", TF_RNN_OPS_GPU=value)
     assert printed == f"{device}\n"
 
 
 @needs_gpu
-def test_a_forked_process_can_use_the_gpu_if_the_library_was_loaded_without_a_question():
+def test_a_forked_process_can_use_the_gpu_if_the_parent_did_not_list_gpus():
     code = f"""
 import os
 import tensorflow as tf
@@ -124,7 +124,7 @@ else:
 
 
 @needs_gpu
-def test_tensorflows_own_ops_stay_on_the_gpu_where_they_have_kernels_for_the_cpu_too():
+def test_builtin_ops_stay_on_the_gpu_with_builtin_cpu_kernels():
     printed = processes.run_code(
         """
         import tensorflow as tf

@@ -38,21 +38,21 @@ def check_repeats(config: Config, dtype: str) -> None:
 @pytest.mark.parametrize("dropout", [0.0, 0.5])
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("mode", MODES)
-def test_results_repeat_to_the_bit(mode, dtype, dropout):
+def test_results_are_bitwise_reproducible(mode, dtype, dropout):
     check_repeats(dataclasses.replace(LARGE, rnn_mode=mode, dropout=dropout), dtype)
 
 
 @pytest.mark.usefixtures("determinism")
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("mode", MODES)
-def test_results_repeat_to_the_bit_where_determinism_is_asked_for(mode, dtype):
+def test_results_are_bitwise_reproducible_with_op_determinism(mode, dtype):
     config = dataclasses.replace(LARGE, rnn_mode=mode)
     check_repeats(config, dtype)
     check_repeats(dataclasses.replace(config, sequence_lengths=(*range(30), 30, 7)), dtype)
 
 
 @pytest.mark.usefixtures("determinism")
-def test_determinism_changes_no_result():
+def test_op_determinism_changes_no_result():
     check_against_reference(Config(num_layers=2, num_units=20), "float32", raw_ops=OPS)
 
 
@@ -88,27 +88,27 @@ def check_tf32(without: dict, allowed: dict) -> None:
 
 @pytest.mark.usefixtures("tf32")
 @pytest.mark.parametrize("mode", ["lstm", "gru", "rnn_tanh"])
-def test_tf32_is_used_where_it_is_allowed_in_networks(mode):
+def test_networks_use_tf32_if_allowed(mode):
     config = dataclasses.replace(LARGE, rnn_mode=mode)
     check_tf32(*forbidding_tf32(lambda: run_all(config, "float32", OPS)))
 
 
 @pytest.mark.usefixtures("tf32")
-def test_tf32_is_used_where_it_is_allowed_in_cells():
+def test_cells_use_tf32_if_allowed():
     inputs = gru_inputs.cell_inputs((64, 512, 512), "float32")
     check_tf32(*forbidding_tf32(lambda: OPS.GRUBlockCell(**inputs)._asdict()))
 
 
 @pytest.mark.usefixtures("tf32")
 @pytest.mark.parametrize("dtype", ["float64", "float16", "bfloat16"])
-def test_tf32_is_for_float32_alone(dtype):
+def test_only_float32_uses_tf32(dtype):
     config = dataclasses.replace(LARGE, num_layers=1)
     assert_all_same_bits(*forbidding_tf32(lambda: run_all(config, dtype, OPS)))
 
 
 @pytest.mark.usefixtures("tf32")
 @pytest.mark.parametrize("dtype", ["float64", "float16", "bfloat16"])
-def test_other_types_do_not_mind_if_tf32_is_allowed_between_the_passes(dtype):
+def test_other_types_ignore_a_change_of_tf32_between_the_passes(dtype):
     inputs, gradients = inputs_and_gradients(LARGE, dtype)
 
     def results(between):
@@ -121,7 +121,7 @@ def test_other_types_do_not_mind_if_tf32_is_allowed_between_the_passes(dtype):
 
 
 @pytest.mark.parametrize("mode", ["lstm", "gru", "rnn_tanh"])
-def test_without_tf32_a_large_network_is_as_exact_as_float32(mode):
+def test_large_networks_without_tf32_have_float32_precision(mode):
     config = dataclasses.replace(LARGE, rnn_mode=mode)
     wide = run_all(config, "float64", OPS)
     # The same values, except for rounding of the inputs.
@@ -129,7 +129,7 @@ def test_without_tf32_a_large_network_is_as_exact_as_float32(mode):
         assert difference(value, wide[name]) < 1e-5, name
 
 
-def test_cells_without_tf32_are_as_exact_as_float32():
+def test_cells_without_tf32_have_float32_precision():
     for size in [(64, 512, 512), (128, 1024, 1024)]:
         gru_checks.check_against_reference(size, "float32", raw_ops=OPS)
         assert np.isfinite(OPS.GRUBlockCell(**gru_inputs.cell_inputs(size, "float32")).h).all()

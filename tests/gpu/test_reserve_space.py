@@ -53,77 +53,77 @@ def backprop(config, dtype="float32", version="V3", ops=OPS, **changes):
     return run_backprop(config, inputs, outputs, gradients, version, ops, **changes)
 
 
-def assert_refused(config, wrong, dtype="float32", version="V3", ops=OPS):
+def assert_rejected(config, wrong, dtype="float32", version="V3", ops=OPS):
     with pytest.raises(tf.errors.InvalidArgumentError, match="reserve_space"):
         backprop(config, dtype, version, ops, **wrong)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("changes", OTHERS, ids=str)
-def test_another_configurations_is_refused(changes, dtype):
+def test_reserve_space_of_another_configuration_is_rejected(changes, dtype):
     other = dataclasses.replace(BASE, **changes)
-    assert_refused(BASE, from_forward(other, dtype), dtype)
-    assert_refused(other, from_forward(BASE, dtype), dtype)
+    assert_rejected(BASE, from_forward(other, dtype), dtype)
+    assert_rejected(other, from_forward(BASE, dtype), dtype)
     backprop(other, dtype)
 
 
 @pytest.mark.parametrize("version", ["", "V2"])
 @pytest.mark.parametrize("changes", [each for each in OTHERS if each.keys() <= OF_ALL_VERSIONS], ids=str)
-def test_another_configurations_is_refused_by_the_first_versions(changes, version):
+def test_reserve_space_of_another_configuration_is_rejected_by_v1_and_v2(changes, version):
     base = dataclasses.replace(BASE, sequence_lengths=None)
     other = dataclasses.replace(base, **changes)
-    assert_refused(base, from_forward(other, version=version), version=version)
-    assert_refused(other, from_forward(base, version=version), version=version)
+    assert_rejected(base, from_forward(other, version=version), version=version)
+    assert_rejected(other, from_forward(base, version=version), version=version)
     backprop(other, version=version)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("mode", MODES)
-def test_one_of_another_size_is_refused(mode, version):
+def test_reserve_space_of_another_size_is_rejected(mode, version):
     config = Config(rnn_mode=mode, num_layers=2, dropout=0.5)
     right = from_forward(config, version=version)["reserve_space"].numpy()
     for wrong in (right[:0], right[:1], right[:-1], right[: right.size // 2], np.concatenate([right, right[:1]])):
-        assert_refused(config, {"reserve_space": wrong}, version=version)
+        assert_rejected(config, {"reserve_space": wrong}, version=version)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("mode", MODES)
-def test_what_no_forward_pass_left_is_refused(mode, dtype):
+def test_reserve_space_not_from_a_forward_pass_is_rejected(mode, dtype):
     config = Config(rnn_mode=mode, num_layers=2, dropout=0.5)
     right = from_forward(config, dtype, "")["reserve_space"].numpy()
     for wrong in (np.zeros_like(right), np.ones_like(right), np.roll(right, 1)):
-        assert_refused(config, {"reserve_space": wrong}, dtype, "")
+        assert_rejected(config, {"reserve_space": wrong}, dtype, "")
 
 
 @needs_gpu
 @pytest.mark.parametrize("version", ["V2", "V3"])
 @pytest.mark.parametrize("host_reserved", [[], 5, [1, 2, 3], [[7]], [0] * 128, [1] * 128], ids=str)
-def test_a_host_reserved_that_no_forward_pass_left_is_refused(host_reserved, version):
+def test_host_reserved_not_from_a_forward_pass_is_rejected(host_reserved, version):
     wrong = {"host_reserved": tf.constant(host_reserved, tf.int8)}
-    assert_refused(Config(num_layers=2), wrong, version=version)
+    assert_rejected(Config(num_layers=2), wrong, version=version)
 
 
 @needs_gpu
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("mode", MODES)
-def test_another_devices_is_refused(mode, dtype, version):
+def test_reserve_space_of_another_device_is_rejected(mode, dtype, version):
     config = Config(rnn_mode=mode, num_layers=2)
-    assert_refused(config, from_forward(config, dtype, version, CPU_OPS), dtype, version, OPS)
-    assert_refused(config, from_forward(config, dtype, version, OPS), dtype, version, CPU_OPS)
+    assert_rejected(config, from_forward(config, dtype, version, CPU_OPS), dtype, version, OPS)
+    assert_rejected(config, from_forward(config, dtype, version, OPS), dtype, version, CPU_OPS)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("mode", MODES)
-def test_is_empty_without_training_and_then_refused(mode, version):
+def test_reserve_space_of_inference_is_empty_and_rejected(mode, version):
     config = Config(rnn_mode=mode, num_layers=2, dropout=0.5)
     of_inference = from_forward(config, version=version, is_training=False)
     assert of_inference["reserve_space"].shape == (0,)
-    assert_refused(config, of_inference, version=version)
+    assert_rejected(config, of_inference, version=version)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_that_of_another_call_of_the_same_configuration_is_taken(version):
+def test_reserve_space_of_another_call_of_the_same_configuration_is_accepted(version):
     config = Config(num_layers=2)
     actual = backprop(config, version=version, **from_forward(config, version=version))
     for a, b in zip(actual, backprop(config, version=version), strict=True):
@@ -131,7 +131,7 @@ def test_that_of_another_call_of_the_same_configuration_is_taken(version):
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_may_pass_through_the_hosts_memory(version):
+def test_reserve_space_can_be_copied_through_host_memory(version):
     config = Config(num_layers=2, dropout=0.5)
     inputs, gradients = inputs_and_gradients(config, "float32")
     outputs = run_forward(config, inputs, version, OPS)

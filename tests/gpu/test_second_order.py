@@ -38,7 +38,7 @@ def on_device(function, compiled):
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("mode", MODES)
-def test_a_penaltys_gradients_equal_the_cpus(mode, version, dtype, compiled):
+def test_gradients_of_a_penalty_equal_the_cpu(mode, version, dtype, compiled):
     config = network(rnn_mode=mode)
     inputs = tensors(inputs_and_outputs(config, dtype, seed=0, rounds_states=True)[0])
     gradients = on_device(lambda inputs: penalty_gradients(run_on(OPS, config, version), inputs), compiled)

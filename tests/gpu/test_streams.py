@@ -104,7 +104,7 @@ def test_two_devices_on_one_gpu():
     )
 
 
-def test_what_another_op_of_the_stream_gives_is_waited_for():
+def test_waits_for_earlier_ops_of_the_stream():
     """And later ops wait for the result of the op, in graph order."""
     config = Config(num_units=64, input_size=64, time=50, batch=32)
     inputs = network_inputs(config, "float32")

@@ -125,14 +125,14 @@ def or_standard(run_check: Callable[..., Outcome], *arguments, **options) -> Out
     except EngineError as error:
         if error.code is not Code.UNIMPLEMENTED or options.get("standard_algorithm_only"):
             raise
-        refusal = str(error)
+        error_message = str(error)
     try:
         outcome = run_check(*arguments, **{**options, "standard_algorithm_only": True})
     except RuntimeError as error:  # from the engine or PyTorch: still report the first error
         outcome = Outcome(problems=[str(error)])
     outcome.measured["standard algorithm"] = "fails" if outcome.problems else "passes"
     of_standard = [f"with the standard algorithm: {problem}" for problem in outcome.problems]
-    outcome.problems = [refusal, *(of_standard or ["the standard algorithm passes"])]
+    outcome.problems = [error_message, *(of_standard or ["the standard algorithm passes"])]
     return outcome
 
 
@@ -194,9 +194,9 @@ def _expect_same_bits(outcome, network, tensors, outputs, gradients) -> None:
 
 def compare_with_pytorch(outcome: Outcome, context: Context, case: Case, actual, given, precision: str) -> None:
     """Compares results with PyTorch, if it supports the case."""
-    refusal = torch_layers.refusal(case)
-    if refusal:
-        outcome.measured["no peer"] = refusal
+    why_unsupported = torch_layers.why_unsupported(case)
+    if why_unsupported:
+        outcome.measured["no peer"] = why_unsupported
         return
     device = context.engine.device.peer
     if not torch_layers.runs_cudnn(case, device):

@@ -23,7 +23,7 @@ def cases(context: Context) -> Cases:
         for layout, lengths in ((golden_cases.SEQUENCE_MAJOR, "no_lengths"), (golden_cases.BATCH_MAJOR, "with_0")):
             case = networks.make_case(mode, dtype, lengths, layout, direction="bidirectional", num_layers=2)
             for name, make_stream in (("new", device.new_stream), ("default", device.default_stream)):
-                yield f"{name}_stream-{case.name}", functools.partial(beside_another, context, case, make_stream)
+                yield f"{name}_stream-{case.name}", functools.partial(check_two_streams, context, case, make_stream)
             yield f"{THREADS}_threads-{case.name}", functools.partial(threads, context, case, shares_network=False)
             yield (
                 f"{THREADS}_threads_of_one_network-{case.name}",
@@ -49,7 +49,7 @@ def alone(context: Context, case: Case, network: Network):
     return tensors, results
 
 
-def beside_another(context: Context, case: Case, make_stream) -> Outcome:
+def check_two_streams(context: Context, case: Case, make_stream) -> Outcome:
     """Enqueues a network on two streams alternately, and synchronizes at the end."""
     outcome = Outcome()
     device = context.engine.device

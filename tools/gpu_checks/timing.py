@@ -53,7 +53,7 @@ def make_case(mode: str, dtype: str, size: tuple[int, int, int, int], label: str
 def cases(context: Context) -> Cases:
     """Yields networks compared with PyTorch, and their backward passes and gradients."""
     for case in timed_cases(context):
-        yield case.name, functools.partial(networks.or_standard, beside_pytorch, context, case)
+        yield case.name, functools.partial(networks.or_standard, time_with_pytorch, context, case)
         yield f"{BACKWARD}-{case.name}", functools.partial(networks.or_standard, backward_passes, context, case)
 
 
@@ -88,7 +88,7 @@ def params_scale(case: Case) -> float:
     return (case.config.input_size + case.config.num_units) ** -0.5
 
 
-def beside_pytorch(context: Context, case: Case, **options) -> Outcome:
+def time_with_pytorch(context: Context, case: Case, **options) -> Outcome:
     """Times inference and training (forward and backward) of a network, and of PyTorch."""
     outcome = Outcome()
     tensors = make_tensors(context, case)
@@ -168,10 +168,10 @@ def tensorflow_cases(context: Context) -> Cases:
         yield "tensorflow", lambda: Outcome(skipped=missing)
         return
     for case in timed_cases(context):
-        yield case.name, functools.partial(beside_tensorflow, tf, case, rounds(context))
+        yield case.name, functools.partial(time_with_tensorflow, tf, case, rounds(context))
 
 
-def beside_tensorflow(tf, case: Case, num_rounds: int) -> Outcome:
+def time_with_tensorflow(tf, case: Case, num_rounds: int) -> Outcome:
     """Times tf.raw_ops.CudnnRNNV3 and CudnnRNNBackpropV3 with the clock of the host."""
     outcome = Outcome()
     dtype = tf.as_dtype(case.dtype)

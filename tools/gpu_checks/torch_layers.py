@@ -16,7 +16,7 @@ class PeerError(RuntimeError):
     """PyTorch's layers cannot be compared with."""
 
 
-def refusal(case: Case) -> str:
+def why_unsupported(case: Case) -> str:
     """Returns why PyTorch's layers do not support a case; empty if they do."""
     if case.config.skips_input:
         return "PyTorch has no skip_input"

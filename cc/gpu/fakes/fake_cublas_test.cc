@@ -68,7 +68,7 @@ class FakeCublasTest : public testing::Test {
   Gemm gemm_{};
 };
 
-TEST_F(FakeCublasTest, MultipliesColumnByColumn) {
+TEST_F(FakeCublasTest, MultipliesColumnMajorMatrices) {
   EXPECT_EQ(Run(gemm_), CUBLAS_STATUS_SUCCESS);
   EXPECT_EQ(c_.ToVector(), (std::vector<float>{1, 2, 3, 4, 5, 6, 9, 12}));
   gemm_.a_operation = CUBLAS_OP_T;
@@ -78,7 +78,7 @@ TEST_F(FakeCublasTest, MultipliesColumnByColumn) {
   EXPECT_EQ(c_.ToVector(), (std::vector<float>{2, 6, 5, 9, 8, 12, 15, 27}));
 }
 
-TEST_F(FakeCublasTest, RefusesWrongArguments) {
+TEST_F(FakeCublasTest, RejectsInvalidArguments) {
   const auto expect_misuse = [&](const char* message, const auto& change) {
     Gemm g = gemm_;
     change(g);
@@ -99,7 +99,7 @@ TEST_F(FakeCublasTest, RefusesWrongArguments) {
   });
 }
 
-TEST_F(FakeCublasTest, RefusesWrongHandles) {
+TEST_F(FakeCublasTest, RejectsInvalidHandles) {
   Gemm g = gemm_;
   g.handle = nullptr;
   EXPECT_MISUSE(Run(g), "unknown handle");

@@ -221,7 +221,7 @@ struct FakeCudaFunctions {
     const auto* context = FindIn(the_fake->modules_, module);
     const auto* kernel = FindIn(the_fake->kernels_, std::string(name));
     if (call.Expect(context != nullptr, "unknown module") &&
-        call.RefuseUnless(kernel != nullptr, CUDA_ERROR_NOT_FOUND)) {
+        call.FailCallUnless(kernel != nullptr, CUDA_ERROR_NOT_FOUND)) {
       *function = NewHandle<CUfunction>();
       the_fake->functions_found_[*function] = {*context, *kernel};
     }

@@ -50,7 +50,7 @@ TEST_F(FakeCudaDriverTest, CopiesAndSets) {
   EXPECT_EQ(fake_.CountCalls("cuMemcpyDtoHAsync"), 1);
 }
 
-TEST_F(FakeCudaDriverTest, RefusesWrongMemory) {
+TEST_F(FakeCudaDriverTest, RejectsInvalidMemory) {
   FakeDeviceArray<int> a(&fake_, 4);
   int host[4] = {};
   EXPECT_MISUSE(driver().cuMemsetD8Async(AsDevice(a.data()), 0, 17, stream_),
@@ -65,7 +65,7 @@ TEST_F(FakeCudaDriverTest, RefusesWrongMemory) {
                 "overlap");
 }
 
-TEST_F(FakeCudaDriverTest, RefusesOtherContexts) {
+TEST_F(FakeCudaDriverTest, RejectsOtherContexts) {
   FakeDeviceArray<int> a(&fake_, 4);
   const CUcontext other = fake_.NewContext();
   const CUstream stream = fake_.NewStream(other);
@@ -103,7 +103,7 @@ TEST_F(FakeCudaDriverTest, EachContextHasADefaultStream) {
   driver().cuCtxPushCurrent_v2(context_);
 }
 
-TEST_F(FakeCudaDriverTest, TellsTheDevice) {
+TEST_F(FakeCudaDriverTest, ReturnsDeviceAttributes) {
   CUdevice device;
   int major;
   int minor;
@@ -152,7 +152,7 @@ TEST_F(FakeCudaDriverTest, LaunchesKernels) {
   driver().cuCtxPopCurrent_v2(&popped);
 }
 
-TEST_F(FakeCudaDriverTest, DoesNothingWhenItFails) {
+TEST_F(FakeCudaDriverTest, FailedCallsHaveNoEffect) {
   FakeDeviceArray<char> a(&fake_, std::vector<char>{'a'});
   fake_.FailAny(CUDA_ERROR_OUT_OF_MEMORY);
   EXPECT_EQ(driver().cuMemsetD8Async(AsDevice(a.data()), 'z', 1, stream_),
@@ -161,7 +161,7 @@ TEST_F(FakeCudaDriverTest, DoesNothingWhenItFails) {
 }
 
 #if !defined(__SANITIZE_ADDRESS__)  // detects them itself
-TEST_F(FakeCudaDriverTest, SeesWritesOutOfBounds) {
+TEST_F(FakeCudaDriverTest, DetectsOutOfBoundsWrites) {
   char* const memory = static_cast<char*>(fake_.Allocate(5));
   memory[5] = 0;
   EXPECT_NONFATAL_FAILURE(fake_.Free(memory), "after an array");

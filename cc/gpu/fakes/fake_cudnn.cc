@@ -158,7 +158,7 @@ struct FakeCudnnFunctions {
     }
     bool IsSupported(bool is_supported, const std::string& otherwise) {
       if (!is_supported && ok()) last_error = otherwise;
-      return RefuseUnless(is_supported, CUDNN_STATUS_NOT_SUPPORTED);
+      return FailCallUnless(is_supported, CUDNN_STATUS_NOT_SUPPORTED);
     }
 
     // If the descriptor does not exist, returns null and fails the call.
@@ -310,7 +310,7 @@ struct FakeCudnnFunctions {
                         strides[0] == std::int64_t{dims[1]} * dims[2],
                     "a tensor that is not dense") &&
         call.IsSupported(std::int64_t{dims[0]} * strides[0] <= kMostElements,
-                         "a tensor of so many elements")) {
+                         "a tensor with too many elements")) {
       *tensor = {type, {dims, dims + 3}};
     }
     return call.status();
@@ -346,7 +346,7 @@ struct FakeCudnnFunctions {
     auto* data = call.Find(the_fake->data_, data_desc);
     if (!call.ok() || !CheckType(call, type) ||
         !call.Expect(layout != CUDNN_RNN_DATA_LAYOUT_SEQ_MAJOR_PACKED,
-                     "the fake has no packed layout") ||
+                     "the fake does not support packed layouts") ||
         !call.Expect(time > 0 && batch > 0 && width > 0,
                      "a size that is not positive") ||
         !call.Expect(time <= kMaxTime, "too many steps") ||
@@ -361,7 +361,7 @@ struct FakeCudnnFunctions {
     if (padding_fill != nullptr && call.CheckHost(padding_fill, num_bytes)) {
       const std::string zeros(num_bytes, '\0');
       call.Expect(std::memcmp(padding_fill, zeros.data(), num_bytes) == 0,
-                  "the fake fills with zeros alone");
+                  "the fake supports only zeros as padding");
     }
     if (call.ok()) {
       *data = {type,
@@ -390,29 +390,31 @@ struct FakeCudnnFunctions {
     const bool skips_input = input_mode == CUDNN_SKIP_INPUT;
     if (call.ok() && CheckType(call, type) &&
         call.Expect(algo != CUDNN_RNN_ALGO_PERSIST_DYNAMIC,
-                    "the fake has no dynamic algorithm") &&
+                    "the fake does not support the dynamic algorithm") &&
         call.Expect(algo == CUDNN_RNN_ALGO_STANDARD || !has_projection,
                     "a persistent algorithm with a projection") &&
         call.Expect(
             algo == CUDNN_RNN_ALGO_STANDARD || type != CUDNN_DATA_DOUBLE,
             "a persistent algorithm in float64") &&
         call.Expect(bias_mode == CUDNN_RNN_DOUBLE_BIAS,
-                    "the fake has double biases alone") &&
+                    "the fake supports only double biases") &&
         call.Expect(flags == CUDNN_RNN_PADDED_IO_ENABLED,
-                    "padding needs its flag") &&
+                    "padding requires CUDNN_RNN_PADDED_IO_ENABLED") &&
         call.Expect(
             math_precision == (type == CUDNN_DATA_DOUBLE ? CUDNN_DATA_DOUBLE
                                                          : CUDNN_DATA_FLOAT),
-            "another precision than the type's sums have") &&
+            "the wrong math precision for the data type") &&
         call.Expect(std::min({input_size, hidden_size, num_layers}) > 0,
                     "a size that is not positive") &&
-        call.Expect(projection_size > 0 && projection_size <= hidden_size,
-                    "a projection that does not make less of the state") &&
+        call.Expect(
+            projection_size > 0 && projection_size <= hidden_size,
+            "a projection size that is not between 1 and the hidden size") &&
         call.Expect(!has_projection || mode == CUDNN_LSTM,
-                    "a projection, but the network is no LSTM") &&
-        call.Expect(!skips_input || input_size == hidden_size,
-                    "an input of another size than the units it skips to") &&
-        call.Expect(dropout == nullptr, "the fake has no dropout")) {
+                    "a projection in a network that is not an LSTM") &&
+        call.Expect(
+            !skips_input || input_size == hidden_size,
+            "skip_input with an input size other than the hidden size") &&
+        call.Expect(dropout == nullptr, "the fake does not support dropout")) {
       *rnn = {{ModeOf(mode), skips_input,
                direction == CUDNN_BIDIRECTIONAL ? 2 : 1, num_layers, input_size,
                hidden_size, has_projection ? projection_size : 0},
@@ -432,7 +434,7 @@ struct FakeCudnnFunctions {
   static std::size_t WeightBytes(Call& call, const FakeRnnDescriptor& rnn) {
     const std::int64_t size = rnn::CudnnRnnParamsSize(rnn.config);
     return call.Expect(size >= 0 && size <= kMostElements,
-                       "more weights than the real library can count")
+                       "more weights than the real library supports")
                ? WeightLayout(rnn).size() * FakeElementBytes(rnn.type)
                : 0;
   }
@@ -538,7 +540,7 @@ struct FakeCudnnFunctions {
     if (!call.Expect(rnn->algorithm == CUDNN_RNN_ALGO_STANDARD ||
                          (have_one_length && x->time_major),
                      "a persistent algorithm for sequences that are not "
-                     "time-major and of one length")) {
+                     "time-major and of equal length")) {
       return std::nullopt;
     }
     return FakeNetwork{rnn->config,
@@ -576,7 +578,7 @@ struct FakeCudnnFunctions {
                                           call.name() + ", devSeqLengths")) &&
            call.Expect(std::memcmp(pass.device_lengths, network.lengths.data(),
                                    num_bytes) == 0,
-                       "devSeqLengths that are not x's lengths");
+                       "devSeqLengths that differ from the lengths of x");
   }
 
   static bool CheckOutput(Call& call, const Pass& pass,
@@ -585,13 +587,13 @@ struct FakeCudnnFunctions {
     // Not all passes fail in all versions, but none is known to work.
     const auto& lengths = network.lengths;
     call.Expect(std::find(lengths.begin(), lengths.end(), 0) == lengths.end(),
-                "a sequence without steps");
+                "a sequence of length 0");
     return call.ok() &&
            call.Expect(
                y->type == network.type && y->time_major == network.time_major &&
                    y->size.time == network.size.time &&
                    y->size.batch == network.size.batch && y->lengths == lengths,
-               "x and y are not of the same sequences") &&
+               "x and y have different sequences") &&
            call.Expect(y->width == network.config.num_directions *
                                        network.config.output_size(),
                        "y is of another size than the network's output");
@@ -658,7 +660,7 @@ struct FakeCudnnFunctions {
             array.is_written);
       } else {
         call.Expect(array.memory == nullptr,
-                    "a cell state, but the network is no LSTM");
+                    "a cell state in a network that is not an LSTM");
       }
     }
     return spans;

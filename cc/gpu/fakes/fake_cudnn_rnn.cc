@@ -91,15 +91,14 @@ struct Reserve {
     }
     if (header.state != state) {
       return state == Header::kForwardDone
-                 ? "cudnnRNNBackwardData_v8 has used this reserve space up"
-                 : "cudnnRNNBackwardData_v8 has not had this reserve space";
+                 ? "cudnnRNNBackwardData_v8 has already used this reserve space"
+                 : "cudnnRNNBackwardData_v8 has not run on this reserve space";
     }
     if (header.algorithm != network.algorithm) {
-      return "another algorithm than the forward pass's";
+      return "an algorithm other than that of the forward pass";
     }
     if (header.hash != Hash(bytes)) {
-      return "the reserve space is not as the pass before left it, or is "
-             "another network's";
+      return "the reserve space was modified or is from another network";
     }
     ForEach([&](T* array, std::size_t num_bytes, std::size_t offset) {
       std::memcpy(array, bytes + offset, num_bytes);

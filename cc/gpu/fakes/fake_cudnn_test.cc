@@ -287,7 +287,7 @@ void ExpectClose(const std::vector<float>& actual,
                    Array(expected.begin(), expected.end()), 1e-5, what);
 }
 
-TEST_F(FakeCudnnTest, ArraysLieAsCudnnHasThem) {
+TEST_F(FakeCudnnTest, UsesTheArrayLayoutsOfCudnn) {
   Settings s;
   s.mode = CUDNN_RNN_RELU;
   s.directions = 2;
@@ -306,7 +306,7 @@ TEST_F(FakeCudnnTest, ArraysLieAsCudnnHasThem) {
   }
 }
 
-TEST_F(FakeCudnnTest, LeavesPaddingAlone) {
+TEST_F(FakeCudnnTest, LeavesPaddingUnchanged) {
   Settings s;
   s.lengths = {3, 1};
   const auto user = NewUser(s);
@@ -326,7 +326,7 @@ TEST_F(FakeCudnnTest, LeavesPaddingAlone) {
   EXPECT_EQ(count_nans(user->dweights, user->weights_size()), 0);
 }
 
-TEST_F(FakeCudnnTest, AddsWeightGradients) {
+TEST_F(FakeCudnnTest, AccumulatesWeightGradients) {
   const auto user = NewUser();
   ASSERT_EQ(user->RunAll(), CUDNN_STATUS_SUCCESS);
   std::vector<float> once = ToVector(user->dweights, user->weights_size());
@@ -338,13 +338,13 @@ TEST_F(FakeCudnnTest, AddsWeightGradients) {
 // -------------------------------------------------------------------- misuse
 
 // An error in a program, and the expected message.
-struct Wrong {
+struct Misuse {
   const char* message;
   void (*change)(User& user);
 };
 
 class FakeCudnnMisuseTest : public FakeCudnnTest,
-                            public testing::WithParamInterface<Wrong> {};
+                            public testing::WithParamInterface<Misuse> {};
 
 TEST_P(FakeCudnnMisuseTest, FailsTheTest) {
   const auto user = NewUser();
@@ -356,21 +356,23 @@ TEST_P(FakeCudnnMisuseTest, FailsTheTest) {
   EXPECT_MISUSE(run(), GetParam().message);
 }
 
-const Wrong kWrong[] = {
+const Misuse kMisuses[] = {
     // Descriptors.
     {"a size that is not positive", [](User& u) { u.s.input_size = 0; }},
     {"a size that is not positive", [](User& u) { u.s.units = 0; }},
     {"a size that is not positive", [](User& u) { u.s.layers = 0; }},
     {"a size that is not positive", [](User& u) { u.more_x = -3; }},
     {"a size that is not positive", [](User& u) { u.more_h = -4; }},
-    {"not make less of the state", [](User& u) { u.more_projection = 1; }},
-    {"a projection, but the network is no LSTM",
+    {"not between 1 and the hidden size",
+     [](User& u) { u.more_projection = 1; }},
+    {"a projection in a network that is not an LSTM",
      [](User& u) { u.more_projection = -2, u.s.mode = CUDNN_GRU; }},
-    {"another size than the units it skips to",
+    {"an input size other than the hidden size",
      [](User& u) { u.input_mode = CUDNN_SKIP_INPUT; }},
-    {"another precision", [](User& u) { u.precision = CUDNN_DATA_DOUBLE; }},
-    {"padding needs its flag", [](User& u) { u.flags = 0; }},
-    {"no dynamic algorithm",
+    {"wrong math precision", [](User& u) { u.precision = CUDNN_DATA_DOUBLE; }},
+    {"padding requires CUDNN_RNN_PADDED_IO_ENABLED",
+     [](User& u) { u.flags = 0; }},
+    {"not support the dynamic algorithm",
      [](User& u) { u.algo = CUDNN_RNN_ALGO_PERSIST_DYNAMIC; }},
     {"a persistent algorithm with a projection",
      [](User& u) {
@@ -381,21 +383,21 @@ const Wrong kWrong[] = {
        u.algo = CUDNN_RNN_ALGO_PERSIST_STATIC_SMALL_H;
        u.type = u.precision = CUDNN_DATA_DOUBLE;
      }},
-    {"not time-major and of one length",
+    {"not time-major and of equal length",
      [](User& u) {
        u.algo = CUDNN_RNN_ALGO_PERSIST_STATIC_SMALL_H;
        u.y_lengths = u.s.lengths = {3, 2};
      }},
-    {"has no dropout",
+    {"not support dropout",
      [](User& u) {
        u.dropout = reinterpret_cast<cudnnDropoutDescriptor_t>(&u.zero);
      }},
-    {"double biases alone", [](User& u) { u.bias_mode = CUDNN_RNN_NO_BIAS; }},
+    {"only double biases", [](User& u) { u.bias_mode = CUDNN_RNN_NO_BIAS; }},
     {"lengths from 1 to 4", [](User& u) { u.s.lengths = {4, 1}; }},
     {"lengths from -1 to 1", [](User& u) { u.s.lengths = {-1, 1}; }},
     {"lengths from 0 to 0", [](User& u) { u.s.lengths = {0, 0}; }},
     {"too many steps", [](User& u) { u.s.time = 65536; }},
-    {"fills with zeros alone", [](User& u) { u.zero = 7; }},
+    {"only zeros as padding", [](User& u) { u.zero = 7; }},
     {"is on the GPU", [](User& u) { u.padding_fill = u.x; }},
     {"a tensor that is not dense", [](User& u) { u.state_stride = 2; }},
     // Spaces.
@@ -405,7 +407,7 @@ const Wrong kWrong[] = {
     {"workSpace: ", [](User& u) { u.workspace += 16; }},
     {"reserveSpace: ", [](User& u) { u.reserve += 16; }},
     {"is not aligned to 16", [](User& u) { u.workspace += 8; }},
-    {"more weights than the real library can count",
+    {"more weights than the real library supports",
      [](User& u) { u.s.units = 100000, u.y_lengths = u.s.lengths = {1, 1}; }},
     // Arrays.
     {"x: 72 bytes", [](User& u) { ++u.x; }},
@@ -414,35 +416,35 @@ const Wrong kWrong[] = {
     {"cy: 32 bytes", [](User& u) { u.cy = &u.zero; }},
     {"hy and hx overlap", [](User& u) { u.hy = u.hx; }},
     {"devSeqLengths", [](User& u) { u.device_lengths = u.s.lengths.data(); }},
-    {"not x's lengths",
+    {"differ from the lengths of x",
      [](User& u) { u.device_lengths = reinterpret_cast<std::int32_t*>(u.x); }},
-    {"a cell state, but the network is no LSTM",
+    {"a cell state in a network that is not an LSTM",
      [](User& u) { u.s.mode = CUDNN_RNN_TANH; }},
     // Mismatched arguments.
     {"x is of another size", [](User& u) { u.more_x = 1; }},
     {"y is of another size", [](User& u) { u.more_y = 1; }},
     {"a state of another type or size", [](User& u) { u.more_h = 1; }},
     {"a state of another type or size", [](User& u) { u.more_c = 1; }},
-    {"x and y are not of the same", [](User& u) { u.y_lengths = {3, 2}; }},
-    {"a sequence without steps",
+    {"x and y have different sequences", [](User& u) { u.y_lengths = {3, 2}; }},
+    {"a sequence of length 0",
      [](User& u) { u.y_lengths = u.s.lengths = {3, 0}; }},
     {"gradients can only be added",
      [](User& u) { u.gradient_mode = CUDNN_WGRAD_MODE_SET; }},
 };
-INSTANTIATE_TEST_SUITE_P(All, FakeCudnnMisuseTest, testing::ValuesIn(kWrong));
+INSTANTIATE_TEST_SUITE_P(All, FakeCudnnMisuseTest, testing::ValuesIn(kMisuses));
 
-TEST_F(FakeCudnnTest, ReserveSpaceIsUsedUp) {
+TEST_F(FakeCudnnTest, ReserveSpaceIsUsedOnlyOnce) {
   const auto user = NewUser();
   EXPECT_MISUSE(user->BackwardData(), "does not come from cudnnRNNForward");
   ASSERT_EQ(user->Forward(), CUDNN_STATUS_SUCCESS);
-  EXPECT_MISUSE(user->BackwardWeights(), "has not had this reserve space");
+  EXPECT_MISUSE(user->BackwardWeights(), "has not run on this reserve space");
   ASSERT_EQ(user->BackwardData(), CUDNN_STATUS_SUCCESS);
-  EXPECT_MISUSE(user->BackwardData(), "has used this reserve space up");
+  EXPECT_MISUSE(user->BackwardData(), "has already used this reserve space");
   user->reserve[999] ^= 1;
-  EXPECT_MISUSE(user->BackwardWeights(), "is not as the pass before left it");
+  EXPECT_MISUSE(user->BackwardWeights(), "was modified");
 }
 
-TEST_F(FakeCudnnTest, ReserveSpaceIsOfOneNetwork) {
+TEST_F(FakeCudnnTest, ReserveSpaceBelongsToOneNetwork) {
   Settings s;
   const auto user = NewUser(s);
   ASSERT_EQ(user->Forward(), CUDNN_STATUS_SUCCESS);
@@ -452,7 +454,7 @@ TEST_F(FakeCudnnTest, ReserveSpaceIsOfOneNetwork) {
   EXPECT_MISUSE(other->BackwardData(), "sequence_lengths");
 }
 
-TEST_F(FakeCudnnTest, DescriptorsAreOnesThatExistAndAreSet) {
+TEST_F(FakeCudnnTest, DescriptorsMustExistAndBeSet) {
   const auto user = NewUser();
   cudnnTensorDescriptor_t desc;
   cudnn().cudnnCreateTensorDescriptor(&desc);
@@ -469,7 +471,7 @@ TEST_F(FakeCudnnTest, DescriptorsAreOnesThatExistAndAreSet) {
   std::swap(user->h_desc, desc);
 }
 
-TEST(FakeCudnn, SeesLeaks) {
+TEST(FakeCudnn, DetectsLeaks) {
   FakeCudaDriver driver;
   EXPECT_NONFATAL_FAILURE(
       {
@@ -538,7 +540,7 @@ TEST_F(FakeCudnnTest, HandlesAreForOneThread) {
       << message;
 }
 
-TEST_F(FakeCudnnTest, ThreadsMayHaveHandlesOfTheirOwn) {
+TEST_F(FakeCudnnTest, EachThreadMayHaveItsOwnHandle) {
   std::vector<float> results[2];
   const auto work = [&](std::vector<float>* result) {
     driver_.driver()->cuCtxPushCurrent_v2(context_);
@@ -560,7 +562,7 @@ TEST_F(FakeCudnnTest, ThreadsMayHaveHandlesOfTheirOwn) {
   EXPECT_EQ(results[0], results[1]);
 }
 
-TEST_F(FakeCudnnTest, AStepHasOneAlgorithm) {
+TEST_F(FakeCudnnTest, PassesOfAStepUseTheSameAlgorithm) {
   Settings s;
   s.lengths = {s.time, s.time};
   const auto user = NewUser(s);
@@ -568,11 +570,11 @@ TEST_F(FakeCudnnTest, AStepHasOneAlgorithm) {
   user->algo = CUDNN_RNN_ALGO_PERSIST_STATIC_SMALL_H;
   ASSERT_EQ(user->Describe(), CUDNN_STATUS_SUCCESS);
   EXPECT_MISUSE(user->BackwardData(),
-                "another algorithm than the forward pass's");
+                "an algorithm other than that of the forward pass");
   EXPECT_EQ(user->RunAll(), CUDNN_STATUS_SUCCESS);
 }
 
-// ----------------------------------------------------------------- refusals
+// -------------------------------------------------------------- unsupported
 
 TEST_F(FakeCudnnTest, PersistentAlgorithmsDependOnTheGpu) {
   Settings s;
@@ -605,14 +607,14 @@ TEST_F(FakeCudnnTest, BFloat16DependsOnVersionAndGpu) {
   EXPECT_EQ(ask(), CUDNN_STATUS_NOT_SUPPORTED);
 }
 
-TEST_F(FakeCudnnTest, StatesHaveAMostSize) {
+TEST_F(FakeCudnnTest, LimitsTheSizeOfStates) {
   const auto user = NewUser();
   user->s.layers = 1 << 16;
   user->more_h = 1 << 14;
   EXPECT_EQ(user->Describe(), CUDNN_STATUS_NOT_SUPPORTED);
 }
 
-TEST_F(FakeCudnnTest, FailsWhenTold) {
+TEST_F(FakeCudnnTest, FailsOnRequest) {
   cudnnTensorDescriptor_t desc;
   fake_.Fail("cudnnCreateTensorDescriptor",
              CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED, 1);
@@ -631,7 +633,7 @@ TEST_F(FakeCudnnTest, FailsWhenTold) {
   EXPECT_EQ(fake_.CountCalls("cudnnCreateTensorDescriptor"), 2);
 }
 
-TEST_F(FakeCudnnTest, SaysWhyOnce) {
+TEST_F(FakeCudnnTest, ReturnsTheReasonOnce) {
   fake_.FailAny(CUDNN_STATUS_INTERNAL_ERROR);
   cudnn().cudnnSetStream(handle_, stream_);
   const auto check = [&] {
@@ -643,7 +645,7 @@ TEST_F(FakeCudnnTest, SaysWhyOnce) {
 }
 
 // As observed in cuDNN 9.3.
-TEST_F(FakeCudnnTest, CutsTextsOff) {
+TEST_F(FakeCudnnTest, TruncatesMessages) {
   fake_.FailAny(CUDNN_STATUS_INTERNAL_ERROR);
   cudnn().cudnnSetStream(handle_, stream_);
   char text[] = "zzzzzzzz";

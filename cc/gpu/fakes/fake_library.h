@@ -139,9 +139,9 @@ class FakeCallStatus {
     return Checked(condition);
   }
   // The same for a condition whose check has already failed the test.
-  bool Checked(bool holds) { return RefuseUnless(holds, misuse); }
+  bool Checked(bool holds) { return FailCallUnless(holds, misuse); }
   // The same without failing the test.
-  bool RefuseUnless(bool condition, Status status) {
+  bool FailCallUnless(bool condition, Status status) {
     if (!condition && ok()) status_ = status;
     return ok();
   }

@@ -34,7 +34,7 @@ def room(name, hdrs, deps):
     )
 
 def room_test(name, deps):
-    """A test of a room's headers, compiled for the baseline alone: the networks' tests cover the other sets.
+    """A test of a room's headers, compiled only for the baseline: the tests of networks cover the other instruction sets.
 
     Args:
       name: of the test; NAME.cc is its source.
