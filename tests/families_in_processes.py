@@ -7,7 +7,7 @@ import sys
 from tf_rnn_ops import device_check
 
 
-def end_in_their_own_ways(name, device):
+def end_in_different_ways(name, device):
     """Reports a difference for params, crashes for cells, raises for copies, and agrees otherwise."""
     if name == "params":
         sys.exit(device_check._DIFFERS)

@@ -140,17 +140,17 @@ def forced_choices(context):
     yield "options", check
 
 
-def refuses_algorithms(context):
+def rejects_algorithms(context):
     """Yields networks whose algorithm is rejected; the standard algorithm is right, wrong, or rejected, too."""
     case = networks.make_case("gru", "float32", "no_lengths", golden_cases.SEQUENCE_MAJOR, num_units=64)
 
-    class Refusing(Network):
+    class Rejecting(Network):
         def __init__(self, *arguments, **options):
             super().__init__(*arguments, **options)
             self.is_standard = options.get("standard_algorithm_only", False)
 
         def run(self, name, struct):
-            if standard == "refused" or not self.is_standard:
+            if standard == "rejected" or not self.is_standard:
                 raise EngineError(name, Code.UNIMPLEMENTED, "no such algorithm")
             super().run(name, struct)
             if standard == "wrong" and "output" in self.results:
@@ -160,8 +160,8 @@ def refuses_algorithms(context):
             self.results = super()._new_results(names)
             return self.results
 
-    networks.Network = timing.Network = Refusing
-    for standard in ("right", "wrong", "refused"):
+    networks.Network = timing.Network = Rejecting
+    for standard in ("right", "wrong", "rejected"):
         yield standard, functools.partial(networks.check, context, case)
     standard = "right"
     for name, check in timing.cases(context):

@@ -23,7 +23,7 @@ class LocalWorker:
     """Stands for a `Worker`, without a process; a call of another peer's turn is recorded."""
 
     turns: list[tuple[str, str, str]]
-    spoil: tuple[str, str] | None
+    corrupted: tuple[str, str] | None
     others: Iterator[float]
 
     def __init__(self, peer, threads, log):
@@ -45,7 +45,7 @@ class LocalWorker:
     def results(self, case, task):
         arrays = self._session.results(case.name, task)
         last = list(arrays)[-1]
-        return {**arrays, last: arrays[last] * 1.01} if self.spoil == (self.peer.name, task) else arrays
+        return {**arrays, last: arrays[last] * 1.01} if self.corrupted == (self.peer.name, task) else arrays
 
     def calibrate(self, case, task):
         pass

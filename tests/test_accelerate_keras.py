@@ -422,6 +422,12 @@ def test_fallbacks_are_logged_once(caplog):
     )
 
 
+@pytest.mark.parametrize("name", ["strict", "portable_exports"])
+def test_options_that_are_not_booleans_are_rejected(name):
+    with pytest.raises(TypeError, match=f"^{name} must be True or False, but is 'no'$"):
+        accelerate_keras(**{name: "no"})
+
+
 def test_options_are_keyword_only():
     with pytest.raises(TypeError):
         accelerate_keras(True)

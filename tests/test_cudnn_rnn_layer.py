@@ -1,6 +1,7 @@
 """Tests of the CudnnRNN layers: equality with Keras layers, masks, states, dropout, gradients, serialization."""
 
 import functools
+import re
 import sys
 
 import keras
@@ -709,7 +710,9 @@ def test_incompatible_inputs_are_rejected():
 )
 def test_incompatible_states_are_rejected(shapes):
     layer = random_layer(UNITS, num_layers=2)
-    message = r"initial_state must be a list of 2 tensors of shape \(4, 2, 5\) and \(4, 2, 5\), but has shape \("
+    message = re.escape(
+        "initial_state must be [h, c], each [batch, num_layers * num_directions, units] = (4, 2, 5), but has the "
+    )
     with pytest.raises(ValueError, match=message):
         layer(sequences(), initial_state=[np.zeros(shape) for shape in shapes])
 

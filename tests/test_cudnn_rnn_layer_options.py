@@ -1,6 +1,7 @@
 """Tests of options of the CudnnRNN layers that Keras layers lack: projections, lengths, time-major, named weights."""
 
 import dataclasses
+import re
 
 import cudnn_rnn_reference as reference
 import keras
@@ -189,7 +190,7 @@ def test_a_mask_is_time_major_like_the_inputs():
         np.testing.assert_array_equal(actual, expected)
     with pytest.raises(ValueError, match=r"mask must have the shape \[time, batch\] = \(7, 4\), but has \(4, 7\)"):
         layer(x, mask=MASK)
-    with pytest.raises(tf.errors.InvalidArgumentError, match="mask must be right-padded"):
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"mask must be right-padded: .* SimpleRNN\b"):
         layer(x, mask=~MASK.T)
 
 
@@ -232,9 +233,10 @@ def test_a_projection_to_num_units_is_no_projection(num_proj):
 def test_incompatible_states_of_a_projection_are_rejected():
     config = network(num_proj=2)
     message = (
-        r"initial_state must be a list of 2 tensors of shape \(4, 2, 2\) and \(4, 2, 5\), but has shape \(4, 2, 5\)"
+        "initial_state must be [h, c], h [batch, num_layers * num_directions, num_proj] = (4, 2, 2) and "
+        "c [batch, num_layers * num_directions, units] = (4, 2, 5), but has the shape (4, 2, 5) and (4, 2, 5)"
     )
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ValueError, match=re.escape(message)):
         random_layer(config)(network_inputs(config)["input"], initial_state=[np.zeros([BATCH, 2, UNITS])] * 2)
 
 
@@ -340,7 +342,7 @@ def test_canonical_weights_have_gradients(in_graph):
 def test_incompatible_canonical_weights_are_rejected():
     layer = random_layer(network())
     before = layer.get_weights()[0]
-    with pytest.raises(ValueError, match="Unknown: 'layer_2/forward/kernel/i'"):
+    with pytest.raises(ValueError, match=r"unknown name 'layer_2/forward/kernel/i'; .* list\(layer\.layout\)"):
         layer.assign_canonical_weights({"layer_2/forward/kernel/i": np.zeros([UNITS, UNITS])})
     with pytest.raises(ValueError, match=r"layer_0/forward/kernel/i must have the shape \[5, 3\], but has \[3, 5\]"):
         layer.assign_canonical_weights({"layer_0/forward/kernel/i": np.zeros([FEATURES, UNITS])})
@@ -348,6 +350,11 @@ def test_incompatible_canonical_weights_are_rejected():
     for use in (lambda layer: layer.canonical_weights, lambda layer: layer.assign_canonical_weights({})):
         with pytest.raises(ValueError, match="CudnnLSTM has no weights yet: build or call the layer first"):
             use(tf_rnn_ops.layers.CudnnLSTM(UNITS))
+    for use in (lambda layer: layer.params, lambda layer: layer.layout):
+        with pytest.raises(AttributeError, match="CudnnLSTM has no weights yet: build or call the layer first"):
+            use(tf_rnn_ops.layers.CudnnLSTM(UNITS))
+    with pytest.raises(AttributeError, match="'CudnnLSTM' object has no attribute 'weight'"):
+        tf_rnn_ops.layers.CudnnLSTM(UNITS).weight  # noqa: B018
 
 
 @pytest.mark.parametrize("options", MODES_AND_PROJECTION, ids=lambda options: "-".join(map(str, options.values())))
@@ -385,6 +392,25 @@ def test_the_error_with_bidirectional_names_the_alternative(make):
     )
     with pytest.raises(ValueError, match=message):
         make()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "hint"),
+    [
+        ({"num_units": 4}, "CudnnLSTM has no argument num_units: use units"),
+        ({"activation": "relu"}, "CudnnLSTM has no argument activation: use tf_rnn_ops.layers.LSTM, GRU or SimpleRNN"),
+        ({"use_bias": False}, "CudnnLSTM has no argument use_bias: use tf_rnn_ops.layers.LSTM, GRU or SimpleRNN"),
+    ],
+    ids=["num_units", "activation", "use_bias"],
+)
+def test_the_error_for_an_argument_of_other_layers_names_the_alternative(arguments, hint):
+    with pytest.raises(ValueError, match=f"^{hint}"):
+        tf_rnn_ops.layers.CudnnLSTM(UNITS, **arguments)
+
+
+def test_the_error_for_missing_units_names_no_private_class():
+    with pytest.raises(TypeError, match=r"^__init__\(\) missing 1 required positional argument: 'units'$"):
+        tf_rnn_ops.layers.CudnnLSTM()
 
 
 @pytest.mark.parametrize("way", ["keras", "export"])

@@ -92,7 +92,7 @@ def test_prints_a_table_of_nested_layers(capsys):
         explanation = explain(nested_model())
     assert capsys.readouterr().out == TABLE
     assert f"{explanation}\n" == TABLE
-    assert repr(explanation) == "<Explanation: 3 of 7 recurrent layers never fall back to Keras>"
+    assert repr(explanation) == "<Explanation: 4 of 7 recurrent layers may fall back to Keras>"
     assert explanation[-1] == tf_rnn_ops.explanation.LayerExplanation(
         layer="inner/simple",
         kind="SimpleRNN",
@@ -145,6 +145,18 @@ def test_other_cells(cell):
         (row,) = explain(layer)
     use = "use keras.layers.LSTMCell, GRUCell or SimpleRNNCell"
     assert row.reasons == (f"the cell is a {cell.__name__}: {use}",)
+
+
+def test_a_gru_block_cell(caplog):
+    layer = keras.layers.RNN(tf_rnn_ops.layers.GRUBlockCell(UNITS))
+    with accelerate_keras(), caplog.at_level("INFO"):
+        (row,) = explain(layer)
+        layer(X)
+    reason = "the cell is a GRUBlockCell: the loop of Keras runs, and each step is the op GRUBlockCell"
+    assert row.reasons == (reason,)
+    (record,) = [each for each in caplog.records if each.name == "tf_rnn_ops"]
+    assert record.levelname == "INFO"
+    assert reason in record.getMessage()
 
 
 def test_a_cell_of_another_dtype():
@@ -203,7 +215,7 @@ def test_keras_2(capsys):
 
 def test_convolutional_layers_are_left_out(capsys):
     assert explain(keras.Sequential([keras.layers.ConvLSTM1D(2, 3), keras.layers.Dense(1)])) == ()
-    assert capsys.readouterr().out == "no recurrent layers\n"
+    assert capsys.readouterr().out == "no LSTM, GRU, SimpleRNN or RNN layers of Keras\n"
 
 
 @pytest.mark.parametrize("model", [None, "model", keras.layers.LSTM])

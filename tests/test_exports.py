@@ -205,6 +205,15 @@ def test_an_export_logs_no_fallback(tmp_path, caplog):
     assert not [each for each in caplog.records if each.name == "tf_rnn_ops"]
 
 
+@pytest.mark.parametrize("way", WAYS)
+def test_strict_allows_exports_of_unsupported_layers(way, tmp_path):
+    model = keras.Sequential([keras.Input([None, FEATURES]), keras.layers.LSTM(UNITS, activation="elu")])
+    expected = model(X)
+    with accelerate_keras(strict=True):
+        WAYS[way](model, tmp_path)
+    assert parity.difference(serve(tmp_path, X), expected) < 1e-5
+
+
 def test_a_saved_keras_file_is_the_same(tmp_path):
     model = make_model()
     model.save(tmp_path / "plain.keras")

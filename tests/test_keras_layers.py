@@ -254,19 +254,19 @@ FALLBACKS = {
         "GRU",
         {"reset_after": False},
         {"mask": data(BATCH, TIME, UNITS) > 0},
-        "the mask does not have one value per step: pass a mask of shape [batch, time]",
+        "the mask has the shape (4, 6, 5): pass one of shape [batch, time] = (4, 6)",
     ),
     "mask of units": (
         "GRU",
         {},
         {"mask": data(BATCH, TIME, UNITS) > 0},
-        "the mask does not have one value per step: pass a mask of shape [batch, time]",
+        "the mask has the shape (4, 6, 5): pass one of shape [batch, time] = (4, 6)",
     ),
     "one state for the batch": (
         "LSTM",
         {},
         {"initial_state": [data(1, UNITS), data(1, UNITS, seed=1)]},
-        "initial_state is not one tensor of shape [batch, units] per state of the layer: pass such tensors",
+        "initial_state has the shape (1, 5) and (1, 5): pass 2 of shape [batch, units] = (4, 5)",
     ),
     "mask whose zeros are at other steps": (
         "LSTM",
@@ -296,9 +296,10 @@ def test_a_layer_logs_each_reason_once(caplog):
     for training in (True, False, True):
         layer(data(BATCH, TIME, FEATURES), training=training)
         layer(data(BATCH, TIME, FEATURES), mask=data(BATCH, TIME, UNITS) > 0, training=training)
+        layer(data(1, 2, FEATURES), mask=data(1, 2, UNITS) > 0, training=training)
     assert [record.getMessage().split(". ", 1)[1] for record in caplog.records] == [
         "recurrent_dropout=0.2 in training: set recurrent_dropout=0.",
-        "the mask does not have one value per step: pass a mask of shape [batch, time].",
+        "the mask has the shape (4, 6, 5): pass one of shape [batch, time] = (4, 6).",
     ]
 
 

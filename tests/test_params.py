@@ -313,6 +313,34 @@ def test_arrays_of_different_dtypes_are_rejected(convert):
         pack(each, arrays)
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda wrong: pack(wrong, {}),
+        lambda wrong: unpack(wrong, np.zeros(144)),
+        lambda wrong: tf_rnn_ops.params.from_keras(wrong, []),
+        lambda wrong: tf_rnn_ops.params.to_keras(wrong, np.zeros(144)),
+        lambda wrong: tf_rnn_ops.params.from_onnx(wrong, []),
+        lambda wrong: tf_rnn_ops.params.to_onnx(wrong, np.zeros(144)),
+        lambda wrong: tf_rnn_ops.params.from_pytorch(wrong, {}),
+        lambda wrong: tf_rnn_ops.params.to_pytorch(wrong, np.zeros(144)),
+        lambda wrong: tf_rnn_ops.params.from_tf1(wrong, {}),
+        lambda wrong: tf_rnn_ops.params.to_tf1(wrong, np.zeros(144)),
+        lambda wrong: tf_rnn_ops.layers.CudnnRNN.from_params(wrong, np.zeros(144)),
+    ],
+    ids=[
+        "pack",
+        "unpack",
+        *(f"{way}_{each}" for each in ("keras", "onnx", "pytorch", "tf1") for way in ("from", "to")),
+        "from_params",
+    ],
+)
+@pytest.mark.parametrize("wrong", [{}, "lstm", np.zeros(3)], ids=["dict", "str", "ndarray"])
+def test_an_object_that_is_not_a_layout_is_rejected(wrong, call):
+    with pytest.raises(TypeError, match=f"^layout must be a Layout, .*, but is a {type(wrong).__name__}$"):
+        call(wrong)
+
+
 def test_missing_and_unknown_names_are_listed():
     each = layout(**GOOD)
     arrays = unpack(each, np.zeros(each.size))

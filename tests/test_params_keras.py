@@ -274,6 +274,11 @@ def test_incompatible_weights_are_rejected(convert, config, change, message):
         from_keras(params_layout(config), [convert(weight) for weight in change(weights)])
 
 
+def test_a_layer_is_rejected():
+    with pytest.raises(TypeError, match=r"^weights must be arrays, but is a LSTM: pass layer\.get_weights\(\)$"):
+        from_keras(layout("lstm", 4, 3), keras.layers.LSTM(4))
+
+
 @pytest.mark.parametrize(
     ("each", "message"),
     [

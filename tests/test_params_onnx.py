@@ -279,12 +279,12 @@ def of_every(change):
         ),
         pytest.param(
             with_changed(1, "R", lambda _: None),
-            "weights[1] must have exactly the 3 names of the layout. Missing: 'R'. Unknown: none.",
+            "weights[1] must have the names 'W', 'R' and optionally 'B'. Missing: 'R'. Unknown: none.",
             id="no R",
         ),
         pytest.param(
             with_changed(0, "P", lambda _: np.zeros([1, 15])),
-            "weights[0] must have exactly the 3 names of the layout. Missing: none. Unknown: 'P'.",
+            "weights[0] must have the names 'W', 'R' and optionally 'B'. Missing: none. Unknown: 'P'.",
             id="peepholes",
         ),
         pytest.param(

@@ -174,13 +174,25 @@ def test_results_share_no_memory():
         assert not np.shares_memory(module.state_dict()[name].numpy(), params)
 
 
-def test_pytorch_rejects_tensors_that_cannot_be_arrays():
-    module = torch.nn.GRU(3, 4)
+def test_parameters_and_bfloat16():
+    module = torch.nn.GRU(3, 4).bfloat16()
     each = layout("gru", 4, 3)
-    with pytest.raises(RuntimeError, match="requires grad"):
-        from_pytorch(each, dict(module.named_parameters()))
-    with pytest.raises(TypeError, match="BFloat16"):
-        from_pytorch(each, module.bfloat16().state_dict())
+    expected = from_pytorch(each, module.float().state_dict())
+    np.testing.assert_array_equal(from_pytorch(each, dict(module.named_parameters())), expected)
+    actual = from_pytorch(each, module.bfloat16().state_dict())
+    assert actual.dtype == "float32"
+    np.testing.assert_array_equal(actual, expected)
+
+
+@pytest.mark.parametrize(
+    "read", [lambda module: layout_from_pytorch(module), lambda module: from_pytorch(layout("gru", 4, 3), module)]
+)
+def test_a_module_is_rejected(read):
+    with pytest.raises(TypeError, match=r"state_dict must be a mapping, but is a GRU: pass module\.state_dict\(\)"):
+        read(torch.nn.GRU(3, 4))
+
+
+NAMES = "state_dict must have exactly the {} weights of a torch.nn.LSTM with this layout."
 
 
 def without(name):
@@ -196,33 +208,33 @@ def with_changed(name, change):
     [
         pytest.param(
             lambda weights: {},
-            "state_dict must have exactly the 4 names of the layout. Missing: 'weight_ih_l0', 'weight_hh_l0', "
+            f"{NAMES.format(4)} Missing: 'weight_ih_l0', 'weight_hh_l0', "
             "'weight_ih_l1', 'weight_hh_l1'. Unknown: none.",
             id="none",
         ),
         pytest.param(
             without("weight_hh_l1"),
-            "state_dict must have exactly the 8 names of the layout. Missing: 'weight_hh_l1'. Unknown: none.",
+            f"{NAMES.format(8)} Missing: 'weight_hh_l1'. Unknown: none.",
             id="one less",
         ),
         pytest.param(
             without("bias_hh_l1"),
-            "state_dict must have exactly the 8 names of the layout. Missing: 'bias_hh_l1'. Unknown: none.",
+            f"{NAMES.format(8)} Missing: 'bias_hh_l1'. Unknown: none.",
             id="one bias less",
         ),
         pytest.param(
             with_changed("weight_ih_l2", lambda _: np.zeros([20, 5])),
-            "state_dict must have exactly the 8 names of the layout. Missing: none. Unknown: 'weight_ih_l2'.",
+            f"{NAMES.format(8)} Missing: none. Unknown: 'weight_ih_l2'.",
             id="a third layer",
         ),
         pytest.param(
             with_changed("weight_ih_l0_reverse", lambda _: np.zeros([20, 3])),
-            "state_dict must have exactly the 8 names of the layout. Missing: none. Unknown: 'weight_ih_l0_reverse'.",
+            f"{NAMES.format(8)} Missing: none. Unknown: 'weight_ih_l0_reverse'.",
             id="another direction",
         ),
         pytest.param(
             with_changed("weight_hr_l0", lambda _: np.zeros([2, 5])),
-            "state_dict must have exactly the 8 names of the layout. Missing: none. Unknown: 'weight_hr_l0'.",
+            f"{NAMES.format(8)} Missing: none. Unknown: 'weight_hr_l0'.",
             id="a projection",
         ),
         pytest.param(
@@ -280,9 +292,17 @@ def test_nonzero_biases_are_not_dropped():
         pytest.param(
             {"weight_ih_l0": np.zeros([16, 3]), "weight_hh_l0": np.zeros([16, 4])},
             {"prefix": "lstm."},
-            "state_dict must have a matrix 'lstm.weight_hh_l0', but has no such name",
+            "state_dict has no weights with the prefix 'lstm.'; found ''. A prefix ends with a dot, unless it is ''.",
             id="prefix",
         ),
+        pytest.param(
+            {"encoder.weight_ih_l0": np.zeros([16, 3]), "a.b.weight_hh_l0": np.zeros([16, 4]), "bias": np.zeros(4)},
+            {"prefix": "encoder"},
+            "state_dict has no weights with the prefix 'encoder'; found 'encoder.', 'a.b.'. A prefix ends with a dot, "
+            "unless it is ''.",
+            id="prefix without a dot",
+        ),
+        pytest.param({}, {}, "state_dict must have a matrix 'weight_hh_l0', but has no such name", id="none"),
         pytest.param(
             {"weight_ih_l0": np.zeros([16, 3]), "weight_hh_l0": np.zeros([16])},
             {},

@@ -211,7 +211,10 @@ def test_a_layout_selects_a_network_of_a_scope():
         actual = to_tf1(params_layout(config), from_tf1(params_layout(config), variables))
         for name, variable in actual.items():
             np.testing.assert_array_equal(variable, variables[name])
-    with pytest.raises(ValueError, match=r"^variables must contain one network; .* Found several: 'rnn"):
+    with pytest.raises(
+        ValueError,
+        match=r"^variables must contain one network; .* Found several: '' .cudnn_compatible_lstm_cell, unidirectional.",
+    ):
         layout_from_tf1(variables)
 
 
@@ -220,7 +223,8 @@ def test_ambiguous_networks_are_rejected(read):
     each, variables, *_ = two_networks()
     message = (
         "variables must contain one network; pass its prefix to select one. Found several: "
-        f"'encoder/{LSTM.format(0)}' and 'model/decoder/{LSTM.format(0)}'"
+        "'encoder' (cudnn_compatible_lstm_cell, unidirectional) and "
+        "'model/decoder' (cudnn_compatible_lstm_cell, unidirectional)"
     )
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         read(each, variables)
@@ -228,14 +232,10 @@ def test_ambiguous_networks_are_rejected(read):
 
 def test_an_unknown_prefix_is_named():
     each, variables, *_ = two_networks()
-    name = LSTM.format(0)
-    message = (
-        f"variables must have exactly the 2 names of the layout. Missing: 'other/{name}/kernel', 'other/{name}/bias'. "
-        "Unknown: none."
-    )
-    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+    message = r"no network with prefix 'other'; networks with other prefixes: 'encoder' .* and 'model/decoder' "
+    with pytest.raises(ValueError, match=message):
         from_tf1(each, variables, "other")
-    with pytest.raises(ValueError, match=r"no network with prefix 'other'; networks with other prefixes: 'encoder/"):
+    with pytest.raises(ValueError, match=message):
         layout_from_tf1(variables, "other")
 
 
@@ -252,12 +252,13 @@ def test_no_prefix_is_a_prefix():
     [
         pytest.param(
             lambda variables: dict(list(variables.items())[:-1]),
-            f"variables must have exactly the 4 names of the layout. Missing: '{LSTM.format(1)}/bias'. Unknown: none.",
+            "variables must have exactly the 4 variables of a network with this layout. "
+            f"Missing: '{LSTM.format(1)}/bias'. Unknown: none.",
             id="one less",
         ),
         pytest.param(
             lambda variables: {**variables, f"{LSTM.format(2)}/kernel": np.zeros([10, 20])},
-            f"variables must have exactly the 4 names of the layout. Missing: none. "
+            f"variables must have exactly the 4 variables of a network with this layout. Missing: none. "
             f"Unknown: '{LSTM.format(2)}/kernel'.",
             id="a third layer",
         ),

@@ -77,7 +77,8 @@ def accelerate_keras(*, strict: bool = False, portable_exports: bool = True) -> 
 
     Args:
       strict: whether to raise a RuntimeError with the reason instead of falling back. Applies to LSTM, GRU, SimpleRNN
-        and `RNN` with any cell, including custom cells, but not to cells called directly, nor to exports.
+        and `RNN` with any cell, including custom cells, but not to cells called directly, nor to exports that use the
+        implementation of Keras.
       portable_exports: whether exported models (`model.export`, `keras.export.ExportArchive`, `tf.saved_model.save` and
         conversions to ONNX and LiteRT) use the implementation of Keras, so that they run without tf_rnn_ops. If False,
         they contain the op for the layers that run on it. Also applies to the layers in `tf_rnn_ops.layers`.
@@ -89,6 +90,7 @@ def accelerate_keras(*, strict: bool = False, portable_exports: bool = True) -> 
       `portable_exports=False`. `tf_rnn_ops.restore_keras()` ends all of them.
 
     Raises:
+      TypeError: if an argument is not a bool.
       RuntimeError: if the backend of Keras is not TensorFlow, or the version of Keras is not supported (3.5 to 3.15).
         If `strict`, also if `tf.keras` is Keras 2 (TF_USE_LEGACY_KERAS=1), which is not accelerated; otherwise a
         warning is issued.
@@ -99,6 +101,9 @@ def accelerate_keras(*, strict: bool = False, portable_exports: bool = True) -> 
       ...     model.predict(np.ones([2, 10, 3], "float32"), verbose=0).shape  # [batch, time, features]
       (2, 4)
     """
+    for name, value in (("strict", strict), ("portable_exports", portable_exports)):
+        if not isinstance(value, bool):
+            raise TypeError(f"{name} must be True or False, but is {value!r}")
     check_backend("accelerate_keras")
     _check_keras()
     _check_keras_2(strict)

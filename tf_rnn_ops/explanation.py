@@ -41,12 +41,12 @@ class Explanation(tuple[LayerExplanation, ...]):
     __slots__ = ()
 
     def __repr__(self) -> str:
-        accelerated = sum("Keras" not in (each.inference, each.training) for each in self)
-        return f"<Explanation: {accelerated} of {len(self)} recurrent layers never fall back to Keras>"
+        fallbacks = sum("Keras" in (each.inference, each.training) for each in self)
+        return f"<Explanation: {fallbacks} of {len(self)} recurrent layers may fall back to Keras>"
 
     def __str__(self) -> str:
         if not self:
-            return "no recurrent layers"
+            return "no LSTM, GRU, SimpleRNN or RNN layers of Keras"
         reasons = list(dict.fromkeys(reason for each in self for reason in each.reasons))
         rows = [("layer", "class", "inference", "training", "why")]
         for each in self:
@@ -72,7 +72,7 @@ def explain(model: keras.layers.Layer) -> Explanation:
       model: a Keras model or layer. Layers of Keras 2 (`tf_keras`) are shown as not accelerated.
 
     Returns:
-      An `Explanation`: a tuple with one `LayerExplanation` for each LSTM, GRU, SimpleRNN and RNN of Keras and of
+      An `Explanation`, a tuple with one `LayerExplanation` for each LSTM, GRU, SimpleRNN and RNN of Keras and of
       `tf_rnn_ops.layers`. A shared layer appears once.
 
     Raises:

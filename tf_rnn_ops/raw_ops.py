@@ -132,7 +132,7 @@ def GRUBlockCellGrad(
       name: a name for the operation.
 
     Returns:
-      A named tuple of gradients: `d_x`, [batch, input_size]; `d_h_prev`, [batch, cell_size]; `d_c_bar`,
+      A named tuple of the gradients `d_x`, [batch, input_size]; `d_h_prev`, [batch, cell_size]; `d_c_bar`,
       [batch, cell_size]; and `d_r_bar_u_bar`, the gradient with respect to [r_bar u_bar], [batch, 2 * cell_size].
 
     Raises:
@@ -189,7 +189,7 @@ def CudnnRNN(
       input: the sequence, [time, batch, input_size].
       input_h: hidden states before the first step, [num_layers * num_directions, batch, num_units].
       input_c: cell states before the first step, same shape as `input_h`. Ignored unless `rnn_mode` is "lstm".
-      params: all weights and biases, [params_size], as returned by `CudnnRNNCanonicalToParams`.
+      params: all weights and biases, [params_size], from `tf_rnn_ops.params.pack` or `CudnnRNNCanonicalToParams`.
       rnn_mode: "rnn_relu", "rnn_tanh", "lstm" or "gru".
       input_mode: "linear_input"; "skip_input", which adds the input itself to every gate of layer 0 (no input matrix)
         and requires input_size == num_units; or "auto_select", which is "skip_input" if these are equal and
@@ -197,7 +197,8 @@ def CudnnRNN(
       direction: "unidirectional" (num_directions is 1) or "bidirectional" (2).
       dropout: the fraction of the inputs of all layers but the first to drop, if `is_training`. The remaining inputs
         are divided by 1 - `dropout`.
-      seed: with `seed2`, the seed of dropout. If both are 0, a random seed is used.
+      seed: with `seed2`, the seed of dropout. If both are 0, a random seed is used. Each call draws new
+        masks.
       seed2: see `seed`.
       is_training: whether to apply dropout and to keep `reserve_space` for the gradient.
       name: a name for the operation.
@@ -263,7 +264,7 @@ def CudnnRNNV2(
       input: the sequence, [time, batch, input_size].
       input_h: hidden states before the first step, [num_layers * num_directions, batch, num_units].
       input_c: cell states before the first step, same shape as `input_h`. Ignored unless `rnn_mode` is "lstm".
-      params: all weights and biases, [params_size], as returned by `CudnnRNNCanonicalToParams`.
+      params: all weights and biases, [params_size], from `tf_rnn_ops.params.pack` or `CudnnRNNCanonicalToParams`.
       rnn_mode: "rnn_relu", "rnn_tanh", "lstm" or "gru".
       input_mode: "linear_input"; "skip_input", which adds the input itself to every gate of layer 0 (no input matrix)
         and requires input_size == num_units; or "auto_select", which is "skip_input" if these are equal and
@@ -271,7 +272,8 @@ def CudnnRNNV2(
       direction: "unidirectional" (num_directions is 1) or "bidirectional" (2).
       dropout: the fraction of the inputs of all layers but the first to drop, if `is_training`. The remaining inputs
         are divided by 1 - `dropout`.
-      seed: with `seed2`, the seed of dropout. If both are 0, a random seed is used.
+      seed: with `seed2`, the seed of dropout. If both are 0, a random seed is used. Each call draws new
+        masks.
       seed2: see `seed`.
       is_training: whether to apply dropout and to keep `reserve_space` for the gradient.
       name: a name for the operation.
@@ -343,7 +345,8 @@ def CudnnRNNV3(
       input_h: hidden states before the first step, [num_layers * num_directions, batch, output_size].
       input_c: cell states before the first step, [num_layers * num_directions, batch, num_units]. Ignored unless
         `rnn_mode` is "lstm".
-      params: all weights and biases, [params_size], as returned by `CudnnRNNCanonicalToParamsV2`.
+      params: all weights and biases, [params_size], from `tf_rnn_ops.params.pack` or
+        `CudnnRNNCanonicalToParamsV2`.
       sequence_lengths: int32, the number of steps of each sequence, from 0 to time, [batch].
       rnn_mode: "rnn_relu", "rnn_tanh", "lstm" or "gru".
       input_mode: "linear_input"; "skip_input", which adds the input itself to every gate of layer 0 (no input matrix)
@@ -352,13 +355,14 @@ def CudnnRNNV3(
       direction: "unidirectional" (num_directions is 1) or "bidirectional" (2).
       dropout: the fraction of the inputs of all layers but the first to drop, if `is_training`. The remaining inputs
         are divided by 1 - `dropout`.
-      seed: with `seed2`, the seed of dropout. If both are 0, a random seed is used.
+      seed: with `seed2`, the seed of dropout. If both are 0, a random seed is used. Each call draws new
+        masks.
       seed2: see `seed`.
-      num_proj: the size that the hidden state is projected to, "lstm" only and less than num_units. 0 or num_units
-        means no projection.
+      num_proj: the size that the hidden state is projected to, "lstm" only. Less than num_units, or 0 (or num_units)
+        for no projection.
       is_training: whether to apply dropout and to keep `reserve_space` for the gradient.
-      time_major: whether time comes before batch. If False, the first two dimensions of all sequences and states are
-        swapped.
+      time_major: whether time comes before batch. If False, `input` and `output` are [batch, time, ...], and the states
+        are [batch, num_layers * num_directions, ...].
       name: a name for the operation.
 
     Returns:
@@ -446,8 +450,8 @@ def CudnnRNNBackprop(
       name: a name for the operation.
 
     Returns:
-      A named tuple of the gradients with respect to the inputs, each with the shape of its input: `input_backprop`,
-      `input_h_backprop`, `input_c_backprop` (0 unless `rnn_mode` is "lstm") and `params_backprop`.
+      A named tuple of the gradients `input_backprop`, `input_h_backprop`, `input_c_backprop` (zeros unless `rnn_mode`
+      is "lstm") and `params_backprop`, each with the shape of its input.
 
     Raises:
       tf.errors.InvalidArgumentError: if a shape does not match the other arguments, an attribute is out of range, or
@@ -534,8 +538,8 @@ def CudnnRNNBackpropV2(
       name: a name for the operation.
 
     Returns:
-      A named tuple of the gradients with respect to the inputs, each with the shape of its input: `input_backprop`,
-      `input_h_backprop`, `input_c_backprop` (0 unless `rnn_mode` is "lstm") and `params_backprop`.
+      A named tuple of the gradients `input_backprop`, `input_h_backprop`, `input_c_backprop` (zeros unless `rnn_mode`
+      is "lstm") and `params_backprop`, each with the shape of its input.
 
     Raises:
       tf.errors.InvalidArgumentError: if a shape does not match the other arguments, an attribute is out of range, or
@@ -629,8 +633,8 @@ def CudnnRNNBackpropV3(
       name: a name for the operation.
 
     Returns:
-      A named tuple of the gradients with respect to the inputs, each with the shape of its input: `input_backprop`,
-      `input_h_backprop`, `input_c_backprop` (0 unless `rnn_mode` is "lstm") and `params_backprop`.
+      A named tuple of the gradients `input_backprop`, `input_h_backprop`, `input_c_backprop` (zeros unless `rnn_mode`
+      is "lstm") and `params_backprop`, each with the shape of its input.
 
     Raises:
       tf.errors.InvalidArgumentError: if a shape does not match the other arguments, an attribute is out of range, or
@@ -710,8 +714,8 @@ def CudnnRNNParamsSize(
       dropout: ignored.
       seed: ignored.
       seed2: ignored.
-      num_proj: the size that the hidden state is projected to, "lstm" only and less than num_units. 0 or num_units
-        means no projection.
+      num_proj: the size that the hidden state is projected to, "lstm" only. Less than num_units, or 0 (or num_units)
+        for no projection.
       name: a name for the operation.
 
     Returns:
@@ -855,8 +859,8 @@ def CudnnRNNCanonicalToParamsV2(
       dropout: ignored.
       seed: ignored.
       seed2: ignored.
-      num_proj: the size that the hidden state is projected to, "lstm" only and less than num_units. 0 or num_units
-        means no projection.
+      num_proj: the size that the hidden state is projected to, "lstm" only. Less than num_units, or 0 (or num_units)
+        for no projection.
       name: a name for the operation.
 
     Returns:
@@ -929,7 +933,7 @@ def CudnnRNNParamsToCanonical(
       name: a name for the operation.
 
     Returns:
-      A named tuple of two lists: `weights`, the matrices, and `biases`, the vectors.
+      A named tuple of two lists, `weights` (the matrices) and `biases` (the vectors).
 
     Raises:
       tf.errors.InvalidArgumentError: if the number of weights or biases does not match the network, a shape is not the
@@ -996,12 +1000,12 @@ def CudnnRNNParamsToCanonicalV2(
       dropout: ignored.
       seed: ignored.
       seed2: ignored.
-      num_proj: the size that the hidden state is projected to, "lstm" only and less than num_units. 0 or num_units
-        means no projection.
+      num_proj: the size that the hidden state is projected to, "lstm" only. Less than num_units, or 0 (or num_units)
+        for no projection.
       name: a name for the operation.
 
     Returns:
-      A named tuple of two lists: `weights`, the matrices, and `biases`, the vectors.
+      A named tuple of two lists, `weights` (the matrices) and `biases` (the vectors).
 
     Raises:
       tf.errors.InvalidArgumentError: if the number of weights or biases does not match the network, a shape is not the
@@ -1165,9 +1169,9 @@ def KerasRNNBackprop(
       name: a name for the operation.
 
     Returns:
-      A named tuple of the gradients with respect to the inputs, each with the shape of its input: `sequences_backprop`,
-      `initial_h_backprop`, `initial_c_backprop` (zeros unless `rnn_mode` is "lstm"), `kernel_backprop`,
-      `recurrent_kernel_backprop` and `bias_backprop`.
+      A named tuple of the gradients `sequences_backprop`, `initial_h_backprop`, `initial_c_backprop` (zeros unless
+      `rnn_mode` is "lstm"), `kernel_backprop`, `recurrent_kernel_backprop` and `bias_backprop`, each with the shape of
+      its input.
 
     Raises:
       tf.errors.InvalidArgumentError: if the shapes of the arguments do not match, or `reserve_space` comes from another

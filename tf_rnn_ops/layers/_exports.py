@@ -30,8 +30,13 @@ def trace_endpoints_as_saved() -> None:
     if keras.backend.backend() != "tensorflow":
         return
     # Keras chooses the base class of an archive when it creates one.
-    owner: Any = next(each for each in type(keras.export.ExportArchive()).__mro__ if "add_endpoint" in vars(each))
+    classes: Any = type(keras.export.ExportArchive()).__mro__
+    owner = next(each for each in classes if "add_endpoint" in vars(each))
     owner.add_endpoint = _with_saved_endpoint(owner.add_endpoint)
+    # Before Keras saves the endpoints, it also traces the call of each tracked model.
+    for owner in classes:
+        if "_filter_and_track_resources" in vars(owner):
+            owner._filter_and_track_resources = _in_save_context(owner._filter_and_track_resources)
 
 
 def _is_traced_by_tf2onnx() -> bool:

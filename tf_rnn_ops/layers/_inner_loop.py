@@ -6,6 +6,7 @@ Keras runs a cell step by step. For the cells of its LSTM, GRU and SimpleRNN, th
 """
 
 import logging
+import re
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -15,6 +16,7 @@ import tensorflow as tf
 
 from tf_rnn_ops import raw_ops, xla
 from tf_rnn_ops.layers import _exports, _step_loop
+from tf_rnn_ops.layers.gru_block_cell import GRUBlockCell
 
 try:  # not public; nothing else tells whether XLA compiles the function being traced
     from tensorflow.python.ops.control_flow_util import GraphOrParentsInXlaContext
@@ -26,6 +28,7 @@ _lock = threading.Lock()  # guards the logged reasons of layers
 
 CELLS = (keras.layers.LSTMCell, keras.layers.GRUCell, keras.layers.SimpleRNNCell)
 _CONVOLUTIONAL = (keras.layers.ConvLSTM1D, keras.layers.ConvLSTM2D, keras.layers.ConvLSTM3D)
+_OF_GRU_BLOCK_CELL = "the cell is a GRUBlockCell: the loop of Keras runs, and each step is the op GRUBlockCell"
 _DTYPES = ("bfloat16", "float16", "float32", "float64")
 
 # The activations that the op supports, by their names in the op.
@@ -66,7 +69,8 @@ def run(
     if reason is None:
         return inner_loop(layer, *arguments)
     if is_recurrent(layer):
-        _report(layer, reason, logging.INFO if environment_reason else logging.WARNING, strict)
+        is_expected = environment_reason or reason == _OF_GRU_BLOCK_CELL
+        _report(layer, reason, logging.INFO if is_expected else logging.WARNING, strict)
     return keras_loop(*arguments)
 
 
@@ -190,6 +194,9 @@ def _reasons_of_cell(cell: Any, training: bool) -> Iterator[str]:
     if type(cell) is keras.layers.StackedRNNCells:
         yield "the layer stacks several cells: use one layer per cell"
         return
+    if type(cell) is GRUBlockCell:
+        yield _OF_GRU_BLOCK_CELL
+        return
     if type(cell) not in CELLS:  # a subclass may compute something else
         yield f"the cell is a {type(cell).__name__}: use keras.layers.LSTMCell, GRUCell or SimpleRNNCell"
         return
@@ -234,39 +241,41 @@ def _name(activation: Any) -> str:
 
 
 def _reasons_of_call(layer: Any, sequences: Any, initial_state: Any, mask: Any) -> Iterator[str]:
-    """Yields why the arguments of a call fall back to Keras.
-
-    The texts contain no sizes of the inputs, because each different text is logged once.
-    """
+    """Yields why the arguments of a call fall back to Keras."""
     if not isinstance(sequences, tf.Tensor):
         yield f"the input is a {type(sequences).__name__}: pass a dense tensor"
         return
     if sequences.shape.rank != 3:
         yield f"the input has rank {sequences.shape.rank}: pass a tensor of shape [batch, time, features]"
         return
-    if sequences.shape[2] not in (None, layer.cell.kernel.shape[0]):
-        yield "the number of features of the input differs from that in build: pass the same number"
+    features = layer.cell.kernel.shape[0]
+    if sequences.shape[2] not in (None, features):
+        yield f"the input has {sequences.shape[2]} features, but the layer was built with {features}: pass {features}"
     if not sequences.dtype.is_floating:
         yield f"the input has dtype {sequences.dtype.name}: pass a floating-point dtype"
     if not _are_states(initial_state, layer.cell, sequences):
-        yield "initial_state is not one tensor of shape [batch, units] per state of the layer: pass such tensors"
+        shapes = " and ".join(str(each.shape) for each in _flat(initial_state))
+        number, wanted = len(_flat(layer.cell.state_size)), (sequences.shape[0], layer.cell.units)
+        yield f"initial_state has the shape {shapes}: pass {number} of shape [batch, units] = {wanted}"
     if not _is_mask(mask, sequences):
-        yield "the mask does not have one value per step: pass a mask of shape [batch, time]"
+        shape = tf.TensorShape(_flat(mask)[0].shape)
+        yield f"the mask has the shape {shape}: pass one of shape [batch, time] = {sequences.shape[:2]}"
     if _flat(mask)[0] is not None and _zeroes_other_steps(layer):
         yield "a mask with unroll, go_backwards and zero_output_for_mask together: set unroll=False"
 
 
 def _report(layer: Any, reason: str, level: int, strict: bool) -> None:
-    """Logs why a layer falls back to Keras, once for each reason, or raises an error if `strict`."""
+    """Logs why a layer falls back to Keras, once for each reason and any sizes, or raises an error if `strict`."""
     name = f"layer {layer.name!r} ({type(layer).__name__})"
     if strict:
         layer._maybe_reset_dropout_masks(layer.cell)  # which Keras does only when the call returns
         raise RuntimeError(f"accelerate_keras(strict=True): {name} would fall back to Keras. {reason}.")
+    without_sizes = re.sub(r"\d+|None", "", reason)
     with _lock:
         logged = vars(layer).setdefault("_tf_rnn_ops_logged", set())
-        if reason in logged:
+        if without_sizes in logged:
             return
-        logged.add(reason)
+        logged.add(without_sizes)
     _logger.log(level, "%s falls back to Keras. %s.", name, reason)
 
 

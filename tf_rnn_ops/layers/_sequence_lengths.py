@@ -7,6 +7,15 @@ import tensorflow as tf
 from tf_rnn_ops._alignment import aligned
 
 
+def check(condition: tf.Tensor, message: str) -> tf.Operation | None:
+    """Raises an InvalidArgumentError if a scalar is False, in a graph at run time. XLA removes the check."""
+    if not tf.executing_eagerly():
+        return tf.debugging.Assert(condition, [message])
+    if not condition:
+        raise tf.errors.InvalidArgumentError(None, None, message)
+    return None
+
+
 def lengths_of_mask(mask: Any, inputs: tf.Tensor, time_major: bool = False) -> tf.Tensor:
     """Returns the number of unmasked steps of each sequence of a right-padded mask.
 
@@ -25,19 +34,16 @@ def lengths_of_mask(mask: Any, inputs: tf.Tensor, time_major: bool = False) -> t
         raise ValueError(f"mask must have the shape {dimensions} = {wanted}, but has {mask.shape}")
     checks = []
     if not (mask.shape.is_fully_defined() and wanted.is_fully_defined()):
-        checks = [
-            tf.debugging.assert_equal(
-                tf.shape(mask), tf.shape(inputs)[:2], message=f"mask must have the shape {dimensions}"
-            )
-        ]
+        fits = tf.reduce_all(tf.shape(mask) == tf.shape(inputs)[:2])
+        checks = [check(fits, f"mask must have the shape {dimensions} of the inputs")]
     with tf.control_dependencies(checks):
         by_sequence = tf.transpose(mask) if time_major else mask  # [batch, time]
     lengths = tf.reduce_sum(tf.cast(by_sequence, tf.int32), axis=1)
     right_padded = tf.sequence_mask(lengths, tf.shape(by_sequence)[1])
-    tf.debugging.assert_equal(
-        by_sequence,
-        right_padded,
-        message="mask must be right-padded: in each sequence, all True values must come before all False values",
+    check(
+        tf.reduce_all(by_sequence == right_padded),
+        "mask must be right-padded: in each sequence, all True values must come before all False values. "
+        "For other masks, use tf_rnn_ops.layers.LSTM, GRU or SimpleRNN",
     )
     # XLA removes assertions. The op rejects a length of -1.
     has_all_steps = tf.shape(mask)[0 if time_major else 1] == tf.shape(inputs)[0 if time_major else 1]

@@ -11,7 +11,7 @@ import tensorflow as tf
 from tf_rnn_ops._types import Initializer, Shape, TensorLike
 from tf_rnn_ops.layers._common import check_backend, checked_units, infer_network, run_network, supports_jit
 from tf_rnn_ops.layers._initial_params import initial_params
-from tf_rnn_ops.layers._sequence_lengths import checked_lengths, lengths_of_mask
+from tf_rnn_ops.layers._sequence_lengths import check, checked_lengths, lengths_of_mask
 from tf_rnn_ops.params import Layout, layout, pack, unpack
 from tf_rnn_ops.params._arrays import library_of
 from tf_rnn_ops.params._checks import checked_params
@@ -37,6 +37,18 @@ def _replica_number() -> int:
     """Returns the number of the current replica of the distribution strategy, or 0 without a strategy."""
     replica = tf.distribute.get_replica_context() if tf.distribute.has_strategy() else None
     return 0 if replica is None else int(tf.get_static_value(replica.replica_id_in_sync_group))
+
+
+# Arguments of Keras's layers that a CudnnRNN does not have.
+_ARGUMENTS_OF_KERAS = (
+    "activation",
+    "recurrent_activation",
+    "use_bias",
+    "recurrent_dropout",
+    "stateful",
+    "unroll",
+    "reset_after",
+)
 
 
 def _listed(shapes: Iterable[Any]) -> str:
@@ -148,7 +160,7 @@ class CudnnRNN(keras.layers.Layer):
         **kwargs: Any,
     ) -> None:
         check_backend(type(self).__name__)
-        self._check_no_go_backwards(kwargs)
+        self._check_arguments(kwargs)
         # Raises an error for bad arguments now. `build` makes the actual layout, with the number of features.
         num_proj = 0 if num_proj is None else num_proj
         any_layout = layout(rnn_mode, checked_units(units), units, num_layers, direction, input_mode, num_proj)
@@ -178,13 +190,21 @@ class CudnnRNN(keras.layers.Layer):
         self.supports_jit = supports_jit()
 
     @classmethod
-    def _check_no_go_backwards(cls, arguments: Mapping[str, Any]) -> None:
-        """Raises a ValueError for the argument that keras.layers.Bidirectional passes to a copy of its layer."""
+    def _check_arguments(cls, arguments: Mapping[str, Any]) -> None:
+        """Raises a ValueError for an argument of other layers that has an alternative."""
         if "go_backwards" in arguments:
             raise ValueError(
                 f"{cls.__name__} has no argument go_backwards, so keras.layers.Bidirectional cannot wrap it: "
                 "pass direction='bidirectional' to the layer instead"
             )
+        if "num_units" in arguments:
+            raise ValueError(f"{cls.__name__} has no argument num_units: use units")
+        for name in _ARGUMENTS_OF_KERAS:
+            if name in arguments:
+                raise ValueError(
+                    f"{cls.__name__} has no argument {name}: use tf_rnn_ops.layers.LSTM, GRU or SimpleRNN, which have "
+                    "the arguments of Keras"
+                )
 
     @classmethod
     def from_params(cls, layout: Layout, params: TensorLike, **arguments: Any) -> "CudnnRNN":
@@ -199,6 +219,7 @@ class CudnnRNN(keras.layers.Layer):
           The layer.
 
         Raises:
+          TypeError: if `layout` is not a `Layout`.
           ValueError: if the class is for another rnn_mode, `params` has the wrong shape, or the layer does not have an
             argument.
 
@@ -230,7 +251,7 @@ class CudnnRNN(keras.layers.Layer):
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> "CudnnRNN":
         """Creates a layer from the config that `get_config` returns."""
-        cls._check_no_go_backwards(config)  # Otherwise Keras adds the whole config to the error.
+        cls._check_arguments(config)  # Otherwise Keras adds the whole config to the error.
         return super().from_config(config)
 
     def build(self, input_shape: Shape) -> None:
@@ -270,6 +291,15 @@ class CudnnRNN(keras.layers.Layer):
         }
         return initial_params(self.layout, initializers, self.unit_forget_bias, dtype)
 
+    def _unbuilt(self) -> str:
+        return f"{type(self).__name__} has no weights yet: build or call the layer first"
+
+    def __getattr__(self, name: str) -> Any:
+        """Raises an error for an attribute that does not exist, such as one that `build` creates."""
+        if name in ("layout", "params"):
+            raise AttributeError(self._unbuilt())
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
     @property
     def canonical_weights(self) -> dict[str, tf.Tensor]:
         """The matrices and biases in `params`, by the names in `layout`.
@@ -280,7 +310,7 @@ class CudnnRNN(keras.layers.Layer):
           ValueError: if the layer is not built.
         """
         if not self.built:
-            raise ValueError(f"{type(self).__name__} has no weights yet: build or call the layer first")
+            raise ValueError(self._unbuilt())
         return unpack(self.layout, self.params.value)
 
     def assign_canonical_weights(self, arrays: Mapping[str, TensorLike]) -> None:
@@ -300,6 +330,9 @@ class CudnnRNN(keras.layers.Layer):
           4.0
         """
         weights = self.canonical_weights
+        for name in arrays:
+            if name not in weights:
+                raise ValueError(f"unknown name {name!r}; the names are those of list(layer.layout)")
         weights |= {name: tf.cast(array, self.params.dtype) for name, array in arrays.items()}
         self.params.assign(pack(self.layout, weights))
 
@@ -355,7 +388,7 @@ class CudnnRNN(keras.layers.Layer):
             return of_mask
         lengths = checked_lengths(sequence_lengths, inputs.shape[self._batch_axis])
         if of_mask is not None:
-            tf.debugging.assert_equal(lengths, of_mask, message="sequence_lengths must agree with the mask")
+            check(tf.reduce_all(lengths == of_mask), "sequence_lengths must agree with the mask")
             # XLA removes assertions. The op rejects lengths of -1.
             lengths = tf.where(tf.reduce_all(lengths == of_mask), lengths, -tf.ones_like(lengths))
         return lengths
@@ -380,8 +413,14 @@ class CudnnRNN(keras.layers.Layer):
             state.shape.is_compatible_with(shape) for state, shape in zip(states, wanted, strict=True)
         )
         if not fits:
+            names = ["h", "c"][: len(wanted)]
+            first = "num_layers * num_directions, batch" if self.time_major else "batch, num_layers * num_directions"
+            sizes = ["num_proj" if self._output_size < self.units else "units", "units"]
+            shapes = [f"[{first}, {size}] = {shape}" for size, shape in zip(sizes, wanted, strict=False)]
+            of_each = [f"{name} {shape}" for name, shape in zip(names, shapes, strict=True)]
+            described = f"each {shapes[0]}" if len(shapes) > len(set(shapes)) else " and ".join(of_each)
             raise ValueError(
-                f"initial_state must be a list of {len(wanted)} tensors of shape {_listed(wanted)}, but has shape "
+                f"initial_state must be [{', '.join(names)}], {described}, but has the shape "
                 f"{_listed(state.shape for state in states)}"
             )
         return states
@@ -520,6 +559,10 @@ class _SingleModeRNN(CudnnRNN):
         config = super().get_config()
         del config["rnn_mode"]
         return config
+
+
+# The name in the error for missing arguments, which Python raises for all subclasses.
+_SingleModeRNN.__init__.__qualname__ = "__init__"
 
 
 @keras.saving.register_keras_serializable(package="tf_rnn_ops")

@@ -1,4 +1,4 @@
-"""Checks of the arguments of the conversions. They raise a ValueError."""
+"""Checks of the arguments of the conversions. They raise a ValueError, or a TypeError for an object of another type."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
@@ -12,18 +12,24 @@ from tf_rnn_ops.params._layout import Layout
 
 def checked_params(library: Library, layout: Layout, params: Any) -> Any:
     """Returns a params buffer as an array of a library, after checking its shape."""
+    check_layout(layout)
     return library.checked("params", library.convert(params), (layout.size,))
 
 
-def check_names(argument: str, wanted: Collection[str], given: Collection[str]) -> None:
-    """Checks that the names given are exactly those wanted."""
+def check_layout(layout: Any) -> None:
+    """Raises a TypeError if a layout is not a `Layout`."""
+    if not isinstance(layout, Layout):
+        raise TypeError(
+            f"layout must be a Layout, as returned by tf_rnn_ops.params.layout, but is a {type(layout).__name__}"
+        )
+
+
+def check_names(requirement: str, wanted: Collection[str], given: Collection[str]) -> None:
+    """Checks that the names given are exactly those wanted. The error starts with `requirement`."""
     missing = [name for name in wanted if name not in given]
     unknown = [name for name in given if name not in wanted]
     if missing or unknown:
-        raise ValueError(
-            f"{argument} must have exactly the {len(wanted)} names of the layout. Missing: {_shortened(missing)}. "
-            f"Unknown: {_shortened(unknown)}."
-        )
+        raise ValueError(f"{requirement}. Missing: {_shortened(missing)}. Unknown: {_shortened(unknown)}.")
 
 
 def check_one_dtype(argument: str, arrays: Mapping[str, Any]) -> None:

@@ -8,6 +8,7 @@ from tf_rnn_ops.params._arrays import Library, library_of
 from tf_rnn_ops.params._blocks import blocks, blocks_of_pseudo_layers, split_into_blocks
 from tf_rnn_ops.params._checks import (
     check_floating,
+    check_layout,
     check_linear_input,
     check_no_projection,
     check_one_dtype,
@@ -43,10 +44,11 @@ def from_keras(layout: Layout, weights: Iterable[Any]) -> Any:
         have the same floating-point dtype.
 
     Returns:
-      The params buffer, [layout.size]: a tensor, differentiable with respect to the weights, if any of them is a tensor
-      or variable; otherwise a new NumPy array.
+      The params buffer, [layout.size]. It is a tensor, differentiable with respect to the weights, if any of them is a
+      tensor or variable; otherwise a new NumPy array.
 
     Raises:
+      TypeError: if `layout` is not a `Layout`, or `weights` is a layer.
       ValueError: if Keras does not support the layout, or the number, shape or dtype of the weights is wrong.
       tf.errors.InvalidArgumentError: if a tensor has the wrong shape, which is known only at run time.
 
@@ -58,6 +60,9 @@ def from_keras(layout: Layout, weights: Iterable[Any]) -> Any:
       >>> from_keras(layout("lstm", num_units=4, input_size=3), lstm.get_weights()).shape  # [layout.size]
       (144,)
     """
+    check_layout(layout)
+    if hasattr(weights, "get_weights"):
+        raise TypeError(f"weights must be arrays, but is a {type(weights).__name__}: pass layer.get_weights()")
     weights = list(weights)
     library = library_of(weights)
     of_block = _by_block(layout, _checked(library, layout, weights))
@@ -80,10 +85,11 @@ def to_keras(layout: Layout, params: Any, use_bias: bool = True) -> list[Any]:
         False, the biases in the buffer must be zeros.
 
     Returns:
-      The weights, in the order of `from_keras`, for `set_weights`: new NumPy arrays, or tensors that are differentiable
-      with respect to `params` if it is a tensor or variable.
+      The weights, in the order of `from_keras`, for `set_weights`. They are tensors, differentiable with respect to
+      `params`, if it is a tensor or variable; otherwise new NumPy arrays.
 
     Raises:
+      TypeError: if `layout` is not a `Layout`.
       ValueError: if Keras does not support the layout, `params` has the wrong shape, or a bias is not zeros with
         `use_bias=False`.
       tf.errors.InvalidArgumentError: if `params` is a tensor, and a bias is not zeros or the shape, known only at run
@@ -96,6 +102,7 @@ def to_keras(layout: Layout, params: Any, use_bias: bool = True) -> list[Any]:
       >>> [weight.shape for weight in to_keras(gru, np.zeros(gru.size, "float32"))]
       [(3, 12), (4, 12), (2, 12)]
     """
+    check_layout(layout)
     library = library_of([params])
     expected = _expected(layout, use_bias)
     of_block = split_into_blocks(library, layout, params)

@@ -10,6 +10,7 @@ from tf_rnn_ops.params._arrays import NUMPY
 from tf_rnn_ops.params._blocks import Block, blocks, blocks_of_pseudo_layers, split_into_blocks
 from tf_rnn_ops.params._checks import (
     check_floating,
+    check_layout,
     check_linear_input,
     check_names,
     check_no_projection,
@@ -56,12 +57,13 @@ def to_onnx(layout: Layout, params: Any) -> list[dict[str, np.ndarray]]:
       params: the buffer, [layout.size].
 
     Returns:
-      For each layer, new NumPy arrays by the names of the operator's inputs: "W", the input weights,
+      For each layer, new NumPy arrays by the names of the operator's inputs, which are "W", the input weights,
       [num_directions, num_gates * num_units, fan_in]; "R", the recurrent weights,
       [num_directions, num_gates * num_units, num_units]; and "B", the input and recurrent biases,
       [num_directions, 2 * num_gates * num_units].
 
     Raises:
+      TypeError: if `layout` is not a `Layout`.
       ValueError: if ONNX does not support the layout, or `params` has the wrong shape.
 
     Source: the formulas of ONNX's operators LSTM, GRU and RNN, and of `tf_rnn_ops.raw_ops.CudnnRNN`.
@@ -71,6 +73,7 @@ def to_onnx(layout: Layout, params: Any) -> list[dict[str, np.ndarray]]:
       >>> [tensors["W"].shape for tensors in to_onnx(gru, np.zeros(gru.size, "float32"))]
       [(1, 12, 3), (1, 12, 4)]
     """
+    check_layout(layout)
     tensors = _tensors(layout)
     gates = _GATES[layout.rnn_mode]
     parts = split_into_blocks(NUMPY, layout, params)
@@ -99,6 +102,7 @@ def from_onnx(layout: Layout, weights: Iterable[Mapping[str, Any]]) -> np.ndarra
       A new NumPy array, [layout.size]. The biases of an operator without biases are zeros.
 
     Raises:
+      TypeError: if `layout` is not a `Layout`.
       ValueError: if ONNX does not support the layout, or the number, names, shapes or dtypes of the arrays are wrong.
 
     Source: as for `to_onnx`.
@@ -108,6 +112,7 @@ def from_onnx(layout: Layout, weights: Iterable[Mapping[str, Any]]) -> np.ndarra
       >>> from_onnx(layout("lstm", num_units=4, input_size=3), [weights]).shape  # [layout.size]
       (144,)
     """
+    check_layout(layout)
     arrays = _checked(layout, weights)
     gates = np.argsort(_GATES[layout.rnn_mode]).tolist()  # the index in ONNX of each gate in cuDNN
     dtype = next(iter(arrays.values())).dtype
@@ -169,7 +174,8 @@ def _check_names(argument: str, of_layer: Mapping[str, Any]) -> None:
             f"{argument} must be a mapping from 'W', 'R' and 'B' to arrays, but is a {type(of_layer).__name__}"
         )
     given = [name for name, array in of_layer.items() if array is not None]
-    check_names(argument, [name for name in _KINDS if name != "B" or name in given], given)
+    requirement = f"{argument} must have the names 'W', 'R' and optionally 'B'"
+    check_names(requirement, [name for name in _KINDS if name != "B" or name in given], given)
 
 
 def _described(tensor: _Tensor) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tf_rnn_ops.params._arrays import library_of
-from tf_rnn_ops.params._checks import check_names, check_one_dtype, checked_params
+from tf_rnn_ops.params._checks import check_layout, check_names, check_one_dtype, checked_params
 from tf_rnn_ops.params._layout import Layout
 
 
@@ -16,10 +16,11 @@ def pack(layout: Layout, arrays: Mapping[str, Any]) -> Any:
       arrays: an array for each name in the layout, with the shape of its region. All have the same dtype.
 
     Returns:
-      The params buffer, [layout.size]: a tensor, differentiable with respect to the arrays, if any of them is a tensor
-      or variable; otherwise a new NumPy array.
+      The params buffer, [layout.size]. It is a tensor, differentiable with respect to the arrays, if any of them is a
+      tensor or variable; otherwise a new NumPy array.
 
     Raises:
+      TypeError: if `layout` is not a `Layout`.
       ValueError: if a name is missing or unknown, an array has the wrong shape, or the dtypes differ.
       tf.errors.InvalidArgumentError: if a tensor has the wrong shape, which is known only at run time.
 
@@ -29,7 +30,8 @@ def pack(layout: Layout, arrays: Mapping[str, Any]) -> Any:
       >>> params.shape  # [layout.size]
       (144,)
     """
-    check_names("arrays", layout, arrays)
+    check_layout(layout)
+    check_names(f"arrays must have exactly the {len(layout)} names of the layout", layout, arrays)
     library = library_of(arrays.values())
     parts = {name: library.checked(name, library.convert(arrays[name]), each.shape) for name, each in layout.items()}
     check_one_dtype("arrays", parts)
@@ -44,11 +46,12 @@ def unpack(layout: Layout, params: Any) -> dict[str, Any]:
       params: the buffer, [layout.size].
 
     Returns:
-      An array for each name in the layout, with the shape of its region. If `params` is a NumPy array, they are views:
-      writing to them writes to `params`. If it is a tensor or variable, they are tensors, differentiable with respect
-      to it.
+      An array for each name in the layout, with the shape of its region. If `params` is a NumPy array, they are views,
+      and writing to them writes to `params`. If it is a tensor or variable, they are tensors, differentiable with
+      respect to it.
 
     Raises:
+      TypeError: if `layout` is not a `Layout`.
       ValueError: if `params` has the wrong shape.
       tf.errors.InvalidArgumentError: if a tensor has the wrong shape, which is known only at run time.
 

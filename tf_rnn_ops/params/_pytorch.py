@@ -10,6 +10,7 @@ from tf_rnn_ops.params._arrays import NUMPY
 from tf_rnn_ops.params._blocks import Block, blocks, blocks_of_pseudo_layers, split_into_blocks
 from tf_rnn_ops.params._checks import (
     check_floating,
+    check_layout,
     check_linear_input,
     check_names,
     check_one_dtype,
@@ -27,6 +28,7 @@ _KINDS = {
     "recurrent_bias": "bias_hh",
     "projection": "weight_hr",
 }
+_MODULES = {"lstm": "LSTM", "gru": "GRU", "rnn_tanh": "RNN", "rnn_relu": "RNN"}
 _WEIGHT = re.compile(rf"(?:{'|'.join(_KINDS.values())})_l(?P<layer>\d+)(?P<is_backward>_reverse)?")
 
 
@@ -42,6 +44,7 @@ def layout_from_pytorch(state_dict: Mapping[str, Any], prefix: str = "", nonline
       A `Layout`.
 
     Raises:
+      TypeError: if `state_dict` is a module.
       ValueError: if `state_dict` has no weights of such a module, or `nonlinearity` is invalid.
 
     Examples:
@@ -81,13 +84,12 @@ def from_pytorch(layout: Layout, state_dict: Mapping[str, Any], prefix: str = ""
       prefix: the prefix of the names of the weights, such as "encoder.lstm.".
 
     Returns:
-      A new NumPy array, [layout.size].
+      A new NumPy array, [layout.size], float32 if the weights are bfloat16.
 
     Raises:
       ValueError: if PyTorch does not support the layout, or the names, shapes or dtypes of the weights do not match it.
-      RuntimeError: from PyTorch, if a tensor requires a gradient: call `detach()`. The tensors of `state_dict()` do
-        not.
-      TypeError: from PyTorch, if a tensor is not on the CPU or has dtype bfloat16: call `cpu()` or `float()`.
+      TypeError: if `layout` is not a `Layout`, `state_dict` is a module, or, from PyTorch, if a tensor is not on the
+        CPU.
 
     Source: the formulas in the documentation of `torch.nn.LSTM`, `GRU` and `RNN`, and of
     `tf_rnn_ops.raw_ops.CudnnRNN`.
@@ -97,12 +99,17 @@ def from_pytorch(layout: Layout, state_dict: Mapping[str, Any], prefix: str = ""
       >>> from_pytorch(layout_from_pytorch(weights), weights).shape  # [layout.size]
       (144,)
     """
+    check_layout(layout)
     check_linear_input(layout, "PyTorch modules")
     given = _weights_under(prefix, state_dict)
     has_bias = any(name.startswith("bias") for name in given)
     expected = {f"{prefix}{name}": block for name, block in _weights(layout, has_bias).items()}
-    check_names("state_dict", expected, [f"{prefix}{name}" for name in given])
-    arrays = {name: NUMPY.checked(name, np.asarray(state_dict[name]), block.shape) for name, block in expected.items()}
+    requirement = (
+        f"state_dict must have exactly the {len(expected)} weights of a torch.nn.{_MODULES[layout.rnn_mode]} with this "
+        "layout"
+    )
+    check_names(requirement, expected, [f"{prefix}{name}" for name in given])
+    arrays = {name: NUMPY.checked(name, _array(state_dict[name]), block.shape) for name, block in expected.items()}
     check_one_dtype("state_dict", arrays)
     check_floating(arrays)
     of_block = dict(zip(expected.values(), arrays.values(), strict=True))
@@ -124,6 +131,7 @@ def to_pytorch(layout: Layout, params: Any, prefix: str = "", bias: bool = True)
       New NumPy arrays by the names in `torch.nn.Module.state_dict`. Convert them to tensors with `torch.from_numpy`.
 
     Raises:
+      TypeError: if `layout` is not a `Layout`.
       ValueError: if PyTorch does not support the layout, `params` has the wrong shape, or a bias is not zeros with
         `bias=False`.
 
@@ -134,6 +142,7 @@ def to_pytorch(layout: Layout, params: Any, prefix: str = "", bias: bool = True)
       >>> list(to_pytorch(rnn, np.zeros(rnn.size)))
       ['weight_ih_l0', 'weight_hh_l0', 'bias_ih_l0', 'bias_hh_l0']
     """
+    check_layout(layout)
     check_linear_input(layout, "PyTorch modules")
     of_block = split_into_blocks(NUMPY, layout, np.array(params))
     if not bias:
@@ -141,10 +150,28 @@ def to_pytorch(layout: Layout, params: Any, prefix: str = "", bias: bool = True)
     return {f"{prefix}{name}": of_block[block.name] for name, block in _weights(layout, bias).items()}
 
 
+def _array(weight: Any) -> np.ndarray:
+    """Returns an array or tensor as a NumPy array, which has no bfloat16."""
+    if hasattr(weight, "detach"):
+        weight = weight.detach()
+        weight = weight.float() if str(weight.dtype) == "torch.bfloat16" else weight
+    return np.asarray(weight)
+
+
 def _weights_under(prefix: str, state_dict: Mapping[str, Any]) -> dict[str, re.Match[str]]:
     """Returns the matches of the names of weights, by name without the prefix."""
+    if hasattr(state_dict, "state_dict"):
+        raise TypeError(f"state_dict must be a mapping, but is a {type(state_dict).__name__}: pass module.state_dict()")
     names = [name.removeprefix(prefix) for name in state_dict if name.startswith(prefix)]
-    return {name: match for name in names if (match := _WEIGHT.fullmatch(name))}
+    weights = {name: match for name in names if (match := _WEIGHT.fullmatch(name))}
+    parts = [name.rpartition(".") for name in state_dict]
+    prefixes = dict.fromkeys(f"{parent}{dot}" for parent, dot, name in parts if _WEIGHT.fullmatch(name))
+    if prefixes and not weights:
+        raise ValueError(
+            f"state_dict has no weights with the prefix {prefix!r}; found {', '.join(map(repr, prefixes))}. A prefix "
+            "ends with a dot, unless it is ''."
+        )
+    return weights
 
 
 def _weights(layout: Layout, bias: bool) -> dict[str, Block]:

@@ -12,6 +12,7 @@ from tf_rnn_ops.params._arrays import NUMPY
 from tf_rnn_ops.params._blocks import blocks_of_pseudo_layers
 from tf_rnn_ops.params._checks import (
     check_floating,
+    check_layout,
     check_linear_input,
     check_names,
     check_no_projection,
@@ -157,6 +158,7 @@ def from_tf1(layout: Layout, variables: Any, prefix: str | None = None) -> np.nd
       A new NumPy array, [layout.size].
 
     Raises:
+      TypeError: if `layout` is not a `Layout`.
       ValueError: if contrib does not support the layout, the variables are those of several networks, or their names,
         shapes or dtypes do not match the layout.
 
@@ -173,12 +175,12 @@ def from_tf1(layout: Layout, variables: Any, prefix: str | None = None) -> np.nd
     variables = _opened(variables)
     alike = _network(layout, "")[1:]
     networks = {each: names for each, names in _networks(variables, prefix).items() if each[1:] == alike}
-    if len(networks) > 1:
+    if len(networks) > 1 or (not networks and not _networks(variables, prefix) and _networks(variables, None)):
         raise _not_one(networks, variables, prefix)
     network, given = next(iter(networks.items()), (_network(layout, prefix or ""), {}))
     cells = _cells(layout, network)
     shapes = {f"{cell.scope}/{name}": shape for cell in cells for name, shape in cell.shapes.items()}
-    check_names("variables", shapes, given)
+    check_names(f"variables must have exactly the {len(shapes)} variables of a network with this layout", shapes, given)
     arrays = {name: NUMPY.checked(name, np.asarray(variables[name]), shape) for name, shape in shapes.items()}
     check_one_dtype("variables", arrays)
     check_floating(arrays)
@@ -202,6 +204,7 @@ def to_tf1(layout: Layout, params: Any, prefix: str = "") -> dict[str, np.ndarra
       bias of a cell with one bias is the sum of the two biases of cuDNN.
 
     Raises:
+      TypeError: if `layout` is not a `Layout`.
       ValueError: if contrib does not support the layout, or `params` has the wrong shape.
 
     Source: as for `from_tf1`.
@@ -222,7 +225,8 @@ def to_tf1(layout: Layout, params: Any, prefix: str = "") -> dict[str, np.ndarra
 
 
 def _check_known_to_contrib(layout: Layout) -> None:
-    """Raises a ValueError if contrib does not support a layout."""
+    """Raises an error if contrib does not support a layout."""
+    check_layout(layout)
     check_linear_input(layout, "layers of tf.contrib")
     check_no_projection(layout, "layers of tf.contrib")
 
@@ -258,9 +262,9 @@ def _networks(names: Iterable[str], prefix: str | None) -> dict[_Network, dict[s
 
 def _not_one(networks: Iterable[_Network], variables: Iterable[str], prefix: str | None) -> ValueError:
     """Returns the error for no network, or more than one, with a prefix among the variables."""
-    found = _first_cells(networks)
+    found = _listed(networks)
     if not found:
-        elsewhere = _first_cells(_networks(variables, None))
+        elsewhere = _listed(_networks(variables, None))
         found = "no network" if prefix is None else f"no network with prefix {prefix!r}"
         found += f"; networks with other prefixes: {elsewhere}" if elsewhere else f" (no {_LSTM}, {_GRU} or {_BASIC})"
     else:
@@ -268,9 +272,9 @@ def _not_one(networks: Iterable[_Network], variables: Iterable[str], prefix: str
     return ValueError(f"variables must contain one network; pass its prefix to select one. Found {found}")
 
 
-def _first_cells(networks: Iterable[_Network]) -> str:
-    """Returns the scopes of the first cells of networks as text."""
-    return " and ".join(repr(network.scope(0, "forward")) for network in networks)
+def _listed(networks: Iterable[_Network]) -> str:
+    """Returns the prefixes, cells and directions of networks as text."""
+    return " and ".join(f"{each.prefix.rstrip('/')!r} ({each.cell}, {each.direction})" for each in networks)
 
 
 def _cells(layout: Layout, network: _Network) -> list[_Cell]:
