@@ -268,7 +268,7 @@ test-random: $(VENV)/installed $(VENV)/peers ## Run the property tests and the f
 	$(VENV)/bin/python stress/fuzz.py --seed $$seed --calls $${CALLS:-20000}
 
 # Tests that detect a missing or different package. Results of the other tests do not depend on the installed packages.
-WHEEL_TESTS := $(addprefix tests/test_,package.py docs.py loading.py snapshots.py entry_points.py examples.py builtin_kernels.py \
+WHEEL_TESTS := $(addprefix tests/test_,package.py loading.py snapshots.py entry_points.py examples.py builtin_kernels.py \
 	gpu_graphs.py accelerate_keras.py exports.py params.py)
 
 .PHONY: test-wheel
