@@ -757,4 +757,6 @@ def test_the_environment_variable_has_no_effect_on_an_unsupported_keras():
     code = "import keras; keras.__version__ = '3.4.1'; import tf_rnn_ops"
     process = processes.run_python("-c", code, TF_RNN_OPS_ACCELERATE_KERAS="1")
     assert process.returncode == 0
-    assert "RuntimeWarning: TF_RNN_OPS_ACCELERATE_KERAS=1 has no effect: accelerate_keras supports Keras" in process.stderr
+    assert (
+        "RuntimeWarning: TF_RNN_OPS_ACCELERATE_KERAS=1 has no effect: accelerate_keras supports Keras" in process.stderr
+    )
