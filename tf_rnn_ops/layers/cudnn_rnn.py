@@ -2,7 +2,7 @@
 
 import numbers
 import random
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import keras
@@ -49,11 +49,6 @@ _ARGUMENTS_OF_KERAS = (
     "unroll",
     "reset_after",
 )
-
-
-def _listed(shapes: Iterable[Any]) -> str:
-    """Returns shapes as text."""
-    return " and ".join(map(str, shapes))
 
 
 @keras.saving.register_keras_serializable(package="tf_rnn_ops")
@@ -413,17 +408,24 @@ class CudnnRNN(keras.layers.Layer):
             state.shape.is_compatible_with(shape) for state, shape in zip(states, wanted, strict=True)
         )
         if not fits:
-            names = ["h", "c"][: len(wanted)]
-            first = "num_layers * num_directions, batch" if self.time_major else "batch, num_layers * num_directions"
-            sizes = ["num_proj" if self._output_size < self.units else "units", "units"]
-            shapes = [f"[{first}, {size}] = {shape}" for size, shape in zip(sizes, wanted, strict=False)]
-            of_each = [f"{name} {shape}" for name, shape in zip(names, shapes, strict=True)]
-            described = f"each {shapes[0]}" if len(shapes) > len(set(shapes)) else " and ".join(of_each)
             raise ValueError(
-                f"initial_state must be [{', '.join(names)}], {described}, but has the shape "
-                f"{_listed(state.shape for state in states)}"
+                f"initial_state must be {self._describe_states(wanted)}, but has the shape "
+                f"{' and '.join(str(state.shape) for state in states)}"
             )
         return states
+
+    def _describe_states(self, wanted: Sequence[Shape]) -> str:
+        """Returns the states, and the meaning of their shapes, as text."""
+        first = "num_layers * num_directions, batch" if self.time_major else "batch, num_layers * num_directions"
+        sizes = {"h": "num_proj" if self._output_size < self.units else "units", "c": "units"}
+        shapes = {
+            name: f"[{first}, {size}] = {shape}"
+            for (name, size), shape in zip(sizes.items(), wanted, strict=False)  # only an LSTM has c
+        }
+        names = f"[{', '.join(shapes)}]"
+        if len(set(shapes.values())) < len(shapes):
+            return f"{names}, each {shapes['h']}"
+        return f"{names}, {' and '.join(f'{name} {shape}' for name, shape in shapes.items())}"
 
     def _of_last_layer(self, states: tf.Tensor) -> tf.Tensor:
         """Returns the states of the last layer, with both directions concatenated: [batch, num_directions * size]."""

@@ -174,8 +174,9 @@ def from_tf1(layout: Layout, variables: Any, prefix: str | None = None) -> np.nd
     _check_known_to_contrib(layout)
     variables = _opened(variables)
     alike = _network(layout, "")[1:]
-    networks = {each: names for each, names in _networks(variables, prefix).items() if each[1:] == alike}
-    if len(networks) > 1 or (not networks and not _networks(variables, prefix) and _networks(variables, None)):
+    found = _networks(variables, prefix)
+    networks = {each: names for each, names in found.items() if each[1:] == alike}
+    if len(networks) > 1 or (not found and _networks(variables, None)):
         raise _not_one(networks, variables, prefix)
     network, given = next(iter(networks.items()), (_network(layout, prefix or ""), {}))
     cells = _cells(layout, network)
