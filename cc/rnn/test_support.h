@@ -9,13 +9,10 @@
 #include <atomic>
 #include <chrono>
 #include <cmath>
-#include <condition_variable>
 #include <cstdint>
 #include <cstring>
-#include <deque>
 #include <functional>
 #include <limits>
-#include <mutex>
 #include <random>
 #include <string>
 #include <thread>
@@ -25,6 +22,7 @@
 
 #include "cc/rnn/executor.h"
 #include "cc/rnn/float16.h"
+#include "cc/rnn/threads.h"
 
 namespace tf_rnn_ops::rnn {
 
@@ -132,53 +130,6 @@ inline void ExpectClose(const Array& actual, const Array& expected,
         << expected[i];
   }
 }
-
-// A pool of threads.
-class Threads {
- public:
-  explicit Threads(int size = 4) {
-    for (int i = 0; i < size; ++i) {
-      threads_.emplace_back([this] { Work(); });
-    }
-  }
-  // Runs what is still in the queue.
-  ~Threads() {
-    {
-      std::lock_guard<std::mutex> lock(mutex_);
-      is_closed_ = true;
-    }
-    changed_.notify_all();
-    for (std::thread& thread : threads_) thread.join();
-  }
-
-  PoolExecutor::Schedule Schedule() {
-    return [this](std::function<void()> closure) {
-      std::lock_guard<std::mutex> lock(mutex_);
-      queue_.push_back(std::move(closure));
-      changed_.notify_one();
-    };
-  }
-
- private:
-  void Work() {
-    std::unique_lock<std::mutex> lock(mutex_);
-    for (;;) {
-      changed_.wait(lock, [this] { return is_closed_ || !queue_.empty(); });
-      if (queue_.empty()) return;
-      const std::function<void()> closure = std::move(queue_.front());
-      queue_.pop_front();
-      lock.unlock();
-      closure();
-      lock.lock();
-    }
-  }
-
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::deque<std::function<void()>> queue_;
-  bool is_closed_ = false;
-  std::vector<std::thread> threads_;
-};
 
 // Other users that repeatedly enter and leave a pool, so that helpers come and
 // go.
