@@ -35,7 +35,7 @@ WHEEL_SOURCES := $(shell find cc tf_rnn_ops third_party -type f -not -name '*.py
 	LICENSE README.md build_pip_pkg.sh libtf_rnn_ops.lds pyproject.toml tools/hatch_build.py tools/bazel.sh tools/shell.sh \
 	tools/aarch64_gcc.sh
 SHELL_SCRIPTS := $(wildcard *.sh tools/*.sh) .ci/run
-CC_SOURCES := $(shell find cc examples third_party -name '*.cc' -o -name '*.c' -o -name '*.cu' -o -name '*.h')
+CC_SOURCES := $(shell find benchmarks cc examples third_party -name '*.cc' -o -name '*.c' -o -name '*.cu' -o -name '*.h')
 BAZEL_FILES := $(shell find . -path ./node_modules -prune -o -path './$(VENV)' -prune -o -path './build' -prune \
 	-o \( -name BUILD -o -name WORKSPACE -o -name '*.bzl' -o -name '*.BUILD' \) -type f -print)
 
@@ -183,8 +183,16 @@ demo: $(VENV)/installed ## Train two character-level language models on Python c
 	@$(VENV)/bin/python examples/char_language_model.py
 
 .PHONY: bench
-bench: $(VENV)/installed $(VENV)/peers ## Benchmark the ops against Keras, PyTorch and ONNX Runtime on the CPU; OPTIONS="--quick" for a short run.
+bench: $(VENV)/installed $(VENV)/peers build/engine-calls/ready ## Benchmark the ops against Keras, PyTorch and ONNX Runtime on the CPU; OPTIONS="--quick" for a short run.
 	@$(VENV)/bin/python benchmarks/bench.py $(OPTIONS)
+	@$(VENV)/bin/python benchmarks/scaling.py
+
+# The engine with a pool of threads, for benchmarks/scaling.py.
+build/engine-calls/ready: $(WHEEL_SOURCES) benchmarks/BUILD benchmarks/engine_calls.cc $(VENV)/ready | .tools/bazel
+	@tools/bazel.sh build //benchmarks:libengine_calls.so
+	@mkdir -p $(@D)
+	@cp -f bazel-bin/benchmarks/libengine_calls.so $(@D)/
+	@touch $@
 
 .PHONY: gpu-bench
 gpu-bench: $(GPU_READY) ## Benchmark the ops against TensorFlow and PyTorch on a GPU.
@@ -354,11 +362,11 @@ $(GPU_ENV)/installed: dist/ready $(GPU_ENV)/ready
 # ---------------------------------------------------------------- checks of the GPU engine without TensorFlow
 
 .PHONY: gpu-bundle
-gpu-bundle: build/gpu-libraries/ready ## Pack the GPU engine and its checks for a machine with a GPU and PyTorch.
+gpu-bundle: build/gpu-libraries/ready build/engine-calls/ready ## Pack the engines and the GPU checks for a machine with a GPU and PyTorch.
 	@tools/gpu_bundle.sh
 
 .PHONY: gpu-rehearsal
-gpu-rehearsal: build/gpu-libraries/ready $(VENV)/peers ## Run the checks of tools/gpu_session.sh on fake CUDA libraries, without a GPU.
+gpu-rehearsal: build/gpu-libraries/ready build/engine-calls/ready $(VENV)/peers ## Run the checks of tools/gpu_session.sh on fake CUDA libraries, without a GPU.
 	@echo "==> checking the GPU engine on fake CUDA libraries"
 	@tools/gpu_rehearsal.sh $(OPTIONS)
 

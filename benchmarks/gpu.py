@@ -15,15 +15,13 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 
-from cases import Case
-from measure import ALLOWED_ERRORS, Bench, Measurement, WrongResultError, merge
+from measure import ALLOWED_ERRORS, Bench, Failure, measure_case, merge
 from options import QUICK_ROUNDS, add_common, cases
 from peers import GPU_OTHERS, GPU_PEERS, OURS, REFERENCE, find_available
 from report import LineTable, targets_to_text
 from run import Run, to_json
 from sections import GPU_SECTION
 from targets import GPU_TARGETS, judge
-from workers import WorkerError
 
 ROUNDS = 20
 RESULTS = "gpu.json"
@@ -61,39 +59,6 @@ def find_gpu() -> str | None:
     return tf.config.experimental.get_device_details(gpus[0]).get("device_name", gpus[0].name) if gpus else None
 
 
-@dataclasses.dataclass(frozen=True)
-class Failure:
-    """Why a peer has no measurement of a case.
-
-    Attributes:
-      case: the case's name.
-      peer: the peer's name.
-      message: the error message.
-    """
-
-    case: str
-    peer: str
-    message: str
-
-
-def measure_case(bench: Bench, case: Case, rounds: int) -> tuple[list[Measurement], list[Failure]]:
-    """Measures a case with every peer, and returns the measurements and the failures.
-
-    A peer that fails runs the next case in a new process, because a GPU error may persist in the old one.
-    """
-    peers = list(GPU_SECTION.peers)
-    failures: list[Failure] = []
-    while True:
-        try:
-            return bench.measure(GPU_SECTION.name, case, peers, rounds), failures
-        except (WorkerError, WrongResultError) as error:
-            if error.peer not in peers:
-                raise
-            failures.append(Failure(case.name, error.peer, str(error)))
-            peers.remove(error.peer)
-            bench.restart(error.peer)
-
-
 def run_benchmark(settings: argparse.Namespace, gpu: str) -> tuple[Run, list[Failure]]:
     """Measures the selected cases, prints the measurements, and writes the results after each case."""
     peers, left_out = find_available([GPU_PEERS[name] for name in (OURS, *settings.peers)])
@@ -116,7 +81,7 @@ def run_benchmark(settings: argparse.Namespace, gpu: str) -> tuple[Run, list[Fai
         )
         table = LineTable(settings.cases)
         for case in settings.cases:
-            of_case, failed = measure_case(bench, case, settings.rounds)
+            of_case, failed = measure_case(bench, GPU_SECTION.name, case, GPU_SECTION.peers, settings.rounds)
             table.print_case(of_case)
             for failure in failed:
                 print(f"{case.title}  {GPU_PEERS[failure.peer].label} is skipped: {failure.message}", flush=True)

@@ -11,7 +11,7 @@ import numpy as np
 from cases import TASKS, Case
 from loads import QUIET, Load, busy_processes
 from peers import Peer
-from workers import Sample, Worker
+from workers import SAMPLE_SECONDS, Sample, Worker, WorkerError
 
 # A sample is disturbed if other processes used more than this share of the CPU time.
 DISTURBANCE = 0.2
@@ -116,6 +116,7 @@ class Bench:
       threads: the number of threads of each peer.
       log: the log file of all processes.
       allowed_errors: the largest allowed error by dtype.
+      sample_seconds: the time of a sample; short calls are repeated for so long.
     """
 
     def __init__(
@@ -125,8 +126,10 @@ class Bench:
         threads: int,
         log: pathlib.Path,
         allowed_errors: Mapping[str, float] = ALLOWED_ERRORS,
+        sample_seconds: float = SAMPLE_SECONDS,
     ):
         self._allowed_errors = allowed_errors
+        self._sample_seconds = sample_seconds
         self._threads, self._log = threads, log
         with contextlib.ExitStack() as stack:
             self._reference = stack.enter_context(Worker(reference, threads, log))
@@ -163,7 +166,7 @@ class Bench:
         turns = []
         for name, task in keys:
             error = self._error(name, case, task, expected[task])
-            workers[name].calibrate(case, task)
+            workers[name].calibrate(case, task, self._sample_seconds)
             turns.append(Turn(case, name, task, error))
         return turns
 
@@ -250,6 +253,44 @@ class Bench:
             if taken[-1].others <= DISTURBANCE:
                 break
         return min(taken, key=lambda sample: sample.others)
+
+
+@dataclasses.dataclass(frozen=True)
+class Failure:
+    """Why a peer has no measurement of a case.
+
+    Attributes:
+      case: the case's name.
+      peer: the peer's name.
+      message: the error message.
+    """
+
+    case: str
+    peer: str
+    message: str
+
+
+def measure_case(
+    bench: Bench, section: str, case: Case, peers: Iterable[str], rounds: int
+) -> tuple[list[Measurement], list[Failure]]:
+    """Measures a case as `Bench.measure` does, without the peers that fail.
+
+    A peer that fails runs the next case in a new process, because a GPU error may persist in the old one.
+
+    Returns:
+      The measurements and the failures.
+    """
+    peers = list(peers)
+    failures: list[Failure] = []
+    while True:
+        try:
+            return bench.measure(section, case, peers, rounds), failures
+        except (WorkerError, WrongResultError) as error:
+            if error.peer not in peers:
+                raise
+            failures.append(Failure(case.name, error.peer, str(error)))
+            peers.remove(error.peer)
+            bench.restart(error.peer)
 
 
 def _one_of_each_peer(turns: Sequence[Turn], chooser: random.Random) -> list[Turn]:

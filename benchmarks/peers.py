@@ -17,12 +17,14 @@ class Peer:
       label: its name in tables.
       library: its `programs.Library`, as "module.Class".
       packages: the Python packages that it needs.
+      threads: its number of threads; 0 for the benchmark's.
     """
 
     name: str
     label: str
     library: str
     packages: Sequence[str]
+    threads: int = 0
 
     def missing_packages(self) -> list[str]:
         """Returns the required packages that are not installed."""
@@ -64,8 +66,17 @@ GPU_PEERS = {
 }
 GPU_OTHERS = [name for name in GPU_PEERS if name != OURS]
 
+# The peers of the scaling benchmark, which needs no TensorFlow.
+SCALING_PEERS = {
+    OURS: dataclasses.replace(PEERS[OURS], library="engine_library.Engine", packages=[]),
+    **{name: PEERS[name] for name in (PYTORCH, ONNX_RUNTIME)},
+}
+SCALING_OTHERS = [name for name in SCALING_PEERS if name != OURS]
+
 # Computes the expected results.
 REFERENCE = Peer("float64", "float64", "tensorflow_libraries.Float64Reference", ["tensorflow", "keras"])
+# Computes those of networks without TensorFlow.
+PYTORCH_REFERENCE = Peer("float64", "float64", "pytorch_library.Float64Reference", ["torch"])
 
 
 def skipped(name: str, packages: Sequence[str]) -> str:

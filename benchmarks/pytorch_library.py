@@ -1,5 +1,6 @@
 """PyTorch's `nn.LSTM`, `nn.GRU` and `nn.RNN`, its matrix product and `tanh`."""
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
@@ -277,6 +278,14 @@ class PyTorch(Library):
     def elementwise(self, case: Elementwise) -> Program:
         """See the base class."""
         return ElementwiseProgram(case)
+
+
+class Float64Reference(PyTorch):
+    """Expected results: networks in float64 on the same inputs."""
+
+    def network(self, case: Network) -> Program:
+        """See the base class."""
+        return NetworkProgram(dataclasses.replace(case, dtype="float64"), network_problem(case).astype("float64"))
 
 
 class PyTorchCuda(Library):

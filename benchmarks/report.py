@@ -43,11 +43,13 @@ from sections import (
     WAIT_ALONE,
     WAIT_WITH_PRODUCTS,
     WAIT_WITH_SEQUENCES,
+    scaling,
 )
 from targets import (
     BETTER_KERAS,
     MEMORY_TARGETS,
     MODEL_TARGETS,
+    SCALING_TARGETS,
     SECOND_ORDER_TARGETS,
     SHARING_TARGETS,
     TARGETS,
@@ -230,6 +232,13 @@ def _memory_tables(run: Run) -> str:
     )
 
 
+def _scaling_tables(run: Run) -> str:
+    return _join(
+        *(_section(f"{TASKS[task]}, by threads", _scaling(run, task)) for task in (FORWARD, FORWARD_BACKWARD)),
+        _section("Targets: threads", _targets(judge(run, SCALING_TARGETS))),
+    )
+
+
 def _penalty_tables(run: Run) -> str:
     return _join(
         _section("Training step with a gradient penalty, ms", _penalties(run)),
@@ -255,6 +264,7 @@ PARTS = {
     ),
     "memory": Part([MEMORY], _memory_tables),
     "gradients of penalties": Part([SECOND_ORDER], _penalty_tables),
+    "threads": Part([scaling(1)], _scaling_tables),
 }
 
 
@@ -422,6 +432,22 @@ def _decoded(run: Run) -> str:
         for case, of_case in seconds.items()
     ]
     return _table([_MODEL_COLUMN, *_labels(peers)], rows)
+
+
+def _scaling(run: Run, task: str) -> str:
+    """Returns a table of the engine by threads: ms, GFLOP/s, efficiency and speedup over the faster peer."""
+    rows = []
+    for case in run.cases(scaling(1)):
+        cells = []
+        for threads in run.num_threads():
+            found = run.find(case, OURS, task, scaling(threads))
+            efficiency = run.efficiency(case, task, threads)
+            speedup = run.ratio(case, task, [PYTORCH, ONNX_RUNTIME], scaling(threads))
+            figures = [] if found is None else [_milliseconds(found.quartiles[1]), _figure(found.gflops[1])]
+            figures += ["-" if each is None else f"{each:.2f}" for each in (efficiency, speedup)]
+            cells.append("; ".join(figures))
+        rows.append([case.title, *cells])
+    return _table([_NETWORK_COLUMN, *map(str, run.num_threads())], rows)
 
 
 def _memory(run: Run) -> str:

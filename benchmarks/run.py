@@ -20,7 +20,7 @@ from cases import (
 from measure import DISTURBANCE, Measurement
 from memory import StepMemory
 from peers import OURS, PEERS
-from sections import MAIN, MODELS, SECOND_ORDER
+from sections import MAIN, MODELS, SECOND_ORDER, scaling
 
 
 @dataclasses.dataclass(frozen=True)
@@ -104,6 +104,17 @@ class Run:
         ours = self.find(case, own, task, section)
         theirs = [found for peer in peers if (found := self.find(case, peer, task, section))]
         return min(each.quartiles[1] for each in theirs) / ours.quartiles[1] if ours and theirs else None
+
+    def num_threads(self) -> list[int]:
+        """Returns the numbers of threads of the scaling benchmark, in ascending order."""
+        prefix = scaling("")
+        names = {each.section for each in self.measurements if each.section.startswith(prefix)}
+        return sorted(int(name.removeprefix(prefix)) for name in names)
+
+    def efficiency(self, case: Case, task: str, threads: int) -> float | None:
+        """Returns our speedup over one thread divided by the threads, or None if it was not measured."""
+        one, several = (self.seconds(case, OURS, task, scaling(count)) for count in (1, threads))
+        return one / several / threads if one is not None and several is not None else None
 
     def seconds(self, case: Case, peer: str, task: str, section: str = MAIN) -> float | None:
         """Returns the median seconds of a call, or None if it was not measured."""

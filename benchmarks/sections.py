@@ -22,7 +22,19 @@ from cases import (
     parse_case,
 )
 from loads import QUIET, Load
-from peers import GPU_PEERS, KERAS, KERAS_UNROLLED, KERAS_XLA, ONNX_RUNTIME, OURS, OURS_XLA, PEERS, PYTORCH, RAW_OPS
+from peers import (
+    GPU_PEERS,
+    KERAS,
+    KERAS_UNROLLED,
+    KERAS_XLA,
+    ONNX_RUNTIME,
+    OURS,
+    OURS_XLA,
+    PEERS,
+    PYTORCH,
+    RAW_OPS,
+    SCALING_PEERS,
+)
 
 MAIN = "main"
 MEMORY = "memory"
@@ -306,6 +318,28 @@ GPU_SECTION = Section(
     (*_QUICK_TABLE, *_cases("gru-2-3-8-16-float16")),
     tuple(GPU_PEERS),
 )
+
+# The section of the scaling benchmark. The products of batch and time are small, so that one thread is done soon.
+SCALING_SECTION = Section(
+    "scaling",
+    "networks with several numbers of threads",
+    _cases(
+        *(
+            f"{cell}-{batch}-{time}-{units}-{units}"
+            for units in (512, 1024, 256)
+            for batch, time in ((32, 16), (128, 8), (1, 32))
+            for cell in ("lstm", "gru")
+        )
+    ),
+    _cases("lstm-2-3-8-8", "gru-2-3-8-8"),
+    tuple(SCALING_PEERS),
+)
+
+
+def scaling(threads: int | str) -> str:
+    """Returns the section of the scaling benchmark's measurements with a number of threads."""
+    return f"{SCALING_SECTION.name}/{threads}"
+
 
 PRODUCT_SIZES = (512, 1024, 1536, 2048)
 QUICK_PRODUCT_SIZES = (64,)

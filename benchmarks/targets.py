@@ -36,6 +36,7 @@ from sections import (
     THREADS_PER_CPU,
     WAIT_WITH_PRODUCTS,
     WAIT_WITH_SEQUENCES,
+    scaling,
 )
 
 # Returns the figure of each case that a run measured.
@@ -349,6 +350,53 @@ SHARING_TARGETS: Sequence[Target] = (
         for task in (FORWARD, FORWARD_BACKWARD)
         for ratios in [_ratios(_network, task, *_SERVERS, section=section)]
     ),
+)
+
+
+def _worst(figure: Callable[[Run, Case, str, int], float | None], worst: Callable, least_threads: int = 1) -> Figures:
+    """Returns a function that gives the worst figure over tasks and numbers of threads, of the scaling benchmark."""
+
+    def figures(run: Run) -> dict[Case, float]:
+        found: dict[Case, list[float]] = {}
+        for threads in run.num_threads():
+            for case in run.cases(scaling(threads)):
+                values = [figure(run, case, task, threads) for task in case.tasks if threads >= least_threads]
+                found.setdefault(case, []).extend(value for value in values if value is not None)
+        return {case: worst(values) for case, values in found.items() if values}
+
+    return figures
+
+
+def _speedup(run: Run, case: Case, task: str, threads: int) -> float | None:
+    return run.ratio(case, task, _SERVERS, scaling(threads))
+
+
+def _efficiency(run: Run, case: Case, task: str, threads: int) -> float | None:
+    """Returns the efficiency for networks that have enough work for all threads."""
+    is_large = isinstance(case, Network) and case.batch >= 32 and case.units >= 512
+    return run.efficiency(case, task, threads) if is_large else None
+
+
+def _slowdown(run: Run, case: Case, task: str, threads: int) -> float | None:
+    """Returns the time over the shortest one with fewer threads."""
+    own = run.seconds(case, OURS, task, scaling(threads))
+    fewer = [run.seconds(case, OURS, task, scaling(count)) for count in run.num_threads() if count < threads]
+    known = [seconds for seconds in fewer if seconds is not None]
+    return own / min(known) if own is not None and known else None
+
+
+SCALING_TARGETS: Sequence[Target] = (
+    Target(
+        "at least 8 threads: speedup over the faster of PyTorch and ONNX Runtime",
+        1.0,
+        _worst(_speedup, min, least_threads=8),
+    ),
+    Target(
+        "16 threads, batch ≥ 32, units ≥ 512: speedup over one thread / threads",
+        0.7,
+        _worst(_efficiency, min, least_threads=16),
+    ),
+    Target("time / time with fewer threads", 1.05, _worst(_slowdown, max), at_most=True),
 )
 
 GROUPS = (MODEL_TARGETS, TARGETS, SHARING_TARGETS, MEMORY_TARGETS, SECOND_ORDER_TARGETS)

@@ -25,7 +25,7 @@ from peers import Peer
 from programs import Library, Program
 
 CALIBRATION_CALLS = 3
-LONG_SECONDS = 0.5  # longer calls need no warm-up
+LONG_SAMPLES = 2.5  # calls that take longer than so many samples need no warm-up
 WARM_UP_SECONDS = 0.01
 SAMPLE_SECONDS = 0.2  # short calls are timed together, many in a row
 
@@ -83,11 +83,14 @@ class Session:
         """Returns the results of a task of a prepared case as float64."""
         return {key: array.astype(np.float64) for key, array in self._programs[name].results(task).items()}
 
-    def calibrate(self, name: str, task: str) -> None:
-        """Runs a task a few times and determines the number of calls in a sample."""
-        fastest = min(self._seconds_per_call(name, task, 1) for _ in range(CALIBRATION_CALLS))
-        self._calls[name, task] = max(1, math.ceil(SAMPLE_SECONDS / fastest))
-        self._is_long[name, task] = fastest > LONG_SECONDS
+    def calibrate(self, name: str, task: str, seconds: float) -> None:
+        """Runs a task a few times and determines the number of calls in a sample of so many seconds."""
+        times = [self._seconds_per_call(name, task, 1)]  # the first call may compile
+        while len(times) < CALIBRATION_CALLS and (len(times) == 1 or times[-1] < seconds):
+            times.append(self._seconds_per_call(name, task, 1))
+        fastest = min(times)
+        self._calls[name, task] = max(1, math.ceil(seconds / fastest))
+        self._is_long[name, task] = fastest > LONG_SAMPLES * seconds
 
     def sample(self, name: str, task: str) -> float:
         """Warms up the caches and returns the seconds per call."""
@@ -169,7 +172,7 @@ class Worker:
 
     Args:
       peer: the peer whose library to run.
-      threads: the number of threads of the library.
+      threads: the number of threads of the library, unless the peer has its own.
       log: the file to append the library's messages to.
     """
 
@@ -178,7 +181,9 @@ class Worker:
         self._log = log
         spawn = multiprocessing.get_context("spawn")
         self._connection, other_end = spawn.Pipe()
-        self._process = spawn.Process(target=_serve, args=(other_end, peer.library, threads, log), daemon=True)
+        self._process = spawn.Process(
+            target=_serve, args=(other_end, peer.library, peer.threads or threads, log), daemon=True
+        )
         self._process.start()
         other_end.close()
 
@@ -235,9 +240,9 @@ class Worker:
         """See `Session`."""
         return self._request("results", case.name, task)
 
-    def calibrate(self, case: Case, task: str) -> None:
+    def calibrate(self, case: Case, task: str, seconds: float) -> None:
         """See `Session`."""
-        self._request("calibrate", case.name, task)
+        self._request("calibrate", case.name, task, seconds)
 
     def sample(self, case: Case, task: str, load: Load) -> Sample:
         """Returns the seconds per call and the CPU time that other processes used.

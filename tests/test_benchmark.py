@@ -914,7 +914,7 @@ def test_short_calls_are_timed_together_after_a_warm_up(clocked_session):
     quarter = workers.SAMPLE_SECONDS / 3.9
     calibration = [100.0] + [quarter] * (workers.CALIBRATION_CALLS - 1)
     session = make(itertools.chain(calibration, itertools.repeat(2 * quarter)))
-    session.calibrate("product-2", "product")
+    session.calibrate("product-2", "product", workers.SAMPLE_SECONDS)
     assert clock.calls == workers.CALIBRATION_CALLS
     assert session.sample("product-2", "product") == pytest.approx(2 * quarter)
     assert clock.calls == workers.CALIBRATION_CALLS + 1 + 4
@@ -923,7 +923,7 @@ def test_short_calls_are_timed_together_after_a_warm_up(clocked_session):
 def test_a_turn_warms_up_for_a_while(clocked_session):
     make, clock = clocked_session
     session = make(itertools.repeat(workers.WARM_UP_SECONDS / 4))
-    session.calibrate("product-2", "product")
+    session.calibrate("product-2", "product", workers.SAMPLE_SECONDS)
     clock.calls, clock.now = 0, 0.0
     session.sample("product-2", "product")
     assert workers.WARM_UP_SECONDS <= clock.now - workers.SAMPLE_SECONDS <= 2 * workers.WARM_UP_SECONDS
@@ -931,10 +931,11 @@ def test_a_turn_warms_up_for_a_while(clocked_session):
 
 def test_long_calls_need_no_warm_up(clocked_session):
     make, clock = clocked_session
-    session = make(itertools.repeat(2 * workers.LONG_SECONDS))
-    session.calibrate("product-2", "product")
+    seconds = 2 * workers.LONG_SAMPLES * workers.SAMPLE_SECONDS
+    session = make(itertools.repeat(seconds))
+    session.calibrate("product-2", "product", workers.SAMPLE_SECONDS)
     clock.calls = 0
-    assert session.sample("product-2", "product") == pytest.approx(2 * workers.LONG_SECONDS)
+    assert session.sample("product-2", "product") == pytest.approx(seconds)
     assert clock.calls == 1
 
 
@@ -942,7 +943,7 @@ def test_a_sample_synchronizes_once(clocked_session):
     make, clock = clocked_session
     clock.seconds_to_wait = workers.SAMPLE_SECONDS / 4
     session = make(itertools.repeat(workers.SAMPLE_SECONDS / 16))
-    session.calibrate("product-2", "product")
+    session.calibrate("product-2", "product", workers.SAMPLE_SECONDS)
     calls = math.ceil(16 / 5)  # alone, each takes 5 / 16 of a sample
     expected = workers.SAMPLE_SECONDS / 16 + clock.seconds_to_wait / calls
     assert session.sample("product-2", "product") == pytest.approx(expected)

@@ -727,7 +727,13 @@ def test_a_hanging_session_is_killed(tmp_path):
     program.chmod(program.stat().st_mode | stat.S_IXUSR)
     process = subprocess.run(
         [REPOSITORY / "tools/gpu_session.sh"],
-        env={**os.environ, "PYTHON": str(program), "OUT": str(tmp_path / "out"), "SECONDS_IN_ALL": "16"},
+        env={
+            **os.environ,
+            "PYTHON": str(program),
+            "OUT": str(tmp_path / "out"),
+            "GPU_SECONDS": "16",
+            "SCALING_SECONDS": "0",
+        },
         capture_output=True,
         text=True,
         check=False,
