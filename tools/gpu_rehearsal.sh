@@ -10,7 +10,7 @@ tools/gpu_bundle.sh
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 tar --extract --gzip --file build/gpu-bundle.tar.gz --directory "$folder"
-OUT=$folder/out PYTHON=$REPOSITORY/.venv/bin/python \
+OUT=$folder/out PYTHON=$REPOSITORY/.venv/bin/python SCALING_OPTIONS="--quick --threads 1,2" \
   "$folder/tools/gpu_session.sh" --fakes "$REPOSITORY/build/gpu-libraries/fakes" --quick "$@" || {
   tail -n 100 "$folder/out/gpu_check/log.txt" >&2
   fail "the GPU check on the fakes failed; see the end of its log above"

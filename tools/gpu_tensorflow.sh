@@ -1,0 +1,135 @@
+#!/usr/bin/env bash
+# Brings TensorFlow to a machine with a GPU of compute capability 9.0, Python 3.12 and PyTorch for CUDA 13, but without
+# TensorFlow and network access, in pieces that each fit into one transfer:
+#
+#   pack FOLDER   here: downloads TensorFlow and the packages that are missing there, and makes FOLDER/piece-00, ...
+#   add PIECE...  there: keeps pieces, or wheels to install, for `join`
+#   join          there: checks and unpacks all, and prints the environment to use: eval "$(tools/gpu_tensorflow.sh join)"
+#
+# Left out are headers, parts that are loaded only when used, and GPU code for other GPUs. Environment variables:
+#
+#   PYTHON   interpreter (default: python3)
+#   STORE    folder on the machine with the GPU, outside the checkout (default: /tmp/tf_rnn_ops_tensorflow)
+
+source "$(dirname "$0")/shell.sh"
+
+readonly PACKAGES=(tensorflow keras optree namex termcolor astunparse gast google-pasta)
+readonly CUDA_PACKAGES=(nvidia-cuda-runtime-cu12==12.9.79 nvidia-cuda-cuobjdump==13.5.37)
+readonly PIECE_BYTES=57000000
+# Name that TensorFlow opens, and the file of CUDA 13 under this name. All others have the same name in both.
+readonly LINKS=(libcublas.so.12:libcublas.so.13 libcublasLt.so.12:libcublasLt.so.13 libcufft.so.11:libcufft.so.12
+  libcusolver.so.11:libcusolver.so.12 libcusparse.so.12:libcusparse.so.12 libcudnn.so.9:libcudnn.so.9)
+python=${PYTHON:-python3}
+store=${STORE:-/tmp/tf_rnn_ops_tensorflow}
+
+# Reduces the GPU code in a library: of each kernel, keeps the machine code for compute capability 9.0, or else the PTX.
+# Decompresses machine code in .nv_fatbin if it fits: xz compresses it much better.
+trim() {
+  "$python" - "$@" <<'PROGRAM'
+import pathlib, re, struct, subprocess, sys, tempfile
+library, cuobjdump = map(pathlib.Path, sys.argv[1:])
+with tempfile.TemporaryDirectory() as folder:
+    subprocess.run([cuobjdump.resolve(), "-xelf", "sm_90", library.resolve()], cwd=folder, check=True, stdout=subprocess.DEVNULL)
+    files = sorted(pathlib.Path(folder).iterdir(), key=lambda file: int(file.name.split(".")[-3]))
+    machine_code = [file.read_bytes() for file in files]
+sections = subprocess.run(["readelf", "-SW", library], check=True, capture_output=True, text=True).stdout
+data = bytearray(library.read_bytes())
+for name in (".nv_fatbin", ".rodata"):
+    start, size = (int(x, 16) for x in re.search(re.escape(name) + r" +PROGBITS +\S+ (\S+) (\S+)", sections).groups())
+    at = start - 1
+    while (at := data.find(struct.pack("<IHH", 0xBA55ED50, 1, 16), at + 1, start + size)) >= 0:
+        entry, end = at + 16, at + 16 + struct.unpack_from("<Q", data, at + 8)[0]
+        entries = {}
+        while entry < end:  # a header of 64 bytes and the code
+            kind, code_size, architecture = struct.unpack_from("<H6xQ12xI", data, entry)
+            entries[kind, architecture] = data[entry : entry + 64 + code_size]
+            entry += 64 + code_size
+        kept = entries.get((2, 90)) or entries[1, 90]
+        if name == ".nv_fatbin" and machine_code:
+            code = machine_code.pop(0)
+            assert struct.unpack_from("<Q", kept, 56)[0] == len(code), "unexpected GPU code"
+            code += bytes(-len(code) % 8)
+            if 64 + len(code) <= end - at - 16:
+                struct.pack_into("<QI", kept, 8, len(code), 0)
+                struct.pack_into("<Q8xQ", kept, 40, struct.unpack_from("<Q", kept, 40)[0] & ~0x2000, 0)
+                kept[64:] = code
+        struct.pack_into("<Q", data, at + 8, len(kept))
+        data[at + 16 : end] = kept.ljust(end - at - 16, b"\0")
+        at = end - 1
+library.write_bytes(data)
+PROGRAM
+}
+
+pack() {
+  local site="$1/site" wheels="$1/wheels" packages=("${CUDA_PACKAGES[@]}") size=0 number=-1
+  rm -rf "$site" "$1"/chunk-* "$1"/piece-*
+  mkdir -p "$site/cuda"
+  say "downloading"
+  for package in "${PACKAGES[@]}"; do
+    packages+=("$(grep --only-matching "^$package==[^ ;]*" "$REPOSITORY/requirements/tensorflow.txt" | tail -n 1)")
+  done
+  "$python" -m pip download --quiet --dest "$wheels" --no-deps --only-binary=:all: --python-version 3.12 \
+    --platform manylinux_2_27_x86_64 --platform manylinux2014_x86_64 "${packages[@]}"
+  for wheel in "$wheels"/*.whl; do "$python" -m zipfile -e "$wheel" "$site"; done
+  say "reducing the libraries"
+  mv "$site"/nvidia/cuda_runtime/lib/libcudart.so.12 "$site/cuda/"
+  # Nothing uses the module that a file without code replaces, until a profile is taken from another machine.
+  rm -r "$site"/tensorflow/{include,compiler/mlir/stablehlo/stablehlo_extension.so,compiler/tf2xla/ops/_xla_ops.so} \
+    "$site"/tensorflow/python/profiler/internal/_pywrap_profiler_plugin.so
+  touch "$site/tensorflow/python/profiler/internal/_pywrap_profiler_plugin.py"
+  find "$site" -name '*.so*' -type f -not -path '*/nvidia/*' -exec strip --strip-unneeded {} +
+  chmod +x "$site/nvidia/cu13/bin/cuobjdump"
+  for name in cc framework; do
+    trim "$site/tensorflow/libtensorflow_$name.so.2" "$site/nvidia/cu13/bin/cuobjdump"
+  done
+  rm -r "$site/nvidia" "$site"/*.dist-info
+  say "compressing, for about ten minutes"
+  tar --create --sort=name --owner=0 --group=0 --directory "$site" . | split --bytes=32M --numeric-suffixes \
+    --suffix-length=3 - "$1/chunk-"
+  printf '%s\n' "$1"/chunk-* | xargs --max-args=1 --max-procs="$(nproc)" xz -9
+  (cd "$1" && sha256sum chunk-*.xz >sums)
+  for chunk in "$1"/chunk-*.xz; do
+    if [ "$number" = -1 ] || [ $((size + $(stat --format=%s "$chunk"))) -gt "$PIECE_BYTES" ]; then
+      number=$((number + 1)) size=0 piece=$(printf '%s/piece-%02d' "$1" "$number")
+      mkdir "$piece" && cp "$1/sums" "$piece/"
+    fi
+    size=$((size + $(stat --format=%s "$chunk")))
+    mv "$chunk" "$piece/"
+  done
+  say "$(du --summarize --bytes "$1"/piece-*)"
+}
+
+add() {
+  mkdir -p "$store"
+  for each; do
+    [ -e "$each" ] || fail "$each does not exist"
+    cp -r "$each$([ ! -d "$each" ] || echo /.)" "$store/"
+  done
+  say "in $store: $(find "$store" -name 'chunk-*' | wc -l) of $(wc -l <"$store/sums") parts"
+}
+
+join() {
+  local site="$store/site" folders
+  (cd "$store" && sha256sum --check --quiet sums) || fail "a piece is missing or damaged; add it again"
+  rm -rf "$site" && mkdir -p "$site/cuda"
+  (cd "$store" && "$python" -c "
+import concurrent.futures, lzma, pathlib, sys
+with concurrent.futures.ThreadPoolExecutor() as pool:
+    for data in pool.map(lambda line: lzma.decompress(pathlib.Path(line.split()[1]).read_bytes()), open('sums')):
+        sys.stdout.buffer.write(data)") | tar --extract --directory "$site" || fail "cannot unpack"
+  for wheel in "$store"/*.whl; do [ ! -e "$wheel" ] || "$python" -m zipfile -e "$wheel" "$site"; done
+  folders=$("$python" -c "import glob, sys; print(*(x for p in sys.path for x in glob.glob(p + '/nvidia/*/lib')), sep=':')")
+  for link in "${LINKS[@]}"; do
+    file=$(IFS=: && find $folders -maxdepth 1 -name "${link#*:}" | head -n 1)
+    [ -n "$file" ] || fail "no ${link#*:} in: $folders"
+    ln -sf "$file" "$site/cuda/${link%:*}"
+  done
+  echo "export PYTHONPATH=$site LD_LIBRARY_PATH=$site/cuda:$folders:${LD_LIBRARY_PATH:-}"
+}
+
+case "${1:-} $#" in
+"pack 2") pack "$(realpath -m "$2")" ;;
+"add "[2-9]*) add "${@:2}" ;;
+"join 1") join ;;
+*) fail "usage: $0 pack FOLDER | add PIECE... | join" ;;
+esac
