@@ -14,6 +14,9 @@ import os
 import pathlib
 import time
 
+# For the libraries' processes, which must not use a GPU.
+os.environ["CUDA_VISIBLE_DEVICES"] = ""
+
 from measure import Bench, Measurement, measure_case
 from options import QUICK_ROUNDS, add_common, cases, positive
 from peers import OURS, PYTORCH_REFERENCE, SCALING_OTHERS, SCALING_PEERS, Peer, find_available

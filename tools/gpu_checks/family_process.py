@@ -1,6 +1,8 @@
 """The process of one family: runs its cases and writes each result immediately."""
 
+import faulthandler
 import importlib
+import os
 import sys
 import time
 import traceback
@@ -9,6 +11,9 @@ from collections.abc import Callable
 from gpu_checks import results
 from gpu_checks.device import Device, DeviceLostError
 from gpu_checks.outcome import Cases, Context, Outcome
+
+# Time limit of a case, in seconds. The first case of a process loads libraries and kernels; memcheck makes this slow.
+CASE_SECONDS = float(os.environ.get("GPU_CHECK_CASE_SECONDS", "60"))
 
 
 def find_cases(function: str, arguments: list[str], context: Context) -> Cases:
@@ -33,6 +38,7 @@ def run(family: str, cases: Cases, device: Device, path, after: str | None) -> N
       path: file for the results.
       after: skip the cases up to and including this one; None to run all.
     """
+    faulthandler.enable()
     seen: set[str] = set()
     for name, check in cases:
         if name in seen:
@@ -47,7 +53,9 @@ def run(family: str, cases: Cases, device: Device, path, after: str | None) -> N
 def _run_case(family, name, check, device, path):
     results.add_case(path, family, results.CaseResult(name, results.STARTED))
     begin = time.monotonic()
+    faulthandler.dump_traceback_later(CASE_SECONDS, exit=True)  # the supervisor continues with the next case
     outcome, is_lost = _attempt(check, device)
+    faulthandler.cancel_dump_traceback_later()
     status = results.FAILED if outcome.problems else results.SKIPPED if outcome.skipped else results.PASSED
     seconds = time.monotonic() - begin
     case = results.CaseResult(name, status, seconds, outcome.measured, outcome.problems, outcome.skipped)

@@ -14,8 +14,8 @@ PLACES = ("/usr/local/cuda*/bin", *(f"{folder}/nvidia/*/bin" for folder in sys.p
 # The exit status if it finds errors.
 ERRORS_FOUND = 9
 OPTIONS = ("--tool", "memcheck", "--report-api-errors", "no", "--error-exitcode", str(ERRORS_FOUND))
-# Allocate every tensor separately.
-ENVIRONMENT = {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
+# Allocate every tensor separately, and allow for slow cases.
+ENVIRONMENT = {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1", "GPU_CHECK_CASE_SECONDS": "110"}
 
 
 def find_program() -> str | None:

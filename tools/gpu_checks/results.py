@@ -112,7 +112,8 @@ def read(path: pathlib.Path) -> Report:
     """
     families: dict[str, FamilyResult] = {}
     text = path.read_text() if path.exists() else ""
-    for number, line in enumerate(text.splitlines(), start=1):
+    complete = text[: text.rfind("\n") + 1]  # another process may be writing the last line
+    for number, line in enumerate(complete.splitlines(), start=1):
         try:
             entry = json.loads(line)
             family = families.setdefault(entry["family"], FamilyResult(entry["family"]))

@@ -1,10 +1,13 @@
-"""Runs families one after another, each in a separate process, which may crash or hang."""
+"""Runs families, each in a separate process, which may crash or hang. Several run at the same time on many cores."""
 
+import concurrent.futures
+import itertools
 import os
 import pathlib
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Mapping, Sequence
 
@@ -18,6 +21,19 @@ PROGRAM = pathlib.Path(__file__).parent.parent / "gpu_check.py"
 MIN_SECONDS = 10
 # Maximum number of restarts of a family: if most cases crash, the other families are more useful.
 MAX_RESTARTS = 3
+# Number of families at the same time. Their processes share the GPU by turns.
+CONCURRENT = max(1, len(os.sched_getaffinity(0)) // 4)
+# NumPy and PyTorch compute small matrices on the CPU. cuDNN logs its errors.
+ENVIRONMENT = {
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "CUDNN_LOGLEVEL_DBG": "1",
+    "CUDNN_LOGDEST_DBG": "stderr",
+}
+
+_lock = threading.Lock()
+_processes: set[subprocess.Popen] = set()  # the running ones
+_stopped = threading.Event()
 
 
 def run(
@@ -49,13 +65,44 @@ def run(
             raise FileExistsError(f"{folder / name} is from another run; choose another folder, or delete it")
     deadline = time.monotonic() + seconds
     reserved = sum(family.reserved for family in families.values())
-    for name, family in families.items():
-        reserved -= family.reserved
-        _run_family(name, family, path, options, environment, deadline - reserved)
-        report = results.read(path)
-        (folder / results.SUMMARY).write_text(to_text(report))
-        print(to_text(report, families=[name]), end="", flush=True)
+
+    def run_one(name):
+        _run_family(name, families[name], path, options, {**ENVIRONMENT, **environment}, deadline - reserved)
+        with _lock:
+            report = results.read(path)
+            (folder / results.SUMMARY).write_text(to_text(report))
+            print(to_text(report, families=[name]), end="", flush=True)
+
+    _stopped.clear()
+    for stage in _stages(families):
+        reserved -= sum(families[name].reserved for name in stage)
+        with concurrent.futures.ThreadPoolExecutor(CONCURRENT) as pool:
+            try:
+                for future in [pool.submit(run_one, name) for name in stage]:
+                    future.result()
+            except BaseException:  # SystemExit, too: kill the processes
+                _stop()
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
     return results.read(path)
+
+
+def _stages(families: Mapping[str, Family]) -> list[list[str]]:
+    """Returns names of families that may run at the same time."""
+    numbers = itertools.count()
+
+    def kind(name):
+        family = families[name]
+        return next(numbers) if family.runs_alone else -1 - family.under_memcheck
+
+    return [list(stage) for _, stage in itertools.groupby(families, kind)]
+
+
+def _stop():
+    _stopped.set()
+    with _lock:
+        for process in _processes:
+            os.killpg(process.pid, signal.SIGKILL)
 
 
 def _run_family(name, family, path, options, environment, deadline):
@@ -79,7 +126,7 @@ def _run_processes(name, family, path, wrapper, options, environment, deadline):
     limit = min(begin + family.seconds, deadline)
     after: list[str] = []
     for _ in range(1 + MAX_RESTARTS):
-        if limit - time.monotonic() < min(MIN_SECONDS, family.seconds):
+        if _stopped.is_set() or limit - time.monotonic() < min(MIN_SECONDS, family.seconds):
             end = "no time was left"
             break
         command = [*wrapper, sys.executable, str(PROGRAM), "family", name, family.function, *family.arguments]
@@ -104,17 +151,21 @@ def _last_case(name, path) -> results.CaseResult | None:
 def _run_process(command, environment, path, limit) -> int | None:
     """Returns the exit status of a process, or None if it was killed at the time limit. Logs its output."""
     with path.with_name(results.LOG).open("a") as log:
-        process = subprocess.Popen(
-            command, env={**os.environ, **environment}, stdout=log, stderr=log, start_new_session=True
-        )
+        with _lock:
+            process = subprocess.Popen(
+                command, env={**os.environ, **environment}, stdout=log, stderr=log, start_new_session=True
+            )
+            _processes.add(process)
         try:
             return process.wait(timeout=max(limit - time.monotonic(), 0))
         except subprocess.TimeoutExpired:
             return None
         finally:
-            if process.poll() is None:  # it hangs, or this process is ending
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
+            with _lock:
+                _processes.remove(process)
+                if process.poll() is None:  # it hangs, or this process is ending
+                    os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
 
 
 def _describe(status: int | None, under_memcheck: bool) -> str:

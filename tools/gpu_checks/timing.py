@@ -24,7 +24,7 @@ QUICK_SIZES = ((2, 3, 8, 8),)
 DTYPES = ("float32", "float16", "bfloat16")
 # Two layers without dropout, which cuDNN runs in one call, and with dropout, which takes two calls.
 STACKS: dict[str, dict] = {"2-layers": {"num_layers": 2}, "2-layers-dropout": {"num_layers": 2, "dropout": 0.5}}
-ROUNDS = 20
+ROUNDS = 10
 QUICK_ROUNDS = 3
 WARM_UP = 3
 FORWARD, FORWARD_BACKWARD = TASKS
