@@ -4,7 +4,7 @@
 #
 #   pack FOLDER   here: downloads TensorFlow and the packages that are missing there, and makes FOLDER/piece-00, ...
 #   add PIECE...  there: keeps pieces, or wheels to install, for `join`
-#   join          there: checks and unpacks all, and prints the environment to use: eval "$(tools/gpu_tensorflow.sh join)"
+#   join          there: checks and unpacks all, and prints commands that set the environment
 #
 # Left out are headers, parts that are loaded only when used, and GPU code for other GPUs. Environment variables:
 #
@@ -13,7 +13,7 @@
 
 source "$(dirname "$0")/shell.sh"
 
-readonly PACKAGES=(tensorflow keras optree namex termcolor astunparse gast google-pasta)
+readonly PACKAGES=(tensorflow keras optree namex termcolor astunparse gast google-pasta protobuf)
 readonly CUDA_PACKAGES=(nvidia-cuda-runtime-cu12==12.9.79 nvidia-cuda-cuobjdump==13.5.37)
 readonly PIECE_BYTES=57000000
 # Name that TensorFlow opens, and the file of CUDA 13 under this name. All others have the same name in both.
@@ -40,14 +40,14 @@ for name in (".nv_fatbin", ".rodata"):
     while (at := data.find(struct.pack("<IHH", 0xBA55ED50, 1, 16), at + 1, start + size)) >= 0:
         entry, end = at + 16, at + 16 + struct.unpack_from("<Q", data, at + 8)[0]
         entries = {}
-        while entry < end:  # a header of 64 bytes and the code
-            kind, code_size, architecture = struct.unpack_from("<H6xQ12xI", data, entry)
-            entries[kind, architecture] = data[entry : entry + 64 + code_size]
-            entry += 64 + code_size
+        while entry < end:
+            kind, header_size, code_size, architecture = struct.unpack_from("<HxxIQ12xI", data, entry)
+            entries[kind, architecture] = data[entry : entry + header_size + code_size]
+            entry += header_size + code_size
         kept = entries.get((2, 90)) or entries[1, 90]
         if name == ".nv_fatbin" and machine_code:
             code = machine_code.pop(0)
-            assert struct.unpack_from("<Q", kept, 56)[0] == len(code), "unexpected GPU code"
+            assert struct.unpack_from("<I48xQ", kept, 4) == (64, len(code)), "unexpected GPU code"
             code += bytes(-len(code) % 8)
             if 64 + len(code) <= end - at - 16:
                 struct.pack_into("<QI", kept, 8, len(code), 0)
@@ -109,7 +109,7 @@ add() {
 }
 
 join() {
-  local site="$store/site" folders
+  local site="$store/site" folders file
   (cd "$store" && sha256sum --check --quiet sums) || fail "a piece is missing or damaged; add it again"
   rm -rf "$site" && mkdir -p "$site/cuda"
   (cd "$store" && "$python" -c "
@@ -118,18 +118,20 @@ with concurrent.futures.ThreadPoolExecutor() as pool:
     for data in pool.map(lambda line: lzma.decompress(pathlib.Path(line.split()[1]).read_bytes()), open('sums')):
         sys.stdout.buffer.write(data)") | tar --extract --directory "$site" || fail "cannot unpack"
   for wheel in "$store"/*.whl; do [ ! -e "$wheel" ] || "$python" -m zipfile -e "$wheel" "$site"; done
-  folders=$("$python" -c "import glob, sys; print(*(x for p in sys.path for x in glob.glob(p + '/nvidia/*/lib')), sep=':')")
+  mapfile -t folders < <("$python" -c "import glob, sys
+print(*(folder for path in sys.path for folder in glob.glob(path + '/nvidia/*/lib')), sep='\n')")
   for link in "${LINKS[@]}"; do
-    file=$(IFS=: && find $folders -maxdepth 1 -name "${link#*:}" | head -n 1)
-    [ -n "$file" ] || fail "no ${link#*:} in: $folders"
+    file=$(find "${folders[@]}" -maxdepth 1 -name "${link#*:}" -print -quit)
+    [ -n "$file" ] || fail "no ${link#*:} in: ${folders[*]}"
     ln -sf "$file" "$site/cuda/${link%:*}"
   done
-  echo "export PYTHONPATH=$site LD_LIBRARY_PATH=$site/cuda:$folders:${LD_LIBRARY_PATH:-}"
+  echo "export PYTHONPATH=$site${PYTHONPATH:+:$PYTHONPATH}"
+  echo "export LD_LIBRARY_PATH=$(IFS=: && echo "$site/cuda:${folders[*]}")${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
 }
 
-case "${1:-} $#" in
-"pack 2") pack "$(realpath -m "$2")" ;;
-"add "[2-9]*) add "${@:2}" ;;
-"join 1") join ;;
+case "${1:-}" in
+pack) pack "$(realpath -m "${2:?a folder}")" ;;
+add) add "${@:2}" ;;
+join) join ;;
 *) fail "usage: $0 pack FOLDER | add PIECE... | join" ;;
 esac
