@@ -15,21 +15,22 @@ source "$(dirname "$0")/shell.sh"
 
 readonly PACKAGES=(tensorflow keras optree namex termcolor astunparse gast google-pasta protobuf)
 readonly CUDA_PACKAGES=(nvidia-cuda-runtime-cu12==12.9.79 nvidia-cuda-cuobjdump==13.5.37)
+# The whole checkout travels with each piece: together 64 MiB.
 readonly PIECE_BYTES=57000000
-# Name that TensorFlow opens, and the file of CUDA 13 under this name. All others have the same name in both.
+# Names that TensorFlow opens, and CUDA 13's files for them. libcusparse.so.12 and libcudnn.so.9 have the same name in both.
 readonly LINKS=(libcublas.so.12:libcublas.so.13 libcublasLt.so.12:libcublasLt.so.13 libcufft.so.11:libcufft.so.12
-  libcusolver.so.11:libcusolver.so.12 libcusparse.so.12:libcusparse.so.12 libcudnn.so.9:libcudnn.so.9)
+  libcusolver.so.11:libcusolver.so.12)
 python=${PYTHON:-python3}
 store=${STORE:-/tmp/tf_rnn_ops_tensorflow}
 
-# Reduces the GPU code in a library: of each kernel, keeps the machine code for compute capability 9.0, or else the PTX.
-# Decompresses machine code in .nv_fatbin if it fits: xz compresses it much better.
+# Reduces the GPU code in a library. Of each container, keeps the machine code for compute capability 9.0, or else the PTX.
+# In .nv_fatbin, stores machine code as cuobjdump decompresses it, if it fits: xz makes it a quarter as large.
 trim() {
   "$python" - "$@" <<'PROGRAM'
 import pathlib, re, struct, subprocess, sys, tempfile
 library, cuobjdump = map(pathlib.Path, sys.argv[1:])
 with tempfile.TemporaryDirectory() as folder:
-    subprocess.run([cuobjdump.resolve(), "-xelf", "sm_90", library.resolve()], cwd=folder, check=True, stdout=subprocess.DEVNULL)
+    subprocess.run([cuobjdump.resolve(), "-xelf", "sm_90", library.resolve()], cwd=folder, check=True, capture_output=True)
     files = sorted(pathlib.Path(folder).iterdir(), key=lambda file: int(file.name.split(".")[-3]))
     machine_code = [file.read_bytes() for file in files]
 sections = subprocess.run(["readelf", "-SW", library], check=True, capture_output=True, text=True).stdout
@@ -45,7 +46,7 @@ for name in (".nv_fatbin", ".rodata"):
             entries[kind, architecture] = data[entry : entry + header_size + code_size]
             entry += header_size + code_size
         kept = entries.get((2, 90)) or entries[1, 90]
-        if name == ".nv_fatbin" and machine_code:
+        if name == ".nv_fatbin":
             code = machine_code.pop(0)
             assert struct.unpack_from("<I48xQ", kept, 4) == (64, len(code)), "unexpected GPU code"
             code += bytes(-len(code) % 8)
@@ -56,13 +57,14 @@ for name in (".nv_fatbin", ".rodata"):
         struct.pack_into("<Q", data, at + 8, len(kept))
         data[at + 16 : end] = kept.ljust(end - at - 16, b"\0")
         at = end - 1
+assert not machine_code, "not all GPU code was found"
 library.write_bytes(data)
 PROGRAM
 }
 
 pack() {
-  local site="$1/site" wheels="$1/wheels" packages=("${CUDA_PACKAGES[@]}") size=0 number=-1
-  rm -rf "$site" "$1"/chunk-* "$1"/piece-*
+  local site="$1/site" wheels="$1/wheels" packages=("${CUDA_PACKAGES[@]}") size=0 number=0 name package wheel chunk bytes
+  rm -rf "$site" "$wheels" "$1"/chunk-* "$1"/piece-*
   mkdir -p "$site/cuda"
   say "downloading"
   for package in "${PACKAGES[@]}"; do
@@ -72,10 +74,10 @@ pack() {
     --platform manylinux_2_27_x86_64 --platform manylinux2014_x86_64 "${packages[@]}"
   for wheel in "$wheels"/*.whl; do "$python" -m zipfile -e "$wheel" "$site"; done
   say "reducing the libraries"
-  mv "$site"/nvidia/cuda_runtime/lib/libcudart.so.12 "$site/cuda/"
-  # Nothing uses the module that a file without code replaces, until a profile is taken from another machine.
-  rm -r "$site"/tensorflow/{include,compiler/mlir/stablehlo/stablehlo_extension.so,compiler/tf2xla/ops/_xla_ops.so} \
-    "$site"/tensorflow/python/profiler/internal/_pywrap_profiler_plugin.so
+  mv "$site/nvidia/cuda_runtime/lib/libcudart.so.12" "$site/cuda/"
+  rm -r "$site"/tensorflow/{include,compiler/mlir/stablehlo/stablehlo_extension.so,compiler/tf2xla/ops/_xla_ops.so}
+  # Imported by TensorFlow, but called only to profile another machine: an empty module does.
+  rm "$site/tensorflow/python/profiler/internal/_pywrap_profiler_plugin.so"
   touch "$site/tensorflow/python/profiler/internal/_pywrap_profiler_plugin.py"
   find "$site" -name '*.so*' -type f -not -path '*/nvidia/*' -exec strip --strip-unneeded {} +
   chmod +x "$site/nvidia/cu13/bin/cuobjdump"
@@ -89,39 +91,43 @@ pack() {
   printf '%s\n' "$1"/chunk-* | xargs --max-args=1 --max-procs="$(nproc)" xz -9
   (cd "$1" && sha256sum chunk-*.xz >sums)
   for chunk in "$1"/chunk-*.xz; do
-    if [ "$number" = -1 ] || [ $((size + $(stat --format=%s "$chunk"))) -gt "$PIECE_BYTES" ]; then
-      number=$((number + 1)) size=0 piece=$(printf '%s/piece-%02d' "$1" "$number")
-      mkdir "$piece" && cp "$1/sums" "$piece/"
-    fi
-    size=$((size + $(stat --format=%s "$chunk")))
-    mv "$chunk" "$piece/"
+    bytes=$(stat --format=%s "$chunk")
+    [ $((size += bytes)) -le "$PIECE_BYTES" ] || number=$((number + 1)) size=$bytes
+    name=$(printf '%s/piece-%02d' "$1" "$number")
+    mkdir -p "$name"
+    cp "$1/sums" "$name/"
+    mv "$chunk" "$name/"
   done
-  say "$(du --summarize --bytes "$1"/piece-*)"
+  say "made:"
+  du --summarize --bytes "$1"/piece-*
 }
 
 add() {
+  local each
+  [ $# -gt 0 ] || fail "name the pieces to add"
   mkdir -p "$store"
   for each; do
     [ -e "$each" ] || fail "$each does not exist"
-    cp -r "$each$([ ! -d "$each" ] || echo /.)" "$store/"
+    if [ -d "$each" ]; then cp "$each"/* "$store/"; else cp "$each" "$store/"; fi
   done
-  say "in $store: $(find "$store" -name 'chunk-*' | wc -l) of $(wc -l <"$store/sums") parts"
+  say "$store has $(find "$store" -name 'chunk-*.xz' | wc -l) of $(wc -l <"$store/sums") chunks"
 }
 
 join() {
-  local site="$store/site" folders file
-  (cd "$store" && sha256sum --check --quiet sums) || fail "a piece is missing or damaged; add it again"
+  local site="$store/site" folders wheel link file
+  [ -e "$store/sums" ] || fail "no piece was added to $store"
+  (cd "$store" && sha256sum --check --quiet sums >&2) || fail "a piece is missing or damaged: add it again"
   rm -rf "$site" && mkdir -p "$site/cuda"
   (cd "$store" && "$python" -c "
 import concurrent.futures, lzma, pathlib, sys
 with concurrent.futures.ThreadPoolExecutor() as pool:
     for data in pool.map(lambda line: lzma.decompress(pathlib.Path(line.split()[1]).read_bytes()), open('sums')):
-        sys.stdout.buffer.write(data)") | tar --extract --directory "$site" || fail "cannot unpack"
+        sys.stdout.buffer.write(data)") | tar --extract --no-same-owner --directory "$site" || fail "cannot unpack the pieces"
   for wheel in "$store"/*.whl; do [ ! -e "$wheel" ] || "$python" -m zipfile -e "$wheel" "$site"; done
   mapfile -t folders < <("$python" -c "import glob, sys
 print(*(folder for path in sys.path for folder in glob.glob(path + '/nvidia/*/lib')), sep='\n')")
   for link in "${LINKS[@]}"; do
-    file=$(find "${folders[@]}" -maxdepth 1 -name "${link#*:}" -print -quit)
+    file=$(find "${folders[@]}" -maxdepth 1 -name "${link#*:}" -print -quit 2>/dev/null || true)
     [ -n "$file" ] || fail "no ${link#*:} in: ${folders[*]}"
     ln -sf "$file" "$site/cuda/${link%:*}"
   done
