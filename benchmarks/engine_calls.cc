@@ -35,6 +35,30 @@ using tf_rnn_ops::rnn::RnnModes;
 using tf_rnn_ops::rnn::RnnSize;
 using tf_rnn_ops::rnn::Threads;
 
+// Memory that is kept between calls, as TensorFlow's allocator keeps it, with
+// the alignment of its tensors.
+class Memory {
+ public:
+  void* Resize(std::int64_t num_bytes) {
+    if (num_bytes <= size_) return memory_.get();
+    constexpr std::size_t kAlignment = 64;
+    void* memory = nullptr;
+    if (posix_memalign(&memory, kAlignment, num_bytes) != 0) {
+      throw std::bad_alloc();
+    }
+    memory_.reset(memory);
+    size_ = num_bytes;
+    return memory;
+  }
+
+ private:
+  struct Free {
+    void operator()(void* memory) const { std::free(memory); }
+  };
+  std::unique_ptr<void, Free> memory_;
+  std::int64_t size_ = 0;
+};
+
 // As many threads as TensorFlow's pool has, in addition to the calling one.
 struct Pool {
   explicit Pool(int num_threads)
@@ -43,23 +67,9 @@ struct Pool {
   const int num_threads;
   PoolUsers users;
   Threads threads;
+  Memory workspace;
+  Memory reserve_space;
 };
-
-struct Free {
-  void operator()(void* memory) const { std::free(memory); }
-};
-using Memory = std::unique_ptr<void, Free>;
-
-// Memory with the alignment of TensorFlow's tensors. A call allocates it anew,
-// as a kernel does.
-Memory Allocate(std::int64_t num_bytes) {
-  constexpr std::size_t kAlignment = 64;
-  void* memory = nullptr;
-  if (posix_memalign(&memory, kAlignment, num_bytes) != 0) {
-    throw std::bad_alloc();
-  }
-  return Memory(memory);
-}
 
 RnnMode ParseMode(std::string_view name) {
   int index = 0;
@@ -125,28 +135,25 @@ TF_RNN_OPS_EXPORT void TfRnnOps_RunNetwork(void* pool_pointer,
   const auto run = [&](auto pass, auto workspace_size, auto function) {
     PoolExecutor executor(pool.threads.Schedule(), pool.num_threads, {},
                           &pool.users);
-    const Memory workspace =
-        Allocate(workspace_size(pass, executor.num_threads()));
-    pass.workspace = workspace.get();
+    pass.workspace =
+        pool.workspace.Resize(workspace_size(pass, executor.num_threads()));
     function(pass, executor);
   };
 
-  Memory reserve_space;
   CudnnRnnForward<float> forward{};
   fill(forward);
   forward.is_training = is_training != 0;
   forward.output_h = network->unused_h;
   forward.output_c = network->unused_c;
   if (is_training) {
-    reserve_space =
-        Allocate(ReserveSpaceSize<float>(config, size) * sizeof(float));
-    forward.reserve_space = static_cast<float*>(reserve_space.get());
+    forward.reserve_space = static_cast<float*>(pool.reserve_space.Resize(
+        ReserveSpaceSize<float>(config, size) * sizeof(float)));
   }
   run(forward, kernels.forward_workspace, kernels.forward);
   if (!is_training) return;
 
   const ReserveSpaceHeader header =
-      CopyReserveSpaceHeader(reserve_space.get(), kReserveSpaceHeaderBytes);
+      CopyReserveSpaceHeader(forward.reserve_space, kReserveSpaceHeaderBytes);
   CudnnRnnBackward<float> backward{};
   fill(backward);
   backward.output_backprop = network->output_backprop;

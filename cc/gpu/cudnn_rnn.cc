@@ -356,9 +356,9 @@ Status CudnnRnn<T>::FindMethods(const CudnnRnnCall& call,
   }
   const auto add = [&](DataType type, bool allow_tf32) {
     const cudnnRNNAlgo_t algorithm =
-        is_standard_only
-            ? CUDNN_RNN_ALGO_STANDARD
-            : ChooseAlgorithm(plan.key(), plan.is_training(), type, gpu);
+        is_standard_only ? CUDNN_RNN_ALGO_STANDARD
+                         : ChooseAlgorithm(plan.key(), plan.is_training(), type,
+                                           allow_tf32, gpu);
     methods->push_back({type, algorithm, allow_tf32});
     if (algorithm != CUDNN_RNN_ALGO_STANDARD) {
       methods->push_back({type, CUDNN_RNN_ALGO_STANDARD, allow_tf32});

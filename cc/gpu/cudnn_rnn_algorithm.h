@@ -31,9 +31,10 @@ Status ReadGpuTraits(const CudaDriver& driver, GpuTraits* traits);
 
 // Returns the algorithm for sequences of equal lengths. The same for a training
 // pass and its backward pass.
-// type: cuDNN's compute type.
+// type: cuDNN's compute type. allow_tf32: whether float32 operands may be
+// rounded to 10 bits of fraction.
 cudnnRNNAlgo_t ChooseAlgorithm(const rnn::ReserveSpaceKey& key,
-                               bool is_training, DataType type,
+                               bool is_training, DataType type, bool allow_tf32,
                                const GpuTraits& gpu);
 
 // Parses a value of the environment variable TF_RNN_OPS_CUDNN_ALGORITHM:
