@@ -184,3 +184,22 @@ def test_a_persistent_tape_gives_the_same_gradients_twice():
     first, second = tape.gradient(loss, inputs), tape.gradient(loss, inputs)
     for name in INPUTS:
         np.testing.assert_array_equal(first[name], second[name])
+
+
+@pytest.mark.parametrize("compiled", [False, True], ids=["eager", "tf.function"])
+@pytest.mark.parametrize("version", VERSIONS)
+def test_gradients_are_computed_where_the_forward_pass_ran(version, compiled):
+    """Even outside of its tf.device scope: a reserve_space is valid on the device of the forward pass only."""
+    config = small()
+    inputs = tensors(cudnn_rnn_inputs.network_inputs(config))
+
+    def gradients():
+        with tf.GradientTape() as tape:
+            tape.watch(inputs)
+            with tf.device("CPU:1"):
+                output = run_forward(config, inputs, version).output
+            loss = tf.reduce_sum(output)
+        for gradient in tape.gradient(loss, inputs).values():
+            assert gradient.device.endswith("CPU:1")
+
+    (tf.function(gradients, autograph=False) if compiled else gradients)()

@@ -180,6 +180,15 @@ def _cudnn_rnn_attrs(op: tf.Operation, *more: str) -> dict[str, Any]:
     return _network_attrs(op, "seed", "seed2", *more)
 
 
+def _on_device_of(tensor: tf.Tensor) -> contextlib.AbstractContextManager[Any]:
+    """Returns a scope for ops on the device of a tensor, if it is known.
+
+    A backward pass accepts the reserve_space of a forward pass on the same device only. A gradient is often computed
+    outside of the scope that placed the forward pass, where TensorFlow prefers a GPU.
+    """
+    return tf.device(tensor.device) if tensor.device else contextlib.nullcontext()
+
+
 def _cudnn_rnn_grad(
     op: tf.Operation, d_outputs: Sequence[_Grad], backprop: Callable[..., Any], *more_attrs: str
 ) -> list[_Grad]:
@@ -201,7 +210,8 @@ def _cudnn_rnn_grad(
     d_states = _zeros_for_none(d_outputs[:3], op.outputs[:3])
     attrs = _cudnn_rnn_attrs(op, *more_attrs)
     # The last outputs are reserve_space and, depending on the version, host_reserved.
-    grads = backprop(*op.inputs, *op.outputs[:3], *d_states, *op.outputs[3:], **attrs)
+    with _on_device_of(op.outputs[3]):
+        grads = backprop(*op.inputs, *op.outputs[:3], *d_states, *op.outputs[3:], **attrs)
     return _without_unwanted_input_grad(op, grads)
 
 
@@ -263,8 +273,8 @@ class _BackwardPass(NamedTuple):
     def run(self, d_outputs: Sequence[tf.Tensor]) -> list[tf.Tensor]:
         """Returns the results of the backward pass for other gradients with respect to the outputs."""
         # The op reads only the shapes of the final states.
-        return list(
-            ops.tf_rnn_ops_cudnn_rnn_backprop_v3(
+        with _on_device_of(self.reserve_space):
+            grads = ops.tf_rnn_ops_cudnn_rnn_backprop_v3(
                 *self.network,
                 self.sequence_lengths,
                 self.output,
@@ -274,7 +284,7 @@ class _BackwardPass(NamedTuple):
                 self._host_reserved(),
                 **self.attrs,
             )
-        )
+        return list(grads)
 
     def _host_reserved(self) -> tf.Tensor:
         """Returns the host_reserved of a GPU kernel: the header of its reserve_space, [128] bytes."""
