@@ -34,6 +34,7 @@ struct Choice {
   std::int64_t batch = 64;
   bool is_training = true;
   DataType type = DataType::kHalf;
+  bool allow_tf32 = true;
   GpuTraits gpu = kA100;
   std::int64_t layers = 1, directions = 1, proj = 0;
   bool skip_input = false;
@@ -46,7 +47,7 @@ struct Choice {
         time_major,
         nullptr,
         0};
-    return ChooseAlgorithm(key, is_training, type, gpu);
+    return ChooseAlgorithm(key, is_training, type, allow_tf32, gpu);
   }
 };
 
@@ -83,6 +84,23 @@ TEST(CudnnRnnAlgorithmTest, SmallAlgorithmUpToTheLimitOfUnits) {
   EXPECT_EQ(old.Algorithm(), kStandard);
   old.gpu = kP100;
   EXPECT_EQ(old.Algorithm(), kSmall);
+}
+
+TEST(CudnnRnnAlgorithmTest, SmallAlgorithmIsTooImpreciseForFloat32) {
+  for (RnnMode mode :
+       {RnnMode::kLstm, RnnMode::kGru, RnnMode::kTanh, RnnMode::kRelu}) {
+    for (DataType type :
+         {DataType::kHalf, DataType::kBFloat16, DataType::kFloat}) {
+      Choice c;
+      c.mode = mode;
+      c.type = type;
+      c.units = 8;
+      c.allow_tf32 = false;
+      EXPECT_EQ(c.Algorithm(),
+                type == DataType::kFloat && mode != RnnMode::kRelu ? kStandard
+                                                                   : kSmall);
+    }
+  }
 }
 
 TEST(CudnnRnnAlgorithmTest, StandardForOptionsWithoutPersistentSupport) {

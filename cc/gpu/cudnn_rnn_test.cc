@@ -206,6 +206,9 @@ TEST(CudnnRnnTest, BFloat16IsFloat32OnRequest) {
 
 // ---------------------------------------------------------------- algorithms
 
+// TF32 has 10 bits of fraction.
+constexpr double kTf32Tolerance = 1e-3;
+
 // The algorithms of a training pass and its backward pass.
 std::vector<cudnnRNNAlgo_t> AlgorithmsOf(FakeCudnnGpu* gpu) {
   std::vector<cudnnRNNAlgo_t> algorithms;
@@ -225,12 +228,13 @@ TEST(CudnnRnnTest, PassesOfAStepUseTheSameAlgorithm) {
     Case k = RandomCase({RnnMode::kLstm, false, 1, 1, 3, units, 0}, {2, 3});
     CpuNetwork<float> cpu(k);
     FakeNetwork<float> network(&gpu, k);
+    network.allow_tf32 = true;
     ForwardResult forward;
     BackwardResult backward;
     ASSERT_TRUE(network.Forward(/*is_training=*/true, &forward).ok());
     ASSERT_TRUE(network.Backward(&backward).ok());
-    ExpectSame(forward, cpu.Forward(true), kTolerance<float>);
-    ExpectSame(backward, cpu.Backward(), kTolerance<float>);
+    ExpectSame(forward, cpu.Forward(true), kTf32Tolerance);
+    ExpectSame(backward, cpu.Backward(), kTf32Tolerance);
     EXPECT_EQ(AlgorithmsOf(&gpu),
               std::vector<cudnnRNNAlgo_t>(
                   3, units == 128 ? CUDNN_RNN_ALGO_PERSIST_STATIC_SMALL_H
@@ -238,6 +242,18 @@ TEST(CudnnRnnTest, PassesOfAStepUseTheSameAlgorithm) {
     ASSERT_TRUE(network.Forward(/*is_training=*/false, &forward).ok());
     EXPECT_EQ(gpu.cudnn().calls("cudnnRNNForward").back().rnn.algorithm,
               CUDNN_RNN_ALGO_PERSIST_STATIC_SMALL_H);
+  }
+}
+
+TEST(CudnnRnnTest, SmallNetworksInFloat32ArePreciseWithoutTf32) {
+  for (RnnMode mode :
+       {RnnMode::kLstm, RnnMode::kGru, RnnMode::kTanh, RnnMode::kRelu}) {
+    FakeCudnnGpu gpu;
+    Case k = RandomCase({mode, false, 2, 1, 3, 5, 0}, {4, 6});
+    FakeNetwork<float> network(&gpu, k);
+    ForwardResult forward;
+    ASSERT_TRUE(network.Forward(/*is_training=*/true, &forward).ok());
+    ExpectSame(forward, CpuNetwork<float>(k).Forward(true), kTolerance<float>);
   }
 }
 
@@ -251,6 +267,7 @@ TEST(CudnnRnnTest, FallsBackToTheStandardAlgorithm) {
       gpu.cudnn().set_has_persistent(false);
     }
     FakeNetwork<float> network(&gpu, k);
+    network.allow_tf32 = true;
     ForwardResult forward;
     ASSERT_TRUE(network.Forward(/*is_training=*/true, &forward).ok());
     EXPECT_EQ(AlgorithmsOf(&gpu),
@@ -265,6 +282,7 @@ TEST(CudnnRnnTest, UsesOnlyTheStandardAlgorithmOnRequest) {
   CudnnRnnOptions options;
   options.standard_algorithm_only = true;
   FakeNetwork<float> network(&gpu, k, options), other(&gpu, k);
+  network.allow_tf32 = other.allow_tf32 = true;
   ForwardResult forward;
   BackwardResult backward;
   ASSERT_TRUE(network.Forward(/*is_training=*/true, &forward).ok());
