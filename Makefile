@@ -185,7 +185,7 @@ demo: $(VENV)/installed ## Train two character-level language models on Python c
 .PHONY: bench
 bench: $(VENV)/installed $(VENV)/peers build/engine-calls/ready ## Benchmark the ops against Keras, PyTorch and ONNX Runtime on the CPU; OPTIONS="--quick" for a short run.
 	@$(VENV)/bin/python benchmarks/bench.py $(OPTIONS)
-	@$(VENV)/bin/python benchmarks/scaling.py
+	@$(if $(filter-out --quick,$(OPTIONS)),,$(VENV)/bin/python benchmarks/scaling.py $(OPTIONS))
 
 # The engine with a pool of threads, for benchmarks/scaling.py.
 build/engine-calls/ready: $(WHEEL_SOURCES) benchmarks/BUILD benchmarks/engine_calls.cc $(VENV)/ready | .tools/bazel
@@ -246,7 +246,7 @@ $(CUDNN)/ready: requirements/cudnn.txt $(VENV)/ready
 	@mkdir -p $(CUDNN) && touch $@
 
 .PHONY: test-python
-test-python: $(VENV)/installed $(VENV)/peers build/gpu-libraries/ready ## Run the Python tests on the installed wheel, except the slow ones.
+test-python: $(VENV)/installed $(VENV)/peers build/gpu-libraries/ready build/engine-calls/ready ## Run the Python tests on the installed wheel, except the slow ones.
 	@echo "==> Python tests"
 	@$(VENV)/bin/$(PYTEST) -m "not slow"
 

@@ -235,6 +235,7 @@ def _memory_tables(run: Run) -> str:
 def _scaling_tables(run: Run) -> str:
     return _join(
         *(_section(f"{TASKS[task]}, by threads", _scaling(run, task)) for task in (FORWARD, FORWARD_BACKWARD)),
+        _section("Efficiency by threads, geometric mean", _efficiencies(run)),
         _section("Targets: threads", _targets(judge(run, SCALING_TARGETS))),
     )
 
@@ -448,6 +449,21 @@ def _scaling(run: Run, task: str) -> str:
             cells.append("; ".join(figures))
         rows.append([case.title, *cells])
     return _table([_NETWORK_COLUMN, *map(str, run.num_threads())], rows)
+
+
+def _efficiencies(run: Run) -> str:
+    """Returns a table of the efficiency of each library, by threads."""
+    cases, several = run.cases(scaling(1)), run.num_threads()[1:]
+    rows = [
+        [
+            f"{PEERS[peer].label}, {TASKS[task]}",
+            *(_mean([run.efficiency(case, task, count, peer) for case in cases]) for count in several),
+        ]
+        for task in (FORWARD, FORWARD_BACKWARD)
+        for peer in run.peers(scaling(1))
+        if any(run.find(case, peer, task, scaling(1)) for case in cases)
+    ]
+    return _table(["library, task", *map(str, several)], rows)
 
 
 def _memory(run: Run) -> str:

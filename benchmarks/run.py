@@ -111,9 +111,9 @@ class Run:
         names = {each.section for each in self.measurements if each.section.startswith(prefix)}
         return sorted(int(name.removeprefix(prefix)) for name in names)
 
-    def efficiency(self, case: Case, task: str, threads: int) -> float | None:
-        """Returns our speedup over one thread divided by the threads, or None if it was not measured."""
-        one, several = (self.seconds(case, OURS, task, scaling(count)) for count in (1, threads))
+    def efficiency(self, case: Case, task: str, threads: int, peer: str = OURS) -> float | None:
+        """Returns a peer's speedup over one thread divided by the threads, or None if it was not measured."""
+        one, several = (self.seconds(case, peer, task, scaling(count)) for count in (1, threads))
         return one / several / threads if one is not None and several is not None else None
 
     def seconds(self, case: Case, peer: str, task: str, section: str = MAIN) -> float | None:

@@ -47,7 +47,7 @@ class LocalWorker:
         last = list(arrays)[-1]
         return {**arrays, last: arrays[last] * 1.01} if self.corrupted == (self.peer.name, task) else arrays
 
-    def calibrate(self, case, task):
+    def calibrate(self, case, task, seconds):
         pass
 
     def sample(self, case, task, load):

@@ -411,6 +411,10 @@ def made_up_parts():
             fake_run(with_penalty, sections.SECOND_ORDER),
             "| LSTM 1, 2, 3, 4 | 2 | 5 | 2.50 | 20 (4.0) |",
         ),
+        "threads": (
+            fake_run({(plain, OURS, "forward"): 1.0, (plain, PYTORCH, "forward"): 2.0}, sections.scaling(1)),
+            "| LSTM 1, 2, 3, 4 | 1000; 4.5e-07; 1.00; 2.00 |",
+        ),
     }
 
 
