@@ -128,10 +128,19 @@ def check_outputs(config: Config, actual, expected: reference.Forward, dtype: st
 
 
 def check_gradients(op: str, peer: str, config: Config, actual, expected, ending="_backprop", names=INPUTS) -> None:
-    """Compares gradients. Those of params are compared for each matrix and each bias."""
+    """Compares gradients. Those of params are compared for each matrix and each bias.
+
+    There, 16-bit gradients from a GPU may differ twice as much: cuDNN rounds sums over time to 16 bits.
+    """
     names = names_of(config, names)
     regions = {f"{name}{ending}": cudnn_rnn_inputs.regions(config, name) for name in names}
-    parity.check(op, peer, actual, expected, list(regions), regions)
+    dtype = actual[0].dtype
+    is_rounded = dtype.size == 2 and "GPU" in actual[0].device
+    parity.check(op, peer, actual, expected, list(regions), None if is_rounded else regions)
+    if is_rounded:
+        for field, parts in regions.items():
+            error = parity.difference(getattr(actual, field), getattr(expected, field), parts)
+            assert error <= 2 * parity.TOLERANCES[dtype.name], f"{op}.{field}, {dtype.name}: differs by {error:.2g}"
 
 
 def gradient_difference(config: Config, name: str, actual, expected) -> float:

@@ -31,6 +31,9 @@ LENGTHS = [7, 3, 0, 5]
 MASK = np.arange(TIME) < np.array(LENGTHS)[:, np.newaxis]
 NOT_RIGHT_PADDED = np.array([[1, 1, 1, 0, 0, 0, 0], [0, 1, 1, 1, 1, 1, 1], [1] * 7, [1] * 7], dtype=bool)
 DATA = np.random.default_rng(0)
+compiles_for_the_cpu = pytest.mark.skipif(
+    bool(tf.config.list_physical_devices("GPU")), reason="the ops have no XLA kernels for GPUs"
+)
 
 
 @pytest.fixture(autouse=True)
@@ -172,7 +175,7 @@ def test_a_mask_of_wrong_shape_is_rejected_at_run_time(shape):
         run(tf.constant(sequences()), tf.ones(shape, tf.bool))
 
 
-@pytest.mark.parametrize("jit_compile", [False, True])
+@pytest.mark.parametrize("jit_compile", [False, pytest.param(True, marks=compiles_for_the_cpu)])
 @pytest.mark.parametrize("steps", [0, 3, TIME + 2])
 def test_a_mask_with_a_wrong_number_of_steps_is_rejected(steps, jit_compile):
     layer = random_layer(UNITS)
@@ -389,6 +392,7 @@ def test_fit_learns(mode, run_eagerly, jit_compile):
 
 
 @needs_xla
+@compiles_for_the_cpu
 def test_a_mask_that_is_not_right_padded_is_rejected_under_xla():
     layer = CudnnRNN(UNITS, "gru")
     compiled = tf.function(layer, jit_compile=True, autograph=False)
@@ -405,6 +409,7 @@ def test_a_mask_that_is_not_right_padded_is_rejected_under_xla():
 
 
 @needs_xla
+@compiles_for_the_cpu
 @pytest.mark.parametrize("training", [False, True])
 def test_xla_compiles_the_op(training):
     layer = CudnnRNN(UNITS, "lstm", num_layers=2, dropout=0.5, seed=1)

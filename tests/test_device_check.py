@@ -70,9 +70,11 @@ def few_programs(monkeypatch):
 
 
 def lines_of(printed):
-    """Returns (name, type, cases, difference, allowed, verdict) of each printed line."""
+    """Returns (name, type, cases, difference, allowed, verdict) of each printed line that is not indented."""
     return [
-        re.fullmatch(r"(.{34})(.{17})(.{6})  (.{10})  (.{8})  (.*)", line).groups() for line in printed.splitlines()
+        re.fullmatch(r"(.{34})(.{17})(.{6})  (.{10})  (.{8})  (.*)", line).groups()
+        for line in printed.splitlines()
+        if not line.startswith(" ")
     ]
 
 
@@ -174,6 +176,27 @@ def test_a_wrong_output_differs(family, op, output, monkeypatch, capsys):
     corrupt(monkeypatch, op, output, slightly_more)
     assert not device_check.check_family(family, DEVICE, FLOAT32)
     assert verdicts(capsys.readouterr().out)[op] == "DIFFERS"
+
+
+@pytest.mark.usefixtures("few_programs")
+@pytest.mark.parametrize(
+    ("family", "op", "output", "case"),
+    [
+        (
+            "networks",
+            "CudnnRNNV3",
+            "output",
+            "rnn_mode='lstm', num_proj=8, time_major=False, lengths=(5, 0, 2, 3)",
+        ),
+        ("cells", "GRUBlockCell", "h", "size=(3, 7, 13)"),
+        ("copies", "AlignTensor", "output", "the only case"),
+    ],
+)
+def test_the_case_that_differs_most_is_named(family, op, output, case, monkeypatch, capsys):
+    smallest = 4 * 5 * 8  # elements of the output of the second network
+    corrupt(monkeypatch, op, output, lambda tensor: tensor * (1.01 if tf.size(tensor) <= smallest else 1.001))
+    assert not device_check.check_family(family, DEVICE, FLOAT32)
+    assert re.search(rf"^{op} .* DIFFERS\n    most for {re.escape(case)}$", capsys.readouterr().out, re.MULTILINE)
 
 
 @pytest.mark.usefixtures("few_programs")

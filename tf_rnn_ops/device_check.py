@@ -497,17 +497,20 @@ class _Row:
     Attributes:
       cases: the number of compared results.
       difference: the largest difference.
+      program: the program with the largest difference, or None if all results are equal.
       error: the error message if the op failed, or None.
     """
 
     cases: int = 0
     difference: float = 0.0
+    program: Program | None = None
     error: str | None = None
 
-    def add(self, difference: float) -> None:
-        """Adds the difference of one result."""
+    def add(self, difference: float, program: Program) -> None:
+        """Adds the difference of one result of a program."""
         self.cases += 1
-        self.difference = max(self.difference, difference)
+        if difference > self.difference:
+            self.difference, self.program = difference, program
 
     def agrees(self, allowed: float) -> bool:
         """Returns whether there were results, and no difference is larger than allowed."""
@@ -522,6 +525,8 @@ def ops_without_a_program() -> list[str]:
 
 def check_family(name: str, device: str, precisions: Iterable[Precision] = PRECISIONS) -> bool:
     """Compares the ops of a family on a device with the CPU, and prints a line for each op and type.
+
+    If results differ, the next line names the case that differs most.
 
     Args:
       name: the family's name in `FAMILIES`.
@@ -561,7 +566,7 @@ def _compare(program: Program, device: str, dtype: tf.DType, rows: Mapping[str, 
             rows[actual.op].error = " ".join(f"{type(error).__name__}: {error}".split())
     for ours, wanted in zip(actual.results, expected.results, strict=False):
         if ours.op in rows:
-            rows[ours.op].add(largest_difference(ours, wanted))
+            rows[ours.op].add(largest_difference(ours, wanted), program)
 
 
 _LINE = "{:<34}{:<17}{:>6}  {:>10}  {:>8}  {}"
@@ -570,7 +575,19 @@ HEAD = _LINE.format("op", "type", "cases", "difference", "allowed", "result")
 
 def _to_line(name: str, precision: Precision, row: _Row, allowed: float) -> str:
     verdict = "agrees" if row.agrees(allowed) else row.error or ("DIFFERS" if row.cases else "not run")
-    return _LINE.format(name, precision.name, row.cases, f"{row.difference:.1e}", f"{allowed:.0e}", verdict)
+    line = _LINE.format(name, precision.name, row.cases, f"{row.difference:.1e}", f"{allowed:.0e}", verdict)
+    return f"{line}\n    most for {_case_of(row.program)}" if verdict == "DIFFERS" else line
+
+
+def _case_of(program: Program | None) -> str:
+    """Returns the case that a program runs: a network's fields that are not the default, or the size of a cell."""
+    if not isinstance(program, functools.partial):
+        return "the only case"
+    case = program.args[0]
+    if not isinstance(case, Network):
+        return f"size={case}"
+    fields = {each.name: (getattr(case, each.name), each.default) for each in dataclasses.fields(case)}
+    return ", ".join(f"{name}={value!r}" for name, (value, default) in fields.items() if value != default)
 
 
 # The exit code of a process that found a difference. Python itself does not use it.

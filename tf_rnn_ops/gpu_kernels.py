@@ -22,8 +22,7 @@ from tf_rnn_ops import _library
 
 VARIABLE = "TF_RNN_OPS_GPU"
 _AUTO, _ALWAYS, _NEVER = "auto", "1", "0"
-# The value if the variable is not set. To be changed to _AUTO once tests/golden/gpu_check.jsonl is in the repository:
-# the record of a run of tools/gpu_check.py on a GPU.
+# The value if the variable is not set. To be changed to _AUTO once docs/guides/gpu.md lists no known problems.
 _DEFAULT = _NEVER
 
 # Files of NVIDIA's driver: one per GPU, and those in Windows Subsystem for Linux.
@@ -32,8 +31,9 @@ _DRIVER_FILES = ("/dev/nvidia[0-9]*", "/usr/lib/wsl/lib/libcuda.so*")
 _logger = logging.getLogger("tf_rnn_ops")
 
 _OFF_BY_DEFAULT = (
-    f"the GPU library is off by default, because it is not yet tested on a GPU: set {VARIABLE}={_ALWAYS} or {_AUTO} to "
-    "turn it on, and run `python -m tf_rnn_ops --check-gpu` to compare it with the CPU"
+    "the GPU library is off by default, because gradients in float16 failed a check on a GPU: set "
+    f"{VARIABLE}={_ALWAYS} or {_AUTO} to turn it on, and run "
+    "`python -m tf_rnn_ops --check-gpu` to compare it with the CPU"
 )
 
 _HAS_NO_LIBRARY = f"this build of tf_rnn_ops has no GPU library ({_library.GPU_KERNELS_PATH} does not exist)"

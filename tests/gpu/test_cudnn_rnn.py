@@ -71,8 +71,11 @@ def test_equals_the_reference(name, dtype):
 @pytest.mark.parametrize("name", [name for name, config in NETWORKS.items() if config.time_major])
 def test_equals_tf_raw_ops(name, dtype):
     """Except where TensorFlow's op does not work with cuDNN 9: the first two versions, which have no sequence lengths;
-    batch-major, where it does not transpose the states; and backprop in bfloat16, which reads an uninitialized
-    reserve_space."""
+    batch-major, where it does not transpose the states; and on a GPU, projections, which it rejects; backprop in
+    bfloat16, which reads an uninitialized reserve_space; and float64 with sequence lengths, where some results are
+    wrong."""
+    if IS_GPU and ("projection" in name or (dtype == "float64" and "lengths" in name)):
+        pytest.skip("TensorFlow's own op does not work here")
     require_builtin_op(dtype)
     check_against_peer(
         NETWORKS[name], dtype, "V3", "tf.raw_ops", BUILTIN_OPS, OPS, backward=not (IS_GPU and dtype == "bfloat16")

@@ -103,7 +103,7 @@ def free_device_bytes() -> int:
 @needs_gpu
 @every_step
 def test_device_memory_is_constant(make_step):
-    """Detects allocations of cuDNN and cuBLAS, which bypass TensorFlow's allocator."""
+    """Detects allocations of cuDNN and cuBLAS, which bypass TensorFlow's allocator, if nothing else uses the GPU."""
     step = make_step()
     run(step, 100)
     before = free_device_bytes()

@@ -16,7 +16,7 @@ from cudnn_rnn_params_checks import (
     to_params,
     versions,
 )
-from devices import BUILTIN_OPS, OPS
+from devices import BUILTIN_OPS, IS_GPU, OPS
 
 pytestmark = pytest.mark.gpu
 
@@ -43,9 +43,12 @@ def test_size(size_type):
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("config", [each for each in NETWORKS if each.input_size], ids=network_id)
 def test_equals_tf_raw_ops(config, dtype):
-    """TensorFlow's op uses the layout reported by cuDNN."""
+    """On a GPU, only the size: TensorFlow's conversions end the process there, because they add an address on the stack
+    to all offsets in the buffer."""
     size = BUILTIN_OPS.CudnnRNNParamsSize(**sizes(config), T=tf.as_dtype(dtype), S=tf.int32, **attributes(config, "V2"))
     assert size.numpy().tolist() == [size_formula(config)]
+    if IS_GPU:
+        return
     params = random_bits([size_formula(config)], dtype)
     for version in versions(config):
         ours, theirs = (to_canonical(config, params, version, ops) for ops in (OPS, BUILTIN_OPS))

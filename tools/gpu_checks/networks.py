@@ -30,6 +30,8 @@ TF32 = "float16"
 # Minimum distance of the inputs of ReLU from 0, by precision: larger than rounding errors.
 _NEAREST_TO_THE_KINK = {"float64": 1e-5, "float32": 1e-5, "float16": 2.0**-8, "bfloat16": 2.0**-5}
 _SEEDS = 10_000
+# With as many units, no seed keeps the inputs of all ReLUs away from 0.
+_MANY_RELUS = 64
 
 
 def make_case(
@@ -94,7 +96,14 @@ def _away_from_the_kink(case: Case, precision: str, masks) -> Case:
 
 def make_given(case: Case) -> dict[str, np.ndarray]:
     """Returns the inputs of the case; params have the documented size."""
-    return golden_cases.make_given(case, reference.params_size(case.config))
+    given = golden_cases.make_given(case, reference.params_size(case.config))
+    if case.config.rnn_mode != "rnn_relu" or case.config.num_units < _MANY_RELUS:
+        return given
+    params = golden_cases.to_float64(given["params"], case.dtype) / 8
+    for weights in reference.unpack(case.config, params):
+        # So large that each ReLU is on or off for all inputs.
+        weights.W_bias[...] = np.copysign(6, weights.W_bias)
+    return {**given, "params": golden_cases.from_float64(params, case.dtype)}
 
 
 def floating(given) -> dict[str, np.ndarray]:
@@ -272,6 +281,7 @@ _CHOICES: dict[str, dict[str, bool]] = {
 }
 # Sizes for cuDNN's persistent algorithms: one that keeps small networks on chip, and one for float16 only.
 _SMALL = {"num_units": 64, "input_size": 64}
+_LARGEST_SMALL = {"num_units": 128, "input_size": 64, "time": 20, "batch": 32}
 _STATIC = {"num_units": 256, "input_size": 128, "batch": 8}
 
 
@@ -282,21 +292,23 @@ def choices(context: Context) -> Cases:
         {"direction": "unidirectional", "num_layers": 2},
         {"direction": "bidirectional", "num_layers": 2},
     )
+    deep: dict[str, Any] = {"direction": "bidirectional", "num_layers": 3}
     for mode, stack in itertools.product(golden_cases.MODES, stacks):
         for dtype in TYPES:
             yield from _choices_of(context, mode, dtype, "small", stack, _SMALL)
         for lengths, layout in itertools.product(("no_lengths", "differing", "with_0"), golden_cases.LAYOUTS):
             case = make_case(mode, "bfloat16", lengths, layout, "widened", **stack)
             yield case.name, functools.partial(check, context, case, widen_bfloat16=True)
+    for mode, dtype, stack in itertools.product(golden_cases.MODES, ("float32", *_SIXTEEN_BITS), (stacks[0], deep)):
+        yield from _choices_of(context, mode, dtype, "largest_small", stack, _LARGEST_SMALL)
     for mode in ("lstm", "rnn_tanh"):
         yield from _choices_of(context, mode, "float16", "static", {}, _STATIC)
 
 
 def _choices_of(context: Context, mode: str, dtype: str, label_of_sizes: str, stack, sizes) -> Cases:
-    """Yields a network with each choice. ReLU in 16 bits uses default sizes, to keep its inputs away from 0."""
+    """Yields a network with each choice."""
     for choice, options in _CHOICES.items():
         precision = TF32 if choice == "tf32" and dtype == "float32" else dtype
-        chosen = {} if mode == "rnn_relu" and precision in _SIXTEEN_BITS else sizes
         layout, label = golden_cases.SEQUENCE_MAJOR, f"{label_of_sizes}-{choice}"
-        case = make_case(mode, dtype, "no_lengths", layout, label, precision=precision, **stack, **chosen)
+        case = make_case(mode, dtype, "no_lengths", layout, label, precision=precision, **stack, **sizes)
         yield case.name, functools.partial(check, context, case, precision=precision, **options)

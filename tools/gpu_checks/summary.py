@@ -3,6 +3,7 @@
 import collections
 import itertools
 import re
+import statistics
 from collections.abc import Iterable, Sequence
 
 from gpu_checks import results
@@ -22,10 +23,11 @@ PEER_RUNS = "torch.nn runs"
 Row = Sequence[str]
 _FAMILY_COLUMNS = ("family", "passed", "failed", "near", "skipped", "end", "seconds")
 _DIFFERENCE_COLUMNS = ("largest difference", *(f"{dtype}, {peer}" for peer in PEERS for dtype in DTYPES))
+_SPEED_COLUMNS = ("speed relative to PyTorch", "geometric mean", "range", "networks")
 _TIMING_COLUMNS = (
     "median ms",
     "algorithm",
-    *(f"{task}{by}" for task in ("fwd", "fwd+bwd") for by in ("", ", PyTorch", ", TF")),
+    *(f"{task}{by}" for task in ("fwd", "fwd+bwd") for by in ("", ", PyTorch")),
     "bwd in place",
     "bwd, copy",
     "bwd gradient",
@@ -68,20 +70,34 @@ def _largest(family: FamilyResult, dtype: str, peer: str) -> str:
 
 def timing_rows(report: Report) -> list[Row]:
     """Returns a row of _TIMING_COLUMNS for each network that was timed."""
-    timing, tensorflow = (report.families.get(name, FamilyResult(name)).cases for name in ("timing", "tensorflow"))
+    timing = report.families.get("timing", FamilyResult("timing")).cases
     rows: list[Row] = []
     for name, case in timing.items():
         if "forward ms" not in case.measured:
             continue
-        measured = dict(case.measured)
-        for other in (tensorflow.get(name), timing.get(f"{BACKWARD}-{name}")):
-            measured |= other.measured if other else {}
-        times = [f"{prefix}{task} ms" for task in TASKS for prefix in ("", "torch.nn ", "TensorFlow ")]
+        backward = timing.get(f"{BACKWARD}-{name}")
+        measured = {**case.measured, **(backward.measured if backward else {})}
+        times = [f"{prefix}{task} ms" for task in TASKS for prefix in ("", "torch.nn ")]
         cells = [measured.get(key) for key in (*times, "in place ms", "copy ms", "gradient ms")]
         label = f"{name} (PyTorch: {case.measured[PEER_RUNS]})" if PEER_RUNS in case.measured else name
         rows.append(
             (label, str(case.measured["algorithm"]), *("" if each is None else f"{each:.3g}" for each in cells))
         )
+    return rows
+
+
+def speed_rows(report: Report) -> list[Row]:
+    """Returns a row of _SPEED_COLUMNS for each task that was timed."""
+    cases = report.families.get("timing", FamilyResult("timing")).cases.values()
+    rows: list[Row] = []
+    for task in TASKS:
+        ours, theirs = f"{task} ms", f"torch.nn {task} ms"
+        speeds = [
+            case.measured[theirs] / case.measured[ours] for case in cases if {ours, theirs} <= case.measured.keys()
+        ]
+        if speeds:
+            mean = statistics.geometric_mean(speeds)
+            rows.append((task, f"{mean:.2f}", f"{min(speeds):.2f} to {max(speeds):.2f}", str(len(speeds))))
     return rows
 
 
@@ -153,6 +169,7 @@ def _tables(report: Report) -> list[tuple[Row, list[Row]]]:
     """Returns the titles and rows of the nonempty tables of measurements."""
     tables: list[tuple[Row, list[Row]]] = [
         (_DIFFERENCE_COLUMNS, difference_rows(report)),
+        (_SPEED_COLUMNS, speed_rows(report)),
         (_TIMING_COLUMNS, timing_rows(report)),
     ]
     return [(title, rows) for title, rows in tables if rows]

@@ -1,13 +1,10 @@
-"""Times networks compared with PyTorch and TensorFlow, and the backward pass and its gradient."""
+"""Times networks compared with PyTorch, and the backward pass and its gradient."""
 
 import functools
 import itertools
-import statistics
-import time
 
 import cudnn_rnn_reference as reference
 import golden_cases
-import numpy as np
 import torch
 from golden_cases import Case
 
@@ -151,61 +148,3 @@ def backward_passes(context: Context, case: Case, **options) -> Outcome:
         gradient = functools.partial(network.backward_grad, {**tensors, **directions})
         outcome.measured["gradient ms"] = 1e3 * median_seconds(context, gradient)
     return outcome
-
-
-# ------------------------------------------------------------------ TensorFlow
-
-
-def tensorflow_cases(context: Context) -> Cases:
-    """Yields the same networks with TensorFlow. In a separate process, since it loads its own CUDA libraries."""
-    try:
-        import tensorflow as tf
-
-        missing = "" if tf.config.list_physical_devices("GPU") else "TensorFlow finds no GPU"
-    except ImportError as error:
-        missing = f"TensorFlow cannot be imported: {error}"
-    if missing:
-        yield "tensorflow", lambda: Outcome(skipped=missing)
-        return
-    for case in timed_cases(context):
-        yield case.name, functools.partial(time_with_tensorflow, tf, case, rounds(context))
-
-
-def time_with_tensorflow(tf, case: Case, num_rounds: int) -> Outcome:
-    """Times tf.raw_ops.CudnnRNNV3 and CudnnRNNBackpropV3 with the clock of the host."""
-    outcome = Outcome()
-    dtype = tf.as_dtype(case.dtype)
-    tensors = {name: tf.random.normal(shape, dtype=dtype) for name, shape in given_shapes(case).items()}
-    tensors["params"] *= tf.cast(params_scale(case), dtype)
-    inputs = {
-        **{name: tensors[name] for name in ("input", "input_h", "params")},
-        "input_c": tensors.get("input_c", tf.zeros([], dtype)),
-        "sequence_lengths": np.full(case.config.batch, case.config.time, np.int32),
-        "rnn_mode": case.config.rnn_mode,
-        "dropout": case.config.dropout,
-    }
-
-    def infer():
-        return tf.raw_ops.CudnnRNNV3(**inputs, is_training=False).output[0, 0, 0].numpy()
-
-    def train():
-        run = tf.raw_ops.CudnnRNNV3(**inputs, is_training=True)
-        gradients = tf.raw_ops.CudnnRNNBackpropV3(
-            **inputs,
-            **{name: getattr(run, name) for name in ("output", "output_h", "output_c", "reserve_space")},
-            host_reserved=run.host_reserved,
-            **{f"{name}_backprop": tf.zeros_like(getattr(run, name)) for name in ("output_h", "output_c")},
-            output_backprop=tensors["output_backprop"],
-        )
-        return gradients.params_backprop[0].numpy()
-
-    for name, call in ((FORWARD, infer), (FORWARD_BACKWARD, train)):
-        seconds = [_seconds(call) for _ in range(WARM_UP + num_rounds)]
-        outcome.measured[f"TensorFlow {name} ms"] = 1e3 * statistics.median(seconds[WARM_UP:])
-    return outcome
-
-
-def _seconds(call) -> float:
-    begin = time.perf_counter()
-    call()
-    return time.perf_counter() - begin
