@@ -12,7 +12,6 @@ else
 GPU_PYTHON := $(GPU_ENV)/bin/python
 GPU_READY := $(GPU_ENV)/installed
 endif
-CUDNN := build/cudnn
 QEMU := build/qemu
 AARCH64 := build/aarch64
 SHELL := /bin/bash
@@ -235,15 +234,9 @@ ci: ## Run all checks that a change must pass.
 test: test-cc test-python test-xla-sample gpu-rehearsal ## Run the C++ unit tests, the Python tests and the GPU check on fake CUDA libraries.
 
 .PHONY: test-cc
-test-cc: $(VENV)/ready $(CUDNN)/ready .tools/bazel ## Run the C++ unit tests.
+test-cc: $(VENV)/ready .tools/bazel ## Run the C++ unit tests.
 	@echo "==> C++ unit tests"
-	@TF_RNN_OPS_CUDNN=$(CURDIR)/$(CUDNN)/nvidia/cudnn/lib/libcudnn.so.9 tools/bazel.sh test //...
-
-$(CUDNN)/ready: requirements/cudnn.txt $(VENV)/ready
-	@echo "==> installing cuDNN for the C++ tests into $(CUDNN)"
-	@rm -rf $(CUDNN)
-	@$(VENV)/bin/python $(INSTALL_LOCKED) --quiet --no-deps --target $(CUDNN) -r requirements/cudnn.txt
-	@mkdir -p $(CUDNN) && touch $@
+	@tools/bazel.sh test //...
 
 .PHONY: test-python
 test-python: $(VENV)/installed $(VENV)/peers build/gpu-libraries/ready build/engine-calls/ready ## Run the Python tests on the installed wheel, except the slow ones.
@@ -485,7 +478,6 @@ TORCH_CPU_BUILDS ?= $(or $(PIP_FIND_LINKS),https://download.pytorch.org/whl/cpu/
 lock: $(VENV)/ready ## Pin the newest versions that requirements/*.in allow, with their hashes.
 	@for layer in tensorflow pytest dev peers docs torch gpu $(OLDER_TENSORFLOWS:%=tensorflow_%); do $(LOCK_LAYER); done
 	@layer=torch_cpu; $(call LOCK_LAYER,--find-links $(TORCH_CPU_BUILDS))
-	@layer=cudnn; $(call LOCK_LAYER,--no-deps)
 
 .PHONY: clean
 clean: ## Remove all build results, environments and downloaded tools.

@@ -39,7 +39,7 @@ def layers_below(lock):
 
 
 def test_lock_files_exist():
-    assert {lock.stem for lock in LOCKS} >= {"tensorflow", "pytest", "dev", "peers", "docs", "torch", "gpu", "cudnn"}
+    assert {lock.stem for lock in LOCKS} >= {"tensorflow", "pytest", "dev", "peers", "docs", "torch", "gpu"}
     assert set(LOCKS) == set(REQUIREMENTS.glob("*.txt"))
 
 
