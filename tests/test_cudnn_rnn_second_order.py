@@ -868,9 +868,10 @@ def test_third_order_of_no_steps(mode, is_batch_known):
     [
         ({}, False),
         ({"rnn_mode": "rnn_tanh", "num_layers": 2, "dropout": 0.5}, False),
+        ({"rnn_mode": "rnn_tanh"}, True),
         pytest.param({"rnn_mode": "rnn_tanh", "num_layers": 2, "dropout": 0.5}, True, marks=pytest.mark.slow),
     ],
-    ids=["eager", "dropout-eager", "dropout-tf.function"],
+    ids=["eager", "dropout-eager", "tf.function", "dropout-tf.function"],
 )
 def test_fourth_order(options, compiled):
     config = network(time=2, num_units=3, input_size=2, **options)

@@ -229,6 +229,25 @@ def differentiate_backward(
     return differentiate(backward, [*arguments, *d_results], v)
 
 
+def differentiable(function: Callable[..., Sequence[tf.Tensor]]) -> Callable[..., Sequence[tf.Tensor]]:
+    """Returns a function that a tape differentiates to any order, given one that calls `differentiate`.
+
+    In a graph, `differentiate` calls tf.gradients, which adds outputs to a tf.while_loop that a tape has already recorded;
+    the tape would lose the derivatives through them. Therefore each derivative is a new call of tf.gradients.
+    """
+    if tf.executing_eagerly():
+        return function
+
+    @tf.custom_gradient
+    def run(*arguments: tf.Tensor) -> tuple[Sequence[tf.Tensor], Callable[..., Sequence[tf.Tensor]]]:
+        def gradients(*tensors: tf.Tensor) -> list[tf.Tensor]:
+            return differentiate(function, tensors[: len(arguments)], tensors[len(arguments) :])
+
+        return function(*arguments), lambda *d_results: differentiable(gradients)(*arguments, *d_results)
+
+    return run
+
+
 def differentiate(
     function: Callable[..., Sequence[tf.Tensor]], arguments: Sequence[tf.Tensor], d_results: Sequence[tf.Tensor]
 ) -> list[tf.Tensor]:

@@ -310,14 +310,19 @@ class _BackwardPass(NamedTuple):
         masks = self._dropout_masks(wide) if is_dropped else None
         lengths = aligned(self.sequence_lengths)
         plain = _plain_network.Network(layout, self.attrs["time_major"], lengths, masks)
-        v = [tf.cast(aligned(each), wide) for each in v]
 
-        def results(*sources: tf.Tensor) -> list[tf.Tensor]:
-            cast = [tf.cast(aligned(each), wide) for each in sources]
-            return _plain_network.backprop_grad(plain, cast[:4], cast[4:], v)
+        def gradients(*tensors: tf.Tensor) -> list[tf.Tensor]:
+            sources, v, s = tensors[:7], tensors[7:11], tensors[11:]
+
+            def results(*sources: tf.Tensor) -> list[tf.Tensor]:
+                cast = [tf.cast(each, wide) for each in sources]
+                return _plain_network.backprop_grad(plain, cast[:4], cast[4:], v)
+
+            return _plain_network.differentiate(results, sources, s)
 
         sources = _local([*self.network, *self.d_outputs])
-        grads = _plain_network.differentiate(results, sources, [tf.cast(aligned(each), wide) for each in s])
+        others = [tf.cast(aligned(each), wide) for each in (*v, *s)]
+        grads = _plain_network.differentiable(gradients)(*sources, *others)
         return grads[:4], grads[4:]
 
     def _dropout_masks(self, dtype: tf.DType) -> tf.Tensor:
