@@ -73,7 +73,7 @@ struct Pool {
 
 RnnMode ParseMode(std::string_view name) {
   int index = 0;
-  while (RnnModes()[index].name != name) ++index;
+  while (RnnModes().at(index).name != name) ++index;
   return static_cast<RnnMode>(index);
 }
 
@@ -100,6 +100,7 @@ struct TfRnnOps_Network {
   float* unused_c;               // [B, U]
 };
 
+// The pool is never deleted: a process has one.
 TF_RNN_OPS_EXPORT void* TfRnnOps_NewPool(int num_threads) {
   return new Pool(num_threads);
 }

@@ -12,12 +12,13 @@ import datetime
 import json
 import os
 import pathlib
+import sys
 import time
 
 # For the libraries' processes, which must not use a GPU.
 os.environ["CUDA_VISIBLE_DEVICES"] = ""
 
-from measure import Bench, Measurement, measure_case
+from measure import Bench, Failure, Measurement, measure_case
 from options import QUICK_ROUNDS, add_common, cases, positive
 from peers import OURS, PYTORCH_REFERENCE, SCALING_OTHERS, SCALING_PEERS, Peer, find_available
 from report import LineTable, targets_to_text
@@ -75,8 +76,9 @@ def by_section(measurement: Measurement) -> Measurement:
     return dataclasses.replace(measurement, peer=peer, section=scaling(int(threads)))
 
 
-def run_benchmark(settings: argparse.Namespace) -> Run:
+def run_benchmark(settings: argparse.Namespace) -> tuple[Run, list[Failure]]:
     """Measures the cases until the time is over, writes the results after each, and returns them."""
+    failures: list[Failure] = []
     end = time.monotonic() + settings.seconds
     available, left_out = find_available([SCALING_PEERS[name] for name in (OURS, *settings.peers)])
     peers = [with_threads(peer, threads) for threads in settings.threads for peer in available]
@@ -101,25 +103,28 @@ def run_benchmark(settings: argparse.Namespace) -> Run:
                 print(f"{case.title}: no time was left")
                 continue
             names = [peer.name for peer in peers]
-            of_peers, failures = measure_case(bench, SCALING_SECTION.name, case, names, settings.rounds)
+            of_peers, failed = measure_case(bench, SCALING_SECTION.name, case, names, settings.rounds)
+            failures += failed
             measured = [by_section(each) for each in of_peers]
             for threads in settings.threads:
                 print(f"{threads} thread{'s'[: threads > 1]}")
                 table.print_case([each for each in measured if each.section == scaling(threads)])
-            for failure in failures:
+            for failure in failed:
                 print(f"{case.title}  {failure.peer} is skipped: {failure.message}", flush=True)
             run = dataclasses.replace(run, measurements=[*run.measurements, *measured], load_after=os.getloadavg())
             (settings.output / "results.json").write_text(json.dumps(to_json(run)) + "\n")
-    return run
+    return run, failures
 
 
 def main() -> None:
-    """Measures, prints and writes the results."""
+    """Measures, prints and writes the results. The exit status is 1 if the engine failed."""
     settings = parse_arguments()
     settings.output.mkdir(parents=True, exist_ok=True)
-    run = run_benchmark(settings)
+    run, failures = run_benchmark(settings)
     print(f"\n{targets_to_text(judge(run, SCALING_TARGETS))}\n")
     print(f"{run.disturbed():.0%} of the samples were disturbed by other processes")
+    if any(failure.peer.startswith(OURS) for failure in failures):
+        sys.exit(1)
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ from peers import Peer
 from programs import Library, Program
 
 CALIBRATION_CALLS = 3
-LONG_SAMPLES = 2.5  # calls that take longer than so many samples need no warm-up
+LONG_SAMPLES = 2.5  # calls that take longer than this many times a sample need no warm-up
 WARM_UP_SECONDS = 0.01
 SAMPLE_SECONDS = 0.2  # short calls are timed together, many in a row
 

@@ -567,6 +567,14 @@ def test_a_family_that_fails_is_reported_and_the_others_run(run, tmp_path):
     assert not report.passed
 
 
+def test_a_case_that_takes_too_long_is_ended(run, monkeypatch):
+    monkeypatch.setenv("GPU_CHECK_CASE_SECONDS", "3")
+    family = run(hangs=FOREVER).families["hangs"]
+    assert family.end == results.ENDED
+    assert statuses(family) == {**AROUND, "hangs": results.FAILED}
+    assert family.cases["hangs"].problems == ["it took too long: see its stack in the log"]
+
+
 def test_no_family_starts_after_the_time_limit(run):
     report = run(seconds=0, passes=FOREVER)
     assert report.families["passes"].end == "no time was left"
@@ -719,6 +727,16 @@ def test_without_a_gpu_the_run_fails(options, tmp_path):
     )
     assert process.returncode == 1
     assert "PyTorch finds no GPU" in (tmp_path / "out" / results.LOG).read_text()
+
+
+def test_families_that_run_alone_are_stages_of_their_own():
+    stages = supervisor._stages(FAMILIES)
+    assert [name for stage in stages for name in stage] == list(FAMILIES)
+    alone = {name for name, family in FAMILIES.items() if family.runs_alone}
+    assert alone == {"timing"}
+    assert [stage for stage in stages if alone & set(stage)] == [["timing"]]
+    under_memcheck = {name for name, family in FAMILIES.items() if family.under_memcheck}
+    assert set(stages[-1]) == under_memcheck
 
 
 def test_a_hanging_session_is_killed(tmp_path):

@@ -108,9 +108,18 @@ def test_efficiency_is_not_demanded_of_single_sequences():
 def test_a_run_writes_its_results(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["scaling.py", "--quick", "--threads", "1,2", "--output", str(tmp_path)])
     settings = scaling.parse_arguments()
-    taken = scaling.run_benchmark(settings)
+    taken, failures = scaling.run_benchmark(settings)
+    assert not failures
     assert taken.num_threads() == [1, 2]
     assert taken.cases(sections.scaling(2)) == list(sections.SCALING_SECTION.quick_cases)
     assert (tmp_path / "results.json").exists()
     settings.seconds = 0
-    assert not scaling.run_benchmark(settings).measurements
+    assert not scaling.run_benchmark(settings)[0].measurements
+
+
+def test_a_failure_of_the_engine_is_an_error(tmp_path, monkeypatch):
+    failure = measure.Failure("gru-1-1-1-1", f"{OURS}/2", "gives wrong results")
+    monkeypatch.setattr(scaling, "run_benchmark", lambda _: (run_with({}), [failure]))
+    monkeypatch.setattr(sys, "argv", ["scaling.py", "--output", str(tmp_path)])
+    with pytest.raises(SystemExit, match="1"):
+        scaling.main()

@@ -322,7 +322,7 @@ class _BackwardPass(NamedTuple):
 
         sources = _local([*self.network, *self.d_outputs])
         others = [tf.cast(aligned(each), wide) for each in (*v, *s)]
-        grads = _plain_network.differentiable(gradients)(*sources, *others)
+        grads = list(_plain_network.differentiable(gradients)(*sources, *others))
         return grads[:4], grads[4:]
 
     def _dropout_masks(self, dtype: tf.DType) -> tf.Tensor:

@@ -12,6 +12,6 @@ trap 'rm -rf "$folder"' EXIT
 tar --extract --gzip --file build/gpu-bundle.tar.gz --directory "$folder"
 OUT=$folder/out PYTHON=$REPOSITORY/.venv/bin/python SCALING_OPTIONS="--quick --threads 1,2" \
   "$folder/tools/gpu_session.sh" --fakes "$REPOSITORY/build/gpu-libraries/fakes" --quick "$@" || {
-  tail -n 100 "$folder/out/gpu_check/log.txt" >&2
-  fail "the GPU check on the fakes failed; see the end of its log above"
+  tail -n 100 "$folder"/out/*/log.txt >&2
+  fail "the GPU check on the fakes or the scaling benchmark failed; see the ends of their logs above"
 }

@@ -24,17 +24,18 @@ limited() {
   local code=0
   timeout --kill-after=5 "$1" "$python" "${@:2}" || code=$?
   [ "$code" != 124 ] && [ "$code" != 137 ] || echo "error: $2 did not end within $1 s" >&2
-  [ "$code" = 0 ] || status=$code
+  return "$code"
 }
 
 mkdir -p "$output/scaling"
 # The programs' own limits are lower, so that they can report their results.
 if [ "$gpu_seconds" != 0 ]; then
-  limited "$gpu_seconds" tools/gpu_check.py run --output "$output/gpu_check" --seconds "$((gpu_seconds - 15))" "$@"
+  limited "$gpu_seconds" tools/gpu_check.py run --output "$output/gpu_check" --seconds "$((gpu_seconds - 15))" "$@" ||
+    status=$?
 fi
 if [ "$scaling_seconds" != 0 ]; then
   limited "$scaling_seconds" benchmarks/scaling.py --output "$output/scaling" --seconds "$((scaling_seconds - 15))" \
-    ${scaling_options[@]+"${scaling_options[@]}"} > >(tee "$output/scaling/log.txt") 2>&1
+    ${scaling_options[@]+"${scaling_options[@]}"} 2>&1 | tee "$output/scaling/log.txt" || status=$?
 fi
 ls -l "$output"/*
 exit "$status"

@@ -146,23 +146,11 @@ def or_standard(run_check: Callable[..., Outcome], *arguments, **options) -> Out
 
 
 def check(context: Context, case: Case, **options) -> Outcome:
-    """Runs `check_results`, with the standard algorithm if necessary.
-
-    If it fails and there is padding, reports whether NaN in the padding is the reason.
-    """
-    outcome = or_standard(check_results, context, case, **options)
-    if outcome.problems and (case.config.lengths < case.config.time).any():
-        try:
-            again = or_standard(check_results, context, case, poisons_padding=False, **options)
-            outcome.measured["without NaN in the padding"] = "fails" if again.problems else "passes"
-        except RuntimeError as error:
-            outcome.measured["without NaN in the padding"] = str(error)
-    return outcome
+    """Runs `check_results`, with the standard algorithm if necessary."""
+    return or_standard(check_results, context, case, **options)
 
 
-def check_results(
-    context: Context, case: Case, masks=None, precision: str | None = None, poisons_padding: bool = True, **options
-) -> Outcome:
+def check_results(context: Context, case: Case, masks=None, precision: str | None = None, **options) -> Outcome:
     """Runs a network forward and backward, repeatedly, and compares with the reference and with PyTorch.
 
     Results are initialized with NaN, and the padding of inputs is NaN.
@@ -172,15 +160,13 @@ def check_results(
       case: the case.
       masks: dropout masks for the reference.
       precision: dtype of the allowed rounding, if not that of the case.
-      poisons_padding: whether the padding of inputs is NaN.
       **options: options of Network.
     """
     outcome = Outcome()
     given = make_given(case)
     precision = precision or case.dtype
     device = context.engine.device
-    padded = with_nan_padding(case, given) if poisons_padding else floating(given)
-    tensors = device.upload_all(padded, case.dtype)
+    tensors = device.upload_all(with_nan_padding(case, given), case.dtype)
     with Network(context.engine, case, **options) as network:
         outcome.expect(
             network.params_size() == given["params"].size,

@@ -14,6 +14,8 @@ LOG = "log.txt"
 ENDED = "ended"
 # Exit status of a family's process if the GPU cannot run further work in it. A new process can continue.
 DEVICE_LOST = 3
+# Exit status if a case takes too long: that of faulthandler.
+CASE_ENDED = 1
 PASSED, FAILED, SKIPPED = "passed", "failed", "skipped"
 STARTED = "started"  # but not ended
 # Suffix of a problem that may be due to rounding: less than NEAR_FACTOR times the tolerance.
@@ -69,7 +71,7 @@ class FamilyResult:
 
 @dataclasses.dataclass
 class Report:
-    """The results of a run, by family, in order of execution."""
+    """The results of a run, by family, in the order in which the families began."""
 
     families: dict[str, FamilyResult]
 

@@ -1,6 +1,7 @@
 """Runs families, each in a separate process, which may crash or hang. Several run at the same time on many cores."""
 
 import concurrent.futures
+import contextlib
 import itertools
 import os
 import pathlib
@@ -24,7 +25,7 @@ MAX_RESTARTS = 3
 # Number of families at the same time. Their processes share the GPU by turns.
 CONCURRENT = max(1, len(os.sched_getaffinity(0)) // 4)
 # NumPy and PyTorch compute small matrices on the CPU. cuDNN logs its errors.
-ENVIRONMENT = {
+VARIABLES = {
     "OMP_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
     "CUDNN_LOGLEVEL_DBG": "1",
@@ -67,7 +68,7 @@ def run(
     reserved = sum(family.reserved for family in families.values())
 
     def run_one(name):
-        _run_family(name, families[name], path, options, {**ENVIRONMENT, **environment}, deadline - reserved)
+        _run_family(name, families[name], path, options, {**VARIABLES, **environment}, deadline - reserved)
         with _lock:
             report = results.read(path)
             (folder / results.SUMMARY).write_text(to_text(report))
@@ -81,8 +82,9 @@ def run(
                 for future in [pool.submit(run_one, name) for name in stage]:
                     future.result()
             except BaseException:  # SystemExit, too: kill the processes
+                signal.signal(signal.SIGTERM, signal.SIG_IGN)
                 _stop()
-                pool.shutdown(wait=False, cancel_futures=True)
+                pool.shutdown(cancel_futures=True)
                 raise
     return results.read(path)
 
@@ -98,11 +100,13 @@ def _stages(families: Mapping[str, Family]) -> list[list[str]]:
     return [list(stage) for _, stage in itertools.groupby(families, kind)]
 
 
-def _stop():
+def _stop() -> None:
+    """Kills all processes, and prevents new ones."""
     _stopped.set()
     with _lock:
         for process in _processes:
-            os.killpg(process.pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):  # it has just ended
+                os.killpg(process.pid, signal.SIGKILL)
 
 
 def _run_family(name, family, path, options, environment, deadline):
@@ -131,11 +135,14 @@ def _run_processes(name, family, path, wrapper, options, environment, deadline):
             break
         command = [*wrapper, sys.executable, str(PROGRAM), "family", name, family.function, *family.arguments]
         status = _run_process([*command, "--results", str(path), *after, *options], environment, path, limit)
+        if _stopped.is_set():
+            return
         end = _describe(status, family.under_memcheck)
         last = _last_case(name, path)
         died_in_case = last is not None and last.status == results.STARTED
         if died_in_case:
-            last.status, last.problems = results.FAILED, [f"the process {end}"]
+            why = "it took too long: see its stack in the log" if status == results.CASE_ENDED else f"the process {end}"
+            last.status, last.problems = results.FAILED, [why]
             results.add_case(path, name, last)
         if status is None or not (died_in_case or status == DEVICE_LOST):
             break
