@@ -232,8 +232,8 @@ def differentiate_backward(
 def differentiable(function: Callable[..., Sequence[tf.Tensor]]) -> Callable[..., Sequence[tf.Tensor]]:
     """Returns a function that a tape differentiates to any order, given one that calls `differentiate`.
 
-    In a graph, `differentiate` calls tf.gradients, which adds outputs to a tf.while_loop that a tape has already recorded;
-    the tape would lose the derivatives through them. Therefore each derivative is a new call of tf.gradients.
+    In a graph, `differentiate` calls tf.gradients, which adds outputs to a tf.while_loop that a tape has already
+    recorded; the tape would lose the derivatives through them. So each derivative is a new call of tf.gradients.
     """
     if tf.executing_eagerly():
         return function
