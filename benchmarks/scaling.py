@@ -94,6 +94,7 @@ def run_benchmark(settings: argparse.Namespace) -> tuple[Run, list[Failure]]:
         measurements=(),
         memory=(),
     )
+    names = [peer.name for peer in peers]
     log = settings.output / "libraries.log"
     with Bench(peers, PYTORCH_REFERENCE, max(settings.threads), log, sample_seconds=SAMPLE_SECONDS) as bench:
         run = dataclasses.replace(run, versions={name.partition("/")[0]: each for name, each in bench.versions.items()})
@@ -102,7 +103,6 @@ def run_benchmark(settings: argparse.Namespace) -> tuple[Run, list[Failure]]:
             if time.monotonic() > end:
                 print(f"{case.title}: no time was left")
                 continue
-            names = [peer.name for peer in peers]
             of_peers, failed = measure_case(bench, SCALING_SECTION.name, case, names, settings.rounds)
             failures += failed
             measured = [by_section(each) for each in of_peers]
