@@ -20,12 +20,23 @@ bool MayPersist(const rnn::ReserveSpaceKey& key, DataType type) {
          !key.config.skip_input && key.time_major;
 }
 
-// Whether results of the algorithm for small networks are precise enough. It
-// approximates tanh and sigmoid: in float32 an H200 with cuDNN 9.19 differed
-// from float64 by up to 2.4e-5 of the largest magnitude, and by 7e-7 with the
-// standard algorithm.
-bool IsPreciseIfSmall(rnn::RnnMode mode, DataType type, bool allow_tf32) {
-  return type != DataType::kFloat || allow_tf32 || mode == rnn::RnnMode::kRelu;
+// Whether the algorithm for small networks is right and precise enough. With
+// cuDNN 9.19 on an H200, it
+// - returned wrong gradients in float16, by up to 5 times their magnitude, for
+//   two directions without gates (PyTorch, too);
+// - approximated tanh and sigmoid: in float32 it differed from float64 by up to
+//   2.4e-5 of the largest magnitude, the standard algorithm by 7e-7.
+bool IsRightIfSmall(const rnn::RnnConfig& config, DataType type,
+                    bool allow_tf32) {
+  switch (type) {
+    case DataType::kHalf:
+      return config.num_directions == 1 ||
+             rnn::TraitsOf(config.mode).gates > 1;
+    case DataType::kFloat:
+      return allow_tf32 || config.mode == rnn::RnnMode::kRelu;
+    default:
+      return true;
+  }
 }
 
 // The maximum number of units such that the weights, and in training their
@@ -103,7 +114,7 @@ cudnnRNNAlgo_t ChooseAlgorithm(const rnn::ReserveSpaceKey& key,
                                const GpuTraits& gpu) {
   const rnn::RnnConfig& config = key.config;
   if (!MayPersist(key, type)) return CUDNN_RNN_ALGO_STANDARD;
-  if (gpu.major >= 6 && IsPreciseIfSmall(config.mode, type, allow_tf32) &&
+  if (gpu.major >= 6 && IsRightIfSmall(config, type, allow_tf32) &&
       config.num_units <= MaxUnitsOfSmallNetwork(config.mode, is_training)) {
     return CUDNN_RNN_ALGO_PERSIST_STATIC_SMALL_H;
   }

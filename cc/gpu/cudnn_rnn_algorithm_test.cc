@@ -72,7 +72,7 @@ TEST(CudnnRnnAlgorithmTest, SmallAlgorithmUpToTheLimitOfUnits) {
       c.is_training = limit.is_training;
       c.type = type;
       c.units = limit.units;
-      c.layers = c.directions = 2;
+      c.layers = 2;
       EXPECT_EQ(c.Algorithm(), kSmall);
       ++c.units;
       EXPECT_EQ(c.Algorithm(), kStandard);
@@ -86,19 +86,27 @@ TEST(CudnnRnnAlgorithmTest, SmallAlgorithmUpToTheLimitOfUnits) {
   EXPECT_EQ(old.Algorithm(), kSmall);
 }
 
-TEST(CudnnRnnAlgorithmTest, SmallAlgorithmIsTooImpreciseForFloat32) {
+TEST(CudnnRnnAlgorithmTest, SmallAlgorithmOnlyWhereItIsRight) {
+  Choice c;
+  c.units = 8;
   for (RnnMode mode :
        {RnnMode::kLstm, RnnMode::kGru, RnnMode::kTanh, RnnMode::kRelu}) {
-    for (DataType type :
-         {DataType::kHalf, DataType::kBFloat16, DataType::kFloat}) {
-      Choice c;
-      c.mode = mode;
-      c.type = type;
-      c.units = 8;
-      c.allow_tf32 = false;
-      EXPECT_EQ(c.Algorithm(),
-                type == DataType::kFloat && mode != RnnMode::kRelu ? kStandard
-                                                                   : kSmall);
+    for (std::int64_t directions : {1, 2}) {
+      for (bool allow_tf32 : {false, true}) {
+        c.mode = mode;
+        c.directions = directions;
+        c.allow_tf32 = allow_tf32;
+        const bool has_gates = rnn::TraitsOf(mode).gates > 1;
+        c.type = DataType::kHalf;
+        EXPECT_EQ(c.Algorithm(),
+                  directions == 2 && !has_gates ? kStandard : kSmall);
+        c.type = DataType::kFloat;
+        EXPECT_EQ(c.Algorithm(), !allow_tf32 && mode != RnnMode::kRelu
+                                     ? kStandard
+                                     : kSmall);
+        c.type = DataType::kBFloat16;
+        EXPECT_EQ(c.Algorithm(), kSmall);
+      }
     }
   }
 }

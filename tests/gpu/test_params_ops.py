@@ -1,4 +1,4 @@
-"""The ops that size, split and join a params buffer on a GPU: exact, and equal to TensorFlow's own ops."""
+"""The ops that size, split and join a params buffer on a GPU: exact, and of the size of TensorFlow's own op."""
 
 import pytest
 import tensorflow as tf
@@ -16,7 +16,7 @@ from cudnn_rnn_params_checks import (
     to_params,
     versions,
 )
-from devices import BUILTIN_OPS, IS_GPU, OPS
+from devices import BUILTIN_OPS, OPS
 
 pytestmark = pytest.mark.gpu
 
@@ -40,18 +40,10 @@ def test_size(size_type):
         assert size.numpy().tolist() == [size_formula(config)]
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("dtype", [each for each in DTYPES if each != "bfloat16"])
 @pytest.mark.parametrize("config", [each for each in NETWORKS if each.input_size], ids=network_id)
-def test_equals_tf_raw_ops(config, dtype):
-    """On a GPU, only the size: TensorFlow's conversions end the process there, because they add an address on the stack
-    to all offsets in the buffer."""
+def test_size_equals_tf_raw_ops(config, dtype):
+    """TensorFlow's op ends the process in bfloat16, and its conversions do in every type: they add an address on the
+    stack to all offsets in the buffer."""
     size = BUILTIN_OPS.CudnnRNNParamsSize(**sizes(config), T=tf.as_dtype(dtype), S=tf.int32, **attributes(config, "V2"))
     assert size.numpy().tolist() == [size_formula(config)]
-    if IS_GPU:
-        return
-    params = random_bits([size_formula(config)], dtype)
-    for version in versions(config):
-        ours, theirs = (to_canonical(config, params, version, ops) for ops in (OPS, BUILTIN_OPS))
-        for actual, expected in zip(ours.weights + ours.biases, theirs.weights + theirs.biases, strict=True):
-            assert_same_bits(actual, tf.reshape(expected, actual.shape))
-        assert_same_bits(to_params(config, *ours, version, BUILTIN_OPS), params)

@@ -178,7 +178,7 @@ def check_results(context: Context, case: Case, masks=None, precision: str | Non
         actual = float64({**outputs, **gradients})
         if masks is None:
             inference = network.forward(tensors, training=False)
-            outcome.compare("inference", float64(inference), float64(outputs), precision, is_rounded=True)
+            outcome.compare("inference", float64(inference), float64(outputs), precision, factor=2)
         _expect_same_bits(outcome, network, tensors, outputs, gradients)
         device.synchronize()
     expected = golden_cases.reference_results(case, given, masks)
@@ -215,7 +215,9 @@ def compare_with_pytorch(outcome: Outcome, context: Context, case: Case, actual,
     except RuntimeError as error:  # from PyTorch, or PeerError: keep the other findings
         outcome.problems.append(f"torch.nn: {error}")
         return
-    outcome.compare("torch.nn", actual, golden_cases.all_to_float64(expected, case.dtype), precision, is_rounded=True)
+    # For small networks, PyTorch takes an algorithm that approximates tanh and sigmoid.
+    factor = 4 if precision == "float32" else 2
+    outcome.compare("torch.nn", actual, golden_cases.all_to_float64(expected, case.dtype), precision, factor=factor)
 
 
 def _named(context: Context, all_cases: Iterable[Case], **options) -> Cases:
