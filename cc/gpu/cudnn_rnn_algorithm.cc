@@ -15,28 +15,20 @@ constexpr char kAuto[] = "auto";
 
 // Whether persistent algorithms may support a network: they are limited to
 // networks that PyTorch runs with them.
-bool MayPersist(const rnn::ReserveSpaceKey& key, DataType type) {
-  return type != DataType::kDouble && key.config.num_proj == 0 &&
-         !key.config.skip_input && key.time_major;
+bool MayPersist(const rnn::ReserveSpaceKey& key) {
+  return key.config.num_proj == 0 && !key.config.skip_input && key.time_major;
 }
 
-// Whether the algorithm for small networks is right and precise enough. With
-// cuDNN 9.19 on an H200, it
-// - returned wrong gradients in float16, by up to 5 times their magnitude, for
-//   two directions without gates (PyTorch, too);
-// - approximated tanh and sigmoid: in float32 it differed from float64 by up to
-//   2.4e-5 of the largest magnitude, the standard algorithm by 7e-7.
-bool IsRightIfSmall(const rnn::RnnConfig& config, DataType type,
-                    bool allow_tf32) {
-  switch (type) {
-    case DataType::kHalf:
-      return config.num_directions == 1 ||
-             rnn::TraitsOf(config.mode).gates > 1;
-    case DataType::kFloat:
-      return allow_tf32 || config.mode == rnn::RnnMode::kRelu;
-    default:
-      return true;
-  }
+// Whether the algorithm for small networks is right, precise and faster. With
+// cuDNN 9.19 on an H200,
+// - in float16, it returned wrong outputs and gradients for many sizes, by up
+//   to 17 times their magnitude: docs/design/gpu.md;
+// - in float32, it approximated tanh and sigmoid: it differed from float64 by
+//   up to 2.4e-5 of the largest magnitude, the standard algorithm by 7e-7;
+// - in bfloat16, it was the standard algorithm.
+bool IsRightIfSmall(rnn::RnnMode mode, DataType type, bool allow_tf32) {
+  return type == DataType::kFloat &&
+         (allow_tf32 || mode == rnn::RnnMode::kRelu);
 }
 
 // The maximum number of units such that the weights, and in training their
@@ -113,10 +105,11 @@ cudnnRNNAlgo_t ChooseAlgorithm(const rnn::ReserveSpaceKey& key,
                                bool is_training, DataType type, bool allow_tf32,
                                const GpuTraits& gpu) {
   const rnn::RnnConfig& config = key.config;
-  if (!MayPersist(key, type)) return CUDNN_RNN_ALGO_STANDARD;
-  if (gpu.major >= 6 && IsRightIfSmall(config, type, allow_tf32) &&
-      config.num_units <= MaxUnitsOfSmallNetwork(config.mode, is_training)) {
-    return CUDNN_RNN_ALGO_PERSIST_STATIC_SMALL_H;
+  if (!MayPersist(key)) return CUDNN_RNN_ALGO_STANDARD;
+  if (config.num_units <= MaxUnitsOfSmallNetwork(config.mode, is_training)) {
+    return gpu.major >= 6 && IsRightIfSmall(config.mode, type, allow_tf32)
+               ? CUDNN_RNN_ALGO_PERSIST_STATIC_SMALL_H
+               : CUDNN_RNN_ALGO_STANDARD;
   }
   return type == DataType::kHalf && GainsByStatic(config, key.size, gpu)
              ? CUDNN_RNN_ALGO_PERSIST_STATIC

@@ -65,20 +65,18 @@ TEST(CudnnRnnAlgorithmTest, SmallAlgorithmUpToTheLimitOfUnits) {
                              {RnnMode::kGru, false, 192},
                              {RnnMode::kTanh, false, 384},
                              {RnnMode::kRelu, false, 384}}) {
-    for (DataType type :
-         {DataType::kHalf, DataType::kBFloat16, DataType::kFloat}) {
-      Choice c;
-      c.mode = limit.mode;
-      c.is_training = limit.is_training;
-      c.type = type;
-      c.units = limit.units;
-      c.layers = 2;
-      EXPECT_EQ(c.Algorithm(), kSmall);
-      ++c.units;
-      EXPECT_EQ(c.Algorithm(), kStandard);
-    }
+    Choice c;
+    c.mode = limit.mode;
+    c.is_training = limit.is_training;
+    c.type = DataType::kFloat;
+    c.units = limit.units;
+    c.layers = c.directions = 2;
+    EXPECT_EQ(c.Algorithm(), kSmall);
+    ++c.units;
+    EXPECT_EQ(c.Algorithm(), kStandard);
   }
   Choice old;
+  old.type = DataType::kFloat;
   old.units = 8;
   old.gpu = {5, 2, 16};
   EXPECT_EQ(old.Algorithm(), kStandard);
@@ -87,41 +85,37 @@ TEST(CudnnRnnAlgorithmTest, SmallAlgorithmUpToTheLimitOfUnits) {
 }
 
 TEST(CudnnRnnAlgorithmTest, SmallAlgorithmOnlyWhereItIsRight) {
-  Choice c;
-  c.units = 8;
   for (RnnMode mode :
        {RnnMode::kLstm, RnnMode::kGru, RnnMode::kTanh, RnnMode::kRelu}) {
-    for (std::int64_t directions : {1, 2}) {
-      for (bool allow_tf32 : {false, true}) {
-        c.mode = mode;
-        c.directions = directions;
-        c.allow_tf32 = allow_tf32;
-        const bool has_gates = rnn::TraitsOf(mode).gates > 1;
-        c.type = DataType::kHalf;
-        EXPECT_EQ(c.Algorithm(),
-                  directions == 2 && !has_gates ? kStandard : kSmall);
-        c.type = DataType::kFloat;
-        EXPECT_EQ(c.Algorithm(), !allow_tf32 && mode != RnnMode::kRelu
-                                     ? kStandard
-                                     : kSmall);
-        c.type = DataType::kBFloat16;
-        EXPECT_EQ(c.Algorithm(), kSmall);
+    for (std::int64_t units : {8, 128}) {
+      Choice c;
+      c.mode = mode;
+      c.units = units;
+      c.input_size = 128;
+      for (DataType type : {DataType::kHalf, DataType::kBFloat16}) {
+        c.type = type;
+        EXPECT_EQ(c.Algorithm(), kStandard);
       }
+      c.type = DataType::kFloat;
+      EXPECT_EQ(c.Algorithm(), kSmall);
+      c.allow_tf32 = false;
+      EXPECT_EQ(c.Algorithm(), mode == RnnMode::kRelu ? kSmall : kStandard);
     }
   }
 }
 
 TEST(CudnnRnnAlgorithmTest, StandardForOptionsWithoutPersistentSupport) {
-  for (std::int64_t units : {8, 512}) {
+  for (DataType type : {DataType::kFloat, DataType::kHalf}) {
     Choice c;
-    c.units = units;
+    c.type = type;
+    c.units = type == DataType::kFloat ? 8 : 512;
     EXPECT_NE(c.Algorithm(), kStandard);
     Choice with_projection = c, in_float64 = c, with_skip_input = c,
            batch_major = c;
     with_projection.proj = 4;
     in_float64.type = DataType::kDouble;
     with_skip_input.skip_input = true;
-    with_skip_input.input_size = units;
+    with_skip_input.input_size = c.units;
     batch_major.time_major = false;
     for (const Choice& other :
          {with_projection, in_float64, with_skip_input, batch_major}) {

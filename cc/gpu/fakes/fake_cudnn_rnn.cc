@@ -202,14 +202,16 @@ void Fill(const FakeNetwork& network, Pass* pass) {
   pass->sequence_lengths = network.lengths.data();
 }
 
-// In float32, cuDNN's algorithm for small networks approximates tanh.
+// cuDNN's algorithm for small networks approximates tanh in float32, and is
+// wrong in float16.
 template <typename T>
 void Approximate(const FakeNetwork& network, std::vector<T>* y) {
-  if constexpr (std::is_same_v<T, float>) {
-    if (network.algorithm != CUDNN_RNN_ALGO_PERSIST_STATIC_SMALL_H) return;
-    if (network.config.mode == rnn::RnnMode::kRelu) return;
-    for (float& value : *y) value *= 1 + 2e-5f;
-  }
+  if (network.algorithm != CUDNN_RNN_ALGO_PERSIST_STATIC_SMALL_H) return;
+  if (network.config.mode == rnn::RnnMode::kRelu) return;
+  const double factor = std::is_same_v<T, float>       ? 1 + 2e-5
+                        : std::is_same_v<T, rnn::Half> ? 2
+                                                       : 1;
+  for (T& value : *y) value = rnn::FromDouble<T>(factor * rnn::ToDouble(value));
 }
 
 template <typename T>
@@ -252,22 +254,6 @@ struct Gradients {
   std::vector<T> dx, dhx, dcx, dparams;
 };
 
-// In float16, cuDNN's algorithm for small networks returns wrong gradients of
-// bidirectional networks without gates.
-template <typename T>
-void Corrupt(const FakeNetwork& network, Gradients<T>* gradients) {
-  if constexpr (std::is_same_v<T, rnn::Half>) {
-    if (network.algorithm != CUDNN_RNN_ALGO_PERSIST_STATIC_SMALL_H) return;
-    if (network.config.num_directions == 1) return;
-    if (rnn::TraitsOf(network.config.mode).gates > 1) return;
-    for (std::vector<T>* values : {&gradients->dx, &gradients->dparams}) {
-      for (T& value : *values) {
-        value = rnn::FromDouble<T>(2 * rnn::ToDouble(value));
-      }
-    }
-  }
-}
-
 template <typename T>
 Gradients<T> Backward(const FakeNetwork& network, const Reserve<T>& reserve,
                       const std::vector<T>& x, const void* hx, const void* y) {
@@ -300,7 +286,6 @@ Gradients<T> Backward(const FakeNetwork& network, const Reserve<T>& reserve,
       Kernels<T>(network.config).backward_workspace(a, 1));
   a.workspace = workspace.data();
   Kernels<T>(network.config).backward(a, executor);
-  Corrupt(network, &gradients);
   return gradients;
 }
 
