@@ -1,7 +1,6 @@
 """The GPU kernel library on a machine without a GPU: when it is loaded, and the kernels that it registers."""
 
 import json
-import logging
 import os
 import pathlib
 import re
@@ -22,161 +21,95 @@ from tf_rnn_ops import __main__ as bug_report
 from tf_rnn_ops import _library, gpu_kernels
 
 VARIABLE = "TF_RNN_OPS_GPU"
-GPU = tf.config.PhysicalDevice("/physical_device:GPU:0", "GPU")
 
 
 # ---------------------------------------------------------------- when it is loaded
 
 
-class World:
-    """Fakes the TensorFlow build and its GPUs for the import."""
-
-    def __init__(self, monkeypatch, built_with_cuda=True, gpus=()):
-        self.asked = 0
-        self.loaded = []
-        self._gpus = list(gpus)
-        monkeypatch.setattr(tf.test, "is_built_with_cuda", lambda: built_with_cuda)
-        monkeypatch.setattr(tf.config, "list_physical_devices", self._list_gpus)
-        monkeypatch.setattr(_library, "load", self.loaded.append)
-        monkeypatch.setattr(gpu_kernels, "_why_not_loaded", "not yet")
-
-    def _list_gpus(self, kind):
-        assert kind == "GPU"
-        self.asked += 1
-        return self._gpus
-
-
-def set_variable(monkeypatch, value):
-    if value is None:
-        monkeypatch.delenv(VARIABLE, raising=False)
-    else:
-        monkeypatch.setenv(VARIABLE, value)
-
-
-@pytest.mark.parametrize("gpus", [[], [GPU], [GPU, GPU]], ids=len)
-def test_auto_loads_the_library_if_tensorflow_sees_a_gpu(monkeypatch, gpus):
-    set_variable(monkeypatch, "auto")
-    world = World(monkeypatch, gpus=gpus)
-    gpu_kernels.load_if_wanted()
-    assert world.asked == 1
-    assert world.loaded == ([_library.GPU_KERNELS_PATH] if gpus else [])
-    assert gpu_kernels.why_not_loaded() == (None if gpus else "TensorFlow sees no GPU")
-
-
-@pytest.mark.parametrize("gpus", [[], [GPU]], ids=len)
-@pytest.mark.parametrize(("value", "loads"), [("0", False), ("1", True)])
-def test_0_and_1_decide_without_listing_gpus(monkeypatch, value, loads, gpus):
-    """Listing GPUs initializes CUDA, which then fails in forked child processes."""
-    set_variable(monkeypatch, value)
-    world = World(monkeypatch, gpus=gpus)
-    gpu_kernels.load_if_wanted()
-    assert world.asked == 0
-    assert world.loaded == [_library.GPU_KERNELS_PATH] * loads
-    assert gpu_kernels.why_not_loaded() == (None if loads else "the environment variable TF_RNN_OPS_GPU is 0")
-
-
-GUIDE = pathlib.Path(__file__).parent.parent / "docs/guides/gpu.md"
-
-
-def test_is_on_by_default_if_there_are_no_known_problems():
-    assert gpu_kernels._DEFAULT in (gpu_kernels._AUTO, gpu_kernels._NEVER)
-    assert (gpu_kernels._DEFAULT == gpu_kernels._NEVER) == ("## Known problems" in GUIDE.read_text())
-
-
-@pytest.mark.parametrize("value", [None, ""])
-@pytest.mark.parametrize(("default", "loads"), [("0", False), ("auto", True)])
-def test_the_default_applies_if_the_variable_is_not_set(monkeypatch, default, loads, value):
-    set_variable(monkeypatch, value)
-    monkeypatch.setattr(gpu_kernels, "_DEFAULT", default)
-    world = World(monkeypatch, gpus=[GPU])
-    gpu_kernels.load_if_wanted()
-    assert world.asked == int(loads)
-    assert world.loaded == [_library.GPU_KERNELS_PATH] * loads
-
-
 @pytest.fixture
-def driver_files(monkeypatch, tmp_path):
-    """A folder with NVIDIA's device files of a machine with one visible GPU."""
-    monkeypatch.setattr(gpu_kernels, "_DRIVER_FILES", [str(tmp_path / "nvidia[0-9]*")])
-    monkeypatch.setattr(gpu_kernels, "_DEFAULT", "0")
+def load(monkeypatch, tmp_path):
+    """A function that sets TF_RNN_OPS_GPU, imports the package and returns whether the GPU library was loaded."""
+    driver_files = tmp_path / "dev"
+    driver_files.mkdir()
+    monkeypatch.setattr(gpu_kernels, "_DRIVER_FILES", [str(driver_files / "nvidia[0-9]*")])
+    monkeypatch.setattr(gpu_kernels, "_why_not_loaded", "not yet")
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    for name in ("nvidia0", "nvidiactl"):
-        (tmp_path / name).touch()
-    return tmp_path
+
+    def initialize_cuda(*_):
+        pytest.fail("this initializes CUDA, which then fails in forked child processes")
+
+    monkeypatch.setattr(tf.config, "list_physical_devices", initialize_cuda)
+
+    def load(value, gpus=0, built_with_cuda=True, times=1):
+        for name in ["nvidiactl", *(f"nvidia{gpu}" for gpu in range(gpus))]:
+            (driver_files / name).touch()
+        loaded = []
+        monkeypatch.setattr(_library, "load", loaded.append)
+        monkeypatch.setattr(tf.test, "is_built_with_cuda", lambda: built_with_cuda)
+        if value is None:
+            monkeypatch.delenv(VARIABLE, raising=False)
+        else:
+            monkeypatch.setenv(VARIABLE, value)
+        for _ in range(times):
+            gpu_kernels.load_if_wanted()
+        assert loaded in ([], [_library.GPU_KERNELS_PATH])
+        assert (gpu_kernels.why_not_loaded() is None) == bool(loaded)
+        return bool(loaded)
+
+    return load
 
 
-def log_of_a_load(monkeypatch, caplog, value=None, **world):
-    """Calls load_if_wanted and returns the lines logged by default."""
-    set_variable(monkeypatch, value)
-    world = World(monkeypatch, gpus=[GPU], **world)
-    gpu_kernels.load_if_wanted()
-    assert value == "auto" or world.asked == 0
-    return [each.getMessage() for each in caplog.records if each.levelno >= logging.WARNING]
+by_default = pytest.mark.parametrize("value", [None, "", "auto"])
 
 
-@pytest.mark.parametrize("visible", [None, "0"])
-def test_logs_how_to_turn_it_on_if_there_is_a_gpu(monkeypatch, caplog, driver_files, visible):
-    if visible:
-        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-    assert log_of_a_load(monkeypatch, caplog) == [f"tf_rnn_ops runs on the CPU only: {gpu_kernels.why_not_loaded()}"]
-    for wanted in ("failed a check on a GPU", "TF_RNN_OPS_GPU=1", "auto", "python -m tf_rnn_ops --check-gpu"):
-        assert wanted in gpu_kernels.why_not_loaded()
+@by_default
+@pytest.mark.parametrize("gpus", [0, 1, 2])
+def test_is_loaded_by_default_if_there_is_a_gpu(load, value, gpus):
+    assert load(value, gpus) == (gpus > 0)
+    assert gpu_kernels.why_not_loaded() == (None if gpus else "the machine has no NVIDIA GPU")
 
 
-@pytest.mark.parametrize("value", ["0", "1", "auto"])
-def test_logs_nothing_if_the_variable_is_set(monkeypatch, caplog, driver_files, value):
-    assert log_of_a_load(monkeypatch, caplog, value) == []
-
-
+@by_default
 @pytest.mark.parametrize("hidden", ["", "-1"])
-def test_logs_nothing_if_all_gpus_are_hidden(monkeypatch, caplog, driver_files, hidden):
+def test_is_not_loaded_by_default_if_all_gpus_are_hidden(monkeypatch, load, value, hidden):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", hidden)
-    assert log_of_a_load(monkeypatch, caplog) == []
+    assert not load(value, gpus=1)
+    assert gpu_kernels.why_not_loaded() == "CUDA_VISIBLE_DEVICES hides all GPUs"
 
 
-def test_logs_nothing_without_a_gpu(monkeypatch, caplog, driver_files):
-    (driver_files / "nvidia0").unlink()
-    assert log_of_a_load(monkeypatch, caplog) == []
+@by_default
+def test_is_loaded_by_default_if_a_gpu_is_chosen(monkeypatch, load, value):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    assert load(value, gpus=1)
 
 
-def test_logs_nothing_if_tensorflow_is_built_without_cuda(monkeypatch, caplog, driver_files):
-    assert log_of_a_load(monkeypatch, caplog, built_with_cuda=False) == []
-
-
-def test_the_message_is_logged_once_by_default(driver_files):
-    """On stderr, apart from the output of the program."""
-    code = """
-import sys
-import tensorflow as tf
-tf.test.is_built_with_cuda = lambda: True
-import glob
-find = glob.glob
-glob.glob = lambda pattern: [sys.argv[1]] if "nvidia" in pattern else find(pattern)
-import tf_rnn_ops
-"""
-    process = processes.run_python("-c", code, str(driver_files / "nvidia0"), TF_RNN_OPS_GPU="")
-    assert process.returncode == 0, process.stderr[-2000:]
-    assert process.stdout == ""
-    assert process.stderr.count("--check-gpu") == (gpu_kernels._DEFAULT == "0")
-
-
-def test_auto_lists_no_gpus_if_tensorflow_is_built_without_cuda(monkeypatch):
-    set_variable(monkeypatch, "auto")
-    world = World(monkeypatch, built_with_cuda=False, gpus=[GPU])
-    gpu_kernels.load_if_wanted()
-    assert (world.asked, world.loaded) == (0, [])
+@by_default
+def test_is_not_loaded_by_default_if_tensorflow_is_built_without_cuda(load, value):
+    assert not load(value, gpus=1, built_with_cuda=False)
     assert gpu_kernels.why_not_loaded() == "this TensorFlow is built without CUDA"
 
 
+@by_default
+def test_is_not_loaded_by_default_from_a_build_without_it(monkeypatch, load, value, recwarn):
+    monkeypatch.setattr(_library, "GPU_KERNELS_PATH", pathlib.Path("/none/libtf_rnn_ops_gpu.so"))
+    assert not load(value, gpus=1)
+    assert gpu_kernels.why_not_loaded() == gpu_kernels._HAS_NO_LIBRARY
+    assert not recwarn
+
+
+@pytest.mark.parametrize("gpus", [0, 1])
+@pytest.mark.parametrize(("value", "loads"), [("0", False), ("1", True)])
+def test_0_and_1_decide(load, value, loads, gpus):
+    assert load(value, gpus) == loads
+    assert gpu_kernels.why_not_loaded() == (None if loads else "the environment variable TF_RNN_OPS_GPU is 0")
+
+
 @pytest.mark.parametrize("value", ["2", "yes", "AUTO", " 1", "01"])
-def test_any_other_value_is_rejected(monkeypatch, value):
-    set_variable(monkeypatch, value)
-    world = World(monkeypatch, gpus=[GPU])
+def test_any_other_value_is_rejected(load, value):
     with pytest.raises(
-        ValueError, match=rf"^the environment variable {VARIABLE} must be 0 .*, 1 .*, auto .* or unset .*, but is '"
+        ValueError, match=rf"^the environment variable {VARIABLE} must be 0 .*, 1 .*, auto or unset .*, but is '"
     ):
-        gpu_kernels.load_if_wanted()
-    assert world.loaded == []
+        load(value, gpus=1)
 
 
 def test_the_import_rejects_any_other_value():
@@ -187,12 +120,8 @@ def test_the_import_rejects_any_other_value():
     assert message.endswith("but is 'yes'.")
 
 
-def test_a_second_load_does_nothing(monkeypatch):
-    set_variable(monkeypatch, "auto")
-    world = World(monkeypatch, gpus=[GPU])
-    gpu_kernels.load_if_wanted()
-    gpu_kernels.load_if_wanted()
-    assert (world.asked, len(world.loaded)) == (1, 1)
+def test_a_second_load_does_nothing(load):
+    assert load("auto", gpus=1, times=2)
 
 
 def test_loading_it_again_after_tensorflow_has_no_effect():
@@ -220,18 +149,22 @@ print(tf_rnn_ops.gpu_kernels.why_not_loaded())
     assert "already has a kernel" not in process.stderr
 
 
-@pytest.mark.parametrize(("value", "loads"), [("auto", True), ("0", False)])
-def test_the_import_loads_the_library(value, loads):
+@pytest.mark.parametrize(("value", "loads"), [("", True), ("auto", True), ("0", False)])
+def test_the_import_loads_the_library(value, loads, tmp_path):
+    (tmp_path / "nvidia0").touch()
     printed = processes.run_code(
         """
         import sys
         import tensorflow as tf
-        tf.config.list_physical_devices = lambda kind: [tf.config.PhysicalDevice("/physical_device:GPU:0", "GPU")]
         tf.test.is_built_with_cuda = lambda: True
+        import glob
+        find = glob.glob
+        glob.glob = lambda pattern: find(pattern.replace("/dev", sys.argv[2]))
         import tf_rnn_ops
         print(tf_rnn_ops.gpu_kernels.why_not_loaded() is None, sys.argv[1] in open("/proc/self/maps").read())
         """,
         _library.GPU_KERNELS_PATH.name,
+        str(tmp_path),
         TF_RNN_OPS_GPU=value,
     )
     assert printed == f"{loads} {loads}\n"
@@ -438,12 +371,9 @@ def test_report_of_a_library_that_is_not_loaded():
     assert not re.search(r"^ +\w+ +GPU +", printed.partition("\nKernels\n")[2], re.MULTILINE)
 
 
-@pytest.mark.skipif(gpu_kernels._DEFAULT == gpu_kernels._AUTO, reason="the library is on by default")
-def test_report_of_a_library_that_is_off_by_default():
+def test_report_if_the_variable_is_not_set():
     printed = processes.run_program("-m", "tf_rnn_ops", TF_RNN_OPS_GPU="")
-    found = re.search(r"^ +GPU library +not loaded: (.+)$", printed, re.MULTILINE)
-    assert found
-    assert "set TF_RNN_OPS_GPU=1 or auto to turn it on" in found[1]
+    assert re.search(r"^ +GPU library +not loaded: the machine has no NVIDIA GPU$", printed, re.MULTILINE)
     assert re.search(rf"^ +{VARIABLE} +not set$", printed, re.MULTILINE)
 
 

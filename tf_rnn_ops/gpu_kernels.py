@@ -1,18 +1,16 @@
-"""Loads the GPU kernels, which are in a library of their own and off by default.
+"""Loads the GPU kernels, which are in a library of their own.
 
 The environment variable TF_RNN_OPS_GPU is read when the package is imported:
 
-- `1`: load the library, even without a GPU.
-- `auto`: load it if TensorFlow sees a GPU. To check this, TensorFlow initializes CUDA, which does not survive a `fork`.
-  If your program forks after the import and uses the GPU in the child process, set `1` instead.
-- `0`: do not load it, and do not initialize CUDA. The ops run on the CPU.
-- unset: same as `0`. If the machine has a GPU, a log line says how to turn the library on.
+- `auto` or unset: load the library if the machine has an NVIDIA GPU. This does not initialize CUDA, which would not
+  survive a `fork`.
+- `1`: load it in any case.
+- `0`: do not load it. The ops run on the CPU.
 
 docs/guides/gpu.md is a guide to the GPU kernels.
 """
 
 import glob
-import logging
 import os
 import warnings
 
@@ -22,19 +20,9 @@ from tf_rnn_ops import _library
 
 VARIABLE = "TF_RNN_OPS_GPU"
 _AUTO, _ALWAYS, _NEVER = "auto", "1", "0"
-# The value if the variable is not set. To be changed to _AUTO once docs/guides/gpu.md lists no known problems.
-_DEFAULT = _NEVER
 
 # Files of NVIDIA's driver: one per GPU, and those in Windows Subsystem for Linux.
 _DRIVER_FILES = ("/dev/nvidia[0-9]*", "/usr/lib/wsl/lib/libcuda.so*")
-
-_logger = logging.getLogger("tf_rnn_ops")
-
-_OFF_BY_DEFAULT = (
-    "the GPU library is off by default, because gradients in float16 failed a check on a GPU: set "
-    f"{VARIABLE}={_ALWAYS} or {_AUTO} to turn it on, and run "
-    "`python -m tf_rnn_ops --check-gpu` to compare it with the CPU"
-)
 
 _HAS_NO_LIBRARY = f"this build of tf_rnn_ops has no GPU library ({_library.GPU_KERNELS_PATH} does not exist)"
 
@@ -45,9 +33,8 @@ _why_not_loaded: str | None = "the import of tf_rnn_ops is not complete"
 def load_if_wanted() -> None:
     """Loads the library if the environment variable requests it.
 
-    If the library cannot be loaded, a warning is issued; the CPU kernels work without it. If the variable is unset and
-    the machine has a GPU, a log line says how to turn the library on. Once the library is loaded, further calls do
-    nothing.
+    If the library cannot be loaded, a warning is issued; the CPU kernels work without it. Once the library is loaded,
+    further calls do nothing.
 
     Raises:
       ValueError: if the environment variable has an unknown value.
@@ -56,9 +43,6 @@ def load_if_wanted() -> None:
     if _why_not_loaded is None:
         return
     _why_not_loaded = _why_not_wanted() or _load()
-    if _why_not_loaded == _OFF_BY_DEFAULT and _has_gpu():
-        # Python shows no lower level than this by default.
-        _logger.warning("tf_rnn_ops runs on the CPU only: %s", _OFF_BY_DEFAULT)
 
 
 def why_not_loaded() -> str | None:
@@ -71,38 +55,25 @@ def opened_libraries() -> list[str]:
     return _library.c_string(_library.GPU_KERNELS_PATH, "TfRnnOps_GpuLibraries").splitlines()
 
 
-def _setting() -> str:
-    """Returns the value of the environment variable."""
-    value = os.environ.get(VARIABLE) or _DEFAULT
-    if value in (_AUTO, _ALWAYS, _NEVER):
-        return value
-    raise ValueError(
-        f"the environment variable {VARIABLE} must be {_NEVER} (run on the CPU only), {_ALWAYS} (load the GPU "
-        f"library), {_AUTO} (load it if TensorFlow sees a GPU) or unset (same as {_DEFAULT}), but is {value!r}."
-    )
-
-
 def _why_not_wanted() -> str | None:
     """Returns why the library should not be loaded, or None if it should."""
-    setting = _setting()
+    setting = os.environ.get(VARIABLE) or _AUTO
+    if setting not in (_AUTO, _ALWAYS, _NEVER):
+        raise ValueError(
+            f"the environment variable {VARIABLE} must be {_NEVER} (run on the CPU only), {_ALWAYS} (load the GPU "
+            f"library), {_AUTO} or unset (load it if the machine has an NVIDIA GPU), but is {setting!r}."
+        )
     if setting == _ALWAYS:
         return None
-    if setting == _NEVER and os.environ.get(VARIABLE):
-        return f"the environment variable {VARIABLE} is {_NEVER}"
     if setting == _NEVER:
-        return _OFF_BY_DEFAULT if os.path.lexists(_library.GPU_KERNELS_PATH) else _HAS_NO_LIBRARY
+        return f"the environment variable {VARIABLE} is {_NEVER}"
+    if not os.path.lexists(_library.GPU_KERNELS_PATH):
+        return _HAS_NO_LIBRARY
     if not tf.test.is_built_with_cuda():
         return "this TensorFlow is built without CUDA"
-    return None if tf.config.list_physical_devices("GPU") else "TensorFlow sees no GPU"
-
-
-def _has_gpu() -> bool:
-    """Returns whether the machine has a GPU that TensorFlow could use.
-
-    Does not ask TensorFlow, which would initialize CUDA, because CUDA does not survive a fork.
-    """
-    hidden = os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1")
-    return not hidden and tf.test.is_built_with_cuda() and any(map(glob.glob, _DRIVER_FILES))
+    if os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1"):
+        return "CUDA_VISIBLE_DEVICES hides all GPUs"
+    return None if any(map(glob.glob, _DRIVER_FILES)) else "the machine has no NVIDIA GPU"
 
 
 def _load() -> str | None:

@@ -138,7 +138,8 @@ def test_out_of_memory_does_not_affect_later_calls(time):
                     sequence_lengths=tf.fill([BATCH], time),
                 ).output
 
-        for _ in range(3):
+        # TensorFlow waits 10 s before it reports that memory is used up.
+        for _ in range(2):
             try:
                 output(int(sys.argv[1]))
             except tf.errors.ResourceExhaustedError:
@@ -147,4 +148,4 @@ def test_out_of_memory_does_not_affect_later_calls(time):
         """,
         str(time),
     )
-    assert printed.splitlines() == ["ResourceExhaustedError"] * 3
+    assert printed.splitlines() == ["ResourceExhaustedError"] * 2

@@ -37,8 +37,8 @@ FAMILIES = {
     "choices": Family("gpu_checks.networks:choices", 120),
     "streams": Family("gpu_checks.streams:cases", 100),
     "arguments": Family("gpu_checks.arguments:cases", 40),
-    "timing": Family("gpu_checks.timing:cases", 120, reserved=90, runs_alone=True),
-    "memcheck_gru_cell": Family("gpu_checks.gru_cell:cases", 120, reserved=45, under_memcheck=True),
+    "timing": Family("gpu_checks.timing:cases", 120, reserved=45, runs_alone=True),
+    "memcheck_gru_cell": Family("gpu_checks.gru_cell:cases", 120, reserved=15, under_memcheck=True),
     "memcheck_networks": Family("gpu_checks.networks:few_cases", 120, under_memcheck=True),
     "memcheck_second_order": Family("gpu_checks.second_order:few_cases", 120, under_memcheck=True),
 }

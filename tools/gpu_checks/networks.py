@@ -31,7 +31,7 @@ TF32 = "float16"
 _NEAREST_TO_THE_KINK = {"float64": 1e-5, "float32": 1e-5, "float16": 2.0**-8, "bfloat16": 2.0**-5}
 _SEEDS = 10_000
 # With as many units, no seed keeps the inputs of all ReLUs away from 0.
-_MANY_RELUS = 64
+_MANY_RELUS = 48
 
 
 def make_case(
@@ -178,7 +178,7 @@ def check_results(context: Context, case: Case, masks=None, precision: str | Non
         actual = float64({**outputs, **gradients})
         if masks is None:
             inference = network.forward(tensors, training=False)
-            outcome.compare("inference", float64(inference), float64(outputs), precision, factor=2)
+            outcome.compare("inference", float64(inference), float64(outputs), precision, is_rounded=True)
         _expect_same_bits(outcome, network, tensors, outputs, gradients)
         device.synchronize()
     expected = golden_cases.reference_results(case, given, masks)
@@ -215,9 +215,7 @@ def compare_with_pytorch(outcome: Outcome, context: Context, case: Case, actual,
     except RuntimeError as error:  # from PyTorch, or PeerError: keep the other findings
         outcome.problems.append(f"torch.nn: {error}")
         return
-    # For small networks, PyTorch takes an algorithm that approximates tanh and sigmoid.
-    factor = 4 if precision == "float32" else 2
-    outcome.compare("torch.nn", actual, golden_cases.all_to_float64(expected, case.dtype), precision, factor=factor)
+    outcome.compare("torch.nn", actual, golden_cases.all_to_float64(expected, case.dtype), precision, is_rounded=True)
 
 
 def _named(context: Context, all_cases: Iterable[Case], **options) -> Cases:
@@ -269,8 +267,10 @@ _CHOICES: dict[str, dict[str, bool]] = {
 }
 # Sizes for cuDNN's persistent algorithms: one that keeps small networks on chip, and one for float16 only.
 _SMALL = {"num_units": 64, "input_size": 64}
-_LARGEST_SMALL = {"num_units": 128, "input_size": 64, "time": 20, "batch": 32}
 _STATIC = {"num_units": 256, "input_size": 128, "batch": 8}
+# cuDNN chooses kernels by units and batch: its algorithm for small networks is wrong in float16 for many of these.
+_UNITS, _FEW_UNITS = (48, 64, 112, 128, 200, 256, 384), (48, 64)
+_BATCHES = (8, 20, 64)
 
 
 def choices(context: Context) -> Cases:
@@ -280,17 +280,17 @@ def choices(context: Context) -> Cases:
         {"direction": "unidirectional", "num_layers": 2},
         {"direction": "bidirectional", "num_layers": 2},
     )
-    deep: dict[str, Any] = {"direction": "bidirectional", "num_layers": 3}
     for mode, stack in itertools.product(golden_cases.MODES, stacks):
         for dtype in TYPES:
             yield from _choices_of(context, mode, dtype, "small", stack, _SMALL)
         for lengths, layout in itertools.product(("no_lengths", "differing", "with_0"), golden_cases.LAYOUTS):
             case = make_case(mode, "bfloat16", lengths, layout, "widened", **stack)
             yield case.name, functools.partial(check, context, case, widen_bfloat16=True)
-    for mode, dtype, stack in itertools.product(golden_cases.MODES, ("float32", *_SIXTEEN_BITS), (stacks[0], deep)):
-        yield from _choices_of(context, mode, dtype, "largest_small", stack, _LARGEST_SMALL)
     for mode in ("lstm", "rnn_tanh"):
         yield from _choices_of(context, mode, "float16", "static", {}, _STATIC)
+    for mode, dtype, stack in itertools.product(golden_cases.MODES, ("float32", *_SIXTEEN_BITS), (stacks[0], stacks[2])):
+        name = f"{mode}-{stack['num_layers']}x{stack['direction']}-sizes-{dtype}"
+        yield name, functools.partial(check_sizes, context, mode, dtype, **stack)
 
 
 def _choices_of(context: Context, mode: str, dtype: str, label_of_sizes: str, stack, sizes) -> Cases:
@@ -300,3 +300,22 @@ def _choices_of(context: Context, mode: str, dtype: str, label_of_sizes: str, st
         layout, label = golden_cases.SEQUENCE_MAJOR, f"{label_of_sizes}-{choice}"
         case = make_case(mode, dtype, "no_lengths", layout, label, precision=precision, **stack, **sizes)
         yield case.name, functools.partial(check, context, case, precision=precision, **options)
+
+
+def check_sizes(context: Context, mode: str, dtype: str, **stack) -> Outcome:
+    """Compares the automatic algorithm with the standard one, for many sizes."""
+    outcome = Outcome()
+    for units, batch in itertools.product(_FEW_UNITS if context.quick else _UNITS, _BATCHES):
+        config = reference.Config(
+            rnn_mode=mode, num_units=units, input_size=128, time=20, batch=batch, time_major=True, **stack
+        )
+        case = Case(config, dtype, "sizes")
+        tensors = context.engine.device.upload_all(floating(make_given(case)), dtype)
+        results = []
+        for choice in _CHOICES["standard"], {}:
+            with Network(context.engine, case, allow_tf32=True, **choice) as network:
+                outputs = network.forward(tensors)
+                results.append(float64({**outputs, **network.backward(tensors, outputs)}))
+                peer = f"standard for {units} units, batch {batch}, {network.reserve_space()[1]}"
+        outcome.compare(peer, results[1], results[0], dtype if dtype == "bfloat16" else TF32, is_rounded=True)
+    return outcome

@@ -33,7 +33,7 @@ class Outcome:
     problems: list[str] = dataclasses.field(default_factory=list)
     skipped: str = ""
 
-    def compare(self, peer: str, actual, expected, precision: str, regions=None, factor: int = 1) -> None:
+    def compare(self, peer: str, actual, expected, precision: str, regions=None, is_rounded: bool = False) -> None:
         """Measures the largest difference from the results of a peer, and reports differences larger than rounding.
 
         Args:
@@ -42,9 +42,9 @@ class Outcome:
           expected: float64 arrays by name.
           precision: dtype of the allowed rounding.
           regions: slices to compare separately, too, by name.
-          factor: multiplies the tolerance: 2 if the peer rounds, too.
+          is_rounded: whether the peer rounds, too; doubles the tolerance.
         """
-        tolerance = parity.TOLERANCES[precision] * factor
+        tolerance = parity.TOLERANCES[precision] * (2 if is_rounded else 1)
         # cuDNN rounds sums over time to 16 bits, which is visible in small regions.
         in_regions = tolerance * (2 if precision in ("float16", "bfloat16") else 1)
         for name in expected:

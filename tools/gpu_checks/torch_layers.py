@@ -24,10 +24,6 @@ def why_unsupported(case: Case) -> str:
         return "PyTorch has no input_size of 0"
     if (case.config.lengths < 1).any():
         return "PyTorch has no sequences of length 0"
-    config = case.config
-    has_gates = config.rnn_mode in ("lstm", "gru")
-    if case.dtype == "float16" and config.num_directions == 2 and not has_gates and 128 <= config.num_units <= 256:
-        return "PyTorch's gradients are wrong: it takes cuDNN's algorithm for small networks"
     return ""
 
 
