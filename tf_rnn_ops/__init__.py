@@ -7,8 +7,8 @@
 - `tf_rnn_ops.params` converts weights to and from the params buffer of the CudnnRNN ops.
 - `tf_rnn_ops.enable_builtin_kernels` lets graphs with TensorFlow's own CudnnRNN ops run on the CPU.
 
-Importing the package loads the op library and the XLA libraries, registers the gradients and, if the environment
-variable TF_RNN_OPS_GPU requests it, loads the GPU library.
+Importing the package registers the gradients, and loads the op library, the XLA libraries and, if the machine has an
+NVIDIA GPU, the GPU library.
 """
 
 from tf_rnn_ops._version import __version__

@@ -288,7 +288,9 @@ def choices(context: Context) -> Cases:
             yield case.name, functools.partial(check, context, case, widen_bfloat16=True)
     for mode in ("lstm", "rnn_tanh"):
         yield from _choices_of(context, mode, "float16", "static", {}, _STATIC)
-    for mode, dtype, stack in itertools.product(golden_cases.MODES, ("float32", *_SIXTEEN_BITS), (stacks[0], stacks[2])):
+    for mode, dtype, stack in itertools.product(
+        golden_cases.MODES, ("float32", *_SIXTEEN_BITS), (stacks[0], stacks[2])
+    ):
         name = f"{mode}-{stack['num_layers']}x{stack['direction']}-sizes-{dtype}"
         yield name, functools.partial(check_sizes, context, mode, dtype, **stack)
 
