@@ -231,7 +231,7 @@ ci: ## Run all checks that a change must pass.
 	@$(MAKE) test
 
 .PHONY: test
-test: test-cc test-python test-xla-sample gpu-rehearsal ## Run the C++ unit tests, the Python tests and the GPU check on fake CUDA libraries.
+test: test-cc test-python test-xla-sample ## Run the C++ unit tests and the Python tests.
 
 .PHONY: test-cc
 test-cc: $(VENV)/ready .tools/bazel ## Run the C++ unit tests.
@@ -239,7 +239,7 @@ test-cc: $(VENV)/ready .tools/bazel ## Run the C++ unit tests.
 	@tools/bazel.sh test //...
 
 .PHONY: test-python
-test-python: $(VENV)/installed $(VENV)/peers build/gpu-libraries/ready build/engine-calls/ready ## Run the Python tests on the installed wheel, except the slow ones.
+test-python: $(VENV)/installed $(VENV)/peers build/engine-calls/ready ## Run the Python tests on the installed wheel, except the slow ones.
 	@echo "==> Python tests"
 	@$(VENV)/bin/$(PYTEST) -m "not slow"
 
@@ -350,27 +350,6 @@ $(GPU_ENV)/ready: requirements/tensorflow.txt requirements/pytest.txt requiremen
 $(GPU_ENV)/installed: dist/ready $(GPU_ENV)/ready
 	@echo "==> installing the wheel into $(GPU_ENV)"
 	@$(GPU_ENV)/bin/python $(INSTALL_WHEEL) --no-deps --force-reinstall dist/*.whl
-	@touch $@
-
-# ---------------------------------------------------------------- checks of the GPU engine without TensorFlow
-
-.PHONY: gpu-bundle
-gpu-bundle: build/gpu-libraries/ready build/engine-calls/ready ## Pack the engines and the GPU checks for a machine with a GPU and PyTorch.
-	@tools/gpu_bundle.sh
-
-.PHONY: gpu-rehearsal
-gpu-rehearsal: build/gpu-libraries/ready build/engine-calls/ready $(VENV)/peers ## Run the checks of tools/gpu_session.sh on fake CUDA libraries, without a GPU.
-	@echo "==> checking the GPU engine on fake CUDA libraries"
-	@tools/gpu_rehearsal.sh $(OPTIONS)
-
-# The engine, and the fakes under the names of CUDA's libraries.
-GPU_LIBRARY_NAMES := libcuda.so.1 libcudnn.so.9 libcublas.so.12
-build/gpu-libraries/ready: $(WHEEL_SOURCES) $(VENV)/ready | .tools/bazel
-	@tools/bazel.sh build //:libtf_rnn_ops_gpu_engine.so //cc/gpu/fakes:libfake_gpu.so
-	@mkdir -p $(@D)/fakes
-	@cp -f bazel-bin/libtf_rnn_ops_gpu_engine.so $(@D)/
-	@cp -f bazel-bin/cc/gpu/fakes/libfake_gpu.so $(@D)/fakes/
-	@for name in $(GPU_LIBRARY_NAMES); do ln -sf libfake_gpu.so $(@D)/fakes/$$name; done
 	@touch $@
 
 # Instruction sets that this CPU lacks are compiled without AddressSanitizer: no test can run them.

@@ -1,6 +1,6 @@
 """The golden cases: results recorded from cuDNN, and the archive that stores them.
 
-The tests and tools/gpu_check.py share this module, so it depends on NumPy but not on TensorFlow.
+The tests and tools/record_golden.py share this module, so it depends on NumPy but not on TensorFlow.
 tests/golden/README.md describes the archive.
 """
 

@@ -7,6 +7,7 @@ import re
 import types
 import zipfile
 
+import cudnn_library
 import cudnn_rnn_inputs
 import cudnn_rnn_reference as reference
 import golden_cases
@@ -28,7 +29,7 @@ def missing(recorded_names) -> list[str]:
     if not names:
         return []
     if len(names) == len(CASES):
-        return [f"none of the {len(CASES)} golden cases is recorded: tools/gpu_check.py does it, on a GPU"]
+        return [f"none of the {len(CASES)} golden cases is recorded: tools/record_golden.py does it, on a GPU"]
     return [f"{len(names)} of the {len(CASES)} golden cases are not recorded: {', '.join(names)}"]
 
 
@@ -457,7 +458,7 @@ def test_missing_cases_are_named():
     assert two == f"2 of the {len(CASES)} golden cases are not recorded: {first}, {second}"
 
 
-# The recorder, without a GPU. tests/test_gpu_check.py runs it with fake libraries.
+# The recorder, tools/record_golden.py.
 
 
 def test_modules_of_the_recorder_need_only_numpy():
@@ -473,12 +474,6 @@ def test_modules_of_the_recorder_need_only_numpy():
 
 
 @pytest.fixture(scope="module")
-def cudnn_library():
-    """Returns the module that calls cuDNN through ctypes."""
-    return pytest.importorskip("gpu_checks.cudnn_library")
-
-
-@pytest.fixture(scope="module")
 def cudnn_headers():
     """Returns the text of the cuDNN headers, without comments."""
     headers = [CUDNN_HEADERS / f"cudnn_{name}.h" for name in ("graph", "ops", "adv")]
@@ -487,7 +482,7 @@ def cudnn_headers():
     return re.sub(r"/\*.*?\*/", "", "\n".join(header.read_text() for header in headers), flags=re.DOTALL)
 
 
-def test_constants_equal_the_headers(cudnn_library, cudnn_headers):
+def test_constants_equal_the_headers(cudnn_headers):
     constants = {name: value for name, value in vars(cudnn_library).items() if name.startswith("CUDNN_")}
     assert len(constants) > 20
     for name, value in constants.items():
@@ -496,7 +491,7 @@ def test_constants_equal_the_headers(cudnn_library, cudnn_headers):
         assert value == (1 << int(shift[1]) if shift else int(text)), name
 
 
-def test_signatures_equal_the_headers(cudnn_library, cudnn_headers):
+def test_signatures_equal_the_headers(cudnn_headers):
     assert len(cudnn_library.SIGNATURES) > 15
     for name, argument_types in cudnn_library.SIGNATURES.items():
         (arguments,) = re.findall(rf"\bcudnnStatus_t CUDNNWINAPI\s+{name}\(([^)]*)\);", cudnn_headers)

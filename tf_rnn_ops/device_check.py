@@ -260,9 +260,13 @@ def networks() -> Iterator[Network]:
         yield change(lengths=few_and_no_steps)
         yield change(input_mode="skip_input", size=(5, 4, 12, 12))
         yield change(input_mode="auto_select", size=(5, 4, 12, 12))
+        # cuDNN chooses its algorithm by these sizes.
         yield change(size=(20, 32, 64, 128))
+        yield change(size=(4, 8, 16, 112))
         if mode == "lstm":
             yield change(num_proj=8, lengths=few_and_no_steps, time_major=False)
+        if num_layers == 1:
+            yield change(size=(4, 8, 128, 512))
         if num_layers > 1:
             yield from (change(dropout=rate) for rate in (0.3, 1.0))
             yield change(dropout=0.5, lengths=few_and_no_steps, time_major=False)

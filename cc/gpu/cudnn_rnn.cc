@@ -348,8 +348,8 @@ Status CudnnRnn<T>::FindMethods(const CudnnRnnCall& call,
                                 std::vector<CudnnRnnMethod>* methods) const {
   bool is_standard_only;
   TF_RNN_OPS_GPU_RETURN_IF_ERROR(ReadAlgorithmVariable(&is_standard_only));
-  is_standard_only = is_standard_only || options_.standard_algorithm_only ||
-                     !plan.has_all_steps();
+  is_standard_only =
+      is_standard_only || is_standard_only_ || !plan.has_all_steps();
   GpuTraits gpu{};
   if (!is_standard_only) {
     TF_RNN_OPS_GPU_RETURN_IF_ERROR(ReadGpuTraits(*call.driver, &gpu));
@@ -366,9 +366,7 @@ Status CudnnRnn<T>::FindMethods(const CudnnRnnCall& call,
   };
   constexpr DataType kType = DataTypeOf<T>;
   // TF32 affects float32 only.
-  const bool is_widened =
-      kType == DataType::kBFloat16 && options_.widen_bfloat16;
-  if (!is_widened) add(kType, call.allow_tf32 && kType == DataType::kFloat);
+  add(kType, call.allow_tf32 && kType == DataType::kFloat);
   // cuDNN before version 9.13 and some GPUs do not support bfloat16. TF32 is
   // allowed, because it is more precise than bfloat16.
   if (kType == DataType::kBFloat16) add(DataType::kFloat, /*allow_tf32=*/true);

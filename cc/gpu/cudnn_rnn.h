@@ -43,20 +43,14 @@ struct CudnnRnnCall : Call {
   bool allow_tf32;
 };
 
-// Options for tests.
-struct CudnnRnnOptions {
-  bool standard_algorithm_only = false;
-  // Whether to always compute bfloat16 in float32.
-  bool widen_bfloat16 = false;
-};
-
 // Runs networks, and caches their cuDNN descriptors. Thread-safe.
 template <typename T>
 class CudnnRnn {
  public:
+  // is_standard_only: as with TF_RNN_OPS_CUDNN_ALGORITHM=standard; for tests.
   CudnnRnn(const Cudnn& cudnn, CudnnHandlePool& handles,
-           const CudnnRnnOptions& options = {})
-      : cudnn_(cudnn), handles_(handles), options_(options) {}
+           bool is_standard_only = false)
+      : cudnn_(cudnn), handles_(handles), is_standard_only_(is_standard_only) {}
 
   // Plans a pass.
   // key: device and variant are ignored. Data referenced by `key` and `call`
@@ -102,7 +96,7 @@ class CudnnRnn {
 
   const Cudnn& cudnn_;
   CudnnHandlePool& handles_;
-  const CudnnRnnOptions options_;
+  const bool is_standard_only_;
   std::mutex mutex_;  // for networks_
   std::map<NetworkKey, std::unique_ptr<CudnnRnnNetwork>> networks_;
 };

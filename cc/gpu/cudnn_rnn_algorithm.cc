@@ -133,17 +133,4 @@ Status ReadAlgorithmVariable(bool* is_standard_only) {
   return ParseAlgorithm(value, is_standard_only);
 }
 
-const char* AlgorithmName(cudnnRNNAlgo_t algorithm) {
-  switch (algorithm) {
-    case CUDNN_RNN_ALGO_STANDARD:
-      return "standard";
-    case CUDNN_RNN_ALGO_PERSIST_STATIC:
-      return "persist_static";
-    case CUDNN_RNN_ALGO_PERSIST_STATIC_SMALL_H:
-      return "persist_static_small_h";
-    default:
-      return "unknown";
-  }
-}
-
 }  // namespace tf_rnn_ops::gpu

@@ -44,9 +44,6 @@ Status ParseAlgorithm(const std::string& value, bool* is_standard_only);
 // Reads the variable on the first call. `auto` if it is not set.
 Status ReadAlgorithmVariable(bool* is_standard_only);
 
-// A name for messages and reports.
-const char* AlgorithmName(cudnnRNNAlgo_t algorithm);
-
 }  // namespace tf_rnn_ops::gpu
 
 #endif  // TF_RNN_OPS_CC_GPU_CUDNN_RNN_ALGORITHM_H_

@@ -127,7 +127,6 @@ Status CudnnRnnPlan::Init(const Call& call, DataType type,
 
 void CudnnRnnPlan::BeginStacks(const CudnnRnnMethod& method) {
   stacks_.clear();
-  algorithm_ = method.algorithm;
   staging_->set_cudnn_type(method.type);
 }
 

@@ -63,9 +63,6 @@ class CudnnRnnPlan {
   // The size of the reserve space of a training pass.
   std::size_t reserve_space_bytes() const;
 
-  // cuDNN's algorithm; the standard one if there is nothing to compute.
-  cudnnRNNAlgo_t algorithm() const { return algorithm_; }
-
   // The following functions are for CudnnRnn only.
 
   // type: type of the tensors.
@@ -155,7 +152,6 @@ class CudnnRnnPlan {
   rnn::ReserveSpaceKey key_{};
   bool is_training_ = false;
   std::optional<CudnnRnnStaging> staging_;
-  cudnnRNNAlgo_t algorithm_ = CUDNN_RNN_ALGO_STANDARD;
   std::deque<CudnnRnnStack> stacks_;
   void* params_gradient_ = nullptr;               // the tensor
   const void* staged_params_gradient_ = nullptr;  // in cuDNN's type

@@ -190,20 +190,6 @@ TEST(CudnnRnnTest, BFloat16DoesNotDependOnTf32) {
   }
 }
 
-TEST(CudnnRnnTest, BFloat16IsFloat32OnRequest) {
-  FakeCudnnGpu gpu;
-  gpu.cudnn().set_version(kVersionWithBFloat16);
-  Case k = RandomCase({RnnMode::kGru, false, 2, 2, 3, 5, 0}, {4, 6});
-  CudnnRnnOptions options;
-  options.widen_bfloat16 = true;
-  FakeNetwork<rnn::BFloat16> network(&gpu, k, options);
-  ForwardResult result;
-  ASSERT_TRUE(network.Forward(/*is_training=*/true, &result).ok());
-  ExpectSame(result, CpuNetwork<rnn::BFloat16>(k).Forward(true), 2e-2);
-  EXPECT_EQ(gpu.cudnn().calls("cudnnRNNForward").back().rnn.type,
-            CUDNN_DATA_FLOAT);
-}
-
 // ---------------------------------------------------------------- algorithms
 
 // TF32 has 10 bits of fraction.
@@ -279,9 +265,8 @@ TEST(CudnnRnnTest, FallsBackToTheStandardAlgorithm) {
 TEST(CudnnRnnTest, UsesOnlyTheStandardAlgorithmOnRequest) {
   FakeCudnnGpu gpu;
   Case k = RandomCase({RnnMode::kGru, false, 1, 1, 3, 5, 0}, {4, 6});
-  CudnnRnnOptions options;
-  options.standard_algorithm_only = true;
-  FakeNetwork<float> network(&gpu, k, options), other(&gpu, k);
+  FakeNetwork<float> network(&gpu, k, /*is_standard_only=*/true);
+  FakeNetwork<float> other(&gpu, k);
   network.allow_tf32 = other.allow_tf32 = true;
   ForwardResult forward;
   BackwardResult backward;

@@ -31,10 +31,10 @@ template <typename T>
 class GpuNetwork {
  public:
   GpuNetwork(FakeGpu* gpu, const Cudnn& cudnn, CudnnHandlePool* handles,
-             rnn::Case& k, const CudnnRnnOptions& options = {})
+             rnn::Case& k, bool is_standard_only = false)
       : gpu_(*gpu),
         k_(k),
-        networks_(cudnn, *handles, options),
+        networks_(cudnn, *handles, is_standard_only),
         input_(&gpu->driver(), rnn::Rounded<T>(k.input)),
         input_h_(&gpu->driver(), rnn::Rounded<T>(k.input_h)),
         input_c_(&gpu->driver(), rnn::Rounded<T>(k.input_c)),
@@ -187,10 +187,9 @@ class FakeCudnnGpu : public FakeGpu {
 template <typename T>
 class FakeNetwork : public GpuNetwork<T> {
  public:
-  FakeNetwork(FakeCudnnGpu* gpu, rnn::Case& k,
-              const CudnnRnnOptions& options = {})
-      : GpuNetwork<T>(gpu, *gpu->cudnn().cudnn(), &gpu->handles(), k, options) {
-  }
+  FakeNetwork(FakeCudnnGpu* gpu, rnn::Case& k, bool is_standard_only = false)
+      : GpuNetwork<T>(gpu, *gpu->cudnn().cudnn(), &gpu->handles(), k,
+                      is_standard_only) {}
 };
 
 // Runs a case with the CPU engine.

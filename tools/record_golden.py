@@ -1,16 +1,25 @@
-"""Runs the network of a golden case with cuDNN directly, without the engine."""
+"""Records golden data: calls cuDNN directly for each case of tests/golden_cases.py.
 
+    python tools/record_golden.py tests/golden/cudnn.zip
+
+Requires an NVIDIA GPU, NumPy, and PyTorch with CUDA and cuDNN 9; TensorFlow is not required. tests/test_golden.py compares
+the recordings with the documented layout of params, the float64 reference and the CPU kernels.
+"""
+
+import argparse
 import contextlib
+import pathlib
+import sys
 from collections.abc import Iterator
 from ctypes import byref, c_double, c_int, c_size_t, c_void_p
 
-import golden_cases
 import numpy as np
 import torch
 
-from gpu_checks import cudnn_library
-from gpu_checks.arrays import to_numpy
-from gpu_checks.device import Device
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tests"))
+
+import cudnn_library
+import golden_cases
 
 _MODES = {
     "rnn_relu": cudnn_library.CUDNN_RNN_RELU,
@@ -38,6 +47,33 @@ _SEQUENCES = ("input", "output", "output_backprop", "input_backprop")
 _PROJECTION_ID = 8  # cuDNN's matrix number of the projection in a pseudo-layer
 
 
+def _empty(shape: tuple[int, ...], dtype: str) -> torch.Tensor:
+    """Returns uninitialized memory on the GPU."""
+    return torch.empty(shape, dtype=getattr(torch, dtype), device="cuda")
+
+
+def _upload(array: np.ndarray, dtype: str) -> torch.Tensor:
+    """Copies an array in the storage format of golden_cases to the GPU."""
+    is_bfloat16 = dtype == "bfloat16" and array.dtype == np.uint16
+    tensor = torch.from_numpy((array.view(np.int16) if is_bfloat16 else array).copy())
+    return _empty(array.shape, dtype).copy_(tensor.view(torch.bfloat16) if is_bfloat16 else tensor)
+
+
+def _to_numpy(tensor: torch.Tensor) -> np.ndarray:
+    """Copies a tensor to an array in the storage format of golden_cases."""
+    tensor = tensor.cpu()
+    return tensor.view(torch.int16).numpy().view(np.uint16) if tensor.dtype == torch.bfloat16 else tensor.numpy()
+
+
+def _stream() -> int | None:
+    """Returns the current CUstream; None is the default stream."""
+    return torch.cuda.current_stream().cuda_stream or None
+
+
+def _synchronize() -> None:
+    torch.cuda.synchronize()
+
+
 class CudnnNetwork:
     """The network of a case, for use in a `with` statement.
 
@@ -45,9 +81,8 @@ class CudnnNetwork:
       params_size: the number of elements of its params buffer.
     """
 
-    def __init__(self, cudnn: cudnn_library.Cudnn, device: Device, case: golden_cases.Case):
+    def __init__(self, cudnn: cudnn_library.Cudnn, case: golden_cases.Case):
         self._cudnn = cudnn
-        self._device = device
         self._case = case
         self._config = case.config
         self._data_type, self._compute_type, self._math_type = _PRECISIONS[case.dtype]
@@ -55,7 +90,7 @@ class CudnnNetwork:
     def __enter__(self):
         with contextlib.ExitStack() as resources:
             self._handle = resources.enter_context(self._cudnn.created(""))
-            self._cudnn.call("cudnnSetStream", self._handle, self._device.stream())
+            self._cudnn.call("cudnnSetStream", self._handle, _stream())
             self._network = resources.enter_context(self._cudnn.created("RNNDescriptor"))
             self._describe_network()
             self.params_size = self._find_params_size()
@@ -67,7 +102,7 @@ class CudnnNetwork:
 
     def regions(self) -> dict[str, np.ndarray]:
         """Returns the regions of all matrices and biases according to cuDNN (golden_cases.REGIONS)."""
-        params = self._device.empty((self.params_size,), self._case.dtype)
+        params = _empty((self.params_size,), self._case.dtype)
         gate_ids = list(range(2 * self._config.num_gates))
         projection_ids = [_PROJECTION_ID] if self._config.has_projection else []
         matrices, biases = [], []
@@ -97,18 +132,16 @@ class CudnnNetwork:
         shapes = golden_cases.shapes(self._case, self.params_size)
         names = [name for name in golden_cases.OUTPUTS + golden_cases.BACKPROPS if name in shapes]
         # Zeros: cuDNN adds to params_backprop, and may not write gradients past the end of a sequence.
-        tensors = {name: self._device.empty(shapes[name], self._case.dtype).zero_() for name in names}
+        tensors = {name: _empty(shapes[name], self._case.dtype).zero_() for name in names}
         if variant.layout == golden_cases.BATCH_MAJOR:
             tensors = {name: _swapped_shape(name, tensor) for name, tensor in tensors.items()}
         tensors |= {
-            name: self._device.upload(array, self._case.dtype)
-            for name, array in in_layout.items()
-            if name != "sequence_lengths"
+            name: _upload(array, self._case.dtype) for name, array in in_layout.items() if name != "sequence_lengths"
         }
         with self._data_descriptors(variant.layout) as descriptors:
             self._run(tensors, self._device_lengths(variant), *descriptors)
-            self._device.synchronize()
-        results = {name: to_numpy(tensors[name]) for name in names}
+            _synchronize()
+        results = {name: _to_numpy(tensors[name]) for name in names}
         if variant.layout == golden_cases.BATCH_MAJOR:
             results = {name: _swapped(name, array) for name, array in results.items()}
         return results
@@ -116,7 +149,7 @@ class CudnnNetwork:
     def _device_lengths(self, variant) -> torch.Tensor | None:
         if variant.lengths == golden_cases.NULL_LENGTHS:
             return None
-        return self._device.upload(self._config.lengths, "int32")
+        return _upload(self._config.lengths, "int32")
 
     def _describe_network(self):
         config = self._config
@@ -211,7 +244,7 @@ class CudnnNetwork:
         sizes = c_size_t(), c_size_t()
         mode = cudnn_library.CUDNN_FWD_MODE_TRAINING
         self._cudnn.call("cudnnGetRNNTempSpaceSizes", self._handle, self._network, mode, x, *map(byref, sizes))
-        workspace, reserve_space = (self._device.empty((size.value,), "uint8") for size in sizes)
+        workspace, reserve_space = (_empty((size.value,), "uint8") for size in sizes)
         return workspace, reserve_space
 
     def _run(self, tensors, device_lengths, x, y, h, c):
@@ -283,3 +316,47 @@ def _swapped_shape(name: str, tensor: torch.Tensor) -> torch.Tensor:
         return tensor
     time, batch, size = tensor.shape
     return tensor.reshape(batch, time, size)
+
+
+def record(
+    cudnn: cudnn_library.Cudnn, case: golden_cases.Case, recorded_with: dict[str, str]
+) -> golden_cases.Recording:
+    """Returns the results of a case in every variant. Variants that cuDNN rejects are listed as refused."""
+    results, refused = {}, {}
+    with CudnnNetwork(cudnn, case) as network:
+        given = golden_cases.make_given(case, network.params_size)
+        for name, variant in golden_cases.VARIANTS.items():
+            try:
+                results[name] = network.run(given, variant)
+            except cudnn_library.CudnnError as error:
+                refused[name] = str(error)
+        return golden_cases.Recording(case, {**given, **network.regions()}, results, refused, recorded_with)
+
+
+def main() -> None:
+    """Records all cases, and prints what cuDNN refused."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("archive", type=pathlib.Path, help="the file to write")
+    archive = parser.parse_args().archive
+    torch.zeros(1, device="cuda")  # makes the GPU's context current and loads CUDA's libraries
+    cudnn = cudnn_library.Cudnn()
+    properties = torch.cuda.get_device_properties(0)
+    recorded_with = {
+        "library": "cuDNN",
+        "cudnn": cudnn.version,
+        "gpu": properties.name,
+        "pytorch": torch.__version__,
+        "cuda": str(torch.version.cuda),
+        "compute_capability": f"{properties.major}.{properties.minor}",
+    }
+    for name, case in golden_cases.CASES.items():
+        recording = record(cudnn, case, recorded_with)
+        if recording.results:
+            golden_cases.save(archive, recording)
+        for variant, message in recording.refused.items():
+            print(f"{name}, {variant}: {message}")
+    print(f"{len(golden_cases.names(archive))} of {len(golden_cases.CASES)} cases are in {archive}")
+
+
+if __name__ == "__main__":
+    main()
