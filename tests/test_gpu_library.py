@@ -166,6 +166,7 @@ def test_the_import_loads_the_library(value, loads, tmp_path):
         _library.GPU_KERNELS_PATH.name,
         str(tmp_path),
         TF_RNN_OPS_GPU=value,
+        CUDA_VISIBLE_DEVICES="0",
     )
     assert printed == f"{loads} {loads}\n"
 
@@ -372,8 +373,8 @@ def test_report_of_a_library_that_is_not_loaded():
 
 
 def test_report_if_the_variable_is_not_set():
-    printed = processes.run_program("-m", "tf_rnn_ops", TF_RNN_OPS_GPU="")
-    assert re.search(r"^ +GPU library +not loaded: the machine has no NVIDIA GPU$", printed, re.MULTILINE)
+    printed = processes.run_program("-m", "tf_rnn_ops", TF_RNN_OPS_GPU="", CUDA_VISIBLE_DEVICES="")
+    assert re.search(r"^ +GPU library +not loaded: CUDA_VISIBLE_DEVICES hides all GPUs$", printed, re.MULTILINE)
     assert re.search(rf"^ +{VARIABLE} +not set$", printed, re.MULTILINE)
 
 

@@ -2,8 +2,8 @@
 
     python tools/record_golden.py tests/golden/cudnn.zip
 
-Requires an NVIDIA GPU, NumPy, and PyTorch with CUDA and cuDNN 9; TensorFlow is not required. tests/test_golden.py compares
-the recordings with the documented layout of params, the float64 reference and the CPU kernels.
+Requires an NVIDIA GPU, NumPy, and PyTorch with CUDA and cuDNN 9, but not TensorFlow. tests/test_golden.py compares the
+recordings with the documented layout of params, the float64 reference and the CPU kernels.
 """
 
 import argparse
