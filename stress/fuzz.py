@@ -17,6 +17,9 @@ import time
 from collections.abc import Iterator
 from typing import TextIO
 
+# The results are compared with those of the CPU.
+os.environ["CUDA_VISIBLE_DEVICES"] = ""
+
 import paths  # noqa: F401
 import fuzz_draw
 import fuzz_session

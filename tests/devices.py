@@ -3,6 +3,8 @@
 The environment variable TF_RNN_OPS_TEST_DEVICE has the TensorFlow name of the device. With `CPU:0`, the tests run
 without a GPU. If it is not set, they run on the first GPU; they are skipped if TensorFlow finds no GPU or the GPU
 library is not loaded. If it is set, the device must exist, and for a GPU the library must load.
+
+If it does not name a GPU, TF_RNN_OPS_GPU is 0 by default in all tests.
 """
 
 import os
@@ -15,9 +17,8 @@ NAMED = os.environ.get(VARIABLE)
 DEVICE = NAMED or "GPU:0"
 KIND = DEVICE.partition(":")[0]
 IS_GPU = KIND == "GPU"
-if NAMED and IS_GPU:
-    # Also for processes that the tests start.
-    os.environ.setdefault("TF_RNN_OPS_GPU", "1")
+# Also for processes that the tests start.
+os.environ.setdefault("TF_RNN_OPS_GPU", "1" if NAMED and IS_GPU else "0")
 
 import tf_rnn_ops  # noqa: E402  # reads the variable
 

@@ -256,18 +256,17 @@ def _region(numbers) -> tuple[int, int, int]:
     return int(numbers[0, 0]), *numbers.shape
 
 
-def reference_results(case: Case, given, masks=None) -> dict[str, np.ndarray]:
+def reference_results(case: Case, given) -> dict[str, np.ndarray]:
     """Returns the OUTPUTS and BACKPROPS of the reference in float64.
 
     Args:
       case: the case.
       given: the arrays of GIVEN, in stored form.
-      masks: dropout masks, in the form of the reference.
     """
     wide = all_to_float64({name: each for name, each in given.items() if name != "sequence_lengths"}, case.dtype)
     input_c, d_output_c = wide.get("input_c", np.zeros([])), wide.get("output_c_backprop", np.zeros([]))
     run = reference.forward(
-        case.config, input=wide["input"], input_h=wide["input_h"], input_c=input_c, params=wide["params"], masks=masks
+        case.config, input=wide["input"], input_h=wide["input_h"], input_c=input_c, params=wide["params"]
     )
     grads = reference.backward(
         case.config,
@@ -277,7 +276,6 @@ def reference_results(case: Case, given, masks=None) -> dict[str, np.ndarray]:
         output_backprop=wide["output_backprop"],
         output_h_backprop=wide["output_h_backprop"],
         output_c_backprop=d_output_c,
-        masks=masks,
     )
     results = {**run._asdict(), **grads._asdict()}
     return {name: results[name] for name in shapes(case, 0) if name in OUTPUTS + BACKPROPS}

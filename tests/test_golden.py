@@ -467,7 +467,7 @@ def test_modules_of_the_recorder_need_only_numpy():
         import sys
         for name in ("tensorflow", "keras", "hypothesis", "pytest", "ml_dtypes"):
             sys.modules[name] = None
-        import cudnn_rnn_reference, golden_cases, parity, reference
+        import golden_cases
         """,
         **processes.WITH_TESTS,
     )

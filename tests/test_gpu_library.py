@@ -66,7 +66,8 @@ by_default = pytest.mark.parametrize("value", [None, "", "auto"])
 @pytest.mark.parametrize("gpus", [0, 1, 2])
 def test_is_loaded_by_default_if_there_is_a_gpu(load, value, gpus):
     assert load(value, gpus) == (gpus > 0)
-    assert gpu_kernels.why_not_loaded() == (None if gpus else "the machine has no NVIDIA GPU")
+    if not gpus:
+        assert gpu_kernels.why_not_loaded().startswith("no NVIDIA GPU was found: no file /")
 
 
 @by_default

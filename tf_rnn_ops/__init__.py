@@ -8,7 +8,7 @@
 - `tf_rnn_ops.enable_builtin_kernels` lets graphs with TensorFlow's own CudnnRNN ops run on the CPU.
 
 Importing the package registers the gradients, and loads the op library, the XLA libraries and, if the machine has an
-NVIDIA GPU, the GPU library.
+NVIDIA GPU and TF_RNN_OPS_GPU is not 0, the GPU library.
 """
 
 from tf_rnn_ops._version import __version__

@@ -2,8 +2,8 @@
 
 The environment variable TF_RNN_OPS_GPU is read when the package is imported:
 
-- `auto` or unset: load the library if the machine has an NVIDIA GPU. This does not initialize CUDA, which would not
-  survive a `fork`.
+- `auto` or unset: load the library if there is a device file of an NVIDIA GPU, unless CUDA_VISIBLE_DEVICES hides all
+  GPUs or TensorFlow is built without CUDA. This does not initialize CUDA, which would not survive a `fork`.
 - `1`: load it in any case.
 - `0`: do not load it. The ops run on the CPU.
 
@@ -22,7 +22,7 @@ VARIABLE = "TF_RNN_OPS_GPU"
 _AUTO, _ALWAYS, _NEVER = "auto", "1", "0"
 
 # Files of NVIDIA's driver: one per GPU, and those in Windows Subsystem for Linux.
-_DRIVER_FILES = ("/dev/nvidia[0-9]*", "/usr/lib/wsl/lib/libcuda.so*")
+_DRIVER_FILES = ("/dev/nvidia[0-9]*", "/usr/lib/wsl/lib/libcuda.so*", "/usr/lib/wsl/drivers/*/libcuda.so*")
 
 _HAS_NO_LIBRARY = f"this build of tf_rnn_ops has no GPU library ({_library.GPU_KERNELS_PATH} does not exist)"
 
@@ -73,7 +73,9 @@ def _why_not_wanted() -> str | None:
         return "this TensorFlow is built without CUDA"
     if os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1"):
         return "CUDA_VISIBLE_DEVICES hides all GPUs"
-    return None if any(map(glob.glob, _DRIVER_FILES)) else "the machine has no NVIDIA GPU"
+    if any(map(glob.glob, _DRIVER_FILES)):
+        return None
+    return f"no NVIDIA GPU was found: no file {' or '.join(_DRIVER_FILES)}"
 
 
 def _load() -> str | None:

@@ -59,11 +59,6 @@ class CudnnError(RuntimeError):
     """A cuDNN function did not return CUDNN_STATUS_SUCCESS."""
 
 
-def version_text(version: int) -> str:
-    """Formats a version number: 91002 is 9.10.2."""
-    return f"{version // 10000}.{version // 100 % 100}.{version % 100}"
-
-
 class Cudnn:
     """The cuDNN library. It must be loaded already or be found by the dynamic loader."""
 
@@ -78,7 +73,8 @@ class Cudnn:
     @property
     def version(self) -> str:
         """The version, such as 9.10.2."""
-        return version_text(self._library.cudnnGetVersion())
+        number = self._library.cudnnGetVersion()  # such as 91002
+        return f"{number // 10000}.{number // 100 % 100}.{number % 100}"
 
     def call(self, name: str, *arguments) -> None:
         """Calls a function.

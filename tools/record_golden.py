@@ -1,6 +1,6 @@
 """Records golden data: calls cuDNN directly for each case of tests/golden_cases.py.
 
-    python tools/record_golden.py tests/golden/cudnn.zip
+    python tools/record_golden.py cudnn.zip
 
 Requires an NVIDIA GPU, NumPy, and PyTorch with CUDA and cuDNN 9, but not TensorFlow. tests/test_golden.py compares the
 recordings with the documented layout of params, the float64 reference and the CPU kernels.
@@ -70,10 +70,6 @@ def _stream() -> int | None:
     return torch.cuda.current_stream().cuda_stream or None
 
 
-def _synchronize() -> None:
-    torch.cuda.synchronize()
-
-
 class CudnnNetwork:
     """The network of a case, for use in a `with` statement.
 
@@ -140,7 +136,7 @@ class CudnnNetwork:
         }
         with self._data_descriptors(variant.layout) as descriptors:
             self._run(tensors, self._device_lengths(variant), *descriptors)
-            _synchronize()
+            torch.cuda.synchronize()
         results = {name: _to_numpy(tensors[name]) for name in names}
         if variant.layout == golden_cases.BATCH_MAJOR:
             results = {name: _swapped(name, array) for name, array in results.items()}
@@ -338,6 +334,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("archive", type=pathlib.Path, help="the file to write")
     archive = parser.parse_args().archive
+    if archive.exists():
+        parser.error(f"{archive} exists already")
     torch.zeros(1, device="cuda")  # makes the GPU's context current and loads CUDA's libraries
     cudnn = cudnn_library.Cudnn()
     properties = torch.cuda.get_device_properties(0)
@@ -349,13 +347,15 @@ def main() -> None:
         "cuda": str(torch.version.cuda),
         "compute_capability": f"{properties.major}.{properties.minor}",
     }
+    num_recorded = 0
     for name, case in golden_cases.CASES.items():
         recording = record(cudnn, case, recorded_with)
         if recording.results:
             golden_cases.save(archive, recording)
+            num_recorded += 1
         for variant, message in recording.refused.items():
             print(f"{name}, {variant}: {message}")
-    print(f"{len(golden_cases.names(archive))} of {len(golden_cases.CASES)} cases are in {archive}")
+    print(f"recorded {num_recorded} of {len(golden_cases.CASES)} cases")
 
 
 if __name__ == "__main__":

@@ -202,15 +202,15 @@ void Fill(const FakeNetwork& network, Pass* pass) {
   pass->sequence_lengths = network.lengths.data();
 }
 
-// cuDNN's algorithm for small networks approximates tanh in float32, and is
-// wrong in float16.
+// cuDNN's algorithm for small networks approximates tanh and sigmoid in
+// float32, and is wrong in float16.
 template <typename T>
 void Approximate(const FakeNetwork& network, std::vector<T>* y) {
   if (network.algorithm != CUDNN_RNN_ALGO_PERSIST_STATIC_SMALL_H) return;
-  if (network.config.mode == rnn::RnnMode::kRelu) return;
-  const double factor = std::is_same_v<T, float>       ? 1 + 2e-5
-                        : std::is_same_v<T, rnn::Half> ? 2
-                                                       : 1;
+  double factor = std::is_same_v<T, rnn::Half> ? 2 : 1;
+  if (std::is_same_v<T, float> && network.config.mode != rnn::RnnMode::kRelu) {
+    factor = 1 + 2e-5;
+  }
   for (T& value : *y) value = rnn::FromDouble<T>(factor * rnn::ToDouble(value));
 }
 
