@@ -65,11 +65,6 @@ def _to_numpy(tensor: torch.Tensor) -> np.ndarray:
     return tensor.view(torch.int16).numpy().view(np.uint16) if tensor.dtype == torch.bfloat16 else tensor.numpy()
 
 
-def _stream() -> int | None:
-    """Returns the current CUstream; None is the default stream."""
-    return torch.cuda.current_stream().cuda_stream or None
-
-
 class CudnnNetwork:
     """The network of a case, for use in a `with` statement.
 
@@ -86,7 +81,7 @@ class CudnnNetwork:
     def __enter__(self):
         with contextlib.ExitStack() as resources:
             self._handle = resources.enter_context(self._cudnn.created(""))
-            self._cudnn.call("cudnnSetStream", self._handle, _stream())
+            self._cudnn.call("cudnnSetStream", self._handle, torch.cuda.current_stream().cuda_stream)
             self._network = resources.enter_context(self._cudnn.created("RNNDescriptor"))
             self._describe_network()
             self.params_size = self._find_params_size()

@@ -50,11 +50,8 @@ def test_cudnn_rnn_with_dropout(mode, dtype):
     gradients = []
     for ops in (OPS, CPU_OPS):
         fresh_kernels()
-
-        def scaled_outputs(inputs, ops=ops):
-            return [each / 16 for each in run_forward(config, inputs, raw_ops=ops, **SEEDS)[:3]]
-
-        gradients.append(penalty_gradients(scaled_outputs, inputs))
+        run = functools.partial(run_forward, config, raw_ops=ops, **SEEDS)
+        gradients.append(penalty_gradients(lambda inputs, run=run: [each / 16 for each in run(inputs)[:3]], inputs))
     actual, expected = gradients
     for name, gradient in actual.items():
         # Second gradients contain the rounding errors of the first ones.
