@@ -41,7 +41,7 @@ def _what_is_missing() -> str | None:
     """Returns why the tests cannot run on their device, or None if they can."""
     if not tf.config.list_physical_devices(KIND):
         return f"TensorFlow finds no {KIND}"
-    why_not = tf_rnn_ops.gpu_kernels.why_not_loaded()
+    why_not = tf_rnn_ops._gpu_kernels.why_not_loaded()
     return f"the GPU library is not loaded: {why_not}" if IS_GPU and why_not else None
 
 

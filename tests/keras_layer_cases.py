@@ -16,7 +16,9 @@ KINDS = tuple(OURS)
 
 BATCH, TIME, FEATURES, UNITS = 4, 6, 3, 5
 
-needs_xla = pytest.mark.skipif(tf_rnn_ops.xla.why_not_loaded() is not None, reason=str(tf_rnn_ops.xla.why_not_loaded()))
+needs_xla = pytest.mark.skipif(
+    tf_rnn_ops._xla.why_not_loaded() is not None, reason=str(tf_rnn_ops._xla.why_not_loaded())
+)
 
 # Configurations that run as a loop over the steps in training: kind and arguments.
 LOOPS = {

@@ -27,7 +27,7 @@ from keras_layer_cases import (
     randomize,
 )
 
-from tf_rnn_ops import accelerate_keras, restore_keras, xla
+from tf_rnn_ops import _xla, accelerate_keras, restore_keras
 
 X = data(BATCH, TIME, FEATURES, dtype="float32")
 Y = data(BATCH, 1, dtype="float32")
@@ -400,7 +400,7 @@ def test_strict_rejects_fallbacks_of_our_layers():
 def test_strict_rejects_a_build_without_xla_and_a_gpu(monkeypatch):
     layer = keras.layers.GRU(UNITS)
     with accelerate_keras(strict=True):
-        monkeypatch.setattr(xla, "_why_not_loaded", "no library")
+        monkeypatch.setattr(_xla, "_why_not_loaded", "no library")
         with pytest.raises(RuntimeError, match=r"would fall back to Keras\. XLA compiles the layer"):
             tf.function(layer, jit_compile=True, autograph=False)(X)
         monkeypatch.setattr(tf.config, "list_logical_devices", lambda kind=None: ["a GPU"] if kind == "GPU" else [])

@@ -429,7 +429,7 @@ def test_keras_does_not_compile_without_xla_support(make, what, monkeypatch):
     if what == "GPU":
         monkeypatch.setattr(tf.config, "get_visible_devices", lambda kind=None: ["a GPU"])
     else:
-        monkeypatch.setattr(tf_rnn_ops.xla, "_why_not_loaded", "no library")
+        monkeypatch.setattr(tf_rnn_ops._xla, "_why_not_loaded", "no library")
     assert not make().supports_jit
 
 

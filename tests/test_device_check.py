@@ -15,8 +15,8 @@ import tensorflow as tf
 from tensorflow.python.framework import op_def_registry
 
 import tf_rnn_ops
-from tf_rnn_ops import _library, device_check, gpu_kernels
-from tf_rnn_ops.device_check import FAMILIES, PRECISIONS, Network
+from tf_rnn_ops import _device_check, _gpu_kernels, _library
+from tf_rnn_ops._device_check import FAMILIES, PRECISIONS, Network
 
 DEVICE = "CPU:1"
 FLOAT32 = PRECISIONS[1:2]
@@ -27,13 +27,13 @@ NETWORKS = [
 ]
 FEW_PROGRAMS = {
     "networks": [
-        *(functools.partial(device_check.run_network, NETWORKS[0], version) for version in device_check.VERSIONS),
-        functools.partial(device_check.run_network, NETWORKS[1], "V3"),
-        functools.partial(device_check.differentiate_network_twice, NETWORKS[0]),
+        *(functools.partial(_device_check.run_network, NETWORKS[0], version) for version in _device_check.VERSIONS),
+        functools.partial(_device_check.run_network, NETWORKS[1], "V3"),
+        functools.partial(_device_check.differentiate_network_twice, NETWORKS[0]),
     ],
-    "params": [functools.partial(device_check.convert_params, network) for network in NETWORKS],
-    "cells": [functools.partial(device_check.run_cell, (3, 7, 13))],
-    "copies": [device_check.align],
+    "params": [functools.partial(_device_check.convert_params, network) for network in NETWORKS],
+    "cells": [functools.partial(_device_check.run_cell, (3, 7, 13))],
+    "copies": [_device_check.align],
 }
 OUTPUTS = [
     (family, op, output.name)
@@ -88,7 +88,7 @@ def verdicts(printed):
 
 def test_every_op_with_a_gpu_kernel_is_compared(gpu_kernel_dtypes):
     assert len(gpu_kernel_dtypes) >= 15
-    assert device_check.ops_without_a_program() == []
+    assert _device_check.ops_without_a_program() == []
     of_users = {op for op in tf_rnn_ops.raw_ops.__all__ if op in gpu_kernel_dtypes}
     assert of_users <= {op for family in FAMILIES.values() for op in family.ops}
 
@@ -99,10 +99,10 @@ def test_every_dtype_of_the_kernels_is_compared(gpu_kernel_dtypes):
 
 
 def test_networks_of_every_kind_are_compared():
-    networks = list(device_check.networks())
+    networks = list(_device_check.networks())
     found = {(each.rnn_mode, each.direction, each.num_layers) for each in networks}
     assert len({(mode, direction, layers) for mode, direction, layers in found if layers in (1, 3)}) == 16
-    for mode in device_check.MODES:
+    for mode in _device_check.MODES:
         of_mode = [each for each in networks if each.rnn_mode == mode]
         assert {each.input_mode for each in of_mode} == {"linear_input", "skip_input", "auto_select"}
         assert {each.time_major for each in of_mode} == {False, True}
@@ -110,10 +110,10 @@ def test_networks_of_every_kind_are_compared():
         assert {each.dropout for each in of_mode if each.num_layers > 1} >= {0.0, 0.3, 0.5, 1.0}
         assert {size for each in of_mode for size in each.size} >= {0, 1, 128}
     assert any(each.num_proj for each in networks)
-    assert {version for each in networks for version in each.versions} == set(device_check.VERSIONS)
+    assert {version for each in networks for version in each.versions} == set(_device_check.VERSIONS)
 
 
-@pytest.mark.parametrize("network", [each for each in device_check.networks() if each.rnn_mode == "rnn_relu"], ids=str)
+@pytest.mark.parametrize("network", [each for each in _device_check.networks() if each.rnn_mode == "rnn_relu"], ids=str)
 def test_relu_inputs_are_not_near_0(network):
     """The slope of ReLU changes at 0."""
     time, batch, input_size, num_units = network.size
@@ -126,9 +126,9 @@ def test_relu_inputs_are_not_near_0(network):
         num_units=num_units,
         sequence_lengths=network.lengths,
     )
-    inputs = {name: parity.to_float64(each) for name, each in device_check.network_inputs(network, tf.float64).items()}
+    inputs = {name: parity.to_float64(each) for name, each in _device_check.network_inputs(network, tf.float64).items()}
     rng = np.random.default_rng(0)
-    directions = device_check.DIRECTIONS.index(network.direction) + 1
+    directions = _device_check.DIRECTIONS.index(network.direction) + 1
     shape = (time, batch, directions * num_units)
     scale = 0.0 if network.dropout == 1 else 1 / (1 - network.dropout)
     masks = [scale * (rng.random(shape) >= network.dropout) for _ in range(network.num_layers - 1)]
@@ -141,7 +141,7 @@ def test_relu_inputs_are_not_near_0(network):
 @pytest.mark.usefixtures("few_programs")
 @pytest.mark.parametrize("name", FAMILIES)
 def test_a_device_with_equal_results_agrees(name, capsys):
-    assert device_check.check_family(name, DEVICE)
+    assert _device_check.check_family(name, DEVICE)
     lines = lines_of(capsys.readouterr().out)
     assert {line[-1] for line in lines} == {"agrees"}
     family = FAMILIES[name]
@@ -152,7 +152,7 @@ def test_a_device_with_equal_results_agrees(name, capsys):
 
 def corrupt(monkeypatch, op, output, change):
     """Changes an output of an op on the checked device."""
-    run_op = device_check.run_op
+    run_op = _device_check.run_op
 
     def run_corrupted(name, device, arguments):
         outputs = run_op(name, device, arguments)
@@ -163,7 +163,7 @@ def corrupt(monkeypatch, op, output, change):
                 return outputs._replace(**{output: tf.nest.map_structure(change, getattr(outputs, output))})
             return tf.nest.map_structure(change, outputs)
 
-    monkeypatch.setattr(device_check, "run_op", run_corrupted)
+    monkeypatch.setattr(_device_check, "run_op", run_corrupted)
 
 
 def slightly_more(tensor):
@@ -174,7 +174,7 @@ def slightly_more(tensor):
 @pytest.mark.parametrize(("family", "op", "output"), OUTPUTS, ids=lambda value: value)
 def test_a_wrong_output_differs(family, op, output, monkeypatch, capsys):
     corrupt(monkeypatch, op, output, slightly_more)
-    assert not device_check.check_family(family, DEVICE, FLOAT32)
+    assert not _device_check.check_family(family, DEVICE, FLOAT32)
     assert verdicts(capsys.readouterr().out)[op] == "DIFFERS"
 
 
@@ -195,7 +195,7 @@ def test_a_wrong_output_differs(family, op, output, monkeypatch, capsys):
 def test_the_case_that_differs_most_is_named(family, op, output, case, monkeypatch, capsys):
     smallest = 4 * 5 * 8  # elements of the output of the second network
     corrupt(monkeypatch, op, output, lambda tensor: tensor * (1.01 if tf.size(tensor) <= smallest else 1.001))
-    assert not device_check.check_family(family, DEVICE, FLOAT32)
+    assert not _device_check.check_family(family, DEVICE, FLOAT32)
     assert re.search(rf"^{op} .* DIFFERS\n    most for {re.escape(case)}$", capsys.readouterr().out, re.MULTILINE)
 
 
@@ -210,7 +210,7 @@ def test_a_wrong_bias_differs_next_to_larger_matrices(monkeypatch, capsys):
         return gradient * factor
 
     corrupt(monkeypatch, "CudnnRNNBackpropV3", "params_backprop", change)
-    assert not device_check.check_family("networks", DEVICE, FLOAT32)
+    assert not _device_check.check_family("networks", DEVICE, FLOAT32)
     assert verdicts(capsys.readouterr().out)["CudnnRNNBackpropV3"] == "DIFFERS"
 
 
@@ -218,14 +218,14 @@ def test_a_wrong_bias_differs_next_to_larger_matrices(monkeypatch, capsys):
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_nan_and_infinity_differ(value, monkeypatch, capsys):
     corrupt(monkeypatch, "GRUBlockCell", "h", lambda tensor: tensor + value)
-    assert not device_check.check_family("cells", DEVICE, FLOAT32)
+    assert not _device_check.check_family("cells", DEVICE, FLOAT32)
     assert verdicts(capsys.readouterr().out)["GRUBlockCell"] == "DIFFERS"
 
 
 @pytest.mark.usefixtures("few_programs")
 @pytest.mark.parametrize("name", ["networks", "cells"])
 def test_wrong_second_derivatives_differ(name, monkeypatch, capsys):
-    run_function = device_check.Run.function
+    run_function = _device_check.Run.function
 
     def run_corrupted(run, *arguments):
         run_function(run, *arguments)
@@ -233,8 +233,8 @@ def test_wrong_second_derivatives_differ(name, monkeypatch, capsys):
             outputs = run.results[-1].outputs
             outputs[next(iter(outputs))] *= 1.001
 
-    monkeypatch.setattr(device_check.Run, "function", run_corrupted)
-    assert not device_check.check_family(name, DEVICE, FLOAT32)
+    monkeypatch.setattr(_device_check.Run, "function", run_corrupted)
+    assert not _device_check.check_family(name, DEVICE, FLOAT32)
     found = verdicts(capsys.readouterr().out)
     (function,) = FAMILIES[name].functions
     assert found.pop(function) == "DIFFERS"
@@ -243,20 +243,20 @@ def test_wrong_second_derivatives_differ(name, monkeypatch, capsys):
 
 def fail(monkeypatch, op, error):
     """Makes an op fail on the checked device."""
-    run_op = device_check.run_op
+    run_op = _device_check.run_op
 
     def run_or_fail(name, device, arguments):
         if (name, device) == (op, DEVICE):
             raise error
         return run_op(name, device, arguments)
 
-    monkeypatch.setattr(device_check, "run_op", run_or_fail)
+    monkeypatch.setattr(_device_check, "run_op", run_or_fail)
 
 
 @pytest.mark.usefixtures("few_programs")
 def test_a_failing_op_is_named_and_the_others_run(monkeypatch, capsys):
     fail(monkeypatch, "CudnnRNNBackpropV2", tf.errors.UnimplementedError(None, None, "cuDNN says\nno"))
-    assert not device_check.check_family("networks", DEVICE, FLOAT32)
+    assert not _device_check.check_family("networks", DEVICE, FLOAT32)
     found = verdicts(capsys.readouterr().out)
     assert found.pop("CudnnRNNBackpropV2") == "UnimplementedError: cuDNN says no"
     assert set(found.values()) == {"agrees"}
@@ -264,9 +264,9 @@ def test_a_failing_op_is_named_and_the_others_run(monkeypatch, capsys):
 
 @pytest.mark.usefixtures("few_programs")
 def test_an_op_on_another_device_fails(monkeypatch, capsys):
-    run_op = device_check.run_op
-    monkeypatch.setattr(device_check, "run_op", lambda op, device, arguments: run_op(op, "CPU:0", arguments))
-    assert not device_check.check_family("copies", DEVICE, FLOAT32)
+    run_op = _device_check.run_op
+    monkeypatch.setattr(_device_check, "run_op", lambda op, device, arguments: run_op(op, "CPU:0", arguments))
+    assert not _device_check.check_family("copies", DEVICE, FLOAT32)
     assert re.match(
         r"RuntimeError: AlignTensor must run on CPU:1, but .*CPU:0", *verdicts(capsys.readouterr().out).values()
     )
@@ -274,7 +274,7 @@ def test_an_op_on_another_device_fails(monkeypatch, capsys):
 
 def test_an_op_that_no_program_runs_fails(monkeypatch, capsys):
     monkeypatch.setitem(FAMILIES, "copies", dataclasses.replace(FAMILIES["copies"], programs=lambda: []))
-    assert not device_check.check_family("copies", DEVICE, FLOAT32)
+    assert not _device_check.check_family("copies", DEVICE, FLOAT32)
     assert verdicts(capsys.readouterr().out) == {"AlignTensor": "not run"}
 
 
@@ -284,16 +284,16 @@ def test_an_op_that_no_program_runs_fails(monkeypatch, capsys):
 @pytest.fixture
 def possible(monkeypatch):
     """Allows the check to run, and restores the environment variables that it changes."""
-    monkeypatch.setenv(gpu_kernels.VARIABLE, "0")
+    monkeypatch.setenv(_gpu_kernels.VARIABLE, "0")
     monkeypatch.setenv("TF_FORCE_GPU_ALLOW_GROWTH", "true")
-    monkeypatch.setattr(gpu_kernels, "load_if_wanted", lambda: None)
-    monkeypatch.setattr(device_check, "why_not_possible", lambda device: None)
+    monkeypatch.setattr(_gpu_kernels, "load_if_wanted", lambda: None)
+    monkeypatch.setattr(_device_check, "why_not_possible", lambda device: None)
 
 
 @pytest.mark.usefixtures("possible")
 def test_the_verdict_names_differences_and_crashes(monkeypatch, capsys):
-    monkeypatch.setattr(device_check, "_check_in_this_process", families_in_processes.end_in_different_ways)
-    assert not device_check.check(DEVICE)
+    monkeypatch.setattr(_device_check, "_check_in_this_process", families_in_processes.end_in_different_ways)
+    assert not _device_check.check(DEVICE)
     assert capsys.readouterr().out.splitlines()[-1] == (
         "The results on CPU:1 and the CPU do NOT agree (params: results differ; cells: the process of this check ended "
         "with exit code -11; copies: the process of this check ended with exit code 1). Set TF_RNN_OPS_GPU=0 to use "
@@ -303,19 +303,19 @@ def test_the_verdict_names_differences_and_crashes(monkeypatch, capsys):
 
 @pytest.mark.usefixtures("possible")
 def test_a_new_op_that_is_not_compared_fails_the_verdict(monkeypatch, capsys, registered):
-    monkeypatch.setattr(device_check, "_check_in_new_process", lambda name, device: None)
-    assert device_check.check(DEVICE)
+    monkeypatch.setattr(_device_check, "_check_in_new_process", lambda name, device: None)
+    assert _device_check.check(DEVICE)
     assert capsys.readouterr().out.endswith("\nThe results on CPU:1 and the CPU agree for all ops and types.\n")
     registered["NewOp"] = ["float32"]
-    assert not device_check.check(DEVICE)
+    assert not _device_check.check(DEVICE)
     assert "do NOT agree (NewOp: not covered by this check)" in capsys.readouterr().out
 
 
 @pytest.mark.slow
 def test_the_cpu_agrees_with_itself_in_separate_processes():
-    printed = processes.run_code("from tf_rnn_ops import device_check\nassert device_check.check('CPU:0')")
+    printed = processes.run_code("from tf_rnn_ops import _device_check\nassert _device_check.check('CPU:0')")
     head, *lines, empty, verdict = printed.splitlines()
-    assert (head, empty) == (device_check.HEAD, "")
+    assert (head, empty) == (_device_check.HEAD, "")
     assert verdict == "The results on CPU:0 and the CPU agree for all ops and types."
     assert {line[-1] for line in lines_of("\n".join(lines))} == {"agrees"}
     for family in FAMILIES.values():
@@ -338,25 +338,25 @@ def test_a_missing_gpu_is_reported(value):
 
 
 def test_a_library_that_is_not_loaded_is_reported(monkeypatch):
-    monkeypatch.setattr(gpu_kernels, "_why_not_loaded", "there is none")
-    assert device_check.why_not_possible("GPU:0") == "the GPU library is not loaded: there is none"
+    monkeypatch.setattr(_gpu_kernels, "_why_not_loaded", "there is none")
+    assert _device_check.why_not_possible("GPU:0") == "the GPU library is not loaded: there is none"
 
 
 def test_a_tensorflow_without_cuda_is_reported(monkeypatch):
-    monkeypatch.setattr(gpu_kernels, "_why_not_loaded", None)
+    monkeypatch.setattr(_gpu_kernels, "_why_not_loaded", None)
     monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: [])
     monkeypatch.setattr(tf.test, "is_built_with_cuda", lambda: False)
-    assert device_check.why_not_possible("GPU:0") == "TensorFlow sees no GPU: this TensorFlow is built without CUDA"
+    assert _device_check.why_not_possible("GPU:0") == "TensorFlow sees no GPU: this TensorFlow is built without CUDA"
 
 
 def test_a_missing_nvidia_library_is_named(monkeypatch):
     lines = ["libcuda.so.1: version 12.8, /lib/libcuda.so.1", "libcudnn.so.9 cannot be opened: no such file"]
-    monkeypatch.setattr(gpu_kernels, "_why_not_loaded", None)
+    monkeypatch.setattr(_gpu_kernels, "_why_not_loaded", None)
     monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: [kind])
-    monkeypatch.setattr(gpu_kernels, "opened_libraries", lambda: lines)
-    assert device_check.why_not_possible("GPU:0") == f"an NVIDIA library is missing: {lines[1]}"
+    monkeypatch.setattr(_gpu_kernels, "opened_libraries", lambda: lines)
+    assert _device_check.why_not_possible("GPU:0") == f"an NVIDIA library is missing: {lines[1]}"
     del lines[1]
-    assert device_check.why_not_possible("GPU:0") is None
+    assert _device_check.why_not_possible("GPU:0") is None
 
 
 def test_an_unknown_option_is_rejected():

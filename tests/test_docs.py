@@ -22,8 +22,8 @@ def skip_unless_runnable(code):
     for package in OPTIONAL_PACKAGES:
         if re.search(rf"^(import|from) {package}\b", code, re.MULTILINE):
             pytest.importorskip(package)
-    if "jit_compile=True" in code and tf_rnn_ops.xla.why_not_loaded():
-        pytest.skip(tf_rnn_ops.xla.why_not_loaded())
+    if "jit_compile=True" in code and tf_rnn_ops._xla.why_not_loaded():
+        pytest.skip(tf_rnn_ops._xla.why_not_loaded())
 
 
 def save_gpu_model(path):

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from keras_layer_cases import BATCH, FEATURES, KERAS, KINDS, OURS, TIME, UNITS, data, needs_xla
 
 import tf_rnn_ops
-from tf_rnn_ops import accelerate_keras, explain, xla
+from tf_rnn_ops import _xla, accelerate_keras, explain
 
 X = data(BATCH, TIME, FEATURES, dtype="float32")
 
@@ -93,7 +93,7 @@ def test_prints_a_table_of_nested_layers(capsys):
     assert capsys.readouterr().out == TABLE
     assert f"{explanation}\n" == TABLE
     assert repr(explanation) == "<Explanation: 4 of 7 recurrent layers may fall back to Keras>"
-    assert explanation[-1] == tf_rnn_ops.explanation.LayerExplanation(
+    assert explanation[-1] == tf_rnn_ops.LayerExplanation(
         layer="inner/simple",
         kind="SimpleRNN",
         inference="op",
@@ -192,7 +192,7 @@ def test_another_backend(monkeypatch):
 @pytest.mark.parametrize("has_library", [pytest.param(True, marks=needs_xla), False])
 def test_a_model_that_xla_compiles(has_library, runs, monkeypatch):
     if not has_library:
-        monkeypatch.setattr(xla, "_why_not_loaded", "no library")
+        monkeypatch.setattr(_xla, "_why_not_loaded", "no library")
     model = keras.Sequential([keras.layers.LSTM(UNITS)])
     model.compile("sgd", "mse", jit_compile=True)
     with accelerate_keras():

@@ -18,7 +18,7 @@ from package_files import copy_package, in_copy
 
 import tf_rnn_ops
 from tf_rnn_ops import __main__ as bug_report
-from tf_rnn_ops import _library, gpu_kernels
+from tf_rnn_ops import _gpu_kernels, _library
 
 VARIABLE = "TF_RNN_OPS_GPU"
 
@@ -31,8 +31,8 @@ def load(monkeypatch, tmp_path):
     """A function that sets TF_RNN_OPS_GPU, imports the package and returns whether the GPU library was loaded."""
     driver_files = tmp_path / "dev"
     driver_files.mkdir()
-    monkeypatch.setattr(gpu_kernels, "_DRIVER_FILES", [str(driver_files / "nvidia[0-9]*")])
-    monkeypatch.setattr(gpu_kernels, "_why_not_loaded", "not yet")
+    monkeypatch.setattr(_gpu_kernels, "_DRIVER_FILES", [str(driver_files / "nvidia[0-9]*")])
+    monkeypatch.setattr(_gpu_kernels, "_why_not_loaded", "not yet")
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
 
     def initialize_cuda(*_):
@@ -51,9 +51,9 @@ def load(monkeypatch, tmp_path):
         else:
             monkeypatch.setenv(VARIABLE, value)
         for _ in range(times):
-            gpu_kernels.load_if_wanted()
+            _gpu_kernels.load_if_wanted()
         assert loaded in ([], [_library.GPU_KERNELS_PATH])
-        assert (gpu_kernels.why_not_loaded() is None) == bool(loaded)
+        assert (_gpu_kernels.why_not_loaded() is None) == bool(loaded)
         return bool(loaded)
 
     return load
@@ -67,7 +67,7 @@ by_default = pytest.mark.parametrize("value", [None, "", "auto"])
 def test_is_loaded_by_default_if_there_is_a_gpu(load, value, gpus):
     assert load(value, gpus) == (gpus > 0)
     if not gpus:
-        assert gpu_kernels.why_not_loaded().startswith("no NVIDIA GPU was found: no file /")
+        assert _gpu_kernels.why_not_loaded().startswith("no NVIDIA GPU was found: no file /")
 
 
 @by_default
@@ -75,7 +75,7 @@ def test_is_loaded_by_default_if_there_is_a_gpu(load, value, gpus):
 def test_is_not_loaded_by_default_if_all_gpus_are_hidden(monkeypatch, load, value, hidden):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", hidden)
     assert not load(value, gpus=1)
-    assert gpu_kernels.why_not_loaded() == "CUDA_VISIBLE_DEVICES hides all GPUs"
+    assert _gpu_kernels.why_not_loaded() == "CUDA_VISIBLE_DEVICES hides all GPUs"
 
 
 @by_default
@@ -87,14 +87,14 @@ def test_is_loaded_by_default_if_a_gpu_is_chosen(monkeypatch, load, value):
 @by_default
 def test_is_not_loaded_by_default_if_tensorflow_is_built_without_cuda(load, value):
     assert not load(value, gpus=1, built_with_cuda=False)
-    assert gpu_kernels.why_not_loaded() == "this TensorFlow is built without CUDA"
+    assert _gpu_kernels.why_not_loaded() == "this TensorFlow is built without CUDA"
 
 
 @by_default
 def test_is_not_loaded_by_default_from_a_build_without_it(monkeypatch, load, value, recwarn):
     monkeypatch.setattr(_library, "GPU_KERNELS_PATH", pathlib.Path("/none/libtf_rnn_ops_gpu.so"))
     assert not load(value, gpus=1)
-    assert gpu_kernels.why_not_loaded() == gpu_kernels._HAS_NO_LIBRARY
+    assert _gpu_kernels.why_not_loaded() == _gpu_kernels._HAS_NO_LIBRARY
     assert not recwarn
 
 
@@ -102,7 +102,7 @@ def test_is_not_loaded_by_default_from_a_build_without_it(monkeypatch, load, val
 @pytest.mark.parametrize(("value", "loads"), [("0", False), ("1", True)])
 def test_0_and_1_decide(load, value, loads, gpus):
     assert load(value, gpus) == loads
-    assert gpu_kernels.why_not_loaded() == (None if loads else "the environment variable TF_RNN_OPS_GPU is 0")
+    assert _gpu_kernels.why_not_loaded() == (None if loads else "the environment variable TF_RNN_OPS_GPU is 0")
 
 
 @pytest.mark.parametrize("value", ["2", "yes", "AUTO", " 1", "01"])
@@ -138,7 +138,7 @@ for name in [name for name in sys.modules if name.startswith("tf_rnn_ops")]:
     if "gradients" not in name:
         del sys.modules[name]
 import tf_rnn_ops
-print(tf_rnn_ops.gpu_kernels.why_not_loaded())
+print(tf_rnn_ops._gpu_kernels.why_not_loaded())
 """,
         str(_library.LIBRARY_PATH),
         str(_library.GPU_KERNELS_PATH),
@@ -162,7 +162,7 @@ def test_the_import_loads_the_library(value, loads, tmp_path):
         find = glob.glob
         glob.glob = lambda pattern: find(pattern.replace("/dev", sys.argv[2]))
         import tf_rnn_ops
-        print(tf_rnn_ops.gpu_kernels.why_not_loaded() is None, sys.argv[1] in open("/proc/self/maps").read())
+        print(tf_rnn_ops._gpu_kernels.why_not_loaded() is None, sys.argv[1] in open("/proc/self/maps").read())
         """,
         _library.GPU_KERNELS_PATH.name,
         str(tmp_path),
@@ -194,7 +194,7 @@ h = tf_rnn_ops.raw_ops.GRUBlockCell(x=x, h_prev=x, w_ru=[[0.0] * 2] * 2, w_c=x *
 assert 0.5 < h.numpy() < 1
 print(json.dumps([[str(each.message), each.category.__name__, each.filename] for each in caught
                   if "tf_rnn_ops" in str(each.message)]))
-print(tf_rnn_ops.gpu_kernels.why_not_loaded())
+print(tf_rnn_ops._gpu_kernels.why_not_loaded())
 """
     warned, why_not = processes.run_code(code, **with_copy(folder)).splitlines()
     ((message, category, filename),) = json.loads(warned)

@@ -591,7 +591,7 @@ def test_fit_under_xla(kind, runs):
 
 
 def test_a_build_without_xla_falls_back_to_keras(runs, caplog, monkeypatch):
-    monkeypatch.setattr(tf_rnn_ops.xla, "_why_not_loaded", "no library")
+    monkeypatch.setattr(tf_rnn_ops._xla, "_why_not_loaded", "no library")
     ours, keras_layer = pair("LSTM", features=2, units=2)
     x = data(BATCH, 2, 2)
     compiled = tf.function(ours, jit_compile=True, autograph=False)

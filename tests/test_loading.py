@@ -373,7 +373,7 @@ tf_rnn_ops = first
 def test_repeated_imports(tmp_path):
     reload = """
 import importlib
-for module in (tf_rnn_ops._library, tf_rnn_ops.raw_ops, tf_rnn_ops.gradients, tf_rnn_ops.layers, tf_rnn_ops):
+for module in (tf_rnn_ops._library, tf_rnn_ops.raw_ops, tf_rnn_ops._gradients, tf_rnn_ops.layers, tf_rnn_ops):
     importlib.reload(module)
 """
     in_a_thread = """
@@ -431,7 +431,7 @@ assert tf_rnn_ops.raw_ops.GRUBlockCell(
     x=[[1.0]], h_prev=[[1.0]], w_ru=tf.ones([2, 2]), w_c=tf.ones([2, 1]), b_ru=[0.0, 0.0], b_c=[0.0]
 ).h.shape == [1, 1] or sys.exit("wrong shape")
 tf_rnn_ops.enable_builtin_kernels()
-assert tf_rnn_ops.gpu_kernels.why_not_loaded() is None or sys.exit("no GPU library")
+assert tf_rnn_ops._gpu_kernels.why_not_loaded() is None or sys.exit("no GPU library")
 sys.stdout.buffer.write(os.fsencode(tf_rnn_ops._library.LIBRARY_PATH))
 """
     environment = {"PYTHONPATH": str(copy.parent), "TF_RNN_OPS_GPU": "1", **environment}

@@ -17,7 +17,7 @@ import tensorflow as tf
 from package_files import PACKAGE
 
 import tf_rnn_ops
-from tf_rnn_ops import _library, gpu_kernels
+from tf_rnn_ops import _gpu_kernels, _library
 
 # The dependencies of each library, TensorFlow's and ours.
 NEEDED = {
@@ -140,8 +140,9 @@ def test_public_callables_have_docstrings_and_annotations(name):
     each = public_callables()[name]
     # A subclass may inherit __init__ from a private class of ours.
     signature = inspect.signature(each.__init__ if inspect.isclass(each) else each)
-    parameters = [value for parameter, value in signature.parameters.items() if parameter != "self"]
-    is_record = dataclasses.is_dataclass(each)
+    inherits_init = inspect.isclass(each) and each.__init__ is object.__init__
+    parameters = [] if inherits_init else [each for name, each in signature.parameters.items() if name != "self"]
+    is_record = dataclasses.is_dataclass(each) or (inspect.isclass(each) and issubclass(each, tuple))
     assert inspect.getdoc(each)
     assert [value.name for value in parameters if value.annotation is inspect.Parameter.empty] == []
     assert is_record or signature.return_annotation is not inspect.Signature.empty
@@ -155,7 +156,7 @@ def test_report():
     folder = f"tensorflow_{minor_version.replace('.', '_')}"
     assert re.search(rf"TensorFlow-specific libraries +{folder}, built for {re.escape(minor_version)}\.", printed)
     assert re.search(rf"CPU instruction set +{_library.active_instruction_set()} ", printed)
-    assert re.search(rf"GPU library +{'not loaded: ' if gpu_kernels.why_not_loaded() else 'loaded: /'}", printed)
+    assert re.search(rf"GPU library +{'not loaded: ' if _gpu_kernels.why_not_loaded() else 'loaded: /'}", printed)
     dtypes = "bfloat16 float16 float32 float64"
     for op in (*tf_rnn_ops.raw_ops.__all__, "GRUBlockCellGradV2"):
         assert re.search(rf"^ +{op} +CPU +{dtypes}$", printed, re.MULTILINE)

@@ -22,7 +22,7 @@ import tf_rnn_ops
 from tf_rnn_ops import _library, raw_ops
 
 pytestmark = pytest.mark.skipif(
-    tf_rnn_ops.xla.why_not_loaded() is not None, reason=str(tf_rnn_ops.xla.why_not_loaded())
+    tf_rnn_ops._xla.why_not_loaded() is not None, reason=str(tf_rnn_ops._xla.why_not_loaded())
 )
 
 CELL = (5, 7, 11)
@@ -544,7 +544,7 @@ def test_import_without_the_libraries(tmp_path, path, length):
     library.unlink()
     if length:
         library.write_bytes(content[:length])
-    code = "import tf_rnn_ops; print(tf_rnn_ops.__file__, tf_rnn_ops.xla.why_not_loaded())"
+    code = "import tf_rnn_ops; print(tf_rnn_ops.__file__, tf_rnn_ops._xla.why_not_loaded())"
     file, _, why_not = run_code(code, PYTHONPATH=str(tmp_path)).partition(" ")
     assert file == str(package / "__init__.py")
     assert path.name in why_not

@@ -16,22 +16,26 @@ from tf_rnn_ops._version import __version__
 # First, because it raises a clear error if the package cannot be used.
 from tf_rnn_ops import _library  # noqa: F401  # isort: skip
 from tf_rnn_ops import (
-    gpu_kernels,
-    gradients,  # noqa: F401  # registers the gradients
+    _acceleration,
+    _gpu_kernels,
+    _gradients,  # noqa: F401  # registers the gradients
+    _xla,
     layers,
     params,
     raw_ops,
-    xla,
 )
-from tf_rnn_ops.acceleration import accelerate_if_wanted, accelerate_keras, restore_keras
-from tf_rnn_ops.builtin_kernels import enable_builtin_kernels
-from tf_rnn_ops.explanation import explain
+from tf_rnn_ops._acceleration import Acceleration, accelerate_keras, restore_keras
+from tf_rnn_ops._builtin_kernels import enable_builtin_kernels
+from tf_rnn_ops._explanation import Explanation, LayerExplanation, explain
 
-gpu_kernels.load_if_wanted()
-xla.load()
-accelerate_if_wanted()
+_gpu_kernels.load_if_wanted()
+_xla.load()
+_acceleration.accelerate_if_wanted()
 
 __all__ = [
+    "Acceleration",
+    "Explanation",
+    "LayerExplanation",
     "__version__",
     "accelerate_keras",
     "enable_builtin_kernels",

@@ -11,7 +11,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tf_rnn_ops import __version__, _build_info, _library, device_check, gpu_kernels, xla
+from tf_rnn_ops import __version__, _build_info, _device_check, _gpu_kernels, _library, _xla
 
 
 def _registered_kernels() -> list[tuple[str, str, str]]:
@@ -75,17 +75,17 @@ def devices() -> list[tuple[str, str]]:
     """Returns the devices and their libraries, as (label, value). A label may appear several times."""
     return [
         ("CPU instruction set", instruction_sets()),
-        ("XLA library", _xla()),
+        ("XLA library", _xla_library()),
         ("GPUs visible to TensorFlow", _gpus()),
         ("GPU library", _gpu_library()),
-        (gpu_kernels.VARIABLE, os.environ.get(gpu_kernels.VARIABLE) or "not set"),
+        (_gpu_kernels.VARIABLE, os.environ.get(_gpu_kernels.VARIABLE) or "not set"),
         *(("NVIDIA library", line) for line in _opened_libraries()),
     ]
 
 
-def _xla() -> str:
+def _xla_library() -> str:
     """Returns the path of the XLA library if it is loaded, or why it is not."""
-    why_not = xla.why_not_loaded()
+    why_not = _xla.why_not_loaded()
     return f"not loaded: {why_not}" if why_not else f"loaded: {_library.XLA_PATH}"
 
 
@@ -104,12 +104,12 @@ def _gpu_name(gpu: Any) -> str:
 
 def _gpu_library() -> str:
     """Returns the path of the GPU library if it is loaded, or why it is not."""
-    why_not = gpu_kernels.why_not_loaded()
+    why_not = _gpu_kernels.why_not_loaded()
     return f"not loaded: {why_not}" if why_not else f"loaded: {_library.GPU_KERNELS_PATH}"
 
 
 def _opened_libraries() -> list[str]:
-    return [] if gpu_kernels.why_not_loaded() else gpu_kernels.opened_libraries()
+    return [] if _gpu_kernels.why_not_loaded() else _gpu_kernels.opened_libraries()
 
 
 def _print_table(rows: Sequence[tuple[str, ...]]) -> None:
@@ -141,7 +141,7 @@ def main() -> None:
         "is 0 if all agree and 1 otherwise",
     )
     if parser.parse_args().check_gpu:
-        sys.exit(0 if device_check.check() else 1)
+        sys.exit(0 if _device_check.check() else 1)
     _report()
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tf_rnn_ops import raw_ops, xla
+from tf_rnn_ops import _xla, raw_ops
 from tf_rnn_ops._types import Shape
 
 
@@ -23,7 +23,7 @@ def check_backend(name: str) -> None:
 def supports_jit() -> bool:
     """Returns whether Keras may compile the layers with XLA, for which only the CPU has kernels."""
     # Unlike `list_logical_devices`, this does not initialize the devices, so that they can still be configured.
-    return xla.why_not_loaded() is None and not tf.config.get_visible_devices("GPU")
+    return _xla.why_not_loaded() is None and not tf.config.get_visible_devices("GPU")
 
 
 def checked_units(units: Any) -> int:

@@ -14,7 +14,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tf_rnn_ops import raw_ops, xla
+from tf_rnn_ops import _xla, raw_ops
 from tf_rnn_ops.layers import _exports, _step_loop
 from tf_rnn_ops.layers.gru_block_cell import GRUBlockCell
 
@@ -108,7 +108,7 @@ def reasons_of_environment(is_compiled: bool | None = None) -> Iterator[str]:
         yield f"the Keras backend is {keras.backend.backend()}: set KERAS_BACKEND=tensorflow before you import keras"
     if sees_gpu():
         yield "TensorFlow sees a GPU, where Keras uses cuDNN: set CUDA_VISIBLE_DEVICES=-1 to run on the CPU"
-    why_not = xla.why_not_loaded()
+    why_not = _xla.why_not_loaded()
     if why_not and (is_compiled_by_xla() if is_compiled is None else is_compiled):
         yield f"XLA compiles the layer but cannot compile the op ({why_not}): set jit_compile=False"
 

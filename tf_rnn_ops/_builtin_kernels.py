@@ -7,19 +7,19 @@ from typing import Any
 
 import tensorflow as tf
 
-from tf_rnn_ops import _library, gradients, xla
+from tf_rnn_ops import _gradients, _library, _xla
 
 # Our gradients for TensorFlow's own ops that have none.
 _GRADIENTS: dict[str, Callable[..., Any]] = {
-    "GRUBlockCell": gradients.gru_block_cell_grad,
-    "GRUBlockCellGrad": gradients.gru_block_cell_grad_grad,
-    "CudnnRNNBackprop": gradients.cudnn_rnn_backprop_grad,
-    "CudnnRNNBackpropV2": gradients.cudnn_rnn_backprop_grad,
-    "CudnnRNNBackpropV3": gradients.cudnn_rnn_backprop_v3_grad,
-    "CudnnRNNCanonicalToParams": gradients.canonical_to_params_v1_grad,
-    "CudnnRNNCanonicalToParamsV2": gradients.canonical_to_params_v2_grad,
-    "CudnnRNNParamsToCanonical": gradients.params_to_canonical_v1_grad,
-    "CudnnRNNParamsToCanonicalV2": gradients.params_to_canonical_v2_grad,
+    "GRUBlockCell": _gradients.gru_block_cell_grad,
+    "GRUBlockCellGrad": _gradients.gru_block_cell_grad_grad,
+    "CudnnRNNBackprop": _gradients.cudnn_rnn_backprop_grad,
+    "CudnnRNNBackpropV2": _gradients.cudnn_rnn_backprop_grad,
+    "CudnnRNNBackpropV3": _gradients.cudnn_rnn_backprop_v3_grad,
+    "CudnnRNNCanonicalToParams": _gradients.canonical_to_params_v1_grad,
+    "CudnnRNNCanonicalToParamsV2": _gradients.canonical_to_params_v2_grad,
+    "CudnnRNNParamsToCanonical": _gradients.params_to_canonical_v1_grad,
+    "CudnnRNNParamsToCanonicalV2": _gradients.params_to_canonical_v2_grad,
 }
 
 _lock = threading.Lock()
@@ -58,7 +58,7 @@ def enable_builtin_kernels() -> None:
         if _is_enabled:
             return
         _library.load(_library.BUILTIN_KERNELS_PATH)
-        xla.enable_builtin_kernels()
+        _xla.enable_builtin_kernels()
         for op, gradient in _GRADIENTS.items():
             _register_gradient(op, gradient)
         _is_enabled = True

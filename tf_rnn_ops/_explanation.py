@@ -7,7 +7,7 @@ from typing import Any
 
 import keras
 
-from tf_rnn_ops import acceleration
+from tf_rnn_ops import _acceleration
 from tf_rnn_ops.layers import GRU, LSTM, SimpleRNN, _inner_loop
 
 __all__ = ["Explanation", "LayerExplanation", "explain"]
@@ -129,7 +129,7 @@ def _reasons_of_layer(layer: Any, training: bool) -> Iterator[str]:
     if not isinstance(layer, keras.layers.Layer):
         yield "the layer is from Keras 2 (tf_keras), which is not supported: use Keras 3"
         return
-    if not acceleration.is_accelerated() and not isinstance(layer, _OUR_LAYERS):
+    if not _acceleration.is_accelerated() and not isinstance(layer, _OUR_LAYERS):
         yield "Keras is not accelerated: call tf_rnn_ops.accelerate_keras()"
     yield from _inner_loop.reasons_of_layer(layer, training)
 

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tf_rnn_ops import _library, gpu_kernels, params, raw_ops
+from tf_rnn_ops import _gpu_kernels, _library, params, raw_ops
 
 _CPU = "CPU:0"
 
@@ -615,12 +615,12 @@ def _check_in_new_process(name: str, device: str) -> str | None:
 def why_not_possible(device: str) -> str | None:
     """Returns why a device cannot be checked, or None if it can."""
     kind = device.partition(":")[0]
-    if gpu_kernels.why_not_loaded():
-        return f"the GPU library is not loaded: {gpu_kernels.why_not_loaded()}"
+    if _gpu_kernels.why_not_loaded():
+        return f"the GPU library is not loaded: {_gpu_kernels.why_not_loaded()}"
     if not tf.config.list_physical_devices(kind):
         has_cuda = tf.test.is_built_with_cuda()
         return f"TensorFlow sees no {kind}" + ("" if has_cuda else ": this TensorFlow is built without CUDA")
-    missing = [line for line in gpu_kernels.opened_libraries() if "cannot be opened" in line]
+    missing = [line for line in _gpu_kernels.opened_libraries() if "cannot be opened" in line]
     return f"an NVIDIA library is missing: {'; '.join(missing)}" if kind == "GPU" and missing else None
 
 
@@ -634,9 +634,9 @@ def check(device: str = "GPU:0") -> bool:
       Whether all agree.
     """
     # The processes of the checks inherit these variables.
-    os.environ[gpu_kernels.VARIABLE] = "1"
+    os.environ[_gpu_kernels.VARIABLE] = "1"
     os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
-    gpu_kernels.load_if_wanted()
+    _gpu_kernels.load_if_wanted()
     problem = why_not_possible(device)
     if problem:
         print(f"Cannot check {device}: {problem}")
@@ -646,8 +646,8 @@ def check(device: str = "GPU:0") -> bool:
     problems += filter(None, (_check_in_new_process(name, device) for name in FAMILIES))
     if problems:
         print(
-            f"\nThe results on {device} and the CPU do NOT agree ({'; '.join(problems)}). Set {gpu_kernels.VARIABLE}=0 "
-            "to use the CPU, and report this output as a bug."
+            f"\nThe results on {device} and the CPU do NOT agree ({'; '.join(problems)}). "
+            f"Set {_gpu_kernels.VARIABLE}=0 to use the CPU, and report this output as a bug."
         )
     else:
         print(f"\nThe results on {device} and the CPU agree for all ops and types.")
