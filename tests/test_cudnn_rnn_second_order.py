@@ -838,7 +838,7 @@ def test_third_order_passes_the_header_for_gpus(monkeypatch, dtype):
     of_third = [(r.numpy(), h.numpy()) for r, h in handed if h.shape != []]
     assert of_third
     for reserve_space, host_reserved in of_third:
-        assert host_reserved.tobytes() == reserve_space.tobytes()[:128]
+        assert host_reserved.tobytes() == reserve_space.tobytes()[:256]
 
 
 @pytest.mark.parametrize("is_batch_known", [True, False])

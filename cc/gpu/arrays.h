@@ -41,7 +41,7 @@ Status ApplyDropout(const Call& call, DataType type, const RowCounts& counts,
 
 // Copies bytes from the host to GPU memory that is aligned to 8 bytes. `bytes`
 // may be freed when the call returns.
-using HostBytes = std::array<char, 128>;
+using HostBytes = std::array<char, 256>;
 Status WriteBytes(const Call& call, const HostBytes& bytes, void* target);
 
 // Copies bytes within GPU memory, and sets them to zero.

@@ -117,7 +117,7 @@ struct ApplyDropoutKernel {
 
 // Writes bytes that are passed as kernel arguments.
 struct WriteBytesKernel {
-  static constexpr std::int64_t kWords = 16;
+  static constexpr std::int64_t kWords = 32;
 
   std::uint64_t words[kWords];
   std::uint64_t* target;

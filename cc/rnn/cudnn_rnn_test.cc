@@ -303,6 +303,17 @@ TYPED_TEST(CudnnRnnTest, LargeWeightsEqualTheReference) {
       });
 }
 
+// Whatever the memory held before: buffers are filled with NaN.
+TYPED_TEST(CudnnRnnTest, ReserveSpaceIsFinite) {
+  SerialExecutor executor;
+  ForEachCase<TypeParam>([&](Case&, Engine<TypeParam>& engine) {
+    engine.Forward(/*is_training=*/true, executor);
+    for (const double element : engine.ReserveSpace()) {
+      ASSERT_TRUE(std::isfinite(element));
+    }
+  });
+}
+
 TYPED_TEST(CudnnRnnTest, InferenceHasNoDropout) {
   SerialExecutor executor;
   ForEachCase<TypeParam>([&](Case& k, Engine<TypeParam>& engine) {

@@ -341,6 +341,7 @@ class Engine {
   // From the last forward pass.
   const ReserveSpaceHeader& header() const { return header_; }
   T* reserve_space() { return reserve_space_.data(); }
+  Array ReserveSpace() { return reserve_space_.ToDoubles(); }
 
  private:
   bool has_keras_weights() const { return k_.config.has_keras_weights; }

@@ -1,5 +1,7 @@
 #include "cc/rnn/reserve_space.h"
 
+#include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "cc/rnn/checked_math.h"
@@ -18,9 +20,9 @@ constexpr char kTypeName<Half>[] = "float16";
 template <>
 constexpr char kTypeName<BFloat16>[] = "bfloat16";
 
-constexpr std::uint64_t kMagic = 0x34'50'53'52'6e'6e'72'74;  // "trnnRSP4"
+constexpr std::uint64_t kMagic = 0x35'50'53'52'6e'6e'72'74;  // "trnnRSP5"
 
-// The first bytes of a reserve_space.
+// The contents of the header.
 struct Header {
   std::uint64_t magic;
   std::int16_t mode;
@@ -44,7 +46,12 @@ struct Header {
   char type_name[16];
   std::uint64_t variant;
 };
-static_assert(sizeof(Header) == kReserveSpaceHeaderBytes);
+static_assert(2 * sizeof(Header) == kReserveSpaceHeaderBytes);
+
+// The header as it is stored: a small number for each byte, so that it has no
+// bits in the exponent of any type that would make it NaN or infinite.
+using StoredHeader = std::array<std::uint16_t, sizeof(Header)>;
+static_assert(sizeof(StoredHeader) == kReserveSpaceHeaderBytes);
 
 // FNV-1a hash of the lengths, the steps and whether the input is reversed. 0 if
 // all sequences have full length and natural order.
@@ -97,9 +104,21 @@ Header MakeHeader(const ReserveSpaceKey& key, const RandomStream& stream,
   return header;
 }
 
-Header ReadHeader(const void* bytes) {
+StoredHeader Store(const Header& header) {
+  std::array<unsigned char, sizeof(Header)> bytes;
+  std::memcpy(bytes.data(), &header, sizeof(header));
+  StoredHeader stored;
+  std::copy(bytes.begin(), bytes.end(), stored.begin());
+  return stored;
+}
+
+Header ReadHeader(const void* reserve_space) {
+  StoredHeader stored;
+  std::memcpy(&stored, reserve_space, sizeof(stored));
+  std::array<unsigned char, sizeof(Header)> bytes;
+  std::copy(stored.begin(), stored.end(), bytes.begin());
   Header header;
-  std::memcpy(&header, bytes, sizeof(header));
+  std::memcpy(&header, bytes.data(), sizeof(header));
   return header;
 }
 
@@ -208,7 +227,7 @@ template <typename T>
 void WriteReserveSpaceHeader(const ReserveSpaceKey& key,
                              const RandomStream& stream, void* reserve_space,
                              bool is_sorted) {
-  const Header header = MakeHeader<T>(key, stream, is_sorted);
+  const StoredHeader header = Store(MakeHeader<T>(key, stream, is_sorted));
   std::memcpy(reserve_space, &header, sizeof(header));
 }
 

@@ -1,8 +1,8 @@
 // The data that the forward pass of a network saves for its backward pass.
 //
-// It starts with a 128-byte header that describes the configuration and the
-// order of the samples. Then come activations for each time and sample in that
-// order, in the compute type:
+// It starts with a header that describes the configuration and the order of
+// the samples. Then come activations for each time and sample in that order, in
+// the compute type:
 //
 //   - for each pseudo-layer, the values that its cell keeps: i, f, g, o and c
 //     for LSTM, 5 * num_units; r, u, n and R_n h_prev + bR_n for GRU,
@@ -15,6 +15,11 @@
 //     not get the output.
 //
 // Dropout masks are regenerated from the random stream in the header.
+//
+// No element is NaN or infinite as a T if the activations are finite, so that
+// tools that look for NaN do not find any here. Each byte of the header takes
+// two bytes. In 16-bit types, where a float takes two elements, the floats are
+// in the form of ToFinitePair (simd/vector/finite_pair.h).
 
 #ifndef TF_RNN_OPS_CC_RNN_RESERVE_SPACE_H_
 #define TF_RNN_OPS_CC_RNN_RESERVE_SPACE_H_
@@ -29,7 +34,7 @@
 
 namespace tf_rnn_ops::rnn {
 
-constexpr std::int64_t kReserveSpaceHeaderBytes = 128;
+constexpr std::int64_t kReserveSpaceHeaderBytes = 256;
 
 // A copy of the header. The header determines which memory a pass accesses.
 // After a pass has checked it, it must not read it again from memory that

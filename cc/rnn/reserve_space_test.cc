@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cstdint>
 #include <limits>
 #include <string>
@@ -18,10 +19,10 @@ const RnnSize kSize{11, 13};
 TEST(ReserveSpaceTest, SizeIsTheHeaderAndTheActivations) {
   // Cells: 6 pseudo-layers of 5 * 7 values; outputs: 2 layers of 2 * 4.
   const std::int64_t lstm = 11 * 13 * (6 * 5 * 7 + 2 * 2 * 4);
-  EXPECT_EQ(ReserveSpaceSize<double>(kConfig, kSize), 16 + lstm);
-  EXPECT_EQ(ReserveSpaceSize<float>(kConfig, kSize), 32 + lstm);
-  EXPECT_EQ(ReserveSpaceSize<Half>(kConfig, kSize), 64 + 2 * lstm);
-  EXPECT_EQ(ReserveSpaceSize<BFloat16>(kConfig, kSize), 64 + 2 * lstm);
+  EXPECT_EQ(ReserveSpaceSize<double>(kConfig, kSize), 32 + lstm);
+  EXPECT_EQ(ReserveSpaceSize<float>(kConfig, kSize), 64 + lstm);
+  EXPECT_EQ(ReserveSpaceSize<Half>(kConfig, kSize), 128 + 2 * lstm);
+  EXPECT_EQ(ReserveSpaceSize<BFloat16>(kConfig, kSize), 128 + 2 * lstm);
 }
 
 TEST(ReserveSpaceTest, SizeOfEachMode) {
@@ -29,14 +30,14 @@ TEST(ReserveSpaceTest, SizeOfEachMode) {
     return ReserveSpaceSize<decltype(element)>({mode, false, 1, 2, 3, 10, 0},
                                                {1, 1});
   };
-  EXPECT_EQ(size(RnnMode::kLstm, 1.0f), 32 + 2 * 50 + 10);
-  EXPECT_EQ(size(RnnMode::kGru, 1.0f), 32 + 2 * 40 + 10);
+  EXPECT_EQ(size(RnnMode::kLstm, 1.0f), 64 + 2 * 50 + 10);
+  EXPECT_EQ(size(RnnMode::kGru, 1.0f), 64 + 2 * 40 + 10);
   // Includes the last layer's output, except for LSTM.
-  EXPECT_EQ(size(RnnMode::kLstm, Half{}), 64 + 2 * (2 * 50 + 10));
-  EXPECT_EQ(size(RnnMode::kGru, Half{}), 64 + 2 * (2 * 40 + 20));
+  EXPECT_EQ(size(RnnMode::kLstm, Half{}), 128 + 2 * (2 * 50 + 10));
+  EXPECT_EQ(size(RnnMode::kGru, Half{}), 128 + 2 * (2 * 40 + 20));
   for (RnnMode plain : {RnnMode::kTanh, RnnMode::kRelu}) {
-    EXPECT_EQ(size(plain, 1.0f), 32 + 10);
-    EXPECT_EQ(size(plain, Half{}), 64 + 2 * 20);
+    EXPECT_EQ(size(plain, 1.0f), 64 + 10);
+    EXPECT_EQ(size(plain, Half{}), 128 + 2 * 20);
   }
 }
 
@@ -50,7 +51,7 @@ TEST(ReserveSpaceTest, OverflowingSize) {
 TEST(ReserveSpaceTest, SizeOfManyStepsWithoutUnits) {
   const std::int64_t large = std::int64_t{1} << 31;
   const RnnConfig config{RnnMode::kLstm, false, 2, 3, 5, 0, 0};
-  EXPECT_EQ(ReserveSpaceSize<float>(config, {large, large}), 32);
+  EXPECT_EQ(ReserveSpaceSize<float>(config, {large, large}), 64);
 }
 
 TEST(ReserveSpaceTest, MismatchListsTheDifferences) {
@@ -153,7 +154,7 @@ TEST(ReserveSpaceTest, KeepsTheOrderOfTheSteps) {
 }
 
 TEST(ReserveSpaceTest, KeepsTheStream) {
-  std::vector<Half> space(64);
+  std::vector<Half> space(128);
   const std::uint64_t last = std::numeric_limits<std::uint64_t>::max();
   WriteReserveSpaceHeader<Half>({kConfig, kSize, true, nullptr, 0.5f},
                                 {1, 2, last}, space.data());
@@ -162,6 +163,17 @@ TEST(ReserveSpaceTest, KeepsTheStream) {
   EXPECT_EQ(stream.key, 1u);
   EXPECT_EQ(stream.counter_low, 2u);
   EXPECT_EQ(stream.counter_high, last);
+}
+
+// Whatever the header contains, its elements are numbers in every type.
+TEST(ReserveSpaceTest, HeaderIsFinite) {
+  const std::uint64_t last = std::numeric_limits<std::uint64_t>::max();
+  std::array<std::uint16_t, kReserveSpaceHeaderBytes / 2> words;
+  WriteReserveSpaceHeader<Half>(
+      {kConfig, {-1, -1}, true, nullptr, -1.0f, Device::kGpu, last},
+      {last, last, last}, words.data());
+  // The highest bit of the exponent, in the upper 16 bits of any type.
+  for (const std::uint16_t word : words) EXPECT_EQ(word & 0x4000, 0);
 }
 
 TEST(ReserveSpaceTest, DropoutSamples) {

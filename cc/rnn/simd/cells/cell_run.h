@@ -13,6 +13,7 @@
 #include "cc/rnn/float16.h"
 #include "cc/rnn/simd/cells/dual.h"
 #include "cc/rnn/simd/matmul/tile_product.h"
+#include "cc/rnn/simd/vector/finite_pair.h"
 #include "cc/rnn/simd/vector/vector.h"
 
 namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
@@ -33,6 +34,7 @@ struct ForwardRun {
   T* kept;                   // for the backward pass, or null
   std::int64_t kept_stride;  // between values
   bool keeps_uncached;
+  bool keeps_pairs;  // as ToFinitePair
 
   // The pre-activation sum of a gate. block: less than kGates.
   TF_RNN_OPS_VECTOR_INLINE Vector<T> Sum(std::int64_t block) const {
@@ -78,6 +80,7 @@ struct ForwardRun {
   TF_RNN_OPS_VECTOR_INLINE void Keep(std::int64_t index, Vector<T> x) const {
     if (kept == nullptr) return;
     T* const to = kept + index * kept_stride;
+    if (keeps_pairs) x = ToFinitePair(x);
     if (keeps_uncached) {
       units.WriteUncached(x, to);
     } else {
@@ -91,6 +94,18 @@ struct ForwardRun {
   }
 };
 
+// Reads the states and activations that a forward pass left.
+template <typename T, typename Units>
+struct StatesReader {
+  Units units;
+  bool are_pairs;  // whether they have the form of ToFinitePair
+
+  TF_RNN_OPS_VECTOR_INLINE Vector<T> Read(const T* from) const {
+    const Vector<T> x = units.Read(from);
+    return are_pairs ? FromFinitePair(x) : x;
+  }
+};
+
 // The run of the tangent of the forward pass. The values are those that the
 // forward pass kept. dot_q: tangent of q.
 template <typename T, typename Units, typename Activations,
@@ -98,6 +113,7 @@ template <typename T, typename Units, typename Activations,
 struct TangentRun {
   Units units;
   Activations activations;
+  StatesReader<T, Units> states;
   const T* kept;  // by the forward pass
   std::int64_t kept_stride;
   const T* h_prev;
@@ -124,10 +140,10 @@ struct TangentRun {
   }
 
   TF_RNN_OPS_VECTOR_INLINE Dual<T> CellState() const {
-    return {units.Read(c_prev), units.Read(dot_c)};
+    return {states.Read(c_prev), units.Read(dot_c)};
   }
   TF_RNN_OPS_VECTOR_INLINE Dual<T> PreviousHidden() const {
-    return {units.Read(h_prev), units.Read(dot_h_prev)};
+    return {states.Read(h_prev), units.Read(dot_h_prev)};
   }
 
   TF_RNN_OPS_VECTOR_INLINE Dual<T> Gate(std::int64_t index,
@@ -142,7 +158,7 @@ struct TangentRun {
   }
   template <typename Activation>
   TF_RNN_OPS_VECTOR_INLINE Dual<T> Hidden(const Tangent<T>& z) const {
-    const Vector<T> value = units.Read(h);
+    const Vector<T> value = states.Read(h);
     return {value, Activation::Gradient(z.tangent, value)};
   }
   TF_RNN_OPS_VECTOR_INLINE Dual<T> Recall(std::int64_t index,
@@ -160,7 +176,7 @@ struct TangentRun {
 
  private:
   TF_RNN_OPS_VECTOR_INLINE Vector<T> Kept(std::int64_t index) const {
-    return units.Read(kept + index * kept_stride);
+    return states.Read(kept + index * kept_stride);
   }
   TF_RNN_OPS_VECTOR_INLINE Vector<T> Product(std::int64_t block) const {
     return units.Read(product + (block - kFirstBlock) * kTileCols<T>);
@@ -175,6 +191,7 @@ struct BackwardRun {
 
   Units units;
   Activations activations;
+  StatesReader<T, Units> states;
   const T* kept;  // by the forward pass
   std::int64_t kept_stride;
   const T* h_prev;
@@ -187,15 +204,15 @@ struct BackwardRun {
   T* cell_output;  // input of a projection, if its gradient is needed
 
   TF_RNN_OPS_VECTOR_INLINE Vector<T> Kept(std::int64_t index) const {
-    return units.Read(kept + index * kept_stride);
+    return states.Read(kept + index * kept_stride);
   }
   TF_RNN_OPS_VECTOR_INLINE Vector<T> PreviousHidden() const {
-    return units.Read(h_prev);
+    return states.Read(h_prev);
   }
   TF_RNN_OPS_VECTOR_INLINE Vector<T> PreviousCellState() const {
-    return units.Read(c_prev);
+    return states.Read(c_prev);
   }
-  TF_RNN_OPS_VECTOR_INLINE Vector<T> Hidden() const { return units.Read(h); }
+  TF_RNN_OPS_VECTOR_INLINE Vector<T> Hidden() const { return states.Read(h); }
   TF_RNN_OPS_VECTOR_INLINE Vector<T> HiddenGradient() const { return d_h; }
   TF_RNN_OPS_VECTOR_INLINE Vector<T> CellStateGradient() const {
     return units.Read(d_c);

@@ -22,7 +22,9 @@ template <typename E>
 class KeptActivations {
  public:
   // data: null if nothing is kept.
-  KeptActivations(E* data, const RnnConfig& config, const RnnSize& size)
+  // are_pairs: whether the values have the form of ToFinitePair.
+  KeptActivations(E* data, const RnnConfig& config, const RnnSize& size,
+                  bool are_pairs)
       : data_(data),
         values_(TraitsOf(config.mode).kept),
         units_(config.num_units),
@@ -30,7 +32,8 @@ class KeptActivations {
         batch_(size.batch),
         is_uncached_(IsBestUncached(
             data, config.num_directions * time_ * batch_ * values_ * units_,
-            units_)) {}
+            units_)),
+        are_pairs_(are_pairs) {}
 
   // The first value of a unit, for each sample; null if nothing is kept.
   ColumnView<E> Column(std::int64_t direction, std::int64_t t,
@@ -51,6 +54,7 @@ class KeptActivations {
 
   // Whether the values should be written past the caches.
   bool is_uncached() const { return is_uncached_; }
+  bool are_pairs() const { return are_pairs_; }
 
  private:
   E* data_;
@@ -59,6 +63,7 @@ class KeptActivations {
   std::int64_t time_;
   std::int64_t batch_;
   bool is_uncached_;
+  bool are_pairs_;
 };
 
 }  // namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET

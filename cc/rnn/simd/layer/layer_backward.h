@@ -514,6 +514,7 @@ class LayerBackward {
         return BackwardRun<P, Units, Activations>{
             units,
             activations,
+            {units, states.are_pairs},
             states.kept.At(row),
             states.kept_stride,
             previous,

@@ -447,6 +447,7 @@ class LayerForward {
     ColumnView<T> kept;
     std::int64_t kept_stride;
     bool keeps_uncached;
+    bool keeps_pairs;
     ColumnView<P> h;       // the next state or the input of the projection
     ColumnView<T> hidden;  // h, if the state is rounded, for the next step
     ColumnView<T> output;  // null if not needed
@@ -467,6 +468,7 @@ class LayerForward {
     columns.kept = a_.kept.Column(d, t, unit);
     columns.kept_stride = a_.kept.Stride(unit);
     columns.keeps_uncached = a_.kept.is_uncached();
+    columns.keeps_pairs = a_.kept.are_pairs();
     if constexpr (Cell::kFirstRecurrent > 0) {
       columns.recurrent_bias = RecurrentBias(d) + unit;
     }
@@ -537,6 +539,7 @@ class LayerForward {
               columns.kept.At(row),
               columns.kept_stride,
               columns.keeps_uncached,
+              columns.keeps_pairs,
       };
       const Vector<T> h = Cell::Forward(run);
       units.Write(h, columns.h.At(row));

@@ -28,6 +28,7 @@ class LayerStates {
   struct Columns {
     ColumnView<const T> kept;
     std::int64_t kept_stride;
+    bool are_pairs;  // whether all have the form of ToFinitePair
     // The state before the step: the cell state, or the hidden state if the
     // cell reads it.
     ColumnView<const T> previous;
@@ -54,6 +55,7 @@ class LayerStates {
     Columns columns{};
     columns.kept = a_.kept.Column(direction, t, unit);
     columns.kept_stride = a_.kept.Stride(unit);
+    columns.are_pairs = a_.kept.are_pairs();
     const std::int64_t previous = PreviousTime(direction, t);
     const bool has_previous = previous >= 0 && previous < shape_.time;
     if constexpr (Cell::kHasCellState) {

@@ -336,6 +336,7 @@ class LayerTangent {
       const TangentRun<T, Units, Activations, Cell::kFirstRecurrent> run{
           units,
           activations,
+          {units, columns.states.are_pairs},
           columns.states.kept.At(row),
           columns.states.kept_stride,
           previous,

@@ -15,6 +15,7 @@
 #include "cc/rnn/simd/layer/kept_activations.h"
 #include "cc/rnn/simd/layer/layer_backward.h"
 #include "cc/rnn/simd/network/network_pass.h"
+#include "cc/rnn/simd/vector/finite_pair.h"
 #include "cc/rnn/simd/vector/sizes.h"
 #include "cc/rnn/simd/vector/staging.h"
 
@@ -83,7 +84,8 @@ class NetworkBackward {
         {{{staging_.Read(a_.input_h, input_h_, shapes_.hidden_state, executor),
            staging_.Read(a_.input_c, input_c_, shapes_.cell_state, executor),
            staging_.Read(a_.output, output_, shapes_.output, executor),
-           KeptActivations<const C>(nullptr, a_.config, a_.size)}}},
+           KeptActivations<const C>(nullptr, a_.config, a_.size,
+                                    kKeepsFinitePairs<T>)}}},
         {{{staging_.Read(a_.output_backprop, d_output_, shapes_.output,
                          executor),
            staging_.Target(a_.input_backprop, d_input_),
@@ -142,7 +144,7 @@ class NetworkBackward {
       gradients.c = network.gradients[kValue].c + i * cell_size;
       states.kept = KeptActivations<const C>(
           activations.kept + i * LayerKeptSize(a_.config, a_.size).value(),
-          a_.config, a_.size);
+          a_.config, a_.size, kKeepsFinitePairs<T>);
       if (i < NumKeptOutputs<T>(a_.config)) {
         states.output = activations.outputs + i * output_size;
       }

@@ -18,6 +18,7 @@
 #include "cc/rnn/simd/layer/layer_states.h"
 #include "cc/rnn/simd/layer/layer_tangent.h"
 #include "cc/rnn/simd/network/network_pass.h"
+#include "cc/rnn/simd/vector/finite_pair.h"
 #include "cc/rnn/simd/vector/sizes.h"
 #include "cc/rnn/simd/vector/staging.h"
 
@@ -184,7 +185,8 @@ class NetworkBackwardGrad {
   Network ReadNetwork(Executor& executor) const {
     CopyState(a_.dot_input_h, dot_input_h_, shapes_.hidden_state, executor);
     CopyState(a_.dot_input_c, dot_input_c_, shapes_.cell_state, executor);
-    const KeptActivations<const C> none(nullptr, a_.config, a_.size);
+    const KeptActivations<const C> none(nullptr, a_.config, a_.size,
+                                        /*are_pairs=*/false);
     return {
         weights_.Read(executor),
         dot_weights_.Read(executor),
@@ -223,8 +225,9 @@ class NetworkBackwardGrad {
     LayerStateArrays<C> states = network.states;
     states.input_h += layer * hidden_size();
     states.input_c += layer * cell_size();
-    states.kept = KeptActivations<const C>(
-        reserved().kept + layer * kept_size(), a_.config, a_.size);
+    states.kept =
+        KeptActivations<const C>(reserved().kept + layer * kept_size(),
+                                 a_.config, a_.size, kKeepsFinitePairs<T>);
     if (layer < NumKeptOutputs<T>(a_.config)) {
       states.output = reserved().outputs + layer * output_size();
     }
@@ -236,7 +239,8 @@ class NetworkBackwardGrad {
     states.input_h += layer * hidden_size();
     states.input_c += layer * cell_size();
     states.kept = KeptActivations<const C>(dot_kept_ + layer * kept_size(),
-                                           a_.config, a_.size);
+                                           a_.config, a_.size,
+                                           /*are_pairs=*/false);
     states.output = DotOutput(layer);
     return states;
   }
@@ -272,7 +276,8 @@ class NetworkBackwardGrad {
           DotOutput(i),
           dot_h_ + i * hidden_size(),
           dot_c_ + i * cell_size(),
-          KeptActivations<C>(dot_kept_ + i * kept_size(), a_.config, a_.size)};
+          KeptActivations<C>(dot_kept_ + i * kept_size(), a_.config, a_.size,
+                             /*are_pairs=*/false)};
       WithCell<C>(a_.config.mode, [&](auto cell) {
         LayerTangent<P, decltype(cell)>(layer, scratch_.tangent, executor)
             .Run();

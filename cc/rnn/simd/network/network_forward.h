@@ -17,6 +17,7 @@
 #include "cc/rnn/simd/network/dropout.h"
 #include "cc/rnn/simd/network/network_pass.h"
 #include "cc/rnn/simd/vector/convert.h"
+#include "cc/rnn/simd/vector/finite_pair.h"
 #include "cc/rnn/simd/vector/sizes.h"
 #include "cc/rnn/simd/vector/staging.h"
 
@@ -80,9 +81,10 @@ class NetworkForward {
         nullptr,
         staging_.Target(a_.output_h, output_h_),
         staging_.Target(a_.output_c, output_c_),
-        KeptActivations<C>(nullptr, a_.config, a_.size)};
+        KeptActivations<C>(nullptr, a_.config, a_.size, /*are_pairs=*/false)};
     RunLayers(layer, executor);
     WriteOutput(executor);
+    FinishReserveSpace(executor);
     staging_.Write(output_h_, a_.output_h, shapes_.hidden_state, executor);
     staging_.Write(output_c_, a_.output_c, shapes_.cell_state, executor);
   }
@@ -112,7 +114,7 @@ class NetworkForward {
         layer.kept = KeptActivations<C>(
             activations_.kept +
                 layer.layer * LayerKeptSize(a_.config, a_.size).value(),
-            a_.config, a_.size);
+            a_.config, a_.size, kKeepsFinitePairs<T>);
       }
       WithCell<C>(a_.config.mode, [&](auto cell) {
         LayerForward<P, decltype(cell)>(layer, scratch_, executor).Run();
@@ -159,6 +161,18 @@ class NetworkForward {
     } else {
       staging_.Write(LayerOutput(a_.config.num_layers - 1), a_.output,
                      shapes_.output, executor);
+    }
+  }
+
+  // Brings the outputs in the reserve_space, which the pass no longer reads, to
+  // their final form. The kept activations have it already.
+  void FinishReserveSpace(Executor& executor) const {
+    if constexpr (kKeepsFinitePairs<T>) {
+      if (!a_.is_training) return;
+      ToFinitePairs(
+          activations_.outputs,
+          NumKeptOutputs<T>(a_.config) * shapes_.output.size().value(),
+          executor);
     }
   }
 
