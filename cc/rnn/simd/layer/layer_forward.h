@@ -25,6 +25,7 @@
 #include "cc/rnn/simd/matmul/pack.h"
 #include "cc/rnn/simd/matmul/parallel_product.h"
 #include "cc/rnn/simd/vector/cache.h"
+#include "cc/rnn/simd/vector/finite_pair.h"
 #include "cc/rnn/simd/vector/sizes.h"
 
 namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
@@ -43,10 +44,12 @@ struct LayerForwardArguments {  // with B > 0 and U > 0
   const P* input;            // [S, B, F]
   const T* input_h;          // [D, B, O], of this layer
   const T* input_c;          // [D, B, U]; LSTM only
-  T* output;                 // [S, B, D * O], or null if not needed
-  P* rounded_output;         // the same if P has fewer bits; otherwise null
-  T* output_h;               // [D, B, O]
-  T* output_c;               // [D, B, U]; LSTM only
+  // [S, B, D * O], or null if not needed. If P has fewer bits and `kept` are
+  // pairs, these are pairs, too.
+  T* output;
+  P* rounded_output;  // the output if P has fewer bits; otherwise null
+  T* output_h;        // [D, B, O]
+  T* output_c;        // [D, B, U]; LSTM only
   KeptActivations<T> kept;
 };
 
@@ -496,10 +499,14 @@ class LayerForward {
   template <typename Units>
   static void WriteOutput(const ForwardColumns& columns, std::int64_t row,
                           const Units& units, Vector<T> h) {
+    Vector<T> output = h;
+    if constexpr (kRoundsOperands<P>) {
+      if (columns.keeps_pairs) output = ToFinitePair(h);
+    }
     if (columns.output_is_uncached) {
-      units.WriteUncached(h, columns.output.At(row));
+      units.WriteUncached(output, columns.output.At(row));
     } else if (columns.output.data != nullptr) {
-      units.Write(h, columns.output.At(row));
+      units.Write(output, columns.output.At(row));
     }
     if constexpr (kRoundsOperands<P>) {
       if (columns.rounded_output.data != nullptr) {

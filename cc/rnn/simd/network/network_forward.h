@@ -164,10 +164,11 @@ class NetworkForward {
     }
   }
 
-  // Brings the outputs in the reserve_space, which the pass no longer reads, to
-  // their final form. The kept activations have it already.
+  // Converts the outputs in the reserve_space, which the pass no longer reads.
+  // The cells have converted what else they keep, and if P has fewer bits, also
+  // the outputs.
   void FinishReserveSpace(Executor& executor) const {
-    if constexpr (kKeepsFinitePairs<T>) {
+    if constexpr (kKeepsFinitePairs<T> && !kRoundsOperands<P>) {
       if (!a_.is_training) return;
       ToFinitePairs(
           activations_.outputs,
