@@ -22,15 +22,23 @@ Status Launch(const Call& call, const char* name, const Kernel& kernel) {
                          ShapeFor(kernel.num_rows(), kernel.width()), kernel);
 }
 
-// E: an integer type of the size of an element.
-template <typename E>
-Status CopyRowsOf(const Call& call, const char* name, const RowCounts& counts,
-                  const void* source, const RowStrides& source_strides,
-                  void* target, const RowStrides& target_strides) {
-  return Launch(
-      call, name,
-      CopyRowsKernel<E>{counts, static_cast<const E*>(source), source_strides,
-                        static_cast<E*>(target), target_strides});
+// The names of a kernel for words of 16, 32 and 64 bits.
+struct NamesBySize {
+  const char *of16, *of32, *of64;
+};
+
+// Calls function(word, name) for an unsigned integer of the size of an element.
+template <typename Function>
+Status WithWord(DataType type, const NamesBySize& names,
+                const Function& function) {
+  switch (SizeOf(type)) {
+    case 2:
+      return function(std::uint16_t{}, names.of16);
+    case 4:
+      return function(std::uint32_t{}, names.of32);
+    default:
+      return function(std::uint64_t{}, names.of64);
+  }
 }
 
 template <typename T>
@@ -49,17 +57,45 @@ Status ApplyDropoutTo(const Call& call, const char* name,
 Status CopyRows(const Call& call, DataType type, const RowCounts& counts,
                 const void* source, const RowStrides& source_strides,
                 void* target, const RowStrides& target_strides) {
-  switch (SizeOf(type)) {
-    case 2:
-      return CopyRowsOf<std::uint16_t>(call, "CopyRows16", counts, source,
-                                       source_strides, target, target_strides);
-    case 4:
-      return CopyRowsOf<std::uint32_t>(call, "CopyRows32", counts, source,
-                                       source_strides, target, target_strides);
-    default:
-      return CopyRowsOf<std::uint64_t>(call, "CopyRows64", counts, source,
-                                       source_strides, target, target_strides);
-  }
+  const NamesBySize names = {"CopyRows16", "CopyRows32", "CopyRows64"};
+  return WithWord(type, names, [&](auto word, const char* name) {
+    using W = decltype(word);
+    return Launch(
+        call, name,
+        CopyRowsKernel<W>{counts, static_cast<const W*>(source), source_strides,
+                          static_cast<W*>(target), target_strides});
+  });
+}
+
+std::int64_t ExponentBitsCount(DataType type, std::int64_t count) {
+  const auto group = static_cast<std::int64_t>(8 * SizeOf(type) - 2);
+  return (count + group - 1) / group;
+}
+
+Status MoveExponentBits(const Call& call, DataType type, std::int64_t count,
+                        void* words, void* bits) {
+  const NamesBySize names = {"MoveExponentBits16", "MoveExponentBits32",
+                             "MoveExponentBits64"};
+  return WithWord(type, names, [&](auto word, const char* name) {
+    using W = decltype(word);
+    return Launch(call, name,
+                  MoveExponentBitsKernel<W>{{count, static_cast<W*>(bits)},
+                                            static_cast<W*>(words)});
+  });
+}
+
+Status RestoreExponentBits(const Call& call, DataType type, std::int64_t count,
+                           const void* words, const void* bits, void* target) {
+  const NamesBySize names = {"RestoreExponentBits16", "RestoreExponentBits32",
+                             "RestoreExponentBits64"};
+  return WithWord(type, names, [&](auto word, const char* name) {
+    using W = decltype(word);
+    return Launch(call, name,
+                  RestoreExponentBitsKernel<W>{
+                      {count, static_cast<W*>(const_cast<void*>(bits))},
+                      static_cast<const W*>(words),
+                      static_cast<W*>(target)});
+  });
 }
 
 Status WidenBFloat16(const Call& call, std::int64_t count, const void* source,

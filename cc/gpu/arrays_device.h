@@ -130,17 +130,83 @@ struct WriteBytesKernel {
   }
 };
 
+// Words of which no one is NaN or infinite as a number of its size, and where
+// the bits for this come from: the highest bit of the exponent of each word is
+// moved to another array, where each word holds those of a group.
+// W: an unsigned integer type of the size of an element.
+template <typename W>
+struct ExponentBits {
+  static constexpr int kBit = 8 * sizeof(W) - 2;
+  static constexpr std::int64_t kGroup = kBit;
+
+  std::int64_t count;  // of words
+  W* bits;
+
+  std::int64_t num_groups() const { return (count + kGroup - 1) / kGroup; }
+  // Calls function(index of a word, index of its bit) for a group.
+  template <typename Function>
+  void ForEachOf(std::int64_t group, const Function& function) const {
+    const std::int64_t first = group * kGroup;
+    for (int i = 0; i < kGroup && first + i < count; ++i) {
+      function(first + i, i);
+    }
+  }
+};
+
+template <typename W>
+struct MoveExponentBitsKernel {
+  ExponentBits<W> exponents;
+  W* words;
+
+  std::int64_t num_rows() const { return 1; }
+  std::int64_t width() const { return exponents.num_groups(); }
+
+  void Compute(std::int64_t, std::int64_t group) const {
+    constexpr W kMask = W(1) << ExponentBits<W>::kBit;
+    W bits = 0;
+    exponents.ForEachOf(group, [&](std::int64_t at, int i) {
+      const W word = words[at];
+      bits |= W((word & kMask) != 0) << i;
+      words[at] = word & W(~kMask);
+    });
+    exponents.bits[group] = bits;
+  }
+};
+
+template <typename W>
+struct RestoreExponentBitsKernel {
+  ExponentBits<W> exponents;
+  const W* words;
+  W* target;  // may be `words`
+
+  std::int64_t num_rows() const { return 1; }
+  std::int64_t width() const { return exponents.num_groups(); }
+
+  void Compute(std::int64_t, std::int64_t group) const {
+    const W bits = exponents.bits[group];
+    exponents.ForEachOf(group, [&](std::int64_t at, int i) {
+      target[at] = words[at] | W(W(bits >> i & 1) << ExponentBits<W>::kBit);
+    });
+  }
+};
+
 // Calls F(name, Kernel) for every kernel.
-#define TF_RNN_OPS_ARRAY_KERNELS(F)                          \
-  F(CopyRows16, CopyRowsKernel<std::uint16_t>)               \
-  F(CopyRows32, CopyRowsKernel<std::uint32_t>)               \
-  F(CopyRows64, CopyRowsKernel<std::uint64_t>)               \
-  F(WidenBFloat16, WidenBFloat16Kernel)                      \
-  F(WriteBytes, WriteBytesKernel)                            \
-  F(RoundToBFloat16, RoundToBFloat16Kernel)                  \
-  F(ApplyDropoutHalf, ApplyDropoutKernel<rnn::Half>)         \
-  F(ApplyDropoutBFloat16, ApplyDropoutKernel<rnn::BFloat16>) \
-  F(ApplyDropoutFloat, ApplyDropoutKernel<float>)            \
+#define TF_RNN_OPS_ARRAY_KERNELS(F)                                  \
+  F(CopyRows16, CopyRowsKernel<std::uint16_t>)                       \
+  F(CopyRows32, CopyRowsKernel<std::uint32_t>)                       \
+  F(CopyRows64, CopyRowsKernel<std::uint64_t>)                       \
+  F(MoveExponentBits16, MoveExponentBitsKernel<std::uint16_t>)       \
+  F(MoveExponentBits32, MoveExponentBitsKernel<std::uint32_t>)       \
+  F(MoveExponentBits64, MoveExponentBitsKernel<std::uint64_t>)       \
+  F(RestoreExponentBits16, RestoreExponentBitsKernel<std::uint16_t>) \
+  F(RestoreExponentBits32, RestoreExponentBitsKernel<std::uint32_t>) \
+  F(RestoreExponentBits64, RestoreExponentBitsKernel<std::uint64_t>) \
+  F(WidenBFloat16, WidenBFloat16Kernel)                              \
+  F(WriteBytes, WriteBytesKernel)                                    \
+  F(RoundToBFloat16, RoundToBFloat16Kernel)                          \
+  F(ApplyDropoutHalf, ApplyDropoutKernel<rnn::Half>)                 \
+  F(ApplyDropoutBFloat16, ApplyDropoutKernel<rnn::BFloat16>)         \
+  F(ApplyDropoutFloat, ApplyDropoutKernel<float>)                    \
   F(ApplyDropoutDouble, ApplyDropoutKernel<double>)
 
 }  // namespace tf_rnn_ops::gpu

@@ -10,6 +10,7 @@
 #include <cstring>
 #include <limits>
 #include <numeric>
+#include <random>
 #include <vector>
 
 #include "cc/gpu/fakes/fake_cuda_driver.h"
@@ -248,6 +249,45 @@ TEST(ArraysTest, DropsNans) {
                            array.data(), {0, 0}, array.data())
                   .ok());
   EXPECT_EQ(array.ToVector(), std::vector<float>(8, 0));
+}
+
+// Any bits become finite numbers of T, and are restored.
+template <typename T, typename W>
+void ExpectFiniteAndRestored(std::int64_t count) {
+  FakeGpu gpu;
+  FakeScratchAllocator scratch(&gpu.driver());
+  const Call call = gpu.Call(&scratch);
+  constexpr DataType kType = DataTypeOf<T>;
+  std::mt19937_64 random(count);
+  std::vector<W> words(count);
+  for (W& word : words) word = static_cast<W>(random() | random());
+  FakeDeviceArray<W> array(&gpu.driver(), words);
+  FakeDeviceArray<W> bits(&gpu.driver(), ExponentBitsCount(kType, count));
+  ASSERT_TRUE(
+      MoveExponentBits(call, kType, count, array.data(), bits.data()).ok());
+  for (const std::vector<W>& finite : {array.ToVector(), bits.ToVector()}) {
+    for (const W word : finite) {
+      EXPECT_TRUE(std::isfinite(rnn::ToDouble(__builtin_bit_cast(T, word))));
+    }
+  }
+  FakeDeviceArray<W> copy(&gpu.driver(), count);
+  for (W* target : {copy.data(), array.data()}) {
+    ASSERT_TRUE(RestoreExponentBits(call, kType, count, array.data(),
+                                    bits.data(), target)
+                    .ok());
+  }
+  EXPECT_EQ(copy.ToVector(), words);
+  EXPECT_EQ(array.ToVector(), words);
+}
+
+TEST(ArraysTest, MovesExponentBits) {
+  for (std::int64_t count : {0, 1, 14, 15, 62, 63, 1000}) {
+    SCOPED_TRACE(count);
+    ExpectFiniteAndRestored<rnn::Half, std::uint16_t>(count);
+    ExpectFiniteAndRestored<rnn::BFloat16, std::uint16_t>(count);
+    ExpectFiniteAndRestored<float, std::uint32_t>(count);
+    ExpectFiniteAndRestored<double, std::uint64_t>(count);
+  }
 }
 
 TEST(ArraysTest, WritesBytesFromTheHost) {

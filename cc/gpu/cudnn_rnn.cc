@@ -159,9 +159,7 @@ struct BackwardArrays {
   // Gradients with respect to these inputs, alternating between two buffers.
   void* inner_gradients[2] = {nullptr, nullptr};
   void* workspace;
-  void* reserve_space;
-  // Copy of cuDNN's reserve space of a stack; null if it is used in place.
-  void* cudnn_part_copy = nullptr;
+  void* reserve_space;  // opened; overwritten
   rnn::RandomStream stream;
 };
 
@@ -172,7 +170,6 @@ Status StageBackward(const rnn::CudnnRnnBackward<T>& pass, CudnnRnnPlan* plan,
   const StagedShape y = plan->output_shape();
   const StagedShape h = plan->hidden_state_shape();
   const StagedShape c = plan->cell_state_shape();
-  arrays->reserve_space = const_cast<T*>(pass.reserve_space);
   TF_RNN_OPS_GPU_RETURN_IF_ERROR(plan->ReadInput(pass.input, &arrays->x));
   TF_RNN_OPS_GPU_RETURN_IF_ERROR(
       plan->ReadParams(pass.params, &arrays->params));
@@ -202,8 +199,21 @@ Status StageBackward(const rnn::CudnnRnnBackward<T>& pass, CudnnRnnPlan* plan,
                        &arrays->dcx);
 }
 
-Status AllocateBackward(const CudnnRnnPlan& plan, bool owns_reserve_space,
+// Opens the reserve space, which cuDNN overwrites: in a copy, unless the pass
+// owns it.
+template <typename T>
+Status OpenReserveSpace(const rnn::CudnnRnnBackward<T>& pass,
+                        const CudnnRnnPlan& plan, bool owns_reserve_space,
                         BackwardArrays* arrays) {
+  arrays->reserve_space = const_cast<T*>(pass.reserve_space);
+  if (!owns_reserve_space) {
+    TF_RNN_OPS_GPU_RETURN_IF_ERROR(plan.call().scratch->Allocate(
+        plan.reserve_space_bytes(), &arrays->reserve_space));
+  }
+  return plan.Open(pass.reserve_space, arrays->reserve_space);
+}
+
+Status AllocateBackward(const CudnnRnnPlan& plan, BackwardArrays* arrays) {
   ScratchAllocator& scratch = *plan.call().scratch;
   const std::size_t num_inner = plan.stacks().size() - 1;
   for (std::size_t i = 0; i < std::min<std::size_t>(num_inner, 2); ++i) {
@@ -213,22 +223,7 @@ Status AllocateBackward(const CudnnRnnPlan& plan, bool owns_reserve_space,
   if (num_inner > 0) {
     TF_RNN_OPS_GPU_RETURN_IF_ERROR(plan.AllocateOutput(&arrays->dropped));
   }
-  TF_RNN_OPS_GPU_RETURN_IF_ERROR(
-      scratch.Allocate(plan.workspace_bytes(), &arrays->workspace));
-  if (owns_reserve_space) return Status();
-  return scratch.Allocate(plan.cudnn_reserve_bytes(), &arrays->cudnn_part_copy);
-}
-
-// Returns cuDNN's reserve space of a stack, which a backward pass overwrites: a
-// copy, unless the pass owns the reserve space.
-Status StageCudnnPart(const CudnnRnnPlan& plan, std::size_t index,
-                      const BackwardArrays& arrays, void** cudnn_part) {
-  void* const kept = plan.CudnnPart(arrays.reserve_space, index);
-  *cudnn_part = kept;
-  if (arrays.cudnn_part_copy == nullptr) return Status();
-  *cudnn_part = arrays.cudnn_part_copy;
-  return CopyBytes(plan.call(), plan.stacks()[index].reserve_bytes(), kept,
-                   *cudnn_part);
+  return scratch.Allocate(plan.workspace_bytes(), &arrays->workspace);
 }
 
 // The arrays of one stack of a backward pass.
@@ -292,18 +287,16 @@ Status RunBackwardStack(const Cudnn& cudnn, cudnnHandle_t handle,
                         const CudnnRnnPlan& plan, std::size_t index,
                         BackwardArrays* all) {
   const bool is_first = index == 0;
-  BackwardStackArrays arrays = {
+  const BackwardStackArrays arrays = {
       is_first ? all->x : all->dropped,
       plan.is_last(index) ? all->y : plan.KeptOutput(all->reserve_space, index),
       is_first ? all->dx : all->inner_gradients[(index - 1) % 2],
-      /*cudnn_part=*/nullptr};
+      plan.CudnnPart(all->reserve_space, index)};
   if (!is_first) {
     TF_RNN_OPS_GPU_RETURN_IF_ERROR(plan.Drop(
         index, all->stream, plan.KeptOutput(all->reserve_space, index - 1),
         all->dropped));
   }
-  TF_RNN_OPS_GPU_RETURN_IF_ERROR(
-      StageCudnnPart(plan, index, *all, &arrays.cudnn_part));
   TF_RNN_OPS_GPU_RETURN_IF_ERROR(plan.ZeroIfNotWritten(
       is_first ? plan.input_shape() : plan.output_shape(), arrays.dx));
   TF_RNN_OPS_GPU_RETURN_IF_ERROR(
@@ -449,7 +442,9 @@ Status CudnnRnn<T>::RunForward(const rnn::CudnnRnnForward<T>& pass,
     TF_RNN_OPS_GPU_RETURN_IF_ERROR(
         RunForwardStack(cudnn_, lock.handle(), *plan, i, arrays));
   }
-  return plan->Finish();
+  TF_RNN_OPS_GPU_RETURN_IF_ERROR(plan->Finish());
+  return arrays.reserve_space == nullptr ? Status()
+                                         : plan->Seal(arrays.reserve_space);
 }
 
 template <typename T>
@@ -458,9 +453,10 @@ Status CudnnRnn<T>::RunBackward(const rnn::CudnnRnnBackward<T>& pass,
   CudnnLock lock;
   TF_RNN_OPS_GPU_RETURN_IF_ERROR(handles_.Lock(plan->call(), &lock));
   BackwardArrays arrays;
-  TF_RNN_OPS_GPU_RETURN_IF_ERROR(StageBackward(pass, plan, &arrays));
   TF_RNN_OPS_GPU_RETURN_IF_ERROR(
-      AllocateBackward(*plan, owns_reserve_space, &arrays));
+      OpenReserveSpace(pass, *plan, owns_reserve_space, &arrays));
+  TF_RNN_OPS_GPU_RETURN_IF_ERROR(StageBackward(pass, plan, &arrays));
+  TF_RNN_OPS_GPU_RETURN_IF_ERROR(AllocateBackward(*plan, &arrays));
   arrays.stream = rnn::ReserveSpaceStream(*pass.reserve_space_header);
   for (std::size_t i = plan->stacks().size(); i-- > 0;) {
     TF_RNN_OPS_GPU_RETURN_IF_ERROR(

@@ -8,7 +8,9 @@
 //   - the outputs of the layers before dropout;
 //   - the last output, if cuDNN computes in another type than that of the
 //     tensors;
-//   - cuDNN's own reserve spaces.
+//   - cuDNN's own reserve spaces;
+//   - the highest bits of the exponents of all of these as numbers of the type
+//     of the tensors, which are zero there, so that none is NaN or infinite.
 // The backward pass recomputes dropout masks from the random stream in the
 // header.
 
@@ -63,7 +65,7 @@ class CudnnRnn {
   Status Forward(const rnn::CudnnRnnForward<T>& pass, CudnnRnnPlan* plan);
   // input_backprop must not be null.
   // owns_reserve_space: whether the pass may overwrite the reserve space, which
-  //   is then invalid for further passes. Otherwise cuDNN uses a copy.
+  //   is then invalid for further passes. Otherwise it uses a copy.
   Status Backward(const rnn::CudnnRnnBackward<T>& pass, CudnnRnnPlan* plan,
                   bool owns_reserve_space = false);
 

@@ -114,6 +114,7 @@ Status CudnnRnnStack::Init(const Cudnn& cudnn, cudnnHandle_t handle,
 Status CudnnRnnPlan::Init(const Call& call, DataType type,
                           const rnn::ReserveSpaceKey& key, bool is_training) {
   call_ = call;
+  type_ = type;
   key_ = key;
   key_.device = rnn::Device::kGpu;
   key_.variant = 0;
@@ -165,14 +166,6 @@ std::size_t CudnnRnnPlan::workspace_bytes() const {
   return most;
 }
 
-std::size_t CudnnRnnPlan::cudnn_reserve_bytes() const {
-  std::size_t most = 0;
-  for (const CudnnRnnStack& stack : stacks_) {
-    most = std::max(most, stack.reserve_bytes());
-  }
-  return most;
-}
-
 StagedShape CudnnRnnPlan::input_shape() const {
   return {key_.size.time, stacks_.front().network().input_size(),
           /*is_state=*/false};
@@ -211,11 +204,31 @@ const void* CudnnRnnPlan::StateOf(std::size_t stack, const void* states,
 
 // --------------------------------------------------------- the reserve space
 
-// The header, the kept outputs, and cuDNN's reserve space of each stack.
+// The header, the kept outputs, cuDNN's reserve space of each stack, and the
+// highest bits of the exponents of their elements.
 
 std::size_t CudnnRnnPlan::reserve_space_bytes() const {
   if (stacks_.empty()) return kPartsOffset;
-  return CudnnPartOffset(stacks_.size() - 1) + stacks_.back().reserve_bytes();
+  return CudnnPartOffset(stacks_.size()) +
+         ExponentBitsCount(type_, parts_count()) * SizeOf(type_);
+}
+
+std::int64_t CudnnRnnPlan::parts_count() const {
+  return static_cast<std::int64_t>(
+      (CudnnPartOffset(stacks_.size()) - kPartsOffset) / SizeOf(type_));
+}
+
+Status CudnnRnnPlan::Seal(void* reserve_space) const {
+  char* const bytes = static_cast<char*>(reserve_space);
+  return MoveExponentBits(call_, type_, parts_count(), bytes + kPartsOffset,
+                          bytes + CudnnPartOffset(stacks_.size()));
+}
+
+Status CudnnRnnPlan::Open(const void* reserve_space, void* opened) const {
+  const char* const bytes = static_cast<const char*>(reserve_space);
+  return RestoreExponentBits(call_, type_, parts_count(), bytes + kPartsOffset,
+                             bytes + CudnnPartOffset(stacks_.size()),
+                             static_cast<char*>(opened) + kPartsOffset);
 }
 
 std::size_t CudnnRnnPlan::num_kept_outputs() const {

@@ -86,7 +86,6 @@ class CudnnRnnPlan {
   bool is_last(std::size_t stack) const { return stack + 1 == stacks_.size(); }
   // The maximum over all stacks.
   std::size_t workspace_bytes() const;
-  std::size_t cudnn_reserve_bytes() const;
 
   CudnnRnnStaging& staging() { return *staging_; }
   StagedShape input_shape() const;
@@ -106,6 +105,11 @@ class CudnnRnnPlan {
   void* KeptOutput(void* reserve_space, std::size_t stack) const;
   // cuDNN's reserve space of a stack; null if `reserve_space` is null.
   void* CudnnPart(void* reserve_space, std::size_t stack) const;
+  // Makes the elements of a reserve space finite after the forward pass.
+  Status Seal(void* reserve_space) const;
+  // Restores the parts of a reserve space for a backward pass.
+  // opened: memory of the same size, or the reserve space itself.
+  Status Open(const void* reserve_space, void* opened) const;
 
   // Stages the input of the first layer; zeros if its size is 0.
   Status ReadInput(const void* input, const void** staged);
@@ -145,10 +149,14 @@ class CudnnRnnPlan {
  private:
   std::int64_t params_size() const;
   std::size_t num_kept_outputs() const;
-  // The offset of cuDNN's reserve space of a stack.
+  // The offset of cuDNN's reserve space of a stack, and of what follows that of
+  // the last one.
   std::size_t CudnnPartOffset(std::size_t stack) const;
+  // The size of the parts after the header, in elements.
+  std::int64_t parts_count() const;
 
   Call call_{};
+  DataType type_{};  // of the tensors
   rnn::ReserveSpaceKey key_{};
   bool is_training_ = false;
   std::optional<CudnnRnnStaging> staging_;

@@ -5,8 +5,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <string>
 #include <vector>
@@ -70,6 +73,7 @@ class GpuNetwork {
     pass.output_h = output_h.data();
     pass.output_c = output_c.data();
     TF_RNN_OPS_GPU_RETURN_IF_ERROR(networks_.Forward(pass, &plan));
+    if (is_training) ExpectFiniteReserveSpace();
     *result = {ToDoubles(output_), ToDoubles(output_h), ToDoubles(output_c)};
     return Status();
   }
@@ -144,6 +148,17 @@ class GpuNetwork {
   bool owns_reserve_space = false;
 
  private:
+  // FakeDeviceArray and the fake cuDNN leave bytes that are NaN.
+  void ExpectFiniteReserveSpace() {
+    const std::vector<char> bytes = reserve_space_->ToVector();
+    std::vector<T> elements(bytes.size() / sizeof(T));
+    EXPECT_EQ(elements.size() * sizeof(T), bytes.size());
+    std::memcpy(elements.data(), bytes.data(), bytes.size());
+    EXPECT_TRUE(std::all_of(elements.begin(), elements.end(), [](T element) {
+      return std::isfinite(rnn::ToDouble(element));
+    }));
+  }
+
   CudnnRnnCall Call(ScratchAllocator* scratch) {
     return {gpu_.Call(scratch), allow_tf32};
   }
