@@ -239,11 +239,11 @@ RESERVE_SPACES: dict[str, Callable[[np.random.Generator, Call, np.ndarray], np.n
     "truncated": lambda rng, call, value: value[: int(rng.integers(value.size))].copy(),
     "nothing": lambda rng, call, value: value[:0].copy(),
     "longer": lambda rng, call, value: np.concatenate([value, value[: int(rng.integers(1, value.size + 1))]]),
-    "header's bits": lambda rng, call, value: flip_bits(rng, value, 128),
+    "header's bits": lambda rng, call, value: flip_bits(rng, value, 256),
     "any bits": lambda rng, call, value: flip_bits(rng, value, value.nbytes),
     "random bytes": lambda rng, call, value: np.frombuffer(rng.bytes(value.nbytes), value.dtype),
     "header, then random bytes": lambda rng, call, value: np.frombuffer(
-        value.tobytes()[:128] + rng.bytes(max(value.nbytes - 128, 0)), value.dtype
+        value.tobytes()[:256] + rng.bytes(max(value.nbytes - 256, 0)), value.dtype
     ),
     "of another call": of_another_call,
 }

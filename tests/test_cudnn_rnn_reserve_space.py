@@ -11,7 +11,7 @@ from cudnn_rnn_inputs import DTYPES, MODES, VERSIONS, Config
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-HEADER_BYTES = 128
+HEADER_BYTES = 256
 # Activations that a cell stores per step, in multiples of num_units.
 KEPT = {"rnn_relu": 0, "rnn_tanh": 0, "lstm": 5, "gru": 4}
 

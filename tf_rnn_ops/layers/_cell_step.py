@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from tf_rnn_ops import raw_ops
 from tf_rnn_ops.layers import _exports, _inner_loop
+from tf_rnn_ops.layers._common import no_cell_state
 
 try:  # not public; nothing else tells whether a tape records
     from tensorflow.python.eager.record import could_possibly_record
@@ -85,7 +86,7 @@ def _step(cell: Any, inputs: tf.Tensor, states: Any) -> tuple[tf.Tensor, Any]:
         sequences=tf.expand_dims(inputs, 1),
         mask=[],
         initial_h=initial_h,
-        initial_c=initial_c[0] if initial_c else 0,
+        initial_c=initial_c[0] if initial_c else no_cell_state(cell.compute_dtype),
         kernel=cell.kernel.value,
         recurrent_kernel=cell.recurrent_kernel.value,
         bias=[] if cell.bias is None else cell.bias.value,

@@ -39,6 +39,12 @@ def draw(initializer: Any, shape: Shape, dtype: str) -> tf.Tensor:
     return keras.ops.cast(initializer(shape, dtype=wide), dtype)
 
 
+def no_cell_state(dtype: str) -> Any:
+    """Returns `initial_c` of KerasRNN for a cell without a cell state; `final_c` has the same shape."""
+    # For a scalar in bfloat16, `tf.debugging.enable_check_numerics` fails in eager mode.
+    return [] if dtype == "bfloat16" else 0
+
+
 def run_network(*network: tf.Tensor, time_major: bool = False, **attributes: Any) -> tuple[tf.Tensor, ...]:
     """Runs a network and returns output, output_h and output_c.
 

@@ -16,6 +16,7 @@ import tensorflow as tf
 
 from tf_rnn_ops import _xla, raw_ops
 from tf_rnn_ops.layers import _exports, _step_loop
+from tf_rnn_ops.layers._common import no_cell_state
 from tf_rnn_ops.layers.gru_block_cell import GRUBlockCell
 
 try:  # not public; nothing else tells whether XLA compiles the function being traced
@@ -163,7 +164,7 @@ def inner_loop(
         sequences=tf.concat(inputs, axis=2),
         mask=[] if mask is None else mask,
         initial_h=states[0],
-        initial_c=states[1] if len(states) == 2 else 0,
+        initial_c=states[1] if len(states) == 2 else no_cell_state(dtype),
         kernel=_kernel(cell, len(inputs)),
         recurrent_kernel=keras.ops.cast(cell.recurrent_kernel, dtype),
         bias=[] if cell.bias is None else keras.ops.cast(cell.bias, dtype),
