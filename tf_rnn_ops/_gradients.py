@@ -287,9 +287,9 @@ class _BackwardPass(NamedTuple):
         return list(grads)
 
     def _host_reserved(self) -> tf.Tensor:
-        """Returns the host_reserved of a GPU kernel: the header of its reserve_space, [128] bytes."""
+        """Returns the host_reserved of a GPU kernel: the header of its reserve_space, [256] bytes."""
         reserve_space = aligned(self.reserve_space)
-        return tf.reshape(tf.bitcast(reserve_space[: 128 // reserve_space.dtype.size], tf.int8), [-1])
+        return tf.reshape(tf.bitcast(reserve_space[: 256 // reserve_space.dtype.size], tf.int8), [-1])
 
     def differentiate_twice(
         self, v: Sequence[tf.Tensor], s: Sequence[tf.Tensor]

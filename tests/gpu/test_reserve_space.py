@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 from cudnn_rnn_checks import run_backprop, run_forward
 from cudnn_rnn_inputs import DTYPES, MODES, VERSIONS, Config, inputs_and_gradients, network_inputs
-from devices import CPU_OPS, OPS, needs_gpu
+from devices import CPU_OPS, DEVICE, OPS, needs_gpu
 
 pytestmark = pytest.mark.gpu
 
@@ -84,7 +84,7 @@ def test_reserve_space_of_another_configuration_is_rejected_by_v1_and_v2(changes
 )
 def test_reserve_space_has_only_finite_elements(changes, mode, dtype):
     config = Config(rnn_mode=mode, num_layers=2, time=9, batch=3, **changes)
-    with tf.device(OPS.device):
+    with tf.device(DEVICE):
         full_of_nan = [tf.fill([50_000], tf.constant(np.nan, dtype)) for _ in range(8)]  # memory that the op may get
         del full_of_nan
     reserve_space = from_forward(config, dtype)["reserve_space"]
