@@ -67,34 +67,34 @@ Status CopyRows(const Call& call, DataType type, const RowCounts& counts,
   });
 }
 
-std::int64_t ExponentBitsCount(DataType type, std::int64_t count) {
-  const auto group = static_cast<std::int64_t>(8 * SizeOf(type) - 2);
-  return (count + group - 1) / group;
+std::int64_t NumMarks(DataType type, std::int64_t count) {
+  return SizeOf(type) == 2   ? MarkedWords<std::uint16_t>::NumMarks(count)
+         : SizeOf(type) == 4 ? MarkedWords<std::uint32_t>::NumMarks(count)
+                             : MarkedWords<std::uint64_t>::NumMarks(count);
 }
 
-Status MoveExponentBits(const Call& call, DataType type, std::int64_t count,
-                        void* words, void* bits) {
-  const NamesBySize names = {"MoveExponentBits16", "MoveExponentBits32",
-                             "MoveExponentBits64"};
+Status MarkNonFinite(const Call& call, DataType type, std::int64_t count,
+                     void* words, void* marks) {
+  const NamesBySize names = {"MarkNonFinite16", "MarkNonFinite32",
+                             "MarkNonFinite64"};
   return WithWord(type, names, [&](auto word, const char* name) {
     using W = decltype(word);
     return Launch(call, name,
-                  MoveExponentBitsKernel<W>{{count, static_cast<W*>(bits)},
-                                            static_cast<W*>(words)});
+                  MarkNonFiniteKernel<W>{
+                      {count, static_cast<W*>(words), static_cast<W*>(marks)}});
   });
 }
 
-Status RestoreExponentBits(const Call& call, DataType type, std::int64_t count,
-                           const void* words, const void* bits, void* target) {
-  const NamesBySize names = {"RestoreExponentBits16", "RestoreExponentBits32",
-                             "RestoreExponentBits64"};
+Status RestoreMarked(const Call& call, DataType type, std::int64_t count,
+                     const void* marks, void* words) {
+  const NamesBySize names = {"RestoreMarked16", "RestoreMarked32",
+                             "RestoreMarked64"};
   return WithWord(type, names, [&](auto word, const char* name) {
     using W = decltype(word);
-    return Launch(call, name,
-                  RestoreExponentBitsKernel<W>{
-                      {count, static_cast<W*>(const_cast<void*>(bits))},
-                      static_cast<const W*>(words),
-                      static_cast<W*>(target)});
+    return Launch(
+        call, name,
+        RestoreMarkedKernel<W>{{count, static_cast<W*>(words),
+                                static_cast<W*>(const_cast<void*>(marks))}});
   });
 }
 

@@ -26,15 +26,14 @@ Status WidenBFloat16(const Call& call, std::int64_t count, const void* source,
 Status RoundToBFloat16(const Call& call, std::int64_t count,
                        const float* source, void* target);
 
-// Makes words finite numbers of `type`, whatever they are: moves the highest
-// bit of the exponent of each to an array of ExponentBitsCount(type, count)
-// words, which are finite, too.
-Status MoveExponentBits(const Call& call, DataType type, std::int64_t count,
-                        void* words, void* bits);
-std::int64_t ExponentBitsCount(DataType type, std::int64_t count);
-// The inverse. `target` may be `words`.
-Status RestoreExponentBits(const Call& call, DataType type, std::int64_t count,
-                           const void* words, const void* bits, void* target);
+// Makes elements of `type` finite, whatever they are, and marks those that it
+// changes in NumMarks(type, count) further elements, which are finite, too.
+Status MarkNonFinite(const Call& call, DataType type, std::int64_t count,
+                     void* words, void* marks);
+std::int64_t NumMarks(DataType type, std::int64_t count);
+// Restores the elements.
+Status RestoreMarked(const Call& call, DataType type, std::int64_t count,
+                     const void* marks, void* words);
 
 // Rows of a dropout mask.
 struct MaskRows {

@@ -130,83 +130,100 @@ struct WriteBytesKernel {
   }
 };
 
-// Words of which no one is NaN or infinite as a number of its size, and where
-// the bits for this come from: the highest bit of the exponent of each word is
-// moved to another array, where each word holds those of a group.
+// Words, of which those that are NaN or infinite as numbers of their size are
+// marked in a bit map and lack the highest bit of the exponent. These are few,
+// so that one kernel mostly reads the words, and the other one the bit map.
+//
+// A thread handles kLength words that are kStride apart, so that the threads of
+// a warp access adjacent words. Their marks are in one word of the bit map.
 // W: an unsigned integer type of the size of an element.
 template <typename W>
-struct ExponentBits {
-  static constexpr int kBit = 8 * sizeof(W) - 2;
-  static constexpr std::int64_t kGroup = kBit;
+struct MarkedWords {
+  static constexpr std::int64_t kStride = 32;
+  static constexpr std::int64_t kAtOnce = 4;  // independent loads
+  // Leaves the highest bits of the marks zero, so that these are finite, too.
+  static constexpr std::int64_t kLength = 8 * sizeof(W) - kAtOnce;
+  static constexpr W kHighestBit = W(W(1) << (8 * sizeof(W) - 2));
+  // The exponent; of 16-bit types, what half and bfloat16 have in common.
+  static constexpr W kExponent = sizeof(W) == 2   ? W(0x7c00)
+                                 : sizeof(W) == 4 ? W(0x7f800000)
+                                                  : W(0x7ff0000000000000);
 
-  std::int64_t count;  // of words
-  W* bits;
+  std::int64_t count;
+  W* words;
+  W* marks;
 
-  std::int64_t num_groups() const { return (count + kGroup - 1) / kGroup; }
-  // Calls function(index of a word, index of its bit) for a group.
-  template <typename Function>
-  void ForEachOf(std::int64_t group, const Function& function) const {
-    const std::int64_t first = group * kGroup;
-    for (int i = 0; i < kGroup && first + i < count; ++i) {
-      function(first + i, i);
+  // Number of words in the bit map.
+  static std::int64_t NumMarks(std::int64_t count) {
+    constexpr std::int64_t kTile = kStride * kLength;
+    return (count + kTile - 1) / kTile * kStride;
+  }
+  // Index of a thread's word.
+  std::int64_t At(std::int64_t thread, std::int64_t i) const {
+    return (thread / kStride * kLength + i) * kStride + thread % kStride;
+  }
+};
+
+template <typename W>
+struct MarkNonFiniteKernel : MarkedWords<W> {
+  using Words = MarkedWords<W>;
+
+  std::int64_t num_rows() const { return 1; }
+  std::int64_t width() const { return Words::NumMarks(this->count); }
+
+  void Compute(std::int64_t, std::int64_t thread) const {
+    W marks = 0;
+    for (std::int64_t i = 0; i < Words::kLength; i += Words::kAtOnce) {
+      W words[Words::kAtOnce];
+      for (std::int64_t j = 0; j < Words::kAtOnce; ++j) {
+        const std::int64_t at = this->At(thread, i + j);
+        words[j] = at < this->count ? this->words[at] : W(0);
+      }
+      for (std::int64_t j = 0; j < Words::kAtOnce; ++j) {
+        if ((words[j] & Words::kExponent) != Words::kExponent) continue;
+        this->words[this->At(thread, i + j)] =
+            W(words[j] & W(~Words::kHighestBit));
+        marks = W(marks | W(W(1) << (i + j)));
+      }
+    }
+    this->marks[thread] = marks;
+  }
+};
+
+template <typename W>
+struct RestoreMarkedKernel : MarkedWords<W> {
+  using Words = MarkedWords<W>;
+
+  std::int64_t num_rows() const { return 1; }
+  std::int64_t width() const { return Words::NumMarks(this->count); }
+
+  void Compute(std::int64_t, std::int64_t thread) const {
+    const W marks = this->marks[thread];
+    for (std::int64_t i = 0; marks >> i != 0; ++i) {
+      if ((marks >> i & 1) == 0) continue;
+      W& word = this->words[this->At(thread, i)];
+      word = W(word | Words::kHighestBit);
     }
   }
 };
 
-template <typename W>
-struct MoveExponentBitsKernel {
-  ExponentBits<W> exponents;
-  W* words;
-
-  std::int64_t num_rows() const { return 1; }
-  std::int64_t width() const { return exponents.num_groups(); }
-
-  void Compute(std::int64_t, std::int64_t group) const {
-    constexpr W kMask = W(1) << ExponentBits<W>::kBit;
-    W bits = 0;
-    exponents.ForEachOf(group, [&](std::int64_t at, int i) {
-      const W word = words[at];
-      bits |= W((word & kMask) != 0) << i;
-      words[at] = word & W(~kMask);
-    });
-    exponents.bits[group] = bits;
-  }
-};
-
-template <typename W>
-struct RestoreExponentBitsKernel {
-  ExponentBits<W> exponents;
-  const W* words;
-  W* target;  // may be `words`
-
-  std::int64_t num_rows() const { return 1; }
-  std::int64_t width() const { return exponents.num_groups(); }
-
-  void Compute(std::int64_t, std::int64_t group) const {
-    const W bits = exponents.bits[group];
-    exponents.ForEachOf(group, [&](std::int64_t at, int i) {
-      target[at] = words[at] | W(W(bits >> i & 1) << ExponentBits<W>::kBit);
-    });
-  }
-};
-
 // Calls F(name, Kernel) for every kernel.
-#define TF_RNN_OPS_ARRAY_KERNELS(F)                                  \
-  F(CopyRows16, CopyRowsKernel<std::uint16_t>)                       \
-  F(CopyRows32, CopyRowsKernel<std::uint32_t>)                       \
-  F(CopyRows64, CopyRowsKernel<std::uint64_t>)                       \
-  F(MoveExponentBits16, MoveExponentBitsKernel<std::uint16_t>)       \
-  F(MoveExponentBits32, MoveExponentBitsKernel<std::uint32_t>)       \
-  F(MoveExponentBits64, MoveExponentBitsKernel<std::uint64_t>)       \
-  F(RestoreExponentBits16, RestoreExponentBitsKernel<std::uint16_t>) \
-  F(RestoreExponentBits32, RestoreExponentBitsKernel<std::uint32_t>) \
-  F(RestoreExponentBits64, RestoreExponentBitsKernel<std::uint64_t>) \
-  F(WidenBFloat16, WidenBFloat16Kernel)                              \
-  F(WriteBytes, WriteBytesKernel)                                    \
-  F(RoundToBFloat16, RoundToBFloat16Kernel)                          \
-  F(ApplyDropoutHalf, ApplyDropoutKernel<rnn::Half>)                 \
-  F(ApplyDropoutBFloat16, ApplyDropoutKernel<rnn::BFloat16>)         \
-  F(ApplyDropoutFloat, ApplyDropoutKernel<float>)                    \
+#define TF_RNN_OPS_ARRAY_KERNELS(F)                          \
+  F(CopyRows16, CopyRowsKernel<std::uint16_t>)               \
+  F(CopyRows32, CopyRowsKernel<std::uint32_t>)               \
+  F(CopyRows64, CopyRowsKernel<std::uint64_t>)               \
+  F(MarkNonFinite16, MarkNonFiniteKernel<std::uint16_t>)     \
+  F(MarkNonFinite32, MarkNonFiniteKernel<std::uint32_t>)     \
+  F(MarkNonFinite64, MarkNonFiniteKernel<std::uint64_t>)     \
+  F(RestoreMarked16, RestoreMarkedKernel<std::uint16_t>)     \
+  F(RestoreMarked32, RestoreMarkedKernel<std::uint32_t>)     \
+  F(RestoreMarked64, RestoreMarkedKernel<std::uint64_t>)     \
+  F(WidenBFloat16, WidenBFloat16Kernel)                      \
+  F(WriteBytes, WriteBytesKernel)                            \
+  F(RoundToBFloat16, RoundToBFloat16Kernel)                  \
+  F(ApplyDropoutHalf, ApplyDropoutKernel<rnn::Half>)         \
+  F(ApplyDropoutBFloat16, ApplyDropoutKernel<rnn::BFloat16>) \
+  F(ApplyDropoutFloat, ApplyDropoutKernel<float>)            \
   F(ApplyDropoutDouble, ApplyDropoutKernel<double>)
 
 }  // namespace tf_rnn_ops::gpu

@@ -209,8 +209,11 @@ Status OpenReserveSpace(const rnn::CudnnRnnBackward<T>& pass,
   if (!owns_reserve_space) {
     TF_RNN_OPS_GPU_RETURN_IF_ERROR(plan.call().scratch->Allocate(
         plan.reserve_space_bytes(), &arrays->reserve_space));
+    TF_RNN_OPS_GPU_RETURN_IF_ERROR(
+        CopyBytes(plan.call(), plan.reserve_space_bytes(), pass.reserve_space,
+                  arrays->reserve_space));
   }
-  return plan.Open(pass.reserve_space, arrays->reserve_space);
+  return plan.Open(arrays->reserve_space);
 }
 
 Status AllocateBackward(const CudnnRnnPlan& plan, BackwardArrays* arrays) {

@@ -9,8 +9,8 @@
 //   - the last output, if cuDNN computes in another type than that of the
 //     tensors;
 //   - cuDNN's own reserve spaces;
-//   - the highest bits of the exponents of all of these as numbers of the type
-//     of the tensors, which are zero there, so that none is NaN or infinite.
+//   - marks of the elements of all of these that would be NaN or infinite as
+//     numbers of the type of the tensors, and were made finite.
 // The backward pass recomputes dropout masks from the random stream in the
 // header.
 

@@ -205,12 +205,12 @@ const void* CudnnRnnPlan::StateOf(std::size_t stack, const void* states,
 // --------------------------------------------------------- the reserve space
 
 // The header, the kept outputs, cuDNN's reserve space of each stack, and the
-// highest bits of the exponents of their elements.
+// marks of elements that were not finite.
 
 std::size_t CudnnRnnPlan::reserve_space_bytes() const {
   if (stacks_.empty()) return kPartsOffset;
   return CudnnPartOffset(stacks_.size()) +
-         ExponentBitsCount(type_, parts_count()) * SizeOf(type_);
+         NumMarks(type_, parts_count()) * SizeOf(type_);
 }
 
 std::int64_t CudnnRnnPlan::parts_count() const {
@@ -220,15 +220,15 @@ std::int64_t CudnnRnnPlan::parts_count() const {
 
 Status CudnnRnnPlan::Seal(void* reserve_space) const {
   char* const bytes = static_cast<char*>(reserve_space);
-  return MoveExponentBits(call_, type_, parts_count(), bytes + kPartsOffset,
-                          bytes + CudnnPartOffset(stacks_.size()));
+  return MarkNonFinite(call_, type_, parts_count(), bytes + kPartsOffset,
+                       bytes + CudnnPartOffset(stacks_.size()));
 }
 
-Status CudnnRnnPlan::Open(const void* reserve_space, void* opened) const {
-  const char* const bytes = static_cast<const char*>(reserve_space);
-  return RestoreExponentBits(call_, type_, parts_count(), bytes + kPartsOffset,
-                             bytes + CudnnPartOffset(stacks_.size()),
-                             static_cast<char*>(opened) + kPartsOffset);
+Status CudnnRnnPlan::Open(void* reserve_space) const {
+  char* const bytes = static_cast<char*>(reserve_space);
+  return RestoreMarked(call_, type_, parts_count(),
+                       bytes + CudnnPartOffset(stacks_.size()),
+                       bytes + kPartsOffset);
 }
 
 std::size_t CudnnRnnPlan::num_kept_outputs() const {

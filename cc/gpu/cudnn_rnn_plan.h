@@ -105,11 +105,10 @@ class CudnnRnnPlan {
   void* KeptOutput(void* reserve_space, std::size_t stack) const;
   // cuDNN's reserve space of a stack; null if `reserve_space` is null.
   void* CudnnPart(void* reserve_space, std::size_t stack) const;
-  // Makes the elements of a reserve space finite after the forward pass.
+  // Make the elements of a reserve space finite after the forward pass, and
+  // restore them for a backward pass.
   Status Seal(void* reserve_space) const;
-  // Restores the parts of a reserve space for a backward pass.
-  // opened: memory of the same size, or the reserve space itself.
-  Status Open(const void* reserve_space, void* opened) const;
+  Status Open(void* reserve_space) const;
 
   // Stages the input of the first layer; zeros if its size is 0.
   Status ReadInput(const void* input, const void** staged);
