@@ -214,6 +214,39 @@ def test_dropout_continues_its_sequence_across_shapes():
     assert len(set(runs[0])) == 4
 
 
+CACHED = """
+    import os
+    import sys
+    import tensorflow as tf
+    from tf_rnn_ops import raw_ops
+
+    seed = int(sys.argv[1])
+
+    @tf.function(jit_compile=True)
+    def train(x):
+        params = tf.ones([2 * (8 * 5 * 5 + 8 * 5) - 4 * 5])
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            state = tf.zeros([2, 3, 5])
+            y = raw_ops.CudnnRNN(input=x, input_h=state, input_c=state, params=params, dropout=0.5, seed=seed).output
+        return y, tape.gradient(y, x)
+
+    x = tf.ones([2, 3, 4])
+    graph = train.get_concrete_function(x).graph.as_graph_def()
+    print(graph.SerializeToString(deterministic=True).hex())
+    print([each.numpy().tobytes().hex() for each in train(x)])
+"""
+
+
+@pytest.mark.parametrize("seed", [0, 5])
+def test_another_process_finds_programs_with_dropout_in_the_persistent_cache(tmp_path, seed):
+    flags = f"--tf_xla_persistent_cache_directory={tmp_path}"
+    first, second = (run_code(CACHED, str(seed), TF_XLA_FLAGS=flags).splitlines() for _ in range(2))
+    assert len(list(tmp_path.iterdir())) == 1
+    assert first[0] == second[0], "the graphs differ"
+    assert (first[1] == second[1]) == (seed != 0), "without a seed, masks are new in each process"
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("mode", KINDS)
 def test_layer(mode, dtype):

@@ -7,7 +7,6 @@ require a GPU, and the GRUBlockCell ops support float32 only. `KerasRNN` and `Ke
 docs/guides/raw_ops.md is a guide to these ops.
 """
 
-import random
 from collections.abc import Sequence
 from typing import Any
 
@@ -33,18 +32,6 @@ __all__ = [
     "KerasRNN",
     "KerasRNNBackprop",
 ]
-
-
-def _with_dropout_stream(outputs: Any, has_dropout: bool) -> Any:
-    """Tags a graph op with a random name for its stream of dropout masks, and returns the op's outputs.
-
-    XLA compiles the op once per shape. All compiled programs with the same stream name draw from one stream, as the
-    op's kernel does.
-    """
-    if has_dropout and not tf.executing_eagerly():
-        stream = tf.compat.v1.AttrValue(i=random.SystemRandom().getrandbits(63))
-        outputs[0].op._set_attr("_dropout_stream", stream)
-    return outputs
 
 
 def GRUBlockCell(
@@ -221,7 +208,7 @@ def CudnnRNN(
       >>> rnn.output.shape.as_list()
       [5, 2, 4]
     """
-    outputs = ops.tf_rnn_ops_cudnn_rnn(
+    return ops.tf_rnn_ops_cudnn_rnn(
         input=input,
         input_h=input_h,
         input_c=input_c,
@@ -235,7 +222,6 @@ def CudnnRNN(
         is_training=is_training,
         name=name,
     )
-    return _with_dropout_stream(outputs, is_training and dropout > 0)
 
 
 def CudnnRNNV2(
@@ -296,7 +282,7 @@ def CudnnRNNV2(
       >>> rnn.output.shape.as_list()
       [5, 2, 4]
     """
-    outputs = ops.tf_rnn_ops_cudnn_rnnv2(
+    return ops.tf_rnn_ops_cudnn_rnnv2(
         input=input,
         input_h=input_h,
         input_c=input_c,
@@ -310,7 +296,6 @@ def CudnnRNNV2(
         is_training=is_training,
         name=name,
     )
-    return _with_dropout_stream(outputs, is_training and dropout > 0)
 
 
 def CudnnRNNV3(
@@ -383,7 +368,7 @@ def CudnnRNNV3(
       >>> rnn.output.shape.as_list()
       [5, 2, 4]
     """
-    outputs = ops.tf_rnn_ops_cudnn_rnnv3(
+    return ops.tf_rnn_ops_cudnn_rnnv3(
         input=input,
         input_h=input_h,
         input_c=input_c,
@@ -400,7 +385,6 @@ def CudnnRNNV3(
         time_major=time_major,
         name=name,
     )
-    return _with_dropout_stream(outputs, is_training and dropout > 0)
 
 
 def CudnnRNNBackprop(

@@ -81,20 +81,24 @@ std::string ToMlir(const std::string& type,
   return "";
 }
 
-// The attribute that names the stream of dropout masks. All programs that a
-// node is compiled to share it. The name of the node distinguishes nodes with
-// the same stream, which result from inlining a function twice.
-std::string ToMlirStream(const tensorflow::NodeDef& node, std::int64_t stream) {
+// The attribute that names the stream of dropout masks. All programs that XLA
+// compiles for a node share it. It is the same in each process, so that XLA's
+// persistent cache finds the programs.
+// function: the function that the node is part of. No other function of the
+// process has this name.
+std::string ToMlirStream(absl::string_view function,
+                         const tensorflow::NodeDef& node) {
   const std::size_t hash =
-      std::hash<std::string>()(absl::StrCat(stream, "/", node.name()));
+      std::hash<std::string>()(absl::StrCat(function, "/", node.name()));
   return absl::StrCat(kDropoutStream, " = ", static_cast<std::int64_t>(hash),
                       " : i64");
 }
 
-// The attributes of a node and the names of its unwanted outputs as a
-// dictionary in MLIR syntax.
-std::string ToMlir(const tensorflow::OpDef& op, const tensorflow::NodeDef& node,
-                   const std::vector<std::string>& unwanted_outputs) {
+// The attributes of a node and the names of its unwanted outputs in MLIR
+// syntax.
+std::vector<std::string> ToMlir(
+    const tensorflow::OpDef& op, const tensorflow::NodeDef& node,
+    const std::vector<std::string>& unwanted_outputs) {
   std::vector<std::string> attributes;
   for (const auto& definition : op.attr()) {
     const auto attribute = node.attr().find(definition.name());
@@ -107,11 +111,16 @@ std::string ToMlir(const tensorflow::OpDef& op, const tensorflow::NodeDef& node,
     attributes.push_back(absl::StrCat(
         kUnwantedOutputs, " = \"", absl::StrJoin(unwanted_outputs, ","), "\""));
   }
-  const auto stream = node.attr().find("_dropout_stream");
-  if (stream != node.attr().end()) {
-    attributes.push_back(ToMlirStream(node, stream->second.i()));
-  }
-  return absl::StrCat("{", absl::StrJoin(attributes, ", "), "}");
+  return attributes;
+}
+
+// Whether an input is data of the forward op. A branch of tf.cond or
+// tf.switch_case passes it to its gradient with a dynamic size: its size if the
+// branch ran, else 0. The gradient runs only if the branch did, so the bound is
+// the size. The shape functions do not know it because it depends on the
+// device.
+bool IsOpaque(absl::string_view input) {
+  return input == "reserve_space" || input == "host_reserved";
 }
 
 // A call at compile time. Only shapes are known, and the values of inputs that
@@ -201,8 +210,10 @@ class CompiledFrame final : public CallFrame {
   }
 
   absl::Status ReadShape(const char* name, int i, Array* array) {
-    TF_ASSIGN_OR_RETURN(const xla::Shape shape, ctx_->InputXlaShape(i));
-    if (shape.is_dynamic()) {
+    TF_ASSIGN_OR_RETURN(xla::Shape shape, ctx_->InputXlaShape(i));
+    if (IsOpaque(name)) {
+      shape = xla::ShapeUtil::MakeStaticShape(shape);
+    } else if (shape.is_dynamic()) {
       return absl::UnimplementedError(
           absl::StrCat(name,
                        " must have a static shape to be compiled with XLA, but "
@@ -335,8 +346,8 @@ class CallOp final : public tensorflow::XlaOpKernel {
     std::vector<xla::XlaOp> inputs;
     std::vector<xla::Shape> input_shapes;
     for (int i = 0; i < ctx->num_inputs(); ++i) {
-      inputs.push_back(ctx->Input(i));
       TF_ASSIGN_OR_RETURN(xla::Shape shape, ctx->InputXlaShape(i));
+      inputs.push_back(ToStatic(ctx->Input(i), &shape));
       xla::LayoutUtil::SetToDefaultLayout(&shape);
       input_shapes.push_back(std::move(shape));
     }
@@ -344,7 +355,8 @@ class CallOp final : public tensorflow::XlaOpKernel {
     const xla::XlaOp call = xla::CustomCallWithLayout(
         ctx->builder(), definition_.target, inputs,
         xla::ShapeUtil::MakeTupleShape(output_shapes), input_shapes,
-        attributes_, /*has_side_effect=*/drops_, /*output_operand_aliasing=*/{},
+        AttributesOf(ctx), /*has_side_effect=*/drops_,
+        /*output_operand_aliasing=*/{},
         /*literal=*/nullptr, xla::CustomCallSchedule::SCHEDULE_NONE,
         xla::CustomCallApiVersion::API_VERSION_TYPED_FFI);
     for (int i = 0; i < ctx->num_outputs(); ++i) {
@@ -352,6 +364,26 @@ class CallOp final : public tensorflow::XlaOpKernel {
       ctx->SetOutput(i, outputs[i]);
     }
     return absl::OkStatus();
+  }
+
+  // Makes the dynamic sizes of an input static; CompiledFrame rejects those of
+  // others than opaque inputs. The handler checks the contents.
+  static xla::XlaOp ToStatic(xla::XlaOp input, xla::Shape* shape) {
+    for (int i = 0; i < static_cast<int>(shape->dimensions().size()); ++i) {
+      if (!shape->is_dynamic_dimension(i)) continue;
+      input = xla::RemoveDynamicDimension(input, i);
+      shape->set_dynamic_dimension(i, false);
+    }
+    return input;
+  }
+
+  // The attributes of the call, as a dictionary in MLIR syntax.
+  std::string AttributesOf(XlaOpKernelContext* ctx) const {
+    std::vector<std::string> attributes = attributes_;
+    if (drops_) {
+      attributes.push_back(ToMlirStream(ctx->builder()->name(), def()));
+    }
+    return absl::StrCat("{", absl::StrJoin(attributes, ", "), "}");
   }
 
   // Makes unwanted outputs of the call empty and replaces them by zeros, which
@@ -377,7 +409,7 @@ class CallOp final : public tensorflow::XlaOpKernel {
   bool drops_ = false;
   // Set by a gradient function in Python, in an attribute of the node.
   std::vector<std::string> unwanted_outputs_;
-  std::string attributes_;
+  std::vector<std::string> attributes_;
 };
 
 // The identity: XLA aligns the arguments of calls.
