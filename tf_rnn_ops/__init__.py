@@ -19,6 +19,7 @@ from tf_rnn_ops import (
     _acceleration,
     _gpu_kernels,
     _gradients,  # noqa: F401  # registers the gradients
+    _pfor,  # noqa: F401  # registers the converters for tf.vectorized_map
     _xla,
     layers,
     params,

@@ -1,0 +1,168 @@
+"""Tests of the ops in `tf.vectorized_map` and Jacobians, without the fallback to a loop of TensorFlow."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import tf_rnn_ops
+from tf_rnn_ops import raw_ops
+
+tf_rnn_ops.enable_builtin_kernels()
+
+LAYERS = (keras.layers.LSTM, keras.layers.GRU, keras.layers.SimpleRNN)
+MASK = np.array([[True, False, True, True, False]] * 2)
+
+
+def mapped(function, elements):
+    return tf.vectorized_map(function, elements, fallback_to_while_loop=False)
+
+
+def in_turn(function, elements):
+    """Returns the stacked results of one call for each element."""
+    count = len(tf.nest.flatten(elements)[0])
+    results = [function(tf.nest.map_structure(lambda each, i=i: each[i], elements)) for i in range(count)]
+    return tf.nest.map_structure(lambda *each: tf.stack(each), *results)
+
+
+def check(actual, expected):
+    tf.nest.assert_same_structure(actual, expected)
+    for one, other in zip(tf.nest.flatten(actual), tf.nest.flatten(expected), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-11)
+
+
+def normal(*shape):
+    return tf.random.normal(shape, dtype=tf.float64)
+
+
+@pytest.fixture(autouse=True)
+def accelerated():
+    with tf_rnn_ops.accelerate_keras(strict=True):
+        yield
+
+
+@pytest.mark.parametrize("compiled", [False, True], ids=["plain", "xla"])
+@pytest.mark.parametrize("training", [False, True], ids=["inference", "training"])
+@pytest.mark.parametrize("mask", [None, MASK], ids=["all", "masked"])
+@pytest.mark.parametrize("make", LAYERS, ids=lambda each: each.__name__)
+def test_gradients_of_each_example_equal_single_calls(make, mask, training, compiled):
+    layer = make(3, dtype="float64", return_sequences=True)
+    layer.build((2, 5, 4))
+
+    def gradients(x):
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            outputs = layer(x, mask=mask, training=training)
+            loss = tf.reduce_sum(outputs**2)
+        return [outputs, *tape.gradient(loss, [x, *(each.value for each in layer.trainable_variables)])]
+
+    x = normal(6, 2, 5, 4)
+    function = tf.function(lambda x: mapped(gradients, x), jit_compile=compiled)
+    check(function(x), in_turn(gradients, x))
+
+
+@pytest.mark.parametrize("make", LAYERS, ids=lambda each: each.__name__)
+def test_jacobians_equal_plain_keras(make):
+    model = keras.Sequential(
+        [
+            make(3, dtype="float64", return_sequences=True),
+            make(2, dtype="float64"),
+            keras.layers.Dense(2, dtype="float64"),
+        ]
+    )
+    x = normal(3, 5, 4)
+    model(x)
+
+    def jacobians():
+        with tf.GradientTape(persistent=True) as tape:
+            tape.watch(x)
+            outputs = model(x, training=True)
+        weights = [each.value for each in model.trainable_variables]
+        return [tape.batch_jacobian(outputs, x), *tape.jacobian(outputs, [x, *weights])]
+
+    actual = jacobians()
+    tf_rnn_ops.restore_keras()
+    check(actual, jacobians())
+
+
+@pytest.mark.parametrize("stacked", ["initial_h", "kernel", "mask", "recurrent_kernel", "sequences"])
+@pytest.mark.parametrize("mode", ["lstm", "gru", "rnn_tanh"])
+def test_any_input_of_keras_rnn_may_differ(mode, stacked):
+    gates = {"lstm": 4, "gru": 3, "rnn_tanh": 1}[mode]
+    inputs = {
+        "sequences": normal(2, 5, 4),
+        "mask": tf.constant(MASK),
+        "initial_h": normal(2, 3),
+        "initial_c": normal(2, 3) if mode == "lstm" else normal(),
+        "kernel": normal(4, gates * 3),
+        "recurrent_kernel": normal(3, gates * 3),
+        "bias": normal(0),
+    }
+
+    def run(one):
+        arguments = {**inputs, stacked: one}
+        with tf.GradientTape() as tape:
+            tape.watch([arguments["sequences"], arguments["kernel"]])
+            results = raw_ops.KerasRNN(**arguments, rnn_mode=mode, return_sequences=True)
+            loss = tf.reduce_sum(results.outputs**2) + tf.reduce_sum(results.final_h)
+        grads = tape.gradient(loss, [arguments["sequences"], arguments["kernel"]])
+        return [results.outputs, results.final_h, results.final_c, *grads]
+
+    value = inputs[stacked]
+    elements = tf.stack([value, value, ~value if stacked == "mask" else 2 * value])
+    check(mapped(run, elements), in_turn(run, elements))
+
+
+@pytest.mark.parametrize("training", [False, True], ids=["inference", "training"])
+@pytest.mark.parametrize("version", ["", "V2", "V3", "V3 batch-major"])
+@pytest.mark.parametrize("mode", ["lstm", "gru"])
+@pytest.mark.parametrize("ops", [raw_ops, tf.raw_ops], ids=["ours", "builtin"])
+def test_cudnn_rnn(ops, mode, version, training):
+    version, _, batch_major = version.partition(" ")
+    size = ops.CudnnRNNParamsSize(num_layers=1, num_units=3, input_size=4, T=tf.float64, S=tf.int32, rnn_mode=mode)
+    params = normal(int(size[0]))
+    shape = (2, 1, 3) if batch_major else (1, 2, 3)
+    options = {"sequence_lengths": [5, 3], "time_major": not batch_major} if version == "V3" else {}
+
+    def run(x):
+        state = normal(*shape) * 0 + 0.5
+        with tf.GradientTape() as tape:
+            tape.watch([x, params])
+            run_op = getattr(ops, f"CudnnRNN{version}")
+            results = run_op(
+                input=x, input_h=state, input_c=state, params=params, rnn_mode=mode, is_training=training, **options
+            )
+            loss = tf.reduce_sum(results.output**2)
+        grads = tape.gradient(loss, [x, params]) if training else []
+        return [results.output, results.output_h, results.output_c, *grads]
+
+    x = normal(4, 2, 5, 4) if batch_major else normal(4, 5, 2, 4)
+    check(mapped(run, x), in_turn(run, x))
+
+
+def test_dropout_draws_a_mask_for_each_iteration():
+    layer = tf_rnn_ops.layers.CudnnLSTM(8, num_layers=2, dropout=0.5)
+    x = tf.repeat(tf.random.normal([1, 2, 5, 4]), 3, axis=0)
+    layer.build(x.shape[1:])
+    first, second, third = mapped(lambda one: layer(one, training=True), x)
+    assert not np.allclose(first, second)
+    assert not np.allclose(second, third)
+
+
+@pytest.mark.parametrize("stacked", ["x", "w_ru"])
+@pytest.mark.parametrize("ops", [raw_ops, tf.raw_ops], ids=["ours", "builtin"])
+def test_gru_block_cell(ops, stacked):
+    shapes = {"x": (2, 4), "h_prev": (2, 3), "w_ru": (7, 6), "w_c": (7, 3), "b_ru": (6,), "b_c": (3,)}
+    inputs = {name: tf.random.normal(shape) for name, shape in shapes.items()}
+
+    def run(one):
+        arguments = {**inputs, stacked: one}
+        with tf.GradientTape() as tape:
+            tape.watch(arguments)
+            step = ops.GRUBlockCell(**arguments)
+            loss = tf.reduce_sum(step.h**2)
+        return [step.h, *tape.gradient(loss, list(arguments.values()))]
+
+    elements = tf.random.normal((3, *shapes[stacked]))
+    for actual, expected in zip(mapped(run, elements), in_turn(run, elements), strict=True):
+        np.testing.assert_allclose(actual, expected, rtol=1e-4, atol=1e-5)

@@ -1,0 +1,224 @@
+"""Converters of the ops for `tf.vectorized_map` and Jacobians. Importing this module registers them with TensorFlow.
+
+TensorFlow's pfor calls the converter of an op once, in place of the iterations of a loop. An input of the op is either
+the same in all iterations or stacked, [iterations, ...].
+
+- KerasRNN, GRUBlockCell and its gradients, and CudnnRNN in inference make one call of a larger batch if all iterations
+  share the weights.
+- All other calls run in a loop. Gradients with respect to weights are sums over the batch, a reserve_space cannot be
+  divided, and dropout draws a mask in each iteration, as TensorFlow's random ops do.
+"""
+
+import contextlib
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+try:
+    from tensorflow.python.ops.parallel_for import pfor as _pfor
+except ImportError:  # a TensorFlow with another pfor: it runs the ops in a loop if the caller allows it
+    _pfor = None
+
+
+def _attrs(call: Any, **changes: bool) -> dict[str, tf.compat.v1.AttrValue]:
+    """Returns the attributes of the op, with changes."""
+    return {**call.op.node_def.attr, **{name: tf.compat.v1.AttrValue(b=value) for name, value in changes.items()}}
+
+
+def _run(call: Any, inputs: Sequence[tf.Tensor], **changes: bool) -> list[tf.Tensor]:
+    """Runs the op once and returns its outputs."""
+    return list(
+        _pfor._create_op(call.op_type, inputs, [each.dtype for each in call.outputs], _attrs(call, **changes)).outputs
+    )
+
+
+def _loop(call: Any) -> list[Any]:
+    """Runs the op in a loop."""
+    return list(_pfor._fallback_converter(call))
+
+
+def _is_any_stacked(call: Any, indices: Iterable[int] | None = None) -> bool:
+    """Returns whether any input, or one of the given, differs between iterations."""
+    return any(call.input(i).is_stacked for i in (range(call.num_inputs) if indices is None else indices))
+
+
+def _flat(tensor: tf.Tensor, axis: int = 0) -> tf.Tensor:
+    """Merges the iterations into the batch: [iterations, ...] to [...], with the batch at `axis` of the result."""
+    rank = tensor.shape.rank
+    order = [*range(1, axis + 1), 0, *range(axis + 1, rank)]
+    shape = tf.shape(tensor)
+    merged = [
+        *(shape[i] for i in range(1, axis + 1)),
+        shape[0] * shape[axis + 1],
+        *(shape[i] for i in range(axis + 2, rank)),
+    ]
+    return tf.reshape(tf.transpose(tensor, order) if axis else tensor, tf.stack(merged))
+
+
+def _unflat(tensor: tf.Tensor, iterations: tf.Tensor, axis: int = 0) -> Any:
+    """Reverses `_flat`, and wraps the result as stacked."""
+    rank = tensor.shape.rank
+    shape = tf.shape(tensor)
+    # With no iterations, the size of the batch is unknown.
+    batch = tf.math.floordiv(shape[axis], tf.maximum(iterations, 1))
+    split = [*(shape[i] for i in range(axis)), iterations, batch, *(shape[i] for i in range(axis + 1, rank))]
+    result = tf.reshape(tensor, tf.stack(split))
+    order = [axis, *range(axis), *range(axis + 1, rank + 1)]
+    return _pfor.wrap(tf.transpose(result, order) if axis else result, True)
+
+
+def _iterations(call: Any) -> tf.Tensor:
+    return tf.cast(call.pfor.loop_len_vector[0], tf.int32)
+
+
+def _row_by_row(call: Any) -> Any:
+    """Converts an op that computes each element by itself."""
+    return [_pfor.wrap(each, True) for each in _run(call, [call.stacked_input(0)])]
+
+
+_GRU_WEIGHTS = range(2, 6)
+
+
+def _gru_block_cell(call: Any) -> list[Any]:
+    """Converts GRUBlockCell and its gradients, whose outputs all have a row for each sample."""
+    if _is_any_stacked(call, _GRU_WEIGHTS):
+        return _loop(call)
+    call.stack_inputs([i for i in range(call.num_inputs) if i not in _GRU_WEIGHTS])
+    inputs = [_flat(each.t) if each.is_stacked else each.t for each in call.inputs]
+    return [_unflat(each, _iterations(call)) for each in _run(call, inputs)]
+
+
+# The inputs of KerasRNN: sequences, mask, initial_h, initial_c, kernel, recurrent_kernel, bias.
+_KERAS_WEIGHTS = range(4, 7)
+
+
+def _flat_keras_inputs(call: Any, others: Sequence[int] = ()) -> list[tf.Tensor]:
+    """Returns the inputs of KerasRNN for one call, and others that have a row for each sample."""
+    has_cell_state = tf.compat.as_str(call.get_attr("rnn_mode")) == "lstm"
+    call.stack_inputs([0, 1, 2, *([3] if has_cell_state else []), *others])
+    inputs = [call.input(i).t for i in range(7)]
+    inputs[:3] = map(_flat, inputs[:3])
+    # Ignored without a cell state, and of any shape.
+    inputs[3] = _flat(inputs[3]) if has_cell_state else tf.zeros([0], inputs[3].dtype)
+    return [*inputs, *(_flat(call.input(i).t) for i in others)]
+
+
+def _cell_state(call: Any, flat: tf.Tensor) -> Any:
+    """Returns the cell state, or its gradient, of the iterations. Without a cell state, zeros like initial_c."""
+    if tf.compat.as_str(call.get_attr("rnn_mode")) == "lstm":
+        return _unflat(flat, _iterations(call))
+    initial_c = call.input(3)
+    return _pfor.wrap(tf.zeros_like(initial_c.t), initial_c.is_stacked)
+
+
+def _keras_rnn(call: Any) -> list[Any]:
+    """Converts KerasRNN. TensorFlow removes the loop that computes reserve_space unless something reads it."""
+    if _is_any_stacked(call, _KERAS_WEIGHTS):
+        return _loop(call)
+    original = list(call.inputs)
+    outputs, final_h, final_c, reserve_space = _run(call, _flat_keras_inputs(call))
+    states = [*(_unflat(each, _iterations(call)) for each in (outputs, final_h)), _cell_state(call, final_c)]
+    if not call.get_attr("is_training"):
+        return [*states, _pfor.wrap(reserve_space, False)]
+    call.inputs[:] = original
+    return [*states, _loop(call)[3]]
+
+
+def _keras_rnn_backprop(call: Any) -> list[Any]:
+    """Converts KerasRNNBackprop.
+
+    One call computes the gradients with respect to the sequences and states, a loop those with respect to the weights.
+    TensorFlow removes what nothing reads. If all iterations share the forward pass, as in a Jacobian, the loop computes
+    all, because one call would need as many forward passes.
+    """
+    if _is_any_stacked(call, _KERAS_WEIGHTS) or not _is_any_stacked(call, range(4)):
+        return _loop(call)
+    original = list(call.inputs)
+    is_lstm = tf.compat.as_str(call.get_attr("rnn_mode")) == "lstm"
+    inputs = _flat_keras_inputs(call, [7, 8, *([9] if is_lstm else [])])
+    if not is_lstm:
+        inputs.append(tf.zeros([0], inputs[0].dtype))
+    forward = {name: value for name, value in call.op.node_def.attr.items() if not name.startswith("_")}
+    forward["is_training"] = tf.compat.v1.AttrValue(b=True)
+    # TensorFlow merges this with the same call of `_keras_rnn`.
+    name = call.op_type.removesuffix("Backprop")
+    reserve_space = _pfor._create_op(name, inputs[:7], [inputs[0].dtype] * 4, forward).outputs[3]
+    d_sequences, d_h, d_c, *_ = _run(call, [*inputs, reserve_space])
+    states = [*(_unflat(each, _iterations(call)) for each in (d_sequences, d_h)), _cell_state(call, d_c)]
+    call.inputs[:] = original
+    return [*states, *_loop(call)[3:]]
+
+
+def _cudnn_rnn(call: Any) -> list[Any]:
+    """Converts CudnnRNN of any version: in inference, one call if all iterations share the weights."""
+    if call.get_attr("is_training") or call.input(3).is_stacked:
+        return _loop(call)
+    if not _is_any_stacked(call):
+        return _once(call)
+    is_lstm = tf.compat.as_str(call.get_attr("rnn_mode")) == "lstm"
+    time_major = "time_major" not in call.op.node_def.attr or call.get_attr("time_major")
+    axis = 1 if time_major else 0
+    has_lengths = call.num_inputs > 4
+    call.stack_inputs([0, 1, *([2] if is_lstm else []), *([4] if has_lengths else [])])
+    inputs = [each.t for each in call.inputs]
+    inputs[:2] = (_flat(each, axis) for each in inputs[:2])
+    inputs[2] = _flat(inputs[2], axis) if is_lstm else tf.zeros([0], inputs[2].dtype)
+    if has_lengths:
+        inputs[4] = _flat(inputs[4])
+    output, output_h, output_c, *reserved = _run(call, inputs)
+    iterations = _iterations(call)
+    return [
+        *(_unflat(each, iterations, axis) for each in (output, output_h)),
+        _unflat(output_c, iterations, axis) if is_lstm else _pfor.wrap(output_c, False),
+        *(_pfor.wrap(each, False) for each in reserved),
+    ]
+
+
+def _once(call: Any) -> list[Any]:
+    """Runs the op once for all iterations."""
+    return [_pfor.wrap(each, False) for each in _run(call, [each.t for each in call.inputs])]
+
+
+def _deterministic(call: Any) -> list[Any]:
+    """Converts an op that runs in a loop, unless its inputs and thus results are the same in all iterations."""
+    return _loop(call) if _is_any_stacked(call) else _once(call)
+
+
+_CUDNN_RNN_OPS: dict[str, Callable[[Any], Any]] = {
+    **{f"CudnnRNN{version}": _cudnn_rnn for version in ("", "V2", "V3")},
+    **{f"CudnnRNNBackprop{version}": _deterministic for version in ("", "V2", "V3")},
+    **{
+        f"CudnnRNN{name}{version}": _deterministic
+        for name in ("CanonicalToParams", "ParamsToCanonical")
+        for version in ("", "V2")
+    },
+    "CudnnRNNParamsSize": _deterministic,
+}
+_BUILTIN_OPS = {**_CUDNN_RNN_OPS, "GRUBlockCell": _gru_block_cell, "GRUBlockCellGrad": _gru_block_cell}
+_OUR_OPS = {
+    **_BUILTIN_OPS,
+    "AlignTensor": _row_by_row,
+    "CudnnRNNBackpropGrad": _deterministic,
+    "CudnnRNNDropoutMasks": _deterministic,
+    "GRUBlockCellGradV2": _gru_block_cell,
+    "KerasRNN": _keras_rnn,
+    "KerasRNNBackprop": _keras_rnn_backprop,
+}
+
+
+def _register(converters: dict[str, Callable[[Any], Any]], prefix: str = "") -> None:
+    """Registers the converters of ops that have none: if the package is imported again, they have one."""
+    if _pfor is None:
+        return
+    for op, converter in converters.items():
+        with contextlib.suppress(AssertionError):
+            _pfor.RegisterPFor(prefix + op)(converter)
+
+
+def enable_builtin_kernels() -> None:
+    """Registers the converters for TensorFlow's own ops."""
+    _register(_BUILTIN_OPS)
+
+
+_register(_OUR_OPS, "TfRnnOps>")
