@@ -17,6 +17,7 @@ from tf_rnn_ops._version import __version__
 from tf_rnn_ops import _library  # noqa: F401  # isort: skip
 from tf_rnn_ops import (
     _acceleration,
+    _flops,  # noqa: F401  # registers the flops for TensorFlow's profiler
     _gpu_kernels,
     _gradients,  # noqa: F401  # registers the gradients
     _pfor,  # noqa: F401  # registers the converters for tf.vectorized_map

@@ -7,7 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tf_rnn_ops import _gradients, _library, _pfor, _xla
+from tf_rnn_ops import _flops, _gradients, _library, _pfor, _xla
 
 # Our gradients for TensorFlow's own ops that have none.
 _GRADIENTS: dict[str, Callable[..., Any]] = {
@@ -61,6 +61,7 @@ def enable_builtin_kernels() -> None:
         _xla.enable_builtin_kernels()
         for op, gradient in _GRADIENTS.items():
             _register_gradient(op, gradient)
+        _flops.enable_builtin_kernels()
         _pfor.enable_builtin_kernels()
         _is_enabled = True
 

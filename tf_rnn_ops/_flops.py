@@ -1,0 +1,127 @@
+"""The number of floating-point operations of the ops, for TensorFlow's profiler. Importing this module registers them.
+
+The numbers are those that TensorFlow counts for the same network written with its own operations: a matrix product
+[m, k] x [k, n] has 2 m k n, an addition or multiplication one for each element, an activation function none. A gradient
+op has twice the operations of the forward op, the gradient of a gradient six times. Masked steps and steps after the
+end of a sequence count, dropout does not. As for TensorFlow's ops, all sizes must be known: a ValueError tells the
+profiler that they are not.
+"""
+
+import contextlib
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.python.framework import ops as tf_ops  # statistics are not public
+
+# The number of gates, and the number of element-wise operations in a step for each unit, without biases: sums of the
+# two matrix products, and the cell.
+_GATES = {"lstm": 4, "gru": 3, "rnn_tanh": 1, "rnn_relu": 1}
+_POINTWISE = {"lstm": 4 + 4, "gru": 2 + 6, "rnn_tanh": 1, "rnn_relu": 1}
+
+
+def _shape(op: tf.Operation, index: int) -> list[int]:
+    """Returns the shape of an input of an op. Raises a ValueError unless it is known."""
+    shape = op.inputs[index].shape
+    shape.assert_is_fully_defined()
+    return shape.as_list()
+
+
+def _mode(op: tf.Operation) -> str:
+    return tf.compat.as_str(op.get_attr("rnn_mode"))
+
+
+def _keras_rnn(op: tf.Operation) -> int:
+    """Returns the operations of KerasRNN."""
+    batch, time, features = _shape(op, 0)
+    units, columns = _shape(op, 5)
+    biases = op.inputs[6].shape.num_elements()
+    if biases is None:
+        raise ValueError("The shape of bias is not fully known.")
+    return batch * time * (2 * (features + units) * columns + _POINTWISE[_mode(op)] * units + biases)
+
+
+def _keras_rnn_backprop(op: tf.Operation) -> int:
+    """Returns the operations of KerasRNNBackprop, without those of an unwanted gradient of the sequences."""
+    flops = 2 * _keras_rnn(op)
+    if "_unwanted_outputs" in op.node_def.attr:
+        batch, time, features = _shape(op, 0)
+        flops -= 2 * batch * time * features * _shape(op, 4)[1]
+    return flops
+
+
+def _cudnn_rnn(op: tf.Operation) -> int:
+    """Returns the operations of CudnnRNN of any version."""
+    input_shape, state_shape, attrs = _shape(op, 0), _shape(op, 1), op.node_def.attr
+    time_major = "time_major" not in attrs or op.get_attr("time_major")
+    pseudo_layers = state_shape[0 if time_major else 1]
+    input_size, output_size = input_shape[2], state_shape[2]
+    has_projection = "num_proj" in attrs and op.get_attr("num_proj") > 0
+    units = _shape(op, 2)[2] if has_projection else output_size
+    directions = 2 if tf.compat.as_str(op.get_attr("direction")) == "bidirectional" else 1
+    mode = _mode(op)
+    gates = _GATES[mode]
+
+    input_mode = tf.compat.as_str(op.get_attr("input_mode"))
+    skips_input = input_mode == "skip_input" or (input_mode == "auto_select" and input_size == units)
+    fan_ins = directions * (0 if skips_input else input_size) + (pseudo_layers - directions) * directions * output_size
+    products = 2 * (fan_ins + pseudo_layers * output_size) * gates * units
+    if has_projection:
+        products += 2 * pseudo_layers * units * output_size
+    # Each gate has two biases.
+    pointwise = pseudo_layers * units * (_POINTWISE[mode] + 2 * gates)
+    return input_shape[0] * input_shape[1] * (products + pointwise)
+
+
+def _gru_block_cell(op: tf.Operation) -> int:
+    """Returns the operations of GRUBlockCell: its products, 3 biases and 5 operations for each unit."""
+    (batch, input_size), (_, cell_size) = _shape(op, 0), _shape(op, 1)
+    return batch * cell_size * (6 * (input_size + cell_size) + 8)
+
+
+def _gru_block_cell_grad(op: tf.Operation) -> int:
+    """Returns the operations of GRUBlockCellGrad, which has no gradients of weights, and of V2."""
+    (batch, input_size), (_, cell_size) = _shape(op, 0), _shape(op, 1)
+    pointwise = 18 if len(op.inputs) == 10 else 21
+    return batch * (cell_size * (6 * (input_size + cell_size) + pointwise) + input_size)
+
+
+def _times(factor: int, count: Callable[[tf.Operation], int]) -> Callable[[tf.Operation], int]:
+    return lambda op: factor * count(op)
+
+
+_BUILTIN_OPS = {
+    **{f"CudnnRNN{version}": _cudnn_rnn for version in ("", "V2", "V3")},
+    **{f"CudnnRNNBackprop{version}": _times(2, _cudnn_rnn) for version in ("", "V2", "V3")},
+    "GRUBlockCell": _gru_block_cell,
+    "GRUBlockCellGrad": _gru_block_cell_grad,
+}
+_OUR_OPS = {
+    **_BUILTIN_OPS,
+    "CudnnRNNBackpropGrad": _times(6, _cudnn_rnn),
+    "GRUBlockCellGradV2": _gru_block_cell_grad,
+    "KerasRNN": _keras_rnn,
+    "KerasRNNBackprop": _keras_rnn_backprop,
+}
+
+
+def _register(counts: dict[str, Callable[[tf.Operation], int]], prefix: str = "") -> None:
+    """Registers the statistics of ops that have none: if the package is imported again, they have them.
+
+    A TensorFlow without statistics counts nothing.
+    """
+    for name, count in counts.items():
+
+        def statistic(graph: tf.Graph, node: Any, count: Callable[[tf.Operation], int] = count) -> Any:
+            return tf_ops.OpStats("flops", count(graph.get_operation_by_name(node.name)))
+
+        with contextlib.suppress(AttributeError, KeyError):
+            tf_ops.RegisterStatistics(prefix + name, "flops")(statistic)
+
+
+def enable_builtin_kernels() -> None:
+    """Registers the statistics of TensorFlow's own ops."""
+    _register(_BUILTIN_OPS)
+
+
+_register(_OUR_OPS, "TfRnnOps>")
