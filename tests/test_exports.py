@@ -1,6 +1,8 @@
 """Tests that exported models use the Keras implementation unless portable_exports is False."""
 
 import functools
+import gc
+import sys
 import threading
 import types
 
@@ -13,8 +15,9 @@ import tensorflow as tf
 from keras_layer_cases import FEATURES, KERAS, OURS, TIME, UNITS, data
 from op_definitions import ops_of, ops_when_called
 from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
+from tensorflow.python.saved_model import save_context
 
-from tf_rnn_ops import accelerate_keras
+from tf_rnn_ops import accelerate_keras, portable
 
 X = data(2, TIME, FEATURES, dtype="float32")
 SIGNATURE = [tf.TensorSpec([None, None, FEATURES])]
@@ -308,3 +311,167 @@ def test_onnx_runtime_runs_an_exported_model(layers, tmp_path):
     session = onnxruntime.InferenceSession(tmp_path / "model.onnx")
     (output,) = session.run(None, {session.get_inputs()[0].name: X})
     assert parity.difference(output, expected) < 1e-5
+
+
+ATTRIBUTES = """
+import importlib, sys, types
+import keras, tensorflow as tf
+import keras.src, tensorflow.python.saved_model.save_context
+
+def state():
+    found = {}
+    for name, module in list(sys.modules.items()):
+        if name.partition(".")[0] not in ("keras", "tensorflow") or type(module) is not types.ModuleType:
+            continue
+        for key, value in list(vars(module).items()):
+            found[name, key] = value
+            if isinstance(value, type) and value.__module__.partition(".")[0] in ("keras", "tensorflow"):
+                found.update(((value, each), vars(value)[each]) for each in list(vars(value)))
+    return found
+
+# Imports of modules add attributes, but must not replace any.
+keras.export.ExportArchive()
+before = state()
+import tf_rnn_ops
+after = state()
+ignored = ("_abc_impl", "__doc__", "__annotations__", "__warningregistry__")
+print([key for key, value in before.items() if key[1] not in ignored and after.get(key, state) is not value])
+new = [key for key in after if key not in before and isinstance(key[0], type)]
+print([key for key in new if key[0] in {owner for owner, _ in before}])
+"""
+
+
+def test_an_import_changes_no_attribute_of_keras_and_tensorflow():
+    assert processes.run_code(ATTRIBUTES) == "[]\n[]\n"
+
+
+def archive_methods():
+    """Returns the methods of all classes of an `ExportArchive`."""
+    return [dict(vars(each)) for each in type(keras.export.ExportArchive()).__mro__]
+
+
+def test_keras_is_restored_when_accelerations_and_our_layers_end():
+    gc.collect()
+    before = archive_methods()
+    with accelerate_keras():
+        assert archive_methods() != before
+    assert archive_methods() == before
+    layer = OURS["LSTM"](UNITS)
+    with accelerate_keras(), portable():
+        pass
+    assert archive_methods() != before
+    del layer
+    gc.collect()
+    assert archive_methods() == before
+
+
+def test_a_later_patch_of_an_archive_is_not_undone(monkeypatch):
+    owner = next(each for each in type(keras.export.ExportArchive()).__mro__ if "add_endpoint" in vars(each))
+    monkeypatch.setattr(owner, "add_endpoint", owner.add_endpoint)
+    with accelerate_keras():
+        patch = owner.add_endpoint = functools.partialmethod(owner.add_endpoint)
+    assert vars(owner)["add_endpoint"] is patch
+
+
+@pytest.mark.parametrize("kind", ["LSTM", "GRU"])
+@pytest.mark.parametrize("layers", [KERAS, OURS], ids=["Keras", "tf_rnn_ops.layers"])
+def test_a_layer_with_use_cudnn_is_exported(layers, kind, tmp_path):
+    layer = layers[kind](UNITS, use_cudnn=True)
+    model = keras.Sequential([keras.Input([None, FEATURES]), keras.layers.Masking(), layer])
+    with accelerate_keras(strict=True):
+        expected = model(X)
+        model.export(tmp_path, verbose=False)
+    assert not contains_op(tmp_path)
+    assert parity.difference(serve(tmp_path, X), expected) < 1e-5
+
+
+@pytest.mark.parametrize("keep", [False, True])
+@pytest.mark.parametrize("name", MODELS)
+def test_functions_are_traced_again_in_a_portable_scope(name, keep, runs):
+    model = MODELS[name]()
+    with accelerate_keras(portable_exports=not keep):
+        expected = model(X)
+        function = tf.function(model)
+
+        def ops():
+            graph = function.get_concrete_function(*SIGNATURE).graph
+            return ops_of(graph.as_graph_def())
+
+        assert "TfRnnOps>KerasRNN" in ops()
+        with portable(), portable():
+            assert "TfRnnOps>KerasRNN" not in ops()
+            assert parity.difference(function(X), expected) < 1e-5
+            assert runs.during(model.predict, X, verbose=0)[0] == 0
+        assert "TfRnnOps>KerasRNN" in ops()
+        assert "TfRnnOps>KerasRNN" not in portable()(ops)()
+
+
+def test_a_portable_scope_applies_to_one_thread():
+    model, names = make_model(), []
+    with accelerate_keras():
+        model(X)
+        with portable():
+            thread = threading.Thread(target=lambda: names.extend(ops_when_called(model, *SIGNATURE)))
+            thread.start()
+            thread.join()
+    assert "TfRnnOps>KerasRNN" in names
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_models_are_saved_in_a_portable_scope(way, tmp_path):
+    model, save = make_model(), save_context.save_context
+    with accelerate_keras(portable_exports=False):
+        expected = model(X)
+        with portable():
+            WAYS[way](model, tmp_path)
+            assert "TfRnnOps>KerasRNN" not in ops_when_called(model, *SIGNATURE)
+    assert not contains_op(tmp_path)
+    assert parity.difference(serve(tmp_path, X), expected) < 1e-5
+    assert save_context.save_context is save
+    assert not save_context.in_save_context()
+
+
+@pytest.mark.parametrize("layers", [KERAS, OURS], ids=["Keras", "tf_rnn_ops.layers"])
+def test_a_concrete_function_is_converted_to_litert(layers):
+    model = make_model(layers, batch=1, unroll=True)
+    with accelerate_keras(), portable():
+        expected = model(X[:1])
+        function = tf.function(model).get_concrete_function(tf.TensorSpec([1, TIME, FEATURES]))
+        converted = tf.lite.TFLiteConverter.from_concrete_functions([function]).convert()
+    assert parity.difference(interpret(converted, X[:1]), expected) < 1e-5
+
+
+@pytest.mark.parametrize("layers", [KERAS, OURS], ids=["Keras", "tf_rnn_ops.layers"])
+def test_tf2onnx_converts_a_function(layers):
+    tf2onnx = pytest.importorskip("tf2onnx")
+    onnxruntime = pytest.importorskip("onnxruntime")
+    model = make_model(layers)
+    with accelerate_keras():
+        expected = model(X)
+        converted, _ = tf2onnx.convert.from_function(tf.function(model), SIGNATURE)
+    session = onnxruntime.InferenceSession(converted.SerializeToString())
+    (output,) = session.run(None, {session.get_inputs()[0].name: X})
+    assert parity.difference(output, expected) < 1e-5
+
+
+@pytest.mark.parametrize("layers", [KERAS, OURS], ids=["Keras", "tf_rnn_ops.layers"])
+def test_openvino_converts_a_model(layers):
+    openvino = pytest.importorskip("openvino")
+    model = make_model(layers)
+    with accelerate_keras():
+        expected = model(X)
+        converted = openvino.convert_model(model, example_input=X)
+    compiled = openvino.Core().compile_model(converted, "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
+    assert parity.difference(compiled(X)[0], expected) < 1e-5
+
+
+@pytest.mark.parametrize("converter", ["tf2onnx", "openvino"])
+def test_a_converter_is_recognized_in_the_call_stack(converter, monkeypatch):
+    module = types.ModuleType(f"{converter}.convert")
+    exec("def trace(function, *signature): return function.get_concrete_function(*signature)", vars(module))
+    monkeypatch.setitem(sys.modules, converter, module)
+    model = make_model()
+    with accelerate_keras():
+        graph = module.trace(tf.function(model), *SIGNATURE).graph
+        assert "TfRnnOps>KerasRNN" not in ops_of(graph.as_graph_def())
+        assert "TfRnnOps>KerasRNN" in ops_when_called(model, *SIGNATURE)

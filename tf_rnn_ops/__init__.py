@@ -2,6 +2,7 @@
 
 - `tf_rnn_ops.accelerate_keras` runs Keras's own layers on the ops until `tf_rnn_ops.restore_keras`;
   `tf_rnn_ops.explain` shows which layers of a model run on them.
+- `tf_rnn_ops.portable` makes what is traced in its scope convertible, without the ops.
 - `tf_rnn_ops.layers` contains Keras layers that run on the ops.
 - `tf_rnn_ops.raw_ops` contains the ops, with the names and arguments of `tf.raw_ops`.
 - `tf_rnn_ops.params` converts weights to and from the params buffer of the CudnnRNN ops.
@@ -29,6 +30,7 @@ from tf_rnn_ops import (
 from tf_rnn_ops._acceleration import Acceleration, accelerate_keras, restore_keras
 from tf_rnn_ops._builtin_kernels import enable_builtin_kernels
 from tf_rnn_ops._explanation import Explanation, LayerExplanation, explain
+from tf_rnn_ops.layers._exports import portable
 
 _gpu_kernels.load_if_wanted()
 _xla.load()
@@ -44,6 +46,7 @@ __all__ = [
     "explain",
     "layers",
     "params",
+    "portable",
     "raw_ops",
     "restore_keras",
 ]

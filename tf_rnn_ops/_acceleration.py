@@ -203,6 +203,7 @@ class _Switch:
     def add(self, acceleration: Acceleration) -> None:
         with self._lock:
             if not self._accelerations:
+                _exports.SAVED_ENDPOINTS.__enter__()
                 self._patch_all()
             self._accelerations.add(acceleration)
             self._update_options()
@@ -245,6 +246,7 @@ class _Switch:
     def _restore_all(self) -> None:
         while self._originals:
             setattr(*self._originals.pop())
+        _exports.SAVED_ENDPOINTS.__exit__()
         self._remake_all()
 
     def _remake_all(self) -> None:

@@ -3,12 +3,9 @@
 docs/guides/keras.md is a guide to these layers.
 """
 
-from tf_rnn_ops.layers import _exports
 from tf_rnn_ops.layers.cudnn_rnn import CudnnGRU, CudnnLSTM, CudnnRNN, CudnnRNNRelu, CudnnRNNTanh
 from tf_rnn_ops.layers.gru_block_cell import GRUBlockCell
 from tf_rnn_ops.layers.keras_layers import GRU, LSTM, SimpleRNN
-
-_exports.trace_endpoints_as_saved()
 
 __all__ = [
     "GRU",

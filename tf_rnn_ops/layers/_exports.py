@@ -1,13 +1,16 @@
 """Exported models use the implementation of Keras, because other processes, ONNX and LiteRT have no kernel for the op.
 
 `tf.saved_model.save` traces functions within TensorFlow's save context. Keras traces the endpoints of an
-`ExportArchive`, which implements all formats of `Model.export`, before it saves them. `trace_endpoints_as_saved` makes
-Keras trace them within the save context too.
+`ExportArchive`, which implements all formats of `Model.export`, before it saves them. `SAVED_ENDPOINTS` makes Keras
+trace them within the save context too. tf2onnx and OpenVINO trace a model themselves and are recognized in the call
+stack. For all others, and for functions that are already traced, there is the scope `portable`.
 """
 
+import contextlib
 import functools
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import keras
@@ -17,32 +20,159 @@ from tensorflow.python.saved_model import save_context  # not public; nothing el
 # Whether exported models contain the op, set by accelerate_keras(portable_exports=False).
 keep_op = False
 
+# The packages that trace a model in order to convert it.
+_CONVERTERS = frozenset(["openvino", "tf2onnx"])
+
+
+class _Scopes(threading.local):
+    """The `portable` scopes of a thread."""
+
+    depth = 0
+    opened_save_context = False  # whether the save context is that of a `portable` scope
+
+
+_scopes = _Scopes()
+
+
+@contextlib.contextmanager
+def portable() -> Iterator[None]:
+    """Makes functions that are traced in this scope use Keras's own operations, so that converters understand them.
+
+    Use it around a converter that traces the model, or around code that makes a concrete function for one. In the
+    scope, a `tf.function` that was traced before is traced again, without a change to what it does outside. This
+    applies to accelerated Keras layers and to `LSTM`, `GRU` and `SimpleRNN` in `tf_rnn_ops.layers`, even with
+    `portable_exports=False`; not to the `CudnnRNN` layers, `GRUBlockCell` and `tf_rnn_ops.raw_ops`. Eager calls do not
+    change, nor do other threads.
+
+    The scope is also a decorator, and scopes may be nested. Within it, TensorFlow traces as for a SavedModel: under a
+    distribution strategy, do not train in it.
+
+    Returns:
+      A context manager.
+
+    Examples:
+      >>> layer = layers.LSTM(4)
+      >>> with portable():
+      ...     serve = tf.function(layer).get_concrete_function(tf.TensorSpec([None, 10, 3]))
+      >>> "TfRnnOps>KerasRNN" in str(serve.graph.as_graph_def())
+      False
+    """
+    with contextlib.ExitStack() as stack:
+        if not save_context.in_save_context():
+            stack.enter_context(_NESTED_SAVES)
+            stack.enter_context(_own_save_context())
+        _scopes.depth += 1
+        try:
+            yield
+        finally:
+            _scopes.depth -= 1
+
 
 def is_portable_export() -> bool:
-    """Returns whether the function being traced is for an export that must not contain the op."""
-    if keep_op or tf.executing_eagerly():
+    """Returns whether the function being traced is for an export or a conversion that must not contain the op."""
+    if tf.executing_eagerly():
         return False
-    return save_context.in_save_context() or _is_traced_by_tf2onnx()
+    if _scopes.depth:
+        return True
+    return not keep_op and (save_context.in_save_context() or _is_saved_by_old_keras() or _is_traced_by_converter())
 
 
-def trace_endpoints_as_saved() -> None:
-    """Makes Keras trace the endpoints of each `ExportArchive` within TensorFlow's save context."""
+def _is_saved_by_old_keras() -> bool:
+    """Returns whether TensorFlow's old Keras traces a model to save it, as `tf2onnx.convert.from_keras` does."""
+    old_keras = sys.modules.get("tensorflow.python.keras.engine.base_layer_utils")
+    return old_keras is not None and bool(old_keras.call_context().saving)
+
+
+def _is_traced_by_converter() -> bool:
+    """Returns whether a function of a known converter is in the call stack."""
+    if _CONVERTERS.isdisjoint(sys.modules):
+        return False
+    frame: Any = sys._getframe()
+    while frame is not None:
+        if frame.f_globals.get("__name__", "").partition(".")[0] in _CONVERTERS:
+            return True
+        frame = frame.f_back
+    return False
+
+
+class _SharedPatches:
+    """A context manager that replaces attributes from its first entry to its last exit, in all threads.
+
+    Args:
+      find: returns the attributes to replace: (owner, name, function that makes the new value from the original).
+    """
+
+    def __init__(self, find: Callable[[], Any]) -> None:
+        self._find = find
+        self._lock = threading.RLock()  # the garbage collector may call __exit__ while this thread holds the lock
+        self._users = 0
+        self._patches: list[tuple[Any, str, Any, Any]] = []  # (owner, name, original, new value)
+
+    def __enter__(self) -> None:
+        with self._lock:
+            self._users += 1
+            if self._users > 1:
+                return
+            for owner, name, wrap in self._find():
+                original = vars(owner)[name]
+                new = wrap(original)
+                self._patches.append((owner, name, original, new))
+                setattr(owner, name, new)
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._users -= 1
+            while not self._users and self._patches:
+                owner, name, original, new = self._patches.pop()
+                if vars(owner).get(name) is new:  # do not undo a later patch of the user
+                    setattr(owner, name, original)
+
+
+@contextlib.contextmanager
+def _own_save_context() -> Iterator[None]:
+    """Enters the save context for a `portable` scope. In it, TensorFlow traces functions again."""
+    with save_context.save_context(tf.saved_model.SaveOptions()):
+        _scopes.opened_save_context = True
+        try:
+            yield
+        finally:
+            _scopes.opened_save_context = False
+
+
+def _nestable(enter: Callable[..., Any]) -> Callable[..., Any]:
+    """Returns the function `save_context`, changed to replace the context of a `portable` scope for a while."""
+
+    @functools.wraps(enter)
+    @contextlib.contextmanager
+    def nestable(options: Any) -> Iterator[None]:
+        replaces = _scopes.opened_save_context
+        if replaces:
+            previous = save_context.get_save_options()
+            save_context._save_context.exit_save_context()
+            _scopes.opened_save_context = False
+        try:
+            with enter(options):
+                yield
+        finally:
+            if replaces:
+                save_context._save_context.enter_save_context(previous)
+                _scopes.opened_save_context = True
+
+    return nestable
+
+
+def _endpoint_methods() -> Iterator[tuple[Any, str, Any]]:
+    """Yields the methods with which an `ExportArchive` traces its endpoints."""
     if keras.backend.backend() != "tensorflow":
         return
     # Keras chooses the base class of an archive when it creates one.
     classes: Any = type(keras.export.ExportArchive()).__mro__
     owner = next(each for each in classes if "add_endpoint" in vars(each))
-    owner.add_endpoint = _with_saved_endpoint(owner.add_endpoint)
+    yield owner, "add_endpoint", _with_saved_endpoint
     # Before Keras saves the endpoints, it also traces the call of each tracked model.
     for owner in classes:
         if "_filter_and_track_resources" in vars(owner):
-            owner._filter_and_track_resources = _in_save_context(owner._filter_and_track_resources)
-
-
-def _is_traced_by_tf2onnx() -> bool:
-    """Returns whether `tf2onnx.convert.from_keras` is tracing a model, which it does with TensorFlow's old Keras."""
-    old_keras = sys.modules.get("tensorflow.python.keras.engine.base_layer_utils")
-    return old_keras is not None and bool(old_keras.call_context().saving)
+            yield owner, "_filter_and_track_resources", _in_save_context
 
 
 def _with_saved_endpoint(add_endpoint: Callable[..., Any]) -> Callable[..., Any]:
@@ -71,3 +201,9 @@ def _in_save_context(fn: Callable[..., Any]) -> Callable[..., Any]:
             return fn(*args, **kwargs)
 
     return traced
+
+
+# Makes Keras trace the endpoints of each `ExportArchive` within TensorFlow's save context.
+SAVED_ENDPOINTS = _SharedPatches(_endpoint_methods)
+# Lets a model be saved in a `portable` scope.
+_NESTED_SAVES = _SharedPatches(lambda: [(save_context, "save_context", _nestable)])

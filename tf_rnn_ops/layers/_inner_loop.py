@@ -64,6 +64,9 @@ def run(
     """
     arguments = sequences, initial_state, mask, training
     if _exports.is_portable_export():
+        if getattr(layer, "use_cudnn", None) is True and not sees_gpu():
+            # The loop of LSTM and GRU would raise an error, although the layer runs on the op.
+            return keras.layers.RNN.inner_loop(layer, sequences, initial_state, _flat(mask)[0], training)
         return keras_loop(*arguments)
     environment_reason = next(reasons_of_environment(), None)
     reason = environment_reason or next(_reasons_of_layer_and_call(layer, *arguments), None)

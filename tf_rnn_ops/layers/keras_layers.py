@@ -1,16 +1,23 @@
 """Keras's LSTM, GRU and SimpleRNN, computed by one op or in a faster loop."""
 
+import weakref
 from typing import Any
 
 import keras
 import tensorflow as tf
 
 from tf_rnn_ops._types import Activation, Constraint, Initializer, Regularizer
-from tf_rnn_ops.layers import _inner_loop
+from tf_rnn_ops.layers import _exports, _inner_loop
 
 
 class _RunsOnOp:
     """Mixin that runs a Keras layer on the op if the op supports it."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        # As long as the layer exists, Keras exports it without the op.
+        _exports.SAVED_ENDPOINTS.__enter__()
+        weakref.finalize(self, _exports.SAVED_ENDPOINTS.__exit__).atexit = False
 
     def inner_loop(
         self,
