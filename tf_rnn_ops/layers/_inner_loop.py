@@ -6,8 +6,10 @@ Keras runs a cell step by step. For the cells of its LSTM, GRU and SimpleRNN, th
 """
 
 import logging
+import operator
 import re
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -15,7 +17,7 @@ import keras
 import tensorflow as tf
 
 from tf_rnn_ops import _xla, raw_ops
-from tf_rnn_ops.layers import _exports, _step_loop
+from tf_rnn_ops.layers import _exports, _keras_code, _step_loop
 from tf_rnn_ops.layers._common import no_cell_state
 from tf_rnn_ops.layers.gru_block_cell import GRUBlockCell
 
@@ -26,11 +28,16 @@ except ImportError:
 
 _logger = logging.getLogger("tf_rnn_ops")
 _lock = threading.Lock()  # guards the logged reasons of layers
+# By cell, its weights and the attributes that belong to them when the op last supported them.
+_supported: weakref.WeakKeyDictionary[Any, tuple[Any, ...]] = weakref.WeakKeyDictionary()
 
 CELLS = (keras.layers.LSTMCell, keras.layers.GRUCell, keras.layers.SimpleRNNCell)
 _CONVOLUTIONAL = (keras.layers.ConvLSTM1D, keras.layers.ConvLSTM2D, keras.layers.ConvLSTM3D)
 _OF_GRU_BLOCK_CELL = "the cell is a GRUBlockCell: the loop of Keras runs, and each step is the op GRUBlockCell"
 _DTYPES = ("bfloat16", "float16", "float32", "float64")
+_GATES = {keras.layers.LSTMCell: 4, keras.layers.GRUCell: 3, keras.layers.SimpleRNNCell: 1}
+# Keras up to 3.7 draws one dropout mask for all gates.
+_HAS_MASKS_OF_GATES = "dropout_mask_count" in keras.layers.LSTMCell.__init__.__code__.co_names
 
 # The activations that the op supports, by their names in the op.
 _ACTIVATIONS = {
@@ -68,6 +75,8 @@ def run(
             # The loop of LSTM and GRU would raise an error, although the layer runs on the op.
             return keras.layers.RNN.inner_loop(layer, sequences, initial_state, _flat(mask)[0], training)
         return keras_loop(*arguments)
+    if isinstance(sequences, (tf.Variable, keras.Variable)):
+        arguments = tf.convert_to_tensor(sequences), *arguments[1:]
     environment_reason = next(reasons_of_environment(), None)
     reason = environment_reason or next(_reasons_of_layer_and_call(layer, *arguments), None)
     if reason is None:
@@ -85,7 +94,8 @@ def is_recurrent(layer: Any) -> bool:
 
 def sees_gpu() -> bool:
     """Returns whether TensorFlow sees a GPU, where Keras uses cuDNN."""
-    return bool(tf.config.list_logical_devices("GPU"))
+    # Unlike `list_logical_devices`, this does not initialize the devices, so that they can still be configured.
+    return bool(tf.config.get_visible_devices("GPU"))
 
 
 def is_compiled_by_xla() -> bool:
@@ -119,6 +129,8 @@ def reasons_of_environment(is_compiled: bool | None = None) -> Iterator[str]:
 
 def reasons_of_layer(layer: Any, training: bool) -> Iterator[str]:
     """Yields why a layer falls back to Keras, regardless of its inputs, and what to change."""
+    for method in _keras_code.replaced_in_loop(layer):
+        yield _of_replaced(method)
     yield from _reasons_of_cell(layer.cell, training)
     dtype = getattr(layer.cell, "compute_dtype", None)  # a cell need not be a Keras layer
     if dtype not in (None, layer.compute_dtype):
@@ -146,7 +158,8 @@ def inner_loop(
       layer: a `keras.layers.RNN`.
       sequences: the inputs, [batch, time, features].
       initial_state: the initial states, each [batch, units].
-      mask: [batch, time], [batch, time, 1], a list that starts with one of these, or None. False masks a step.
+      mask: [batch, time], [batch, time, 1], a list that starts with one of these, or None. False masks a step. Surplus
+        steps, after those of the inputs or, with `go_backwards`, before them, are ignored.
       training: whether to apply dropout.
 
     Returns:
@@ -158,7 +171,7 @@ def inner_loop(
     inputs = [keras.ops.cast(each, dtype) for each in _inputs(cell, sequences, training)]
     states = [_of_batch(keras.ops.cast(each, dtype), inputs[0]) for each in _flat(initial_state)]
     mask = _flat(mask)[0]
-    mask = None if mask is None else _checked_mask(mask, inputs[0])
+    mask = None if mask is None else _checked_mask(mask, inputs[0], layer.go_backwards)
     if _step_loop.is_needed(cell, training):
         # With XLA, the ops of TensorFlow are faster than a call of GRUBlockCell per step.
         may_call_op = list(_activations(cell).values()) == ["tanh", "sigmoid"] and not is_compiled_by_xla()
@@ -214,6 +227,53 @@ def _reasons_of_cell(cell: Any, training: bool) -> Iterator[str]:
         yield "autocast=False: set autocast=True"
     if cell.activity_regularizer is not None:
         yield "the cell has an activity_regularizer: pass it to the layer"
+    for method in _keras_code.replaced_in_step(cell):
+        yield _of_replaced(method)
+    yield from _reasons_of_changes(cell, training)
+
+
+def _of_replaced(method: str) -> str:
+    return f"{method} is not Keras's own: remove what replaced it"
+
+
+def _reasons_of_changes(cell: Any, training: bool) -> Iterator[str]:
+    """Yields which attributes of a cell a program changed so that the step of Keras computes something else."""
+    gates = _GATES[type(cell)]
+    if training and (_drops(cell, cell.dropout) or _drops(cell, cell.recurrent_dropout)):
+        has_masks_of_gates = gates > 1 and cell.implementation == 1 and _HAS_MASKS_OF_GATES
+        if getattr(cell, "dropout_mask_count", None) != (gates if has_masks_of_gates else None):
+            yield "implementation was set after the cell was made: pass it to the constructor"
+    if cell.built:
+        yield from _reasons_of_weights(cell, gates)
+
+
+def _reasons_of_weights(cell: Any, gates: int) -> Iterator[str]:
+    """Yields why the step of Keras does not use the weights of a cell as the op does."""
+    dtype, use_bias, reset_after = cell.compute_dtype, cell.use_bias, getattr(cell, "reset_after", None)
+    state = cell.kernel, cell.recurrent_kernel, cell.bias, cell.units, use_bias, reset_after, dtype
+    known = _supported.get(cell)
+    if known is not None and all(map(operator.is_, state, known)):
+        return
+    weights = state[:2] if cell.bias is None else state[:3]
+    for weight in weights:
+        if not _is_weight(weight, cell, dtype):
+            yield f"a weight is a {type(weight).__name__}: use a keras.Variable or a tensor of dtype {dtype}"
+            return
+    width = gates * cell.units
+    has_bias = cell.bias is not None if gates == 1 else use_bias
+    of_bias = [] if not has_bias else [(2, width) if reset_after else (width,)]
+    features, *shapes = (tuple(weight.shape) for weight in weights)
+    if [*features[1:], *shapes] != [width, (cell.units, width), *of_bias]:
+        yield "the weights do not fit units, use_bias or reset_after: pass these to the constructor"
+    elif all(type(each) is keras.Variable for each in weights):  # a tensor would keep its graph alive
+        _supported[cell] = state
+
+
+def _is_weight(weight: Any, cell: Any, dtype: str) -> bool:
+    """Returns whether the step of Keras uses a weight in the dtype in which the cell computes."""
+    if type(weight) is keras.Variable:
+        return weight.dtype == dtype or (weight._autocast and dtype != cell.variable_dtype)
+    return isinstance(weight, (tf.Tensor, tf.Variable)) and weight.dtype == dtype
 
 
 def _reasons_of_activations(cell: Any) -> Iterator[str]:
@@ -261,7 +321,7 @@ def _reasons_of_call(layer: Any, sequences: Any, initial_state: Any, mask: Any) 
         shapes = " and ".join(str(each.shape) for each in _flat(initial_state))
         number, wanted = len(_flat(layer.cell.state_size)), (sequences.shape[0], layer.cell.units)
         yield f"initial_state has the shape {shapes}: pass {number} of shape [batch, units] = {wanted}"
-    if not _is_mask(mask, sequences):
+    if not _is_mask(mask, sequences, _may_have_surplus_steps(layer)):
         shape = tf.TensorShape(_flat(mask)[0].shape)
         yield f"the mask has the shape {shape}: pass one of shape [batch, time] = {sequences.shape[:2]}"
     if _flat(mask)[0] is not None and _zeroes_other_steps(layer):
@@ -311,20 +371,25 @@ def _of_batch(state: tf.Tensor, x: tf.Tensor) -> tf.Tensor:
     return tf.broadcast_to(state, shape)
 
 
-def _is_mask(mask: Any, sequences: tf.Tensor) -> bool:
+def _may_have_surplus_steps(layer: Any) -> bool:
+    """Returns whether Keras ignores the steps of a mask that the inputs lack. Otherwise, it raises an error."""
+    return not layer.zero_output_for_mask if layer.unroll else not tf.executing_eagerly()
+
+
+def _is_mask(mask: Any, sequences: tf.Tensor, may_be_longer: bool) -> bool:
     """Returns whether a mask is None or has one value per step (not, for example, one per unit)."""
     mask = _flat(mask)[0]
     if mask is None:
         return True
     shape = tf.TensorShape(mask.shape)
     batch, time = sequences.shape[:2]
-    of_each_step = shape.rank == 2 or (shape.rank == 3 and shape[2] == 1)
-    return (
-        of_each_step and (batch is None or shape[0] in (None, 1, batch)) and (time is None or shape[1] in (None, time))
-    )
+    is_of_steps = shape.rank == 2 or (shape.rank == 3 and shape[2] == 1)
+    if not is_of_steps or not (batch is None or shape[0] in (None, 1, batch)):
+        return False
+    return time is None or shape[1] in (None, time) or (may_be_longer and shape[1] > time)
 
 
-def _checked_mask(mask: tf.Tensor, sequences: tf.Tensor) -> tf.Tensor:
+def _checked_mask(mask: tf.Tensor, sequences: tf.Tensor, go_backwards: bool) -> tf.Tensor:
     """Returns a mask as booleans, [batch, time]. Adds a run-time check if its shape is not known."""
     mask = tf.cast(mask, tf.bool)
     if mask.shape.rank == 3:
@@ -332,16 +397,24 @@ def _checked_mask(mask: tf.Tensor, sequences: tf.Tensor) -> tf.Tensor:
     if mask.shape.is_fully_defined() and mask.shape == sequences.shape[:2]:
         return mask
     shape = tf.shape(sequences)[:2]
-    checks = [
-        tf.debugging.assert_equal(tf.shape(mask)[1], shape[1], message="mask must have as many steps as the input"),
-    ]
+    mask = _without_surplus_steps(mask, sequences.shape[1], shape[1], go_backwards)
     # A batch of 1 is broadcast.
-    if is_compiled_by_xla():  # which removes the check; see `_of_batch`
+    if is_compiled_by_xla():  # see `_of_batch`
         mask = tf.reshape(tf.logical_and(mask, tf.ones([shape[0], 1], tf.bool)), shape)
     else:
-        with tf.control_dependencies(checks):
-            mask = tf.broadcast_to(mask, shape)
+        mask = tf.broadcast_to(mask, shape)
     return tf.ensure_shape(mask, sequences.shape[:2])
+
+
+def _without_surplus_steps(mask: tf.Tensor, static_time: int | None, time: tf.Tensor, go_backwards: bool) -> tf.Tensor:
+    """Returns a mask without the steps that the inputs lack. Keras reverses the mask before it ignores these."""
+    if static_time is not None and mask.shape[1] == static_time:
+        return mask
+    steps = tf.shape(mask)[1]
+    check = tf.debugging.assert_less_equal(time, steps, message="mask must have at least as many steps as the input")
+    with tf.control_dependencies([check]):  # XLA removes the check; its shapes are known
+        first = tf.identity(steps - time if go_backwards else 0)
+    return mask[:, first : first + time]
 
 
 def _inputs(cell: Any, sequences: tf.Tensor, training: bool) -> list[tf.Tensor]:

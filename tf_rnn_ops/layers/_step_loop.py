@@ -14,8 +14,7 @@ import keras
 import tensorflow as tf
 
 from tf_rnn_ops import raw_ops
-
-_keras_loop = keras.layers.RNN.inner_loop  # accelerate_keras() replaces the attribute
+from tf_rnn_ops.layers import _keras_code
 
 # Takes the input and states of a step, and returns its output and states.
 _Step: TypeAlias = Callable[[tf.Tensor, Sequence[tf.Tensor]], tuple[tf.Tensor, list[tf.Tensor]]]
@@ -58,7 +57,8 @@ def inner_loop(
         x, step = _input_products(cell, inputs), make_step(cell, product)
     # The attributes of the layer, with another cell.
     loop = types.SimpleNamespace(**{**vars(layer), "cell": step})
-    return _keras_loop(loop, x, initial_state, mask)
+    keras_loop = _keras_code.unwrapped(keras.layers.RNN.inner_loop)
+    return keras_loop(loop, x, initial_state, mask)
 
 
 def _resets_before(cell: Any) -> bool:
