@@ -1,6 +1,8 @@
 """Tests of accelerate_keras: which layers run on the op, for how long, and that results do not change."""
 
 import concurrent.futures
+import functools
+import importlib
 import sys
 
 import keras
@@ -28,6 +30,7 @@ from keras_layer_cases import (
 )
 
 from tf_rnn_ops import _xla, accelerate_keras, restore_keras
+from tf_rnn_ops.layers import _step_loop
 
 X = data(BATCH, TIME, FEATURES, dtype="float32")
 Y = data(BATCH, 1, dtype="float32")
@@ -242,6 +245,157 @@ def test_a_model_that_overrides_make_predict_function(runs):
         assert predict(model).shape == expected.shape
 
 
+def functions_of_a_user(model):
+    """Returns functions that a program may set as the compiled functions of a model, by attribute."""
+    predict_function, train_function = model.predict_function, model.train_function
+
+    @functools.wraps(train_function)
+    def train(iterator):
+        return train_function(iterator)
+
+    return {
+        "predict_function": tf.function(lambda batches: predict_function(batches)),
+        "train_function": train,
+        "test_function": lambda iterator: {"loss": 0.0},
+    }
+
+
+def test_functions_that_a_program_set_are_kept():
+    model = compiled_model()
+    model.fit(X, Y, verbose=0)
+    predict(model)
+    functions = functions_of_a_user(model)
+    for name, function in functions.items():
+        setattr(model, name, function)
+    with accelerate_keras():
+        for call in (predict, lambda model: model.fit(X, Y, verbose=0), lambda model: model.evaluate(X, Y, verbose=0)):
+            call(model)
+    assert {name: getattr(model, name) for name in functions} == functions
+
+
+@pytest.mark.parametrize("run_eagerly", [False, True])
+def test_functions_that_keras_made_are_made_again(run_eagerly):
+    model = compiled_model(run_eagerly=run_eagerly)
+
+    def functions():
+        model.fit(X, Y, verbose=0)
+        predict(model)
+        model.evaluate(X, Y, verbose=0)
+        return {model.train_function, model.test_function, model.predict_function}
+
+    before = functions()
+    with accelerate_keras():
+        during = functions()
+    assert len(before | during | functions()) == 9
+
+
+def in_a_lambda():
+    layer = keras.layers.LSTM(UNITS)
+    return keras.Sequential([keras.Input([None, FEATURES]), keras.layers.Lambda(lambda x: layer(x))])
+
+
+class Holder:
+    """An object that is not part of Keras."""
+
+    def __init__(self):
+        self.layer = keras.layers.LSTM(UNITS)
+
+
+class HoldsObject(keras.Model):
+    """A model that reaches a layer through an object that Keras does not track."""
+
+    def __init__(self):
+        super().__init__()
+        self.holder = Holder()
+
+    def call(self, x):
+        return self.holder.layer(x)
+
+
+class LayerThatHoldsObject(keras.layers.Layer):
+    """A layer that reaches another layer through an object that Keras does not track."""
+
+    def __init__(self):
+        super().__init__()
+        self.holder = Holder()
+
+    def call(self, x):
+        return self.holder.layer(x)
+
+
+def in_a_layer():
+    return keras.Sequential([keras.Input([None, FEATURES]), LayerThatHoldsObject()])
+
+
+def in_the_loss():
+    encoder = keras.layers.LSTM(UNITS)
+    model = keras.Sequential([keras.Input([None, FEATURES]), keras.layers.Dense(FEATURES)])
+    model.compile("sgd", loss=lambda y, p: tf.reduce_mean(tf.square(encoder(y) - encoder(p)), axis=1))
+    return model
+
+
+@pytest.mark.parametrize(
+    ("make", "call"),
+    [
+        (in_a_lambda, predict),
+        (in_a_layer, predict),
+        (HoldsObject, predict),
+        (in_the_loss, lambda model: model.evaluate(X, X, verbose=0)),
+    ],
+    ids=["Lambda", "custom layer", "object", "loss"],
+)
+def test_layers_that_keras_does_not_track(make, call, runs):
+    model = make()
+    assert runs.during(call, model)[0] == 0
+    for _ in range(2):
+        with accelerate_keras():
+            assert runs.during(call, model)[0] > 0
+            assert runs.during(call, model)[0] == 0  # traced already
+        assert runs.during(call, model)[0] == 0
+
+
+def test_a_model_without_cells_is_searched_once_and_keeps_its_functions(monkeypatch):
+    model = compiled_model(lambda: keras.Sequential([keras.layers.Dense(1), keras.layers.Activation("relu")]))
+    predict(model)
+    function, flatten = model.predict_function, keras.Model._flatten_layers
+    searched = []
+
+    def count(model, *arguments, **keyword_arguments):
+        searched.append(model)
+        return flatten(model, *arguments, **keyword_arguments)
+
+    with accelerate_keras(), monkeypatch.context() as patch:
+        patch.setattr(keras.layers.Layer, "_flatten_layers", count)
+        for _ in range(3):
+            model.predict_on_batch(X)
+        assert len([each for each in searched if each is model]) == 1
+    predict(model)
+    assert model.predict_function is function
+
+
+def test_reloading_the_step_loop(runs):
+    layer = keras.layers.GRU(UNITS, reset_after=False)
+    expected = layer(X)
+    with accelerate_keras():
+        importlib.reload(_step_loop)
+        np.testing.assert_allclose(layer(X), expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("make", [tf.Variable, keras.Variable])
+@pytest.mark.parametrize("layer", [keras.layers.LSTM, OURS["GRU"], keras.layers.SimpleRNN])
+def test_a_variable_as_input(layer, make, runs):
+    layer, x = layer(UNITS), make(X)
+    expected = layer(X)
+    with accelerate_keras(strict=True):
+        for call in (layer, tf.function(lambda: layer(x))):
+            count, actual = runs.during(call, *([x] if call is layer else []))
+            assert count == 1
+            np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-6)
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(layer(x) ** 2)
+        assert tape.gradient(loss, x if make is tf.Variable else x.value) is not None
+
+
 def is_accelerated(runs):
     return runs.during(lambda: keras.layers.GRU(2)(X))[0] == 1
 
@@ -263,6 +417,21 @@ def test_nested_accelerations(runs):
             inner.restore()
             assert is_accelerated(runs)
         assert is_accelerated(runs)
+    assert not is_accelerated(runs)
+
+
+def test_a_nested_block_of_one_acceleration(runs):
+    acceleration = accelerate_keras()
+    with acceleration:
+        with acceleration:
+            pass
+        assert is_accelerated(runs)
+        with pytest.raises(ZeroDivisionError), acceleration:
+            1 / 0  # noqa: B018
+        assert is_accelerated(runs)
+        with acceleration:
+            acceleration.restore()
+            assert not is_accelerated(runs)
     assert not is_accelerated(runs)
 
 
@@ -403,7 +572,7 @@ def test_strict_rejects_a_build_without_xla_and_a_gpu(monkeypatch):
         monkeypatch.setattr(_xla, "_why_not_loaded", "no library")
         with pytest.raises(RuntimeError, match=r"would fall back to Keras\. XLA compiles the layer"):
             tf.function(layer, jit_compile=True, autograph=False)(X)
-        monkeypatch.setattr(tf.config, "list_logical_devices", lambda kind=None: ["a GPU"] if kind == "GPU" else [])
+        monkeypatch.setattr(tf.config, "get_visible_devices", lambda kind=None: ["a GPU"] if kind == "GPU" else [])
         with pytest.raises(RuntimeError, match=r"would fall back to Keras\. TensorFlow sees a GPU"):
             layer(X)
 
@@ -506,7 +675,7 @@ def test_a_gpu_falls_back_to_keras(runs, monkeypatch):
         # After enable_builtin_kernels(), which other tests call, Keras could call CudnnRNN without a GPU.
         layer.use_cudnn = False
     with accelerate_keras(), monkeypatch.context() as patch:
-        patch.setattr(tf.config, "list_logical_devices", lambda kind=None: ["a GPU"] if kind == "GPU" else [])
+        patch.setattr(tf.config, "get_visible_devices", lambda kind=None: ["a GPU"] if kind == "GPU" else [])
         assert model.jit_compile
         assert runs.during(lambda: model(X))[0] == 0
 

@@ -14,7 +14,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tf_rnn_ops.layers import _cell_step, _exports, _inner_loop
+from tf_rnn_ops.layers import _cell_step, _exports, _inner_loop, _keras_code
 from tf_rnn_ops.layers._common import check_backend
 
 __all__ = ["Acceleration", "accelerate_keras", "restore_keras"]
@@ -42,15 +42,21 @@ class Acceleration:
     def __init__(self, strict: bool, portable_exports: bool) -> None:
         self._strict = strict
         self._portable_exports = portable_exports
+        self._blocks = 0  # `with` blocks of this acceleration that are running
 
     def __enter__(self) -> "Acceleration":
-        _switch.add(self)
+        with _switch.lock:
+            self._blocks += 1
+            _switch.add(self)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self.restore()
+        with _switch.lock:
+            self._blocks -= 1
+            if not self._blocks:
+                self.restore()
 
     def restore(self) -> None:
         """Ends this acceleration. Keras stays accelerated while another acceleration runs. Further calls do nothing."""
@@ -107,7 +113,9 @@ def accelerate_keras(*, strict: bool = False, portable_exports: bool = True) -> 
     check_backend("accelerate_keras")
     _check_keras()
     _check_keras_2(strict)
-    return Acceleration(strict, portable_exports).__enter__()
+    acceleration = Acceleration(strict, portable_exports)
+    _switch.add(acceleration)
+    return acceleration
 
 
 def restore_keras() -> None:
@@ -190,10 +198,10 @@ class _Switch:
     """Patches Keras's classes while at least one acceleration runs."""
 
     def __init__(self) -> None:
-        self._lock = threading.RLock()
+        self.lock = threading.RLock()
         self._accelerations: set[Acceleration] = set()
-        self._originals: list[tuple[type, str, Any]] = []  # (class, attribute, original value)
-        # By id, the models whose compiled functions run on the op.
+        self._patches: list[tuple[type, str, Any, Any]] = []  # (class, attribute, original value, our value)
+        # By id, the models that made or used compiled functions.
         self._models: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
         self.strict = False  # whether a fallback raises an error
 
@@ -201,15 +209,15 @@ class _Switch:
         return bool(self._accelerations)
 
     def add(self, acceleration: Acceleration) -> None:
-        with self._lock:
+        with self.lock:
             if not self._accelerations:
-                _exports.SAVED_ENDPOINTS.__enter__()
                 self._patch_all()
+                _exports.SAVED_ENDPOINTS.__enter__()
             self._accelerations.add(acceleration)
             self._update_options()
 
     def remove(self, acceleration: Acceleration) -> None:
-        with self._lock:
+        with self.lock:
             if acceleration not in self._accelerations:
                 return
             self._accelerations.remove(acceleration)
@@ -218,7 +226,7 @@ class _Switch:
                 self._restore_all()
 
     def remove_all(self) -> None:
-        with self._lock:
+        with self.lock:
             for acceleration in list(self._accelerations):
                 self.remove(acceleration)
 
@@ -239,13 +247,17 @@ class _Switch:
             self._patch(_owner(keras.Model, make), make, self._after_remaking)
 
     def _patch(self, owner: type, name: str, wrap: Callable[[Any], Any]) -> None:
-        original = vars(owner)[name]
-        self._originals.append((owner, name, original))
-        setattr(owner, name, wrap(original))
+        # Another patch may have kept a method of ours that is no longer used.
+        original = _keras_code.unwrapped(vars(owner)[name])
+        ours = wrap(original)
+        self._patches.append((owner, name, original, ours))
+        setattr(owner, name, ours)
 
     def _restore_all(self) -> None:
-        while self._originals:
-            setattr(*self._originals.pop())
+        while self._patches:
+            owner, name, original, ours = self._patches.pop()
+            if vars(owner).get(name) is ours:  # otherwise, someone else patched it
+                setattr(owner, name, original)
         _exports.SAVED_ENDPOINTS.__exit__()
         self._remake_all()
 
@@ -259,9 +271,7 @@ class _Switch:
 
         @functools.wraps(make)
         def make_function(model: Any, *args: Any, **kwargs: Any) -> Any:
-            # A model that is not built may not have its layers yet.
-            is_concerned = self.strict or not model.built or _is_accelerated(model)
-            if id(model) not in self._models and is_concerned:
+            if self.is_on() and self._models.get(id(model)) is not model:
                 self._models[id(model)] = model
                 _remake_functions(model)
             return make(model, *args, **kwargs)
@@ -284,7 +294,7 @@ def _on_op(cls: type, inner_loop: Callable[..., Any]) -> Callable[..., Any]:
     def accelerated(layer: Any, sequences: Any, initial_state: Any, mask: Any, training: bool = False) -> Any:
         arguments = sequences, initial_state, mask, training
         # The inner_loop of LSTM and GRU may call that of RNN, which must not decide again.
-        if cls is not next(each for each in _LAYERS if isinstance(layer, each)):
+        if not _switch.is_on() or cls is not next(each for each in _LAYERS if isinstance(layer, each)):
             return inner_loop(layer, *arguments)
         return _inner_loop.run(layer, functools.partial(inner_loop, layer), *arguments, strict=_switch.strict)
 
@@ -297,6 +307,8 @@ def _step_on_op(call: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(call)
     def accelerated(cell: Any, *args: Any, **kwargs: Any) -> Any:
+        if not _switch.is_on():
+            return call(cell, *args, **kwargs)
         if inputs in kwargs:
             args = kwargs.pop(inputs), *args
         return _cell_step.run(call, cell, *args, **kwargs)
@@ -304,18 +316,37 @@ def _step_on_op(call: Callable[..., Any]) -> Callable[..., Any]:
     return accelerated
 
 
-def _is_accelerated(model: Any) -> bool:
-    """Returns whether a model has a cell, in a layer or by itself, that runs on the op or in the loop."""
-    return any(
-        _inner_loop.path(each, training) != "Keras" for each in model._flatten_layers() for training in (False, True)
+def _remake_functions(model: Any) -> None:
+    """Makes the compiled functions of a model again, so that they are traced again, if they may call a cell.
+
+    Skips functions that are not those of Keras: a program set them, or overrides the method that makes them.
+    """
+    if not _may_call_cells(model):
+        return
+    for make, function in _FUNCTIONS.items():
+        is_of_keras = _is_made_by_keras(getattr(model, function, None))
+        if is_of_keras and make not in vars(model) and getattr(type(model), make) is getattr(keras.Model, make):
+            getattr(model, make)(force=True)
+
+
+def _may_call_cells(model: Any) -> bool:
+    """Returns whether a model has a recurrent layer or cell, or code of others that may call one."""
+    cells = (keras.layers.RNN, keras.layers.Lambda, *_inner_loop.CELLS)
+    metrics = getattr(getattr(model, "_compile_metrics", None), "_user_metrics", None)
+    parts = [*model._flatten_layers(), *keras.tree.flatten([model.loss, metrics])]
+    return any(isinstance(each, cells) or not _is_of_keras(each) for each in parts)
+
+
+def _is_of_keras(part: Any) -> bool:
+    """Returns whether a layer, loss or metric of a model is Keras's own. Losses and metrics may be given by name."""
+    return (
+        part is None or isinstance(part, str) or type(part).__module__.startswith("keras.") or _keras_code.is_own(part)
     )
 
 
-def _remake_functions(model: Any) -> None:
-    """Makes the compiled functions of a model again, so that they are traced again.
-
-    Skips a function if the class of the model overrides the method that makes it.
-    """
-    for make, function in _FUNCTIONS.items():
-        if getattr(model, function, None) is not None and getattr(type(model), make) is getattr(keras.Model, make):
-            getattr(model, make)(force=True)
+def _is_made_by_keras(function: Any) -> bool:
+    """Returns whether a method of Keras made a compiled function of a model."""
+    function = getattr(function, "python_function", function)  # of a tf.function
+    while _keras_code.is_defined_in(function, "tensorflow") and hasattr(function, "__wrapped__"):
+        function = function.__wrapped__  # from a decorator such as tf.autograph.experimental.do_not_convert
+    return _keras_code.is_own(function)
