@@ -542,7 +542,11 @@ class Halving(keras.layers.Layer):
 
 OF_A_CELL = {
     "own cell": (lambda: keras.layers.RNN(Halving()), "the cell is a Halving: use keras.layers.LSTMCell"),
-    "stack": (lambda: keras.layers.RNN([keras.layers.LSTMCell(2)]), "the layer stacks several cells: use one layer"),
+    "stack": (
+        lambda: keras.layers.RNN([keras.layers.LSTMCell(2) for _ in range(2)]),
+        "the layer stacks several cells: use one layer",
+    ),
+    "list of one cell": (lambda: keras.layers.RNN([keras.layers.LSTMCell(2)]), "the layer has a list of one cell"),
 }
 
 

@@ -1,6 +1,7 @@
 """Tests of explain, which reports the implementation of each recurrent layer."""
 
 import keras
+import processes
 import pytest
 import tensorflow as tf
 from hypothesis import Phase, given, settings
@@ -65,7 +66,10 @@ def nested_model():
     hidden = keras.layers.Bidirectional(
         keras.layers.SimpleRNN(UNITS, activation="elu", return_sequences=True, name="simple"), name="both"
     )(hidden)
-    cells = [keras.layers.LSTMCell(UNITS), keras.layers.GRUCell(UNITS)]
+    cells = [
+        keras.layers.LSTMCell(UNITS, name="lstm_cell"),
+        keras.layers.GRUCell(UNITS, reset_after=False, name="gru_cell"),
+    ]
     hidden = keras.layers.RNN(cells, return_sequences=True, name="stack")(hidden)
     hidden = keras.layers.RNN(keras.layers.GRUCell(UNITS), return_sequences=True, name="of_a_cell")(hidden)
     hidden = keras.layers.TimeDistributed(keras.layers.Dense(2), name="distributed")(hidden)
@@ -78,12 +82,16 @@ shared                LSTM       op         op
 both/forward_simple   SimpleRNN  Keras      Keras     1
 both/backward_simple  SimpleRNN  Keras      Keras     1
 stack                 RNN        Keras      Keras     2
+stack/lstm_cell       LSTMCell   op         Keras     3
+stack/gru_cell        GRUCell    Keras      Keras     3
 of_a_cell             RNN        op         op
 inner/gru             GRU        op         loop
-inner/simple          SimpleRNN  op         Keras     3
+inner/simple          SimpleRNN  op         Keras     4
 1. activation='elu': set activation='tanh' or 'relu'
 2. the layer stacks several cells: use one layer per cell
-3. recurrent_dropout=0.2 in training: set recurrent_dropout=0
+3. the cell is called one step at a time: it runs on the op in inference, in eager mode or on one sequence; pass it to \
+keras.layers.RNN to run all steps at once
+4. recurrent_dropout=0.2 in training: set recurrent_dropout=0
 """
 
 
@@ -92,7 +100,7 @@ def test_prints_a_table_of_nested_layers(capsys):
         explanation = explain(nested_model())
     assert capsys.readouterr().out == TABLE
     assert f"{explanation}\n" == TABLE
-    assert repr(explanation) == "<Explanation: 4 of 7 recurrent layers may fall back to Keras>"
+    assert repr(explanation) == "<Explanation: 6 of 9 recurrent layers may fall back to Keras>"
     assert explanation[-1] == tf_rnn_ops.LayerExplanation(
         layer="inner/simple",
         kind="SimpleRNN",
@@ -159,6 +167,69 @@ def test_a_gru_block_cell(caplog):
     assert reason in record.getMessage()
 
 
+def test_a_list_of_one_cell(runs):
+    layer = keras.layers.RNN([keras.layers.LSTMCell(UNITS)])
+    with accelerate_keras():
+        row, cell = explain(layer)
+        assert runs.during(layer, X)[0] >= TIME  # the cell runs the steps
+    assert (row.inference, row.training) == ("Keras", "Keras")
+    assert row.reasons == ("the layer has a list of one cell: pass the cell itself",)
+    assert (cell.layer, cell.kind) == (f"{layer.name}/{layer.cell.cells[0].name}", "LSTMCell")
+    assert (cell.inference, cell.training) == ("op", "Keras")
+
+
+class CallsCells(keras.Model):
+    """A model that calls cells itself."""
+
+    def __init__(self):
+        super().__init__()
+        self.lstm = keras.layers.LSTMCell(UNITS, name="lstm")
+        self.gru = keras.layers.GRUCell(UNITS, activation="elu", name="gru")
+        self.block = tf_rnn_ops.layers.GRUBlockCell(UNITS, name="block")
+
+
+def test_cells_that_a_model_calls_itself():
+    model = CallsCells()
+    assert {row.inference for row in explain(model)} == {"Keras", "op"}
+    with accelerate_keras():
+        rows = {row.layer: row for row in explain(model)}
+        model.lstm.call = model.lstm.call
+        assert "cell.call is not Keras's own: remove what replaced it" in explain(model.lstm)[0].reasons
+    assert {name: (row.inference, row.training) for name, row in rows.items()} == {
+        "lstm": ("op", "Keras"),
+        "gru": ("Keras", "Keras"),
+        "block": ("op", "op"),
+    }
+    assert [reason[:20] for reason in rows["gru"].reasons] == ["activation='elu': se", "the cell is called o"]
+
+
+def test_cudnn_layers():
+    model = keras.Sequential([tf_rnn_ops.layers.CudnnLSTM(UNITS), tf_rnn_ops.layers.CudnnRNN(UNITS, "gru")])
+    rows = explain(model)
+    assert [(row.kind, row.inference, row.training, row.reasons) for row in rows] == [
+        ("CudnnLSTM", "op", "op", ()),
+        ("CudnnRNN", "op", "op", ()),
+    ]
+
+
+CONFIGURED_LATER = """
+import keras
+import tensorflow as tf
+import tf_rnn_ops
+
+tf_rnn_ops.accelerate_keras()
+tf_rnn_ops.explain(keras.Sequential([keras.layers.RNN(tf_rnn_ops.layers.GRUBlockCell(2)), keras.layers.Dense(1)]))
+tf.config.threading.set_intra_op_parallelism_threads(1)
+tf.config.set_soft_device_placement(True)
+print(tf.config.threading.get_intra_op_parallelism_threads())
+"""
+
+
+def test_does_not_initialize_the_devices(tmp_path):
+    (tmp_path / "program.py").write_text(CONFIGURED_LATER)
+    assert processes.run_program(str(tmp_path / "program.py")).splitlines()[-1] == "1"
+
+
 def test_a_cell_of_another_dtype():
     with accelerate_keras():
         (row,) = explain(keras.layers.RNN(keras.layers.GRUCell(UNITS, dtype="float64")))
@@ -215,7 +286,7 @@ def test_keras_2(capsys):
 
 def test_convolutional_layers_are_left_out(capsys):
     assert explain(keras.Sequential([keras.layers.ConvLSTM1D(2, 3), keras.layers.Dense(1)])) == ()
-    assert capsys.readouterr().out == "no LSTM, GRU, SimpleRNN or RNN layers of Keras\n"
+    assert capsys.readouterr().out == "no recurrent layers or cells\n"
 
 
 @pytest.mark.parametrize("model", [None, "model", keras.layers.LSTM])

@@ -68,8 +68,8 @@ def accelerate_keras(*, strict: bool = False, portable_exports: bool = True) -> 
 
     Models need no changes. All such layers, and `keras.layers.RNN` with their cells, run on the op, also within
     `Bidirectional` and `TimeDistributed`, and in models made or loaded before or after this call. Compiled functions
-    that a model has already made (in `fit`, `predict` and so on) are made again. A `tf.function` of your own is not
-    traced again.
+    that Keras has already made (in `fit`, `predict` and so on) are made again. A `tf.function` of your own is not
+    traced again. Where a program has replaced methods of Keras's cells, or `inner_loop` of its layers, they run.
 
     `LSTMCell`, `GRUCell` and `SimpleRNNCell` that you call one step at a time run on the op when that is faster: in
     inference, either in eager mode or, in a graph, for one sequence.

@@ -8,22 +8,28 @@ from typing import Any
 import keras
 
 from tf_rnn_ops import _acceleration
-from tf_rnn_ops.layers import GRU, LSTM, SimpleRNN, _inner_loop
+from tf_rnn_ops.layers import GRU, LSTM, CudnnRNN, GRUBlockCell, SimpleRNN, _inner_loop
 
 __all__ = ["Explanation", "LayerExplanation", "explain"]
 
 _OUR_LAYERS = (GRU, LSTM, SimpleRNN)
+_ALWAYS_ON_OP = (CudnnRNN, GRUBlockCell)
+_NOT_ACCELERATED = "Keras is not accelerated: call tf_rnn_ops.accelerate_keras()"
+_OF_STEPS = (
+    "the cell is called one step at a time: it runs on the op in inference, in eager mode or on one sequence; pass it "
+    "to keras.layers.RNN to run all steps at once"
+)
 
 
 @dataclasses.dataclass(frozen=True)
 class LayerExplanation:
-    """How one recurrent layer runs.
+    """How one recurrent layer or cell runs.
 
     Attributes:
       layer: the name of the layer, with the names of its parent layers, such as "bidirectional/forward_lstm".
       kind: the name of its class.
-      inference: how it runs in inference: "op", on the op `KerasRNN`; "loop", in a loop over the steps that is faster
-        than Keras's; or "Keras", falling back to Keras.
+      inference: how it runs in inference: "op", on an op of this package; "loop", in a loop over the steps that is
+        faster than Keras's; or "Keras", falling back to Keras.
       training: how it runs in training, likewise.
       reasons: why it falls back to Keras, in inference or in training, and what to change.
     """
@@ -36,7 +42,7 @@ class LayerExplanation:
 
 
 class Explanation(tuple[LayerExplanation, ...]):
-    """The result of `explain`: a tuple of one `LayerExplanation` per recurrent layer. Prints as a table."""
+    """The result of `explain`: a tuple of one `LayerExplanation` per recurrent layer or cell. Prints as a table."""
 
     __slots__ = ()
 
@@ -46,7 +52,7 @@ class Explanation(tuple[LayerExplanation, ...]):
 
     def __str__(self) -> str:
         if not self:
-            return "no LSTM, GRU, SimpleRNN or RNN layers of Keras"
+            return "no recurrent layers or cells"
         reasons = list(dict.fromkeys(reason for each in self for reason in each.reasons))
         rows = [("layer", "class", "inference", "training", "why")]
         for each in self:
@@ -60,20 +66,24 @@ class Explanation(tuple[LayerExplanation, ...]):
 def explain(model: keras.layers.Layer) -> Explanation:
     """Prints and returns how the recurrent layers of a model run, in inference and in training, and why.
 
-    In the table, "op" means that a layer runs on the op `KerasRNN`, "loop" that it runs in a loop over the steps that
-    is faster than Keras's, and "Keras" that it falls back to Keras.
+    In the table, "op" means that a layer runs on an op of this package, "loop" that it runs in a loop over the steps
+    that is faster than Keras's, and "Keras" that it falls back to Keras.
 
     `explain` inspects the configuration of the layers, including those in nested models and in wrappers such as
     `Bidirectional`. A fallback that depends on the arguments of a call, such as a mask with one value per unit, is not
     shown, but logged when it happens. Layers that a model creates in its first call are shown after that call. The
-    methods `call` and `inner_loop` of subclasses are not inspected. Cells that a model calls directly are not shown.
+    methods `call` and `inner_loop` of subclasses are not inspected. Layers and cells that Keras does not track, such as
+    those that a `Lambda` calls, are not shown.
+
+    LSTMCell, GRUCell and SimpleRNNCell are shown if they are not the cell of a layer that is shown, but are called one
+    step at a time: by the model itself, or by another cell.
 
     Args:
       model: a Keras model or layer. Layers of Keras 2 (`tf_keras`) are shown as not accelerated.
 
     Returns:
-      An `Explanation`, a tuple with one `LayerExplanation` for each LSTM, GRU, SimpleRNN and RNN of Keras and of
-      `tf_rnn_ops.layers`. A shared layer appears once.
+      An `Explanation`, a tuple with one `LayerExplanation` for each LSTM, GRU, SimpleRNN, RNN and cell of Keras, and
+      for each layer of `tf_rnn_ops.layers`. A shared layer appears once.
 
     Raises:
       TypeError: if `model` is not a Keras model or layer.
@@ -100,11 +110,17 @@ def explain(model: keras.layers.Layer) -> Explanation:
 
 
 def _recurrent_layers(layer: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
-    """Yields (name, layer) of the recurrent layers in a layer or model, including itself."""
+    """Yields (name, layer) of the recurrent layers and cells in a layer or model, including itself."""
+    parent = layer
     if _inner_loop.is_recurrent(layer) or isinstance(layer, _keras_2_layers("RNN")):
         yield "/".join(path) or layer.name, layer
-        return
-    for each in layer._flatten_layers(include_self=False, recursive=False):
+        parent = layer.cell  # which may call other cells
+        if not isinstance(parent, keras.layers.Layer):
+            return
+        path = path or (layer.name,)
+    elif isinstance(layer, (*_inner_loop.CELLS, *_ALWAYS_ON_OP)):
+        yield "/".join(path) or layer.name, layer
+    for each in parent._flatten_layers(include_self=False, recursive=False):
         yield from _recurrent_layers(each, (*path, each.name))
 
 
@@ -115,13 +131,28 @@ def _reasons_of_model(model: Any) -> list[str]:
 
 
 def _explain_layer(name: str, layer: Any, of_model: Sequence[str]) -> LayerExplanation:
-    """Returns the explanation of a layer, given the reasons that apply to all layers of its model."""
-    reasons = {training: [*of_model, *_reasons_of_layer(layer, training)] for training in (False, True)}
+    """Returns the explanation of a layer or cell, given the reasons that apply to all layers of its model."""
+    kind = type(layer).__name__
+    if isinstance(layer, _ALWAYS_ON_OP):
+        return LayerExplanation(name, kind, "op", "op", ())
+    is_cell = isinstance(layer, _inner_loop.CELLS)
+    reasons_of = _reasons_of_cell if is_cell else _reasons_of_layer
+    reasons = {training: [*of_model, *reasons_of(layer, training)] for training in (False, True)}
+    cell = layer if is_cell else layer.cell
     inference, training = (
-        "Keras" if reasons[training] else _inner_loop.path(layer.cell, training) for training in (False, True)
+        "Keras" if reasons[training] else _inner_loop.path(cell, training) for training in (False, True)
     )
     all_reasons = tuple(dict.fromkeys([*reasons[False], *reasons[True]]))
-    return LayerExplanation(name, type(layer).__name__, inference, training, all_reasons)
+    return LayerExplanation(name, kind, inference, training, all_reasons)
+
+
+def _reasons_of_cell(cell: Any, training: bool) -> Iterator[str]:
+    """Yields the reasons for which a cell that is called one step at a time falls back to Keras."""
+    if not _acceleration.is_accelerated():
+        yield _NOT_ACCELERATED
+    yield from _inner_loop.reasons_of_cell(cell, training)
+    if training or _inner_loop.path(cell, training) == "loop":
+        yield _OF_STEPS
 
 
 def _reasons_of_layer(layer: Any, training: bool) -> Iterator[str]:
@@ -130,7 +161,7 @@ def _reasons_of_layer(layer: Any, training: bool) -> Iterator[str]:
         yield "the layer is from Keras 2 (tf_keras), which is not supported: use Keras 3"
         return
     if not _acceleration.is_accelerated() and not isinstance(layer, _OUR_LAYERS):
-        yield "Keras is not accelerated: call tf_rnn_ops.accelerate_keras()"
+        yield _NOT_ACCELERATED
     yield from _inner_loop.reasons_of_layer(layer, training)
 
 

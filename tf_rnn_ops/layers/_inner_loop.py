@@ -107,7 +107,7 @@ def is_compiled_by_xla() -> bool:
 
 def path(cell: Any, training: bool) -> str:
     """Returns what runs a cell in training or inference: "op", "loop" (that of `_step_loop`) or "Keras"."""
-    if next(_reasons_of_cell(cell, training), None) is not None:
+    if next(reasons_of_cell(cell, training), None) is not None:
         return "Keras"
     return "loop" if _step_loop.is_needed(cell, training) else "op"
 
@@ -131,10 +131,39 @@ def reasons_of_layer(layer: Any, training: bool) -> Iterator[str]:
     """Yields why a layer falls back to Keras, regardless of its inputs, and what to change."""
     for method in _keras_code.replaced_in_loop(layer):
         yield _of_replaced(method)
-    yield from _reasons_of_cell(layer.cell, training)
+    yield from reasons_of_cell(layer.cell, training)
     dtype = getattr(layer.cell, "compute_dtype", None)  # a cell need not be a Keras layer
     if dtype not in (None, layer.compute_dtype):
         yield f"the layer has dtype {layer.compute_dtype}, but its cell {dtype}: use the same dtype for both"
+
+
+def reasons_of_cell(cell: Any, training: bool) -> Iterator[str]:
+    """Yields why a cell falls back to Keras, and what to change."""
+    if type(cell) is keras.layers.StackedRNNCells:
+        if len(cell.cells) == 1:
+            yield "the layer has a list of one cell: pass the cell itself"
+        else:
+            yield "the layer stacks several cells: use one layer per cell"
+        return
+    if type(cell) is GRUBlockCell:
+        yield _OF_GRU_BLOCK_CELL
+        return
+    if type(cell) not in CELLS:  # a subclass may compute something else
+        yield f"the cell is a {type(cell).__name__}: use keras.layers.LSTMCell, GRUCell or SimpleRNNCell"
+        return
+    if not _step_loop.is_needed(cell, training):
+        yield from _reasons_of_activations(cell)
+    if training and _drops(cell, cell.recurrent_dropout) and not _step_loop.drops_states(cell, training):
+        yield f"recurrent_dropout={cell.recurrent_dropout} in training: set recurrent_dropout=0"
+    if cell.compute_dtype not in _DTYPES:
+        yield f"dtype {cell.compute_dtype}: use one of {', '.join(_DTYPES)}"
+    if not cell.autocast:
+        yield "autocast=False: set autocast=True"
+    if cell.activity_regularizer is not None:
+        yield "the cell has an activity_regularizer: pass it to the layer"
+    for method in _keras_code.replaced_in_step(cell):
+        yield _of_replaced(method)
+    yield from _reasons_of_changes(cell, training)
 
 
 def rnn_mode(cell: Any) -> str:
@@ -204,32 +233,6 @@ def _reasons_of_layer_and_call(
     """Yields why a layer's `inner_loop` falls back to Keras for these arguments."""
     yield from reasons_of_layer(layer, training)
     yield from _reasons_of_call(layer, sequences, initial_state, mask)
-
-
-def _reasons_of_cell(cell: Any, training: bool) -> Iterator[str]:
-    """Yields why a cell falls back to Keras, and what to change."""
-    if type(cell) is keras.layers.StackedRNNCells:
-        yield "the layer stacks several cells: use one layer per cell"
-        return
-    if type(cell) is GRUBlockCell:
-        yield _OF_GRU_BLOCK_CELL
-        return
-    if type(cell) not in CELLS:  # a subclass may compute something else
-        yield f"the cell is a {type(cell).__name__}: use keras.layers.LSTMCell, GRUCell or SimpleRNNCell"
-        return
-    if not _step_loop.is_needed(cell, training):
-        yield from _reasons_of_activations(cell)
-    if training and _drops(cell, cell.recurrent_dropout) and not _step_loop.drops_states(cell, training):
-        yield f"recurrent_dropout={cell.recurrent_dropout} in training: set recurrent_dropout=0"
-    if cell.compute_dtype not in _DTYPES:
-        yield f"dtype {cell.compute_dtype}: use one of {', '.join(_DTYPES)}"
-    if not cell.autocast:
-        yield "autocast=False: set autocast=True"
-    if cell.activity_regularizer is not None:
-        yield "the cell has an activity_regularizer: pass it to the layer"
-    for method in _keras_code.replaced_in_step(cell):
-        yield _of_replaced(method)
-    yield from _reasons_of_changes(cell, training)
 
 
 def _of_replaced(method: str) -> str:
