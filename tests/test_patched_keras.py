@@ -218,7 +218,9 @@ CHANGES = {
             "tensor": lambda weight: 2 * tf.convert_to_tensor(weight),
             "variable of TensorFlow": lambda weight: tf.Variable(2 * tf.convert_to_tensor(weight)),
             "tensor of another dtype": lambda weight: tf.cast(weight.value, "float64"),
-            "variable of another dtype": lambda weight: keras.Variable(tf.cast(weight.value, "float64")),
+            "variable of another dtype": lambda weight: keras.Variable(
+                tf.cast(weight.value, "float64"), dtype="float64"
+            ),
             "array": lambda weight: 2 * weight.numpy(),
             "transposed": lambda weight: tf.transpose(weight.value),
         }.items()

@@ -268,13 +268,18 @@ def _reasons_of_weights(cell: Any, gates: int) -> Iterator[str]:
     features, *shapes = (tuple(weight.shape) for weight in weights)
     if [*features[1:], *shapes] != [width, (cell.units, width), *of_bias]:
         yield "the weights do not fit units, use_bias or reset_after: pass these to the constructor"
-    elif all(type(each) is keras.Variable for each in weights):  # a tensor would keep its graph alive
+    elif all(map(_is_variable_of_keras, weights)):  # a tensor would keep its graph alive
         _supported[cell] = state
+
+
+def _is_variable_of_keras(weight: Any) -> bool:
+    """Returns whether a weight is a variable of Keras's own class. Up to Keras 3.6, that is not `keras.Variable`."""
+    return type(weight).__module__.startswith("keras.src.backend") and type(weight).__name__ == "Variable"
 
 
 def _is_weight(weight: Any, cell: Any, dtype: str) -> bool:
     """Returns whether the step of Keras uses a weight in the dtype in which the cell computes."""
-    if type(weight) is keras.Variable:
+    if _is_variable_of_keras(weight):
         return weight.dtype == dtype or (weight._autocast and dtype != cell.variable_dtype)
     return isinstance(weight, (tf.Tensor, tf.Variable)) and weight.dtype == dtype
 
