@@ -642,3 +642,28 @@ def test_huge_sizes_of_empty_tensors_are_accepted(run, input, input_h, num_param
     )
     np.testing.assert_array_equal(gradients.params_backprop, np.zeros(num_params))
     assert gradients.input_backprop.shape == input
+
+
+@pytest.mark.parametrize("time_major", [True, False])
+def test_steps_that_take_time_but_no_memory_are_limited(time_major):
+    state = tf.zeros([1, 1, 1])
+    shape = (2**40, 1, 0) if time_major else (1, 2**40, 0)
+    inputs = {
+        "input": zeros(*shape),
+        "input_h": state,
+        "input_c": state,
+        "params": tf.zeros([12]),
+        "sequence_lengths": [1],
+        "time_major": time_major,
+    }
+    gradients = dict.fromkeys(["output", "output_h", "output_c"], zeros(0))
+    gradients |= {f"{name}_backprop": array for name, array in gradients.items()}
+    message = r"input must have at most 134217728 steps if it has no features, but has the shape \[.*1099511627776.*\]"
+    for run in [
+        lambda: raw_ops.CudnnRNNV3(**inputs),
+        lambda: raw_ops.CudnnRNNBackpropV3(
+            **inputs, **gradients, reserve_space=[], host_reserved=tf.zeros([0], tf.int8)
+        ),
+    ]:
+        with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+            run()

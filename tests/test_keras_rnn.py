@@ -470,6 +470,20 @@ def test_sizes_whose_product_overflows_are_rejected(time):
         raw_ops.KerasRNN(**inputs, is_training=False)
 
 
+@pytest.mark.parametrize("run", [raw_ops.KerasRNN, tf.function(raw_ops.KerasRNN)], ids=["eager", "graph"])
+@pytest.mark.parametrize("is_training", [False, True])
+@pytest.mark.parametrize(("batch", "time"), [(1, 2**40), (2**10, 2**20)])
+def test_steps_that_take_time_but_no_memory_are_limited(batch, time, is_training, run):
+    inputs = arguments("lstm", "float32", batch=batch, time=0, features=0, units=1)
+    inputs["sequences"] = tf.zeros([batch, time, 0])
+    message = rf"sequences must have at most 134217728 steps if it has no features, .*\[{batch},{time},0\]"
+    with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+        run(**inputs, is_training=is_training)
+    gradients = {"outputs_backprop": [], "final_h_backprop": [], "final_c_backprop": [], "reserve_space": []}
+    with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+        raw_ops.KerasRNNBackprop(**inputs, **gradients)
+
+
 def test_a_mask_with_bytes_other_than_0_and_1():
     inputs = arguments("lstm", mask=MASKS["gaps"])
     lent = (MASKS["gaps"] * np.uint8(2)).view(bool)

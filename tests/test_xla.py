@@ -318,6 +318,21 @@ def lstm_tensors(config=DEFAULT):
     return [tf.constant(each) for each in (*network_inputs(config, "float32").values(), config.lengths)]
 
 
+def test_steps_that_take_time_but_no_memory_are_limited():
+    state = tf.zeros([1, 1])
+    with pytest.raises(tf.errors.InvalidArgumentError, match="sequences must have at most 134217728 steps"):
+        tf.function(raw_ops.KerasRNN, jit_compile=True)(
+            sequences=tf.zeros([1, 2**40, 0]),
+            mask=tf.zeros([0], tf.bool),
+            initial_h=state,
+            initial_c=state,
+            kernel=tf.zeros([0, 4]),
+            recurrent_kernel=tf.zeros([1, 4]),
+            bias=tf.zeros([0]),
+            rnn_mode="lstm",
+        )
+
+
 def test_wrong_values():
     *tensors, lengths = lstm_tensors()
     assert_same_error(lstm, *tensors, lengths + 1)

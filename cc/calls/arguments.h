@@ -48,6 +48,17 @@ Status MakeOutput(CallFrame* frame, const char* name, const Shape& shape,
   return Status();
 }
 
+// Rejects a sequence without features that has more steps than any real one.
+// Such a sequence needs no memory, so nothing else limits the time it takes.
+inline Status CheckNumSteps(std::string_view name, std::int64_t num_steps,
+                            const Array& sequence) {
+  constexpr std::int64_t kMost = std::int64_t{1} << 27;
+  if (sequence.num_elements > 0 || num_steps <= kMost) return Status();
+  return InvalidArgument(name, " must have at most ", kMost,
+                         " steps if it has no features, but has the shape ",
+                         sequence.shape.ToString());
+}
+
 // Rejects an array that is not aligned to its element size, which C++ requires.
 // Memory that a framework borrows from other libraries may have any address.
 inline Status CheckAddress(std::string_view name, const Array& array) {

@@ -15,6 +15,9 @@ Status CudnnRnnInputs::ReadForwardInputs(bool has_sequence_lengths) {
   TF_RNN_OPS_RETURN_IF_ERROR(ReadParams("params", &params));
   output_shape_ = SequenceShape(size_.time, output_width());
   if (output_shape_.NumElements() < 0) return TooLarge();
+  if (size_.batch > 0 && config_.num_units > 0) {
+    TF_RNN_OPS_RETURN_IF_ERROR(CheckNumSteps("input", size_.time, input));
+  }
   return has_sequence_lengths ? ReadSequenceLengths() : Status();
 }
 

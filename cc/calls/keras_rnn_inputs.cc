@@ -105,6 +105,11 @@ Status KerasRnnInputs::Read() {
       !rnn::LayerKeptSize(config_, size_).valid()) {
     return TooLarge();
   }
+  // The steps of all samples, since outputs may be those of the last step only.
+  if (units_ > 0) {
+    TF_RNN_OPS_RETURN_IF_ERROR(
+        CheckNumSteps("sequences", size_.batch * size_.time, sequences));
+  }
   return steps_.Read(frame_, size_, attributes_.go_backwards);
 }
 
