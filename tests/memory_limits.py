@@ -5,6 +5,7 @@ Use it in a separate process with ENVIRONMENT.
 
 import contextlib
 import dataclasses
+import functools
 import re
 import resource
 import time
@@ -13,6 +14,7 @@ from collections.abc import Collection
 import cudnn_rnn_inputs
 import gru_inputs
 import mixed_calls
+import numpy as np
 import process_resources
 import tensorflow as tf
 from cudnn_rnn_checks import run_backprop, run_forward, tensors
@@ -36,6 +38,9 @@ CELL = (8192, 64, 512)
 PARAMS = Config("gru", num_units=1200, input_size=1200)
 DROPPED = Config("gru", num_layers=2, num_units=256, input_size=8, time=64, batch=512, dropout=0.5)
 EMPTY = Config(num_units=0, input_size=0, time=0, batch=16 << 20)
+# Batch, time and units of a layer. Without features, one long sample takes memory only for its mask.
+LAYER = (64, 8192, 4)
+LONG_LAYER = (1, 8 << 20, 1)
 
 
 @contextlib.contextmanager
@@ -107,6 +112,52 @@ def run_network(config: Config, inputs, is_training: bool) -> list[tf.Tensor]:
     return [getattr(outputs, name) for name in (*OUTPUTS, "reserve_space")]
 
 
+def layer_inputs(size: tuple[int, int, int], mask) -> dict[str, tf.Tensor]:
+    """Returns the inputs of an LSTM layer without features."""
+    batch, time, units = size
+    state = tf.ones([batch, units])
+    return {
+        "sequences": tf.zeros([batch, time, 0]),
+        "mask": tf.constant(mask, tf.bool),
+        "initial_h": state,
+        "initial_c": state,
+        "kernel": tf.zeros([0, 4 * units]),
+        "recurrent_kernel": tf.ones([units, 4 * units]),
+        "bias": tf.ones([4 * units]),
+    }
+
+
+def layer_calls() -> list[Call]:
+    """Returns calls of KerasRNN and its gradient."""
+    raw_ops = tf_rnn_ops.raw_ops
+    forward = functools.partial(raw_ops.KerasRNN, rnn_mode="lstm", return_sequences=True)
+    backprop = functools.partial(raw_ops.KerasRNNBackprop, rnn_mode="lstm", return_sequences=True)
+    long_forward = functools.partial(raw_ops.KerasRNN, rnn_mode="lstm", is_training=False)
+    calls = [
+        Call(
+            "KerasRNN of a long masked sample",
+            lambda inputs: list(long_forward(**inputs))[:3],
+            layer_inputs(LONG_LAYER, np.zeros(LONG_LAYER[:2])),
+        )
+    ]
+    batch, time, _ = LAYER
+    masks = {"": np.zeros([0]), " with a mask": np.arange(batch * time).reshape(batch, time) % 3 > 0}
+    for suffix, mask in masks.items():
+        inputs = layer_inputs(LAYER, mask)
+        results = forward(**inputs)
+        gradients = {
+            "outputs_backprop": results.outputs,
+            "final_h_backprop": results.final_h,
+            "final_c_backprop": results.final_c,
+            "reserve_space": results.reserve_space,
+        }
+        calls += [
+            Call(f"KerasRNN{suffix}", lambda inputs: list(forward(**inputs)), inputs),
+            Call(f"KerasRNNBackprop{suffix}", lambda inputs: list(backprop(**inputs)), inputs | gradients),
+        ]
+    return calls
+
+
 def all_calls() -> dict[str, Call]:
     """Returns a call of every op that allocates memory, by name."""
     inputs, gradients = map(tensors, cudnn_rnn_inputs.inputs_and_gradients(NETWORK, "float32"))
@@ -173,6 +224,7 @@ def all_calls() -> dict[str, Call]:
             lambda canonical: [raw_ops.CudnnRNNCanonicalToParams(**canonical, **network)],
             canonical._asdict(),
         ),
+        *layer_calls(),
     ]
     return {call.name: call for call in calls}
 

@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <limits>
 #include <string>
-#include <vector>
 
 #include "cc/calls/arguments.h"
 #include "cc/rnn/checked_math.h"
@@ -65,16 +64,16 @@ void MaskedSteps::Order(const unsigned char* mask, std::int64_t sample) {
   const auto time = static_cast<std::int32_t>(size_.time);
   std::int32_t* const places = places_ + sample * size_.time;
   std::int32_t length = 0;
-  std::vector<std::int32_t> left_out;
+  std::int32_t first_left_out = time;
   // Reads each byte only once, since another thread may change the input.
   for (std::int32_t place = 0; place < time; ++place) {
     if (mask[go_backwards_ ? time - 1 - place : place] != 0) {
       places[length++] = place;
     } else {
-      left_out.push_back(place);
+      places[--first_left_out] = place;  // last place first
     }
   }
-  std::copy(left_out.begin(), left_out.end(), places + length);
+  std::reverse(places + length, places + time);
   lengths_[sample] = length;
   leaves_out_ = leaves_out_ || length < time;
   has_gaps_ = has_gaps_ || (length > 0 && places[length - 1] != length - 1);

@@ -39,10 +39,11 @@ bool IsWorthSorting(const std::int32_t* lengths, const RnnConfig& config,
 void SortSamples(const std::int32_t* lengths, std::int64_t batch,
                  std::int64_t* samples) {
   std::iota(samples, samples + batch, std::int64_t{0});
-  std::stable_sort(samples, samples + batch,
-                   [lengths](std::int64_t a, std::int64_t b) {
-                     return lengths[a] > lengths[b];
-                   });
+  // std::stable_sort would allocate memory.
+  std::sort(samples, samples + batch,
+            [lengths](std::int64_t a, std::int64_t b) {
+              return lengths[a] != lengths[b] ? lengths[a] > lengths[b] : a < b;
+            });
 }
 
 }  // namespace tf_rnn_ops::rnn

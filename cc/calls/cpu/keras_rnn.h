@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <string>
-#include <vector>
 
 #include "cc/calls/arguments.h"
 #include "cc/calls/array.h"
@@ -62,8 +61,11 @@ class KerasOutputs {
         frame->MakeScratch(d_outputs.num_bytes, &memory));
     E* const rows = static_cast<E*>(memory);
     std::copy_n(d_outputs.As<E>(), d_outputs.num_elements, rows);
+    TF_RNN_OPS_RETURN_IF_ERROR(
+        frame->MakeScratch(units_ * sizeof(Compute), &memory));
+    Compute* const carried = static_cast<Compute*>(memory);
     for (std::int64_t sample = 0; sample < size_.batch; ++sample) {
-      AddUpSample(sample, rows + sample * size_.time * units_);
+      AddUpSample(sample, rows + sample * size_.time * units_, carried);
     }
     *sum = rows;
     return Status();
@@ -109,15 +111,22 @@ class KerasOutputs {
   using Compute = rnn::ComputeType<E>;
 
   // rows: [time, units]
-  void AddUpSample(std::int64_t sample, E* rows) const {
-    const std::vector<bool> is_left_out = LeftOut(sample);
-    std::vector<Compute> carried(units_);
+  // carried: [units], scratch memory for the sum of the masked steps after a
+  //   place.
+  void AddUpSample(std::int64_t sample, E* rows, Compute* carried) const {
+    const std::int32_t* const places = steps_.places(sample);
+    // The index in places of the last masked step up to a place.
+    std::int64_t last = size_.time - 1;
+    std::fill_n(carried, units_, Compute(0));
     for (std::int64_t place = size_.time - 1; place >= 0; --place) {
+      const bool is_left_out =
+          last >= steps_.length(sample) && places[last] == place;
+      if (is_left_out) --last;
       E* const row = rows + place * units_;
       for (std::int64_t unit = 0; unit < units_; ++unit) {
         const Compute total = carried[unit] + rnn::ToCompute(row[unit]);
-        if (!is_left_out[place]) rnn::Round(total, &row[unit]);
-        carried[unit] = is_left_out[place] ? total : Compute(0);
+        if (!is_left_out) rnn::Round(total, &row[unit]);
+        carried[unit] = is_left_out ? total : Compute(0);
       }
     }
   }
@@ -140,12 +149,6 @@ class KerasOutputs {
     for (std::int64_t i = steps_.length(sample); i < size_.time; ++i) {
       body(steps_.places(sample)[i]);
     }
-  }
-  std::vector<bool> LeftOut(std::int64_t sample) const {
-    std::vector<bool> is_left_out(size_.time);
-    ForEachLeftOut(sample,
-                   [&](std::int64_t place) { is_left_out[place] = true; });
-    return is_left_out;
   }
 
   const KerasRnnAttributes& attributes_;
