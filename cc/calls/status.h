@@ -3,7 +3,10 @@
 #ifndef TF_RNN_OPS_CC_CALLS_STATUS_H_
 #define TF_RNN_OPS_CC_CALLS_STATUS_H_
 
+#include <exception>
+#include <new>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "cc/rnn/join.h"
@@ -41,6 +44,27 @@ class [[nodiscard]] Status {
 template <typename... Part>
 Status InvalidArgument(const Part&... parts) {
   return Status(StatusCode::kInvalidArgument, rnn::Join(parts...));
+}
+
+// Returns body(), a Status, or an error if it throws an exception, which would
+// end the process of a framework that does not catch it.
+// name: of the op.
+template <typename Body>
+Status CatchExceptions(std::string_view name, const Body& body) {
+  try {
+    try {
+      return body();
+    } catch (const std::bad_alloc&) {
+      return Status(StatusCode::kResourceExhausted,
+                    rnn::Join(name, " ran out of memory"));
+    } catch (const std::exception& error) {
+      return Status(StatusCode::kInternal,
+                    rnn::Join(name, " failed: ", error.what()));
+    }
+  } catch (const std::exception&) {
+    // Too little memory for a message of more than a few characters.
+    return Status(StatusCode::kResourceExhausted, "out of memory");
+  }
 }
 
 }  // namespace tf_rnn_ops

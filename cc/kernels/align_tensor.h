@@ -3,7 +3,6 @@
 #ifndef TF_RNN_OPS_CC_KERNELS_ALIGN_TENSOR_H_
 #define TF_RNN_OPS_CC_KERNELS_ALIGN_TENSOR_H_
 
-#include "absl/status/status.h"
 #include "cc/calls/call_frame.h"
 #include "cc/calls/status.h"
 #include "cc/kernels/tensorflow_frame.h"
@@ -23,23 +22,28 @@ class AlignTensorKernel final : public tensorflow::OpKernel {
       : tensorflow::OpKernel(ctx) {}
 
   void Compute(tensorflow::OpKernelContext* ctx) override {
+    OP_REQUIRES_OK(ctx,
+                   CatchInKernel(type_string(), [&] { return Align(ctx); }));
+  }
+
+ private:
+  static Status Align(tensorflow::OpKernelContext* ctx) {
     TensorFlowFrame frame(ctx);
     Array array;
-    OP_REQUIRES_OK(ctx, ToAbslStatus(frame.FindInput("tensor", &array)));
+    TF_RNN_OPS_RETURN_IF_ERROR(frame.FindInput("tensor", &array));
     const tensorflow::Tensor* tensor;
-    OP_REQUIRES_OK(ctx,
-                   ctx->input("tensor", &tensor));  // NOLINT(accessors): status
+    TF_RNN_OPS_RETURN_IF_ERROR(FromAbslStatus(
+        ctx->input("tensor", &tensor)));  // NOLINT(accessors): status
     if (tensor->IsAligned()) {
       ctx->set_output(0, *tensor);
-      return;
+      return Status();
     }
     Array aligned;
-    OP_REQUIRES_OK(
-        ctx, ToAbslStatus(frame.MakeOutput("aligned", array.shape, &aligned)));
+    TF_RNN_OPS_RETURN_IF_ERROR(
+        frame.MakeOutput("aligned", array.shape, &aligned));
     Copier copier;
-    OP_REQUIRES_OK(ctx, ToAbslStatus(copier.Init(&frame)));
-    OP_REQUIRES_OK(ctx, ToAbslStatus(copier.Copy(array.data, array.num_bytes,
-                                                 aligned.data)));
+    TF_RNN_OPS_RETURN_IF_ERROR(copier.Init(&frame));
+    return copier.Copy(array.data, array.num_bytes, aligned.data);
   }
 };
 

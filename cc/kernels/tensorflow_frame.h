@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -21,6 +22,12 @@ namespace tf_rnn_ops {
 
 Status FromAbslStatus(const absl::Status& status);
 absl::Status ToAbslStatus(const Status& status);
+
+// CatchExceptions for kernels.
+template <typename Body>
+absl::Status CatchInKernel(std::string_view name, const Body& body) {
+  return ToAbslStatus(CatchExceptions(name, body));
+}
 
 // A view of a tensor. It does not own the memory.
 Array ToArray(const tensorflow::Tensor& tensor);
@@ -79,12 +86,15 @@ class CallKernel final : public tensorflow::OpKernel {
  public:
   CallKernel(tensorflow::OpKernelConstruction* ctx, std::unique_ptr<Op> op)
       : tensorflow::OpKernel(ctx), op_(std::move(op)) {
-    OP_REQUIRES_OK(ctx, ToAbslStatus(op_->Init(TensorFlowAttributes(ctx))));
+    OP_REQUIRES_OK(ctx, CatchInKernel(type_string(), [&] {
+                     return op_->Init(TensorFlowAttributes(ctx));
+                   }));
   }
 
   void Compute(tensorflow::OpKernelContext* ctx) override {
     TensorFlowFrame frame(ctx);
-    OP_REQUIRES_OK(ctx, ToAbslStatus(op_->Run(&frame)));
+    OP_REQUIRES_OK(
+        ctx, CatchInKernel(type_string(), [&] { return op_->Run(&frame); }));
   }
 
  private:

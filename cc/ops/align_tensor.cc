@@ -1,4 +1,5 @@
 #include "absl/status/status.h"
+#include "cc/ops/merge_shape.h"
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/shape_inference.h"
 
@@ -11,10 +12,10 @@ REGISTER_OP("TfRnnOps>AlignTensor")
     .Attr("T: {bfloat16, half, float, double}")
     .Input("tensor: T")
     .Output("aligned: T")
-    .SetShapeFn([](InferenceContext* c) {
+    .SetShapeFn(CatchExceptions([](InferenceContext* c) {
       c->set_output(0, c->input(0));
       return absl::OkStatus();
-    })
+    }))
     .Doc(R"doc(
 Aligns the memory of a tensor to 64 bytes.
 

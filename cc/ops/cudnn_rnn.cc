@@ -427,7 +427,9 @@ REGISTER_OP("TfRnnOps>CudnnRNN")
     .Attr(cudnn_rnn_attr::kSeed2)
     .Attr("is_training: bool = true")
     .SetIsStateful()
-    .SetShapeFn([](InferenceContext* c) { return ForwardShape(c, 1); })
+    .SetShapeFn(CatchExceptions([](InferenceContext* c) {
+      return ForwardShape(c, 1);
+    }))
     .Doc(absl::StrCat("Runs a stack of recurrent layers over a sequence.\n",
                       kForwardDoc, kForwardArgumentsDoc, kAttributesDoc));
 
@@ -450,7 +452,9 @@ REGISTER_OP("TfRnnOps>CudnnRNNV2")
     .Attr(cudnn_rnn_attr::kSeed2)
     .Attr("is_training: bool = true")
     .SetIsStateful()
-    .SetShapeFn([](InferenceContext* c) { return ForwardShape(c, 2); })
+    .SetShapeFn(CatchExceptions([](InferenceContext* c) {
+      return ForwardShape(c, 2);
+    }))
     .Doc(absl::StrCat("Runs a stack of recurrent layers over a sequence.\n",
                       kForwardDoc, kForwardArgumentsDoc, kHostReservedDoc,
                       kAttributesDoc));
@@ -477,7 +481,9 @@ REGISTER_OP("TfRnnOps>CudnnRNNV3")
     .Attr("is_training: bool = true")
     .Attr("time_major: bool = true")
     .SetIsStateful()
-    .SetShapeFn([](InferenceContext* c) { return ForwardShape(c, 3); })
+    .SetShapeFn(CatchExceptions([](InferenceContext* c) {
+      return ForwardShape(c, 3);
+    }))
     .Doc(absl::StrCat(
         "Runs a stack of recurrent layers over sequences of variable length.\n",
         kForwardDoc, kSequenceDoc, kForwardArgumentsDoc, kHostReservedDoc,
@@ -507,7 +513,9 @@ REGISTER_OP("TfRnnOps>CudnnRNNBackprop")
     .Attr(cudnn_rnn_attr::kSeed)
     .Attr(cudnn_rnn_attr::kSeed2)
     .SetIsStateful()
-    .SetShapeFn([](InferenceContext* c) { return BackpropShape(c, 1); })
+    .SetShapeFn(CatchExceptions([](InferenceContext* c) {
+      return BackpropShape(c, 1);
+    }))
     .Doc(absl::StrCat("Computes the gradients of CudnnRNN.\n",
                       kBackpropArgumentsDoc, kAttributesDoc));
 
@@ -536,7 +544,9 @@ REGISTER_OP("TfRnnOps>CudnnRNNBackpropV2")
     .Attr(cudnn_rnn_attr::kSeed)
     .Attr(cudnn_rnn_attr::kSeed2)
     .SetIsStateful()
-    .SetShapeFn([](InferenceContext* c) { return BackpropShape(c, 2); })
+    .SetShapeFn(CatchExceptions([](InferenceContext* c) {
+      return BackpropShape(c, 2);
+    }))
     .Doc(absl::StrCat("Computes the gradients of CudnnRNNV2.\n",
                       kBackpropArgumentsDoc, kBackpropHostReservedDoc,
                       kAttributesDoc));
@@ -569,7 +579,9 @@ REGISTER_OP("TfRnnOps>CudnnRNNBackpropV3")
     .Attr(cudnn_rnn_attr::kNumProj)
     .Attr("time_major: bool = true")
     .SetIsStateful()
-    .SetShapeFn([](InferenceContext* c) { return BackpropShape(c, 3); })
+    .SetShapeFn(CatchExceptions([](InferenceContext* c) {
+      return BackpropShape(c, 3);
+    }))
     .Doc(absl::StrCat("Computes the gradients of CudnnRNNV3.\n",
                       kBackpropArgumentsDoc, kBackpropHostReservedDoc,
                       kAttributesDoc, kSequenceArgumentsDoc));
@@ -607,7 +619,7 @@ REGISTER_OP("TfRnnOps>CudnnRNNBackpropGrad")
         "skip: list({'input_grad', 'input_h_grad', 'input_c_grad', "
         "'params_grad', 'output_backprop_grad', 'output_h_backprop_grad', "
         "'output_c_backprop_grad'}) = []")
-    .SetShapeFn(BackpropGradShape)
+    .SetShapeFn(CatchExceptions(BackpropGradShape))
     .Doc(R"doc(
 Computes the gradients of CudnnRNNBackprop, V2 and V3.
 
@@ -673,7 +685,7 @@ REGISTER_OP("TfRnnOps>CudnnRNNDropoutMasks")
     .Attr(cudnn_rnn_attr::kNumProj)
     .Attr("time_major: bool = true")
     .Attr("masks_type: {float, double} = DT_FLOAT")
-    .SetShapeFn(DropoutMasksShape)
+    .SetShapeFn(CatchExceptions(DropoutMasksShape))
     .Doc(R"doc(
 Recomputes the dropout masks of a run of CudnnRNN, V2 or V3.
 

@@ -277,7 +277,7 @@ REGISTER_OP("TfRnnOps>CudnnRNNParamsSize")
     .Attr(cudnn_rnn_attr::kSeed)
     .Attr(cudnn_rnn_attr::kSeed2)
     .Attr(cudnn_rnn_attr::kNumProj)
-    .SetShapeFn(ParamsSizeShape)
+    .SetShapeFn(CatchExceptions(ParamsSizeShape))
     .Doc(absl::StrCat(R"doc(
 Computes the number of elements of a network's params buffer.
 
@@ -306,7 +306,7 @@ REGISTER_OP("TfRnnOps>CudnnRNNCanonicalToParams")
     .Attr(cudnn_rnn_attr::kDropout)
     .Attr(cudnn_rnn_attr::kSeed)
     .Attr(cudnn_rnn_attr::kSeed2)
-    .SetShapeFn(CanonicalToParamsShape)
+    .SetShapeFn(CatchExceptions(CanonicalToParamsShape))
     .Doc(absl::StrCat("Joins weights and biases into a params buffer.\n",
                       kCanonicalDoc, kParamsDoc, kNetworkDoc));
 
@@ -327,7 +327,7 @@ REGISTER_OP("TfRnnOps>CudnnRNNCanonicalToParamsV2")
     .Attr(cudnn_rnn_attr::kSeed)
     .Attr(cudnn_rnn_attr::kSeed2)
     .Attr(cudnn_rnn_attr::kNumProj)
-    .SetShapeFn(CanonicalToParamsShape)
+    .SetShapeFn(CatchExceptions(CanonicalToParamsShape))
     .Doc(absl::StrCat("Joins weights and biases into a params buffer.\n",
                       kCanonicalDoc, kParamsDoc, kNetworkDoc, kNumProjDoc));
 
@@ -346,11 +346,11 @@ REGISTER_OP("TfRnnOps>CudnnRNNParamsToCanonical")
     .Attr(cudnn_rnn_attr::kDropout)
     .Attr(cudnn_rnn_attr::kSeed)
     .Attr(cudnn_rnn_attr::kSeed2)
-    .SetShapeFn([](InferenceContext* c) {
+    .SetShapeFn(CatchExceptions([](InferenceContext* c) {
       std::int64_t num_params;
       TF_RETURN_IF_ERROR(c->GetAttr("num_params", &num_params));
       return ParamsToCanonicalShape(c, num_params, num_params);
-    })
+    }))
     .Doc(absl::StrCat("Splits a params buffer into weights and biases.\n",
                       kParamsDoc, kCanonicalDoc, kNetworkDoc));
 
@@ -371,12 +371,12 @@ REGISTER_OP("TfRnnOps>CudnnRNNParamsToCanonicalV2")
     .Attr(cudnn_rnn_attr::kSeed)
     .Attr(cudnn_rnn_attr::kSeed2)
     .Attr(cudnn_rnn_attr::kNumProj)
-    .SetShapeFn([](InferenceContext* c) {
+    .SetShapeFn(CatchExceptions([](InferenceContext* c) {
       std::int64_t num_weights, num_biases;
       TF_RETURN_IF_ERROR(c->GetAttr("num_params_weights", &num_weights));
       TF_RETURN_IF_ERROR(c->GetAttr("num_params_biases", &num_biases));
       return ParamsToCanonicalShape(c, num_weights, num_biases);
-    })
+    }))
     .Doc(absl::StrCat("Splits a params buffer into weights and biases.\n",
                       kParamsDoc, kCanonicalDoc, kNetworkDoc, kNumProjDoc));
 

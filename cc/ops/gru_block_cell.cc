@@ -187,7 +187,7 @@ REGISTER_OP("TfRnnOps>GRUBlockCell")
     .Output("u: T")
     .Output("c: T")
     .Output("h: T")
-    .SetShapeFn(ForwardShape)
+    .SetShapeFn(CatchExceptions(ForwardShape))
     .Doc(R"doc(
 Computes one time step of a GRU cell with reset before the matrix product.
 
@@ -232,9 +232,9 @@ REGISTER_OP("TfRnnOps>GRUBlockCellGrad")
     .Output("d_h_prev: T")
     .Output("d_c_bar: T")
     .Output("d_r_bar_u_bar: T")
-    .SetShapeFn([](InferenceContext* c) {
+    .SetShapeFn(CatchExceptions([](InferenceContext* c) {
       return GradShape(c, {"r", "u", "c", "d_h"});
-    })
+    }))
     .Doc(R"doc(
 Computes the gradients of one time step of GRUBlockCell.
 
@@ -289,9 +289,9 @@ REGISTER_OP("TfRnnOps>GRUBlockCellGradV2")
     .Output("d_h_prev: T")
     .Output("d_c_bar: T")
     .Output("d_r_bar_u_bar: T")
-    .SetShapeFn([](InferenceContext* c) {
+    .SetShapeFn(CatchExceptions([](InferenceContext* c) {
       return GradShape(c, {"r", "u", "c", "d_r", "d_u", "d_c", "d_h"});
-    })
+    }))
     .Doc(R"doc(
 Computes the gradients of GRUBlockCell from the gradients of all its outputs.
 

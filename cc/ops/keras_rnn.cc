@@ -250,7 +250,7 @@ REGISTER_OP("TfRnnOps>KerasRNN")
     .Output("final_c: T")
     .Output("reserve_space: T")
     .KERAS_RNN_ATTRIBUTES.Attr("is_training: bool = true")
-    .SetShapeFn(KerasRnnShape)
+    .SetShapeFn(CatchExceptions(KerasRnnShape))
     .Doc(absl::StrCat(R"doc(
 Computes a Keras LSTM, GRU or SimpleRNN layer from its Keras weights.
 )doc",
@@ -284,7 +284,7 @@ REGISTER_OP("TfRnnOps>KerasRNNBackprop")
     .Output("kernel_backprop: T")
     .Output("recurrent_kernel_backprop: T")
     .Output("bias_backprop: T")
-    .KERAS_RNN_ATTRIBUTES.SetShapeFn(KerasRnnBackpropShape)
+    .KERAS_RNN_ATTRIBUTES.SetShapeFn(CatchExceptions(KerasRnnBackpropShape))
     .Doc(absl::StrCat("Computes the gradients of KerasRNN.\n", kInputsDoc,
                       R"doc(
 outputs_backprop: Gradient with respect to outputs.

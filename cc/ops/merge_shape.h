@@ -3,6 +3,8 @@
 #ifndef TF_RNN_OPS_CC_OPS_MERGE_SHAPE_H_
 #define TF_RNN_OPS_CC_OPS_MERGE_SHAPE_H_
 
+#include <exception>
+#include <new>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -11,6 +13,21 @@
 #include "tensorflow/core/framework/shape_inference.h"
 
 namespace tf_rnn_ops {
+
+// The shape function, with an error instead of an exception, which TensorFlow
+// does not catch.
+template <typename ShapeFunction>
+auto CatchExceptions(ShapeFunction function) {
+  return [function](tensorflow::shape_inference::InferenceContext* c) {
+    try {
+      return function(c);
+    } catch (const std::bad_alloc&) {
+      return absl::ResourceExhaustedError("");  // needs no memory
+    } catch (const std::exception& error) {
+      return absl::InternalError(error.what());
+    }
+  };
+}
 
 // The shape of the first tensor of an input; unknown if there is none.
 inline tensorflow::shape_inference::ShapeHandle InputShape(

@@ -371,13 +371,13 @@ Status FfiFrame::MakeScratch(std::int64_t num_bytes, void** memory) {
   // A positive multiple of the alignment, even for 0 bytes.
   const std::uint64_t rounded =
       (static_cast<std::uint64_t>(num_bytes) / kAlignment + 1) * kAlignment;
-  *memory = std::aligned_alloc(kAlignment, rounded);
+  scratch_.emplace_back(std::aligned_alloc(kAlignment, rounded));
+  *memory = scratch_.back().get();
   if (*memory == nullptr) {
     return Status(StatusCode::kResourceExhausted,
                   rnn::Join(op_.name, " could not allocate ", num_bytes,
                             " bytes of scratch memory"));
   }
-  scratch_.emplace_back(*memory);
   RequestHugePages(*memory, num_bytes);
   return Status();
 }

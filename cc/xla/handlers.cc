@@ -1,14 +1,11 @@
 #include "cc/xla/handlers.h"
 
-#include <exception>
 #include <map>
 #include <memory>
 #include <mutex>
-#include <new>
 #include <utility>
 
 #include "cc/calls/status.h"
-#include "cc/rnn/join.h"
 #include "cc/xla/ffi_frame.h"
 
 namespace tf_rnn_ops {
@@ -114,24 +111,16 @@ XLA_FFI_Error* Handle(const OpDefinition& op, XLA_FFI_CallFrame* call) {
     Describe(*reinterpret_cast<const XLA_FFI_Metadata_Extension*>(extension));
     return nullptr;
   }
-  try {
-    switch (call->stage) {
-      case XLA_FFI_ExecutionStage_INSTANTIATE:
-        return Instantiate(op, *call);
-      case XLA_FFI_ExecutionStage_EXECUTE:
-        return Execute(op, *call);
-      default:
-        return nullptr;
+  XLA_FFI_Error* error = nullptr;
+  const Status status = CatchExceptions(op.name, [&] {
+    if (call->stage == XLA_FFI_ExecutionStage_INSTANTIATE) {
+      error = Instantiate(op, *call);
+    } else if (call->stage == XLA_FFI_ExecutionStage_EXECUTE) {
+      error = Execute(op, *call);
     }
-  } catch (const std::bad_alloc&) {
-    return ToError(*call->api,
-                   Status(StatusCode::kResourceExhausted,
-                          rnn::Join(op.name, " ran out of memory")));
-  } catch (const std::exception& error) {
-    return ToError(*call->api,
-                   Status(StatusCode::kInternal,
-                          rnn::Join(op.name, " failed: ", error.what())));
-  }
+    return Status();
+  });
+  return status.ok() ? error : ToError(*call->api, status);
 }
 
 }  // namespace tf_rnn_ops

@@ -269,35 +269,46 @@ class CallOp final : public tensorflow::XlaOpKernel {
  public:
   CallOp(OpKernelConstruction* ctx, const OpDefinition& definition)
       : tensorflow::XlaOpKernel(ctx), definition_(definition) {
+    OP_REQUIRES_OK(ctx, CatchInKernel(definition_.name, [&] {
+                     return FromAbslStatus(Init(ctx));
+                   }));
+  }
+
+  void Compile(XlaOpKernelContext* ctx) override {
+    OP_REQUIRES_OK(ctx, CatchInKernel(definition_.name, [&] {
+                     return FromAbslStatus(CompileCall(ctx));
+                   }));
+  }
+
+ private:
+  absl::Status Init(OpKernelConstruction* ctx) {
     const TensorFlowAttributes attributes(ctx);
-    OP_REQUIRES_OK(ctx, MakeOp());
-    OP_REQUIRES_OK(ctx, ToAbslStatus(op_->Init(attributes)));
-    OP_REQUIRES_OK(ctx, ToAbslStatus(FindDropout(attributes)));
+    TF_RETURN_IF_ERROR(MakeOp());
+    TF_RETURN_IF_ERROR(ToAbslStatus(op_->Init(attributes)));
+    TF_RETURN_IF_ERROR(ToAbslStatus(FindDropout(attributes)));
     const auto unwanted = def().attr().find("_unwanted_outputs");
     if (unwanted != def().attr().end()) {
       const auto& names = unwanted->second.list().s();
       unwanted_outputs_.assign(names.begin(), names.end());
     }
     const tensorflow::OpDef* op;
-    OP_REQUIRES_OK(
-        ctx, tensorflow::OpRegistry::Global()->LookUpOpDef(def().op(), &op));
+    TF_RETURN_IF_ERROR(
+        tensorflow::OpRegistry::Global()->LookUpOpDef(def().op(), &op));
     attributes_ = ToMlir(*op, def(), unwanted_outputs_);
+    return absl::OkStatus();
   }
 
   // Runs the shape checks of the op, which also determine the output shapes.
-  void Compile(XlaOpKernelContext* ctx) override {
+  absl::Status CompileCall(XlaOpKernelContext* ctx) const {
     CompiledFrame frame(definition_, ctx);
-    OP_REQUIRES_OK(ctx, ToAbslStatus(op_->Run(&frame)));
-    if (frame.has_values()) {
-      for (int i = 0; i < ctx->num_outputs(); ++i) {
-        ctx->SetConstantOutput(i, frame.output_values()[i]);
-      }
-    } else {
-      OP_REQUIRES_OK(ctx, Call(ctx, frame.output_shapes()));
+    TF_RETURN_IF_ERROR(ToAbslStatus(op_->Run(&frame)));
+    if (!frame.has_values()) return Call(ctx, frame.output_shapes());
+    for (int i = 0; i < ctx->num_outputs(); ++i) {
+      ctx->SetConstantOutput(i, frame.output_values()[i]);
     }
+    return absl::OkStatus();
   }
 
- private:
   // Creates the op for its element type.
   absl::Status MakeOp() {
     tensorflow::DataType type = tensorflow::DT_INVALID;
