@@ -211,7 +211,9 @@ def _input():
 # Parts of the names of cases that fail, with the reasons.
 UNSUPPORTED = {
     "while_loop in cond-XLA": "XLA cannot compile the gradient, with any op in the loop",
-    "vectorized_map-XLA": "TensorFlow runs ops without a converter in an unbounded loop, whose gradient needs a bound",
+    "RNN-vectorized_map-XLA": "the op runs in an unbounded loop, whose gradient needs a bound",
+    "V2-vectorized_map-XLA": "the same",
+    "V3-vectorized_map-XLA": "the same",
     "Grad-recompute_grad": "tf.recompute_grad does not support a function that computes gradients, of any op",
     "Backprop-recompute_grad": "the same",
     "BackpropV2-recompute_grad": "the same",

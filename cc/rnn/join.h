@@ -12,7 +12,8 @@ namespace tf_rnn_ops::rnn {
 // Concatenates the parts, formatted in the classic locale.
 template <typename... Part>
 std::string Join(const Part&... parts) {
-  std::ostringstream text;
+  // The default constructor would require GCC 9's libstdc++ if not inlined.
+  std::ostringstream text(std::ios_base::out);
   text.imbue(std::locale::classic());
   (text << ... << parts);
   return text.str();

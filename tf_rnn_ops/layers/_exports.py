@@ -51,7 +51,7 @@ def portable() -> Iterator[None]:
       A context manager.
 
     Examples:
-      >>> layer = layers.LSTM(4)
+      >>> layer = tf_rnn_ops.layers.LSTM(4)
       >>> with portable():
       ...     serve = tf.function(layer).get_concrete_function(tf.TensorSpec([None, 10, 3]))
       >>> "TfRnnOps>KerasRNN" in str(serve.graph.as_graph_def())
