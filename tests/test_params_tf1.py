@@ -52,36 +52,64 @@ networks = pytest.mark.parametrize(
         for direction, layers in (("unidirectional", 1), ("unidirectional", 3), ("bidirectional", 2))
     ],
 )
+single_cells = pytest.mark.parametrize(
+    "config",
+    [
+        pytest.param(network(rnn_mode=mode, direction=direction), id=f"{mode}-{direction}")
+        for mode in MODES
+        for direction in ("unidirectional", "bidirectional")
+    ],
+)
 
 
-@networks
-def test_from_tf1_equals_the_cells(config, tmp_path):
-    inputs = network_inputs(config)
+def tf1_results(config, inputs, folder, network_outputs):
+    """Saves a TensorFlow 1 network; returns the path, the outputs, and the gradients by name of the variable."""
     with tf.Graph().as_default(), v1.Session() as session:
         initializer = v1.random_uniform_initializer(-1, 1, seed=1)
         with v1.variable_scope(SCOPE, initializer=initializer):
-            outputs = tf1_networks.outputs(config, inputs)
+            outputs = network_outputs(config, inputs)
         variables = v1.trainable_variables()
         gradients = tf.gradients(loss_of(config, outputs), variables)
         session.run(v1.global_variables_initializer())
         # The cells initialize biases with zeros.
         rng = np.random.default_rng(0)
         session.run([variable.assign(rng.uniform(-1, 1, variable.shape)) for variable in variables])
-        path = v1.train.Saver().save(session, str(tmp_path / "model"))
+        path = v1.train.Saver().save(session, str(folder / "model"))
         outputs, gradients = session.run([outputs, gradients])
-        names = [variable.op.name for variable in variables]
+        return path, outputs, dict(zip([variable.op.name for variable in variables], gradients, strict=True))
 
+
+@networks
+def test_from_tf1_equals_the_cells(config, tmp_path):
+    inputs = network_inputs(config)
+    path, outputs, gradients = tf1_results(config, inputs, tmp_path, tf1_networks.outputs)
     assert layout_from_tf1(path, nonlinearity=nonlinearity_of(config)) == params_layout(config)
     params = from_tf1(params_layout(config), path)
     actual, d_params = run_op(config, inputs, params)
     for name, expected in outputs.items():
         assert parity.difference(actual[name], expected) < 1e-12, name
     d_variables = to_tf1(params_layout(config), d_params, SCOPE)
-    assert set(d_variables) == set(names)
-    for name, expected in zip(names, gradients, strict=True):
+    assert set(d_variables) == set(gradients)
+    for name, expected in gradients.items():
         # Each of our two biases is half of the bias of the cell, except for the candidate of a GRU.
         is_half = name.endswith("bias") and "candidate" not in name
         assert parity.difference(d_variables[name] / (2 if is_half else 1), expected) < 1e-12, name
+
+
+@single_cells
+@pytest.mark.parametrize("scope", [None, "my_scope"])
+def test_single_cells_equal_the_op(config, scope, tmp_path):
+    """Networks of one layer without MultiRNNCell and stack_bidirectional_dynamic_rnn."""
+    inputs = network_inputs(config)
+    path, outputs, _ = tf1_results(
+        config, inputs, tmp_path, lambda *arguments: tf1_networks.outputs_of_single_cells(*arguments, scope)
+    )
+    prefix = f"{SCOPE}/{scope}" if scope else SCOPE
+    assert layout_from_tf1(path, prefix, nonlinearity_of(config)) == params_layout(config)
+    for selected in (None, prefix):
+        actual, _ = run_op(config, inputs, from_tf1(params_layout(config), path, selected))
+        for name, expected in outputs.items():
+            assert parity.difference(actual[name], expected) < 1e-12, name
 
 
 @networks
@@ -319,9 +347,156 @@ def test_variables_without_a_layout_are_rejected(variables, arguments, message):
         layout_from_tf1(variables, **arguments)
 
 
+def test_a_layout_of_more_layers_than_a_single_cell_is_rejected():
+    """All layers of this layout would have the shapes of the one cell."""
+    variables = {
+        f"encoder/rnn/basic_rnn_cell/{name}": np.ones(shape) for name, shape in (("kernel", (6, 3)), ("bias", 3))
+    }
+    message = "the num_layers of layout must be 1, because encoder/rnn/basic_rnn_cell is a single cell"
+    with pytest.raises(ValueError, match=f"^{message}, but is 2$"):
+        from_tf1(layout("rnn_tanh", 3, 3, num_layers=2), variables)
+
+
+def test_stacks_of_each_direction_are_two_networks():
+    """A bidirectional_dynamic_rnn of two MultiRNNCells joins the directions after the last layer, unlike cuDNN."""
+    each = params_layout(network(num_layers=2))
+    forward, backward = random_params(network(num_layers=2)), -random_params(network(num_layers=2))
+    variables = {}
+    for way, params in (("fw", forward), ("bw", backward)):
+        for name, variable in to_tf1(each, params).items():
+            variables[name.replace("rnn/", f"bidirectional_rnn/{way}/", 1)] = variable
+    with pytest.raises(ValueError, match=r"Found several: 'bidirectional_rnn/fw' .* and 'bidirectional_rnn/bw' "):
+        layout_from_tf1(variables)
+    for way, params in (("fw", forward), ("bw", backward)):
+        assert layout_from_tf1(variables, f"bidirectional_rnn/{way}") == each
+        actual = to_tf1(each, from_tf1(each, variables, f"bidirectional_rnn/{way}"))
+        for name, variable in to_tf1(each, params).items():
+            np.testing.assert_array_equal(actual[name], variable)
+
+
+AVERAGE = "/ExponentialMovingAverage"
+
+
+def test_averages_saved_by_tensorflow_are_converted(tmp_path):
+    config = network(num_layers=2)
+    each = params_layout(config)
+    with tf.Graph().as_default(), v1.Session() as session:
+        variables = [
+            v1.get_variable(name, initializer=value) for name, value in to_tf1(each, random_params(config)).items()
+        ]
+        average = tf.train.ExponentialMovingAverage(0.5)
+        update = average.apply(variables)
+        averages = [average.average(variable) for variable in variables]
+        session.run(v1.global_variables_initializer())
+        session.run([variable.assign(-variable) for variable in variables])
+        session.run(update)
+        path = v1.train.Saver(averages).save(session, str(tmp_path / "averages"))
+        expected = dict(zip([variable.op.name for variable in variables], session.run(averages), strict=True))
+    assert set(dict(tf.train.list_variables(path))) == {name + AVERAGE for name in expected}
+    assert layout_from_tf1(path) == each
+    np.testing.assert_array_equal(from_tf1(each, path), from_tf1(each, expected))
+
+
+@pytest.mark.parametrize("rnn_mode", MODES)
+def test_averages_are_ignored_beside_the_variables(rnn_mode):
+    config = network(rnn_mode=rnn_mode)
+    each = params_layout(config)
+    variables = to_tf1(each, random_params(config), "encoder")
+    averages = {name + AVERAGE: -variable for name, variable in variables.items()}
+    np.testing.assert_array_equal(from_tf1(each, {**averages, **variables}), from_tf1(each, variables))
+    np.testing.assert_array_equal(from_tf1(each, averages, "encoder"), -from_tf1(each, variables))
+    assert layout_from_tf1({**averages, **variables}, nonlinearity=nonlinearity_of(config)) == each
+    assert layout_from_tf1(averages, nonlinearity=nonlinearity_of(config)) == each
+
+
+def test_a_missing_average_is_named():
+    config = network()
+    averages = {name + AVERAGE: each for name, each in to_tf1(params_layout(config), random_params(config)).items()}
+    del averages[f"{LSTM.format(0)}/bias{AVERAGE}"]
+    with pytest.raises(ValueError, match=f"Missing: '{LSTM.format(0)}/bias{AVERAGE}'. Unknown: none."):
+        from_tf1(params_layout(config), averages)
+
+
+BUFFER = "fp32_storage/cudnn_lstm/opaque_kernel"
+
+
+@pytest.mark.parametrize("name", [BUFFER, "cudnn_lstm/opaque_kernel", "opaque_kernel", BUFFER + AVERAGE])
+def test_a_buffer_without_cells_is_returned(name, tmp_path):
+    config = network(num_layers=2, direction="bidirectional")
+    each, params = params_layout(config), random_params(config)
+    scope = name.removesuffix(AVERAGE).rpartition("/")[0]
+    path = tf1_networks.save({name: params, f"{name}/Adam": -params, "global_step": np.array(3)}, tmp_path / "model")
+    for prefix in (None, name, scope, f"{scope}/" if scope else "", scope.rpartition("/")[0]):
+        np.testing.assert_array_equal(from_tf1(each, path, prefix), params)
+        actual = from_tf1(each, {name: params}, prefix)
+        assert not np.shares_memory(actual, params)
+        np.testing.assert_array_equal(actual, params)
+
+
+def test_the_layout_of_a_buffer_can_have_skip_input():
+    """Contrib does not save such a layer as cells."""
+    each = layout("gru", 4, 4, input_mode="skip_input")
+    np.testing.assert_array_equal(from_tf1(each, {BUFFER: np.arange(each.size) / 2}), np.arange(each.size) / 2)
+
+
+def test_a_prefix_selects_a_buffer():
+    config = network()
+    each, params = params_layout(config), random_params(config)
+    cells = to_tf1(each, params, "fp32_storage")
+    variables = {**cells, BUFFER: params + 1, BUFFER + AVERAGE: params + 2, "other/opaque_kernel": params + 3}
+    for prefix, expected in (
+        ("fp32_storage", from_tf1(each, cells)),
+        ("fp32_storage/cudnn_lstm", params + 1),
+        (BUFFER, params + 1),
+        (BUFFER + AVERAGE, params + 2),
+        ("other", params + 3),
+    ):
+        np.testing.assert_array_equal(from_tf1(each, variables, prefix), expected)
+
+
+@pytest.mark.parametrize(
+    ("buffer", "message"),
+    [
+        (np.ones(100), rf"{BUFFER} must have the shape \[200\], but has \[100\]"),
+        (np.ones(200, "int32"), f"{BUFFER} must have a floating-point dtype, but has int32"),
+    ],
+    ids=["size", "integers"],
+)
+def test_incompatible_buffers_are_rejected(buffer, message):
+    with pytest.raises(ValueError, match=f"^{message}$"):
+        from_tf1(params_layout(network()), {BUFFER: buffer})
+
+
+@pytest.mark.parametrize(
+    ("read", "names", "buffers"),
+    [
+        (lambda variables: layout_from_tf1(variables), [BUFFER], f"'{BUFFER}' with the shape [100]"),
+        (
+            lambda variables: from_tf1(layout("lstm", 4, 3), variables),
+            [BUFFER, "other/opaque_kernel"],
+            f"'{BUFFER}' with the shape [100] and 'other/opaque_kernel' with the shape [100]",
+        ),
+        (
+            lambda variables: from_tf1(layout("lstm", 4, 3), variables, "decoder"),
+            [BUFFER],
+            f"'{BUFFER}' with the shape [100]",
+        ),
+    ],
+    ids=["layout_from_tf1", "several", "another prefix"],
+)
+def test_the_error_for_buffers_says_how_to_load_one(read, names, buffers):
+    message = (
+        f", but {buffers}: a params buffer does not show its layout. To load one, call from_tf1(layout, variables, "
+        f"prefix='{BUFFER}') with layout = tf_rnn_ops.params.layout(rnn_mode, num_units, input_size, num_layers, "
+        "direction), of the same size"
+    )
+    with pytest.raises(ValueError, match=rf"^variables must contain one network; .*{re.escape(message)}$"):
+        read(dict.fromkeys(names, np.ones(100)))
+
+
 def test_a_checkpoint_without_cells_is_rejected():
-    with pytest.raises(ValueError, match=r"Found no network \(no cudnn_compatible_lstm_cell, .* or basic"):
-        layout_from_tf1({"cudnn_lstm/opaque_kernel": np.ones(100)})
+    with pytest.raises(ValueError, match=r"Found no network \(no cudnn_compatible_lstm_cell, .* or basic_rnn_cell\)$"):
+        layout_from_tf1({"lstm_cell/kernel": np.ones([7, 16])})
 
 
 def test_a_kernel_with_a_fraction_of_a_unit_is_rejected():

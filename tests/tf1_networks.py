@@ -86,9 +86,34 @@ def _run(config, inputs):
         return x, final_states
 
 
+def _run_single_cells(config, inputs, scope):
+    """Adds one cell per direction to the graph, in TensorFlow's default scope or another; returns as `_run`."""
+    states = [_state(config, inputs, each) for each in range(config.num_pseudo_layers)]
+    options = {"sequence_length": config.lengths, "time_major": True, "scope": scope}
+    x = tf.constant(inputs["input"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        if config.num_directions == 1:
+            output, state = v1.nn.dynamic_rnn(_cell(config), x, initial_state=states[0], **options)
+            return output, [state]
+        outputs, final_states = v1.nn.bidirectional_dynamic_rnn(
+            _cell(config), _cell(config), x, initial_state_fw=states[0], initial_state_bw=states[1], **options
+        )
+        return tf.concat(outputs, axis=-1), final_states
+
+
 def outputs(config, inputs):
     """Adds a network to the graph; returns its outputs under the output names of the op."""
-    output, states = _run(config, inputs)
+    return _named(config, *_run(config, inputs))
+
+
+def outputs_of_single_cells(config, inputs, scope=None):
+    """Adds a network of one layer without MultiRNNCell to the graph; returns as `outputs`."""
+    return _named(config, *_run_single_cells(config, inputs, scope))
+
+
+def _named(config, output, states):
+    """Returns the outputs of a network under the output names of the op."""
     if config.rnn_mode == "lstm":
         return {
             "output": output,

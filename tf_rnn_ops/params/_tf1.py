@@ -37,15 +37,21 @@ _CANDIDATE = (
     ("kernel", "input_bias", "input_projection"),
     ("recurrent_kernel", "recurrent_bias", "hidden_projection"),
 )
+# The scopes of the cells that contrib saves.
 _SCOPES = {
-    ("unidirectional", "forward"): "rnn/multi_rnn_cell/cell_{}",
-    ("bidirectional", "forward"): "stack_bidirectional_rnn/cell_{}/bidirectional_rnn/fw",
-    ("bidirectional", "backward"): "stack_bidirectional_rnn/cell_{}/bidirectional_rnn/bw",
+    "unidirectional": "rnn/multi_rnn_cell/cell_{layer}/",
+    "bidirectional": "stack_bidirectional_rnn/cell_{layer}/bidirectional_rnn/{way}/",
 }
+_WAYS = {"forward": "fw", "backward": "bw"}
+_AVERAGE = "/ExponentialMovingAverage"
+# Programs can rename the outer scope of TensorFlow's functions, and a network of one layer needs no MultiRNNCell.
 _VARIABLE = re.compile(
-    r"(?P<prefix>.+/)?(?:rnn/multi_rnn_cell|(?P<is_bidirectional>stack_bidirectional_rnn))/cell_(?P<layer>\d+)/"
-    rf"(?:bidirectional_rnn/[fb]w/)?(?P<cell>{_LSTM}|{_GRU}|{_BASIC})/"
+    r"(?P<prefix>(?:.+?/)??)"
+    r"(?P<scope>(?:rnn/)?(?:multi_rnn_cell/cell_(?P<layer>\d+)/)?"
+    r"|(?:stack_bidirectional_rnn/)?(?:cell_(?P<stacked>\d+)/)?(?:bidirectional_rnn/)?(?P<way>[fb]w)/)"
+    rf"(?P<cell>{_LSTM}|{_GRU}|{_BASIC})/"
     r"(?:gates/|candidate/input_projection/|candidate/hidden_projection/)?(?:kernel|bias)"
+    rf"(?P<average>{_AVERAGE})?"
 )
 
 
@@ -54,17 +60,24 @@ class _Network(NamedTuple):
 
     Attributes:
       prefix: their prefix, with the slash at its end, if any.
-      direction: the direction of the network's layout.
+      scopes: the scopes of its cells within the prefix, with the fields {layer} and {way}, if any.
       cell: the name of its cells.
+      suffix: the suffix of averaged variables, or "".
     """
 
     prefix: str
-    direction: str
+    scopes: str
     cell: str
+    suffix: str
+
+    @property
+    def direction(self) -> str:
+        """The direction of the network's layout."""
+        return "bidirectional" if "{way}" in self.scopes else "unidirectional"
 
     def scope(self, layer: int, direction: str) -> str:
         """Returns the scope of the variables of one direction of a layer."""
-        return f"{self.prefix}{_SCOPES[self.direction, direction].format(layer)}/{self.cell}"
+        return f"{self.prefix}{self.scopes.format(layer=layer, way=_WAYS[direction])}{self.cell}"
 
 
 class _Cell(NamedTuple):
@@ -107,7 +120,8 @@ def layout_from_tf1(variables: Any, prefix: str | None = None, nonlinearity: str
       A `Layout`.
 
     Raises:
-      ValueError: if the variables are not those of exactly one such layer, or `nonlinearity` is invalid.
+      ValueError: if the variables are not the cells of exactly one such layer, or `nonlinearity` is invalid. An
+        `opaque_kernel` without cells does not show its layout: pass `from_tf1` the one that `layout` returns.
 
     Examples:
       >>> cell = "rnn/multi_rnn_cell/cell_0/cudnn_compatible_lstm_cell"
@@ -123,12 +137,14 @@ def layout_from_tf1(variables: Any, prefix: str | None = None, nonlinearity: str
     ((network, layers),) = networks.items()
     rnn_mode, scope = rnn_mode_of[network.cell], network.scope(0, "forward")
     if rnn_mode == "gru":
-        input_size, num_units = shape_of_matrix("variables", variables, f"{scope}/candidate/input_projection/kernel")
+        kernel = f"{scope}/candidate/input_projection/kernel{network.suffix}"
+        input_size, num_units = shape_of_matrix("variables", variables, kernel)
     else:
-        num_rows, num_columns = shape_of_matrix("variables", variables, f"{scope}/kernel")
+        kernel = f"{scope}/kernel{network.suffix}"
+        num_rows, num_columns = shape_of_matrix("variables", variables, kernel)
         num_units, remainder = divmod(num_columns, len(_GATES[rnn_mode]))
         if remainder > 0:
-            raise ValueError(f"{scope}/kernel must have 4 columns per unit, but has {num_columns} columns")
+            raise ValueError(f"{kernel} must have 4 columns per unit, but has {num_columns} columns")
         input_size = num_rows - num_units
     return layout(rnn_mode, num_units, input_size, 1 + max(layers.values()), network.direction)
 
@@ -139,20 +155,24 @@ def from_tf1(layout: Layout, variables: Any, prefix: str | None = None) -> np.nd
     `CudnnLSTM`, `CudnnGRU`, `CudnnRNNTanh` and `CudnnRNNRelu` save their weights in a format that does not depend on
     the GPU: as the variables of the equivalent cells `CudnnCompatibleLSTMCell`, `CudnnCompatibleGRUCell` and
     `BasicRNNCell`, in a `MultiRNNCell` or in `stack_bidirectional_dynamic_rnn`. Checkpoints of networks of these cells
-    have the same format. Other variables are ignored, such as `opaque_kernel`, a copy in a GPU-specific layout.
+    have the same format; single cells in `dynamic_rnn` or `bidirectional_dynamic_rnn` are also converted. If the
+    checkpoint has only the averages of the variables, named ".../ExponentialMovingAverage", these are converted.
+
+    `opaque_kernel`, the params buffer of the GPU, is ignored if there are cells. Without cells, or if `prefix` is its
+    name, it is returned as it is, which assumes that it has the order of `layout`. Other variables are ignored.
 
     The kernel of a cell contains the rows for the input above those for the state. The gates of an LSTM are in the
     order i, g, f, o, and no constant is added to the forget gate. cuDNN adds two biases. If a cell has one, each of the
     two is half of it, as when contrib restores a checkpoint.
 
     Args:
-      layout: the layout of the buffer, as returned by `layout_from_tf1`. Contrib does not save layers with
-        "skip_input", and has no projection.
+      layout: the layout of the buffer, as returned by `layout_from_tf1`, or by `layout` to return an `opaque_kernel`.
+        Contrib does not save layers with "skip_input" as cells, and has no projection.
       variables: a mapping from names such as "rnn/multi_rnn_cell/cell_0/cudnn_compatible_lstm_cell/kernel" to arrays,
         all with the same floating-point dtype; a reader from `tf.train.load_checkpoint`; or the path of a checkpoint
         written by `tf.compat.v1.train.Saver`.
-      prefix: the prefix of these names, which is the scope of the layer, such as "encoder"; "" for no prefix. By
-        default any prefix, if the variables are those of one network.
+      prefix: the prefix of these names, which is the scope of the layer, such as "encoder"; "" for no prefix; or the
+        name of an `opaque_kernel`. By default any prefix, if the variables are those of one network.
 
     Returns:
       A new NumPy array, [layout.size].
@@ -171,23 +191,34 @@ def from_tf1(layout: Layout, variables: Any, prefix: str | None = None) -> np.nd
       >>> from_tf1(layout_from_tf1(variables), variables).shape  # [layout.size]
       (144,)
     """
-    _check_known_to_contrib(layout)
+    check_layout(layout)
     variables = _opened(variables)
-    alike = _network(layout, "")[1:]
     found = _networks(variables, prefix)
-    networks = {each: names for each, names in found.items() if each[1:] == alike}
-    if len(networks) > 1 or (not found and _networks(variables, None)):
+    buffers = [] if found else _buffers(variables, prefix)
+    if len(buffers) == 1:
+        return _copy_of_buffer(layout, variables, buffers[0])
+    _check_known_to_contrib(layout)
+    default = _network(layout, prefix or "")
+    networks = {
+        each: names for each, names in found.items() if (each.direction, each.cell) == (default.direction, default.cell)
+    }
+    if len(networks) > 1 or (not found and (_networks(variables, None) or _buffers(variables, None))):
         raise _not_one(networks, variables, prefix)
-    network, given = next(iter(networks.items()), (_network(layout, prefix or ""), {}))
+    network, given = next(iter(networks.items()), (default, {}))
+    if layout.num_layers > 1 and "{layer}" not in network.scopes:
+        raise ValueError(
+            f"the num_layers of layout must be 1, because {network.scope(0, 'forward')} is a single cell, "
+            f"but is {layout.num_layers}"
+        )
     cells = _cells(layout, network)
-    shapes = {f"{cell.scope}/{name}": shape for cell in cells for name, shape in cell.shapes.items()}
+    shapes = {f"{cell.scope}/{name}{network.suffix}": shape for cell in cells for name, shape in cell.shapes.items()}
     check_names(f"variables must have exactly the {len(shapes)} variables of a network with this layout", shapes, given)
     arrays = {name: NUMPY.checked(name, np.asarray(variables[name]), shape) for name, shape in shapes.items()}
     check_one_dtype("variables", arrays)
     check_floating(arrays)
     regions: dict[str, np.ndarray] = {}
     for cell in cells:
-        of_cell = {name: arrays[f"{cell.scope}/{name}"] for name in cell.shapes}
+        of_cell = {name: arrays[f"{cell.scope}/{name}{network.suffix}"] for name in cell.shapes}
         regions |= {f"{cell.pseudo_layer}/{name}": array for name, array in _regions(layout.rnn_mode, of_cell)}
     return pack(layout, regions)
 
@@ -241,7 +272,7 @@ def _opened(variables: Any) -> Mapping[str, Any]:
 
 def _network(layout: Layout, prefix: str) -> _Network:
     """Returns the network of a layout, with a prefix."""
-    return _Network(_with_slash(prefix), layout.direction, _CELLS[layout.rnn_mode])
+    return _Network(_with_slash(prefix), _SCOPES[layout.direction], _CELLS[layout.rnn_mode], suffix="")
 
 
 def _with_slash(prefix: str) -> str:
@@ -250,26 +281,62 @@ def _with_slash(prefix: str) -> str:
 
 
 def _networks(names: Iterable[str], prefix: str | None) -> dict[_Network, dict[str, int]]:
-    """Returns the layers of variables, by network and name. A prefix of None matches any prefix."""
+    """Returns the layers of variables, by network and name, with averages only of networks that have nothing else.
+
+    A prefix of None matches any prefix.
+    """
     networks: dict[_Network, dict[str, int]] = {}
     for name in names:
         match = _VARIABLE.fullmatch(name)
-        if match and prefix in (None, match["prefix"] or "", (match["prefix"] or "").rstrip("/")):
-            direction = "bidirectional" if match["is_bidirectional"] else "unidirectional"
-            network = _Network(match["prefix"] or "", direction, match["cell"])
-            networks.setdefault(network, {})[name] = int(match["layer"])
-    return networks
+        if match and prefix in (None, match["prefix"], match["prefix"].rstrip("/")):
+            scopes = re.sub(r"\d+", "{layer}", match["scope"])
+            if match["way"]:
+                scopes = f"{scopes.removesuffix(match['way'] + '/')}{{way}}/"
+            network = _Network(match["prefix"], scopes, match["cell"], match["average"] or "")
+            networks.setdefault(network, {})[name] = int(match["layer"] or match["stacked"] or 0)
+    return {
+        each: layers for each, layers in networks.items() if not each.suffix or each._replace(suffix="") not in networks
+    }
 
 
-def _not_one(networks: Iterable[_Network], variables: Iterable[str], prefix: str | None) -> ValueError:
+def _buffers(names: Iterable[str], prefix: str | None) -> list[str]:
+    """Returns the names of params buffers, with averages only of those that have nothing else.
+
+    The prefix is a name, the scope of the variable, or the scope around it, where contrib puts the cells. None matches
+    any.
+    """
+    found = []
+    for name in names:
+        scope, _, variable = name.removesuffix(_AVERAGE).rpartition("/")
+        scopes = (None, name, scope, scope.rpartition("/")[0])
+        if variable == "opaque_kernel" and (prefix if prefix is None else prefix.rstrip("/")) in scopes:
+            found.append(name)
+    return [name for name in found if not name.endswith(_AVERAGE) or name.removesuffix(_AVERAGE) not in found]
+
+
+def _copy_of_buffer(layout: Layout, variables: Mapping[str, Any], name: str) -> np.ndarray:
+    """Returns a copy of a params buffer among the variables, after checking its size."""
+    params = NUMPY.checked(name, np.array(variables[name]), (layout.size,))
+    check_floating({name: params})
+    return params
+
+
+def _not_one(networks: Iterable[_Network], variables: Mapping[str, Any], prefix: str | None) -> ValueError:
     """Returns the error for no network, or more than one, with a prefix among the variables."""
     found = _listed(networks)
-    if not found:
-        elsewhere = _listed(_networks(variables, None))
+    if found:
+        found = f"several: {found}"
+    else:
+        elsewhere, buffers = _listed(_networks(variables, None)), _buffers(variables, None)
         found = "no network" if prefix is None else f"no network with prefix {prefix!r}"
         found += f"; networks with other prefixes: {elsewhere}" if elsewhere else f" (no {_LSTM}, {_GRU} or {_BASIC})"
-    else:
-        found = f"several: {found}"
+        if buffers:
+            listed = " and ".join(f"{name!r} with the shape {list(np.shape(variables[name]))}" for name in buffers)
+            found += (
+                f", but {listed}: a params buffer does not show its layout. To load one, call from_tf1(layout, "
+                f"variables, prefix={buffers[0]!r}) with layout = tf_rnn_ops.params.layout(rnn_mode, num_units, "
+                "input_size, num_layers, direction), of the same size"
+            )
     return ValueError(f"variables must contain one network; pass its prefix to select one. Found {found}")
 
 
