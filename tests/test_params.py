@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tf_rnn_ops
-from tf_rnn_ops.params import layout, pack, unpack
+from tf_rnn_ops.params import Region, layout, pack, unpack
 
 NUM_GATES = {"rnn_relu": 1, "rnn_tanh": 1, "lstm": 4, "gru": 3}
 
@@ -313,6 +313,15 @@ def test_arrays_of_different_dtypes_are_rejected(convert):
         pack(each, arrays)
 
 
+# Those that take a layout.
+CONVERSIONS = [
+    "pack",
+    "unpack",
+    *(f"{way}_{each}" for each in ("keras", "onnx", "pytorch", "tf1") for way in ("from", "to")),
+    "from_params",
+]
+
+
 @pytest.mark.parametrize(
     "call",
     [
@@ -328,12 +337,7 @@ def test_arrays_of_different_dtypes_are_rejected(convert):
         lambda wrong: tf_rnn_ops.params.to_tf1(wrong, np.zeros(144)),
         lambda wrong: tf_rnn_ops.layers.CudnnRNN.from_params(wrong, np.zeros(144)),
     ],
-    ids=[
-        "pack",
-        "unpack",
-        *(f"{way}_{each}" for each in ("keras", "onnx", "pytorch", "tf1") for way in ("from", "to")),
-        "from_params",
-    ],
+    ids=CONVERSIONS,
 )
 @pytest.mark.parametrize("wrong", [{}, "lstm", np.zeros(3)], ids=["dict", "str", "ndarray"])
 def test_an_object_that_is_not_a_layout_is_rejected(wrong, call):
@@ -350,8 +354,77 @@ def test_missing_and_unknown_names_are_listed():
     arrays["kernel"] = np.zeros([4, 3])
     with pytest.raises(ValueError, match=r"Missing: 'layer_0/forward/kernel/f'\. Unknown: 'kernel'\.$"):
         pack(each, arrays)
-    with pytest.raises(ValueError, match=r"Missing: 'layer_0/forward/kernel/i', .* and 12 more\. Unknown: none"):
-        pack(each, {})
+    with pytest.raises(ValueError, match=r"Missing: 'layer_0/forward/kernel/i', .* and 11 more\. Unknown: none"):
+        pack(each, {"layer_0/forward/recurrent_bias/o": np.zeros(4)})
+
+
+@pytest.fixture
+def few_regions(monkeypatch):
+    """Lets the test make 100 regions at most."""
+    made = []
+
+    def region(*arguments):
+        made.append(arguments)
+        assert len(made) <= 100, "the test makes very many regions"
+        return Region(*arguments)
+
+    monkeypatch.setattr("tf_rnn_ops.params._layout.Region", region)
+
+
+VERY_DEEP = layout("lstm", num_units=4, input_size=3, num_layers=10**6, direction="bidirectional")
+
+
+@pytest.mark.usefixtures("few_regions")
+def test_the_size_of_a_layout_costs_no_time():
+    each = VERY_DEEP
+    assert each.size == 2 * (16 * (3 + 4 + 2) + (10**6 - 1) * 16 * (8 + 4 + 2))
+    assert len(each) == 2 * 16 * 10**6
+    assert next(iter(each)) == "layer_0/forward/kernel/i"
+    last = each["layer_999999/backward/recurrent_bias/o"]
+    assert last.offset + last.size == each.size
+    for name in (f"layer_{10**6}/forward/kernel/i", "layer_01/forward/kernel/i", f"layer_{'9' * 5000}/", "kernel", 3):
+        assert name not in each
+        with pytest.raises(KeyError):
+            each[name]
+
+
+WEIGHTS = {"weight_ih_l0": np.zeros([16, 3]), "weight_hh_l0": np.zeros([16, 4])}
+CELL = "rnn/multi_rnn_cell/cell_{}/cudnn_compatible_lstm_cell"
+
+
+@pytest.mark.usefixtures("few_regions")
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda each: pack(each, {}), "arrays must have weights for each of the {} layers of layout, but has only 0"),
+        (lambda each: unpack(each, np.zeros(9)), "params must have the shape [{size}], but has [9]"),
+        (
+            lambda each: tf_rnn_ops.params.from_keras(each, []),
+            "weights must have {} items, or {} without biases, for a layout with {} pseudo-layers, but has 0 items",
+        ),
+        (lambda each: tf_rnn_ops.params.to_keras(each, np.zeros(9)), "params must have the shape"),
+        (lambda each: tf_rnn_ops.params.from_onnx(each, []), "weights must have one mapping for each of the {} layers"),
+        (lambda each: tf_rnn_ops.params.to_onnx(each, np.zeros(9)), "params must have the shape"),
+        (
+            lambda each: tf_rnn_ops.params.from_pytorch(each, WEIGHTS),
+            "state_dict must have weights for each of the {} layers of layout, but has only 2",
+        ),
+        (lambda each: tf_rnn_ops.params.to_pytorch(each, np.zeros(9)), "params must have the shape"),
+        (
+            lambda each: tf_rnn_ops.params.from_tf1(each, {f"{CELL.format(0)}/kernel": 0}),
+            "variables must have weights for each of the {} layers of layout, but has only 1",
+        ),
+        (lambda each: tf_rnn_ops.params.to_tf1(each, np.zeros(9)), "params must have the shape"),
+        (lambda each: tf_rnn_ops.layers.CudnnRNN.from_params(each, np.zeros(9)), "params must have the shape"),
+    ],
+    ids=CONVERSIONS,
+)
+def test_a_layout_of_very_many_layers_is_rejected_at_once(call, message):
+    """The layouts that `layout_from_pytorch` and `layout_from_tf1` return for a single stray name are as deep."""
+    each = layout("lstm", num_units=4, input_size=3, num_layers=10**6)
+    message = re.escape(message.replace("{size}", str(each.size))).replace(re.escape("{}"), r"\d+")
+    with pytest.raises(ValueError, match=f"^{message}"):
+        call(each)
 
 
 def config_of(each):

@@ -208,8 +208,7 @@ def with_changed(name, change):
     [
         pytest.param(
             lambda weights: {},
-            f"{NAMES.format(4)} Missing: 'weight_ih_l0', 'weight_hh_l0', "
-            "'weight_ih_l1', 'weight_hh_l1'. Unknown: none.",
+            "state_dict must have weights for each of the 2 layers of layout, but has only 0",
             id="none",
         ),
         pytest.param(

@@ -24,6 +24,15 @@ def check_layout(layout: Any) -> None:
         )
 
 
+def check_enough(argument: str, layout: Layout, given: Collection[str]) -> None:
+    """Checks that there are at least as many names as layers, before the names of all layers are made."""
+    if len(given) < layout.num_layers:
+        raise ValueError(
+            f"{argument} must have weights for each of the {layout.num_layers} layers of layout, but has only "
+            f"{len(given)}"
+        )
+
+
 def check_names(requirement: str, wanted: Collection[str], given: Collection[str]) -> None:
     """Checks that the names given are exactly those wanted. The error starts with `requirement`."""
     missing = [name for name in wanted if name not in given]

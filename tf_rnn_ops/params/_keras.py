@@ -14,7 +14,7 @@ from tf_rnn_ops.params._checks import (
     check_one_dtype,
     check_zero_biases,
 )
-from tf_rnn_ops.params._layout import Layout
+from tf_rnn_ops.params._layout import Layout, num_pseudo_layers
 
 
 class _Weight(NamedTuple):
@@ -60,7 +60,7 @@ def from_keras(layout: Layout, weights: Iterable[Any]) -> Any:
       >>> from_keras(layout("lstm", num_units=4, input_size=3), lstm.get_weights()).shape  # [layout.size]
       (144,)
     """
-    check_layout(layout)
+    _check_known_to_keras(layout)
     if hasattr(weights, "get_weights"):
         raise TypeError(f"weights must be arrays, but is a {type(weights).__name__}: pass layer.get_weights()")
     weights = list(weights)
@@ -102,14 +102,13 @@ def to_keras(layout: Layout, params: Any, use_bias: bool = True) -> list[Any]:
       >>> [weight.shape for weight in to_keras(gru, np.zeros(gru.size, "float32"))]
       [(3, 12), (4, 12), (2, 12)]
     """
-    check_layout(layout)
+    _check_known_to_keras(layout)
     library = library_of([params])
-    expected = _expected(layout, use_bias)
     of_block = split_into_blocks(library, layout, params)
     if not use_bias:
         check_zero_biases(library, of_block, "use_bias")
     of_block = {name: _columns(library, layout.rnn_mode, block) for name, block in of_block.items()}
-    return [_weight(library, layout, each, of_block) for each in expected]
+    return [_weight(library, layout, each, of_block) for each in _expected(layout, use_bias)]
 
 
 def pack_keras_blocks(library: Library, layout: Layout, of_block: Mapping[str, Any]) -> Any:
@@ -141,11 +140,16 @@ def _columns(library: Library, rnn_mode: str, block: Any) -> Any:
     return library.transpose(block) if len(block.shape) == 2 else block
 
 
-@functools.lru_cache
-def _expected(layout: Layout, use_bias: bool) -> tuple[_Weight, ...]:
-    """Returns the weights of the Keras layers of a layout, after checking that Keras supports it."""
+def _check_known_to_keras(layout: Layout) -> None:
+    """Raises an error if Keras does not support a layout."""
+    check_layout(layout)
     check_linear_input(layout, "Keras layers")
     check_no_projection(layout, "Keras layers")
+
+
+@functools.lru_cache
+def _expected(layout: Layout, use_bias: bool) -> tuple[_Weight, ...]:
+    """Returns the weights of the Keras layers of a layout."""
     weights = []
     for pseudo_layer, of_one in blocks_of_pseudo_layers(layout).items():
         for kind in ("kernel", "recurrent_kernel"):
@@ -158,13 +162,13 @@ def _expected(layout: Layout, use_bias: bool) -> tuple[_Weight, ...]:
 
 def _checked(library: Library, layout: Layout, weights: list[Any]) -> dict[_Weight, Any]:
     """Returns the weights of Keras layers as arrays, after checking them."""
-    with_biases, without = _expected(layout, True), _expected(layout, False)
-    if len(weights) not in (len(with_biases), len(without)):
+    pseudo_layers = num_pseudo_layers(layout)
+    if len(weights) not in (3 * pseudo_layers, 2 * pseudo_layers):
         raise ValueError(
-            f"weights must have {len(with_biases)} items, or {len(without)} without biases, for a layout with "
-            f"{len(without) // 2} pseudo-layers, but has {len(weights)} items"
+            f"weights must have {3 * pseudo_layers} items, or {2 * pseudo_layers} without biases, for a layout with "
+            f"{pseudo_layers} pseudo-layers, but has {len(weights)} items"
         )
-    expected = with_biases if len(weights) == len(with_biases) else without
+    expected = _expected(layout, len(weights) == 3 * pseudo_layers)
     names = [f"weights[{number}] ({_described(layout, each)})" for number, each in enumerate(expected)]
     arrays = {
         name: library.checked(name, library.convert(weight), each.shape)

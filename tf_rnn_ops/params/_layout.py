@@ -4,7 +4,8 @@ import dataclasses
 import functools
 import math
 import numbers
-from collections.abc import Iterable, Iterator, Mapping
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 # None: the mode has one gate, without a name.
@@ -15,6 +16,8 @@ _GATES: dict[str, tuple[str | None, ...]] = {
     "gru": ("r", "u", "n"),
 }
 _DIRECTIONS = {"unidirectional": ("forward",), "bidirectional": ("forward", "backward")}
+# The start of a name. More digits would be too many for an int, and no layout has so many layers.
+_LAYER = re.compile(r"layer_(\d{1,99})/")
 _INPUT_MODES = ("linear_input", "skip_input", "auto_select")
 
 
@@ -72,18 +75,25 @@ class Layout(Mapping[str, Region]):
     num_proj: int
 
     def __getitem__(self, name: str) -> Region:
-        return self._regions[name]
+        match = _LAYER.match(name) if isinstance(name, str) else None
+        if match and int(match[1]) < self.num_layers:
+            for regions in self._of_layer(int(match[1])):
+                if name in regions:
+                    return regions[name]
+        raise KeyError(name)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._regions)
+        for number in range(len(_PARTS)):
+            for layer in range(self.num_layers):
+                yield from self._of_layer(layer)[number]
 
     def __len__(self) -> int:
-        return len(self._regions)
+        return sum(_total(self, parts, self.num_layers, lambda shape: 1) for parts in _PARTS)
 
     @property
     def size(self) -> int:
         """The number of elements of the params buffer."""
-        return sum(region.size for region in self.values())
+        return sum(_total(self, parts, self.num_layers, math.prod) for parts in _PARTS)
 
     def __str__(self) -> str:
         rows = [("name", "offset", "size", "shape")]
@@ -92,9 +102,15 @@ class Layout(Mapping[str, Region]):
         lines = [f"{row[0]:<{name}}  {row[1]:>{offset}}  {row[2]:>{size}}  {row[3]}" for row in rows]
         return "\n".join([f"{self!r}, size {self.size}", *lines])
 
+    def _of_layer(self, layer: int) -> tuple[dict[str, Region], ...]:
+        """Returns the matrices and the biases of a layer by name, made when they are first needed."""
+        if layer not in self._made:
+            self._made[layer] = _regions(self, layer)
+        return self._made[layer]
+
     @functools.cached_property
-    def _regions(self) -> dict[str, Region]:
-        return {region.name: region for region in _regions(self)}
+    def _made(self) -> dict[int, tuple[dict[str, Region], ...]]:
+        return {}
 
 
 def layout(
@@ -165,17 +181,35 @@ def layout(
     return Layout(rnn_mode, num_units, input_size, num_layers, direction, input_mode, num_proj)
 
 
-def _regions(layout: Layout) -> Iterator[Region]:
-    """Yields the regions of a layout in the order of the buffer."""
-    pseudo_layers = [(layer, way) for layer in range(layout.num_layers) for way in _DIRECTIONS[layout.direction]]
-    offset = 0
-    for parts in (_matrices, _biases):
-        for layer, direction in pseudo_layers:
+def _regions(layout: Layout, layer: int) -> tuple[dict[str, Region], ...]:
+    """Returns the matrices and the biases of a layer by name, each in the order of the buffer."""
+    regions: tuple[dict[str, Region], ...] = ({}, {})
+    start = 0
+    for made, parts in zip(regions, _PARTS, strict=True):
+        offset = start + _total(layout, parts, layer, math.prod)
+        for direction in _DIRECTIONS[layout.direction]:
             for kind, gate, shape in parts(layout, layer):
                 name = "/".join([f"layer_{layer}", direction, kind, *([gate] if gate else [])])
-                region = Region(name, kind, layer, direction, gate, offset, shape)
-                offset += region.size
-                yield region
+                made[name] = Region(name, kind, layer, direction, gate, offset, shape)
+                offset += made[name].size
+        start = _total(layout, parts, layout.num_layers, math.prod)
+    return regions
+
+
+def num_pseudo_layers(layout: Layout) -> int:
+    """Returns the number of pseudo-layers of a layout."""
+    return layout.num_layers * len(_DIRECTIONS[layout.direction])
+
+
+def _total(
+    layout: Layout, parts: Callable[..., Iterator[Any]], num_layers: int, measure: Callable[[tuple[int, ...]], int]
+) -> int:
+    """Returns the sum of a measure of the shapes of all matrices, or all biases, in the first layers."""
+    if num_layers == 0:
+        return 0
+    # All layers after the first are equal: the time does not depend on their number.
+    first, other = (sum(measure(shape) for _, _, shape in parts(layout, layer)) for layer in (0, 1))
+    return len(_DIRECTIONS[layout.direction]) * (first + (num_layers - 1) * other)
 
 
 def _matrices(layout: Layout, layer: int) -> Iterator[tuple[str, str | None, tuple[int, ...]]]:
@@ -194,6 +228,9 @@ def _biases(layout: Layout, layer: int) -> Iterator[tuple[str, str | None, tuple
     """Yields (kind, gate, shape) of the biases of one direction of a layer."""
     for kind in ("input_bias", "recurrent_bias"):
         yield from ((kind, gate, (layout.num_units,)) for gate in _GATES[layout.rnn_mode])
+
+
+_PARTS = (_matrices, _biases)  # in the order of the buffer
 
 
 def _check_choice(name: str, value: Any, choices: Iterable[str]) -> None:

@@ -73,13 +73,12 @@ def to_onnx(layout: Layout, params: Any) -> list[dict[str, np.ndarray]]:
       >>> [tensors["W"].shape for tensors in to_onnx(gru, np.zeros(gru.size, "float32"))]
       [(1, 12, 3), (1, 12, 4)]
     """
-    check_layout(layout)
-    tensors = _tensors(layout)
+    _check_known_to_onnx(layout)
     gates = _GATES[layout.rnn_mode]
     parts = split_into_blocks(NUMPY, layout, params)
     of_block = {name: _with_gates(part, gates) for name, part in parts.items()}
     weights: list[dict[str, np.ndarray]] = [{} for _ in range(layout.num_layers)]
-    for each in tensors:
+    for each in _tensors(layout):
         rows = [np.concatenate([of_block[block.name] for block in direction]) for direction in each.directions]
         weights[each.layer][each.name] = np.stack(rows)
     return weights
@@ -112,7 +111,7 @@ def from_onnx(layout: Layout, weights: Iterable[Mapping[str, Any]]) -> np.ndarra
       >>> from_onnx(layout("lstm", num_units=4, input_size=3), [weights]).shape  # [layout.size]
       (144,)
     """
-    check_layout(layout)
+    _check_known_to_onnx(layout)
     arrays = _checked(layout, weights)
     gates = np.argsort(_GATES[layout.rnn_mode]).tolist()  # the index in ONNX of each gate in cuDNN
     dtype = next(iter(arrays.values())).dtype
@@ -130,11 +129,16 @@ def _with_gates(block: np.ndarray, gates: Sequence[int]) -> np.ndarray:
     return np.concatenate([of_gate[gate] for gate in gates])
 
 
-@functools.lru_cache
-def _tensors(layout: Layout) -> tuple[_Tensor, ...]:
-    """Returns the tensors of a layout, after checking that ONNX supports it."""
+def _check_known_to_onnx(layout: Layout) -> None:
+    """Raises an error if ONNX does not support a layout."""
+    check_layout(layout)
     check_linear_input(layout, "ONNX operators")
     check_no_projection(layout, "ONNX operators")
+
+
+@functools.lru_cache
+def _tensors(layout: Layout) -> tuple[_Tensor, ...]:
+    """Returns the tensors of a layout."""
     directions = list(blocks_of_pseudo_layers(layout).values())
     num_directions = len(directions) // layout.num_layers
     tensors = []
@@ -147,7 +151,6 @@ def _tensors(layout: Layout) -> tuple[_Tensor, ...]:
 
 def _checked(layout: Layout, weights: Iterable[Mapping[str, Any]]) -> dict[_Tensor, np.ndarray]:
     """Returns the arrays of the tensors, after checking them. Missing biases are omitted."""
-    tensors = _tensors(layout)
     weights = list(weights)
     if len(weights) != layout.num_layers:
         raise ValueError(
@@ -157,7 +160,7 @@ def _checked(layout: Layout, weights: Iterable[Mapping[str, Any]]) -> dict[_Tens
     for layer, of_layer in enumerate(weights):
         _check_names(f"weights[{layer}]", of_layer)
     arrays = {}
-    for each in tensors:
+    for each in _tensors(layout):
         array = weights[each.layer].get(each.name)
         if array is not None:
             arrays[each] = NUMPY.checked(_described(each), np.asarray(array), each.shape)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tf_rnn_ops.params._arrays import library_of
-from tf_rnn_ops.params._checks import check_layout, check_names, check_one_dtype, checked_params
+from tf_rnn_ops.params._checks import check_enough, check_layout, check_names, check_one_dtype, checked_params
 from tf_rnn_ops.params._layout import Layout
 
 
@@ -31,6 +31,7 @@ def pack(layout: Layout, arrays: Mapping[str, Any]) -> Any:
       (144,)
     """
     check_layout(layout)
+    check_enough("arrays", layout, arrays)
     check_names(f"arrays must have exactly the {len(layout)} names of the layout", layout, arrays)
     library = library_of(arrays.values())
     parts = {name: library.checked(name, library.convert(arrays[name]), each.shape) for name, each in layout.items()}

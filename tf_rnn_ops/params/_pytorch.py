@@ -9,6 +9,7 @@ import numpy as np
 from tf_rnn_ops.params._arrays import NUMPY
 from tf_rnn_ops.params._blocks import Block, blocks, blocks_of_pseudo_layers, split_into_blocks
 from tf_rnn_ops.params._checks import (
+    check_enough,
     check_floating,
     check_layout,
     check_linear_input,
@@ -102,13 +103,14 @@ def from_pytorch(layout: Layout, state_dict: Mapping[str, Any], prefix: str = ""
     check_layout(layout)
     check_linear_input(layout, "PyTorch modules")
     given = _weights_under(prefix, state_dict)
+    check_enough("state_dict", layout, given)
     has_bias = any(name.startswith("bias") for name in given)
     expected = {f"{prefix}{name}": block for name, block in _weights(layout, has_bias).items()}
     requirement = (
         f"state_dict must have exactly the {len(expected)} weights of a torch.nn.{_MODULES[layout.rnn_mode]} with this "
         "layout"
     )
-    check_names(requirement, expected, [f"{prefix}{name}" for name in given])
+    check_names(requirement, expected, dict.fromkeys(f"{prefix}{name}" for name in given))
     arrays = {name: NUMPY.checked(name, _array(state_dict[name]), block.shape) for name, block in expected.items()}
     check_one_dtype("state_dict", arrays)
     check_floating(arrays)

@@ -11,6 +11,7 @@ import tensorflow as tf
 from tf_rnn_ops.params._arrays import NUMPY
 from tf_rnn_ops.params._blocks import blocks_of_pseudo_layers
 from tf_rnn_ops.params._checks import (
+    check_enough,
     check_floating,
     check_layout,
     check_linear_input,
@@ -210,6 +211,7 @@ def from_tf1(layout: Layout, variables: Any, prefix: str | None = None) -> np.nd
             f"the num_layers of layout must be 1, because {network.scope(0, 'forward')} is a single cell, "
             f"but is {layout.num_layers}"
         )
+    check_enough("variables", layout, given)
     cells = _cells(layout, network)
     shapes = {f"{cell.scope}/{name}{network.suffix}": shape for cell in cells for name, shape in cell.shapes.items()}
     check_names(f"variables must have exactly the {len(shapes)} variables of a network with this layout", shapes, given)
