@@ -31,8 +31,8 @@ def to_keras(state_dict):
     embeddings = state_dict["embedding.weight"].numpy()  # [words, features]
     scores = [state_dict["scores.weight"].numpy().T, state_dict["scores.bias"].numpy()]
 
-    layout = layout_from_pytorch(state_dict, prefix="lstm.")
-    params = from_pytorch(layout, state_dict, prefix="lstm.")
+    layout = layout_from_pytorch(state_dict, prefix="lstm")
+    params = from_pytorch(layout, state_dict, prefix="lstm")
     lstm = tf_rnn_ops.layers.CudnnLSTM.from_params(layout, params, return_sequences=True)
 
     words = keras.Input([None], dtype="int32")

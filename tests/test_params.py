@@ -427,6 +427,38 @@ def test_a_layout_of_very_many_layers_is_rejected_at_once(call, message):
         call(each)
 
 
+@pytest.mark.parametrize(
+    ("convert_to", "convert_from", "layout_of", "separator"),
+    [
+        (tf_rnn_ops.params.to_pytorch, tf_rnn_ops.params.from_pytorch, tf_rnn_ops.params.layout_from_pytorch, "."),
+        (tf_rnn_ops.params.to_tf1, tf_rnn_ops.params.from_tf1, tf_rnn_ops.params.layout_from_tf1, "/"),
+    ],
+    ids=["pytorch", "tf1"],
+)
+def test_a_prefix_has_one_form_in_all_conversions(convert_to, convert_from, layout_of, separator):
+    """With or without its separator, by keyword or position, or omitted."""
+    each = layout("gru", num_units=4, input_size=3)
+    first = np.arange(each.size, dtype="float64")
+    scope = f"model{separator}encoder"
+    of_one = convert_to(each, first, scope)
+    assert all(name.startswith(f"{scope}{separator}") for name in of_one)
+    assert list(convert_to(each, first, prefix=f"{scope}{separator}")) == list(of_one)
+    expected = convert_from(each, convert_to(each, first))
+    both = {**of_one, **convert_to(each, -first)}
+    for weights, prefix in ((of_one, None), (of_one, scope), (both, scope), (both, f"{scope}{separator}")):
+        assert layout_of(weights, prefix) == layout_of(weights, prefix=prefix) == each
+        np.testing.assert_array_equal(convert_from(each, weights, prefix), expected)
+    np.testing.assert_array_equal(convert_from(each, both, prefix=""), -expected)
+    message = re.escape(f"pass its prefix to select one. Found several: '{scope}'")
+    with pytest.raises(ValueError, match=message):
+        layout_of(both)
+    with pytest.raises(ValueError, match=message):
+        convert_from(each, both)
+    message = rf"Found no \w+ with prefix 'other'; \w+s with other prefixes: '{re.escape(scope)}'"
+    with pytest.raises(ValueError, match=message):
+        convert_from(each, of_one, "other")
+
+
 def config_of(each):
     """Returns the attributes of the params ops for a layout."""
     return {

@@ -78,7 +78,7 @@ def test_to_keras_equals_the_op(config, use_bias):
     if not use_bias:
         params[-2 * config.num_pseudo_layers * config.num_gates * config.num_units :] = 0
     layers = keras_networks.stack(config, use_bias=use_bias)
-    keras_networks.assign(layers, to_keras(params_layout(config), params, use_bias))
+    keras_networks.assign(layers, to_keras(params_layout(config), params, use_bias=use_bias))
     expected = keras_networks.run(config, layers, inputs["input"])
     for ours, theirs in zip(run_op(config, inputs["input"], params), expected, strict=True):
         assert parity.difference(ours, theirs) < 1e-12
@@ -142,7 +142,7 @@ def test_to_keras_is_bitwise_equal_to_the_reference(convert, config, dtype):
 def test_weights_round_trip(convert, config, use_bias):
     weights = keras_networks.weights_from_params(config, consecutive_numbers(config, tf.float64), use_bias)
     params = from_keras(params_layout(config), [convert(weight) for weight in weights])
-    for ours, theirs in zip(to_keras(params_layout(config), params, use_bias), weights, strict=True):
+    for ours, theirs in zip(to_keras(params_layout(config), params, use_bias=use_bias), weights, strict=True):
         np.testing.assert_array_equal(ours, theirs)
 
 

@@ -120,7 +120,7 @@ def test_to_pytorch_equals_the_op(config, bias):
     if not bias:
         inputs["params"][-2 * config.num_pseudo_layers * config.num_gates * config.num_units :] = 0
     module = module_of(config, bias)
-    weights = to_pytorch(params_layout(config), inputs["params"], bias=bias)
+    weights = to_pytorch(params_layout(config), inputs["params"], use_bias=bias)
     assert list(weights) == list(module.state_dict())
     module.load_state_dict({name: torch.from_numpy(weight) for name, weight in weights.items()})
     outputs, _ = run_pytorch(config, module, inputs)
@@ -192,6 +192,7 @@ def test_a_module_is_rejected(read):
         read(torch.nn.GRU(3, 4))
 
 
+ONE_MODULE = "state_dict must contain one module; pass its prefix to select one."
 NAMES = "state_dict must have exactly the {} weights of a torch.nn.LSTM with this layout."
 
 
@@ -208,7 +209,7 @@ def with_changed(name, change):
     [
         pytest.param(
             lambda weights: {},
-            "state_dict must have weights for each of the 2 layers of layout, but has only 0",
+            f"{ONE_MODULE} Found no module (no weight_ih_l0)",
             id="none",
         ),
         pytest.param(
@@ -281,8 +282,10 @@ def test_nonzero_biases_are_not_dropped():
     each = layout("gru", 4, 3)
     params = np.zeros(each.size)
     params[-1] = 1
-    with pytest.raises(ValueError, match="layer_0/forward/recurrent_bias must be zeros with bias=False, but is not"):
-        to_pytorch(each, params, bias=False)
+    with pytest.raises(
+        ValueError, match="layer_0/forward/recurrent_bias must be zeros with use_bias=False, but is not"
+    ):
+        to_pytorch(each, params, use_bias=False)
 
 
 @pytest.mark.parametrize(
@@ -291,17 +294,22 @@ def test_nonzero_biases_are_not_dropped():
         pytest.param(
             {"weight_ih_l0": np.zeros([16, 3]), "weight_hh_l0": np.zeros([16, 4])},
             {"prefix": "lstm."},
-            "state_dict has no weights with the prefix 'lstm.'; found ''. A prefix ends with a dot, unless it is ''.",
+            f"{ONE_MODULE} Found no module with prefix 'lstm.'; modules with other prefixes: ''",
             id="prefix",
         ),
         pytest.param(
             {"encoder.weight_ih_l0": np.zeros([16, 3]), "a.b.weight_hh_l0": np.zeros([16, 4]), "bias": np.zeros(4)},
-            {"prefix": "encoder"},
-            "state_dict has no weights with the prefix 'encoder'; found 'encoder.', 'a.b.'. A prefix ends with a dot, "
-            "unless it is ''.",
-            id="prefix without a dot",
+            {},
+            f"{ONE_MODULE} Found several: 'encoder' and 'a.b'",
+            id="several modules",
         ),
-        pytest.param({}, {}, "state_dict must have a matrix 'weight_hh_l0', but has no such name", id="none"),
+        pytest.param({}, {}, f"{ONE_MODULE} Found no module (no weight_ih_l0)", id="none"),
+        pytest.param(
+            {"weight_ih_l0": np.zeros([16, 3])},
+            {},
+            "state_dict must have a matrix 'weight_hh_l0', but has no such name",
+            id="no recurrent weights",
+        ),
         pytest.param(
             {"weight_ih_l0": np.zeros([16, 3]), "weight_hh_l0": np.zeros([16])},
             {},

@@ -67,11 +67,11 @@ def _is_floating(dtype: Any) -> bool:
         return False
 
 
-def check_zero_biases(library: Library, of_block: Mapping[str, Any], argument: str) -> None:
-    """Checks that the biases among blocks, by name, are zeros, because `argument` is False."""
+def check_zero_biases(library: Library, of_block: Mapping[str, Any]) -> None:
+    """Checks that the biases among blocks, by name, are zeros, because `use_bias` is False."""
     for name, block in of_block.items():
         if name.endswith("bias"):
-            library.check_zeros(name, block, f"with {argument}=False")
+            library.check_zeros(name, block, "with use_bias=False")
 
 
 def check_linear_input(layout: Layout, others: str) -> None:

@@ -75,7 +75,7 @@ def from_keras(layout: Layout, weights: Iterable[Any]) -> Any:
     return pack_keras_blocks(library, layout, of_block)
 
 
-def to_keras(layout: Layout, params: Any, use_bias: bool = True) -> list[Any]:
+def to_keras(layout: Layout, params: Any, *, use_bias: bool = True) -> list[Any]:
     """Converts a params buffer to the weights of Keras layers that compute the same.
 
     Args:
@@ -106,7 +106,7 @@ def to_keras(layout: Layout, params: Any, use_bias: bool = True) -> list[Any]:
     library = library_of([params])
     of_block = split_into_blocks(library, layout, params)
     if not use_bias:
-        check_zero_biases(library, of_block, "use_bias")
+        check_zero_biases(library, of_block)
     of_block = {name: _columns(library, layout.rnn_mode, block) for name, block in of_block.items()}
     return [_weight(library, layout, each, of_block) for each in _expected(layout, use_bias)]
 

@@ -1,7 +1,7 @@
 """Conversions of PyTorch weights."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -33,7 +33,7 @@ _MODULES = {"lstm": "LSTM", "gru": "GRU", "rnn_tanh": "RNN", "rnn_relu": "RNN"}
 _WEIGHT = re.compile(rf"(?:{'|'.join(_KINDS.values())})_l(?P<layer>\d+)(?P<is_backward>_reverse)?")
 
 
-def layout_from_pytorch(state_dict: Mapping[str, Any], prefix: str = "", nonlinearity: str = "tanh") -> Layout:
+def layout_from_pytorch(state_dict: Mapping[str, Any], prefix: str | None = None, nonlinearity: str = "tanh") -> Layout:
     """Returns the layout of the params buffer for a `torch.nn.LSTM`, `GRU` or `RNN`, from the shapes of its weights.
 
     Args:
@@ -46,15 +46,15 @@ def layout_from_pytorch(state_dict: Mapping[str, Any], prefix: str = "", nonline
 
     Raises:
       TypeError: if `state_dict` is a module.
-      ValueError: if `state_dict` has no weights of such a module, or `nonlinearity` is invalid.
+      ValueError: if the weights are not those of exactly one such module, or `nonlinearity` is invalid.
 
     Examples:
       >>> weights = {"rnn.weight_ih_l0": np.ones([12, 3]), "rnn.weight_hh_l0": np.ones([12, 4])}
-      >>> layout_from_pytorch(weights, prefix="rnn.").rnn_mode
+      >>> layout_from_pytorch(weights, prefix="rnn").rnn_mode
       'gru'
     """
     mode_of_one_gate = mode_of_nonlinearity(nonlinearity)
-    given = _weights_under(prefix, state_dict)
+    prefix, given = _module(state_dict, prefix)
     num_rows, num_outputs = shape_of_matrix("state_dict", state_dict, f"{prefix}weight_hh_l0")
     _, input_size = shape_of_matrix("state_dict", state_dict, f"{prefix}weight_ih_l0")
     has_projection = "weight_hr_l0" in given
@@ -71,7 +71,7 @@ def layout_from_pytorch(state_dict: Mapping[str, Any], prefix: str = "", nonline
     return layout(modes[num_rows], num_units, input_size, num_layers, direction, num_proj=num_proj)
 
 
-def from_pytorch(layout: Layout, state_dict: Mapping[str, Any], prefix: str = "") -> np.ndarray:
+def from_pytorch(layout: Layout, state_dict: Mapping[str, Any], prefix: str | None = None) -> np.ndarray:
     """Converts the weights of a `torch.nn.LSTM`, `GRU` or `RNN` to a params buffer.
 
     The values are copied unchanged, because PyTorch and cuDNN use the same order of gates. The biases of a module with
@@ -82,13 +82,15 @@ def from_pytorch(layout: Layout, state_dict: Mapping[str, Any], prefix: str = ""
       state_dict: the `state_dict()` of the module or of a parent module: a mapping from names such as "weight_ih_l0",
         "bias_hh_l1_reverse" or "weight_hr_l0" to arrays or CPU tensors. All weights of the module have the same
         floating-point dtype. Other entries are ignored.
-      prefix: the prefix of the names of the weights, such as "encoder.lstm.".
+      prefix: the prefix of these names, which is the path of the module, such as "encoder.lstm", with or without a dot
+        at its end; "" for no prefix. By default any prefix, if the weights are those of one module.
 
     Returns:
       A new NumPy array, [layout.size], float32 if the weights are bfloat16.
 
     Raises:
-      ValueError: if PyTorch does not support the layout, or the names, shapes or dtypes of the weights do not match it.
+      ValueError: if PyTorch does not support the layout, the weights are those of several modules, or their names,
+        shapes or dtypes do not match the layout.
       TypeError: if `layout` is not a `Layout`, `state_dict` is a module, or, from PyTorch, if a tensor is not on the
         CPU.
 
@@ -102,7 +104,7 @@ def from_pytorch(layout: Layout, state_dict: Mapping[str, Any], prefix: str = ""
     """
     check_layout(layout)
     check_linear_input(layout, "PyTorch modules")
-    given = _weights_under(prefix, state_dict)
+    prefix, given = _module(state_dict, prefix)
     check_enough("state_dict", layout, given)
     has_bias = any(name.startswith("bias") for name in given)
     expected = {f"{prefix}{name}": block for name, block in _weights(layout, has_bias).items()}
@@ -120,14 +122,14 @@ def from_pytorch(layout: Layout, state_dict: Mapping[str, Any], prefix: str = ""
     return np.concatenate([np.ravel(part) for part in parts])
 
 
-def to_pytorch(layout: Layout, params: Any, prefix: str = "", bias: bool = True) -> dict[str, np.ndarray]:
+def to_pytorch(layout: Layout, params: Any, prefix: str = "", *, use_bias: bool = True) -> dict[str, np.ndarray]:
     """Converts a params buffer to the weights of a `torch.nn.LSTM`, `GRU` or `RNN` that computes the same.
 
     Args:
       layout: the layout of the buffer, with an input matrix in every layer.
       params: the buffer, [layout.size].
-      prefix: a prefix for the names, such as "encoder.lstm.".
-      bias: whether the module has biases. If False, the biases in the buffer must be zeros.
+      prefix: a prefix for the names, such as "encoder.lstm", with or without a dot at its end.
+      use_bias: whether the module has biases. If False, the biases in the buffer must be zeros.
 
     Returns:
       New NumPy arrays by the names in `torch.nn.Module.state_dict`. Convert them to tensors with `torch.from_numpy`.
@@ -135,7 +137,7 @@ def to_pytorch(layout: Layout, params: Any, prefix: str = "", bias: bool = True)
     Raises:
       TypeError: if `layout` is not a `Layout`.
       ValueError: if PyTorch does not support the layout, `params` has the wrong shape, or a bias is not zeros with
-        `bias=False`.
+        `use_bias=False`.
 
     Source: as for `from_pytorch`.
 
@@ -147,9 +149,10 @@ def to_pytorch(layout: Layout, params: Any, prefix: str = "", bias: bool = True)
     check_layout(layout)
     check_linear_input(layout, "PyTorch modules")
     of_block = split_into_blocks(NUMPY, layout, np.array(params))
-    if not bias:
-        check_zero_biases(NUMPY, of_block, "bias")
-    return {f"{prefix}{name}": of_block[block.name] for name, block in _weights(layout, bias).items()}
+    if not use_bias:
+        check_zero_biases(NUMPY, of_block)
+    start = f"{prefix.rstrip('.')}." if prefix else ""
+    return {f"{start}{name}": of_block[block.name] for name, block in _weights(layout, use_bias).items()}
 
 
 def _array(weight: Any) -> np.ndarray:
@@ -160,28 +163,45 @@ def _array(weight: Any) -> np.ndarray:
     return np.asarray(weight)
 
 
-def _weights_under(prefix: str, state_dict: Mapping[str, Any]) -> dict[str, re.Match[str]]:
-    """Returns the matches of the names of weights, by name without the prefix."""
+def _module(state_dict: Mapping[str, Any], prefix: str | None) -> tuple[str, dict[str, re.Match[str]]]:
+    """Returns the prefix of a module, with the dot at its end, if any, and the matches of the names after it.
+
+    A prefix of None matches any prefix.
+    """
     if hasattr(state_dict, "state_dict"):
         raise TypeError(f"state_dict must be a mapping, but is a {type(state_dict).__name__}: pass module.state_dict()")
-    names = [name.removeprefix(prefix) for name in state_dict if name.startswith(prefix)]
-    weights = {name: match for name in names if (match := _WEIGHT.fullmatch(name))}
-    parts = [name.rpartition(".") for name in state_dict]
-    prefixes = dict.fromkeys(f"{parent}{dot}" for parent, dot, name in parts if _WEIGHT.fullmatch(name))
-    if prefixes and not weights:
-        raise ValueError(
-            f"state_dict has no weights with the prefix {prefix!r}; found {', '.join(map(repr, prefixes))}. A prefix "
-            "ends with a dot, unless it is ''."
-        )
-    return weights
+    modules: dict[str, dict[str, re.Match[str]]] = {}
+    for full_name in state_dict:
+        parent, dot, name = full_name.rpartition(".")
+        if match := _WEIGHT.fullmatch(name):
+            modules.setdefault(f"{parent}{dot}", {})[name] = match
+    found = [each for each in modules if prefix in (None, each, each.rstrip("."))]
+    if len(found) != 1:
+        raise _not_one(found, modules, prefix)
+    return found[0], modules[found[0]]
 
 
-def _weights(layout: Layout, bias: bool) -> dict[str, Block]:
+def _not_one(found: Iterable[str], modules: Iterable[str], prefix: str | None) -> ValueError:
+    """Returns the error for no module, or more than one, with a prefix among all prefixes."""
+    if found:
+        text = f"several: {_listed(found)}"
+    else:
+        text = "no module" if prefix is None else f"no module with prefix {prefix!r}"
+        text += f"; modules with other prefixes: {_listed(modules)}" if modules else " (no weight_ih_l0)"
+    return ValueError(f"state_dict must contain one module; pass its prefix to select one. Found {text}")
+
+
+def _listed(prefixes: Iterable[str]) -> str:
+    """Returns prefixes as text."""
+    return " and ".join(repr(each.rstrip(".")) for each in prefixes)
+
+
+def _weights(layout: Layout, use_bias: bool) -> dict[str, Block]:
     """Returns the blocks of a module by PyTorch's names, in PyTorch's order."""
     weights = {}
     for of_one in blocks_of_pseudo_layers(layout).values():
         for kind, word in _KINDS.items():
-            if kind in of_one and (bias or not kind.endswith("bias")):
+            if kind in of_one and (use_bias or not kind.endswith("bias")):
                 block = of_one[kind]
                 weights[f"{word}_l{block.layer}{'_reverse' if block.direction == 'backward' else ''}"] = block
     return weights

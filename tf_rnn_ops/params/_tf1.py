@@ -172,8 +172,9 @@ def from_tf1(layout: Layout, variables: Any, prefix: str | None = None) -> np.nd
       variables: a mapping from names such as "rnn/multi_rnn_cell/cell_0/cudnn_compatible_lstm_cell/kernel" to arrays,
         all with the same floating-point dtype; a reader from `tf.train.load_checkpoint`; or the path of a checkpoint
         written by `tf.compat.v1.train.Saver`.
-      prefix: the prefix of these names, which is the scope of the layer, such as "encoder"; "" for no prefix; or the
-        name of an `opaque_kernel`. By default any prefix, if the variables are those of one network.
+      prefix: the prefix of these names, which is the scope of the layer, such as "encoder", with or without a slash at
+        its end; "" for no prefix; or the name of an `opaque_kernel`. By default any prefix, if the variables are those
+        of one network.
 
     Returns:
       A new NumPy array, [layout.size].
@@ -231,7 +232,8 @@ def to_tf1(layout: Layout, params: Any, prefix: str = "") -> dict[str, np.ndarra
     Args:
       layout: the layout of the buffer, with an input matrix in every layer and without a projection.
       params: the buffer, [layout.size].
-      prefix: a prefix for the names, which is the scope of the layer, such as "encoder"; "" for no prefix.
+      prefix: a prefix for the names, which is the scope of the layer, such as "encoder", with or without a slash at
+        its end; "" for no prefix.
 
     Returns:
       New NumPy arrays by name. To write a checkpoint, pass variables of these names to `tf.compat.v1.train.Saver`. The
