@@ -224,12 +224,12 @@ def test_a_reserve_space_of_tensorflows_gpu_kernel_is_rejected():
         backprop_grad(config, inputs, outputs, gradients, v, reserve_space=np.zeros_like(outputs.reserve_space))
 
 
-GPU_AT = 76  # offset of the device in the header of a reserve_space
+GPU_AT = 2 * 76  # offset of the device in the header of a reserve_space
 
 
 def of_gpu(reserve_space):
     """Returns a reserve_space as from a GPU: the same header except for the device, and other contents."""
-    content = bytearray(reserve_space.numpy().tobytes()[:160])
+    content = bytearray(reserve_space.numpy().tobytes()[:288])
     content[GPU_AT] = 1
     return np.frombuffer(bytes(content), reserve_space.dtype.as_numpy_dtype)
 

@@ -61,7 +61,8 @@ double ExpectedReserveSpaceBytes(const RnnConfig& config, const RnnSize& size) {
                       static_cast<double>(config.num_units);
   const double outputs = static_cast<double>(NumKeptOutputs<T>(config)) *
                          static_cast<double>(config.output_size());
-  return 128 + steps * directions * (kept + outputs) * sizeof(ComputeType<T>);
+  return kReserveSpaceHeaderBytes +
+         steps * directions * (kept + outputs) * sizeof(ComputeType<T>);
 }
 
 // Whether tensors of these shapes can exist.
