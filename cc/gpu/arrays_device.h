@@ -158,6 +158,10 @@ struct MarkedWords {
     constexpr std::int64_t kTile = kStride * kLength;
     return (count + kTile - 1) / kTile * kStride;
   }
+  // One thread for each.
+  std::int64_t num_rows() const { return 1; }
+  std::int64_t width() const { return NumMarks(count); }
+
   // Index of a thread's word.
   std::int64_t At(std::int64_t thread, std::int64_t i) const {
     return (thread / kStride * kLength + i) * kStride + thread % kStride;
@@ -167,9 +171,6 @@ struct MarkedWords {
 template <typename W>
 struct MarkNonFiniteKernel : MarkedWords<W> {
   using Words = MarkedWords<W>;
-
-  std::int64_t num_rows() const { return 1; }
-  std::int64_t width() const { return Words::NumMarks(this->count); }
 
   void Compute(std::int64_t, std::int64_t thread) const {
     W marks = 0;
@@ -193,9 +194,6 @@ struct MarkNonFiniteKernel : MarkedWords<W> {
 template <typename W>
 struct RestoreMarkedKernel : MarkedWords<W> {
   using Words = MarkedWords<W>;
-
-  std::int64_t num_rows() const { return 1; }
-  std::int64_t width() const { return Words::NumMarks(this->count); }
 
   void Compute(std::int64_t, std::int64_t thread) const {
     const W marks = this->marks[thread];
