@@ -24,15 +24,17 @@ namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
 template <typename T>
 constexpr bool kKeepsFinitePairs = sizeof(T) == 2;
 
-constexpr std::uint32_t kPairExponentBit = 1 << 10;
+// The bit of the exponent that is cleared.
+constexpr int kPairBit = 10;
 
 TF_RNN_OPS_VECTOR_INLINE Vector<float> ToFinitePair(Vector<float> x) {
   const Bits<float> bits = ToBits<float>(x);
-  return FromBits<float>((bits & ~(kPairExponentBit | 1)) | ((bits >> 10) & 1));
+  constexpr std::uint32_t kReplaced = 1u << kPairBit | 1;
+  return FromBits<float>((bits & ~kReplaced) | ((bits >> kPairBit) & 1));
 }
 TF_RNN_OPS_VECTOR_INLINE Vector<float> FromFinitePair(Vector<float> x) {
   const Bits<float> bits = ToBits<float>(x);
-  return FromBits<float>((bits & ~1u) | ((bits & 1) << 10));
+  return FromBits<float>((bits & ~1u) | ((bits & 1) << kPairBit));
 }
 // Not needed for a float64.
 TF_RNN_OPS_VECTOR_INLINE Vector<double> ToFinitePair(Vector<double> x) {
