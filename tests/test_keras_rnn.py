@@ -479,9 +479,10 @@ def test_steps_that_take_time_but_no_memory_are_limited(batch, time, is_training
     message = rf"sequences must have at most 134217728 steps if it has no features, .*\[{batch},{time},0\]"
     with pytest.raises(tf.errors.InvalidArgumentError, match=message):
         run(**inputs, is_training=is_training)
-    gradients = {"outputs_backprop": [], "final_h_backprop": [], "final_c_backprop": [], "reserve_space": []}
+    state = tf.zeros([batch, 1])
+    gradients = {"outputs_backprop": state, "final_h_backprop": state, "final_c_backprop": state}
     with pytest.raises(tf.errors.InvalidArgumentError, match=message):
-        raw_ops.KerasRNNBackprop(**inputs, **gradients)
+        raw_ops.KerasRNNBackprop(**inputs, **gradients, reserve_space=[])
 
 
 def test_a_mask_with_bytes_other_than_0_and_1():
