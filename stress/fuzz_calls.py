@@ -17,6 +17,7 @@ OPS = (
     "CudnnRNN",
     "CudnnRNNV2",
     "CudnnRNNV3",
+    "StatelessCudnnRNN",
     "CudnnRNNBackprop",
     "CudnnRNNBackpropV2",
     "CudnnRNNBackpropV3",

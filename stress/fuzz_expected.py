@@ -249,7 +249,7 @@ def wide_arguments(call: Call, config: Config, names: Iterable[str]) -> dict[str
 
 
 def expect_forward(call: Call, results: Results) -> dict[str, Expected]:
-    """Returns the expected results of CudnnRNN, V2 or V3."""
+    """Returns the expected results of CudnnRNN, V2, V3 or StatelessCudnnRNN."""
     config, dtype_name = read_network(call)
     is_training, dtype = attribute(call, "is_training"), numpy_dtype(dtype_name)
     shapes = argument_shapes(config)
@@ -515,7 +515,7 @@ def expect_aligned(call: Call, results: Results) -> dict[str, Expected]:
 
 _EXPECT: dict[str, Callable[[Call, Results], dict[str, Any]]] = {
     **dict.fromkeys(("GRUBlockCell", "GRUBlockCellGrad", "GRUBlockCellGradV2"), expect_cell),
-    **dict.fromkeys(("CudnnRNN", "CudnnRNNV2", "CudnnRNNV3"), expect_forward),
+    **dict.fromkeys(("CudnnRNN", "CudnnRNNV2", "CudnnRNNV3", "StatelessCudnnRNN"), expect_forward),
     **dict.fromkeys(("CudnnRNNBackprop", "CudnnRNNBackpropV2", "CudnnRNNBackpropV3"), expect_backprop),
     "CudnnRNNBackpropGrad": expect_backprop_grad,
     "CudnnRNNDropoutMasks": expect_dropout_masks,

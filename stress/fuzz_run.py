@@ -30,6 +30,7 @@ _OWN_FUNCTIONS = {
     "GRUBlockCellGradV2": "tf_rnn_ops_gru_block_cell_grad_v2",
     "CudnnRNNBackpropGrad": "tf_rnn_ops_cudnn_rnn_backprop_grad",
     "CudnnRNNDropoutMasks": "tf_rnn_ops_cudnn_rnn_dropout_masks",
+    "StatelessCudnnRNN": "tf_rnn_ops_stateless_cudnn_rnn",
     "AlignTensor": "tf_rnn_ops_align_tensor",
 }
 

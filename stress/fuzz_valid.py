@@ -182,6 +182,13 @@ def forward(rng, version: str) -> Arguments:
     }
 
 
+def stateless_forward(rng) -> Arguments:
+    """Draws arguments of StatelessCudnnRNN."""
+    arguments = forward(rng, "V3")
+    seed = np.array([arguments.pop("seed"), arguments.pop("seed2")], np.int64)
+    return {**arguments, "seed": seed}
+
+
 def backprop(rng, version: str) -> Arguments:
     """Draws arguments of CudnnRNNBackprop, V2 or V3."""
     config, dtype = draw_config(rng, version), choice(rng, DTYPES)
@@ -386,6 +393,7 @@ VALID: dict[str, Callable[[np.random.Generator], Arguments]] = {
     "CudnnRNN": lambda rng: forward(rng, ""),
     "CudnnRNNV2": lambda rng: forward(rng, "V2"),
     "CudnnRNNV3": lambda rng: forward(rng, "V3"),
+    "StatelessCudnnRNN": stateless_forward,
     "CudnnRNNBackprop": lambda rng: backprop(rng, ""),
     "CudnnRNNBackpropV2": lambda rng: backprop(rng, "V2"),
     "CudnnRNNBackpropV3": lambda rng: backprop(rng, "V3"),

@@ -22,6 +22,8 @@ from gru_inputs import float64
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tf_rnn_ops._library import ops
+
 
 def mask_reader(config: Config) -> Config:
     """Returns an rnn_relu network whose dropout masks have the shapes of those of another network."""
@@ -328,6 +330,58 @@ def test_the_first_input_and_the_last_output_are_not_dropped(mode, direction):
     for direction, output in enumerate(np.split(dropped.output, directions, axis=-1)):
         last_step = reference.time_steps(config, direction)[-1]
         np.testing.assert_array_equal(output[last_step], dropped.output_h[directions + direction])
+
+
+def stateless(config: Config, inputs, seeds, **attributes):
+    """Runs StatelessCudnnRNN."""
+    return ops.tf_rnn_ops_stateless_cudnn_rnn(
+        **cudnn_rnn_inputs.forward_arguments(config, inputs), seed=tf.constant(seeds, tf.int64), **attributes
+    )
+
+
+@pytest.mark.parametrize("seeds", [[3, 4], [-1, 2**62]])
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("mode", MODES)
+def test_seeds_that_are_an_input_give_the_masks_of_the_same_attributes(mode, dtype, seeds):
+    config = Config(rnn_mode=mode, num_layers=3, direction="bidirectional", dropout=0.5, sequence_lengths=(3, 0, 2))
+    inputs = {name: tf.constant(each) for name, each in cudnn_rnn_inputs.network_inputs(config, dtype).items()}
+
+    def results(run):
+        fresh_kernels()
+        with tf.GradientTape() as tape:
+            tape.watch(inputs)
+            outputs = run()
+            loss = tf.add_n([tf.reduce_sum(tf.cast(each, tf.float64) ** 2) for each in outputs[:3]])
+        return [*outputs, *tape.gradient(loss, inputs, unconnected_gradients="zero").values()]
+
+    expected = results(lambda: run_forward(config, inputs, seed=seeds[0], seed2=seeds[1]))
+    for actual, wanted in zip(results(lambda: stateless(config, inputs, seeds)), expected, strict=True):
+        np.testing.assert_array_equal(parity.to_float64(actual), parity.to_float64(wanted))
+
+
+def test_equal_seeds_that_are_an_input_give_equal_masks():
+    """Also two zeros, which as attributes mean random seeds."""
+    config = Config(num_layers=2, dropout=0.5)
+    inputs = cudnn_rnn_inputs.network_inputs(config)
+    first, second, other = (stateless(config, inputs, [0, seed2]).output.numpy() for seed2 in (0, 0, 1))
+    np.testing.assert_array_equal(first, second)
+    assert not np.array_equal(first, other)
+
+
+@pytest.mark.parametrize("seed", [[1], [1, 2, 3], [[1, 2]], 1])
+@pytest.mark.parametrize("in_graph", [False, True])
+@pytest.mark.parametrize("is_training", [False, True])
+def test_a_seed_of_a_wrong_shape_is_rejected(seed, in_graph, is_training):
+    config = Config(num_layers=2, dropout=0.5)
+    inputs = cudnn_rnn_inputs.network_inputs(config, "float32")
+
+    def run():
+        return stateless(config, inputs, seed, is_training=is_training)
+
+    with pytest.raises(
+        ValueError if in_graph else tf.errors.InvalidArgumentError, match=r"seed must have the shape \[2\]"
+    ):
+        (tf.function(run) if in_graph else run)()
 
 
 @pytest.mark.usefixtures("determinism")

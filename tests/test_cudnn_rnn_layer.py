@@ -258,25 +258,91 @@ def test_dropout_is_between_layers():
     np.testing.assert_allclose(layer(x, training=True), layer(x), rtol=1e-12)
 
 
-@pytest.mark.parametrize("seed", [0, 7, -1])
-def test_a_seed_fixes_the_masks_of_a_graph(seed):
+@pytest.mark.parametrize("seed", [0, 7, -(2**40)])
+def test_a_seed_determines_the_masks_of_a_layer(seed):
     x = sequences()
-    layer = random_layer(UNITS, num_layers=2, dropout=0.5, seed=seed)
 
-    def two_runs():
-        run = tf.function(functools.partial(layer, training=True))
-        return [run(x).numpy() for _ in range(2)]
+    def run():
+        layer = CudnnRNN(UNITS, num_layers=2, dropout=0.5, seed=seed, dtype="float64")
+        layer.build(x.shape)
+        layer.set_weights([np.full(layer.params.shape, 0.5)])
+        call = functools.partial(layer, training=True)
+        return [each(x).numpy() for each in (call, call, tf.function(call), tf.function(call))]
 
-    first, second = two_runs(), two_runs()
+    first, second = run(), run()
     np.testing.assert_array_equal(first, second)
-    assert not np.array_equal(first[0], first[1])
+    assert len({output.tobytes() for output in first}) == len(first)
 
 
-def test_graphs_without_a_seed_draw_different_masks():
-    x = sequences()
+@pytest.mark.parametrize("options", [{"dropout": 0.0}, {"num_layers": 1}, {"dropout": 1.0}], ids=str)
+def test_a_layer_without_masks_has_no_seed_generator(options):
+    layer = CudnnRNN(UNITS, **{"num_layers": 2, "dropout": 0.5, **options})
+    layer(sequences(), training=True)
+    assert not hasattr(layer, "seed_generator")
+
+
+@pytest.mark.usefixtures("determinism")
+def test_deterministic_training_needs_no_seed():
+    keras.utils.set_random_seed(3)
     layer = random_layer(UNITS, num_layers=2, dropout=0.5)
-    runs = [tf.function(functools.partial(layer, training=True))(x).numpy() for _ in range(2)]
-    assert not np.array_equal(*runs)
+    assert not np.array_equal(*(layer(sequences(), training=True) for _ in range(2)))
+
+
+def model_with_dropout(dropout=0.5):
+    return keras.Sequential([keras.Input([TIME, FEATURES]), CudnnRNN(UNITS, num_layers=3, dropout=dropout)])
+
+
+def save_file(model, path):
+    model.save(path / "model.keras")
+    return lambda: keras.saving.load_model(path / "model.keras")
+
+
+def save_weights(model, path):
+    model.save_weights(path / "model.weights.h5")
+
+    def load():
+        other = model_with_dropout()
+        other.load_weights(path / "model.weights.h5")
+        return other
+
+    return load
+
+
+def save_checkpoint(model, path):
+    written = tf.train.Checkpoint(model=model).write(str(path / "model"))
+
+    def load():
+        other = model_with_dropout()
+        tf.train.Checkpoint(model=other).read(written).assert_existing_objects_matched().expect_partial()
+        return other
+
+    return load
+
+
+@pytest.mark.parametrize("jit_compile", [False, pytest.param(True, marks=[needs_xla, compiles_for_the_cpu])])
+@pytest.mark.parametrize("save", [save_file, save_weights, save_checkpoint])
+def test_training_continues_with_the_same_masks_after_loading(save, jit_compile, tmp_path):
+    x, y = sequences("float32"), np.ones([BATCH, UNITS], "float32")
+
+    def train(model):
+        model.compile(keras.optimizers.SGD(0.1), "mse", jit_compile=jit_compile)
+        model.fit(x, y, batch_size=2, epochs=2, verbose=0)
+        return model.get_weights()[0]
+
+    model = model_with_dropout()
+    train(model)
+    load = save(model, tmp_path)
+    expected = train(model)
+    np.testing.assert_array_equal(train(load()), expected)
+
+
+@pytest.mark.parametrize("dropout", [0.5, 0.0])
+def test_files_load_with_and_without_dropout(dropout, tmp_path):
+    """Files of version 0.2 are like those of a layer without dropout."""
+    model, other = model_with_dropout(dropout), model_with_dropout(0.5 - dropout)
+    save_weights(model, tmp_path)
+    other.load_weights(tmp_path / "model.weights.h5")
+    np.testing.assert_array_equal(other.get_weights(), model.get_weights())
 
 
 @pytest.mark.parametrize("in_graph", [False, True])
@@ -419,8 +485,12 @@ def test_xla_compiles_the_op(training):
         tf.function(functools.partial(layer, training=training), jit_compile=jit_compile, autograph=False)
         for jit_compile in (True, False)
     )
-    assert calls_in_xla(compiled, x, "CudnnRNNV3") == 1
-    np.testing.assert_array_equal(compiled(x), expected(x))
+    assert calls_in_xla(compiled, x, "StatelessCudnnRNN" if training else "CudnnRNNV3") == 1
+    results = []
+    for run in (compiled, expected):
+        layer.seed_generator.state.assign([1, 0])
+        results.append(run(x))
+    np.testing.assert_array_equal(*results)
 
 
 @pytest.mark.parametrize("make", [lambda: CudnnRNN(UNITS, "gru"), lambda: tf_rnn_ops.layers.GRUBlockCell(UNITS)])

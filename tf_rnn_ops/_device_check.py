@@ -323,6 +323,7 @@ def run_network(network: Network, version: str, run: Run, dtype: tf.DType) -> No
     run(f"CudnnRNNBackprop{version}", {"params_backprop": regions}, **common, **of_forward, **gradients)
     if version != "V3":
         return
+    run("StatelessCudnnRNN", **common, seed=tf.constant(list(SEEDS.values()), tf.int64))
     second = random_like({f"{name}_backprop_grad": shapes[name] for name in INPUTS}, dtype, 2)
     kept = {"reserve_space": outputs.reserve_space}
     run(

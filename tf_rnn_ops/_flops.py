@@ -100,6 +100,7 @@ _OUR_OPS = {
     **_BUILTIN_OPS,
     "CudnnRNNBackpropGrad": _times(6, _cudnn_rnn),
     "GRUBlockCellGradV2": _gru_block_cell_grad,
+    "StatelessCudnnRNN": _cudnn_rnn,
     "KerasRNN": _keras_rnn,
     "KerasRNNBackprop": _keras_rnn_backprop,
 }

@@ -175,9 +175,12 @@ def _network_attrs(op: tf.Operation, *more: str) -> dict[str, Any]:
     return {name: op.get_attr(name) for name in names}
 
 
+_SEEDS = ("seed", "seed2")
+
+
 def _cudnn_rnn_attrs(op: tf.Operation, *more: str) -> dict[str, Any]:
     """Returns the attributes that all CudnnRNN ops have, and those named in `more`."""
-    return _network_attrs(op, "seed", "seed2", *more)
+    return _network_attrs(op, *_SEEDS, *more)
 
 
 def _on_device_of(tensor: tf.Tensor) -> contextlib.AbstractContextManager[Any]:
@@ -190,7 +193,7 @@ def _on_device_of(tensor: tf.Tensor) -> contextlib.AbstractContextManager[Any]:
 
 
 def _cudnn_rnn_grad(
-    op: tf.Operation, d_outputs: Sequence[_Grad], backprop: Callable[..., Any], *more_attrs: str
+    op: tf.Operation, d_outputs: Sequence[_Grad], backprop: Callable[..., Any], *more_attrs: str, num_inputs: int = 4
 ) -> list[_Grad]:
     """The gradient of a CudnnRNN op of any version, with respect to input, input_h, input_c and params.
 
@@ -200,6 +203,7 @@ def _cudnn_rnn_grad(
         output_h and output_c, are ignored.
       backprop: the gradient op of the same version.
       *more_attrs: names of attributes that not all versions have.
+      num_inputs: the number of inputs that the gradient op shares.
     """
     if not op.get_attr("is_training"):
         name = op.type.removeprefix("TfRnnOps>")
@@ -208,30 +212,41 @@ def _cudnn_rnn_grad(
             "is_training=True."
         )
     d_states = _zeros_for_none(d_outputs[:3], op.outputs[:3])
-    attrs = _cudnn_rnn_attrs(op, *more_attrs)
+    attrs = _network_attrs(op, *more_attrs)
     # The last outputs are reserve_space and, depending on the version, host_reserved.
     with _on_device_of(op.outputs[3]):
-        grads = backprop(*op.inputs, *op.outputs[:3], *d_states, *op.outputs[3:], **attrs)
+        grads = backprop(*op.inputs[:num_inputs], *op.outputs[:3], *d_states, *op.outputs[3:], **attrs)
     return _without_unwanted_input_grad(op, grads)
 
 
 @_gradient_of("TfRnnOps>CudnnRNN")
 def _cudnn_rnn_v1_grad(op: tf.Operation, *d_outputs: _Grad) -> list[_Grad]:
     """The gradient of CudnnRNN."""
-    return _cudnn_rnn_grad(op, d_outputs, ops.tf_rnn_ops_cudnn_rnn_backprop)
+    return _cudnn_rnn_grad(op, d_outputs, ops.tf_rnn_ops_cudnn_rnn_backprop, *_SEEDS)
 
 
 @_gradient_of("TfRnnOps>CudnnRNNV2")
 def _cudnn_rnn_v2_grad(op: tf.Operation, *d_outputs: _Grad) -> list[_Grad]:
     """The gradient of CudnnRNNV2."""
-    return _cudnn_rnn_grad(op, d_outputs, ops.tf_rnn_ops_cudnn_rnn_backprop_v2)
+    return _cudnn_rnn_grad(op, d_outputs, ops.tf_rnn_ops_cudnn_rnn_backprop_v2, *_SEEDS)
 
 
 @_gradient_of("TfRnnOps>CudnnRNNV3")
 def _cudnn_rnn_v3_grad(op: tf.Operation, *d_outputs: _Grad) -> list[_Grad]:
     """The gradient of CudnnRNNV3, whose last input, sequence_lengths, has none."""
-    grads = _cudnn_rnn_grad(op, d_outputs, ops.tf_rnn_ops_cudnn_rnn_backprop_v3, "num_proj", "time_major")
-    return [*grads, None]
+    return [*_cudnn_rnn_v3_grads(op, d_outputs, *_SEEDS), None]
+
+
+@_gradient_of("TfRnnOps>StatelessCudnnRNN")
+def _stateless_cudnn_rnn_grad(op: tf.Operation, *d_outputs: _Grad) -> list[_Grad]:
+    """The gradient of StatelessCudnnRNN, whose last inputs, sequence_lengths and seed, have none."""
+    return [*_cudnn_rnn_v3_grads(op, d_outputs), None, None]
+
+
+def _cudnn_rnn_v3_grads(op: tf.Operation, d_outputs: Sequence[_Grad], *more_attrs: str) -> list[_Grad]:
+    """The gradients of an op with sequence_lengths, with respect to the inputs before these."""
+    attrs = ("num_proj", "time_major", *more_attrs)
+    return _cudnn_rnn_grad(op, d_outputs, ops.tf_rnn_ops_cudnn_rnn_backprop_v3, *attrs, num_inputs=5)
 
 
 # The results of CudnnRNNBackpropGrad: gradients with respect to the inputs of the network and the incoming gradients.

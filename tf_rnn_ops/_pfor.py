@@ -201,6 +201,7 @@ _OUR_OPS = {
     "AlignTensor": _row_by_row,
     "CudnnRNNBackpropGrad": _deterministic,
     "CudnnRNNDropoutMasks": _deterministic,
+    "StatelessCudnnRNN": _deterministic,
     "GRUBlockCellGradV2": _gru_block_cell,
     "KerasRNN": _keras_rnn,
     "KerasRNNBackprop": _keras_rnn_backprop,

@@ -51,7 +51,9 @@
 namespace tf_rnn_ops {
 
 // CudnnRNN, CudnnRNNV2 and CudnnRNNV3.
-template <template <typename> class Engine, typename E, int version>
+// is_stateless: whether the seed of dropout is an input, and no attribute.
+template <template <typename> class Engine, typename E, int version,
+          bool is_stateless = false>
 class CudnnRnnForwardCall {
  public:
   Status Init(const Attributes& attributes) {
@@ -59,12 +61,16 @@ class CudnnRnnForwardCall {
     TF_RNN_OPS_RETURN_IF_ERROR(attributes.Get("is_training", &is_training_));
     // Without dropout nothing is random, so deterministic TensorFlow must not
     // require a seed.
-    return Drops() ? dropout_.Init(attributes) : Status();
+    return Drops() && !is_stateless ? dropout_.Init(attributes) : Status();
   }
 
   Status Run(CallFrame* frame) {
     CudnnRnnInputs inputs(frame, attributes_);
     TF_RNN_OPS_RETURN_IF_ERROR(inputs.ReadForwardInputs(version >= 3));
+    const std::int64_t* seed = nullptr;
+    if (is_stateless) {
+      TF_RNN_OPS_RETURN_IF_ERROR(ReadInput(frame, "seed", "[2]", {2}, &seed));
+    }
     const bool trains = Trains(*frame, inputs);
     typename Engine<E>::Plan plan(frame);
     TF_RNN_OPS_RETURN_IF_ERROR(engine_.MakePlan(inputs, trains, &plan));
@@ -78,8 +84,9 @@ class CudnnRnnForwardCall {
     inputs.Fill(&pass);
     pass.is_training = trains;
     if (trains && pass.dropout > 0) {
-      pass.stream = dropout_.Reserve(
-          rnn::NumDropoutSamples(pass.config, pass.size, pass.dropout));
+      pass.stream = is_stateless ? StreamOf(seed[0], seed[1])
+                                 : dropout_.Reserve(rnn::NumDropoutSamples(
+                                       pass.config, pass.size, pass.dropout));
     }
     if (version >= 2) {
       engine_.FillHostReserved(plan, pass.stream, outputs.host_reserved);

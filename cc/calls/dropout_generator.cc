@@ -12,8 +12,7 @@ Status DropoutGenerator::Init(const Attributes& attributes) {
   std::int64_t seed, seed2, name;
   TF_RNN_OPS_RETURN_IF_ERROR(attributes.Get("seed", &seed));
   TF_RNN_OPS_RETURN_IF_ERROR(attributes.Get("seed2", &seed2));
-  rnn::RandomStream first = {static_cast<std::uint64_t>(seed), 0,
-                             static_cast<std::uint64_t>(seed2)};
+  rnn::RandomStream first = StreamOf(seed, seed2);
   if (seed == 0 && seed2 == 0) {
     TF_RNN_OPS_RETURN_IF_ERROR(
         attributes.MakeSeeds(&first.key, &first.counter_high));

@@ -13,8 +13,14 @@
 
 namespace tf_rnn_ops {
 
-// The random number stream of an op, shared by its calls. It equals the stream
-// of TensorFlow's random ops for the same seeds, on every device.
+// The beginning of the random number stream for two seeds. It equals that of
+// TensorFlow's random ops, on every device.
+inline rnn::RandomStream StreamOf(std::int64_t seed, std::int64_t seed2) {
+  return {static_cast<std::uint64_t>(seed), 0,
+          static_cast<std::uint64_t>(seed2)};
+}
+
+// The random number stream of an op, shared by its calls.
 class DropoutGenerator {
  public:
   Status Init(const Attributes& attributes);

@@ -31,6 +31,10 @@ struct Ops {
   template <typename E>
   using CudnnRnnV3 = CudnnRnnForwardCall<Engines::template CudnnRnn, E, 3>;
   template <typename E>
+  using StatelessCudnnRnn =
+      CudnnRnnForwardCall<Engines::template CudnnRnn, E, 3,
+                          /*is_stateless=*/true>;
+  template <typename E>
   using CudnnRnnBackprop =
       CudnnRnnBackwardCall<Engines::template CudnnRnn, E, 1>;
   template <typename E>
@@ -94,6 +98,8 @@ struct Ops {
   }
 
   static void AddOthers(OpList* list) {
+    list->template AddForEachFloat<StatelessCudnnRnn>(
+        "StatelessCudnnRNN", {"host_reserved", "sequence_lengths", "seed"});
     list->template AddForEachFloat<BackpropGrad>("CudnnRNNBackpropGrad",
                                                  {"sequence_lengths"});
     list->template AddForEachFloat<DropoutMasks>("CudnnRNNDropoutMasks",

@@ -489,6 +489,55 @@ REGISTER_OP("TfRnnOps>CudnnRNNV3")
         kForwardDoc, kSequenceDoc, kForwardArgumentsDoc, kHostReservedDoc,
         kAttributesDoc, kSequenceArgumentsDoc));
 
+REGISTER_OP("TfRnnOps>StatelessCudnnRNN")
+    .Attr(cudnn_rnn_attr::kT)
+    .Input("input: T")
+    .Input("input_h: T")
+    .Input("input_c: T")
+    .Input("params: T")
+    .Input("sequence_lengths: int32")
+    .Input("seed: int64")
+    .Output("output: T")
+    .Output("output_h: T")
+    .Output("output_c: T")
+    .Output("reserve_space: T")
+    .Output("host_reserved: int8")
+    .Attr(cudnn_rnn_attr::kRnnMode)
+    .Attr(cudnn_rnn_attr::kInputMode)
+    .Attr(cudnn_rnn_attr::kDirection)
+    .Attr(cudnn_rnn_attr::kDropout)
+    .Attr(cudnn_rnn_attr::kNumProj)
+    .Attr("is_training: bool = true")
+    .Attr("time_major: bool = true")
+    .SetShapeFn(CatchExceptions([](InferenceContext* c) {
+      TF_RETURN_IF_ERROR(ForwardShape(c, 3));
+      ShapeHandle seed;
+      return MergeShape(c, "seed", "[2]", InputShape(c, "seed"), c->Vector(2),
+                        &seed);
+    }))
+    .Doc(R"doc(
+Runs CudnnRNNV3 with seeds as an input: equal inputs give equal dropout masks.
+
+input: As in CudnnRNNV3.
+input_h: As in CudnnRNNV3.
+input_c: As in CudnnRNNV3.
+params: As in CudnnRNNV3.
+sequence_lengths: As in CudnnRNNV3.
+seed: The two seeds of dropout, [2].
+output: As in CudnnRNNV3.
+output_h: As in CudnnRNNV3.
+output_c: As in CudnnRNNV3.
+reserve_space: As in CudnnRNNV3.
+host_reserved: As in CudnnRNNV3.
+rnn_mode: As in CudnnRNNV3.
+input_mode: As in CudnnRNNV3.
+direction: As in CudnnRNNV3.
+dropout: As in CudnnRNNV3.
+num_proj: As in CudnnRNNV3.
+is_training: As in CudnnRNNV3.
+time_major: As in CudnnRNNV3.
+)doc");
+
 REGISTER_OP("TfRnnOps>CudnnRNNBackprop")
     .Attr(cudnn_rnn_attr::kT)
     .Input("input: T")

@@ -17,6 +17,7 @@ namespace {
 constexpr ElementTypes kBool = SetOf(XLA_FFI_DataType_PRED);
 constexpr ElementTypes kInt8 = SetOf(XLA_FFI_DataType_S8);
 constexpr ElementTypes kInt32 = SetOf(XLA_FFI_DataType_S32);
+constexpr ElementTypes kInt64 = SetOf(XLA_FFI_DataType_S64);
 constexpr ElementTypes kFloatOrDouble =
     SetOf(XLA_FFI_DataType_F32) | SetOf(XLA_FFI_DataType_F64);
 
@@ -127,6 +128,7 @@ TF_RNN_OPS_HANDLER(GRUBlockCellGradV2)
 TF_RNN_OPS_HANDLER(CudnnRNN)
 TF_RNN_OPS_HANDLER(CudnnRNNV2)
 TF_RNN_OPS_HANDLER(CudnnRNNV3)
+TF_RNN_OPS_HANDLER(StatelessCudnnRNN)
 TF_RNN_OPS_HANDLER(CudnnRNNBackprop)
 TF_RNN_OPS_HANDLER(CudnnRNNBackpropV2)
 TF_RNN_OPS_HANDLER(CudnnRNNBackpropV3)
@@ -158,6 +160,10 @@ std::vector<OpDefinition> Definitions() {
                             NetworkOutputs() + ReserveSpace() + HostReserved()),
       TF_RNN_OPS_DEFINITION(CudnnRNNV3, NetworkInputs() + SequenceLengths(),
                             NetworkOutputs() + ReserveSpace() + HostReserved()),
+      TF_RNN_OPS_DEFINITION(
+          StatelessCudnnRNN,
+          NetworkInputs() + SequenceLengths() + Arguments{{"seed", kInt64}},
+          NetworkOutputs() + ReserveSpace() + HostReserved()),
       TF_RNN_OPS_DEFINITION(CudnnRNNBackprop,
                             NetworkInputs() + BackpropInputs(),
                             InputGradients()),

@@ -338,7 +338,7 @@ class CallOp final : public tensorflow::XlaOpKernel {
 
   // Finds whether each call draws new dropout masks.
   Status FindDropout(const Attributes& attributes) {
-    if (!attributes.Has("dropout") || !attributes.Has("is_training")) {
+    if (!attributes.Has("seed") || !attributes.Has("is_training")) {
       return Status();
     }
     float dropout;

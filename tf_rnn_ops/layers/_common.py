@@ -8,6 +8,7 @@ import keras
 import tensorflow as tf
 
 from tf_rnn_ops import _xla, raw_ops
+from tf_rnn_ops._library import ops
 from tf_rnn_ops._types import Shape
 
 
@@ -45,24 +46,21 @@ def no_cell_state(dtype: str) -> Any:
     return [] if dtype == "bfloat16" else 0
 
 
-def run_network(*network: tf.Tensor, time_major: bool = False, **attributes: Any) -> tuple[tf.Tensor, ...]:
+def run_network(*network: tf.Tensor, seed: tf.Tensor | None = None, **attributes: Any) -> tuple[tf.Tensor, ...]:
     """Runs a network and returns output, output_h and output_c.
 
     Args:
       *network: the inputs, input_h, input_c, params and sequence lengths.
-      time_major: as in the op.
-      **attributes: the other attributes of the op.
+      seed: the two seeds of dropout, [2]. Required for dropout.
+      **attributes: the attributes of the op.
     """
-    inputs, input_h, input_c, params, lengths = network
-    outputs = raw_ops.CudnnRNNV3(
-        input=inputs,
-        input_h=input_h,
-        input_c=input_c,
-        params=params,
-        sequence_lengths=lengths,
-        time_major=time_major,
-        **attributes,
-    )
+    names = ("input", "input_h", "input_c", "params", "sequence_lengths")
+    inputs = dict(zip(names, network, strict=True))
+    attributes = {"time_major": False, **attributes}
+    if seed is None:
+        outputs = raw_ops.CudnnRNNV3(**inputs, **attributes)
+    else:
+        outputs = ops.tf_rnn_ops_stateless_cudnn_rnn(**inputs, seed=seed, **attributes)
     return outputs.output, outputs.output_h, outputs.output_c
 
 

@@ -1,7 +1,6 @@
 """Stacks of recurrent layers computed by one op, with all weights in one vector."""
 
 import numbers
-import random
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -39,6 +38,18 @@ def _replica_number() -> int:
     return 0 if replica is None else int(tf.get_static_value(replica.replica_id_in_sync_group))
 
 
+class _SeedGenerator(keras.random.SeedGenerator, tf.__internal__.tracking.AutoTrackable):
+    """Keras's `SeedGenerator` with a state that `tf.train.Checkpoint` saves.
+
+    The op reads its seeds on the host: with the state in the memory of a GPU, it would wait for the GPU.
+    """
+
+    def __init__(self, seed: int | None) -> None:
+        with tf.device("CPU:0"):
+            super().__init__(seed, name="seed_generator")
+
+
+_SEED_STATE = "seed_generator_state"  # in files of Keras
 # Arguments of Keras's layers that a CudnnRNN does not have.
 _ARGUMENTS_OF_KERAS = (
     "activation",
@@ -84,11 +95,11 @@ class CudnnRNN(keras.layers.Layer):
         otherwise.
       dropout: fraction of the inputs of all layers but the first to drop in training. The remaining inputs are divided
         by 1 - `dropout`.
-      seed: seed for dropout. With an integer, each graph that contains the layer draws the same masks, and layers with
-        equal arguments that run eagerly draw from one stream. With None, each layer and graph draws different masks,
-        which are reproducible with `keras.utils.set_random_seed`. Replicas of a distribution strategy draw different
-        masks, except the workers of a `tf.distribute.ParameterServerStrategy`: with a seed, they draw the same masks;
-        with None, the masks differ in each run.
+      seed: seed for dropout, as in `keras.layers.Dropout`: an integer, or None for a random one, which
+        `keras.utils.set_random_seed` determines. If dropout applies, the layer has a `seed_generator`, a
+        `keras.random.SeedGenerator`, from which each call in training draws new masks. Files of Keras and
+        `tf.train.Checkpoint` contain its state: training continues with the masks that it would have drawn. Replicas of
+        a distribution strategy draw different masks.
       return_sequences: whether to return the outputs of all steps or only the last output of each direction.
       return_state: whether to return the final states in addition to the output.
       kernel_initializer: initializer for the input weights, drawn as one [fan_in, num_gates * units] matrix for each
@@ -179,8 +190,10 @@ class CudnnRNN(keras.layers.Layer):
         self._num_directions = 2 if direction == "bidirectional" else 1
         self._output_size = any_layout.num_proj or self.units  # of one direction
         self._state_sizes = (self._output_size, self.units) if rnn_mode == "lstm" else (self._output_size,)
-        self._own_seed = random.randrange(1, 2**31)  # from the same generator as the seeds of Keras's layers
-        self._num_graphs = 0  # with dropout
+        # Nothing is random if all or no inputs are dropped.
+        self._draws_masks = self.num_layers > 1 and 0 < self.dropout < 1
+        if self._draws_masks:
+            self.seed_generator = _SeedGenerator(self.seed)
         self.input_spec = keras.InputSpec(ndim=3)
         self.supports_jit = supports_jit()
 
@@ -445,23 +458,30 @@ class CudnnRNN(keras.layers.Layer):
 
     def _train(self, *inputs: tf.Tensor) -> tuple[tf.Tensor, ...]:
         """Runs the op with dropout."""
-        seed, seed2 = self._seeds()
-        dropout: dict[str, Any] = {"dropout": self.dropout, "seed": seed, "seed2": seed2}
-        return run_network(*inputs, is_training=True, **self._attributes(), **dropout)
+        return run_network(
+            *inputs, seed=self._next_seed(), is_training=True, dropout=self.dropout, **self._attributes()
+        )
 
-    def _seeds(self) -> tuple[int, int]:
-        """Returns the two seeds for dropout. With two zeros, each kernel draws a random seed."""
-        strategy = tf.distribute.get_strategy()
-        if self.seed is None and isinstance(strategy, tf.distribute.ParameterServerStrategy):
-            return 0, 0  # All workers run one graph.
-        first_of_replica = _replica_number() << 32
-        if self.seed is not None:
-            return self.seed, first_of_replica + 1
-        if tf.executing_eagerly():
-            # Always the same attributes, so that TensorFlow reuses the kernel.
-            return self._own_seed, first_of_replica
-        self._num_graphs += 1
-        return self._own_seed, first_of_replica + self._num_graphs
+    def _next_seed(self) -> tf.Tensor:
+        """Returns the two seeds for the dropout of a call, which differ between replicas."""
+        if not self._draws_masks:
+            return tf.zeros([2], tf.int64)
+        with tf.device("CPU:0"):
+            return tf.cast(self.seed_generator.next(), tf.int64) + [0, _replica_number() << 32]
+
+    def save_own_variables(self, store: Any) -> None:
+        """Saves the weight and the state of dropout in a file of Keras."""
+        super().save_own_variables(store)
+        if self._draws_masks:
+            store[_SEED_STATE] = self.seed_generator.state.numpy()
+
+    def load_own_variables(self, store: Any) -> None:
+        """Loads the weight and, if the file has it, the state of dropout, which files of version 0.2 do not have."""
+        stored = {name: store[name] for name in store.keys()}  # noqa: SIM118, a store of Keras has only `keys`
+        state = stored.pop(_SEED_STATE, None)
+        if self._draws_masks and state is not None:
+            self.seed_generator.state.assign(state)
+        super().load_own_variables(stored)
 
     def get_initial_state(self, batch_size: int) -> list[tf.Tensor]:
         """Returns the default initial states: zeros, [batch_size, num_layers * num_directions, units] each."""
