@@ -147,7 +147,7 @@ BODIES = {
     "keras SimpleRNN unrolled": _keras("SimpleRNN", unroll=True),
     "keras Bidirectional": _keras("LSTM", bidirectional=True),
 }
-QUICK = ("CudnnRNNV3", "KerasRNN lstm", "GRUBlockCell", "keras LSTM unrolled")
+QUICK = ("CudnnRNNV3", "tf CudnnRNNV3", "KerasRNN lstm", "GRUBlockCell", "keras LSTM unrolled")
 
 
 def _twice(x):
@@ -220,9 +220,8 @@ UNSUPPORTED = {
     "BackpropV3-recompute_grad": "the same",
     "DropoutMasks-recompute_grad": "the same",
 }
-# XLA cannot compile third derivatives, with any control flow or none; nor a cond around TensorFlow's own CudnnRNNV3,
-# because TensorFlow does not infer that host_reserved is a scalar (it may end the process).
-NO_XLA = ("CudnnRNNBackpropGrad", "CudnnRNNDropoutMasks", "tf CudnnRNNV3")
+# XLA cannot compile third derivatives, with any control flow or none.
+NO_XLA = ("CudnnRNNBackpropGrad", "CudnnRNNDropoutMasks")
 
 
 def _cases():

@@ -12,6 +12,7 @@
 #include "absl/algorithm/container.h"
 #include "absl/status/status.h"
 #include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
@@ -58,6 +59,7 @@ using ::tensorflow::Tensor;
 using ::tensorflow::XlaOpKernelContext;
 
 constexpr char kDevice[] = "XLA_CPU_JIT";
+constexpr char kOurPrefix[] = "TfRnnOps>";
 
 // The attribute in MLIR syntax; empty if handlers do not need the type.
 // type: the type in the op definition.
@@ -372,9 +374,23 @@ class CallOp final : public tensorflow::XlaOpKernel {
         xla::CustomCallApiVersion::API_VERSION_TYPED_FFI);
     for (int i = 0; i < ctx->num_outputs(); ++i) {
       if (!outputs[i].valid()) outputs[i] = xla::GetTupleElement(call, i);
+      if (IsOfUnknownRank(i) && output_shapes[i].dimensions().empty()) {
+        outputs[i] = xla::ConstantR1<std::int8_t>(ctx->builder(), {});
+      }
       ctx->SetOutput(i, outputs[i]);
     }
     return absl::OkStatus();
+  }
+
+  // Whether an output is host_reserved of TensorFlow's own ops, whose shape
+  // functions do not infer its rank. A scalar becomes an empty vector: that is
+  // what a branch of tf.cond or tf.switch_case that did not run passes to its
+  // gradient, and XLA may end the process if the ranks differ. Gradients on the
+  // CPU ignore it.
+  bool IsOfUnknownRank(int output) const {
+    int begin, end;
+    return !absl::StartsWith(def().op(), kOurPrefix) &&
+           OutputRange("host_reserved", &begin, &end).ok() && output == begin;
   }
 
   // Makes the dynamic sizes of an input static; CompiledFrame rejects those of
@@ -500,10 +516,10 @@ bool RegisterHandlers() {
 const bool are_handlers_registered = [] {
   if (!RegisterHandlers()) return false;
   for (const OpDefinition& definition : TfRnnOps_FfiOps()) {
-    RegisterKernel(absl::StrCat("TfRnnOps>", definition.name), definition);
+    RegisterKernel(absl::StrCat(kOurPrefix, definition.name), definition);
   }
   tensorflow::kernel_factory::OpKernelRegistrar(
-      MakeKernelDef("TfRnnOps>AlignTensor"), "AlignTensorOp",
+      MakeKernelDef(absl::StrCat(kOurPrefix, "AlignTensor")), "AlignTensorOp",
       [](OpKernelConstruction* ctx) -> tensorflow::OpKernel* {
         return new AlignTensorOp(ctx);
       });
