@@ -32,6 +32,17 @@ SLOWLY_COMPILED = pytest.mark.parametrize(
 )
 
 
+def with_accumulators(*names, eager):
+    """Parametrizes a test with each name. TensorFlow builds the third order in eager mode: only `eager` are not slow."""
+    return pytest.mark.parametrize(
+        ("name", "compiled"),
+        [
+            *(pytest.param(each, False, marks=() if each in eager else pytest.mark.slow) for each in names),
+            *((each, True) for each in names),
+        ],
+    )
+
+
 def maybe_compiled(function, compiled):
     return tf.function(function) if compiled else function
 
@@ -380,13 +391,15 @@ def check(config, actual, expected, tolerance=1e-9):
 def test_equals_tensorflow_differentiating_a_plain_network_twice(config, compiled):
     inputs = tensors(cudnn_rnn_inputs.network_inputs(config))
     function = maybe_compiled(lambda inputs: penalty_gradients(ours(config), inputs), compiled)
-    check(config, function(inputs), tf.function(penalty_gradients)(plain(config), inputs))
+    check(config, function(inputs), penalty_gradients(plain(config), inputs))
 
 
-@pytest.mark.parametrize("of", [("input",), ("params",), ("input_h", "input_c")], ids="-".join)
-@pytest.mark.parametrize("wanted", [("input",), ("params",), INPUTS], ids="-".join)
-@pytest.mark.parametrize("version", VERSIONS)
-def test_gradients_of_some_inputs_with_respect_to_others(version, wanted, of):
+@pytest.mark.parametrize("of", range(3), ids=["input", "params", "input_h-input_c"])
+@pytest.mark.parametrize("wanted", range(3), ids=["input", "params", "all"])
+def test_gradients_of_some_inputs_with_respect_to_others(wanted, of):
+    version = VERSIONS[(wanted + of) % 3]  # each meets each of the others
+    wanted = [("input",), ("params",), INPUTS][wanted]
+    of = [("input",), ("params",), ("input_h", "input_c")][of]
     config = network(num_layers=2, direction="bidirectional")
     inputs = tensors(cudnn_rnn_inputs.network_inputs(config))
     for compiled in (False, True):
@@ -462,11 +475,10 @@ def test_the_hessian_is_symmetric(mode):
 # ---------------------------------------------------------------- APIs for gradients
 
 
-@COMPILED
-@pytest.mark.parametrize("mode", MODES)
-def test_forward_accumulator(mode, compiled):
+@with_accumulators(*MODES, eager=("lstm", "rnn_tanh"))
+def test_forward_accumulator(name, compiled):
     """J v, and H v with a tape inside the accumulator."""
-    config = network(rnn_mode=mode, num_layers=2, direction="bidirectional", sequence_lengths=LENGTHS)
+    config = network(rnn_mode=name, num_layers=2, direction="bidirectional", sequence_lengths=LENGTHS)
     inputs, _, v = arguments_of(config)
     inputs, tangents = tensors(inputs), dict(zip(INPUTS, map(tf.constant, v), strict=True))
 
@@ -692,8 +704,7 @@ def test_hessian_products_of_layers(name, compiled):
         assert parity.difference(product, (above - below) / (2 * step)) < 1e-7
 
 
-@COMPILED
-@pytest.mark.parametrize("name", [*LAYERS, "cudnn"])
+@with_accumulators(*LAYERS, "cudnn", eager=("tanh", "cudnn"))
 def test_forward_accumulator_around_a_tape_of_layers(name, compiled):
     rng = np.random.default_rng(1)
     x = tf.constant(rng.standard_normal((2, 4, 3)))
@@ -841,8 +852,7 @@ def test_third_order_passes_the_header_for_gpus(monkeypatch, dtype):
         assert host_reserved.tobytes() == reserve_space.tobytes()[:256]
 
 
-@pytest.mark.parametrize("is_batch_known", [True, False])
-@pytest.mark.parametrize("mode", ["lstm", "rnn_tanh"])
+@pytest.mark.parametrize(("mode", "is_batch_known"), [("lstm", False), ("rnn_tanh", True)])
 def test_third_order_of_no_steps(mode, is_batch_known):
     """The final states equal the initial states."""
     config = network(rnn_mode=mode, time=0)
@@ -868,7 +878,7 @@ def test_third_order_of_no_steps(mode, is_batch_known):
     [
         ({}, False),
         ({"rnn_mode": "rnn_tanh", "num_layers": 2, "dropout": 0.5}, False),
-        ({"rnn_mode": "rnn_tanh"}, True),
+        pytest.param({"rnn_mode": "rnn_tanh"}, True, marks=pytest.mark.slow),
         pytest.param({"rnn_mode": "rnn_tanh", "num_layers": 2, "dropout": 0.5}, True, marks=pytest.mark.slow),
     ],
     ids=["eager", "dropout-eager", "tf.function", "dropout-tf.function"],
