@@ -33,7 +33,7 @@ SLOWLY_COMPILED = pytest.mark.parametrize(
 
 
 def with_accumulators(*names, eager):
-    """Parametrizes a test with each name. TensorFlow builds the third order in eager mode: only `eager` are not slow."""
+    """Parametrizes a test with each name. TensorFlow builds the third order eagerly: only `eager` are not slow."""
     return pytest.mark.parametrize(
         ("name", "compiled"),
         [

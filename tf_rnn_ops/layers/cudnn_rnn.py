@@ -467,7 +467,8 @@ class CudnnRNN(keras.layers.Layer):
         if not self._draws_masks:
             return tf.zeros([2], tf.int64)
         with tf.device("CPU:0"):
-            return tf.cast(self.seed_generator.next(), tf.int64) + [0, _replica_number() << 32]
+            seed, of_call = tf.unstack(tf.cast(self.seed_generator.next(), tf.int64))
+            return tf.stack([seed, of_call + (_replica_number() << 32)])
 
     def save_own_variables(self, store: Any) -> None:
         """Saves the weight and the state of dropout in a file of Keras."""
