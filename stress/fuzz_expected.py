@@ -251,6 +251,8 @@ def wide_arguments(call: Call, config: Config, names: Iterable[str]) -> dict[str
 def expect_forward(call: Call, results: Results) -> dict[str, Expected]:
     """Returns the expected results of CudnnRNN, V2, V3 or StatelessCudnnRNN."""
     config, dtype_name = read_network(call)
+    if call.op == "StatelessCudnnRNN":
+        require_shape(call, "seed", (2,))
     is_training, dtype = attribute(call, "is_training"), numpy_dtype(dtype_name)
     shapes = argument_shapes(config)
     values: dict[str, np.ndarray] = {}

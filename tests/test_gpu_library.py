@@ -268,7 +268,11 @@ CPU_OPS = ("KerasRNN", "KerasRNNBackprop")
 # Ops without a counterpart in tf.raw_ops, and an op with the same memory types.
 OURS_ALONE = {"GRUBlockCellGradV2": "GRUBlockCellGrad", "AlignTensor": "GRUBlockCell"}
 # Ops without a counterpart in tf.raw_ops, and their arguments in host memory.
-HOST_ARGUMENTS = {"CudnnRNNBackpropGrad": ["sequence_lengths"], "CudnnRNNDropoutMasks": ["sequence_lengths"]}
+HOST_ARGUMENTS = {
+    "CudnnRNNBackpropGrad": ["sequence_lengths"],
+    "CudnnRNNDropoutMasks": ["sequence_lengths"],
+    "StatelessCudnnRNN": ["host_reserved", "seed", "sequence_lengths"],
+}
 GPU_OPS = [op for op in OPS if op not in CPU_OPS]
 
 

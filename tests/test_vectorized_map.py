@@ -141,12 +141,26 @@ def test_cudnn_rnn(ops, mode, version, training):
 
 
 def test_dropout_draws_a_mask_for_each_iteration():
-    layer = tf_rnn_ops.layers.CudnnLSTM(8, num_layers=2, dropout=0.5)
-    x = tf.repeat(tf.random.normal([1, 2, 5, 4]), 3, axis=0)
-    layer.build(x.shape[1:])
-    first, second, third = mapped(lambda one: layer(one, training=True), x)
+    state = tf.zeros([2, 5, 8])
+    params = tf.random.normal([tf_rnn_ops.params.layout("lstm", 8, 4, num_layers=2).size])
+
+    def run(x):
+        return raw_ops.CudnnRNN(input=x, input_h=state, input_c=state, params=params, dropout=0.5).output
+
+    first, second, third = mapped(run, tf.repeat(tf.random.normal([1, 2, 5, 4]), 3, axis=0))
     assert not np.allclose(first, second)
     assert not np.allclose(second, third)
+
+
+@pytest.mark.parametrize("ours", [True, False], ids=["CudnnLSTM", "keras.layers.Dropout"])
+def test_layers_draw_a_mask_for_all_iterations(ours):
+    """TensorFlow runs what does not depend on the iteration once: the draw of a seed from Keras's `SeedGenerator`."""
+    layer = tf_rnn_ops.layers.CudnnLSTM(8, num_layers=2, dropout=0.5) if ours else keras.layers.Dropout(0.5)
+    x = tf.repeat(tf.random.normal([1, 2, 5, 4]), 3, axis=0)
+    layer.build(x.shape[1:])
+    (first, second, _), (other, *_) = (mapped(lambda one: layer(one, training=True), x) for _ in range(2))
+    np.testing.assert_allclose(first, second, rtol=1e-6)
+    assert not np.allclose(first, other)
 
 
 @pytest.mark.parametrize("stacked", ["x", "w_ru"])

@@ -482,6 +482,7 @@ FAMILIES = {
             *(f"CudnnRNN{kind}{version}" for kind in ("", "Backprop") for version in VERSIONS),
             "CudnnRNNBackpropGrad",
             "CudnnRNNDropoutMasks",
+            "StatelessCudnnRNN",
         ],
         _network_programs,
         [_NETWORK_TWICE],

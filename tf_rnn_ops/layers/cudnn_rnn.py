@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from tf_rnn_ops._types import Initializer, Shape, TensorLike
@@ -99,7 +100,8 @@ class CudnnRNN(keras.layers.Layer):
         `keras.utils.set_random_seed` determines. If dropout applies, the layer has a `seed_generator`, a
         `keras.random.SeedGenerator`, from which each call in training draws new masks. Files of Keras and
         `tf.train.Checkpoint` contain its state: training continues with the masks that it would have drawn. Replicas of
-        a distribution strategy draw different masks.
+        a distribution strategy draw different masks. Under a `tf.distribute.ParameterServerStrategy`, the masks differ
+        in each run, also with a seed.
       return_sequences: whether to return the outputs of all steps or only the last output of each direction.
       return_state: whether to return the final states in addition to the output.
       kernel_initializer: initializer for the input weights, drawn as one [fan_in, num_gates * units] matrix for each
@@ -466,6 +468,9 @@ class CudnnRNN(keras.layers.Layer):
         """Returns the two seeds for the dropout of a call, which differ between replicas."""
         if not self._draws_masks:
             return tf.zeros([2], tf.int64)
+        if isinstance(tf.distribute.get_strategy(), tf.distribute.ParameterServerStrategy):
+            # All workers run one graph, and would often read the same state. This op draws a seed in each process.
+            return tf.raw_ops.RandomUniformInt(shape=[2], minval=np.int64(0), maxval=np.int64(2**62))
         with tf.device("CPU:0"):
             seed, of_call = tf.unstack(tf.cast(self.seed_generator.next(), tf.int64))
             return tf.stack([seed, of_call + (_replica_number() << 32)])
