@@ -6,9 +6,11 @@ from typing import Any
 
 import cudnn_rnn_inputs
 import gru_inputs
+import numpy as np
 import tensorflow as tf
 from cudnn_rnn_checks import run_backprop, run_forward, tensors
 from cudnn_rnn_inputs import OUTPUTS, Config
+from cudnn_rnn_reference import NUM_GATES
 from test_cudnn_rnn_second_order import attributes_of, backprop_grad
 
 import tf_rnn_ops
@@ -66,6 +68,17 @@ DROPPED = Config("lstm", num_layers=3, direction="bidirectional", num_units=40, 
 CELLS = [("float32", (1, 128, 256)), ("float32", (64, 31, 65)), ("float64", (5, 130, 200)), ("bfloat16", (32, 64, 96))]
 
 
+# The mode, dtype and mask of layers.
+LAYERS = [
+    ("lstm", "float32", False),
+    ("lstm", "bfloat16", True),
+    ("lstm", "float64", True),
+    ("gru", "float16", True),
+    ("gru", "bfloat16", False),
+    ("rnn_tanh", "float64", False),
+]
+
+
 def all_calls() -> list[Call]:
     """Returns calls of every op."""
     networks = [network(*each) for each in NETWORKS]
@@ -74,6 +87,7 @@ def all_calls() -> list[Call]:
         dropped_network(),
         *(second_order(config, dtype) for version, dtype, config in NETWORKS if version == "V3"),
         *(cell(*each) for each in CELLS),
+        *(layer(*each) for each in LAYERS),
         *(params(version) for version in ("", "V2")),
     ]
 
@@ -141,6 +155,33 @@ def cell(dtype: str, size: tuple[int, int, int]) -> Call:
 
     arguments = (tensors(gru_inputs.cell_inputs(size, dtype)), tensors(gru_inputs.output_gradients(size, dtype)))
     return Call(f"GRUBlockCell {dtype} {size}", compute, arguments)
+
+
+def layer(mode: str, dtype: str, has_mask: bool) -> Call:
+    """Returns a call of KerasRNN and its gradient."""
+    batch, time, features, units = 4, 6, 3, 20
+    columns = NUM_GATES[mode] * units
+    shapes = {
+        "sequences": (batch, time, features),
+        "initial_h": (batch, units),
+        "initial_c": (batch, units),
+        "kernel": (features, columns),
+        "recurrent_kernel": (units, columns),
+        "bias": (2, columns) if mode == "gru" else (columns,),
+    }
+    rng = np.random.default_rng(0)
+    arrays = {name: cudnn_rnn_inputs.random_array(rng, *shape) for name, shape in shapes.items()}
+    mask = [[True] * time, [False, True] * (time // 2)] * (batch // 2) if has_mask else []
+    inputs = {**tensors(cudnn_rnn_inputs.cast(arrays, dtype)), "mask": tf.constant(mask, tf.bool)}
+    raw_ops = tf_rnn_ops.raw_ops
+
+    def compute(inputs):
+        outputs, final_h, final_c, reserve_space = raw_ops.KerasRNN(**inputs, rnn_mode=mode)
+        gradients = {"outputs_backprop": outputs, "final_h_backprop": final_h, "final_c_backprop": final_c}
+        grads = raw_ops.KerasRNNBackprop(**inputs, rnn_mode=mode, **gradients, reserve_space=reserve_space)
+        return [outputs, final_h, *grads]
+
+    return Call(f"KerasRNN {mode} {dtype}{' with a mask' if has_mask else ''}", compute, inputs)
 
 
 def params(version: str) -> Call:

@@ -24,6 +24,29 @@ def test_sixteen_threads_with_calls_of_every_op(intra_op, inter_op):
     )
 
 
+def test_threads_with_a_small_stack():
+    """32 KiB: TensorFlow's own MatMul takes up to 24."""
+    processes.run_code(
+        """
+        import threading
+        import mixed_calls
+
+        calls = mixed_calls.all_calls()
+        calls += [call.in_graph() for call in calls]
+        expected = [mixed_calls.contents(call()) for call in calls]
+        results = []
+        threading.stack_size(32 << 10)
+        for call in calls:
+            thread = threading.Thread(target=lambda: results.append(call()))
+            thread.start()
+            thread.join()
+        for call, actual, wanted in zip(calls, results, expected, strict=True):
+            assert mixed_calls.contents(actual) == wanted, call.name
+        """,
+        **processes.WITH_TESTS,
+    )
+
+
 def test_an_inter_op_pool_of_one():
     """An op that waits for another op of the graph, or for a second thread, would deadlock."""
     processes.run_code(

@@ -378,9 +378,7 @@ def test_a_seed_of_a_wrong_shape_is_rejected(seed, in_graph, is_training):
     def run():
         return stateless(config, inputs, seed, is_training=is_training)
 
-    with pytest.raises(
-        ValueError if in_graph else tf.errors.InvalidArgumentError, match=r"seed must have the shape \[2\]"
-    ):
+    with pytest.raises((ValueError, tf.errors.InvalidArgumentError), match=r"seed must have the shape \[2\]"):
         (tf.function(run) if in_graph else run)()
 
 

@@ -13,6 +13,7 @@
 #include "absl/status/status.h"
 #include "cc/calls/array.h"
 #include "cc/calls/call_frame.h"
+#include "cc/calls/deep_stack.h"
 #include "cc/calls/op.h"
 #include "cc/calls/status.h"
 #include "tensorflow/core/framework/op_kernel.h"
@@ -93,8 +94,10 @@ class CallKernel final : public tensorflow::OpKernel {
 
   void Compute(tensorflow::OpKernelContext* ctx) override {
     TensorFlowFrame frame(ctx);
-    OP_REQUIRES_OK(
-        ctx, CatchInKernel(type_string(), [&] { return op_->Run(&frame); }));
+    OP_REQUIRES_OK(ctx, CatchInKernel(type_string(), [&] {
+                     return OnDeepStack(type_string(),
+                                        [&] { return op_->Run(&frame); });
+                   }));
   }
 
  private:

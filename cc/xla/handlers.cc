@@ -5,6 +5,7 @@
 #include <mutex>
 #include <utility>
 
+#include "cc/calls/deep_stack.h"
 #include "cc/calls/status.h"
 #include "cc/xla/ffi_frame.h"
 
@@ -98,7 +99,8 @@ XLA_FFI_Error* Execute(const OpDefinition& definition,
   Status status = frame.Init();
   if (status.ok()) {
     // Init rejects other types.
-    status = (*static_cast<State*>(args.state))[frame.type()]->Run(&frame);
+    const auto& op = (*static_cast<State*>(args.state))[frame.type()];
+    status = OnDeepStack(definition.name, [&] { return op->Run(&frame); });
   }
   return ToError(api, status);
 }
