@@ -29,6 +29,11 @@ def _cudnn_layers() -> list[keras.layers.Layer]:
     ]
 
 
+def _cudnn_dropout() -> list[keras.layers.Layer]:
+    """The files have the state of a `SeedGenerator`, since version 0.3.0."""
+    return [layers.CudnnLSTM(3, num_layers=2, dropout=0.5, seed=1)]
+
+
 def _keras_layers() -> list[keras.layers.Layer]:
     return [
         layers.LSTM(3, return_sequences=True),
@@ -50,6 +55,7 @@ def _accelerated() -> list[keras.layers.Layer]:
 
 _NETWORKS = {
     "cudnn_layers": _cudnn_layers,
+    "cudnn_dropout": _cudnn_dropout,
     "keras_layers": _keras_layers,
     "gru_block_cell": _gru_block_cell,
     "accelerated": _accelerated,
