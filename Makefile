@@ -123,7 +123,7 @@ build/tensorflow-%/installed: dist/all/ready build/tensorflow-%/ready
 
 # Tests of the entry points, of gradients and of parity.
 TENSORFLOW_TESTS = $(WHEEL_TESTS) $(wildcard $(addprefix tests/test_,*_gradients.py *_parity.py accelerate_keras.py \
-	builtin_kernels.py gpu_graphs.py keras_layers.py keras_rnn.py params.py))
+	builtin_kernels.py exports.py gpu_graphs.py keras_layers.py keras_rnn.py params.py))
 VERSION := $(firstword $(OLDER_TENSORFLOWS))
 
 .PHONY: test-tensorflow
@@ -270,7 +270,7 @@ test-random: $(VENV)/installed $(VENV)/peers ## Run the property tests and the f
 	$(VENV)/bin/python stress/fuzz.py --seed $$seed --calls $${CALLS:-20000}
 
 # Tests that detect a missing or different package. Results of the other tests do not depend on the installed packages.
-WHEEL_TESTS := $(addprefix tests/test_,package.py loading.py snapshots.py entry_points.py examples.py exports.py)
+WHEEL_TESTS := $(addprefix tests/test_,package.py loading.py snapshots.py entry_points.py examples.py)
 
 .PHONY: test-wheel
 test-wheel: $(WHEEL_ENV)/installed ## Test all entry points in a new environment with only TensorFlow and the wheel from dist/all/.

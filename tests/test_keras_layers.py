@@ -3,6 +3,7 @@
 import concurrent.futures
 import gc
 import inspect
+import itertools
 import json
 import threading
 import weakref
@@ -78,7 +79,7 @@ CONFIGURATIONS = {**{kind: (kind, {}) for kind in KINDS}, **LOOPS, **INPUT_MASKS
 
 
 @pytest.mark.parametrize("configuration", CONFIGURATIONS)
-@settings(max_examples=8, phases=PHASES)
+@settings(max_examples=5, phases=PHASES)
 @given(
     case=CASES, mask=MASK, with_states=st.booleans(), training=st.booleans(), call=st.sampled_from(["eager", "graph"])
 )
@@ -108,8 +109,18 @@ def test_equals_keras(configuration, case, mask, with_states, training, call):
         check_equal(actual, expected, f"layers.{kind}")
 
 
+SLOW_UNDER_XLA = (
+    "reset before, other activations",
+    "LSTM recurrent dropout, other activations",
+    "GRU implementation=1",
+)
+
+
 @needs_xla
-@pytest.mark.parametrize("configuration", CONFIGURATIONS)
+@pytest.mark.parametrize(
+    "configuration",
+    [pytest.param(each, marks=[pytest.mark.slow] if each in SLOW_UNDER_XLA else []) for each in CONFIGURATIONS],
+)
 def test_equals_keras_under_xla(configuration):
     """Both layers run under XLA, because its random numbers for dropout differ from those of TensorFlow."""
     kind, fixed = CONFIGURATIONS[configuration]
@@ -437,11 +448,18 @@ def test_a_model_that_crops_its_inputs_but_not_its_mask(layer, runs):
             np.testing.assert_allclose(model.predict(each, verbose=0), output, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("call", ["eager", "static", "dynamic", pytest.param("XLA", marks=needs_xla)])
+@pytest.mark.parametrize(
+    ("configuration", "call"),
+    [
+        *itertools.product(["LSTM", "SimpleRNN", "reset before"], ["eager", "static", "dynamic"]),
+        pytest.param("LSTM", "XLA", marks=needs_xla),
+        pytest.param("SimpleRNN", "XLA", marks=[needs_xla, pytest.mark.slow]),
+        pytest.param("reset before", "XLA", marks=[needs_xla, pytest.mark.slow]),
+    ],
+)
 @pytest.mark.parametrize("zeros", [False, True])
 @pytest.mark.parametrize("unroll", [False, True])
 @pytest.mark.parametrize("go_backwards", [False, True])
-@pytest.mark.parametrize("configuration", ["LSTM", "SimpleRNN", "reset before"])
 def test_a_mask_with_surplus_steps(configuration, go_backwards, unroll, zeros, call):
     """Keras ignores them, except in some configurations, which it rejects."""
     kind, options = CONFIGURATIONS[configuration]

@@ -269,8 +269,10 @@ def of_unknown_shapes(run):
     return in_graph
 
 
-@pytest.mark.parametrize("flags", [(False, True, False), (True, False, False), (True, False, True)], ids=str)
-@pytest.mark.parametrize(("mask", "use_bias"), [(None, False), ("gaps", True)])
+@pytest.mark.parametrize(
+    ("mask", "use_bias", "flags"),
+    [(None, False, (False, True, False)), ("gaps", True, (True, False, False)), ("gaps", True, (True, False, True))],
+)
 @pytest.mark.parametrize("mode", KINDS)
 def test_second_derivatives_of_unknown_shapes_equal_keras(mode, mask, use_bias, flags):
     inputs = arguments(mode, use_bias=use_bias, mask=MASKS.get(mask))
@@ -345,8 +347,16 @@ def test_second_derivatives_within_a_while_loop_equal_keras(mode, is_training):
         assert parity.difference(ours, theirs) < 1e-12, name
 
 
-@pytest.mark.parametrize("order", [1, 2])
-@pytest.mark.parametrize(("mode", "is_training"), [*((mode, True) for mode in KINDS), ("lstm", False)])
+@pytest.mark.parametrize(
+    ("mode", "is_training", "order"),
+    [
+        *((mode, True, 1) for mode in KINDS),
+        ("lstm", False, 1),
+        ("gru", True, 2),
+        *(pytest.param(*each, 2, marks=pytest.mark.slow) for each in (("lstm", True), ("lstm", False))),
+        *(pytest.param(mode, True, 2, marks=pytest.mark.slow) for mode in ("rnn_tanh", "rnn_relu")),
+    ],
+)
 def test_an_accumulator_around_a_function_equals_keras(mode, is_training, order):
     inputs = arguments(mode, mask=MASKS["gaps"])
     layer = make_keras(mode, inputs, use_bias=True, return_sequences=True)
