@@ -10,6 +10,7 @@ import tensorflow as tf
 
 import tf_rnn_ops
 from tf_rnn_ops import params, raw_ops
+from tf_rnn_ops._library import ops
 
 TIME, BATCH, SIZE = 3, 2, 4  # the size of inputs and states, so that an op's output can be its input
 CANONICAL = {"num_layers": 1, "num_units": SIZE, "input_size": SIZE}
@@ -25,16 +26,16 @@ def _cudnn_rnn(op, x, **options):
     mode = options.get("rnn_mode", "lstm")
     state = tf.zeros([num_layers, BATCH, SIZE])
     weights = _values(params.layout(mode, num_units=SIZE, input_size=SIZE, num_layers=num_layers).size)
-    lengths = {"sequence_lengths": [TIME, 1]} if op.__name__.endswith(("V3", "v3")) else {}
+    lengths = {"sequence_lengths": [TIME, 1]} if op.__name__.endswith(("V3", "v3", "stateless_cudnn_rnn")) else {}
     return op(input=x, input_h=state, input_c=state, params=weights, **lengths, **options).output
 
 
 def _keras_rnn(x, rnn_mode, gates, **options):
-    """Returns the outputs of KerasRNN, which takes batches of sequences, for time-major sequences."""
-    state = tf.zeros([BATCH, SIZE])
-    result = raw_ops.KerasRNN(
-        sequences=tf.transpose(x, [1, 0, 2]),
-        mask=tf.constant([[True] * TIME, [True, False, True]]),
+    """Returns the outputs of KerasRNN. Its batch comes first: x has TIME sequences."""
+    state = tf.zeros([TIME, SIZE])
+    return raw_ops.KerasRNN(
+        sequences=x,
+        mask=tf.constant([[True, True], [True, False], [False, True]]),
         initial_h=state,
         initial_c=state,
         kernel=_values(SIZE, gates * SIZE),
@@ -43,8 +44,7 @@ def _keras_rnn(x, rnn_mode, gates, **options):
         rnn_mode=rnn_mode,
         return_sequences=True,
         **options,
-    )
-    return tf.transpose(result.outputs, [1, 0, 2])
+    ).outputs
 
 
 def _cell(x):
@@ -63,7 +63,8 @@ def _canonical(x, version):
     options = {"rnn_mode": "rnn_tanh", **CANONICAL}
     buffer = getattr(raw_ops, f"CudnnRNNCanonicalToParams{version}")(**tensors, **options)
     back = getattr(raw_ops, f"CudnnRNNParamsToCanonical{version}")(params=buffer, **counts, **options)
-    rows = [tf.tanh(back.weights[0][:BATCH]), back.weights[1][:BATCH], tf.stack([back.biases[0]] * BATCH)]
+    # TensorFlow 2.21's optimizer replaces tf.stack([output] * n) by copies of the op's first output, for any op.
+    rows = [tf.tanh(back.weights[0][:BATCH]), back.weights[1][:BATCH], tf.tile(back.biases[0][None], [BATCH, 1])]
     return tf.stack(rows)
 
 
@@ -112,7 +113,7 @@ def _op(name, module=raw_ops, **options):
     return lambda x: _cudnn_rnn(getattr(module, name), x, **options)
 
 
-DROPOUT = {"dropout": 0.5, "seed": 3}
+_stateless = functools.partial(_cudnn_rnn, ops.tf_rnn_ops_stateless_cudnn_rnn, dropout=0.5, seed=[3, 4])
 # Functions of x, [time, batch, size], to a tensor of its shape.
 BODIES = {
     "CudnnRNN": _op("CudnnRNN"),
@@ -122,7 +123,8 @@ BODIES = {
     "CudnnRNNBackpropV2": _gradient(_op("CudnnRNNV2")),
     "CudnnRNNBackpropV3": _gradient(_op("CudnnRNNV3", rnn_mode="gru")),
     "CudnnRNNBackpropGrad": _gradient(_gradient(_op("CudnnRNNV3"))),
-    "CudnnRNNDropoutMasks": _gradient(_gradient(_op("CudnnRNNV3", **DROPOUT))),
+    "CudnnRNNDropoutMasks": _gradient(_gradient(_stateless)),
+    "StatelessCudnnRNN": _stateless,
     "KerasRNN lstm": lambda x: _keras_rnn(x, "lstm", 4),
     "KerasRNN gru": lambda x: _keras_rnn(x, "gru", 3, go_backwards=True),
     "KerasRNN rnn_tanh": lambda x: _keras_rnn(x, "rnn_tanh", 1, zero_output_for_mask=True),
@@ -211,9 +213,10 @@ def _input():
 # Parts of the names of cases that fail, with the reasons.
 UNSUPPORTED = {
     "while_loop in cond-XLA": "XLA cannot compile the gradient, with any op in the loop",
-    "RNN-vectorized_map-XLA": "the op runs in an unbounded loop, whose gradient needs a bound",
-    "V2-vectorized_map-XLA": "the same",
-    "V3-vectorized_map-XLA": "the same",
+    **{
+        f"GRU loop-{flow}-XLA": "the same"
+        for flow in ("cond", "cond not taken", "cond in while_loop", "switch_case", "vectorized_map")
+    },
     "Grad-recompute_grad": "tf.recompute_grad does not support a function that computes gradients, of any op",
     "Backprop-recompute_grad": "the same",
     "BackpropV2-recompute_grad": "the same",

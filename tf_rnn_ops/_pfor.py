@@ -34,8 +34,17 @@ def _run(call: Any, inputs: Sequence[tf.Tensor], **changes: bool) -> list[tf.Ten
 
 
 def _loop(call: Any) -> list[Any]:
-    """Runs the op in a loop."""
-    return list(_pfor._fallback_converter(call))
+    """Runs the op in a loop. Unlike pfor's own, it has a bound, without which XLA cannot compile its gradient."""
+    static = tf.get_static_value(call.pfor.loop_len_vector)
+    iterations = _iterations(call) if static is None else int(static[0])
+
+    def body(i: tf.Tensor, *arrays: tf.TensorArray) -> tuple[Any, ...]:
+        outputs = _run(call, [each.t[i] if each.is_stacked else each.t for each in call.inputs])
+        return i + 1, *(array.write(i, each) for array, each in zip(arrays, outputs, strict=True))
+
+    arrays = [tf.TensorArray(each.dtype, iterations) for each in call.outputs]
+    _, *arrays = tf.while_loop(lambda i, *_: i < iterations, body, (0, *arrays), maximum_iterations=iterations)
+    return [_pfor.wrap(each.stack(), True) for each in arrays]
 
 
 def _is_any_stacked(call: Any, indices: Iterable[int] | None = None) -> bool:
