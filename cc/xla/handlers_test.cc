@@ -300,6 +300,7 @@ std::vector<Shape> ShapesOf(const OpDefinition& op, std::string name) {
       {"output", {kTime, kBatch, kUnits}},
       {"params", {rnn::CudnnRnnParamsSize(Config(false))}},
       {"sequence_lengths", {kBatch}},
+      {"seed", {2}},
       {"host_reserved", version == 2 ? Shape{2} : Shape{}},
       {"reserve_space",
        {rnn::ReserveSpaceSize<float>(Config(IsKeras(op)), size)}},
@@ -318,7 +319,8 @@ std::vector<Shape> ShapesOf(const OpDefinition& op, std::string name) {
   };
   const auto shape = shapes.find(name);
   if (shape != shapes.end()) return {shape->second};
-  const bool is_network = std::string(op.name).rfind("CudnnRNN", 0) == 0;
+  const bool is_network =
+      std::string(op.name).find("CudnnRNN") != std::string::npos;
   return {is_network ? Shape{kLayers, kBatch, kUnits} : Shape{kBatch, kUnits}};
 }
 
@@ -342,6 +344,8 @@ void FillInput(const std::string& name, Buffer* buffer) {
       buffer->As<float>()[i] = std::sin(static_cast<float>(i + name.size()));
     } else if (buffer->type == XLA_FFI_DataType_S32) {
       buffer->As<std::int32_t>()[i] = integers.at(name);
+    } else if (buffer->type == XLA_FFI_DataType_S64) {
+      buffer->As<std::int64_t>()[i] = 3 + i;  // as the seeds of AttributesOf
     } else {
       buffer->memory[i] = 1;  // of a mask
     }
@@ -425,7 +429,7 @@ bool NamesAnArgument(const OpDefinition& op, const std::string& message) {
 }
 
 TEST(HandlersTest, RunEveryOp) {
-  EXPECT_EQ(AllCalls().size(), 18u);
+  EXPECT_EQ(AllCalls().size(), 19u);
   for (const Call& call : AllCalls()) {
     for (Buffer result : call.results) {
       if (result.type != XLA_FFI_DataType_F32) continue;
@@ -462,6 +466,15 @@ TEST(HandlersTest, DrawNewMasksInEachRun) {
     EXPECT_EQ(third.Run(2), "");
     EXPECT_EQ(again.results[0].memory, third.results[0].memory);
   }
+}
+
+TEST(HandlersTest, DrawTheMasksOfSeedsThatAreAnInput) {
+  std::map<std::string, Call> calls;
+  for (const Call& call : AllCalls()) calls.insert({call.op->name, call});
+  Call& stateless = calls.at("StatelessCudnnRNN");
+  EXPECT_EQ(stateless.Run(2), "");
+  EXPECT_EQ(stateless.results[0].memory,
+            calls.at("CudnnRNNV3").results[0].memory);
 }
 
 // Programs that name the same stream share it, for any shapes.
