@@ -472,8 +472,8 @@ class CudnnRNN(keras.layers.Layer):
             # All workers run one graph, and would often read the same state. This op draws a seed in each process.
             return tf.raw_ops.RandomUniformInt(shape=[2], minval=np.int64(0), maxval=np.int64(2**62))
         with tf.device("CPU:0"):
-            seed, of_call = tf.unstack(tf.cast(self.seed_generator.next(), tf.int64))
-            return tf.stack([seed, of_call + (_replica_number() << 32)])
+            seed = tf.cast(self.seed_generator.next(), tf.int64)
+            return seed + tf.constant([0, _replica_number() << 32], tf.int64)
 
     def save_own_variables(self, store: Any) -> None:
         """Saves the weight and the state of dropout in a file of Keras."""
