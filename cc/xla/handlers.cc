@@ -8,6 +8,7 @@
 #include "cc/calls/deep_stack.h"
 #include "cc/calls/status.h"
 #include "cc/xla/ffi_frame.h"
+#include "cc/xla/ffi_versions.h"
 
 namespace tf_rnn_ops {
 namespace {
@@ -80,6 +81,7 @@ XLA_FFI_Error* Instantiate(const OpDefinition& definition,
   XLA_FFI_State_Set_Args args{};
   args.struct_size = XLA_FFI_State_Set_Args_STRUCT_SIZE;
   args.ctx = call.ctx;
+  SetInstantiateStage(&args);
   if (auto* error = Types().Find(api, &args.type_id)) return error;
   args.state = state.get();
   XLA_FFI_Error* error = api.XLA_FFI_State_Set(&args);
@@ -93,6 +95,7 @@ XLA_FFI_Error* Execute(const OpDefinition& definition,
   XLA_FFI_State_Get_Args args{};
   args.struct_size = XLA_FFI_State_Get_Args_STRUCT_SIZE;
   args.ctx = call.ctx;
+  SetInstantiateStage(&args);
   if (auto* error = Types().Find(api, &args.type_id)) return error;
   if (auto* error = api.XLA_FFI_State_Get(&args)) return error;
   FfiFrame frame(definition, call);
@@ -108,7 +111,7 @@ XLA_FFI_Error* Execute(const OpDefinition& definition,
 }  // namespace
 
 XLA_FFI_Error* Handle(const OpDefinition& op, XLA_FFI_CallFrame* call) {
-  const XLA_FFI_Extension_Base* extension = call->extension_start;
+  const FfiExtension* extension = call->extension_start;
   if (extension != nullptr && extension->type == XLA_FFI_Extension_Metadata) {
     Describe(*reinterpret_cast<const XLA_FFI_Metadata_Extension*>(extension));
     return nullptr;

@@ -19,6 +19,7 @@
 #include "cc/rnn/cudnn_rnn_params.h"
 #include "cc/rnn/reserve_space.h"
 #include "cc/rnn/rnn_config.h"
+#include "cc/xla/ffi_versions.h"
 #include "cc/xla/op.h"
 #include "xla/ffi/api/c_api.h"
 
@@ -27,8 +28,15 @@ struct XLA_FFI_Error {
   XLA_FFI_Error_Code code;
 };
 
-// The handler's view of the program that calls it.
-struct XLA_FFI_ExecutionContext {
+namespace tf_rnn_ops {
+namespace {
+
+using Shape = std::vector<std::int64_t>;
+
+// ------------------------------------------------------------ a fake XLA
+
+// What a handler's context is here.
+struct Program {
   void* state = nullptr;
   void (*delete_state)(void*) = nullptr;
   int num_threads = 0;
@@ -36,12 +44,9 @@ struct XLA_FFI_ExecutionContext {
   std::vector<std::pair<XLA_FFI_Task*, void*>> tasks;
 };
 
-namespace tf_rnn_ops {
-namespace {
-
-using Shape = std::vector<std::int64_t>;
-
-// ------------------------------------------------------------ a fake XLA
+Program& ProgramOf(FfiContext* context) {
+  return *reinterpret_cast<Program*>(context);
+}
 
 void (*registered_deleter)(void*) = nullptr;
 
@@ -62,28 +67,28 @@ const XLA_FFI_Api& FakeApi() {
       return nullptr;
     };
     api.XLA_FFI_State_Set = [](XLA_FFI_State_Set_Args* args) -> XLA_FFI_Error* {
-      args->ctx->state = args->state;
-      args->ctx->delete_state = registered_deleter;
+      ProgramOf(args->ctx).state = args->state;
+      ProgramOf(args->ctx).delete_state = registered_deleter;
       return nullptr;
     };
     api.XLA_FFI_State_Get = [](XLA_FFI_State_Get_Args* args) -> XLA_FFI_Error* {
-      args->state = args->ctx->state;
+      args->state = ProgramOf(args->ctx).state;
       return nullptr;
     };
     api.XLA_FFI_ThreadPool_NumThreads =
         [](XLA_FFI_ThreadPool_NumThreads_Args* args) -> XLA_FFI_Error* {
-      if (args->ctx->num_threads == 0) {
+      if (ProgramOf(args->ctx).num_threads == 0) {
         return new XLA_FFI_Error{"no pool", XLA_FFI_Error_Code_UNIMPLEMENTED};
       }
-      *args->num_threads = args->ctx->num_threads;
+      *args->num_threads = ProgramOf(args->ctx).num_threads;
       return nullptr;
     };
     api.XLA_FFI_ThreadPool_Schedule =
         [](XLA_FFI_ThreadPool_Schedule_Args* args) -> XLA_FFI_Error* {
-      if (!args->ctx->takes_tasks) {
+      if (!ProgramOf(args->ctx).takes_tasks) {
         return new XLA_FFI_Error{"no thread", XLA_FFI_Error_Code_UNAVAILABLE};
       }
-      args->ctx->tasks.emplace_back(args->task, args->data);
+      ProgramOf(args->ctx).tasks.emplace_back(args->task, args->data);
       return nullptr;
     };
     return api;
@@ -149,26 +154,25 @@ struct Call {
 
   // Calls `then` before unloading the program. Returns the first error.
   std::string Run(const std::function<std::string()>& then, int times = 1) {
-    XLA_FFI_ExecutionContext context;
-    context.num_threads = num_threads;
-    context.takes_tasks = takes_tasks;
-    std::string error = Stage(XLA_FFI_ExecutionStage_INSTANTIATE, &context);
+    Program program;
+    program.num_threads = num_threads;
+    program.takes_tasks = takes_tasks;
+    std::string error = Stage(XLA_FFI_ExecutionStage_INSTANTIATE, &program);
     for (int i = 0; i < times && error.empty(); ++i) {
-      error = Stage(XLA_FFI_ExecutionStage_EXECUTE, &context);
+      error = Stage(XLA_FFI_ExecutionStage_EXECUTE, &program);
     }
     if (error.empty()) error = then();
-    for (const auto& [task, data] : context.tasks) task(data);
-    if (context.state) context.delete_state(context.state);
+    for (const auto& [task, data] : program.tasks) task(data);
+    if (program.state) program.delete_state(program.state);
     return error;
   }
 
  private:
-  std::string Stage(XLA_FFI_ExecutionStage stage,
-                    XLA_FFI_ExecutionContext* context) {
+  std::string Stage(XLA_FFI_ExecutionStage stage, Program* program) {
     XLA_FFI_CallFrame frame{};
     frame.struct_size = XLA_FFI_CallFrame_STRUCT_SIZE;
     frame.api = &FakeApi();
-    frame.ctx = context;
+    frame.ctx = reinterpret_cast<FfiContext*>(program);
     frame.stage = stage;
     Attributes passed(attributes);
     frame.attrs = passed.attrs;

@@ -23,6 +23,7 @@
 #include "cc/calls/op.h"
 #include "cc/calls/status.h"
 #include "cc/kernels/tensorflow_frame.h"
+#include "cc/xla/ffi_versions.h"
 #include "cc/xla/op.h"
 #include "tensorflow/compiler/tf2xla/type_util.h"
 #include "tensorflow/compiler/tf2xla/xla_op_kernel.h"
@@ -496,13 +497,9 @@ bool RegisterHandlers() {
     args.bundle.execute = definition.handler;
     XLA_FFI_Error* const error = api.XLA_FFI_Handler_Register(&args);
     if (error == nullptr) continue;
-    XLA_FFI_Error_GetMessage_Args message{};
-    message.struct_size = XLA_FFI_Error_GetMessage_Args_STRUCT_SIZE;
-    message.error = error;
-    api.XLA_FFI_Error_GetMessage(&message);
     LOG(WARNING) << "tf_rnn_ops could not register its ops with XLA, which "
                     "therefore cannot compile them: "
-                 << message.message;
+                 << FfiMessage(api, error);
     XLA_FFI_Error_Destroy_Args destroy{};
     destroy.struct_size = XLA_FFI_Error_Destroy_Args_STRUCT_SIZE;
     destroy.error = error;
