@@ -11,8 +11,10 @@ import sys
 from typing import NamedTuple
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+from hatchling.metadata.plugin.interface import MetadataHookInterface
 
-# The CPU engine and the handlers for XLA: built once for all TensorFlow versions.
+# The CPU engine and the handlers for XLA: one file for all TensorFlow versions. Each version's XLA takes handlers built
+# for an older one.
 _ENGINE = "libtf_rnn_ops_engine.so"
 _FFI_LIBRARY = "libtf_rnn_ops_ffi.so"
 # Our own ops, and kernels for TensorFlow's ops.
@@ -33,8 +35,6 @@ _CUDA_HEADER = "third_party/gpus/cuda/include/cuda.h"
 
 # Names the Python interpreters with TensorFlow. By default, the one that runs the build.
 _PYTHON_VARIABLE = "TF_RNN_OPS_PYTHON"
-# Installed for isolated builds.
-_TENSORFLOW_REQUIREMENT = "tensorflow==2.21.*"
 
 
 class _TensorFlow(NamedTuple):
@@ -143,13 +143,26 @@ def _compiler(machine: str) -> str:
     return result.stdout.splitlines()[0]
 
 
+class TensorFlowExtras(MetadataHookInterface):
+    """Hatchling's hook: see https://hatch.pypa.io/latest/plugins/metadata-hook/reference."""
+
+    def update(self, metadata):
+        """Adds an extra for each distribution of TensorFlow."""
+        oldest, *_, newest = self.config["tensorflow-versions"]
+        major, minor = newest.split(".")
+        range_ = f">={oldest},<{major}.{int(minor) + 1}"
+        metadata["optional-dependencies"] = {name: [name + range_] for name in ("tensorflow", "tensorflow-cpu")}
+
+
 class BazelBuildHook(BuildHookInterface):
     """Hatchling's hook: see https://hatch.pypa.io/latest/plugins/build-hook/reference."""
 
     def dependencies(self):
         """Returns TensorFlow as a build requirement, for isolated builds."""
         has_tensorflow = importlib.util.find_spec("tensorflow") is not None
-        return [] if has_tensorflow or os.environ.get(_PYTHON_VARIABLE) else [_TENSORFLOW_REQUIREMENT]
+        if has_tensorflow or os.environ.get(_PYTHON_VARIABLE):
+            return []
+        return self.metadata.core.optional_dependencies["tensorflow"]
 
     def initialize(self, version, build_data):
         """Builds the libraries and adds them to the wheel."""
@@ -182,5 +195,6 @@ class BazelBuildHook(BuildHookInterface):
         of_tensorflow = folder / "_".join(["tensorflow", *map(str, tensorflow.minor_version)])
         of_tensorflow.mkdir(parents=True)
         for library in libraries:
-            of_all = library in (_ENGINE, _FFI_LIBRARY)
-            shutil.copyfile(root / "bazel-bin" / library, (folder if of_all else of_tensorflow) / library)
+            target = (folder if library in (_ENGINE, _FFI_LIBRARY) else of_tensorflow) / library
+            if not target.exists():
+                shutil.copyfile(root / "bazel-bin" / library, target)
