@@ -94,26 +94,32 @@ $(VENV)/installed: dist/ready
 
 # ---------------------------------------------------------------- wheels for all supported TensorFlow versions
 
-# The development environment has the newest version.
-OLDER_TENSORFLOWS := 2.18 2.19 2.20
+# All versions, oldest first, and those that .venv does not have.
+TENSORFLOWS := $(shell sed -nE 's/^tensorflow-versions = \[(.*)\]/\1/p' pyproject.toml | tr -d '",')
+DEVELOPMENT_TENSORFLOW := $(patsubst tensorflow_%.txt,%,$(shell readlink requirements/tensorflow.txt))
+OTHER_TENSORFLOWS := $(filter-out $(DEVELOPMENT_TENSORFLOW),$(TENSORFLOWS))
 BUILD_WHEEL_ALL = TF_RNN_OPS_PYTHON=$$(echo $(1) | tr ' ' :) ./build_pip_pkg.sh dist/all
 
 .PHONY: wheel-all
-wheel-all: dist/all/ready $(if $(filter x86_64,$(shell uname -m)),dist/all/aarch64) ## Build the wheels for TensorFlow 2.18 to 2.21 on x86-64 and Arm into dist/all/.
+wheel-all: dist/all/ready $(if $(filter x86_64,$(shell uname -m)),dist/all/aarch64) ## Build the wheels for all TensorFlow versions on x86-64 and Arm into dist/all/.
 	@ls dist/all/*.whl
 
 ifeq ($(wildcard dist/all/*.whl),)
 $(shell rm -f dist/all/ready dist/all/aarch64)
 endif
-dist/all/ready: $(WHEEL_SOURCES) $(VENV)/ready $(OLDER_TENSORFLOWS:%=build/tensorflow-%/ready) | .tools/bazel
-	@$(call BUILD_WHEEL_ALL,$(VENV)/bin/python $(OLDER_TENSORFLOWS:%=build/tensorflow-%/bin/python))
+dist/all/ready: $(WHEEL_SOURCES) $(VENV)/ready $(OTHER_TENSORFLOWS:%=build/tensorflow-%/ready) | .tools/bazel
+	@$(call BUILD_WHEEL_ALL,$(VENV)/bin/python $(OTHER_TENSORFLOWS:%=build/tensorflow-%/bin/python))
 	@touch $@
 
-build/tensorflow-%/ready: requirements/tensorflow_%.txt requirements/pytest.txt | .tools/system-packages
+# The stem is a version, such as 2.20, or one with an interpreter, such as 2.20-python3.13.
+STEM_TENSORFLOW = $(firstword $(subst -, ,$*))
+STEM_PYTHON = $(or $(word 2,$(subst -, ,$*)),$(PYTHON))
+.SECONDEXPANSION:
+build/tensorflow-%/ready: requirements/tensorflow_$$(STEM_TENSORFLOW).txt requirements/pytest.txt | .tools/system-packages
 	@echo "==> installing TensorFlow $* into $(@D)"
 	@rm -rf $(@D)
-	@$(PYTHON) -m venv $(@D)
-	@$(@D)/bin/python $(INSTALL_LOCKED) --quiet -r requirements/tensorflow_$*.txt -r requirements/pytest.txt
+	@$(STEM_PYTHON) -m venv $(@D)
+	@$(@D)/bin/python $(INSTALL_LOCKED) --quiet -r requirements/tensorflow_$(STEM_TENSORFLOW).txt -r requirements/pytest.txt
 	@touch $@
 
 build/tensorflow-%/installed: dist/all/ready build/tensorflow-%/ready
@@ -124,12 +130,30 @@ build/tensorflow-%/installed: dist/all/ready build/tensorflow-%/ready
 # Tests of the entry points, of gradients and of parity.
 TENSORFLOW_TESTS = $(WHEEL_TESTS) $(wildcard $(addprefix tests/test_,*_gradients.py *_parity.py accelerate_keras.py \
 	builtin_kernels.py exports.py gpu_graphs.py keras_layers.py keras_rnn.py params.py))
-VERSION := $(firstword $(OLDER_TENSORFLOWS))
+VERSION := $(firstword $(TENSORFLOWS))
 
-.PHONY: test-tensorflow
-test-tensorflow: build/tensorflow-$(VERSION)/installed ## Test the wheel with an older TensorFlow; VERSION=2.18, 2.19 or 2.20.
+.PHONY: test-tensorflow test-tensorflow-all
+test-tensorflow: build/tensorflow-$(VERSION)/installed ## Test the wheel with another TensorFlow and Python; VERSION=2.20 or 2.20-python3.13.
 	@echo "==> Python tests with TensorFlow $(VERSION)"
 	@build/tensorflow-$(VERSION)/bin/$(PYTEST) -m "not slow" -p no:cacheprovider $(TENSORFLOW_TESTS)
+test-tensorflow-all: ## Run test-tensorflow with all versions but that of .venv.
+	@for version in $(OTHER_TENSORFLOWS); do $(MAKE) test-tensorflow VERSION=$$version; done
+
+# pip chooses the newest versions, and so this installs without locks.
+.PHONY: canary
+canary: $(VENV)/ready .tools/bazel ## Build and test the package with the newest pre-releases of TensorFlow and Keras, which change each day.
+	@echo "==> installing the newest pre-releases into build/canary"
+	@rm -rf build/canary
+	@$(PYTHON) -m venv build/canary
+	@build/canary/bin/python -m pip install --quiet --pre --upgrade --upgrade-strategy eager $(CANARY) -r requirements/pytest.in
+	@TF_RNN_OPS_PYTHON=build/canary/bin/python ./build_pip_pkg.sh build/canary/dist
+	@build/canary/bin/python $(INSTALL_WHEEL) --no-deps build/canary/dist/*.whl
+	@cd / && $(CURDIR)/build/canary/bin/python -m tf_rnn_ops
+	@build/canary/bin/$(PYTEST) -m "not slow" -p no:cacheprovider $(CANARY_TESTS)
+CANARY := tensorflow
+# Tests of the ways in: what breaks first.
+CANARY_TESTS = $(WHEEL_TESTS) $(addprefix tests/test_,accelerate_keras.py builtin_kernels.py exports.py gpu_graphs.py \
+	keras_layers.py keras_rnn.py)
 
 # ---------------------------------------------------------------- 64-bit Arm, built and tested on x86-64
 
@@ -137,9 +161,8 @@ $(AARCH64)/ready: tools/setup_aarch64.sh tools/shell.sh
 	@tools/setup_aarch64.sh $(AARCH64)
 	@touch $@
 
-ALL_TENSORFLOWS := $(OLDER_TENSORFLOWS) 2.21
-dist/all/aarch64: $(WHEEL_SOURCES) $(VENV)/ready $(ALL_TENSORFLOWS:%=$(AARCH64)/tensorflow-%/ready) | .tools/bazel
-	@$(call BUILD_WHEEL_ALL,$(ALL_TENSORFLOWS:%=$(AARCH64)/tensorflow-%/bin/python))
+dist/all/aarch64: $(WHEEL_SOURCES) $(VENV)/ready $(TENSORFLOWS:%=$(AARCH64)/tensorflow-%/ready) | .tools/bazel
+	@$(call BUILD_WHEEL_ALL,$(TENSORFLOWS:%=$(AARCH64)/tensorflow-%/bin/python))
 	@touch $@
 
 # An environment for the emulated Python. uv installs into it without running it.
@@ -164,16 +187,16 @@ $(AARCH64)/tensorflow-%/installed: dist/all/aarch64 $(AARCH64)/tensorflow-%/read
 test-aarch64: test-aarch64-cc test-aarch64-python ## Run the C++ and Python tests for Arm under QEMU.
 
 .PHONY: test-aarch64-cc
-test-aarch64-cc: $(AARCH64)/tensorflow-2.21/ready .tools/bazel ## Run the C++ unit tests and fuzz corpora of the engine for Arm under QEMU.
+test-aarch64-cc: $(AARCH64)/tensorflow-$(DEVELOPMENT_TENSORFLOW)/ready .tools/bazel ## Run the C++ unit tests and fuzz corpora of the engine for Arm under QEMU.
 	@echo "==> C++ unit tests of the engine for Arm"
-	@TF_RNN_OPS_PYTHON=$(AARCH64)/tensorflow-2.21/bin/python tools/bazel.sh test //cc/rnn/... --test_timeout=3600 \
+	@TF_RNN_OPS_PYTHON=$(AARCH64)/tensorflow-$(DEVELOPMENT_TENSORFLOW)/bin/python tools/bazel.sh test //cc/rnn/... --test_timeout=3600 \
 		--linkopt=-L$(CURDIR)/$(AARCH64)/lib \
 		--run_under="$(CURDIR)/$(QEMU)/usr/bin/qemu-aarch64-static -L $(CURDIR)/$(AARCH64)/system"
 
 .PHONY: test-aarch64-python
-test-aarch64-python: $(AARCH64)/tensorflow-2.21/installed ## Run the Python tests of test-tensorflow for Arm under QEMU (an hour).
+test-aarch64-python: $(AARCH64)/tensorflow-$(DEVELOPMENT_TENSORFLOW)/installed ## Run the Python tests of test-tensorflow for Arm under QEMU (an hour).
 	@echo "==> Python tests for Arm"
-	@$(AARCH64)/tensorflow-2.21/bin/python -P -m $(PYTEST) -m "not slow" -p no:cacheprovider $(TENSORFLOW_TESTS)
+	@$(AARCH64)/tensorflow-$(DEVELOPMENT_TENSORFLOW)/bin/python -P -m $(PYTEST) -m "not slow" -p no:cacheprovider $(TENSORFLOW_TESTS)
 
 # ---------------------------------------------------------------- use
 
@@ -216,17 +239,14 @@ docs-serve: $(VENV)/installed $(VENV)/docs ## Serve the documentation site on po
 
 # ---------------------------------------------------------------- checks
 
+# CI tests one of the other versions on each day, in turn.
+TENSORFLOW_OF_THE_DAY = $(word $(shell echo $$(($$(date +%s) / 86400 % $(words $(OTHER_TENSORFLOWS)) + 1))),$(OTHER_TENSORFLOWS))
 .PHONY: ci
 ci: ## Run all checks that a change must pass.
 	@$(MAKE) lint
 	@$(MAKE) sanitize
 	@$(MAKE) test-wheel
-	@$(MAKE) test-tensorflow VERSION=2.18
-# Test the other versions on one day of the week each.
-	@case $$(LC_ALL=C date +%a) in \
-		Wed) $(MAKE) test-tensorflow VERSION=2.19 ;; \
-		Sat) $(MAKE) test-tensorflow VERSION=2.20 ;; \
-	esac
+	@$(MAKE) test-tensorflow VERSION=$(TENSORFLOW_OF_THE_DAY)
 	@$(MAKE) docs
 	@$(MAKE) test
 
@@ -447,15 +467,17 @@ format: $(VENV)/ready node_modules/ready ## Format all code.
 
 LOCK := $(VENV)/bin/uv pip compile --universal --python-version 3.10 --generate-hashes --no-header --no-emit-find-links \
 	--no-python-downloads --upgrade
+# In an .overrides file are requirements that differ between a package's wheels: uv reads one wheel's.
 # A layer omits packages that the layers named with -c in its .in file install here. uv appends a list of them; sed deletes it.
-LOCK_LAYER = $(LOCK) requirements/$$layer.in -o requirements/$$layer.txt $$(sed -n 's|^-c |requirements/|p' \
+LOCK_LAYER = $(LOCK) requirements/$$layer.in -o requirements/$$layer.txt \
+	$$(find requirements -name $$layer.overrides -printf '--override %p') $$(sed -n 's|^-c |requirements/|p' \
 	requirements/$$layer.in | xargs -r sed -nE '/win32/!s/^([a-z0-9-]+)==.*/--no-emit-package=\1/p') $(1); \
 	sed -i '/^$$/,$$d' requirements/$$layer.txt
 # A folder or page with the CPU-only builds of PyTorch.
 TORCH_CPU_BUILDS ?= $(or $(PIP_FIND_LINKS),https://download.pytorch.org/whl/cpu/torch/)
 .PHONY: lock
 lock: $(VENV)/ready ## Pin the newest versions that requirements/*.in allow, with their hashes.
-	@for layer in tensorflow pytest dev peers docs torch gpu $(OLDER_TENSORFLOWS:%=tensorflow_%); do $(LOCK_LAYER); done
+	@for layer in $(TENSORFLOWS:%=tensorflow_%) pytest dev peers docs torch gpu; do $(LOCK_LAYER); done
 	@layer=torch_cpu; $(call LOCK_LAYER,--find-links $(TORCH_CPU_BUILDS))
 
 .PHONY: clean

@@ -1,0 +1,62 @@
+"""The documentation names the supported versions, which pyproject.toml lists, and what the locks install."""
+
+import itertools
+import re
+
+import pages
+from pages import ROOT
+
+from tf_rnn_ops import _acceleration
+
+PYPROJECT = (ROOT / "pyproject.toml").read_text()
+TENSORFLOWS = re.search(r"^tensorflow-versions = \[(.*)\]$", PYPROJECT, re.MULTILINE)[1].replace('"', "").split(", ")
+PYTHONS = re.findall(r"Python :: (3\.\d+)", PYPROJECT)
+PAGES = [*pages.paths(), "CONTRIBUTING.md", "tf_rnn_ops/_acceleration.py"]
+
+
+def minor(version):
+    """Returns the minor version, such as "2.20" for "2.20.1"."""
+    return ".".join(version.split(".")[:2])
+
+
+def pinned(tensorflow, package):
+    """Returns the version of a package that the lock file of a TensorFlow installs on the newest Python."""
+    lock = (ROOT / f"requirements/tensorflow_{tensorflow}.txt").read_text()
+    return re.findall(rf"^{package}(?:-nightly)?==([^ ;]+)", lock, re.MULTILINE)[-1]
+
+
+def tested_rows():
+    """Returns the rows of README's table: (TensorFlow, Keras, Pythons)."""
+    return re.findall(r"^\| (2\.\S+) \| (3\.\S+) \| ([^|]*) \|", pages.text_of("README.md"), re.MULTILINE)
+
+
+def test_each_version_has_a_lock():
+    assert {path.stem for path in (ROOT / "requirements").glob("tensorflow_*.txt")} == {
+        f"tensorflow_{each}" for each in TENSORFLOWS
+    }
+
+
+def test_the_table_of_tests_has_each_version_as_it_is_locked():
+    rows = {(tensorflow, keras) for tensorflow, keras, _ in tested_rows()}
+    assert rows == {(pinned(each, "tensorflow"), pinned(each, "keras")) for each in TENSORFLOWS}
+
+
+def test_the_table_of_tests_has_each_python():
+    assert set(itertools.chain.from_iterable(pythons.split(", ") for *_, pythons in tested_rows())) == set(PYTHONS)
+
+
+def test_ranges_of_versions():
+    newest = max((minor(keras) for _, keras, _ in tested_rows()), key=lambda version: int(version.split(".")[1]))
+    oldest = ".".join(map(str, _acceleration._OLDEST_KERAS))
+    assert newest == ".".join(map(str, _acceleration._NEWEST_TESTED_KERAS))
+    expected = {
+        "TensorFlow": (TENSORFLOWS[0], TENSORFLOWS[-1]),
+        "Keras": (oldest, newest),
+        "Python": (PYTHONS[0], PYTHONS[-1]),
+    }
+    found = set()
+    for page in PAGES:
+        for name, *ends in re.findall(r"(TensorFlow|Keras|Python) (\d\.\d+) to (\d\.\d+)", pages.text_of(page)):
+            assert tuple(ends) == expected[name], f"{page}: {name} {ends}"
+            found.add(name)
+    assert found == set(expected)
