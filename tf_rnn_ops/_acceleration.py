@@ -2,6 +2,7 @@
 
 import functools
 import inspect
+import logging
 import os
 import sys
 import threading
@@ -22,6 +23,9 @@ __all__ = ["Acceleration", "accelerate_keras", "restore_keras"]
 VARIABLE = "TF_RNN_OPS_ACCELERATE_KERAS"
 
 _OLDEST_KERAS = (3, 5)
+_NEWEST_TESTED_KERAS = (3, 16)
+_TESTED = "Keras {}.{} to {}.{}".format(*_OLDEST_KERAS, *_NEWEST_TESTED_KERAS)
+_logger = logging.getLogger("tf_rnn_ops")
 
 # The classes whose `inner_loop` runs a cell over all steps. SimpleRNN inherits that of RNN.
 _LAYERS = (keras.layers.LSTM, keras.layers.GRU, keras.layers.RNN)
@@ -97,7 +101,8 @@ def accelerate_keras(*, strict: bool = False, portable_exports: bool = True) -> 
 
     Raises:
       TypeError: if an argument is not a bool.
-      RuntimeError: if the backend of Keras is not TensorFlow, or the version of Keras is not supported (3.5 to 3.15).
+      RuntimeError: if the backend of Keras is not TensorFlow, or this Keras is older than 3.5 or has other methods than
+        the versions that were tested (3.5 to 3.16). A newer version with the same methods is accelerated, and logged.
         If `strict`, also if `tf.keras` is Keras 2 (TF_USE_LEGACY_KERAS=1), which is not accelerated; otherwise a
         warning is issued.
 
@@ -157,7 +162,7 @@ def _check_keras() -> None:
     """Raises a RuntimeError if the classes of this Keras do not have the expected methods."""
     version = tuple(int(each) for each in keras.__version__.split(".")[:2])
     arguments = ["self", "sequences", "initial_state", "mask", "training"]
-    if (
+    if not (
         version >= _OLDEST_KERAS
         and all(list(inspect.signature(each.inner_loop).parameters) == arguments for each in _LAYERS)
         and all(
@@ -165,11 +170,13 @@ def _check_keras() -> None:
         )
         and all(hasattr(keras.Model, each) for each in (*_FUNCTIONS, "_flatten_layers"))
     ):
-        return
-    raise RuntimeError(
-        f"accelerate_keras supports Keras {'.'.join(map(str, _OLDEST_KERAS))} to 3.15, but Keras {keras.__version__} "
-        "is installed: install a supported version, or use the layers in tf_rnn_ops.layers."
-    )
+        raise RuntimeError(
+            f"accelerate_keras was tested with {_TESTED}, but Keras {keras.__version__} is installed, "
+            f"{'which is older' if version < _OLDEST_KERAS else 'whose layers have other methods'}: install one of the "
+            "tested versions, or use the layers in tf_rnn_ops.layers."
+        )
+    if version > _NEWEST_TESTED_KERAS:
+        _logger.warning("accelerate_keras was tested with %s, and now runs with Keras %s.", _TESTED, keras.__version__)
 
 
 def _check_keras_2(strict: bool) -> None:
