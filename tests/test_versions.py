@@ -9,7 +9,7 @@ from pages import ROOT
 from tf_rnn_ops import _acceleration
 
 PYPROJECT = (ROOT / "pyproject.toml").read_text()
-TENSORFLOWS = re.search(r"^tensorflow-versions = \[(.*)\]$", PYPROJECT, re.MULTILINE)[1].replace('"', "").split(", ")
+TENSORFLOWS = re.findall(r'"(\d\.\d+)"', re.findall(r"^tensorflow-versions = (.*)$", PYPROJECT, re.MULTILINE)[0])
 PYTHONS = re.findall(r"Python :: (3\.\d+)", PYPROJECT)
 PAGES = [*pages.paths(), "CONTRIBUTING.md", "tf_rnn_ops/_acceleration.py"]
 
@@ -25,7 +25,7 @@ def pinned(tensorflow, package):
     return re.findall(rf"^{package}(?:-nightly)?==([^ ;]+)", lock, re.MULTILINE)[-1]
 
 
-def tested_rows():
+def rows_of_table():
     """Returns the rows of README's table: (TensorFlow, Keras, Pythons)."""
     return re.findall(r"^\| (2\.\S+) \| (3\.\S+) \| ([^|]*) \|", pages.text_of("README.md"), re.MULTILINE)
 
@@ -37,16 +37,16 @@ def test_each_version_has_a_lock():
 
 
 def test_the_table_of_tests_has_each_version_as_it_is_locked():
-    rows = {(tensorflow, keras) for tensorflow, keras, _ in tested_rows()}
+    rows = {(tensorflow, keras) for tensorflow, keras, _ in rows_of_table()}
     assert rows == {(pinned(each, "tensorflow"), pinned(each, "keras")) for each in TENSORFLOWS}
 
 
 def test_the_table_of_tests_has_each_python():
-    assert set(itertools.chain.from_iterable(pythons.split(", ") for *_, pythons in tested_rows())) == set(PYTHONS)
+    assert set(itertools.chain.from_iterable(pythons.split(", ") for *_, pythons in rows_of_table())) == set(PYTHONS)
 
 
 def test_ranges_of_versions():
-    newest = max((minor(keras) for _, keras, _ in tested_rows()), key=lambda version: int(version.split(".")[1]))
+    newest = max((minor(keras) for _, keras, _ in rows_of_table()), key=lambda version: int(version.split(".")[1]))
     oldest = ".".join(map(str, _acceleration._OLDEST_KERAS))
     assert newest == ".".join(map(str, _acceleration._NEWEST_TESTED_KERAS))
     expected = {
