@@ -145,7 +145,8 @@ canary: $(VENV)/ready .tools/bazel ## Build and test the package with the newest
 	@echo "==> installing the newest pre-releases into build/canary"
 	@rm -rf build/canary
 	@$(PYTHON) -m venv build/canary
-	@build/canary/bin/python -m pip install --quiet --pre --upgrade --upgrade-strategy eager $(CANARY) -r requirements/pytest.in
+	@build/canary/bin/python -m pip install --quiet --pre --upgrade --upgrade-strategy eager $(CANARY) \
+		$$(grep "^[a-z]" requirements/pytest.in)
 	@TF_RNN_OPS_PYTHON=build/canary/bin/python ./build_pip_pkg.sh build/canary/dist
 	@build/canary/bin/python $(INSTALL_WHEEL) --no-deps build/canary/dist/*.whl
 	@cd / && $(CURDIR)/build/canary/bin/python -m tf_rnn_ops
