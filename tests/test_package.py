@@ -162,6 +162,22 @@ def test_report():
         assert re.search(rf"^ +{op} +CPU +{dtypes}$", printed, re.MULTILINE)
 
 
+def test_the_report_says_why_the_build_left_libraries_out(tmp_path):
+    package = package_files.link_package(tmp_path)
+    reasons = {}
+    for name, path in {"XLA": _library.XLA_PATH, "GPU": _library.GPU_KERNELS_PATH}.items():
+        package_files.in_copy(package, path).unlink(missing_ok=True)
+        reasons[str(path.relative_to(PACKAGE))] = f"the {name} library does not compile"
+    build_info = package_files.in_copy(package, PACKAGE / "_build_info.py")
+    text = build_info.read_text()
+    build_info.unlink()
+    build_info.write_text(f"{text}LEFT_OUT = {reasons!r}\n")
+    printed = processes.run_program("-m", "tf_rnn_ops", PYTHONPATH=str(tmp_path), TF_RNN_OPS_GPU="auto")
+    for name in ("XLA", "GPU"):
+        why_not = rf"this build of tf_rnn_ops has no {name} library \(the {name} library does not compile\)"
+        assert re.search(rf"^ +{name} library +not loaded: {why_not}$", printed, re.MULTILINE), printed
+
+
 def test_the_package_has_type_annotations():
     assert (PACKAGE / "py.typed").exists()
 

@@ -2,3 +2,5 @@
 
 TENSORFLOW_VERSIONS: tuple[str, ...]
 COMPILER: str
+# Why a library is missing, by its path in the package, such as "tensorflow_2_21/libtf_rnn_ops_gpu.so".
+LEFT_OUT: dict[str, str]

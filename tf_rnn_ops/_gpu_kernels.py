@@ -24,7 +24,7 @@ _AUTO, _ALWAYS, _NEVER = "auto", "1", "0"
 # Files of NVIDIA's driver: one per GPU, and those in Windows Subsystem for Linux.
 _DRIVER_FILES = ("/dev/nvidia[0-9]*", "/usr/lib/wsl/lib/libcuda.so*", "/usr/lib/wsl/drivers/*/libcuda.so*")
 
-_HAS_NO_LIBRARY = f"this build of tf_rnn_ops has no GPU library ({_library.GPU_KERNELS_PATH} does not exist)"
+_HAS_NO_LIBRARY = _library.why_left_out("GPU", _library.GPU_KERNELS_PATH)
 
 # None once the library is loaded.
 _why_not_loaded: str | None = "the import of tf_rnn_ops is not complete"

@@ -91,6 +91,12 @@ def check_tensorflow(installed: str, built_for: Sequence[str]) -> None:
     )
 
 
+def why_left_out(name: str, path: pathlib.Path) -> str:
+    """Returns why this build has no library of a name, such as "GPU": what the build recorded, if anything."""
+    reason = _build_info.LEFT_OUT.get(f"{path.parent.name}/{path.name}", f"{path} does not exist")
+    return f"this build of tf_rnn_ops has no {name} library ({reason})"
+
+
 def load(path: pathlib.Path) -> ModuleType:
     """Loads one of the package's libraries.
 

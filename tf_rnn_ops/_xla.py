@@ -39,7 +39,7 @@ def enable_builtin_kernels() -> None:
 def _load() -> str | None:
     """Loads the libraries. Warns and returns the reason if they cannot be loaded, otherwise returns None."""
     if not _library.XLA_PATH.exists():
-        return f"this build of tf_rnn_ops has no {_library.XLA_PATH.name}"
+        return _library.why_left_out("XLA", _library.XLA_PATH)
     try:
         _library.load(_library.XLA_PATH)
     except ImportError as error:

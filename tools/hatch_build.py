@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
@@ -17,13 +18,46 @@ from hatchling.metadata.plugin.interface import MetadataHookInterface
 # for an older one.
 _ENGINE = "libtf_rnn_ops_engine.so"
 _FFI_LIBRARY = "libtf_rnn_ops_ffi.so"
-# Our own ops, and kernels for TensorFlow's ops.
-_LIBRARIES = ("libtf_rnn_ops.so", "libtf_rnn_ops_builtin_kernels.so")
-# GPU kernels. Built only where its compiler, NVRTC, is a build requirement.
-_GPU_LIBRARY = "libtf_rnn_ops_gpu.so"
-_GPU_MACHINE = "x86_64"
+_SHARED_LIBRARIES = (_ENGINE, _FFI_LIBRARY)
+
+
+class _Part(NamedTuple):
+    """Libraries that are in the wheel together or not at all."""
+
+    name: str
+    libraries: tuple[str, ...]
+    # Bazel's targets with the code that depends on TensorFlow's headers.
+    adapters: tuple[str, ...]
+
+    def targets(self) -> tuple[str, ...]:
+        """Returns Bazel's targets of the libraries."""
+        return tuple(f"//:{library}" for library in self.libraries)
+
+
 # Kernels with which XLA compiles the ops.
-_XLA_LIBRARY = "libtf_rnn_ops_xla.so"
+_XLA = _Part("XLA", ("libtf_rnn_ops_xla.so", _FFI_LIBRARY), ("//cc/xla:handlers", "//cc/xla:registered_kernels"))
+# GPU kernels. Built only where their compiler, NVRTC, is a build requirement.
+_GPU = _Part(
+    "GPU",
+    ("libtf_rnn_ops_gpu.so",),
+    ("//cc/gpu:cublas", "//cc/gpu:cuda_driver", "//cc/gpu:cudnn", "//cc/kernels/gpu:registered_kernels"),
+)
+_GPU_MACHINE = "x86_64"
+# Our own ops, and kernels for TensorFlow's ops. Every build has them.
+_OPS = _Part(
+    "op",
+    ("libtf_rnn_ops.so", "libtf_rnn_ops_builtin_kernels.so", _ENGINE),
+    (
+        "//cc/kernels",
+        "//cc/kernels/cpu:registered_kernels",
+        "//cc/kernels/cpu:registered_builtin_kernels",
+        "//cc/ops",
+    ),
+)
+# In the order in which a new TensorFlow is likely to break them.
+_PARTS = (_XLA, _GPU, _OPS)
+# Bazel's exit status if a target does not compile.
+_DOES_NOT_COMPILE = 1
 # Declarations that the two XLA libraries need. TensorFlow's headers have them since version 2.21.
 _XLA_DECLARATIONS = {
     "tensorflow/compiler/tf2xla/xla_op_kernel.h": "class XlaOpKernel",
@@ -55,29 +89,30 @@ class _TensorFlow(NamedTuple):
         """Returns [2, 21] for "2.21.0"."""
         return [int(part) for part in self.version.split(".")[:2]]
 
-    def libraries(self) -> list[str]:
-        """Returns the libraries to build for this TensorFlow and its machine."""
-        return [_ENGINE, *_LIBRARIES, *self._xla_libraries(), *self._gpu_libraries()]
+    @property
+    def folder(self) -> str:
+        """Returns the folder of its libraries in the package, such as "tensorflow_2_21"."""
+        return "_".join(["tensorflow", *map(str, self.minor_version)])
 
-    def _xla_libraries(self) -> tuple[str, ...]:
+    def why_not(self, part: _Part) -> str | None:
+        """Returns why a part cannot be built for this TensorFlow and its machine, or None."""
+        if part is _XLA:
+            return self._why_not_xla()
+        return self._why_not_gpu() if part is _GPU else None
+
+    def _why_not_xla(self) -> str | None:
         for name, declaration in _XLA_DECLARATIONS.items():
             header = self.headers / name
             if not header.is_file() or declaration not in header.read_text():
-                self._print(f"skipping the XLA libraries: {name} does not declare {declaration}")
-                return ()
-        return _XLA_LIBRARY, _FFI_LIBRARY
+                return f"{name} of TensorFlow {self.version} does not declare {declaration}"
+        return None
 
-    def _gpu_libraries(self) -> tuple[str, ...]:
+    def _why_not_gpu(self) -> str | None:
         if self.machine != _GPU_MACHINE:
-            self._print(f"skipping the GPU library, which requires {_GPU_MACHINE}")
-            return ()
+            return f"it requires {_GPU_MACHINE}"
         if not (self.headers / _CUDA_HEADER).is_file():
-            self._print("skipping the GPU library: this TensorFlow is a CPU-only build")
-            return ()
-        return (_GPU_LIBRARY,)
-
-    def _print(self, text: str) -> None:
-        print(f"tf_rnn_ops for TensorFlow {self.version} ({self.python}): {text}")
+            return f"TensorFlow {self.version} is a CPU-only build"
+        return None
 
 
 def _pythons() -> list[str]:
@@ -171,12 +206,16 @@ class BazelBuildHook(BuildHookInterface):
         shutil.rmtree(folder, ignore_errors=True)
         tensorflows = _find_tensorflows()
         newest = tensorflows[-1]
-        for tensorflow in tensorflows:
+        self._left_out = {}
+        self._last_lines = []
+        # The newest first: it is the most likely to fail. The oldest last: the wheel has its shared libraries.
+        for tensorflow in reversed(tensorflows):
             self._build(tensorflow, folder)
         (folder / "_build_info.py").write_text(
-            '"""Versions that the libraries were built with."""\n\n'
+            '"""How the libraries were built."""\n\n'
             f"TENSORFLOW_VERSIONS = {tuple(each.version for each in tensorflows)!r}\n"
             f"COMPILER = {_compiler(newest.machine)!r}\n"
+            f"LEFT_OUT = {self._left_out!r}\n"
         )
         if (root / "PKG-INFO").exists() and not (root / ".venv").exists():
             # An unpacked source distribution, built once: stop Bazel's server and delete gigabytes of its cache.
@@ -185,16 +224,52 @@ class BazelBuildHook(BuildHookInterface):
         build_data["tag"] = f"py3-none-{re.sub('[^a-z0-9_]', '_', newest.platform.lower())}"
         build_data["force_include"][str(folder)] = "tf_rnn_ops"
 
+    def finalize(self, version, build_data, artifact_path):
+        """Says at the end of the build which libraries the wheel does not have."""
+        for line in dict.fromkeys(self._last_lines):
+            self.app.display_warning(line)
+
     def _build(self, tensorflow: _TensorFlow, folder: pathlib.Path) -> None:
         """Builds the libraries for one TensorFlow and copies them to their folders in the package."""
-        root = pathlib.Path(self.root)
-        libraries = tensorflow.libraries()
-        targets = [f"//:{library}" for library in libraries]
-        environment = _build_environment(tensorflow.python)
-        subprocess.run([root / "tools/bazel.sh", "build", *targets], env=environment, check=True)
-        of_tensorflow = folder / "_".join(["tensorflow", *map(str, tensorflow.minor_version)])
+        parts = []
+        for part in _PARTS:
+            why_not = tensorflow.why_not(part)
+            if why_not:
+                self._leave_out(tensorflow, part, why_not)
+            else:
+                parts.append(part)
+        # First only the objects of the adapters, to find errors before the engine is compiled, which takes minutes.
+        objects = "--output_groups=compilation_outputs"
+        parts = [part for part in parts if self._compile(tensorflow, [part], lambda part: part.adapters, objects)]
+        # The op libraries include the engine, to which the others link.
+        together = [parts] if self._is_supported(tensorflow) else [[part] for part in reversed(parts)]
+        parts = [part for each in together if self._compile(tensorflow, each, _Part.targets) for part in each]
+        of_tensorflow = folder / tensorflow.folder
         of_tensorflow.mkdir(parents=True)
-        for library in libraries:
-            target = (folder if library in (_ENGINE, _FFI_LIBRARY) else of_tensorflow) / library
-            if not target.exists():
-                shutil.copyfile(root / "bazel-bin" / library, target)
+        for library in (library for part in parts for library in part.libraries):
+            target = (folder if library in _SHARED_LIBRARIES else of_tensorflow) / library
+            shutil.copyfile(pathlib.Path(self.root) / "bazel-bin" / library, target)
+
+    def _is_supported(self, tensorflow: _TensorFlow) -> bool:
+        supported = self.metadata.hatch.metadata.hook_config["custom"]["tensorflow-versions"]
+        return ".".join(map(str, tensorflow.minor_version)) in supported
+
+    def _compile(
+        self, tensorflow: _TensorFlow, parts: Sequence[_Part], targets: Callable[[_Part], Sequence[str]], *options: str
+    ) -> bool:
+        """Builds targets of some parts. Returns False if the wheel can do without them and they do not compile."""
+        arguments = [target for part in parts for target in targets(part)]
+        bazel = [f"{self.root}/tools/bazel.sh", "build", *options, *arguments]
+        result = subprocess.run(bazel, env=_build_environment(tensorflow.python), check=False)
+        if result.returncode != _DOES_NOT_COMPILE or _OPS in parts or self._is_supported(tensorflow):
+            result.check_returncode()
+            return True
+        for part in parts:
+            reason = f"it does not compile with TensorFlow {tensorflow.version}, which is not a supported version"
+            self._leave_out(tensorflow, part, reason, " The compiler's errors are above.")
+        return False
+
+    def _leave_out(self, tensorflow: _TensorFlow, part: _Part, reason: str, hint: str = "") -> None:
+        """Notes why a part is not in the wheel, for the user of the package and for the end of the build."""
+        self._left_out[f"{tensorflow.folder}/{part.libraries[0]}"] = reason
+        self._last_lines.append(f"This wheel of tf_rnn_ops has no {part.name} library: {reason}.{hint}")
