@@ -247,6 +247,14 @@ def test_a_library_that_the_headers_rule_out_is_left_out(project, headers, machi
     assert printed == last_lines({name: reason.format(f"TensorFlow {LISTED}")})
 
 
+def test_an_isolated_build_uses_the_installed_tensorflow(project):
+    """pip hides the installed packages from the build, but not from the interpreters that the build starts."""
+    write(project.folder / "isolation/sitecustomize.py", 'import sys; sys.modules["tensorflow"] = None')
+    code = "from hatchling import build; print(build.get_requires_for_build_wheel())"
+    isolation = {"PYTHONPATH": str(project.folder / "isolation"), "TF_RNN_OPS_PYTHON": ""}
+    assert processes.run_program("-c", code, cwd=project.folder, **isolation) == "[]\n"
+
+
 @pytest.mark.skipif(not _library.XLA_PATH.exists(), reason="this TensorFlow has no headers for XLA's handlers")
 @pytest.mark.parametrize("is_broken", [False, True])
 def test_a_broken_header_of_tensorflow(project, is_broken):

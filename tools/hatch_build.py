@@ -141,6 +141,12 @@ def _build_environment(python: str) -> dict[str, str]:
     return {**environment, **_nvrtc_environment(), _PYTHON_VARIABLE: python, "TF_CPP_MIN_LOG_LEVEL": "3"}
 
 
+def _has_tensorflow(python: str) -> bool:
+    """Returns whether an interpreter has TensorFlow, without the seconds that an import takes."""
+    script = "import importlib.util, sys; sys.exit(importlib.util.find_spec('tensorflow') is None)"
+    return subprocess.run([python, "-c", script], env=_build_environment(python), check=False).returncode == 0
+
+
 def _find_tensorflow(python: str) -> _TensorFlow:
     script = (
         "import sysconfig, tensorflow as tf; "
@@ -193,9 +199,8 @@ class BazelBuildHook(BuildHookInterface):
     """Hatchling's hook: see https://hatch.pypa.io/latest/plugins/build-hook/reference."""
 
     def dependencies(self):
-        """Returns TensorFlow as a build requirement, for isolated builds."""
-        has_tensorflow = importlib.util.find_spec("tensorflow") is not None
-        if has_tensorflow or os.environ.get(_PYTHON_VARIABLE):
+        """Returns TensorFlow as a build requirement if the interpreter has none, as in isolated builds with uv."""
+        if os.environ.get(_PYTHON_VARIABLE) or _has_tensorflow(sys.executable):
             return []
         return self.metadata.core.optional_dependencies["tensorflow"]
 
