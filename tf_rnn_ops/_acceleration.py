@@ -15,6 +15,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from tf_rnn_ops._private_names import CALL, COMPILE_METRICS, FLATTEN_LAYERS, INNER_LOOP, MAKE_FUNCTION, USER_METRICS
 from tf_rnn_ops.layers import _cell_step, _exports, _inner_loop, _keras_code
 from tf_rnn_ops.layers._common import check_backend
 
@@ -29,8 +30,6 @@ _logger = logging.getLogger("tf_rnn_ops")
 
 # The classes whose `inner_loop` runs a cell over all steps. SimpleRNN inherits that of RNN.
 _LAYERS = (keras.layers.LSTM, keras.layers.GRU, keras.layers.RNN)
-# The methods with which a model makes its compiled functions, and the attributes that hold them.
-_FUNCTIONS = {f"make_{name}": name for name in ("train_function", "test_function", "predict_function")}
 
 
 class Acceleration:
@@ -164,11 +163,9 @@ def _check_keras() -> None:
     arguments = ["self", "sequences", "initial_state", "mask", "training"]
     if not (
         version >= _OLDEST_KERAS
-        and all(list(inspect.signature(each.inner_loop).parameters) == arguments for each in _LAYERS)
-        and all(
-            list(inspect.signature(each.call).parameters)[2:] == ["states", "training"] for each in _inner_loop.CELLS
-        )
-        and all(hasattr(keras.Model, each) for each in (*_FUNCTIONS, "_flatten_layers"))
+        and all(_parameters(each, INNER_LOOP) == arguments for each in _LAYERS)
+        and all(_parameters(each, CALL)[2:] == ["states", "training"] for each in _inner_loop.CELLS)
+        and all(hasattr(keras.Model, each) for each in (*MAKE_FUNCTION, FLATTEN_LAYERS))
     ):
         raise RuntimeError(
             f"accelerate_keras was tested with {_TESTED}, but Keras {keras.__version__} is installed, "
@@ -177,6 +174,12 @@ def _check_keras() -> None:
         )
     if version > _NEWEST_TESTED_KERAS:
         _logger.warning("accelerate_keras was tested with %s, and now runs with Keras %s.", _TESTED, keras.__version__)
+
+
+def _parameters(cls: type, method: str) -> list[str]:
+    """Returns the parameters of a method that a class itself defines, or nothing if it does not."""
+    function = vars(cls).get(method)
+    return [] if function is None else list(inspect.signature(function).parameters)
 
 
 def _check_keras_2(strict: bool) -> None:
@@ -247,10 +250,10 @@ class _Switch:
 
     def _patch_all(self) -> None:
         for layer in _LAYERS:
-            self._patch(layer, "inner_loop", functools.partial(_on_op, layer))
+            self._patch(layer, INNER_LOOP, functools.partial(_on_op, layer))
         for cell in _inner_loop.CELLS:
-            self._patch(cell, "call", _step_on_op)
-        for make in _FUNCTIONS:
+            self._patch(cell, CALL, _step_on_op)
+        for make in MAKE_FUNCTION:
             self._patch(_owner(keras.Model, make), make, self._after_remaking)
 
     def _patch(self, owner: type, name: str, wrap: Callable[[Any], Any]) -> None:
@@ -330,7 +333,7 @@ def _remake_functions(model: Any) -> None:
     """
     if not _may_call_cells(model):
         return
-    for make, function in _FUNCTIONS.items():
+    for make, function in MAKE_FUNCTION.items():
         is_of_keras = _is_made_by_keras(getattr(model, function, None))
         if is_of_keras and make not in vars(model) and getattr(type(model), make) is getattr(keras.Model, make):
             getattr(model, make)(force=True)
@@ -339,8 +342,11 @@ def _remake_functions(model: Any) -> None:
 def _may_call_cells(model: Any) -> bool:
     """Returns whether a model has a recurrent layer or cell, or code of others that may call one."""
     cells = (keras.layers.RNN, keras.layers.Lambda, *_inner_loop.CELLS)
-    metrics = getattr(getattr(model, "_compile_metrics", None), "_user_metrics", None)
-    parts = [*model._flatten_layers(), *keras.tree.flatten([model.loss, metrics])]
+    metrics = getattr(model, COMPILE_METRICS, model)  # without metrics, None
+    if metrics is not None and not hasattr(metrics, USER_METRICS):
+        return True
+    metrics = getattr(metrics, USER_METRICS, None)
+    parts = [*getattr(model, FLATTEN_LAYERS)(), *keras.tree.flatten([model.loss, metrics])]
     return any(isinstance(each, cells) or not _is_of_keras(each) for each in parts)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import keras
 
-from tf_rnn_ops import _acceleration
+from tf_rnn_ops import _acceleration, _private_names
 from tf_rnn_ops.layers import GRU, LSTM, CudnnRNN, GRUBlockCell, SimpleRNN, _inner_loop
 
 __all__ = ["Explanation", "LayerExplanation", "explain"]
@@ -120,8 +120,14 @@ def _recurrent_layers(layer: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[
         path = path or (layer.name,)
     elif isinstance(layer, (*_inner_loop.CELLS, *_ALWAYS_ON_OP)):
         yield "/".join(path) or layer.name, layer
-    for each in parent._flatten_layers(include_self=False, recursive=False):
+    for each in _layers_in(parent):
         yield from _recurrent_layers(each, (*path, each.name))
+
+
+def _layers_in(layer: Any) -> Sequence[Any]:
+    """Returns the layers directly in a layer or model."""
+    flatten = getattr(layer, _private_names.FLATTEN_LAYERS, None)
+    return getattr(layer, "layers", ()) if flatten is None else flatten(include_self=False, recursive=False)
 
 
 def _reasons_of_model(model: Any) -> list[str]:

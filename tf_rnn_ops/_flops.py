@@ -12,7 +12,8 @@ from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
-from tensorflow.python.framework import ops as tf_ops  # statistics are not public
+
+from tf_rnn_ops._private_names import STATISTICS
 
 # The number of gates, and the number of element-wise operations in a step for each unit, without biases: sums of the
 # two matrix products, and the cell.
@@ -107,17 +108,16 @@ _OUR_OPS = {
 
 
 def _register(counts: dict[str, Callable[[tf.Operation], int]], prefix: str = "") -> None:
-    """Registers the statistics of ops that have none: if the package is imported again, they have them.
-
-    A TensorFlow without statistics counts nothing.
-    """
+    """Registers the statistics of ops that have none: if the package is imported again, they have them."""
+    if STATISTICS is None:
+        return
     for name, count in counts.items():
 
         def statistic(graph: tf.Graph, node: Any, count: Callable[[tf.Operation], int] = count) -> Any:
-            return tf_ops.OpStats("flops", count(graph.get_operation_by_name(node.name)))
+            return STATISTICS.OpStats("flops", count(graph.get_operation_by_name(node.name)))
 
-        with contextlib.suppress(AttributeError, KeyError):
-            tf_ops.RegisterStatistics(prefix + name, "flops")(statistic)
+        with contextlib.suppress(KeyError):
+            STATISTICS.RegisterStatistics(prefix + name, "flops")(statistic)
 
 
 def enable_builtin_kernels() -> None:

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import tensorflow as tf
 
-from tf_rnn_ops import _keras_network, _plain_network
+from tf_rnn_ops import _keras_network, _plain_network, _private_names
 from tf_rnn_ops._alignment import aligned
 from tf_rnn_ops._library import ops
 
@@ -95,7 +95,7 @@ def gru_block_cell_grad(op: tf.Operation, d_r: _Grad, d_u: _Grad, d_c: _Grad, d_
 
 def _is_wanted(op: tf.Operation, index: int) -> bool:
     """Returns False if TensorFlow reports that the gradient with respect to an input is not needed."""
-    return index not in (getattr(op, "skip_input_indices", None) or ())
+    return index not in (getattr(op, _private_names.SKIP_INPUT_INDICES, None) or ())
 
 
 @_gradient_of("TfRnnOps>GRUBlockCellGrad")
@@ -163,9 +163,10 @@ def _without_unwanted_input_grad(op: tf.Operation, grads: Any) -> list[_Grad]:
     """
     if _is_wanted(op, 0):
         return list(grads)
-    if not tf.executing_eagerly():
+    set_attr = None if tf.executing_eagerly() else getattr(grads[0].op, _private_names.SET_ATTR, None)
+    if set_attr is not None:
         names = tf.compat.v1.AttrValue.ListValue(s=[grads._fields[0].encode()])
-        grads[0].op._set_attr("_unwanted_outputs", tf.compat.v1.AttrValue(list=names))
+        set_attr("_unwanted_outputs", tf.compat.v1.AttrValue(list=names))
     return [None, *grads[1:]]
 
 

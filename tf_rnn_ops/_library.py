@@ -27,8 +27,7 @@ except ModuleNotFoundError as error:
         f"tf_rnn_ops {__version__} requires TensorFlow, which is not installed: run "
         f'`pip install "tensorflow~={_build_info.TENSORFLOW_VERSIONS[-1]}"`, or use tensorflow-cpu instead.'
     ) from None
-from tensorflow.python.framework import kernels as kernel_registry
-from tensorflow.python.framework import op_def_registry
+from tf_rnn_ops._private_names import KERNELS, OP_DEF_REGISTRY
 
 
 def minor_version(version: str) -> str:
@@ -124,7 +123,8 @@ def load(path: pathlib.Path) -> ModuleType:
             "the package, or build it for this TensorFlow with `pip install .` in its source folder."
         ) from error
     op, device = _REGISTERED_BY[path]
-    if device not in {each.device_type for each in kernel_registry.get_registered_kernels_for_op(op).kernel}:
+    kernels = None if KERNELS is None else KERNELS.get_registered_kernels_for_op(op).kernel
+    if kernels is not None and device not in {each.device_type for each in kernels}:
         raise ImportError(_reinstall(path, f"is not the expected library: it has no {device} kernel for {op}"))
     return module
 
@@ -167,7 +167,7 @@ def _check_not_in_archive() -> None:
 def _is_registered() -> bool:
     """Returns whether our ops are registered in TensorFlow."""
     op, _ = _REGISTERED_BY[LIBRARY_PATH]
-    return op_def_registry.get(op) is not None
+    return OP_DEF_REGISTRY is not None and OP_DEF_REGISTRY.get(op) is not None
 
 
 def _is_loaded(path: pathlib.Path) -> bool:
@@ -234,8 +234,10 @@ def kernel_dtypes(device: str) -> dict[str, list[str]]:
       device: "CPU", "GPU", or "XLA_CPU_JIT" for the kernels that XLA compiles for the CPU.
     """
     dtypes: dict[str, set[str]] = {}
+    if KERNELS is None or OP_DEF_REGISTRY is None:
+        return {}
     for op in op_names():
-        for kernel in kernel_registry.get_registered_kernels_for_op(_OP_PREFIX + op).kernel:
+        for kernel in KERNELS.get_registered_kernels_for_op(_OP_PREFIX + op).kernel:
             if kernel.device_type == device:
                 dtypes.setdefault(op, set()).update(_dtypes(kernel))
     return {op: sorted(names) for op, names in dtypes.items()}
@@ -243,7 +245,7 @@ def kernel_dtypes(device: str) -> dict[str, list[str]]:
 
 def _dtypes(kernel: Any) -> set[str]:
     """Returns the dtypes of a kernel: those of its op, unless the kernel restricts them."""
-    op = op_def_registry.get(kernel.op)
+    op = OP_DEF_REGISTRY.get(kernel.op)
     allowed = {attr.name: attr.allowed_values for attr in op.attr} | {
         constraint.name: constraint.allowed_values for constraint in kernel.constraint
     }

@@ -15,10 +15,7 @@ from typing import Any
 
 import tensorflow as tf
 
-try:
-    from tensorflow.python.ops.parallel_for import pfor as _pfor
-except ImportError:  # a TensorFlow with another pfor: it runs the ops in a loop if the caller allows it
-    _pfor = None
+from tf_rnn_ops._private_names import PFOR, create_pfor_op
 
 
 def _attrs(call: Any, **changes: bool) -> dict[str, tf.compat.v1.AttrValue]:
@@ -29,7 +26,7 @@ def _attrs(call: Any, **changes: bool) -> dict[str, tf.compat.v1.AttrValue]:
 def _run(call: Any, inputs: Sequence[tf.Tensor], **changes: bool) -> list[tf.Tensor]:
     """Runs the op once and returns its outputs."""
     return list(
-        _pfor._create_op(call.op_type, inputs, [each.dtype for each in call.outputs], _attrs(call, **changes)).outputs
+        create_pfor_op(call.op_type, inputs, [each.dtype for each in call.outputs], _attrs(call, **changes)).outputs
     )
 
 
@@ -44,7 +41,7 @@ def _loop(call: Any) -> list[Any]:
 
     arrays = [tf.TensorArray(each.dtype, iterations) for each in call.outputs]
     _, *arrays = tf.while_loop(lambda i, *_: i < iterations, body, (0, *arrays), maximum_iterations=iterations)
-    return [_pfor.wrap(each.stack(), True) for each in arrays]
+    return [PFOR.wrap(each.stack(), True) for each in arrays]
 
 
 def _is_any_stacked(call: Any, indices: Iterable[int] | None = None) -> bool:
@@ -74,7 +71,7 @@ def _unflat(tensor: tf.Tensor, iterations: tf.Tensor, axis: int = 0) -> Any:
     split = [*(shape[i] for i in range(axis)), iterations, batch, *(shape[i] for i in range(axis + 1, rank))]
     result = tf.reshape(tensor, tf.stack(split))
     order = [axis, *range(axis), *range(axis + 1, rank + 1)]
-    return _pfor.wrap(tf.transpose(result, order) if axis else result, True)
+    return PFOR.wrap(tf.transpose(result, order) if axis else result, True)
 
 
 def _iterations(call: Any) -> tf.Tensor:
@@ -83,7 +80,7 @@ def _iterations(call: Any) -> tf.Tensor:
 
 def _row_by_row(call: Any) -> Any:
     """Converts an op that computes each element by itself."""
-    return [_pfor.wrap(each, True) for each in _run(call, [call.stacked_input(0)])]
+    return [PFOR.wrap(each, True) for each in _run(call, [call.stacked_input(0)])]
 
 
 _GRU_WEIGHTS = range(2, 6)
@@ -118,7 +115,7 @@ def _cell_state(call: Any, flat: tf.Tensor) -> Any:
     if tf.compat.as_str(call.get_attr("rnn_mode")) == "lstm":
         return _unflat(flat, _iterations(call))
     initial_c = call.input(3)
-    return _pfor.wrap(tf.zeros_like(initial_c.t), initial_c.is_stacked)
+    return PFOR.wrap(tf.zeros_like(initial_c.t), initial_c.is_stacked)
 
 
 def _keras_rnn(call: Any) -> list[Any]:
@@ -129,7 +126,7 @@ def _keras_rnn(call: Any) -> list[Any]:
     outputs, final_h, final_c, reserve_space = _run(call, _flat_keras_inputs(call))
     states = [*(_unflat(each, _iterations(call)) for each in (outputs, final_h)), _cell_state(call, final_c)]
     if not call.get_attr("is_training"):
-        return [*states, _pfor.wrap(reserve_space, False)]
+        return [*states, PFOR.wrap(reserve_space, False)]
     call.inputs[:] = original
     return [*states, _loop(call)[3]]
 
@@ -152,7 +149,7 @@ def _keras_rnn_backprop(call: Any) -> list[Any]:
     forward["is_training"] = tf.compat.v1.AttrValue(b=True)
     # TensorFlow merges this with the same call of `_keras_rnn`.
     name = call.op_type.removesuffix("Backprop")
-    reserve_space = _pfor._create_op(name, inputs[:7], [inputs[0].dtype] * 4, forward).outputs[3]
+    reserve_space = create_pfor_op(name, inputs[:7], [inputs[0].dtype] * 4, forward).outputs[3]
     d_sequences, d_h, d_c, *_ = _run(call, [*inputs, reserve_space])
     states = [*(_unflat(each, _iterations(call)) for each in (d_sequences, d_h)), _cell_state(call, d_c)]
     call.inputs[:] = original
@@ -179,14 +176,14 @@ def _cudnn_rnn(call: Any) -> list[Any]:
     iterations = _iterations(call)
     return [
         *(_unflat(each, iterations, axis) for each in (output, output_h)),
-        _unflat(output_c, iterations, axis) if is_lstm else _pfor.wrap(output_c, False),
-        *(_pfor.wrap(each, False) for each in reserved),
+        _unflat(output_c, iterations, axis) if is_lstm else PFOR.wrap(output_c, False),
+        *(PFOR.wrap(each, False) for each in reserved),
     ]
 
 
 def _once(call: Any) -> list[Any]:
     """Runs the op once for all iterations."""
-    return [_pfor.wrap(each, False) for each in _run(call, [each.t for each in call.inputs])]
+    return [PFOR.wrap(each, False) for each in _run(call, [each.t for each in call.inputs])]
 
 
 def _deterministic(call: Any) -> list[Any]:
@@ -219,11 +216,11 @@ _OUR_OPS = {
 
 def _register(converters: dict[str, Callable[[Any], Any]], prefix: str = "") -> None:
     """Registers the converters of ops that have none: if the package is imported again, they have one."""
-    if _pfor is None:
+    if PFOR is None:
         return
     for op, converter in converters.items():
         with contextlib.suppress(AssertionError):
-            _pfor.RegisterPFor(prefix + op)(converter)
+            PFOR.RegisterPFor(prefix + op)(converter)
 
 
 def enable_builtin_kernels() -> None:

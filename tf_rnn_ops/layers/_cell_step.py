@@ -11,16 +11,9 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tf_rnn_ops import raw_ops
+from tf_rnn_ops import _private_names, raw_ops
 from tf_rnn_ops.layers import _exports, _inner_loop
 from tf_rnn_ops.layers._common import no_cell_state
-
-try:  # not public; nothing else tells whether a tape records
-    from tensorflow.python.eager.record import could_possibly_record
-except ImportError:
-
-    def could_possibly_record() -> bool:
-        return True
 
 
 def run(keras_call: Callable[..., Any], cell: Any, inputs: Any, states: Any, training: bool = False) -> Any:
@@ -33,9 +26,14 @@ def run(keras_call: Callable[..., Any], cell: Any, inputs: Any, states: Any, tra
       states: see `call`.
       training: see `call`.
     """
-    if training or could_possibly_record() or not _is_faster_on_op(cell, inputs, states):
+    if training or _may_be_recorded() or not _is_faster_on_op(cell, inputs, states):
         return keras_call(cell, inputs, states, training)
     return _step(cell, inputs, states)
+
+
+def _may_be_recorded() -> bool:
+    """Returns whether a gradient tape may record."""
+    return _private_names.TAPES is None or _private_names.TAPES.could_possibly_record()
 
 
 def _is_faster_on_op(cell: Any, inputs: Any, states: Any) -> bool:
@@ -80,8 +78,9 @@ def _step(cell: Any, inputs: tf.Tensor, states: Any) -> tuple[tf.Tensor, Any]:
     attributes = _inner_loop.op_attributes(cell)
     if attributes["rnn_mode"] not in ("lstm", "gru"):
         # Keras's SimpleRNNCell draws its dropout masks in inference too.
-        cell.get_dropout_mask(inputs)
-        cell.get_recurrent_dropout_mask(initial_h)
+        for draw, x in zip(_private_names.DROPOUT_MASKS, (inputs, initial_h), strict=True):
+            if hasattr(cell, draw):
+                getattr(cell, draw)(x)
     _, h, c, _ = raw_ops.KerasRNN(
         sequences=tf.expand_dims(inputs, 1),
         mask=[],

@@ -15,7 +15,9 @@ from typing import Any
 
 import keras
 import tensorflow as tf
-from tensorflow.python.saved_model import save_context  # not public; nothing else tells that a model is being saved
+
+from tf_rnn_ops import _private_names
+from tf_rnn_ops._private_names import SAVE_CONTEXT, TRACK_RESOURCES
 
 # Whether exported models contain the op, set by accelerate_keras(portable_exports=False).
 keep_op = False
@@ -58,7 +60,7 @@ def portable() -> Iterator[None]:
       False
     """
     with contextlib.ExitStack() as stack:
-        if not save_context.in_save_context():
+        if SAVE_CONTEXT is not None and not SAVE_CONTEXT.in_save_context():
             stack.enter_context(_NESTED_SAVES)
             stack.enter_context(_own_save_context())
         _scopes.depth += 1
@@ -74,13 +76,11 @@ def is_portable_export() -> bool:
         return False
     if _scopes.depth:
         return True
-    return not keep_op and (save_context.in_save_context() or _is_saved_by_old_keras() or _is_traced_by_converter())
-
-
-def _is_saved_by_old_keras() -> bool:
-    """Returns whether TensorFlow's old Keras traces a model to save it, as `tf2onnx.convert.from_keras` does."""
-    old_keras = sys.modules.get("tensorflow.python.keras.engine.base_layer_utils")
-    return old_keras is not None and bool(old_keras.call_context().saving)
+    return not keep_op and (
+        (SAVE_CONTEXT is not None and SAVE_CONTEXT.in_save_context())
+        or _private_names.is_saved_by_old_keras()
+        or _is_traced_by_converter()
+    )
 
 
 def _is_traced_by_converter() -> bool:
@@ -131,7 +131,7 @@ class _SharedPatches:
 @contextlib.contextmanager
 def _own_save_context() -> Iterator[None]:
     """Enters the save context for a `portable` scope. In it, TensorFlow traces functions again."""
-    with save_context.save_context(tf.saved_model.SaveOptions()):
+    with SAVE_CONTEXT.save_context(tf.saved_model.SaveOptions()):
         _scopes.opened_save_context = True
         try:
             yield
@@ -146,24 +146,19 @@ def _nestable(enter: Callable[..., Any]) -> Callable[..., Any]:
     @contextlib.contextmanager
     def nestable(options: Any) -> Iterator[None]:
         replaces = _scopes.opened_save_context
-        if replaces:
-            previous = save_context.get_save_options()
-            save_context._save_context.exit_save_context()
+        with _private_names.suspended_save_context() if replaces else contextlib.nullcontext(), enter(options):
             _scopes.opened_save_context = False
-        try:
-            with enter(options):
+            try:
                 yield
-        finally:
-            if replaces:
-                save_context._save_context.enter_save_context(previous)
-                _scopes.opened_save_context = True
+            finally:
+                _scopes.opened_save_context = replaces
 
     return nestable
 
 
 def _endpoint_methods() -> Iterator[tuple[Any, str, Any]]:
     """Yields the methods with which an `ExportArchive` traces its endpoints."""
-    if keras.backend.backend() != "tensorflow":
+    if keras.backend.backend() != "tensorflow" or SAVE_CONTEXT is None:
         return
     # Keras chooses the base class of an archive when it creates one.
     classes: Any = type(keras.export.ExportArchive()).__mro__
@@ -171,8 +166,8 @@ def _endpoint_methods() -> Iterator[tuple[Any, str, Any]]:
     yield owner, "add_endpoint", _with_saved_endpoint
     # Before Keras saves the endpoints, it also traces the call of each tracked model.
     for owner in classes:
-        if "_filter_and_track_resources" in vars(owner):
-            yield owner, "_filter_and_track_resources", _in_save_context
+        if TRACK_RESOURCES in vars(owner):
+            yield owner, TRACK_RESOURCES, _in_save_context
 
 
 def _with_saved_endpoint(add_endpoint: Callable[..., Any]) -> Callable[..., Any]:
@@ -195,9 +190,9 @@ def _in_save_context(fn: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(fn, updated=())  # `fn` may be a model, whose attributes must not be copied
     def traced(*args: Any, **kwargs: Any) -> Any:
-        if save_context.in_save_context():
+        if SAVE_CONTEXT.in_save_context():
             return fn(*args, **kwargs)
-        with save_context.save_context(tf.saved_model.SaveOptions()):
+        with SAVE_CONTEXT.save_context(tf.saved_model.SaveOptions()):
             return fn(*args, **kwargs)
 
     return traced
@@ -206,4 +201,6 @@ def _in_save_context(fn: Callable[..., Any]) -> Callable[..., Any]:
 # Makes Keras trace the endpoints of each `ExportArchive` within TensorFlow's save context.
 SAVED_ENDPOINTS = _SharedPatches(_endpoint_methods)
 # Lets a model be saved in a `portable` scope.
-_NESTED_SAVES = _SharedPatches(lambda: [(save_context, "save_context", _nestable)])
+_NESTED_SAVES = _SharedPatches(
+    lambda: [(SAVE_CONTEXT, "save_context", _nestable)] if _private_names.suspends_save_context() else []
+)

@@ -16,15 +16,10 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tf_rnn_ops import _xla, raw_ops
+from tf_rnn_ops import _private_names, _xla, raw_ops
 from tf_rnn_ops.layers import _exports, _keras_code, _step_loop
 from tf_rnn_ops.layers._common import no_cell_state
 from tf_rnn_ops.layers.gru_block_cell import GRUBlockCell
-
-try:  # not public; nothing else tells whether XLA compiles the function being traced
-    from tensorflow.python.ops.control_flow_util import GraphOrParentsInXlaContext
-except ImportError:
-    GraphOrParentsInXlaContext = None
 
 _logger = logging.getLogger("tf_rnn_ops")
 _lock = threading.Lock()  # guards the logged reasons of layers
@@ -37,7 +32,7 @@ _OF_GRU_BLOCK_CELL = "the cell is a GRUBlockCell: the loop of Keras runs, and ea
 _DTYPES = ("bfloat16", "float16", "float32", "float64")
 _GATES = {keras.layers.LSTMCell: 4, keras.layers.GRUCell: 3, keras.layers.SimpleRNNCell: 1}
 # Keras up to 3.7 draws one dropout mask for all gates.
-_HAS_MASKS_OF_GATES = "dropout_mask_count" in keras.layers.LSTMCell.__init__.__code__.co_names
+_HAS_MASKS_OF_GATES = _private_names.DROPOUT_MASK_COUNT in keras.layers.LSTMCell.__init__.__code__.co_names
 
 # The activations that the op supports, by their names in the op.
 _ACTIVATIONS = {
@@ -73,7 +68,8 @@ def run(
     if _exports.is_portable_export():
         if getattr(layer, "use_cudnn", None) is True and not sees_gpu():
             # The loop of LSTM and GRU would raise an error, although the layer runs on the op.
-            return keras.layers.RNN.inner_loop(layer, sequences, initial_state, _flat(mask)[0], training)
+            plain_loop = getattr(keras.layers.RNN, _private_names.INNER_LOOP)
+            return plain_loop(layer, sequences, initial_state, _flat(mask)[0], training)
         return keras_loop(*arguments)
     if isinstance(sequences, (tf.Variable, keras.Variable)):
         arguments = tf.convert_to_tensor(sequences), *arguments[1:]
@@ -99,10 +95,11 @@ def sees_gpu() -> bool:
 
 
 def is_compiled_by_xla() -> bool:
-    """Returns whether XLA compiles the function being traced."""
-    if GraphOrParentsInXlaContext is None or tf.executing_eagerly():
+    """Returns whether XLA compiles the function being traced, as far as that is known."""
+    if tf.executing_eagerly():
         return False
-    return GraphOrParentsInXlaContext(tf.compat.v1.get_default_graph())
+    context = _private_names.XLA_CONTEXT
+    return context is None or context.GraphOrParentsInXlaContext(tf.compat.v1.get_default_graph())
 
 
 def path(cell: Any, training: bool) -> str:
@@ -120,6 +117,8 @@ def reasons_of_environment(is_compiled: bool | None = None) -> Iterator[str]:
     """
     if keras.backend.backend() != "tensorflow":
         yield f"the Keras backend is {keras.backend.backend()}: set KERAS_BACKEND=tensorflow before you import keras"
+    if not hasattr(keras.layers.RNN, _private_names.INNER_LOOP):
+        yield f"this version of Keras has no RNN.{_private_names.INNER_LOOP}: install a supported version"
     if sees_gpu():
         yield "TensorFlow sees a GPU, where Keras uses cuDNN: set CUDA_VISIBLE_DEVICES=-1 to run on the CPU"
     why_not = _xla.why_not_loaded()
@@ -243,8 +242,12 @@ def _reasons_of_changes(cell: Any, training: bool) -> Iterator[str]:
     """Yields which attributes of a cell a program changed so that the step of Keras computes something else."""
     gates = _GATES[type(cell)]
     if training and (_drops(cell, cell.dropout) or _drops(cell, cell.recurrent_dropout)):
-        has_masks_of_gates = gates > 1 and cell.implementation == 1 and _HAS_MASKS_OF_GATES
-        if getattr(cell, "dropout_mask_count", None) != (gates if has_masks_of_gates else None):
+        for draw in _private_names.DROPOUT_MASKS:
+            if not hasattr(cell, draw):
+                yield f"this version of Keras has no {draw}: set dropout=0 and recurrent_dropout=0"
+        implementation = getattr(cell, _private_names.IMPLEMENTATION, None)
+        has_masks_of_gates = gates > 1 and implementation == 1 and _HAS_MASKS_OF_GATES
+        if getattr(cell, _private_names.DROPOUT_MASK_COUNT, None) != (gates if has_masks_of_gates else None):
             yield "implementation was set after the cell was made: pass it to the constructor"
     if cell.built:
         yield from _reasons_of_weights(cell, gates)
@@ -274,13 +277,14 @@ def _reasons_of_weights(cell: Any, gates: int) -> Iterator[str]:
 
 def _is_variable_of_keras(weight: Any) -> bool:
     """Returns whether a weight is a variable of Keras's own class. Up to Keras 3.6, that is not `keras.Variable`."""
-    return type(weight).__module__.startswith("keras.src.backend") and type(weight).__name__ == "Variable"
+    return type(weight).__module__.startswith("keras.") and type(weight).__name__ == "Variable"
 
 
 def _is_weight(weight: Any, cell: Any, dtype: str) -> bool:
     """Returns whether the step of Keras uses a weight in the dtype in which the cell computes."""
     if _is_variable_of_keras(weight):
-        return weight.dtype == dtype or (weight._autocast and dtype != cell.variable_dtype)
+        is_cast = getattr(weight, _private_names.AUTOCAST, False)
+        return weight.dtype == dtype or (is_cast and dtype != cell.variable_dtype)
     return isinstance(weight, (tf.Tensor, tf.Variable)) and weight.dtype == dtype
 
 
@@ -340,7 +344,8 @@ def _report(layer: Any, reason: str, level: int, strict: bool) -> None:
     """Logs why a layer falls back to Keras, once for each reason and any sizes, or raises an error if `strict`."""
     name = f"layer {layer.name!r} ({type(layer).__name__})"
     if strict:
-        layer._maybe_reset_dropout_masks(layer.cell)  # which Keras does only when the call returns
+        if hasattr(layer, _private_names.RESET_MASKS):  # which Keras does only when the call returns
+            getattr(layer, _private_names.RESET_MASKS)(layer.cell)
         raise RuntimeError(f"accelerate_keras(strict=True): {name} would fall back to Keras. {reason}.")
     without_sizes = re.sub(r"\d+|None", "", reason)
     with _lock:
@@ -433,7 +438,8 @@ def _inputs(cell: Any, sequences: tf.Tensor, training: bool) -> list[tf.Tensor]:
     """
     if not (training and _drops(cell, cell.dropout)):
         return [sequences]
-    return [sequences * tf.expand_dims(mask, 1) for mask in _flat(cell.get_dropout_mask(sequences[:, 0, :]))]
+    draw = getattr(cell, _private_names.DROPOUT_MASKS[0])
+    return [sequences * tf.expand_dims(mask, 1) for mask in _flat(draw(sequences[:, 0, :]))]
 
 
 def _drops(cell: Any, rate: float) -> bool:

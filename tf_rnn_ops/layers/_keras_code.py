@@ -11,32 +11,8 @@ from typing import Any
 
 import keras
 
-# The methods that Keras runs when it calls a cell at a step.
-_OF_STEP = (
-    "call",
-    "_compute_carry_and_output",
-    "_compute_carry_and_output_fused",
-    "_create_dropout_mask",
-    "get_dropout_mask",
-    "get_recurrent_dropout_mask",
-    "reset_dropout_mask",
-    "reset_recurrent_dropout_mask",
-    # of `keras.layers.Layer`
-    "__call__",
-    "_assert_input_compatibility",
-    "_check_super_called",
-    "_get_call_context",
-    "_maybe_build",
-    "_maybe_reset_call_context",
-    "_open_name_scope",
-    "_resolve_and_populate_arg",
-    "_set_mask_metadata",
-    "dtype_policy",
-    "input_dtype",
-    "input_spec",
-    "quantization_mode",
-    "supports_masking",
-)
+from tf_rnn_ops import _private_names
+
 _LOOPS = (keras.layers.LSTM, keras.layers.GRU, keras.layers.SimpleRNN, keras.layers.RNN)
 
 # By class and names of methods, the methods when all were last found to be Keras's own.
@@ -70,19 +46,20 @@ def replaced_in_step(cell: Any) -> Iterator[str]:
     Args:
       cell: an instance of LSTMCell, GRUCell or SimpleRNNCell, not of a subclass.
     """
-    if not vars(cell).keys().isdisjoint(_OF_STEP):
-        yield from (f"cell.{each}" for each in _OF_STEP if each in vars(cell))
-    yield from _replaced(type(cell), _OF_STEP)
+    if not vars(cell).keys().isdisjoint(_private_names.OF_STEP):
+        yield from (f"cell.{each}" for each in _private_names.OF_STEP if each in vars(cell))
+    yield from _replaced(type(cell), _private_names.OF_STEP)
     yield from _replaced(keras.Operation, ("__call__",))  # which that of Layer calls
 
 
 def replaced_in_loop(layer: Any) -> Iterator[str]:
     """Yields the methods `inner_loop` of a `keras.layers.RNN` and of Keras's classes that are not Keras's own."""
-    if "inner_loop" in vars(layer):
-        yield "layer.inner_loop"
+    loop = _private_names.INNER_LOOP
+    if loop in vars(layer):
+        yield f"layer.{loop}"
     for cls in _LOOPS:
         if isinstance(layer, cls):
-            yield from _replaced(cls, ("inner_loop",))
+            yield from _replaced(cls, (loop,))
 
 
 def _replaced(cls: type, names: tuple[str, ...]) -> Iterator[str]:
@@ -94,7 +71,7 @@ def _replaced(cls: type, names: tuple[str, ...]) -> Iterator[str]:
             return
     names_of_class = [each for each in names if hasattr(cls, each)]
     replaced = [each for each in names_of_class if not _is_own_method(cls, each)]
-    if not replaced:
+    if names_of_class and not replaced:
         get = operator.attrgetter(*names_of_class)
         _known[cls, names] = get, get(cls)
     yield from (f"{cls.__name__}.{each}" for each in replaced)

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import keras
 import tensorflow as tf
 
-from tf_rnn_ops import raw_ops
+from tf_rnn_ops import _private_names, raw_ops
 from tf_rnn_ops.layers import _keras_code
 
 # Takes the input and states of a step, and returns its output and states.
@@ -57,7 +57,7 @@ def inner_loop(
         x, step = _input_products(cell, inputs), make_step(cell, product)
     # The attributes of the layer, with another cell.
     loop = types.SimpleNamespace(**{**vars(layer), "cell": step})
-    keras_loop = _keras_code.unwrapped(keras.layers.RNN.inner_loop)
+    keras_loop = _keras_code.unwrapped(getattr(keras.layers.RNN, _private_names.INNER_LOOP))
     return keras_loop(loop, x, initial_state, mask)
 
 
@@ -70,7 +70,7 @@ def drops_states(cell: Any, training: bool) -> bool:
     # LSTM and GRU ignore a dropout of 1, and apply recurrent dropout only with implementation=1.
     return bool(
         type(cell) in (keras.layers.LSTMCell, keras.layers.GRUCell)
-        and getattr(cell, "dropout_mask_count", None)
+        and getattr(cell, _private_names.DROPOUT_MASK_COUNT, None)
         and training
         and 0 < cell.recurrent_dropout < 1
     )
@@ -118,7 +118,7 @@ def _recurrent_product(cell: Any, state: tf.Tensor, training: bool) -> _Product:
     gates = kernel.shape[1] // cell.units
     kernels = tf.split(kernel, gates, axis=1)
     biases = None if bias is None else tf.split(bias, gates)
-    masks = cell.get_recurrent_dropout_mask(state) if drops_states(cell, training) else None
+    masks = getattr(cell, _private_names.DROPOUT_MASKS[1])(state) if drops_states(cell, training) else None
 
     def product(h: tf.Tensor, gate: int) -> tf.Tensor:
         h = h if masks is None else h * masks[gate]

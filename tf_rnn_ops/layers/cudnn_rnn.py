@@ -8,6 +8,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from tf_rnn_ops import _private_names
 from tf_rnn_ops._types import Initializer, Shape, TensorLike
 from tf_rnn_ops.layers._common import check_backend, checked_units, infer_network, run_network, supports_jit
 from tf_rnn_ops.layers._initial_params import initial_params
@@ -39,7 +40,7 @@ def _replica_number() -> int:
     return 0 if replica is None else int(tf.get_static_value(replica.replica_id_in_sync_group))
 
 
-class _SeedGenerator(keras.random.SeedGenerator, tf.__internal__.tracking.AutoTrackable):
+class _SeedGenerator(keras.random.SeedGenerator, _private_names.AutoTrackable):
     """Keras's `SeedGenerator` with a state that `tf.train.Checkpoint` saves.
 
     The op reads its seeds on the host: with the state in the memory of a GPU, it would wait for the GPU.
@@ -389,7 +390,7 @@ class CudnnRNN(keras.layers.Layer):
         """Returns the number of steps of each sequence, [batch], from the arguments of `call`."""
         if mask is None:
             # Keras passes this mask only if no other argument of the call is a tensor.
-            mask = getattr(inputs, "_keras_mask", None)
+            mask = getattr(inputs, _private_names.KERAS_MASK, None)
         if mask is None and sequence_lengths is None:
             shape = keras.ops.shape(inputs)
             return tf.fill([shape[self._batch_axis]], shape[1 - self._batch_axis])

@@ -1,0 +1,275 @@
+"""The names of TensorFlow and Keras that the package uses although they are not public, so that they may disappear.
+
+No other module contains such a name; tests/test_private_names.py checks this. Without any of them, `import tf_rnn_ops`
+works, and so does everything but what `Name.without` says.
+"""
+
+import importlib
+import logging
+import operator
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+_logger = logging.getLogger("tf_rnn_ops")
+
+
+class Name(NamedTuple):
+    """A name that is not public.
+
+    Attributes:
+      use: what the package learns from it or does with it.
+      without: what the package does if it is missing.
+    """
+
+    use: str
+    without: str
+
+
+# By module or class, and name. Filled below.
+NAMES: dict[str, Name] = {}
+
+
+def _find(module: str, names: tuple[str, ...], use: str, without: str) -> Any:
+    """Returns a module of TensorFlow if it has all of these names. Otherwise, logs what does not work, returns None."""
+    NAMES.update({f"{module}.{name}": Name(use, without) for name in names})
+    for name in names:
+        try:
+            operator.attrgetter(name)(importlib.import_module(module))
+        except (ImportError, AttributeError):
+            _logger.warning("%s.%s is missing, which tf_rnn_ops uses: %s.", module, name, without)
+            return None
+    return importlib.import_module(module)
+
+
+def _attribute(owner: str, name: str, use: str, without: str) -> str:
+    """Returns the name of an attribute of a class or of its instances. Those who use it check whether it exists."""
+    NAMES[f"{owner}.{name}"] = Name(use, without)
+    return name
+
+
+# ---------------------------------------------------------------- TensorFlow
+
+KERNELS = _find(
+    "tensorflow.python.framework.kernels",
+    ("get_registered_kernels_for_op",),
+    "lists the kernels of an op",
+    "the kernels of libraries are not checked, `python -m tf_rnn_ops` lists none, and --check-gpu refuses to run",
+)
+OP_DEF_REGISTRY = _find(
+    "tensorflow.python.framework.op_def_registry",
+    ("get",),
+    "finds the definition of an op",
+    "another copy of the package is detected only by its engine, and `python -m tf_rnn_ops` lists no kernels",
+)
+STATISTICS = _find(
+    "tensorflow.python.framework.ops",
+    ("OpStats", "RegisterStatistics"),
+    "registers the flops of an op",
+    "the profiler does not count those of the package's ops",
+)
+PFOR = _find(
+    "tensorflow.python.ops.parallel_for.pfor",
+    (
+        *("RegisterPFor", "wrap", "_create_op", "PFor.loop_len_vector"),
+        *("_PforInput.op", "_PforInput.op_type", "_PforInput.outputs", "_PforInput.get_attr", "_PforInput.pfor"),
+        *("_PforInput.inputs", "_PforInput.num_inputs", "_PforInput.input", "_PforInput.stacked_input"),
+        "_PforInput.stack_inputs",
+    ),
+    "registers converters for tf.vectorized_map",
+    "tf.vectorized_map and Jacobians run the package's ops in TensorFlow's own loop, if the caller allows it",
+)
+TAPES = _find(
+    "tensorflow.python.eager.record",
+    ("could_possibly_record",),
+    "tells whether a gradient tape records",
+    "cells that are called one step at a time run Keras's code",
+)
+XLA_CONTEXT = _find(
+    "tensorflow.python.ops.control_flow_util",
+    ("GraphOrParentsInXlaContext",),
+    "tells whether XLA compiles the graph being built",
+    "every graph counts as compiled, where single steps do not run on an op",
+)
+SAVE_CONTEXT = _find(
+    "tensorflow.python.saved_model.save_context",
+    ("in_save_context", "save_context"),
+    "tells whether a model is being saved, and makes Keras trace what it exports as if it were",
+    "exported models contain the op, as with portable_exports=False, and `portable` traces no function again",
+)
+_SUSPENDABLE = _find(
+    "tensorflow.python.saved_model.save_context",
+    ("get_save_options", "_save_context.exit_save_context", "_save_context.enter_save_context"),
+    "leaves the save context of a `portable` scope for a while",
+    "a model cannot be saved in a `portable` scope",
+)
+_TRACKING = _find(
+    "tensorflow",
+    ("__internal__.tracking.AutoTrackable",),
+    "makes tf.train.Checkpoint save the state of an object",
+    "it does not save the state of dropout of CudnnRNN layers",
+)
+AutoTrackable: Any = object if _TRACKING is None else _TRACKING.__internal__.tracking.AutoTrackable
+
+SET_ATTR = _attribute(
+    "tensorflow.Operation",
+    "_set_attr",
+    "tells XLA that the gradient of the sequences is not wanted",
+    "XLA computes it nevertheless",
+)
+SKIP_INPUT_INDICES = _attribute(
+    "tensorflow.Operation",
+    "skip_input_indices",
+    "lists the inputs of an op whose gradients are not wanted",
+    "all are computed",
+)
+
+
+def suspends_save_context() -> bool:
+    """Returns whether `suspended_save_context` is possible."""
+    return _SUSPENDABLE is not None
+
+
+@contextmanager
+def suspended_save_context() -> Iterator[None]:
+    """Leaves the save context for a while."""
+    options = _SUSPENDABLE.get_save_options()
+    _SUSPENDABLE._save_context.exit_save_context()
+    try:
+        yield
+    finally:
+        _SUSPENDABLE._save_context.enter_save_context(options)
+
+
+def create_pfor_op(*arguments: Any) -> Any:
+    """Creates an op in a converter, where `PFOR` is not None."""
+    return PFOR._create_op(*arguments)
+
+
+_CALL_CONTEXT = _attribute(
+    "tensorflow.python.keras.engine.base_layer_utils",
+    "call_context",
+    "tells whether TensorFlow's old Keras traces a model in order to save it, as tf2onnx.convert.from_keras does",
+    "such models contain the op, unless tf2onnx is in the call stack",
+)
+
+
+def is_saved_by_old_keras() -> bool:
+    """Returns whether TensorFlow's old Keras, if it is imported, traces a model in order to save it."""
+    old_keras = sys.modules.get("tensorflow.python.keras.engine.base_layer_utils")
+    call_context = getattr(old_keras, _CALL_CONTEXT, None)
+    return call_context is not None and bool(getattr(call_context(), "saving", False))
+
+
+# ---------------------------------------------------------------- Keras
+
+INNER_LOOP = _attribute(
+    "keras.layers.RNN",
+    "inner_loop",
+    "runs the cell over all steps; accelerate_keras replaces it, and the layers override it",
+    "accelerate_keras raises a RuntimeError, and LSTM, GRU and SimpleRNN of tf_rnn_ops.layers run Keras's code",
+)
+CALL = _attribute(
+    "keras.layers.LSTMCell",
+    "call",
+    "runs a cell for one step, with arguments that are not documented; accelerate_keras replaces it",
+    "accelerate_keras raises a RuntimeError",
+)
+MAKE_FUNCTION = {
+    _attribute(
+        "keras.Model",
+        name,
+        "makes a compiled function of a model; accelerate_keras makes them again",
+        "accelerate_keras raises a RuntimeError",
+    ): name.removeprefix("make_")
+    for name in ("make_train_function", "make_test_function", "make_predict_function")
+}
+FLATTEN_LAYERS = _attribute(
+    "keras.layers.Layer",
+    "_flatten_layers",
+    "lists the layers in a layer or model",
+    "accelerate_keras raises a RuntimeError, and `explain` shows only the layers that a model itself lists",
+)
+COMPILE_METRICS = _attribute(
+    "keras.Model",
+    "_compile_metrics",
+    "leads to the metrics of a model, which may call a cell",
+    "accelerate_keras makes the functions of all models again",
+)
+USER_METRICS = _attribute(
+    "keras.src.trainers.compile_utils.CompileMetrics",
+    "_user_metrics",
+    "lists the metrics of a model, which may call a cell",
+    "accelerate_keras makes the functions of models with metrics again",
+)
+RESET_MASKS = _attribute(
+    "keras.layers.RNN",
+    "_maybe_reset_dropout_masks",
+    "forgets the dropout masks of a call that accelerate_keras(strict=True) rejects",
+    "the next call uses them",
+)
+_WITHOUT_MASKS = "cells with dropout run Keras's code in training"
+DROPOUT_MASKS = (
+    _attribute("keras.layers.LSTMCell", "get_dropout_mask", "draws the masks of a cell's inputs", _WITHOUT_MASKS),
+    _attribute(
+        "keras.layers.LSTMCell", "get_recurrent_dropout_mask", "draws the masks of a cell's state", _WITHOUT_MASKS
+    ),
+)
+DROPOUT_MASK_COUNT = _attribute(
+    "keras.layers.LSTMCell",
+    "dropout_mask_count",
+    "tells whether each gate has its own dropout masks; Keras up to 3.7 lacks it",
+    "cells with recurrent dropout run Keras's code in training",
+)
+IMPLEMENTATION = _attribute(
+    "keras.layers.LSTMCell",
+    "implementation",
+    "tells whether each gate has its own dropout masks",
+    "cells with dropout run Keras's code in training",
+)
+AUTOCAST = _attribute(
+    "keras.Variable",
+    "_autocast",
+    "tells whether Keras casts a weight to the dtype in which a layer computes",
+    "`explain` shows that layers with mixed precision fall back to Keras, although they do not",
+)
+KERAS_MASK = _attribute(
+    "tensorflow.Tensor",
+    "_keras_mask",
+    "is the mask of the inputs of a CudnnRNN layer where Keras does not pass it",
+    "a call with other tensors, such as initial_state, needs the argument `mask`",
+)
+TRACK_RESOURCES = _attribute(
+    "keras.export.ExportArchive",
+    "_filter_and_track_resources",
+    "traces the call of a model that Keras exports",
+    "an export counts as a fallback, which is logged or, with strict=True, raises an error",
+)
+# The methods that Keras runs when it calls a cell at a step. If a program replaced one, the cell runs Keras's code.
+# Those that are missing are ignored.
+OF_STEP = (
+    "call",
+    "_compute_carry_and_output",
+    "_compute_carry_and_output_fused",
+    "_create_dropout_mask",
+    "get_dropout_mask",
+    "get_recurrent_dropout_mask",
+    "reset_dropout_mask",
+    "reset_recurrent_dropout_mask",
+    # of `keras.layers.Layer`
+    "__call__",
+    "_assert_input_compatibility",
+    "_check_super_called",
+    "_get_call_context",
+    "_maybe_build",
+    "_maybe_reset_call_context",
+    "_open_name_scope",
+    "_resolve_and_populate_arg",
+    "_set_mask_metadata",
+    "dtype_policy",
+    "input_dtype",
+    "input_spec",
+    "quantization_mode",
+    "supports_masking",
+)
