@@ -9,7 +9,7 @@ import tensorflow as tf
 from tensorflow.python.framework import ops as tf_ops
 
 import tf_rnn_ops
-from tf_rnn_ops import _library, layers
+from tf_rnn_ops import _device_check, _library, layers
 
 X = tf.constant(np.random.default_rng(0).standard_normal([2, 5, 3]), tf.float32)
 # By kind, arguments of layers that run on the op KerasRNN, and on GRUBlockCell.
@@ -55,7 +55,10 @@ def check_layers(module):
 
 
 def kernels(folder):
-    return bool(_library.kernel_dtypes("CPU"))
+    is_known = bool(_library.kernel_dtypes("CPU"))
+    # A check of no kernels must not pass.
+    assert is_known == ("does not list its kernels" not in str(_device_check.why_not_possible("GPU:0")))
+    return is_known
 
 
 def vectorized_map(folder):
