@@ -129,7 +129,7 @@ build/tensorflow-%/installed: dist/all/ready build/tensorflow-%/ready
 
 # Tests of the entry points, of gradients and of parity.
 TENSORFLOW_TESTS = $(WHEEL_TESTS) $(wildcard $(addprefix tests/test_,*_gradients.py *_parity.py accelerate_keras.py \
-	builtin_kernels.py exports.py gpu_graphs.py keras_layers.py keras_rnn.py params.py))
+	builtin_kernels.py exports.py gpu_graphs.py keras_layers.py keras_rnn.py params.py private_names.py))
 VERSION := $(firstword $(TENSORFLOWS))
 
 .PHONY: test-tensorflow test-tensorflow-all
