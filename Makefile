@@ -127,9 +127,11 @@ build/tensorflow-%/installed: dist/all/ready build/tensorflow-%/ready
 	@cd / && $(CURDIR)/$(@D)/bin/python -m tf_rnn_ops
 	@touch $@
 
-# Tests of the entry points, of gradients and of parity.
-TENSORFLOW_TESTS = $(WHEEL_TESTS) $(wildcard $(addprefix tests/test_,*_gradients.py *_parity.py accelerate_keras.py \
-	builtin_kernels.py exports.py gpu_graphs.py keras_layers.py keras_rnn.py params.py private_names.py))
+# Tests of the ways in: what a new version breaks first.
+CANARY_TESTS = $(WHEEL_TESTS) $(addprefix tests/test_,accelerate_keras.py builtin_kernels.py exports.py gpu_graphs.py \
+	keras_layers.py keras_rnn.py)
+# These, and tests of gradients and of parity.
+TENSORFLOW_TESTS = $(CANARY_TESTS) $(wildcard $(addprefix tests/test_,*_gradients.py *_parity.py params.py private_names.py))
 VERSION := $(firstword $(TENSORFLOWS))
 
 .PHONY: test-tensorflow test-tensorflow-all
@@ -152,9 +154,6 @@ canary: $(VENV)/ready .tools/bazel ## Build and test the package with the newest
 	@cd / && $(CURDIR)/build/canary/bin/python -m tf_rnn_ops
 	@build/canary/bin/$(PYTEST) -m "not slow" -p no:cacheprovider $(CANARY_TESTS)
 CANARY := tensorflow
-# Tests of the ways in: what breaks first.
-CANARY_TESTS = $(WHEEL_TESTS) $(addprefix tests/test_,accelerate_keras.py builtin_kernels.py exports.py gpu_graphs.py \
-	keras_layers.py keras_rnn.py)
 
 # ---------------------------------------------------------------- 64-bit Arm, built and tested on x86-64
 
@@ -184,20 +183,21 @@ $(AARCH64)/tensorflow-%/installed: dist/all/aarch64 $(AARCH64)/tensorflow-%/read
 	@cd / && $(CURDIR)/$(@D)/bin/python -m tf_rnn_ops
 	@touch $@
 
+AARCH64_ENV := $(AARCH64)/tensorflow-$(DEVELOPMENT_TENSORFLOW)
 .PHONY: test-aarch64
 test-aarch64: test-aarch64-cc test-aarch64-python ## Run the C++ and Python tests for Arm under QEMU.
 
 .PHONY: test-aarch64-cc
-test-aarch64-cc: $(AARCH64)/tensorflow-$(DEVELOPMENT_TENSORFLOW)/ready .tools/bazel ## Run the C++ unit tests and fuzz corpora of the engine for Arm under QEMU.
+test-aarch64-cc: $(AARCH64_ENV)/ready .tools/bazel ## Run the C++ unit tests and fuzz corpora of the engine for Arm under QEMU.
 	@echo "==> C++ unit tests of the engine for Arm"
-	@TF_RNN_OPS_PYTHON=$(AARCH64)/tensorflow-$(DEVELOPMENT_TENSORFLOW)/bin/python tools/bazel.sh test //cc/rnn/... --test_timeout=3600 \
+	@TF_RNN_OPS_PYTHON=$(AARCH64_ENV)/bin/python tools/bazel.sh test //cc/rnn/... --test_timeout=3600 \
 		--linkopt=-L$(CURDIR)/$(AARCH64)/lib \
 		--run_under="$(CURDIR)/$(QEMU)/usr/bin/qemu-aarch64-static -L $(CURDIR)/$(AARCH64)/system"
 
 .PHONY: test-aarch64-python
-test-aarch64-python: $(AARCH64)/tensorflow-$(DEVELOPMENT_TENSORFLOW)/installed ## Run the Python tests of test-tensorflow for Arm under QEMU (an hour).
+test-aarch64-python: $(AARCH64_ENV)/installed ## Run the Python tests of test-tensorflow for Arm under QEMU (an hour).
 	@echo "==> Python tests for Arm"
-	@$(AARCH64)/tensorflow-$(DEVELOPMENT_TENSORFLOW)/bin/python -P -m $(PYTEST) -m "not slow" -p no:cacheprovider $(TENSORFLOW_TESTS)
+	@$(AARCH64_ENV)/bin/python -P -m $(PYTEST) -m "not slow" -p no:cacheprovider $(TENSORFLOW_TESTS)
 
 # ---------------------------------------------------------------- use
 

@@ -1,10 +1,14 @@
-"""The code in README.md and docs/, and the messages in docs/faq.md."""
+"""The code in README.md and docs/, the messages in docs/faq.md, and the TensorFlow versions that they are about."""
 
 import pathlib
 import re
 
 ROOT = pathlib.Path(__file__).parent.parent
 EXAMPLES = ROOT / "examples"
+# The supported versions, oldest first.
+TENSORFLOWS = re.findall(
+    r'"(\d\.\d+)"', re.findall(r"^tensorflow-versions = (.*)$", (ROOT / "pyproject.toml").read_text(), re.MULTILINE)[0]
+)
 
 
 def paths() -> list[str]:

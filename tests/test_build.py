@@ -2,21 +2,19 @@
 
 import os
 import pathlib
-import re
 import shutil
 import zipfile
 
 import processes
 import pytest
 import tensorflow as tf
-from pages import ROOT
+from pages import ROOT, TENSORFLOWS
 
 from tf_rnn_ops import _library
 
 pytest.importorskip("hatchling")
 
-(LISTED,) = re.findall(r'^tensorflow-versions = \["([\d.]+)"', (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
-LISTED += ".0"
+LISTED = f"{TENSORFLOWS[0]}.0"
 UNKNOWN = "2.99.0"
 
 OPS = {"libtf_rnn_ops.so", "libtf_rnn_ops_builtin_kernels.so", "libtf_rnn_ops_engine.so"}

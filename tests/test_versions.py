@@ -4,13 +4,11 @@ import itertools
 import re
 
 import pages
-from pages import ROOT
+from pages import ROOT, TENSORFLOWS
 
 from tf_rnn_ops import _acceleration
 
-PYPROJECT = (ROOT / "pyproject.toml").read_text()
-TENSORFLOWS = re.findall(r'"(\d\.\d+)"', re.findall(r"^tensorflow-versions = (.*)$", PYPROJECT, re.MULTILINE)[0])
-PYTHONS = re.findall(r"Python :: (3\.\d+)", PYPROJECT)
+PYTHONS = re.findall(r"Python :: (3\.\d+)", pages.text_of("pyproject.toml"))
 PAGES = [*pages.paths(), "CONTRIBUTING.md", "tf_rnn_ops/_acceleration.py"]
 
 
