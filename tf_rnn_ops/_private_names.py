@@ -210,11 +210,11 @@ RESET_MASKS = _attribute(
     "the next call uses them",
 )
 _WITHOUT_MASKS = "cells with dropout run Keras's code in training"
-DROPOUT_MASKS = (
-    _attribute("keras.layers.LSTMCell", "get_dropout_mask", "draws the masks of a cell's inputs", _WITHOUT_MASKS),
-    _attribute(
-        "keras.layers.LSTMCell", "get_recurrent_dropout_mask", "draws the masks of a cell's state", _WITHOUT_MASKS
-    ),
+DROPOUT_MASK = _attribute(
+    "keras.layers.LSTMCell", "get_dropout_mask", "draws the masks of a cell's inputs", _WITHOUT_MASKS
+)
+RECURRENT_DROPOUT_MASK = _attribute(
+    "keras.layers.LSTMCell", "get_recurrent_dropout_mask", "draws the masks of a cell's state", _WITHOUT_MASKS
 )
 DROPOUT_MASK_COUNT = _attribute(
     "keras.layers.LSTMCell",

@@ -78,7 +78,7 @@ def _step(cell: Any, inputs: tf.Tensor, states: Any) -> tuple[tf.Tensor, Any]:
     attributes = _inner_loop.op_attributes(cell)
     if attributes["rnn_mode"] not in ("lstm", "gru"):
         # Keras's SimpleRNNCell draws its dropout masks in inference too.
-        for draw, x in zip(_private_names.DROPOUT_MASKS, (inputs, initial_h), strict=True):
+        for draw, x in ((_private_names.DROPOUT_MASK, inputs), (_private_names.RECURRENT_DROPOUT_MASK, initial_h)):
             if hasattr(cell, draw):
                 getattr(cell, draw)(x)
     _, h, c, _ = raw_ops.KerasRNN(

@@ -242,7 +242,7 @@ def _reasons_of_changes(cell: Any, training: bool) -> Iterator[str]:
     """Yields which attributes of a cell a program changed so that the step of Keras computes something else."""
     gates = _GATES[type(cell)]
     if training and (_drops(cell, cell.dropout) or _drops(cell, cell.recurrent_dropout)):
-        for draw in _private_names.DROPOUT_MASKS:
+        for draw in (_private_names.DROPOUT_MASK, _private_names.RECURRENT_DROPOUT_MASK):
             if not hasattr(cell, draw):
                 yield f"this version of Keras has no {draw}: set dropout=0 and recurrent_dropout=0"
         implementation = getattr(cell, _private_names.IMPLEMENTATION, None)
@@ -438,7 +438,7 @@ def _inputs(cell: Any, sequences: tf.Tensor, training: bool) -> list[tf.Tensor]:
     """
     if not (training and _drops(cell, cell.dropout)):
         return [sequences]
-    draw = getattr(cell, _private_names.DROPOUT_MASKS[0])
+    draw = getattr(cell, _private_names.DROPOUT_MASK)
     return [sequences * tf.expand_dims(mask, 1) for mask in _flat(draw(sequences[:, 0, :]))]
 
 

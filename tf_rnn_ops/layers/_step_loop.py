@@ -118,7 +118,7 @@ def _recurrent_product(cell: Any, state: tf.Tensor, training: bool) -> _Product:
     gates = kernel.shape[1] // cell.units
     kernels = tf.split(kernel, gates, axis=1)
     biases = None if bias is None else tf.split(bias, gates)
-    masks = getattr(cell, _private_names.DROPOUT_MASKS[1])(state) if drops_states(cell, training) else None
+    masks = getattr(cell, _private_names.RECURRENT_DROPOUT_MASK)(state) if drops_states(cell, training) else None
 
     def product(h: tf.Tensor, gate: int) -> tf.Tensor:
         h = h if masks is None else h * masks[gate]
