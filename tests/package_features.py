@@ -6,6 +6,8 @@ import pathlib
 import keras
 import numpy as np
 import tensorflow as tf
+from keras_layer_cases import check_equal, randomize
+from op_definitions import ops_when_called
 from tensorflow.python.framework import ops as tf_ops
 
 import tf_rnn_ops
@@ -16,22 +18,11 @@ X = tf.constant(np.random.default_rng(0).standard_normal([2, 5, 3]), tf.float32)
 LAYERS = {"LSTM": {}, "GRU": {"reset_after": False}, "SimpleRNN": {}}
 
 
-def check_equal(actual, expected):
-    for a, b in zip(tf.nest.flatten(actual), tf.nest.flatten(expected), strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
-
-
-def graph(function, *arguments):
-    """Returns the graph of a function as text."""
-    return str(tf.function(function, autograph=False).get_concrete_function(*arguments).graph.as_graph_def())
-
-
 def make(kind, seed=0, **options):
     """Returns a layer with weights that depend only on their shapes."""
     layer = kind(4, seed=seed, **options)
     layer.build(X.shape)
-    rng = np.random.default_rng(0)
-    layer.set_weights([rng.standard_normal(each.shape) for each in layer.get_weights()])
+    randomize(layer)
     return layer
 
 
@@ -50,7 +41,7 @@ def check_layers(module):
         h = [tf.zeros([2, 4])] * (2 if kind == "LSTM" else 1)
         for x in tf.unstack(X, axis=1):
             y, h = cell(x, h)
-        check_equal(ours(X), y)
+        check_equal([ours(X)], [y], kind)
         gradients(ours)
 
 
@@ -63,7 +54,7 @@ def kernels(folder):
 
 def vectorized_map(folder):
     layer, stacked = make(layers.LSTM), tf.stack([X, X])
-    check_equal(tf.vectorized_map(layer, stacked), tf.stack([layer(X)] * 2))
+    check_equal([tf.vectorized_map(layer, stacked)], [tf.stack([layer(X)] * 2)], "tf.vectorized_map")
     try:
         tf.vectorized_map(layer, stacked, fallback_to_while_loop=False)
     except ValueError:
@@ -85,7 +76,9 @@ def checkpoint(folder):
 
 
 def unwanted_gradients(folder):
-    return "_unwanted_outputs" in graph(gradients, make(layers.LSTM))
+    layer = make(layers.LSTM)
+    graph = tf.function(lambda: gradients(layer), autograph=False).get_concrete_function().graph
+    return "_unwanted_outputs" in str(graph.as_graph_def())
 
 
 def mask_of_inputs(folder):
@@ -133,7 +126,7 @@ def exported_if_strict(folder):
 def saved_in_portable_scope(folder):
     module = make_module()
     with tf_rnn_ops.portable():
-        assert "TfRnnOps>" not in graph(lambda x: module.layer(x), X)
+        assert not any("TfRnnOps>" in each for each in ops_when_called(lambda x: module.layer(x), X))
         try:
             tf.saved_model.save(module, folder)
         except ValueError:
@@ -144,7 +137,7 @@ def saved_in_portable_scope(folder):
 def _is_dropped_by(kind, **options):
     """Returns whether a layer in training does not fall back to Keras, whose masks it must use in any case."""
     layer = make(layers.LSTM, **options)
-    check_equal(gradients(layer, True), gradients(make(keras.layers.LSTM, **options), True))
+    check_equal(gradients(layer, True), gradients(make(keras.layers.LSTM, **options), True), "dropout")
     return tf_rnn_ops.explain(layer)[0].training == kind
 
 
@@ -169,7 +162,7 @@ def explanation_of_mixed_precision(folder):
 def acceleration(folder):
     try:
         with tf_rnn_ops.accelerate_keras():
-            return "TfRnnOps>KerasRNN" in graph(make(keras.layers.LSTM), X)
+            return "TfRnnOps>KerasRNN" in ops_when_called(make(keras.layers.LSTM), X)
     except RuntimeError:
         return False
 
@@ -177,12 +170,12 @@ def acceleration(folder):
 def cell_in_a_graph(folder):
     cell, states = make(keras.layers.LSTMCell), [tf.zeros([1, 4])] * 2
     with tf_rnn_ops.accelerate_keras():
-        return "TfRnnOps>KerasRNN" in graph(cell, X[:1, 0], states)
+        return "TfRnnOps>KerasRNN" in ops_when_called(cell, X[:1, 0], states)
 
 
 def steps_of_gru(folder):
     with tf_rnn_ops.accelerate_keras():
-        return "TfRnnOps>GRUBlockCell" in graph(make(keras.layers.GRU, reset_after=False), X)
+        return "TfRnnOps>GRUBlockCell" in ops_when_called(make(keras.layers.GRU, reset_after=False), X)
 
 
 def kept_functions(folder):

@@ -7,14 +7,10 @@ import pages
 from pages import ROOT, TENSORFLOWS
 
 from tf_rnn_ops import _acceleration
+from tf_rnn_ops._library import minor_version
 
 PYTHONS = re.findall(r"Python :: (3\.\d+)", pages.text_of("pyproject.toml"))
 PAGES = [*pages.paths(), "CONTRIBUTING.md", "tf_rnn_ops/_acceleration.py"]
-
-
-def minor(version):
-    """Returns the minor version, such as "2.20" for "2.20.1"."""
-    return ".".join(version.split(".")[:2])
 
 
 def pinned(tensorflow, package):
@@ -44,7 +40,9 @@ def test_the_table_of_tests_has_each_python():
 
 
 def test_ranges_of_versions():
-    newest = max((minor(keras) for _, keras, _ in rows_of_table()), key=lambda version: int(version.split(".")[1]))
+    newest = max(
+        (minor_version(keras) for _, keras, _ in rows_of_table()), key=lambda version: int(version.split(".")[1])
+    )
     oldest = ".".join(map(str, _acceleration._OLDEST_KERAS))
     assert newest == ".".join(map(str, _acceleration._NEWEST_TESTED_KERAS))
     expected = {
