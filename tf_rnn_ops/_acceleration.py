@@ -342,10 +342,11 @@ def _remake_functions(model: Any) -> None:
 def _may_call_cells(model: Any) -> bool:
     """Returns whether a model has a recurrent layer or cell, or code of others that may call one."""
     cells = (keras.layers.RNN, keras.layers.Lambda, *_inner_loop.CELLS)
-    metrics = getattr(model, COMPILE_METRICS, model)  # without metrics, None
-    if metrics is not None and not hasattr(metrics, USER_METRICS):
+    try:
+        compiled = getattr(model, COMPILE_METRICS)
+        metrics = None if compiled is None else getattr(compiled, USER_METRICS)
+    except AttributeError:  # unknown metrics
         return True
-    metrics = getattr(metrics, USER_METRICS, None)
     parts = [*getattr(model, FLATTEN_LAYERS)(), *keras.tree.flatten([model.loss, metrics])]
     return any(isinstance(each, cells) or not _is_of_keras(each) for each in parts)
 

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tf_rnn_ops import _gpu_kernels, _library, _private_names, params, raw_ops
+from tf_rnn_ops import _gpu_kernels, _library, params, raw_ops
 
 _CPU = "CPU:0"
 
@@ -617,7 +617,7 @@ def _check_in_new_process(name: str, device: str) -> str | None:
 def why_not_possible(device: str) -> str | None:
     """Returns why a device cannot be checked, or None if it can."""
     kind = device.partition(":")[0]
-    if _private_names.KERNELS is None or _private_names.OP_DEF_REGISTRY is None:
+    if not _library.kernel_dtypes("CPU"):
         return "this version of TensorFlow does not list its kernels"
     if _gpu_kernels.why_not_loaded():
         return f"the GPU library is not loaded: {_gpu_kernels.why_not_loaded()}"

@@ -123,8 +123,9 @@ def load(path: pathlib.Path) -> ModuleType:
             "the package, or build it for this TensorFlow with `pip install .` in its source folder."
         ) from error
     op, device = _REGISTERED_BY[path]
-    kernels = None if KERNELS is None else KERNELS.get_registered_kernels_for_op(op).kernel
-    if kernels is not None and device not in {each.device_type for each in kernels}:
+    if KERNELS is not None and device not in {
+        each.device_type for each in KERNELS.get_registered_kernels_for_op(op).kernel
+    }:
         raise ImportError(_reinstall(path, f"is not the expected library: it has no {device} kernel for {op}"))
     return module
 
@@ -233,9 +234,9 @@ def kernel_dtypes(device: str) -> dict[str, list[str]]:
     Args:
       device: "CPU", "GPU", or "XLA_CPU_JIT" for the kernels that XLA compiles for the CPU.
     """
-    dtypes: dict[str, set[str]] = {}
     if KERNELS is None or OP_DEF_REGISTRY is None:
         return {}
+    dtypes: dict[str, set[str]] = {}
     for op in op_names():
         for kernel in KERNELS.get_registered_kernels_for_op(_OP_PREFIX + op).kernel:
             if kernel.device_type == device:
