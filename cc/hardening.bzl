@@ -8,7 +8,7 @@ HARDENING_COPTS = [
 ]
 
 # For the ops, and for adapters that include no headers of a framework.
-CALLS_COPTS = HARDENING_COPTS + [
+OPS_COPTS = HARDENING_COPTS + [
     "-Wall",
     "-Wextra",
     "-fvisibility=hidden",

@@ -23,15 +23,15 @@ GPU = {"libtf_rnn_ops_gpu.so"}
 ENGINE = "//:libtf_rnn_ops_engine.so"
 # Targets that the hook builds, and the libraries that an unknown TensorFlow loses if they do not compile.
 OPTIONAL = {
-    "//cc/xla:handlers": XLA,
-    "//cc/xla:registered_kernels": XLA,
+    "//cc/ffi:handlers": XLA,
+    "//cc/tensorflow/xla:registered_kernels": XLA,
     "//:libtf_rnn_ops_ffi.so": XLA,
     "//:libtf_rnn_ops_xla.so": XLA,
     "//cc/gpu:cudnn": GPU,
-    "//cc/kernels/gpu:registered_kernels": GPU,
+    "//cc/tensorflow/kernels/gpu:registered_kernels": GPU,
     "//:libtf_rnn_ops_gpu.so": GPU,
 }
-REQUIRED = ("//cc/ops", "//:libtf_rnn_ops.so")
+REQUIRED = ("//cc/tensorflow/ops", "//:libtf_rnn_ops.so")
 
 # What the hook asks a Python interpreter about its TensorFlow.
 PYTHON = """#!/bin/sh
@@ -48,7 +48,7 @@ for target in "$@"; do
     [[ -z $ONLY_WITH || $TF_RNN_OPS_PYTHON == */$ONLY_WITH/* ]] && echo "ERROR: $target" >&2 && exit "${STATUS:-1}" ;;
   esac
   case $target in
-    //cc/xla:handlers) ${COMPILER:-true} || exit 1 ;;
+    //cc/ffi:handlers) ${COMPILER:-true} || exit 1 ;;
     *.so) echo "$TF_RNN_OPS_PYTHON" >"bazel-bin/${target#*:}" ;;
   esac
 done
@@ -177,7 +177,7 @@ def test_what_depends_on_tensorflow_is_compiled_before_the_engine(project, versi
     before = {target for call in calls[:first] for target in call}
     assert before >= {target for target in [*OPTIONAL, *REQUIRED] if not target.endswith(".so")}
     # XLA, which is the most likely to break, comes first and alone.
-    assert {each for each in calls[0] if each.startswith("//")} == {"//cc/xla:handlers", "//cc/xla:registered_kernels"}
+    assert {each for each in calls[0] if each.startswith("//")} == {"//cc/ffi:handlers", "//cc/tensorflow/xla:registered_kernels"}
     # Only their own objects.
     assert all("--output_groups=compilation_outputs" in call for call in calls[:first])
 
@@ -197,7 +197,7 @@ def test_a_library_that_an_unknown_tensorflow_breaks_is_left_out(project, target
 def test_a_listed_tensorflow_keeps_what_an_unknown_one_breaks(project):
     for version in (UNKNOWN, LISTED):
         project.add_tensorflow(version)
-    broken = ("//cc/xla:registered_kernels", "//:libtf_rnn_ops_gpu.so")
+    broken = ("//cc/tensorflow/xla:registered_kernels", "//:libtf_rnn_ops_gpu.so")
     succeeded, printed = project.build(*broken, ONLY_WITH=UNKNOWN)
     assert succeeded, printed
     libraries, info = project.wheel()
@@ -222,7 +222,7 @@ def test_other_errors_end_the_build(project, version, target):
 
 def test_an_interrupted_build_leaves_nothing_out(project):
     project.add_tensorflow(UNKNOWN)
-    succeeded, _ = project.build("//cc/xla:handlers", STATUS="8")
+    succeeded, _ = project.build("//cc/ffi:handlers", STATUS="8")
     assert not succeeded
     assert len(project.calls()) == 1
 
@@ -261,7 +261,7 @@ def test_a_broken_header_of_tensorflow(project, is_broken):
     if is_broken:
         header = header.replace("XLA_FFI_CallFrame", "XLA_FFI_RenamedCallFrame")
     include = project.add_tensorflow(UNKNOWN, HEADERS | {FFI_HEADER: header})
-    compiler = f"g++ -std=c++17 -fsyntax-only -I{ROOT} -I{include} {ROOT}/cc/xla/handlers.cc"
+    compiler = f"g++ -std=c++17 -fsyntax-only -I{ROOT} -I{include} {ROOT}/cc/ffi/handlers.cc"
     succeeded, printed = project.build(COMPILER=compiler)
     assert succeeded, printed
     libraries, _ = project.wheel()

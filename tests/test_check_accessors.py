@@ -85,14 +85,14 @@ ALLOWED = (
 
 @pytest.mark.parametrize(("code", "name"), REJECTED.items(), ids=REJECTED.values())
 def test_names_are_found(code, name):
-    found = list(check_accessors.findings(f"first;\n  {code}\nlast;", "cc/kernels"))
+    found = list(check_accessors.findings(f"first;\n  {code}\nlast;", "cc/tensorflow/kernels"))
     line = 3 if "\n" in code else 2
     assert [each[:2] for each in found] == [(line, name)]
 
 
 @pytest.mark.parametrize("code", ALLOWED)
 def test_allowed_code_has_no_findings(code):
-    assert list(check_accessors.findings(code, "cc/kernels")) == []
+    assert list(check_accessors.findings(code, "cc/tensorflow/kernels")) == []
 
 
 def test_every_rule_is_tested():
@@ -102,7 +102,7 @@ def test_every_rule_is_tested():
 
 
 def test_input_is_allowed_in_shape_functions():
-    assert list(check_accessors.findings("c->input(0)", "cc/ops")) == []
+    assert list(check_accessors.findings("c->input(0)", "cc/tensorflow/ops")) == []
 
 
 def test_our_sources_have_no_findings(capsys):
@@ -114,9 +114,10 @@ def test_our_sources_have_no_findings(capsys):
 def test_sources_are_checked(folder):
     names = {each.name for each in check_accessors.sources(folder)}
     one_of_them = {
-        "cc/kernels": "tensorflow_frame.cc",
-        "cc/xla": "handlers.cc",
-        "cc/calls": "cudnn_rnn_inputs.cc",
+        "cc/tensorflow/kernels": "tensorflow_frame.cc",
+        "cc/tensorflow/xla": "xla_call_op.cc",
+        "cc/ffi": "handlers.cc",
+        "cc/ops": "cudnn_rnn_inputs.cc",
     }.get(folder, "cudnn_rnn.cc")
     assert one_of_them in names
     assert not any("_test" in name for name in names)

@@ -1,7 +1,7 @@
 """Reports C++ calls that can abort the process. Run by `make lint`.
 
 Many of TensorFlow's accessors abort if a tensor has an unexpected rank, type or alignment. Our kernels must accept any
-tensor; they use the functions in cc/kernels/tensorflow_frame.h instead.
+tensor; they use the functions in cc/tensorflow/kernels/tensorflow_frame.h instead.
 Mark a line that is known to be safe with `// NOLINT(accessors): reason`.
 """
 
@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 REPOSITORY = pathlib.Path(__file__).parent.parent
-EVERYWHERE = ("cc/kernels", "cc/xla", "cc/ops", "cc/calls", "cc/rnn", "cc/gpu")
-ADAPTERS = ("cc/kernels", "cc/xla", "cc/ops")
-KERNELS = ("cc/kernels",)
+ADAPTERS = ("cc/tensorflow/kernels", "cc/tensorflow/ops", "cc/tensorflow/xla", "cc/ffi")
+EVERYWHERE = (*ADAPTERS, "cc/ops", "cc/rnn", "cc/gpu")
+KERNELS = ("cc/tensorflow/kernels",)
 ALLOWED = "NOLINT(accessors): "
 
 

@@ -35,12 +35,12 @@ class _Part(NamedTuple):
 
 
 # Kernels with which XLA compiles the ops.
-_XLA = _Part("XLA", ("libtf_rnn_ops_xla.so", _FFI_LIBRARY), ("//cc/xla:handlers", "//cc/xla:registered_kernels"))
+_XLA = _Part("XLA", ("libtf_rnn_ops_xla.so", _FFI_LIBRARY), ("//cc/ffi:handlers", "//cc/tensorflow/xla:registered_kernels"))
 # GPU kernels. Built only where their compiler, NVRTC, is a build requirement.
 _GPU = _Part(
     "GPU",
     ("libtf_rnn_ops_gpu.so",),
-    ("//cc/gpu:cublas", "//cc/gpu:cuda_driver", "//cc/gpu:cudnn", "//cc/kernels/gpu:registered_kernels"),
+    ("//cc/gpu:cublas", "//cc/gpu:cuda_driver", "//cc/gpu:cudnn", "//cc/tensorflow/kernels/gpu:registered_kernels"),
 )
 _GPU_MACHINE = "x86_64"
 # Our own ops, and kernels for TensorFlow's ops. Every build has them.
@@ -48,10 +48,10 @@ _OPS = _Part(
     "op",
     ("libtf_rnn_ops.so", "libtf_rnn_ops_builtin_kernels.so", _ENGINE),
     (
-        "//cc/kernels",
-        "//cc/kernels/cpu:registered_kernels",
-        "//cc/kernels/cpu:registered_builtin_kernels",
-        "//cc/ops",
+        "//cc/tensorflow/kernels",
+        "//cc/tensorflow/kernels/cpu:registered_kernels",
+        "//cc/tensorflow/kernels/cpu:registered_builtin_kernels",
+        "//cc/tensorflow/ops",
     ),
 )
 # In the order in which a new TensorFlow is likely to break them.

@@ -48,7 +48,7 @@ struct FuzzedNetwork {
   }
 };
 
-// A config that the kernels accept: see cc/calls/cudnn_rnn_attributes.cc.
+// A config that the kernels accept: see cc/ops/cudnn_rnn_attributes.cc.
 // units, input_size: read by the caller.
 inline RnnConfig ReadConfig(FuzzInput& input, std::int64_t num_layers,
                             std::int64_t num_units, std::int64_t input_size,

@@ -1,0 +1,719 @@
+// Calls the handlers as XLA does, but without XLA: with valid calls and with
+// calls that are invalid in one place.
+
+#include "cc/ffi/handlers.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "cc/ffi/ffi_versions.h"
+#include "cc/ffi/op.h"
+#include "cc/rnn/cudnn_rnn_params.h"
+#include "cc/rnn/reserve_space.h"
+#include "cc/rnn/rnn_config.h"
+#include "xla/ffi/api/c_api.h"
+
+struct XLA_FFI_Error {
+  std::string message;
+  XLA_FFI_Error_Code code;
+};
+
+namespace tf_rnn_ops {
+namespace {
+
+using Shape = std::vector<std::int64_t>;
+
+// ------------------------------------------------------------ a fake XLA
+
+// What a handler's context is here.
+struct Program {
+  void* state = nullptr;
+  void (*delete_state)(void*) = nullptr;
+  int num_threads = 0;
+  bool takes_tasks = true;
+  std::vector<std::pair<XLA_FFI_Task*, void*>> tasks;
+};
+
+Program& ProgramOf(FfiContext* context) {
+  return *reinterpret_cast<Program*>(context);
+}
+
+void (*registered_deleter)(void*) = nullptr;
+
+const XLA_FFI_Api& FakeApi() {
+  static const XLA_FFI_Api api = [] {
+    XLA_FFI_Api api{};
+    api.struct_size = XLA_FFI_Api_STRUCT_SIZE;
+    api.XLA_FFI_Error_Create = [](XLA_FFI_Error_Create_Args* args) {
+      return new XLA_FFI_Error{args->message, args->errc};
+    };
+    api.XLA_FFI_Error_Destroy = [](XLA_FFI_Error_Destroy_Args* args) {
+      delete args->error;
+    };
+    api.XLA_FFI_Type_Register =
+        [](XLA_FFI_Type_Register_Args* args) -> XLA_FFI_Error* {
+      args->type_id->type_id = 1;
+      registered_deleter = args->type_info->deleter;
+      return nullptr;
+    };
+    api.XLA_FFI_State_Set = [](XLA_FFI_State_Set_Args* args) -> XLA_FFI_Error* {
+      ProgramOf(args->ctx).state = args->state;
+      ProgramOf(args->ctx).delete_state = registered_deleter;
+      return nullptr;
+    };
+    api.XLA_FFI_State_Get = [](XLA_FFI_State_Get_Args* args) -> XLA_FFI_Error* {
+      args->state = ProgramOf(args->ctx).state;
+      return nullptr;
+    };
+    api.XLA_FFI_ThreadPool_NumThreads =
+        [](XLA_FFI_ThreadPool_NumThreads_Args* args) -> XLA_FFI_Error* {
+      if (ProgramOf(args->ctx).num_threads == 0) {
+        return new XLA_FFI_Error{"no pool", XLA_FFI_Error_Code_UNIMPLEMENTED};
+      }
+      *args->num_threads = ProgramOf(args->ctx).num_threads;
+      return nullptr;
+    };
+    api.XLA_FFI_ThreadPool_Schedule =
+        [](XLA_FFI_ThreadPool_Schedule_Args* args) -> XLA_FFI_Error* {
+      if (!ProgramOf(args->ctx).takes_tasks) {
+        return new XLA_FFI_Error{"no thread", XLA_FFI_Error_Code_UNAVAILABLE};
+      }
+      ProgramOf(args->ctx).tasks.emplace_back(args->task, args->data);
+      return nullptr;
+    };
+    return api;
+  }();
+  return api;
+}
+
+// An array, in memory of exactly its size so that sanitizers detect accesses
+// beyond it.
+struct Buffer {
+  Buffer(XLA_FFI_DataType type, Shape shape)
+      : type(type), shape(std::move(shape)) {
+    memory.resize(Size() * SizeOf(type));
+  }
+
+  static std::int64_t SizeOf(XLA_FFI_DataType type) {
+    switch (type) {
+      case XLA_FFI_DataType_F64:
+      case XLA_FFI_DataType_S64:
+        return 8;
+      case XLA_FFI_DataType_PRED:
+      case XLA_FFI_DataType_S8:
+        return 1;
+      case XLA_FFI_DataType_F16:
+      case XLA_FFI_DataType_BF16:
+        return 2;
+      default:
+        return 4;
+    }
+  }
+  std::int64_t Size() const {
+    std::int64_t size = 1;
+    for (const std::int64_t each : shape) size *= each;
+    return size;
+  }
+  template <typename T>
+  T* As() {
+    return reinterpret_cast<T*>(memory.data());
+  }
+
+  XLA_FFI_DataType type;
+  Shape shape;
+  std::vector<char> memory;
+  int shift = 0;  // where the elements start
+};
+
+using Attribute = std::variant<bool, std::int64_t, float, std::string>;
+
+// One op in a program: its attributes, operands and results.
+struct Call {
+  const OpDefinition* op;
+  std::map<std::string, Attribute> attributes;
+  std::vector<Buffer> operands;
+  std::vector<Buffer> results;
+  int num_threads = 0;
+  bool takes_tasks = true;
+
+  // Loads and runs the program. Returns the error message; empty if there is no
+  // error.
+  std::string Run(int times = 1) {
+    return Run([] { return ""; }, times);
+  }
+
+  // Calls `then` before unloading the program. Returns the first error.
+  std::string Run(const std::function<std::string()>& then, int times = 1) {
+    Program program;
+    program.num_threads = num_threads;
+    program.takes_tasks = takes_tasks;
+    std::string error = Stage(XLA_FFI_ExecutionStage_INSTANTIATE, &program);
+    for (int i = 0; i < times && error.empty(); ++i) {
+      error = Stage(XLA_FFI_ExecutionStage_EXECUTE, &program);
+    }
+    if (error.empty()) error = then();
+    for (const auto& [task, data] : program.tasks) task(data);
+    if (program.state) program.delete_state(program.state);
+    return error;
+  }
+
+ private:
+  std::string Stage(XLA_FFI_ExecutionStage stage, Program* program) {
+    XLA_FFI_CallFrame frame{};
+    frame.struct_size = XLA_FFI_CallFrame_STRUCT_SIZE;
+    frame.api = &FakeApi();
+    frame.ctx = reinterpret_cast<FfiContext*>(program);
+    frame.stage = stage;
+    Attributes passed(attributes);
+    frame.attrs = passed.attrs;
+    Buffers given(&operands), made(&results);
+    if (stage == XLA_FFI_ExecutionStage_EXECUTE) {
+      frame.args.size = static_cast<std::int64_t>(operands.size());
+      frame.args.args = given.pointers.data();
+      frame.rets.size = static_cast<std::int64_t>(results.size());
+      frame.rets.rets = made.pointers.data();
+    }
+    const std::unique_ptr<XLA_FFI_Error> error(op->handler(&frame));
+    return error ? error->message : "";
+  }
+
+  struct Buffers {
+    explicit Buffers(std::vector<Buffer>* buffers) {
+      views.reserve(buffers->size());
+      for (Buffer& buffer : *buffers) {
+        views.push_back({XLA_FFI_Buffer_STRUCT_SIZE, nullptr, buffer.type,
+                         buffer.memory.data() + buffer.shift,
+                         static_cast<std::int64_t>(buffer.shape.size()),
+                         buffer.shape.data()});
+        pointers.push_back(&views.back());
+      }
+    }
+
+    std::vector<XLA_FFI_Buffer> views;
+    std::vector<void*> pointers;
+  };
+
+  struct Attributes {
+    explicit Attributes(std::map<std::string, Attribute>& values) {
+      scalars.reserve(values.size());
+      texts.reserve(2 * values.size());
+      for (auto& [name, value] : values) {
+        texts.push_back({name.data(), name.size()});
+        names.push_back(&texts.back());
+        if (auto* text = std::get_if<std::string>(&value)) {
+          texts.push_back({text->data(), text->size()});
+          types.push_back(XLA_FFI_AttrType_STRING);
+          pointers.push_back(&texts.back());
+          continue;
+        }
+        XLA_FFI_Scalar scalar{};
+        if (auto* flag = std::get_if<bool>(&value)) {
+          scalar = {XLA_FFI_DataType_PRED, flag};
+        } else if (auto* number = std::get_if<std::int64_t>(&value)) {
+          scalar = {XLA_FFI_DataType_S64, number};
+        } else {
+          scalar = {XLA_FFI_DataType_F32, &std::get<float>(value)};
+        }
+        scalars.push_back(scalar);
+        types.push_back(XLA_FFI_AttrType_SCALAR);
+        pointers.push_back(&scalars.back());
+      }
+      attrs.size = static_cast<std::int64_t>(names.size());
+      attrs.types = types.data();
+      attrs.names = names.data();
+      attrs.attrs = pointers.data();
+    }
+
+    XLA_FFI_Attrs attrs{};
+    std::vector<XLA_FFI_Scalar> scalars;
+    std::vector<XLA_FFI_ByteSpan> texts;
+    std::vector<XLA_FFI_AttrType> types;
+    std::vector<XLA_FFI_ByteSpan*> names;
+    std::vector<void*> pointers;
+  };
+};
+
+// ------------------------------------------------------------- valid calls
+
+constexpr std::int64_t kTime = 3, kBatch = 2, kInput = 4, kUnits = 5;
+constexpr std::int64_t kLayers = 2;
+constexpr float kDropout = 0.5f;
+
+// Two LSTM layers, or one Keras LSTM layer.
+rnn::RnnConfig Config(bool is_keras) {
+  return {rnn::RnnMode::kLstm,
+          /*skip_input=*/false,
+          /*num_directions=*/1,
+          is_keras ? 1 : kLayers,
+          kInput,
+          kUnits,
+          /*num_proj=*/0,
+          is_keras};
+}
+
+bool IsKeras(const OpDefinition& op) {
+  return std::string(op.name).rfind("Keras", 0) == 0;
+}
+
+bool EndsWith(const std::string& text, const std::string& end) {
+  return text.size() >= end.size() &&
+         text.compare(text.size() - end.size(), end.size(), end) == 0;
+}
+
+// The shapes of an argument, one for each array of a list.
+std::vector<Shape> ShapesOf(const OpDefinition& op, std::string name) {
+  for (const char* suffix : {"_grad", "_backprop"}) {
+    if (EndsWith(name, suffix)) name.resize(name.size() - strlen(suffix));
+  }
+  const rnn::RnnSize size = {kTime, kBatch};
+  const std::int64_t version = EndsWith(op.name, "V2") ? 2 : 3;
+  if (name == "weights" || name == "biases") {
+    const rnn::CudnnRnnParamsLayout layout(Config(false));
+    std::vector<Shape> shapes;
+    const bool are_weights = name == "weights";
+    const std::int64_t count =
+        are_weights ? layout.num_weights() : layout.num_biases();
+    for (std::int64_t i = 0; i < count; ++i) {
+      const auto region = are_weights ? layout.Weight(i) : layout.Bias(i);
+      shapes.push_back(are_weights ? Shape{region.rows, region.cols}
+                                   : Shape{region.rows});
+    }
+    return shapes;
+  }
+  const std::map<std::string, Shape> shapes = {
+      // GRUBlockCell
+      {"x", {kBatch, kInput}},
+      {"w_ru", {kInput + kUnits, 2 * kUnits}},
+      {"w_c", {kInput + kUnits, kUnits}},
+      {"b_ru", {2 * kUnits}},
+      {"b_c", {kUnits}},
+      {"d_x", {kBatch, kInput}},
+      {"d_r_bar_u_bar", {kBatch, 2 * kUnits}},
+      // CudnnRNN
+      {"input", {kTime, kBatch, kInput}},
+      {"output", {kTime, kBatch, kUnits}},
+      {"params", {rnn::CudnnRnnParamsSize(Config(false))}},
+      {"sequence_lengths", {kBatch}},
+      {"seed", {2}},
+      {"host_reserved", version == 2 ? Shape{2} : Shape{}},
+      {"reserve_space",
+       {rnn::ReserveSpaceSize<float>(Config(IsKeras(op)), size)}},
+      {"masks", {kLayers - 1, kTime, kBatch, kUnits}},
+      {"num_layers", {}},
+      {"num_units", {}},
+      {"input_size", {}},
+      {"params_size", {1}},
+      // KerasRNN
+      {"sequences", {kBatch, kTime, kInput}},
+      {"mask", {kBatch, kTime}},
+      {"kernel", {kInput, 4 * kUnits}},
+      {"recurrent_kernel", {kUnits, 4 * kUnits}},
+      {"bias", {4 * kUnits}},
+      {"outputs", {kBatch, kTime, kUnits}},
+  };
+  const auto shape = shapes.find(name);
+  if (shape != shapes.end()) return {shape->second};
+  const bool is_network =
+      std::string(op.name).find("CudnnRNN") != std::string::npos;
+  return {is_network ? Shape{kLayers, kBatch, kUnits} : Shape{kBatch, kUnits}};
+}
+
+// The type of an argument: the first allowed one, or the type of the op.
+XLA_FFI_DataType TypeOf(const Argument& argument, XLA_FFI_DataType type_of_op) {
+  for (int type = 0; type < 32; ++type) {
+    const auto each = static_cast<XLA_FFI_DataType>(type);
+    if (argument.types & SetOf(each)) return each;
+  }
+  return type_of_op;
+}
+
+void FillInput(const std::string& name, Buffer* buffer) {
+  const std::map<std::string, std::int32_t> integers = {
+      {"sequence_lengths", kTime},
+      {"num_layers", kLayers},
+      {"num_units", kUnits},
+      {"input_size", kInput}};
+  for (std::int64_t i = 0; i < buffer->Size(); ++i) {
+    if (buffer->type == XLA_FFI_DataType_F32) {
+      buffer->As<float>()[i] = std::sin(static_cast<float>(i + name.size()));
+    } else if (buffer->type == XLA_FFI_DataType_S32) {
+      buffer->As<std::int32_t>()[i] = integers.at(name);
+    } else if (buffer->type == XLA_FFI_DataType_S64) {
+      buffer->As<std::int64_t>()[i] = 3 + i;  // as the seeds of AttributesOf
+    } else {
+      buffer->memory[i] = 1;  // of a mask
+    }
+  }
+}
+
+std::map<std::string, Attribute> AttributesOf(const OpDefinition& op) {
+  if (IsKeras(op)) {
+    return {{"rnn_mode", "lstm"},       {"activation", "tanh"},
+            {"go_backwards", false},    {"recurrent_activation", "sigmoid"},
+            {"return_sequences", true}, {"zero_output_for_mask", false},
+            {"is_training", true}};
+  }
+  const rnn::CudnnRnnParamsLayout layout(Config(false));
+  return {{"rnn_mode", "lstm"},
+          {"input_mode", "linear_input"},
+          {"direction", "unidirectional"},
+          {"dropout", kDropout},
+          {"seed", std::int64_t{3}},
+          {"seed2", std::int64_t{4}},
+          {"num_proj", std::int64_t{0}},
+          {"time_major", true},
+          {"is_training", true},
+          {"skip", ""},
+          {"num_params", layout.num_weights()},
+          {"num_params_weights", layout.num_weights()},
+          {"num_params_biases", layout.num_biases()}};
+}
+
+// Runs calls of all ops. Operands are the results of earlier calls where
+// available.
+std::vector<Call> RunAll() {
+  std::map<std::string, Buffer> made;
+  std::vector<Call> calls;
+  for (const OpDefinition& op : TfRnnOps_FfiOps()) {
+    const bool is_size = op.inputs[0].is_size && op.inputs.size() == 3;
+    const auto type = is_size ? XLA_FFI_DataType_S64 : XLA_FFI_DataType_F32;
+    Call call{&op, AttributesOf(op), {}, {}};
+    for (const Argument& argument : op.inputs) {
+      for (const Shape& shape : ShapesOf(op, argument.name)) {
+        const auto before = made.find(argument.name);
+        if (before != made.end() && before->second.shape == shape) {
+          call.operands.push_back(before->second);
+          continue;
+        }
+        call.operands.emplace_back(TypeOf(argument, type), shape);
+        FillInput(argument.name, &call.operands.back());
+      }
+    }
+    for (const Argument& argument : op.outputs) {
+      for (const Shape& shape : ShapesOf(op, argument.name)) {
+        call.results.emplace_back(TypeOf(argument, type), shape);
+      }
+    }
+    EXPECT_EQ(call.Run(), "") << op.name;
+    std::size_t i = 0;
+    for (const Argument& argument : op.outputs) {
+      if (argument.count == nullptr) {
+        made.insert_or_assign(argument.name, call.results[i]);
+      }
+      i += ShapesOf(op, argument.name).size();
+    }
+    calls.push_back(std::move(call));
+  }
+  return calls;
+}
+
+const std::vector<Call>& AllCalls() {
+  static const auto& calls = *new std::vector<Call>(RunAll());
+  return calls;
+}
+
+// Whether a message names one of the op's arguments.
+bool NamesAnArgument(const OpDefinition& op, const std::string& message) {
+  for (const auto* arguments : {&op.inputs, &op.outputs}) {
+    for (const Argument& argument : *arguments) {
+      if (message.find(argument.name) != std::string::npos) return true;
+    }
+  }
+  return false;
+}
+
+TEST(HandlersTest, RunEveryOp) {
+  EXPECT_EQ(AllCalls().size(), 19u);
+  for (const Call& call : AllCalls()) {
+    for (Buffer result : call.results) {
+      if (result.type != XLA_FFI_DataType_F32) continue;
+      double sum = 0;
+      for (std::int64_t i = 0; i < result.Size(); ++i) {
+        sum += std::abs(result.As<float>()[i]);
+      }
+      EXPECT_GT(sum, 0) << call.op->name;
+    }
+  }
+}
+
+TEST(HandlersTest, ReturnTheSameBitsForAnyNumberOfThreads) {
+  for (const Call& call : AllCalls()) {
+    Call again = call;
+    again.num_threads = 4;
+    EXPECT_EQ(again.Run(), "");
+    for (std::size_t i = 0; i < call.results.size(); ++i) {
+      EXPECT_EQ(again.results[i].memory, call.results[i].memory)
+          << call.op->name;
+    }
+  }
+}
+
+// The random numbers repeat when a program is loaded again, not when it runs
+// again.
+TEST(HandlersTest, DrawNewMasksInEachRun) {
+  for (const Call& call : AllCalls()) {
+    if (std::string(call.op->name) != "CudnnRNNV3") continue;
+    Call again = call;
+    EXPECT_EQ(again.Run(2), "");
+    EXPECT_NE(again.results[0].memory, call.results[0].memory);
+    Call third = call;
+    EXPECT_EQ(third.Run(2), "");
+    EXPECT_EQ(again.results[0].memory, third.results[0].memory);
+  }
+}
+
+TEST(HandlersTest, DrawTheMasksOfSeedsThatAreAnInput) {
+  std::map<std::string, Call> calls;
+  for (const Call& call : AllCalls()) calls.insert({call.op->name, call});
+  Call& stateless = calls.at("StatelessCudnnRNN");
+  EXPECT_EQ(stateless.Run(2), "");
+  EXPECT_EQ(stateless.results[0].memory,
+            calls.at("CudnnRNNV3").results[0].memory);
+}
+
+// Programs that name the same stream share it, for any shapes.
+TEST(HandlersTest, ShareTheStreamThatTheyName) {
+  for (const Call& call : AllCalls()) {
+    if (std::string(call.op->name) != "CudnnRNNV3") continue;
+    Call twice = call, first = call, second = call;
+    EXPECT_EQ(twice.Run(2), "");
+    first.attributes["dropout_stream"] = std::int64_t{17};
+    second.attributes["dropout_stream"] = std::int64_t{17};
+    EXPECT_EQ(first.Run([&] { return second.Run(); }), "");
+    EXPECT_EQ(first.results[0].memory, call.results[0].memory);
+    EXPECT_EQ(second.results[0].memory, twice.results[0].memory);
+    // The stream restarts when no program uses it any more.
+    EXPECT_EQ(second.Run(), "");
+    EXPECT_EQ(second.results[0].memory, call.results[0].memory);
+  }
+}
+
+// Calls body for each change of the shape of one operand or result.
+void ForEachChanged(const Call& call, std::vector<Buffer> Call::* buffers,
+                    const std::function<void(const Buffer&, Call)>& body) {
+  for (std::size_t i = 0; i < (call.*buffers).size(); ++i) {
+    const Buffer& buffer = (call.*buffers)[i];
+    std::vector<Shape> shapes;
+    for (std::size_t dimension = 0; dimension < buffer.shape.size();
+         ++dimension) {
+      for (const int change : {-1, 1}) {
+        shapes.push_back(buffer.shape);
+        shapes.back()[dimension] += change;
+      }
+    }
+    shapes.push_back(buffer.shape);
+    shapes.back().push_back(1);
+    for (const Shape& shape : shapes) {
+      Call changed = call;
+      (changed.*buffers)[i] = Buffer(buffer.type, shape);
+      body(buffer, std::move(changed));
+    }
+  }
+}
+
+TEST(HandlersTest, RejectWrongOperandShapes) {
+  for (const Call& call : AllCalls()) {
+    std::size_t i = 0;
+    for (const Argument& argument : call.op->inputs) {
+      i += ShapesOf(*call.op, argument.name).size();
+    }
+    ASSERT_EQ(i, call.operands.size());
+    ForEachChanged(call, &Call::operands,
+                   [&](const Buffer& buffer, Call changed) {
+                     // The CPU ignores host_reserved.
+                     if (buffer.type == XLA_FFI_DataType_S8) return;
+                     const std::string error = changed.Run();
+                     EXPECT_TRUE(NamesAnArgument(*call.op, error))
+                         << call.op->name << ": " << error;
+                   });
+  }
+}
+
+TEST(HandlersTest, RejectWrongResultShapes) {
+  for (const Call& call : AllCalls()) {
+    ForEachChanged(call, &Call::results, [&](const Buffer&, Call changed) {
+      const std::string error = changed.Run();
+      EXPECT_NE(error.find("must be declared with the shape"),
+                std::string::npos)
+          << call.op->name << ": " << error;
+    });
+  }
+}
+
+TEST(HandlersTest, RejectWrongTypes) {
+  for (const Call& call : AllCalls()) {
+    for (auto buffers : {&Call::operands, &Call::results}) {
+      for (std::size_t i = 0; i < (call.*buffers).size(); ++i) {
+        for (const auto type : {XLA_FFI_DataType_F64, XLA_FFI_DataType_U32}) {
+          Call changed = call;
+          const Shape& shape = (call.*buffers)[i].shape;
+          (changed.*buffers)[i] = Buffer(type, shape);
+          const std::string error = changed.Run();
+          // The masks may have type float64.
+          if (error.empty() && buffers == &Call::results) continue;
+          EXPECT_NE(error.find("type"), std::string::npos)
+              << call.op->name << ": " << error;
+        }
+      }
+    }
+  }
+}
+
+TEST(HandlersTest, RejectWrongNumbersOfArrays) {
+  for (const Call& call : AllCalls()) {
+    for (auto buffers : {&Call::operands, &Call::results}) {
+      Call fewer = call;
+      (fewer.*buffers).pop_back();
+      EXPECT_TRUE(NamesAnArgument(*call.op, fewer.Run()));
+      Call more = call;
+      (more.*buffers).push_back((more.*buffers).back());
+      EXPECT_TRUE(NamesAnArgument(*call.op, more.Run()));
+      Call none = call;
+      (none.*buffers).clear();
+      EXPECT_TRUE(NamesAnArgument(*call.op, none.Run()));
+    }
+  }
+}
+
+TEST(HandlersTest, RejectMissingAttributesAndWrongTypes) {
+  for (const Call& call : AllCalls()) {
+    for (const auto& [name, value] : call.attributes) {
+      Call missing = call;
+      missing.attributes.erase(name);
+      const std::string error = missing.Run();
+      EXPECT_TRUE(error.empty() || error.find(name) != std::string::npos)
+          << call.op->name << ": " << error;
+      Call other = call;
+      if (std::holds_alternative<std::string>(value)) {
+        other.attributes[name] = true;
+      } else {
+        other.attributes[name] = "text";
+      }
+      const std::string type_error = other.Run();
+      EXPECT_TRUE(type_error.empty() ||
+                  type_error.find(name) != std::string::npos)
+          << call.op->name << ": " << type_error;
+    }
+  }
+}
+
+TEST(HandlersTest, RejectInvalidAttributeValues) {
+  for (const Call& call : AllCalls()) {
+    for (const auto& [name, value] : call.attributes) {
+      if (!std::holds_alternative<std::string>(value) || name == "skip") {
+        continue;
+      }
+      Call changed = call;
+      changed.attributes[name] = "conv";
+      const std::string error = changed.Run();
+      const bool is_read = std::string(call.op->name).rfind("GRU", 0) != 0;
+      EXPECT_EQ(error.find(name + " must be one of ") == 0, is_read)
+          << call.op->name << ": " << error;
+    }
+  }
+}
+
+TEST(HandlersTest, RejectInvalidLengthsAndReserveSpaces) {
+  for (const Call& call : AllCalls()) {
+    std::size_t i = 0;
+    for (const Argument& argument : call.op->inputs) {
+      const std::string name = argument.name;
+      if (name == "sequence_lengths" || name == "reserve_space") {
+        Call changed = call;
+        std::memset(changed.operands[i].memory.data(), 0x7f,
+                    changed.operands[i].memory.size());
+        EXPECT_NE(changed.Run().find(name), std::string::npos) << call.op->name;
+      }
+      i += ShapesOf(*call.op, name).size();
+    }
+  }
+}
+
+TEST(HandlersTest, RejectUnsupportedTypes) {
+  for (const Call& call : AllCalls()) {
+    Call changed = call;
+    for (auto buffers : {&Call::operands, &Call::results}) {
+      for (Buffer& buffer : changed.*buffers) {
+        buffer = Buffer(XLA_FFI_DataType_S8, buffer.shape);
+      }
+    }
+    EXPECT_NE(changed.Run().find(" must be of type "), std::string::npos)
+        << call.op->name;
+  }
+}
+
+TEST(HandlersTest, RejectWrongListLengths) {
+  for (const Call& call : AllCalls()) {
+    for (const auto* arguments : {&call.op->inputs, &call.op->outputs}) {
+      for (const Argument& argument : *arguments) {
+        if (argument.count == nullptr) continue;
+        for (const std::int64_t count : {std::int64_t{-1}, INT64_MAX}) {
+          Call changed = call;
+          changed.attributes[argument.count] = count;
+          EXPECT_TRUE(NamesAnArgument(*call.op, changed.Run()))
+              << call.op->name;
+        }
+      }
+    }
+  }
+}
+
+TEST(HandlersTest, RejectOverflowingShapes) {
+  for (const Call& call : AllCalls()) {
+    Call changed = call;
+    changed.operands[0].shape = {INT64_MAX, 2, 0};
+    EXPECT_NE(changed.Run().find(" must have fewer elements: "),
+              std::string::npos)
+        << call.op->name;
+  }
+}
+
+TEST(HandlersTest, RejectUnalignedElements) {
+  for (const Call& call : AllCalls()) {
+    Call changed = call;
+    Buffer& buffer = changed.operands[0];
+    buffer.memory.insert(buffer.memory.begin(), 1, 0);
+    buffer.shift = 1;
+    EXPECT_NE(changed.Run().find(" must be aligned to 4 bytes"),
+              std::string::npos)
+        << call.op->name;
+  }
+}
+
+TEST(HandlersTest, RunAloneIfThePoolRejectsTasks) {
+  for (const Call& call : AllCalls()) {
+    Call again = call;
+    again.num_threads = 4;
+    again.takes_tasks = false;
+    EXPECT_EQ(again.Run(), "");
+    EXPECT_EQ(again.results[0].memory, call.results[0].memory) << call.op->name;
+  }
+}
+
+TEST(HandlersTest, ReportTheApiVersion) {
+  for (const OpDefinition& op : TfRnnOps_FfiOps()) {
+    XLA_FFI_Metadata metadata{};
+    metadata.api_version.minor_version = -1;
+    XLA_FFI_Metadata_Extension extension{};
+    extension.extension_base.type = XLA_FFI_Extension_Metadata;
+    extension.metadata = &metadata;
+    XLA_FFI_CallFrame frame{};
+    frame.extension_start = &extension.extension_base;
+    EXPECT_EQ(op.handler(&frame), nullptr);
+    EXPECT_EQ(metadata.api_version.major_version, XLA_FFI_API_MAJOR);
+    EXPECT_EQ(metadata.api_version.minor_version, XLA_FFI_API_MINOR);
+  }
+}
+
+}  // namespace
+}  // namespace tf_rnn_ops

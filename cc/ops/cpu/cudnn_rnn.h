@@ -1,0 +1,84 @@
+// The CPU engine of CudnnRNN, its versions and their gradients.
+
+#ifndef TF_RNN_OPS_CC_OPS_CPU_CUDNN_RNN_H_
+#define TF_RNN_OPS_CC_OPS_CPU_CUDNN_RNN_H_
+
+#include <cstdint>
+#include <string>
+
+#include "cc/ops/array.h"
+#include "cc/ops/call_frame.h"
+#include "cc/ops/cpu/engine.h"
+#include "cc/ops/cudnn_rnn_inputs.h"
+#include "cc/ops/status.h"
+#include "cc/rnn/cudnn_rnn.h"
+#include "cc/rnn/random_stream.h"
+#include "cc/rnn/reserve_space.h"
+
+namespace tf_rnn_ops {
+
+template <typename E>
+class CpuCudnnRnn {
+ public:
+  static constexpr bool kNeedsInputBackprop = false;
+
+  struct Plan {
+    explicit Plan(CallFrame*) {}
+
+    std::int64_t reserve_space_size = 0;
+  };
+
+  Status MakePlan(const CudnnRnnInputs& inputs, bool is_training,
+                  Plan* plan) const {
+    if (is_training) {
+      plan->reserve_space_size =
+          rnn::ReserveSpaceSize<E>(inputs.config(), inputs.size());
+    }
+    return Status();
+  }
+
+  // The same contents as TensorFlow's own ops write for the default algorithm
+  // of cuDNN.
+  Shape HostReservedShape(int version, bool is_training) const {
+    return version > 2 || !is_training ? Shape() : Shape{2};
+  }
+  void FillHostReserved(const Plan&, const rnn::RandomStream&,
+                        const Array& host_reserved) const {
+    tf_rnn_ops::SetZero(host_reserved);
+    if (host_reserved.shape.rank() > 0) {
+      *host_reserved.As<std::int8_t>() = -1;
+    }
+  }
+
+  Status Forward(CallFrame* frame, const CudnnRnnInputs& inputs, Plan*,
+                 rnn::CudnnRnnForward<E>* pass) const {
+    const auto kernels = NetworkKernels<E>(inputs);
+    return RunPass(frame, inputs, kernels.forward_workspace, kernels.forward,
+                   pass);
+  }
+
+  Status Backward(CallFrame* frame, const CudnnRnnInputs& inputs, Plan*,
+                  rnn::CudnnRnnBackward<E>* pass) const {
+    const auto kernels = NetworkKernels<E>(inputs);
+    return RunPass(frame, inputs, kernels.backward_workspace, kernels.backward,
+                   pass);
+  }
+
+  Status FindReserveSpaceMismatch(CallFrame* frame,
+                                  const CudnnRnnInputs& inputs, Plan*, int,
+                                  Array* reserve_space,
+                                  rnn::ReserveSpaceHeader* header,
+                                  std::string* mismatch) const {
+    return tf_rnn_ops::FindReserveSpaceMismatch<E>(frame, inputs, reserve_space,
+                                                   header, mismatch);
+  }
+
+  Status SetZero(const Plan&, const Array& array) const {
+    tf_rnn_ops::SetZero(array);
+    return Status();
+  }
+};
+
+}  // namespace tf_rnn_ops
+
+#endif  // TF_RNN_OPS_CC_OPS_CPU_CUDNN_RNN_H_

@@ -1,0 +1,115 @@
+// The ops that every device supports, by the names of their op definitions.
+
+#ifndef TF_RNN_OPS_CC_OPS_OPS_H_
+#define TF_RNN_OPS_CC_OPS_OPS_H_
+
+#include <cstdint>
+
+#include "cc/ops/cudnn_rnn.h"
+#include "cc/ops/cudnn_rnn_backward_grad.h"
+#include "cc/ops/cudnn_rnn_dropout_masks.h"
+#include "cc/ops/cudnn_rnn_params.h"
+#include "cc/ops/gru_block_cell.h"
+#include "cc/ops/op.h"
+
+namespace tf_rnn_ops {
+
+// Engines: the engines of the ops on one device. Its members, documented in the
+// headers of the ops:
+//
+//   template <typename E> class CudnnRnn;
+//   template <typename E> class CudnnRnnBackwardGrad;
+//   template <typename E> class GruBlockCell;
+//   class DropoutMasks;
+//   class Copier;
+template <typename Engines>
+struct Ops {
+  template <typename E>
+  using CudnnRnn = CudnnRnnForwardCall<Engines::template CudnnRnn, E, 1>;
+  template <typename E>
+  using CudnnRnnV2 = CudnnRnnForwardCall<Engines::template CudnnRnn, E, 2>;
+  template <typename E>
+  using CudnnRnnV3 = CudnnRnnForwardCall<Engines::template CudnnRnn, E, 3>;
+  template <typename E>
+  using StatelessCudnnRnn =
+      CudnnRnnForwardCall<Engines::template CudnnRnn, E, 3,
+                          /*is_stateless=*/true>;
+  template <typename E>
+  using CudnnRnnBackprop =
+      CudnnRnnBackwardCall<Engines::template CudnnRnn, E, 1>;
+  template <typename E>
+  using CudnnRnnBackpropV2 =
+      CudnnRnnBackwardCall<Engines::template CudnnRnn, E, 2>;
+  template <typename E>
+  using CudnnRnnBackpropV3 =
+      CudnnRnnBackwardCall<Engines::template CudnnRnn, E, 3>;
+  template <typename E>
+  using CanonicalToParams =
+      CudnnRnnCanonicalToParamsCall<typename Engines::Copier, E>;
+  template <typename E>
+  using ParamsToCanonical =
+      CudnnRnnParamsToCanonicalCall<typename Engines::Copier, E>;
+  template <typename E>
+  using BackpropGrad =
+      CudnnRnnBackwardGradCall<Engines::template CudnnRnnBackwardGrad, E>;
+  template <typename E>
+  using DropoutMasks =
+      CudnnRnnDropoutMasksCall<typename Engines::DropoutMasks, E>;
+  template <typename E>
+  using Cell = GruBlockCellForwardCall<Engines::template GruBlockCell, E>;
+  template <typename E>
+  using CellGrad =
+      GruBlockCellBackwardCall<Engines::template GruBlockCell, E, false>;
+  template <typename E>
+  using CellGradV2 =
+      GruBlockCellBackwardCall<Engines::template GruBlockCell, E, true>;
+
+  static void AddTo(OpList* list) {
+    AddCudnnRnn(list);
+    list->MarkAsTensorFlows();
+    AddOthers(list);
+  }
+
+ private:
+  static void AddCudnnRnn(OpList* list) {
+    list->template AddForEachFloat<CudnnRnn>("CudnnRNN");
+    list->template AddForEachFloat<CudnnRnnV2>("CudnnRNNV2", {"host_reserved"});
+    list->template AddForEachFloat<CudnnRnnV3>(
+        "CudnnRNNV3", {"host_reserved", "sequence_lengths"});
+    list->template AddForEachFloat<CudnnRnnBackprop>("CudnnRNNBackprop");
+    list->template AddForEachFloat<CudnnRnnBackpropV2>("CudnnRNNBackpropV2",
+                                                       {"host_reserved"});
+    list->template AddForEachFloat<CudnnRnnBackpropV3>(
+        "CudnnRNNBackpropV3", {"host_reserved", "sequence_lengths"});
+    // The size does not depend on T, the type of the params.
+    list->template AddForEachInteger<CudnnRnnParamsSizeCall>(
+        "CudnnRNNParamsSize", "S",
+        {"num_layers", "num_units", "input_size", "params_size"});
+    for (const char* name :
+         {"CudnnRNNCanonicalToParams", "CudnnRNNCanonicalToParamsV2"}) {
+      list->template AddForEachFloat<CanonicalToParams>(
+          name, {"num_layers", "num_units", "input_size"});
+    }
+    for (const char* name :
+         {"CudnnRNNParamsToCanonical", "CudnnRNNParamsToCanonicalV2"}) {
+      list->template AddForEachFloat<ParamsToCanonical>(
+          name, {"num_layers", "num_units", "input_size"});
+    }
+  }
+
+  static void AddOthers(OpList* list) {
+    list->template AddForEachFloat<StatelessCudnnRnn>(
+        "StatelessCudnnRNN", {"host_reserved", "sequence_lengths", "seed"});
+    list->template AddForEachFloat<BackpropGrad>("CudnnRNNBackpropGrad",
+                                                 {"sequence_lengths"});
+    list->template AddForEachFloat<DropoutMasks>("CudnnRNNDropoutMasks",
+                                                 {"sequence_lengths"});
+    list->template AddForEachFloat<Cell>("GRUBlockCell");
+    list->template AddForEachFloat<CellGrad>("GRUBlockCellGrad");
+    list->template AddForEachFloat<CellGradV2>("GRUBlockCellGradV2");
+  }
+};
+
+}  // namespace tf_rnn_ops
+
+#endif  // TF_RNN_OPS_CC_OPS_OPS_H_

@@ -1,0 +1,89 @@
+#include "cc/tensorflow/kernels/device_kernels.h"
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "cc/ops/op.h"
+#include "cc/tensorflow/kernels/tensorflow_frame.h"
+#include "tensorflow/core/framework/kernel_def.pb.h"
+#include "tensorflow/core/framework/kernel_def_builder.h"
+#include "tensorflow/core/framework/op_kernel.h"
+#include "tensorflow/core/framework/types.h"
+#include "tensorflow/core/platform/logging.h"
+
+namespace tf_rnn_ops {
+namespace {
+
+tensorflow::DataType ToDataType(ElementType type) {
+  switch (type) {
+    case ElementType::kFloat:
+      return tensorflow::DT_FLOAT;
+    case ElementType::kDouble:
+      return tensorflow::DT_DOUBLE;
+    case ElementType::kHalf:
+      return tensorflow::DT_HALF;
+    case ElementType::kBFloat16:
+      return tensorflow::DT_BFLOAT16;
+    case ElementType::kInt32:
+      return tensorflow::DT_INT32;
+    case ElementType::kInt64:
+      return tensorflow::DT_INT64;
+  }
+  return tensorflow::DT_INVALID;
+}
+
+class CallKernelFactory final
+    : public tensorflow::kernel_factory::OpKernelFactory {
+ public:
+  explicit CallKernelFactory(const OpEntry& op) : op_(op) {}
+
+  tensorflow::OpKernel* Create(tensorflow::OpKernelConstruction* ctx) override {
+    return new CallKernel(ctx, op_.make());
+  }
+
+ private:
+  const OpEntry& op_;
+};
+
+}  // namespace
+
+bool KeepsKernels(const std::string& op, const std::string& device_type) {
+  const tensorflow::KernelList kernels =
+      tensorflow::GetRegisteredKernelsForOp(op);
+  for (const tensorflow::KernelDef& kernel : kernels.kernel()) {
+    if (kernel.device_type() != device_type) continue;
+    LOG(WARNING)
+        << op << " already has a kernel for the " << device_type
+        << ", which stays in use. The kernel of tf_rnn_ops is not registered.";
+    return true;
+  }
+  return false;
+}
+
+void RegisterKernels(const std::string& device_type,
+                     const std::string& op_prefix,
+                     const std::vector<OpEntry>& ops) {
+  std::map<std::string, bool> keeps_kernels;
+  for (const OpEntry& op : ops) {
+    const std::string name = absl::StrCat(op_prefix, op.name);
+    const auto [keeps, is_new] = keeps_kernels.try_emplace(name);
+    if (is_new) keeps->second = KeepsKernels(name, device_type);
+    if (keeps->second) continue;
+    tensorflow::KernelDefBuilder builder(name.c_str());
+    builder.Device(device_type.c_str())
+        .TypeConstraint(op.type_attribute, ToDataType(op.type));
+    // On the CPU, all memory is host memory. With explicit HostMemory,
+    // TensorFlow would mix up the arguments of concurrent threads on CPU
+    // devices other than the first.
+    if (device_type != tensorflow::DEVICE_CPU) {
+      for (const char* argument : op.on_host) builder.HostMemory(argument);
+    }
+    tensorflow::kernel_factory::OpKernelRegistrar(
+        builder.Build(), name, std::make_unique<CallKernelFactory>(op));
+  }
+}
+
+}  // namespace tf_rnn_ops

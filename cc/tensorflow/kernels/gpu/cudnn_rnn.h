@@ -1,0 +1,171 @@
+// The GPU engine of CudnnRNN, its versions and their gradients.
+
+#ifndef TF_RNN_OPS_CC_TENSORFLOW_KERNELS_GPU_CUDNN_RNN_H_
+#define TF_RNN_OPS_CC_TENSORFLOW_KERNELS_GPU_CUDNN_RNN_H_
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "cc/gpu/arrays.h"
+#include "cc/gpu/cudnn.h"
+#include "cc/gpu/cudnn_handle.h"
+#include "cc/gpu/cudnn_rnn.h"
+#include "cc/ops/array.h"
+#include "cc/ops/call_frame.h"
+#include "cc/ops/cudnn_rnn_inputs.h"
+#include "cc/ops/status.h"
+#include "cc/rnn/cudnn_rnn.h"
+#include "cc/rnn/random_stream.h"
+#include "cc/rnn/reserve_space.h"
+#include "cc/tensorflow/kernels/gpu/engine.h"
+#include "cc/tensorflow/kernels/tensorflow_frame.h"
+#include "tensorflow/core/framework/allocator.h"
+#include "tensorflow/core/framework/op_kernel.h"
+#include "tensorflow/core/framework/tensor.h"
+
+namespace tf_rnn_ops {
+
+// The networks of a kernel. Opens cuDNN when the first network runs.
+template <typename E>
+class KernelNetworks {
+ public:
+  Status Find(gpu::CudnnRnn<E>** networks) {
+    const std::lock_guard<std::mutex> guard(mutex_);
+    if (networks_ == nullptr) {
+      const gpu::Cudnn* cudnn;
+      gpu::CudnnHandlePool* handles;
+      TF_RNN_OPS_RETURN_IF_ERROR(
+          ToStatus(gpu::CudnnHandlePool::Get(&cudnn, &handles)));
+      networks_ = std::make_unique<gpu::CudnnRnn<E>>(*cudnn, *handles);
+    }
+    *networks = networks_.get();
+    return Status();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::unique_ptr<gpu::CudnnRnn<E>> networks_;
+};
+
+template <typename E>
+class GpuCudnnRnn {
+ public:
+  static constexpr bool kNeedsInputBackprop = true;
+
+  struct Plan {
+    explicit Plan(CallFrame* frame) : call(ContextOf(frame)) {}
+
+    OpCall call;
+    gpu::CudnnRnn<E>* networks = nullptr;
+    gpu::CudnnRnnPlan pass;
+    std::int64_t reserve_space_size = 0;
+    // Set if the backward pass may overwrite the reserve_space.
+    std::unique_ptr<tensorflow::Tensor> taken_reserve_space;
+  };
+
+  Status MakePlan(const CudnnRnnInputs& inputs, bool is_training, Plan* plan) {
+    TF_RNN_OPS_RETURN_IF_ERROR(plan->call.Init());
+    TF_RNN_OPS_RETURN_IF_ERROR(networks_.Find(&plan->networks));
+    TF_RNN_OPS_RETURN_IF_ERROR(ToStatus(plan->networks->Plan(
+        {plan->call.call(), AllowsTf32()}, inputs.MakeReserveSpaceKey(),
+        is_training, &plan->pass)));
+    plan->reserve_space_size =
+        (plan->pass.reserve_space_bytes() + sizeof(E) - 1) / sizeof(E);
+    return Status();
+  }
+
+  // A copy of the header of reserve_space, so that the backward pass does not
+  // wait for the GPU to read it.
+  Shape HostReservedShape(int, bool is_training) const {
+    return {is_training ? rnn::kReserveSpaceHeaderBytes : 0};
+  }
+  void FillHostReserved(const Plan& plan, const rnn::RandomStream& stream,
+                        const Array& host_reserved) const {
+    const gpu::ReserveSpaceHeader header = MakeHeader(plan, stream);
+    std::copy_n(header.data(), host_reserved.num_bytes,
+                host_reserved.As<char>());
+  }
+
+  Status Forward(CallFrame*, const CudnnRnnInputs&, Plan* plan,
+                 rnn::CudnnRnnForward<E>* pass) const {
+    if (pass->is_training) {
+      TF_RNN_OPS_RETURN_IF_ERROR(ToStatus(gpu::WriteReserveSpaceHeader(
+          plan->call.call(), MakeHeader(*plan, pass->stream),
+          pass->reserve_space)));
+    }
+    return ToStatus(plan->networks->Forward(*pass, &plan->pass));
+  }
+
+  Status Backward(CallFrame*, const CudnnRnnInputs&, Plan* plan,
+                  rnn::CudnnRnnBackward<E>* pass) const {
+    return ToStatus(plan->networks->Backward(
+        *pass, &plan->pass, plan->taken_reserve_space != nullptr));
+  }
+
+  Status FindReserveSpaceMismatch(CallFrame* frame, const CudnnRnnInputs&,
+                                  Plan* plan, int version, Array* reserve_space,
+                                  rnn::ReserveSpaceHeader* header,
+                                  std::string* mismatch) const {
+    *header = {};
+    TF_RNN_OPS_RETURN_IF_ERROR(
+        version >= 2 ? ReadHostReserved(frame, header)
+                     : ReadReserveSpaceHeader(frame, *reserve_space, header));
+    *mismatch = rnn::ReserveSpaceMismatch<E>(plan->pass.key(), header->data(),
+                                             reserve_space->num_elements,
+                                             plan->reserve_space_size);
+    if (!mismatch->empty()) return Status();
+    return TakeReserveSpace(ContextOf(frame), &plan->taken_reserve_space);
+  }
+
+  Status SetZero(const Plan& plan, const Array& array) const {
+    return ToStatus(
+        gpu::ZeroBytes(plan.call.call(), array.num_bytes, array.data));
+  }
+
+ private:
+  static gpu::ReserveSpaceHeader MakeHeader(const Plan& plan,
+                                            const rnn::RandomStream& stream) {
+    gpu::ReserveSpaceHeader header;
+    rnn::WriteReserveSpaceHeader<E>(plan.pass.key(), stream, header.data());
+    return header;
+  }
+
+  // Takes the reserve_space so that the op may overwrite it. TensorFlow allows
+  // this only if nothing else refers to the memory.
+  // taken: the same memory; null if something else refers to it.
+  static Status TakeReserveSpace(tensorflow::OpKernelContext* ctx,
+                                 std::unique_ptr<tensorflow::Tensor>* taken) {
+    int index, end;
+    TF_RNN_OPS_RETURN_IF_ERROR(FromAbslStatus(
+        ctx->op_kernel().InputRange("reserve_space", &index, &end)));
+    const auto tensor = ctx->get_input(index);
+    TF_RNN_OPS_RETURN_IF_ERROR(FromAbslStatus(tensor.status()));
+    *taken = ctx->forward_input(
+        index, tensorflow::OpKernelContext::Params::kNoReservation,
+        (*tensor)->dtype(), (*tensor)->shape(), tensorflow::DEVICE_MEMORY,
+        tensorflow::AllocatorAttributes());
+    return Status();
+  }
+
+  // Reads the header that FillHostReserved wrote. Leaves zeros, which are not a
+  // valid header, if host_reserved has another shape.
+  static Status ReadHostReserved(CallFrame* frame,
+                                 gpu::ReserveSpaceHeader* header) {
+    Array host_reserved;
+    TF_RNN_OPS_RETURN_IF_ERROR(
+        frame->FindInput("host_reserved", &host_reserved));
+    if (host_reserved.shape.Fits({rnn::kReserveSpaceHeaderBytes})) {
+      std::copy_n(host_reserved.As<char>(), header->size(), header->data());
+    }
+    return Status();
+  }
+
+  KernelNetworks<E> networks_;
+};
+
+}  // namespace tf_rnn_ops
+
+#endif  // TF_RNN_OPS_CC_TENSORFLOW_KERNELS_GPU_CUDNN_RNN_H_
