@@ -113,7 +113,7 @@ std::string NamesOf(ElementTypes types) {
 std::string NamesOf(const std::vector<Argument>& arguments) {
   std::string names;
   for (const Argument& argument : arguments) {
-    names += (names.empty() ? "" : ", ") + std::string(argument.name);
+    names += (names.empty() ? "" : ", ") + argument.name;
     if (argument.count != nullptr) {
       names += rnn::Join(" (", argument.count, " arrays)");
     }
@@ -152,7 +152,7 @@ std::string_view TextOf(const XLA_FFI_ByteSpan& span) {
 template <typename Placed>
 const auto& FindArgument(const Placed& placed, const char* name) {
   return *std::find_if(placed.begin(), placed.end(), [name](const auto& p) {
-    return std::strcmp(p.argument->name, name) == 0;
+    return p.argument->name == name;
   });
 }
 
@@ -243,14 +243,15 @@ Status FfiAttributes::MakeSeeds(std::uint64_t* seed,
 }
 
 Status FfiFrame::Init() {
-  TF_RNN_OPS_RETURN_IF_ERROR(Place(op_.inputs, "operands", call_.args.args,
-                                   call_.args.size, &inputs_));
-  TF_RNN_OPS_RETURN_IF_ERROR(Place(op_.outputs, "results", call_.rets.rets,
-                                   call_.rets.size, &outputs_));
+  TF_RNN_OPS_RETURN_IF_ERROR(Place(op_.signature->inputs, "operands",
+                                   call_.args.args, call_.args.size, &inputs_));
+  TF_RNN_OPS_RETURN_IF_ERROR(Place(op_.signature->outputs, "results",
+                                   call_.rets.rets, call_.rets.size,
+                                   &outputs_));
   for (const auto* arguments : {&inputs_, &outputs_}) {
     for (const Buffers& buffers : *arguments) {
       if (type_ != XLA_FFI_DataType_INVALID) break;
-      if (buffers.argument->types == kTypeOfOp && buffers.count > 0) {
+      if (op_.TypesOf(*buffers.argument) == kTypeOfOp && buffers.count > 0) {
         type_ = buffers.first[0]->dtype;
       }
     }
@@ -281,17 +282,17 @@ Status FfiFrame::Place(const std::vector<Argument>& arguments, const char* what,
     num_placed += count;
   }
   if (num_placed == num_buffers) return Status();
-  return InvalidArgument("A call of ", op_.name, " must have the ", what, " ",
-                         NamesOf(arguments), ", but has ", num_buffers, " ",
-                         what);
+  return InvalidArgument("A call of ", op_.signature->name, " must have the ",
+                         what, " ", NamesOf(arguments), ", but has ",
+                         num_buffers, " ", what);
 }
 
 Status FfiFrame::CheckBuffers(const std::vector<Buffers>& placed) const {
   const ElementTypes all = op_.types();
   const ElementTypes of_op = all & SetOf(type_) ? SetOf(type_) : all;
   for (const auto& [argument, first, count] : placed) {
-    const ElementTypes types =
-        argument->types == kTypeOfOp ? of_op : argument->types;
+    ElementTypes types = op_.TypesOf(*argument);
+    if (types == kTypeOfOp) types = of_op;
     for (std::int64_t i = 0; i < count; ++i) {
       const XLA_FFI_DataType type = first[i]->dtype;
       if (FindTypeTraits(type) == nullptr || !(types & SetOf(type))) {
@@ -375,8 +376,8 @@ Status FfiFrame::MakeScratch(std::int64_t num_bytes, void** memory) {
   *memory = scratch_.back().get();
   if (*memory == nullptr) {
     return Status(StatusCode::kResourceExhausted,
-                  rnn::Join(op_.name, " could not allocate ", num_bytes,
-                            " bytes of scratch memory"));
+                  rnn::Join(op_.signature->name, " could not allocate ",
+                            num_bytes, " bytes of scratch memory"));
   }
   RequestHugePages(*memory, num_bytes);
   return Status();

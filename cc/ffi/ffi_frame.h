@@ -47,7 +47,7 @@ class FfiAttributes final : public Attributes {
 class FfiFrame final : public CallFrame {
  public:
   // Both outlive the frame.
-  FfiFrame(const OpDefinition& op, const XLA_FFI_CallFrame& call)
+  FfiFrame(const FfiOp& op, const XLA_FFI_CallFrame& call)
       : op_(op), call_(call) {}
 
   // Checks the number and types of the operands and results.
@@ -85,7 +85,7 @@ class FfiFrame final : public CallFrame {
                std::vector<Buffers>* placed) const;
   Status CheckBuffers(const std::vector<Buffers>& placed) const;
 
-  const OpDefinition& op_;
+  const FfiOp& op_;
   const XLA_FFI_CallFrame& call_;
   XLA_FFI_DataType type_ = XLA_FFI_DataType_INVALID;
   std::vector<Buffers> inputs_, outputs_;

@@ -68,15 +68,14 @@ void Describe(const XLA_FFI_Metadata_Extension& extension) {
   metadata.traits = 0;
 }
 
-XLA_FFI_Error* Instantiate(const OpDefinition& definition,
-                           const XLA_FFI_CallFrame& call) {
+XLA_FFI_Error* Instantiate(const FfiOp& op, const XLA_FFI_CallFrame& call) {
   const XLA_FFI_Api& api = *call.api;
   auto state = std::make_unique<State>();
-  for (const OpEntry* entry : definition.entries) {
-    std::unique_ptr<Op> op = entry->make();
-    const Status status = op->Init(FfiAttributes(call.attrs));
+  for (const OpEntry* entry : op.entries) {
+    std::unique_ptr<Op> body = entry->make();
+    const Status status = body->Init(FfiAttributes(call.attrs));
     if (!status.ok()) return ToError(api, status);
-    state->emplace(ToFfiType(entry->type), std::move(op));
+    state->emplace(ToFfiType(entry->type), std::move(body));
   }
   XLA_FFI_State_Set_Args args{};
   args.struct_size = XLA_FFI_State_Set_Args_STRUCT_SIZE;
@@ -89,8 +88,7 @@ XLA_FFI_Error* Instantiate(const OpDefinition& definition,
   return error;
 }
 
-XLA_FFI_Error* Execute(const OpDefinition& definition,
-                       const XLA_FFI_CallFrame& call) {
+XLA_FFI_Error* Execute(const FfiOp& op, const XLA_FFI_CallFrame& call) {
   const XLA_FFI_Api& api = *call.api;
   XLA_FFI_State_Get_Args args{};
   args.struct_size = XLA_FFI_State_Get_Args_STRUCT_SIZE;
@@ -98,26 +96,26 @@ XLA_FFI_Error* Execute(const OpDefinition& definition,
   SetInstantiateStage(&args);
   if (auto* error = Types().Find(api, &args.type_id)) return error;
   if (auto* error = api.XLA_FFI_State_Get(&args)) return error;
-  FfiFrame frame(definition, call);
+  FfiFrame frame(op, call);
   Status status = frame.Init();
   if (status.ok()) {
     // Init rejects other types.
-    const auto& op = (*static_cast<State*>(args.state))[frame.type()];
-    status = OnDeepStack(definition.name, [&] { return op->Run(&frame); });
+    const auto& body = (*static_cast<State*>(args.state))[frame.type()];
+    status = OnDeepStack(op.signature->name, [&] { return body->Run(&frame); });
   }
   return ToError(api, status);
 }
 
 }  // namespace
 
-XLA_FFI_Error* Handle(const OpDefinition& op, XLA_FFI_CallFrame* call) {
+XLA_FFI_Error* Handle(const FfiOp& op, XLA_FFI_CallFrame* call) {
   const FfiExtension* extension = call->extension_start;
   if (extension != nullptr && extension->type == XLA_FFI_Extension_Metadata) {
     Describe(*reinterpret_cast<const XLA_FFI_Metadata_Extension*>(extension));
     return nullptr;
   }
   XLA_FFI_Error* error = nullptr;
-  const Status status = CatchExceptions(op.name, [&] {
+  const Status status = CatchExceptions(op.signature->name, [&] {
     if (call->stage == XLA_FFI_ExecutionStage_INSTANTIATE) {
       error = Instantiate(op, *call);
     } else if (call->stage == XLA_FFI_ExecutionStage_EXECUTE) {

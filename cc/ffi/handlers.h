@@ -11,7 +11,7 @@ namespace tf_rnn_ops {
 
 // Creates the op when a program is loaded, and runs it when the program runs.
 // The op lives as long as the program.
-XLA_FFI_Error* Handle(const OpDefinition& op, XLA_FFI_CallFrame* call);
+XLA_FFI_Error* Handle(const FfiOp& op, XLA_FFI_CallFrame* call);
 
 }  // namespace tf_rnn_ops
 

@@ -139,7 +139,7 @@ using Attribute = std::variant<bool, std::int64_t, float, std::string>;
 
 // One op in a program: its attributes, operands and results.
 struct Call {
-  const OpDefinition* op;
+  const FfiOp* op;
   std::map<std::string, Attribute> attributes;
   std::vector<Buffer> operands;
   std::vector<Buffer> results;
@@ -261,8 +261,8 @@ rnn::RnnConfig Config(bool is_keras) {
           is_keras};
 }
 
-bool IsKeras(const OpDefinition& op) {
-  return std::string(op.name).rfind("Keras", 0) == 0;
+bool IsKeras(const FfiOp& op) {
+  return op.signature->name.rfind("Keras", 0) == 0;
 }
 
 bool EndsWith(const std::string& text, const std::string& end) {
@@ -271,12 +271,12 @@ bool EndsWith(const std::string& text, const std::string& end) {
 }
 
 // The shapes of an argument, one for each array of a list.
-std::vector<Shape> ShapesOf(const OpDefinition& op, std::string name) {
+std::vector<Shape> ShapesOf(const FfiOp& op, std::string name) {
   for (const char* suffix : {"_grad", "_backprop"}) {
     if (EndsWith(name, suffix)) name.resize(name.size() - strlen(suffix));
   }
   const rnn::RnnSize size = {kTime, kBatch};
-  const std::int64_t version = EndsWith(op.name, "V2") ? 2 : 3;
+  const std::int64_t version = EndsWith(op.signature->name, "V2") ? 2 : 3;
   if (name == "weights" || name == "biases") {
     const rnn::CudnnRnnParamsLayout layout(Config(false));
     std::vector<Shape> shapes;
@@ -324,15 +324,16 @@ std::vector<Shape> ShapesOf(const OpDefinition& op, std::string name) {
   const auto shape = shapes.find(name);
   if (shape != shapes.end()) return {shape->second};
   const bool is_network =
-      std::string(op.name).find("CudnnRNN") != std::string::npos;
+      op.signature->name.find("CudnnRNN") != std::string::npos;
   return {is_network ? Shape{kLayers, kBatch, kUnits} : Shape{kBatch, kUnits}};
 }
 
 // The type of an argument: the first allowed one, or the type of the op.
-XLA_FFI_DataType TypeOf(const Argument& argument, XLA_FFI_DataType type_of_op) {
+XLA_FFI_DataType TypeOf(const FfiOp& op, const Argument& argument,
+                        XLA_FFI_DataType type_of_op) {
   for (int type = 0; type < 32; ++type) {
     const auto each = static_cast<XLA_FFI_DataType>(type);
-    if (argument.types & SetOf(each)) return each;
+    if (op.TypesOf(argument) & SetOf(each)) return each;
   }
   return type_of_op;
 }
@@ -356,7 +357,7 @@ void FillInput(const std::string& name, Buffer* buffer) {
   }
 }
 
-std::map<std::string, Attribute> AttributesOf(const OpDefinition& op) {
+std::map<std::string, Attribute> AttributesOf(const FfiOp& op) {
   if (IsKeras(op)) {
     return {{"rnn_mode", "lstm"},       {"activation", "tanh"},
             {"go_backwards", false},    {"recurrent_activation", "sigmoid"},
@@ -384,29 +385,30 @@ std::map<std::string, Attribute> AttributesOf(const OpDefinition& op) {
 std::vector<Call> RunAll() {
   std::map<std::string, Buffer> made;
   std::vector<Call> calls;
-  for (const OpDefinition& op : TfRnnOps_FfiOps()) {
-    const bool is_size = op.inputs[0].is_size && op.inputs.size() == 3;
+  for (const FfiOp& op : TfRnnOps_FfiOps()) {
+    const bool is_size =
+        op.signature->inputs[0].is_size && op.signature->inputs.size() == 3;
     const auto type = is_size ? XLA_FFI_DataType_S64 : XLA_FFI_DataType_F32;
     Call call{&op, AttributesOf(op), {}, {}};
-    for (const Argument& argument : op.inputs) {
+    for (const Argument& argument : op.signature->inputs) {
       for (const Shape& shape : ShapesOf(op, argument.name)) {
         const auto before = made.find(argument.name);
         if (before != made.end() && before->second.shape == shape) {
           call.operands.push_back(before->second);
           continue;
         }
-        call.operands.emplace_back(TypeOf(argument, type), shape);
+        call.operands.emplace_back(TypeOf(op, argument, type), shape);
         FillInput(argument.name, &call.operands.back());
       }
     }
-    for (const Argument& argument : op.outputs) {
+    for (const Argument& argument : op.signature->outputs) {
       for (const Shape& shape : ShapesOf(op, argument.name)) {
-        call.results.emplace_back(TypeOf(argument, type), shape);
+        call.results.emplace_back(TypeOf(op, argument, type), shape);
       }
     }
-    EXPECT_EQ(call.Run(), "") << op.name;
+    EXPECT_EQ(call.Run(), "") << op.signature->name;
     std::size_t i = 0;
-    for (const Argument& argument : op.outputs) {
+    for (const Argument& argument : op.signature->outputs) {
       if (argument.count == nullptr) {
         made.insert_or_assign(argument.name, call.results[i]);
       }
@@ -423,8 +425,9 @@ const std::vector<Call>& AllCalls() {
 }
 
 // Whether a message names one of the op's arguments.
-bool NamesAnArgument(const OpDefinition& op, const std::string& message) {
-  for (const auto* arguments : {&op.inputs, &op.outputs}) {
+bool NamesAnArgument(const FfiOp& op, const std::string& message) {
+  for (const auto* arguments :
+       {&op.signature->inputs, &op.signature->outputs}) {
     for (const Argument& argument : *arguments) {
       if (message.find(argument.name) != std::string::npos) return true;
     }
@@ -441,7 +444,7 @@ TEST(HandlersTest, RunEveryOp) {
       for (std::int64_t i = 0; i < result.Size(); ++i) {
         sum += std::abs(result.As<float>()[i]);
       }
-      EXPECT_GT(sum, 0) << call.op->name;
+      EXPECT_GT(sum, 0) << call.op->signature->name;
     }
   }
 }
@@ -453,7 +456,7 @@ TEST(HandlersTest, ReturnTheSameBitsForAnyNumberOfThreads) {
     EXPECT_EQ(again.Run(), "");
     for (std::size_t i = 0; i < call.results.size(); ++i) {
       EXPECT_EQ(again.results[i].memory, call.results[i].memory)
-          << call.op->name;
+          << call.op->signature->name;
     }
   }
 }
@@ -462,7 +465,7 @@ TEST(HandlersTest, ReturnTheSameBitsForAnyNumberOfThreads) {
 // again.
 TEST(HandlersTest, DrawNewMasksInEachRun) {
   for (const Call& call : AllCalls()) {
-    if (std::string(call.op->name) != "CudnnRNNV3") continue;
+    if (call.op->signature->name != "CudnnRNNV3") continue;
     Call again = call;
     EXPECT_EQ(again.Run(2), "");
     EXPECT_NE(again.results[0].memory, call.results[0].memory);
@@ -474,7 +477,8 @@ TEST(HandlersTest, DrawNewMasksInEachRun) {
 
 TEST(HandlersTest, DrawTheMasksOfSeedsThatAreAnInput) {
   std::map<std::string, Call> calls;
-  for (const Call& call : AllCalls()) calls.insert({call.op->name, call});
+  for (const Call& call : AllCalls())
+    calls.insert({call.op->signature->name, call});
   Call& stateless = calls.at("StatelessCudnnRNN");
   EXPECT_EQ(stateless.Run(2), "");
   EXPECT_EQ(stateless.results[0].memory,
@@ -484,7 +488,7 @@ TEST(HandlersTest, DrawTheMasksOfSeedsThatAreAnInput) {
 // Programs that name the same stream share it, for any shapes.
 TEST(HandlersTest, ShareTheStreamThatTheyName) {
   for (const Call& call : AllCalls()) {
-    if (std::string(call.op->name) != "CudnnRNNV3") continue;
+    if (call.op->signature->name != "CudnnRNNV3") continue;
     Call twice = call, first = call, second = call;
     EXPECT_EQ(twice.Run(2), "");
     first.attributes["dropout_stream"] = std::int64_t{17};
@@ -524,7 +528,7 @@ void ForEachChanged(const Call& call, std::vector<Buffer> Call::* buffers,
 TEST(HandlersTest, RejectWrongOperandShapes) {
   for (const Call& call : AllCalls()) {
     std::size_t i = 0;
-    for (const Argument& argument : call.op->inputs) {
+    for (const Argument& argument : call.op->signature->inputs) {
       i += ShapesOf(*call.op, argument.name).size();
     }
     ASSERT_EQ(i, call.operands.size());
@@ -534,7 +538,7 @@ TEST(HandlersTest, RejectWrongOperandShapes) {
                      if (buffer.type == XLA_FFI_DataType_S8) return;
                      const std::string error = changed.Run();
                      EXPECT_TRUE(NamesAnArgument(*call.op, error))
-                         << call.op->name << ": " << error;
+                         << call.op->signature->name << ": " << error;
                    });
   }
 }
@@ -545,7 +549,7 @@ TEST(HandlersTest, RejectWrongResultShapes) {
       const std::string error = changed.Run();
       EXPECT_NE(error.find("must be declared with the shape"),
                 std::string::npos)
-          << call.op->name << ": " << error;
+          << call.op->signature->name << ": " << error;
     });
   }
 }
@@ -562,7 +566,7 @@ TEST(HandlersTest, RejectWrongTypes) {
           // The masks may have type float64.
           if (error.empty() && buffers == &Call::results) continue;
           EXPECT_NE(error.find("type"), std::string::npos)
-              << call.op->name << ": " << error;
+              << call.op->signature->name << ": " << error;
         }
       }
     }
@@ -592,7 +596,7 @@ TEST(HandlersTest, RejectMissingAttributesAndWrongTypes) {
       missing.attributes.erase(name);
       const std::string error = missing.Run();
       EXPECT_TRUE(error.empty() || error.find(name) != std::string::npos)
-          << call.op->name << ": " << error;
+          << call.op->signature->name << ": " << error;
       Call other = call;
       if (std::holds_alternative<std::string>(value)) {
         other.attributes[name] = true;
@@ -602,7 +606,7 @@ TEST(HandlersTest, RejectMissingAttributesAndWrongTypes) {
       const std::string type_error = other.Run();
       EXPECT_TRUE(type_error.empty() ||
                   type_error.find(name) != std::string::npos)
-          << call.op->name << ": " << type_error;
+          << call.op->signature->name << ": " << type_error;
     }
   }
 }
@@ -616,9 +620,9 @@ TEST(HandlersTest, RejectInvalidAttributeValues) {
       Call changed = call;
       changed.attributes[name] = "conv";
       const std::string error = changed.Run();
-      const bool is_read = std::string(call.op->name).rfind("GRU", 0) != 0;
+      const bool is_read = call.op->signature->name.rfind("GRU", 0) != 0;
       EXPECT_EQ(error.find(name + " must be one of ") == 0, is_read)
-          << call.op->name << ": " << error;
+          << call.op->signature->name << ": " << error;
     }
   }
 }
@@ -626,13 +630,14 @@ TEST(HandlersTest, RejectInvalidAttributeValues) {
 TEST(HandlersTest, RejectInvalidLengthsAndReserveSpaces) {
   for (const Call& call : AllCalls()) {
     std::size_t i = 0;
-    for (const Argument& argument : call.op->inputs) {
+    for (const Argument& argument : call.op->signature->inputs) {
       const std::string name = argument.name;
       if (name == "sequence_lengths" || name == "reserve_space") {
         Call changed = call;
         std::memset(changed.operands[i].memory.data(), 0x7f,
                     changed.operands[i].memory.size());
-        EXPECT_NE(changed.Run().find(name), std::string::npos) << call.op->name;
+        EXPECT_NE(changed.Run().find(name), std::string::npos)
+            << call.op->signature->name;
       }
       i += ShapesOf(*call.op, name).size();
     }
@@ -648,20 +653,21 @@ TEST(HandlersTest, RejectUnsupportedTypes) {
       }
     }
     EXPECT_NE(changed.Run().find(" must be of type "), std::string::npos)
-        << call.op->name;
+        << call.op->signature->name;
   }
 }
 
 TEST(HandlersTest, RejectWrongListLengths) {
   for (const Call& call : AllCalls()) {
-    for (const auto* arguments : {&call.op->inputs, &call.op->outputs}) {
+    for (const auto* arguments :
+         {&call.op->signature->inputs, &call.op->signature->outputs}) {
       for (const Argument& argument : *arguments) {
         if (argument.count == nullptr) continue;
         for (const std::int64_t count : {std::int64_t{-1}, INT64_MAX}) {
           Call changed = call;
           changed.attributes[argument.count] = count;
           EXPECT_TRUE(NamesAnArgument(*call.op, changed.Run()))
-              << call.op->name;
+              << call.op->signature->name;
         }
       }
     }
@@ -674,7 +680,7 @@ TEST(HandlersTest, RejectOverflowingShapes) {
     changed.operands[0].shape = {INT64_MAX, 2, 0};
     EXPECT_NE(changed.Run().find(" must have fewer elements: "),
               std::string::npos)
-        << call.op->name;
+        << call.op->signature->name;
   }
 }
 
@@ -686,7 +692,7 @@ TEST(HandlersTest, RejectUnalignedElements) {
     buffer.shift = 1;
     EXPECT_NE(changed.Run().find(" must be aligned to 4 bytes"),
               std::string::npos)
-        << call.op->name;
+        << call.op->signature->name;
   }
 }
 
@@ -696,12 +702,13 @@ TEST(HandlersTest, RunAloneIfThePoolRejectsTasks) {
     again.num_threads = 4;
     again.takes_tasks = false;
     EXPECT_EQ(again.Run(), "");
-    EXPECT_EQ(again.results[0].memory, call.results[0].memory) << call.op->name;
+    EXPECT_EQ(again.results[0].memory, call.results[0].memory)
+        << call.op->signature->name;
   }
 }
 
 TEST(HandlersTest, ReportTheApiVersion) {
-  for (const OpDefinition& op : TfRnnOps_FfiOps()) {
+  for (const FfiOp& op : TfRnnOps_FfiOps()) {
     XLA_FFI_Metadata metadata{};
     metadata.api_version.minor_version = -1;
     XLA_FFI_Metadata_Extension extension{};

@@ -1,12 +1,14 @@
-// The ops that XLA calls, and their inputs and outputs.
+// The ops that XLA calls.
 
 #ifndef TF_RNN_OPS_CC_FFI_OP_H_
 #define TF_RNN_OPS_CC_FFI_OP_H_
 
 #include <cstdint>
+#include <string_view>
 #include <vector>
 
 #include "cc/ops/op.h"
+#include "cc/ops/signature.h"
 #include "xla/ffi/api/c_api.h"
 
 namespace tf_rnn_ops {
@@ -21,16 +23,6 @@ constexpr ElementTypes kTypeOfOp = 0;
 
 // The attribute of a call that lists the names of outputs not to compute.
 constexpr char kUnwantedOutputs[] = "unwanted_outputs";
-
-// An input or output, as in the op definition in cc/tensorflow/ops.
-struct Argument {
-  const char* name;
-  ElementTypes types = kTypeOfOp;
-  // For a list, the attribute with the number of its arrays; else null.
-  const char* count = nullptr;
-  // Whether sizes of outputs depend on the values of this input.
-  bool is_size = false;
-};
 
 inline XLA_FFI_DataType ToFfiType(ElementType type) {
   switch (type) {
@@ -50,18 +42,30 @@ inline XLA_FFI_DataType ToFfiType(ElementType type) {
   return XLA_FFI_DataType_INVALID;
 }
 
-struct OpDefinition {
-  // Without a prefix.
-  const char* name;
-  std::vector<Argument> inputs;
-  std::vector<Argument> outputs;
+// An op with its handler.
+struct FfiOp {
+  const Signature* signature;
   // The symbol of the handler. The handler is registered under the same name
   // for the stages instantiate and execute.
   const char* target;
   XLA_FFI_Handler* handler;
   // One for each type that the op supports.
-  std::vector<const OpEntry*> entries = {};
+  std::vector<const OpEntry*> entries;
 
+  // The allowed types of an argument; kTypeOfOp if it has the type that the op
+  // runs on.
+  ElementTypes TypesOf(const Argument& argument) const {
+    const std::string_view type = argument.type;
+    if (type == "bool") return SetOf(XLA_FFI_DataType_PRED);
+    if (type == "int8") return SetOf(XLA_FFI_DataType_S8);
+    if (type == "int32") return SetOf(XLA_FFI_DataType_S32);
+    if (type == "int64") return SetOf(XLA_FFI_DataType_S64);
+    if (type == "masks_type") {
+      return SetOf(XLA_FFI_DataType_F32) | SetOf(XLA_FFI_DataType_F64);
+    }
+    return kTypeOfOp;
+  }
+  // The types that the op runs on.
   ElementTypes types() const {
     ElementTypes types = 0;
     for (const OpEntry* entry : entries) types |= SetOf(ToFfiType(entry->type));
@@ -70,8 +74,7 @@ struct OpDefinition {
 };
 
 // All ops. Only for code that is built together with this library.
-extern "C" __attribute__((visibility("default")))
-const std::vector<OpDefinition>&
+extern "C" __attribute__((visibility("default"))) const std::vector<FfiOp>&
 TfRnnOps_FfiOps();
 
 }  // namespace tf_rnn_ops

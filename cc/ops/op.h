@@ -4,17 +4,18 @@
 #define TF_RNN_OPS_CC_OPS_OP_H_
 
 #include <cstdint>
-#include <initializer_list>
 #include <memory>
+#include <string_view>
 #include <vector>
 
 #include "cc/ops/call_frame.h"
+#include "cc/ops/signature.h"
 #include "cc/ops/status.h"
 #include "cc/rnn/float16.h"
 
 namespace tf_rnn_ops {
 
-// An op for one element type.
+// The body of an op for one element type.
 class Op {
  public:
   virtual ~Op() = default;
@@ -28,49 +29,33 @@ class Op {
 
 enum class ElementType { kFloat, kDouble, kHalf, kBFloat16, kInt32, kInt64 };
 
-// What a framework needs to register an op for one element type.
+// An op for one element type.
 struct OpEntry {
-  // The name in the op definition.
-  const char* name;
-  // The attribute whose value is the type.
-  const char* type_attribute;
+  const Signature* signature;
+  // The value of the signature's type_attribute.
   ElementType type;
-  // Inputs and outputs that are in host memory on every device.
-  std::vector<const char*> on_host;
-  // Whether TensorFlow has an op of the same name, with kernels only for GPUs.
-  bool is_tensorflows = false;
-  std::unique_ptr<Op> (*make)() = nullptr;
+  std::unique_ptr<Op> (*make)();
 };
 
 // A list of ops. Each op has one entry per element type; these are consecutive.
 class OpList {
  public:
-  // Adds an op for float, double, rnn::Half and rnn::BFloat16, the values of
-  // its attribute T. Call: the class of the op for an element type, with a
-  // default constructor
+  // Adds an op for float, double, rnn::Half and rnn::BFloat16.
+  // Call: the class of the op for an element type, with a default constructor
   //   and the members of `Op`.
   template <template <typename> class Call>
-  void AddForEachFloat(const char* name,
-                       std::initializer_list<const char*> on_host = {}) {
-    Add<Call<float>>({name, "T", ElementType::kFloat, on_host});
-    Add<Call<double>>({name, "T", ElementType::kDouble, on_host});
-    Add<Call<rnn::Half>>({name, "T", ElementType::kHalf, on_host});
-    Add<Call<rnn::BFloat16>>({name, "T", ElementType::kBFloat16, on_host});
+  void AddForEachFloat(std::string_view name) {
+    Add<Call<float>>(name, ElementType::kFloat);
+    Add<Call<double>>(name, ElementType::kDouble);
+    Add<Call<rnn::Half>>(name, ElementType::kHalf);
+    Add<Call<rnn::BFloat16>>(name, ElementType::kBFloat16);
   }
 
-  // Adds an op for std::int32_t and std::int64_t, the values of type_attribute.
+  // Adds an op for std::int32_t and std::int64_t.
   template <template <typename> class Call>
-  void AddForEachInteger(const char* name, const char* type_attribute,
-                         std::initializer_list<const char*> on_host = {}) {
-    Add<Call<std::int32_t>>(
-        {name, type_attribute, ElementType::kInt32, on_host});
-    Add<Call<std::int64_t>>(
-        {name, type_attribute, ElementType::kInt64, on_host});
-  }
-
-  // Marks all ops added so far as ops that TensorFlow has, too.
-  void MarkAsTensorFlows() {
-    for (OpEntry& entry : entries_) entry.is_tensorflows = true;
+  void AddForEachInteger(std::string_view name) {
+    Add<Call<std::int32_t>>(name, ElementType::kInt32);
+    Add<Call<std::int64_t>>(name, ElementType::kInt64);
   }
 
   const std::vector<OpEntry>& entries() const { return entries_; }
@@ -89,11 +74,11 @@ class OpList {
   };
 
   template <typename Call>
-  void Add(OpEntry entry) {
-    entry.make = []() -> std::unique_ptr<Op> {
-      return std::make_unique<OpOf<Call>>();
-    };
-    entries_.push_back(entry);
+  void Add(std::string_view name, ElementType type) {
+    entries_.push_back(
+        {&FindSignature(name), type, []() -> std::unique_ptr<Op> {
+           return std::make_unique<OpOf<Call>>();
+         }});
   }
 
   std::vector<OpEntry> entries_;

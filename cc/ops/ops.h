@@ -1,9 +1,7 @@
-// The ops that every device supports, by the names of their op definitions.
+// The bodies of the ops that every device supports, by the names of the ops.
 
 #ifndef TF_RNN_OPS_CC_OPS_OPS_H_
 #define TF_RNN_OPS_CC_OPS_OPS_H_
-
-#include <cstdint>
 
 #include "cc/ops/cudnn_rnn.h"
 #include "cc/ops/cudnn_rnn_backward_grad.h"
@@ -11,6 +9,7 @@
 #include "cc/ops/cudnn_rnn_params.h"
 #include "cc/ops/gru_block_cell.h"
 #include "cc/ops/op.h"
+#include "cc/rnn/join.h"
 
 namespace tf_rnn_ops {
 
@@ -65,45 +64,23 @@ struct Ops {
       GruBlockCellBackwardCall<Engines::template GruBlockCell, E, true>;
 
   static void AddTo(OpList* list) {
-    AddCudnnRnn(list);
-    list->MarkAsTensorFlows();
-    AddOthers(list);
-  }
-
- private:
-  static void AddCudnnRnn(OpList* list) {
     list->template AddForEachFloat<CudnnRnn>("CudnnRNN");
-    list->template AddForEachFloat<CudnnRnnV2>("CudnnRNNV2", {"host_reserved"});
-    list->template AddForEachFloat<CudnnRnnV3>(
-        "CudnnRNNV3", {"host_reserved", "sequence_lengths"});
+    list->template AddForEachFloat<CudnnRnnV2>("CudnnRNNV2");
+    list->template AddForEachFloat<CudnnRnnV3>("CudnnRNNV3");
+    list->template AddForEachFloat<StatelessCudnnRnn>("StatelessCudnnRNN");
     list->template AddForEachFloat<CudnnRnnBackprop>("CudnnRNNBackprop");
-    list->template AddForEachFloat<CudnnRnnBackpropV2>("CudnnRNNBackpropV2",
-                                                       {"host_reserved"});
-    list->template AddForEachFloat<CudnnRnnBackpropV3>(
-        "CudnnRNNBackpropV3", {"host_reserved", "sequence_lengths"});
-    // The size does not depend on T, the type of the params.
+    list->template AddForEachFloat<CudnnRnnBackpropV2>("CudnnRNNBackpropV2");
+    list->template AddForEachFloat<CudnnRnnBackpropV3>("CudnnRNNBackpropV3");
+    list->template AddForEachFloat<BackpropGrad>("CudnnRNNBackpropGrad");
+    list->template AddForEachFloat<DropoutMasks>("CudnnRNNDropoutMasks");
     list->template AddForEachInteger<CudnnRnnParamsSizeCall>(
-        "CudnnRNNParamsSize", "S",
-        {"num_layers", "num_units", "input_size", "params_size"});
-    for (const char* name :
-         {"CudnnRNNCanonicalToParams", "CudnnRNNCanonicalToParamsV2"}) {
+        "CudnnRNNParamsSize");
+    for (const char* version : {"", "V2"}) {
       list->template AddForEachFloat<CanonicalToParams>(
-          name, {"num_layers", "num_units", "input_size"});
-    }
-    for (const char* name :
-         {"CudnnRNNParamsToCanonical", "CudnnRNNParamsToCanonicalV2"}) {
+          rnn::Join("CudnnRNNCanonicalToParams", version));
       list->template AddForEachFloat<ParamsToCanonical>(
-          name, {"num_layers", "num_units", "input_size"});
+          rnn::Join("CudnnRNNParamsToCanonical", version));
     }
-  }
-
-  static void AddOthers(OpList* list) {
-    list->template AddForEachFloat<StatelessCudnnRnn>(
-        "StatelessCudnnRNN", {"host_reserved", "sequence_lengths", "seed"});
-    list->template AddForEachFloat<BackpropGrad>("CudnnRNNBackpropGrad",
-                                                 {"sequence_lengths"});
-    list->template AddForEachFloat<DropoutMasks>("CudnnRNNDropoutMasks",
-                                                 {"sequence_lengths"});
     list->template AddForEachFloat<Cell>("GRUBlockCell");
     list->template AddForEachFloat<CellGrad>("GRUBlockCellGrad");
     list->template AddForEachFloat<CellGradV2>("GRUBlockCellGradV2");

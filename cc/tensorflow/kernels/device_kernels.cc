@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "cc/ops/op.h"
+#include "cc/ops/signature.h"
 #include "cc/tensorflow/kernels/tensorflow_frame.h"
 #include "tensorflow/core/framework/kernel_def.pb.h"
 #include "tensorflow/core/framework/kernel_def_builder.h"
@@ -68,18 +69,23 @@ void RegisterKernels(const std::string& device_type,
                      const std::vector<OpEntry>& ops) {
   std::map<std::string, bool> keeps_kernels;
   for (const OpEntry& op : ops) {
-    const std::string name = absl::StrCat(op_prefix, op.name);
+    const std::string name = absl::StrCat(op_prefix, op.signature->name);
     const auto [keeps, is_new] = keeps_kernels.try_emplace(name);
     if (is_new) keeps->second = KeepsKernels(name, device_type);
     if (keeps->second) continue;
     tensorflow::KernelDefBuilder builder(name.c_str());
     builder.Device(device_type.c_str())
-        .TypeConstraint(op.type_attribute, ToDataType(op.type));
+        .TypeConstraint(op.signature->type_attribute, ToDataType(op.type));
     // On the CPU, all memory is host memory. With explicit HostMemory,
     // TensorFlow would mix up the arguments of concurrent threads on CPU
     // devices other than the first.
     if (device_type != tensorflow::DEVICE_CPU) {
-      for (const char* argument : op.on_host) builder.HostMemory(argument);
+      for (const auto* arguments :
+           {&op.signature->inputs, &op.signature->outputs}) {
+        for (const Argument& argument : *arguments) {
+          if (argument.is_on_host) builder.HostMemory(argument.name.c_str());
+        }
+      }
     }
     tensorflow::kernel_factory::OpKernelRegistrar(
         builder.Build(), name, std::make_unique<CallKernelFactory>(op));

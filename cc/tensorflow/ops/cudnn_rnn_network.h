@@ -14,24 +14,6 @@
 
 namespace tf_rnn_ops {
 
-// Attributes for REGISTER_OP.
-namespace cudnn_rnn_attr {
-
-constexpr char kT[] = "T: {bfloat16, half, float, double}";
-constexpr char kRnnMode[] =
-    "rnn_mode: {'rnn_relu', 'rnn_tanh', 'lstm', 'gru'} = 'lstm'";
-constexpr char kInputMode[] =
-    "input_mode: {'linear_input', 'skip_input', 'auto_select'} = "
-    "'linear_input'";
-constexpr char kDirection[] =
-    "direction: {'unidirectional', 'bidirectional'} = 'unidirectional'";
-constexpr char kDropout[] = "dropout: float = 0.0";
-constexpr char kSeed[] = "seed: int = 0";
-constexpr char kSeed2[] = "seed2: int = 0";
-constexpr char kNumProj[] = "num_proj: int = 0";
-
-}  // namespace cudnn_rnn_attr
-
 // The network that the attributes of an op and the shapes of its inputs
 // describe. Sizes that these do not determine are unknown.
 class CudnnRnnNetwork {

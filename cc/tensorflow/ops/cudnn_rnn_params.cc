@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "cc/tensorflow/ops/cudnn_rnn_network.h"
 #include "cc/tensorflow/ops/merge_shape.h"
-#include "tensorflow/core/framework/op.h"
+#include "cc/tensorflow/ops/shape_functions.h"
 #include "tensorflow/core/framework/shape_inference.h"
 #include "tensorflow/core/framework/tensor.h"
 #include "tensorflow/core/lib/core/errors.h"
@@ -224,161 +224,24 @@ absl::Status CanonicalToParamsShape(InferenceContext* c) {
   return absl::OkStatus();
 }
 
-// ---------------------------------------------------------------------------
-// Documentation that the ops share.
-
-constexpr char kNetworkDoc[] = R"doc(
-num_layers: The number of layers, a scalar, at least 1.
-num_units: The number of units of each cell, a scalar.
-input_size: The size of the input of layer 0, a scalar.
-rnn_mode: The cell type: rnn_relu, rnn_tanh, lstm or gru.
-input_mode: linear_input, or skip_input, which has no matrices W in layer 0 and
-  requires input_size = num_units. auto_select is skip_input if the two are
-  equal, else linear_input.
-direction: unidirectional, or bidirectional to also run each layer backward.
-dropout: Ignored.
-seed: Ignored.
-seed2: Ignored.
-)doc";
-
-constexpr char kNumProjDoc[] = R"doc(
-num_proj: The size of the projection of an lstm, less than num_units. 0 or
-  num_units means no projection.
-)doc";
-
-constexpr char kCanonicalDoc[] = R"doc(
-weights: The matrices of each pseudo-layer, in the order layer 0 forward, layer
-  0 backward, layer 1 forward, ... First W of each gate,
-  [num_units, input_size] in layer 0 ([num_units, 0] with skip_input) and
-  [num_units, num_directions * output_size] above; then R of each gate,
-  [num_units, output_size]; then, with a projection, P,
-  [output_size, num_units]. output_size is num_proj with a projection, else
-  num_units. Gates: lstm i, f, g, o; gru r, u, n.
-biases: The biases of each pseudo-layer in the same order: bW of each gate, then
-  bR of each gate, each [num_units].
-)doc";
-
-constexpr char kParamsDoc[] = R"doc(
-params: The params buffer, [params_size]: all weights, each row-major, then all
-  biases.
-)doc";
-
-REGISTER_OP("TfRnnOps>CudnnRNNParamsSize")
-    .Attr(cudnn_rnn_attr::kT)
-    .Attr("S: {int32, int64}")
-    .Input("num_layers: int32")
-    .Input("num_units: int32")
-    .Input("input_size: int32")
-    .Output("params_size: S")
-    .Attr(cudnn_rnn_attr::kRnnMode)
-    .Attr(cudnn_rnn_attr::kInputMode)
-    .Attr(cudnn_rnn_attr::kDirection)
-    .Attr(cudnn_rnn_attr::kDropout)
-    .Attr(cudnn_rnn_attr::kSeed)
-    .Attr(cudnn_rnn_attr::kSeed2)
-    .Attr(cudnn_rnn_attr::kNumProj)
-    .SetShapeFn(CatchExceptions(ParamsSizeShape))
-    .Doc(absl::StrCat(R"doc(
-Computes the number of elements of a network's params buffer.
-
-A pseudo-layer, which is one direction of one layer, has
-num_units * (fan_in + output_size + 2) elements for each gate and, with a
-projection, num_proj * num_units more. fan_in is input_size in layer 0, or 0
-with skip_input, and num_directions * output_size above. output_size is num_proj
-with a projection, else num_units.
-
-params_size: The number of elements, [1].
-)doc",
-                      kNetworkDoc, kNumProjDoc));
-
-REGISTER_OP("TfRnnOps>CudnnRNNCanonicalToParams")
-    .Attr(cudnn_rnn_attr::kT)
-    .Input("num_layers: int32")
-    .Input("num_units: int32")
-    .Input("input_size: int32")
-    .Input("weights: num_params * T")
-    .Input("biases: num_params * T")
-    .Output("params: T")
-    .Attr("num_params: int >= 1")
-    .Attr(cudnn_rnn_attr::kRnnMode)
-    .Attr(cudnn_rnn_attr::kInputMode)
-    .Attr(cudnn_rnn_attr::kDirection)
-    .Attr(cudnn_rnn_attr::kDropout)
-    .Attr(cudnn_rnn_attr::kSeed)
-    .Attr(cudnn_rnn_attr::kSeed2)
-    .SetShapeFn(CatchExceptions(CanonicalToParamsShape))
-    .Doc(absl::StrCat("Joins weights and biases into a params buffer.\n",
-                      kCanonicalDoc, kParamsDoc, kNetworkDoc));
-
-REGISTER_OP("TfRnnOps>CudnnRNNCanonicalToParamsV2")
-    .Attr(cudnn_rnn_attr::kT)
-    .Input("num_layers: int32")
-    .Input("num_units: int32")
-    .Input("input_size: int32")
-    .Input("weights: num_params_weights * T")
-    .Input("biases: num_params_biases * T")
-    .Output("params: T")
-    .Attr("num_params_weights: int >= 1")
-    .Attr("num_params_biases: int >= 1")
-    .Attr(cudnn_rnn_attr::kRnnMode)
-    .Attr(cudnn_rnn_attr::kInputMode)
-    .Attr(cudnn_rnn_attr::kDirection)
-    .Attr(cudnn_rnn_attr::kDropout)
-    .Attr(cudnn_rnn_attr::kSeed)
-    .Attr(cudnn_rnn_attr::kSeed2)
-    .Attr(cudnn_rnn_attr::kNumProj)
-    .SetShapeFn(CatchExceptions(CanonicalToParamsShape))
-    .Doc(absl::StrCat("Joins weights and biases into a params buffer.\n",
-                      kCanonicalDoc, kParamsDoc, kNetworkDoc, kNumProjDoc));
-
-REGISTER_OP("TfRnnOps>CudnnRNNParamsToCanonical")
-    .Attr(cudnn_rnn_attr::kT)
-    .Input("num_layers: int32")
-    .Input("num_units: int32")
-    .Input("input_size: int32")
-    .Input("params: T")
-    .Output("weights: num_params * T")
-    .Output("biases: num_params * T")
-    .Attr("num_params: int >= 1")
-    .Attr(cudnn_rnn_attr::kRnnMode)
-    .Attr(cudnn_rnn_attr::kInputMode)
-    .Attr(cudnn_rnn_attr::kDirection)
-    .Attr(cudnn_rnn_attr::kDropout)
-    .Attr(cudnn_rnn_attr::kSeed)
-    .Attr(cudnn_rnn_attr::kSeed2)
-    .SetShapeFn(CatchExceptions([](InferenceContext* c) {
-      std::int64_t num_params;
-      TF_RETURN_IF_ERROR(c->GetAttr("num_params", &num_params));
-      return ParamsToCanonicalShape(c, num_params, num_params);
-    }))
-    .Doc(absl::StrCat("Splits a params buffer into weights and biases.\n",
-                      kParamsDoc, kCanonicalDoc, kNetworkDoc));
-
-REGISTER_OP("TfRnnOps>CudnnRNNParamsToCanonicalV2")
-    .Attr(cudnn_rnn_attr::kT)
-    .Input("num_layers: int32")
-    .Input("num_units: int32")
-    .Input("input_size: int32")
-    .Input("params: T")
-    .Output("weights: num_params_weights * T")
-    .Output("biases: num_params_biases * T")
-    .Attr("num_params_weights: int >= 1")
-    .Attr("num_params_biases: int >= 1")
-    .Attr(cudnn_rnn_attr::kRnnMode)
-    .Attr(cudnn_rnn_attr::kInputMode)
-    .Attr(cudnn_rnn_attr::kDirection)
-    .Attr(cudnn_rnn_attr::kDropout)
-    .Attr(cudnn_rnn_attr::kSeed)
-    .Attr(cudnn_rnn_attr::kSeed2)
-    .Attr(cudnn_rnn_attr::kNumProj)
-    .SetShapeFn(CatchExceptions([](InferenceContext* c) {
-      std::int64_t num_weights, num_biases;
-      TF_RETURN_IF_ERROR(c->GetAttr("num_params_weights", &num_weights));
-      TF_RETURN_IF_ERROR(c->GetAttr("num_params_biases", &num_biases));
-      return ParamsToCanonicalShape(c, num_weights, num_biases);
-    }))
-    .Doc(absl::StrCat("Splits a params buffer into weights and biases.\n",
-                      kParamsDoc, kCanonicalDoc, kNetworkDoc, kNumProjDoc));
-
 }  // namespace
+
+ShapeFunctions CudnnRnnParamsShapes() {
+  const auto to_canonical = [](const char* weights, const char* biases) {
+    return [weights, biases](InferenceContext* c) {
+      std::int64_t num_weights, num_biases;
+      TF_RETURN_IF_ERROR(c->GetAttr(weights, &num_weights));
+      TF_RETURN_IF_ERROR(c->GetAttr(biases, &num_biases));
+      return ParamsToCanonicalShape(c, num_weights, num_biases);
+    };
+  };
+  return {
+      {"CudnnRNNParamsSize", ParamsSizeShape},
+      {"CudnnRNNCanonicalToParams", CanonicalToParamsShape},
+      {"CudnnRNNCanonicalToParamsV2", CanonicalToParamsShape},
+      {"CudnnRNNParamsToCanonical", to_canonical("num_params", "num_params")},
+      {"CudnnRNNParamsToCanonicalV2",
+       to_canonical("num_params_weights", "num_params_biases")}};
+}
+
 }  // namespace tf_rnn_ops

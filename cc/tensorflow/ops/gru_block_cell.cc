@@ -4,7 +4,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "cc/tensorflow/ops/merge_shape.h"
-#include "tensorflow/core/framework/op.h"
+#include "cc/tensorflow/ops/shape_functions.h"
 #include "tensorflow/core/framework/shape_inference.h"
 #include "tensorflow/core/lib/core/errors.h"
 
@@ -175,150 +175,17 @@ absl::Status GradShape(InferenceContext* c,
   return absl::OkStatus();
 }
 
-REGISTER_OP("TfRnnOps>GRUBlockCell")
-    .Attr("T: {float, double, half, bfloat16}")
-    .Input("x: T")
-    .Input("h_prev: T")
-    .Input("w_ru: T")
-    .Input("w_c: T")
-    .Input("b_ru: T")
-    .Input("b_c: T")
-    .Output("r: T")
-    .Output("u: T")
-    .Output("c: T")
-    .Output("h: T")
-    .SetShapeFn(CatchExceptions(ForwardShape))
-    .Doc(R"doc(
-Computes one time step of a GRU cell with reset before the matrix product.
-
-  [r_bar u_bar] = [x h_prev] * w_ru + b_ru
-  r = sigmoid(r_bar)
-  u = sigmoid(u_bar)
-  c_bar = [x (h_prev . r)] * w_c + b_c
-  c = tanh(c_bar)
-  h = u . h_prev + (1 - u) . c
-
-where `*` is the matrix product, `.` the element-wise product and [a b]
-concatenation along the last axis. Source: Cho et al., 2014, arXiv:1406.1078.
-Same as the GRUBlockCell op of TensorFlow, for more types. half and bfloat16 are
-computed in float.
-
-x: Input, [batch, input_size].
-h_prev: State of the previous step, [batch, cell_size].
-w_ru: Weights of the reset and update gates, reset first,
-  [input_size + cell_size, 2 * cell_size].
-w_c: Weights of the candidate, [input_size + cell_size, cell_size].
-b_ru: Biases of the reset and update gates, [2 * cell_size].
-b_c: Biases of the candidate, [cell_size].
-r: Reset gate, [batch, cell_size].
-u: Update gate, [batch, cell_size].
-c: Candidate, [batch, cell_size].
-h: New state, [batch, cell_size].
-)doc");
-
-REGISTER_OP("TfRnnOps>GRUBlockCellGrad")
-    .Attr("T: {float, double, half, bfloat16}")
-    .Input("x: T")
-    .Input("h_prev: T")
-    .Input("w_ru: T")
-    .Input("w_c: T")
-    .Input("b_ru: T")
-    .Input("b_c: T")
-    .Input("r: T")
-    .Input("u: T")
-    .Input("c: T")
-    .Input("d_h: T")
-    .Output("d_x: T")
-    .Output("d_h_prev: T")
-    .Output("d_c_bar: T")
-    .Output("d_r_bar_u_bar: T")
-    .SetShapeFn(CatchExceptions([](InferenceContext* c) {
-      return GradShape(c, {"r", "u", "c", "d_h"});
-    }))
-    .Doc(R"doc(
-Computes the gradients of one time step of GRUBlockCell.
-
-  d_c_bar = d_h . (1 - u) . (1 - c . c)
-  d_u_bar = d_h . (h_prev - c) . u . (1 - u)
-  [d_x_2 d_h_prevr] = d_c_bar * w_c^T
-  d_r_bar = d_h_prevr . h_prev . r . (1 - r)
-  [d_x_1 d_h_prev_1] = [d_r_bar d_u_bar] * w_ru^T
-  d_x = d_x_1 + d_x_2
-  d_h_prev = d_h_prev_1 + d_h_prevr . r + d_h . u
-
-in the notation of GRUBlockCell. The gradients of the weights follow from these:
-
-  d_w_ru = [x h_prev]^T * d_r_bar_u_bar
-  d_w_c = [x (h_prev . r)]^T * d_c_bar
-
-The gradients of b_ru and b_c are the sums of d_r_bar_u_bar and d_c_bar over the
-batch.
-
-x: As in the forward step, [batch, input_size].
-h_prev: As in the forward step, [batch, cell_size].
-w_ru: As in the forward step, [input_size + cell_size, 2 * cell_size].
-w_c: As in the forward step, [input_size + cell_size, cell_size].
-b_ru: As in the forward step, [2 * cell_size].
-b_c: As in the forward step, [cell_size].
-r: Reset gate of the forward step, [batch, cell_size].
-u: Update gate of the forward step, [batch, cell_size].
-c: Candidate of the forward step, [batch, cell_size].
-d_h: Gradient with respect to h, [batch, cell_size].
-d_x: Gradient with respect to x, [batch, input_size].
-d_h_prev: Gradient with respect to h_prev, [batch, cell_size].
-d_c_bar: Gradient with respect to c_bar, [batch, cell_size].
-d_r_bar_u_bar: Gradient with respect to [r_bar u_bar], [batch, 2 * cell_size].
-)doc");
-
-REGISTER_OP("TfRnnOps>GRUBlockCellGradV2")
-    .Attr("T: {float, double, half, bfloat16}")
-    .Input("x: T")
-    .Input("h_prev: T")
-    .Input("w_ru: T")
-    .Input("w_c: T")
-    .Input("b_ru: T")
-    .Input("b_c: T")
-    .Input("r: T")
-    .Input("u: T")
-    .Input("c: T")
-    .Input("d_r: T")
-    .Input("d_u: T")
-    .Input("d_c: T")
-    .Input("d_h: T")
-    .Output("d_x: T")
-    .Output("d_h_prev: T")
-    .Output("d_c_bar: T")
-    .Output("d_r_bar_u_bar: T")
-    .SetShapeFn(CatchExceptions([](InferenceContext* c) {
-      return GradShape(c, {"r", "u", "c", "d_r", "d_u", "d_c", "d_h"});
-    }))
-    .Doc(R"doc(
-Computes the gradients of GRUBlockCell from the gradients of all its outputs.
-
-Same as GRUBlockCellGrad, except:
-
-  d_c_bar = (d_c + d_h . (1 - u)) . (1 - c . c)
-  d_u_bar = (d_u + d_h . (h_prev - c)) . u . (1 - u)
-  d_r_bar = (d_r + d_h_prevr . h_prev) . r . (1 - r)
-
-x: As in the forward step, [batch, input_size].
-h_prev: As in the forward step, [batch, cell_size].
-w_ru: As in the forward step, [input_size + cell_size, 2 * cell_size].
-w_c: As in the forward step, [input_size + cell_size, cell_size].
-b_ru: As in the forward step, [2 * cell_size].
-b_c: As in the forward step, [cell_size].
-r: Reset gate of the forward step, [batch, cell_size].
-u: Update gate of the forward step, [batch, cell_size].
-c: Candidate of the forward step, [batch, cell_size].
-d_r: Gradient with respect to r as an output, [batch, cell_size].
-d_u: Gradient with respect to u as an output, [batch, cell_size].
-d_c: Gradient with respect to c as an output, [batch, cell_size].
-d_h: Gradient with respect to h, [batch, cell_size].
-d_x: Gradient with respect to x, [batch, input_size].
-d_h_prev: Gradient with respect to h_prev, [batch, cell_size].
-d_c_bar: Gradient with respect to c_bar, [batch, cell_size].
-d_r_bar_u_bar: Gradient with respect to [r_bar u_bar], [batch, 2 * cell_size].
-)doc");
-
 }  // namespace
+
+ShapeFunctions GruBlockCellShapes() {
+  return {{"GRUBlockCell", ForwardShape},
+          {"GRUBlockCellGrad",
+           [](InferenceContext* c) {
+             return GradShape(c, {"r", "u", "c", "d_h"});
+           }},
+          {"GRUBlockCellGradV2", [](InferenceContext* c) {
+             return GradShape(c, {"r", "u", "c", "d_r", "d_u", "d_c", "d_h"});
+           }}};
+}
+
 }  // namespace tf_rnn_ops

@@ -9,7 +9,7 @@
 #include "cc/rnn/rnn_config.h"
 #include "cc/tensorflow/ops/cudnn_rnn_network.h"
 #include "cc/tensorflow/ops/merge_shape.h"
-#include "tensorflow/core/framework/op.h"
+#include "cc/tensorflow/ops/shape_functions.h"
 #include "tensorflow/core/framework/shape_inference.h"
 #include "tensorflow/core/lib/core/errors.h"
 
@@ -199,109 +199,11 @@ absl::Status KerasRnnBackpropShape(InferenceContext* c) {
   return c->set_output("bias_backprop", {InputShape(c, "bias")});
 }
 
-constexpr char kInputsDoc[] = R"doc(
-sequences: The input sequences, [batch, time, features].
-mask: True for the steps to use, [batch, time]; empty to use all. A masked step
-  keeps the state, and its output is the output of the previous step, or zeros
-  if there is none.
-initial_h: The initial hidden state, [batch, units].
-initial_c: The initial cell state, [batch, units]. Ignored unless rnn_mode is
-  lstm.
-kernel: The weights of the inputs, [features, gates * units]. Gates in Keras
-  order: lstm input, forget, cell candidate, output; gru update, reset,
-  candidate.
-recurrent_kernel: The weights of the hidden state, [units, gates * units].
-bias: The biases, [gates * units]. For gru [2, gates * units]: the input bias
-  and the recurrent bias. Empty for no bias.
-)doc";
-
-constexpr char kAttributesDoc[] = R"doc(
-rnn_mode: The cell type. gru is the Keras GRU with reset_after=True.
-activation: The state activation of an lstm or gru.
-recurrent_activation: The gate activation of an lstm or gru.
-go_backwards: Whether to process the steps from last to first. The outputs are
-  in processing order.
-return_sequences: Whether to return the outputs of all steps or only the last.
-zero_output_for_mask: Whether the output of a masked step is zeros.
-)doc";
-
-// The names in rnn::ActivationNames().
-#define ACTIVATIONS "{'tanh', 'sigmoid', 'relu', 'linear', 'hard_sigmoid'}"
-
-#define KERAS_RNN_ATTRIBUTES                                     \
-  Attr(cudnn_rnn_attr::kRnnMode)                                 \
-      .Attr("activation: " ACTIVATIONS " = 'tanh'")              \
-      .Attr("recurrent_activation: " ACTIVATIONS " = 'sigmoid'") \
-      .Attr("go_backwards: bool = false")                        \
-      .Attr("return_sequences: bool = false")                    \
-      .Attr("zero_output_for_mask: bool = false")
-
-REGISTER_OP("TfRnnOps>KerasRNN")
-    .Attr(cudnn_rnn_attr::kT)
-    .Input("sequences: T")
-    .Input("mask: bool")
-    .Input("initial_h: T")
-    .Input("initial_c: T")
-    .Input("kernel: T")
-    .Input("recurrent_kernel: T")
-    .Input("bias: T")
-    .Output("outputs: T")
-    .Output("final_h: T")
-    .Output("final_c: T")
-    .Output("reserve_space: T")
-    .KERAS_RNN_ATTRIBUTES.Attr("is_training: bool = true")
-    .SetShapeFn(CatchExceptions(KerasRnnShape))
-    .Doc(absl::StrCat(R"doc(
-Computes a Keras LSTM, GRU or SimpleRNN layer from its Keras weights.
-)doc",
-                      kInputsDoc, R"doc(
-outputs: The outputs of all steps, [batch, time, units], or of the last step,
-  [batch, units], if return_sequences is false.
-final_h: The final hidden state, same shape as initial_h.
-final_c: The final cell state, same shape as initial_c; 0 unless rnn_mode is
-  lstm.
-reserve_space: Data for the gradient op, a vector; empty unless is_training.
-is_training: Whether to fill reserve_space, which the gradient op requires.
-)doc",
-                      kAttributesDoc));
-
-REGISTER_OP("TfRnnOps>KerasRNNBackprop")
-    .Attr(cudnn_rnn_attr::kT)
-    .Input("sequences: T")
-    .Input("mask: bool")
-    .Input("initial_h: T")
-    .Input("initial_c: T")
-    .Input("kernel: T")
-    .Input("recurrent_kernel: T")
-    .Input("bias: T")
-    .Input("outputs_backprop: T")
-    .Input("final_h_backprop: T")
-    .Input("final_c_backprop: T")
-    .Input("reserve_space: T")
-    .Output("sequences_backprop: T")
-    .Output("initial_h_backprop: T")
-    .Output("initial_c_backprop: T")
-    .Output("kernel_backprop: T")
-    .Output("recurrent_kernel_backprop: T")
-    .Output("bias_backprop: T")
-    .KERAS_RNN_ATTRIBUTES.SetShapeFn(CatchExceptions(KerasRnnBackpropShape))
-    .Doc(absl::StrCat("Computes the gradients of KerasRNN.\n", kInputsDoc,
-                      R"doc(
-outputs_backprop: Gradient with respect to outputs.
-final_h_backprop: Gradient with respect to final_h.
-final_c_backprop: Gradient with respect to final_c. Ignored unless rnn_mode is
-  lstm.
-reserve_space: Output of KerasRNN with is_training = true and the same
-  attributes.
-sequences_backprop: Gradient with respect to sequences.
-initial_h_backprop: Gradient with respect to initial_h.
-initial_c_backprop: Gradient with respect to initial_c; 0 unless rnn_mode is
-  lstm.
-kernel_backprop: Gradient with respect to kernel.
-recurrent_kernel_backprop: Gradient with respect to recurrent_kernel.
-bias_backprop: Gradient with respect to bias.
-)doc",
-                      kAttributesDoc));
-
 }  // namespace
+
+ShapeFunctions KerasRnnShapes() {
+  return {{"KerasRNN", KerasRnnShape},
+          {"KerasRNNBackprop", KerasRnnBackpropShape}};
+}
+
 }  // namespace tf_rnn_ops

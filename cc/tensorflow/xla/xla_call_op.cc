@@ -23,6 +23,7 @@
 #include "cc/ops/array.h"
 #include "cc/ops/call_frame.h"
 #include "cc/ops/op.h"
+#include "cc/ops/signature.h"
 #include "cc/ops/status.h"
 #include "cc/tensorflow/kernels/tensorflow_frame.h"
 #include "tensorflow/compiler/tf2xla/type_util.h"
@@ -130,16 +131,16 @@ bool IsOpaque(absl::string_view input) {
 // sizes depend on. If these are all inputs, the results are constants.
 class CompiledFrame final : public CallFrame {
  public:
-  CompiledFrame(const OpDefinition& definition, XlaOpKernelContext* ctx)
-      : definition_(definition),
+  CompiledFrame(const FfiOp& op, XlaOpKernelContext* ctx)
+      : ffi_op_(op),
         ctx_(ctx),
         output_shapes_(ctx->num_outputs()),
         output_values_(ctx->num_outputs()) {}
 
   bool has_values() const override {
-    return absl::c_all_of(definition_.inputs, [](const Argument& argument) {
-      return argument.is_size;
-    });
+    return absl::c_all_of(
+        ffi_op_.signature->inputs,
+        [](const Argument& argument) { return argument.is_size; });
   }
 
   Status FindInput(const char* name, Array* array) override {
@@ -206,7 +207,7 @@ class CompiledFrame final : public CallFrame {
 
  private:
   bool IsSize(absl::string_view input) const {
-    return absl::c_any_of(definition_.inputs,
+    return absl::c_any_of(ffi_op_.signature->inputs,
                           [input](const Argument& argument) {
                             return argument.is_size && argument.name == input;
                           });
@@ -260,7 +261,7 @@ class CompiledFrame final : public CallFrame {
     return array;
   }
 
-  const OpDefinition& definition_;
+  const FfiOp& op_;
   XlaOpKernelContext* const ctx_;
   std::vector<Tensor> input_values_;
   std::vector<xla::Shape> output_shapes_;
@@ -270,15 +271,15 @@ class CompiledFrame final : public CallFrame {
 // Compiles an op to a call of its handler.
 class CallOp final : public tensorflow::XlaOpKernel {
  public:
-  CallOp(OpKernelConstruction* ctx, const OpDefinition& definition)
-      : tensorflow::XlaOpKernel(ctx), definition_(definition) {
-    OP_REQUIRES_OK(ctx, CatchInKernel(definition_.name, [&] {
+  CallOp(OpKernelConstruction* ctx, const FfiOp& op)
+      : tensorflow::XlaOpKernel(ctx), ffi_op_(op) {
+    OP_REQUIRES_OK(ctx, CatchInKernel(ffi_op_.signature->name, [&] {
                      return FromAbslStatus(Init(ctx));
                    }));
   }
 
   void Compile(XlaOpKernelContext* ctx) override {
-    OP_REQUIRES_OK(ctx, CatchInKernel(definition_.name, [&] {
+    OP_REQUIRES_OK(ctx, CatchInKernel(ffi_op_.signature->name, [&] {
                      return FromAbslStatus(CompileCall(ctx));
                    }));
   }
@@ -303,7 +304,7 @@ class CallOp final : public tensorflow::XlaOpKernel {
 
   // Runs the shape checks of the op, which also determine the output shapes.
   absl::Status CompileCall(XlaOpKernelContext* ctx) const {
-    CompiledFrame frame(definition_, ctx);
+    CompiledFrame frame(ffi_op_, ctx);
     TF_RETURN_IF_ERROR(ToAbslStatus(op_->Run(&frame)));
     if (!frame.has_values()) return Call(ctx, frame.output_shapes());
     for (int i = 0; i < ctx->num_outputs(); ++i) {
@@ -316,27 +317,27 @@ class CallOp final : public tensorflow::XlaOpKernel {
   absl::Status MakeOp() {
     tensorflow::DataType type = tensorflow::DT_INVALID;
     int begin, end;
-    for (const Argument& output : definition_.outputs) {
-      if (output.types != kTypeOfOp) continue;
+    for (const Argument& output : ffi_op_.signature->outputs) {
+      if (ffi_op_.TypesOf(output) != kTypeOfOp) continue;
       TF_RETURN_IF_ERROR(OutputRange(output.name, &begin, &end));
       type = output_type(begin);
     }
-    for (const Argument& input : definition_.inputs) {
-      if (input.types != kTypeOfOp) continue;
+    for (const Argument& input : ffi_op_.signature->inputs) {
+      if (ffi_op_.TypesOf(input) != kTypeOfOp) continue;
       TF_RETURN_IF_ERROR(InputRange(input.name, &begin, &end));
       type = input_type(begin);
     }
     xla::PrimitiveType xla_type;
     TF_RETURN_IF_ERROR(tensorflow::DataTypeToPrimitiveType(type, &xla_type));
-    for (const OpEntry* entry : definition_.entries) {
+    for (const OpEntry* entry : ffi_op_.entries) {
       // Both enums have the same values.
       if (static_cast<int>(ToFfiType(entry->type)) != xla_type) continue;
       op_ = entry->make();
       return absl::OkStatus();
     }
-    return absl::UnimplementedError(
-        absl::StrCat(definition_.name, " does not support the element type ",
-                     tensorflow::DataTypeString(type)));
+    return absl::UnimplementedError(absl::StrCat(
+        ffi_op_.signature->name, " does not support the element type ",
+        tensorflow::DataTypeString(type)));
   }
 
   // Finds whether each call draws new dropout masks.
@@ -367,7 +368,7 @@ class CallOp final : public tensorflow::XlaOpKernel {
     }
     // Without side effects, XLA would merge two equal calls.
     const xla::XlaOp call = xla::CustomCallWithLayout(
-        ctx->builder(), definition_.target, inputs,
+        ctx->builder(), ffi_op_.target, inputs,
         xla::ShapeUtil::MakeTupleShape(output_shapes), input_shapes,
         AttributesOf(ctx), /*has_side_effect=*/drops_,
         /*output_operand_aliasing=*/{},
@@ -432,7 +433,7 @@ class CallOp final : public tensorflow::XlaOpKernel {
     return absl::OkStatus();
   }
 
-  const OpDefinition& definition_;
+  const FfiOp& op_;
   std::unique_ptr<Op> op_;
   bool drops_ = false;
   // Set by a gradient function in Python, in an attribute of the node.
@@ -452,32 +453,31 @@ class AlignTensorOp final : public tensorflow::XlaOpKernel {
 
 class CallOpFactory final : public tensorflow::kernel_factory::OpKernelFactory {
  public:
-  explicit CallOpFactory(const OpDefinition& definition)
-      : definition_(definition) {}
+  explicit CallOpFactory(const FfiOp& op) : ffi_op_(op) {}
 
   tensorflow::OpKernel* Create(OpKernelConstruction* ctx) override {
-    return new CallOp(ctx, definition_);
+    return new CallOp(ctx, ffi_op_);
   }
 
  private:
-  const OpDefinition& definition_;
+  const FfiOp& op_;
 };
 
-const tensorflow::KernelDef* MakeKernelDef(const std::string& op) {
-  return tensorflow::KernelDefBuilder(op.c_str()).Device(kDevice).Build();
+const tensorflow::KernelDef* MakeKernelDef(const std::string& name) {
+  return tensorflow::KernelDefBuilder(name.c_str()).Device(kDevice).Build();
 }
 
 // Registers the kernel that compiles the op. XLA reads its own registry only
 // until it first compiles, so this registers the kernel with TensorFlow's
 // registry, too.
-void RegisterKernel(const std::string& op, const OpDefinition& definition) {
+void RegisterKernel(const std::string& name, const FfiOp& op) {
   tensorflow::kernel_factory::OpKernelRegistrar(
-      MakeKernelDef(op), op, std::make_unique<CallOpFactory>(definition));
+      MakeKernelDef(name), name, std::make_unique<CallOpFactory>(op));
   // XLA's registry gets the compile-time constants, but no device to make
   // kernels for.
-  auto builder = tensorflow::XlaOpRegistrationBuilder::Name(op);
+  auto builder = tensorflow::XlaOpRegistrationBuilder::Name(name);
   builder.Device(absl::Span<const absl::string_view>());
-  for (const Argument& input : definition.inputs) {
+  for (const Argument& input : op.signature->inputs) {
     if (input.is_size) builder.CompileTimeConstantInput(input.name);
   }
   tensorflow::XlaOpRegistrar(builder.Build(nullptr));
@@ -487,14 +487,14 @@ void RegisterKernel(const std::string& op, const OpDefinition& definition) {
 bool RegisterHandlers() {
   const XLA_FFI_Api& api = *xla::ffi::GetXlaFfiApi();
   constexpr absl::string_view kPlatform = "Host";
-  for (const OpDefinition& definition : TfRnnOps_FfiOps()) {
-    const absl::string_view name = definition.target;
+  for (const FfiOp& op : TfRnnOps_FfiOps()) {
+    const absl::string_view name = op.target;
     XLA_FFI_Handler_Register_Args args{};
     args.struct_size = XLA_FFI_Handler_Register_Args_STRUCT_SIZE;
     args.name = {name.data(), name.size()};
     args.platform = {kPlatform.data(), kPlatform.size()};
-    args.bundle.instantiate = definition.handler;
-    args.bundle.execute = definition.handler;
+    args.bundle.instantiate = op.handler;
+    args.bundle.execute = op.handler;
     XLA_FFI_Error* const error = api.XLA_FFI_Handler_Register(&args);
     if (error == nullptr) continue;
     LOG(WARNING) << "tf_rnn_ops could not register its ops with XLA, which "
@@ -512,8 +512,8 @@ bool RegisterHandlers() {
 // Registers our own ops when the library is loaded.
 const bool are_handlers_registered = [] {
   if (!RegisterHandlers()) return false;
-  for (const OpDefinition& definition : TfRnnOps_FfiOps()) {
-    RegisterKernel(absl::StrCat(kOurPrefix, definition.name), definition);
+  for (const FfiOp& op : TfRnnOps_FfiOps()) {
+    RegisterKernel(absl::StrCat(kOurPrefix, op.signature->name), op);
   }
   tensorflow::kernel_factory::OpKernelRegistrar(
       MakeKernelDef(absl::StrCat(kOurPrefix, "AlignTensor")), "AlignTensorOp",
@@ -531,10 +531,10 @@ TfRnnOps_RegisterXlaBuiltinKernels() {
   if (!are_handlers_registered) return;
   const std::vector<std::string> compiled =
       tensorflow::XlaOpRegistry::GetAllRegisteredOps();
-  for (const OpDefinition& definition : TfRnnOps_FfiOps()) {
-    if (definition.entries.front()->is_tensorflows &&
-        !absl::c_linear_search(compiled, definition.name)) {
-      RegisterKernel(definition.name, definition);
+  for (const FfiOp& op : TfRnnOps_FfiOps()) {
+    if (op.signature->is_tensorflows &&
+        !absl::c_linear_search(compiled, op.signature->name)) {
+      RegisterKernel(op.signature->name, op);
     }
   }
 }
