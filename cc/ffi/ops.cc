@@ -14,55 +14,61 @@
 namespace tf_rnn_ops {
 namespace {
 
-// The position of an op in TfRnnOps_FfiOps.
+std::vector<FfiOp>& Ops() {
+  static auto* const ops = new std::vector<FfiOp>;
+  return *ops;
+}
+
+bool AddOp(std::string_view name, const char* target,
+           XLA_FFI_Handler* handler) {
+  FfiOp op = {&FindSignature(name), target, handler, {}};
+  for (const OpEntry& entry : TfRnnOps_CpuOps()) {
+    // The engine library has its own copy of the signatures.
+    if (entry.signature->name == name) op.entries.push_back(&entry);
+  }
+  Ops().push_back(op);
+  return true;
+}
+
 const FfiOp& FindOp(std::string_view name) {
-  const auto& ops = TfRnnOps_FfiOps();
-  return *std::find_if(ops.begin(), ops.end(), [name](const FfiOp& op) {
+  return *std::find_if(Ops().begin(), Ops().end(), [name](const FfiOp& op) {
     return op.signature->name == name;
   });
 }
 
 }  // namespace
 
-#define TF_RNN_OPS_FOR_EACH_OP(define)                                      \
-  define(GRUBlockCell) define(GRUBlockCellGrad) define(GRUBlockCellGradV2)  \
-      define(CudnnRNN) define(CudnnRNNV2) define(CudnnRNNV3)                \
-          define(StatelessCudnnRNN) define(CudnnRNNBackprop)                \
-              define(CudnnRNNBackpropV2) define(CudnnRNNBackpropV3)         \
-                  define(CudnnRNNBackpropGrad) define(CudnnRNNDropoutMasks) \
-                      define(CudnnRNNParamsSize)                            \
-                          define(CudnnRNNCanonicalToParams)                 \
-                              define(CudnnRNNCanonicalToParamsV2)           \
-                                  define(CudnnRNNParamsToCanonical)         \
-                                      define(CudnnRNNParamsToCanonicalV2)   \
-                                          define(KerasRNN)                  \
-                                              define(KerasRNNBackprop)
+const std::vector<FfiOp>& TfRnnOps_FfiOps() { return Ops(); }
 
+// Defines the handler of an op, and adds it to the list when the library is
+// loaded.
 #define TF_RNN_OPS_HANDLER(op)                                     \
   extern "C" __attribute__((visibility("default"))) XLA_FFI_Error* \
   TfRnnOps_##op(XLA_FFI_CallFrame* call) {                         \
     static const FfiOp& found = FindOp(#op);                       \
     return Handle(found, call);                                    \
-  }
-TF_RNN_OPS_FOR_EACH_OP(TF_RNN_OPS_HANDLER)
+  }                                                                \
+  [[maybe_unused]] static const bool added_##op =                  \
+      AddOp(#op, "TfRnnOps_" #op, &TfRnnOps_##op);
 
-const std::vector<FfiOp>& TfRnnOps_FfiOps() {
-  static const auto* const ops = [] {
-#define TF_RNN_OPS_ENTRY(op) \
-  {&FindSignature(#op), "TfRnnOps_" #op, &TfRnnOps_##op, {}},
-    auto* list =
-        new std::vector<FfiOp>{TF_RNN_OPS_FOR_EACH_OP(TF_RNN_OPS_ENTRY)};
-    for (FfiOp& op : *list) {
-      for (const OpEntry& entry : TfRnnOps_CpuOps()) {
-        // The engine library has its own copy of the signatures.
-        if (entry.signature->name == op.signature->name) {
-          op.entries.push_back(&entry);
-        }
-      }
-    }
-    return list;
-  }();
-  return *ops;
-}
+TF_RNN_OPS_HANDLER(GRUBlockCell)
+TF_RNN_OPS_HANDLER(GRUBlockCellGrad)
+TF_RNN_OPS_HANDLER(GRUBlockCellGradV2)
+TF_RNN_OPS_HANDLER(CudnnRNN)
+TF_RNN_OPS_HANDLER(CudnnRNNV2)
+TF_RNN_OPS_HANDLER(CudnnRNNV3)
+TF_RNN_OPS_HANDLER(StatelessCudnnRNN)
+TF_RNN_OPS_HANDLER(CudnnRNNBackprop)
+TF_RNN_OPS_HANDLER(CudnnRNNBackpropV2)
+TF_RNN_OPS_HANDLER(CudnnRNNBackpropV3)
+TF_RNN_OPS_HANDLER(CudnnRNNBackpropGrad)
+TF_RNN_OPS_HANDLER(CudnnRNNDropoutMasks)
+TF_RNN_OPS_HANDLER(CudnnRNNParamsSize)
+TF_RNN_OPS_HANDLER(CudnnRNNCanonicalToParams)
+TF_RNN_OPS_HANDLER(CudnnRNNCanonicalToParamsV2)
+TF_RNN_OPS_HANDLER(CudnnRNNParamsToCanonical)
+TF_RNN_OPS_HANDLER(CudnnRNNParamsToCanonicalV2)
+TF_RNN_OPS_HANDLER(KerasRNN)
+TF_RNN_OPS_HANDLER(KerasRNNBackprop)
 
 }  // namespace tf_rnn_ops

@@ -53,7 +53,7 @@ Status MakeOutput(CallFrame* frame, const char* name, const Shape& shape,
 inline Status CheckNumSteps(std::string_view name, std::int64_t num_steps,
                             const Array& sequence) {
   constexpr std::int64_t kMost = std::int64_t{1} << 27;
-  if (sequence.num_elements > 0 || num_steps <= kMost) return Status();
+  if (sequence.num_elements != 0 || num_steps <= kMost) return Status();
   return InvalidArgument(name, " must have at most ", kMost,
                          " steps if it has no features, but has the shape ",
                          sequence.shape.ToString());

@@ -15,14 +15,20 @@
 
 namespace tf_rnn_ops {
 
-// A dimension of an expected shape that may have any size.
+// An unknown size, as all negative ones.
 constexpr std::int64_t kAnySize = -1;
 
 // The sizes of the dimensions of an array. It comes from the user and may have
-// any rank and any sizes.
+// any rank and any sizes. While a graph is built, sizes and even the rank may
+// be unknown.
 class Shape {
  public:
   Shape() = default;
+  static Shape OfAnyRank() {
+    Shape shape;
+    shape.has_rank_ = false;
+    return shape;
+  }
   Shape(std::initializer_list<std::int64_t> sizes)
       : Shape(sizes.begin(), sizes.size()) {}
   Shape(const std::int64_t* sizes, std::size_t rank) : rank_(rank) {
@@ -30,6 +36,8 @@ class Shape {
     std::copy_n(sizes, rank, data());
   }
 
+  bool has_rank() const { return has_rank_; }
+  // 0 if it is unknown.
   int rank() const { return static_cast<int>(rank_); }
   const std::int64_t* begin() const { return data(); }
   const std::int64_t* end() const { return data() + rank_; }
@@ -39,30 +47,40 @@ class Shape {
     return dimension < rank() ? data()[dimension] : 0;
   }
 
-  // Whether the sizes equal the expected ones. kAnySize matches any size.
+  // Whether the sizes equal the expected ones. Unknown sizes fit any size.
   bool Fits(const Shape& expected) const {
+    if (!has_rank_) return true;
     return std::equal(begin(), end(), expected.begin(), expected.end(),
                       [](std::int64_t size, std::int64_t wanted) {
-                        return wanted == kAnySize || wanted == size;
+                        return size < 0 || wanted < 0 || wanted == size;
                       });
   }
 
+  bool is_known() const {
+    return has_rank_ && std::all_of(begin(), end(), [](std::int64_t size) {
+             return size >= 0;
+           });
+  }
+
   // The number of elements, or -1 if it overflows std::int64_t. As in
-  // TensorFlow, the other sizes may overflow even if one size is 0.
+  // TensorFlow, the other sizes may overflow even if one size is 0. Unknown
+  // sizes count as 0.
   std::int64_t NumElements() const {
     std::int64_t count = 1;
-    for (const std::int64_t size : *this) {
+    for (const std::int64_t each : *this) {
+      const std::int64_t size = std::max<std::int64_t>(each, 0);
       if (__builtin_mul_overflow(count, size, &count)) return -1;
     }
     return count;
   }
 
-  // For example "[2,3]"; "?" for kAnySize.
+  // For example "[2,3]"; "?" for what is unknown.
   std::string ToString() const {
+    if (!has_rank_) return "?";
     std::string text = "[";
     for (const std::int64_t size : *this) {
       if (text.size() > 1) text += ",";
-      text += size == kAnySize ? "?" : std::to_string(size);
+      text += size < 0 ? "?" : std::to_string(size);
     }
     return text + "]";
   }
@@ -75,6 +93,7 @@ class Shape {
     return rank_ > few_.size() ? many_.data() : few_.data();
   }
 
+  bool has_rank_ = true;
   std::size_t rank_ = 0;
   std::array<std::int64_t, 4> few_{};
   std::vector<std::int64_t> many_;  // if rank_ > few_.size()
@@ -85,6 +104,7 @@ class Shape {
 struct Array {
   Shape shape;
   void* data = nullptr;
+  // kAnySize if the shape does not determine it.
   std::int64_t num_elements = 0;
   std::int64_t num_bytes = 0;
 

@@ -66,7 +66,8 @@ class CudnnRnnForwardCall {
 
   Status Run(CallFrame* frame) {
     CudnnRnnInputs inputs(frame, attributes_);
-    TF_RNN_OPS_RETURN_IF_ERROR(inputs.ReadForwardInputs(version >= 3));
+    TF_RNN_OPS_RETURN_IF_ERROR(ReadAll(
+        *frame, [&] { return inputs.ReadForwardInputs(version >= 3); }));
     const std::int64_t* seed = nullptr;
     if (is_stateless) {
       TF_RNN_OPS_RETURN_IF_ERROR(ReadInput(frame, "seed", "[2]", {2}, &seed));
@@ -120,7 +121,9 @@ class CudnnRnnForwardCall {
   // output_c is a scalar 0 if there is no cell state.
   Status MakeOutputs(CallFrame* frame, const CudnnRnnInputs& inputs,
                      std::int64_t reserve_space_size, Outputs* outputs) const {
-    if (reserve_space_size < 0) return inputs.TooLarge();
+    if (inputs.is_complete() && reserve_space_size < 0) {
+      return inputs.TooLarge();
+    }
     const Shape output_c =
         inputs.config().has_cell_state() ? inputs.input_c.shape : Shape();
     TF_RNN_OPS_RETURN_IF_ERROR(
@@ -153,11 +156,13 @@ class CudnnRnnBackwardCall {
 
   Status Run(CallFrame* frame) {
     CudnnRnnInputs inputs(frame, attributes_);
-    TF_RNN_OPS_RETURN_IF_ERROR(inputs.ReadForwardInputs(version >= 3));
     rnn::CudnnRnnBackward<E> pass{};
+    TF_RNN_OPS_RETURN_IF_ERROR(ReadAll(*frame, [&] {
+      TF_RNN_OPS_RETURN_IF_ERROR(inputs.ReadForwardInputs(version >= 3));
+      TF_RNN_OPS_RETURN_IF_ERROR(ReadOutputs(&inputs, &pass));
+      return inputs.ReadGradients(&pass);
+    }));
     inputs.Fill(&pass);
-    TF_RNN_OPS_RETURN_IF_ERROR(ReadOutputs(inputs, &pass));
-    TF_RNN_OPS_RETURN_IF_ERROR(inputs.ReadGradients(&pass));
     Array reserve_space;
     TF_RNN_OPS_RETURN_IF_ERROR(inputs.ReadReserveSpace(&reserve_space));
     typename Engine<E>::Plan plan(frame);
@@ -185,12 +190,12 @@ class CudnnRnnBackwardCall {
 
  private:
   // Reads the outputs of the forward op. The engine needs no final states.
-  static Status ReadOutputs(const CudnnRnnInputs& inputs,
+  static Status ReadOutputs(CudnnRnnInputs* inputs,
                             rnn::CudnnRnnBackward<E>* pass) {
     Array output, output_h, output_c;
-    TF_RNN_OPS_RETURN_IF_ERROR(inputs.ReadOutput("output", &output));
-    TF_RNN_OPS_RETURN_IF_ERROR(inputs.ReadHiddenState("output_h", &output_h));
-    TF_RNN_OPS_RETURN_IF_ERROR(inputs.ReadCellState("output_c", &output_c));
+    TF_RNN_OPS_RETURN_IF_ERROR(inputs->ReadOutput("output", &output));
+    TF_RNN_OPS_RETURN_IF_ERROR(inputs->ReadHiddenState("output_h", &output_h));
+    TF_RNN_OPS_RETURN_IF_ERROR(inputs->ReadCellState("output_c", &output_c));
     pass->output = output.As<E>();
     return Status();
   }

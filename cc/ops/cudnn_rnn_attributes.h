@@ -13,6 +13,11 @@
 
 namespace tf_rnn_ops {
 
+// The status of an error message; OK if it is empty.
+inline Status ToStatus(const std::string& error) {
+  return error.empty() ? Status() : InvalidArgument(error);
+}
+
 class CudnnRnnAttributes {
  public:
   // Reads those that the op has. Rejects invalid ones.
@@ -26,11 +31,7 @@ class CudnnRnnAttributes {
   float dropout() const { return network_.dropout; }
   bool time_major() const { return time_major_; }
 
-  // Makes the config of a network of these sizes. Rejects sizes that do not fit
-  // the attributes or one another, and networks whose number of params
-  // overflows.
-  Status MakeConfig(std::int64_t num_layers, std::int64_t num_units,
-                    std::int64_t input_size, rnn::RnnConfig* config) const;
+  const rnn::NetworkAttributes& network() const { return network_; }
 
  private:
   rnn::NetworkAttributes network_;

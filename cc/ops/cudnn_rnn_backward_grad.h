@@ -44,15 +44,17 @@ class CudnnRnnBackwardGradCall {
 
   Status Run(CallFrame* frame) {
     CudnnRnnInputs inputs(frame, attributes_);
-    TF_RNN_OPS_RETURN_IF_ERROR(
-        inputs.ReadForwardInputs(/*has_sequence_lengths=*/true));
     rnn::CudnnRnnBackwardGrad<E> pass{};
-    inputs.Fill(&pass);
-    TF_RNN_OPS_RETURN_IF_ERROR(inputs.ReadGradients(&pass));
-    Direction direction;
-    TF_RNN_OPS_RETURN_IF_ERROR(direction.Read(inputs));
+    Tangents tangents;
     Array output, reserve_space;
-    TF_RNN_OPS_RETURN_IF_ERROR(inputs.ReadOutput("output", &output));
+    TF_RNN_OPS_RETURN_IF_ERROR(ReadAll(*frame, [&] {
+      TF_RNN_OPS_RETURN_IF_ERROR(
+          inputs.ReadForwardInputs(/*has_sequence_lengths=*/true));
+      TF_RNN_OPS_RETURN_IF_ERROR(inputs.ReadGradients(&pass));
+      TF_RNN_OPS_RETURN_IF_ERROR(tangents.Read(&inputs));
+      return inputs.ReadOutput("output", &output);
+    }));
+    inputs.Fill(&pass);
     TF_RNN_OPS_RETURN_IF_ERROR(inputs.ReadReserveSpace(&reserve_space));
     bool is_anything_wanted = false;
     TF_RNN_OPS_RETURN_IF_ERROR(
@@ -65,7 +67,7 @@ class CudnnRnnBackwardGradCall {
     TF_RNN_OPS_RETURN_IF_ERROR(
         inputs.CheckReserveSpaceOfAnyDevice<E>(header, reserve_space));
     if (!IsAnythingMade(pass)) return Status();
-    TF_RNN_OPS_RETURN_IF_ERROR(FillDirection(frame, direction, &pass));
+    TF_RNN_OPS_RETURN_IF_ERROR(FillTangents(frame, tangents, &pass));
     pass.output = output.As<E>();
     pass.reserve_space = reserve_space.As<E>();
     pass.reserve_space_header = &header;
@@ -74,28 +76,28 @@ class CudnnRnnBackwardGradCall {
 
  private:
   // The gradients with respect to the outputs of the backward pass.
-  struct Direction {
-    Status Read(const CudnnRnnInputs& inputs) {
+  struct Tangents {
+    Status Read(CudnnRnnInputs* inputs) {
       TF_RNN_OPS_RETURN_IF_ERROR(
-          inputs.ReadNetworkInput("input_backprop_grad", &input));
+          inputs->ReadNetworkInput("input_backprop_grad", &input));
       TF_RNN_OPS_RETURN_IF_ERROR(
-          inputs.ReadHiddenState("input_h_backprop_grad", &input_h));
+          inputs->ReadHiddenState("input_h_backprop_grad", &input_h));
       TF_RNN_OPS_RETURN_IF_ERROR(
-          inputs.ReadCellState("input_c_backprop_grad", &input_c));
-      return inputs.ReadParams("params_backprop_grad", &params);
+          inputs->ReadCellState("input_c_backprop_grad", &input_c));
+      return inputs->ReadParams("params_backprop_grad", &params);
     }
 
     Array input, input_h, input_c, params;
   };
 
   // TensorFlow passes zeros if nothing depends on an output.
-  Status FillDirection(CallFrame* frame, const Direction& direction,
-                       rnn::CudnnRnnBackwardGrad<E>* pass) {
-    pass->dot_input_h = direction.input_h.template As<E>();
-    pass->dot_input_c = direction.input_c.template As<E>();
+  Status FillTangents(CallFrame* frame, const Tangents& tangents,
+                      rnn::CudnnRnnBackwardGrad<E>* pass) {
+    pass->dot_input_h = tangents.input_h.template As<E>();
+    pass->dot_input_c = tangents.input_c.template As<E>();
     TF_RNN_OPS_RETURN_IF_ERROR(
-        NullIfZeros(frame, direction.input, &pass->dot_input));
-    return NullIfZeros(frame, direction.params, &pass->dot_params);
+        NullIfZeros(frame, tangents.input, &pass->dot_input));
+    return NullIfZeros(frame, tangents.params, &pass->dot_params);
   }
 
   Status NullIfZeros(CallFrame* frame, const Array& array, const E** data) {
@@ -112,6 +114,7 @@ class CudnnRnnBackwardGradCall {
   Status MakeResults(CallFrame* frame, const CudnnRnnInputs& inputs,
                      rnn::CudnnRnnBackwardGrad<E>* pass,
                      bool* is_anything_wanted) {
+    const bool has_cell_state = inputs.config().has_cell_state();
     Array d_output_c;
     TF_RNN_OPS_RETURN_IF_ERROR(
         frame->FindInput("output_c_backprop", &d_output_c));
@@ -128,10 +131,10 @@ class CudnnRnnBackwardGradCall {
          &pass->output_backprop_grad},
         {"output_h_backprop_grad", inputs.input_h.shape,
          &pass->output_h_backprop_grad},
-        {"output_c_backprop_grad", d_output_c.shape,
+        {"output_c_backprop_grad",
+         has_cell_state ? inputs.input_c.shape : d_output_c.shape,
          &pass->output_c_backprop_grad},
     };
-    const bool has_cell_state = inputs.config().has_cell_state();
     for (const auto& [name, shape, data] : results) {
       const bool is_wanted = IsWanted(*frame, name);
       Array result;

@@ -35,8 +35,9 @@ class CudnnRnnDropoutMasksCall {
 
   Status Run(CallFrame* frame) {
     CudnnRnnInputs inputs(frame, attributes_);
-    TF_RNN_OPS_RETURN_IF_ERROR(
-        inputs.ReadForwardInputs(/*has_sequence_lengths=*/true));
+    TF_RNN_OPS_RETURN_IF_ERROR(ReadAll(*frame, [&] {
+      return inputs.ReadForwardInputs(/*has_sequence_lengths=*/true);
+    }));
     Array reserve_space, masks;
     TF_RNN_OPS_RETURN_IF_ERROR(inputs.ReadReserveSpace(&reserve_space));
     rnn::ReserveSpaceHeader header;
@@ -46,8 +47,7 @@ class CudnnRnnDropoutMasksCall {
       TF_RNN_OPS_RETURN_IF_ERROR(
           inputs.CheckReserveSpaceOfAnyDevice<E>(header, reserve_space));
     }
-    const Shape shape = {inputs.config().num_layers - 1, inputs.size().time,
-                         inputs.size().batch, inputs.output_width()};
+    const Shape shape = inputs.masks_shape();
     if (shape.NumElements() < 0) return inputs.TooLarge();
     TF_RNN_OPS_RETURN_IF_ERROR(frame->MakeOutput("masks", shape, &masks));
     if (!frame->has_values()) return Status();

@@ -11,9 +11,13 @@
 namespace tf_rnn_ops {
 
 Status CudnnRnnInputs::ReadForwardInputs(bool has_sequence_lengths) {
-  TF_RNN_OPS_RETURN_IF_ERROR(ReadSizes());
+  TF_RNN_OPS_RETURN_IF_ERROR(ReadNetworkInput("input", &input));
+  TF_RNN_OPS_RETURN_IF_ERROR(ReadHiddenState("input_h", &input_h));
+  TF_RNN_OPS_RETURN_IF_ERROR(ReadCellState("input_c", &input_c));
+  TF_RNN_OPS_RETURN_IF_ERROR(CompleteSizes());
   TF_RNN_OPS_RETURN_IF_ERROR(ReadParams("params", &params));
-  output_shape_ = SequenceShape(size_.time, output_width());
+  SetShapes();
+  output_shape_ = SequenceShape(time_, sizes_.OutputWidth());
   if (output_shape_.NumElements() < 0) return TooLarge();
   if (size_.batch > 0 && config_.num_units > 0) {
     TF_RNN_OPS_RETURN_IF_ERROR(CheckNumSteps("input", size_.time, input));
@@ -21,35 +25,30 @@ Status CudnnRnnInputs::ReadForwardInputs(bool has_sequence_lengths) {
   return has_sequence_lengths ? ReadSequenceLengths() : Status();
 }
 
-Status CudnnRnnInputs::ReadNetworkInput(const char* name, Array* array) const {
-  return ReadSequence(name, "time", size_.time, "input_size",
-                      config_.input_size, array);
+Status CudnnRnnInputs::ReadNetworkInput(const char* name, Array* array) {
+  return ReadSequence(name, time_, sizes_.input_size, array);
 }
 
-Status CudnnRnnInputs::ReadParams(const char* name, Array* array) const {
-  const Status status = ReadInput(frame_, name, "[params_size]",
-                                  {rnn::CudnnRnnParamsSize(config_)}, array);
-  if (status.ok()) return status;
+Status CudnnRnnInputs::ReadParams(const char* name, Array* array) {
+  const Status status = ReadInput(frame_, name, {sizes_.params_size}, array);
+  if (status.ok() || !is_complete()) return status;
   return Status(status.code(),
                 rnn::Join(status.message(), " for ", rnn::Describe(config_)));
 }
 
-Status CudnnRnnInputs::ReadOutput(const char* name, Array* array) const {
-  return ReadSequence(name, "time", size_.time,
-                      attributes_.num_proj() > 0 ? "num_directions * num_proj"
-                                                 : "num_directions * num_units",
-                      output_width(), array);
+Status CudnnRnnInputs::ReadOutput(const char* name, Array* array) {
+  return ReadSequence(name, time_, sizes_.OutputWidth(), array);
 }
 
-Status CudnnRnnInputs::ReadHiddenState(const char* name, Array* array) const {
-  return ReadState(name, config_.num_pseudo_layers(), output_size_name(),
-                   config_.output_size(), array);
+Status CudnnRnnInputs::ReadHiddenState(const char* name, Array* array) {
+  return ReadState(name, sizes_.output_size(), array);
 }
 
-Status CudnnRnnInputs::ReadCellState(const char* name, Array* array) const {
-  if (!config_.has_cell_state()) return frame_->FindInput(name, array);
-  return ReadState(name, config_.num_pseudo_layers(), "num_units",
-                   config_.num_units, array);
+Status CudnnRnnInputs::ReadCellState(const char* name, Array* array) {
+  if (!rnn::TraitsOf(attributes_.rnn_mode()).has_cell_state) {
+    return frame_->FindInput(name, array);
+  }
+  return ReadState(name, sizes_.num_units, array);
 }
 
 Status CudnnRnnInputs::TooLarge() const {
@@ -60,50 +59,37 @@ Status CudnnRnnInputs::TooLarge() const {
       input_h.shape.ToString());
 }
 
-Status CudnnRnnInputs::ReadSizes() {
-  TF_RNN_OPS_RETURN_IF_ERROR(
-      ReadSequence("input", "time", kAnySize, "input_size", kAnySize, &input));
-  size_ = {input.shape[step_axis()], input.shape[batch_axis()]};
-  const bool projects = attributes_.num_proj() > 0;
-  TF_RNN_OPS_RETURN_IF_ERROR(
-      ReadState("input_h", kAnySize, output_size_name(),
-                projects ? attributes_.num_proj() : kAnySize, &input_h));
-  const std::int64_t pseudo_layers = input_h.shape[step_axis()];
-  std::int64_t num_units = input_h.shape[2];
-  TF_RNN_OPS_RETURN_IF_ERROR(frame_->FindInput("input_c", &input_c));
-  if (rnn::TraitsOf(attributes_.rnn_mode()).has_cell_state) {
-    TF_RNN_OPS_RETURN_IF_ERROR(ReadState("input_c", pseudo_layers, "num_units",
-                                         projects ? kAnySize : num_units,
-                                         &input_c));
-    num_units = input_c.shape[2];
+Status CudnnRnnInputs::CompleteSizes() {
+  if (pseudo_layers_.is_known()) {
+    sizes_.num_layers.set(pseudo_layers_.value() /
+                          attributes_.num_directions());
   }
-  return MakeConfig(pseudo_layers, num_units, input.shape[2]);
+  const Status status = sizes_.Complete();
+  if (!status.ok()) {
+    return InvalidArgument(status.message(), " (input has the shape ",
+                           input.shape.ToString(), ", input_h ",
+                           input_h.shape.ToString(), ", input_c ",
+                           input_c.shape.ToString(), ")");
+  }
+  config_ = sizes_.config();
+  size_ = {time_.value(), batch_.value()};
+  return Status();
 }
 
-Status CudnnRnnInputs::MakeConfig(std::int64_t pseudo_layers,
-                                  std::int64_t num_units,
-                                  std::int64_t input_size) {
-  const std::int64_t directions = attributes_.num_directions();
-  if (pseudo_layers == 0 || pseudo_layers % directions != 0) {
-    return InvalidArgument(
-        "input_h must have a positive multiple of num_directions = ",
-        directions, " as dimension ", step_axis(),
-        " (num_layers * num_directions), but has the shape ",
-        input_h.shape.ToString());
+void CudnnRnnInputs::SetShapes() {
+  if (frame_->has_values()) return;
+  input.shape = SequenceShape(time_, sizes_.input_size);
+  input_h.shape = SequenceShape(pseudo_layers_, sizes_.output_size());
+  if (config_.has_cell_state()) {
+    input_c.shape = SequenceShape(pseudo_layers_, sizes_.num_units);
   }
-  const Status status = attributes_.MakeConfig(pseudo_layers / directions,
-                                               num_units, input_size, &config_);
-  if (status.ok()) return status;
-  return InvalidArgument(status.message(), " (input has the shape ",
-                         input.shape.ToString(), ", input_h ",
-                         input_h.shape.ToString(), ", input_c ",
-                         input_c.shape.ToString(), ")");
+  params.shape = ShapeOf({sizes_.params_size});
 }
 
 Status CudnnRnnInputs::ReadSequenceLengths() {
   Array given;
   TF_RNN_OPS_RETURN_IF_ERROR(
-      ReadInput(frame_, "sequence_lengths", "[batch]", {size_.batch}, &given));
+      ReadInput(frame_, "sequence_lengths", {batch_}, &given));
   if (!frame_->has_values()) return Status();
   // Copies the lengths, since another thread may change the input after the
   // check.
@@ -125,30 +111,29 @@ Status CudnnRnnInputs::ReadSequenceLengths() {
   return Status();
 }
 
-Status CudnnRnnInputs::ReadState(const char* name, std::int64_t pseudo_layers,
-                                 const char* size_name, std::int64_t size,
-                                 Array* array) const {
-  return ReadSequence(name, "num_layers * num_directions", pseudo_layers,
-                      size_name, size, array);
+Status CudnnRnnInputs::ReadState(const char* name, Size& size, Array* array) {
+  TF_RNN_OPS_RETURN_IF_ERROR(ReadSequence(name, pseudo_layers_, size, array));
+  const std::int64_t directions = attributes_.num_directions();
+  const bool is_valid =
+      !pseudo_layers_.is_known() ||
+      (pseudo_layers_.value() > 0 && pseudo_layers_.value() % directions == 0);
+  if (is_valid) return Status();
+  return InvalidArgument(
+      name, " must have a positive multiple of num_directions = ", directions,
+      " as dimension ", attributes_.time_major() ? 0 : 1, " (",
+      pseudo_layers_.name(), "), but has the shape ", array->shape.ToString());
 }
 
-Status CudnnRnnInputs::ReadSequence(const char* name, const char* steps_name,
-                                    std::int64_t steps, const char* size_name,
-                                    std::int64_t size, Array* array) const {
-  TF_RNN_OPS_RETURN_IF_ERROR(frame_->FindInput(name, array));
-  const Shape expected = SequenceShape(steps, size);
-  if (array->shape.Fits(expected)) return Status();
-  const std::string meaning =
-      attributes_.time_major()
-          ? rnn::Join("[", steps_name, ", batch, ", size_name, "]")
-          : rnn::Join("[batch, ", steps_name, ", ", size_name, "]");
-  return CheckShape(name, meaning, expected, *array);
+Status CudnnRnnInputs::ReadSequence(const char* name, Size& steps,
+                                    const Dimension& size, Array* array) {
+  return attributes_.time_major()
+             ? ReadInput(frame_, name, {steps, batch_, size}, array)
+             : ReadInput(frame_, name, {batch_, steps, size}, array);
 }
 
-Shape CudnnRnnInputs::SequenceShape(std::int64_t steps,
-                                    std::int64_t size) const {
-  return attributes_.time_major() ? Shape{steps, size_.batch, size}
-                                  : Shape{size_.batch, steps, size};
+Shape CudnnRnnInputs::SequenceShape(Size& steps, const Dimension& size) {
+  return attributes_.time_major() ? ShapeOf({steps, batch_, size})
+                                  : ShapeOf({batch_, steps, size});
 }
 
 }  // namespace tf_rnn_ops

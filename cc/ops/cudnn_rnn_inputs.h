@@ -10,6 +10,8 @@
 #include "cc/ops/array.h"
 #include "cc/ops/call_frame.h"
 #include "cc/ops/cudnn_rnn_attributes.h"
+#include "cc/ops/network_sizes.h"
+#include "cc/ops/sizes.h"
 #include "cc/ops/status.h"
 #include "cc/rnn/reserve_space.h"
 #include "cc/rnn/rnn_config.h"
@@ -31,27 +33,27 @@ inline Status CheckReserveSpace(const std::string& mismatch) {
 class CudnnRnnInputs {
  public:
   CudnnRnnInputs(CallFrame* frame, const CudnnRnnAttributes& attributes)
-      : frame_(frame), attributes_(attributes) {}
+      : frame_(frame), attributes_(attributes), sizes_(attributes) {}
 
   // Reads input, input_h, input_c, params and, if the op has them,
   // sequence_lengths.
   Status ReadForwardInputs(bool has_sequence_lengths);
 
   // Reads an input of the shape of the network's input.
-  Status ReadNetworkInput(const char* name, Array* array) const;
+  Status ReadNetworkInput(const char* name, Array* array);
 
   // Reads an input of the shape of params.
-  Status ReadParams(const char* name, Array* array) const;
+  Status ReadParams(const char* name, Array* array);
 
   // Reads an input of the output's shape.
-  Status ReadOutput(const char* name, Array* array) const;
+  Status ReadOutput(const char* name, Array* array);
 
   // Reads an input of the hidden state's shape.
-  Status ReadHiddenState(const char* name, Array* array) const;
+  Status ReadHiddenState(const char* name, Array* array);
 
   // Reads an input of the cell state's shape. Accepts any shape if the network
   // has no cell state.
-  Status ReadCellState(const char* name, Array* array) const;
+  Status ReadCellState(const char* name, Array* array);
 
   // Fills a pass of the engine with the inputs.
   template <template <typename> class Pass, typename E>
@@ -70,7 +72,7 @@ class CudnnRnnInputs {
   // Reads the gradients with respect to the network's outputs, and fills a
   // backward pass with them.
   template <template <typename> class Pass, typename E>
-  Status ReadGradients(Pass<E>* pass) const {
+  Status ReadGradients(Pass<E>* pass) {
     Array output, output_h, output_c;
     TF_RNN_OPS_RETURN_IF_ERROR(ReadOutput("output_backprop", &output));
     TF_RNN_OPS_RETURN_IF_ERROR(ReadHiddenState("output_h_backprop", &output_h));
@@ -120,43 +122,46 @@ class CudnnRnnInputs {
   std::int64_t output_width() const {
     return config_.num_directions * config_.output_size();
   }
+  // The shape of the dropout masks.
+  Shape masks_shape() {
+    const std::int64_t layers = config_.num_layers;
+    return {layers < 0 ? kAnySize : layers - 1, size_.time, size_.batch,
+            sizes_.OutputWidth().value()};
+  }
+  // Whether all sizes are known.
+  bool is_complete() const {
+    return sizes_.is_complete() && time_.is_known() && batch_.is_known();
+  }
   // [batch], or null if every sequence has all steps.
   const std::int32_t* sequence_lengths() const { return sequence_lengths_; }
 
   Array input, input_h, input_c, params;
 
  private:
-  // Reads the sizes of the network and the sequence from input, input_h and
-  // input_c.
-  Status ReadSizes();
+  // Sets what follows from the sizes.
+  Status CompleteSizes();
 
-  Status MakeConfig(std::int64_t pseudo_layers, std::int64_t num_units,
-                    std::int64_t input_size);
+  // Replaces unknown sizes in the shapes of the inputs by those found since.
+  void SetShapes();
 
   // Rejects invalid lengths and keeps a copy of valid ones.
   Status ReadSequenceLengths();
 
-  Status ReadState(const char* name, std::int64_t pseudo_layers,
-                   const char* size_name, std::int64_t size,
-                   Array* array) const;
+  Status ReadState(const char* name, Size& size, Array* array);
 
   // Reads an input with a vector for each step, or pseudo-layer, and sample.
-  Status ReadSequence(const char* name, const char* steps_name,
-                      std::int64_t steps, const char* size_name,
-                      std::int64_t size, Array* array) const;
+  Status ReadSequence(const char* name, Size& steps, const Dimension& size,
+                      Array* array);
 
-  Shape SequenceShape(std::int64_t steps, std::int64_t size) const;
-
-  int step_axis() const { return attributes_.time_major() ? 0 : 1; }
-  int batch_axis() const { return attributes_.time_major() ? 1 : 0; }
-  const char* output_size_name() const {
-    return attributes_.num_proj() > 0 ? "num_proj" : "num_units";
-  }
+  Shape SequenceShape(Size& steps, const Dimension& size);
 
   CallFrame* const frame_;
   const CudnnRnnAttributes& attributes_;
+  NetworkSizes sizes_;
+  Size time_{"time"}, batch_{"batch"};
+  Size pseudo_layers_{"num_layers * num_directions"};
   rnn::RnnConfig config_{};
-  rnn::RnnSize size_{kAnySize, kAnySize};
+  rnn::RnnSize size_{};
   Shape output_shape_;
   const std::int32_t* sequence_lengths_ = nullptr;
 };

@@ -6,16 +6,17 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
-#include <string>
 #include <vector>
 
 #include "cc/ops/arguments.h"
 #include "cc/ops/array.h"
 #include "cc/ops/call_frame.h"
 #include "cc/ops/cudnn_rnn_attributes.h"
-#include "cc/ops/cudnn_rnn_params_inputs.h"
+#include "cc/ops/network_sizes.h"
+#include "cc/ops/sizes.h"
 #include "cc/ops/status.h"
 #include "cc/rnn/cudnn_rnn_params.h"
+#include "cc/rnn/join.h"
 
 namespace tf_rnn_ops {
 
@@ -28,9 +29,9 @@ class CudnnRnnParamsSizeCall {
   }
 
   Status Run(CallFrame* frame) {
-    rnn::RnnConfig config;
-    TF_RNN_OPS_RETURN_IF_ERROR(ReadConfig(frame, attributes_, &config));
-    const std::int64_t size = rnn::CudnnRnnParamsSize(config);
+    NetworkSizes sizes(attributes_);
+    TF_RNN_OPS_RETURN_IF_ERROR(sizes.Read(frame));
+    const std::int64_t size = sizes.params_size.value();
     if (size > std::numeric_limits<S>::max()) {
       return InvalidArgument("S must be int64 for a params_size of ", size,
                              ", but is int32");
@@ -60,28 +61,30 @@ class CudnnRnnCanonicalToParamsCall {
   }
 
   Status Run(CallFrame* frame) {
-    rnn::RnnConfig config;
-    TF_RNN_OPS_RETURN_IF_ERROR(ReadConfig(frame, attributes_, &config));
+    NetworkSizes sizes(attributes_);
+    TF_RNN_OPS_RETURN_IF_ERROR(sizes.Read(frame));
     std::vector<Array> weights, biases;
     TF_RNN_OPS_RETURN_IF_ERROR(frame->FindInputs("weights", &weights));
     TF_RNN_OPS_RETURN_IF_ERROR(frame->FindInputs("biases", &biases));
     TF_RNN_OPS_RETURN_IF_ERROR(
-        CheckCounts(config, weights.size(), biases.size()));
+        sizes.CheckCounts(weights.size(), biases.size()));
 
     // Check all shapes before allocating params: wrong sizes could request too
     // much memory.
-    const rnn::CudnnRnnParamsLayout layout(config);
     for (std::size_t i = 0; i < weights.size(); ++i) {
-      TF_RNN_OPS_RETURN_IF_ERROR(CheckWeight(i, layout.Weight(i), weights[i]));
+      TF_RNN_OPS_RETURN_IF_ERROR(CheckWeight(
+          i, sizes.WeightShape(i, weights.size(), biases.size()), weights[i]));
     }
     for (std::size_t i = 0; i < biases.size(); ++i) {
-      TF_RNN_OPS_RETURN_IF_ERROR(CheckBias(i, layout.Bias(i), biases[i]));
+      TF_RNN_OPS_RETURN_IF_ERROR(MatchShape(rnn::Join("biases[", i, "]"),
+                                            {sizes.num_units}, biases[i]));
     }
 
     E* params = nullptr;
     TF_RNN_OPS_RETURN_IF_ERROR(
-        MakeOutput(frame, "params", {layout.size()}, &params));
+        MakeOutput(frame, "params", {sizes.params_size.value()}, &params));
     if (!frame->has_values()) return Status();
+    const rnn::CudnnRnnParamsLayout layout(sizes.config());
     Copier copier;
     TF_RNN_OPS_RETURN_IF_ERROR(copier.Init(frame));
     for (std::size_t i = 0; i < weights.size(); ++i) {
@@ -96,22 +99,14 @@ class CudnnRnnCanonicalToParamsCall {
   }
 
  private:
-  static Status CheckWeight(int index, const rnn::ParamsRegion& region,
+  static Status CheckWeight(int index, const Shape& matrix,
                             const Array& weight) {
-    if (weight.shape.Fits({region.rows, region.cols}) ||
-        weight.shape.Fits({region.size()})) {
-      return Status();
-    }
-    return InvalidArgument("weights[", index, "] must have the shape [",
-                           region.rows, ",", region.cols, "] or, flattened, [",
-                           region.size(), "], but has ",
+    const Shape flat = {matrix.is_known() ? matrix.NumElements() : kAnySize};
+    if (weight.shape.Fits(matrix) || weight.shape.Fits(flat)) return Status();
+    return InvalidArgument("weights[", index, "] must have the shape ",
+                           matrix.ToString(), " or, flattened, ",
+                           flat.ToString(), ", but has ",
                            weight.shape.ToString());
-  }
-
-  static Status CheckBias(int index, const rnn::ParamsRegion& region,
-                          const Array& bias) {
-    return CheckShape("biases[" + std::to_string(index) + "]", "[num_units]",
-                      {region.size()}, bias);
   }
 
   static Status Copy(const rnn::ParamsRegion& region, const Array& source,
@@ -132,24 +127,20 @@ class CudnnRnnParamsToCanonicalCall {
   }
 
   Status Run(CallFrame* frame) {
-    rnn::RnnConfig config;
-    TF_RNN_OPS_RETURN_IF_ERROR(ReadConfig(frame, attributes_, &config));
+    NetworkSizes sizes(attributes_);
+    TF_RNN_OPS_RETURN_IF_ERROR(sizes.Read(frame));
     const int num_weights = frame->NumOutputs("weights");
     const int num_biases = frame->NumOutputs("biases");
-    TF_RNN_OPS_RETURN_IF_ERROR(CheckCounts(config, num_weights, num_biases));
-    const rnn::CudnnRnnParamsLayout layout(config);
-    const E* params;
+    TF_RNN_OPS_RETURN_IF_ERROR(sizes.CheckCounts(num_weights, num_biases));
+    Array params;
     TF_RNN_OPS_RETURN_IF_ERROR(
-        ReadInput(frame, "params", "[params_size]", {layout.size()}, &params));
+        ReadInput(frame, "params", {sizes.params_size}, &params));
 
-    std::vector<Shape> weight_shapes, bias_shapes;
+    std::vector<Shape> weight_shapes;
     for (int i = 0; i < num_weights; ++i) {
-      const rnn::ParamsRegion region = layout.Weight(i);
-      weight_shapes.push_back({region.rows, region.cols});
+      weight_shapes.push_back(sizes.WeightShape(i, num_weights, num_biases));
     }
-    for (int i = 0; i < num_biases; ++i) {
-      bias_shapes.push_back({layout.Bias(i).size()});
-    }
+    const std::vector<Shape> bias_shapes(num_biases, sizes.BiasShape());
     std::vector<Array> weights, biases;
     TF_RNN_OPS_RETURN_IF_ERROR(
         frame->MakeOutputs("weights", weight_shapes, &weights));
@@ -157,15 +148,16 @@ class CudnnRnnParamsToCanonicalCall {
         frame->MakeOutputs("biases", bias_shapes, &biases));
     if (!frame->has_values()) return Status();
 
+    const rnn::CudnnRnnParamsLayout layout(sizes.config());
     Copier copier;
     TF_RNN_OPS_RETURN_IF_ERROR(copier.Init(frame));
     for (int i = 0; i < num_weights; ++i) {
       TF_RNN_OPS_RETURN_IF_ERROR(
-          Copy(layout.Weight(i), params, copier, weights[i]));
+          Copy(layout.Weight(i), params.As<E>(), copier, weights[i]));
     }
     for (int i = 0; i < num_biases; ++i) {
       TF_RNN_OPS_RETURN_IF_ERROR(
-          Copy(layout.Bias(i), params, copier, biases[i]));
+          Copy(layout.Bias(i), params.As<E>(), copier, biases[i]));
     }
     return Status();
   }

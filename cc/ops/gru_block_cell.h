@@ -3,13 +3,11 @@
 #ifndef TF_RNN_OPS_CC_OPS_GRU_BLOCK_CELL_H_
 #define TF_RNN_OPS_CC_OPS_GRU_BLOCK_CELL_H_
 
-#include <cstdint>
-
 #include "cc/ops/arguments.h"
 #include "cc/ops/array.h"
 #include "cc/ops/call_frame.h"
+#include "cc/ops/sizes.h"
 #include "cc/ops/status.h"
-#include "cc/rnn/checked_math.h"
 #include "cc/rnn/gru_block_cell.h"
 
 namespace tf_rnn_ops {
@@ -22,31 +20,27 @@ class GruBlockCellInputs {
 
   // Reads x, h_prev, w_ru, w_c, b_ru and b_c.
   Status ReadForwardInputs() {
-    TF_RNN_OPS_RETURN_IF_ERROR(ReadSize());
-    const rnn::CheckedInt fan_in =
-        rnn::CheckedInt(size_.input_size) + size_.cell_size;
-    const rnn::CheckedInt gates = rnn::CheckedInt(2) * size_.cell_size;
-    if (!fan_in.valid() || !gates.valid()) {
-      return InvalidArgument(
-          "x and h_prev must have fewer columns: input_size + cell_size or 2 * "
-          "cell_size overflows int64 for input_size = ",
-          size_.input_size, " and cell_size = ", size_.cell_size);
-    }
     TF_RNN_OPS_RETURN_IF_ERROR(
-        ReadInput(frame_, "w_ru", "[input_size + cell_size, 2 * cell_size]",
-                  {fan_in.value(), gates.value()}, &w_ru));
+        ReadInput(frame_, "x", {batch_, input_size_}, &x));
     TF_RNN_OPS_RETURN_IF_ERROR(
-        ReadInput(frame_, "w_c", "[input_size + cell_size, cell_size]",
-                  {fan_in.value(), size_.cell_size}, &w_c));
+        ReadInput(frame_, "h_prev", {batch_, cell_size_}, &h_prev));
+    TF_RNN_OPS_RETURN_IF_ERROR(CheckOverflow());
     TF_RNN_OPS_RETURN_IF_ERROR(
-        ReadInput(frame_, "b_ru", "[2 * cell_size]", {gates.value()}, &b_ru));
-    return ReadInput(frame_, "b_c", "[cell_size]", {size_.cell_size}, &b_c);
+        ReadInput(frame_, "w_ru", {fan_in_, gates_}, &w_ru));
+    TF_RNN_OPS_RETURN_IF_ERROR(
+        ReadInput(frame_, "w_c", {fan_in_, cell_size_}, &w_c));
+    TF_RNN_OPS_RETURN_IF_ERROR(ReadInput(frame_, "b_ru", {gates_}, &b_ru));
+    return ReadInput(frame_, "b_c", {cell_size_}, &b_c);
   }
 
   // Reads an input of the state's shape.
   template <typename E>
-  Status ReadState(const char* name, const E** data) const {
-    return ReadInput(frame_, name, "[batch, cell_size]", h_prev.shape, data);
+  Status ReadState(const char* name, const E** data) {
+    Array array;
+    TF_RNN_OPS_RETURN_IF_ERROR(
+        ReadInput(frame_, name, {batch_, cell_size_}, &array));
+    *data = array.As<E>();
+    return Status();
   }
 
   // The error for sizes that overflow.
@@ -57,23 +51,32 @@ class GruBlockCellInputs {
         x.shape.ToString(), " and h_prev of shape ", h_prev.shape.ToString());
   }
 
-  const rnn::GruBlockCellSize& size() const { return size_; }
+  rnn::GruBlockCellSize size() const {
+    return {batch_.value(), input_size_.value(), cell_size_.value()};
+  }
+  Shape input_shape() { return ShapeOf({batch_, input_size_}); }
+  Shape state_shape() { return ShapeOf({batch_, cell_size_}); }
+  Shape gates_shape() { return ShapeOf({batch_, gates_}); }
 
   Array x, h_prev, w_ru, w_c, b_ru, b_c;
 
  private:
-  // Reads the sizes of the cell from x and h_prev.
-  Status ReadSize() {
-    TF_RNN_OPS_RETURN_IF_ERROR(ReadInput(frame_, "x", "[batch, input_size]",
-                                         {kAnySize, kAnySize}, &x));
-    TF_RNN_OPS_RETURN_IF_ERROR(ReadInput(frame_, "h_prev", "[batch, cell_size]",
-                                         {x.shape[0], kAnySize}, &h_prev));
-    size_ = {x.shape[0], x.shape[1], h_prev.shape[1]};
-    return Status();
+  Status CheckOverflow() const {
+    if (fan_in_.value() != Dimension::kTooLarge &&
+        gates_.value() != Dimension::kTooLarge) {
+      return Status();
+    }
+    return InvalidArgument(
+        "x and h_prev must have fewer columns: ", fan_in_.name(), " or ",
+        gates_.name(),
+        " overflows int64 for input_size = ", input_size_.value(),
+        " and cell_size = ", cell_size_.value());
   }
 
   CallFrame* const frame_;
-  rnn::GruBlockCellSize size_{0, 0, 0};
+  Size batch_{"batch"}, input_size_{"input_size"}, cell_size_{"cell_size"};
+  Dimension fan_in_{input_size_, cell_size_};
+  Dimension gates_{2, cell_size_};
 };
 
 // Engine<E> runs a step on one device. Its Forward and Backward take the arrays
@@ -86,10 +89,11 @@ class GruBlockCellForwardCall {
 
   Status Run(CallFrame* frame) {
     GruBlockCellInputs inputs(frame);
-    TF_RNN_OPS_RETURN_IF_ERROR(inputs.ReadForwardInputs());
+    TF_RNN_OPS_RETURN_IF_ERROR(
+        ReadAll(*frame, [&] { return inputs.ReadForwardInputs(); }));
 
     rnn::GruBlockCellForward<E> step{};
-    const Shape& state = inputs.h_prev.shape;
+    const Shape state = inputs.state_shape();
     TF_RNN_OPS_RETURN_IF_ERROR(MakeOutput(frame, "r", state, &step.r));
     TF_RNN_OPS_RETURN_IF_ERROR(MakeOutput(frame, "u", state, &step.u));
     TF_RNN_OPS_RETURN_IF_ERROR(MakeOutput(frame, "c", state, &step.c));
@@ -119,28 +123,19 @@ class GruBlockCellBackwardCall {
 
   Status Run(CallFrame* frame) {
     GruBlockCellInputs inputs(frame);
-    TF_RNN_OPS_RETURN_IF_ERROR(inputs.ReadForwardInputs());
     rnn::GruBlockCellBackward<E> step{};
-    TF_RNN_OPS_RETURN_IF_ERROR(inputs.ReadState("r", &step.r));
-    TF_RNN_OPS_RETURN_IF_ERROR(inputs.ReadState("u", &step.u));
-    TF_RNN_OPS_RETURN_IF_ERROR(inputs.ReadState("c", &step.c));
-    TF_RNN_OPS_RETURN_IF_ERROR(inputs.ReadState("d_h", &step.d_h));
-    if (with_gate_gradients) {
-      TF_RNN_OPS_RETURN_IF_ERROR(inputs.ReadState("d_r", &step.d_r));
-      TF_RNN_OPS_RETURN_IF_ERROR(inputs.ReadState("d_u", &step.d_u));
-      TF_RNN_OPS_RETURN_IF_ERROR(inputs.ReadState("d_c", &step.d_c));
-    }
-
-    const Shape& state = inputs.h_prev.shape;
-    const Shape gates = {inputs.size().batch, inputs.b_ru.shape[0]};
     TF_RNN_OPS_RETURN_IF_ERROR(
-        MakeOutput(frame, "d_x", inputs.x.shape, &step.d_x));
+        ReadAll(*frame, [&] { return Read(&inputs, &step); }));
+
+    const Shape state = inputs.state_shape();
+    TF_RNN_OPS_RETURN_IF_ERROR(
+        MakeOutput(frame, "d_x", inputs.input_shape(), &step.d_x));
     TF_RNN_OPS_RETURN_IF_ERROR(
         MakeOutput(frame, "d_h_prev", state, &step.d_h_prev));
     TF_RNN_OPS_RETURN_IF_ERROR(
         MakeOutput(frame, "d_c_bar", state, &step.d_c_bar));
-    TF_RNN_OPS_RETURN_IF_ERROR(
-        MakeOutput(frame, "d_r_bar_u_bar", gates, &step.d_r_bar_u_bar));
+    TF_RNN_OPS_RETURN_IF_ERROR(MakeOutput(
+        frame, "d_r_bar_u_bar", inputs.gates_shape(), &step.d_r_bar_u_bar));
     if (!frame->has_values()) return Status();
 
     step.size = inputs.size();
@@ -151,6 +146,19 @@ class GruBlockCellBackwardCall {
   }
 
  private:
+  static Status Read(GruBlockCellInputs* inputs,
+                     rnn::GruBlockCellBackward<E>* step) {
+    TF_RNN_OPS_RETURN_IF_ERROR(inputs->ReadForwardInputs());
+    TF_RNN_OPS_RETURN_IF_ERROR(inputs->ReadState("r", &step->r));
+    TF_RNN_OPS_RETURN_IF_ERROR(inputs->ReadState("u", &step->u));
+    TF_RNN_OPS_RETURN_IF_ERROR(inputs->ReadState("c", &step->c));
+    TF_RNN_OPS_RETURN_IF_ERROR(inputs->ReadState("d_h", &step->d_h));
+    if (!with_gate_gradients) return Status();
+    TF_RNN_OPS_RETURN_IF_ERROR(inputs->ReadState("d_r", &step->d_r));
+    TF_RNN_OPS_RETURN_IF_ERROR(inputs->ReadState("d_u", &step->d_u));
+    return inputs->ReadState("d_c", &step->d_c);
+  }
+
   Engine<E> engine_;
 };
 

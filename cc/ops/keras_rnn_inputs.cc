@@ -36,15 +36,11 @@ Status KerasRnnAttributes::Read(const Attributes& attributes) {
   return attributes.Get("zero_output_for_mask", &zero_output_for_mask);
 }
 
-Status MaskedSteps::Read(CallFrame* frame, const rnn::RnnSize& size,
-                         bool go_backwards) {
+Status MaskedSteps::Read(CallFrame* frame, const Array& mask,
+                         const rnn::RnnSize& size, bool go_backwards) {
   size_ = size;
   go_backwards_ = go_backwards;
-  Array mask;
-  TF_RNN_OPS_RETURN_IF_ERROR(frame->FindInput("mask", &mask));
   if (mask.num_elements == 0) return Status();
-  TF_RNN_OPS_RETURN_IF_ERROR(
-      CheckShape("mask", "[batch, time]", {size.batch, size.time}, mask));
   if (size.time > std::numeric_limits<std::int32_t>::max()) {
     return InvalidArgument(
         "sequences must have at most 2^31 - 1 steps if a mask is given, but "
@@ -81,51 +77,62 @@ void MaskedSteps::Order(const unsigned char* mask, std::int64_t sample) {
 
 Status KerasRnnInputs::Read() {
   TF_RNN_OPS_RETURN_IF_ERROR(
-      ReadInput(frame_, "sequences", "[batch, time, features]",
-                {kAnySize, kAnySize, kAnySize}, &sequences));
-  size_ = {sequences.shape[1], sequences.shape[0]};
-  TF_RNN_OPS_RETURN_IF_ERROR(ReadInput(frame_, "initial_h", "[batch, units]",
-                                       {size_.batch, kAnySize}, &initial_h));
-  units_ = initial_h.shape[1];
+      ReadInput(frame_, "sequences", {batch_, time_, features_}, &sequences));
+  TF_RNN_OPS_RETURN_IF_ERROR(ReadHiddenState("initial_h", &initial_h));
   TF_RNN_OPS_RETURN_IF_ERROR(ReadCellState("initial_c", &initial_c));
-  if (units_ > std::numeric_limits<std::int64_t>::max() / 8) return TooLarge();
+  if (units_.value() > std::numeric_limits<std::int64_t>::max() / 8) {
+    return TooLarge();
+  }
   TF_RNN_OPS_RETURN_IF_ERROR(ReadWeights());
+  Array mask;
+  TF_RNN_OPS_RETURN_IF_ERROR(ReadOptional("mask", {batch_, time_}, &mask));
+  size_ = {time_.value(), batch_.value()};
   config_ = {attributes_.cell.mode,
              /*skip_input=*/false,
              /*num_directions=*/1,
              /*num_layers=*/1,
-             sequences.shape[2],
-             units_,
+             features_.value(),
+             units_.value(),
              /*num_proj=*/0,
              /*has_keras_weights=*/true,
              attributes_.cell.activations};
+  SetShapes();
+  if (!is_complete()) return Status();
   if (outputs_shape().NumElements() < 0 ||
       !rnn::LayerOutputSize(config_, size_).valid() ||
       !rnn::LayerKeptSize(config_, size_).valid()) {
     return TooLarge();
   }
   // The steps of all samples, since outputs may be those of the last step only.
-  if (units_ > 0) {
+  if (config_.num_units > 0) {
     TF_RNN_OPS_RETURN_IF_ERROR(
         CheckNumSteps("sequences", size_.batch * size_.time, sequences));
   }
-  return steps_.Read(frame_, size_, attributes_.go_backwards);
+  return steps_.Read(frame_, mask, size_, attributes_.go_backwards);
 }
 
-Status KerasRnnInputs::ReadHiddenState(const char* name, Array* array) const {
-  return ReadInput(frame_, name, "[batch, units]", {size_.batch, units_},
-                   array);
+void KerasRnnInputs::SetShapes() {
+  if (frame_->has_values()) return;
+  const Dimension gate_units(attributes_.num_gates(), units_);
+  sequences.shape = ShapeOf({batch_, time_, features_});
+  initial_h.shape = ShapeOf({batch_, units_});
+  if (attributes_.has_cell_state()) initial_c.shape = initial_h.shape;
+  kernel.shape = ShapeOf({features_, gate_units});
+  recurrent_kernel.shape = ShapeOf({units_, gate_units});
 }
 
-Status KerasRnnInputs::ReadCellState(const char* name, Array* array) const {
+Status KerasRnnInputs::ReadHiddenState(const char* name, Array* array) {
+  return ReadInput(frame_, name, {batch_, units_}, array);
+}
+
+Status KerasRnnInputs::ReadCellState(const char* name, Array* array) {
   if (!attributes_.has_cell_state()) return frame_->FindInput(name, array);
   return ReadHiddenState(name, array);
 }
 
-Status KerasRnnInputs::ReadOutputs(const char* name, Array* array) const {
+Status KerasRnnInputs::ReadOutputs(const char* name, Array* array) {
   if (!attributes_.return_sequences) return ReadHiddenState(name, array);
-  return ReadInput(frame_, name, "[batch, time, units]", outputs_shape(),
-                   array);
+  return ReadInput(frame_, name, {batch_, time_, units_}, array);
 }
 
 Status KerasRnnInputs::TooLarge() const {
@@ -137,21 +144,23 @@ Status KerasRnnInputs::TooLarge() const {
 }
 
 Status KerasRnnInputs::ReadWeights() {
-  const std::int64_t gate_units = attributes_.num_gates() * units_;
-  const std::string columns =
-      std::to_string(attributes_.num_gates()) + " * units]";
+  const Dimension gate_units(attributes_.num_gates(), units_);
   TF_RNN_OPS_RETURN_IF_ERROR(
-      ReadInput(frame_, "kernel", "[features, " + columns,
-                {sequences.shape[2], gate_units}, &kernel));
-  TF_RNN_OPS_RETURN_IF_ERROR(
-      ReadInput(frame_, "recurrent_kernel", "[units, " + columns,
-                {units_, gate_units}, &recurrent_kernel));
-  TF_RNN_OPS_RETURN_IF_ERROR(frame_->FindInput("bias", &bias));
-  if (bias.num_elements == 0) return Status();
-  if (attributes_.cell.mode == rnn::RnnMode::kGru) {
-    return CheckShape("bias", "[2, " + columns, {2, gate_units}, bias);
+      ReadInput(frame_, "kernel", {features_, gate_units}, &kernel));
+  TF_RNN_OPS_RETURN_IF_ERROR(ReadInput(
+      frame_, "recurrent_kernel", {units_, gate_units}, &recurrent_kernel));
+  if (attributes_.cell.mode != rnn::RnnMode::kGru) {
+    return ReadOptional("bias", {gate_units}, &bias);
   }
-  return CheckShape("bias", "[" + columns, {gate_units}, bias);
+  Size two("2", 2);
+  return ReadOptional("bias", {two, gate_units}, &bias);
+}
+
+Status KerasRnnInputs::ReadOptional(const char* name, Dimensions dimensions,
+                                    Array* array) {
+  TF_RNN_OPS_RETURN_IF_ERROR(frame_->FindInput(name, array));
+  if (array->num_elements == 0 || !array->shape.is_known()) return Status();
+  return MatchShape(name, dimensions, *array);
 }
 
 }  // namespace tf_rnn_ops

@@ -7,6 +7,7 @@
 
 #include "cc/ops/array.h"
 #include "cc/ops/call_frame.h"
+#include "cc/ops/sizes.h"
 #include "cc/ops/status.h"
 #include "cc/rnn/network_attributes.h"
 #include "cc/rnn/reserve_space.h"
@@ -32,8 +33,9 @@ struct KerasRnnAttributes {
 // order; the output of the step is at its place.
 class MaskedSteps {
  public:
-  // Reads the input mask, [batch, time], or empty for all steps.
-  Status Read(CallFrame* frame, const rnn::RnnSize& size, bool go_backwards);
+  // mask: [batch, time], or empty for all steps.
+  Status Read(CallFrame* frame, const Array& mask, const rnn::RnnSize& size,
+              bool go_backwards);
 
   // [batch], or null if every sequence has all steps.
   const std::int32_t* lengths() const {
@@ -77,10 +79,10 @@ class KerasRnnInputs {
   // Reads all inputs of KerasRNN.
   Status Read();
 
-  Status ReadHiddenState(const char* name, Array* array) const;
+  Status ReadHiddenState(const char* name, Array* array);
   // Accepts any shape if there is no cell state.
-  Status ReadCellState(const char* name, Array* array) const;
-  Status ReadOutputs(const char* name, Array* array) const;
+  Status ReadCellState(const char* name, Array* array);
+  Status ReadOutputs(const char* name, Array* array);
 
   // Fills a pass of the engine with the inputs.
   template <template <typename> class Pass, typename E>
@@ -110,21 +112,31 @@ class KerasRnnInputs {
   const rnn::RnnConfig& config() const { return config_; }
   const rnn::RnnSize& size() const { return size_; }
   const MaskedSteps& steps() const { return steps_; }
+  // Whether all sizes are known.
+  bool is_complete() const {
+    return size_.batch >= 0 && size_.time >= 0 && config_.num_units >= 0 &&
+           config_.input_size >= 0;
+  }
   // [batch, time, units], or [batch, units] for only the last step.
-  Shape outputs_shape() const {
-    return attributes_.return_sequences ? Shape{size_.batch, size_.time, units_}
-                                        : Shape{size_.batch, units_};
+  Shape outputs_shape() {
+    return attributes_.return_sequences ? ShapeOf({batch_, time_, units_})
+                                        : ShapeOf({batch_, units_});
   }
 
   Array sequences, initial_h, initial_c, kernel, recurrent_kernel, bias;
 
  private:
   Status ReadWeights();
+  // Replaces unknown sizes in the shapes of the inputs by those found since.
+  void SetShapes();
+  // Reads a bias or a mask, which may be empty. The shape must be the expected
+  // one if it is known not to be.
+  Status ReadOptional(const char* name, Dimensions dimensions, Array* array);
 
   CallFrame* const frame_;
   const KerasRnnAttributes& attributes_;
+  Size batch_{"batch"}, time_{"time"}, features_{"features"}, units_{"units"};
   rnn::RnnSize size_{};
-  std::int64_t units_ = 0;
   rnn::RnnConfig config_{};
   MaskedSteps steps_;
 };

@@ -30,11 +30,8 @@ class CpuCudnnRnn {
 
   Status MakePlan(const CudnnRnnInputs& inputs, bool is_training,
                   Plan* plan) const {
-    if (is_training) {
-      plan->reserve_space_size =
-          rnn::ReserveSpaceSize<E>(inputs.config(), inputs.size());
-    }
-    return Status();
+    if (!is_training) return Status();
+    return FindReserveSpaceSize<E>(inputs, &plan->reserve_space_size);
   }
 
   // The same contents as TensorFlow's own ops write for the default algorithm

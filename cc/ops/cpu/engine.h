@@ -99,6 +99,16 @@ Status FindReserveSpaceMismatch(CallFrame* frame, const Inputs& inputs,
   return Status();
 }
 
+// Finds the size of the reserve_space of a network; kAnySize if it depends on
+// unknown sizes.
+template <typename E, typename Inputs>
+Status FindReserveSpaceSize(const Inputs& inputs, std::int64_t* size) {
+  *size = kAnySize;
+  if (!inputs.is_complete()) return Status();
+  *size = rnn::ReserveSpaceSize<E>(inputs.config(), inputs.size());
+  return *size < 0 ? inputs.TooLarge() : Status();
+}
+
 // The engine's kernels for the network, on this CPU.
 template <typename E, typename Inputs>
 rnn::CudnnRnnKernels<E> NetworkKernels(const Inputs& inputs) {

@@ -167,13 +167,15 @@ class KerasRnnForwardCall {
 
   Status Run(CallFrame* frame) {
     KerasRnnInputs inputs(frame, attributes_);
-    TF_RNN_OPS_RETURN_IF_ERROR(inputs.Read());
+    TF_RNN_OPS_RETURN_IF_ERROR(ReadAll(*frame, [&] { return inputs.Read(); }));
     // Keeps no data if nothing reads reserve_space, for example if a training
     // graph is used for inference.
     const bool trains = is_training_ && frame->IsWanted("reserve_space");
-    const std::int64_t reserve_space_size =
-        trains ? rnn::ReserveSpaceSize<E>(inputs.config(), inputs.size()) : 0;
-    if (reserve_space_size < 0) return inputs.TooLarge();
+    std::int64_t reserve_space_size = 0;
+    if (trains) {
+      TF_RNN_OPS_RETURN_IF_ERROR(
+          FindReserveSpaceSize<E>(inputs, &reserve_space_size));
+    }
 
     Array outputs, final_h, final_c, reserve_space;
     TF_RNN_OPS_RETURN_IF_ERROR(
@@ -220,9 +222,11 @@ class KerasRnnBackwardCall {
 
   Status Run(CallFrame* frame) {
     KerasRnnInputs inputs(frame, attributes_);
-    TF_RNN_OPS_RETURN_IF_ERROR(inputs.Read());
     Incoming incoming;
-    TF_RNN_OPS_RETURN_IF_ERROR(incoming.Read(inputs));
+    TF_RNN_OPS_RETURN_IF_ERROR(ReadAll(*frame, [&] {
+      TF_RNN_OPS_RETURN_IF_ERROR(inputs.Read());
+      return incoming.Read(&inputs);
+    }));
     Array reserve_space;
     TF_RNN_OPS_RETURN_IF_ERROR(ReadInput(frame, "reserve_space",
                                          "[reserve_space_size]", {kAnySize},
@@ -250,12 +254,12 @@ class KerasRnnBackwardCall {
  private:
   // The gradients with respect to the outputs.
   struct Incoming {
-    Status Read(const KerasRnnInputs& inputs) {
+    Status Read(KerasRnnInputs* inputs) {
       TF_RNN_OPS_RETURN_IF_ERROR(
-          inputs.ReadOutputs("outputs_backprop", &outputs));
+          inputs->ReadOutputs("outputs_backprop", &outputs));
       TF_RNN_OPS_RETURN_IF_ERROR(
-          inputs.ReadHiddenState("final_h_backprop", &final_h));
-      return inputs.ReadCellState("final_c_backprop", &final_c);
+          inputs->ReadHiddenState("final_h_backprop", &final_h));
+      return inputs->ReadCellState("final_c_backprop", &final_c);
     }
 
     Array outputs, final_h, final_c;

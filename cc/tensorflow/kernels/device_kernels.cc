@@ -18,24 +18,6 @@
 namespace tf_rnn_ops {
 namespace {
 
-tensorflow::DataType ToDataType(ElementType type) {
-  switch (type) {
-    case ElementType::kFloat:
-      return tensorflow::DT_FLOAT;
-    case ElementType::kDouble:
-      return tensorflow::DT_DOUBLE;
-    case ElementType::kHalf:
-      return tensorflow::DT_HALF;
-    case ElementType::kBFloat16:
-      return tensorflow::DT_BFLOAT16;
-    case ElementType::kInt32:
-      return tensorflow::DT_INT32;
-    case ElementType::kInt64:
-      return tensorflow::DT_INT64;
-  }
-  return tensorflow::DT_INVALID;
-}
-
 class CallKernelFactory final
     : public tensorflow::kernel_factory::OpKernelFactory {
  public:

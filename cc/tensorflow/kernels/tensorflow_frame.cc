@@ -13,7 +13,7 @@
 #include "tensorflow/core/framework/allocator.h"
 #include "tensorflow/core/framework/cancellation.h"
 #include "tensorflow/core/framework/tensor_shape.h"
-#include "tensorflow/core/framework/types.h"
+#include "tensorflow/core/framework/types.pb.h"
 #include "tensorflow/core/lib/core/threadpool.h"
 #include "tensorflow/core/util/guarded_philox_random.h"
 #include "tensorflow/core/util/work_sharder.h"
@@ -36,25 +36,6 @@ std::uint64_t Concatenate(std::uint32_t low, std::uint32_t high) {
 }
 
 }  // namespace
-
-Status FromAbslStatus(const absl::Status& status) {
-  if (status.ok()) return Status();
-  return Status(static_cast<StatusCode>(status.code()),
-                std::string(status.message()));
-}
-
-absl::Status ToAbslStatus(const Status& status) {
-  if (status.ok()) return absl::OkStatus();
-  return absl::Status(static_cast<absl::StatusCode>(status.code()),
-                      status.message());
-}
-
-Array ToArray(const Tensor& tensor) {
-  const TensorShape& shape = tensor.shape();
-  const auto sizes = shape.dim_sizes();
-  return {Shape(sizes.data(), sizes.size()), tensor.data(),
-          shape.num_elements(), static_cast<std::int64_t>(tensor.TotalBytes())};
-}
 
 Status TensorFlowAttributes::Get(const char* name, bool* value) const {
   return FromAbslStatus(ctx_->GetAttr(name, value));

@@ -6,32 +6,19 @@
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "cc/ops/array.h"
 #include "cc/ops/call_frame.h"
 #include "cc/ops/deep_stack.h"
 #include "cc/ops/op.h"
 #include "cc/ops/status.h"
+#include "cc/tensorflow/conversions.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/framework/tensor.h"
 
 namespace tf_rnn_ops {
-
-Status FromAbslStatus(const absl::Status& status);
-absl::Status ToAbslStatus(const Status& status);
-
-// CatchExceptions for kernels.
-template <typename Body>
-absl::Status CatchInKernel(std::string_view name, const Body& body) {
-  return ToAbslStatus(CatchExceptions(name, body));
-}
-
-// A view of a tensor. It does not own the memory.
-Array ToArray(const tensorflow::Tensor& tensor);
 
 class TensorFlowAttributes final : public Attributes {
  public:

@@ -1,5 +1,4 @@
 #include "absl/status/status.h"
-#include "cc/tensorflow/ops/merge_shape.h"
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/shape_inference.h"
 
@@ -12,10 +11,10 @@ REGISTER_OP("TfRnnOps>AlignTensor")
     .Attr("T: {bfloat16, half, float, double}")
     .Input("tensor: T")
     .Output("aligned: T")
-    .SetShapeFn(CatchExceptions([](InferenceContext* c) {
+    .SetShapeFn([](InferenceContext* c) {
       c->set_output(0, c->input(0));
       return absl::OkStatus();
-    }))
+    })
     .Doc(R"doc(
 Aligns the memory of a tensor to 64 bytes.
 

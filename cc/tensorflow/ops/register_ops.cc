@@ -5,8 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "cc/ops/signature.h"
-#include "cc/tensorflow/ops/merge_shape.h"
-#include "cc/tensorflow/ops/shape_functions.h"
+#include "cc/tensorflow/ops/infer_shapes.h"
 #include "tensorflow/core/framework/op.h"
 
 namespace tf_rnn_ops {
@@ -35,15 +34,6 @@ std::string DocOf(const Signature& op) {
   return doc;
 }
 
-tensorflow::OpShapeInferenceFn ShapeFunctionOf(const std::string& op) {
-  for (ShapeFunctions functions : {GruBlockCellShapes(), CudnnRnnShapes(),
-                                   CudnnRnnParamsShapes(), KerasRnnShapes()}) {
-    const auto found = functions.find(op);
-    if (found != functions.end()) return found->second;
-  }
-  return nullptr;
-}
-
 [[maybe_unused]] const bool registered = [] {
   for (const Signature& op : Signatures()) {
     tensorflow::register_op::OpDefBuilderWrapper definition(
@@ -56,7 +46,10 @@ tensorflow::OpShapeInferenceFn ShapeFunctionOf(const std::string& op) {
       definition.Output(Declare(output));
     }
     if (op.is_stateful) definition.SetIsStateful();
-    definition.SetShapeFn(CatchExceptions(ShapeFunctionOf(op.name)));
+    definition.SetShapeFn(
+        [&op](tensorflow::shape_inference::InferenceContext* c) {
+          return InferShapes(op, c);
+        });
     definition.Doc(DocOf(op));
     definition();
   }

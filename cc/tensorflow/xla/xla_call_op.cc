@@ -25,6 +25,7 @@
 #include "cc/ops/op.h"
 #include "cc/ops/signature.h"
 #include "cc/ops/status.h"
+#include "cc/tensorflow/conversions.h"
 #include "cc/tensorflow/kernels/tensorflow_frame.h"
 #include "tensorflow/compiler/tf2xla/type_util.h"
 #include "tensorflow/compiler/tf2xla/xla_op_kernel.h"
@@ -261,7 +262,7 @@ class CompiledFrame final : public CallFrame {
     return array;
   }
 
-  const FfiOp& op_;
+  const FfiOp& ffi_op_;
   XlaOpKernelContext* const ctx_;
   std::vector<Tensor> input_values_;
   std::vector<xla::Shape> output_shapes_;
@@ -433,7 +434,7 @@ class CallOp final : public tensorflow::XlaOpKernel {
     return absl::OkStatus();
   }
 
-  const FfiOp& op_;
+  const FfiOp& ffi_op_;
   std::unique_ptr<Op> op_;
   bool drops_ = false;
   // Set by a gradient function in Python, in an attribute of the node.
@@ -460,7 +461,7 @@ class CallOpFactory final : public tensorflow::kernel_factory::OpKernelFactory {
   }
 
  private:
-  const FfiOp& op_;
+  const FfiOp& ffi_op_;
 };
 
 const tensorflow::KernelDef* MakeKernelDef(const std::string& name) {

@@ -1,0 +1,125 @@
+#include "cc/ops/sizes.h"
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "cc/rnn/checked_math.h"
+#include "cc/rnn/join.h"
+
+namespace tf_rnn_ops {
+namespace {
+
+bool Agree(std::int64_t expected, std::int64_t actual) {
+  if (expected == Dimension::kTooLarge) return false;
+  return expected < 0 || actual < 0 || expected == actual;
+}
+
+// For example "[batch, 2 * cell_size]".
+std::string NamesOf(Dimensions dimensions) {
+  std::string names;
+  for (const Dimension& dimension : dimensions) {
+    names += (names.empty() ? "" : ", ") + dimension.name();
+  }
+  return "[" + names + "]";
+}
+
+Status WrongShape(std::string_view name, Dimensions dimensions,
+                  const Array& array) {
+  return InvalidArgument(name, " must have the shape ", NamesOf(dimensions),
+                         " = ", ShapeOf(dimensions).ToString(), ", but has ",
+                         array.shape.ToString());
+}
+
+}  // namespace
+
+std::string Dimension::name() const {
+  if (second_ != nullptr) {
+    return rnn::Join(first_->name(), " + ", second_->name());
+  }
+  if (factor_name_ != nullptr) {
+    return rnn::Join(factor_name_, " * ", first_->name());
+  }
+  if (factor_ != 1) return rnn::Join(factor_, " * ", first_->name());
+  return first_->name();
+}
+
+std::int64_t Dimension::value() const {
+  const bool is_known =
+      first_->is_known() && (second_ == nullptr || second_->is_known());
+  if (!is_known) {
+    const bool is_size = second_ == nullptr && factor_ == 1;
+    return is_size ? first_->value() : kAnySize;
+  }
+  const rnn::CheckedInt product = rnn::CheckedInt(factor_) * first_->value();
+  const rnn::CheckedInt sum =
+      second_ == nullptr ? product : product + second_->value();
+  return sum.valid() ? sum.value() : kTooLarge;
+}
+
+bool Dimension::Solve(std::int64_t value) const {
+  if (second_ == nullptr && factor_ == 1) {
+    if (first_->value() == kAnySize) first_->set(value);
+    return true;
+  }
+  if (value < 0) return true;
+  if (second_ == nullptr) {
+    if (!first_->is_known() && value % factor_ == 0) {
+      first_->set(value / factor_);
+    }
+    return value % factor_ == 0;
+  }
+  if (first_->is_known() == second_->is_known()) return true;
+  Size* const unknown = first_->is_known() ? second_ : first_;
+  const Size* const known = first_->is_known() ? first_ : second_;
+  if (value < known->value()) return false;
+  unknown->set(value - known->value());
+  return true;
+}
+
+std::string Dimension::Multiple() const {
+  if (factor_ == 1) return "";
+  return factor_name_ == nullptr
+             ? rnn::Join("a multiple of ", factor_)
+             : rnn::Join("a multiple of ", factor_name_, " = ", factor_);
+}
+
+Shape ShapeOf(Dimensions dimensions) {
+  std::int64_t sizes[8];
+  std::size_t rank = 0;
+  for (const Dimension& dimension : dimensions) {
+    sizes[rank++] = dimension.value();
+  }
+  return Shape(sizes, rank);
+}
+
+Status MatchShape(std::string_view name, Dimensions dimensions,
+                  const Array& array) {
+  const Shape& shape = array.shape;
+  if (!shape.has_rank()) return Status();
+  const auto rank = static_cast<int>(dimensions.size());
+  if (shape.rank() != rank) return WrongShape(name, dimensions, array);
+  for (int i = 0; i < rank; ++i) {
+    if (!Agree(dimensions.begin()[i].value(), shape[i])) {
+      return WrongShape(name, dimensions, array);
+    }
+  }
+  for (int i = 0; i < rank; ++i) {
+    const Dimension& dimension = dimensions.begin()[i];
+    if (dimension.Solve(shape[i])) continue;
+    const std::string multiple = dimension.Multiple();
+    if (multiple.empty()) return WrongShape(name, dimensions, array);
+    return InvalidArgument(name, " must have ", multiple, " as dimension ", i,
+                           " (", dimension.name(), "), but has the shape ",
+                           shape.ToString());
+  }
+  // Sizes that only now became known may contradict one another.
+  for (int i = 0; i < rank; ++i) {
+    if (!Agree(dimensions.begin()[i].value(), shape[i])) {
+      return WrongShape(name, dimensions, array);
+    }
+  }
+  return Status();
+}
+
+}  // namespace tf_rnn_ops
