@@ -269,7 +269,7 @@ test-slow: $(VENV)/installed $(VENV)/peers ## Run the slow Python tests, which C
 	@echo "==> slow Python tests"
 	@$(VENV)/bin/$(PYTEST) -m slow
 
-# Tests of results and of rejected input. tests/xla_switch.py lists what XLA cannot do.
+# Tests of results and of rejected input. testing/environment/xla_switch.py lists what XLA cannot do.
 XLA_TESTS = $(wildcard $(addprefix tests/test_,*_gradients.py *_second_order.py *_layer*.py keras_rnn.py \
 	accelerate_keras.py *_parity.py *_bad_input.py *_shapes.py *_dropout.py *_params_ops.py unaligned.py builtin_kernels.py))
 XLA_EVERY := 1

@@ -3,10 +3,10 @@
 import functools
 
 import numpy as np
-from fuzz_calls import OPS, Call
 from fuzz_mutations import mutate
 from fuzz_run import WAY_SHARES, WAYS
-from fuzz_valid import VALID, Arguments, choice, draw_seed
+from inputs.calls import OPS, Call
+from inputs.valid_calls import VALID, Arguments, choice, draw_seed
 
 # Calls per drawn valid call: the call itself, then mutations of it.
 CALLS_OF_ONE = 3

@@ -4,19 +4,19 @@ import dataclasses
 from collections.abc import Callable, Iterable
 from typing import Any
 
-import cudnn_rnn_params_checks as params_checks
-import cudnn_rnn_reference as network_reference
 import numpy as np
-import parity
-import reference as cell_reference
-import second_order_reference
 import tensorflow as tf
-from cudnn_rnn_inputs import DTYPES, INPUTS, OUTPUTS, regions
-from cudnn_rnn_reference import Backward, Config
-from fuzz_calls import Call, definition, is_tensor, numpy_dtype, tensor_of
+from checks import cudnn_rnn_params as params_checks
+from checks import parity
 from fuzz_mutations import VALID_STRINGS
 from fuzz_run import Results
-from fuzz_valid import KERAS_ACTIVATIONS, RESULT_NAMES, argument_shapes, is_huge
+from inputs.calls import Call, definition, is_tensor, numpy_dtype, tensor_of
+from inputs.cudnn_rnn import DTYPES, INPUTS, OUTPUTS, regions
+from inputs.valid_calls import KERAS_ACTIVATIONS, RESULT_NAMES, argument_shapes, is_huge
+from references import cudnn_rnn as network_reference
+from references import gru_block_cell as cell_reference
+from references import second_order as second_order_reference
+from references.cudnn_rnn import Backward, Config
 
 from tf_rnn_ops._library import ops as own_ops
 

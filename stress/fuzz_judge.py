@@ -5,11 +5,11 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import parity
 import tensorflow as tf
-from fuzz_calls import Call, Empty, attribute_types, flat_tensors, input_names
+from checks import parity
 from fuzz_expected import ANY, Expected, InvalidCallError, expect
 from fuzz_run import Outcome, Results, can_be_fed, run
+from inputs.calls import Call, Empty, attribute_types, flat_tensors, input_names
 
 ERRORS = (
     tf.errors.InvalidArgumentError,

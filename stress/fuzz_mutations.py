@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from fuzz_calls import (
+from inputs.calls import (
     Call,
     Empty,
     attribute_types,
@@ -15,7 +15,7 @@ from fuzz_calls import (
     numpy_dtype,
     zeros,
 )
-from fuzz_valid import ACTIVATIONS, HUGE, KERAS_ACTIVATIONS, VALID, choice
+from inputs.valid_calls import ACTIVATIONS, HUGE, KERAS_ACTIVATIONS, VALID, choice
 
 INT32 = np.iinfo(np.int32)
 INT64 = np.iinfo(np.int64)

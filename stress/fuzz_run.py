@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from dropout_checks import fresh_kernels
-from fuzz_calls import (
+from checks.dropout import fresh_kernels
+from inputs.calls import (
     Call,
     Empty,
     array_of,

@@ -12,7 +12,7 @@ import fuzz_draw
 import fuzz_judge
 import fuzz_run
 import tensorflow as tf
-from fuzz_calls import Call, as_float32
+from inputs.calls import Call, as_float32
 
 import tf_rnn_ops
 

@@ -2,8 +2,8 @@
 
 import collections
 
-from fuzz_calls import OPS
 from fuzz_session import Report
+from inputs.calls import OPS
 
 # Column heads by kind of report. Other kinds follow under their own names.
 HEADS = {

@@ -11,13 +11,13 @@ import itertools
 from typing import Any
 
 import paths  # noqa: F401
-import cudnn_rnn_checks
-import gru_checks
 import numpy as np
 import tensorflow as tf
-from cudnn_rnn_inputs import DTYPES, MODES, VERSIONS, network_inputs
-from cudnn_rnn_params_checks import to_canonical, to_params
-from cudnn_rnn_reference import Config
+from checks import cudnn_rnn as cudnn_rnn_checks
+from checks import gru_block_cell as gru_checks
+from checks.cudnn_rnn_params import to_canonical, to_params
+from inputs.cudnn_rnn import DTYPES, MODES, VERSIONS, network_inputs
+from references.cudnn_rnn import Config
 
 import tf_rnn_ops
 from tf_rnn_ops import _library

@@ -1,6 +1,6 @@
-"""Adds tests/ to the import path, for the references and inputs of the tests."""
+"""Adds testing/ to the import path, for the references, inputs and checks that the tests use, too."""
 
 import pathlib
 import sys
 
-sys.path.append(str(pathlib.Path(__file__).parent.parent / "tests"))
+sys.path.append(str(pathlib.Path(__file__).parent.parent / "testing"))

@@ -6,12 +6,9 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-import concurrent_calls
-import long_sequences
-import long_training
-import memory_limits
-import parity
-from cudnn_rnn_inputs import Config
+from checks import parity
+from inputs.cudnn_rnn import Config
+from robustness import concurrent_calls, long_sequences, long_training, memory_limits
 
 POOLS = [(1, 1), (2, 1), (8, 0)]  # intra-op and inter-op threads; 0: one per CPU
 TRAINED = {mode: Config(mode, num_units=32, input_size=8, time=12, batch=16) for mode in ("lstm", "gru")}

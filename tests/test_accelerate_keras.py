@@ -7,11 +7,10 @@ import sys
 
 import keras
 import numpy as np
-import parity
-import processes
 import pytest
 import tensorflow as tf
-from keras_layer_cases import (
+from checks import parity
+from checks.keras_layers import (
     BATCH,
     FEATURES,
     KERAS,
@@ -28,6 +27,7 @@ from keras_layer_cases import (
     pair,
     randomize,
 )
+from environment import processes
 
 from tf_rnn_ops import _xla, accelerate_keras, restore_keras
 from tf_rnn_ops.layers import _step_loop

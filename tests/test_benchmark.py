@@ -20,9 +20,7 @@ import local_workers
 import measure
 import memory
 import numpy as np
-import parity
 import peers
-import pictures
 import problems
 import pytest
 import report
@@ -30,6 +28,8 @@ import run
 import sections
 import targets
 import workers
+from checks import parity
+from environment import pictures
 from local_workers import LocalWorker
 from peers import KERAS, KERAS_UNROLLED, KERAS_XLA, ONNX_RUNTIME, OURS, OURS_XLA, PEERS, PYTORCH, RAW_OPS
 

@@ -7,14 +7,13 @@ import re
 import bench
 import cases
 import numpy as np
-import parity
-import pictures
-import processes
 import pytest
 import run
 import sections
 import targets
 import tensorflow as tf
+from checks import parity
+from environment import pictures, processes
 from peers import KERAS, ONNX_RUNTIME, OURS, PEERS, PYTORCH, RAW_OPS
 from test_benchmark import INSTALLED, tasks_of
 

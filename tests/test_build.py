@@ -5,10 +5,10 @@ import pathlib
 import shutil
 import zipfile
 
-import processes
 import pytest
 import tensorflow as tf
-from pages import ROOT, TENSORFLOWS
+from environment import processes
+from environment.pages import ROOT, TENSORFLOWS
 
 from tf_rnn_ops import _library
 

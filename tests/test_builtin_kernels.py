@@ -6,15 +6,11 @@ test_gpu_graphs.py tests graphs that contain these ops.
 import itertools
 import shutil
 
-import cudnn_rnn_inputs
-import cudnn_rnn_reference
-import gru_inputs
 import numpy as np
-import parity
-import processes
 import pytest
 import tensorflow as tf
-from cudnn_rnn_checks import (
+from checks import parity
+from checks.cudnn_rnn import (
     check_against_reference,
     gradient_difference,
     reference_gradients,
@@ -22,12 +18,16 @@ from cudnn_rnn_checks import (
     tape_gradients,
     tensors,
 )
-from cudnn_rnn_inputs import DTYPES, INPUTS, MODES, VERSIONS, Config
-from cudnn_rnn_params_checks import to_canonical, to_params
-from gru_checks import INPUTS as GRU_INPUTS
-from gru_checks import check_gradients, gradients, plain_gru
+from checks.cudnn_rnn_params import to_canonical, to_params
+from checks.gru_block_cell import INPUTS as GRU_INPUTS
+from checks.gru_block_cell import check_gradients, gradients, plain_gru
+from environment import processes
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from inputs import cudnn_rnn as cudnn_rnn_inputs
+from inputs import gru_block_cell as gru_inputs
+from inputs.cudnn_rnn import DTYPES, INPUTS, MODES, VERSIONS, Config
+from references import cudnn_rnn as cudnn_rnn_reference
 from tensorflow.python.framework import kernels as kernel_registry
 
 import tf_rnn_ops

@@ -4,11 +4,11 @@ import functools
 
 import keras
 import numpy as np
-import parity
 import pytest
 import tensorflow as tf
-from keras_layer_cases import BATCH, FEATURES, KINDS, TIME, UNITS, check_equal, data, outputs_and_gradients, randomize
-from op_definitions import ops_of
+from checks import parity
+from checks.keras_layers import BATCH, FEATURES, KINDS, TIME, UNITS, check_equal, data, outputs_and_gradients, randomize
+from checks.op_definitions import ops_of
 from test_exports import contains_op, serve
 
 from tf_rnn_ops import accelerate_keras

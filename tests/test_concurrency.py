@@ -1,8 +1,8 @@
 """Tests that concurrent calls return the results of sequential calls, without deadlocks and leaks."""
 
-import mixed_calls
-import processes
 import pytest
+from environment import processes
+from inputs import mixed_calls
 
 
 # Sizes of TensorFlow's intra-op and inter-op thread pools; 0: one thread per CPU.
@@ -14,13 +14,13 @@ def test_sixteen_threads_with_calls_of_every_op(intra_op, inter_op):
     processes.run_code(
         """
         import sys
-        import concurrent_calls
+        from robustness import concurrent_calls
         concurrent_calls.set_pools(int(sys.argv[1]), int(sys.argv[2]))
         concurrent_calls.check(seed=0, seconds=3)
         """,
         str(intra_op),
         str(inter_op),
-        **processes.WITH_TESTS,
+        **processes.WITH_TESTING,
     )
 
 
@@ -29,7 +29,7 @@ def test_threads_with_a_small_stack():
     processes.run_code(
         """
         import threading
-        import mixed_calls
+        from inputs import mixed_calls
 
         calls = mixed_calls.all_calls()
         calls += [call.in_graph() for call in calls]
@@ -43,7 +43,7 @@ def test_threads_with_a_small_stack():
         for call, actual, wanted in zip(calls, results, expected, strict=True):
             assert mixed_calls.contents(actual) == wanted, call.name
         """,
-        **processes.WITH_TESTS,
+        **processes.WITH_TESTING,
     )
 
 
@@ -53,15 +53,15 @@ def test_an_inter_op_pool_of_one():
         """
         import faulthandler
         faulthandler.dump_traceback_later(200, exit=True)
-        import concurrent_calls
-        import mixed_calls
+        from inputs import mixed_calls
+        from robustness import concurrent_calls
         concurrent_calls.set_pools(1, 1)
         sequential, parallel = mixed_calls.many_in_parallel()
         expected = mixed_calls.contents(sequential())
         for call in parallel:
             assert mixed_calls.contents(call()) == expected, call.name
         """,
-        **processes.WITH_TESTS,
+        **processes.WITH_TESTING,
     )
 
 

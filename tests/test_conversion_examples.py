@@ -3,13 +3,12 @@
 import re
 
 import numpy as np
-import pages
-import parity
-import processes
 import pytest
 import tensorflow as tf
-import tf1_networks
-from cudnn_rnn_reference import Config
+from checks import parity
+from environment import pages, processes
+from references import tf1_networks
+from references.cudnn_rnn import Config
 
 SCOPE = "model/encoder"
 

@@ -6,14 +6,14 @@ import inspect
 import math
 import re
 
-import cudnn_rnn_inputs
 import numpy as np
 import pytest
 import tensorflow as tf
-from cudnn_rnn_inputs import VERSIONS
-from cudnn_rnn_reference import Config
 from hypothesis import given
 from hypothesis import strategies as st
+from inputs import cudnn_rnn as cudnn_rnn_inputs
+from inputs.cudnn_rnn import VERSIONS
+from references.cudnn_rnn import Config
 
 import tf_rnn_ops
 

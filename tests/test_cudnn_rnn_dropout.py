@@ -2,13 +2,11 @@
 
 import dataclasses
 
-import cudnn_rnn_inputs
-import cudnn_rnn_reference as reference
 import numpy as np
-import parity
 import pytest
 import tensorflow as tf
-from cudnn_rnn_checks import (
+from checks import parity
+from checks.cudnn_rnn import (
     all_results,
     assert_all_same_bits,
     gradient_difference,
@@ -16,11 +14,13 @@ from cudnn_rnn_checks import (
     run_backprop,
     run_forward,
 )
-from cudnn_rnn_inputs import DTYPES, INPUTS, MODES, OUTPUTS, VERSIONS, Config
-from dropout_checks import RATES, SEEDS, check_share, check_unrelated, fresh_kernels, scale_of
-from gru_inputs import float64
+from checks.dropout import RATES, SEEDS, check_share, check_unrelated, fresh_kernels, scale_of
 from hypothesis import given
 from hypothesis import strategies as st
+from inputs import cudnn_rnn as cudnn_rnn_inputs
+from inputs.cudnn_rnn import DTYPES, INPUTS, MODES, OUTPUTS, VERSIONS, Config
+from inputs.gru_block_cell import float64
+from references import cudnn_rnn as reference
 
 from tf_rnn_ops._library import ops
 

@@ -2,12 +2,10 @@
 
 import itertools
 
-import cudnn_rnn_inputs
-import cudnn_rnn_reference as reference
 import numpy as np
 import pytest
 import tensorflow as tf
-from cudnn_rnn_checks import (
+from checks.cudnn_rnn import (
     check_repeats_and_leaves_inputs_unchanged,
     gradient_difference,
     reference_gradients,
@@ -16,10 +14,12 @@ from cudnn_rnn_checks import (
     tensors,
     weighted_sum,
 )
-from cudnn_rnn_inputs import INPUTS, MODES, OUTPUTS, VERSIONS, Config
-from gru_inputs import float64
 from hypothesis import given
 from hypothesis import strategies as st
+from inputs import cudnn_rnn as cudnn_rnn_inputs
+from inputs.cudnn_rnn import INPUTS, MODES, OUTPUTS, VERSIONS, Config
+from inputs.gru_block_cell import float64
+from references import cudnn_rnn as reference
 from tensorflow.python.framework import ops as gradient_registry
 
 import tf_rnn_ops

@@ -5,13 +5,13 @@ import re
 import sys
 
 import keras
-import keras_networks
 import numpy as np
-import parity
 import pytest
 import tensorflow as tf
-from cudnn_rnn_reference import NUM_GATES, Config
-from keras_layer_cases import calls_in_xla, needs_xla
+from checks import parity
+from checks.keras_layers import calls_in_xla, needs_xla
+from references import keras_networks
+from references.cudnn_rnn import NUM_GATES, Config
 
 import tf_rnn_ops
 from tf_rnn_ops.params import unpack

@@ -3,15 +3,15 @@
 import dataclasses
 import re
 
-import cudnn_rnn_reference as reference
 import keras
 import numpy as np
-import parity
 import pytest
 import tensorflow as tf
-from cudnn_rnn_checks import gradient_difference, names_of, reference_gradients
-from cudnn_rnn_inputs import INPUTS, MODES, OUTPUTS, network_inputs, output_gradients
-from cudnn_rnn_reference import Config
+from checks import parity
+from checks.cudnn_rnn import gradient_difference, names_of, reference_gradients
+from inputs.cudnn_rnn import INPUTS, MODES, OUTPUTS, network_inputs, output_gradients
+from references import cudnn_rnn as reference
+from references.cudnn_rnn import Config
 
 import tf_rnn_ops
 from tf_rnn_ops.params import pack, unpack

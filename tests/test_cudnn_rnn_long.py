@@ -1,13 +1,13 @@
 """Tests of long sequences, large networks and many calls of the CudnnRNN ops."""
 
-import cudnn_rnn_inputs
-import cudnn_rnn_reference as reference
-import process_resources
 import pytest
 import tensorflow as tf
-from cudnn_rnn_checks import check_against_reference, check_outputs, run_backprop, run_forward
-from cudnn_rnn_inputs import MODES, Config, sized
-from gru_inputs import float64
+from checks.cudnn_rnn import check_against_reference, check_outputs, run_backprop, run_forward
+from environment import process_resources
+from inputs import cudnn_rnn as cudnn_rnn_inputs
+from inputs.cudnn_rnn import MODES, Config, sized
+from inputs.gru_block_cell import float64
+from references import cudnn_rnn as reference
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])

@@ -5,8 +5,7 @@ import itertools
 import numpy as np
 import pytest
 import tensorflow as tf
-from cudnn_rnn_inputs import DTYPES
-from cudnn_rnn_params_checks import (
+from checks.cudnn_rnn_params import (
     NETWORKS,
     NO_UNITS,
     PROJECTED,
@@ -22,7 +21,8 @@ from cudnn_rnn_params_checks import (
     to_params,
     versions,
 )
-from cudnn_rnn_reference import Config
+from inputs.cudnn_rnn import DTYPES
+from references.cudnn_rnn import Config
 from tensorflow.python.framework import ops as gradient_registry
 
 import tf_rnn_ops

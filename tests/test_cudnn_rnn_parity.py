@@ -2,13 +2,11 @@
 
 import dataclasses
 import itertools
+import pathlib
 
-import cudnn_rnn_inputs
-import cudnn_rnn_reference as reference
 import numpy as np
-import processes
 import pytest
-from cudnn_rnn_checks import (
+from checks.cudnn_rnn import (
     all_results,
     assert_all_same_bits,
     check_against_reference,
@@ -16,10 +14,13 @@ from cudnn_rnn_checks import (
     run_backprop,
     run_forward,
 )
-from cudnn_rnn_inputs import DTYPES, INPUTS, MODES, OUTPUTS, VERSIONS, Config, sized
-from gru_inputs import cast, float64
+from environment import processes
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from inputs import cudnn_rnn as cudnn_rnn_inputs
+from inputs.cudnn_rnn import DTYPES, INPUTS, MODES, OUTPUTS, VERSIONS, Config, sized
+from inputs.gru_block_cell import cast, float64
+from references import cudnn_rnn as reference
 
 import tf_rnn_ops
 
@@ -96,7 +97,7 @@ def test_equals_reference_with_every_instruction_set(instruction_set):
         """,
         instruction_set,
         TF_RNN_OPS_ISA=instruction_set,
-        **processes.WITH_TESTS,
+        **processes.importing(pathlib.Path(__file__).parent),
     )
 
 

@@ -2,13 +2,13 @@
 
 import dataclasses
 
-import cudnn_rnn_reference as reference
-import keras_networks
 import numpy as np
-import parity
 import pytest
 import tensorflow as tf
-from cudnn_rnn_inputs import INPUTS, MODES, OUTPUTS, Config, network_inputs, output_gradients
+from checks import parity
+from inputs.cudnn_rnn import INPUTS, MODES, OUTPUTS, Config, network_inputs, output_gradients
+from references import cudnn_rnn as reference
+from references import keras_networks
 
 DIRECTIONS = ("unidirectional", "bidirectional")
 LENGTHS = (0, 4, 2)

@@ -2,14 +2,14 @@
 
 import dataclasses
 
-import cudnn_rnn_inputs
 import numpy as np
 import pytest
 import tensorflow as tf
-from cudnn_rnn_checks import run_backprop, run_forward
-from cudnn_rnn_inputs import DTYPES, MODES, VERSIONS, Config
+from checks.cudnn_rnn import run_backprop, run_forward
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from inputs import cudnn_rnn as cudnn_rnn_inputs
+from inputs.cudnn_rnn import DTYPES, MODES, VERSIONS, Config
 
 HEADER_BYTES = 256
 # Activations that a cell stores per step, in multiples of num_units.

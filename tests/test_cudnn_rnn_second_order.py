@@ -2,19 +2,19 @@
 
 import dataclasses
 
-import cudnn_rnn_inputs
-import cudnn_rnn_reference as first_order
 import keras
 import numpy as np
-import parity
-import plain_networks
 import pytest
 import tensorflow as tf
-from cudnn_rnn_checks import gradient_difference, names_of, run_backprop, run_forward, tensors
-from cudnn_rnn_inputs import DTYPES, INPUTS, MODES, OUTPUTS, VERSIONS
-from gru_inputs import float64
+from checks import parity
+from checks.cudnn_rnn import gradient_difference, names_of, run_backprop, run_forward, tensors
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from inputs import cudnn_rnn as cudnn_rnn_inputs
+from inputs.cudnn_rnn import DTYPES, INPUTS, MODES, OUTPUTS, VERSIONS
+from inputs.gru_block_cell import float64
+from references import cudnn_rnn as first_order
+from references import tensorflow_networks
 from test_cudnn_rnn_reference import DIRECTIONS, LENGTHS, NETWORKS, inputs_away_from_kinks, network
 from test_second_order_reference import ARGUMENTS, output_backprops, second_order
 
@@ -377,7 +377,7 @@ def ours(config, version="V3", **attributes):
 
 
 def plain(config, masks=None):
-    return lambda inputs: plain_networks.cudnn_rnn(config, **inputs, masks=masks)
+    return lambda inputs: tensorflow_networks.cudnn_rnn(config, **inputs, masks=masks)
 
 
 def check(config, actual, expected, tolerance=1e-9):
@@ -861,7 +861,7 @@ def test_third_order_of_no_steps(mode, is_batch_known):
     def copy(inputs):
         output = tf.zeros([0, config.batch, config.num_units], tf.float64)
         output_c = inputs["input_c"] if mode == "lstm" else tf.zeros([], tf.float64)
-        return plain_networks.Outputs(output, inputs["input_h"], output_c)
+        return tensorflow_networks.Outputs(output, inputs["input_h"], output_c)
 
     batch = config.batch if is_batch_known else None
     shapes = {name: [each.shape[0], batch, each.shape[2]] for name, each in inputs.items() if each.shape.rank == 3}

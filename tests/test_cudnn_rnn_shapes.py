@@ -2,12 +2,12 @@
 
 import dataclasses
 
-import cudnn_rnn_inputs
 import pytest
 import tensorflow as tf
-from cudnn_rnn_inputs import MODES, VERSIONS
-from cudnn_rnn_reference import Config
 from hypothesis import given
+from inputs import cudnn_rnn as cudnn_rnn_inputs
+from inputs.cudnn_rnn import MODES, VERSIONS
+from references.cudnn_rnn import Config
 from tensorflow.python.framework import op_def_registry
 
 import tf_rnn_ops

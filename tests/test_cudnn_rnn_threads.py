@@ -1,15 +1,16 @@
 """Tests that the results of CudnnRNN ops do not depend on threads, and that the ops do not deadlock."""
 
 import concurrent.futures
+import pathlib
 
-import cudnn_rnn_inputs
 import numpy as np
-import parity
-import processes
 import pytest
 import tensorflow as tf
-from cudnn_rnn_checks import assert_all_same_bits, run_all, run_forward
-from cudnn_rnn_inputs import DTYPES, INPUTS, MODES, Config
+from checks import parity
+from checks.cudnn_rnn import assert_all_same_bits, run_all, run_forward
+from environment import processes
+from inputs import cudnn_rnn as cudnn_rnn_inputs
+from inputs.cudnn_rnn import DTYPES, INPUTS, MODES, Config
 
 LENGTHS = (9, 4, 0, 7, 9, 1, 2, 8, 9, 3, 5)
 # More units than a tile, odd sizes; small and large batches.
@@ -62,7 +63,7 @@ def test_same_bits_for_any_number_of_threads(num_threads, here, tmp_path):
         """,
         str(num_threads),
         str(tmp_path / "results.npz"),
-        **processes.WITH_TESTS,
+        **processes.importing(pathlib.Path(__file__).parent),
     )
     results = np.load(tmp_path / "results.npz")
     assert_all_same_bits(dict(results), here)

@@ -5,13 +5,12 @@ import functools
 import json
 import re
 
-import cudnn_rnn_reference as reference
-import families_in_processes
 import numpy as np
-import parity
-import processes
 import pytest
 import tensorflow as tf
+from checks import parity
+from environment import families_in_processes, processes
+from references import cudnn_rnn as reference
 from tensorflow.python.framework import op_def_registry
 
 import tf_rnn_ops

@@ -10,11 +10,10 @@ import time
 
 import keras
 import numpy as np
-import pages
-import parity
-import processes
 import pytest
 import tensorflow as tf
+from checks import parity
+from environment import pages, processes
 
 import tf_rnn_ops
 

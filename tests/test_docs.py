@@ -4,10 +4,9 @@ import ast
 import itertools
 import re
 
-import pages
-import processes
 import pytest
 import tensorflow as tf
+from environment import pages, processes
 
 import tf_rnn_ops
 

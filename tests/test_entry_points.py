@@ -2,17 +2,17 @@
 
 from typing import NamedTuple
 
-import cudnn_rnn_reference
 import keras
 import numpy as np
-import parity
-import processes
 import pytest
-import reference
 import tensorflow as tf
-from cudnn_rnn_inputs import network_inputs
-from cudnn_rnn_reference import Config
-from gru_inputs import cell_inputs, float64
+from checks import parity
+from environment import processes
+from inputs.cudnn_rnn import network_inputs
+from inputs.gru_block_cell import cell_inputs, float64
+from references import cudnn_rnn as cudnn_rnn_reference
+from references import gru_block_cell as reference
+from references.cudnn_rnn import Config
 
 import tf_rnn_ops
 

@@ -4,10 +4,8 @@ import itertools
 import re
 
 import numpy as np
-import pages
-import pictures
-import processes
 import pytest
+from environment import pages, pictures, processes
 
 DEMO = pages.EXAMPLES / "char_language_model.py"
 

@@ -1,12 +1,12 @@
 """Tests of explain, which reports the implementation of each recurrent layer."""
 
 import keras
-import processes
 import pytest
 import tensorflow as tf
+from checks.keras_layers import BATCH, FEATURES, KERAS, KINDS, OURS, TIME, UNITS, data, needs_xla
+from environment import processes
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
-from keras_layer_cases import BATCH, FEATURES, KERAS, KINDS, OURS, TIME, UNITS, data, needs_xla
 
 import tf_rnn_ops
 from tf_rnn_ops import _xla, accelerate_keras, explain

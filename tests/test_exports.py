@@ -8,12 +8,12 @@ import types
 
 import keras
 import numpy as np
-import parity
-import processes
 import pytest
 import tensorflow as tf
-from keras_layer_cases import FEATURES, KERAS, OURS, TIME, UNITS, data
-from op_definitions import ops_of, ops_when_called
+from checks import parity
+from checks.keras_layers import FEATURES, KERAS, OURS, TIME, UNITS, data
+from checks.op_definitions import ops_of, ops_when_called
+from environment import processes
 from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 from tensorflow.python.saved_model import save_context
 

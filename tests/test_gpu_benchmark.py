@@ -9,14 +9,14 @@ import gpu
 import gpu_libraries
 import measure
 import numpy as np
-import parity
 import peers
-import processes
 import pytest
 import sections
 import targets
 import tensorflow as tf
 import workers
+from checks import parity
+from environment import processes
 from local_workers import LocalWorker, library
 from peers import GPU_PEERS, OURS, PYTORCH, RAW_OPS
 

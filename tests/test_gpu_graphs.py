@@ -7,19 +7,18 @@ import shutil
 import subprocess
 import sys
 
-import cudnn_rnn_inputs
-import cudnn_rnn_reference
 import keras
 import numpy as np
-import pages
-import parity
-import processes
 import pytest
 import tensorflow as tf
-from cudnn_rnn_checks import reference_gradients
-from cudnn_rnn_inputs import INPUTS, MODES, VERSIONS, Config
-from gru_inputs import float64
-from op_definitions import ops_of
+from checks import parity
+from checks.cudnn_rnn import reference_gradients
+from checks.op_definitions import ops_of
+from environment import pages, processes
+from inputs import cudnn_rnn as cudnn_rnn_inputs
+from inputs.cudnn_rnn import INPUTS, MODES, VERSIONS, Config
+from inputs.gru_block_cell import float64
+from references import cudnn_rnn as cudnn_rnn_reference
 from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
 from tensorflow.python.saved_model.loader_impl import parse_saved_model
 

@@ -5,16 +5,16 @@ import os
 import pathlib
 import re
 
-import cudnn_rnn_inputs
-import gru_inputs
 import numpy as np
-import parity
-import processes
 import pytest
 import tensorflow as tf
-from cudnn_rnn_checks import all_results, run_backprop, run_forward
-from cudnn_rnn_inputs import DTYPES, MODES, Config
-from package_files import copy_package, in_copy
+from checks import parity
+from checks.cudnn_rnn import all_results, run_backprop, run_forward
+from environment import processes
+from environment.package_files import copy_package, in_copy
+from inputs import cudnn_rnn as cudnn_rnn_inputs
+from inputs import gru_block_cell as gru_inputs
+from inputs.cudnn_rnn import DTYPES, MODES, Config
 
 import tf_rnn_ops
 from tf_rnn_ops import __main__ as bug_report
@@ -345,7 +345,7 @@ def test_cpu_kernels_give_the_same_results_with_the_library(tmp_path):
             """,
             str(file),
             TF_RNN_OPS_GPU=value,
-            **processes.WITH_TESTS,
+            **processes.importing(pathlib.Path(__file__).parent),
         )
     without, with_library = (dict(np.load(files[value])) for value in "01")
     assert without.keys() == with_library.keys()

@@ -1,11 +1,11 @@
 """Tests that arguments of wrong rank, size or dtype raise errors that name them, eagerly and in graphs."""
 
-import gru_inputs
 import numpy as np
 import pytest
 import tensorflow as tf
 from hypothesis import given
 from hypothesis import strategies as st
+from inputs import gru_block_cell as gru_inputs
 from test_cudnn_rnn_bad_input import names_argument, wrong_shapes
 
 import tf_rnn_ops

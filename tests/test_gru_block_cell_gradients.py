@@ -2,15 +2,15 @@
 
 import itertools
 
-import gru_inputs
 import numpy as np
-import parity
 import pytest
-import reference
 import tensorflow as tf
-from gru_checks import INPUTS, check_grad_v2, check_gradients, gradients, plain_gru, weighted_sum
+from checks import parity
+from checks.gru_block_cell import INPUTS, check_grad_v2, check_gradients, gradients, plain_gru, weighted_sum
 from hypothesis import given
 from hypothesis import strategies as st
+from inputs import gru_block_cell as gru_inputs
+from references import gru_block_cell as reference
 from tensorflow.python.framework import ops as gradient_registry
 
 import tf_rnn_ops

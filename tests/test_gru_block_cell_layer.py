@@ -2,10 +2,10 @@
 
 import keras
 import numpy as np
-import parity
 import pytest
-import reference
 import tensorflow as tf
+from checks import parity
+from references import gru_block_cell as reference
 
 import tf_rnn_ops
 

@@ -1,13 +1,13 @@
 """Compares the GRU ops with the built-in ops and with the float64 reference."""
 
-import gru_inputs
 import numpy as np
-import parity
 import pytest
 import tensorflow as tf
-from gru_checks import check_against_builtin, check_against_reference
+from checks import parity
+from checks.gru_block_cell import check_against_builtin, check_against_reference
 from hypothesis import given
 from hypothesis import strategies as st
+from inputs import gru_block_cell as gru_inputs
 
 import tf_rnn_ops
 

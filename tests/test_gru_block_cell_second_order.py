@@ -1,15 +1,15 @@
 """Tests of second-order and higher-order gradients of GRUBlockCell, for every input through every output."""
 
-import gru_inputs
 import numpy as np
-import parity
 import pytest
-import reference
 import tensorflow as tf
-from cudnn_rnn_checks import tensors
-from gru_checks import INPUTS, plain_gru
+from checks import parity
+from checks.cudnn_rnn import tensors
+from checks.gru_block_cell import INPUTS, plain_gru
 from hypothesis import given
 from hypothesis import strategies as st
+from inputs import gru_block_cell as gru_inputs
+from references import gru_block_cell as reference
 from test_gru_block_cell_gradients import OUTPUTS, our_gru
 from test_second_order_reference import STEP_ARGUMENTS, step_arguments, step_output_gradients, step_second_order
 

@@ -1,8 +1,8 @@
 """Tests of the shape functions of the GRU ops."""
 
-import gru_inputs
 import pytest
 import tensorflow as tf
+from inputs import gru_block_cell as gru_inputs
 
 import tf_rnn_ops
 

@@ -2,15 +2,16 @@
 
 import signal
 
-import processes
 import pytest
+from environment import processes
 
 # The oneDNN allocator keeps freed memory.
 NO_ONEDNN = {"TF_ENABLE_ONEDNN_OPTS": "0"}
 # Imports for calls that take seconds or minutes.
 LONG_CALL = """
 import os, signal, sys, threading, time
-import interruptions, mixed_calls
+from inputs import mixed_calls
+from robustness import interruptions
 """
 
 
@@ -22,10 +23,10 @@ def test_cancelled_calls_end_without_leaks(num_threads):
     """
     code = """
         import sys
-        import interruptions
+        from robustness import interruptions
         interruptions.check(int(sys.argv[1]))
         """
-    processes.run_code(code, str(num_threads), **NO_ONEDNN, **processes.WITH_TESTS)
+    processes.run_code(code, str(num_threads), **NO_ONEDNN, **processes.WITH_TESTING)
 
 
 CTRL_C = """
@@ -48,7 +49,7 @@ assert mixed_calls.contents(long()) == expected
 @pytest.mark.parametrize("entry_point", ["eager", "tf.function"])
 def test_ctrl_c_is_raised_after_the_op(entry_point):
     """As with TensorFlow's own ops: Python's signal handler runs when the op returns."""
-    printed = processes.run_code(LONG_CALL + CTRL_C, entry_point, **processes.WITH_TESTS)
+    printed = processes.run_code(LONG_CALL + CTRL_C, entry_point, **processes.WITH_TESTING)
     assert printed.splitlines() == ["interrupted"]
 
 
@@ -67,6 +68,6 @@ sys.exit(int(sys.argv[1]))
 @pytest.mark.parametrize(("end", "returncode"), [("0", 0), ("3", 3), ("SIGTERM", -signal.SIGTERM)])
 def test_the_process_ends_while_a_thread_runs_an_op(end, returncode):
     """The op would exceed the timeout of the process."""
-    process = processes.run_python("-c", LONG_CALL + END, end, **processes.WITH_TESTS)
+    process = processes.run_python("-c", LONG_CALL + END, end, **processes.WITH_TESTING)
     assert process.stdout.splitlines() == ["ending"], process.stderr[-2000:]
     assert process.returncode == returncode, process.stderr[-2000:]

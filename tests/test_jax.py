@@ -4,9 +4,8 @@ import importlib.util
 import re
 
 import numpy as np
-import pages
-import processes
 import pytest
+from environment import pages, processes
 
 jax = pytest.importorskip("jax")
 

@@ -11,14 +11,10 @@ import weakref
 import keras
 import ml_dtypes
 import numpy as np
-import parity
-import processes
 import pytest
 import tensorflow as tf
-from hypothesis import Phase, given, settings
-from hypothesis import strategies as st
-from hypothesis.extra.numpy import arrays
-from keras_layer_cases import (
+from checks import parity
+from checks.keras_layers import (
     BATCH,
     FEATURES,
     INPUT_MASKS,
@@ -37,6 +33,10 @@ from keras_layer_cases import (
     pair,
     randomize,
 )
+from environment import processes
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
 from tensorflow.python.framework import config  # disabling determinism is not public
 
 import tf_rnn_ops

@@ -3,8 +3,8 @@
 import importlib.util
 import re
 
-import processes
 import pytest
+from environment import processes
 
 FILES = (
     "lstm_test",
@@ -26,10 +26,10 @@ ON_THE_OP = ("lstm_test", "gru_test", "simple_rnn_test", "bidirectional_test", "
     reason="needs a Keras whose wheel has its tests",
 )
 def test_keras_own_tests_pass(tmp_path):
-    options = ["-q", "-p", "no:cacheprovider", "-p", "accelerated_keras_plugin", f"--rootdir={tmp_path}"]
+    options = ["-q", "-p", "no:cacheprovider", "-p", "environment.accelerated_keras_plugin", f"--rootdir={tmp_path}"]
     modules = [f"keras.src.layers.rnn.{file}" for file in FILES]
     command = ["-m", "pytest", *options, "--pyargs", *modules]
-    process = processes.run_python(*command, cwd=tmp_path, **processes.WITH_TESTS)
+    process = processes.run_python(*command, cwd=tmp_path, **processes.WITH_TESTING)
     assert process.returncode == 0, process.stdout[-5000:]
     passed = int(re.search(r"(\d+) passed", process.stdout)[1])
     assert passed > 60

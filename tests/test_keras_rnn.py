@@ -5,12 +5,12 @@ import itertools
 import math
 
 import numpy as np
-import parity
 import pytest
 import tensorflow as tf
+from checks import parity
+from checks.keras_layers import KERAS, MASKS, Tensor, check_equal, data
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from keras_layer_cases import KERAS, MASKS, Tensor, check_equal, data
 
 from tf_rnn_ops import raw_ops
 

@@ -9,13 +9,12 @@ import subprocess
 import textwrap
 import zipfile
 
-import forked
-import processes
 import pytest
 import tensorflow as tf
+from environment import forked, processes
+from environment.package_files import PACKAGE, copy_package, in_copy, link_package
 from hypothesis import given
 from hypothesis import strategies as st
-from package_files import PACKAGE, copy_package, in_copy, link_package
 from packaging.version import Version
 
 from tf_rnn_ops import _library, _library_file

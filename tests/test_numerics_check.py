@@ -1,13 +1,13 @@
 """Tests that TensorFlow's tools for finding NaN find none in the results of the ops, including `reserve_space`."""
 
-import cudnn_rnn_inputs
-import gru_inputs
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from cudnn_rnn_checks import run_backprop, run_forward
-from cudnn_rnn_inputs import DTYPES, MODES, VERSIONS, Config
+from checks.cudnn_rnn import run_backprop, run_forward
+from inputs import cudnn_rnn as cudnn_rnn_inputs
+from inputs import gru_block_cell as gru_inputs
+from inputs.cudnn_rnn import DTYPES, MODES, VERSIONS, Config
 from tensorflow.python.debug.lib import debug_events_reader
 
 import tf_rnn_ops

@@ -10,11 +10,10 @@ import re
 
 import keras
 import numpy as np
-import package_files
-import processes
 import pytest
 import tensorflow as tf
-from package_files import PACKAGE
+from environment import package_files, processes
+from environment.package_files import PACKAGE
 
 import tf_rnn_ops
 from tf_rnn_ops import _gpu_kernels, _library

@@ -3,15 +3,15 @@
 import re
 
 import keras
-import keras_networks
 import numpy as np
-import parity
 import pytest
 import tensorflow as tf
-from cudnn_rnn_inputs import MODES, forward_arguments, network_inputs, output_gradients, params_layout
-from cudnn_rnn_reference import Config
+from checks import parity
 from hypothesis import given
 from hypothesis import strategies as st
+from inputs.cudnn_rnn import MODES, forward_arguments, network_inputs, output_gradients, params_layout
+from references import keras_networks
+from references.cudnn_rnn import Config
 
 import tf_rnn_ops
 from tf_rnn_ops.params import from_keras, layout, to_keras

@@ -2,16 +2,16 @@
 
 import re
 
-import cudnn_rnn_reference as reference
 import numpy as np
-import parity
 import pytest
 import tensorflow as tf
-from cudnn_rnn_checks import names_of, run_forward
-from cudnn_rnn_inputs import OUTPUTS, network_inputs, params_layout
-from cudnn_rnn_reference import Config
+from checks import parity
+from checks.cudnn_rnn import names_of, run_forward
 from hypothesis import given
 from hypothesis import strategies as st
+from inputs.cudnn_rnn import OUTPUTS, network_inputs, params_layout
+from references import cudnn_rnn as reference
+from references.cudnn_rnn import Config
 
 from tf_rnn_ops.params import from_onnx, layout, to_onnx
 

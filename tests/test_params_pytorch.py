@@ -3,12 +3,12 @@
 import re
 
 import numpy as np
-import parity
 import pytest
 import tensorflow as tf
-from cudnn_rnn_checks import names_of
-from cudnn_rnn_inputs import INPUTS, OUTPUTS, forward_arguments, network_inputs, output_gradients, params_layout
-from cudnn_rnn_reference import Config
+from checks import parity
+from checks.cudnn_rnn import names_of
+from inputs.cudnn_rnn import INPUTS, OUTPUTS, forward_arguments, network_inputs, output_gradients, params_layout
+from references.cudnn_rnn import Config
 
 import tf_rnn_ops
 from tf_rnn_ops.params import from_pytorch, layout, layout_from_pytorch, to_pytorch, unpack

@@ -3,12 +3,12 @@
 import re
 
 import numpy as np
-import parity
 import pytest
 import tensorflow as tf
-import tf1_networks
-from cudnn_rnn_inputs import MODES, OUTPUTS, forward_arguments, network_inputs, output_gradients, params_layout
-from cudnn_rnn_reference import Config
+from checks import parity
+from inputs.cudnn_rnn import MODES, OUTPUTS, forward_arguments, network_inputs, output_gradients, params_layout
+from references import tf1_networks
+from references.cudnn_rnn import Config
 
 import tf_rnn_ops
 from tf_rnn_ops.params import from_tf1, layout, layout_from_tf1, to_tf1

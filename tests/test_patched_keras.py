@@ -7,7 +7,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from keras_layer_cases import BATCH, FEATURES, KERAS, KINDS, UNITS, data, randomize
+from checks.keras_layers import BATCH, FEATURES, KERAS, KINDS, UNITS, data, randomize
 
 from tf_rnn_ops import accelerate_keras, explain
 

@@ -5,12 +5,12 @@ import itertools
 import json
 import re
 
-import forked
 import keras
 import pytest
-from package_files import PACKAGE
+from environment import forked
+from environment.package_files import PACKAGE
+from environment.processes import WITH_TESTING
 from packaging.version import Version
-from processes import WITH_TESTS
 
 from tf_rnn_ops import _private_names
 
@@ -95,7 +95,7 @@ def ended(tmp_path_factory):
         case: CODE.format(source=without(*names), folder=folder, features=features)
         for case, (names, features, _) in CASES.items()
     }
-    return forked.run_codes(tmp_path_factory.mktemp("codes"), codes, **WITH_TESTS)
+    return forked.run_codes(tmp_path_factory.mktemp("codes"), codes, **WITH_TESTING)
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -7,12 +7,12 @@ import engine_library
 import local_workers
 import measure
 import numpy as np
-import parity
 import pytest
 import report
 import scaling
 import sections
 import targets
+from checks import parity
 from peers import ONNX_RUNTIME, OURS, PYTORCH, PYTORCH_REFERENCE, REFERENCE
 from problems import network_problem
 from test_benchmark import fake_run

@@ -1,16 +1,16 @@
 """Compares the second-order reference with central differences and with second-order gradients of TensorFlow."""
 
-import cudnn_rnn_reference as first_order
-import gru_checks
-import gru_inputs
 import numpy as np
-import parity
-import plain_networks
 import pytest
-import reference
-import second_order_reference
 import tensorflow as tf
-from cudnn_rnn_inputs import INPUTS, MODES, OUTPUTS, network_inputs, output_gradients
+from checks import gru_block_cell as gru_checks
+from checks import parity
+from inputs import gru_block_cell as gru_inputs
+from inputs.cudnn_rnn import INPUTS, MODES, OUTPUTS, network_inputs, output_gradients
+from references import cudnn_rnn as first_order
+from references import gru_block_cell as reference
+from references import second_order as second_order_reference
+from references import tensorflow_networks
 from test_cudnn_rnn_reference import DIRECTIONS, LENGTHS, NETWORKS, inputs_away_from_kinks, network, random_masks
 
 # Arguments of a backward pass: the inputs of the network, and gradients with respect to its outputs.
@@ -78,8 +78,8 @@ def twice_by_tensorflow(config, arguments, v, masks):
         outer.watch(arguments)
         with tf.GradientTape() as inner:
             inner.watch(inputs)
-            outputs = plain_networks.cudnn_rnn(config, **inputs, masks=masks)
-        d_outputs = plain_networks.Outputs(*(arguments[f"{name}_backprop"] for name in OUTPUTS))
+            outputs = tensorflow_networks.cudnn_rnn(config, **inputs, masks=masks)
+        d_outputs = tensorflow_networks.Outputs(*(arguments[f"{name}_backprop"] for name in OUTPUTS))
         backprops = inner.gradient(outputs, inputs, d_outputs, unconnected_gradients="zero")
         product = tf.add_n([tf.reduce_sum(backprops[name] * each) for name, each in zip(INPUTS, v, strict=True)])
     return outer.gradient(product, arguments, unconnected_gradients="zero")

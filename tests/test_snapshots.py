@@ -9,15 +9,14 @@ import pathlib
 import shutil
 import zipfile
 
-import cudnn_rnn_inputs
 import keras
 import numpy as np
-import op_definitions
-import parity
 import pytest
-import snapshot_networks
 import tensorflow as tf
-from cudnn_rnn_checks import run_forward
+from checks import op_definitions, parity
+from checks.cudnn_rnn import run_forward
+from inputs import cudnn_rnn as cudnn_rnn_inputs
+from inputs import snapshot_networks
 from packaging.version import Version
 
 import tf_rnn_ops

@@ -5,10 +5,10 @@
 
 import keras
 import numpy as np
-import parity
 import pytest
 import tensorflow as tf
-from keras_layer_cases import (
+from checks import parity
+from checks.keras_layers import (
     BATCH,
     FEATURES,
     INPUT_MASKS,
@@ -24,7 +24,7 @@ from keras_layer_cases import (
     pair,
     randomize,
 )
-from op_definitions import ops_when_called
+from checks.op_definitions import ops_when_called
 
 from tf_rnn_ops import accelerate_keras, explain
 from tf_rnn_ops.layers import _step_loop

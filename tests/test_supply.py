@@ -4,11 +4,11 @@ import json
 import re
 import zipfile
 
-import processes
 import pytest
+from environment import processes
+from environment.pages import ROOT
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
-from pages import ROOT
 
 REQUIREMENTS = ROOT / "requirements"
 LOCKS = sorted(path.with_suffix(".txt") for path in REQUIREMENTS.glob("*.in"))

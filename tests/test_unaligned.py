@@ -6,16 +6,15 @@ its own ops, abort on such tensors.
 
 import unittest.mock
 
-import dropout_checks
-import fuzz_calls
-import fuzz_valid
 import numpy as np
 import pytest
 import tensorflow as tf
+from checks import dropout as dropout_checks
+from inputs import calls, valid_calls
+from inputs.unaligned import ALIGNMENT, Unaligned, at_offset
 from tensorflow.python.framework import kernels as kernel_registry
 from tensorflow.python.framework import op_def_registry
 from tensorflow.python.framework import ops as tf_ops
-from unaligned import ALIGNMENT, Unaligned, at_offset
 
 import tf_rnn_ops
 
@@ -46,7 +45,7 @@ CASES = [pytest.param(name, dtype, id=f"{name}-{dtype.name}") for name in OPS fo
 
 def test_our_ops_and_tensorflows_are_found():
     ours = {name.removeprefix(OURS) for name in OPS if name.startswith(OURS)}
-    assert ours == set(fuzz_valid.VALID)
+    assert ours == set(valid_calls.VALID)
     assert {"CudnnRNNV3", "CudnnRNNBackpropV3", "CudnnRNNParamsToCanonicalV2"} <= set(OPS)
     assert all(set(dtypes_of(name)) == set(FLOATS) for name in OPS)
 
@@ -63,7 +62,7 @@ def function_of(name):
 
 def draw(name, dtype, seed, largest=9):
     """Draws valid arguments of an op with finite values and sizes from 1 to `largest`."""
-    arguments = fuzz_valid.finite_arguments(name.removeprefix(OURS), dtype.name, range(1, largest + 1), seed)
+    arguments = valid_calls.finite_arguments(name.removeprefix(OURS), dtype.name, range(1, largest + 1), seed)
     return {**arguments, "is_training": True} if "is_training" in arguments else arguments
 
 
@@ -79,7 +78,7 @@ def test_tensors_have_the_requested_address(dtype):
 def run(name, arguments, place):
     """Calls an op, with arrays converted to tensors by `place`, and returns its results."""
     dropout_checks.fresh_kernels()
-    tensors = {key: fuzz_calls.map_tensors(place, value) for key, value in arguments.items()}
+    tensors = {key: calls.map_tensors(place, value) for key, value in arguments.items()}
     return tf.nest.flatten(function_of(name)(**tensors))
 
 
@@ -106,8 +105,8 @@ def test_empty_tensors_may_have_any_address(name):
     def place(array):
         return at_offset(array, 1) if array.size == 0 else tf.constant(array)
 
-    with unittest.mock.patch.object(fuzz_valid, "draw_size", return_value=0):
-        arguments = fuzz_valid.VALID[name.removeprefix(OURS)](np.random.default_rng(0))
+    with unittest.mock.patch.object(valid_calls, "draw_size", return_value=0):
+        arguments = valid_calls.VALID[name.removeprefix(OURS)](np.random.default_rng(0))
     assert contents(run(name, arguments, place)) == contents(run(name, arguments, tf.constant))
 
 
@@ -147,7 +146,7 @@ def gradients(name, arguments, place):
         return tensor
 
     with tf.GradientTape() as outer, tf.GradientTape() as inner:
-        tensors = {key: fuzz_calls.map_tensors(place_source, value) for key, value in arguments.items()}
+        tensors = {key: calls.map_tensors(place_source, value) for key, value in arguments.items()}
         outer.watch(sources)
         inner.watch(sources)
         results = some(tf.nest.flatten(function_of(name)(**tensors)))

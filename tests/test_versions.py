@@ -3,8 +3,8 @@
 import itertools
 import re
 
-import pages
-from pages import ROOT, TENSORFLOWS
+from environment import pages
+from environment.pages import ROOT, TENSORFLOWS
 
 from tf_rnn_ops import _acceleration
 from tf_rnn_ops._library import minor_version

@@ -4,18 +4,18 @@ import re
 import textwrap
 
 import numpy as np
-import parity
 import pytest
 import tensorflow as tf
-from cudnn_rnn_inputs import MODES, VERSIONS, attributes, network_inputs, output_gradients
-from cudnn_rnn_params_checks import NETWORKS, canonical_shapes, network_id, sizes, to_canonical, to_params, versions
-from cudnn_rnn_params_checks import attributes as params_attributes
-from cudnn_rnn_reference import Config
-from gru_inputs import DTYPES, cell_inputs
-from gru_inputs import output_gradients as cell_gradients
-from keras_layer_cases import MASKS
-from package_files import copy_package, in_copy
-from processes import run_code, run_program, run_python
+from checks import parity
+from checks.cudnn_rnn_params import NETWORKS, canonical_shapes, network_id, sizes, to_canonical, to_params, versions
+from checks.cudnn_rnn_params import attributes as params_attributes
+from checks.keras_layers import MASKS
+from environment.package_files import copy_package, in_copy
+from environment.processes import run_code, run_program, run_python
+from inputs.cudnn_rnn import MODES, VERSIONS, attributes, network_inputs, output_gradients
+from inputs.gru_block_cell import DTYPES, cell_inputs
+from inputs.gru_block_cell import output_gradients as cell_gradients
+from references.cudnn_rnn import Config
 from test_keras_rnn import KINDS, arguments
 
 import tf_rnn_ops

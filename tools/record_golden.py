@@ -1,4 +1,4 @@
-"""Records golden data: calls cuDNN directly for each case of tests/golden_cases.py.
+"""Records golden data: calls cuDNN directly for each case of testing/references/golden_cases.py.
 
     python tools/record_golden.py cudnn.zip
 
@@ -16,10 +16,10 @@ from ctypes import byref, c_double, c_int, c_size_t, c_void_p
 import numpy as np
 import torch
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tests"))
+sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent / "testing"))
 
 import cudnn_library
-import golden_cases
+from references import golden_cases
 
 _MODES = {
     "rnn_relu": cudnn_library.CUDNN_RNN_RELU,

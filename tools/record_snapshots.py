@@ -19,11 +19,11 @@ import tensorflow as tf
 
 import tf_rnn_ops
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tests"))
-import cudnn_rnn_inputs
-import op_definitions
-import snapshot_networks
-from cudnn_rnn_checks import run_forward
+sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent / "testing"))
+from checks import op_definitions
+from checks.cudnn_rnn import run_forward
+from inputs import cudnn_rnn as cudnn_rnn_inputs
+from inputs import snapshot_networks
 
 SNAPSHOTS = pathlib.Path(__file__).resolve().parent.parent / "tests" / "snapshots"
 

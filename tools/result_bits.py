@@ -19,10 +19,9 @@ import tensorflow as tf
 
 import tf_rnn_ops
 
-sys.path += [str(pathlib.Path(__file__).resolve().parent.parent / folder) for folder in ("stress", "tests")]
-import dropout_checks
-import fuzz_calls
-import fuzz_valid
+sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent / "testing"))
+from checks import dropout as dropout_checks
+from inputs import calls, valid_calls
 
 # (sizes to draw from, number of calls per op and type). The sizes are around thresholds of the engine: vectors and
 # tiles; chunks and tasks; cache sizes.
@@ -42,11 +41,11 @@ def results(op: str, dtype: str, sizes: tuple[int, ...], seed: int) -> list[tf.T
       sizes: values to draw the dimensions of the inputs from.
       seed: random seed.
     """
-    arguments = fuzz_valid.finite_arguments(op, dtype, sizes, seed)
+    arguments = valid_calls.finite_arguments(op, dtype, sizes, seed)
     if "seed2" in arguments:
         arguments["seed2"] += 1  # both zero means a fresh seed
     dropout_checks.fresh_kernels()
-    tensors = {name: fuzz_calls.map_tensors(fuzz_calls.tensor_of, value) for name, value in arguments.items()}
+    tensors = {name: calls.map_tensors(calls.tensor_of, value) for name, value in arguments.items()}
     return tf.nest.flatten(getattr(tf_rnn_ops._library.ops, f"TfRnnOps_{op}")(**tensors))
 
 
@@ -62,7 +61,7 @@ def digest(tensors: list[tf.Tensor]) -> str:
 def digests() -> dict[str, str]:
     """Returns hashes of the results of all calls with the current instruction set."""
     found = {}
-    for op in fuzz_valid.VALID:
+    for op in valid_calls.VALID:
         for dtype in ("float32", "float64", "float16", "bfloat16"):
             for name, (sizes, count) in SIZES.items():
                 for seed in range(count):

@@ -3,15 +3,15 @@
 import dataclasses
 import functools
 
-import cudnn_rnn_inputs
 import pytest
 import tensorflow as tf
-from cudnn_rnn_checks import check_against_peer, check_against_reference, run_all, run_forward
-from cudnn_rnn_inputs import DTYPES, MODES, VERSIONS, Config, sized
-from devices import BUILTIN_OPS, CPU_OPS, IS_GPU, OPS
+from checks.cudnn_rnn import check_against_peer, check_against_reference, run_all, run_forward
+from checks.parity import difference
+from environment.devices import BUILTIN_OPS, CPU_OPS, IS_GPU, OPS
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from parity import difference
+from inputs import cudnn_rnn as cudnn_rnn_inputs
+from inputs.cudnn_rnn import DTYPES, MODES, VERSIONS, Config, sized
 
 pytestmark = pytest.mark.gpu
 

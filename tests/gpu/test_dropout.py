@@ -1,15 +1,15 @@
 """Dropout between the layers of the CudnnRNN ops on a GPU: the same masks as on the CPU for the same seeds."""
 
-import cudnn_rnn_reference as reference
 import numpy as np
-import parity
 import pytest
 import tensorflow as tf
-from cudnn_rnn_checks import gradient_difference, inputs_and_outputs, run_all, run_backprop, run_forward
-from cudnn_rnn_inputs import DTYPES, MODES, OUTPUTS, VERSIONS, Config, cast, network_inputs, shapes
-from devices import CPU_OPS, OPS
-from dropout_checks import RATES, SEEDS, check_unrelated, fresh_kernels
-from parity import to_float64
+from checks import parity
+from checks.cudnn_rnn import gradient_difference, inputs_and_outputs, run_all, run_backprop, run_forward
+from checks.dropout import RATES, SEEDS, check_unrelated, fresh_kernels
+from checks.parity import to_float64
+from environment.devices import CPU_OPS, OPS
+from inputs.cudnn_rnn import DTYPES, MODES, OUTPUTS, VERSIONS, Config, cast, network_inputs, shapes
+from references import cudnn_rnn as reference
 
 pytestmark = pytest.mark.gpu
 

@@ -5,14 +5,14 @@ Small enough for compute-sanitizer, which is many times slower.
 
 import functools
 
-import cudnn_rnn_params_checks as params_checks
-import gru_checks
 import pytest
-from cudnn_rnn_checks import check_against_reference, inputs_and_outputs, run_forward, tensors
-from cudnn_rnn_inputs import DTYPES, MODES, VERSIONS, Config
-from devices import CPU_OPS, LIBRARY, OPS
-from dropout_checks import SEEDS, fresh_kernels
-from parity import TOLERANCES, difference
+from checks import cudnn_rnn_params as params_checks
+from checks import gru_block_cell as gru_checks
+from checks.cudnn_rnn import check_against_reference, inputs_and_outputs, run_forward, tensors
+from checks.dropout import SEEDS, fresh_kernels
+from checks.parity import TOLERANCES, difference
+from environment.devices import CPU_OPS, LIBRARY, OPS
+from inputs.cudnn_rnn import DTYPES, MODES, VERSIONS, Config
 from test_cudnn_rnn_second_order import penalty_gradients
 
 pytestmark = pytest.mark.gpu

@@ -2,12 +2,10 @@
 
 import functools
 
-import cudnn_rnn_inputs
-import cudnn_rnn_reference as reference
-import parity
 import pytest
 import tensorflow as tf
-from cudnn_rnn_checks import (
+from checks import parity
+from checks.cudnn_rnn import (
     check_repeats_and_leaves_inputs_unchanged,
     inputs_and_outputs,
     names_of,
@@ -16,8 +14,10 @@ from cudnn_rnn_checks import (
     tensors,
     weighted_sum,
 )
-from cudnn_rnn_inputs import DTYPES, INPUTS, MODES, VERSIONS, Config
-from devices import DEVICE, OPS, assert_on
+from environment.devices import DEVICE, OPS, assert_on
+from inputs import cudnn_rnn as cudnn_rnn_inputs
+from inputs.cudnn_rnn import DTYPES, INPUTS, MODES, VERSIONS, Config
+from references import cudnn_rnn as reference
 
 pytestmark = pytest.mark.gpu
 

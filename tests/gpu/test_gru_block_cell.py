@@ -1,15 +1,15 @@
 """The GRU ops on a GPU, compared with the float64 reference, TensorFlow's own ops and our CPU kernels."""
 
-import gru_checks
-import gru_inputs
 import numpy as np
 import pytest
 import tensorflow as tf
-from devices import BUILTIN_OPS, CPU_OPS, DEVICE, LIBRARY, OPS, assert_on
-from gru_inputs import DTYPES, LARGE, NO_CELLS, SIZES, cell_inputs, output_gradients
+from checks import gru_block_cell as gru_checks
+from checks.parity import check, difference
+from environment.devices import BUILTIN_OPS, CPU_OPS, DEVICE, LIBRARY, OPS, assert_on
 from hypothesis import given
 from hypothesis import strategies as st
-from parity import check, difference
+from inputs import gru_block_cell as gru_inputs
+from inputs.gru_block_cell import DTYPES, LARGE, NO_CELLS, SIZES, cell_inputs, output_gradients
 
 pytestmark = pytest.mark.gpu
 

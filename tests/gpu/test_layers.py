@@ -7,8 +7,8 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from devices import DEVICE, assert_on
-from parity import difference, to_float64
+from checks.parity import difference, to_float64
+from environment.devices import DEVICE, assert_on
 
 import tf_rnn_ops
 

@@ -6,14 +6,14 @@ import functools
 import pathlib
 import resource
 
-import cudnn_rnn_inputs
-import gru_inputs
-import processes
 import pytest
 import tensorflow as tf
-from cudnn_rnn_checks import run_backprop, run_forward, tensors
-from cudnn_rnn_inputs import MODES, Config
-from devices import DEVICE, OPS, needs_gpu
+from checks.cudnn_rnn import run_backprop, run_forward, tensors
+from environment import processes
+from environment.devices import DEVICE, OPS, needs_gpu
+from inputs import cudnn_rnn as cudnn_rnn_inputs
+from inputs import gru_block_cell as gru_inputs
+from inputs.cudnn_rnn import MODES, Config
 
 pytestmark = pytest.mark.gpu
 

@@ -2,8 +2,7 @@
 
 import pytest
 import tensorflow as tf
-from cudnn_rnn_inputs import DTYPES
-from cudnn_rnn_params_checks import (
+from checks.cudnn_rnn_params import (
     NETWORKS,
     assert_same_bits,
     attributes,
@@ -16,7 +15,8 @@ from cudnn_rnn_params_checks import (
     to_params,
     versions,
 )
-from devices import BUILTIN_OPS, OPS
+from environment.devices import BUILTIN_OPS, OPS
+from inputs.cudnn_rnn import DTYPES
 
 pytestmark = pytest.mark.gpu
 

@@ -3,14 +3,14 @@
 import textwrap
 
 import numpy as np
-import processes
 import pytest
 import tensorflow as tf
-from cudnn_rnn_checks import all_results, assert_all_same_bits, run_backprop, run_forward, tensors
-from cudnn_rnn_inputs import Config, forward_arguments, inputs_and_gradients, network_inputs, sized
-from devices import CPU_OPS, DEVICE, OPS, assert_on, needs_gpu
-from gru_inputs import cell_inputs
-from parity import difference
+from checks.cudnn_rnn import all_results, assert_all_same_bits, run_backprop, run_forward, tensors
+from checks.parity import difference
+from environment import processes
+from environment.devices import CPU_OPS, DEVICE, OPS, assert_on, needs_gpu
+from inputs.cudnn_rnn import Config, forward_arguments, inputs_and_gradients, network_inputs, sized
+from inputs.gru_block_cell import cell_inputs
 
 import tf_rnn_ops
 

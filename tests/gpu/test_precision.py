@@ -2,12 +2,11 @@
 
 import dataclasses
 
-import gru_checks
-import gru_inputs
 import numpy as np
 import pytest
 import tensorflow as tf
-from cudnn_rnn_checks import (
+from checks import gru_block_cell as gru_checks
+from checks.cudnn_rnn import (
     all_results,
     assert_all_same_bits,
     check_against_reference,
@@ -15,10 +14,11 @@ from cudnn_rnn_checks import (
     run_backprop,
     run_forward,
 )
-from cudnn_rnn_inputs import DTYPES, MODES, Config, inputs_and_gradients
-from devices import DEVICE, IS_GPU, OPS
-from dropout_checks import fresh_kernels
-from parity import difference
+from checks.dropout import fresh_kernels
+from checks.parity import difference
+from environment.devices import DEVICE, IS_GPU, OPS
+from inputs import gru_block_cell as gru_inputs
+from inputs.cudnn_rnn import DTYPES, MODES, Config, inputs_and_gradients
 
 pytestmark = pytest.mark.gpu
 

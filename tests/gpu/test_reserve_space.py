@@ -9,9 +9,9 @@ import dataclasses
 import numpy as np
 import pytest
 import tensorflow as tf
-from cudnn_rnn_checks import run_backprop, run_forward
-from cudnn_rnn_inputs import DTYPES, MODES, VERSIONS, Config, inputs_and_gradients, network_inputs
-from devices import CPU_OPS, DEVICE, OPS, needs_gpu
+from checks.cudnn_rnn import run_backprop, run_forward
+from environment.devices import CPU_OPS, DEVICE, OPS, needs_gpu
+from inputs.cudnn_rnn import DTYPES, MODES, VERSIONS, Config, inputs_and_gradients, network_inputs
 
 pytestmark = pytest.mark.gpu
 

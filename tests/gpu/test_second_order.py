@@ -1,14 +1,14 @@
 """Gradients of gradients on a GPU."""
 
-import cudnn_rnn_inputs
-import gru_inputs
-import parity
 import pytest
 import tensorflow as tf
-from cudnn_rnn_checks import inputs_and_outputs, run_forward, tensors
-from cudnn_rnn_inputs import DTYPES, INPUTS, MODES, VERSIONS, Config
-from devices import CPU_OPS, DEVICE, OPS, assert_on
-from dropout_checks import SEEDS, fresh_kernels
+from checks import parity
+from checks.cudnn_rnn import inputs_and_outputs, run_forward, tensors
+from checks.dropout import SEEDS, fresh_kernels
+from environment.devices import CPU_OPS, DEVICE, OPS, assert_on
+from inputs import cudnn_rnn as cudnn_rnn_inputs
+from inputs import gru_block_cell as gru_inputs
+from inputs.cudnn_rnn import DTYPES, INPUTS, MODES, VERSIONS, Config
 from test_cudnn_rnn_second_order import penalty_gradients, third_order
 
 pytestmark = pytest.mark.gpu

@@ -3,13 +3,13 @@
 import concurrent.futures
 import pathlib
 
-import processes
 import pytest
 import tensorflow as tf
-from cudnn_rnn_checks import assert_all_same_bits, run_all, run_forward
-from cudnn_rnn_inputs import MODES, Config, network_inputs
-from devices import DEVICE, KIND, OPS, OpsOn
-from parity import difference
+from checks.cudnn_rnn import assert_all_same_bits, run_all, run_forward
+from checks.parity import difference
+from environment import processes
+from environment.devices import DEVICE, KIND, OPS, OpsOn
+from inputs.cudnn_rnn import MODES, Config, network_inputs
 
 import tf_rnn_ops
 
@@ -89,18 +89,17 @@ def test_two_devices_on_one_gpu():
         """
         import sys
         import tensorflow as tf
-        tests, kind = sys.argv[1:]
+        kind = sys.argv[1]
         limit = {"memory_limit": 2048} if kind == "GPU" else {}
         (device, *_) = tf.config.list_physical_devices(kind)
         two = [tf.config.LogicalDeviceConfiguration(**limit) for _ in range(2)]
         tf.config.set_logical_device_configuration(device, two)
         tf.config.experimental.enable_tensor_float_32_execution(False)
-        sys.path += [tests, tests + "/gpu"]
         import test_streams
         test_streams.check_two_devices(kind)
         """,
-        str(pathlib.Path(__file__).parent.parent),
         KIND,
+        **processes.importing(pathlib.Path(__file__).parent),
     )
 
 

@@ -1,0 +1,1 @@
+"""Calls and comparisons that several tests share."""

@@ -1,0 +1,109 @@
+"""Helpers for tests of the Keras layers on the op."""
+
+from typing import NamedTuple
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import tf_rnn_ops
+from checks import parity
+
+OURS = {"LSTM": tf_rnn_ops.layers.LSTM, "GRU": tf_rnn_ops.layers.GRU, "SimpleRNN": tf_rnn_ops.layers.SimpleRNN}
+KERAS = {"LSTM": keras.layers.LSTM, "GRU": keras.layers.GRU, "SimpleRNN": keras.layers.SimpleRNN}
+KINDS = tuple(OURS)
+
+BATCH, TIME, FEATURES, UNITS = 4, 6, 3, 5
+
+needs_xla = pytest.mark.skipif(
+    tf_rnn_ops._xla.why_not_loaded() is not None, reason=str(tf_rnn_ops._xla.why_not_loaded())
+)
+
+# Configurations that run as a loop over the steps in training: kind and arguments.
+LOOPS = {
+    "reset before": ("GRU", {"reset_after": False}),
+    "reset before, other activations": (
+        "GRU",
+        {"reset_after": False, "activation": "elu", "recurrent_activation": "softmax"},
+    ),
+    "reset before, recurrent dropout": ("GRU", {"reset_after": False, "recurrent_dropout": 0.3}),
+    "GRU recurrent dropout": ("GRU", {"recurrent_dropout": 0.3}),
+    "LSTM recurrent dropout": ("LSTM", {"recurrent_dropout": 0.3}),
+    "LSTM recurrent dropout, other activations": (
+        "LSTM",
+        {"recurrent_dropout": 0.3, "activation": "elu", "recurrent_activation": "hard_sigmoid"},
+    ),
+}
+# Configurations with a separate input mask for each gate. Keras rejects them with use_cudnn.
+INPUT_MASKS = {
+    "LSTM implementation=1": ("LSTM", {"implementation": 1, "use_cudnn": False}),
+    "GRU implementation=1": ("GRU", {"implementation": 1, "use_cudnn": False}),
+    "reset before, implementation=1": ("GRU", {"reset_after": False, "implementation": 1, "use_cudnn": False}),
+}
+
+MASKS = {
+    "right-padded": np.arange(TIME) < np.array([6, 3, 0, 1])[:, np.newaxis],
+    "left-padded": np.arange(TIME) >= np.array([0, 3, 6, 5])[:, np.newaxis],
+    "gaps": np.array([[1, 0, 1, 1, 0, 1], [0, 1, 0, 0, 1, 0], [1] * 6, [0, 0, 1, 1, 0, 0]], bool),
+    "nothing": np.zeros([BATCH, TIME], bool),
+    "all": np.ones([BATCH, TIME], bool),
+}
+
+
+class Tensor(NamedTuple):
+    """Wraps a single tensor for `parity.check`."""
+
+    tensor: tf.Tensor
+
+
+def data(*shape, dtype="float64", seed=0):
+    """Returns random numbers."""
+    return np.random.default_rng([seed, *shape]).standard_normal(shape).astype(dtype)
+
+
+def pair(kind, units=UNITS, features=FEATURES, batch=None, **arguments):
+    """Returns our layer and the Keras layer with equal random weights, including biases."""
+    arguments = {"dtype": "float64", **arguments}
+    layers = OURS[kind](units, **arguments), KERAS[kind](units, **arguments)
+    for layer in layers:
+        layer.build([batch, None, features])
+    randomize(layers[1])
+    layers[0].set_weights(layers[1].get_weights())
+    return layers
+
+
+def randomize(layer):
+    """Sets random weights, including biases."""
+    layer.set_weights([data(*weight.shape, seed=number) / 2 for number, weight in enumerate(layer.get_weights())])
+
+
+def outputs_and_gradients(run, variables):
+    """Returns the outputs of a function as a list, and the gradients of a loss that depends on all elements.
+
+    Args:
+      run: the function.
+      variables: the tensors and variables to differentiate with respect to.
+    """
+    with tf.GradientTape() as tape:
+        tape.watch(variables)
+        outputs = tf.nest.flatten(run())
+        weights = [data(*output.shape, seed=1) for output in outputs]
+        losses = [tf.reduce_sum(tf.cast(y, tf.float64) * w) for y, w in zip(outputs, weights, strict=True)]
+        loss = tf.add_n(losses)
+    return outputs, tape.gradient(loss, variables)
+
+
+def calls_in_xla(compiled, x, op):
+    """Returns how often the XLA program of a `tf.function` calls an op."""
+    return compiled.experimental_get_compiler_ir(x)(stage="hlo").count(f'custom_call_target="TfRnnOps_{op}"')
+
+
+def check_equal(actual, expected, name):
+    """Compares two lists of tensors with `parity.check`."""
+    assert len(actual) == len(expected)
+    for one, other in zip(actual, expected, strict=True):
+        assert (one is None) == (other is None)
+        if one is not None:
+            assert one.dtype == other.dtype
+            parity.check(name, "Keras", Tensor(one), Tensor(other))

@@ -1,0 +1,1 @@
+"""Processes, devices, the installed package and the pages of the documentation."""

@@ -1,0 +1,1 @@
+"""Arguments and calls of the ops."""

@@ -1,0 +1,429 @@
+"""Draws valid calls of every op with all options, in small sizes, and in huge sizes if the tensors are empty."""
+
+import dataclasses
+import unittest.mock
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from checks import cudnn_rnn_params as params_checks
+from checks.dropout import fresh_kernels
+from references.cudnn_rnn import Config
+
+import tf_rnn_ops
+from inputs import cudnn_rnn as cudnn_rnn_inputs
+from inputs import gru_block_cell as gru_inputs
+from inputs.calls import LARGEST_COMPUTED, array_of, can_be_made, numpy_dtype, tensor_of, zeros
+from inputs.cudnn_rnn import DTYPES, INPUTS, OUTPUTS
+
+HUGE = (2**31 - 1, 2**31, 2**32 + 1, 2**40, 2**62, 2**63 - 1)
+HUGE_SHARE = 0.04
+DROPOUTS = (*(0.0,) * 8, 0.3, 0.5, 1.0)
+EXTREME_SHARE = 0.12
+EXTREME_VALUES = (np.nan, np.nan, np.inf, -np.inf, 1e30, 1e-40, -0.0)
+RNN_MODES = ("rnn_relu", "rnn_tanh", "lstm", "gru")
+ACTIVATIONS = ("tanh", "sigmoid", "relu", "linear", "hard_sigmoid")
+KERAS_ACTIVATIONS = ("activation", "recurrent_activation")
+KERAS_FLAGS = ("go_backwards", "return_sequences", "zero_output_for_mask")
+RESULT_NAMES = tuple(f"{name}_grad" for name in INPUTS) + tuple(f"{name}_backprop_grad" for name in OUTPUTS)
+
+Arguments = dict[str, Any]
+
+
+def choice(rng, options):
+    """Returns one of the options, without conversion to NumPy."""
+    return options[int(rng.integers(len(options)))]
+
+
+def draw_size(rng) -> int:
+    """Draws a size from 0 to 9, rarely 0."""
+    return 0 if rng.random() < 0.06 else int(rng.integers(1, 10))
+
+
+def draw_seed(rng) -> int:
+    """Draws a seed."""
+    return int(rng.integers(2**31))
+
+
+# ---------------------------------------------------------------- networks
+
+
+def draw_config(rng, version="V3") -> Config:
+    """Draws a network configuration, including time and batch sizes."""
+    input_mode = choice(rng, ("linear_input", "linear_input", "skip_input", "auto_select"))
+    num_units, input_size, time, batch = (draw_size(rng) for _ in range(4))
+    if input_mode == "skip_input" or (input_mode == "auto_select" and rng.random() < 0.5):
+        input_size = num_units
+    config = Config(
+        choice(rng, cudnn_rnn_inputs.MODES),
+        input_mode,
+        choice(rng, ("unidirectional", "bidirectional")),
+        num_layers=choice(rng, (1, 1, 1, 2, 2, 3)),
+        num_units=num_units,
+        input_size=input_size,
+        time=time,
+        batch=batch,
+        dropout=choice(rng, DROPOUTS),
+    )
+    if version == "V3":
+        config = with_v3_options(rng, config)
+    return with_huge_sizes(rng, config) if rng.random() < HUGE_SHARE else config
+
+
+def with_v3_options(rng, config: Config) -> Config:
+    """Draws the options that only version 3 of the ops has."""
+    lengths = tuple(map(int, rng.integers(0, config.time + 1, config.batch)))
+    projects = config.rnn_mode == "lstm" and config.num_units > 0 and rng.random() < 0.5
+    return dataclasses.replace(
+        config,
+        num_proj=int(rng.integers(1, config.num_units + 1)) if projects else 0,
+        time_major=bool(rng.random() < 0.6),
+        sequence_lengths=lengths if rng.random() < 0.6 else None,
+    )
+
+
+def with_huge_sizes(rng, config: Config) -> Config:
+    """Makes a size huge and another one 0, if TensorFlow supports the shapes."""
+    huge = choice(rng, HUGE)
+    if rng.random() < 0.5:
+        changes: dict[str, Any] = {"batch": 0, "time": huge}
+    else:
+        changes = {"num_units": 0, "num_proj": 0, choice(rng, ("time", "num_layers", "input_size")): huge}
+    changed = dataclasses.replace(config, **changes, sequence_lengths=None)
+    if changed.input_mode == "skip_input":
+        changed = dataclasses.replace(changed, input_size=changed.num_units)
+    return changed if all(map(can_be_made, argument_shapes(changed).values())) else config
+
+
+def is_huge(config: Config) -> bool:
+    """Whether a size is too large for the references."""
+    sizes = (config.time, config.batch, config.num_layers, config.num_units, config.input_size)
+    return max(sizes) > LARGEST_COMPUTED
+
+
+def argument_shapes(config: Config) -> dict[str, tuple[int, ...]]:
+    """Like `cudnn_rnn_inputs.shapes`, but for networks of any size."""
+    states = (config.num_pseudo_layers, config.batch, config.output_size)
+    cell_states = (config.num_pseudo_layers, config.batch, config.num_units)
+    sequences = {
+        "input": (config.time, config.batch, config.input_size),
+        "input_h": states,
+        "input_c": cell_states,
+        "output": (config.time, config.batch, config.num_directions * config.output_size),
+        "output_h": states,
+        "output_c": cell_states,
+    }
+    shapes = {name: cudnn_rnn_inputs.major(config, *shape) for name, shape in sequences.items()}
+    if config.rnn_mode != "lstm":
+        shapes |= {"input_c": (), "output_c": ()}
+    return {**shapes, "params": (params_checks.size_formula(config),)}
+
+
+def draw_arrays(rng, config: Config, dtype: str, names: dict[str, str]) -> Arguments:
+    """Draws arrays in the shapes of a network's inputs and outputs.
+
+    Args:
+      rng: the random number generator.
+      config: the network.
+      dtype: the dtype of the arrays.
+      names: maps the name of each array to the input or output that has its shape.
+    """
+    shapes = argument_shapes(config)
+    if is_huge(config):
+        return {name: zeros(shapes[of], numpy_dtype(dtype)) for name, of in names.items()}
+    drawn = {name: rng.standard_normal(shapes[of]) for name, of in names.items() if of != "params"}
+    params = {name: cudnn_rnn_inputs.random_params(config, rng) for name, of in names.items() if of == "params"}
+    return gru_inputs.cast({**drawn, **params}, dtype)
+
+
+def with_extreme_values(rng, arrays: Arguments) -> Arguments:
+    """Rarely replaces elements of one array by values that are not finite, very large or very small."""
+    names = [name for name, array in arrays.items() if isinstance(array, np.ndarray) and array.size > 0]
+    if not names or rng.random() >= EXTREME_SHARE:
+        return arrays
+    name = choice(rng, names)
+    array = arrays[name].copy()
+    with np.errstate(over="ignore", under="ignore"):
+        array.flat[rng.integers(array.size, size=int(rng.integers(1, 4)))] = choice(rng, EXTREME_VALUES)
+    return {**arrays, name: array}
+
+
+def lengths_of(config: Config):
+    """Returns the sequence lengths as an argument."""
+    return zeros((config.batch,), np.int32) if is_huge(config) else config.lengths
+
+
+def run_forward(rng, config: Config, inputs: Arguments, version: str) -> Arguments:
+    """Runs our forward op and returns its results as arguments, by name."""
+    op = getattr(tf_rnn_ops.raw_ops, f"CudnnRNN{version}")
+    arguments = {name: tensor_of(value) for name, value in inputs.items()}
+    attributes = cudnn_rnn_inputs.attributes(config, version)
+    if version == "V3":
+        arguments["sequence_lengths"] = tensor_of(lengths_of(config))
+    if config.dropout > 0:
+        fresh_kernels()
+    outputs = op(**arguments, **attributes, seed=draw_seed(rng), seed2=draw_seed(rng) + 1)
+    return {name: array_of(value) for name, value in outputs._asdict().items()}
+
+
+def forward(rng, version: str) -> Arguments:
+    """Draws arguments of CudnnRNN, V2 or V3."""
+    config, dtype = draw_config(rng, version), choice(rng, DTYPES)
+    inputs = with_extreme_values(rng, draw_arrays(rng, config, dtype, {name: name for name in INPUTS}))
+    lengths = {"sequence_lengths": lengths_of(config)} if version == "V3" else {}
+    return {
+        **inputs,
+        **lengths,
+        **cudnn_rnn_inputs.attributes(config, version),
+        "seed": draw_seed(rng),
+        "seed2": draw_seed(rng),
+        "is_training": bool(rng.random() < 0.7),
+    }
+
+
+def stateless_forward(rng) -> Arguments:
+    """Draws arguments of StatelessCudnnRNN."""
+    arguments = forward(rng, "V3")
+    seed = np.array([arguments.pop("seed"), arguments.pop("seed2")], np.int64)
+    return {**arguments, "seed": seed}
+
+
+def backprop(rng, version: str) -> Arguments:
+    """Draws arguments of CudnnRNNBackprop, V2 or V3."""
+    config, dtype = draw_config(rng, version), choice(rng, DTYPES)
+    names = {name: name for name in INPUTS} | {f"{name}_backprop": name for name in OUTPUTS}
+    arrays = with_extreme_values(rng, draw_arrays(rng, config, dtype, names))
+    outputs = run_forward(rng, config, {name: arrays[name] for name in INPUTS}, version)
+    lengths = {"sequence_lengths": lengths_of(config)} if version == "V3" else {}
+    return {
+        **arrays,
+        **lengths,
+        **outputs,
+        **cudnn_rnn_inputs.attributes(config, version),
+        "seed": draw_seed(rng),
+        "seed2": draw_seed(rng),
+    }
+
+
+def backprop_grad(rng) -> Arguments:
+    """Draws arguments of CudnnRNNBackpropGrad."""
+    config, dtype = draw_config(rng), choice(rng, DTYPES)
+    names = {name: name for name in INPUTS}
+    names |= {f"{name}_backprop": name for name in OUTPUTS} | {f"{name}_backprop_grad": name for name in INPUTS}
+    arrays = with_extreme_values(rng, draw_arrays(rng, config, dtype, names))
+    outputs = run_forward(rng, config, {name: arrays[name] for name in INPUTS}, "V3")
+    return {
+        **arrays,
+        "sequence_lengths": lengths_of(config),
+        "output": outputs["output"],
+        "reserve_space": outputs["reserve_space"],
+        **cudnn_rnn_inputs.attributes(config),
+        "skip": [name for name in RESULT_NAMES if rng.random() < 0.15],
+    }
+
+
+def dropout_masks(rng) -> Arguments:
+    """Draws arguments of CudnnRNNDropoutMasks."""
+    config, dtype = draw_config(rng), choice(rng, DTYPES)
+    inputs = draw_arrays(rng, config, dtype, {name: name for name in INPUTS})
+    return {
+        **inputs,
+        "sequence_lengths": lengths_of(config),
+        "reserve_space": run_forward(rng, config, inputs, "V3")["reserve_space"],
+        **cudnn_rnn_inputs.attributes(config),
+        "masks_type": choice(rng, (tf.float32, tf.float64)),
+    }
+
+
+# ---------------------------------------------------------------- params
+
+
+def sizes_of(config: Config) -> Arguments:
+    """Returns the sizes of a network as arguments."""
+    return {name: np.array(value, np.int32) for name, value in params_checks.sizes(config).items()}
+
+
+def params_attributes(rng, config: Config, version: str) -> Arguments:
+    """Returns the attributes of a params op."""
+    return {
+        **params_checks.attributes(config, version),
+        "dropout": config.dropout,
+        "seed": draw_seed(rng),
+        "seed2": draw_seed(rng),
+    }
+
+
+def draw_params_config(rng, version: str) -> Config:
+    """Draws a network that is not huge."""
+    config = draw_config(rng, "V3" if version == "V2" else "V2")
+    return draw_params_config(rng, version) if is_huge(config) else config
+
+
+def params_size(rng) -> Arguments:
+    """Draws arguments of CudnnRNNParamsSize."""
+    config = draw_params_config(rng, "V2")
+    return {
+        **sizes_of(config),
+        "T": tf.as_dtype(choice(rng, DTYPES)),
+        "S": choice(rng, (tf.int32, tf.int64)),
+        **params_attributes(rng, config, "V2"),
+    }
+
+
+def draw_params(rng, config: Config) -> np.ndarray:
+    """Draws a params buffer of random bits."""
+    return params_checks.random_bits((params_checks.size_formula(config),), choice(rng, DTYPES), draw_seed(rng))
+
+
+def canonical_to_params(rng, version: str) -> Arguments:
+    """Draws arguments of CudnnRNNCanonicalToParams or its V2."""
+    config = draw_params_config(rng, version)
+    parts = params_checks.split(config, draw_params(rng, config))
+    num_weights = len(params_checks.canonical_shapes(config)[0])
+    is_flat = rng.random() < 0.2
+    weights = [each.reshape(-1) if is_flat else each for each in parts[:num_weights]]
+    biases = parts[num_weights:]
+    return {**sizes_of(config), "weights": weights, "biases": biases, **params_attributes(rng, config, version)}
+
+
+def params_to_canonical(rng, version: str) -> Arguments:
+    """Draws arguments of CudnnRNNParamsToCanonical or its V2."""
+    config = draw_params_config(rng, version)
+    weights, biases = params_checks.canonical_shapes(config)
+    counts = {"num_params": len(biases)}
+    if version == "V2":
+        counts = {"num_params_weights": len(weights), "num_params_biases": len(biases)}
+    return {
+        **sizes_of(config),
+        "params": draw_params(rng, config),
+        **counts,
+        **params_attributes(rng, config, version),
+    }
+
+
+# ---------------------------------------------------------------- GRUBlockCell
+
+
+def draw_cell(rng, gradients: tuple[str, ...]) -> Arguments:
+    """Draws the inputs of GRUBlockCell and gradients with respect to some of its outputs."""
+    batch, input_size, cell_size = (draw_size(rng) for _ in range(3))
+    dtype = choice(rng, DTYPES)
+    if rng.random() < HUGE_SHARE:
+        return huge_cell(rng, dtype, gradients)
+    inputs = gru_inputs.cell_inputs((batch, input_size, cell_size), dtype, draw_seed(rng))
+    drawn = gru_inputs.output_gradients((batch, input_size, cell_size), dtype, draw_seed(rng))
+    return with_extreme_values(rng, {**inputs, **{name: drawn[name] for name in gradients}})
+
+
+def huge_cell(rng, dtype: str, gradients: tuple[str, ...]) -> Arguments:
+    """Returns empty inputs of a cell with a huge size."""
+    huge = choice(rng, HUGE)
+    batch, input_size, cell_size = choice(rng, ((huge, 0, 0), (0, huge, 0), (0, huge // 4, 0), (0, 0, 0)))
+    shapes = {
+        "x": (batch, input_size),
+        "h_prev": (batch, cell_size),
+        "w_ru": (input_size + cell_size, 2 * cell_size),
+        "w_c": (input_size + cell_size, cell_size),
+        "b_ru": (2 * cell_size,),
+        "b_c": (cell_size,),
+    } | dict.fromkeys(gradients, (batch, cell_size))
+    return {name: zeros(shape, numpy_dtype(dtype)) for name, shape in shapes.items()}
+
+
+def cell_grad(rng, gradients: tuple[str, ...]) -> Arguments:
+    """Draws arguments of GRUBlockCellGrad or its V2."""
+    arrays = draw_cell(rng, gradients)
+    inputs = {name: tensor_of(value) for name, value in arrays.items() if name not in gradients}
+    step = tf_rnn_ops.raw_ops.GRUBlockCell(**inputs)
+    return {**arrays, **{name: array_of(getattr(step, name)) for name in "ruc"}}
+
+
+# ---------------------------------------------------------------- KerasRNN
+
+
+def keras_rnn(rng) -> Arguments:
+    """Draws arguments of KerasRNN."""
+    mode, dtype = choice(rng, RNN_MODES), choice(rng, DTYPES)
+    batch, time, features, units = (draw_size(rng) for _ in range(4))
+    cols = {"lstm": 4, "gru": 3}.get(mode, 1) * units
+    shapes = {
+        "sequences": (batch, time, features),
+        "initial_h": (batch, units),
+        "initial_c": (batch, units) if mode == "lstm" else (),
+        "kernel": (features, cols),
+        "recurrent_kernel": (units, cols),
+        "bias": choice(rng, ((2, cols) if mode == "gru" else (cols,), (0,))),
+    }
+    drawn = {name: rng.standard_normal(shape) for name, shape in shapes.items()}
+    mask = choice(rng, (np.zeros([0], bool), rng.random((batch, time)) < 0.7))
+    return {
+        **with_extreme_values(rng, gru_inputs.cast(drawn, dtype)),
+        "mask": mask,
+        "rnn_mode": mode,
+        **({name: choice(rng, ACTIVATIONS) for name in KERAS_ACTIVATIONS} if mode in ("lstm", "gru") else {}),
+        **{name: bool(rng.random() < 0.5) for name in KERAS_FLAGS},
+        "is_training": bool(rng.random() < 0.7),
+    }
+
+
+def keras_rnn_backprop(rng) -> Arguments:
+    """Draws arguments of KerasRNNBackprop."""
+    arguments = {**keras_rnn(rng), "is_training": True}
+    tensors = {name: tensor_of(value) if isinstance(value, np.ndarray) else value for name, value in arguments.items()}
+    outputs = {name: array_of(each) for name, each in tf_rnn_ops.raw_ops.KerasRNN(**tensors)._asdict().items()}
+    del arguments["is_training"]
+    gradients = {f"{name}_backprop": value for name, value in outputs.items() if name != "reserve_space"}
+    return {**arguments, **gradients, "reserve_space": outputs["reserve_space"]}
+
+
+# ---------------------------------------------------------------- AlignTensor
+
+
+def align_tensor(rng) -> Arguments:
+    """Draws arguments of AlignTensor."""
+    shape = [draw_size(rng) for _ in range(rng.integers(4))]
+    return {"tensor": params_checks.random_bits(shape, choice(rng, DTYPES), draw_seed(rng))}
+
+
+VALID: dict[str, Callable[[np.random.Generator], Arguments]] = {
+    "GRUBlockCell": lambda rng: draw_cell(rng, ()),
+    "GRUBlockCellGrad": lambda rng: cell_grad(rng, ("d_h",)),
+    "GRUBlockCellGradV2": lambda rng: cell_grad(rng, ("d_r", "d_u", "d_c", "d_h")),
+    "CudnnRNN": lambda rng: forward(rng, ""),
+    "CudnnRNNV2": lambda rng: forward(rng, "V2"),
+    "CudnnRNNV3": lambda rng: forward(rng, "V3"),
+    "StatelessCudnnRNN": stateless_forward,
+    "CudnnRNNBackprop": lambda rng: backprop(rng, ""),
+    "CudnnRNNBackpropV2": lambda rng: backprop(rng, "V2"),
+    "CudnnRNNBackpropV3": lambda rng: backprop(rng, "V3"),
+    "CudnnRNNBackpropGrad": backprop_grad,
+    "CudnnRNNDropoutMasks": dropout_masks,
+    "CudnnRNNParamsSize": params_size,
+    "CudnnRNNCanonicalToParams": lambda rng: canonical_to_params(rng, ""),
+    "CudnnRNNCanonicalToParamsV2": lambda rng: canonical_to_params(rng, "V2"),
+    "CudnnRNNParamsToCanonical": lambda rng: params_to_canonical(rng, ""),
+    "CudnnRNNParamsToCanonicalV2": lambda rng: params_to_canonical(rng, "V2"),
+    "KerasRNN": keras_rnn,
+    "KerasRNNBackprop": keras_rnn_backprop,
+    "AlignTensor": align_tensor,
+}
+
+
+def finite_arguments(op: str, dtype: str, sizes: Sequence[int], seed: int) -> Arguments:
+    """Draws valid arguments of an op with finite values and no huge sizes.
+
+    Args:
+      op: the op name.
+      dtype: the type of its floating inputs.
+      sizes: the sizes to draw from.
+      seed: the random seed.
+    """
+    options: dict[str, Any] = {
+        "DTYPES": (dtype,),
+        "HUGE_SHARE": 0,
+        "EXTREME_SHARE": 0,
+        "draw_size": lambda rng: choice(rng, sizes),
+    }
+    with unittest.mock.patch.multiple(__name__, **options):
+        return VALID[op](np.random.default_rng(seed))

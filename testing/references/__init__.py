@@ -1,0 +1,1 @@
+"""Independent implementations and recordings that the results of the ops are compared with."""

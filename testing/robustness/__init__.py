@@ -1,0 +1,1 @@
+"""Concurrent, interrupted, very long calls, and calls without memory."""

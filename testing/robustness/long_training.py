@@ -1,0 +1,166 @@
+"""Compares a training run in float32 with the same run in float64, and measures memory.
+
+The target is the tanh of a matrix times the input from two steps before. The weights are the params of the op, the loss
+is the mean squared error of its output, and the updates are gradient descent. Only the ops and the updates round.
+"""
+
+import dataclasses
+
+import numpy as np
+import tensorflow as tf
+from checks import parity
+from checks.cudnn_rnn import gradient_difference, run_backprop, run_forward
+from environment import process_resources
+from inputs import cudnn_rnn as cudnn_rnn_inputs
+from inputs.cudnn_rnn import Config
+from inputs.gru_block_cell import cast
+from references import cudnn_rnn as reference
+
+DELAY = 2
+NUM_BATCHES = 50
+LEARNING_RATE = 0.25  # small enough that steps do not amplify differences of the weights
+MOST_GROWTH = 4 << 20  # of memory since the first checkpoint, in bytes
+HALF_AN_ULP = 2.0**-24  # of float32, relative to the number
+
+
+class Training:
+    """A network and its weights in one dtype.
+
+    Args:
+      config: the network.
+      dtype: the dtype.
+    """
+
+    def __init__(self, config: Config, dtype: str):
+        self._config = config
+        rng = np.random.default_rng(0)
+        shapes = cudnn_rnn_inputs.shapes(config)
+        # Exact in both dtypes.
+        x = rng.standard_normal((NUM_BATCHES, *shapes["input"])).astype(np.float32)
+        target = np.zeros((NUM_BATCHES, *shapes["output"]), np.float32)
+        matrix = rng.standard_normal((config.input_size, config.num_units)) / np.sqrt(config.input_size)
+        target[:, DELAY:] = np.tanh(x[:, :-DELAY] @ matrix)
+        states = {name: np.zeros(shapes[name]) for name in ("input_h", "input_c")}
+        self._states = {name: tf.constant(value) for name, value in cast(states, dtype).items()}
+        self._x, self._target = tf.constant(x.astype(dtype)), tf.constant(target.astype(dtype))
+        params = cudnn_rnn_inputs.random_params(config, rng).astype(np.float32)
+        self._params = tf.Variable(params.astype(dtype))
+        self._step = tf.function(self._train).get_concrete_function(tf.TensorSpec([], tf.int32))
+
+    def params(self) -> np.ndarray:
+        return self._params.numpy()
+
+    def step(self, number: int) -> tuple[float, float]:
+        """Runs a training step and returns the loss and the largest magnitude of the gradient."""
+        loss, largest = self._step(tf.constant(number % NUM_BATCHES))
+        return float(loss), float(largest)
+
+    def gradient(self, number: int) -> np.ndarray:
+        """Returns the gradient of a step without training."""
+        return self._loss_and_gradient(number % NUM_BATCHES)[1].numpy()
+
+    def reference_gradient(self, number: int) -> np.ndarray:
+        """Returns the same gradient from the float64 reference."""
+        x, target = (parity.to_float64(each[number % NUM_BATCHES]) for each in (self._x, self._target))
+        states = {name: parity.to_float64(value) for name, value in self._states.items()}
+        params = parity.to_float64(self._params)
+        run = reference.forward(self._config, x, **states, params=params)
+        d_output = self._output_backprop(run.output, target)
+        d_states = [np.zeros_like(each) for each in (run.output_h, run.output_c)]
+        return reference.backward(self._config, run, states["input_c"], params, d_output, *d_states).params_backprop
+
+    def _output_backprop(self, output, target):
+        return (output - target) * (2 / output.shape.num_elements() if tf.is_tensor(output) else 2 / output.size)
+
+    def _loss_and_gradient(self, batch):
+        inputs = {"input": self._x[batch], **self._states, "params": self._params}
+        outputs = run_forward(self._config, inputs)
+        target = self._target[batch]
+        gradients = {
+            "output_backprop": self._output_backprop(outputs.output, target),
+            "output_h_backprop": tf.zeros_like(outputs.output_h),
+            "output_c_backprop": tf.zeros_like(outputs.output_c),
+        }
+        gradient = run_backprop(self._config, inputs, outputs, gradients).params_backprop
+        return tf.reduce_mean((outputs.output - target) ** 2), gradient
+
+    def _train(self, batch):
+        loss, gradient = self._loss_and_gradient(batch)
+        self._params.assign_sub(LEARNING_RATE * gradient)
+        return loss, tf.reduce_max(tf.abs(gradient))
+
+
+@dataclasses.dataclass(frozen=True)
+class Checkpoint:
+    """The state of the float32 run after some steps.
+
+    Attributes:
+      step: the number of steps.
+      loss: the mean loss of the steps since the last checkpoint.
+      wide_loss: the same for the float64 run.
+      gradient_error: the difference of a gradient from the reference with the same weights, relative to the largest
+        magnitude.
+      wide_gradient_error: the same for the float64 run.
+      distance: the largest difference between the weights of both runs.
+      bound: the bound of the distance: the sum of the rounding errors of all steps, if no step amplifies them.
+      memory: the memory of the process in bytes.
+      num_threads: the number of threads of the process.
+    """
+
+    step: int
+    loss: float
+    wide_loss: float
+    gradient_error: float
+    wide_gradient_error: float
+    distance: float
+    bound: float
+    memory: int
+    num_threads: int
+
+
+def run(config: Config, num_steps: int, num_checkpoints: int):
+    """Trains in both dtypes and yields the checkpoints."""
+    narrow, wide = Training(config, "float32"), Training(config, "float64")
+    bound, interval = 0.0, num_steps // num_checkpoints
+    for first in range(0, num_checkpoints * interval, interval):
+        losses = []
+        for number in range(first, first + interval):
+            (loss, largest), (wide_loss, _) = narrow.step(number), wide.step(number)
+            bound += LEARNING_RATE * parity.TOLERANCES["float32"] * largest
+            losses.append((loss, wide_loss))
+        bound += interval * HALF_AN_ULP * float(np.abs(wide.params()).max())
+        loss, wide_loss = np.mean(losses, axis=0)
+        error, wide_error = (
+            gradient_difference(config, "params", each.gradient(number), each.reference_gradient(number))
+            for each in (narrow, wide)
+        )
+        yield Checkpoint(
+            step=number + 1,
+            loss=float(loss),
+            wide_loss=float(wide_loss),
+            gradient_error=float(error),
+            wide_gradient_error=float(wide_error),
+            distance=float(np.abs(narrow.params() - wide.params()).max()),
+            bound=bound,
+            memory=process_resources.memory(),
+            num_threads=process_resources.num_threads(),
+        )
+
+
+def check(config: Config, num_steps: int, num_checkpoints: int) -> list[Checkpoint]:
+    """Trains in both dtypes and returns the checkpoints.
+
+    Raises:
+      AssertionError: if gradients, weights or the loss differ by more than rounding, or memory or threads grow.
+    """
+    checkpoints = []
+    for point in run(config, num_steps, num_checkpoints):
+        checkpoints.append(point)
+        assert point.gradient_error <= parity.TOLERANCES["float32"], point
+        assert point.wide_gradient_error <= parity.TOLERANCES["float64"], point
+        assert point.distance <= point.bound, point
+        assert abs(point.loss - point.wide_loss) <= 1e-3 * point.wide_loss, point
+        assert point.memory - checkpoints[0].memory <= MOST_GROWTH, point
+        assert point.num_threads <= checkpoints[0].num_threads, point
+    assert checkpoints[-1].loss < checkpoints[0].loss
+    return checkpoints

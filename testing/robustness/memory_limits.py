@@ -1,0 +1,270 @@
+"""Calls the ops under increasing limits of the address space until they succeed.
+
+Use it in a separate process with ENVIRONMENT.
+"""
+
+import contextlib
+import dataclasses
+import functools
+import re
+import resource
+import time
+from collections.abc import Collection
+
+import numpy as np
+import tensorflow as tf
+from checks.cudnn_rnn import run_backprop, run_forward, tensors
+from environment import process_resources
+from inputs import cudnn_rnn as cudnn_rnn_inputs
+from inputs import gru_block_cell as gru_inputs
+from inputs import mixed_calls
+from inputs.cudnn_rnn import OUTPUTS, Config
+from inputs.mixed_calls import Call
+from inputs.unaligned import at_offset
+from test_cudnn_rnn_second_order import backprop_grad
+
+import tf_rnn_ops
+from tf_rnn_ops._library import ops
+
+# Each tensor is allocated with mmap and returned to the system: without the oneDNN allocator, and without per-thread
+# arenas, which reserve address space in advance.
+ENVIRONMENT = {"TF_ENABLE_ONEDNN_OPTS": "0", "MALLOC_MMAP_THRESHOLD_": str(64 << 10), "MALLOC_ARENA_MAX": "1"}
+# Initial headroom for Python and TensorFlow, and the increment of the limit, in bytes.
+INITIAL_HEADROOM = 8 << 20
+INCREMENT = 5 << 20
+# Tensors of 6 to 70 MiB; the computation is long enough to measure.
+NETWORK = Config("lstm", num_units=384, input_size=256, time=110, batch=64, sequence_lengths=(110,) * 32 + (90,) * 32)
+CELL = (8192, 64, 512)
+PARAMS = Config("gru", num_units=1200, input_size=1200)
+DROPPED = Config("gru", num_layers=2, num_units=256, input_size=8, time=64, batch=512, dropout=0.5)
+EMPTY = Config(num_units=0, input_size=0, time=0, batch=16 << 20)
+# Batch, time and units of a layer. Without features, one long sample takes memory only for its mask.
+LAYER = (64, 8192, 4)
+LONG_LAYER = (1, 8 << 20, 1)
+
+
+@contextlib.contextmanager
+def limited(more_bytes: int):
+    """Limits the address space of the process to its current size plus `more_bytes`."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (1024 * process_resources.status("VmSize") + more_bytes, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    """The outcome of a call under increasing limits.
+
+    Attributes:
+      failed: the tensors that could not be allocated, as TensorFlow describes them.
+      num_failures: the number of failed calls.
+      headroom: the bytes that were sufficient.
+      seconds: the longest CPU time of a failed call.
+      seconds_of_a_call: the CPU time of a successful call.
+    """
+
+    failed: set[str]
+    num_failures: int
+    headroom: int
+    seconds: float
+    seconds_of_a_call: float
+
+
+def climb(call: Call) -> Outcome:
+    """Repeats a call under increasing limits until it succeeds, and checks its results.
+
+    Raises:
+      AssertionError: if the results differ from those without a limit.
+    """
+    expected = mixed_calls.contents(call())
+    start = time.process_time()
+    call()
+    seconds_of_a_call = time.process_time() - start
+    failed, num_failures, longest, headroom = set(), 0, 0.0, INITIAL_HEADROOM
+    process_resources.return_free_memory()
+    while True:
+        try:
+            with limited(headroom):
+                start = time.process_time()
+                results = call()
+        except tf.errors.ResourceExhaustedError as error:
+            longest = max(longest, time.process_time() - start)
+            failed.add(failed_tensor(error.message))
+            num_failures += 1
+            headroom += INCREMENT
+            continue
+        assert mixed_calls.contents(results) == expected
+        return Outcome(failed, num_failures, headroom, longest, seconds_of_a_call)
+
+
+def failed_tensor(message: str) -> str:
+    """Returns the shape and type of a tensor in an error message, as in "[64,64,512] float"."""
+    found = re.search(r"OOM when allocating tensor with shape(\[[\d,]*\]) and type (\w+)", message)
+    assert found is not None, message
+    return " ".join(found.groups())
+
+
+def run_network(config: Config, inputs, is_training: bool) -> list[tf.Tensor]:
+    outputs = run_forward(config, inputs, is_training=is_training)
+    return [getattr(outputs, name) for name in (*OUTPUTS, "reserve_space")]
+
+
+def layer_inputs(size: tuple[int, int, int], mask) -> dict[str, tf.Tensor]:
+    """Returns the inputs of an LSTM layer without features."""
+    batch, time, units = size
+    state = tf.ones([batch, units])
+    return {
+        "sequences": tf.zeros([batch, time, 0]),
+        "mask": tf.constant(mask, tf.bool),
+        "initial_h": state,
+        "initial_c": state,
+        "kernel": tf.zeros([0, 4 * units]),
+        "recurrent_kernel": tf.ones([units, 4 * units]),
+        "bias": tf.ones([4 * units]),
+    }
+
+
+def layer_calls() -> list[Call]:
+    """Returns calls of KerasRNN and its gradient."""
+    raw_ops = tf_rnn_ops.raw_ops
+    forward = functools.partial(raw_ops.KerasRNN, rnn_mode="lstm", return_sequences=True)
+    backprop = functools.partial(raw_ops.KerasRNNBackprop, rnn_mode="lstm", return_sequences=True)
+    long_forward = functools.partial(raw_ops.KerasRNN, rnn_mode="lstm", is_training=False)
+    calls = [
+        Call(
+            "KerasRNN of a long masked sample",
+            lambda inputs: list(long_forward(**inputs))[:3],
+            layer_inputs(LONG_LAYER, np.zeros(LONG_LAYER[:2])),
+        )
+    ]
+    batch, time, _ = LAYER
+    masks = {"": np.zeros([0]), " with a mask": np.arange(batch * time).reshape(batch, time) % 3 > 0}
+    for suffix, mask in masks.items():
+        inputs = layer_inputs(LAYER, mask)
+        results = forward(**inputs)
+        gradients = {
+            "outputs_backprop": results.outputs,
+            "final_h_backprop": results.final_h,
+            "final_c_backprop": results.final_c,
+            "reserve_space": results.reserve_space,
+        }
+        calls += [
+            Call(f"KerasRNN{suffix}", lambda inputs: list(forward(**inputs)), inputs),
+            Call(f"KerasRNNBackprop{suffix}", lambda inputs: list(backprop(**inputs)), inputs | gradients),
+        ]
+    return calls
+
+
+def all_calls() -> dict[str, Call]:
+    """Returns a call of every op that allocates memory, by name."""
+    inputs, gradients = map(tensors, cudnn_rnn_inputs.inputs_and_gradients(NETWORK, "float32"))
+    outputs = run_forward(NETWORK, inputs)
+    v = list(run_backprop(NETWORK, inputs, outputs, gradients))
+    dropped = tensors(cudnn_rnn_inputs.network_inputs(DROPPED, "float32"))
+    dropped_outputs = run_forward(DROPPED, dropped, seed=1)
+    cell, d_cell = (
+        tensors(gru_inputs.cell_inputs(CELL, "float32")),
+        tensors(gru_inputs.output_gradients(CELL, "float32")),
+    )
+    step = tf_rnn_ops.raw_ops.GRUBlockCell(**cell)
+    gates = {name: getattr(step, name) for name in "ruc"}
+    params = tf.constant(cudnn_rnn_inputs.network_inputs(PARAMS, "float32")["params"])
+    network = {name: getattr(PARAMS, name) for name in ("num_layers", "num_units", "input_size", "rnn_mode")}
+    canonical = tf_rnn_ops.raw_ops.CudnnRNNParamsToCanonical(params=params, num_params=6, **network)
+    # Without units or steps, only the sequence lengths take memory.
+    empty = tensors(cudnn_rnn_inputs.network_inputs(EMPTY, "float32")) | {
+        "sequence_lengths": tf.zeros([EMPTY.batch], tf.int32)
+    }
+    raw_ops = tf_rnn_ops.raw_ops
+    calls = [
+        Call("CudnnRNNV3", lambda inputs: run_network(NETWORK, inputs, is_training=True), inputs),
+        Call("CudnnRNNV3 in inference", lambda inputs: run_network(NETWORK, inputs, is_training=False), inputs),
+        Call("CudnnRNNV3 of empty sequences", lambda inputs: [raw_ops.CudnnRNNV3(**inputs).output], empty),
+        Call(
+            "CudnnRNNBackpropV3",
+            lambda arguments: list(run_backprop(NETWORK, *arguments)),
+            (inputs, outputs, gradients),
+        ),
+        Call(
+            "CudnnRNNBackpropV3 of an unaligned reserve_space",
+            lambda arguments: list(run_backprop(NETWORK, *arguments[:3], reserve_space=arguments[3])),
+            (inputs, outputs, gradients, at_offset(outputs.reserve_space.numpy(), 4)),
+        ),
+        Call(
+            "CudnnRNNBackpropGrad",
+            lambda arguments: list(backprop_grad(NETWORK, *arguments)),
+            (inputs, outputs, gradients, v),
+        ),
+        Call(
+            "CudnnRNNDropoutMasks",
+            lambda arguments: [mixed_calls.dropout_masks(DROPPED, *arguments)],
+            (dropped, dropped_outputs),
+        ),
+        Call("GRUBlockCell", lambda cell: list(raw_ops.GRUBlockCell(**cell)), cell),
+        Call(
+            "GRUBlockCellGrad",
+            lambda arguments: list(raw_ops.GRUBlockCellGrad(**arguments)),
+            {**cell, **gates, "d_h": d_cell["d_h"]},
+        ),
+        Call(
+            "GRUBlockCellGradV2",
+            lambda arguments: list(ops.tf_rnn_ops_gru_block_cell_grad_v2(**arguments)),
+            {**cell, **gates, **d_cell},
+        ),
+        Call(
+            "CudnnRNNParamsToCanonical",
+            lambda params: tf.nest.flatten(raw_ops.CudnnRNNParamsToCanonical(params=params, num_params=6, **network)),
+            params,
+        ),
+        Call(
+            "CudnnRNNCanonicalToParams",
+            lambda canonical: [raw_ops.CudnnRNNCanonicalToParams(**canonical, **network)],
+            canonical._asdict(),
+        ),
+        *layer_calls(),
+    ]
+    return {call.name: call for call in calls}
+
+
+def in_dataset(call: Call) -> Call:
+    """Returns a call whose results come from a dataset. The dataset continues after an error."""
+    dataset = tf.data.Dataset.range(1 << 30).map(lambda _: call.compute(call.arguments))
+    options = tf.data.Options()
+    options.autotune.enabled = False  # it would start a thread, which takes more memory than any tensor
+    iterator = iter(dataset.with_options(options))
+    return Call(f"{call.name} in a dataset", lambda _: list(next(iterator)), None)
+
+
+ENTRY_POINTS = {"eager": lambda call: call, "graph": Call.in_graph, "dataset": in_dataset}
+
+
+def check(entry_point: str, names: Collection[str] = ()) -> dict[str, Outcome]:
+    """Runs calls under increasing limits and returns their outcomes by name.
+
+    Args:
+      entry_point: "eager", "graph" or "dataset".
+      names: names of the calls; all by default.
+
+    Raises:
+      AssertionError: if a call never failed, or from `climb`.
+    """
+    outcomes = {}
+    for name, call in all_calls().items():
+        if names and name not in names:
+            continue
+        outcome = outcomes[name] = climb(ENTRY_POINTS[entry_point](call))
+        assert outcome.num_failures > 0, f"{name}, {entry_point}: {outcome}"
+    return outcomes
+
+
+def to_text(outcomes: dict[str, Outcome]) -> list[str]:
+    """Returns a line for each call."""
+    return [
+        f"{name}: {outcome.num_failures} failures to allocate {', '.join(sorted(outcome.failed))}, "
+        f"within {1e3 * outcome.seconds:.1f} ms; a call takes {outcome.headroom >> 20} MiB and "
+        f"{1e3 * outcome.seconds_of_a_call:.0f} ms"
+        for name, outcome in outcomes.items()
+    ]
