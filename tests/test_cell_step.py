@@ -9,7 +9,7 @@ import tensorflow as tf
 from checks import parity
 from checks.keras_layers import BATCH, FEATURES, KINDS, TIME, UNITS, check_equal, data, outputs_and_gradients, randomize
 from checks.op_definitions import ops_of
-from test_exports import contains_op, serve
+from checks.saved_models import contains_op, serve
 
 from tf_rnn_ops import accelerate_keras
 

@@ -9,6 +9,7 @@ import re
 import numpy as np
 import pytest
 import tensorflow as tf
+from checks.bad_input import names_argument, wrong_shapes
 from hypothesis import given
 from hypothesis import strategies as st
 from inputs import cudnn_rnn as cudnn_rnn_inputs
@@ -133,21 +134,6 @@ def run_with_unknown_shapes(op, arguments):
 
 
 RUNS = [run_eagerly, run_with_known_shapes, run_with_unknown_shapes]
-
-
-def wrong_shapes(shape):
-    """Yields wrong shapes similar to a valid one: other ranks, and each size minus 1, plus 1, 0 and doubled."""
-    yield ()
-    yield (*shape, 1)
-    yield (1, *shape)
-    yield shape[:-1]
-    for axis, size in enumerate(shape):
-        for wrong in (size - 1, size + 1, 0, 2 * size):
-            yield (*shape[:axis], wrong, *shape[axis + 1 :])
-
-
-def names_argument(message, argument):
-    return re.search(rf"\b{argument}\b", message) is not None
 
 
 def op_message(error):

@@ -8,15 +8,25 @@ import pytest
 import tensorflow as tf
 from checks import parity
 from checks.cudnn_rnn import gradient_difference, names_of, run_backprop, run_forward, tensors
+from checks.second_order import (
+    BACKPROP_GRADS,
+    backprop_grad,
+    dropout_masks,
+    grad_arguments,
+    penalty,
+    penalty_gradients,
+    third_order,
+)
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from inputs import cudnn_rnn as cudnn_rnn_inputs
 from inputs.cudnn_rnn import DTYPES, INPUTS, MODES, OUTPUTS, VERSIONS
 from inputs.gru_block_cell import float64
+from inputs.second_order import output_backprops
+from inputs.small_networks import DIRECTIONS, LENGTHS, NETWORKS, inputs_away_from_kinks, network
 from references import cudnn_rnn as first_order
 from references import tensorflow_networks
-from test_cudnn_rnn_reference import DIRECTIONS, LENGTHS, NETWORKS, inputs_away_from_kinks, network
-from test_second_order_reference import ARGUMENTS, output_backprops, second_order
+from references.second_order import ARGUMENTS, second_order
 
 import tf_rnn_ops
 from tf_rnn_ops import raw_ops
@@ -24,7 +34,6 @@ from tf_rnn_ops._library import ops
 
 DROPPED = network(num_layers=3, direction="bidirectional", sequence_lengths=LENGTHS, dropout=0.5)
 GRADS = tuple(f"{name}_grad" for name in ARGUMENTS)
-BACKPROP_GRADS = tuple(f"{name}_backprop_grad" for name in INPUTS)
 COMPILED = pytest.mark.parametrize("compiled", [False, True], ids=["eager", "tf.function"])
 # For graphs that take long to build.
 SLOWLY_COMPILED = pytest.mark.parametrize(
@@ -47,49 +56,15 @@ def maybe_compiled(function, compiled):
     return tf.function(function) if compiled else function
 
 
-def attributes_of(config) -> dict:
-    """Returns the attributes of CudnnRNNBackpropGrad and CudnnRNNDropoutMasks."""
-    names = ("rnn_mode", "input_mode", "direction", "dropout", "num_proj", "time_major")
-    return {name: getattr(config, name) for name in names}
-
-
-def grad_arguments(config, inputs, outputs, gradients, v) -> dict:
-    """Returns the arguments of CudnnRNNBackpropGrad."""
-    return {
-        **inputs,
-        **gradients,
-        **dict(zip(BACKPROP_GRADS, v, strict=True)),
-        **attributes_of(config),
-        "sequence_lengths": config.lengths,
-        "output": outputs.output,
-        "reserve_space": outputs.reserve_space,
-    }
-
-
-def backprop_grad(config, inputs, outputs, gradients, v, **changes):
-    """Runs CudnnRNNBackpropGrad."""
-    return ops.tf_rnn_ops_cudnn_rnn_backprop_grad(
-        **{**grad_arguments(config, inputs, outputs, gradients, v), **changes}
-    )
-
-
 def masks_of(config, inputs, outputs):
     """Returns the dropout masks of a run as arrays, or None."""
-    if config.dropout == 0:
-        return None
-    return ops.tf_rnn_ops_cudnn_rnn_dropout_masks(
-        **inputs,
-        sequence_lengths=config.lengths,
-        reserve_space=outputs.reserve_space,
-        **attributes_of(config),
-        masks_type=tf.float64,
-    ).numpy()
+    return dropout_masks(config, inputs, outputs, tf.float64).numpy() if config.dropout else None
 
 
 def arguments_of(config, dtype="float64", seed=0):
     """Returns the independent arguments of a backward pass, and gradients with respect to its results."""
     inputs, gradients = cudnn_rnn_inputs.inputs_and_gradients(config, dtype, seed)
-    v = cudnn_rnn_inputs.cast(output_backprops(config, inputs, seed + 5)._asdict(), dtype)
+    v = cudnn_rnn_inputs.cast(output_backprops(inputs, seed + 5)._asdict(), dtype)
     return inputs, gradients, list(v.values())
 
 
@@ -343,7 +318,7 @@ def test_shapes_of_dropout_masks_are_known_in_a_graph():
             **inputs,
             sequence_lengths=DROPPED.lengths,
             reserve_space=reserve_space,
-            **attributes_of(DROPPED),
+            **cudnn_rnn_inputs.attributes(DROPPED),
         )
         assert masks.shape == (2, DROPPED.time, DROPPED.batch, 2 * DROPPED.num_units)
         return masks
@@ -352,24 +327,6 @@ def test_shapes_of_dropout_masks_are_known_in_a_graph():
 
 
 # ---------------------------------------------------------------- the registered gradients
-
-
-def penalty(run, inputs, of):
-    """Returns a nonlinear function of an output and of the gradients of a loss with respect to the inputs in `of`."""
-    with tf.GradientTape() as tape:
-        tape.watch([inputs[name] for name in of])
-        outputs = run(inputs)
-        loss = tf.add_n([tf.reduce_sum(tf.sin(each)) for each in outputs[:3]])
-    gradients = tape.gradient(loss, [inputs[name] for name in of], unconnected_gradients="zero")
-    return tf.add_n([tf.reduce_sum(each**2) for each in gradients]) + tf.reduce_sum(outputs[0] ** 2)
-
-
-def penalty_gradients(run, inputs, of=INPUTS, wanted=INPUTS):
-    """Returns the gradients of the penalty, by input."""
-    with tf.GradientTape() as tape:
-        tape.watch([inputs[name] for name in wanted])
-        value = penalty(run, inputs, of)
-    return tape.gradient(value, {name: inputs[name] for name in wanted}, unconnected_gradients="zero")
 
 
 def ours(config, version="V3", **attributes):
@@ -423,7 +380,7 @@ def test_equals_central_differences_of_the_first_gradient(config, seed):
     """In a random direction of all arguments of the backward pass."""
     inputs = inputs_away_from_kinks(config, None, seed)
     arguments = {**inputs, **cudnn_rnn_inputs.output_gradients(config, seed=seed)}
-    v = output_backprops(config, inputs, seed)
+    v = output_backprops(inputs, seed)
     rng, distance = np.random.default_rng(seed), 1e-6
     direction = {name: rng.standard_normal(value.shape) for name, value in arguments.items()}
 
@@ -468,7 +425,7 @@ def test_the_hessian_is_symmetric(mode):
     def product(a, b):
         return sum(np.sum(a[name] * b[name]) for name in INPUTS)
 
-    v, w = (dict(zip(INPUTS, map(tf.constant, output_backprops(config, inputs, seed)), strict=True)) for seed in (5, 6))
+    v, w = (dict(zip(INPUTS, map(tf.constant, output_backprops(inputs, seed)), strict=True)) for seed in (5, 6))
     assert abs(product(w, hessian_product(v)) / product(v, hessian_product(w)) - 1) < 1e-9
 
 
@@ -746,15 +703,6 @@ def test_jacobians_of_gradients_of_layers(name, pfor):
 
 
 # ---------------------------------------------------------------- higher orders
-
-
-def third_order(run, inputs):
-    """Returns gradients of a function of gradients of a penalty."""
-    with tf.GradientTape() as tape:
-        tape.watch(inputs)
-        gradients = penalty_gradients(run, inputs)
-        value = tf.add_n([tf.reduce_sum(tf.sin(each)) for each in gradients.values()])
-    return tape.gradient(value, inputs, unconnected_gradients="zero")
 
 
 THIRD_ORDER = {

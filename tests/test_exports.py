@@ -13,8 +13,8 @@ import tensorflow as tf
 from checks import parity
 from checks.keras_layers import FEATURES, KERAS, OURS, TIME, UNITS, data
 from checks.op_definitions import ops_of, ops_when_called
+from checks.saved_models import contains_op, serve
 from environment import processes
-from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 from tensorflow.python.saved_model import save_context
 
 from tf_rnn_ops import accelerate_keras, portable
@@ -65,12 +65,6 @@ WAYS = {
 }
 
 
-def contains_op(path):
-    """Returns whether a SavedModel contains one of our ops."""
-    graph = SavedModel.FromString((path / "saved_model.pb").read_bytes()).meta_graphs[0].graph_def
-    return any(op.startswith("TfRnnOps>") for op in ops_of(graph))
-
-
 LOAD = """
 import sys
 import numpy as np
@@ -80,12 +74,6 @@ model = tf.saved_model.load(sys.argv[1])
 assert "tf_rnn_ops" not in sys.modules
 print(output.numpy().tolist())
 """
-
-
-def serve(path, x):
-    """Returns the output of a SavedModel."""
-    (output,) = tf.saved_model.load(path).signatures["serving_default"](tf.constant(x)).values()
-    return output
 
 
 @pytest.mark.parametrize("way", WAYS)

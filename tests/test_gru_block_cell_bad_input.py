@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 import tensorflow as tf
+from checks.bad_input import names_argument, wrong_shapes
 from hypothesis import given
 from hypothesis import strategies as st
 from inputs import gru_block_cell as gru_inputs
-from test_cudnn_rnn_bad_input import names_argument, wrong_shapes
 
 import tf_rnn_ops
 

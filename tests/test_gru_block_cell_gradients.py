@@ -6,22 +6,24 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from checks import parity
-from checks.gru_block_cell import INPUTS, check_grad_v2, check_gradients, gradients, plain_gru, weighted_sum
+from checks.gru_block_cell import (
+    INPUTS,
+    OUTPUTS,
+    check_grad_v2,
+    check_gradients,
+    gradients,
+    our_gru,
+    plain_gru,
+    weighted_sum,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 from inputs import gru_block_cell as gru_inputs
 from references import gru_block_cell as reference
 from tensorflow.python.framework import ops as gradient_registry
 
-import tf_rnn_ops
-
-OUTPUTS = ("r", "u", "c", "h")
 # All sets of outputs that a loss may depend on.
 OUTPUT_SETS = [set for n in range(1, 5) for set in itertools.combinations(OUTPUTS, n)]
-
-
-def our_gru(*inputs):
-    return tf_rnn_ops.raw_ops.GRUBlockCell(**dict(zip(INPUTS, inputs, strict=True)))
 
 
 def reference_gradients(inputs, step, d_outputs):

@@ -5,13 +5,13 @@ import pytest
 import tensorflow as tf
 from checks import parity
 from checks.cudnn_rnn import tensors
-from checks.gru_block_cell import INPUTS, plain_gru
+from checks.gru_block_cell import INPUTS, OUTPUTS, our_gru, plain_gru
 from hypothesis import given
 from hypothesis import strategies as st
 from inputs import gru_block_cell as gru_inputs
+from inputs.second_order import step_arguments, step_output_gradients
 from references import gru_block_cell as reference
-from test_gru_block_cell_gradients import OUTPUTS, our_gru
-from test_second_order_reference import STEP_ARGUMENTS, step_arguments, step_output_gradients, step_second_order
+from references.second_order import STEP_ARGUMENTS, step_second_order
 
 from tf_rnn_ops._library import ops
 

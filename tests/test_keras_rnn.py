@@ -2,7 +2,6 @@
 
 import functools
 import itertools
-import math
 
 import numpy as np
 import pytest
@@ -11,12 +10,12 @@ from checks import parity
 from checks.keras_layers import KERAS, MASKS, Tensor, check_equal, data
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from inputs.keras_rnn import KINDS, arguments, has_cell_state
+from references.cudnn_rnn import NUM_GATES
 
 from tf_rnn_ops import raw_ops
 
 ERRORS = (tf.errors.InvalidArgumentError, ValueError)
-KINDS = {"lstm": "LSTM", "gru": "GRU", "rnn_tanh": "SimpleRNN", "rnn_relu": "SimpleRNN"}
-GATES = {"lstm": 4, "gru": 3, "rnn_tanh": 1, "rnn_relu": 1}
 ACTIVATIONS = ("tanh", "sigmoid", "relu", "linear", "hard_sigmoid")
 FLAGS = ("go_backwards", "return_sequences", "zero_output_for_mask")
 DTYPES = ("float64", "float32", "float16", "bfloat16")
@@ -32,30 +31,6 @@ def dtypes_of(activation, recurrent_activation):
 ACTIVATED = [(*pair, dtype) for pair in itertools.product(ACTIVATIONS, repeat=2) for dtype in dtypes_of(*pair)]
 # Without 16-bit types for rnn_relu: rounding can change the sign of a ReLU input, and thereby the slope.
 CASES = [case for case in itertools.product(KINDS, DTYPES) if case[0] != "rnn_relu" or case[1] in DTYPES[:2]]
-
-
-def has_cell_state(mode):
-    return mode == "lstm"
-
-
-def arguments(mode, dtype="float64", batch=4, time=6, features=3, units=5, use_bias=True, mask=None):
-    """Returns the inputs of the op, as tensors."""
-    cols = GATES[mode] * units
-    of_bias = ((2, cols) if mode == "gru" else (cols,)) if use_bias else (0,)
-    shapes = {
-        "sequences": (batch, time, features),
-        "initial_h": (batch, units),
-        "initial_c": (batch, units) if has_cell_state(mode) else (),
-        "kernel": (features, cols),
-        "recurrent_kernel": (units, cols),
-        "bias": of_bias,
-    }
-    scale = 1 / math.sqrt(1 + units)
-    inputs = {
-        name: tf.cast(data(*shape, seed=number) * (1 if number < 3 else scale), dtype)
-        for number, (name, shape) in enumerate(shapes.items())
-    }
-    return {**inputs, "mask": tf.constant([] if mask is None else mask, tf.bool)}
 
 
 def make_keras(mode, inputs, use_bias, **flags):
@@ -511,7 +486,7 @@ def test_shapes_are_known_in_a_graph(mode, return_sequences):
 
     @tf.function(input_signature=[specs])
     def graph(inputs):
-        inputs["recurrent_kernel"].set_shape([5, GATES[mode] * 5])
+        inputs["recurrent_kernel"].set_shape([5, NUM_GATES[mode] * 5])
         inputs["sequences"].set_shape([4, 6, None])
         outputs = raw_ops.KerasRNN(**inputs, rnn_mode=mode, return_sequences=return_sequences)
         assert outputs.outputs.shape == ((4, 6, 5) if return_sequences else (4, 5))

@@ -7,28 +7,14 @@ from checks import gru_block_cell as gru_checks
 from checks import parity
 from inputs import gru_block_cell as gru_inputs
 from inputs.cudnn_rnn import INPUTS, MODES, OUTPUTS, network_inputs, output_gradients
+from inputs.second_order import output_backprops, step_arguments, step_output_gradients
+from inputs.small_networks import DIRECTIONS, LENGTHS, NETWORKS, inputs_away_from_kinks, network, random_masks
 from references import cudnn_rnn as first_order
 from references import gru_block_cell as reference
-from references import second_order as second_order_reference
 from references import tensorflow_networks
-from test_cudnn_rnn_reference import DIRECTIONS, LENGTHS, NETWORKS, inputs_away_from_kinks, network, random_masks
+from references.second_order import ARGUMENTS, STEP_ARGUMENTS, backward_arguments, second_order, step_second_order
 
-# Arguments of a backward pass: the inputs of the network, and gradients with respect to its outputs.
-ARGUMENTS = (*INPUTS, *(f"{name}_backprop" for name in OUTPUTS))
-# Arguments of the backward pass of a step.
-STEP_ARGUMENTS = second_order_reference.GRUStepGradGrad._fields
 SIZE = (3, 2, 4)
-
-
-def output_backprops(config, inputs, seed=5) -> first_order.Backward:
-    """Returns gradients with respect to the results of a backward pass, in the shapes of the inputs."""
-    rng = np.random.default_rng(seed)
-    return first_order.Backward(*(rng.standard_normal(inputs[name].shape) for name in INPUTS))
-
-
-def backward_arguments(arguments):
-    """Returns the arguments of `backward` and `backward_grad` other than the run, from a dict of all arguments."""
-    return {name: arguments[name] for name in ARGUMENTS if name not in ("input", "input_h")}
 
 
 def inner_product(config, arguments, v, masks):
@@ -36,13 +22,6 @@ def inner_product(config, arguments, v, masks):
     run = first_order.forward(config, **{name: arguments[name] for name in INPUTS}, masks=masks)
     results = first_order.backward(config, run, **backward_arguments(arguments), masks=masks)
     return sum(np.sum(a * b) for a, b in zip(v, results, strict=True))
-
-
-def second_order(config, arguments, v, masks=None) -> dict[str, np.ndarray]:
-    """Returns the gradients of `inner_product` from the reference, by argument."""
-    run = first_order.forward(config, **{name: arguments[name] for name in INPUTS}, masks=masks)
-    results = second_order_reference.backward_grad(config, run, **backward_arguments(arguments), v=v, masks=masks)
-    return results._asdict()
 
 
 @pytest.mark.parametrize("argument", ARGUMENTS)
@@ -56,7 +35,7 @@ def test_equals_central_differences_of_the_backward_pass(config, argument):
     masks = random_masks(config)
     inputs = inputs_away_from_kinks(config, masks)
     arguments = {**inputs, **output_gradients(config)}
-    v = output_backprops(config, inputs)
+    v = output_backprops(inputs)
     gradient = second_order(config, arguments, v, masks)[argument]
     assert gradient.shape == arguments[argument].shape
     rng, distance = np.random.default_rng(3), 1e-6
@@ -95,7 +74,7 @@ def check(actual, expected):
 def test_equals_tensorflow_differentiating_a_plain_network_twice(config):
     masks, inputs = random_masks(config), network_inputs(config)
     arguments = {**inputs, **output_gradients(config)}
-    v = output_backprops(config, inputs)
+    v = output_backprops(inputs)
     check(second_order(config, arguments, v, masks), twice_by_tensorflow(config, arguments, v, masks))
 
 
@@ -115,7 +94,7 @@ def test_the_hessian_is_symmetric(mode):
     )
     inputs = network_inputs(config)
     arguments = {**inputs, **output_gradients(config)}
-    v, w = (output_backprops(config, inputs, seed) for seed in (5, 6))
+    v, w = (output_backprops(inputs, seed) for seed in (5, 6))
     of_v, of_w = (second_order(config, arguments, each) for each in (v, w))
     of_inputs = [
         [np.sum(gradients[name] * each) for name, each in zip(INPUTS, other, strict=True)]
@@ -132,7 +111,7 @@ def test_padding_has_no_effect(mode):
     config = network(rnn_mode=mode, num_layers=2, direction=DIRECTIONS[1], sequence_lengths=LENGTHS)
     inputs = network_inputs(config)
     arguments = {**inputs, **output_gradients(config)}
-    v = output_backprops(config, inputs)
+    v = output_backprops(inputs)
     expected = second_order(config, arguments, v)
     is_past = ~first_order.major(config, np.arange(config.time)[:, np.newaxis] < config.lengths)
     for array in (arguments["input"], arguments["output_backprop"], v.input_backprop):
@@ -141,29 +120,6 @@ def test_padding_has_no_effect(mode):
         np.testing.assert_array_equal(value, expected[name], err_msg=name)
     assert not expected["input"][is_past].any()
     assert not expected["output_backprop"][is_past].any()
-
-
-def step_arguments(size, seed=0) -> dict[str, np.ndarray]:
-    """Returns arguments of the backward step of the GRU, with gates independent of the inputs."""
-    inputs = gru_inputs.cell_inputs(size, seed=seed)
-    rng = np.random.default_rng([seed, 2])
-    shape = inputs["h_prev"].shape
-    gates = {name: rng.uniform(0.1, 0.9, shape) for name in "ruc"}
-    return {**inputs, **gates, **gru_inputs.output_gradients(size, seed=seed)}
-
-
-def step_output_gradients(size, seed=5) -> reference.GRUStepGrad:
-    """Returns gradients with respect to the results of the backward step of the GRU."""
-    batch, input_size, cell_size = size
-    rng = np.random.default_rng(seed)
-    widths = (input_size, cell_size, cell_size, 2 * cell_size)
-    return reference.GRUStepGrad(*(rng.standard_normal((batch, width)) for width in widths))
-
-
-def step_second_order(arguments, v) -> dict[str, np.ndarray]:
-    """Returns the gradients of <v, gru_block_cell_grad> from the reference, by argument."""
-    taken = {name: arguments[name] for name in STEP_ARGUMENTS}
-    return second_order_reference.gru_block_cell_grad_grad(**taken, v=v)._asdict()
 
 
 @pytest.mark.parametrize("argument", [*STEP_ARGUMENTS, "x", "b_ru", "b_c"])

@@ -15,8 +15,8 @@ from environment.processes import run_code, run_program, run_python
 from inputs.cudnn_rnn import MODES, VERSIONS, attributes, network_inputs, output_gradients
 from inputs.gru_block_cell import DTYPES, cell_inputs
 from inputs.gru_block_cell import output_gradients as cell_gradients
+from inputs.keras_rnn import KINDS, arguments
 from references.cudnn_rnn import Config
-from test_keras_rnn import KINDS, arguments
 
 import tf_rnn_ops
 from tf_rnn_ops import _library, raw_ops

@@ -11,6 +11,7 @@ from checks import parity
 
 Gradients = collections.namedtuple("Gradients", ["x", "h_prev", "w_ru", "w_c", "b_ru", "b_c"])
 INPUTS = Gradients._fields
+OUTPUTS = reference.GRUStep._fields
 
 
 def check_against_builtin(inputs, d_h, raw_ops=tf_rnn_ops.raw_ops, builtin_ops=tf.raw_ops):
@@ -47,6 +48,11 @@ def check_grad_v2(size, dtype, raw_ops=tf_rnn_ops.raw_ops, library=tf_rnn_ops._l
     actual = library.tf_rnn_ops_gru_block_cell_grad_v2(**grad_inputs)
     expected = reference.gru_block_cell_grad(**gru_inputs.float64(grad_inputs))
     parity.check("GRUBlockCellGradV2", "float64", actual, expected)
+
+
+def our_gru(*inputs):
+    """The op, with inputs in the order of `INPUTS`."""
+    return tf_rnn_ops.raw_ops.GRUBlockCell(**dict(zip(INPUTS, inputs, strict=True)))
 
 
 def plain_gru(x, h_prev, w_ru, w_c, b_ru, b_c):

@@ -13,11 +13,7 @@ TIMEOUT = 1200
 def importing(*folders):
     """Returns the environment of a process that imports the packages in testing/, and the modules in the folders."""
     testing = pathlib.Path(__file__).parent.parent
-    return {
-        "PYTHONPATH": os.pathsep.join(
-            filter(None, [os.environ.get("PYTHONPATH"), *map(str, [testing, testing.with_name("tests"), *folders])])
-        )
-    }
+    return {"PYTHONPATH": os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), *map(str, [testing, *folders])]))}
 
 
 WITH_TESTING = importing()

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 from checks.cudnn_rnn import run_backprop, run_forward, tensors
+from checks.second_order import backprop_grad, dropout_masks
 from references.cudnn_rnn import NUM_GATES
-from test_cudnn_rnn_second_order import attributes_of, backprop_grad
 
 import tf_rnn_ops
 from inputs import cudnn_rnn as cudnn_rnn_inputs
@@ -104,17 +104,6 @@ def network(version: str, dtype: str, config: Config) -> Call:
 
     arguments = [tensors(each) for each in cudnn_rnn_inputs.inputs_and_gradients(config, dtype)]
     return Call(f"CudnnRNN{version} {dtype} {config}", compute, arguments)
-
-
-def dropout_masks(config: Config, inputs, outputs) -> tf.Tensor:
-    """Returns the dropout masks of the inputs of the layers above the first."""
-    return ops.tf_rnn_ops_cudnn_rnn_dropout_masks(
-        **inputs,
-        sequence_lengths=config.lengths,
-        reserve_space=outputs.reserve_space,
-        **attributes_of(config),
-        masks_type=tf.float32,
-    )
 
 
 def dropped_network() -> Call:

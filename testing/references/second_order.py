@@ -29,6 +29,10 @@ class BackwardGrad(NamedTuple):
     output_c_backprop: np.ndarray
 
 
+# Arguments of a backward pass: the inputs of the network, and gradients with respect to its outputs.
+ARGUMENTS = BackwardGrad._fields
+
+
 def product_dot(a, dot_a, b, dot_b, transpose_b=False):
     """Returns the tangent of a @ b, or of a if b is None."""
     if b is None:
@@ -351,6 +355,10 @@ class GRUStepGradGrad(NamedTuple):
     d_c: np.ndarray
 
 
+# Arguments of the backward pass of a step.
+STEP_ARGUMENTS = GRUStepGradGrad._fields
+
+
 def gru_block_cell_grad_grad(
     h_prev, w_ru, w_c, r, u, c, d_h, v: GRUStepGrad, d_r=0.0, d_u=0.0, d_c=0.0
 ) -> GRUStepGradGrad:
@@ -382,3 +390,19 @@ def gru_block_cell_grad_grad(
         d_u=g_e_u,
         d_c=g_e_c,
     )
+
+
+def backward_arguments(arguments):
+    """Returns the arguments of `backward` and `backward_grad` other than the run, from a dict of all arguments."""
+    return {name: arguments[name] for name in ARGUMENTS if name not in ("input", "input_h")}
+
+
+def second_order(config: Config, arguments, v: Backward, masks=None) -> dict[str, np.ndarray]:
+    """Returns the gradients of <v, backward> by argument, for a dict of all arguments."""
+    run = reference.forward(config, **{name: arguments[name] for name in ARGUMENTS[:4]}, masks=masks)
+    return backward_grad(config, run, **backward_arguments(arguments), v=v, masks=masks)._asdict()
+
+
+def step_second_order(arguments, v: GRUStepGrad) -> dict[str, np.ndarray]:
+    """Returns the gradients of <v, gru_block_cell_grad> by argument, for a dict of all arguments."""
+    return gru_block_cell_grad_grad(**{name: arguments[name] for name in STEP_ARGUMENTS}, v=v)._asdict()

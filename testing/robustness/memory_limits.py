@@ -14,6 +14,7 @@ from collections.abc import Collection
 import numpy as np
 import tensorflow as tf
 from checks.cudnn_rnn import run_backprop, run_forward, tensors
+from checks.second_order import backprop_grad, dropout_masks
 from environment import process_resources
 from inputs import cudnn_rnn as cudnn_rnn_inputs
 from inputs import gru_block_cell as gru_inputs
@@ -21,7 +22,6 @@ from inputs import mixed_calls
 from inputs.cudnn_rnn import OUTPUTS, Config
 from inputs.mixed_calls import Call
 from inputs.unaligned import at_offset
-from test_cudnn_rnn_second_order import backprop_grad
 
 import tf_rnn_ops
 from tf_rnn_ops._library import ops
@@ -200,7 +200,7 @@ def all_calls() -> dict[str, Call]:
         ),
         Call(
             "CudnnRNNDropoutMasks",
-            lambda arguments: [mixed_calls.dropout_masks(DROPPED, *arguments)],
+            lambda arguments: [dropout_masks(DROPPED, *arguments)],
             (dropped, dropped_outputs),
         ),
         Call("GRUBlockCell", lambda cell: list(raw_ops.GRUBlockCell(**cell)), cell),

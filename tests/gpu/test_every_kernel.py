@@ -11,9 +11,9 @@ from checks import gru_block_cell as gru_checks
 from checks.cudnn_rnn import check_against_reference, inputs_and_outputs, run_forward, tensors
 from checks.dropout import SEEDS, fresh_kernels
 from checks.parity import TOLERANCES, difference
+from checks.second_order import penalty_gradients
 from environment.devices import CPU_OPS, LIBRARY, OPS
 from inputs.cudnn_rnn import DTYPES, MODES, VERSIONS, Config
-from test_cudnn_rnn_second_order import penalty_gradients
 
 pytestmark = pytest.mark.gpu
 

@@ -5,11 +5,11 @@ import tensorflow as tf
 from checks import parity
 from checks.cudnn_rnn import inputs_and_outputs, run_forward, tensors
 from checks.dropout import SEEDS, fresh_kernels
+from checks.second_order import penalty_gradients, third_order
 from environment.devices import CPU_OPS, DEVICE, OPS, assert_on
 from inputs import cudnn_rnn as cudnn_rnn_inputs
 from inputs import gru_block_cell as gru_inputs
 from inputs.cudnn_rnn import DTYPES, INPUTS, MODES, VERSIONS, Config
-from test_cudnn_rnn_second_order import penalty_gradients, third_order
 
 pytestmark = pytest.mark.gpu
 

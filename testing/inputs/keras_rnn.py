@@ -1,0 +1,35 @@
+"""Inputs of the op KerasRNN."""
+
+import math
+
+import tensorflow as tf
+from checks.keras_layers import data
+from references.cudnn_rnn import NUM_GATES
+
+# The Keras layer of each mode.
+KINDS = {"lstm": "LSTM", "gru": "GRU", "rnn_tanh": "SimpleRNN", "rnn_relu": "SimpleRNN"}
+
+
+def has_cell_state(mode):
+    """Returns whether the layer has two states."""
+    return mode == "lstm"
+
+
+def arguments(mode, dtype="float64", batch=4, time=6, features=3, units=5, use_bias=True, mask=None):
+    """Returns the inputs of the op, as tensors."""
+    cols = NUM_GATES[mode] * units
+    of_bias = ((2, cols) if mode == "gru" else (cols,)) if use_bias else (0,)
+    shapes = {
+        "sequences": (batch, time, features),
+        "initial_h": (batch, units),
+        "initial_c": (batch, units) if has_cell_state(mode) else (),
+        "kernel": (features, cols),
+        "recurrent_kernel": (units, cols),
+        "bias": of_bias,
+    }
+    scale = 1 / math.sqrt(1 + units)
+    inputs = {
+        name: tf.cast(data(*shape, seed=number) * (1 if number < 3 else scale), dtype)
+        for number, (name, shape) in enumerate(shapes.items())
+    }
+    return {**inputs, "mask": tf.constant([] if mask is None else mask, tf.bool)}
