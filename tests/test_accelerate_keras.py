@@ -9,7 +9,6 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from checks import parity
 from checks.keras_layers import (
     BATCH,
     FEATURES,
@@ -126,8 +125,7 @@ def test_gradients_of_gradients(make, compiled, runs):
         call = tf.function(penalty_gradients) if compiled else penalty_gradients
         count, actual = runs.during(lambda: call(model, x))
     assert count == num_layers
-    for a, b in zip(actual, expected, strict=True):
-        assert parity.difference(a, b) < 1e-5
+    check_equal(actual, expected, "gradients of gradients")
 
 
 def test_all_functions_of_a_model_are_rebuilt(runs):
@@ -679,8 +677,7 @@ def test_masks_within_a_model_equal_keras(make, after, runs):
     with accelerate_keras():
         count, (actual, mask) = runs.during(results)
     assert count > 0
-    for one, other in zip(actual, expected, strict=True):
-        assert parity.difference(one, other) < 1e-5
+    check_equal(actual, expected, "masks within a model")
     assert (mask is None) == (expected_mask is None)
     if mask is not None:
         np.testing.assert_array_equal(mask, expected_mask)
@@ -694,7 +691,7 @@ def test_rnn_of_a_cell(runs):
     with accelerate_keras():
         count, actual = runs.during(lambda: layer(X))
     assert count == 1
-    assert parity.difference(actual, expected) < 1e-5
+    check_equal([actual], [expected], "RNN of a cell")
 
 
 def test_other_layers_are_unchanged(runs):
@@ -851,8 +848,7 @@ def test_gradients_of_gradients_with_dynamic_sizes(batch, steps):
             lambda x: penalty_gradients(model, x), input_signature=[tf.TensorSpec([None, None, FEATURES])]
         )
         actual = call(x)
-    for a, b in zip(actual, expected, strict=True):
-        assert parity.difference(a, b) < 1e-5
+    check_equal(actual, expected, "gradients of gradients")
 
 
 @pytest.mark.parametrize("portable", [False, True])

@@ -4,15 +4,15 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 from checks.cudnn_rnn import run_backprop, run_forward, tensors
+from checks.keras_layers import MASKS
 from checks.second_order import backprop_grad, dropout_masks
-from references.cudnn_rnn import NUM_GATES
 
 import tf_rnn_ops
 from inputs import cudnn_rnn as cudnn_rnn_inputs
 from inputs import gru_block_cell as gru_inputs
+from inputs import keras_rnn
 from inputs.cudnn_rnn import OUTPUTS, Config
 from tf_rnn_ops._library import ops
 
@@ -148,20 +148,7 @@ def cell(dtype: str, size: tuple[int, int, int]) -> Call:
 
 def layer(mode: str, dtype: str, has_mask: bool) -> Call:
     """Returns a call of KerasRNN and its gradient."""
-    batch, time, features, units = 4, 6, 3, 20
-    columns = NUM_GATES[mode] * units
-    shapes = {
-        "sequences": (batch, time, features),
-        "initial_h": (batch, units),
-        "initial_c": (batch, units),
-        "kernel": (features, columns),
-        "recurrent_kernel": (units, columns),
-        "bias": (2, columns) if mode == "gru" else (columns,),
-    }
-    rng = np.random.default_rng(0)
-    arrays = {name: cudnn_rnn_inputs.random_array(rng, *shape) for name, shape in shapes.items()}
-    mask = [[True] * time, [False, True] * (time // 2)] * (batch // 2) if has_mask else []
-    inputs = {**tensors(cudnn_rnn_inputs.cast(arrays, dtype)), "mask": tf.constant(mask, tf.bool)}
+    inputs = keras_rnn.arguments(mode, dtype, units=20, mask=MASKS["gaps"] if has_mask else None)
     raw_ops = tf_rnn_ops.raw_ops
 
     def compute(inputs):

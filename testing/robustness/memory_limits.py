@@ -18,7 +18,7 @@ from checks.second_order import backprop_grad, dropout_masks
 from environment import process_resources
 from inputs import cudnn_rnn as cudnn_rnn_inputs
 from inputs import gru_block_cell as gru_inputs
-from inputs import mixed_calls
+from inputs import keras_rnn, mixed_calls
 from inputs.cudnn_rnn import OUTPUTS, Config
 from inputs.mixed_calls import Call
 from inputs.unaligned import at_offset
@@ -112,19 +112,9 @@ def run_network(config: Config, inputs, is_training: bool) -> list[tf.Tensor]:
     return [getattr(outputs, name) for name in (*OUTPUTS, "reserve_space")]
 
 
-def layer_inputs(size: tuple[int, int, int], mask) -> dict[str, tf.Tensor]:
+def layer_inputs(batch, time, units, mask) -> dict[str, tf.Tensor]:
     """Returns the inputs of an LSTM layer without features."""
-    batch, time, units = size
-    state = tf.ones([batch, units])
-    return {
-        "sequences": tf.zeros([batch, time, 0]),
-        "mask": tf.constant(mask, tf.bool),
-        "initial_h": state,
-        "initial_c": state,
-        "kernel": tf.zeros([0, 4 * units]),
-        "recurrent_kernel": tf.ones([units, 4 * units]),
-        "bias": tf.ones([4 * units]),
-    }
+    return keras_rnn.arguments("lstm", "float32", batch, time, features=0, units=units, mask=mask)
 
 
 def layer_calls() -> list[Call]:
@@ -137,13 +127,13 @@ def layer_calls() -> list[Call]:
         Call(
             "KerasRNN of a long masked sample",
             lambda inputs: list(long_forward(**inputs))[:3],
-            layer_inputs(LONG_LAYER, np.zeros(LONG_LAYER[:2])),
+            layer_inputs(*LONG_LAYER, np.zeros(LONG_LAYER[:2])),
         )
     ]
     batch, time, _ = LAYER
     masks = {"": np.zeros([0]), " with a mask": np.arange(batch * time).reshape(batch, time) % 3 > 0}
     for suffix, mask in masks.items():
-        inputs = layer_inputs(LAYER, mask)
+        inputs = layer_inputs(*LAYER, mask)
         results = forward(**inputs)
         gradients = {
             "outputs_backprop": results.outputs,
