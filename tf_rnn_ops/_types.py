@@ -1,7 +1,7 @@
 """Type aliases for the annotations of the public API."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import keras
 import tensorflow as tf
@@ -16,3 +16,6 @@ Activation: TypeAlias = str | Callable[..., Any] | None
 Initializer: TypeAlias = str | Mapping[str, Any] | Callable[..., Any] | keras.initializers.Initializer
 Regularizer: TypeAlias = str | Mapping[str, Any] | Callable[..., Any] | keras.regularizers.Regularizer | None
 Constraint: TypeAlias = str | Mapping[str, Any] | Callable[..., Any] | keras.constraints.Constraint | None
+
+# A function with any arguments, for decorators that keep them.
+Function = TypeVar("Function", bound=Callable[..., Any])

@@ -1,15 +1,17 @@
 """Helpers shared by the layers."""
 
+import functools
+import inspect
 import numbers
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import keras
 import tensorflow as tf
 
 from tf_rnn_ops import _xla, raw_ops
 from tf_rnn_ops._library import ops
-from tf_rnn_ops._types import Shape
+from tf_rnn_ops._types import Function, Shape
 
 
 def check_backend(name: str) -> None:
@@ -19,6 +21,19 @@ def check_backend(name: str) -> None:
             f"{name} requires the Keras backend to be tensorflow, but it is {keras.backend.backend()}: "
             "set KERAS_BACKEND=tensorflow before you import keras."
         )
+
+
+def with_signature_of(declared: Function, construct: Callable[..., None]) -> Function:
+    """Returns the constructor `construct` with the signature of `declared`, whose body is empty."""
+    functools.update_wrapper(construct, declared)
+    construct.__signature__ = inspect.signature(declared)  # type: ignore[attr-defined]  # Keras ignores __wrapped__
+    return cast(Function, construct)
+
+
+def arguments_of(layer: keras.layers.Layer, constructor: Callable[..., None]) -> dict[str, Any]:
+    """Returns the arguments that a constructor names, for `get_config`: the attributes of a layer with these names."""
+    names = [name for name in inspect.signature(constructor).parameters if name not in ("self", "kwargs")]
+    return {name: keras.saving.serialize_keras_object(getattr(layer, name)) for name in names}
 
 
 def supports_jit() -> bool:

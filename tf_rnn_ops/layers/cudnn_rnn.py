@@ -9,8 +9,16 @@ import numpy as np
 import tensorflow as tf
 
 from tf_rnn_ops import _private_names
-from tf_rnn_ops._types import Initializer, Shape, TensorLike
-from tf_rnn_ops.layers._common import check_backend, checked_units, infer_network, run_network, supports_jit
+from tf_rnn_ops._types import Function, Initializer, Shape, TensorLike
+from tf_rnn_ops.layers._common import (
+    arguments_of,
+    check_backend,
+    checked_units,
+    infer_network,
+    run_network,
+    supports_jit,
+    with_signature_of,
+)
 from tf_rnn_ops.layers._initial_params import initial_params
 from tf_rnn_ops.layers._sequence_lengths import check, checked_lengths, lengths_of_mask
 from tf_rnn_ops.params import Layout, layout, pack, unpack
@@ -508,25 +516,19 @@ class CudnnRNN(keras.layers.Layer):
 
     def get_config(self) -> dict[str, Any]:
         """Returns the config of the layer: its arguments, for `from_config`."""
-        return {
-            **super().get_config(),
-            "units": self.units,
-            "rnn_mode": self.rnn_mode,
-            "num_layers": self.num_layers,
-            "direction": self.direction,
-            "input_mode": self.input_mode,
-            "dropout": self.dropout,
-            "seed": self.seed,
-            "return_sequences": self.return_sequences,
-            "return_state": self.return_state,
-            "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
-            "recurrent_initializer": keras.initializers.serialize(self.recurrent_initializer),
-            "bias_initializer": keras.initializers.serialize(self.bias_initializer),
-            "unit_forget_bias": self.unit_forget_bias,
-            "num_proj": self.num_proj,
-            "projection_initializer": keras.initializers.serialize(self.projection_initializer),
-            "time_major": self.time_major,
-        }
+        return {**super().get_config(), **arguments_of(self, CudnnRNN.__init__)}
+
+
+def _sets_mode(declared: Function) -> Function:
+    """Returns the constructor of `CudnnRNN` with the arguments that `declared` names and the rnn_mode of the class."""
+    declared.__qualname__ = "__init__"  # in errors, which Python raises for all subclasses
+
+    def construct(self: Any, *args: Any, **kwargs: Any) -> None:
+        declared(self, *args, **kwargs)  # raises a TypeError for wrong arguments
+        units, *others = args or [kwargs.pop("units")]
+        super(_SingleModeRNN, self).__init__(units, self._RNN_MODE, *others, **kwargs)
+
+    return with_signature_of(declared, construct)
 
 
 class _SingleModeRNN(CudnnRNN):
@@ -534,6 +536,7 @@ class _SingleModeRNN(CudnnRNN):
 
     _RNN_MODE = ""
 
+    @_sets_mode
     def __init__(
         self,
         units: int,
@@ -552,26 +555,7 @@ class _SingleModeRNN(CudnnRNN):
         projection_initializer: Initializer = "glorot_uniform",
         time_major: bool = False,
         **kwargs: Any,
-    ) -> None:
-        super().__init__(
-            units,
-            rnn_mode=self._RNN_MODE,
-            num_layers=num_layers,
-            direction=direction,
-            input_mode=input_mode,
-            dropout=dropout,
-            seed=seed,
-            return_sequences=return_sequences,
-            return_state=return_state,
-            kernel_initializer=kernel_initializer,
-            recurrent_initializer=recurrent_initializer,
-            bias_initializer=bias_initializer,
-            unit_forget_bias=unit_forget_bias,
-            num_proj=num_proj,
-            projection_initializer=projection_initializer,
-            time_major=time_major,
-            **kwargs,
-        )
+    ) -> None: ...
 
     @classmethod
     def _arguments_of(cls, layout: Layout) -> dict[str, Any]:
@@ -588,10 +572,6 @@ class _SingleModeRNN(CudnnRNN):
         config = super().get_config()
         del config["rnn_mode"]
         return config
-
-
-# The name in the error for missing arguments, which Python raises for all subclasses.
-_SingleModeRNN.__init__.__qualname__ = "__init__"
 
 
 @keras.saving.register_keras_serializable(package="tf_rnn_ops")

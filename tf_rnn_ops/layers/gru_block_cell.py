@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from tf_rnn_ops import raw_ops
 from tf_rnn_ops._types import Constraint, Initializer, Regularizer, Shape
-from tf_rnn_ops.layers._common import check_backend, checked_units, draw, supports_jit
+from tf_rnn_ops.layers._common import arguments_of, check_backend, checked_units, draw, supports_jit
 
 # The gates of w_ru and of w_c, as columns (in units) of one matrix of all gates.
 _RESET_AND_UPDATE = slice(0, 2)
@@ -191,19 +191,7 @@ class GRUBlockCell(keras.layers.Layer):
 
     def get_config(self) -> dict[str, Any]:
         """Returns the config of the cell: its arguments, for `from_config`."""
-        return {
-            **super().get_config(),
-            "units": self.units,
-            "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
-            "recurrent_initializer": keras.initializers.serialize(self.recurrent_initializer),
-            "bias_initializer": keras.initializers.serialize(self.bias_initializer),
-            "kernel_regularizer": keras.regularizers.serialize(self.kernel_regularizer),
-            "recurrent_regularizer": keras.regularizers.serialize(self.recurrent_regularizer),
-            "bias_regularizer": keras.regularizers.serialize(self.bias_regularizer),
-            "kernel_constraint": keras.constraints.serialize(self.kernel_constraint),
-            "recurrent_constraint": keras.constraints.serialize(self.recurrent_constraint),
-            "bias_constraint": keras.constraints.serialize(self.bias_constraint),
-        }
+        return {**super().get_config(), **arguments_of(self, GRUBlockCell.__init__)}
 
 
 class _RowFunctions:

@@ -6,18 +6,25 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tf_rnn_ops._types import Activation, Constraint, Initializer, Regularizer
+from tf_rnn_ops._types import Activation, Constraint, Function, Initializer, Regularizer
 from tf_rnn_ops.layers import _exports, _inner_loop
+from tf_rnn_ops.layers._common import with_signature_of
+
+
+def _runs_keras(declared: Function) -> Function:
+    """Returns the constructor of the Keras layer, with the arguments that `declared` names."""
+
+    def construct(self: Any, *args: Any, **kwargs: Any) -> None:
+        super(_RunsOnOp, self).__init__(*args, **kwargs)
+        # As long as the layer exists, Keras exports it without the op.
+        _exports.SAVED_ENDPOINTS.__enter__()
+        weakref.finalize(self, _exports.SAVED_ENDPOINTS.__exit__).atexit = False
+
+    return with_signature_of(declared, construct)
 
 
 class _RunsOnOp:
     """Mixin that runs a Keras layer on the op if the op supports it."""
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        # As long as the layer exists, Keras exports it without the op.
-        _exports.SAVED_ENDPOINTS.__enter__()
-        weakref.finalize(self, _exports.SAVED_ENDPOINTS.__exit__).atexit = False
 
     def inner_loop(
         self,
@@ -98,6 +105,7 @@ class LSTM(_RunsOnOp, keras.layers.LSTM):
       TensorShape([2, 10, 4])
     """
 
+    @_runs_keras
     def __init__(
         self,
         units: int,
@@ -125,85 +133,20 @@ class LSTM(_RunsOnOp, keras.layers.LSTM):
         unroll: bool = False,
         use_cudnn: bool | str = "auto",
         **kwargs: Any,
-    ) -> None:
-        super().__init__(
-            units,
-            activation=activation,
-            recurrent_activation=recurrent_activation,
-            use_bias=use_bias,
-            kernel_initializer=kernel_initializer,
-            recurrent_initializer=recurrent_initializer,
-            bias_initializer=bias_initializer,
-            unit_forget_bias=unit_forget_bias,
-            kernel_regularizer=kernel_regularizer,
-            recurrent_regularizer=recurrent_regularizer,
-            bias_regularizer=bias_regularizer,
-            activity_regularizer=activity_regularizer,
-            kernel_constraint=kernel_constraint,
-            recurrent_constraint=recurrent_constraint,
-            bias_constraint=bias_constraint,
-            dropout=dropout,
-            recurrent_dropout=recurrent_dropout,
-            seed=seed,
-            return_sequences=return_sequences,
-            return_state=return_state,
-            go_backwards=go_backwards,
-            stateful=stateful,
-            unroll=unroll,
-            use_cudnn=use_cudnn,
-            **kwargs,
-        )
+    ) -> None: ...
 
 
 @keras.saving.register_keras_serializable(package="tf_rnn_ops")
 class GRU(_RunsOnOp, keras.layers.GRU):
     """`keras.layers.GRU` computed by one op: same arguments, weights, config and results.
 
-    See `LSTM` for fallbacks, exports and conversion. With `reset_after=False`, the layer always runs in the loop, with
+    See `LSTM` for the arguments, of which the GRU lacks `unit_forget_bias`, and for fallbacks, exports, conversion and
+    errors. There is only one state, [batch, units]. With `reset_after=False`, the layer always runs in the loop, with
     any activation. If the activations are tanh and sigmoid, the defaults, and XLA does not compile the layer, each step
     of the loop is the op `GRUBlockCell`.
 
     Args:
-      units: size of the state and of the output, a positive integer.
-      activation: activation of the candidate. None means linear.
-      recurrent_activation: activation of the gates. None means linear.
-      use_bias: whether the layer has biases.
-      kernel_initializer: initializer for the kernel, which multiplies the inputs.
-      recurrent_initializer: initializer for the recurrent kernel, which multiplies the state.
-      bias_initializer: initializer for the bias.
-      kernel_regularizer: regularizer for the kernel.
-      recurrent_regularizer: regularizer for the recurrent kernel.
-      bias_regularizer: regularizer for the bias.
-      activity_regularizer: regularizer for the output of the layer.
-      kernel_constraint: constraint for the kernel.
-      recurrent_constraint: constraint for the recurrent kernel.
-      bias_constraint: constraint for the bias.
-      dropout: fraction of the inputs to drop in training.
-      recurrent_dropout: fraction of the state to drop in training.
-      seed: seed for dropout.
-      return_sequences: whether to return the outputs of all steps or only the last output.
-      return_state: whether to return the final state in addition to the output.
-      go_backwards: whether to process the steps from last to first. The outputs are in processing order.
-      stateful: whether the initial state of a batch is the final state of the previous batch.
-      unroll: whether to unroll the loop over the steps. Ignored if the layer runs on the op.
       reset_after: whether the reset gate is applied after the matrix product. If False, the layer runs in a loop.
-      use_cudnn: how Keras uses cuDNN. Applies only if the layer falls back to Keras.
-      **kwargs: arguments of `keras.layers.Layer`: `name`, `trainable`, `dtype`; and `zero_output_for_mask`.
-
-    Call arguments:
-      - `sequences`: [batch, time, features].
-      - `initial_state`: the initial state, [batch, units]. Zeros by default.
-      - `mask`: boolean, [batch, time]. At a step where it is False, the state does not change, and the output is
-        repeated from the previous step.
-      - `training`: whether to apply dropout.
-
-    Call returns:
-      The outputs, [batch, time, units], if `return_sequences`, otherwise the last output, [batch, units]. With
-      `return_state`, a tuple of this and the final state, [batch, units].
-
-    Raises:
-      ValueError: if Keras rejects an argument.
-      tf.errors.InvalidArgumentError: if the shape of a mask or state is known only at run time and does not match.
 
     Examples:
       >>> layer = GRU(4)
@@ -211,6 +154,7 @@ class GRU(_RunsOnOp, keras.layers.GRU):
       TensorShape([2, 4])
     """
 
+    @_runs_keras
     def __init__(
         self,
         units: int,
@@ -238,81 +182,17 @@ class GRU(_RunsOnOp, keras.layers.GRU):
         reset_after: bool = True,
         use_cudnn: bool | str = "auto",
         **kwargs: Any,
-    ) -> None:
-        super().__init__(
-            units,
-            activation=activation,
-            recurrent_activation=recurrent_activation,
-            use_bias=use_bias,
-            kernel_initializer=kernel_initializer,
-            recurrent_initializer=recurrent_initializer,
-            bias_initializer=bias_initializer,
-            kernel_regularizer=kernel_regularizer,
-            recurrent_regularizer=recurrent_regularizer,
-            bias_regularizer=bias_regularizer,
-            activity_regularizer=activity_regularizer,
-            kernel_constraint=kernel_constraint,
-            recurrent_constraint=recurrent_constraint,
-            bias_constraint=bias_constraint,
-            dropout=dropout,
-            recurrent_dropout=recurrent_dropout,
-            seed=seed,
-            return_sequences=return_sequences,
-            return_state=return_state,
-            go_backwards=go_backwards,
-            stateful=stateful,
-            unroll=unroll,
-            reset_after=reset_after,
-            use_cudnn=use_cudnn,
-            **kwargs,
-        )
+    ) -> None: ...
 
 
 @keras.saving.register_keras_serializable(package="tf_rnn_ops")
 class SimpleRNN(_RunsOnOp, keras.layers.SimpleRNN):
     """`keras.layers.SimpleRNN` computed by one op: same arguments, weights, config and results.
 
-    See `LSTM` for fallbacks, exports and conversion. This layer has no faster loop: it falls back to Keras with
-    recurrent dropout in training, and with activations other than tanh and relu.
-
-    Args:
-      units: size of the state and of the output, a positive integer.
-      activation: activation of the state. None means linear.
-      use_bias: whether the layer has biases.
-      kernel_initializer: initializer for the kernel, which multiplies the inputs.
-      recurrent_initializer: initializer for the recurrent kernel, which multiplies the state.
-      bias_initializer: initializer for the bias.
-      kernel_regularizer: regularizer for the kernel.
-      recurrent_regularizer: regularizer for the recurrent kernel.
-      bias_regularizer: regularizer for the bias.
-      activity_regularizer: regularizer for the output of the layer.
-      kernel_constraint: constraint for the kernel.
-      recurrent_constraint: constraint for the recurrent kernel.
-      bias_constraint: constraint for the bias.
-      dropout: fraction of the inputs to drop in training.
-      recurrent_dropout: fraction of the state to drop in training.
-      return_sequences: whether to return the outputs of all steps or only the last output.
-      return_state: whether to return the final state in addition to the output.
-      go_backwards: whether to process the steps from last to first. The outputs are in processing order.
-      stateful: whether the initial state of a batch is the final state of the previous batch.
-      unroll: whether to unroll the loop over the steps. Ignored if the layer runs on the op.
-      seed: seed for dropout.
-      **kwargs: arguments of `keras.layers.Layer`: `name`, `trainable`, `dtype`; and `zero_output_for_mask`.
-
-    Call arguments:
-      - `sequences`: [batch, time, features].
-      - `initial_state`: the initial state, [batch, units]. Zeros by default.
-      - `mask`: boolean, [batch, time]. At a step where it is False, the state does not change, and the output is
-        repeated from the previous step.
-      - `training`: whether to apply dropout.
-
-    Call returns:
-      The outputs, [batch, time, units], if `return_sequences`, otherwise the last output, [batch, units]. With
-      `return_state`, a tuple of this and the final state, [batch, units].
-
-    Raises:
-      ValueError: if Keras rejects an argument.
-      tf.errors.InvalidArgumentError: if the shape of a mask or state is known only at run time and does not match.
+    See `LSTM` for the arguments, of which the SimpleRNN lacks `recurrent_activation`, `unit_forget_bias` and
+    `use_cudnn`, and for fallbacks, exports, conversion and errors. There is only one state, [batch, units]. This layer
+    has no faster loop: it falls back to Keras with recurrent dropout in training, and with activations other than tanh
+    and relu.
 
     Examples:
       >>> layer = SimpleRNN(4, activation="relu")
@@ -320,6 +200,7 @@ class SimpleRNN(_RunsOnOp, keras.layers.SimpleRNN):
       TensorShape([2, 4])
     """
 
+    @_runs_keras
     def __init__(
         self,
         units: int,
@@ -344,28 +225,4 @@ class SimpleRNN(_RunsOnOp, keras.layers.SimpleRNN):
         unroll: bool = False,
         seed: int | keras.random.SeedGenerator | None = None,
         **kwargs: Any,
-    ) -> None:
-        super().__init__(
-            units,
-            activation=activation,
-            use_bias=use_bias,
-            kernel_initializer=kernel_initializer,
-            recurrent_initializer=recurrent_initializer,
-            bias_initializer=bias_initializer,
-            kernel_regularizer=kernel_regularizer,
-            recurrent_regularizer=recurrent_regularizer,
-            bias_regularizer=bias_regularizer,
-            activity_regularizer=activity_regularizer,
-            kernel_constraint=kernel_constraint,
-            recurrent_constraint=recurrent_constraint,
-            bias_constraint=bias_constraint,
-            dropout=dropout,
-            recurrent_dropout=recurrent_dropout,
-            return_sequences=return_sequences,
-            return_state=return_state,
-            go_backwards=go_backwards,
-            stateful=stateful,
-            unroll=unroll,
-            seed=seed,
-            **kwargs,
-        )
+    ) -> None: ...
