@@ -105,26 +105,12 @@ def GRUBlockCellGrad(
     Compute those of the weights as d_w_ru = [x h_prev]^T * d_r_bar_u_bar and d_w_c = [x (h_prev ∘ r)]^T * d_c_bar, and
     those of the biases as the sums of d_r_bar_u_bar and d_c_bar over the batch.
 
-    Args:
-      x: the input, [batch, input_size].
-      h_prev: the previous state, [batch, cell_size].
-      w_ru: weights of the reset and update gates, reset first, [input_size + cell_size, 2 * cell_size].
-      w_c: weights of the candidate, [input_size + cell_size, cell_size].
-      b_ru: biases of the reset and update gates, [2 * cell_size].
-      b_c: biases of the candidate, [cell_size].
-      r: the reset gate of the forward step, [batch, cell_size].
-      u: the update gate of the forward step, [batch, cell_size].
-      c: the candidate of the forward step, [batch, cell_size].
-      d_h: gradient with respect to the new state, [batch, cell_size].
-      name: a name for the operation.
+    See `GRUBlockCell` for the arguments and errors. The op also takes `r`, `u` and `c`, outputs of the forward step,
+    and `d_h`, the gradient with respect to its output `h`, [batch, cell_size].
 
     Returns:
       A named tuple of the gradients `d_x`, [batch, input_size]; `d_h_prev`, [batch, cell_size]; `d_c_bar`,
       [batch, cell_size]; and `d_r_bar_u_bar`, the gradient with respect to [r_bar u_bar], [batch, 2 * cell_size].
-
-    Raises:
-      tf.errors.InvalidArgumentError: if the shapes of the arguments do not match, when the op runs.
-      ValueError: the same, when a graph is built and the shapes are known.
 
     Examples:
       >>> inputs = dict(x=tf.ones([1, 2]), h_prev=tf.zeros([1, 3]), w_ru=tf.ones([5, 6]), w_c=tf.ones([5, 3]),
@@ -184,8 +170,7 @@ def CudnnRNN(
       direction: "unidirectional" (num_directions is 1) or "bidirectional" (2).
       dropout: the fraction of the inputs of all layers but the first to drop, if `is_training`. The remaining inputs
         are divided by 1 - `dropout`.
-      seed: with `seed2`, the seed of dropout. If both are 0, a random seed is used. Each call draws new
-        masks.
+      seed: with `seed2`, the seed of dropout. If both are 0, a random seed is used. Each call draws new masks.
       seed2: see `seed`.
       is_training: whether to apply dropout and to keep `reserve_space` for the gradient.
       name: a name for the operation.
@@ -239,41 +224,9 @@ def CudnnRNNV2(
     is_training: bool = True,
     name: str | None = None,
 ) -> Any:
-    """Runs a stack of recurrent layers over a sequence, as cuDNN does: `CudnnRNN` with one more output.
+    """Computes `CudnnRNN`, and returns one more output: `host_reserved`, int8, for the gradient on a GPU.
 
-    See `CudnnRNN` for the formulas.
-
-    Same interface as `tf.raw_ops.CudnnRNNV2`. If `is_training`, `output`, `output_h` and `output_c` are differentiable
-    with respect to `input`, `input_h`, `input_c` and `params`.
-
-    Args:
-      input: the sequence, [time, batch, input_size].
-      input_h: hidden states before the first step, [num_layers * num_directions, batch, num_units].
-      input_c: cell states before the first step, same shape as `input_h`. Ignored unless `rnn_mode` is "lstm".
-      params: all weights and biases, [params_size], from `tf_rnn_ops.params.pack` or `CudnnRNNCanonicalToParams`.
-      rnn_mode: "rnn_relu", "rnn_tanh", "lstm" or "gru".
-      input_mode: "linear_input"; "skip_input", which adds the input itself to every gate of layer 0 (no input matrix)
-        and requires input_size == num_units; or "auto_select", which is "skip_input" if these are equal and
-        "linear_input" otherwise.
-      direction: "unidirectional" (num_directions is 1) or "bidirectional" (2).
-      dropout: the fraction of the inputs of all layers but the first to drop, if `is_training`. The remaining inputs
-        are divided by 1 - `dropout`.
-      seed: with `seed2`, the seed of dropout. If both are 0, a random seed is used. Each call draws new
-        masks.
-      seed2: see `seed`.
-      is_training: whether to apply dropout and to keep `reserve_space` for the gradient.
-      name: a name for the operation.
-
-    Returns:
-      A named tuple of `output`, the hidden states of the last layer at each step, [time, batch, num_directions *
-      num_units]; `output_h`, the hidden states after the last step, same shape as `input_h`; `output_c`, the cell
-      states after the last step, same shape as `input_c`, or a scalar 0 unless `rnn_mode` is "lstm"; `reserve_space`,
-      a vector for the gradient op, empty unless `is_training`; and `host_reserved`, int8, for the gradient on a GPU.
-
-    Raises:
-      tf.errors.InvalidArgumentError: if a shape does not match the other arguments, or an attribute is out of range,
-        when the op runs.
-      ValueError: the same, when a graph is built and the shapes are known.
+    Same interface as `tf.raw_ops.CudnnRNNV2`. See `CudnnRNN` for the arguments, the other outputs and the errors.
 
     Examples:
       >>> x, h = tf.ones([5, 2, 3]), tf.zeros([1, 2, 4])
@@ -318,48 +271,19 @@ def CudnnRNNV3(
 ) -> Any:
     """Runs a stack of recurrent layers over sequences of different lengths, as cuDNN does.
 
-    See `CudnnRNN` for the formulas. For each sequence of the batch, the outputs past its last step are 0, the final
-    states are those of its last step (the initial states if its length is 0), and the backward direction starts at its
-    last step. output_size is `num_proj`, or num_units without a projection.
+    For each sequence of the batch, the outputs past its last step are 0, the final states are those of its last step
+    (the initial states if its length is 0), and the backward direction starts at its last step.
 
-    Same interface as `tf.raw_ops.CudnnRNNV3`. If `is_training`, `output`, `output_h` and `output_c` are differentiable
-    with respect to `input`, `input_h`, `input_c` and `params`.
+    Same interface as `tf.raw_ops.CudnnRNNV3`. See `CudnnRNN` for the formulas, the errors, and the other arguments and
+    outputs, and `CudnnRNNV2` for `host_reserved`.
 
-    Args:
-      input: the sequence, [time, batch, input_size].
-      input_h: hidden states before the first step, [num_layers * num_directions, batch, output_size].
-      input_c: cell states before the first step, [num_layers * num_directions, batch, num_units]. Ignored unless
-        `rnn_mode` is "lstm".
-      params: all weights and biases, [params_size], from `tf_rnn_ops.params.pack` or
-        `CudnnRNNCanonicalToParamsV2`.
-      sequence_lengths: int32, the number of steps of each sequence, from 0 to time, [batch].
-      rnn_mode: "rnn_relu", "rnn_tanh", "lstm" or "gru".
-      input_mode: "linear_input"; "skip_input", which adds the input itself to every gate of layer 0 (no input matrix)
-        and requires input_size == num_units; or "auto_select", which is "skip_input" if these are equal and
-        "linear_input" otherwise.
-      direction: "unidirectional" (num_directions is 1) or "bidirectional" (2).
-      dropout: the fraction of the inputs of all layers but the first to drop, if `is_training`. The remaining inputs
-        are divided by 1 - `dropout`.
-      seed: with `seed2`, the seed of dropout. If both are 0, a random seed is used. Each call draws new
-        masks.
-      seed2: see `seed`.
-      num_proj: the size that the hidden state is projected to, "lstm" only. Less than num_units, or 0 (or num_units)
-        for no projection.
-      is_training: whether to apply dropout and to keep `reserve_space` for the gradient.
-      time_major: whether time comes before batch. If False, `input` and `output` are [batch, time, ...], and the states
-        are [batch, num_layers * num_directions, ...].
-      name: a name for the operation.
-
-    Returns:
-      A named tuple of `output`, the hidden states of the last layer at each step, [time, batch, num_directions *
-      output_size]; `output_h`, the hidden states after the last step, same shape as `input_h`; `output_c`, the cell
-      states after the last step, same shape as `input_c`, or a scalar 0 unless `rnn_mode` is "lstm"; `reserve_space`,
-      a vector for the gradient op, empty unless `is_training`; and `host_reserved`, int8, for the gradient on a GPU.
-
-    Raises:
-      tf.errors.InvalidArgumentError: if a shape does not match the other arguments, or an attribute is out of range,
-        when the op runs.
-      ValueError: the same, when a graph is built and the shapes are known.
+    More arguments:
+      - `sequence_lengths`: int32, the number of steps of each sequence, from 0 to time, [batch].
+      - `num_proj`: the size that the hidden state is projected to, "lstm" only. Less than num_units, or 0 (or
+        num_units) for no projection. It replaces num_units in the shapes of `input_h`, `output_h` and `output`, but not
+        in those of the cell states. For the params, use `CudnnRNNCanonicalToParamsV2`.
+      - `time_major`: whether time comes before batch. If False, `input` and `output` are [batch, time, ...], and the
+        states are [batch, num_layers * num_directions, ...].
 
     Examples:
       >>> x, h = tf.ones([5, 2, 3]), tf.zeros([1, 2, 4])
@@ -413,25 +337,12 @@ def CudnnRNNBackprop(
     Same interface as `tf.raw_ops.CudnnRNNBackprop`. The op does not modify its inputs, so running it twice returns
     the same gradients.
 
-    Args:
-      input: as in the forward op.
-      input_h: as in the forward op.
-      input_c: as in the forward op.
-      params: as in the forward op.
-      output: returned by the forward op.
-      output_h: returned by the forward op.
-      output_c: returned by the forward op.
-      output_backprop: gradient with respect to `output`, same shape.
-      output_h_backprop: gradient with respect to `output_h`, same shape.
-      output_c_backprop: gradient with respect to `output_c`, same shape. Ignored unless `rnn_mode` is "lstm".
-      reserve_space: returned by the forward op, run with `is_training` and the same other attributes.
-      rnn_mode: as in the forward op.
-      input_mode: as in the forward op.
-      direction: as in the forward op.
-      dropout: as in the forward op.
-      seed: as in the forward op.
-      seed2: as in the forward op.
-      name: a name for the operation.
+    Takes the inputs, outputs and attributes of the forward op, which must have run with `is_training`.
+
+    More arguments:
+      - `output_backprop`: gradient with respect to `output`, same shape.
+      - `output_h_backprop`: gradient with respect to `output_h`, same shape.
+      - `output_c_backprop`: gradient with respect to `output_c`, same shape. Ignored unless `rnn_mode` is "lstm".
 
     Returns:
       A named tuple of the gradients `input_backprop`, `input_h_backprop`, `input_c_backprop` (zeros unless `rnn_mode`
@@ -497,38 +408,9 @@ def CudnnRNNBackpropV2(
 ) -> Any:
     """Computes the gradients of `CudnnRNNV2`.
 
-    Same interface as `tf.raw_ops.CudnnRNNBackpropV2`. The op does not modify its inputs, so running it twice returns
-    the same gradients.
-
-    Args:
-      input: as in the forward op.
-      input_h: as in the forward op.
-      input_c: as in the forward op.
-      params: as in the forward op.
-      output: returned by the forward op.
-      output_h: returned by the forward op.
-      output_c: returned by the forward op.
-      output_backprop: gradient with respect to `output`, same shape.
-      output_h_backprop: gradient with respect to `output_h`, same shape.
-      output_c_backprop: gradient with respect to `output_c`, same shape. Ignored unless `rnn_mode` is "lstm".
-      reserve_space: returned by the forward op, run with `is_training` and the same other attributes.
-      host_reserved: returned by the forward op. On a GPU it describes `reserve_space`; ignored on the CPU.
-      rnn_mode: as in the forward op.
-      input_mode: as in the forward op.
-      direction: as in the forward op.
-      dropout: as in the forward op.
-      seed: as in the forward op.
-      seed2: as in the forward op.
-      name: a name for the operation.
-
-    Returns:
-      A named tuple of the gradients `input_backprop`, `input_h_backprop`, `input_c_backprop` (zeros unless `rnn_mode`
-      is "lstm") and `params_backprop`, each with the shape of its input.
-
-    Raises:
-      tf.errors.InvalidArgumentError: if a shape does not match the other arguments, an attribute is out of range, or
-        `reserve_space` comes from a forward op with other shapes or attributes, when the op runs.
-      ValueError: the same, when a graph is built and the shapes are known.
+    Same interface as `tf.raw_ops.CudnnRNNBackpropV2`. See `CudnnRNNBackprop` for the arguments, results and errors. The
+    op also takes the output `host_reserved` of the forward op, which describes `reserve_space` on a GPU, and is ignored
+    on the CPU.
 
     Examples:
       >>> x, h = tf.ones([5, 2, 3]), tf.zeros([1, 2, 4])
@@ -589,41 +471,8 @@ def CudnnRNNBackpropV3(
 ) -> Any:
     """Computes the gradients of `CudnnRNNV3`.
 
-    Same interface as `tf.raw_ops.CudnnRNNBackpropV3`. The op does not modify its inputs, so running it twice returns
-    the same gradients.
-
-    Args:
-      input: as in the forward op.
-      input_h: as in the forward op.
-      input_c: as in the forward op.
-      params: as in the forward op.
-      sequence_lengths: as in the forward op.
-      output: returned by the forward op.
-      output_h: returned by the forward op.
-      output_c: returned by the forward op.
-      output_backprop: gradient with respect to `output`, same shape.
-      output_h_backprop: gradient with respect to `output_h`, same shape.
-      output_c_backprop: gradient with respect to `output_c`, same shape. Ignored unless `rnn_mode` is "lstm".
-      reserve_space: returned by the forward op, run with `is_training` and the same other attributes.
-      host_reserved: returned by the forward op. On a GPU it describes `reserve_space`; ignored on the CPU.
-      rnn_mode: as in the forward op.
-      input_mode: as in the forward op.
-      direction: as in the forward op.
-      dropout: as in the forward op.
-      seed: as in the forward op.
-      seed2: as in the forward op.
-      num_proj: as in the forward op.
-      time_major: as in the forward op.
-      name: a name for the operation.
-
-    Returns:
-      A named tuple of the gradients `input_backprop`, `input_h_backprop`, `input_c_backprop` (zeros unless `rnn_mode`
-      is "lstm") and `params_backprop`, each with the shape of its input.
-
-    Raises:
-      tf.errors.InvalidArgumentError: if a shape does not match the other arguments, an attribute is out of range, or
-        `reserve_space` comes from a forward op with other shapes or attributes, when the op runs.
-      ValueError: the same, when a graph is built and the shapes are known.
+    Same interface as `tf.raw_ops.CudnnRNNBackpropV3`. See `CudnnRNNBackprop` for the arguments, results and errors. The
+    op also takes `host_reserved`, as `CudnnRNNBackpropV2` does, and the arguments that only `CudnnRNNV3` has.
 
     Examples:
       >>> x, h = tf.ones([5, 2, 3]), tf.zeros([1, 2, 4])
@@ -746,38 +595,9 @@ def CudnnRNNCanonicalToParams(
     seed2: int = 0,
     name: str | None = None,
 ) -> Any:
-    """Joins weights and biases into a params buffer.
-
-    The gates are in the order i, f, g, o in "lstm", where g is the candidate of the cell state, and r, u, n in "gru".
-    The pseudo-layers are in the order layer 0 forward, layer 0 backward, layer 1 forward, ... fan_in is input_size in
-    layer 0 (0 with "skip_input") and num_directions * num_units in the layers above.
+    """Joins weights and biases into a params buffer: `CudnnRNNCanonicalToParamsV2` without a projection.
 
     Same interface as `tf.raw_ops.CudnnRNNCanonicalToParams`. Differentiable.
-
-    Args:
-      num_layers: the number of layers, an int32 scalar, at least 1.
-      num_units: the size of a cell, an int32 scalar.
-      input_size: the size of the input of layer 0, an int32 scalar.
-      weights: the matrices, for each pseudo-layer: the input matrices of its gates, [num_units, fan_in], then the
-        recurrent matrices, [num_units, num_units]. Each may be flattened to one dimension.
-      biases: the biases, for each pseudo-layer: the input biases of its gates, then the recurrent biases, each
-        [num_units].
-      rnn_mode: "rnn_relu", "rnn_tanh", "lstm" or "gru".
-      input_mode: "linear_input"; "skip_input", where layer 0 has no input matrices and input_size must be num_units; or
-        "auto_select", which is "skip_input" if these are equal and "linear_input" otherwise.
-      direction: "unidirectional" (num_directions is 1) or "bidirectional" (2).
-      dropout: ignored.
-      seed: ignored.
-      seed2: ignored.
-      name: a name for the operation.
-
-    Returns:
-      The params, [params_size].
-
-    Raises:
-      tf.errors.InvalidArgumentError: if the number of weights or biases does not match the network, a shape is not the
-        one above, or an attribute is out of range, when the op runs.
-      ValueError: the same, when a graph is built and the shapes are known.
 
     Examples:
       >>> weights, biases = [tf.ones([4, 3])] * 4 + [tf.ones([4, 4])] * 4, [tf.zeros([4])] * 8
@@ -821,31 +641,17 @@ def CudnnRNNCanonicalToParamsV2(
     """Joins weights and biases into a params buffer.
 
     The gates are in the order i, f, g, o in "lstm", where g is the candidate of the cell state, and r, u, n in "gru".
-    The pseudo-layers are in the order layer 0 forward, layer 0 backward, layer 1 forward, ... fan_in is input_size in
-    layer 0 (0 with "skip_input") and num_directions * output_size in the layers above; output_size is `num_proj`, or
-    num_units without a projection.
+    The pseudo-layers are in the order layer 0 forward, layer 0 backward, layer 1 forward, ...
 
-    Same interface as `tf.raw_ops.CudnnRNNCanonicalToParamsV2`. Differentiable.
+    Same interface as `tf.raw_ops.CudnnRNNCanonicalToParamsV2`. Differentiable. See `CudnnRNNParamsSize` for fan_in,
+    output_size and the other arguments.
 
-    Args:
-      num_layers: the number of layers, an int32 scalar, at least 1.
-      num_units: the size of a cell, an int32 scalar.
-      input_size: the size of the input of layer 0, an int32 scalar.
-      weights: the matrices, for each pseudo-layer: the input matrices of its gates, [num_units, fan_in], then the
+    More arguments:
+      - `weights`: the matrices, for each pseudo-layer: the input matrices of its gates, [num_units, fan_in], then the
         recurrent matrices, [num_units, output_size], then, with a projection, the projection matrix, [num_proj,
         num_units]. Each may be flattened to one dimension.
-      biases: the biases, for each pseudo-layer: the input biases of its gates, then the recurrent biases, each
+      - `biases`: the biases, for each pseudo-layer: the input biases of its gates, then the recurrent biases, each
         [num_units].
-      rnn_mode: "rnn_relu", "rnn_tanh", "lstm" or "gru".
-      input_mode: "linear_input"; "skip_input", where layer 0 has no input matrices and input_size must be num_units; or
-        "auto_select", which is "skip_input" if these are equal and "linear_input" otherwise.
-      direction: "unidirectional" (num_directions is 1) or "bidirectional" (2).
-      dropout: ignored.
-      seed: ignored.
-      seed2: ignored.
-      num_proj: the size that the hidden state is projected to, "lstm" only. Less than num_units, or 0 (or num_units)
-        for no projection.
-      name: a name for the operation.
 
     Returns:
       The params, [params_size].
@@ -894,35 +700,10 @@ def CudnnRNNParamsToCanonical(
     seed2: int = 0,
     name: str | None = None,
 ) -> Any:
-    """Splits a params buffer into weights and biases.
+    """Splits a params buffer into weights and biases: `CudnnRNNParamsToCanonicalV2` without a projection.
 
-    The inverse of `CudnnRNNCanonicalToParams`, which documents the order of the weights and biases.
-
-    Same interface as `tf.raw_ops.CudnnRNNParamsToCanonical`. Differentiable.
-
-    Args:
-      num_layers: the number of layers, an int32 scalar, at least 1.
-      num_units: the size of a cell, an int32 scalar.
-      input_size: the size of the input of layer 0, an int32 scalar.
-      params: the params, [params_size].
-      num_params: the number of weights, and of biases: num_layers * num_directions * 2 * num_gates, where num_gates is
-        4 in "lstm", 3 in "gru" and 1 in the other modes.
-      rnn_mode: "rnn_relu", "rnn_tanh", "lstm" or "gru".
-      input_mode: "linear_input"; "skip_input", where layer 0 has no input matrices and input_size must be num_units; or
-        "auto_select", which is "skip_input" if these are equal and "linear_input" otherwise.
-      direction: "unidirectional" (num_directions is 1) or "bidirectional" (2).
-      dropout: ignored.
-      seed: ignored.
-      seed2: ignored.
-      name: a name for the operation.
-
-    Returns:
-      A named tuple of two lists, `weights` (the matrices) and `biases` (the vectors).
-
-    Raises:
-      tf.errors.InvalidArgumentError: if the number of weights or biases does not match the network, a shape is not the
-        one above, or an attribute is out of range, when the op runs.
-      ValueError: the same, when a graph is built and the shapes are known.
+    Same interface as `tf.raw_ops.CudnnRNNParamsToCanonical`. Differentiable. `num_params` is the number of weights, and
+    also that of biases.
 
     Examples:
       >>> sizes = dict(num_layers=1, num_units=4, input_size=3)
@@ -967,26 +748,14 @@ def CudnnRNNParamsToCanonicalV2(
 
     The inverse of `CudnnRNNCanonicalToParamsV2`, which documents the order of the weights and biases.
 
-    Same interface as `tf.raw_ops.CudnnRNNParamsToCanonicalV2`. Differentiable.
+    Same interface as `tf.raw_ops.CudnnRNNParamsToCanonicalV2`. Differentiable. See `CudnnRNNParamsSize` for the other
+    arguments.
 
-    Args:
-      num_layers: the number of layers, an int32 scalar, at least 1.
-      num_units: the size of a cell, an int32 scalar.
-      input_size: the size of the input of layer 0, an int32 scalar.
-      params: the params, [params_size].
-      num_params_weights: the number of weights: num_layers * num_directions * 2 * num_gates, where num_gates is 4 in
-        "lstm", 3 in "gru" and 1 in the other modes. With a projection, 2 * num_gates + 1 instead of 2 * num_gates.
-      num_params_biases: the number of biases: num_layers * num_directions * 2 * num_gates.
-      rnn_mode: "rnn_relu", "rnn_tanh", "lstm" or "gru".
-      input_mode: "linear_input"; "skip_input", where layer 0 has no input matrices and input_size must be num_units; or
-        "auto_select", which is "skip_input" if these are equal and "linear_input" otherwise.
-      direction: "unidirectional" (num_directions is 1) or "bidirectional" (2).
-      dropout: ignored.
-      seed: ignored.
-      seed2: ignored.
-      num_proj: the size that the hidden state is projected to, "lstm" only. Less than num_units, or 0 (or num_units)
-        for no projection.
-      name: a name for the operation.
+    More arguments:
+      - `params`: the params, [params_size].
+      - `num_params_weights`: the number of weights: num_layers * num_directions * 2 * num_gates, where num_gates is 4
+        in "lstm", 3 in "gru" and 1 in the other modes. With a projection, 2 * num_gates + 1 instead of 2 * num_gates.
+      - `num_params_biases`: the number of biases: num_layers * num_directions * 2 * num_gates.
 
     Returns:
       A named tuple of two lists, `weights` (the matrices) and `biases` (the vectors).
@@ -1132,25 +901,13 @@ def KerasRNNBackprop(
 ) -> Any:
     """Computes the gradients of `KerasRNN`.
 
-    Args:
-      sequences: as in `KerasRNN`.
-      mask: as in `KerasRNN`.
-      initial_h: as in `KerasRNN`.
-      initial_c: as in `KerasRNN`.
-      kernel: as in `KerasRNN`.
-      recurrent_kernel: as in `KerasRNN`.
-      bias: as in `KerasRNN`.
-      outputs_backprop: gradient with respect to `outputs`, same shape.
-      final_h_backprop: gradient with respect to `final_h`, same shape.
-      final_c_backprop: gradient with respect to `final_c`, same shape. Ignored unless `rnn_mode` is "lstm".
-      reserve_space: returned by `KerasRNN` with `is_training=True`.
-      rnn_mode: as in `KerasRNN`.
-      activation: as in `KerasRNN`.
-      recurrent_activation: as in `KerasRNN`.
-      go_backwards: as in `KerasRNN`.
-      return_sequences: as in `KerasRNN`.
-      zero_output_for_mask: as in `KerasRNN`.
-      name: a name for the operation.
+    Takes the inputs of `KerasRNN` and its attributes except `is_training`, which must have been True.
+
+    More arguments:
+      - `outputs_backprop`: gradient with respect to `outputs`, same shape.
+      - `final_h_backprop`: gradient with respect to `final_h`, same shape.
+      - `final_c_backprop`: gradient with respect to `final_c`, same shape. Ignored unless `rnn_mode` is "lstm".
+      - `reserve_space`: an output of `KerasRNN`.
 
     Returns:
       A named tuple of the gradients `sequences_backprop`, `initial_h_backprop`, `initial_c_backprop` (zeros unless
