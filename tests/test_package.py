@@ -61,6 +61,14 @@ def test_raw_ops_have_the_signatures_of_the_op_definition_and_of_tf_raw_ops(name
         assert {n: p.default for n, p in ours.items()} == {n: p.default for n, p in theirs.items()}
 
 
+@pytest.mark.parametrize("name", tf_rnn_ops.raw_ops.__all__)
+def test_autograph_converts_raw_ops(name):
+    # Otherwise it warns when a tf.function calls them.
+    op = getattr(tf_rnn_ops.raw_ops, name)
+    for each in (op, op.__wrapped__):
+        assert callable(tf.autograph.to_graph(each))
+
+
 def test_calls_with_defaults_use_the_fast_path(monkeypatch):
     # TensorFlow calls ops from Python on a much slower path if an attribute does not have the exact type.
     for name in dir(_library.ops):

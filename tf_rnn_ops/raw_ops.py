@@ -7,13 +7,14 @@ require a GPU, and the GRUBlockCell ops support float32 only. `KerasRNN` and `Ke
 docs/guides/raw_ops.md is a guide to these ops.
 """
 
-from collections.abc import Sequence
-from typing import Any
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, cast
 
 import tensorflow as tf
 
 from tf_rnn_ops._library import ops
-from tf_rnn_ops._types import TensorLike
+from tf_rnn_ops._types import Function, TensorLike
 
 __all__ = [
     "CudnnRNN",
@@ -34,6 +35,26 @@ __all__ = [
 ]
 
 
+def _implemented_by(run: Callable[..., Any]) -> Callable[[Function], Function]:
+    """Returns a decorator for a function that declares the arguments and defaults of an op, which `run` computes.
+
+    The function must have a body, even if it is empty: AutoGraph cannot convert a function with only a docstring.
+    """
+
+    def decorate(declared: Function) -> Function:
+        defaults = declared.__kwdefaults__ or {}
+
+        @functools.wraps(declared)
+        def op(*args: Any, **arguments: Any) -> Any:
+            declared(*args, **arguments)  # raises a TypeError for wrong arguments
+            return run(**defaults | arguments)
+
+        return cast(Function, op)
+
+    return decorate
+
+
+@_implemented_by(ops.tf_rnn_ops_gru_block_cell)
 def GRUBlockCell(
     *,
     x: TensorLike,
@@ -74,9 +95,10 @@ def GRUBlockCell(
       >>> x, h, b = tf.ones([1, 2]), tf.zeros([1, 3]), tf.zeros([3])
       >>> step = GRUBlockCell(x=x, h_prev=h, w_ru=tf.ones([5, 6]), w_c=tf.ones([5, 3]), b_ru=tf.zeros([6]), b_c=b)
     """
-    return ops.tf_rnn_ops_gru_block_cell(x=x, h_prev=h_prev, w_ru=w_ru, w_c=w_c, b_ru=b_ru, b_c=b_c, name=name)
+    ...
 
 
+@_implemented_by(ops.tf_rnn_ops_gru_block_cell_grad)
 def GRUBlockCellGrad(
     *,
     x: TensorLike,
@@ -118,11 +140,10 @@ def GRUBlockCellGrad(
       >>> step = GRUBlockCell(**inputs)
       >>> grads = GRUBlockCellGrad(**inputs, r=step.r, u=step.u, c=step.c, d_h=tf.ones([1, 3]))
     """
-    return ops.tf_rnn_ops_gru_block_cell_grad(
-        x=x, h_prev=h_prev, w_ru=w_ru, w_c=w_c, b_ru=b_ru, b_c=b_c, r=r, u=u, c=c, d_h=d_h, name=name
-    )
+    ...
 
 
+@_implemented_by(ops.tf_rnn_ops_cudnn_rnn)
 def CudnnRNN(
     *,
     input: TensorLike,
@@ -193,22 +214,10 @@ def CudnnRNN(
       >>> rnn.output.shape.as_list()
       [5, 2, 4]
     """
-    return ops.tf_rnn_ops_cudnn_rnn(
-        input=input,
-        input_h=input_h,
-        input_c=input_c,
-        params=params,
-        rnn_mode=rnn_mode,
-        input_mode=input_mode,
-        direction=direction,
-        dropout=dropout,
-        seed=seed,
-        seed2=seed2,
-        is_training=is_training,
-        name=name,
-    )
+    ...
 
 
+@_implemented_by(ops.tf_rnn_ops_cudnn_rnnv2)
 def CudnnRNNV2(
     *,
     input: TensorLike,
@@ -235,22 +244,10 @@ def CudnnRNNV2(
       >>> rnn.output.shape.as_list()
       [5, 2, 4]
     """
-    return ops.tf_rnn_ops_cudnn_rnnv2(
-        input=input,
-        input_h=input_h,
-        input_c=input_c,
-        params=params,
-        rnn_mode=rnn_mode,
-        input_mode=input_mode,
-        direction=direction,
-        dropout=dropout,
-        seed=seed,
-        seed2=seed2,
-        is_training=is_training,
-        name=name,
-    )
+    ...
 
 
+@_implemented_by(ops.tf_rnn_ops_cudnn_rnnv3)
 def CudnnRNNV3(
     *,
     input: TensorLike,
@@ -292,25 +289,10 @@ def CudnnRNNV3(
       >>> rnn.output.shape.as_list()
       [5, 2, 4]
     """
-    return ops.tf_rnn_ops_cudnn_rnnv3(
-        input=input,
-        input_h=input_h,
-        input_c=input_c,
-        params=params,
-        sequence_lengths=sequence_lengths,
-        rnn_mode=rnn_mode,
-        input_mode=input_mode,
-        direction=direction,
-        dropout=dropout,
-        seed=seed,
-        seed2=seed2,
-        num_proj=num_proj,
-        is_training=is_training,
-        time_major=time_major,
-        name=name,
-    )
+    ...
 
 
+@_implemented_by(ops.tf_rnn_ops_cudnn_rnn_backprop)
 def CudnnRNNBackprop(
     *,
     input: TensorLike,
@@ -362,28 +344,10 @@ def CudnnRNNBackprop(
       >>> CudnnRNNBackprop(**inputs, **rnn._asdict(), **d_rnn).params_backprop.shape == size
       True
     """
-    return ops.tf_rnn_ops_cudnn_rnn_backprop(
-        input=input,
-        input_h=input_h,
-        input_c=input_c,
-        params=params,
-        output=output,
-        output_h=output_h,
-        output_c=output_c,
-        output_backprop=output_backprop,
-        output_h_backprop=output_h_backprop,
-        output_c_backprop=output_c_backprop,
-        reserve_space=reserve_space,
-        rnn_mode=rnn_mode,
-        input_mode=input_mode,
-        direction=direction,
-        dropout=dropout,
-        seed=seed,
-        seed2=seed2,
-        name=name,
-    )
+    ...
 
 
+@_implemented_by(ops.tf_rnn_ops_cudnn_rnn_backprop_v2)
 def CudnnRNNBackpropV2(
     *,
     input: TensorLike,
@@ -421,29 +385,10 @@ def CudnnRNNBackpropV2(
       >>> CudnnRNNBackpropV2(**inputs, **rnn._asdict(), **d_rnn).params_backprop.shape == size
       True
     """
-    return ops.tf_rnn_ops_cudnn_rnn_backprop_v2(
-        input=input,
-        input_h=input_h,
-        input_c=input_c,
-        params=params,
-        output=output,
-        output_h=output_h,
-        output_c=output_c,
-        output_backprop=output_backprop,
-        output_h_backprop=output_h_backprop,
-        output_c_backprop=output_c_backprop,
-        reserve_space=reserve_space,
-        host_reserved=host_reserved,
-        rnn_mode=rnn_mode,
-        input_mode=input_mode,
-        direction=direction,
-        dropout=dropout,
-        seed=seed,
-        seed2=seed2,
-        name=name,
-    )
+    ...
 
 
+@_implemented_by(ops.tf_rnn_ops_cudnn_rnn_backprop_v3)
 def CudnnRNNBackpropV3(
     *,
     input: TensorLike,
@@ -483,32 +428,10 @@ def CudnnRNNBackpropV3(
       >>> CudnnRNNBackpropV3(**inputs, **rnn._asdict(), **d_rnn).params_backprop.shape == size
       True
     """
-    return ops.tf_rnn_ops_cudnn_rnn_backprop_v3(
-        input=input,
-        input_h=input_h,
-        input_c=input_c,
-        params=params,
-        sequence_lengths=sequence_lengths,
-        output=output,
-        output_h=output_h,
-        output_c=output_c,
-        output_backprop=output_backprop,
-        output_h_backprop=output_h_backprop,
-        output_c_backprop=output_c_backprop,
-        reserve_space=reserve_space,
-        host_reserved=host_reserved,
-        rnn_mode=rnn_mode,
-        input_mode=input_mode,
-        direction=direction,
-        dropout=dropout,
-        seed=seed,
-        seed2=seed2,
-        num_proj=num_proj,
-        time_major=time_major,
-        name=name,
-    )
+    ...
 
 
+@_implemented_by(ops.tf_rnn_ops_cudnn_rnn_params_size)
 def CudnnRNNParamsSize(
     *,
     num_layers: TensorLike,
@@ -563,23 +486,10 @@ def CudnnRNNParamsSize(
       >>> int(CudnnRNNParamsSize(num_layers=1, num_units=4, input_size=3, T=tf.float32, S=tf.int32)[0])
       144
     """
-    return ops.tf_rnn_ops_cudnn_rnn_params_size(
-        num_layers=num_layers,
-        num_units=num_units,
-        input_size=input_size,
-        T=T,
-        S=S,
-        rnn_mode=rnn_mode,
-        input_mode=input_mode,
-        direction=direction,
-        dropout=dropout,
-        seed=seed,
-        seed2=seed2,
-        num_proj=num_proj,
-        name=name,
-    )
+    ...
 
 
+@_implemented_by(ops.tf_rnn_ops_cudnn_rnn_canonical_to_params)
 def CudnnRNNCanonicalToParams(
     *,
     num_layers: TensorLike,
@@ -606,22 +516,10 @@ def CudnnRNNCanonicalToParams(
       >>> params.shape.as_list()
       [144]
     """
-    return ops.tf_rnn_ops_cudnn_rnn_canonical_to_params(
-        num_layers=num_layers,
-        num_units=num_units,
-        input_size=input_size,
-        weights=weights,
-        biases=biases,
-        rnn_mode=rnn_mode,
-        input_mode=input_mode,
-        direction=direction,
-        dropout=dropout,
-        seed=seed,
-        seed2=seed2,
-        name=name,
-    )
+    ...
 
 
+@_implemented_by(ops.tf_rnn_ops_cudnn_rnn_canonical_to_params_v2)
 def CudnnRNNCanonicalToParamsV2(
     *,
     num_layers: TensorLike,
@@ -668,23 +566,10 @@ def CudnnRNNCanonicalToParamsV2(
       >>> params.shape.as_list()
       [144]
     """
-    return ops.tf_rnn_ops_cudnn_rnn_canonical_to_params_v2(
-        num_layers=num_layers,
-        num_units=num_units,
-        input_size=input_size,
-        weights=weights,
-        biases=biases,
-        rnn_mode=rnn_mode,
-        input_mode=input_mode,
-        direction=direction,
-        dropout=dropout,
-        seed=seed,
-        seed2=seed2,
-        num_proj=num_proj,
-        name=name,
-    )
+    ...
 
 
+@_implemented_by(ops.tf_rnn_ops_cudnn_rnn_params_to_canonical)
 def CudnnRNNParamsToCanonical(
     *,
     num_layers: TensorLike,
@@ -711,22 +596,10 @@ def CudnnRNNParamsToCanonical(
       >>> [each.shape.as_list() for each in canonical.weights[3:5]]
       [[4, 3], [4, 4]]
     """
-    return ops.tf_rnn_ops_cudnn_rnn_params_to_canonical(
-        num_layers=num_layers,
-        num_units=num_units,
-        input_size=input_size,
-        params=params,
-        num_params=num_params,
-        rnn_mode=rnn_mode,
-        input_mode=input_mode,
-        direction=direction,
-        dropout=dropout,
-        seed=seed,
-        seed2=seed2,
-        name=name,
-    )
+    ...
 
 
+@_implemented_by(ops.tf_rnn_ops_cudnn_rnn_params_to_canonical_v2)
 def CudnnRNNParamsToCanonicalV2(
     *,
     num_layers: TensorLike,
@@ -772,24 +645,10 @@ def CudnnRNNParamsToCanonicalV2(
       >>> [each.shape.as_list() for each in canonical.weights[3:5]]
       [[4, 3], [4, 4]]
     """
-    return ops.tf_rnn_ops_cudnn_rnn_params_to_canonical_v2(
-        num_layers=num_layers,
-        num_units=num_units,
-        input_size=input_size,
-        params=params,
-        num_params_weights=num_params_weights,
-        num_params_biases=num_params_biases,
-        rnn_mode=rnn_mode,
-        input_mode=input_mode,
-        direction=direction,
-        dropout=dropout,
-        seed=seed,
-        seed2=seed2,
-        num_proj=num_proj,
-        name=name,
-    )
+    ...
 
 
+@_implemented_by(ops.tf_rnn_ops_keras_rnn)
 def KerasRNN(
     *,
     sequences: TensorLike,
@@ -859,25 +718,10 @@ def KerasRNN(
       >>> KerasRNN(sequences=x, mask=[], initial_h=h, initial_c=h, **weights).outputs.shape
       TensorShape([2, 4])
     """
-    return ops.tf_rnn_ops_keras_rnn(
-        sequences=sequences,
-        mask=mask,
-        initial_h=initial_h,
-        initial_c=initial_c,
-        kernel=kernel,
-        recurrent_kernel=recurrent_kernel,
-        bias=bias,
-        rnn_mode=rnn_mode,
-        activation=activation,
-        recurrent_activation=recurrent_activation,
-        go_backwards=go_backwards,
-        return_sequences=return_sequences,
-        zero_output_for_mask=zero_output_for_mask,
-        is_training=is_training,
-        name=name,
-    )
+    ...
 
 
+@_implemented_by(ops.tf_rnn_ops_keras_rnn_backprop)
 def KerasRNNBackprop(
     *,
     sequences: TensorLike,
@@ -927,23 +771,4 @@ def KerasRNNBackprop(
       >>> KerasRNNBackprop(**inputs, **d, bias=tf.zeros([16]), reserve_space=reserve_space).kernel_backprop.shape
       TensorShape([3, 16])
     """
-    return ops.tf_rnn_ops_keras_rnn_backprop(
-        sequences=sequences,
-        mask=mask,
-        initial_h=initial_h,
-        initial_c=initial_c,
-        kernel=kernel,
-        recurrent_kernel=recurrent_kernel,
-        bias=bias,
-        outputs_backprop=outputs_backprop,
-        final_h_backprop=final_h_backprop,
-        final_c_backprop=final_c_backprop,
-        reserve_space=reserve_space,
-        rnn_mode=rnn_mode,
-        activation=activation,
-        recurrent_activation=recurrent_activation,
-        go_backwards=go_backwards,
-        return_sequences=return_sequences,
-        zero_output_for_mask=zero_output_for_mask,
-        name=name,
-    )
+    ...
