@@ -8,7 +8,7 @@ import sys
 import threading
 import warnings
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Any
 
@@ -18,6 +18,7 @@ import tensorflow as tf
 from tf_rnn_ops._private_names import CALL, COMPILE_METRICS, FLATTEN_LAYERS, INNER_LOOP, MAKE_FUNCTION, USER_METRICS
 from tf_rnn_ops.layers import _cell_step, _exports, _inner_loop, _keras_code
 from tf_rnn_ops.layers._common import check_backend
+from tf_rnn_ops.layers._patches import SharedPatches, owner_of
 
 __all__ = ["Acceleration", "accelerate_keras", "restore_keras"]
 
@@ -210,7 +211,7 @@ class _Switch:
     def __init__(self) -> None:
         self.lock = threading.RLock()
         self._accelerations: set[Acceleration] = set()
-        self._patches: list[tuple[type, str, Any, Any]] = []  # (class, attribute, original value, our value)
+        self._patches = SharedPatches(self._methods)
         # By id, the models that made or used compiled functions.
         self._models: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
         self.strict = False  # whether a fallback raises an error
@@ -221,7 +222,7 @@ class _Switch:
     def add(self, acceleration: Acceleration) -> None:
         with self.lock:
             if not self._accelerations:
-                self._patch_all()
+                self._patches.__enter__()
                 _exports.SAVED_ENDPOINTS.__enter__()
             self._accelerations.add(acceleration)
             self._update_options()
@@ -233,7 +234,9 @@ class _Switch:
             self._accelerations.remove(acceleration)
             self._update_options()
             if not self._accelerations:
-                self._restore_all()
+                self._patches.__exit__()
+                _exports.SAVED_ENDPOINTS.__exit__()
+                self._remake_all()
 
     def remove_all(self) -> None:
         with self.lock:
@@ -248,28 +251,14 @@ class _Switch:
             # Layers that fall back in functions that are already traced must raise too.
             self._remake_all()
 
-    def _patch_all(self) -> None:
+    def _methods(self) -> Iterator[tuple[type, str, Callable[[Any], Any]]]:
+        """Yields the methods that run on the op while Keras is accelerated, for `SharedPatches`."""
         for layer in _LAYERS:
-            self._patch(layer, INNER_LOOP, functools.partial(_on_op, layer))
+            yield layer, INNER_LOOP, functools.partial(_on_op, layer)
         for cell in _inner_loop.CELLS:
-            self._patch(cell, CALL, _step_on_op)
+            yield cell, CALL, _step_on_op
         for make in MAKE_FUNCTION:
-            self._patch(_owner(keras.Model, make), make, self._after_remaking)
-
-    def _patch(self, owner: type, name: str, wrap: Callable[[Any], Any]) -> None:
-        # Another patch may have kept a method of ours that is no longer used.
-        original = _keras_code.unwrapped(vars(owner)[name])
-        ours = wrap(original)
-        self._patches.append((owner, name, original, ours))
-        setattr(owner, name, ours)
-
-    def _restore_all(self) -> None:
-        while self._patches:
-            owner, name, original, ours = self._patches.pop()
-            if vars(owner).get(name) is ours:  # otherwise, someone else patched it
-                setattr(owner, name, original)
-        _exports.SAVED_ENDPOINTS.__exit__()
-        self._remake_all()
+            yield owner_of(keras.Model, make), make, self._after_remaking
 
     def _remake_all(self) -> None:
         models, self._models = list(self._models.values()), weakref.WeakValueDictionary()
@@ -290,11 +279,6 @@ class _Switch:
 
 
 _switch = _Switch()
-
-
-def _owner(cls: type, name: str) -> type:
-    """Returns the class that defines an attribute of a class."""
-    return next(each for each in cls.__mro__ if name in vars(each))
 
 
 def _on_op(cls: type, inner_loop: Callable[..., Any]) -> Callable[..., Any]:

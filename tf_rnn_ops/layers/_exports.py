@@ -18,6 +18,7 @@ import tensorflow as tf
 
 from tf_rnn_ops import _private_names
 from tf_rnn_ops._private_names import SAVE_CONTEXT, TRACK_RESOURCES
+from tf_rnn_ops.layers._patches import SharedPatches, owner_of
 
 # Whether exported models contain the op, set by accelerate_keras(portable_exports=False).
 keep_op = False
@@ -95,39 +96,6 @@ def _is_traced_by_converter() -> bool:
     return False
 
 
-class _SharedPatches:
-    """A context manager that replaces attributes from its first entry to its last exit, in all threads.
-
-    Args:
-      find: returns the attributes to replace: (owner, name, function that makes the new value from the original).
-    """
-
-    def __init__(self, find: Callable[[], Any]) -> None:
-        self._find = find
-        self._lock = threading.RLock()  # the garbage collector may call __exit__ while this thread holds the lock
-        self._users = 0
-        self._patches: list[tuple[Any, str, Any, Any]] = []  # (owner, name, original, new value)
-
-    def __enter__(self) -> None:
-        with self._lock:
-            self._users += 1
-            if self._users > 1:
-                return
-            for owner, name, wrap in self._find():
-                original = vars(owner)[name]
-                new = wrap(original)
-                self._patches.append((owner, name, original, new))
-                setattr(owner, name, new)
-
-    def __exit__(self, *_: object) -> None:
-        with self._lock:
-            self._users -= 1
-            while not self._users and self._patches:
-                owner, name, original, new = self._patches.pop()
-                if vars(owner).get(name) is new:  # do not undo a later patch of the user
-                    setattr(owner, name, original)
-
-
 @contextlib.contextmanager
 def _own_save_context() -> Iterator[None]:
     """Enters the save context for a `portable` scope. In it, TensorFlow traces functions again."""
@@ -161,11 +129,10 @@ def _endpoint_methods() -> Iterator[tuple[Any, str, Any]]:
     if keras.backend.backend() != "tensorflow" or SAVE_CONTEXT is None:
         return
     # Keras chooses the base class of an archive when it creates one.
-    classes: Any = type(keras.export.ExportArchive()).__mro__
-    owner = next(each for each in classes if "add_endpoint" in vars(each))
-    yield owner, "add_endpoint", _with_saved_endpoint
+    archive = type(keras.export.ExportArchive())
+    yield owner_of(archive, "add_endpoint"), "add_endpoint", _with_saved_endpoint
     # Before Keras saves the endpoints, it also traces the call of each tracked model.
-    for owner in classes:
+    for owner in archive.__mro__:
         if TRACK_RESOURCES in vars(owner):
             yield owner, TRACK_RESOURCES, _in_save_context
 
@@ -199,8 +166,8 @@ def _in_save_context(fn: Callable[..., Any]) -> Callable[..., Any]:
 
 
 # Makes Keras trace the endpoints of each `ExportArchive` within TensorFlow's save context.
-SAVED_ENDPOINTS = _SharedPatches(_endpoint_methods)
+SAVED_ENDPOINTS = SharedPatches(_endpoint_methods)
 # Lets a model be saved in a `portable` scope.
-_NESTED_SAVES = _SharedPatches(
+_NESTED_SAVES = SharedPatches(
     lambda: [(SAVE_CONTEXT, "save_context", _nestable)] if _private_names.suspends_save_context() else []
 )
