@@ -211,16 +211,17 @@ class BazelBuildHook(BuildHookInterface):
         shutil.rmtree(folder, ignore_errors=True)
         tensorflows = _find_tensorflows()
         newest = tensorflows[-1]
+        # By library: why the wheel does not have it, and the line about it at the end of the build.
         self._left_out = {}
-        self._last_lines = []
         # The newest first: it is the most likely to fail. The oldest last: the wheel has its shared libraries.
         for tensorflow in reversed(tensorflows):
             self._build(tensorflow, folder)
+        reasons = {library: reason for library, (reason, _) in self._left_out.items()}
         (folder / "_build_info.py").write_text(
             '"""How the libraries were built."""\n\n'
             f"TENSORFLOW_VERSIONS = {tuple(each.version for each in tensorflows)!r}\n"
             f"COMPILER = {_compiler(newest.machine)!r}\n"
-            f"LEFT_OUT = {self._left_out!r}\n"
+            f"LEFT_OUT = {reasons!r}\n"
         )
         if (root / "PKG-INFO").exists() and not (root / ".venv").exists():
             # An unpacked source distribution, built once: stop Bazel's server and delete gigabytes of its cache.
@@ -231,7 +232,7 @@ class BazelBuildHook(BuildHookInterface):
 
     def finalize(self, version, build_data, artifact_path):
         """Says at the end of the build which libraries the wheel does not have."""
-        for line in dict.fromkeys(self._last_lines):
+        for line in dict.fromkeys(line for _, line in self._left_out.values()):
             self.app.display_warning(line)
 
     def _build(self, tensorflow: _TensorFlow, folder: pathlib.Path) -> None:
@@ -276,5 +277,5 @@ class BazelBuildHook(BuildHookInterface):
 
     def _leave_out(self, tensorflow: _TensorFlow, part: _Part, reason: str, hint: str = "") -> None:
         """Notes why a part is not in the wheel, for the user of the package and for the end of the build."""
-        self._left_out[f"{tensorflow.folder}/{part.libraries[0]}"] = reason
-        self._last_lines.append(f"This wheel of tf_rnn_ops has no {part.name} library: {reason}.{hint}")
+        line = f"This wheel of tf_rnn_ops has no {part.name} library: {reason}.{hint}"
+        self._left_out[f"{tensorflow.folder}/{part.libraries[0]}"] = reason, line
