@@ -52,8 +52,9 @@ def check_one_dtype(argument: str, arrays: Mapping[str, Any]) -> None:
             )
 
 
-def check_floating(arrays: Mapping[str, Any]) -> None:
-    """Checks that arrays, by name, have a floating-point dtype."""
+def check_one_floating_dtype(argument: str, arrays: Mapping[str, Any]) -> None:
+    """Checks that the arrays of an argument, by name, have the same floating-point dtype."""
+    check_one_dtype(argument, arrays)
     for name, array in arrays.items():
         if not _is_floating(array.dtype):
             raise ValueError(f"{name} must have a floating-point dtype, but has {array.dtype.name}")
@@ -74,15 +75,12 @@ def check_zero_biases(library: Library, of_block: Mapping[str, Any]) -> None:
             library.check_zeros(name, block, "with use_bias=False")
 
 
-def check_linear_input(layout: Layout, others: str) -> None:
-    """Checks that a layout has an input matrix in layer 0, which `others` always have."""
+def check_supported(layout: Layout, others: str, *, with_projection: bool = False) -> None:
+    """Checks that `others` support a layout: they have an input matrix in layer 0, and maybe a projection."""
+    check_layout(layout)
     if layout.input_mode != "linear_input":
         raise ValueError(f"the input_mode of layout must be 'linear_input' to convert {others}, but is 'skip_input'")
-
-
-def check_no_projection(layout: Layout, others: str) -> None:
-    """Checks that a layout has no projection, which `others` do not have."""
-    if layout.num_proj > 0:
+    if layout.num_proj > 0 and not with_projection:
         raise ValueError(f"the num_proj of layout must be 0 to convert {others}, but is {layout.num_proj}")
 
 

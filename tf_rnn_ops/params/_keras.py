@@ -6,14 +6,7 @@ from typing import Any, NamedTuple
 
 from tf_rnn_ops.params._arrays import Library, library_of
 from tf_rnn_ops.params._blocks import blocks, blocks_of_pseudo_layers, split_into_blocks
-from tf_rnn_ops.params._checks import (
-    check_floating,
-    check_layout,
-    check_linear_input,
-    check_no_projection,
-    check_one_dtype,
-    check_zero_biases,
-)
+from tf_rnn_ops.params._checks import check_one_floating_dtype, check_supported, check_zero_biases
 from tf_rnn_ops.params._layout import Layout, num_pseudo_layers
 
 
@@ -60,7 +53,7 @@ def from_keras(layout: Layout, weights: Iterable[Any]) -> Any:
       >>> from_keras(layout("lstm", num_units=4, input_size=3), lstm.get_weights()).shape  # [layout.size]
       (144,)
     """
-    _check_known_to_keras(layout)
+    check_supported(layout, "Keras layers")
     if hasattr(weights, "get_weights"):
         raise TypeError(f"weights must be arrays, but is a {type(weights).__name__}: pass layer.get_weights()")
     weights = list(weights)
@@ -102,7 +95,7 @@ def to_keras(layout: Layout, params: Any, *, use_bias: bool = True) -> list[Any]
       >>> [weight.shape for weight in to_keras(gru, np.zeros(gru.size, "float32"))]
       [(3, 12), (4, 12), (2, 12)]
     """
-    _check_known_to_keras(layout)
+    check_supported(layout, "Keras layers")
     library = library_of([params])
     of_block = split_into_blocks(library, layout, params)
     if not use_bias:
@@ -140,13 +133,6 @@ def _columns(library: Library, rnn_mode: str, block: Any) -> Any:
     return library.transpose(block) if len(block.shape) == 2 else block
 
 
-def _check_known_to_keras(layout: Layout) -> None:
-    """Raises an error if Keras does not support a layout."""
-    check_layout(layout)
-    check_linear_input(layout, "Keras layers")
-    check_no_projection(layout, "Keras layers")
-
-
 @functools.lru_cache
 def _expected(layout: Layout, use_bias: bool) -> tuple[_Weight, ...]:
     """Returns the weights of the Keras layers of a layout."""
@@ -174,8 +160,7 @@ def _checked(library: Library, layout: Layout, weights: list[Any]) -> dict[_Weig
         name: library.checked(name, library.convert(weight), each.shape)
         for name, each, weight in zip(names, expected, weights, strict=True)
     }
-    check_one_dtype("weights", arrays)
-    check_floating(arrays)
+    check_one_floating_dtype("weights", arrays)
     return dict(zip(expected, arrays.values(), strict=True))
 
 

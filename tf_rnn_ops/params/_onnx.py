@@ -8,14 +8,7 @@ import numpy as np
 
 from tf_rnn_ops.params._arrays import NUMPY
 from tf_rnn_ops.params._blocks import Block, blocks, blocks_of_pseudo_layers, split_into_blocks
-from tf_rnn_ops.params._checks import (
-    check_floating,
-    check_layout,
-    check_linear_input,
-    check_names,
-    check_no_projection,
-    check_one_dtype,
-)
+from tf_rnn_ops.params._checks import check_names, check_one_floating_dtype, check_supported
 from tf_rnn_ops.params._layout import Layout
 
 # The kinds of the blocks that form one direction of a tensor, in the order of its rows.
@@ -73,7 +66,7 @@ def to_onnx(layout: Layout, params: Any) -> list[dict[str, np.ndarray]]:
       >>> [tensors["W"].shape for tensors in to_onnx(gru, np.zeros(gru.size, "float32"))]
       [(1, 12, 3), (1, 12, 4)]
     """
-    _check_known_to_onnx(layout)
+    check_supported(layout, "ONNX operators")
     gates = _GATES[layout.rnn_mode]
     parts = split_into_blocks(NUMPY, layout, params)
     of_block = {name: _with_gates(part, gates) for name, part in parts.items()}
@@ -111,7 +104,7 @@ def from_onnx(layout: Layout, weights: Iterable[Mapping[str, Any]]) -> np.ndarra
       >>> from_onnx(layout("lstm", num_units=4, input_size=3), [weights]).shape  # [layout.size]
       (144,)
     """
-    _check_known_to_onnx(layout)
+    check_supported(layout, "ONNX operators")
     arrays = _checked(layout, weights)
     gates = np.argsort(_GATES[layout.rnn_mode]).tolist()  # the index in ONNX of each gate in cuDNN
     dtype = next(iter(arrays.values())).dtype
@@ -127,13 +120,6 @@ def _with_gates(block: np.ndarray, gates: Sequence[int]) -> np.ndarray:
     """Returns a matrix or bias with its gates reordered."""
     of_gate = np.split(block, len(gates))
     return np.concatenate([of_gate[gate] for gate in gates])
-
-
-def _check_known_to_onnx(layout: Layout) -> None:
-    """Raises an error if ONNX does not support a layout."""
-    check_layout(layout)
-    check_linear_input(layout, "ONNX operators")
-    check_no_projection(layout, "ONNX operators")
 
 
 @functools.lru_cache
@@ -164,9 +150,7 @@ def _checked(layout: Layout, weights: Iterable[Mapping[str, Any]]) -> dict[_Tens
         array = weights[each.layer].get(each.name)
         if array is not None:
             arrays[each] = NUMPY.checked(_described(each), np.asarray(array), each.shape)
-    of_name = {_described(each): array for each, array in arrays.items()}
-    check_one_dtype("weights", of_name)
-    check_floating(of_name)
+    check_one_floating_dtype("weights", {_described(each): array for each, array in arrays.items()})
     return arrays
 
 

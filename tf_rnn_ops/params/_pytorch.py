@@ -10,11 +10,9 @@ from tf_rnn_ops.params._arrays import NUMPY
 from tf_rnn_ops.params._blocks import Block, blocks, blocks_of_pseudo_layers, split_into_blocks
 from tf_rnn_ops.params._checks import (
     check_enough,
-    check_floating,
-    check_layout,
-    check_linear_input,
     check_names,
-    check_one_dtype,
+    check_one_floating_dtype,
+    check_supported,
     check_zero_biases,
     mode_of_nonlinearity,
     shape_of_matrix,
@@ -102,8 +100,7 @@ def from_pytorch(layout: Layout, state_dict: Mapping[str, Any], prefix: str | No
       >>> from_pytorch(layout_from_pytorch(weights), weights).shape  # [layout.size]
       (144,)
     """
-    check_layout(layout)
-    check_linear_input(layout, "PyTorch modules")
+    check_supported(layout, "PyTorch modules", with_projection=True)
     prefix, given = _module(state_dict, prefix)
     check_enough("state_dict", layout, given)
     has_bias = any(name.startswith("bias") for name in given)
@@ -114,8 +111,7 @@ def from_pytorch(layout: Layout, state_dict: Mapping[str, Any], prefix: str | No
     )
     check_names(requirement, expected, dict.fromkeys(f"{prefix}{name}" for name in given))
     arrays = {name: NUMPY.checked(name, _array(state_dict[name]), block.shape) for name, block in expected.items()}
-    check_one_dtype("state_dict", arrays)
-    check_floating(arrays)
+    check_one_floating_dtype("state_dict", arrays)
     of_block = dict(zip(expected.values(), arrays.values(), strict=True))
     dtype = next(iter(arrays.values())).dtype
     parts = [of_block[block] if block in of_block else np.zeros(block.shape, dtype) for block in blocks(layout)]
@@ -146,8 +142,7 @@ def to_pytorch(layout: Layout, params: Any, prefix: str = "", *, use_bias: bool 
       >>> list(to_pytorch(rnn, np.zeros(rnn.size)))
       ['weight_ih_l0', 'weight_hh_l0', 'bias_ih_l0', 'bias_hh_l0']
     """
-    check_layout(layout)
-    check_linear_input(layout, "PyTorch modules")
+    check_supported(layout, "PyTorch modules", with_projection=True)
     of_block = split_into_blocks(NUMPY, layout, np.array(params))
     if not use_bias:
         check_zero_biases(NUMPY, of_block)

@@ -12,12 +12,10 @@ from tf_rnn_ops.params._arrays import NUMPY
 from tf_rnn_ops.params._blocks import blocks_of_pseudo_layers
 from tf_rnn_ops.params._checks import (
     check_enough,
-    check_floating,
     check_layout,
-    check_linear_input,
     check_names,
-    check_no_projection,
-    check_one_dtype,
+    check_one_floating_dtype,
+    check_supported,
     mode_of_nonlinearity,
     shape_of_matrix,
 )
@@ -199,7 +197,7 @@ def from_tf1(layout: Layout, variables: Any, prefix: str | None = None) -> np.nd
     buffers = [] if found else _buffers(variables, prefix)
     if len(buffers) == 1:
         return _copy_of_buffer(layout, variables, buffers[0])
-    _check_known_to_contrib(layout)
+    check_supported(layout, "layers of tf.contrib")
     default = _network(layout, prefix or "")
     networks = {
         each: names for each, names in found.items() if (each.direction, each.cell) == (default.direction, default.cell)
@@ -217,8 +215,7 @@ def from_tf1(layout: Layout, variables: Any, prefix: str | None = None) -> np.nd
     shapes = {f"{cell.scope}/{name}{network.suffix}": shape for cell in cells for name, shape in cell.shapes.items()}
     check_names(f"variables must have exactly the {len(shapes)} variables of a network with this layout", shapes, given)
     arrays = {name: NUMPY.checked(name, np.asarray(variables[name]), shape) for name, shape in shapes.items()}
-    check_one_dtype("variables", arrays)
-    check_floating(arrays)
+    check_one_floating_dtype("variables", arrays)
     regions: dict[str, np.ndarray] = {}
     for cell in cells:
         of_cell = {name: arrays[f"{cell.scope}/{name}{network.suffix}"] for name in cell.shapes}
@@ -250,7 +247,7 @@ def to_tf1(layout: Layout, params: Any, prefix: str = "") -> dict[str, np.ndarra
       >>> list(to_tf1(rnn, np.zeros(rnn.size)))
       ['rnn/multi_rnn_cell/cell_0/basic_rnn_cell/kernel', 'rnn/multi_rnn_cell/cell_0/basic_rnn_cell/bias']
     """
-    _check_known_to_contrib(layout)
+    check_supported(layout, "layers of tf.contrib")
     regions = unpack(layout, np.asarray(params))
     variables: dict[str, np.ndarray] = {}
     for cell in _cells(layout, _network(layout, prefix)):
@@ -258,13 +255,6 @@ def to_tf1(layout: Layout, params: Any, prefix: str = "") -> dict[str, np.ndarra
         of_one = {name.removeprefix(start): array for name, array in regions.items() if name.startswith(start)}
         variables |= {f"{cell.scope}/{name}": array for name, array in _variables(layout.rnn_mode, of_one)}
     return variables
-
-
-def _check_known_to_contrib(layout: Layout) -> None:
-    """Raises an error if contrib does not support a layout."""
-    check_layout(layout)
-    check_linear_input(layout, "layers of tf.contrib")
-    check_no_projection(layout, "layers of tf.contrib")
 
 
 def _opened(variables: Any) -> Mapping[str, Any]:
@@ -321,7 +311,7 @@ def _buffers(names: Iterable[str], prefix: str | None) -> list[str]:
 def _copy_of_buffer(layout: Layout, variables: Mapping[str, Any], name: str) -> np.ndarray:
     """Returns a copy of a params buffer among the variables, after checking its size."""
     params = NUMPY.checked(name, np.array(variables[name]), (layout.size,))
-    check_floating({name: params})
+    check_one_floating_dtype("variables", {name: params})
     return params
 
 
