@@ -202,13 +202,7 @@ class Network:
         """The layout of its params."""
         _, _, input_size, num_units = self.size
         return params.layout(
-            rnn_mode=self.rnn_mode,
-            num_units=num_units,
-            input_size=input_size,
-            num_layers=self.num_layers,
-            direction=self.direction,
-            input_mode=self.input_mode,
-            num_proj=self.num_proj,
+            self.rnn_mode, num_units, input_size, self.num_layers, self.direction, self.input_mode, self.num_proj
         )
 
     @property
@@ -380,12 +374,7 @@ def convert_params(network: Network, run: Run, dtype: tf.DType) -> None:
     """Runs the ops that size, split and join the params of a network."""
     _, _, input_size, num_units = network.size
     sizes = {"num_layers": network.num_layers, "num_units": num_units, "input_size": input_size}
-    common: dict[str, Any] = {
-        **sizes,
-        "rnn_mode": network.rnn_mode,
-        "input_mode": network.input_mode,
-        "direction": network.direction,
-    }
+    common: dict[str, Any] = {**sizes, **network.attributes()}
     values = network_inputs(network, dtype)["params"]
     biases = sum(len(region.shape) == 1 for region in network.layout.values())
     # With skip_input, the op has empty matrices, which the layout omits.

@@ -36,10 +36,15 @@ def arguments_of(layer: keras.layers.Layer, constructor: Callable[..., None]) ->
     return {name: keras.saving.serialize_keras_object(getattr(layer, name)) for name in names}
 
 
+def sees_gpu() -> bool:
+    """Returns whether TensorFlow sees a GPU."""
+    # Unlike `list_logical_devices`, this does not initialize the devices, so that they can still be configured.
+    return bool(tf.config.get_visible_devices("GPU"))
+
+
 def supports_jit() -> bool:
     """Returns whether Keras may compile the layers with XLA, for which only the CPU has kernels."""
-    # Unlike `list_logical_devices`, this does not initialize the devices, so that they can still be configured.
-    return _xla.why_not_loaded() is None and not tf.config.get_visible_devices("GPU")
+    return _xla.why_not_loaded() is None and not sees_gpu()
 
 
 def checked_units(units: Any) -> int:

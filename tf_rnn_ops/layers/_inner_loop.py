@@ -18,7 +18,7 @@ import tensorflow as tf
 
 from tf_rnn_ops import _private_names, _xla, raw_ops
 from tf_rnn_ops.layers import _exports, _keras_code, _step_loop
-from tf_rnn_ops.layers._common import no_cell_state
+from tf_rnn_ops.layers._common import no_cell_state, sees_gpu
 from tf_rnn_ops.layers.gru_block_cell import GRUBlockCell
 
 _logger = logging.getLogger("tf_rnn_ops")
@@ -86,12 +86,6 @@ def run(
 def is_recurrent(layer: Any) -> bool:
     """Returns whether a layer is an `RNN` with any cell, but not a `ConvLSTM`."""
     return isinstance(layer, keras.layers.RNN) and not isinstance(layer, _CONVOLUTIONAL)
-
-
-def sees_gpu() -> bool:
-    """Returns whether TensorFlow sees a GPU, where Keras uses cuDNN."""
-    # Unlike `list_logical_devices`, this does not initialize the devices, so that they can still be configured.
-    return bool(tf.config.get_visible_devices("GPU"))
 
 
 def is_compiled_by_xla() -> bool:
