@@ -3,33 +3,41 @@
 The sections measure Keras models as users call them; networks in inference and training, and GRUBlockCell; time by
 sequence length and batch size; call overhead; memory of a training step; gradients of penalties; and sharing the
 machine with other work. Each library runs in its own process, and the libraries take turns. The program prints a line
-for each measurement and writes results.json, results.md, results.png and models.png. docs/design/benchmarks.md explains
-the method and the options.
+for each measurement and writes results.json after each case, and results.md at the end. A library that fails or gives
+wrong results is skipped for that case and listed under "failures". docs/design/benchmarks.md explains the method and
+the options.
 """
 
 import argparse
-import datetime
-import importlib.util
-import json
 import os
 import pathlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
 
 # For the libraries' processes, which must not use a GPU.
 os.environ["CUDA_VISIBLE_DEVICES"] = ""
 os.environ["KERAS_BACKEND"] = "tensorflow"
 
-from cases import Case, Model, Product
-from measure import Bench, Measurement, merge
-from options import QUICK_ROUNDS, add_common, cases, names_of, positive
-from peers import OTHERS, OURS, PEERS, REFERENCE, find_available
-from report import LineTable, print_memory, targets_to_text, to_markdown
-from run import MemoryMeasurement, Run, to_json
-from sections import MAIN, MEMORY, MODELS, PRODUCT_DTYPES, PRODUCT_SIZES, QUICK_PRODUCT_SIZES, SECTIONS, Section
+import program
+import report
+from cases import MEMORY, PRODUCT, Case, parse_case
+from measure import Bench, Failure, Measurement, Peer, PeerError, Turn, Worker
+from results import Run
+from sections import (
+    MAIN,
+    MODELS,
+    OURS,
+    PEERS,
+    PRODUCT_DTYPES,
+    PRODUCT_SIZES,
+    QUICK_PRODUCT_SIZES,
+    REFERENCE,
+    SECTIONS,
+    Section,
+)
 from targets import judge_measured
-from workers import Worker, WorkerError
 
 OPTIONS = list(dict.fromkeys(section.option for section in SECTIONS.values()))
+OTHERS = [name for name in PEERS if name != OURS]
 ROUNDS = 12
 LEAST_ROUNDS = 3
 MEMORY_PROCESSES = 3  # measurements of memory, which differs between processes
@@ -37,167 +45,106 @@ MEMORY_PROCESSES = 3  # measurements of memory, which differs between processes
 
 def parse_arguments() -> argparse.Namespace:
     """Returns the command-line settings."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = program.parser(__doc__, OTHERS, ROUNDS, "build/bench")
     parser.add_argument(
         "--sections",
-        type=names_of(OPTIONS),
+        type=program.names_of(OPTIONS),
         metavar="SECTION,...",
         help=f"sections to run: {', '.join(OPTIONS)} (default: all; with --cases: {MODELS} or {MAIN})",
     )
-    parser.add_argument(
-        "--cases",
-        type=cases,
-        metavar="CASE,...",
-        help="cases to measure instead of the default ones, such as lstm-32-100-128-256 (cell, batch, time, input, "
-        "units), gru-8-20-64-64-2layers-bidirectional-varying-bfloat16, gru_block_cell-1-128-256 or "
-        "model-lstm-16-200-24-64",
-    )
-    add_common(parser, OTHERS, ROUNDS)
+    num_cpus = len(os.sched_getaffinity(0))
     parser.add_argument(
         "--threads",
-        type=positive,
-        default=len(os.sched_getaffinity(0)),
+        type=program.positive,
+        default=num_cpus,
         metavar="N",
         help="threads of each library (default: the number of CPUs, %(default)s)",
     )
-    parser.add_argument(
-        "--publish",
-        action="store_true",
-        help="also write the results into docs/performance.md and README.md, as publish.py does",
-    )
+    parser.add_argument("--publish", action="store_true", help="also update docs/performance.md and README.md")
     settings = parser.parse_args()
     if not settings.sections:
-        of_cases = (MODELS if isinstance(case, Model) else MAIN for case in settings.cases or ())
+        of_cases = (MODELS if case.is_model else MAIN for case in settings.cases or ())
         settings.sections = list(dict.fromkeys(of_cases)) or OPTIONS
-    settings.rounds = settings.rounds or (QUICK_ROUNDS if settings.quick else ROUNDS)
+    settings.rounds = settings.rounds or (program.QUICK_ROUNDS if settings.quick else ROUNDS)
     return settings
 
 
-def run_benchmark(settings: argparse.Namespace) -> Run:
-    """Runs the selected sections, prints the measurements, and returns the run."""
-    date, load_before = datetime.date.today().isoformat(), os.getloadavg()
-    others, left_out = find_available([PEERS[name] for name in settings.peers])
-    peers = [OURS, *(peer.name for peer in others)]
-    log = settings.output / "libraries.log"
-    memory = _measure_memory(settings, peers, log) if MEMORY in settings.sections else []
-    measurements: list[Measurement] = []
-    versions: Mapping[str, Mapping[str, str]] = {}
-    for factor, sections in _by_threads_per_cpu(settings).items():
-        taking_part = [PEERS[name] for name in peers if any(name in section.peers for section in sections)]
-        with Bench(taking_part, REFERENCE, factor * settings.threads, log) as bench:
-            versions = {**bench.versions, **versions}
-            measurements += [each for section in sections for each in _time(section, bench, settings)]
-    return Run(
-        date=date,
-        rounds=settings.rounds,
-        threads=settings.threads,
-        has_amx="amx_bf16" in _cpu_flags(),
-        load_before=load_before,
-        load_after=os.getloadavg(),
-        versions=versions,
-        left_out=left_out,
-        measurements=merge(measurements),
-        memory=memory,
-    )
-
-
-def _by_threads_per_cpu(settings: argparse.Namespace) -> Mapping[int, Sequence[Section]]:
-    """Returns the sections to time, by threads per CPU of the libraries' processes."""
-    timed = [each for each in SECTIONS.values() if each.option in settings.sections and each.name != MEMORY]
-    factors = dict.fromkeys(section.load.threads_per_cpu for section in timed)
-    return {factor: [each for each in timed if each.load.threads_per_cpu == factor] for factor in factors}
-
-
-def _cases_of(section: Section, settings: argparse.Namespace) -> Sequence[Case]:
+def cases_of(section: Section, settings: argparse.Namespace) -> Sequence[Case]:
+    """Returns the cases of a section to measure."""
     if settings.cases:
-        return [case for case in settings.cases if isinstance(case, Model) == (section.option == MODELS)]
+        return [case for case in settings.cases if case.is_model == (section.option == MODELS)]
     return section.quick_cases if settings.quick else section.cases
 
 
-def _measure_memory(settings: argparse.Namespace, peers: Collection[str], log: pathlib.Path) -> list[MemoryMeasurement]:
-    """Measures each peer in each case, each time in a new process.
-
-    A process that ends, for example because it runs out of memory, is skipped.
-    """
-    section = SECTIONS[MEMORY]
-    print(f"\n{section.title}")
-    names = [name for name in section.peers if name in peers]
-    measured = []
-    for case in _cases_of(section, settings):
-        for name in names * (1 if settings.quick else MEMORY_PROCESSES):
-            with Worker(PEERS[name], settings.threads, log) as worker:
-                try:
-                    memory = worker.step_memory(case)
-                except WorkerError as error:
-                    print(f"{case.title}  not measured: {error}", flush=True)
-                    continue
-            measured.append(MemoryMeasurement(case, name, memory))
-            print_memory(measured[-1])
-    return measured
+def run_benchmark(settings: argparse.Namespace) -> Run:
+    """Runs the selected sections, prints the measurements, writes them after each case, and returns the run."""
+    has_amx = pathlib.Path("/proc/cpuinfo").exists() and "amx_bf16" in pathlib.Path("/proc/cpuinfo").read_text()
+    chosen = [PEERS[name] for name in (OURS, *settings.peers)]
+    peers, run = program.begin(chosen, threads=settings.threads, has_amx=has_amx)
+    path, log = settings.output / "results.json", settings.output / "libraries.log"
+    sections = [each for each in SECTIONS.values() if each.option in settings.sections]
+    for section in (each for each in sections if each.name == MEMORY):
+        run = measure_memory(section, settings, peers, run, path)
+    timed = [each for each in sections if each.name != MEMORY]
+    for factor in dict.fromkeys(section.load.threads_per_cpu for section in timed):
+        together = [each for each in timed if each.load.threads_per_cpu == factor]
+        taking_part = [peer for peer in peers if any(peer.name in section.peers for section in together)]
+        with Bench(taking_part, REFERENCE, factor * settings.threads, log) as bench:
+            run = run.replace(versions={**bench.versions, **run.versions})
+            for section in together:
+                run = _measure_section(section, bench, run, path, settings)
+    return run
 
 
-def _time(section: Section, bench: Bench, settings: argparse.Namespace) -> list[Measurement]:
-    """Times all cases of a section."""
-    chosen = _cases_of(section, settings)
+def measure_memory(
+    section: Section, settings: argparse.Namespace, peers: Sequence[Peer], run: Run, path: pathlib.Path
+) -> Run:
+    """Measures each peer in each case, each time in a new process. One that runs out of memory may end."""
+    print(f"\n{section.title}, MiB")
+    for case in cases_of(section, settings):
+        for peer in (each for each in peers if each.name in section.peers):
+            for _ in range(1 if settings.quick else MEMORY_PROCESSES):
+                measured, failures = [], []
+                with Worker(peer, settings.threads, settings.output / "libraries.log") as worker:
+                    try:
+                        before, peak = worker.request("step_memory", case)
+                    except PeerError as error:
+                        failures = [Failure(case.name, peer.name, str(error))]
+                    else:
+                        measured = [Measurement(MEMORY, case, peer.name, MEMORY, [peak - before])]
+                run = program.add(run, measured, failures, path)
+    return run
+
+
+def _measure_section(section: Section, bench: Bench, run: Run, path: pathlib.Path, settings: argparse.Namespace) -> Run:
+    cases = cases_of(section, settings)
     rounds = settings.rounds
     if section.rounds_divisor > 1:
         rounds = min(rounds, max(LEAST_ROUNDS, rounds // section.rounds_divisor))
-    print(f"\n{section.title}")
-    table = LineTable(chosen)
-    sizes = QUICK_PRODUCT_SIZES if settings.quick else PRODUCT_SIZES
-    dtypes = (
-        [dtype for dtype in PRODUCT_DTYPES if any(case.dtype == dtype for case in chosen)]
-        if section.name == MAIN
-        else []
-    )
-    products = [turn for dtype in dtypes for size in sizes for turn in bench.prepare(Product(size, dtype), list(PEERS))]
-    measurements = []
-    for case in chosen:
-        limits = [turn for turn in products if turn.case.dtype == case.dtype]
-        load = section.quick_load if settings.quick else section.load
-        of_case = bench.measure(section.name, case, section.peers, rounds, limits, section.tasks, load)
-        table.print_case([each for each in of_case if each.case == case])
-        measurements += of_case
-    return measurements
-
-
-def _cpu_flags() -> Collection[str]:
-    """Returns the words of /proc/cpuinfo, which include the CPU's features."""
-    try:
-        return pathlib.Path("/proc/cpuinfo").read_text().split()
-    except OSError:
-        return []
-
-
-def write(run: Run, folder: pathlib.Path) -> None:
-    """Writes the result files and prints their location."""
-    (folder / "results.json").write_text(json.dumps(to_json(run), indent=1) + "\n")
-    (folder / "results.md").write_text(to_markdown(run))
-    written = ["results.json", "results.md"]
-    if importlib.util.find_spec("matplotlib"):
-        import picture
-
-        pictures = {"results.png": picture.draw, "models.png": picture.draw_models}
-        written += [name for name, draw in pictures.items() if draw(run, folder / name)]
-    else:
-        print("skipping the charts: matplotlib is not installed")
-    print(f"wrote {', '.join(written)} to {folder.resolve()}")
+    products: list[Turn] = []
+    if section.name == MAIN:
+        sizes = QUICK_PRODUCT_SIZES if settings.quick else PRODUCT_SIZES
+        dtypes = [dtype for dtype in PRODUCT_DTYPES if any(case.dtype == dtype for case in cases)]
+        for name in [f"product-{size}-{dtype}" for dtype in dtypes for size in sizes]:
+            products += bench.prepare(parse_case(name), list(PEERS), [PRODUCT])
+    load = section.quick_load if settings.quick else section.load
+    return program.measure_section(bench, run, path, section, cases, rounds, load, products)
 
 
 def main() -> None:
-    """Measures, prints and writes the results."""
+    """Measures, prints and writes the results. The exit status is 1 if tf_rnn_ops failed."""
     settings = parse_arguments()
     settings.output.mkdir(parents=True, exist_ok=True)
     run = run_benchmark(settings)
-    print(f"\n{targets_to_text(judge_measured(run))}\n")
+    print(f"\n{report.targets_to_text(judge_measured(run))}\n")
     print(f"load average {run.load_before[0]:.2f} before, {run.load_after[0]:.2f} after; ", end="")
     print(f"{run.disturbed():.0%} of the samples were disturbed by other processes")
-    write(run, settings.output)
+    (settings.output / "results.md").write_text(report.to_markdown(run))
+    print(f"wrote results.json and results.md to {settings.output.resolve()}")
     if settings.publish:
-        import publish
-
-        for page in publish.publish(run, publish.DOCS):
+        for page in report.publish(run, report.DOCS):
             print(f"updated {page}")
+    program.exit_if_ours_failed(run)
 
 
 if __name__ == "__main__":

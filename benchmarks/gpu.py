@@ -8,21 +8,17 @@ that case and listed under "failures" in gpu.json.
 """
 
 import argparse
-import dataclasses
-import datetime
-import json
 import os
 import sys
-from collections.abc import Mapping, Sequence
 
-from measure import ALLOWED_ERRORS, Bench, Failure, measure_case, merge
-from options import QUICK_ROUNDS, add_common, cases
-from peers import GPU_OTHERS, GPU_PEERS, OURS, REFERENCE, find_available
-from report import LineTable, targets_to_text
-from run import Run, to_json
-from sections import GPU_SECTION
+import program
+import report
+from measure import ALLOWED_ERRORS, QUIET, Bench
+from results import Run
+from sections import GPU_PEERS, GPU_SECTION, OURS, REFERENCE
 from targets import GPU_TARGETS, judge
 
+OTHERS = [name for name in GPU_PEERS if name != OURS]
 ROUNDS = 20
 RESULTS = "gpu.json"
 # TF32 has as many significant bits as float16: 11.
@@ -31,15 +27,7 @@ TF32_ERRORS = {**ALLOWED_ERRORS, "float32": ALLOWED_ERRORS["float16"]}
 
 def parse_arguments() -> argparse.Namespace:
     """Returns the command-line settings."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument(
-        "--cases",
-        type=cases,
-        metavar="CASE,...",
-        help="cases to measure instead of the default ones, such as lstm-32-100-128-256-float16 (cell, batch, time, "
-        "input, units) or gru_block_cell-1-128-256",
-    )
-    add_common(parser, GPU_OTHERS, ROUNDS)
+    parser = program.parser(__doc__, OTHERS, ROUNDS, "build/bench")
     parser.add_argument(
         "--no-tf32",
         action="store_true",
@@ -47,7 +35,7 @@ def parse_arguments() -> argparse.Namespace:
     )
     settings = parser.parse_args()
     settings.cases = settings.cases or (GPU_SECTION.quick_cases if settings.quick else GPU_SECTION.cases)
-    settings.rounds = settings.rounds or (QUICK_ROUNDS if settings.quick else ROUNDS)
+    settings.rounds = settings.rounds or (program.QUICK_ROUNDS if settings.quick else ROUNDS)
     return settings
 
 
@@ -59,56 +47,18 @@ def find_gpu() -> str | None:
     return tf.config.experimental.get_device_details(gpus[0]).get("device_name", gpus[0].name) if gpus else None
 
 
-def run_benchmark(settings: argparse.Namespace, gpu: str) -> tuple[Run, list[Failure]]:
+def run_benchmark(settings: argparse.Namespace, gpu: str) -> Run:
     """Measures the selected cases, prints the measurements, and writes the results after each case."""
-    peers, left_out = find_available([GPU_PEERS[name] for name in (OURS, *settings.peers)])
-    threads = len(os.sched_getaffinity(0))
+    threads, path = len(os.sched_getaffinity(0)), settings.output / RESULTS
+    chosen = [GPU_PEERS[name] for name in (OURS, *settings.peers)]
+    peers, run = program.begin(chosen, threads=threads, gpu=gpu, tf32=not settings.no_tf32)
     allowed_errors = ALLOWED_ERRORS if settings.no_tf32 else TF32_ERRORS
-    failures: list[Failure] = []
     with Bench(peers, REFERENCE, threads, settings.output / "gpu.log", allowed_errors) as bench:
-        _print_versions(bench.versions)
-        run = Run(
-            date=datetime.date.today().isoformat(),
-            rounds=settings.rounds,
-            threads=threads,
-            has_amx=False,
-            load_before=os.getloadavg(),
-            load_after=os.getloadavg(),
-            versions=bench.versions,
-            left_out=left_out,
-            measurements=[],
-            memory=[],
-        )
-        table = LineTable(settings.cases)
-        for case in settings.cases:
-            of_case, failed = measure_case(bench, GPU_SECTION.name, case, GPU_SECTION.peers, settings.rounds)
-            table.print_case(of_case)
-            for failure in failed:
-                print(f"{case.title}  {GPU_PEERS[failure.peer].label} is skipped: {failure.message}", flush=True)
-            failures += failed
-            measurements = merge([*run.measurements, *of_case])
-            run = dataclasses.replace(run, measurements=measurements, load_after=os.getloadavg())
-            write(run, failures, gpu, settings)
-    return run, failures
-
-
-def _print_versions(versions: Mapping[str, Mapping[str, str]]) -> None:
-    for name, of_peer in versions.items():
-        versions_of_peer = "; ".join(f"{key} {version}" for key, version in of_peer.items() if name != OURS)
-        print(f"{GPU_PEERS[name].label}: {versions_of_peer or of_peer['GPU library']}")
-
-
-def write(run: Run, failures: Sequence[Failure], gpu: str, settings: argparse.Namespace) -> None:
-    """Writes the results so far. The write is atomic: an interruption leaves the previous file."""
-    results = {
-        "gpu": gpu,
-        "tf32": not settings.no_tf32,
-        "failures": [dataclasses.asdict(failure) for failure in failures],
-        **to_json(run),
-    }
-    unfinished = settings.output / "gpu.json.unfinished"
-    unfinished.write_text(json.dumps(results, indent=1) + "\n")
-    unfinished.replace(settings.output / RESULTS)
+        for name, of_peer in bench.versions.items():
+            versions = "; ".join(f"{key} {version}" for key, version in of_peer.items() if name != OURS)
+            print(f"{GPU_PEERS[name].label}: {versions or of_peer['GPU library']}")
+        run = run.replace(versions=bench.versions)
+        return program.measure_section(bench, run, path, GPU_SECTION, settings.cases, settings.rounds, QUIET)
 
 
 def main() -> None:
@@ -123,11 +73,10 @@ def main() -> None:
     os.environ["TF_RNN_OPS_GPU"] = "1"
     settings.output.mkdir(parents=True, exist_ok=True)
     print(f"{gpu}, float32 as {'float32' if settings.no_tf32 else 'TF32'}")
-    run, failures = run_benchmark(settings, gpu)
-    print(f"\n{targets_to_text(judge(run, GPU_TARGETS))}\n")
+    run = run_benchmark(settings, gpu)
+    print(f"\n{report.targets_to_text(judge(run, GPU_TARGETS))}\n")
     print(f"wrote {(settings.output / RESULTS).resolve()}")
-    if any(failure.peer == OURS for failure in failures):
-        sys.exit(1)
+    program.exit_if_ours_failed(run)
 
 
 if __name__ == "__main__":

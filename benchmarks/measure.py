@@ -1,37 +1,108 @@
-"""Measures peers in turns, so that other activity of the machine affects all alike."""
+"""Measures libraries in turns, each in its own process, so that other activity of the machine affects all alike.
+
+Only one process works at a time. A library's threads may spin for a while after their work is done, so the next turn
+starts only when the process is idle.
+"""
 
 import contextlib
+import ctypes
 import dataclasses
+import gc
+import importlib
+import importlib.util
 import math
+import multiprocessing
+import os
 import pathlib
 import random
-from collections.abc import Collection, Container, Iterable, Mapping, Sequence
+import subprocess
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from multiprocessing.connection import Connection
+from typing import Any, NamedTuple
 
 import numpy as np
-from cases import TASKS, Case
-from loads import QUIET, Load, busy_processes
-from peers import Peer
-from workers import SAMPLE_SECONDS, Sample, Worker, WorkerError
+from cases import FORWARD_BACKWARD, PENALTY, Case
+from library import Library, Program
 
-# A sample is disturbed if other processes used more than this share of the CPU time.
-DISTURBANCE = 0.2
+CALIBRATION_CALLS = 3
+LONG_SAMPLES = 2.5  # calls that take longer than this many times a sample need no warm-up
+WARM_UP_SECONDS = 0.01
+SAMPLE_SECONDS = 0.2  # short calls are timed together, many in a row
+MEMORY_STEPS = 3
+
+# A process is idle if it used at most IDLE_SHARE of the CPU time for IDLE_SECONDS.
+IDLE_SECONDS, IDLE_SHARE, IDLE_TIMEOUT = 0.01, 0.05, 1.0
+
+DISTURBANCE = 0.2  # a sample is disturbed if other processes used more than this share of the CPU time
 TRIES = 3  # attempts to get an undisturbed sample; the least disturbed one counts
+SETTLING_SECONDS = 0.2  # lets the background calls start
 
 # The largest allowed errors. They admit peers that accumulate in 16 bits, and in float32 PyTorch's gradient of a bias,
 # a sequential sum over up to 15000 rows.
 ALLOWED_ERRORS = {"float64": 1e-11, "float32": 3e-5, "float16": 2e-2, "bfloat16": 1e-1}
 
 
+class Peer(NamedTuple):
+    """A library that can be measured. None is imported here: each runs in its own process."""
+
+    name: str  # in options and files
+    label: str  # in tables
+    library: str  # its `Library`, as "module.Class"
+    packages: Sequence[str]  # the Python packages that it needs
+    threads: int = 0  # 0: the benchmark's
+
+    def missing_packages(self) -> list[str]:
+        """Returns the required packages that are not installed."""
+        return [package for package in self.packages if importlib.util.find_spec(package) is None]
+
+
+@dataclasses.dataclass(frozen=True)
+class Load:
+    """The load while a case is measured.
+
+    Attributes:
+      seconds: the time for which each sample times calls one by one; 0: a sample is the mean of many calls.
+      clients: the number of Python threads that call the case concurrently.
+      pause: the seconds that a client waits between its calls.
+      background: (case, task) pairs that other Python threads, one for each, repeat without a pause.
+      busy_cpus: the number of CPUs that another process keeps busy.
+      threads_per_cpu: the number of threads of each library divided by the number of CPUs.
+    """
+
+    seconds: float = 0.0
+    clients: int = 1
+    pause: float = 0.0
+    background: Sequence[tuple[Case, str]] = ()
+    busy_cpus: int = 0
+    threads_per_cpu: int = 1
+
+
+QUIET = Load()
+
+
+class Sample(NamedTuple):
+    """The result of one turn."""
+
+    seconds: float  # of one call
+    others: float  # the share of the time of all CPUs that other processes used; its resolution is 10 ms
+    waits: Sequence[float] = ()  # the seconds of each call, if calls were timed one by one
+
+
 @dataclasses.dataclass(frozen=True)
 class Measurement:
-    """The times of a peer for a task of a case.
+    """The times, or the memory, of a peer for a task of a case.
 
     Attributes:
       section: the name of the section.
       case: the case.
-      peer: the peer's name in `PEERS`.
-      task: the name in `TASKS`.
-      seconds: the time of one call in each round.
+      peer: the peer's name.
+      task: the task.
+      samples: the seconds of one call in each round, or the bytes of each process.
       error: the largest difference from the float64 reference, relative to the largest magnitude of the tensor.
       others: the share of the CPU time that other processes used in each round.
       waits: the seconds of each call of all rounds, if calls were timed one by one.
@@ -41,55 +112,36 @@ class Measurement:
     case: Case
     peer: str
     task: str
-    seconds: Sequence[float]
-    error: float
-    others: Sequence[float]
+    samples: Sequence[float]
+    error: float = 0.0
+    others: Sequence[float] = ()
     waits: Sequence[float] = ()
+
+    @property
+    def median(self) -> float:
+        """The median sample."""
+        return float(np.median(self.samples))
+
+    @property
+    def gflops(self) -> float:
+        """The median GFLOP/s."""
+        return self.case.flops(self.task) / self.median / 1e9
 
     def wait(self, percent: float) -> float:
         """Returns a percentile of the seconds of single calls."""
         return float(np.percentile(self.waits, percent))
 
-    @property
-    def quartiles(self) -> tuple[float, float, float]:
-        """Lower quartile, median and upper quartile of the seconds."""
-        lower, median, upper = np.percentile(self.seconds, [25, 50, 75])
-        return float(lower), float(median), float(upper)
 
-    @property
-    def gflops(self) -> tuple[float, float, float]:
-        """Lower quartile, median and upper quartile of the GFLOP/s."""
-        lower, median, upper = (self._gflops(seconds) for seconds in reversed(self.quartiles))
-        return lower, median, upper
+class Failure(NamedTuple):
+    """Why a peer has no measurement of a case."""
 
-    @property
-    def best_gflops(self) -> float:
-        """GFLOP/s of the fastest round."""
-        return self._gflops(min(self.seconds))
-
-    def _gflops(self, seconds: float) -> float:
-        return self.case.flops(self.task) / seconds / 1e9
-
-
-@dataclasses.dataclass(frozen=True)
-class Turn:
-    """A task that a peer has prepared.
-
-    Attributes:
-      case: the case.
-      peer: the peer's name.
-      task: the name in `TASKS`.
-      error: see `Measurement`.
-    """
-
-    case: Case
+    case: str
     peer: str
-    task: str
-    error: float
+    message: str
 
 
-class WrongResultError(ValueError):
-    """A peer's results differ from the reference.
+class PeerError(RuntimeError):
+    """A library failed, or its results are wrong.
 
     Attributes:
       peer: the peer's name.
@@ -102,6 +154,265 @@ class WrongResultError(ValueError):
     def __init__(self, peer: str, message: str):
         super().__init__(message)
         self.peer = peer
+
+
+# ---------------------------------------------------------------- in the process of a library
+
+
+class Session:
+    """Handles the requests to a process.
+
+    Args:
+      library: the library to run.
+    """
+
+    def __init__(self, library: Library):
+        self._library = library
+        self.programs: dict[Case, Program] = {}
+        self._calls: dict[tuple[Case, str], int] = {}
+        self._is_long: dict[tuple[Case, str], bool] = {}
+
+    def versions(self) -> dict[str, str]:
+        """See `Library`."""
+        return self._library.versions()
+
+    def prepare(self, case: Case) -> Sequence[str]:
+        """Prepares a case and returns the tasks that the library supports; none if it does not support the case."""
+        self.programs[case] = self._library.program(case)
+        return tuple(self.programs[case])
+
+    def results(self, case: Case, task: str) -> dict[str, np.ndarray]:
+        """Returns the results of a task of a prepared case as float64."""
+        return {key: array.astype(np.float64) for key, array in self.programs[case][task].results().items()}
+
+    def calibrate(self, case: Case, task: str, seconds: float) -> None:
+        """Runs a task a few times and determines the number of calls in a sample of so many seconds."""
+        times = [self._seconds_per_call(case, task, 1)]  # the first call may compile
+        while len(times) < CALIBRATION_CALLS and (len(times) == 1 or times[-1] < seconds):
+            times.append(self._seconds_per_call(case, task, 1))
+        fastest = min(times)
+        self._calls[case, task] = max(1, math.ceil(seconds / fastest))
+        self._is_long[case, task] = fastest > LONG_SAMPLES * seconds
+
+    def sample(self, case: Case, task: str, load: Load) -> tuple[float, Sequence[float]]:
+        """Returns the seconds per call, and those of each call if the load demands it."""
+        if load.seconds:
+            background = [self.programs[other][other_task].call for other, other_task in load.background]
+            return time_requests(self.programs[case][task].call, background, load)
+        if not self._is_long[case, task]:
+            end = time.perf_counter() + WARM_UP_SECONDS
+            self._seconds_per_call(case, task, 1)
+            while time.perf_counter() < end:
+                self._seconds_per_call(case, task, 1)
+        return self._seconds_per_call(case, task, self._calls[case, task]), ()
+
+    def _seconds_per_call(self, case: Case, task: str, calls: int) -> float:
+        function = self.programs[case][task].call
+        start = time.perf_counter()
+        for _ in range(calls):
+            function()
+        self._library.synchronize()
+        return (time.perf_counter() - start) / calls
+
+    def forget(self, case: Case) -> None:
+        """Frees the resources of a case, if it has been prepared."""
+        self.programs.pop(case, None)
+
+    def step_memory(self, case: Case) -> tuple[int, int]:
+        """Returns the resident bytes before the first training steps of a network in this process, and their peak.
+
+        A tiny network of the same kind runs first, so that the former include the library's code and threads. Memory
+        that the library keeps for networks of this size counts for the steps.
+
+        Raises:
+          ValueError: if the library cannot train such a network.
+        """
+        self._train(dataclasses.replace(case, batch=2, time=2, input_size=8, units=8))()
+        train = self._train(case)
+        gc.collect()
+        ctypes.CDLL(None).malloc_trim(0)  # returns free memory to the system
+        before = _resident("VmRSS")
+        pathlib.Path("/proc/self/clear_refs").write_text("5")  # resets the peak
+        train()
+        return before, _resident("VmHWM")
+
+    def _train(self, case: Case) -> Callable[[], None]:
+        task = PENALTY if case.kind == "penalty" else FORWARD_BACKWARD
+        program = self._library.program(case) if case.has_network else {}
+        if task not in program:
+            raise ValueError(f"{type(self._library).__name__} cannot train {case.name}")
+
+        def train() -> None:
+            for _ in range(MEMORY_STEPS):
+                program[task].call()
+
+        return train
+
+
+def _resident(field: str) -> int:
+    """Returns a field of /proc/self/status, converted from kilobytes to bytes."""
+    lines = pathlib.Path("/proc/self/status").read_text().splitlines()
+    (line,) = (line for line in lines if line.startswith(f"{field}:"))
+    return 1024 * int(line.split()[1])
+
+
+def time_requests(call: Callable[[], Any], background: Sequence[Callable], load: Load) -> tuple[float, list[float]]:
+    """Times calls while other threads repeat the `background` calls.
+
+    Returns:
+      The total seconds divided by the number of calls, and the seconds of each call.
+    """
+
+    def client(end: float) -> list[float]:
+        waits: list[float] = []
+        now = time.perf_counter()
+        while not waits or now < end:
+            call()
+            waits.append(time.perf_counter() - now)
+            time.sleep(load.pause)
+            now = time.perf_counter()
+        return waits
+
+    with _repeating(background), ThreadPoolExecutor(load.clients) as clients:
+        time.sleep(SETTLING_SECONDS if background else 0)
+        start = time.perf_counter()
+        waits = [wait for each in clients.map(client, [start + load.seconds] * load.clients) for wait in each]
+        seconds = time.perf_counter() - start
+    return seconds / len(waits), waits
+
+
+@contextlib.contextmanager
+def _repeating(calls: Sequence[Callable[[], Any]]) -> Iterator[None]:
+    """Repeats each call on its own thread."""
+    is_over = threading.Event()
+
+    def repeat(call: Callable[[], Any]) -> None:
+        while not is_over.is_set():
+            call()
+
+    with ThreadPoolExecutor(max(1, len(calls))) as threads:
+        repeated = [threads.submit(repeat, call) for call in calls]
+        try:
+            yield
+        finally:
+            is_over.set()
+    for each in repeated:
+        each.result()
+
+
+def _serve(connection: Connection, library: str, threads: int, log: pathlib.Path) -> None:
+    """Handles requests, (`Session` method name, arguments), until the other end closes the connection."""
+    with log.open("ab") as file:
+        os.dup2(file.fileno(), sys.stderr.fileno())
+    module, name = library.split(".")
+    session = Session(getattr(importlib.import_module(module), name)(threads))
+    while True:
+        try:
+            method, arguments = connection.recv()
+        except EOFError:
+            return
+        try:
+            connection.send((getattr(session, method)(*arguments), None))
+        except Exception:
+            connection.send((None, traceback.format_exc()))
+
+
+# ---------------------------------------------------------------- in the benchmark's process
+
+
+class Worker:
+    """A process that runs one library. A context manager that ends the process.
+
+    Args:
+      peer: the peer whose library to run.
+      threads: the number of threads of the library, unless the peer has its own.
+      log: the file to append the library's messages to.
+    """
+
+    def __init__(self, peer: Peer, threads: int, log: pathlib.Path):
+        self.peer = peer
+        self._log = log
+        spawn = multiprocessing.get_context("spawn")
+        self._connection, other_end = spawn.Pipe()
+        arguments = other_end, peer.library, peer.threads or threads, log
+        self._process = spawn.Process(target=_serve, args=arguments, daemon=True)
+        self._process.start()
+        other_end.close()
+
+    def __enter__(self) -> "Worker":
+        return self
+
+    def __exit__(self, *exception) -> None:
+        self._connection.close()
+        self._process.join()
+
+    def request(self, method: str, *arguments) -> Any:
+        """Calls a method of the process's `Session`, waits until the process is idle again, and returns the result.
+
+        Raises:
+          PeerError: if the request failed or the process ended.
+        """
+        try:
+            self._connection.send((method, arguments))
+            result, error = self._connection.recv()
+        except (EOFError, ConnectionError):
+            self._process.join()
+            code = self._process.exitcode
+            message = f"the {self.peer.label} process ended with {code}; see {self._log}"
+            raise PeerError(self.peer.name, message) from None
+        if error:
+            raise PeerError(self.peer.name, f"{self.peer.label} failed:\n{error}")
+        end, used = time.monotonic() + IDLE_TIMEOUT, self._cpu_seconds()
+        while time.monotonic() < end:
+            time.sleep(IDLE_SECONDS)
+            used_before, used = used, self._cpu_seconds()
+            if used - used_before <= IDLE_SHARE * IDLE_SECONDS:
+                break
+        return result
+
+    def _cpu_seconds(self) -> float:
+        """Returns the CPU time of the process."""
+        assert self._process.pid is not None
+        # The id of another process's clock, as clock_getcpuclockid makes it.
+        return time.clock_gettime((~self._process.pid << 3) | 2)
+
+    def sample(self, case: Case, task: str, load: Load) -> Sample:
+        """Takes a sample. Busy processes of the load do not count as others."""
+        start, busy, own = time.monotonic(), _busy_seconds(), self._cpu_seconds()
+        seconds, waits = self.request("sample", case, task, load)
+        elapsed, cpus = time.monotonic() - start, os.cpu_count() or 1
+        by_others = (_busy_seconds() - busy) - (self._cpu_seconds() - own) - load.busy_cpus * elapsed
+        return Sample(seconds, min(1.0, max(0.0, by_others / (elapsed * cpus))), waits)
+
+
+def _busy_seconds() -> float:
+    """Returns the total busy seconds of all CPUs, including time stolen by the hypervisor."""
+    first, *fields = pathlib.Path("/proc/stat").read_text().partition("\n")[0].split()
+    assert first == "cpu"
+    idle = (3, 4)  # the columns of idle time, and of time waiting for I/O
+    return sum(int(field) for index, field in enumerate(fields[:8]) if index not in idle) / os.sysconf("SC_CLK_TCK")
+
+
+@contextlib.contextmanager
+def busy_processes(count: int) -> Iterator[Sequence[subprocess.Popen]]:
+    """Keeps the last `count` of this process's CPUs busy with one process each; yields these processes."""
+    cpus = sorted(os.sched_getaffinity(0))[-count:] if count else []
+    with contextlib.ExitStack() as stack:
+        processes = []
+        for cpu in cpus:
+            program = f"import os; os.sched_setaffinity(0, [{cpu}])\nwhile True: pass"
+            processes.append(stack.enter_context(subprocess.Popen([sys.executable, "-c", program])))
+            stack.callback(processes[-1].kill)
+        yield processes
+
+
+class Turn(NamedTuple):
+    """A task that a peer has prepared, and the error of its results."""
+
+    case: Case
+    peer: str
+    task: str
+    error: float
 
 
 class Bench:
@@ -130,55 +441,47 @@ class Bench:
     ):
         self._allowed_errors = allowed_errors
         self._sample_seconds = sample_seconds
-        self._threads, self._log = threads, log
-        with contextlib.ExitStack() as stack:
-            self._reference = stack.enter_context(Worker(reference, threads, log))
-            self._workers = {peer.name: stack.enter_context(Worker(peer, threads, log)) for peer in peers}
-            # Returns when the process has started and is idle.
-            self._reference.versions()
-            self.versions = {name: worker.versions() for name, worker in self._workers.items()}
-            self._stack = stack.pop_all()
+        self._start = lambda peer: Worker(peer, threads, log)
+        self.workers = {peer.name: self._start(peer) for peer in peers}
+        self._reference = self._start(reference)
+        self.versions = {name: worker.request("versions") for name, worker in self.workers.items()}
 
     def __enter__(self) -> "Bench":
         return self
 
     def __exit__(self, *exception) -> None:
-        self._stack.close()
+        for worker in (*self.workers.values(), self._reference):
+            worker.__exit__()
 
-    def restart(self, peer: str) -> None:
-        """Replaces the process of a peer that has failed."""
-        old = self._workers[peer]
-        old.__exit__(None, None, None)
-        self._workers[peer] = self._stack.enter_context(Worker(old.peer, self._threads, self._log))
-
-    def prepare(self, case: Case, peers: Collection[str], tasks: Container[str] = TASKS) -> list[Turn]:
-        """Prepares the tasks of a case that each peer supports, and checks their results.
-
-        Raises:
-          WrongResultError: if a peer's results are wrong.
-          WorkerError: if a peer fails or crashes.
-        """
-        workers = {name: worker for name, worker in self._workers.items() if name in peers}
-        keys = [(name, task) for name, worker in workers.items() for task in worker.prepare(case) if task in tasks]
-        self._reference.prepare(case)
-        expected = {task: self._reference.results(case, task) for task in dict.fromkeys(task for _, task in keys)}
-        self._reference.forget(case)
+    def prepare(self, case: Case, peers: Collection[str], tasks: Container[str]) -> list[Turn]:
+        """Prepares a case, checks the results and returns the tasks of all peers that support it."""
+        keys = [
+            (name, task)
+            for name, worker in self.workers.items()
+            if name in peers
+            for task in worker.request("prepare", case)
+            if task in tasks
+        ]
+        if not keys:
+            return []
+        self._reference.request("prepare", case)
+        expected = {task: self._reference.request("results", case, task) for task in dict.fromkeys(t for _, t in keys)}
+        self._reference.request("forget", case)
         turns = []
         for name, task in keys:
-            error = self._error(name, case, task, expected[task])
-            workers[name].calibrate(case, task, self._sample_seconds)
-            turns.append(Turn(case, name, task, error))
+            turns.append(Turn(case, name, task, self._error(name, case, task, expected[task])))
+            self.workers[name].request("calibrate", case, task, self._sample_seconds)
         return turns
 
     def _error(self, peer: str, case: Case, task: str, expected: Mapping[str, np.ndarray]) -> float:
-        """Returns the error of a peer's results, see `Measurement`; raises an exception if it is too large."""
-        what = f"{peer} gives wrong results for {TASKS[task]} of {case.name}"
+        """Returns the error of a peer's results, see `Measurement`."""
+        what = f"{peer} gives wrong results for {task} of {case.name}"
         try:
-            error = largest_error(self._workers[peer].results(case, task), expected)
+            error = largest_error(self.workers[peer].request("results", case, task), expected)
         except ValueError as different:
-            raise WrongResultError(peer, f"{what}: {different}") from different
+            raise PeerError(peer, f"{what}: {different}") from different
         if not error <= self._allowed_errors[case.dtype]:
-            raise WrongResultError(peer, f"{what}: the error is {error:.1e}")
+            raise PeerError(peer, f"{what}: the error is {error:.1e}")
         return error
 
     def measure(
@@ -187,42 +490,60 @@ class Bench:
         case: Case,
         peers: Collection[str],
         rounds: int,
-        products: Sequence[Turn] = (),
-        tasks: Container[str] = TASKS,
+        tasks: Container[str] = (),
         load: Load = QUIET,
-    ) -> list[Measurement]:
+        products: list[Turn] | None = None,
+    ) -> tuple[list[Measurement], list[Failure]]:
         """Checks and measures the peers in the tasks of a case that they support.
 
-        Each round runs every task once, in a new random order.
+        Each round runs every task once, in a new random order. A peer that fails or gives wrong results has no
+        measurements. It runs the next case in a new process, because a GPU error may persist in the old one.
 
         Args:
           section: the name of the section.
           case: the case.
           peers: the names of the peers.
           rounds: the number of samples of each task.
-          products: prepared products; in each round each peer runs one of its own.
-          tasks: the tasks to measure, if the case has them.
+          tasks: the tasks to measure, if the case has them; all if empty.
           load: the load during the measurement.
+          products: prepared products; in each round each peer runs one of its own. Those of failed peers are removed.
 
         Returns:
-          The measurements of the case, and of the products that ran.
+          The measurements of the case and of the products that ran, and the failures.
 
         Raises:
-          WrongResultError: if a peer's results are wrong.
-          WorkerError: if a peer fails or crashes.
+          PeerError: if the reference fails.
         """
-        turns = self.prepare(case, self._loaded(peers, load), tasks)
+        names, failures = [name for name in self.workers if name in peers], list[Failure]()
+        products = [] if products is None else products
+        while True:
+            try:
+                return self._measure(section, case, names, rounds, tasks or case.tasks, load, products), failures
+            except PeerError as error:
+                if error.peer not in names:
+                    raise
+                failures.append(Failure(case.name, error.peer, str(error)))
+                names.remove(error.peer)
+                products[:] = [turn for turn in products if turn.peer != error.peer]
+                self.workers[error.peer].__exit__()
+                self.workers[error.peer] = self._start(self.workers[error.peer].peer)
+
+    def _measure(self, section, case, names, rounds, tasks, load, products) -> list[Measurement]:
+        for other, other_task in load.background:
+            names = [name for name in names if other_task in self.workers[name].request("prepare", other)]
+        turns = self.prepare(case, names, tasks)
         samples: dict[Turn, list[Sample]] = {turn: [] for turn in [*turns, *products]}
         shuffler = random.Random(case.name)
         with busy_processes(load.busy_cpus):
             for _ in range(rounds):
-                order = [*turns, *_one_of_each_peer(products, shuffler)]
+                of_peers = [[turn for turn in products if turn.peer == name] for name in self.workers]
+                order = [*turns, *(shuffler.choice(own) for own in of_peers if own)]
                 shuffler.shuffle(order)
                 for turn in order:
                     samples[turn].append(self._sample(turn, load))
         for turn in set(turns) - set(products):
             for each in {case, *(other for other, _ in load.background)}:
-                self._workers[turn.peer].forget(each)
+                self.workers[turn.peer].request("forget", each)
         return [
             Measurement(
                 section,
@@ -238,84 +559,12 @@ class Bench:
             if taken
         ]
 
-    def _loaded(self, peers: Collection[str], load: Load) -> list[str]:
-        """Prepares the background calls of a load, and returns the peers that support all of them."""
-        able = [name for name in self._workers if name in peers]
-        for other, task in load.background:
-            able = [name for name in able if task in self._workers[name].prepare(other)]
-        return able
-
     def _sample(self, turn: Turn, load: Load) -> Sample:
         """Returns the first undisturbed sample, or the least disturbed of `TRIES`."""
-        taken = []
-        for _ in range(TRIES):
-            taken.append(self._workers[turn.peer].sample(turn.case, turn.task, load))
-            if taken[-1].others <= DISTURBANCE:
-                break
+        taken: list[Sample] = []
+        while len(taken) < TRIES and not (taken and taken[-1].others <= DISTURBANCE):
+            taken.append(self.workers[turn.peer].sample(turn.case, turn.task, load))
         return min(taken, key=lambda sample: sample.others)
-
-
-@dataclasses.dataclass(frozen=True)
-class Failure:
-    """Why a peer has no measurement of a case.
-
-    Attributes:
-      case: the case's name.
-      peer: the peer's name.
-      message: the error message.
-    """
-
-    case: str
-    peer: str
-    message: str
-
-
-def measure_case(
-    bench: Bench, section: str, case: Case, peers: Iterable[str], rounds: int
-) -> tuple[list[Measurement], list[Failure]]:
-    """Measures a case as `Bench.measure` does, without the peers that fail.
-
-    A peer that fails runs the next case in a new process, because a GPU error may persist in the old one.
-
-    Returns:
-      The measurements and the failures.
-    """
-    peers = list(peers)
-    failures: list[Failure] = []
-    while True:
-        try:
-            return bench.measure(section, case, peers, rounds), failures
-        except (WorkerError, WrongResultError) as error:
-            if error.peer not in peers:
-                raise
-            failures.append(Failure(case.name, error.peer, str(error)))
-            peers.remove(error.peer)
-            bench.restart(error.peer)
-
-
-def _one_of_each_peer(turns: Sequence[Turn], chooser: random.Random) -> list[Turn]:
-    by_peer: dict[str, list[Turn]] = {}
-    for turn in turns:
-        by_peer.setdefault(turn.peer, []).append(turn)
-    return [chooser.choice(own) for own in by_peer.values()]
-
-
-def merge(measurements: Iterable[Measurement]) -> list[Measurement]:
-    """Joins the samples of measurements of the same section, case, peer and task."""
-    merged: dict[tuple, Measurement] = {}
-    for each in measurements:
-        key = (each.section, each.case, each.peer, each.task)
-        if key in merged:
-            parts = (merged[key], each)
-            merged[key] = dataclasses.replace(
-                each,
-                seconds=[value for part in parts for value in part.seconds],
-                others=[value for part in parts for value in part.others],
-                waits=[value for part in parts for value in part.waits],
-            )
-        else:
-            merged[key] = each
-    return list(merged.values())
 
 
 def largest_error(actual: Mapping[str, np.ndarray], expected: Mapping[str, np.ndarray]) -> float:

@@ -2,22 +2,14 @@
 
 import functools
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import onnx
 import onnxruntime
-from cases import FORWARD, FUNCTION, PRODUCT, TANH, Decoder, Elementwise, MixedModel, Model, Network, Product
+from cases import FORWARD, FUNCTION, PRODUCT, TANH, Case
+from library import Library, Program, Task, Weights, operands, problem_of, task
 from onnx import TensorProto, helper, numpy_helper
-from problems import (
-    ModelProblem,
-    NetworkProblem,
-    Weights,
-    elements,
-    model_problem,
-    network_problem,
-    product_factors,
-)
-from programs import Library, Program
 
 _OPERATORS = {"lstm": "LSTM", "gru": "GRU", "tanh": "RNN"}
 # The position in cuDNN of each of ONNX's gates: LSTM i, o, f, c; GRU z, r, h.
@@ -26,231 +18,167 @@ _OPSET = 22
 _NEXT_TOKENS = "next_tokens"
 
 
-def _session(model: onnx.ModelProto, threads: int) -> onnxruntime.InferenceSession:
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = threads
-    options.inter_op_num_threads = 1
-    return onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+class _Graph:
+    """A graph with inputs of known shape and dtype, whose nodes are added in order.
 
-
-def _model(nodes: Sequence, inputs: Sequence, outputs: Sequence[str], initializers: Sequence) -> onnx.ModelProto:
-    types = {_NEXT_TOKENS: TensorProto.INT64}
-    outputs = [helper.make_tensor_value_info(each, types.get(each, TensorProto.FLOAT), None) for each in outputs]
-    graph = helper.make_graph(nodes, "benchmark", inputs, outputs, initializers)
-    opset = helper.make_opsetid("", _OPSET)
-    return helper.make_model(graph, opset_imports=[opset], ir_version=onnx.IR_VERSION_2024_3_25)
-
-
-def _layer_initializers(case: Network, layer: int, weights: Sequence[Weights]) -> list[onnx.TensorProto]:
-    """Returns W, R and B of a layer, given the weights of its directions."""
-    gates = _GATES[case.cell]
-
-    def rows(array):  # [gates, units, ...] to [gates * units, ...]
-        return array[gates].reshape(-1, *array.shape[2:])
-
-    arrays = {
-        "W": [rows(each.kernel) for each in weights],
-        "R": [rows(each.recurrent_kernel) for each in weights],
-        "B": [np.concatenate([rows(each.input_bias), rows(each.recurrent_bias)]) for each in weights],
-    }
-    return [numpy_helper.from_array(np.stack(array), f"{name}{layer}") for name, array in arrays.items()]
-
-
-def _layer_node(
-    case: Network, layer: int, source: str, lengths: str, states: Sequence[str] = ()
-) -> tuple[onnx.NodeProto, list[str]]:
-    """Returns the node of a layer with the input `source`, [time, batch, features], and the names of its outputs.
-
-    These are the outputs of all steps, [time, directions, batch, units], and the states, [directions, batch, units].
+    Attributes:
+      feeds: the inputs.
     """
-    attributes = {"hidden_size": case.units, "direction": "bidirectional" if case.bidirectional else "forward"}
-    if case.cell == "gru":
-        attributes["linear_before_reset"] = 1
-    inputs = [source, f"W{layer}", f"R{layer}", f"B{layer}", lengths, *states]
-    outputs = [f"Y{layer}", f"H{layer}", *([f"C{layer}"] if case.cell == "lstm" else [])]
-    return helper.make_node(_OPERATORS[case.cell], inputs, outputs, **attributes), outputs
 
+    def __init__(self, feeds: Mapping[str, np.ndarray]):
+        self.feeds = dict(feeds)
+        self._initializers: list = []
+        self._nodes: list = []
 
-def _output_nodes(case: Network, layer: int, y: str) -> tuple[list[onnx.NodeProto], str]:
-    """Returns the nodes that concatenate the directions of a layer's output, and the name of the result."""
-    swapped, output, nodes = f"swapped{layer}", f"output{layer}", []
-    if case.bidirectional:
-        nodes.append(helper.make_node("Transpose", [y], [swapped], perm=[0, 2, 1, 3]))
-    nodes.append(helper.make_node("Reshape", [swapped if case.bidirectional else y, "shape"], [output]))
-    return nodes, output
+    def initializer(self, name: str, array: Any) -> str:
+        """Adds a constant and returns its name."""
+        self._initializers.append(numpy_helper.from_array(np.ascontiguousarray(array), name))
+        return name
 
+    def node(self, operator: str, inputs: Sequence[str], *outputs: str, **attributes: Any) -> str:
+        """Adds a node and returns the name of its first output."""
+        self._nodes.append(helper.make_node(operator, inputs, outputs, **attributes))
+        return outputs[0]
 
-def network_model(case: Network, problem: NetworkProblem) -> onnx.ModelProto:
-    """Returns the network as a model, time-major."""
-    shape = np.array([case.time, case.batch, case.output_size], np.int64)
-    initializers = [numpy_helper.from_array(shape, "shape")]
-    inputs = [helper.make_tensor_value_info("X", TensorProto.FLOAT, [case.time, case.batch, case.input_size])]
-    lengths = "lengths" if case.varying else ""
-    if lengths:
-        inputs.append(helper.make_tensor_value_info(lengths, TensorProto.INT32, [case.batch]))
-    nodes, source = [], "X"
-    for layer in range(case.layers):
-        initializers += _layer_initializers(case, layer, _weights_of_layer(case, problem.weights, layer))
-        node, (y, *_) = _layer_node(case, layer, source, lengths)
-        output_nodes, source = _output_nodes(case, layer, y)
-        nodes += [node, *output_nodes]
-    return _model(nodes, inputs, [source], initializers)
+    def layer(self, case: Case, layer: int, source: str, weights: Mapping[str, Weights], lengths: str) -> list[str]:
+        """Adds a layer with the input `source`, [time, batch, features], and returns the names of its outputs.
 
+        The outputs are [time, directions, batch, units]; the states are [directions, batch, units].
+        """
+        gates = _GATES[case.cell]
+        of_layer = [weights[f"layer_{layer}/{direction}"] for direction in case.directions]
 
-def _weights_of_layer(case: Network, weights: Mapping[str, Weights], layer: int) -> list[Weights]:
-    return [weights[f"layer_{layer}/{direction}"] for direction in case.directions]
+        def rows(array):  # [gates, units, ...] to [gates * units, ...]
+            return array[gates].reshape(-1, *array.shape[2:])
 
-
-def whole_model(case: Model, problem: ModelProblem) -> onnx.ModelProto:
-    """Returns a batch-major model with the inputs "X", "lengths" if they vary, and the states of a decoder.
-
-    It returns the output, [batch, outputs]; a decoder returns the next tokens, [batch, 1], the output and the states.
-    """
-    network = case.network
-    arrays = {
-        "shape": np.array([network.time, network.batch, network.output_size], np.int64),
-        "features_shape": np.array([network.batch, network.output_size], np.int64),
-        "head_kernel": problem.head_kernel,
-        "head_bias": problem.head_bias,
-    }
-    element = TensorProto.INT64 if case.takes_tokens else TensorProto.FLOAT
-    inputs = [helper.make_tensor_value_info("X", element, problem.inputs.shape)]
-    lengths = "lengths" if network.varying else ""
-    if lengths:
-        inputs.append(helper.make_tensor_value_info(lengths, TensorProto.INT32, [network.batch]))
-    nodes, source = [], "X"
-    if problem.embedding is not None:
-        arrays["embedding"] = problem.embedding
-        nodes.append(helper.make_node("Gather", ["embedding", source], ["embedded"]))
-        source = "embedded"
-    nodes.append(helper.make_node("Transpose", [source], ["time_major"], perm=[1, 0, 2]))
-    source, final_states = "time_major", []
-    initializers = [numpy_helper.from_array(np.ascontiguousarray(array), name) for name, array in arrays.items()]
-    num_states = len(problem.states) // network.layers
-    for layer in range(network.layers):
-        states = [f"state{layer * num_states + index}" for index in range(num_states)]
-        shape = [1, network.batch, network.units]
-        inputs += [helper.make_tensor_value_info(state, TensorProto.FLOAT, shape) for state in states]
-        initializers += _layer_initializers(network, layer, _weights_of_layer(network, problem.weights, layer))
-        node, (y, *of_layer) = _layer_node(network, layer, source, lengths, states)
-        nodes.append(node)
-        final_states += of_layer
-        if layer < network.layers - 1:
-            output_nodes, source = _output_nodes(network, layer, y)
-            nodes += output_nodes
-    nodes += [
-        helper.make_node("Transpose", [f"H{network.layers - 1}"], ["last"], perm=[1, 0, 2]),
-        helper.make_node("Reshape", ["last", "features_shape"], ["features"]),
-        helper.make_node("Gemm", ["features", "head_kernel", "head_bias"], ["output"]),
-    ]
-    if not isinstance(case, Decoder):
-        return _model(nodes, inputs, ["output"], initializers)
-    nodes.append(helper.make_node("ArgMax", ["output"], [_NEXT_TOKENS], axis=-1))
-    return _model(nodes, inputs, [_NEXT_TOKENS, "output", *final_states], initializers)
-
-
-class NetworkProgram(Program):
-    """A network, time-major."""
-
-    def __init__(self, case: Network, threads: int):
-        problem = network_problem(case)
-        feeds = {"X": np.ascontiguousarray(problem.inputs.swapaxes(0, 1))}
-        if case.varying:
-            feeds["lengths"] = np.array(case.lengths, np.int32)
-        session = _session(network_model(case, problem), threads)
-        self.calls = {FORWARD: functools.partial(session.run, None, feeds)}
-
-    def results(self, task: str) -> dict[str, np.ndarray]:
-        """See the base class."""
-        (output,) = self.calls[task]()
-        return {"output": output.swapaxes(0, 1)}
-
-
-class ModelProgram(Program):
-    """A model, for inference."""
-
-    def __init__(self, case: Model, threads: int):
-        problem = model_problem(case)
-        self._decodes = isinstance(case, Decoder)
-        self._first = {
-            "X": problem.inputs,
-            **{f"state{i}": state[np.newaxis] for i, state in enumerate(problem.states)},
+        arrays = {
+            "W": [rows(each.kernel) for each in of_layer],
+            "R": [rows(each.recurrent_kernel) for each in of_layer],
+            "B": [np.concatenate([rows(each.input_bias), rows(each.recurrent_bias)]) for each in of_layer],
         }
-        if case.network.varying:
-            self._first["lengths"] = np.array(case.network.lengths, np.int32)
-        self._last = self._first
-        self._session = _session(whole_model(case, problem), threads)
-        self.calls = {FUNCTION: self._decode if self._decodes else functools.partial(self._run, self._first)}
+        names = [self.initializer(f"{name}{layer}", np.stack(array)) for name, array in arrays.items()]
+        attributes = {"hidden_size": case.units, "direction": "bidirectional" if case.bidirectional else "forward"}
+        if case.cell == "gru":
+            attributes["linear_before_reset"] = 1
+        num_states = 2 if case.cell == "lstm" else 1
+        states = [f"state{num_states * layer + index}" for index in range(num_states)]
+        states = states if case.kind == "decoder" else []
+        outputs = [f"{name}{layer}" for name in "YHC"[: 1 + num_states]]
+        self.node(_OPERATORS[case.cell], [source, *names, lengths, *states], *outputs, **attributes)
+        return outputs
 
-    def _run(self, feeds: Mapping[str, np.ndarray]) -> list[np.ndarray]:
-        return self._session.run(None, feeds)
+    def joined(self, case: Case, layer: int, y: str) -> str:
+        """Adds nodes that concatenate the directions of a layer's output, and returns the name of the result."""
+        if layer == 0:
+            self.initializer("shape", np.array([case.time, case.batch, case.output_size], np.int64))
+        if case.bidirectional:
+            y = self.node("Transpose", [y], f"swapped{layer}", perm=[0, 2, 1, 3])
+        return self.node("Reshape", [y, "shape"], f"output{layer}")
+
+    def session(self, outputs: Sequence[str], threads: int) -> onnxruntime.InferenceSession:
+        """Returns a session of the graph."""
+        types = {_NEXT_TOKENS: TensorProto.INT64}
+        infos = [helper.make_tensor_value_info(each, types.get(each, TensorProto.FLOAT), None) for each in outputs]
+        inputs = [
+            helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape)
+            for name, array in self.feeds.items()
+        ]
+        graph = helper.make_graph(self._nodes, "benchmark", inputs, infos, self._initializers)
+        opset = helper.make_opsetid("", _OPSET)
+        model = helper.make_model(graph, opset_imports=[opset], ir_version=onnx.IR_VERSION_2024_3_25)
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = threads
+        options.inter_op_num_threads = 1
+        return onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+
+    def task(self, output: str, threads: int, results) -> Task:
+        """Returns a task that computes one output, which `results` converts."""
+        call = functools.partial(self.session([output], threads).run, None, self.feeds)
+        return task(call, lambda outputs: results(outputs[0]))
+
+
+def _lengths(case: Case) -> dict[str, np.ndarray]:
+    return {"lengths": np.array(case.lengths, np.int32)} if case.varying else {}
+
+
+def _network_program(case: Case, threads: int) -> Program:
+    """A network, time-major."""
+    problem = problem_of(case)
+    graph = _Graph({"X": np.ascontiguousarray(problem.inputs.swapaxes(0, 1)), **_lengths(case)})
+    source = "X"
+    for layer in range(case.layers):
+        y, *_ = graph.layer(case, layer, source, problem.weights, "lengths" if case.varying else "")
+        source = graph.joined(case, layer, y)
+    return {FORWARD: graph.task(source, threads, lambda output: {"output": output.swapaxes(0, 1)})}
+
+
+class ModelProgram:
+    """A batch-major model, for inference. A decoder returns the next tokens, the output and the states.
+
+    Attributes:
+      tasks: its program.
+
+    Args:
+      case: the model.
+      threads: the number of threads.
+    """
+
+    def __init__(self, case: Case, threads: int):
+        problem = problem_of(case)
+        states = {f"state{i}": state[np.newaxis] for i, state in enumerate(problem.states)}
+        graph = _Graph({"X": problem.inputs, **_lengths(case), **states})
+        source = "X"
+        if problem.embedding is not None:
+            source = graph.node("Gather", [graph.initializer("embedding", problem.embedding), source], "embedded")
+        source = graph.node("Transpose", [source], "time_major", perm=[1, 0, 2])
+        final_states: list[str] = []
+        for layer in range(case.layers):
+            y, *of_layer = graph.layer(case, layer, source, problem.weights, "lengths" if case.varying else "")
+            final_states += of_layer
+            if layer < case.layers - 1:
+                source = graph.joined(case, layer, y)
+        shape = graph.initializer("features_shape", np.array([case.batch, case.output_size], np.int64))
+        last = graph.node("Transpose", [f"H{case.layers - 1}"], "last", perm=[1, 0, 2])
+        features = graph.node("Reshape", [last, shape], "features")
+        head = [graph.initializer(name, getattr(problem, name)) for name in ("head_kernel", "head_bias")]
+        output = graph.node("Gemm", [features, *head], "output")
+        if case.kind != "decoder":
+            self.tasks = {FUNCTION: graph.task(output, threads, lambda output: {"output": output})}
+            return
+        tokens = graph.node("ArgMax", [output], _NEXT_TOKENS, axis=-1)
+        self._first = self._last = graph.feeds
+        self._session = graph.session([tokens, output, *final_states], threads)
+        self.tasks = {FUNCTION: Task(self._decode, self._results)}
 
     def _decode(self) -> None:
         """Runs the model on its previous results."""
-        tokens, _, *states = self._run(self._last)
+        tokens, _, *states = self._session.run(None, self._last)
         self._last = {"X": tokens, **{f"state{i}": state for i, state in enumerate(states)}}
 
-    def results(self, task: str) -> dict[str, np.ndarray]:
-        """See the base class."""
-        if not self._decodes:
-            return {"output": self._run(self._first)[0]}
-        _, output, *states = self._run(self._first)
+    def _results(self) -> dict[str, np.ndarray]:
+        _, output, *states = self._session.run(None, self._first)
         return {"output": output, "states": np.concatenate(states)}
-
-
-class ProductProgram(Program):
-    """The operator MatMul."""
-
-    def __init__(self, case: Product, threads: int):
-        names = ("left", "right")
-        inputs = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [case.size, case.size]) for name in names]
-        session = _session(_model([helper.make_node("MatMul", names, ["product"])], inputs, ["product"], []), threads)
-        self.calls = {
-            PRODUCT: functools.partial(session.run, None, dict(zip(names, product_factors(case), strict=True)))
-        }
-
-    def results(self, task: str) -> dict[str, np.ndarray]:
-        """See the base class."""
-        (product,) = self.calls[task]()
-        return {"product": product}
-
-
-class ElementwiseProgram(Program):
-    """The operator Tanh."""
-
-    def __init__(self, case: Elementwise, threads: int):
-        inputs = [helper.make_tensor_value_info("x", TensorProto.FLOAT, [case.size])]
-        session = _session(_model([helper.make_node("Tanh", ["x"], ["tanh"])], inputs, ["tanh"], []), threads)
-        self.calls = {TANH: functools.partial(session.run, None, {"x": elements(case)})}
-
-    def results(self, task: str) -> dict[str, np.ndarray]:
-        """See the base class."""
-        (tanh,) = self.calls[task]()
-        return {"tanh": tanh}
 
 
 class OnnxRuntime(Library):
     """ONNX Runtime, which supports these operators in float32 only."""
 
-    def __init__(self, threads: int):
-        self._threads = threads
-
     def versions(self) -> dict[str, str]:
         """See the base class."""
         return {"ONNX Runtime": onnxruntime.__version__, "ONNX": onnx.__version__}
 
-    def network(self, case: Network) -> Program | None:
+    def program(self, case: Case) -> Program:
         """See the base class."""
-        return NetworkProgram(case, self._threads) if case.dtype == "float32" else None
-
-    def model(self, case: Model) -> Program | None:
-        """See the base class."""
-        return None if isinstance(case, MixedModel) else ModelProgram(case, self._threads)
-
-    def product(self, case: Product) -> Program | None:
-        """See the base class."""
-        return ProductProgram(case, self._threads) if case.dtype == "float32" else None
-
-    def elementwise(self, case: Elementwise) -> Program:
-        """See the base class."""
-        return ElementwiseProgram(case, self._threads)
+        if case.dtype != "float32" or case.kind in ("penalty", "mixed", "gru_block_cell"):
+            return {}
+        if case.kind == "network":
+            return _network_program(case, self.threads)
+        if case.is_model:
+            return ModelProgram(case, self.threads).tasks
+        name, operator, key = {
+            "product": (PRODUCT, "MatMul", "product"),
+            "elementwise": (TANH, "Tanh", "tanh"),
+        }[case.kind]
+        graph = _Graph({f"x{index}": each for index, each in enumerate(operands(case))})
+        output = graph.node(operator, list(graph.feeds), key)
+        return {name: graph.task(output, self.threads, lambda result: {key: result})}

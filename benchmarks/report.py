@@ -1,42 +1,54 @@
-"""Formats a run: lines while it runs, Markdown tables afterwards."""
+"""Formats a run: lines while it runs, Markdown tables afterwards; also writes them into docs/performance.md.
 
-import collections
-import dataclasses
-import math
-from collections.abc import Callable, Iterable, Sequence
+In docs/performance.md, the tables of each part that a run measured replace the text between the marks of that part.
+The headline goes into README.md. The chart shows the first table of docs/performance.md.
+"""
+
+import argparse
+import itertools
+import pathlib
+import re
+import statistics
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from cases import (
     BACKWARD,
-    EMPTY_FUNCTION,
     FIT,
     FORWARD,
     FORWARD_BACKWARD,
     FUNCTION,
+    MEMORY,
     PENALTY,
     PREDICT,
+    PRODUCT,
     SAVED_MODEL,
-    TASKS,
+    TANH,
     TRAIN_ON_BATCH,
     Case,
-    CellSteps,
-    Decoder,
-    Network,
-    PenalizedNetwork,
 )
 from measure import DISTURBANCE, Measurement
-from peers import KERAS, ONNX_RUNTIME, OURS, PEERS, PYTORCH, skipped
-from run import MemoryMeasurement, Run
+from results import Figure, Run, call_part, efficiency, gflops, join, label, median, over, read, share, speedup, wait
 from sections import (
     BATCHES,
     BUSY_CPU,
     CALLS,
     CLIENTS,
+    KERAS,
     KERAS_CALLS,
+    KERAS_UNROLLED,
+    KERAS_XLA,
     LENGTHS,
     MAIN,
-    MEMORY,
+    MODEL_WORDS,
     MODELS,
+    ONNX_RUNTIME,
+    OURS,
+    OURS_XLA,
+    PEERS,
     PIPELINE,
+    PYTORCH,
+    RAW_OPS,
     SECOND_ORDER,
     SECTIONS,
     THREADS_PER_CPU,
@@ -45,552 +57,501 @@ from sections import (
     WAIT_WITH_SEQUENCES,
     scaling,
 )
-from targets import (
-    BETTER_KERAS,
-    MEMORY_TARGETS,
-    MODEL_TARGETS,
-    SCALING_TARGETS,
-    SECOND_ORDER_TARGETS,
-    SHARING_TARGETS,
-    TARGETS,
-    Verdict,
-    judge,
-)
+from targets import GROUPS, MEMORY_OVER_KERAS, PENALTY_COST, Verdict, judge, penalty_memory
 
+DOCS = pathlib.Path(__file__).parent.parent / "docs"
+KERAS_MODELS = "Keras models"  # the part that README.md summarizes
 _MEBI = 2**20
-_NETWORK_COLUMN = "network: batch, time, input, units"
-_MODEL_COLUMN = "model: batch, time, input, units"
-_CELL_COLUMN = "cell: batch, input, units"
-_MODEL_KINDS = {FUNCTION: "inference", TRAIN_ON_BATCH: "training"}
 
 
-class LineTable:
-    """Prints measurements as lines of a table, case by case.
-
-    Args:
-      cases: all cases of the table, which determine the column widths.
-    """
-
-    _HEAD = ("case", "task", "peer", "ms", "quartiles", "GFLOP/s", "speedup", "error", "p50; p99")
-
-    def __init__(self, cases: Iterable[Case]):
-        columns = [[case.title for case in cases], TASKS.values(), [peer.label for peer in PEERS.values()]]
-        widths = [max(map(len, [head, *column])) for head, column in zip(self._HEAD, columns, strict=False)]
-        self._widths = [*widths, -9, -19, -8, -7, -7, -14]  # negative: aligned to the right
-        self._print_line(self._HEAD)
-
-    def print_case(self, measurements: Sequence[Measurement]) -> None:
-        """Prints all measurements of one case."""
-        ours = {each.task: each for each in measurements if each.peer == OURS}
-        for each in measurements:
-            lower, median, upper = (_milliseconds(seconds) for seconds in each.quartiles)
-            ratio = each.quartiles[1] / ours[each.task].quartiles[1] if each.task in ours else None
-            self._print_line(
-                (
-                    each.case.title,
-                    TASKS[each.task],
-                    PEERS[each.peer].label,
-                    median,
-                    f"{lower} - {upper}",
-                    _figure(each.gflops[1]),
-                    "-" if ratio is None or each.peer == OURS else f"{ratio:.2f}",
-                    f"{each.error:.0e}",
-                    _waits(each) if each.waits else "-",
-                )
-            )
-
-    def _print_line(self, cells: Sequence[str]) -> None:
-        aligned = [
-            cell.ljust(width) if width > 0 else cell.rjust(-width)
-            for cell, width in zip(cells, self._widths, strict=True)
-        ]
-        print("  ".join(aligned), flush=True)
+def short(number: float) -> str:
+    """Returns a number with two significant digits, or all digits before the decimal point if there are more."""
+    return f"{number:.0f}" if number >= 10 else f"{number:.2g}"
 
 
-def print_memory(measurement: MemoryMeasurement) -> None:
-    """Prints the memory of a training step."""
-    memory, label = measurement.memory, PEERS[measurement.peer].label
-    of_process = f"process: {memory.baseline / _MEBI:.0f} MiB before, {memory.peak / _MEBI:.0f} MiB peak"
-    print(f"{measurement.case.title}  {label}  {memory.step / _MEBI:.1f} MiB ({of_process})", flush=True)
+def ratio(number: float) -> str:
+    """Returns a ratio as text."""
+    return f"{number:.2f}"
 
 
-@dataclasses.dataclass(frozen=True)
-class Part:
-    """A group of tables.
+def _percent(number: float) -> str:
+    return f"{number:.0%}"
 
-    Attributes:
-      sections: the sections of the benchmark that it shows.
-      tables: returns the tables of a run; empty if the run has no measurements for them.
-    """
 
+# ---------------------------------------------------------------- lines
+
+_LINE = "{:<68}  {:<18}  {:<14}  {:>9}  {:>8}  {:>7}  {:>7}  {:>14}"
+LINE_HEAD = _LINE.format("case", "task", "peer", "ms or MiB", "GFLOP/s", "speedup", "error", "p50; p99, ms")
+
+
+def print_lines(measurements: Sequence[Measurement]) -> None:
+    """Prints the measurements of a case."""
+    ours = {each.task: each.median for each in measurements if each.peer == OURS}
+    for each in measurements:
+        of_ours = "-" if each.task not in ours or each.peer == OURS else ratio(each.median / ours[each.task])
+        waits = "; ".join(short(1e3 * each.wait(percent)) for percent in (50, 99)) if each.waits else "-"
+        figure = each.median / _MEBI if each.task == MEMORY else 1e3 * each.median
+        cells = [each.case.title, each.task, label(each.peer), short(figure), short(each.gflops), of_ours]
+        print(_LINE.format(*cells, f"{each.error:.0e}", waits), flush=True)
+
+
+# ---------------------------------------------------------------- tables
+
+
+class Column(NamedTuple):
+    """A column of a table: a figure, or several with semicolons in between. Ratios have means and ranges."""
+
+    head: str
+    figures: Sequence[Figure]
+    texts: Sequence[Callable[[float], str]] = (short,)
+
+    def cell(self, run: Run, section: str, case: Case) -> str:
+        """Returns the cell of a row; empty if nothing was measured."""
+        values = [figure(run, section, case) for figure in self.figures]
+        if all(value is None for value in values):
+            return ""
+        pairs = zip(self.texts, values, strict=True)
+        return "; ".join("-" if value is None else text(value) for text, value in pairs)
+
+
+class Table(NamedTuple):
+    """A table with a row for each case of some sections."""
+
+    title: str
     sections: Sequence[str]
-    tables: Callable[[Run], str]
-
-
-def to_markdown(run: Run) -> str:
-    """Returns the conditions and all tables of a run."""
-    return _join(_conditions(run), *(part.tables(run) for part in PARTS.values()))
-
-
-def part_to_markdown(run: Run, name: str) -> str:
-    """Returns the conditions and the tables of one of `PARTS`; empty if the run has no measurements for it."""
-    part = PARTS[name]
-    tables = part.tables(run)
-    return tables and _join(_conditions(run, part.sections), tables)
-
-
-def headline(run: Run) -> str:
-    """Returns the speedups of accelerated Keras models over other libraries as a list."""
-    others = (
-        ("the better of Keras and Keras XLA", BETTER_KERAS),
-        ("PyTorch", [PYTORCH]),
-        ("ONNX Runtime", [ONNX_RUNTIME]),
-    )
-    lines = [_headline_line(run, label, peers) for label, peers in others]
-    inferred, trained = (
-        sum(run.find(case, OURS, task, MODELS) is not None for case in run.cases(MODELS)) for task in _MODEL_KINDS
-    )
-    cpu = run.versions.get(OURS, {}).get("CPU", "unknown CPU")
-    conditions = f"float32, {cpu}, {run.threads} threads, {run.date}"
-    return (
-        f"Speed of accelerated Keras models relative to the same models in other libraries: geometric mean and range "
-        f"over {inferred} models, {trained} of them also trained ({conditions}).\n\n{''.join(lines)}"
+    columns: Sequence[Column]
+    includes: Callable[[Case], bool] = lambda _: True
+    names: Sequence[tuple[str, Callable[[str, Case], str]]] = (
+        ("network: batch, time, input, units", lambda _, case: case.title),
     )
 
-
-def _headline_line(run: Run, label: str, peers: Sequence[str]) -> str:
-    parts: list[str] = []
-    for task, kind in _MODEL_KINDS.items():
-        ratios = [ratio for case in run.cases(MODELS) if (ratio := run.ratio(case, task, peers, MODELS)) is not None]
-        if ratios:
-            of_whom, per_model = ("", "") if parts else (f" the speed of {label}", " per model")
-            parts.append(
-                f"**{_mean(ratios)}x**{of_whom} in {kind} ({min(ratios):.2f}x to {max(ratios):.2f}x{per_model})"
-            )
-    return f"- {', '.join(parts)}\n" if parts else ""
-
-
-def _join(*parts: str) -> str:
-    return "\n".join(filter(None, parts))
-
-
-def _model_tables(run: Run) -> str:
-    return _join(
-        _section("Inference in a tf.function, ms", _compared(run, MODELS, [FUNCTION])),
-        _section("Training with train_on_batch, ms", _compared(run, MODELS, [TRAIN_ON_BATCH])),
-        _section(
-            "Inference from a SavedModel and with predict, ms", _compared(run, KERAS_CALLS, [SAVED_MODEL, PREDICT])
-        ),
-        _section("Training with fit, ms", _compared(run, KERAS_CALLS, [FIT])),
-        _section("Breakdown of a tf.function call, µs", _call_parts(run)),
-        _section("Decoder throughput, characters per second", _decoded(run)),
-        _section("Targets: Keras models", _targets(judge(run, MODEL_TARGETS))),
-    )
+    def markdown(self, run: Run) -> str:
+        """Returns the table with its title, without empty rows and columns; empty if nothing was measured."""
+        cases = [(section, case) for section in self.sections for case in run.cases(section)]
+        if self.title.startswith("Matrix products"):
+            cases = [(MAIN, case) for case in dict.fromkeys(each.case for each in run.products())]
+        cases = [(section, case) for section, case in cases if self.includes(case)]
+        found = [[column.cell(run, *row) for column in self.columns] for row in cases]
+        kept = [index for index in range(len(self.columns)) if any(cells[index] for cells in found)]
+        rows = [
+            [*(name(*row) for _, name in self.names), *(cells[index] for index in kept)]
+            for row, cells in zip(cases, found, strict=True)
+            if any(cells)
+        ]
+        columns = [self.columns[index] for index in kept]
+        ratios = [[each.figures[0](run, *row) for row in cases] if each.texts == (ratio,) else [] for each in columns]
+        values = [[value for value in of_column if value is not None] for of_column in ratios]
+        if any(len(each) > 1 for each in values):
+            names = [""] * (len(self.names) - 1)
+            rows.append(["geometric mean", *names, *(ratio(statistics.geometric_mean(v)) if v else "" for v in values)])
+            rows.append(["range", *names, *(f"{min(v):.2f} to {max(v):.2f}" if v else "" for v in values)])
+        heads = [*(head for head, _ in self.names), *(column.head for column in columns)]
+        return _section(self.title, _grid(heads, rows, len(self.names)))
 
 
-def _op_tables(run: Run) -> str:
-    networks, cells = ([case for case in run.cases() if isinstance(case, kind)] for kind in (Network, CellSteps))
-    speeds = [
-        ("CudnnRNN", _NETWORK_COLUMN, networks, FORWARD),
-        ("CudnnRNN", _NETWORK_COLUMN, networks, FORWARD_BACKWARD),
-        ("GRUBlockCell", _CELL_COLUMN, cells, FORWARD),
-        ("GRUBlockCell", _CELL_COLUMN, cells, BACKWARD),
-    ]
-    return _join(
-        *(
-            _section(f"{op} {TASKS[task]}, GFLOP/s", _speeds(run, column, cases, task))
-            for op, column, cases, task in speeds
-        ),
-        _section("Call overhead (all sizes 1), µs", _times(run, CALLS, 1e6)),
-        _section("Matrix products, GFLOP/s", _products(run)),
-        _section("Targets: ops", _targets(judge(run, TARGETS))),
-    )
-
-
-def _curve_tables(run: Run) -> str:
-    return _join(
-        _section("Time by sequence length, ms", _times(run, LENGTHS, 1e3)),
-        _section("Time by batch size, ms", _times(run, BATCHES, 1e3)),
-    )
-
-
-def _sharing_tables(run: Run) -> str:
-    crowded = [BUSY_CPU, *THREADS_PER_CPU.values(), PIPELINE]
-    return _join(
-        _section("Latency of a small op, ms: median; 99th percentile", _small_op(run)),
-        _section("Requests per second; median and 99th percentile latency, ms", _clients(run)),
-        *(_section(f"{_of_section(name)}, ms per call", _crowded(run, name)) for name in crowded),
-        _section("Targets: sharing a machine", _targets(judge(run, SHARING_TARGETS))),
-    )
-
-
-def _memory_tables(run: Run) -> str:
-    return _join(
-        _section("Memory of a training step, MiB", _memory(run)),
-        _section("Memory of a training step with a gradient penalty, MiB", _penalty_memory(run)),
-        _section("Targets: memory", _targets(judge(run, MEMORY_TARGETS))),
-    )
-
-
-def _scaling_tables(run: Run) -> str:
-    return _join(
-        *(_section(f"{TASKS[task]}, by threads", _scaling(run, task)) for task in (FORWARD, FORWARD_BACKWARD)),
-        _section("Efficiency by threads, geometric mean", _efficiencies(run)),
-        _section("Targets: threads", _targets(judge(run, SCALING_TARGETS))),
-    )
-
-
-def _penalty_tables(run: Run) -> str:
-    return _join(
-        _section("Training step with a gradient penalty, ms", _penalties(run)),
-        _section("Targets: gradients of penalties", _targets(judge(run, SECOND_ORDER_TARGETS))),
-    )
-
-
-PARTS = {
-    "Keras models": Part([MODELS], _model_tables),
-    "ops": Part([MAIN, CALLS], _op_tables),
-    "sequence length and batch size": Part([LENGTHS, BATCHES], _curve_tables),
-    "sharing a machine": Part(
-        [
-            WAIT_ALONE,
-            WAIT_WITH_PRODUCTS,
-            WAIT_WITH_SEQUENCES,
-            *CLIENTS.values(),
-            BUSY_CPU,
-            *THREADS_PER_CPU.values(),
-            PIPELINE,
-        ],
-        _sharing_tables,
-    ),
-    "memory": Part([MEMORY], _memory_tables),
-    "gradients of penalties": Part([SECOND_ORDER], _penalty_tables),
-    "threads": Part([scaling(1)], _scaling_tables),
-}
-
-
-def _of_section(name: str) -> str:
-    title = SECTIONS[name].title
-    return title[0].upper() + title[1:]
-
-
-def targets_to_text(verdicts: Sequence[Verdict]) -> str:
-    """Returns a table of targets for a terminal."""
-    rows = _target_rows(verdicts)
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
-
-
-def _conditions(run: Run, sections: Sequence[str] = (MAIN,)) -> str:
-    """Returns the conditions under which a run measured some sections."""
-    versions = {name: value for of_peer in reversed(list(run.versions.values())) for name, value in of_peer.items()}
-    limits = [f"{limit:.0f} in {dtype}" for dtype in ("float32", "bfloat16") if (limit := run.limit(dtype)) is not None]
-    lines = [
-        f"Medians of {_samples(run, sections)}, {run.date}. {versions.get('CPU', 'Unknown CPU')}, {run.threads} "
-        f"threads, load average {run.load_before[0]:.1f} before, {run.load_after[0]:.1f} after.",
-        f"Samples with more than {DISTURBANCE:.0%} of the CPU time used by other processes: {run.disturbed():.0%}.",
-        f"Instruction set of tf_rnn_ops: {versions.get('instruction set', 'unknown')}.",
-        "Versions: "
-        + ", ".join(
-            f"{name} {versions[name].split(',')[0]}"
-            for name in ("tf_rnn_ops", "TensorFlow", "Keras", "PyTorch", "ONNX Runtime")
-            if name in versions
-        )
-        + ".",
-    ]
-    if limits and MAIN in sections:
-        lines.append(f"Fastest matrix product of any library, GFLOP/s: {', '.join(limits)}.")
-    lines += [f"{skipped(name, packages)}." for name, packages in run.left_out.items()]
-    return "\n".join(lines) + "\n"
-
-
-def _samples(run: Run, sections: Sequence[str]) -> str:
-    if MEMORY in sections:
-        counts = collections.Counter((each.case, each.peer) for each in run.memory)
-        return f"{max(counts.values(), default=0)} processes"
-    rounds = max((len(each.seconds) for name in sections for each in run.of_section(name)), default=run.rounds)
-    return f"{rounds} rounds"
+def _grid(head: Sequence[str], rows: Sequence[Sequence[str]], words: int = 1) -> str:
+    """Returns a Markdown table whose first `words` columns are left-aligned; empty if there are no rows."""
+    rule = ["---"] * words + ["---:"] * (len(head) - words)
+    return "".join(f"| {' | '.join(row)} |\n" for row in (head, rule, *rows)) if rows else ""
 
 
 def _section(title: str, table: str) -> str:
     return f"### {title}\n\n{table}" if table else ""
 
 
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]], words: int = 1) -> str:
-    """Returns a table whose first `words` columns are left-aligned; empty if there are no rows."""
-    if not rows:
-        return ""
-    rule = ["---"] * words + ["---:"] * (len(head) - words)
-    return "".join(f"| {' | '.join(row)} |\n" for row in (head, rule, *rows))
+def _ms(head: str, task: str, peer: str = OURS) -> Column:
+    return Column(head, [median(task, peer, unit=1e3)])
 
 
-def _targets(verdicts: Sequence[Verdict]) -> str:
-    if all(verdict.measured is None for verdict in verdicts):
-        return ""
-    head, *rows = _target_rows(verdicts)
-    return _table(head, rows, words=len(head))
+def _speedups(task: str, *peers: str) -> list[Column]:
+    return [Column(label(peer), [speedup(task, peer)], (ratio,)) for peer in peers]
 
 
-def _target_rows(verdicts: Sequence[Verdict]) -> list[Sequence[str]]:
-    rows: list[Sequence[str]] = [("target", "bound", "measured", "met", "worst case")]
-    for verdict in verdicts:
-        measured = "-" if verdict.measured is None else f"{verdict.measured:.2f}"
-        met = {True: "yes", False: "no", None: "not measured"}[verdict.is_met]
-        rows.append((verdict.target.title, verdict.target.demand, measured, met, verdict.where))
-    return rows
+def _group(task: str, *peers: str, head: str = "") -> list[Column]:
+    """Returns our time of a task, and our speedups over peers."""
+    return [_ms(head or f"{task}, ms", task), *_speedups(task, *peers)]
 
 
-def _labels(peers: Iterable[str], suffix: str = "") -> list[str]:
-    """Returns the peers' labels; all but ours end with the suffix."""
-    return [PEERS[peer].label + ("" if peer == OURS else suffix) for peer in peers]
+def _speeds(task: str, *peers: str) -> list[Column]:
+    """Returns our speed in a task and its share of the limit, and our speedups over peers."""
+    own = [Column(f"{task}, GFLOP/s", [gflops(task)]), Column("of fastest matmul", [share(task)], (_percent,))]
+    return [*own, *_speedups(task, *peers)]
 
 
-def _with_ratio(text: str, ratio: float | None, digits: int = 2) -> str:
-    return text if ratio is None else f"{text} ({ratio:.{digits}f})"
+def _nth_task(index: int, peer: str) -> Figure:
+    """Returns the µs of the first or second task of a case."""
+    return lambda run, row, case: (
+        median(case.tasks[index], peer, unit=1e6)(run, row, case) if index < len(case.tasks) else None
+    )
 
 
-def _speeds(run: Run, column: str, cases: Sequence[Case], task: str) -> str:
-    """Returns a table of a task: our speed and its share of the limit; the others' speeds and our speedups."""
-    peers = [peer for peer in run.peers() if any(run.find(case, peer, task) for case in cases)]
-    others = [peer for peer in peers if peer != OURS]
-    head = [column, PEERS[OURS].label, "share of fastest matmul", *_labels(others, " (speedup)")]
-    rows = []
-    for case in cases:
-        share = run.share(case, OURS, task)
-        row = [case.title, _speed(run, case, OURS, task), "" if share is None else f"{100 * share:.0f}%"]
-        cells = [_with_ratio(_speed(run, case, peer, task), run.ratio(case, task, [peer])) for peer in others]
-        rows.append([*row, *cells])
-    means = [_mean([run.ratio(case, task, [peer]) for case in cases]) for peer in others]
-    if any(means):
-        rows.append(["geometric mean", "", "", *(mean and f"({mean})" for mean in means)])
-    return _table(head, rows)
+def _memory(peer: str) -> Figure:
+    return median(MEMORY, peer, unit=1 / _MEBI)
 
 
-def _speed(run: Run, case: Case, peer: str, task: str) -> str:
-    measurement = run.find(case, peer, task)
-    return _figure(measurement.gflops[1]) if measurement else ""
+def _in(section: str, *columns: Column) -> list[Column]:
+    """Returns columns with the figures of a section other than the row's."""
+
+    def in_section(figure: Figure) -> Figure:
+        return lambda run, _, case: figure(run, section, case)
+
+    return [column._replace(figures=[in_section(figure) for figure in column.figures]) for column in columns]
 
 
-def _mean(ratios: Sequence[float | None]) -> str:
-    logs = [math.log(ratio) for ratio in ratios if ratio is not None]
-    return f"{math.exp(sum(logs) / len(logs)):.2f}" if logs else ""
-
-
-def _range(ratios: Sequence[float | None]) -> str:
-    found = [ratio for ratio in ratios if ratio is not None]
-    return f"{min(found):.2f} to {max(found):.2f}" if found else ""
-
-
-def _compared(run: Run, section: str, tasks: Sequence[str]) -> str:
-    """Returns a table of the times of tasks of a section, and of our speedups over the others."""
-    timed = [(case, task) for case in run.cases(section) for task in tasks if run.find(case, OURS, task, section)]
-    others = [
-        peer
-        for peer in run.peers(section)
-        if peer != OURS and any(run.find(case, peer, task, section) for case, task in timed)
-    ]
-    columns = [[run.ratio(case, task, [peer], section) for case, task in timed] for peer in others]
-    names_tasks = len(tasks) > 1
-    rows = [
-        [
-            case.title,
-            *([TASKS[task]] if names_tasks else []),
-            _time(run, case, OURS, task, section),
-            *(
-                _with_ratio(_time(run, case, peer, task, section), ratio)
-                for peer, ratio in zip(others, ratios, strict=True)
-            ),
-        ]
-        for (case, task), *ratios in zip(timed, *columns, strict=True)
-    ]
-    head = [_MODEL_COLUMN, *(["task"] if names_tasks else [])]
-    if rows and others:
-        empty = [""] * len(head)
-        rows.append(["geometric mean", *empty, *(f"({_mean(column)})" for column in columns)])
-        rows.append(["range", *empty, *(f"({_range(column)})" for column in columns)])
-    return _table([*head, PEERS[OURS].label, *_labels(others, " (speedup)")], rows, words=len(head))
-
-
-def _call_parts(run: Run) -> str:
-    """Returns a table of the parts of our calls of models, and of PyTorch's calls."""
-    rows = []
-    for case in run.cases(MODELS):
-        call, empty = (run.seconds(case, OURS, task, MODELS) for task in (FUNCTION, EMPTY_FUNCTION))
-        parts = [call, empty, run.ops_seconds(case), run.model_overhead(case)]
-        if None not in parts:
-            parts.append(run.seconds(case, PYTORCH, FUNCTION, MODELS))
-            rows.append([case.title, *("" if part is None else f"{1e6 * part:.0f}" for part in parts)])
-    head = [_MODEL_COLUMN, PEERS[OURS].label, TASKS[EMPTY_FUNCTION], "ops", "other", PEERS[PYTORCH].label]
-    return _table(head, rows)
-
-
-def _decoded(run: Run) -> str:
-    decoders = [case for case in run.cases(MODELS) if isinstance(case, Decoder)]
-    peers = run.peers(MODELS)
-    seconds = {case: [run.seconds(case, peer, FUNCTION, MODELS) for peer in peers] for case in decoders}
-    rows = [
-        [case.title, *("" if each is None else f"{case.network.batch / each:.0f}" for each in of_case)]
-        for case, of_case in seconds.items()
-    ]
-    return _table([_MODEL_COLUMN, *_labels(peers)], rows)
-
-
-def _scaling(run: Run, task: str) -> str:
-    """Returns a table of the engine by threads: ms, GFLOP/s, efficiency and speedup over the faster peer."""
-    rows = []
-    for case in run.cases(scaling(1)):
-        cells = []
-        for threads in run.num_threads():
-            found = run.find(case, OURS, task, scaling(threads))
-            efficiency = run.efficiency(case, task, threads)
-            speedup = run.ratio(case, task, [PYTORCH, ONNX_RUNTIME], scaling(threads))
-            figures = [] if found is None else [_milliseconds(found.quartiles[1]), _figure(found.gflops[1])]
-            figures += ["-" if each is None else f"{each:.2f}" for each in (efficiency, speedup)]
-            cells.append("; ".join(figures))
-        rows.append([case.title, *cells])
-    return _table([_NETWORK_COLUMN, *map(str, run.num_threads())], rows)
+def _by_threads(task: str, count: int) -> list[Column]:
+    figures = [median(task, unit=1e3), gflops(task), efficiency(task, count), speedup(task, PYTORCH, ONNX_RUNTIME)]
+    return _in(scaling(count), Column(str(count), figures, (short, short, ratio, ratio)))
 
 
 def _efficiencies(run: Run) -> str:
     """Returns a table of the efficiency of each library, by threads."""
-    cases, several = run.cases(scaling(1)), run.num_threads()[1:]
-    rows = [
-        [
-            f"{PEERS[peer].label}, {TASKS[task]}",
-            *(_mean([run.efficiency(case, task, count, peer) for case in cases]) for count in several),
-        ]
+    cases, counts = run.cases(scaling(1)), run.num_threads()[1:]
+    rows = []
+    for task, peer in itertools.product((FORWARD, FORWARD_BACKWARD), PEERS):
+        figures = [[efficiency(task, count, peer)(run, "", case) for case in cases] for count in counts]
+        known = [[value for value in of_count if value is not None] for of_count in figures]
+        if any(known):
+            means = [ratio(statistics.geometric_mean(values)) if values else "" for values in known]
+            rows.append([f"{label(peer)}, {task}", *means])
+    title = "Efficiency by threads, geometric mean"
+    return _section(title, _grid(["library, task", *map(str, counts)], rows))
+
+
+_NETWORKS = (OURS_XLA, KERAS, KERAS_XLA, PYTORCH)
+_CASE = Table._field_defaults["names"]
+_PENALIZED = ((_CASE[0][0], lambda _, case: case.title.removesuffix(", penalty")),)
+_MODEL = (
+    ("model", lambda _, case: MODEL_WORDS.get(case.name, "")),
+    ("batch, time, input, units", lambda _, case: case.title),
+)
+_LOAD = (("load", lambda section, _: SECTIONS[section].title),)
+_WAITING = [Column(label(peer), [wait(50, TANH, peer), wait(99, TANH, peer)], (short, short)) for peer in PEERS]
+
+
+def _rate(peer: str) -> Figure:
+    return over(lambda *_: 1.0, median(FORWARD, peer))
+
+
+_CLIENTS = [
+    Column(label(peer), [_rate(peer), wait(50, FORWARD, peer), wait(99, FORWARD, peer)], (short,) * 3) for peer in PEERS
+]
+_CROWDED = [
+    column
+    for name in (BUSY_CPU, *THREADS_PER_CPU.values())
+    for column in _in(name, *_group(FORWARD, PYTORCH, ONNX_RUNTIME), *_group(FORWARD_BACKWARD, PYTORCH))
+]
+_BY_SIZE = [
+    _ms(f"{task}: {label(peer)}", task, peer)
+    for task in (FORWARD, FORWARD_BACKWARD)
+    for peer in (OURS, KERAS, PYTORCH, ONNX_RUNTIME)
+]
+_PARTS_OF_A_CALL = [Column(part, [call_part(part)]) for part in ("empty", "ops", "other")]
+
+PARTS: dict[str, Sequence[Table]] = {
+    KERAS_MODELS: [
+        Table(
+            "Inference in a tf.function and training with train_on_batch",
+            [MODELS],
+            [
+                *_group(FUNCTION, OURS_XLA, KERAS, KERAS_XLA, PYTORCH, ONNX_RUNTIME, head="inference, ms"),
+                *_group(TRAIN_ON_BATCH, OURS_XLA, KERAS, KERAS_XLA, PYTORCH, head="training, ms"),
+            ],
+            names=_MODEL,
+        ),
+        Table(
+            "Inference from a SavedModel and with predict, and training with fit",
+            [KERAS_CALLS],
+            [column for task in (SAVED_MODEL, PREDICT, FIT) for column in _group(task, KERAS, KERAS_XLA)],
+        ),
+        Table(
+            "Breakdown of a tf.function call, µs",
+            [MODELS],
+            [
+                Column("call", [median(FUNCTION, unit=1e6)]),
+                *_PARTS_OF_A_CALL,
+                Column("PyTorch", [median(FUNCTION, PYTORCH, unit=1e6)]),
+            ],
+            lambda case: case.kind != "mixed",
+        ),
+    ],
+    "ops": [
+        Table(
+            "CudnnRNN",
+            [MAIN],
+            [*_speeds(FORWARD, *_NETWORKS, ONNX_RUNTIME), *_speeds(FORWARD_BACKWARD, *_NETWORKS)],
+            lambda case: case.has_network,
+        ),
+        Table(
+            "GRUBlockCell",
+            [MAIN],
+            [*_speeds(FORWARD, OURS_XLA, RAW_OPS), *_speeds(BACKWARD, OURS_XLA, RAW_OPS)],
+            lambda case: case.kind == "gru_block_cell",
+            (("cell: batch, input, units", lambda _, case: case.title),),
+        ),
+        Table(
+            "Call overhead (all sizes 1), µs: forward; backward or forward + backward",
+            [CALLS],
+            [Column(label(peer), [_nth_task(0, peer), _nth_task(1, peer)], (short, short)) for peer in PEERS],
+        ),
+        Table(
+            "Matrix products, GFLOP/s",
+            [],
+            [Column(label(peer), [gflops(PRODUCT, peer)]) for peer in (PYTORCH, ONNX_RUNTIME, RAW_OPS)],
+            names=(("product", lambda _, case: case.title),),
+        ),
+    ],
+    "sequence length and batch size": [
+        Table("Time by sequence length, ms", [LENGTHS], _BY_SIZE),
+        Table("Time by batch size, ms", [BATCHES], _BY_SIZE),
+    ],
+    "sharing a machine": [
+        Table(
+            "Latency of a small op, ms: median; 99th percentile",
+            [WAIT_ALONE, WAIT_WITH_PRODUCTS, WAIT_WITH_SEQUENCES],
+            _WAITING,
+            names=_LOAD,
+        ),
+        Table(
+            "Requests per second; median and 99th percentile latency, ms",
+            [*CLIENTS.values()],
+            _CLIENTS,
+            names=(*_CASE, *_LOAD),
+        ),
+        Table("With another process on one of the CPUs; with 2, and with 4 threads per CPU", [BUSY_CPU], _CROWDED),
+        Table("Training with a tf.data pipeline", [PIPELINE], _group(FORWARD_BACKWARD, KERAS)),
+    ],
+    "memory": [
+        Table(
+            "Memory of a training step, MiB",
+            [MEMORY],
+            [
+                *(Column(label(peer), [_memory(peer)]) for peer in PEERS),
+                Column("tf_rnn_ops / Keras", [MEMORY_OVER_KERAS], (ratio,)),
+            ],
+            lambda case: case.kind == "network",
+        ),
+        Table(
+            "Memory of a training step with a gradient penalty, MiB; the same divided by that without",
+            [MEMORY],
+            [Column(label(peer), [_memory(peer), penalty_memory(peer)], (short, ratio)) for peer in PEERS],
+            lambda case: case.kind == "penalty",
+            _PENALIZED,
+        ),
+    ],
+    "gradients of penalties": [
+        Table(
+            "Training step with a gradient penalty",
+            [SECOND_ORDER],
+            [
+                _ms("forward + backward, ms", FORWARD_BACKWARD),
+                _ms("penalty gradient, ms", PENALTY),
+                Column("penalty gradient / forward + backward", [PENALTY_COST], (ratio,)),
+                *_speedups(PENALTY, KERAS, KERAS_XLA, KERAS_UNROLLED, PYTORCH),
+            ],
+            names=_PENALIZED,
+        ),
+    ],
+    "threads": [
+        Table(
+            f"{task}, by threads",
+            [scaling(1)],
+            [column for power in range(8) for column in _by_threads(task, 2**power)],
+        )
         for task in (FORWARD, FORWARD_BACKWARD)
-        for peer in run.peers(scaling(1))
-        if any(run.find(case, peer, task, scaling(1)) for case in cases)
+    ],
+}
+
+
+def target_rows(verdicts: Sequence[Verdict]) -> list[Sequence[str]]:
+    """Returns the head and the rows of a table of targets."""
+    rows: list[Sequence[str]] = [("target", "bound", "measured", "met", "worst case")]
+    for target, measured, where in verdicts:
+        met = {True: "yes", False: "no", None: "not measured"}[Verdict(target, measured).is_met]
+        rows.append((target.title, target.bound, "-" if measured is None else ratio(measured), met, where))
+    return rows
+
+
+def targets_to_text(verdicts: Sequence[Verdict]) -> str:
+    """Returns a table of targets for a terminal."""
+    rows = target_rows(verdicts)
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
+
+
+def _tables(run: Run, part: str) -> str:
+    """Returns the tables of a part; empty if the run has no measurements for it."""
+    tables = [table.markdown(run) for table in PARTS[part]]
+    if part == "threads" and any(tables):
+        tables.append(_efficiencies(run))
+    verdicts = judge(run, GROUPS.get(part, []))
+    if any(verdict.measured is not None for verdict in verdicts):
+        met = [verdict for verdict in verdicts if verdict.is_met]
+        head, *rows = target_rows([verdict for verdict in verdicts if not verdict.is_met])
+        tables.append(f"### Targets: {len(met)} of {len(verdicts)} met\n\n{_grid(head, rows, len(head))}")
+    return _join(*tables)
+
+
+def to_markdown(run: Run) -> str:
+    """Returns the conditions and all tables of a run."""
+    return _join(_conditions(run), *(_tables(run, part) for part in PARTS))
+
+
+def part_to_markdown(run: Run, part: str) -> str:
+    """Returns the conditions and the tables of one of `PARTS`; empty if the run has no measurements for it."""
+    tables = _tables(run, part)
+    return tables and _join(_conditions(run, part), tables)
+
+
+def _join(*parts: str) -> str:
+    return "\n".join(filter(None, parts))
+
+
+def _conditions(run: Run, part: str = "ops") -> str:
+    """Returns the conditions under which a run measured a part."""
+    versions = {name: value for of_peer in reversed(list(run.versions.values())) for name, value in of_peer.items()}
+    sections = {section for table in PARTS[part] for section in table.sections}
+    counts = [len(each.samples) for each in run.measurements if each.section in sections]
+    limits = [f"{limit:.0f} in {dtype}" for dtype in ("float32", "bfloat16") if (limit := run.limit(dtype)) is not None]
+    names = ("tf_rnn_ops", "TensorFlow", "Keras", "PyTorch", "ONNX Runtime")
+    known = [f"{name} {versions[name].split(',')[0]}" for name in names if name in versions]
+    lines = [
+        f"Medians of {max(counts, default=0)} {'processes' if part == 'memory' else 'rounds'}, {run.date}. "
+        f"{versions.get('CPU', 'Unknown CPU')}, {run.threads} threads, load average {run.load_before[0]:.1f} before, "
+        f"{run.load_after[0]:.1f} after.",
+        f"Samples with more than {DISTURBANCE:.0%} of the CPU time used by other processes: {run.disturbed():.0%}.",
+        f"Instruction set of tf_rnn_ops: {versions.get('instruction set', 'unknown')}.",
+        f"Versions: {', '.join(known)}.",
     ]
-    return _table(["library, task", *map(str, several)], rows)
+    if limits and part == "ops":
+        lines.append(f"Fastest matrix product of any library, GFLOP/s: {', '.join(limits)}.")
+    lines += [f"{skipped(name, packages)}." for name, packages in run.left_out.items()]
+    lines += [f"{label(peer.partition('/')[0])} failed in {case}." for case, peer, _ in run.failures]
+    return "\n".join(lines) + "\n"
 
 
-def _memory(run: Run) -> str:
-    peers = _memory_peers(run)
-    rows = []
-    for case in run.memory_cases():
-        if not isinstance(case, PenalizedNetwork):
-            ratio = run.memory_ratio(case, KERAS)
-            sizes = [_size(run, case, peer) for peer in peers]
-            rows.append([case.title, *sizes, "" if ratio is None else f"{ratio:.2f}"])
-    return _table([_NETWORK_COLUMN, *_labels(peers), "tf_rnn_ops / Keras"], rows)
+def skipped(name: str, packages: Sequence[str]) -> str:
+    """Returns a message that a peer is skipped because packages are missing."""
+    return f"{label(name)} is skipped; not installed: {', '.join(packages)}"
 
 
-def _penalty_memory(run: Run) -> str:
-    """Returns a table of the memory of training steps with a penalty, and its ratio to that without."""
-    peers = _memory_peers(run)
-    rows = []
-    for case in run.memory_cases():
-        if isinstance(case, PenalizedNetwork):
-            cells = [_with_ratio(_size(run, case, peer), run.penalty_memory(case, peer)) for peer in peers]
-            rows.append([case.plain.title, *cells])
-    return _table([_NETWORK_COLUMN, *(f"{label} (/ without)" for label in _labels(peers))], rows)
+# ---------------------------------------------------------------- pages
 
 
-def _memory_peers(run: Run) -> list[str]:
-    measured = {each.peer for each in run.memory}
-    return [peer for peer in PEERS if peer in measured]
+def marks(part: str) -> tuple[str, str]:
+    """Returns the lines before and after the results of a part."""
+    return f"<!-- Results of {part}: written by benchmarks/report.py -->", f"<!-- End of results of {part} -->"
 
 
-def _size(run: Run, case: Case, peer: str) -> str:
-    size = run.step_bytes(case, peer)
-    return "" if size is None else f"{size / _MEBI:.0f}"
+class ModelRow(NamedTuple):
+    """A row of the first table of docs/performance.md: a model, and our speedups over each library."""
+
+    model: str
+    inference: dict[str, float]
+    training: dict[str, float]
 
 
-def _penalties(run: Run) -> str:
-    """Returns a table of the times of penalty gradients, and of our speedups over the others."""
-    others = [peer for peer in run.peers(SECOND_ORDER) if peer != OURS]
-    of_ours = [TASKS[FORWARD_BACKWARD], TASKS[PENALTY], "ratio"]
-    head = [
-        _NETWORK_COLUMN,
-        *(f"{PEERS[OURS].label}: {name}" for name in of_ours),
-        *_labels(others, " (speedup)"),
-    ]
-    rows = []
-    for case in run.cases(SECOND_ORDER):
-        if isinstance(case, PenalizedNetwork):
-            cost = run.penalty_cost(case, OURS)
-            row = [_time(run, case, OURS, task, SECOND_ORDER) for task in (FORWARD_BACKWARD, PENALTY)]
-            cells = [
-                _with_ratio(
-                    _time(run, case, peer, PENALTY, SECOND_ORDER), run.ratio(case, PENALTY, [peer], SECOND_ORDER), 1
-                )
-                for peer in others
-            ]
-            rows.append([case.plain.title, *row, "" if cost is None else f"{cost:.2f}", *cells])
-    return _table(head, rows)
+def read_models(page: str) -> list[ModelRow]:
+    """Returns the rows of the first table of docs/performance.md."""
+    _, _, lines = page.partition(f"### {PARTS[KERAS_MODELS][0].title}\n\n")
+    of_table = itertools.takewhile(lambda line: line.startswith("|"), lines.splitlines())
+    head, _, *rows = [[cell.strip() for cell in line[1:-1].split("|")] for line in of_table]
+    ends = [index for index, name in enumerate(head) if name.endswith(", ms")] + [len(head)]
+
+    def speedups(row: Sequence[str], half: int) -> dict[str, float]:
+        columns = range(ends[half] + 1, ends[half + 1]) if half + 1 < len(ends) else ()
+        return {head[column]: float(row[column]) for column in columns if row[column]}
+
+    models = [row for row in rows if row[0] not in ("geometric mean", "range")]
+    return [ModelRow(row[0], speedups(row, 0), speedups(row, 1)) for row in models]
 
 
-def _time(run: Run, case: Case, peer: str, task: str, section: str, unit: float = 1e3) -> str:
-    measurement = run.find(case, peer, task, section)
-    return _figure(unit * measurement.quartiles[1]) if measurement else ""
+def conditions_of_models(page: str) -> str:
+    """Returns the machine and the date of the first table of docs/performance.md."""
+    match = re.search(r"Medians of \d+ rounds, (\S+)\. (.*), load average", page[page.index(marks(KERAS_MODELS)[0]) :])
+    return f"{match[2]}, {match[1]}" if match else "unknown machine"
 
 
-def _by_task(run: Run, section: str, cell: Callable[[Case, str, str], str], suffix: str = "") -> str:
-    """Returns a table of a section, with a row for each task of a case and a cell for each peer."""
-    peers = run.peers(section)
-    rows = [
-        [case.title, TASKS[task], *cells]
-        for case in run.cases(section)
-        for task in case.tasks
-        if any(cells := [cell(case, peer, task) for peer in peers])
-    ]
-    return _table([_NETWORK_COLUMN, "task", *_labels(peers, suffix)], rows, words=2)
-
-
-def _times(run: Run, section: str, unit: float) -> str:
-    """Returns a table of the medians of a section; there are `unit` units in a second."""
-    return _by_task(run, section, lambda case, peer, task: _time(run, case, peer, task, section, unit))
-
-
-def _crowded(run: Run, section: str) -> str:
-    def cell(case: Case, peer: str, task: str) -> str:
-        ratio = None if peer == OURS else run.ratio(case, task, [peer], section)
-        return _with_ratio(_time(run, case, peer, task, section), ratio)
-
-    return _by_task(run, section, cell, " (speedup)")
-
-
-def _waits(measurement: Measurement) -> str:
-    return "; ".join(_milliseconds(measurement.wait(percent)) for percent in (50, 99))
-
-
-def _small_op(run: Run) -> str:
-    names = (WAIT_ALONE, WAIT_WITH_PRODUCTS, WAIT_WITH_SEQUENCES)
-    found = {name: {each.peer: _waits(each) for each in run.of_section(name)} for name in names}
-    peers = [peer for peer in PEERS if any(peer in of_section for of_section in found.values())]
-    rows = [[SECTIONS[name].title, *(each.get(peer, "") for peer in peers)] for name, each in found.items() if each]
-    return _table(["load", *_labels(peers)], rows)
-
-
-def _clients(run: Run) -> str:
-    peers = run.peers(CLIENTS[1])
-    rows = []
-    for case in run.cases(CLIENTS[1]):
-        for count, name in CLIENTS.items():
-            found = [run.find(case, peer, FORWARD, name) for peer in peers]
-            cells = [f"{1 / each.quartiles[1]:.0f}; {_waits(each)}" if each else "" for each in found]
-            rows.append([case.title, str(count), *cells])
-    return _table([_NETWORK_COLUMN, "clients", *_labels(peers)], rows, words=2)
-
-
-def _milliseconds(seconds: float) -> str:
-    return _figure(1e3 * seconds)
-
-
-def _figure(number: float) -> str:
-    """Returns a number with two significant digits, or all digits before the decimal point if there are more."""
-    return f"{number:.0f}" if number >= 10 else f"{number:.2g}"
-
-
-def _products(run: Run) -> str:
-    products = sorted(
-        [*run.products("float32"), *run.products("bfloat16")],
-        key=lambda each: (each.case.name.split("-")[-1] != "float32", each.case.flops(each.task)),
+def headline(run: Run) -> str:
+    """Returns the speedups of accelerated Keras models over other libraries as a list."""
+    lines, counts = [], []
+    for name, peers in (
+        ("the better of Keras and Keras XLA", [KERAS, KERAS_XLA]),
+        ("PyTorch", [PYTORCH]),
+        ("ONNX Runtime", [ONNX_RUNTIME]),
+    ):
+        parts: list[str] = []
+        for task, kind in ((FUNCTION, "inference"), (TRAIN_ON_BATCH, "training")):
+            figures = [speedup(task, *peers)(run, MODELS, case) for case in run.cases(MODELS)]
+            values = [value for value in figures if value is not None]
+            counts.append(len(values))
+            if values:
+                of_whom, per_model = ("", "") if parts else (f" the speed of {name}", " per model")
+                mean, extent = statistics.geometric_mean(values), f"{min(values):.2f}x to {max(values):.2f}x"
+                parts.append(f"**{mean:.2f}x**{of_whom} in {kind} ({extent}{per_model})")
+        lines += [f"- {', '.join(parts)}\n"] if parts else []
+    cpu = run.versions.get(OURS, {}).get("CPU", "unknown CPU")
+    conditions = f"float32, {cpu}, {run.threads} threads, {run.date}"
+    return (
+        "Speed of accelerated Keras models relative to the same models in other libraries: geometric mean and range "
+        f"over {counts[0]} models, {counts[1]} of them also trained ({conditions}).\n\n{''.join(lines)}"
     )
-    rows = [
-        [each.case.title, PEERS[each.peer].label, _figure(each.gflops[1]), _figure(each.best_gflops)]
-        for each in products
-    ]
-    return _table(["product", "library", "median", "fastest round"], rows, words=2)
+
+
+def publish(run: Run, docs: pathlib.Path) -> list[pathlib.Path]:
+    """Writes the parts that a run measured into `docs`/performance.md and the README.md next to `docs`.
+
+    Returns:
+      The changed pages.
+
+    Raises:
+      ValueError: if a page does not contain each mark exactly once.
+    """
+    blocks = {part: block for part in PARTS if (block := part_to_markdown(run, part))}
+    pages = [_replace(docs / "performance.md", part, block) for part, block in blocks.items()]
+    if KERAS_MODELS in blocks:
+        chart = f"![Speed of Keras models relative to Keras]({docs.name}/images/models.png)\n"
+        pages.append(_replace(docs.parent / "README.md", KERAS_MODELS, f"{headline(run)}\n{chart}"))
+        draw_models(docs)
+    return list(dict.fromkeys(pages))
+
+
+def draw_models(docs: pathlib.Path) -> None:
+    """Draws the chart of `docs`/performance.md's first table."""
+    import picture
+
+    page = (docs / "performance.md").read_text()
+    (docs / "images").mkdir(exist_ok=True)
+    picture.draw(read_models(page), conditions_of_models(page), docs / "images" / "models.png")
+
+
+def _replace(page: pathlib.Path, part: str, block: str) -> pathlib.Path:
+    """Replaces the text between the marks of a part."""
+    text = page.read_text()
+    begin, end = marks(part)
+    if not (text.count(begin) == text.count(end) == 1):
+        raise ValueError(f"{page} must contain {begin!r} and {end!r} exactly once each")
+    before, rest = text.split(begin)
+    _, after = rest.split(end)
+    page.write_text(f"{before}{begin}\n\n{block}\n{end}{after}")
+    return page
+
+
+def main() -> None:
+    """Publishes the results of earlier runs, or only redraws the chart."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument(
+        "folders",
+        type=pathlib.Path,
+        nargs="*",
+        metavar="folder",
+        help="an output folder, such as build/bench; several if sections were measured separately; none to redraw the "
+        "chart",
+    )
+    runs = [read(folder / "results.json") for folder in parser.parse_args().folders]
+    for page in publish(join(runs), DOCS) if runs else ():
+        print(f"updated {page}")
+    draw_models(DOCS)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,9 +1,9 @@
 """Performance targets, and whether a run meets them."""
 
 import dataclasses
-import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TypeGuard
+import statistics
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from cases import (
     BACKWARD,
@@ -12,26 +12,29 @@ from cases import (
     FORWARD,
     FORWARD_BACKWARD,
     FUNCTION,
+    MEMORY,
     PENALTY,
     PREDICT,
     SAVED_MODEL,
     TANH,
-    TASKS,
     TRAIN_ON_BATCH,
     Case,
-    CellSteps,
-    Model,
-    Network,
-    PenalizedNetwork,
 )
-from peers import KERAS, KERAS_UNROLLED, KERAS_XLA, ONNX_RUNTIME, OURS, OURS_XLA, PYTORCH, RAW_OPS
-from run import Run
+from results import Figure, Run, call_part, efficiency, least, median, over, share, speedup, wait
 from sections import (
     BUSY_CPU,
     CLIENTS,
+    KERAS,
     KERAS_CALLS,
+    KERAS_UNROLLED,
+    KERAS_XLA,
     MAIN,
     MODELS,
+    ONNX_RUNTIME,
+    OURS,
+    OURS_XLA,
+    PYTORCH,
+    RAW_OPS,
     SECOND_ORDER,
     THREADS_PER_CPU,
     WAIT_WITH_PRODUCTS,
@@ -39,373 +42,295 @@ from sections import (
     scaling,
 )
 
-# Returns the figure of each case that a run measured.
-Figures = Callable[[Run], Mapping[Case, float]]
 
-
-@dataclasses.dataclass(frozen=True)
-class Target:
+class Target(NamedTuple):
     """A bound on a figure of several cases.
 
     Attributes:
+      section: the section; if it ends with a slash, all whose names begin so.
       title: describes the figure.
-      bound: the bound on the figure of each case, or on their geometric mean.
-      figures: returns the figure of each case that a run measured.
-      is_mean: whether the bound applies to the geometric mean.
-      at_most: whether the bound is an upper bound.
+      bound: the bound on the figure of each case, or on their geometric mean, such as "≥ 1.6, geometric mean".
+      figures: the figures, of which the worst of a case counts. They are None for cases that do not count.
     """
 
+    section: str
     title: str
-    bound: float
-    figures: Figures
-    is_mean: bool = False
-    at_most: bool = False
-
-    @property
-    def demand(self) -> str:
-        """The bound as text, such as "≥ 1.5"."""
-        return f"{'≤' if self.at_most else '≥'} {self.bound:g}{', geometric mean' if self.is_mean else ''}"
+    bound: str
+    figures: Sequence[Figure]
 
 
-@dataclasses.dataclass(frozen=True)
-class Verdict:
-    """The result of a run for a target.
-
-    Attributes:
-      target: the target.
-      measured: the figure of the worst case, or the mean; None if nothing was measured.
-      where: the worst case, or the number of cases in the mean.
-    """
+class Verdict(NamedTuple):
+    """The result of a run for a target."""
 
     target: Target
-    measured: float | None
-    where: str
+    measured: float | None  # the figure of the worst case, or the mean; None if nothing was measured
+    where: str = ""  # the worst case, or the number of cases in the mean
 
     @property
     def is_met(self) -> bool | None:
         """Whether the target is met; None if nothing was measured."""
         if self.measured is None:
             return None
-        return self.measured <= self.target.bound if self.target.at_most else self.measured >= self.target.bound
+        sign, bound = self.target.bound.removesuffix(", geometric mean").split()
+        return self.measured <= float(bound) if sign == "≤" else self.measured >= float(bound)
 
 
 def judge(run: Run, targets: Sequence[Target]) -> list[Verdict]:
     """Returns the result of a run for each target."""
-    return [_judge(target, target.figures(run)) for target in targets]
+    return [_judge(run, target) for target in targets]
 
 
 def judge_measured(run: Run) -> list[Verdict]:
     """Returns the results for the groups of targets of which a run measured anything."""
-    parts = [judge(run, targets) for targets in GROUPS]
-    return [each for part in parts if any(each.measured is not None for each in part) for each in part]
+    groups = [judge(run, targets) for targets in GROUPS.values()]
+    return [each for group in groups if any(each.measured is not None for each in group) for each in group]
 
 
-def _judge(target: Target, figures: Mapping[Case, float]) -> Verdict:
-    if not figures:
-        return Verdict(target, None, "")
-    if target.is_mean:
-        mean = math.exp(sum(map(math.log, figures.values())) / len(figures))
-        return Verdict(target, mean, f"{len(figures)} cases")
-    worst = (max if target.at_most else min)(figures, key=lambda case: figures[case])
-    return Verdict(target, figures[worst], worst.title)
+def _judge(run: Run, target: Target) -> Verdict:
+    worst = max if target.bound.startswith("≤") else min
+    measured = dict.fromkeys(each.section for each in run.measurements)
+    all_of = target.section if target.section.endswith("/") else "no section"
+    figures: dict[Case, list[float]] = {}
+    for section in (name for name in measured if name == target.section or name.startswith(all_of)):
+        for case in run.cases(section):
+            values = [figure(run, section, case) for figure in target.figures]
+            figures.setdefault(case, []).extend(value for value in values if value is not None)
+    of_cases = {case: worst(values) for case, values in figures.items() if values}
+    if not of_cases:
+        return Verdict(target, None)
+    if "mean" in target.bound:
+        return Verdict(target, statistics.geometric_mean(of_cases.values()), f"{len(of_cases)} cases")
+    case = worst(of_cases, key=lambda case: of_cases[case])
+    return Verdict(target, of_cases[case], case.title)
 
 
-def _each(cases: Callable[[Run], Iterable[Case]], figure: Callable[[Run, Case], float | None]) -> Figures:
-    """Returns a function that maps the cases of a run to their figures, and leaves out unmeasured ones."""
-
-    def figures(run: Run) -> dict[Case, float]:
-        found = {case: figure(run, case) for case in cases(run)}
-        return {case: value for case, value in found.items() if value is not None}
-
-    return figures
+# ---------------------------------------------------------------- figures of some cases
 
 
-def _ratios(
-    is_included: Callable[[Case], bool], task: str, *peers: str, section: str = MAIN, own: str = OURS
-) -> Figures:
-    """Returns a function that gives the speedup of `own` over the fastest of the peers."""
-    return _each(
-        lambda run: filter(is_included, run.cases(section)),
-        lambda run, case: run.ratio(case, task, peers, section, own),
+def _if(condition: Callable[[Run, str, Case], bool | None], *figures: Figure) -> list[Figure]:
+    """Returns figures that are None unless a condition holds."""
+
+    def conditional(figure: Figure) -> Figure:
+        return lambda run, row, case: figure(run, row, case) if condition(run, row, case) else None
+
+    return [conditional(figure) for figure in figures]
+
+
+def _of(condition: Callable[[Case], bool], *figures: Figure) -> list[Figure]:
+    """Returns figures that are None unless a case fulfills a condition."""
+    return _if(lambda _, __, case: condition(case), *figures)
+
+
+def _plain(*figures: Figure, cells: Sequence[str] = ("lstm", "gru", "tanh"), units: int = 0, batch: int = 0):
+    """Returns figures of plain networks of some cells, with at least so many units, of one batch size if given."""
+    return _of(
+        lambda case: (
+            case.is_plain and case.cell in cells and case.units >= units and case.batch == (batch or case.batch)
+        ),
+        *figures,
     )
 
 
-def _time_under_xla(run: Run, case: Case) -> float | None:
-    """Returns the time of a training step with XLA over that without XLA; None if the latter is below 1 ms."""
-    plain, compiled = (run.seconds(case, peer, FORWARD_BACKWARD) for peer in (OURS, OURS_XLA))
-    return compiled / plain if plain is not None and compiled is not None and plain >= 1e-3 else None
+def _networks(*figures: Figure, dtype: str = "") -> list[Figure]:
+    return _of(lambda case: case.has_network and case.dtype == (dtype or case.dtype), *figures)
 
 
-def _if_amx(figures: Figures) -> Figures:
-    """Returns a function that gives the figures of runs on CPUs with AMX only."""
-    return lambda run: figures(run) if run.has_amx else {}
+def _cells(*figures: Figure) -> list[Figure]:
+    return _of(lambda case: case.kind == "gru_block_cell", *figures)
 
 
-def _shares(task: str) -> Figures:
-    """Returns a function that gives our share of the fastest matmul, for networks of at least 512 units."""
-    return _each(
-        lambda run: [case for case in run.cases() if _plain(case) and case.units >= 512],
-        lambda run, case: run.share(case, OURS, task),
-    )
+def _amx(*figures: Figure) -> list[Figure]:
+    return _if(lambda run, _, __: run.has_amx, *_networks(*figures, dtype="bfloat16"))
 
 
-def _small_op(percent: float) -> Figures:
-    """Returns a function that gives the latency with our sequences over that with matrix products."""
-
-    def figure(run: Run, case: Case) -> float | None:
-        ours = run.find(case, OURS, TANH, WAIT_WITH_SEQUENCES)
-        products = run.find(case, RAW_OPS, TANH, WAIT_WITH_PRODUCTS)
-        return ours.wait(percent) / products.wait(percent) if ours and products else None
-
-    return _each(lambda run: run.cases(WAIT_WITH_SEQUENCES), figure)
+def _takes_a_millisecond(run: Run, row: str, case: Case) -> bool:
+    return (median(FORWARD_BACKWARD)(run, row, case) or 0) >= 1e-3
 
 
-def _empty_function_is_slower(run: Run, case: Case) -> bool:
+def _empty_function_is_slower(run: Run, row: str, case: Case) -> bool | None:
     """Returns whether an empty `tf.function` takes longer than PyTorch's whole call of a model."""
-    empty = run.seconds(case, OURS, EMPTY_FUNCTION, MODELS)
-    pytorch = run.seconds(case, PYTORCH, FUNCTION, MODELS)
-    return empty is not None and pytorch is not None and empty > pytorch
+    ratio = over(median(EMPTY_FUNCTION), median(FUNCTION, PYTORCH))(run, row, case)
+    return None if ratio is None else ratio > 1
 
 
-def _by_empty_function(is_slower: bool, figure: Callable[[Run, Case], float | None]) -> Figures:
-    """Returns a function that gives the figures of the models whose `_empty_function_is_slower` equals `is_slower`."""
-    return _each(
-        lambda run: [case for case in run.cases(MODELS) if _empty_function_is_slower(run, case) == is_slower], figure
-    )
+def _empty_function_is_faster(run: Run, row: str, case: Case) -> bool:
+    return _empty_function_is_slower(run, row, case) is False
 
 
-def _overhead(run: Run, case: Case) -> float | None:
-    """Returns the microseconds that a call of a model takes beyond the ops and an empty function."""
-    seconds = run.model_overhead(case)
-    return None if seconds is None else 1e6 * seconds
+def penalty_memory(peer: str = OURS) -> Figure:
+    """Returns the memory of a step with a penalty over that of the same step without."""
+
+    def without(run: Run, row: str, case: Case) -> float | None:
+        return median(MEMORY, peer)(run, row, dataclasses.replace(case, kind="network"))
+
+    return _of(lambda case: case.kind == "penalty", over(median(MEMORY, peer), without))[0]
 
 
-def _clients_wait(section: str) -> Figures:
-    """Returns a function that gives our 99th percentile latency over the lower one of PyTorch and ONNX Runtime."""
-
-    def figure(run: Run, case: Case) -> float | None:
-        ours = run.find(case, OURS, FORWARD, section)
-        theirs = [found for peer in _SERVERS if (found := run.find(case, peer, FORWARD, section))]
-        return ours.wait(99) / min(each.wait(99) for each in theirs) if ours and theirs else None
-
-    return _each(lambda run: run.cases(section), figure)
+def _threads(row: str) -> int:
+    return int(row.removeprefix(scaling("")))
 
 
-def _plain(case: Case, *cells: str) -> TypeGuard[Network]:
-    return isinstance(case, Network) and case.is_plain and (not cells or case.cell in cells)
+def _slowdown(task: str) -> Figure:
+    """Returns the time over the shortest one with fewer threads."""
+
+    def fewer(run: Run, row: str, case: Case) -> float | None:
+        counts = [count for count in run.num_threads() if count < _threads(row)]
+        return least([median(task, section=scaling(count)) for count in counts])(run, row, case)
+
+    return over(median(task), fewer)
 
 
-def _cell(case: Case) -> bool:
-    return isinstance(case, CellSteps)
+def _efficient(task: str) -> Figure:
+    return lambda run, row, case: efficiency(task, _threads(row))(run, row, case)
 
 
-def _bfloat16(case: Case) -> bool:
-    return isinstance(case, Network) and case.dtype == "bfloat16"
+def _has_work_for_16_threads(run: Run, row: str, case: Case) -> bool:
+    return _threads(row) >= 16 and case.batch >= 32 and case.units >= 512
 
 
-def _network(case: Case) -> bool:
-    return isinstance(case, Network)
+def _has_8_threads(run: Run, row: str, case: Case) -> bool:
+    return _threads(row) >= 8
 
 
-def _model(case: Case) -> bool:
-    return isinstance(case, Model)
+PENALTY_COST = over(median(PENALTY), median(FORWARD_BACKWARD))
+MEMORY_OVER_KERAS = _of(lambda case: case.kind == "network", over(median(MEMORY), median(MEMORY, KERAS)))[0]
+_BOTH = (FORWARD, FORWARD_BACKWARD)
+_SERVERS = (PYTORCH, ONNX_RUNTIME)
+_ONNX, _TORCH = speedup(FORWARD, ONNX_RUNTIME), speedup(FORWARD_BACKWARD, PYTORCH)
+_KERAS = {task: speedup(task, KERAS, KERAS_XLA) for task in (FORWARD_BACKWARD, FUNCTION, TRAIN_ON_BATCH)}
+_XLA = {task: speedup(task, KERAS_XLA, own=OURS_XLA) for task in (FORWARD_BACKWARD, FUNCTION, TRAIN_ON_BATCH)}
+_BLOCK = {task: speedup(task, RAW_OPS) for task in (FORWARD, BACKWARD)}
+_PENALTY = speedup(PENALTY, KERAS, KERAS_XLA, KERAS_UNROLLED)
+_SMALL_OP = {p: over(wait(p, TANH), wait(p, TANH, RAW_OPS, WAIT_WITH_PRODUCTS)) for p in (50, 99)}
+_CLIENTS_WAIT = over(wait(99, FORWARD), least([wait(99, FORWARD, peer) for peer in _SERVERS]))
+
+# ---------------------------------------------------------------- the targets
+
+_BETTER_KERAS = "speedup over the better of Keras and Keras XLA"
+_BEST_KERAS = "penalty gradient: speedup over the best of Keras, Keras XLA and Keras unrolled"
+_FASTER = "speedup over the faster of PyTorch and ONNX Runtime"
+_BETTER = "the better of PyTorch and ONNX Runtime"
+_SEQUENCES = "with sequences / with matrix products"
 
 
-_LSTM = _ratios(lambda case: _plain(case, "lstm"), FORWARD, ONNX_RUNTIME)
-_LSTM_BATCH_1 = _ratios(lambda case: _plain(case, "lstm") and case.batch == 1, FORWARD, ONNX_RUNTIME)
-_OTHERS = _ratios(lambda case: _plain(case, "gru", "tanh"), FORWARD, ONNX_RUNTIME)
-_PYTORCH = _ratios(_plain, FORWARD_BACKWARD, PYTORCH)
-_KERAS = _ratios(_plain, FORWARD_BACKWARD, KERAS, KERAS_XLA)
-_CELL_GRAD = _ratios(_cell, BACKWARD, RAW_OPS)
-_MEMORY = _each(
-    lambda run: [case for case in run.memory_cases() if not isinstance(case, PenalizedNetwork)],
-    lambda run, case: run.memory_ratio(case, KERAS),
-)
+def _targets(section: str, *rows: tuple[str, str, Sequence[Figure]]) -> list[Target]:
+    return [Target(section, *row) for row in rows]
 
-TARGETS: Sequence[Target] = (
-    Target("LSTM forward: speedup over ONNX Runtime", 1.0, _LSTM),
-    Target("LSTM forward, batch 1: speedup over ONNX Runtime", 1.1, _LSTM_BATCH_1),
-    Target("GRU and tanh RNN forward: speedup over ONNX Runtime", 1.3, _OTHERS),
-    Target("forward + backward: speedup over PyTorch", 1.2, _PYTORCH),
-    Target("forward + backward: speedup over PyTorch", 1.6, _PYTORCH, is_mean=True),
-    Target("forward + backward: speedup over the better of Keras and Keras XLA", 1.3, _KERAS),
-    Target("forward + backward: speedup over the better of Keras and Keras XLA", 2.5, _KERAS, is_mean=True),
-    Target(
-        "forward + backward, at least 1 ms: time with XLA / without",
-        1.05,
-        _each(lambda run: filter(_network, run.cases()), _time_under_xla),
-        at_most=True,
-    ),
-    Target(
-        "forward + backward with XLA: speedup over Keras XLA",
-        2.0,
-        _ratios(_network, FORWARD_BACKWARD, KERAS_XLA, own=OURS_XLA),
-    ),
-    Target("forward, units ≥ 512: share of the fastest matmul", 0.85, _shares(FORWARD)),
-    Target("forward + backward, units ≥ 512: share of the fastest matmul", 0.75, _shares(FORWARD_BACKWARD)),
-    Target("GRUBlockCell: speedup over tf.raw_ops", 1.3, _ratios(_cell, FORWARD, RAW_OPS)),
-    Target("GRUBlockCellGrad: speedup over tf.raw_ops", 3.0, _CELL_GRAD),
-    Target("GRUBlockCellGrad: speedup over tf.raw_ops", 5.0, _CELL_GRAD, is_mean=True),
-    Target("bfloat16 forward with AMX: speedup over PyTorch", 1.1, _if_amx(_ratios(_bfloat16, FORWARD, PYTORCH))),
-    Target(
-        "bfloat16 forward + backward with AMX: speedup over PyTorch",
-        1.1,
-        _if_amx(_ratios(_bfloat16, FORWARD_BACKWARD, PYTORCH)),
-    ),
-)
 
-BETTER_KERAS = (KERAS, KERAS_XLA)
-_MODEL_INFERENCE = _ratios(_model, FUNCTION, *BETTER_KERAS, section=MODELS)
-_MODEL_TRAINING = _ratios(_model, TRAIN_ON_BATCH, *BETTER_KERAS, section=MODELS)
-
-MODEL_TARGETS: Sequence[Target] = (
-    *(
-        Target(f"{TASKS[task]}: speedup over the better of Keras and Keras XLA", 1.0, ratios)
-        for task, ratios in (
-            (FUNCTION, _MODEL_INFERENCE),
-            (TRAIN_ON_BATCH, _MODEL_TRAINING),
+# By the parts of the report.
+GROUPS = {
+    "Keras models": [
+        *_targets(
+            MODELS,
+            (f"tf.function: {_BETTER_KERAS}", "≥ 1", [_KERAS[FUNCTION]]),
+            (f"train_on_batch: {_BETTER_KERAS}", "≥ 1", [_KERAS[TRAIN_ON_BATCH]]),
+        ),
+        *_targets(
+            KERAS_CALLS,
             *(
-                (task, _ratios(_model, task, *BETTER_KERAS, section=KERAS_CALLS))
+                (f"{task}: {_BETTER_KERAS}", "≥ 1", [speedup(task, KERAS, KERAS_XLA)])
                 for task in (SAVED_MODEL, PREDICT, FIT)
             ),
-        )
-    ),
-    *(
-        Target(f"{TASKS[task]}: speedup over the better of Keras and Keras XLA", bound, ratios, is_mean=True)
-        for task, bound, ratios in ((FUNCTION, 1.8, _MODEL_INFERENCE), (TRAIN_ON_BATCH, 3.0, _MODEL_TRAINING))
-    ),
-    *(
-        Target(
-            f"{TASKS[task]} with XLA: speedup over Keras XLA",
-            1.0,
-            _ratios(_model, task, KERAS_XLA, section=MODELS, own=OURS_XLA),
-        )
-        for task in (FUNCTION, TRAIN_ON_BATCH)
-    ),
-    Target(
-        "inference, if PyTorch takes longer than an empty tf.function: speedup over PyTorch",
-        1.0,
-        _by_empty_function(False, lambda run, case: run.ratio(case, FUNCTION, [PYTORCH], MODELS)),
-    ),
-    Target(
-        "inference, otherwise: µs beyond an empty tf.function and the ops",
-        60,
-        _by_empty_function(True, _overhead),
-        at_most=True,
-    ),
-    Target("training: speedup over PyTorch", 1.0, _ratios(_model, TRAIN_ON_BATCH, PYTORCH, section=MODELS)),
-)
-
-_KERAS_PENALTIES = _ratios(_network, PENALTY, KERAS, KERAS_XLA, KERAS_UNROLLED, section=SECOND_ORDER)
-_PENALTY_COSTS = _each(lambda run: run.cases(SECOND_ORDER), lambda run, case: run.penalty_cost(case, OURS))
-_PENALTY_MEMORY = _each(Run.memory_cases, lambda run, case: run.penalty_memory(case, OURS))
-
-SECOND_ORDER_TARGETS: Sequence[Target] = (
-    Target("penalty gradient: time / forward + backward", 3.5, _PENALTY_COSTS, at_most=True),
-    Target("penalty gradient: speedup over the best of Keras, Keras XLA and Keras unrolled", 2.0, _KERAS_PENALTIES),
-    Target(
-        "penalty gradient: speedup over the best of Keras, Keras XLA and Keras unrolled",
-        3.0,
-        _KERAS_PENALTIES,
-        is_mean=True,
-    ),
-)
-
-MEMORY_TARGETS: Sequence[Target] = (
-    Target("memory of a training step / Keras", 0.6, _MEMORY, at_most=True),
-    Target("memory of a training step with a gradient penalty / without", 3.0, _PENALTY_MEMORY, at_most=True),
-)
-
-_SERVERS = (PYTORCH, ONNX_RUNTIME)
-
-SHARING_TARGETS: Sequence[Target] = (
-    *(
-        Target(f"small op, {name}: with sequences / with matrix products", 1.5, _small_op(percent), at_most=True)
-        for name, percent in (("median latency", 50), ("99th percentile latency", 99))
-    ),
-    *(
-        target
-        for count, section in CLIENTS.items()
-        if count > 1
-        for target in (
-            Target(
-                f"{count} clients: requests per second / the better of PyTorch and ONNX Runtime",
-                1.0,
-                _ratios(_network, FORWARD, *_SERVERS, section=section),
+        ),
+        *_targets(
+            MODELS,
+            (f"tf.function: {_BETTER_KERAS}", "≥ 1.8, geometric mean", [_KERAS[FUNCTION]]),
+            (f"train_on_batch: {_BETTER_KERAS}", "≥ 3, geometric mean", [_KERAS[TRAIN_ON_BATCH]]),
+            ("tf.function with XLA: speedup over Keras XLA", "≥ 1", [_XLA[FUNCTION]]),
+            ("train_on_batch with XLA: speedup over Keras XLA", "≥ 1", [_XLA[TRAIN_ON_BATCH]]),
+            (
+                "inference, if PyTorch takes longer than an empty tf.function: speedup over PyTorch",
+                "≥ 1",
+                _if(_empty_function_is_faster, speedup(FUNCTION, PYTORCH)),
             ),
-            Target(
-                f"{count} clients: 99th percentile latency / the better of PyTorch and ONNX Runtime",
-                1.0,
-                _clients_wait(section),
-                at_most=True,
+            (
+                "inference, otherwise: µs beyond an empty tf.function and the ops",
+                "≤ 60",
+                _if(_empty_function_is_slower, call_part("other")),
             ),
-        )
+            ("training: speedup over PyTorch", "≥ 1", [speedup(TRAIN_ON_BATCH, PYTORCH)]),
+        ),
+    ],
+    "ops": _targets(
+        MAIN,
+        ("LSTM forward: speedup over ONNX Runtime", "≥ 1", _plain(_ONNX, cells=["lstm"])),
+        ("LSTM forward, batch 1: speedup over ONNX Runtime", "≥ 1.1", _plain(_ONNX, cells=["lstm"], batch=1)),
+        ("GRU and tanh RNN forward: speedup over ONNX Runtime", "≥ 1.3", _plain(_ONNX, cells=["gru", "tanh"])),
+        ("forward + backward: speedup over PyTorch", "≥ 1.2", _plain(_TORCH)),
+        ("forward + backward: speedup over PyTorch", "≥ 1.6, geometric mean", _plain(_TORCH)),
+        (f"forward + backward: {_BETTER_KERAS}", "≥ 1.3", _plain(_KERAS[FORWARD_BACKWARD])),
+        (f"forward + backward: {_BETTER_KERAS}", "≥ 2.5, geometric mean", _plain(_KERAS[FORWARD_BACKWARD])),
+        (
+            "forward + backward, at least 1 ms: time with XLA / without",
+            "≤ 1.05",
+            _if(_takes_a_millisecond, *_networks(speedup(FORWARD_BACKWARD, OURS_XLA))),
+        ),
+        ("forward + backward with XLA: speedup over Keras XLA", "≥ 2", _networks(_XLA[FORWARD_BACKWARD])),
+        ("forward, units ≥ 512: share of the fastest matmul", "≥ 0.85", _plain(share(FORWARD), units=512)),
+        (
+            "forward + backward, units ≥ 512: share of the fastest matmul",
+            "≥ 0.75",
+            _plain(share(FORWARD_BACKWARD), units=512),
+        ),
+        ("GRUBlockCell: speedup over tf.raw_ops", "≥ 1.3", _cells(_BLOCK[FORWARD])),
+        ("GRUBlockCellGrad: speedup over tf.raw_ops", "≥ 3", _cells(_BLOCK[BACKWARD])),
+        ("GRUBlockCellGrad: speedup over tf.raw_ops", "≥ 5, geometric mean", _cells(_BLOCK[BACKWARD])),
+        ("bfloat16 forward with AMX: speedup over PyTorch", "≥ 1.1", _amx(speedup(FORWARD, PYTORCH))),
+        ("bfloat16 forward + backward with AMX: speedup over PyTorch", "≥ 1.1", _amx(_TORCH)),
     ),
+    "sharing a machine": [
+        *_targets(
+            WAIT_WITH_SEQUENCES,
+            (f"small op, median latency: {_SEQUENCES}", "≤ 1.5", [_SMALL_OP[50]]),
+            (f"small op, 99th percentile latency: {_SEQUENCES}", "≤ 1.5", [_SMALL_OP[99]]),
+        ),
+        *(
+            target
+            for count in (4, 16)
+            for target in _targets(
+                CLIENTS[count],
+                (f"{count} clients: requests per second / {_BETTER}", "≥ 1", [speedup(FORWARD, *_SERVERS)]),
+                (f"{count} clients: 99th percentile latency / {_BETTER}", "≤ 1", [_CLIENTS_WAIT]),
+            )
+        ),
+        *(
+            Target(section, f"{title}, {task}: {_FASTER}", "≥ 1", [speedup(task, *_SERVERS)])
+            for title, section in (
+                ("one busy CPU", BUSY_CPU),
+                *((f"{count} threads per CPU", name) for count, name in THREADS_PER_CPU.items()),
+            )
+            for task in _BOTH
+        ),
+    ],
+    "memory": _targets(
+        MEMORY,
+        ("memory of a training step / Keras", "≤ 0.6", [MEMORY_OVER_KERAS]),
+        ("memory of a training step with a gradient penalty / without", "≤ 3", [penalty_memory()]),
+    ),
+    "gradients of penalties": _targets(
+        SECOND_ORDER,
+        ("penalty gradient: time / forward + backward", "≤ 3.5", [PENALTY_COST]),
+        (_BEST_KERAS, "≥ 2", [_PENALTY]),
+        (_BEST_KERAS, "≥ 3, geometric mean", [_PENALTY]),
+    ),
+    "threads": _targets(
+        scaling(""),
+        (f"at least 8 threads: {_FASTER}", "≥ 1", _if(_has_8_threads, *(speedup(each, *_SERVERS) for each in _BOTH))),
+        (
+            "16 threads, batch ≥ 32, units ≥ 512: speedup over one thread / threads",
+            "≥ 0.7",
+            _if(_has_work_for_16_threads, *map(_efficient, _BOTH)),
+        ),
+        ("time / time with fewer threads", "≤ 1.05", [*map(_slowdown, _BOTH)]),
+    ),
+}
+
+GPU_TARGETS = [
     *(
-        Target(f"{title}, {TASKS[task]}: speedup over the faster of PyTorch and ONNX Runtime", 1.0, ratios)
-        for title, section in (
-            ("one busy CPU", BUSY_CPU),
-            *((f"{count} threads per CPU", name) for count, name in THREADS_PER_CPU.items()),
-        )
-        for task in (FORWARD, FORWARD_BACKWARD)
-        for ratios in [_ratios(_network, task, *_SERVERS, section=section)]
+        Target(MAIN, f"CudnnRNN {task}: speedup over {name}", "≥ 0.98", _networks(speedup(task, peer)))
+        for name, peer in (("tf.raw_ops", RAW_OPS), ("PyTorch", PYTORCH))
+        for task in _BOTH
     ),
-)
-
-
-def _worst(figure: Callable[[Run, Case, str, int], float | None], worst: Callable, least_threads: int = 1) -> Figures:
-    """Returns a function that gives the worst figure over tasks and numbers of threads, of the scaling benchmark."""
-
-    def figures(run: Run) -> dict[Case, float]:
-        found: dict[Case, list[float]] = {}
-        for threads in run.num_threads():
-            for case in run.cases(scaling(threads)):
-                values = [figure(run, case, task, threads) for task in case.tasks if threads >= least_threads]
-                found.setdefault(case, []).extend(value for value in values if value is not None)
-        return {case: worst(values) for case, values in found.items() if values}
-
-    return figures
-
-
-def _speedup(run: Run, case: Case, task: str, threads: int) -> float | None:
-    return run.ratio(case, task, _SERVERS, scaling(threads))
-
-
-def _efficiency(run: Run, case: Case, task: str, threads: int) -> float | None:
-    """Returns the efficiency for networks that have enough work for all threads."""
-    is_large = isinstance(case, Network) and case.batch >= 32 and case.units >= 512
-    return run.efficiency(case, task, threads) if is_large else None
-
-
-def _slowdown(run: Run, case: Case, task: str, threads: int) -> float | None:
-    """Returns the time over the shortest one with fewer threads."""
-    own = run.seconds(case, OURS, task, scaling(threads))
-    fewer = [run.seconds(case, OURS, task, scaling(count)) for count in run.num_threads() if count < threads]
-    known = [seconds for seconds in fewer if seconds is not None]
-    return own / min(known) if own is not None and known else None
-
-
-SCALING_TARGETS: Sequence[Target] = (
-    Target(
-        "at least 8 threads: speedup over the faster of PyTorch and ONNX Runtime",
-        1.0,
-        _worst(_speedup, min, least_threads=8),
-    ),
-    Target(
-        "16 threads, batch ≥ 32, units ≥ 512: speedup over one thread / threads",
-        0.7,
-        _worst(_efficiency, min, least_threads=16),
-    ),
-    Target("time / time with fewer threads", 1.05, _worst(_slowdown, max), at_most=True),
-)
-
-GROUPS = (MODEL_TARGETS, TARGETS, SHARING_TARGETS, MEMORY_TARGETS, SECOND_ORDER_TARGETS)
-
-GPU_TARGETS: Sequence[Target] = (
-    Target("CudnnRNN forward: speedup over tf.raw_ops", 0.98, _ratios(_network, FORWARD, RAW_OPS)),
-    Target("CudnnRNN forward + backward: speedup over tf.raw_ops", 0.98, _ratios(_network, FORWARD_BACKWARD, RAW_OPS)),
-    Target("CudnnRNN forward: speedup over PyTorch", 0.98, _ratios(_network, FORWARD, PYTORCH)),
-    Target("CudnnRNN forward + backward: speedup over PyTorch", 0.98, _ratios(_network, FORWARD_BACKWARD, PYTORCH)),
-    Target("GRUBlockCell: speedup over tf.raw_ops", 1.5, _ratios(_cell, FORWARD, RAW_OPS)),
-    Target("GRUBlockCellGrad: speedup over tf.raw_ops", 1.5, _ratios(_cell, BACKWARD, RAW_OPS)),
-)
+    Target(MAIN, "GRUBlockCell: speedup over tf.raw_ops", "≥ 1.5", _cells(_BLOCK[FORWARD])),
+    Target(MAIN, "GRUBlockCellGrad: speedup over tf.raw_ops", "≥ 1.5", _cells(_BLOCK[BACKWARD])),
+]
