@@ -1,26 +1,35 @@
 """Tests of the benchmark's figures, reports and programs. No test checks speed."""
 
 import itertools
+import json
 import math
 import os
 import re
+import signal
 import sys
 import threading
 import time
 
 import bench
 import cases
+import gpu
 import measure
 import numpy as np
+import parity
+import processes
+import program
 import pytest
 import report
 import results
 import scaling
 import sections
 import targets
+import tensorflow as tf
 from cases import FORWARD, FORWARD_BACKWARD, FUNCTION, MEMORY, PENALTY, PRODUCT, TANH, TRAIN_ON_BATCH, parse_case
+from library import Task
 from measure import Failure, Load, Measurement, Peer, PeerError, largest_error
 from sections import (
+    GPU_PEERS,
     KERAS,
     KERAS_UNROLLED,
     KERAS_XLA,
@@ -28,12 +37,15 @@ from sections import (
     MODELS,
     ONNX_RUNTIME,
     OURS,
+    OURS_XLA,
     PEERS,
     PYTORCH,
     RAW_OPS,
     REFERENCE,
 )
 from test_libraries import HAS_MATPLOTLIB, INSTALLED, SEES_GPU, library_of, on_cpu, tasks_of  # noqa: F401
+
+import tf_rnn_ops
 
 PLAIN, GRU = "lstm-1-2-3-4", "gru-1-2-3-4"
 PENALIZED = f"penalty-{PLAIN}"
@@ -637,7 +649,7 @@ def test_calls_in_a_sample(calibration, seconds, wait, calls, expected, monkeypa
 
     class Known:
         def program(self, case):
-            return {PRODUCT: cases and measure_task(call)}
+            return {PRODUCT: Task(call, dict)}
 
         def synchronize(self):
             now[0] += wait
@@ -651,12 +663,6 @@ def test_calls_in_a_sample(calibration, seconds, wait, calls, expected, monkeypa
     assert measured == pytest.approx(expected)
     assert waits == ()
     assert len(made) == pytest.approx(calls, abs=1 if calls > 5 else 0)
-
-
-def measure_task(call):
-    import library
-
-    return library.Task(call, dict)
 
 
 def test_error_is_relative_to_the_largest_magnitude():
@@ -704,3 +710,385 @@ def test_memory_of_a_step_holds_its_gradients(peer, tmp_path):
 def test_memory_of_untrainable_cases_is_rejected(peer, name):
     with pytest.raises(ValueError, match=re.escape(name.split("-")[0])):
         measure.Session(library_of(PEERS[peer])).step_memory(parse_case(name))
+
+
+# ---------------------------------------------------------------- the programs
+
+
+def settings_of(module, monkeypatch, *options):
+    monkeypatch.setattr(sys, "argv", [f"{module.__name__}.py", *options])
+    return module.parse_arguments()
+
+
+@pytest.mark.parametrize(
+    ("module", "option", "message"),
+    [
+        (bench, "--cases=lstm-1-2-3-4,lstm", "'lstm' is not a valid case"),
+        (bench, "--peers=keras,nobody", "'nobody' is not one of tf_rnn_ops_xla, keras"),
+        (bench, "--peers=tf_rnn_ops", "'tf_rnn_ops' is not one of"),
+        (bench, "--sections=main,none", "'none' is not one of main, memory"),
+        (bench, "--rounds=0", "'0' is not a positive integer"),
+        (bench, "--threads=some", "'some' is not a positive integer"),
+        (gpu, "--peers=keras", "'keras' is not one of tf_raw_ops, pytorch"),
+        (scaling, "--threads=1,x", "'x' is not a positive integer"),
+    ],
+)
+def test_invalid_options_are_rejected(module, option, message, monkeypatch, capsys):
+    with pytest.raises(SystemExit) as exit_info:
+        settings_of(module, monkeypatch, option)
+    assert exit_info.value.code == 2
+    assert message in capsys.readouterr().err
+
+
+def test_options_select_sections_and_cases(monkeypatch):
+    default = settings_of(bench, monkeypatch)
+    assert default.sections == bench.OPTIONS
+    assert default.peers == [name for name in PEERS if name != OURS]
+    assert settings_of(bench, monkeypatch, "--quick").rounds < default.rounds
+    options = ["--quick", f"--cases={PLAIN},{GRU}", "--peers=keras_xla,keras", "--rounds=7"]
+    chosen = settings_of(bench, monkeypatch, *options)
+    assert chosen.sections == [MAIN]
+    assert [case.name for case in chosen.cases] == [PLAIN, GRU]
+    assert (chosen.peers, chosen.rounds) == (["keras_xla", "keras"], 7)
+    assert settings_of(bench, monkeypatch, "--sections=calls,memory").sections == ["calls", "memory"]
+
+
+def test_cases_are_measured_in_the_sections_of_their_kind(monkeypatch):
+    names = [PLAIN, SMALL_MODEL, "decoder-lstm-1-1-3-4"]
+    settings = settings_of(bench, monkeypatch, f"--cases={','.join(names)}")
+    assert settings.sections == [MAIN, MODELS]
+    for section, expected in ((MAIN, names[:1]), (MODELS, names[1:]), (sections.KERAS_CALLS, names[1:])):
+        assert [case.name for case in bench.cases_of(sections.SECTIONS[section], settings)] == expected
+
+
+@pytest.mark.parametrize(("most", "expected"), [(1, [1]), (2, [1, 2]), (3, [1, 2]), (16, [1, 2, 4, 8, 16])])
+def test_the_default_numbers_of_threads(most, expected):
+    assert scaling.powers_of_two(most) == expected
+
+
+@pytest.mark.usefixtures("local")
+def test_peers_that_are_not_installed_are_skipped(tmp_path, monkeypatch, capsys):
+    missing = PEERS[ONNX_RUNTIME]._replace(packages=["math", "no_such_package"])
+    monkeypatch.setitem(PEERS, ONNX_RUNTIME, missing)
+    options = ["--quick", f"--cases={PLAIN}", f"--peers={ONNX_RUNTIME},{KERAS}", "--rounds=1", f"--output={tmp_path}"]
+    run = bench.run_benchmark(settings_of(bench, monkeypatch, *options))
+    assert {each.peer for each in run.measurements} == {OURS, KERAS}
+    assert run.left_out == {ONNX_RUNTIME: ["no_such_package"]}
+    sentence = "ONNX Runtime is skipped; not installed: no_such_package"
+    assert sentence in capsys.readouterr().out
+    assert sentence in report.to_markdown(run)
+
+
+def test_memory_skips_a_process_that_ends(tmp_path, monkeypatch, capsys):
+    settings = settings_of(bench, monkeypatch, "--quick", "--cases=lstm-2-3-8-16", f"--output={tmp_path}")
+    section, path = sections.SECTIONS[MEMORY], tmp_path / "results.json"
+    run = bench.measure_memory(section, settings, [Peer(OURS, "Nobody", "os._exit", [])], fake_run({}), path)
+    assert run.measurements == []
+    assert [(each.case, each.peer) for each in results.read(path).failures] == [("lstm-2-3-8-16", OURS)]
+    assert "lstm-2-3-8-16: tf_rnn_ops is skipped: the Nobody process ended with 2" in capsys.readouterr().out
+
+
+@pytest.mark.skipif(SEES_GPU, reason="TensorFlow sees a GPU")
+def test_a_missing_gpu_is_reported():
+    process = processes.run_python(gpu.__file__)
+    assert process.returncode == 1
+    assert process.stdout == ""
+    last_line = process.stderr.strip().splitlines()[-1]
+    assert last_line == "TensorFlow sees no GPU. To measure on the CPU, use benchmarks/bench.py."
+
+
+@pytest.fixture
+def run_gpu(on_cpu, local, monkeypatch, tmp_path):  # noqa: F811
+    """Returns a function that runs gpu.py in this process as if on a GPU and returns its gpu.json."""
+    monkeypatch.setattr(gpu, "find_gpu", lambda: "NVIDIA H200")
+    monkeypatch.setenv("NVIDIA_TF32_OVERRIDE", "1")
+    monkeypatch.setenv("TF_RNN_OPS_GPU", "0")
+
+    def run(*options):
+        monkeypatch.setattr(sys, "argv", ["gpu.py", "--quick", f"--output={tmp_path / 'new'}", *options])
+        gpu.main()
+        return json.loads((tmp_path / "new" / "gpu.json").read_text())
+
+    return run
+
+
+def test_gpu_json_has_every_measurement_and_the_gpus_name(run_gpu, capsys):
+    written = run_gpu()
+    assert (written["gpu"], written["tf32"], written["failures"]) == ("NVIDIA H200", True, [])
+    assert written["versions"][OURS]["tf_rnn_ops"] == tf_rnn_ops.__version__
+    assert written["versions"][OURS]["GPU library"]
+    assert written["versions"][RAW_OPS] == {"TensorFlow": tf.__version__}
+    keys = [(each["case"], each["peer"], each["task"]) for each in written["measurements"]]
+    # TensorFlow has no bfloat16 backward pass. The only cell among the quick cases is float32.
+    expected = {
+        (case.name, peer, task)
+        for case in sections.GPU_SECTION.quick_cases
+        for peer in GPU_PEERS.keys() & set(INSTALLED)
+        for task in case.tasks
+        if (peer != PYTORCH or case.has_network) and (peer, case.dtype, task) != (RAW_OPS, "bfloat16", FORWARD_BACKWARD)
+    }
+    assert sorted(keys) == sorted(expected)
+    assert all(len(each["samples"]) == program.QUICK_ROUNDS for each in written["measurements"])
+    printed = capsys.readouterr().out
+    assert printed.startswith("NVIDIA H200, float32 as TF32\n")
+    assert all(f"{target.title}  " in printed for target in targets.GPU_TARGETS)
+    for case in sections.GPU_SECTION.quick_cases:
+        assert printed.count(f"\n{case.title}  ") >= 2 * len(case.tasks)
+
+
+def test_without_tf32_no_library_uses_it(run_gpu, monkeypatch, capsys):
+    """NVIDIA's libraries read the variable. TF32 also allows errors of 1%."""
+    seen, sample = [], LocalWorker.sample
+
+    def record(*arguments):
+        seen.append(os.environ["NVIDIA_TF32_OVERRIDE"])
+        return sample(*arguments)
+
+    monkeypatch.setattr(LocalWorker, "sample", record)
+    monkeypatch.setattr(LocalWorker, "corrupted", (RAW_OPS, FORWARD))
+    assert run_gpu("--cases=tanh-1-2-3-4")["failures"] == []
+    seen.clear()
+    capsys.readouterr()
+    written = run_gpu("--no-tf32", "--cases=tanh-1-2-3-4", "--peers=tf_raw_ops", "--rounds=3")
+    assert (written["tf32"], set(seen)) == (False, {"0"})
+    assert capsys.readouterr().out.startswith("NVIDIA H200, float32 as float32\n")
+    assert {(each["case"], each["peer"]) for each in written["measurements"]} == {("tanh-1-2-3-4", OURS)}
+    assert all(len(each["samples"]) == 3 for each in written["measurements"])
+    (failure,) = written["failures"]
+    assert failure["message"] == "tf_raw_ops gives wrong results for forward of tanh-1-2-3-4: the error is 1.0e-02"
+
+
+TWO_CASES = "--cases=tanh-1-2-3-4,gru-1-2-3-4"
+
+
+def measured(written):
+    return {(each["case"], each["peer"]) for each in written["measurements"]}
+
+
+def test_a_peer_with_other_results_is_skipped_and_named(run_gpu, monkeypatch, capsys):
+    request = LocalWorker.request
+
+    def without_one(worker, method, *arguments):
+        result = request(worker, method, *arguments)
+        is_changed = method == "results" and worker.peer.name == RAW_OPS
+        return dict(list(result.items())[1:]) if is_changed else result
+
+    monkeypatch.setattr(LocalWorker, "request", without_one)
+    written = run_gpu(TWO_CASES, "--peers=tf_raw_ops")
+    assert measured(written) == {("tanh-1-2-3-4", OURS), ("gru-1-2-3-4", OURS)}
+    assert [(each["case"], each["peer"]) for each in written["failures"]] == [
+        ("tanh-1-2-3-4", RAW_OPS),
+        ("gru-1-2-3-4", RAW_OPS),
+    ]
+    message = "tf_raw_ops gives wrong results for forward of tanh-1-2-3-4: expected the results "
+    assert f"tanh-1-2-3-4: tf_raw_ops is skipped: {message}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("method", ["prepare", "results", "calibrate", "sample"])
+def test_a_peer_that_crashes_continues_in_a_new_process(run_gpu, monkeypatch, method):
+    request, sample, crashed, started = LocalWorker.request, LocalWorker.sample, [], []
+
+    def crash_once(worker, called):
+        assert worker not in crashed
+        if worker.peer.name == RAW_OPS and not crashed and called == method:
+            crashed.append(worker)
+            raise PeerError(RAW_OPS, "the tf.raw_ops process ended with -11")
+
+    monkeypatch.setattr(
+        LocalWorker,
+        "request",
+        lambda worker, called, *rest: (crash_once(worker, called), request(worker, called, *rest))[1],
+    )
+    monkeypatch.setattr(
+        LocalWorker, "sample", lambda worker, *rest: (crash_once(worker, "sample"), sample(worker, *rest))[1]
+    )
+    begin = LocalWorker.__init__
+    monkeypatch.setattr(
+        LocalWorker, "__init__", lambda worker, peer, *rest: (started.append(peer.name), begin(worker, peer, *rest))[0]
+    )
+    written = run_gpu(TWO_CASES, "--peers=tf_raw_ops")
+    assert written["failures"] == [
+        {"case": "tanh-1-2-3-4", "peer": RAW_OPS, "message": "the tf.raw_ops process ended with -11"}
+    ]
+    assert measured(written) == {("tanh-1-2-3-4", OURS), ("gru-1-2-3-4", OURS), ("gru-1-2-3-4", RAW_OPS)}
+    assert started.count(RAW_OPS) == 2
+
+
+def test_the_status_says_if_ours_failed(run_gpu, monkeypatch):
+    monkeypatch.setattr(LocalWorker, "corrupted", (OURS, FORWARD))
+    with pytest.raises(SystemExit) as exit_info:
+        run_gpu("--cases=tanh-1-2-3-4", "--peers=tf_raw_ops", "--no-tf32")
+    assert exit_info.value.code == 1
+
+
+@pytest.mark.parametrize(("module", "peer"), [(bench, OURS_XLA), (scaling, f"{OURS}/2")])
+def test_the_status_of_other_programs_says_it_too(module, peer, tmp_path, monkeypatch):
+    failed = of_peers(PLAIN, FORWARD, tf_rnn_ops=1).replace(failures=[Failure("gru-1-1-1-1", peer, "wrong results")])
+    monkeypatch.setattr(module, "run_benchmark", lambda _: failed)
+    monkeypatch.setattr(sys, "argv", ["program.py", "--output", str(tmp_path)])
+    with pytest.raises(SystemExit, match="1"):
+        module.main()
+
+
+def test_products_of_a_peer_that_fails_are_not_run(local_bench, monkeypatch):
+    monkeypatch.setattr(LocalWorker, "corrupted", (PYTORCH, FORWARD))
+    with local_bench(OURS, PYTORCH) as made:
+        products = made.prepare(parse_case("product-2"), [PYTORCH], [PRODUCT])
+        taken, failures = made.measure(MAIN, parse_case(PLAIN), [OURS, PYTORCH], 1, products=products)
+    assert {each.peer for each in taken} == {OURS}
+    assert [failure.peer for failure in failures] == [PYTORCH]
+    assert products == []
+
+
+def test_a_failure_of_the_reference_ends_the_run(local_bench, monkeypatch):
+    request = LocalWorker.request
+
+    def fail(worker, method, *arguments):
+        if worker.peer == REFERENCE:
+            raise PeerError(worker.peer.name, "float64 failed")
+        return request(worker, method, *arguments)
+
+    with local_bench(OURS) as made:
+        monkeypatch.setattr(LocalWorker, "request", fail)
+        with pytest.raises(PeerError, match="float64 failed"):
+            made.measure(MAIN, parse_case(PLAIN), [OURS], 1)
+
+
+def test_results_are_written_after_each_case(run_gpu, monkeypatch, tmp_path):
+    request = LocalWorker.request
+
+    def stop_at_the_second(worker, method, *arguments):
+        if arguments[:1] == (parse_case(GRU),):
+            raise KeyboardInterrupt
+        return request(worker, method, *arguments)
+
+    monkeypatch.setattr(LocalWorker, "request", stop_at_the_second)
+    with pytest.raises(KeyboardInterrupt):
+        run_gpu(TWO_CASES, "--peers=tf_raw_ops")
+    written = json.loads((tmp_path / "new" / "gpu.json").read_text())
+    assert measured(written) == {("tanh-1-2-3-4", OURS), ("tanh-1-2-3-4", RAW_OPS)}
+
+
+class Crashing:
+    """A library that crashes its process."""
+
+    def __init__(self, threads):
+        pass
+
+    def versions(self):
+        return {}
+
+    def program(self, case):
+        os.kill(os.getpid(), signal.SIGSEGV)
+
+
+def test_a_process_that_crashes_is_replaced(tmp_path):
+    peer = Peer("x", "Nobody", "test_results.Crashing", [])
+    with measure.Bench([peer], REFERENCE, 1, tmp_path / "log") as made:
+        for _ in range(2):
+            taken, (failure,) = made.measure("x", parse_case("lstm-3-4-5-6"), ["x"], 1)
+            assert taken == []
+            assert "the Nobody process ended with -11" in failure.message
+
+
+@pytest.mark.slow
+def test_a_run_of_scaling_writes_its_results(tmp_path, monkeypatch):
+    settings = settings_of(scaling, monkeypatch, "--quick", "--threads=1,2", f"--output={tmp_path}")
+    run = scaling.run_benchmark(settings)
+    assert run.failures == []
+    assert run.num_threads() == [1, 2]
+    assert run.cases(sections.scaling(2)) == list(sections.SCALING_SECTION.quick_cases)
+    assert results.read(tmp_path / "results.json") == run
+    settings.seconds = 0
+    assert not scaling.run_benchmark(settings).measurements
+
+
+# ---------------------------------------------------------------- a quick run of the whole benchmark
+
+ROUNDS = 3
+QUICK_PEERS = [KERAS, PYTORCH, ONNX_RUNTIME, RAW_OPS]
+QUICK_SECTIONS = [MODELS, MAIN, MEMORY, sections.CALLS, sections.SECOND_ORDER, "sharing"]
+
+
+@pytest.fixture(scope="module")
+def quick_run(tmp_path_factory):
+    """The printed output of a quick run, its output folder and its results."""
+    folder = tmp_path_factory.mktemp("benchmark") / "new"
+    lists = [f"--peers={','.join(QUICK_PEERS)}", f"--sections={','.join(QUICK_SECTIONS)}"]
+    process = processes.run_python(
+        bench.__file__, "--quick", f"--rounds={ROUNDS}", "--threads=1", f"--output={folder}", *lists
+    )
+    assert process.returncode == 0, process.stderr[-2000:]
+    return process.stdout, folder, results.read(folder / "results.json")
+
+
+def is_limit(each):
+    return each.section == MAIN and each.case.kind == "product"
+
+
+@pytest.mark.slow
+def test_a_quick_run_has_every_measurement_once(quick_run):
+    _, _, run = quick_run
+    expected = [
+        (section.name, case.name, peer, task)
+        for section in sections.SECTIONS.values()
+        for case, peer in itertools.product(section.quick_cases, [OURS, *QUICK_PEERS])
+        if section.option in QUICK_SECTIONS and section.name != MEMORY and peer in section.peers and peer in INSTALLED
+        for task in tasks_of(peer, case)
+        if task in (section.tasks or case.tasks)
+    ]
+    timed = [each for each in run.measurements if not is_limit(each) and each.section != MEMORY]
+    assert sorted((each.section, each.case.name, each.peer, each.task) for each in timed) == sorted(expected)
+    for dtype, others in (("float32", {PYTORCH, ONNX_RUNTIME}), ("bfloat16", {PYTORCH})):
+        assert {each.peer for each in run.products(dtype)} == {RAW_OPS, *others & set(INSTALLED)}
+    memory = sections.SECTIONS[MEMORY]
+    assert [(each.case, each.peer) for each in run.measurements if each.section == MEMORY] == [
+        (case, peer) for case in memory.quick_cases for peer in memory.peers if peer in INSTALLED
+    ]
+    for each in timed:
+        load = sections.SECTIONS[each.section].quick_load
+        assert len(each.samples) == ROUNDS
+        assert min(each.samples) > 0
+        assert (len(each.waits) >= load.clients * ROUNDS and min(each.waits) > 0) if load.seconds else not each.waits
+        # Others may accumulate in 16 bits.
+        factor = 1 if each.peer == OURS else 5
+        assert 0 <= each.error <= factor * parity.TOLERANCES[each.case.dtype]
+
+
+@pytest.mark.slow
+def test_the_json_of_a_quick_run(quick_run, tmp_path):
+    _, folder, run = quick_run
+    written = json.loads((folder / "results.json").read_text())
+    versions = written["versions"]
+    assert versions[OURS]["tf_rnn_ops"] == tf_rnn_ops.__version__
+    assert versions[OURS]["CPU"]
+    assert tf_rnn_ops._library.active_instruction_set() in versions[OURS]["instruction set"]
+    assert versions[KERAS]["TensorFlow"] == tf.__version__
+    assert (written["threads"], len(written["load_before"]), len(written["load_after"])) == (1, 3, 3)
+    ours = {
+        (each["section"], each["case"], each["task"]): each for each in written["measurements"] if each["peer"] == OURS
+    }
+    for each in written["measurements"]:
+        assert each["median"] == pytest.approx(np.median(each["samples"]))
+        own = ours.get((each["section"], each["case"], each["task"]))
+        assert each["speedup"] == (own and pytest.approx(each["median"] / own["median"]))
+    run.write(tmp_path / "again.json")
+    assert json.loads((tmp_path / "again.json").read_text()) == written
+
+
+@pytest.mark.slow
+def test_a_quick_run_prints_a_line_for_every_measurement_and_writes_tables(quick_run):
+    printed, folder, run = quick_run
+    lines = [re.split(r" {2,}", line) for line in printed.splitlines()]
+    for each in (each for each in run.measurements if not is_limit(each) and each.section != MEMORY):
+        wanted = [each.case.title, each.task, PEERS[each.peer].label]
+        medians = [float(cells[3]) for cells in lines if cells[:3] == wanted]
+        assert any(median == pytest.approx(1e3 * each.median, rel=0.06) for median in medians), wanted
+    text = (folder / "results.md").read_text()
+    for name in {each.section for each in run.measurements} - {sections.WAIT_ALONE, *sections.CLIENTS.values()}:
+        if not name.startswith("sharing/wait"):
+            for case in run.cases(name):
+                assert f"| {case.title.removesuffix(', penalty')} | " in text
+    for target in itertools.chain(*(group for part, group in targets.GROUPS.items() if part != "threads")):
+        assert target.title in printed
+    assert all(f"### {table.title}\n" in text for part in (MAIN, MODELS) for table in report.PARTS[report.KERAS_MODELS])
