@@ -10,7 +10,7 @@ import engine_library
 import keras
 import library
 import numpy as np
-import parity
+from checks import parity
 import pytest
 import report
 import sections

@@ -16,7 +16,7 @@ import gpu
 import measure
 import numpy as np
 import parity
-import processes
+from environment import processes
 import program
 import pytest
 import report

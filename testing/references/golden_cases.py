@@ -1,7 +1,7 @@
 """The golden cases: results recorded from cuDNN, and the archive that stores them.
 
 The tests and tools/record_golden.py share this module, so it depends on NumPy but not on TensorFlow.
-testing/references/golden/README.md describes the archive.
+tests/golden/README.md describes the archive.
 """
 
 import dataclasses
@@ -20,7 +20,7 @@ import numpy as np
 
 from references import cudnn_rnn as reference
 
-ARCHIVE = pathlib.Path(__file__).parent / "golden/cudnn.zip"
+ARCHIVE = pathlib.Path(__file__).parents[2] / "tests/golden/cudnn.zip"
 FORMAT = 2
 MODES = ("rnn_relu", "rnn_tanh", "lstm", "gru")
 
