@@ -15,7 +15,7 @@ import cases
 import gpu
 import measure
 import numpy as np
-import parity
+from checks import parity
 from environment import processes
 import program
 import pytest
