@@ -61,7 +61,7 @@ os.environ["TF_RNN_OPS_ACCELERATE_KERAS"] = "1"
 with warnings.catch_warnings(record=True) as caught:
     import tf_rnn_ops
 print("warnings:", *[each.message for each in caught])
-import package_features
+from checks import package_features
 print(json.dumps(package_features.missing({folder!r}, {features!r})))
 """
 
