@@ -10,12 +10,12 @@ import engine_library
 import keras
 import library
 import numpy as np
-from checks import parity
 import pytest
 import report
 import sections
 import tensorflow as tf
 from cases import FORWARD, FORWARD_BACKWARD, FUNCTION, PENALTY, TANH, TRAIN_ON_BATCH, Case, parse_case
+from checks import parity
 from measure import largest_error
 from sections import (
     GPU_PEERS,

@@ -15,8 +15,6 @@ import cases
 import gpu
 import measure
 import numpy as np
-from checks import parity
-from environment import processes
 import program
 import pytest
 import report
@@ -26,6 +24,8 @@ import sections
 import targets
 import tensorflow as tf
 from cases import FORWARD, FORWARD_BACKWARD, FUNCTION, MEMORY, PENALTY, PRODUCT, TANH, TRAIN_ON_BATCH, parse_case
+from checks import parity
+from environment import processes
 from library import Task
 from measure import Failure, Load, Measurement, Peer, PeerError, largest_error
 from sections import (

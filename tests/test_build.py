@@ -177,7 +177,10 @@ def test_what_depends_on_tensorflow_is_compiled_before_the_engine(project, versi
     before = {target for call in calls[:first] for target in call}
     assert before >= {target for target in [*OPTIONAL, *REQUIRED] if not target.endswith(".so")}
     # XLA, which is the most likely to break, comes first and alone.
-    assert {each for each in calls[0] if each.startswith("//")} == {"//cc/ffi:handlers", "//cc/tensorflow/xla:registered_kernels"}
+    assert {each for each in calls[0] if each.startswith("//")} == {
+        "//cc/ffi:handlers",
+        "//cc/tensorflow/xla:registered_kernels",
+    }
     # Only their own objects.
     assert all("--output_groups=compilation_outputs" in call for call in calls[:first])
 

@@ -35,7 +35,9 @@ class _Part(NamedTuple):
 
 
 # Kernels with which XLA compiles the ops.
-_XLA = _Part("XLA", ("libtf_rnn_ops_xla.so", _FFI_LIBRARY), ("//cc/ffi:handlers", "//cc/tensorflow/xla:registered_kernels"))
+_XLA = _Part(
+    "XLA", ("libtf_rnn_ops_xla.so", _FFI_LIBRARY), ("//cc/ffi:handlers", "//cc/tensorflow/xla:registered_kernels")
+)
 # GPU kernels. Built only where their compiler, NVRTC, is a build requirement.
 _GPU = _Part(
     "GPU",
