@@ -12,7 +12,14 @@ from fuzz_mutations import VALID_STRINGS
 from fuzz_run import Results
 from inputs.calls import Call, definition, is_tensor, numpy_dtype, tensor_of
 from inputs.cudnn_rnn import DTYPES, INPUTS, OUTPUTS, regions
-from inputs.valid_calls import KERAS_ACTIVATIONS, RESULT_NAMES, argument_shapes, is_huge
+from inputs.valid_calls import (
+    KERAS_ACTIVATIONS,
+    KERAS_INPUTS,
+    KERAS_RESULT_NAMES,
+    RESULT_NAMES,
+    argument_shapes,
+    is_huge,
+)
 from references import cudnn_rnn as network_reference
 from references import gru_block_cell as cell_reference
 from references import second_order as second_order_reference
@@ -306,12 +313,18 @@ def expect_backprop(call: Call, results: Results) -> dict[str, Expected]:
     }
 
 
+def skipped(call: Call, names: Iterable[str]) -> list[str]:
+    """Returns the attribute skip. Rejects others than these names."""
+    skip = attribute(call, "skip")
+    strings = [name for name in skip if isinstance(name, str)]
+    require(len(strings) == len(skip) and set(strings) <= set(names), "skip has unknown names")
+    return strings
+
+
 def expect_backprop_grad(call: Call, results: Results) -> dict[str, Expected]:
     """Returns the expected results of CudnnRNNBackpropGrad."""
     config, dtype = read_network(call)
-    skip = attribute(call, "skip")
-    names = [name for name in skip if isinstance(name, str)]
-    require(len(names) == len(skip) and set(names) <= set(RESULT_NAMES), "skip has unknown names")
+    names = skipped(call, RESULT_NAMES)
     gradients = [f"{name}_backprop" for name in OUTPUTS]
     of_results = [f"{name}_backprop_grad" for name in INPUTS]
     wide = wide_arguments(call, config, (*INPUTS, *gradients, *of_results)) if can_compute(call, config) else {}
@@ -485,8 +498,9 @@ def keras_rnn_shapes(call: Call) -> dict[str, tuple[int, ...]]:
             shapes[name] = tuple(tensor(call, name).shape)
     shapes.setdefault("mask", (batch, time))
     for name in call.tensor_names:
-        of = name.removesuffix("_backprop")
-        if of in shapes and (mode == "lstm" or of != "final_c"):
+        of = name.removesuffix("_grad").removesuffix("_backprop")
+        is_ignored = mode != "lstm" and (name == "final_c_backprop" or name == "initial_c_backprop_grad")
+        if of in shapes and not is_ignored:
             require_shape(call, name, shapes[of])
     return shapes
 
@@ -502,8 +516,15 @@ def expect_keras_rnn_backprop(call: Call, results: Results) -> dict[str, Expecte
     """Returns the expected results of KerasRNNBackprop."""
     dtype, shapes = numpy_dtype(common_dtype(call)), keras_rnn_shapes(call)
     require(len(tensor(call, "reserve_space").shape) == 1, "reserve_space is not a vector")
-    names = ("sequences", "initial_h", "initial_c", "kernel", "recurrent_kernel", "bias")
-    return {f"{name}_backprop": Expected(shapes[name], dtype) for name in names}
+    return {f"{name}_backprop": Expected(shapes[name], dtype) for name in KERAS_INPUTS}
+
+
+def expect_keras_rnn_backprop_grad(call: Call, results: Results) -> dict[str, Expected]:
+    """Returns the expected results of KerasRNNBackpropGrad."""
+    expect_keras_rnn_backprop(call, results)
+    dtype, names = numpy_dtype(common_dtype(call)), skipped(call, KERAS_RESULT_NAMES)
+    shapes = {name: tuple(tensor(call, name.removesuffix("_grad")).shape) for name in KERAS_RESULT_NAMES}
+    return {name: Expected((0,) if name in names else shape, dtype) for name, shape in shapes.items()}
 
 
 # ---------------------------------------------------------------- AlignTensor
@@ -511,7 +532,8 @@ def expect_keras_rnn_backprop(call: Call, results: Results) -> dict[str, Expecte
 
 def expect_aligned(call: Call, results: Results) -> dict[str, Expected]:
     """Returns the expected results of AlignTensor: its input."""
-    dtype, given = numpy_dtype(common_dtype(call)), tensor(call, "tensor")
+    given = tensor(call, "tensor")
+    dtype = given.dtype if given.dtype == bool else numpy_dtype(common_dtype(call))
     return {"aligned": Expected(given.shape, dtype, given, is_exact=True)}
 
 
@@ -526,6 +548,7 @@ _EXPECT: dict[str, Callable[[Call, Results], dict[str, Any]]] = {
     **dict.fromkeys(("CudnnRNNParamsToCanonical", "CudnnRNNParamsToCanonicalV2"), expect_params_to_canonical),
     "KerasRNN": expect_keras_rnn,
     "KerasRNNBackprop": expect_keras_rnn_backprop,
+    "KerasRNNBackpropGrad": expect_keras_rnn_backprop_grad,
     "AlignTensor": expect_aligned,
 }
 

@@ -31,6 +31,7 @@ _OWN_FUNCTIONS = {
     "CudnnRNNBackpropGrad": "tf_rnn_ops_cudnn_rnn_backprop_grad",
     "CudnnRNNDropoutMasks": "tf_rnn_ops_cudnn_rnn_dropout_masks",
     "StatelessCudnnRNN": "tf_rnn_ops_stateless_cudnn_rnn",
+    "KerasRNNBackpropGrad": "tf_rnn_ops_keras_rnn_backprop_grad",
     "AlignTensor": "tf_rnn_ops_align_tensor",
 }
 

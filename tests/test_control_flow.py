@@ -130,6 +130,7 @@ BODIES = {
     "KerasRNN rnn_tanh": lambda x: _keras_rnn(x, "rnn_tanh", 1, zero_output_for_mask=True),
     "KerasRNN inference": lambda x: _keras_rnn(x, "lstm", 4, is_training=False),
     "KerasRNNBackprop": _gradient(lambda x: _keras_rnn(x, "lstm", 4)),
+    "KerasRNNBackpropGrad": _gradient(_gradient(lambda x: _keras_rnn(x, "gru", 3))),
     "GRUBlockCell": _cell,
     "GRUBlockCellGrad": _gradient(_cell),
     "CanonicalToParams": lambda x: _canonical(x, ""),
@@ -224,7 +225,7 @@ UNSUPPORTED = {
     "DropoutMasks-recompute_grad": "the same",
 }
 # XLA cannot compile third derivatives, with any control flow or none.
-NO_XLA = ("CudnnRNNBackpropGrad", "CudnnRNNDropoutMasks")
+NO_XLA = ("CudnnRNNBackpropGrad", "CudnnRNNDropoutMasks", "KerasRNNBackpropGrad")
 
 
 def _cases():

@@ -781,23 +781,19 @@ def test_third_order_of_one_layer_with_dropout_uses_no_masks(monkeypatch):
     check(config, third_order(ours(config), inputs), third_order(plain(config), inputs))
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_third_order_passes_the_header_for_gpus(monkeypatch, dtype):
-    """In host_reserved, from which the GPU kernel reads it; the CPU kernel ignores it."""
+def test_third_order_passes_no_host_reserved(monkeypatch):
+    """So that the GPU kernel reads the header of reserve_space; the CPU kernel ignores it."""
     config = network(time=2)
-    inputs = tensors(arguments_of(config, dtype)[0])
+    inputs = tensors(arguments_of(config)[0])
     handed, op = [], ops.tf_rnn_ops_cudnn_rnn_backprop_v3
 
     def spy(*arguments, **attributes):
-        handed.append(arguments[11:13])
+        handed.append(arguments[12])
         return op(*arguments, **attributes)
 
     monkeypatch.setattr(ops, "tf_rnn_ops_cudnn_rnn_backprop_v3", spy)
     third_order(ours(config), inputs)
-    of_third = [(r.numpy(), h.numpy()) for r, h in handed if h.shape != []]
-    assert of_third
-    for reserve_space, host_reserved in of_third:
-        assert host_reserved.tobytes() == reserve_space.tobytes()[:256]
+    assert (tf.int8, [0]) in [(each.dtype, each.shape) for each in handed]
 
 
 @pytest.mark.parametrize(("mode", "is_batch_known"), [("lstm", False), ("rnn_tanh", True)])

@@ -264,7 +264,7 @@ def types_of(kernels, attr):
 
 OPS = _library.op_names()
 # Ops that always run on the CPU.
-CPU_OPS = ("KerasRNN", "KerasRNNBackprop")
+CPU_OPS = ("KerasRNN", "KerasRNNBackprop", "KerasRNNBackpropGrad")
 # Ops without a counterpart in tf.raw_ops, and an op with the same memory types.
 OURS_ALONE = {"GRUBlockCellGradV2": "GRUBlockCellGrad", "AlignTensor": "GRUBlockCell"}
 # Ops without a counterpart in tf.raw_ops, and their arguments in host memory.

@@ -14,6 +14,7 @@ from inputs.keras_rnn import KINDS, arguments, has_cell_state
 from references.cudnn_rnn import NUM_GATES
 
 from tf_rnn_ops import raw_ops
+from tf_rnn_ops._library import ops
 
 ERRORS = (tf.errors.InvalidArgumentError, ValueError)
 ACTIVATIONS = ("tanh", "sigmoid", "relu", "linear", "hard_sigmoid")
@@ -161,26 +162,30 @@ def test_sizes_of_zero_work(mode, empty, return_sequences, mask):
 
 
 QUICK_THIRD_DERIVATIVES = [("lstm", "gaps"), ("gru", None), ("rnn_tanh", "nothing")]
-
-
-@pytest.mark.parametrize(
-    ("mode", "mask"),
-    [
-        pytest.param(*each, marks=[] if each in QUICK_THIRD_DERIVATIVES else pytest.mark.slow)
+THIRD_DERIVATIVES = [
+    *(
+        pytest.param(*each, {}, marks=[] if each in QUICK_THIRD_DERIVATIVES else pytest.mark.slow)
         for each in itertools.product(["lstm", "gru", "rnn_tanh"], [None, "gaps", "nothing"])
-    ],
-)
-def test_third_derivatives_equal_central_differences(mode, mask):
+    ),
+    ("lstm", "gaps", {"activation": "sigmoid", "recurrent_activation": "tanh", "return_sequences": False}),
+    ("gru", "left-padded", {"zero_output_for_mask": True}),
+]
+
+
+@pytest.mark.parametrize(("mode", "mask", "flags"), THIRD_DERIVATIVES)
+def test_third_derivatives_equal_central_differences(mode, mask, flags):
+    """In a graph with unknown shapes."""
+    flags = {"rnn_mode": mode, "go_backwards": True, "return_sequences": True, **flags}
     inputs = arguments(mode, units=3, features=2, mask=MASKS.get(mask))
     names = [name for name in inputs if name != "mask" and (name != "initial_c" or has_cell_state(mode))]
     directions = {name: data(*inputs[name].shape, seed=9) for name in names}
 
     def outputs_loss(x):
-        results = raw_ops.KerasRNN(**inputs | x, rnn_mode=mode, go_backwards=True, return_sequences=True)
+        results = raw_ops.KerasRNN(**inputs | x, **flags)
         return tf.add_n([tf.reduce_sum(tf.sin(each)) for each in results[: 2 + has_cell_state(mode)]])
 
     def gradient_of(loss):
-        @tf.function
+        @tf.function(input_signature=[{name: tf.TensorSpec(None, inputs[name].dtype) for name in names}])
         def gradient(x):
             with tf.GradientTape() as tape:
                 tape.watch(x)
@@ -246,7 +251,15 @@ def of_unknown_shapes(run):
 
 @pytest.mark.parametrize(
     ("mask", "use_bias", "flags"),
-    [(None, False, (False, True, False)), ("gaps", True, (True, False, False)), ("gaps", True, (True, False, True))],
+    [
+        (None, False, (False, True, False)),
+        ("gaps", True, (True, False, False)),
+        ("gaps", True, (True, False, True)),
+        ("gaps", True, (False, True, False)),
+        ("left-padded", False, (True, True, True)),
+        ("right-padded", True, (False, False, True)),
+        ("nothing", True, (False, True, False)),
+    ],
 )
 @pytest.mark.parametrize("mode", KINDS)
 def test_second_derivatives_of_unknown_shapes_equal_keras(mode, mask, use_bias, flags):
@@ -269,16 +282,54 @@ def test_second_derivatives_with_other_activations_equal_keras(mode, activation)
     layer = make_keras(mode, inputs, use_bias=True, **flags)
     expected = gradients_of_penalty(lambda inputs: outputs_of_keras(layer, inputs, use_bias=True), inputs)
     run = functools.partial(outputs_of_op, rnn_mode=mode, **flags)
-    for name, gradient in gradients_of_penalty(run, inputs).items():
-        theirs = tf.zeros_like(inputs[name]) if expected[name] is None else expected[name]
-        assert parity.difference(gradient, theirs) < 1e-12, name
+    of_op = functools.partial(gradients_of_penalty, run)
+    for compute in (of_op, of_unknown_shapes(of_op)):
+        for name, gradient in compute(inputs).items():
+            theirs = tf.zeros_like(inputs[name]) if expected[name] is None else expected[name]
+            assert parity.difference(gradient, theirs) < 1e-12, name
 
 
-def test_second_derivatives_with_other_activations_require_known_sizes():
-    inputs = arguments("lstm")
-    run = functools.partial(outputs_of_op, rnn_mode="lstm", activation="relu")
-    with pytest.raises(ValueError, match=r"require features and units to be known .* kernel <unknown>"):
-        of_unknown_shapes(lambda inputs: gradients_of_penalty(run, inputs))(inputs)
+def backprop_grad_arguments(inputs, seed=7, **flags):
+    """Returns arguments of KerasRNNBackpropGrad."""
+    names = [name for name in inputs if name != "mask"]
+    directions = {f"{name}_backprop_grad": data(*inputs[name].shape, seed=seed + i) for i, name in enumerate(names)}
+    return {
+        **backprop_arguments(inputs, **flags),
+        **{name: tf.cast(each, inputs["sequences"].dtype) for name, each in directions.items()},
+    }
+
+
+def backprop_grad(inputs, skip=(), **flags):
+    return ops.tf_rnn_ops_keras_rnn_backprop_grad(**backprop_grad_arguments(inputs, **flags), skip=skip)
+
+
+@pytest.mark.parametrize("flags", [(False, True, False), (True, False, False)], ids=str)
+@pytest.mark.parametrize("mask", [None, "gaps"])
+@pytest.mark.parametrize(("mode", "dtype"), [case for case in CASES if case[1] != "float64"])
+def test_second_derivatives_of_every_type_equal_float64(mode, dtype, mask, flags):
+    flags = {"rnn_mode": mode, **dict(zip(FLAGS, flags, strict=True))}
+    rounded = backprop_grad_arguments(arguments(mode, dtype, mask=MASKS.get(mask)), **flags)
+    wide = {name: tf.cast(each, tf.float64) if is_float(each) else each for name, each in rounded.items()}
+    wide["reserve_space"] = raw_ops.KerasRNN(**{name: wide[name] for name in arguments(mode)}, **flags).reserve_space
+    results, expected = (ops.tf_rnn_ops_keras_rnn_backprop_grad(**each) for each in (rounded, wide))
+    parity.check(f"KerasRNNBackpropGrad {mode}", "float64", results, expected)
+
+
+def is_float(value):
+    return tf.is_tensor(value) and value.dtype.is_floating
+
+
+@pytest.mark.parametrize("flags", [(False, True, False), (True, False, False)], ids=str)
+@pytest.mark.parametrize("mode", ["lstm", "gru"])
+def test_results_of_the_second_derivative_that_are_skipped_are_empty(mode, flags):
+    flags = {"rnn_mode": mode, **dict(zip(FLAGS, flags, strict=True))}
+    inputs = arguments(mode, mask=MASKS["gaps"])
+    everything = backprop_grad(inputs, **flags)._asdict()
+    rng = np.random.default_rng(0)
+    for skip in (*([name] for name in everything), *(rng.permutation(list(everything))[:5].tolist() for _ in range(5))):
+        for name, actual in backprop_grad(inputs, **flags, skip=skip)._asdict().items():
+            expected = tf.zeros([0], tf.float64) if name in skip else everything[name]
+            np.testing.assert_array_equal(actual, expected, err_msg=name)
 
 
 @pytest.mark.parametrize("in_graph", [False, True], ids=["eager", "graph"])
@@ -395,6 +446,22 @@ def test_a_wrong_shape_is_rejected_by_name_in_the_gradient(name):
         raw_ops.KerasRNNBackprop(**backprop_arguments(arguments("lstm", "float32")) | {name: wrong})
 
 
+@pytest.mark.parametrize("in_graph", [False, True], ids=["eager", "graph"])
+@pytest.mark.parametrize("mode", ["lstm", "gru"])
+def test_a_wrong_shape_is_rejected_by_name_in_the_second_derivative(mode, in_graph):
+    right = backprop_grad_arguments(arguments(mode, "float32"), rnn_mode=mode)
+
+    def call(name):
+        return ops.tf_rnn_ops_keras_rnn_backprop_grad(**right | {name: WRONG.get(name, tf.ones([7, 7, 7]))})
+
+    ignored = () if mode == "lstm" else ("initial_c", "final_c_backprop", "initial_c_backprop_grad")
+    for name, value in right.items():
+        if not tf.is_tensor(value) or name in ignored:
+            continue
+        with pytest.raises(ERRORS, match=rf"\b{name} must have "):
+            (tf.function(call) if in_graph else call)(name)
+
+
 def test_a_reserve_space_of_another_call_is_rejected():
     inputs = arguments("lstm", "float32", mask=MASKS["gaps"])
     others = {
@@ -407,6 +474,9 @@ def test_a_reserve_space_of_another_call_is_rejected():
     for why, other in others.items():
         with pytest.raises(tf.errors.InvalidArgumentError, match=why):
             raw_ops.KerasRNNBackprop(**right | {"reserve_space": other["reserve_space"]})
+        wrong = backprop_grad_arguments(inputs) | {"reserve_space": other["reserve_space"]}
+        with pytest.raises(tf.errors.InvalidArgumentError, match=why):
+            ops.tf_rnn_ops_keras_rnn_backprop_grad(**wrong)
     reversed_ = backprop_arguments(arguments("lstm", "float32"), go_backwards=True)
     with pytest.raises(tf.errors.InvalidArgumentError, match="mask or go_backwards differ"):
         raw_ops.KerasRNNBackprop(**reversed_ | {"go_backwards": False})
@@ -475,6 +545,22 @@ def test_a_mask_with_bytes_other_than_0_and_1():
     lent = (MASKS["gaps"] * np.uint8(2)).view(bool)
     expected, actual = (raw_ops.KerasRNN(**inputs | {"mask": mask}) for mask in (inputs["mask"], lent))
     check_equal(actual[:3], expected[:3], "KerasRNN lstm")
+
+
+def test_third_derivatives_with_a_mask_with_bytes_other_than_0_and_1():
+    inputs = arguments("lstm", mask=MASKS["gaps"])
+    lent = (MASKS["gaps"] * np.uint8(2)).view(bool)
+
+    def third_derivatives(mask):
+        x = inputs["sequences"]
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            run = functools.partial(outputs_of_op, rnn_mode="lstm")
+            penalty = gradients_of_penalty(run, {**inputs, "sequences": x, "mask": mask})
+            square = tf.reduce_sum(tf.square(penalty["sequences"]))
+        return tape.gradient(square, x)
+
+    np.testing.assert_array_equal(third_derivatives(lent), third_derivatives(inputs["mask"]))
 
 
 @pytest.mark.parametrize("mode", KINDS)

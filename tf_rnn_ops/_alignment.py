@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from tf_rnn_ops._library import ops
 
-_FLOATS = (tf.bfloat16, tf.float16, tf.float32, tf.float64)
+_COPIED = (tf.bfloat16, tf.float16, tf.float32, tf.float64, tf.bool)
 # Integers are bitcast to these types, which does not copy them.
 _FLOAT_OF = {
     tf.int16: tf.float16,
@@ -23,8 +23,8 @@ _FLOAT_OF = {
 def aligned(tensor: tf.Tensor) -> tf.Tensor:
     """Returns the tensor, or an aligned copy if it is not aligned.
 
-    Returns tensors of one-byte and non-numeric dtypes unchanged.
+    Returns tensors of other dtypes, such as int8 and string, unchanged.
     """
     if tensor.dtype in _FLOAT_OF:
         return tf.bitcast(aligned(tf.bitcast(tensor, _FLOAT_OF[tensor.dtype])), tensor.dtype)
-    return ops.tf_rnn_ops_align_tensor(tensor) if tensor.dtype in _FLOATS else tensor
+    return ops.tf_rnn_ops_align_tensor(tensor) if tensor.dtype in _COPIED else tensor

@@ -104,6 +104,7 @@ _OUR_OPS = {
     "StatelessCudnnRNN": _cudnn_rnn,
     "KerasRNN": _keras_rnn,
     "KerasRNNBackprop": _keras_rnn_backprop,
+    "KerasRNNBackpropGrad": _times(6, _keras_rnn),
 }
 
 

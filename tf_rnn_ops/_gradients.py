@@ -1,12 +1,13 @@
 """Gradients of the ops. Importing this module registers them with TensorFlow."""
 
 import contextlib
+import functools
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import tensorflow as tf
 
-from tf_rnn_ops import _keras_network, _plain_network, _private_names
+from tf_rnn_ops import _plain_network, _private_names
 from tf_rnn_ops._alignment import aligned
 from tf_rnn_ops._library import ops
 
@@ -149,9 +150,30 @@ def gru_block_cell_grad_grad(op: tf.Operation, *v: _Grad) -> list[_Grad]:
     return [None if grad is None else aligned(tf.cast(grad, dtype)) for grad in grads]
 
 
-def _zeros_for_none(grads: Iterable[_Grad], outputs: Iterable[tf.Tensor]) -> list[tf.Tensor]:
-    """Returns the gradients with respect to an op's outputs, with zeros in place of None."""
-    return [tf.zeros_like(output) if grad is None else grad for grad, output in zip(grads, outputs, strict=True)]
+def _zeros_for_none(grads: Iterable[_Grad], like: Iterable[tf.Tensor]) -> list[tf.Tensor]:
+    """Returns gradients, with zeros in place of None.
+
+    Args:
+      grads: gradients, or None for zeros.
+      like: tensors of their shapes.
+    """
+    return [tf.zeros_like(each) if grad is None else grad for grad, each in zip(grads, like, strict=True)]
+
+
+def _zeros_for_skipped(
+    op: tf.Operation, names: Iterable[str], grads: Iterable[_Grad], like: Iterable[tf.Tensor]
+) -> list[tf.Tensor]:
+    """Returns the gradients with respect to the outputs of an op, with zeros for None and for those that it skips.
+
+    Args:
+      op: an op with the attribute `skip`. A skipped output has no elements.
+      names: the names of its outputs.
+      grads: gradients with respect to these.
+      like: tensors of the shapes of the outputs.
+    """
+    skipped = [tf.compat.as_str(name) for name in op.get_attr("skip")]
+    present = (None if name in skipped else grad for name, grad in zip(names, grads, strict=True))
+    return _zeros_for_none(present, like)
 
 
 def _without_unwanted_input_grad(op: tf.Operation, grads: Any) -> list[_Grad]:
@@ -297,15 +319,10 @@ class _BackwardPass(NamedTuple):
                 *map(tf.zeros_like, self.d_outputs[1:]),
                 *d_outputs,
                 self.reserve_space,
-                self._host_reserved(),
+                tf.zeros([0], tf.int8),  # host_reserved: a GPU reads the header of reserve_space
                 **self.attrs,
             )
         return list(grads)
-
-    def _host_reserved(self) -> tf.Tensor:
-        """Returns the host_reserved of a GPU kernel: the header of its reserve_space, [256] bytes."""
-        reserve_space = aligned(self.reserve_space)
-        return tf.reshape(tf.bitcast(reserve_space[: 256 // reserve_space.dtype.size], tf.int8), [-1])
 
     def differentiate_twice(
         self, v: Sequence[tf.Tensor], s: Sequence[tf.Tensor]
@@ -319,27 +336,12 @@ class _BackwardPass(NamedTuple):
         Returns:
           The gradients with respect to the inputs of the network, and those with respect to `d_outputs`.
         """
-        dtype = self.output.dtype
-        wide = tf.float32 if dtype.size == 2 else dtype
         layout = _plain_network.make_layout(self.network, self.attrs)
         is_dropped = self.attrs["dropout"] > 0 and layout.num_layers > 1
-        masks = self._dropout_masks(wide) if is_dropped else None
-        lengths = aligned(self.sequence_lengths)
-        plain = _plain_network.Network(layout, self.attrs["time_major"], lengths, masks)
-
-        def gradients(*tensors: tf.Tensor) -> list[tf.Tensor]:
-            sources, v, s = tensors[:7], tensors[7:11], tensors[11:]
-
-            def results(*sources: tf.Tensor) -> list[tf.Tensor]:
-                cast = [tf.cast(each, wide) for each in sources]
-                return _plain_network.backprop_grad(plain, cast[:4], cast[4:], v)
-
-            return _plain_network.differentiate(results, sources, s)
-
-        sources = _local([*self.network, *self.d_outputs])
-        others = [tf.cast(aligned(each), wide) for each in (*v, *s)]
-        grads = list(_plain_network.differentiable(gradients)(*sources, *others))
-        return grads[:4], grads[4:]
+        masks = self._dropout_masks(_plain_network.wide_dtype(self.output.dtype)) if is_dropped else None
+        network = _plain_network.Network(layout, self.attrs["time_major"], aligned(self.sequence_lengths), masks)
+        function = functools.partial(_plain_network.forward, network)
+        return _plain_network.differentiate_twice(function, _local(self.network), _local(self.d_outputs), v, s)
 
     def _dropout_masks(self, dtype: tf.DType) -> tf.Tensor:
         """Returns the dropout masks of the inputs of all layers but the first."""
@@ -413,12 +415,7 @@ def _cudnn_rnn_backprop_grad_grad(op: tf.Operation, *s: _Grad) -> list[_Grad]:
     reserve_space, v = op.inputs[9], op.inputs[10:]
     attrs = _network_attrs(op, "num_proj", "time_major")
     backward_pass = _BackwardPass(network, lengths, output, d_outputs, reserve_space, attrs)
-    # A skipped result has no elements.
-    skipped = [tf.compat.as_str(name) for name in op.get_attr("skip")]
-    d_results = [
-        tf.zeros_like(like) if grad is None or name in skipped else grad
-        for name, grad, like in zip(_BACKPROP_GRADS, s, (*network, *d_outputs), strict=True)
-    ]
+    d_results = _zeros_for_skipped(op, _BACKPROP_GRADS, s, (*network, *d_outputs))
 
     grads: list[_Grad] = [None] * len(op.inputs)
     if any(_is_wanted(op, i) for i in range(10, 14)):
@@ -440,7 +437,7 @@ _KERAS_RNN_ATTRS = (
 
 
 def _keras_rnn_attrs(op: tf.Operation) -> dict[str, Any]:
-    """Returns the attributes that both KerasRNN ops have."""
+    """Returns the attributes that all KerasRNN ops have."""
     attrs = {name: op.get_attr(name) for name in _KERAS_RNN_ATTRS}
     return {name: tf.compat.as_str(each) if isinstance(each, bytes) else each for name, each in attrs.items()}
 
@@ -458,9 +455,34 @@ def _keras_rnn_grad(op: tf.Operation, *d_outputs: _Grad) -> list[_Grad]:
     return [d_sequences, None, *others]
 
 
+# The differentiable inputs of KerasRNN: all but mask, which comes second.
+_KERAS_INPUTS = (0, *range(2, 7))
+# The results of KerasRNNBackpropGrad: gradients with respect to these inputs and the incoming gradients.
+_KERAS_BACKPROP_GRADS = (
+    *("sequences_grad", "initial_h_grad", "initial_c_grad", "kernel_grad", "recurrent_kernel_grad", "bias_grad"),
+    *("outputs_backprop_grad", "final_h_backprop_grad", "final_c_backprop_grad"),
+)
+
+
+def _keras_backprop_grads(
+    inputs: Sequence[tf.Tensor], v: Sequence[tf.Tensor], attrs: dict[str, Any], wanted: Collection[str]
+) -> dict[str, tf.Tensor]:
+    """Returns the `wanted` results of KerasRNNBackpropGrad by name.
+
+    Args:
+      inputs: the inputs of KerasRNNBackprop.
+      v: gradients with respect to its outputs.
+      attrs: its attributes.
+      wanted: the names of the results.
+    """
+    skip = [name for name in _KERAS_BACKPROP_GRADS if name not in wanted]
+    results = ops.tf_rnn_ops_keras_rnn_backprop_grad(*inputs, *v, skip=skip, **attrs)
+    return {name: getattr(results, name) for name in wanted}
+
+
 @_gradient_of("TfRnnOps>KerasRNNBackprop")
 def _keras_rnn_backprop_grad(op: tf.Operation, *v: _Grad) -> list[_Grad]:
-    """The gradient of KerasRNNBackprop, computed as that of the same layer on CudnnRNNV3.
+    """The gradient of KerasRNNBackprop.
 
     The gradients with respect to the inputs of the layer are total derivatives. That with respect to reserve_space is
     None.
@@ -469,17 +491,34 @@ def _keras_rnn_backprop_grad(op: tf.Operation, *v: _Grad) -> list[_Grad]:
       op: the gradient op.
       *v: gradients with respect to its outputs, or None for zeros.
     """
+    indices = (*_KERAS_INPUTS, 7, 8, 9)
+    names = {i: name for i, name in zip(indices, _KERAS_BACKPROP_GRADS, strict=True) if _is_wanted(op, i)}
+    # The outputs have the shapes of the inputs. An output that nothing reads is not computed.
+    directions = _zeros_for_none(v, [op.inputs[i] for i in _KERAS_INPUTS])
+    grads = _keras_backprop_grads(op.inputs, directions, _keras_rnn_attrs(op), names.values())
+    return [grads[names[i]] if i in names else None for i in range(len(op.inputs))]
+
+
+@_gradient_of("TfRnnOps>KerasRNNBackpropGrad")
+def _keras_rnn_backprop_grad_grad(op: tf.Operation, *s: _Grad) -> list[_Grad]:
+    """The gradient of KerasRNNBackpropGrad, computed as that of CudnnRNNBackpropGrad."""
+    layer, d_outputs, reserve_space, v = op.inputs[:7], op.inputs[7:10], op.inputs[10], op.inputs[11:]
+    arguments = [layer[i] for i in _KERAS_INPUTS]
     attrs = _keras_rnn_attrs(op)
-    mask = op.inputs[1]
+    d_results = _zeros_for_skipped(op, _KERAS_BACKPROP_GRADS, s, (*arguments, *d_outputs))
 
-    def outputs(sequences: tf.Tensor, *others: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        return _keras_network.run([sequences, mask, *others], attrs)
-
-    grads = _plain_network.differentiate_backward(
-        outputs, _local([op.inputs[0], *op.inputs[2:7]]), _local(op.inputs[7:10]), _zeros_for_none(v, op.outputs)
-    )
-    d_sequences, *others, of_outputs, of_final_h, of_final_c = grads
-    return [d_sequences, None, *others, of_outputs, of_final_h, of_final_c, None]
+    grads: list[_Grad] = [None] * len(op.inputs)
+    if any(_is_wanted(op, i) for i in range(11, 17)):
+        again = _keras_backprop_grads(op.inputs[:11], d_results[:6], attrs, _KERAS_BACKPROP_GRADS[:6])
+        backward = ops.tf_rnn_ops_keras_rnn_backprop(*layer, *d_results[6:], reserve_space, **attrs)
+        grads[11:] = [a + b for a, b in zip(again.values(), backward, strict=True)]
+    if any(_is_wanted(op, i) for i in (*_KERAS_INPUTS, 7, 8, 9)):
+        function = functools.partial(_plain_network.keras_layer, attrs, aligned(layer[1]))
+        of_layer, of_d_outputs = _plain_network.differentiate_twice(
+            function, _local(arguments), _local(d_outputs), v, d_results
+        )
+        grads[:10] = [of_layer[0], None, *of_layer[1:], *of_d_outputs]
+    return grads
 
 
 def _canonical_to_params_grad(

@@ -211,6 +211,7 @@ _OUR_OPS = {
     "GRUBlockCellGradV2": _gru_block_cell,
     "KerasRNN": _keras_rnn,
     "KerasRNNBackprop": _keras_rnn_backprop,
+    "KerasRNNBackpropGrad": _deterministic,
 }
 
 

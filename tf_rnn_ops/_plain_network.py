@@ -1,9 +1,8 @@
-"""The CudnnRNN ops built from TensorFlow's own differentiable operations, for gradients of third and higher order.
+"""The CudnnRNN ops and KerasRNN built from TensorFlow's own operations, for gradients of third and higher order.
 
 This implementation is slow and uses much memory. It is used only for derivatives that the ops do not have.
 """
 
-import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -15,24 +14,34 @@ from tf_rnn_ops.params._arrays import TENSORFLOW
 from tf_rnn_ops.params._blocks import blocks_of_pseudo_layers, split_into_blocks
 
 
+class Cell(NamedTuple):
+    """The mathematics of a step.
+
+    Attributes:
+      rnn_mode: as in the ops.
+      activation: the activation of an LSTM or GRU, by its name in the op KerasRNN.
+      recurrent_activation: the activation of its gates.
+    """
+
+    rnn_mode: str
+    activation: str = "tanh"
+    recurrent_activation: str = "sigmoid"
+
+
 class Network(NamedTuple):
-    """The configuration of a network.
+    """The configuration of a CudnnRNN op.
 
     Attributes:
       layout: the layout of the params.
       time_major: whether time comes before batch.
       sequence_lengths: [batch].
       masks: dropout masks of the inputs of all layers but the first, [num_layers - 1, time, batch, output], or None.
-      activation: the activation of an LSTM or GRU, by its name in the op KerasRNN.
-      recurrent_activation: the activation of its gates.
     """
 
     layout: Layout
     time_major: bool
     sequence_lengths: tf.Tensor
     masks: tf.Tensor | None = None
-    activation: str = "tanh"
-    recurrent_activation: str = "sigmoid"
 
 
 _ACTIVATIONS = {
@@ -74,83 +83,88 @@ def make_layout(arguments: Sequence[tf.Tensor], attrs: dict[str, Any]) -> Layout
 
 
 def _step(
-    network: Network, weights: Mapping[str, tf.Tensor], a: tf.Tensor, h_prev: tf.Tensor, c_prev: tf.Tensor
+    cell: Cell, weights: Mapping[str, tf.Tensor], a: tf.Tensor, h_prev: tf.Tensor, c_prev: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Returns the hidden state, [batch, output], and the cell state, [batch, units].
 
     Args:
-      network: the network.
+      cell: the cell.
       weights: the blocks of the pseudo-layer by kind.
       a: W x + bW of all gates, [batch, gates * units].
       h_prev: [batch, output].
       c_prev: [batch, units]; returned unchanged if not LSTM.
     """
-    rnn_mode = network.layout.rnn_mode
-    state, gate = _ACTIVATIONS[network.activation], _ACTIVATIONS[network.recurrent_activation]
+    state, gate = _ACTIVATIONS[cell.activation], _ACTIVATIONS[cell.recurrent_activation]
     b = tf.matmul(h_prev, weights["recurrent_kernel"], transpose_b=True) + weights["recurrent_bias"]
-    if rnn_mode == "lstm":
+    if cell.rnn_mode == "lstm":
         i, f, g, o = tf.split(a + b, 4, axis=1)
         c = gate(f) * c_prev + gate(i) * state(g)
         m = gate(o) * state(c)
         return (tf.matmul(m, weights["projection"], transpose_b=True) if "projection" in weights else m), c
-    if rnn_mode == "gru":
+    if cell.rnn_mode == "gru":
         (a_r, a_u, a_n), (b_r, b_u, b_n) = tf.split(a, 3, axis=1), tf.split(b, 3, axis=1)
         u = gate(a_u + b_u)
         return (1 - u) * state(a_n + gate(a_r + b_r) * b_n) + u * h_prev, c_prev
-    return (tf.tanh if rnn_mode == "rnn_tanh" else tf.nn.relu)(a + b), c_prev
+    return (tf.tanh if cell.rnn_mode == "rnn_tanh" else tf.nn.relu)(a + b), c_prev
 
 
 def _sequence(
-    network: Network,
+    cell: Cell,
     weights: Mapping[str, tf.Tensor],
     x: tf.Tensor,
     h: tf.Tensor,
     c: tf.Tensor,
-    is_backward: bool,
-) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    is_valid: tf.Tensor,
+    is_backward: bool = False,
+    repeats: bool = False,
+) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]:
     """Runs a pseudo-layer.
 
     Args:
-      network: the network.
+      cell: the cell.
       weights: the blocks of the pseudo-layer by kind.
       x: [time, batch, fan_in].
       h: [batch, output].
       c: [batch, units].
+      is_valid: [time, batch]. At other steps, the state does not change.
       is_backward: whether it processes the steps from last to first.
+      repeats: whether the output at other steps is that of the step processed before, instead of zeros.
 
     Returns:
-      The output, [time, batch, output], and the final states.
+      The output, [time, batch, output], the output of the step processed last, and the final states.
     """
-    time, batch, _ = tf.unstack(tf.shape(x))
-    width = weights["input_bias"].shape[0]
-    rows = tf.reshape(x, [time * batch, x.shape[2]])
+    time, batch, fan_in = tf.unstack(tf.shape(x))
+    width = tf.shape(weights["input_bias"])[0]
+    rows = tf.reshape(x, [time * batch, fan_in])
     if "kernel" in weights:
         a = tf.matmul(rows, weights["kernel"], transpose_b=True)
     else:
-        a = tf.tile(rows, [1, width // x.shape[2]])
+        a = tf.tile(rows, [1, width // fan_in])
     a = tf.reshape(a + weights["input_bias"], [time, batch, width])
-    inputs = tf.TensorArray(x.dtype, size=time, element_shape=[x.shape[1], width]).unstack(a)
+    inputs = tf.TensorArray(x.dtype, size=time, element_shape=[x.shape[1], weights["input_bias"].shape[0]]).unstack(a)
     # The additional last element defines the shape of a sequence without steps if batch is not known.
     outputs = tf.TensorArray(x.dtype, size=time + 1, element_shape=[x.shape[1], h.shape[1]])
-    outputs = outputs.write(time, tf.zeros_like(h))
+    last = tf.zeros_like(h)
+    outputs = outputs.write(time, last)
 
-    def step(i: tf.Tensor, h: tf.Tensor, c: tf.Tensor, outputs: tf.TensorArray) -> tuple[Any, ...]:
+    def step(i: tf.Tensor, h: tf.Tensor, c: tf.Tensor, last: tf.Tensor, outputs: tf.TensorArray) -> tuple[Any, ...]:
         t = time - 1 - i if is_backward else i
-        valid = (t < network.sequence_lengths)[:, tf.newaxis]
-        new_h, new_c = _step(network, weights, inputs.read(t), h, c)
-        outputs = outputs.write(t, tf.where(valid, new_h, tf.zeros_like(new_h)))
-        return i + 1, tf.where(valid, new_h, h), tf.where(valid, new_c, c), outputs
+        valid = is_valid[t][:, tf.newaxis]
+        new_h, new_c = _step(cell, weights, inputs.read(t), h, c)
+        last = tf.where(valid, new_h, last if repeats else tf.zeros_like(new_h))
+        return i + 1, tf.where(valid, new_h, h), tf.where(valid, new_c, c), last, outputs.write(t, last)
 
-    _, h, c, outputs = tf.while_loop(lambda i, *_: i < time, step, (0, h, c, outputs), maximum_iterations=time)
-    return tf.ensure_shape(outputs.stack()[:time], [None, None, h.shape[1]]), h, c
+    _, h, c, last, outputs = tf.while_loop(
+        lambda i, *_: i < time, step, (0, h, c, last, outputs), maximum_iterations=time
+    )
+    return tf.ensure_shape(outputs.stack()[:time], [None, None, h.shape[1]]), last, h, c
 
 
-def _without_padding(x: tf.Tensor, sequence_lengths: tf.Tensor) -> tf.Tensor:
-    """Returns sequences, [time, batch, size], with zeros in the padding, from where NaNs could spread otherwise.
+def _without_padding(x: tf.Tensor, is_valid: tf.Tensor) -> tf.Tensor:
+    """Returns sequences, [time, batch, size], with zeros at invalid steps, from where NaNs could spread otherwise.
 
     The same applies to the gradients of all orders.
     """
-    is_valid = tf.range(tf.shape(x)[0])[:, tf.newaxis] < sequence_lengths
     return tf.where(is_valid[:, :, tf.newaxis], x, tf.zeros_like(x))
 
 
@@ -179,7 +193,10 @@ def forward(
     pseudo_layers = network.layout.num_layers * num_directions
     h = tf.unstack(major(input_h), pseudo_layers)
     c = tf.unstack(major(input_c), pseudo_layers) if is_lstm else list(h)
-    x = _without_padding(major(input), network.sequence_lengths)
+    x = major(input)
+    is_valid = tf.range(tf.shape(x)[0])[:, tf.newaxis] < network.sequence_lengths
+    x = _without_padding(x, is_valid)
+    cell = Cell(network.layout.rnn_mode)
     outputs: list[tf.Tensor] = []
     for p, blocks in enumerate(blocks_of_pseudo_layers(network.layout).values()):
         layer, direction = divmod(p, num_directions)
@@ -188,24 +205,107 @@ def forward(
             x = x if network.masks is None else x * network.masks[layer - 1]
             outputs = []
         weights = {kind: of_name[block.name] for kind, block in blocks.items()}
-        output, h[p], c[p] = _sequence(network, weights, x, h[p], c[p], direction == 1)
+        output, _, h[p], c[p] = _sequence(cell, weights, x, h[p], c[p], is_valid, direction == 1)
         outputs.append(output)
     results = [tf.concat(outputs, axis=-1), tf.stack(h), *([tf.stack(c)] if is_lstm else [])]
     return [major(each) for each in results]
 
 
-def backprop_grad(
-    network: Network, arguments: Sequence[tf.Tensor], d_outputs: Sequence[tf.Tensor], v: Sequence[tf.Tensor]
-) -> list[tf.Tensor]:
-    """Computes the op CudnnRNNBackpropGrad.
+def keras_layer(attrs: Mapping[str, Any], mask: tf.Tensor, *inputs: tf.Tensor) -> list[tf.Tensor]:
+    """Computes the op KerasRNN.
 
     Args:
-      network: the network.
-      arguments: input, input_h, input_c and params.
-      d_outputs: gradients with respect to output, output_h and output_c.
-      v: gradients with respect to the results of the backward pass.
+      attrs: the attributes of the op.
+      mask: as in the op.
+      *inputs: the other inputs of the op.
+
+    Returns:
+      The outputs of the op, except reserve_space.
     """
-    return differentiate_backward(functools.partial(forward, network), arguments, d_outputs, v)
+    sequences, initial_h, initial_c, kernel, recurrent_kernel, bias = inputs
+    cell = Cell(attrs["rnn_mode"], attrs["activation"], attrs["recurrent_activation"])
+    x = tf.transpose(sequences, [1, 0, 2])
+    time, batch, _ = tf.unstack(tf.shape(x))
+    # An empty mask keeps all steps. One from another library may contain bytes other than 0 and 1.
+    kept = tf.reshape(tf.cast(mask, tf.int32), [-1])
+    kept = tf.concat([kept, tf.ones([batch * time - tf.size(kept)], tf.int32)], axis=0)
+    is_valid = tf.transpose(tf.reshape(kept, [batch, time]) != 0)
+    if attrs["go_backwards"]:
+        x, is_valid = tf.reverse(x, [0]), tf.reverse(is_valid, [0])
+    # cuDNN has two biases, as a GRU does. Missing biases are zeros.
+    width = tf.shape(recurrent_kernel)[1]
+    biases = tf.pad(tf.reshape(bias, [-1]), [[0, 2 * width - tf.size(bias)]])
+    biases = _cudnn_order(cell.rnn_mode, tf.reshape(biases, [2, width]))
+    weights = {
+        "kernel": tf.transpose(_cudnn_order(cell.rnn_mode, kernel)),
+        "recurrent_kernel": tf.transpose(_cudnn_order(cell.rnn_mode, recurrent_kernel)),
+        "input_bias": biases[0],
+        "recurrent_bias": biases[1],
+    }
+    is_lstm = cell.rnn_mode == "lstm"
+    outputs, last, h, c = _sequence(
+        cell,
+        weights,
+        _without_padding(x, is_valid),
+        initial_h,
+        initial_c if is_lstm else initial_h,
+        is_valid,
+        repeats=not attrs["zero_output_for_mask"],
+    )
+    outputs = tf.transpose(outputs, [1, 0, 2]) if attrs["return_sequences"] else last
+    return [outputs, h, c if is_lstm else tf.zeros_like(initial_c)]
+
+
+def _cudnn_order(rnn_mode: str, columns: tf.Tensor) -> tf.Tensor:
+    """Returns a matrix with the columns of its gates in the order of cuDNN, which differs from Keras only in a GRU."""
+    if rnn_mode != "gru":
+        return columns
+    update, reset, new = tf.split(columns, 3, axis=1)
+    return tf.concat([reset, update, new], axis=1)
+
+
+def differentiate_twice(
+    function: Callable[..., Sequence[tf.Tensor]],
+    arguments: Sequence[tf.Tensor],
+    d_results: Sequence[tf.Tensor],
+    v: Sequence[tf.Tensor],
+    s: Sequence[tf.Tensor],
+) -> tuple[list[tf.Tensor], list[tf.Tensor]]:
+    """Differentiates the results of `differentiate_backward`, with operations that TensorFlow can differentiate again.
+
+    16-bit types are computed in float32.
+
+    Args:
+      function: as in `differentiate_backward`, like the next three.
+      arguments: tensors of the current graph.
+      d_results: likewise.
+      v: any tensors.
+      s: gradients with respect to the results of `differentiate_backward`.
+
+    Returns:
+      The gradients with respect to `arguments`, and those with respect to `d_results`.
+    """
+    num_arguments, num_sources = len(arguments), len(arguments) + len(d_results)
+    num_fixed = num_sources + len(v)
+    dtype = wide_dtype(arguments[0].dtype)
+
+    def gradients(*tensors: tf.Tensor) -> list[tf.Tensor]:
+        sources, v, s = tensors[:num_sources], tensors[num_sources:num_fixed], tensors[num_fixed:]
+
+        def results(*sources: tf.Tensor) -> list[tf.Tensor]:
+            cast = [tf.cast(each, dtype) for each in sources]
+            return differentiate_backward(function, cast[:num_arguments], cast[num_arguments:], v)
+
+        return differentiate(results, sources, s)
+
+    fixed = [tf.cast(aligned(each), dtype) for each in (*v, *s)]
+    grads = list(differentiable(gradients)(*arguments, *d_results, *fixed))
+    return grads[:num_arguments], grads[num_arguments:]
+
+
+def wide_dtype(dtype: tf.DType) -> tf.DType:
+    """Returns the dtype in which gradients of a dtype are computed."""
+    return tf.float32 if dtype.size == 2 else dtype
 
 
 def differentiate_backward(

@@ -362,7 +362,7 @@ std::map<std::string, Attribute> AttributesOf(const FfiOp& op) {
     return {{"rnn_mode", "lstm"},       {"activation", "tanh"},
             {"go_backwards", false},    {"recurrent_activation", "sigmoid"},
             {"return_sequences", true}, {"zero_output_for_mask", false},
-            {"is_training", true}};
+            {"is_training", true},      {"skip", ""}};
   }
   const rnn::CudnnRnnParamsLayout layout(Config(false));
   return {{"rnn_mode", "lstm"},
@@ -436,7 +436,7 @@ bool NamesAnArgument(const FfiOp& op, const std::string& message) {
 }
 
 TEST(HandlersTest, RunEveryOp) {
-  EXPECT_EQ(AllCalls().size(), 19u);
+  EXPECT_EQ(AllCalls().size(), 20u);
   for (const Call& call : AllCalls()) {
     for (Buffer result : call.results) {
       if (result.type != XLA_FFI_DataType_F32) continue;

@@ -70,5 +70,6 @@ TF_RNN_OPS_HANDLER(CudnnRNNParamsToCanonical)
 TF_RNN_OPS_HANDLER(CudnnRNNParamsToCanonicalV2)
 TF_RNN_OPS_HANDLER(KerasRNN)
 TF_RNN_OPS_HANDLER(KerasRNNBackprop)
+TF_RNN_OPS_HANDLER(KerasRNNBackpropGrad)
 
 }  // namespace tf_rnn_ops

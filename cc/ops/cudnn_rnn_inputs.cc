@@ -16,7 +16,6 @@ Status CudnnRnnInputs::ReadForwardInputs(bool has_sequence_lengths) {
   TF_RNN_OPS_RETURN_IF_ERROR(ReadCellState("input_c", &input_c));
   TF_RNN_OPS_RETURN_IF_ERROR(CompleteSizes());
   TF_RNN_OPS_RETURN_IF_ERROR(ReadParams("params", &params));
-  SetShapes();
   output_shape_ = SequenceShape(time_, sizes_.OutputWidth());
   if (output_shape_.NumElements() < 0) return TooLarge();
   if (size_.batch > 0 && config_.num_units > 0) {
@@ -74,16 +73,6 @@ Status CudnnRnnInputs::CompleteSizes() {
   config_ = sizes_.config();
   size_ = {time_.value(), batch_.value()};
   return Status();
-}
-
-void CudnnRnnInputs::SetShapes() {
-  if (frame_->has_values()) return;
-  input.shape = SequenceShape(time_, sizes_.input_size);
-  input_h.shape = SequenceShape(pseudo_layers_, sizes_.output_size());
-  if (config_.has_cell_state()) {
-    input_c.shape = SequenceShape(pseudo_layers_, sizes_.num_units);
-  }
-  params.shape = ShapeOf({sizes_.params_size});
 }
 
 Status CudnnRnnInputs::ReadSequenceLengths() {

@@ -141,9 +141,6 @@ class CudnnRnnInputs {
   // Sets what follows from the sizes.
   Status CompleteSizes();
 
-  // Replaces unknown sizes in the shapes of the inputs by those found since.
-  void SetShapes();
-
   // Rejects invalid lengths and keeps a copy of valid ones.
   Status ReadSequenceLengths();
 

@@ -4,11 +4,13 @@
 #define TF_RNN_OPS_CC_OPS_KERAS_RNN_INPUTS_H_
 
 #include <cstdint>
+#include <string>
 
 #include "cc/ops/array.h"
 #include "cc/ops/call_frame.h"
 #include "cc/ops/sizes.h"
 #include "cc/ops/status.h"
+#include "cc/rnn/masked_steps.h"
 #include "cc/rnn/network_attributes.h"
 #include "cc/rnn/reserve_space.h"
 #include "cc/rnn/rnn_config.h"
@@ -29,47 +31,6 @@ struct KerasRnnAttributes {
   bool zero_output_for_mask = false;
 };
 
-// The steps that a mask keeps. The place of a step is its index in processing
-// order; the output of the step is at its place.
-class MaskedSteps {
- public:
-  // mask: [batch, time], or empty for all steps.
-  Status Read(CallFrame* frame, const Array& mask, const rnn::RnnSize& size,
-              bool go_backwards);
-
-  // [batch], or null if every sequence has all steps.
-  const std::int32_t* lengths() const {
-    return leaves_out_ ? lengths_ : nullptr;
-  }
-  rnn::StepOrder order() const {
-    return {has_gaps_ ? places_ : nullptr, go_backwards_};
-  }
-
-  // Whether any step is masked.
-  bool leave_out() const { return leaves_out_; }
-  std::int64_t length(std::int64_t sample) const {
-    return leaves_out_ ? lengths_[sample] : size_.time;
-  }
-  // The places of the steps of a sample: first those kept, in order, then those
-  // masked.
-  const std::int32_t* places(std::int64_t sample) const {
-    return places_ + sample * size_.time;
-  }
-
- private:
-  // Orders the steps of a sample.
-  // mask: [time]. Bytes rather than bool, since the memory of the caller may
-  //   contain values other than 0 and 1.
-  void Order(const unsigned char* mask, std::int64_t sample);
-
-  rnn::RnnSize size_{};
-  bool go_backwards_ = false;
-  bool leaves_out_ = false;
-  bool has_gaps_ = false;            // masked steps before the last kept step
-  std::int32_t* places_ = nullptr;   // [batch, time]
-  std::int32_t* lengths_ = nullptr;  // [batch]
-};
-
 // The inputs of a layer, forward or backward. Checks that they fit one another.
 class KerasRnnInputs {
  public:
@@ -79,10 +40,15 @@ class KerasRnnInputs {
   // Reads all inputs of KerasRNN.
   Status Read();
 
+  Status ReadSequences(const char* name, Array* array);
   Status ReadHiddenState(const char* name, Array* array);
   // Accepts any shape if there is no cell state.
   Status ReadCellState(const char* name, Array* array);
   Status ReadOutputs(const char* name, Array* array);
+  // Reads kernel, recurrent_kernel and bias.
+  // suffix: of the names.
+  Status ReadWeights(const char* suffix, Array* kernel, Array* recurrent_kernel,
+                     Array* bias);
 
   // Fills a pass of the engine with the inputs.
   template <template <typename> class Pass, typename E>
@@ -111,7 +77,11 @@ class KerasRnnInputs {
 
   const rnn::RnnConfig& config() const { return config_; }
   const rnn::RnnSize& size() const { return size_; }
-  const MaskedSteps& steps() const { return steps_; }
+  const rnn::MaskedSteps& steps() const { return steps_; }
+  template <typename E>
+  rnn::MaskedOutputs<E> masked_outputs() const {
+    return {steps_, config_.num_units, attributes_.zero_output_for_mask};
+  }
   // Whether all sizes are known.
   bool is_complete() const {
     return size_.batch >= 0 && size_.time >= 0 && config_.num_units >= 0 &&
@@ -126,19 +96,18 @@ class KerasRnnInputs {
   Array sequences, initial_h, initial_c, kernel, recurrent_kernel, bias;
 
  private:
-  Status ReadWeights();
-  // Replaces unknown sizes in the shapes of the inputs by those found since.
-  void SetShapes();
-  // Reads a bias or a mask, which may be empty. The shape must be the expected
-  // one if it is known not to be.
-  Status ReadOptional(const char* name, Dimensions dimensions, Array* array);
+  // Reads a bias or a mask, which may be empty.
+  Status ReadOptional(const std::string& name, Dimensions dimensions,
+                      Array* array);
+  // mask: [batch, time], or empty for all steps.
+  Status ApplyMask(const Array& mask);
 
   CallFrame* const frame_;
   const KerasRnnAttributes& attributes_;
   Size batch_{"batch"}, time_{"time"}, features_{"features"}, units_{"units"};
   rnn::RnnSize size_{};
   rnn::RnnConfig config_{};
-  MaskedSteps steps_;
+  rnn::MaskedSteps steps_;
 };
 
 }  // namespace tf_rnn_ops

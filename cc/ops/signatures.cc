@@ -41,7 +41,14 @@ std::string OneOf(const Arguments& arguments) {
   return names + "}";
 }
 
-const Attribute kFloats = {"T: {bfloat16, half, float, double}", ""};
+// The attribute that lists outputs not to compute.
+Attribute SkipOf(const Arguments& outputs) {
+  return {"skip: list(" + OneOf(outputs) + ") = []",
+          "Names of outputs not to compute. Each is returned as an empty "
+          "vector."};
+}
+
+Attribute Floats() { return {"T: {bfloat16, half, float, double}", ""}; }
 
 // ---------------------------------------------------------------------------
 // GRUBlockCell
@@ -83,8 +90,9 @@ Arguments CellGradients() {
 }
 
 // TensorFlow's op lists the types that it has first.
-const AttributeList kCellAttributes = {
-    {"T: {float, double, half, bfloat16}", ""}};
+AttributeList CellAttributes() {
+  return {{"T: {float, double, half, bfloat16}", ""}};
+}
 
 std::vector<Signature> CellOps() {
   return {
@@ -106,7 +114,7 @@ computed in float.
 )",
        CellInputs(),
        CellGates() + Arguments{{"h", "New state, [batch, cell_size]."}},
-       kCellAttributes},
+       CellAttributes()},
       {"GRUBlockCellGrad",
        "Computes the gradients of one time step of GRUBlockCell.",
        R"(
@@ -127,7 +135,7 @@ The gradients of b_ru and b_c are the sums of d_r_bar_u_bar and d_c_bar over the
 batch.
 )",
        CellInputs() + CellGates() + CellStateGradient(), CellGradients(),
-       kCellAttributes},
+       CellAttributes()},
       {"GRUBlockCellGradV2",
        "Computes the gradients of GRUBlockCell from the gradients of all its "
        "outputs.",
@@ -139,7 +147,7 @@ Same as GRUBlockCellGrad, except:
   d_r_bar = (d_r + d_h_prevr . h_prev) . r . (1 - r)
 )",
        CellInputs() + CellGates() + CellGateGradients() + CellStateGradient(),
-       CellGradients(), kCellAttributes}};
+       CellGradients(), CellAttributes()}};
 }
 
 // ---------------------------------------------------------------------------
@@ -220,11 +228,12 @@ Arguments ReserveSpace() {
 }
 
 Arguments HostReserved() {
-  return {OnHost("host_reserved",
-                 "Made by the forward op for the gradient op. On a GPU it\n"
-                 "  describes the contents of reserve_space; the CPU ignores "
-                 "it.",
-                 "int8")};
+  return {OnHost(
+      "host_reserved",
+      "Made by the forward op for the gradient op. On a GPU it\n"
+      "  describes the contents of reserve_space; if it is empty, the\n"
+      "  gradient op reads them, which takes longer. The CPU ignores it.",
+      "int8")};
 }
 
 Arguments OutputGradients() {
@@ -246,43 +255,58 @@ Arguments BackpropGradOutputs() {
          GradientsOf(OutputGradients(), "_grad");
 }
 
-const Attribute kRnnMode = {
-    "rnn_mode: {'rnn_relu', 'rnn_tanh', 'lstm', 'gru'} = 'lstm'",
-    "The cell type: rnn_relu, rnn_tanh, lstm or gru."};
-const Attribute kInputMode = {
-    "input_mode: {'linear_input', 'skip_input', 'auto_select'} = "
-    "'linear_input'",
-    "linear_input multiplies the input by the matrices W of layer 0.\n"
-    "  skip_input adds it to every gate instead, has no matrices W in layer 0\n"
-    "  and requires input_size = num_units. auto_select is skip_input if the\n"
-    "  two are equal, else linear_input."};
-const Attribute kDirection = {
-    "direction: {'unidirectional', 'bidirectional'} = 'unidirectional'",
-    "unidirectional, or bidirectional to also run each layer backward."};
-const Attribute kDropout = {
-    "dropout: float = 0.0",
-    "The probability of setting an element of a layer's input to 0. Applies\n"
-    "  to all layers except the first, and only if is_training."};
-const Attribute kNumProj = {
-    "num_proj: int = 0",
-    "The size of the projection of an lstm, less than num_units. 0 or\n"
-    "  num_units means no projection."};
-const Attribute kIsTraining = {"is_training: bool = true",
-                               "Whether to fill reserve_space, which the "
-                               "gradient op requires, and to apply dropout."};
-const Attribute kTimeMajor = {
-    "time_major: bool = true",
-    "Whether the time dimension comes before the batch dimension."};
+Attribute RnnMode() {
+  return {"rnn_mode: {'rnn_relu', 'rnn_tanh', 'lstm', 'gru'} = 'lstm'",
+          "The cell type: rnn_relu, rnn_tanh, lstm or gru."};
+}
+Attribute InputMode() {
+  return {
+      "input_mode: {'linear_input', 'skip_input', 'auto_select'} = "
+      "'linear_input'",
+      "linear_input multiplies the input by the matrices W of layer 0.\n"
+      "  skip_input adds it to every gate instead, has no matrices W in layer "
+      "0\n"
+      "  and requires input_size = num_units. auto_select is skip_input if "
+      "the\n"
+      "  two are equal, else linear_input."};
+}
+Attribute Direction() {
+  return {"direction: {'unidirectional', 'bidirectional'} = 'unidirectional'",
+          "unidirectional, or bidirectional to also run each layer backward."};
+}
+Attribute Dropout() {
+  return {
+      "dropout: float = 0.0",
+      "The probability of setting an element of a layer's input to 0. Applies\n"
+      "  to all layers except the first, and only if is_training."};
+}
+Attribute NumProj() {
+  return {"num_proj: int = 0",
+          "The size of the projection of an lstm, less than num_units. 0 or\n"
+          "  num_units means no projection."};
+}
+Attribute IsTraining() {
+  return {"is_training: bool = true",
+          "Whether to fill reserve_space, which the "
+          "gradient op requires, and to apply dropout."};
+}
+Attribute TimeMajor() {
+  return {"time_major: bool = true",
+          "Whether the time dimension comes before the batch dimension."};
+}
 
 // The attributes that all ops on networks have.
-const AttributeList kNetwork = {kFloats, kRnnMode, kInputMode, kDirection,
-                                kDropout};
-const AttributeList kSeeds = {
-    {"seed: int = 0",
-     "Together with seed2, the seed of dropout. If both are 0, the seed is\n"
-     "  random."},
-    {"seed2: int = 0", "See seed."}};
-const AttributeList kSequence = {kNumProj, kTimeMajor};
+AttributeList Network() {
+  return {Floats(), RnnMode(), InputMode(), Direction(), Dropout()};
+}
+AttributeList Seeds() {
+  return {
+      {"seed: int = 0",
+       "Together with seed2, the seed of dropout. If both are 0, the seed is\n"
+       "  random."},
+      {"seed2: int = 0", "See seed."}};
+}
+AttributeList Sequence() { return {NumProj(), TimeMajor()}; }
 
 std::vector<Signature> NetworkOps() {
   constexpr char kForward[] =
@@ -293,21 +317,22 @@ std::vector<Signature> NetworkOps() {
   const Arguments gradients = InputGradients();
   return {
       {"CudnnRNN", kForward, kNetworkDoc, NetworkInputs(), outputs,
-       kNetwork + kSeeds + AttributeList{kIsTraining}},
+       Network() + Seeds() + AttributeList{IsTraining()}},
       {"CudnnRNNV2", kForward, kNetworkDoc, NetworkInputs(), outputs_of_v2,
-       kNetwork + kSeeds + AttributeList{kIsTraining}},
+       Network() + Seeds() + AttributeList{IsTraining()}},
       {"CudnnRNNV3",
        "Runs a stack of recurrent layers over sequences of variable length.",
        std::string(kNetworkDoc) + kSequenceDoc, inputs_of_v3, outputs_of_v2,
-       kNetwork + kSeeds + AttributeList{kNumProj, kIsTraining, kTimeMajor}},
+       Network() + Seeds() +
+           AttributeList{NumProj(), IsTraining(), TimeMajor()}},
       {"CudnnRNNBackprop", "Computes the gradients of CudnnRNN.", "",
-       NetworkInputs() + BackpropInputs(), gradients, kNetwork + kSeeds},
+       NetworkInputs() + BackpropInputs(), gradients, Network() + Seeds()},
       {"CudnnRNNBackpropV2", "Computes the gradients of CudnnRNNV2.", "",
        NetworkInputs() + BackpropInputs() + HostReserved(), gradients,
-       kNetwork + kSeeds},
+       Network() + Seeds()},
       {"CudnnRNNBackpropV3", "Computes the gradients of CudnnRNNV3.", "",
        inputs_of_v3 + BackpropInputs() + HostReserved(), gradients,
-       kNetwork + kSeeds + kSequence}};
+       Network() + Seeds() + Sequence()}};
 }
 
 // Ops on networks that TensorFlow does not have.
@@ -321,7 +346,7 @@ std::vector<Signature> OtherNetworkOps() {
        inputs +
            Arguments{OnHost("seed", "The two seeds of dropout, [2].", "int64")},
        NetworkOutputs() + ReserveSpace() + HostReserved(),
-       kNetwork + AttributeList{kNumProj, kIsTraining, kTimeMajor}},
+       Network() + AttributeList{NumProj(), IsTraining(), TimeMajor()}},
       {"CudnnRNNBackpropGrad",
        "Computes the gradients of CudnnRNNBackprop, V2 and V3.",
        R"(
@@ -339,11 +364,7 @@ nothing. Dropout uses the mask of the forward op, which may have run on any
 device.
 )",
        BackpropGradInputs(), BackpropGradOutputs(),
-       kNetwork + kSequence +
-           AttributeList{
-               {"skip: list(" + OneOf(BackpropGradOutputs()) + ") = []",
-                "Names of outputs not to compute. Each is returned "
-                "as an empty vector."}}},
+       Network() + Sequence() + AttributeList{SkipOf(BackpropGradOutputs())}},
       {"CudnnRNNDropoutMasks",
        "Recomputes the dropout masks of a run of CudnnRNN, V2 or V3, on any "
        "device.",
@@ -356,7 +377,7 @@ device.
             "for\n"
             "  any time_major.",
             "masks_type"}},
-       kNetwork + kSequence +
+       Network() + Sequence() +
            AttributeList{{"masks_type: {float, double} = DT_FLOAT",
                           "The type of masks. Independent of T."}}}};
 }
@@ -402,18 +423,18 @@ Arguments CanonicalParams(const char* num_weights, const char* num_biases) {
 }
 
 std::vector<Signature> ParamsOps() {
-  const AttributeList network = {kRnnMode,
-                                 kInputMode,
-                                 kDirection,
+  const AttributeList network = {RnnMode(),
+                                 InputMode(),
+                                 Direction(),
                                  {"dropout: float = 0.0", "Ignored."},
                                  {"seed: int = 0", "Ignored."},
                                  {"seed2: int = 0", "Ignored."}};
-  const AttributeList with_projection = network + AttributeList{kNumProj};
+  const AttributeList with_projection = network + AttributeList{NumProj()};
   const AttributeList count = {
-      kFloats,
+      Floats(),
       {"num_params: int >= 1", "The number of weights, and of biases."}};
   const AttributeList counts = {
-      kFloats,
+      Floats(),
       {"num_params_weights: int >= 1", "The number of weights."},
       {"num_params_biases: int >= 1", "The number of biases."}};
   const Arguments lists = CanonicalParams("num_params", "num_params");
@@ -433,7 +454,7 @@ with a projection, else num_units.
 )",
        NetworkSizes(),
        Arguments{OnHost("params_size", "The number of elements, [1].", "S")},
-       AttributeList{kFloats, {"S: {int32, int64}", ""}} + with_projection,
+       AttributeList{Floats(), {"S: {int32, int64}", ""}} + with_projection,
        // The size does not depend on T, the type of the params.
        /*type_attribute=*/"S"},
       {"CudnnRNNCanonicalToParams", kJoins, "", NetworkSizes() + lists,
@@ -482,10 +503,24 @@ Arguments LayerOutputs() {
            "  is lstm."}};
 }
 
-Arguments LayerInputGradients() {
+Arguments LayerDifferentiableInputs() {
   Arguments inputs = LayerInputs();
   inputs.erase(inputs.begin() + 1);  // mask
-  return GradientsOf(inputs, "_backprop");
+  return inputs;
+}
+
+Arguments LayerInputGradients() {
+  return GradientsOf(LayerDifferentiableInputs(), "_backprop");
+}
+
+Arguments LayerBackpropInputs() {
+  return LayerInputs() + GradientsOf(LayerOutputs(), "_backprop") +
+         ReserveSpace();
+}
+
+Arguments LayerBackpropGradOutputs() {
+  return GradientsOf(LayerDifferentiableInputs(), "_grad") +
+         GradientsOf(GradientsOf(LayerOutputs(), "_backprop"), "_grad");
 }
 
 std::vector<Signature> LayerOps() {
@@ -493,8 +528,8 @@ std::vector<Signature> LayerOps() {
   const std::string activations =
       "{'tanh', 'sigmoid', 'relu', 'linear', 'hard_sigmoid'}";
   const AttributeList attributes = {
-      kFloats,
-      {kRnnMode.definition,
+      Floats(),
+      {RnnMode().definition,
        "The cell type. gru is the Keras GRU with reset_after=True."},
       {"activation: " + activations + " = 'tanh'",
        "The state activation of an lstm or gru."},
@@ -511,11 +546,21 @@ std::vector<Signature> LayerOps() {
       {"KerasRNN",
        "Computes a Keras LSTM, GRU or SimpleRNN layer from its Keras weights.",
        "", LayerInputs(), LayerOutputs() + ReserveSpace(),
-       attributes + AttributeList{kIsTraining}},
+       attributes + AttributeList{{"is_training: bool = true",
+                                   "Whether to fill reserve_space, which the "
+                                   "gradient op requires."}}},
       {"KerasRNNBackprop", "Computes the gradients of KerasRNN.", "",
-       LayerInputs() + GradientsOf(LayerOutputs(), "_backprop") +
-           ReserveSpace(),
-       LayerInputGradients(), attributes}};
+       LayerBackpropInputs(), LayerInputGradients(), attributes},
+      {"KerasRNNBackpropGrad", "Computes the gradients of KerasRNNBackprop.",
+       R"(
+The gradients with respect to the inputs of KerasRNN are total derivatives:
+reserve_space is a function of these, and has no gradient of its own. As for
+CudnnRNNBackpropGrad, which has the formulas, incoming gradients that are all
+zeros cost almost nothing.
+)",
+       LayerBackpropInputs() + GradientsOf(LayerInputGradients(), "_grad"),
+       LayerBackpropGradOutputs(),
+       attributes + AttributeList{SkipOf(LayerBackpropGradOutputs())}}};
 }
 
 // ---------------------------------------------------------------------------

@@ -74,11 +74,13 @@ Shape ShapeOf(Dimensions dimensions);
 Status MatchShape(std::string_view name, Dimensions dimensions,
                   const Array& array);
 
-// Finds an input and matches its shape.
+// Finds an input and matches its shape. Completes a shape that is not known.
 inline Status ReadInput(CallFrame* frame, const char* name,
                         Dimensions dimensions, Array* array) {
   TF_RNN_OPS_RETURN_IF_ERROR(frame->FindInput(name, array));
-  return MatchShape(name, dimensions, *array);
+  TF_RNN_OPS_RETURN_IF_ERROR(MatchShape(name, dimensions, *array));
+  if (!frame->has_values()) array->shape = ShapeOf(dimensions);
+  return Status();
 }
 
 // Calls read(), which reads all inputs. Calls it again if sizes may be unknown:

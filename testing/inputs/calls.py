@@ -30,6 +30,7 @@ OPS = (
     "CudnnRNNParamsToCanonicalV2",
     "KerasRNN",
     "KerasRNNBackprop",
+    "KerasRNNBackpropGrad",
     "AlignTensor",
 )
 LARGEST_COMPUTED = 2**16  # largest size that the references compute

@@ -26,6 +26,11 @@ RNN_MODES = ("rnn_relu", "rnn_tanh", "lstm", "gru")
 ACTIVATIONS = ("tanh", "sigmoid", "relu", "linear", "hard_sigmoid")
 KERAS_ACTIVATIONS = ("activation", "recurrent_activation")
 KERAS_FLAGS = ("go_backwards", "return_sequences", "zero_output_for_mask")
+KERAS_INPUTS = ("sequences", "initial_h", "initial_c", "kernel", "recurrent_kernel", "bias")
+KERAS_RESULT_NAMES = (
+    *(f"{name}_grad" for name in KERAS_INPUTS),
+    *(f"{name}_backprop_grad" for name in ("outputs", "final_h", "final_c")),
+)
 RESULT_NAMES = tuple(f"{name}_grad" for name in INPUTS) + tuple(f"{name}_backprop_grad" for name in OUTPUTS)
 
 Arguments = dict[str, Any]
@@ -377,12 +382,24 @@ def keras_rnn_backprop(rng) -> Arguments:
     return {**arguments, **gradients, "reserve_space": outputs["reserve_space"]}
 
 
+def keras_rnn_backprop_grad(rng) -> Arguments:
+    """Draws arguments of KerasRNNBackpropGrad."""
+    arguments = keras_rnn_backprop(rng)
+    return {
+        **arguments,
+        **{f"{name}_backprop_grad": arguments[name] for name in KERAS_INPUTS},
+        "skip": [name for name in KERAS_RESULT_NAMES if rng.random() < 0.15],
+    }
+
+
 # ---------------------------------------------------------------- AlignTensor
 
 
 def align_tensor(rng) -> Arguments:
     """Draws arguments of AlignTensor."""
     shape = [draw_size(rng) for _ in range(rng.integers(4))]
+    if rng.random() < 0.2:
+        return {"tensor": rng.random(shape) < 0.5}
     return {"tensor": params_checks.random_bits(shape, choice(rng, DTYPES), draw_seed(rng))}
 
 
@@ -406,6 +423,7 @@ VALID: dict[str, Callable[[np.random.Generator], Arguments]] = {
     "CudnnRNNParamsToCanonicalV2": lambda rng: params_to_canonical(rng, "V2"),
     "KerasRNN": keras_rnn,
     "KerasRNNBackprop": keras_rnn_backprop,
+    "KerasRNNBackpropGrad": keras_rnn_backprop_grad,
     "AlignTensor": align_tensor,
 }
 

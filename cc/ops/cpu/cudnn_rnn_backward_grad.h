@@ -3,7 +3,6 @@
 #ifndef TF_RNN_OPS_CC_OPS_CPU_CUDNN_RNN_BACKWARD_GRAD_H_
 #define TF_RNN_OPS_CC_OPS_CPU_CUDNN_RNN_BACKWARD_GRAD_H_
 
-#include <algorithm>
 #include <cstdint>
 
 #include "cc/ops/array.h"
@@ -21,17 +20,8 @@ namespace tf_rnn_ops {
 template <typename E>
 class CpuCudnnRnnBackwardGrad {
  public:
-  // Stops after the first block with a nonzero element.
   Status FindZeros(CallFrame*, const Array& array, bool* are_zeros) const {
-    constexpr std::int64_t kBlock = 1024;  // elements without a branch
-    const E* const elements = array.As<E>();
-    const std::int64_t size = array.num_elements;
-    *are_zeros = true;
-    for (std::int64_t i = 0; i < size && *are_zeros; i += kBlock) {
-      for (std::int64_t j = i; j < std::min(i + kBlock, size); ++j) {
-        *are_zeros &= IsZero(elements[j]);
-      }
-    }
+    *are_zeros = AreZeros<E>(array);
     return Status();
   }
 
@@ -60,14 +50,6 @@ class CpuCudnnRnnBackwardGrad {
   }
 
  private:
-  static bool IsZero(E x) {
-    if constexpr (sizeof(E) == 2) {
-      return (x.bits & 0x7fff) == 0;
-    } else {
-      return x == 0;
-    }
-  }
-
   // Runs the forward pass again with the dropout masks of the original one, and
   // replaces the results in `pass`.
   static Status RunForward(CallFrame* frame, const CudnnRnnInputs& inputs,

@@ -59,6 +59,29 @@ inline void SetZero(const Array& array) {
   std::fill_n(static_cast<char*>(array.data), array.num_bytes, 0);
 }
 
+// Whether all elements of type E are zeros. Stops after the first block with
+// another element.
+template <typename E>
+bool AreZeros(const Array& array) {
+  constexpr std::int64_t kBlock = 1024;  // elements without a branch
+  const auto is_zero = [](E x) {
+    if constexpr (sizeof(E) == 2) {
+      return (x.bits & 0x7fff) == 0;
+    } else {
+      return x == 0;
+    }
+  };
+  const E* const elements = array.As<E>();
+  const std::int64_t size = array.num_elements;
+  bool are_zeros = true;
+  for (std::int64_t i = 0; i < size && are_zeros; i += kBlock) {
+    for (std::int64_t j = i; j < std::min(i + kBlock, size); ++j) {
+      are_zeros &= is_zero(elements[j]);
+    }
+  }
+  return are_zeros;
+}
+
 // Replaces an unaligned reserve_space by an aligned copy. The engine reads
 // types from it that are wider than its elements.
 inline Status AlignReserveSpace(CallFrame* frame, Array* reserve_space) {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "cc/ops/arguments.h"
 #include "cc/ops/array.h"
@@ -15,147 +16,9 @@
 #include "cc/ops/keras_rnn_inputs.h"
 #include "cc/ops/status.h"
 #include "cc/rnn/cudnn_rnn.h"
-#include "cc/rnn/float16.h"
-#include "cc/rnn/float16_conversion.h"
 #include "cc/rnn/reserve_space.h"
 
 namespace tf_rnn_ops {
-
-// Computes the outputs of masked steps, as Keras defines them, from the outputs
-// of the kept steps; and the reverse for gradients.
-template <typename E>
-class KerasOutputs {
- public:
-  KerasOutputs(const KerasRnnAttributes& attributes,
-               const KerasRnnInputs& inputs)
-      : attributes_(attributes),
-        steps_(inputs.steps()),
-        size_(inputs.size()),
-        units_(inputs.config().num_units) {}
-
-  // Copies to the place of each masked step the output of the place before it,
-  // unless outputs of masked steps stay the zeros that the engine wrote.
-  // outputs: [batch, time, units]
-  void Repeat(E* outputs) const {
-    if (!repeats()) return;
-    for (std::int64_t sample = 0; sample < size_.batch; ++sample) {
-      E* const first = outputs + sample * size_.time * units_;
-      ForEachLeftOut(sample, [&](std::int64_t place) {
-        if (place > 0) {
-          std::copy_n(first + (place - 1) * units_, units_,
-                      first + place * units_);
-        }
-      });
-    }
-  }
-
-  // The reverse of Repeat for gradients: adds the gradient at the place of each
-  // masked step to the place before it.
-  // d_outputs: [batch, time, units]
-  // sum: d_outputs itself if nothing is added, else scratch memory.
-  Status AddUp(CallFrame* frame, const Array& d_outputs, const E** sum) const {
-    *sum = d_outputs.As<E>();
-    if (!repeats()) return Status();
-    void* memory;
-    TF_RNN_OPS_RETURN_IF_ERROR(
-        frame->MakeScratch(d_outputs.num_bytes, &memory));
-    E* const rows = static_cast<E*>(memory);
-    std::copy_n(d_outputs.As<E>(), d_outputs.num_elements, rows);
-    TF_RNN_OPS_RETURN_IF_ERROR(
-        frame->MakeScratch(units_ * sizeof(Compute), &memory));
-    Compute* const carried = static_cast<Compute*>(memory);
-    for (std::int64_t sample = 0; sample < size_.batch; ++sample) {
-      AddUpSample(sample, rows + sample * size_.time * units_, carried);
-    }
-    *sum = rows;
-    return Status();
-  }
-
-  // Makes the output of the last step. Both arrays are [batch, units].
-  void TakeLast(const E* final_h, E* last) const {
-    if (units_ == 0) return;  // batch may be huge
-    for (std::int64_t sample = 0; sample < size_.batch; ++sample) {
-      E* const to = last + sample * units_;
-      if (IsLastOfFinal(sample)) {
-        std::copy_n(final_h + sample * units_, units_, to);
-      } else {
-        std::fill_n(to, units_, E{});
-      }
-    }
-  }
-
-  // The reverse of TakeLast for gradients: adds d_last to d_final_h. All arrays
-  // are [batch, units].
-  Status AddToFinal(CallFrame* frame, const E* d_last, const Array& d_final_h,
-                    const E** sum) const {
-    void* memory;
-    TF_RNN_OPS_RETURN_IF_ERROR(
-        frame->MakeScratch(d_final_h.num_bytes, &memory));
-    *sum = static_cast<E*>(memory);
-    if (units_ == 0) return Status();
-    for (std::int64_t sample = 0; sample < size_.batch; ++sample) {
-      const std::int64_t row = sample * units_;
-      E* const to = static_cast<E*>(memory) + row;
-      std::copy_n(d_final_h.As<E>() + row, units_, to);
-      if (!IsLastOfFinal(sample)) continue;
-      for (std::int64_t unit = 0; unit < units_; ++unit) {
-        rnn::Round(
-            rnn::ToCompute(to[unit]) + rnn::ToCompute(d_last[row + unit]),
-            &to[unit]);
-      }
-    }
-    return Status();
-  }
-
- private:
-  using Compute = rnn::ComputeType<E>;
-
-  // rows: [time, units]
-  // carried: [units], scratch memory for the sum of the masked steps after a
-  //   place.
-  void AddUpSample(std::int64_t sample, E* rows, Compute* carried) const {
-    const std::int32_t* const places = steps_.places(sample);
-    // The index in places of the last masked step up to a place.
-    std::int64_t last = size_.time - 1;
-    std::fill_n(carried, units_, Compute(0));
-    for (std::int64_t place = size_.time - 1; place >= 0; --place) {
-      const bool is_left_out =
-          last >= steps_.length(sample) && places[last] == place;
-      if (is_left_out) --last;
-      E* const row = rows + place * units_;
-      for (std::int64_t unit = 0; unit < units_; ++unit) {
-        const Compute total = carried[unit] + rnn::ToCompute(row[unit]);
-        if (!is_left_out) rnn::Round(total, &row[unit]);
-        carried[unit] = is_left_out ? total : Compute(0);
-      }
-    }
-  }
-
-  bool repeats() const {
-    return steps_.leave_out() && !attributes_.zero_output_for_mask;
-  }
-
-  // Whether the output of the last step is the final state: the step is kept,
-  // or its place repeats the output of a kept step.
-  bool IsLastOfFinal(std::int64_t sample) const {
-    const std::int64_t length = steps_.length(sample);
-    if (length == 0) return false;
-    return length == size_.time || repeats() ||
-           steps_.places(sample)[length - 1] == size_.time - 1;
-  }
-
-  template <typename Body>
-  void ForEachLeftOut(std::int64_t sample, const Body& body) const {
-    for (std::int64_t i = steps_.length(sample); i < size_.time; ++i) {
-      body(steps_.places(sample)[i]);
-    }
-  }
-
-  const KerasRnnAttributes& attributes_;
-  const MaskedSteps& steps_;
-  const rnn::RnnSize size_;
-  const std::int64_t units_;
-};
 
 template <typename E>
 class KerasRnnForwardCall {
@@ -199,11 +62,11 @@ class KerasRnnForwardCall {
     const auto kernels = NetworkKernels<E>(inputs);
     TF_RNN_OPS_RETURN_IF_ERROR(RunPass(frame, inputs, kernels.forward_workspace,
                                        kernels.forward, &pass));
-    const KerasOutputs<E> keras(attributes_, inputs);
+    const auto masked = inputs.masked_outputs<E>();
     if (attributes_.return_sequences) {
-      keras.Repeat(outputs.As<E>());
+      masked.Repeat(outputs.As<E>());
     } else {
-      keras.TakeLast(final_h.As<E>(), outputs.As<E>());
+      masked.TakeLast(final_h.As<E>(), outputs.As<E>());
     }
     return Status();
   }
@@ -212,6 +75,61 @@ class KerasRnnForwardCall {
   KerasRnnAttributes attributes_;
   bool is_training_ = true;
 };
+
+// The gradients with respect to the outputs of a layer.
+template <typename E>
+class KerasRnnGradients {
+ public:
+  Status Read(KerasRnnInputs* inputs) {
+    TF_RNN_OPS_RETURN_IF_ERROR(
+        inputs->ReadOutputs("outputs_backprop", &outputs));
+    TF_RNN_OPS_RETURN_IF_ERROR(
+        inputs->ReadHiddenState("final_h_backprop", &final_h));
+    return inputs->ReadCellState("final_c_backprop", &final_c);
+  }
+
+  // Fills a backward pass with the gradients with respect to the outputs of the
+  // engine.
+  template <typename Pass>
+  Status Fill(CallFrame* frame, const KerasRnnInputs& inputs,
+              bool return_sequences, Pass* pass) const {
+    pass->output_c_backprop = final_c.As<E>();
+    const auto masked = inputs.masked_outputs<E>();
+    void* memory;
+    if (!return_sequences) {
+      TF_RNN_OPS_RETURN_IF_ERROR(
+          frame->MakeScratch(final_h.num_bytes, &memory));
+      masked.AddLast(outputs.As<E>(), final_h.As<E>(), static_cast<E*>(memory));
+      pass->output_h_backprop = static_cast<E*>(memory);
+      return Status();
+    }
+    pass->output_h_backprop = final_h.As<E>();
+    pass->output_backprop = outputs.As<E>();
+    if (!masked.repeat()) return Status();
+    TF_RNN_OPS_RETURN_IF_ERROR(frame->MakeScratch(outputs.num_bytes, &memory));
+    masked.AddUp(outputs.As<E>(), static_cast<E*>(memory));
+    pass->output_backprop = static_cast<E*>(memory);
+    return Status();
+  }
+
+  Array outputs, final_h, final_c;
+};
+
+// Reads reserve_space and, if the frame has values, its header. Rejects that of
+// another forward pass.
+template <typename E>
+Status ReadKerasReserveSpace(CallFrame* frame, const KerasRnnInputs& inputs,
+                             Array* reserve_space,
+                             rnn::ReserveSpaceHeader* header) {
+  TF_RNN_OPS_RETURN_IF_ERROR(ReadInput(frame, "reserve_space",
+                                       "[reserve_space_size]", {kAnySize},
+                                       reserve_space));
+  if (!frame->has_values()) return Status();
+  std::string mismatch;
+  TF_RNN_OPS_RETURN_IF_ERROR(FindReserveSpaceMismatch<E>(
+      frame, inputs, reserve_space, header, &mismatch));
+  return CheckReserveSpace(mismatch);
+}
 
 template <typename E>
 class KerasRnnBackwardCall {
@@ -222,28 +140,22 @@ class KerasRnnBackwardCall {
 
   Status Run(CallFrame* frame) {
     KerasRnnInputs inputs(frame, attributes_);
-    Incoming incoming;
+    KerasRnnGradients<E> gradients;
     TF_RNN_OPS_RETURN_IF_ERROR(ReadAll(*frame, [&] {
       TF_RNN_OPS_RETURN_IF_ERROR(inputs.Read());
-      return incoming.Read(&inputs);
+      return gradients.Read(&inputs);
     }));
     Array reserve_space;
-    TF_RNN_OPS_RETURN_IF_ERROR(ReadInput(frame, "reserve_space",
-                                         "[reserve_space_size]", {kAnySize},
-                                         &reserve_space));
     rnn::ReserveSpaceHeader header;
-    if (frame->has_values()) {
-      std::string mismatch;
-      TF_RNN_OPS_RETURN_IF_ERROR(FindReserveSpaceMismatch<E>(
-          frame, inputs, &reserve_space, &header, &mismatch));
-      TF_RNN_OPS_RETURN_IF_ERROR(CheckReserveSpace(mismatch));
-    }
+    TF_RNN_OPS_RETURN_IF_ERROR(
+        ReadKerasReserveSpace<E>(frame, inputs, &reserve_space, &header));
 
     rnn::CudnnRnnBackward<E> pass{};
     TF_RNN_OPS_RETURN_IF_ERROR(MakeGradients(frame, inputs, &pass));
     if (!frame->has_values()) return Status();
     inputs.Fill(&pass);
-    TF_RNN_OPS_RETURN_IF_ERROR(FillIncoming(frame, inputs, incoming, &pass));
+    TF_RNN_OPS_RETURN_IF_ERROR(
+        gradients.Fill(frame, inputs, attributes_.return_sequences, &pass));
     pass.reserve_space = reserve_space.As<E>();
     pass.reserve_space_header = &header;
     const auto kernels = NetworkKernels<E>(inputs);
@@ -252,34 +164,6 @@ class KerasRnnBackwardCall {
   }
 
  private:
-  // The gradients with respect to the outputs.
-  struct Incoming {
-    Status Read(KerasRnnInputs* inputs) {
-      TF_RNN_OPS_RETURN_IF_ERROR(
-          inputs->ReadOutputs("outputs_backprop", &outputs));
-      TF_RNN_OPS_RETURN_IF_ERROR(
-          inputs->ReadHiddenState("final_h_backprop", &final_h));
-      return inputs->ReadCellState("final_c_backprop", &final_c);
-    }
-
-    Array outputs, final_h, final_c;
-  };
-
-  // Fills the pass with the gradients with respect to the outputs of the kept
-  // steps.
-  Status FillIncoming(CallFrame* frame, const KerasRnnInputs& inputs,
-                      const Incoming& incoming,
-                      rnn::CudnnRnnBackward<E>* pass) const {
-    const KerasOutputs<E> keras(attributes_, inputs);
-    pass->output_c_backprop = incoming.final_c.template As<E>();
-    if (attributes_.return_sequences) {
-      pass->output_h_backprop = incoming.final_h.template As<E>();
-      return keras.AddUp(frame, incoming.outputs, &pass->output_backprop);
-    }
-    return keras.AddToFinal(frame, incoming.outputs.template As<E>(),
-                            incoming.final_h, &pass->output_h_backprop);
-  }
-
   // Makes the gradients with respect to the inputs, except those of sequences
   // and of weights that nothing reads.
   Status MakeGradients(CallFrame* frame, const KerasRnnInputs& inputs,
@@ -317,6 +201,147 @@ class KerasRnnBackwardCall {
   }
 
   KerasRnnAttributes attributes_;
+};
+
+// The gradient of the backward pass. The outputs of a layer are a linear
+// function of those of the engine, and so are their tangents.
+template <typename E>
+class KerasRnnBackwardGradCall {
+ public:
+  Status Init(const Attributes& attributes) {
+    TF_RNN_OPS_RETURN_IF_ERROR(attributes_.Read(attributes));
+    return attributes.Get("skip", &skip_);
+  }
+
+  Status Run(CallFrame* frame) {
+    KerasRnnInputs inputs(frame, attributes_);
+    KerasRnnGradients<E> gradients;
+    rnn::CudnnRnnBackwardGrad<E> pass{};
+    TF_RNN_OPS_RETURN_IF_ERROR(ReadAll(*frame, [&] {
+      TF_RNN_OPS_RETURN_IF_ERROR(inputs.Read());
+      TF_RNN_OPS_RETURN_IF_ERROR(gradients.Read(&inputs));
+      return ReadTangents(frame, &inputs, &pass);
+    }));
+    Array reserve_space;
+    rnn::ReserveSpaceHeader header;
+    TF_RNN_OPS_RETURN_IF_ERROR(
+        ReadKerasReserveSpace<E>(frame, inputs, &reserve_space, &header));
+    Array outputs_grad;
+    TF_RNN_OPS_RETURN_IF_ERROR(
+        MakeResults(frame, inputs, gradients, &outputs_grad, &pass));
+    if (!frame->has_values()) return Status();
+
+    inputs.Fill(&pass);
+    TF_RNN_OPS_RETURN_IF_ERROR(
+        gradients.Fill(frame, inputs, attributes_.return_sequences, &pass));
+    pass.reserve_space = reserve_space.As<E>();
+    pass.reserve_space_header = &header;
+    const auto kernels = NetworkKernels<E>(inputs);
+    TF_RNN_OPS_RETURN_IF_ERROR(RunPass(frame, inputs,
+                                       kernels.backward_grad_workspace,
+                                       kernels.backward_grad, &pass));
+    if (outputs_grad.num_elements == 0) return Status();
+    const auto masked = inputs.masked_outputs<E>();
+    if (attributes_.return_sequences) {
+      masked.Repeat(outputs_grad.As<E>());
+    } else {
+      masked.TakeLast(pass.output_h_backprop_grad, outputs_grad.As<E>());
+    }
+    return Status();
+  }
+
+ private:
+  // Reads the gradients with respect to the results of the backward pass.
+  // TensorFlow passes zeros if nothing depends on a result.
+  static Status ReadTangents(CallFrame* frame, KerasRnnInputs* inputs,
+                             rnn::CudnnRnnBackwardGrad<E>* pass) {
+    Array initial_h, initial_c, sequences, kernel, recurrent_kernel, bias;
+    TF_RNN_OPS_RETURN_IF_ERROR(
+        inputs->ReadHiddenState("initial_h_backprop_grad", &initial_h));
+    TF_RNN_OPS_RETURN_IF_ERROR(
+        inputs->ReadCellState("initial_c_backprop_grad", &initial_c));
+    TF_RNN_OPS_RETURN_IF_ERROR(
+        inputs->ReadSequences("sequences_backprop_grad", &sequences));
+    TF_RNN_OPS_RETURN_IF_ERROR(inputs->ReadWeights("_backprop_grad", &kernel,
+                                                   &recurrent_kernel, &bias));
+    if (!frame->has_values()) return Status();
+    pass->dot_input_h = initial_h.As<E>();
+    pass->dot_input_c = initial_c.As<E>();
+    if (!AreZeros<E>(sequences)) pass->dot_input = sequences.As<E>();
+    if (!AreZeros<E>(kernel) || !AreZeros<E>(recurrent_kernel) ||
+        !AreZeros<E>(bias)) {
+      pass->dot_keras_weights = {
+          kernel.As<E>(), recurrent_kernel.As<E>(),
+          bias.num_elements == 0 ? nullptr : bias.As<E>()};
+    }
+    return Status();
+  }
+
+  // Makes the results. Results that are not wanted are empty. Gradients of cell
+  // states that the layer does not have are zero.
+  // outputs_grad: the gradient with respect to outputs_backprop.
+  Status MakeResults(CallFrame* frame, const KerasRnnInputs& inputs,
+                     const KerasRnnGradients<E>& gradients, Array* outputs_grad,
+                     rnn::CudnnRnnBackwardGrad<E>* pass) const {
+    // The engine computes the gradients of all weights or none.
+    const bool needs_weights = IsWanted(*frame, "kernel_grad") ||
+                               IsWanted(*frame, "recurrent_kernel_grad") ||
+                               IsWanted(*frame, "bias_grad");
+    const bool takes_last = !attributes_.return_sequences &&
+                            IsWanted(*frame, "outputs_backprop_grad");
+    rnn::KerasWeights<E>& weights = pass->keras_weights_grad;
+    E* last;
+    const struct {
+      const char* name;
+      const Array& like;
+      // Whether the pass must compute it even if it is not wanted.
+      bool is_needed;
+      bool is_of_cell_state;
+      E** data;
+    } results[] = {
+        {"sequences_grad", inputs.sequences, false, false, &pass->input_grad},
+        {"initial_h_grad", inputs.initial_h, false, false, &pass->input_h_grad},
+        {"initial_c_grad", inputs.initial_c, false, true, &pass->input_c_grad},
+        {"kernel_grad", inputs.kernel, needs_weights, false, &weights.kernel},
+        {"recurrent_kernel_grad", inputs.recurrent_kernel, needs_weights, false,
+         &weights.recurrent_kernel},
+        {"bias_grad", inputs.bias, needs_weights, false, &weights.bias},
+        {"outputs_backprop_grad", gradients.outputs, false, false,
+         attributes_.return_sequences ? &pass->output_backprop_grad : &last},
+        {"final_h_backprop_grad", gradients.final_h, takes_last, false,
+         &pass->output_h_backprop_grad},
+        {"final_c_backprop_grad", gradients.final_c, false, true,
+         &pass->output_c_backprop_grad},
+    };
+    for (const auto& [name, like, is_needed, is_of_cell_state, data] :
+         results) {
+      const bool is_wanted = IsWanted(*frame, name);
+      Array result;
+      TF_RNN_OPS_RETURN_IF_ERROR(
+          frame->MakeOutput(name, is_wanted ? like.shape : Shape{0}, &result));
+      if (!frame->has_values()) continue;
+      if (is_of_cell_state && !attributes_.has_cell_state()) {
+        SetZero(result);
+        continue;
+      }
+      if (&like == &gradients.outputs) *outputs_grad = result;
+      if (is_needed && !is_wanted) {
+        TF_RNN_OPS_RETURN_IF_ERROR(
+            frame->MakeScratch(like.num_bytes, &result.data));
+        result.num_elements = like.num_elements;
+      }
+      if (result.num_elements > 0) *data = result.As<E>();
+    }
+    return Status();
+  }
+
+  bool IsWanted(const CallFrame& frame, const char* result) const {
+    return std::find(skip_.begin(), skip_.end(), result) == skip_.end() &&
+           frame.IsWanted(result);
+  }
+
+  KerasRnnAttributes attributes_;
+  std::vector<std::string> skip_;
 };
 
 }  // namespace tf_rnn_ops

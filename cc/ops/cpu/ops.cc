@@ -33,6 +33,7 @@ const std::vector<OpEntry>& TfRnnOps_CpuOps() {
     Ops<CpuEngines>::AddTo(list);
     list->AddForEachFloat<KerasRnnForwardCall>("KerasRNN");
     list->AddForEachFloat<KerasRnnBackwardCall>("KerasRNNBackprop");
+    list->AddForEachFloat<KerasRnnBackwardGradCall>("KerasRNNBackpropGrad");
     return list;
   }();
   return ops->entries();

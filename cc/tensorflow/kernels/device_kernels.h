@@ -33,7 +33,7 @@ void RegisterAlignTensor(const std::string& device_type) {
   if (KeepsKernels(kOp, device_type)) return;
   for (const tensorflow::DataType type :
        {tensorflow::DT_FLOAT, tensorflow::DT_DOUBLE, tensorflow::DT_HALF,
-        tensorflow::DT_BFLOAT16}) {
+        tensorflow::DT_BFLOAT16, tensorflow::DT_BOOL}) {
     tensorflow::KernelDefBuilder builder(kOp);
     builder.Device(device_type.c_str()).TypeConstraint("T", type);
     tensorflow::kernel_factory::OpKernelRegistrar(

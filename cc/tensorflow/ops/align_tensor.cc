@@ -8,7 +8,7 @@ namespace {
 using ::tensorflow::shape_inference::InferenceContext;
 
 REGISTER_OP("TfRnnOps>AlignTensor")
-    .Attr("T: {bfloat16, half, float, double}")
+    .Attr("T: {bfloat16, half, float, double, bool}")
     .Input("tensor: T")
     .Output("aligned: T")
     .SetShapeFn([](InferenceContext* c) {

@@ -161,9 +161,14 @@ class ShapeFrame final : public CallFrame {
     if (!shape.has_rank()) return c_->UnknownShape();
     std::vector<DimensionHandle> dims;
     for (const std::int64_t size : shape) {
-      dims.push_back(size >= 0          ? c_->MakeDim(size)
-                     : size == kAnySize ? c_->UnknownDim()
-                                        : unknown_[kAnySize - size - 1]);
+      const auto number = static_cast<std::size_t>(kAnySize - size - 1);
+      if (size >= 0) {
+        dims.push_back(c_->MakeDim(size));
+      } else if (number < unknown_.size()) {
+        dims.push_back(unknown_[number]);
+      } else {
+        dims.push_back(c_->UnknownDim());
+      }
     }
     return c_->MakeShape(dims);
   }

@@ -110,9 +110,18 @@ class GpuCudnnRnn {
                                   rnn::ReserveSpaceHeader* header,
                                   std::string* mismatch) const {
     *header = {};
-    TF_RNN_OPS_RETURN_IF_ERROR(
-        version >= 2 ? ReadHostReserved(frame, header)
-                     : ReadReserveSpaceHeader(frame, *reserve_space, header));
+    Array host_reserved;
+    if (version >= 2) {
+      TF_RNN_OPS_RETURN_IF_ERROR(
+          frame->FindInput("host_reserved", &host_reserved));
+    }
+    if (host_reserved.num_elements == 0) {
+      TF_RNN_OPS_RETURN_IF_ERROR(
+          ReadReserveSpaceHeader(frame, *reserve_space, header));
+    } else if (host_reserved.shape.Fits({rnn::kReserveSpaceHeaderBytes})) {
+      // As FillHostReserved wrote it. Zeros are no valid header.
+      std::copy_n(host_reserved.As<char>(), header->size(), header->data());
+    }
     *mismatch = rnn::ReserveSpaceMismatch<E>(plan->pass.key(), header->data(),
                                              reserve_space->num_elements,
                                              plan->reserve_space_size);
@@ -147,19 +156,6 @@ class GpuCudnnRnn {
         index, tensorflow::OpKernelContext::Params::kNoReservation,
         (*tensor)->dtype(), (*tensor)->shape(), tensorflow::DEVICE_MEMORY,
         tensorflow::AllocatorAttributes());
-    return Status();
-  }
-
-  // Reads the header that FillHostReserved wrote. Leaves zeros, which are not a
-  // valid header, if host_reserved has another shape.
-  static Status ReadHostReserved(CallFrame* frame,
-                                 gpu::ReserveSpaceHeader* header) {
-    Array host_reserved;
-    TF_RNN_OPS_RETURN_IF_ERROR(
-        frame->FindInput("host_reserved", &host_reserved));
-    if (host_reserved.shape.Fits({rnn::kReserveSpaceHeaderBytes})) {
-      std::copy_n(host_reserved.As<char>(), header->size(), header->data());
-    }
     return Status();
   }
 
