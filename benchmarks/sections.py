@@ -1,6 +1,7 @@
 """What is measured: the libraries, and the sections with their cases."""
 
 import dataclasses
+import itertools
 from collections.abc import Container, Sequence
 
 from cases import (
@@ -59,6 +60,7 @@ SCALING_PEERS = {
     OURS: PEERS[OURS]._replace(library="engine_library.Engine", packages=[]),
     **{name: PEERS[name] for name in (PYTORCH, ONNX_RUNTIME)},
 }
+_MOST = tuple(name for name in PEERS if name != KERAS_UNROLLED)
 # These compute the expected results.
 REFERENCE = Peer("float64", "float64", "tensorflow_library.Float64Reference", _KERAS)
 PYTORCH_REFERENCE = Peer("float64", "float64", "pytorch_library.Float64Reference", ["torch"])
@@ -84,11 +86,11 @@ class Section:
     title: str
     cases: Sequence[Case]
     quick_cases: Sequence[Case]
-    peers: Sequence[str] = tuple(name for name in PEERS if name != KERAS_UNROLLED)
-    rounds_divisor: int = 1
-    tasks: Container[str] = ()
-    load: Load = QUIET
-    quick_load: Load = QUIET
+    peers: Sequence[str]
+    rounds_divisor: int
+    tasks: Container[str]
+    load: Load
+    quick_load: Load
 
     @property
     def option(self) -> str:
@@ -96,12 +98,26 @@ class Section:
         return self.name.partition("/")[0]
 
 
-def _combine(cells: str, sizes: str, options: str = "") -> list[Case]:
-    """Returns the cases of all cells, sizes and options, cells first."""
+def _section(
+    name: str,
+    title: str,
+    cases: str,
+    quick_cases: str,
+    peers: Sequence[str] = _MOST,
+    rounds_divisor: int = 1,
+    tasks: Container[str] = (),
+    load: Load = QUIET,
+    quick_load: Load = QUIET,
+) -> Section:
+    quick = parse_cases(quick_cases)
+    return Section(name, title, parse_cases(cases), quick, peers, rounds_divisor, tasks, load, quick_load)
+
+
+def _combine(cells: str, sizes: str, options: str = "") -> str:
+    """Returns the names of the cases of all cells, sizes and options."""
     endings = [f"-{option}" for option in options.split()] or [""]
-    return [
-        parse_case(f"{cell}-{size}{ending}") for ending in endings for cell in cells.split() for size in sizes.split()
-    ]
+    every = itertools.product(endings, cells.split(), sizes.split())
+    return " ".join(f"{cell}-{size}{ending}" for ending, cell, size in every)
 
 
 MAIN = "main"
@@ -127,19 +143,20 @@ def scaling(threads: int | str) -> str:
 
 _SIZES = "1-100-128-256 32-100-128-256 64-50-512-512 128-25-1024-1024"
 _CELL_SIZES = "1-128-256 32-128-256 64-512-512 128-1024-1024"
-_TABLE = [
-    *_combine("lstm gru tanh", _SIZES),
-    *_combine("lstm gru", "32-100-128-256", "2layers-bidirectional varying"),
-    *_combine("lstm gru", "32-100-128-256 64-50-512-512", "bfloat16"),
-    *_combine("gru_block_cell", _CELL_SIZES),
-]
-_FLOAT32 = [case for case in _TABLE if case.has_network and case.dtype == "float32"]
+_FLOAT32 = " ".join(
+    [
+        _combine("lstm gru tanh", _SIZES),
+        _combine("lstm gru", "32-100-128-256", "2layers-bidirectional varying"),
+    ]
+)
+_BFLOAT16 = _combine("lstm gru", "32-100-128-256 64-50-512-512", "bfloat16")
+_CELLS = _combine("gru_block_cell", _CELL_SIZES)
+_QUICK = "lstm-2-3-8-16"
 # Every kind of case, in tiny sizes.
-_QUICK_TABLE = parse_cases(
+_QUICK_TABLE = (
     "lstm-2-3-8-16 gru-2-3-8-16 tanh-2-3-8-16 lstm-2-3-8-16-2layers-bidirectional gru-3-4-8-16-varying "
     "lstm-2-3-8-16-bfloat16 gru_block_cell-2-8-16"
 )
-_QUICK = _QUICK_TABLE[:1]
 # The models, with what the performance page and the chart call them.
 MODEL_WORDS = {
     "model-lstm-32-80-64-128-bidirectional-varying": "text classifier, bidirectional LSTM",
@@ -157,26 +174,28 @@ MODEL_WORDS = {
     "decoder-lstm-8-1-256-256-2layers": "8 text generators, 2-layer LSTM",
     "mixed-lstm-32-80-64-128-2layers": "LSTM with attention",
 }
-_QUICK_MODELS = parse_cases(
-    "model-lstm-2-3-4-5-bidirectional-varying model-gru-2-3-4-5-2layers decoder-lstm-2-1-4-5-2layers "
-    "mixed-lstm-2-3-4-8-2layers"
-)
+_QUICK_MODEL = "model-lstm-2-3-4-5-bidirectional-varying"
+_QUICK_MODELS = f"{_QUICK_MODEL} model-gru-2-3-4-5-2layers decoder-lstm-2-1-4-5-2layers mixed-lstm-2-3-4-8-2layers"
 # One model dominated by call overhead, one with a mask, and one dominated by matrix products.
-_CALLED_MODELS = parse_cases(
-    "model-lstm-1-60-32-96 model-lstm-32-80-64-128-bidirectional-varying model-gru-48-60-40-256-2layers"
+_CALLED_MODELS = "model-lstm-1-60-32-96 model-lstm-32-80-64-128-bidirectional-varying model-gru-48-60-40-256-2layers"
+_MODEL_TASKS = [FUNCTION, TRAIN_ON_BATCH, EMPTY_FUNCTION, OPS_ALONE]
+_MEMORY_CASES = (
+    _combine("lstm penalty-lstm", "32-100-128-256 64-50-512-512 128-25-1024-1024 32-1000-128-256")
+    + " gru-64-50-512-512 penalty-gru-64-50-512-512"
 )
-_MEMORY = (
-    "lstm-32-100-128-256 lstm-64-50-512-512 lstm-128-25-1024-1024 lstm-32-1000-128-256 gru-64-50-512-512 "
-    "penalty-lstm-32-100-128-256 penalty-lstm-64-50-512-512 penalty-lstm-128-25-1024-1024 "
-    "penalty-lstm-32-1000-128-256 penalty-gru-64-50-512-512"
+_PENALIZED = (
+    _combine("penalty-lstm penalty-gru penalty-tanh", _SIZES)
+    + " penalty-lstm-32-100-128-256-2layers-bidirectional penalty-lstm-64-50-512-512-bfloat16"
 )
-_PENALIZED = [
-    *_combine("penalty-lstm penalty-gru penalty-tanh", _SIZES),
-    *parse_cases("penalty-lstm-32-100-128-256-2layers-bidirectional penalty-lstm-64-50-512-512-bfloat16"),
-]
+_LENGTHS = " ".join(f"lstm-4-{time}-128-256" for time in (1, 10, 100, 300, 1000, 3000, 10000))
+_BATCHES = " ".join(f"lstm-{2**power}-50-128-256" for power in range(10))
+# The product shows the overhead of the simplest call of each library.
 _CALLS = "lstm-1-1-1-1 gru-1-1-1-1 tanh-1-1-1-1 gru_block_cell-1-1-1-1steps product-1"
-_FOUR = (OURS, KERAS, PYTORCH, ONNX_RUNTIME)
+_QUICK_CALLS = "lstm-1-1-1-1 gru_block_cell-1-1-1-1steps product-1"
+_MODEL_PEERS = (OURS, OURS_XLA, KERAS, KERAS_XLA, PYTORCH, ONNX_RUNTIME)
 _PENALTY_PEERS = (OURS, KERAS, KERAS_XLA, KERAS_UNROLLED, PYTORCH)
+_FOUR = (OURS, KERAS, PYTORCH, ONNX_RUNTIME)
+_SMALL_OPS = (RAW_OPS, PYTORCH, ONNX_RUNTIME)
 
 
 def _repeated(case: str, task: str, threads: int = 2) -> Sequence[tuple[Case, str]]:
@@ -185,133 +204,79 @@ def _repeated(case: str, task: str, threads: int = 2) -> Sequence[tuple[Case, st
 
 def _wait(name: str, title: str, peers: Sequence[str], background=(), quick=()) -> Section:
     """Returns a section: the latency of an occasional small op while two threads repeat a background case."""
-    op, tiny = parse_cases("elementwise-1000000"), parse_cases("elementwise-100")
-    load = Load(seconds=2.0, pause=0.005, background=background)
-    return Section(name, title, op, tiny, peers, 2, [TANH], load, Load(seconds=0.02, background=quick))
+    loads = Load(seconds=2.0, pause=0.005, background=background), Load(seconds=0.02, background=quick)
+    return _section(name, title, "elementwise-1000000", "elementwise-100", peers, 2, [TANH], *loads)
 
 
-def _clients(count: int, name: str) -> Section:
-    title, both = f"{count} clients of the same network", parse_cases("lstm-1-30-256-384 lstm-8-30-256-384")
-    loads = (Load(seconds=seconds, clients=count) for seconds in (1.5, 0.02))
-    return Section(name, title, both, _QUICK, _FOUR, 2, [FORWARD], *loads)
+def _clients(name: str, count: int) -> Section:
+    title, loads = f"{count} clients of the same network", (Load(seconds, count) for seconds in (1.5, 0.02))
+    return _section(name, title, "lstm-1-30-256-384 lstm-8-30-256-384", _QUICK, _FOUR, 2, [FORWARD], *loads)
 
 
 def _crowded(name: str, title: str, load: Load) -> Section:
     """Returns a section: the float32 networks of the main section on CPUs with more threads than CPUs."""
-    return Section(name, title, _FLOAT32, _QUICK, (OURS, PYTORCH, ONNX_RUNTIME), 2, (), load, load)
+    return _section(name, title, _FLOAT32, _QUICK, (OURS, PYTORCH, ONNX_RUNTIME), 2, (), load, load)
 
 
-_PIPELINE_LOADS = (
-    Load(seconds=2.0, background=_repeated("elementwise-1000000", MAPPED, 1)),
-    Load(seconds=0.02, background=_repeated("elementwise-100", MAPPED, 1)),
-)
+def _pipeline(name: str, title: str) -> Section:
+    """Returns a section: training while a `tf.data` pipeline computes an elementwise function."""
+    cases = "lstm-32-100-128-256 lstm-64-50-512-512"
+    loads = [
+        Load(seconds, background=_repeated(case, MAPPED, 1))
+        for seconds, case in ((2.0, "elementwise-1000000"), (0.02, "elementwise-100"))
+    ]
+    return _section(name, title, cases, _QUICK, (OURS, KERAS), 2, [FORWARD_BACKWARD], *loads)
+
+
+_SEQUENCES = [_repeated(case, FORWARD) for case in ("lstm-32-400-256-512", _QUICK)]
+_PRODUCTS = [_repeated(case, PRODUCT) for case in ("product-1024", "product-8")]
 _ALL_SECTIONS = (
-    Section(MAIN, "networks and cells of several sizes", _TABLE, _QUICK_TABLE),
-    Section(
-        MEMORY,
-        "peak memory of a training step",
-        parse_cases(_MEMORY),
-        parse_cases("lstm-2-3-8-16 penalty-lstm-2-3-8-16"),
-        (OURS, KERAS, PYTORCH),
-    ),
-    Section(
-        LENGTHS,
-        "time by sequence length",
-        [parse_case(f"lstm-4-{time}-128-256") for time in (1, 10, 100, 300, 1000, 3000, 10000)],
-        parse_cases("lstm-2-1-8-16 lstm-2-10-8-16"),
-        _FOUR,
-        4,
-    ),
-    Section(
-        BATCHES,
-        "time by batch size",
-        [parse_case(f"lstm-{2**power}-50-128-256") for power in range(10)],
-        parse_cases("lstm-1-2-8-16 lstm-2-2-8-16"),
-        _FOUR,
-        4,
-    ),
-    # The product shows the overhead of the simplest call of each library.
-    Section(
-        CALLS,
-        "call overhead (all sizes 1)",
-        parse_cases(_CALLS),
-        parse_cases("lstm-1-1-1-1 gru_block_cell-1-1-1-1steps product-1"),
-    ),
-    Section(
-        SECOND_ORDER, "gradients of penalties", _PENALIZED, parse_cases("penalty-lstm-2-3-8-16"), _PENALTY_PEERS, 2
-    ),
-    Section(
-        MODELS,
-        "Keras models",
-        [parse_case(name) for name in MODEL_WORDS],
-        _QUICK_MODELS,
-        (OURS, OURS_XLA, KERAS, KERAS_XLA, PYTORCH, ONNX_RUNTIME),
-        tasks=[FUNCTION, TRAIN_ON_BATCH, EMPTY_FUNCTION, OPS_ALONE],
-    ),
-    Section(
+    _section(MAIN, "networks and cells of several sizes", f"{_FLOAT32} {_BFLOAT16} {_CELLS}", _QUICK_TABLE),
+    _section(MEMORY, "peak memory of a training step", _MEMORY_CASES, f"{_QUICK} penalty-{_QUICK}", _FOUR[:3]),
+    _section(LENGTHS, "time by sequence length", _LENGTHS, "lstm-2-1-8-16 lstm-2-10-8-16", _FOUR, 4),
+    _section(BATCHES, "time by batch size", _BATCHES, "lstm-1-2-8-16 lstm-2-2-8-16", _FOUR, 4),
+    _section(CALLS, "call overhead (all sizes 1)", _CALLS, _QUICK_CALLS),
+    _section(SECOND_ORDER, "gradients of penalties", _PENALIZED, f"penalty-{_QUICK}", _PENALTY_PEERS, 2),
+    _section(MODELS, "Keras models", " ".join(MODEL_WORDS), _QUICK_MODELS, _MODEL_PEERS, tasks=_MODEL_TASKS),
+    _section(
         KERAS_CALLS,
         "Keras models: SavedModel, predict and fit",
         _CALLED_MODELS,
-        _QUICK_MODELS[:1],
+        _QUICK_MODEL,
         (OURS, KERAS, KERAS_XLA),
         2,
         [SAVED_MODEL, PREDICT, FIT],
     ),
-    _wait(WAIT_ALONE, "small op alone", (RAW_OPS, PYTORCH, ONNX_RUNTIME)),
-    _wait(
-        WAIT_WITH_PRODUCTS,
-        "small op with two threads of matrix products",
-        (RAW_OPS, PYTORCH, ONNX_RUNTIME),
-        _repeated("product-1024", PRODUCT),
-        _repeated("product-8", PRODUCT),
-    ),
-    _wait(
-        WAIT_WITH_SEQUENCES,
-        "small op with two threads of long sequences",
-        _FOUR,
-        _repeated("lstm-32-400-256-512", FORWARD),
-        _repeated("lstm-2-3-8-16", FORWARD),
-    ),
-    *(_clients(count, name) for count, name in CLIENTS.items()),
+    _wait(WAIT_ALONE, "small op alone", _SMALL_OPS),
+    _wait(WAIT_WITH_PRODUCTS, "small op with two threads of matrix products", _SMALL_OPS, *_PRODUCTS),
+    _wait(WAIT_WITH_SEQUENCES, "small op with two threads of long sequences", _FOUR, *_SEQUENCES),
+    *(_clients(name, count) for count, name in CLIENTS.items()),
     _crowded(BUSY_CPU, "with another process on one of the CPUs", Load(busy_cpus=1)),
     *(_crowded(name, f"with {n} threads per CPU", Load(threads_per_cpu=n)) for n, name in THREADS_PER_CPU.items()),
-    Section(
-        PIPELINE,
-        "training with a tf.data pipeline",
-        parse_cases("lstm-32-100-128-256 lstm-64-50-512-512"),
-        _QUICK,
-        (OURS, KERAS),
-        2,
-        [FORWARD_BACKWARD],
-        *_PIPELINE_LOADS,
-    ),
+    _pipeline(PIPELINE, "training with a tf.data pipeline"),
 )
 SECTIONS = {section.name: section for section in _ALL_SECTIONS}
 
 # The only section of the GPU benchmark.
 _GPU_SIZES = f"{_SIZES} 256-100-512-1024"
 _GPU_CASES = [
-    *_combine("lstm gru tanh", _GPU_SIZES),
-    *_combine("lstm gru", _GPU_SIZES, "float16"),
-    *_combine("lstm", _GPU_SIZES, "bfloat16"),
-    *_combine("lstm gru", "32-100-128-256", "2layers-bidirectional varying 2layers-bidirectional-varying-float16"),
-    *_combine("gru_block_cell", _CELL_SIZES),
-    *_combine("gru_block_cell", _CELL_SIZES, "float16"),
+    _combine("lstm gru tanh", _GPU_SIZES),
+    _combine("lstm gru", _GPU_SIZES, "float16"),
+    _combine("lstm", _GPU_SIZES, "bfloat16"),
+    _combine("lstm gru", "32-100-128-256", "2layers-bidirectional varying 2layers-bidirectional-varying-float16"),
+    _CELLS,
+    _combine("gru_block_cell", _CELL_SIZES, "float16"),
 ]
-_QUICK_GPU = [*_QUICK_TABLE, *parse_cases("gru-2-3-8-16-float16")]
-GPU_SECTION = Section(MAIN, "networks and cells on a GPU", _GPU_CASES, _QUICK_GPU, tuple(GPU_PEERS))
+_QUICK_GPU = f"{_QUICK_TABLE} gru-2-3-8-16-float16"
+GPU_SECTION = _section(MAIN, "networks and cells on a GPU", " ".join(_GPU_CASES), _QUICK_GPU, tuple(GPU_PEERS))
 
 # The section of the scaling benchmark. The products of batch and time are small, so that one thread is done soon.
-SCALING_SECTION = Section(
+_SCALING_SIZES = " ".join(f"{size}-{n}-{n}" for n in (512, 1024, 256) for size in ("32-16", "128-8", "1-32"))
+SCALING_SECTION = _section(
     scaling(""),
     "networks with several numbers of threads",
-    [
-        parse_case(f"{cell}-{sizes}-{units}-{units}")
-        for units in (512, 1024, 256)
-        for sizes in ("32-16", "128-8", "1-32")
-        for cell in ("lstm", "gru")
-    ],
-    parse_cases("lstm-2-3-8-8 gru-2-3-8-8"),
+    " ".join(_combine("lstm gru", size) for size in _SCALING_SIZES.split()),
+    "lstm-2-3-8-8 gru-2-3-8-8",
     tuple(SCALING_PEERS),
 )
 
