@@ -240,14 +240,14 @@ docs-serve: $(VENV)/installed $(VENV)/docs ## Serve the documentation site on po
 
 # ---------------------------------------------------------------- checks
 
-# CI tests one of the other versions on each day, in turn.
+# CI builds the wheel for the version of .venv and one of the others, another one each day, and tests both. Releases build all.
 TENSORFLOW_OF_THE_DAY = $(word $(shell echo $$(($$(date +%s) / 86400 % $(words $(OTHER_TENSORFLOWS)) + 1))),$(OTHER_TENSORFLOWS))
+TENSORFLOWS_OF_THE_DAY = $(filter $(DEVELOPMENT_TENSORFLOW) $(TENSORFLOW_OF_THE_DAY),$(TENSORFLOWS))
 .PHONY: ci
 ci: ## Run all checks that a change must pass.
 	@$(MAKE) lint
 	@$(MAKE) sanitize
-	@$(MAKE) test-wheel
-	@$(MAKE) test-tensorflow VERSION=$(TENSORFLOW_OF_THE_DAY)
+	@$(MAKE) test-wheel test-tensorflow VERSION=$(TENSORFLOW_OF_THE_DAY) TENSORFLOWS="$(TENSORFLOWS_OF_THE_DAY)"
 	@$(MAKE) docs
 	@$(MAKE) test
 
