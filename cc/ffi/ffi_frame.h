@@ -13,7 +13,7 @@
 #include "cc/ffi/op.h"
 #include "cc/ops/array.h"
 #include "cc/ops/call_frame.h"
-#include "cc/ops/status.h"
+#include "cc/rnn/status.h"
 #include "xla/ffi/api/c_api.h"
 
 namespace tf_rnn_ops {

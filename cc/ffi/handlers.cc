@@ -8,7 +8,7 @@
 #include "cc/ffi/ffi_frame.h"
 #include "cc/ffi/ffi_versions.h"
 #include "cc/ops/deep_stack.h"
-#include "cc/ops/status.h"
+#include "cc/rnn/status.h"
 
 namespace tf_rnn_ops {
 namespace {

@@ -11,7 +11,7 @@
 #include "cc/gpu/call.h"
 #include "cc/gpu/data_type.h"
 #include "cc/gpu/dropout_device.h"
-#include "cc/gpu/status.h"
+#include "cc/rnn/status.h"
 
 namespace tf_rnn_ops::gpu {
 

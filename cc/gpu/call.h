@@ -8,7 +8,7 @@
 #include <cstddef>
 
 #include "cc/gpu/cuda_driver.h"
-#include "cc/gpu/status.h"
+#include "cc/rnn/status.h"
 
 namespace tf_rnn_ops::gpu {
 

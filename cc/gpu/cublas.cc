@@ -11,11 +11,11 @@ namespace {
 Status Open(CublasFunctions* functions) {
   SharedLibrary library;
   // The functions used are the same in both versions.
-  TF_RNN_OPS_GPU_RETURN_IF_ERROR(
+  TF_RNN_OPS_RETURN_IF_ERROR(
       SharedLibrary::Open({"libcublas.so.12", "libcublas.so.13"},
                           {"nvidia/cublas/lib", "nvidia/cu13/lib"}, &library));
 #define TF_RNN_OPS_FIND(name, Type) \
-  TF_RNN_OPS_GPU_RETURN_IF_ERROR(library.Find(#name, &functions->name));
+  TF_RNN_OPS_RETURN_IF_ERROR(library.Find(#name, &functions->name));
   TF_RNN_OPS_CUBLAS_FUNCTIONS(TF_RNN_OPS_FIND)
 #undef TF_RNN_OPS_FIND
   functions->name = library.name();
@@ -69,7 +69,7 @@ bool FitsInt(std::int64_t size) {
 StatusCode CodeOf(cublasStatus_t status) {
   switch (status) {
     case CUBLAS_STATUS_ALLOC_FAILED:
-      return StatusCode::kOutOfMemory;
+      return StatusCode::kResourceExhausted;
     case CUBLAS_STATUS_ARCH_MISMATCH:
     case CUBLAS_STATUS_NOT_SUPPORTED:
       return StatusCode::kUnimplemented;
@@ -116,7 +116,7 @@ Status Cublas::Check(cublasStatus_t status, const char* call) const {
 
 Status Cublas::FindHandle(const Call& call, Handle** handle) {
   CUcontext context;
-  TF_RNN_OPS_GPU_RETURN_IF_ERROR(call.driver->Check(
+  TF_RNN_OPS_RETURN_IF_ERROR(call.driver->Check(
       call.driver->cuStreamGetCtx(call.stream, &context), "cuStreamGetCtx"));
   std::lock_guard<std::mutex> lock(mutex_);
   std::unique_ptr<Handle>& found = handles_[{context, call.stream}];
@@ -127,7 +127,7 @@ Status Cublas::FindHandle(const Call& call, Handle** handle) {
 
 Status Cublas::Create(const Call& call, Handle* handle) const {
   cublasHandle_t created;
-  TF_RNN_OPS_GPU_RETURN_IF_ERROR(
+  TF_RNN_OPS_RETURN_IF_ERROR(
       Check(functions_.cublasCreate_v2(&created), "cublasCreate"));
   const Status status = Check(
       functions_.cublasSetStream_v2(created, call.stream), "cublasSetStream");
@@ -148,10 +148,10 @@ Status Cublas::Multiply(const Call& call, const MatrixProduct<T>& product,
         "the matrices are too large for cuBLAS: " + Description(product));
   }
   Handle* handle;
-  TF_RNN_OPS_GPU_RETURN_IF_ERROR(FindHandle(call, &handle));
+  TF_RNN_OPS_RETURN_IF_ERROR(FindHandle(call, &handle));
   std::lock_guard<std::mutex> lock(handle->mutex);
   if (handle->handle == nullptr) {
-    TF_RNN_OPS_GPU_RETURN_IF_ERROR(Create(call, handle));
+    TF_RNN_OPS_RETURN_IF_ERROR(Create(call, handle));
   }
   // cuBLAS is column-major, so compute c^T = b^T * a^T.
   const Types types = TypesOf<T>(allow_tf32);

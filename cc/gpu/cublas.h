@@ -14,8 +14,8 @@
 #include <utility>
 
 #include "cc/gpu/call.h"
-#include "cc/gpu/status.h"
 #include "cc/rnn/float16.h"
+#include "cc/rnn/status.h"
 
 namespace tf_rnn_ops::gpu {
 

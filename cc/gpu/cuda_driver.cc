@@ -14,10 +14,10 @@ struct OpenedDriver {
 
 Status Open(CudaDriver* driver) {
   SharedLibrary library;
-  TF_RNN_OPS_GPU_RETURN_IF_ERROR(
+  TF_RNN_OPS_RETURN_IF_ERROR(
       SharedLibrary::Open({"libcuda.so.1"}, {}, &library));
 #define TF_RNN_OPS_FIND(name) \
-  TF_RNN_OPS_GPU_RETURN_IF_ERROR(library.Find(#name, &driver->name));
+  TF_RNN_OPS_RETURN_IF_ERROR(library.Find(#name, &driver->name));
   TF_RNN_OPS_CUDA_DRIVER_FUNCTIONS(TF_RNN_OPS_FIND)
 #undef TF_RNN_OPS_FIND
   driver->path = library.path();
@@ -56,19 +56,20 @@ Status CudaDriver::Check(CUresult result, const char* call) const {
       std::string(call) + " returned " +
       (name == nullptr ? std::to_string(result) : std::string(name)) +
       (meaning == nullptr ? "" : std::string(" (") + meaning + ")");
-  return Status(result == CUDA_ERROR_OUT_OF_MEMORY ? StatusCode::kOutOfMemory
-                                                   : StatusCode::kInternal,
+  return Status(result == CUDA_ERROR_OUT_OF_MEMORY
+                    ? StatusCode::kResourceExhausted
+                    : StatusCode::kInternal,
                 message);
 }
 
 Status ScopedContext::Enter(CUstream stream) {
   CUcontext context, current;
-  TF_RNN_OPS_GPU_RETURN_IF_ERROR(driver_.Check(
+  TF_RNN_OPS_RETURN_IF_ERROR(driver_.Check(
       driver_.cuStreamGetCtx(stream, &context), "cuStreamGetCtx"));
-  TF_RNN_OPS_GPU_RETURN_IF_ERROR(
+  TF_RNN_OPS_RETURN_IF_ERROR(
       driver_.Check(driver_.cuCtxGetCurrent(&current), "cuCtxGetCurrent"));
   if (current == context) return Status();
-  TF_RNN_OPS_GPU_RETURN_IF_ERROR(
+  TF_RNN_OPS_RETURN_IF_ERROR(
       driver_.Check(driver_.cuCtxPushCurrent_v2(context), "cuCtxPushCurrent"));
   is_pushed_ = true;
   return Status();

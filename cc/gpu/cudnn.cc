@@ -22,7 +22,7 @@ StatusCode CodeOf(cudnnStatus_t status) {
   switch (status) {
     case CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED:
     case CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED:
-      return StatusCode::kOutOfMemory;
+      return StatusCode::kResourceExhausted;
     default:
       break;
   }
@@ -55,10 +55,9 @@ std::string Cudnn::Describe() {
 
 Status Cudnn::Open(const std::string& name, Cudnn* cudnn) {
   SharedLibrary library;
-  TF_RNN_OPS_GPU_RETURN_IF_ERROR(
-      SharedLibrary::Open({name}, {kFolder}, &library));
+  TF_RNN_OPS_RETURN_IF_ERROR(SharedLibrary::Open({name}, {kFolder}, &library));
 #define TF_RNN_OPS_FIND(name) \
-  TF_RNN_OPS_GPU_RETURN_IF_ERROR(library.Find(#name, &cudnn->name));
+  TF_RNN_OPS_RETURN_IF_ERROR(library.Find(#name, &cudnn->name));
   TF_RNN_OPS_CUDNN_FUNCTIONS(TF_RNN_OPS_FIND)
 #undef TF_RNN_OPS_FIND
   cudnn->path = library.path();

@@ -7,7 +7,7 @@
 
 #include <string>
 
-#include "cc/gpu/status.h"
+#include "cc/rnn/status.h"
 
 namespace tf_rnn_ops::gpu {
 

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "cc/gpu/cudnn.h"
-#include "cc/gpu/status.h"
+#include "cc/rnn/status.h"
 
 namespace tf_rnn_ops::gpu {
 

@@ -7,7 +7,7 @@
 namespace tf_rnn_ops::gpu {
 
 Status CudnnHandlePool::Get(const Cudnn** cudnn, CudnnHandlePool** handles) {
-  TF_RNN_OPS_GPU_RETURN_IF_ERROR(Cudnn::Get(cudnn));
+  TF_RNN_OPS_RETURN_IF_ERROR(Cudnn::Get(cudnn));
   static auto* const pool = new CudnnHandlePool(**cudnn);
   *handles = pool;
   return Status();
@@ -15,10 +15,10 @@ Status CudnnHandlePool::Get(const Cudnn** cudnn, CudnnHandlePool** handles) {
 
 Status CudnnHandlePool::Lock(const Call& call, CudnnLock* lock) {
   Entry* entry;
-  TF_RNN_OPS_GPU_RETURN_IF_ERROR(FindEntry(call, &entry));
+  TF_RNN_OPS_RETURN_IF_ERROR(FindEntry(call, &entry));
   CudnnLock held(entry->mutex);
   if (entry->handle == nullptr) {
-    TF_RNN_OPS_GPU_RETURN_IF_ERROR(MakeHandle(call, &entry->handle));
+    TF_RNN_OPS_RETURN_IF_ERROR(MakeHandle(call, &entry->handle));
   }
   held.set_handle(entry->handle);
   *lock = std::move(held);
@@ -27,7 +27,7 @@ Status CudnnHandlePool::Lock(const Call& call, CudnnLock* lock) {
 
 Status CudnnHandlePool::FindEntry(const Call& call, Entry** entry) {
   CUcontext context;
-  TF_RNN_OPS_GPU_RETURN_IF_ERROR(call.driver->Check(
+  TF_RNN_OPS_RETURN_IF_ERROR(call.driver->Check(
       call.driver->cuCtxGetCurrent(&context), "cuCtxGetCurrent"));
   const std::lock_guard<std::mutex> guard(mutex_);
   std::unique_ptr<Entry>& found = entries_[{context, call.stream}];
@@ -39,7 +39,7 @@ Status CudnnHandlePool::FindEntry(const Call& call, Entry** entry) {
 Status CudnnHandlePool::MakeHandle(const Call& call,
                                    cudnnHandle_t* handle) const {
   cudnnHandle_t made;
-  TF_RNN_OPS_GPU_RETURN_IF_ERROR(
+  TF_RNN_OPS_RETURN_IF_ERROR(
       cudnn_.Check(cudnn_.cudnnCreate(&made), "cudnnCreate"));
   const Status status =
       cudnn_.Check(cudnn_.cudnnSetStream(made, call.stream), "cudnnSetStream");

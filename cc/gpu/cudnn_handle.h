@@ -10,7 +10,7 @@
 
 #include "cc/gpu/call.h"
 #include "cc/gpu/cudnn.h"
-#include "cc/gpu/status.h"
+#include "cc/rnn/status.h"
 
 namespace tf_rnn_ops::gpu {
 

@@ -36,9 +36,9 @@ template <typename T>
 Status ForwardWithoutSteps(const Call& call,
                            const rnn::CudnnRnnForward<T>& pass) {
   const rnn::RnnConfig& config = pass.config;
-  TF_RNN_OPS_GPU_RETURN_IF_ERROR(
+  TF_RNN_OPS_RETURN_IF_ERROR(
       ZeroBytes(call, OutputBytes(config, pass.size, sizeof(T)), pass.output));
-  TF_RNN_OPS_GPU_RETURN_IF_ERROR(CopyBytes(
+  TF_RNN_OPS_RETURN_IF_ERROR(CopyBytes(
       call, StateBytes(config, pass.size, config.output_size(), sizeof(T)),
       pass.input_h, pass.output_h));
   if (!config.has_cell_state()) return Status();
@@ -53,14 +53,13 @@ Status BackwardWithoutSteps(const Call& call,
   const rnn::RnnConfig& config = pass.config;
   const std::size_t input_bytes =
       pass.size.time * pass.size.batch * config.input_size * sizeof(T);
-  TF_RNN_OPS_GPU_RETURN_IF_ERROR(
-      ZeroBytes(call, input_bytes, pass.input_backprop));
+  TF_RNN_OPS_RETURN_IF_ERROR(ZeroBytes(call, input_bytes, pass.input_backprop));
   if (pass.params_backprop != nullptr) {
-    TF_RNN_OPS_GPU_RETURN_IF_ERROR(
+    TF_RNN_OPS_RETURN_IF_ERROR(
         ZeroBytes(call, rnn::CudnnRnnParamsSize(config) * sizeof(T),
                   pass.params_backprop));
   }
-  TF_RNN_OPS_GPU_RETURN_IF_ERROR(CopyBytes(
+  TF_RNN_OPS_RETURN_IF_ERROR(CopyBytes(
       call, StateBytes(config, pass.size, config.output_size(), sizeof(T)),
       pass.output_h_backprop, pass.input_h_backprop));
   if (!config.has_cell_state()) return Status();
@@ -90,23 +89,21 @@ Status StageForward(const rnn::CudnnRnnForward<T>& pass, CudnnRnnPlan* plan,
   const StagedShape c = plan->cell_state_shape();
   arrays->reserve_space = pass.is_training ? pass.reserve_space : nullptr;
   arrays->stream = pass.stream;
-  TF_RNN_OPS_GPU_RETURN_IF_ERROR(plan->ReadInput(pass.input, &arrays->x));
-  TF_RNN_OPS_GPU_RETURN_IF_ERROR(
-      plan->ReadParams(pass.params, &arrays->params));
-  TF_RNN_OPS_GPU_RETURN_IF_ERROR(staging.Read(pass.input_h, h, &arrays->hx));
+  TF_RNN_OPS_RETURN_IF_ERROR(plan->ReadInput(pass.input, &arrays->x));
+  TF_RNN_OPS_RETURN_IF_ERROR(plan->ReadParams(pass.params, &arrays->params));
+  TF_RNN_OPS_RETURN_IF_ERROR(staging.Read(pass.input_h, h, &arrays->hx));
   void* const kept =
       plan->KeptOutput(arrays->reserve_space, plan->stacks().size() - 1);
-  TF_RNN_OPS_GPU_RETURN_IF_ERROR(
-      plan->WriteOutput(pass.output, kept, &arrays->y));
-  TF_RNN_OPS_GPU_RETURN_IF_ERROR(
+  TF_RNN_OPS_RETURN_IF_ERROR(plan->WriteOutput(pass.output, kept, &arrays->y));
+  TF_RNN_OPS_RETURN_IF_ERROR(
       staging.Write(pass.output_h, h, pass.input_h, &arrays->hy));
   if (pass.config.has_cell_state()) {
-    TF_RNN_OPS_GPU_RETURN_IF_ERROR(staging.Read(pass.input_c, c, &arrays->cx));
-    TF_RNN_OPS_GPU_RETURN_IF_ERROR(
+    TF_RNN_OPS_RETURN_IF_ERROR(staging.Read(pass.input_c, c, &arrays->cx));
+    TF_RNN_OPS_RETURN_IF_ERROR(
         staging.Write(pass.output_c, c, pass.input_c, &arrays->cy));
   }
   if (plan->stacks().size() > 1) {
-    TF_RNN_OPS_GPU_RETURN_IF_ERROR(plan->AllocateOutput(&arrays->dropped));
+    TF_RNN_OPS_RETURN_IF_ERROR(plan->AllocateOutput(&arrays->dropped));
   }
   return plan->call().scratch->Allocate(plan->workspace_bytes(),
                                         &arrays->workspace);
@@ -124,10 +121,9 @@ Status RunForwardStack(const Cudnn& cudnn, cudnnHandle_t handle,
                       ? arrays.y
                       : plan.KeptOutput(arrays.reserve_space, index);
   const void* weights;
-  TF_RNN_OPS_GPU_RETURN_IF_ERROR(
-      plan.ReadWeights(stack, arrays.params, &weights));
-  TF_RNN_OPS_GPU_RETURN_IF_ERROR(plan.ZeroIfNotWritten(plan.output_shape(), y));
-  TF_RNN_OPS_GPU_RETURN_IF_ERROR(cudnn.Check(
+  TF_RNN_OPS_RETURN_IF_ERROR(plan.ReadWeights(stack, arrays.params, &weights));
+  TF_RNN_OPS_RETURN_IF_ERROR(plan.ZeroIfNotWritten(plan.output_shape(), y));
+  TF_RNN_OPS_RETURN_IF_ERROR(cudnn.Check(
       cudnn.cudnnRNNForward(
           handle, stack.network().descriptor(),
           is_training ? CUDNN_FWD_MODE_TRAINING : CUDNN_FWD_MODE_INFERENCE,
@@ -170,30 +166,29 @@ Status StageBackward(const rnn::CudnnRnnBackward<T>& pass, CudnnRnnPlan* plan,
   const StagedShape y = plan->output_shape();
   const StagedShape h = plan->hidden_state_shape();
   const StagedShape c = plan->cell_state_shape();
-  TF_RNN_OPS_GPU_RETURN_IF_ERROR(plan->ReadInput(pass.input, &arrays->x));
-  TF_RNN_OPS_GPU_RETURN_IF_ERROR(
-      plan->ReadParams(pass.params, &arrays->params));
-  TF_RNN_OPS_GPU_RETURN_IF_ERROR(staging.Read(pass.input_h, h, &arrays->hx));
+  TF_RNN_OPS_RETURN_IF_ERROR(plan->ReadInput(pass.input, &arrays->x));
+  TF_RNN_OPS_RETURN_IF_ERROR(plan->ReadParams(pass.params, &arrays->params));
+  TF_RNN_OPS_RETURN_IF_ERROR(staging.Read(pass.input_h, h, &arrays->hx));
   arrays->y =
       plan->KeptOutput(arrays->reserve_space, plan->stacks().size() - 1);
   if (arrays->y == nullptr) {
-    TF_RNN_OPS_GPU_RETURN_IF_ERROR(staging.Read(pass.output, y, &arrays->y));
+    TF_RNN_OPS_RETURN_IF_ERROR(staging.Read(pass.output, y, &arrays->y));
   }
-  TF_RNN_OPS_GPU_RETURN_IF_ERROR(
+  TF_RNN_OPS_RETURN_IF_ERROR(
       staging.Read(pass.output_backprop, y, &arrays->dy));
-  TF_RNN_OPS_GPU_RETURN_IF_ERROR(
+  TF_RNN_OPS_RETURN_IF_ERROR(
       staging.Read(pass.output_h_backprop, h, &arrays->dhy));
-  TF_RNN_OPS_GPU_RETURN_IF_ERROR(
+  TF_RNN_OPS_RETURN_IF_ERROR(
       plan->WriteInputGradient(pass.input_backprop, &arrays->dx));
   if (pass.params_backprop != nullptr) {
-    TF_RNN_OPS_GPU_RETURN_IF_ERROR(
+    TF_RNN_OPS_RETURN_IF_ERROR(
         plan->WriteParamsGradient(pass.params_backprop, &arrays->dparams));
   }
-  TF_RNN_OPS_GPU_RETURN_IF_ERROR(staging.Write(
+  TF_RNN_OPS_RETURN_IF_ERROR(staging.Write(
       pass.input_h_backprop, h, pass.output_h_backprop, &arrays->dhx));
   if (!pass.config.has_cell_state()) return Status();
-  TF_RNN_OPS_GPU_RETURN_IF_ERROR(staging.Read(pass.input_c, c, &arrays->cx));
-  TF_RNN_OPS_GPU_RETURN_IF_ERROR(
+  TF_RNN_OPS_RETURN_IF_ERROR(staging.Read(pass.input_c, c, &arrays->cx));
+  TF_RNN_OPS_RETURN_IF_ERROR(
       staging.Read(pass.output_c_backprop, c, &arrays->dcy));
   return staging.Write(pass.input_c_backprop, c, pass.output_c_backprop,
                        &arrays->dcx);
@@ -207,9 +202,9 @@ Status OpenReserveSpace(const rnn::CudnnRnnBackward<T>& pass,
                         BackwardArrays* arrays) {
   arrays->reserve_space = const_cast<T*>(pass.reserve_space);
   if (!owns_reserve_space) {
-    TF_RNN_OPS_GPU_RETURN_IF_ERROR(plan.call().scratch->Allocate(
+    TF_RNN_OPS_RETURN_IF_ERROR(plan.call().scratch->Allocate(
         plan.reserve_space_bytes(), &arrays->reserve_space));
-    TF_RNN_OPS_GPU_RETURN_IF_ERROR(
+    TF_RNN_OPS_RETURN_IF_ERROR(
         CopyBytes(plan.call(), plan.reserve_space_bytes(), pass.reserve_space,
                   arrays->reserve_space));
   }
@@ -220,11 +215,11 @@ Status AllocateBackward(const CudnnRnnPlan& plan, BackwardArrays* arrays) {
   ScratchAllocator& scratch = *plan.call().scratch;
   const std::size_t num_inner = plan.stacks().size() - 1;
   for (std::size_t i = 0; i < std::min<std::size_t>(num_inner, 2); ++i) {
-    TF_RNN_OPS_GPU_RETURN_IF_ERROR(
+    TF_RNN_OPS_RETURN_IF_ERROR(
         plan.AllocateOutput(&arrays->inner_gradients[i]));
   }
   if (num_inner > 0) {
-    TF_RNN_OPS_GPU_RETURN_IF_ERROR(plan.AllocateOutput(&arrays->dropped));
+    TF_RNN_OPS_RETURN_IF_ERROR(plan.AllocateOutput(&arrays->dropped));
   }
   return scratch.Allocate(plan.workspace_bytes(), &arrays->workspace);
 }
@@ -245,7 +240,7 @@ Status RunBackwardData(const Cudnn& cudnn, cudnnHandle_t handle,
   const std::int64_t num_units = plan.cell_state_shape().width;
   const std::int64_t output_size = plan.hidden_state_shape().width;
   const void* weights;
-  TF_RNN_OPS_GPU_RETURN_IF_ERROR(plan.ReadWeights(stack, all.params, &weights));
+  TF_RNN_OPS_RETURN_IF_ERROR(plan.ReadWeights(stack, all.params, &weights));
   return cudnn.Check(
       cudnn.cudnnRNNBackwardData_v8(
           handle, stack.network().descriptor(), /*devSeqLengths=*/nullptr,
@@ -269,9 +264,9 @@ Status RunBackwardWeights(const Cudnn& cudnn, cudnnHandle_t handle,
                           const BackwardStackArrays& arrays) {
   const CudnnRnnStack& stack = plan.stacks()[index];
   void* dweights;
-  TF_RNN_OPS_GPU_RETURN_IF_ERROR(
+  TF_RNN_OPS_RETURN_IF_ERROR(
       plan.WriteWeightsGradient(stack, all.dparams, &dweights));
-  TF_RNN_OPS_GPU_RETURN_IF_ERROR(cudnn.Check(
+  TF_RNN_OPS_RETURN_IF_ERROR(cudnn.Check(
       cudnn.cudnnRNNBackwardWeights_v8(
           handle, stack.network().descriptor(), CUDNN_WGRAD_MODE_ADD,
           /*devSeqLengths=*/nullptr, stack.input(), arrays.x,
@@ -296,16 +291,16 @@ Status RunBackwardStack(const Cudnn& cudnn, cudnnHandle_t handle,
       is_first ? all->dx : all->inner_gradients[(index - 1) % 2],
       plan.CudnnPart(all->reserve_space, index)};
   if (!is_first) {
-    TF_RNN_OPS_GPU_RETURN_IF_ERROR(plan.Drop(
+    TF_RNN_OPS_RETURN_IF_ERROR(plan.Drop(
         index, all->stream, plan.KeptOutput(all->reserve_space, index - 1),
         all->dropped));
   }
-  TF_RNN_OPS_GPU_RETURN_IF_ERROR(plan.ZeroIfNotWritten(
+  TF_RNN_OPS_RETURN_IF_ERROR(plan.ZeroIfNotWritten(
       is_first ? plan.input_shape() : plan.output_shape(), arrays.dx));
-  TF_RNN_OPS_GPU_RETURN_IF_ERROR(
+  TF_RNN_OPS_RETURN_IF_ERROR(
       RunBackwardData(cudnn, handle, plan, index, *all, arrays));
   if (all->dparams != nullptr) {
-    TF_RNN_OPS_GPU_RETURN_IF_ERROR(
+    TF_RNN_OPS_RETURN_IF_ERROR(
         RunBackwardWeights(cudnn, handle, plan, index, *all, arrays));
   }
   all->dy = arrays.dx;
@@ -321,15 +316,15 @@ Status CudnnRnn<T>::Plan(const CudnnRnnCall& call,
                          CudnnRnnPlan* plan) {
   Status status = plan->Init(call, DataTypeOf<T>, key, is_training);
   if (status.ok() && plan->has_steps()) status = PlanStacks(call, plan);
-  return Named(status, key.config, key.size);
+  return WithNetwork(status, key.config, key.size);
 }
 
 template <typename T>
 Status CudnnRnn<T>::PlanStacks(const CudnnRnnCall& call, CudnnRnnPlan* plan) {
   CudnnLock lock;
-  TF_RNN_OPS_GPU_RETURN_IF_ERROR(handles_.Lock(call, &lock));
+  TF_RNN_OPS_RETURN_IF_ERROR(handles_.Lock(call, &lock));
   std::vector<CudnnRnnMethod> methods;
-  TF_RNN_OPS_GPU_RETURN_IF_ERROR(FindMethods(call, *plan, &methods));
+  TF_RNN_OPS_RETURN_IF_ERROR(FindMethods(call, *plan, &methods));
   Status status;
   for (const CudnnRnnMethod& method : methods) {
     status = PlanStacks(method, lock.handle(), plan);
@@ -343,12 +338,12 @@ Status CudnnRnn<T>::FindMethods(const CudnnRnnCall& call,
                                 const CudnnRnnPlan& plan,
                                 std::vector<CudnnRnnMethod>* methods) const {
   bool is_standard_only;
-  TF_RNN_OPS_GPU_RETURN_IF_ERROR(ReadAlgorithmVariable(&is_standard_only));
+  TF_RNN_OPS_RETURN_IF_ERROR(ReadAlgorithmVariable(&is_standard_only));
   is_standard_only =
       is_standard_only || is_standard_only_ || !plan.has_all_steps();
   GpuTraits gpu{};
   if (!is_standard_only) {
-    TF_RNN_OPS_GPU_RETURN_IF_ERROR(ReadGpuTraits(*call.driver, &gpu));
+    TF_RNN_OPS_RETURN_IF_ERROR(ReadGpuTraits(*call.driver, &gpu));
   }
   const auto add = [&](DataType type, bool allow_tf32) {
     const cudnnRNNAlgo_t algorithm =
@@ -377,9 +372,9 @@ Status CudnnRnn<T>::PlanStacks(const CudnnRnnMethod& method,
   const std::int64_t count = plan->layers_per_stack();
   for (std::int64_t first = 0; first < config.num_layers; first += count) {
     const CudnnRnnNetwork* network;
-    TF_RNN_OPS_GPU_RETURN_IF_ERROR(FindNetwork(
+    TF_RNN_OPS_RETURN_IF_ERROR(FindNetwork(
         plan->call(), handle, {config, first, count}, method, &network));
-    TF_RNN_OPS_GPU_RETURN_IF_ERROR(plan->AddStack(cudnn_, handle, *network));
+    TF_RNN_OPS_RETURN_IF_ERROR(plan->AddStack(cudnn_, handle, *network));
   }
   // The format of the reserve space depends on these, too.
   plan->set_variant(cudnn_.cudnnGetVersion() << 8 |
@@ -395,7 +390,7 @@ Status CudnnRnn<T>::FindNetwork(const Call& call, cudnnHandle_t handle,
                                 const CudnnRnnMethod& method,
                                 const CudnnRnnNetwork** network) {
   CUcontext context;
-  TF_RNN_OPS_GPU_RETURN_IF_ERROR(call.driver->Check(
+  TF_RNN_OPS_RETURN_IF_ERROR(call.driver->Check(
       call.driver->cuCtxGetCurrent(&context), "cuCtxGetCurrent"));
   const rnn::RnnConfig& config = layers.network;
   const NetworkKey key = {context,           call.stream,
@@ -409,7 +404,7 @@ Status CudnnRnn<T>::FindNetwork(const Call& call, cudnnHandle_t handle,
   std::unique_ptr<CudnnRnnNetwork>& found = networks_[key];
   if (found == nullptr) {
     auto made = std::make_unique<CudnnRnnNetwork>();
-    TF_RNN_OPS_GPU_RETURN_IF_ERROR(made->Init(cudnn_, handle, layers, method));
+    TF_RNN_OPS_RETURN_IF_ERROR(made->Init(cudnn_, handle, layers, method));
     found = std::move(made);
   }
   *network = found.get();
@@ -422,7 +417,7 @@ Status CudnnRnn<T>::Forward(const rnn::CudnnRnnForward<T>& pass,
   const Status status = plan->has_steps()
                             ? RunForward(pass, plan)
                             : ForwardWithoutSteps(plan->call(), pass);
-  return Named(status, pass.config, pass.size);
+  return WithNetwork(status, pass.config, pass.size);
 }
 
 template <typename T>
@@ -431,21 +426,21 @@ Status CudnnRnn<T>::Backward(const rnn::CudnnRnnBackward<T>& pass,
   const Status status = plan->has_steps()
                             ? RunBackward(pass, plan, owns_reserve_space)
                             : BackwardWithoutSteps(plan->call(), pass);
-  return Named(status, pass.config, pass.size);
+  return WithNetwork(status, pass.config, pass.size);
 }
 
 template <typename T>
 Status CudnnRnn<T>::RunForward(const rnn::CudnnRnnForward<T>& pass,
                                CudnnRnnPlan* plan) {
   CudnnLock lock;
-  TF_RNN_OPS_GPU_RETURN_IF_ERROR(handles_.Lock(plan->call(), &lock));
+  TF_RNN_OPS_RETURN_IF_ERROR(handles_.Lock(plan->call(), &lock));
   ForwardArrays arrays;
-  TF_RNN_OPS_GPU_RETURN_IF_ERROR(StageForward(pass, plan, &arrays));
+  TF_RNN_OPS_RETURN_IF_ERROR(StageForward(pass, plan, &arrays));
   for (std::size_t i = 0; i < plan->stacks().size(); ++i) {
-    TF_RNN_OPS_GPU_RETURN_IF_ERROR(
+    TF_RNN_OPS_RETURN_IF_ERROR(
         RunForwardStack(cudnn_, lock.handle(), *plan, i, arrays));
   }
-  TF_RNN_OPS_GPU_RETURN_IF_ERROR(plan->Finish());
+  TF_RNN_OPS_RETURN_IF_ERROR(plan->Finish());
   return arrays.reserve_space == nullptr ? Status()
                                          : plan->Seal(arrays.reserve_space);
 }
@@ -454,15 +449,15 @@ template <typename T>
 Status CudnnRnn<T>::RunBackward(const rnn::CudnnRnnBackward<T>& pass,
                                 CudnnRnnPlan* plan, bool owns_reserve_space) {
   CudnnLock lock;
-  TF_RNN_OPS_GPU_RETURN_IF_ERROR(handles_.Lock(plan->call(), &lock));
+  TF_RNN_OPS_RETURN_IF_ERROR(handles_.Lock(plan->call(), &lock));
   BackwardArrays arrays;
-  TF_RNN_OPS_GPU_RETURN_IF_ERROR(
+  TF_RNN_OPS_RETURN_IF_ERROR(
       OpenReserveSpace(pass, *plan, owns_reserve_space, &arrays));
-  TF_RNN_OPS_GPU_RETURN_IF_ERROR(StageBackward(pass, plan, &arrays));
-  TF_RNN_OPS_GPU_RETURN_IF_ERROR(AllocateBackward(*plan, &arrays));
+  TF_RNN_OPS_RETURN_IF_ERROR(StageBackward(pass, plan, &arrays));
+  TF_RNN_OPS_RETURN_IF_ERROR(AllocateBackward(*plan, &arrays));
   arrays.stream = rnn::ReserveSpaceStream(*pass.reserve_space_header);
   for (std::size_t i = plan->stacks().size(); i-- > 0;) {
-    TF_RNN_OPS_GPU_RETURN_IF_ERROR(
+    TF_RNN_OPS_RETURN_IF_ERROR(
         RunBackwardStack(cudnn_, lock.handle(), *plan, i, &arrays));
   }
   return plan->Finish();
@@ -476,7 +471,7 @@ Status WriteReserveSpaceHeader(const Call& call,
 
 Status ReadReserveSpaceHeader(const Call& call, const void* reserve_space,
                               ReserveSpaceHeader* header) {
-  TF_RNN_OPS_GPU_RETURN_IF_ERROR(call.driver->Check(
+  TF_RNN_OPS_RETURN_IF_ERROR(call.driver->Check(
       call.driver->cuMemcpyDtoHAsync_v2(header->data(),
                                         DevicePointer(reserve_space),
                                         header->size(), call.stream),

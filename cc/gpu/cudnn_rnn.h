@@ -30,9 +30,9 @@
 #include "cc/gpu/cudnn_handle.h"
 #include "cc/gpu/cudnn_rnn_network.h"
 #include "cc/gpu/cudnn_rnn_plan.h"
-#include "cc/gpu/status.h"
 #include "cc/rnn/cudnn_rnn.h"
 #include "cc/rnn/reserve_space.h"
+#include "cc/rnn/status.h"
 
 namespace tf_rnn_ops::gpu {
 

@@ -87,15 +87,15 @@ bool GainsByStatic(const rnn::RnnConfig& config, const rnn::RnnSize& size,
 
 Status ReadGpuTraits(const CudaDriver& driver, GpuTraits* traits) {
   CUdevice device;
-  TF_RNN_OPS_GPU_RETURN_IF_ERROR(
+  TF_RNN_OPS_RETURN_IF_ERROR(
       driver.Check(driver.cuCtxGetDevice(&device), "cuCtxGetDevice"));
   const auto read = [&](CUdevice_attribute attribute, int* value) {
     return driver.Check(driver.cuDeviceGetAttribute(value, attribute, device),
                         "cuDeviceGetAttribute");
   };
-  TF_RNN_OPS_GPU_RETURN_IF_ERROR(
+  TF_RNN_OPS_RETURN_IF_ERROR(
       read(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, &traits->major));
-  TF_RNN_OPS_GPU_RETURN_IF_ERROR(
+  TF_RNN_OPS_RETURN_IF_ERROR(
       read(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, &traits->minor));
   return read(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT,
               &traits->num_multiprocessors);
@@ -119,7 +119,7 @@ cudnnRNNAlgo_t ChooseAlgorithm(const rnn::ReserveSpaceKey& key,
 Status ParseAlgorithm(const std::string& value, bool* is_standard_only) {
   *is_standard_only = value == "standard";
   if (*is_standard_only || value == kAuto) return Status();
-  return Status(StatusCode::kUnavailable,
+  return Status(StatusCode::kFailedPrecondition,
                 std::string("the environment variable ") + kVariable +
                     " must be auto or standard, but is \"" + value + "\"");
 }

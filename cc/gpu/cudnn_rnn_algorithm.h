@@ -14,8 +14,8 @@
 
 #include "cc/gpu/call.h"
 #include "cc/gpu/data_type.h"
-#include "cc/gpu/status.h"
 #include "cc/rnn/reserve_space.h"
+#include "cc/rnn/status.h"
 
 namespace tf_rnn_ops::gpu {
 

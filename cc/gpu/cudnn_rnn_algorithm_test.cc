@@ -210,7 +210,7 @@ TEST(CudnnRnnAlgorithmTest, ParsesTheEnvironmentVariable) {
   EXPECT_TRUE(is_standard_only);
   for (const char* value : {"", "Standard", "persist"}) {
     const Status status = ParseAlgorithm(value, &is_standard_only);
-    EXPECT_EQ(status.code(), StatusCode::kUnavailable);
+    EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition);
     EXPECT_EQ(status.message(),
               std::string("the environment variable "
                           "TF_RNN_OPS_CUDNN_ALGORITHM must be auto or "

@@ -45,10 +45,10 @@ class BackwardGrad {
     if (a_.size.time == 0 || a_.size.batch == 0 || a_.config.num_units == 0) {
       return WriteResultsWithoutSteps();
     }
-    TF_RNN_OPS_GPU_RETURN_IF_ERROR(UploadLengths());
-    TF_RNN_OPS_GPU_RETURN_IF_ERROR(ReadNetwork());
-    TF_RNN_OPS_GPU_RETURN_IF_ERROR(AllocateActivations());
-    TF_RNN_OPS_GPU_RETURN_IF_ERROR(RunTangentSweep());
+    TF_RNN_OPS_RETURN_IF_ERROR(UploadLengths());
+    TF_RNN_OPS_RETURN_IF_ERROR(ReadNetwork());
+    TF_RNN_OPS_RETURN_IF_ERROR(AllocateActivations());
+    TF_RNN_OPS_RETURN_IF_ERROR(RunTangentSweep());
     return wants_gradients() ? RunGradientSweep() : Status();
   }
 
@@ -96,7 +96,7 @@ class BackwardGrad {
     lengths_ = {nullptr, a_.size.time};
     if (a_.sequence_lengths == nullptr) return Status();
     std::int32_t* target;
-    TF_RNN_OPS_GPU_RETURN_IF_ERROR(engine_.Allocate(a_.size.batch, &target));
+    TF_RNN_OPS_RETURN_IF_ERROR(engine_.Allocate(a_.size.batch, &target));
     lengths_.lengths = target;
     for (std::int64_t begin = 0; begin < a_.size.batch;
          begin += StoreLengths::kMax) {
@@ -104,7 +104,7 @@ class BackwardGrad {
       kernel.count = std::min(StoreLengths::kMax, a_.size.batch - begin);
       std::copy_n(a_.sequence_lengths + begin, kernel.count, kernel.values);
       kernel.target = target + begin;
-      TF_RNN_OPS_GPU_RETURN_IF_ERROR(engine_.Launch(kernel));
+      TF_RNN_OPS_RETURN_IF_ERROR(engine_.Launch(kernel));
     }
     return Status();
   }
@@ -146,7 +146,7 @@ class BackwardGrad {
       return Status();
     }
     C* copy;
-    TF_RNN_OPS_GPU_RETURN_IF_ERROR(engine_.Allocate(
+    TF_RNN_OPS_RETURN_IF_ERROR(engine_.Allocate(
         CheckedInt(shape.steps) * a_.size.batch * shape.width, &copy));
     *array = copy;
     return Convert(shape, from, /*is_read=*/true, copy);
@@ -163,7 +163,7 @@ class BackwardGrad {
     *params = reinterpret_cast<const C*>(from);
     if (from == nullptr || std::is_same_v<T, C>) return Status();
     C* copy;
-    TF_RNN_OPS_GPU_RETURN_IF_ERROR(engine_.Allocate(params_size(), &copy));
+    TF_RNN_OPS_RETURN_IF_ERROR(engine_.Allocate(params_size(), &copy));
     *params = copy;
     return ConvertParams(from, copy);
   }
@@ -177,43 +177,40 @@ class BackwardGrad {
   }
 
   Status ReadNetwork() {
-    TF_RNN_OPS_GPU_RETURN_IF_ERROR(
-        Read(a_.input, input_shape(), &input_.value));
-    TF_RNN_OPS_GPU_RETURN_IF_ERROR(
+    TF_RNN_OPS_RETURN_IF_ERROR(Read(a_.input, input_shape(), &input_.value));
+    TF_RNN_OPS_RETURN_IF_ERROR(
         Read(a_.dot_input, input_shape(), &input_.tangent));
-    TF_RNN_OPS_GPU_RETURN_IF_ERROR(
+    TF_RNN_OPS_RETURN_IF_ERROR(
         Read(a_.input_h, hidden_shape(), &input_h_.value));
-    TF_RNN_OPS_GPU_RETURN_IF_ERROR(
+    TF_RNN_OPS_RETURN_IF_ERROR(
         Read(a_.dot_input_h, hidden_shape(), &input_h_.tangent));
-    TF_RNN_OPS_GPU_RETURN_IF_ERROR(ReadParams(a_.params, &params_));
-    TF_RNN_OPS_GPU_RETURN_IF_ERROR(ReadParams(a_.dot_params, &dot_params_));
+    TF_RNN_OPS_RETURN_IF_ERROR(ReadParams(a_.params, &params_));
+    TF_RNN_OPS_RETURN_IF_ERROR(ReadParams(a_.dot_params, &dot_params_));
     if (!a_.config.has_cell_state()) return Status();
-    TF_RNN_OPS_GPU_RETURN_IF_ERROR(
-        Read(a_.input_c, cell_shape(), &input_c_.value));
+    TF_RNN_OPS_RETURN_IF_ERROR(Read(a_.input_c, cell_shape(), &input_c_.value));
     return Read(a_.dot_input_c, cell_shape(), &input_c_.tangent);
   }
 
   Status AllocateActivations() {
-    TF_RNN_OPS_GPU_RETURN_IF_ERROR(scratch_.Init(engine_, a_.config, a_.size,
-                                                 wants_gradients(),
-                                                 a_.params_grad != nullptr));
+    TF_RNN_OPS_RETURN_IF_ERROR(scratch_.Init(engine_, a_.config, a_.size,
+                                             wants_gradients(),
+                                             a_.params_grad != nullptr));
     outputs_.resize(a_.config.num_layers);
     for (DualArray<C>& output : outputs_) {
-      TF_RNN_OPS_GPU_RETURN_IF_ERROR(engine_.Allocate(output_size(), &output));
+      TF_RNN_OPS_RETURN_IF_ERROR(engine_.Allocate(output_size(), &output));
     }
     if (drops()) {
-      TF_RNN_OPS_GPU_RETURN_IF_ERROR(
-          engine_.Allocate(output_size(), &dropped_));
+      TF_RNN_OPS_RETURN_IF_ERROR(engine_.Allocate(output_size(), &dropped_));
     }
     const CheckedInt states = a_.config.num_pseudo_layers();
-    TF_RNN_OPS_GPU_RETURN_IF_ERROR(
+    TF_RNN_OPS_RETURN_IF_ERROR(
         engine_.Allocate(states * hidden_size(), &state_));
-    TF_RNN_OPS_GPU_RETURN_IF_ERROR(
+    TF_RNN_OPS_RETURN_IF_ERROR(
         engine_.Allocate(states * cell_size(), &cell_state_));
     kept_.resize(a_.config.num_pseudo_layers());
     if (!wants_gradients()) return Status();
     for (DualArray<C>& each : kept_) {
-      TF_RNN_OPS_GPU_RETURN_IF_ERROR(
+      TF_RNN_OPS_RETURN_IF_ERROR(
           engine_.Allocate(CheckedInt(a_.size.time) * a_.size.batch * kept() *
                                a_.config.num_units,
                            &each));
@@ -233,9 +230,9 @@ class BackwardGrad {
             a_.dropout, rnn::ReserveSpaceStream(*a_.reserve_space_header),
             (layer - 1) * rnn::NumLayerDropoutSamples(a_.config, a_.size)),
         /*offset=*/0, strides};
-    TF_RNN_OPS_GPU_RETURN_IF_ERROR(ApplyDropout(engine_.call(), DataTypeOf<C>,
-                                                counts, rows, from.value,
-                                                strides, to.value));
+    TF_RNN_OPS_RETURN_IF_ERROR(ApplyDropout(engine_.call(), DataTypeOf<C>,
+                                            counts, rows, from.value, strides,
+                                            to.value));
     return ApplyDropout(engine_.call(), DataTypeOf<C>, counts, rows,
                         from.tangent, strides, to.tangent);
   }
@@ -243,7 +240,7 @@ class BackwardGrad {
   Status LayerInput(std::int64_t layer, DualInput<C>* input) const {
     *input = layer == 0 ? input_ : outputs_[layer - 1];
     if (layer == 0 || !drops()) return Status();
-    TF_RNN_OPS_GPU_RETURN_IF_ERROR(Drop(layer, *input, dropped_));
+    TF_RNN_OPS_RETURN_IF_ERROR(Drop(layer, *input, dropped_));
     *input = dropped_;
     return Status();
   }
@@ -269,35 +266,35 @@ class BackwardGrad {
   Status RunTangentSweep() const {
     for (std::int64_t layer = 0; layer < a_.config.num_layers; ++layer) {
       DualInput<C> input;
-      TF_RNN_OPS_GPU_RETURN_IF_ERROR(LayerInput(layer, &input));
+      TF_RNN_OPS_RETURN_IF_ERROR(LayerInput(layer, &input));
       for (std::int64_t d = 0; d < a_.config.num_directions; ++d) {
         const std::int64_t pseudo_layer = PseudoLayer(layer, d);
-        TF_RNN_OPS_GPU_RETURN_IF_ERROR(
+        TF_RNN_OPS_RETURN_IF_ERROR(
             RunDualForward(engine_, Direction(layer, d, input), scratch_,
                            state_ + pseudo_layer * hidden_size(),
                            cell_state_ + pseudo_layer * cell_size()));
       }
     }
-    TF_RNN_OPS_GPU_RETURN_IF_ERROR(Write(
-        outputs_.back().tangent, output_shape(), a_.output_backprop_grad));
+    TF_RNN_OPS_RETURN_IF_ERROR(Write(outputs_.back().tangent, output_shape(),
+                                     a_.output_backprop_grad));
     return WriteStates(a_.output_h_backprop_grad, a_.output_c_backprop_grad);
   }
 
   Status WriteStates(T* h, T* c) const {
-    TF_RNN_OPS_GPU_RETURN_IF_ERROR(Write(state_, hidden_shape(), h));
+    TF_RNN_OPS_RETURN_IF_ERROR(Write(state_, hidden_shape(), h));
     return a_.config.has_cell_state() ? Write(cell_state_, cell_shape(), c)
                                       : Status();
   }
 
   Status RunGradientSweep() const {
     Gradients d;
-    TF_RNN_OPS_GPU_RETURN_IF_ERROR(ReadGradients(&d));
+    TF_RNN_OPS_RETURN_IF_ERROR(ReadGradients(&d));
     for (std::int64_t layer = a_.config.num_layers - 1; layer >= 0; --layer) {
-      TF_RNN_OPS_GPU_RETURN_IF_ERROR(RunLayerBackward(layer, d));
+      TF_RNN_OPS_RETURN_IF_ERROR(RunLayerBackward(layer, d));
       if (layer == 0) break;
       const DualArray<C>& d_input = d.inputs[(layer - 1) % 2];
       if (drops()) {
-        TF_RNN_OPS_GPU_RETURN_IF_ERROR(Drop(layer, d_input, d_input));
+        TF_RNN_OPS_RETURN_IF_ERROR(Drop(layer, d_input, d_input));
       }
       d.output = d_input;
     }
@@ -318,19 +315,19 @@ class BackwardGrad {
   };
 
   Status ReadGradients(Gradients* d) const {
-    TF_RNN_OPS_GPU_RETURN_IF_ERROR(
+    TF_RNN_OPS_RETURN_IF_ERROR(
         Read(a_.output_backprop, output_shape(), &d->output.value));
-    TF_RNN_OPS_GPU_RETURN_IF_ERROR(
+    TF_RNN_OPS_RETURN_IF_ERROR(
         Read(a_.output_h_backprop, hidden_shape(), &d->output_h));
-    TF_RNN_OPS_GPU_RETURN_IF_ERROR(
+    TF_RNN_OPS_RETURN_IF_ERROR(
         Read(a_.output_c_backprop, cell_shape(), &d->output_c));
     for (std::int64_t i = 0;
          i < std::min<std::int64_t>(a_.config.num_layers - 1, 2); ++i) {
-      TF_RNN_OPS_GPU_RETURN_IF_ERROR(
+      TF_RNN_OPS_RETURN_IF_ERROR(
           engine_.Allocate(output_size(), &d->inputs[i]));
     }
     if (a_.input_grad != nullptr) {
-      TF_RNN_OPS_GPU_RETURN_IF_ERROR(engine_.Allocate(
+      TF_RNN_OPS_RETURN_IF_ERROR(engine_.Allocate(
           CheckedInt(a_.size.time) * a_.size.batch * a_.config.input_size,
           &d->dot_input));
     }
@@ -345,7 +342,7 @@ class BackwardGrad {
 
   Status RunLayerBackward(std::int64_t layer, const Gradients& d) const {
     DualInput<C> input;
-    TF_RNN_OPS_GPU_RETURN_IF_ERROR(LayerInput(layer, &input));
+    TF_RNN_OPS_RETURN_IF_ERROR(LayerInput(layer, &input));
     for (std::int64_t i = 0; i < a_.config.num_directions; ++i) {
       const std::int64_t pseudo_layer = PseudoLayer(layer, i);
       const std::int64_t hidden_offset = pseudo_layer * hidden_size();
@@ -361,16 +358,15 @@ class BackwardGrad {
           cell_state_ + cell_offset,
           d.dot_params,
       };
-      TF_RNN_OPS_GPU_RETURN_IF_ERROR(RunDualBackward(
+      TF_RNN_OPS_RETURN_IF_ERROR(RunDualBackward(
           engine_, Direction(layer, i, input), scratch_, gradients));
     }
     return Status();
   }
 
   Status WriteGradients(const Gradients& d) const {
-    TF_RNN_OPS_GPU_RETURN_IF_ERROR(
-        WriteStates(a_.input_h_grad, a_.input_c_grad));
-    TF_RNN_OPS_GPU_RETURN_IF_ERROR(
+    TF_RNN_OPS_RETURN_IF_ERROR(WriteStates(a_.input_h_grad, a_.input_c_grad));
+    TF_RNN_OPS_RETURN_IF_ERROR(
         Write(d.dot_input, input_shape(), a_.input_grad));
     const bool is_there = std::is_same_v<T, C> || a_.params_grad == nullptr;
     return is_there ? Status() : ConvertParams(d.dot_params, a_.params_grad);
@@ -400,7 +396,7 @@ class BackwardGrad {
     for (const auto& [result, count, source] : results) {
       if (result == nullptr) continue;
       const std::size_t num_bytes = count * sizeof(T);
-      TF_RNN_OPS_GPU_RETURN_IF_ERROR(
+      TF_RNN_OPS_RETURN_IF_ERROR(
           source == nullptr
               ? ZeroBytes(engine_.call(), num_bytes, result)
               : CopyBytes(engine_.call(), num_bytes, source, result));
@@ -452,16 +448,15 @@ Status FindZeros(const Call& call, DataType type, std::int64_t count,
   if (count == 0) return Status();
   void* memory;
   std::int32_t found = 0;
-  TF_RNN_OPS_GPU_RETURN_IF_ERROR(
-      call.scratch->Allocate(sizeof(found), &memory));
-  TF_RNN_OPS_GPU_RETURN_IF_ERROR(ZeroBytes(call, sizeof(found), memory));
-  TF_RNN_OPS_GPU_RETURN_IF_ERROR(LaunchFindNonZero(
+  TF_RNN_OPS_RETURN_IF_ERROR(call.scratch->Allocate(sizeof(found), &memory));
+  TF_RNN_OPS_RETURN_IF_ERROR(ZeroBytes(call, sizeof(found), memory));
+  TF_RNN_OPS_RETURN_IF_ERROR(LaunchFindNonZero(
       call, type, count, array, static_cast<std::int32_t*>(memory)));
-  TF_RNN_OPS_GPU_RETURN_IF_ERROR(call.driver->Check(
+  TF_RNN_OPS_RETURN_IF_ERROR(call.driver->Check(
       call.driver->cuMemcpyDtoHAsync_v2(&found, DevicePointer(memory),
                                         sizeof(found), call.stream),
       "cuMemcpyDtoHAsync"));
-  TF_RNN_OPS_GPU_RETURN_IF_ERROR(call.driver->Check(
+  TF_RNN_OPS_RETURN_IF_ERROR(call.driver->Check(
       call.driver->cuStreamSynchronize(call.stream), "cuStreamSynchronize"));
   *are_zeros = found == 0;
   return Status();
@@ -472,7 +467,8 @@ Status RunCudnnRnnBackwardGrad(const Call& call, Cublas& cublas,
                                bool allow_tf32,
                                const rnn::CudnnRnnBackwardGrad<T>& pass) {
   const DualEngine engine(call, cublas, allow_tf32);
-  return Named(BackwardGrad<T>(engine, pass).Run(), pass.config, pass.size);
+  return WithNetwork(BackwardGrad<T>(engine, pass).Run(), pass.config,
+                     pass.size);
 }
 
 #define INSTANTIATE(T)                                                \

@@ -16,8 +16,8 @@
 #include "cc/gpu/call.h"
 #include "cc/gpu/cublas.h"
 #include "cc/gpu/data_type.h"
-#include "cc/gpu/status.h"
 #include "cc/rnn/cudnn_rnn.h"
+#include "cc/rnn/status.h"
 
 namespace tf_rnn_ops::gpu {
 

@@ -76,10 +76,10 @@ Status CudnnRnnNetwork::Init(const Cudnn& cudnn, cudnnHandle_t handle,
   config_ = layers.config();
   // cuDNN does not support empty inputs: use a single input of zeros.
   input_size_ = std::max<std::int64_t>(config_.input_size, 1);
-  TF_RNN_OPS_GPU_RETURN_IF_ERROR(CheckSizes(config_));
-  TF_RNN_OPS_GPU_RETURN_IF_ERROR(
+  TF_RNN_OPS_RETURN_IF_ERROR(CheckSizes(config_));
+  TF_RNN_OPS_RETURN_IF_ERROR(
       descriptor_.Create(cudnn, "cudnnCreateRNNDescriptor"));
-  TF_RNN_OPS_GPU_RETURN_IF_ERROR(Describe(cudnn, method));
+  TF_RNN_OPS_RETURN_IF_ERROR(Describe(cudnn, method));
   return params_.Query(cudnn, handle, descriptor_.get(), layers,
                        SizeOf(method.type));
 }

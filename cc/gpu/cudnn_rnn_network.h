@@ -10,8 +10,8 @@
 #include "cc/gpu/cudnn_descriptor.h"
 #include "cc/gpu/cudnn_rnn_params.h"
 #include "cc/gpu/data_type.h"
-#include "cc/gpu/status.h"
 #include "cc/rnn/rnn_config.h"
+#include "cc/rnn/status.h"
 
 namespace tf_rnn_ops::gpu {
 

@@ -30,7 +30,7 @@ class RegionFinder {
         num_bytes_(num_bytes) {}
 
   Status Init() {
-    TF_RNN_OPS_GPU_RETURN_IF_ERROR(
+    TF_RNN_OPS_RETURN_IF_ERROR(
         matrix_descriptor_.Create(cudnn_, "cudnnCreateTensorDescriptor"));
     return bias_descriptor_.Create(cudnn_, "cudnnCreateTensorDescriptor");
   }
@@ -40,14 +40,14 @@ class RegionFinder {
               CudnnRegion* matrix, CudnnRegion* bias) const {
     void* matrix_address = nullptr;
     void* bias_address = nullptr;
-    TF_RNN_OPS_GPU_RETURN_IF_ERROR(cudnn_.Check(
+    TF_RNN_OPS_RETURN_IF_ERROR(cudnn_.Check(
         cudnn_.cudnnGetRNNWeightParams(
             handle_, descriptor_, static_cast<std::int32_t>(pseudo_layer),
             num_bytes_, kBuffer, static_cast<std::int32_t>(number),
             matrix_descriptor_.get(), &matrix_address, bias_descriptor_.get(),
             &bias_address),
         "cudnnGetRNNWeightParams"));
-    TF_RNN_OPS_GPU_RETURN_IF_ERROR(
+    TF_RNN_OPS_RETURN_IF_ERROR(
         ReadRegion(matrix_descriptor_, matrix_address, matrix));
     return ReadRegion(bias_descriptor_, bias_address, bias);
   }
@@ -61,7 +61,7 @@ class RegionFinder {
     int num_dims = 0;
     int dims[3] = {};
     int strides[3] = {};
-    TF_RNN_OPS_GPU_RETURN_IF_ERROR(
+    TF_RNN_OPS_RETURN_IF_ERROR(
         cudnn_.Check(cudnn_.cudnnGetTensorNdDescriptor(
                          descriptor.get(), 3, &type, &num_dims, dims, strides),
                      "cudnnGetTensorNdDescriptor"));
@@ -108,12 +108,12 @@ Status CudnnRnnParams::Query(const Cudnn& cudnn, cudnnHandle_t handle,
                              cudnnRNNDescriptor_t descriptor,
                              const CudnnRnnLayers& layers,
                              std::size_t element_bytes) {
-  TF_RNN_OPS_GPU_RETURN_IF_ERROR(CheckSize(layers.config()));
-  TF_RNN_OPS_GPU_RETURN_IF_ERROR(cudnn.Check(
+  TF_RNN_OPS_RETURN_IF_ERROR(CheckSize(layers.config()));
+  TF_RNN_OPS_RETURN_IF_ERROR(cudnn.Check(
       cudnn.cudnnGetRNNWeightSpaceSize(handle, descriptor, &num_bytes_),
       "cudnnGetRNNWeightSpaceSize"));
   RegionFinder finder(cudnn, handle, descriptor, num_bytes_);
-  TF_RNN_OPS_GPU_RETURN_IF_ERROR(finder.Init());
+  TF_RNN_OPS_RETURN_IF_ERROR(finder.Init());
   const rnn::RnnConfig& config = layers.network;
   const rnn::CudnnRnnParamsLayout layout(config);
   const std::int64_t first = layers.first * config.num_directions;
@@ -124,18 +124,18 @@ Status CudnnRnnParams::Query(const Cudnn& cudnn, cudnnHandle_t handle,
   for (std::int64_t i = 0; i < count * num_matrices; ++i) {
     const std::int64_t gate = i % num_matrices;
     const bool is_projection = gate == 2 * config.num_gates();
-    TF_RNN_OPS_GPU_RETURN_IF_ERROR(finder.Find(
+    TF_RNN_OPS_RETURN_IF_ERROR(finder.Find(
         i / num_matrices, is_projection ? kProjection : gate, &matrix, &bias));
     const std::int64_t index = first * num_matrices + i;
-    TF_RNN_OPS_GPU_RETURN_IF_ERROR(
+    TF_RNN_OPS_RETURN_IF_ERROR(
         Add("matrix", index, layout.Weight(index), matrix, element_bytes));
   }
   const std::int64_t num_biases = 2 * config.num_gates();
   for (std::int64_t i = 0; i < count * num_biases; ++i) {
-    TF_RNN_OPS_GPU_RETURN_IF_ERROR(
+    TF_RNN_OPS_RETURN_IF_ERROR(
         finder.Find(i / num_biases, i % num_biases, &matrix, &bias));
     const std::int64_t index = first * num_biases + i;
-    TF_RNN_OPS_GPU_RETURN_IF_ERROR(
+    TF_RNN_OPS_RETURN_IF_ERROR(
         Add("bias", index, layout.Bias(index), bias, element_bytes));
   }
   return Status();
@@ -152,10 +152,10 @@ Status CudnnRnnParams::ToCudnn(const Call& call, const void* params,
   for (const Block& block : blocks_) num_copied += block.num_bytes;
   if (num_copied < num_bytes_) {
     // Zero the gaps between the blocks.
-    TF_RNN_OPS_GPU_RETURN_IF_ERROR(ZeroBytes(call, num_bytes_, weights));
+    TF_RNN_OPS_RETURN_IF_ERROR(ZeroBytes(call, num_bytes_, weights));
   }
   for (const Block& block : blocks_) {
-    TF_RNN_OPS_GPU_RETURN_IF_ERROR(CopyBytes(
+    TF_RNN_OPS_RETURN_IF_ERROR(CopyBytes(
         call, block.num_bytes, static_cast<const char*>(params) + block.offset,
         static_cast<char*>(weights) + block.cudnn_offset));
   }
@@ -165,7 +165,7 @@ Status CudnnRnnParams::ToCudnn(const Call& call, const void* params,
 Status CudnnRnnParams::FromCudnn(const Call& call, const void* weights,
                                  void* params) const {
   for (const Block& block : blocks_) {
-    TF_RNN_OPS_GPU_RETURN_IF_ERROR(
+    TF_RNN_OPS_RETURN_IF_ERROR(
         CopyBytes(call, block.num_bytes,
                   static_cast<const char*>(weights) + block.cudnn_offset,
                   static_cast<char*>(params) + block.offset));

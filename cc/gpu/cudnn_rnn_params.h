@@ -10,9 +10,9 @@
 
 #include "cc/gpu/call.h"
 #include "cc/gpu/cudnn.h"
-#include "cc/gpu/status.h"
 #include "cc/rnn/cudnn_rnn_params.h"
 #include "cc/rnn/rnn_config.h"
+#include "cc/rnn/status.h"
 
 namespace tf_rnn_ops::gpu {
 

@@ -46,8 +46,8 @@ Status CheckTime(std::int64_t time) {
 Status DescribeSequences(const Cudnn& cudnn, const CudnnRnnStaging& staging,
                          std::int64_t time, std::int64_t width,
                          CudnnRnnDataDescriptor* descriptor) {
-  TF_RNN_OPS_GPU_RETURN_IF_ERROR(CheckCounts({time, width}));
-  TF_RNN_OPS_GPU_RETURN_IF_ERROR(
+  TF_RNN_OPS_RETURN_IF_ERROR(CheckCounts({time, width}));
+  TF_RNN_OPS_RETURN_IF_ERROR(
       descriptor->Create(cudnn, "cudnnCreateRNNDataDescriptor"));
   double zero = 0;  // the same bits in every type
   return cudnn.Check(
@@ -64,8 +64,8 @@ Status DescribeSequences(const Cudnn& cudnn, const CudnnRnnStaging& staging,
 Status DescribeState(const Cudnn& cudnn, const CudnnRnnStaging& staging,
                      std::int64_t num_pseudo_layers, std::int64_t num_units,
                      CudnnTensorDescriptor* descriptor) {
-  TF_RNN_OPS_GPU_RETURN_IF_ERROR(CheckCounts({num_pseudo_layers, num_units}));
-  TF_RNN_OPS_GPU_RETURN_IF_ERROR(
+  TF_RNN_OPS_RETURN_IF_ERROR(CheckCounts({num_pseudo_layers, num_units}));
+  TF_RNN_OPS_RETURN_IF_ERROR(
       descriptor->Create(cudnn, "cudnnCreateTensorDescriptor"));
   const auto steps = static_cast<std::int32_t>(num_pseudo_layers);
   const auto batch = static_cast<std::int32_t>(staging.batch());
@@ -92,17 +92,17 @@ Status CudnnRnnStack::Init(const Cudnn& cudnn, cudnnHandle_t handle,
                            std::int64_t time, const CudnnRnnStaging& staging,
                            cudnnForwardMode_t mode) {
   const rnn::RnnConfig& config = network_.config();
-  TF_RNN_OPS_GPU_RETURN_IF_ERROR(
+  TF_RNN_OPS_RETURN_IF_ERROR(
       DescribeSequences(cudnn, staging, time, network_.input_size(), &input_));
-  TF_RNN_OPS_GPU_RETURN_IF_ERROR(DescribeSequences(
+  TF_RNN_OPS_RETURN_IF_ERROR(DescribeSequences(
       cudnn, staging, time, config.num_directions * config.output_size(),
       &output_));
-  TF_RNN_OPS_GPU_RETURN_IF_ERROR(
+  TF_RNN_OPS_RETURN_IF_ERROR(
       DescribeState(cudnn, staging, config.num_pseudo_layers(),
                     config.output_size(), &hidden_state_));
-  TF_RNN_OPS_GPU_RETURN_IF_ERROR(DescribeState(cudnn, staging,
-                                               config.num_pseudo_layers(),
-                                               config.num_units, &cell_state_));
+  TF_RNN_OPS_RETURN_IF_ERROR(DescribeState(cudnn, staging,
+                                           config.num_pseudo_layers(),
+                                           config.num_units, &cell_state_));
   return cudnn.Check(cudnn.cudnnGetRNNTempSpaceSizes(
                          handle, network_.descriptor(), mode, input_.get(),
                          &workspace_bytes_, &reserve_bytes_),
@@ -120,8 +120,8 @@ Status CudnnRnnPlan::Init(const Call& call, DataType type,
   key_.variant = 0;
   is_training_ = is_training;
   if (!has_steps()) return Status();
-  TF_RNN_OPS_GPU_RETURN_IF_ERROR(CheckTime(key.size.time));
-  TF_RNN_OPS_GPU_RETURN_IF_ERROR(CheckCounts({key.size.batch}));
+  TF_RNN_OPS_RETURN_IF_ERROR(CheckTime(key.size.time));
+  TF_RNN_OPS_RETURN_IF_ERROR(CheckCounts({key.size.batch}));
   staging_.emplace(call_, type, key.size, key.time_major);
   return staging_->Init(key.sequence_lengths);
 }
@@ -264,7 +264,7 @@ Status CudnnRnnPlan::ReadInput(const void* input, const void** staged) {
   }
   const std::size_t num_bytes = staging_->NumBytes(input_shape());
   void* zeros;
-  TF_RNN_OPS_GPU_RETURN_IF_ERROR(call_.scratch->Allocate(num_bytes, &zeros));
+  TF_RNN_OPS_RETURN_IF_ERROR(call_.scratch->Allocate(num_bytes, &zeros));
   *staged = zeros;
   return ZeroBytes(call_, num_bytes, zeros);
 }
@@ -314,7 +314,7 @@ Status CudnnRnnPlan::ReadParams(const void* params, const void** staged) const {
   *staged = params;
   if (!staging_->converts()) return Status();
   void* widened;
-  TF_RNN_OPS_GPU_RETURN_IF_ERROR(
+  TF_RNN_OPS_RETURN_IF_ERROR(
       call_.scratch->Allocate(params_size() * sizeof(float), &widened));
   *staged = widened;
   return WidenBFloat16(call_, params_size(), params,
@@ -327,7 +327,7 @@ Status CudnnRnnPlan::ReadWeights(const CudnnRnnStack& stack, const void* staged,
   *weights = staged;
   if (params.is_same()) return Status();
   void* converted;
-  TF_RNN_OPS_GPU_RETURN_IF_ERROR(
+  TF_RNN_OPS_RETURN_IF_ERROR(
       call_.scratch->Allocate(params.num_bytes(), &converted));
   *weights = converted;
   return params.ToCudnn(call_, staged, converted);
@@ -337,7 +337,7 @@ Status CudnnRnnPlan::WriteParamsGradient(void* gradient, void** staged) {
   params_gradient_ = gradient;
   *staged = gradient;
   if (staging_->converts()) {
-    TF_RNN_OPS_GPU_RETURN_IF_ERROR(
+    TF_RNN_OPS_RETURN_IF_ERROR(
         call_.scratch->Allocate(params_size() * sizeof(float), staged));
   }
   staged_params_gradient_ = *staged;
@@ -349,7 +349,7 @@ Status CudnnRnnPlan::WriteWeightsGradient(const CudnnRnnStack& stack,
   const CudnnRnnParams& params = stack.network().params();
   *weights = staged;
   if (!params.is_same()) {
-    TF_RNN_OPS_GPU_RETURN_IF_ERROR(
+    TF_RNN_OPS_RETURN_IF_ERROR(
         call_.scratch->Allocate(params.num_bytes(), weights));
   }
   return ZeroBytes(call_, params.num_bytes(), *weights);
@@ -363,7 +363,7 @@ Status CudnnRnnPlan::FinishWeightsGradient(const CudnnRnnStack& stack,
 }
 
 Status CudnnRnnPlan::Finish() {
-  TF_RNN_OPS_GPU_RETURN_IF_ERROR(staging_->Finish());
+  TF_RNN_OPS_RETURN_IF_ERROR(staging_->Finish());
   if (staged_params_gradient_ == params_gradient_) return Status();
   return RoundToBFloat16(call_, params_size(),
                          static_cast<const float*>(staged_params_gradient_),

@@ -18,10 +18,10 @@
 #include "cc/gpu/cudnn_rnn_network.h"
 #include "cc/gpu/cudnn_rnn_staging.h"
 #include "cc/gpu/data_type.h"
-#include "cc/gpu/status.h"
 #include "cc/rnn/random_stream.h"
 #include "cc/rnn/reserve_space.h"
 #include "cc/rnn/rnn_config.h"
+#include "cc/rnn/status.h"
 
 namespace tf_rnn_ops::gpu {
 

@@ -24,7 +24,7 @@ template <typename T>
 Status AllocateOnHost(std::int64_t size, std::unique_ptr<T[]>* array) {
   array->reset(new (std::nothrow) T[size]);
   if (*array != nullptr) return Status();
-  return Status(StatusCode::kOutOfMemory,
+  return Status(StatusCode::kResourceExhausted,
                 "cannot allocate " + std::to_string(size * sizeof(T)) +
                     " bytes of host memory for sequence lengths");
 }
@@ -52,8 +52,8 @@ Status CudnnRnnStaging::Init(const std::int32_t* sequence_lengths) {
     batch_ += length_of(i) > 0;
     num_runs += begins_run(i);
   }
-  TF_RNN_OPS_GPU_RETURN_IF_ERROR(AllocateOnHost(batch_, &lengths_));
-  TF_RNN_OPS_GPU_RETURN_IF_ERROR(AllocateOnHost(num_runs, &runs_));
+  TF_RNN_OPS_RETURN_IF_ERROR(AllocateOnHost(batch_, &lengths_));
+  TF_RNN_OPS_RETURN_IF_ERROR(AllocateOnHost(num_runs, &runs_));
   std::int64_t staged = 0;
   for (std::int64_t i = 0; i < size_.batch; ++i) {
     const std::int32_t length = length_of(i);
@@ -97,17 +97,17 @@ Status CudnnRnnStaging::Read(const void* tensor, const StagedShape& shape,
   *staged = tensor;
   if (Moves(shape)) {
     void* moved;
-    TF_RNN_OPS_GPU_RETURN_IF_ERROR(
+    TF_RNN_OPS_RETURN_IF_ERROR(
         call_.scratch->Allocate(NumElements(shape) * SizeOf(type_), &moved));
-    TF_RNN_OPS_GPU_RETURN_IF_ERROR(Gather(tensor, shape, moved));
+    TF_RNN_OPS_RETURN_IF_ERROR(Gather(tensor, shape, moved));
     *staged = moved;
   }
   if (!converts()) return Status();
   void* converted;
-  TF_RNN_OPS_GPU_RETURN_IF_ERROR(
+  TF_RNN_OPS_RETURN_IF_ERROR(
       call_.scratch->Allocate(NumBytes(shape), &converted));
-  TF_RNN_OPS_GPU_RETURN_IF_ERROR(WidenBFloat16(
-      call_, NumElements(shape), *staged, static_cast<float*>(converted)));
+  TF_RNN_OPS_RETURN_IF_ERROR(WidenBFloat16(call_, NumElements(shape), *staged,
+                                           static_cast<float*>(converted)));
   *staged = converted;
   return Status();
 }
@@ -118,8 +118,7 @@ Status CudnnRnnStaging::Write(void* tensor, const StagedShape& shape,
     *staged = tensor;
     return Status();
   }
-  TF_RNN_OPS_GPU_RETURN_IF_ERROR(
-      call_.scratch->Allocate(NumBytes(shape), staged));
+  TF_RNN_OPS_RETURN_IF_ERROR(call_.scratch->Allocate(NumBytes(shape), staged));
   return WriteThrough(*staged, shape, tensor, without_steps);
 }
 
@@ -147,16 +146,15 @@ Status CudnnRnnStaging::Finish() {
       const std::int64_t size = NumElements(result.shape);
       void* converted = result.tensor;
       if (moves) {
-        TF_RNN_OPS_GPU_RETURN_IF_ERROR(
+        TF_RNN_OPS_RETURN_IF_ERROR(
             call_.scratch->Allocate(size * SizeOf(type_), &converted));
       }
-      TF_RNN_OPS_GPU_RETURN_IF_ERROR(RoundToBFloat16(
+      TF_RNN_OPS_RETURN_IF_ERROR(RoundToBFloat16(
           call_, size, static_cast<const float*>(staged), converted));
       staged = converted;
     }
     if (moves) {
-      TF_RNN_OPS_GPU_RETURN_IF_ERROR(
-          Scatter(staged, result.shape, result.tensor));
+      TF_RNN_OPS_RETURN_IF_ERROR(Scatter(staged, result.shape, result.tensor));
     }
   }
   return Status();
@@ -171,7 +169,7 @@ Status CudnnRnnStaging::Drop(const StagedShape& shape, const DropoutMask& mask,
                            run.first * shape.width,
                            {size_.batch * shape.width, shape.width}};
     const std::int64_t first = run.staged_first * strides.inner;
-    TF_RNN_OPS_GPU_RETURN_IF_ERROR(
+    TF_RNN_OPS_RETURN_IF_ERROR(
         ApplyDropout(call_, cudnn_type_, {shape.steps, run.count, shape.width},
                      rows, At(source, first, cudnn_type_), strides,
                      At(target, first, cudnn_type_)));
@@ -185,7 +183,7 @@ Status CudnnRnnStaging::Gather(const void* tensor, const StagedShape& shape,
   const RowStrides to = StagedStrides(shape);
   for (std::int64_t i = 0; i < num_runs_; ++i) {
     const Run& run = runs_[i];
-    TF_RNN_OPS_GPU_RETURN_IF_ERROR(
+    TF_RNN_OPS_RETURN_IF_ERROR(
         CopyRows(call_, type_, {shape.steps, run.count, shape.width},
                  At(tensor, run.first * from.inner, type_), from,
                  At(staged, run.staged_first * to.inner, type_), to));
@@ -199,7 +197,7 @@ Status CudnnRnnStaging::Scatter(const void* staged, const StagedShape& shape,
   const RowStrides to = TensorStrides(shape);
   for (std::int64_t i = 0; i < num_runs_; ++i) {
     const Run& run = runs_[i];
-    TF_RNN_OPS_GPU_RETURN_IF_ERROR(
+    TF_RNN_OPS_RETURN_IF_ERROR(
         CopyRows(call_, type_, {shape.steps, run.count, shape.width},
                  At(staged, run.staged_first * from.inner, type_), from,
                  At(tensor, run.first * to.inner, type_), to));

@@ -18,8 +18,8 @@
 #include "cc/gpu/arrays.h"
 #include "cc/gpu/call.h"
 #include "cc/gpu/data_type.h"
-#include "cc/gpu/status.h"
 #include "cc/rnn/rnn_config.h"
+#include "cc/rnn/status.h"
 
 namespace tf_rnn_ops::gpu {
 

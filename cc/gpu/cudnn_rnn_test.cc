@@ -428,7 +428,7 @@ Status RunAll(FakeCudnnGpu* gpu, Case& k) {
   FakeNetwork<rnn::BFloat16> network(gpu, k);
   ForwardResult forward;
   BackwardResult backward;
-  TF_RNN_OPS_GPU_RETURN_IF_ERROR(network.Forward(true, &forward));
+  TF_RNN_OPS_RETURN_IF_ERROR(network.Forward(true, &forward));
   return network.Backward(&backward);
 }
 
@@ -485,7 +485,7 @@ TEST(CudnnRnnTest, ErrorsNameCallAndNetwork) {
                    CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED);
   ForwardResult result;
   const Status status = network.Forward(true, &result);
-  EXPECT_EQ(status.code(), StatusCode::kOutOfMemory);
+  EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
   EXPECT_NE(status.message().find("cudnnRNNForward returned"),
             std::string::npos);
   EXPECT_NE(status.message().find(
@@ -500,7 +500,7 @@ Status RunInference(FakeCudnnGpu* gpu, const rnn::RnnConfig& config,
                     const rnn::RnnSize& size, ScratchAllocator* scratch) {
   CudnnRnn<float> networks(*gpu->cudnn().cudnn(), gpu->handles());
   CudnnRnnPlan plan;
-  TF_RNN_OPS_GPU_RETURN_IF_ERROR(networks.Plan(
+  TF_RNN_OPS_RETURN_IF_ERROR(networks.Plan(
       {gpu->Call(scratch), /*allow_tf32=*/false},
       {config, size, /*time_major=*/true, nullptr, 0}, false, &plan));
   rnn::CudnnRnnForward<float> pass{};
@@ -516,7 +516,7 @@ TEST(CudnnRnnTest, OutOfMemoryDoesNotAffectLaterCalls) {
   FakeScratchAllocator scratch(&gpu.driver());
   scratch.Fail();
   EXPECT_EQ(RunInference(&gpu, k.config, k.size, &scratch).code(),
-            StatusCode::kOutOfMemory);
+            StatusCode::kResourceExhausted);
   CpuNetwork<float> cpu(k);
   FakeNetwork<float> network(&gpu, k);
   ForwardResult result;
@@ -573,7 +573,7 @@ TEST(CudnnRnnTest, ReportsOutOfHostMemory) {
   };
   EXPECT_EXIT(
       run(),
-      testing::ExitedWithCode(static_cast<int>(StatusCode::kOutOfMemory)),
+      testing::ExitedWithCode(static_cast<int>(StatusCode::kResourceExhausted)),
       "cannot allocate 134217728 bytes of host memory");
 }
 #endif

@@ -52,8 +52,7 @@ class GpuNetwork {
     FakeScratchAllocator scratch(&gpu_.driver());
     const CudnnRnnCall call = Call(&scratch);
     CudnnRnnPlan plan;
-    TF_RNN_OPS_GPU_RETURN_IF_ERROR(
-        networks_.Plan(call, Key(), is_training, &plan));
+    TF_RNN_OPS_RETURN_IF_ERROR(networks_.Plan(call, Key(), is_training, &plan));
     rnn::CudnnRnnForward<T> pass{};
     Fill(&pass);
     pass.is_training = is_training;
@@ -64,7 +63,7 @@ class GpuNetwork {
       pass.reserve_space = reinterpret_cast<T*>(reserve_space_->data());
       ReserveSpaceHeader header;
       rnn::WriteReserveSpaceHeader<T>(plan.key(), pass.stream, header.data());
-      TF_RNN_OPS_GPU_RETURN_IF_ERROR(
+      TF_RNN_OPS_RETURN_IF_ERROR(
           WriteReserveSpaceHeader(call, header, pass.reserve_space));
     }
     FakeDeviceArray<T> output_h(&gpu_.driver(), k_.input_h.size());
@@ -72,7 +71,7 @@ class GpuNetwork {
     pass.output = output_.data();
     pass.output_h = output_h.data();
     pass.output_c = output_c.data();
-    TF_RNN_OPS_GPU_RETURN_IF_ERROR(networks_.Forward(pass, &plan));
+    TF_RNN_OPS_RETURN_IF_ERROR(networks_.Forward(pass, &plan));
     if (is_training) ExpectFiniteReserveSpace();
     *result = {ToDoubles(output_), ToDoubles(output_h), ToDoubles(output_c)};
     return Status();
@@ -83,7 +82,7 @@ class GpuNetwork {
     FakeScratchAllocator scratch(&gpu_.driver());
     const CudnnRnnCall call = Call(&scratch);
     CudnnRnnPlan plan;
-    TF_RNN_OPS_GPU_RETURN_IF_ERROR(
+    TF_RNN_OPS_RETURN_IF_ERROR(
         networks_.Plan(call, Key(), /*is_training=*/true, &plan));
     FakeDeviceArray<T> d_input(&gpu_.driver(), k_.input.size());
     FakeDeviceArray<T> d_h(&gpu_.driver(), k_.input_h.size());
@@ -98,7 +97,7 @@ class GpuNetwork {
     pass.output_c_backprop = d_output_c_.data();
     pass.reserve_space = reinterpret_cast<T*>(reserve_space_->data());
     ReserveSpaceHeader header;
-    TF_RNN_OPS_GPU_RETURN_IF_ERROR(
+    TF_RNN_OPS_RETURN_IF_ERROR(
         ReadReserveSpaceHeader(call, pass.reserve_space, &header));
     pass.reserve_space_header = &header;
     pass.input_backprop = d_input.data();
@@ -106,7 +105,7 @@ class GpuNetwork {
     pass.input_c_backprop = d_c.data();
     pass.params_backprop = wants_params ? d_params.data() : nullptr;
     const std::vector<char> before = reserve_space_->ToVector();
-    TF_RNN_OPS_GPU_RETURN_IF_ERROR(
+    TF_RNN_OPS_RETURN_IF_ERROR(
         networks_.Backward(pass, &plan, owns_reserve_space));
     if (!owns_reserve_space) {
       EXPECT_EQ(reserve_space_->ToVector(), before) << "was written to";

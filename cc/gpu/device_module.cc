@@ -49,9 +49,9 @@ std::string Supported(const DeviceCode& code) {
 
 Status ComputeCapability(const CudaDriver& driver, int* major, int* minor) {
   CUdevice device;
-  TF_RNN_OPS_GPU_RETURN_IF_ERROR(
+  TF_RNN_OPS_RETURN_IF_ERROR(
       driver.Check(driver.cuCtxGetDevice(&device), "cuCtxGetDevice"));
-  TF_RNN_OPS_GPU_RETURN_IF_ERROR(driver.Check(
+  TF_RNN_OPS_RETURN_IF_ERROR(driver.Check(
       driver.cuDeviceGetAttribute(
           major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device),
       "cuDeviceGetAttribute"));
@@ -96,11 +96,11 @@ Status DeviceModule::Load(const CudaDriver& driver, CUcontext context,
   int minor;
   const DeviceImage* image;
   CUmodule module;
-  TF_RNN_OPS_GPU_RETURN_IF_ERROR(ComputeCapability(driver, &major, &minor));
-  TF_RNN_OPS_GPU_RETURN_IF_ERROR(ChooseImage(code_, major, minor, &image));
+  TF_RNN_OPS_RETURN_IF_ERROR(ComputeCapability(driver, &major, &minor));
+  TF_RNN_OPS_RETURN_IF_ERROR(ChooseImage(code_, major, minor, &image));
   const std::string call = "cuModuleLoadData of code for compute capability " +
                            Version(image->major, image->minor);
-  TF_RNN_OPS_GPU_RETURN_IF_ERROR(driver.Check(
+  TF_RNN_OPS_RETURN_IF_ERROR(driver.Check(
       driver.cuModuleLoadData(&module, image->data), call.c_str()));
   *loaded = &loaded_[context];
   (*loaded)->module = module;
@@ -111,11 +111,11 @@ Status DeviceModule::FindFunction(const Call& call, const char* kernel,
                                   CUfunction* function) {
   const CudaDriver& driver = *call.driver;
   CUcontext context;
-  TF_RNN_OPS_GPU_RETURN_IF_ERROR(
+  TF_RNN_OPS_RETURN_IF_ERROR(
       driver.Check(driver.cuCtxGetCurrent(&context), "cuCtxGetCurrent"));
   std::lock_guard<std::mutex> lock(mutex_);
   Loaded* loaded;
-  TF_RNN_OPS_GPU_RETURN_IF_ERROR(Load(driver, context, &loaded));
+  TF_RNN_OPS_RETURN_IF_ERROR(Load(driver, context, &loaded));
   const auto found = loaded->functions.find(kernel);
   if (found != loaded->functions.end()) {
     *function = found->second;
@@ -123,7 +123,7 @@ Status DeviceModule::FindFunction(const Call& call, const char* kernel,
   }
   const std::string description =
       std::string("cuModuleGetFunction of ") + kernel;
-  TF_RNN_OPS_GPU_RETURN_IF_ERROR(
+  TF_RNN_OPS_RETURN_IF_ERROR(
       driver.Check(driver.cuModuleGetFunction(function, loaded->module, kernel),
                    description.c_str()));
   loaded->functions[kernel] = *function;
@@ -134,7 +134,7 @@ Status DeviceModule::LaunchWith(const Call& call, const char* kernel,
                                 const LaunchShape& shape,
                                 const void* argument) {
   CUfunction function;
-  TF_RNN_OPS_GPU_RETURN_IF_ERROR(FindFunction(call, kernel, &function));
+  TF_RNN_OPS_RETURN_IF_ERROR(FindFunction(call, kernel, &function));
   void* arguments[] = {const_cast<void*>(argument)};
   const CUresult result = call.driver->cuLaunchKernel(
       function, shape.blocks_x, shape.blocks_y, 1, shape.threads_x,

@@ -14,7 +14,7 @@
 #include "cc/gpu/call.h"
 #include "cc/gpu/cuda_driver.h"
 #include "cc/gpu/device_code.h"
-#include "cc/gpu/status.h"
+#include "cc/rnn/status.h"
 
 namespace tf_rnn_ops::gpu {
 

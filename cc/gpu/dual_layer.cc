@@ -27,7 +27,7 @@ Status DualEngine::Allocate(CheckedInt count, C** array) const {
                   "must fit in 64 bits");
   }
   void* memory;
-  TF_RNN_OPS_GPU_RETURN_IF_ERROR(call_.scratch->Allocate(
+  TF_RNN_OPS_RETURN_IF_ERROR(call_.scratch->Allocate(
       static_cast<std::size_t>(num_bytes.value()), &memory));
   *array = static_cast<C*>(memory);
   return Status();
@@ -36,7 +36,7 @@ Status DualEngine::Allocate(CheckedInt count, C** array) const {
 template <typename C>
 Status DualEngine::Allocate(CheckedInt count, DualArray<C>* arrays) const {
   C* both;
-  TF_RNN_OPS_GPU_RETURN_IF_ERROR(Allocate(count * 2, &both));
+  TF_RNN_OPS_RETURN_IF_ERROR(Allocate(count * 2, &both));
   *arrays = both == nullptr ? DualArray<C>{}
                             : DualArray<C>{both, both + count.value()};
   return Status();
@@ -63,18 +63,18 @@ Status DualEngine::Multiply(const DualProduct<C>& p) const {
         MatrixProduct<C>{m, p.n, p.k, a, w, p.is_w_transposed, c, is_added});
   };
   if (are_adjacent) {
-    TF_RNN_OPS_GPU_RETURN_IF_ERROR(
+    TF_RNN_OPS_RETURN_IF_ERROR(
         multiply(2 * p.m, p.a.value, p.w.value, p.c.value, p.is_added));
   } else {
     if (p.c.value != nullptr) {
-      TF_RNN_OPS_GPU_RETURN_IF_ERROR(
+      TF_RNN_OPS_RETURN_IF_ERROR(
           multiply(p.m, p.a.value, p.w.value, p.c.value, p.is_added));
     }
     if (p.a.tangent != nullptr) {
-      TF_RNN_OPS_GPU_RETURN_IF_ERROR(
+      TF_RNN_OPS_RETURN_IF_ERROR(
           multiply(p.m, p.a.tangent, p.w.value, p.c.tangent, p.is_added));
     } else if (!p.is_added) {
-      TF_RNN_OPS_GPU_RETURN_IF_ERROR(
+      TF_RNN_OPS_RETURN_IF_ERROR(
           ZeroBytes(call_, p.m * p.n * sizeof(C), p.c.tangent));
     }
   }
@@ -129,10 +129,10 @@ Status DualScratch<C>::Init(const DualEngine& engine,
   };
   for (const auto& [is_needed, count, arrays] : needs) {
     if (!is_needed) continue;
-    TF_RNN_OPS_GPU_RETURN_IF_ERROR(engine.Allocate(count, arrays));
+    TF_RNN_OPS_RETURN_IF_ERROR(engine.Allocate(count, arrays));
   }
   if (!wants_params) return Status();
-  TF_RNN_OPS_GPU_RETURN_IF_ERROR(engine.Allocate(rows, &ones));
+  TF_RNN_OPS_RETURN_IF_ERROR(engine.Allocate(rows, &ones));
   return engine.Launch(FillOnes<C>{rows.value(), ones});
 }
 
@@ -148,25 +148,25 @@ class LayerSweeps {
       : engine_(engine), a_(layer), scratch_(scratch) {}
 
   Status Forward(C* dot_output_h, C* dot_output_c) const {
-    TF_RNN_OPS_GPU_RETURN_IF_ERROR(SetStates(a_.input_h, a_.input_c));
-    TF_RNN_OPS_GPU_RETURN_IF_ERROR(ProjectInput());
+    TF_RNN_OPS_RETURN_IF_ERROR(SetStates(a_.input_h, a_.input_c));
+    TF_RNN_OPS_RETURN_IF_ERROR(ProjectInput());
     for (std::int64_t i = 0; i < a_.lengths.steps; ++i) {
-      TF_RNN_OPS_GPU_RETURN_IF_ERROR(StepForward(StepAt(i)));
+      TF_RNN_OPS_RETURN_IF_ERROR(StepForward(StepAt(i)));
     }
     return CopyStateTangents(dot_output_h, dot_output_c);
   }
 
   Status Backward(const DualLayerGradients<C>& gradients) const {
-    TF_RNN_OPS_GPU_RETURN_IF_ERROR(SetStates({gradients.output_h, nullptr},
-                                             {gradients.output_c, nullptr}));
+    TF_RNN_OPS_RETURN_IF_ERROR(SetStates({gradients.output_h, nullptr},
+                                         {gradients.output_c, nullptr}));
     for (std::int64_t i = a_.lengths.steps - 1; i >= 0; --i) {
-      TF_RNN_OPS_GPU_RETURN_IF_ERROR(StepBackward(StepAt(i), gradients.output));
+      TF_RNN_OPS_RETURN_IF_ERROR(StepBackward(StepAt(i), gradients.output));
     }
-    TF_RNN_OPS_GPU_RETURN_IF_ERROR(FinishStateGradient());
-    TF_RNN_OPS_GPU_RETURN_IF_ERROR(
+    TF_RNN_OPS_RETURN_IF_ERROR(FinishStateGradient());
+    TF_RNN_OPS_RETURN_IF_ERROR(
         CopyStateTangents(gradients.dot_input_h, gradients.dot_input_c));
     if (gradients.input.is_wanted()) {
-      TF_RNN_OPS_GPU_RETURN_IF_ERROR(MakeInputGradient(gradients));
+      TF_RNN_OPS_RETURN_IF_ERROR(MakeInputGradient(gradients));
     }
     return gradients.dot_params == nullptr
                ? Status()
@@ -208,19 +208,19 @@ class LayerSweeps {
                  ? ZeroBytes(engine_.call(), num_bytes, target)
                  : CopyBytes(engine_.call(), num_bytes, source, target);
     };
-    TF_RNN_OPS_GPU_RETURN_IF_ERROR(set(from.value, to.value));
+    TF_RNN_OPS_RETURN_IF_ERROR(set(from.value, to.value));
     return set(from.tangent, to.tangent);
   }
   Status SetStates(const DualInput<C>& h, const DualInput<C>& c) const {
-    TF_RNN_OPS_GPU_RETURN_IF_ERROR(SetState(h, hidden(), scratch_.state));
+    TF_RNN_OPS_RETURN_IF_ERROR(SetState(h, hidden(), scratch_.state));
     if (!config().has_cell_state()) return Status();
     return SetState(c, units(), scratch_.cell_state);
   }
 
   Status CopyStateTangents(C* h, C* c) const {
-    TF_RNN_OPS_GPU_RETURN_IF_ERROR(CopyBytes(engine_.call(),
-                                             a_.batch * hidden() * sizeof(C),
-                                             scratch_.state.tangent, h));
+    TF_RNN_OPS_RETURN_IF_ERROR(CopyBytes(engine_.call(),
+                                         a_.batch * hidden() * sizeof(C),
+                                         scratch_.state.tangent, h));
     if (!config().has_cell_state()) return Status();
     return CopyBytes(engine_.call(), a_.batch * units() * sizeof(C),
                      scratch_.cell_state.tangent, c);
@@ -246,14 +246,14 @@ class LayerSweeps {
   }
 
   Status StepForward(const Step& step) const {
-    TF_RNN_OPS_GPU_RETURN_IF_ERROR(engine_.Multiply(DualProduct<C>{
+    TF_RNN_OPS_RETURN_IF_ERROR(engine_.Multiply(DualProduct<C>{
         a_.batch, gate_units(), hidden(), scratch_.state, a_.weights.recurrent,
         /*is_w_transposed=*/true, scratch_.recurrent, /*is_added=*/false}));
-    TF_RNN_OPS_GPU_RETURN_IF_ERROR(LaunchCell([&](auto cell) {
+    TF_RNN_OPS_RETURN_IF_ERROR(LaunchCell([&](auto cell) {
       return engine_.Launch(Forward<decltype(cell)>(step));
     }));
     if (!is_projected()) return Status();
-    TF_RNN_OPS_GPU_RETURN_IF_ERROR(engine_.Multiply(DualProduct<C>{
+    TF_RNN_OPS_RETURN_IF_ERROR(engine_.Multiply(DualProduct<C>{
         a_.batch, hidden(), units(), scratch_.cell_output,
         a_.weights.projection, /*is_w_transposed=*/true, scratch_.product,
         /*is_added=*/false}));
@@ -307,10 +307,10 @@ class LayerSweeps {
                             output_stride(), scratch_.state, scratch_.product,
                             hidden()};
     if (is_projected()) {
-      TF_RNN_OPS_GPU_RETURN_IF_ERROR(ProjectGradient(step, d_h));
+      TF_RNN_OPS_RETURN_IF_ERROR(ProjectGradient(step, d_h));
       d_h = {scratch_.cell_output, units(), {}, {}, units()};
     }
-    TF_RNN_OPS_GPU_RETURN_IF_ERROR(LaunchCell([&](auto cell) {
+    TF_RNN_OPS_RETURN_IF_ERROR(LaunchCell([&](auto cell) {
       return engine_.Launch(Backward<decltype(cell)>(step, d_h));
     }));
     return engine_.Multiply(DualProduct<C>{
@@ -321,7 +321,7 @@ class LayerSweeps {
 
   // Makes d_m.
   Status ProjectGradient(const Step& step, const StateGradient<C>& d_h) const {
-    TF_RNN_OPS_GPU_RETURN_IF_ERROR(engine_.Launch(SumStateGradient<C>{
+    TF_RNN_OPS_RETURN_IF_ERROR(engine_.Launch(SumStateGradient<C>{
         step, d_h, scratch_.d_hidden,
         scratch_.all_d_hidden.At(Offset(step, hidden())), scratch_.state}));
     return engine_.Multiply(DualProduct<C>{
@@ -378,17 +378,17 @@ class LayerSweeps {
     const DualInput<C> d_recurrent = scratch_.d_recurrent.is_wanted()
                                          ? scratch_.d_recurrent
                                          : scratch_.gates;
-    TF_RNN_OPS_GPU_RETURN_IF_ERROR(engine_.Launch(
+    TF_RNN_OPS_RETURN_IF_ERROR(engine_.Launch(
         GatherPrevious<C>{a_.lengths, a_.batch, StepAt(0).time_step,
                           PreviousHidden(), scratch_.all_h_prev}));
-    TF_RNN_OPS_GPU_RETURN_IF_ERROR(MakeMatrixGradient(
+    TF_RNN_OPS_RETURN_IF_ERROR(MakeMatrixGradient(
         d_input, a_.input, layout.InputMatrix(pseudo_layer), dot_params));
-    TF_RNN_OPS_GPU_RETURN_IF_ERROR(
+    TF_RNN_OPS_RETURN_IF_ERROR(
         MakeMatrixGradient(d_recurrent, scratch_.all_h_prev,
                            layout.RecurrentMatrix(pseudo_layer), dot_params));
-    TF_RNN_OPS_GPU_RETURN_IF_ERROR(
+    TF_RNN_OPS_RETURN_IF_ERROR(
         MakeBiasGradient(d_input, layout.InputBias(pseudo_layer), dot_params));
-    TF_RNN_OPS_GPU_RETURN_IF_ERROR(MakeBiasGradient(
+    TF_RNN_OPS_RETURN_IF_ERROR(MakeBiasGradient(
         d_recurrent, layout.RecurrentBias(pseudo_layer), dot_params));
     return MakeMatrixGradient(scratch_.all_d_hidden, scratch_.all_cell_output,
                               layout.Projection(pseudo_layer), dot_params);
@@ -403,7 +403,7 @@ class LayerSweeps {
           region.rows, region.cols, rows(), a, b, /*is_b_transposed=*/false,
           dot_params + region.offset, is_added, /*is_a_transposed=*/true});
     };
-    TF_RNN_OPS_GPU_RETURN_IF_ERROR(
+    TF_RNN_OPS_RETURN_IF_ERROR(
         multiply(d.tangent, x.value, /*is_added=*/false));
     if (x.tangent == nullptr) return Status();
     return multiply(d.value, x.tangent, /*is_added=*/true);

@@ -16,9 +16,9 @@
 #include "cc/gpu/cublas.h"
 #include "cc/gpu/device_module.h"
 #include "cc/gpu/dual_layer_device.h"
-#include "cc/gpu/status.h"
 #include "cc/rnn/checked_math.h"
 #include "cc/rnn/rnn_config.h"
+#include "cc/rnn/status.h"
 
 namespace tf_rnn_ops::gpu {
 

@@ -126,16 +126,16 @@ Status Forward(const Engine& engine, const rnn::GruBlockCellForward<T>& step,
   const GruBlockCellShape shape =
       ShapeOf<T>(step.size, {step.x, step.h_prev, step.b_ru, step.b_c, step.r,
                              step.u, step.c, step.h});
-  TF_RNN_OPS_GPU_RETURN_IF_ERROR(engine.Launch(
+  TF_RNN_OPS_RETURN_IF_ERROR(engine.Launch(
       GruBlockCellJoin<T>{shape, step.x, step.h_prev, scratch.joined}));
-  TF_RNN_OPS_GPU_RETURN_IF_ERROR(engine.Multiply(
+  TF_RNN_OPS_RETURN_IF_ERROR(engine.Multiply(
       MatrixProduct<T>{batch, 2 * cell_size, fan_in, scratch.joined, step.w_ru,
                        /*is_b_transposed=*/false, scratch.bar,
                        /*is_added=*/false}));
-  TF_RNN_OPS_GPU_RETURN_IF_ERROR(engine.Launch(
+  TF_RNN_OPS_RETURN_IF_ERROR(engine.Launch(
       GruBlockCellGates<T>{shape, scratch.bar, step.b_ru, step.h_prev, step.r,
                            step.u, scratch.joined}));
-  TF_RNN_OPS_GPU_RETURN_IF_ERROR(engine.Multiply(
+  TF_RNN_OPS_RETURN_IF_ERROR(engine.Multiply(
       MatrixProduct<T>{batch, cell_size, fan_in, scratch.joined, step.w_c,
                        /*is_b_transposed=*/false, scratch.bar,
                        /*is_added=*/false}));
@@ -152,17 +152,17 @@ Status Backward(const Engine& engine, const rnn::GruBlockCellBackward<T>& step,
       ShapeOf<T>(step.size, {step.h_prev, step.r, step.u, step.c, step.d_r,
                              step.d_u, step.d_c, step.d_h, step.d_x,
                              step.d_h_prev, step.d_c_bar, step.d_r_bar_u_bar});
-  TF_RNN_OPS_GPU_RETURN_IF_ERROR(engine.Launch(GruBlockCellCandidateGradient<T>{
+  TF_RNN_OPS_RETURN_IF_ERROR(engine.Launch(GruBlockCellCandidateGradient<T>{
       shape, step.h_prev, step.u, step.c, step.d_u, step.d_c, step.d_h,
       step.d_c_bar, step.d_r_bar_u_bar}));
-  TF_RNN_OPS_GPU_RETURN_IF_ERROR(engine.Multiply(
+  TF_RNN_OPS_RETURN_IF_ERROR(engine.Multiply(
       MatrixProduct<T>{batch, fan_in, cell_size, step.d_c_bar, step.w_c,
                        /*is_b_transposed=*/true, scratch.d_operands,
                        /*is_added=*/false}));
-  TF_RNN_OPS_GPU_RETURN_IF_ERROR(engine.Launch(GruBlockCellResetGradient<T>{
+  TF_RNN_OPS_RETURN_IF_ERROR(engine.Launch(GruBlockCellResetGradient<T>{
       shape, step.h_prev, step.r, step.u, step.d_r, step.d_h,
       scratch.d_operands, step.d_r_bar_u_bar}));
-  TF_RNN_OPS_GPU_RETURN_IF_ERROR(engine.Multiply(
+  TF_RNN_OPS_RETURN_IF_ERROR(engine.Multiply(
       MatrixProduct<T>{batch, fan_in, 2 * cell_size, step.d_r_bar_u_bar,
                        step.w_ru, /*is_b_transposed=*/true, scratch.d_operands,
                        /*is_added=*/true}));
@@ -177,7 +177,7 @@ Status RunGruBlockCellForward(const Call& call, Cublas& cublas, bool allow_tf32,
                               const rnn::GruBlockCellForward<T>& step) {
   if (step.size.batch == 0 || step.size.cell_size == 0) return Status();
   void* memory;
-  TF_RNN_OPS_GPU_RETURN_IF_ERROR(
+  TF_RNN_OPS_RETURN_IF_ERROR(
       Allocate<ForwardScratch<T>>(call, step.size, &memory));
   Arena arena(memory);
   return Forward(Engine{call, cublas, allow_tf32}, step,
@@ -194,7 +194,7 @@ Status RunGruBlockCellBackward(const Call& call, Cublas& cublas,
     return ZeroBytes(call, batch * input_size * sizeof(T), step.d_x);
   }
   void* memory;
-  TF_RNN_OPS_GPU_RETURN_IF_ERROR(
+  TF_RNN_OPS_RETURN_IF_ERROR(
       Allocate<BackwardScratch<T>>(call, step.size, &memory));
   Arena arena(memory);
   return Backward(Engine{call, cublas, allow_tf32}, step,

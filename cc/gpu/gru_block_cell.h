@@ -8,8 +8,8 @@
 
 #include "cc/gpu/call.h"
 #include "cc/gpu/cublas.h"
-#include "cc/gpu/status.h"
 #include "cc/rnn/gru_block_cell.h"
+#include "cc/rnn/status.h"
 
 namespace tf_rnn_ops::gpu {
 

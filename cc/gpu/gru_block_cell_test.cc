@@ -112,7 +112,7 @@ class FakeGpu {
     step.u = arrays.Out(state);
     step.c = arrays.Out(state);
     step.h = arrays.Out(state);
-    TF_RNN_OPS_GPU_RETURN_IF_ERROR(Run([&](const Call& call) {
+    TF_RNN_OPS_RETURN_IF_ERROR(Run([&](const Call& call) {
       return RunGruBlockCellForward(call, cublas_, allow_tf32, step);
     }));
     *result = {arrays.Result(0), arrays.Result(1), arrays.Result(2),
@@ -141,7 +141,7 @@ class FakeGpu {
     step.d_h_prev = arrays.Out(state);
     step.d_c_bar = arrays.Out(state);
     step.d_r_bar_u_bar = arrays.Out(2 * state);
-    TF_RNN_OPS_GPU_RETURN_IF_ERROR(Run([&](const Call& call) {
+    TF_RNN_OPS_RETURN_IF_ERROR(Run([&](const Call& call) {
       return RunGruBlockCellBackward(call, cublas_, allow_tf32, step);
     }));
     *result = {arrays.Result(0), arrays.Result(1), arrays.Result(2),
@@ -391,7 +391,7 @@ void ExpectEachFailureIsReported(FakeGpu<T>& gpu,
         EXPECT_GT(num_calls, 3);
         break;
       }
-      EXPECT_EQ(status.code(), StatusCode::kOutOfMemory) << num_calls;
+      EXPECT_EQ(status.code(), StatusCode::kResourceExhausted) << num_calls;
       EXPECT_NE(status.message().find(" returned CU"), std::string::npos)
           << status.message();
       rnn::ExpectSameBits(gpu.Forward(k), forward);
@@ -428,9 +428,10 @@ TYPED_TEST(GpuGruBlockCellTest, OutOfScratchMemoryIsReported) {
   this->gpu_.is_out_of_memory = true;
   ForwardResult f;
   BackwardResult b;
-  EXPECT_EQ(this->gpu_.TryForward(k, 0, &f).code(), StatusCode::kOutOfMemory);
+  EXPECT_EQ(this->gpu_.TryForward(k, 0, &f).code(),
+            StatusCode::kResourceExhausted);
   EXPECT_EQ(this->gpu_.TryBackward(k, forward, kNoGateGradients, 0, &b).code(),
-            StatusCode::kOutOfMemory);
+            StatusCode::kResourceExhausted);
   EXPECT_TRUE(this->gpu_.driver().calls().empty());
 }
 

@@ -5,8 +5,8 @@
 
 namespace tf_rnn_ops::gpu {
 
-Status Named(const Status& status, const rnn::RnnConfig& config,
-             const rnn::RnnSize& size) {
+Status WithNetwork(const Status& status, const rnn::RnnConfig& config,
+                   const rnn::RnnSize& size) {
   if (status.ok()) return status;
   return Status(status.code(),
                 rnn::Join(status.message(), ": ", rnn::Describe(config),

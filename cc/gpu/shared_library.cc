@@ -96,7 +96,7 @@ Status SharedLibrary::Open(const std::vector<std::string>& names,
       }
     }
   }
-  return Status(StatusCode::kUnavailable, reasons);
+  return Status(StatusCode::kFailedPrecondition, reasons);
 }
 
 bool SharedLibrary::Take(void* handle, const std::string& name) {
@@ -111,7 +111,7 @@ bool SharedLibrary::Take(void* handle, const std::string& name) {
 Status SharedLibrary::FindSymbol(const char* name, void** symbol) const {
   *symbol = dlsym(handle_, name);
   if (*symbol != nullptr) return Status();
-  return Status(StatusCode::kUnavailable,
+  return Status(StatusCode::kFailedPrecondition,
                 path_ + " has no function " + name + ": " + LoaderError());
 }
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "cc/gpu/status.h"
+#include "cc/rnn/status.h"
 
 namespace tf_rnn_ops::gpu {
 
@@ -27,7 +27,7 @@ class SharedLibrary {
   template <typename Function>
   Status Find(const char* name, Function** function) const {
     void* symbol;
-    TF_RNN_OPS_GPU_RETURN_IF_ERROR(FindSymbol(name, &symbol));
+    TF_RNN_OPS_RETURN_IF_ERROR(FindSymbol(name, &symbol));
     *function = reinterpret_cast<Function*>(symbol);
     return Status();
   }

@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <string>
 
-#include "cc/gpu/status.h"
+#include "cc/rnn/status.h"
 
 namespace tf_rnn_ops::gpu {
 namespace {
@@ -45,7 +45,7 @@ TEST_F(SharedLibraryTest, FindsAnOpenLibraryByItsName) {
   decltype(&::getenv) function;
   EXPECT_TRUE(library_.Find("getenv", &function).ok());
   const Status missing = library_.Find("no_such_function", &function);
-  EXPECT_EQ(missing.code(), StatusCode::kUnavailable);
+  EXPECT_EQ(missing.code(), StatusCode::kFailedPrecondition);
   EXPECT_EQ(missing.message().find(library_.path() +
                                    " has no function no_such_function: "),
             0);
@@ -107,7 +107,7 @@ TEST_F(SharedLibraryTest, SearchesNextToPyTorch) {
 TEST_F(SharedLibraryTest, ReportsWhyNoLibraryCanBeOpened) {
   const Status status =
       SharedLibrary::Open({"libno.so.1", "libno.so.2"}, {"no"}, &library_);
-  EXPECT_EQ(status.code(), StatusCode::kUnavailable);
+  EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition);
   const std::string& message = status.message();
   EXPECT_EQ(message.find("libno.so.1 cannot be opened: "), 0) << message;
   EXPECT_NE(message.find("; libno.so.2 cannot be opened: "), std::string::npos)

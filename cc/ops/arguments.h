@@ -8,7 +8,7 @@
 
 #include "cc/ops/array.h"
 #include "cc/ops/call_frame.h"
-#include "cc/ops/status.h"
+#include "cc/rnn/status.h"
 
 namespace tf_rnn_ops {
 

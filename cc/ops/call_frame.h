@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "cc/ops/array.h"
-#include "cc/ops/status.h"
+#include "cc/rnn/status.h"
 
 namespace tf_rnn_ops {
 

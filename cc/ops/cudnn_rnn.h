@@ -43,10 +43,10 @@
 #include "cc/ops/cudnn_rnn_attributes.h"
 #include "cc/ops/cudnn_rnn_inputs.h"
 #include "cc/ops/dropout_generator.h"
-#include "cc/ops/status.h"
 #include "cc/rnn/cudnn_rnn.h"
 #include "cc/rnn/random_stream.h"
 #include "cc/rnn/reserve_space.h"
+#include "cc/rnn/status.h"
 
 namespace tf_rnn_ops {
 

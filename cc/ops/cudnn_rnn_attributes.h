@@ -7,9 +7,9 @@
 #include <string>
 
 #include "cc/ops/call_frame.h"
-#include "cc/ops/status.h"
 #include "cc/rnn/network_attributes.h"
 #include "cc/rnn/rnn_config.h"
+#include "cc/rnn/status.h"
 
 namespace tf_rnn_ops {
 

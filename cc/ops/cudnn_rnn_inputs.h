@@ -12,9 +12,9 @@
 #include "cc/ops/cudnn_rnn_attributes.h"
 #include "cc/ops/network_sizes.h"
 #include "cc/ops/sizes.h"
-#include "cc/ops/status.h"
 #include "cc/rnn/reserve_space.h"
 #include "cc/rnn/rnn_config.h"
+#include "cc/rnn/status.h"
 
 namespace tf_rnn_ops {
 

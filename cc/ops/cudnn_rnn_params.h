@@ -14,9 +14,9 @@
 #include "cc/ops/cudnn_rnn_attributes.h"
 #include "cc/ops/network_sizes.h"
 #include "cc/ops/sizes.h"
-#include "cc/ops/status.h"
 #include "cc/rnn/cudnn_rnn_params.h"
 #include "cc/rnn/join.h"
+#include "cc/rnn/status.h"
 
 namespace tf_rnn_ops {
 

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <thread>
 
-#include "cc/ops/status.h"
+#include "cc/rnn/status.h"
 
 namespace tf_rnn_ops {
 

@@ -8,8 +8,8 @@
 #include <mutex>
 
 #include "cc/ops/call_frame.h"
-#include "cc/ops/status.h"
 #include "cc/rnn/random_stream.h"
+#include "cc/rnn/status.h"
 
 namespace tf_rnn_ops {
 

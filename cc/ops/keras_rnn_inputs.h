@@ -9,11 +9,11 @@
 #include "cc/ops/array.h"
 #include "cc/ops/call_frame.h"
 #include "cc/ops/sizes.h"
-#include "cc/ops/status.h"
 #include "cc/rnn/masked_steps.h"
 #include "cc/rnn/network_attributes.h"
 #include "cc/rnn/reserve_space.h"
 #include "cc/rnn/rnn_config.h"
+#include "cc/rnn/status.h"
 
 namespace tf_rnn_ops {
 

@@ -10,8 +10,8 @@
 #include "cc/ops/call_frame.h"
 #include "cc/ops/cudnn_rnn_attributes.h"
 #include "cc/ops/sizes.h"
-#include "cc/ops/status.h"
 #include "cc/rnn/rnn_config.h"
+#include "cc/rnn/status.h"
 
 namespace tf_rnn_ops {
 

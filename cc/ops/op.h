@@ -10,8 +10,8 @@
 
 #include "cc/ops/call_frame.h"
 #include "cc/ops/signature.h"
-#include "cc/ops/status.h"
 #include "cc/rnn/float16.h"
+#include "cc/rnn/status.h"
 
 namespace tf_rnn_ops {
 

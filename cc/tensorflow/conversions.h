@@ -8,7 +8,7 @@
 #include "absl/status/status.h"
 #include "cc/ops/array.h"
 #include "cc/ops/op.h"
-#include "cc/ops/status.h"
+#include "cc/rnn/status.h"
 #include "tensorflow/core/framework/tensor.h"
 #include "tensorflow/core/framework/types.pb.h"
 

@@ -418,7 +418,7 @@ FakeScratchAllocator::~FakeScratchAllocator() {
 
 Status FakeScratchAllocator::Allocate(std::size_t num_bytes, void** memory) {
   if (calls_until_failure_-- == 0) {
-    return Status(StatusCode::kOutOfMemory, "the fake allocator fails");
+    return Status(StatusCode::kResourceExhausted, "the fake allocator fails");
   }
   *memory = driver_->Allocate(num_bytes);
   if (*memory != nullptr) memory_.push_back(*memory);

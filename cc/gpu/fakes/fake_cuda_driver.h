@@ -20,7 +20,7 @@
 #include "cc/gpu/call.h"
 #include "cc/gpu/cuda_driver.h"
 #include "cc/gpu/fakes/fake_library.h"
-#include "cc/gpu/status.h"
+#include "cc/rnn/status.h"
 
 namespace tf_rnn_ops::gpu {
 

@@ -177,7 +177,8 @@ TEST_F(FakeCudaDriverTest, ScratchMemory) {
   EXPECT_TRUE(fake_.CheckDeviceMemory(memory, 100, "the test"));
   EXPECT_TRUE(FakeCudaDriver::CheckAligned(memory, 256, "the test"));
   scratch.Fail();
-  EXPECT_EQ(scratch.Allocate(1, &memory).code(), StatusCode::kOutOfMemory);
+  EXPECT_EQ(scratch.Allocate(1, &memory).code(),
+            StatusCode::kResourceExhausted);
   EXPECT_TRUE(scratch.Allocate(1, &memory).ok());
 }
 

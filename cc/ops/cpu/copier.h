@@ -7,7 +7,7 @@
 #include <cstddef>
 
 #include "cc/ops/call_frame.h"
-#include "cc/ops/status.h"
+#include "cc/rnn/status.h"
 
 namespace tf_rnn_ops {
 

@@ -9,11 +9,11 @@
 #include "cc/ops/call_frame.h"
 #include "cc/ops/cpu/engine.h"
 #include "cc/ops/cudnn_rnn_inputs.h"
-#include "cc/ops/status.h"
 #include "cc/rnn/checked_math.h"
 #include "cc/rnn/cudnn_rnn.h"
 #include "cc/rnn/random_stream.h"
 #include "cc/rnn/reserve_space.h"
+#include "cc/rnn/status.h"
 
 namespace tf_rnn_ops {
 

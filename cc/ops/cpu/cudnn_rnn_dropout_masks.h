@@ -7,9 +7,9 @@
 #include "cc/ops/call_frame.h"
 #include "cc/ops/cpu/engine.h"
 #include "cc/ops/cudnn_rnn_inputs.h"
-#include "cc/ops/status.h"
 #include "cc/rnn/random_stream.h"
 #include "cc/rnn/reserve_space.h"
+#include "cc/rnn/status.h"
 
 namespace tf_rnn_ops {
 

@@ -12,11 +12,11 @@
 #include "cc/ops/array.h"
 #include "cc/ops/call_frame.h"
 #include "cc/ops/cpu/num_cpus.h"
-#include "cc/ops/status.h"
 #include "cc/rnn/cudnn_rnn.h"
 #include "cc/rnn/executor.h"
 #include "cc/rnn/instruction_set.h"
 #include "cc/rnn/reserve_space.h"
+#include "cc/rnn/status.h"
 
 namespace tf_rnn_ops {
 

@@ -6,9 +6,9 @@
 #include "cc/ops/call_frame.h"
 #include "cc/ops/cpu/engine.h"
 #include "cc/ops/gru_block_cell.h"
-#include "cc/ops/status.h"
 #include "cc/rnn/gru_block_cell.h"
 #include "cc/rnn/instruction_set.h"
+#include "cc/rnn/status.h"
 
 namespace tf_rnn_ops {
 

@@ -14,9 +14,9 @@
 #include "cc/ops/cpu/engine.h"
 #include "cc/ops/cudnn_rnn_inputs.h"
 #include "cc/ops/keras_rnn_inputs.h"
-#include "cc/ops/status.h"
 #include "cc/rnn/cudnn_rnn.h"
 #include "cc/rnn/reserve_space.h"
+#include "cc/rnn/status.h"
 
 namespace tf_rnn_ops {
 

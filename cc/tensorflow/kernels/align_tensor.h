@@ -4,7 +4,7 @@
 #define TF_RNN_OPS_CC_TENSORFLOW_KERNELS_ALIGN_TENSOR_H_
 
 #include "cc/ops/call_frame.h"
-#include "cc/ops/status.h"
+#include "cc/rnn/status.h"
 #include "cc/tensorflow/kernels/tensorflow_frame.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/framework/tensor.h"

@@ -13,7 +13,7 @@
 #include "cc/ops/call_frame.h"
 #include "cc/ops/deep_stack.h"
 #include "cc/ops/op.h"
-#include "cc/ops/status.h"
+#include "cc/rnn/status.h"
 #include "cc/tensorflow/conversions.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/framework/tensor.h"

@@ -11,7 +11,7 @@
 #include "cc/ops/call_frame.h"
 #include "cc/ops/cpu/ops.h"
 #include "cc/ops/op.h"
-#include "cc/ops/status.h"
+#include "cc/rnn/status.h"
 #include "cc/tensorflow/conversions.h"
 #include "tensorflow/core/framework/node_def_util.h"
 #include "tensorflow/core/framework/tensor.h"

@@ -24,7 +24,7 @@
 #include "cc/ops/call_frame.h"
 #include "cc/ops/op.h"
 #include "cc/ops/signature.h"
-#include "cc/ops/status.h"
+#include "cc/rnn/status.h"
 #include "cc/tensorflow/conversions.h"
 #include "cc/tensorflow/kernels/tensorflow_frame.h"
 #include "tensorflow/compiler/tf2xla/type_util.h"

@@ -16,10 +16,10 @@
 #include "cc/ops/array.h"
 #include "cc/ops/call_frame.h"
 #include "cc/ops/cudnn_rnn_inputs.h"
-#include "cc/ops/status.h"
 #include "cc/rnn/cudnn_rnn.h"
 #include "cc/rnn/random_stream.h"
 #include "cc/rnn/reserve_space.h"
+#include "cc/rnn/status.h"
 #include "cc/tensorflow/kernels/gpu/engine.h"
 #include "cc/tensorflow/kernels/tensorflow_frame.h"
 #include "tensorflow/core/framework/allocator.h"
@@ -37,8 +37,7 @@ class KernelNetworks {
     if (networks_ == nullptr) {
       const gpu::Cudnn* cudnn;
       gpu::CudnnHandlePool* handles;
-      TF_RNN_OPS_RETURN_IF_ERROR(
-          ToStatus(gpu::CudnnHandlePool::Get(&cudnn, &handles)));
+      TF_RNN_OPS_RETURN_IF_ERROR(gpu::CudnnHandlePool::Get(&cudnn, &handles));
       networks_ = std::make_unique<gpu::CudnnRnn<E>>(*cudnn, *handles);
     }
     *networks = networks_.get();
@@ -69,9 +68,9 @@ class GpuCudnnRnn {
   Status MakePlan(const CudnnRnnInputs& inputs, bool is_training, Plan* plan) {
     TF_RNN_OPS_RETURN_IF_ERROR(plan->call.Init());
     TF_RNN_OPS_RETURN_IF_ERROR(networks_.Find(&plan->networks));
-    TF_RNN_OPS_RETURN_IF_ERROR(ToStatus(plan->networks->Plan(
+    TF_RNN_OPS_RETURN_IF_ERROR(plan->networks->Plan(
         {plan->call.call(), AllowsTf32()}, inputs.MakeReserveSpaceKey(),
-        is_training, &plan->pass)));
+        is_training, &plan->pass));
     plan->reserve_space_size =
         (plan->pass.reserve_space_bytes() + sizeof(E) - 1) / sizeof(E);
     return Status();
@@ -92,17 +91,17 @@ class GpuCudnnRnn {
   Status Forward(CallFrame*, const CudnnRnnInputs&, Plan* plan,
                  rnn::CudnnRnnForward<E>* pass) const {
     if (pass->is_training) {
-      TF_RNN_OPS_RETURN_IF_ERROR(ToStatus(gpu::WriteReserveSpaceHeader(
+      TF_RNN_OPS_RETURN_IF_ERROR(gpu::WriteReserveSpaceHeader(
           plan->call.call(), MakeHeader(*plan, pass->stream),
-          pass->reserve_space)));
+          pass->reserve_space));
     }
-    return ToStatus(plan->networks->Forward(*pass, &plan->pass));
+    return plan->networks->Forward(*pass, &plan->pass);
   }
 
   Status Backward(CallFrame*, const CudnnRnnInputs&, Plan* plan,
                   rnn::CudnnRnnBackward<E>* pass) const {
-    return ToStatus(plan->networks->Backward(
-        *pass, &plan->pass, plan->taken_reserve_space != nullptr));
+    return plan->networks->Backward(*pass, &plan->pass,
+                                    plan->taken_reserve_space != nullptr);
   }
 
   Status FindReserveSpaceMismatch(CallFrame* frame, const CudnnRnnInputs&,
@@ -130,8 +129,7 @@ class GpuCudnnRnn {
   }
 
   Status SetZero(const Plan& plan, const Array& array) const {
-    return ToStatus(
-        gpu::ZeroBytes(plan.call.call(), array.num_bytes, array.data));
+    return gpu::ZeroBytes(plan.call.call(), array.num_bytes, array.data);
   }
 
  private:

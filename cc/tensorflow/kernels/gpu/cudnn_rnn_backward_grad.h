@@ -10,9 +10,9 @@
 #include "cc/ops/array.h"
 #include "cc/ops/call_frame.h"
 #include "cc/ops/cudnn_rnn_inputs.h"
-#include "cc/ops/status.h"
 #include "cc/rnn/cudnn_rnn.h"
 #include "cc/rnn/reserve_space.h"
+#include "cc/rnn/status.h"
 #include "cc/tensorflow/kernels/gpu/engine.h"
 #include "cc/tensorflow/kernels/tensorflow_frame.h"
 
@@ -25,8 +25,8 @@ class GpuCudnnRnnBackwardGrad {
                    bool* are_zeros) const {
     OpCall call(ContextOf(frame));
     TF_RNN_OPS_RETURN_IF_ERROR(call.Init());
-    return ToStatus(gpu::FindZeros(call.call(), gpu::DataTypeOf<E>,
-                                   array.num_elements, array.data, are_zeros));
+    return gpu::FindZeros(call.call(), gpu::DataTypeOf<E>, array.num_elements,
+                          array.data, are_zeros);
   }
 
   Status ReadHeader(CallFrame* frame, Array* reserve_space,
@@ -39,15 +39,15 @@ class GpuCudnnRnnBackwardGrad {
     OpCall call(ContextOf(frame));
     TF_RNN_OPS_RETURN_IF_ERROR(call.Init());
     gpu::Cublas* cublas;
-    TF_RNN_OPS_RETURN_IF_ERROR(ToStatus(gpu::Cublas::Get(&cublas)));
-    return ToStatus(gpu::RunCudnnRnnBackwardGrad(call.call(), *cublas,
-                                                 AllowsTf32(), *pass));
+    TF_RNN_OPS_RETURN_IF_ERROR(gpu::Cublas::Get(&cublas));
+    return gpu::RunCudnnRnnBackwardGrad(call.call(), *cublas, AllowsTf32(),
+                                        *pass);
   }
 
   Status SetZero(CallFrame* frame, const Array& array) const {
     OpCall call(ContextOf(frame));
     TF_RNN_OPS_RETURN_IF_ERROR(call.Init());
-    return ToStatus(gpu::ZeroBytes(call.call(), array.num_bytes, array.data));
+    return gpu::ZeroBytes(call.call(), array.num_bytes, array.data);
   }
 };
 

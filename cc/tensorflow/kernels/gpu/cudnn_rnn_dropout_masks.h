@@ -10,9 +10,9 @@
 #include "cc/ops/array.h"
 #include "cc/ops/call_frame.h"
 #include "cc/ops/cudnn_rnn_inputs.h"
-#include "cc/ops/status.h"
 #include "cc/rnn/random_stream.h"
 #include "cc/rnn/reserve_space.h"
+#include "cc/rnn/status.h"
 #include "cc/tensorflow/kernels/gpu/engine.h"
 #include "cc/tensorflow/kernels/tensorflow_frame.h"
 
@@ -40,9 +40,9 @@ class GpuDropoutMasks {
       const gpu::MaskRows rows = {
           gpu::MakeDropoutMask(dropout, stream, i * layer_samples),
           /*offset=*/0, strides};
-      TF_RNN_OPS_RETURN_IF_ERROR(ToStatus(gpu::ApplyDropout(
+      TF_RNN_OPS_RETURN_IF_ERROR(gpu::ApplyDropout(
           call.call(), gpu::DataTypeOf<M>, {time, batch, width}, rows,
-          /*source=*/nullptr, strides, masks + i * time * batch * width)));
+          /*source=*/nullptr, strides, masks + i * time * batch * width));
     }
     return Status();
   }

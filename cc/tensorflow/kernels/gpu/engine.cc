@@ -17,42 +17,24 @@
 
 namespace tf_rnn_ops {
 
-Status ToStatus(const gpu::Status& status) {
-  switch (status.code()) {
-    case gpu::StatusCode::kOk:
-      return Status();
-    case gpu::StatusCode::kInvalidArgument:
-      return Status(StatusCode::kInvalidArgument, status.message());
-    case gpu::StatusCode::kOutOfMemory:
-      return Status(StatusCode::kResourceExhausted, status.message());
-    case gpu::StatusCode::kUnimplemented:
-      return Status(StatusCode::kUnimplemented, status.message());
-    case gpu::StatusCode::kUnavailable:
-      return Status(StatusCode::kFailedPrecondition, status.message());
-    case gpu::StatusCode::kInternal:
-      break;
-  }
-  return Status(StatusCode::kInternal, status.message());
-}
-
-gpu::Status OpMemory::Allocate(std::size_t num_bytes, void** memory) {
+Status OpMemory::Allocate(std::size_t num_bytes, void** memory) {
   *memory = nullptr;
-  if (num_bytes == 0) return gpu::Status();
+  if (num_bytes == 0) return Status();
   const std::int64_t sizes[] = {static_cast<std::int64_t>(num_bytes)};
   tensorflow::TensorShape shape;
   if (!tensorflow::TensorShape::BuildTensorShape(sizes, &shape).ok()) {
-    return gpu::Status(gpu::StatusCode::kOutOfMemory,
-                       "the size of the scratch memory overflows int64");
+    return Status(StatusCode::kResourceExhausted,
+                  "the size of the scratch memory overflows int64");
   }
   tensorflow::Tensor& tensor = scratch_.emplace_back();
   const absl::Status status =
       ctx_->allocate_temp(tensorflow::DT_UINT8, shape, &tensor);
   *memory = tensor.data();
-  if (status.ok()) return gpu::Status();
-  return gpu::Status(absl::IsResourceExhausted(status)
-                         ? gpu::StatusCode::kOutOfMemory
-                         : gpu::StatusCode::kInternal,
-                     std::string(status.message()));
+  if (status.ok()) return Status();
+  return Status(absl::IsResourceExhausted(status)
+                    ? StatusCode::kResourceExhausted
+                    : StatusCode::kInternal,
+                std::string(status.message()));
 }
 
 Status OpCall::Init() {
@@ -63,9 +45,9 @@ Status OpCall::Init() {
   call_.stream = static_cast<CUstream>(
       context->stream()->platform_specific_handle().stream);
   call_.scratch = &memory_;
-  TF_RNN_OPS_RETURN_IF_ERROR(ToStatus(gpu::CudaDriver::Get(&call_.driver)));
+  TF_RNN_OPS_RETURN_IF_ERROR(gpu::CudaDriver::Get(&call_.driver));
   context_ = std::make_unique<gpu::ScopedContext>(*call_.driver);
-  return ToStatus(context_->Enter(call_.stream));
+  return context_->Enter(call_.stream);
 }
 
 Status ReadReserveSpaceHeader(CallFrame* frame, const Array& reserve_space,
@@ -74,8 +56,7 @@ Status ReadReserveSpaceHeader(CallFrame* frame, const Array& reserve_space,
   if (reserve_space.num_bytes < rnn::kReserveSpaceHeaderBytes) return Status();
   OpCall call(ContextOf(frame));
   TF_RNN_OPS_RETURN_IF_ERROR(call.Init());
-  return ToStatus(
-      gpu::ReadReserveSpaceHeader(call.call(), reserve_space.data, header));
+  return gpu::ReadReserveSpaceHeader(call.call(), reserve_space.data, header);
 }
 
 bool AllowsTf32() { return tsl::tensor_float_32_execution_enabled(); }

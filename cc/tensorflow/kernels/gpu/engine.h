@@ -10,19 +10,15 @@
 #include "cc/gpu/arrays.h"
 #include "cc/gpu/call.h"
 #include "cc/gpu/cuda_driver.h"
-#include "cc/gpu/status.h"
 #include "cc/ops/array.h"
 #include "cc/ops/call_frame.h"
-#include "cc/ops/status.h"
 #include "cc/rnn/reserve_space.h"
+#include "cc/rnn/status.h"
 #include "cc/tensorflow/kernels/tensorflow_frame.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/framework/tensor.h"
 
 namespace tf_rnn_ops {
-
-// Converts a status of the engine.
-Status ToStatus(const gpu::Status& status);
 
 // Scratch memory from TensorFlow. It stays valid for the work already on the
 // stream of the device, even after it is freed.
@@ -30,7 +26,7 @@ class OpMemory : public gpu::ScratchAllocator {
  public:
   explicit OpMemory(tensorflow::OpKernelContext* ctx) : ctx_(ctx) {}
 
-  gpu::Status Allocate(std::size_t num_bytes, void** memory) override;
+  Status Allocate(std::size_t num_bytes, void** memory) override;
 
  private:
   tensorflow::OpKernelContext* const ctx_;
@@ -62,7 +58,7 @@ class GpuCopier {
   }
 
   Status Copy(const void* source, std::size_t num_bytes, void* target) {
-    return ToStatus(gpu::CopyBytes(call_->call(), num_bytes, source, target));
+    return gpu::CopyBytes(call_->call(), num_bytes, source, target);
   }
 
  private:

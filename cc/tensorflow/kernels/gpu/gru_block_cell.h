@@ -7,8 +7,8 @@
 #include "cc/gpu/gru_block_cell.h"
 #include "cc/ops/call_frame.h"
 #include "cc/ops/gru_block_cell.h"
-#include "cc/ops/status.h"
 #include "cc/rnn/gru_block_cell.h"
+#include "cc/rnn/status.h"
 #include "cc/tensorflow/kernels/gpu/engine.h"
 #include "cc/tensorflow/kernels/tensorflow_frame.h"
 
@@ -30,14 +30,14 @@ class GpuGruBlockCell {
  private:
   template <typename Step>
   static Status Run(CallFrame* frame,
-                    gpu::Status (*run)(const gpu::Call&, gpu::Cublas&,
-                                       bool allow_tf32, const Step&),
+                    Status (*run)(const gpu::Call&, gpu::Cublas&,
+                                  bool allow_tf32, const Step&),
                     const Step& step) {
     OpCall call(ContextOf(frame));
     TF_RNN_OPS_RETURN_IF_ERROR(call.Init());
     gpu::Cublas* cublas;
-    TF_RNN_OPS_RETURN_IF_ERROR(ToStatus(gpu::Cublas::Get(&cublas)));
-    return ToStatus(run(call.call(), *cublas, AllowsTf32(), step));
+    TF_RNN_OPS_RETURN_IF_ERROR(gpu::Cublas::Get(&cublas));
+    return run(call.call(), *cublas, AllowsTf32(), step);
   }
 };
 

@@ -1,7 +1,7 @@
-// The error status of a call of an op.
+// The error status of a call of an op or of the GPU engine.
 
-#ifndef TF_RNN_OPS_CC_OPS_STATUS_H_
-#define TF_RNN_OPS_CC_OPS_STATUS_H_
+#ifndef TF_RNN_OPS_CC_RNN_STATUS_H_
+#define TF_RNN_OPS_CC_RNN_STATUS_H_
 
 #include <exception>
 #include <new>
@@ -76,4 +76,4 @@ Status CatchExceptions(std::string_view name, const Body& body) {
     if (!call_status.ok()) return call_status;       \
   } while (false)
 
-#endif  // TF_RNN_OPS_CC_OPS_STATUS_H_
+#endif  // TF_RNN_OPS_CC_RNN_STATUS_H_
