@@ -42,12 +42,13 @@ def _implemented_by(run: Callable[..., Any]) -> Callable[[Function], Function]:
     """
 
     def decorate(declared: Function) -> Function:
-        defaults = declared.__kwdefaults__ or {}
-
         @functools.wraps(declared)
-        def op(*args: Any, **arguments: Any) -> Any:
-            declared(*args, **arguments)  # raises a TypeError for wrong arguments
-            return run(**defaults | arguments)
+        def op(**arguments: Any) -> Any:
+            try:
+                return run(**arguments)
+            except TypeError:
+                declared(**arguments)  # if an argument is wrong, raises an error that names this function
+                raise
 
         return cast(Function, op)
 
