@@ -299,7 +299,7 @@ def differentiate_twice(
         return differentiate(results, sources, s)
 
     fixed = [tf.cast(aligned(each), dtype) for each in (*v, *s)]
-    grads = list(differentiable(gradients)(*arguments, *d_results, *fixed))
+    grads = [aligned(each) for each in differentiable(gradients)(*arguments, *d_results, *fixed)]
     return grads[:num_arguments], grads[num_arguments:]
 
 
