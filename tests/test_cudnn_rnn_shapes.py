@@ -241,7 +241,7 @@ def test_contradictory_shapes_are_rejected(config, shapes, message):
     [
         ({"input": (5, None, None), "output": (6, None, None)}, "output must have"),
         ({"input": (5, None, None), "output_backprop": (6, None, None)}, "output_backprop must have"),
-        ({"output": (None, None, 7)}, "output must have a multiple of num_directions = 2 as its last dimension"),
+        ({"output": (None, None, 7)}, "output must have a multiple of num_directions = 2 as dimension 2"),
         ({"input_h": (None, None, 4), "output": (None, None, 10)}, "output must have"),
         ({"input_h": (None, 2, None), "output_h": (None, 3, None)}, "output_h must have"),
         ({"input_c": (None, 2, None), "output_c": (None, 3, None)}, "output_c must have"),

@@ -76,8 +76,9 @@ class CudnnRnnCanonicalToParamsCall {
           i, sizes.WeightShape(i, weights.size(), biases.size()), weights[i]));
     }
     for (std::size_t i = 0; i < biases.size(); ++i) {
-      TF_RNN_OPS_RETURN_IF_ERROR(MatchShape(rnn::Join("biases[", i, "]"),
-                                            {sizes.num_units}, biases[i]));
+      TF_RNN_OPS_RETURN_IF_ERROR(CheckShape(rnn::Join("biases[", i, "]"),
+                                            "[num_units]", sizes.BiasShape(),
+                                            biases[i]));
     }
 
     E* params = nullptr;
@@ -101,7 +102,8 @@ class CudnnRnnCanonicalToParamsCall {
  private:
   static Status CheckWeight(int index, const Shape& matrix,
                             const Array& weight) {
-    const Shape flat = {matrix.is_known() ? matrix.NumElements() : kAnySize};
+    const bool is_known = matrix.is_known() || matrix[0] == 0 || matrix[1] == 0;
+    const Shape flat = {is_known ? matrix.NumElements() : kAnySize};
     if (weight.shape.Fits(matrix) || weight.shape.Fits(flat)) return Status();
     return InvalidArgument("weights[", index, "] must have the shape ",
                            matrix.ToString(), " or, flattened, ",

@@ -59,7 +59,10 @@ std::int64_t Dimension::value() const {
 
 bool Dimension::Solve(std::int64_t value) const {
   if (second_ == nullptr && factor_ == 1) {
-    if (first_->value() == kAnySize) first_->set(value);
+    // Numbers of unknown sizes are negative, too.
+    if (!first_->is_known() && (value >= 0 || first_->value() == kAnySize)) {
+      first_->set(value);
+    }
     return true;
   }
   if (value < 0) return true;

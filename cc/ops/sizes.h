@@ -17,7 +17,8 @@
 
 namespace tf_rnn_ops {
 
-// A size, for example of the batch. Negative while unknown.
+// A size, for example of the batch. Negative while unknown: kAnySize, or the
+// number of an unknown size that CallFrame::FindInput returned.
 class Size {
  public:
   // name: as in the documentation of the op.
