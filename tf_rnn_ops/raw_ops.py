@@ -42,10 +42,13 @@ def _implemented_by(run: Callable[..., Any]) -> Callable[[Function], Function]:
     """
 
     def decorate(declared: Function) -> Function:
+        # `run` has the same defaults, but not all of the type with which TensorFlow calls an op fast.
+        defaults = declared.__kwdefaults__ or {}
+
         @functools.wraps(declared)
         def op(**arguments: Any) -> Any:
             try:
-                return run(**arguments)
+                return run(**defaults | arguments)
             except TypeError:
                 declared(**arguments)  # if an argument is wrong, raises an error that names this function
                 raise

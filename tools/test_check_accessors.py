@@ -115,6 +115,7 @@ def test_sources_are_checked(folder):
     names = {each.name for each in check_accessors.sources(folder)}
     one_of_them = {
         "cc/tensorflow/kernels": "tensorflow_frame.cc",
+        "cc/tensorflow/ops": "infer_shapes.cc",
         "cc/tensorflow/xla": "xla_call_op.cc",
         "cc/ffi": "handlers.cc",
         "cc/ops": "cudnn_rnn_inputs.cc",
