@@ -59,7 +59,7 @@ def _libraries() -> str:
     """Returns the folder of the libraries in use, and the TensorFlow they were built for."""
     minor_version = _library.minor_version(tf.__version__)
     built_for = next(each for each in _build_info.TENSORFLOW_VERSIONS if _library.minor_version(each) == minor_version)
-    return f"{_library.OF_TENSORFLOW.name}, built for {built_for}, compatible with every {minor_version}"
+    return f"{_library.VERSION_FOLDER.name}, built for {built_for}, compatible with every {minor_version}"
 
 
 def instruction_sets() -> str:

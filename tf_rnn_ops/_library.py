@@ -42,15 +42,15 @@ ENGINE_PATH = _PACKAGE / "libtf_rnn_ops_engine.so"
 FFI_PATH = _PACKAGE / "libtf_rnn_ops_ffi.so"
 
 # The libraries built for the installed TensorFlow.
-OF_TENSORFLOW = _PACKAGE / f"tensorflow_{minor_version(tf.__version__).replace('.', '_')}"
+VERSION_FOLDER = _PACKAGE / f"tensorflow_{minor_version(tf.__version__).replace('.', '_')}"
 # Our ops and their CPU kernels.
-LIBRARY_PATH = OF_TENSORFLOW / "libtf_rnn_ops.so"
+LIBRARY_PATH = VERSION_FOLDER / "libtf_rnn_ops.so"
 # CPU kernels for TensorFlow's own ops, loaded by enable_builtin_kernels().
-BUILTIN_KERNELS_PATH = OF_TENSORFLOW / "libtf_rnn_ops_builtin_kernels.so"
+BUILTIN_KERNELS_PATH = VERSION_FOLDER / "libtf_rnn_ops_builtin_kernels.so"
 # GPU kernels for our ops. Not available on every platform.
-GPU_KERNELS_PATH = OF_TENSORFLOW / "libtf_rnn_ops_gpu.so"
+GPU_KERNELS_PATH = VERSION_FOLDER / "libtf_rnn_ops_gpu.so"
 # The code with which TensorFlow compiles our ops with XLA. Not available for every TensorFlow.
-XLA_PATH = OF_TENSORFLOW / "libtf_rnn_ops_xla.so"
+XLA_PATH = VERSION_FOLDER / "libtf_rnn_ops_xla.so"
 
 # The libraries of ours that each library depends on.
 _NEEDS = {

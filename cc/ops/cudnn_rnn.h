@@ -61,7 +61,8 @@ class CudnnRnnForwardCall {
     TF_RNN_OPS_RETURN_IF_ERROR(attributes.Get("is_training", &is_training_));
     // Without dropout nothing is random, so deterministic TensorFlow must not
     // require a seed.
-    return Drops() && !is_stateless ? dropout_.Init(attributes) : Status();
+    return has_dropout() && !is_stateless ? dropout_.Init(attributes)
+                                          : Status();
   }
 
   Status Run(CallFrame* frame) {
@@ -72,7 +73,7 @@ class CudnnRnnForwardCall {
     if (is_stateless) {
       TF_RNN_OPS_RETURN_IF_ERROR(ReadInput(frame, "seed", "[2]", {2}, &seed));
     }
-    const bool trains = Trains(*frame, inputs);
+    const bool trains = KeepsData(*frame, inputs);
     typename Engine<E>::Plan plan(frame);
     TF_RNN_OPS_RETURN_IF_ERROR(engine_.MakePlan(inputs, trains, &plan));
 
@@ -108,13 +109,13 @@ class CudnnRnnForwardCall {
   };
 
   // Whether the op applies dropout if it has more than one layer.
-  bool Drops() const { return is_training_ && attributes_.dropout() > 0; }
+  bool has_dropout() const { return is_training_ && attributes_.dropout() > 0; }
 
   // Whether to apply dropout or to keep data for the gradient. Serving graphs
   // made for GPUs may have is_training = true, but nothing reads their
   // reserve_space.
-  bool Trains(const CallFrame& frame, const CudnnRnnInputs& inputs) const {
-    const bool drops = Drops() && inputs.config().num_layers > 1;
+  bool KeepsData(const CallFrame& frame, const CudnnRnnInputs& inputs) const {
+    const bool drops = has_dropout() && inputs.config().num_layers > 1;
     return drops || (is_training_ && frame.IsWanted("reserve_space"));
   }
 

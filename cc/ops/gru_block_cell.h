@@ -17,6 +17,8 @@ namespace tf_rnn_ops {
 class GruBlockCellInputs {
  public:
   explicit GruBlockCellInputs(CallFrame* frame) : frame_(frame) {}
+  // Dimensions refer to sizes.
+  GruBlockCellInputs(const GruBlockCellInputs&) = delete;
 
   // Reads x, h_prev, w_ru, w_c, b_ru and b_c.
   Status ReadForwardInputs() {

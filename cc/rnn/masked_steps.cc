@@ -32,7 +32,7 @@ void MaskedSteps::ApplyToSample(const unsigned char* mask,
   }
   std::reverse(places + length, places + time);
   lengths_[sample] = length;
-  leaves_out_ = leaves_out_ || length < time;
+  has_masked_ = has_masked_ || length < time;
   has_gaps_ = has_gaps_ || (length > 0 && places[length - 1] != length - 1);
 }
 

@@ -29,7 +29,7 @@ class MaskedSteps {
 
   // [batch], or null if every sequence has all steps.
   const std::int32_t* lengths() const {
-    return leaves_out_ ? lengths_ : nullptr;
+    return has_masked_ ? lengths_ : nullptr;
   }
   StepOrder order() const {
     return {has_gaps_ ? places_ : nullptr, go_backwards_};
@@ -37,9 +37,9 @@ class MaskedSteps {
 
   const RnnSize& size() const { return size_; }
   // Whether any step is masked.
-  bool leave_out() const { return leaves_out_; }
+  bool has_masked() const { return has_masked_; }
   std::int64_t length(std::int64_t sample) const {
-    return leaves_out_ ? lengths_[sample] : size_.time;
+    return has_masked_ ? lengths_[sample] : size_.time;
   }
   // The places of the steps of a sample: first those kept, in order, then those
   // masked, in order. Only if any step is masked.
@@ -52,7 +52,7 @@ class MaskedSteps {
 
   RnnSize size_{};
   bool go_backwards_ = false;
-  bool leaves_out_ = false;
+  bool has_masked_ = false;
   bool has_gaps_ = false;  // masked steps before the last kept step
   std::int32_t* places_ = nullptr;
   std::int32_t* lengths_ = nullptr;
@@ -71,16 +71,16 @@ class MaskedOutputs {
                 bool zero_output_for_mask)
       : steps_(steps),
         units_(units),
-        repeats_(steps.leave_out() && !zero_output_for_mask) {}
+        repeats_(steps.has_masked() && !zero_output_for_mask) {}
 
   // Whether masked steps repeat an output. If not, the outputs of all steps are
   // those of the engine, which are zeros where steps are masked.
-  bool repeat() const { return repeats_; }
+  bool repeats() const { return repeats_; }
 
   // Makes the outputs of all steps from those of the engine, if they differ.
   // outputs: [batch, time, units]
   void Repeat(E* outputs) const;
-  // The transpose of Repeat. Requires repeat().
+  // The transpose of Repeat. Requires repeats().
   // d_outputs, d_kept: [batch, time, units], gradients with respect to the
   //   outputs of all steps and to those of the engine.
   void AddUp(const E* d_outputs, E* d_kept) const;

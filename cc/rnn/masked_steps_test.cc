@@ -31,7 +31,7 @@ struct Masked {
 
 TEST(MaskedStepsTest, WithoutAMaskAllStepsAreKept) {
   const MaskedSteps steps({3, 2}, /*go_backwards=*/true);
-  EXPECT_FALSE(steps.leave_out());
+  EXPECT_FALSE(steps.has_masked());
   EXPECT_EQ(steps.lengths(), nullptr);
   EXPECT_EQ(steps.order().steps, nullptr);
   EXPECT_TRUE(steps.order().is_input_reversed);
@@ -40,14 +40,14 @@ TEST(MaskedStepsTest, WithoutAMaskAllStepsAreKept) {
 
 TEST(MaskedStepsTest, AMaskOfOnesKeepsAllSteps) {
   const Masked masked({3, 2}, false, {1, 1, 2, 255, 1, 1});
-  EXPECT_FALSE(masked.steps.leave_out());
+  EXPECT_FALSE(masked.steps.has_masked());
   EXPECT_EQ(masked.steps.lengths(), nullptr);
   EXPECT_EQ(masked.steps.order().steps, nullptr);
 }
 
 TEST(MaskedStepsTest, PaddingNeedsNoOrder) {
   const Masked masked({3, 2}, false, {1, 1, 0, 0, 0, 0});
-  EXPECT_TRUE(masked.steps.leave_out());
+  EXPECT_TRUE(masked.steps.has_masked());
   EXPECT_EQ(masked.lengths, (Places{2, 0}));
   EXPECT_EQ(masked.steps.lengths(), masked.lengths.data());
   EXPECT_EQ(masked.steps.order().steps, nullptr);
@@ -124,7 +124,7 @@ TYPED_TEST(MaskedOutputsTest, MaskedStepsRepeatTheOutputBefore) {
     }
   }
   const MaskedOutputs<TypeParam> repeated(masked.steps, kUnits, false);
-  ASSERT_TRUE(repeated.repeat());
+  ASSERT_TRUE(repeated.repeats());
   std::vector<TypeParam> outputs = kept;
   repeated.Repeat(outputs.data());
   EXPECT_EQ(ToDoubles(outputs), ToDoubles(expected));
@@ -136,7 +136,7 @@ TYPED_TEST(MaskedOutputsTest, MaskedStepsRepeatTheOutputBefore) {
   EXPECT_EQ(Dot(outputs, d), Dot(kept, d_kept));
 
   const MaskedOutputs<TypeParam> zeroed(masked.steps, kUnits, true);
-  EXPECT_FALSE(zeroed.repeat());
+  EXPECT_FALSE(zeroed.repeats());
   outputs = kept;
   zeroed.Repeat(outputs.data());
   EXPECT_EQ(ToDoubles(outputs), ToDoubles(kept));

@@ -105,7 +105,7 @@ class KerasRnnGradients {
     }
     pass->output_h_backprop = final_h.As<E>();
     pass->output_backprop = outputs.As<E>();
-    if (!masked.repeat()) return Status();
+    if (!masked.repeats()) return Status();
     TF_RNN_OPS_RETURN_IF_ERROR(frame->MakeScratch(outputs.num_bytes, &memory));
     masked.AddUp(outputs.As<E>(), static_cast<E*>(memory));
     pass->output_backprop = static_cast<E*>(memory);
