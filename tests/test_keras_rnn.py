@@ -461,6 +461,15 @@ def test_a_wrong_shape_is_rejected_by_name_in_the_second_derivative(mode, in_gra
             (tf.function(call) if in_graph else call)(name)
 
 
+@pytest.mark.parametrize("in_graph", [False, True], ids=["eager", "graph"])
+@pytest.mark.parametrize("name", ["bias", "bias_backprop_grad"])
+def test_the_tangent_of_the_bias_is_empty_only_if_the_bias_is(name, in_graph):
+    wrong = {**backprop_grad_arguments(arguments("lstm", "float32")), name: tf.zeros([0])}
+    call = functools.partial(ops.tf_rnn_ops_keras_rnn_backprop_grad, **wrong)
+    with pytest.raises(ERRORS, match=r"bias_backprop_grad must have the shape of bias = \[\d+\], but has \[\d+\]"):
+        (tf.function(call) if in_graph else call)()
+
+
 def test_a_reserve_space_of_another_call_is_rejected():
     inputs = arguments("lstm", "float32", mask=MASKS["gaps"])
     others = {

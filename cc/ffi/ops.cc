@@ -3,6 +3,7 @@
 #include "cc/ops/cpu/ops.h"
 
 #include <algorithm>
+#include <cassert>
 #include <string_view>
 #include <vector>
 
@@ -31,9 +32,11 @@ bool AddOp(std::string_view name, const char* target,
 }
 
 const FfiOp& FindOp(std::string_view name) {
-  return *std::find_if(Ops().begin(), Ops().end(), [name](const FfiOp& op) {
-    return op.signature->name == name;
-  });
+  const auto found = std::find_if(
+      Ops().begin(), Ops().end(),
+      [name](const FfiOp& op) { return op.signature->name == name; });
+  assert(found != Ops().end());
+  return *found;
 }
 
 }  // namespace

@@ -49,7 +49,7 @@ class Shape {
 
   // Whether the sizes equal the expected ones. Unknown sizes fit any size.
   bool Fits(const Shape& expected) const {
-    if (!has_rank_) return true;
+    if (!has_rank_ || !expected.has_rank_) return true;
     return std::equal(begin(), end(), expected.begin(), expected.end(),
                       [](std::int64_t size, std::int64_t wanted) {
                         return size < 0 || wanted < 0 || wanted == size;

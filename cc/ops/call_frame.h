@@ -59,7 +59,9 @@ class CallFrame {
   // its outputs and returns.
   virtual bool has_values() const { return true; }
 
-  // Finds an input.
+  // Finds an input. Where has_values() is false, its shape may have unknown
+  // sizes. kAnySize - n for n > 0 then stands for the n-th one, so that outputs
+  // can have the same size.
   virtual Status FindInput(const char* name, Array* array) = 0;
 
   // Finds the arrays of an input that is a list.

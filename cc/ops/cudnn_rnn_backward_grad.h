@@ -5,8 +5,7 @@
 //
 //   // Finds whether all elements are zeros.
 //   Status FindZeros(CallFrame*, const Array&, bool* are_zeros);
-//   // Copies the header of a reserve_space; zeros if that is too short for
-//   one.
+//   // Copies the header of a reserve_space; zeros if that is too short.
 //   // May replace the array by a copy.
 //   Status ReadHeader(CallFrame*, Array* reserve_space,
 //                     rnn::ReserveSpaceHeader*);

@@ -17,7 +17,10 @@ Status CudnnRnnInputs::ReadForwardInputs(bool has_sequence_lengths) {
   TF_RNN_OPS_RETURN_IF_ERROR(CompleteSizes());
   TF_RNN_OPS_RETURN_IF_ERROR(ReadParams("params", &params));
   output_shape_ = SequenceShape(time_, sizes_.OutputWidth());
-  if (output_shape_.NumElements() < 0) return TooLarge();
+  if (output_shape_.NumElements() < 0 ||
+      sizes_.OutputWidth().value() == Dimension::kTooLarge) {
+    return TooLarge();
+  }
   if (size_.batch > 0 && config_.num_units > 0) {
     TF_RNN_OPS_RETURN_IF_ERROR(CheckNumSteps("input", size_.time, input));
   }
@@ -31,8 +34,8 @@ Status CudnnRnnInputs::ReadNetworkInput(const char* name, Array* array) {
 Status CudnnRnnInputs::ReadParams(const char* name, Array* array) {
   const Status status = ReadInput(frame_, name, {sizes_.params_size}, array);
   if (status.ok() || !is_complete()) return status;
-  return Status(status.code(),
-                rnn::Join(status.message(), " for ", rnn::Describe(config_)));
+  return Status(status.code(), rnn::Join(status.message(), " for ",
+                                         rnn::Describe(sizes_.config())));
 }
 
 Status CudnnRnnInputs::ReadOutput(const char* name, Array* array) {

@@ -70,9 +70,8 @@ class GruBlockCellInputs {
     }
     return InvalidArgument(
         "x and h_prev must have fewer columns: ", fan_in_.name(), " or ",
-        gates_.name(),
-        " overflows int64 for input_size = ", input_size_.value(),
-        " and cell_size = ", cell_size_.value());
+        gates_.name(), " overflows int64 for x of shape ", x.shape.ToString(),
+        " and h_prev of shape ", h_prev.shape.ToString());
   }
 
   CallFrame* const frame_;

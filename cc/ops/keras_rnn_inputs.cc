@@ -6,7 +6,6 @@
 
 #include "cc/ops/arguments.h"
 #include "cc/rnn/checked_math.h"
-#include "cc/rnn/join.h"
 
 namespace tf_rnn_ops {
 namespace {
@@ -91,14 +90,14 @@ Status KerasRnnInputs::ReadOutputs(const char* name, Array* array) {
 
 Status KerasRnnInputs::ReadWeights(const char* suffix, Array* kernel,
                                    Array* recurrent_kernel, Array* bias) {
+  const std::string end = suffix;
   const Dimension gate_units(attributes_.num_gates(), units_);
-  TF_RNN_OPS_RETURN_IF_ERROR(ReadInput(frame_,
-                                       rnn::Join("kernel", suffix).c_str(),
+  TF_RNN_OPS_RETURN_IF_ERROR(ReadInput(frame_, ("kernel" + end).c_str(),
                                        {features_, gate_units}, kernel));
-  TF_RNN_OPS_RETURN_IF_ERROR(
-      ReadInput(frame_, rnn::Join("recurrent_kernel", suffix).c_str(),
-                {units_, gate_units}, recurrent_kernel));
-  const std::string name = rnn::Join("bias", suffix);
+  TF_RNN_OPS_RETURN_IF_ERROR(ReadInput(frame_,
+                                       ("recurrent_kernel" + end).c_str(),
+                                       {units_, gate_units}, recurrent_kernel));
+  const std::string name = "bias" + end;
   if (attributes_.cell.mode != rnn::RnnMode::kGru) {
     return ReadOptional(name, {gate_units}, bias);
   }

@@ -22,7 +22,8 @@ struct Argument {
   const char* count = nullptr;
   // Whether it is in host memory on every device.
   bool is_on_host = false;
-  // Whether sizes of outputs depend on the values of this input.
+  // Whether sizes of outputs depend on the values of this input. Such inputs
+  // come first, and are no lists.
   bool is_size = false;
 };
 using Arguments = std::vector<Argument>;

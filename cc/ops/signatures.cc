@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cassert>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -21,13 +22,19 @@ Argument OnHost(const char* name, const char* doc, const char* type) {
   return {name, doc, type, /*count=*/nullptr, /*is_on_host=*/true};
 }
 
+constexpr char kUnlessLstm[] = "unless rnn_mode is lstm.";
+
 // The gradients with respect to arguments; their names have the suffix.
 Arguments GradientsOf(const Arguments& arguments, const char* suffix) {
   Arguments gradients;
   for (const Argument& argument : arguments) {
+    const bool is_of_cell_state =
+        argument.doc.find(kUnlessLstm) != std::string::npos;
     gradients.push_back(
         {argument.name + suffix,
-         "Gradient with respect to " + argument.name + ", same shape."});
+         "Gradient with respect to " + argument.name + ", same shape." +
+             (is_of_cell_state ? std::string(" Ignored or 0 ") + kUnlessLstm
+                               : "")});
   }
   return gradients;
 }
@@ -195,8 +202,8 @@ Arguments NetworkInputs() {
        "  [num_layers * num_directions, batch, output_size]."},
       {"input_c",
        "Initial cell states,\n"
-       "  [num_layers * num_directions, batch, num_units]. Ignored unless\n"
-       "  rnn_mode is lstm."},
+       "  [num_layers * num_directions, batch, num_units]. Ignored\n"
+       "  unless rnn_mode is lstm."},
       {"params",
        "All weights and biases, [params_size]. First the matrices of each\n"
        "  pseudo-layer: W, R and, with a projection, P, gate by gate, each\n"
@@ -217,8 +224,8 @@ Arguments NetworkOutputs() {
            "  [time, batch, num_directions * output_size]."},
           {"output_h", "Final hidden states, same shape as input_h."},
           {"output_c",
-           "Final cell states, same shape as input_c; the scalar 0 unless\n"
-           "  rnn_mode is lstm."}};
+           "Final cell states, same shape as input_c; the scalar 0\n"
+           "  unless rnn_mode is lstm."}};
 }
 
 Arguments ReserveSpace() {
@@ -306,7 +313,7 @@ AttributeList Seeds() {
        "  random."},
       {"seed2: int = 0", "See seed."}};
 }
-AttributeList Sequence() { return {NumProj(), TimeMajor()}; }
+AttributeList NumProjAndTimeMajor() { return {NumProj(), TimeMajor()}; }
 
 std::vector<Signature> NetworkOps() {
   constexpr char kForward[] =
@@ -332,7 +339,7 @@ std::vector<Signature> NetworkOps() {
        Network() + Seeds()},
       {"CudnnRNNBackpropV3", "Computes the gradients of CudnnRNNV3.", "",
        inputs_of_v3 + BackpropInputs() + HostReserved(), gradients,
-       Network() + Seeds() + Sequence()}};
+       Network() + Seeds() + NumProjAndTimeMajor()}};
 }
 
 // Ops on networks that TensorFlow does not have.
@@ -361,14 +368,18 @@ the outputs of B. The gradients of <v, B(z, d)> are
 The latter are total derivatives: output and reserve_space are functions of z
 and have no gradients of their own. Parts of v that are all zeros cost almost
 nothing. Dropout uses the mask of the forward op, which may have run on any
-device.
+device. If it has no sequence_lengths, these are time for each sample.
 )",
        BackpropGradInputs(), BackpropGradOutputs(),
-       Network() + Sequence() + AttributeList{SkipOf(BackpropGradOutputs())}},
+       Network() + NumProjAndTimeMajor() +
+           AttributeList{SkipOf(BackpropGradOutputs())}},
       {"CudnnRNNDropoutMasks",
        "Recomputes the dropout masks of a run of CudnnRNN, V2 or V3, on any "
        "device.",
-       "", inputs + ReserveSpace(),
+       R"(
+If the forward op has no sequence_lengths, these are time for each sample.
+)",
+       inputs + ReserveSpace(),
        Arguments{
            {"masks",
             "The factors, 0 or 1 / (1 - dropout), that the inputs of all\n"
@@ -377,7 +388,7 @@ device.
             "for\n"
             "  any time_major.",
             "masks_type"}},
-       Network() + Sequence() +
+       Network() + NumProjAndTimeMajor() +
            AttributeList{{"masks_type: {float, double} = DT_FLOAT",
                           "The type of masks. Independent of T."}}}};
 }
@@ -480,8 +491,8 @@ Arguments LayerInputs() {
        "bool"},
       {"initial_h", "The initial hidden state, [batch, units]."},
       {"initial_c",
-       "The initial cell state, [batch, units]. Ignored unless rnn_mode is\n"
-       "  lstm."},
+       "The initial cell state, [batch, units]. Ignored\n"
+       "  unless rnn_mode is lstm."},
       {"kernel",
        "The weights of the inputs, [features, gates * units]. Gates in Keras\n"
        "  order: lstm input, forget, cell candidate, output; gru update,\n"
@@ -499,8 +510,8 @@ Arguments LayerOutputs() {
            "  step, [batch, units], if return_sequences is false."},
           {"final_h", "The final hidden state, same shape as initial_h."},
           {"final_c",
-           "The final cell state, same shape as initial_c; 0 unless rnn_mode\n"
-           "  is lstm."}};
+           "The final cell state, same shape as initial_c; 0\n"
+           "  unless rnn_mode is lstm."}};
 }
 
 Arguments LayerDifferentiableInputs() {
@@ -554,9 +565,8 @@ std::vector<Signature> LayerOps() {
       {"KerasRNNBackpropGrad", "Computes the gradients of KerasRNNBackprop.",
        R"(
 The gradients with respect to the inputs of KerasRNN are total derivatives:
-reserve_space is a function of these, and has no gradient of its own. As for
-CudnnRNNBackpropGrad, which has the formulas, incoming gradients that are all
-zeros cost almost nothing.
+reserve_space is a function of these, and has no gradient of its own.
+CudnnRNNBackpropGrad has the formulas.
 )",
        LayerBackpropInputs() + GradientsOf(LayerInputGradients(), "_grad"),
        LayerBackpropGradOutputs(),
@@ -584,9 +594,11 @@ const std::vector<Signature>& Signatures() {
 }
 
 const Signature& FindSignature(std::string_view name) {
-  return *std::find_if(
+  const auto found = std::find_if(
       Signatures().begin(), Signatures().end(),
       [name](const Signature& signature) { return signature.name == name; });
+  assert(found != Signatures().end());
+  return *found;
 }
 
 }  // namespace tf_rnn_ops

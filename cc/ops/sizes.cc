@@ -10,11 +10,6 @@
 namespace tf_rnn_ops {
 namespace {
 
-bool Agree(std::int64_t expected, std::int64_t actual) {
-  if (expected == Dimension::kTooLarge) return false;
-  return expected < 0 || actual < 0 || expected == actual;
-}
-
 // For example "[batch, 2 * cell_size]".
 std::string NamesOf(Dimensions dimensions) {
   std::string names;
@@ -29,6 +24,27 @@ Status WrongShape(std::string_view name, Dimensions dimensions,
   return InvalidArgument(name, " must have the shape ", NamesOf(dimensions),
                          " = ", ShapeOf(dimensions).ToString(), ", but has ",
                          array.shape.ToString());
+}
+
+// Rejects sizes that differ from known ones.
+Status CheckSizes(std::string_view name, Dimensions dimensions,
+                  const Array& array) {
+  const Shape& shape = array.shape;
+  if (shape.rank() != static_cast<int>(dimensions.size())) {
+    return WrongShape(name, dimensions, array);
+  }
+  for (int i = 0; i < shape.rank(); ++i) {
+    const Dimension& dimension = dimensions.begin()[i];
+    const std::int64_t expected = dimension.value();
+    if (expected == Dimension::kTooLarge) {
+      return InvalidArgument(name, " must be smaller: ", dimension.name(),
+                             " overflows int64");
+    }
+    if (expected >= 0 && shape[i] >= 0 && expected != shape[i]) {
+      return WrongShape(name, dimensions, array);
+    }
+  }
+  return Status();
 }
 
 }  // namespace
@@ -96,18 +112,28 @@ Shape ShapeOf(Dimensions dimensions) {
   return Shape(sizes, rank);
 }
 
+Status ReadInput(CallFrame* frame, const char* name, Dimensions dimensions,
+                 Array* array) {
+  TF_RNN_OPS_RETURN_IF_ERROR(frame->FindInput(name, array));
+  TF_RNN_OPS_RETURN_IF_ERROR(MatchShape(name, dimensions, *array));
+  if (frame->has_values()) return Status();
+  std::vector<std::int64_t> sizes;
+  for (const Dimension& dimension : dimensions) {
+    const std::int64_t value = dimension.value();
+    const bool is_unknown = value == kAnySize && array->shape.has_rank();
+    sizes.push_back(is_unknown ? array->shape[static_cast<int>(sizes.size())]
+                               : value);
+  }
+  array->shape = Shape(sizes.data(), sizes.size());
+  return Status();
+}
+
 Status MatchShape(std::string_view name, Dimensions dimensions,
                   const Array& array) {
   const Shape& shape = array.shape;
   if (!shape.has_rank()) return Status();
-  const auto rank = static_cast<int>(dimensions.size());
-  if (shape.rank() != rank) return WrongShape(name, dimensions, array);
-  for (int i = 0; i < rank; ++i) {
-    if (!Agree(dimensions.begin()[i].value(), shape[i])) {
-      return WrongShape(name, dimensions, array);
-    }
-  }
-  for (int i = 0; i < rank; ++i) {
+  TF_RNN_OPS_RETURN_IF_ERROR(CheckSizes(name, dimensions, array));
+  for (int i = 0; i < shape.rank(); ++i) {
     const Dimension& dimension = dimensions.begin()[i];
     if (dimension.Solve(shape[i])) continue;
     const std::string multiple = dimension.Multiple();
@@ -117,12 +143,7 @@ Status MatchShape(std::string_view name, Dimensions dimensions,
                            shape.ToString());
   }
   // Sizes that only now became known may contradict one another.
-  for (int i = 0; i < rank; ++i) {
-    if (!Agree(dimensions.begin()[i].value(), shape[i])) {
-      return WrongShape(name, dimensions, array);
-    }
-  }
-  return Status();
+  return CheckSizes(name, dimensions, array);
 }
 
 }  // namespace tf_rnn_ops

@@ -36,6 +36,7 @@ class Size {
 };
 
 // A dimension of an argument: a size, a multiple of a size, or the sum of two.
+// While both sizes of a sum are unknown, it has any value.
 class Dimension {
  public:
   // Implicit, so that a size is a dimension.
@@ -76,16 +77,12 @@ Status MatchShape(std::string_view name, Dimensions dimensions,
                   const Array& array);
 
 // Finds an input and matches its shape. Completes a shape that is not known.
-inline Status ReadInput(CallFrame* frame, const char* name,
-                        Dimensions dimensions, Array* array) {
-  TF_RNN_OPS_RETURN_IF_ERROR(frame->FindInput(name, array));
-  TF_RNN_OPS_RETURN_IF_ERROR(MatchShape(name, dimensions, *array));
-  if (!frame->has_values()) array->shape = ShapeOf(dimensions);
-  return Status();
-}
+Status ReadInput(CallFrame* frame, const char* name, Dimensions dimensions,
+                 Array* array);
 
-// Calls read(), which reads all inputs. Calls it again if sizes may be unknown:
-// those that it finds may determine those of earlier inputs.
+// Calls read(), which reads all inputs. Calls it three times if sizes may be
+// unknown: the first finds sizes that are dimensions or multiples, the second
+// those that follow from sums, the third completes the shapes of all inputs.
 template <typename Read>
 Status ReadAll(const CallFrame& frame, const Read& read) {
   const int times = frame.has_values() ? 1 : 3;

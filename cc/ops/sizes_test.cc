@@ -100,7 +100,8 @@ TEST(SizesTest, DimensionsThatOverflowMatchNothing) {
   sizes.units.set(kMax);
   EXPECT_EQ(sizes.rows.value(), Dimension::kTooLarge);
   EXPECT_EQ(sizes.columns.value(), Dimension::kTooLarge);
-  EXPECT_FALSE(sizes.Match(kAnySize, kAnySize).ok());
+  EXPECT_EQ(sizes.Match(kAnySize, kAnySize).message(),
+            "weights must be smaller: inputs + units overflows int64");
 }
 
 }  // namespace

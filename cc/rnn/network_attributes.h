@@ -1,4 +1,4 @@
-// The attributes of the CudnnRNN ops, shared by shape functions and kernels.
+// The attributes of the ops that describe a network or a cell.
 
 #ifndef TF_RNN_OPS_CC_RNN_NETWORK_ATTRIBUTES_H_
 #define TF_RNN_OPS_CC_RNN_NETWORK_ATTRIBUTES_H_

@@ -264,6 +264,8 @@ class KerasRnnBackwardGradCall {
         inputs->ReadSequences("sequences_backprop_grad", &sequences));
     TF_RNN_OPS_RETURN_IF_ERROR(inputs->ReadWeights("_backprop_grad", &kernel,
                                                    &recurrent_kernel, &bias));
+    TF_RNN_OPS_RETURN_IF_ERROR(
+        CheckShape("bias_backprop_grad", "of bias", inputs->bias.shape, bias));
     if (!frame->has_values()) return Status();
     pass->dot_input_h = initial_h.As<E>();
     pass->dot_input_c = initial_c.As<E>();
