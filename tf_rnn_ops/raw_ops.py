@@ -35,20 +35,20 @@ __all__ = [
 ]
 
 
-def _implemented_by(run: Callable[..., Any]) -> Callable[[Function], Function]:
-    """Returns a decorator for a function that declares the arguments and defaults of an op, which `run` computes.
+def _implemented_by(name: str) -> Callable[[Function], Function]:
+    """Returns a decorator for a function that declares the arguments and defaults of an op of the library.
 
     The function must have a body, even if it is empty: AutoGraph cannot convert a function with only a docstring.
     """
 
     def decorate(declared: Function) -> Function:
-        # `run` has the same defaults, but not all of the type with which TensorFlow calls an op fast.
+        # The op has the same defaults, but not all of the type with which TensorFlow calls it fast.
         defaults = declared.__kwdefaults__ or {}
 
         @functools.wraps(declared)
         def op(**arguments: Any) -> Any:
             try:
-                return run(**defaults | arguments)
+                return getattr(ops, name)(**defaults | arguments)
             except TypeError:
                 declared(**arguments)  # if an argument is wrong, raises an error that names this function
                 raise
@@ -58,7 +58,7 @@ def _implemented_by(run: Callable[..., Any]) -> Callable[[Function], Function]:
     return decorate
 
 
-@_implemented_by(ops.tf_rnn_ops_gru_block_cell)
+@_implemented_by("tf_rnn_ops_gru_block_cell")
 def GRUBlockCell(
     *,
     x: TensorLike,
@@ -102,7 +102,7 @@ def GRUBlockCell(
     ...
 
 
-@_implemented_by(ops.tf_rnn_ops_gru_block_cell_grad)
+@_implemented_by("tf_rnn_ops_gru_block_cell_grad")
 def GRUBlockCellGrad(
     *,
     x: TensorLike,
@@ -147,7 +147,7 @@ def GRUBlockCellGrad(
     ...
 
 
-@_implemented_by(ops.tf_rnn_ops_cudnn_rnn)
+@_implemented_by("tf_rnn_ops_cudnn_rnn")
 def CudnnRNN(
     *,
     input: TensorLike,
@@ -221,7 +221,7 @@ def CudnnRNN(
     ...
 
 
-@_implemented_by(ops.tf_rnn_ops_cudnn_rnnv2)
+@_implemented_by("tf_rnn_ops_cudnn_rnnv2")
 def CudnnRNNV2(
     *,
     input: TensorLike,
@@ -251,7 +251,7 @@ def CudnnRNNV2(
     ...
 
 
-@_implemented_by(ops.tf_rnn_ops_cudnn_rnnv3)
+@_implemented_by("tf_rnn_ops_cudnn_rnnv3")
 def CudnnRNNV3(
     *,
     input: TensorLike,
@@ -296,7 +296,7 @@ def CudnnRNNV3(
     ...
 
 
-@_implemented_by(ops.tf_rnn_ops_cudnn_rnn_backprop)
+@_implemented_by("tf_rnn_ops_cudnn_rnn_backprop")
 def CudnnRNNBackprop(
     *,
     input: TensorLike,
@@ -351,7 +351,7 @@ def CudnnRNNBackprop(
     ...
 
 
-@_implemented_by(ops.tf_rnn_ops_cudnn_rnn_backprop_v2)
+@_implemented_by("tf_rnn_ops_cudnn_rnn_backprop_v2")
 def CudnnRNNBackpropV2(
     *,
     input: TensorLike,
@@ -392,7 +392,7 @@ def CudnnRNNBackpropV2(
     ...
 
 
-@_implemented_by(ops.tf_rnn_ops_cudnn_rnn_backprop_v3)
+@_implemented_by("tf_rnn_ops_cudnn_rnn_backprop_v3")
 def CudnnRNNBackpropV3(
     *,
     input: TensorLike,
@@ -435,7 +435,7 @@ def CudnnRNNBackpropV3(
     ...
 
 
-@_implemented_by(ops.tf_rnn_ops_cudnn_rnn_params_size)
+@_implemented_by("tf_rnn_ops_cudnn_rnn_params_size")
 def CudnnRNNParamsSize(
     *,
     num_layers: TensorLike,
@@ -493,7 +493,7 @@ def CudnnRNNParamsSize(
     ...
 
 
-@_implemented_by(ops.tf_rnn_ops_cudnn_rnn_canonical_to_params)
+@_implemented_by("tf_rnn_ops_cudnn_rnn_canonical_to_params")
 def CudnnRNNCanonicalToParams(
     *,
     num_layers: TensorLike,
@@ -523,7 +523,7 @@ def CudnnRNNCanonicalToParams(
     ...
 
 
-@_implemented_by(ops.tf_rnn_ops_cudnn_rnn_canonical_to_params_v2)
+@_implemented_by("tf_rnn_ops_cudnn_rnn_canonical_to_params_v2")
 def CudnnRNNCanonicalToParamsV2(
     *,
     num_layers: TensorLike,
@@ -573,7 +573,7 @@ def CudnnRNNCanonicalToParamsV2(
     ...
 
 
-@_implemented_by(ops.tf_rnn_ops_cudnn_rnn_params_to_canonical)
+@_implemented_by("tf_rnn_ops_cudnn_rnn_params_to_canonical")
 def CudnnRNNParamsToCanonical(
     *,
     num_layers: TensorLike,
@@ -603,7 +603,7 @@ def CudnnRNNParamsToCanonical(
     ...
 
 
-@_implemented_by(ops.tf_rnn_ops_cudnn_rnn_params_to_canonical_v2)
+@_implemented_by("tf_rnn_ops_cudnn_rnn_params_to_canonical_v2")
 def CudnnRNNParamsToCanonicalV2(
     *,
     num_layers: TensorLike,
@@ -652,7 +652,7 @@ def CudnnRNNParamsToCanonicalV2(
     ...
 
 
-@_implemented_by(ops.tf_rnn_ops_keras_rnn)
+@_implemented_by("tf_rnn_ops_keras_rnn")
 def KerasRNN(
     *,
     sequences: TensorLike,
@@ -725,7 +725,7 @@ def KerasRNN(
     ...
 
 
-@_implemented_by(ops.tf_rnn_ops_keras_rnn_backprop)
+@_implemented_by("tf_rnn_ops_keras_rnn_backprop")
 def KerasRNNBackprop(
     *,
     sequences: TensorLike,

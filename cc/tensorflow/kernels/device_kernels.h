@@ -34,6 +34,9 @@ void RegisterAlignTensor(const std::string& device_type) {
   for (const tensorflow::DataType type :
        {tensorflow::DT_FLOAT, tensorflow::DT_DOUBLE, tensorflow::DT_HALF,
         tensorflow::DT_BFLOAT16, tensorflow::DT_BOOL}) {
+    // For the mask of KerasRNN, which has no GPU kernel.
+    const bool is_mask = type == tensorflow::DT_BOOL;
+    if (is_mask && device_type != tensorflow::DEVICE_CPU) continue;
     tensorflow::KernelDefBuilder builder(kOp);
     builder.Device(device_type.c_str()).TypeConstraint("T", type);
     tensorflow::kernel_factory::OpKernelRegistrar(
