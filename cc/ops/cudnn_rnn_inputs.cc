@@ -17,10 +17,7 @@ Status CudnnRnnInputs::ReadForwardInputs(bool has_sequence_lengths) {
   TF_RNN_OPS_RETURN_IF_ERROR(CompleteSizes());
   TF_RNN_OPS_RETURN_IF_ERROR(ReadParams("params", &params));
   output_shape_ = SequenceShape(time_, sizes_.OutputWidth());
-  if (output_shape_.NumElements() < 0 ||
-      sizes_.OutputWidth().value() == Dimension::kTooLarge) {
-    return TooLarge();
-  }
+  if (output_shape_.NumElements() < 0) return TooLarge();
   if (size_.batch > 0 && config_.num_units > 0) {
     TF_RNN_OPS_RETURN_IF_ERROR(CheckNumSteps("input", size_.time, input));
   }

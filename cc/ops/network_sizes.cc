@@ -52,6 +52,12 @@ Status NetworkSizes::Complete() {
       input_size.set(num_units.value());
     }
   }
+  // Made only when needed: every call comes here.
+  const auto too_many_params = [&] {
+    return InvalidArgument(network.TooManyParams(
+        TextOf(num_layers), TextOf(num_units), TextOf(input_size)));
+  };
+  if (OutputWidth().value() == Dimension::kTooLarge) return too_many_params();
   if (!num_units.is_known()) return Status();
   TF_RNN_OPS_RETURN_IF_ERROR(
       ToStatus(network.NumUnitsError(num_units.value())));
@@ -59,10 +65,7 @@ Status NetworkSizes::Complete() {
   const std::int64_t least = rnn::CudnnRnnParamsSize(network.Config(
       std::max<std::int64_t>(num_layers.value(), 1), num_units.value(),
       std::max<std::int64_t>(input_size.value(), 0)));
-  if (least < 0) {
-    return InvalidArgument(network.TooManyParams(
-        TextOf(num_layers), TextOf(num_units), TextOf(input_size)));
-  }
+  if (least < 0) return too_many_params();
   if (is_complete() || num_units.value() == 0) params_size.set(least);
   return Status();
 }
