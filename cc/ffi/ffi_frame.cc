@@ -328,14 +328,6 @@ Status FfiFrame::FindInputs(const char* name, std::vector<Array>* arrays) {
   return Status();
 }
 
-Status FfiFrame::MakeOutput(const char* name, const Shape& shape,
-                            Array* array) {
-  std::vector<Array> arrays;
-  TF_RNN_OPS_RETURN_IF_ERROR(MakeOutputs(name, {shape}, &arrays));
-  *array = arrays[0];
-  return Status();
-}
-
 int FfiFrame::NumOutputs(const char* name) const {
   return static_cast<int>(FindArgument(outputs_, name).count);
 }

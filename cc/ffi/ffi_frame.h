@@ -58,8 +58,6 @@ class FfiFrame final : public CallFrame {
 
   Status FindInput(const char* name, Array* array) override;
   Status FindInputs(const char* name, std::vector<Array>* arrays) override;
-  Status MakeOutput(const char* name, const Shape& shape,
-                    Array* array) override;
   int NumOutputs(const char* name) const override;
   Status MakeOutputs(const char* name, const std::vector<Shape>& shapes,
                      std::vector<Array>* arrays) override;

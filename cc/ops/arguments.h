@@ -3,8 +3,11 @@
 #ifndef TF_RNN_OPS_CC_OPS_ARGUMENTS_H_
 #define TF_RNN_OPS_CC_OPS_ARGUMENTS_H_
 
+#include <algorithm>
 #include <cstdint>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "cc/ops/array.h"
 #include "cc/ops/call_frame.h"
@@ -46,6 +49,14 @@ Status MakeOutput(CallFrame* frame, const char* name, const Shape& shape,
   TF_RNN_OPS_RETURN_IF_ERROR(frame->MakeOutput(name, shape, &array));
   *data = array.As<E>();
   return Status();
+}
+
+// Whether to compute an output.
+// skip: the names of outputs not to compute.
+inline bool IsWanted(const CallFrame& frame,
+                     const std::vector<std::string>& skip, const char* output) {
+  return std::find(skip.begin(), skip.end(), output) == skip.end() &&
+         frame.IsWanted(output);
 }
 
 // Rejects a sequence without features that has more steps than any real one.

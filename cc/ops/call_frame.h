@@ -62,14 +62,24 @@ class CallFrame {
   // Finds an input. Where has_values() is false, its shape may have unknown
   // sizes. kAnySize - n for n > 0 then stands for the n-th one, so that outputs
   // can have the same size.
-  virtual Status FindInput(const char* name, Array* array) = 0;
+  virtual Status FindInput(const char* name, Array* array) {
+    std::vector<Array> arrays;
+    TF_RNN_OPS_RETURN_IF_ERROR(FindInputs(name, &arrays));
+    *array = arrays[0];
+    return Status();
+  }
 
   // Finds the arrays of an input that is a list.
   virtual Status FindInputs(const char* name, std::vector<Array>* arrays) = 0;
 
   // Makes an output. Its elements are uninitialized.
   virtual Status MakeOutput(const char* name, const Shape& shape,
-                            Array* array) = 0;
+                            Array* array) {
+    std::vector<Array> arrays;
+    TF_RNN_OPS_RETURN_IF_ERROR(MakeOutputs(name, {shape}, &arrays));
+    *array = arrays[0];
+    return Status();
+  }
 
   // The number of arrays of an output that is a list.
   virtual int NumOutputs(const char* name) const = 0;

@@ -18,7 +18,6 @@
 #ifndef TF_RNN_OPS_CC_OPS_CUDNN_RNN_BACKWARD_GRAD_H_
 #define TF_RNN_OPS_CC_OPS_CUDNN_RNN_BACKWARD_GRAD_H_
 
-#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -135,7 +134,7 @@ class CudnnRnnBackwardGradCall {
          &pass->output_c_backprop_grad},
     };
     for (const auto& [name, shape, data] : results) {
-      const bool is_wanted = IsWanted(*frame, name);
+      const bool is_wanted = IsWanted(*frame, skip_, name);
       Array result;
       TF_RNN_OPS_RETURN_IF_ERROR(
           frame->MakeOutput(name, is_wanted ? shape : Shape{0}, &result));
@@ -151,11 +150,6 @@ class CudnnRnnBackwardGradCall {
       }
     }
     return Status();
-  }
-
-  bool IsWanted(const CallFrame& frame, const char* result) const {
-    return std::find(skip_.begin(), skip_.end(), result) == skip_.end() &&
-           frame.IsWanted(result);
   }
 
   // Whether any result has elements.

@@ -3,7 +3,6 @@
 #ifndef TF_RNN_OPS_CC_OPS_CPU_KERAS_RNN_H_
 #define TF_RNN_OPS_CC_OPS_CPU_KERAS_RNN_H_
 
-#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -286,11 +285,12 @@ class KerasRnnBackwardGradCall {
                      const KerasRnnGradients<E>& gradients, Array* outputs_grad,
                      rnn::CudnnRnnBackwardGrad<E>* pass) const {
     // The engine computes the gradients of all weights or none.
-    const bool needs_weights = IsWanted(*frame, "kernel_grad") ||
-                               IsWanted(*frame, "recurrent_kernel_grad") ||
-                               IsWanted(*frame, "bias_grad");
+    const bool needs_weights =
+        IsWanted(*frame, skip_, "kernel_grad") ||
+        IsWanted(*frame, skip_, "recurrent_kernel_grad") ||
+        IsWanted(*frame, skip_, "bias_grad");
     const bool takes_last = !attributes_.return_sequences &&
-                            IsWanted(*frame, "outputs_backprop_grad");
+                            IsWanted(*frame, skip_, "outputs_backprop_grad");
     rnn::KerasWeights<E>& weights = pass->keras_weights_grad;
     E* last;
     const struct {
@@ -317,7 +317,7 @@ class KerasRnnBackwardGradCall {
     };
     for (const auto& [name, like, is_needed, is_of_cell_state, data] :
          results) {
-      const bool is_wanted = IsWanted(*frame, name);
+      const bool is_wanted = IsWanted(*frame, skip_, name);
       Array result;
       TF_RNN_OPS_RETURN_IF_ERROR(
           frame->MakeOutput(name, is_wanted ? like.shape : Shape{0}, &result));
@@ -335,11 +335,6 @@ class KerasRnnBackwardGradCall {
       if (result.num_elements > 0) *data = result.As<E>();
     }
     return Status();
-  }
-
-  bool IsWanted(const CallFrame& frame, const char* result) const {
-    return std::find(skip_.begin(), skip_.end(), result) == skip_.end() &&
-           frame.IsWanted(result);
   }
 
   KerasRnnAttributes attributes_;

@@ -68,13 +68,6 @@ class ShapeFrame final : public CallFrame {
 
   bool has_values() const override { return false; }
 
-  Status FindInput(const char* name, Array* array) override {
-    std::vector<Array> arrays;
-    TF_RNN_OPS_RETURN_IF_ERROR(FindInputs(name, &arrays));
-    *array = arrays[0];
-    return Status();
-  }
-
   Status FindInputs(const char* name, std::vector<Array>* arrays) override {
     std::vector<ShapeHandle> shapes;
     TF_RNN_OPS_RETURN_IF_ERROR(FromAbslStatus(c_->input(name, &shapes)));
@@ -86,14 +79,6 @@ class ShapeFrame final : public CallFrame {
       const auto* constant = c_->input_tensor(static_cast<int>(i));
       if (constant != nullptr) arrays->front() = ToArray(*constant);
     }
-    return Status();
-  }
-
-  Status MakeOutput(const char* name, const Shape& shape,
-                    Array* array) override {
-    std::vector<Array> arrays;
-    TF_RNN_OPS_RETURN_IF_ERROR(MakeOutputs(name, {shape}, &arrays));
-    *array = arrays[0];
     return Status();
   }
 

@@ -144,13 +144,6 @@ class CompiledFrame final : public CallFrame {
         [](const Argument& argument) { return argument.is_size; });
   }
 
-  Status FindInput(const char* name, Array* array) override {
-    std::vector<Array> arrays;
-    TF_RNN_OPS_RETURN_IF_ERROR(FindInputs(name, &arrays));
-    *array = arrays[0];
-    return Status();
-  }
-
   Status FindInputs(const char* name, std::vector<Array>* arrays) override {
     int begin, end;
     TF_RNN_OPS_RETURN_IF_ERROR(
@@ -161,14 +154,6 @@ class CompiledFrame final : public CallFrame {
       TF_RNN_OPS_RETURN_IF_ERROR(FromAbslStatus(
           IsSize(name) ? ReadValue(i, array) : ReadShape(name, i, array)));
     }
-    return Status();
-  }
-
-  Status MakeOutput(const char* name, const Shape& shape,
-                    Array* array) override {
-    std::vector<Array> arrays;
-    TF_RNN_OPS_RETURN_IF_ERROR(MakeOutputs(name, {shape}, &arrays));
-    *array = arrays[0];
     return Status();
   }
 
