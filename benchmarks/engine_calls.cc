@@ -8,9 +8,9 @@
 #include <new>
 #include <string_view>
 
-#include "cc/rnn/cudnn_rnn.h"
 #include "cc/rnn/executor.h"
 #include "cc/rnn/instruction_set.h"
+#include "cc/rnn/network.h"
 #include "cc/rnn/reserve_space.h"
 #include "cc/rnn/rnn_config.h"
 #include "cc/rnn/threads.h"
@@ -19,12 +19,12 @@ namespace {
 
 using tf_rnn_ops::rnn::ActiveInstructionSet;
 using tf_rnn_ops::rnn::CopyReserveSpaceHeader;
-using tf_rnn_ops::rnn::CudnnRnnBackward;
-using tf_rnn_ops::rnn::CudnnRnnForward;
-using tf_rnn_ops::rnn::CudnnRnnKernels;
-using tf_rnn_ops::rnn::GetCudnnRnnKernels;
+using tf_rnn_ops::rnn::GetNetworkKernels;
 using tf_rnn_ops::rnn::InstructionSetName;
 using tf_rnn_ops::rnn::kReserveSpaceHeaderBytes;
+using tf_rnn_ops::rnn::NetworkBackward;
+using tf_rnn_ops::rnn::NetworkForward;
+using tf_rnn_ops::rnn::NetworkKernels;
 using tf_rnn_ops::rnn::PoolExecutor;
 using tf_rnn_ops::rnn::PoolUsers;
 using tf_rnn_ops::rnn::ReserveSpaceHeader;
@@ -121,8 +121,8 @@ TF_RNN_OPS_EXPORT void TfRnnOps_RunNetwork(void* pool_pointer,
   config.input_size = network->input_size;
   config.num_units = network->units;
   const RnnSize size{network->time, network->batch};
-  const CudnnRnnKernels<float> kernels =
-      GetCudnnRnnKernels<float>(ActiveInstructionSet(), config);
+  const NetworkKernels<float> kernels =
+      GetNetworkKernels<float>(ActiveInstructionSet(), config);
   const auto fill = [&](auto& pass) {
     pass.config = config;
     pass.size = size;
@@ -141,7 +141,7 @@ TF_RNN_OPS_EXPORT void TfRnnOps_RunNetwork(void* pool_pointer,
     function(pass, executor);
   };
 
-  CudnnRnnForward<float> forward{};
+  NetworkForward<float> forward{};
   fill(forward);
   forward.is_training = is_training != 0;
   forward.output_h = network->unused_h;
@@ -155,7 +155,7 @@ TF_RNN_OPS_EXPORT void TfRnnOps_RunNetwork(void* pool_pointer,
 
   const ReserveSpaceHeader header =
       CopyReserveSpaceHeader(forward.reserve_space, kReserveSpaceHeaderBytes);
-  CudnnRnnBackward<float> backward{};
+  NetworkBackward<float> backward{};
   fill(backward);
   backward.output_backprop = network->output_backprop;
   backward.output_h_backprop = network->states;

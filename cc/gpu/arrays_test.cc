@@ -15,7 +15,7 @@
 
 #include "cc/gpu/fakes/fake_cuda_driver.h"
 #include "cc/gpu/fakes/fake_gpu.h"
-#include "cc/rnn/cudnn_rnn_test_support.h"
+#include "cc/rnn/network_test_support.h"
 #include "cc/rnn/test_support.h"
 
 namespace tf_rnn_ops::gpu {
@@ -147,7 +147,7 @@ std::vector<T> CpuMasks(const rnn::RnnConfig& config, const rnn::RnnSize& size,
   std::vector<T> masks((config.num_layers - 1) * size.time * size.batch *
                        config.num_units);
   rnn::SerialExecutor executor;
-  rnn::GetCudnnRnnKernels<T>(rnn::InstructionSet::kBaseline, config)
+  rnn::GetNetworkKernels<T>(rnn::InstructionSet::kBaseline, config)
       .dropout_masks(config, size, rate, stream, masks.data(), executor);
   return masks;
 }

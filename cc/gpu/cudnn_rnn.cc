@@ -34,7 +34,7 @@ std::size_t StateBytes(const rnn::RnnConfig& config, const rnn::RnnSize& size,
 // unchanged.
 template <typename T>
 Status ForwardWithoutSteps(const Call& call,
-                           const rnn::CudnnRnnForward<T>& pass) {
+                           const rnn::NetworkForward<T>& pass) {
   const rnn::RnnConfig& config = pass.config;
   TF_RNN_OPS_RETURN_IF_ERROR(
       ZeroBytes(call, OutputBytes(config, pass.size, sizeof(T)), pass.output));
@@ -49,7 +49,7 @@ Status ForwardWithoutSteps(const Call& call,
 
 template <typename T>
 Status BackwardWithoutSteps(const Call& call,
-                            const rnn::CudnnRnnBackward<T>& pass) {
+                            const rnn::NetworkBackward<T>& pass) {
   const rnn::RnnConfig& config = pass.config;
   const std::size_t input_bytes =
       pass.size.time * pass.size.batch * config.input_size * sizeof(T);
@@ -82,7 +82,7 @@ struct ForwardArrays {
 };
 
 template <typename T>
-Status StageForward(const rnn::CudnnRnnForward<T>& pass, CudnnRnnPlan* plan,
+Status StageForward(const rnn::NetworkForward<T>& pass, CudnnRnnPlan* plan,
                     ForwardArrays* arrays) {
   CudnnRnnStaging& staging = plan->staging();
   const StagedShape h = plan->hidden_state_shape();
@@ -160,7 +160,7 @@ struct BackwardArrays {
 };
 
 template <typename T>
-Status StageBackward(const rnn::CudnnRnnBackward<T>& pass, CudnnRnnPlan* plan,
+Status StageBackward(const rnn::NetworkBackward<T>& pass, CudnnRnnPlan* plan,
                      BackwardArrays* arrays) {
   CudnnRnnStaging& staging = plan->staging();
   const StagedShape y = plan->output_shape();
@@ -197,7 +197,7 @@ Status StageBackward(const rnn::CudnnRnnBackward<T>& pass, CudnnRnnPlan* plan,
 // Opens the reserve space, which cuDNN overwrites: in a copy, unless the pass
 // owns it.
 template <typename T>
-Status OpenReserveSpace(const rnn::CudnnRnnBackward<T>& pass,
+Status OpenReserveSpace(const rnn::NetworkBackward<T>& pass,
                         const CudnnRnnPlan& plan, bool owns_reserve_space,
                         BackwardArrays* arrays) {
   arrays->reserve_space = const_cast<T*>(pass.reserve_space);
@@ -412,7 +412,7 @@ Status CudnnRnn<T>::FindNetwork(const Call& call, cudnnHandle_t handle,
 }
 
 template <typename T>
-Status CudnnRnn<T>::Forward(const rnn::CudnnRnnForward<T>& pass,
+Status CudnnRnn<T>::Forward(const rnn::NetworkForward<T>& pass,
                             CudnnRnnPlan* plan) {
   const Status status = plan->has_steps()
                             ? RunForward(pass, plan)
@@ -421,7 +421,7 @@ Status CudnnRnn<T>::Forward(const rnn::CudnnRnnForward<T>& pass,
 }
 
 template <typename T>
-Status CudnnRnn<T>::Backward(const rnn::CudnnRnnBackward<T>& pass,
+Status CudnnRnn<T>::Backward(const rnn::NetworkBackward<T>& pass,
                              CudnnRnnPlan* plan, bool owns_reserve_space) {
   const Status status = plan->has_steps()
                             ? RunBackward(pass, plan, owns_reserve_space)
@@ -430,7 +430,7 @@ Status CudnnRnn<T>::Backward(const rnn::CudnnRnnBackward<T>& pass,
 }
 
 template <typename T>
-Status CudnnRnn<T>::RunForward(const rnn::CudnnRnnForward<T>& pass,
+Status CudnnRnn<T>::RunForward(const rnn::NetworkForward<T>& pass,
                                CudnnRnnPlan* plan) {
   CudnnLock lock;
   TF_RNN_OPS_RETURN_IF_ERROR(handles_.Lock(plan->call(), &lock));
@@ -446,7 +446,7 @@ Status CudnnRnn<T>::RunForward(const rnn::CudnnRnnForward<T>& pass,
 }
 
 template <typename T>
-Status CudnnRnn<T>::RunBackward(const rnn::CudnnRnnBackward<T>& pass,
+Status CudnnRnn<T>::RunBackward(const rnn::NetworkBackward<T>& pass,
                                 CudnnRnnPlan* plan, bool owns_reserve_space) {
   CudnnLock lock;
   TF_RNN_OPS_RETURN_IF_ERROR(handles_.Lock(plan->call(), &lock));

@@ -1,6 +1,6 @@
 // Runs a recurrent network over a sequence with cuDNN, forward and backward:
 // the counterpart of the CPU engine. Takes the same passes
-// (cc/rnn/cudnn_rnn.h), with all arrays except sequence_lengths on the GPU.
+// (cc/rnn/network.h), with all arrays except sequence_lengths on the GPU.
 // Ignores `workspace`.
 //
 // Layout of a reserve space:
@@ -30,7 +30,7 @@
 #include "cc/gpu/cudnn_handle.h"
 #include "cc/gpu/cudnn_rnn_network.h"
 #include "cc/gpu/cudnn_rnn_plan.h"
-#include "cc/rnn/cudnn_rnn.h"
+#include "cc/rnn/network.h"
 #include "cc/rnn/reserve_space.h"
 #include "cc/rnn/status.h"
 
@@ -62,11 +62,11 @@ class CudnnRnn {
               bool is_training, CudnnRnnPlan* plan);
 
   // Run the planned pass. A plan can be used once.
-  Status Forward(const rnn::CudnnRnnForward<T>& pass, CudnnRnnPlan* plan);
+  Status Forward(const rnn::NetworkForward<T>& pass, CudnnRnnPlan* plan);
   // input_backprop must not be null.
   // owns_reserve_space: whether the pass may overwrite the reserve space, which
   //   is then invalid for further passes. Otherwise it uses a copy.
-  Status Backward(const rnn::CudnnRnnBackward<T>& pass, CudnnRnnPlan* plan,
+  Status Backward(const rnn::NetworkBackward<T>& pass, CudnnRnnPlan* plan,
                   bool owns_reserve_space = false);
 
  private:
@@ -92,8 +92,8 @@ class CudnnRnn {
                      const CudnnRnnLayers& layers, const CudnnRnnMethod& method,
                      const CudnnRnnNetwork** network);
 
-  Status RunForward(const rnn::CudnnRnnForward<T>& pass, CudnnRnnPlan* plan);
-  Status RunBackward(const rnn::CudnnRnnBackward<T>& pass, CudnnRnnPlan* plan,
+  Status RunForward(const rnn::NetworkForward<T>& pass, CudnnRnnPlan* plan);
+  Status RunBackward(const rnn::NetworkBackward<T>& pass, CudnnRnnPlan* plan,
                      bool owns_reserve_space);
 
   const Cudnn& cudnn_;

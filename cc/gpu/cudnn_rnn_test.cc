@@ -503,7 +503,7 @@ Status RunInference(FakeCudnnGpu* gpu, const rnn::RnnConfig& config,
   TF_RNN_OPS_RETURN_IF_ERROR(networks.Plan(
       {gpu->Call(scratch), /*allow_tf32=*/false},
       {config, size, /*time_major=*/true, nullptr, 0}, false, &plan));
-  rnn::CudnnRnnForward<float> pass{};
+  rnn::NetworkForward<float> pass{};
   pass.config = config;
   pass.size = size;
   pass.time_major = true;

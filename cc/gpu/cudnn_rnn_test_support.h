@@ -18,7 +18,7 @@
 #include "cc/gpu/fakes/fake_cuda_driver.h"
 #include "cc/gpu/fakes/fake_cudnn.h"
 #include "cc/gpu/fakes/fake_gpu.h"
-#include "cc/rnn/cudnn_rnn_test_support.h"
+#include "cc/rnn/network_test_support.h"
 
 namespace tf_rnn_ops::gpu {
 
@@ -53,7 +53,7 @@ class GpuNetwork {
     const CudnnRnnCall call = Call(&scratch);
     CudnnRnnPlan plan;
     TF_RNN_OPS_RETURN_IF_ERROR(networks_.Plan(call, Key(), is_training, &plan));
-    rnn::CudnnRnnForward<T> pass{};
+    rnn::NetworkForward<T> pass{};
     Fill(&pass);
     pass.is_training = is_training;
     if (is_training) {
@@ -89,7 +89,7 @@ class GpuNetwork {
     FakeDeviceArray<T> d_c(&gpu_.driver(), k_.input_c.size());
     FakeDeviceArray<T> d_params(&gpu_.driver(),
                                 wants_params ? k_.params.size() : 0);
-    rnn::CudnnRnnBackward<T> pass{};
+    rnn::NetworkBackward<T> pass{};
     Fill(&pass);
     pass.output = output_.data();
     pass.output_backprop = d_output_.data();

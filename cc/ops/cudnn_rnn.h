@@ -1,35 +1,4 @@
 // CudnnRNN, its versions and their gradients, for any device.
-//
-// An engine runs a network on one device. It has the lifetime of the op, and
-// like the op several threads may use it at once. Its members:
-//
-//   // The configuration of a pass; lives as long as the call.
-//   // Has a constructor from CallFrame* and a member reserve_space_size: the
-//   // number of elements of the reserve space of a pass in training mode,
-//   // negative if it overflows.
-//   class Plan;
-//   // is_training: of the forward pass, or of the one before a backward pass.
-//   Status MakePlan(const CudnnRnnInputs&, bool is_training, Plan*);
-//   // The shape and the contents of the output host_reserved.
-//   // stream: the random numbers of the dropout masks.
-//   Shape HostReservedShape(int version, bool is_training) const;
-//   void FillHostReserved(const Plan&, const rnn::RandomStream& stream,
-//                         const Array& host_reserved) const;
-//   // Whether Backward needs input_backprop even if nothing reads it. It does
-//   // not compute params_backprop if that is null.
-//   static constexpr bool kNeedsInputBackprop;
-//   // Runs the passes. The engine provides the workspace.
-//   Status Forward(CallFrame*, const CudnnRnnInputs&, Plan*,
-//                  rnn::CudnnRnnForward<E>*);
-//   Status Backward(CallFrame*, const CudnnRnnInputs&, Plan*,
-//                   rnn::CudnnRnnBackward<E>*);
-//   // Describes why reserve_space does not match the inputs; empty if it does.
-//   // May replace the array by a copy. Copies its header.
-//   Status FindReserveSpaceMismatch(
-//       CallFrame*, const CudnnRnnInputs&, Plan*, int version,
-//       Array* reserve_space, rnn::ReserveSpaceHeader*,
-//       std::string* mismatch);
-//   Status SetZero(const Plan&, const Array&) const;
 
 #ifndef TF_RNN_OPS_CC_OPS_CUDNN_RNN_H_
 #define TF_RNN_OPS_CC_OPS_CUDNN_RNN_H_
@@ -43,17 +12,67 @@
 #include "cc/ops/cudnn_rnn_attributes.h"
 #include "cc/ops/cudnn_rnn_inputs.h"
 #include "cc/ops/dropout_generator.h"
-#include "cc/rnn/cudnn_rnn.h"
+#include "cc/rnn/network.h"
 #include "cc/rnn/random_stream.h"
 #include "cc/rnn/reserve_space.h"
 #include "cc/rnn/status.h"
 
 namespace tf_rnn_ops {
 
+// The configuration of a pass; lives as long as the call.
+struct NetworkPlan {
+  // The number of elements of the reserve_space of a pass in training mode,
+  // negative if it overflows.
+  std::int64_t reserve_space_size = 0;
+};
+
+// Runs networks on one device. Has the lifetime of the op, and like the op
+// several threads may use it at once.
+// PlanType: derives from NetworkPlan, with a constructor from CallFrame*.
+template <typename E, typename PlanType>
+class NetworkEngine {
+ public:
+  using Plan = PlanType;
+
+  virtual ~NetworkEngine() = default;
+
+  // is_training: of the forward pass, or of the one before a backward pass.
+  virtual Status MakePlan(const CudnnRnnInputs& inputs, bool is_training,
+                          Plan* plan) = 0;
+
+  // The shape and the contents of the output host_reserved.
+  // stream: the random numbers of the dropout masks.
+  virtual Shape HostReservedShape(int version, bool is_training) const = 0;
+  virtual void FillHostReserved(const Plan& plan,
+                                const rnn::RandomStream& stream,
+                                const Array& host_reserved) const = 0;
+
+  // Describes why reserve_space does not match the inputs; empty if it does.
+  // May replace the array by a copy. Copies its header.
+  virtual Status FindReserveSpaceMismatch(CallFrame* frame,
+                                          const CudnnRnnInputs& inputs,
+                                          Plan* plan, int version,
+                                          Array* reserve_space,
+                                          rnn::ReserveSpaceHeader* header,
+                                          std::string* mismatch) const = 0;
+
+  // Whether Backward needs input_backprop even if nothing reads it. It does not
+  // compute params_backprop if that is null.
+  virtual bool needs_input_backprop() const = 0;
+
+  // Run the passes. The engine provides the workspace.
+  virtual Status Forward(CallFrame* frame, const CudnnRnnInputs& inputs,
+                         Plan* plan, rnn::NetworkForward<E>* pass) const = 0;
+  virtual Status Backward(CallFrame* frame, const CudnnRnnInputs& inputs,
+                          Plan* plan, rnn::NetworkBackward<E>* pass) const = 0;
+
+  virtual Status SetZero(const Plan& plan, const Array& array) const = 0;
+};
+
 // CudnnRNN, CudnnRNNV2 and CudnnRNNV3.
+// Engine: a NetworkEngine.
 // is_stateless: whether the seed of dropout is an input, and no attribute.
-template <template <typename> class Engine, typename E, int version,
-          bool is_stateless = false>
+template <typename Engine, typename E, int version, bool is_stateless = false>
 class CudnnRnnForwardCall {
  public:
   Status Init(const Attributes& attributes) {
@@ -74,7 +93,7 @@ class CudnnRnnForwardCall {
       TF_RNN_OPS_RETURN_IF_ERROR(ReadInput(frame, "seed", "[2]", {2}, &seed));
     }
     const bool trains = KeepsData(*frame, inputs);
-    typename Engine<E>::Plan plan(frame);
+    typename Engine::Plan plan(frame);
     TF_RNN_OPS_RETURN_IF_ERROR(engine_.MakePlan(inputs, trains, &plan));
 
     Outputs outputs;
@@ -82,7 +101,7 @@ class CudnnRnnForwardCall {
         frame, inputs, trains ? plan.reserve_space_size : 0, &outputs));
     if (!frame->has_values()) return Status();
 
-    rnn::CudnnRnnForward<E> pass{};
+    rnn::NetworkForward<E> pass{};
     inputs.Fill(&pass);
     pass.is_training = trains;
     if (trains && pass.dropout > 0) {
@@ -144,11 +163,11 @@ class CudnnRnnForwardCall {
   CudnnRnnAttributes attributes_;
   bool is_training_ = true;
   DropoutGenerator dropout_;
-  Engine<E> engine_;
+  Engine engine_;
 };
 
 // CudnnRNNBackprop, CudnnRNNBackpropV2 and CudnnRNNBackpropV3.
-template <template <typename> class Engine, typename E, int version>
+template <typename Engine, typename E, int version>
 class CudnnRnnBackwardCall {
  public:
   Status Init(const Attributes& attributes) {
@@ -157,7 +176,7 @@ class CudnnRnnBackwardCall {
 
   Status Run(CallFrame* frame) {
     CudnnRnnInputs inputs(frame, attributes_);
-    rnn::CudnnRnnBackward<E> pass{};
+    rnn::NetworkBackward<E> pass{};
     TF_RNN_OPS_RETURN_IF_ERROR(ReadAll(*frame, [&] {
       TF_RNN_OPS_RETURN_IF_ERROR(inputs.ReadForwardInputs(version >= 3));
       TF_RNN_OPS_RETURN_IF_ERROR(ReadOutputs(&inputs, &pass));
@@ -166,7 +185,7 @@ class CudnnRnnBackwardCall {
     inputs.Fill(&pass);
     Array reserve_space;
     TF_RNN_OPS_RETURN_IF_ERROR(inputs.ReadReserveSpace(&reserve_space));
-    typename Engine<E>::Plan plan(frame);
+    typename Engine::Plan plan(frame);
     TF_RNN_OPS_RETURN_IF_ERROR(
         engine_.MakePlan(inputs, /*is_training=*/true, &plan));
     rnn::ReserveSpaceHeader header;
@@ -192,7 +211,7 @@ class CudnnRnnBackwardCall {
  private:
   // Reads the outputs of the forward op. The engine needs no final states.
   static Status ReadOutputs(CudnnRnnInputs* inputs,
-                            rnn::CudnnRnnBackward<E>* pass) {
+                            rnn::NetworkBackward<E>* pass) {
     Array output, output_h, output_c;
     TF_RNN_OPS_RETURN_IF_ERROR(inputs->ReadOutput("output", &output));
     TF_RNN_OPS_RETURN_IF_ERROR(inputs->ReadHiddenState("output_h", &output_h));
@@ -204,10 +223,10 @@ class CudnnRnnBackwardCall {
   // Makes the gradients with respect to the inputs, except those that nothing
   // reads.
   // input_c_backprop: must be zeros if input_c is ignored.
-  static Status MakeGradients(CallFrame* frame, const CudnnRnnInputs& inputs,
-                              rnn::CudnnRnnBackward<E>* pass,
-                              Array* input_c_backprop) {
-    if (Engine<E>::kNeedsInputBackprop || frame->IsWanted("input_backprop")) {
+  Status MakeGradients(CallFrame* frame, const CudnnRnnInputs& inputs,
+                       rnn::NetworkBackward<E>* pass,
+                       Array* input_c_backprop) const {
+    if (engine_.needs_input_backprop() || frame->IsWanted("input_backprop")) {
       TF_RNN_OPS_RETURN_IF_ERROR(MakeOutput(
           frame, "input_backprop", inputs.input.shape, &pass->input_backprop));
     }
@@ -226,7 +245,7 @@ class CudnnRnnBackwardCall {
   }
 
   CudnnRnnAttributes attributes_;
-  Engine<E> engine_;
+  Engine engine_;
 };
 
 }  // namespace tf_rnn_ops

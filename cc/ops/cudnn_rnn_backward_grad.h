@@ -1,19 +1,4 @@
 // CudnnRNNBackpropGrad, for any device.
-//
-// An engine runs the pass on one device. It has the lifetime of the op, and
-// like the op several threads may use it at once. Its members:
-//
-//   // Finds whether all elements are zeros.
-//   Status FindZeros(CallFrame*, const Array&, bool* are_zeros);
-//   // Copies the header of a reserve_space; zeros if that is too short.
-//   // May replace the array by a copy.
-//   Status ReadHeader(CallFrame*, Array* reserve_space,
-//                     rnn::ReserveSpaceHeader*);
-//   // Runs the pass. Its reserve_space may come from any device. The engine
-//   // provides the workspace.
-//   Status BackwardGrad(CallFrame*, const CudnnRnnInputs&,
-//                       rnn::CudnnRnnBackwardGrad<E>*);
-//   Status SetZero(CallFrame*, const Array&);
 
 #ifndef TF_RNN_OPS_CC_OPS_CUDNN_RNN_BACKWARD_GRAD_H_
 #define TF_RNN_OPS_CC_OPS_CUDNN_RNN_BACKWARD_GRAD_H_
@@ -26,13 +11,38 @@
 #include "cc/ops/call_frame.h"
 #include "cc/ops/cudnn_rnn_attributes.h"
 #include "cc/ops/cudnn_rnn_inputs.h"
-#include "cc/rnn/cudnn_rnn.h"
+#include "cc/rnn/network.h"
 #include "cc/rnn/reserve_space.h"
 #include "cc/rnn/status.h"
 
 namespace tf_rnn_ops {
 
-template <template <typename> class Engine, typename E>
+// Runs the pass on one device. Has the lifetime of the op, and like the op
+// several threads may use it at once.
+template <typename E>
+class NetworkBackwardGradEngine {
+ public:
+  virtual ~NetworkBackwardGradEngine() = default;
+
+  // Finds whether all elements are zeros.
+  virtual Status FindZeros(CallFrame* frame, const Array& array,
+                           bool* are_zeros) const = 0;
+
+  // Copies the header of a reserve_space; zeros if that is too short. May
+  // replace the array by a copy.
+  virtual Status ReadHeader(CallFrame* frame, Array* reserve_space,
+                            rnn::ReserveSpaceHeader* header) const = 0;
+
+  // Runs the pass. Its reserve_space may come from any device. The engine
+  // provides the workspace.
+  virtual Status BackwardGrad(CallFrame* frame, const CudnnRnnInputs& inputs,
+                              rnn::NetworkBackwardGrad<E>* pass) const = 0;
+
+  virtual Status SetZero(CallFrame* frame, const Array& array) const = 0;
+};
+
+// Engine: a NetworkBackwardGradEngine.
+template <typename Engine, typename E>
 class CudnnRnnBackwardGradCall {
  public:
   Status Init(const Attributes& attributes) {
@@ -42,7 +52,7 @@ class CudnnRnnBackwardGradCall {
 
   Status Run(CallFrame* frame) {
     CudnnRnnInputs inputs(frame, attributes_);
-    rnn::CudnnRnnBackwardGrad<E> pass{};
+    rnn::NetworkBackwardGrad<E> pass{};
     Tangents tangents;
     Array output, reserve_space;
     TF_RNN_OPS_RETURN_IF_ERROR(ReadAll(*frame, [&] {
@@ -90,7 +100,7 @@ class CudnnRnnBackwardGradCall {
 
   // TensorFlow passes zeros if nothing depends on an output.
   Status FillTangents(CallFrame* frame, const Tangents& tangents,
-                      rnn::CudnnRnnBackwardGrad<E>* pass) {
+                      rnn::NetworkBackwardGrad<E>* pass) {
     pass->dot_input_h = tangents.input_h.template As<E>();
     pass->dot_input_c = tangents.input_c.template As<E>();
     TF_RNN_OPS_RETURN_IF_ERROR(
@@ -110,7 +120,7 @@ class CudnnRnnBackwardGradCall {
   // is_anything_wanted: set if the pass must compute a result, even one without
   //   elements.
   Status MakeResults(CallFrame* frame, const CudnnRnnInputs& inputs,
-                     rnn::CudnnRnnBackwardGrad<E>* pass,
+                     rnn::NetworkBackwardGrad<E>* pass,
                      bool* is_anything_wanted) {
     const bool has_cell_state = inputs.config().has_cell_state();
     Array d_output_c;
@@ -153,7 +163,7 @@ class CudnnRnnBackwardGradCall {
   }
 
   // Whether any result has elements.
-  static bool IsAnythingMade(const rnn::CudnnRnnBackwardGrad<E>& pass) {
+  static bool IsAnythingMade(const rnn::NetworkBackwardGrad<E>& pass) {
     return pass.input_grad || pass.input_h_grad || pass.input_c_grad ||
            pass.params_grad || pass.output_backprop_grad ||
            pass.output_h_backprop_grad || pass.output_c_backprop_grad;
@@ -161,7 +171,7 @@ class CudnnRnnBackwardGradCall {
 
   CudnnRnnAttributes attributes_;
   std::vector<std::string> skip_;
-  Engine<E> engine_;
+  Engine engine_;
 };
 
 }  // namespace tf_rnn_ops

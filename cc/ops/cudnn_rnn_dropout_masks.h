@@ -1,15 +1,4 @@
 // CudnnRNNDropoutMasks, for any device.
-//
-// An engine draws masks on one device. Its members:
-//
-//   // As in an engine of CudnnRNNBackpropGrad.
-//   Status ReadHeader(CallFrame*, Array* reserve_space,
-//                     rnn::ReserveSpaceHeader*);
-//   // Fills the masks, [num_layers - 1, time, batch, output width].
-//   // M: float or double.
-//   template <typename M>
-//   Status Fill(CallFrame*, const CudnnRnnInputs&, float dropout,
-//               const rnn::RandomStream&, M* masks);
 
 #ifndef TF_RNN_OPS_CC_OPS_CUDNN_RNN_DROPOUT_MASKS_H_
 #define TF_RNN_OPS_CC_OPS_CUDNN_RNN_DROPOUT_MASKS_H_
@@ -26,6 +15,26 @@
 
 namespace tf_rnn_ops {
 
+// Draws masks on one device. Has the lifetime of the op, and like the op
+// several threads may use it at once.
+class DropoutMasksEngine {
+ public:
+  virtual ~DropoutMasksEngine() = default;
+
+  // As in NetworkBackwardGradEngine.
+  virtual Status ReadHeader(CallFrame* frame, Array* reserve_space,
+                            rnn::ReserveSpaceHeader* header) const = 0;
+
+  // Fills the masks, [num_layers - 1, time, batch, output width].
+  virtual Status Fill(CallFrame* frame, const CudnnRnnInputs& inputs,
+                      float dropout, const rnn::RandomStream& stream,
+                      float* masks) const = 0;
+  virtual Status Fill(CallFrame* frame, const CudnnRnnInputs& inputs,
+                      float dropout, const rnn::RandomStream& stream,
+                      double* masks) const = 0;
+};
+
+// Engine: a DropoutMasksEngine.
 template <typename Engine, typename E>
 class CudnnRnnDropoutMasksCall {
  public:

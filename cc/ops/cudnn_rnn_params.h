@@ -47,13 +47,19 @@ class CudnnRnnParamsSizeCall {
   CudnnRnnAttributes attributes_;
 };
 
-// A Copier copies within the memory of one device:
-//
-//   Status Init(CallFrame*);
-//   Status Copy(const void* source, std::size_t num_bytes, void* target);
+// Copies within the memory of one device.
+class Copier {
+ public:
+  virtual ~Copier() = default;
+
+  virtual Status Init(CallFrame* frame) = 0;
+  virtual Status Copy(const void* source, std::size_t num_bytes,
+                      void* target) = 0;
+};
 
 // CudnnRNNCanonicalToParams and CudnnRNNCanonicalToParamsV2.
-template <typename Copier, typename E>
+// DeviceCopier: a Copier.
+template <typename DeviceCopier, typename E>
 class CudnnRnnCanonicalToParamsCall {
  public:
   Status Init(const Attributes& attributes) {
@@ -86,7 +92,7 @@ class CudnnRnnCanonicalToParamsCall {
         MakeOutput(frame, "params", {sizes.params_size.value()}, &params));
     if (!frame->has_values()) return Status();
     const rnn::CudnnRnnParamsLayout layout(sizes.config());
-    Copier copier;
+    DeviceCopier copier;
     TF_RNN_OPS_RETURN_IF_ERROR(copier.Init(frame));
     for (std::size_t i = 0; i < weights.size(); ++i) {
       TF_RNN_OPS_RETURN_IF_ERROR(
@@ -121,7 +127,8 @@ class CudnnRnnCanonicalToParamsCall {
 };
 
 // CudnnRNNParamsToCanonical and CudnnRNNParamsToCanonicalV2.
-template <typename Copier, typename E>
+// DeviceCopier: a Copier.
+template <typename DeviceCopier, typename E>
 class CudnnRnnParamsToCanonicalCall {
  public:
   Status Init(const Attributes& attributes) {
@@ -151,7 +158,7 @@ class CudnnRnnParamsToCanonicalCall {
     if (!frame->has_values()) return Status();
 
     const rnn::CudnnRnnParamsLayout layout(sizes.config());
-    Copier copier;
+    DeviceCopier copier;
     TF_RNN_OPS_RETURN_IF_ERROR(copier.Init(frame));
     for (int i = 0; i < num_weights; ++i) {
       TF_RNN_OPS_RETURN_IF_ERROR(

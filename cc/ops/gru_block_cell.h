@@ -80,10 +80,21 @@ class GruBlockCellInputs {
   Dimension gates_{2, cell_size_};
 };
 
-// Engine<E> runs a step on one device. Its Forward and Backward take the arrays
-// of the step and provide the workspace.
+// Runs a step on one device. Has the lifetime of the op, and like the op
+// several threads may use it at once. Provides the workspace.
+template <typename E>
+class GruBlockCellEngine {
+ public:
+  virtual ~GruBlockCellEngine() = default;
 
-template <template <typename> class Engine, typename E>
+  virtual Status Forward(CallFrame* frame, const GruBlockCellInputs& inputs,
+                         rnn::GruBlockCellForward<E>* step) const = 0;
+  virtual Status Backward(CallFrame* frame, const GruBlockCellInputs& inputs,
+                          rnn::GruBlockCellBackward<E>* step) const = 0;
+};
+
+// Engine: a GruBlockCellEngine.
+template <typename Engine, typename E>
 class GruBlockCellForwardCall {
  public:
   Status Init(const Attributes&) { return Status(); }
@@ -112,12 +123,11 @@ class GruBlockCellForwardCall {
   }
 
  private:
-  Engine<E> engine_;
+  Engine engine_;
 };
 
 // GRUBlockCellGrad and, with gradients of r, u and c, GRUBlockCellGradV2.
-template <template <typename> class Engine, typename E,
-          bool with_gate_gradients>
+template <typename Engine, typename E, bool with_gate_gradients>
 class GruBlockCellBackwardCall {
  public:
   Status Init(const Attributes&) { return Status(); }
@@ -160,7 +170,7 @@ class GruBlockCellBackwardCall {
     return inputs->ReadState("d_c", &step->d_c);
   }
 
-  Engine<E> engine_;
+  Engine engine_;
 };
 
 }  // namespace tf_rnn_ops

@@ -121,7 +121,7 @@ Status KerasRnnInputs::TooLarge() const {
 }
 
 Status KerasRnnInputs::ApplyMask(const Array& mask) {
-  steps_ = rnn::MaskedSteps(size_, attributes_.go_backwards);
+  steps_ = rnn::StepMask(size_, attributes_.go_backwards);
   if (mask.num_elements == 0) return Status();
   if (size_.time > std::numeric_limits<std::int32_t>::max()) {
     return InvalidArgument(

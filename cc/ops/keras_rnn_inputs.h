@@ -9,11 +9,11 @@
 #include "cc/ops/array.h"
 #include "cc/ops/call_frame.h"
 #include "cc/ops/sizes.h"
-#include "cc/rnn/masked_steps.h"
 #include "cc/rnn/network_attributes.h"
 #include "cc/rnn/reserve_space.h"
 #include "cc/rnn/rnn_config.h"
 #include "cc/rnn/status.h"
+#include "cc/rnn/step_mask.h"
 
 namespace tf_rnn_ops {
 
@@ -77,7 +77,7 @@ class KerasRnnInputs {
 
   const rnn::RnnConfig& config() const { return config_; }
   const rnn::RnnSize& size() const { return size_; }
-  const rnn::MaskedSteps& steps() const { return steps_; }
+  const rnn::StepMask& steps() const { return steps_; }
   template <typename E>
   rnn::MaskedOutputs<E> masked_outputs() const {
     return {steps_, config_.num_units, attributes_.zero_output_for_mask};
@@ -107,7 +107,7 @@ class KerasRnnInputs {
   Size batch_{"batch"}, time_{"time"}, features_{"features"}, units_{"units"};
   rnn::RnnSize size_{};
   rnn::RnnConfig config_{};
-  rnn::MaskedSteps steps_;
+  rnn::StepMask steps_;
 };
 
 }  // namespace tf_rnn_ops

@@ -13,35 +13,37 @@
 
 namespace tf_rnn_ops {
 
-// Engines: the engines of the ops on one device. Its members, documented in the
-// headers of the ops:
+// Engines: has as members the engines of one device:
 //
-//   template <typename E> class CudnnRnn;
-//   template <typename E> class CudnnRnnBackwardGrad;
+//   template <typename E> class Network;              // a NetworkEngine
+//   template <typename E> class NetworkBackwardGrad;  // likewise
 //   template <typename E> class GruBlockCell;
 //   class DropoutMasks;
 //   class Copier;
 template <typename Engines>
 struct Ops {
   template <typename E>
-  using CudnnRnn = CudnnRnnForwardCall<Engines::template CudnnRnn, E, 1>;
+  using CudnnRnn =
+      CudnnRnnForwardCall<typename Engines::template Network<E>, E, 1>;
   template <typename E>
-  using CudnnRnnV2 = CudnnRnnForwardCall<Engines::template CudnnRnn, E, 2>;
+  using CudnnRnnV2 =
+      CudnnRnnForwardCall<typename Engines::template Network<E>, E, 2>;
   template <typename E>
-  using CudnnRnnV3 = CudnnRnnForwardCall<Engines::template CudnnRnn, E, 3>;
+  using CudnnRnnV3 =
+      CudnnRnnForwardCall<typename Engines::template Network<E>, E, 3>;
   template <typename E>
   using StatelessCudnnRnn =
-      CudnnRnnForwardCall<Engines::template CudnnRnn, E, 3,
+      CudnnRnnForwardCall<typename Engines::template Network<E>, E, 3,
                           /*is_stateless=*/true>;
   template <typename E>
   using CudnnRnnBackprop =
-      CudnnRnnBackwardCall<Engines::template CudnnRnn, E, 1>;
+      CudnnRnnBackwardCall<typename Engines::template Network<E>, E, 1>;
   template <typename E>
   using CudnnRnnBackpropV2 =
-      CudnnRnnBackwardCall<Engines::template CudnnRnn, E, 2>;
+      CudnnRnnBackwardCall<typename Engines::template Network<E>, E, 2>;
   template <typename E>
   using CudnnRnnBackpropV3 =
-      CudnnRnnBackwardCall<Engines::template CudnnRnn, E, 3>;
+      CudnnRnnBackwardCall<typename Engines::template Network<E>, E, 3>;
   template <typename E>
   using CanonicalToParams =
       CudnnRnnCanonicalToParamsCall<typename Engines::Copier, E>;
@@ -49,19 +51,22 @@ struct Ops {
   using ParamsToCanonical =
       CudnnRnnParamsToCanonicalCall<typename Engines::Copier, E>;
   template <typename E>
-  using BackpropGrad =
-      CudnnRnnBackwardGradCall<Engines::template CudnnRnnBackwardGrad, E>;
+  using BackpropGrad = CudnnRnnBackwardGradCall<
+      typename Engines::template NetworkBackwardGrad<E>, E>;
   template <typename E>
   using DropoutMasks =
       CudnnRnnDropoutMasksCall<typename Engines::DropoutMasks, E>;
   template <typename E>
-  using Cell = GruBlockCellForwardCall<Engines::template GruBlockCell, E>;
+  using Cell =
+      GruBlockCellForwardCall<typename Engines::template GruBlockCell<E>, E>;
   template <typename E>
   using CellGrad =
-      GruBlockCellBackwardCall<Engines::template GruBlockCell, E, false>;
+      GruBlockCellBackwardCall<typename Engines::template GruBlockCell<E>, E,
+                               false>;
   template <typename E>
   using CellGradV2 =
-      GruBlockCellBackwardCall<Engines::template GruBlockCell, E, true>;
+      GruBlockCellBackwardCall<typename Engines::template GruBlockCell<E>, E,
+                               true>;
 
   static void AddTo(OpList* list) {
     list->template AddForEachFloat<CudnnRnn>("CudnnRNN");

@@ -9,9 +9,9 @@
 #include <limits>
 #include <vector>
 
-#include "cc/rnn/cudnn_rnn_fuzz_support.h"
 #include "cc/rnn/cudnn_rnn_params.h"
 #include "cc/rnn/fuzz_support.h"
+#include "cc/rnn/network_fuzz_support.h"
 #include "cc/rnn/rnn_config.h"
 
 namespace tf_rnn_ops::rnn {

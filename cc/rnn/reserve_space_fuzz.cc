@@ -8,9 +8,9 @@
 #include <cstring>
 #include <string>
 
-#include "cc/rnn/cudnn_rnn_fuzz_support.h"
 #include "cc/rnn/executor.h"
 #include "cc/rnn/fuzz_support.h"
+#include "cc/rnn/network_fuzz_support.h"
 #include "cc/rnn/reserve_space.h"
 
 namespace tf_rnn_ops::rnn {

@@ -34,7 +34,7 @@ constexpr std::array<RnnModeTraits, 4> RnnModes() {
 constexpr RnnModeTraits TraitsOf(RnnMode mode) {
   return RnnModes()[static_cast<std::size_t>(mode)];
 }
-constexpr std::int64_t MostBlocks() {
+constexpr std::int64_t MaxBlocks() {
   std::int64_t most = 0;
   for (const RnnModeTraits& each : RnnModes()) {
     if (each.blocks > most) most = each.blocks;

@@ -6,10 +6,10 @@
 #include <string_view>
 #include <type_traits>
 
-#include "cc/rnn/cudnn_rnn.h"
 #include "cc/rnn/executor.h"
 #include "cc/rnn/float16.h"
 #include "cc/rnn/instruction_set.h"
+#include "cc/rnn/network.h"
 #include "cc/rnn/reserve_space.h"
 #include "cc/rnn/test_support.h"
 
@@ -190,8 +190,8 @@ std::vector<T> ReadWeights(const FakeNetwork& network, const void* weights) {
 }
 
 template <typename T>
-rnn::CudnnRnnKernels<T> Kernels(const rnn::RnnConfig& config) {
-  return rnn::GetCudnnRnnKernels<T>(rnn::InstructionSet::kBaseline, config);
+rnn::NetworkKernels<T> Kernels(const rnn::RnnConfig& config) {
+  return rnn::GetNetworkKernels<T>(rnn::InstructionSet::kBaseline, config);
 }
 
 template <typename Pass>
@@ -224,7 +224,7 @@ std::string Run(const FakeNetwork& network, const FakeForward& pass) {
   std::vector<T> y(network.output_size()), hy(hx.size()), cy(cx.size());
   Reserve<T> reserve(network);
 
-  rnn::CudnnRnnForward<T> a{};
+  rnn::NetworkForward<T> a{};
   Fill(network, &a);
   a.is_training = pass.reserve_space != nullptr;
   a.input = x.data();
@@ -265,7 +265,7 @@ Gradients<T> Backward(const FakeNetwork& network, const Reserve<T>& reserve,
   const rnn::ReserveSpaceHeader header = rnn::CopyReserveSpaceHeader(
       reserve.engine.data(), rnn::kReserveSpaceHeaderBytes);
 
-  rnn::CudnnRnnBackward<T> a{};
+  rnn::NetworkBackward<T> a{};
   Fill(network, &a);
   a.input = x.data();
   a.input_h = hidden.data();

@@ -7,16 +7,18 @@
 #include <cstddef>
 
 #include "cc/ops/call_frame.h"
+#include "cc/ops/cudnn_rnn_params.h"
 #include "cc/rnn/status.h"
 
 namespace tf_rnn_ops {
 
 // Copies within CPU memory.
-class CpuCopier {
+class CpuCopier final : public Copier {
  public:
-  Status Init(CallFrame*) { return Status(); }
+  Status Init(CallFrame*) override { return Status(); }
 
-  Status Copy(const void* source, std::size_t num_bytes, void* target) {
+  Status Copy(const void* source, std::size_t num_bytes,
+              void* target) override {
     std::copy_n(static_cast<const char*>(source), num_bytes,
                 static_cast<char*>(target));
     return Status();

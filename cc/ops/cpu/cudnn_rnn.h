@@ -9,54 +9,55 @@
 #include "cc/ops/array.h"
 #include "cc/ops/call_frame.h"
 #include "cc/ops/cpu/engine.h"
+#include "cc/ops/cudnn_rnn.h"
 #include "cc/ops/cudnn_rnn_inputs.h"
-#include "cc/rnn/cudnn_rnn.h"
+#include "cc/rnn/network.h"
 #include "cc/rnn/random_stream.h"
 #include "cc/rnn/reserve_space.h"
 #include "cc/rnn/status.h"
 
 namespace tf_rnn_ops {
 
+struct CpuNetworkPlan : NetworkPlan {
+  explicit CpuNetworkPlan(CallFrame*) {}
+};
+
 template <typename E>
-class CpuCudnnRnn {
+class CpuNetwork final : public NetworkEngine<E, CpuNetworkPlan> {
  public:
-  static constexpr bool kNeedsInputBackprop = false;
-
-  struct Plan {
-    explicit Plan(CallFrame*) {}
-
-    std::int64_t reserve_space_size = 0;
-  };
+  using Plan = CpuNetworkPlan;
 
   Status MakePlan(const CudnnRnnInputs& inputs, bool is_training,
-                  Plan* plan) const {
+                  Plan* plan) override {
     if (!is_training) return Status();
     return FindReserveSpaceSize<E>(inputs, &plan->reserve_space_size);
   }
 
   // The same contents as TensorFlow's own ops write for the default algorithm
   // of cuDNN.
-  Shape HostReservedShape(int version, bool is_training) const {
+  Shape HostReservedShape(int version, bool is_training) const override {
     return version > 2 || !is_training ? Shape() : Shape{2};
   }
   void FillHostReserved(const Plan&, const rnn::RandomStream&,
-                        const Array& host_reserved) const {
+                        const Array& host_reserved) const override {
     tf_rnn_ops::SetZero(host_reserved);
     if (host_reserved.shape.rank() > 0) {
       *host_reserved.As<std::int8_t>() = -1;
     }
   }
 
+  bool needs_input_backprop() const override { return false; }
+
   Status Forward(CallFrame* frame, const CudnnRnnInputs& inputs, Plan*,
-                 rnn::CudnnRnnForward<E>* pass) const {
-    const auto kernels = NetworkKernels<E>(inputs);
+                 rnn::NetworkForward<E>* pass) const override {
+    const auto kernels = KernelsFor<E>(inputs);
     return RunPass(frame, inputs, kernels.forward_workspace, kernels.forward,
                    pass);
   }
 
   Status Backward(CallFrame* frame, const CudnnRnnInputs& inputs, Plan*,
-                  rnn::CudnnRnnBackward<E>* pass) const {
-    const auto kernels = NetworkKernels<E>(inputs);
+                  rnn::NetworkBackward<E>* pass) const override {
+    const auto kernels = KernelsFor<E>(inputs);
     return RunPass(frame, inputs, kernels.backward_workspace, kernels.backward,
                    pass);
   }
@@ -65,12 +66,12 @@ class CpuCudnnRnn {
                                   const CudnnRnnInputs& inputs, Plan*, int,
                                   Array* reserve_space,
                                   rnn::ReserveSpaceHeader* header,
-                                  std::string* mismatch) const {
+                                  std::string* mismatch) const override {
     return tf_rnn_ops::FindReserveSpaceMismatch<E>(frame, inputs, reserve_space,
                                                    header, mismatch);
   }
 
-  Status SetZero(const Plan&, const Array& array) const {
+  Status SetZero(const Plan&, const Array& array) const override {
     tf_rnn_ops::SetZero(array);
     return Status();
   }

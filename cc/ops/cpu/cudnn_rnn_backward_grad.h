@@ -8,9 +8,10 @@
 #include "cc/ops/array.h"
 #include "cc/ops/call_frame.h"
 #include "cc/ops/cpu/engine.h"
+#include "cc/ops/cudnn_rnn_backward_grad.h"
 #include "cc/ops/cudnn_rnn_inputs.h"
 #include "cc/rnn/checked_math.h"
-#include "cc/rnn/cudnn_rnn.h"
+#include "cc/rnn/network.h"
 #include "cc/rnn/random_stream.h"
 #include "cc/rnn/reserve_space.h"
 #include "cc/rnn/status.h"
@@ -18,33 +19,34 @@
 namespace tf_rnn_ops {
 
 template <typename E>
-class CpuCudnnRnnBackwardGrad {
+class CpuNetworkBackwardGrad final : public NetworkBackwardGradEngine<E> {
  public:
-  Status FindZeros(CallFrame*, const Array& array, bool* are_zeros) const {
+  Status FindZeros(CallFrame*, const Array& array,
+                   bool* are_zeros) const override {
     *are_zeros = AreZeros<E>(array);
     return Status();
   }
 
   Status ReadHeader(CallFrame* frame, Array* reserve_space,
-                    rnn::ReserveSpaceHeader* header) const {
+                    rnn::ReserveSpaceHeader* header) const override {
     return ReadReserveSpaceHeader(frame, reserve_space, header);
   }
 
   // Runs the forward pass again if it ran on a GPU.
   Status BackwardGrad(CallFrame* frame, const CudnnRnnInputs& inputs,
-                      rnn::CudnnRnnBackwardGrad<E>* pass) const {
+                      rnn::NetworkBackwardGrad<E>* pass) const override {
     rnn::ReserveSpaceHeader header;
     const auto origin =
         rnn::FindReserveSpaceOrigin(*pass->reserve_space_header);
     if (origin.device == rnn::Device::kGpu) {
       TF_RNN_OPS_RETURN_IF_ERROR(RunForward(frame, inputs, &header, pass));
     }
-    const auto kernels = NetworkKernels<E>(inputs);
+    const auto kernels = KernelsFor<E>(inputs);
     return RunPass(frame, inputs, kernels.backward_grad_workspace,
                    kernels.backward_grad, pass);
   }
 
-  Status SetZero(CallFrame*, const Array& array) const {
+  Status SetZero(CallFrame*, const Array& array) const override {
     tf_rnn_ops::SetZero(array);
     return Status();
   }
@@ -54,10 +56,10 @@ class CpuCudnnRnnBackwardGrad {
   // replaces the results in `pass`.
   static Status RunForward(CallFrame* frame, const CudnnRnnInputs& inputs,
                            rnn::ReserveSpaceHeader* header,
-                           rnn::CudnnRnnBackwardGrad<E>* pass) {
+                           rnn::NetworkBackwardGrad<E>* pass) {
     const std::int64_t size =
         rnn::ReserveSpaceSize<E>(inputs.config(), inputs.size());
-    rnn::CudnnRnnForward<E> forward{};
+    rnn::NetworkForward<E> forward{};
     inputs.Fill(&forward);
     forward.is_training = true;
     forward.stream = rnn::ReserveSpaceStream(*pass->reserve_space_header);
@@ -69,7 +71,7 @@ class CpuCudnnRnnBackwardGrad {
         frame, inputs, inputs.input_h.num_elements, &forward.output_h));
     TF_RNN_OPS_RETURN_IF_ERROR(MakeScratch(
         frame, inputs, inputs.input_c.num_elements, &forward.output_c));
-    const auto kernels = NetworkKernels<E>(inputs);
+    const auto kernels = KernelsFor<E>(inputs);
     TF_RNN_OPS_RETURN_IF_ERROR(RunPass(frame, inputs, kernels.forward_workspace,
                                        kernels.forward, &forward));
     *header = rnn::CopyReserveSpaceHeader(

@@ -6,6 +6,7 @@
 #include "cc/ops/array.h"
 #include "cc/ops/call_frame.h"
 #include "cc/ops/cpu/engine.h"
+#include "cc/ops/cudnn_rnn_dropout_masks.h"
 #include "cc/ops/cudnn_rnn_inputs.h"
 #include "cc/rnn/random_stream.h"
 #include "cc/rnn/reserve_space.h"
@@ -13,19 +14,30 @@
 
 namespace tf_rnn_ops {
 
-class CpuDropoutMasks {
+class CpuDropoutMasks final : public DropoutMasksEngine {
  public:
   Status ReadHeader(CallFrame* frame, Array* reserve_space,
-                    rnn::ReserveSpaceHeader* header) const {
+                    rnn::ReserveSpaceHeader* header) const override {
     return ReadReserveSpaceHeader(frame, reserve_space, header);
   }
 
-  template <typename M>
   Status Fill(CallFrame* frame, const CudnnRnnInputs& inputs, float dropout,
-              const rnn::RandomStream& stream, M* masks) const {
+              const rnn::RandomStream& stream, float* masks) const override {
+    return Draw(frame, inputs, dropout, stream, masks);
+  }
+  Status Fill(CallFrame* frame, const CudnnRnnInputs& inputs, float dropout,
+              const rnn::RandomStream& stream, double* masks) const override {
+    return Draw(frame, inputs, dropout, stream, masks);
+  }
+
+ private:
+  // M: float or double.
+  template <typename M>
+  static Status Draw(CallFrame* frame, const CudnnRnnInputs& inputs,
+                     float dropout, const rnn::RandomStream& stream, M* masks) {
     rnn::PoolExecutor executor = MakeExecutor(frame->FindThreads());
-    NetworkKernels<M>(inputs).dropout_masks(inputs.config(), inputs.size(),
-                                            dropout, stream, masks, executor);
+    KernelsFor<M>(inputs).dropout_masks(inputs.config(), inputs.size(), dropout,
+                                        stream, masks, executor);
     return CheckNotCancelled(executor);
   }
 };

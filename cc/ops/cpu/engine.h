@@ -12,9 +12,9 @@
 #include "cc/ops/array.h"
 #include "cc/ops/call_frame.h"
 #include "cc/ops/cpu/num_cpus.h"
-#include "cc/rnn/cudnn_rnn.h"
 #include "cc/rnn/executor.h"
 #include "cc/rnn/instruction_set.h"
+#include "cc/rnn/network.h"
 #include "cc/rnn/reserve_space.h"
 #include "cc/rnn/status.h"
 
@@ -134,9 +134,9 @@ Status FindReserveSpaceSize(const Inputs& inputs, std::int64_t* size) {
 
 // The engine's kernels for the network, on this CPU.
 template <typename E, typename Inputs>
-rnn::CudnnRnnKernels<E> NetworkKernels(const Inputs& inputs) {
-  return rnn::GetCudnnRnnKernels<E>(rnn::ActiveInstructionSet(),
-                                    inputs.config());
+rnn::NetworkKernels<E> KernelsFor(const Inputs& inputs) {
+  return rnn::GetNetworkKernels<E>(rnn::ActiveInstructionSet(),
+                                   inputs.config());
 }
 
 }  // namespace tf_rnn_ops

@@ -13,16 +13,16 @@
 namespace tf_rnn_ops {
 
 template <typename E>
-class CpuGruBlockCell {
+class CpuGruBlockCell final : public GruBlockCellEngine<E> {
  public:
   Status Forward(CallFrame* frame, const GruBlockCellInputs& inputs,
-                 rnn::GruBlockCellForward<E>* step) const {
+                 rnn::GruBlockCellForward<E>* step) const override {
     return RunPass(frame, inputs, kernels_.forward_workspace, kernels_.forward,
                    step);
   }
 
   Status Backward(CallFrame* frame, const GruBlockCellInputs& inputs,
-                  rnn::GruBlockCellBackward<E>* step) const {
+                  rnn::GruBlockCellBackward<E>* step) const override {
     return RunPass(frame, inputs, kernels_.backward_workspace,
                    kernels_.backward, step);
   }

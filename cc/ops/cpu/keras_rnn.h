@@ -13,7 +13,7 @@
 #include "cc/ops/cpu/engine.h"
 #include "cc/ops/cudnn_rnn_inputs.h"
 #include "cc/ops/keras_rnn_inputs.h"
-#include "cc/rnn/cudnn_rnn.h"
+#include "cc/rnn/network.h"
 #include "cc/rnn/reserve_space.h"
 #include "cc/rnn/status.h"
 
@@ -51,14 +51,14 @@ class KerasRnnForwardCall {
     if (!frame->has_values()) return Status();
     if (!attributes_.has_cell_state()) SetZero(final_c);
 
-    rnn::CudnnRnnForward<E> pass{};
+    rnn::NetworkForward<E> pass{};
     inputs.Fill(&pass);
     pass.is_training = trains;
     if (attributes_.return_sequences) pass.output = outputs.As<E>();
     pass.output_h = final_h.As<E>();
     pass.output_c = final_c.As<E>();
     pass.reserve_space = reserve_space.As<E>();
-    const auto kernels = NetworkKernels<E>(inputs);
+    const auto kernels = KernelsFor<E>(inputs);
     TF_RNN_OPS_RETURN_IF_ERROR(RunPass(frame, inputs, kernels.forward_workspace,
                                        kernels.forward, &pass));
     const auto masked = inputs.masked_outputs<E>();
@@ -149,7 +149,7 @@ class KerasRnnBackwardCall {
     TF_RNN_OPS_RETURN_IF_ERROR(
         ReadKerasReserveSpace<E>(frame, inputs, &reserve_space, &header));
 
-    rnn::CudnnRnnBackward<E> pass{};
+    rnn::NetworkBackward<E> pass{};
     TF_RNN_OPS_RETURN_IF_ERROR(MakeGradients(frame, inputs, &pass));
     if (!frame->has_values()) return Status();
     inputs.Fill(&pass);
@@ -157,7 +157,7 @@ class KerasRnnBackwardCall {
         gradients.Fill(frame, inputs, attributes_.return_sequences, &pass));
     pass.reserve_space = reserve_space.As<E>();
     pass.reserve_space_header = &header;
-    const auto kernels = NetworkKernels<E>(inputs);
+    const auto kernels = KernelsFor<E>(inputs);
     return RunPass(frame, inputs, kernels.backward_workspace, kernels.backward,
                    &pass);
   }
@@ -166,7 +166,7 @@ class KerasRnnBackwardCall {
   // Makes the gradients with respect to the inputs, except those of sequences
   // and of weights that nothing reads.
   Status MakeGradients(CallFrame* frame, const KerasRnnInputs& inputs,
-                       rnn::CudnnRnnBackward<E>* pass) const {
+                       rnn::NetworkBackward<E>* pass) const {
     const bool wants_weights = frame->IsWanted("kernel_backprop") ||
                                frame->IsWanted("recurrent_kernel_backprop") ||
                                frame->IsWanted("bias_backprop");
@@ -215,7 +215,7 @@ class KerasRnnBackwardGradCall {
   Status Run(CallFrame* frame) {
     KerasRnnInputs inputs(frame, attributes_);
     KerasRnnGradients<E> gradients;
-    rnn::CudnnRnnBackwardGrad<E> pass{};
+    rnn::NetworkBackwardGrad<E> pass{};
     TF_RNN_OPS_RETURN_IF_ERROR(ReadAll(*frame, [&] {
       TF_RNN_OPS_RETURN_IF_ERROR(inputs.Read());
       TF_RNN_OPS_RETURN_IF_ERROR(gradients.Read(&inputs));
@@ -235,7 +235,7 @@ class KerasRnnBackwardGradCall {
         gradients.Fill(frame, inputs, attributes_.return_sequences, &pass));
     pass.reserve_space = reserve_space.As<E>();
     pass.reserve_space_header = &header;
-    const auto kernels = NetworkKernels<E>(inputs);
+    const auto kernels = KernelsFor<E>(inputs);
     TF_RNN_OPS_RETURN_IF_ERROR(RunPass(frame, inputs,
                                        kernels.backward_grad_workspace,
                                        kernels.backward_grad, &pass));
@@ -253,7 +253,7 @@ class KerasRnnBackwardGradCall {
   // Reads the gradients with respect to the results of the backward pass.
   // TensorFlow passes zeros if nothing depends on a result.
   static Status ReadTangents(CallFrame* frame, KerasRnnInputs* inputs,
-                             rnn::CudnnRnnBackwardGrad<E>* pass) {
+                             rnn::NetworkBackwardGrad<E>* pass) {
     Array initial_h, initial_c, sequences, kernel, recurrent_kernel, bias;
     TF_RNN_OPS_RETURN_IF_ERROR(
         inputs->ReadHiddenState("initial_h_backprop_grad", &initial_h));
@@ -283,7 +283,7 @@ class KerasRnnBackwardGradCall {
   // outputs_grad: the gradient with respect to outputs_backprop.
   Status MakeResults(CallFrame* frame, const KerasRnnInputs& inputs,
                      const KerasRnnGradients<E>& gradients, Array* outputs_grad,
-                     rnn::CudnnRnnBackwardGrad<E>* pass) const {
+                     rnn::NetworkBackwardGrad<E>* pass) const {
     // The engine computes the gradients of all weights or none.
     const bool needs_weights =
         IsWanted(*frame, skip_, "kernel_grad") ||

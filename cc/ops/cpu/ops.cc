@@ -16,9 +16,9 @@ namespace {
 
 struct CpuEngines {
   template <typename E>
-  using CudnnRnn = CpuCudnnRnn<E>;
+  using Network = CpuNetwork<E>;
   template <typename E>
-  using CudnnRnnBackwardGrad = CpuCudnnRnnBackwardGrad<E>;
+  using NetworkBackwardGrad = CpuNetworkBackwardGrad<E>;
   template <typename E>
   using GruBlockCell = CpuGruBlockCell<E>;
   using DropoutMasks = CpuDropoutMasks;

@@ -84,7 +84,7 @@ def simd_library(name, srcs, hdrs, deps, copts = [], multiplies_bfloat16 = False
       name: the library to depend on; NAME_INSTRUCTION_SET are its parts.
       srcs: sources, all in the namespace TF_RNN_OPS_INSTRUCTION_SET.
       hdrs: headers that do not depend on the instruction set.
-      deps: the rooms that the sources include.
+      deps: the libraries of headers that the sources include.
       copts: flags for every instruction set.
       multiplies_bfloat16: whether to also compile for the instruction sets that only speed up bfloat16 products.
     """

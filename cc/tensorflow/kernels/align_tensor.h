@@ -14,8 +14,8 @@ namespace tf_rnn_ops {
 
 // Not a CallKernel, since a frame cannot forward an aligned input tensor as the
 // output.
-// Copier: see cc/ops/cudnn_rnn_params.h.
-template <typename Copier>
+// DeviceCopier: a Copier (cc/ops/cudnn_rnn_params.h).
+template <typename DeviceCopier>
 class AlignTensorKernel final : public tensorflow::OpKernel {
  public:
   explicit AlignTensorKernel(tensorflow::OpKernelConstruction* ctx)
@@ -41,7 +41,7 @@ class AlignTensorKernel final : public tensorflow::OpKernel {
     Array aligned;
     TF_RNN_OPS_RETURN_IF_ERROR(
         frame.MakeOutput("aligned", array.shape, &aligned));
-    Copier copier;
+    DeviceCopier copier;
     TF_RNN_OPS_RETURN_IF_ERROR(copier.Init(&frame));
     return copier.Copy(array.data, array.num_bytes, aligned.data);
   }

@@ -26,8 +26,8 @@ void RegisterKernels(const std::string& device_type,
                      const std::vector<OpEntry>& ops);
 
 // Registers the kernels of AlignTensor.
-// Copier: see cc/ops/cudnn_rnn_params.h.
-template <typename Copier>
+// DeviceCopier: a Copier (cc/ops/cudnn_rnn_params.h).
+template <typename DeviceCopier>
 void RegisterAlignTensor(const std::string& device_type) {
   constexpr char kOp[] = "TfRnnOps>AlignTensor";
   if (KeepsKernels(kOp, device_type)) return;
@@ -42,7 +42,7 @@ void RegisterAlignTensor(const std::string& device_type) {
     tensorflow::kernel_factory::OpKernelRegistrar(
         builder.Build(), kOp,
         [](tensorflow::OpKernelConstruction* ctx) -> tensorflow::OpKernel* {
-          return new AlignTensorKernel<Copier>(ctx);
+          return new AlignTensorKernel<DeviceCopier>(ctx);
         });
   }
 }

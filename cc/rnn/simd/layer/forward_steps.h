@@ -68,7 +68,7 @@ struct ForwardStepsScratch {
 
   // The size of a worker's product, for any cell.
   static CheckedInt ProductSize(std::int64_t batch) {
-    return CheckedInt(batch) * GroupSize<T>(batch, 1) * MostBlocks() *
+    return CheckedInt(batch) * GroupSize<T>(batch, 1) * MaxBlocks() *
            kTileCols<T>;
   }
 };

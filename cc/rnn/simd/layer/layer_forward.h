@@ -30,7 +30,7 @@
 
 namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
 
-// Sizes: see cc/rnn/cudnn_rnn.h; F = fan_in of the layer, G = gates.
+// Sizes: see cc/rnn/network.h; F = fan_in of the layer, G = gates.
 // P: the type of params and product operands.
 template <typename P>
 struct LayerForwardArguments {  // with B > 0 and U > 0

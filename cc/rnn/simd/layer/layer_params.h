@@ -19,7 +19,7 @@ namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
 template <typename E>
 class LayerParams {
  public:
-  using Biases = std::array<E*, MostBlocks()>;  // by gate
+  using Biases = std::array<E*, MaxBlocks()>;  // by gate
 
   // weights: of the whole network; null if not read or written.
   LayerParams(const RnnConfig& config, const LayerShape& shape,

@@ -12,7 +12,7 @@
 
 namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
 
-// Sizes: see cc/rnn/cudnn_rnn.h.
+// Sizes: see cc/rnn/network.h.
 template <typename T>
 struct LayerStateArrays {
   const T* input_h;  // [D, B, O], of this layer

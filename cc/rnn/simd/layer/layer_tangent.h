@@ -26,7 +26,7 @@
 
 namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
 
-// Sizes: see cc/rnn/cudnn_rnn.h; F = fan_in of the layer. dot_q: tangent of q.
+// Sizes: see cc/rnn/network.h; F = fan_in of the layer. dot_q: tangent of q.
 // P: the type of params and product operands.
 template <typename P>
 struct LayerTangentArguments {  // with B > 0 and U > 0

@@ -19,7 +19,7 @@
 
 namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
 
-// Scratch memory for any layer of the network. Sizes: see cc/rnn/cudnn_rnn.h;
+// Scratch memory for any layer of the network. Sizes: see cc/rnn/network.h;
 // F = fan_in of the layer, G = gates.
 // P: the type of params and product operands.
 template <typename P>

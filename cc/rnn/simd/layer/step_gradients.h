@@ -26,7 +26,7 @@ namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
 template <typename P>
 constexpr bool kTransposesLeft = kRoundsOperands<P>;
 
-// Scratch memory for any layer of the network. Sizes: see cc/rnn/cudnn_rnn.h;
+// Scratch memory for any layer of the network. Sizes: see cc/rnn/network.h;
 // F = fan_in of the layer, N = blocks of the cell, R = rows.
 template <typename P>
 struct StepGradientsScratch {

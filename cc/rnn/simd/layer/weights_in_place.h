@@ -45,7 +45,7 @@ struct KerasProductScratch {
   }
 };
 
-// Sizes: see cc/rnn/cudnn_rnn.h; F = fan_in of the layer.
+// Sizes: see cc/rnn/network.h; F = fan_in of the layer.
 // P: the type of params and product operands.
 template <typename P, typename Cell>
 class WeightsInPlace {

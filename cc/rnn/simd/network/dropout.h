@@ -99,7 +99,7 @@ class DropoutMask {
   double scale_;
 };
 
-// The masks of all layers above the first: CudnnRnnKernels::dropout_masks.
+// The masks of all layers above the first: NetworkKernels::dropout_masks.
 template <typename T>
 void DropoutMasks(const RnnConfig& config, const RnnSize& size, float dropout,
                   const RandomStream& stream, T* masks, Executor& executor) {

@@ -7,8 +7,8 @@
 #include <cstdint>
 
 #include "cc/rnn/arena.h"
-#include "cc/rnn/cudnn_rnn.h"
 #include "cc/rnn/executor.h"
+#include "cc/rnn/network.h"
 #include "cc/rnn/reserve_space.h"
 #include "cc/rnn/rnn_config.h"
 #include "cc/rnn/simd/cells/cells.h"
@@ -22,12 +22,12 @@
 namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
 
 template <typename T>
-class NetworkBackward {
+class BackwardPass {
  public:
   using C = ComputeType<T>;
   using P = OperandType<T>;
 
-  NetworkBackward(const CudnnRnnBackward<T>& a, int num_threads, Arena& arena)
+  BackwardPass(const NetworkBackward<T>& a, int num_threads, Arena& arena)
       : a_(a),
         shapes_(a.config, a.size, a.step_order),
         samples_(a.sequence_lengths, a.size, LeftSorted(a.reserve_space_header),
@@ -166,7 +166,7 @@ class NetworkBackward {
     }
   }
 
-  const CudnnRnnBackward<T>& a_;
+  const NetworkBackward<T>& a_;
   const NetworkShapes shapes_;
   const Samples samples_;
   const Staging<T> staging_;

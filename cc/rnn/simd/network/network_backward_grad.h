@@ -8,8 +8,8 @@
 #include <cstdint>
 
 #include "cc/rnn/arena.h"
-#include "cc/rnn/cudnn_rnn.h"
 #include "cc/rnn/executor.h"
+#include "cc/rnn/network.h"
 #include "cc/rnn/reserve_space.h"
 #include "cc/rnn/rnn_config.h"
 #include "cc/rnn/simd/cells/cells.h"
@@ -26,13 +26,13 @@ namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
 
 // dot_q: tangent of q.
 template <typename T>
-class NetworkBackwardGrad {
+class BackwardGradPass {
  public:
   using C = ComputeType<T>;
   using P = OperandType<T>;
 
-  NetworkBackwardGrad(const CudnnRnnBackwardGrad<T>& a, int num_threads,
-                      Arena& arena)
+  BackwardGradPass(const NetworkBackwardGrad<T>& a, int num_threads,
+                   Arena& arena)
       : a_(a),
         shapes_(a.config, a.size, a.step_order),
         samples_(a.sequence_lengths, a.size, LeftSorted(a.reserve_space_header),
@@ -108,21 +108,20 @@ class NetworkBackwardGrad {
     LayerStateArrays<C> dot_states;
   };
 
-  static bool WantsGradientSweep(const CudnnRnnBackwardGrad<T>& a) {
+  static bool WantsGradientSweep(const NetworkBackwardGrad<T>& a) {
     return a.input_grad != nullptr || a.input_h_grad != nullptr ||
            a.input_c_grad != nullptr || WantsWeights(a);
   }
-  static bool WantsWeights(const CudnnRnnBackwardGrad<T>& a) {
+  static bool WantsWeights(const NetworkBackwardGrad<T>& a) {
     return Weights<T>{a.params_grad, a.keras_weights_grad}.any();
   }
-  static bool HasDotWeights(const CudnnRnnBackwardGrad<T>& a) {
+  static bool HasDotWeights(const NetworkBackwardGrad<T>& a) {
     return Weights<const T>{a.dot_params, a.dot_keras_weights}.any();
   }
 
   // Scratch memory of the sweeps, which run one after the other and share it.
   struct SweepScratch {
-    SweepScratch(const CudnnRnnBackwardGrad<T>& a, int num_threads,
-                 Arena& arena)
+    SweepScratch(const NetworkBackwardGrad<T>& a, int num_threads, Arena& arena)
         : gradient_arena(arena),
           tangent(a.config, a.size, HasDotWeights(a), num_threads, arena),
           gradient(a.config, a.size, HasDotWeights(a), WantsWeights(a),
@@ -331,7 +330,7 @@ class NetworkBackwardGrad {
     return staging_.Target(a_.input_grad, dot_d_input_);
   }
 
-  const CudnnRnnBackwardGrad<T>& a_;
+  const NetworkBackwardGrad<T>& a_;
   const NetworkShapes shapes_;
   const Samples samples_;
   const Staging<T> staging_;

@@ -6,8 +6,8 @@
 #include <cstdint>
 
 #include "cc/rnn/arena.h"
-#include "cc/rnn/cudnn_rnn.h"
 #include "cc/rnn/executor.h"
+#include "cc/rnn/network.h"
 #include "cc/rnn/reserve_space.h"
 #include "cc/rnn/rnn_config.h"
 #include "cc/rnn/sample_order.h"
@@ -24,12 +24,12 @@
 namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
 
 template <typename T>
-class NetworkForward {
+class ForwardPass {
  public:
   using C = ComputeType<T>;
   using P = OperandType<T>;
 
-  NetworkForward(const CudnnRnnForward<T>& a, int num_threads, Arena& arena)
+  ForwardPass(const NetworkForward<T>& a, int num_threads, Arena& arena)
       : a_(a),
         shapes_(a.config, a.size, a.step_order),
         activations_(a.is_training ? a.reserve_space : nullptr, a.config,
@@ -198,7 +198,7 @@ class NetworkForward {
     }
   }
 
-  const CudnnRnnForward<T>& a_;
+  const NetworkForward<T>& a_;
   const NetworkShapes shapes_;
   const ReservedArrays<C> activations_;
   const Samples samples_;

@@ -15,8 +15,9 @@
 #include "cc/gpu/cudnn_rnn.h"
 #include "cc/ops/array.h"
 #include "cc/ops/call_frame.h"
+#include "cc/ops/cudnn_rnn.h"
 #include "cc/ops/cudnn_rnn_inputs.h"
-#include "cc/rnn/cudnn_rnn.h"
+#include "cc/rnn/network.h"
 #include "cc/rnn/random_stream.h"
 #include "cc/rnn/reserve_space.h"
 #include "cc/rnn/status.h"
@@ -50,22 +51,23 @@ class KernelNetworks {
 };
 
 template <typename E>
-class GpuCudnnRnn {
+struct GpuNetworkPlan : NetworkPlan {
+  explicit GpuNetworkPlan(CallFrame* frame) : call(ContextOf(frame)) {}
+
+  OpCall call;
+  gpu::CudnnRnn<E>* networks = nullptr;
+  gpu::CudnnRnnPlan pass;
+  // Set if the backward pass may overwrite the reserve_space.
+  std::unique_ptr<tensorflow::Tensor> taken_reserve_space;
+};
+
+template <typename E>
+class GpuNetwork final : public NetworkEngine<E, GpuNetworkPlan<E>> {
  public:
-  static constexpr bool kNeedsInputBackprop = true;
+  using Plan = GpuNetworkPlan<E>;
 
-  struct Plan {
-    explicit Plan(CallFrame* frame) : call(ContextOf(frame)) {}
-
-    OpCall call;
-    gpu::CudnnRnn<E>* networks = nullptr;
-    gpu::CudnnRnnPlan pass;
-    std::int64_t reserve_space_size = 0;
-    // Set if the backward pass may overwrite the reserve_space.
-    std::unique_ptr<tensorflow::Tensor> taken_reserve_space;
-  };
-
-  Status MakePlan(const CudnnRnnInputs& inputs, bool is_training, Plan* plan) {
+  Status MakePlan(const CudnnRnnInputs& inputs, bool is_training,
+                  Plan* plan) override {
     TF_RNN_OPS_RETURN_IF_ERROR(plan->call.Init());
     TF_RNN_OPS_RETURN_IF_ERROR(networks_.Find(&plan->networks));
     TF_RNN_OPS_RETURN_IF_ERROR(plan->networks->Plan(
@@ -78,18 +80,20 @@ class GpuCudnnRnn {
 
   // A copy of the header of reserve_space, so that the backward pass does not
   // wait for the GPU to read it.
-  Shape HostReservedShape(int, bool is_training) const {
+  Shape HostReservedShape(int, bool is_training) const override {
     return {is_training ? rnn::kReserveSpaceHeaderBytes : 0};
   }
   void FillHostReserved(const Plan& plan, const rnn::RandomStream& stream,
-                        const Array& host_reserved) const {
+                        const Array& host_reserved) const override {
     const gpu::ReserveSpaceHeader header = MakeHeader(plan, stream);
     std::copy_n(header.data(), host_reserved.num_bytes,
                 host_reserved.As<char>());
   }
 
+  bool needs_input_backprop() const override { return true; }
+
   Status Forward(CallFrame*, const CudnnRnnInputs&, Plan* plan,
-                 rnn::CudnnRnnForward<E>* pass) const {
+                 rnn::NetworkForward<E>* pass) const override {
     if (pass->is_training) {
       TF_RNN_OPS_RETURN_IF_ERROR(gpu::WriteReserveSpaceHeader(
           plan->call.call(), MakeHeader(*plan, pass->stream),
@@ -99,7 +103,7 @@ class GpuCudnnRnn {
   }
 
   Status Backward(CallFrame*, const CudnnRnnInputs&, Plan* plan,
-                  rnn::CudnnRnnBackward<E>* pass) const {
+                  rnn::NetworkBackward<E>* pass) const override {
     return plan->networks->Backward(*pass, &plan->pass,
                                     plan->taken_reserve_space != nullptr);
   }
@@ -107,7 +111,7 @@ class GpuCudnnRnn {
   Status FindReserveSpaceMismatch(CallFrame* frame, const CudnnRnnInputs&,
                                   Plan* plan, int version, Array* reserve_space,
                                   rnn::ReserveSpaceHeader* header,
-                                  std::string* mismatch) const {
+                                  std::string* mismatch) const override {
     *header = {};
     Array host_reserved;
     if (version >= 2) {
@@ -128,7 +132,7 @@ class GpuCudnnRnn {
     return TakeReserveSpace(ContextOf(frame), &plan->taken_reserve_space);
   }
 
-  Status SetZero(const Plan& plan, const Array& array) const {
+  Status SetZero(const Plan& plan, const Array& array) const override {
     return gpu::ZeroBytes(plan.call.call(), array.num_bytes, array.data);
   }
 

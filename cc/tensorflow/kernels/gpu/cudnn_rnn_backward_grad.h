@@ -5,12 +5,13 @@
 
 #include "cc/gpu/arrays.h"
 #include "cc/gpu/cublas.h"
-#include "cc/gpu/cudnn_rnn_backward_grad.h"
 #include "cc/gpu/data_type.h"
+#include "cc/gpu/network_backward_grad.h"
 #include "cc/ops/array.h"
 #include "cc/ops/call_frame.h"
+#include "cc/ops/cudnn_rnn_backward_grad.h"
 #include "cc/ops/cudnn_rnn_inputs.h"
-#include "cc/rnn/cudnn_rnn.h"
+#include "cc/rnn/network.h"
 #include "cc/rnn/reserve_space.h"
 #include "cc/rnn/status.h"
 #include "cc/tensorflow/kernels/gpu/engine.h"
@@ -19,10 +20,10 @@
 namespace tf_rnn_ops {
 
 template <typename E>
-class GpuCudnnRnnBackwardGrad {
+class GpuNetworkBackwardGrad final : public NetworkBackwardGradEngine<E> {
  public:
   Status FindZeros(CallFrame* frame, const Array& array,
-                   bool* are_zeros) const {
+                   bool* are_zeros) const override {
     OpCall call(ContextOf(frame));
     TF_RNN_OPS_RETURN_IF_ERROR(call.Init());
     return gpu::FindZeros(call.call(), gpu::DataTypeOf<E>, array.num_elements,
@@ -30,21 +31,21 @@ class GpuCudnnRnnBackwardGrad {
   }
 
   Status ReadHeader(CallFrame* frame, Array* reserve_space,
-                    rnn::ReserveSpaceHeader* header) const {
+                    rnn::ReserveSpaceHeader* header) const override {
     return ReadReserveSpaceHeader(frame, *reserve_space, header);
   }
 
   Status BackwardGrad(CallFrame* frame, const CudnnRnnInputs&,
-                      rnn::CudnnRnnBackwardGrad<E>* pass) const {
+                      rnn::NetworkBackwardGrad<E>* pass) const override {
     OpCall call(ContextOf(frame));
     TF_RNN_OPS_RETURN_IF_ERROR(call.Init());
     gpu::Cublas* cublas;
     TF_RNN_OPS_RETURN_IF_ERROR(gpu::Cublas::Get(&cublas));
-    return gpu::RunCudnnRnnBackwardGrad(call.call(), *cublas, AllowsTf32(),
-                                        *pass);
+    return gpu::RunNetworkBackwardGrad(call.call(), *cublas, AllowsTf32(),
+                                       *pass);
   }
 
-  Status SetZero(CallFrame* frame, const Array& array) const {
+  Status SetZero(CallFrame* frame, const Array& array) const override {
     OpCall call(ContextOf(frame));
     TF_RNN_OPS_RETURN_IF_ERROR(call.Init());
     return gpu::ZeroBytes(call.call(), array.num_bytes, array.data);

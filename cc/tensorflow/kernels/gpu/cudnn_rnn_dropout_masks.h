@@ -9,6 +9,7 @@
 #include "cc/gpu/data_type.h"
 #include "cc/ops/array.h"
 #include "cc/ops/call_frame.h"
+#include "cc/ops/cudnn_rnn_dropout_masks.h"
 #include "cc/ops/cudnn_rnn_inputs.h"
 #include "cc/rnn/random_stream.h"
 #include "cc/rnn/reserve_space.h"
@@ -18,16 +19,27 @@
 
 namespace tf_rnn_ops {
 
-class GpuDropoutMasks {
+class GpuDropoutMasks final : public DropoutMasksEngine {
  public:
   Status ReadHeader(CallFrame* frame, Array* reserve_space,
-                    rnn::ReserveSpaceHeader* header) const {
+                    rnn::ReserveSpaceHeader* header) const override {
     return ReadReserveSpaceHeader(frame, *reserve_space, header);
   }
 
-  template <typename M>
   Status Fill(CallFrame* frame, const CudnnRnnInputs& inputs, float dropout,
-              const rnn::RandomStream& stream, M* masks) const {
+              const rnn::RandomStream& stream, float* masks) const override {
+    return Draw(frame, inputs, dropout, stream, masks);
+  }
+  Status Fill(CallFrame* frame, const CudnnRnnInputs& inputs, float dropout,
+              const rnn::RandomStream& stream, double* masks) const override {
+    return Draw(frame, inputs, dropout, stream, masks);
+  }
+
+ private:
+  // M: float or double.
+  template <typename M>
+  static Status Draw(CallFrame* frame, const CudnnRnnInputs& inputs,
+                     float dropout, const rnn::RandomStream& stream, M* masks) {
     const auto [time, batch] = inputs.size();
     const std::int64_t width = inputs.output_width();
     if (time == 0 || batch == 0 || width == 0) return Status();

@@ -12,6 +12,7 @@
 #include "cc/gpu/cuda_driver.h"
 #include "cc/ops/array.h"
 #include "cc/ops/call_frame.h"
+#include "cc/ops/cudnn_rnn_params.h"
 #include "cc/rnn/reserve_space.h"
 #include "cc/rnn/status.h"
 #include "cc/tensorflow/kernels/tensorflow_frame.h"
@@ -50,14 +51,15 @@ class OpCall {
 };
 
 // Copies within GPU memory.
-class GpuCopier {
+class GpuCopier final : public Copier {
  public:
-  Status Init(CallFrame* frame) {
+  Status Init(CallFrame* frame) override {
     call_ = std::make_unique<OpCall>(ContextOf(frame));
     return call_->Init();
   }
 
-  Status Copy(const void* source, std::size_t num_bytes, void* target) {
+  Status Copy(const void* source, std::size_t num_bytes,
+              void* target) override {
     return gpu::CopyBytes(call_->call(), num_bytes, source, target);
   }
 

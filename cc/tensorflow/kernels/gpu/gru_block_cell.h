@@ -15,15 +15,15 @@
 namespace tf_rnn_ops {
 
 template <typename E>
-class GpuGruBlockCell {
+class GpuGruBlockCell final : public GruBlockCellEngine<E> {
  public:
   Status Forward(CallFrame* frame, const GruBlockCellInputs&,
-                 rnn::GruBlockCellForward<E>* step) const {
+                 rnn::GruBlockCellForward<E>* step) const override {
     return Run(frame, gpu::RunGruBlockCellForward<E>, *step);
   }
 
   Status Backward(CallFrame* frame, const GruBlockCellInputs&,
-                  rnn::GruBlockCellBackward<E>* step) const {
+                  rnn::GruBlockCellBackward<E>* step) const override {
     return Run(frame, gpu::RunGruBlockCellBackward<E>, *step);
   }
 

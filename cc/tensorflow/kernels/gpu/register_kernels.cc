@@ -15,9 +15,9 @@ namespace {
 
 struct GpuEngines {
   template <typename E>
-  using CudnnRnn = GpuCudnnRnn<E>;
+  using Network = GpuNetwork<E>;
   template <typename E>
-  using CudnnRnnBackwardGrad = GpuCudnnRnnBackwardGrad<E>;
+  using NetworkBackwardGrad = GpuNetworkBackwardGrad<E>;
   template <typename E>
   using GruBlockCell = GpuGruBlockCell<E>;
   using DropoutMasks = GpuDropoutMasks;

@@ -4,7 +4,7 @@
 #include <chrono>
 #include <cstdint>
 
-#include "cc/rnn/cudnn_rnn_test_support.h"
+#include "cc/rnn/network_test_support.h"
 
 namespace tf_rnn_ops::rnn {
 namespace {
@@ -20,8 +20,8 @@ constexpr int kRepetitions = 10;
 #endif
 
 template <typename T>
-class CudnnRnnThreadsTest : public testing::Test {};
-TYPED_TEST_SUITE(CudnnRnnThreadsTest, Types);
+class NetworkThreadsTest : public testing::Test {};
+TYPED_TEST_SUITE(NetworkThreadsTest, Types);
 
 void ExpectEqual(const ForwardResult& actual, const ForwardResult& expected) {
   EXPECT_TRUE(actual.output == expected.output);
@@ -69,7 +69,7 @@ void ExpectEqual(const PassResults& actual, const PassResults& expected) {
   ExpectEqual(actual.backward_grad, expected.backward_grad);
 }
 
-TYPED_TEST(CudnnRnnThreadsTest, SameBitsForAnyNumberOfThreads) {
+TYPED_TEST(NetworkThreadsTest, SameBitsForAnyNumberOfThreads) {
   ForEachCase<TypeParam>([&](Case&, Engine<TypeParam>& engine) {
     SerialExecutor serial;
     const PassResults expected = RunPasses(engine, serial);
@@ -92,7 +92,7 @@ void ExpectSameBitsOfALargeNetwork(Case k) {
   ExpectEqual(RunPasses(engine, pool), expected);
 }
 
-TEST(CudnnRnnManyTasksTest, SameBitsOfManySamples) {
+TEST(NetworkManyTasksTest, SameBitsOfManySamples) {
   for (std::int64_t num_proj : {0, 70}) {
     Case k =
         RandomCase({RnnMode::kLstm, false, 2, 2, 40, 130, num_proj}, {6, 40});
@@ -108,25 +108,25 @@ TEST(CudnnRnnManyTasksTest, SameBitsOfManySamples) {
 
 // Each thread has its own rows: more than one task of the cells takes, but
 // fewer than one of the projection takes.
-TEST(CudnnRnnManyTasksTest, SameBitsOfManyProjectedSamples) {
+TEST(NetworkManyTasksTest, SameBitsOfManyProjectedSamples) {
   ExpectSameBitsOfALargeNetwork(
       RandomCase({RnnMode::kLstm, false, 1, 1, 40, 260, 150}, {2, 400}));
 }
 
 // The weights of each direction do not fit in a cache, and its steps exceed the
 // maximum task time.
-TEST(CudnnRnnManyTasksTest, SameBitsOfTwoLargeDirections) {
+TEST(NetworkManyTasksTest, SameBitsOfTwoLargeDirections) {
   ExpectSameBitsOfALargeNetwork(
       RandomCase({RnnMode::kLstm, false, 1, 2, 40, 520, 0}, {2, 40}));
 }
 
 // Large outputs are written past the caches.
-TEST(CudnnRnnManyTasksTest, SameBitsOfALargeOutput) {
+TEST(NetworkManyTasksTest, SameBitsOfALargeOutput) {
   ExpectSameBitsOfALargeNetwork(
       RandomCase({RnnMode::kTanh, false, 2, 1, 3, 16, 0}, {260, 64}));
 }
 
-TEST(CudnnRnnManyTasksTest, SameBitsOfOneSample) {
+TEST(NetworkManyTasksTest, SameBitsOfOneSample) {
   for (RnnMode mode : kModes) {
     ExpectSameBitsOfALargeNetwork(
         RandomCase({mode, false, 1, 1, 40, 260, 0}, {50, 1}));
@@ -134,7 +134,7 @@ TEST(CudnnRnnManyTasksTest, SameBitsOfOneSample) {
 }
 
 // For few steps, weights are read in place.
-TEST(CudnnRnnManyTasksTest, SameBitsOfAFewSteps) {
+TEST(NetworkManyTasksTest, SameBitsOfAFewSteps) {
   for (RnnMode mode : kModes) {
     for (RnnSize size : {RnnSize{4, 1}, RnnSize{2, 10}, RnnSize{1, 28}}) {
       Case k = RandomCase({mode, false, 1, 1, 40, 260, 0}, size);
@@ -149,7 +149,7 @@ TEST(CudnnRnnManyTasksTest, SameBitsOfAFewSteps) {
 }
 
 // Helpers leave and return in the middle of every pass.
-TEST(CudnnRnnManyTasksTest, SameBitsWhenHelpersComeAndGo) {
+TEST(NetworkManyTasksTest, SameBitsWhenHelpersComeAndGo) {
   Threads threads;
   PoolUsers users;
   const IntermittentUsers others(users, 2, std::chrono::microseconds(50));
@@ -188,7 +188,7 @@ void RunCancelledPasses(Engine<float>& engine, Threads& threads,
 
 // A cancelled pass stays within its memory, which sanitizers check, and does
 // not hang.
-TEST(CudnnRnnCancelledTest, StaysInItsMemoryAndReturns) {
+TEST(NetworkCancelledTest, StaysInItsMemoryAndReturns) {
   for (RnnMode mode : kModes) {
     Case k = RandomCase({mode, false, 2, 2, 20, 40, 0}, {6, 9});
     k.lengths = {6, 0, 3, 6, 1, 2, 6, 5, 4};

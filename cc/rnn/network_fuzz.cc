@@ -7,9 +7,9 @@
 #include <utility>
 #include <vector>
 
-#include "cc/rnn/cudnn_rnn_fuzz_support.h"
 #include "cc/rnn/executor.h"
 #include "cc/rnn/fuzz_support.h"
+#include "cc/rnn/network_fuzz_support.h"
 
 namespace tf_rnn_ops::rnn {
 namespace {

@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "cc/rnn/checked_math.h"
-#include "cc/rnn/cudnn_rnn.h"
-#include "cc/rnn/cudnn_rnn_fuzz_support.h"
 #include "cc/rnn/cudnn_rnn_params.h"
 #include "cc/rnn/fuzz_support.h"
+#include "cc/rnn/network.h"
+#include "cc/rnn/network_fuzz_support.h"
 #include "cc/rnn/reserve_space.h"
 #include "cc/rnn/rnn_config.h"
 #include "cc/rnn/sample_order.h"
@@ -93,20 +93,20 @@ Pass MakePass(const FuzzedNetwork& network) {
 
 template <typename T>
 void CheckWorkspaces(const FuzzedNetwork& network, FuzzInput& input) {
-  const CudnnRnnKernels<T> kernels =
-      GetCudnnRnnKernels<T>(ReadInstructionSet(input), network.config);
+  const NetworkKernels<T> kernels =
+      GetNetworkKernels<T>(ReadInstructionSet(input), network.config);
   const int num_threads = 1 + static_cast<int>(input.Word(2));
   const int wanted = input.Byte();
   T something{};
   const auto result = [&](int bit) {
     return wanted & bit ? &something : nullptr;
   };
-  auto forward = MakePass<CudnnRnnForward<T>>(network);
+  auto forward = MakePass<NetworkForward<T>>(network);
   forward.is_training = wanted & 1;
-  auto backward = MakePass<CudnnRnnBackward<T>>(network);
+  auto backward = MakePass<NetworkBackward<T>>(network);
   backward.input_backprop = result(1);
   backward.params_backprop = result(2);
-  auto grad = MakePass<CudnnRnnBackwardGrad<T>>(network);
+  auto grad = MakePass<NetworkBackwardGrad<T>>(network);
   grad.dot_input = result(1);
   grad.dot_input_h = result(2);
   grad.dot_params = result(4);

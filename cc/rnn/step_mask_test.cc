@@ -1,4 +1,4 @@
-#include "cc/rnn/masked_steps.h"
+#include "cc/rnn/step_mask.h"
 
 #include <gtest/gtest.h>
 
@@ -24,13 +24,13 @@ struct Masked {
     steps.Apply(mask.data(), places.data(), lengths.data());
   }
 
-  MaskedSteps steps;
+  StepMask steps;
   Places places;
   Places lengths;
 };
 
-TEST(MaskedStepsTest, WithoutAMaskAllStepsAreKept) {
-  const MaskedSteps steps({3, 2}, /*go_backwards=*/true);
+TEST(StepMaskTest, WithoutAMaskAllStepsAreKept) {
+  const StepMask steps({3, 2}, /*go_backwards=*/true);
   EXPECT_FALSE(steps.has_masked());
   EXPECT_EQ(steps.lengths(), nullptr);
   EXPECT_EQ(steps.order().steps, nullptr);
@@ -38,14 +38,14 @@ TEST(MaskedStepsTest, WithoutAMaskAllStepsAreKept) {
   EXPECT_EQ(steps.length(1), 3);
 }
 
-TEST(MaskedStepsTest, AMaskOfOnesKeepsAllSteps) {
+TEST(StepMaskTest, AMaskOfOnesKeepsAllSteps) {
   const Masked masked({3, 2}, false, {1, 1, 2, 255, 1, 1});
   EXPECT_FALSE(masked.steps.has_masked());
   EXPECT_EQ(masked.steps.lengths(), nullptr);
   EXPECT_EQ(masked.steps.order().steps, nullptr);
 }
 
-TEST(MaskedStepsTest, PaddingNeedsNoOrder) {
+TEST(StepMaskTest, PaddingNeedsNoOrder) {
   const Masked masked({3, 2}, false, {1, 1, 0, 0, 0, 0});
   EXPECT_TRUE(masked.steps.has_masked());
   EXPECT_EQ(masked.lengths, (Places{2, 0}));
@@ -53,7 +53,7 @@ TEST(MaskedStepsTest, PaddingNeedsNoOrder) {
   EXPECT_EQ(masked.steps.order().steps, nullptr);
 }
 
-TEST(MaskedStepsTest, GapsAreMovedToTheEnd) {
+TEST(StepMaskTest, GapsAreMovedToTheEnd) {
   const std::vector<unsigned char> mask{0, 1, 0, 1, 1, 1, 1, 0};
   const Masked forward({4, 2}, false, mask);
   EXPECT_EQ(forward.places, (Places{1, 3, 0, 2, 0, 1, 2, 3}));
@@ -186,7 +186,7 @@ TYPED_TEST(MaskedOutputsTest, TheLastOutputIsTheFinalStateOrZeros) {
 }
 
 TEST(EmptyMaskedOutputsTest, NoStepsHaveNoOutput) {
-  const MaskedSteps steps({0, 2}, false);
+  const StepMask steps({0, 2}, false);
   const MaskedOutputs<float> outputs(steps, 1, false);
   const std::vector<float> h{1, 2};
   std::vector<float> last{3, 4};

@@ -8,15 +8,15 @@
 //
 // Returns kUnimplemented if a size overflows cuBLAS's types or 64 bits.
 
-#ifndef TF_RNN_OPS_CC_GPU_CUDNN_RNN_BACKWARD_GRAD_H_
-#define TF_RNN_OPS_CC_GPU_CUDNN_RNN_BACKWARD_GRAD_H_
+#ifndef TF_RNN_OPS_CC_GPU_NETWORK_BACKWARD_GRAD_H_
+#define TF_RNN_OPS_CC_GPU_NETWORK_BACKWARD_GRAD_H_
 
 #include <cstdint>
 
 #include "cc/gpu/call.h"
 #include "cc/gpu/cublas.h"
 #include "cc/gpu/data_type.h"
-#include "cc/rnn/cudnn_rnn.h"
+#include "cc/rnn/network.h"
 #include "cc/rnn/status.h"
 
 namespace tf_rnn_ops::gpu {
@@ -24,9 +24,8 @@ namespace tf_rnn_ops::gpu {
 // T: Half, BFloat16 (both computed in float32), float or double.
 // allow_tf32: whether float32 operands of products may be rounded to 10 bits.
 template <typename T>
-Status RunCudnnRnnBackwardGrad(const Call& call, Cublas& cublas,
-                               bool allow_tf32,
-                               const rnn::CudnnRnnBackwardGrad<T>& pass);
+Status RunNetworkBackwardGrad(const Call& call, Cublas& cublas, bool allow_tf32,
+                              const rnn::NetworkBackwardGrad<T>& pass);
 
 // Whether all elements of an array are zero. If so, passing null instead saves
 // time. Synchronizes the stream.
@@ -35,4 +34,4 @@ Status FindZeros(const Call& call, DataType type, std::int64_t count,
 
 }  // namespace tf_rnn_ops::gpu
 
-#endif  // TF_RNN_OPS_CC_GPU_CUDNN_RNN_BACKWARD_GRAD_H_
+#endif  // TF_RNN_OPS_CC_GPU_NETWORK_BACKWARD_GRAD_H_

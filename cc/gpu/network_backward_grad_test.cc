@@ -1,7 +1,7 @@
 // The engine on a fake GPU, with the GPU kernels compiled for the host. The
 // reference is the CPU engine, whose tests use finite differences.
 
-#include "cc/gpu/cudnn_rnn_backward_grad.h"
+#include "cc/gpu/network_backward_grad.h"
 
 #include <gtest/gtest.h>
 
@@ -16,7 +16,7 @@
 #include "cc/gpu/fakes/fake_cublas.h"
 #include "cc/gpu/fakes/fake_dual_layer.h"
 #include "cc/gpu/fakes/fake_gpu.h"
-#include "cc/rnn/cudnn_rnn_test_support.h"
+#include "cc/rnn/network_test_support.h"
 
 namespace tf_rnn_ops::gpu {
 namespace {
@@ -94,7 +94,7 @@ class GpuEngine {
     Result<T> d_output(&gpu_, k_.d_output, parts.wants_outputs);
     Result<T> d_output_h(&gpu_, k_.d_output_h, parts.wants_outputs);
     Result<T> d_output_c(&gpu_, k_.d_output_c, parts.wants_outputs);
-    rnn::CudnnRnnBackwardGrad<T> pass = Inputs(parts);
+    rnn::NetworkBackwardGrad<T> pass = Inputs(parts);
     pass.input_grad = input.data();
     pass.input_h_grad = input_h.data();
     pass.input_c_grad = input_c.data();
@@ -102,7 +102,7 @@ class GpuEngine {
     pass.output_backprop_grad = d_output.data();
     pass.output_h_backprop_grad = d_output_h.data();
     pass.output_c_backprop_grad = d_output_c.data();
-    TF_RNN_OPS_RETURN_IF_ERROR(RunCudnnRnnBackwardGrad(
+    TF_RNN_OPS_RETURN_IF_ERROR(RunNetworkBackwardGrad(
         gpu_.Call(scratch), gpu_.cublas(), allow_tf32, pass));
     *result = {input.ToDoubles(),     input_h.ToDoubles(),
                input_c.ToDoubles(),   params.ToDoubles(),
@@ -130,8 +130,8 @@ class GpuEngine {
     return k_.lengths.empty() ? nullptr : k_.lengths.data();
   }
 
-  rnn::CudnnRnnBackwardGrad<T> Inputs(const BackwardGradParts& parts) {
-    rnn::CudnnRnnBackwardGrad<T> pass{};
+  rnn::NetworkBackwardGrad<T> Inputs(const BackwardGradParts& parts) {
+    rnn::NetworkBackwardGrad<T> pass{};
     pass.config = k_.config;
     pass.size = k_.size;
     pass.time_major = k_.time_major;
@@ -418,12 +418,12 @@ TEST(GpuBackwardGradErrorsTest, RejectsOverflowingActivationSizes) {
   Case k = RandomCase({RnnMode::kLstm, false, 1, 1, 1, 1, 0}, {1, 1});
   k.size = {std::int64_t{1} << 40, std::int64_t{1} << 22};
   FakeScratchAllocator scratch(&gpu.driver());
-  rnn::CudnnRnnBackwardGrad<float> pass{};
+  rnn::NetworkBackwardGrad<float> pass{};
   pass.config = k.config;
   pass.size = k.size;
   pass.time_major = true;
-  const Status status = RunCudnnRnnBackwardGrad(
-      gpu.Call(&scratch), gpu.cublas(), /*allow_tf32=*/false, pass);
+  const Status status = RunNetworkBackwardGrad(gpu.Call(&scratch), gpu.cublas(),
+                                               /*allow_tf32=*/false, pass);
   EXPECT_EQ(status.code(), StatusCode::kUnimplemented);
   EXPECT_NE(status.message().find("the network is too large"),
             std::string::npos)

@@ -1,4 +1,4 @@
-#include "cc/gpu/cudnn_rnn_backward_grad.h"
+#include "cc/gpu/network_backward_grad.h"
 
 #include <algorithm>
 #include <cstddef>
@@ -29,7 +29,7 @@ struct CallersShape {
   bool hides_padding = false;
 };
 
-// The counterpart of NetworkBackwardGrad in the CPU engine. dot_q: tangent of
+// The counterpart of BackwardGradPass in the CPU engine. dot_q: tangent of
 // q; d_q: gradient with respect to q. S = steps, B = batch, I = input_size, U =
 // num_units, O = output_size, D = directions, P = layers * D.
 template <typename T>
@@ -38,7 +38,7 @@ class BackwardGrad {
   using C = ComputeType<T>;
 
   BackwardGrad(const DualEngine& engine,
-               const rnn::CudnnRnnBackwardGrad<T>& pass)
+               const rnn::NetworkBackwardGrad<T>& pass)
       : engine_(engine), a_(pass) {}
 
   Status Run() {
@@ -405,7 +405,7 @@ class BackwardGrad {
   }
 
   const DualEngine& engine_;
-  const rnn::CudnnRnnBackwardGrad<T>& a_;
+  const rnn::NetworkBackwardGrad<T>& a_;
   DeviceLengths lengths_{};
   DualInput<C> input_;    // [S, B, I]
   DualInput<C> input_h_;  // [P, B, O]
@@ -463,17 +463,16 @@ Status FindZeros(const Call& call, DataType type, std::int64_t count,
 }
 
 template <typename T>
-Status RunCudnnRnnBackwardGrad(const Call& call, Cublas& cublas,
-                               bool allow_tf32,
-                               const rnn::CudnnRnnBackwardGrad<T>& pass) {
+Status RunNetworkBackwardGrad(const Call& call, Cublas& cublas, bool allow_tf32,
+                              const rnn::NetworkBackwardGrad<T>& pass) {
   const DualEngine engine(call, cublas, allow_tf32);
   return WithNetwork(BackwardGrad<T>(engine, pass).Run(), pass.config,
                      pass.size);
 }
 
-#define INSTANTIATE(T)                                                \
-  template Status RunCudnnRnnBackwardGrad(const Call&, Cublas&, bool, \
-                                          const rnn::CudnnRnnBackwardGrad<T>&)
+#define INSTANTIATE(T)                                               \
+  template Status RunNetworkBackwardGrad(const Call&, Cublas&, bool, \
+                                         const rnn::NetworkBackwardGrad<T>&)
 
 INSTANTIATE(rnn::Half);
 INSTANTIATE(rnn::BFloat16);

@@ -1,12 +1,12 @@
-#include "cc/rnn/simd/network/cudnn_rnn.h"
+#include "cc/rnn/simd/network/kernels.h"
 
 #include <cassert>
 #include <cstdint>
 
 #include "cc/rnn/arena.h"
-#include "cc/rnn/cudnn_rnn.h"
 #include "cc/rnn/executor.h"
 #include "cc/rnn/float16.h"
+#include "cc/rnn/network.h"
 #include "cc/rnn/simd/network/dropout.h"
 #include "cc/rnn/simd/network/network_backward.h"
 #include "cc/rnn/simd/network/network_backward_grad.h"
@@ -35,13 +35,13 @@ void Run(const Arguments& arguments, Executor& executor) {
 }
 
 template <typename T>
-CudnnRnnKernels<T> Kernels() {
-  return {&Workspace<NetworkForward<T>, CudnnRnnForward<T>>,
-          &Workspace<NetworkBackward<T>, CudnnRnnBackward<T>>,
-          &Workspace<NetworkBackwardGrad<T>, CudnnRnnBackwardGrad<T>>,
-          &Run<NetworkForward<T>, CudnnRnnForward<T>>,
-          &Run<NetworkBackward<T>, CudnnRnnBackward<T>>,
-          &Run<NetworkBackwardGrad<T>, CudnnRnnBackwardGrad<T>>,
+NetworkKernels<T> Kernels() {
+  return {&Workspace<ForwardPass<T>, NetworkForward<T>>,
+          &Workspace<BackwardPass<T>, NetworkBackward<T>>,
+          &Workspace<BackwardGradPass<T>, NetworkBackwardGrad<T>>,
+          &Run<ForwardPass<T>, NetworkForward<T>>,
+          &Run<BackwardPass<T>, NetworkBackward<T>>,
+          &Run<BackwardGradPass<T>, NetworkBackwardGrad<T>>,
           &DropoutMasks<ComputeType<T>>};
 }
 
@@ -49,24 +49,24 @@ CudnnRnnKernels<T> Kernels() {
 
 #if defined(__AVX512BF16__)
 template <>
-CudnnRnnKernels<BFloat16> CudnnRnn<BFloat16>() {
+NetworkKernels<BFloat16> GetKernels<BFloat16>() {
   return Kernels<BFloat16>();
 }
 #else
 template <>
-CudnnRnnKernels<float> CudnnRnn<float>() {
+NetworkKernels<float> GetKernels<float>() {
   return Kernels<float>();
 }
 template <>
-CudnnRnnKernels<double> CudnnRnn<double>() {
+NetworkKernels<double> GetKernels<double>() {
   return Kernels<double>();
 }
 template <>
-CudnnRnnKernels<Half> CudnnRnn<Half>() {
+NetworkKernels<Half> GetKernels<Half>() {
   return Kernels<Half>();
 }
 template <>
-CudnnRnnKernels<BFloat16> CudnnRnn<BFloat16>() {
+NetworkKernels<BFloat16> GetKernels<BFloat16>() {
   return Kernels<BFloat16>();
 }
 #endif

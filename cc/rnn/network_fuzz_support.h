@@ -1,17 +1,17 @@
 // Networks for the fuzz targets, and passes over arrays that expose memory
 // errors.
 
-#ifndef TF_RNN_OPS_CC_RNN_CUDNN_RNN_FUZZ_SUPPORT_H_
-#define TF_RNN_OPS_CC_RNN_CUDNN_RNN_FUZZ_SUPPORT_H_
+#ifndef TF_RNN_OPS_CC_RNN_NETWORK_FUZZ_SUPPORT_H_
+#define TF_RNN_OPS_CC_RNN_NETWORK_FUZZ_SUPPORT_H_
 
 #include <cstdint>
 #include <memory>
 #include <vector>
 
 #include "cc/rnn/checked_math.h"
-#include "cc/rnn/cudnn_rnn.h"
 #include "cc/rnn/cudnn_rnn_params.h"
 #include "cc/rnn/fuzz_support.h"
+#include "cc/rnn/network.h"
 #include "cc/rnn/reserve_space.h"
 #include "cc/rnn/rnn_config.h"
 
@@ -103,7 +103,7 @@ class FuzzedPasses {
   FuzzedPasses(const FuzzedNetwork& network, InstructionSet instruction_set,
                std::int64_t misalignment, Values values)
       : network_(network),
-        kernels_(GetCudnnRnnKernels<T>(instruction_set, network.config)),
+        kernels_(GetNetworkKernels<T>(instruction_set, network.config)),
         misalignment_(misalignment) {
     for (ExactArray<T>* array :
          {&input_, &input_h_, &input_c_, &params_, &d_output_, &d_output_h_,
@@ -123,7 +123,7 @@ class FuzzedPasses {
   // garbage: the initial byte of all memory that the engine writes.
   std::vector<ExactArray<T>> Forward(bool is_training, int garbage,
                                      Executor& executor) {
-    CudnnRnnForward<T> a{};
+    NetworkForward<T> a{};
     Fill(a);
     a.is_training = is_training;
     a.stream = {1, 2, 3};
@@ -144,7 +144,7 @@ class FuzzedPasses {
   // wanted: one bit for each optional result.
   std::vector<ExactArray<T>> Backward(int wanted, int garbage,
                                       Executor& executor) {
-    CudnnRnnBackward<T> a{};
+    NetworkBackward<T> a{};
     Fill(a);
     FillBackward(a);
     std::vector<ExactArray<T>> results;
@@ -162,7 +162,7 @@ class FuzzedPasses {
   // given, wanted: one bit for each optional array.
   std::vector<ExactArray<T>> BackwardGrad(int given, int wanted, int garbage,
                                           Executor& executor) {
-    CudnnRnnBackwardGrad<T> a{};
+    NetworkBackwardGrad<T> a{};
     Fill(a);
     FillBackward(a);
     a.dot_input = given & 1 ? dot_input_.data() : nullptr;
@@ -233,7 +233,7 @@ class FuzzedPasses {
 
   const FuzzedNetwork& network_;
   ReserveSpaceHeader header_;
-  const CudnnRnnKernels<T> kernels_;
+  const NetworkKernels<T> kernels_;
   const std::int64_t misalignment_;
   ExactArray<T> input_ = Given(network_.input_size());
   ExactArray<T> input_h_ = Given(network_.hidden_size());
@@ -253,4 +253,4 @@ class FuzzedPasses {
 
 }  // namespace tf_rnn_ops::rnn
 
-#endif  // TF_RNN_OPS_CC_RNN_CUDNN_RNN_FUZZ_SUPPORT_H_
+#endif  // TF_RNN_OPS_CC_RNN_NETWORK_FUZZ_SUPPORT_H_

@@ -25,8 +25,8 @@
 // `output` may be null if it is not needed, and its gradient may be null for
 // zeros.
 
-#ifndef TF_RNN_OPS_CC_RNN_CUDNN_RNN_H_
-#define TF_RNN_OPS_CC_RNN_CUDNN_RNN_H_
+#ifndef TF_RNN_OPS_CC_RNN_NETWORK_H_
+#define TF_RNN_OPS_CC_RNN_NETWORK_H_
 
 #include <cstdint>
 
@@ -42,7 +42,7 @@ namespace tf_rnn_ops::rnn {
 
 // T: Half, BFloat16, float or double.
 template <typename T>
-struct CudnnRnnForward {
+struct NetworkForward {
   RnnConfig config;
   RnnSize size;
   // If false, input and output are [B, S, ...] and the states [B, P, ...].
@@ -65,11 +65,11 @@ struct CudnnRnnForward {
   T* output_h;       // [P, B, O]
   T* output_c;       // [P, B, U]; LSTM only
   T* reserve_space;  // [ReserveSpaceSize<T>(config, size)]; training only
-  void* workspace;   // [CudnnRnnKernels::forward_workspace] bytes
+  void* workspace;   // [NetworkKernels::forward_workspace] bytes
 };
 
 template <typename T>
-struct CudnnRnnBackward {
+struct NetworkBackward {
   RnnConfig config;
   RnnSize size;
   bool time_major;
@@ -95,7 +95,7 @@ struct CudnnRnnBackward {
   T* input_c_backprop;  // [P, B, U]; LSTM only
   T* params_backprop;   // [CudnnRnnParamsSize(config)], or null if not needed
   KerasWeights<T> keras_weights_backprop;  // likewise
-  void* workspace;  // [CudnnRnnKernels::backward_workspace] bytes
+  void* workspace;  // [NetworkKernels::backward_workspace] bytes
 };
 
 // The gradient of the backward pass (docs/design/second_order.md). It
@@ -105,7 +105,7 @@ struct CudnnRnnBackward {
 // pass in that direction, and the gradients with respect to the incoming
 // gradients are the tangent of the results of the network.
 template <typename T>
-struct CudnnRnnBackwardGrad {
+struct NetworkBackwardGrad {
   RnnConfig config;
   RnnSize size;
   bool time_major;
@@ -143,7 +143,7 @@ struct CudnnRnnBackwardGrad {
   T* output_backprop_grad;    // [S, B, D * O]
   T* output_h_backprop_grad;  // [P, B, O]
   T* output_c_backprop_grad;  // [P, B, U]; LSTM only
-  void* workspace;  // [CudnnRnnKernels::backward_grad_workspace] bytes
+  void* workspace;            // [NetworkKernels::backward_grad_workspace] bytes
 };
 
 // The workspace functions return the bytes of scratch memory that a call needs
@@ -152,16 +152,16 @@ struct CudnnRnnBackwardGrad {
 // be the same in the pass itself. A pointer that may be null must be null in
 // both calls or in neither.
 template <typename T>
-struct CudnnRnnKernels {
-  std::int64_t (*forward_workspace)(const CudnnRnnForward<T>&, int num_threads);
-  std::int64_t (*backward_workspace)(const CudnnRnnBackward<T>&,
+struct NetworkKernels {
+  std::int64_t (*forward_workspace)(const NetworkForward<T>&, int num_threads);
+  std::int64_t (*backward_workspace)(const NetworkBackward<T>&,
                                      int num_threads);
-  std::int64_t (*backward_grad_workspace)(const CudnnRnnBackwardGrad<T>&,
+  std::int64_t (*backward_grad_workspace)(const NetworkBackwardGrad<T>&,
                                           int num_threads);
   // The results are bit-identical for any executor.
-  void (*forward)(const CudnnRnnForward<T>&, Executor&);
-  void (*backward)(const CudnnRnnBackward<T>&, Executor&);
-  void (*backward_grad)(const CudnnRnnBackwardGrad<T>&, Executor&);
+  void (*forward)(const NetworkForward<T>&, Executor&);
+  void (*backward)(const NetworkBackward<T>&, Executor&);
+  void (*backward_grad)(const NetworkBackwardGrad<T>&, Executor&);
   // The dropout masks of a pass with this stream: the factors of the input of
   // each layer above the first.
   // masks: [num_layers - 1, S, B, D * O]
@@ -171,9 +171,9 @@ struct CudnnRnnKernels {
 
 // The kernels for networks such as `config`, for a supported instruction set.
 template <typename T>
-CudnnRnnKernels<T> GetCudnnRnnKernels(InstructionSet instruction_set,
-                                      const RnnConfig& config);
+NetworkKernels<T> GetNetworkKernels(InstructionSet instruction_set,
+                                    const RnnConfig& config);
 
 }  // namespace tf_rnn_ops::rnn
 
-#endif  // TF_RNN_OPS_CC_RNN_CUDNN_RNN_H_
+#endif  // TF_RNN_OPS_CC_RNN_NETWORK_H_

@@ -1,4 +1,4 @@
-#include "cc/rnn/masked_steps.h"
+#include "cc/rnn/step_mask.h"
 
 #include <algorithm>
 #include <array>
@@ -8,8 +8,8 @@
 
 namespace tf_rnn_ops::rnn {
 
-void MaskedSteps::Apply(const unsigned char* mask, std::int32_t* places,
-                        std::int32_t* lengths) {
+void StepMask::Apply(const unsigned char* mask, std::int32_t* places,
+                     std::int32_t* lengths) {
   places_ = places;
   lengths_ = lengths;
   for (std::int64_t sample = 0; sample < size_.batch; ++sample) {
@@ -17,8 +17,7 @@ void MaskedSteps::Apply(const unsigned char* mask, std::int32_t* places,
   }
 }
 
-void MaskedSteps::ApplyToSample(const unsigned char* mask,
-                                std::int64_t sample) {
+void StepMask::ApplyToSample(const unsigned char* mask, std::int64_t sample) {
   const auto time = static_cast<std::int32_t>(size_.time);
   std::int32_t* const places = places_ + sample * size_.time;
   std::int32_t length = 0;

@@ -1,17 +1,17 @@
-#include "cc/rnn/cudnn_rnn.h"
+#include "cc/rnn/network.h"
 
 #include <type_traits>
 
 #include "cc/rnn/float16.h"
 #include "cc/rnn/instruction_set.h"
 #include "cc/rnn/rnn_config.h"
-#include "cc/rnn/simd/network/cudnn_rnn.h"
+#include "cc/rnn/simd/network/kernels.h"
 
 namespace tf_rnn_ops::rnn {
 
 template <typename T>
-CudnnRnnKernels<T> GetCudnnRnnKernels(InstructionSet instruction_set,
-                                      const RnnConfig& config) {
+NetworkKernels<T> GetNetworkKernels(InstructionSet instruction_set,
+                                    const RnnConfig& config) {
   // Products of bfloat16 round states to bfloat16. That is as accurate as the
   // type itself, except near a kink such as a ReLU's, where rounding could
   // select the gradient of the wrong side.
@@ -20,27 +20,27 @@ CudnnRnnKernels<T> GetCudnnRnnKernels(InstructionSet instruction_set,
 #if defined(TF_RNN_OPS_HAS_HIGHER_SETS)
     case InstructionSet::kAmx:
       if constexpr (std::is_same_v<T, BFloat16>) {
-        if (may_round_states) return amx::CudnnRnn<T>();
+        if (may_round_states) return amx::GetKernels<T>();
       }
       [[fallthrough]];
     case InstructionSet::kAvx512Bf16:
       if constexpr (std::is_same_v<T, BFloat16>) {
-        if (may_round_states) return avx512_bf16::CudnnRnn<T>();
+        if (may_round_states) return avx512_bf16::GetKernels<T>();
       }
       [[fallthrough]];
     case InstructionSet::kAvx512:
-      return avx512::CudnnRnn<T>();
+      return avx512::GetKernels<T>();
     case InstructionSet::kAvx2:
-      return avx2::CudnnRnn<T>();
+      return avx2::GetKernels<T>();
 #endif
     default:
-      return baseline::CudnnRnn<T>();
+      return baseline::GetKernels<T>();
   }
 }
 
-#define INSTANTIATE(T)                                              \
-  template CudnnRnnKernels<T> GetCudnnRnnKernels<T>(InstructionSet, \
-                                                    const RnnConfig&)
+#define INSTANTIATE(T)                                            \
+  template NetworkKernels<T> GetNetworkKernels<T>(InstructionSet, \
+                                                  const RnnConfig&)
 
 INSTANTIATE(Half);
 INSTANTIATE(BFloat16);

@@ -1,8 +1,8 @@
 // The mask of a Keras layer: which steps the engine runs, and the outputs of
 // the others.
 
-#ifndef TF_RNN_OPS_CC_RNN_MASKED_STEPS_H_
-#define TF_RNN_OPS_CC_RNN_MASKED_STEPS_H_
+#ifndef TF_RNN_OPS_CC_RNN_STEP_MASK_H_
+#define TF_RNN_OPS_CC_RNN_STEP_MASK_H_
 
 #include <cstdint>
 
@@ -12,11 +12,11 @@ namespace tf_rnn_ops::rnn {
 
 // The place of a step is its index in processing order; the output of the step
 // is at its place.
-class MaskedSteps {
+class StepMask {
  public:
-  MaskedSteps() = default;
+  StepMask() = default;
   // Keeps all steps.
-  MaskedSteps(const RnnSize& size, bool go_backwards)
+  StepMask(const RnnSize& size, bool go_backwards)
       : size_(size), go_backwards_(go_backwards) {}
 
   // Keeps the steps where the mask is not 0.
@@ -67,7 +67,7 @@ class MaskedOutputs {
  public:
   // zero_output_for_mask: whether the outputs of masked steps are zeros;
   //   otherwise they repeat the output of the place before, if there is one.
-  MaskedOutputs(const MaskedSteps& steps, std::int64_t units,
+  MaskedOutputs(const StepMask& steps, std::int64_t units,
                 bool zero_output_for_mask)
       : steps_(steps),
         units_(units),
@@ -101,11 +101,11 @@ class MaskedOutputs {
   // or its place repeats the output of a kept step.
   bool IsLastOfFinal(std::int64_t sample) const;
 
-  const MaskedSteps& steps_;
+  const StepMask& steps_;
   const std::int64_t units_;
   const bool repeats_;
 };
 
 }  // namespace tf_rnn_ops::rnn
 
-#endif  // TF_RNN_OPS_CC_RNN_MASKED_STEPS_H_
+#endif  // TF_RNN_OPS_CC_RNN_STEP_MASK_H_

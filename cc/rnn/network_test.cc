@@ -1,4 +1,4 @@
-#include "cc/rnn/cudnn_rnn.h"
+#include "cc/rnn/network.h"
 
 #include <gtest/gtest.h>
 
@@ -11,13 +11,13 @@
 #include <string>
 #include <vector>
 
-#include "cc/rnn/cudnn_rnn_test_support.h"
+#include "cc/rnn/network_test_support.h"
 
 namespace tf_rnn_ops::rnn {
 namespace {
 
 // ---------------------------------------------------------------------------
-// The plain reference: the formulas of cudnn_rnn.h, element by element.
+// The plain reference: the formulas of network.h, element by element.
 
 double Activate(Activation activation, double value) {
   switch (activation) {
@@ -237,15 +237,15 @@ std::vector<Case> LargeWeightsCases() {
 // The scratch memory of inference, in bytes.
 std::int64_t InferenceWorkspace(InstructionSet instruction_set,
                                 const RnnConfig& config, const RnnSize& size) {
-  CudnnRnnForward<float> a{};
+  NetworkForward<float> a{};
   a.config = config;
   a.size = size;
   a.time_major = true;
-  return GetCudnnRnnKernels<float>(instruction_set, config)
+  return GetNetworkKernels<float>(instruction_set, config)
       .forward_workspace(a, 2);
 }
 
-TEST(CudnnRnnTest, InferenceKeepsTheOutputsOfTwoLayers) {
+TEST(NetworkTest, InferenceKeepsTheOutputsOfTwoLayers) {
   constexpr std::int64_t kTime = 1000, kBatch = 3, kUnits = 40;
   const std::int64_t output = kTime * kBatch * 2 * kUnits * sizeof(float);
   for (InstructionSet instruction_set : SupportedInstructionSets()) {
@@ -264,8 +264,8 @@ TEST(CudnnRnnTest, InferenceKeepsTheOutputsOfTwoLayers) {
 }
 
 template <typename T>
-class CudnnRnnTest : public testing::Test {};
-TYPED_TEST_SUITE(CudnnRnnTest, StorageTypes);
+class NetworkTest : public testing::Test {};
+TYPED_TEST_SUITE(NetworkTest, StorageTypes);
 
 // Returns the reference result.
 template <typename T>
@@ -281,13 +281,13 @@ ForwardResult ExpectForwardEqualsTheReference(const Case& k,
   return actual;
 }
 
-TYPED_TEST(CudnnRnnTest, ForwardEqualsTheReference) {
+TYPED_TEST(NetworkTest, ForwardEqualsTheReference) {
   ForEachCase<TypeParam>([](Case& k, Engine<TypeParam>& engine) {
     ExpectForwardEqualsTheReference(k, engine);
   });
 }
 
-TYPED_TEST(CudnnRnnTest, LargeOutputEqualsTheReference) {
+TYPED_TEST(NetworkTest, LargeOutputEqualsTheReference) {
   ForEachCase<TypeParam>(
       LargeOutputCases(), [](Case& k, Engine<TypeParam>& engine) {
         const ForwardResult result = ExpectForwardEqualsTheReference(k, engine);
@@ -295,7 +295,7 @@ TYPED_TEST(CudnnRnnTest, LargeOutputEqualsTheReference) {
       });
 }
 
-TYPED_TEST(CudnnRnnTest, LargeWeightsEqualTheReference) {
+TYPED_TEST(NetworkTest, LargeWeightsEqualTheReference) {
   ForEachCase<TypeParam>(
       LargeWeightsCases(), [](Case& k, Engine<TypeParam>& engine) {
         ExpectForwardEqualsTheReference(k, engine);
@@ -304,7 +304,7 @@ TYPED_TEST(CudnnRnnTest, LargeWeightsEqualTheReference) {
 }
 
 // Whatever the memory held before: buffers are filled with NaN.
-TYPED_TEST(CudnnRnnTest, ReserveSpaceIsFinite) {
+TYPED_TEST(NetworkTest, ReserveSpaceIsFinite) {
   SerialExecutor executor;
   ForEachCase<TypeParam>([&](Case&, Engine<TypeParam>& engine) {
     engine.Forward(/*is_training=*/true, executor);
@@ -314,7 +314,7 @@ TYPED_TEST(CudnnRnnTest, ReserveSpaceIsFinite) {
   });
 }
 
-TYPED_TEST(CudnnRnnTest, InferenceHasNoDropout) {
+TYPED_TEST(NetworkTest, InferenceHasNoDropout) {
   SerialExecutor executor;
   ForEachCase<TypeParam>([&](Case& k, Engine<TypeParam>& engine) {
     const ForwardResult actual =
@@ -329,7 +329,7 @@ TYPED_TEST(CudnnRnnTest, InferenceHasNoDropout) {
 }
 
 // Moves all inputs at once in a random direction.
-TEST(CudnnRnnGradientTest, EqualsCentralDifferences) {
+TEST(NetworkGradientTest, EqualsCentralDifferences) {
   SerialExecutor executor;
   ForEachCase<double>([&](Case& k, Engine<double>& engine) {
     engine.Forward(/*is_training=*/true, executor);
@@ -357,7 +357,7 @@ TEST(CudnnRnnGradientTest, EqualsCentralDifferences) {
   });
 }
 
-TYPED_TEST(CudnnRnnTest, BackwardEqualsDoublePrecision) {
+TYPED_TEST(NetworkTest, BackwardEqualsDoublePrecision) {
   SerialExecutor executor;
   ForEachCase<TypeParam>([&](Case& k, Engine<TypeParam>& engine) {
     engine.Forward(/*is_training=*/true, executor);
@@ -376,7 +376,7 @@ TYPED_TEST(CudnnRnnTest, BackwardEqualsDoublePrecision) {
 }
 
 // Omitting a result does not change the others.
-TYPED_TEST(CudnnRnnTest, NullResultsAreSkipped) {
+TYPED_TEST(NetworkTest, NullResultsAreSkipped) {
   SerialExecutor executor;
   ForEachCase<TypeParam>([&](Case&, Engine<TypeParam>& engine) {
     engine.Forward(/*is_training=*/true, executor);
@@ -393,7 +393,7 @@ TYPED_TEST(CudnnRnnTest, NullResultsAreSkipped) {
 
 // Other threads may write to reserve_space while a pass runs, and the header
 // determines which memory a pass accesses.
-TEST(CudnnRnnHeaderTest, IsNotReadAgain) {
+TEST(NetworkHeaderTest, IsNotReadAgain) {
   SerialExecutor executor;
   const RnnConfig config{RnnMode::kTanh, false, 1, 2, 3, 200, 0};
   ForEachCase<double>(
@@ -413,7 +413,7 @@ TEST(CudnnRnnHeaderTest, IsNotReadAgain) {
 }
 
 // The backward pass uses the recorded order and does not decide again.
-TEST(CudnnRnnSampleOrderTest, IsReadFromReserveSpace) {
+TEST(NetworkSampleOrderTest, IsReadFromReserveSpace) {
   SerialExecutor executor;
   // The activations are the first layer's output, [time, batch, num_units].
   const RnnConfig config{RnnMode::kTanh, false, 1, 2, 3, 200, 0};
@@ -509,7 +509,7 @@ void ExpectAlike(const Alike& alike, const Array& array, const char* what) {
 }
 
 // Covers full and partial vectors of units, and tiles of any height.
-TYPED_TEST(CudnnRnnTest, BitsDoNotDependOnElementPosition) {
+TYPED_TEST(NetworkTest, BitsDoNotDependOnElementPosition) {
   SerialExecutor executor;
   std::vector<Case> cases;
   for (RnnMode mode : kModes) {
@@ -569,7 +569,7 @@ TYPED_TEST(CudnnRnnTest, BitsDoNotDependOnElementPosition) {
 }
 
 // Values after the end of a sequence have no effect, even NaN.
-TYPED_TEST(CudnnRnnTest, PaddingHasNoEffect) {
+TYPED_TEST(NetworkTest, PaddingHasNoEffect) {
   SerialExecutor executor;
   for (InstructionSet instruction_set : SupportedInstructionSets()) {
     for (RnnMode mode : {RnnMode::kTanh, RnnMode::kLstm, RnnMode::kGru}) {
@@ -599,7 +599,7 @@ TYPED_TEST(CudnnRnnTest, PaddingHasNoEffect) {
 
 // A sequence without steps is not multiplied by weights, even NaN: the
 // gradients of its initial states equal those of its final states.
-TYPED_TEST(CudnnRnnTest, WeightsHaveNoEffectOnEmptySequences) {
+TYPED_TEST(NetworkTest, WeightsHaveNoEffectOnEmptySequences) {
   SerialExecutor executor;
   for (InstructionSet instruction_set : SupportedInstructionSets()) {
     for (RnnConfig config : {RnnConfig{RnnMode::kTanh, false, 1, 1, 3, 17, 0},
@@ -627,7 +627,7 @@ TYPED_TEST(CudnnRnnTest, WeightsHaveNoEffectOnEmptySequences) {
 }
 
 // If there is nothing to compute, other sizes are unchecked.
-TEST(CudnnRnnEmptyTest, TakesNoTimeAndNoMemory) {
+TEST(NetworkEmptyTest, TakesNoTimeAndNoMemory) {
   const std::int64_t large = std::int64_t{1} << 62;
   SerialExecutor executor;
   struct {
@@ -641,18 +641,18 @@ TEST(CudnnRnnEmptyTest, TakesNoTimeAndNoMemory) {
   };
   for (const auto& each : empty) {
     const auto kernels =
-        GetCudnnRnnKernels<float>(InstructionSet::kBaseline, each.config);
-    CudnnRnnForward<float> forward{};
+        GetNetworkKernels<float>(InstructionSet::kBaseline, each.config);
+    NetworkForward<float> forward{};
     forward.config = each.config;
     forward.size = each.size;
     EXPECT_EQ(kernels.forward_workspace(forward, 2), 0);
     kernels.forward(forward, executor);
-    CudnnRnnBackward<float> backward{};
+    NetworkBackward<float> backward{};
     backward.config = each.config;
     backward.size = each.size;
     EXPECT_EQ(kernels.backward_workspace(backward, 2), 0);
     kernels.backward(backward, executor);
-    CudnnRnnBackwardGrad<float> backward_grad{};
+    NetworkBackwardGrad<float> backward_grad{};
     backward_grad.config = each.config;
     backward_grad.size = each.size;
     EXPECT_EQ(kernels.backward_grad_workspace(backward_grad, 2), 0);
@@ -660,22 +660,22 @@ TEST(CudnnRnnEmptyTest, TakesNoTimeAndNoMemory) {
   }
 }
 
-TEST(CudnnRnnWorkspaceTest, ReportsOverflow) {
+TEST(NetworkWorkspaceTest, ReportsOverflow) {
   const std::int64_t large = std::int64_t{1} << 31;
-  CudnnRnnForward<float> forward{};
+  NetworkForward<float> forward{};
   forward.config = {RnnMode::kLstm, false, 1, 1, 0, 1, 0};
   forward.size = {large, large};
   float element;  // only whether arrays are null matters
   forward.output = &element;
-  CudnnRnnBackward<float> backward{};
+  NetworkBackward<float> backward{};
   backward.config = forward.config;
   backward.size = forward.size;
   backward.output = backward.output_backprop = &element;
   const auto kernels =
-      GetCudnnRnnKernels<float>(InstructionSet::kBaseline, forward.config);
+      GetNetworkKernels<float>(InstructionSet::kBaseline, forward.config);
   EXPECT_EQ(kernels.forward_workspace(forward, 2), -1);
   EXPECT_EQ(kernels.backward_workspace(backward, 2), -1);
-  CudnnRnnBackwardGrad<float> backward_grad{};
+  NetworkBackwardGrad<float> backward_grad{};
   backward_grad.config = forward.config;
   backward_grad.size = forward.size;
   backward_grad.output = backward_grad.output_backprop = &element;

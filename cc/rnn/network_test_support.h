@@ -1,7 +1,7 @@
-// Shared by the tests of cudnn_rnn.h: networks, their inputs, and the engine.
+// Shared by the tests of network.h: networks, their inputs, and the engine.
 
-#ifndef TF_RNN_OPS_CC_RNN_CUDNN_RNN_TEST_SUPPORT_H_
-#define TF_RNN_OPS_CC_RNN_CUDNN_RNN_TEST_SUPPORT_H_
+#ifndef TF_RNN_OPS_CC_RNN_NETWORK_TEST_SUPPORT_H_
+#define TF_RNN_OPS_CC_RNN_NETWORK_TEST_SUPPORT_H_
 
 #include <gtest/gtest.h>
 
@@ -16,8 +16,8 @@
 #include <string>
 #include <vector>
 
-#include "cc/rnn/cudnn_rnn.h"
 #include "cc/rnn/cudnn_rnn_params.h"
+#include "cc/rnn/network.h"
 #include "cc/rnn/sample_order.h"
 #include "cc/rnn/test_support.h"
 
@@ -218,7 +218,7 @@ class Engine {
  public:
   Engine(InstructionSet instruction_set, Case& k)
       : k_(k),
-        kernels_(GetCudnnRnnKernels<T>(instruction_set, k.config)),
+        kernels_(GetNetworkKernels<T>(instruction_set, k.config)),
         input_(Rounded<T>(k.input)),
         input_h_(Rounded<T>(k.input_h)),
         input_c_(Rounded<T>(k.input_c)),
@@ -237,7 +237,7 @@ class Engine {
 
   ForwardResult Forward(bool is_training, Executor& executor) {
     Buffer<T> output_h(k_.input_h.size()), output_c(k_.input_c.size());
-    CudnnRnnForward<T> a{};
+    NetworkForward<T> a{};
     Fill(a);
     a.is_training = is_training;
     a.stream = kStream;
@@ -259,7 +259,7 @@ class Engine {
     Buffer<T> d_h(k_.input_h.size()), d_c(k_.input_c.size());
     Buffer<T> d_params(parts.wants_params ? k_.params.size() : 0);
     KerasBuffers<T> d_keras_weights(k_.config);
-    CudnnRnnBackward<T> a{};
+    NetworkBackward<T> a{};
     Fill(a);
     a.output = has_keras_weights() ? nullptr : output_.data();
     a.output_backprop = d_output_.data();
@@ -297,7 +297,7 @@ class Engine {
     const auto data = [](Buffer<T>& buffer, bool is_there) {
       return is_there ? buffer.data() : nullptr;
     };
-    CudnnRnnBackwardGrad<T> a{};
+    NetworkBackwardGrad<T> a{};
     Fill(a);
     a.output = has_keras_weights() ? nullptr : output_.data();
     a.output_backprop = d_output_.data();
@@ -371,7 +371,7 @@ class Engine {
   }
 
   const Case& k_;
-  const CudnnRnnKernels<T> kernels_;
+  const NetworkKernels<T> kernels_;
   Buffer<T> input_, input_h_, input_c_, params_;
   KerasBuffers<T> keras_weights_;
   Buffer<T> d_output_, d_output_h_, d_output_c_;
@@ -620,4 +620,4 @@ using StorageTypes = testing::Types<float, double, Half, BFloat16>;
 
 }  // namespace tf_rnn_ops::rnn
 
-#endif  // TF_RNN_OPS_CC_RNN_CUDNN_RNN_TEST_SUPPORT_H_
+#endif  // TF_RNN_OPS_CC_RNN_NETWORK_TEST_SUPPORT_H_

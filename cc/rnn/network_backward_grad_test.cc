@@ -1,5 +1,5 @@
 // Compares the gradient of the backward pass with finite differences of the
-// passes that cudnn_rnn_test.cc compares with the plain reference.
+// passes that network_test.cc compares with the plain reference.
 
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "cc/rnn/cudnn_rnn_test_support.h"
+#include "cc/rnn/network_test_support.h"
 
 namespace tf_rnn_ops::rnn {
 namespace {
@@ -62,7 +62,7 @@ BackwardGradResult CentralDifferences(const Case& k) {
 }
 
 // Baseline only: the next test compares the other sets with the baseline.
-TEST(CudnnRnnBackwardGradDifferencesTest, EqualsCentralDifferences) {
+TEST(NetworkBackwardGradDifferencesTest, EqualsCentralDifferences) {
   SerialExecutor executor;
   for (Case& k : Cases()) {
     SCOPED_TRACE(Describe(k));
@@ -74,10 +74,10 @@ TEST(CudnnRnnBackwardGradDifferencesTest, EqualsCentralDifferences) {
 }
 
 template <typename T>
-class CudnnRnnBackwardGradTest : public testing::Test {};
-TYPED_TEST_SUITE(CudnnRnnBackwardGradTest, StorageTypes);
+class NetworkBackwardGradTest : public testing::Test {};
+TYPED_TEST_SUITE(NetworkBackwardGradTest, StorageTypes);
 
-TYPED_TEST(CudnnRnnBackwardGradTest, EqualsDoublePrecision) {
+TYPED_TEST(NetworkBackwardGradTest, EqualsDoublePrecision) {
   SerialExecutor executor;
   ForEachCase<TypeParam>([&](Case& k, Engine<TypeParam>& engine) {
     engine.Forward(/*is_training=*/true, executor);
@@ -106,7 +106,7 @@ Case WithZeros(Case k, const BackwardGradParts& parts) {
 // every choice takes minutes under sanitizers.
 
 // A null array has the same effect as zeros.
-TYPED_TEST(CudnnRnnBackwardGradTest, NullIsZeros) {
+TYPED_TEST(NetworkBackwardGradTest, NullIsZeros) {
   SerialExecutor executor;
   unsigned turn = 0;
   for (const Case& full : Cases()) {
@@ -128,7 +128,7 @@ TYPED_TEST(CudnnRnnBackwardGradTest, NullIsZeros) {
 }
 
 // Omitting a result does not change the others.
-TYPED_TEST(CudnnRnnBackwardGradTest, NullResultsAreSkipped) {
+TYPED_TEST(NetworkBackwardGradTest, NullResultsAreSkipped) {
   SerialExecutor executor;
   unsigned turn = 0;
   ForEachCase<TypeParam>([&](Case&, Engine<TypeParam>& engine) {
@@ -153,7 +153,7 @@ TYPED_TEST(CudnnRnnBackwardGradTest, NullResultsAreSkipped) {
 }
 
 // Values after the end of a sequence have no effect, even NaN.
-TYPED_TEST(CudnnRnnBackwardGradTest, PaddingHasNoEffect) {
+TYPED_TEST(NetworkBackwardGradTest, PaddingHasNoEffect) {
   SerialExecutor executor;
   for (InstructionSet instruction_set : SupportedInstructionSets()) {
     for (RnnMode mode : {RnnMode::kTanh, RnnMode::kLstm, RnnMode::kGru}) {
@@ -181,7 +181,7 @@ TYPED_TEST(CudnnRnnBackwardGradTest, PaddingHasNoEffect) {
 }
 
 // A sequence without steps is not multiplied by weights, even NaN.
-TYPED_TEST(CudnnRnnBackwardGradTest,
+TYPED_TEST(NetworkBackwardGradTest,
 
            WeightsHaveNoEffectOnEmptySequences) {
   SerialExecutor executor;

@@ -1,18 +1,18 @@
-"""Rooms: folders of headers that are compiled once for each instruction set."""
+"""Headers that are compiled once for each instruction set, with the sources that include them."""
 
 load("@rules_cc//cc:defs.bzl", "cc_library", "cc_test")
 load("//cc/rnn:copts.bzl", "RNN_COPTS")
 
-def room(name, hdrs, deps):
+def simd_headers(name, hdrs, deps):
     """Headers that may include each other and the headers of `deps`.
 
     NAME_headers_alone compiles each header on its own. This checks that a header includes everything it needs, and
-    nothing from a room outside `deps`, which Bazel's sandbox hides.
+    nothing outside `deps`, which Bazel's sandbox hides.
 
     Args:
       name: the library to depend on.
       hdrs: the headers, in the namespace TF_RNN_OPS_INSTRUCTION_SET.
-      deps: the rooms and libraries that they include.
+      deps: the libraries that they include.
     """
     cc_library(
         name = name,
@@ -33,12 +33,12 @@ def room(name, hdrs, deps):
         deps = [name],
     )
 
-def room_test(name, deps):
-    """A test of a room's headers, compiled only for the baseline: the tests of networks cover the other instruction sets.
+def simd_test(name, deps):
+    """A test of such headers, compiled only for the baseline: the tests of networks cover the other instruction sets.
 
     Args:
       name: of the test; NAME.cc is its source.
-      deps: the room.
+      deps: the library of headers.
     """
     cc_test(
         name = name,

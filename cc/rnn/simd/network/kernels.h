@@ -1,39 +1,39 @@
-// The network of cc/rnn/cudnn_rnn.h, compiled for each instruction set.
+// The network of cc/rnn/network.h, compiled for each instruction set.
 
-#ifndef TF_RNN_OPS_CC_RNN_SIMD_NETWORK_CUDNN_RNN_H_
-#define TF_RNN_OPS_CC_RNN_SIMD_NETWORK_CUDNN_RNN_H_
+#ifndef TF_RNN_OPS_CC_RNN_SIMD_NETWORK_KERNELS_H_
+#define TF_RNN_OPS_CC_RNN_SIMD_NETWORK_KERNELS_H_
 
-#include "cc/rnn/cudnn_rnn.h"
+#include "cc/rnn/network.h"
 
 namespace tf_rnn_ops::rnn {
 
 namespace baseline {
 template <typename T>
-CudnnRnnKernels<T> CudnnRnn();
+NetworkKernels<T> GetKernels();
 }  // namespace baseline
 
 namespace avx2 {
 template <typename T>
-CudnnRnnKernels<T> CudnnRnn();
+NetworkKernels<T> GetKernels();
 }  // namespace avx2
 
 namespace avx512 {
 template <typename T>
-CudnnRnnKernels<T> CudnnRnn();
+NetworkKernels<T> GetKernels();
 }  // namespace avx512
 
 // For bfloat16 only. Other types use the avx512 code.
 namespace avx512_bf16 {
 template <typename T>
-CudnnRnnKernels<T> CudnnRnn();
+NetworkKernels<T> GetKernels();
 }  // namespace avx512_bf16
 
 // For bfloat16 only.
 namespace amx {
 template <typename T>
-CudnnRnnKernels<T> CudnnRnn();
+NetworkKernels<T> GetKernels();
 }  // namespace amx
 
 }  // namespace tf_rnn_ops::rnn
 
-#endif  // TF_RNN_OPS_CC_RNN_SIMD_NETWORK_CUDNN_RNN_H_
+#endif  // TF_RNN_OPS_CC_RNN_SIMD_NETWORK_KERNELS_H_
