@@ -38,16 +38,26 @@ hypothesis.settings.load_profile("default")
 hypothesis.settings.register_profile("random", hypothesis.settings.get_profile("default"), derandomize=False)
 
 
+def select(config, items, chosen):
+    """Reduces the tests to run to those chosen."""
+    dropped = set(items).difference(chosen)
+    if dropped:
+        config.hook.pytest_deselected(items=[each for each in items if each in dropped])
+        items[:] = chosen
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config, items):
-    """Selects the tests to run when XLA compiles all ops."""
-    if not xla_switch.EVERY:
-        return
-    chosen = items[:: xla_switch.EVERY]
-    config.hook.pytest_deselected(items=[each for each in items if each not in chosen])
-    items[:] = chosen
-    for each in items:
-        xla_switch.prepare(each)
+    """Selects the tests to run if their device is missing, and when XLA compiles all ops."""
+    of_gpu = {each for each in items if each.get_closest_marker("gpu")}
+    if of_gpu and devices.what_is_missing():
+        # One test of each file stays, and is skipped with the reason.
+        first = {each.path: each for each in reversed(items) if each in of_gpu}
+        select(config, items, [each for each in items if each not in of_gpu or first[each.path] is each])
+    if xla_switch.EVERY:
+        select(config, items, items[:: xla_switch.EVERY])
+        for each in items:
+            xla_switch.prepare(each)
 
 
 @pytest.fixture(autouse=True)

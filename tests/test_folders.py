@@ -1,9 +1,10 @@
-"""Tests that tests, stress, tools and benchmarks share code only through testing/."""
+"""Tests that tests, stress, tools and benchmarks share code only through testing/, and that pages name existing files."""
 
 import ast
+import re
 
 import pytest
-from environment.pages import ROOT
+from environment.pages import ROOT, paths, text_of
 
 FOLDERS = ("tests", "stress", "tools", "benchmarks")
 MODULES = {folder: {file.stem for file in (ROOT / folder).rglob("*.py")} for folder in FOLDERS}
@@ -30,3 +31,13 @@ def test_no_two_folders_have_a_module_of_the_same_name():
     """All are on the import path of pytest."""
     names = [name for modules in MODULES.values() for name in modules]
     assert sorted(set(names)) == sorted(names)
+
+
+def test_paths_in_pages_exist():
+    """Paths that begin with a folder of the repository. NAME stands for any name."""
+    pages = ["CONTRIBUTING.md", "testing/README.md", *paths()]
+    named = [(page, path) for page in pages for path in re.findall(r"`([\w.-]+/[\w./-]*)`", text_of(page))]
+    folders = {each.name for each in ROOT.iterdir() if each.is_dir()} - {"build", "dist"}
+    named = [(page, path) for page, path in named if path.split("/")[0] in folders and "NAME" not in path]
+    assert len(named) > 50
+    assert [(page, path) for page, path in named if not (ROOT / path).exists()] == []

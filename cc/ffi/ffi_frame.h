@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "cc/ffi/op.h"
+#include "cc/ffi/ffi_op.h"
 #include "cc/ops/array.h"
 #include "cc/ops/call_frame.h"
 #include "cc/rnn/status.h"

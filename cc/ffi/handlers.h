@@ -4,7 +4,7 @@
 #ifndef TF_RNN_OPS_CC_FFI_HANDLERS_H_
 #define TF_RNN_OPS_CC_FFI_HANDLERS_H_
 
-#include "cc/ffi/op.h"
+#include "cc/ffi/ffi_op.h"
 #include "xla/ffi/api/c_api.h"
 
 namespace tf_rnn_ops {

@@ -16,8 +16,8 @@
 #include <variant>
 #include <vector>
 
+#include "cc/ffi/ffi_op.h"
 #include "cc/ffi/ffi_versions.h"
-#include "cc/ffi/op.h"
 #include "cc/rnn/cudnn_rnn_params.h"
 #include "cc/rnn/reserve_space.h"
 #include "cc/rnn/rnn_config.h"

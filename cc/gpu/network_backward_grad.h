@@ -1,4 +1,4 @@
-// The gradient of a network's backward pass (rnn/cudnn_rnn.h) on a GPU, with
+// The gradient of a network's backward pass (rnn/network.h) on a GPU, with
 // cuBLAS and our own kernels. All arrays except sequence_lengths and
 // reserve_space_header are on the GPU, aligned to their elements.
 //

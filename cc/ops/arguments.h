@@ -15,14 +15,20 @@
 
 namespace tf_rnn_ops {
 
-// Rejects an array, the argument `name`, that does not have the expected shape.
-// meaning: the names of the expected dimensions, for the error message.
-inline Status CheckShape(std::string_view name, std::string_view meaning,
+// The error for an array, the argument `name`, of another shape than expected.
+// meaning: the names of the expected dimensions, such as "[batch, time]".
+inline Status WrongShape(std::string_view name, std::string_view meaning,
                          const Shape& expected, const Array& array) {
-  if (array.shape.Fits(expected)) return Status();
   return InvalidArgument(name, " must have the shape ", meaning, " = ",
                          expected.ToString(), ", but has ",
                          array.shape.ToString());
+}
+
+inline Status CheckShape(std::string_view name, std::string_view meaning,
+                         const Shape& expected, const Array& array) {
+  return array.shape.Fits(expected)
+             ? Status()
+             : WrongShape(name, meaning, expected, array);
 }
 
 // Finds an input and rejects it if it does not have the expected shape.

@@ -87,7 +87,10 @@ class CallFrame {
   virtual Status MakeOutputs(const char* name, const std::vector<Shape>& shapes,
                              std::vector<Array>* arrays) = 0;
 
-  // Whether anything reads an output. True if unknown.
+  // Whether anything reads an output. True if unknown. TensorFlow's executor
+  // knows; under XLA, the gradient function says so by the attribute
+  // _unwanted_outputs. The ops with an attribute `skip` ask
+  // IsWanted(frame, skip, output). The engine gets a null pointer instead.
   virtual bool IsWanted(const char* output) const = 0;
 
   // Allocates host memory, aligned to 64 bytes, that lives as long as the

@@ -73,7 +73,7 @@ class NetworkEngine {
 // Engine: a NetworkEngine.
 // is_stateless: whether the seed of dropout is an input, and no attribute.
 template <typename Engine, typename E, int version, bool is_stateless = false>
-class CudnnRnnForwardCall {
+class CudnnRnnForwardOp {
  public:
   Status Init(const Attributes& attributes) {
     TF_RNN_OPS_RETURN_IF_ERROR(attributes_.Read(attributes));
@@ -168,7 +168,7 @@ class CudnnRnnForwardCall {
 
 // CudnnRNNBackprop, CudnnRNNBackpropV2 and CudnnRNNBackpropV3.
 template <typename Engine, typename E, int version>
-class CudnnRnnBackwardCall {
+class CudnnRnnBackwardOp {
  public:
   Status Init(const Attributes& attributes) {
     return attributes_.Read(attributes);

@@ -43,7 +43,7 @@ class NetworkBackwardGradEngine {
 
 // Engine: a NetworkBackwardGradEngine.
 template <typename Engine, typename E>
-class CudnnRnnBackwardGradCall {
+class CudnnRnnBackwardGradOp {
  public:
   Status Init(const Attributes& attributes) {
     TF_RNN_OPS_RETURN_IF_ERROR(attributes_.Read(attributes));

@@ -36,7 +36,7 @@ class DropoutMasksEngine {
 
 // Engine: a DropoutMasksEngine.
 template <typename Engine, typename E>
-class CudnnRnnDropoutMasksCall {
+class CudnnRnnDropoutMasksOp {
  public:
   Status Init(const Attributes& attributes) {
     return attributes_.Read(attributes);

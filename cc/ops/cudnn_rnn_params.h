@@ -11,6 +11,7 @@
 #include "cc/ops/arguments.h"
 #include "cc/ops/array.h"
 #include "cc/ops/call_frame.h"
+#include "cc/ops/copier.h"
 #include "cc/ops/cudnn_rnn_attributes.h"
 #include "cc/ops/network_sizes.h"
 #include "cc/ops/sizes.h"
@@ -22,7 +23,7 @@ namespace tf_rnn_ops {
 
 // CudnnRNNParamsSize. S: std::int32_t or std::int64_t, the type of the output.
 template <typename S>
-class CudnnRnnParamsSizeCall {
+class CudnnRnnParamsSizeOp {
  public:
   Status Init(const Attributes& attributes) {
     return attributes_.Read(attributes);
@@ -47,20 +48,10 @@ class CudnnRnnParamsSizeCall {
   CudnnRnnAttributes attributes_;
 };
 
-// Copies within the memory of one device.
-class Copier {
- public:
-  virtual ~Copier() = default;
-
-  virtual Status Init(CallFrame* frame) = 0;
-  virtual Status Copy(const void* source, std::size_t num_bytes,
-                      void* target) = 0;
-};
-
 // CudnnRNNCanonicalToParams and CudnnRNNCanonicalToParamsV2.
 // DeviceCopier: a Copier.
 template <typename DeviceCopier, typename E>
-class CudnnRnnCanonicalToParamsCall {
+class CudnnRnnCanonicalToParamsOp {
  public:
   Status Init(const Attributes& attributes) {
     return attributes_.Read(attributes);
@@ -129,7 +120,7 @@ class CudnnRnnCanonicalToParamsCall {
 // CudnnRNNParamsToCanonical and CudnnRNNParamsToCanonicalV2.
 // DeviceCopier: a Copier.
 template <typename DeviceCopier, typename E>
-class CudnnRnnParamsToCanonicalCall {
+class CudnnRnnParamsToCanonicalOp {
  public:
   Status Init(const Attributes& attributes) {
     return attributes_.Read(attributes);

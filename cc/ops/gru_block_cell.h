@@ -95,7 +95,7 @@ class GruBlockCellEngine {
 
 // Engine: a GruBlockCellEngine.
 template <typename Engine, typename E>
-class GruBlockCellForwardCall {
+class GruBlockCellForwardOp {
  public:
   Status Init(const Attributes&) { return Status(); }
 
@@ -128,7 +128,7 @@ class GruBlockCellForwardCall {
 
 // GRUBlockCellGrad and, with gradients of r, u and c, GRUBlockCellGradV2.
 template <typename Engine, typename E, bool with_gate_gradients>
-class GruBlockCellBackwardCall {
+class GruBlockCellBackwardOp {
  public:
   Status Init(const Attributes&) { return Status(); }
 

@@ -41,43 +41,43 @@ struct OpEntry {
 class OpList {
  public:
   // Adds an op for float, double, rnn::Half and rnn::BFloat16.
-  // Call: the class of the op for an element type, with a default constructor
+  // Body: the class of the op for an element type, with a default constructor
   //   and the members of `Op`.
-  template <template <typename> class Call>
+  template <template <typename> class Body>
   void AddForEachFloat(std::string_view name) {
-    Add<Call<float>>(name, ElementType::kFloat);
-    Add<Call<double>>(name, ElementType::kDouble);
-    Add<Call<rnn::Half>>(name, ElementType::kHalf);
-    Add<Call<rnn::BFloat16>>(name, ElementType::kBFloat16);
+    Add<Body<float>>(name, ElementType::kFloat);
+    Add<Body<double>>(name, ElementType::kDouble);
+    Add<Body<rnn::Half>>(name, ElementType::kHalf);
+    Add<Body<rnn::BFloat16>>(name, ElementType::kBFloat16);
   }
 
   // Adds an op for std::int32_t and std::int64_t.
-  template <template <typename> class Call>
+  template <template <typename> class Body>
   void AddForEachInteger(std::string_view name) {
-    Add<Call<std::int32_t>>(name, ElementType::kInt32);
-    Add<Call<std::int64_t>>(name, ElementType::kInt64);
+    Add<Body<std::int32_t>>(name, ElementType::kInt32);
+    Add<Body<std::int64_t>>(name, ElementType::kInt64);
   }
 
   const std::vector<OpEntry>& entries() const { return entries_; }
 
  private:
-  template <typename Call>
+  template <typename Body>
   class OpOf final : public Op {
    public:
     Status Init(const Attributes& attributes) override {
-      return call_.Init(attributes);
+      return body_.Init(attributes);
     }
-    Status Run(CallFrame* frame) override { return call_.Run(frame); }
+    Status Run(CallFrame* frame) override { return body_.Run(frame); }
 
    private:
-    Call call_;
+    Body body_;
   };
 
-  template <typename Call>
+  template <typename Body>
   void Add(std::string_view name, ElementType type) {
     entries_.push_back(
         {&FindSignature(name), type, []() -> std::unique_ptr<Op> {
-           return std::make_unique<OpOf<Call>>();
+           return std::make_unique<OpOf<Body>>();
          }});
   }
 

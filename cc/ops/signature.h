@@ -48,10 +48,10 @@ struct Signature {
   // Whether two calls with the same inputs may have different results.
   bool is_stateful = false;
   // Whether TensorFlow has an op of the same name, with kernels only for GPUs.
-  bool is_tensorflows = false;
+  bool is_builtin = false;
 };
 
-// All ops.
+// All ops but AlignTensor, which has no body in this folder.
 const std::vector<Signature>& Signatures();
 
 // The signature of an op; it must exist.

@@ -587,7 +587,7 @@ std::vector<Signature> With(bool Signature::* flag,
 const std::vector<Signature>& Signatures() {
   static const auto* const signatures = new std::vector<Signature>(
       CellOps() +
-      With(&Signature::is_tensorflows,
+      With(&Signature::is_builtin,
            With(&Signature::is_stateful, NetworkOps()) + ParamsOps()) +
       OtherNetworkOps() + LayerOps());
   return *signatures;

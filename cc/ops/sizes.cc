@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "cc/ops/arguments.h"
 #include "cc/rnn/checked_math.h"
 #include "cc/rnn/join.h"
 
@@ -19,11 +20,9 @@ std::string NamesOf(Dimensions dimensions) {
   return "[" + names + "]";
 }
 
-Status WrongShape(std::string_view name, Dimensions dimensions,
+Status WrongSizes(std::string_view name, Dimensions dimensions,
                   const Array& array) {
-  return InvalidArgument(name, " must have the shape ", NamesOf(dimensions),
-                         " = ", ShapeOf(dimensions).ToString(), ", but has ",
-                         array.shape.ToString());
+  return WrongShape(name, NamesOf(dimensions), ShapeOf(dimensions), array);
 }
 
 // Rejects sizes that differ from known ones.
@@ -31,7 +30,7 @@ Status CheckSizes(std::string_view name, Dimensions dimensions,
                   const Array& array) {
   const Shape& shape = array.shape;
   if (shape.rank() != static_cast<int>(dimensions.size())) {
-    return WrongShape(name, dimensions, array);
+    return WrongSizes(name, dimensions, array);
   }
   for (int i = 0; i < shape.rank(); ++i) {
     const Dimension& dimension = dimensions.begin()[i];
@@ -41,7 +40,7 @@ Status CheckSizes(std::string_view name, Dimensions dimensions,
                              " overflows int64");
     }
     if (expected >= 0 && shape[i] >= 0 && expected != shape[i]) {
-      return WrongShape(name, dimensions, array);
+      return WrongSizes(name, dimensions, array);
     }
   }
   return Status();
@@ -137,7 +136,7 @@ Status MatchShape(std::string_view name, Dimensions dimensions,
     const Dimension& dimension = dimensions.begin()[i];
     if (dimension.Solve(shape[i])) continue;
     const std::string multiple = dimension.Multiple();
-    if (multiple.empty()) return WrongShape(name, dimensions, array);
+    if (multiple.empty()) return WrongSizes(name, dimensions, array);
     return InvalidArgument(name, " must have ", multiple, " as dimension ", i,
                            " (", dimension.name(), "), but has the shape ",
                            shape.ToString());

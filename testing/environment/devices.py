@@ -27,7 +27,7 @@ needs_gpu = pytest.mark.skipif(not IS_GPU, reason=f"requires a GPU, but {VARIABL
 
 def require() -> None:
     """Skips the current test if its device is missing, or ends the run if TF_RNN_OPS_TEST_DEVICE names the device."""
-    missing = _what_is_missing()
+    missing = what_is_missing()
     if missing and NAMED:
         pytest.exit(f"{VARIABLE} is {NAMED}, but {missing}", returncode=1)
     if missing:
@@ -37,7 +37,7 @@ def require() -> None:
         tf_rnn_ops.enable_builtin_kernels()
 
 
-def _what_is_missing() -> str | None:
+def what_is_missing() -> str | None:
     """Returns why the tests cannot run on their device, or None if they can."""
     if not tf.config.list_physical_devices(KIND):
         return f"TensorFlow finds no {KIND}"

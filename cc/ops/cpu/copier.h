@@ -7,7 +7,7 @@
 #include <cstddef>
 
 #include "cc/ops/call_frame.h"
-#include "cc/ops/cudnn_rnn_params.h"
+#include "cc/ops/copier.h"
 #include "cc/rnn/status.h"
 
 namespace tf_rnn_ops {

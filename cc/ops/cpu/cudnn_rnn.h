@@ -8,7 +8,7 @@
 
 #include "cc/ops/array.h"
 #include "cc/ops/call_frame.h"
-#include "cc/ops/cpu/engine.h"
+#include "cc/ops/cpu/run_pass.h"
 #include "cc/ops/cudnn_rnn.h"
 #include "cc/ops/cudnn_rnn_inputs.h"
 #include "cc/rnn/network.h"
@@ -23,7 +23,7 @@ struct CpuNetworkPlan : NetworkPlan {
 };
 
 template <typename E>
-class CpuNetwork final : public NetworkEngine<E, CpuNetworkPlan> {
+class CpuNetworkEngine final : public NetworkEngine<E, CpuNetworkPlan> {
  public:
   using Plan = CpuNetworkPlan;
 

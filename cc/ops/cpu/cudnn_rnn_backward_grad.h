@@ -7,7 +7,7 @@
 
 #include "cc/ops/array.h"
 #include "cc/ops/call_frame.h"
-#include "cc/ops/cpu/engine.h"
+#include "cc/ops/cpu/run_pass.h"
 #include "cc/ops/cudnn_rnn_backward_grad.h"
 #include "cc/ops/cudnn_rnn_inputs.h"
 #include "cc/rnn/checked_math.h"
@@ -19,7 +19,7 @@
 namespace tf_rnn_ops {
 
 template <typename E>
-class CpuNetworkBackwardGrad final : public NetworkBackwardGradEngine<E> {
+class CpuNetworkBackwardGradEngine final : public NetworkBackwardGradEngine<E> {
  public:
   Status FindZeros(CallFrame*, const Array& array,
                    bool* are_zeros) const override {

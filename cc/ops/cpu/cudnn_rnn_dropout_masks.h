@@ -5,7 +5,7 @@
 
 #include "cc/ops/array.h"
 #include "cc/ops/call_frame.h"
-#include "cc/ops/cpu/engine.h"
+#include "cc/ops/cpu/run_pass.h"
 #include "cc/ops/cudnn_rnn_dropout_masks.h"
 #include "cc/ops/cudnn_rnn_inputs.h"
 #include "cc/rnn/random_stream.h"
@@ -14,7 +14,7 @@
 
 namespace tf_rnn_ops {
 
-class CpuDropoutMasks final : public DropoutMasksEngine {
+class CpuDropoutMasksEngine final : public DropoutMasksEngine {
  public:
   Status ReadHeader(CallFrame* frame, Array* reserve_space,
                     rnn::ReserveSpaceHeader* header) const override {

@@ -4,7 +4,7 @@
 #define TF_RNN_OPS_CC_OPS_CPU_GRU_BLOCK_CELL_H_
 
 #include "cc/ops/call_frame.h"
-#include "cc/ops/cpu/engine.h"
+#include "cc/ops/cpu/run_pass.h"
 #include "cc/ops/gru_block_cell.h"
 #include "cc/rnn/gru_block_cell.h"
 #include "cc/rnn/instruction_set.h"
@@ -13,7 +13,7 @@
 namespace tf_rnn_ops {
 
 template <typename E>
-class CpuGruBlockCell final : public GruBlockCellEngine<E> {
+class CpuGruBlockCellEngine final : public GruBlockCellEngine<E> {
  public:
   Status Forward(CallFrame* frame, const GruBlockCellInputs& inputs,
                  rnn::GruBlockCellForward<E>* step) const override {

@@ -10,7 +10,7 @@
 #include "cc/ops/arguments.h"
 #include "cc/ops/array.h"
 #include "cc/ops/call_frame.h"
-#include "cc/ops/cpu/engine.h"
+#include "cc/ops/cpu/run_pass.h"
 #include "cc/ops/cudnn_rnn_inputs.h"
 #include "cc/ops/keras_rnn_inputs.h"
 #include "cc/rnn/network.h"
@@ -20,7 +20,7 @@
 namespace tf_rnn_ops {
 
 template <typename E>
-class KerasRnnForwardCall {
+class KerasRnnForwardOp {
  public:
   Status Init(const Attributes& attributes) {
     TF_RNN_OPS_RETURN_IF_ERROR(attributes_.Read(attributes));
@@ -131,7 +131,7 @@ Status ReadKerasReserveSpace(CallFrame* frame, const KerasRnnInputs& inputs,
 }
 
 template <typename E>
-class KerasRnnBackwardCall {
+class KerasRnnBackwardOp {
  public:
   Status Init(const Attributes& attributes) {
     return attributes_.Read(attributes);
@@ -205,7 +205,7 @@ class KerasRnnBackwardCall {
 // The gradient of the backward pass. The outputs of a layer are a linear
 // function of those of the engine, and so are their tangents.
 template <typename E>
-class KerasRnnBackwardGradCall {
+class KerasRnnBackwardGradOp {
  public:
   Status Init(const Attributes& attributes) {
     TF_RNN_OPS_RETURN_IF_ERROR(attributes_.Read(attributes));

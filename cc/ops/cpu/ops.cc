@@ -8,20 +8,20 @@
 #include "cc/ops/cpu/cudnn_rnn_dropout_masks.h"
 #include "cc/ops/cpu/gru_block_cell.h"
 #include "cc/ops/cpu/keras_rnn.h"
+#include "cc/ops/device_ops.h"
 #include "cc/ops/op.h"
-#include "cc/ops/ops.h"
 
 namespace tf_rnn_ops {
 namespace {
 
 struct CpuEngines {
   template <typename E>
-  using Network = CpuNetwork<E>;
+  using Network = CpuNetworkEngine<E>;
   template <typename E>
-  using NetworkBackwardGrad = CpuNetworkBackwardGrad<E>;
+  using NetworkBackwardGrad = CpuNetworkBackwardGradEngine<E>;
   template <typename E>
-  using GruBlockCell = CpuGruBlockCell<E>;
-  using DropoutMasks = CpuDropoutMasks;
+  using GruBlockCell = CpuGruBlockCellEngine<E>;
+  using DropoutMasks = CpuDropoutMasksEngine;
   using Copier = CpuCopier;
 };
 
@@ -30,10 +30,10 @@ struct CpuEngines {
 const std::vector<OpEntry>& TfRnnOps_CpuOps() {
   static const auto* const ops = [] {
     auto* list = new OpList;
-    Ops<CpuEngines>::AddTo(list);
-    list->AddForEachFloat<KerasRnnForwardCall>("KerasRNN");
-    list->AddForEachFloat<KerasRnnBackwardCall>("KerasRNNBackprop");
-    list->AddForEachFloat<KerasRnnBackwardGradCall>("KerasRNNBackpropGrad");
+    DeviceOps<CpuEngines>::AddTo(list);
+    list->AddForEachFloat<KerasRnnForwardOp>("KerasRNN");
+    list->AddForEachFloat<KerasRnnBackwardOp>("KerasRNNBackprop");
+    list->AddForEachFloat<KerasRnnBackwardGradOp>("KerasRNNBackpropGrad");
     return list;
   }();
   return ops->entries();

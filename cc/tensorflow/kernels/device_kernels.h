@@ -26,7 +26,7 @@ void RegisterKernels(const std::string& device_type,
                      const std::vector<OpEntry>& ops);
 
 // Registers the kernels of AlignTensor.
-// DeviceCopier: a Copier (cc/ops/cudnn_rnn_params.h).
+// DeviceCopier: a Copier (cc/ops/copier.h).
 template <typename DeviceCopier>
 void RegisterAlignTensor(const std::string& device_type) {
   constexpr char kOp[] = "TfRnnOps>AlignTensor";

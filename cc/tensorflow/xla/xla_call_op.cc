@@ -18,8 +18,8 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "cc/ffi/ffi_op.h"
 #include "cc/ffi/ffi_versions.h"
-#include "cc/ffi/op.h"
 #include "cc/ops/array.h"
 #include "cc/ops/call_frame.h"
 #include "cc/ops/op.h"
@@ -518,7 +518,7 @@ TfRnnOps_RegisterXlaBuiltinKernels() {
   const std::vector<std::string> compiled =
       tensorflow::XlaOpRegistry::GetAllRegisteredOps();
   for (const FfiOp& op : TfRnnOps_FfiOps()) {
-    if (op.signature->is_tensorflows &&
+    if (op.signature->is_builtin &&
         !absl::c_linear_search(compiled, op.signature->name)) {
       RegisterKernel(op.signature->name, op);
     }

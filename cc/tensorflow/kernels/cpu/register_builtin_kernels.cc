@@ -14,7 +14,7 @@ namespace {
   // Never destroyed, since the kernels refer to it.
   static auto& ops = *new std::vector<OpEntry>;
   for (const OpEntry& op : TfRnnOps_CpuOps()) {
-    if (op.signature->is_tensorflows) ops.push_back(op);
+    if (op.signature->is_builtin) ops.push_back(op);
   }
   RegisterKernels(tensorflow::DEVICE_CPU, /*op_prefix=*/"", ops);
   return true;

@@ -21,7 +21,7 @@
 #include "cc/rnn/random_stream.h"
 #include "cc/rnn/reserve_space.h"
 #include "cc/rnn/status.h"
-#include "cc/tensorflow/kernels/gpu/engine.h"
+#include "cc/tensorflow/kernels/gpu/op_call.h"
 #include "cc/tensorflow/kernels/tensorflow_frame.h"
 #include "tensorflow/core/framework/allocator.h"
 #include "tensorflow/core/framework/op_kernel.h"
@@ -56,13 +56,13 @@ struct GpuNetworkPlan : NetworkPlan {
 
   OpCall call;
   gpu::CudnnRnn<E>* networks = nullptr;
-  gpu::CudnnRnnPlan pass;
+  gpu::CudnnRnnPlan cudnn_plan;
   // Set if the backward pass may overwrite the reserve_space.
   std::unique_ptr<tensorflow::Tensor> taken_reserve_space;
 };
 
 template <typename E>
-class GpuNetwork final : public NetworkEngine<E, GpuNetworkPlan<E>> {
+class GpuNetworkEngine final : public NetworkEngine<E, GpuNetworkPlan<E>> {
  public:
   using Plan = GpuNetworkPlan<E>;
 
@@ -72,9 +72,9 @@ class GpuNetwork final : public NetworkEngine<E, GpuNetworkPlan<E>> {
     TF_RNN_OPS_RETURN_IF_ERROR(networks_.Find(&plan->networks));
     TF_RNN_OPS_RETURN_IF_ERROR(plan->networks->Plan(
         {plan->call.call(), AllowsTf32()}, inputs.MakeReserveSpaceKey(),
-        is_training, &plan->pass));
+        is_training, &plan->cudnn_plan));
     plan->reserve_space_size =
-        (plan->pass.reserve_space_bytes() + sizeof(E) - 1) / sizeof(E);
+        (plan->cudnn_plan.reserve_space_bytes() + sizeof(E) - 1) / sizeof(E);
     return Status();
   }
 
@@ -99,12 +99,12 @@ class GpuNetwork final : public NetworkEngine<E, GpuNetworkPlan<E>> {
           plan->call.call(), MakeHeader(*plan, pass->stream),
           pass->reserve_space));
     }
-    return plan->networks->Forward(*pass, &plan->pass);
+    return plan->networks->Forward(*pass, &plan->cudnn_plan);
   }
 
   Status Backward(CallFrame*, const CudnnRnnInputs&, Plan* plan,
                   rnn::NetworkBackward<E>* pass) const override {
-    return plan->networks->Backward(*pass, &plan->pass,
+    return plan->networks->Backward(*pass, &plan->cudnn_plan,
                                     plan->taken_reserve_space != nullptr);
   }
 
@@ -125,9 +125,9 @@ class GpuNetwork final : public NetworkEngine<E, GpuNetworkPlan<E>> {
       // As FillHostReserved wrote it. Zeros are no valid header.
       std::copy_n(host_reserved.As<char>(), header->size(), header->data());
     }
-    *mismatch = rnn::ReserveSpaceMismatch<E>(plan->pass.key(), header->data(),
-                                             reserve_space->num_elements,
-                                             plan->reserve_space_size);
+    *mismatch = rnn::ReserveSpaceMismatch<E>(
+        plan->cudnn_plan.key(), header->data(), reserve_space->num_elements,
+        plan->reserve_space_size);
     if (!mismatch->empty()) return Status();
     return TakeReserveSpace(ContextOf(frame), &plan->taken_reserve_space);
   }
@@ -140,7 +140,8 @@ class GpuNetwork final : public NetworkEngine<E, GpuNetworkPlan<E>> {
   static gpu::ReserveSpaceHeader MakeHeader(const Plan& plan,
                                             const rnn::RandomStream& stream) {
     gpu::ReserveSpaceHeader header;
-    rnn::WriteReserveSpaceHeader<E>(plan.pass.key(), stream, header.data());
+    rnn::WriteReserveSpaceHeader<E>(plan.cudnn_plan.key(), stream,
+                                    header.data());
     return header;
   }
 

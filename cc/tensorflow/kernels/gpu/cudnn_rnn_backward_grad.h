@@ -14,13 +14,13 @@
 #include "cc/rnn/network.h"
 #include "cc/rnn/reserve_space.h"
 #include "cc/rnn/status.h"
-#include "cc/tensorflow/kernels/gpu/engine.h"
+#include "cc/tensorflow/kernels/gpu/op_call.h"
 #include "cc/tensorflow/kernels/tensorflow_frame.h"
 
 namespace tf_rnn_ops {
 
 template <typename E>
-class GpuNetworkBackwardGrad final : public NetworkBackwardGradEngine<E> {
+class GpuNetworkBackwardGradEngine final : public NetworkBackwardGradEngine<E> {
  public:
   Status FindZeros(CallFrame* frame, const Array& array,
                    bool* are_zeros) const override {

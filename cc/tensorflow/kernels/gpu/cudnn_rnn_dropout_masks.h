@@ -14,12 +14,12 @@
 #include "cc/rnn/random_stream.h"
 #include "cc/rnn/reserve_space.h"
 #include "cc/rnn/status.h"
-#include "cc/tensorflow/kernels/gpu/engine.h"
+#include "cc/tensorflow/kernels/gpu/op_call.h"
 #include "cc/tensorflow/kernels/tensorflow_frame.h"
 
 namespace tf_rnn_ops {
 
-class GpuDropoutMasks final : public DropoutMasksEngine {
+class GpuDropoutMasksEngine final : public DropoutMasksEngine {
  public:
   Status ReadHeader(CallFrame* frame, Array* reserve_space,
                     rnn::ReserveSpaceHeader* header) const override {

@@ -9,13 +9,13 @@
 #include "cc/ops/gru_block_cell.h"
 #include "cc/rnn/gru_block_cell.h"
 #include "cc/rnn/status.h"
-#include "cc/tensorflow/kernels/gpu/engine.h"
+#include "cc/tensorflow/kernels/gpu/op_call.h"
 #include "cc/tensorflow/kernels/tensorflow_frame.h"
 
 namespace tf_rnn_ops {
 
 template <typename E>
-class GpuGruBlockCell final : public GruBlockCellEngine<E> {
+class GpuGruBlockCellEngine final : public GruBlockCellEngine<E> {
  public:
   Status Forward(CallFrame* frame, const GruBlockCellInputs&,
                  rnn::GruBlockCellForward<E>* step) const override {

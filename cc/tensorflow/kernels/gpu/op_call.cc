@@ -1,4 +1,4 @@
-#include "cc/tensorflow/kernels/gpu/engine.h"
+#include "cc/tensorflow/kernels/gpu/op_call.h"
 
 #include <cstddef>
 #include <cstdint>

@@ -1,21 +1,20 @@
 // The ops, with the CPU engine.
 
-#include "cc/ops/cpu/ops.h"
-
 #include <algorithm>
 #include <cassert>
 #include <string_view>
 #include <vector>
 
+#include "cc/ffi/ffi_op.h"
 #include "cc/ffi/handlers.h"
-#include "cc/ffi/op.h"
+#include "cc/ops/cpu/ops.h"
 #include "cc/ops/op.h"
 #include "cc/ops/signature.h"
 
 namespace tf_rnn_ops {
 namespace {
 
-std::vector<FfiOp>& Ops() {
+std::vector<FfiOp>& FfiOps() {
   static auto* const ops = new std::vector<FfiOp>;
   return *ops;
 }
@@ -27,21 +26,21 @@ bool AddOp(std::string_view name, const char* target,
     // The engine library has its own copy of the signatures.
     if (entry.signature->name == name) op.entries.push_back(&entry);
   }
-  Ops().push_back(op);
+  FfiOps().push_back(op);
   return true;
 }
 
 const FfiOp& FindOp(std::string_view name) {
   const auto found = std::find_if(
-      Ops().begin(), Ops().end(),
+      FfiOps().begin(), FfiOps().end(),
       [name](const FfiOp& op) { return op.signature->name == name; });
-  assert(found != Ops().end());
+  assert(found != FfiOps().end());
   return *found;
 }
 
 }  // namespace
 
-const std::vector<FfiOp>& TfRnnOps_FfiOps() { return Ops(); }
+const std::vector<FfiOp>& TfRnnOps_FfiOps() { return FfiOps(); }
 
 // Defines the handler of an op, and adds it to the list when the library is
 // loaded.

@@ -1,7 +1,7 @@
 // The ops that XLA calls.
 
-#ifndef TF_RNN_OPS_CC_FFI_OP_H_
-#define TF_RNN_OPS_CC_FFI_OP_H_
+#ifndef TF_RNN_OPS_CC_FFI_FFI_OP_H_
+#define TF_RNN_OPS_CC_FFI_FFI_OP_H_
 
 #include <cstdint>
 #include <string_view>
@@ -79,4 +79,4 @@ TfRnnOps_FfiOps();
 
 }  // namespace tf_rnn_ops
 
-#endif  // TF_RNN_OPS_CC_FFI_OP_H_
+#endif  // TF_RNN_OPS_CC_FFI_FFI_OP_H_

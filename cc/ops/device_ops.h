@@ -1,7 +1,7 @@
 // The bodies of the ops that every device supports, by the names of the ops.
 
-#ifndef TF_RNN_OPS_CC_OPS_OPS_H_
-#define TF_RNN_OPS_CC_OPS_OPS_H_
+#ifndef TF_RNN_OPS_CC_OPS_DEVICE_OPS_H_
+#define TF_RNN_OPS_CC_OPS_DEVICE_OPS_H_
 
 #include "cc/ops/cudnn_rnn.h"
 #include "cc/ops/cudnn_rnn_backward_grad.h"
@@ -21,52 +21,53 @@ namespace tf_rnn_ops {
 //   class DropoutMasks;
 //   class Copier;
 template <typename Engines>
-struct Ops {
+struct DeviceOps {
   template <typename E>
   using CudnnRnn =
-      CudnnRnnForwardCall<typename Engines::template Network<E>, E, 1>;
+      CudnnRnnForwardOp<typename Engines::template Network<E>, E, 1>;
   template <typename E>
   using CudnnRnnV2 =
-      CudnnRnnForwardCall<typename Engines::template Network<E>, E, 2>;
+      CudnnRnnForwardOp<typename Engines::template Network<E>, E, 2>;
   template <typename E>
   using CudnnRnnV3 =
-      CudnnRnnForwardCall<typename Engines::template Network<E>, E, 3>;
+      CudnnRnnForwardOp<typename Engines::template Network<E>, E, 3>;
   template <typename E>
   using StatelessCudnnRnn =
-      CudnnRnnForwardCall<typename Engines::template Network<E>, E, 3,
-                          /*is_stateless=*/true>;
+      CudnnRnnForwardOp<typename Engines::template Network<E>, E, 3,
+                        /*is_stateless=*/true>;
   template <typename E>
   using CudnnRnnBackprop =
-      CudnnRnnBackwardCall<typename Engines::template Network<E>, E, 1>;
+      CudnnRnnBackwardOp<typename Engines::template Network<E>, E, 1>;
   template <typename E>
   using CudnnRnnBackpropV2 =
-      CudnnRnnBackwardCall<typename Engines::template Network<E>, E, 2>;
+      CudnnRnnBackwardOp<typename Engines::template Network<E>, E, 2>;
   template <typename E>
   using CudnnRnnBackpropV3 =
-      CudnnRnnBackwardCall<typename Engines::template Network<E>, E, 3>;
+      CudnnRnnBackwardOp<typename Engines::template Network<E>, E, 3>;
   template <typename E>
   using CanonicalToParams =
-      CudnnRnnCanonicalToParamsCall<typename Engines::Copier, E>;
+      CudnnRnnCanonicalToParamsOp<typename Engines::Copier, E>;
   template <typename E>
   using ParamsToCanonical =
-      CudnnRnnParamsToCanonicalCall<typename Engines::Copier, E>;
+      CudnnRnnParamsToCanonicalOp<typename Engines::Copier, E>;
   template <typename E>
-  using BackpropGrad = CudnnRnnBackwardGradCall<
-      typename Engines::template NetworkBackwardGrad<E>, E>;
+  using BackpropGrad =
+      CudnnRnnBackwardGradOp<typename Engines::template NetworkBackwardGrad<E>,
+                             E>;
   template <typename E>
   using DropoutMasks =
-      CudnnRnnDropoutMasksCall<typename Engines::DropoutMasks, E>;
+      CudnnRnnDropoutMasksOp<typename Engines::DropoutMasks, E>;
   template <typename E>
   using Cell =
-      GruBlockCellForwardCall<typename Engines::template GruBlockCell<E>, E>;
+      GruBlockCellForwardOp<typename Engines::template GruBlockCell<E>, E>;
   template <typename E>
   using CellGrad =
-      GruBlockCellBackwardCall<typename Engines::template GruBlockCell<E>, E,
-                               false>;
+      GruBlockCellBackwardOp<typename Engines::template GruBlockCell<E>, E,
+                             false>;
   template <typename E>
   using CellGradV2 =
-      GruBlockCellBackwardCall<typename Engines::template GruBlockCell<E>, E,
-                               true>;
+      GruBlockCellBackwardOp<typename Engines::template GruBlockCell<E>, E,
+                             true>;
 
   static void AddTo(OpList* list) {
     list->template AddForEachFloat<CudnnRnn>("CudnnRNN");
@@ -78,7 +79,7 @@ struct Ops {
     list->template AddForEachFloat<CudnnRnnBackpropV3>("CudnnRNNBackpropV3");
     list->template AddForEachFloat<BackpropGrad>("CudnnRNNBackpropGrad");
     list->template AddForEachFloat<DropoutMasks>("CudnnRNNDropoutMasks");
-    list->template AddForEachInteger<CudnnRnnParamsSizeCall>(
+    list->template AddForEachInteger<CudnnRnnParamsSizeOp>(
         "CudnnRNNParamsSize");
     for (const char* version : {"", "V2"}) {
       list->template AddForEachFloat<CanonicalToParams>(
@@ -94,4 +95,4 @@ struct Ops {
 
 }  // namespace tf_rnn_ops
 
-#endif  // TF_RNN_OPS_CC_OPS_OPS_H_
+#endif  // TF_RNN_OPS_CC_OPS_DEVICE_OPS_H_

@@ -1,7 +1,7 @@
 // Shared by all GPU kernels: calls the engine in cc/gpu.
 
-#ifndef TF_RNN_OPS_CC_TENSORFLOW_KERNELS_GPU_ENGINE_H_
-#define TF_RNN_OPS_CC_TENSORFLOW_KERNELS_GPU_ENGINE_H_
+#ifndef TF_RNN_OPS_CC_TENSORFLOW_KERNELS_GPU_OP_CALL_H_
+#define TF_RNN_OPS_CC_TENSORFLOW_KERNELS_GPU_OP_CALL_H_
 
 #include <cstddef>
 #include <memory>
@@ -12,7 +12,7 @@
 #include "cc/gpu/cuda_driver.h"
 #include "cc/ops/array.h"
 #include "cc/ops/call_frame.h"
-#include "cc/ops/cudnn_rnn_params.h"
+#include "cc/ops/copier.h"
 #include "cc/rnn/reserve_space.h"
 #include "cc/rnn/status.h"
 #include "cc/tensorflow/kernels/tensorflow_frame.h"
@@ -78,4 +78,4 @@ bool AllowsTf32();
 
 }  // namespace tf_rnn_ops
 
-#endif  // TF_RNN_OPS_CC_TENSORFLOW_KERNELS_GPU_ENGINE_H_
+#endif  // TF_RNN_OPS_CC_TENSORFLOW_KERNELS_GPU_OP_CALL_H_

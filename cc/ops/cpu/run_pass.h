@@ -1,7 +1,7 @@
 // Shared by the CPU engines of all ops: calls the engine in cc/rnn.
 
-#ifndef TF_RNN_OPS_CC_OPS_CPU_ENGINE_H_
-#define TF_RNN_OPS_CC_OPS_CPU_ENGINE_H_
+#ifndef TF_RNN_OPS_CC_OPS_CPU_RUN_PASS_H_
+#define TF_RNN_OPS_CC_OPS_CPU_RUN_PASS_H_
 
 #include <algorithm>
 #include <cstddef>
@@ -141,4 +141,4 @@ rnn::NetworkKernels<E> KernelsFor(const Inputs& inputs) {
 
 }  // namespace tf_rnn_ops
 
-#endif  // TF_RNN_OPS_CC_OPS_CPU_ENGINE_H_
+#endif  // TF_RNN_OPS_CC_OPS_CPU_RUN_PASS_H_
