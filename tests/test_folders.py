@@ -1,4 +1,4 @@
-"""Tests that tests, stress, tools and benchmarks share code only through testing/, and that pages name existing files."""
+"""Tests that folders share code only through testing/, and that pages name existing files."""
 
 import ast
 import re

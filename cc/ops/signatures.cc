@@ -5,6 +5,8 @@
 #include <vector>
 
 #include "cc/ops/signature.h"
+#include "cc/rnn/join.h"
+#include "cc/rnn/rnn_config.h"
 
 namespace tf_rnn_ops {
 namespace {
@@ -40,17 +42,20 @@ Arguments GradientsOf(const Arguments& arguments, const char* suffix) {
 }
 
 // "{'a', 'b'}".
-std::string OneOf(const Arguments& arguments) {
-  std::string names;
-  for (const Argument& argument : arguments) {
-    names += (names.empty() ? "{'" : ", '") + argument.name + "'";
+template <typename Names>
+std::string OneOf(const Names& names) {
+  std::string list;
+  for (const auto& name : names) {
+    list += rnn::Join(list.empty() ? "{'" : ", '", name, "'");
   }
-  return names + "}";
+  return list + "}";
 }
 
 // The attribute that lists outputs not to compute.
 Attribute SkipOf(const Arguments& outputs) {
-  return {"skip: list(" + OneOf(outputs) + ") = []",
+  std::vector<std::string> names;
+  for (const Argument& output : outputs) names.push_back(output.name);
+  return {"skip: list(" + OneOf(names) + ") = []",
           "Names of outputs not to compute. Each is returned as an empty "
           "vector."};
 }
@@ -535,9 +540,7 @@ Arguments LayerBackpropGradOutputs() {
 }
 
 std::vector<Signature> LayerOps() {
-  // The names in rnn::ActivationNames().
-  const std::string activations =
-      "{'tanh', 'sigmoid', 'relu', 'linear', 'hard_sigmoid'}";
+  const std::string activations = OneOf(rnn::ActivationNames());
   const AttributeList attributes = {
       Floats(),
       {RnnMode().definition,
