@@ -59,50 +59,41 @@ def load(monkeypatch, tmp_path):
     return load
 
 
-by_default = pytest.mark.parametrize("value", [None, "", "auto"])
+BY_DEFAULT = (None, "", "auto")
+# Values of TF_RNN_OPS_GPU, number of GPUs, CUDA_VISIBLE_DEVICES, whether TensorFlow is built with CUDA, and why the
+# library is then not loaded.
+SITUATIONS = [
+    (BY_DEFAULT, 0, None, True, "no NVIDIA GPU was found: no"),
+    (BY_DEFAULT, 1, None, True, None),
+    (BY_DEFAULT, 2, None, True, None),
+    (BY_DEFAULT, 1, "0", True, None),
+    (BY_DEFAULT, 1, "", True, "CUDA_VISIBLE_DEVICES hides all GPUs"),
+    (BY_DEFAULT, 1, "-1", True, "CUDA_VISIBLE_DEVICES hides all GPUs"),
+    (BY_DEFAULT, 1, None, False, "this TensorFlow is built without CUDA"),
+    (["0"], 0, None, True, "the environment variable TF_RNN_OPS_GPU is 0"),
+    (["0"], 1, None, True, "the environment variable TF_RNN_OPS_GPU is 0"),
+    (["1"], 0, None, True, None),
+    (["1"], 1, None, True, None),
+]
 
 
-@by_default
-@pytest.mark.parametrize("gpus", [0, 1, 2])
-def test_is_loaded_by_default_if_there_is_a_gpu(load, value, gpus):
-    assert load(value, gpus) == (gpus > 0)
-    if not gpus:
-        assert _gpu_kernels.why_not_loaded().startswith("no NVIDIA GPU was found: no file /")
+@pytest.mark.parametrize(
+    ("value", "gpus", "visible", "built_with_cuda", "why_not"),
+    [(value, *others) for values, *others in SITUATIONS for value in values],
+)
+def test_when_it_is_loaded(monkeypatch, load, value, gpus, visible, built_with_cuda, why_not):
+    if visible is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    assert load(value, gpus, built_with_cuda) == (why_not is None)
+    assert why_not is None or _gpu_kernels.why_not_loaded().partition(" file /")[0] == why_not
 
 
-@by_default
-@pytest.mark.parametrize("hidden", ["", "-1"])
-def test_is_not_loaded_by_default_if_all_gpus_are_hidden(monkeypatch, load, value, hidden):
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", hidden)
-    assert not load(value, gpus=1)
-    assert _gpu_kernels.why_not_loaded() == "CUDA_VISIBLE_DEVICES hides all GPUs"
-
-
-@by_default
-def test_is_loaded_by_default_if_a_gpu_is_chosen(monkeypatch, load, value):
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
-    assert load(value, gpus=1)
-
-
-@by_default
-def test_is_not_loaded_by_default_if_tensorflow_is_built_without_cuda(load, value):
-    assert not load(value, gpus=1, built_with_cuda=False)
-    assert _gpu_kernels.why_not_loaded() == "this TensorFlow is built without CUDA"
-
-
-@by_default
+@pytest.mark.parametrize("value", BY_DEFAULT)
 def test_is_not_loaded_by_default_from_a_build_without_it(monkeypatch, load, value, recwarn):
     monkeypatch.setattr(_library, "GPU_KERNELS_PATH", pathlib.Path("/none/libtf_rnn_ops_gpu.so"))
     assert not load(value, gpus=1)
     assert _gpu_kernels.why_not_loaded() == _gpu_kernels._HAS_NO_LIBRARY
     assert not recwarn
-
-
-@pytest.mark.parametrize("gpus", [0, 1])
-@pytest.mark.parametrize(("value", "loads"), [("0", False), ("1", True)])
-def test_0_and_1_decide(load, value, loads, gpus):
-    assert load(value, gpus) == loads
-    assert _gpu_kernels.why_not_loaded() == (None if loads else "the environment variable TF_RNN_OPS_GPU is 0")
 
 
 @pytest.mark.parametrize("value", ["2", "yes", "AUTO", " 1", "01"])
