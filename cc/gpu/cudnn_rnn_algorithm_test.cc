@@ -75,13 +75,6 @@ TEST(CudnnRnnAlgorithmTest, SmallAlgorithmUpToTheLimitOfUnits) {
     ++c.units;
     EXPECT_EQ(c.Algorithm(), kStandard);
   }
-  Choice old;
-  old.type = DataType::kFloat;
-  old.units = 8;
-  old.gpu = {5, 2, 16};
-  EXPECT_EQ(old.Algorithm(), kStandard);
-  old.gpu = kP100;
-  EXPECT_EQ(old.Algorithm(), kSmall);
 }
 
 TEST(CudnnRnnAlgorithmTest, SmallAlgorithmOnlyWhereItIsRight) {
@@ -104,52 +97,47 @@ TEST(CudnnRnnAlgorithmTest, SmallAlgorithmOnlyWhereItIsRight) {
   }
 }
 
-TEST(CudnnRnnAlgorithmTest, StandardForOptionsWithoutPersistentSupport) {
-  for (DataType type : {DataType::kFloat, DataType::kHalf}) {
+TEST(CudnnRnnAlgorithmTest, DependsOnEachOption) {
+  const struct {
+    cudnnRNNAlgo_t in_float32;  // with few units
+    cudnnRNNAlgo_t in_half;     // with many
+    void (*change)(Choice& c);
+  } rows[] = {
+      {kSmall, kStatic, [](Choice&) {}},
+      // Options without support by persistent algorithms.
+      {kStandard, kStandard, [](Choice& c) { c.proj = 4; }},
+      {kStandard, kStandard, [](Choice& c) { c.type = DataType::kDouble; }},
+      {kStandard, kStandard, [](Choice& c) { c.time_major = false; }},
+      {kStandard, kStandard,
+       [](Choice& c) { c.skip_input = true, c.input_size = c.units; }},
+      // Large GPUs.
+      {kSmall, kStatic, [](Choice& c) { c.gpu = kV100; }},
+      {kSmall, kStatic, [](Choice& c) { c.gpu = kL40; }},
+      {kSmall, kStatic, [](Choice& c) { c.gpu = kH100; }},
+      {kSmall, kStandard, [](Choice& c) { c.gpu = kP100; }},
+      {kSmall, kStandard, [](Choice& c) { c.gpu = kT4; }},
+      {kSmall, kStandard, [](Choice& c) { c.gpu = kA30; }},
+      {kSmall, kStandard, [](Choice& c) { c.gpu = kA40; }},
+      {kStandard, kStandard, [](Choice& c) { c.gpu = {5, 2, 16}; }},
+      // Sizes that fill the matrix units.
+      {kStandard, kStandard, [](Choice& c) { c.units = 500; }},
+      {kStandard, kStandard, [](Choice& c) { c.units = 1152; }},
+      {kStandard, kStatic, [](Choice& c) { c.units = 512; }},
+      {kSmall, kStandard, [](Choice& c) { c.input_size = 100; }},
+      {kSmall, kStandard, [](Choice& c) { c.input_size = 0; }},
+      {kSmall, kStandard, [](Choice& c) { c.layers = 2; }},
+      {kSmall, kStandard, [](Choice& c) { c.directions = 2; }},
+  };
+  for (const auto& row : rows) {
+    SCOPED_TRACE(&row - rows);
     Choice c;
-    c.type = type;
-    c.units = type == DataType::kFloat ? 8 : 512;
-    EXPECT_NE(c.Algorithm(), kStandard);
-    Choice with_projection = c, in_float64 = c, with_skip_input = c,
-           batch_major = c;
-    with_projection.proj = 4;
-    in_float64.type = DataType::kDouble;
-    with_skip_input.skip_input = true;
-    with_skip_input.input_size = c.units;
-    batch_major.time_major = false;
-    for (const Choice& other :
-         {with_projection, in_float64, with_skip_input, batch_major}) {
-      EXPECT_EQ(other.Algorithm(), kStandard);
-    }
-  }
-}
-
-TEST(CudnnRnnAlgorithmTest, StaticForHalfOnLargeGpus) {
-  Choice c;
-  for (const GpuTraits& gpu : {kV100, kA100, kL40, kH100}) {
-    c.gpu = gpu;
-    EXPECT_EQ(c.Algorithm(), kStatic) << gpu.major << "." << gpu.minor;
-  }
-  for (const GpuTraits& gpu : {kP100, kT4, kA30, kA40}) {
-    c.gpu = gpu;
-    EXPECT_EQ(c.Algorithm(), kStandard) << gpu.major << "." << gpu.minor;
-  }
-  c.gpu = kA100;
-  c.type = DataType::kFloat;
-  EXPECT_EQ(c.Algorithm(), kStandard);
-}
-
-TEST(CudnnRnnAlgorithmTest, StaticForSizesThatFillMatrixUnits) {
-  using Change = void (*)(Choice&);
-  for (Change change : {Change([](Choice& c) { c.units = 500; }),
-                        Change([](Choice& c) { c.units = 1152; }),
-                        Change([](Choice& c) { c.input_size = 100; }),
-                        Change([](Choice& c) { c.input_size = 0; }),
-                        Change([](Choice& c) { c.layers = 2; }),
-                        Change([](Choice& c) { c.directions = 2; })}) {
-    Choice c;
-    change(c);
-    EXPECT_EQ(c.Algorithm(), kStandard);
+    row.change(c);
+    EXPECT_EQ(c.Algorithm(), row.in_half);
+    c = Choice();
+    c.type = DataType::kFloat;
+    c.units = 8;
+    row.change(c);
+    EXPECT_EQ(c.Algorithm(), row.in_float32);
   }
 }
 
@@ -160,26 +148,27 @@ TEST(CudnnRnnAlgorithmTest, StaticForBatchesThatRunFaster) {
     std::int64_t units, time, batch;
     cudnnRNNAlgo_t expected;
   };
-  for (const Batch& b : {
-           Batch{kV100, RnnMode::kGru, 512, 40, 128, kStatic},
-           {kV100, RnnMode::kLstm, 512, 39, 128, kStandard},
-           {kV100, RnnMode::kLstm, 512, 20, 96, kStatic},
-           {kV100, RnnMode::kLstm, 512, 19, 96, kStandard},
-           {kV100, RnnMode::kLstm, 512, 10, 32, kStatic},
-           {kV100, RnnMode::kLstm, 512, 9, 32, kStandard},
-           {kV100, RnnMode::kLstm, 512, 40, 8, kStatic},
-           {kV100, RnnMode::kLstm, 512, 40, 24, kStandard},
-           {kV100, RnnMode::kLstm, 512, 40, 80, kStandard},
-           {kV100, RnnMode::kLstm, 512, 40, 112, kStandard},
-           {kV100, RnnMode::kLstm, 512, 40, 144, kStandard},
-           {kA100, RnnMode::kLstm, 512, 1, 8, kStatic},
-           {kA100, RnnMode::kLstm, 512, 1, 12, kStandard},
-           {kA100, RnnMode::kLstm, 512, 50, 136, kStandard},
-           {kA100, RnnMode::kGru, 512, 50, 64, kStandard},
-           {kA100, RnnMode::kTanh, 896, 50, 88, kStatic},
-           {kA100, RnnMode::kTanh, 896, 50, 96, kStandard},
-           {kA100, RnnMode::kRelu, 768, 50, 128, kStatic},
-       }) {
+  const Batch batches[] = {
+      {kV100, RnnMode::kGru, 512, 40, 128, kStatic},
+      {kV100, RnnMode::kLstm, 512, 39, 128, kStandard},
+      {kV100, RnnMode::kLstm, 512, 20, 96, kStatic},
+      {kV100, RnnMode::kLstm, 512, 19, 96, kStandard},
+      {kV100, RnnMode::kLstm, 512, 10, 32, kStatic},
+      {kV100, RnnMode::kLstm, 512, 9, 32, kStandard},
+      {kV100, RnnMode::kLstm, 512, 40, 8, kStatic},
+      {kV100, RnnMode::kLstm, 512, 40, 24, kStandard},
+      {kV100, RnnMode::kLstm, 512, 40, 80, kStandard},
+      {kV100, RnnMode::kLstm, 512, 40, 112, kStandard},
+      {kV100, RnnMode::kLstm, 512, 40, 144, kStandard},
+      {kA100, RnnMode::kLstm, 512, 1, 8, kStatic},
+      {kA100, RnnMode::kLstm, 512, 1, 12, kStandard},
+      {kA100, RnnMode::kLstm, 512, 50, 136, kStandard},
+      {kA100, RnnMode::kGru, 512, 50, 64, kStandard},
+      {kA100, RnnMode::kTanh, 896, 50, 88, kStatic},
+      {kA100, RnnMode::kTanh, 896, 50, 96, kStandard},
+      {kA100, RnnMode::kRelu, 768, 50, 128, kStatic},
+  };
+  for (const Batch& b : batches) {
     Choice c;
     c.gpu = b.gpu;
     c.mode = b.mode;

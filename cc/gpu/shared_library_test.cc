@@ -75,33 +75,25 @@ TEST_F(SharedLibraryTest, PrefersAnOpenLibrary) {
   EXPECT_EQ(library_.name(), other);
 }
 
-TEST_F(SharedLibraryTest, SearchesNextToTensorFlow) {
-  const std::string path = Make("nvidia/some/lib/libbeside_tf.so.1");
-  const auto open = [this] {
-    return SharedLibrary::Open({"libbeside_tf.so.1"},
-                               {"nvidia/other/lib", "nvidia/some/lib"},
-                               &library_);
-  };
-  EXPECT_FALSE(open().ok());
-  Load(Make("tensorflow/libtensorflow_framework.so.2"));
-  const Status status = open();
-  ASSERT_TRUE(status.ok()) << status.message();
-  EXPECT_TRUE(fs::equivalent(library_.path(), path));
-}
-
-TEST_F(SharedLibraryTest, SearchesNextToPyTorch) {
-  const std::string path = Make("nvidia/cu13/lib/libbeside_torch.so.13");
-  const auto open = [this] {
-    return SharedLibrary::Open(
-        {"libbeside_torch.so.12", "libbeside_torch.so.13"}, {"nvidia/cu13/lib"},
-        &library_);
-  };
-  EXPECT_FALSE(open().ok());
-  Load(Make("torch/lib/libtorch_cpu.so"));
-  const Status status = open();
-  ASSERT_TRUE(status.ok()) << status.message();
-  EXPECT_EQ(library_.name(), "libbeside_torch.so.13");
-  EXPECT_TRUE(fs::equivalent(library_.path(), path));
+TEST_F(SharedLibraryTest, SearchesNextToFrameworks) {
+  for (const std::string framework : {"tensorflow/libtensorflow_framework.so.2",
+                                      "torch/lib/libtorch_cpu.so"}) {
+    const std::string name =
+        "libbeside_" + fs::path(framework).filename().string();
+    const std::string site = "site_of_" + name + "/";
+    const std::string path = Make(site + "nvidia/some/lib/" + name);
+    const auto open = [&] {
+      return SharedLibrary::Open({"libno.so.1", name},
+                                 {"nvidia/other/lib", "nvidia/some/lib"},
+                                 &library_);
+    };
+    EXPECT_FALSE(open().ok());
+    Load(Make(site + framework));
+    const Status status = open();
+    ASSERT_TRUE(status.ok()) << status.message();
+    EXPECT_EQ(library_.name(), name);
+    EXPECT_TRUE(fs::equivalent(library_.path(), path));
+  }
 }
 
 TEST_F(SharedLibraryTest, ReportsWhyNoLibraryCanBeOpened) {
