@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "cc/gpu/arrays_code.h"
+#include "cc/gpu/device_code.h"
 #include "cc/gpu/device_module.h"
 
 namespace tf_rnn_ops::gpu {

@@ -13,7 +13,6 @@
 #include <random>
 #include <vector>
 
-#include "cc/gpu/fakes/fake_cuda_driver.h"
 #include "cc/gpu/fakes/fake_gpu.h"
 #include "cc/rnn/network_test_support.h"
 #include "cc/rnn/test_support.h"

@@ -94,9 +94,8 @@ TYPED_TEST(CublasTest, MultipliesRowMajorMatrices) {
     for (std::size_t i = 0; is_added && i < expected.size(); ++i) {
       expected[i] += c[i];
     }
-    Array actual;
-    for (Compute value : c_array.ToVector()) actual.push_back(value);
-    rnn::ExpectClose(actual, expected, rnn::kTolerance<Compute>, "c");
+    rnn::ExpectClose(c_array.ToDoubles(), expected, rnn::kTolerance<Compute>,
+                     "c");
   }
 }
 
@@ -175,23 +174,19 @@ TYPED_TEST(CublasTest, RejectsMatricesThatAreTooLarge) {
   EXPECT_EQ(this->fake_cublas_.num_handles(), 0);
 }
 
-TYPED_TEST(CublasTest, FailuresAreReportedAndDoNotAffectLaterCalls) {
+TYPED_TEST(CublasTest, EachFailureIsReported) {
   Small<TypeParam> small(&this->fake_driver_);
-  for (int num_calls = 0;; ++num_calls) {
-    const CUstream stream =
-        this->fake_driver_.NewStream(this->fake_driver_.NewContext());
-    this->fake_cublas_.FailAny(CUBLAS_STATUS_ALLOC_FAILED, num_calls);
-    const Status status = this->Multiply(stream, small.product());
-    if (this->fake_cublas_.ClearFailures()) {
-      EXPECT_TRUE(status.ok());
-      EXPECT_EQ(num_calls, 3);
-      break;
-    }
-    EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
-    EXPECT_NE(status.message().find("returned CUBLAS_FAKE"), std::string::npos)
-        << status.message();
-    EXPECT_TRUE(this->Multiply(stream, small.product()).ok());
-  }
+  CUstream stream;
+  const auto run = [&] { return this->Multiply(stream, small.product()); };
+  EXPECT_EQ(ExpectEachFailureIsReported(
+                this->fake_cublas_, CUBLAS_STATUS_ALLOC_FAILED,
+                StatusCode::kResourceExhausted, {"returned CUBLAS_FAKE"}, run,
+                [&] {
+                  stream = this->fake_driver_.NewStream(
+                      this->fake_driver_.NewContext());
+                },
+                [&] { EXPECT_TRUE(run().ok()); }),
+            3);
   // One per stream: failures leaked none.
   EXPECT_EQ(this->fake_cublas_.num_handles(), 4);
 }

@@ -40,25 +40,19 @@ bool HasSameGradients(const Case& k) {
 
 // Runs a case on a GPU and on the CPU, and compares the results.
 template <typename T>
-void ExpectAsOnCpu(FakeCudnnGpu* gpu, Case& k) {
+void ExpectAsOnCpu(FakeGpu* gpu, Case& k) {
   CpuNetwork<T> cpu(k);
   FakeNetwork<T> network(gpu, k);
   const double tolerance = kTolerance<T>;
-  ForwardResult forward;
-  Status status = network.Forward(/*is_training=*/false, &forward);
-  ASSERT_TRUE(status.ok()) << status.message();
-  ExpectSame(forward, cpu.Forward(false), tolerance);
-  status = network.Forward(/*is_training=*/true, &forward);
-  ASSERT_TRUE(status.ok()) << status.message();
-  ExpectSame(forward, cpu.Forward(true), tolerance);
+  for (bool is_training : {false, true}) {
+    ExpectSame(network.Forward(is_training), cpu.Forward(is_training),
+               tolerance);
+  }
   EXPECT_EQ(network.Mismatch(network.Key()), "");
   if (!HasSameGradients<T>(k)) return;
   const BackwardResult expected = cpu.Backward();
   for (int time = 0; time < 2; ++time) {  // same results twice
-    BackwardResult backward;
-    status = network.Backward(&backward);
-    ASSERT_TRUE(status.ok()) << status.message();
-    ExpectSame(backward, expected, tolerance);
+    ExpectSame(network.Backward(), expected, tolerance);
   }
 }
 
@@ -92,7 +86,7 @@ TYPED_TEST_SUITE(CudnnRnnTest, rnn::StorageTypes);
 
 TYPED_TEST(CudnnRnnTest, EqualsTheCpuEngine) {
   for (std::size_t version : {std::size_t{90300}, kVersionWithBFloat16}) {
-    FakeCudnnGpu gpu;
+    FakeGpu gpu;
     gpu.cudnn().set_version(version);
     for (Case& k : CasesWithParams()) {
       SCOPED_TRACE(rnn::Describe(k));
@@ -102,7 +96,7 @@ TYPED_TEST(CudnnRnnTest, EqualsTheCpuEngine) {
 }
 
 TYPED_TEST(CudnnRnnTest, EmptySequences) {
-  FakeCudnnGpu gpu;
+  FakeGpu gpu;
   for (Case& k : CasesWithEmptySequences()) {
     SCOPED_TRACE(rnn::Describe(k));
     ExpectAsOnCpu<TypeParam>(&gpu, k);
@@ -110,7 +104,7 @@ TYPED_TEST(CudnnRnnTest, EmptySequences) {
 }
 
 TYPED_TEST(CudnnRnnTest, ConvertsParamsToPaddedLayout) {
-  FakeCudnnGpu gpu;
+  FakeGpu gpu;
   gpu.cudnn().set_weight_padding(3);
   for (Case& k : CasesWithParams()) {
     if (k.size.time > 20) continue;
@@ -120,18 +114,16 @@ TYPED_TEST(CudnnRnnTest, ConvertsParamsToPaddedLayout) {
 }
 
 TYPED_TEST(CudnnRnnTest, SkipsParamsGradientIfNull) {
-  FakeCudnnGpu gpu;
+  FakeGpu gpu;
   std::vector<Case> cases = CasesWithParams();
   cases.push_back(RandomCase({RnnMode::kLstm, false, 1, 1, 3, 5, 0}, {0, 2}));
   for (Case& k : cases) {
     SCOPED_TRACE(rnn::Describe(k));
     FakeNetwork<TypeParam> network(&gpu, k);
-    ForwardResult forward;
-    BackwardResult all, some;
-    ASSERT_TRUE(network.Forward(/*is_training=*/true, &forward).ok());
-    ASSERT_TRUE(network.Backward(&all).ok());
+    network.Forward(/*is_training=*/true);
+    const BackwardResult all = network.Backward();
     gpu.cudnn().ClearCalls();
-    ASSERT_TRUE(network.Backward(&some, /*wants_params=*/false).ok());
+    const BackwardResult some = network.Backward(/*wants_params=*/false);
     EXPECT_TRUE(gpu.cudnn().calls("cudnnRNNBackwardWeights_v8").empty());
     EXPECT_EQ(some.input, all.input);
     EXPECT_EQ(some.input_h, all.input_h);
@@ -140,35 +132,35 @@ TYPED_TEST(CudnnRnnTest, SkipsParamsGradientIfNull) {
 }
 
 TEST(CudnnRnnTest, DoesNotCopyParamsOfTheSameLayout) {
-  FakeCudnnGpu gpu;
+  FakeGpu gpu;
   Case k = RandomCase({RnnMode::kGru, false, 2, 2, 3, 5, 0}, {4, 6});
   FakeNetwork<float> network(&gpu, k);
-  ForwardResult result;
-  ASSERT_TRUE(network.Forward(/*is_training=*/false, &result).ok());
+  network.Forward(/*is_training=*/false);
   EXPECT_EQ(gpu.driver().CountCalls("cuMemcpyDtoDAsync"), 0);
   EXPECT_EQ(gpu.driver().CountCalls("cuMemsetD8Async"), 0);
   EXPECT_EQ(gpu.driver().CountCalls("cuLaunchKernel"), 0);
 }
 
-TEST(CudnnRnnTest, BFloat16IsFloat32OnGpusWithoutIt) {
-  FakeCudnnGpu gpu;
-  gpu.cudnn().set_version(kVersionWithBFloat16);
-  gpu.cudnn().set_has_bfloat16(false);
-  Case k = RandomCase({RnnMode::kLstm, false, 2, 2, 3, 5, 4}, {4, 6});
-  ExpectAsOnCpu<rnn::BFloat16>(&gpu, k);
-  for (const FakeCudnnCall& call : gpu.cudnn().calls("cudnnRNNForward")) {
-    EXPECT_EQ(call.rnn.type, CUDNN_DATA_FLOAT);
+TEST(CudnnRnnTest, BFloat16IsFloat32WithoutSupport) {
+  for (bool has_version : {true, false}) {
+    FakeGpu gpu;
+    if (has_version) gpu.cudnn().set_version(kVersionWithBFloat16);
+    gpu.cudnn().set_has_bfloat16(!has_version);
+    Case k = RandomCase({RnnMode::kLstm, false, 2, 2, 3, 5, 4}, {4, 6});
+    ExpectAsOnCpu<rnn::BFloat16>(&gpu, k);
+    for (const FakeCudnnCall& call : gpu.cudnn().calls("cudnnRNNForward")) {
+      EXPECT_EQ(call.rnn.type, CUDNN_DATA_FLOAT);
+    }
   }
 }
 
 TEST(CudnnRnnTest, UsesTf32OnlyIfAllowed) {
   for (bool allowed : {false, true}) {
-    FakeCudnnGpu gpu;
+    FakeGpu gpu;
     Case k = RandomCase({RnnMode::kLstm, false, 1, 1, 3, 5, 0}, {4, 6});
     FakeNetwork<float> network(&gpu, k);
     network.allow_tf32 = allowed;
-    ForwardResult result;
-    ASSERT_TRUE(network.Forward(/*is_training=*/true, &result).ok());
+    network.Forward(/*is_training=*/true);
     EXPECT_EQ(gpu.cudnn().calls("cudnnRNNForward").back().rnn.math_type,
               allowed ? CUDNN_DEFAULT_MATH : CUDNN_FMA_MATH);
   }
@@ -176,13 +168,12 @@ TEST(CudnnRnnTest, UsesTf32OnlyIfAllowed) {
 
 TEST(CudnnRnnTest, BFloat16DoesNotDependOnTf32) {
   for (bool has_bfloat16 : {false, true}) {
-    FakeCudnnGpu gpu;
+    FakeGpu gpu;
     gpu.cudnn().set_version(kVersionWithBFloat16);
     gpu.cudnn().set_has_bfloat16(has_bfloat16);
     Case k = RandomCase({RnnMode::kLstm, false, 2, 2, 3, 5, 0}, {4, 6});
     FakeNetwork<rnn::BFloat16> network(&gpu, k);
-    ForwardResult result;
-    ASSERT_TRUE(network.Forward(/*is_training=*/true, &result).ok());
+    network.Forward(/*is_training=*/true);
     network.allow_tf32 = true;
     EXPECT_EQ(network.Mismatch(network.Key()), "");
     EXPECT_EQ(gpu.cudnn().calls("cudnnRNNForward").back().rnn.math_type,
@@ -196,7 +187,7 @@ TEST(CudnnRnnTest, BFloat16DoesNotDependOnTf32) {
 constexpr double kTf32Tolerance = 1e-3;
 
 // The algorithms of a training pass and its backward pass.
-std::vector<cudnnRNNAlgo_t> AlgorithmsOf(FakeCudnnGpu* gpu) {
+std::vector<cudnnRNNAlgo_t> AlgorithmsOf(FakeGpu* gpu) {
   std::vector<cudnnRNNAlgo_t> algorithms;
   for (const char* name : {"cudnnRNNForward", "cudnnRNNBackwardData_v8",
                            "cudnnRNNBackwardWeights_v8"}) {
@@ -210,22 +201,20 @@ std::vector<cudnnRNNAlgo_t> AlgorithmsOf(FakeCudnnGpu* gpu) {
 TEST(CudnnRnnTest, PassesOfAStepUseTheSameAlgorithm) {
   // 160 units are a small network in inference only.
   for (std::int64_t units : {128, 160}) {
-    FakeCudnnGpu gpu;
+    FakeGpu gpu;
     Case k = RandomCase({RnnMode::kLstm, false, 1, 1, 3, units, 0}, {2, 3});
     CpuNetwork<float> cpu(k);
     FakeNetwork<float> network(&gpu, k);
     network.allow_tf32 = true;
-    ForwardResult forward;
-    BackwardResult backward;
-    ASSERT_TRUE(network.Forward(/*is_training=*/true, &forward).ok());
-    ASSERT_TRUE(network.Backward(&backward).ok());
+    const ForwardResult forward = network.Forward(/*is_training=*/true);
+    const BackwardResult backward = network.Backward();
     ExpectSame(forward, cpu.Forward(true), kTf32Tolerance);
     ExpectSame(backward, cpu.Backward(), kTf32Tolerance);
     EXPECT_EQ(AlgorithmsOf(&gpu),
               std::vector<cudnnRNNAlgo_t>(
                   3, units == 128 ? CUDNN_RNN_ALGO_PERSIST_STATIC_SMALL_H
                                   : CUDNN_RNN_ALGO_STANDARD));
-    ASSERT_TRUE(network.Forward(/*is_training=*/false, &forward).ok());
+    network.Forward(/*is_training=*/false);
     EXPECT_EQ(gpu.cudnn().calls("cudnnRNNForward").back().rnn.algorithm,
               CUDNN_RNN_ALGO_PERSIST_STATIC_SMALL_H);
   }
@@ -234,11 +223,10 @@ TEST(CudnnRnnTest, PassesOfAStepUseTheSameAlgorithm) {
 TEST(CudnnRnnTest, SmallNetworksInFloat32ArePreciseWithoutTf32) {
   for (RnnMode mode :
        {RnnMode::kLstm, RnnMode::kGru, RnnMode::kTanh, RnnMode::kRelu}) {
-    FakeCudnnGpu gpu;
+    FakeGpu gpu;
     Case k = RandomCase({mode, false, 2, 1, 3, 5, 0}, {4, 6});
     FakeNetwork<float> network(&gpu, k);
-    ForwardResult forward;
-    ASSERT_TRUE(network.Forward(/*is_training=*/true, &forward).ok());
+    const ForwardResult forward = network.Forward(/*is_training=*/true);
     ExpectSame(forward, CpuNetwork<float>(k).Forward(true), kTolerance<float>);
   }
 }
@@ -246,7 +234,7 @@ TEST(CudnnRnnTest, SmallNetworksInFloat32ArePreciseWithoutTf32) {
 TEST(CudnnRnnTest, FallsBackToTheStandardAlgorithm) {
   Case k = RandomCase({RnnMode::kGru, false, 1, 1, 3, 5, 0}, {4, 6});
   for (bool rejects_descriptor : {false, true}) {
-    FakeCudnnGpu gpu;
+    FakeGpu gpu;
     if (rejects_descriptor) {
       gpu.cudnn().Fail("cudnnSetRNNDescriptor_v8", CUDNN_STATUS_NOT_SUPPORTED);
     } else {
@@ -254,8 +242,7 @@ TEST(CudnnRnnTest, FallsBackToTheStandardAlgorithm) {
     }
     FakeNetwork<float> network(&gpu, k);
     network.allow_tf32 = true;
-    ForwardResult forward;
-    ASSERT_TRUE(network.Forward(/*is_training=*/true, &forward).ok());
+    const ForwardResult forward = network.Forward(/*is_training=*/true);
     EXPECT_EQ(AlgorithmsOf(&gpu),
               std::vector<cudnnRNNAlgo_t>{CUDNN_RNN_ALGO_STANDARD});
     ExpectSame(forward, CpuNetwork<float>(k).Forward(true), kTolerance<float>);
@@ -263,24 +250,22 @@ TEST(CudnnRnnTest, FallsBackToTheStandardAlgorithm) {
 }
 
 TEST(CudnnRnnTest, UsesOnlyTheStandardAlgorithmOnRequest) {
-  FakeCudnnGpu gpu;
+  FakeGpu gpu;
   Case k = RandomCase({RnnMode::kGru, false, 1, 1, 3, 5, 0}, {4, 6});
   FakeNetwork<float> network(&gpu, k, /*is_standard_only=*/true);
   FakeNetwork<float> other(&gpu, k);
   network.allow_tf32 = other.allow_tf32 = true;
-  ForwardResult forward;
-  BackwardResult backward;
-  ASSERT_TRUE(network.Forward(/*is_training=*/true, &forward).ok());
-  ASSERT_TRUE(network.Backward(&backward).ok());
+  network.Forward(/*is_training=*/true);
+  network.Backward();
   EXPECT_EQ(AlgorithmsOf(&gpu),
             std::vector<cudnnRNNAlgo_t>(3, CUDNN_RNN_ALGO_STANDARD));
   // Its reserve space is invalid for another algorithm.
-  ASSERT_TRUE(other.Forward(/*is_training=*/true, &forward).ok());
+  other.Forward(/*is_training=*/true);
   EXPECT_NE(other.Variant(), network.Variant());
 }
 
 TEST(CudnnRnnTest, UsesOneHandlePerStream) {
-  FakeCudnnGpu gpu;
+  FakeGpu gpu;
   FakeCudaDriver& driver = gpu.driver();
   const CUstream streams[] = {gpu.stream(),
                               driver.NewStream(driver.current_context()),
@@ -330,7 +315,7 @@ std::vector<Case> DropoutCases(float dropout) {
 
 TYPED_TEST(CudnnRnnTest, DropoutMasksEqualTheCpuEngine) {
   for (std::size_t version : {std::size_t{90300}, kVersionWithBFloat16}) {
-    FakeCudnnGpu gpu;
+    FakeGpu gpu;
     gpu.cudnn().set_version(version);
     gpu.cudnn().set_weight_padding(2);
     for (float dropout : {0.4f, 1.0f}) {
@@ -343,15 +328,14 @@ TYPED_TEST(CudnnRnnTest, DropoutMasksEqualTheCpuEngine) {
 }
 
 TEST(CudnnRnnTest, RunsLayersWithDropoutOneByOne) {
-  FakeCudnnGpu gpu;
+  FakeGpu gpu;
   for (float dropout : {0.0f, 0.5f}) {
     Case k = RandomCase({RnnMode::kLstm, false, 2, 3, 3, 16, 0}, {5, 4});
     k.dropout = dropout;
     FakeNetwork<float> network(&gpu, k);
     for (bool is_training : {false, true}) {
       gpu.cudnn().ClearCalls();
-      ForwardResult result;
-      ASSERT_TRUE(network.Forward(is_training, &result).ok());
+      network.Forward(is_training);
       EXPECT_EQ(gpu.cudnn().CountCalls("cudnnRNNForward"),
                 is_training && dropout > 0 ? 3 : 1);
     }
@@ -361,13 +345,11 @@ TEST(CudnnRnnTest, RunsLayersWithDropoutOneByOne) {
 // --------------------------------------------------------------------- plans
 
 TEST(CudnnRnnTest, QueriesSizesOncePerCall) {
-  FakeCudnnGpu gpu;
+  FakeGpu gpu;
   Case k = RandomCase({RnnMode::kLstm, false, 2, 2, 3, 5, 0}, {4, 6});
   FakeNetwork<float> network(&gpu, k);
-  ForwardResult forward;
-  BackwardResult backward;
-  ASSERT_TRUE(network.Forward(true, &forward).ok());
-  ASSERT_TRUE(network.Backward(&backward).ok());
+  network.Forward(true);
+  network.Backward();
   EXPECT_EQ(gpu.cudnn().CountCalls("cudnnGetRNNTempSpaceSizes"), 2);
   EXPECT_EQ(gpu.cudnn().CountCalls("cudnnSetRNNDataDescriptor"), 4);
   EXPECT_EQ(gpu.cudnn().CountCalls("cudnnSetRNNDescriptor_v8"), 1);
@@ -376,11 +358,10 @@ TEST(CudnnRnnTest, QueriesSizesOncePerCall) {
 // -------------------------------------------------------------- reserve space
 
 TEST(CudnnRnnTest, RejectsMismatchedReserveSpace) {
-  FakeCudnnGpu gpu;
+  FakeGpu gpu;
   Case k = RandomCase({RnnMode::kLstm, false, 2, 2, 3, 5, 0}, {4, 6});
   FakeNetwork<float> network(&gpu, k);
-  ForwardResult result;
-  ASSERT_TRUE(network.Forward(true, &result).ok());
+  network.Forward(true);
   EXPECT_EQ(network.Mismatch(network.Key()), "");
   rnn::ReserveSpaceKey other = network.Key();
   other.size.time = 5;
@@ -393,21 +374,19 @@ TEST(CudnnRnnTest, RejectsMismatchedReserveSpace) {
 
 TEST(CudnnRnnTest, DoesNotCopyOwnedReserveSpace) {
   for (float dropout : {0.0f, 0.5f}) {
-    FakeCudnnGpu gpu;
+    FakeGpu gpu;
     Case k = RandomCase({RnnMode::kLstm, false, 2, 3, 3, 5, 0}, {4, 6});
     k.dropout = dropout;
     FakeNetwork<float> network(&gpu, k);
-    ForwardResult forward;
-    BackwardResult copied, again, in_place;
-    ASSERT_TRUE(network.Forward(true, &forward).ok());
-    ASSERT_TRUE(network.Backward(&copied).ok());
-    ASSERT_TRUE(network.Backward(&again).ok());
+    network.Forward(true);
+    const BackwardResult copied = network.Backward();
+    const BackwardResult again = network.Backward();
     network.owns_reserve_space = true;
     const auto count_copies = [&] {
       return gpu.driver().CountCalls("cuMemcpyDtoDAsync");
     };
     const int copies_before = count_copies();
-    ASSERT_TRUE(network.Backward(&in_place).ok());
+    const BackwardResult in_place = network.Backward();
     // With dropout, each layer copies its weights from two regions, and their
     // gradients to two regions.
     EXPECT_EQ(count_copies() - copies_before, dropout > 0 ? 3 * 4 : 0);
@@ -424,12 +403,12 @@ TEST(CudnnRnnTest, DoesNotCopyOwnedReserveSpace) {
 
 // A forward and a backward pass of a network for which all tensors are
 // converted.
-Status RunAll(FakeCudnnGpu* gpu, Case& k) {
+Status RunAll(FakeGpu* gpu, Case& k) {
   FakeNetwork<rnn::BFloat16> network(gpu, k);
   ForwardResult forward;
   BackwardResult backward;
-  TF_RNN_OPS_RETURN_IF_ERROR(network.Forward(true, &forward));
-  return network.Backward(&backward);
+  TF_RNN_OPS_RETURN_IF_ERROR(network.TryForward(true, &forward));
+  return network.TryBackward(&backward);
 }
 
 Case HardCase() {
@@ -440,51 +419,31 @@ Case HardCase() {
   return k;
 }
 
-TEST(CudnnRnnTest, DriverErrorsAreReportedAndDoNotAffectLaterCalls) {
-  FakeCudnnGpu gpu;
+// Includes out of scratch memory.
+TEST(CudnnRnnTest, EachFailureIsReported) {
+  FakeGpu gpu;
   gpu.cudnn().set_weight_padding(1);
   Case k = HardCase();
-  int failures = 0;
-  for (int skipped = 0;; ++skipped) {
-    gpu.driver().FailAny(CUDA_ERROR_LAUNCH_FAILED, skipped);
-    const Status status = RunAll(&gpu, k);
-    if (gpu.driver().ClearFailures()) break;  // fewer calls than that
-    ++failures;
-    EXPECT_EQ(status.code(), StatusCode::kInternal) << skipped;
-    EXPECT_NE(status.message().find("CUDA_ERROR"), std::string::npos);
-    EXPECT_NE(status.message().find(" returned "), std::string::npos);
-  }
-  EXPECT_GT(failures, 30);
-  EXPECT_TRUE(RunAll(&gpu, k).ok());
-}
-
-TEST(CudnnRnnTest, CudnnErrorsAreReportedAndDoNotAffectLaterCalls) {
-  FakeCudnnGpu gpu;
-  gpu.cudnn().set_weight_padding(1);
-  Case k = HardCase();
-  int failures = 0;
-  for (int skipped = 0;; ++skipped) {
-    gpu.cudnn().FailAny(CUDNN_STATUS_EXECUTION_FAILED, skipped);
-    const Status status = RunAll(&gpu, k);
-    if (gpu.cudnn().ClearFailures()) break;
-    ++failures;
-    EXPECT_EQ(status.code(), StatusCode::kInternal) << skipped;
-    EXPECT_NE(status.message().find(" returned "), std::string::npos);
-    EXPECT_NE(status.message().find("rnn_mode lstm"), std::string::npos)
-        << status.message();
-  }
-  EXPECT_GT(failures, 30);
-  EXPECT_TRUE(RunAll(&gpu, k).ok());
+  const auto run = [&] { return RunAll(&gpu, k); };
+  EXPECT_GT(ExpectEachFailureIsReported(gpu.driver(), CUDA_ERROR_OUT_OF_MEMORY,
+                                        StatusCode::kResourceExhausted,
+                                        {" returned CUDA_ERROR"}, run),
+            50);
+  EXPECT_GT(ExpectEachFailureIsReported(
+                gpu.cudnn(), CUDNN_STATUS_EXECUTION_FAILED,
+                StatusCode::kInternal, {" returned ", "rnn_mode lstm"}, run),
+            30);
+  EXPECT_TRUE(run().ok());
 }
 
 TEST(CudnnRnnTest, ErrorsNameCallAndNetwork) {
-  FakeCudnnGpu gpu;
+  FakeGpu gpu;
   Case k = RandomCase({RnnMode::kGru, false, 2, 2, 3, 5, 0}, {4, 6});
   FakeNetwork<float> network(&gpu, k);
   gpu.cudnn().Fail("cudnnRNNForward",
                    CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED);
   ForwardResult result;
-  const Status status = network.Forward(true, &result);
+  const Status status = network.TryForward(true, &result);
   EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
   EXPECT_NE(status.message().find("cudnnRNNForward returned"),
             std::string::npos);
@@ -496,7 +455,7 @@ TEST(CudnnRnnTest, ErrorsNameCallAndNetwork) {
 }
 
 // Plans and runs inference without tensors, until it accesses them.
-Status RunInference(FakeCudnnGpu* gpu, const rnn::RnnConfig& config,
+Status RunInference(FakeGpu* gpu, const rnn::RnnConfig& config,
                     const rnn::RnnSize& size, ScratchAllocator* scratch) {
   CudnnRnn<float> networks(*gpu->cudnn().cudnn(), gpu->handles());
   CudnnRnnPlan plan;
@@ -510,43 +469,32 @@ Status RunInference(FakeCudnnGpu* gpu, const rnn::RnnConfig& config,
   return networks.Forward(pass, &plan);
 }
 
-TEST(CudnnRnnTest, OutOfMemoryDoesNotAffectLaterCalls) {
-  FakeCudnnGpu gpu;
-  Case k = RandomCase({RnnMode::kGru, false, 2, 2, 3, 5, 0}, {4, 6});
-  FakeScratchAllocator scratch(&gpu.driver());
-  scratch.Fail();
-  EXPECT_EQ(RunInference(&gpu, k.config, k.size, &scratch).code(),
-            StatusCode::kResourceExhausted);
-  CpuNetwork<float> cpu(k);
-  FakeNetwork<float> network(&gpu, k);
-  ForwardResult result;
-  ASSERT_TRUE(network.Forward(true, &result).ok());
-  ExpectSame(result, cpu.Forward(true), 1e-5);
-}
-
 // Sizes are checked before memory is allocated.
 TEST(CudnnRnnTest, RejectsSizesThatCudnnDoesNotSupport) {
-  FakeCudnnGpu gpu;
+  FakeGpu gpu;
   FakeScratchAllocator scratch(&gpu.driver());
   const std::int64_t large = 1 << 15;
-  Status status = RunInference(
-      &gpu, {RnnMode::kTanh, false, 1, 1, large, large, 0}, {1, 1}, &scratch);
-  EXPECT_EQ(status.code(), StatusCode::kUnimplemented);
-  EXPECT_NE(status.message().find("params must have at most 2147483647"),
-            std::string::npos)
-      << status.message();
-  status = RunInference(&gpu, {RnnMode::kTanh, false, 1, 1, 1, 1, 0},
-                        {65536, 1}, &scratch);
-  EXPECT_EQ(status.code(), StatusCode::kUnimplemented);
-  EXPECT_NE(status.message().find("time must be at most 65535"),
-            std::string::npos)
-      << status.message();
-  status = RunInference(&gpu, {RnnMode::kTanh, false, 1, 1, 1, 1, 0},
-                        {1, std::int64_t{1} << 40}, &scratch);
-  EXPECT_EQ(status.code(), StatusCode::kUnimplemented);
-  EXPECT_NE(status.message().find("cuDNN supports time, batch"),
-            std::string::npos)
-      << status.message();
+  const struct {
+    rnn::RnnConfig config;
+    rnn::RnnSize size;
+    const char* message;
+  } cases[] = {
+      {{RnnMode::kTanh, false, 1, 1, large, large, 0},
+       {1, 1},
+       "params must have at most 2147483647"},
+      {{RnnMode::kTanh, false, 1, 1, 1, 1, 0},
+       {65536, 1},
+       "time must be at most 65535"},
+      {{RnnMode::kTanh, false, 1, 1, 1, 1, 0},
+       {1, std::int64_t{1} << 40},
+       "cuDNN supports time, batch"},
+  };
+  for (const auto& each : cases) {
+    const Status status = RunInference(&gpu, each.config, each.size, &scratch);
+    EXPECT_EQ(status.code(), StatusCode::kUnimplemented);
+    EXPECT_NE(status.message().find(each.message), std::string::npos)
+        << status.message();
+  }
 }
 
 // The sanitizers reserve a large address space.
@@ -563,7 +511,7 @@ void LimitMemory(std::size_t num_bytes) {
 
 TEST(CudnnRnnTest, ReportsOutOfHostMemory) {
   const auto run = [] {
-    FakeCudnnGpu gpu;
+    FakeGpu gpu;
     FakeScratchAllocator scratch(&gpu.driver());
     LimitMemory(64 << 20);
     const Status status = RunInference(
@@ -579,11 +527,10 @@ TEST(CudnnRnnTest, ReportsOutOfHostMemory) {
 #endif
 
 TEST(CudnnRnnTest, OtherTypesIgnoreTf32) {
-  FakeCudnnGpu gpu;
+  FakeGpu gpu;
   Case k = RandomCase({RnnMode::kLstm, false, 1, 1, 3, 5, 0}, {4, 6});
   FakeNetwork<rnn::Half> network(&gpu, k);
-  ForwardResult result;
-  ASSERT_TRUE(network.Forward(/*is_training=*/true, &result).ok());
+  network.Forward(/*is_training=*/true);
   network.allow_tf32 = true;
   EXPECT_EQ(network.Mismatch(network.Key()), "");
 }

@@ -15,46 +15,30 @@
 #include <vector>
 
 #include "cc/gpu/cudnn_rnn.h"
-#include "cc/gpu/fakes/fake_cuda_driver.h"
-#include "cc/gpu/fakes/fake_cudnn.h"
 #include "cc/gpu/fakes/fake_gpu.h"
 #include "cc/rnn/network_test_support.h"
 
 namespace tf_rnn_ops::gpu {
 
+// A network on a fake GPU.
 template <typename T>
-rnn::Array ToDoubles(const FakeDeviceArray<T>& array) {
-  rnn::Array result;
-  for (T value : array.ToVector()) result.push_back(rnn::ToDouble(value));
-  return result;
-}
-
-// The tensors of a case on a GPU, and its network.
-template <typename T>
-class GpuNetwork {
+class FakeNetwork {
  public:
-  GpuNetwork(FakeGpu* gpu, const Cudnn& cudnn, CudnnHandlePool* handles,
-             rnn::Case& k, bool is_standard_only = false)
-      : gpu_(*gpu),
+  FakeNetwork(FakeGpu* gpu, const rnn::Case& k, bool is_standard_only = false)
+      : stream(gpu->stream()),
+        gpu_(*gpu),
         k_(k),
-        networks_(cudnn, *handles, is_standard_only),
-        input_(&gpu->driver(), rnn::Rounded<T>(k.input)),
-        input_h_(&gpu->driver(), rnn::Rounded<T>(k.input_h)),
-        input_c_(&gpu->driver(), rnn::Rounded<T>(k.input_c)),
-        params_(&gpu->driver(), rnn::Rounded<T>(k.params)),
-        d_output_(&gpu->driver(), rnn::Rounded<T>(k.d_output)),
-        d_output_h_(&gpu->driver(), rnn::Rounded<T>(k.d_output_h)),
-        d_output_c_(&gpu->driver(), rnn::Rounded<T>(k.d_output_c)),
-        output_(&gpu->driver(), k.d_output.size()) {}
+        networks_(*gpu->cudnn().cudnn(), gpu->handles(), is_standard_only) {}
 
   // Training uses the dropout masks of the CPU tests.
-  Status Forward(bool is_training, rnn::ForwardResult* result) {
+  Status TryForward(bool is_training, rnn::ForwardResult* result) {
     FakeScratchAllocator scratch(&gpu_.driver());
     const CudnnRnnCall call = Call(&scratch);
     CudnnRnnPlan plan;
     TF_RNN_OPS_RETURN_IF_ERROR(networks_.Plan(call, Key(), is_training, &plan));
+    FakeArrays<T> arrays(&gpu_);
     rnn::NetworkForward<T> pass{};
-    Fill(&pass);
+    Fill(&pass, &arrays);
     pass.is_training = is_training;
     if (is_training) {
       pass.stream = rnn::kStream;
@@ -66,53 +50,62 @@ class GpuNetwork {
       TF_RNN_OPS_RETURN_IF_ERROR(
           WriteReserveSpaceHeader(call, header, pass.reserve_space));
     }
-    FakeDeviceArray<T> output_h(&gpu_.driver(), k_.input_h.size());
-    FakeDeviceArray<T> output_c(&gpu_.driver(), k_.input_c.size());
-    pass.output = output_.data();
-    pass.output_h = output_h.data();
-    pass.output_c = output_c.data();
+    pass.output = arrays.Out(k_.d_output.size(), &result->output);
+    pass.output_h = arrays.Out(k_.input_h.size(), &result->output_h);
+    pass.output_c = arrays.Out(k_.input_c.size(), &result->output_c);
     TF_RNN_OPS_RETURN_IF_ERROR(networks_.Forward(pass, &plan));
     if (is_training) ExpectFiniteReserveSpace();
-    *result = {ToDoubles(output_), ToDoubles(output_h), ToDoubles(output_c)};
+    arrays.Read();
+    output_ = result->output;
     return Status();
   }
 
   // Runs the backward pass of the last forward pass.
-  Status Backward(rnn::BackwardResult* result, bool wants_params = true) {
+  Status TryBackward(rnn::BackwardResult* result, bool wants_params = true) {
     FakeScratchAllocator scratch(&gpu_.driver());
     const CudnnRnnCall call = Call(&scratch);
     CudnnRnnPlan plan;
     TF_RNN_OPS_RETURN_IF_ERROR(
         networks_.Plan(call, Key(), /*is_training=*/true, &plan));
-    FakeDeviceArray<T> d_input(&gpu_.driver(), k_.input.size());
-    FakeDeviceArray<T> d_h(&gpu_.driver(), k_.input_h.size());
-    FakeDeviceArray<T> d_c(&gpu_.driver(), k_.input_c.size());
-    FakeDeviceArray<T> d_params(&gpu_.driver(),
-                                wants_params ? k_.params.size() : 0);
+    FakeArrays<T> arrays(&gpu_);
     rnn::NetworkBackward<T> pass{};
-    Fill(&pass);
-    pass.output = output_.data();
-    pass.output_backprop = d_output_.data();
-    pass.output_h_backprop = d_output_h_.data();
-    pass.output_c_backprop = d_output_c_.data();
+    Fill(&pass, &arrays);
+    pass.output = arrays.In(output_);
+    pass.output_backprop = arrays.In(k_.d_output);
+    pass.output_h_backprop = arrays.In(k_.d_output_h);
+    pass.output_c_backprop = arrays.In(k_.d_output_c);
     pass.reserve_space = reinterpret_cast<T*>(reserve_space_->data());
     ReserveSpaceHeader header;
     TF_RNN_OPS_RETURN_IF_ERROR(
         ReadReserveSpaceHeader(call, pass.reserve_space, &header));
     pass.reserve_space_header = &header;
-    pass.input_backprop = d_input.data();
-    pass.input_h_backprop = d_h.data();
-    pass.input_c_backprop = d_c.data();
-    pass.params_backprop = wants_params ? d_params.data() : nullptr;
+    pass.input_backprop = arrays.Out(k_.input.size(), &result->input);
+    pass.input_h_backprop = arrays.Out(k_.input_h.size(), &result->input_h);
+    pass.input_c_backprop = arrays.Out(k_.input_c.size(), &result->input_c);
+    pass.params_backprop =
+        arrays.Out(wants_params ? k_.params.size() : 0, &result->params);
     const std::vector<char> before = reserve_space_->ToVector();
     TF_RNN_OPS_RETURN_IF_ERROR(
         networks_.Backward(pass, &plan, owns_reserve_space));
     if (!owns_reserve_space) {
       EXPECT_EQ(reserve_space_->ToVector(), before) << "was written to";
     }
-    *result = {ToDoubles(d_input), ToDoubles(d_h), ToDoubles(d_c),
-               ToDoubles(d_params)};
+    arrays.Read();
     return Status();
+  }
+
+  // The same, which must succeed.
+  rnn::ForwardResult Forward(bool is_training) {
+    rnn::ForwardResult result;
+    const Status status = TryForward(is_training, &result);
+    EXPECT_TRUE(status.ok()) << status.message();
+    return result;
+  }
+  rnn::BackwardResult Backward(bool wants_params = true) {
+    rnn::BackwardResult result;
+    const Status status = TryBackward(&result, wants_params);
+    EXPECT_TRUE(status.ok()) << status.message();
+    return result;
   }
 
   // Returns the error if the reserve space does not match a key.
@@ -143,6 +136,7 @@ class GpuNetwork {
     return {k_.config, k_.size, k_.time_major, lengths(), k_.dropout};
   }
 
+  CUstream stream;
   bool allow_tf32 = false;
   bool owns_reserve_space = false;
 
@@ -159,7 +153,7 @@ class GpuNetwork {
   }
 
   CudnnRnnCall Call(ScratchAllocator* scratch) {
-    return {gpu_.Call(scratch), allow_tf32};
+    return {{gpu_.driver().driver(), stream, scratch}, allow_tf32};
   }
 
   const std::int32_t* lengths() const {
@@ -167,43 +161,23 @@ class GpuNetwork {
   }
 
   template <typename Pass>
-  void Fill(Pass* pass) {
+  void Fill(Pass* pass, FakeArrays<T>* arrays) {
     pass->config = k_.config;
     pass->size = k_.size;
     pass->time_major = k_.time_major;
     pass->sequence_lengths = lengths();
     pass->dropout = k_.dropout;
-    pass->input = input_.data();
-    pass->input_h = input_h_.data();
-    pass->input_c = input_c_.data();
-    pass->params = params_.data();
+    pass->input = arrays->In(k_.input);
+    pass->input_h = arrays->In(k_.input_h);
+    pass->input_c = arrays->In(k_.input_c);
+    pass->params = arrays->In(k_.params);
   }
 
   FakeGpu& gpu_;
   const rnn::Case& k_;
   CudnnRnn<T> networks_;
-  FakeDeviceArray<T> input_, input_h_, input_c_, params_;
-  FakeDeviceArray<T> d_output_, d_output_h_, d_output_c_, output_;
+  rnn::Array output_;  // of the last forward pass
   std::unique_ptr<FakeDeviceArray<char>> reserve_space_;
-};
-
-// A fake GPU with a fake cuDNN.
-class FakeCudnnGpu : public FakeGpu {
- public:
-  FakeCudnn& cudnn() { return cudnn_; }
-  CudnnHandlePool& handles() { return handles_; }
-
- private:
-  FakeCudnn cudnn_{&driver()};
-  CudnnHandlePool handles_{*cudnn_.cudnn()};
-};
-
-template <typename T>
-class FakeNetwork : public GpuNetwork<T> {
- public:
-  FakeNetwork(FakeCudnnGpu* gpu, rnn::Case& k, bool is_standard_only = false)
-      : GpuNetwork<T>(gpu, *gpu->cudnn().cudnn(), &gpu->handles(), k,
-                      is_standard_only) {}
 };
 
 // Runs a case with the CPU engine.

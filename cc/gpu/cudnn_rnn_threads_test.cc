@@ -15,27 +15,27 @@ using ::tf_rnn_ops::rnn::ForwardResult;
 using ::tf_rnn_ops::rnn::RandomCase;
 using ::tf_rnn_ops::rnn::RnnMode;
 
-TEST(CudnnRnnThreadsTest, ManyThreadsShareAStream) {
-  FakeCudnnGpu gpu;
-  Case k = RandomCase({RnnMode::kGru, false, 2, 2, 3, 5, 0}, {4, 6});
-  const ForwardResult expected = CpuNetwork<double>(k).Forward(true);
-  FakeNetwork<double> shared(&gpu, k);
+TEST(CudnnRnnThreadsTest, ManyThreadsShareStreams) {
+  FakeGpu gpu;
+  const CUstream streams[] = {
+      gpu.stream(), gpu.driver().NewStream(gpu.driver().current_context())};
+  const Case k = RandomCase({RnnMode::kGru, false, 2, 2, 3, 5, 0}, {4, 6});
+  Case copy = k;
+  const ForwardResult expected = CpuNetwork<double>(copy).Forward(true);
   std::vector<std::thread> threads;
   for (int i = 0; i < 4; ++i) {
-    threads.emplace_back([&] {
+    threads.emplace_back([&, stream = streams[i % 2]] {
       ScopedContext scope(*gpu.driver().driver());
-      EXPECT_TRUE(scope.Enter(gpu.stream()).ok());
-      Case copy = k;
-      FakeNetwork<double> network(&gpu, copy);
+      EXPECT_TRUE(scope.Enter(stream).ok());
+      FakeNetwork<double> network(&gpu, k);
+      network.stream = stream;
       for (int time = 0; time < 8; ++time) {
-        ForwardResult result;
-        ASSERT_TRUE(network.Forward(true, &result).ok());
-        ExpectSame(result, expected, 1e-12);
+        ExpectSame(network.Forward(true), expected, 1e-12);
       }
     });
   }
   for (std::thread& thread : threads) thread.join();
-  EXPECT_EQ(gpu.cudnn().num_handles(), 1);
+  EXPECT_EQ(gpu.cudnn().num_handles(), 2);
 }
 
 }  // namespace

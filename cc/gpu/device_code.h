@@ -23,6 +23,9 @@ struct DeviceCode {
   std::size_t num_images;
 };
 
+// The kernels of arrays.cu, dual_layer.cu and gru_block_cell.cu.
+extern const DeviceCode kArraysCode, kDualLayerCode, kGruBlockCellCode;
+
 }  // namespace tf_rnn_ops::gpu
 
 #endif  // TF_RNN_OPS_CC_GPU_DEVICE_CODE_H_

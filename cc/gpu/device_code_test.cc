@@ -14,11 +14,8 @@
 #include <tuple>
 #include <vector>
 
-#include "cc/gpu/arrays_code.h"
 #include "cc/gpu/arrays_device.h"
-#include "cc/gpu/dual_layer_code.h"
 #include "cc/gpu/dual_layer_device.h"
-#include "cc/gpu/gru_block_cell_code.h"
 #include "cc/gpu/gru_block_cell_device.h"
 
 namespace tf_rnn_ops::gpu {

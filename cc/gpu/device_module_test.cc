@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -23,24 +24,15 @@ const DeviceImage kImageList[] = {
 const DeviceCode kCode = {kImageList, 5};
 
 TEST(ChooseImageTest, ChoosesTheNearestMachineCode) {
-  const auto chosen = [](int major, int minor) {
-    const DeviceImage* image = nullptr;
-    EXPECT_TRUE(ChooseImage(kCode, major, minor, &image).ok());
-    return image == nullptr ? '-' : *static_cast<const char*>(image->data);
-  };
-  EXPECT_EQ(chosen(7, 0), '7');
-  EXPECT_EQ(chosen(7, 5), '7');
-  EXPECT_EQ(chosen(8, 0), '8');
-  EXPECT_EQ(chosen(8, 6), '8');
-  EXPECT_EQ(chosen(8, 9), '9');
-  EXPECT_EQ(chosen(9, 0), '0');
-}
-
-TEST(ChooseImageTest, ChoosesPtxForNewerGpus) {
-  for (int major : {10, 12}) {
+  const struct {
+    int major, minor;
+    char chosen;
+  } gpus[] = {{7, 0, '7'}, {7, 5, '7'}, {8, 0, '8'},  {8, 6, '8'},
+              {8, 9, '9'}, {9, 0, '0'}, {10, 0, 'p'}, {12, 0, 'p'}};
+  for (const auto& gpu : gpus) {
     const DeviceImage* image;
-    ASSERT_TRUE(ChooseImage(kCode, major, 0, &image).ok());
-    EXPECT_TRUE(image->is_ptx);
+    ASSERT_TRUE(ChooseImage(kCode, gpu.major, gpu.minor, &image).ok());
+    EXPECT_EQ(*static_cast<const char*>(image->data), gpu.chosen);
   }
 }
 
@@ -159,24 +151,26 @@ TEST_F(DeviceModuleTest, NamesTheMissingKernel) {
       << status.message();
 }
 
-TEST_F(DeviceModuleTest, FailuresAreReportedAndDoNotAffectLaterCalls) {
-  for (int num_calls = 0;; ++num_calls) {
-    const CUstream stream = fake_.NewStream(fake_.NewContext());
-    ScopedContext scope(*fake_.driver());
-    ASSERT_TRUE(scope.Enter(stream).ok());
-    int sum = 0;
-    fake_.FailAny(CUDA_ERROR_OUT_OF_MEMORY, num_calls);
-    const Status status = Launch(stream, "add", &sum);
-    if (fake_.ClearFailures()) {
-      EXPECT_TRUE(status.ok());
-      EXPECT_EQ(num_calls, 7);
-      return;
-    }
-    EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
+TEST_F(DeviceModuleTest, EachFailureIsReported) {
+  CUstream stream;
+  int sum;
+  std::optional<ScopedContext> scope;
+  const auto run = [&] { return Launch(stream, "add", &sum); };
+  const auto enter_new_context = [&] {
+    scope.emplace(*fake_.driver());
+    stream = fake_.NewStream(fake_.NewContext());
+    ASSERT_TRUE(scope->Enter(stream).ok());
+    sum = 0;
+  };
+  const auto run_again = [&] {
     EXPECT_EQ(sum, 0);
-    ASSERT_TRUE(Launch(stream, "add", &sum).ok());
+    ASSERT_TRUE(run().ok());
     EXPECT_EQ(sum, 2 * 2 * 3 * 5 * 7);
-  }
+  };
+  EXPECT_EQ(ExpectEachFailureIsReported(fake_, CUDA_ERROR_OUT_OF_MEMORY,
+                                        StatusCode::kResourceExhausted, {}, run,
+                                        enter_new_context, run_again),
+            7);
 }
 
 }  // namespace

@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "cc/gpu/arrays.h"
-#include "cc/gpu/dual_layer_code.h"
+#include "cc/gpu/device_code.h"
 #include "cc/rnn/cudnn_rnn_params.h"
 
 namespace tf_rnn_ops::gpu {

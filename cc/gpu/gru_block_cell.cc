@@ -6,8 +6,8 @@
 #include <initializer_list>
 
 #include "cc/gpu/arrays.h"
+#include "cc/gpu/device_code.h"
 #include "cc/gpu/device_module.h"
-#include "cc/gpu/gru_block_cell_code.h"
 #include "cc/gpu/gru_block_cell_device.h"
 #include "cc/rnn/arena.h"
 #include "cc/rnn/checked_math.h"

@@ -8,17 +8,13 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <functional>
 #include <limits>
-#include <memory>
 #include <string>
 #include <type_traits>
 #include <vector>
 
-#include "cc/gpu/fakes/fake_cublas.h"
-#include "cc/gpu/fakes/fake_cuda_driver.h"
-#include "cc/gpu/fakes/fake_gru_block_cell.h"
+#include "cc/gpu/fakes/fake_gpu.h"
 #include "cc/rnn/gru_block_cell_reference.h"
 #include "cc/rnn/test_support.h"
 
@@ -43,63 +39,14 @@ struct GateGradients {
 constexpr GateGradients kNoGateGradients = {false, false, false};
 constexpr GateGradients kAllGateGradients = {true, true, true};
 
-// Arrays on the GPU: constant inputs, and outputs.
+// Runs steps on a fake GPU.
 template <typename T>
-class Arrays {
+class GpuCell {
  public:
-  // offset: offset of each array in its allocation, in elements.
-  Arrays(FakeCudaDriver* driver, std::size_t offset)
-      : driver_(driver), offset_(offset) {}
-  ~Arrays() {
-    for (std::size_t i = 0; i < inputs_.size(); ++i) {
-      const std::vector<T> now = inputs_[i]->ToVector();
-      EXPECT_TRUE(now.empty() || std::memcmp(now.data(), values_[i].data(),
-                                             now.size() * sizeof(T)) == 0)
-          << "an input was written";
-    }
-  }
-
-  const T* In(Array values) {
-    values_.push_back(rnn::Rounded<T>(values));
-    inputs_.push_back(
-        std::make_unique<FakeDeviceArray<T>>(driver_, values_.back(), offset_));
-    return inputs_.back()->data();
-  }
-  T* Out(std::int64_t size) {
-    outputs_.push_back(
-        std::make_unique<FakeDeviceArray<T>>(driver_, size, offset_));
-    return outputs_.back()->data();
-  }
-  // The outputs, in the order of creation.
-  Array Result(std::size_t index) const {
-    Array result;
-    for (T value : outputs_[index]->ToVector()) {
-      result.push_back(rnn::ToDouble(value));
-    }
-    return result;
-  }
-
- private:
-  FakeCudaDriver* driver_;
-  std::size_t offset_;
-  std::vector<std::vector<T>> values_;  // of the inputs
-  std::vector<std::unique_ptr<FakeDeviceArray<T>>> inputs_;
-  std::vector<std::unique_ptr<FakeDeviceArray<T>>> outputs_;
-};
-
-// A GPU whose context is current, with kernels for T.
-template <typename T>
-class FakeGpu {
- public:
-  FakeGpu() {
-    RegisterGruBlockCellKernels(&driver_);
-    EnterNewContext();
-  }
-  ~FakeGpu() { LeaveContext(); }
-
+  // offset: of each array in its allocation, in elements.
   Status TryForward(const Case& k, std::size_t offset, ForwardResult* result) {
     const std::int64_t state = k.size.batch * k.size.cell_size;
-    Arrays<T> arrays(&driver_, offset);
+    FakeArrays<T> arrays(&gpu, offset);
     rnn::GruBlockCellForward<T> step{};
     step.size = k.size;
     step.x = arrays.In(k.x);
@@ -108,15 +55,12 @@ class FakeGpu {
     step.w_c = arrays.In(k.w_c);
     step.b_ru = arrays.In(k.b_ru);
     step.b_c = arrays.In(k.b_c);
-    step.r = arrays.Out(state);
-    step.u = arrays.Out(state);
-    step.c = arrays.Out(state);
-    step.h = arrays.Out(state);
-    TF_RNN_OPS_RETURN_IF_ERROR(Run([&](const Call& call) {
-      return RunGruBlockCellForward(call, cublas_, allow_tf32, step);
-    }));
-    *result = {arrays.Result(0), arrays.Result(1), arrays.Result(2),
-               arrays.Result(3)};
+    step.r = arrays.Out(state, &result->r);
+    step.u = arrays.Out(state, &result->u);
+    step.c = arrays.Out(state, &result->c);
+    step.h = arrays.Out(state, &result->h);
+    TF_RNN_OPS_RETURN_IF_ERROR(Run(step));
+    arrays.Read();
     return Status();
   }
 
@@ -124,7 +68,7 @@ class FakeGpu {
                      const GateGradients& gradients, std::size_t offset,
                      BackwardResult* result) {
     const std::int64_t state = k.size.batch * k.size.cell_size;
-    Arrays<T> arrays(&driver_, offset);
+    FakeArrays<T> arrays(&gpu, offset);
     rnn::GruBlockCellBackward<T> step{};
     step.size = k.size;
     step.h_prev = arrays.In(k.h_prev);
@@ -137,15 +81,12 @@ class FakeGpu {
     step.d_u = gradients.u ? arrays.In(k.d_u) : nullptr;
     step.d_c = gradients.c ? arrays.In(k.d_c) : nullptr;
     step.d_h = arrays.In(k.d_h);
-    step.d_x = arrays.Out(k.size.batch * k.size.input_size);
-    step.d_h_prev = arrays.Out(state);
-    step.d_c_bar = arrays.Out(state);
-    step.d_r_bar_u_bar = arrays.Out(2 * state);
-    TF_RNN_OPS_RETURN_IF_ERROR(Run([&](const Call& call) {
-      return RunGruBlockCellBackward(call, cublas_, allow_tf32, step);
-    }));
-    *result = {arrays.Result(0), arrays.Result(1), arrays.Result(2),
-               arrays.Result(3)};
+    step.d_x = arrays.Out(k.x.size(), &result->d_x);
+    step.d_h_prev = arrays.Out(state, &result->d_h_prev);
+    step.d_c_bar = arrays.Out(state, &result->d_c_bar);
+    step.d_r_bar_u_bar = arrays.Out(2 * state, &result->d_r_bar_u_bar);
+    TF_RNN_OPS_RETURN_IF_ERROR(Run(step));
+    arrays.Read();
     return Status();
   }
 
@@ -164,42 +105,19 @@ class FakeGpu {
     return result;
   }
 
-  // A context without loaded code and cuBLAS handle.
-  void UseNewContext() {
-    LeaveContext();
-    EnterNewContext();
+  Status Run(const rnn::GruBlockCellForward<T>& step) {
+    FakeScratchAllocator scratch(&gpu.driver());
+    return RunGruBlockCellForward(gpu.Call(&scratch), gpu.cublas(), allow_tf32,
+                                  step);
+  }
+  Status Run(const rnn::GruBlockCellBackward<T>& step) {
+    FakeScratchAllocator scratch(&gpu.driver());
+    return RunGruBlockCellBackward(gpu.Call(&scratch), gpu.cublas(), allow_tf32,
+                                   step);
   }
 
-  // Runs a step with scratch memory.
-  template <typename Step>
-  Status Run(const Step& step) {
-    FakeScratchAllocator scratch(&driver_);
-    if (is_out_of_memory) scratch.Fail();
-    return step(Call{driver_.driver(), stream_, &scratch});
-  }
-
-  FakeCudaDriver& driver() { return driver_; }
-  FakeCublas& fake_cublas() { return fake_cublas_; }
-  Cublas& cublas() { return cublas_; }
-
+  FakeGpu gpu;
   bool allow_tf32 = false;
-  bool is_out_of_memory = false;
-
- private:
-  void EnterNewContext() {
-    const CUcontext context = driver_.NewContext();
-    stream_ = driver_.NewStream(context);
-    driver_.driver()->cuCtxPushCurrent_v2(context);
-  }
-  void LeaveContext() {
-    CUcontext left;
-    driver_.driver()->cuCtxPopCurrent_v2(&left);
-  }
-
-  FakeCudaDriver driver_;
-  FakeCublas fake_cublas_{&driver_};
-  Cublas cublas_{fake_cublas_.functions()};
-  CUstream stream_ = nullptr;
 };
 
 // A case with values rounded to T.
@@ -246,13 +164,13 @@ void ForEachSize(const std::function<void(const Case&)>& check) {
 template <typename T>
 class GpuGruBlockCellTest : public testing::Test {
  protected:
-  FakeGpu<T> gpu_;
+  GpuCell<T> cell_;
 };
 TYPED_TEST_SUITE(GpuGruBlockCellTest, rnn::StorageTypes);
 
 TYPED_TEST(GpuGruBlockCellTest, ForwardEqualsTheReference) {
   ForEachSize<TypeParam>([&](const Case& k) {
-    rnn::ExpectClose(this->gpu_.Forward(k), ReferenceForward(k),
+    rnn::ExpectClose(this->cell_.Forward(k), ReferenceForward(k),
                      kTolerance<TypeParam>);
   });
 }
@@ -265,7 +183,7 @@ TYPED_TEST(GpuGruBlockCellTest, BackwardEqualsTheReference) {
                                            {true, false, false},
                                            {false, true, false},
                                            {false, false, true}}) {
-      rnn::ExpectClose(this->gpu_.Backward(k, forward, gradients),
+      rnn::ExpectClose(this->cell_.Backward(k, forward, gradients),
                        ReferenceBackward(WithoutOthers(k, gradients), forward),
                        kTolerance<TypeParam>);
     }
@@ -275,26 +193,27 @@ TYPED_TEST(GpuGruBlockCellTest, BackwardEqualsTheReference) {
 TYPED_TEST(GpuGruBlockCellTest, BitsDoNotDependOnAlignment) {
   // Some sizes allow vector access, others do not.
   ForEachSize<TypeParam>([&](const Case& k) {
-    const ForwardResult forward = this->gpu_.Forward(k);
+    const ForwardResult forward = this->cell_.Forward(k);
     const BackwardResult backward =
-        this->gpu_.Backward(k, forward, kAllGateGradients);
+        this->cell_.Backward(k, forward, kAllGateGradients);
     for (std::size_t offset : {1, 8}) {
-      rnn::ExpectSameBits(this->gpu_.Forward(k, offset), forward);
+      rnn::ExpectSameBits(this->cell_.Forward(k, offset), forward);
       rnn::ExpectSameBits(
-          this->gpu_.Backward(k, forward, kAllGateGradients, offset), backward);
+          this->cell_.Backward(k, forward, kAllGateGradients, offset),
+          backward);
     }
   });
 }
 
 TYPED_TEST(GpuGruBlockCellTest, TakesFiveLaunches) {
   const Case k = RandomCase<TypeParam>({3, 4, 8});
-  const ForwardResult forward = this->gpu_.Forward(k);
-  EXPECT_EQ(this->gpu_.driver().CountCalls("cuLaunchKernel"), 3);
-  EXPECT_EQ(this->gpu_.fake_cublas().computed().size(), 2);
-  this->gpu_.Backward(k, forward, kAllGateGradients);
-  EXPECT_EQ(this->gpu_.driver().CountCalls("cuLaunchKernel"), 6);
-  EXPECT_EQ(this->gpu_.fake_cublas().computed().size(), 4);
-  EXPECT_EQ(this->gpu_.driver().loaded_images().size(), 1);
+  const ForwardResult forward = this->cell_.Forward(k);
+  EXPECT_EQ(this->cell_.gpu.driver().CountCalls("cuLaunchKernel"), 3);
+  EXPECT_EQ(this->cell_.gpu.fake_cublas().computed().size(), 2);
+  this->cell_.Backward(k, forward, kAllGateGradients);
+  EXPECT_EQ(this->cell_.gpu.driver().CountCalls("cuLaunchKernel"), 6);
+  EXPECT_EQ(this->cell_.gpu.fake_cublas().computed().size(), 4);
+  EXPECT_EQ(this->cell_.gpu.driver().loaded_images().size(), 1);
 }
 
 TYPED_TEST(GpuGruBlockCellTest, EmptyArraysLaunchNoKernels) {
@@ -302,20 +221,20 @@ TYPED_TEST(GpuGruBlockCellTest, EmptyArraysLaunchNoKernels) {
        {GruBlockCellSize{0, 3, 4}, GruBlockCellSize{3, 4, 0},
         GruBlockCellSize{0, 0, 0}}) {
     const Case k = RandomCase<TypeParam>(size);
-    const ForwardResult forward = this->gpu_.Forward(k);
-    this->gpu_.Backward(k, forward, kNoGateGradients);
+    const ForwardResult forward = this->cell_.Forward(k);
+    this->cell_.Backward(k, forward, kNoGateGradients);
   }
-  EXPECT_EQ(this->gpu_.driver().CountCalls("cuLaunchKernel"), 0);
-  EXPECT_EQ(this->gpu_.fake_cublas().num_handles(), 0);
+  EXPECT_EQ(this->cell_.gpu.driver().CountCalls("cuLaunchKernel"), 0);
+  EXPECT_EQ(this->cell_.gpu.fake_cublas().num_handles(), 0);
 }
 
 TYPED_TEST(GpuGruBlockCellTest, UsesTf32OnlyIfAllowed) {
   const Case k = RandomCase<TypeParam>({3, 4, 8});
   for (bool allow_tf32 : {false, true}) {
-    this->gpu_.allow_tf32 = allow_tf32;
-    this->gpu_.Backward(k, this->gpu_.Forward(k), kAllGateGradients);
+    this->cell_.allow_tf32 = allow_tf32;
+    this->cell_.Backward(k, this->cell_.Forward(k), kAllGateGradients);
   }
-  const auto computed = this->gpu_.fake_cublas().computed();
+  const auto computed = this->cell_.gpu.fake_cublas().computed();
   const auto count = std::count(computed.begin(), computed.end(),
                                 CUBLAS_COMPUTE_32F_FAST_TF32);
   EXPECT_EQ(count, (std::is_same_v<TypeParam, float> ? 4 : 0));
@@ -326,7 +245,7 @@ TYPED_TEST(GpuGruBlockCellTest, SpecialValuesPropagate) {
   Case k = RandomCase<TypeParam>({3, 2, 20});
   for (double value : {inf, -inf, std::numeric_limits<double>::quiet_NaN()}) {
     std::fill(k.b_ru.begin(), k.b_ru.end(), value);
-    const ForwardResult f = this->gpu_.Forward(k);
+    const ForwardResult f = this->cell_.Forward(k);
     for (std::size_t i = 0; i < f.u.size(); ++i) {
       if (std::isnan(value)) {
         EXPECT_TRUE(std::isnan(f.r[i]) && std::isnan(f.u[i]) &&
@@ -348,98 +267,53 @@ TYPED_TEST(GpuGruBlockCellTest, RejectsOverflowingSizes) {
        {GruBlockCellSize{huge, 1, huge}, GruBlockCellSize{huge, 0, 9},
         GruBlockCellSize{2, huge, huge}}) {
     forward.size = backward.size = size;
-    EXPECT_EQ(this->gpu_
-                  .Run([&](const Call& call) {
-                    return RunGruBlockCellForward(call, this->gpu_.cublas(),
-                                                  false, forward);
-                  })
-                  .code(),
-              StatusCode::kUnimplemented);
-    EXPECT_EQ(this->gpu_
-                  .Run([&](const Call& call) {
-                    return RunGruBlockCellBackward(call, this->gpu_.cublas(),
-                                                   false, backward);
-                  })
-                  .code(),
-              StatusCode::kUnimplemented);
+    EXPECT_EQ(this->cell_.Run(forward).code(), StatusCode::kUnimplemented);
+    EXPECT_EQ(this->cell_.Run(backward).code(), StatusCode::kUnimplemented);
   }
-  EXPECT_EQ(this->gpu_.driver().CountCalls("cuLaunchKernel"), 0);
+  EXPECT_EQ(this->cell_.gpu.driver().CountCalls("cuLaunchKernel"), 0);
 }
 
-// Runs forward and backward steps while the first, second, ... call fails,
-// until none fails, each in a new context. fail(number of preceding calls)
-// makes a call fail; clear() returns whether no call failed.
-template <typename T>
-void ExpectEachFailureIsReported(FakeGpu<T>& gpu,
-                                 const std::function<void(int)>& fail,
-                                 const std::function<bool()>& clear) {
+// Each in a new context, without loaded code and handle. Out of memory includes
+// scratch memory.
+template <typename T, typename Library, typename Error>
+void ExpectFailuresAreReported(GpuCell<T>& cell, Library& library,
+                               Error error) {
   const Case k = RandomCase<T>({3, 4, 8});
-  const ForwardResult forward = gpu.Forward(k);
-  const BackwardResult backward = gpu.Backward(k, forward, kAllGateGradients);
+  const ForwardResult forward = cell.Forward(k);
+  const BackwardResult backward = cell.Backward(k, forward, kAllGateGradients);
   for (bool is_backward : {false, true}) {
-    for (int num_calls = 0;; ++num_calls) {
-      ASSERT_LT(num_calls, 100);
-      gpu.UseNewContext();
-      fail(num_calls);
-      ForwardResult f;
-      BackwardResult b;
-      const Status status =
-          is_backward ? gpu.TryBackward(k, forward, kAllGateGradients, 0, &b)
-                      : gpu.TryForward(k, 0, &f);
-      if (clear()) {
-        EXPECT_TRUE(status.ok()) << status.message();
-        EXPECT_GT(num_calls, 3);
-        break;
-      }
-      EXPECT_EQ(status.code(), StatusCode::kResourceExhausted) << num_calls;
-      EXPECT_NE(status.message().find(" returned CU"), std::string::npos)
-          << status.message();
-      rnn::ExpectSameBits(gpu.Forward(k), forward);
-      rnn::ExpectSameBits(gpu.Backward(k, forward, kAllGateGradients),
-                          backward);
-    }
+    const int failures = ExpectEachFailureIsReported(
+        library, error, StatusCode::kResourceExhausted, {" returned CU"},
+        [&] {
+          ForwardResult f;
+          BackwardResult b;
+          return is_backward
+                     ? cell.TryBackward(k, forward, kAllGateGradients, 0, &b)
+                     : cell.TryForward(k, 0, &f);
+        },
+        [&] { cell.gpu.UseNewContext(); },
+        [&] {
+          rnn::ExpectSameBits(cell.Forward(k), forward);
+          rnn::ExpectSameBits(cell.Backward(k, forward, kAllGateGradients),
+                              backward);
+        });
+    EXPECT_GT(failures, 3);
   }
 }
 
-TYPED_TEST(GpuGruBlockCellTest, EachFailureOfTheDriverIsReported) {
-  FakeCudaDriver& driver = this->gpu_.driver();
-  ExpectEachFailureIsReported<TypeParam>(
-      this->gpu_,
-      [&](int num_calls) {
-        driver.FailAny(CUDA_ERROR_OUT_OF_MEMORY, num_calls);
-      },
-      [&] { return driver.ClearFailures(); });
-}
-
-TYPED_TEST(GpuGruBlockCellTest, EachFailureOfCublasIsReported) {
-  FakeCublas& cublas = this->gpu_.fake_cublas();
-  ExpectEachFailureIsReported<TypeParam>(
-      this->gpu_,
-      [&](int num_calls) {
-        cublas.FailAny(CUBLAS_STATUS_ALLOC_FAILED, num_calls);
-      },
-      [&] { return cublas.ClearFailures(); });
-}
-
-TYPED_TEST(GpuGruBlockCellTest, OutOfScratchMemoryIsReported) {
-  const Case k = RandomCase<TypeParam>({3, 4, 8});
-  const ForwardResult forward = this->gpu_.Forward(k);
-  this->gpu_.driver().ClearCalls();
-  this->gpu_.is_out_of_memory = true;
-  ForwardResult f;
-  BackwardResult b;
-  EXPECT_EQ(this->gpu_.TryForward(k, 0, &f).code(),
-            StatusCode::kResourceExhausted);
-  EXPECT_EQ(this->gpu_.TryBackward(k, forward, kNoGateGradients, 0, &b).code(),
-            StatusCode::kResourceExhausted);
-  EXPECT_TRUE(this->gpu_.driver().calls().empty());
+TYPED_TEST(GpuGruBlockCellTest, EachFailureIsReported) {
+  FakeGpu& gpu = this->cell_.gpu;
+  ExpectFailuresAreReported(this->cell_, gpu.driver(),
+                            CUDA_ERROR_OUT_OF_MEMORY);
+  ExpectFailuresAreReported(this->cell_, gpu.fake_cublas(),
+                            CUBLAS_STATUS_ALLOC_FAILED);
 }
 
 TYPED_TEST(GpuGruBlockCellTest, MemsetFailureIsReported) {
   const Case k = RandomCase<TypeParam>({3, 4, 0});
   BackwardResult b;
-  this->gpu_.driver().Fail("cuMemsetD8Async", CUDA_ERROR_ILLEGAL_ADDRESS);
-  EXPECT_EQ(this->gpu_.TryBackward(k, {}, kNoGateGradients, 0, &b).code(),
+  this->cell_.gpu.driver().Fail("cuMemsetD8Async", CUDA_ERROR_ILLEGAL_ADDRESS);
+  EXPECT_EQ(this->cell_.TryBackward(k, {}, kNoGateGradients, 0, &b).code(),
             StatusCode::kInternal);
 }
 

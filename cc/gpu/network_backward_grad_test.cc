@@ -13,8 +13,6 @@
 #include <string>
 #include <vector>
 
-#include "cc/gpu/fakes/fake_cublas.h"
-#include "cc/gpu/fakes/fake_dual_layer.h"
 #include "cc/gpu/fakes/fake_gpu.h"
 #include "cc/rnn/network_test_support.h"
 
@@ -31,90 +29,65 @@ using rnn::RandomCase;
 using rnn::RnnConfig;
 using rnn::RnnMode;
 
-class FakeCublasGpu : public FakeGpu {
- public:
-  FakeCublasGpu() { RegisterDualLayerKernels(&driver()); }
-
-  FakeCublas& fake_cublas() { return fake_cublas_; }
-  Cublas& cublas() { return cublas_; }
-
- private:
-  FakeCublas fake_cublas_{&driver()};
-  Cublas cublas_{fake_cublas_.functions()};
-};
-
-// A result of the pass: an array on the GPU, or null if not wanted.
-template <typename T>
-class Result {
- public:
-  Result(FakeGpu* gpu, const Array& like, bool is_wanted)
-      : array_(&gpu->driver(), is_wanted ? like.size() : 0) {}
-
-  T* data() { return array_.data(); }
-  Array ToDoubles() const {
-    Array result;
-    for (T value : array_.ToVector()) result.push_back(rnn::ToDouble(value));
-    return result;
-  }
-
- private:
-  FakeDeviceArray<T> array_;
-};
-
 // Runs the pass of a case on a GPU.
 template <typename T>
 class GpuEngine {
  public:
-  GpuEngine(FakeCublasGpu* gpu, Case& k)
-      : gpu_(*gpu),
-        k_(k),
-        input_(Input(k.input)),
-        input_h_(Input(k.input_h)),
-        input_c_(Input(k.input_c)),
-        params_(Input(k.params)),
-        d_output_(Input(k.d_output)),
-        d_output_h_(Input(k.d_output_h)),
-        d_output_c_(Input(k.d_output_c)),
-        dot_input_(Input(k.dot_input)),
-        dot_input_h_(Input(k.dot_input_h)),
-        dot_input_c_(Input(k.dot_input_c)),
-        dot_params_(Input(k.dot_params)) {
-    rnn::WriteReserveSpaceHeader<T>({k.config, k.size, k.time_major, lengths(),
-                                     k.dropout, rnn::Device::kGpu},
-                                    rnn::kStream, header_.data());
-  }
+  GpuEngine(FakeGpu* gpu, const Case& k) : gpu_(*gpu), k_(k) {}
 
   // Results that are not wanted are empty.
-  Status TryRun(const BackwardGradParts& parts, ScratchAllocator* scratch,
-                BackwardGradResult* result) {
-    Result<T> input(&gpu_, k_.input, parts.wants_input);
-    Result<T> input_h(&gpu_, k_.input_h, parts.wants_states);
-    Result<T> input_c(&gpu_, k_.input_c, parts.wants_states);
-    Result<T> params(&gpu_, k_.params, parts.wants_params);
-    Result<T> d_output(&gpu_, k_.d_output, parts.wants_outputs);
-    Result<T> d_output_h(&gpu_, k_.d_output_h, parts.wants_outputs);
-    Result<T> d_output_c(&gpu_, k_.d_output_c, parts.wants_outputs);
-    rnn::NetworkBackwardGrad<T> pass = Inputs(parts);
-    pass.input_grad = input.data();
-    pass.input_h_grad = input_h.data();
-    pass.input_c_grad = input_c.data();
-    pass.params_grad = params.data();
-    pass.output_backprop_grad = d_output.data();
-    pass.output_h_backprop_grad = d_output_h.data();
-    pass.output_c_backprop_grad = d_output_c.data();
+  Status TryRun(const BackwardGradParts& parts, BackwardGradResult* result) {
+    const std::int32_t* const lengths =
+        k_.lengths.empty() ? nullptr : k_.lengths.data();
+    rnn::ReserveSpaceHeader header;
+    rnn::WriteReserveSpaceHeader<T>({k_.config, k_.size, k_.time_major, lengths,
+                                     k_.dropout, rnn::Device::kGpu},
+                                    rnn::kStream, header.data());
+    FakeArrays<T> arrays(&gpu_);
+    const auto in = [&](const Array& values, bool is_there = true) {
+      return is_there ? arrays.In(values) : nullptr;
+    };
+    const auto out = [&](const Array& like, bool is_wanted, Array* to) {
+      return arrays.Out(is_wanted ? like.size() : 0, to);
+    };
+    rnn::NetworkBackwardGrad<T> pass{};
+    pass.config = k_.config;
+    pass.size = k_.size;
+    pass.time_major = k_.time_major;
+    pass.sequence_lengths = lengths;
+    pass.dropout = k_.dropout;
+    pass.reserve_space_header = &header;
+    pass.input = in(k_.input);
+    pass.input_h = in(k_.input_h);
+    pass.input_c = in(k_.input_c);
+    pass.params = in(k_.params);
+    pass.output_backprop = in(k_.d_output);
+    pass.output_h_backprop = in(k_.d_output_h);
+    pass.output_c_backprop = in(k_.d_output_c);
+    pass.dot_input = in(k_.dot_input, parts.has_dot_input);
+    pass.dot_input_h = in(k_.dot_input_h, parts.has_dot_states);
+    pass.dot_input_c = in(k_.dot_input_c, parts.has_dot_states);
+    pass.dot_params = in(k_.dot_params, parts.has_dot_params);
+    pass.input_grad = out(k_.input, parts.wants_input, &result->input);
+    pass.input_h_grad = out(k_.input_h, parts.wants_states, &result->input_h);
+    pass.input_c_grad = out(k_.input_c, parts.wants_states, &result->input_c);
+    pass.params_grad = out(k_.params, parts.wants_params, &result->params);
+    pass.output_backprop_grad =
+        out(k_.d_output, parts.wants_outputs, &result->d_output);
+    pass.output_h_backprop_grad =
+        out(k_.d_output_h, parts.wants_outputs, &result->d_output_h);
+    pass.output_c_backprop_grad =
+        out(k_.d_output_c, parts.wants_outputs, &result->d_output_c);
+    FakeScratchAllocator scratch(&gpu_.driver());
     TF_RNN_OPS_RETURN_IF_ERROR(RunNetworkBackwardGrad(
-        gpu_.Call(scratch), gpu_.cublas(), allow_tf32, pass));
-    *result = {input.ToDoubles(),     input_h.ToDoubles(),
-               input_c.ToDoubles(),   params.ToDoubles(),
-               d_output.ToDoubles(),  d_output_h.ToDoubles(),
-               d_output_c.ToDoubles()};
+        gpu_.Call(&scratch), gpu_.cublas(), allow_tf32, pass));
+    arrays.Read();
     return Status();
   }
 
   BackwardGradResult Run(const BackwardGradParts& parts = {}) {
-    FakeScratchAllocator scratch(&gpu_.driver());
     BackwardGradResult result;
-    const Status status = TryRun(parts, &scratch, &result);
+    const Status status = TryRun(parts, &result);
     EXPECT_TRUE(status.ok()) << status.message();
     return result;
   }
@@ -122,42 +95,8 @@ class GpuEngine {
   bool allow_tf32 = false;
 
  private:
-  FakeDeviceArray<T> Input(Array& values) {
-    return FakeDeviceArray<T>(&gpu_.driver(), rnn::Rounded<T>(values));
-  }
-
-  const std::int32_t* lengths() const {
-    return k_.lengths.empty() ? nullptr : k_.lengths.data();
-  }
-
-  rnn::NetworkBackwardGrad<T> Inputs(const BackwardGradParts& parts) {
-    rnn::NetworkBackwardGrad<T> pass{};
-    pass.config = k_.config;
-    pass.size = k_.size;
-    pass.time_major = k_.time_major;
-    pass.sequence_lengths = lengths();
-    pass.dropout = k_.dropout;
-    pass.input = input_.data();
-    pass.input_h = input_h_.data();
-    pass.input_c = input_c_.data();
-    pass.params = params_.data();
-    pass.output_backprop = d_output_.data();
-    pass.output_h_backprop = d_output_h_.data();
-    pass.output_c_backprop = d_output_c_.data();
-    pass.reserve_space_header = &header_;
-    if (parts.has_dot_input) pass.dot_input = dot_input_.data();
-    if (parts.has_dot_states) pass.dot_input_h = dot_input_h_.data();
-    if (parts.has_dot_states) pass.dot_input_c = dot_input_c_.data();
-    if (parts.has_dot_params) pass.dot_params = dot_params_.data();
-    return pass;
-  }
-
-  FakeCublasGpu& gpu_;
+  FakeGpu& gpu_;
   const Case& k_;
-  FakeDeviceArray<T> input_, input_h_, input_c_, params_;
-  FakeDeviceArray<T> d_output_, d_output_h_, d_output_c_;
-  FakeDeviceArray<T> dot_input_, dot_input_h_, dot_input_c_, dot_params_;
-  rnn::ReserveSpaceHeader header_;
 };
 
 template <typename T>
@@ -196,7 +135,7 @@ class GpuBackwardGradTest : public testing::Test {};
 TYPED_TEST_SUITE(GpuBackwardGradTest, rnn::StorageTypes);
 
 TYPED_TEST(GpuBackwardGradTest, EqualsTheCpuEngine) {
-  FakeCublasGpu gpu;
+  FakeGpu gpu;
   for (Case& k : GpuCases()) {
     SCOPED_TRACE(Describe(k));
     rnn::ExpectAllClose(k.config, GpuEngine<TypeParam>(&gpu, k).Run(),
@@ -207,7 +146,7 @@ TYPED_TEST(GpuBackwardGradTest, EqualsTheCpuEngine) {
 // The next two tests enumerate proper subsets of the parts as bits.
 
 TYPED_TEST(GpuBackwardGradTest, NullIsZeros) {
-  FakeCublasGpu gpu;
+  FakeGpu gpu;
   unsigned turn = 0;
   for (Case& k : GpuCases()) {
     const unsigned choice = turn++ % 7;
@@ -223,7 +162,7 @@ TYPED_TEST(GpuBackwardGradTest, NullIsZeros) {
 
 // Omitting results does not change the bits of the others.
 TYPED_TEST(GpuBackwardGradTest, NullResultsAreSkipped) {
-  FakeCublasGpu gpu;
+  FakeGpu gpu;
   unsigned turn = 0;
   for (Case& k : GpuCases()) {
     const unsigned choice = turn++ % 15;
@@ -251,7 +190,7 @@ TYPED_TEST(GpuBackwardGradTest, NullResultsAreSkipped) {
 
 // Padding has no effect, even NaN.
 TYPED_TEST(GpuBackwardGradTest, PaddingHasNoEffect) {
-  FakeCublasGpu gpu;
+  FakeGpu gpu;
   for (RnnMode mode : rnn::kModes) {
     for (bool skip_input : {false, true}) {
       Case k = RandomCase({mode, skip_input, 2, 2, 17, 17, 0}, {5, 4});
@@ -272,7 +211,7 @@ TYPED_TEST(GpuBackwardGradTest, PaddingHasNoEffect) {
 
 // Weights do not affect sequences of length 0, even if infinite.
 TYPED_TEST(GpuBackwardGradTest, WeightsHaveNoEffectOnEmptySequences) {
-  FakeCublasGpu gpu;
+  FakeGpu gpu;
   for (RnnConfig config : {RnnConfig{RnnMode::kTanh, false, 1, 1, 3, 17, 0},
                            {RnnMode::kGru, false, 2, 1, 3, 17, 0},
                            {RnnMode::kLstm, false, 1, 1, 3, 17, 0},
@@ -283,6 +222,9 @@ TYPED_TEST(GpuBackwardGradTest, WeightsHaveNoEffectOnEmptySequences) {
     for (Array* params : {&k.params, &k.dot_params}) {
       std::fill(params->begin(), params->end(),
                 std::numeric_limits<double>::infinity());
+    }
+    for (Array* array : {&k.dot_input_h, &k.dot_input_c}) {
+      rnn::Rounded<TypeParam>(*array);
     }
     const BackwardGradResult actual = GpuEngine<TypeParam>(&gpu, k).Run();
     for (std::int64_t i = 0; i < 2 * config.output_size(); ++i) {
@@ -302,7 +244,7 @@ TYPED_TEST(GpuBackwardGradTest, WeightsHaveNoEffectOnEmptySequences) {
 
 TEST(GpuBackwardGradCallsTest, UsesTf32OnlyIfAllowed) {
   for (bool is_allowed : {false, true}) {
-    FakeCublasGpu gpu;
+    FakeGpu gpu;
     Case k = RandomCase({RnnMode::kLstm, false, 1, 1, 3, 5, 0}, {4, 6});
     GpuEngine<float> engine(&gpu, k);
     engine.allow_tf32 = is_allowed;
@@ -317,7 +259,7 @@ TEST(GpuBackwardGradCallsTest, UsesTf32OnlyIfAllowed) {
 }
 
 TYPED_TEST(GpuBackwardGradTest, FindZerosDetectsAllZeroArrays) {
-  FakeCublasGpu gpu;
+  FakeGpu gpu;
   for (std::size_t size : {0, 1, 3, 100000}) {
     for (double last : {0.0, -0.0, 1e-7, std::nan("")}) {
       Array values(size, -0.0);
@@ -337,7 +279,7 @@ TYPED_TEST(GpuBackwardGradTest, FindZerosDetectsAllZeroArrays) {
 // Each step is one product and one kernel per sweep.
 TEST(GpuBackwardGradCallsTest, EachStepTakesFourCalls) {
   const auto count = [](std::int64_t time) {
-    FakeCublasGpu gpu;
+    FakeGpu gpu;
     Case k = RandomCase({RnnMode::kLstm, false, 1, 1, 3, 5, 0}, {time, 6});
     BackwardGradParts parts;
     parts.has_dot_params = false;
@@ -359,62 +301,28 @@ Case HardCase() {
   return k;
 }
 
-Status RunHardCase(FakeCublasGpu* gpu, Case& k) {
-  FakeScratchAllocator scratch(&gpu->driver());
-  BackwardGradResult result;
-  return GpuEngine<rnn::BFloat16>(gpu, k).TryRun({}, &scratch, &result);
-}
-
-template <typename Library, typename Error>
-void ExpectFailuresAreReported(FakeCublasGpu* gpu, Library* library,
-                               Error error) {
-  Case k = HardCase();
-  int failures = 0;
-  for (int skipped = 0;; ++skipped) {
-    library->FailAny(error, skipped);
-    const Status status = RunHardCase(gpu, k);
-    if (library->ClearFailures()) break;  // fewer calls than that
-    ++failures;
-    EXPECT_EQ(status.code(), StatusCode::kInternal) << skipped;
-    EXPECT_NE(status.message().find(" returned "), std::string::npos);
-    EXPECT_NE(status.message().find("rnn_mode lstm"), std::string::npos)
-        << status.message();
-  }
-  EXPECT_GT(failures, 50);
-  EXPECT_TRUE(RunHardCase(gpu, k).ok());
-}
-
-TEST(GpuBackwardGradErrorsTest,
-     DriverErrorsAreReportedAndDoNotAffectLaterCalls) {
-  FakeCublasGpu gpu;
-  ExpectFailuresAreReported(&gpu, &gpu.driver(), CUDA_ERROR_LAUNCH_FAILED);
-}
-
-TEST(GpuBackwardGradErrorsTest,
-     CublasErrorsAreReportedAndDoNotAffectLaterCalls) {
-  FakeCublasGpu gpu;
-  ExpectFailuresAreReported(&gpu, &gpu.fake_cublas(),
-                            CUBLAS_STATUS_EXECUTION_FAILED);
-}
-
-TEST(GpuBackwardGradErrorsTest, OutOfMemoryDoesNotAffectLaterCalls) {
-  FakeCublasGpu gpu;
-  Case k = HardCase();
-  GpuEngine<rnn::BFloat16> engine(&gpu, k);
-  int failures = 0;
-  for (;; ++failures) {
-    FakeScratchAllocator scratch(&gpu.driver());
-    scratch.Fail(failures);
+// Includes out of scratch memory.
+TEST(GpuBackwardGradErrorsTest, EachFailureIsReported) {
+  FakeGpu gpu;
+  const Case k = HardCase();
+  const auto run = [&] {
     BackwardGradResult result;
-    const Status status = engine.TryRun({}, &scratch, &result);
-    if (status.ok()) break;  // fewer calls than that
-    EXPECT_EQ(status.code(), StatusCode::kResourceExhausted) << failures;
-  }
-  EXPECT_GT(failures, 20);
+    return GpuEngine<rnn::BFloat16>(&gpu, k).TryRun({}, &result);
+  };
+  const std::vector<std::string> texts = {" returned ", "rnn_mode lstm"};
+  EXPECT_GT(
+      ExpectEachFailureIsReported(gpu.driver(), CUDA_ERROR_OUT_OF_MEMORY,
+                                  StatusCode::kResourceExhausted, texts, run),
+      70);
+  EXPECT_GT(ExpectEachFailureIsReported(gpu.fake_cublas(),
+                                        CUBLAS_STATUS_EXECUTION_FAILED,
+                                        StatusCode::kInternal, texts, run),
+            50);
+  EXPECT_TRUE(run().ok());
 }
 
 TEST(GpuBackwardGradErrorsTest, RejectsOverflowingActivationSizes) {
-  FakeCublasGpu gpu;
+  FakeGpu gpu;
   Case k = RandomCase({RnnMode::kLstm, false, 1, 1, 1, 1, 0}, {1, 1});
   k.size = {std::int64_t{1} << 40, std::int64_t{1} << 22};
   FakeScratchAllocator scratch(&gpu.driver());

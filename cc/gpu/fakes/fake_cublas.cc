@@ -52,13 +52,9 @@ struct Matrix {
     if (is_transposed) std::swap(row, col);
     return row + static_cast<std::size_t>(col) * leading_dimension;
   }
-  const char* begin() const { return static_cast<const char*>(data); }
-  std::size_t num_bytes() const {
-    return (Index(rows - 1, cols - 1) + 1) * SizeOf(type);
-  }
-  bool Overlaps(const Matrix& other) const {
-    return begin() < other.begin() + other.num_bytes() &&
-           other.begin() < begin() + num_bytes();
+  FakeSpan Span(bool is_output) const {
+    return {name, data, (Index(rows - 1, cols - 1) + 1) * SizeOf(type),
+            SizeOf(type), is_output};
   }
   double Read(int row, int col) const {
     const std::size_t index = Index(row, col);
@@ -116,53 +112,19 @@ void Multiply(double alpha, const Matrix& a, const Matrix& b, double beta,
 
 // The functions in the table, by their exported names.
 struct FakeCublasFunctions {
-  class Call
-      : public FakeCallStatus<cublasStatus_t, CUBLAS_STATUS_INVALID_VALUE> {
-   public:
-    explicit Call(const char* name)
-        : FakeCallStatus(name, the_fake->Note({name})),
-          lock_(the_fake->mutex_) {}
-    Call(const char* name, cublasHandle_t handle) : Call(name) {
-      handle_ = FindIn(the_fake->handles_, handle);
-      if (Expect(handle_ != nullptr, "unknown handle")) {
-        Expect(handle_->context == driver().current_context(),
-               "the handle's context is not current");
-      }
-    }
-
-    FakeCublas::Handle* handle() const { return handle_; }
-    void Unlock() { lock_.unlock(); }
-
-   private:
-    std::unique_lock<std::recursive_mutex> lock_;
-    FakeCublas::Handle* handle_ = nullptr;
-  };
-
-  static FakeCudaDriver& driver() { return *the_fake->driver_; }
+  using Call = FakeCublas::Call;
 
   static cublasStatus_t cublasCreate_v2(cublasHandle_t* handle) {
-    Call call("cublasCreate");
-    const CUcontext context = driver().current_context();
-    if (call.Expect(context != nullptr, "no context is current")) {
-      *handle = NewHandle<cublasHandle_t>();
-      the_fake->handles_[*handle].context = context;
-    }
-    return call.status();
+    return Call(the_fake, {"cublasCreate"}).CreateHandle(handle);
   }
 
   static cublasStatus_t cublasDestroy_v2(cublasHandle_t handle) {
-    Call call("cublasDestroy", handle);
-    the_fake->handles_.erase(handle);  // even if it fails
-    return call.status();
+    return Call(the_fake, {"cublasDestroy"}, handle).DestroyHandle();
   }
 
   static cublasStatus_t cublasSetStream_v2(cublasHandle_t handle,
                                            cudaStream_t stream) {
-    Call call("cublasSetStream", handle);
-    if (call.ok() && call.Checked(driver().CheckStream(stream, call.name()))) {
-      call.handle()->stream = stream;
-    }
-    return call.status();
+    return Call(the_fake, {"cublasSetStream"}, handle).SetStream(stream);
   }
 
   static cublasStatus_t cublasGemmEx(
@@ -172,57 +134,42 @@ struct FakeCublasFunctions {
       cudaDataType b_type, int ldb, const void* beta, void* c_data,
       cudaDataType c_type, int ldc, cublasComputeType_t compute,
       cublasGemmAlgo_t) {
-    Call call("cublasGemmEx", handle);
-    if (!call.ok()) return call.status();
-    const std::unique_lock<std::mutex> in_use(call.handle()->in_use,
-                                              std::try_to_lock);
+    Call call(the_fake, {"cublasGemmEx"}, handle);
     const Matrix a = {
         "a", a_data, a_type, m, k, lda, a_operation != CUBLAS_OP_N};
     const Matrix b = {
         "b", b_data, b_type, k, n, ldb, b_operation != CUBLAS_OP_N};
     const Matrix c = {"c", c_data, c_type, m, n, ldc, false};
-    if (call.Expect(in_use.owns_lock(), "two threads use a handle at once") &&
-        call.Expect(call.handle()->stream.has_value(),
-                    "the handle has no stream") &&
-        call.Checked(
-            driver().CheckStream(*call.handle()->stream, call.name())) &&
+    if (call.ok() && call.CheckStream() &&
         call.Expect(a.type == b.type && AreSupported(a.type, c.type, compute),
                     "types " + std::to_string(a.type) + ", " +
                         std::to_string(b.type) + ", " + std::to_string(c.type) +
                         ", " + std::to_string(compute)) &&
-        CheckScale(call, alpha, c.type) && CheckScale(call, beta, c.type) &&
-        CheckMatrix(call, a) && CheckMatrix(call, b) && CheckMatrix(call, c) &&
-        call.Expect(!c.Overlaps(a) && !c.Overlaps(b),
-                    "the result overlaps an operand")) {
+        call.CheckHost(alpha, SizeOf(c.type)) &&
+        call.CheckHost(beta, SizeOf(c.type)) && CheckSize(call, a) &&
+        CheckSize(call, b) && CheckSize(call, c) &&
+        call.CheckSpans({a.Span(false), b.Span(false), c.Span(true)})) {
       the_fake->computed_.push_back(compute);
-      call.Unlock();
-      Multiply(Scale(alpha, c.type), a, b, Scale(beta, c.type), c);
+      call.Unlocked([&] {
+        Multiply(Scale(alpha, c.type), a, b, Scale(beta, c.type), c);
+      });
     }
     return call.status();
   }
 
-  static bool CheckScale(Call& call, const void* value, cudaDataType type) {
-    return call.Checked(
-        driver().CheckHostMemory(value, SizeOf(type), call.name()));
-  }
   static double Scale(const void* value, cudaDataType type) {
     return type == CUDA_R_64F ? *static_cast<const double*>(value)
                               : *static_cast<const float*>(value);
   }
 
-  static bool CheckMatrix(Call& call, const Matrix& matrix) {
-    const std::string what = call.name() + ", " + matrix.name;
+  static bool CheckSize(Call& call, const Matrix& matrix) {
     return call.Expect(matrix.rows > 0 && matrix.cols > 0 &&
                            matrix.leading_dimension >= matrix.stored_rows(),
                        std::string(matrix.name) + " is [" +
                            std::to_string(matrix.stored_rows()) + ", " +
                            std::to_string(matrix.stored_cols()) +
                            "] with leading dimension " +
-                           std::to_string(matrix.leading_dimension)) &&
-           call.Checked(
-               driver().CheckDeviceMemory(matrix.data, matrix.num_bytes(),
-                                          what) &&
-               driver().CheckAligned(matrix.data, SizeOf(matrix.type), what));
+                           std::to_string(matrix.leading_dimension));
   }
 
   static cublasStatus_t cublasGetProperty(libraryPropertyType, int* value) {
@@ -237,7 +184,7 @@ struct FakeCublasFunctions {
   }
 };
 
-FakeCublas::FakeCublas(FakeCudaDriver* driver) : driver_(driver) {
+FakeCublas::FakeCublas(FakeCudaDriver* driver) : FakeHandleLibrary(driver) {
   EXPECT_EQ(the_fake, nullptr) << "one fake cuBLAS may exist at a time";
   the_fake = this;
 #define TF_RNN_OPS_SET(name, Type) functions_.name = FakeCublasFunctions::name;
@@ -246,11 +193,6 @@ FakeCublas::FakeCublas(FakeCudaDriver* driver) : driver_(driver) {
 }
 
 FakeCublas::~FakeCublas() { the_fake = nullptr; }
-
-int FakeCublas::num_handles() const {
-  const std::lock_guard<std::recursive_mutex> lock(mutex_);
-  return static_cast<int>(handles_.size());
-}
 
 std::vector<cublasComputeType_t> FakeCublas::computed() const {
   const std::lock_guard<std::recursive_mutex> lock(mutex_);

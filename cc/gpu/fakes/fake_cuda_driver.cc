@@ -417,9 +417,8 @@ FakeScratchAllocator::~FakeScratchAllocator() {
 }
 
 Status FakeScratchAllocator::Allocate(std::size_t num_bytes, void** memory) {
-  if (calls_until_failure_-- == 0) {
-    return Status(StatusCode::kResourceExhausted, "the fake allocator fails");
-  }
+  TF_RNN_OPS_RETURN_IF_ERROR(
+      driver_->driver()->Check(driver_->Note({"Allocate"}), "Allocate"));
   *memory = driver_->Allocate(num_bytes);
   if (*memory != nullptr) memory_.push_back(*memory);
   return Status();

@@ -21,6 +21,7 @@
 #include "cc/gpu/cuda_driver.h"
 #include "cc/gpu/fakes/fake_library.h"
 #include "cc/rnn/status.h"
+#include "cc/rnn/test_support.h"
 
 namespace tf_rnn_ops::gpu {
 
@@ -85,6 +86,7 @@ class FakeCudaDriver : public FakeLibrary<FakeCall, CUresult> {
 
  private:
   friend struct FakeCudaFunctions;
+  friend class FakeScratchAllocator;
 
   struct Stream {
     CUcontext context;
@@ -119,7 +121,8 @@ class FakeCudaDriver : public FakeLibrary<FakeCall, CUresult> {
   std::vector<const void*> loaded_images_;
 };
 
-// Scratch memory of a call. The destructor checks and frees it.
+// Scratch memory of a call. The destructor checks and frees it. An allocation
+// is a call of the fake driver named Allocate.
 class FakeScratchAllocator : public ScratchAllocator {
  public:
   explicit FakeScratchAllocator(FakeCudaDriver* driver) : driver_(driver) {}
@@ -127,13 +130,9 @@ class FakeScratchAllocator : public ScratchAllocator {
 
   Status Allocate(std::size_t num_bytes, void** memory) override;
 
-  // Makes a later call fail: the first one after `skipped_calls` calls.
-  void Fail(int skipped_calls = 0) { calls_until_failure_ = skipped_calls; }
-
  private:
   FakeCudaDriver* driver_;
   std::vector<void*> memory_;
-  int calls_until_failure_ = -1;
 };
 
 // An array on the GPU at an offset, in elements, in its allocation.
@@ -164,6 +163,11 @@ class FakeDeviceArray {
   std::vector<T> ToVector() const {
     if (size_ == 0) return {};
     return std::vector<T>(storage_ + offset_, storage_ + offset_ + size_);
+  }
+  rnn::Array ToDoubles() const {
+    rnn::Array result;
+    for (T value : ToVector()) result.push_back(rnn::ToDouble(value));
+    return result;
   }
 
  private:

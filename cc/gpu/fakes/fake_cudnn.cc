@@ -43,119 +43,44 @@ rnn::RnnMode ModeOf(cudnnRNNMode_t mode) {
 std::size_t SumOf(const std::vector<std::int32_t>& lengths) {
   return std::accumulate(lengths.begin(), lengths.end(), std::size_t{0});
 }
-std::size_t WorkspaceBytes(const FakeNetwork& network, bool is_training) {
+std::size_t WorkspaceBytes(const FakeRnn& network, bool is_training) {
   return (is_training ? 256 : 128) + 16 * SumOf(network.lengths);
 }
-std::size_t ReserveSpaceBytes(const FakeNetwork& network) {
+std::size_t ReserveSpaceBytes(const FakeRnn& network) {
   return FakeReserveBytes(network) + 16 * SumOf(network.lengths);
 }
 
-// An array that a call reads or writes.
-struct Span {
-  std::string name;
-  const void* memory;
-  std::size_t num_bytes;
-  std::size_t alignment;
-  bool is_output;
-
-  const char* begin() const { return static_cast<const char*>(memory); }
-  bool Overlaps(const Span& other) const {
-    return begin() < other.begin() + other.num_bytes &&
-           other.begin() < begin() + num_bytes;
-  }
-};
-
-// An array of a pass. Its size follows from the descriptors.
-struct Array {
-  enum Kind { kInput, kOutput, kHiddenState, kCellState };
-  const char* name;
-  const void* memory;
-  Kind kind;
-  bool is_written = false;
-};
-
-struct Space {
-  const void* memory;
-  std::size_t num_bytes;
-};
-
-// Common arguments of all passes.
-struct PassDescriptors {
+// The arguments of a pass.
+struct Pass {
+  FakePass kind;
   bool is_training;
   cudnnRNNDescriptor_t rnn;
   const std::int32_t* device_lengths;
   cudnnRNNDataDescriptor_t x, y;
   cudnnTensorDescriptor_t h, c;  // c: null for a pass without cell states
+  std::size_t weight_bytes;
+  void* workspace;
+  std::size_t workspace_bytes;
+  void* reserve;
+  std::size_t reserve_bytes;
 };
-struct PassSpaces {
-  Space weights;  // or their gradients
-  Space workspace, reserve;
-  bool writes_weights = false;
-};
-struct Pass : PassDescriptors, PassSpaces {};
 
 }  // namespace
 
 // The functions in the table, by cuDNN's names.
 struct FakeCudnnFunctions {
-  // A call. It locks the fake, except while it computes, and the handle, if
-  // any.
-  class Call : public FakeCallStatus<cudnnStatus_t, CUDNN_STATUS_BAD_PARAM> {
+  class Call : public FakeCudnn::Call {
    public:
     explicit Call(const std::string& name, cudnnRNNDescriptor_t rnn = nullptr)
-        : FakeCallStatus(name, the_fake->Note(Describe(name, rnn))),
-          lock_(the_fake->mutex_) {
+        : FakeCudnn::Call(the_fake, Describe(name, rnn)) {
       last_error = ok() ? "" : "the fake cuDNN fails";
     }
     Call(const std::string& name, cudnnHandle_t handle,
          cudnnRNNDescriptor_t rnn = nullptr)
-        : Call(name, rnn) {
-      FakeCudnn::Handle* found = FindIn(the_fake->handles_, handle);
-      if (Expect(found != nullptr,
-                 "the handle was destroyed or never created") &&
-          Expect(found->context == driver().current_context(),
-                 "the handle's context is not current") &&
-          Expect(!found->is_busy, "another thread is using the handle")) {
-        found->is_busy = true;
-        handle_ = handle;
-      }
-    }
-    ~Call() {
-      if (handle_ != nullptr) the_fake->handles_[handle_].is_busy = false;
+        : FakeCudnn::Call(the_fake, Describe(name, rnn), handle) {
+      last_error = ok() ? "" : "the fake cuDNN fails";
     }
 
-    std::optional<CUstream>& stream() {
-      return the_fake->handles_[handle_].stream;
-    }
-
-    void DestroyHandle() {
-      the_fake->handles_.erase(std::exchange(handle_, nullptr));
-    }
-
-    // For functions that enqueue work.
-    bool CheckStream() {
-      return Expect(stream().has_value(), "the handle has no stream") &&
-             CheckStream(*stream());
-    }
-    bool CheckStream(CUstream stream) {
-      return Checked(driver().CheckStream(stream, name()));
-    }
-    bool CheckHost(const void* memory, std::size_t num_bytes) {
-      return Checked(driver().CheckHostMemory(memory, num_bytes, name()));
-    }
-    bool CheckSpans(const std::vector<Span>& spans) {
-      for (auto a = spans.begin(); a != spans.end(); ++a) {
-        const std::string what = name() + ", " + a->name;
-        Checked(driver().CheckDeviceMemory(a->memory, a->num_bytes, what) &&
-                FakeCudaDriver::CheckAligned(a->memory, a->alignment, what));
-        for (auto b = spans.begin(); b != a; ++b) {
-          Expect(!(a->is_output || b->is_output) || !a->Overlaps(*b),
-                 a->name + " and " + b->name + " overlap");
-        }
-        if (!ok()) break;
-      }
-      return ok();
-    }
     bool IsSupported(bool is_supported, const std::string& otherwise) {
       if (!is_supported && ok()) last_error = otherwise;
       return FailCallUnless(is_supported, CUDNN_STATUS_NOT_SUPPORTED);
@@ -185,18 +110,6 @@ struct FakeCudnnFunctions {
                  : nullptr;
     }
 
-    template <typename FakePass>
-    cudnnStatus_t Run(const FakeNetwork& network, const Pass& pass,
-                      const FakePass& work) {
-      lock_.unlock();
-      std::memset(const_cast<void*>(pass.workspace.memory), kGarbage,
-                  pass.workspace.num_bytes);
-      const std::string wrong = RunFake(network, work);
-      lock_.lock();
-      Expect(wrong.empty(), wrong);
-      return status();
-    }
-
    private:
     static FakeCudnnCall Describe(const std::string& name,
                                   cudnnRNNDescriptor_t rnn) {
@@ -206,35 +119,20 @@ struct FakeCudnnFunctions {
       if (found != nullptr) call.rnn = found->value_or(FakeRnnDescriptor());
       return call;
     }
-
-    std::unique_lock<std::recursive_mutex> lock_;
-    cudnnHandle_t handle_ = nullptr;
   };
-
-  static FakeCudaDriver& driver() { return *the_fake->driver_; }
 
   // ------------------------------------------------------------- the handle
 
   static cudnnStatus_t cudnnCreate(cudnnHandle_t* handle) {
-    Call call(__func__);
-    const CUcontext context = driver().current_context();
-    if (call.Expect(context != nullptr, "no context is current")) {
-      *handle = NewHandle<cudnnHandle_t>();
-      the_fake->handles_[*handle].context = context;
-    }
-    return call.status();
+    return Call(__func__).CreateHandle(handle);
   }
 
   static cudnnStatus_t cudnnDestroy(cudnnHandle_t handle) {
-    Call call(__func__, handle);
-    call.DestroyHandle();  // even if it fails
-    return call.status();
+    return Call(__func__, handle).DestroyHandle();
   }
 
   static cudnnStatus_t cudnnSetStream(cudnnHandle_t handle, CUstream stream) {
-    Call call(__func__, handle);
-    if (call.ok() && call.CheckStream(stream)) call.stream() = stream;
-    return call.status();
+    return Call(__func__, handle).SetStream(stream);
   }
 
   static std::size_t cudnnGetVersion() { return the_fake->version_; }
@@ -358,7 +256,7 @@ struct FakeCudnnFunctions {
                 "sequence lengths from " + std::to_string(*least) + " to " +
                     std::to_string(*most));
     const std::size_t num_bytes = FakeElementBytes(type);
-    if (padding_fill != nullptr && call.CheckHost(padding_fill, num_bytes)) {
+    if (call.CheckHost(padding_fill, num_bytes)) {
       const std::string zeros(num_bytes, '\0');
       call.Expect(std::memcmp(padding_fill, zeros.data(), num_bytes) == 0,
                   "the fake supports only zeros as padding");
@@ -368,8 +266,7 @@ struct FakeCudnnFunctions {
                layout == CUDNN_RNN_DATA_LAYOUT_SEQ_MAJOR_UNPACKED,
                {time, batch},
                width,
-               {lengths, lengths + batch},
-               padding_fill != nullptr};
+               {lengths, lengths + batch}};
     }
     return call.status();
   }
@@ -504,8 +401,7 @@ struct FakeCudnnFunctions {
       cudnnForwardMode_t mode, cudnnRNNDataDescriptor_t x_desc,
       std::size_t* workspace_bytes, std::size_t* reserve_space_bytes) {
     Call call(__func__, handle, rnn_desc);
-    const std::optional<FakeNetwork> network =
-        FindNetwork(call, rnn_desc, x_desc);
+    const std::optional<FakeRnn> network = FindNetwork(call, rnn_desc, x_desc);
     if (!network ||
         !call.IsSupported(
             network->type != CUDNN_DATA_BFLOAT16 || the_fake->has_bfloat16_,
@@ -522,9 +418,9 @@ struct FakeCudnnFunctions {
   }
 
   // If the descriptors do not match, returns nullopt and fails the call.
-  static std::optional<FakeNetwork> FindNetwork(
-      Call& call, cudnnRNNDescriptor_t rnn_desc,
-      cudnnRNNDataDescriptor_t x_desc) {
+  static std::optional<FakeRnn> FindNetwork(Call& call,
+                                            cudnnRNNDescriptor_t rnn_desc,
+                                            cudnnRNNDataDescriptor_t x_desc) {
     const auto* rnn = call.Get(the_fake->rnns_, rnn_desc);
     const auto* x = call.Get(the_fake->data_, x_desc);
     if (!call.ok() ||
@@ -543,46 +439,51 @@ struct FakeCudnnFunctions {
                      "time-major and of equal length")) {
       return std::nullopt;
     }
-    return FakeNetwork{rnn->config,
-                       x->size,
-                       x->type,
-                       rnn->algorithm,
-                       x->time_major,
-                       x->lengths,
-                       the_fake->weight_padding_};
+    return FakeRnn{rnn->config,
+                   x->size,
+                   x->type,
+                   rnn->algorithm,
+                   x->time_major,
+                   x->lengths,
+                   the_fake->weight_padding_};
   }
 
   // ---------------------------------------------------------------- passes
 
-  // Checks all arguments. On errors, returns nullopt and fails the call.
-  static std::optional<FakeNetwork> Check(Call& call, const Pass& pass,
-                                          const std::vector<Array>& arrays) {
-    const std::optional<FakeNetwork> network =
-        FindNetwork(call, pass.rnn, pass.x);
+  static cudnnStatus_t RunPass(Call& call, const Pass& pass,
+                               const std::vector<FakeArray>& arrays) {
+    const std::optional<FakeRnn> network = FindNetwork(call, pass.rnn, pass.x);
     if (network && call.CheckStream() && CheckOutput(call, pass, *network) &&
         CheckStates(call, pass, *network) &&
         CheckSpaces(call, pass, *network) &&
-        CheckDeviceLengths(call, pass, *network)) {
-      call.CheckSpans(Spans(call, pass, *network, arrays));
+        CheckDeviceLengths(call, pass, *network) &&
+        call.CheckSpans(Spans(call, pass, arrays, *network))) {
+      call.Unlocked([&] {
+        std::memset(pass.workspace, kGarbage, pass.workspace_bytes);
+        const std::string wrong =
+            RunFake(*network, pass.kind, arrays,
+                    pass.is_training ? pass.reserve : nullptr);
+        call.Expect(wrong.empty(), wrong);
+      });
     }
-    return call.ok() ? network : std::nullopt;
+    return call.status();
   }
 
   // cuDNN 9 ignores them, but its documentation requires a copy of x's lengths.
   static bool CheckDeviceLengths(Call& call, const Pass& pass,
-                                 const FakeNetwork& network) {
+                                 const FakeRnn& network) {
     if (pass.device_lengths == nullptr) return true;
     const std::size_t num_bytes = network.lengths.size() * sizeof(std::int32_t);
-    return call.Checked(
-               driver().CheckDeviceMemory(pass.device_lengths, num_bytes,
-                                          call.name() + ", devSeqLengths")) &&
+    return call.Checked(the_fake->driver_->CheckDeviceMemory(
+               pass.device_lengths, num_bytes,
+               call.name() + ", devSeqLengths")) &&
            call.Expect(std::memcmp(pass.device_lengths, network.lengths.data(),
                                    num_bytes) == 0,
                        "devSeqLengths that differ from the lengths of x");
   }
 
   static bool CheckOutput(Call& call, const Pass& pass,
-                          const FakeNetwork& network) {
+                          const FakeRnn& network) {
     const auto* y = call.Get(the_fake->data_, pass.y);
     // Not all passes fail in all versions, but none is known to work.
     const auto& lengths = network.lengths;
@@ -594,13 +495,12 @@ struct FakeCudnnFunctions {
                    y->size.time == network.size.time &&
                    y->size.batch == network.size.batch && y->lengths == lengths,
                "x and y have different sequences") &&
-           call.Expect(y->width == network.config.num_directions *
-                                       network.config.output_size(),
+           call.Expect(y->width == network.output_width(),
                        "y is of another size than the network's output");
   }
 
   static bool CheckStates(Call& call, const Pass& pass,
-                          const FakeNetwork& network) {
+                          const FakeRnn& network) {
     const rnn::RnnConfig& config = network.config;
     const auto check = [&](cudnnTensorDescriptor_t desc, std::int64_t width) {
       const auto* state = call.Get(the_fake->tensors_, desc);
@@ -621,43 +521,38 @@ struct FakeCudnnFunctions {
   }
 
   static bool CheckSpaces(Call& call, const Pass& pass,
-                          const FakeNetwork& network) {
+                          const FakeRnn& network) {
     const auto* rnn = call.Get(the_fake->rnns_, pass.rnn);
     return call.ok() &&
-           call.Expect(pass.weights.num_bytes >= WeightBytes(call, *rnn),
+           call.Expect(pass.weight_bytes >= WeightBytes(call, *rnn),
                        "too small a weight space") &&
-           call.Expect(pass.workspace.num_bytes >=
+           call.Expect(pass.workspace_bytes >=
                            WorkspaceBytes(network, pass.is_training),
                        "too small a workspace") &&
            call.Expect(!pass.is_training ||
-                           pass.reserve.num_bytes >= ReserveSpaceBytes(network),
+                           pass.reserve_bytes >= ReserveSpaceBytes(network),
                        "too small a reserve space");
   }
 
-  static std::vector<Span> Spans(Call& call, const Pass& pass,
-                                 const FakeNetwork& network,
-                                 const std::vector<Array>& arrays) {
+  static std::vector<FakeSpan> Spans(Call& call, const Pass& pass,
+                                     const std::vector<FakeArray>& arrays,
+                                     const FakeRnn& network) {
     const std::size_t element_bytes = FakeElementBytes(network.type);
-    std::vector<Span> spans;
-    const auto add = [&](const char* name, const Space& space,
-                         std::size_t alignment, bool is_written) {
-      spans.push_back(
-          {name, space.memory, space.num_bytes, alignment, is_written});
-    };
-    add("workSpace", pass.workspace, kSpaceAlignment, true);
-    add("weightSpace", pass.weights, element_bytes, pass.writes_weights);
+    std::vector<FakeSpan> spans = {{"workSpace", pass.workspace,
+                                    pass.workspace_bytes, kSpaceAlignment,
+                                    true}};
     if (pass.is_training) {
-      add("reserveSpace", pass.reserve, kSpaceAlignment, true);
+      spans.push_back({"reserveSpace", pass.reserve, pass.reserve_bytes,
+                       kSpaceAlignment, true});
     }
-    // By Array::Kind.
-    const std::int64_t sizes[] = {network.input_size(), network.output_size(),
-                                  network.hidden_state_size(),
-                                  network.cell_state_size()};
-    for (const Array& array : arrays) {
-      const std::size_t num_bytes = sizes[array.kind] * element_bytes;
+    for (const FakeArray& array : arrays) {
+      const std::size_t num_bytes =
+          array.kind == FakeArray::kWeights
+              ? pass.weight_bytes
+              : network.SizeOf(array.kind) * element_bytes;
       if (num_bytes > 0) {
-        add(array.name, {array.memory, num_bytes}, element_bytes,
-            array.is_written);
+        spans.push_back({array.name, array.memory, num_bytes, element_bytes,
+                         array.is_written});
       } else {
         call.Expect(array.memory == nullptr,
                     "a cell state in a network that is not an LSTM");
@@ -672,29 +567,22 @@ struct FakeCudnnFunctions {
       cudnnRNNDataDescriptor_t x_desc, const void* x,
       cudnnRNNDataDescriptor_t y_desc, void* y, cudnnTensorDescriptor_t h_desc,
       const void* hx, void* hy, cudnnTensorDescriptor_t c_desc, const void* cx,
-      void* cy, std::size_t weight_space_bytes, const void* weight_space,
-      std::size_t workspace_bytes, void* workspace,
-      std::size_t reserve_space_bytes, void* reserve_space) {
+      void* cy, std::size_t weight_bytes, const void* weights,
+      std::size_t workspace_bytes, void* workspace, std::size_t reserve_bytes,
+      void* reserve) {
     Call call(__func__, handle, rnn_desc);
-    const Pass pass = {{mode == CUDNN_FWD_MODE_TRAINING, rnn_desc,
-                        device_lengths, x_desc, y_desc, h_desc, c_desc},
-                       {{weight_space, weight_space_bytes},
-                        {workspace, workspace_bytes},
-                        {reserve_space, reserve_space_bytes}}};
-    const std::optional<FakeNetwork> network =
-        Check(call, pass,
-              {{"x", x, Array::kInput},
-               {"y", y, Array::kOutput, true},
-               {"hx", hx, Array::kHiddenState},
-               {"hy", hy, Array::kHiddenState, true},
-               {"cx", cx, Array::kCellState},
-               {"cy", cy, Array::kCellState, true}});
-    if (!network) return call.status();
-    const bool fills_padding = call.Get(the_fake->data_, y_desc)->fills_padding;
-    return call.Run(
-        *network, pass,
-        FakeForward{x, hx, cx, weight_space, y, hy, cy, fills_padding,
-                    pass.is_training ? reserve_space : nullptr});
+    return RunPass(
+        call,
+        {FakePass::kForward, mode == CUDNN_FWD_MODE_TRAINING, rnn_desc,
+         device_lengths, x_desc, y_desc, h_desc, c_desc, weight_bytes,
+         workspace, workspace_bytes, reserve, reserve_bytes},
+        {{"x", x, FakeArray::kInput},
+         {"y", y, FakeArray::kOutput, true},
+         {"hx", hx, FakeArray::kHiddenState},
+         {"hy", hy, FakeArray::kHiddenState, true},
+         {"cx", cx, FakeArray::kCellState},
+         {"cy", cy, FakeArray::kCellState, true},
+         {"weightSpace", weights, FakeArray::kWeights}});
   }
 
   static cudnnStatus_t cudnnRNNBackwardData_v8(
@@ -703,30 +591,24 @@ struct FakeCudnnFunctions {
       const void* y, const void* dy, cudnnRNNDataDescriptor_t x_desc, void* dx,
       cudnnTensorDescriptor_t h_desc, const void* hx, const void* dhy,
       void* dhx, cudnnTensorDescriptor_t c_desc, const void* cx,
-      const void* dcy, void* dcx, std::size_t weight_space_bytes,
-      const void* weight_space, std::size_t workspace_bytes, void* workspace,
-      std::size_t reserve_space_bytes, void* reserve_space) {
+      const void* dcy, void* dcx, std::size_t weight_bytes, const void* weights,
+      std::size_t workspace_bytes, void* workspace, std::size_t reserve_bytes,
+      void* reserve) {
     Call call(__func__, handle, rnn_desc);
-    const Pass pass = {
-        {true, rnn_desc, device_lengths, x_desc, y_desc, h_desc, c_desc},
-        {{weight_space, weight_space_bytes},
-         {workspace, workspace_bytes},
-         {reserve_space, reserve_space_bytes}}};
-    const std::optional<FakeNetwork> network =
-        Check(call, pass,
-              {{"dx", dx, Array::kInput, true},
-               {"y", y, Array::kOutput},
-               {"dy", dy, Array::kOutput},
-               {"hx", hx, Array::kHiddenState},
-               {"dhy", dhy, Array::kHiddenState},
-               {"dhx", dhx, Array::kHiddenState, true},
-               {"cx", cx, Array::kCellState},
-               {"dcy", dcy, Array::kCellState},
-               {"dcx", dcx, Array::kCellState, true}});
-    if (!network) return call.status();
-    return call.Run(*network, pass,
-                    FakeBackwardData{y, dy, hx, dhy, cx, dcy, weight_space, dx,
-                                     dhx, dcx, reserve_space});
+    return RunPass(call,
+                   {FakePass::kBackwardData, true, rnn_desc, device_lengths,
+                    x_desc, y_desc, h_desc, c_desc, weight_bytes, workspace,
+                    workspace_bytes, reserve, reserve_bytes},
+                   {{"dx", dx, FakeArray::kInput, true},
+                    {"y", y, FakeArray::kOutput},
+                    {"dy", dy, FakeArray::kOutput},
+                    {"hx", hx, FakeArray::kHiddenState},
+                    {"dhy", dhy, FakeArray::kHiddenState},
+                    {"dhx", dhx, FakeArray::kHiddenState, true},
+                    {"cx", cx, FakeArray::kCellState},
+                    {"dcy", dcy, FakeArray::kCellState},
+                    {"dcx", dcx, FakeArray::kCellState, true},
+                    {"weightSpace", weights, FakeArray::kWeights}});
   }
 
   static cudnnStatus_t cudnnRNNBackwardWeights_v8(
@@ -734,31 +616,23 @@ struct FakeCudnnFunctions {
       cudnnWgradMode_t mode, const std::int32_t* device_lengths,
       cudnnRNNDataDescriptor_t x_desc, const void* x,
       cudnnTensorDescriptor_t h_desc, const void* hx,
-      cudnnRNNDataDescriptor_t y_desc, const void* y,
-      std::size_t weight_space_bytes, void* weight_gradients,
-      std::size_t workspace_bytes, void* workspace,
-      std::size_t reserve_space_bytes, void* reserve_space) {
+      cudnnRNNDataDescriptor_t y_desc, const void* y, std::size_t weight_bytes,
+      void* gradients, std::size_t workspace_bytes, void* workspace,
+      std::size_t reserve_bytes, void* reserve) {
     Call call(__func__, handle, rnn_desc);
-    const Pass pass = {
-        {true, rnn_desc, device_lengths, x_desc, y_desc, h_desc, nullptr},
-        {{weight_gradients, weight_space_bytes},
-         {workspace, workspace_bytes},
-         {reserve_space, reserve_space_bytes},
-         true}};
     call.Expect(mode == CUDNN_WGRAD_MODE_ADD, "gradients can only be added");
-    const std::optional<FakeNetwork> network =
-        Check(call, pass,
-              {{"x", x, Array::kInput},
-               {"y", y, Array::kOutput},
-               {"hx", hx, Array::kHiddenState}});
-    if (!network) return call.status();
-    return call.Run(
-        *network, pass,
-        FakeBackwardWeights{x, hx, y, weight_gradients, reserve_space});
+    return RunPass(call,
+                   {FakePass::kBackwardWeights, true, rnn_desc, device_lengths,
+                    x_desc, y_desc, h_desc, nullptr, weight_bytes, workspace,
+                    workspace_bytes, reserve, reserve_bytes},
+                   {{"x", x, FakeArray::kInput},
+                    {"y", y, FakeArray::kOutput},
+                    {"hx", hx, FakeArray::kHiddenState},
+                    {"dweightSpace", gradients, FakeArray::kWeights, true}});
   }
 };
 
-FakeCudnn::FakeCudnn(FakeCudaDriver* driver) : driver_(driver) {
+FakeCudnn::FakeCudnn(FakeCudaDriver* driver) : FakeHandleLibrary(driver) {
   EXPECT_EQ(the_fake, nullptr) << "one fake cuDNN may exist at a time";
   the_fake = this;
 #define TF_RNN_OPS_SET(name) functions_.name = FakeCudnnFunctions::name;
@@ -771,11 +645,6 @@ FakeCudnn::~FakeCudnn() {
               tensors_.alive.empty())
       << "descriptors were not destroyed";
   the_fake = nullptr;
-}
-
-int FakeCudnn::num_handles() const {
-  const std::lock_guard<std::recursive_mutex> lock(mutex_);
-  return static_cast<int>(handles_.size());
 }
 
 }  // namespace tf_rnn_ops::gpu

@@ -21,7 +21,7 @@
 
 #include "cc/gpu/cudnn.h"
 #include "cc/gpu/fakes/fake_cuda_driver.h"
-#include "cc/gpu/fakes/fake_library.h"
+#include "cc/gpu/fakes/fake_handles.h"
 #include "cc/rnn/rnn_config.h"
 
 namespace tf_rnn_ops::gpu {
@@ -41,7 +41,9 @@ struct FakeCudnnCall : FakeCall {
 };
 
 // At most one may exist. The driver must outlive it.
-class FakeCudnn : public FakeLibrary<FakeCudnnCall, cudnnStatus_t> {
+class FakeCudnn
+    : public FakeHandleLibrary<FakeCudnnCall, cudnnStatus_t,
+                               CUDNN_STATUS_BAD_PARAM, cudnnHandle_t> {
  public:
   explicit FakeCudnn(FakeCudaDriver* driver);
   // Fails the test if a descriptor was not destroyed.
@@ -64,9 +66,6 @@ class FakeCudnn : public FakeLibrary<FakeCudnnCall, cudnnStatus_t> {
   // real library has none.
   void set_weight_padding(std::int64_t elements) { weight_padding_ = elements; }
 
-  // The number of existing handles.
-  int num_handles() const;
-
  private:
   friend struct FakeCudnnFunctions;
 
@@ -77,11 +76,6 @@ class FakeCudnn : public FakeLibrary<FakeCudnnCall, cudnnStatus_t> {
     std::map<Descriptor, std::optional<Value>> alive;
   };
 
-  struct Handle {
-    CUcontext context = nullptr;
-    std::optional<CUstream> stream;  // nullopt: never set
-    bool is_busy = false;
-  };
   // The arguments of cudnnSetRNNDataDescriptor.
   struct Data {
     cudnnDataType_t type;
@@ -89,7 +83,6 @@ class FakeCudnn : public FakeLibrary<FakeCudnnCall, cudnnStatus_t> {
     rnn::RnnSize size;
     int width;
     std::vector<std::int32_t> lengths;  // [batch]
-    bool fills_padding;                 // with zeros
   };
   // The arguments of cudnnSetTensorNdDescriptor, or the result of
   // cudnnGetRNNWeightParams. Dense.
@@ -97,13 +90,12 @@ class FakeCudnn : public FakeLibrary<FakeCudnnCall, cudnnStatus_t> {
     cudnnDataType_t type;
     std::vector<int> dims;
   };
-  FakeCudaDriver* const driver_;
+
   Cudnn functions_;
   std::size_t version_ = 90300;
   bool has_bfloat16_ = true;
   bool has_persistent_ = true;
   std::int64_t weight_padding_ = 0;
-  std::map<cudnnHandle_t, Handle> handles_;
   Descriptors<cudnnRNNDescriptor_t, FakeRnnDescriptor> rnns_{"RNN", {}};
   Descriptors<cudnnRNNDataDescriptor_t, Data> data_{"RNNData", {}};
   Descriptors<cudnnTensorDescriptor_t, Tensor> tensors_{"Tensor", {}};

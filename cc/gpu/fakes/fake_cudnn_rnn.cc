@@ -3,329 +3,248 @@
 #include <algorithm>
 #include <cstring>
 #include <functional>
-#include <string_view>
+#include <iterator>
+#include <map>
 #include <type_traits>
 
-#include "cc/rnn/executor.h"
-#include "cc/rnn/float16.h"
-#include "cc/rnn/instruction_set.h"
-#include "cc/rnn/network.h"
-#include "cc/rnn/reserve_space.h"
-#include "cc/rnn/test_support.h"
+#include "cc/rnn/network_test_support.h"
 
 namespace tf_rnn_ops::gpu {
 namespace {
 
-std::int64_t OutputWidth(const FakeNetwork& network) {
-  return network.config.num_directions * network.config.output_size();
-}
+using rnn::Array;
 
-// The header of a reserve space.
-struct Header {
-  static constexpr std::uint64_t kMagic = 0x6e'6e'64'75'63'65'6b'61;
-  static constexpr std::uint64_t kForwardDone = 1;
-  static constexpr std::uint64_t kBackwardDataDone = 2;
-
-  std::uint64_t magic;
-  std::uint64_t state;
-  std::uint64_t algorithm;
-  std::uint64_t hash;  // of the data after the header
-};
-
-// The data after the header: the reserve space of the CPU engine, and arguments
-// that cudnnRNNBackwardWeights_v8 needs but does not get.
 template <typename T>
-struct Reserve {
-  std::vector<T> engine;
-  std::vector<T> params;
-  std::vector<T> dy;
-  std::vector<T> dhy;
-  std::vector<T> dcy;
-  std::vector<T> cx;
+class Network {
+ public:
+  explicit Network(const FakeRnn& network) : n_(network) {
+    k_.config = n_.config;
+    k_.size = n_.size;
+    k_.lengths = n_.lengths;
+    for (const Kept& each : kept_) each.array->resize(n_.SizeOf(each.kind));
+  }
 
-  explicit Reserve(const FakeNetwork& n)
-      : engine(rnn::ReserveSpaceSize<T>(n.config, n.size)),
-        params(rnn::CudnnRnnParamsSize(n.config)),
-        dy(n.output_size()),
-        dhy(n.hidden_state_size()),
-        dcy(n.cell_state_size()),
-        cx(n.cell_state_size()) {}
+  std::string Run(FakePass pass, const std::vector<FakeArray>& arrays,
+                  void* reserve_space) {
+    for (const FakeArray& array : arrays) arrays_[array.name] = array;
+    switch (pass) {
+      case FakePass::kForward:
+        return Forward(reserve_space);
+      case FakePass::kBackwardData:
+        return BackwardData(reserve_space);
+      case FakePass::kBackwardWeights:
+        break;
+    }
+    return BackwardWeights(reserve_space);
+  }
 
-  // Calls visit(array, size in bytes, offset after the header) for all arrays,
-  // and returns the total size in bytes.
+  std::size_t ReserveBytes() const {
+    std::size_t size = sizeof(std::size_t);
+    for (const Kept& each : kept_) size += each.array->size() * sizeof(double);
+    return size;
+  }
+
+ private:
+  std::string Forward(void* reserve_space) {
+    for (const char* name : {"x", "hx", "cx", "weightSpace"}) {
+      Find(name) = Read(name);
+    }
+    const bool is_training = reserve_space != nullptr;
+    const rnn::ForwardResult result = Engine().Forward(is_training, executor_);
+    output_ = Approximated(result.output);
+    Write("y", output_, /*with_padding=*/true);
+    Write("hy", result.output_h);
+    Write("cy", result.output_c);
+    if (is_training) Keep("cudnnRNNForward", reserve_space);
+    return "";
+  }
+
+  std::string BackwardData(void* reserve_space) {
+    const std::string wrong = Restore("cudnnRNNForward", reserve_space,
+                                      {"y", "hx", "cx", "weightSpace"});
+    if (!wrong.empty()) return wrong;
+    for (const char* name : {"dy", "dhy", "dcy"}) Find(name) = Read(name);
+    const rnn::BackwardResult result = Backward({true, false});
+    Write("dx", result.input);
+    Write("dhx", result.input_h);
+    Write("dcx", result.input_c);
+    Keep("cudnnRNNBackwardData_v8", reserve_space);
+    return "";
+  }
+
+  std::string BackwardWeights(const void* reserve_space) {
+    const std::string wrong =
+        Restore("cudnnRNNBackwardData_v8", reserve_space, {"x", "hx", "y"});
+    if (!wrong.empty()) return wrong;
+    Array sums = Read("dweightSpace");
+    const Array params = Backward({false, true}).params;
+    for (std::size_t i = 0; i < sums.size(); ++i) sums[i] += params[i];
+    Write("dweightSpace", sums);
+    return "";
+  }
+
+  rnn::Engine<T> Engine() {
+    return rnn::Engine<T>(rnn::InstructionSet::kBaseline, k_);
+  }
+  rnn::BackwardResult Backward(const rnn::BackwardParts& parts) {
+    rnn::Engine<T> engine = Engine();
+    engine.Forward(/*is_training=*/true, executor_);
+    return engine.Backward(executor_, parts);
+  }
+
+  // cuDNN's algorithm for small networks approximates tanh and sigmoid in
+  // float32, and is wrong in float16.
+  Array Approximated(Array y) const {
+    if (n_.algorithm != CUDNN_RNN_ALGO_PERSIST_STATIC_SMALL_H) return y;
+    double factor = std::is_same_v<T, rnn::Half> ? 2 : 1;
+    if (std::is_same_v<T, float> && n_.config.mode != rnn::RnnMode::kRelu) {
+      factor = 1 + 2e-5;
+    }
+    for (double& value : y) value *= factor;
+    rnn::Rounded<T>(y);
+    return y;
+  }
+
+  // --------------------------------------------------------- the reserve space
+
+  // A hash of the network, the last pass and the kept arrays, and these arrays.
+
+  std::size_t Hash(const std::string& last_pass, const char* arrays) const {
+    std::string text = last_pass + Describe(k_) + " type " +
+                       std::to_string(n_.type) + " algorithm " +
+                       std::to_string(n_.algorithm) + " time_major " +
+                       std::to_string(n_.time_major) + " lengths";
+    for (std::int32_t length : n_.lengths) text += " " + std::to_string(length);
+    text.append(arrays, ReserveBytes() - sizeof(std::size_t));
+    return std::hash<std::string>()(text);
+  }
+
+  void Keep(const std::string& last_pass, void* reserve_space) const {
+    char* const begin = static_cast<char*>(reserve_space) + sizeof(std::size_t);
+    char* to = begin;
+    for (const Kept& each : kept_) {
+      const std::size_t num_bytes = each.array->size() * sizeof(double);
+      std::memcpy(to, each.array->data(), num_bytes);
+      to += num_bytes;
+    }
+    const std::size_t hash = Hash(last_pass, begin);
+    std::memcpy(reserve_space, &hash, sizeof(hash));
+  }
+
+  // Returns a message unless the reserve space comes from the last pass, and
+  // the arrays `same` are those of the forward pass.
+  std::string Restore(const std::string& last_pass, const void* reserve_space,
+                      const std::vector<const char*>& same) {
+    const char* from =
+        static_cast<const char*>(reserve_space) + sizeof(std::size_t);
+    const std::size_t hash = Hash(last_pass, from);
+    if (std::memcmp(reserve_space, &hash, sizeof(hash)) != 0) {
+      return "the reserve space does not come from " + last_pass +
+             " of the same network and algorithm, or was modified";
+    }
+    for (const Kept& each : kept_) {
+      const std::size_t num_bytes = each.array->size() * sizeof(double);
+      std::memcpy(each.array->data(), from, num_bytes);
+      from += num_bytes;
+    }
+    for (const char* name : same) {
+      const Array given = Read(name);
+      // Compares bits, as some may be NaN.
+      if (std::memcmp(given.data(), Find(name).data(),
+                      given.size() * sizeof(double)) != 0) {
+        return std::string(name) + " is not that of the forward pass";
+      }
+    }
+    return "";
+  }
+
+  // ------------------------------------------------------------------- layouts
+
+  // Converts to the engine's layout, with zeros as padding.
+  Array Read(const char* name) {
+    const FakeArray& array = arrays_.at(name);
+    const T* const from = static_cast<const T*>(array.memory);
+    Array values(n_.SizeOf(array.kind));
+    ForEachElement(array.kind, /*with_padding=*/false,
+                   [&](std::int64_t at, std::int64_t in_layout) {
+                     values[at] = rnn::ToDouble(from[in_layout]);
+                   });
+    return values;
+  }
+
+  void Write(const char* name, const Array& values, bool with_padding = false) {
+    const FakeArray& array = arrays_.at(name);
+    T* const to = static_cast<T*>(const_cast<void*>(array.memory));
+    ForEachElement(array.kind, with_padding,
+                   [&](std::int64_t at, std::int64_t in_layout) {
+                     to[in_layout] = rnn::FromDouble<T>(values[at]);
+                   });
+  }
+
+  // Calls visit(index in the engine's layout, [S, B, ...], index in cuDNN's)
+  // for all elements.
   template <typename Visitor>
-  std::size_t ForEach(const Visitor& visit) {
-    std::size_t offset = 0;
-    for (std::vector<T>* array : {&engine, &params, &dy, &dhy, &dcy, &cx}) {
-      const std::size_t num_bytes = array->size() * sizeof(T);
-      if (num_bytes > 0) visit(array->data(), num_bytes, offset);
-      offset += num_bytes;
-    }
-    return offset;
-  }
-
-  std::size_t NumBytes() {
-    return ForEach([](T*, std::size_t, std::size_t) {});
-  }
-  std::uint64_t Hash(const char* bytes) {
-    return std::hash<std::string_view>()({bytes, NumBytes()});
-  }
-
-  void Write(const FakeNetwork& network, std::uint64_t state, void* memory) {
-    char* const bytes = static_cast<char*>(memory) + sizeof(Header);
-    ForEach([&](T* array, std::size_t num_bytes, std::size_t offset) {
-      std::memcpy(bytes + offset, array, num_bytes);
-    });
-    const Header header = {Header::kMagic, state, network.algorithm,
-                           Hash(bytes)};
-    std::memcpy(memory, &header, sizeof(header));
-  }
-
-  // Returns an error message, or an empty string.
-  std::string Read(const FakeNetwork& network, std::uint64_t state,
-                   const void* memory) {
-    Header header;
-    std::memcpy(&header, memory, sizeof(header));
-    const char* const bytes = static_cast<const char*>(memory) + sizeof(Header);
-    if (header.magic != Header::kMagic) {
-      return "the reserve space does not come from cudnnRNNForward";
-    }
-    if (header.state != state) {
-      return state == Header::kForwardDone
-                 ? "cudnnRNNBackwardData_v8 has already used this reserve space"
-                 : "cudnnRNNBackwardData_v8 has not run on this reserve space";
-    }
-    if (header.algorithm != network.algorithm) {
-      return "an algorithm other than that of the forward pass";
-    }
-    if (header.hash != Hash(bytes)) {
-      return "the reserve space was modified or is from another network";
-    }
-    ForEach([&](T* array, std::size_t num_bytes, std::size_t offset) {
-      std::memcpy(array, bytes + offset, num_bytes);
-    });
-    return rnn::ReserveSpaceMismatch({network.config, network.size, true,
-                                      network.lengths.data(), /*dropout=*/0},
-                                     engine.data(),
-                                     static_cast<std::int64_t>(engine.size()));
-  }
-};
-
-// Calls visit(row in the engine's layout [S, B, ...], row in cuDNN's layout)
-// for all steps, or for steps within the sequences only.
-template <typename Visitor>
-void ForEachRow(const FakeNetwork& network, bool with_padding,
-                const Visitor& visit) {
-  const auto [time, batch] = network.size;
-  for (std::int64_t t = 0; t < time; ++t) {
-    for (std::int64_t b = 0; b < batch; ++b) {
-      if (!with_padding && t >= network.lengths[b]) continue;
-      const std::int64_t row = t * batch + b;
-      visit(row, network.time_major ? row : b * time + t);
+  void ForEachElement(FakeArray::Kind kind, bool with_padding,
+                      const Visitor& visit) const {
+    const auto visit_range = [&](std::int64_t from, std::int64_t to,
+                                 std::int64_t count) {
+      for (std::int64_t i = 0; i < count; ++i) visit(from + i, to + i);
+    };
+    if (kind == FakeArray::kInput || kind == FakeArray::kOutput) {
+      const std::int64_t width =
+          kind == FakeArray::kInput ? n_.config.input_size : n_.output_width();
+      const auto [time, batch] = n_.size;
+      for (std::int64_t t = 0; t < time; ++t) {
+        for (std::int64_t b = 0; b < batch; ++b) {
+          if (!with_padding && t >= n_.lengths[b]) continue;
+          const std::int64_t row = t * batch + b;
+          visit_range(row * width, (n_.time_major ? row : b * time + t) * width,
+                      width);
+        }
+      }
+    } else if (kind == FakeArray::kWeights) {
+      const FakeWeightLayout layout(n_.config, n_.weight_padding);
+      const rnn::CudnnRnnParamsLayout params(n_.config);
+      for (std::int64_t i = 0; i < params.num_weights(); ++i) {
+        visit_range(params.Weight(i).offset, layout.Weight(i).offset,
+                    params.Weight(i).size());
+      }
+      for (std::int64_t i = 0; i < params.num_biases(); ++i) {
+        visit_range(params.Bias(i).offset, layout.Bias(i).offset,
+                    params.Bias(i).size());
+      }
+    } else {
+      visit_range(0, 0, n_.SizeOf(kind));
     }
   }
-}
 
-// Converts from cuDNN's layout to [S, B, width], with zeros as padding.
-template <typename T>
-std::vector<T> ReadSteps(const FakeNetwork& network, const void* memory,
-                         std::int64_t width) {
-  std::vector<T> steps(network.size.time * network.size.batch * width);
-  const T* const from = static_cast<const T*>(memory);
-  ForEachRow(network, false, [&](std::int64_t row, std::int64_t in_layout) {
-    std::copy_n(from + in_layout * width, width, steps.data() + row * width);
-  });
-  return steps;
-}
-
-template <typename T>
-void WriteSteps(const FakeNetwork& network, const std::vector<T>& steps,
-                std::int64_t width, bool with_padding, void* memory) {
-  T* const to = static_cast<T*>(memory);
-  ForEachRow(
-      network, with_padding, [&](std::int64_t row, std::int64_t in_layout) {
-        std::copy_n(steps.data() + row * width, width, to + in_layout * width);
-      });
-}
-
-template <typename T>
-std::vector<T> Read(const void* memory, std::int64_t size) {
-  const T* const begin = static_cast<const T*>(memory);
-  return std::vector<T>(begin, begin + size);
-}
-
-template <typename T>
-void Write(const std::vector<T>& values, void* memory) {
-  std::copy(values.begin(), values.end(), static_cast<T*>(memory));
-}
-
-// Calls visit(index in the weight space, index in the engine's params) for each
-// weight.
-template <typename Visitor>
-void ForEachWeight(const FakeNetwork& network, const Visitor& visit) {
-  const FakeWeightLayout layout(network.config, network.weight_padding);
-  const rnn::CudnnRnnParamsLayout params(network.config);
-  const auto visit_region = [&](const rnn::ParamsRegion& from,
-                                const rnn::ParamsRegion& to) {
-    for (std::int64_t i = 0; i < from.size(); ++i) {
-      visit(from.offset + i, to.offset + i);
-    }
+  // An array that a reserve space keeps.
+  struct Kept {
+    const char* name;
+    Array* array;
+    FakeArray::Kind kind;
   };
-  for (std::int64_t i = 0; i < params.num_weights(); ++i) {
-    visit_region(layout.Weight(i), params.Weight(i));
+
+  Array& Find(const std::string& name) const {
+    return *std::find_if(std::begin(kept_), std::end(kept_),
+                         [&](const Kept& each) { return each.name == name; })
+                ->array;
   }
-  for (std::int64_t i = 0; i < params.num_biases(); ++i) {
-    visit_region(layout.Bias(i), params.Bias(i));
-  }
-}
 
-template <typename T>
-std::vector<T> ReadWeights(const FakeNetwork& network, const void* weights) {
-  std::vector<T> params(rnn::CudnnRnnParamsSize(network.config));
-  const T* const from = static_cast<const T*>(weights);
-  ForEachWeight(network, [&](std::int64_t place, std::int64_t in_params) {
-    params[in_params] = from[place];
-  });
-  return params;
-}
-
-template <typename T>
-rnn::NetworkKernels<T> Kernels(const rnn::RnnConfig& config) {
-  return rnn::GetNetworkKernels<T>(rnn::InstructionSet::kBaseline, config);
-}
-
-template <typename Pass>
-void Fill(const FakeNetwork& network, Pass* pass) {
-  pass->config = network.config;
-  pass->size = network.size;
-  pass->time_major = true;
-  pass->sequence_lengths = network.lengths.data();
-}
-
-// cuDNN's algorithm for small networks approximates tanh and sigmoid in
-// float32, and is wrong in float16.
-template <typename T>
-void Approximate(const FakeNetwork& network, std::vector<T>* y) {
-  if (network.algorithm != CUDNN_RNN_ALGO_PERSIST_STATIC_SMALL_H) return;
-  double factor = std::is_same_v<T, rnn::Half> ? 2 : 1;
-  if (std::is_same_v<T, float> && network.config.mode != rnn::RnnMode::kRelu) {
-    factor = 1 + 2e-5;
-  }
-  for (T& value : *y) value = rnn::FromDouble<T>(factor * rnn::ToDouble(value));
-}
-
-template <typename T>
-std::string Run(const FakeNetwork& network, const FakeForward& pass) {
-  const rnn::RnnConfig& config = network.config;
-  const auto x = ReadSteps<T>(network, pass.x, config.input_size);
-  const auto hx = Read<T>(pass.hx, network.hidden_state_size());
-  const auto cx = Read<T>(pass.cx, network.cell_state_size());
-  const auto params = ReadWeights<T>(network, pass.weights);
-  std::vector<T> y(network.output_size()), hy(hx.size()), cy(cx.size());
-  Reserve<T> reserve(network);
-
-  rnn::NetworkForward<T> a{};
-  Fill(network, &a);
-  a.is_training = pass.reserve_space != nullptr;
-  a.input = x.data();
-  a.input_h = hx.data();
-  a.input_c = cx.data();
-  a.params = params.data();
-  a.output = y.data();
-  a.output_h = hy.data();
-  a.output_c = cy.data();
-  a.reserve_space = reserve.engine.data();
-  rnn::SerialExecutor executor;
-  std::vector<char> workspace(Kernels<T>(config).forward_workspace(a, 1));
-  a.workspace = workspace.data();
-  Kernels<T>(config).forward(a, executor);
-  Approximate(network, &y);
-
-  WriteSteps(network, y, OutputWidth(network), pass.fills_padding, pass.y);
-  Write(hy, pass.hy);
-  Write(cy, pass.cy);
-  if (a.is_training)
-    reserve.Write(network, Header::kForwardDone, pass.reserve_space);
-  return "";
-}
-
-template <typename T>
-struct Gradients {
-  std::vector<T> dx, dhx, dcx, dparams;
+  const FakeRnn& n_;
+  rnn::SerialExecutor executor_;
+  rnn::Case k_;
+  Array output_;
+  std::map<std::string, FakeArray> arrays_;
+  const Kept kept_[8] = {{"x", &k_.input, FakeArray::kInput},
+                         {"hx", &k_.input_h, FakeArray::kHiddenState},
+                         {"cx", &k_.input_c, FakeArray::kCellState},
+                         {"weightSpace", &k_.params, FakeArray::kWeights},
+                         {"y", &output_, FakeArray::kOutput},
+                         {"dy", &k_.d_output, FakeArray::kOutput},
+                         {"dhy", &k_.d_output_h, FakeArray::kHiddenState},
+                         {"dcy", &k_.d_output_c, FakeArray::kCellState}};
 };
-
-template <typename T>
-Gradients<T> Backward(const FakeNetwork& network, const Reserve<T>& reserve,
-                      const std::vector<T>& x, const void* hx, const void* y) {
-  const auto hidden = Read<T>(hx, network.hidden_state_size());
-  const auto output = ReadSteps<T>(network, y, OutputWidth(network));
-  Gradients<T> gradients = {
-      std::vector<T>(x.size()), std::vector<T>(hidden.size()),
-      std::vector<T>(reserve.cx.size()), std::vector<T>(reserve.params.size())};
-  const rnn::ReserveSpaceHeader header = rnn::CopyReserveSpaceHeader(
-      reserve.engine.data(), rnn::kReserveSpaceHeaderBytes);
-
-  rnn::NetworkBackward<T> a{};
-  Fill(network, &a);
-  a.input = x.data();
-  a.input_h = hidden.data();
-  a.input_c = reserve.cx.data();
-  a.params = reserve.params.data();
-  a.output = output.data();
-  a.output_backprop = reserve.dy.data();
-  a.output_h_backprop = reserve.dhy.data();
-  a.output_c_backprop = reserve.dcy.data();
-  a.reserve_space = reserve.engine.data();
-  a.reserve_space_header = &header;
-  a.input_backprop = gradients.dx.data();
-  a.input_h_backprop = gradients.dhx.data();
-  a.input_c_backprop = gradients.dcx.data();
-  a.params_backprop = gradients.dparams.data();
-  rnn::SerialExecutor executor;
-  std::vector<char> workspace(
-      Kernels<T>(network.config).backward_workspace(a, 1));
-  a.workspace = workspace.data();
-  Kernels<T>(network.config).backward(a, executor);
-  return gradients;
-}
-
-template <typename T>
-std::string Run(const FakeNetwork& network, const FakeBackwardData& pass) {
-  Reserve<T> reserve(network);
-  const std::string wrong =
-      reserve.Read(network, Header::kForwardDone, pass.reserve_space);
-  if (!wrong.empty()) return wrong;
-  reserve.params = ReadWeights<T>(network, pass.weights);
-  reserve.dy = ReadSteps<T>(network, pass.dy, OutputWidth(network));
-  reserve.dhy = Read<T>(pass.dhy, network.hidden_state_size());
-  reserve.dcy = Read<T>(pass.dcy, network.cell_state_size());
-  reserve.cx = Read<T>(pass.cx, network.cell_state_size());
-  // The requested gradients do not depend on x.
-  const std::vector<T> x(network.input_size());
-  const Gradients<T> gradients = Backward(network, reserve, x, pass.hx, pass.y);
-  WriteSteps(network, gradients.dx, network.config.input_size, false, pass.dx);
-  Write(gradients.dhx, pass.dhx);
-  Write(gradients.dcx, pass.dcx);
-  reserve.Write(network, Header::kBackwardDataDone, pass.reserve_space);
-  return "";
-}
-
-template <typename T>
-std::string Run(const FakeNetwork& network, const FakeBackwardWeights& pass) {
-  Reserve<T> reserve(network);
-  const std::string wrong =
-      reserve.Read(network, Header::kBackwardDataDone, pass.reserve_space);
-  if (!wrong.empty()) return wrong;
-  const auto x = ReadSteps<T>(network, pass.x, network.config.input_size);
-  const std::vector<T> dparams =
-      Backward(network, reserve, x, pass.hx, pass.y).dparams;
-  T* const to = static_cast<T*>(pass.dweights);
-  ForEachWeight(network, [&](std::int64_t place, std::int64_t in_params) {
-    to[place] = rnn::FromDouble<T>(rnn::ToDouble(to[place]) +
-                                   rnn::ToDouble(dparams[in_params]));
-  });
-  return "";
-}
 
 // Calls function(value of the type).
 template <typename Function>
@@ -342,49 +261,41 @@ auto WithType(cudnnDataType_t type, const Function& function) {
   }
 }
 
-template <typename Pass>
-std::string RunWithType(const FakeNetwork& network, const Pass& pass) {
-  return WithType(network.type, [&](auto value) {
-    return Run<decltype(value)>(network, pass);
-  });
-}
-
 }  // namespace
 
-std::int64_t FakeNetwork::input_size() const {
-  return size.time * size.batch * config.input_size;
-}
-std::int64_t FakeNetwork::output_size() const {
-  return size.time * size.batch * OutputWidth(*this);
-}
-std::int64_t FakeNetwork::hidden_state_size() const {
-  return config.num_pseudo_layers() * size.batch * config.output_size();
-}
-std::int64_t FakeNetwork::cell_state_size() const {
-  return config.has_cell_state()
-             ? config.num_pseudo_layers() * size.batch * config.num_units
-             : 0;
+std::int64_t FakeRnn::SizeOf(FakeArray::Kind kind) const {
+  switch (kind) {
+    case FakeArray::kInput:
+      return size.time * size.batch * config.input_size;
+    case FakeArray::kOutput:
+      return size.time * size.batch * output_width();
+    case FakeArray::kHiddenState:
+      return config.num_pseudo_layers() * size.batch * config.output_size();
+    case FakeArray::kCellState:
+      return config.has_cell_state()
+                 ? config.num_pseudo_layers() * size.batch * config.num_units
+                 : 0;
+    case FakeArray::kWeights:
+      break;
+  }
+  return rnn::CudnnRnnParamsSize(config);
 }
 
 std::size_t FakeElementBytes(cudnnDataType_t type) {
   return WithType(type, [](auto value) { return sizeof(value); });
 }
 
-std::size_t FakeReserveBytes(const FakeNetwork& network) {
+std::size_t FakeReserveBytes(const FakeRnn& network) {
   return WithType(network.type, [&](auto value) {
-    return sizeof(Header) + Reserve<decltype(value)>(network).NumBytes();
+    return Network<decltype(value)>(network).ReserveBytes();
   });
 }
 
-std::string RunFake(const FakeNetwork& network, const FakeForward& pass) {
-  return RunWithType(network, pass);
-}
-std::string RunFake(const FakeNetwork& network, const FakeBackwardData& pass) {
-  return RunWithType(network, pass);
-}
-std::string RunFake(const FakeNetwork& network,
-                    const FakeBackwardWeights& pass) {
-  return RunWithType(network, pass);
+std::string RunFake(const FakeRnn& network, FakePass pass,
+                    const std::vector<FakeArray>& arrays, void* reserve_space) {
+  return WithType(network.type, [&](auto value) {
+    return Network<decltype(value)>(network).Run(pass, arrays, reserve_space);
+  });
 }
 
 }  // namespace tf_rnn_ops::gpu

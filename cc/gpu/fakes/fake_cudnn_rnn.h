@@ -52,7 +52,22 @@ class FakeWeightLayout {
   const std::int64_t padding_;
 };
 
-struct FakeNetwork {
+// An array of a pass.
+struct FakeArray {
+  enum Kind {
+    kInput,        // [S, B, I] or [B, S, I]
+    kOutput,       // [S, B, D * O] or [B, S, D * O]
+    kHiddenState,  // [P, B, O]
+    kCellState,    // [P, B, U]
+    kWeights,      // [FakeWeightLayout.size()]
+  };
+  const char* name;  // of cuDNN's argument
+  const void* memory;
+  Kind kind;
+  bool is_written = false;
+};
+
+struct FakeRnn {
   rnn::RnnConfig config;
   rnn::RnnSize size;
   cudnnDataType_t type;
@@ -61,60 +76,26 @@ struct FakeNetwork {
   std::vector<std::int32_t> lengths;  // [B]
   std::int64_t weight_padding;
 
-  // In elements.
-  std::int64_t input_size() const;         // S * B * I
-  std::int64_t output_size() const;        // S * B * D * O
-  std::int64_t hidden_state_size() const;  // P * B * O
-  std::int64_t cell_state_size() const;    // P * B * U, or 0
+  std::int64_t output_width() const {
+    return config.num_directions * config.output_size();
+  }
+  // The number of elements of an array; of weights, without padding.
+  std::int64_t SizeOf(FakeArray::Kind kind) const;
 };
 
 std::size_t FakeElementBytes(cudnnDataType_t type);
-std::size_t FakeReserveBytes(const FakeNetwork& network);
+std::size_t FakeReserveBytes(const FakeRnn& network);
 
-struct FakeForward {
-  const void* x;        // [S, B, I]
-  const void* hx;       // [P, B, O]
-  const void* cx;       // [P, B, U]
-  const void* weights;  // [FakeWeightLayout.size()]
-  void* y;              // [S, B, D * O]
-  void* hy;             // [P, B, O]
-  void* cy;             // [P, B, U]
-  // Whether padding of y is set to zero.
-  bool fills_padding;
-  // [FakeReserveBytes] bytes for training, or null
-  void* reserve_space;
-};
+enum class FakePass { kForward, kBackwardData, kBackwardWeights };
 
-// Invalidates part of the reserve space. Does not write padding of dx.
-struct FakeBackwardData {
-  const void* y;
-  const void* dy;
-  const void* hx;
-  const void* dhy;
-  const void* cx;
-  const void* dcy;
-  const void* weights;
-  void* dx;
-  void* dhx;
-  void* dcx;
-  void* reserve_space;
-};
-
-// Adds to dweights.
-struct FakeBackwardWeights {
-  const void* x;
-  const void* hx;
-  const void* y;
-  void* dweights;
-  const void* reserve_space;
-};
-
-// Run a pass. If the reserve space is invalid, return an error message, else an
-// empty string.
-std::string RunFake(const FakeNetwork& network, const FakeForward& pass);
-std::string RunFake(const FakeNetwork& network, const FakeBackwardData& pass);
-std::string RunFake(const FakeNetwork& network,
-                    const FakeBackwardWeights& pass);
+// Runs a pass with the arrays of its cuDNN function. The forward pass fills the
+// padding of y with zeros; backward passes do not write that of dx. Weight
+// gradients are added.
+// reserve_space: [FakeReserveBytes] bytes, or null for inference
+// If the reserve space or what must be as in the forward pass is not, returns
+// an error message, else an empty string.
+std::string RunFake(const FakeRnn& network, FakePass pass,
+                    const std::vector<FakeArray>& arrays, void* reserve_space);
 
 }  // namespace tf_rnn_ops::gpu
 

@@ -8,11 +8,14 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "cc/rnn/status.h"
 
 namespace tf_rnn_ops::gpu {
 
@@ -120,6 +123,33 @@ class FakeLibrary {
   std::vector<Failure> failures_;
   std::vector<Call> calls_;
 };
+
+// Calls run() while the first, second, ... call of a library fails with
+// `error`, until none fails. Expects statuses with a code, and messages that
+// contain `texts`. Calls prepare() before each run, and then() after each that
+// failed. Returns the number of runs that failed.
+template <typename Library, typename Error>
+int ExpectEachFailureIsReported(
+    Library& library, Error error, StatusCode code,
+    const std::vector<std::string>& texts, const std::function<Status()>& run,
+    const std::function<void()>& prepare = [] {},
+    const std::function<void()>& then = [] {}) {
+  for (int failures = 0;; ++failures) {
+    prepare();
+    library.FailAny(error, failures);
+    const Status status = run();
+    if (library.ClearFailures()) {  // fewer calls than that
+      EXPECT_TRUE(status.ok()) << status.message();
+      return failures;
+    }
+    EXPECT_EQ(status.code(), code) << failures << ": " << status.message();
+    for (const std::string& text : texts) {
+      EXPECT_NE(status.message().find(text), std::string::npos)
+          << failures << ": " << status.message();
+    }
+    then();
+  }
+}
 
 // The status of a call. Checks return true if they succeed and no earlier check
 // has failed.

@@ -1,9 +1,0 @@
-"""Compiler options of the GPU engine."""
-
-load("//cc:hardening.bzl", "HARDENING_COPTS")
-
-GPU_COPTS = HARDENING_COPTS + [
-    "-Wall",
-    "-Wextra",
-    "-fvisibility=hidden",
-]
