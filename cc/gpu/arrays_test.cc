@@ -34,7 +34,6 @@ class ArraysTest : public testing::Test {
   // one row before each row.
   void ExpectTransposed(const RowCounts& counts) {
     FakeGpu gpu;
-    FakeScratchAllocator scratch(&gpu.driver());
     rnn::Array values = Rows(counts);
     const std::vector<T> rows = rnn::Rounded<T>(values);
     const std::int64_t row = 2 * counts.width;
@@ -42,8 +41,8 @@ class ArraysTest : public testing::Test {
     const RowStrides to = {row, counts.outer * row};
     FakeDeviceArray<T> source(&gpu.driver(), rows);
     FakeDeviceArray<T> target(&gpu.driver(), std::vector<T>(2 * rows.size()));
-    ASSERT_TRUE(CopyRows(gpu.Call(&scratch), DataTypeOf<T>, counts,
-                         source.data(), from, target.data(), to)
+    ASSERT_TRUE(CopyRows(gpu.Call(), DataTypeOf<T>, counts, source.data(), from,
+                         target.data(), to)
                     .ok());
     const std::vector<T> result = target.ToVector();
     for (std::int64_t o = 0; o < counts.outer; ++o) {
@@ -77,13 +76,12 @@ TYPED_TEST(ArraysTest, CopiesEmptyArrays) {
 // More rows than threads in a grid.
 TEST(ArraysTest, CopiesManyRows) {
   FakeGpu gpu;
-  FakeScratchAllocator scratch(&gpu.driver());
   std::vector<float> rows(3 << 15);
   std::iota(rows.begin(), rows.end(), 1);
   FakeDeviceArray<float> source(&gpu.driver(), rows);
   FakeDeviceArray<float> target(&gpu.driver(), rows.size());
   const std::int64_t count = rows.size();
-  ASSERT_TRUE(CopyRows(gpu.Call(&scratch), DataType::kFloat, {count, 1, 1},
+  ASSERT_TRUE(CopyRows(gpu.Call(), DataType::kFloat, {count, 1, 1},
                        source.data(), {1, 1}, target.data(), {1, 1})
                   .ok());
   EXPECT_EQ(target.ToVector(), rows);
@@ -91,7 +89,6 @@ TEST(ArraysTest, CopiesManyRows) {
 
 TEST(ArraysTest, WidensEveryBFloat16AndRoundsItBack) {
   FakeGpu gpu;
-  FakeScratchAllocator scratch(&gpu.driver());
   std::vector<rnn::BFloat16> all(1 << 16);
   for (std::size_t i = 0; i < all.size(); ++i) {
     all[i].bits = static_cast<std::uint16_t>(i);
@@ -99,7 +96,7 @@ TEST(ArraysTest, WidensEveryBFloat16AndRoundsItBack) {
   FakeDeviceArray<rnn::BFloat16> source(&gpu.driver(), all);
   FakeDeviceArray<rnn::BFloat16> back(&gpu.driver(), all.size());
   FakeDeviceArray<float> wide(&gpu.driver(), all.size());
-  const Call call = gpu.Call(&scratch);
+  const Call call = gpu.Call();
   ASSERT_TRUE(WidenBFloat16(call, all.size(), source.data(), wide.data()).ok());
   ASSERT_TRUE(RoundToBFloat16(call, all.size(), wide.data(), back.data()).ok());
   const std::vector<float> widened = wide.ToVector();
@@ -118,7 +115,6 @@ TEST(ArraysTest, WidensEveryBFloat16AndRoundsItBack) {
 
 TEST(ArraysTest, RoundsToNearestTiesToEven) {
   FakeGpu gpu;
-  FakeScratchAllocator scratch(&gpu.driver());
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   const std::vector<float> values = {1 + 0x1p-8f,
                                      1 + 0x1.8p-8f,
@@ -130,9 +126,9 @@ TEST(ArraysTest, RoundsToNearestTiesToEven) {
                                         -1, kInfinity,  kInfinity};
   FakeDeviceArray<float> source(&gpu.driver(), values);
   FakeDeviceArray<rnn::BFloat16> target(&gpu.driver(), values.size());
-  ASSERT_TRUE(RoundToBFloat16(gpu.Call(&scratch), values.size(), source.data(),
-                              target.data())
-                  .ok());
+  ASSERT_TRUE(
+      RoundToBFloat16(gpu.Call(), values.size(), source.data(), target.data())
+          .ok());
   const std::vector<rnn::BFloat16> rounded = target.ToVector();
   for (std::size_t i = 0; i < values.size(); ++i) {
     EXPECT_EQ(rnn::ToDouble(rounded[i]), expected[i]) << values[i];
@@ -171,8 +167,7 @@ void ExpectCpuMasks(float rate, std::int64_t width) {
     const MaskRows rows = {mask, kFirst * width, mask_strides};
     const RowCounts counts = {size.time, kSamples, width};
     FakeGpu gpu;
-    FakeScratchAllocator scratch(&gpu.driver());
-    const Call call = gpu.Call(&scratch);
+    const Call call = gpu.Call();
     std::vector<T> values(size.time * kSamples * width);
     std::iota(values.begin(), values.end(), 1);
     FakeDeviceArray<T> array(&gpu.driver(), values);
@@ -212,14 +207,13 @@ TEST(ArraysTest, DropoutMasksEqualTheCpuEngine) {
 template <typename T>
 void ExpectRoundedProducts(double roundoff) {
   FakeGpu gpu;
-  FakeScratchAllocator scratch(&gpu.driver());
   rnn::Array values(64);
   std::iota(values.begin(), values.end(), 1);
   FakeDeviceArray<T> source(&gpu.driver(), rnn::Rounded<T>(values));
   FakeDeviceArray<T> target(&gpu.driver(), values.size());
   const DropoutMask mask = MakeDropoutMask(0.25f, {7, 0, 0}, 0);
   const auto size = static_cast<std::int64_t>(values.size());
-  ASSERT_TRUE(ApplyDropout(gpu.Call(&scratch), DataTypeOf<T>, {1, 1, size},
+  ASSERT_TRUE(ApplyDropout(gpu.Call(), DataTypeOf<T>, {1, 1, size},
                            {mask, 0, {0, 0}}, source.data(), {0, 0},
                            target.data())
                   .ok());
@@ -241,9 +235,8 @@ TEST(ArraysTest, DropsSixteenBitTypes) {
 // NaNs are dropped, too.
 TEST(ArraysTest, DropsNans) {
   FakeGpu gpu;
-  FakeScratchAllocator scratch(&gpu.driver());
   FakeDeviceArray<float> array(&gpu.driver(), 8);  // of NaNs
-  ASSERT_TRUE(ApplyDropout(gpu.Call(&scratch), DataType::kFloat, {1, 1, 8},
+  ASSERT_TRUE(ApplyDropout(gpu.Call(), DataType::kFloat, {1, 1, 8},
                            {MakeDropoutMask(1, {7, 0, 0}, 0), 0, {0, 0}},
                            array.data(), {0, 0}, array.data())
                   .ok());
@@ -254,8 +247,7 @@ TEST(ArraysTest, DropsNans) {
 template <typename T, typename W>
 void ExpectFiniteAndRestored(std::int64_t count) {
   FakeGpu gpu;
-  FakeScratchAllocator scratch(&gpu.driver());
-  const Call call = gpu.Call(&scratch);
+  const Call call = gpu.Call();
   constexpr DataType kType = DataTypeOf<T>;
   std::mt19937_64 random(count);
   std::vector<W> words(count);
@@ -288,22 +280,20 @@ TEST(ArraysTest, MarksAndRestoresNonFiniteElements) {
 
 TEST(ArraysTest, WritesBytesFromTheHost) {
   FakeGpu gpu;
-  FakeScratchAllocator scratch(&gpu.driver());
   HostBytes bytes;
   std::iota(bytes.begin(), bytes.end(), 1);
   FakeDeviceArray<char> target(&gpu.driver(), bytes.size() + 8, 8);
-  ASSERT_TRUE(WriteBytes(gpu.Call(&scratch), bytes, target.data()).ok());
+  ASSERT_TRUE(WriteBytes(gpu.Call(), bytes, target.data()).ok());
   const std::vector<char> written = target.ToVector();
   EXPECT_TRUE(std::equal(bytes.begin(), bytes.end(), written.begin()));
 }
 
 TEST(ArraysTest, CopiesAndZeroesBytes) {
   FakeGpu gpu;
-  FakeScratchAllocator scratch(&gpu.driver());
   const std::vector<char> bytes = {1, 2, 3, 4, 5};
   FakeDeviceArray<char> source(&gpu.driver(), bytes);
   FakeDeviceArray<char> target(&gpu.driver(), bytes);
-  const Call call = gpu.Call(&scratch);
+  const Call call = gpu.Call();
   ASSERT_TRUE(ZeroBytes(call, 3, target.data() + 1).ok());
   EXPECT_EQ(target.ToVector(), (std::vector<char>{1, 0, 0, 0, 5}));
   ASSERT_TRUE(CopyBytes(call, 2, source.data() + 3, target.data() + 1).ok());

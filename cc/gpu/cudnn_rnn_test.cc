@@ -154,31 +154,31 @@ TEST(CudnnRnnTest, BFloat16IsFloat32WithoutSupport) {
   }
 }
 
-TEST(CudnnRnnTest, UsesTf32OnlyIfAllowed) {
-  for (bool allowed : {false, true}) {
-    FakeGpu gpu;
-    Case k = RandomCase({RnnMode::kLstm, false, 1, 1, 3, 5, 0}, {4, 6});
-    FakeNetwork<float> network(&gpu, k);
+template <typename T>
+void ExpectMath(bool has_bfloat16, cudnnMathType_t without_tf32,
+                cudnnMathType_t with_tf32) {
+  FakeGpu gpu;
+  gpu.cudnn().set_version(kVersionWithBFloat16);
+  gpu.cudnn().set_has_bfloat16(has_bfloat16);
+  const Case k = RandomCase({RnnMode::kLstm, false, 2, 2, 3, 5, 0}, {4, 6});
+  FakeNetwork<T> network(&gpu, k);
+  for (bool allowed : {true, false}) {
     network.allow_tf32 = allowed;
     network.Forward(/*is_training=*/true);
     EXPECT_EQ(gpu.cudnn().calls("cudnnRNNForward").back().rnn.math_type,
-              allowed ? CUDNN_DEFAULT_MATH : CUDNN_FMA_MATH);
+              allowed ? with_tf32 : without_tf32);
   }
+  // The reserve space depends on the setting only if the computation does.
+  network.allow_tf32 = true;
+  EXPECT_EQ(network.Mismatch(network.Key()).empty(), with_tf32 == without_tf32);
 }
 
-TEST(CudnnRnnTest, BFloat16DoesNotDependOnTf32) {
-  for (bool has_bfloat16 : {false, true}) {
-    FakeGpu gpu;
-    gpu.cudnn().set_version(kVersionWithBFloat16);
-    gpu.cudnn().set_has_bfloat16(has_bfloat16);
-    Case k = RandomCase({RnnMode::kLstm, false, 2, 2, 3, 5, 0}, {4, 6});
-    FakeNetwork<rnn::BFloat16> network(&gpu, k);
-    network.Forward(/*is_training=*/true);
-    network.allow_tf32 = true;
-    EXPECT_EQ(network.Mismatch(network.Key()), "");
-    EXPECT_EQ(gpu.cudnn().calls("cudnnRNNForward").back().rnn.math_type,
-              has_bfloat16 ? CUDNN_TENSOR_OP_MATH : CUDNN_DEFAULT_MATH);
-  }
+TEST(CudnnRnnTest, UsesTf32OnlyInFloat32AndIfAllowed) {
+  ExpectMath<float>(true, CUDNN_FMA_MATH, CUDNN_DEFAULT_MATH);
+  ExpectMath<double>(true, CUDNN_DEFAULT_MATH, CUDNN_DEFAULT_MATH);
+  ExpectMath<rnn::Half>(true, CUDNN_TENSOR_OP_MATH, CUDNN_TENSOR_OP_MATH);
+  ExpectMath<rnn::BFloat16>(true, CUDNN_TENSOR_OP_MATH, CUDNN_TENSOR_OP_MATH);
+  ExpectMath<rnn::BFloat16>(false, CUDNN_DEFAULT_MATH, CUDNN_DEFAULT_MATH);
 }
 
 // ---------------------------------------------------------------- algorithms
@@ -262,24 +262,6 @@ TEST(CudnnRnnTest, UsesOnlyTheStandardAlgorithmOnRequest) {
   // Its reserve space is invalid for another algorithm.
   other.Forward(/*is_training=*/true);
   EXPECT_NE(other.Variant(), network.Variant());
-}
-
-TEST(CudnnRnnTest, UsesOneHandlePerStream) {
-  FakeGpu gpu;
-  FakeCudaDriver& driver = gpu.driver();
-  const CUstream streams[] = {gpu.stream(),
-                              driver.NewStream(driver.current_context()),
-                              driver.NewStream(driver.NewContext())};
-  for (int i = 0; i < 2; ++i) {
-    for (CUstream stream : streams) {
-      ScopedContext scope(*driver.driver());
-      ASSERT_TRUE(scope.Enter(stream).ok());
-      CudnnLock lock;
-      ASSERT_TRUE(
-          gpu.handles().Lock({driver.driver(), stream, nullptr}, &lock).ok());
-    }
-  }
-  EXPECT_EQ(gpu.cudnn().num_handles(), 3);
 }
 
 // ------------------------------------------------------------------- dropout
@@ -525,15 +507,6 @@ TEST(CudnnRnnTest, ReportsOutOfHostMemory) {
       "cannot allocate 134217728 bytes of host memory");
 }
 #endif
-
-TEST(CudnnRnnTest, OtherTypesIgnoreTf32) {
-  FakeGpu gpu;
-  Case k = RandomCase({RnnMode::kLstm, false, 1, 1, 3, 5, 0}, {4, 6});
-  FakeNetwork<rnn::Half> network(&gpu, k);
-  network.Forward(/*is_training=*/true);
-  network.allow_tf32 = true;
-  EXPECT_EQ(network.Mismatch(network.Key()), "");
-}
 
 }  // namespace
 }  // namespace tf_rnn_ops::gpu

@@ -34,7 +34,8 @@ class FakeGpu {
   Cublas& cublas() { return cublas_; }
   CUstream stream() const { return stream_; }
 
-  gpu::Call Call(ScratchAllocator* scratch) {
+  // scratch: null for calls that need none.
+  gpu::Call Call(ScratchAllocator* scratch = nullptr) {
     return {driver_.driver(), stream_, scratch};
   }
 
