@@ -331,16 +331,9 @@ def expect_backprop_grad(call: Call, results: Results) -> dict[str, Expected]:
     run = forward_run(call, config, wide, dtype)
     values: dict[str, np.ndarray] = {}
     if run is not None:
-        grad = second_order_reference.backward_grad(
-            config,
-            run[0],
-            wide["input_c"],
-            wide["params"],
-            **{name: wide[name] for name in gradients},
-            v=Backward(*(wide[name] for name in of_results)),
-            masks=run[1],
-        )
-        values = {f"{name}_grad": value for name, value in grad._asdict().items()}
+        v = Backward(*(wide[name] for name in of_results))
+        grads = second_order_reference.second_order(config, wide, v, masks=run[1])
+        values = {f"{name}_grad": value for name, value in grads.items()}
     leaves_out = bool(values) and has_zero_factors(config)
     return {
         name: Expected((0,), numpy_dtype(dtype))

@@ -1,7 +1,8 @@
 """cuDNN's recurrent networks in plain NumPy, forward and backward, easy to compare with the formulas.
 
 In the shapes: time, batch, input = input_size, units = num_units, output = the size of one direction's output,
-directions, layers, gates, and pseudo-layers = layers * directions. All computations use the dtype of the arrays.
+directions, layers, gates, and pseudo-layers = layers * directions. All computations use the dtype of the arrays,
+which may be complex: references.second_order differentiates this code by complex steps.
 """
 
 import dataclasses
@@ -160,7 +161,8 @@ def activate(rnn_mode, a, b, h_prev, c_prev):
         r, u = (sigmoid(a[gate] + b[gate]) for gate in (0, 1))
         n = np.tanh(a[2] + r * b[2])
         return np.stack([r, u, n]), c_prev, (1 - u) * n + u * h_prev
-    h = np.tanh(a + b) if rnn_mode == "rnn_tanh" else np.maximum(a + b, 0)
+    z = a + b
+    h = np.tanh(z) if rnn_mode == "rnn_tanh" else np.where(z.real < 0, 0, z)
     return h, c_prev, h[0]
 
 
@@ -181,7 +183,7 @@ def activate_grad(rnn_mode, step: Step, d_m, d_c):
         d_a_r, d_a_u = d_r * r * (1 - r), d_u * u * (1 - u)
         return np.stack([d_a_r, d_a_u, d_a_n]), np.stack([d_a_r, d_a_u, d_a_n * r]), d_m * u, d_c
     h = step.gates
-    d_a = d_m * (1 - h**2) if rnn_mode == "rnn_tanh" else np.where(h > 0, d_m, 0)
+    d_a = d_m * (1 - h**2) if rnn_mode == "rnn_tanh" else np.where(h.real > 0, d_m, 0)
     return d_a, d_a, np.zeros_like(step.h_prev), d_c
 
 

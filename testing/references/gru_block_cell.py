@@ -24,8 +24,8 @@ class GRUStepGrad(NamedTuple):
 
 
 def sigmoid(x):
-    with np.errstate(over="ignore"):
-        return 1 / (1 + np.exp(-x))
+    """Returns 1 / (1 + exp(-x)) without overflow, also for complex numbers."""
+    return (1 + np.tanh(x / 2)) / 2
 
 
 def gru_block_cell(x, h_prev, w_ru, w_c, b_ru, b_c) -> GRUStep:
