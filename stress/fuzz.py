@@ -25,7 +25,7 @@ import fuzz_draw
 import fuzz_session
 from fuzz_run import LIBRARIES
 from fuzz_table import Table
-from fuzz_workers import Answer, Workers
+from fuzz_workers import Answer, answers
 
 FOLDER = pathlib.Path(__file__).parent.parent / "build" / "fuzz"
 SECONDS_BETWEEN_LINES = 30
@@ -87,11 +87,10 @@ def fuzz(options: argparse.Namespace) -> int:
     table, start, last_line = Table(), time.monotonic(), 0.0
     prepare = functools.partial(fuzz_session.prepare, options.library, options.seed)
     path = options.folder / f"findings-{options.library}-{options.seed}.jsonl"
-    with (
-        Workers(prepare, options.workers, options.folder, options.timeout, ["fuzz_session"]) as workers,
-        path.open("w") as file,
-    ):
-        for answer in workers.answers(numbers_of(options)):
+    options.folder.mkdir(parents=True, exist_ok=True)
+    numbers, pool = numbers_of(options), (prepare, options.workers, options.folder, options.timeout)
+    with path.open("w") as file:
+        for answer in answers(numbers, *pool, preload=["fuzz_session"]):
             report = report_of(answer, options.seed)
             table.add(report)
             if report.is_finding:

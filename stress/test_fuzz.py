@@ -200,8 +200,8 @@ def test_shapes_that_tensorflow_does_not_support_are_not_drawn(shape):
 
 def test_crashed_and_hung_processes_are_replaced(tmp_path):
     numbers = range(120)
-    with fuzz_workers.Workers(misbehaving.prepare, 2, tmp_path, timeout=3) as workers:
-        answers = {answer.number: answer for answer in workers.answers(numbers)}
+    taken = fuzz_workers.answers(numbers, misbehaving.prepare, 2, tmp_path, timeout=3)
+    answers = {answer.number: answer for answer in taken}
     lost = {misbehaving.ABORTS: "abort", misbehaving.HANGS: "hang", misbehaving.EXITS: "abort"}
     assert {number: answer.failure for number, answer in answers.items() if answer.failure} == lost
     assert {number: answer.result for number, answer in answers.items() if not answer.failure} == {
@@ -213,8 +213,5 @@ def test_crashed_and_hung_processes_are_replaced(tmp_path):
 
 
 def test_a_failed_preparation_is_an_error(tmp_path):
-    with (
-        fuzz_workers.Workers(misbehaving.fail_to_prepare, 1, tmp_path) as workers,
-        pytest.raises(RuntimeError, match=r"preparation of a process failed(.|\n)*no work"),
-    ):
-        list(workers.answers(range(3)))
+    with pytest.raises(RuntimeError, match=r"preparation of a process failed(.|\n)*no work"):
+        list(fuzz_workers.answers(range(3), misbehaving.fail_to_prepare, 1, tmp_path))
