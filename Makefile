@@ -38,7 +38,8 @@ CC_SOURCES := $(shell find benchmarks cc examples third_party -name '*.cc' -o -n
 BAZEL_FILES := $(shell find . -path ./node_modules -prune -o -path './$(VENV)' -prune -o -path './build' -prune \
 	-o \( -name BUILD -o -name WORKSPACE -o -name '*.bzl' -o -name '*.BUILD' \) -type f -print)
 
-.PHONY: help
+# Targets with a description name no files.
+.PHONY: $(shell sed -nE 's/^([a-z0-9-]+):.*\#\#.*/\1/p' Makefile)
 help: ## List the targets.
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 24
 
@@ -58,6 +59,22 @@ node_modules/ready: package-lock.json | .tools/system-packages
 	@tools/setup_bazel.sh --install
 	@touch $@
 
+# Each environment below build/ has these layers of requirements/. build/tensorflow-2.20 and, with another Python,
+# build/tensorflow-2.20-python3.13 have the layer of that version.
+LAYERS_gpu-env := tensorflow pytest gpu
+LAYERS_sdist-env := tensorflow
+LAYERS = $(or $(LAYERS_$*),tensorflow_$(word 2,$(subst -, ,$*)) pytest)
+NEW_ENV = echo "==> installing $(2) into $(@D)"; rm -rf $(@D); $(1) -m venv $(@D); \
+	$(@D)/bin/python $(INSTALL_LOCKED) --quiet $(2:%=-r requirements/%.txt)
+LAYER_FILES = $(LAYERS:%=requirements/%.txt)
+.SECONDEXPANSION:
+build/%/ready: $$(LAYER_FILES) | .tools/system-packages
+	@$(call NEW_ENV,$(or $(word 3,$(subst -, ,$*)),$(PYTHON)),$(LAYERS))
+	@touch $@
+
+# The folder of the repository has the package's source.
+IMPORT_WHEEL = cd / && $(CURDIR)/$(@D)/bin/python -m tf_rnn_ops
+
 $(VENV)/ready: requirements/tensorflow.txt requirements/pytest.txt requirements/dev.txt | .tools/system-packages
 	@echo "==> installing the development environment into $(VENV)"
 	@$(PYTHON) -m venv $(VENV)
@@ -75,7 +92,6 @@ $(VENV)/peers: requirements/peers.txt requirements/torch.txt requirements/torch_
 
 # ---------------------------------------------------------------- the wheel
 
-.PHONY: wheel
 wheel: dist/ready ## Build the wheel into dist/.
 	@ls dist/*.whl
 
@@ -100,7 +116,6 @@ DEVELOPMENT_TENSORFLOW := $(patsubst tensorflow_%.txt,%,$(shell readlink require
 OTHER_TENSORFLOWS := $(filter-out $(DEVELOPMENT_TENSORFLOW),$(TENSORFLOWS))
 BUILD_WHEEL_ALL = TF_RNN_OPS_PYTHON=$$(echo $(1) | tr ' ' :) ./build_pip_pkg.sh dist/all
 
-.PHONY: wheel-all
 wheel-all: dist/all/ready $(if $(filter x86_64,$(shell uname -m)),dist/all/aarch64) ## Build the wheels for all TensorFlow versions on x86-64 and Arm into dist/all/.
 	@ls dist/all/*.whl
 
@@ -111,20 +126,9 @@ dist/all/ready: $(WHEEL_SOURCES) $(VENV)/ready $(OTHER_TENSORFLOWS:%=build/tenso
 	@$(call BUILD_WHEEL_ALL,$(VENV)/bin/python $(OTHER_TENSORFLOWS:%=build/tensorflow-%/bin/python))
 	@touch $@
 
-# The stem is a version, such as 2.20, or one with an interpreter, such as 2.20-python3.13.
-STEM_TENSORFLOW = $(firstword $(subst -, ,$*))
-STEM_PYTHON = $(or $(word 2,$(subst -, ,$*)),$(PYTHON))
-.SECONDEXPANSION:
-build/tensorflow-%/ready: requirements/tensorflow_$$(STEM_TENSORFLOW).txt requirements/pytest.txt | .tools/system-packages
-	@echo "==> installing TensorFlow $* into $(@D)"
-	@rm -rf $(@D)
-	@$(STEM_PYTHON) -m venv $(@D)
-	@$(@D)/bin/python $(INSTALL_LOCKED) --quiet -r requirements/tensorflow_$(STEM_TENSORFLOW).txt -r requirements/pytest.txt
-	@touch $@
-
 build/tensorflow-%/installed: dist/all/ready build/tensorflow-%/ready
 	@$(@D)/bin/python $(INSTALL_WHEEL) --find-links dist/all --no-deps --force-reinstall tf_rnn_ops
-	@cd / && $(CURDIR)/$(@D)/bin/python -m tf_rnn_ops
+	@$(IMPORT_WHEEL)
 	@touch $@
 
 # Tests of the ways in: what a new version breaks first.
@@ -134,7 +138,6 @@ CANARY_TESTS = $(WHEEL_TESTS) $(addprefix tests/test_,accelerate_keras.py builti
 TENSORFLOW_TESTS = $(CANARY_TESTS) $(wildcard $(addprefix tests/test_,*_gradients.py *_parity.py params.py private_names.py))
 VERSION := $(firstword $(TENSORFLOWS))
 
-.PHONY: test-tensorflow test-tensorflow-all
 test-tensorflow: build/tensorflow-$(VERSION)/installed ## Test the wheel with another TensorFlow and Python; VERSION=2.20 or 2.20-python3.13.
 	@echo "==> Python tests with TensorFlow $(VERSION)"
 	@build/tensorflow-$(VERSION)/bin/$(PYTEST) -m "not slow" -p no:cacheprovider $(TENSORFLOW_TESTS)
@@ -142,7 +145,6 @@ test-tensorflow-all: ## Run test-tensorflow with all versions but that of .venv.
 	@for version in $(OTHER_TENSORFLOWS); do $(MAKE) test-tensorflow VERSION=$$version; done
 
 # pip chooses the newest versions, and so this installs without locks.
-.PHONY: canary
 canary: $(VENV)/ready .tools/bazel ## Build and test the package with the newest pre-releases of TensorFlow and Keras, which change each day.
 	@echo "==> installing the newest pre-releases into build/canary"
 	@rm -rf build/canary
@@ -180,32 +182,27 @@ $(AARCH64)/tensorflow-%/ready: requirements/tensorflow_%.txt requirements/pytest
 
 $(AARCH64)/tensorflow-%/installed: dist/all/aarch64 $(AARCH64)/tensorflow-%/ready
 	@$(INSTALL_AARCH64) --no-index --no-deps --reinstall dist/all/*_aarch64.whl
-	@cd / && $(CURDIR)/$(@D)/bin/python -m tf_rnn_ops
+	@$(IMPORT_WHEEL)
 	@touch $@
 
 AARCH64_ENV := $(AARCH64)/tensorflow-$(DEVELOPMENT_TENSORFLOW)
-.PHONY: test-aarch64
 test-aarch64: test-aarch64-cc test-aarch64-python ## Run the C++ and Python tests for Arm under QEMU.
 
-.PHONY: test-aarch64-cc
 test-aarch64-cc: $(AARCH64_ENV)/ready .tools/bazel ## Run the C++ unit tests and fuzz corpora of the engine for Arm under QEMU.
 	@echo "==> C++ unit tests of the engine for Arm"
 	@TF_RNN_OPS_PYTHON=$(AARCH64_ENV)/bin/python tools/bazel.sh test //cc/rnn/... --test_timeout=3600 \
 		--linkopt=-L$(CURDIR)/$(AARCH64)/lib \
 		--run_under="$(CURDIR)/$(QEMU)/usr/bin/qemu-aarch64-static -L $(CURDIR)/$(AARCH64)/system"
 
-.PHONY: test-aarch64-python
 test-aarch64-python: $(AARCH64_ENV)/installed ## Run the Python tests of test-tensorflow for Arm under QEMU (an hour).
 	@echo "==> Python tests for Arm"
 	@$(AARCH64_ENV)/bin/python -P -m $(PYTEST) -m "not slow" -p no:cacheprovider $(TENSORFLOW_TESTS)
 
 # ---------------------------------------------------------------- use
 
-.PHONY: demo
 demo: $(VENV)/installed ## Train two character-level language models on Python code and generate text.
 	@$(VENV)/bin/python examples/char_language_model.py
 
-.PHONY: bench
 bench: $(VENV)/installed $(VENV)/peers build/engine-calls/ready ## Benchmark the ops against Keras, PyTorch and ONNX Runtime on the CPU; OPTIONS="--quick" for a short run.
 	@$(VENV)/bin/python benchmarks/bench.py $(OPTIONS)
 	@$(if $(filter-out --quick,$(OPTIONS)),,$(VENV)/bin/python benchmarks/scaling.py $(OPTIONS))
@@ -217,7 +214,6 @@ build/engine-calls/ready: $(WHEEL_SOURCES) benchmarks/BUILD benchmarks/engine_ca
 	@cp -f bazel-bin/benchmarks/libengine_calls.so $(@D)/
 	@touch $@
 
-.PHONY: gpu-bench
 gpu-bench: $(GPU_READY) ## Benchmark the ops against TensorFlow and PyTorch on a GPU.
 	@$(GPU_PYTHON) benchmarks/gpu.py $(OPTIONS)
 
@@ -231,7 +227,6 @@ $(VENV)/docs: requirements/docs.txt $(VENV)/peers
 # Warnings, such as broken links and undocumented arguments, are errors. The build runs the notebook. NO_MKDOCS_2_WARNING
 # hides a notice of the theme.
 MKDOCS := NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs
-.PHONY: docs docs-serve
 docs: $(VENV)/installed $(VENV)/docs ## Build the documentation site into build/site.
 	@$(MKDOCS) build --quiet
 	@echo "the documentation is in build/site/index.html"
@@ -243,7 +238,6 @@ docs-serve: $(VENV)/installed $(VENV)/docs ## Serve the documentation site on po
 # CI builds the wheel for the version of .venv and one of the others, another one each day, and tests both. Releases build all.
 TENSORFLOW_OF_THE_DAY = $(word $(shell echo $$(($$(date +%s) / 86400 % $(words $(OTHER_TENSORFLOWS)) + 1))),$(OTHER_TENSORFLOWS))
 TENSORFLOWS_OF_THE_DAY = $(filter $(DEVELOPMENT_TENSORFLOW) $(TENSORFLOW_OF_THE_DAY),$(TENSORFLOWS))
-.PHONY: ci
 ci: ## Run all checks that a change must pass.
 	@$(MAKE) lint
 	@$(MAKE) sanitize
@@ -251,20 +245,16 @@ ci: ## Run all checks that a change must pass.
 	@$(MAKE) docs
 	@$(MAKE) test
 
-.PHONY: test
 test: test-cc test-python test-xla-sample ## Run the C++ unit tests and the Python tests.
 
-.PHONY: test-cc
 test-cc: $(VENV)/ready .tools/bazel ## Run the C++ unit tests.
 	@echo "==> C++ unit tests"
 	@tools/bazel.sh test //...
 
-.PHONY: test-python
 test-python: $(VENV)/installed $(VENV)/peers build/engine-calls/ready ## Run the Python tests on the installed wheel, except the slow ones.
 	@echo "==> Python tests"
 	@$(VENV)/bin/$(PYTEST) -m "not slow"
 
-.PHONY: test-slow
 test-slow: $(VENV)/installed $(VENV)/peers ## Run the slow Python tests, which CI skips.
 	@echo "==> slow Python tests"
 	@$(VENV)/bin/$(PYTEST) -m slow
@@ -275,7 +265,6 @@ XLA_TESTS = $(wildcard $(addprefix tests/test_,*_gradients.py *_second_order.py 
 XLA_EVERY := 1
 
 # XLA compilation is slow.
-.PHONY: test-xla test-xla-sample
 test-xla: ## Run the Python tests of the ops and layers with XLA compilation.
 test-xla-sample: XLA_EVERY := 20
 test-xla-sample: ## Run every 20th test of test-xla.
@@ -283,7 +272,6 @@ test-xla test-xla-sample: $(VENV)/installed $(VENV)/peers
 	@echo "==> Python tests with XLA compilation"
 	@TF_RNN_OPS_TEST_XLA=$(XLA_EVERY) $(VENV)/bin/$(PYTEST) -m "not slow" $(XLA_TESTS)
 
-.PHONY: test-random
 test-random: $(VENV)/installed $(VENV)/peers ## Run the property tests and the fuzzer with a random seed; SEED=1 CALLS=1000 set them.
 	@seed=$${SEED:-$$RANDOM}; \
 	echo "==> property tests and fuzzer; to repeat them: make test-random SEED=$$seed"; \
@@ -293,12 +281,10 @@ test-random: $(VENV)/installed $(VENV)/peers ## Run the property tests and the f
 # Tests that detect a missing or different package. Results of the other tests do not depend on the installed packages.
 WHEEL_TESTS := $(addprefix tests/test_,package.py loading.py snapshots.py entry_points.py examples.py)
 
-.PHONY: test-wheel
 test-wheel: $(WHEEL_ENV)/installed ## Test all entry points in a new environment with only TensorFlow and the wheel from dist/all/.
 	@echo "==> Python tests of all entry points, in an environment with only TensorFlow and the wheel from dist/all/"
 	@$(WHEEL_ENV)/bin/$(PYTEST) -m "not slow" -p no:cacheprovider $(WHEEL_TESTS)
 
-.PHONY: test-isa
 test-isa: $(VENV)/installed $(VENV)/peers ## Run the Python tests with each instruction set that the CPU supports.
 	@isas=$$(TF_CPP_MIN_LOG_LEVEL=3 $(VENV)/bin/python -I -c "$(PRINT_ISAS)"); \
 	for isa in $$isas; do \
@@ -309,13 +295,10 @@ PRINT_ISAS := import tf_rnn_ops; print(*tf_rnn_ops._library.supported_instructio
 
 # Install TensorFlow and the wheel, import the package from another folder, and only then install pytest.
 $(WHEEL_ENV)/installed: requirements/tensorflow.txt requirements/pytest.txt dist/all/ready
-	@echo "==> installing only TensorFlow and the wheel into $(WHEEL_ENV)"
-	@rm -rf $(WHEEL_ENV)
-	@$(PYTHON) -m venv $(WHEEL_ENV)
-	@$(WHEEL_ENV)/bin/python $(INSTALL_LOCKED) --quiet -r requirements/tensorflow.txt
-	@$(WHEEL_ENV)/bin/python $(INSTALL_WHEEL) --find-links dist/all tf_rnn_ops
-	@cd / && $(CURDIR)/$(WHEEL_ENV)/bin/python -m tf_rnn_ops
-	@$(WHEEL_ENV)/bin/python $(INSTALL_LOCKED) --quiet -r requirements/pytest.txt
+	@$(call NEW_ENV,$(PYTHON),tensorflow)
+	@$(@D)/bin/python $(INSTALL_WHEEL) --find-links dist/all tf_rnn_ops
+	@$(IMPORT_WHEEL)
+	@$(@D)/bin/python $(INSTALL_LOCKED) --quiet -r requirements/pytest.txt
 	@touch $@
 
 # Tests of the ops that are valid on any device. They name no device, so TensorFlow uses the GPU.
@@ -327,7 +310,6 @@ COMPUTE_SANITIZER = $(or $(wildcard $(shell $(GPU_PYTHON) -c "$(PRINT_SITE_PACKA
 	compute-sanitizer)
 PRINT_SITE_PACKAGES := import sysconfig; print(sysconfig.get_path('purelib'))
 
-.PHONY: gpu-test
 gpu-test: $(GPU_READY) ## Run gpu-check, gpu-test-python and gpu-sanitize; GPU_PYTHON=... sets the Python to use.
 	@status=0; \
 	for target in gpu-check gpu-test-python gpu-sanitize; do \
@@ -335,19 +317,16 @@ gpu-test: $(GPU_READY) ## Run gpu-check, gpu-test-python and gpu-sanitize; GPU_P
 	done; \
 	exit $$status
 
-.PHONY: gpu-check
 gpu-check: $(GPU_READY) ## Compare every op and type on a GPU with the CPU.
 	@echo "==> every op and type on a GPU and on the CPU"
 	@cd / && $(if $(findstring /,$(GPU_PYTHON)),$(abspath $(GPU_PYTHON)),$(GPU_PYTHON)) -m tf_rnn_ops --check-gpu
 
-.PHONY: gpu-test-python
 gpu-test-python: $(GPU_READY) ## Run the Python tests on a GPU, each file in its own process.
 	@echo "==> Python tests on a GPU"
 	@TF_RNN_OPS_TEST_DEVICE=GPU:0 $(GPU_PYTHON) tools/run_test_files.py $(GPU_TESTS)
 
 # For memcheck, the driver allocates every tensor separately. racecheck is limited to our own kernels: we cannot fix
 # races in NVIDIA's libraries.
-.PHONY: gpu-sanitize
 gpu-sanitize: $(GPU_READY) ## Run every GPU kernel once under compute-sanitizer (memcheck and racecheck).
 	@status=0; \
 	echo "==> every kernel once under compute-sanitizer's memcheck"; \
@@ -360,14 +339,6 @@ RUN_EVERY_KERNEL = TF_RNN_OPS_TEST_DEVICE=GPU:0 TF_GPU_ALLOCATOR=cuda_malloc_asy
 	--target-processes all --error-exitcode 1
 EVERY_KERNEL = $(GPU_PYTHON) tools/run_test_files.py --seconds 3600 tests/gpu/test_every_kernel.py
 
-$(GPU_ENV)/ready: requirements/tensorflow.txt requirements/pytest.txt requirements/gpu.txt | .tools/system-packages
-	@echo "==> installing TensorFlow with NVIDIA's libraries into $(GPU_ENV)"
-	@rm -rf $(GPU_ENV)
-	@$(PYTHON) -m venv $(GPU_ENV)
-	@$(GPU_ENV)/bin/python $(INSTALL_LOCKED) --quiet -r requirements/tensorflow.txt -r requirements/pytest.txt \
-		-r requirements/gpu.txt
-	@touch $@
-
 $(GPU_ENV)/installed: dist/ready $(GPU_ENV)/ready
 	@echo "==> installing the wheel into $(GPU_ENV)"
 	@$(GPU_ENV)/bin/python $(INSTALL_WHEEL) --no-deps --force-reinstall dist/*.whl
@@ -379,7 +350,6 @@ RUNS_UP_TO = $(if $(call CPU_HAS,amx_bf16),amx,$(if $(call CPU_HAS,avx512_bf16),
 	$(call CPU_HAS,avx512f),avx512,avx2)))
 # ThreadSanitizer runs with --config=baseline only: except for bfloat16, work is divided among threads the same way with
 # all instruction sets, and compiling all of them takes minutes more.
-.PHONY: sanitize
 sanitize: $(VENV)/ready .tools/bazel ## Run the C++ unit tests under AddressSanitizer, UndefinedBehaviorSanitizer and ThreadSanitizer.
 	@echo "==> C++ unit tests under AddressSanitizer and UndefinedBehaviorSanitizer"
 	@tools/bazel.sh test --config=asan --define=runs_up_to=$(RUNS_UP_TO) //cc/ops/... //cc/rnn/... //cc/gpu/... //cc/ffi/...
@@ -388,20 +358,16 @@ sanitize: $(VENV)/ready .tools/bazel ## Run the C++ unit tests under AddressSani
 
 # ---------------------------------------------------------------- fuzzing, stress tests and builds in other environments
 
-.PHONY: fuzz
 fuzz: $(VENV)/installed ## Fuzz the ops with nearly valid arguments and check the results; OPTIONS="--calls 1000" for a short run.
 	@$(VENV)/bin/python stress/fuzz.py $(OPTIONS)
 
 # OPTIONS: --seconds N per target, --merge to rebuild the corpus, names of targets.
-.PHONY: fuzz-engine
 fuzz-engine: $(VENV)/ready .tools/bazel ## Fuzz the C++ engine with libFuzzer, a minute per target; OPTIONS="--seconds 1200" for longer.
 	@tools/fuzz_engine.sh $(OPTIONS)
 
-.PHONY: soak
 soak: $(VENV)/installed ## Stress the ops: threads, long training, long sequences, out of memory; OPTIONS="--minutes 10" for longer.
 	@$(VENV)/bin/python stress/soak.py $(OPTIONS)
 
-.PHONY: memcheck
 memcheck: $(VENV)/installed $(VENV)/peers ## Run the Python tests of the ops under AddressSanitizer and UndefinedBehaviorSanitizer.
 	@echo "==> Python tests under AddressSanitizer and UndefinedBehaviorSanitizer"
 	@tools/memcheck.sh $(OPTIONS)
@@ -409,7 +375,6 @@ memcheck: $(VENV)/installed $(VENV)/peers ## Run the Python tests of the ops und
 # TensorFlow's own kernels require AVX and F16C; QEMU does not emulate AVX-512. OPENBLAS_CORETYPE limits NumPy's OpenBLAS,
 # which the reference uses, to AVX: it otherwise assumes AVX2 on some emulated CPUs.
 QEMU_USER := TF_CPP_MIN_LOG_LEVEL=3 OPENBLAS_CORETYPE=Sandybridge $(QEMU)/usr/bin/qemu-x86_64-static
-.PHONY: emulate
 emulate: $(VENV)/installed $(VENV)/peers $(QEMU)/ready ## Run every op on emulated CPUs without and with AVX2.
 	@$(QEMU_USER) -cpu IvyBridge $(VENV)/bin/python stress/one_cpu.py --instruction-set baseline
 	@$(QEMU_USER) -cpu Haswell $(VENV)/bin/python stress/one_cpu.py --instruction-set avx2
@@ -421,33 +386,21 @@ $(QEMU)/ready:
 	@cd $(QEMU) && apt-get download qemu-user-static && dpkg-deb -x qemu-user-static_*.deb . && rm qemu-user-static_*.deb
 	@touch $@
 
-.PHONY: test-serving
 test-serving: $(VENV)/installed .tools/bazel ## Build a C++ program with the ops linked in, and serve a SavedModel with it.
 	@tools/test_serving.sh
 
-.PHONY: sdist
 sdist: $(VENV)/ready ## Build the source distribution into dist/all/.
 	@rm -f dist/all/*.tar.gz
 	@$(VENV)/bin/python -m build --sdist --no-isolation --outdir dist/all .
 
-.PHONY: test-sdist
 test-sdist: sdist build/sdist-env/ready .tools/bazel ## Install the source distribution with pip, uv and build.
 	@tools/test_sdist.sh dist/all/*.tar.gz build/sdist-env
 
-build/sdist-env/ready: requirements/tensorflow.txt $(VENV)/ready
-	@echo "==> installing only TensorFlow into $(@D)"
-	@rm -rf $(@D)
-	@$(PYTHON) -m venv $(@D)
-	@$(@D)/bin/python $(INSTALL_LOCKED) --quiet -r requirements/tensorflow.txt
-	@touch $@
-
-.PHONY: reproduce
 reproduce: dist/ready ## Rebuild the wheel in another folder without caches, and compare it byte by byte.
 	@tools/reproduce.sh dist/*.whl
 
 # ---------------------------------------------------------------- code
 
-.PHONY: lint
 lint: $(VENV)/ready node_modules/ready ## Check formatting, style and types.
 	@$(VENV)/bin/clang-format --dry-run --Werror $(CC_SOURCES)
 	@node_modules/.bin/buildifier -mode=check -lint=warn $(BAZEL_FILES)
@@ -458,7 +411,6 @@ lint: $(VENV)/ready node_modules/ready ## Check formatting, style and types.
 	@$(VENV)/bin/shellcheck -x -P SCRIPTDIR $(SHELL_SCRIPTS)
 	@echo "lint: clean"
 
-.PHONY: format
 format: $(VENV)/ready node_modules/ready ## Format all code.
 	@$(VENV)/bin/clang-format -i $(CC_SOURCES)
 	@node_modules/.bin/buildifier -mode=fix -lint=fix $(BAZEL_FILES)
@@ -476,11 +428,9 @@ LOCK_LAYER = $(LOCK) requirements/$$layer.in -o requirements/$$layer.txt \
 	sed -i '/^$$/,$$d' requirements/$$layer.txt
 # A folder or page with the CPU-only builds of PyTorch.
 TORCH_CPU_BUILDS ?= $(or $(PIP_FIND_LINKS),https://download.pytorch.org/whl/cpu/torch/)
-.PHONY: lock
 lock: $(VENV)/ready ## Pin the newest versions that requirements/*.in allow, with their hashes.
 	@for layer in $(TENSORFLOWS:%=tensorflow_%) pytest dev peers docs torch gpu; do $(LOCK_LAYER); done
 	@layer=torch_cpu; $(call LOCK_LAYER,--find-links $(TORCH_CPU_BUILDS))
 
-.PHONY: clean
 clean: ## Remove all build results, environments and downloaded tools.
 	rm -rf $(VENV) .tools build dist node_modules bazel-*

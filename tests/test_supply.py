@@ -82,6 +82,7 @@ OUR_SDIST = ('"$sdist"', '"$@"')
 def installs():
     """Returns the arguments of all `pip install` commands in the Makefile and the scripts, with variables expanded."""
     makefile = (ROOT / "Makefile").read_text().replace("\\\n", "")
+    makefile = makefile.replace("$(2:%=-r requirements/%.txt)", "-r requirements/*.txt")
     for name in ("INSTALL_LOCKED", "INSTALL_WHEEL", "INSTALL_AARCH64"):
         (value,) = re.findall(rf"^{name} :?= (.*)$", makefile, re.MULTILINE)
         makefile = re.sub(rf"^{name} :?= .*$", "", makefile, flags=re.MULTILINE).replace(f"$({name})", value)
