@@ -10,6 +10,9 @@ from checks import cudnn_rnn_params as params_checks
 from checks import parity
 from fuzz_mutations import VALID_STRINGS
 from fuzz_run import Results
+from inputs import cudnn_rnn as cudnn_rnn_inputs
+from inputs import gru_block_cell as gru_inputs
+from inputs import keras_rnn as keras_rnn_inputs
 from inputs.calls import Call, definition, is_tensor, numpy_dtype, tensor_of
 from inputs.cudnn_rnn import DTYPES, INPUTS, OUTPUTS, regions
 from inputs.valid_calls import (
@@ -17,13 +20,12 @@ from inputs.valid_calls import (
     KERAS_INPUTS,
     KERAS_RESULT_NAMES,
     RESULT_NAMES,
-    argument_shapes,
     is_huge,
 )
 from references import cudnn_rnn as network_reference
 from references import gru_block_cell as cell_reference
 from references import second_order as second_order_reference
-from references.cudnn_rnn import Backward, Config
+from references.cudnn_rnn import Backward, Config, params_size
 
 from tf_rnn_ops._library import ops as own_ops
 
@@ -128,7 +130,7 @@ def check_config(config: Config) -> None:
     require(config.num_proj == 0 or config.rnn_mode == "lstm", "num_proj is for lstm")
     require(config.num_proj <= config.num_units, "num_proj is too large")
     require(config.input_mode != "skip_input" or config.input_size == config.num_units, "input_size is not num_units")
-    require(params_checks.size_formula(config) < 2**63, "params cannot be counted")
+    require(params_size(config) < 2**63, "params cannot be counted")
 
 
 # ---------------------------------------------------------------- tensors
@@ -198,7 +200,7 @@ def read_network(call: Call) -> tuple[Config, str]:
 
 def check_tensors(call: Call, config: Config) -> None:
     """Rejects tensors that do not match a network."""
-    shapes = argument_shapes(config)
+    shapes = cudnn_rnn_inputs.shapes(config)
     for name in call.tensor_names:
         of = name.removesuffix("_grad").removesuffix("_backprop")
         if of in shapes and (config.rnn_mode == "lstm" or not of.endswith("_c")):
@@ -261,7 +263,7 @@ def expect_forward(call: Call, results: Results) -> dict[str, Expected]:
     if call.op == "StatelessCudnnRNN":
         require_shape(call, "seed", (2,))
     is_training, dtype = attribute(call, "is_training"), numpy_dtype(dtype_name)
-    shapes = argument_shapes(config)
+    shapes = cudnn_rnn_inputs.shapes(config)
     values: dict[str, np.ndarray] = {}
     if can_compute(call, config):
         masks = masks_of(call, config, results["reserve_space"]) if is_training else None
@@ -384,7 +386,7 @@ def expect_params_size(call: Call, results: Results) -> dict[str, Expected]:
     config, s = read_sizes(call), attribute(call, "S")
     require(s in (tf.int32, tf.int64), "S is int32 or int64")
     require(attribute(call, "T").name in DTYPES, "T is not a float")
-    size = params_checks.size_formula(config)
+    size = params_size(config)
     require(s == tf.int64 or size < 2**31, "S is int32")
     dtype = numpy_dtype(s)
     return {"params_size": Expected((1,), dtype, np.array([size], dtype), is_exact=True)}
@@ -419,7 +421,7 @@ def expect_params_to_canonical(call: Call, results: Results) -> dict[str, list[E
     else:
         counts = (int_attribute(call, "num_params"),) * 2
     check_counts(config, *counts)
-    require_shape(call, "params", (params_checks.size_formula(config),))
+    require_shape(call, "params", (params_size(config),))
     parts = params_checks.split(config, call.arguments["params"])
     expected = [Expected(part.shape, dtype, part, is_exact=True) for part in parts]
     return {"weights": expected[: counts[0]], "biases": expected[counts[0] :]}
@@ -435,19 +437,13 @@ def read_cell(call: Call) -> tuple[np.dtype, dict[str, np.ndarray], dict[str, tu
     require(len(x) == len(h_prev) == 2, "x and h_prev are matrices")
     (batch, input_size), cell_size = x, h_prev[1]
     require(2 * cell_size < 2**63 and input_size + cell_size < 2**63, "too wide")
-    shapes: dict[str, tuple[int, ...]] = dict.fromkeys(call.tensor_names, (batch, cell_size)) | {
-        "x": (batch, input_size),
-        "w_ru": (input_size + cell_size, 2 * cell_size),
-        "w_c": (input_size + cell_size, cell_size),
-        "b_ru": (2 * cell_size,),
-        "b_c": (cell_size,),
-    }
+    state = (batch, cell_size)
+    shapes = dict.fromkeys(call.tensor_names, state) | gru_inputs.shapes(batch, input_size, cell_size)
     for name in call.tensor_names:
         require_shape(call, name, shapes[name])
     wide = {} if call.is_huge() else float64(call, call.tensor_names)
-    state, of_x, gates = (batch, cell_size), (batch, input_size), (batch, 2 * cell_size)
-    of_results = dict.fromkeys("ruch", state) | {"d_x": of_x, "d_h_prev": state, "d_c_bar": state}
-    return dtype, wide, {**of_results, "d_r_bar_u_bar": gates}
+    of_results = dict.fromkeys((*"ruch", "d_h_prev", "d_c_bar"), state)
+    return dtype, wide, {**of_results, "d_x": (batch, input_size), "d_r_bar_u_bar": (batch, 2 * cell_size)}
 
 
 def expect_cell(call: Call, results: Results) -> dict[str, Expected]:
@@ -473,23 +469,18 @@ def keras_rnn_shapes(call: Call) -> dict[str, tuple[int, ...]]:
     x, h = tensor(call, "sequences").shape, tensor(call, "initial_h").shape
     require(len(x) == 3 and len(h) == 2, "sequences have three dimensions, and initial_h two")
     (batch, time, features), units = x, h[1]
-    cols = {"lstm": 4, "gru": 3}.get(mode, 1) * units
-    state = (batch, units)
     shapes = {
-        "sequences": (batch, time, features),
-        "initial_h": state,
-        "initial_c": state if mode == "lstm" else tuple(tensor(call, "initial_c").shape),
-        "kernel": (features, cols),
-        "recurrent_kernel": (units, cols),
-        "bias": (2, cols) if mode == "gru" else (cols,),
-        "outputs": (batch, time, units) if attribute(call, "return_sequences") else state,
-        "final_h": state,
+        **keras_rnn_inputs.shapes(mode, batch, time, features, units),
+        "mask": (batch, time),
+        "outputs": (batch, time, units) if attribute(call, "return_sequences") else (batch, units),
+        "final_h": (batch, units),
     }
+    if mode != "lstm":
+        shapes["initial_c"] = tuple(tensor(call, "initial_c").shape)
     shapes["final_c"] = shapes["initial_c"]
     for name in ("mask", "bias"):
         if 0 in tensor(call, name).shape:
             shapes[name] = tuple(tensor(call, name).shape)
-    shapes.setdefault("mask", (batch, time))
     for name in call.tensor_names:
         of = name.removesuffix("_grad").removesuffix("_backprop")
         is_ignored = mode != "lstm" and (name == "final_c_backprop" or name == "initial_c_backprop_grad")

@@ -14,7 +14,6 @@ from checks.cudnn_rnn_params import (
     canonical_shapes,
     network_id,
     random_bits,
-    size_formula,
     sizes,
     split,
     to_canonical,
@@ -22,7 +21,7 @@ from checks.cudnn_rnn_params import (
     versions,
 )
 from inputs.cudnn_rnn import DTYPES
-from references.cudnn_rnn import Config
+from references.cudnn_rnn import Config, params_size
 from tensorflow.python.framework import ops as gradient_registry
 
 import tf_rnn_ops
@@ -41,13 +40,13 @@ every_network = pytest.mark.parametrize("config", NETWORKS + NO_UNITS, ids=netwo
 def test_size_equals_the_formula(config, dtype):
     size = raw_ops.CudnnRNNParamsSize(**sizes(config), T=tf.float32, S=dtype, **attributes(config, "V2"))
     assert size.dtype == dtype
-    np.testing.assert_array_equal(size, [size_formula(config)])
+    np.testing.assert_array_equal(size, [params_size(config)])
 
 
 def test_size_is_the_sum_of_all_matrices_and_biases():
     for config in NETWORKS:
         weights, biases = canonical_shapes(config)
-        assert size_formula(config) == sum(int(np.prod(shape)) for shape in weights + biases)
+        assert params_size(config) == sum(int(np.prod(shape)) for shape in weights + biases)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -100,7 +99,7 @@ def test_gates_and_projection_written_by_hand():
 @every_network
 def test_canonical_order_equals_buffer_order(config):
     """For any network, the canonical form lists weights and biases in the order of the buffer."""
-    running = np.arange(size_formula(config), dtype=np.float64)
+    running = np.arange(params_size(config), dtype=np.float64)
     for version in versions(config):
         weights, biases = to_canonical(config, running, version)
         for actual, expected in zip(weights + biases, split(config, running), strict=True):
@@ -113,7 +112,7 @@ def test_canonical_order_equals_buffer_order(config):
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_splitting_and_joining_gives_the_same_bits(dtype):
     for config in NETWORKS + NO_UNITS:
-        params = random_bits([size_formula(config)], dtype)
+        params = random_bits([params_size(config)], dtype)
         for version in versions(config):
             canonical = to_canonical(config, params, version)
             assert_same_bits(to_params(config, *canonical, version), params)
@@ -135,7 +134,7 @@ def test_in_a_graph_with_dynamic_sizes():
 
     for num_units, input_size in [(3, 4), (7, 1), (5, 5)]:
         config = Config("lstm", num_layers=2, num_units=num_units, input_size=input_size, **attrs)
-        params = random_bits([size_formula(config)], "float32")
+        params = random_bits([params_size(config)], "float32")
         size, weight, joined = there_and_back(2, num_units, input_size, params)
         np.testing.assert_array_equal(size, [params.size])
         assert weight.shape == (num_units, 4)
@@ -155,7 +154,7 @@ def test_joining_and_splitting_gives_the_same_bits(dtype, flattened):
 
 
 def test_results_have_the_names_of_tf_raw_ops():
-    canonical = to_canonical(PROJECTED, np.zeros(size_formula(PROJECTED)))
+    canonical = to_canonical(PROJECTED, np.zeros(params_size(PROJECTED)))
     assert canonical._fields == ("weights", "biases")
     assert isinstance(canonical.weights, list)
 
@@ -168,7 +167,7 @@ def test_results_have_the_names_of_tf_raw_ops():
 @pytest.mark.parametrize("flattened", [False, True])
 def test_gradients_are_the_inverse_permutation(config, compiled, flattened):
     """The ops only move values, so the gradients are exact."""
-    d_params = np.random.default_rng(1).standard_normal(size_formula(config))
+    d_params = np.random.default_rng(1).standard_normal(params_size(config))
     d_canonical = split(config, d_params)
     params = tf.zeros_like(d_params)
     num_weights = len(canonical_shapes(config)[0])
@@ -192,11 +191,11 @@ def test_gradients_are_the_inverse_permutation(config, compiled, flattened):
 @pytest.mark.parametrize("version", ["", "V2"])
 def test_unused_outputs_have_zero_gradients(version):
     config = Config("lstm", num_units=2, input_size=3)
-    params = tf.range(size_formula(config), dtype=tf.float64)
+    params = tf.range(params_size(config), dtype=tf.float64)
     with tf.GradientTape() as tape:
         tape.watch(params)
         loss = tf.reduce_sum(to_canonical(config, params, version).weights[1])
-    expected = np.zeros(size_formula(config))
+    expected = np.zeros(params_size(config))
     expected[6:12] = 1
     np.testing.assert_array_equal(tape.gradient(loss, params), expected)
 
@@ -206,7 +205,7 @@ def test_none_counts_as_zero(version):
     """A gradient function may get None instead of zeros."""
     config = Config("rnn_relu", num_units=2, input_size=3)
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
-        canonical = to_canonical(config, tf.zeros([size_formula(config)]), version)
+        canonical = to_canonical(config, tf.zeros([params_size(config)]), version)
         op = canonical.weights[0].op
         gradient = gradient_registry.get_gradient_function(op)
         *none, d_params = gradient(op, None, tf.ones([2, 2]), None, None)
@@ -224,7 +223,7 @@ def test_none_counts_as_zero(version):
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_gradients_are_of_the_dtype_of_the_params(dtype):
     config = PROJECTED
-    params = tf.cast(tf.range(size_formula(config)), dtype)
+    params = tf.cast(tf.range(params_size(config)), dtype)
     with tf.GradientTape() as tape:
         tape.watch(params)
         joined = to_params(config, *to_canonical(config, params))

@@ -42,15 +42,6 @@ def versions(config):
     return ["V2"] if config.num_proj else ["", "V2"]
 
 
-def size_formula(config):
-    """Returns the size of the params in closed form."""
-    gates, directions, layers = config.num_gates, config.num_directions, config.num_layers
-    units, output = config.num_units, config.output_size
-    fan_ins = (0 if config.skips_input else config.input_size) + (layers - 1) * directions * output
-    projection = layers * output * units if config.has_projection else 0
-    return directions * (gates * units * (fan_ins + layers * (output + 2)) + projection)
-
-
 def canonical_shapes(config):
     """Returns the shapes of the weights and of the biases, in order."""
     weights = []

@@ -150,6 +150,39 @@ def backprop_arguments(config: Config, inputs, outputs, gradients, version="V3")
     return {**forward_arguments(config, inputs, version), **from_forward, **gradients}
 
 
+def draw_config(pick, units, input_sizes, steps, version="V3") -> Config:
+    """Draws a network with any combination of options.
+
+    Args:
+      pick: returns one element of a sequence.
+      units: the numbers of units to pick from, in ascending order.
+      input_sizes: the sizes of the input to pick from.
+      steps: the numbers of time steps and sequences to pick from.
+      version: the suffix of the op name.
+    """
+    input_mode, num_units = pick(("linear_input", "skip_input", "auto_select")), pick(units)
+    config = Config(
+        rnn_mode=pick(MODES),
+        input_mode=input_mode,
+        direction=pick(("unidirectional", "bidirectional")),
+        num_layers=pick((1, 2, 3)),
+        num_units=num_units,
+        input_size=num_units if input_mode == "skip_input" else pick((num_units, *[pick(input_sizes)] * 2)),
+        time=pick(steps),
+        batch=pick(steps),
+    )
+    if version != "V3":
+        return config
+    projections = range(max(units[0], 1), num_units + 1) if config.rnn_mode == "lstm" else ()
+    lengths = tuple(pick(range(config.time + 1)) for _ in range(config.batch))
+    return dataclasses.replace(
+        config,
+        num_proj=pick((0, pick(projections))) if projections else 0,
+        time_major=pick((True, False)),
+        sequence_lengths=pick((None, lengths)),
+    )
+
+
 @st.composite
 def configs(draw, version="V3", smallest=FEW, largest=40) -> Config:
     """A strategy for networks with any combination of options.
@@ -163,31 +196,6 @@ def configs(draw, version="V3", smallest=FEW, largest=40) -> Config:
       smallest: the smallest number of units and inputs.
       largest: the largest number of units and inputs.
     """
-    sizes = st.integers(smallest, largest)
-    num_units = draw(sizes)
-    input_mode = draw(st.sampled_from(["linear_input", "skip_input", "auto_select"]))
-    input_sizes = {
-        "linear_input": st.one_of(st.just(0), st.just(num_units), sizes),
-        "skip_input": st.just(num_units),
-        "auto_select": st.one_of(st.just(num_units), sizes),
-    }
-    time, batch = draw(st.integers(0, 12)), draw(st.integers(0, 9))
-    config = Config(
-        rnn_mode=draw(st.sampled_from(MODES)),
-        input_mode=input_mode,
-        direction=draw(st.sampled_from(["unidirectional", "bidirectional"])),
-        num_layers=draw(st.integers(1, 3)),
-        num_units=num_units,
-        input_size=draw(input_sizes[input_mode]),
-        time=time,
-        batch=batch,
-    )
-    if version != "V3":
-        return config
-    lengths = st.lists(st.integers(0, time), min_size=batch, max_size=batch).map(tuple)
-    return dataclasses.replace(
-        config,
-        num_proj=draw(st.one_of(st.just(0), st.integers(smallest, num_units))) if config.rnn_mode == "lstm" else 0,
-        time_major=draw(st.booleans()),
-        sequence_lengths=draw(st.one_of(st.none(), lengths)),
-    )
+    units = range(smallest, largest + 1)
+    input_sizes = (*[0] * (len(units) // 3), *units)
+    return draw_config(lambda options: draw(st.sampled_from(options)), units, input_sizes, range(12), version)

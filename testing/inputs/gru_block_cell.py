@@ -40,20 +40,24 @@ def random_array(rng, *shape, scale=1.0):
     return rng.standard_normal(shape) * scale
 
 
+def shapes(batch: int, input_size: int, cell_size: int) -> dict[str, tuple[int, ...]]:
+    """Returns the shapes of the six inputs of a forward step."""
+    fan_in = input_size + cell_size
+    return {
+        "x": (batch, input_size),
+        "h_prev": (batch, cell_size),
+        "w_ru": (fan_in, 2 * cell_size),
+        "w_c": (fan_in, cell_size),
+        "b_ru": (2 * cell_size,),
+        "b_c": (cell_size,),
+    }
+
+
 def cell_inputs(size, dtype="float64", seed=0) -> dict[str, np.ndarray]:
     """Returns the six inputs of a forward step, as arrays of `dtype`."""
-    batch, input_size, cell_size = size
-    fan_in = input_size + cell_size
-    scale = 1 / np.sqrt(max(fan_in, 1))
     rng = np.random.default_rng(seed)
-    inputs = {
-        "x": random_array(rng, batch, input_size),
-        "h_prev": random_array(rng, batch, cell_size),
-        "w_ru": random_array(rng, fan_in, 2 * cell_size, scale=scale),
-        "w_c": random_array(rng, fan_in, cell_size, scale=scale),
-        "b_ru": random_array(rng, 2 * cell_size),
-        "b_c": random_array(rng, cell_size),
-    }
+    scales = dict.fromkeys(("w_ru", "w_c"), 1 / np.sqrt(max(size[1] + size[2], 1)))
+    inputs = {name: random_array(rng, *shape, scale=scales.get(name, 1.0)) for name, shape in shapes(*size).items()}
     return cast(inputs, dtype)
 
 

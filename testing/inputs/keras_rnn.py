@@ -15,21 +15,24 @@ def has_cell_state(mode):
     return mode == "lstm"
 
 
-def arguments(mode, dtype="float64", batch=4, time=6, features=3, units=5, use_bias=True, mask=None):
-    """Returns the inputs of the op, as tensors."""
+def shapes(mode, batch, time, features, units, use_bias=True) -> dict[str, tuple[int, ...]]:
+    """Returns the shapes of the floating inputs of the op."""
     cols = NUM_GATES[mode] * units
-    of_bias = ((2, cols) if mode == "gru" else (cols,)) if use_bias else (0,)
-    shapes = {
+    return {
         "sequences": (batch, time, features),
         "initial_h": (batch, units),
         "initial_c": (batch, units) if has_cell_state(mode) else (),
         "kernel": (features, cols),
         "recurrent_kernel": (units, cols),
-        "bias": of_bias,
+        "bias": ((2, cols) if mode == "gru" else (cols,)) if use_bias else (0,),
     }
+
+
+def arguments(mode, dtype="float64", batch=4, time=6, features=3, units=5, use_bias=True, mask=None):
+    """Returns the inputs of the op, as tensors."""
     scale = 1 / math.sqrt(1 + units)
     inputs = {
         name: tf.cast(data(*shape, seed=number) * (1 if number < 3 else scale), dtype)
-        for number, (name, shape) in enumerate(shapes.items())
+        for number, (name, shape) in enumerate(shapes(mode, batch, time, features, units, use_bias).items())
     }
     return {**inputs, "mask": tf.constant([] if mask is None else mask, tf.bool)}

@@ -1,6 +1,7 @@
 """Draws valid calls of every op with all options, in small sizes, and in huge sizes if the tensors are empty."""
 
 import dataclasses
+import functools
 import unittest.mock
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -9,20 +10,21 @@ import numpy as np
 import tensorflow as tf
 from checks import cudnn_rnn_params as params_checks
 from checks.dropout import fresh_kernels
-from references.cudnn_rnn import Config
+from references.cudnn_rnn import Config, params_size
 
 import tf_rnn_ops
 from inputs import cudnn_rnn as cudnn_rnn_inputs
 from inputs import gru_block_cell as gru_inputs
+from inputs import keras_rnn as keras_rnn_inputs
 from inputs.calls import LARGEST_COMPUTED, array_of, can_be_made, numpy_dtype, tensor_of, zeros
 from inputs.cudnn_rnn import DTYPES, INPUTS, OUTPUTS
 
 HUGE = (2**31 - 1, 2**31, 2**32 + 1, 2**40, 2**62, 2**63 - 1)
 HUGE_SHARE = 0.04
+SIZES = (0, *range(1, 10), *range(1, 10))
 DROPOUTS = (*(0.0,) * 8, 0.3, 0.5, 1.0)
 EXTREME_SHARE = 0.12
 EXTREME_VALUES = (np.nan, np.nan, np.inf, -np.inf, 1e30, 1e-40, -0.0)
-RNN_MODES = ("rnn_relu", "rnn_tanh", "lstm", "gru")
 ACTIVATIONS = ("tanh", "sigmoid", "relu", "linear", "hard_sigmoid")
 KERAS_ACTIVATIONS = ("activation", "recurrent_activation")
 KERAS_FLAGS = ("go_backwards", "return_sequences", "zero_output_for_mask")
@@ -41,11 +43,6 @@ def choice(rng, options):
     return options[int(rng.integers(len(options)))]
 
 
-def draw_size(rng) -> int:
-    """Draws a size from 0 to 9, rarely 0."""
-    return 0 if rng.random() < 0.06 else int(rng.integers(1, 10))
-
-
 def draw_seed(rng) -> int:
     """Draws a seed."""
     return int(rng.integers(2**31))
@@ -56,36 +53,9 @@ def draw_seed(rng) -> int:
 
 def draw_config(rng, version="V3") -> Config:
     """Draws a network configuration, including time and batch sizes."""
-    input_mode = choice(rng, ("linear_input", "linear_input", "skip_input", "auto_select"))
-    num_units, input_size, time, batch = (draw_size(rng) for _ in range(4))
-    if input_mode == "skip_input" or (input_mode == "auto_select" and rng.random() < 0.5):
-        input_size = num_units
-    config = Config(
-        choice(rng, cudnn_rnn_inputs.MODES),
-        input_mode,
-        choice(rng, ("unidirectional", "bidirectional")),
-        num_layers=choice(rng, (1, 1, 1, 2, 2, 3)),
-        num_units=num_units,
-        input_size=input_size,
-        time=time,
-        batch=batch,
-        dropout=choice(rng, DROPOUTS),
-    )
-    if version == "V3":
-        config = with_v3_options(rng, config)
+    config = cudnn_rnn_inputs.draw_config(functools.partial(choice, rng), SIZES, SIZES, SIZES, version)
+    config = dataclasses.replace(config, dropout=choice(rng, DROPOUTS))
     return with_huge_sizes(rng, config) if rng.random() < HUGE_SHARE else config
-
-
-def with_v3_options(rng, config: Config) -> Config:
-    """Draws the options that only version 3 of the ops has."""
-    lengths = tuple(map(int, rng.integers(0, config.time + 1, config.batch)))
-    projects = config.rnn_mode == "lstm" and config.num_units > 0 and rng.random() < 0.5
-    return dataclasses.replace(
-        config,
-        num_proj=int(rng.integers(1, config.num_units + 1)) if projects else 0,
-        time_major=bool(rng.random() < 0.6),
-        sequence_lengths=lengths if rng.random() < 0.6 else None,
-    )
 
 
 def with_huge_sizes(rng, config: Config) -> Config:
@@ -98,31 +68,13 @@ def with_huge_sizes(rng, config: Config) -> Config:
     changed = dataclasses.replace(config, **changes, sequence_lengths=None)
     if changed.input_mode == "skip_input":
         changed = dataclasses.replace(changed, input_size=changed.num_units)
-    return changed if all(map(can_be_made, argument_shapes(changed).values())) else config
+    return changed if all(map(can_be_made, cudnn_rnn_inputs.shapes(changed).values())) else config
 
 
 def is_huge(config: Config) -> bool:
     """Whether a size is too large for the references."""
     sizes = (config.time, config.batch, config.num_layers, config.num_units, config.input_size)
     return max(sizes) > LARGEST_COMPUTED
-
-
-def argument_shapes(config: Config) -> dict[str, tuple[int, ...]]:
-    """Like `cudnn_rnn_inputs.shapes`, but for networks of any size."""
-    states = (config.num_pseudo_layers, config.batch, config.output_size)
-    cell_states = (config.num_pseudo_layers, config.batch, config.num_units)
-    sequences = {
-        "input": (config.time, config.batch, config.input_size),
-        "input_h": states,
-        "input_c": cell_states,
-        "output": (config.time, config.batch, config.num_directions * config.output_size),
-        "output_h": states,
-        "output_c": cell_states,
-    }
-    shapes = {name: cudnn_rnn_inputs.major(config, *shape) for name, shape in sequences.items()}
-    if config.rnn_mode != "lstm":
-        shapes |= {"input_c": (), "output_c": ()}
-    return {**shapes, "params": (params_checks.size_formula(config),)}
 
 
 def draw_arrays(rng, config: Config, dtype: str, names: dict[str, str]) -> Arguments:
@@ -134,7 +86,7 @@ def draw_arrays(rng, config: Config, dtype: str, names: dict[str, str]) -> Argum
       dtype: the dtype of the arrays.
       names: maps the name of each array to the input or output that has its shape.
     """
-    shapes = argument_shapes(config)
+    shapes = cudnn_rnn_inputs.shapes(config)
     if is_huge(config):
         return {name: zeros(shapes[of], numpy_dtype(dtype)) for name, of in names.items()}
     drawn = {name: rng.standard_normal(shapes[of]) for name, of in names.items() if of != "params"}
@@ -265,7 +217,7 @@ def draw_params_config(rng, version: str) -> Config:
     return draw_params_config(rng, version) if is_huge(config) else config
 
 
-def params_size(rng) -> Arguments:
+def size_of_params(rng) -> Arguments:
     """Draws arguments of CudnnRNNParamsSize."""
     config = draw_params_config(rng, "V2")
     return {
@@ -278,7 +230,7 @@ def params_size(rng) -> Arguments:
 
 def draw_params(rng, config: Config) -> np.ndarray:
     """Draws a params buffer of random bits."""
-    return params_checks.random_bits((params_checks.size_formula(config),), choice(rng, DTYPES), draw_seed(rng))
+    return params_checks.random_bits((params_size(config),), choice(rng, DTYPES), draw_seed(rng))
 
 
 def canonical_to_params(rng, version: str) -> Arguments:
@@ -312,7 +264,7 @@ def params_to_canonical(rng, version: str) -> Arguments:
 
 def draw_cell(rng, gradients: tuple[str, ...]) -> Arguments:
     """Draws the inputs of GRUBlockCell and gradients with respect to some of its outputs."""
-    batch, input_size, cell_size = (draw_size(rng) for _ in range(3))
+    batch, input_size, cell_size = (choice(rng, SIZES) for _ in range(3))
     dtype = choice(rng, DTYPES)
     if rng.random() < HUGE_SHARE:
         return huge_cell(rng, dtype, gradients)
@@ -325,14 +277,7 @@ def huge_cell(rng, dtype: str, gradients: tuple[str, ...]) -> Arguments:
     """Returns empty inputs of a cell with a huge size."""
     huge = choice(rng, HUGE)
     batch, input_size, cell_size = choice(rng, ((huge, 0, 0), (0, huge, 0), (0, huge // 4, 0), (0, 0, 0)))
-    shapes = {
-        "x": (batch, input_size),
-        "h_prev": (batch, cell_size),
-        "w_ru": (input_size + cell_size, 2 * cell_size),
-        "w_c": (input_size + cell_size, cell_size),
-        "b_ru": (2 * cell_size,),
-        "b_c": (cell_size,),
-    } | dict.fromkeys(gradients, (batch, cell_size))
+    shapes = gru_inputs.shapes(batch, input_size, cell_size) | dict.fromkeys(gradients, (batch, cell_size))
     return {name: zeros(shape, numpy_dtype(dtype)) for name, shape in shapes.items()}
 
 
@@ -349,17 +294,9 @@ def cell_grad(rng, gradients: tuple[str, ...]) -> Arguments:
 
 def keras_rnn(rng) -> Arguments:
     """Draws arguments of KerasRNN."""
-    mode, dtype = choice(rng, RNN_MODES), choice(rng, DTYPES)
-    batch, time, features, units = (draw_size(rng) for _ in range(4))
-    cols = {"lstm": 4, "gru": 3}.get(mode, 1) * units
-    shapes = {
-        "sequences": (batch, time, features),
-        "initial_h": (batch, units),
-        "initial_c": (batch, units) if mode == "lstm" else (),
-        "kernel": (features, cols),
-        "recurrent_kernel": (units, cols),
-        "bias": choice(rng, ((2, cols) if mode == "gru" else (cols,), (0,))),
-    }
+    mode, dtype = choice(rng, cudnn_rnn_inputs.MODES), choice(rng, DTYPES)
+    batch, time, features, units = (choice(rng, SIZES) for _ in range(4))
+    shapes = keras_rnn_inputs.shapes(mode, batch, time, features, units, use_bias=rng.random() < 0.5)
     drawn = {name: rng.standard_normal(shape) for name, shape in shapes.items()}
     mask = choice(rng, (np.zeros([0], bool), rng.random((batch, time)) < 0.7))
     return {
@@ -397,7 +334,7 @@ def keras_rnn_backprop_grad(rng) -> Arguments:
 
 def align_tensor(rng) -> Arguments:
     """Draws arguments of AlignTensor."""
-    shape = [draw_size(rng) for _ in range(rng.integers(4))]
+    shape = [choice(rng, SIZES) for _ in range(rng.integers(4))]
     if rng.random() < 0.2:
         return {"tensor": rng.random(shape) < 0.5}
     return {"tensor": params_checks.random_bits(shape, choice(rng, DTYPES), draw_seed(rng))}
@@ -416,7 +353,7 @@ VALID: dict[str, Callable[[np.random.Generator], Arguments]] = {
     "CudnnRNNBackpropV3": lambda rng: backprop(rng, "V3"),
     "CudnnRNNBackpropGrad": backprop_grad,
     "CudnnRNNDropoutMasks": dropout_masks,
-    "CudnnRNNParamsSize": params_size,
+    "CudnnRNNParamsSize": size_of_params,
     "CudnnRNNCanonicalToParams": lambda rng: canonical_to_params(rng, ""),
     "CudnnRNNCanonicalToParamsV2": lambda rng: canonical_to_params(rng, "V2"),
     "CudnnRNNParamsToCanonical": lambda rng: params_to_canonical(rng, ""),
@@ -441,7 +378,7 @@ def finite_arguments(op: str, dtype: str, sizes: Sequence[int], seed: int) -> Ar
         "DTYPES": (dtype,),
         "HUGE_SHARE": 0,
         "EXTREME_SHARE": 0,
-        "draw_size": lambda rng: choice(rng, sizes),
+        "SIZES": sizes,
     }
     with unittest.mock.patch.multiple(__name__, **options):
         return VALID[op](np.random.default_rng(seed))

@@ -114,13 +114,10 @@ class Backward(NamedTuple):
 
 def params_size(config: Config) -> int:
     """Returns the number of elements of `params`."""
-    size = 0
-    for pseudo_layer in range(config.num_pseudo_layers):
-        layer = pseudo_layer // config.num_directions
-        fan_in = 0 if layer == 0 and config.skips_input else config.fan_in(layer)
-        size += config.num_gates * config.num_units * (fan_in + config.output_size + 2)
-        size += config.num_proj * config.num_units if config.has_projection else 0
-    return size
+    gates, layers, units, output = config.num_gates, config.num_layers, config.num_units, config.output_size
+    fan_ins = (0 if config.skips_input else config.input_size) + (layers - 1) * config.fan_in(1)
+    projection = layers * output * units if config.has_projection else 0
+    return config.num_directions * (gates * units * (fan_ins + layers * (output + 2)) + projection)
 
 
 def unpack(config: Config, params: np.ndarray) -> list[Weights]:

@@ -55,7 +55,7 @@ def second_order(config: Config, arguments, v: Backward, masks=None) -> dict[str
       masks: as given to `forward`.
     """
     if config.rnn_mode != "lstm":
-        v = v._replace(input_c_backprop=0)
+        v = v._replace(input_c_backprop=np.zeros(()))
     inputs = {
         name: complex_array(arguments[name], STEP * direction) for name, direction in zip(ARGUMENTS[:4], v, strict=True)
     }

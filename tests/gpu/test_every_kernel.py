@@ -14,6 +14,7 @@ from checks.parity import TOLERANCES, difference
 from checks.second_order import penalty_gradients
 from environment.devices import CPU_OPS, LIBRARY, OPS
 from inputs.cudnn_rnn import DTYPES, MODES, VERSIONS, Config
+from references.cudnn_rnn import params_size
 
 pytestmark = pytest.mark.gpu
 
@@ -61,7 +62,7 @@ def test_cudnn_rnn_with_dropout(mode, dtype):
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_params_ops(dtype):
     config = params_checks.PROJECTED
-    params = params_checks.random_bits([params_checks.size_formula(config)], dtype)
+    params = params_checks.random_bits([params_size(config)], dtype)
     canonical = params_checks.to_canonical(config, params, raw_ops=OPS)
     params_checks.assert_same_bits(params_checks.to_params(config, *canonical, raw_ops=OPS), params)
 

@@ -8,7 +8,6 @@ from checks.cudnn_rnn_params import (
     attributes,
     network_id,
     random_bits,
-    size_formula,
     sizes,
     split,
     to_canonical,
@@ -17,6 +16,7 @@ from checks.cudnn_rnn_params import (
 )
 from environment.devices import BUILTIN_OPS, OPS
 from inputs.cudnn_rnn import DTYPES
+from references.cudnn_rnn import params_size
 
 pytestmark = pytest.mark.gpu
 
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.gpu
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_splitting_and_joining(dtype):
     for config in NETWORKS:
-        params = random_bits([size_formula(config)], dtype)
+        params = random_bits([params_size(config)], dtype)
         for version in versions(config):
             weights, biases = to_canonical(config, params, version, OPS)
             for actual, expected in zip(weights + biases, split(config, params), strict=True):
@@ -37,7 +37,7 @@ def test_size(size_type):
     for config in NETWORKS:
         size = OPS.CudnnRNNParamsSize(**sizes(config), T=tf.float32, S=size_type, **attributes(config, "V2"))
         assert size.dtype == size_type
-        assert size.numpy().tolist() == [size_formula(config)]
+        assert size.numpy().tolist() == [params_size(config)]
 
 
 @pytest.mark.parametrize("dtype", [each for each in DTYPES if each != "bfloat16"])
@@ -46,4 +46,4 @@ def test_size_equals_tf_raw_ops(config, dtype):
     """TensorFlow's op ends the process in bfloat16, and its conversions do in every type: they add an address on the
     stack to all offsets in the buffer."""
     size = BUILTIN_OPS.CudnnRNNParamsSize(**sizes(config), T=tf.as_dtype(dtype), S=tf.int32, **attributes(config, "V2"))
-    assert size.numpy().tolist() == [size_formula(config)]
+    assert size.numpy().tolist() == [params_size(config)]
