@@ -302,13 +302,16 @@ $(WHEEL_ENV)/installed: requirements/tensorflow.txt requirements/pytest.txt dist
 	@touch $@
 
 # Tests of the ops that are valid on any device. They name no device, so TensorFlow uses the GPU.
-GPU_TESTS := tests/gpu $(addprefix tests/test_,golden.py gpu_library.py entry_points.py cudnn_rnn_bad_input.py \
+GPU_TESTS := $(wildcard tests/gpu/test_*.py) $(addprefix tests/test_,golden.py gpu_library.py entry_points.py cudnn_rnn_bad_input.py \
 	cudnn_rnn_gradients.py cudnn_rnn_params_ops.py cudnn_rnn_layer.py gru_block_cell_bad_input.py \
 	gru_block_cell_gradients.py gru_block_cell_layer.py)
 # From NVIDIA's Python package if that is installed, else from PATH.
 COMPUTE_SANITIZER = $(or $(wildcard $(shell $(GPU_PYTHON) -c "$(PRINT_SITE_PACKAGES)")/nvidia/cu13/bin/compute-sanitizer),\
 	compute-sanitizer)
 PRINT_SITE_PACKAGES := import sysconfig; print(sysconfig.get_path('purelib'))
+
+# The same program in any folder. In that of the repository, it would import the package's source.
+GPU_PROGRAM = $(if $(findstring /,$(GPU_PYTHON)),$(abspath $(GPU_PYTHON)),$(GPU_PYTHON))
 
 gpu-test: $(GPU_READY) ## Run gpu-check, gpu-test-python and gpu-sanitize; GPU_PYTHON=... sets the Python to use.
 	@status=0; \
@@ -319,25 +322,33 @@ gpu-test: $(GPU_READY) ## Run gpu-check, gpu-test-python and gpu-sanitize; GPU_P
 
 gpu-check: $(GPU_READY) ## Compare every op and type on a GPU with the CPU.
 	@echo "==> every op and type on a GPU and on the CPU"
-	@cd / && $(if $(findstring /,$(GPU_PYTHON)),$(abspath $(GPU_PYTHON)),$(GPU_PYTHON)) -m tf_rnn_ops --check-gpu
+	@cd / && $(GPU_PROGRAM) -m tf_rnn_ops --check-gpu
 
+# A GPU error can make all later calls of the process fail.
 gpu-test-python: $(GPU_READY) ## Run the Python tests on a GPU, each file in its own process.
 	@echo "==> Python tests on a GPU"
-	@TF_RNN_OPS_TEST_DEVICE=GPU:0 $(GPU_PYTHON) tools/run_test_files.py $(GPU_TESTS)
+	@cd /; status=0; failed=; \
+	for file in $(GPU_TESTS:%=$(CURDIR)/%); do \
+		echo "==> $$file"; \
+		TF_RNN_OPS_TEST_DEVICE=GPU:0 timeout -s KILL 1200 $(GPU_PROGRAM) -m pytest $$file || \
+			{ status=$$?; failed+=" $$file: exit status $$status;"; }; \
+	done; \
+	echo "==> failed:$${failed:- none}"; \
+	exit $$status
 
 # For memcheck, the driver allocates every tensor separately. racecheck is limited to our own kernels: we cannot fix
 # races in NVIDIA's libraries.
 gpu-sanitize: $(GPU_READY) ## Run every GPU kernel once under compute-sanitizer (memcheck and racecheck).
-	@status=0; \
+	@cd /; status=0; \
 	echo "==> every kernel once under compute-sanitizer's memcheck"; \
 	$(RUN_EVERY_KERNEL) --tool memcheck --report-api-errors no $(EVERY_KERNEL) || status=$$?; \
 	echo "==> every kernel once under compute-sanitizer's racecheck"; \
 	$(RUN_EVERY_KERNEL) --tool racecheck --kernel-name '$(OUR_KERNELS)' $(EVERY_KERNEL) || status=$$?; \
 	exit $$status
 OUR_KERNELS := regex=gru_block_cell|dual_layer|CopyRows|BFloat16|ApplyDropout
-RUN_EVERY_KERNEL = TF_RNN_OPS_TEST_DEVICE=GPU:0 TF_GPU_ALLOCATOR=cuda_malloc_async $(COMPUTE_SANITIZER) \
+RUN_EVERY_KERNEL = timeout -s KILL 3600 env TF_RNN_OPS_TEST_DEVICE=GPU:0 TF_GPU_ALLOCATOR=cuda_malloc_async $(COMPUTE_SANITIZER) \
 	--target-processes all --error-exitcode 1
-EVERY_KERNEL = $(GPU_PYTHON) tools/run_test_files.py --seconds 3600 tests/gpu/test_every_kernel.py
+EVERY_KERNEL = $(GPU_PROGRAM) -m pytest $(CURDIR)/tests/gpu/test_every_kernel.py
 
 $(GPU_ENV)/installed: dist/ready $(GPU_ENV)/ready
 	@echo "==> installing the wheel into $(GPU_ENV)"
