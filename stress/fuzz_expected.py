@@ -32,6 +32,7 @@ from tf_rnn_ops._library import ops as own_ops
 # Minimum distance of the inputs of a ReLU from 0, where its slope changes.
 KINKS = {"float64": 1e-9, "float32": 1e-4, "float16": 1e-2, "bfloat16": 1e-1}
 ANY = -1  # matches any size of a result
+BACKPROPS = tuple(f"{name}_backprop" for name in OUTPUTS)
 
 
 class InvalidCallError(Exception):
@@ -278,77 +279,69 @@ def expect_forward(call: Call, results: Results) -> dict[str, Expected]:
     return expected
 
 
-def forward_run(call: Call, config: Config, wide, dtype: str):
-    """Returns the forward pass of a backward pass and its masks, or None if the gradients cannot be compared."""
-    if not wide or not call.is_consistent:
-        return None
-    masks = masks_of(call, config, call.arguments["reserve_space"])
-    run = network_reference.forward(config, **{name: wide[name] for name in INPUTS}, masks=masks)
-    # The slope at NaN is undefined, too.
-    has_slopes = config.rnn_mode != "rnn_relu" or network_reference.nearest_to_the_kink(run) >= KINKS[dtype]
-    return (run, masks) if has_slopes else None
+def expect_gradients(call: Call, names: dict[str, str], extra: Iterable[str], differentiate: Callable):
+    """Returns the expected results of CudnnRNNBackprop, V2, V3 and BackpropGrad.
+
+    Values are unknown if the references do not compute them, or if an input of a ReLU is near the change of its slope.
+
+    Args:
+      call: the call.
+      names: maps each result to the argument whose shape it has.
+      extra: names of arguments other than the inputs and the gradients with respect to the outputs.
+      differentiate: returns the values, given the network, the arguments in float64, the forward pass and its masks.
+    """
+    config, dtype = read_network(call)
+    values: dict[str, np.ndarray] = {}
+    if can_compute(call, config) and call.is_consistent:
+        wide = wide_arguments(call, config, (*INPUTS, *BACKPROPS, *extra))
+        masks = masks_of(call, config, call.arguments["reserve_space"])
+        run = network_reference.forward(config, **{name: wide[name] for name in INPUTS}, masks=masks)
+        # The slope at NaN is undefined, too.
+        if config.rnn_mode != "rnn_relu" or network_reference.nearest_to_the_kink(run) >= KINKS[dtype]:
+            values = differentiate(config, wide, run, masks)
+    return {
+        result: Expected(
+            tuple(call.arguments[of].shape),
+            numpy_dtype(dtype),
+            values.get(result),
+            has_zero_factors=bool(values) and has_zero_factors(config),
+            regions=regions(config, of) if values else (),
+        )
+        for result, of in names.items()
+    }
 
 
 def expect_backprop(call: Call, results: Results) -> dict[str, Expected]:
     """Returns the expected results of CudnnRNNBackprop, V2 or V3."""
-    config, dtype = read_network(call)
-    gradients = [f"{name}_backprop" for name in OUTPUTS]
-    wide = wide_arguments(call, config, (*INPUTS, *gradients)) if can_compute(call, config) else {}
-    run = forward_run(call, config, wide, dtype)
-    values: dict[str, np.ndarray] = {}
-    if run is not None:
-        of_outputs = {name: wide[name] for name in gradients}
-        backward = network_reference.backward(
-            config, run[0], wide["input_c"], wide["params"], **of_outputs, masks=run[1]
-        )
-        values = backward._asdict()
-    leaves_out = bool(values) and has_zero_factors(config)
-    return {
-        f"{name}_backprop": Expected(
-            tuple(call.arguments[name].shape),
-            numpy_dtype(dtype),
-            values.get(f"{name}_backprop"),
-            has_zero_factors=leaves_out,
-            regions=regions(config, name) if values else (),
-        )
-        for name in INPUTS
-    }
+
+    def differentiate(config, wide, run, masks):
+        gradients = {name: wide[name] for name in BACKPROPS}
+        return network_reference.backward(
+            config, run, wide["input_c"], wide["params"], **gradients, masks=masks
+        )._asdict()
+
+    return expect_gradients(call, {f"{name}_backprop": name for name in INPUTS}, (), differentiate)
 
 
-def skipped(call: Call, names: Iterable[str]) -> list[str]:
-    """Returns the attribute skip. Rejects others than these names."""
+def with_skipped(call: Call, expected: dict[str, Expected]) -> dict[str, Expected]:
+    """Replaces the results that the attribute skip names by empty vectors. Rejects unknown names."""
     skip = attribute(call, "skip")
     strings = [name for name in skip if isinstance(name, str)]
-    require(len(strings) == len(skip) and set(strings) <= set(names), "skip has unknown names")
-    return strings
+    require(len(strings) == len(skip) and set(strings) <= set(expected), "skip has unknown names")
+    return {name: Expected((0,), each.dtype) if name in strings else each for name, each in expected.items()}
 
 
 def expect_backprop_grad(call: Call, results: Results) -> dict[str, Expected]:
     """Returns the expected results of CudnnRNNBackpropGrad."""
-    config, dtype = read_network(call)
-    names = skipped(call, RESULT_NAMES)
-    gradients = [f"{name}_backprop" for name in OUTPUTS]
     of_results = [f"{name}_backprop_grad" for name in INPUTS]
-    wide = wide_arguments(call, config, (*INPUTS, *gradients, *of_results)) if can_compute(call, config) else {}
-    run = forward_run(call, config, wide, dtype)
-    values: dict[str, np.ndarray] = {}
-    if run is not None:
+
+    def differentiate(config, wide, run, masks):
         v = Backward(*(wide[name] for name in of_results))
-        grads = second_order_reference.second_order(config, wide, v, masks=run[1])
-        values = {f"{name}_grad": value for name, value in grads.items()}
-    leaves_out = bool(values) and has_zero_factors(config)
-    return {
-        name: Expected((0,), numpy_dtype(dtype))
-        if name in names
-        else Expected(
-            tuple(call.arguments[name.removesuffix("_grad")].shape),
-            numpy_dtype(dtype),
-            values.get(name),
-            has_zero_factors=leaves_out,
-            regions=regions(config, name.removesuffix("_grad")) if values else (),
-        )
-        for name in RESULT_NAMES
-    }
+        gradients = second_order_reference.second_order(config, wide, v, masks)
+        return {f"{name}_grad": value for name, value in gradients.items()}
+
+    names = {name: name.removesuffix("_grad") for name in RESULT_NAMES}
+    return with_skipped(call, expect_gradients(call, names, of_results, differentiate))
 
 
 def expect_dropout_masks(call: Call, results: Results) -> dict[str, Expected]:
@@ -506,9 +499,9 @@ def expect_keras_rnn_backprop(call: Call, results: Results) -> dict[str, Expecte
 def expect_keras_rnn_backprop_grad(call: Call, results: Results) -> dict[str, Expected]:
     """Returns the expected results of KerasRNNBackpropGrad."""
     expect_keras_rnn_backprop(call, results)
-    dtype, names = numpy_dtype(common_dtype(call)), skipped(call, KERAS_RESULT_NAMES)
+    dtype = numpy_dtype(common_dtype(call))
     shapes = {name: tuple(tensor(call, name.removesuffix("_grad")).shape) for name in KERAS_RESULT_NAMES}
-    return {name: Expected((0,) if name in names else shape, dtype) for name, shape in shapes.items()}
+    return with_skipped(call, {name: Expected(shape, dtype) for name, shape in shapes.items()})
 
 
 # ---------------------------------------------------------------- AlignTensor
