@@ -24,7 +24,7 @@ EXOTIC_DTYPES = ("complex64", "uint64", "float8_e5m2", "string")
 # Arguments of a backward op that must equal inputs or outputs of the forward op.
 FORWARD_ARGUMENTS = (
     *("input", "input_h", "input_c", "params", "sequence_lengths", "output", "reserve_space"),
-    *("rnn_mode", "input_mode", "direction", "dropout", "num_proj", "time_major", "mask", "go_backwards"),
+    *("rnn_mode", "input_mode", "direction", "dropout", "num_proj", "time_major", "mask", "go_backwards", "sequences"),
     *KERAS_ACTIVATIONS,
 )
 FLOATS = (-0.1, 1.1, np.nan, np.inf, -np.inf, 1e-45, -1e-50, 0.0, 1.0, 1 - 1e-9, 1 + 1e-9, 2.0**127, 1e300, 0.5)

@@ -336,7 +336,7 @@ def align_tensor(rng) -> Arguments:
     """Draws arguments of AlignTensor."""
     shape = [choice(rng, SIZES) for _ in range(rng.integers(4))]
     if rng.random() < 0.2:
-        return {"tensor": rng.random(shape) < 0.5}
+        return {"tensor": np.asarray(rng.random(shape) < 0.5)}  # a scalar, too
     return {"tensor": params_checks.random_bits(shape, choice(rng, DTYPES), draw_seed(rng))}
 
 
