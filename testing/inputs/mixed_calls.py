@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
+from checks import cudnn_rnn_params as params_checks
 from checks.cudnn_rnn import run_backprop, run_forward, tensors
 from checks.keras_layers import MASKS
 from checks.second_order import backprop_grad, dropout_masks
@@ -163,23 +164,17 @@ def layer(mode: str, dtype: str, has_mask: bool) -> Call:
 def params(version: str) -> Call:
     """Returns a call that splits and joins the params of a network."""
     config = Config("lstm", num_layers=2, num_units=60, num_proj=20 if version else 0, input_size=50)
-    sizes = {name: getattr(config, name) for name in ("num_layers", "num_units", "input_size")}
-    attributes = {"rnn_mode": "lstm", **({"num_proj": config.num_proj} if version else {})}
-    num_biases = 2 * config.num_gates * config.num_layers
-    counts = (
-        {"num_params_weights": num_biases + config.num_layers, "num_params_biases": num_biases}
-        if version
-        else {"num_params": num_biases}
-    )
-    raw_ops = tf_rnn_ops.raw_ops
 
     def compute(whole):
-        split = getattr(raw_ops, f"CudnnRNNParamsToCanonical{version}")(**sizes, params=whole, **counts, **attributes)
-        joined = getattr(raw_ops, f"CudnnRNNCanonicalToParams{version}")(
-            **sizes, weights=split.weights, biases=split.biases, **attributes
-        )
-        size = raw_ops.CudnnRNNParamsSize(**sizes, T=tf.float32, S=tf.int64, **attributes)
-        return [*split.weights, *split.biases, joined, size]
+        split = params_checks.to_canonical(config, whole, version)
+        joined = params_checks.to_params(config, split.weights, split.biases, version)
+        network = params_checks.sizes(config) | params_checks.attributes(config, version)
+        return [
+            *split.weights,
+            *split.biases,
+            joined,
+            tf_rnn_ops.raw_ops.CudnnRNNParamsSize(**network, T=tf.float32, S=tf.int64),
+        ]
 
     whole = tf.constant(cudnn_rnn_inputs.network_inputs(config, "float32")["params"])
     return Call(f"CudnnRNNParamsToCanonical{version}", compute, whole)
