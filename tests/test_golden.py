@@ -42,9 +42,25 @@ def test_a_recording_of_cudnn(name):
 def check(recording, library):
     """Asserts that a recording is from a library and that layout, reference and ops agree with it."""
     assert recording.recorded_with["library"] == library
+    check_arrays(recording)
     check_layout(recording)
     check_reference(recording, library)
     check_ops(recording, library)
+
+
+def check_arrays(recording):
+    """Checks that a recording has all arrays of its case, in their stored form."""
+    case, lengths = recording.case, recording.case.config.lengths
+    assert recording.results
+    assert recording.results.keys() <= VARIANTS.keys()
+    for results in recording.results.values():
+        arrays = {**recording.arrays, **results}
+        shapes = golden_cases.shapes(case, arrays["params"].size)
+        assert {name: array.shape for name, array in arrays.items()} == shapes
+        assert {name: array.dtype for name, array in arrays.items()} == {
+            name: golden_cases.stored_dtype(name, case) for name in shapes
+        }
+        np.testing.assert_array_equal(arrays.get("sequence_lengths", lengths), lengths)
 
 
 def check_layout(recording):
@@ -335,61 +351,27 @@ def test_a_different_layout_is_detected(name):
         check_layout(recording)
 
 
-def without(name):
-    return lambda arrays: {each: array for each, array in arrays.items() if each != name}
-
-
-def changed(name, change):
-    return lambda arrays: {**arrays, name: change(arrays[name])}
-
-
-OTHER_ARRAYS = {
-    "params are missing": (without("params"), "holds .*, should hold .*params"),
-    "an unknown array": (lambda arrays: {**arrays, "weights": np.zeros(3)}, "holds .*weights.*, should hold"),
-    "another shape": (changed("input", lambda array: array[:-1]), r"input has shape \(6, .*, should have \(7, "),
-    "another size of params": (changed("params", lambda array: array[:-1]), "params_backprop has shape"),
-    "another dtype of lengths": (
-        changed("sequence_lengths", lambda array: array.astype(np.int64)),
-        "sequence_lengths has dtype int64, should have int32",
-    ),
-    "other lengths": (
-        changed("sequence_lengths", lambda array: array[::-1]),
-        r"sequence_lengths is \[4 6 1 7 3\], should be \[3 7 1 6 4\]",
-    ),
-}
-OTHER_RESULTS = {
-    "a result is missing": (without("output_c"), "holds .*, should hold .*output_c"),
-    "another dtype": (
-        changed("output", lambda array: array.astype(np.float64)),
-        "output has dtype float64, should have float32",
-    ),
-}
-
-
 def assert_rejected(recording, message, folder):
     archive = saved(folder, recording)
     with pytest.raises(RecordingError, match=message):
         golden_cases.load(archive, recording.case.name)
 
 
-@pytest.mark.parametrize(("change", "message"), OTHER_ARRAYS.values(), ids=OTHER_ARRAYS)
-def test_wrong_arrays_are_rejected(change, message, tmp_path):
+@pytest.mark.parametrize("name", ["params", "sequence_lengths", "output_c"])
+@pytest.mark.parametrize(
+    "change",
+    [lambda array: None, lambda array: array[:-1], lambda array: array.astype(np.float16), lambda array: array[::-1]],
+    ids=["missing", "shape", "dtype", "values"],
+)
+def test_wrong_arrays_are_detected(name, change):
     recording = recording_of_reference(CASES[FULL.format(dtype="float32")])
-    assert_rejected(dataclasses.replace(recording, arrays=change(recording.arrays)), message, tmp_path)
-
-
-@pytest.mark.parametrize(("change", "message"), OTHER_RESULTS.values(), ids=OTHER_RESULTS)
-def test_wrong_results_are_rejected(change, message, tmp_path):
-    recording = recording_of_reference(CASES[FULL.format(dtype="float32")])
-    results = {variant: change(each) for variant, each in recording.results.items()}
-    assert_rejected(dataclasses.replace(recording, results=results), message, tmp_path)
-
-
-def test_unknown_or_no_variants_are_rejected(tmp_path):
-    recording = recording_of_reference(CASES["gru-1x1-float32"])
-    assert_rejected(dataclasses.replace(recording, results={}), r"has the variants \[\], should have", tmp_path)
-    unknown = dataclasses.replace(recording, results={"packed": recording.results[FIRST]})
-    assert_rejected(unknown, r"has the variants \['packed'\], should have", tmp_path)
+    for arrays in (recording.arrays, *recording.results.values()):
+        if name in arrays:
+            arrays[name] = change(arrays[name])
+            if arrays[name] is None:
+                del arrays[name]
+    with pytest.raises((AssertionError, KeyError)):
+        check(recording, library="the reference")
 
 
 def test_a_recording_of_another_config_is_rejected(tmp_path):
@@ -404,7 +386,7 @@ def test_a_recording_of_another_format_is_rejected(tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(golden_cases, "FORMAT", golden_cases.FORMAT + 1)
         archive = saved(tmp_path, recording_of_reference(CASES["gru-1x1-float32"]))
-    with pytest.raises(RecordingError, match="has format 3, should have 2"):
+    with pytest.raises(RecordingError, match="recorded with format 3, should be 2"):
         golden_cases.load(archive, "gru-1x1-float32")
 
 
@@ -412,24 +394,9 @@ def test_a_recording_under_another_name_is_rejected(tmp_path):
     archive = saved(tmp_path, recording_of_reference(CASES["gru-1x1-float32"]))
     renamed = tmp_path / "renamed.zip"
     with zipfile.ZipFile(archive) as old, zipfile.ZipFile(renamed, "w") as new:
-        for name in ("gru-1x2-float32", "unheard_of"):
-            new.writestr(f"{name}.npz", old.read("gru-1x1-float32.npz"))
+        new.writestr("gru-1x2-float32.npz", old.read("gru-1x1-float32.npz"))
     with pytest.raises(RecordingError, match="recorded with name gru-1x1-float32, should be gru-1x2-float32"):
         golden_cases.load(renamed, "gru-1x2-float32")
-    with pytest.raises(RecordingError, match=r"unheard_of in .* does not belong to a known case"):
-        golden_cases.load(renamed, "unheard_of")
-    with pytest.raises(RecordingError, match=r"gru-2x2-float32 in .* cannot be read"):
-        golden_cases.load(renamed, "gru-2x2-float32")
-
-
-def test_a_damaged_archive_is_rejected(tmp_path):
-    archive = saved(tmp_path, recording_of_reference(CASES["gru-1x1-float32"]))
-    whole = archive.read_bytes()
-    middle = len(whole) // 2
-    for damaged in (b"", b"text", whole[:-1], whole[:middle], whole[:middle] + b"\xa5\x5a\xa5" + whole[middle + 3 :]):
-        archive.write_bytes(damaged)
-        with pytest.raises(RecordingError, match="cannot be read"):
-            golden_cases.load(archive, "gru-1x1-float32")
 
 
 def test_bfloat16_rounding_equals_tensorflow():

@@ -325,7 +325,6 @@ def save(archive: pathlib.Path, recording: Recording) -> None:
     if archive.exists() and recording.case.name in names(archive):
         raise RecordingError(f"{archive} already has a recording of {recording.case.name}")
     metadata = {
-        "format": FORMAT,
         **_describe(recording.case),
         "recorded_with": recording.recorded_with,
         "variants": list(recording.results),
@@ -356,52 +355,30 @@ def _differing_results(recording: Recording) -> dict[str, np.ndarray]:
 
 
 def names(archive: pathlib.Path) -> list[str]:
-    """Returns the names of the cases in an archive.
-
-    Raises:
-      RecordingError: if the archive is damaged.
-    """
-    try:
-        with zipfile.ZipFile(archive) as file:
-            return [name.removesuffix(".npz") for name in file.namelist()]
-    except (OSError, zipfile.BadZipFile) as error:
-        raise RecordingError(f"{archive} cannot be read: {error}") from error
+    """Returns the names of the cases in an archive."""
+    with zipfile.ZipFile(archive) as file:
+        return [name.removesuffix(".npz") for name in file.namelist()]
 
 
 def load(archive: pathlib.Path, name: str) -> Recording:
     """Reads the recording of a case.
 
     Raises:
-      RecordingError: if it is damaged or does not match the case.
+      RecordingError: if it is one of another case or of an earlier version of the case.
     """
-    where = f"{name} in {archive}"
-    case = CASES.get(name)
-    if case is None:
-        raise RecordingError(f"{where} does not belong to a known case")
-    arrays, metadata = _read(archive, name)
-    if metadata.get("format") != FORMAT:
-        raise RecordingError(f"{where} has format {metadata.get('format')}, should have {FORMAT}")
-    _check_metadata(where, case, metadata)
-    results = _take_results(where, metadata["variants"], arrays)
-    for each in results.values():
-        _check_arrays(where, case, {**arrays, **each})
+    case = CASES[name]
+    with zipfile.ZipFile(archive) as members, np.load(io.BytesIO(members.read(f"{name}.npz"))) as file:
+        arrays: dict[str, Any] = {each: file[each] for each in file.files}
+    metadata = json.loads(str(arrays.pop("metadata")))
+    for key, value in _describe(case).items():
+        if metadata.get(key) != value:
+            raise RecordingError(f"{name} in {archive} was recorded with {key} {metadata.get(key)}, should be {value}")
+    results = _take_results(metadata["variants"], arrays)
     return Recording(case, arrays, results, metadata["refused"], metadata["recorded_with"])
 
 
-def _read(archive, name) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Returns the arrays and the metadata in the file of a case."""
-    try:
-        with zipfile.ZipFile(archive) as members, np.load(io.BytesIO(members.read(f"{name}.npz"))) as file:
-            arrays: dict[str, Any] = {each: file[each] for each in file.files}
-        return arrays, json.loads(str(arrays.pop("metadata")))
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        raise RecordingError(f"{name} in {archive} cannot be read: {error}") from error
-
-
-def _take_results(where, variants, arrays) -> dict[str, dict[str, np.ndarray]]:
+def _take_results(variants, arrays) -> dict[str, dict[str, np.ndarray]]:
     """Removes the results from the arrays of a file and returns the complete results by variant."""
-    if not variants or not set(variants) <= set(VARIANTS):
-        raise RecordingError(f"{where} has the variants {variants}, should have some of {list(VARIANTS)}")
     results: dict[str, dict[str, np.ndarray]] = {}
     for variant in variants:
         prefix = f"{variant}/"
@@ -415,28 +392,4 @@ def _describe(case) -> dict[str, Any]:
     config = {name: getattr(case.config, name) for name in _CONFIG_FIELDS}
     if case.config.sequence_lengths:
         config["sequence_lengths"] = list(case.config.sequence_lengths)  # as in JSON
-    return {"name": case.name, "dtype": case.dtype, "config": config}
-
-
-def _check_metadata(where, case, metadata):
-    """Rejects a recording of another case or of an earlier version of the case."""
-    for key, value in _describe(case).items():
-        if metadata.get(key) != value:
-            raise RecordingError(f"{where} was recorded with {key} {metadata.get(key)}, should be {value}")
-
-
-def _check_arrays(where, case, arrays):
-    """Rejects missing and unknown arrays, wrong shapes and dtypes, and wrong sequence lengths."""
-    expected = shapes(case, np.size(arrays.get("params", ())))
-    if set(arrays) != set(expected):
-        raise RecordingError(f"{where} holds {sorted(arrays)}, should hold {sorted(expected)}")
-    for name, shape in expected.items():
-        if arrays[name].shape != shape:
-            raise RecordingError(f"{where}: {name} has shape {arrays[name].shape}, should have {shape}")
-        if arrays[name].dtype != stored_dtype(name, case):
-            raise RecordingError(
-                f"{where}: {name} has dtype {arrays[name].dtype}, should have {stored_dtype(name, case)}"
-            )
-    lengths = arrays.get("sequence_lengths", case.config.lengths)
-    if not np.array_equal(lengths, case.config.lengths):
-        raise RecordingError(f"{where}: sequence_lengths is {lengths}, should be {case.config.lengths}")
+    return {"format": FORMAT, "name": case.name, "dtype": case.dtype, "config": config}
