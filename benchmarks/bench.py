@@ -19,17 +19,15 @@ os.environ["KERAS_BACKEND"] = "tensorflow"
 
 import program
 import report
-from cases import MEMORY, PRODUCT, Case, parse_case
-from measure import Bench, Failure, Measurement, Peer, PeerError, Turn, Worker
+from cases import MEMORY, Case
+from measure import Bench, Failure, Measurement, Peer, PeerError, Worker
 from results import Run
 from sections import (
     MAIN,
     MODELS,
     OURS,
     PEERS,
-    PRODUCT_DTYPES,
-    PRODUCT_SIZES,
-    QUICK_PRODUCT_SIZES,
+    PRODUCTS,
     REFERENCE,
     SECTIONS,
     Section,
@@ -71,9 +69,12 @@ def parse_arguments() -> argparse.Namespace:
 
 def cases_of(section: Section, settings: argparse.Namespace) -> Sequence[Case]:
     """Returns the cases of a section to measure."""
-    if settings.cases:
-        return [case for case in settings.cases if case.is_model == (section.option == MODELS)]
-    return section.quick_cases if settings.quick else section.cases
+    cases = section.quick_cases if settings.quick else section.cases
+    if not settings.cases:
+        return cases
+    if section.name == PRODUCTS:
+        return [case for case in cases if case.dtype in {each.dtype for each in settings.cases}]
+    return [case for case in settings.cases if case.is_model == (section.option == MODELS)]
 
 
 def run_benchmark(settings: argparse.Namespace) -> Run:
@@ -92,7 +93,12 @@ def run_benchmark(settings: argparse.Namespace) -> Run:
         with Bench(taking_part, REFERENCE, factor * settings.threads, log) as bench:
             run = run.replace(versions={**bench.versions, **run.versions})
             for section in together:
-                run = _measure_section(section, bench, run, path, settings)
+                rounds = settings.rounds
+                if section.rounds_divisor > 1:
+                    rounds = min(rounds, max(LEAST_ROUNDS, rounds // section.rounds_divisor))
+                load = section.quick_load if settings.quick else section.load
+                cases = cases_of(section, settings)
+                run = program.measure_section(bench, run, path, section, cases, rounds, load)
     return run
 
 
@@ -114,21 +120,6 @@ def measure_memory(
                         measured = [Measurement(MEMORY, case, peer.name, MEMORY, [peak - before])]
                 run = program.add(run, measured, failures, path)
     return run
-
-
-def _measure_section(section: Section, bench: Bench, run: Run, path: pathlib.Path, settings: argparse.Namespace) -> Run:
-    cases = cases_of(section, settings)
-    rounds = settings.rounds
-    if section.rounds_divisor > 1:
-        rounds = min(rounds, max(LEAST_ROUNDS, rounds // section.rounds_divisor))
-    products: list[Turn] = []
-    if section.name == MAIN:
-        sizes = QUICK_PRODUCT_SIZES if settings.quick else PRODUCT_SIZES
-        dtypes = [dtype for dtype in PRODUCT_DTYPES if any(case.dtype == dtype for case in cases)]
-        for name in [f"product-{size}-{dtype}" for dtype in dtypes for size in sizes]:
-            products += bench.prepare(parse_case(name), list(PEERS), [PRODUCT])
-    load = section.quick_load if settings.quick else section.load
-    return program.measure_section(bench, run, path, section, cases, rounds, load, products)
 
 
 def main() -> None:

@@ -407,9 +407,8 @@ def busy_processes(count: int) -> Iterator[Sequence[subprocess.Popen]]:
 
 
 class Turn(NamedTuple):
-    """A task that a peer has prepared, and the error of its results."""
+    """A task of a case that a peer has prepared, and the error of its results."""
 
-    case: Case
     peer: str
     task: str
     error: float
@@ -453,7 +452,7 @@ class Bench:
         for worker in (*self.workers.values(), self._reference):
             worker.__exit__()
 
-    def prepare(self, case: Case, peers: Collection[str], tasks: Container[str]) -> list[Turn]:
+    def _prepare(self, case: Case, peers: Collection[str], tasks: Container[str]) -> list[Turn]:
         """Prepares a case, checks the results and returns the tasks of all peers that support it."""
         keys = [
             (name, task)
@@ -469,7 +468,7 @@ class Bench:
         self._reference.request("forget", case)
         turns = []
         for name, task in keys:
-            turns.append(Turn(case, name, task, self._error(name, case, task, expected[task])))
+            turns.append(Turn(name, task, self._error(name, case, task, expected[task])))
             self.workers[name].request("calibrate", case, task, self._sample_seconds)
         return turns
 
@@ -492,7 +491,6 @@ class Bench:
         rounds: int,
         tasks: Container[str] = (),
         load: Load = QUIET,
-        products: list[Turn] | None = None,
     ) -> tuple[list[Measurement], list[Failure]]:
         """Checks and measures the peers in the tasks of a case that they support.
 
@@ -506,48 +504,42 @@ class Bench:
           rounds: the number of samples of each task.
           tasks: the tasks to measure, if the case has them; all if empty.
           load: the load during the measurement.
-          products: prepared products; in each round each peer runs one of its own. Those of failed peers are removed.
 
         Returns:
-          The measurements of the case and of the products that ran, and the failures.
+          The measurements and the failures.
 
         Raises:
           PeerError: if the reference fails.
         """
         names, failures = [name for name in self.workers if name in peers], list[Failure]()
-        products = [] if products is None else products
         while True:
             try:
-                return self._measure(section, case, names, rounds, tasks or case.tasks, load, products), failures
+                return self._measure(section, case, names, rounds, tasks or case.tasks, load), failures
             except PeerError as error:
                 if error.peer not in names:
                     raise
                 failures.append(Failure(case.name, error.peer, str(error)))
                 names.remove(error.peer)
-                products[:] = [turn for turn in products if turn.peer != error.peer]
                 self.workers[error.peer].__exit__()
                 self.workers[error.peer] = self._start(self.workers[error.peer].peer)
 
-    def _measure(self, section, case, names, rounds, tasks, load, products) -> list[Measurement]:
+    def _measure(self, section, case, names, rounds, tasks, load) -> list[Measurement]:
         for other, other_task in load.background:
             names = [name for name in names if other_task in self.workers[name].request("prepare", other)]
-        turns = self.prepare(case, names, tasks)
-        samples: dict[Turn, list[Sample]] = {turn: [] for turn in [*turns, *products]}
+        turns = self._prepare(case, names, tasks)
+        samples: dict[Turn, list[Sample]] = {turn: [] for turn in turns}
         shuffler = random.Random(case.name)
         with busy_processes(load.busy_cpus):
             for _ in range(rounds):
-                of_peers = [[turn for turn in products if turn.peer == name] for name in self.workers]
-                order = [*turns, *(shuffler.choice(own) for own in of_peers if own)]
-                shuffler.shuffle(order)
-                for turn in order:
-                    samples[turn].append(self._sample(turn, load))
-        for turn in set(turns) - set(products):
+                for turn in shuffler.sample(turns, len(turns)):
+                    samples[turn].append(self._sample(case, turn, load))
+        for turn in turns:
             for each in {case, *(other for other, _ in load.background)}:
                 self.workers[turn.peer].request("forget", each)
         return [
             Measurement(
                 section,
-                turn.case,
+                case,
                 turn.peer,
                 turn.task,
                 [sample.seconds for sample in taken],
@@ -556,14 +548,13 @@ class Bench:
                 [wait for sample in taken for wait in sample.waits],
             )
             for turn, taken in samples.items()
-            if taken
         ]
 
-    def _sample(self, turn: Turn, load: Load) -> Sample:
+    def _sample(self, case: Case, turn: Turn, load: Load) -> Sample:
         """Returns the first undisturbed sample, or the least disturbed of `TRIES`."""
         taken: list[Sample] = []
         while len(taken) < TRIES and not (taken and taken[-1].others <= DISTURBANCE):
-            taken.append(self.workers[turn.peer].sample(turn.case, turn.task, load))
+            taken.append(self.workers[turn.peer].sample(case, turn.task, load))
         return min(taken, key=lambda sample: sample.others)
 
 

@@ -10,10 +10,10 @@ import time
 from collections.abc import Callable, Collection, Sequence
 
 from cases import Case, parse_cases
-from measure import Bench, Failure, Load, Measurement, Peer, Turn
+from measure import Bench, Failure, Load, Measurement, Peer
 from report import LINE_HEAD, print_lines, skipped
 from results import Run, merge
-from sections import MAIN, OURS, Section
+from sections import OURS, Section
 
 QUICK_ROUNDS = 2
 
@@ -97,8 +97,7 @@ def begin(peers: Sequence[Peer], **fields) -> tuple[list[Peer], Run]:
 
 def add(run: Run, measurements: Sequence[Measurement], failures: Sequence[Failure], path: pathlib.Path) -> Run:
     """Returns a run with further results, which are printed and written."""
-    shown = [each for each in measurements if (each.section, each.case.kind) != (MAIN, "product")]
-    for _, own in itertools.groupby(shown, key=lambda each: each.section):
+    for _, own in itertools.groupby(measurements, key=lambda each: each.section):
         print_lines(list(own))
     for failure in failures:
         print(f"{failure.case}: {failure.peer} is skipped: {failure.message}", flush=True)
@@ -119,7 +118,6 @@ def measure_section(
     cases: Sequence[Case],
     rounds: int,
     load: Load,
-    products: list[Turn] | None = None,
     end: float = float("inf"),
     rename: Callable[[Measurement], Measurement] = lambda measurement: measurement,
 ) -> Run:
@@ -130,7 +128,7 @@ def measure_section(
             print(f"{case.title}: no time was left")
             continue
         peers = [name for name in bench.workers if name.partition("/")[0] in section.peers]
-        measured, failures = bench.measure(section.name, case, peers, rounds, section.tasks, load, products)
+        measured, failures = bench.measure(section.name, case, peers, rounds, section.tasks, load)
         run = add(run, [rename(each) for each in measured], failures, path)
     return run
 

@@ -47,6 +47,7 @@ from sections import (
     OURS_XLA,
     PEERS,
     PIPELINE,
+    PRODUCTS,
     PYTORCH,
     RAW_OPS,
     SECOND_ORDER,
@@ -128,8 +129,6 @@ class Table(NamedTuple):
     def markdown(self, run: Run) -> str:
         """Returns the table with its title, without empty rows and columns; empty if nothing was measured."""
         cases = [(section, case) for section in self.sections for case in run.cases(section)]
-        if self.title.startswith("Matrix products"):
-            cases = [(MAIN, case) for case in dict.fromkeys(each.case for each in run.products())]
         cases = [(section, case) for section, case in cases if self.includes(case)]
         found = [[column.cell(run, *row) for column in self.columns] for row in cases]
         kept = [index for index in range(len(self.columns)) if any(cells[index] for cells in found)]
@@ -295,7 +294,7 @@ PARTS: dict[str, Sequence[Table]] = {
         ),
         Table(
             "Matrix products, GFLOP/s",
-            [],
+            [PRODUCTS],
             [Column(label(peer), [gflops(PRODUCT, peer)]) for peer in (PYTORCH, ONNX_RUNTIME, RAW_OPS)],
             names=(("product", lambda _, case: case.title),),
         ),

@@ -9,7 +9,7 @@ from typing import Any
 
 from cases import EMPTY_FUNCTION, FUNCTION, OPS_ALONE, REPEATS, Case, parse_case
 from measure import DISTURBANCE, Failure, Measurement
-from sections import MAIN, OURS, PEERS, scaling
+from sections import MAIN, OURS, PEERS, PRODUCTS, scaling
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,9 +47,8 @@ class Run:
         return dataclasses.replace(self, **fields)
 
     def cases(self, section: str = MAIN) -> list[Case]:
-        """Returns the cases of a section in the order of measurement; of the main section without its products."""
-        own = dict.fromkeys(each.case for each in self.measurements if each.section == section)
-        return [case for case in own if section != MAIN or case.kind != "product"]
+        """Returns the cases of a section in the order of measurement."""
+        return list(dict.fromkeys(each.case for each in self.measurements if each.section == section))
 
     def find(self, section: str, case: Case, peer: str, task: str) -> Measurement | None:
         """Returns a measurement, or None if it was not measured."""
@@ -59,14 +58,10 @@ class Run:
     def _index(self) -> dict[tuple[str, Case, str, str], Measurement]:
         return {(each.section, each.case, each.peer, each.task): each for each in self.measurements}
 
-    def products(self, dtype: str = "") -> list[Measurement]:
-        """Returns the measurements of the matrix products in the main section, of one dtype if given."""
-        own = [each for each in self.measurements if each.section == MAIN and each.case.kind == "product"]
-        return [each for each in own if each.case.dtype == (dtype or each.case.dtype)]
-
     def limit(self, dtype: str) -> float | None:
         """Returns the median GFLOP/s of the fastest product of any size and peer, or None if none was measured."""
-        return max((each.gflops for each in self.products(dtype)), default=None)
+        products = [each for each in self.measurements if each.section == PRODUCTS and each.case.dtype == dtype]
+        return max((each.gflops for each in products), default=None)
 
     def num_threads(self) -> list[int]:
         """Returns the numbers of threads of the scaling benchmark, in ascending order."""

@@ -121,6 +121,7 @@ def _combine(cells: str, sizes: str, options: str = "") -> str:
 
 
 MAIN = "main"
+PRODUCTS = "main/products"
 LENGTHS = "lengths"
 BATCHES = "batches"
 CALLS = "calls"
@@ -191,6 +192,7 @@ _LENGTHS = " ".join(f"lstm-4-{time}-128-256" for time in (1, 10, 100, 300, 1000,
 _BATCHES = " ".join(f"lstm-{2**power}-50-128-256" for power in range(10))
 # The product shows the overhead of the simplest call of each library.
 _CALLS = "lstm-1-1-1-1 gru-1-1-1-1 tanh-1-1-1-1 gru_block_cell-1-1-1-1steps product-1"
+_PRODUCT_SIZES = _combine("product", "512 1024 1536 2048")
 _QUICK_CALLS = "lstm-1-1-1-1 gru_block_cell-1-1-1-1steps product-1"
 _MODEL_PEERS = (OURS, OURS_XLA, KERAS, KERAS_XLA, PYTORCH, ONNX_RUNTIME)
 _PENALTY_PEERS = (OURS, KERAS, KERAS_XLA, KERAS_UNROLLED, PYTORCH)
@@ -232,6 +234,13 @@ _SEQUENCES = [_repeated(case, FORWARD) for case in ("lstm-32-400-256-512", _QUIC
 _PRODUCTS = [_repeated(case, PRODUCT) for case in ("product-1024", "product-8")]
 _ALL_SECTIONS = (
     _section(MAIN, "networks and cells of several sizes", f"{_FLOAT32} {_BFLOAT16} {_CELLS}", _QUICK_TABLE),
+    _section(
+        PRODUCTS,
+        "matrix products",
+        f"{_PRODUCT_SIZES} {_combine(_PRODUCT_SIZES, 'bfloat16')}",
+        "product-64 product-64-bfloat16",
+        (PYTORCH, ONNX_RUNTIME, RAW_OPS),
+    ),
     _section(MEMORY, "peak memory of a training step", _MEMORY_CASES, f"{_QUICK} penalty-{_QUICK}", _FOUR[:3]),
     _section(LENGTHS, "time by sequence length", _LENGTHS, "lstm-2-1-8-16 lstm-2-10-8-16", _FOUR, 4),
     _section(BATCHES, "time by batch size", _BATCHES, "lstm-1-2-8-16 lstm-2-2-8-16", _FOUR, 4),
@@ -279,7 +288,3 @@ SCALING_SECTION = _section(
     "lstm-2-3-8-8 gru-2-3-8-8",
     tuple(SCALING_PEERS),
 )
-
-PRODUCT_SIZES = (512, 1024, 1536, 2048)
-QUICK_PRODUCT_SIZES = (64,)
-PRODUCT_DTYPES = ("float32", "bfloat16")
