@@ -81,14 +81,12 @@ class Engine(Library):
         self._pool = self._library.TfRnnOps_NewPool(threads)
 
     def versions(self) -> dict[str, str]:
-        """See the base class."""
         lines = _CPU_INFO.read_text().splitlines() if _CPU_INFO.exists() else []
         names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
         instruction_set = self._library.TfRnnOps_InstructionSet().decode()
         return {"CPU": names[0] if names else "unknown CPU", "instruction set": instruction_set}
 
     def program(self, case: Case) -> Program:
-        """See the base class."""
         if not case.is_plain:
             return {}
         return _network_program(case, functools.partial(self._library.TfRnnOps_RunNetwork, self._pool))

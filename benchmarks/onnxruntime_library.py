@@ -164,11 +164,9 @@ class OnnxRuntime(Library):
     """ONNX Runtime, which supports these operators in float32 only."""
 
     def versions(self) -> dict[str, str]:
-        """See the base class."""
         return {"ONNX Runtime": onnxruntime.__version__, "ONNX": onnx.__version__}
 
     def program(self, case: Case) -> Program:
-        """See the base class."""
         if case.dtype != "float32" or case.kind in ("penalty", "mixed", "gru_block_cell"):
             return {}
         if case.kind == "network":

@@ -199,11 +199,9 @@ class PyTorch(Library):
         torch.set_num_interop_threads(1)
 
     def versions(self) -> dict[str, str]:
-        """See the base class."""
         return {"PyTorch": f"{torch.__version__} ({torch.backends.cpu.get_cpu_capability()})"}
 
     def program(self, case: Case) -> Program:
-        """See the base class."""
         if case.has_network:
             return _network_program(case, problem_of(case))
         if case.kind in ("model", "decoder"):
@@ -223,7 +221,6 @@ class Float64Reference(PyTorch):
     """Expected results: networks in float64 on the same inputs."""
 
     def program(self, case: Case) -> Program:
-        """See the base class."""
         return _network_program(case, problem_of(case, "float64"))
 
 
@@ -241,12 +238,10 @@ class PyTorchOnGpu(Library):
         torch.set_num_threads(threads)
 
     def versions(self) -> dict[str, str]:
-        """See the base class."""
         cudnn = f"cuDNN {torch.backends.cudnn.version()}" if torch.cuda.is_available() else "no GPU found"
         return {"PyTorch": f"{torch.__version__} ({cudnn})"}
 
     def synchronize(self) -> None:
-        """See the base class."""
         if torch.cuda.is_available():
             torch.cuda.synchronize()
 

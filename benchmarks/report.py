@@ -409,10 +409,7 @@ def _conditions(run: Run, part: str = "ops") -> str:
     """Returns the conditions under which a run measured a part."""
     versions = {name: value for of_peer in reversed(list(run.versions.values())) for name, value in of_peer.items()}
     sections = {section for table in PARTS[part] for section in table.sections}
-    own = [
-        each for each in run.measurements if each.section in sections and (part != "ops" or each.case.kind != "product")
-    ]
-    counts = [len(each.samples) for each in own]
+    counts = [len(each.samples) for each in run.measurements if each.section in sections]
     limits = [f"{limit:.0f} in {dtype}" for dtype in ("float32", "bfloat16") if (limit := run.limit(dtype)) is not None]
     names = ("tf_rnn_ops", "TensorFlow", "Keras", "PyTorch", "ONNX Runtime")
     known = [f"{name} {versions[name].split(',')[0]}" for name in names if name in versions]

@@ -250,11 +250,9 @@ class _OnCpu(Library):
         tf.config.threading.set_inter_op_parallelism_threads(threads)
 
     def versions(self) -> dict[str, str]:
-        """See the base class."""
         return {"TensorFlow": tf.__version__}
 
     def program(self, case: Case) -> Program:
-        """See the base class."""
         if case.kind == "elementwise":
             return _elementwise_program(case, self.threads)
         if case.has_network:
@@ -280,7 +278,6 @@ class TfRnnOps(_OnCpu):
     """The ops of this project."""
 
     def versions(self) -> dict[str, str]:
-        """See the base class."""
         from tf_rnn_ops import __main__ as bug_report
 
         return {**dict(bug_report.versions()), "instruction set": bug_report.instruction_sets()}
@@ -318,7 +315,6 @@ class Keras(_OnCpu):
     unroll: ClassVar[bool] = False
 
     def versions(self) -> dict[str, str]:
-        """See the base class."""
         return {**super().versions(), "Keras": keras.__version__}
 
     def _network(self, case: Case) -> Program:
@@ -355,7 +351,6 @@ class Float64Reference(_OnCpu):
     """Expected results: every case in float64 on the same inputs; networks and models in Keras, the rest in NumPy."""
 
     def program(self, case: Case) -> Program:
-        """See the base class."""
         if case.has_network:
             return _KerasNetwork(case, problem_of(case, "float64")).program()
         if case.is_model:
@@ -416,11 +411,9 @@ class OnGpu(Library):
             tf.config.experimental.set_memory_growth(gpu, True)
 
     def versions(self) -> dict[str, str]:
-        """See the base class."""
         return {"TensorFlow": tf.__version__}
 
     def synchronize(self) -> None:
-        """See the base class."""
         tf.test.experimental.sync_devices()
 
     def _program(self, case: Case, raw_ops) -> Program:
@@ -446,7 +439,6 @@ class TfRnnOpsOnGpu(OnGpu):
     """The ops of this project."""
 
     def versions(self) -> dict[str, str]:
-        """See the base class."""
         from tf_rnn_ops import __main__ as bug_report
 
         devices: dict[str, str] = {}
@@ -455,7 +447,6 @@ class TfRnnOpsOnGpu(OnGpu):
         return {**dict(bug_report.versions()), **devices}
 
     def program(self, case: Case) -> Program:
-        """See the base class."""
         import tf_rnn_ops
 
         return self._program(case, tf_rnn_ops.raw_ops)
@@ -465,7 +456,6 @@ class RawOpsOnGpu(OnGpu):
     """TensorFlow's own ops. The bfloat16 backward pass is left out: TensorFlow does not fill its reserve_space."""
 
     def program(self, case: Case) -> Program:
-        """See the base class."""
         if case.kind == "gru_block_cell" and case.dtype != "float32":
             return {}
         program = self._program(case, tf.raw_ops)
