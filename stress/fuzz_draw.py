@@ -6,7 +6,7 @@ import numpy as np
 from fuzz_mutations import mutate
 from fuzz_run import WAY_SHARES, WAYS
 from inputs.calls import OPS, Call
-from inputs.valid_calls import VALID, Arguments, choice, draw_seed
+from inputs.valid_calls import Arguments, choice, draw_seed, valid_arguments
 
 # Calls per drawn valid call: the call itself, then mutations of it.
 CALLS_OF_ONE = 3
@@ -24,7 +24,7 @@ def draw_valid(seed: int, number: int) -> tuple[str, Arguments]:
     """Draws an op and valid arguments, which callers must not modify."""
     rng = np.random.default_rng([seed, number, 0])
     op = choice(rng, OPS)
-    return op, VALID[op](rng)
+    return op, valid_arguments(rng, op)
 
 
 def draw(seed: int, number: int) -> Call:

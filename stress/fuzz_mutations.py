@@ -15,7 +15,7 @@ from inputs.calls import (
     numpy_dtype,
     zeros,
 )
-from inputs.valid_calls import ACTIVATIONS, HUGE, KERAS_ACTIVATIONS, VALID, choice
+from inputs.valid_calls import ACTIVATIONS, HUGE, KERAS_ACTIVATIONS, choice, valid_arguments
 
 INT32 = np.iinfo(np.int32)
 INT64 = np.iinfo(np.int64)
@@ -230,7 +230,7 @@ def flip_bits(rng, value: np.ndarray, num_bytes: int) -> np.ndarray:
 
 def of_another_call(rng, call: Call, value: np.ndarray) -> np.ndarray:
     """Returns the reserve_space of another valid call, in the dtype of this call."""
-    other = VALID[call.op](rng)["reserve_space"]
+    other = valid_arguments(rng, call.op)["reserve_space"]
     data = other.tobytes() if isinstance(other, np.ndarray) else b""
     return np.frombuffer(data[: len(data) // value.itemsize * value.itemsize], value.dtype)
 

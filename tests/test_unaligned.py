@@ -45,7 +45,7 @@ CASES = [pytest.param(name, dtype, id=f"{name}-{dtype.name}") for name in OPS fo
 
 def test_our_ops_and_tensorflows_are_found():
     ours = {name.removeprefix(OURS) for name in OPS if name.startswith(OURS)}
-    assert ours == set(valid_calls.VALID)
+    assert ours == set(calls.OPS)
     assert {"CudnnRNNV3", "CudnnRNNBackpropV3", "CudnnRNNParamsToCanonicalV2"} <= set(OPS)
     assert all(set(dtypes_of(name)) == set(FLOATS) for name in OPS)
 

@@ -61,7 +61,7 @@ def digest(tensors: list[tf.Tensor]) -> str:
 def digests() -> dict[str, str]:
     """Returns hashes of the results of all calls with the current instruction set."""
     found = {}
-    for op in valid_calls.VALID:
+    for op in calls.OPS:
         for dtype in ("float32", "float64", "float16", "bfloat16"):
             for name, (sizes, count) in SIZES.items():
                 for seed in range(count):

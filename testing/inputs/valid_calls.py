@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import re
 import unittest.mock
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -16,7 +17,16 @@ import tf_rnn_ops
 from inputs import cudnn_rnn as cudnn_rnn_inputs
 from inputs import gru_block_cell as gru_inputs
 from inputs import keras_rnn as keras_rnn_inputs
-from inputs.calls import LARGEST_COMPUTED, array_of, can_be_made, numpy_dtype, tensor_of, zeros
+from inputs.calls import (
+    LARGEST_COMPUTED,
+    array_of,
+    attribute_types,
+    can_be_made,
+    input_names,
+    numpy_dtype,
+    tensor_of,
+    zeros,
+)
 from inputs.cudnn_rnn import DTYPES, INPUTS, OUTPUTS
 
 HUGE = (2**31 - 1, 2**31, 2**32 + 1, 2**40, 2**62, 2**63 - 1)
@@ -124,139 +134,60 @@ def run_forward(rng, config: Config, inputs: Arguments, version: str) -> Argumen
     return {name: array_of(value) for name, value in outputs._asdict().items()}
 
 
-def forward(rng, version: str) -> Arguments:
-    """Draws arguments of CudnnRNN, V2 or V3."""
-    config, dtype = draw_config(rng, version), choice(rng, DTYPES)
-    inputs = with_extreme_values(rng, draw_arrays(rng, config, dtype, {name: name for name in INPUTS}))
-    lengths = {"sequence_lengths": lengths_of(config)} if version == "V3" else {}
-    return {
-        **inputs,
-        **lengths,
-        **cudnn_rnn_inputs.attributes(config, version),
-        "seed": draw_seed(rng),
-        "seed2": draw_seed(rng),
-        "is_training": bool(rng.random() < 0.7),
-    }
-
-
-def stateless_forward(rng) -> Arguments:
-    """Draws arguments of StatelessCudnnRNN."""
-    arguments = forward(rng, "V3")
-    seed = np.array([arguments.pop("seed"), arguments.pop("seed2")], np.int64)
-    return {**arguments, "seed": seed}
-
-
-def backprop(rng, version: str) -> Arguments:
-    """Draws arguments of CudnnRNNBackprop, V2 or V3."""
-    config, dtype = draw_config(rng, version), choice(rng, DTYPES)
-    names = {name: name for name in INPUTS} | {f"{name}_backprop": name for name in OUTPUTS}
-    arrays = with_extreme_values(rng, draw_arrays(rng, config, dtype, names))
-    outputs = run_forward(rng, config, {name: arrays[name] for name in INPUTS}, version)
-    lengths = {"sequence_lengths": lengths_of(config)} if version == "V3" else {}
-    return {
-        **arrays,
-        **lengths,
-        **outputs,
-        **cudnn_rnn_inputs.attributes(config, version),
-        "seed": draw_seed(rng),
-        "seed2": draw_seed(rng),
-    }
-
-
-def backprop_grad(rng) -> Arguments:
-    """Draws arguments of CudnnRNNBackpropGrad."""
-    config, dtype = draw_config(rng), choice(rng, DTYPES)
-    names = {name: name for name in INPUTS}
-    names |= {f"{name}_backprop": name for name in OUTPUTS} | {f"{name}_backprop_grad": name for name in INPUTS}
-    arrays = with_extreme_values(rng, draw_arrays(rng, config, dtype, names))
-    outputs = run_forward(rng, config, {name: arrays[name] for name in INPUTS}, "V3")
-    return {
+def network_values(rng, op: str) -> Arguments:
+    """Draws arguments of an op that runs or differentiates a network."""
+    names = input_names(op)
+    config, dtype = draw_config(rng, "V3" if "num_proj" in attribute_types(op) else "V2"), choice(rng, DTYPES)
+    drawn = {name: re.sub("(_backprop)?(_grad)?$", "", name) for name in names if name in INPUTS or "_backprop" in name}
+    arrays = with_extreme_values(rng, draw_arrays(rng, config, dtype, drawn))
+    seeds = draw_seed(rng), draw_seed(rng)
+    values = {
         **arrays,
         "sequence_lengths": lengths_of(config),
-        "output": outputs["output"],
-        "reserve_space": outputs["reserve_space"],
         **cudnn_rnn_inputs.attributes(config),
+        "seed": np.array(seeds, np.int64) if "seed" in names else seeds[0],
+        "seed2": seeds[1],
+        "is_training": bool(rng.random() < 0.7),
+        "masks_type": choice(rng, (tf.float32, tf.float64)),
         "skip": [name for name in RESULT_NAMES if rng.random() < 0.15],
     }
-
-
-def dropout_masks(rng) -> Arguments:
-    """Draws arguments of CudnnRNNDropoutMasks."""
-    config, dtype = draw_config(rng), choice(rng, DTYPES)
-    inputs = draw_arrays(rng, config, dtype, {name: name for name in INPUTS})
-    return {
-        **inputs,
-        "sequence_lengths": lengths_of(config),
-        "reserve_space": run_forward(rng, config, inputs, "V3")["reserve_space"],
-        **cudnn_rnn_inputs.attributes(config),
-        "masks_type": choice(rng, (tf.float32, tf.float64)),
-    }
+    if "reserve_space" in names:
+        version = op.removeprefix("CudnnRNNBackprop")
+        inputs = {name: arrays[name] for name in INPUTS}
+        values |= run_forward(rng, config, inputs, version if version in cudnn_rnn_inputs.VERSIONS else "V3")
+    return values
 
 
 # ---------------------------------------------------------------- params
 
 
-def sizes_of(config: Config) -> Arguments:
-    """Returns the sizes of a network as arguments."""
-    return {name: np.array(value, np.int32) for name, value in params_checks.sizes(config).items()}
-
-
-def params_attributes(rng, config: Config, version: str) -> Arguments:
-    """Returns the attributes of a params op."""
-    return {
-        **params_checks.attributes(config, version),
+def params_values(rng, op: str) -> Arguments:
+    """Draws arguments of an op that sizes, splits or joins params."""
+    config = draw_config(rng, "V3" if "num_proj" in attribute_types(op) else "V2")
+    if is_huge(config):
+        return params_values(rng, op)
+    dtype = choice(rng, DTYPES)
+    params = params_checks.random_bits((params_size(config),), dtype, draw_seed(rng))
+    parts = params_checks.split(config, params)
+    num_weights = len(params_checks.canonical_shapes(config)[0])
+    weights, biases = parts[:num_weights], parts[num_weights:]
+    values = {
+        **{name: np.array(value, np.int32) for name, value in params_checks.sizes(config).items()},
+        **params_checks.attributes(config, "V2"),
+        "params": params,
+        "weights": [each.reshape(-1) for each in weights] if rng.random() < 0.2 else weights,
+        "biases": biases,
         "dropout": config.dropout,
         "seed": draw_seed(rng),
         "seed2": draw_seed(rng),
     }
-
-
-def draw_params_config(rng, version: str) -> Config:
-    """Draws a network that is not huge."""
-    config = draw_config(rng, "V3" if version == "V2" else "V2")
-    return draw_params_config(rng, version) if is_huge(config) else config
-
-
-def size_of_params(rng) -> Arguments:
-    """Draws arguments of CudnnRNNParamsSize."""
-    config = draw_params_config(rng, "V2")
-    return {
-        **sizes_of(config),
-        "T": tf.as_dtype(choice(rng, DTYPES)),
-        "S": choice(rng, (tf.int32, tf.int64)),
-        **params_attributes(rng, config, "V2"),
-    }
-
-
-def draw_params(rng, config: Config) -> np.ndarray:
-    """Draws a params buffer of random bits."""
-    return params_checks.random_bits((params_size(config),), choice(rng, DTYPES), draw_seed(rng))
-
-
-def canonical_to_params(rng, version: str) -> Arguments:
-    """Draws arguments of CudnnRNNCanonicalToParams or its V2."""
-    config = draw_params_config(rng, version)
-    parts = params_checks.split(config, draw_params(rng, config))
-    num_weights = len(params_checks.canonical_shapes(config)[0])
-    is_flat = rng.random() < 0.2
-    weights = [each.reshape(-1) if is_flat else each for each in parts[:num_weights]]
-    biases = parts[num_weights:]
-    return {**sizes_of(config), "weights": weights, "biases": biases, **params_attributes(rng, config, version)}
-
-
-def params_to_canonical(rng, version: str) -> Arguments:
-    """Draws arguments of CudnnRNNParamsToCanonical or its V2."""
-    config = draw_params_config(rng, version)
-    weights, biases = params_checks.canonical_shapes(config)
-    counts = {"num_params": len(biases)}
-    if version == "V2":
-        counts = {"num_params_weights": len(weights), "num_params_biases": len(biases)}
-    return {
-        **sizes_of(config),
-        "params": draw_params(rng, config),
-        **counts,
-        **params_attributes(rng, config, version),
-    }
+    # In the other ops, TensorFlow takes these from the tensors.
+    if op == "CudnnRNNParamsSize":
+        values |= {"T": tf.as_dtype(dtype), "S": choice(rng, (tf.int32, tf.int64))}
+    if "params" in input_names(op):
+        counts = {"num_params_weights": len(weights), "num_params_biases": len(biases), "num_params": len(biases)}
+        values |= counts
+    return values
 
 
 # ---------------------------------------------------------------- GRUBlockCell
@@ -281,88 +212,73 @@ def huge_cell(rng, dtype: str, gradients: tuple[str, ...]) -> Arguments:
     return {name: zeros(shape, numpy_dtype(dtype)) for name, shape in shapes.items()}
 
 
-def cell_grad(rng, gradients: tuple[str, ...]) -> Arguments:
-    """Draws arguments of GRUBlockCellGrad or its V2."""
-    arrays = draw_cell(rng, gradients)
-    inputs = {name: tensor_of(value) for name, value in arrays.items() if name not in gradients}
-    step = tf_rnn_ops.raw_ops.GRUBlockCell(**inputs)
-    return {**arrays, **{name: array_of(getattr(step, name)) for name in "ruc"}}
+def cell_values(rng, op: str) -> Arguments:
+    """Draws arguments of GRUBlockCell, GRUBlockCellGrad or its V2."""
+    gradients = tuple(name for name in input_names(op) if name.startswith("d_"))
+    values = draw_cell(rng, gradients)
+    if gradients:
+        inputs = {name: tensor_of(value) for name, value in values.items() if name not in gradients}
+        step = tf_rnn_ops.raw_ops.GRUBlockCell(**inputs)
+        values |= {name: array_of(getattr(step, name)) for name in "ruc"}
+    return values
 
 
 # ---------------------------------------------------------------- KerasRNN
 
 
-def keras_rnn(rng) -> Arguments:
-    """Draws arguments of KerasRNN."""
+def keras_values(rng, op: str) -> Arguments:
+    """Draws arguments of KerasRNN, KerasRNNBackprop or KerasRNNBackpropGrad."""
     mode, dtype = choice(rng, cudnn_rnn_inputs.MODES), choice(rng, DTYPES)
     batch, time, features, units = (choice(rng, SIZES) for _ in range(4))
     shapes = keras_rnn_inputs.shapes(mode, batch, time, features, units, use_bias=rng.random() < 0.5)
     drawn = {name: rng.standard_normal(shape) for name, shape in shapes.items()}
     mask = choice(rng, (np.zeros([0], bool), rng.random((batch, time)) < 0.7))
-    return {
+    is_backward = "reserve_space" in input_names(op)
+    values = {
         **with_extreme_values(rng, gru_inputs.cast(drawn, dtype)),
         "mask": mask,
         "rnn_mode": mode,
         **({name: choice(rng, ACTIVATIONS) for name in KERAS_ACTIVATIONS} if mode in ("lstm", "gru") else {}),
         **{name: bool(rng.random() < 0.5) for name in KERAS_FLAGS},
-        "is_training": bool(rng.random() < 0.7),
+        "is_training": is_backward or bool(rng.random() < 0.7),
     }
-
-
-def keras_rnn_backprop(rng) -> Arguments:
-    """Draws arguments of KerasRNNBackprop."""
-    arguments = {**keras_rnn(rng), "is_training": True}
-    tensors = {name: tensor_of(value) if isinstance(value, np.ndarray) else value for name, value in arguments.items()}
-    outputs = {name: array_of(each) for name, each in tf_rnn_ops.raw_ops.KerasRNN(**tensors)._asdict().items()}
-    del arguments["is_training"]
-    gradients = {f"{name}_backprop": value for name, value in outputs.items() if name != "reserve_space"}
-    return {**arguments, **gradients, "reserve_space": outputs["reserve_space"]}
-
-
-def keras_rnn_backprop_grad(rng) -> Arguments:
-    """Draws arguments of KerasRNNBackpropGrad."""
-    arguments = keras_rnn_backprop(rng)
-    return {
-        **arguments,
-        **{f"{name}_backprop_grad": arguments[name] for name in KERAS_INPUTS},
-        "skip": [name for name in KERAS_RESULT_NAMES if rng.random() < 0.15],
-    }
+    if is_backward:
+        tensors = {name: tensor_of(value) if isinstance(value, np.ndarray) else value for name, value in values.items()}
+        outputs = {name: array_of(each) for name, each in tf_rnn_ops.raw_ops.KerasRNN(**tensors)._asdict().items()}
+        values |= {f"{name}_backprop_grad": values[name] for name in KERAS_INPUTS}
+        values |= {f"{name}_backprop": value for name, value in outputs.items()}
+        values["reserve_space"] = outputs["reserve_space"]
+        values["skip"] = [name for name in KERAS_RESULT_NAMES if rng.random() < 0.15]
+    return values
 
 
 # ---------------------------------------------------------------- AlignTensor
 
 
-def align_tensor(rng) -> Arguments:
-    """Draws arguments of AlignTensor."""
+def any_tensor(rng, op: str) -> Arguments:
+    """Draws the argument of AlignTensor."""
     shape = [choice(rng, SIZES) for _ in range(rng.integers(4))]
     if rng.random() < 0.2:
         return {"tensor": np.asarray(rng.random(shape) < 0.5)}  # a scalar, too
     return {"tensor": params_checks.random_bits(shape, choice(rng, DTYPES), draw_seed(rng))}
 
 
-VALID: dict[str, Callable[[np.random.Generator], Arguments]] = {
-    "GRUBlockCell": lambda rng: draw_cell(rng, ()),
-    "GRUBlockCellGrad": lambda rng: cell_grad(rng, ("d_h",)),
-    "GRUBlockCellGradV2": lambda rng: cell_grad(rng, ("d_r", "d_u", "d_c", "d_h")),
-    "CudnnRNN": lambda rng: forward(rng, ""),
-    "CudnnRNNV2": lambda rng: forward(rng, "V2"),
-    "CudnnRNNV3": lambda rng: forward(rng, "V3"),
-    "StatelessCudnnRNN": stateless_forward,
-    "CudnnRNNBackprop": lambda rng: backprop(rng, ""),
-    "CudnnRNNBackpropV2": lambda rng: backprop(rng, "V2"),
-    "CudnnRNNBackpropV3": lambda rng: backprop(rng, "V3"),
-    "CudnnRNNBackpropGrad": backprop_grad,
-    "CudnnRNNDropoutMasks": dropout_masks,
-    "CudnnRNNParamsSize": size_of_params,
-    "CudnnRNNCanonicalToParams": lambda rng: canonical_to_params(rng, ""),
-    "CudnnRNNCanonicalToParamsV2": lambda rng: canonical_to_params(rng, "V2"),
-    "CudnnRNNParamsToCanonical": lambda rng: params_to_canonical(rng, ""),
-    "CudnnRNNParamsToCanonicalV2": lambda rng: params_to_canonical(rng, "V2"),
-    "KerasRNN": keras_rnn,
-    "KerasRNNBackprop": keras_rnn_backprop,
-    "KerasRNNBackpropGrad": keras_rnn_backprop_grad,
-    "AlignTensor": align_tensor,
+# By the first letters of the op.
+_FAMILIES: dict[str, Callable[[np.random.Generator, str], Arguments]] = {
+    "CudnnRNNParams": params_values,
+    "CudnnRNNCanonical": params_values,
+    "CudnnRNN": network_values,
+    "StatelessCudnnRNN": network_values,
+    "GRUBlockCell": cell_values,
+    "KerasRNN": keras_values,
+    "AlignTensor": any_tensor,
 }
+
+
+def valid_arguments(rng, op: str) -> Arguments:
+    """Draws valid arguments of an op: those of its definition, but no attributes that follow from the tensors."""
+    values = next(draw for first, draw in _FAMILIES.items() if op.startswith(first))(rng, op)
+    return {name: values[name] for name in (*input_names(op), *attribute_types(op)) if name in values}
 
 
 def finite_arguments(op: str, dtype: str, sizes: Sequence[int], seed: int) -> Arguments:
@@ -381,4 +297,4 @@ def finite_arguments(op: str, dtype: str, sizes: Sequence[int], seed: int) -> Ar
         "SIZES": sizes,
     }
     with unittest.mock.patch.multiple(__name__, **options):
-        return VALID[op](np.random.default_rng(seed))
+        return valid_arguments(np.random.default_rng(seed), op)
