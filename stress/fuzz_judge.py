@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -41,7 +41,7 @@ NO_KERNEL = ("No OpKernel was registered", "Could not find device for node")
 LARGE = 1e3  # arguments above this may overflow float32, but not float64
 
 
-class Verdict:
+class Verdict(NamedTuple):
     """The verdict on a call.
 
     Attributes:
@@ -50,10 +50,9 @@ class Verdict:
       text: details.
     """
 
-    def __init__(self, kind: str, is_finding: bool = False, text: str = ""):
-        self.kind = kind
-        self.is_finding = is_finding
-        self.text = text
+    kind: str
+    is_finding: bool = False
+    text: str = ""
 
 
 def finding(kind: str, text: str) -> Verdict:

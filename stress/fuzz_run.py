@@ -25,16 +25,6 @@ LIBRARIES = ("tf_rnn_ops", "builtin-kernels", "tensorflow")
 WAYS = ("eager", "function", "graph")
 WAY_SHARES = (0.91, 0.05, 0.04)  # tracing a graph takes much longer than running it
 
-# Ops that `tf_rnn_ops.raw_ops` does not export.
-_OWN_FUNCTIONS = {
-    "GRUBlockCellGradV2": "tf_rnn_ops_gru_block_cell_grad_v2",
-    "CudnnRNNBackpropGrad": "tf_rnn_ops_cudnn_rnn_backprop_grad",
-    "CudnnRNNDropoutMasks": "tf_rnn_ops_cudnn_rnn_dropout_masks",
-    "StatelessCudnnRNN": "tf_rnn_ops_stateless_cudnn_rnn",
-    "KerasRNNBackpropGrad": "tf_rnn_ops_keras_rnn_backprop_grad",
-    "AlignTensor": "tf_rnn_ops_align_tensor",
-}
-
 Results = dict[str, Any]
 
 
@@ -57,7 +47,7 @@ def function_of(library: str, op: str) -> Callable | None:
     """Returns the Python function of an op, or None if the library does not have it."""
     if library != "tf_rnn_ops":
         return getattr(tf.raw_ops, op, None)
-    return getattr(own_ops, _OWN_FUNCTIONS[op]) if op in _OWN_FUNCTIONS else getattr(tf_rnn_ops.raw_ops, op)
+    return getattr(tf_rnn_ops.raw_ops, op, None) or getattr(own_ops, f"TfRnnOps_{op}")
 
 
 def run(call: Call, function: Callable, way: str) -> Outcome:
