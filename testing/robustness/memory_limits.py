@@ -5,21 +5,22 @@ Use it in a separate process with ENVIRONMENT.
 
 import contextlib
 import dataclasses
-import functools
 import re
 import resource
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterator
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from checks import cudnn_rnn_params as params_checks
 from checks.cudnn_rnn import run_backprop, run_forward, tensors
 from checks.second_order import backprop_grad, dropout_masks
 from environment import process_resources
 from inputs import cudnn_rnn as cudnn_rnn_inputs
 from inputs import gru_block_cell as gru_inputs
 from inputs import keras_rnn, mixed_calls
-from inputs.cudnn_rnn import OUTPUTS, Config
+from inputs.cudnn_rnn import Config
 from inputs.mixed_calls import Call
 from inputs.unaligned import at_offset
 
@@ -107,9 +108,9 @@ def failed_tensor(message: str) -> str:
     return " ".join(found.groups())
 
 
-def run_network(config: Config, inputs, is_training: bool) -> list[tf.Tensor]:
-    outputs = run_forward(config, inputs, is_training=is_training)
-    return [getattr(outputs, name) for name in (*OUTPUTS, "reserve_space")]
+def of_op(name: str, op: Callable, arguments: dict[str, tf.Tensor], **attributes) -> Call:
+    """Returns a call of an op."""
+    return Call(name, lambda arguments: tf.nest.flatten(op(**arguments, **attributes)), arguments)
 
 
 def layer_inputs(batch, time, units, mask) -> dict[str, tf.Tensor]:
@@ -117,106 +118,74 @@ def layer_inputs(batch, time, units, mask) -> dict[str, tf.Tensor]:
     return keras_rnn.arguments("lstm", "float32", batch, time, features=0, units=units, mask=mask)
 
 
-def layer_calls() -> list[Call]:
-    """Returns calls of KerasRNN and its gradient."""
-    raw_ops = tf_rnn_ops.raw_ops
-    forward = functools.partial(raw_ops.KerasRNN, rnn_mode="lstm", return_sequences=True)
-    backprop = functools.partial(raw_ops.KerasRNNBackprop, rnn_mode="lstm", return_sequences=True)
-    long_forward = functools.partial(raw_ops.KerasRNN, rnn_mode="lstm", is_training=False)
-    calls = [
-        Call(
-            "KerasRNN of a long masked sample",
-            lambda inputs: list(long_forward(**inputs))[:3],
-            layer_inputs(*LONG_LAYER, np.zeros(LONG_LAYER[:2])),
-        )
-    ]
+def layer_calls() -> Iterator[Call]:
+    """Yields calls of KerasRNN and its gradient."""
+    forward, backprop = tf_rnn_ops.raw_ops.KerasRNN, tf_rnn_ops.raw_ops.KerasRNNBackprop
+    long = layer_inputs(*LONG_LAYER, np.zeros(LONG_LAYER[:2]))
+    yield of_op("KerasRNN of a long masked sample", forward, long, rnn_mode="lstm", is_training=False)
     batch, time, _ = LAYER
     masks = {"": np.zeros([0]), " with a mask": np.arange(batch * time).reshape(batch, time) % 3 > 0}
+    attributes: dict[str, Any] = {"rnn_mode": "lstm", "return_sequences": True}
     for suffix, mask in masks.items():
         inputs = layer_inputs(*LAYER, mask)
-        results = forward(**inputs)
-        gradients = {
-            "outputs_backprop": results.outputs,
-            "final_h_backprop": results.final_h,
-            "final_c_backprop": results.final_c,
-            "reserve_space": results.reserve_space,
-        }
-        calls += [
-            Call(f"KerasRNN{suffix}", lambda inputs: list(forward(**inputs)), inputs),
-            Call(f"KerasRNNBackprop{suffix}", lambda inputs: list(backprop(**inputs)), inputs | gradients),
-        ]
-    return calls
+        yield of_op(f"KerasRNN{suffix}", forward, inputs, **attributes)
+        outputs, final_h, final_c, reserve_space = forward(**inputs, **attributes)
+        gradients = {"outputs_backprop": outputs, "final_h_backprop": final_h, "final_c_backprop": final_c}
+        yield of_op(
+            f"KerasRNNBackprop{suffix}", backprop, {**inputs, **gradients, "reserve_space": reserve_space}, **attributes
+        )
+
+
+def network_calls() -> Iterator[Call]:
+    """Yields calls of the ops of networks."""
+    raw_ops = tf_rnn_ops.raw_ops
+    inputs, gradients = map(tensors, cudnn_rnn_inputs.inputs_and_gradients(NETWORK, "float32"))
+    outputs = run_forward(NETWORK, inputs)
+    network = {**inputs, "sequence_lengths": tf.constant(NETWORK.lengths)}
+    yield of_op("CudnnRNNV3", raw_ops.CudnnRNNV3, network)
+    yield of_op("CudnnRNNV3 in inference", raw_ops.CudnnRNNV3, network, is_training=False)
+    # Without units or steps, only the sequence lengths take memory.
+    empty = tensors(cudnn_rnn_inputs.network_inputs(EMPTY, "float32"))
+    empty["sequence_lengths"] = tf.zeros([EMPTY.batch], tf.int32)
+    yield Call("CudnnRNNV3 of empty sequences", lambda inputs: [raw_ops.CudnnRNNV3(**inputs).output], empty)
+    given = (inputs, outputs, gradients)
+    yield Call("CudnnRNNBackpropV3", lambda given: list(run_backprop(NETWORK, *given)), given)
+    yield Call(
+        "CudnnRNNBackpropV3 of an unaligned reserve_space",
+        lambda given: list(run_backprop(NETWORK, *given[:3], reserve_space=given[3])),
+        (*given, at_offset(outputs.reserve_space.numpy(), 4)),
+    )
+    v = list(run_backprop(NETWORK, *given))
+    yield Call("CudnnRNNBackpropGrad", lambda given: list(backprop_grad(NETWORK, *given)), (*given, v))
+    dropped = tensors(cudnn_rnn_inputs.network_inputs(DROPPED, "float32"))
+    dropped_outputs = run_forward(DROPPED, dropped, seed=1)
+    yield Call("CudnnRNNDropoutMasks", lambda given: [dropout_masks(DROPPED, *given)], (dropped, dropped_outputs))
+    params = tf.constant(cudnn_rnn_inputs.network_inputs(PARAMS, "float32")["params"])
+    canonical = params_checks.to_canonical(PARAMS, params)
+    yield Call(
+        "CudnnRNNParamsToCanonical",
+        lambda params: tf.nest.flatten(params_checks.to_canonical(PARAMS, params)),
+        params,
+    )
+    yield Call(
+        "CudnnRNNCanonicalToParams", lambda canonical: [params_checks.to_params(PARAMS, *canonical)], tuple(canonical)
+    )
+
+
+def cell_calls() -> Iterator[Call]:
+    """Yields calls of GRUBlockCell and its gradients."""
+    cell = tensors(gru_inputs.cell_inputs(CELL, "float32"))
+    gradients = tensors(gru_inputs.output_gradients(CELL, "float32"))
+    step = tf_rnn_ops.raw_ops.GRUBlockCell(**cell)
+    backward = cell | {name: getattr(step, name) for name in "ruc"}
+    yield of_op("GRUBlockCell", tf_rnn_ops.raw_ops.GRUBlockCell, cell)
+    yield of_op("GRUBlockCellGrad", tf_rnn_ops.raw_ops.GRUBlockCellGrad, {**backward, "d_h": gradients["d_h"]})
+    yield of_op("GRUBlockCellGradV2", ops.tf_rnn_ops_gru_block_cell_grad_v2, {**backward, **gradients})
 
 
 def all_calls() -> dict[str, Call]:
     """Returns a call of every op that allocates memory, by name."""
-    inputs, gradients = map(tensors, cudnn_rnn_inputs.inputs_and_gradients(NETWORK, "float32"))
-    outputs = run_forward(NETWORK, inputs)
-    v = list(run_backprop(NETWORK, inputs, outputs, gradients))
-    dropped = tensors(cudnn_rnn_inputs.network_inputs(DROPPED, "float32"))
-    dropped_outputs = run_forward(DROPPED, dropped, seed=1)
-    cell, d_cell = (
-        tensors(gru_inputs.cell_inputs(CELL, "float32")),
-        tensors(gru_inputs.output_gradients(CELL, "float32")),
-    )
-    step = tf_rnn_ops.raw_ops.GRUBlockCell(**cell)
-    gates = {name: getattr(step, name) for name in "ruc"}
-    params = tf.constant(cudnn_rnn_inputs.network_inputs(PARAMS, "float32")["params"])
-    network = {name: getattr(PARAMS, name) for name in ("num_layers", "num_units", "input_size", "rnn_mode")}
-    canonical = tf_rnn_ops.raw_ops.CudnnRNNParamsToCanonical(params=params, num_params=6, **network)
-    # Without units or steps, only the sequence lengths take memory.
-    empty = tensors(cudnn_rnn_inputs.network_inputs(EMPTY, "float32")) | {
-        "sequence_lengths": tf.zeros([EMPTY.batch], tf.int32)
-    }
-    raw_ops = tf_rnn_ops.raw_ops
-    calls = [
-        Call("CudnnRNNV3", lambda inputs: run_network(NETWORK, inputs, is_training=True), inputs),
-        Call("CudnnRNNV3 in inference", lambda inputs: run_network(NETWORK, inputs, is_training=False), inputs),
-        Call("CudnnRNNV3 of empty sequences", lambda inputs: [raw_ops.CudnnRNNV3(**inputs).output], empty),
-        Call(
-            "CudnnRNNBackpropV3",
-            lambda arguments: list(run_backprop(NETWORK, *arguments)),
-            (inputs, outputs, gradients),
-        ),
-        Call(
-            "CudnnRNNBackpropV3 of an unaligned reserve_space",
-            lambda arguments: list(run_backprop(NETWORK, *arguments[:3], reserve_space=arguments[3])),
-            (inputs, outputs, gradients, at_offset(outputs.reserve_space.numpy(), 4)),
-        ),
-        Call(
-            "CudnnRNNBackpropGrad",
-            lambda arguments: list(backprop_grad(NETWORK, *arguments)),
-            (inputs, outputs, gradients, v),
-        ),
-        Call(
-            "CudnnRNNDropoutMasks",
-            lambda arguments: [dropout_masks(DROPPED, *arguments)],
-            (dropped, dropped_outputs),
-        ),
-        Call("GRUBlockCell", lambda cell: list(raw_ops.GRUBlockCell(**cell)), cell),
-        Call(
-            "GRUBlockCellGrad",
-            lambda arguments: list(raw_ops.GRUBlockCellGrad(**arguments)),
-            {**cell, **gates, "d_h": d_cell["d_h"]},
-        ),
-        Call(
-            "GRUBlockCellGradV2",
-            lambda arguments: list(ops.tf_rnn_ops_gru_block_cell_grad_v2(**arguments)),
-            {**cell, **gates, **d_cell},
-        ),
-        Call(
-            "CudnnRNNParamsToCanonical",
-            lambda params: tf.nest.flatten(raw_ops.CudnnRNNParamsToCanonical(params=params, num_params=6, **network)),
-            params,
-        ),
-        Call(
-            "CudnnRNNCanonicalToParams",
-            lambda canonical: [raw_ops.CudnnRNNCanonicalToParams(**canonical, **network)],
-            canonical._asdict(),
-        ),
-        *layer_calls(),
-    ]
-    return {call.name: call for call in calls}
+    return {call.name: call for call in (*network_calls(), *cell_calls(), *layer_calls())}
 
 
 def in_dataset(call: Call) -> Call:
