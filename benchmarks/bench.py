@@ -59,11 +59,10 @@ def parse_arguments() -> argparse.Namespace:
         help="threads of each library (default: the number of CPUs, %(default)s)",
     )
     parser.add_argument("--publish", action="store_true", help="also update docs/performance.md and README.md")
-    settings = parser.parse_args()
+    settings = program.parse(parser, ROUNDS)
     if not settings.sections:
         of_cases = (MODELS if case.is_model else MAIN for case in settings.cases or ())
         settings.sections = list(dict.fromkeys(of_cases)) or OPTIONS
-    settings.rounds = settings.rounds or (program.QUICK_ROUNDS if settings.quick else ROUNDS)
     return settings
 
 

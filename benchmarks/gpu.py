@@ -33,10 +33,7 @@ def parse_arguments() -> argparse.Namespace:
         action="store_true",
         help="compute float32 products without TF32; by default all libraries use TF32",
     )
-    settings = parser.parse_args()
-    settings.cases = settings.cases or (GPU_SECTION.quick_cases if settings.quick else GPU_SECTION.cases)
-    settings.rounds = settings.rounds or (program.QUICK_ROUNDS if settings.quick else ROUNDS)
-    return settings
+    return program.parse(parser, ROUNDS, GPU_SECTION)
 
 
 def find_gpu() -> str | None:

@@ -86,6 +86,15 @@ def parser(description: str, peers: Collection[str], rounds: int, output: str) -
     return made
 
 
+def parse(made: argparse.ArgumentParser, rounds: int, section: Section | None = None) -> argparse.Namespace:
+    """Returns the settings, with the default number of rounds and, given a section, its cases."""
+    settings = made.parse_args()
+    settings.rounds = settings.rounds or (QUICK_ROUNDS if settings.quick else rounds)
+    if section and not settings.cases:
+        settings.cases = section.quick_cases if settings.quick else section.cases
+    return settings
+
+
 def begin(peers: Sequence[Peer], **fields) -> tuple[list[Peer], Run]:
     """Returns the peers whose packages are installed, and a run without measurements; prints what is missing."""
     missing = {peer.name: packages for peer in peers if (packages := peer.missing_packages())}

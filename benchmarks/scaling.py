@@ -48,10 +48,7 @@ def parse_arguments() -> argparse.Namespace:
         metavar="N",
         help="start no case after this time (default: %(default)s)",
     )
-    settings = parser.parse_args()
-    settings.cases = settings.cases or (SCALING_SECTION.quick_cases if settings.quick else SCALING_SECTION.cases)
-    settings.rounds = settings.rounds or (program.QUICK_ROUNDS if settings.quick else ROUNDS)
-    return settings
+    return program.parse(parser, ROUNDS, SCALING_SECTION)
 
 
 def with_threads(peer: Peer, threads: int) -> Peer:
