@@ -1,6 +1,7 @@
 """The expected outcome of a call: results from the float64 references, or an error."""
 
 import dataclasses
+import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -165,6 +166,16 @@ def require_shape(call: Call, name: str, shape) -> None:
     require(tuple(tensor(call, name).shape) == tuple(shape), f"{name} does not have shape {shape}")
 
 
+def require_shapes(call: Call, shapes: dict[str, Any], has_cell_state=True) -> None:
+    """Rejects tensors and gradients of other shapes. Ops without cell states ignore those."""
+    for name in call.tensor_names:
+        of = re.sub("(_backprop)?(_grad)?$", "", name)
+        if of in shapes and (has_cell_state or not of.endswith("_c")):
+            require_shape(call, name, shapes[of])
+    if "reserve_space" in call.tensor_names:
+        require(len(tensor(call, "reserve_space").shape) == 1, "reserve_space is not a vector")
+
+
 def float64(call: Call, names: Iterable[str]) -> dict[str, np.ndarray]:
     """Returns arguments in float64."""
     return {name: parity.to_float64(call.arguments[name]) for name in names}
@@ -195,19 +206,8 @@ def read_network(call: Call) -> tuple[Config, str]:
         time_major=time_major,
     )
     check_config(config)
-    check_tensors(call, config)
+    require_shapes(call, cudnn_rnn_inputs.shapes(config), config.rnn_mode == "lstm")
     return with_lengths(call, config), dtype
-
-
-def check_tensors(call: Call, config: Config) -> None:
-    """Rejects tensors that do not match a network."""
-    shapes = cudnn_rnn_inputs.shapes(config)
-    for name in call.tensor_names:
-        of = name.removesuffix("_grad").removesuffix("_backprop")
-        if of in shapes and (config.rnn_mode == "lstm" or not of.endswith("_c")):
-            require_shape(call, name, shapes[of])
-    if "reserve_space" in call.tensor_names:
-        require(len(tensor(call, "reserve_space").shape) == 1, "reserve_space is not a vector")
 
 
 def with_lengths(call: Call, config: Config) -> Config:
@@ -432,8 +432,7 @@ def read_cell(call: Call) -> tuple[np.dtype, dict[str, np.ndarray], dict[str, tu
     require(2 * cell_size < 2**63 and input_size + cell_size < 2**63, "too wide")
     state = (batch, cell_size)
     shapes = dict.fromkeys(call.tensor_names, state) | gru_inputs.shapes(batch, input_size, cell_size)
-    for name in call.tensor_names:
-        require_shape(call, name, shapes[name])
+    require_shapes(call, shapes)
     wide = {} if call.is_huge() else float64(call, call.tensor_names)
     of_results = dict.fromkeys((*"ruch", "d_h_prev", "d_c_bar"), state)
     return dtype, wide, {**of_results, "d_x": (batch, input_size), "d_r_bar_u_bar": (batch, 2 * cell_size)}
@@ -474,11 +473,7 @@ def keras_rnn_shapes(call: Call) -> dict[str, tuple[int, ...]]:
     for name in ("mask", "bias"):
         if 0 in tensor(call, name).shape:
             shapes[name] = tuple(tensor(call, name).shape)
-    for name in call.tensor_names:
-        of = name.removesuffix("_grad").removesuffix("_backprop")
-        is_ignored = mode != "lstm" and (name == "final_c_backprop" or name == "initial_c_backprop_grad")
-        if of in shapes and not is_ignored:
-            require_shape(call, name, shapes[of])
+    require_shapes(call, shapes, mode == "lstm")
     return shapes
 
 
@@ -492,7 +487,6 @@ def expect_keras_rnn(call: Call, results: Results) -> dict[str, Expected]:
 def expect_keras_rnn_backprop(call: Call, results: Results) -> dict[str, Expected]:
     """Returns the expected results of KerasRNNBackprop."""
     dtype, shapes = numpy_dtype(common_dtype(call)), keras_rnn_shapes(call)
-    require(len(tensor(call, "reserve_space").shape) == 1, "reserve_space is not a vector")
     return {f"{name}_backprop": Expected(shapes[name], dtype) for name in KERAS_INPUTS}
 
 
