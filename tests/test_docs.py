@@ -1,12 +1,13 @@
 """The code in README.md and docs/ runs, and the messages in the FAQ are in the sources."""
 
 import ast
+import importlib.util
 import itertools
 import re
 
 import pytest
 import tensorflow as tf
-from environment import pages, processes
+from environment import forked, pages, processes
 
 import tf_rnn_ops
 
@@ -16,13 +17,12 @@ GPU_MODEL = "exported_on_a_gpu"
 OPTIONAL_PACKAGES = ("onnx", "onnxruntime", "torch")
 
 
-def skip_unless_runnable(code):
-    """Skips the test if the code needs a package that is not installed, or XLA where it cannot compile the ops."""
+def why_not_runnable(code):
+    """Returns why code cannot run here: it needs a package that is not installed, or XLA that compiles the ops."""
     for package in OPTIONAL_PACKAGES:
-        if re.search(rf"^(import|from) {package}\b", code, re.MULTILINE):
-            pytest.importorskip(package)
-    if "jit_compile=True" in code and tf_rnn_ops._xla.why_not_loaded():
-        pytest.skip(tf_rnn_ops._xla.why_not_loaded())
+        if re.search(rf"^(import|from) {package}\b", code, re.MULTILINE) and not importlib.util.find_spec(package):
+            return f"needs {package}"
+    return tf_rnn_ops._xla.why_not_loaded() if "jit_compile=True" in code else None
 
 
 def save_gpu_model(path):
@@ -37,32 +37,36 @@ def save_gpu_model(path):
     tf.saved_model.save(module, path, signatures=module.lstm)
 
 
-@pytest.mark.parametrize("page", [page for page in pages.paths() if pages.blocks(page, "python")])
-def test_the_code_of_a_page_runs_and_prints_what_the_page_shows(page, tmp_path):
-    code = pages.code_of(page, "python")
-    skip_unless_runnable(code)
-    if GPU_MODEL in code:
-        save_gpu_model(tmp_path / GPU_MODEL)
-    (tmp_path / "page.py").write_text(code)
-    printed = processes.run_program("page.py", cwd=tmp_path)
-    for shown in pages.outputs(page):
-        _, found, printed = printed.partition(shown)
-        assert found, f"{page} shows other output:\n{shown}"
+# The code of each page, and the programs on the pages, by name.
+SCRIPTS = {page: pages.code_of(page, "python") for page in pages.paths() if pages.blocks(page, "python")}
+PROGRAMS = {name: code for page in pages.paths() for name, code in pages.programs(page).items()}
+IN_CLUSTER = [name for name, code in PROGRAMS.items() if "TFConfigClusterResolver" in code]
 
 
-@pytest.mark.parametrize(("page", "name"), [(page, name) for page in pages.paths() for name in pages.programs(page)])
-def test_a_program_of_a_page_runs(page, name, tmp_path):
-    code = pages.programs(page)[name]
-    skip_unless_runnable(code)
-    (tmp_path / name).write_text(code)
-    if "TFConfigClusterResolver" in code:
-        run_in_cluster(name, tmp_path)
-    else:
-        processes.run_program(name, cwd=tmp_path)
+def test_the_code_of_all_pages_runs_and_prints_what_the_pages_show(tmp_path):
+    codes = {}
+    for name, code in {**SCRIPTS, **PROGRAMS}.items():
+        if name in IN_CLUSTER or why_not_runnable(code):
+            continue
+        folder = tmp_path / name
+        folder.mkdir(parents=True)
+        (folder / "program.py").write_text(code)
+        if GPU_MODEL in code:
+            save_gpu_model(folder / GPU_MODEL)
+        # Not the code itself: autograph reads the sources of functions.
+        codes[name] = f"import os, runpy\nos.chdir('{folder}')\nrunpy.run_path('program.py', run_name='__main__')"
+    for name, each in forked.run_codes(tmp_path, codes).items():
+        assert each.status == 0, f"{name}: {each.output}"
+        printed = each.output
+        for shown in pages.outputs(name) if name in SCRIPTS else ():
+            _, found, printed = printed.partition(shown)
+            assert found, f"{name} shows other output:\n{shown}"
 
 
-def run_in_cluster(name, folder):
-    """Runs a program as the tasks of a cluster with parameter servers."""
+@pytest.mark.parametrize("name", IN_CLUSTER)
+def test_a_program_of_a_page_runs_in_a_cluster(name, tmp_path):
+    """As the tasks of a cluster with parameter servers."""
+    (tmp_path / name).write_text(PROGRAMS[name])
     code = f"""
         import sys
         import local_cluster
@@ -70,7 +74,7 @@ def run_in_cluster(name, folder):
         sys.argv = ["{name}"]
         local_cluster.run({{"chief": 1, "worker": 2, "ps": 1}}, awaited="chief")
     """
-    processes.run_code(code, cwd=folder, PYTHONPATH=str(pages.EXAMPLES / "distributed"))
+    processes.run_code(code, cwd=tmp_path, PYTHONPATH=str(pages.EXAMPLES / "distributed"))
 
 
 # ---------------------------------------------------------------- the messages in the FAQ

@@ -1,5 +1,7 @@
 """Tests of the ops through all entry points: graphs, saved models, tf.data, threads and instruction sets."""
 
+import functools
+import textwrap
 from typing import NamedTuple
 
 import keras
@@ -7,7 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from checks import parity
-from environment import processes
+from environment import forked
 from inputs.cudnn_rnn import network_inputs
 from inputs.gru_block_cell import cell_inputs, float64
 from references import cudnn_rnn as cudnn_rnn_reference
@@ -38,9 +40,6 @@ def lstm_case() -> OpCase:
     return OpCase("cudnn_rnn", inputs, "output", cudnn_rnn_reference.forward(Config(), **inputs).output)
 
 
-every_op = pytest.mark.parametrize("case", [gru_case(), lstm_case()], ids=lambda case: case.function)
-
-
 def test_tf_function_with_unknown_shapes():
     names = list(cell_inputs((1, 1, 1)))
 
@@ -54,53 +53,63 @@ def test_tf_function_with_unknown_shapes():
         assert parity.difference(actual, reference.gru_block_cell(**inputs).h) < 1e-12
 
 
-@every_op
-def test_a_tf1_graph_with_load_op_library(case, tmp_path):
-    """Uses only TensorFlow and the path of the library, without importing the package."""
-    np.savez(tmp_path / "inputs.npz", **case.inputs)
-    printed = processes.run_code(
-        """
-        import sys
-        import numpy as np
-        import tensorflow.compat.v1 as tf
-        tf.disable_v2_behavior()
-        library = tf.load_op_library(sys.argv[1])
-        inputs = np.load(sys.argv[2])
-        placeholders = {name: tf.placeholder(tf.float64, name=name) for name in inputs}
-        output = getattr(getattr(library, "tf_rnn_ops_" + sys.argv[3])(**placeholders), sys.argv[4])
-        with tf.Session() as session:
-            result = session.run(output, {placeholders[name]: inputs[name] for name in inputs})
-        assert "tf_rnn_ops" not in sys.modules
-        print(repr(result.tolist()))
-        """,
-        LIBRARY,
-        str(tmp_path / "inputs.npz"),
-        case.function,
-        case.output,
-    )
-    assert parity.difference(np.array(eval(printed)), case.expected) < 1e-12
+# Computes the results in a Python that imports TensorFlow and maybe not the package.
+TF1_GRAPH = """
+    import tensorflow.compat.v1 as tf
+    tf.disable_v2_behavior()
+    library = tf.load_op_library({library!r})
+    placeholders = {{name: tf.placeholder(tf.float64, name=name) for name in inputs}}
+    output = library.tf_rnn_ops_{case.function}(**placeholders).{case.output}
+    with tf.Session() as session:
+        result = session.run(output, {{placeholders[name]: inputs[name] for name in inputs}})
+    assert "tf_rnn_ops" not in sys.modules
+"""
+GRAPH_DEF = """
+    import tensorflow as tf, tf_rnn_ops
+    graph_def = tf.compat.v1.GraphDef.FromString(open({path!r}, "rb").read())
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        (output,) = tf.import_graph_def(graph_def, return_elements=["output:0"])
+        result = session.run(output)
+"""
 
 
-@every_op
-def test_a_graph_def_runs_in_another_process(case, tmp_path):
-    with tf.Graph().as_default() as graph:
-        op = getattr(tf_rnn_ops._library.ops, "tf_rnn_ops_" + case.function)
-        inputs = {name: tf.constant(value) for name, value in case.inputs.items()}
-        tf.identity(getattr(op(**inputs), case.output), name="output")
-    (tmp_path / "graph.pb").write_bytes(graph.as_graph_def().SerializeToString())
-    printed = processes.run_code(
-        """
-        import sys
-        import tensorflow as tf
-        import tf_rnn_ops
-        graph_def = tf.compat.v1.GraphDef.FromString(open(sys.argv[1], "rb").read())
-        with tf.Graph().as_default(), tf.compat.v1.Session() as session:
-            (output,) = tf.import_graph_def(graph_def, return_elements=["output:0"])
-            print(repr(session.run(output).tolist()))
-        """,
-        str(tmp_path / "graph.pb"),
-    )
-    assert parity.difference(np.array(eval(printed)), case.expected) < 1e-12
+def run_codes(folder, codes):
+    """Runs code in separate processes.
+
+    Args:
+      folder: folder for temporary files.
+      codes: by name, inputs and code that computes the array `result`, or a dict of arrays of that name.
+
+    Returns:
+      The results by name.
+    """
+    whole = {}
+    for number, (name, (inputs, code)) in enumerate(codes.items()):
+        np.savez(folder / f"inputs{number}.npz", **inputs)
+        begin = f"import os, sys, numpy as np\ninputs = dict(np.load('{folder}/inputs{number}.npz'))\n"
+        end = f"np.savez('{folder}/{number}', **(result if isinstance(result, dict) else {{'': result}}))"
+        whole[name] = f"{begin}{textwrap.dedent(code)}\n{end}"
+    for name, each in forked.run_codes(folder, whole, CUDA_VISIBLE_DEVICES="-1").items():
+        assert each.status == 0, f"{name}: {each.output}"
+    results = [dict(np.load(folder / f"{number}.npz")) for number in range(len(codes))]
+    return dict(zip(codes, [each.get("", each) for each in results], strict=True))
+
+
+def test_graphs_run_in_another_process(tmp_path):
+    """A TF1 graph uses only TensorFlow and the path of the library, without importing the package."""
+    codes, expected = {}, {}
+    for case in (gru_case(), lstm_case()):
+        with tf.Graph().as_default() as graph:
+            op = getattr(tf_rnn_ops._library.ops, "tf_rnn_ops_" + case.function)
+            inputs = {name: tf.constant(value) for name, value in case.inputs.items()}
+            tf.identity(getattr(op(**inputs), case.output), name="output")
+        path = tmp_path / f"{case.function}.pb"
+        path.write_bytes(graph.as_graph_def().SerializeToString())
+        codes[f"TF1 graph of {case.function}"] = case.inputs, TF1_GRAPH.format(library=LIBRARY, case=case)
+        codes[f"GraphDef of {case.function}"] = {}, GRAPH_DEF.format(path=str(path))
+        expected |= dict.fromkeys(list(codes)[-2:], case.expected)
+    for name, actual in run_codes(tmp_path, codes).items():
+        assert parity.difference(actual, expected[name]) < 1e-12, name
 
 
 LAYERS = {
@@ -109,6 +118,7 @@ LAYERS = {
 }
 
 
+@functools.cache
 def trained_model(layer):
     inputs = keras.Input([None, 3])
     model = keras.Model(inputs, keras.layers.Dense(1)(LAYERS[layer]()(inputs)))
@@ -118,75 +128,66 @@ def trained_model(layer):
     return model
 
 
-SERVE = """
-import sys
-import numpy as np
-import tensorflow as tf
-import tf_rnn_ops
-tf.config.experimental.enable_tensor_float_32_execution(False)
-x = np.load(sys.argv[2])
-"""
-
-
-@pytest.mark.parametrize(
-    ("save", "serve"),
-    [
-        (
-            lambda model, path: model.export(path, verbose=False),
-            "model = tf.saved_model.load(sys.argv[1])\ny = model.serve(x)",
-        ),
-        pytest.param(
-            lambda model, path: tf.saved_model.save(model, path),
-            "model = tf.saved_model.load(sys.argv[1])\n"
-            "y = model.signatures['serving_default'](tf.constant(x))['output_0']",
-            marks=pytest.mark.slow,
-        ),
-        (
-            lambda model, path: model.save(path + ".keras"),
-            "import keras\ny = keras.models.load_model(sys.argv[1] + '.keras')(x)",
-        ),
-    ],
-    ids=["export", "saved_model", "keras"],
-)
-@pytest.mark.parametrize("layer", LAYERS)
-def test_a_saved_model_runs_in_another_process(tmp_path, save, serve, layer):
-    model = trained_model(layer)
-    x = np.random.default_rng(1).standard_normal([4, 9, 3]).astype("float32")
-    np.save(tmp_path / "x.npy", x)
-    save(model, str(tmp_path / "model"))
-    code = f"{SERVE}\n{serve}\nprint(repr(y.numpy().tolist()))"
-    printed = processes.run_code(code, str(tmp_path / "model"), str(tmp_path / "x.npy"))
-    assert parity.difference(np.array(eval(printed)), model(x)) < 1e-6
-
-
-def test_an_exported_model_has_gradients_in_another_process(tmp_path):
-    model = trained_model("CudnnRNN")
-    x = np.random.default_rng(1).standard_normal([4, 9, 3]).astype("float32")
-    np.save(tmp_path / "x.npy", x)
-    model.export(tmp_path / "model", verbose=False)
-    code = """
-x = tf.constant(x)
-model = tf.saved_model.load(sys.argv[1])
+LOAD = "import keras, tensorflow as tf, tf_rnn_ops\nx = tf.constant(inputs['x'])\nmodel = {load}\n"
+SERVE = LOAD + "result = {call}\n"
+DIFFERENTIATE = (
+    LOAD
+    + """
 with tf.GradientTape() as tape:
     tape.watch(x)
-    y = model.serve(x)
-print(repr(tape.gradient(y, x).numpy().tolist()))
+    y = {call}
+result = tape.gradient(y, x)
 """
-    printed = processes.run_code(SERVE + code, str(tmp_path / "model"), str(tmp_path / "x.npy"))
-    x = tf.constant(x)
-    with tf.GradientTape() as tape:
-        tape.watch(x)
-        y = model(x)
-    assert parity.difference(np.array(eval(printed)), tape.gradient(y, x)) < 1e-6
+)
+# How to save a model, and to load and call it.
+FORMATS = {
+    "export": (
+        lambda model, path: model.export(path, verbose=False),
+        "tf.saved_model.load({path!r})",
+        "model.serve(x)",
+    ),
+    "saved_model": (
+        lambda model, path: tf.saved_model.save(model, path),
+        "tf.saved_model.load({path!r})",
+        "model.signatures['serving_default'](x)['output_0']",
+    ),
+    "keras": (
+        lambda model, path: model.save(path + ".keras"),
+        "keras.models.load_model({path!r} + '.keras')",
+        "model(x)",
+    ),
+}
+
+
+def test_saved_models_run_and_have_gradients_in_another_process(tmp_path):
+    x = np.random.default_rng(1).standard_normal([4, 9, 3]).astype("float32")
+    codes, expected = {}, {}
+    for layer in LAYERS:
+        model, watched = trained_model(layer), tf.constant(x)
+        with tf.GradientTape() as tape:
+            tape.watch(watched)
+            y = model(watched)
+        gradient = tape.gradient(y, watched)
+        for name, (save, load, call) in FORMATS.items():
+            path = str(tmp_path / f"{layer}-{name}")
+            save(model, path)
+            for template, result in ((SERVE, y), (DIFFERENTIATE, gradient)):
+                if template is SERVE or name == "export":
+                    key = f"{path}, {'output' if template is SERVE else 'gradient'}"
+                    codes[key] = {"x": x}, template.format(load=load.format(path=path), call=call)
+                    expected[key] = result
+    for name, actual in run_codes(tmp_path, codes).items():
+        assert parity.difference(actual, expected[name]) < 1e-6, name
 
 
 @pytest.mark.parametrize("layer", LAYERS)
 def test_weights_round_trip(tmp_path, layer):
-    model, other = trained_model(layer), trained_model(layer)
+    model = trained_model(layer)
+    weights = model.get_weights()
     model.save_weights(tmp_path / "model.weights.h5")
-    other.set_weights([np.zeros_like(weight) for weight in other.get_weights()])
-    other.load_weights(tmp_path / "model.weights.h5")
-    for a, b in zip(model.get_weights(), other.get_weights(), strict=True):
+    model.set_weights([np.zeros_like(weight) for weight in weights])
+    model.load_weights(tmp_path / "model.weights.h5")
+    for a, b in zip(model.get_weights(), weights, strict=True):
         np.testing.assert_array_equal(a, b)
 
 
@@ -204,51 +205,35 @@ def test_inside_tf_data():
         np.testing.assert_array_equal(h.numpy(), expected.numpy())
 
 
-@pytest.mark.parametrize("num_threads", [1, 2, 8])
-def test_same_bits_for_any_number_of_threads(num_threads, tmp_path):
-    inputs = cell_inputs((40, 70, 300), "float32")
-    np.savez(tmp_path / "inputs.npz", **inputs)
-    processes.run_code(
-        """
-        import sys
-        import numpy as np
-        import tensorflow as tf
-        tf.config.threading.set_intra_op_parallelism_threads(int(sys.argv[1]))
-        tf.config.threading.set_inter_op_parallelism_threads(1)
-        import tf_rnn_ops
-        inputs = {name: tf.constant(value) for name, value in np.load(sys.argv[2]).items()}
-        step = tf_rnn_ops.raw_ops.GRUBlockCell(**inputs)
-        grad = tf_rnn_ops.raw_ops.GRUBlockCellGrad(**inputs, r=step.r, u=step.u, c=step.c, d_h=step.h)
-        np.savez(sys.argv[3], **{n: t.numpy() for n, t in {**step._asdict(), **grad._asdict()}.items()})
-        """,
-        str(num_threads),
-        str(tmp_path / "inputs.npz"),
-        str(tmp_path / "results.npz"),
-        CUDA_VISIBLE_DEVICES="-1",
-    )
+RUN_CELL = """
+    import tensorflow as tf
+    os.environ |= {environment}
+    tf.config.threading.set_intra_op_parallelism_threads({num_threads})
+    tf.config.threading.set_inter_op_parallelism_threads(1)
+    import tf_rnn_ops
+    assert {environment}.get("TF_RNN_OPS_ISA") in (None, tf_rnn_ops._library.active_instruction_set())
+    inputs = {{name: tf.constant(value) for name, value in inputs.items()}}
+    step = tf_rnn_ops.raw_ops.GRUBlockCell(**inputs)
+    grad = tf_rnn_ops.raw_ops.GRUBlockCellGrad(**inputs, r=step.r, u=step.u, c=step.c, d_h=step.h)
+    result = {{name: each.numpy() for name, each in {{**step._asdict(), **grad._asdict()}}.items()}}
+"""
+
+
+def test_any_number_of_threads_and_every_instruction_set(tmp_path):
+    """The same bits for any number of threads."""
+    large, small = cell_inputs((40, 70, 300), "float32"), cell_inputs((5, 33, 70), "float32")
+    instruction_sets = tf_rnn_ops._library.supported_instruction_sets()
+    of_threads = {num: (large, RUN_CELL.format(environment={}, num_threads=num)) for num in (1, 2, 8)}
+    of_sets = {
+        name: (small, RUN_CELL.format(environment={"TF_RNN_OPS_ISA": name}, num_threads=2)) for name in instruction_sets
+    }
+    results = run_codes(tmp_path, {**of_threads, **of_sets})
     with tf.device("CPU:0"):
-        step = tf_rnn_ops.raw_ops.GRUBlockCell(**inputs)
-        grad = tf_rnn_ops.raw_ops.GRUBlockCellGrad(**inputs, r=step.r, u=step.u, c=step.c, d_h=step.h)
-    results = np.load(tmp_path / "results.npz")
-    for name, value in {**step._asdict(), **grad._asdict()}.items():
-        np.testing.assert_array_equal(results[name], value.numpy())
-
-
-@pytest.mark.parametrize("instruction_set", tf_rnn_ops._library.supported_instruction_sets())
-def test_every_instruction_set_equals_the_reference(instruction_set, tmp_path):
-    inputs = cell_inputs((5, 33, 70), "float32")
-    np.savez(tmp_path / "inputs.npz", **inputs)
-    printed = processes.run_code(
-        """
-        import sys
-        import numpy as np
-        import tf_rnn_ops
-        assert tf_rnn_ops._library.active_instruction_set() == sys.argv[2]
-        print(repr(tf_rnn_ops.raw_ops.GRUBlockCell(**np.load(sys.argv[1])).h.numpy().tolist()))
-        """,
-        str(tmp_path / "inputs.npz"),
-        instruction_set,
-        TF_RNN_OPS_ISA=instruction_set,
-        CUDA_VISIBLE_DEVICES="-1",
-    )
-    assert parity.difference(np.array(eval(printed)), reference.gru_block_cell(**float64(inputs)).h) < 1e-5
+        step = tf_rnn_ops.raw_ops.GRUBlockCell(**large)
+        grad = tf_rnn_ops.raw_ops.GRUBlockCellGrad(**large, r=step.r, u=step.u, c=step.c, d_h=step.h)
+    for num_threads in of_threads:
+        for name, value in {**step._asdict(), **grad._asdict()}.items():
+            np.testing.assert_array_equal(results[num_threads][name], value.numpy())
+    expected = reference.gru_block_cell(**float64(small)).h
+    for instruction_set in of_sets:
+        assert parity.difference(results[instruction_set]["h"], expected) < 1e-5, instruction_set

@@ -13,7 +13,7 @@ import keras, tensorflow
 def run(code, file):
     os.dup2(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), 1)
     os.dup2(1, 2)
-    signal.alarm(60)
+    signal.alarm(300)
     status = 1
     try:
         exec(code, {"__name__": "__main__"})
