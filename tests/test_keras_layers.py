@@ -1,6 +1,7 @@
 """Tests of the LSTM, GRU and SimpleRNN layers on the op: equality with Keras, fallbacks, configs, files."""
 
 import concurrent.futures
+import contextlib
 import gc
 import inspect
 import itertools
@@ -27,26 +28,25 @@ from checks.keras_layers import (
     UNITS,
     calls_in_xla,
     check_equal,
+    check_on_op,
     data,
     needs_xla,
     outputs_and_gradients,
     pair,
     randomize,
+    variables_of,
 )
 from environment import processes
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from inputs.pairs import every_pair
 from tensorflow.python.framework import config  # disabling determinism is not public
 
 import tf_rnn_ops
 
 # Without shrinking: examples are small and take half a second.
 PHASES = [Phase.explicit, Phase.reuse, Phase.generate]
-
-
-def variables_of(layer):
-    return [variable.value for variable in layer.trainable_weights]
 
 
 CASES = st.fixed_dictionaries(
@@ -79,14 +79,22 @@ CONFIGURATIONS = {**{kind: (kind, {}) for kind in KINDS}, **LOOPS, **INPUT_MASKS
 
 
 @pytest.mark.parametrize("configuration", CONFIGURATIONS)
-@settings(max_examples=5, phases=PHASES)
+@settings(max_examples=3, phases=PHASES)
 @given(
-    case=CASES, mask=MASK, with_states=st.booleans(), training=st.booleans(), call=st.sampled_from(["eager", "graph"])
+    case=CASES,
+    mask=MASK,
+    with_states=st.booleans(),
+    training=st.booleans(),
+    call=st.sampled_from(["eager", "graph"]),
+    accelerated=st.booleans(),
 )
-def test_equals_keras(configuration, case, mask, with_states, training, call):
+def test_equals_keras(configuration, case, mask, with_states, training, call, accelerated):
+    """Compares our layer, or the accelerated Keras layer."""
     kind, fixed = CONFIGURATIONS[configuration]
     dtype = case["dtype"]
     ours, keras_layer = pair(kind, **case, **fixed, seed=3)
+    if accelerated:
+        ours = pair(kind, **case, **fixed, seed=3)[1]
     arguments = {"x": tf.constant(data(BATCH, TIME, FEATURES, dtype=dtype))}
     if mask is not None:
         arguments["mask"] = tf.constant(mask)
@@ -105,11 +113,18 @@ def test_equals_keras(configuration, case, mask, with_states, training, call):
         watched = [arguments["x"], *arguments.get("states", []), *variables_of(layer)]
         return outputs_and_gradients(lambda: called(arguments), watched)
 
-    for actual, expected in zip(results(ours), results(keras_layer), strict=True):
-        check_equal(actual, expected, f"layers.{kind}")
+    expected = results(keras_layer)
+    with tf_rnn_ops.accelerate_keras() if accelerated else contextlib.nullcontext():
+        actual = results(ours)
+    for one, other in zip(actual, expected, strict=True):
+        check_equal(one, other, f"layers.{kind}")
 
 
+# Each part of these configurations is also in one that is not slow.
 SLOW_UNDER_XLA = (
+    "reset before, recurrent dropout",
+    "reset before, implementation=1",
+    "GRU recurrent dropout",
     "reset before, other activations",
     "LSTM recurrent dropout, other activations",
     "GRU implementation=1",
@@ -187,9 +202,7 @@ def test_unrolled_backwards_with_zeros_for_masked_steps(kind):
         check_equal(actual, expected, f"layers.{kind}")
 
 
-@pytest.mark.parametrize("training", [False, True])
-@pytest.mark.parametrize("mask", [None, *MASKS])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("kind", "mask", "training"), every_pair(KINDS, [None, *MASKS], [False, True]))
 def test_runs_only_on_the_op(kind, mask, training, runs):
     layer = OURS[kind](UNITS, go_backwards=True, dropout=0.1)
     with tf_rnn_ops.accelerate_keras(strict=True):  # a fallback is an error
@@ -231,63 +244,29 @@ class OtherLSTMCell(keras.layers.LSTMCell):
 
 
 ONE_OF = "set it to one of tanh, sigmoid, relu, linear, hard_sigmoid"
-# Configurations that fall back to Keras: kind, arguments of the layer and of its call, and the logged reason.
-FALLBACKS = {
-    "LSTM activation": ("LSTM", {"activation": "elu"}, {}, f"activation='elu': {ONE_OF}"),
-    "GRU recurrent activation": (
-        "GRU",
-        {"recurrent_activation": "softplus"},
-        {},
-        f"recurrent_activation='softplus': {ONE_OF}",
-    ),
-    "SimpleRNN activation": (
-        "SimpleRNN",
-        {"activation": "gelu"},
-        {},
-        "activation='gelu': set activation='tanh' or 'relu'",
-    ),
-    "recurrent dropout of SimpleRNN": (
-        "SimpleRNN",
-        {"recurrent_dropout": 0.3},
-        {"training": True},
-        "recurrent_dropout=0.3 in training: set recurrent_dropout=0",
-    ),
-    "both dropouts of SimpleRNN": (
-        "SimpleRNN",
-        {"dropout": 0.2, "recurrent_dropout": 0.3},
-        {"training": True},
-        "recurrent_dropout=0.3 in training: set recurrent_dropout=0",
-    ),
-    "mask of units in the loop": (
-        "GRU",
-        {"reset_after": False},
-        {"mask": data(BATCH, TIME, UNITS) > 0},
-        "the mask has the shape (4, 6, 5): pass one of shape [batch, time] = (4, 6)",
-    ),
-    "mask of units": (
-        "GRU",
-        {},
-        {"mask": data(BATCH, TIME, UNITS) > 0},
-        "the mask has the shape (4, 6, 5): pass one of shape [batch, time] = (4, 6)",
-    ),
-    "one state for the batch": (
-        "LSTM",
-        {},
-        {"initial_state": [data(1, UNITS), data(1, UNITS, seed=1)]},
-        "initial_state has the shape (1, 5) and (1, 5): pass 2 of shape [batch, units] = (4, 5)",
-    ),
-    "mask whose zeros are at other steps": (
-        "LSTM",
-        {"unroll": True, "go_backwards": True, "zero_output_for_mask": True},
-        {"mask": MASKS["gaps"]},
-        "a mask with unroll, go_backwards and zero_output_for_mask together: set unroll=False",
-    ),
-}
+NO_DROPOUT = "recurrent_dropout=0.3 in training: set recurrent_dropout=0"
+OF_UNITS = {"mask": data(BATCH, TIME, UNITS) > 0}
+NOT_OF_UNITS = "the mask has the shape (4, 6, 5): pass one of shape [batch, time] = (4, 6)"
+OF_ONE = {"initial_state": [data(1, UNITS), data(1, UNITS, seed=1)]}
+NOT_OF_ONE = "initial_state has the shape (1, 5) and (1, 5): pass 2 of shape [batch, units] = (4, 5)"
+TOGETHER = {"unroll": True, "go_backwards": True, "zero_output_for_mask": True}
+NOT_TOGETHER = "a mask with unroll, go_backwards and zero_output_for_mask together: set unroll=False"
+# Kind, arguments of the layer and of its call, and the logged reason.
+FALLBACKS = [
+    ("LSTM", {"activation": "elu"}, {}, f"activation='elu': {ONE_OF}"),
+    ("GRU", {"recurrent_activation": "softplus"}, {}, f"recurrent_activation='softplus': {ONE_OF}"),
+    ("SimpleRNN", {"activation": "gelu"}, {}, "activation='gelu': set activation='tanh' or 'relu'"),
+    ("SimpleRNN", {"recurrent_dropout": 0.3}, {"training": True}, NO_DROPOUT),
+    ("SimpleRNN", {"dropout": 0.2, "recurrent_dropout": 0.3}, {"training": True}, NO_DROPOUT),
+    ("GRU", {"reset_after": False}, OF_UNITS, NOT_OF_UNITS),
+    ("GRU", {}, OF_UNITS, NOT_OF_UNITS),
+    ("LSTM", {}, OF_ONE, NOT_OF_ONE),
+    ("LSTM", TOGETHER, {"mask": MASKS["gaps"]}, NOT_TOGETHER),
+]
 
 
-@pytest.mark.parametrize("case", FALLBACKS)
-def test_unsupported_configurations_fall_back_to_keras(case, runs, caplog):
-    kind, arguments, call, reason = FALLBACKS[case]
+@pytest.mark.parametrize(("kind", "arguments", "call", "reason"), FALLBACKS, ids=lambda each: str(each)[:30])
+def test_unsupported_configurations_fall_back_to_keras(kind, arguments, call, reason, runs, caplog):
     ours, keras_layer = pair(kind, seed=5, return_sequences=True, **arguments)
     x = data(BATCH, TIME, FEATURES)
     count, actual = runs.during(lambda: ours(x, **call))
@@ -349,11 +328,7 @@ def test_a_custom_cell_falls_back_to_keras(runs):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_recurrent_dropout_runs_on_the_op_in_inference(kind, runs):
-    ours, keras_layer = pair(kind, recurrent_dropout=0.3, dropout=0.2)
-    x = data(BATCH, TIME, FEATURES)
-    count, actual = runs.during(lambda: ours(x))
-    assert count == 1
-    assert parity.difference(actual, keras_layer(x)) < 1e-12
+    check_on_op(runs, *pair(kind, recurrent_dropout=0.3, dropout=0.2), data(BATCH, TIME, FEATURES))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -370,22 +345,20 @@ def test_a_dropout_of_one(kind):
 
 @pytest.mark.parametrize("activation", ["relu", keras.ops.relu, tf.nn.relu, keras.ops.tanh, tf.tanh])
 def test_simple_rnn_activations_in_any_form(activation, runs):
-    ours, keras_layer = pair("SimpleRNN", activation=activation)
-    x = data(BATCH, TIME, FEATURES)
-    count, actual = runs.during(lambda: ours(x))
-    assert count == 1
-    assert parity.difference(actual, keras_layer(x)) < 1e-12
+    check_on_op(runs, *pair("SimpleRNN", activation=activation), data(BATCH, TIME, FEATURES))
 
 
-@pytest.mark.parametrize("activation", ["relu", tf.nn.relu, None, "linear", "hard_sigmoid", keras.ops.sigmoid])
-@pytest.mark.parametrize("recurrent_activation", ["sigmoid", "hard_sigmoid", keras.ops.hard_sigmoid, "tanh"])
-@pytest.mark.parametrize("kind", ["LSTM", "GRU"])
+@pytest.mark.parametrize(
+    ("kind", "activation", "recurrent_activation"),
+    every_pair(
+        ["LSTM", "GRU"],
+        ["relu", tf.nn.relu, None, "linear", "hard_sigmoid", keras.ops.sigmoid],
+        ["sigmoid", "hard_sigmoid", keras.ops.hard_sigmoid, "tanh"],
+    ),
+)
 def test_gate_activations_in_any_form(kind, activation, recurrent_activation, runs):
-    ours, keras_layer = pair(kind, activation=activation, recurrent_activation=recurrent_activation)
-    x = data(BATCH, TIME, FEATURES)
-    count, actual = runs.during(lambda: ours(x))
-    assert count == 1
-    assert parity.difference(actual, keras_layer(x)) < 1e-12
+    layers = pair(kind, activation=activation, recurrent_activation=recurrent_activation)
+    check_on_op(runs, *layers, data(BATCH, TIME, FEATURES))
 
 
 @pytest.mark.parametrize("kind", ["LSTM", "GRU"])
@@ -410,11 +383,8 @@ MASK_FORMS = {
 
 @pytest.mark.parametrize("form", MASK_FORMS)
 def test_forms_of_a_mask(form, runs):
-    ours, keras_layer = pair("LSTM", return_sequences=True)
-    x, mask = data(BATCH, TIME, FEATURES), MASK_FORMS[form](MASKS["gaps"])
-    count, actual = runs.during(lambda: ours(x, mask=mask))
-    assert count == 1
-    assert parity.difference(actual, keras_layer(x, mask=mask)) < 1e-12
+    layers = pair("LSTM", return_sequences=True)
+    check_on_op(runs, *layers, data(BATCH, TIME, FEATURES), mask=MASK_FORMS[form](MASKS["gaps"]))
 
 
 @pytest.mark.parametrize("call", ["eager", "graph"])
@@ -457,9 +427,7 @@ def test_a_model_that_crops_its_inputs_but_not_its_mask(layer, runs):
         pytest.param("reset before", "XLA", marks=[needs_xla, pytest.mark.slow]),
     ],
 )
-@pytest.mark.parametrize("zeros", [False, True])
-@pytest.mark.parametrize("unroll", [False, True])
-@pytest.mark.parametrize("go_backwards", [False, True])
+@pytest.mark.parametrize(("go_backwards", "unroll", "zeros"), every_pair(*[[False, True]] * 3))
 def test_a_mask_with_surplus_steps(configuration, go_backwards, unroll, zeros, call):
     """Keras ignores them, except in some configurations, which it rejects."""
     kind, options = CONFIGURATIONS[configuration]
@@ -538,9 +506,10 @@ def test_sizes_of_zero(batch):
     assert c.shape == [batch, UNITS]
 
 
-@pytest.mark.parametrize("call", ["eager", "graph", "graph of unknown sizes"])
-@pytest.mark.parametrize("return_sequences", [True, False])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("kind", "return_sequences", "call"),
+    every_pair(KINDS, [True, False], ["eager", "graph", "graph of unknown sizes"]),
+)
 def test_the_last_output_without_steps_is_zero(kind, return_sequences, call):
     """Keras itself rejects sequences without steps."""
     layer = OURS[kind](UNITS, return_sequences=return_sequences)
@@ -558,8 +527,10 @@ def test_the_last_output_without_steps_is_zero(kind, return_sequences, call):
         np.testing.assert_array_equal(state, initial)
 
 
-@pytest.mark.parametrize("merge_mode", ["sum", "mul", "concat", "ave", None])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("kind", "merge_mode"),
+    [*(("LSTM", mode) for mode in ("sum", "mul", "concat", "ave", None)), ("GRU", "concat"), ("SimpleRNN", None)],
+)
 def test_bidirectional(kind, merge_mode, runs):
     x, mask = data(BATCH, TIME, FEATURES), MASKS["gaps"]
     for return_sequences in (False, True):
@@ -572,27 +543,23 @@ def test_bidirectional(kind, merge_mode, runs):
         keras_layer.build(x.shape)
         randomize(ours)
         keras_layer.set_weights(ours.get_weights())
-        count, actual = runs.during(ours, x, mask=mask)
-        assert count == 2
+        check_on_op(runs, ours, keras_layer, x, mask=mask, count=2)
         assert type(ours.backward_layer) is OURS[kind]
-        check_equal(tf.nest.flatten(actual), tf.nest.flatten(keras_layer(x, mask=mask)), f"Bidirectional({kind})")
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_time_distributed(kind, runs):
-    ours, keras_layer = pair(kind)
-    x = data(BATCH, 2, TIME, FEATURES)
-    count, actual = runs.during(lambda: keras.layers.TimeDistributed(ours, dtype="float64")(x))
-    assert count > 0
-    assert parity.difference(actual, keras.layers.TimeDistributed(keras_layer, dtype="float64")(x)) < 1e-12
+    layers = [keras.layers.TimeDistributed(each, dtype="float64") for each in pair(kind)]
+    check_on_op(runs, *layers, data(BATCH, 2, TIME, FEATURES), count=2)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_stateful(kind):
-    layers = pair(kind, batch=BATCH, stateful=True)
+@pytest.mark.parametrize("configuration", CONFIGURATIONS)
+def test_stateful(configuration):
+    kind, fixed = CONFIGURATIONS[configuration]
+    layers = pair(kind, **fixed, batch=BATCH, stateful=True, seed=2)
     for number in range(3):
         x = data(BATCH, TIME, FEATURES, seed=number)
-        actual, expected = (layer(x) for layer in layers)
+        actual, expected = (layer(x, training=True) for layer in layers)
         assert parity.difference(actual, expected) < 1e-12
         for state, other in zip(layers[0].states, layers[1].states, strict=True):
             assert parity.difference(state, other) < 1e-12
@@ -601,13 +568,22 @@ def test_stateful(kind):
                 layer.reset_state()
 
 
+def test_trains_to_the_same_losses(runs):
+    expected = losses_of_training(KERAS)
+    with tf_rnn_ops.accelerate_keras():
+        accelerated = runs.during(losses_of_training, KERAS)
+    for count, actual in (runs.during(losses_of_training, OURS), accelerated):
+        assert count > 0
+        np.testing.assert_allclose(actual, expected, rtol=1e-4)
+
+
 def losses_of_training(layers):
     """Returns the losses of a few training steps of a model with a masking embedding, dropout and the three layers."""
     keras.utils.set_random_seed(1)
     model = keras.Sequential(
         [
             keras.layers.Embedding(20, 6, mask_zero=True),
-            layers["LSTM"](8, dropout=0.2, return_sequences=True),
+            keras.layers.Bidirectional(layers["LSTM"](8, dropout=0.2, return_sequences=True)),
             layers["GRU"](8, dropout=0.1, return_sequences=True),
             layers["SimpleRNN"](8),
             keras.layers.Dense(1),
@@ -617,12 +593,6 @@ def losses_of_training(layers):
     numbers = np.random.default_rng(0).integers(0, 20, [32, 7])
     history = model.fit(numbers, numbers.mean(axis=1) / 20, batch_size=8, epochs=2, verbose=0, shuffle=False)
     return [*history.history["loss"], *model.predict(numbers, verbose=0).ravel()]
-
-
-def test_trains_to_the_same_losses(runs):
-    count, actual = runs.during(lambda: losses_of_training(OURS))
-    assert count > 0
-    np.testing.assert_allclose(actual, losses_of_training(KERAS), rtol=1e-4)
 
 
 @needs_xla
@@ -636,15 +606,15 @@ def test_xla_compiles_the_op(kind):
 
 
 @needs_xla
-@pytest.mark.parametrize("kind", KINDS)
-def test_fit_under_xla(kind, runs):
+def test_fit_under_xla(runs):
     """The losses are equal within rounding, because XLA compiles the computation between the ops."""
     x, y = data(8, TIME, FEATURES, dtype="float32"), data(8, UNITS, dtype="float32")
 
     def losses(jit_compile):
         keras.utils.set_random_seed(1)
-        recurrent = keras.layers.Bidirectional(OURS[kind](UNITS, return_sequences=True))
-        model = keras.Sequential([keras.layers.Masking(), recurrent, OURS[kind](UNITS, go_backwards=True)])
+        first = keras.layers.Bidirectional(OURS["LSTM"](UNITS, return_sequences=True))
+        others = [OURS["GRU"](UNITS, return_sequences=True), OURS["SimpleRNN"](UNITS, go_backwards=True)]
+        model = keras.Sequential([keras.layers.Masking(), first, *others])
         model.compile("adam", "mse", jit_compile=jit_compile)
         assert model.jit_compile == jit_compile
         history = model.fit(x, y, batch_size=4, epochs=2, verbose=0, shuffle=False)

@@ -23,6 +23,7 @@ from checks.keras_layers import (
     outputs_and_gradients,
     pair,
     randomize,
+    variables_of,
 )
 from checks.op_definitions import ops_when_called
 
@@ -30,10 +31,6 @@ from tf_rnn_ops import accelerate_keras, explain
 from tf_rnn_ops.layers import _step_loop
 
 X = data(BATCH, TIME, FEATURES)
-
-
-def variables_of(layer):
-    return [variable.value for variable in layer.trainable_weights]
 
 
 @pytest.fixture
@@ -162,18 +159,6 @@ def test_16_bit_types(configuration, policy):
     for actual, expected in zip([*ours, *our_gradients], [*keras_layer, *their_gradients], strict=True):
         assert actual.dtype == expected.dtype
         assert parity.difference(actual, expected) <= 2 * parity.TOLERANCES[dtype]
-
-
-@pytest.mark.parametrize("configuration", LOOPS)
-def test_stateful(configuration):
-    kind, arguments = LOOPS[configuration]
-    layers = pair(kind, **arguments, batch=BATCH, stateful=True, seed=2)
-    for number in range(3):
-        x = data(BATCH, TIME, FEATURES, seed=number)
-        actual, expected = (layer(x, training=True) for layer in layers)
-        assert parity.difference(actual, expected) < 1e-12
-        for state, other in zip(layers[0].states, layers[1].states, strict=True):
-            assert parity.difference(state, other) < 1e-12
 
 
 @pytest.mark.parametrize("configuration", LOOPS)

@@ -9,6 +9,7 @@ import tensorflow as tf
 
 import tf_rnn_ops
 from checks import parity
+from tf_rnn_ops import accelerate_keras
 
 OURS = {"LSTM": tf_rnn_ops.layers.LSTM, "GRU": tf_rnn_ops.layers.GRU, "SimpleRNN": tf_rnn_ops.layers.SimpleRNN}
 KERAS = {"LSTM": keras.layers.LSTM, "GRU": keras.layers.GRU, "SimpleRNN": keras.layers.SimpleRNN}
@@ -107,3 +108,35 @@ def check_equal(actual, expected, name):
         if one is not None:
             assert one.dtype == other.dtype
             parity.check(name, "Keras", Tensor(one), Tensor(other))
+
+
+def check_on_op(runs, ours, theirs, *arguments, count=1, **keyword_arguments):
+    """Asserts that a call runs on the op a number of times, and equals another, of a Keras layer.
+
+    Args:
+      runs: the fixture that counts the runs of the op.
+      ours: a layer, or another function, that runs on the op.
+      theirs: its equivalent in Keras.
+      *arguments: arguments of both.
+      count: the number of runs.
+      **keyword_arguments: arguments of both.
+    """
+    number, actual = runs.during(ours, *arguments, **keyword_arguments)
+    assert number == count
+    expected = theirs(*arguments, **keyword_arguments)
+    check_equal(tf.nest.flatten(actual), tf.nest.flatten(expected), f"layer {type(ours).__name__}")
+
+
+def check_accelerated(runs, call, *arguments, count=1, **keyword_arguments):
+    """Asserts that a call within `accelerate_keras` runs on the op a number of times, and has the results of Keras."""
+
+    def accelerated(*arguments, **keyword_arguments):
+        with accelerate_keras():
+            return call(*arguments, **keyword_arguments)
+
+    check_on_op(runs, accelerated, call, *arguments, count=count, **keyword_arguments)
+
+
+def variables_of(layer):
+    """Returns the trainable weights as tensors of TensorFlow."""
+    return [variable.value for variable in layer.trainable_weights]
