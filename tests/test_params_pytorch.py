@@ -148,51 +148,34 @@ def with_changed(name, change):
     return lambda weights: {**weights, name: change(weights.get(name))}
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        pytest.param(
-            lambda weights: {},
-            f"{ONE_MODULE} Found no module (no weight_ih_l0)",
-            id="none",
-        ),
-        pytest.param(
-            without("weight_hh_l1"),
-            f"{NAMES.format(8)} Missing: 'weight_hh_l1'. Unknown: none.",
-            id="one less",
-        ),
-        pytest.param(
-            without("bias_hh_l1"),
-            f"{NAMES.format(8)} Missing: 'bias_hh_l1'. Unknown: none.",
-            id="one bias less",
-        ),
-        pytest.param(
-            with_changed("weight_ih_l2", lambda _: np.zeros([20, 5])),
-            f"{NAMES.format(8)} Missing: none. Unknown: 'weight_ih_l2'.",
-            id="a third layer",
-        ),
-        pytest.param(
-            with_changed("weight_ih_l0_reverse", lambda _: np.zeros([20, 3])),
-            f"{NAMES.format(8)} Missing: none. Unknown: 'weight_ih_l0_reverse'.",
-            id="another direction",
-        ),
-        pytest.param(
-            with_changed("weight_hr_l0", lambda _: np.zeros([2, 5])),
-            f"{NAMES.format(8)} Missing: none. Unknown: 'weight_hr_l0'.",
-            id="a projection",
-        ),
-        pytest.param(
-            with_changed("weight_ih_l1", np.transpose),
-            "weight_ih_l1 must have the shape [20, 5], but has [5, 20]",
-            id="transposed",
-        ),
-        pytest.param(
-            with_changed("bias_hh_l0", lambda weight: weight.astype("float32")),
-            "the dtypes in state_dict must be equal, but 'weight_ih_l0' is float64 and 'bias_hh_l0' is float32",
-            id="dtypes",
-        ),
-    ],
-)
+INCOMPATIBLE = {
+    "none": (lambda weights: {}, f"{ONE_MODULE} Found no module (no weight_ih_l0)"),
+    "one less": (without("weight_hh_l1"), f"{NAMES.format(8)} Missing: 'weight_hh_l1'. Unknown: none."),
+    "one bias less": (without("bias_hh_l1"), f"{NAMES.format(8)} Missing: 'bias_hh_l1'. Unknown: none."),
+    "a third layer": (
+        with_changed("weight_ih_l2", lambda _: np.zeros([20, 5])),
+        f"{NAMES.format(8)} Missing: none. Unknown: 'weight_ih_l2'.",
+    ),
+    "another direction": (
+        with_changed("weight_ih_l0_reverse", lambda _: np.zeros([20, 3])),
+        f"{NAMES.format(8)} Missing: none. Unknown: 'weight_ih_l0_reverse'.",
+    ),
+    "a projection": (
+        with_changed("weight_hr_l0", lambda _: np.zeros([2, 5])),
+        f"{NAMES.format(8)} Missing: none. Unknown: 'weight_hr_l0'.",
+    ),
+    "transposed": (
+        with_changed("weight_ih_l1", np.transpose),
+        "weight_ih_l1 must have the shape [20, 5], but has [5, 20]",
+    ),
+    "dtypes": (
+        with_changed("bias_hh_l0", lambda weight: weight.astype("float32")),
+        "the dtypes in state_dict must be equal, but 'weight_ih_l0' is float64 and 'bias_hh_l0' is float32",
+    ),
+}
+
+
+@pytest.mark.parametrize(("change", "message"), INCOMPATIBLE.values(), ids=INCOMPATIBLE)
 def test_incompatible_weights_are_rejected(change, message):
     each = params_layout(network(num_layers=2))
     weights = to_pytorch(each, np.zeros(each.size))
@@ -208,46 +191,39 @@ def test_other_modules_are_ignored():
     np.testing.assert_array_equal(from_pytorch(each, weights, prefix="lstm."), np.arange(each.size))
 
 
-@pytest.mark.parametrize(
-    ("weights", "arguments", "message"),
-    [
-        pytest.param(
-            {"weight_ih_l0": np.zeros([16, 3]), "weight_hh_l0": np.zeros([16, 4])},
-            {"prefix": "lstm."},
-            f"{ONE_MODULE} Found no module with prefix 'lstm.'; modules with other prefixes: ''",
-            id="prefix",
-        ),
-        pytest.param(
-            {"encoder.weight_ih_l0": np.zeros([16, 3]), "a.b.weight_hh_l0": np.zeros([16, 4]), "bias": np.zeros(4)},
-            {},
-            f"{ONE_MODULE} Found several: 'encoder' and 'a.b'",
-            id="several modules",
-        ),
-        pytest.param({}, {}, f"{ONE_MODULE} Found no module (no weight_ih_l0)", id="none"),
-        pytest.param(
-            {"weight_ih_l0": np.zeros([16, 3])},
-            {},
-            "state_dict must have a matrix 'weight_hh_l0', but has no such name",
-            id="no recurrent weights",
-        ),
-        pytest.param(
-            {"weight_ih_l0": np.zeros([16, 3]), "weight_hh_l0": np.zeros([16])},
-            {},
-            "'weight_hh_l0' in state_dict must be a matrix, but has the shape [16]",
-            id="a vector",
-        ),
-        pytest.param(
-            {"weight_ih_l0": np.zeros([8, 3]), "weight_hh_l0": np.zeros([8, 4])},
-            {},
-            "weight_hh_l0 must have 4 * units (LSTM), 3 * units (GRU) or units (RNN) rows, where units is 4, but has "
-            "8 rows",
-            id="two gates",
-        ),
-        pytest.param(
-            {}, {"nonlinearity": "sigmoid"}, "nonlinearity must be 'tanh' or 'relu', but is 'sigmoid'", id="sigmoid"
-        ),
-    ],
-)
+WITHOUT_LAYOUT = {
+    "prefix": (
+        {"weight_ih_l0": np.zeros([16, 3]), "weight_hh_l0": np.zeros([16, 4])},
+        {"prefix": "lstm."},
+        f"{ONE_MODULE} Found no module with prefix 'lstm.'; modules with other prefixes: ''",
+    ),
+    "several modules": (
+        {"encoder.weight_ih_l0": np.zeros([16, 3]), "a.b.weight_hh_l0": np.zeros([16, 4]), "bias": np.zeros(4)},
+        {},
+        f"{ONE_MODULE} Found several: 'encoder' and 'a.b'",
+    ),
+    "none": ({}, {}, f"{ONE_MODULE} Found no module (no weight_ih_l0)"),
+    "no recurrent weights": (
+        {"weight_ih_l0": np.zeros([16, 3])},
+        {},
+        "state_dict must have a matrix 'weight_hh_l0', but has no such name",
+    ),
+    "a vector": (
+        {"weight_ih_l0": np.zeros([16, 3]), "weight_hh_l0": np.zeros([16])},
+        {},
+        "'weight_hh_l0' in state_dict must be a matrix, but has the shape [16]",
+    ),
+    "two gates": (
+        {"weight_ih_l0": np.zeros([8, 3]), "weight_hh_l0": np.zeros([8, 4])},
+        {},
+        "weight_hh_l0 must have 4 * units (LSTM), 3 * units (GRU) or units (RNN) rows, where units is 4, but has "
+        "8 rows",
+    ),
+    "sigmoid": ({}, {"nonlinearity": "sigmoid"}, "nonlinearity must be 'tanh' or 'relu', but is 'sigmoid'"),
+}
+
+
+@pytest.mark.parametrize(("weights", "arguments", "message"), WITHOUT_LAYOUT.values(), ids=WITHOUT_LAYOUT)
 def test_weights_without_a_layout_are_rejected(weights, arguments, message):
     with rejects(message):
         layout_from_pytorch(weights, **arguments)

@@ -97,22 +97,21 @@ OF_GRU = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("config", "names"),
-    [
-        (
-            network(num_layers=2),
-            [f"{LSTM.format(layer)}/{name}" for layer in (0, 1) for name in ("kernel", "bias")],
-        ),
-        (
-            network(rnn_mode="gru", direction="bidirectional"),
-            [f"{GRU.format(0, way)}/{name}" for way in ("fw", "bw") for name in OF_GRU],
-        ),
-        (network(rnn_mode="rnn_tanh"), [f"{RNN.format(0)}/kernel", f"{RNN.format(0)}/bias"]),
-        (network(rnn_mode="rnn_relu"), [f"{RNN.format(0)}/kernel", f"{RNN.format(0)}/bias"]),
-    ],
-    ids=["lstm", "gru", "rnn_tanh", "rnn_relu"],
-)
+NAMES = {
+    "lstm": (
+        network(num_layers=2),
+        [f"{LSTM.format(layer)}/{name}" for layer in (0, 1) for name in ("kernel", "bias")],
+    ),
+    "gru": (
+        network(rnn_mode="gru", direction="bidirectional"),
+        [f"{GRU.format(0, way)}/{name}" for way in ("fw", "bw") for name in OF_GRU],
+    ),
+    "rnn_tanh": (network(rnn_mode="rnn_tanh"), [f"{RNN.format(0)}/kernel", f"{RNN.format(0)}/bias"]),
+    "rnn_relu": (network(rnn_mode="rnn_relu"), [f"{RNN.format(0)}/kernel", f"{RNN.format(0)}/bias"]),
+}
+
+
+@pytest.mark.parametrize(("config", "names"), NAMES.values(), ids=NAMES)
 def test_the_names_equal_those_of_contrib(config, names):
     each = params_layout(config)
     assert sorted(to_tf1(each, np.zeros(each.size))) == sorted(names)
@@ -214,34 +213,30 @@ def test_no_prefix_is_a_prefix():
     np.testing.assert_array_equal(from_tf1(each, variables, ""), params)
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        pytest.param(
-            lambda variables: dict(list(variables.items())[:-1]),
-            "variables must have exactly the 4 variables of a network with this layout. "
-            f"Missing: '{LSTM.format(1)}/bias'. Unknown: none.",
-            id="one less",
-        ),
-        pytest.param(
-            lambda variables: {**variables, f"{LSTM.format(2)}/kernel": np.zeros([10, 20])},
-            f"variables must have exactly the 4 variables of a network with this layout. Missing: none. "
-            f"Unknown: '{LSTM.format(2)}/kernel'.",
-            id="a third layer",
-        ),
-        pytest.param(
-            lambda variables: {**variables, f"{LSTM.format(0)}/kernel": np.zeros([7, 20])},
-            f"{LSTM.format(0)}/kernel must have the shape [8, 20], but has [7, 20]",
-            id="features",
-        ),
-        pytest.param(
-            lambda variables: {**variables, f"{LSTM.format(0)}/bias": np.zeros([20], "float32")},
-            f"the dtypes in variables must be equal, but '{LSTM.format(0)}/kernel' is float64 and "
-            f"'{LSTM.format(0)}/bias' is float32",
-            id="dtypes",
-        ),
-    ],
-)
+INCOMPATIBLE = {
+    "one less": (
+        lambda variables: dict(list(variables.items())[:-1]),
+        "variables must have exactly the 4 variables of a network with this layout. "
+        f"Missing: '{LSTM.format(1)}/bias'. Unknown: none.",
+    ),
+    "a third layer": (
+        lambda variables: {**variables, f"{LSTM.format(2)}/kernel": np.zeros([10, 20])},
+        f"variables must have exactly the 4 variables of a network with this layout. Missing: none. "
+        f"Unknown: '{LSTM.format(2)}/kernel'.",
+    ),
+    "features": (
+        lambda variables: {**variables, f"{LSTM.format(0)}/kernel": np.zeros([7, 20])},
+        f"{LSTM.format(0)}/kernel must have the shape [8, 20], but has [7, 20]",
+    ),
+    "dtypes": (
+        lambda variables: {**variables, f"{LSTM.format(0)}/bias": np.zeros([20], "float32")},
+        f"the dtypes in variables must be equal, but '{LSTM.format(0)}/kernel' is float64 and "
+        f"'{LSTM.format(0)}/bias' is float32",
+    ),
+}
+
+
+@pytest.mark.parametrize(("change", "message"), INCOMPATIBLE.values(), ids=INCOMPATIBLE)
 def test_incompatible_variables_are_rejected(change, message):
     config = network(num_layers=2)
     variables = to_tf1(params_layout(config), random_params(config))
@@ -249,15 +244,22 @@ def test_incompatible_variables_are_rejected(change, message):
         from_tf1(params_layout(config), change(variables))
 
 
-@pytest.mark.parametrize(
-    ("variables", "arguments", "message"),
-    [
-        ({f"{LSTM.format(1)}/kernel": 0}, {}, f"variables must have a matrix '{LSTM.format(0)}/kernel', but has"),
-        ({f"{LSTM.format(0)}/kernel": 0}, {}, f"'{LSTM.format(0)}/kernel' in variables must be a matrix, but has"),
-        ({}, {"nonlinearity": "sigmoid"}, "nonlinearity must be 'tanh' or 'relu', but is 'sigmoid'"),
-    ],
-    ids=["layer 0", "scalar", "sigmoid"],
-)
+WITHOUT_LAYOUT = {
+    "layer 0": (
+        {f"{LSTM.format(1)}/kernel": 0},
+        {},
+        f"variables must have a matrix '{LSTM.format(0)}/kernel', but has",
+    ),
+    "scalar": (
+        {f"{LSTM.format(0)}/kernel": 0},
+        {},
+        f"'{LSTM.format(0)}/kernel' in variables must be a matrix, but has",
+    ),
+    "sigmoid": ({}, {"nonlinearity": "sigmoid"}, "nonlinearity must be 'tanh' or 'relu', but is 'sigmoid'"),
+}
+
+
+@pytest.mark.parametrize(("variables", "arguments", "message"), WITHOUT_LAYOUT.values(), ids=WITHOUT_LAYOUT)
 def test_variables_without_a_layout_are_rejected(variables, arguments, message):
     with pytest.raises(ValueError, match=f"^{re.escape(message)}"):
         layout_from_tf1(variables, **arguments)
@@ -370,36 +372,34 @@ def test_a_prefix_selects_a_buffer():
         np.testing.assert_array_equal(from_tf1(each, variables, prefix), expected)
 
 
-@pytest.mark.parametrize(
-    ("buffer", "message"),
-    [
-        (np.ones(100), rf"{BUFFER} must have the shape \[200\], but has \[100\]"),
-        (np.ones(200, "int32"), f"{BUFFER} must have a floating-point dtype, but has int32"),
-    ],
-    ids=["size", "integers"],
-)
+BUFFERS = {
+    "size": (np.ones(100), rf"{BUFFER} must have the shape \[200\], but has \[100\]"),
+    "integers": (np.ones(200, "int32"), f"{BUFFER} must have a floating-point dtype, but has int32"),
+}
+
+
+@pytest.mark.parametrize(("buffer", "message"), BUFFERS.values(), ids=BUFFERS)
 def test_incompatible_buffers_are_rejected(buffer, message):
     with pytest.raises(ValueError, match=f"^{message}$"):
         from_tf1(params_layout(network()), {BUFFER: buffer})
 
 
-@pytest.mark.parametrize(
-    ("read", "names", "buffers"),
-    [
-        (lambda variables: layout_from_tf1(variables), [BUFFER], f"'{BUFFER}' with the shape [100]"),
-        (
-            lambda variables: from_tf1(layout("lstm", 4, 3), variables),
-            [BUFFER, "other/opaque_kernel"],
-            f"'{BUFFER}' with the shape [100] and 'other/opaque_kernel' with the shape [100]",
-        ),
-        (
-            lambda variables: from_tf1(layout("lstm", 4, 3), variables, "decoder"),
-            [BUFFER],
-            f"'{BUFFER}' with the shape [100]",
-        ),
-    ],
-    ids=["layout_from_tf1", "several", "another prefix"],
-)
+READERS = {
+    "layout_from_tf1": (lambda variables: layout_from_tf1(variables), [BUFFER], f"'{BUFFER}' with the shape [100]"),
+    "several": (
+        lambda variables: from_tf1(layout("lstm", 4, 3), variables),
+        [BUFFER, "other/opaque_kernel"],
+        f"'{BUFFER}' with the shape [100] and 'other/opaque_kernel' with the shape [100]",
+    ),
+    "another prefix": (
+        lambda variables: from_tf1(layout("lstm", 4, 3), variables, "decoder"),
+        [BUFFER],
+        f"'{BUFFER}' with the shape [100]",
+    ),
+}
+
+
+@pytest.mark.parametrize(("read", "names", "buffers"), READERS.values(), ids=READERS)
 def test_the_error_for_buffers_says_how_to_load_one(read, names, buffers):
     message = (
         f", but {buffers}: a params buffer does not show its layout. To load one, call from_tf1(layout, variables, "
