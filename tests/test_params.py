@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tf_rnn_ops
+from tf_rnn_ops import params
 from tf_rnn_ops.params import Region, layout, pack, unpack
 
 NUM_GATES = {"rnn_relu": 1, "rnn_tanh": 1, "lstm": 4, "gru": 3}
@@ -175,11 +176,11 @@ def test_each_region_is_unpacked_from_its_offset():
 def test_unpacked_arrays_are_views():
     each = layout("gru", 3, 4)
     every_second = np.zeros(2 * each.size)[::2]
-    for params in (np.zeros(each.size), every_second):
-        for name, array in unpack(each, params).items():
+    for buffer in (np.zeros(each.size), every_second):
+        for name, array in unpack(each, buffer).items():
             array[...] = each[name].offset
         for region in each.values():
-            assert (params[region.offset : region.offset + region.size] == region.offset).all()
+            assert (buffer[region.offset : region.offset + region.size] == region.offset).all()
 
 
 def test_one_tensor_makes_the_result_a_tensor():
@@ -313,38 +314,6 @@ def test_arrays_of_different_dtypes_are_rejected(convert):
         pack(each, arrays)
 
 
-# Those that take a layout.
-CONVERSIONS = [
-    "pack",
-    "unpack",
-    *(f"{way}_{each}" for each in ("keras", "onnx", "pytorch", "tf1") for way in ("from", "to")),
-    "from_params",
-]
-
-
-@pytest.mark.parametrize(
-    "call",
-    [
-        lambda wrong: pack(wrong, {}),
-        lambda wrong: unpack(wrong, np.zeros(144)),
-        lambda wrong: tf_rnn_ops.params.from_keras(wrong, []),
-        lambda wrong: tf_rnn_ops.params.to_keras(wrong, np.zeros(144)),
-        lambda wrong: tf_rnn_ops.params.from_onnx(wrong, []),
-        lambda wrong: tf_rnn_ops.params.to_onnx(wrong, np.zeros(144)),
-        lambda wrong: tf_rnn_ops.params.from_pytorch(wrong, {}),
-        lambda wrong: tf_rnn_ops.params.to_pytorch(wrong, np.zeros(144)),
-        lambda wrong: tf_rnn_ops.params.from_tf1(wrong, {}),
-        lambda wrong: tf_rnn_ops.params.to_tf1(wrong, np.zeros(144)),
-        lambda wrong: tf_rnn_ops.layers.CudnnRNN.from_params(wrong, np.zeros(144)),
-    ],
-    ids=CONVERSIONS,
-)
-@pytest.mark.parametrize("wrong", [{}, "lstm", np.zeros(3)], ids=["dict", "str", "ndarray"])
-def test_an_object_that_is_not_a_layout_is_rejected(wrong, call):
-    with pytest.raises(TypeError, match=f"^layout must be a Layout, .*, but is a {type(wrong).__name__}$"):
-        call(wrong)
-
-
 def test_missing_and_unknown_names_are_listed():
     each = layout(**GOOD)
     arrays = unpack(each, np.zeros(each.size))
@@ -389,36 +358,35 @@ def test_the_size_of_a_layout_costs_no_time():
 
 
 WEIGHTS = {"weight_ih_l0": np.zeros([16, 3]), "weight_hh_l0": np.zeros([16, 4])}
-CELL = "rnn/multi_rnn_cell/cell_{}/cudnn_compatible_lstm_cell"
+CELL = {"rnn/multi_rnn_cell/cell_0/cudnn_compatible_lstm_cell/kernel": 0}
+ITEMS = "weights must have {} items, or {} without biases, for a layout with {} pseudo-layers, but has 0 items"
+SHAPE = "params must have the shape [{size}], but has [9]"
+TOO_FEW = " must have weights for each of the {} layers of layout, but has only "
+# Calls with a layout, and the message for a layout of very many layers.
+CALLS = {
+    "pack": (lambda each: pack(each, {}), f"arrays{TOO_FEW}0"),
+    "unpack": (lambda each: unpack(each, np.zeros(9)), SHAPE),
+    "from_keras": (lambda each: params.from_keras(each, []), ITEMS),
+    "to_keras": (lambda each: params.to_keras(each, np.zeros(9)), SHAPE),
+    "from_onnx": (lambda each: params.from_onnx(each, []), "weights must have one mapping for each of the {} layers"),
+    "to_onnx": (lambda each: params.to_onnx(each, np.zeros(9)), SHAPE),
+    "from_pytorch": (lambda each: params.from_pytorch(each, WEIGHTS), f"state_dict{TOO_FEW}2"),
+    "to_pytorch": (lambda each: params.to_pytorch(each, np.zeros(9)), SHAPE),
+    "from_tf1": (lambda each: params.from_tf1(each, CELL), f"variables{TOO_FEW}1"),
+    "to_tf1": (lambda each: params.to_tf1(each, np.zeros(9)), SHAPE),
+    "from_params": (lambda each: tf_rnn_ops.layers.CudnnRNN.from_params(each, np.zeros(9)), SHAPE),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+@pytest.mark.parametrize("wrong", [{}, "lstm", np.zeros(3)], ids=["dict", "str", "ndarray"])
+def test_an_object_that_is_not_a_layout_is_rejected(wrong, name):
+    with pytest.raises(TypeError, match=f"^layout must be a Layout, .*, but is a {type(wrong).__name__}$"):
+        CALLS[name][0](wrong)
 
 
 @pytest.mark.usefixtures("few_regions")
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda each: pack(each, {}), "arrays must have weights for each of the {} layers of layout, but has only 0"),
-        (lambda each: unpack(each, np.zeros(9)), "params must have the shape [{size}], but has [9]"),
-        (
-            lambda each: tf_rnn_ops.params.from_keras(each, []),
-            "weights must have {} items, or {} without biases, for a layout with {} pseudo-layers, but has 0 items",
-        ),
-        (lambda each: tf_rnn_ops.params.to_keras(each, np.zeros(9)), "params must have the shape"),
-        (lambda each: tf_rnn_ops.params.from_onnx(each, []), "weights must have one mapping for each of the {} layers"),
-        (lambda each: tf_rnn_ops.params.to_onnx(each, np.zeros(9)), "params must have the shape"),
-        (
-            lambda each: tf_rnn_ops.params.from_pytorch(each, WEIGHTS),
-            "state_dict must have weights for each of the {} layers of layout, but has only 2",
-        ),
-        (lambda each: tf_rnn_ops.params.to_pytorch(each, np.zeros(9)), "params must have the shape"),
-        (
-            lambda each: tf_rnn_ops.params.from_tf1(each, {f"{CELL.format(0)}/kernel": 0}),
-            "variables must have weights for each of the {} layers of layout, but has only 1",
-        ),
-        (lambda each: tf_rnn_ops.params.to_tf1(each, np.zeros(9)), "params must have the shape"),
-        (lambda each: tf_rnn_ops.layers.CudnnRNN.from_params(each, np.zeros(9)), "params must have the shape"),
-    ],
-    ids=CONVERSIONS,
-)
+@pytest.mark.parametrize(("call", "message"), CALLS.values(), ids=CALLS)
 def test_a_layout_of_very_many_layers_is_rejected_at_once(call, message):
     """The layouts that `layout_from_pytorch` and `layout_from_tf1` return for a single stray name are as deep."""
     each = layout("lstm", num_units=4, input_size=3, num_layers=10**6)
@@ -430,8 +398,8 @@ def test_a_layout_of_very_many_layers_is_rejected_at_once(call, message):
 @pytest.mark.parametrize(
     ("convert_to", "convert_from", "layout_of", "separator"),
     [
-        (tf_rnn_ops.params.to_pytorch, tf_rnn_ops.params.from_pytorch, tf_rnn_ops.params.layout_from_pytorch, "."),
-        (tf_rnn_ops.params.to_tf1, tf_rnn_ops.params.from_tf1, tf_rnn_ops.params.layout_from_tf1, "/"),
+        (params.to_pytorch, params.from_pytorch, params.layout_from_pytorch, "."),
+        (params.to_tf1, params.from_tf1, params.layout_from_tf1, "/"),
     ],
     ids=["pytorch", "tf1"],
 )
