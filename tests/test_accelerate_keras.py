@@ -3,6 +3,7 @@
 import concurrent.futures
 import functools
 import importlib
+import re
 import sys
 
 import keras
@@ -14,19 +15,20 @@ from checks.keras_layers import (
     FEATURES,
     KERAS,
     KINDS,
-    MASKS,
     OURS,
     TIME,
     UNITS,
     calls_in_xla,
+    check_accelerated,
     check_equal,
+    check_on_op,
     data,
     needs_xla,
     outputs_and_gradients,
     pair,
     randomize,
 )
-from environment import processes
+from environment import forked, processes
 
 from tf_rnn_ops import _xla, accelerate_keras, restore_keras
 from tf_rnn_ops.layers import _step_loop
@@ -89,18 +91,14 @@ def predict(model):
 def test_a_model_follows_the_acceleration(make, runs):
     make, num_layers = MODELS[make]
     model = compiled_model(make)
-    expected = model(X)
-    assert runs.during(lambda: predict(model))[0] == 0
-    with accelerate_keras():
-        count, actual = runs.during(lambda: predict(model))
-        assert count == num_layers
-        np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-6)
-        assert runs.during(lambda: predict(model))[0] == 0  # traced already
-        count, actual = runs.during(lambda: model(X))
-        assert count == num_layers
-        np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-6)
+    model(X)
     for call in (predict, lambda model: model(X)):
         assert runs.during(call, model)[0] == 0
+        check_accelerated(runs, call, model, count=num_layers)
+        assert runs.during(call, model)[0] == 0
+    with accelerate_keras():
+        assert runs.during(predict, model)[0] == num_layers
+        assert runs.during(predict, model)[0] == 0  # traced already
 
 
 def penalty_gradients(model, x):
@@ -120,26 +118,12 @@ def test_gradients_of_gradients(make, compiled, runs):
     make, num_layers = MODELS[make]
     model, x = make(), tf.constant(X)
     model(x)
-    expected = penalty_gradients(model, x)
-    with accelerate_keras():
-        call = tf.function(penalty_gradients) if compiled else penalty_gradients
-        count, actual = runs.during(lambda: call(model, x))
-    assert count == num_layers
-    check_equal(actual, expected, "gradients of gradients")
 
+    def accelerated():
+        with accelerate_keras():
+            return (tf.function(penalty_gradients) if compiled else penalty_gradients)(model, x)
 
-def test_all_functions_of_a_model_are_rebuilt(runs):
-    model = compiled_model()
-    calls = [
-        lambda: model.fit(X, Y, verbose=0),
-        lambda: model.evaluate(X, Y, verbose=0),
-        lambda: predict(model),
-    ]
-    for call in calls:
-        assert runs.during(call)[0] == 0
-    with accelerate_keras():
-        for call in calls:
-            assert runs.during(call)[0] == 1
+    check_on_op(runs, accelerated, lambda: penalty_gradients(model, x), count=num_layers)
 
 
 def test_a_restored_model_runs_the_keras_implementation(runs, monkeypatch):
@@ -272,19 +256,19 @@ def test_functions_that_a_program_set_are_kept():
 
 
 @pytest.mark.parametrize("run_eagerly", [False, True])
-def test_functions_that_keras_made_are_made_again(run_eagerly):
+def test_functions_that_keras_made_are_made_again(run_eagerly, runs):
     model = compiled_model(run_eagerly=run_eagerly)
 
-    def functions():
-        model.fit(X, Y, verbose=0)
-        predict(model)
-        model.evaluate(X, Y, verbose=0)
+    def functions(count):
+        assert runs.during(model.fit, X, Y, verbose=0)[0] == count
+        assert runs.during(predict, model)[0] == count
+        assert runs.during(model.evaluate, X, Y, verbose=0)[0] == count
         return {model.train_function, model.test_function, model.predict_function}
 
-    before = functions()
+    before = functions(count=0)
     with accelerate_keras():
-        during = functions()
-    assert len(before | during | functions()) == 9
+        during = functions(count=1)
+    assert len(before | during | functions(count=0)) == 9
 
 
 def in_a_lambda():
@@ -409,41 +393,23 @@ def test_restore_in_any_order(order, runs):
     assert not is_accelerated(runs)
 
 
-def test_nested_accelerations(runs):
-    with accelerate_keras():
-        with accelerate_keras() as inner:
-            inner.restore()
-            assert is_accelerated(runs)
-        assert is_accelerated(runs)
-    assert not is_accelerated(runs)
-
-
-def test_a_nested_block_of_one_acceleration(runs):
-    acceleration = accelerate_keras()
-    with acceleration:
-        with acceleration:
-            pass
-        assert is_accelerated(runs)
-        with pytest.raises(ZeroDivisionError), acceleration:
-            1 / 0  # noqa: B018
-        assert is_accelerated(runs)
-        with acceleration:
-            acceleration.restore()
-            assert not is_accelerated(runs)
-    assert not is_accelerated(runs)
-
-
-def test_the_context_manager_restores_after_an_exception(runs):
-    with pytest.raises(ZeroDivisionError), accelerate_keras():
-        1 / 0  # noqa: B018
-    assert not is_accelerated(runs)
-
-
-def test_reentering_the_context_manager(runs):
+def test_nested_and_repeated_blocks(runs):
     acceleration = accelerate_keras()
     for _ in range(2):
         with acceleration:
+            with acceleration, accelerate_keras() as inner:
+                inner.restore()
+                assert is_accelerated(runs)
             assert is_accelerated(runs)
+            with pytest.raises(ZeroDivisionError), acceleration:
+                1 / 0  # noqa: B018
+            assert is_accelerated(runs)
+        assert not is_accelerated(runs)
+    with pytest.raises(ZeroDivisionError), acceleration:
+        1 / 0  # noqa: B018
+    assert not is_accelerated(runs)
+    with acceleration:
+        acceleration.restore()
         assert not is_accelerated(runs)
 
 
@@ -555,17 +521,17 @@ def test_strict_rejects_other_cells(case):
         make()(X)
 
 
-def test_strict_leaves_convolutional_layers_to_keras(caplog):
-    with accelerate_keras(strict=True):
-        keras.layers.ConvLSTM1D(2, 3)(data(2, 3, 6, 2))
-    assert not caplog.records
-
-
-def test_strict_rejects_fallbacks_of_our_layers():
+def test_strict_rejects_a_layer_of_ours_that_fell_back_before():
     layer = OURS["SimpleRNN"](UNITS, recurrent_dropout=0.2, name="first")
     layer(X, training=True)
     with accelerate_keras(strict=True), expected_fallback_error():
         layer(X, training=True)
+
+
+def test_strict_leaves_convolutional_layers_to_keras(caplog):
+    with accelerate_keras(strict=True):
+        keras.layers.ConvLSTM1D(2, 3)(data(2, 3, 6, 2))
+    assert not caplog.records
 
 
 def test_strict_rejects_a_build_without_xla_and_a_gpu(monkeypatch):
@@ -597,32 +563,8 @@ def test_fallbacks_are_logged_once(caplog):
 def test_options_that_are_not_booleans_are_rejected(name):
     with pytest.raises(TypeError, match=f"^{name} must be True or False, but is 'no'$"):
         accelerate_keras(**{name: "no"})
-
-
-def test_options_are_keyword_only():
-    with pytest.raises(TypeError):
+    with pytest.raises(TypeError, match="positional"):
         accelerate_keras(True)
-
-
-@pytest.mark.parametrize("mask", [None, "gaps"])
-@pytest.mark.parametrize("training", [False, True])
-@pytest.mark.parametrize("kind", KINDS)
-def test_equals_keras(kind, training, mask, runs):
-    plain, accelerated = (
-        pair(kind, dropout=0.3, seed=1, return_sequences=True, return_state=True)[1] for _ in range(2)
-    )
-    x = tf.constant(X, tf.float64)
-
-    def results(layer):
-        variables = [x, *(variable.value for variable in layer.trainable_weights)]
-        return outputs_and_gradients(lambda: layer(x, mask=MASKS.get(mask), training=training), variables)
-
-    expected = results(plain)
-    with accelerate_keras():
-        count, actual = runs.during(results, accelerated)
-    assert count == 1
-    for one, other in zip(actual, expected, strict=True):
-        check_equal(one, other, f"accelerated {kind}")
 
 
 def word_model(*layers):
@@ -687,11 +629,7 @@ def test_rnn_of_a_cell(runs):
     layer = keras.layers.RNN(keras.layers.LSTMCell(UNITS), return_sequences=True, go_backwards=True)
     layer.build(X.shape)
     randomize(layer)
-    expected = layer(X)
-    with accelerate_keras():
-        count, actual = runs.during(lambda: layer(X))
-    assert count == 1
-    check_equal([actual], [expected], "RNN of a cell")
+    check_accelerated(runs, layer, X)
 
 
 def test_other_layers_are_unchanged(runs):
@@ -775,28 +713,6 @@ def test_a_function_that_was_traced_outside_xla(runs):
     np.testing.assert_array_equal(actual, 2 * expected)
 
 
-def test_trains_to_the_same_losses(runs):
-    def losses():
-        keras.utils.set_random_seed(1)
-        model = compiled_model(
-            lambda: keras.Sequential(
-                [
-                    keras.layers.Embedding(9, 4, mask_zero=True),
-                    keras.layers.Bidirectional(keras.layers.LSTM(UNITS, dropout=0.2)),
-                    keras.layers.Dense(1),
-                ]
-            )
-        )
-        numbers = np.random.default_rng(0).integers(0, 9, [32, 7])
-        return model.fit(numbers, numbers.mean(axis=1) / 9, batch_size=8, epochs=2, verbose=0).history["loss"]
-
-    expected = losses()
-    with accelerate_keras():
-        count, actual = runs.during(losses)
-    assert count > 0
-    np.testing.assert_allclose(actual, expected, rtol=1e-5)
-
-
 @pytest.mark.parametrize("has_mask", [False, True], ids=["all steps", "masked"])
 @pytest.mark.parametrize("training", [False, True], ids=["inference", "training"])
 @pytest.mark.parametrize("kind", KINDS)
@@ -874,10 +790,26 @@ def test_use_cudnn_that_keras_rejects_runs_on_the_op(runs):
     np.testing.assert_allclose(actual, theirs(x), rtol=1e-5, atol=1e-6)
 
 
-def test_an_old_keras_is_rejected(monkeypatch):
-    monkeypatch.setattr(keras, "__version__", "3.4.1")
-    with pytest.raises(RuntimeError, match=r"with Keras 3\.5 to 3\.16, but Keras 3\.4\.1 is installed, which is older"):
-        accelerate_keras()
+UNSUPPORTED = {
+    "old": (keras, "__version__", "3.4.1", "with Keras 3.5 to 3.16, but Keras 3.4.1 is installed, which is older"),
+    "methods of a layer": (keras.layers.GRU, "inner_loop", lambda self, x: x, "whose layers have other methods"),
+    "methods of a cell": (keras.layers.GRUCell, "call", lambda self, x: x, "whose layers have other methods"),
+    "backend": (
+        keras.backend,
+        "backend",
+        lambda: "jax",
+        "accelerate_keras requires the Keras backend to be tensorflow",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", UNSUPPORTED)
+def test_an_unsupported_keras_is_rejected(case, monkeypatch):
+    owner, name, value, message = UNSUPPORTED[case]
+    with monkeypatch.context() as patch:
+        patch.setattr(owner, name, value)
+        with pytest.raises(RuntimeError, match=re.escape(message)):
+            accelerate_keras()
 
 
 def test_a_newer_keras_with_the_same_methods_runs_and_is_logged(runs, monkeypatch, caplog):
@@ -888,19 +820,6 @@ def test_a_newer_keras_with_the_same_methods_runs_and_is_logged(runs, monkeypatc
     assert [each.getMessage() for each in caplog.records] == [
         "accelerate_keras was tested with Keras 3.5 to 3.16, and now runs with Keras 3.17.0.dev2027010203."
     ]
-
-
-def test_a_keras_with_different_internals_is_rejected(monkeypatch):
-    with monkeypatch.context() as patch:
-        patch.setattr(keras.layers.GRU, "inner_loop", lambda self, inputs: inputs)
-        with pytest.raises(RuntimeError, match="whose layers have other methods"):
-            accelerate_keras()
-
-
-def test_other_backends_are_rejected(monkeypatch):
-    monkeypatch.setattr(keras.backend, "backend", lambda: "jax")
-    with pytest.raises(RuntimeError, match="accelerate_keras requires the Keras backend to be tensorflow"):
-        accelerate_keras()
 
 
 def test_warning_if_keras_2_is_imported(monkeypatch):
@@ -929,73 +848,68 @@ except RuntimeError as error:
 """
 
 
-@pytest.mark.parametrize("value", ["1", "0"])
-def test_keras_2_as_tf_keras(value, tmp_path):
+def test_keras_2_as_tf_keras(tmp_path):
     pytest.importorskip("tf_keras")
     (tmp_path / "program.py").write_text(KERAS_2)
-    printed = processes.run_program(str(tmp_path / "program.py"), TF_USE_LEGACY_KERAS=value)
+    printed = processes.run_program(str(tmp_path / "program.py"), TF_USE_LEGACY_KERAS="1")
     message = "only Keras 3 is supported, but tf.keras is Keras 2 (TF_USE_LEGACY_KERAS=1): unset the variable"
-    lines = [line for line in printed.splitlines() if not line.startswith(("layer", "lstm", "1. "))]
-    if value == "1":
-        warning = f"accelerate_keras: {message} or use `import keras`."
-        assert lines == [str([warning]), "False", f"accelerate_keras(strict=True): {message}."]
-    else:
-        assert lines == ["[]", "True"]
+    assert [line for line in printed.splitlines() if not line.startswith(("layer", "lstm", "1. "))] == [
+        str([f"accelerate_keras: {message} or use `import keras`."]),
+        "False",
+        f"accelerate_keras(strict=True): {message}.",
+    ]
 
 
-WORKERS = """
-import concurrent.futures
-import multiprocessing
-import sys
-
-import keras
-import numpy as np
-import tensorflow as tf
-import tf_rnn_ops
-
+WORKER = """
+import keras, tensorflow as tf, tf_rnn_ops
 
 def runs_on_op(model):
     graph = tf.function(model).get_concrete_function(tf.TensorSpec([2, 4, 3])).graph
     return "TfRnnOps>KerasRNN" in {op.type for op in graph.get_operations()}
+"""
+PROGRAM = """
+import concurrent.futures, multiprocessing, os, sys
+os.environ["TF_RNN_OPS_ACCELERATE_KERAS"] = "{variable}"
+sys.path.insert(0, "{folder}")
+import keras, tf_rnn_ops, worker
 
-
-if __name__ == "__main__":
-    model = keras.Sequential([keras.Input([None, 3]), keras.layers.LSTM(2)])
+model = keras.Sequential([keras.Input([None, 3]), keras.layers.LSTM(2)])
+if {spawn}:
     spawn = multiprocessing.get_context("spawn")
-    initializer = tf_rnn_ops.accelerate_keras if sys.argv[1] == "initializer" else None
+    initializer = None if "{variable}" else tf_rnn_ops.accelerate_keras
     with concurrent.futures.ProcessPoolExecutor(1, mp_context=spawn, initializer=initializer) as pool:
-        print("in the worker:", pool.submit(runs_on_op, model).result())
-    print("here:", runs_on_op(model))
-    tf_rnn_ops.restore_keras()
-    print("restored:", not runs_on_op(model))
+        assert pool.submit(worker.runs_on_op, model).result()
+print("accelerated:", worker.runs_on_op(model))
+tf_rnn_ops.restore_keras()
+assert not worker.runs_on_op(model)
 """
 
 
-@pytest.mark.parametrize(
-    ("variable", "argument", "in_worker", "here"),
-    [("", "", False, False), ("0", "", False, False), ("1", "", True, True), ("", "initializer", True, False)],
-    ids=["plain", "0", "1", "initializer"],
-)
-def test_worker_processes(variable, argument, in_worker, here, tmp_path):
-    (tmp_path / "program.py").write_text(WORKERS)
-    printed = processes.run_program(
-        str(tmp_path / "program.py"), argument, cwd=tmp_path, TF_RNN_OPS_ACCELERATE_KERAS=variable
-    )
-    assert printed.splitlines()[-3:] == [f"in the worker: {in_worker}", f"here: {here}", "restored: True"]
-
-
-def test_an_invalid_value_of_the_environment_variable_is_rejected():
-    process = processes.run_python("-c", "import tf_rnn_ops", TF_RNN_OPS_ACCELERATE_KERAS="yes")
-    assert process.returncode == 1
-    assert "the environment variable TF_RNN_OPS_ACCELERATE_KERAS must be 1" in process.stderr
-    assert "but is 'yes'" in process.stderr
-
-
-def test_the_environment_variable_has_no_effect_on_an_unsupported_keras():
-    code = "import keras; keras.__version__ = '3.4.1'; import tf_rnn_ops"
-    process = processes.run_python("-c", code, TF_RNN_OPS_ACCELERATE_KERAS="1")
-    assert process.returncode == 0
-    assert (
-        "RuntimeWarning: TF_RNN_OPS_ACCELERATE_KERAS=1 has no effect: accelerate_keras was tested with Keras"
-        in process.stderr
-    )
+def test_other_processes(tmp_path):
+    """A spawned process is accelerated by the environment variable or an initializer."""
+    (tmp_path / "worker.py").write_text(WORKER)
+    (tmp_path / "keras_2.py").write_text(KERAS_2)
+    program = functools.partial(PROGRAM.format, folder=tmp_path)
+    set_variable = "import os; os.environ['TF_RNN_OPS_ACCELERATE_KERAS'] = '{}'\n"
+    old_keras = "import keras; keras.__version__ = '3.4.1'\n"
+    codes = {
+        "plain": program(variable="", spawn=False),
+        "0": program(variable="0", spawn=False),
+        "1": program(variable="1", spawn=True),
+        "initializer": program(variable="", spawn=True),
+        "yes": set_variable.format("yes") + "import tf_rnn_ops",
+        "old": set_variable.format("1") + old_keras + "import tf_rnn_ops",
+        "not Keras 2": f"import runpy; runpy.run_path('{tmp_path}/keras_2.py')",
+    }
+    ended = forked.run_codes(tmp_path, codes, TF_USE_LEGACY_KERAS="0")
+    for name, is_accelerated in (("plain", False), ("0", False), ("1", True), ("initializer", False)):
+        assert ended[name].status == 0, ended[name].output
+        assert ended[name].last_line == f"accelerated: {is_accelerated}", name
+    assert ended["yes"].status == 1
+    assert "the environment variable TF_RNN_OPS_ACCELERATE_KERAS must be 1" in ended["yes"].output
+    assert "but is 'yes'" in ended["yes"].output
+    assert ended["old"].status == 0
+    message = "RuntimeWarning: TF_RNN_OPS_ACCELERATE_KERAS=1 has no effect: accelerate_keras was tested with Keras"
+    assert message in ended["old"].output
+    lines = ended["not Keras 2"].output.splitlines()
+    assert [line for line in lines if not line.startswith(("layer", "lstm", "1. "))] == ["[]", "True"]

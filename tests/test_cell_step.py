@@ -7,7 +7,18 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from checks import parity
-from checks.keras_layers import BATCH, FEATURES, KINDS, TIME, UNITS, check_equal, data, outputs_and_gradients, randomize
+from checks.keras_layers import (
+    BATCH,
+    FEATURES,
+    KINDS,
+    TIME,
+    UNITS,
+    check_accelerated,
+    check_equal,
+    data,
+    outputs_and_gradients,
+    randomize,
+)
 from checks.op_definitions import ops_of
 from checks.saved_models import contains_op, serve
 
@@ -81,25 +92,14 @@ def while_loop(cell, sequences, states):
 )
 def test_equals_keras_in_eager_mode(kind, options, runs):
     cell = make_cell(CELLS[kind], **options)
-    x, states = data(BATCH, TIME, FEATURES), arguments_of(cell)[1]
-    expected = steps(cell, x, states)
-    with accelerate_keras():
-        count, actual = runs.during(steps, cell, x, states)
-    assert count == TIME
-    assert type(actual[1]) is type(expected[1])
-    check_equal(tf.nest.flatten(actual), tf.nest.flatten(expected), f"{kind}Cell")
+    check_accelerated(runs, steps, cell, data(BATCH, TIME, FEATURES), arguments_of(cell)[1], count=TIME)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "mixed_float16", "mixed_bfloat16"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_dtypes(kind, dtype, runs):
     cell = make_cell(CELLS[kind], dtype=dtype)
-    x, states = arguments_of(cell)
-    expected = tf.nest.flatten(cell(x, states))
-    with accelerate_keras():
-        count, actual = runs.during(lambda: tf.nest.flatten(cell(x, states)))
-    assert count == 1
-    check_equal(actual, expected, f"{kind}Cell")
+    check_accelerated(runs, cell, *arguments_of(cell))
 
 
 FORMS = {
@@ -115,24 +115,14 @@ FORMS = {
 @pytest.mark.parametrize("kind", KINDS)
 def test_forms_of_a_call(kind, form, runs):
     cell = make_cell(CELLS[kind])
-    call = functools.partial(FORMS[form], cell, *arguments_of(cell))
-    expected = call()
-    with accelerate_keras():
-        count, actual = runs.during(call)
-    assert count == 1
-    assert type(actual[1]) is type(expected[1])
-    check_equal(tf.nest.flatten(actual), tf.nest.flatten(expected), f"{kind}Cell")
+    check_accelerated(runs, FORMS[form], cell, *arguments_of(cell))
 
 
 @pytest.mark.parametrize(("kind", "name"), [("GRU", "inputs"), ("SimpleRNN", "sequence")])
 def test_a_single_state_by_itself_and_inputs_by_name(kind, name, runs):
     cell = make_cell(CELLS[kind])
     x, (state,) = arguments_of(cell)
-    expected = cell(x, state)
-    with accelerate_keras():
-        count, actual = runs.during(lambda: cell(**{name: x}, states=state))
-    assert count == 1
-    check_equal(actual, expected, f"{kind}Cell")
+    check_accelerated(runs, lambda: cell(**{name: x}, states=state))
 
 
 @pytest.mark.parametrize("loop", [steps, while_loop])
@@ -349,9 +339,3 @@ def test_an_exported_model_contains_the_op_unless_portable(portable, tmp_path):
         archive.write_out(tmp_path, verbose=False)
     assert contains_op(tmp_path) == (not portable)
     assert parity.difference(serve(tmp_path, X), expected) < 1e-5
-
-
-def test_a_keras_with_different_internals_is_rejected(monkeypatch):
-    monkeypatch.setattr(GRU, "call", lambda self, inputs: inputs)
-    with pytest.raises(RuntimeError, match="whose layers have other methods"):
-        accelerate_keras()

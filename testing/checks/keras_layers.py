@@ -124,6 +124,7 @@ def check_on_op(runs, ours, theirs, *arguments, count=1, **keyword_arguments):
     number, actual = runs.during(ours, *arguments, **keyword_arguments)
     assert number == count
     expected = theirs(*arguments, **keyword_arguments)
+    tf.nest.assert_same_structure(actual, expected)
     check_equal(tf.nest.flatten(actual), tf.nest.flatten(expected), f"layer {type(ours).__name__}")
 
 
