@@ -43,12 +43,7 @@ EXPORTED = {
 }
 # The libraries for XLA and GPUs do not exist for every TensorFlow version and machine.
 LIBRARIES = [path for path in NEEDED if path.exists()]
-
-
-@pytest.mark.parametrize("folder", ["/", "tmp_path"])
-def test_imports_from_any_folder(folder, tmp_path):
-    cwd = tmp_path if folder == "tmp_path" else folder
-    assert processes.run_code("import tf_rnn_ops; print(tf_rnn_ops.__version__)", cwd=cwd).strip()
+every_library = pytest.mark.parametrize("library", LIBRARIES, ids=lambda path: path.name)
 
 
 @pytest.mark.parametrize("name", tf_rnn_ops.raw_ops.__all__)
@@ -157,8 +152,12 @@ def test_public_callables_have_docstrings_and_annotations(name):
     assert is_record or signature.return_annotation is not inspect.Signature.empty
 
 
-def test_report():
-    printed = processes.run_python("-m", "tf_rnn_ops").stdout
+def test_report(tmp_path):
+    """From any folder, and with an instruction set that does not exist."""
+    process = processes.run_python("-m", "tf_rnn_ops", cwd=tmp_path, TF_RNN_OPS_ISA="avx9")
+    assert process.returncode == 0
+    assert 'ignoring TF_RNN_OPS_ISA "avx9"' in process.stderr
+    printed = process.stdout
     for wanted in (tf_rnn_ops.__version__, tf.__version__, keras.__version__, np.__version__, str(PACKAGE)):
         assert wanted in printed
     minor_version = tf.__version__.rpartition(".")[0]
@@ -191,19 +190,13 @@ def test_the_package_has_type_annotations():
     assert (PACKAGE / "py.typed").exists()
 
 
-def test_an_unknown_instruction_set_is_reported():
-    process = processes.run_python("-m", "tf_rnn_ops", TF_RNN_OPS_ISA="avx9")
-    assert process.returncode == 0
-    assert 'ignoring TF_RNN_OPS_ISA "avx9"' in process.stderr
-
-
 def test_the_libraries_export_only_their_c_functions():
     assert LIBRARIES[:3] == [_library.ENGINE_PATH, _library.LIBRARY_PATH, _library.BUILTIN_KERNELS_PATH]
     for library in LIBRARIES:
         assert package_files.exported(library) == EXPORTED[library]
 
 
-@pytest.mark.parametrize("library", LIBRARIES, ids=lambda path: path.name)
+@every_library
 def test_libraries_depend_only_on_tensorflow_and_the_system(library):
     """Even the GPU library: it opens the NVIDIA libraries at its first use."""
     loader = {"x86_64": "ld-linux-x86-64.so.2", "aarch64": "ld-linux-aarch64.so.1"}[platform.machine()]
@@ -214,7 +207,7 @@ def test_libraries_depend_only_on_tensorflow_and_the_system(library):
     assert search_path == ["$ORIGIN:$ORIGIN/.."] * needs_ours
 
 
-@pytest.mark.parametrize("library", LIBRARIES, ids=lambda path: path.name)
+@every_library
 def test_undefined_symbols_are_in_the_dependencies(library):
     undefined = package_files.undefined(library)
     assert undefined
@@ -228,28 +221,16 @@ def test_the_wheel_runs_with_the_glibc_that_tensorflow_2_21_requires():
     assert min((int(major), int(minor)) for major, minor in platforms) <= (2, 27), platforms
 
 
-@pytest.mark.parametrize("library", LIBRARIES, ids=lambda path: path.name)
-def test_the_stack_is_not_executable(library):
-    assert ("GNU_STACK", "RW") in package_files.segments(library)
-
-
-@pytest.mark.parametrize("library", LIBRARIES, ids=lambda path: path.name)
-def test_relocations_are_read_only_after_loading(library):
-    assert "GNU_RELRO" in dict(package_files.segments(library))
-    dynamic_section = package_files.dynamic_section(library)
+@every_library
+def test_hardening(library):
+    segments, dynamic_section = package_files.segments(library), package_files.dynamic_section(library)
+    assert ("GNU_STACK", "RW") in segments  # the stack is not executable
+    assert "GNU_RELRO" in dict(segments)  # relocations are read-only after loading
     # All symbols are bound at load time, not lazily.
     assert re.search(r"\(FLAGS\) +BIND_NOW", dynamic_section)
     assert re.search(r"\(FLAGS_1\) +Flags: NOW", dynamic_section)
-
-
-@pytest.mark.parametrize("library", LIBRARIES, ids=lambda path: path.name)
-def test_code_is_not_writable(library):
-    loaded = [flags for kind, flags in package_files.segments(library) if kind == "LOAD"]
+    loaded = [flags for kind, flags in segments if kind == "LOAD"]
     assert "RE" in loaded
-    assert not [flags for flags in loaded if "W" in flags and "E" in flags]
-    assert "TEXTREL" not in package_files.dynamic_section(library)
-
-
-@pytest.mark.parametrize("library", LIBRARIES, ids=lambda path: path.name)
-def test_stack_overruns_are_detected(library):
-    assert "__stack_chk_fail" in package_files.undefined(library)
+    assert not [flags for flags in loaded if "W" in flags and "E" in flags]  # code is not writable
+    assert "TEXTREL" not in dynamic_section
+    assert "__stack_chk_fail" in package_files.undefined(library)  # stack overruns are detected
