@@ -168,7 +168,7 @@ def test_sizes_of_zero_work(mode, empty, return_sequences, mask):
         np.testing.assert_array_equal(results.outputs, tf.zeros_like(results.outputs))
 
 
-QUICK_THIRD_DERIVATIVES = [("lstm", "gaps"), ("gru", None), ("rnn_tanh", "nothing")]
+QUICK_THIRD_DERIVATIVES = [("lstm", "gaps"), ("rnn_tanh", "nothing")]
 THIRD_DERIVATIVES = [
     *(
         pytest.param(*each, {}, marks=[] if each in QUICK_THIRD_DERIVATIVES else pytest.mark.slow)

@@ -8,6 +8,7 @@ from checks.cudnn_rnn import run_backprop, run_forward
 from inputs import cudnn_rnn as cudnn_rnn_inputs
 from inputs import gru_block_cell as gru_inputs
 from inputs.cudnn_rnn import DTYPES, MODES, VERSIONS, Config
+from inputs.pairs import every_pair
 from tensorflow.python.debug.lib import debug_events_reader
 
 import tf_rnn_ops
@@ -21,9 +22,7 @@ CONFIGS: list[dict] = [
 ]
 eager_or_function = pytest.mark.parametrize("is_eager", [True, False], ids=["eager", "function"])
 # In eager mode, TensorFlow's check fails for every bfloat16 scalar.
-dtypes = pytest.mark.parametrize(
-    ("dtype", "is_eager"), [(each, is_eager) for each in DTYPES for is_eager in {False, each != "bfloat16"}]
-)
+TYPES = [(each, is_eager) for each in DTYPES for is_eager in {False, each != "bfloat16"}]
 LAYERS = [keras.layers.LSTM, keras.layers.GRU, keras.layers.SimpleRNN]
 OUR_LAYERS = [*LAYERS, layers.LSTM, layers.GRU, layers.SimpleRNN, layers.CudnnLSTM, layers.CudnnGRU]
 
@@ -62,17 +61,16 @@ def run(function, is_eager):
 
 
 @pytest.mark.usefixtures("check")
-@dtypes
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("changes", CONFIGS, ids=str)
-def test_networks(changes, mode, dtype, is_eager):
+@pytest.mark.parametrize(("changes", "mode", "types"), every_pair(CONFIGS, MODES, TYPES), ids=str)
+def test_networks(changes, mode, types):
+    dtype, is_eager = types
     config = Config(rnn_mode=mode, **changes)
     for version in VERSIONS if config.sequence_lengths is None else ["V3"]:
         run(lambda version=version: differentiate_network_twice(config, dtype, version), is_eager)
 
 
 @pytest.mark.usefixtures("check")
-@dtypes
+@pytest.mark.parametrize(("dtype", "is_eager"), TYPES)
 def test_cells(dtype, is_eager):
     inputs = {name: tf.constant(each) for name, each in gru_inputs.cell_inputs((3, 7, 13), dtype).items()}
 
@@ -90,9 +88,10 @@ def test_cells(dtype, is_eager):
 
 
 @pytest.mark.usefixtures("check")
-@eager_or_function
-@pytest.mark.parametrize("policy", ["float32", "mixed_float16", "mixed_bfloat16", "float16", "float64"])
-@pytest.mark.parametrize("make", OUR_LAYERS, ids=lambda each: f"{each.__module__.split('.')[0]}-{each.__name__}")
+@pytest.mark.parametrize(
+    ("make", "policy", "is_eager"),
+    every_pair(OUR_LAYERS, ["float32", "mixed_float16", "mixed_bfloat16", "float16", "float64"], [True, False]),
+)
 def test_layers(make, policy, is_eager):
     if is_eager and policy == "mixed_bfloat16" and make is layers.CudnnGRU:
         pytest.skip("its output_c is a scalar, for which TensorFlow's check fails")
@@ -104,8 +103,7 @@ def test_layers(make, policy, is_eager):
 
 
 @pytest.mark.usefixtures("check")
-@pytest.mark.parametrize("policy", ["float32", "mixed_float16", "mixed_bfloat16"])
-@pytest.mark.parametrize("make", LAYERS)
+@pytest.mark.parametrize(("make", "policy"), zip(LAYERS, ["float32", "mixed_float16", "mixed_bfloat16"], strict=True))
 def test_training_with_masks(make, policy):
     """The lengths of the sequences are in `reserve_space` as a hash, which has any bits."""
     tokens = np.random.default_rng(0).integers(0, 20, [320, 9])
