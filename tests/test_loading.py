@@ -204,49 +204,39 @@ def check_message(ended, path, expected):
     )
 
 
+# What is in the place of a library, and the error messages.
+NOT_FILES = {
+    "missing": (lambda path: None, "is missing"),
+    "a folder": (pathlib.Path.mkdir, "is not a file"),
+    "a link to nothing": (lambda path: path.symlink_to("/nowhere"), "is not a file"),
+    "a pipe": (os.mkfifo, "is not a file"),
+}
+ENGINE_OF_ANOTHER = f"{_library.ENGINE_PATH.name}: another library in its place"
+NO_GPU_LIBRARY = f"{_library.GPU_KERNELS_PATH.name}: missing"  # as in some builds
+
+
 def test_a_damaged_or_foreign_library_is_rejected(tmp_path):
     codes, paths, expected = {}, {}, {}
     for library in FILES:
-        for kind, (content, message) in CONTENTS.items():
+        for kind, (make, message) in {**CONTENTS, **NOT_FILES}.items():
             if library == _library.ENGINE_PATH and kind in NOT_FOR_THE_ENGINE:
                 continue
             name = f"{library.name}: {kind}"
             copy = link_package(tmp_path / name.replace(": ", "-"))
-            replace(copy, library, content(library))
-            codes[name], paths[name], expected[name] = loading(copy, library), in_copy(copy, library), message
-    ended = forked.run_codes(tmp_path, codes)
-    for name, each in ended.items():
-        check_message(each, paths[name], expected[name])
-
-
-def test_another_library_in_place_of_the_engine_is_rejected(tmp_path):
-    copy = link_package(tmp_path)
-    replace(copy, _library.ENGINE_PATH, _library.BUILTIN_KERNELS_PATH.read_bytes())
-    ended = forked.run_codes(tmp_path, {"engine": loading(copy, _library.ENGINE_PATH)})["engine"]
-    path = in_copy(copy, _library.LIBRARY_PATH)
-    check_message(ended, path, r"cannot be loaded into TensorFlow .+ \(.*undefined symbol: TfRnnOps_CpuOps\)")
-
-
-def test_paths_that_are_not_files_are_rejected(tmp_path):
-    codes, paths, expected = {}, {}, {}
-    makers = {
-        "missing": (lambda path: None, "is missing"),
-        "a folder": (pathlib.Path.mkdir, "is not a file"),
-        "a link to nothing": (lambda path: path.symlink_to("/nowhere"), "is not a file"),
-        "a pipe": (os.mkfifo, "is not a file"),
-    }
-    for library in FILES:
-        for kind, (make, message) in makers.items():
-            name = f"{library.name}: {kind}"
-            copy = link_package(tmp_path / name.replace(": ", "-"))
             paths[name] = in_copy(copy, library)
             paths[name].unlink()
-            make(paths[name])
+            if kind in CONTENTS:
+                paths[name].write_bytes(make(library))
+            else:
+                make(paths[name])
             codes[name], expected[name] = loading(copy, library), message
-    ended = forked.run_codes(tmp_path, codes)
-    without_gpu_library = f"{_library.GPU_KERNELS_PATH.name}: missing"
-    for name, each in ended.items():
-        if name == without_gpu_library:  # some builds do not have it
+    copy = link_package(tmp_path / "another engine")
+    replace(copy, _library.ENGINE_PATH, _library.BUILTIN_KERNELS_PATH.read_bytes())
+    codes[ENGINE_OF_ANOTHER] = loading(copy, _library.ENGINE_PATH)
+    paths[ENGINE_OF_ANOTHER] = in_copy(copy, _library.LIBRARY_PATH)
+    expected[ENGINE_OF_ANOTHER] = r"cannot be loaded into TensorFlow .+ \(.*undefined symbol: TfRnnOps_CpuOps\)"
+    for name, each in forked.run_codes(tmp_path, codes).items():
+        if name == NO_GPU_LIBRARY:
             assert each.status == 0, each.output
             assert each.output == f"this build of tf_rnn_ops has no GPU library ({paths[name]} does not exist).\n"
         else:
@@ -369,7 +359,34 @@ tf_rnn_ops = first
 # ---------------------------------------------------------------- repeated and unusual imports
 
 
-def test_repeated_imports(tmp_path):
+# A forked child has no pool threads. TensorFlow's own large ops and every tf.function hang there.
+FORKED_CHILD = f"""
+import numpy as np
+import os
+import signal
+import tensorflow as tf
+tf.config.threading.set_intra_op_parallelism_threads(2)
+{USE}
+layer = tf_rnn_ops.layers.CudnnLSTM(32)
+x = tf.random.normal([32, 1, 32])
+
+def gradients():
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum(layer(x) ** 2)
+    return [each.numpy() for each in tape.gradient(loss, layer.trainable_variables)]
+
+expected = gradients()
+child = os.fork()
+if child == 0:
+    signal.alarm(60)
+    for _ in range(2500):  # the queue of each pool thread has 1024 entries
+        last = layer(x)
+    os._exit(0 if all(map(np.array_equal, gradients(), expected)) else 1)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+"""
+
+
+def test_repeated_imports_and_forks(tmp_path):
     reload = """
 import importlib
 for module in (tf_rnn_ops._library, tf_rnn_ops.raw_ops, tf_rnn_ops._gradients, tf_rnn_ops.layers, tf_rnn_ops):
@@ -400,6 +417,7 @@ assert len(seen) == 4 and len(set(seen)) == 1
             "threads": importing(PACKAGE.parent, in_a_thread + USE),
             "hidden GPU": importing(PACKAGE.parent, hidden_gpu + USE),
             "enabled twice": importing(PACKAGE.parent, USE + enabled_twice),
+            "a fork without the threads of its parent": importing(PACKAGE.parent, FORKED_CHILD),
         },
     )
     for name, each in ended.items():
@@ -407,17 +425,11 @@ assert len(seen) == 4 and len(set(seen)) == 1
         assert "Error" not in each.output
 
 
-@pytest.mark.parametrize(
-    ("options", "environment"),
-    [
-        (["-O"], {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0", "CUDA_VISIBLE_DEVICES": ""}),
-        (["-OO", "-W", "error::BytesWarning", "-bb"], {"CUDA_VISIBLE_DEVICES": "-1", "HOME": "/nowhere"}),
-    ],
-    ids=["C locale", "optimized"],
-)
-def test_unusual_paths_options_and_environments(options, environment, tmp_path):
-    if "-OO" in options and Version(tf.__version__) < Version("2.21"):
-        pytest.skip("this TensorFlow version requires docstrings")
+def test_unusual_paths_options_and_environments(tmp_path):
+    # Before TensorFlow 2.21, it requires docstrings.
+    options = ["-OO" if Version(tf.__version__) >= Version("2.21") else "-O", "-W", "error::BytesWarning", "-bb"]
+    c_locale = {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
+    environment = {**c_locale, "CUDA_VISIBLE_DEVICES": "", "HOME": "/nowhere"}
     copy = link_package(tmp_path / "with a space, 'quotes' and ünïcödé 網路")
     for library in LIBRARIES:
         replace(copy, library, library.read_bytes())
@@ -486,33 +498,3 @@ def test_in_processes_of_multiprocessing(tmp_path):
         """,
         PYTHONPATH=os.pathsep.join([str(tmp_path), str(PACKAGE.parent)]),
     )
-
-
-def test_a_forked_child_runs_without_the_threads_of_its_parent(tmp_path):
-    """A forked child has no pool threads. TensorFlow's own large ops and every tf.function hang there."""
-    code = f"""
-import numpy as np
-import os
-import signal
-import tensorflow as tf
-tf.config.threading.set_intra_op_parallelism_threads(2)
-{USE}
-layer = tf_rnn_ops.layers.CudnnLSTM(32)
-x = tf.random.normal([32, 1, 32])
-
-def gradients():
-    with tf.GradientTape() as tape:
-        loss = tf.reduce_sum(layer(x) ** 2)
-    return [each.numpy() for each in tape.gradient(loss, layer.trainable_variables)]
-
-expected = gradients()
-child = os.fork()
-if child == 0:
-    signal.alarm(60)
-    for _ in range(2500):  # the queue of each pool thread has 1024 entries
-        last = layer(x)
-    os._exit(0 if all(map(np.array_equal, gradients(), expected)) else 1)
-assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-"""
-    (ended,) = forked.run_codes(tmp_path, {"fork": importing(PACKAGE.parent, code)}).values()
-    assert ended.status == 0, ended.output
