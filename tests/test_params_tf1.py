@@ -152,23 +152,6 @@ def test_paths_readers_and_mappings_with_other_variables_are_accepted(tmp_path):
         np.testing.assert_array_equal(from_tf1(each, source), expected)
 
 
-def two_networks():
-    """Returns the variables of two networks of one layout in two scopes, and their params buffers."""
-    config = network()
-    each = params_layout(config)
-    first, second = random_params(config), -random_params(config)
-    return each, {**to_tf1(each, first, "encoder"), **to_tf1(each, second, "model/decoder")}, first, second
-
-
-def test_a_prefix_selects_a_network():
-    each, variables, first, second = two_networks()
-    for prefix, params in (("encoder", first), ("encoder/", first), ("model/decoder", second)):
-        assert layout_from_tf1(variables, prefix) == each
-        actual = to_tf1(each, from_tf1(each, variables, prefix))
-        for name, variable in to_tf1(each, params).items():
-            np.testing.assert_array_equal(actual[name], variable)
-
-
 def test_a_layout_selects_a_network_of_a_scope():
     variables = {}
     for config in (network(), network(direction="bidirectional"), network(rnn_mode="gru")):
@@ -186,7 +169,8 @@ def test_a_layout_selects_a_network_of_a_scope():
 
 @pytest.mark.parametrize("read", [lambda each, variables: from_tf1(each, variables), lambda _, v: layout_from_tf1(v)])
 def test_ambiguous_networks_are_rejected(read):
-    each, variables, *_ = two_networks()
+    each = params_layout(network())
+    variables = {**to_tf1(each, np.zeros(each.size), "encoder"), **to_tf1(each, np.zeros(each.size), "model/decoder")}
     message = (
         "variables must contain one network; pass its prefix to select one. Found several: "
         "'encoder' (cudnn_compatible_lstm_cell, unidirectional) and "
@@ -194,23 +178,6 @@ def test_ambiguous_networks_are_rejected(read):
     )
     with rejects(message):
         read(each, variables)
-
-
-def test_an_unknown_prefix_is_named():
-    each, variables, *_ = two_networks()
-    message = r"no network with prefix 'other'; networks with other prefixes: 'encoder' .* and 'model/decoder' "
-    with pytest.raises(ValueError, match=message):
-        from_tf1(each, variables, "other")
-    with pytest.raises(ValueError, match=message):
-        layout_from_tf1(variables, "other")
-
-
-def test_no_prefix_is_a_prefix():
-    config = network()
-    each = params_layout(config)
-    at_the_root, params = to_tf1(each, random_params(config)), from_tf1(each, to_tf1(each, random_params(config)))
-    variables = {**to_tf1(each, -random_params(config), "encoder"), **at_the_root}
-    np.testing.assert_array_equal(from_tf1(each, variables, ""), params)
 
 
 INCOMPATIBLE = {
