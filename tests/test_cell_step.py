@@ -281,7 +281,7 @@ def test_cells_within_other_cells(runs):
             within_layer, output = runs.during(layer, sequences)
         assert count == cells * TIME
         assert within_layer >= cells * TIME  # Keras may call a stack once more, for its dropout
-        check_equal(tf.nest.flatten(actual), tf.nest.flatten(expected), "cells within a cell")
+        check_equal(actual, expected, "cells within a cell")
         check_equal([output], [of_layer], "cells within a cell")
         with accelerate_keras(strict=True), pytest.raises(RuntimeError, match="would fall back to Keras"):
             layer(sequences)

@@ -1,5 +1,6 @@
 """Tests that exported models use the Keras implementation unless portable_exports is False."""
 
+import contextlib
 import functools
 import gc
 import sys
@@ -14,11 +15,14 @@ from checks import parity
 from checks.keras_layers import FEATURES, KERAS, OURS, TIME, UNITS, data
 from checks.op_definitions import ops_of, ops_when_called
 from checks.saved_models import contains_op, serve
-from environment import processes
+from environment import forked
+from inputs.pairs import every_pair
 from tensorflow.python.saved_model import save_context
 
 from tf_rnn_ops import accelerate_keras, portable
 
+# Layers of both: exports and converters treat them in the same way.
+BOTH = {**KERAS, "GRU": OURS["GRU"]}
 X = data(2, TIME, FEATURES, dtype="float32")
 SIGNATURE = [tf.TensorSpec([None, None, FEATURES])]
 
@@ -65,49 +69,79 @@ WAYS = {
 }
 
 
+def check_saved(path, expected, has_op=False):
+    """Checks whether a SavedModel contains the op, and its output for X."""
+    assert contains_op(path) == has_op
+    assert parity.difference(serve(path, X), expected) < 1e-5
+
+
+PORTABLE, WITH_OP, IN_SCOPE = "portable", "with the op", "in a portable scope"
+
+
+@pytest.mark.parametrize(("name", "way", "how"), every_pair(list(MODELS), list(WAYS), [PORTABLE, WITH_OP, IN_SCOPE]))
+def test_a_saved_model_contains_the_op_on_request(name, way, how, tmp_path, runs):
+    save = save_context.save_context
+    with accelerate_keras(portable_exports=how == PORTABLE):
+        model = MODELS[name]()
+        count, expected = runs.during(model, X)
+        assert count > 0
+        with portable() if how == IN_SCOPE else contextlib.nullcontext():
+            WAYS[way](model, tmp_path)
+            ops = ops_when_called(lambda x: model(x), *SIGNATURE)
+            assert ("TfRnnOps>KerasRNN" in ops) == (how != IN_SCOPE)
+    check_saved(tmp_path, expected, has_op=how == WITH_OP)
+    assert save_context.save_context is save
+    assert not save_context.in_save_context()
+
+
 LOAD = """
 import sys
 import numpy as np
 import tensorflow as tf
-model = tf.saved_model.load(sys.argv[1])
-(output,) = model.signatures["serving_default"](tf.constant(np.load(sys.argv[2]))).values()
+model = tf.saved_model.load("{folder}/model")
+(output,) = model.signatures["serving_default"](tf.constant(np.load("{folder}/x.npy"))).values()
 assert "tf_rnn_ops" not in sys.modules
-print(output.numpy().tolist())
+np.save("{folder}/output.npy", output)
+"""
+ATTRIBUTES = """
+import importlib, sys, types
+import keras, tensorflow as tf
+import keras.src, tensorflow.python.saved_model.save_context
+
+def state():
+    found = {}
+    for name, module in list(sys.modules.items()):
+        if name.partition(".")[0] not in ("keras", "tensorflow") or type(module) is not types.ModuleType:
+            continue
+        for key, value in list(vars(module).items()):
+            found[name, key] = value
+            if isinstance(value, type) and value.__module__.partition(".")[0] in ("keras", "tensorflow"):
+                found.update(((value, each), vars(value)[each]) for each in list(vars(value)))
+    return found
+
+# Imports of modules add attributes, but must not replace any.
+keras.export.ExportArchive()
+before = state()
+import tf_rnn_ops
+after = state()
+ignored = ("_abc_impl", "__doc__", "__annotations__", "__warningregistry__")
+print([key for key, value in before.items() if key[1] not in ignored and after.get(key, state) is not value])
+new = [key for key in after if key not in before and isinstance(key[0], type)]
+print([key for key in new if key[0] in {owner for owner, _ in before}])
 """
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("name", MODELS)
-def test_a_saved_model_contains_no_op(name, way, tmp_path, runs):
-    with accelerate_keras():
-        model = MODELS[name]()
-        count, expected = runs.during(model, X)
-        assert count > 0
-        WAYS[way](model, tmp_path)
-        assert "TfRnnOps>KerasRNN" in ops_when_called(lambda x: model(x), *SIGNATURE)
-    assert not contains_op(tmp_path)
-    assert parity.difference(serve(tmp_path, X), expected) < 1e-5
-
-
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("name", MODELS)
-def test_a_saved_model_contains_the_op_on_request(name, way, tmp_path):
-    with accelerate_keras(portable_exports=False):
-        model = MODELS[name]()
-        expected = model(X)
-        WAYS[way](model, tmp_path)
-    assert contains_op(tmp_path)
-    assert parity.difference(serve(tmp_path, X), expected) < 1e-5
-
-
-def test_a_saved_model_runs_without_tf_rnn_ops(tmp_path):
+def test_other_processes(tmp_path):
+    """A saved model runs without tf_rnn_ops, whose import changes no attribute of Keras and TensorFlow."""
     with accelerate_keras():
         model = make_model()
         expected = model(X)
         model.export(tmp_path / "model", verbose=False)
     np.save(tmp_path / "x.npy", X)
-    printed = processes.run_code(LOAD, str(tmp_path / "model"), str(tmp_path / "x.npy"))
-    assert parity.difference(np.array(eval(printed)), expected) < 1e-5
+    ended = forked.run_codes(tmp_path, {"load": LOAD.replace("{folder}", str(tmp_path)), "attributes": ATTRIBUTES})
+    assert ended["load"].status == 0, ended["load"].output
+    assert parity.difference(np.load(tmp_path / "output.npy"), expected) < 1e-5
+    assert ended["attributes"] == forked.Ended(0, "[]\n[]\n")
 
 
 def test_our_layers_are_exported_without_an_acceleration(tmp_path, runs):
@@ -115,8 +149,7 @@ def test_our_layers_are_exported_without_an_acceleration(tmp_path, runs):
     count, expected = runs.during(model, X)
     assert count == 4
     model.export(tmp_path, verbose=False)
-    assert not contains_op(tmp_path)
-    assert parity.difference(serve(tmp_path, X), expected) < 1e-5
+    check_saved(tmp_path, expected)
     assert runs.during(model, X)[0] == count
 
 
@@ -237,11 +270,10 @@ def export(model, tmp_path):
 
 # The installed interpreter does not support the loop ops in Keras's export.
 @pytest.mark.parametrize(("to_litert", "unroll"), [(convert, False), (convert, True), (export, True)])
-@pytest.mark.parametrize("layers", [KERAS, OURS], ids=["Keras", "tf_rnn_ops.layers"])
-def test_litert(layers, to_litert, unroll, tmp_path):
+def test_litert(to_litert, unroll, tmp_path):
     if to_litert is export and not hasattr(keras.src.export, "litert"):
         pytest.skip("this Keras version does not support the export")
-    model = make_model(layers, batch=1, unroll=unroll)
+    model = make_model(BOTH, batch=1, unroll=unroll)
     expected = model(X[:1])
     with accelerate_keras():
         converted = to_litert(model, tmp_path)
@@ -276,61 +308,27 @@ def test_onnx_export(name, portable, tmp_path, converted_functions):
     assert ("While" in ops or "StatelessWhile" in ops) == portable
 
 
-@pytest.mark.parametrize("layers", [KERAS, OURS], ids=["Keras", "tf_rnn_ops.layers"])
-def test_tf2onnx_traces_the_keras_implementation(layers):
+def test_tf2onnx_traces_the_keras_implementation():
     """Traces a model like tf2onnx.convert.from_keras."""
     from tensorflow.python.keras.saving import saving_utils
 
-    model = make_model(layers)
+    model = make_model(BOTH)
     with accelerate_keras():
         function = saving_utils.trace_model_call(model, SIGNATURE).get_concrete_function()
         assert "TfRnnOps>KerasRNN" not in ops_of(function.graph.as_graph_def())
         assert "TfRnnOps>KerasRNN" in ops_when_called(model, *SIGNATURE)
 
 
-@pytest.mark.parametrize("layers", [KERAS, OURS], ids=["Keras", "tf_rnn_ops.layers"])
-def test_onnx_runtime_runs_an_exported_model(layers, tmp_path):
+def test_onnx_runtime_runs_an_exported_model(tmp_path):
     pytest.importorskip("tf2onnx")
     onnxruntime = pytest.importorskip("onnxruntime")
-    model = make_model(layers)
+    model = make_model(BOTH)
     expected = model(X)
     with accelerate_keras():
         model.export(tmp_path / "model.onnx", format="onnx", verbose=False)
     session = onnxruntime.InferenceSession(tmp_path / "model.onnx")
     (output,) = session.run(None, {session.get_inputs()[0].name: X})
     assert parity.difference(output, expected) < 1e-5
-
-
-ATTRIBUTES = """
-import importlib, sys, types
-import keras, tensorflow as tf
-import keras.src, tensorflow.python.saved_model.save_context
-
-def state():
-    found = {}
-    for name, module in list(sys.modules.items()):
-        if name.partition(".")[0] not in ("keras", "tensorflow") or type(module) is not types.ModuleType:
-            continue
-        for key, value in list(vars(module).items()):
-            found[name, key] = value
-            if isinstance(value, type) and value.__module__.partition(".")[0] in ("keras", "tensorflow"):
-                found.update(((value, each), vars(value)[each]) for each in list(vars(value)))
-    return found
-
-# Imports of modules add attributes, but must not replace any.
-keras.export.ExportArchive()
-before = state()
-import tf_rnn_ops
-after = state()
-ignored = ("_abc_impl", "__doc__", "__annotations__", "__warningregistry__")
-print([key for key, value in before.items() if key[1] not in ignored and after.get(key, state) is not value])
-new = [key for key in after if key not in before and isinstance(key[0], type)]
-print([key for key in new if key[0] in {owner for owner, _ in before}])
-"""
-
-
-def test_an_import_changes_no_attribute_of_keras_and_tensorflow():
-    assert processes.run_code(ATTRIBUTES) == "[]\n[]\n"
 
 
 def archive_methods():
@@ -361,20 +359,17 @@ def test_a_later_patch_of_an_archive_is_not_undone(monkeypatch):
     assert vars(owner)["add_endpoint"] is patch
 
 
-@pytest.mark.parametrize("kind", ["LSTM", "GRU"])
-@pytest.mark.parametrize("layers", [KERAS, OURS], ids=["Keras", "tf_rnn_ops.layers"])
+@pytest.mark.parametrize(("layers", "kind"), [(KERAS, "LSTM"), (OURS, "GRU")], ids=["Keras", "tf_rnn_ops.layers"])
 def test_a_layer_with_use_cudnn_is_exported(layers, kind, tmp_path):
     layer = layers[kind](UNITS, use_cudnn=True)
     model = keras.Sequential([keras.Input([None, FEATURES]), keras.layers.Masking(), layer])
     with accelerate_keras(strict=True):
         expected = model(X)
         model.export(tmp_path, verbose=False)
-    assert not contains_op(tmp_path)
-    assert parity.difference(serve(tmp_path, X), expected) < 1e-5
+    check_saved(tmp_path, expected)
 
 
-@pytest.mark.parametrize("keep", [False, True])
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(("name", "keep"), [*((name, False) for name in MODELS), ("tf.function", True)])
 def test_functions_are_traced_again_in_a_portable_scope(name, keep, runs):
     model = MODELS[name]()
     with accelerate_keras(portable_exports=not keep):
@@ -405,23 +400,8 @@ def test_a_portable_scope_applies_to_one_thread():
     assert "TfRnnOps>KerasRNN" in names
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_models_are_saved_in_a_portable_scope(way, tmp_path):
-    model, save = make_model(), save_context.save_context
-    with accelerate_keras(portable_exports=False):
-        expected = model(X)
-        with portable():
-            WAYS[way](model, tmp_path)
-            assert "TfRnnOps>KerasRNN" not in ops_when_called(model, *SIGNATURE)
-    assert not contains_op(tmp_path)
-    assert parity.difference(serve(tmp_path, X), expected) < 1e-5
-    assert save_context.save_context is save
-    assert not save_context.in_save_context()
-
-
-@pytest.mark.parametrize("layers", [KERAS, OURS], ids=["Keras", "tf_rnn_ops.layers"])
-def test_a_concrete_function_is_converted_to_litert(layers):
-    model = make_model(layers, batch=1, unroll=True)
+def test_a_concrete_function_is_converted_to_litert():
+    model = make_model(BOTH, batch=1, unroll=True)
     with accelerate_keras(), portable():
         expected = model(X[:1])
         function = tf.function(model).get_concrete_function(tf.TensorSpec([1, TIME, FEATURES]))
@@ -429,11 +409,10 @@ def test_a_concrete_function_is_converted_to_litert(layers):
     assert parity.difference(interpret(converted, X[:1]), expected) < 1e-5
 
 
-@pytest.mark.parametrize("layers", [KERAS, OURS], ids=["Keras", "tf_rnn_ops.layers"])
-def test_tf2onnx_converts_a_function(layers):
+def test_tf2onnx_converts_a_function():
     tf2onnx = pytest.importorskip("tf2onnx")
     onnxruntime = pytest.importorskip("onnxruntime")
-    model = make_model(layers)
+    model = make_model(BOTH)
     with accelerate_keras():
         expected = model(X)
         converted, _ = tf2onnx.convert.from_function(tf.function(model), SIGNATURE)
@@ -442,10 +421,9 @@ def test_tf2onnx_converts_a_function(layers):
     assert parity.difference(output, expected) < 1e-5
 
 
-@pytest.mark.parametrize("layers", [KERAS, OURS], ids=["Keras", "tf_rnn_ops.layers"])
-def test_openvino_converts_a_model(layers):
+def test_openvino_converts_a_model():
     openvino = pytest.importorskip("openvino")
-    model = make_model(layers)
+    model = make_model(BOTH)
     with accelerate_keras():
         expected = model(X)
         converted = openvino.convert_model(model, example_input=X)

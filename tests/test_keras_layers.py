@@ -116,8 +116,7 @@ def test_equals_keras(configuration, case, mask, with_states, training, call, ac
     expected = results(keras_layer)
     with tf_rnn_ops.accelerate_keras() if accelerated else contextlib.nullcontext():
         actual = results(ours)
-    for one, other in zip(actual, expected, strict=True):
-        check_equal(one, other, f"layers.{kind}")
+    check_equal(actual, expected, f"layers.{kind}")
 
 
 # Each part of these configurations is also in one that is not slow.
@@ -149,8 +148,7 @@ def test_equals_keras_under_xla(configuration):
 
         return run(x)
 
-    for actual, expected in zip(results(ours), results(keras_layer), strict=True):
-        check_equal(actual, expected, f"layers.{kind}")
+    check_equal(results(ours), results(keras_layer), f"layers.{kind}")
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -198,8 +196,7 @@ def test_unrolled_backwards_with_zeros_for_masked_steps(kind):
     ours, keras_layer = (
         outputs_and_gradients(lambda layer=layer: layer(x, mask=mask), [x, *variables_of(layer)]) for layer in layers
     )
-    for actual, expected in zip(ours, keras_layer, strict=True):
-        check_equal(actual, expected, f"layers.{kind}")
+    check_equal(ours, keras_layer, f"layers.{kind}")
 
 
 @pytest.mark.parametrize(("kind", "mask", "training"), every_pair(KINDS, [None, *MASKS], [False, True]))

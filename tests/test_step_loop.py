@@ -31,6 +31,7 @@ from tf_rnn_ops import accelerate_keras, explain
 from tf_rnn_ops.layers import _step_loop
 
 X = data(BATCH, TIME, FEATURES)
+CONFIGURATIONS = {**LOOPS, **INPUT_MASKS}
 
 
 @pytest.fixture
@@ -67,15 +68,6 @@ def test_runs_the_loop_in_training(configuration, caplog):
 
 
 @pytest.mark.usefixtures("no_fallback")
-@pytest.mark.parametrize("configuration", ["LSTM recurrent dropout", "GRU recurrent dropout"])
-def test_recurrent_dropout_runs_on_the_op_in_inference(configuration, runs):
-    kind, arguments = LOOPS[configuration]
-    layer = OURS[kind](UNITS, **arguments)
-    assert runs.during(layer, X)[0] == 1
-    assert explain(layer)[0].inference == "op"
-
-
-@pytest.mark.usefixtures("no_fallback")
 @pytest.mark.parametrize("kind", ["LSTM", "GRU"])
 def test_an_input_mask_for_each_gate_runs_on_the_op(kind, runs):
     layer = OURS[kind](UNITS, dropout=0.3, implementation=1)
@@ -98,10 +90,10 @@ def test_a_recurrent_dropout_of_one_drops_nothing(kind, runs):
 
 
 @pytest.mark.parametrize("compiled", [False, True], ids=["eager", "tf.function"])
-@pytest.mark.parametrize("configuration", [*LOOPS, *INPUT_MASKS])
+@pytest.mark.parametrize("configuration", CONFIGURATIONS)
 def test_dropout_masks_equal_those_of_keras(configuration, compiled):
     """In consecutive calls, with the same number of random draws."""
-    kind, arguments = {**LOOPS, **INPUT_MASKS}[configuration]
+    kind, arguments = CONFIGURATIONS[configuration]
     layers = pair(kind, **arguments, dropout=0.4, seed=6)
     ours, keras_layer = (
         tf.function(lambda x, layer=layer: layer(x, training=True), autograph=False)
@@ -117,10 +109,10 @@ def test_dropout_masks_equal_those_of_keras(configuration, compiled):
     np.testing.assert_array_equal(*seeds)
 
 
-@pytest.mark.parametrize("compiled", [False, True], ids=["eager", "tf.function"])
-@pytest.mark.parametrize("configuration", [*LOOPS, *INPUT_MASKS])
+# Eager and compiled calls in turns.
+@pytest.mark.parametrize(("configuration", "compiled"), [(each, i % 2) for i, each in enumerate(CONFIGURATIONS)])
 def test_gradients_of_gradients(configuration, compiled):
-    kind, arguments = {**LOOPS, **INPUT_MASKS}[configuration]
+    kind, arguments = CONFIGURATIONS[configuration]
     layers = pair(kind, **arguments, dropout=0.2, seed=2, return_sequences=True)
 
     def gradients(layer, x):
@@ -140,11 +132,17 @@ def test_gradients_of_gradients(configuration, compiled):
         assert actual is None or parity.difference(actual, expected) < 1e-12
 
 
-@pytest.mark.parametrize("policy", ["float16", "bfloat16", "mixed_float16", "mixed_bfloat16"])
-@pytest.mark.parametrize("configuration", [*LOOPS, *INPUT_MASKS])
+# Each configuration with both types, one of them mixed with float32.
+POLICIES = [("float16", "mixed_bfloat16"), ("bfloat16", "mixed_float16")]
+
+
+@pytest.mark.parametrize(
+    ("configuration", "policy"),
+    [(each, policy) for i, each in enumerate(CONFIGURATIONS) for policy in POLICIES[i % 2]],
+)
 def test_16_bit_types(configuration, policy):
     """Keras computes in the same type, so both results have its rounding errors."""
-    kind, arguments = {**LOOPS, **INPUT_MASKS}[configuration]
+    kind, arguments = CONFIGURATIONS[configuration]
     layers = pair(
         kind, **arguments, dropout=0.2, seed=2, dtype=policy, recurrent_initializer="zeros", return_sequences=True
     )
@@ -178,8 +176,7 @@ def test_bidirectional_under_acceleration(configuration):
     expected = results(layers[0])
     with accelerate_keras(strict=True):
         actual = results(layers[1])
-    for one, other in zip(actual, expected, strict=True):
-        check_equal(one, other, f"Bidirectional({kind}) in the loop")
+    check_equal(actual, expected, f"Bidirectional({kind}) in the loop")
 
 
 def test_rnn_of_a_cell_and_time_distributed():

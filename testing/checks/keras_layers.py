@@ -101,9 +101,8 @@ def calls_in_xla(compiled, x, op):
 
 
 def check_equal(actual, expected, name):
-    """Compares two lists of tensors with `parity.check`."""
-    assert len(actual) == len(expected)
-    for one, other in zip(actual, expected, strict=True):
+    """Compares two structures of tensors and None with `parity.check`."""
+    for one, other in zip(tf.nest.flatten(actual), tf.nest.flatten(expected), strict=True):
         assert (one is None) == (other is None)
         if one is not None:
             assert one.dtype == other.dtype
@@ -125,7 +124,7 @@ def check_on_op(runs, ours, theirs, *arguments, count=1, **keyword_arguments):
     assert number == count
     expected = theirs(*arguments, **keyword_arguments)
     tf.nest.assert_same_structure(actual, expected)
-    check_equal(tf.nest.flatten(actual), tf.nest.flatten(expected), f"layer {type(ours).__name__}")
+    check_equal(actual, expected, f"layer {type(ours).__name__}")
 
 
 def check_accelerated(runs, call, *arguments, count=1, **keyword_arguments):
