@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 from checks import parity
 from checks.cudnn_rnn import names_of, run_forward
-from checks.params_conversions import configs, consecutive_numbers, network, networks, rejects
+from checks.params_conversions import configs, consecutive_numbers, network, networks
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from inputs.cudnn_rnn import OUTPUTS, network_inputs, params_layout
@@ -174,63 +174,3 @@ def test_missing_biases_are_zero():
     np.testing.assert_array_equal(again[2]["B"], np.zeros([2, 40]))
     for one, other in zip(again, weights, strict=True):
         np.testing.assert_array_equal(one["W"], other["W"])
-
-
-def with_changed(layer, name, change):
-    """Returns a function that changes a tensor of a layer."""
-
-    def changed(weights):
-        return [
-            {**tensors, name: change(tensors.get(name))} if number == layer else tensors
-            for number, tensors in enumerate(weights)
-        ]
-
-    return changed
-
-
-INCOMPATIBLE = {
-    "one less": (
-        lambda weights: weights[:1],
-        "weights must have one mapping for each of the 2 layers of the layout, but has 1 items",
-    ),
-    "no list": (
-        lambda weights: weights[0],
-        "weights must have one mapping for each of the 2 layers of the layout, but has 3 items",
-    ),
-    "tuples": (
-        lambda weights: [tuple(tensors.values()) for tensors in weights],
-        "weights[0] must be a mapping from 'W', 'R' and 'B' to arrays, but is a tuple",
-    ),
-    "no R": (
-        with_changed(1, "R", lambda _: None),
-        "weights[1] must have the names 'W', 'R' and optionally 'B'. Missing: 'R'. Unknown: none.",
-    ),
-    "peepholes": (
-        with_changed(0, "P", lambda _: np.zeros([1, 15])),
-        "weights[0] must have the names 'W', 'R' and optionally 'B'. Missing: none. Unknown: 'P'.",
-    ),
-    "no directions": (
-        with_changed(1, "W", np.squeeze),
-        'weights[1]["W"] must have the shape [1, 20, 5], but has [20, 5]',
-    ),
-    "transposed": (
-        with_changed(0, "W", lambda tensor: tensor.swapaxes(1, 2)),
-        'weights[0]["W"] must have the shape [1, 20, 3], but has [1, 3, 20]',
-    ),
-    "one bias": (
-        with_changed(0, "B", lambda tensor: tensor[:, :20]),
-        'weights[0]["B"] must have the shape [1, 40], but has [1, 20]',
-    ),
-    "dtypes": (
-        with_changed(1, "B", lambda tensor: tensor.astype("float32")),
-        "the dtypes in weights must be equal, but 'weights[0][\"W\"]' is float64 and 'weights[1][\"B\"]' is float32",
-    ),
-}
-
-
-@pytest.mark.parametrize(("change", "message"), INCOMPATIBLE.values(), ids=INCOMPATIBLE)
-def test_incompatible_weights_are_rejected(change, message):
-    each = params_layout(network(num_layers=2))
-    weights = to_onnx(each, np.zeros(each.size))
-    with rejects(message):
-        from_onnx(each, change(weights))

@@ -180,37 +180,6 @@ def test_ambiguous_networks_are_rejected(read):
         read(each, variables)
 
 
-INCOMPATIBLE = {
-    "one less": (
-        lambda variables: dict(list(variables.items())[:-1]),
-        "variables must have exactly the 4 variables of a network with this layout. "
-        f"Missing: '{LSTM.format(1)}/bias'. Unknown: none.",
-    ),
-    "a third layer": (
-        lambda variables: {**variables, f"{LSTM.format(2)}/kernel": np.zeros([10, 20])},
-        f"variables must have exactly the 4 variables of a network with this layout. Missing: none. "
-        f"Unknown: '{LSTM.format(2)}/kernel'.",
-    ),
-    "features": (
-        lambda variables: {**variables, f"{LSTM.format(0)}/kernel": np.zeros([7, 20])},
-        f"{LSTM.format(0)}/kernel must have the shape [8, 20], but has [7, 20]",
-    ),
-    "dtypes": (
-        lambda variables: {**variables, f"{LSTM.format(0)}/bias": np.zeros([20], "float32")},
-        f"the dtypes in variables must be equal, but '{LSTM.format(0)}/kernel' is float64 and "
-        f"'{LSTM.format(0)}/bias' is float32",
-    ),
-}
-
-
-@pytest.mark.parametrize(("change", "message"), INCOMPATIBLE.values(), ids=INCOMPATIBLE)
-def test_incompatible_variables_are_rejected(change, message):
-    config = network(num_layers=2)
-    variables = to_tf1(params_layout(config), random_params(config))
-    with rejects(message):
-        from_tf1(params_layout(config), change(variables))
-
-
 WITHOUT_LAYOUT = {
     "layer 0": (
         {f"{LSTM.format(1)}/kernel": 0},
