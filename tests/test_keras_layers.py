@@ -188,17 +188,6 @@ def test_a_state_of_batch_size_1_is_broadcast(kind):
     assert parity.difference(actual, expected) < 1e-12
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_unrolled_backwards_with_zeros_for_masked_steps(kind):
-    """Keras outputs zeros at other steps."""
-    layers = pair(kind, unroll=True, go_backwards=True, zero_output_for_mask=True, return_sequences=True)
-    x, mask = tf.constant(data(BATCH, TIME, FEATURES)), tf.constant(MASKS["gaps"])
-    ours, keras_layer = (
-        outputs_and_gradients(lambda layer=layer: layer(x, mask=mask), [x, *variables_of(layer)]) for layer in layers
-    )
-    check_equal(ours, keras_layer, f"layers.{kind}")
-
-
 @pytest.mark.parametrize(("kind", "mask", "training"), every_pair(KINDS, [None, *MASKS], [False, True]))
 def test_runs_only_on_the_op(kind, mask, training, runs):
     layer = OURS[kind](UNITS, go_backwards=True, dropout=0.1)
@@ -365,9 +354,17 @@ def test_use_cudnn_is_ignored(kind, runs):
         assert runs.during(layer, data(BATCH, TIME, FEATURES))[0] == 1
 
 
-def test_a_gpu_falls_back_to_keras(runs, monkeypatch):
+def see_a_gpu(kind=None):
+    return ["a GPU"] if kind == "GPU" else []
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "value"),
+    [(tf.config, "get_visible_devices", see_a_gpu), (keras.backend, "backend", lambda: "jax")],
+)
+def test_a_gpu_or_another_backend_falls_back_to_keras(owner, name, value, runs, monkeypatch):
     layer = OURS["SimpleRNN"](UNITS)
-    monkeypatch.setattr(tf.config, "get_visible_devices", lambda kind=None: ["a GPU"] if kind == "GPU" else [])
+    monkeypatch.setattr(owner, name, value)
     assert runs.during(lambda: layer(data(BATCH, TIME, FEATURES)))[0] == 0
 
 
@@ -754,9 +751,3 @@ def test_saved_files_load_in_a_fresh_process(tmp_path):
     printed = processes.run_code(LOAD, str(tmp_path), json.dumps(numbers.tolist()))
     for actual in json.loads(printed.splitlines()[-1]):
         assert parity.difference(np.array(actual), expected) < 1e-5
-
-
-def test_other_backends_fall_back_to_keras(monkeypatch, runs):
-    layer = OURS["SimpleRNN"](UNITS)
-    monkeypatch.setattr(keras.backend, "backend", lambda: "jax")
-    assert runs.during(lambda: layer(data(BATCH, TIME, FEATURES)))[0] == 0
