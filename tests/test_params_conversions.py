@@ -104,6 +104,16 @@ def removed(name):
     return lambda weights: {other: weight for other, weight in weights.items() if other != name}
 
 
+def changed(weights, index, change):
+    """Returns weights that are changed at an index, which may have several levels."""
+    if not index:
+        return change(weights)
+    at, *further = index
+    weights = {at: None, **weights} if isinstance(weights, dict) else list(weights)
+    weights[at] = changed(weights[at], further, change)
+    return weights
+
+
 # Changes of weights of two LSTM layers: the library, the index of what changes, the change, and the message.
 INCOMPATIBLE = [
     ("keras", (), lambda weights: weights[:-1], ITEMS(5)),
@@ -148,16 +158,12 @@ INCOMPATIBLE = [
 @pytest.mark.parametrize(("name", "index", "change", "message"), INCOMPATIBLE)
 def test_incompatible_weights_are_rejected(name, index, change, message):
     conversion, each = CONVERSIONS[name], params_layout(network(num_layers=2))
-    weights = whole = {"": conversion.convert_to(each, np.zeros(each.size))}
-    *outer, last = ("", *index)
-    for key in outer:
-        whole = whole[key]
-    whole[last] = change(whole.get(last) if isinstance(whole, dict) else whole[last])
+    weights = changed(conversion.convert_to(each, np.zeros(each.size)), index, change)
     with rejects(message):
-        conversion.convert_from(each, weights[""])
+        conversion.convert_from(each, weights)
     if name == "keras":
         with rejects(message):
-            conversion.convert_from(each, [tf.constant(weight) for weight in weights[""]])
+            conversion.convert_from(each, [tf.constant(weight) for weight in weights])
 
 
 @every_conversion
