@@ -429,42 +429,36 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize("in_graph", [False, True], ids=["eager", "graph"])
-@pytest.mark.parametrize("name", WRONG)
-def test_a_wrong_shape_is_rejected_by_name(name, in_graph):
-    def call():
-        return raw_ops.KerasRNN(**arguments("lstm", "float32") | {name: WRONG[name]})
-
-    with pytest.raises(ERRORS, match=rf"{name} must have the shape \["):
-        (tf.function(call) if in_graph else call)()
-
-
 def backprop_arguments(inputs, **flags):
     outputs = raw_ops.KerasRNN(**inputs, **flags)
     gradients = dict(zip(("outputs_backprop", "final_h_backprop", "final_c_backprop"), outputs[:3], strict=True))
     return {**inputs, **gradients, "reserve_space": outputs.reserve_space, **flags}
 
 
-@pytest.mark.parametrize("name", [*WRONG, "outputs_backprop", "final_h_backprop", "final_c_backprop", "reserve_space"])
-def test_a_wrong_shape_is_rejected_by_name_in_the_gradient(name):
-    wrong = WRONG.get(name, tf.ones([7, 7, 7]))
-    with pytest.raises(ERRORS, match=rf"{name} must have "):
-        raw_ops.KerasRNNBackprop(**backprop_arguments(arguments("lstm", "float32")) | {name: wrong})
+# Each op, and a function that returns its arguments.
+OPS = {
+    "KerasRNN": (raw_ops.KerasRNN, lambda inputs, **flags: {**inputs, **flags}),
+    "KerasRNNBackprop": (raw_ops.KerasRNNBackprop, backprop_arguments),
+    "KerasRNNBackpropGrad": (ops.tf_rnn_ops_keras_rnn_backprop_grad, backprop_grad_arguments),
+}
 
 
 @pytest.mark.parametrize("in_graph", [False, True], ids=["eager", "graph"])
 @pytest.mark.parametrize("mode", ["lstm", "gru"])
-def test_a_wrong_shape_is_rejected_by_name_in_the_second_derivative(mode, in_graph):
-    right = backprop_grad_arguments(arguments(mode, "float32"), rnn_mode=mode)
+@pytest.mark.parametrize("op", OPS)
+def test_a_wrong_shape_is_rejected_by_name(op, mode, in_graph):
+    run, arguments_of = OPS[op]
+    right = arguments_of(arguments(mode, "float32"), rnn_mode=mode)
 
     def call(name):
-        return ops.tf_rnn_ops_keras_rnn_backprop_grad(**right | {name: WRONG.get(name, tf.ones([7, 7, 7]))})
+        return run(**right | {name: WRONG.get(name, tf.ones([7, 7, 7]))})
 
+    what = r"the shape \[" if op == "KerasRNN" else ""
     ignored = () if mode == "lstm" else ("initial_c", "final_c_backprop", "initial_c_backprop_grad")
     for name, value in right.items():
         if not tf.is_tensor(value) or name in ignored:
             continue
-        with pytest.raises(ERRORS, match=rf"\b{name} must have "):
+        with pytest.raises(ERRORS, match=rf"\b{name} must have " + what):
             (tf.function(call) if in_graph else call)(name)
 
 
