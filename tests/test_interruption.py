@@ -32,7 +32,7 @@ def test_cancelled_calls_end_without_leaks(num_threads):
 CTRL_C = """
 # A process that was started in the background may ignore SIGINT.
 signal.signal(signal.SIGINT, signal.default_int_handler)
-long = interruptions.inference(500)
+long = interruptions.inference(300)
 if {in_function}:
     long = long.in_graph()
 expected = mixed_calls.contents(long())
@@ -46,28 +46,33 @@ assert mixed_calls.contents(long()) == expected
 """
 
 
-def test_ctrl_c_is_raised_after_the_op(tmp_path):
-    """As with TensorFlow's own ops: Python's signal handler runs when the op returns."""
-    codes = {each: LONG_CALL + CTRL_C.format(in_function=each) for each in (False, True)}
-    ended = forked.run_codes(tmp_path, codes, **processes.WITH_TESTING)
-    assert list(ended.values()) == [forked.Ended(0, "interrupted\n")] * 2
-
-
 END = """
 long = interruptions.inference(interruptions.FORWARD_LONG)
 threading.Thread(target=long, daemon=True).start()
 time.sleep(1)
 print("ending", flush=True)
-if sys.argv[1] == "SIGTERM":
-    os.kill(os.getpid(), signal.SIGTERM)
-    time.sleep(100)
-sys.exit(int(sys.argv[1]))
 """
 
 
-@pytest.mark.parametrize(("end", "returncode"), [("3", 3), ("SIGTERM", -signal.SIGTERM)])
-def test_the_process_ends_while_a_thread_runs_an_op(end, returncode):
+def test_signals(tmp_path):
+    """Ctrl+C is raised after the op, as with TensorFlow's own: Python's signal handler runs when the op returns.
+
+    SIGTERM ends the process while a thread runs an op, which would exceed the timeout of the process.
+    """
+    codes = {
+        "eager": LONG_CALL + CTRL_C.format(in_function=False),
+        "tf.function": LONG_CALL + CTRL_C.format(in_function=True),
+        "SIGTERM": LONG_CALL + END + "os.kill(os.getpid(), signal.SIGTERM)\ntime.sleep(100)",
+    }
+    assert forked.run_codes(tmp_path, codes, **processes.WITH_TESTING) == {
+        "eager": forked.Ended(0, "interrupted\n"),
+        "tf.function": forked.Ended(0, "interrupted\n"),
+        "SIGTERM": forked.Ended(-signal.SIGTERM, "ending\n"),
+    }
+
+
+def test_the_process_exits_while_a_thread_runs_an_op():
     """The op would exceed the timeout of the process."""
-    process = processes.run_python("-c", LONG_CALL + END, end, **processes.WITH_TESTING)
+    process = processes.run_python("-c", LONG_CALL + END + "sys.exit(3)", **processes.WITH_TESTING)
     assert process.stdout.splitlines() == ["ending"], process.stderr[-2000:]
-    assert process.returncode == returncode, process.stderr[-2000:]
+    assert process.returncode == 3, process.stderr[-2000:]
