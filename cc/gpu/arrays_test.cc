@@ -73,20 +73,6 @@ TYPED_TEST(ArraysTest, CopiesEmptyArrays) {
   }
 }
 
-// More rows than threads in a grid.
-TEST(ArraysTest, CopiesManyRows) {
-  FakeGpu gpu;
-  std::vector<float> rows(3 << 15);
-  std::iota(rows.begin(), rows.end(), 1);
-  FakeDeviceArray<float> source(&gpu.driver(), rows);
-  FakeDeviceArray<float> target(&gpu.driver(), rows.size());
-  const std::int64_t count = rows.size();
-  ASSERT_TRUE(CopyRows(gpu.Call(), DataType::kFloat, {count, 1, 1},
-                       source.data(), {1, 1}, target.data(), {1, 1})
-                  .ok());
-  EXPECT_EQ(target.ToVector(), rows);
-}
-
 TEST(ArraysTest, WidensEveryBFloat16AndRoundsItBack) {
   FakeGpu gpu;
   std::vector<rnn::BFloat16> all(1 << 16);

@@ -99,28 +99,30 @@ TYPED_TEST(CublasTest, MultipliesRowMajorMatrices) {
   }
 }
 
-// A 1x1 product with result 6.
+// A product of [n, n] whose elements are 6 n.
 template <typename T>
-struct Small {
-  explicit Small(FakeCudaDriver* driver)
-      : a(driver, std::vector<T>{rnn::FromDouble<T>(2)}),
-        b(driver, std::vector<T>{rnn::FromDouble<T>(3)}),
-        c(driver, 1) {}
+struct Square {
+  explicit Square(FakeCudaDriver* driver, std::int64_t n = 1)
+      : n(n),
+        a(driver, std::vector<T>(n * n, rnn::FromDouble<T>(2))),
+        b(driver, std::vector<T>(n * n, rnn::FromDouble<T>(3))),
+        c(driver, n * n) {}
 
   MatrixProduct<T> product() {
-    return {1, 1, 1, a.data(), b.data(), false, c.data(), false};
+    return {n, n, n, a.data(), b.data(), false, c.data(), false};
   }
 
+  const std::int64_t n;
   FakeDeviceArray<T> a;
   FakeDeviceArray<T> b;
   FakeDeviceArray<rnn::ComputeType<T>> c;
 };
 
 TYPED_TEST(CublasTest, UsesTf32OnlyIfAllowed) {
-  Small<TypeParam> small(&this->fake_driver_);
+  Square<TypeParam> square(&this->fake_driver_);
   for (bool allow_tf32 : {false, true}) {
     ASSERT_TRUE(
-        this->Multiply(this->stream_, small.product(), allow_tf32).ok());
+        this->Multiply(this->stream_, square.product(), allow_tf32).ok());
   }
   const auto computed = this->fake_cublas_.computed();
   const auto exact = std::is_same_v<TypeParam, double> ? CUBLAS_COMPUTE_64F
@@ -132,14 +134,14 @@ TYPED_TEST(CublasTest, UsesTf32OnlyIfAllowed) {
 }
 
 TYPED_TEST(CublasTest, UsesOneHandlePerStream) {
-  Small<TypeParam> small(&this->fake_driver_);
+  Square<TypeParam> square(&this->fake_driver_);
   const CUcontext other = this->fake_driver_.NewContext();
   const CUstream streams[] = {this->stream_,
                               this->fake_driver_.NewStream(other),
                               this->fake_driver_.NewStream(other)};
   for (int i = 0; i < 2; ++i) {
     for (CUstream stream : streams) {
-      ASSERT_TRUE(this->Multiply(stream, small.product()).ok());
+      ASSERT_TRUE(this->Multiply(stream, square.product()).ok());
     }
   }
   EXPECT_EQ(this->fake_cublas_.num_handles(), 3);
@@ -149,11 +151,11 @@ TYPED_TEST(CublasTest, UsesAHandleOnOneThreadAtATime) {
   std::vector<std::thread> threads;
   for (int i = 0; i < 4; ++i) {
     threads.emplace_back([this] {
-      Small<TypeParam> small(&this->fake_driver_);
+      Square<TypeParam> square(&this->fake_driver_, 48);  // long enough to meet
       for (int j = 0; j < 50; ++j) {
-        EXPECT_TRUE(this->Multiply(this->stream_, small.product()).ok());
+        EXPECT_TRUE(this->Multiply(this->stream_, square.product()).ok());
       }
-      EXPECT_EQ(small.c.ToVector()[0], 6);
+      EXPECT_EQ(square.c.ToVector()[0], 6 * 48);
     });
   }
   for (std::thread& thread : threads) thread.join();
@@ -163,8 +165,8 @@ TYPED_TEST(CublasTest, UsesAHandleOnOneThreadAtATime) {
 TYPED_TEST(CublasTest, RejectsMatricesThatAreTooLarge) {
   const std::int64_t large = std::int64_t{1} << 31;
   for (int i = 0; i < 3; ++i) {
-    Small<TypeParam> small(&this->fake_driver_);
-    MatrixProduct<TypeParam> product = small.product();
+    Square<TypeParam> square(&this->fake_driver_);
+    MatrixProduct<TypeParam> product = square.product();
     (i == 0 ? product.m : i == 1 ? product.n : product.k) = large;
     const Status status = this->Multiply(this->stream_, product);
     EXPECT_EQ(status.code(), StatusCode::kUnimplemented);
@@ -175,9 +177,9 @@ TYPED_TEST(CublasTest, RejectsMatricesThatAreTooLarge) {
 }
 
 TYPED_TEST(CublasTest, EachFailureIsReported) {
-  Small<TypeParam> small(&this->fake_driver_);
+  Square<TypeParam> square(&this->fake_driver_);
   CUstream stream;
-  const auto run = [&] { return this->Multiply(stream, small.product()); };
+  const auto run = [&] { return this->Multiply(stream, square.product()); };
   EXPECT_EQ(ExpectEachFailureIsReported(
                 this->fake_cublas_, CUBLAS_STATUS_ALLOC_FAILED,
                 StatusCode::kResourceExhausted, {"returned CUBLAS_FAKE"}, run,
@@ -192,12 +194,12 @@ TYPED_TEST(CublasTest, EachFailureIsReported) {
 }
 
 TYPED_TEST(CublasTest, DistinguishesUnsupportedFromFailed) {
-  Small<TypeParam> small(&this->fake_driver_);
+  Square<TypeParam> square(&this->fake_driver_);
   this->fake_cublas_.FailAny(CUBLAS_STATUS_NOT_SUPPORTED);
-  EXPECT_EQ(this->Multiply(this->stream_, small.product()).code(),
+  EXPECT_EQ(this->Multiply(this->stream_, square.product()).code(),
             StatusCode::kUnimplemented);
   this->fake_cublas_.FailAny(CUBLAS_STATUS_EXECUTION_FAILED);
-  EXPECT_EQ(this->Multiply(this->stream_, small.product()).code(),
+  EXPECT_EQ(this->Multiply(this->stream_, square.product()).code(),
             StatusCode::kInternal);
 }
 

@@ -52,28 +52,20 @@ struct Choice {
 };
 
 TEST(CudnnRnnAlgorithmTest, SmallAlgorithmUpToTheLimitOfUnits) {
-  struct Limit {
-    RnnMode mode;
-    bool is_training;
-    std::int64_t units;
-  };
-  for (const Limit& limit : {Limit{RnnMode::kLstm, true, 128},
-                             {RnnMode::kGru, true, 128},
-                             {RnnMode::kTanh, true, 256},
-                             {RnnMode::kRelu, true, 256},
-                             {RnnMode::kLstm, false, 192},
-                             {RnnMode::kGru, false, 192},
-                             {RnnMode::kTanh, false, 384},
-                             {RnnMode::kRelu, false, 384}}) {
-    Choice c;
-    c.mode = limit.mode;
-    c.is_training = limit.is_training;
-    c.type = DataType::kFloat;
-    c.units = limit.units;
-    c.layers = c.directions = 2;
-    EXPECT_EQ(c.Algorithm(), kSmall);
-    ++c.units;
-    EXPECT_EQ(c.Algorithm(), kStandard);
+  for (RnnMode mode :
+       {RnnMode::kLstm, RnnMode::kGru, RnnMode::kTanh, RnnMode::kRelu}) {
+    const bool has_gates = mode == RnnMode::kLstm || mode == RnnMode::kGru;
+    for (bool is_training : {true, false}) {
+      Choice c;
+      c.mode = mode;
+      c.is_training = is_training;
+      c.type = DataType::kFloat;
+      c.units = (is_training ? 128 : 192) * (has_gates ? 1 : 2);
+      c.layers = c.directions = 2;
+      EXPECT_EQ(c.Algorithm(), kSmall);
+      ++c.units;
+      EXPECT_EQ(c.Algorithm(), kStandard);
+    }
   }
 }
 

@@ -30,15 +30,6 @@ using rnn::kTolerance;
 using rnn::ReferenceBackward;
 using rnn::ReferenceForward;
 
-// The gradients of gates that a backward step has.
-struct GateGradients {
-  bool r;
-  bool u;
-  bool c;
-};
-constexpr GateGradients kNoGateGradients = {false, false, false};
-constexpr GateGradients kAllGateGradients = {true, true, true};
-
 // Runs steps on a fake GPU.
 template <typename T>
 class GpuCell {
@@ -65,8 +56,7 @@ class GpuCell {
   }
 
   Status TryBackward(const Case& k, const ForwardResult& forward,
-                     const GateGradients& gradients, std::size_t offset,
-                     BackwardResult* result) {
+                     std::size_t offset, BackwardResult* result) {
     const std::int64_t state = k.size.batch * k.size.cell_size;
     FakeArrays<T> arrays(&gpu, offset);
     rnn::GruBlockCellBackward<T> step{};
@@ -77,9 +67,9 @@ class GpuCell {
     step.r = arrays.In(forward.r);
     step.u = arrays.In(forward.u);
     step.c = arrays.In(forward.c);
-    step.d_r = gradients.r ? arrays.In(k.d_r) : nullptr;
-    step.d_u = gradients.u ? arrays.In(k.d_u) : nullptr;
-    step.d_c = gradients.c ? arrays.In(k.d_c) : nullptr;
+    step.d_r = arrays.In(k.d_r);
+    step.d_u = arrays.In(k.d_u);
+    step.d_c = arrays.In(k.d_c);
     step.d_h = arrays.In(k.d_h);
     step.d_x = arrays.Out(k.x.size(), &result->d_x);
     step.d_h_prev = arrays.Out(state, &result->d_h_prev);
@@ -97,10 +87,9 @@ class GpuCell {
     return result;
   }
   BackwardResult Backward(const Case& k, const ForwardResult& forward,
-                          const GateGradients& gradients,
                           std::size_t offset = 0) {
     BackwardResult result;
-    const Status status = TryBackward(k, forward, gradients, offset, &result);
+    const Status status = TryBackward(k, forward, offset, &result);
     EXPECT_TRUE(status.ok()) << status.message();
     return result;
   }
@@ -140,17 +129,6 @@ ForwardResult RoundedForward(const Case& k) {
   return forward;
 }
 
-// The case with zeros for missing gradients.
-Case WithoutOthers(Case k, const GateGradients& gradients) {
-  const auto clear = [](bool is_given, Array* array) {
-    if (!is_given) std::fill(array->begin(), array->end(), 0.0);
-  };
-  clear(gradients.r, &k.d_r);
-  clear(gradients.u, &k.d_u);
-  clear(gradients.c, &k.d_c);
-  return k;
-}
-
 template <typename T>
 void ForEachSize(const std::function<void(const Case&)>& check) {
   for (const GruBlockCellSize& size : rnn::kGruBlockCellSizes) {
@@ -178,13 +156,18 @@ TYPED_TEST(GpuGruBlockCellTest, ForwardEqualsTheReference) {
 TYPED_TEST(GpuGruBlockCellTest, BackwardEqualsTheReference) {
   ForEachSize<TypeParam>([&](const Case& k) {
     const ForwardResult forward = RoundedForward<TypeParam>(k);
-    for (const GateGradients& gradients : {kNoGateGradients,
-                                           kAllGateGradients,
-                                           {true, false, false},
-                                           {false, true, false},
-                                           {false, false, true}}) {
-      rnn::ExpectClose(this->cell_.Backward(k, forward, gradients),
-                       ReferenceBackward(WithoutOthers(k, gradients), forward),
+    // The gradients of gates that are given, as bits. Others are null.
+    for (unsigned given : {0, 1, 2, 4, 7}) {
+      Case some = k, zeros = k;
+      for (Array Case::* gate : {&Case::d_r, &Case::d_u, &Case::d_c}) {
+        if ((given & 1) == 0) {
+          (some.*gate).clear();
+          (zeros.*gate).assign((k.*gate).size(), 0);
+        }
+        given /= 2;
+      }
+      rnn::ExpectClose(this->cell_.Backward(some, forward),
+                       ReferenceBackward(zeros, forward),
                        kTolerance<TypeParam>);
     }
   });
@@ -194,13 +177,10 @@ TYPED_TEST(GpuGruBlockCellTest, BitsDoNotDependOnAlignment) {
   // Some sizes allow vector access, others do not.
   ForEachSize<TypeParam>([&](const Case& k) {
     const ForwardResult forward = this->cell_.Forward(k);
-    const BackwardResult backward =
-        this->cell_.Backward(k, forward, kAllGateGradients);
+    const BackwardResult backward = this->cell_.Backward(k, forward);
     for (std::size_t offset : {1, 8}) {
       rnn::ExpectSameBits(this->cell_.Forward(k, offset), forward);
-      rnn::ExpectSameBits(
-          this->cell_.Backward(k, forward, kAllGateGradients, offset),
-          backward);
+      rnn::ExpectSameBits(this->cell_.Backward(k, forward, offset), backward);
     }
   });
 }
@@ -210,7 +190,7 @@ TYPED_TEST(GpuGruBlockCellTest, TakesFiveLaunches) {
   const ForwardResult forward = this->cell_.Forward(k);
   EXPECT_EQ(this->cell_.gpu.driver().CountCalls("cuLaunchKernel"), 3);
   EXPECT_EQ(this->cell_.gpu.fake_cublas().computed().size(), 2);
-  this->cell_.Backward(k, forward, kAllGateGradients);
+  this->cell_.Backward(k, forward);
   EXPECT_EQ(this->cell_.gpu.driver().CountCalls("cuLaunchKernel"), 6);
   EXPECT_EQ(this->cell_.gpu.fake_cublas().computed().size(), 4);
   EXPECT_EQ(this->cell_.gpu.driver().loaded_images().size(), 1);
@@ -222,7 +202,7 @@ TYPED_TEST(GpuGruBlockCellTest, EmptyArraysLaunchNoKernels) {
         GruBlockCellSize{0, 0, 0}}) {
     const Case k = RandomCase<TypeParam>(size);
     const ForwardResult forward = this->cell_.Forward(k);
-    this->cell_.Backward(k, forward, kNoGateGradients);
+    this->cell_.Backward(k, forward);
   }
   EXPECT_EQ(this->cell_.gpu.driver().CountCalls("cuLaunchKernel"), 0);
   EXPECT_EQ(this->cell_.gpu.fake_cublas().num_handles(), 0);
@@ -232,7 +212,7 @@ TYPED_TEST(GpuGruBlockCellTest, UsesTf32OnlyIfAllowed) {
   const Case k = RandomCase<TypeParam>({3, 4, 8});
   for (bool allow_tf32 : {false, true}) {
     this->cell_.allow_tf32 = allow_tf32;
-    this->cell_.Backward(k, this->cell_.Forward(k), kAllGateGradients);
+    this->cell_.Backward(k, this->cell_.Forward(k));
   }
   const auto computed = this->cell_.gpu.fake_cublas().computed();
   const auto count = std::count(computed.begin(), computed.end(),
@@ -280,22 +260,20 @@ void ExpectFailuresAreReported(GpuCell<T>& cell, Library& library,
                                Error error) {
   const Case k = RandomCase<T>({3, 4, 8});
   const ForwardResult forward = cell.Forward(k);
-  const BackwardResult backward = cell.Backward(k, forward, kAllGateGradients);
+  const BackwardResult backward = cell.Backward(k, forward);
   for (bool is_backward : {false, true}) {
     const int failures = ExpectEachFailureIsReported(
         library, error, StatusCode::kResourceExhausted, {" returned CU"},
         [&] {
           ForwardResult f;
           BackwardResult b;
-          return is_backward
-                     ? cell.TryBackward(k, forward, kAllGateGradients, 0, &b)
-                     : cell.TryForward(k, 0, &f);
+          return is_backward ? cell.TryBackward(k, forward, 0, &b)
+                             : cell.TryForward(k, 0, &f);
         },
         [&] { cell.gpu.UseNewContext(); },
         [&] {
           rnn::ExpectSameBits(cell.Forward(k), forward);
-          rnn::ExpectSameBits(cell.Backward(k, forward, kAllGateGradients),
-                              backward);
+          rnn::ExpectSameBits(cell.Backward(k, forward), backward);
         });
     EXPECT_GT(failures, 3);
   }
@@ -313,7 +291,7 @@ TYPED_TEST(GpuGruBlockCellTest, MemsetFailureIsReported) {
   const Case k = RandomCase<TypeParam>({3, 4, 0});
   BackwardResult b;
   this->cell_.gpu.driver().Fail("cuMemsetD8Async", CUDA_ERROR_ILLEGAL_ADDRESS);
-  EXPECT_EQ(this->cell_.TryBackward(k, {}, kNoGateGradients, 0, &b).code(),
+  EXPECT_EQ(this->cell_.TryBackward(k, {}, 0, &b).code(),
             StatusCode::kInternal);
 }
 
