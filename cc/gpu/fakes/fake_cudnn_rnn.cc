@@ -107,51 +107,48 @@ class Network {
 
   // --------------------------------------------------------- the reserve space
 
-  // A hash of the network, the last pass and the kept arrays, and these arrays.
+  // A hash of the network, the last pass and the kept arrays, then the arrays.
 
-  std::size_t Hash(const std::string& last_pass, const char* arrays) const {
+  std::size_t Hash(const std::string& last_pass, const double* arrays) const {
     std::string text = last_pass + Describe(k_) + " type " +
                        std::to_string(n_.type) + " algorithm " +
                        std::to_string(n_.algorithm) + " time_major " +
                        std::to_string(n_.time_major) + " lengths";
     for (std::int32_t length : n_.lengths) text += " " + std::to_string(length);
-    text.append(arrays, ReserveBytes() - sizeof(std::size_t));
+    text.append(reinterpret_cast<const char*>(arrays),
+                ReserveBytes() - sizeof(std::size_t));
     return std::hash<std::string>()(text);
   }
 
   void Keep(const std::string& last_pass, void* reserve_space) const {
-    char* const begin = static_cast<char*>(reserve_space) + sizeof(std::size_t);
-    char* to = begin;
+    auto* const hash = static_cast<std::size_t*>(reserve_space);
+    auto* const begin = reinterpret_cast<double*>(hash + 1);
+    double* to = begin;
     for (const Kept& each : kept_) {
-      const std::size_t num_bytes = each.array->size() * sizeof(double);
-      std::memcpy(to, each.array->data(), num_bytes);
-      to += num_bytes;
+      to = std::copy(each.array->begin(), each.array->end(), to);
     }
-    const std::size_t hash = Hash(last_pass, begin);
-    std::memcpy(reserve_space, &hash, sizeof(hash));
+    *hash = Hash(last_pass, begin);
   }
 
   // Returns a message unless the reserve space comes from the last pass, and
   // the arrays `same` are those of the forward pass.
   std::string Restore(const std::string& last_pass, const void* reserve_space,
                       const std::vector<const char*>& same) {
-    const char* from =
-        static_cast<const char*>(reserve_space) + sizeof(std::size_t);
-    const std::size_t hash = Hash(last_pass, from);
-    if (std::memcmp(reserve_space, &hash, sizeof(hash)) != 0) {
+    const auto* const hash = static_cast<const std::size_t*>(reserve_space);
+    const auto* from = reinterpret_cast<const double*>(hash + 1);
+    if (*hash != Hash(last_pass, from)) {
       return "the reserve space does not come from " + last_pass +
              " of the same network and algorithm, or was modified";
     }
     for (const Kept& each : kept_) {
-      const std::size_t num_bytes = each.array->size() * sizeof(double);
-      std::memcpy(each.array->data(), from, num_bytes);
-      from += num_bytes;
+      std::copy_n(from, each.array->size(), each.array->begin());
+      from += each.array->size();
     }
     for (const char* name : same) {
       const Array given = Read(name);
       // Compares bits, as some may be NaN.
-      if (std::memcmp(given.data(), Find(name).data(),
-                      given.size() * sizeof(double)) != 0) {
+      if (!given.empty() && std::memcmp(given.data(), Find(name).data(),
+                                        given.size() * sizeof(double)) != 0) {
         return std::string(name) + " is not that of the forward pass";
       }
     }
