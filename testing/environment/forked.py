@@ -6,6 +6,9 @@ import textwrap
 
 from environment import processes
 
+# Seconds for one piece of code. Long enough for a busy machine.
+TIMEOUT = 300
+
 _DRIVER = """
 import json, os, pathlib, signal, sys, traceback
 import keras, tensorflow
@@ -13,7 +16,7 @@ import keras, tensorflow
 def run(code, file):
     os.dup2(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), 1)
     os.dup2(1, 2)
-    signal.alarm(300)
+    signal.alarm(int(sys.argv[2]))
     status = 1
     try:
         exec(code, {"__name__": "__main__"})
@@ -63,6 +66,7 @@ def run_codes(folder, codes, prefix=(), **environment):
     """
     file = folder / "codes.json"
     file.write_text(json.dumps({str(name): textwrap.dedent(code) for name, code in codes.items()}))
-    printed = processes.run_code(_DRIVER, str(file), prefix=prefix, **environment)
+    timeout = TIMEOUT * (1 + len(codes))
+    printed = processes.run_code(_DRIVER, str(file), str(TIMEOUT), prefix=prefix, timeout=timeout, **environment)
     ended = json.loads(printed.splitlines()[-1])
     return {name: Ended(*ended[str(name)]) for name in codes}

@@ -19,7 +19,7 @@ def importing(*folders):
 WITH_TESTING = importing()
 
 
-def run_python(*arguments, cwd="/", prefix=(), **environment):
+def run_python(*arguments, cwd="/", prefix=(), timeout=TIMEOUT, **environment):
     """Runs this interpreter, as an argument of the program `prefix` if given. Returns the finished process."""
     return subprocess.run(
         [*prefix, sys.executable, *arguments],
@@ -28,7 +28,7 @@ def run_python(*arguments, cwd="/", prefix=(), **environment):
         capture_output=True,
         text=True,
         check=False,
-        timeout=TIMEOUT,
+        timeout=timeout,
     )
 
 
