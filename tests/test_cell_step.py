@@ -1,5 +1,6 @@
 """Tests of LSTMCell, GRUCell and SimpleRNNCell in a custom loop: which calls run on the op, and equal results."""
 
+import contextlib
 import functools
 
 import keras
@@ -201,16 +202,13 @@ KEPT = {
 def test_falls_back_to_keras(case, runs):
     cls, options, call = KEPT[case]
     results = []
-    for accelerate in (False, True):
+    # A strict acceleration applies only to layers.
+    for context in (contextlib.nullcontext, functools.partial(accelerate_keras, strict=True)):
         keras.utils.set_random_seed(0)
         cell = make_cell(cls, **options)
-        x, states = arguments_of(cell)
-        if accelerate:
-            with accelerate_keras(strict=True):  # strict applies only to layers
-                count, result = runs.during(call, cell, x, states)
-            assert count == 0
-        else:
-            result = call(cell, x, states)
+        with context():
+            count, result = runs.during(call, cell, *arguments_of(cell))
+        assert count == 0
         results.append(tf.nest.flatten(result))
     for one, other in zip(*results, strict=True):
         np.testing.assert_array_equal(one, other)
@@ -251,19 +249,12 @@ def test_errors_equal_those_of_keras():
 @pytest.mark.parametrize("kind", KINDS)
 def test_draws_the_same_dropout_masks(kind):
     results = []
-    for accelerate in (False, True):
+    for context in (contextlib.nullcontext, accelerate_keras):
         cell = make_cell(CELLS[kind], dropout=0.5, recurrent_dropout=0.3, seed=1)
         x, states = arguments_of(cell)
-
-        def run(cell=cell, x=x, states=states):
+        with context():
             # Inference draws the masks that the next training step uses.
-            return tf.nest.flatten([cell(x, states), cell(x, states, training=True)])
-
-        if accelerate:
-            with accelerate_keras():
-                results.append(run())
-        else:
-            results.append(run())
+            results.append([cell(x, states), cell(x, states, training=True)])
     check_equal(*results, f"{kind}Cell")
 
 
@@ -321,10 +312,7 @@ def test_a_model_follows_the_acceleration(runs):
     model.compile(jit_compile=False)
     predict = functools.partial(model.predict, X, batch_size=1, verbose=0)
     expected = predict()
-    with accelerate_keras():
-        count, actual = runs.during(predict)
-        assert count == TIME
-        assert parity.difference(actual, expected) < 1e-5
+    check_accelerated(runs, predict, count=TIME)
     np.testing.assert_array_equal(predict(), expected)
 
 
