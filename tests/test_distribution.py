@@ -229,7 +229,17 @@ def policy(request):
 LOSS_TOLERANCES = {"float64": 1e-6, "mixed_float16": 3e-3, "mixed_bfloat16": 2e-2}
 
 
-def assert_trains_as_on_one_device(strategy, recurrent, policy, run_eagerly=False):
+@pytest.mark.parametrize(
+    ("policy", "recurrent", "run_eagerly"),
+    [
+        ("float64", lstm, False),
+        ("mixed_float16", lstm, False),
+        ("mixed_bfloat16", lstm, False),
+        ("float64", block_cell, True),
+    ],
+    indirect=["policy"],
+)
+def test_fit_trains_as_on_one_device(strategy, recurrent, policy, run_eagerly):
     model = replicated(strategy, recurrent, run_eagerly=run_eagerly)
     alone = build(recurrent, run_eagerly=run_eagerly)
     losses = fit(model)
@@ -239,16 +249,6 @@ def assert_trains_as_on_one_device(strategy, recurrent, policy, run_eagerly=Fals
         first, second = on_each_device(variable)
         np.testing.assert_array_equal(first, second)
         assert policy != "float64" or parity.difference(first, expected.value) < 1e-12
-
-
-@pytest.mark.parametrize("policy", ["float64", "mixed_float16", "mixed_bfloat16"], indirect=True)
-def test_fit_trains_as_on_one_device(strategy, policy):
-    assert_trains_as_on_one_device(strategy, lstm, policy)
-
-
-@pytest.mark.parametrize("policy", ["float64"], indirect=True)
-def test_fit_trains_eagerly_as_on_one_device(strategy, policy):
-    assert_trains_as_on_one_device(strategy, block_cell, policy, run_eagerly=True)
 
 
 def test_a_replica_with_an_empty_batch(strategy):
@@ -275,18 +275,10 @@ def test_replicas_draw_different_dropout_masks(strategy, in_graph, seed):
     assert len({output.tobytes() for output in outputs}) == 4
 
 
-def write_weights(model, path):
-    model.save_weights(path / "model.weights.h5")
-
-
 def read_weights(path):
     model = build()
     model.load_weights(path / "model.weights.h5")
     return model
-
-
-def write_checkpoint(model, path):
-    tf.train.Checkpoint(model=model).write(str(path / "checkpoint"))
 
 
 def read_checkpoint(path):
@@ -305,12 +297,9 @@ FORMATS = {
         lambda model, path: model.save(path / "model.keras"),
         lambda path: keras.saving.load_model(path / "model.keras"),
     ),
-    "weights": (write_weights, read_weights),
-    "checkpoint": (write_checkpoint, read_checkpoint),
-    "SavedModel": (
-        lambda model, path: model.export(path / "exported", verbose=False),
-        read_saved_model,
-    ),
+    "weights": (lambda model, path: model.save_weights(path / "model.weights.h5"), read_weights),
+    "checkpoint": (lambda model, path: tf.train.Checkpoint(model=model).write(f"{path}/checkpoint"), read_checkpoint),
+    "SavedModel": (lambda model, path: model.export(path / "exported", verbose=False), read_saved_model),
 }
 
 
