@@ -8,6 +8,7 @@ import tensorflow as tf
 from checks import parity
 from checks.params_conversions import DIRECTIONS, network, networks, outputs_and_gradients, rejects
 from inputs.cudnn_rnn import MODES, network_inputs, output_gradients, params_layout
+from inputs.pairs import every_pair
 from references import tf1_networks
 
 from tf_rnn_ops.params import from_tf1, layout, layout_from_tf1, to_tf1
@@ -19,16 +20,6 @@ SCOPE = "model/encoder"
 
 def nonlinearity_of(config):
     return "relu" if config.rnn_mode == "rnn_relu" else "tanh"
-
-
-single_cells = pytest.mark.parametrize(
-    "config",
-    [
-        pytest.param(network(rnn_mode=mode, direction=direction, sequence_lengths=LENGTHS), id=f"{mode}-{direction}")
-        for mode in MODES
-        for direction in DIRECTIONS
-    ],
-)
 
 
 def tf1_results(config, inputs, folder, network_outputs):
@@ -70,10 +61,10 @@ def test_from_tf1_equals_the_cells(config, tmp_path):
         assert parity.difference(d_variables[name] / (2 if is_half else 1), expected) < 1e-12, name
 
 
-@single_cells
-@pytest.mark.parametrize("scope", [None, "my_scope"])
-def test_single_cells_equal_the_op(config, scope, tmp_path):
+@pytest.mark.parametrize(("mode", "direction", "scope"), every_pair(MODES, DIRECTIONS, [None, "my_scope"]))
+def test_single_cells_equal_the_op(mode, direction, scope, tmp_path):
     """Networks of one layer without MultiRNNCell and stack_bidirectional_dynamic_rnn."""
+    config = network(rnn_mode=mode, direction=direction, sequence_lengths=LENGTHS)
     inputs = network_inputs(config)
     path, outputs, _ = tf1_results(
         config, inputs, tmp_path, lambda *arguments: tf1_networks.outputs_of_single_cells(*arguments, scope)
