@@ -6,6 +6,7 @@ python stress/fuzz.py --library tensorflow --calls 20000
 """
 
 import argparse
+import collections
 import dataclasses
 import functools
 import json
@@ -24,7 +25,7 @@ import paths  # noqa: F401
 import fuzz_draw
 import fuzz_session
 from fuzz_run import LIBRARIES
-from fuzz_table import Table
+from fuzz_table import markdown
 from fuzz_workers import Answer, answers
 
 FOLDER = pathlib.Path(__file__).parent.parent / "build" / "fuzz"
@@ -84,7 +85,8 @@ def write_finding(file: TextIO, number: int, report: fuzz_session.Report) -> Non
 
 def fuzz(options: argparse.Namespace) -> int:
     """Runs all calls and prints the table of results."""
-    table, start, last_line = Table(), time.monotonic(), 0.0
+    counts: collections.Counter[tuple[str, str]] = collections.Counter()
+    num_findings, start, last_line = 0, time.monotonic(), 0.0
     prepare = functools.partial(fuzz_session.prepare, options.library, options.seed)
     path = options.folder / f"findings-{options.library}-{options.seed}.jsonl"
     options.folder.mkdir(parents=True, exist_ok=True)
@@ -92,17 +94,18 @@ def fuzz(options: argparse.Namespace) -> int:
     with path.open("w") as file:
         for answer in answers(numbers, *pool, preload=["fuzz_session"]):
             report = report_of(answer, options.seed)
-            table.add(report)
+            counts[report.op, report.kind] += 1
+            num_findings += report.is_finding
             if report.is_finding:
                 write_finding(file, answer.number, report)
             seconds = time.monotonic() - start
             if seconds - last_line > SECONDS_BETWEEN_LINES:
                 last_line = seconds
-                print(f"{seconds:.0f} s: {table.num_calls()} calls, {table.num_findings} findings", flush=True)
-    print(f"\n{table.markdown()}\n")
-    print(f"{table.num_calls()} calls of {options.library}, seed {options.seed}, in {time.monotonic() - start:.0f} s")
-    print(f"{table.num_findings} findings{f', in {path}' if table.num_findings else ''}")
-    return int(table.num_findings > 0)
+                print(f"{seconds:.0f} s: {counts.total()} calls, {num_findings} findings", flush=True)
+    print(f"\n{markdown(counts)}\n")
+    print(f"{counts.total()} calls of {options.library}, seed {options.seed}, in {time.monotonic() - start:.0f} s")
+    print(f"{num_findings} findings{f', in {path}' if num_findings else ''}")
+    return int(num_findings > 0)
 
 
 def main(arguments: list[str] | None = None) -> int:
