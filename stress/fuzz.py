@@ -112,7 +112,8 @@ def main(arguments: list[str] | None = None) -> int:
     """Runs the command."""
     options = parse_arguments(arguments)
     # Read by the fork server that starts the workers.
-    os.environ["PYTHONPATH"] = os.pathsep.join([str(pathlib.Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
+    folders = str(pathlib.Path(__file__).parent), os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, folders))  # an empty one would be the current folder
     return fuzz(options) if options.call is None else repeat(options)
 
 
