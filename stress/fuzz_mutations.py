@@ -15,7 +15,8 @@ from inputs.calls import (
     numpy_dtype,
     zeros,
 )
-from inputs.valid_calls import ACTIVATIONS, HUGE, KERAS_ACTIVATIONS, choice, valid_arguments
+from inputs.keras_rnn import ACTIVATIONS
+from inputs.valid_calls import HUGE, KERAS_ACTIVATIONS, choice, valid_arguments
 
 INT32 = np.iinfo(np.int32)
 INT64 = np.iinfo(np.int64)

@@ -10,15 +10,15 @@ from checks import parity
 from checks.keras_layers import KERAS, MASKS, Tensor, check_equal, data
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from inputs.keras_rnn import KINDS, arguments, has_cell_state
+from inputs.keras_rnn import ACTIVATIONS, KINDS, arguments, has_cell_state
 from inputs.pairs import every_pair
 from references.cudnn_rnn import NUM_GATES
 
-from tf_rnn_ops import raw_ops
+from tf_rnn_ops import _plain_network, raw_ops
 from tf_rnn_ops._library import ops
+from tf_rnn_ops.layers import _inner_loop
 
 ERRORS = (tf.errors.InvalidArgumentError, ValueError)
-ACTIVATIONS = ("tanh", "sigmoid", "relu", "linear", "hard_sigmoid")
 FLAGS = ("go_backwards", "return_sequences", "zero_output_for_mask")
 DTYPES = ("float64", "float32", "float16", "bfloat16")
 
@@ -40,6 +40,12 @@ ACTIVATED = [
 CASES = [case for case in itertools.product(KINDS, DTYPES[1:]) if case[0] != "rnn_relu" or case[1] == "float32"]
 # Modes and types other than float64, masks, flags.
 TYPED = every_pair(CASES, [None, "gaps"], [(False, True, False), (True, False, False)])
+
+
+def test_python_has_each_activation_of_the_op():
+    """For third derivatives, and to run Keras's layers on the op."""
+    for module in (_plain_network, _inner_loop):
+        assert tuple(module._ACTIVATIONS) == ACTIVATIONS
 
 
 def make_keras(mode, inputs, use_bias, **flags):

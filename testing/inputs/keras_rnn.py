@@ -6,6 +6,16 @@ import tensorflow as tf
 from checks.keras_layers import data
 from references.cudnn_rnn import NUM_GATES
 
+import tf_rnn_ops  # noqa: F401  # registers the op definitions
+from inputs.calls import definition
+
+# That the op supports, by its definition.
+ACTIVATIONS = tuple(
+    name.decode()
+    for attribute in definition("KerasRNN").attr
+    if attribute.name == "activation"
+    for name in attribute.allowed_values.list.s
+)
 # The Keras layer of each mode.
 KINDS = {"lstm": "LSTM", "gru": "GRU", "rnn_tanh": "SimpleRNN", "rnn_relu": "SimpleRNN"}
 

@@ -35,7 +35,6 @@ SIZES = (0, *range(1, 10), *range(1, 10))
 DROPOUTS = (*(0.0,) * 8, 0.3, 0.5, 1.0)
 EXTREME_SHARE = 0.12
 EXTREME_VALUES = (np.nan, np.nan, np.inf, -np.inf, 1e30, 1e-40, -0.0)
-ACTIVATIONS = ("tanh", "sigmoid", "relu", "linear", "hard_sigmoid")
 KERAS_ACTIVATIONS = ("activation", "recurrent_activation")
 KERAS_FLAGS = ("go_backwards", "return_sequences", "zero_output_for_mask")
 KERAS_INPUTS = ("sequences", "initial_h", "initial_c", "kernel", "recurrent_kernel", "bias")
@@ -238,7 +237,11 @@ def keras_values(rng, op: str) -> Arguments:
         **with_extreme_values(rng, gru_inputs.cast(drawn, dtype)),
         "mask": mask,
         "rnn_mode": mode,
-        **({name: choice(rng, ACTIVATIONS) for name in KERAS_ACTIVATIONS} if mode in ("lstm", "gru") else {}),
+        **(
+            {name: choice(rng, keras_rnn_inputs.ACTIVATIONS) for name in KERAS_ACTIVATIONS}
+            if mode in ("lstm", "gru")
+            else {}
+        ),
         **{name: bool(rng.random() < 0.5) for name in KERAS_FLAGS},
         "is_training": is_backward or bool(rng.random() < 0.7),
     }
