@@ -125,7 +125,7 @@ def answers(
                 batch = list(itertools.islice(remaining, BATCH))
             if not batch:
                 return
-            yield from batch
+            yield from itertools.takewhile(lambda _: not is_over.is_set(), batch)
 
     def handle(index: int) -> None:
         """Runs one process after the other, each until it fails."""

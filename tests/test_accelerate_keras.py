@@ -15,6 +15,7 @@ from checks.keras_layers import (
     BATCH,
     FEATURES,
     KERAS,
+    KINDS,
     OURS,
     TIME,
     UNITS,
@@ -25,6 +26,7 @@ from checks.keras_layers import (
     data,
     needs_xla,
     outputs_and_gradients,
+    pair,
     randomize,
 )
 from environment import forked, processes
@@ -668,6 +670,28 @@ def test_a_function_that_was_traced_outside_xla(runs):
         expected = inner(X)
         actual = tf.function(lambda x: 2 * inner(x), jit_compile=True, autograph=False)(X)
     np.testing.assert_array_equal(actual, 2 * expected)
+
+
+@pytest.mark.parametrize("has_mask", [False, True], ids=["all steps", "masked"])
+@pytest.mark.parametrize("training", [False, True], ids=["inference", "training"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_dynamic_sizes(kind, training, has_mask, runs):
+    layer = pair(kind, return_sequences=True, return_state=True)[1]
+
+    def run(x):
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            mask = tf.reduce_all(tf.abs(x) < 1.5, axis=2) if has_mask else None
+            outputs = tf.nest.flatten(layer(x, training=training, mask=mask))
+            loss = tf.add_n([tf.reduce_sum(tf.sin(each)) for each in outputs])
+        return outputs, tape.gradient(loss, [x, *(each.value for each in layer.trainable_variables)])
+
+    compiled = tf.function(run, input_signature=[tf.TensorSpec([None, None, FEATURES], tf.float64)])
+    with accelerate_keras():
+        assert runs.during(compiled.get_concrete_function)[0] == 1
+    for batch, steps in [(1, 1), (1, 16), (4, 3)]:
+        x = tf.constant(data(batch, steps, FEATURES))
+        check_equal(compiled(x), run(x), f"accelerated {kind}")
 
 
 def test_the_graph_of_a_layer_has_only_the_op_and_its_variables():

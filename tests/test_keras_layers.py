@@ -188,6 +188,18 @@ def test_a_state_of_batch_size_1_is_broadcast(kind):
     assert parity.difference(actual, expected) < 1e-12
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_unrolled_backwards_with_zeros_for_masked_steps(kind):
+    """Keras outputs zeros at other steps."""
+    layers = pair(kind, unroll=True, go_backwards=True, zero_output_for_mask=True, return_sequences=True)
+    x, mask = tf.constant(data(BATCH, TIME, FEATURES)), tf.constant(MASKS["gaps"])
+    ours, keras_layer = (
+        outputs_and_gradients(lambda layer=layer: layer(x, mask=mask), [x, *variables_of(layer)]) for layer in layers
+    )
+    for actual, expected in zip(ours, keras_layer, strict=True):
+        check_equal(actual, expected, f"layers.{kind}")
+
+
 @pytest.mark.parametrize(("kind", "mask", "training"), every_pair(KINDS, [None, *MASKS], [False, True]))
 def test_runs_only_on_the_op(kind, mask, training, runs):
     layer = OURS[kind](UNITS, go_backwards=True, dropout=0.1)
@@ -412,18 +424,23 @@ def test_a_model_that_crops_its_inputs_but_not_its_mask(layer, runs):
             np.testing.assert_allclose(model.predict(each, verbose=0), output, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("configuration", "call"),
-    [
-        *itertools.product(["LSTM", "SimpleRNN", "reset before"], ["eager", "static", "dynamic"]),
-        pytest.param("LSTM", "XLA", marks=needs_xla),
-        pytest.param("SimpleRNN", "XLA", marks=[needs_xla, pytest.mark.slow]),
-        pytest.param("reset before", "XLA", marks=[needs_xla, pytest.mark.slow]),
-    ],
-)
-@pytest.mark.parametrize(("go_backwards", "unroll", "zeros"), every_pair(*[[False, True]] * 3))
-def test_a_mask_with_surplus_steps(configuration, go_backwards, unroll, zeros, call):
+FLAGS = list(itertools.product([False, True], repeat=3))
+SURPLUS = [
+    *itertools.product(["LSTM", "SimpleRNN", "reset before"], ["eager"], FLAGS),
+    *itertools.product(["LSTM", "SimpleRNN", "reset before"], ["static", "dynamic"], every_pair(*[[False, True]] * 3)),
+    *(pytest.param("LSTM", "XLA", flags, marks=needs_xla) for flags in FLAGS),
+    *(
+        pytest.param(kind, "XLA", flags, marks=[needs_xla, pytest.mark.slow])
+        for kind in ("SimpleRNN", "reset before")
+        for flags in FLAGS
+    ),
+]
+
+
+@pytest.mark.parametrize(("configuration", "call", "flags"), SURPLUS)
+def test_a_mask_with_surplus_steps(configuration, call, flags):
     """Keras ignores them, except in some configurations, which it rejects."""
+    go_backwards, unroll, zeros = flags
     kind, options = CONFIGURATIONS[configuration]
     options = {"go_backwards": go_backwards, "unroll": unroll, "zero_output_for_mask": zeros, **options}
     layers = pair(kind, return_sequences=True, **options)

@@ -61,6 +61,21 @@ def test_from_tf1_equals_the_cells(config, tmp_path):
         assert parity.difference(d_variables[name] / (2 if is_half else 1), expected) < 1e-12, name
 
 
+@networks()
+def test_the_cells_restore_a_checkpoint_of_to_tf1(config, tmp_path):
+    """Made from params whose two biases differ."""
+    inputs = network_inputs(config)
+    path = tf1_networks.save(to_tf1(params_layout(config), inputs["params"], SCOPE), tmp_path / "model")
+    with tf.Graph().as_default(), v1.Session() as session:
+        with v1.variable_scope(SCOPE):
+            outputs = tf1_networks.outputs(config, inputs)
+        v1.train.Saver().restore(session, path)
+        outputs = session.run(outputs)
+    actual, _ = outputs_and_gradients(config, inputs)
+    for ours, expected in zip(actual, outputs.values(), strict=True):
+        assert parity.difference(ours, expected) < 1e-12
+
+
 @pytest.mark.parametrize(("mode", "direction", "scope"), every_pair(MODES, DIRECTIONS, [None, "my_scope"]))
 def test_single_cells_equal_the_op(mode, direction, scope, tmp_path):
     """Networks of one layer without MultiRNNCell and stack_bidirectional_dynamic_rnn."""

@@ -90,7 +90,7 @@ def reasons(layer):
     ("kind", "options"), [("SimpleRNN", "op"), *((kind, options) for kind in ("LSTM", "GRU") for options in OPTIONS)]
 )
 def test_every_method_of_keras(kind, options, monkeypatch):
-    replaced_later, options = options == "op", OPTIONS[options]
+    replaced_later, options = options in ("op", "loop"), OPTIONS[options]
     methods = methods_that_run(make_layer(kind, **options))
     assert (CELLS[kind], "call") in methods
     assert (keras.layers.RNN, "inner_loop") in methods

@@ -415,7 +415,30 @@ TEST(CudnnRnnTest, EachFailureIsReported) {
                 gpu.cudnn(), CUDNN_STATUS_EXECUTION_FAILED,
                 StatusCode::kInternal, {" returned ", "rnn_mode lstm"}, run),
             30);
-  EXPECT_TRUE(run().ok());
+  // Later calls are not affected.
+  CpuNetwork<float> cpu(k);
+  FakeNetwork<float> network(&gpu, k);
+  ForwardResult result;
+  ASSERT_TRUE(network.TryForward(true, &result).ok());
+  ExpectSame(result, cpu.Forward(true), kTolerance<float>);
+}
+
+TEST(CudnnRnnTest, UsesOneHandlePerStream) {
+  FakeGpu gpu;
+  FakeCudaDriver& driver = gpu.driver();
+  const CUstream streams[] = {gpu.stream(),
+                              driver.NewStream(driver.current_context()),
+                              driver.NewStream(driver.NewContext())};
+  for (int i = 0; i < 2; ++i) {
+    for (CUstream stream : streams) {
+      ScopedContext scope(*driver.driver());
+      ASSERT_TRUE(scope.Enter(stream).ok());
+      CudnnLock lock;
+      ASSERT_TRUE(
+          gpu.handles().Lock({driver.driver(), stream, nullptr}, &lock).ok());
+    }
+  }
+  EXPECT_EQ(gpu.cudnn().num_handles(), 3);
 }
 
 TEST(CudnnRnnTest, ErrorsNameCallAndNetwork) {

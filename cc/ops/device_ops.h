@@ -15,11 +15,12 @@ namespace tf_rnn_ops {
 
 // Engines: has as members the engines of one device:
 //
-//   template <typename E> class Network;              // a NetworkEngine
-//   template <typename E> class NetworkBackwardGrad;  // likewise
-//   template <typename E> class GruBlockCell;
-//   class DropoutMasks;
-//   class Copier;
+//   template <typename E> class Network;  // a NetworkEngine
+//   template <typename E> class NetworkBackwardGrad;
+//     // a NetworkBackwardGradEngine
+//   template <typename E> class GruBlockCell;  // a GruBlockCellEngine
+//   class DropoutMasks;                        // a DropoutMasksEngine
+//   class Copier;                              // a Copier
 template <typename Engines>
 struct DeviceOps {
   template <typename E>

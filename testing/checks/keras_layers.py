@@ -124,7 +124,7 @@ def check_on_op(runs, ours, theirs, *arguments, count=1, **keyword_arguments):
     assert number == count
     expected = theirs(*arguments, **keyword_arguments)
     tf.nest.assert_same_structure(actual, expected)
-    check_equal(actual, expected, f"layer {type(ours).__name__}")
+    check_equal(actual, expected, f"layer {type(theirs).__name__}")
 
 
 def check_accelerated(runs, call, *arguments, count=1, **keyword_arguments):
