@@ -416,7 +416,12 @@ TEST_F(FakeCudnnTest, HandlesAreForOneThread) {
     std::thread thread([&] {
       ScopedContext scope(*driver_.driver());
       ASSERT_TRUE(scope.Enter(stream_).ok());
-      work([&] { return user->AskForSizes(); });
+      std::size_t workspace_bytes, reserve_bytes;
+      work([&] {
+        return cudnn().cudnnGetRNNTempSpaceSizes(
+            user->handle, user->rnn, CUDNN_FWD_MODE_TRAINING, user->x_desc,
+            &workspace_bytes, &reserve_bytes);
+      });
     });
     work([&] { return user->Forward(); });
     thread.join();
