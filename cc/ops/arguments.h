@@ -24,6 +24,7 @@ inline Status WrongShape(std::string_view name, std::string_view meaning,
                          array.shape.ToString());
 }
 
+// Rejects an array that does not have the expected shape.
 inline Status CheckShape(std::string_view name, std::string_view meaning,
                          const Shape& expected, const Array& array) {
   return array.shape.Fits(expected)
