@@ -235,13 +235,15 @@ docs-serve: $(VENV)/installed $(VENV)/docs ## Serve the documentation site on po
 
 # ---------------------------------------------------------------- checks
 
-# CI builds the wheel for the version of .venv and one of the others, another one each day, and tests both. Releases build all.
-TENSORFLOW_OF_THE_DAY = $(word $(shell echo $$(($$(date +%s) / 86400 % $(words $(OTHER_TENSORFLOWS)) + 1))),$(OTHER_TENSORFLOWS))
-TENSORFLOWS_OF_THE_DAY = $(filter $(DEVELOPMENT_TENSORFLOW) $(TENSORFLOW_OF_THE_DAY),$(TENSORFLOWS))
-ci: ## Run all checks that a change must pass.
+# CI has no time for all checks of a release. By day, it takes turns: AddressSanitizer, or ThreadSanitizer and another TensorFlow.
+DAY := $(shell echo $$(($$(date +%s) / 86400)))
+TENSORFLOW_OF_THE_DAY = $(word $(shell echo $$(($(DAY) / 2 % $(words $(OTHER_TENSORFLOWS)) + 1))),$(OTHER_TENSORFLOWS))
+TURN_0 = sanitize-memory test-wheel TENSORFLOWS=$(DEVELOPMENT_TENSORFLOW)
+TURN_1 = sanitize-threads test-wheel test-tensorflow VERSION=$(TENSORFLOW_OF_THE_DAY) \
+	TENSORFLOWS="$(filter $(DEVELOPMENT_TENSORFLOW) $(TENSORFLOW_OF_THE_DAY),$(TENSORFLOWS))"
+ci: ## Run the checks that a change must pass: on even days with AddressSanitizer, on odd days with ThreadSanitizer and another TensorFlow.
 	@$(MAKE) lint
-	@$(MAKE) sanitize
-	@$(MAKE) test-wheel test-tensorflow VERSION=$(TENSORFLOW_OF_THE_DAY) TENSORFLOWS="$(TENSORFLOWS_OF_THE_DAY)"
+	@$(MAKE) $(TURN_$(shell echo $$(($(DAY) % 2))))
 	@$(MAKE) docs
 	@$(MAKE) test
 
@@ -361,11 +363,16 @@ RUNS_UP_TO = $(if $(call CPU_HAS,amx_bf16),amx,$(if $(call CPU_HAS,avx512_bf16),
 	$(call CPU_HAS,avx512f),avx512,avx2)))
 # ThreadSanitizer runs with --config=baseline only: except for bfloat16, work is divided among threads the same way with
 # all instruction sets, and compiling all of them takes minutes more.
-sanitize: $(VENV)/ready .tools/bazel ## Run the C++ unit tests under AddressSanitizer, UndefinedBehaviorSanitizer and ThreadSanitizer.
+sanitize: sanitize-memory sanitize-threads ## Run the C++ unit tests under AddressSanitizer, UndefinedBehaviorSanitizer and ThreadSanitizer.
+
+SANITIZED := //cc/ops/... //cc/rnn/... //cc/gpu/... //cc/ffi/...
+sanitize-memory: $(VENV)/ready .tools/bazel ## Run them under AddressSanitizer and UndefinedBehaviorSanitizer.
 	@echo "==> C++ unit tests under AddressSanitizer and UndefinedBehaviorSanitizer"
-	@tools/bazel.sh test --config=asan --define=runs_up_to=$(RUNS_UP_TO) //cc/ops/... //cc/rnn/... //cc/gpu/... //cc/ffi/...
+	@tools/bazel.sh test --config=asan --define=runs_up_to=$(RUNS_UP_TO) $(SANITIZED)
+
+sanitize-threads: $(VENV)/ready .tools/bazel ## Run them under ThreadSanitizer.
 	@echo "==> C++ unit tests under ThreadSanitizer"
-	@tools/bazel.sh test --config=tsan --config=baseline //cc/ops/... //cc/rnn/... //cc/gpu/... //cc/ffi/...
+	@tools/bazel.sh test --config=tsan --config=baseline $(SANITIZED)
 
 # ---------------------------------------------------------------- fuzzing, stress tests and builds in other environments
 

@@ -514,7 +514,7 @@ inline std::vector<Case> Cases() {
       RandomCase({RnnMode::kLstm, false, 1, 1, 3, 16, 0}, {104, 64}));
   cases.push_back(
       RandomCase({RnnMode::kGru, false, 1, 1, 3, 16, 0}, {130, 64}));
-  return cases;
+  return AllOrSomeUnderSanitizers(cases);
 }
 
 inline std::string Describe(const Case& k) {
