@@ -30,12 +30,15 @@ hypothesis.settings.register_profile(
     "default",
     deadline=None,  # timing must not fail a test
     derandomize=True,
+    max_examples=50,  # the same ones in each run
     print_blob=True,
     suppress_health_check=[hypothesis.HealthCheck.too_slow],
 )
 hypothesis.settings.load_profile("default")
 # Used by `make test-random`, with a seed.
-hypothesis.settings.register_profile("random", hypothesis.settings.get_profile("default"), derandomize=False)
+hypothesis.settings.register_profile(
+    "random", hypothesis.settings.get_profile("default"), derandomize=False, max_examples=200
+)
 
 
 def select(config, items, chosen):

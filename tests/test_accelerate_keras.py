@@ -859,7 +859,7 @@ def test_other_processes(tmp_path):
         "old": set_variable.format("1") + old_keras + "import tf_rnn_ops",
         "not Keras 2": f"import runpy; runpy.run_path('{tmp_path}/keras_2.py')",
     }
-    ended = forked.run_codes(tmp_path, codes, TF_USE_LEGACY_KERAS="0")
+    ended = forked.run_codes(codes, TF_USE_LEGACY_KERAS="0")
     for name, is_accelerated in (("plain", False), ("0", False), ("1", True), ("initializer", False)):
         assert ended[name].status == 0, ended[name].output
         assert ended[name].last_line == f"accelerated: {is_accelerated}", name

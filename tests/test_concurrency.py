@@ -1,7 +1,7 @@
 """Tests that concurrent calls return the results of sequential calls, without deadlocks and leaks."""
 
 import pytest
-from environment import processes
+from environment import forked, processes
 from inputs import mixed_calls
 
 
@@ -11,7 +11,7 @@ from inputs import mixed_calls
     [(1, 1), pytest.param(2, 1, marks=pytest.mark.slow), pytest.param(8, 0, marks=pytest.mark.slow)],
 )
 def test_sixteen_threads_with_calls_of_every_op(intra_op, inter_op):
-    processes.run_code(
+    forked.run_code(
         """
         import sys
         from robustness import concurrent_calls
@@ -26,7 +26,7 @@ def test_sixteen_threads_with_calls_of_every_op(intra_op, inter_op):
 
 def test_threads_with_a_small_stack():
     """32 KiB: TensorFlow's own MatMul takes up to 24."""
-    processes.run_code(
+    forked.run_code(
         """
         import threading
         from inputs import mixed_calls
@@ -49,7 +49,7 @@ def test_threads_with_a_small_stack():
 
 def test_an_inter_op_pool_of_one():
     """An op that waits for another op of the graph, or for a second thread, would deadlock."""
-    processes.run_code(
+    forked.run_code(
         """
         import faulthandler
         faulthandler.dump_traceback_later(200, exit=True)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from checks import parity
-from environment import families_in_processes, processes
+from environment import families_in_processes, forked, processes
 from references import cudnn_rnn as reference
 from tensorflow.python.framework import op_def_registry
 
@@ -47,7 +47,7 @@ OUTPUTS = [
 def gpu_kernel_dtypes():
     """The dtypes of the GPU kernels by op. Loaded in another process."""
     code = "import json; from tf_rnn_ops import _library; print(json.dumps(_library.kernel_dtypes('GPU')))"
-    return json.loads(processes.run_code(f"import tf_rnn_ops\n{code}", TF_RNN_OPS_GPU="1"))
+    return json.loads(forked.run_code(f"import tf_rnn_ops\n{code}", TF_RNN_OPS_GPU="1"))
 
 
 @pytest.fixture(autouse=True)
@@ -314,10 +314,10 @@ def test_the_cpu_agrees_with_itself_in_separate_processes():
 @pytest.mark.parametrize("value", ["0", "1", ""])
 def test_a_missing_gpu_is_reported(value):
     """Regardless of the environment variable: the check always loads the library."""
-    process = processes.run_python("-m", "tf_rnn_ops", "--check-gpu", TF_RNN_OPS_GPU=value)
-    assert process.returncode == 1
-    assert process.stdout.startswith("Cannot check GPU:0: TensorFlow sees no GPU")
-    assert len(process.stdout.splitlines()) == 1
+    ended = forked.run_command("--check-gpu", TF_RNN_OPS_GPU=value)
+    assert ended.status == 1
+    assert ended.output.startswith("Cannot check GPU:0: TensorFlow sees no GPU")
+    assert len(ended.output.splitlines()) == 1
 
 
 CUDA, NO_CUDNN = "libcuda.so.1: version 12.8, /lib/libcuda.so.1", "libcudnn.so.9 cannot be opened: no such file"
@@ -341,6 +341,6 @@ def test_what_is_missing_is_reported(monkeypatch, why_not_loaded, gpus, librarie
 
 
 def test_an_unknown_option_is_rejected():
-    process = processes.run_python("-m", "tf_rnn_ops", "--check-tpu")
-    assert process.returncode == 2
-    assert "unrecognized arguments: --check-tpu" in process.stderr
+    ended = forked.run_command("--check-tpu")
+    assert ended.status == 2
+    assert "unrecognized arguments: --check-tpu" in ended.output

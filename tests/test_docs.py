@@ -58,7 +58,7 @@ def test_the_code_of_all_pages_runs_and_prints_what_the_pages_show(tmp_path):
             save_gpu_model(folder / GPU_MODEL)
         # Not the code itself: autograph reads the sources of functions.
         codes[name] = f"import os, runpy\nos.chdir('{folder}')\nrunpy.run_path('program.py', run_name='__main__')"
-    for name, each in forked.run_codes(tmp_path, codes).items():
+    for name, each in forked.run_codes(codes).items():
         assert each.status == 0, f"{name}: {each.output}"
         printed = each.output
         for shown in pages.outputs(name) if name in SCRIPTS else ():

@@ -89,7 +89,7 @@ def run_codes(folder, codes):
         begin = f"import os, sys, numpy as np\ninputs = dict(np.load('{folder}/inputs{number}.npz'))\n"
         end = f"np.savez('{folder}/{number}', **(result if isinstance(result, dict) else {{'': result}}))"
         whole[name] = f"{begin}{textwrap.dedent(code)}\n{end}"
-    for name, each in forked.run_codes(folder, whole, CUDA_VISIBLE_DEVICES="-1").items():
+    for name, each in forked.run_codes(whole, CUDA_VISIBLE_DEVICES="-1").items():
         assert each.status == 0, f"{name}: {each.output}"
     results = [dict(np.load(folder / f"{number}.npz")) for number in range(len(codes))]
     return dict(zip(codes, [each.get("", each) for each in results], strict=True))

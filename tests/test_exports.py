@@ -138,7 +138,7 @@ def test_other_processes(tmp_path):
         expected = model(X)
         model.export(tmp_path / "model", verbose=False)
     np.save(tmp_path / "x.npy", X)
-    ended = forked.run_codes(tmp_path, {"load": LOAD.replace("{folder}", str(tmp_path)), "attributes": ATTRIBUTES})
+    ended = forked.run_codes({"load": LOAD.replace("{folder}", str(tmp_path)), "attributes": ATTRIBUTES})
     assert ended["load"].status == 0, ended["load"].output
     assert parity.difference(np.load(tmp_path / "output.npy"), expected) < 1e-5
     assert ended["attributes"] == forked.Ended(0, "[]\n[]\n")

@@ -14,7 +14,7 @@ import tensorflow as tf
 from checks import parity
 from checks.cudnn_rnn import reference_gradients
 from checks.op_definitions import ops_of
-from environment import pages, processes
+from environment import forked, pages
 from inputs import cudnn_rnn as cudnn_rnn_inputs
 from inputs.cudnn_rnn import INPUTS, MODES, VERSIONS, Config
 from inputs.gru_block_cell import float64
@@ -108,7 +108,7 @@ def test_a_saved_model_of_keras_is_served_and_trained(tmp_path):
             written_on_gpu.export(tmp_path / name, verbose=False)
         assert "CudnnRNNV3" in ops_of(saved_graph(tmp_path / name))
     names = " ".join(expected)
-    processes.run_code(
+    forked.run_code(
         SERVER
         + """
 x = tf.constant(np.load(folder / "x.npy"))
@@ -203,7 +203,7 @@ def test_a_tf1_graph_continues_training(tmp_path):
         inputs = cudnn_rnn_inputs.network_inputs(config)
         write_tf1_graph(config, version, inputs, tmp_path / f"{name}.pb")
         expected[name] = expected_losses(config, inputs)
-    printed = processes.run_code(
+    printed = forked.run_code(
         SERVER
         + f"""
 tf_rnn_ops.enable_builtin_kernels()
@@ -229,7 +229,7 @@ for path in folder.glob("*.pb"):
 
 
 def test_soft_placement_ignores_a_gpu_in_a_graph(tmp_path):
-    processes.run_code(
+    forked.run_code(
         SERVER
         + """
 tf_rnn_ops.enable_builtin_kernels()
@@ -267,7 +267,7 @@ def test_a_saved_model_of_tf_keras_keeps_working(tmp_path):
     tf.saved_model.save(model, tmp_path / "model")
     assert "CudnnRNNV3" in ops_of(saved_graph(tmp_path / "model"))
     # Called as a function, a loaded model ignores masks, with or without these kernels. Its signature uses them.
-    processes.run_code(
+    forked.run_code(
         SERVER
         + """
 tf_rnn_ops.enable_builtin_kernels()
@@ -314,7 +314,7 @@ def test_a_frozen_graph_of_keras_2_cudnn_layers(kind, tmp_path):
     assert "CudnnRNNV3" in ops_of(frozen.graph.as_graph_def())
     np.save(tmp_path / "x.npy", x)
     (tmp_path / "frozen.pb").write_bytes(frozen.graph.as_graph_def().SerializeToString())
-    processes.run_code(
+    forked.run_code(
         SERVER
         + """
 tf_rnn_ops.enable_builtin_kernels()

@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 from checks import parity
 from checks.cudnn_rnn import all_results, run_backprop, run_forward
-from environment import processes
+from environment import forked, processes
 from environment.package_files import copy_package, in_copy
 from inputs import cudnn_rnn as cudnn_rnn_inputs
 from inputs import gru_block_cell as gru_inputs
@@ -105,9 +105,9 @@ def test_any_other_value_is_rejected(load, value):
 
 
 def test_the_import_rejects_any_other_value():
-    process = processes.run_python("-c", "import tf_rnn_ops", TF_RNN_OPS_GPU="yes")
-    assert process.returncode == 1
-    message = process.stderr.strip().splitlines()[-1]
+    ended = forked.run_codes({"": "import tf_rnn_ops"}, TF_RNN_OPS_GPU="yes")[""]
+    assert ended.status == 1
+    message = ended.last_line
     assert message.startswith(f"ValueError: the environment variable {VARIABLE} must be ")
     assert message.endswith("but is 'yes'.")
 
@@ -144,7 +144,7 @@ print(tf_rnn_ops._gpu_kernels.why_not_loaded())
 @pytest.mark.parametrize(("value", "loads"), [("", True), ("auto", True), ("0", False)])
 def test_the_import_loads_the_library(value, loads, tmp_path):
     (tmp_path / "nvidia0").touch()
-    printed = processes.run_code(
+    printed = forked.run_code(
         """
         import sys
         import tensorflow as tf
@@ -187,7 +187,7 @@ print(json.dumps([[str(each.message), each.category.__name__, each.filename] for
                   if "tf_rnn_ops" in str(each.message)]))
 print(tf_rnn_ops._gpu_kernels.why_not_loaded())
 """
-    warned, why_not = processes.run_code(code, **with_copy(folder)).splitlines()
+    warned, why_not = forked.run_code(code, **with_copy(folder)).splitlines()
     ((message, category, filename),) = json.loads(warned)
     assert category == "RuntimeWarning"
     assert filename == "<string>"
@@ -199,7 +199,7 @@ def test_a_missing_library_is_a_warning(tmp_path):
     path = in_copy(copy_package(tmp_path), _library.GPU_KERNELS_PATH)
     path.unlink()
     assert f"this build of tf_rnn_ops has no GPU library ({path} does not exist)." in import_with_a_warning(tmp_path)
-    printed = processes.run_program("-m", "tf_rnn_ops", **with_copy(tmp_path))
+    printed = forked.run_command(**with_copy(tmp_path)).output
     assert re.search(rf"GPU library +not loaded: this build .* has no GPU library \({path} does not exist\)", printed)
 
 
@@ -215,7 +215,7 @@ def test_a_broken_library_is_a_warning(tmp_path):
 @pytest.fixture(scope="module")
 def kernels():
     """The registered kernels of our ops and of their tf.raw_ops counterparts with the library, by op name."""
-    printed = processes.run_code(
+    printed = forked.run_code(
         """
         import json
         import tensorflow as tf
@@ -328,7 +328,7 @@ def run_on_the_cpu():
 def test_cpu_kernels_give_the_same_results_with_the_library(tmp_path):
     files = {value: tmp_path / f"{value}.npz" for value in "01"}
     for value, file in files.items():
-        processes.run_code(
+        forked.run_code(
             """
             import sys
             import numpy as np
@@ -350,7 +350,7 @@ def test_cpu_kernels_give_the_same_results_with_the_library(tmp_path):
 
 
 def test_report_of_a_loaded_library():
-    printed = processes.run_program("-m", "tf_rnn_ops", TF_RNN_OPS_GPU="1")
+    printed = forked.run_command(TF_RNN_OPS_GPU="1").output
     assert re.search(rf"^ +GPU library +loaded: {_library.GPU_KERNELS_PATH}$", printed, re.MULTILINE)
     assert re.search(rf"^ +{VARIABLE} +1$", printed, re.MULTILINE)
     opened = re.findall(
@@ -363,14 +363,14 @@ def test_report_of_a_loaded_library():
 
 
 def test_report_of_a_library_that_is_not_loaded():
-    printed = processes.run_program("-m", "tf_rnn_ops", TF_RNN_OPS_GPU="0")
+    printed = forked.run_command(TF_RNN_OPS_GPU="0").output
     assert re.search(rf"^ +GPU library +not loaded: the environment variable {VARIABLE} is 0$", printed, re.MULTILINE)
     assert "NVIDIA library" not in printed
     assert not re.search(r"^ +\w+ +GPU +", printed.partition("\nKernels\n")[2], re.MULTILINE)
 
 
 def test_report_if_the_variable_is_not_set():
-    printed = processes.run_program("-m", "tf_rnn_ops", TF_RNN_OPS_GPU="", CUDA_VISIBLE_DEVICES="")
+    printed = forked.run_command(TF_RNN_OPS_GPU="", CUDA_VISIBLE_DEVICES="").output
     assert re.search(r"^ +GPU library +not loaded: CUDA_VISIBLE_DEVICES hides all GPUs$", printed, re.MULTILINE)
     assert re.search(rf"^ +{VARIABLE} +not set$", printed, re.MULTILINE)
 

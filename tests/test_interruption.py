@@ -64,7 +64,7 @@ def test_signals(tmp_path):
         "tf.function": LONG_CALL + CTRL_C.format(in_function=True),
         "SIGTERM": LONG_CALL + END + "os.kill(os.getpid(), signal.SIGTERM)\ntime.sleep(100)",
     }
-    assert forked.run_codes(tmp_path, codes, **processes.WITH_TESTING) == {
+    assert forked.run_codes(codes, **processes.WITH_TESTING) == {
         "eager": forked.Ended(0, "interrupted\n"),
         "tf.function": forked.Ended(0, "interrupted\n"),
         "SIGTERM": forked.Ended(-signal.SIGTERM, "ending\n"),

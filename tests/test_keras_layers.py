@@ -36,7 +36,7 @@ from checks.keras_layers import (
     randomize,
     variables_of,
 )
-from environment import processes
+from environment import forked
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
@@ -765,6 +765,6 @@ def test_saved_files_load_in_a_fresh_process(tmp_path):
     tf.saved_model.save(module_of(model), tmp_path / "saved")
     with tf_rnn_ops.accelerate_keras(portable_exports=False):
         tf.saved_model.save(module_of(model), tmp_path / "saved with the op")
-    printed = processes.run_code(LOAD, str(tmp_path), json.dumps(numbers.tolist()))
+    printed = forked.run_code(LOAD, str(tmp_path), json.dumps(numbers.tolist()))
     for actual in json.loads(printed.splitlines()[-1]):
         assert parity.difference(np.array(actual), expected) < 1e-5

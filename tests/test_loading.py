@@ -86,9 +86,7 @@ def test_import_error_without_an_installed_package(tmp_path):
         for file in PACKAGE.rglob("*.py"):
             wheel.write(file, file.relative_to(PACKAGE.parent))
     folders = {"another TensorFlow": another.parent, "source": source.parent, "archive": archive}
-    ended = forked.run_codes(
-        tmp_path, {name: importing(folder, "import tf_rnn_ops") for name, folder in folders.items()}
-    )
+    ended = forked.run_codes({name: importing(folder, "import tf_rnn_ops") for name, folder in folders.items()})
     assert [each.status for each in ended.values()] == [1, 1, 1]
 
     message = ended["another TensorFlow"].last_line
@@ -235,7 +233,7 @@ def test_a_damaged_or_foreign_library_is_rejected(tmp_path):
     codes[ENGINE_OF_ANOTHER] = loading(copy, _library.ENGINE_PATH)
     paths[ENGINE_OF_ANOTHER] = in_copy(copy, _library.LIBRARY_PATH)
     expected[ENGINE_OF_ANOTHER] = r"cannot be loaded into TensorFlow .+ \(.*undefined symbol: TfRnnOps_CpuOps\)"
-    for name, each in forked.run_codes(tmp_path, codes).items():
+    for name, each in forked.run_codes(codes).items():
         if name == NO_GPU_LIBRARY:
             assert each.status == 0, each.output
             assert each.output == f"this build of tf_rnn_ops has no GPU library ({paths[name]} does not exist).\n"
@@ -256,7 +254,7 @@ def test_unreadable_and_read_only_files(tmp_path):
         folder.chmod(0o555)
     codes["read-only"] = importing(copy.parent, USE + f"assert tf_rnn_ops.__file__.startswith({str(copy)!r})")
     prefix = WITHOUT_PRIVILEGES if os.geteuid() == 0 else ()
-    ended = forked.run_codes(tmp_path, codes, prefix=prefix, HOME=str(copy), TMPDIR=str(copy))
+    ended = forked.run_codes(codes, prefix=prefix, HOME=str(copy), TMPDIR=str(copy))
     for library, path in paths.items():
         check_message(ended[library], path, r"cannot be read \(Permission denied\)")
     assert ended["read-only"].status == 0, ended["read-only"].output
@@ -324,7 +322,6 @@ except ImportError as error:
 tf_rnn_ops = first
 """
     ended = forked.run_codes(
-        tmp_path,
         {
             "package, then package": importing(a.parent, a_then_b + USE.replace("import tf_rnn_ops", "")),
             "library, then package": importing(b.parent, load.format(of_a) + "import tf_rnn_ops"),
@@ -410,7 +407,6 @@ assert len(seen) == 4 and len(set(seen)) == 1
     hidden_gpu = "import tensorflow as tf; tf.config.set_visible_devices([], 'GPU')\n"
     enabled_twice = f"tf_rnn_ops.enable_builtin_kernels()\n{FORGET + USE}tf_rnn_ops.enable_builtin_kernels()\n"
     ended = forked.run_codes(
-        tmp_path,
         {
             "twice": importing(PACKAGE.parent, USE + FORGET + USE),
             "reload": importing(PACKAGE.parent, USE + reload + USE),

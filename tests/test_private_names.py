@@ -95,7 +95,7 @@ def ended(tmp_path_factory):
         case: CODE.format(source=without(*names), folder=folder, features=features)
         for case, (names, features, _) in CASES.items()
     }
-    return forked.run_codes(tmp_path_factory.mktemp("codes"), codes, **WITH_TESTING)
+    return forked.run_codes(codes, **WITH_TESTING)
 
 
 @pytest.mark.parametrize("case", CASES)

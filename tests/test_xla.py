@@ -1,7 +1,6 @@
 """Tests of the ops under XLA on the CPU: results, errors and gradients equal those without XLA."""
 
 import re
-import textwrap
 
 import numpy as np
 import pytest
@@ -10,8 +9,8 @@ from checks import parity
 from checks.cudnn_rnn_params import NETWORKS, canonical_shapes, network_id, sizes, to_canonical, to_params, versions
 from checks.cudnn_rnn_params import attributes as params_attributes
 from checks.keras_layers import MASKS
+from environment import forked
 from environment.package_files import copy_package, in_copy
-from environment.processes import run_code, run_program, run_python
 from inputs.cudnn_rnn import MODES, VERSIONS, attributes, network_inputs, output_gradients
 from inputs.gru_block_cell import DTYPES, cell_inputs
 from inputs.gru_block_cell import output_gradients as cell_gradients
@@ -241,7 +240,7 @@ CACHED = """
 @pytest.mark.parametrize("seed", [0, 5])
 def test_another_process_finds_programs_with_dropout_in_the_persistent_cache(tmp_path, seed):
     flags = f"--tf_xla_persistent_cache_directory={tmp_path}"
-    first, second = (run_code(CACHED, str(seed), TF_XLA_FLAGS=flags).splitlines() for _ in range(2))
+    first, second = (forked.run_code(CACHED, str(seed), TF_XLA_FLAGS=flags).splitlines() for _ in range(2))
     assert len(list(tmp_path.iterdir())) == 1
     assert first[0] == second[0], "the graphs differ"
     assert (first[1] == second[1]) == (seed != 0), "without a seed, masks are new in each process"
@@ -491,7 +490,7 @@ def test_saved_model(tmp_path):
     module.step = tf.function(step, jit_compile=True, input_signature=[tf.TensorSpec(None)] * 6)
     tf.saved_model.save(module, tmp_path / "model")
     np.savez(tmp_path / "tensors.npz", *tensors)
-    run_code(SAVED, *(str(tmp_path / name) for name in ("tensors.npz", "model", "h.npy")))
+    forked.run_code(SAVED, *(str(tmp_path / name) for name in ("tensors.npz", "model", "h.npy")))
     np.testing.assert_array_equal(np.load(tmp_path / "h.npy"), step(*tensors).h)
 
 
@@ -509,7 +508,7 @@ LATE = """
 
 
 def test_import_after_xla_has_compiled_something():
-    run_code(LATE)
+    forked.run_code(LATE)
 
 
 CLUSTERED = """
@@ -539,7 +538,7 @@ def test_auto_clustering():
     """The clusters may or may not contain the ops."""
     flags = "--tf_xla_auto_jit=2 --tf_xla_cpu_global_jit --tf_xla_min_cluster_size=1"
     clustered, plain = (
-        [float(word) for word in run_code(CLUSTERED, TF_XLA_FLAGS=each).split()] for each in (flags, "")
+        [float(word) for word in forked.run_code(CLUSTERED, TF_XLA_FLAGS=each).split()] for each in (flags, "")
     )
     np.testing.assert_allclose(clustered, plain, rtol=1e-5)
 
@@ -574,13 +573,13 @@ BUILTIN = """
 
 
 def test_builtin_ops():
-    run_code(BUILTIN)
+    forked.run_code(BUILTIN)
 
 
 def test_builtin_ops_without_enabling():
     code = BUILTIN.replace("    tf_rnn_ops.enable_builtin_kernels()\n", "")
-    process = run_python("-c", textwrap.dedent(code))
-    assert "No registered 'CudnnRNNParamsSize' OpKernel for XLA_CPU_JIT" in process.stderr
+    ended = forked.run_codes({"": code})[""]
+    assert "No registered 'CudnnRNNParamsSize' OpKernel for XLA_CPU_JIT" in ended.output
 
 
 @pytest.mark.parametrize("path", [_library.XLA_PATH, _library.FFI_PATH], ids=lambda path: path.name)
@@ -593,12 +592,12 @@ def test_import_without_the_libraries(tmp_path, path, length):
     if length:
         library.write_bytes(content[:length])
     code = "import tf_rnn_ops; print(tf_rnn_ops.__file__, tf_rnn_ops._xla.why_not_loaded())"
-    file, _, why_not = run_code(code, PYTHONPATH=str(tmp_path)).partition(" ")
+    file, _, why_not = forked.run_code(code, PYTHONPATH=str(tmp_path)).partition(" ")
     assert file == str(package / "__init__.py")
     assert path.name in why_not
 
 
 def test_report_says_whether_the_libraries_are_loaded():
-    printed = run_program("-m", "tf_rnn_ops")
+    printed = forked.run_command().output
     assert re.search(rf"^ +XLA library +loaded: {_library.XLA_PATH}$", printed, re.MULTILINE)
     assert re.search(r"^ +CudnnRNNV3 +XLA_CPU_JIT ", printed, re.MULTILINE)

@@ -1,7 +1,12 @@
 """Runs many pieces of code in separate processes that share the import of TensorFlow."""
 
 import dataclasses
+import functools
 import json
+import pathlib
+import subprocess
+import sys
+import tempfile
 import textwrap
 
 from environment import processes
@@ -9,64 +14,109 @@ from environment import processes
 # Seconds for one piece of code. Long enough for a busy machine.
 TIMEOUT = 300
 
-_DRIVER = """
-import json, os, pathlib, signal, sys, traceback
+_COMMAND = "import runpy; runpy.run_module('tf_rnn_ops', run_name='__main__')"
+
+# Reads a line of JSON for each piece of code, and prints the line "ended" and the exit status, negative for a signal.
+_SERVER = """
+import json, os, signal, sys, traceback
 import keras, tensorflow
 
-def run(code, file):
-    os.dup2(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), 1)
-    os.dup2(1, 2)
-    signal.alarm(int(sys.argv[2]))
+def run(code, arguments, environment, folder):
+    for descriptor, name in ((1, "stdout"), (2, "stderr")):
+        os.dup2(os.open(os.path.join(folder, name), os.O_WRONLY | os.O_CREAT | os.O_TRUNC), descriptor)
+    os.environ.update(environment)
+    sys.path[:0] = filter(None, environment.get("PYTHONPATH", "").split(os.pathsep))
+    sys.argv = ["-c", *arguments]
+    signal.alarm(int(timeout))
     status = 1
     try:
         exec(code, {"__name__": "__main__"})
         status = 0
+    except SystemExit as ended:
+        status = ended.code
     except BaseException:
         traceback.print_exc()
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(status)
 
-codes, file = json.loads(pathlib.Path(sys.argv[1]).read_text()), sys.argv[1] + ".output"
-results = {}
-for name, code in codes.items():
+timeout = sys.argv[1]
+for line in sys.stdin:
     child = os.fork()
     if child == 0:
-        run(code, file)
-    _, status = os.waitpid(child, 0)
-    results[name] = os.waitstatus_to_exitcode(status), pathlib.Path(file).read_text(errors="replace")
-print(json.dumps(results))
+        run(*json.loads(line))
+    print("ended", os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 """
 
 
 @dataclasses.dataclass(frozen=True)
 class Ended:
-    """The result of a piece of code: exit status, negative for a signal, and output."""
+    """The result of a piece of code: exit status, negative for a signal, and what it wrote to stdout and stderr."""
 
     status: int
-    output: str
+    printed: str
+    errors: str = ""
+
+    @property
+    def output(self) -> str:
+        """What it wrote to stdout, then what it wrote to stderr."""
+        return self.printed + self.errors
 
     @property
     def last_line(self) -> str:
-        """The last line of the output: for an error, its message."""
-        return self.output.strip().splitlines()[-1]
+        """The last line that it printed; after an error, the message."""
+        return (self.errors if self.status else self.printed).strip().splitlines()[-1]
 
 
-def run_codes(folder, codes, prefix=(), **environment):
-    """Runs each piece of code in a fork of a process that has imported TensorFlow and Keras, but not tf_rnn_ops.
+@functools.cache
+def _server(prefix):
+    """Starts a process that runs code in forks, until this process ends."""
+    return subprocess.Popen(
+        [*prefix, sys.executable, "-c", _SERVER, str(TIMEOUT)],
+        cwd="/",
+        env=processes.environment(),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+
+
+def _run(code, arguments, prefix, environment):
+    server = _server(prefix)
+    with tempfile.TemporaryDirectory() as folder:
+        pathlib.Path(folder).chmod(0o777)
+        print(json.dumps([textwrap.dedent(code), arguments, environment, folder]), file=server.stdin, flush=True)
+        word, status = (server.stdout.readline() or "the-server-ended -1").split()
+        assert word == "ended", word
+        outputs = [(pathlib.Path(folder) / name).read_text(errors="replace") for name in ("stdout", "stderr")]
+    return Ended(int(status), *outputs)
+
+
+def run_code(code, *arguments, **environment):
+    """Like `processes.run_code`, in a fork of a process that has imported TensorFlow and Keras, but not tf_rnn_ops.
+
+    TensorFlow does not see environment variables that it reads when it is imported.
+    """
+    ended = _run(code, arguments, (), environment)
+    assert ended.status == 0, ended.printed[-2000:] + ended.errors[-2000:]
+    return ended.printed
+
+
+def run_command(*arguments, **environment):
+    """Runs `python -m tf_rnn_ops` so. Returns the result."""
+    return _run(_COMMAND, arguments, (), environment)
+
+
+def run_codes(codes, prefix=(), **environment):
+    """Runs several pieces of code so.
 
     Args:
-      folder: folder for temporary files.
       codes: Python code by name.
       prefix: a program with arguments that starts the process.
-      **environment: environment variables of the process.
+      **environment: environment variables.
 
     Returns:
       The results by name.
     """
-    file = folder / "codes.json"
-    file.write_text(json.dumps({str(name): textwrap.dedent(code) for name, code in codes.items()}))
-    timeout = TIMEOUT * (1 + len(codes))
-    printed = processes.run_code(_DRIVER, str(file), str(TIMEOUT), prefix=prefix, timeout=timeout, **environment)
-    ended = json.loads(printed.splitlines()[-1])
-    return {name: Ended(*ended[str(name)]) for name in codes}
+    return {name: _run(code, (), prefix, environment) for name, code in codes.items()}

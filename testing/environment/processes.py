@@ -19,16 +19,21 @@ def importing(*folders):
 WITH_TESTING = importing()
 
 
-def run_python(*arguments, cwd="/", prefix=(), timeout=TIMEOUT, **environment):
-    """Runs this interpreter, as an argument of the program `prefix` if given. Returns the finished process."""
+def environment(**changes):
+    """Returns the environment of this process, with changes."""
+    return {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", **changes}
+
+
+def run_python(*arguments, cwd="/", **changes):
+    """Runs this interpreter, with changes of the environment. Returns the finished process."""
     return subprocess.run(
-        [*prefix, sys.executable, *arguments],
+        [sys.executable, *arguments],
         cwd=cwd,
-        env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", **environment},
+        env=environment(**changes),
         capture_output=True,
         text=True,
         check=False,
-        timeout=timeout,
+        timeout=TIMEOUT,
     )
 
 
