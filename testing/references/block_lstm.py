@@ -1,0 +1,128 @@
+"""Plain float64 implementations of TensorFlow's LSTM ops: one step, steps over a sequence, and their backward passes.
+
+The gates of `w` and `b` are in the order of the op: `ICFO` in LSTMBlockCell and BlockLSTM, `IFCO` in BlockLSTMV2.
+
+    [i_bar ci_bar f_bar o_bar] = [x h_prev] * w + b
+    i  = sigmoid(i_bar + wci . cs_prev)
+    f  = sigmoid(f_bar + forget_bias + wcf . cs_prev)
+    ci = tanh(ci_bar)
+    cs = clip(i . ci + f . cs_prev)
+    o  = sigmoid(o_bar + wco . cs)
+    co = tanh(cs)
+    h  = o . co
+
+The gradient of the clipping is that of the identity, as in TensorFlow's ops.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from references.gru_block_cell import sigmoid
+
+ICFO = ("i", "ci", "f", "o")
+IFCO = ("i", "f", "ci", "o")
+
+
+class Results(NamedTuple):
+    """Results of a step, each [batch, cell_size], or of all steps, each [time, batch, cell_size]."""
+
+    i: np.ndarray
+    cs: np.ndarray
+    f: np.ndarray
+    o: np.ndarray
+    ci: np.ndarray
+    co: np.ndarray
+    h: np.ndarray
+
+
+class StepGradients(NamedTuple):
+    """Results of the backward pass of a step."""
+
+    cs_prev_grad: np.ndarray  # [batch, cell_size]
+    d_gates: np.ndarray  # [batch, 4 * cell_size], with respect to [x h_prev] * w + b
+    wci_grad: np.ndarray  # [cell_size]
+    wcf_grad: np.ndarray
+    wco_grad: np.ndarray
+
+
+class Gradients(NamedTuple):
+    """Results of the backward pass of all steps, each with the shape of the input."""
+
+    x_grad: np.ndarray
+    cs_prev_grad: np.ndarray
+    h_prev_grad: np.ndarray
+    w_grad: np.ndarray
+    wci_grad: np.ndarray
+    wcf_grad: np.ndarray
+    wco_grad: np.ndarray
+    b_grad: np.ndarray
+
+
+def peepholes(use_peephole, wci, wcf, wco):
+    """Returns the weights that the op uses."""
+    return (wci, wcf, wco) if use_peephole else (0 * wci, 0 * wcf, 0 * wco)
+
+
+def step(
+    x, cs_prev, h_prev, w, wci, wcf, wco, b, order=ICFO, forget_bias=1.0, cell_clip=3.0, use_peephole=False
+) -> Results:
+    wci, wcf, wco = peepholes(use_peephole, wci, wcf, wco)
+    bar = dict(zip(order, np.split(np.concatenate([x, h_prev], axis=1) @ w + b, 4, axis=1), strict=True))
+    i = sigmoid(bar["i"] + wci * cs_prev)
+    f = sigmoid(bar["f"] + forget_bias + wcf * cs_prev)
+    ci = np.tanh(bar["ci"])
+    cs = i * ci + f * cs_prev
+    if cell_clip > 0:
+        cs = np.clip(cs, -cell_clip, cell_clip)
+    o = sigmoid(bar["o"] + wco * cs)
+    co = np.tanh(cs)
+    return Results(i, cs, f, o, ci, co, o * co)
+
+
+def step_grad(
+    cs_prev, wci, wcf, wco, results: Results, cs_grad, h_grad, order=ICFO, use_peephole=False
+) -> StepGradients:
+    i, cs, f, o, ci, co, _ = results
+    wci, wcf, wco = peepholes(use_peephole, wci, wcf, wco)
+    d_o = h_grad * co * o * (1 - o)
+    d_cs = cs_grad + h_grad * o * (1 - co * co) + d_o * wco
+    d_i = d_cs * ci * i * (1 - i)
+    d_f = d_cs * cs_prev * f * (1 - f)
+    d_gates = {"i": d_i, "f": d_f, "ci": d_cs * i * (1 - ci * ci), "o": d_o}
+    return StepGradients(
+        d_cs * f + d_i * wci + d_f * wcf,
+        np.concatenate([d_gates[name] for name in order], axis=1),
+        *(use_peephole * (d * c).sum(axis=0) for d, c in ((d_i, cs_prev), (d_f, cs_prev), (d_o, cs))),
+    )
+
+
+def sequence(seq_len_max, x, cs_prev, h_prev, w, wci, wcf, wco, b, **options) -> Results:
+    """Runs the first `seq_len_max` steps of x, [time, batch, input_size]; the results of the others are zeros."""
+    results = Results(*(np.zeros((*x.shape[:2], h_prev.shape[1]), x.dtype) for _ in Results._fields))
+    for t in range(seq_len_max):
+        one = step(x[t], cs_prev, h_prev, w, wci, wcf, wco, b, **options)
+        for all_steps, value in zip(results, one, strict=True):
+            all_steps[t] = value
+        cs_prev, h_prev = one.cs, one.h
+    return results
+
+
+def sequence_grad(
+    seq_len_max, x, cs_prev, h_prev, w, wci, wcf, wco, b, results: Results, cs_grad, h_grad, **options
+) -> Gradients:
+    input_size = x.shape[2]
+    x_grad, w_grad, b_grad = (np.zeros(each.shape, w.dtype) for each in (x, w, b))
+    d_cs, d_h = np.zeros_like(cs_prev), np.zeros_like(h_prev)
+    of_peepholes = np.zeros((3, *wci.shape), w.dtype)
+    for t in reversed(range(seq_len_max)):
+        before = (results.cs[t - 1], results.h[t - 1]) if t > 0 else (cs_prev, h_prev)
+        of_step = Results(*(each[t] for each in results))
+        one = step_grad(before[0], wci, wcf, wco, of_step, cs_grad[t] + d_cs, h_grad[t] + d_h, **options)
+        x_grad[t], d_h = np.split(one.d_gates @ w.T, [input_size], axis=1)
+        d_cs = one.cs_prev_grad
+        w_grad += np.concatenate([x[t], before[1]], axis=1).T @ one.d_gates
+        b_grad += one.d_gates.sum(axis=0)
+        of_peepholes += [one.wci_grad, one.wcf_grad, one.wco_grad]
+    wci_grad, wcf_grad, wco_grad = of_peepholes
+    return Gradients(x_grad, d_cs, d_h, w_grad, wci_grad, wcf_grad, wco_grad, b_grad)
