@@ -241,7 +241,7 @@ TENSORFLOW_OF_THE_DAY = $(word $(shell echo $$(($(DAY) / 2 % $(words $(OTHER_TEN
 TURN_0 = sanitize-memory test-wheel TENSORFLOWS=$(DEVELOPMENT_TENSORFLOW)
 TURN_1 = sanitize-threads test-wheel test-tensorflow VERSION=$(TENSORFLOW_OF_THE_DAY) \
 	TENSORFLOWS="$(filter $(DEVELOPMENT_TENSORFLOW) $(TENSORFLOW_OF_THE_DAY),$(TENSORFLOWS))"
-ci: ## Run the checks that a change must pass: on even days with AddressSanitizer, on odd days with ThreadSanitizer and another TensorFlow.
+ci: ## Run the checks that a change must pass; DAY=0 with AddressSanitizer, DAY=1 with ThreadSanitizer and another TensorFlow.
 	@$(MAKE) lint
 	@$(MAKE) $(TURN_$(shell echo $$(($(DAY) % 2))))
 	@$(MAKE) docs
@@ -363,14 +363,14 @@ RUNS_UP_TO = $(if $(call CPU_HAS,amx_bf16),amx,$(if $(call CPU_HAS,avx512_bf16),
 	$(call CPU_HAS,avx512f),avx512,avx2)))
 # ThreadSanitizer runs with --config=baseline only: except for bfloat16, work is divided among threads the same way with
 # all instruction sets, and compiling all of them takes minutes more.
-sanitize: sanitize-memory sanitize-threads ## Run the C++ unit tests under AddressSanitizer, UndefinedBehaviorSanitizer and ThreadSanitizer.
+sanitize: sanitize-memory sanitize-threads ## Run the C++ unit tests under all sanitizers.
 
 SANITIZED := //cc/ops/... //cc/rnn/... //cc/gpu/... //cc/ffi/...
-sanitize-memory: $(VENV)/ready .tools/bazel ## Run them under AddressSanitizer and UndefinedBehaviorSanitizer.
+sanitize-memory: $(VENV)/ready .tools/bazel ## Run the C++ unit tests under AddressSanitizer and UndefinedBehaviorSanitizer.
 	@echo "==> C++ unit tests under AddressSanitizer and UndefinedBehaviorSanitizer"
 	@tools/bazel.sh test --config=asan --define=runs_up_to=$(RUNS_UP_TO) $(SANITIZED)
 
-sanitize-threads: $(VENV)/ready .tools/bazel ## Run them under ThreadSanitizer.
+sanitize-threads: $(VENV)/ready .tools/bazel ## Run the C++ unit tests under ThreadSanitizer.
 	@echo "==> C++ unit tests under ThreadSanitizer"
 	@tools/bazel.sh test --config=tsan --config=baseline $(SANITIZED)
 

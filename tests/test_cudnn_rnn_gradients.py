@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from inputs import cudnn_rnn as cudnn_rnn_inputs
 from inputs.cudnn_rnn import INPUTS, MODES, OUTPUTS, VERSIONS, Config
 from inputs.gru_block_cell import float64
+from inputs.pairs import every_pair
 from references import cudnn_rnn as reference
 from tensorflow.python.framework import ops as gradient_registry
 
@@ -46,9 +47,7 @@ def check_gradients(config, inputs, weights, of, actual):
         assert gradient_difference(config, name, actual[name], getattr(expected, f"{name}_backprop")) < 1e-12, name
 
 
-@pytest.mark.parametrize("compiled", [False, True], ids=["eager", "tf.function"])
-@pytest.mark.parametrize("version", VERSIONS)
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(("mode", "version", "compiled"), every_pair(MODES, VERSIONS, [False, True]))
 def test_equals_central_differences(mode, version, compiled):
     """Uses TensorFlow's gradient checker for every element of every input, through each output and all outputs."""
     config = small(rnn_mode=mode, direction="bidirectional", num_layers=1, num_units=3, input_size=2)
@@ -111,9 +110,14 @@ def test_none_counts_as_zero(version, of):
     check_gradients(config, inputs, weights, of, dict(zip(INPUTS, values, strict=True)))
 
 
-@pytest.mark.parametrize("options", [{}, {"input_mode": "skip_input", "input_size": 4}, {"sequence_lengths": (3, 0)}])
-@pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(
+    ("mode", "dtype", "options"),
+    every_pair(
+        MODES,
+        ["bfloat16", "float32"],
+        [{}, {"input_mode": "skip_input", "input_size": 4}, {"sequence_lengths": (3, 0)}],
+    ),
+)
 def test_unused_gradients_do_not_change_the_others(mode, dtype, options):
     """In a graph, the kernel skips unused gradients; eagerly, it computes all."""
     config = small(rnn_mode=mode, direction="bidirectional", **options)

@@ -10,6 +10,7 @@ import pytest
 import tensorflow as tf
 from checks import parity
 from checks.keras_layers import calls_in_xla, needs_xla
+from inputs.pairs import every_pair
 from references import keras_networks
 from references.cudnn_rnn import NUM_GATES, Config
 
@@ -74,9 +75,7 @@ def with_weights_of(stack, config, **arguments):
     return layer
 
 
-@pytest.mark.parametrize("num_layers", [1, 2, 3])
-@pytest.mark.parametrize("direction", DIRECTIONS)
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(("mode", "direction", "num_layers"), every_pair(MODES, DIRECTIONS, [1, 2, 3]))
 def test_equals_keras(mode, direction, num_layers):
     x = tf.constant(sequences())
     config = network(mode, direction, num_layers)

@@ -21,6 +21,7 @@ from checks.cudnn_rnn_params import (
     versions,
 )
 from inputs.cudnn_rnn import DTYPES
+from inputs.pairs import every_pair
 from references.cudnn_rnn import Config, params_size
 from tensorflow.python.framework import ops as gradient_registry
 
@@ -162,9 +163,9 @@ def test_results_have_the_names_of_tf_raw_ops():
 # ---------------------------------------------------------------- gradients
 
 
-@pytest.mark.parametrize("config", [*SHALLOW, PROJECTED], ids=network_id)
-@pytest.mark.parametrize("compiled", [False, True])
-@pytest.mark.parametrize("flattened", [False, True])
+@pytest.mark.parametrize(
+    ("config", "compiled", "flattened"), every_pair([*SHALLOW, PROJECTED], [False, True], [False, True]), ids=str
+)
 def test_gradients_are_the_inverse_permutation(config, compiled, flattened):
     """The ops only move values, so the gradients are exact."""
     d_params = np.random.default_rng(1).standard_normal(params_size(config))

@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from inputs import cudnn_rnn as cudnn_rnn_inputs
 from inputs.cudnn_rnn import DTYPES, INPUTS, MODES, OUTPUTS, VERSIONS, Config, sized
 from inputs.gru_block_cell import cast, float64
+from inputs.pairs import every_pair
 from references import cudnn_rnn as reference
 
 import tf_rnn_ops
@@ -64,9 +65,7 @@ SIZES = [
 ]
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("size", SIZES, ids=str)
+@pytest.mark.parametrize(("size", "mode", "dtype"), every_pair(SIZES, MODES, DTYPES), ids=str)
 def test_equals_reference(size, mode, dtype):
     for version in VERSIONS:
         check_against_reference(sized(size, rnn_mode=mode), dtype, version=version)

@@ -7,6 +7,7 @@ import pytest
 import tensorflow as tf
 from checks import parity
 from inputs.cudnn_rnn import INPUTS, MODES, OUTPUTS, network_inputs, output_gradients
+from inputs.pairs import every_pair
 from inputs.small_networks import DIRECTIONS, LENGTHS, NETWORKS, inputs_away_from_kinks, network, random_masks
 from references import cudnn_rnn as reference
 from references import keras_networks
@@ -72,10 +73,9 @@ def keras_gradients(config, d_params) -> list[np.ndarray]:
     return [each / 2 if each.ndim == 1 else each for each in weights]
 
 
-@pytest.mark.parametrize("lengths", [None, LENGTHS], ids=["full", "lengths"])
-@pytest.mark.parametrize("num_layers", [1, 2])
-@pytest.mark.parametrize("direction", DIRECTIONS)
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(
+    ("mode", "direction", "num_layers", "lengths"), every_pair(MODES, DIRECTIONS, [1, 2], [None, LENGTHS])
+)
 def test_equals_keras(mode, direction, num_layers, lengths):
     options = {"rnn_mode": mode, "direction": direction, "num_layers": num_layers}
     config = network(**options, sequence_lengths=lengths, time_major=False)

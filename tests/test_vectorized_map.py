@@ -4,6 +4,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from inputs.pairs import every_pair
 
 import tf_rnn_ops
 from tf_rnn_ops import raw_ops
@@ -41,10 +42,11 @@ def accelerated():
         yield
 
 
-@pytest.mark.parametrize("compiled", [False, True], ids=["plain", "xla"])
-@pytest.mark.parametrize("training", [False, True], ids=["inference", "training"])
-@pytest.mark.parametrize("mask", [None, MASK], ids=["all", "masked"])
-@pytest.mark.parametrize("make", LAYERS, ids=lambda each: each.__name__)
+@pytest.mark.parametrize(
+    ("make", "mask", "training", "compiled"),
+    every_pair(LAYERS, [None, MASK], [False, True], [False, True]),
+    ids=lambda each: getattr(each, "__name__", None),
+)
 def test_gradients_of_each_example_equal_single_calls(make, mask, training, compiled):
     layer = make(3, dtype="float64", return_sequences=True)
     layer.build((2, 5, 4))
@@ -113,10 +115,10 @@ def test_any_input_of_keras_rnn_may_differ(mode, stacked):
     check(mapped(run, elements), in_turn(run, elements))
 
 
-@pytest.mark.parametrize("training", [False, True], ids=["inference", "training"])
-@pytest.mark.parametrize("version", ["", "V2", "V3", "V3 batch-major"])
-@pytest.mark.parametrize("mode", ["lstm", "gru"])
-@pytest.mark.parametrize("ops", [raw_ops, tf.raw_ops], ids=["ours", "builtin"])
+@pytest.mark.parametrize(
+    ("ops", "mode", "version", "training"),
+    every_pair([raw_ops, tf.raw_ops], ["lstm", "gru"], ["", "V2", "V3", "V3 batch-major"], [False, True]),
+)
 def test_cudnn_rnn(ops, mode, version, training):
     version, _, batch_major = version.partition(" ")
     size = ops.CudnnRNNParamsSize(num_layers=1, num_units=3, input_size=4, T=tf.float64, S=tf.int32, rnn_mode=mode)
