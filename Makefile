@@ -361,8 +361,6 @@ $(GPU_ENV)/installed: dist/ready $(GPU_ENV)/ready
 CPU_HAS = $(shell grep -qw $(1) /proc/cpuinfo && echo yes)
 RUNS_UP_TO = $(if $(call CPU_HAS,amx_bf16),amx,$(if $(call CPU_HAS,avx512_bf16),avx512_bf16,$(if \
 	$(call CPU_HAS,avx512f),avx512,avx2)))
-# ThreadSanitizer runs with --config=baseline only: except for bfloat16, work is divided among threads the same way with
-# all instruction sets, and compiling all of them takes minutes more.
 sanitize: sanitize-memory sanitize-threads ## Run the C++ unit tests under all sanitizers.
 
 SANITIZED := //cc/ops/... //cc/rnn/... //cc/gpu/... //cc/ffi/...
@@ -370,6 +368,8 @@ sanitize-memory: $(VENV)/ready .tools/bazel ## Run the C++ unit tests under Addr
 	@echo "==> C++ unit tests under AddressSanitizer and UndefinedBehaviorSanitizer"
 	@tools/bazel.sh test --config=asan --define=runs_up_to=$(RUNS_UP_TO) $(SANITIZED)
 
+# ThreadSanitizer runs with --config=baseline only: except for bfloat16, work is divided among threads the same way with
+# all instruction sets, and compiling all of them takes minutes more.
 sanitize-threads: $(VENV)/ready .tools/bazel ## Run the C++ unit tests under ThreadSanitizer.
 	@echo "==> C++ unit tests under ThreadSanitizer"
 	@tools/bazel.sh test --config=tsan --config=baseline $(SANITIZED)

@@ -14,11 +14,11 @@ ORDERS = {"BlockLSTM": ICFO, "BlockLSTMV2": IFCO}
 GRAD_OPS = {"BlockLSTM": "BlockLSTMGrad", "BlockLSTMV2": "BlockLSTMGradV2"}
 
 
-def inputs(time=TIME, dtype="float64"):
+def inputs(dtype="float64"):
     """Returns the inputs of an op for a sequence, except seq_len_max."""
     rng = np.random.default_rng(0)
     shapes = {
-        "x": (time, BATCH, INPUT_SIZE),
+        "x": (TIME, BATCH, INPUT_SIZE),
         "cs_prev": (BATCH, CELL_SIZE),
         "h_prev": (BATCH, CELL_SIZE),
         "w": (INPUT_SIZE + CELL_SIZE, 4 * CELL_SIZE),
@@ -30,10 +30,10 @@ def inputs(time=TIME, dtype="float64"):
     return {name: rng.standard_normal(shape).astype(dtype) for name, shape in shapes.items()}
 
 
-def output_gradients(time=TIME, dtype="float64"):
+def output_gradients(dtype="float64"):
     """Returns gradients with respect to cs and h."""
     rng = np.random.default_rng(1)
-    return {name: rng.standard_normal((time, BATCH, CELL_SIZE)).astype(dtype) for name in ("cs_grad", "h_grad")}
+    return {name: rng.standard_normal((TIME, BATCH, CELL_SIZE)).astype(dtype) for name in ("cs_grad", "h_grad")}
 
 
 def run(op, seq_len_max, given, **options):

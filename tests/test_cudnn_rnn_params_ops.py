@@ -164,7 +164,9 @@ def test_results_have_the_names_of_tf_raw_ops():
 
 
 @pytest.mark.parametrize(
-    ("config", "compiled", "flattened"), every_pair([*SHALLOW, PROJECTED], [False, True], [False, True]), ids=str
+    ("config", "compiled", "flattened"),
+    every_pair([*SHALLOW, PROJECTED], [False, True], [False, True]),
+    ids=lambda each: network_id(each) if isinstance(each, Config) else None,
 )
 def test_gradients_are_the_inverse_permutation(config, compiled, flattened):
     """The ops only move values, so the gradients are exact."""

@@ -314,10 +314,10 @@ def test_the_cpu_agrees_with_itself_in_separate_processes():
 @pytest.mark.parametrize("value", ["0", "1", ""])
 def test_a_missing_gpu_is_reported(value):
     """Regardless of the environment variable: the check always loads the library."""
-    ended = forked.run_command("--check-gpu", TF_RNN_OPS_GPU=value)
+    ended = forked.run(forked.COMMAND, "--check-gpu", TF_RNN_OPS_GPU=value)
     assert ended.status == 1
-    assert ended.output.startswith("Cannot check GPU:0: TensorFlow sees no GPU")
-    assert len(ended.output.splitlines()) == 1
+    assert ended.printed.startswith("Cannot check GPU:0: TensorFlow sees no GPU")
+    assert len(ended.printed.splitlines()) == 1
 
 
 CUDA, NO_CUDNN = "libcuda.so.1: version 12.8, /lib/libcuda.so.1", "libcudnn.so.9 cannot be opened: no such file"
@@ -341,6 +341,6 @@ def test_what_is_missing_is_reported(monkeypatch, why_not_loaded, gpus, librarie
 
 
 def test_an_unknown_option_is_rejected():
-    ended = forked.run_command("--check-tpu")
+    ended = forked.run(forked.COMMAND, "--check-tpu")
     assert ended.status == 2
-    assert "unrecognized arguments: --check-tpu" in ended.output
+    assert "unrecognized arguments: --check-tpu" in ended.errors

@@ -105,7 +105,7 @@ def test_any_other_value_is_rejected(load, value):
 
 
 def test_the_import_rejects_any_other_value():
-    ended = forked.run_codes({"": "import tf_rnn_ops"}, TF_RNN_OPS_GPU="yes")[""]
+    ended = forked.run("import tf_rnn_ops", TF_RNN_OPS_GPU="yes")
     assert ended.status == 1
     message = ended.last_line
     assert message.startswith(f"ValueError: the environment variable {VARIABLE} must be ")
@@ -199,7 +199,7 @@ def test_a_missing_library_is_a_warning(tmp_path):
     path = in_copy(copy_package(tmp_path), _library.GPU_KERNELS_PATH)
     path.unlink()
     assert f"this build of tf_rnn_ops has no GPU library ({path} does not exist)." in import_with_a_warning(tmp_path)
-    printed = forked.run_command(**with_copy(tmp_path)).output
+    printed = forked.run_code(forked.COMMAND, **with_copy(tmp_path))
     assert re.search(rf"GPU library +not loaded: this build .* has no GPU library \({path} does not exist\)", printed)
 
 
@@ -350,7 +350,7 @@ def test_cpu_kernels_give_the_same_results_with_the_library(tmp_path):
 
 
 def test_report_of_a_loaded_library():
-    printed = forked.run_command(TF_RNN_OPS_GPU="1").output
+    printed = forked.run_code(forked.COMMAND, TF_RNN_OPS_GPU="1")
     assert re.search(rf"^ +GPU library +loaded: {_library.GPU_KERNELS_PATH}$", printed, re.MULTILINE)
     assert re.search(rf"^ +{VARIABLE} +1$", printed, re.MULTILINE)
     opened = re.findall(
@@ -363,14 +363,14 @@ def test_report_of_a_loaded_library():
 
 
 def test_report_of_a_library_that_is_not_loaded():
-    printed = forked.run_command(TF_RNN_OPS_GPU="0").output
+    printed = forked.run_code(forked.COMMAND, TF_RNN_OPS_GPU="0")
     assert re.search(rf"^ +GPU library +not loaded: the environment variable {VARIABLE} is 0$", printed, re.MULTILINE)
     assert "NVIDIA library" not in printed
     assert not re.search(r"^ +\w+ +GPU +", printed.partition("\nKernels\n")[2], re.MULTILINE)
 
 
 def test_report_if_the_variable_is_not_set():
-    printed = forked.run_command(TF_RNN_OPS_GPU="", CUDA_VISIBLE_DEVICES="").output
+    printed = forked.run_code(forked.COMMAND, TF_RNN_OPS_GPU="", CUDA_VISIBLE_DEVICES="")
     assert re.search(r"^ +GPU library +not loaded: CUDA_VISIBLE_DEVICES hides all GPUs$", printed, re.MULTILINE)
     assert re.search(rf"^ +{VARIABLE} +not set$", printed, re.MULTILINE)
 

@@ -54,7 +54,7 @@ print("ending", flush=True)
 """
 
 
-def test_signals(tmp_path):
+def test_signals():
     """Ctrl+C is raised after the op, as with TensorFlow's own: Python's signal handler runs when the op returns.
 
     SIGTERM ends the process while a thread runs an op, which would exceed the timeout of the process.

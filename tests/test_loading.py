@@ -383,7 +383,7 @@ assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 """
 
 
-def test_repeated_imports_and_forks(tmp_path):
+def test_repeated_imports_and_forks():
     reload = """
 import importlib
 for module in (tf_rnn_ops._library, tf_rnn_ops.raw_ops, tf_rnn_ops._gradients, tf_rnn_ops.layers, tf_rnn_ops):

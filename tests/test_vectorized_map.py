@@ -42,10 +42,15 @@ def accelerated():
         yield
 
 
+def name_of(value):
+    """Returns the name of a layer or a module, and None for other values: pytest's id."""
+    return getattr(value, "__name__", None)
+
+
 @pytest.mark.parametrize(
     ("make", "mask", "training", "compiled"),
     every_pair(LAYERS, [None, MASK], [False, True], [False, True]),
-    ids=lambda each: getattr(each, "__name__", None),
+    ids=name_of,
 )
 def test_gradients_of_each_example_equal_single_calls(make, mask, training, compiled):
     layer = make(3, dtype="float64", return_sequences=True)
@@ -118,6 +123,7 @@ def test_any_input_of_keras_rnn_may_differ(mode, stacked):
 @pytest.mark.parametrize(
     ("ops", "mode", "version", "training"),
     every_pair([raw_ops, tf.raw_ops], ["lstm", "gru"], ["", "V2", "V3", "V3 batch-major"], [False, True]),
+    ids=name_of,
 )
 def test_cudnn_rnn(ops, mode, version, training):
     version, _, batch_major = version.partition(" ")

@@ -578,8 +578,8 @@ def test_builtin_ops():
 
 def test_builtin_ops_without_enabling():
     code = BUILTIN.replace("    tf_rnn_ops.enable_builtin_kernels()\n", "")
-    ended = forked.run_codes({"": code})[""]
-    assert "No registered 'CudnnRNNParamsSize' OpKernel for XLA_CPU_JIT" in ended.output
+    ended = forked.run(code)
+    assert "No registered 'CudnnRNNParamsSize' OpKernel for XLA_CPU_JIT" in ended.errors
 
 
 @pytest.mark.parametrize("path", [_library.XLA_PATH, _library.FFI_PATH], ids=lambda path: path.name)
@@ -598,6 +598,6 @@ def test_import_without_the_libraries(tmp_path, path, length):
 
 
 def test_report_says_whether_the_libraries_are_loaded():
-    printed = forked.run_command().output
+    printed = forked.run_code(forked.COMMAND)
     assert re.search(rf"^ +XLA library +loaded: {_library.XLA_PATH}$", printed, re.MULTILINE)
     assert re.search(r"^ +CudnnRNNV3 +XLA_CPU_JIT ", printed, re.MULTILINE)

@@ -14,7 +14,8 @@ from environment import processes
 # Seconds for one piece of code. Long enough for a busy machine.
 TIMEOUT = 300
 
-_COMMAND = "import runpy; runpy.run_module('tf_rnn_ops', run_name='__main__')"
+# The program `python -m tf_rnn_ops`.
+COMMAND = "import runpy; runpy.run_module('tf_rnn_ops', run_name='__main__')"
 
 # Reads a line of JSON for each piece of code, and prints its exit status, negative for a signal.
 _SERVER = """
@@ -83,7 +84,17 @@ def _server(prefix):
     )
 
 
-def _run(code, arguments, prefix, environment):
+def run(code, *arguments, prefix=(), **environment) -> Ended:
+    """Runs Python code in a fork of a process that has imported TensorFlow and Keras, but not tf_rnn_ops.
+
+    TensorFlow does not see environment variables that it reads when it is imported.
+
+    Args:
+      code: Python code.
+      *arguments: arguments of the program.
+      prefix: a program with arguments that starts the process.
+      **environment: environment variables.
+    """
     server = _server(prefix)
     with tempfile.TemporaryDirectory() as folder:
         pathlib.Path(folder).chmod(0o777)
@@ -95,29 +106,12 @@ def _run(code, arguments, prefix, environment):
 
 
 def run_code(code, *arguments, **environment):
-    """Like `processes.run_code`, in a fork of a process that has imported TensorFlow and Keras, but not tf_rnn_ops.
-
-    TensorFlow does not see environment variables that it reads when it is imported.
-    """
-    ended = _run(code, arguments, (), environment)
+    """Like `run`, but asserts success and returns what the code printed."""
+    ended = run(code, *arguments, **environment)
     assert ended.status == 0, ended.printed[-2000:] + ended.errors[-2000:]
     return ended.printed
 
 
-def run_command(*arguments, **environment):
-    """Runs `python -m tf_rnn_ops` so. Returns the result."""
-    return _run(_COMMAND, arguments, (), environment)
-
-
-def run_codes(codes, prefix=(), **environment):
-    """Runs several pieces of code so.
-
-    Args:
-      codes: Python code by name.
-      prefix: a program with arguments that starts the process.
-      **environment: environment variables.
-
-    Returns:
-      The results by name.
-    """
-    return {name: _run(code, (), prefix, environment) for name, code in codes.items()}
+def run_codes(codes, **options):
+    """Like `run` for several pieces of code, by name. Returns the results by name."""
+    return {name: run(code, **options) for name, code in codes.items()}
