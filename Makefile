@@ -235,10 +235,13 @@ docs-serve: $(VENV)/installed $(VENV)/docs ## Serve the documentation site on po
 
 # ---------------------------------------------------------------- checks
 
-# CI has no time for all checks of a release. By day, it takes turns: AddressSanitizer, or ThreadSanitizer and another TensorFlow.
+# CI has no time for all checks of a release. By day, it takes turns: AddressSanitizer for some of the instruction sets, or
+# ThreadSanitizer and another TensorFlow.
 DAY := $(shell echo $$(($$(date +%s) / 86400)))
-TENSORFLOW_OF_THE_DAY = $(word $(shell echo $$(($(DAY) / 2 % $(words $(OTHER_TENSORFLOWS)) + 1))),$(OTHER_TENSORFLOWS))
-TURN_0 = sanitize-memory test-wheel TENSORFLOWS=$(DEVELOPMENT_TENSORFLOW)
+OF_THE_DAY = $(word $(shell echo $$(($(DAY) / 2 % $(words $(1)) + 1))),$(1))
+TENSORFLOW_OF_THE_DAY = $(call OF_THE_DAY,$(OTHER_TENSORFLOWS))
+TURN_0 = sanitize-memory RUNS_UP_TO=$(call OF_THE_DAY,avx2 avx512 $(RUNS_UP_TO)) \
+	test-wheel TENSORFLOWS=$(DEVELOPMENT_TENSORFLOW)
 TURN_1 = sanitize-threads test-wheel test-tensorflow VERSION=$(TENSORFLOW_OF_THE_DAY) \
 	TENSORFLOWS="$(filter $(DEVELOPMENT_TENSORFLOW) $(TENSORFLOW_OF_THE_DAY),$(TENSORFLOWS))"
 ci: ## Run the checks that a change must pass; DAY=0 with AddressSanitizer, DAY=1 with ThreadSanitizer and another TensorFlow.
@@ -247,15 +250,17 @@ ci: ## Run the checks that a change must pass; DAY=0 with AddressSanitizer, DAY=
 	@$(MAKE) docs
 	@$(MAKE) test
 
-test: test-cc test-python test-xla-sample ## Run the C++ unit tests and the Python tests.
+test: test-cc test-python test-xla-sample ## Run the C++ unit tests and a third of the cases of each Python test; PART=0/1 for all.
 
 test-cc: $(VENV)/ready .tools/bazel ## Run the C++ unit tests.
 	@echo "==> C++ unit tests"
 	@tools/bazel.sh test //...
 
-test-python: $(VENV)/installed $(VENV)/peers build/engine-calls/ready ## Run the Python tests on the installed wheel, except the slow ones.
-	@echo "==> Python tests"
-	@$(VENV)/bin/$(PYTEST) -m "not slow"
+# Each day, another third of the cases.
+PART ?= $(shell echo $$(($(DAY) % 3)))/3
+test-python: $(VENV)/installed $(VENV)/peers build/engine-calls/ready ## Run the Python tests of `make test` on the installed wheel.
+	@echo "==> Python tests, part $(PART) of the cases; PART=0/1 for all"
+	@$(VENV)/bin/$(PYTEST) -m "not slow" --part=$(PART)
 
 test-slow: $(VENV)/installed $(VENV)/peers ## Run the slow Python tests, which CI skips.
 	@echo "==> slow Python tests"

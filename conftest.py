@@ -1,6 +1,8 @@
 """Setup that all tests share, and the parity table at the end of a run."""
 
+import collections
 import os
+import random
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 # Several processes share the GPU, if any.
@@ -41,6 +43,28 @@ hypothesis.settings.register_profile(
 )
 
 
+def pytest_addoption(parser):
+    """Adds --part."""
+    parser.addoption(
+        "--part",
+        default="0/1",
+        metavar="K/N",
+        help="Run part K of N of the cases of each test, and at least one. The parts 0 to N-1 together are all cases.",
+    )
+
+
+def part_of_cases(items, number, parts):
+    """Returns the tests of one part: of each test function, some of its cases, chosen at random by its name."""
+    cases_of = collections.defaultdict(list)
+    for each in items:
+        cases_of[each.nodeid.partition("[")[0]].append(each)
+    chosen = set()
+    for function, cases in cases_of.items():
+        random.Random(function).shuffle(cases)
+        chosen.update(cases[number % min(parts, len(cases)) :: parts])
+    return [each for each in items if each in chosen]
+
+
 def select(config, items, chosen):
     """Reduces the tests to run to those chosen."""
     dropped = set(items).difference(chosen)
@@ -51,12 +75,14 @@ def select(config, items, chosen):
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config, items):
-    """Selects the tests to run if their device is missing, and when XLA compiles all ops."""
+    """Selects the tests to run: with --part, if their device is missing, and when XLA compiles all ops."""
     of_gpu = {each for each in items if each.get_closest_marker("gpu")}
     if of_gpu and devices.what_is_missing():
         # One test of each file stays, and is skipped with the reason.
         first = {each.path: each for each in reversed(items) if each in of_gpu}
         select(config, items, [each for each in items if each not in of_gpu or first[each.path] is each])
+    number, parts = map(int, config.getoption("part").split("/"))
+    select(config, items, part_of_cases(items, number, parts))
     if xla_switch.EVERY:
         select(config, items, items[:: xla_switch.EVERY])
         for each in items:

@@ -27,24 +27,27 @@
 
 namespace tf_rnn_ops::rnn {
 
-// Sanitizers make the tests of passes up to 20 times slower. Under them,
-// returns one random element instead of all, with the same choices in each run.
-// Each element still meets cases of every kind.
+// Sanitizers make the tests of passes up to 20 times slower.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool kIsUnderSanitizers = true;
+#else
+constexpr bool kIsUnderSanitizers = false;
+#endif
+
+// Under sanitizers, returns one random element instead of all, with the same
+// choices in each run. Each element still meets cases of every kind.
 template <typename T>
 std::vector<T> AllOrOneUnderSanitizers(const std::vector<T>& all) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  if (!kIsUnderSanitizers) return all;
   static std::minstd_rand random;
   return {all[random() % all.size()]};
-#else
-  return all;
-#endif
 }
 
 // Under sanitizers, returns a random quarter instead of all: another one in
 // each test, and the same in each run.
 template <typename T>
 std::vector<T> AllOrSomeUnderSanitizers(const std::vector<T>& all) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  if (!kIsUnderSanitizers) return all;
   const testing::TestInfo* const test =
       testing::UnitTest::GetInstance()->current_test_info();
   std::minstd_rand random(std::hash<std::string>()(
@@ -53,9 +56,6 @@ std::vector<T> AllOrSomeUnderSanitizers(const std::vector<T>& all) {
   std::copy_if(all.begin(), all.end(), std::back_inserter(some),
                [&random](const T&) { return random() % 4 == 0; });
   return some;
-#else
-  return all;
-#endif
 }
 
 // Conversion between storage types and double, independent of the engine.
