@@ -40,6 +40,14 @@
 
 namespace tf_rnn_ops::rnn {
 
+// What the cells of TensorFlow's LSTM ops compute: i, f, g, o, tanh(c) and c,
+// each [S, B, U]; null if not needed.
+template <typename E>
+struct LstmActivations {
+  static constexpr int kCount = 6;
+  E* arrays[kCount];
+};
+
 // T: Half, BFloat16, float or double.
 template <typename T>
 struct NetworkForward {
@@ -65,7 +73,10 @@ struct NetworkForward {
   T* output_h;       // [P, B, O]
   T* output_c;       // [P, B, U]; LSTM only
   T* reserve_space;  // [ReserveSpaceSize<T>(config, size)]; training only
-  void* workspace;   // [NetworkKernels::forward_workspace] bytes
+  // Of RnnConfig::block_lstm, which has no reserve_space:
+  Peepholes<const T> peepholes;
+  LstmActivations<T> activations;
+  void* workspace;  // [NetworkKernels::forward_workspace] bytes
 };
 
 template <typename T>
@@ -80,6 +91,8 @@ struct NetworkBackward {
   const T* input_h;  // [P, B, O]
   const T* input_c;  // [P, B, U]; LSTM only
   const T* params;   // [CudnnRnnParamsSize(config)]
+  // Null in a pass of block_lstm with one step that only runs the cell: nothing
+  // flows through the weights.
   KerasWeights<const T> keras_weights;
   const T* output;             // [S, B, D * O]
   const T* output_backprop;    // [S, B, D * O]
@@ -95,6 +108,14 @@ struct NetworkBackward {
   T* input_c_backprop;  // [P, B, U]; LSTM only
   T* params_backprop;   // [CudnnRnnParamsSize(config)], or null if not needed
   KerasWeights<T> keras_weights_backprop;  // likewise
+  // Of RnnConfig::block_lstm, which has no reserve_space:
+  Peepholes<const T> peepholes;
+  LstmActivations<const T> activations;  // all present
+  const T* cell_states_backprop;         // [S, B, U], of c after each step
+  Peepholes<T> peepholes_backprop;
+  // With respect to the sums of the gates, in the order of the weights, [S, B,
+  // 4 * U]; or null.
+  T* gates_backprop;
   void* workspace;  // [NetworkKernels::backward_workspace] bytes
 };
 

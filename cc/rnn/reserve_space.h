@@ -44,6 +44,7 @@ using ReserveSpaceHeader = std::array<char, kReserveSpaceHeaderBytes>;
 // Number of layers, counted from the first, whose outputs are kept.
 template <typename T>
 constexpr std::int64_t NumKeptOutputs(const RnnConfig& config) {
+  if (config.block_lstm.is_used) return 0;  // its output is an activation
   const bool keeps_last =
       (sizeof(T) == 2 && !config.has_cell_state()) || config.has_keras_weights;
   return keeps_last ? config.num_layers : config.num_layers - 1;
@@ -60,7 +61,7 @@ inline CheckedInt LayerOutputSize(const RnnConfig& config,
 // times and directions.
 inline CheckedInt LayerKeptSize(const RnnConfig& config, const RnnSize& size) {
   return CheckedInt(size.time) * size.batch * config.num_directions *
-         TraitsOf(config.mode).kept * config.num_units;
+         config.num_kept() * config.num_units;
 }
 
 // The device that runs a pass.

@@ -59,6 +59,23 @@ struct Activations {
   }
 };
 
+// The gates of an LSTM that may get the cell state through a peephole.
+enum Peephole { kInputPeephole, kForgetPeephole, kOutputPeephole };
+constexpr int kNumPeepholes = 3;
+
+// What TensorFlow's LSTM ops have and other LSTMs lack.
+struct BlockLstm {
+  // Whether this is such an op, which has Keras's weights.
+  bool is_used = false;
+  // Whether the new cell precedes the forget gate in the weights.
+  bool has_new_cell_second = false;
+  // Whether the gates also get the cell state, times weights.
+  bool has_peepholes = false;
+  float forget_bias = 0;  // added to the bias of the forget gate
+  // The cell state is clipped to [-cell_clip, cell_clip]; 0 for no clipping.
+  float cell_clip = 0;
+};
+
 // A stack of layers with one or two directions. A pseudo-layer is one direction
 // of one layer: layer 0 forward, layer 0 backward, layer 1 forward, ...
 struct RnnConfig {
@@ -79,9 +96,14 @@ struct RnnConfig {
   bool has_keras_weights = false;
   // Standard except for a Keras layer.
   Activations activations{};
+  BlockLstm block_lstm{};
 
   std::int64_t num_gates() const { return TraitsOf(mode).gates; }
   bool has_cell_state() const { return TraitsOf(mode).has_cell_state; }
+  // Values kept for the backward pass, per unit and step.
+  std::int64_t num_kept() const {
+    return TraitsOf(mode).kept + (block_lstm.is_used ? 1 : 0);
+  }
   // Whether the derivative of an activation is discontinuous.
   bool has_kinks() const {
     const auto is_smooth = [](Activation activation) {

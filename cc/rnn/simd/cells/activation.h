@@ -162,11 +162,12 @@ struct ChosenActivations {
   ChosenActivation<T> gate;
 };
 
-// Calls run(activations). The standard ones are inlined.
+// Calls run(activations). The standard ones are inlined; TensorFlow's LSTM ops
+// have no others.
 template <typename T, typename Cell, typename Run>
 TF_RNN_OPS_VECTOR_INLINE void WithActivations(const Activations& kinds,
                                               const Run& run) {
-  if constexpr (Cell::kGates > 1) {
+  if constexpr (Cell::kGates > 1 && !Cell::kIsBlockLstm) {
     if (!kinds.are_standard()) {
       return run(ChosenActivations<T>{ChosenActivation<T>(kinds.state),
                                       ChosenActivation<T>(kinds.gate)});

@@ -15,6 +15,7 @@
 #include "cc/rnn/simd/matmul/tile_product.h"
 #include "cc/rnn/simd/vector/finite_pair.h"
 #include "cc/rnn/simd/vector/vector.h"
+#include "cc/rnn/weights.h"
 
 namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
 
@@ -35,6 +36,9 @@ struct ForwardRun {
   std::int64_t kept_stride;  // between values
   bool keeps_uncached;
   bool keeps_pairs;  // as ToFinitePair
+  // Of TensorFlow's LSTM ops:
+  Peepholes<const T> peepholes;
+  T clip;  // of the cell state, or 0
 
   // The pre-activation sum of a gate. block: less than kGates.
   TF_RNN_OPS_VECTOR_INLINE Vector<T> Sum(std::int64_t block) const {
@@ -72,6 +76,19 @@ struct ForwardRun {
   TF_RNN_OPS_VECTOR_INLINE Vector<T> Recall(std::int64_t /*index*/,
                                             Vector<T> x) const {
     return x;
+  }
+
+  TF_RNN_OPS_VECTOR_INLINE bool has_peepholes() const {
+    return peepholes.any();
+  }
+  TF_RNN_OPS_VECTOR_INLINE Vector<T> Weight(Peephole peephole) const {
+    return units.Read(peepholes.of_gate[peephole]);
+  }
+  // NaN stays NaN.
+  TF_RNN_OPS_VECTOR_INLINE Vector<T> Clip(Vector<T> x) const {
+    if (clip == 0) return x;
+    const Vector<T> most = Broadcast(clip);
+    return Select<T>(x > most, most, Select<T>(x < -most, -most, x));
   }
 
   TF_RNN_OPS_VECTOR_INLINE void StoreCellState(Vector<T> x) const {
@@ -202,6 +219,9 @@ struct BackwardRun {
   P* d_blocks;    // with respect to the blocks of the cell
   std::int64_t d_blocks_stride;
   T* cell_output;  // input of a projection, if its gradient is needed
+  // Of TensorFlow's LSTM ops:
+  Peepholes<const T> peepholes;
+  const T* d_c_of_step;  // with respect to the output c of the step, or null
 
   TF_RNN_OPS_VECTOR_INLINE Vector<T> Kept(std::int64_t index) const {
     return states.Read(kept + index * kept_stride);
@@ -215,7 +235,14 @@ struct BackwardRun {
   TF_RNN_OPS_VECTOR_INLINE Vector<T> Hidden() const { return states.Read(h); }
   TF_RNN_OPS_VECTOR_INLINE Vector<T> HiddenGradient() const { return d_h; }
   TF_RNN_OPS_VECTOR_INLINE Vector<T> CellStateGradient() const {
-    return units.Read(d_c);
+    const Vector<T> sum = units.Read(d_c);
+    return d_c_of_step == nullptr ? sum : sum + units.Read(d_c_of_step);
+  }
+  TF_RNN_OPS_VECTOR_INLINE bool has_peepholes() const {
+    return peepholes.any();
+  }
+  TF_RNN_OPS_VECTOR_INLINE Vector<T> Weight(Peephole peephole) const {
+    return units.Read(peepholes.of_gate[peephole]);
   }
 
   TF_RNN_OPS_VECTOR_INLINE void StoreBlock(std::int64_t block,

@@ -10,6 +10,7 @@
 //   kHasCellState: whether there is a cell state c. If so, c is the last kept
 //     value;
 //   kReadsPreviousHidden: whether h_prev is read other than through R h_prev;
+//   kIsBlockLstm: whether it is the cell of TensorFlow's LSTM ops;
 //   Forward: returns h or, with a projection, the input of the projection;
 //   Backward: returns the gradient with respect to h_prev, except the part
 //     through R h_prev.
@@ -58,6 +59,13 @@ void WithCell(RnnMode mode, const Run& run) {
     case RnnMode::kGru:
       return run(CellOf<RnnMode::kGru, GruCell<T>>());
   }
+}
+
+// Calls run(cell) with the cell type of a network.
+template <typename T, typename Run>
+void WithCell(const RnnConfig& config, const Run& run) {
+  if (config.block_lstm.is_used) return run(LstmCell<T, /*kIsBlock=*/true>());
+  WithCell<T>(config.mode, run);
 }
 
 }  // namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET

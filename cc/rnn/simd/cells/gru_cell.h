@@ -34,6 +34,7 @@ struct GruCell {
   static constexpr std::int64_t kFirstInputGate = 2;
   static constexpr bool kHasCellState = false;
   static constexpr bool kReadsPreviousHidden = true;
+  static constexpr bool kIsBlockLstm = false;
 
   template <typename Run>
   static TF_RNN_OPS_VECTOR_INLINE auto Forward(const Run& run) {

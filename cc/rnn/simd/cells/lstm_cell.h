@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "cc/rnn/rnn_config.h"
 #include "cc/rnn/simd/cells/activation.h"
 #include "cc/rnn/simd/cells/dual.h"
 #include "cc/rnn/simd/vector/vector.h"
@@ -18,36 +19,62 @@ namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
 //
 // Keras layers may use other activations than tanh and sigmoid.
 //
+//   d_o_bar  = d_h ∘ tanh(c) ∘ o ∘ (1 - o)
 //   d_c     += d_h ∘ o ∘ (1 - tanh(c)²)
 //   d_i_bar  = d_c ∘ g ∘ i ∘ (1 - i)
 //   d_f_bar  = d_c ∘ c_prev ∘ f ∘ (1 - f)
 //   d_g_bar  = d_c ∘ i ∘ (1 - g²)
-//   d_o_bar  = d_h ∘ tanh(c) ∘ o ∘ (1 - o)
 //   d_c_prev = d_c ∘ f
-template <typename T>
+//
+// With peepholes, the sums of i, f and o also get wci ∘ c_prev, wcf ∘ c_prev
+// and wco ∘ c, and the gradients flow back through these. The gradient of the
+// clipping of c is that of the identity, as in TensorFlow.
+//
+// kIsBlock: whether this is the cell of TensorFlow's LSTM ops, which may have
+// peepholes and clip c.
+template <typename T, bool kIsBlock = false>
 struct LstmCell {
   static constexpr std::int64_t kGates = 4;
   static constexpr std::int64_t kBlocks = 4;
-  static constexpr std::int64_t kKept = 5;
+  static constexpr std::int64_t kKept = kIsBlock ? 6 : 5;
   static constexpr std::int64_t kFirstRecurrent = 0;
   static constexpr std::int64_t kFirstInputGate = 0;
   static constexpr bool kHasCellState = true;
   static constexpr bool kReadsPreviousHidden = false;
+  static constexpr bool kIsBlockLstm = kIsBlock;
 
   template <typename Run>
   static TF_RNN_OPS_VECTOR_INLINE auto Forward(const Run& run) {
-    const auto i = run.Gate(0, run.Sum(0));
-    const auto f = run.Gate(1, run.Sum(1));
+    const auto c_prev = run.CellState();
+    auto i_bar = run.Sum(0);
+    auto f_bar = run.Sum(1);
+    if constexpr (kIsBlock) {
+      if (run.has_peepholes()) {
+        i_bar = MultiplyAdd<T>(run.Weight(kInputPeephole), c_prev, i_bar);
+        f_bar = MultiplyAdd<T>(run.Weight(kForgetPeephole), c_prev, f_bar);
+      }
+    }
+    const auto i = run.Gate(0, i_bar);
+    const auto f = run.Gate(1, f_bar);
     const auto g = run.State(2, run.Sum(2));
-    const auto o = run.Gate(3, run.Sum(3));
-    const auto c = run.Recall(4, SumOfProducts<T>(f, run.CellState(), i, g));
+    auto o_bar = run.Sum(3);
+    auto c = run.Recall(kCellState, SumOfProducts<T>(f, c_prev, i, g));
+    if constexpr (kIsBlock) {
+      c = run.Clip(c);
+      if (run.has_peepholes()) {
+        o_bar = MultiplyAdd<T>(run.Weight(kOutputPeephole), c, o_bar);
+      }
+    }
+    const auto o = run.Gate(3, o_bar);
     run.StoreCellState(c);
     run.Keep(0, i);
     run.Keep(1, f);
     run.Keep(2, g);
     run.Keep(3, o);
-    run.Keep(4, c);
-    return o * Activate<T>(run.activations.state, c);
+    run.Keep(kCellState, c);
+    const auto tanh_c = Activate<T>(run.activations.state, c);
+    if constexpr (kIsBlock) run.Keep(kTanh, tanh_c);
+    return o * tanh_c;
   }
 
   template <typename Run>
@@ -56,18 +83,45 @@ struct LstmCell {
     const auto f = run.Kept(1);
     const auto g = run.Kept(2);
     const auto o = run.Kept(3);
+    const auto c = run.Kept(kCellState);
+    const auto c_prev = run.PreviousCellState();
     const auto [state, gate] = run.activations;
-    const auto tanh_c = Activate<T>(state, run.Kept(4));
+    const auto tanh_c = kIsBlock ? run.Kept(kTanh) : Activate<T>(state, c);
     const auto d_h = run.HiddenGradient();
-    const auto d_c = run.CellStateGradient() + state.Gradient(d_h * o, tanh_c);
-    run.StoreBlock(0, gate.Gradient(d_c * g, i));
-    run.StoreBlock(1, gate.Gradient(d_c * run.PreviousCellState(), f));
+    const auto d_o_bar = gate.Gradient(d_h * tanh_c, o);
+    auto d_c = run.CellStateGradient() + state.Gradient(d_h * o, tanh_c);
+    if constexpr (kIsBlock) {
+      if (run.has_peepholes()) {
+        d_c = MultiplyAdd<T>(run.Weight(kOutputPeephole), d_o_bar, d_c);
+      }
+    }
+    const auto d_i_bar = gate.Gradient(d_c * g, i);
+    const auto d_f_bar = gate.Gradient(d_c * c_prev, f);
+    auto d_c_prev = d_c * f;
+    if constexpr (kIsBlock) {
+      if (run.has_peepholes()) {
+        d_c_prev =
+            MultiplyAdd<T>(run.Weight(kInputPeephole), d_i_bar, d_c_prev);
+        d_c_prev =
+            MultiplyAdd<T>(run.Weight(kForgetPeephole), d_f_bar, d_c_prev);
+        run.StoreBlock(kBlocks + kInputPeephole, d_i_bar * c_prev);
+        run.StoreBlock(kBlocks + kForgetPeephole, d_f_bar * c_prev);
+        run.StoreBlock(kBlocks + kOutputPeephole, d_o_bar * c);
+      }
+    }
+    run.StoreBlock(0, d_i_bar);
+    run.StoreBlock(1, d_f_bar);
     run.StoreBlock(2, state.Gradient(d_c * i, g));
-    run.StoreBlock(3, gate.Gradient(d_h * tanh_c, o));
-    run.StoreCellStateGradient(d_c * f);
+    run.StoreBlock(3, d_o_bar);
+    run.StoreCellStateGradient(d_c_prev);
     if (run.has_cell_output()) run.StoreCellOutput(o * tanh_c);
     return decltype(d_h){};
   }
+
+ private:
+  // Indices among the kept values.
+  static constexpr std::int64_t kTanh = 4;  // of TensorFlow's LSTM ops
+  static constexpr std::int64_t kCellState = kKept - 1;
 };
 
 }  // namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET

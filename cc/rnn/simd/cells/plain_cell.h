@@ -24,6 +24,7 @@ struct PlainCell {
   static constexpr std::int64_t kFirstInputGate = 0;
   static constexpr bool kHasCellState = false;
   static constexpr bool kReadsPreviousHidden = false;
+  static constexpr bool kIsBlockLstm = false;
 
   template <typename Run>
   static TF_RNN_OPS_VECTOR_INLINE auto Forward(const Run& run) {

@@ -6,7 +6,7 @@
 #include <cassert>
 #include <cstdint>
 
-#include "cc/rnn/reserve_space.h"
+#include "cc/rnn/executor.h"
 #include "cc/rnn/rnn_config.h"
 #include "cc/rnn/simd/matmul/tile_product.h"
 #include "cc/rnn/simd/vector/cache.h"
@@ -26,7 +26,7 @@ class KeptActivations {
   KeptActivations(E* data, const RnnConfig& config, const RnnSize& size,
                   bool are_pairs)
       : data_(data),
-        values_(TraitsOf(config.mode).kept),
+        values_(config.num_kept()),
         units_(config.num_units),
         time_(size.time),
         batch_(size.batch),
@@ -51,6 +51,19 @@ class KeptActivations {
     return Min(kLeftCols<E>, units_ - unit / kLeftCols<E> * kLeftCols<E>);
   }
   std::int64_t values() const { return values_; }
+
+  // Calls body(kept, offset, count) for units that are next to each other in
+  // both layouts: their first value, and their place in an array [S, B, U]. For
+  // one direction.
+  template <typename Body>
+  void ForEachRun(Executor& executor, const Body& body) const {
+    executor.ParallelFor(time_ * batch_, [&](std::int64_t row) {
+      for (std::int64_t unit = 0; unit < units_; unit += kLeftCols<E>) {
+        body(Column(0, row / batch_, unit).At(row % batch_),
+             row * units_ + unit, Stride(unit));
+      }
+    });
+  }
 
   // Whether the values should be written past the caches.
   bool is_uncached() const { return is_uncached_; }

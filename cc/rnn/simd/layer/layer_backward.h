@@ -43,6 +43,9 @@ struct LayerGradientArrays {
   // ones.
   T* h;  // [D, B, O]
   T* c;  // [D, B, U], if there is a cell state
+  // With respect to the cell states after each step, [S, B, D * U]; null for
+  // zeros. Of TensorFlow's LSTM ops.
+  const T* cell_states = nullptr;
 };
 
 // P: the type of params and product operands.
@@ -61,6 +64,10 @@ struct LayerBackwardArguments {  // with B > 0 and U > 0
   // For the whole network; this layer's part is written. Null if not needed.
   // With tangents, it is the tangent of the gradient.
   Weights<T> d_weights;
+  Peepholes<const T> peepholes{};
+  // Null if not needed:
+  Peepholes<T> d_peepholes{};
+  T* d_gates = nullptr;  // [S, B, G * U], in the order of the weights
 };
 
 // Number of steps whose gate gradients are kept before the gradients of the
@@ -81,9 +88,9 @@ struct LayerBackwardScratch {
   T* products;  // [num_threads, kParts, B, GroupSize, kTileCols]
 
   LayerBackwardScratch(const RnnConfig& config, const RnnSize& size,
-                       bool has_dot_params, bool wants_params, int num_threads,
-                       Arena& arena)
-      : weights(MakeWeights(config, has_dot_params, arena)),
+                       bool has_params, bool has_dot_params, bool wants_params,
+                       int num_threads, Arena& arena)
+      : weights(MakeWeights(config, has_params, has_dot_params, arena)),
         steps(
             config,
             CheckedInt(BackwardStepsAtOnce(size, kParts)) * size.batch * kParts,
@@ -93,9 +100,10 @@ struct LayerBackwardScratch {
 
  private:
   static Parts<GateWeightsScratch<P>, kParts> MakeWeights(
-      const RnnConfig& config, bool has_dot_params, Arena& arena) {
+      const RnnConfig& config, bool has_params, bool has_dot_params,
+      Arena& arena) {
     Parts<GateWeightsScratch<P>, kParts> weights;
-    weights[kValue] = GateWeightsScratch<P>(config, arena);
+    if (has_params) weights[kValue] = GateWeightsScratch<P>(config, arena);
     if constexpr (kParts > 1) {
       if (has_dot_params) {
         weights[kTangent] = GateWeightsScratch<P>(config, arena);
@@ -141,8 +149,8 @@ class LayerBackward {
         states_(OfParts([&](int part) {
           return LayerStates<T>(shape_, a_.lengths, a_.states[part]);
         })),
-        steps_(a_.config, shape_, sweep_, kParts, a_.d_weights, scratch_.steps,
-               executor),
+        steps_(a_.config, shape_, sweep_, kParts, a_.d_weights, a_.d_peepholes,
+               scratch_.steps, executor),
         has_dot_params_(kParts > 1 && a_.weights[kParts - 1].any()),
         group_size_(GroupSize<T>(shape_.batch, kParts)),
         tasks_(shape_.directions, shape_.batch, sizeof(P), a_.lengths,
@@ -153,7 +161,7 @@ class LayerBackward {
                 kParts * kTileCols<T> * shape_.output_size}) {}
 
   void Run() const {
-    weights_[kValue].Pack(wants_input(), executor_);
+    if (multiplies()) weights_[kValue].Pack(wants_input(), executor_);
     if (has_dot_params_) weights_[kParts - 1].Pack(wants_input(), executor_);
     steps_.Clear();
     // Both directions add to the input gradients, each in its own order.
@@ -168,6 +176,11 @@ class LayerBackward {
       RunSteps(chunk);
       for (std::int64_t d = 0; d < shape_.directions; ++d) {
         WeightAndInputGradients(d, chunk);
+      }
+      if (a_.d_gates != nullptr) {
+        steps_.CopyGates(chunk,
+                         sweep_.RowsOf(a_.d_gates, Cell::kGates * shape_.units,
+                                       /*direction=*/0, chunk));
       }
     });
     steps_.StoreBiasGradients();
@@ -195,6 +208,9 @@ class LayerBackward {
     return all.Rows((kParts - 1 - part) * rows, rows);
   }
 
+  // Whether there are weights. If not, only the cells run, for one step.
+  bool multiplies() const { return a_.weights[kValue].any(); }
+
   // Whether a gradient with respect to the layer's input is needed.
   bool wants_input() const {
     for (const LayerGradientArrays<T>& gradients : a_.gradients) {
@@ -209,7 +225,7 @@ class LayerBackward {
   void RunSteps(const StepChunk& chunk) const {
     if (chunk.steps == 0) return;
     tasks_.Run(
-        chunk.steps, /*ends_with_first=*/true, executor_,
+        chunk.steps, /*ends_with_first=*/multiplies(), executor_,
         [&](std::int64_t i, const StepTask& task, int worker) {
           StepState(chunk, i, task, worker);
         },
@@ -449,6 +465,8 @@ class LayerBackward {
     Parts<ColumnView<T>, kParts> d_c;
     Parts<ColumnView<P>, kParts> d_blocks;
     Parts<ColumnView<T>, kParts> cell_output;
+    Peepholes<const T> peepholes;
+    ColumnView<const T> d_c_of_step;
   };
 
   TF_RNN_OPS_VECTOR_INLINE StepColumns MakeColumns(const StepChunk& chunk,
@@ -460,6 +478,14 @@ class LayerBackward {
     columns.t = sweep_.Time(d, chunk.first_step + i);
     columns.previous_time = LayerStates<T>::PreviousTime(d, columns.t);
     columns.d_blocks_stride = steps_.BlockStride();
+    if constexpr (Cell::kIsBlockLstm) {
+      columns.peepholes = a_.peepholes.At(unit);
+      const T* const d_cell_states = a_.gradients[kValue].cell_states;
+      if (d_cell_states != nullptr) {
+        columns.d_c_of_step =
+            shape_.OutputAt(d_cell_states, d, columns.t).Column(unit);
+      }
+    }
     for (int part = 0; part < kParts; ++part) {
       columns.states[part] =
           states_[part].template At<Cell>(d, columns.t, unit);
@@ -524,7 +550,10 @@ class LayerBackward {
             columns.d_c[part].At(row),
             columns.d_blocks[part].At(row),
             columns.d_blocks_stride,
-            cell_output.data == nullptr ? nullptr : cell_output.At(row)};
+            cell_output.data == nullptr ? nullptr : cell_output.At(row),
+            columns.peepholes,
+            columns.d_c_of_step.data == nullptr ? nullptr
+                                                : columns.d_c_of_step.At(row)};
       };
       const auto write = [&](int part,
                              Vector<T> d_h_prev) TF_RNN_OPS_LAMBDA_INLINE {

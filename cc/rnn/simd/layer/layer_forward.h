@@ -51,6 +51,7 @@ struct LayerForwardArguments {  // with B > 0 and U > 0
   T* output_h;        // [D, B, O]
   T* output_c;        // [D, B, U]; LSTM only
   KeptActivations<T> kept;
+  Peepholes<const T> peepholes{};
 };
 
 // Whether products read weights in place: for a few steps with few rows, this
@@ -249,7 +250,10 @@ class LayerForward {
       }
       steps_.Fill(Bias(d), [&](std::int64_t block, std::int64_t unit) {
         const std::int64_t gate = InputGate<Cell>(block);
-        const T sum = ElementOr0(input[gate], unit);
+        T sum = ElementOr0(input[gate], unit);
+        if constexpr (Cell::kIsBlockLstm) {
+          if (gate == 1) sum += a_.config.block_lstm.forget_bias;
+        }
         return block < Cell::kFirstRecurrent
                    ? sum
                    : sum + ElementOr0(recurrent[gate], unit);
@@ -456,6 +460,8 @@ class LayerForward {
     ColumnView<T> output;  // null if not needed
     bool output_is_uncached;
     ColumnView<P> rounded_output;  // if P has fewer bits
+    Peepholes<const T> peepholes;
+    T clip;
   };
 
   TF_RNN_OPS_VECTOR_INLINE ForwardColumns
@@ -476,6 +482,10 @@ class LayerForward {
       columns.recurrent_bias = RecurrentBias(d) + unit;
     }
     if constexpr (Cell::kHasCellState) columns.c = CellState(d).Column(unit);
+    if constexpr (Cell::kIsBlockLstm) {
+      columns.peepholes = a_.peepholes.At(unit);
+      columns.clip = a_.config.block_lstm.cell_clip;
+    }
     columns.h = shape_.is_projected ? steps_.CellOutput(0, d).Column(unit)
                                     : steps_.State(step + 1, d).Column(unit);
     // With a projection, the output has fewer columns than units.
@@ -547,6 +557,8 @@ class LayerForward {
               columns.kept_stride,
               columns.keeps_uncached,
               columns.keeps_pairs,
+              columns.peepholes,
+              columns.clip,
       };
       const Vector<T> h = Cell::Forward(run);
       units.Write(h, columns.h.At(row));

@@ -26,11 +26,19 @@ class LayerParams {
               const Weights<E>& weights)
       : layout_(config),
         is_gru_(config.mode == RnnMode::kGru),
+        has_new_cell_second_(config.block_lstm.has_new_cell_second),
         num_gates_(config.num_gates()),
         is_transposed_(config.has_keras_weights),
         shape_(shape),
         weights_(weights) {}
 
+  // The first column of a gate in Keras's weights.
+  std::int64_t KerasCol(std::int64_t gate) const {
+    // In Keras, a GRU's update gate precedes the reset gate.
+    if (is_gru_ && gate < 2) gate = 1 - gate;
+    if (has_new_cell_second_ && (gate == 1 || gate == 2)) gate = 3 - gate;
+    return gate * shape_.units;
+  }
   // Whether Input and Recurrent return transposes.
   bool is_transposed() const { return is_transposed_; }
 
@@ -105,13 +113,10 @@ class LayerParams {
     return weights_.keras.bias + row * num_gates_ * shape_.units +
            KerasCol(gate);
   }
-  // In Keras, a GRU's update gate precedes the reset gate.
-  std::int64_t KerasCol(std::int64_t gate) const {
-    return (is_gru_ && gate < 2 ? 1 - gate : gate) * shape_.units;
-  }
 
   CudnnRnnParamsLayout layout_;
   bool is_gru_;
+  bool has_new_cell_second_;
   std::int64_t num_gates_;
   bool is_transposed_;
   LayerShape shape_;

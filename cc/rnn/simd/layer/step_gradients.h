@@ -34,7 +34,7 @@ struct StepGradientsScratch {
   using Left = MutableLeftMatrix<P>;
   using Right = MutableRightMatrix<P>;
 
-  P* blocks;        // [D, N] left operands [R, U]
+  P* blocks;        // [D, N] left operands [R, U], and one for each peephole
   P* projected;     // [D] left operands [R, O], with a projection
   T* cell_outputs;  // [D, R, U], with a projection
   // Only if the gradients of the weights are needed:
@@ -45,7 +45,7 @@ struct StepGradientsScratch {
   // The transposes of the left operands: [N] of [U, R], and one [O, R] with a
   // projection; with Keras's weights one [F, R] and one [O, R].
   P* transposed;
-  T* biases;  // [D, N, U]
+  T* biases;  // [D, N, U], and [U] for each peephole
 
   // rows: the total rows of the steps kept at once.
   StepGradientsScratch(const RnnConfig& config, CheckedInt rows,
@@ -55,7 +55,9 @@ struct StepGradientsScratch {
     const std::int64_t num_blocks = TraitsOf(config.mode).blocks;
     const std::int64_t output_size = config.output_size();
     const std::int64_t projections = config.num_proj > 0 ? 1 : 0;
-    blocks = arena.Take<P>(directions * num_blocks *
+    const std::int64_t peepholes =
+        config.block_lstm.has_peepholes ? kNumPeepholes : 0;
+    blocks = arena.Take<P>((directions * num_blocks + peepholes) *
                            Left::Size(rows, config.num_units));
     projected =
         arena.Take<P>(directions * projections * Left::Size(rows, output_size));
@@ -83,7 +85,7 @@ struct StepGradientsScratch {
     }
     transposed =
         arena.Take<P>(kTransposesLeft<P> ? transposed_size : CheckedInt(0));
-    biases = arena.Take<T>(directions * num_blocks * units);
+    biases = arena.Take<T>((directions * num_blocks + peepholes) * units);
   }
 };
 
@@ -107,10 +109,10 @@ class StepGradients {
 
   // times: how many times the gradients contain the rows of the batch.
   // d_weights: of the whole network; this layer's part is written. Null if not
-  // needed.
+  // needed. d_peepholes: likewise.
   StepGradients(const RnnConfig& config, const LayerShape& shape,
                 const Sweep& sweep, std::int64_t times,
-                const Weights<T>& d_weights,
+                const Weights<T>& d_weights, const Peepholes<T>& d_peepholes,
                 const StepGradientsScratch<P>& scratch, Executor& executor)
       : scratch_(scratch),
         executor_(executor),
@@ -118,9 +120,13 @@ class StepGradients {
         sweep_(sweep),
         times_(times),
         wants_weights_(d_weights.any()),
-        d_params_(config, shape, d_weights) {}
+        first_sum_(wants_weights_ ? 0 : Cell::kBlocks),
+        end_of_sums_(Cell::kBlocks + (d_peepholes.any() ? kNumPeepholes : 0)),
+        d_params_(config, shape, d_weights),
+        d_peepholes_(d_peepholes) {}
 
-  // The gradient of a block of the cell, [times * Rows(chunk), U].
+  // The gradient of a block of the cell, [times * Rows(chunk), U]. After the
+  // blocks come the terms of the gradients of the peepholes.
   Left Block(std::int64_t direction, std::int64_t block,
              const StepChunk& chunk) const {
     return Nth(direction * Cell::kBlocks + block, scratch_.blocks, shape_.units,
@@ -147,7 +153,9 @@ class StepGradients {
     if (!kRoundsOperands<P>) return;
     if (shape_.units % Left::kCols != 0) {
       FillZero(scratch_.blocks,
-               shape_.directions * Cell::kBlocks * BlockStride(), executor_);
+               ((shape_.directions - 1) * Cell::kBlocks + end_of_sums_) *
+                   BlockStride(),
+               executor_);
     }
     if (shape_.is_projected) {
       FillZero(scratch_.projected,
@@ -168,14 +176,13 @@ class StepGradients {
                                       const Hidden& h_prev,
                                       const Input& x) const {
     WeightGradients gradients;
-    if (!wants_weights_) return gradients;
     const bool add = chunk.first_step > 0;
-    if (d_params_.is_transposed()) {
+    if (wants_weights_ && d_params_.is_transposed()) {
       AddTransposedMatrices(direction, chunk, h_prev, x, add, &gradients);
-    } else {
+    } else if (wants_weights_) {
       AddMatrices(direction, chunk, h_prev, x, add, &gradients);
     }
-    for (std::int64_t block = 0; block < Cell::kBlocks; ++block) {
+    for (std::int64_t block = first_sum_; block < end_of_sums_; ++block) {
       gradients.biases.Add(
           {Block(direction, block, chunk).Rows(0, sweep_.Rows(chunk)), add,
            BiasGradients(direction, block)});
@@ -183,21 +190,38 @@ class StepGradients {
     return gradients;
   }
 
+  // Copies the gradients of the gates of direction 0.
+  // to: [Rows(chunk), G * U], in the order of Keras's weights.
+  void CopyGates(const StepChunk& chunk, const MatrixView<T>& to) const {
+    executor_.ParallelFor(to.rows, [&](std::int64_t row) {
+      for (std::int64_t gate = 0; gate < Cell::kGates; ++gate) {
+        const Left block = Block(/*direction=*/0, gate, chunk);
+        for (std::int64_t unit = 0; unit < shape_.units; unit += Left::kCols) {
+          Convert(block.At(row, unit),
+                  to.At(row, d_params_.KerasCol(gate) + unit),
+                  Min(Left::kCols, shape_.units - unit));
+        }
+      }
+    });
+  }
+
   // Call after the last chunk.
   void StoreBiasGradients() const {
-    if (!wants_weights_) return;
-    for (std::int64_t d = 0; d < shape_.directions; ++d) {
+    const auto store = [&](std::int64_t d, std::int64_t block, T* to) {
+      if (to != nullptr) {
+        std::copy_n(BiasGradients(d, block), shape_.units, to);
+      }
+    };
+    for (std::int64_t d = 0; d < shape_.directions && wants_weights_; ++d) {
       const auto input = d_params_.InputBiases(d);
       const auto recurrent = d_params_.RecurrentBiases(d);
-      const auto store = [&](std::int64_t block, T* to) {
-        if (to != nullptr) {
-          std::copy_n(BiasGradients(d, block), shape_.units, to);
-        }
-      };
       for (std::int64_t gate = 0; gate < Cell::kGates; ++gate) {
-        store(gate, input[InputGate<Cell>(gate)]);
-        store(Cell::kFirstRecurrent + gate, recurrent[gate]);
+        store(d, gate, input[InputGate<Cell>(gate)]);
+        store(d, Cell::kFirstRecurrent + gate, recurrent[gate]);
       }
+    }
+    for (std::int64_t i = Cell::kBlocks; i < end_of_sums_; ++i) {
+      store(0, i, d_peepholes_.of_gate[i - Cell::kBlocks]);
     }
   }
 
@@ -336,7 +360,11 @@ class StepGradients {
   const Sweep sweep_;
   const std::int64_t times_;
   const bool wants_weights_;
+  // The blocks whose rows are summed.
+  const std::int64_t first_sum_;
+  const std::int64_t end_of_sums_;
   const LayerParams<T> d_params_;
+  const Peepholes<T> d_peepholes_;
 };
 
 }  // namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET

@@ -53,10 +53,20 @@ class BackwardPass {
         d_c_(staging_.Buffer(shapes_.cell_state, arena)),
         d_weights_(a.config, {a.params_backprop, a.keras_weights_backprop},
                    arena),
+        peepholes_(a.peepholes, a.config.num_units, arena),
+        d_peepholes_(a.peepholes_backprop, a.config.num_units, arena),
+        d_cell_states_(staging_.BufferIfAny(a.cell_states_backprop,
+                                            shapes_.output, arena)),
+        d_gates_(staging_.BufferIfAny(a.gates_backprop, GatesShape(), arena)),
+        kept_(arena.Take<C>(a.config.block_lstm.is_used
+                                ? LayerKeptSize(a.config, a.size)
+                                : CheckedInt(0))),
         dropped_(arena.Take<C>(dropout_.drops() ? shapes_.output.size() : 0)),
         d_inner_(arena.Take<C>(shapes_.output.size() *
                                Min(a.config.num_layers - 1, 2))),
-        scratch_(a.config, a.size, /*has_dot_params=*/false,
+        scratch_(a.config, a.size,
+                 Weights<const T>{a.params, a.keras_weights}.any(),
+                 /*has_dot_params=*/false,
                  Weights<T>{a.params_backprop, a.keras_weights_backprop}.any(),
                  num_threads, arena) {}
 
@@ -64,6 +74,9 @@ class BackwardPass {
     if (HasNoState(a_.config, a_.size)) {
       FillZeroIfWanted(a_.input_backprop, shapes_.input, executor);
       d_weights_.WriteZeros(executor);
+      for (T* const peephole : a_.peepholes_backprop.of_gate) {
+        FillZeroIfWanted(peephole, {1, 1, a_.config.num_units}, executor);
+      }
       return;
     }
     Compute(executor);
@@ -90,8 +103,14 @@ class BackwardPass {
                          executor),
            staging_.Target(a_.input_backprop, d_input_),
            staging_.Target(a_.input_h_backprop, d_h_),
-           staging_.Target(a_.input_c_backprop, d_c_)}}},
-        d_weights_.Target()};
+           staging_.Target(a_.input_c_backprop, d_c_),
+           staging_.Read(a_.cell_states_backprop, d_cell_states_,
+                         shapes_.output, executor)}}},
+        d_weights_.Target(),
+        peepholes_.Read(executor),
+        d_peepholes_.Target(),
+        staging_.Target(a_.gates_backprop, d_gates_)};
+    if (a_.config.block_lstm.is_used) ReadActivations(executor);
     // The layers read and update the state gradients in place.
     std::copy_n(staging_.Read(a_.output_h_backprop, d_output_h_,
                               shapes_.hidden_state, executor),
@@ -104,6 +123,24 @@ class BackwardPass {
     staging_.Write(d_h_, a_.input_h_backprop, shapes_.hidden_state, executor);
     staging_.Write(d_c_, a_.input_c_backprop, shapes_.cell_state, executor);
     d_weights_.Write(executor);
+    d_peepholes_.Write(executor);
+    staging_.Write(d_gates_, a_.gates_backprop, GatesShape(), executor);
+  }
+
+  StagedShape GatesShape() const {
+    return {a_.size.time, a_.size.batch,
+            a_.config.num_gates() * a_.config.num_units};
+  }
+
+  void ReadActivations(Executor& executor) const {
+    KeptActivations<C>(kept_, a_.config, a_.size, /*are_pairs=*/false)
+        .ForEachRun(executor,
+                    [&](C* to, std::int64_t offset, std::int64_t count) {
+                      for (const T* const array : a_.activations.arrays) {
+                        Convert(array + offset, to, count);
+                        to += count;
+                      }
+                    });
   }
 
   // Whether products read the input after the end of a sequence, where they
@@ -142,9 +179,13 @@ class BackwardPass {
       states.input_c = network.states[kValue].input_c + i * cell_size;
       gradients.h = network.gradients[kValue].h + i * hidden_size;
       gradients.c = network.gradients[kValue].c + i * cell_size;
-      states.kept = KeptActivations<const C>(
-          activations.kept + i * LayerKeptSize(a_.config, a_.size).value(),
-          a_.config, a_.size, kKeepsFinitePairs<T>);
+      states.kept = a_.config.block_lstm.is_used
+                        ? KeptActivations<const C>(kept_, a_.config, a_.size,
+                                                   /*are_pairs=*/false)
+                        : KeptActivations<const C>(
+                              activations.kept +
+                                  i * LayerKeptSize(a_.config, a_.size).value(),
+                              a_.config, a_.size, kKeepsFinitePairs<T>);
       if (i < NumKeptOutputs<T>(a_.config)) {
         states.output = activations.outputs + i * output_size;
       }
@@ -159,7 +200,7 @@ class BackwardPass {
             activations.outputs + (i - 1) * output_size, dropped_, i, executor);
         gradients.input = d_inner_ + (i - 1) % 2 * output_size;
       }
-      WithCell<C>(a_.config.mode, [&](auto cell) {
+      WithCell<C>(a_.config, [&](auto cell) {
         LayerBackward<P, decltype(cell), 1>(layer, scratch_, executor).Run();
       });
       if (i > 0) dropout_.Apply(gradients.input, gradients.input, i, executor);
@@ -184,6 +225,11 @@ class BackwardPass {
   C* const d_h_;
   C* const d_c_;
   const WeightsStaging<T, C> d_weights_;
+  const PeepholesStaging<const T> peepholes_;
+  const PeepholesStaging<T> d_peepholes_;
+  C* const d_cell_states_;
+  C* const d_gates_;
+  C* const kept_;     // the activations of block_lstm
   C* const dropped_;  // [S, B, D * O]
   C* const d_inner_;  // gradients of the inputs of two inner layers
   const LayerBackwardScratch<P, 1> scratch_;

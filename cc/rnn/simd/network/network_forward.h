@@ -3,7 +3,9 @@
 #ifndef TF_RNN_OPS_CC_RNN_SIMD_NETWORK_NETWORK_FORWARD_H_
 #define TF_RNN_OPS_CC_RNN_SIMD_NETWORK_NETWORK_FORWARD_H_
 
+#include <algorithm>
 #include <cstdint>
+#include <iterator>
 
 #include "cc/rnn/arena.h"
 #include "cc/rnn/executor.h"
@@ -47,6 +49,9 @@ class ForwardPass {
         output_(operand_staging_.BufferIfAny(a.output, shapes_.output, arena)),
         output_h_(staging_.Buffer(shapes_.hidden_state, arena)),
         output_c_(staging_.Buffer(shapes_.cell_state, arena)),
+        peepholes_(a.peepholes, a.config.num_units, arena),
+        kept_(arena.Take<C>(KeepsActivations() ? LayerKeptSize(a.config, a.size)
+                                               : CheckedInt(0))),
         dropped_(arena.Take<C>(AppliesDropout() ? shapes_.output.size() : 0)),
         inner_outputs_(
             arena.Take<C>(shapes_.output.size() * NumInnerOutputs())),
@@ -81,12 +86,31 @@ class ForwardPass {
         nullptr,
         staging_.Target(a_.output_h, output_h_),
         staging_.Target(a_.output_c, output_c_),
-        KeptActivations<C>(nullptr, a_.config, a_.size, /*are_pairs=*/false)};
+        KeptActivations<C>(KeepsActivations() ? kept_ : nullptr, a_.config,
+                           a_.size, /*are_pairs=*/false),
+        peepholes_.Read(executor)};
     RunLayers(layer, executor);
     WriteOutput(executor);
+    if (KeepsActivations()) WriteActivations(layer.kept, executor);
     FinishReserveSpace(executor);
     staging_.Write(output_h_, a_.output_h, shapes_.hidden_state, executor);
     staging_.Write(output_c_, a_.output_c, shapes_.cell_state, executor);
+  }
+
+  bool KeepsActivations() const {
+    const auto& arrays = a_.activations.arrays;
+    return std::any_of(std::begin(arrays), std::end(arrays),
+                       [](const T* array) { return array != nullptr; });
+  }
+  void WriteActivations(const KeptActivations<C>& kept,
+                        Executor& executor) const {
+    kept.ForEachRun(
+        executor, [&](const C* from, std::int64_t offset, std::int64_t count) {
+          for (T* const array : a_.activations.arrays) {
+            if (array != nullptr) Convert(from, array + offset, count);
+            from += count;
+          }
+        });
   }
 
   bool AppliesDropout() const {
@@ -116,7 +140,7 @@ class ForwardPass {
                 layer.layer * LayerKeptSize(a_.config, a_.size).value(),
             a_.config, a_.size, kKeepsFinitePairs<T>);
       }
-      WithCell<C>(a_.config.mode, [&](auto cell) {
+      WithCell<C>(a_.config, [&](auto cell) {
         LayerForward<P, decltype(cell)>(layer, scratch_, executor).Run();
       });
       layer.input = NextInput(layer, executor);
@@ -211,6 +235,8 @@ class ForwardPass {
   P* const output_;
   C* const output_h_;
   C* const output_c_;
+  const PeepholesStaging<const T> peepholes_;
+  C* const kept_;
   C* const dropped_;        // [S, B, D * O]
   C* const inner_outputs_;  // [NumInnerOutputs(), S, B, D * O]
   P* const inner_inputs_;   // [2 or fewer, S, B, D * O], if P has fewer bits

@@ -143,6 +143,52 @@ class WeightsStaging {
   std::array<Array, 4> arrays_;
 };
 
+// The same for peepholes, which are always in the compute type.
+template <typename T>
+class PeepholesStaging {
+ public:
+  using Element = std::remove_const_t<T>;
+  using C = ComputeType<Element>;
+
+  PeepholesStaging(const Peepholes<T>& callers, std::int64_t units,
+                   Arena& arena)
+      : callers_(callers), shape_{1, 1, units}, buffers_{} {
+    for (int i = 0; i < kNumPeepholes; ++i) {
+      buffers_.of_gate[i] =
+          staging_.BufferIfAny(callers.of_gate[i], shape_, arena);
+    }
+  }
+
+  Peepholes<const C> Read(Executor& executor) const {
+    Peepholes<const C> peepholes;
+    for (int i = 0; i < kNumPeepholes; ++i) {
+      peepholes.of_gate[i] = staging_.Read(
+          callers_.of_gate[i], buffers_.of_gate[i], shape_, executor);
+    }
+    return peepholes;
+  }
+  Peepholes<C> Target() const {
+    Peepholes<C> targets;
+    for (int i = 0; i < kNumPeepholes; ++i) {
+      targets.of_gate[i] =
+          staging_.Target(callers_.of_gate[i], buffers_.of_gate[i]);
+    }
+    return targets;
+  }
+  void Write(Executor& executor) const {
+    for (int i = 0; i < kNumPeepholes; ++i) {
+      staging_.Write(buffers_.of_gate[i], callers_.of_gate[i], shape_,
+                     executor);
+    }
+  }
+
+ private:
+  Peepholes<T> callers_;
+  StagedShape shape_;
+  Staging<Element> staging_{/*time_major=*/true};
+  Peepholes<C> buffers_;
+};
+
 // Fills a result with zeros if it is needed.
 template <typename T>
 void FillZeroIfWanted(T* wanted, const StagedShape& shape, Executor& executor) {

@@ -1,0 +1,393 @@
+// Tests of RnnConfig::block_lstm: the LSTM of TensorFlow's ops.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "cc/rnn/fuzz_support.h"
+#include "cc/rnn/network.h"
+#include "cc/rnn/network_test_support.h"
+
+namespace tf_rnn_ops::rnn {
+namespace {
+
+// S = steps, B = batch, I = input_size, U = units.
+struct LstmCase {
+  BlockLstm options;
+  RnnSize size;
+  std::int64_t input_size;
+  std::int64_t units;
+  Array x;               // [S, B, I]
+  Array c, h;            // [B, U], before the first step
+  Array w;               // [I + U, 4 * U]
+  Array b;               // [4 * U]
+  Array peepholes[3];    // [U]
+  Array d_cs, d_hs;      // [S, B, U]
+  Array activations[6];  // of the reference, [S, B, U]
+  Array hs;              // [S, B, U]
+};
+
+RnnConfig ConfigOf(const LstmCase& k) {
+  RnnConfig config{RnnMode::kLstm, false, 1, 1, k.input_size, k.units, 0};
+  config.has_keras_weights = true;
+  config.block_lstm = k.options;
+  return config;
+}
+
+double Sigmoid(double z) { return 1 / (1 + std::exp(-z)); }
+
+// The column of a gate, in the order i, f, g, o.
+std::int64_t Col(const LstmCase& k, std::int64_t gate) {
+  const bool swaps = k.options.has_new_cell_second && gate % 3 != 0;
+  return (swaps ? 3 - gate : gate) * k.units;
+}
+
+// Fills the results of the forward pass.
+void Forward(LstmCase& k) {
+  const auto [time, batch] = k.size;
+  const std::int64_t n = k.units, cols = 4 * n, step = batch * n;
+  for (Array& array : k.activations) array.assign(time * step, 0);
+  k.hs.assign(time * step, 0);
+  Array &i = k.activations[0], &f = k.activations[1], &g = k.activations[2],
+        &o = k.activations[3], &tanh_c = k.activations[4],
+        &c = k.activations[5];
+  const auto peephole = [&k](int index, std::int64_t unit) {
+    return k.options.has_peepholes ? k.peepholes[index][unit] : 0;
+  };
+  for (std::int64_t row = 0; row < time * batch; ++row) {
+    for (std::int64_t u = 0; u < n; ++u) {
+      const std::int64_t at = row * n + u, before = at - step;
+      double sums[4];
+      for (int gate = 0; gate < 4; ++gate) {
+        const std::int64_t col = Col(k, gate) + u;
+        sums[gate] = k.b[col] + (gate == 1 ? k.options.forget_bias : 0);
+        for (std::int64_t j = 0; j < k.input_size; ++j) {
+          sums[gate] += k.x[row * k.input_size + j] * k.w[j * cols + col];
+        }
+        for (std::int64_t j = 0; j < n; ++j) {
+          const double h_prev =
+              row < batch ? k.h[row * n + j] : k.hs[(row - batch) * n + j];
+          sums[gate] += h_prev * k.w[(k.input_size + j) * cols + col];
+        }
+      }
+      const double c_prev = row < batch ? k.c[at] : c[before];
+      i[at] = Sigmoid(sums[0] + peephole(0, u) * c_prev);
+      f[at] = Sigmoid(sums[1] + peephole(1, u) * c_prev);
+      g[at] = std::tanh(sums[2]);
+      c[at] = i[at] * g[at] + f[at] * c_prev;
+      const double clip = k.options.cell_clip;
+      if (clip > 0) c[at] = std::clamp(c[at], -clip, clip);
+      o[at] = Sigmoid(sums[3] + peephole(2, u) * c[at]);
+      tanh_c[at] = std::tanh(c[at]);
+      k.hs[at] = o[at] * tanh_c[at];
+    }
+  }
+}
+
+struct Gradients {
+  Array x, c, h, w, b, peepholes[3], gates;
+};
+
+// From the activations of the reference, as the ops do.
+Gradients Backward(const LstmCase& k) {
+  const auto [time, batch] = k.size;
+  const std::int64_t n = k.units, cols = 4 * n, step = batch * n;
+  const Array &i = k.activations[0], &f = k.activations[1],
+              &g = k.activations[2], &o = k.activations[3],
+              &tanh_c = k.activations[4], &c = k.activations[5];
+  Gradients d{
+      Array(k.x.size()),         Array(step), Array(step),
+      Array(k.w.size()),         Array(cols), {Array(n), Array(n), Array(n)},
+      Array(time * batch * cols)};
+  const auto peephole = [&k](int index, std::int64_t unit) {
+    return k.options.has_peepholes ? k.peepholes[index][unit] : 0;
+  };
+  for (std::int64_t row = time * batch - 1; row >= 0; --row) {
+    const std::int64_t sample = row % batch;
+    const auto c_prev = [&](std::int64_t u) {
+      return row < batch ? k.c[row * n + u] : c[(row - batch) * n + u];
+    };
+    for (std::int64_t u = 0; u < n; ++u) {
+      const std::int64_t at = row * n + u;
+      const double d_h = k.d_hs[at] + d.h[sample * n + u];
+      const double d_o = d_h * tanh_c[at] * o[at] * (1 - o[at]);
+      const double d_c = k.d_cs[at] + d.c[sample * n + u] +
+                         d_h * o[at] * (1 - tanh_c[at] * tanh_c[at]) +
+                         d_o * peephole(2, u);
+      const double d_i = d_c * g[at] * i[at] * (1 - i[at]);
+      const double d_f = d_c * c_prev(u) * f[at] * (1 - f[at]);
+      const double d_g = d_c * i[at] * (1 - g[at] * g[at]);
+      d.c[sample * n + u] =
+          d_c * f[at] + d_i * peephole(0, u) + d_f * peephole(1, u);
+      const double bars[] = {d_i, d_f, d_g, d_o};
+      for (int gate = 0; gate < 4; ++gate) {
+        d.gates[row * cols + Col(k, gate) + u] = bars[gate];
+      }
+      d.peepholes[0][u] += d_i * c_prev(u);
+      d.peepholes[1][u] += d_f * c_prev(u);
+      d.peepholes[2][u] += d_o * c[at];
+    }
+    std::fill_n(d.h.begin() + sample * n, n, 0.0);
+    for (std::int64_t col = 0; col < cols; ++col) {
+      const double d_bar = d.gates[row * cols + col];
+      d.b[col] += d_bar;
+      for (std::int64_t j = 0; j < k.input_size; ++j) {
+        const std::int64_t at = row * k.input_size + j;
+        d.x[at] += d_bar * k.w[j * cols + col];
+        d.w[j * cols + col] += d_bar * k.x[at];
+      }
+      for (std::int64_t j = 0; j < n; ++j) {
+        const std::int64_t weight = (k.input_size + j) * cols + col;
+        d.h[sample * n + j] += d_bar * k.w[weight];
+        d.w[weight] += d_bar * (row < batch ? k.h[row * n + j]
+                                            : k.hs[(row - batch) * n + j]);
+      }
+    }
+  }
+  return d;
+}
+
+LstmCase RandomLstm(const BlockLstm& options, const RnnSize& size,
+                    std::int64_t input_size, std::int64_t units) {
+  std::mt19937 generator(1);
+  const auto random = [&](std::int64_t count, double scale = 1) {
+    return RandomArray(count, scale, generator);
+  };
+  const std::int64_t state = size.batch * units;
+  const double scale = 1 / std::sqrt(1.0 + units);
+  LstmCase k;
+  k.options = options;
+  k.options.is_used = true;
+  k.size = size;
+  k.input_size = input_size;
+  k.units = units;
+  k.x = random(size.time * size.batch * input_size);
+  k.c = random(state);
+  k.h = random(state);
+  k.w = random((input_size + units) * 4 * units, scale);
+  k.b = random(4 * units);
+  for (Array& peephole : k.peepholes) peephole = random(units, scale);
+  k.d_cs = random(size.time * state);
+  k.d_hs = random(size.time * state);
+  return k;
+}
+
+// Both orders of the gates; vectors with and without a rest; one step and
+// several; weights read in place, packed, and in several chunks of steps.
+std::vector<LstmCase> LstmCases() {
+  const BlockLstm plain{}, all{true, true, true, 1.5, 0.7f};
+  const BlockLstm second{true, true, false, 1, 0},
+      peepholes{true, false, true, 0, 0};
+  return {RandomLstm(plain, {5, 3}, 4, 5),
+          RandomLstm(all, {6, 3}, 2, 19),
+          RandomLstm(second, {1, 1}, 3, 32),
+          RandomLstm(all, {1, 20}, 7, 48),
+          RandomLstm(peepholes, {4, 40}, 30, 33),
+          RandomLstm(peepholes, {300, 2}, 1, 16),
+          RandomLstm(peepholes, {0, 2}, 3, 4)};
+}
+
+// The engine on arrays of type T.
+template <typename T>
+class LstmEngine {
+ public:
+  // Rounds the arrays of the case.
+  LstmEngine(InstructionSet instruction_set, LstmCase& k)
+      : k_(k),
+        kernels_(GetNetworkKernels<T>(instruction_set, ConfigOf(k))),
+        x_(Rounded<T>(k.x)),
+        c_(Rounded<T>(k.c)),
+        h_(Rounded<T>(k.h)),
+        w_(Rounded<T>(k.w)),
+        b_(Rounded<T>(k.b)),
+        d_cs_(Rounded<T>(k.d_cs)),
+        d_hs_(Rounded<T>(k.d_hs)) {
+    for (Array& peephole : k.peepholes) {
+      peepholes_.emplace_back(Rounded<T>(peephole));
+    }
+  }
+
+  // The activations, and the hidden states last.
+  std::vector<Array> Forward(Executor& executor) {
+    std::vector<Buffer<T>> results;
+    for (int i = 0; i < 7; ++i) results.emplace_back(k_.hs.size());
+    Buffer<T> final_h(k_.h.size()), final_c(k_.c.size());
+    NetworkForward<T> a{};
+    Fill(a);
+    for (int i = 0; i < 6; ++i) a.activations.arrays[i] = results[i].data();
+    a.output = results[6].data();
+    a.output_h = final_h.data();
+    a.output_c = final_c.data();
+    Buffer<char> workspace(
+        kernels_.forward_workspace(a, executor.num_threads()));
+    a.workspace = workspace.data();
+    kernels_.forward(a, executor);
+    return ToDoubles(results);
+  }
+
+  // From the activations of the case.
+  // only_cells: whether to compute only what needs no weights.
+  Gradients Backward(Executor& executor, bool only_cells = false) {
+    std::vector<Buffer<T>> activations;
+    for (Array& array : k_.activations) {
+      activations.emplace_back(Rounded<T>(array));
+    }
+    Buffer<T> hs(Rounded<T>(k_.hs)), zeros(std::vector<T>(k_.h.size()));
+    Buffer<T> d_x(only_cells ? 0 : k_.x.size()), d_c(k_.c.size());
+    Buffer<T> d_h(k_.h.size()), d_w(only_cells ? 0 : k_.w.size());
+    Buffer<T> d_b(only_cells ? 0 : k_.b.size());
+    Buffer<T> d_gates(k_.size.time * k_.size.batch * 4 * k_.units);
+    std::vector<Buffer<T>> d_peepholes;
+    for (int i = 0; i < 3; ++i) {
+      d_peepholes.emplace_back(k_.options.has_peepholes ? k_.units : 0);
+    }
+    NetworkBackward<T> a{};
+    Fill(a);
+    for (int i = 0; i < 6; ++i) a.activations.arrays[i] = activations[i].data();
+    a.output = hs.data();
+    a.output_backprop = d_hs_.data();
+    a.cell_states_backprop = d_cs_.data();
+    a.output_h_backprop = a.output_c_backprop = zeros.data();
+    a.input_h_backprop = d_h.data();
+    a.input_c_backprop = d_c.data();
+    a.gates_backprop = d_gates.data();
+    if (only_cells) {
+      a.keras_weights = {};
+    } else {
+      a.input_backprop = d_x.data();
+      a.keras_weights_backprop = Split(d_w.data(), d_b.data());
+    }
+    if (k_.options.has_peepholes) {
+      for (int i = 0; i < 3; ++i) {
+        a.peepholes_backprop.of_gate[i] = d_peepholes[i].data();
+      }
+    }
+    Buffer<char> workspace(
+        kernels_.backward_workspace(a, executor.num_threads()));
+    a.workspace = workspace.data();
+    kernels_.backward(a, executor);
+    const std::vector<Array> peepholes = ToDoubles(d_peepholes);
+    return {d_x.ToDoubles(),    d_c.ToDoubles(),
+            d_h.ToDoubles(),    d_w.ToDoubles(),
+            d_b.ToDoubles(),    {peepholes[0], peepholes[1], peepholes[2]},
+            d_gates.ToDoubles()};
+  }
+
+ private:
+  template <typename E>
+  KerasWeights<E> Split(E* w, E* b) const {
+    return {w, w + k_.input_size * 4 * k_.units, b};
+  }
+  static std::vector<Array> ToDoubles(std::vector<Buffer<T>>& buffers) {
+    std::vector<Array> arrays;
+    for (Buffer<T>& buffer : buffers) arrays.push_back(buffer.ToDoubles());
+    return arrays;
+  }
+  template <typename Pass>
+  void Fill(Pass& a) {
+    a.config = ConfigOf(k_);
+    a.size = k_.size;
+    a.time_major = true;
+    a.input = x_.data();
+    a.input_h = h_.data();
+    a.input_c = c_.data();
+    a.keras_weights = Split<const T>(w_.data(), b_.data());
+    if (!k_.options.has_peepholes) return;
+    for (int i = 0; i < 3; ++i) a.peepholes.of_gate[i] = peepholes_[i].data();
+  }
+
+  LstmCase& k_;
+  const NetworkKernels<T> kernels_;
+  Buffer<T> x_, c_, h_, w_, b_, d_cs_, d_hs_;
+  std::vector<Buffer<T>> peepholes_;
+};
+
+// Calls check(case, engine) for each case and instruction set.
+template <typename T, typename Check>
+void ForEachLstm(const Check& check) {
+  for (InstructionSet instruction_set :
+       AllOrOneUnderSanitizers(SupportedInstructionSets())) {
+    for (LstmCase k : LstmCases()) {
+      SCOPED_TRACE(std::string(InstructionSetName(instruction_set)) + ", " +
+                   std::to_string(k.size.time) + " steps, " +
+                   std::to_string(k.units) + " units");
+      LstmEngine<T> engine(instruction_set, k);
+      Forward(k);
+      check(k, engine);
+    }
+  }
+}
+
+template <typename T>
+class BlockLstmTest : public testing::Test {};
+TYPED_TEST_SUITE(BlockLstmTest, StorageTypes);
+
+TYPED_TEST(BlockLstmTest, ForwardEqualsTheReference) {
+  SerialExecutor executor;
+  ForEachLstm<TypeParam>([&](LstmCase& k, LstmEngine<TypeParam>& engine) {
+    const std::vector<Array> results = engine.Forward(executor);
+    for (int i = 0; i < 6; ++i) {
+      ExpectClose(results[i], k.activations[i], kTolerance<TypeParam>,
+                  "activation " + std::to_string(i));
+    }
+    ExpectClose(results[6], k.hs, kTolerance<TypeParam>, "h");
+  });
+}
+
+TYPED_TEST(BlockLstmTest, GradientsEqualTheReference) {
+  SerialExecutor executor;
+  ForEachLstm<TypeParam>([&](LstmCase& k, LstmEngine<TypeParam>& engine) {
+    // Rounds the activations of the case, from which the reference starts, too.
+    const Gradients actual = engine.Backward(executor);
+    const Gradients expected = Backward(k);
+    constexpr double kMost = kTolerance<TypeParam>;
+    ExpectClose(actual.x, expected.x, kMost, "x");
+    ExpectClose(actual.c, expected.c, kMost, "c");
+    ExpectClose(actual.h, expected.h, kMost, "h");
+    ExpectClose(actual.w, expected.w, kMost, "w");
+    ExpectClose(actual.b, expected.b, kMost, "b");
+    ExpectClose(actual.gates, expected.gates, kMost, "gates");
+    for (int i = 0; i < 3 && k.options.has_peepholes; ++i) {
+      ExpectClose(actual.peepholes[i], expected.peepholes[i], kMost,
+                  "peephole " + std::to_string(i));
+    }
+  });
+}
+
+TYPED_TEST(BlockLstmTest, CellsRunWithoutWeights) {
+  SerialExecutor executor;
+  ForEachLstm<TypeParam>([&](LstmCase& k, LstmEngine<TypeParam>& engine) {
+    if (k.size.time != 1) return;
+    const Gradients expected = engine.Backward(executor);
+    const Gradients actual = engine.Backward(executor, /*only_cells=*/true);
+    EXPECT_EQ(actual.c, expected.c);
+    EXPECT_EQ(actual.gates, expected.gates);
+    for (int i = 0; i < 3; ++i) {
+      EXPECT_EQ(actual.peepholes[i], expected.peepholes[i]) << i;
+    }
+  });
+}
+
+TYPED_TEST(BlockLstmTest, BitsDoNotDependOnThreads) {
+  SerialExecutor serial;
+  ForEachLstm<TypeParam>([&](LstmCase&, LstmEngine<TypeParam>& engine) {
+    ScatteringExecutor scattered(3);
+    EXPECT_EQ(engine.Forward(serial), engine.Forward(scattered));
+    const Gradients expected = engine.Backward(serial);
+    const Gradients actual = engine.Backward(scattered);
+    EXPECT_EQ(actual.x, expected.x);
+    EXPECT_EQ(actual.w, expected.w);
+    EXPECT_EQ(actual.h, expected.h);
+    for (int i = 0; i < 3; ++i) {
+      EXPECT_EQ(actual.peepholes[i], expected.peepholes[i]) << i;
+    }
+  });
+}
+
+}  // namespace
+}  // namespace tf_rnn_ops::rnn
