@@ -381,8 +381,11 @@ TYPED_TEST(BlockLstmTest, BitsDoNotDependOnThreads) {
     const Gradients expected = engine.Backward(serial);
     const Gradients actual = engine.Backward(scattered);
     EXPECT_EQ(actual.x, expected.x);
-    EXPECT_EQ(actual.w, expected.w);
+    EXPECT_EQ(actual.c, expected.c);
     EXPECT_EQ(actual.h, expected.h);
+    EXPECT_EQ(actual.w, expected.w);
+    EXPECT_EQ(actual.b, expected.b);
+    EXPECT_EQ(actual.gates, expected.gates);
     for (int i = 0; i < 3; ++i) {
       EXPECT_EQ(actual.peepholes[i], expected.peepholes[i]) << i;
     }
