@@ -22,14 +22,14 @@ struct LstmCase {
   RnnSize size;
   std::int64_t input_size;
   std::int64_t units;
-  Array x;               // [S, B, I]
-  Array c, h;            // [B, U], before the first step
-  Array w;               // [I + U, 4 * U]
-  Array b;               // [4 * U]
-  Array peepholes[3];    // [U]
-  Array d_cs, d_hs;      // [S, B, U]
-  Array activations[6];  // of the reference, [S, B, U]
-  Array hs;              // [S, B, U]
+  Array x;                       // [S, B, I]
+  Array c, h;                    // [B, U], before the first step
+  Array w;                       // [I + U, 4 * U]
+  Array b;                       // [4 * U]
+  Array peepholes[3];            // [U]
+  Array d_activations[6], d_hs;  // [S, B, U]
+  Array activations[6];          // of the reference, [S, B, U]
+  Array hs;                      // [S, B, U]
 };
 
 RnnConfig ConfigOf(const LstmCase& k) {
@@ -94,7 +94,9 @@ struct Gradients {
 };
 
 // From the activations of the reference, as the ops do.
-Gradients Backward(const LstmCase& k) {
+// has_all_gradients: whether there are gradients with respect to all
+//   activations, instead of c only.
+Gradients Backward(const LstmCase& k, bool has_all_gradients) {
   const auto [time, batch] = k.size;
   const std::int64_t n = k.units, cols = 4 * n, step = batch * n;
   const Array &i = k.activations[0], &f = k.activations[1],
@@ -115,13 +117,17 @@ Gradients Backward(const LstmCase& k) {
     for (std::int64_t u = 0; u < n; ++u) {
       const std::int64_t at = row * n + u;
       const double d_h = k.d_hs[at] + d.h[sample * n + u];
-      const double d_o = d_h * tanh_c[at] * o[at] * (1 - o[at]);
-      const double d_c = k.d_cs[at] + d.c[sample * n + u] +
-                         d_h * o[at] * (1 - tanh_c[at] * tanh_c[at]) +
-                         d_o * peephole(2, u);
-      const double d_i = d_c * g[at] * i[at] * (1 - i[at]);
-      const double d_f = d_c * c_prev(u) * f[at] * (1 - f[at]);
-      const double d_g = d_c * i[at] * (1 - g[at] * g[at]);
+      const auto given = [&](int index) {
+        return has_all_gradients || index == 5 ? k.d_activations[index][at] : 0;
+      };
+      const double d_o = (given(3) + d_h * tanh_c[at]) * o[at] * (1 - o[at]);
+      const double d_c =
+          given(5) + d.c[sample * n + u] +
+          (given(4) + d_h * o[at]) * (1 - tanh_c[at] * tanh_c[at]) +
+          d_o * peephole(2, u);
+      const double d_i = (given(0) + d_c * g[at]) * i[at] * (1 - i[at]);
+      const double d_f = (given(1) + d_c * c_prev(u)) * f[at] * (1 - f[at]);
+      const double d_g = (given(2) + d_c * i[at]) * (1 - g[at] * g[at]);
       d.c[sample * n + u] =
           d_c * f[at] + d_i * peephole(0, u) + d_f * peephole(1, u);
       const double bars[] = {d_i, d_f, d_g, d_o};
@@ -172,7 +178,7 @@ LstmCase RandomLstm(const BlockLstm& options, const RnnSize& size,
   k.w = random((input_size + units) * 4 * units, scale);
   k.b = random(4 * units);
   for (Array& peephole : k.peepholes) peephole = random(units, scale);
-  k.d_cs = random(size.time * state);
+  for (Array& d : k.d_activations) d = random(size.time * state);
   k.d_hs = random(size.time * state);
   return k;
 }
@@ -205,11 +211,11 @@ class LstmEngine {
         h_(Rounded<T>(k.h)),
         w_(Rounded<T>(k.w)),
         b_(Rounded<T>(k.b)),
-        d_cs_(Rounded<T>(k.d_cs)),
         d_hs_(Rounded<T>(k.d_hs)) {
     for (Array& peephole : k.peepholes) {
       peepholes_.emplace_back(Rounded<T>(peephole));
     }
+    for (Array& d : k.d_activations) d_activations_.emplace_back(Rounded<T>(d));
   }
 
   // The activations, and the hidden states last.
@@ -232,7 +238,9 @@ class LstmEngine {
 
   // From the activations of the case.
   // only_cells: whether to compute only what needs no weights.
-  Gradients Backward(Executor& executor, bool only_cells = false) {
+  // has_all_gradients: as in the reference.
+  Gradients Backward(Executor& executor, bool only_cells = false,
+                     bool has_all_gradients = false) {
     std::vector<Buffer<T>> activations;
     for (Array& array : k_.activations) {
       activations.emplace_back(Rounded<T>(array));
@@ -251,7 +259,9 @@ class LstmEngine {
     for (int i = 0; i < 6; ++i) a.activations.arrays[i] = activations[i].data();
     a.output = hs.data();
     a.output_backprop = d_hs_.data();
-    a.cell_states_backprop = d_cs_.data();
+    for (int i = has_all_gradients ? 0 : 5; i < 6; ++i) {
+      a.activations_backprop.arrays[i] = d_activations_[i].data();
+    }
     a.output_h_backprop = a.output_c_backprop = zeros.data();
     a.input_h_backprop = d_h.data();
     a.input_c_backprop = d_c.data();
@@ -264,7 +274,7 @@ class LstmEngine {
     }
     if (k_.options.has_peepholes) {
       for (int i = 0; i < 3; ++i) {
-        a.peepholes_backprop.of_gate[i] = d_peepholes[i].data();
+        a.peepholes_backprop.arrays[i] = d_peepholes[i].data();
       }
     }
     Buffer<char> workspace(
@@ -298,13 +308,13 @@ class LstmEngine {
     a.input_c = c_.data();
     a.keras_weights = Split<const T>(w_.data(), b_.data());
     if (!k_.options.has_peepholes) return;
-    for (int i = 0; i < 3; ++i) a.peepholes.of_gate[i] = peepholes_[i].data();
+    for (int i = 0; i < 3; ++i) a.peepholes.arrays[i] = peepholes_[i].data();
   }
 
   LstmCase& k_;
   const NetworkKernels<T> kernels_;
-  Buffer<T> x_, c_, h_, w_, b_, d_cs_, d_hs_;
-  std::vector<Buffer<T>> peepholes_;
+  Buffer<T> x_, c_, h_, w_, b_, d_hs_;
+  std::vector<Buffer<T>> peepholes_, d_activations_;
 };
 
 // Calls check(case, engine) for each case and instruction set.
@@ -342,19 +352,23 @@ TYPED_TEST(BlockLstmTest, ForwardEqualsTheReference) {
 TYPED_TEST(BlockLstmTest, GradientsEqualTheReference) {
   SerialExecutor executor;
   ForEachLstm<TypeParam>([&](LstmCase& k, LstmEngine<TypeParam>& engine) {
-    // Rounds the activations of the case, from which the reference starts, too.
-    const Gradients actual = engine.Backward(executor);
-    const Gradients expected = Backward(k);
-    constexpr double kMost = kTolerance<TypeParam>;
-    ExpectClose(actual.x, expected.x, kMost, "x");
-    ExpectClose(actual.c, expected.c, kMost, "c");
-    ExpectClose(actual.h, expected.h, kMost, "h");
-    ExpectClose(actual.w, expected.w, kMost, "w");
-    ExpectClose(actual.b, expected.b, kMost, "b");
-    ExpectClose(actual.gates, expected.gates, kMost, "gates");
-    for (int i = 0; i < 3 && k.options.has_peepholes; ++i) {
-      ExpectClose(actual.peepholes[i], expected.peepholes[i], kMost,
-                  "peephole " + std::to_string(i));
+    for (const bool has_all_gradients : {false, true}) {
+      // Rounds the activations of the case, from which the reference starts,
+      // too.
+      const Gradients actual =
+          engine.Backward(executor, /*only_cells=*/false, has_all_gradients);
+      const Gradients expected = Backward(k, has_all_gradients);
+      constexpr double kMost = kTolerance<TypeParam>;
+      ExpectClose(actual.x, expected.x, kMost, "x");
+      ExpectClose(actual.c, expected.c, kMost, "c");
+      ExpectClose(actual.h, expected.h, kMost, "h");
+      ExpectClose(actual.w, expected.w, kMost, "w");
+      ExpectClose(actual.b, expected.b, kMost, "b");
+      ExpectClose(actual.gates, expected.gates, kMost, "gates");
+      for (int i = 0; i < 3 && k.options.has_peepholes; ++i) {
+        ExpectClose(actual.peepholes[i], expected.peepholes[i], kMost,
+                    "peephole " + std::to_string(i));
+      }
     }
   });
 }

@@ -30,6 +30,7 @@
 
 #include <cstdint>
 
+#include "cc/rnn/block_lstm.h"
 #include "cc/rnn/executor.h"
 #include "cc/rnn/float16.h"
 #include "cc/rnn/instruction_set.h"
@@ -39,14 +40,6 @@
 #include "cc/rnn/weights.h"
 
 namespace tf_rnn_ops::rnn {
-
-// What the cells of TensorFlow's LSTM ops compute: i, f, g, o, tanh(c) and c,
-// each [S, B, U]; null if not needed.
-template <typename E>
-struct LstmActivations {
-  static constexpr int kCount = 6;
-  E* arrays[kCount];
-};
 
 // T: Half, BFloat16, float or double.
 template <typename T>
@@ -111,7 +104,7 @@ struct NetworkBackward {
   // Of RnnConfig::block_lstm, which has no reserve_space:
   Peepholes<const T> peepholes;
   LstmActivations<const T> activations;  // all present
-  const T* cell_states_backprop;         // [S, B, U], of c after each step
+  LstmActivations<const T> activations_backprop;
   Peepholes<T> peepholes_backprop;
   // With respect to the sums of the gates, in the order of the weights, [S, B,
   // 4 * U]; or null.

@@ -27,20 +27,6 @@ constexpr std::int64_t KerasBiasRows(RnnMode mode) {
   return mode == RnnMode::kGru ? 2 : 1;
 }
 
-// The weights of the peepholes of an LSTM, each [U], by Peephole; all null if
-// there are none.
-template <typename E>
-struct Peepholes {
-  E* of_gate[kNumPeepholes];
-
-  bool any() const { return of_gate[0] != nullptr; }
-  // Those of the units from `unit` on.
-  Peepholes At(std::int64_t unit) const {
-    if (!any()) return *this;
-    return {{of_gate[0] + unit, of_gate[1] + unit, of_gate[2] + unit}};
-  }
-};
-
 // Null weights are zeros; null gradients are not computed.
 template <typename E>
 struct Weights {

@@ -10,12 +10,12 @@
 
 #include <cstdint>
 
+#include "cc/rnn/block_lstm.h"
 #include "cc/rnn/float16.h"
 #include "cc/rnn/simd/cells/dual.h"
 #include "cc/rnn/simd/matmul/tile_product.h"
 #include "cc/rnn/simd/vector/finite_pair.h"
 #include "cc/rnn/simd/vector/vector.h"
-#include "cc/rnn/weights.h"
 
 namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
 
@@ -82,7 +82,7 @@ struct ForwardRun {
     return peepholes.any();
   }
   TF_RNN_OPS_VECTOR_INLINE Vector<T> Weight(Peephole peephole) const {
-    return units.Read(peepholes.of_gate[peephole]);
+    return units.Read(peepholes.arrays[peephole]);
   }
   // NaN stays NaN.
   TF_RNN_OPS_VECTOR_INLINE Vector<T> Clip(Vector<T> x) const {
@@ -221,7 +221,7 @@ struct BackwardRun {
   T* cell_output;  // input of a projection, if its gradient is needed
   // Of TensorFlow's LSTM ops:
   Peepholes<const T> peepholes;
-  const T* d_c_of_step;  // with respect to the output c of the step, or null
+  LstmActivations<const T> d_activations;  // with respect to the outputs
 
   TF_RNN_OPS_VECTOR_INLINE Vector<T> Kept(std::int64_t index) const {
     return states.Read(kept + index * kept_stride);
@@ -235,14 +235,20 @@ struct BackwardRun {
   TF_RNN_OPS_VECTOR_INLINE Vector<T> Hidden() const { return states.Read(h); }
   TF_RNN_OPS_VECTOR_INLINE Vector<T> HiddenGradient() const { return d_h; }
   TF_RNN_OPS_VECTOR_INLINE Vector<T> CellStateGradient() const {
-    const Vector<T> sum = units.Read(d_c);
-    return d_c_of_step == nullptr ? sum : sum + units.Read(d_c_of_step);
+    return units.Read(d_c);
+  }
+  // Adds the gradient with respect to an output. index: of the output among the
+  // kept values.
+  TF_RNN_OPS_VECTOR_INLINE Vector<T> AddOutputGradient(std::int64_t index,
+                                                       Vector<T> sum) const {
+    const T* const gradient = d_activations.arrays[index];
+    return gradient == nullptr ? sum : sum + units.Read(gradient);
   }
   TF_RNN_OPS_VECTOR_INLINE bool has_peepholes() const {
     return peepholes.any();
   }
   TF_RNN_OPS_VECTOR_INLINE Vector<T> Weight(Peephole peephole) const {
-    return units.Read(peepholes.of_gate[peephole]);
+    return units.Read(peepholes.arrays[peephole]);
   }
 
   TF_RNN_OPS_VECTOR_INLINE void StoreBlock(std::int64_t block,

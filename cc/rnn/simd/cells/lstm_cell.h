@@ -26,9 +26,10 @@ namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
 //   d_g_bar  = d_c ∘ i ∘ (1 - g²)
 //   d_c_prev = d_c ∘ f
 //
-// With peepholes, the sums of i, f and o also get wci ∘ c_prev, wcf ∘ c_prev
-// and wco ∘ c, and the gradients flow back through these. The gradient of the
-// clipping of c is that of the identity, as in TensorFlow.
+// TensorFlow's LSTM ops also have i, f, g, o, tanh(c) and c as outputs, whose
+// gradients are added. With peepholes, the sums of i, f and o also get wci ∘
+// c_prev, wcf ∘ c_prev and wco ∘ c, and the gradients flow back through these.
+// The gradient of the clipping of c is that of the identity, as in TensorFlow.
 //
 // kIsBlock: whether this is the cell of TensorFlow's LSTM ops, which may have
 // peepholes and clip c.
@@ -88,15 +89,16 @@ struct LstmCell {
     const auto [state, gate] = run.activations;
     const auto tanh_c = kIsBlock ? run.Kept(kTanh) : Activate<T>(state, c);
     const auto d_h = run.HiddenGradient();
-    const auto d_o_bar = gate.Gradient(d_h * tanh_c, o);
-    auto d_c = run.CellStateGradient() + state.Gradient(d_h * o, tanh_c);
+    const auto d_o_bar = gate.Gradient(Total(run, 3, d_h * tanh_c), o);
+    auto d_c = Total(run, kCellState, run.CellStateGradient()) +
+               state.Gradient(Total(run, kTanh, d_h * o), tanh_c);
     if constexpr (kIsBlock) {
       if (run.has_peepholes()) {
         d_c = MultiplyAdd<T>(run.Weight(kOutputPeephole), d_o_bar, d_c);
       }
     }
-    const auto d_i_bar = gate.Gradient(d_c * g, i);
-    const auto d_f_bar = gate.Gradient(d_c * c_prev, f);
+    const auto d_i_bar = gate.Gradient(Total(run, 0, d_c * g), i);
+    const auto d_f_bar = gate.Gradient(Total(run, 1, d_c * c_prev), f);
     auto d_c_prev = d_c * f;
     if constexpr (kIsBlock) {
       if (run.has_peepholes()) {
@@ -111,7 +113,7 @@ struct LstmCell {
     }
     run.StoreBlock(0, d_i_bar);
     run.StoreBlock(1, d_f_bar);
-    run.StoreBlock(2, state.Gradient(d_c * i, g));
+    run.StoreBlock(2, state.Gradient(Total(run, 2, d_c * i), g));
     run.StoreBlock(3, d_o_bar);
     run.StoreCellStateGradient(d_c_prev);
     if (run.has_cell_output()) run.StoreCellOutput(o * tanh_c);
@@ -122,6 +124,15 @@ struct LstmCell {
   // Indices among the kept values.
   static constexpr std::int64_t kTanh = 4;  // of TensorFlow's LSTM ops
   static constexpr std::int64_t kCellState = kKept - 1;
+
+  // The gradient with respect to a value that is also an output of TensorFlow's
+  // LSTM ops. index: of the value among those kept.
+  template <typename Run, typename V>
+  static TF_RNN_OPS_VECTOR_INLINE V Total(const Run& run, std::int64_t index,
+                                          const V& gradient) {
+    if constexpr (kIsBlock) return run.AddOutputGradient(index, gradient);
+    return gradient;
+  }
 };
 
 }  // namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET

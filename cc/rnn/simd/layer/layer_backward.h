@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "cc/rnn/arena.h"
+#include "cc/rnn/block_lstm.h"
 #include "cc/rnn/executor.h"
 #include "cc/rnn/rnn_config.h"
 #include "cc/rnn/simd/cells/cell_run.h"
@@ -43,9 +44,6 @@ struct LayerGradientArrays {
   // ones.
   T* h;  // [D, B, O]
   T* c;  // [D, B, U], if there is a cell state
-  // With respect to the cell states after each step, [S, B, D * U]; null for
-  // zeros. Of TensorFlow's LSTM ops.
-  const T* cell_states = nullptr;
 };
 
 // P: the type of params and product operands.
@@ -64,7 +62,9 @@ struct LayerBackwardArguments {  // with B > 0 and U > 0
   // For the whole network; this layer's part is written. Null if not needed.
   // With tangents, it is the tangent of the gradient.
   Weights<T> d_weights;
+  // Of TensorFlow's LSTM ops, which have no tangents:
   Peepholes<const T> peepholes{};
+  LstmActivations<const T> d_activations{};
   // Null if not needed:
   Peepholes<T> d_peepholes{};
   T* d_gates = nullptr;  // [S, B, G * U], in the order of the weights
@@ -466,7 +466,7 @@ class LayerBackward {
     Parts<ColumnView<P>, kParts> d_blocks;
     Parts<ColumnView<T>, kParts> cell_output;
     Peepholes<const T> peepholes;
-    ColumnView<const T> d_c_of_step;
+    LstmActivations<const T> d_activations;
   };
 
   TF_RNN_OPS_VECTOR_INLINE StepColumns MakeColumns(const StepChunk& chunk,
@@ -480,11 +480,8 @@ class LayerBackward {
     columns.d_blocks_stride = steps_.BlockStride();
     if constexpr (Cell::kIsBlockLstm) {
       columns.peepholes = a_.peepholes.At(unit);
-      const T* const d_cell_states = a_.gradients[kValue].cell_states;
-      if (d_cell_states != nullptr) {
-        columns.d_c_of_step =
-            shape_.OutputAt(d_cell_states, d, columns.t).Column(unit);
-      }
+      columns.d_activations =
+          a_.d_activations.At(columns.t * shape_.batch * shape_.units + unit);
     }
     for (int part = 0; part < kParts; ++part) {
       columns.states[part] =
@@ -552,8 +549,7 @@ class LayerBackward {
             columns.d_blocks_stride,
             cell_output.data == nullptr ? nullptr : cell_output.At(row),
             columns.peepholes,
-            columns.d_c_of_step.data == nullptr ? nullptr
-                                                : columns.d_c_of_step.At(row)};
+            columns.d_activations.At(row * shape_.units)};
       };
       const auto write = [&](int part,
                              Vector<T> d_h_prev) TF_RNN_OPS_LAMBDA_INLINE {

@@ -8,6 +8,7 @@
 #include <type_traits>
 
 #include "cc/rnn/arena.h"
+#include "cc/rnn/block_lstm.h"
 #include "cc/rnn/executor.h"
 #include "cc/rnn/reserve_space.h"
 #include "cc/rnn/rnn_config.h"

@@ -9,6 +9,7 @@
 #include <type_traits>
 
 #include "cc/rnn/arena.h"
+#include "cc/rnn/block_lstm.h"
 #include "cc/rnn/executor.h"
 #include "cc/rnn/rnn_config.h"
 #include "cc/rnn/simd/cells/cells.h"
@@ -221,7 +222,7 @@ class StepGradients {
       }
     }
     for (std::int64_t i = Cell::kBlocks; i < end_of_sums_; ++i) {
-      store(0, i, d_peepholes_.of_gate[i - Cell::kBlocks]);
+      store(0, i, d_peepholes_.arrays[i - Cell::kBlocks]);
     }
   }
 

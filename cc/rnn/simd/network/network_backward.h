@@ -53,14 +53,13 @@ class BackwardPass {
         d_c_(staging_.Buffer(shapes_.cell_state, arena)),
         d_weights_(a.config, {a.params_backprop, a.keras_weights_backprop},
                    arena),
-        peepholes_(a.peepholes, a.config.num_units, arena),
-        d_peepholes_(a.peepholes_backprop, a.config.num_units, arena),
-        d_cell_states_(staging_.BufferIfAny(a.cell_states_backprop,
-                                            shapes_.output, arena)),
+        peepholes_(a.peepholes, {1, 1, a.config.num_units}, arena),
+        d_peepholes_(a.peepholes_backprop, {1, 1, a.config.num_units}, arena),
+        d_activations_(a.activations_backprop, shapes_.output, arena),
         d_gates_(staging_.BufferIfAny(a.gates_backprop, GatesShape(), arena)),
-        kept_(arena.Take<C>(a.config.block_lstm.is_used
-                                ? LayerKeptSize(a.config, a.size)
-                                : CheckedInt(0))),
+        kept_(a.config.block_lstm.is_used
+                  ? arena.Take<C>(LayerKeptSize(a.config, a.size))
+                  : nullptr),
         dropped_(arena.Take<C>(dropout_.drops() ? shapes_.output.size() : 0)),
         d_inner_(arena.Take<C>(shapes_.output.size() *
                                Min(a.config.num_layers - 1, 2))),
@@ -74,7 +73,7 @@ class BackwardPass {
     if (HasNoState(a_.config, a_.size)) {
       FillZeroIfWanted(a_.input_backprop, shapes_.input, executor);
       d_weights_.WriteZeros(executor);
-      for (T* const peephole : a_.peepholes_backprop.of_gate) {
+      for (T* const peephole : a_.peepholes_backprop.arrays) {
         FillZeroIfWanted(peephole, {1, 1, a_.config.num_units}, executor);
       }
       return;
@@ -103,14 +102,13 @@ class BackwardPass {
                          executor),
            staging_.Target(a_.input_backprop, d_input_),
            staging_.Target(a_.input_h_backprop, d_h_),
-           staging_.Target(a_.input_c_backprop, d_c_),
-           staging_.Read(a_.cell_states_backprop, d_cell_states_,
-                         shapes_.output, executor)}}},
+           staging_.Target(a_.input_c_backprop, d_c_)}}},
         d_weights_.Target(),
         peepholes_.Read(executor),
+        d_activations_.Read(executor),
         d_peepholes_.Target(),
         staging_.Target(a_.gates_backprop, d_gates_)};
-    if (a_.config.block_lstm.is_used) ReadActivations(executor);
+    if (kept_ != nullptr) ReadActivations(executor);
     // The layers read and update the state gradients in place.
     std::copy_n(staging_.Read(a_.output_h_backprop, d_output_h_,
                               shapes_.hidden_state, executor),
@@ -179,13 +177,12 @@ class BackwardPass {
       states.input_c = network.states[kValue].input_c + i * cell_size;
       gradients.h = network.gradients[kValue].h + i * hidden_size;
       gradients.c = network.gradients[kValue].c + i * cell_size;
-      states.kept = a_.config.block_lstm.is_used
-                        ? KeptActivations<const C>(kept_, a_.config, a_.size,
-                                                   /*are_pairs=*/false)
-                        : KeptActivations<const C>(
-                              activations.kept +
-                                  i * LayerKeptSize(a_.config, a_.size).value(),
-                              a_.config, a_.size, kKeepsFinitePairs<T>);
+      const C* const kept =
+          kept_ != nullptr ? kept_
+                           : activations.kept +
+                                 i * LayerKeptSize(a_.config, a_.size).value();
+      states.kept = KeptActivations<const C>(
+          kept, a_.config, a_.size, kept_ == nullptr && kKeepsFinitePairs<T>);
       if (i < NumKeptOutputs<T>(a_.config)) {
         states.output = activations.outputs + i * output_size;
       }
@@ -225,11 +222,11 @@ class BackwardPass {
   C* const d_h_;
   C* const d_c_;
   const WeightsStaging<T, C> d_weights_;
-  const PeepholesStaging<const T> peepholes_;
-  const PeepholesStaging<T> d_peepholes_;
-  C* const d_cell_states_;
+  const ArraysStaging<Peepholes, const T> peepholes_;
+  const ArraysStaging<Peepholes, T> d_peepholes_;
+  const ArraysStaging<LstmActivations, const T> d_activations_;
   C* const d_gates_;
-  C* const kept_;     // the activations of block_lstm
+  C* const kept_;     // the activations of block_lstm, or null
   C* const dropped_;  // [S, B, D * O]
   C* const d_inner_;  // gradients of the inputs of two inner layers
   const LayerBackwardScratch<P, 1> scratch_;

@@ -49,9 +49,10 @@ class ForwardPass {
         output_(operand_staging_.BufferIfAny(a.output, shapes_.output, arena)),
         output_h_(staging_.Buffer(shapes_.hidden_state, arena)),
         output_c_(staging_.Buffer(shapes_.cell_state, arena)),
-        peepholes_(a.peepholes, a.config.num_units, arena),
-        kept_(arena.Take<C>(KeepsActivations() ? LayerKeptSize(a.config, a.size)
-                                               : CheckedInt(0))),
+        peepholes_(a.peepholes, {1, 1, a.config.num_units}, arena),
+        kept_(KeepsActivations()
+                  ? arena.Take<C>(LayerKeptSize(a.config, a.size))
+                  : nullptr),
         dropped_(arena.Take<C>(AppliesDropout() ? shapes_.output.size() : 0)),
         inner_outputs_(
             arena.Take<C>(shapes_.output.size() * NumInnerOutputs())),
@@ -86,12 +87,11 @@ class ForwardPass {
         nullptr,
         staging_.Target(a_.output_h, output_h_),
         staging_.Target(a_.output_c, output_c_),
-        KeptActivations<C>(KeepsActivations() ? kept_ : nullptr, a_.config,
-                           a_.size, /*are_pairs=*/false),
+        KeptActivations<C>(kept_, a_.config, a_.size, /*are_pairs=*/false),
         peepholes_.Read(executor)};
     RunLayers(layer, executor);
     WriteOutput(executor);
-    if (KeepsActivations()) WriteActivations(layer.kept, executor);
+    if (kept_ != nullptr) WriteActivations(layer.kept, executor);
     FinishReserveSpace(executor);
     staging_.Write(output_h_, a_.output_h, shapes_.hidden_state, executor);
     staging_.Write(output_c_, a_.output_c, shapes_.cell_state, executor);
@@ -235,7 +235,7 @@ class ForwardPass {
   P* const output_;
   C* const output_h_;
   C* const output_c_;
-  const PeepholesStaging<const T> peepholes_;
+  const ArraysStaging<Peepholes, const T> peepholes_;
   C* const kept_;
   C* const dropped_;        // [S, B, D * O]
   C* const inner_outputs_;  // [NumInnerOutputs(), S, B, D * O]

@@ -11,6 +11,7 @@
 #include <type_traits>
 
 #include "cc/rnn/arena.h"
+#include "cc/rnn/block_lstm.h"
 #include "cc/rnn/cudnn_rnn_params.h"
 #include "cc/rnn/executor.h"
 #include "cc/rnn/float16.h"
@@ -143,50 +144,50 @@ class WeightsStaging {
   std::array<Array, 4> arrays_;
 };
 
-// The same for peepholes, which are always in the compute type.
-template <typename T>
-class PeepholesStaging {
+// The same for arrays of one shape, which are always in the compute type.
+// Arrays: Peepholes or LstmActivations.
+template <template <typename> class Arrays, typename T>
+class ArraysStaging {
  public:
   using Element = std::remove_const_t<T>;
   using C = ComputeType<Element>;
 
-  PeepholesStaging(const Peepholes<T>& callers, std::int64_t units,
-                   Arena& arena)
-      : callers_(callers), shape_{1, 1, units}, buffers_{} {
-    for (int i = 0; i < kNumPeepholes; ++i) {
-      buffers_.of_gate[i] =
-          staging_.BufferIfAny(callers.of_gate[i], shape_, arena);
+  ArraysStaging(const Arrays<T>& callers, const StagedShape& shape,
+                Arena& arena)
+      : callers_(callers), shape_(shape), buffers_{} {
+    for (int i = 0; i < Arrays<T>::kCount; ++i) {
+      buffers_.arrays[i] =
+          staging_.BufferIfAny(callers.arrays[i], shape_, arena);
     }
   }
 
-  Peepholes<const C> Read(Executor& executor) const {
-    Peepholes<const C> peepholes;
-    for (int i = 0; i < kNumPeepholes; ++i) {
-      peepholes.of_gate[i] = staging_.Read(
-          callers_.of_gate[i], buffers_.of_gate[i], shape_, executor);
+  Arrays<const C> Read(Executor& executor) const {
+    Arrays<const C> read;
+    for (int i = 0; i < Arrays<T>::kCount; ++i) {
+      read.arrays[i] = staging_.Read(callers_.arrays[i], buffers_.arrays[i],
+                                     shape_, executor);
     }
-    return peepholes;
+    return read;
   }
-  Peepholes<C> Target() const {
-    Peepholes<C> targets;
-    for (int i = 0; i < kNumPeepholes; ++i) {
-      targets.of_gate[i] =
-          staging_.Target(callers_.of_gate[i], buffers_.of_gate[i]);
+  Arrays<C> Target() const {
+    Arrays<C> targets;
+    for (int i = 0; i < Arrays<T>::kCount; ++i) {
+      targets.arrays[i] =
+          staging_.Target(callers_.arrays[i], buffers_.arrays[i]);
     }
     return targets;
   }
   void Write(Executor& executor) const {
-    for (int i = 0; i < kNumPeepholes; ++i) {
-      staging_.Write(buffers_.of_gate[i], callers_.of_gate[i], shape_,
-                     executor);
+    for (int i = 0; i < Arrays<T>::kCount; ++i) {
+      staging_.Write(buffers_.arrays[i], callers_.arrays[i], shape_, executor);
     }
   }
 
  private:
-  Peepholes<T> callers_;
+  Arrays<T> callers_;
   StagedShape shape_;
   Staging<Element> staging_{/*time_major=*/true};
-  Peepholes<C> buffers_;
+  Arrays<C> buffers_;
 };
 
 // Fills a result with zeros if it is needed.
